@@ -1,0 +1,27 @@
+// Package coordinator says when, and to what, the coordinator of a pool ties a
+// ticket. It implements [kmutex.Binding] twice; the tree, the line and the baton
+// are package kmutex's and common to both.
+//
+// [Early] is the paper's way (seed algorithm: V. Reddy, P. Mittal, I. Gupta,
+// ICDCS 2008, section 3.2). Each of the k tokens has a queue of its own. The
+// coordinator deals tickets to the queues round-robin as they come, so a ticket
+// knows at once behind whom it stands, and a token goes straight from one
+// critical section to the next. While critical sections take equally long, that
+// is one fair line with the fastest hand-off there is. When they do not, a
+// ticket can stand behind a long one while another token idles.
+//
+// [Late] is ours. Free tokens travel with the baton, and a ticket is tied only
+// when there is a free token for it. It costs a second message delay per
+// hand-off and stays fair whatever the critical sections take.
+//
+// Both serve tokens in round-robin order from a counter that travels with the
+// baton. Like kmutex, the package is pure: no clock, no I/O, no concurrency.
+//
+//	paper, section 3.2         here
+//	token_locations            Early.tails, message field Tails
+//	counter_number             counter, message field Counter
+//	child                      seat.child
+//	Process Child              Early.child
+//	Process Token              Early.token
+//	Release CS                 Early.Free
+package coordinator

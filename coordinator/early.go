@@ -1,0 +1,290 @@
+package coordinator
+
+import (
+	"errors"
+	"fmt"
+	"maps"
+	"slices"
+
+	"github.com/kgate/kgate/kmutex"
+)
+
+// Early binds a ticket to a token's queue as soon as the ticket is the
+// coordinator's to assign, as the paper does. The zero value is ready for
+// Install.
+type Early struct {
+	self kmutex.Node
+	k    int
+
+	// coordinator: the baton is here, and with it tails and counter.
+	coordinator bool
+	tails       []kmutex.Seat
+	counter     int
+
+	// seats of this node, by serial, and the last serial given out.
+	seats  map[uint64]seat
+	serial uint64
+	// waiting tells in which seat a ticket waits for its token.
+	waiting map[kmutex.Ticket]uint64
+	// at tells in which seat of this node a token is; 0: in none.
+	at []uint64
+	// idle are the tokens here that nobody uses and nobody waits for.
+	idle kmutex.TokenSet
+}
+
+// seat is one place in a token's queue.
+type seat struct {
+	ticket kmutex.Ticket // 0: it has ended
+	token  kmutex.Token  // kmutex.NoToken: to come
+	child  kmutex.Seat   // who comes after; zero: nobody that is known of
+}
+
+var _ kmutex.Binding = (*Early)(nil)
+
+// Install implements [kmutex.Binding]: each token that begins at this node is
+// in the seat that [kmutex.SeatOf] gives.
+func (e *Early) Install(self kmutex.Node, in *kmutex.Install, running []kmutex.Grant) error {
+	if in.Holder == self && len(in.Tails) != in.K {
+		return fmt.Errorf("%d tails for %d tokens", len(in.Tails), in.K)
+	}
+	*e = Early{
+		self: self, k: in.K, at: make([]uint64, in.K), serial: uint64(in.K),
+		seats: make(map[uint64]seat), waiting: make(map[kmutex.Ticket]uint64),
+	}
+	for _, g := range running {
+		e.put(kmutex.SeatOf(self, g.Token).Serial, seat{ticket: g.Ticket, token: g.Token})
+	}
+	for _, q := range in.Free.Tokens() {
+		e.put(kmutex.SeatOf(self, q).Serial, seat{token: q})
+	}
+	if in.Holder == self {
+		e.coordinator, e.tails = true, slices.Clone(in.Tails)
+	}
+	return nil
+}
+
+// put stores a seat that holds its token.
+func (e *Early) put(serial uint64, s seat) {
+	e.seats[serial] = s
+	e.at[s.token] = serial
+	if s.ticket == 0 {
+		e.idle.Add(s.token)
+	} else {
+		e.idle.Remove(s.token)
+	}
+}
+
+// sit gives t a new seat in which to wait for a token.
+func (e *Early) sit(t kmutex.Ticket, fx *kmutex.Effects) kmutex.Seat {
+	e.serial++
+	e.seats[e.serial] = seat{ticket: t, token: kmutex.NoToken}
+	e.waiting[t] = e.serial
+	s := kmutex.Seat{Node: e.self, Serial: e.serial}
+	fx.Note(kmutex.Trace{Kind: kmutex.TraceSeated, Ticket: t, Seat: s})
+	return s
+}
+
+// Asks implements [kmutex.Binding]: one request at a time, as in the paper; the
+// baton comes round fast, because it waits for no token.
+func (e *Early) Asks(turns int) bool { return turns == 0 }
+
+// Ask implements [kmutex.Binding]: as in the paper, the coordinator before this
+// node ties the first ticket, so that ticket's seat goes into the request.
+func (e *Early) Ask(tickets []kmutex.Ticket, fx *kmutex.Effects) (kmutex.Seat, int) {
+	return e.sit(tickets[0], fx), 1
+}
+
+// Enter implements [kmutex.Binding]: an idle token may be taken at once; its
+// seat stays where it is in the token's queue.
+func (e *Early) Enter(t kmutex.Ticket, fx *kmutex.Effects) bool {
+	q, ok := e.idle.Next(0)
+	if !ok {
+		return false
+	}
+	s := e.seats[e.at[q]]
+	s.ticket = t
+	e.put(e.at[q], s)
+	fx.Grant(t, q)
+	return true
+}
+
+// Assign implements [kmutex.Binding]: every ticket is tied at once.
+func (e *Early) Assign(tickets []kmutex.Ticket, fx *kmutex.Effects) int {
+	for i, t := range tickets {
+		if !e.dealable() {
+			return i
+		}
+		e.tie(e.sit(t, fx), fx)
+	}
+	return len(tickets)
+}
+
+// dealable reports whether there is a queue to deal to: a recovery may have
+// begun the epoch with every token withheld.
+func (e *Early) dealable() bool {
+	return slices.ContainsFunc(e.tails, func(s kmutex.Seat) bool { return !s.IsZero() })
+}
+
+// tie puts s at the end of the next queue in round-robin order.
+func (e *Early) tie(s kmutex.Seat, fx *kmutex.Effects) {
+	for e.tails[e.counter].IsZero() {
+		e.counter = (e.counter + 1) % e.k
+	}
+	tail := e.tails[e.counter]
+	e.tails[e.counter] = s
+	fx.Note(kmutex.Trace{Kind: kmutex.TraceTied, Token: kmutex.Token(e.counter), Seat: s})
+	e.counter = (e.counter + 1) % e.k
+	if tail.Node == e.self {
+		e.child(tail.Serial, s, fx)
+		return
+	}
+	fx.Send(tail.Node, kmutex.Message{Kind: kmutex.KindChild, Seat: tail, Child: s})
+}
+
+// child puts c after one of this node's seats. An idle token goes there at once.
+func (e *Early) child(serial uint64, c kmutex.Seat, fx *kmutex.Effects) {
+	s := e.seats[serial]
+	s.child = c
+	e.seats[serial] = s
+	if s.token != kmutex.NoToken && s.ticket == 0 {
+		e.handOver(serial, fx)
+	}
+}
+
+// handOver sends the token of a seat whose ticket has ended to the seat's
+// child, and further as long as the children are seats of this node whose
+// tickets have ended too. A seat without a child keeps its token, idle.
+func (e *Early) handOver(serial uint64, fx *kmutex.Effects) {
+	for {
+		s := e.seats[serial]
+		if s.child.IsZero() {
+			e.put(serial, s)
+			return
+		}
+		q := s.token
+		delete(e.seats, serial)
+		e.at[q] = 0
+		e.idle.Remove(q)
+		if s.child.Node != e.self {
+			fx.Send(s.child.Node, kmutex.Message{Kind: kmutex.KindToken, Token: q, Seat: s.child})
+			return
+		}
+		serial = s.child.Serial
+		if e.token(serial, q, fx) {
+			return
+		}
+	}
+}
+
+// token brings q to a seat and reports whether a ticket there has taken it.
+func (e *Early) token(serial uint64, q kmutex.Token, fx *kmutex.Effects) bool {
+	s := e.seats[serial]
+	s.token = q
+	e.put(serial, s)
+	if s.ticket == 0 {
+		return false
+	}
+	delete(e.waiting, s.ticket)
+	fx.Grant(s.ticket, q)
+	return true
+}
+
+// Depart implements [kmutex.Binding]: the first ticket of the turn behind is
+// tied here, as in the paper; then the table of tails goes along.
+func (e *Early) Depart(next kmutex.Place, baton *kmutex.Message, fx *kmutex.Effects) {
+	if !next.Seat.IsZero() && e.dealable() {
+		e.tie(next.Seat, fx)
+	}
+	baton.Counter, baton.Tails = uint32(e.counter), e.tails
+	e.coordinator, e.tails = false, nil
+}
+
+// CheckBaton implements [kmutex.Binding].
+func (e *Early) CheckBaton(baton *kmutex.Message) error {
+	if len(baton.Tails) != e.k || len(baton.Free) != 0 || int(baton.Counter) >= e.k {
+		return errors.New("not a baton of this pool")
+	}
+	for _, s := range baton.Tails {
+		if s.Node != e.self {
+			continue
+		}
+		if mine, ok := e.seats[s.Serial]; !ok || !mine.child.IsZero() {
+			return fmt.Errorf("tail %v is none here", s)
+		}
+	}
+	return nil
+}
+
+// Arrive implements [kmutex.Binding].
+func (e *Early) Arrive(baton *kmutex.Message, _ *kmutex.Effects) {
+	e.coordinator, e.tails, e.counter = true, slices.Clone(baton.Tails), int(baton.Counter)
+}
+
+// Free implements [kmutex.Binding].
+func (e *Early) Free(q kmutex.Token, fx *kmutex.Effects) {
+	serial := e.at[q]
+	s := e.seats[serial]
+	s.ticket = 0
+	e.seats[serial] = s
+	e.handOver(serial, fx)
+}
+
+// Cancel implements [kmutex.Binding]: the seat stays in its queue, and the
+// token passes it by when it comes.
+func (e *Early) Cancel(t kmutex.Ticket) bool {
+	serial, ok := e.waiting[t]
+	if !ok {
+		return false
+	}
+	delete(e.waiting, t)
+	s := e.seats[serial]
+	s.ticket = 0
+	e.seats[serial] = s
+	return true
+}
+
+// Waiting implements [kmutex.Binding].
+func (e *Early) Waiting(ts []kmutex.Ticket) []kmutex.Ticket {
+	return slices.AppendSeq(ts, slices.Values(slices.Sorted(maps.Keys(e.waiting))))
+}
+
+// Receive implements [kmutex.Binding].
+func (e *Early) Receive(m *kmutex.Message, fx *kmutex.Effects) error {
+	s, ok := e.seats[m.Seat.Serial]
+	switch {
+	case m.Seat.Node != e.self || !ok:
+		return errors.New("no such seat here")
+	case m.Kind == kmutex.KindChild:
+		if m.Child.IsZero() || !s.child.IsZero() {
+			return errors.New("a second child, or none")
+		}
+		e.child(m.Seat.Serial, m.Child, fx)
+		return nil
+	case m.Kind == kmutex.KindToken:
+		if m.Token < 0 || int(m.Token) >= e.k || e.at[m.Token] != 0 || s.token != kmutex.NoToken {
+			return errors.New("no such token, or one too many")
+		}
+		if !e.token(m.Seat.Serial, m.Token, fx) {
+			e.handOver(m.Seat.Serial, fx)
+		}
+		return nil
+	}
+	return errors.New("not a message of early binding")
+}
+
+// Export implements [kmutex.Binding].
+func (e *Early) Export(s *kmutex.State) {
+	s.Counter, s.Tails = uint32(e.counter), slices.Clone(e.tails)
+	for _, serial := range slices.Sorted(maps.Keys(e.seats)) {
+		it := e.seats[serial]
+		s.Seats = append(s.Seats, kmutex.SeatState{Serial: serial, Ticket: it.ticket, Token: it.token, Child: it.child})
+	}
+}
+
+// Clone implements [kmutex.Binding].
+func (e *Early) Clone() kmutex.Binding {
+	c := *e
+	c.tails, c.at, c.idle = slices.Clone(e.tails), slices.Clone(e.at), e.idle.Clone()
+	c.seats, c.waiting = maps.Clone(e.seats), maps.Clone(e.waiting)
+	return &c
+}

@@ -1,0 +1,214 @@
+package coordinator
+
+import (
+	"errors"
+	"slices"
+
+	"github.com/kgate/kgate/kmutex"
+)
+
+// Late binds a ticket to a token when the token is free. The zero value is
+// ready for Install.
+type Late struct {
+	self, home kmutex.Node
+	k          int
+	// running are the tokens of tickets of this node.
+	running kmutex.TokenSet
+
+	// coordinator: the baton is here, and with it free and counter.
+	coordinator bool
+	free        kmutex.TokenSet
+	counter     int
+	// announced: home has been told that the baton here waits for tokens.
+	announced bool
+
+	// got is the number of the last baton that was here.
+	got uint64
+	// where the baton is, or went, as far as this node knows by itself;
+	// directory: as home was told.
+	where, directory kmutex.Whereabouts
+	parked           []kmutex.ParkedToken
+}
+
+var _ kmutex.Binding = (*Late)(nil)
+
+// Install implements [kmutex.Binding].
+func (l *Late) Install(self kmutex.Node, in *kmutex.Install, running []kmutex.Grant) error {
+	if in.Holder != self && in.Free.Len() > 0 {
+		return errors.New("free tokens without the baton")
+	}
+	holder := kmutex.Whereabouts{Holder: in.Holder}
+	*l = Late{self: self, home: in.Home, k: in.K, where: holder, directory: holder}
+	for _, g := range running {
+		l.running.Add(g.Token)
+	}
+	if in.Holder == self {
+		// Every node, home too, knows from its Install where the baton begins.
+		l.coordinator, l.free, l.announced = true, in.Free.Clone(), true
+	}
+	return nil
+}
+
+// Asks implements [kmutex.Binding]: a node may have many turns in line.
+func (l *Late) Asks(int) bool { return true }
+
+// Ask implements [kmutex.Binding]: nothing is tied yet.
+func (l *Late) Ask([]kmutex.Ticket, *kmutex.Effects) (kmutex.Seat, int) { return kmutex.Seat{}, 0 }
+
+// Enter implements [kmutex.Binding]: no token idles away from the baton.
+func (l *Late) Enter(kmutex.Ticket, *kmutex.Effects) bool { return false }
+
+// Assign implements [kmutex.Binding]: each ticket gets the next free token at
+// or after the counter. When tokens run out, home learns, once per stay of the
+// baton, where the released ones are wanted.
+func (l *Late) Assign(tickets []kmutex.Ticket, fx *kmutex.Effects) int {
+	for i, t := range tickets {
+		q, ok := l.free.Next(kmutex.Token(l.counter))
+		if !ok {
+			l.announce(fx)
+			return i
+		}
+		l.free.Remove(q)
+		l.running.Add(q)
+		l.counter = (int(q) + 1) % l.k
+		fx.Grant(t, q)
+	}
+	return len(tickets)
+}
+
+func (l *Late) announce(fx *kmutex.Effects) {
+	if l.announced {
+		return
+	}
+	l.announced = true
+	if l.self == l.home {
+		l.directory = l.where
+		return
+	}
+	fx.Send(l.home, kmutex.Message{Kind: kmutex.KindWhere, Number: l.where.Number, Holder: l.self})
+}
+
+// Depart implements [kmutex.Binding]: the free tokens go along.
+func (l *Late) Depart(next kmutex.Place, baton *kmutex.Message, _ *kmutex.Effects) {
+	baton.Counter, baton.Free = uint32(l.counter), l.free
+	l.where = kmutex.Whereabouts{Number: baton.Number, Holder: next.Node}
+	l.coordinator, l.free, l.announced = false, nil, false
+}
+
+// CheckBaton implements [kmutex.Binding].
+func (l *Late) CheckBaton(baton *kmutex.Message) error {
+	if baton.Tails != nil || int(baton.Counter) >= l.k {
+		return errors.New("not a baton of this pool")
+	}
+	for _, q := range baton.Free.Tokens() {
+		if err := l.checkToken(q); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// checkToken tells why q cannot arrive here.
+func (l *Late) checkToken(q kmutex.Token) error {
+	parked := slices.ContainsFunc(l.parked, func(p kmutex.ParkedToken) bool { return p.Token == q })
+	switch {
+	case q < 0 || int(q) >= l.k:
+		return errors.New("no such token")
+	case l.free.Has(q) || l.running.Has(q) || parked:
+		return errors.New("a token that is here already")
+	}
+	return nil
+}
+
+// Arrive implements [kmutex.Binding]: parked tokens that waited for this baton
+// join the free ones.
+func (l *Late) Arrive(baton *kmutex.Message, _ *kmutex.Effects) {
+	l.coordinator, l.free, l.counter = true, baton.Free.Clone(), int(baton.Counter)
+	l.got = baton.Number
+	l.where = kmutex.Whereabouts{Number: baton.Number, Holder: l.self}
+	l.parked = slices.DeleteFunc(l.parked, func(p kmutex.ParkedToken) bool {
+		arrived := p.Number <= l.got
+		if arrived {
+			l.free.Add(p.Token)
+		}
+		return arrived
+	})
+}
+
+// Free implements [kmutex.Binding]: with the baton here the token is free here;
+// otherwise it looks for the baton, by way of home.
+func (l *Late) Free(q kmutex.Token, fx *kmutex.Effects) {
+	l.running.Remove(q)
+	switch {
+	case l.coordinator:
+		l.free.Add(q)
+	case l.self != l.home:
+		fx.Send(l.home, kmutex.Message{Kind: kmutex.KindToken, Token: q})
+	default:
+		l.forward(q, fx)
+	}
+}
+
+// forward sends q after the baton.
+func (l *Late) forward(q kmutex.Token, fx *kmutex.Effects) {
+	to := l.where
+	if l.self == l.home && l.directory.Number > to.Number {
+		to = l.directory
+	}
+	if to.Holder == l.self {
+		l.park(q, to.Number, fx)
+		return
+	}
+	fx.Send(to.Holder, kmutex.Message{Kind: kmutex.KindToken, Token: q, Number: to.Number})
+}
+
+func (l *Late) park(q kmutex.Token, number uint64, fx *kmutex.Effects) {
+	l.parked = append(l.parked, kmutex.ParkedToken{Token: q, Number: number})
+	fx.Note(kmutex.Trace{Kind: kmutex.TraceParked, Token: q, Number: number})
+}
+
+// Cancel implements [kmutex.Binding]: waiting tickets stay in their turns.
+func (l *Late) Cancel(kmutex.Ticket) bool { return false }
+
+// Waiting implements [kmutex.Binding].
+func (l *Late) Waiting(ts []kmutex.Ticket) []kmutex.Ticket { return ts }
+
+// Receive implements [kmutex.Binding].
+func (l *Late) Receive(m *kmutex.Message, fx *kmutex.Effects) error {
+	switch {
+	case m.Kind == kmutex.KindWhere && l.self == l.home && m.Holder != 0:
+		if m.Number > l.directory.Number {
+			l.directory = kmutex.Whereabouts{Number: m.Number, Holder: m.Holder}
+		}
+		return nil
+	case m.Kind == kmutex.KindToken && m.Seat.IsZero():
+		if err := l.checkToken(m.Token); err != nil {
+			return err
+		}
+		switch {
+		case l.coordinator:
+			l.free.Add(m.Token)
+		case m.Number > l.got:
+			l.park(m.Token, m.Number, fx)
+		default:
+			l.forward(m.Token, fx)
+		}
+		return nil
+	}
+	return errors.New("not a message of late binding, or not for this node")
+}
+
+// Export implements [kmutex.Binding].
+func (l *Late) Export(s *kmutex.State) {
+	s.Counter, s.Free = uint32(l.counter), l.free.Clone()
+	s.Where, s.Directory, s.Announced = l.where, l.directory, l.announced
+	s.Parked = slices.Clone(l.parked)
+}
+
+// Clone implements [kmutex.Binding].
+func (l *Late) Clone() kmutex.Binding {
+	c := *l
+	c.free, c.running = l.free.Clone(), l.running.Clone()
+	c.parked = slices.Clone(l.parked)
+	return &c
+}

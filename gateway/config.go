@@ -1,0 +1,111 @@
+package gateway
+
+import (
+	"errors"
+	"log/slog"
+	"time"
+
+	"github.com/kgate/kgate/kmutex"
+	"github.com/kgate/kgate/membership"
+	"github.com/kgate/kgate/transport"
+)
+
+// Errors of Acquire and Deliver.
+var (
+	// ErrUnknownPool: no agreed pool has this name.
+	ErrUnknownPool = errors.New("gateway: unknown pool")
+	// ErrIsolated: this gateway is not, or not yet, part of the cluster and may
+	// admit nothing.
+	ErrIsolated = errors.New("gateway: not part of the cluster")
+	// ErrQueueFull: as many requests as the pool's limit wait here already.
+	ErrQueueFull = errors.New("gateway: queue full")
+	// ErrDraining: the gateway is being taken out.
+	ErrDraining = errors.New("gateway: draining")
+	// ErrConfig: a Config that cannot work.
+	ErrConfig = errors.New("gateway: bad configuration")
+)
+
+// Links carry the machines' messages to other gateways. [transport.Transport]
+// implements it.
+type Links interface {
+	// SetPeers says who takes part.
+	SetPeers(self kmutex.Node, peers []transport.Peer) error
+	// Send queues a message and never blocks.
+	Send(to kmutex.Node, pool string, m kmutex.Message) error
+	// MeanRTT is the mean round trip to the peers; false while none is known.
+	MeanRTT() (time.Duration, bool)
+}
+
+// Views tell what the gateways have agreed on. [membership.Cluster] implements
+// it.
+type Views interface {
+	// View returns the newest agreed view.
+	View() *membership.View
+	// Self returns this process's node in the newest view, if it is in it.
+	Self() (kmutex.Node, bool)
+}
+
+// Observer is told what the machines do, for metrics. Its method is called under
+// a pool's lock and must be quick.
+type Observer interface {
+	// Moved reports one trace event of pool's machine.
+	Moved(pool string, t kmutex.Trace)
+}
+
+type noObserver struct{}
+
+func (noObserver) Moved(string, kmutex.Trace) {}
+
+// PoolConfig is what this gateway alone decides about a pool.
+type PoolConfig struct {
+	// QueueLimit bounds the requests that wait at this gateway. Default 10000.
+	QueueLimit int
+	// AskInterval is the least time between two requests for places in line.
+	// 0: four times the number of gateways times the one-way delay.
+	AskInterval time.Duration
+}
+
+// Config of a Gateway.
+type Config struct {
+	// Links to the other gateways. Required.
+	Links Links
+	// Views that the gateways agree on. Required.
+	Views Views
+	// Pools by name. A pool of the cluster that is not named here takes part in
+	// its line with the defaults: this gateway may be its home.
+	Pools map[string]PoolConfig
+	// Observer of the machines; nil: none.
+	Observer Observer
+	// Logger; nil: silent.
+	Logger *slog.Logger
+}
+
+// defaultQueueLimit of a pool that says nothing else.
+const defaultQueueLimit = 10_000
+
+func (c Config) withDefaults() Config {
+	if c.Observer == nil {
+		c.Observer = noObserver{}
+	}
+	if c.Logger == nil {
+		c.Logger = slog.New(slog.DiscardHandler)
+	}
+	return c
+}
+
+// Validate returns what is wrong with c.
+func (c Config) Validate() error {
+	var errs []error
+	if c.Links == nil || c.Views == nil {
+		errs = append(errs, errors.New("links and views are required"))
+	}
+	for name, p := range c.Pools {
+		if p.QueueLimit < 0 || p.AskInterval < 0 {
+			errs = append(errs, errors.New("pool "+name+": negative limit or interval"))
+		}
+	}
+	if len(errs) > 0 {
+		return errors.Join(append([]error{ErrConfig}, errs...)...)
+	}
+	return nil
+}

@@ -1,0 +1,215 @@
+package gateway
+
+import (
+	"context"
+	"fmt"
+	"log/slog"
+	"sync"
+	"sync/atomic"
+	"time"
+
+	"github.com/kgate/kgate/coordinator"
+	"github.com/kgate/kgate/kmutex"
+	"github.com/kgate/kgate/membership"
+	"github.com/kgate/kgate/transport"
+)
+
+// Gateway drives the pools of one process. Its methods are safe for concurrent
+// use.
+type Gateway struct {
+	cfg      Config
+	now      func() time.Time
+	draining atomic.Bool
+
+	mu    sync.RWMutex
+	pools map[string]*pool
+	size  int // gateways in the view
+	stash stash
+}
+
+var _ transport.Handler = (*Gateway)(nil)
+
+// New returns a gateway that admits nothing until a view tells it its pools. It
+// is ready to be the links' handler.
+func New(cfg Config) (*Gateway, error) {
+	if err := cfg.Validate(); err != nil {
+		return nil, err
+	}
+	return &Gateway{cfg: cfg.withDefaults(), now: time.Now, pools: make(map[string]*pool)}, nil
+}
+
+func (g *Gateway) pool(name string) *pool {
+	g.mu.RLock()
+	defer g.mu.RUnlock()
+	return g.pools[name]
+}
+
+// Deliver takes in a message from another gateway. A message for a pool that is
+// not agreed here yet is kept until the view that explains it arrives.
+func (g *Gateway) Deliver(from kmutex.Node, name string, m kmutex.Message) error {
+	if p := g.pool(name); p != nil {
+		return p.deliver(from, m)
+	}
+	g.mu.Lock()
+	if p := g.pools[name]; p != nil {
+		g.mu.Unlock()
+		return p.deliver(from, m)
+	}
+	defer g.mu.Unlock()
+	return g.stash.put(g.now(), stashed{from: from, pool: name, message: m})
+}
+
+// Follow takes over the newest agreed view: peers, pools, epochs. The owner of
+// the views calls it after each change, one call at a time.
+func (g *Gateway) Follow() error {
+	self, in := g.cfg.Views.Self()
+	if !in {
+		return nil
+	}
+	view := g.cfg.Views.View()
+	var peers []transport.Peer
+	for _, m := range view.Members {
+		if m.Node != self {
+			peers = append(peers, transport.Peer{Node: m.Node, Name: m.Name, Addr: m.PeerAddr})
+		}
+	}
+	if err := g.cfg.Links.SetPeers(self, peers); err != nil {
+		return fmt.Errorf("gateway: peers of view %d: %w", view.Number, err)
+	}
+	g.mu.Lock()
+	g.size = len(view.Members)
+	g.mu.Unlock()
+	for _, spec := range view.Pools {
+		if err := g.followPool(self, spec); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+func (g *Gateway) followPool(self kmutex.Node, spec membership.Pool) error {
+	p := g.pool(spec.Name)
+	if p == nil {
+		p = newPool(g, spec.Name)
+	}
+	if err := p.follow(self, spec); err != nil {
+		return err
+	}
+	g.mu.Lock()
+	g.pools[spec.Name] = p
+	early := g.stash.take(spec.Name)
+	g.mu.Unlock()
+	for _, s := range early {
+		if err := p.deliver(s.from, s.message); err != nil {
+			p.log.Warn("message refused", slog.Any("error", err))
+		}
+	}
+	return nil
+}
+
+// follow brings the pool into the epoch of spec.
+func (p *pool) follow(self kmutex.Node, spec membership.Pool) error {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	if p.machine != nil && p.self == self && spec.Epoch <= p.spec.Epoch {
+		return nil
+	}
+	if p.machine == nil {
+		p.machine, p.self = kmutex.New(self, newBinding(spec.Binding)), self
+	}
+	p.spec = spec
+	p.log.Info("pool installed",
+		slog.Uint64("epoch", spec.Epoch), slog.Int("k", spec.K), slog.String("binding", spec.Binding), slog.Bool("home", spec.Home == self))
+	return p.try(kmutex.Event{Kind: kmutex.EventInstall, Install: kmutex.Genesis(spec.Epoch, spec.K, spec.Home, self)})
+}
+
+func newBinding(name string) kmutex.Binding {
+	if name == membership.BindingEarly {
+		return new(coordinator.Early)
+	}
+	return new(coordinator.Late)
+}
+
+// askInterval is how long a gateway waits between two requests for a place in a
+// pool's line; see docs/adr on the gateway as node.
+func (g *Gateway) askInterval(name string) time.Duration {
+	if d := g.cfg.Pools[name].AskInterval; d > 0 {
+		return d
+	}
+	const (
+		factor  = 4
+		unknown = time.Millisecond // round trip, until one is measured
+	)
+	rtt, ok := g.cfg.Links.MeanRTT()
+	if !ok {
+		rtt = unknown
+	}
+	g.mu.RLock()
+	defer g.mu.RUnlock()
+	return factor * time.Duration(g.size) * rtt / 2
+}
+
+// Drain takes the gateway out: new and waiting requests fail with ErrDraining.
+// It returns when no slot is held any more, or with ctx's error.
+func (g *Gateway) Drain(ctx context.Context) error {
+	g.draining.Store(true)
+	g.mu.RLock()
+	pools := make([]*pool, 0, len(g.pools))
+	for _, p := range g.pools {
+		pools = append(pools, p)
+	}
+	g.mu.RUnlock()
+	for _, p := range pools {
+		p.refuseWaiting(ErrDraining)
+	}
+	for _, p := range pools {
+		if idle := p.untilIdle(); idle != nil {
+			select {
+			case <-idle:
+			case <-ctx.Done():
+				return ctx.Err()
+			}
+		}
+	}
+	return nil
+}
+
+// refuseWaiting ends every wait with err.
+func (p *pool) refuseWaiting(err error) {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	for _, s := range p.slots {
+		if s.state == slotWaiting {
+			s.err = err
+			p.end(s, kmutex.EventCancel)
+		}
+	}
+}
+
+// untilIdle returns a channel that is closed when no slot is held; nil: none is.
+func (p *pool) untilIdle() <-chan struct{} {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	if p.inFlight == 0 {
+		return nil
+	}
+	return p.idle.wait()
+}
+
+// RetryAfter estimates how long a request to the named pool would wait now; 0
+// when there is nothing to go by.
+func (g *Gateway) RetryAfter(name string) time.Duration {
+	if p := g.pool(name); p != nil {
+		return p.retryAfter()
+	}
+	return 0
+}
+
+// Close stops the pools' timers. Nothing may call the gateway afterwards.
+func (g *Gateway) Close() {
+	g.mu.Lock()
+	defer g.mu.Unlock()
+	for _, p := range g.pools {
+		p.ask.Stop()
+	}
+}

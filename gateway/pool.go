@@ -1,0 +1,134 @@
+package gateway
+
+import (
+	"log/slog"
+	"sync"
+	"time"
+
+	"github.com/kgate/kgate/kmutex"
+	"github.com/kgate/kgate/membership"
+)
+
+// pool drives one machine. Its lock is held while an event is taken in and its
+// effects are carried out.
+type pool struct {
+	g     *Gateway
+	name  string
+	limit int
+	log   *slog.Logger
+	ask   *time.Timer
+
+	mu       sync.Mutex
+	spec     membership.Pool
+	machine  *kmutex.Machine // nil until this gateway is in the view
+	self     kmutex.Node
+	last     kmutex.Ticket
+	slots    map[kmutex.Ticket]*Slot
+	waiting  int
+	inFlight int
+	rate     serviceRate
+	idle     signal
+}
+
+func newPool(g *Gateway, name string) *pool {
+	cfg := g.cfg.Pools[name]
+	p := &pool{
+		g: g, name: name, limit: cfg.QueueLimit, slots: make(map[kmutex.Ticket]*Slot),
+		log: g.cfg.Logger.With(slog.String("pool", name)),
+	}
+	if p.limit == 0 {
+		p.limit = defaultQueueLimit
+	}
+	p.ask = time.AfterFunc(time.Hour, p.askDue)
+	p.ask.Stop()
+	return p
+}
+
+func (p *pool) askDue() {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	p.step(kmutex.Event{Kind: kmutex.EventAskDue})
+}
+
+// deliver takes in a message. The caller holds no lock.
+func (p *pool) deliver(from kmutex.Node, m kmutex.Message) error {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	return p.try(kmutex.Event{Kind: kmutex.EventReceive, From: from, Message: m})
+}
+
+// step takes in an event that cannot be refused: one of this gateway's own.
+func (p *pool) step(e kmutex.Event) {
+	if err := p.try(e); err != nil {
+		// The driver and its machine disagree about a ticket. Going on could
+		// break the promise; stopping cannot.
+		panic("gateway: pool " + p.name + ": " + err.Error())
+	}
+}
+
+// try takes in an event and carries out its effects. The caller holds the lock.
+func (p *pool) try(e kmutex.Event) error {
+	fx, err := p.machine.Step(e)
+	for i := range fx.Messages {
+		m := &fx.Messages[i]
+		if err := p.g.cfg.Links.Send(m.To, p.name, m.Message); err != nil {
+			p.log.Error("message to a peer is lost",
+				slog.Uint64("node", uint64(m.To)), slog.String("message", m.Message.String()), slog.Any("error", err))
+		}
+	}
+	for _, g := range fx.Grants {
+		p.grant(g.Ticket)
+	}
+	if fx.AskTimer {
+		p.ask.Reset(p.g.askInterval(p.name))
+	}
+	for _, t := range fx.Trace {
+		p.g.cfg.Observer.Moved(p.name, t)
+	}
+	return err
+}
+
+// retryAfter estimates how long a request that came now would wait.
+func (p *pool) retryAfter() time.Duration {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	return p.rate.wait(p.waiting + 1)
+}
+
+// serviceRate estimates how fast waiting requests of this gateway are admitted.
+type serviceRate struct {
+	last  time.Time
+	every time.Duration // moving mean of the time between admissions while some wait
+}
+
+// admitted notes an admission at now; busy tells whether others go on waiting.
+func (r *serviceRate) admitted(now time.Time, busy bool) {
+	if !r.last.IsZero() {
+		const weight = 8 // as in TCP's estimate of the round trip
+		r.every += (now.Sub(r.last) - r.every) / weight
+	}
+	if r.last = now; !busy {
+		r.last = time.Time{}
+	}
+}
+
+// wait estimates the wait of the n-th in line here.
+func (r *serviceRate) wait(n int) time.Duration { return time.Duration(n) * r.every }
+
+// signal wakes whoever waits for a condition that a lock guards.
+type signal struct{ ch chan struct{} }
+
+// wait returns a channel that is closed when the condition next holds.
+func (s *signal) wait() <-chan struct{} {
+	if s.ch == nil {
+		s.ch = make(chan struct{})
+	}
+	return s.ch
+}
+
+func (s *signal) signal(holds bool) {
+	if holds && s.ch != nil {
+		close(s.ch)
+		s.ch = nil
+	}
+}

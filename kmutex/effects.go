@@ -1,0 +1,131 @@
+package kmutex
+
+import (
+	"fmt"
+	"slices"
+)
+
+// Effects is what a step asks of the driver, to be carried out in the order of
+// the fields.
+type Effects struct {
+	// Report answers EventFreeze.
+	Report *Report
+	// Messages to send. The sending node never addresses itself.
+	Messages []Envelope
+	// Grants are the tickets that are in the critical section from now on.
+	Grants []Grant
+	// AskTimer asks for one EventAskDue after the ask interval.
+	AskTimer bool
+	// Trace tells what moved, in order.
+	Trace []Trace
+
+	self  Node
+	epoch uint64
+}
+
+// Send adds a message to node to.
+func (fx *Effects) Send(to Node, m Message) {
+	if to == fx.self || to == 0 {
+		panic(fmt.Sprintf("kmutex: node %d sends %v to node %d", fx.self, m, to))
+	}
+	m.Epoch = fx.epoch
+	fx.Messages = append(fx.Messages, Envelope{From: fx.self, To: to, Message: m})
+}
+
+// Grant admits ticket t with token q.
+func (fx *Effects) Grant(t Ticket, q Token) {
+	fx.Grants = append(fx.Grants, Grant{Ticket: t, Token: q})
+	fx.Note(Trace{Kind: TraceGranted, Ticket: t, Token: q})
+}
+
+// Note adds a trace event.
+func (fx *Effects) Note(t Trace) { fx.Trace = append(fx.Trace, t) }
+
+// revoke takes back the grant of t when it was made in this very step, so that
+// the driver never hears of a ticket that has ended.
+func (fx *Effects) revoke(t Ticket) {
+	fx.Grants = slices.DeleteFunc(fx.Grants, func(g Grant) bool { return g.Ticket == t })
+}
+
+func (fx *Effects) reset() {
+	fx.Report = nil
+	fx.Messages = fx.Messages[:0]
+	fx.Grants = fx.Grants[:0]
+	fx.AskTimer = false
+	fx.Trace = fx.Trace[:0]
+}
+
+// TraceKind tells trace events apart.
+type TraceKind uint8
+
+// What can move. In brackets the fields of [Trace] that are set.
+const (
+	TraceAsked         TraceKind = 1 + iota // a turn asked for its place [Node: asked, Seat, Count: tickets]
+	TraceForwarded                          // a request went on to the parent [Node: origin, Count: hops so far]
+	TraceQueued                             // a request found the last in line, this node [Node: origin, Count: hops]
+	TraceBatonSent                          // [Node: receiver, Number]
+	TraceBatonReceived                      // [Node: sender, Number]
+	TraceSeated                             // early: a ticket got a seat [Ticket, Seat]
+	TraceTied                               // early: the coordinator put a seat at the end of a queue [Token, Seat]
+	TraceGranted                            // [Ticket, Token]
+	TraceReleased                           // [Ticket, Token]
+	TraceCancelled                          // a waiting ticket left [Ticket]
+	TraceParked                             // late: a token waits for the baton [Token, Number]
+	TraceFrozen                             // [Number: epoch that is to come]
+	TraceInstalled                          // [Number: epoch]
+	TraceStale                              // a message of an older epoch was dropped [Node: sender]
+
+	traceEnd
+)
+
+var traceNames = [traceEnd]string{
+	"?", "asked", "forwarded", "queued", "baton-sent", "baton-received", "seated", "tied",
+	"granted", "released", "cancelled", "parked", "frozen", "installed", "stale",
+}
+
+// String returns the kind's name as golden traces and logs show it.
+func (k TraceKind) String() string {
+	if k == 0 || k >= traceEnd {
+		return fmt.Sprintf("trace(%d)", uint8(k))
+	}
+	return traceNames[k]
+}
+
+// Trace is one thing that moved.
+type Trace struct {
+	Kind   TraceKind
+	Node   Node
+	Ticket Ticket
+	Token  Token
+	Seat   Seat
+	Number uint64
+	Count  int
+}
+
+// String formats t for golden traces.
+func (t Trace) String() string {
+	switch t.Kind {
+	case TraceAsked:
+		return fmt.Sprintf("asked node=%d tickets=%d", t.Node, t.Count)
+	case TraceForwarded, TraceQueued:
+		return fmt.Sprintf("%v origin=%d hops=%d", t.Kind, t.Node, t.Count)
+	case TraceBatonSent, TraceBatonReceived:
+		return fmt.Sprintf("%v node=%d number=%d", t.Kind, t.Node, t.Number)
+	case TraceSeated:
+		return fmt.Sprintf("seated ticket=%d seat=%v", t.Ticket, t.Seat)
+	case TraceTied:
+		return fmt.Sprintf("tied token=%d seat=%v", t.Token, t.Seat)
+	case TraceGranted, TraceReleased:
+		return fmt.Sprintf("%v ticket=%d token=%d", t.Kind, t.Ticket, t.Token)
+	case TraceCancelled:
+		return fmt.Sprintf("cancelled ticket=%d", t.Ticket)
+	case TraceParked:
+		return fmt.Sprintf("parked token=%d number=%d", t.Token, t.Number)
+	case TraceFrozen, TraceInstalled:
+		return fmt.Sprintf("%v epoch=%d", t.Kind, t.Number)
+	case TraceStale:
+		return fmt.Sprintf("stale node=%d", t.Node)
+	default:
+		return t.Kind.String()
+	}
+}

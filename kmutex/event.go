@@ -1,0 +1,60 @@
+package kmutex
+
+import "fmt"
+
+// EventKind tells the inputs of a machine apart.
+type EventKind uint8
+
+// The events.
+const (
+	// EventAcquire puts Ticket, which must be larger than any before it, in line.
+	EventAcquire EventKind = 1 + iota
+	// EventCancel ends Ticket whatever its state: it leaves the line, or, when
+	// it is in the critical section already, releases its token.
+	EventCancel
+	// EventRelease ends Ticket's critical section.
+	EventRelease
+	// EventAskDue: the ask interval that [Effects].AskTimer started has passed.
+	EventAskDue
+	// EventReceive delivers Message from node From.
+	EventReceive
+	// EventFreeze ends the epoch in which the machine is, because the pool is
+	// about to enter Epoch. The effects hold the [Report]. Until that epoch's
+	// Install, tickets in the critical section go on and every other event is
+	// kept aside.
+	EventFreeze
+	// EventInstall begins an epoch as Install says.
+	EventInstall
+)
+
+// Event is one input of a machine. Which fields count depends on Kind.
+type Event struct {
+	Kind    EventKind
+	Ticket  Ticket
+	From    Node
+	Message Message
+	Epoch   uint64
+	Install *Install
+}
+
+// String formats e for golden traces and failing schedules.
+func (e Event) String() string {
+	switch e.Kind {
+	case EventAcquire:
+		return fmt.Sprintf("acquire %d", e.Ticket)
+	case EventCancel:
+		return fmt.Sprintf("cancel %d", e.Ticket)
+	case EventRelease:
+		return fmt.Sprintf("release %d", e.Ticket)
+	case EventAskDue:
+		return "ask-due"
+	case EventReceive:
+		return fmt.Sprintf("receive %d %v", e.From, e.Message)
+	case EventFreeze:
+		return fmt.Sprintf("freeze %d", e.Epoch)
+	case EventInstall:
+		return fmt.Sprintf("install %d", e.Install.Epoch)
+	default:
+		return fmt.Sprintf("event(%d)", e.Kind)
+	}
+}

@@ -1,0 +1,479 @@
+package kmutex_test
+
+import (
+	"bytes"
+	"fmt"
+	"hash/maphash"
+	"slices"
+	"testing"
+
+	"github.com/kgate/kgate/coordinator"
+	"github.com/kgate/kgate/kmutex"
+)
+
+// This file visits every state that a small pool can reach: every interleaving
+// of local events and of deliveries in any order.
+
+// scope bounds a small world.
+type scope struct {
+	nodes, k, requests, cancels int
+	early                       bool
+}
+
+func (s scope) String() string {
+	binding := "late"
+	if s.early {
+		binding = "early"
+	}
+	return fmt.Sprintf("%s/n=%d,k=%d,requests=%d,cancels=%d", binding, s.nodes, s.k, s.requests, s.cancels)
+}
+
+func (s scope) binding() kmutex.Binding {
+	if s.early {
+		return new(coordinator.Early)
+	}
+	return new(coordinator.Late)
+}
+
+// world is a state of the search. Its machines are never changed once shared:
+// a step clones the machine that it changes.
+type world struct {
+	scope    scope
+	machines []*kmutex.Machine
+	states   []kmutex.State // of the machines
+	flight   []kmutex.Envelope
+	acquired []int
+	asking   []bool
+	cancels  int
+}
+
+func newWorld(s scope) *world {
+	w := &world{
+		scope: s, machines: make([]*kmutex.Machine, s.nodes), states: make([]kmutex.State, s.nodes),
+		acquired: make([]int, s.nodes), asking: make([]bool, s.nodes), cancels: s.cancels,
+	}
+	for i := range w.machines {
+		self := kmutex.Node(i + 1)
+		w.machines[i] = kmutex.New(self, s.binding())
+		if err := w.apply(i, kmutex.Event{Kind: kmutex.EventInstall, Install: kmutex.Genesis(1, s.k, 1, self)}); err != nil {
+			panic(err)
+		}
+	}
+	return w
+}
+
+func (w *world) clone() *world {
+	c := *w
+	c.machines = slices.Clone(w.machines)
+	c.states = slices.Clone(w.states)
+	c.flight = slices.Clone(w.flight)
+	c.acquired = slices.Clone(w.acquired)
+	c.asking = slices.Clone(w.asking)
+	return &c
+}
+
+// apply steps a clone of machine i.
+func (w *world) apply(i int, e kmutex.Event) error {
+	w.machines[i] = w.machines[i].Clone()
+	fx, err := w.machines[i].Step(e)
+	if err != nil {
+		return err
+	}
+	w.flight = append(w.flight, fx.Messages...)
+	w.asking[i] = w.asking[i] || fx.AskTimer
+	w.states[i] = w.machines[i].State()
+	return nil
+}
+
+// step is one way on from a world.
+type step struct {
+	node    int
+	event   kmutex.Event
+	deliver int // index into flight, or -1
+}
+
+func (s step) String() string { return fmt.Sprintf("node %d: %v", s.node+1, s.event) }
+
+// steps returns every way on.
+func (w *world) steps() []step {
+	out := make([]step, 0, 16)
+	for i := range w.machines {
+		local := func(kind kmutex.EventKind, t kmutex.Ticket) {
+			out = append(out, step{node: i, deliver: -1, event: kmutex.Event{Kind: kind, Ticket: t}})
+		}
+		if w.acquired[i] < w.scope.requests {
+			local(kmutex.EventAcquire, kmutex.Ticket(w.acquired[i]+1))
+		}
+		if w.asking[i] {
+			local(kmutex.EventAskDue, 0)
+		}
+		for _, g := range w.states[i].Running {
+			local(kmutex.EventRelease, g.Ticket)
+		}
+		if w.cancels > 0 {
+			for _, t := range waitingTickets(&w.states[i]) {
+				local(kmutex.EventCancel, t)
+			}
+		}
+	}
+	for j, e := range w.flight {
+		out = append(out, step{
+			node: int(e.To) - 1, deliver: j,
+			event: kmutex.Event{Kind: kmutex.EventReceive, From: e.From, Message: e.Message},
+		})
+	}
+	return out
+}
+
+func (w *world) take(s step) error {
+	switch s.event.Kind {
+	case kmutex.EventAcquire:
+		w.acquired[s.node]++
+	case kmutex.EventAskDue:
+		w.asking[s.node] = false
+	case kmutex.EventCancel:
+		w.cancels--
+	default:
+	}
+	if s.deliver >= 0 {
+		w.flight = slices.Delete(w.flight, s.deliver, s.deliver+1)
+	}
+	return w.apply(s.node, s.event)
+}
+
+func waitingTickets(s *kmutex.State) []kmutex.Ticket {
+	var ts []kmutex.Ticket
+	for _, turn := range s.Turns {
+		ts = append(ts, turn.Tickets...)
+	}
+	ts = append(ts, s.Pending...)
+	for _, seat := range s.Seats {
+		if seat.Ticket != 0 && seat.Token == kmutex.NoToken {
+			ts = append(ts, seat.Ticket)
+		}
+	}
+	return ts
+}
+
+// check returns what is wrong with a world that has these ways on.
+func (w *world) check(ways []step) error {
+	view := kmutex.World{
+		K: w.scope.k, Nodes: w.states, Flight: w.flight, Early: w.scope.early,
+		AskPending: slices.Contains(w.asking, true),
+	}
+	if err := view.Check(); err != nil {
+		return err
+	}
+	if len(ways) > 0 {
+		return nil
+	}
+	for _, s := range w.states {
+		if ts := waitingTickets(&s); len(ts) > 0 {
+			return fmt.Errorf("nothing can happen any more and tickets %v of node %d wait", ts, s.Self)
+		}
+	}
+	return nil
+}
+
+// explorer does the search, depth first.
+type explorer struct {
+	seeds [2]maphash.Seed
+	seen  map[[2]uint64]struct{}
+	buf   []byte
+	keys  [][]byte
+	names names
+}
+
+// names renames what only has an identity: nodes by a permutation, the numbers
+// of batons and the serials of seats by their rank among those still in use.
+// Machines only compare numbers, and a new one is larger than all before it, so
+// worlds that are equal up to such a renaming go on in the same way. Under late
+// binding that holds for tokens too: whoever gets one does not care which. So
+// their names, and the counter that only chooses among free ones, are left out.
+type names struct {
+	early  bool
+	node   []kmutex.Node
+	number table
+	serial [maxNodes + 1]table // by node, old name
+}
+
+// explore visits every world of s and returns how many there are.
+func explore(s scope) (int, error) {
+	x := &explorer{
+		seeds: [2]maphash.Seed{maphash.MakeSeed(), maphash.MakeSeed()},
+		seen:  make(map[[2]uint64]struct{}),
+	}
+	type frame struct {
+		w    *world
+		ways []step
+		via  step
+	}
+	var path []frame
+	fail := func(last step, err error) error {
+		trace := ""
+		for _, f := range path[1:] {
+			trace += f.via.String() + "\n"
+		}
+		return fmt.Errorf("%v: %w\nafter:\n%s%v", s, err, trace, last)
+	}
+	enter := func(w *world, via step) error {
+		if !x.fresh(w) {
+			return nil
+		}
+		ways := w.steps()
+		if err := w.check(ways); err != nil {
+			return fail(via, err)
+		}
+		path = append(path, frame{w, ways, via})
+		return nil
+	}
+	first := newWorld(s)
+	x.fresh(first)
+	path = append(path, frame{w: first, ways: first.steps()})
+	for len(path) > 0 {
+		top := &path[len(path)-1]
+		if len(top.ways) == 0 {
+			path = path[:len(path)-1]
+			continue
+		}
+		way := top.ways[0]
+		top.ways = top.ways[1:]
+		w := top.w.clone()
+		if err := w.take(way); err != nil {
+			return len(x.seen), fail(way, err)
+		}
+		if err := enter(w, way); err != nil {
+			return len(x.seen), err
+		}
+	}
+	return len(x.seen), nil
+}
+
+// fresh reports whether w was not seen before. Two worlds that differ only in
+// the names of nodes other than home are one.
+func (x *explorer) fresh(w *world) bool {
+	best := [2]uint64{^uint64(0), ^uint64(0)}
+	x.names.rank(w)
+	for _, x.names.node = range renamingsOf[len(w.states)] {
+		x.encode(w)
+		h := [2]uint64{maphash.Bytes(x.seeds[0], x.buf), maphash.Bytes(x.seeds[1], x.buf)}
+		if h[0] < best[0] || h[0] == best[0] && h[1] < best[1] {
+			best = h
+		}
+	}
+	if _, old := x.seen[best]; old {
+		return false
+	}
+	x.seen[best] = struct{}{}
+	return true
+}
+
+var renamingsOf [maxNodes + 1][][]kmutex.Node
+
+func init() {
+	for n := 1; n <= maxNodes; n++ {
+		renamingsOf[n] = renamings(n)
+	}
+}
+
+// renamings returns the permutations of the nodes that leave home, node 1, alone.
+func renamings(n int) [][]kmutex.Node {
+	var out [][]kmutex.Node
+	var grow func(prefix, rest []kmutex.Node)
+	grow = func(prefix, rest []kmutex.Node) {
+		if len(rest) == 0 {
+			out = append(out, slices.Clone(prefix))
+			return
+		}
+		for i := range rest {
+			left := slices.Delete(slices.Clone(rest), i, i+1)
+			grow(append(slices.Clone(prefix), rest[i]), left)
+		}
+	}
+	var rest []kmutex.Node
+	for i := 2; i <= n; i++ {
+		rest = append(rest, kmutex.Node(i))
+	}
+	grow([]kmutex.Node{0, 1}, rest)
+	return out
+}
+
+// table maps old names to new ones. No run of a small world uses more.
+type table [48]byte
+
+const maxNodes = 4
+
+// rank renames baton numbers and seat serials.
+func (n *names) rank(w *world) {
+	n.early, n.number, n.serial = w.scope.early, table{}, [maxNodes + 1]table{}
+	seat := func(s kmutex.Seat) { n.serial[s.Node][s.Serial] = 1 }
+	for i := range w.states {
+		s := &w.states[i]
+		n.number[s.Number], n.number[s.Where.Number], n.number[s.Directory.Number] = 1, 1, 1
+		for _, p := range s.Parked {
+			n.number[p.Number] = 1
+		}
+		for _, turn := range s.Turns {
+			seat(turn.Next.Seat)
+		}
+		for _, it := range s.Tails {
+			seat(it)
+		}
+		for _, it := range s.Seats {
+			seat(kmutex.Seat{Node: s.Self, Serial: it.Serial})
+			seat(it.Child)
+		}
+	}
+	for _, e := range w.flight {
+		n.number[e.Message.Number] = 1
+		seat(e.Message.Seat)
+		seat(e.Message.Child)
+		for _, it := range e.Message.Tails {
+			seat(it)
+		}
+	}
+	n.number[0] = 0 // "none" keeps its name
+	count(&n.number)
+	for i := range n.serial {
+		n.serial[i][0] = 0
+		count(&n.serial[i])
+	}
+}
+
+func count(used *table) {
+	var next byte
+	for i := range used {
+		if used[i] != 0 {
+			next++
+			used[i] = next
+		}
+	}
+}
+
+// encode writes the world into x.buf under x.names.
+func (x *explorer) encode(w *world) {
+	n := &x.names
+	var order [maxNodes]int
+	for i := range w.states {
+		order[n.node[i+1]-1] = i
+	}
+	b := append(x.buf[:0], byte(w.cancels))
+	for _, i := range order[:len(w.states)] {
+		b = append(b, byte(w.acquired[i]))
+		b = appendBool(b, w.asking[i])
+		b = n.appendState(b, &w.states[i])
+	}
+	for len(x.keys) < len(w.flight) {
+		x.keys = append(x.keys, nil)
+	}
+	keys := x.keys[:len(w.flight)]
+	for i := range keys {
+		e := &w.flight[i]
+		keys[i] = n.appendMessage(append(keys[i][:0], byte(n.node[e.To])), &e.Message)
+	}
+	slices.SortFunc(keys, bytes.Compare)
+	for _, key := range keys {
+		b = append(b, byte(len(key)))
+		b = append(b, key...)
+	}
+	x.buf = b
+}
+
+func appendBool(b []byte, v bool) []byte {
+	if v {
+		return append(b, 1)
+	}
+	return append(b, 0)
+}
+
+func (n *names) appendSeat(b []byte, s kmutex.Seat) []byte {
+	return append(b, byte(n.node[s.Node]), n.serial[s.Node][s.Serial])
+}
+
+// appendState encodes what decides the future of a state.
+func (n *names) appendState(b []byte, s *kmutex.State) []byte {
+	b = append(b, byte(n.node[s.Parent]), byte(len(s.Turns)))
+	for _, turn := range s.Turns {
+		b = appendTickets(b, turn.Tickets)
+		b = append(b, byte(n.node[turn.Next.Node]))
+		b = n.appendSeat(b, turn.Next.Seat)
+	}
+	b = appendTickets(b, s.Pending)
+	b = appendBool(b, s.Asked)
+	b = append(b, byte(len(s.Running)))
+	for _, g := range s.Running {
+		b = append(b, byte(g.Ticket), n.token(g.Token))
+	}
+	b = appendBool(b, s.Baton)
+	b = append(b, n.number[s.Number], n.token(kmutex.Token(s.Counter)), byte(s.Free.Len()))
+	b = appendBool(b, s.Announced)
+	b = append(b, byte(len(s.Parked)))
+	for _, p := range s.Parked {
+		b = append(b, n.number[p.Number])
+	}
+	b = append(b, n.number[s.Where.Number], byte(n.node[s.Where.Holder]))
+	b = append(b, n.number[s.Directory.Number], byte(n.node[s.Directory.Holder]))
+	for _, seat := range s.Tails {
+		b = n.appendSeat(b, seat)
+	}
+	b = append(b, byte(len(s.Seats)))
+	for _, seat := range s.Seats {
+		b = append(b, n.serial[s.Self][seat.Serial], byte(seat.Ticket), byte(seat.Token))
+		b = n.appendSeat(b, seat.Child)
+	}
+	return b
+}
+
+func appendTickets(b []byte, ts []kmutex.Ticket) []byte {
+	b = append(b, byte(len(ts)))
+	for _, t := range ts {
+		b = append(b, byte(t))
+	}
+	return b
+}
+
+func (n *names) appendMessage(b []byte, m *kmutex.Message) []byte {
+	b = append(b, byte(m.Kind), byte(n.node[m.Origin]), n.token(m.Token), n.number[m.Number],
+		n.token(kmutex.Token(m.Counter)), byte(m.Free.Len()), byte(n.node[m.Holder]))
+	b = n.appendSeat(b, m.Seat)
+	b = n.appendSeat(b, m.Child)
+	for _, s := range m.Tails {
+		b = n.appendSeat(b, s)
+	}
+	return b
+}
+
+// token returns the name of q: none under late binding.
+func (n *names) token(q kmutex.Token) byte {
+	if !n.early {
+		return 0
+	}
+	return byte(q)
+}
+
+func TestExplore(t *testing.T) {
+	for _, early := range []bool{false, true} {
+		for _, s := range []scope{
+			{nodes: 2, k: 1, requests: 2, cancels: 1},
+			{nodes: 2, k: 2, requests: 2, cancels: 1},
+			{nodes: 3, k: 1, requests: 1, cancels: 1},
+			{nodes: 3, k: 1, requests: 2, cancels: 0},
+			{nodes: 3, k: 1, requests: 2, cancels: 1},
+			{nodes: 3, k: 2, requests: 2, cancels: 1},
+			{nodes: 3, k: 3, requests: 2, cancels: 1},
+			{nodes: 4, k: 1, requests: 1, cancels: 1},
+			{nodes: 4, k: 2, requests: 1, cancels: 1},
+			{nodes: 4, k: 3, requests: 1, cancels: 1},
+		} {
+			s.early = early
+			t.Run(s.String(), func(t *testing.T) {
+				t.Parallel()
+				n, err := explore(s)
+				if err != nil {
+					t.Fatal(err)
+				}
+				t.Logf("%d states", n)
+			})
+		}
+	}
+}

@@ -1,0 +1,270 @@
+package kmutex_test
+
+import (
+	"fmt"
+	"slices"
+	"strings"
+	"testing"
+
+	"github.com/cockroachdb/datadriven"
+
+	"github.com/kgate/kgate/coordinator"
+	"github.com/kgate/kgate/kmutex"
+)
+
+// TestGolden replays the traces in testdata. Rewrite them with
+// go test ./kmutex -run TestGolden -rewrite, and read the difference.
+//
+//	genesis nodes=N k=K binding=early|late   node 1 is home
+//	paper nodes=N k=K root=R                 early; tokens at nodes 1..k, root and coordinator R
+//	acquire NODE...                          next ticket of each node
+//	release|cancel NODE TICKET
+//	ask-due NODE
+//	deliver [KIND] [to=N] [from=N]           the first message in flight that fits
+//	deliver-all                              in order of sending, up to quiet
+//	recover epoch=E home=H [without=N]       freeze every node, reform, install
+//	state
+func TestGolden(t *testing.T) {
+	datadriven.Walk(t, "testdata", func(t *testing.T, path string) {
+		g := &golden{}
+		datadriven.RunTest(t, path, func(t *testing.T, d *datadriven.TestData) string {
+			return g.run(t, d)
+		})
+	})
+}
+
+type golden struct {
+	early    bool
+	k        int
+	machines []*kmutex.Machine
+	tickets  []kmutex.Ticket
+	flight   []kmutex.Envelope
+	asking   []bool
+	out      strings.Builder
+}
+
+func (g *golden) run(t *testing.T, d *datadriven.TestData) string {
+	g.out.Reset()
+	switch d.Cmd {
+	case "genesis", "paper":
+		g.start(t, d)
+	case "acquire":
+		for _, arg := range d.CmdArgs {
+			i := atoi(t, arg.Key) - 1
+			g.tickets[i]++
+			g.step(i, kmutex.Event{Kind: kmutex.EventAcquire, Ticket: g.tickets[i]})
+		}
+	case "release", "cancel":
+		e := kmutex.Event{Kind: kmutex.EventRelease, Ticket: kmutex.Ticket(atoi(t, d.CmdArgs[1].Key))}
+		if d.Cmd == "cancel" {
+			e.Kind = kmutex.EventCancel
+		}
+		g.step(atoi(t, d.CmdArgs[0].Key)-1, e)
+	case "ask-due":
+		g.step(atoi(t, d.CmdArgs[0].Key)-1, kmutex.Event{Kind: kmutex.EventAskDue})
+	case "deliver":
+		g.deliver(t, d)
+	case "deliver-all":
+		for len(g.flight) > 0 {
+			g.take(0)
+		}
+	case "recover":
+		g.recover(t, d)
+	case "state":
+		g.state()
+	default:
+		d.Fatalf(t, "unknown command %s", d.Cmd)
+	}
+	if d.Cmd != "genesis" && d.Cmd != "paper" && !slices.ContainsFunc(g.machines, func(m *kmutex.Machine) bool { return m.State().Frozen }) {
+		g.check(t, d)
+	}
+	return g.out.String()
+}
+
+func atoi(t *testing.T, s string) int {
+	t.Helper()
+	var n int
+	if _, err := fmt.Sscan(s, &n); err != nil {
+		t.Fatalf("%q is no number", s)
+	}
+	return n
+}
+
+func (g *golden) start(t *testing.T, d *datadriven.TestData) {
+	var n int
+	var binding string
+	d.ScanArgs(t, "nodes", &n)
+	d.ScanArgs(t, "k", &g.k)
+	root := 1
+	if d.Cmd == "paper" {
+		binding = "early"
+		d.ScanArgs(t, "root", &root)
+	} else {
+		d.ScanArgs(t, "binding", &binding)
+	}
+	*g = golden{k: g.k, early: binding == "early", tickets: make([]kmutex.Ticket, n), asking: make([]bool, n)}
+	for i := range n {
+		self := kmutex.Node(i + 1)
+		var b kmutex.Binding = new(coordinator.Late)
+		if g.early {
+			b = new(coordinator.Early)
+		}
+		g.machines = append(g.machines, kmutex.New(self, b))
+		in := kmutex.Genesis(1, g.k, 1, self)
+		if d.Cmd == "paper" {
+			in = paperInstall(self, g.k, kmutex.Node(root))
+		}
+		g.step(i, kmutex.Event{Kind: kmutex.EventInstall, Install: in})
+	}
+	g.out.Reset()
+}
+
+// paperInstall is the paper's initial state with tokens at nodes 1..k, as in
+// its figure 1.
+func paperInstall(self kmutex.Node, k int, root kmutex.Node) *kmutex.Install {
+	in := &kmutex.Install{Epoch: 1, K: k, Home: root, Holder: root, Parent: root}
+	if int(self) <= k {
+		in.Free.Add(kmutex.Token(self - 1))
+	}
+	if self == root {
+		in.Parent = 0
+		for q := range k {
+			in.Tails = append(in.Tails, kmutex.SeatOf(kmutex.Node(q+1), kmutex.Token(q)))
+		}
+	}
+	return in
+}
+
+func (g *golden) step(i int, e kmutex.Event) {
+	fx, err := g.machines[i].Step(e)
+	if err != nil {
+		fmt.Fprintf(&g.out, "error: %v\n", err)
+	}
+	for _, t := range fx.Trace {
+		fmt.Fprintf(&g.out, "%d: %v\n", i+1, t)
+	}
+	for _, m := range fx.Messages {
+		fmt.Fprintf(&g.out, "   %v\n", m)
+	}
+	g.flight = append(g.flight, fx.Messages...)
+	if e.Kind == kmutex.EventAskDue {
+		g.asking[i] = false
+	}
+	g.asking[i] = g.asking[i] || fx.AskTimer
+}
+
+func (g *golden) deliver(t *testing.T, d *datadriven.TestData) {
+	for j, m := range g.flight {
+		fits := true
+		for _, arg := range d.CmdArgs {
+			switch arg.Key {
+			case "to":
+				fits = fits && m.To == kmutex.Node(atoi(t, arg.Vals[0]))
+			case "from":
+				fits = fits && m.From == kmutex.Node(atoi(t, arg.Vals[0]))
+			default:
+				fits = fits && m.Message.Kind.String() == arg.Key
+			}
+		}
+		if fits {
+			g.take(j)
+			return
+		}
+	}
+	d.Fatalf(t, "no such message in flight: %v", g.flight)
+}
+
+func (g *golden) take(j int) {
+	m := g.flight[j]
+	g.flight = slices.Delete(g.flight, j, j+1)
+	g.step(int(m.To)-1, kmutex.Event{Kind: kmutex.EventReceive, From: m.From, Message: m.Message})
+}
+
+// recover lets the pool enter an epoch without one of its nodes, or with all.
+func (g *golden) recover(t *testing.T, d *datadriven.TestData) {
+	var epoch, home, without int
+	d.ScanArgs(t, "epoch", &epoch)
+	d.ScanArgs(t, "home", &home)
+	d.MaybeScanArgs(t, "without", &without)
+	var reports []kmutex.Report
+	var withheld kmutex.TokenSet
+	for i, m := range g.machines {
+		if i+1 == without {
+			for _, grant := range m.State().Running {
+				withheld.Add(grant.Token)
+			}
+			continue
+		}
+		fx, err := m.Step(kmutex.Event{Kind: kmutex.EventFreeze, Epoch: uint64(epoch)})
+		if err != nil {
+			d.Fatalf(t, "freeze: %v", err)
+		}
+		r := *fx.Report
+		for j := range r.Waiting {
+			r.Waiting[j].Stamp = int64(r.Waiting[j].Tickets[0])
+		}
+		reports = append(reports, r)
+	}
+	installs, err := kmutex.Reform(uint64(epoch), g.k, kmutex.Node(home), reports, withheld)
+	if err != nil {
+		d.Fatalf(t, "reform: %v", err)
+	}
+	for j, in := range installs {
+		g.step(int(reports[j].Node)-1, kmutex.Event{Kind: kmutex.EventInstall, Install: in})
+	}
+}
+
+func (g *golden) check(t *testing.T, d *datadriven.TestData) {
+	if d.Cmd == "recover" && d.HasArg("without") {
+		return // the tokens of the lost node are withheld; nodes differ in epoch
+	}
+	w := kmutex.World{K: g.k, Flight: g.flight, Early: g.early, AskPending: slices.Contains(g.asking, true)}
+	for _, m := range g.machines {
+		w.Nodes = append(w.Nodes, m.State())
+	}
+	for _, s := range w.Nodes {
+		if s.Epoch != w.Nodes[0].Epoch {
+			return
+		}
+	}
+	w.Flight = slices.DeleteFunc(slices.Clone(g.flight), func(e kmutex.Envelope) bool {
+		return e.Message.Epoch != w.Nodes[0].Epoch
+	})
+	if err := w.Check(); err != nil {
+		d.Fatalf(t, "%v", err)
+	}
+}
+
+func (g *golden) state() {
+	for _, m := range g.machines {
+		s := m.State()
+		fmt.Fprintf(&g.out, "%d: parent=%d", s.Self, s.Parent)
+		if s.Baton {
+			fmt.Fprintf(&g.out, " coordinator counter=%d", s.Counter)
+			if g.early {
+				fmt.Fprintf(&g.out, " tails=%v", s.Tails)
+			} else {
+				fmt.Fprintf(&g.out, " free=%v", s.Free)
+			}
+		}
+		for _, r := range s.Running {
+			fmt.Fprintf(&g.out, " running=%d(token %d)", r.Ticket, r.Token)
+		}
+		for _, turn := range s.Turns {
+			fmt.Fprintf(&g.out, " turn%v->%d", turn.Tickets, turn.Next.Node)
+		}
+		if len(s.Pending) > 0 {
+			fmt.Fprintf(&g.out, " pending%v", s.Pending)
+		}
+		for _, p := range s.Parked {
+			fmt.Fprintf(&g.out, " parked=%d(number %d)", p.Token, p.Number)
+		}
+		for _, seat := range s.Seats {
+			fmt.Fprintf(&g.out, " seat %d.%d(ticket=%d token=%d child=%v)", s.Self, seat.Serial, seat.Ticket, seat.Token, seat.Child)
+		}
+		g.out.WriteString("\n")
+	}
+	for _, e := range g.flight {
+		fmt.Fprintf(&g.out, "in flight: %v\n", e)
+	}
+}

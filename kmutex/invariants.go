@@ -1,0 +1,346 @@
+package kmutex
+
+import (
+	"errors"
+	"fmt"
+	"slices"
+)
+
+// World is one pool over all its nodes at one instant, in one epoch: what the
+// invariants are about. Flight holds the messages that were sent and not yet
+// taken in.
+type World struct {
+	K      int
+	Nodes  []State
+	Flight []Envelope
+	// Early tells the binding.
+	Early bool
+	// AskPending reports that an ask interval is running somewhere, so that
+	// pending tickets may wait for it.
+	AskPending bool
+}
+
+// Invariant is one property that holds in every world a correct run can reach.
+type Invariant struct {
+	Name  string
+	Check func(*World) error
+}
+
+// Invariants are the properties of design, numbered as in docs/algorithm.md.
+// (The ninth, fairness, is about a history and not about a world; the lab counts
+// inversions.)
+var Invariants = []Invariant{
+	{"1 safety", Safety},
+	{"2 token conservation", Conservation},
+	{"3 one baton", OneBaton},
+	{"4 acyclic parents", AcyclicParents},
+	{"5 one line", OneLine},
+	{"6 one place per waiting ticket", OnePlace},
+	{"7 disjoint queues (early)", DisjointQueues},
+	{"8 no idle token while a ticket waits (late)", NoIdleToken},
+}
+
+// Check returns every invariant that w violates.
+func (w *World) Check() error {
+	var errs []error
+	for _, inv := range Invariants {
+		if err := inv.Check(w); err != nil {
+			errs = append(errs, fmt.Errorf("invariant %s: %w", inv.Name, err))
+		}
+	}
+	return errors.Join(errs...)
+}
+
+// Safety: at most k tickets are in the critical section.
+func Safety(w *World) error {
+	n := 0
+	for _, s := range w.Nodes {
+		n += len(s.Running)
+	}
+	if n > w.K {
+		return fmt.Errorf("%d tickets in the critical section, k=%d", n, w.K)
+	}
+	return nil
+}
+
+// Conservation: each token is in exactly one place.
+func Conservation(w *World) error {
+	places := make([][]string, w.K)
+	var errs []error
+	at := func(q Token, format string, args ...any) {
+		if q < 0 || int(q) >= w.K {
+			errs = append(errs, fmt.Errorf("token %d does not exist", q))
+			return
+		}
+		places[q] = append(places[q], fmt.Sprintf(format, args...))
+	}
+	for _, s := range w.Nodes {
+		for _, g := range s.Running {
+			at(g.Token, "running at %d", s.Self)
+		}
+		for _, q := range s.Free.Tokens() {
+			at(q, "free at %d", s.Self)
+		}
+		for _, p := range s.Parked {
+			at(p.Token, "parked at %d", s.Self)
+		}
+		for _, seat := range s.Seats {
+			if seat.Idle() {
+				at(seat.Token, "idle at %d.%d", s.Self, seat.Serial)
+			}
+		}
+	}
+	for _, e := range w.Flight {
+		if e.Message.Kind == KindToken {
+			at(e.Message.Token, "in flight to %d", e.To)
+		}
+		for _, q := range e.Message.Free.Tokens() {
+			at(q, "with the baton to %d", e.To)
+		}
+	}
+	for q, p := range places {
+		if len(p) != 1 {
+			errs = append(errs, fmt.Errorf("token %d is in %d places %v", q, len(p), p))
+		}
+	}
+	return errors.Join(errs...)
+}
+
+// OneBaton: exactly one baton, held or in flight.
+func OneBaton(w *World) error {
+	n := 0
+	for _, s := range w.Nodes {
+		if s.Baton {
+			n++
+		}
+	}
+	for _, e := range w.Flight {
+		if e.Message.Kind == KindBaton {
+			n++
+		}
+	}
+	if n != 1 {
+		return fmt.Errorf("%d batons", n)
+	}
+	return nil
+}
+
+// AcyclicParents: every chain of parents ends at the last in line or at the
+// origin of a request in flight; both have no parent.
+func AcyclicParents(w *World) error {
+	parent := make(map[Node]Node, len(w.Nodes))
+	roots := 0
+	for _, s := range w.Nodes {
+		parent[s.Self] = s.Parent
+		if s.Parent == 0 {
+			roots++
+		}
+	}
+	origins := make(map[Node]bool)
+	for _, e := range w.Flight {
+		if e.Message.Kind == KindRequest {
+			origins[e.Message.Origin] = true
+		}
+	}
+	for _, s := range w.Nodes {
+		n := s.Self
+		for steps := 0; parent[n] != 0; steps++ {
+			if steps > len(w.Nodes) {
+				return fmt.Errorf("a cycle of parents at node %d", s.Self)
+			}
+			n = parent[n]
+		}
+	}
+	if roots == 0 || len(origins) == 0 && roots != 1 {
+		return fmt.Errorf("%d nodes are last in line with requests of %d in flight", roots, len(origins))
+	}
+	return nil
+}
+
+// OneLine: from the baton along next, each turn is visited at most once and in
+// its node's order, up to an open turn; turns that are not visited are behind a
+// request in flight.
+func OneLine(w *World) error {
+	turns := make(map[Node][]Turn, len(w.Nodes))
+	heads := make(map[Node]int) // how many turns of a node have somebody before them, or are the first
+	var at Node
+	total := 0
+	for _, s := range w.Nodes {
+		turns[s.Self] = s.Turns
+		total += len(s.Turns)
+		if s.Baton {
+			at = s.Self
+			if len(s.Turns) > 0 {
+				heads[at]++
+			}
+		}
+		for i, t := range s.Turns {
+			if !t.Next.IsZero() {
+				heads[t.Next.Node]++
+			} else if i != len(s.Turns)-1 || s.Parent != 0 {
+				return fmt.Errorf("turn %d of node %d is open and not the last", i, s.Self)
+			}
+		}
+	}
+	requests := 0
+	for _, e := range w.Flight {
+		switch e.Message.Kind {
+		case KindBaton:
+			at = e.To
+			heads[at]++
+		case KindRequest:
+			requests++
+			heads[e.Message.Origin]++
+		default:
+		}
+	}
+	for _, s := range w.Nodes {
+		if heads[s.Self] != len(s.Turns) {
+			return fmt.Errorf("node %d has %d turns, and %d ways lead to them", s.Self, len(s.Turns), heads[s.Self])
+		}
+	}
+	visited := walkLine(turns, at)
+	if requests == 0 && visited != total {
+		return fmt.Errorf("%d turns, the line from the baton has %d", total, visited)
+	}
+	return nil
+}
+
+// walkLine follows the line from the first turn of node at and returns how many
+// turns it has.
+func walkLine(turns map[Node][]Turn, at Node) int {
+	done := make(map[Node]int)
+	visited := 0
+	for done[at] < len(turns[at]) {
+		turn := turns[at][done[at]]
+		done[at]++
+		visited++
+		if turn.Next.IsZero() {
+			break
+		}
+		at = turn.Next.Node
+	}
+	return visited
+}
+
+// OnePlace: no ticket is in two of: the turns, pending, the seats, the critical
+// section.
+func OnePlace(w *World) error {
+	for _, s := range w.Nodes {
+		seen := make(map[Ticket]int)
+		count := func(ts ...Ticket) {
+			for _, t := range ts {
+				seen[t]++
+			}
+		}
+		for _, turn := range s.Turns {
+			count(turn.Tickets...)
+		}
+		count(s.Pending...)
+		for _, g := range s.Running {
+			if !w.Early {
+				count(g.Ticket)
+			}
+		}
+		for _, seat := range s.Seats {
+			if seat.Ticket == 0 {
+				continue
+			}
+			count(seat.Ticket)
+			running := slices.Contains(s.Running, Grant{Ticket: seat.Ticket, Token: seat.Token})
+			if running != (seat.Token != NoToken) {
+				return fmt.Errorf("ticket %d of node %d and its seat disagree", seat.Ticket, s.Self)
+			}
+		}
+		for t, n := range seen {
+			if n != 1 {
+				return fmt.Errorf("ticket %d of node %d is in %d places", t, s.Self, n)
+			}
+		}
+	}
+	return nil
+}
+
+// DisjointQueues (early binding): following child, and messages child in
+// flight, no seat comes after two others, and each queue has at most one token.
+func DisjointQueues(w *World) error {
+	if !w.Early {
+		return nil
+	}
+	seats := make(map[Seat]SeatState)
+	next := make(map[Seat]Seat)
+	before := make(map[Seat]int)
+	link := func(s, child Seat) {
+		if !child.IsZero() {
+			next[s] = child
+			before[child]++
+		}
+	}
+	var heads []Seat
+	for _, n := range w.Nodes {
+		for _, s := range n.Seats {
+			id := Seat{n.Self, s.Serial}
+			seats[id] = s
+			link(id, s.Child)
+			if s.Token != NoToken {
+				heads = append(heads, id)
+			}
+		}
+	}
+	for _, e := range w.Flight {
+		switch e.Message.Kind {
+		case KindChild:
+			if _, twice := next[e.Message.Seat]; twice {
+				return fmt.Errorf("seat %v has two children", e.Message.Seat)
+			}
+			link(e.Message.Seat, e.Message.Child)
+		case KindToken:
+			heads = append(heads, e.Message.Seat)
+		default:
+		}
+	}
+	for s, n := range before {
+		if n > 1 {
+			return fmt.Errorf("seat %v comes after %d others", s, n)
+		}
+	}
+	return walkQueues(heads, next, seats)
+}
+
+// walkQueues checks that from k tokens on, the queues reach no seat twice.
+func walkQueues(heads []Seat, next map[Seat]Seat, seats map[Seat]SeatState) error {
+	reached := make(map[Seat]bool)
+	for _, s := range heads {
+		for !s.IsZero() {
+			if reached[s] {
+				return fmt.Errorf("seat %v is in two queues, or has two tokens", s)
+			}
+			if _, ok := seats[s]; !ok {
+				return fmt.Errorf("seat %v does not exist", s)
+			}
+			reached[s] = true
+			s = next[s]
+		}
+	}
+	return nil
+}
+
+// NoIdleToken (late binding): when nothing is in flight and no ask interval is
+// running, no token is free or parked while a ticket waits.
+func NoIdleToken(w *World) error {
+	if w.Early || len(w.Flight) > 0 || w.AskPending {
+		return nil
+	}
+	free, waiting := 0, 0
+	for _, s := range w.Nodes {
+		free += s.Free.Len() + len(s.Parked)
+		waiting += len(s.Pending)
+		for _, turn := range s.Turns {
+			waiting += len(turn.Tickets)
+		}
+	}
+	if free > 0 && waiting > 0 {
+		return fmt.Errorf("%d tokens are free while %d tickets wait", free, waiting)
+	}
+	return nil
+}

@@ -1,0 +1,141 @@
+package kmutex
+
+import "errors"
+
+// This file holds the tree and the line: requests that reverse paths, turns,
+// and the baton that goes along them.
+
+// onRequest handles another node's search for the last in line (Process
+// Request).
+func (m *Machine) onRequest(msg *Message) error {
+	if msg.Origin == 0 || msg.Origin == m.self {
+		return errors.New("impossible origin")
+	}
+	if !msg.Seat.IsZero() && msg.Seat.Node != msg.Origin {
+		return errors.New("a seat of another node than the origin")
+	}
+	place := Place{Node: msg.Origin, Seat: msg.Seat}
+	switch {
+	case m.parent != 0: // not the last: forward, and reverse the path
+		forward := *msg
+		forward.Hops++
+		m.fx.Send(m.parent, forward)
+		m.fx.Note(Trace{Kind: TraceForwarded, Node: msg.Origin, Count: int(forward.Hops)})
+		m.parent = msg.Origin
+		return nil
+	case len(m.turns) > 0: // the last: the origin comes after my last turn
+		m.turns[len(m.turns)-1].Next = place
+	case m.baton: // the last and nobody waits: the origin is served next
+		m.pass(place)
+	default:
+		panic("kmutex: last in line with neither turn nor baton")
+	}
+	m.parent = msg.Origin
+	m.fx.Note(Trace{Kind: TraceQueued, Node: msg.Origin, Count: int(msg.Hops)})
+	return nil
+}
+
+// onBaton makes this node the coordinator (Process Token Locations).
+func (m *Machine) onBaton(from Node, msg *Message) error {
+	switch {
+	case m.baton:
+		return errors.New("a second baton")
+	case msg.Number <= m.number:
+		return errors.New("a baton that was here before")
+	case len(m.turns) == 0:
+		return errors.New("a baton that nobody here has asked for")
+	}
+	if err := m.binding.CheckBaton(msg); err != nil {
+		return err
+	}
+	m.baton, m.number = true, msg.Number
+	m.binding.Arrive(msg, &m.fx)
+	m.fx.Note(Trace{Kind: TraceBatonReceived, Node: from, Number: msg.Number})
+	return nil
+}
+
+// serve assigns tokens while the baton is here and somebody here waits for
+// one, and passes the baton on when the turn it is at has nobody left.
+func (m *Machine) serve() {
+	for m.baton && len(m.turns) > 0 {
+		turn := &m.turns[0]
+		turn.Tickets = turn.Tickets[m.binding.Assign(turn.Tickets, &m.fx):]
+		if len(turn.Tickets) > 0 {
+			return // no free token
+		}
+		next := turn.Next
+		m.turns[0] = Turn{}
+		m.turns = m.turns[1:]
+		if next.IsZero() {
+			return // nobody behind: idle coordinator
+		}
+		m.pass(next)
+	}
+}
+
+// pass hands the baton to the turn next.
+func (m *Machine) pass(next Place) {
+	m.number++
+	baton := Message{Kind: KindBaton, Number: m.number}
+	m.binding.Depart(next, &baton, &m.fx)
+	m.baton = false
+	m.fx.Send(next.Node, baton)
+	m.fx.Note(Trace{Kind: TraceBatonSent, Node: next.Node, Number: m.number})
+}
+
+// pump moves pending tickets into a turn.
+func (m *Machine) pump() {
+	switch {
+	case len(m.pending) == 0:
+	case m.parent == 0: // the last in line: join the open turn
+		if len(m.turns) == 0 {
+			m.turns = append(m.turns, Turn{})
+		}
+		turn := &m.turns[len(m.turns)-1]
+		turn.Tickets = append(turn.Tickets, m.pending...)
+		m.pending = m.pending[:0]
+		m.serve()
+	case !m.asked && m.binding.Asks(len(m.turns)):
+		m.ask()
+	}
+}
+
+// ask makes a turn of all pending tickets and looks for its place in line
+// (Request CS).
+func (m *Machine) ask() {
+	tickets := m.pending
+	m.pending = nil
+	m.fx.Note(Trace{Kind: TraceAsked, Node: m.parent, Count: len(tickets)})
+	seat, taken := m.binding.Ask(tickets, &m.fx)
+	m.turns = append(m.turns, Turn{Tickets: tickets[taken:]})
+	m.fx.Send(m.parent, Message{Kind: KindRequest, Origin: m.self, Seat: seat})
+	m.parent = 0
+	m.asked = true
+	m.fx.AskTimer = true
+}
+
+// enterIdle lets the oldest waiting tickets take tokens that idle here and that
+// nobody else waits for.
+func (m *Machine) enterIdle() {
+	for {
+		oldest := m.oldest()
+		if oldest == nil || !m.binding.Enter((*oldest)[0], &m.fx) {
+			return
+		}
+		*oldest = (*oldest)[1:]
+	}
+}
+
+// oldest returns the queue whose first ticket is the oldest that waits outside
+// the binding; nil: none waits.
+func (m *Machine) oldest() *[]Ticket {
+	for i := range m.turns {
+		if len(m.turns[i].Tickets) > 0 {
+			return &m.turns[i].Tickets
+		}
+	}
+	if len(m.pending) > 0 {
+		return &m.pending
+	}
+	return nil
+}

@@ -1,0 +1,231 @@
+package kmutex
+
+import (
+	"cmp"
+	"errors"
+	"fmt"
+	"slices"
+)
+
+// Errors of Step. After an error the machine is as before the event.
+var (
+	// ErrTicket: the ticket is not one that the event can be about.
+	ErrTicket = errors.New("kmutex: unexpected ticket")
+	// ErrProtocol: a correct peer cannot have sent this message.
+	ErrProtocol = errors.New("kmutex: protocol violation")
+	// ErrInstall: the epoch cannot begin like this.
+	ErrInstall = errors.New("kmutex: bad install")
+	// ErrOverflow: too many events were kept aside for an epoch to come.
+	ErrOverflow = errors.New("kmutex: too many events before install")
+	// ErrEvent: no such event.
+	ErrEvent = errors.New("kmutex: unknown event")
+)
+
+// MaxAside bounds the messages that a machine keeps for an epoch which it has
+// not entered yet. Local events are bounded by the driver's queue limit.
+const MaxAside = 1 << 16
+
+// Machine runs the algorithm for one pool on one node. Make it with [New]; it
+// is not safe for concurrent use.
+type Machine struct {
+	self    Node
+	binding Binding
+
+	epoch  uint64
+	frozen bool // between Freeze (or New) and Install
+	home   Node
+	k      int
+
+	// parent points toward the last in line; 0: this node is the last.
+	parent Node
+	// turns of this node in the line, the oldest first. Only the last one can
+	// be open (nobody behind it yet).
+	turns []Turn
+	// pending tickets are in no turn yet.
+	pending []Ticket
+	// asked: the ask interval is running.
+	asked bool
+	// baton: this node is the coordinator. number is that of the baton while
+	// it is here, and of the last one that was.
+	baton  bool
+	number uint64
+
+	running []Grant // in ascending order of tickets
+	last    Ticket  // the largest ticket so far
+
+	aside []Event // local events, and messages of an epoch to come
+
+	fx       Effects
+	recorded int // how many of fx.Grants are in running
+}
+
+// Turn is a run of tickets of one node that holds one place in the line.
+type Turn struct {
+	// Tickets that wait, the oldest first; those that the binding has taken
+	// over are gone from it.
+	Tickets []Ticket
+	// Next is the turn behind this one. The zero Place: none yet, the turn is
+	// open and later tickets of this node join it.
+	Next Place
+}
+
+// New returns a machine of node self that waits for its first Install.
+func New(self Node, b Binding) *Machine {
+	return &Machine{self: self, binding: b, frozen: true}
+}
+
+// Step lets the machine take in one event. The effects stay valid until the
+// next step. An error (ErrTicket, ErrProtocol, ErrInstall, ErrOverflow) means
+// that the event was refused and nothing changed.
+func (m *Machine) Step(e Event) (*Effects, error) {
+	m.fx.reset()
+	m.fx.self, m.fx.epoch = m.self, m.epoch
+	m.recorded = 0
+	return &m.fx, m.dispatch(e)
+}
+
+func (m *Machine) dispatch(e Event) error {
+	switch e.Kind {
+	case EventFreeze:
+		return m.freeze(e.Epoch)
+	case EventInstall:
+		return m.install(e.Install)
+	case EventReceive:
+		return m.receive(e)
+	case EventAcquire:
+		if e.Ticket <= m.last {
+			return fmt.Errorf("%w: acquire %d after %d", ErrTicket, e.Ticket, m.last)
+		}
+		m.last = e.Ticket
+	case EventCancel, EventRelease, EventAskDue:
+	default:
+		return fmt.Errorf("%w: %d", ErrEvent, e.Kind)
+	}
+	if m.frozen {
+		m.aside = append(m.aside, e)
+		return nil
+	}
+	return m.local(e)
+}
+
+// local handles the events that come from this node's own driver.
+func (m *Machine) local(e Event) error {
+	switch e.Kind {
+	case EventAcquire:
+		m.pending = append(m.pending, e.Ticket)
+	case EventCancel:
+		if err := m.cancel(e.Ticket); err != nil {
+			return err
+		}
+	case EventRelease:
+		if !m.release(e.Ticket) {
+			return fmt.Errorf("%w: release %d, which is not in the critical section", ErrTicket, e.Ticket)
+		}
+	case EventAskDue:
+		m.asked = false
+	default:
+		return fmt.Errorf("%w: %d is not local", ErrEvent, e.Kind)
+	}
+	m.settle()
+	return nil
+}
+
+func (m *Machine) receive(e Event) error {
+	switch {
+	case e.Message.Epoch < m.epoch:
+		m.fx.Note(Trace{Kind: TraceStale, Node: e.From})
+		return nil
+	case e.Message.Epoch > m.epoch || m.frozen:
+		if len(m.aside) >= MaxAside {
+			return fmt.Errorf("%w: %v", ErrOverflow, e)
+		}
+		m.aside = append(m.aside, e)
+		return nil
+	}
+	var err error
+	switch e.Message.Kind {
+	case KindRequest:
+		err = m.onRequest(&e.Message)
+	case KindBaton:
+		err = m.onBaton(e.From, &e.Message)
+	case KindChild, KindToken, KindWhere:
+		err = m.binding.Receive(&e.Message, &m.fx)
+	default:
+		err = fmt.Errorf("unknown kind %d", e.Message.Kind)
+	}
+	if err != nil {
+		return fmt.Errorf("%w: from node %d: %v: %w", ErrProtocol, e.From, e.Message, err)
+	}
+	m.settle()
+	return nil
+}
+
+// settle brings the machine to rest after an event.
+func (m *Machine) settle() {
+	m.enterIdle()
+	m.serve()
+	m.pump()
+	m.record()
+}
+
+// record moves the grants that were made to running.
+func (m *Machine) record() {
+	for ; m.recorded < len(m.fx.Grants); m.recorded++ {
+		g := m.fx.Grants[m.recorded]
+		i, _ := m.findRunning(g.Ticket)
+		m.running = slices.Insert(m.running, i, g)
+	}
+}
+
+func (m *Machine) findRunning(t Ticket) (int, bool) {
+	return slices.BinarySearchFunc(m.running, t, func(g Grant, t Ticket) int {
+		return cmp.Compare(g.Ticket, t)
+	})
+}
+
+// release ends t's critical section, if it is in it.
+func (m *Machine) release(t Ticket) bool {
+	i, ok := m.findRunning(t)
+	if !ok {
+		return false
+	}
+	q := m.running[i].Token
+	m.running = slices.Delete(m.running, i, i+1)
+	m.fx.Note(Trace{Kind: TraceReleased, Ticket: t, Token: q})
+	m.binding.Free(q, &m.fx)
+	return true
+}
+
+// cancel ends t in whatever state it is.
+func (m *Machine) cancel(t Ticket) error {
+	if m.release(t) {
+		m.fx.revoke(t)
+		m.recorded = len(m.fx.Grants)
+		return nil
+	}
+	if !m.binding.Cancel(t) && !m.leaveLine(t) {
+		return fmt.Errorf("%w: cancel %d, which neither waits nor is in the critical section", ErrTicket, t)
+	}
+	m.fx.Note(Trace{Kind: TraceCancelled, Ticket: t})
+	return nil
+}
+
+// leaveLine takes a waiting ticket out of its turn or out of pending. A turn
+// that it empties keeps its place; the baton passes it by.
+func (m *Machine) leaveLine(t Ticket) bool {
+	for i := range m.turns {
+		if remove(&m.turns[i].Tickets, t) {
+			return true
+		}
+	}
+	return remove(&m.pending, t)
+}
+
+// remove takes t out of ts, which is in ascending order.
+func remove(ts *[]Ticket, t Ticket) bool {
+	i, ok := slices.BinarySearch(*ts, t)
+	if ok {
+		*ts = slices.Delete(*ts, i, i+1)
+	}
+	return ok
+}

@@ -1,0 +1,124 @@
+package kmutex
+
+import (
+	"fmt"
+	"strings"
+)
+
+// Kind tells the messages of the algorithm apart.
+type Kind uint8
+
+// The messages. In brackets the name that the paper (seed 003) gives them.
+const (
+	// KindRequest looks for the last in line along the parent pointers
+	// [request]. It sets Origin, Seat (early binding) and Hops.
+	KindRequest Kind = 1 + iota
+	// KindBaton hands over the right to assign tokens [token_locations]. It
+	// sets Number, Counter and Tails (early) or Free (late).
+	KindBaton
+	// KindChild, early binding only, tells the owner of Seat that Child comes
+	// after it in the queue of its token [child]. It sets Seat and Child.
+	KindChild
+	// KindToken carries a token [token]. It sets Token, and Seat (early
+	// binding: the seat it is for) or Number (late binding: the baton that the
+	// token wants to meet; 0 when the sender does not know one).
+	KindToken
+	// KindWhere, late binding only, tells home who holds the baton. It sets
+	// Number and Holder.
+	KindWhere
+
+	kindEnd
+)
+
+var kindNames = [kindEnd]string{"?", "request", "baton", "child", "token", "where"}
+
+// Valid reports whether k is one of the kinds above.
+func (k Kind) Valid() bool { return k > 0 && k < kindEnd }
+
+// String returns the kind's name in lower case, as metrics and traces show it.
+func (k Kind) String() string {
+	if !k.Valid() {
+		return fmt.Sprintf("kind(%d)", uint8(k))
+	}
+	return kindNames[k]
+}
+
+// Message is what one node's machine sends another's. Which fields count
+// depends on Kind; the others are zero. A message owns its Tails and Free: the
+// sender keeps no reference to them.
+type Message struct {
+	Kind Kind
+	// Epoch in which the message was sent; set in every message.
+	Epoch uint64
+
+	// Origin is the node that asks for a place in line.
+	Origin Node
+	// Hops counts the nodes that have forwarded this request.
+	Hops uint32
+
+	// Seat: the first seat of the asking turn (request), the seat that gets a
+	// child (child), the seat the token is for (token, early binding).
+	Seat Seat
+	// Child is the seat that follows Seat.
+	Child Seat
+
+	// Token that the message carries.
+	Token Token
+	// Number of a baton: how often it has moved in this epoch.
+	Number uint64
+	// Counter is the coordinator's round-robin position over the tokens.
+	Counter uint32
+	// Tails holds, for each token, the last seat of its queue (early binding).
+	Tails []Seat
+	// Free holds the tokens that travel with the baton (late binding).
+	Free TokenSet
+
+	// Holder is the node that holds baton Number.
+	Holder Node
+}
+
+// String formats m for golden traces and error messages.
+func (m Message) String() string {
+	var b strings.Builder
+	b.WriteString(m.Kind.String())
+	switch m.Kind {
+	case KindRequest:
+		fmt.Fprintf(&b, " origin=%d", m.Origin)
+		if !m.Seat.IsZero() {
+			fmt.Fprintf(&b, " seat=%v", m.Seat)
+		}
+		fmt.Fprintf(&b, " hops=%d", m.Hops)
+	case KindBaton:
+		fmt.Fprintf(&b, " number=%d counter=%d", m.Number, m.Counter)
+		if m.Tails != nil {
+			fmt.Fprintf(&b, " tails=%v", m.Tails)
+		} else {
+			fmt.Fprintf(&b, " free=%v", m.Free)
+		}
+	case KindChild:
+		fmt.Fprintf(&b, " seat=%v child=%v", m.Seat, m.Child)
+	case KindToken:
+		fmt.Fprintf(&b, " token=%d", m.Token)
+		if !m.Seat.IsZero() {
+			fmt.Fprintf(&b, " seat=%v", m.Seat)
+		} else {
+			fmt.Fprintf(&b, " number=%d", m.Number)
+		}
+	case KindWhere:
+		fmt.Fprintf(&b, " number=%d holder=%d", m.Number, m.Holder)
+	default:
+	}
+	return b.String()
+}
+
+// Envelope is a message on its way: From is the sending node, To the
+// addressed one.
+type Envelope struct {
+	From, To Node
+	Message  Message
+}
+
+// String formats e for golden traces.
+func (e Envelope) String() string {
+	return fmt.Sprintf("%d->%d %v", e.From, e.To, e.Message)
+}

@@ -1,0 +1,110 @@
+package kmutex
+
+import "slices"
+
+// State is a copy of everything a machine knows, for invariants, snapshots and
+// the people who debug it.
+type State struct {
+	Self   Node
+	Epoch  uint64
+	Frozen bool
+	K      int
+	Home   Node
+
+	Parent  Node
+	Turns   []Turn
+	Pending []Ticket
+	Asked   bool
+	Running []Grant
+	Baton   bool
+	Number  uint64
+	Aside   []Event
+
+	// Counter, at the coordinator, is its round-robin position.
+	Counter uint32
+
+	// Free tokens with the baton (late binding).
+	Free TokenSet
+	// Parked tokens wait for a baton (late binding).
+	Parked []ParkedToken
+	// Where the baton is, as far as this node knows (late binding); Directory
+	// the same, told to home.
+	Where, Directory Whereabouts
+	// Announced: home knows that the baton here waits for tokens (late binding).
+	Announced bool
+
+	// Tails, at the coordinator (early binding).
+	Tails []Seat
+	// Seats of this node, by serial (early binding).
+	Seats []SeatState
+}
+
+// ParkedToken waits at a node for the baton of this number or a later one.
+type ParkedToken struct {
+	Token  Token
+	Number uint64
+}
+
+// Whereabouts says that Holder had, or is to have, baton Number.
+type Whereabouts struct {
+	Number uint64
+	Holder Node
+}
+
+// SeatState is one place in a token's queue.
+type SeatState struct {
+	Serial uint64
+	// Ticket that sits here; 0: its ticket has ended.
+	Ticket Ticket
+	// Token that is here, running or idle; NoToken: it is to come.
+	Token Token
+	// Child is the seat that the token goes to next; zero: none known.
+	Child Seat
+}
+
+// NoToken in a seat: the token is still to come.
+const NoToken Token = -1
+
+// Idle reports whether the seat has a token that nobody here uses.
+func (s SeatState) Idle() bool { return s.Token != NoToken && s.Ticket == 0 }
+
+// State returns a copy of the machine's state.
+func (m *Machine) State() State {
+	s := State{
+		Self: m.self, Epoch: m.epoch, Frozen: m.frozen, K: m.k, Home: m.home,
+		Parent: m.parent, Turns: cloneTurns(m.turns), Pending: slices.Clone(m.pending),
+		Asked: m.asked, Running: slices.Clone(m.running), Baton: m.baton, Number: m.number,
+		Aside: slices.Clone(m.aside),
+	}
+	m.binding.Export(&s)
+	return s
+}
+
+// Clone returns a machine that shares nothing with m.
+func (m *Machine) Clone() *Machine {
+	c := *m
+	c.binding = m.binding.Clone()
+	c.turns = cloneTurns(m.turns)
+	c.pending = slices.Clone(m.pending)
+	c.running = slices.Clone(m.running)
+	c.aside = slices.Clone(m.aside)
+	c.fx = Effects{}
+	return &c
+}
+
+func cloneTurns(turns []Turn) []Turn {
+	c := slices.Clone(turns)
+	for i := range c {
+		c[i].Tickets = slices.Clone(c[i].Tickets)
+	}
+	return c
+}
+
+// Waiting returns how many tickets wait outside the binding, which is O(turns).
+func (m *Machine) Waiting() int {
+	n := len(m.pending)
+	for _, turn := range m.turns {
+		n += len(turn.Tickets)
+	}
+	return n
+}
