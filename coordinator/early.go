@@ -272,6 +272,9 @@ func (e *Early) Receive(m *kmutex.Message, fx *kmutex.Effects) error {
 	return errors.New("not a message of early binding")
 }
 
+// FreeHere implements [kmutex.Binding].
+func (e *Early) FreeHere() int { return e.idle.Len() }
+
 // Export implements [kmutex.Binding].
 func (e *Early) Export(s *kmutex.State) {
 	s.Counter, s.Tails = uint32(e.counter), slices.Clone(e.tails)

@@ -198,6 +198,9 @@ func (l *Late) Receive(m *kmutex.Message, fx *kmutex.Effects) error {
 	return errors.New("not a message of late binding, or not for this node")
 }
 
+// FreeHere implements [kmutex.Binding].
+func (l *Late) FreeHere() int { return l.free.Len() + len(l.parked) }
+
 // Export implements [kmutex.Binding].
 func (l *Late) Export(s *kmutex.State) {
 	s.Counter, s.Free = uint32(l.counter), l.free.Clone()

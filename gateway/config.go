@@ -1,8 +1,10 @@
 package gateway
 
 import (
+	"context"
 	"errors"
 	"log/slog"
+	"net"
 	"time"
 
 	"github.com/kgate/kgate/kmutex"
@@ -29,11 +31,18 @@ var (
 // implements it.
 type Links interface {
 	// SetPeers says who takes part.
-	SetPeers(self kmutex.Node, peers []transport.Peer) error
+	SetPeers(self kmutex.Node, peers []transport.Peer)
 	// Send queues a message and never blocks.
 	Send(to kmutex.Node, pool string, m kmutex.Message) error
-	// MeanRTT is the mean round trip to the peers; false while none is known.
-	MeanRTT() (time.Duration, bool)
+	// MeanRTT is the mean round trip to the peers; 0 while none is known.
+	MeanRTT() time.Duration
+}
+
+// Exchange carries the reports and installs of a pool that enters a new epoch:
+// one request and one answer per gateway. [transport.Stream] implements it.
+type Exchange interface {
+	net.Listener
+	Dial(ctx context.Context, addr string) (net.Conn, error)
 }
 
 // Views tell what the gateways have agreed on. [membership.Cluster] implements
@@ -45,16 +54,28 @@ type Views interface {
 	Self() (kmutex.Node, bool)
 }
 
-// Observer is told what the machines do, for metrics. Its method is called under
-// a pool's lock and must be quick.
+// Observer is told what the machines do, for metrics.
 type Observer interface {
-	// Moved reports one trace event of pool's machine.
-	Moved(pool string, t kmutex.Trace)
+	// Pool returns who watches the named pool. It is asked once per pool.
+	Pool(name string) PoolObserver
+}
+
+// PoolObserver watches one pool. Its methods are called under the pool's lock:
+// they must be quick and must not call back.
+type PoolObserver interface {
+	// Moved reports one trace event of the machine.
+	Moved(t kmutex.Trace)
+	// Sent and Received count messages.
+	Sent(kind kmutex.Kind)
+	Received(kind kmutex.Kind)
 }
 
 type noObserver struct{}
 
-func (noObserver) Moved(string, kmutex.Trace) {}
+func (noObserver) Pool(string) PoolObserver { return noObserver{} }
+func (noObserver) Moved(kmutex.Trace)       {}
+func (noObserver) Sent(kmutex.Kind)         {}
+func (noObserver) Received(kmutex.Kind)     {}
 
 // PoolConfig is what this gateway alone decides about a pool.
 type PoolConfig struct {
@@ -69,6 +90,8 @@ type PoolConfig struct {
 type Config struct {
 	// Links to the other gateways. Required.
 	Links Links
+	// Exchange with the other gateways. Required; closed by Close.
+	Exchange Exchange
 	// Views that the gateways agree on. Required.
 	Views Views
 	// Pools by name. A pool of the cluster that is not named here takes part in
@@ -96,8 +119,8 @@ func (c Config) withDefaults() Config {
 // Validate returns what is wrong with c.
 func (c Config) Validate() error {
 	var errs []error
-	if c.Links == nil || c.Views == nil {
-		errs = append(errs, errors.New("links and views are required"))
+	if c.Links == nil || c.Exchange == nil || c.Views == nil {
+		errs = append(errs, errors.New("links, exchange and views are required"))
 	}
 	for name, p := range c.Pools {
 		if p.QueueLimit < 0 || p.AskInterval < 0 {

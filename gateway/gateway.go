@@ -1,9 +1,10 @@
 package gateway
 
 import (
+	"cmp"
 	"context"
-	"fmt"
 	"log/slog"
+	"net/http"
 	"sync"
 	"sync/atomic"
 	"time"
@@ -21,6 +22,13 @@ type Gateway struct {
 	now      func() time.Time
 	draining atomic.Bool
 
+	// ctx ends at Close, and with it what runs in the background.
+	ctx    context.Context
+	cancel context.CancelFunc
+	wg     sync.WaitGroup
+	server *http.Server // of reports
+	client *http.Client // to send them
+
 	mu    sync.RWMutex
 	pools map[string]*pool
 	size  int // gateways in the view
@@ -35,7 +43,10 @@ func New(cfg Config) (*Gateway, error) {
 	if err := cfg.Validate(); err != nil {
 		return nil, err
 	}
-	return &Gateway{cfg: cfg.withDefaults(), now: time.Now, pools: make(map[string]*pool)}, nil
+	g := &Gateway{cfg: cfg.withDefaults(), now: time.Now, pools: make(map[string]*pool)}
+	g.ctx, g.cancel = context.WithCancel(context.Background())
+	g.startExchange()
+	return g, nil
 }
 
 func (g *Gateway) pool(name string) *pool {
@@ -61,10 +72,10 @@ func (g *Gateway) Deliver(from kmutex.Node, name string, m kmutex.Message) error
 
 // Follow takes over the newest agreed view: peers, pools, epochs. The owner of
 // the views calls it after each change, one call at a time.
-func (g *Gateway) Follow() error {
+func (g *Gateway) Follow() {
 	self, in := g.cfg.Views.Self()
 	if !in {
-		return nil
+		return
 	}
 	view := g.cfg.Views.View()
 	var peers []transport.Peer
@@ -73,28 +84,21 @@ func (g *Gateway) Follow() error {
 			peers = append(peers, transport.Peer{Node: m.Node, Name: m.Name, Addr: m.PeerAddr})
 		}
 	}
-	if err := g.cfg.Links.SetPeers(self, peers); err != nil {
-		return fmt.Errorf("gateway: peers of view %d: %w", view.Number, err)
-	}
+	g.cfg.Links.SetPeers(self, peers)
 	g.mu.Lock()
 	g.size = len(view.Members)
 	g.mu.Unlock()
 	for _, spec := range view.Pools {
-		if err := g.followPool(self, spec); err != nil {
-			return err
-		}
+		g.followPool(self, view, spec)
 	}
-	return nil
 }
 
-func (g *Gateway) followPool(self kmutex.Node, spec membership.Pool) error {
+func (g *Gateway) followPool(self kmutex.Node, view *membership.View, spec membership.Pool) {
 	p := g.pool(spec.Name)
 	if p == nil {
 		p = newPool(g, spec.Name)
 	}
-	if err := p.follow(self, spec); err != nil {
-		return err
-	}
+	p.follow(self, view, spec)
 	g.mu.Lock()
 	g.pools[spec.Name] = p
 	early := g.stash.take(spec.Name)
@@ -104,23 +108,6 @@ func (g *Gateway) followPool(self kmutex.Node, spec membership.Pool) error {
 			p.log.Warn("message refused", slog.Any("error", err))
 		}
 	}
-	return nil
-}
-
-// follow brings the pool into the epoch of spec.
-func (p *pool) follow(self kmutex.Node, spec membership.Pool) error {
-	p.mu.Lock()
-	defer p.mu.Unlock()
-	if p.machine != nil && p.self == self && spec.Epoch <= p.spec.Epoch {
-		return nil
-	}
-	if p.machine == nil {
-		p.machine, p.self = kmutex.New(self, newBinding(spec.Binding)), self
-	}
-	p.spec = spec
-	p.log.Info("pool installed",
-		slog.Uint64("epoch", spec.Epoch), slog.Int("k", spec.K), slog.String("binding", spec.Binding), slog.Bool("home", spec.Home == self))
-	return p.try(kmutex.Event{Kind: kmutex.EventInstall, Install: kmutex.Genesis(spec.Epoch, spec.K, spec.Home, self)})
 }
 
 func newBinding(name string) kmutex.Binding {
@@ -140,10 +127,7 @@ func (g *Gateway) askInterval(name string) time.Duration {
 		factor  = 4
 		unknown = time.Millisecond // round trip, until one is measured
 	)
-	rtt, ok := g.cfg.Links.MeanRTT()
-	if !ok {
-		rtt = unknown
-	}
+	rtt := cmp.Or(g.cfg.Links.MeanRTT(), unknown)
 	g.mu.RLock()
 	defer g.mu.RUnlock()
 	return factor * time.Duration(g.size) * rtt / 2
@@ -205,11 +189,17 @@ func (g *Gateway) RetryAfter(name string) time.Duration {
 	return 0
 }
 
-// Close stops the pools' timers. Nothing may call the gateway afterwards.
-func (g *Gateway) Close() {
+// Close ends everything that runs in the background, and the exchange. Slots
+// can still be released; what that would tell other gateways is lost.
+func (g *Gateway) Close() error {
+	g.cancel()
+	err := g.server.Close()
+	g.client.CloseIdleConnections()
 	g.mu.Lock()
-	defer g.mu.Unlock()
 	for _, p := range g.pools {
 		p.ask.Stop()
 	}
+	g.mu.Unlock()
+	g.wg.Wait()
+	return err
 }

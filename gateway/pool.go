@@ -16,12 +16,14 @@ type pool struct {
 	name  string
 	limit int
 	log   *slog.Logger
+	watch PoolObserver
 	ask   *time.Timer
 
 	mu       sync.Mutex
-	spec     membership.Pool
-	machine  *kmutex.Machine // nil until this gateway is in the view
 	self     kmutex.Node
+	spec     membership.Pool // as the newest view has it
+	machine  *kmutex.Machine // nil until this gateway is in the view
+	reform   *reform         // how the pool enters spec's epoch; nil: it just begins
 	last     kmutex.Ticket
 	slots    map[kmutex.Ticket]*Slot
 	waiting  int
@@ -34,7 +36,7 @@ func newPool(g *Gateway, name string) *pool {
 	cfg := g.cfg.Pools[name]
 	p := &pool{
 		g: g, name: name, limit: cfg.QueueLimit, slots: make(map[kmutex.Ticket]*Slot),
-		log: g.cfg.Logger.With(slog.String("pool", name)),
+		log: g.cfg.Logger.With(slog.String("pool", name)), watch: g.cfg.Observer.Pool(name),
 	}
 	if p.limit == 0 {
 		p.limit = defaultQueueLimit
@@ -54,6 +56,7 @@ func (p *pool) askDue() {
 func (p *pool) deliver(from kmutex.Node, m kmutex.Message) error {
 	p.mu.Lock()
 	defer p.mu.Unlock()
+	p.watch.Received(m.Kind)
 	return p.try(kmutex.Event{Kind: kmutex.EventReceive, From: from, Message: m})
 }
 
@@ -71,6 +74,7 @@ func (p *pool) try(e kmutex.Event) error {
 	fx, err := p.machine.Step(e)
 	for i := range fx.Messages {
 		m := &fx.Messages[i]
+		p.watch.Sent(m.Message.Kind)
 		if err := p.g.cfg.Links.Send(m.To, p.name, m.Message); err != nil {
 			p.log.Error("message to a peer is lost",
 				slog.Uint64("node", uint64(m.To)), slog.String("message", m.Message.String()), slog.Any("error", err))
@@ -83,7 +87,7 @@ func (p *pool) try(e kmutex.Event) error {
 		p.ask.Reset(p.g.askInterval(p.name))
 	}
 	for _, t := range fx.Trace {
-		p.g.cfg.Observer.Moved(p.name, t)
+		p.watch.Moved(t)
 	}
 	return err
 }

@@ -37,6 +37,8 @@ type Binding interface {
 	// Waiting appends the waiting tickets that the binding has taken over, in
 	// ascending order.
 	Waiting(ts []Ticket) []Ticket
+	// FreeHere returns how many tokens are at this node and nobody uses.
+	FreeHere() int
 	// Export fills in the binding's part of s.
 	Export(s *State)
 	// Clone returns a deep copy.

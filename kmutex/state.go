@@ -100,11 +100,12 @@ func cloneTurns(turns []Turn) []Turn {
 	return c
 }
 
-// Waiting returns how many tickets wait outside the binding, which is O(turns).
-func (m *Machine) Waiting() int {
-	n := len(m.pending)
-	for _, turn := range m.turns {
-		n += len(turn.Tickets)
-	}
-	return n
-}
+// Coordinator reports whether the baton is at this node.
+func (m *Machine) Coordinator() bool { return m.baton }
+
+// Frozen reports whether the machine waits for an Install.
+func (m *Machine) Frozen() bool { return m.frozen }
+
+// FreeHere returns how many tokens are at this node and nobody uses: free with
+// the baton, parked, or idle in seats.
+func (m *Machine) FreeHere() int { return m.binding.FreeHere() }

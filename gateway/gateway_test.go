@@ -1,0 +1,334 @@
+package gateway
+
+import (
+	"context"
+	"errors"
+	"math/rand/v2"
+	"net"
+	"slices"
+	"sync"
+	"sync/atomic"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/kgate/kgate/kmutex"
+	"github.com/kgate/kgate/membership"
+)
+
+// gauge counts who is in the critical section.
+type gauge struct{ now, max atomic.Int64 }
+
+func (g *gauge) enter() {
+	n := g.now.Add(1)
+	for m := g.max.Load(); n > m && !g.max.CompareAndSwap(m, n); m = g.max.Load() {
+	}
+}
+
+func (g *gauge) leave() { g.now.Add(-1) }
+
+// hold acquires, stays for d and releases.
+func hold(ctx context.Context, n *node, g *gauge, d time.Duration) error {
+	s, err := n.Acquire(ctx, testPool)
+	if err != nil {
+		return err
+	}
+	g.enter()
+	time.Sleep(d)
+	g.leave()
+	s.Release()
+	return nil
+}
+
+func bindings(t *testing.T, f func(t *testing.T, binding string)) {
+	for _, b := range []string{membership.BindingLate, membership.BindingEarly} {
+		t.Run(b, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) { f(t, b) })
+		})
+	}
+}
+
+func TestNeverMoreThanKAndEverybodyGetsIn(t *testing.T) {
+	bindings(t, func(t *testing.T, binding string) {
+		f := newFleet(t, 3, 4, binding, time.Millisecond, PoolConfig{})
+		var in gauge
+		var wg sync.WaitGroup
+		for i, n := range f.all() {
+			for c := range 30 - 12*i { // skewed
+				wg.Go(func() {
+					r := rand.New(rand.NewPCG(uint64(i), uint64(c)))
+					for range 20 {
+						if err := hold(t.Context(), n, &in, time.Duration(r.IntN(20))*time.Millisecond); err != nil {
+							t.Error(err)
+						}
+					}
+				})
+			}
+		}
+		wg.Wait()
+		if got := in.max.Load(); got != 4 {
+			t.Errorf("most in the critical section: %d, want exactly k=4", got)
+		}
+		f.check()
+	})
+}
+
+// Clients that leave in every state leave nothing behind.
+func TestClientsThatComeAndGo(t *testing.T) {
+	bindings(t, func(t *testing.T, binding string) {
+		f := newFleet(t, 3, 3, binding, time.Millisecond, PoolConfig{})
+		var in gauge
+		var wg sync.WaitGroup
+		for i, n := range f.all() {
+			for c := range 100 {
+				wg.Go(func() {
+					r := rand.New(rand.NewPCG(uint64(i), uint64(c)))
+					for range 10 {
+						ctx, cancel := context.WithTimeout(t.Context(), time.Duration(r.IntN(200))*time.Millisecond)
+						err := hold(ctx, n, &in, time.Duration(r.IntN(5))*time.Millisecond)
+						if err != nil && !errors.Is(err, context.DeadlineExceeded) {
+							t.Error(err)
+						}
+						cancel()
+					}
+				})
+			}
+		}
+		wg.Wait()
+		if got := in.max.Load(); got > 3 {
+			t.Errorf("most in the critical section: %d, k=3", got)
+		}
+		f.check()
+	})
+}
+
+// A grant that meets a caller who leaves goes on to the next in line.
+func TestGrantMeetsCancel(t *testing.T) {
+	bindings(t, func(t *testing.T, binding string) {
+		f := newFleet(t, 2, 1, binding, 10*time.Millisecond, PoolConfig{})
+		all := f.all()
+		first, err := all[0].Acquire(t.Context(), testPool)
+		if err != nil {
+			t.Fatal(err)
+		}
+		ctx, cancel := context.WithCancel(t.Context())
+		var wg sync.WaitGroup
+		wg.Go(func() {
+			if s, err := all[1].Acquire(ctx, testPool); err == nil {
+				s.Release()
+			} else if !errors.Is(err, context.Canceled) {
+				t.Error(err)
+			}
+		})
+		time.Sleep(100 * time.Millisecond)
+		wg.Go(func() {
+			s, err := all[1].Acquire(t.Context(), testPool)
+			if err != nil {
+				t.Error(err)
+				return
+			}
+			s.Release()
+		})
+		time.Sleep(100 * time.Millisecond)
+		first.Release()
+		time.Sleep(10 * time.Millisecond) // the token arrives now
+		cancel()
+		wg.Wait()
+		f.check()
+	})
+}
+
+func TestRefusals(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		f := newFleet(t, 1, 1, membership.BindingLate, 0, PoolConfig{QueueLimit: 1})
+		n := f.all()[0]
+		if _, err := n.Acquire(t.Context(), "nonsense"); !errors.Is(err, ErrUnknownPool) {
+			t.Errorf("unknown pool: %v", err)
+		}
+		s, err := n.Acquire(t.Context(), testPool)
+		if err != nil {
+			t.Fatal(err)
+		}
+		var wg sync.WaitGroup
+		wg.Go(func() {
+			if _, err := n.Acquire(t.Context(), testPool); !errors.Is(err, ErrDraining) {
+				t.Errorf("waiting while drained: %v", err)
+			}
+		})
+		synctest.Wait()
+		if _, err := n.Acquire(t.Context(), testPool); !errors.Is(err, ErrQueueFull) {
+			t.Errorf("line full: %v", err)
+		}
+		wg.Go(func() {
+			if err := n.Drain(t.Context()); err != nil {
+				t.Error(err)
+			}
+			if got := n.Status(testPool).InFlight; got != 0 {
+				t.Errorf("drained with %d in flight", got)
+			}
+		})
+		synctest.Wait()
+		if _, err := n.Acquire(t.Context(), testPool); !errors.Is(err, ErrDraining) {
+			t.Errorf("draining: %v", err)
+		}
+		s.Release()
+		s.Release()
+		wg.Wait()
+		f.check()
+	})
+}
+
+func TestIsolatedUntilInTheView(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		f := newFleet(t, 1, 1, membership.BindingLate, 0, PoolConfig{})
+		f.view.Members = nil
+		late := &node{fleet: f, self: 7, calls: make(chan net.Conn), done: make(chan struct{})}
+		g, err := New(Config{Links: late, Exchange: late, Views: late})
+		if err != nil {
+			t.Fatal(err)
+		}
+		g.Follow()
+		if _, err := g.Acquire(t.Context(), testPool); !errors.Is(err, ErrIsolated) {
+			t.Errorf("got %v", err)
+		}
+		if err := errors.Join(g.Close(), late.Close()); err != nil {
+			t.Error(err)
+		}
+	})
+}
+
+// A join pauses nobody, and the newcomer gets in.
+func TestJoin(t *testing.T) {
+	bindings(t, func(t *testing.T, binding string) {
+		f := newFleet(t, 2, 1, binding, time.Millisecond, PoolConfig{})
+		var in gauge
+		var wg sync.WaitGroup
+		use := func(n *node) {
+			wg.Go(func() {
+				for range 50 {
+					if err := hold(t.Context(), n, &in, 3*time.Millisecond); err != nil {
+						t.Error(err)
+					}
+				}
+			})
+		}
+		for _, n := range f.all() {
+			use(n)
+			use(n)
+		}
+		time.Sleep(20 * time.Millisecond)
+		newcomer := f.join(9, PoolConfig{})
+		newcomer.Follow() // before the others
+		use(newcomer)
+		f.follow()
+		wg.Wait()
+		if got := in.max.Load(); got != 1 {
+			t.Errorf("most in the critical section: %d, k=1", got)
+		}
+		f.check()
+	})
+}
+
+// When a gateway that is done leaves, the others form the line anew: who runs
+// goes on, who waits keeps waiting, and no token is missing.
+func TestLeave(t *testing.T) {
+	for _, leaver := range []kmutex.Node{1, 2, 3} {
+		bindings(t, func(t *testing.T, binding string) {
+			f := newFleet(t, 3, 3, binding, time.Millisecond, PoolConfig{})
+			var in gauge
+			var wg sync.WaitGroup
+			for _, n := range f.all() {
+				for range 10 {
+					wg.Go(func() {
+						for range 20 {
+							err := hold(t.Context(), n, &in, 5*time.Millisecond)
+							if errors.Is(err, ErrDraining) && n.self == leaver {
+								return
+							}
+							if err != nil {
+								t.Errorf("node %d: %v", n.self, err)
+							}
+						}
+					})
+				}
+			}
+			time.Sleep(100 * time.Millisecond)
+			if err := f.gateways[leaver].Drain(t.Context()); err != nil {
+				t.Error(err)
+			}
+			home := leaver%3 + 1
+			f.leave(leaver, home)
+			wg.Wait()
+			if got := in.max.Load(); got != 3 {
+				t.Errorf("most in the critical section: %d, want exactly k=3", got)
+			}
+			f.check()
+		})
+	}
+}
+
+// Epochs that begin while the one before is still being formed.
+func TestLeaveAndLeave(t *testing.T) {
+	bindings(t, func(t *testing.T, binding string) {
+		f := newFleet(t, 4, 2, binding, time.Millisecond, PoolConfig{})
+		var in gauge
+		var wg sync.WaitGroup
+		for _, n := range f.all()[2:] {
+			for range 10 {
+				wg.Go(func() {
+					for range 20 {
+						if err := hold(t.Context(), n, &in, 5*time.Millisecond); err != nil {
+							t.Errorf("node %d: %v", n.self, err)
+						}
+					}
+				})
+			}
+		}
+		time.Sleep(50 * time.Millisecond)
+		f.leave(1, 2)
+		f.leave(2, 3)
+		wg.Wait()
+		if got := in.max.Load(); got != 2 {
+			t.Errorf("most in the critical section: %d, want exactly k=2", got)
+		}
+		f.check()
+	})
+}
+
+// Messages of a pool that the view here does not explain yet are kept, and
+// refused when it never does.
+func TestMessageBeforeItsView(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		f := newFleet(t, 2, 1, membership.BindingLate, time.Millisecond, PoolConfig{})
+		home := f.all()[0]
+		f.mu.Lock()
+		f.view = &membership.View{
+			Number: f.view.Number + 1, Members: f.view.Members,
+			Pools: append(slices.Clone(f.view.Pools), membership.Pool{Name: "new", K: 1, Binding: membership.BindingLate, Epoch: 1, Began: 9, Home: 1}),
+		}
+		f.mu.Unlock()
+		f.all()[1].Follow() // home has not seen the view yet
+		done := make(chan error)
+		go func() {
+			s, err := f.all()[1].Acquire(t.Context(), "new")
+			if err == nil {
+				s.Release()
+			}
+			done <- err
+		}()
+		time.Sleep(time.Second)
+		home.Follow()
+		if err := <-done; err != nil {
+			t.Error(err)
+		}
+
+		m := kmutex.Message{Kind: kmutex.KindRequest, Epoch: 1, Origin: 2}
+		if err := home.Deliver(2, "nonsense", m); err != nil {
+			t.Errorf("first message of a pool to come: %v", err)
+		}
+		time.Sleep(time.Minute)
+		if err := home.Deliver(2, "nonsense", m); !errors.Is(err, ErrUnknownPool) {
+			t.Errorf("got %v", err)
+		}
+	})
+}

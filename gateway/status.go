@@ -1,0 +1,66 @@
+package gateway
+
+import (
+	"slices"
+
+	"github.com/kgate/kgate/kmutex"
+)
+
+// PoolStatus is one pool as this gateway sees it.
+type PoolStatus struct {
+	Name    string
+	K       int
+	Binding string
+	Epoch   uint64
+	Home    kmutex.Node
+	// InFlight and Waiting count the requests at this gateway.
+	InFlight, Waiting int
+	// Baton tells whether this gateway is the coordinator.
+	Baton bool
+	// Free tokens at this gateway: with the baton, parked or idle.
+	Free int
+	// Forming tells that the epoch has not begun here yet: requests wait.
+	Forming bool
+}
+
+// Status returns the state of the named pool; zero if it is unknown.
+func (g *Gateway) Status(name string) PoolStatus {
+	if p := g.pool(name); p != nil {
+		return p.status()
+	}
+	return PoolStatus{}
+}
+
+// Pools returns the states of all pools, by name.
+func (g *Gateway) Pools() []PoolStatus {
+	g.mu.RLock()
+	pools := make([]*pool, 0, len(g.pools))
+	for _, p := range g.pools {
+		pools = append(pools, p)
+	}
+	g.mu.RUnlock()
+	all := make([]PoolStatus, len(pools))
+	for i, p := range pools {
+		all[i] = p.status()
+	}
+	slices.SortFunc(all, func(a, b PoolStatus) int {
+		if a.Name < b.Name {
+			return -1
+		}
+		return 1
+	})
+	return all
+}
+
+func (p *pool) status() PoolStatus {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	s := PoolStatus{
+		Name: p.name, K: p.spec.K, Binding: p.spec.Binding, Epoch: p.spec.Epoch, Home: p.spec.Home,
+		InFlight: p.inFlight, Waiting: p.waiting,
+	}
+	if p.machine != nil {
+		s.Baton, s.Forming, s.Free = p.machine.Coordinator(), p.machine.Frozen(), p.machine.FreeHere()
+	}
+	return s
+}
