@@ -1,0 +1,329 @@
+package admin
+
+import (
+	"crypto/sha256"
+	"encoding/base64"
+	"encoding/json"
+	"errors"
+	"flag"
+	"io"
+	"math"
+	"net"
+	"net/http"
+	"net/http/httptest"
+	"os"
+	"strings"
+	"testing"
+
+	"github.com/prometheus/client_golang/prometheus"
+)
+
+var update = flag.Bool("update", false, "rewrite the golden files")
+
+// fixedSource answers always the same.
+type fixedSource struct {
+	status Status
+	ready  bool
+	reason string
+}
+
+func (s *fixedSource) Status() Status        { return s.status }
+func (s *fixedSource) Ready() (bool, string) { return s.ready, s.reason }
+
+func example() Status {
+	rtt := 0.25
+	return Status{
+		Version: "1.2.3",
+		Gateway: Gateway{Name: "gw-1", Node: 7, Ready: true, UptimeSeconds: 93784.5},
+		Cluster: Cluster{View: 9, Leader: "gw-2", Members: []Member{
+			{Name: "gw-1", Node: 7, Addr: "10.0.0.1:7080", Status: "active", Self: true, LinkUp: true},
+			{Name: "gw-2", Node: 5, Addr: "10.0.0.2:7080", Status: "active", LinkUp: true, RTTMillis: &rtt},
+			{Name: "gw-3", Node: 6, Addr: "10.0.0.3:7080", Status: "suspended"},
+		}},
+		Pools: []Pool{{
+			Name: "downloads", K: 8, Binding: "late", Epoch: 4, Home: "gw-2", InFlight: 5, Waiting: 12,
+			BatonHere: true, FreeTokensHere: 1, AccessWindow: AccessWindow{MeanMillis: 12.5, MaxMillis: 2340, Count: 1234},
+		}},
+	}
+}
+
+func newTestHandler(t *testing.T, s Source) http.Handler {
+	t.Helper()
+	reg := prometheus.NewRegistry()
+	c := prometheus.NewCounter(prometheus.CounterOpts{Name: "kgate_example_total", Help: "An example."})
+	reg.MustRegister(c)
+	h, err := NewHandler(Config{Source: s, Metrics: reg})
+	if err != nil {
+		t.Fatal(err)
+	}
+	return h
+}
+
+// request describes one request to the handler, from this machine unless it
+// says otherwise.
+type request struct {
+	method, path, host, remote, accept string
+	header                             [2]string
+	onNetwork                          bool // came in on an address that is not loopback
+}
+
+func (q request) to(t *testing.T, h http.Handler) *http.Response {
+	t.Helper()
+	if q.method == "" {
+		q.method = http.MethodGet
+	}
+	r := httptest.NewRequestWithContext(t.Context(), q.method, q.path, nil)
+	r.Host, r.RemoteAddr = "127.0.0.1:9080", "127.0.0.1:40000"
+	if q.host != "" {
+		r.Host = q.host
+	}
+	if q.remote != "" {
+		r.RemoteAddr = q.remote
+	}
+	if q.accept != "" {
+		r.Header.Set("Accept", q.accept)
+	}
+	if q.header[0] != "" {
+		r.Header.Set(q.header[0], q.header[1])
+	}
+	if q.onNetwork {
+		r = r.WithContext(withLocalAddr(r, &net.TCPAddr{IP: net.IPv4(10, 0, 0, 1), Port: 9080}))
+	}
+	w := httptest.NewRecorder()
+	h.ServeHTTP(w, r)
+	return w.Result()
+}
+
+func body(t *testing.T, r *http.Response) string {
+	t.Helper()
+	defer r.Body.Close() //nolint:errcheck // in memory
+	b, err := io.ReadAll(r.Body)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return string(b)
+}
+
+func TestAnswers(t *testing.T) {
+	ready := &fixedSource{status: example(), ready: true}
+	notReady := &fixedSource{status: example(), reason: "no view yet:\nwaiting for 2 more gateways"}
+	for _, tc := range []struct {
+		name   string
+		source *fixedSource
+		request
+		status int
+		kind   string // of content
+		holds  string
+	}{
+		{"healthy", notReady, request{path: "/healthz"}, 200, "text/plain; charset=utf-8", "ok\n"},
+		{"ready", ready, request{path: "/readyz"}, 200, "text/plain; charset=utf-8", "ready\n"},
+		{"not ready", notReady, request{path: "/readyz"}, 503, "text/plain; charset=utf-8", "no view yet: waiting for 2 more gateways\n"},
+		{"not ready, no reason", &fixedSource{}, request{path: "/readyz"}, 503, "text/plain; charset=utf-8", "not ready\n"},
+		{"metrics", ready, request{path: "/metrics"}, 200, "text/plain; version=0.0.4", "kgate_example_total 0"},
+		{"status", ready, request{path: "/api/v1/status"}, 200, "application/json", `"name": "gw-1"`},
+		{"page", ready, request{path: "/"}, 200, "text/html; charset=utf-8", "<table>"},
+		{"unknown path", ready, request{path: "/etc/passwd"}, 404, "text/plain; charset=utf-8", "/api/v1/status"},
+		{"dots", ready, request{path: "/../../etc/passwd"}, 404, "text/plain", "nothing at this path"},
+		{"slash", ready, request{path: "/healthz/"}, 404, "text/plain", "nothing at this path"},
+		{"unknown path of the API", ready, request{path: "/api/v1/x"}, 404, "application/problem+json", `"status":404`},
+		{"unknown path, JSON wanted", ready, request{path: "/x", accept: "application/json"}, 404, "application/problem+json", `"title":"Not Found"`},
+		{"POST", ready, request{method: "POST", path: "/api/v1/status"}, 405, "application/problem+json", "only GET and HEAD"},
+		{"DELETE of the page", ready, request{method: "DELETE", path: "/"}, 405, "text/plain", "only GET and HEAD"},
+		{"TRACE", ready, request{method: "TRACE", path: "/healthz"}, 405, "text/plain", "only GET and HEAD"},
+		{"profiles", ready, request{path: "/debug/pprof/"}, 200, "text/html", "goroutine"},
+		{"a profile", ready, request{path: "/debug/pprof/goroutine?debug=1"}, 200, "text/plain", "goroutine profile"},
+		{"unknown profile", ready, request{path: "/debug/pprof/nosuch"}, 404, "text/plain", "Unknown profile"},
+		{"profiles from elsewhere", ready, request{path: "/debug/pprof/", remote: "10.0.0.9:1"}, 403, "text/plain", "own machine"},
+		{"a profile from elsewhere", ready, request{path: "/debug/pprof/heap", remote: "10.0.0.9:1"}, 403, "text/plain", "own machine"},
+		{"command line from elsewhere", ready, request{path: "/debug/pprof/cmdline", remote: "[fe80::1%eth0]:1"}, 403, "text/plain", "own machine"},
+		{"profiles through a proxy", ready, request{path: "/debug/pprof/", header: [2]string{"X-Forwarded-For", "10.0.0.9"}}, 403, "text/plain", "own machine"},
+		{"profiles from nowhere", ready, request{path: "/debug/pprof/", remote: "@"}, 403, "text/plain", "own machine"},
+		{"profiles over IPv6", ready, request{path: "/debug/pprof/", remote: "[::1]:1"}, 200, "text/html", "goroutine"},
+		{"rebound name", ready, request{path: "/", host: "evil.example.com:9080"}, 421, "text/plain", "localhost"},
+		{"rebound name, API", ready, request{path: "/api/v1/status", host: "127.0.0.1.evil.example.com"}, 421, "application/problem+json", "localhost"},
+		{"no name", ready, request{path: "/", host: ":9080"}, 421, "text/plain", "localhost"},
+		{"localhost", ready, request{path: "/healthz", host: "LOCALHOST.:9080"}, 200, "text/plain", "ok"},
+		{"IPv6 address", ready, request{path: "/healthz", host: "[::1]"}, 200, "text/plain", "ok"},
+		{"name on the network", ready, request{path: "/healthz", host: "gw-1.example.com", onNetwork: true}, 200, "text/plain", "ok"},
+	} {
+		t.Run(tc.name, func(t *testing.T) {
+			r := tc.to(t, newTestHandler(t, tc.source))
+			text := body(t, r)
+			if r.StatusCode != tc.status || !strings.HasPrefix(r.Header.Get("Content-Type"), tc.kind) || !strings.Contains(text, tc.holds) {
+				t.Errorf("%s, %s:\n%.500s\nwant %d, %s, %q", r.Status, r.Header.Get("Content-Type"), text, tc.status, tc.kind, tc.holds)
+			}
+			for name, want := range map[string]string{
+				"X-Content-Type-Options": "nosniff", "X-Frame-Options": "DENY", "Cache-Control": "no-store",
+				"Cross-Origin-Resource-Policy": "same-origin", "Access-Control-Allow-Origin": "",
+			} {
+				if got := r.Header.Get(name); got != want {
+					t.Errorf("%s: %q, want %q", name, got, want)
+				}
+			}
+			if csp := r.Header.Get("Content-Security-Policy"); !strings.HasPrefix(csp, "default-src 'none'; style-src 'sha256-") {
+				t.Errorf("Content-Security-Policy: %q", csp)
+			}
+			if allow := r.Header.Get("Allow"); (tc.status == 405) != (allow == "GET, HEAD") {
+				t.Errorf("Allow: %q", allow)
+			}
+		})
+	}
+}
+
+// TestStatusDocument pins the document down: its keys are a public interface.
+func TestStatusDocument(t *testing.T) {
+	for name, s := range map[string]Status{
+		"status": example(),
+		"alone": {
+			Version: "1.2.3",
+			Gateway: Gateway{Name: "gw-1", Reason: "no view yet"},
+		},
+	} {
+		got := body(t, request{path: "/api/v1/status"}.to(t, newTestHandler(t, &fixedSource{status: s})))
+		checkGolden(t, "testdata/"+name+".json", got)
+		var back Status
+		if err := json.Unmarshal([]byte(got), &back); err != nil {
+			t.Error(err)
+		}
+	}
+}
+
+func TestStatusThatCannotBeEncoded(t *testing.T) {
+	s := example()
+	s.Gateway.UptimeSeconds = math.NaN()
+	r := request{path: "/api/v1/status"}.to(t, newTestHandler(t, &fixedSource{status: s}))
+	if text := body(t, r); r.StatusCode != http.StatusInternalServerError || !strings.Contains(text, "cannot be shown") {
+		t.Errorf("%s: %s", r.Status, text)
+	}
+}
+
+func checkGolden(t *testing.T, file, got string) {
+	t.Helper()
+	if *update {
+		if err := os.WriteFile(file, []byte(got), 0o600); err != nil {
+			t.Fatal(err)
+		}
+	}
+	want, err := os.ReadFile(file)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if got != string(want) {
+		t.Errorf("got:\n%s\nwant:\n%s", got, want)
+	}
+}
+
+// TestPage: it shows what it should, runs and loads nothing, and escapes what
+// peers may have chosen.
+func TestPage(t *testing.T) {
+	s := example()
+	text := body(t, request{path: "/"}.to(t, newTestHandler(t, &fixedSource{status: s})))
+	checkGolden(t, "testdata/page.html", text)
+	const nasty = `"><script>alert('x')</script>`
+	s.Gateway = Gateway{Name: nasty, Reason: nasty}
+	s.Cluster.Leader = nasty
+	s.Cluster.Members = []Member{{Name: nasty, Addr: nasty, Status: nasty}}
+	s.Pools = []Pool{{Name: nasty, Binding: nasty, Home: nasty}}
+	text = body(t, request{path: "/"}.to(t, newTestHandler(t, &fixedSource{status: s})))
+	if strings.Contains(text, "<script") || strings.Contains(text, `"><`+"script") {
+		t.Errorf("not escaped:\n%s", text)
+	}
+	if n := strings.Count(text, "&lt;script&gt;"); n != 9 {
+		t.Errorf("%d of 9 names shown, escaped", n)
+	}
+	for _, outside := range []string{"http://", "https://", "src=", "@import", "url("} {
+		if strings.Contains(text, outside) {
+			t.Errorf("the page loads something: %s", outside)
+		}
+	}
+	empty := body(t, request{path: "/"}.to(t, newTestHandler(t, &fixedSource{})))
+	if !strings.Contains(empty, "No pools.") || !strings.Contains(empty, "No view yet.") || !strings.Contains(empty, "no leader") {
+		t.Errorf("empty:\n%s", empty)
+	}
+}
+
+// TestStylePassesItsPolicy: a browser applies the style only if its bytes have
+// the hash that the header names.
+func TestStylePassesItsPolicy(t *testing.T) {
+	r := request{path: "/"}.to(t, newTestHandler(t, &fixedSource{}))
+	_, rest, _ := strings.Cut(body(t, r), "<style>")
+	style, _, ok := strings.Cut(rest, "</style>")
+	sum := sha256.Sum256([]byte(style))
+	want := "'sha256-" + base64.StdEncoding.EncodeToString(sum[:]) + "'"
+	if csp := r.Header.Get("Content-Security-Policy"); !ok || !strings.Contains(csp, want) || !strings.Contains(style, "color-scheme: light dark") {
+		t.Errorf("policy %s, style %s:\n%s", csp, want, style)
+	}
+}
+
+func TestFormats(t *testing.T) {
+	for ms, want := range map[float64]string{0: "0s", .0125: "13µs", 12.54: "12.5ms", 2340: "2.34s", 61_234: "1m1.23s"} {
+		if got := millis(ms); got != want {
+			t.Errorf("millis(%v) = %s, want %s", ms, got, want)
+		}
+	}
+	for s, want := range map[float64]string{0: "0 s", 59.9: "59 s", 61: "1 min 1 s", 3661: "1 h 1 min", 93784.5: "1 d 2 h"} {
+		if got := uptime(s); got != want {
+			t.Errorf("uptime(%v) = %s, want %s", s, got, want)
+		}
+	}
+}
+
+func TestConfig(t *testing.T) {
+	_, err := NewServer(Config{})
+	if !errors.Is(err, ErrConfig) || !strings.Contains(err.Error(), "Source") || !strings.Contains(err.Error(), "Metrics") {
+		t.Errorf("%v", err)
+	}
+}
+
+// TestServer serves over a real connection: HEAD without a body, a header of
+// unbounded size refused, Shutdown in order.
+func TestServer(t *testing.T) {
+	srv, err := NewServer(Config{Source: &fixedSource{status: example(), ready: true}, Metrics: prometheus.NewRegistry()})
+	if err != nil {
+		t.Fatal(err)
+	}
+	for name, d := range map[string]int64{
+		"ReadHeaderTimeout": int64(srv.ReadHeaderTimeout), "ReadTimeout": int64(srv.ReadTimeout),
+		"WriteTimeout": int64(srv.WriteTimeout), "IdleTimeout": int64(srv.IdleTimeout),
+	} {
+		if d <= 0 {
+			t.Errorf("no %s", name)
+		}
+	}
+	l, err := net.Listen("tcp", "127.0.0.1:0")
+	if err != nil {
+		t.Fatal(err)
+	}
+	served := make(chan error, 1)
+	go func() { served <- srv.Serve(l) }()
+	client := &http.Client{Transport: &http.Transport{}}
+	do := func(method, path, header string) (*http.Response, string) {
+		t.Helper()
+		r, err := http.NewRequestWithContext(t.Context(), method, "http://"+l.Addr().String()+path, nil)
+		if err != nil {
+			t.Fatal(err)
+		}
+		r.Header.Set("X-Filler", header)
+		resp, err := client.Do(r)
+		if err != nil {
+			t.Fatal(err)
+		}
+		return resp, body(t, resp)
+	}
+	if r, text := do(http.MethodHead, "/api/v1/status", ""); r.StatusCode != 200 || text != "" || r.Header.Get("Content-Type") != "application/json" {
+		t.Errorf("HEAD: %s, %q", r.Status, text)
+	}
+	if r, _ := do(http.MethodGet, "/healthz", strings.Repeat("x", 64<<10)); r.StatusCode != http.StatusRequestHeaderFieldsTooLarge {
+		t.Errorf("64 KiB of header: %s", r.Status)
+	}
+	if r, text := do(http.MethodGet, "/debug/pprof/heap", ""); r.StatusCode != 200 || text == "" {
+		t.Errorf("heap profile: %s, %d bytes", r.Status, len(text))
+	}
+	client.CloseIdleConnections()
+	if err := srv.Shutdown(t.Context()); err != nil {
+		t.Error(err)
+	}
+	if err := <-served; !errors.Is(err, http.ErrServerClosed) {
+		t.Error(err)
+	}
+}

@@ -1,0 +1,121 @@
+package admin
+
+import (
+	"errors"
+	"log/slog"
+	"net/http"
+	"net/http/pprof"
+	"time"
+
+	"github.com/go-chi/chi/v5"
+	"github.com/prometheus/client_golang/prometheus"
+	"github.com/prometheus/client_golang/prometheus/promhttp"
+)
+
+// ErrConfig is what New wraps when something is missing.
+var ErrConfig = errors.New("admin: incomplete configuration")
+
+// Source tells what to show. Its methods are called by any goroutine and
+// should answer at once.
+type Source interface {
+	// Status of this gateway and of the cluster as it sees it.
+	Status() Status
+	// Ready tells whether this gateway admits requests, and if not, why, in
+	// plain words.
+	Ready() (ready bool, reason string)
+}
+
+// Config of the admin address.
+type Config struct {
+	// Source is asked at each request. Required.
+	Source Source
+	// Metrics are shown at /metrics. Required.
+	Metrics prometheus.Gatherer
+	// Log takes errors; nil discards.
+	Log *slog.Logger
+}
+
+func (c Config) withDefaults() Config {
+	if c.Log == nil {
+		c.Log = slog.New(slog.DiscardHandler)
+	}
+	return c
+}
+
+// Validate reports what is missing.
+func (c Config) Validate() error {
+	var errs []error
+	if c.Source == nil {
+		errs = append(errs, errors.New("no Source"))
+	}
+	if c.Metrics == nil {
+		errs = append(errs, errors.New("no Metrics"))
+	}
+	if len(errs) > 0 {
+		return errors.Join(append([]error{ErrConfig}, errs...)...)
+	}
+	return nil
+}
+
+// Bounds on what a client may make the server wait for or keep.
+const (
+	readHeaderTimeout = 5 * time.Second
+	readTimeout       = 10 * time.Second
+	writeTimeout      = 30 * time.Second // profiles extend it as they need
+	idleTimeout       = 2 * time.Minute
+	maxHeaderBytes    = 16 << 10
+	maxScrapes        = 8
+)
+
+// NewServer returns a server for the admin address. The caller calls its Serve
+// and Shutdown.
+func NewServer(cfg Config) (*http.Server, error) {
+	h, err := NewHandler(cfg)
+	if err != nil {
+		return nil, err
+	}
+	return &http.Server{
+		Handler:           h,
+		ReadHeaderTimeout: readHeaderTimeout,
+		ReadTimeout:       readTimeout,
+		WriteTimeout:      writeTimeout,
+		IdleTimeout:       idleTimeout,
+		MaxHeaderBytes:    maxHeaderBytes,
+		ErrorLog:          slog.NewLogLogger(cfg.withDefaults().Log.Handler(), slog.LevelWarn),
+	}, nil
+}
+
+// NewHandler returns the handler of [NewServer] alone.
+func NewHandler(cfg Config) (http.Handler, error) {
+	if err := cfg.Validate(); err != nil {
+		return nil, err
+	}
+	cfg = cfg.withDefaults()
+	h := &handler{source: cfg.Source, log: cfg.Log}
+	r := chi.NewRouter()
+	r.Use(secure, checkHost)
+	r.NotFound(notFound)
+	r.MethodNotAllowed(methodNotAllowed)
+	get := func(pattern string, f http.HandlerFunc) {
+		r.Get(pattern, f)
+		r.Head(pattern, f)
+	}
+	get("/", h.page)
+	get("/healthz", healthz)
+	get("/readyz", h.readyz)
+	get("/api/v1/status", h.status)
+	get("/metrics", promhttp.HandlerFor(cfg.Metrics, promhttp.HandlerOpts{
+		ErrorLog:            slog.NewLogLogger(cfg.Log.Handler(), slog.LevelWarn),
+		ErrorHandling:       promhttp.ContinueOnError,
+		MaxRequestsInFlight: maxScrapes,
+		EnableOpenMetrics:   true,
+	}).ServeHTTP)
+	profile := func(pattern string, f http.HandlerFunc) { get(pattern, localOnly(f)) }
+	profile("/debug/pprof/", pprof.Index)
+	profile("/debug/pprof/{name}", pprof.Index)
+	profile("/debug/pprof/cmdline", pprof.Cmdline)
+	profile("/debug/pprof/profile", pprof.Profile)
+	profile("/debug/pprof/symbol", pprof.Symbol)
+	profile("/debug/pprof/trace", pprof.Trace)
+	return r, nil
+}

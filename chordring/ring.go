@@ -1,0 +1,142 @@
+package chordring
+
+import (
+	"cmp"
+	"encoding/binary"
+	"hash/fnv"
+	"slices"
+)
+
+// Ring is the Chord ring of one view. It never changes and may be used by any
+// number of goroutines.
+type Ring struct {
+	nodes []node         // in order of identifier, ties in order of name
+	at    map[string]int // name -> position in nodes
+	hash  func(string) ID
+}
+
+type node struct {
+	id   ID
+	name string
+}
+
+func (a node) compare(b node) int {
+	return cmp.Or(a.id.Compare(b.id), cmp.Compare(a.name, b.name))
+}
+
+// New returns the ring of the gateways named. Order and repetitions do not
+// count. The ring of no names is valid; it owns nothing.
+func New(names []string) *Ring { return newRing(names, IDOf) }
+
+// newRing takes the hash function as a parameter for the sake of tests: two
+// names with the same SHA-1 are hard to come by.
+func newRing(names []string, hash func(string) ID) *Ring {
+	r := &Ring{
+		nodes: make([]node, 0, len(names)),
+		at:    make(map[string]int, len(names)),
+		hash:  hash,
+	}
+	for _, name := range names {
+		r.nodes = append(r.nodes, node{hash(name), name})
+	}
+	slices.SortFunc(r.nodes, node.compare)
+	r.nodes = slices.Compact(r.nodes)
+	for i, n := range r.nodes {
+		r.at[n.name] = i
+	}
+	return r
+}
+
+// Len returns the number of gateways on the ring.
+func (r *Ring) Len() int { return len(r.nodes) }
+
+// Has reports whether the gateway is on the ring.
+func (r *Ring) Has(name string) bool {
+	_, ok := r.at[name]
+	return ok
+}
+
+// Names returns the gateways in the order of the ring, clockwise from
+// identifier 0.
+func (r *Ring) Names() []string {
+	names := make([]string, len(r.nodes))
+	for i, n := range r.nodes {
+		names[i] = n.name
+	}
+	return names
+}
+
+// Owner returns the gateway that owns the key: the first one at or after the
+// key's identifier, clockwise (paper IV-B: successor(k)). It returns "" if the
+// ring is empty.
+func (r *Ring) Owner(key string) string {
+	if len(r.nodes) == 0 {
+		return ""
+	}
+	return r.nodes[r.successor(r.hash(key))].name
+}
+
+// Successors returns the p gateways that follow name clockwise, nearest first;
+// fewer if there are not as many others. The name need not be on the ring: the
+// heirs of a lost gateway are the successors of the place where it was.
+func (r *Ring) Successors(name string, p int) []string {
+	start, on := r.place(name)
+	others := len(r.nodes)
+	if on {
+		start++
+		others--
+	}
+	p = min(p, others)
+	if p <= 0 {
+		return nil
+	}
+	names := make([]string, p)
+	for i := range names {
+		names[i] = r.nodes[(start+i)%len(r.nodes)].name
+	}
+	return names
+}
+
+// Predecessor returns the gateway before name, counter-clockwise: the name
+// itself if it is alone, "" if the ring is empty. The name need not be on the
+// ring.
+func (r *Ring) Predecessor(name string) string {
+	if len(r.nodes) == 0 {
+		return ""
+	}
+	i, _ := r.place(name)
+	return r.nodes[(i-1+len(r.nodes))%len(r.nodes)].name
+}
+
+// Checksum identifies the set of gateways: rings of the same names have the
+// same checksum, in whatever order the names were given. Gateways put it on
+// their messages to notice that their views differ.
+func (r *Ring) Checksum() uint64 {
+	h := fnv.New64a()
+	var length [8]byte
+	for _, n := range r.nodes {
+		binary.BigEndian.PutUint64(length[:], uint64(len(n.name)))
+		_, _ = h.Write(length[:]) // a hash never fails
+		_, _ = h.Write([]byte(n.name))
+	}
+	return h.Sum64()
+}
+
+// successor returns the position of the first node at or after id. The ring
+// must not be empty.
+func (r *Ring) successor(id ID) int {
+	i, _ := slices.BinarySearchFunc(r.nodes, id, func(n node, id ID) int {
+		return n.id.Compare(id)
+	})
+	return i % len(r.nodes)
+}
+
+// place returns the position where name stands or would stand, and whether it
+// is on the ring.
+func (r *Ring) place(name string) (int, bool) {
+	if i, ok := r.at[name]; ok {
+		return i, true
+	}
+	i, _ := slices.BinarySearchFunc(r.nodes, node{r.hash(name), name}, node.compare)
+	return i, false
+}

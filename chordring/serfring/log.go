@@ -1,0 +1,114 @@
+package serfring
+
+import (
+	"context"
+	"log/slog"
+	"strings"
+	"sync"
+	"time"
+	"unicode"
+)
+
+// adviser brings serf's log lines into slog, as a writer below a log.Logger,
+// and keeps repeated causes down to one line a minute.
+type adviser struct {
+	logger *slog.Logger
+
+	mu   sync.Mutex
+	said map[string]time.Time
+}
+
+// saidLimit bounds the memory for causes: their text can come from peers.
+const saidLimit = 256
+
+func newAdviser(logger *slog.Logger) *adviser {
+	return &adviser{logger: logger, said: make(map[string]time.Time)}
+}
+
+// Write takes one line of the form "[LEVEL] component: text". It never fails.
+func (w *adviser) Write(line []byte) (int, error) {
+	level, component, text := parseLine(string(line))
+	if level < slog.LevelWarn {
+		w.logger.Log(context.Background(), level, "gossip", "component", component, "detail", text)
+		return len(line), nil
+	}
+	switch {
+	case strings.Contains(text, duplicateName), strings.Contains(text, "Conflicting address"):
+		w.say(level, "a gateway was refused: its name is in use",
+			"hint", "give every gateway a name of its own", "detail", text)
+	case speaksOfKeys(text):
+		w.say(level, "gossip refused: key differs",
+			"hint", "give every gateway the same cluster.gossip_key", "detail", text)
+	default:
+		w.sayKeyed(level, "gossip", cause(text), "component", component, "detail", text)
+	}
+	return len(line), nil
+}
+
+// say logs a message unless it was logged within the last minute.
+func (w *adviser) say(level slog.Level, message string, attrs ...any) {
+	w.sayKeyed(level, message, message, attrs...)
+}
+
+func (w *adviser) sayKeyed(level slog.Level, message, key string, attrs ...any) {
+	now := time.Now()
+	w.mu.Lock()
+	last, known := w.said[key]
+	quiet := known && now.Sub(last) < time.Minute
+	if !quiet {
+		if len(w.said) >= saidLimit {
+			clear(w.said)
+		}
+		w.said[key] = now
+	}
+	w.mu.Unlock()
+	if !quiet {
+		w.logger.Log(context.Background(), level, message, attrs...)
+	}
+}
+
+// cause is what lines that differ only in addresses, times and numbers have in
+// common.
+func cause(text string) string {
+	return strings.Map(func(r rune) rune {
+		if unicode.IsDigit(r) {
+			return -1
+		}
+		return r
+	}, text)
+}
+
+// everyday recognises warnings that belong to normal life: an end without
+// Leave is what Close is, and refuting is how a restarted gateway catches up
+// with what was said about its last run.
+func everyday(text string) bool {
+	return strings.HasSuffix(text, "Shutdown without a Leave") || strings.Contains(text, "Refuting a")
+}
+
+func parseLine(line string) (level slog.Level, component, text string) {
+	text = strings.TrimSpace(line)
+	if rest, ok := strings.CutPrefix(text, "["); ok {
+		if word, rest, ok := strings.Cut(rest, "]"); ok {
+			level, text = levelOf(word), strings.TrimSpace(rest)
+			if everyday(text) {
+				level = slog.LevelDebug
+			}
+		}
+	}
+	if c, rest, ok := strings.Cut(text, ": "); ok && !strings.ContainsRune(c, ' ') {
+		component, text = c, rest
+	}
+	return level, component, text
+}
+
+// levelOf maps serf's levels: what it calls information is its everyday
+// business, and its errors are about peers or the network, so they are
+// warnings here.
+func levelOf(word string) slog.Level {
+	switch word {
+	case "WARN", "ERR", "ERROR":
+		return slog.LevelWarn
+	default:
+		return slog.LevelDebug
+	}
+}

@@ -1,0 +1,176 @@
+package main
+
+import (
+	"context"
+	"crypto/tls"
+	"crypto/x509"
+	"errors"
+	"fmt"
+	"os"
+	"time"
+
+	"github.com/kgate/kgate/config"
+	"github.com/kgate/kgate/gateway"
+	"github.com/kgate/kgate/kmutex"
+	"github.com/kgate/kgate/proxy"
+	"github.com/kgate/kgate/telemetry"
+	"github.com/kgate/kgate/transport"
+)
+
+// The rooms know nothing of each other; here they are fitted together.
+
+var (
+	_ proxy.Admitter     = admitter{}
+	_ proxy.Observer     = requestObserver{}
+	_ gateway.Observer   = poolObservers{}
+	_ transport.Observer = linkObserver{}
+)
+
+// admitter lets the proxy's requests into the gateway's pools.
+type admitter struct{ n *node }
+
+// Acquire implements proxy.Admitter.
+func (a admitter) Acquire(ctx context.Context, pool string) (func(), error) {
+	slot, err := a.n.gateway.Acquire(ctx, pool)
+	if err == nil {
+		return slot.Release, nil
+	}
+	refuse := func(why proxy.Reason) (func(), error) {
+		status := a.n.gateway.Status(pool)
+		return nil, &proxy.Refusal{Reason: why, RetryAfter: a.n.gateway.RetryAfter(pool), Limit: status.K}
+	}
+	switch {
+	case errors.Is(err, gateway.ErrQueueFull):
+		return refuse(proxy.ReasonQueueFull)
+	case errors.Is(err, gateway.ErrDraining):
+		return refuse(proxy.ReasonDraining)
+	case errors.Is(err, gateway.ErrIsolated), errors.Is(err, gateway.ErrUnknownPool):
+		// A pool of the configuration is unknown only until it is agreed.
+		return refuse(proxy.ReasonIsolated)
+	default: // the request's context has ended
+		return nil, err
+	}
+}
+
+// requestObserver counts what became of requests.
+type requestObserver struct{ m *telemetry.Metrics }
+
+// Admitted implements proxy.Observer.
+func (o requestObserver) Admitted(pool string, wait time.Duration) { o.m.Pool(pool).Access(wait) }
+
+// Done implements proxy.Observer.
+func (o requestObserver) Done(r *proxy.Record) {
+	p := o.m.Pool(r.Pool)
+	p.Outcome(telemetry.Outcome(r.Outcome.String()))
+	if r.Outcome == proxy.OutcomeAdmitted || r.Outcome == proxy.OutcomeUpstreamError {
+		p.Hold(r.Hold)
+	}
+	switch {
+	case r.FirstByte > 0:
+		p.Upstream(r.FirstByte)
+		if r.Outcome == proxy.OutcomeUpstreamError {
+			p.UpstreamError(telemetry.UpstreamBroken)
+		}
+	case r.Outcome != proxy.OutcomeUpstreamError:
+	case r.Status == 504:
+		p.UpstreamError(telemetry.UpstreamTimeout)
+	default:
+		p.UpstreamError(telemetry.UpstreamDial)
+	}
+}
+
+// poolObservers counts what the machines do.
+type poolObservers struct{ m *telemetry.Metrics }
+
+// Pool implements gateway.Observer.
+func (o poolObservers) Pool(name string) gateway.PoolObserver {
+	return poolObserver{o.m, o.m.Pool(name)}
+}
+
+type poolObserver struct {
+	m *telemetry.Metrics
+	p *telemetry.Pool
+}
+
+// Moved implements gateway.PoolObserver.
+func (o poolObserver) Moved(t kmutex.Trace) {
+	switch t.Kind {
+	case kmutex.TraceQueued:
+		o.m.Hops(uint32(t.Count))
+	case kmutex.TraceBatonSent:
+		o.p.BatonMoved()
+	default: // nothing to count
+	}
+}
+
+// Sent implements gateway.PoolObserver.
+func (o poolObserver) Sent(k kmutex.Kind) { o.p.MessageSent(k) }
+
+// Received implements gateway.PoolObserver.
+func (o poolObserver) Received(k kmutex.Kind) { o.p.MessageReceived(k) }
+
+// linkObserver counts what the links do.
+type linkObserver struct{ m *telemetry.Metrics }
+
+// Sent implements transport.Observer; the pools count their messages.
+func (linkObserver) Sent(kmutex.Kind) {}
+
+// Received implements transport.Observer.
+func (linkObserver) Received(kmutex.Kind) {}
+
+// Batch implements transport.Observer.
+func (o linkObserver) Batch(messages, _ int) {
+	if messages > 0 {
+		o.m.BatchSize(messages)
+	}
+}
+
+// Refused implements transport.Observer.
+func (o linkObserver) Refused(cause transport.Cause) { o.m.Refused(string(cause)) }
+
+// Reconnected implements transport.Observer.
+func (linkObserver) Reconnected() {}
+
+// proxyConfig translates the configuration's routes and pools.
+func proxyConfig(cfg *config.Config) (proxy.Config, error) {
+	out := proxy.Config{AccessLog: cfg.Log.Access, TrustedProxies: cfg.TrustedProxies}
+	for _, p := range cfg.Pools {
+		secure, err := upstreamTLS(p.Transport.TLS)
+		if err != nil {
+			return out, fmt.Errorf("pool %s: %w", p.Name, err)
+		}
+		header := p.Transport.ResponseHeaderTimeout
+		if header == 0 {
+			header = -1 // the file's 0 is no bound, the proxy's its default
+		}
+		out.Pools = append(out.Pools, proxy.Pool{
+			Name: p.Name, Upstreams: p.Upstreams, QueueTimeout: p.Queue.Timeout,
+			Transport: proxy.Transport{DialTimeout: p.Transport.DialTimeout, ResponseHeaderTimeout: header, TLS: secure},
+		})
+	}
+	for _, r := range cfg.Routes {
+		out.Routes = append(out.Routes, proxy.Route{
+			Pool: r.Pool, StripPrefix: r.StripPrefix, Upstreams: r.Upstreams,
+			Match: proxy.Match{Host: r.Match.Host, PathPrefix: r.Match.PathPrefix, Methods: r.Match.Methods},
+		})
+	}
+	return out, nil
+}
+
+func upstreamTLS(t config.UpstreamTLS) (*tls.Config, error) {
+	if t.CA == "" && !t.InsecureSkipVerify {
+		return nil, nil
+	}
+	out := &tls.Config{MinVersion: tls.VersionTLS12, InsecureSkipVerify: t.InsecureSkipVerify}
+	if t.CA != "" {
+		pem, err := os.ReadFile(t.CA)
+		if err != nil {
+			return nil, fmt.Errorf("transport.tls.ca: %w", err)
+		}
+		out.RootCAs = x509.NewCertPool()
+		if !out.RootCAs.AppendCertsFromPEM(pem) {
+			return nil, fmt.Errorf("transport.tls.ca: %s holds no certificate in PEM form", t.CA)
+		}
+	}
+	return out, nil
+}

@@ -1,0 +1,91 @@
+// Kgate is a fair k-mutual-exclusion admission gateway: an HTTP reverse proxy
+// that runs on several peers and lets at most k requests into an upstream, over
+// all peers together.
+package main
+
+import (
+	"errors"
+	"fmt"
+	"io"
+	"os"
+
+	"github.com/alecthomas/kong"
+)
+
+// Exit codes.
+const (
+	exitOK      = 0
+	exitFailure = 1 // the command could not do its work
+	exitUsage   = 2 // the command line is wrong
+)
+
+// commands is the command line.
+type commands struct {
+	Serve   serveCommand   `cmd:"" help:"Run a gateway."`
+	Demo    demoCommand    `cmd:"" help:"Run the main job on this machine: three gateways, a slow upstream, a skewed load."`
+	Check   checkCommand   `cmd:"" help:"Validate a configuration file: every error at once."`
+	Status  statusCommand  `cmd:"" help:"Show a running gateway and its cluster."`
+	Version versionCommand `cmd:"" help:"Print the version."`
+}
+
+// streams are what a command reads and writes.
+type streams struct{ out, err io.Writer }
+
+func main() {
+	os.Exit(run(os.Args[1:], streams{os.Stdout, os.Stderr}))
+}
+
+// run carries out a command line and returns the exit code.
+func run(args []string, std streams) int {
+	exit := -1
+	var cli commands
+	parser, err := kong.New(&cli,
+		kong.Name("kgate"),
+		kong.Description("A fair admission gateway: at most k requests into an upstream, over all gateways together, in one line."),
+		kong.Writers(std.out, std.err),
+		kong.Exit(func(code int) { exit = code }),
+		kong.UsageOnError(),
+		kong.ConfigureHelp(kong.HelpOptions{Compact: true, FlagsLast: true}),
+		kong.Bind(std),
+	)
+	if err != nil {
+		fmt.Fprintln(std.err, "kgate:", err)
+		return exitFailure
+	}
+	command, err := parser.Parse(args)
+	switch {
+	case exit >= 0: // --help
+		return exit
+	case err != nil:
+		fmt.Fprintf(std.err, "kgate: %v\nTry: kgate --help\n", err)
+		return exitUsage
+	}
+	if err := command.Run(); err != nil {
+		var coded *codedError
+		if errors.As(err, &coded) {
+			if coded.err != nil {
+				fmt.Fprintln(std.err, "kgate:", coded.err)
+			}
+			return coded.code
+		}
+		fmt.Fprintln(std.err, "kgate:", err)
+		return exitFailure
+	}
+	return exitOK
+}
+
+// codedError ends the process with a code of its own; a nil err has been told
+// already.
+type codedError struct {
+	code int
+	err  error
+}
+
+func (e *codedError) Error() string {
+	if e.err == nil {
+		return fmt.Sprintf("exit code %d", e.code)
+	}
+	return e.err.Error()
+}
+
+func (e *codedError) Unwrap() error { return e.err }

@@ -1,0 +1,306 @@
+package main
+
+import (
+	"context"
+	"crypto/rand"
+	"crypto/tls"
+	"crypto/x509"
+	"errors"
+	"fmt"
+	"log/slog"
+	"net"
+	"net/http"
+	"os"
+	"sync"
+	"sync/atomic"
+	"time"
+
+	"github.com/prometheus/client_golang/prometheus"
+
+	"github.com/kgate/kgate/admin"
+	"github.com/kgate/kgate/chordring/serfring"
+	"github.com/kgate/kgate/config"
+	"github.com/kgate/kgate/gateway"
+	"github.com/kgate/kgate/kmutex"
+	"github.com/kgate/kgate/membership"
+	"github.com/kgate/kgate/proxy"
+	"github.com/kgate/kgate/telemetry"
+	"github.com/kgate/kgate/transport"
+)
+
+// node is one gateway with everything that belongs to it.
+type node struct {
+	cfg     *config.Config
+	log     *slog.Logger
+	started time.Time
+
+	metrics *telemetry.Metrics
+	mail    mailbox
+	links   *transport.Transport
+	gossip  *serfring.Agent
+	cluster *membership.Cluster
+	gateway *gateway.Gateway
+	handler *proxy.Handler
+	clients *proxy.Server
+	admin   *http.Server
+
+	clientAddr, adminAddr net.Addr
+	leaving               atomic.Bool
+	agreed                atomic.Bool // the cluster has all our pools
+
+	cancel context.CancelFunc
+	wg     sync.WaitGroup
+	failed chan error
+	undo   []func() error // what start has opened, in order
+}
+
+// startNode starts a gateway. It serves, and refuses what it may not admit yet,
+// when startNode returns; ready tells when it takes part.
+func startNode(cfg *config.Config, log *slog.Logger) (*node, error) {
+	ctx, cancel := context.WithCancel(context.Background())
+	n := &node{cfg: cfg, log: log, started: time.Now(), cancel: cancel, failed: make(chan error, 4)}
+	for _, step := range []func(context.Context) error{
+		n.startMetrics, n.startLinks, n.startCluster, n.startGateway, n.startClients, n.startAdmin,
+	} {
+		if err := step(ctx); err != nil {
+			return nil, errors.Join(err, n.close())
+		}
+	}
+	return n, nil
+}
+
+func (n *node) startMetrics(context.Context) error {
+	v, revision := buildVersion()
+	registry := prometheus.NewRegistry()
+	var err error
+	if n.metrics, err = telemetry.New(registry, telemetry.Config{Version: v, Revision: revision}); err != nil {
+		return err
+	}
+	for _, p := range n.cfg.Pools {
+		n.metrics.AddPool(p.Name)
+	}
+	n.admin, err = admin.NewServer(admin.Config{Source: n, Metrics: registry, Log: n.log})
+	return err
+}
+
+// mailbox hands the links' messages to the gateway, which itself needs the links
+// to be made. Links deliver nothing before the gateway has set their peers.
+type mailbox struct{ to *gateway.Gateway }
+
+// Deliver implements transport.Handler.
+func (m *mailbox) Deliver(from kmutex.Node, pool string, msg kmutex.Message) error {
+	return m.to.Deliver(from, pool, msg)
+}
+
+func (n *node) startLinks(context.Context) error {
+	secure, err := peerTLS(n.cfg.Cluster.TLS)
+	if err != nil {
+		return err
+	}
+	n.links, err = transport.Listen(transport.Config{
+		Listen: n.cfg.Listen.Peer, Advertise: n.cfg.Node.Advertise.String(), TLS: secure,
+		Handler: &n.mail, Observer: linkObserver{n.metrics}, Logger: n.log,
+	})
+	if err != nil {
+		return fmt.Errorf("listen.peer %s: %w", n.cfg.Listen.Peer, err)
+	}
+	n.undo = append(n.undo, n.links.Close)
+	return nil
+}
+
+// peerTLS reads the certificates with which gateways prove themselves to each
+// other; nil when there are none.
+func peerTLS(files config.PeerTLS) (*tls.Config, error) {
+	if !files.Enabled() {
+		return nil, nil
+	}
+	pem, err := os.ReadFile(files.CA)
+	if err != nil {
+		return nil, fmt.Errorf("cluster.tls.ca: %w", err)
+	}
+	roots := x509.NewCertPool()
+	if !roots.AppendCertsFromPEM(pem) {
+		return nil, fmt.Errorf("cluster.tls.ca: %s holds no certificate in PEM form", files.CA)
+	}
+	cert, err := tls.LoadX509KeyPair(files.Cert, files.Key)
+	if err != nil {
+		return nil, fmt.Errorf("cluster.tls.cert and cluster.tls.key: %w", err)
+	}
+	return &tls.Config{RootCAs: roots, Certificates: []tls.Certificate{cert}, MinVersion: tls.VersionTLS13}, nil
+}
+
+func (n *node) startCluster(ctx context.Context) error {
+	boot := rand.Text()
+	v, _ := buildVersion()
+	expect := n.cfg.Bootstrap()
+	peer := n.links.Addr().String()
+	var err error
+	n.gossip, err = serfring.Start(serfring.Config{
+		Name: n.cfg.Node.Name, Boot: boot, Version: v, PeerAddr: peer, Expect: expect,
+		Bind: n.cfg.Listen.Gossip, Advertise: n.cfg.Node.Advertise.String(),
+		Join: n.cfg.Cluster.Join, Key: n.cfg.Cluster.GossipKey, Logger: n.log,
+	})
+	if err != nil {
+		return err
+	}
+	n.undo = append(n.undo, n.gossip.Close)
+	n.cluster, err = membership.Start(ctx, membership.Config{
+		Name: n.cfg.Node.Name, Boot: boot, PeerAddr: peer, DataDir: n.cfg.Node.DataDir,
+		BootstrapExpect: expect, Joining: len(n.cfg.Cluster.Join) > 0, Discovery: n.gossip,
+		Raft: n.links.Stream(transport.StreamRaft), Control: n.links.Stream(transport.StreamControl),
+		Logger: n.log,
+	})
+	if err != nil {
+		return err
+	}
+	n.undo = append(n.undo, n.cluster.Close)
+	return nil
+}
+
+func (n *node) startGateway(ctx context.Context) error {
+	pools := make(map[string]gateway.PoolConfig, len(n.cfg.Pools))
+	for _, p := range n.cfg.Pools {
+		pools[p.Name] = gateway.PoolConfig{QueueLimit: p.Queue.Limit, AskInterval: p.AskInterval.Every}
+	}
+	var err error
+	n.gateway, err = gateway.New(gateway.Config{
+		Links: n.links, Exchange: n.links.Stream(transport.StreamPools), Views: n.cluster,
+		Pools: pools, Observer: poolObservers{n.metrics}, Logger: n.log,
+	})
+	if err != nil {
+		return err
+	}
+	n.undo = append(n.undo, n.gateway.Close)
+	n.mail.to = n.gateway
+	n.metrics.SetSource(stateSource{n})
+	n.wg.Go(func() { n.follow(ctx) })
+	n.wg.Go(func() { n.definePools(ctx) })
+	return nil
+}
+
+// follow keeps the gateway on the newest agreed view.
+func (n *node) follow(ctx context.Context) {
+	for {
+		changed := n.cluster.Changed()
+		n.gateway.Follow()
+		select {
+		case <-changed:
+		case <-ctx.Done():
+			return
+		}
+	}
+}
+
+// definePools proposes the pools of the configuration until the cluster has
+// them, and tells where it has agreed on something else.
+func (n *node) definePools(ctx context.Context) {
+	if n.cluster.Ready(ctx) != nil {
+		return
+	}
+	for _, p := range n.cfg.Pools {
+		err := n.cluster.DefinePool(ctx, membership.Pool{Name: p.Name, K: p.K, Binding: string(p.Binding)})
+		if ctx.Err() != nil {
+			return
+		}
+		if err != nil {
+			n.failed <- fmt.Errorf("pool %s: %w", p.Name, err)
+			return
+		}
+	}
+	for _, p := range n.cfg.Pools {
+		if agreed, ok := n.cluster.View().Pool(p.Name); ok && (agreed.K != p.K || agreed.Binding != string(p.Binding)) {
+			n.log.Warn("the cluster has agreed on other values for a pool than the configuration says; they hold",
+				slog.String("pool", p.Name), slog.Int("agreed_k", agreed.K), slog.Int("configured_k", p.K),
+				slog.String("agreed_binding", agreed.Binding), slog.String("configured_binding", string(p.Binding)))
+		}
+	}
+	n.agreed.Store(true)
+	self, _ := n.cluster.Self()
+	n.log.Info("ready", slog.Uint64("node", uint64(self)), slog.Int("gateways", len(n.cluster.View().Members)))
+}
+
+func (n *node) startClients(context.Context) error {
+	cfg, err := proxyConfig(n.cfg)
+	if err != nil {
+		return err
+	}
+	cfg.Admitter, cfg.Observer, cfg.Logger = admitter{n}, requestObserver{n.metrics}, n.log
+	if n.handler, err = proxy.New(cfg); err != nil {
+		return err
+	}
+	n.undo = append(n.undo, func() error { n.handler.Close(); return nil })
+	n.clients, err = proxy.NewServer(proxy.ServerConfig{Handler: n.handler, Logger: n.log})
+	if err != nil {
+		return err
+	}
+	n.clientAddr, err = n.serve("listen.http", n.cfg.Listen.HTTP, n.clients.Serve)
+	n.undo = append(n.undo, n.clients.Close)
+	return err
+}
+
+func (n *node) startAdmin(context.Context) error {
+	var err error
+	n.adminAddr, err = n.serve("listen.admin", n.cfg.Listen.Admin, n.admin.Serve)
+	n.undo = append(n.undo, n.admin.Close)
+	if err == nil {
+		n.log.Info("listening", slog.String("http", n.clientAddr.String()), slog.String("admin", n.adminAddr.String()),
+			slog.String("peer", n.links.Addr().String()), slog.String("gossip", n.gossip.Addr()))
+	}
+	return err
+}
+
+// serve runs a server on a new listener.
+func (n *node) serve(key, addr string, serve func(net.Listener) error) (net.Addr, error) {
+	l, err := net.Listen("tcp", addr)
+	if err != nil {
+		return nil, fmt.Errorf("%s %s: %w", key, addr, err)
+	}
+	n.wg.Go(func() {
+		if err := serve(l); err != nil && !errors.Is(err, http.ErrServerClosed) {
+			n.failed <- fmt.Errorf("%s %s: %w", key, addr, err)
+		}
+	})
+	return l.Addr(), nil
+}
+
+// shutdown leaves the cluster in order: waiting requests are refused, those in
+// flight finish until ctx ends, then the others form the line without this
+// gateway.
+func (n *node) shutdown(ctx context.Context) error {
+	n.leaving.Store(true)
+	n.log.Info("draining", slog.Int("in_flight", n.inFlight()))
+	err := errors.Join(n.gateway.Drain(ctx), n.clients.Shutdown(ctx))
+	if err != nil {
+		n.log.Warn("requests were broken off", slog.Any("error", err))
+		err = n.clients.Close()
+	}
+	const goodbye = 5 * time.Second
+	leave, cancel := context.WithTimeout(context.Background(), goodbye)
+	defer cancel()
+	if e := n.cluster.Leave(leave); e != nil {
+		n.log.Warn("the cluster was left without a word", slog.Any("error", e))
+	} else if e := n.gossip.Leave(); e != nil {
+		n.log.Warn("gossip was left without a word", slog.Any("error", e))
+	}
+	return errors.Join(err, n.close())
+}
+
+func (n *node) inFlight() int {
+	total := 0
+	for _, p := range n.gateway.Pools() {
+		total += p.InFlight
+	}
+	return total
+}
+
+// close ends everything at once, in the reverse order of its start.
+func (n *node) close() error {
+	n.cancel()
+	var errs []error
+	for i := len(n.undo) - 1; i >= 0; i-- {
+		errs = append(errs, n.undo[i]())
+	}
+	n.undo = nil
+	n.wg.Wait()
+	return errors.Join(errs...)
+}

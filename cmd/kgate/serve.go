@@ -1,0 +1,99 @@
+package main
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"log/slog"
+	"os"
+	"os/signal"
+	"strings"
+	"syscall"
+	"time"
+
+	"github.com/kgate/kgate/config"
+	"github.com/kgate/kgate/telemetry"
+)
+
+// serveCommand runs a gateway.
+type serveCommand struct {
+	File            string        `name:"config" short:"c" env:"KGATE_CONFIG" placeholder:"FILE" help:"Configuration file (YAML). The simple case needs none."`
+	ShutdownTimeout time.Duration `name:"shutdown-timeout" env:"KGATE_SHUTDOWN_TIMEOUT" default:"30s" help:"How long requests in flight may take to finish after SIGTERM."`
+	config.Overrides
+}
+
+// Help implements kong.HelpProvider.
+func (serveCommand) Help() string {
+	return `Examples:
+  kgate serve --upstream http://127.0.0.1:9000 --k 3
+  kgate serve -c /etc/kgate/kgate.yaml
+  kgate serve -c kgate.yaml --join 10.0.0.2:7946
+
+Flags and their environment variables override the file.
+SIGTERM and SIGINT take the gateway out in order: waiting requests are refused
+with 503, those in flight finish.
+
+Exit codes: 0 ended by a signal, 1 cannot run, 2 wrong command line.`
+}
+
+// Run serves until a signal comes.
+func (c *serveCommand) Run(std streams) error {
+	cfg, err := c.load()
+	if err != nil {
+		return err
+	}
+	log, _, err := telemetry.NewLogger(std.err, cfg.Log.Level, cfg.Log.Format)
+	if err != nil {
+		return err
+	}
+	if keys := cfg.Inert(); len(keys) > 0 {
+		log.Warn("the configuration has keys that this version accepts and does not act on yet", slog.String("keys", strings.Join(keys, " ")))
+	}
+	stop, cancel := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM)
+	defer cancel()
+	n, err := startNode(cfg, log.With(slog.String("gateway", cfg.Node.Name)))
+	if err != nil {
+		return err
+	}
+	select {
+	case <-stop.Done():
+		cancel() // a second signal ends the process at once
+		ctx, done := context.WithTimeout(context.Background(), c.ShutdownTimeout)
+		defer done()
+		return n.shutdown(ctx)
+	case err := <-n.failed:
+		return errors.Join(err, n.close())
+	}
+}
+
+func (c *serveCommand) load() (*config.Config, error) {
+	cfg := config.Default()
+	var err error
+	if c.File != "" {
+		cfg, err = config.LoadWith(c.File, c.Overrides)
+	} else {
+		err = cfg.Apply(c.Overrides)
+	}
+	if err != nil {
+		return nil, err
+	}
+	if len(cfg.Pools) == 0 && len(cfg.Routes) == 0 {
+		return nil, &codedError{code: exitUsage, err: errors.New("nothing to serve; give --upstream URL --k N, or a file with -c FILE")}
+	}
+	return cfg, cfg.Resolve()
+}
+
+// checkCommand validates a configuration.
+type checkCommand struct {
+	File string `name:"config" short:"c" required:"" placeholder:"FILE" help:"Configuration file (YAML)."`
+}
+
+// Run prints every error at once.
+func (c *checkCommand) Run(std streams) error {
+	cfg, err := config.Load(c.File)
+	if err != nil {
+		return err
+	}
+	_, err = fmt.Fprintf(std.out, "%s: in order, %d pools, %d routes\n", c.File, len(cfg.Pools), len(cfg.Routes))
+	return err
+}

@@ -1,0 +1,123 @@
+package main
+
+import (
+	"time"
+
+	"github.com/kgate/kgate/admin"
+	"github.com/kgate/kgate/gateway"
+	"github.com/kgate/kgate/kmutex"
+	"github.com/kgate/kgate/membership"
+	"github.com/kgate/kgate/telemetry"
+	"github.com/kgate/kgate/transport"
+)
+
+var (
+	_ admin.Source     = (*node)(nil)
+	_ telemetry.Source = stateSource{}
+)
+
+// Ready implements admin.Source.
+func (n *node) Ready() (ready bool, reason string) {
+	if n.leaving.Load() {
+		return false, "draining: this gateway is being taken out"
+	}
+	if n.cluster == nil || n.gateway == nil {
+		return false, "starting"
+	}
+	if _, in := n.cluster.Self(); !in {
+		if err := n.cluster.Problem(); err != nil {
+			return false, "not in the cluster: " + err.Error()
+		}
+		if err := n.gossip.Problem(); err != nil {
+			return false, "not in the cluster: " + err.Error()
+		}
+		return false, "not in the cluster yet"
+	}
+	if !n.agreed.Load() {
+		return false, "the cluster has not agreed on the pools yet"
+	}
+	for _, p := range n.gateway.Pools() {
+		if p.Forming {
+			return false, "pool " + p.Name + " is forming its line"
+		}
+	}
+	return true, ""
+}
+
+// Status implements admin.Source.
+func (n *node) Status() admin.Status {
+	v, _ := buildVersion()
+	ready, reason := n.Ready()
+	s := admin.Status{Version: v, Gateway: admin.Gateway{
+		Name: n.cfg.Node.Name, Ready: ready, Reason: reason, UptimeSeconds: time.Since(n.started).Seconds(),
+	}}
+	if n.cluster == nil || n.gateway == nil {
+		return s
+	}
+	view := n.cluster.View()
+	self, _ := n.cluster.Self()
+	s.Gateway.Node = uint64(self)
+	s.Cluster.View = view.Number
+	s.Cluster.Leader, _ = n.cluster.Leader()
+	s.Cluster.Members = n.memberStatus(view, self)
+	for _, p := range n.gateway.Pools() {
+		s.Pools = append(s.Pools, n.poolStatus(view, p))
+	}
+	return s
+}
+
+func (n *node) memberStatus(view *membership.View, self kmutex.Node) []admin.Member {
+	links := make(map[kmutex.Node]transport.LinkStatus)
+	for _, l := range n.links.Links() {
+		links[l.Node] = l
+	}
+	var out []admin.Member
+	for _, m := range view.Members {
+		link := links[m.Node]
+		member := admin.Member{
+			Name: m.Name, Node: uint64(m.Node), Addr: m.PeerAddr, Status: string(m.Status),
+			Self: m.Node == self, LinkUp: m.Node == self || link.Up,
+		}
+		if link.RTT > 0 {
+			rtt := float64(link.RTT) / float64(time.Millisecond)
+			member.RTTMillis = &rtt
+		}
+		out = append(out, member)
+	}
+	return out
+}
+
+func (n *node) poolStatus(view *membership.View, p gateway.PoolStatus) admin.Pool {
+	home, _ := view.Member(p.Home)
+	out := admin.Pool{
+		Name: p.Name, K: p.K, Binding: p.Binding, Epoch: p.Epoch, Home: home.Name,
+		InFlight: p.InFlight, Waiting: p.Waiting, BatonHere: p.Baton, FreeTokensHere: p.Free,
+	}
+	w := n.metrics.Pool(p.Name).Window()
+	out.AccessWindow = admin.AccessWindow{MaxMillis: millis(w.Max), Count: w.Count}
+	if w.Count > 0 {
+		out.AccessWindow.MeanMillis = millis(w.Sum) / float64(w.Count)
+	}
+	return out
+}
+
+func millis(d time.Duration) float64 { return float64(d) / float64(time.Millisecond) }
+
+// stateSource mirrors a node's state into metrics.
+type stateSource struct{ n *node }
+
+// State implements telemetry.Source.
+func (s stateSource) State() telemetry.State {
+	view := s.n.cluster.View()
+	out := telemetry.State{View: view.Number, Members: make(map[string]int)}
+	for _, m := range view.Members {
+		out.Members[string(m.Status)]++
+	}
+	for _, p := range s.n.gateway.Pools() {
+		out.Pools = append(out.Pools, telemetry.PoolState{
+			Name: p.Name, Capacity: p.K, InFlight: p.InFlight, Waiting: p.Waiting,
+			BatonHeld: p.Baton, TokensRunning: p.InFlight, TokensFree: p.Free,
+		})
+	}
+	return out
+}

@@ -1,0 +1,173 @@
+package config
+
+import (
+	"net/netip"
+	"net/url"
+	"time"
+)
+
+// Config is the configuration of one gateway. Build one with [Load],
+// [LoadWith], [Parse] or [Default]; it is not changed afterwards except by
+// [Config.Apply] and [Config.Resolve]. Reading it is safe for concurrent use.
+type Config struct {
+	Node      Node      `yaml:"node"`
+	Listen    Listen    `yaml:"listen"`
+	Cluster   Cluster   `yaml:"cluster"`
+	Pools     []Pool    `yaml:"pools"`
+	Routes    []Route   `yaml:"routes"`
+	Log       Log       `yaml:"log"`
+	Telemetry Telemetry `yaml:"telemetry"`
+	// TrustedProxies are the peers whose X-Forwarded-* headers are believed.
+	// Default: none.
+	TrustedProxies []netip.Prefix `yaml:"trusted_proxies"`
+
+	src *source
+}
+
+// Node describes this gateway.
+type Node struct {
+	// Name of the gateway, unique in its cluster. Default: the host name.
+	Name string `yaml:"name"`
+	// DataDir keeps the agreed views over a restart. Empty: in memory only.
+	DataDir string `yaml:"data_dir"`
+	// Advertise is the address, without a port, under which the other
+	// gateways reach this one. Default: see [Config.Resolve].
+	Advertise netip.Addr `yaml:"advertise"`
+	// AdminTokenFile holds the token that changes over the admin address
+	// need.
+	AdminTokenFile string `yaml:"admin_token_file"`
+}
+
+// Listen holds the addresses, each host:port, to listen on. An empty host is
+// every address of the machine; port 0 is any free port.
+type Listen struct {
+	HTTP   string `yaml:"http"`   // clients
+	Admin  string `yaml:"admin"`  // status page, API, metrics, health
+	Peer   string `yaml:"peer"`   // gateway to gateway, TCP
+	Gossip string `yaml:"gossip"` // serf, UDP and TCP
+}
+
+// Cluster says how this gateway finds the others and how they guard what they
+// say to each other.
+type Cluster struct {
+	// Join are gossip addresses, host:port, of gateways to join; any one
+	// member is enough.
+	Join []string `yaml:"join"`
+	// BootstrapExpect is the number of gateways that found the cluster
+	// together; see [Config.Bootstrap].
+	BootstrapExpect int `yaml:"bootstrap_expect"`
+	// Lease is how long a gateway may admit requests without hearing from the
+	// cluster; at least one second.
+	Lease time.Duration `yaml:"lease"`
+	// Replicas is the number of ring successors that keep a gateway's state.
+	Replicas int `yaml:"replicas"`
+	// GossipKey encrypts gossip. Empty: gossip goes in the clear.
+	GossipKey Key `yaml:"gossip_key"`
+	// TLS between gateways, mutual. All three files, or none.
+	TLS PeerTLS `yaml:"tls"`
+}
+
+// PeerTLS names the PEM files of mutual TLS between gateways.
+type PeerTLS struct {
+	CA   string `yaml:"ca"`
+	Cert string `yaml:"cert"`
+	Key  string `yaml:"key"`
+}
+
+// Enabled reports whether gateways talk TLS to each other.
+func (t PeerTLS) Enabled() bool { return t.CA != "" || t.Cert != "" || t.Key != "" }
+
+// Pool is one critical section: at most K of its requests are in flight over
+// all gateways together.
+type Pool struct {
+	// Name of the pool, the same on every gateway.
+	Name string `yaml:"name"`
+	// K is what a new pool starts with; later the cluster's agreed k rules.
+	K int `yaml:"k"`
+	// Binding says when the coordinator ties a request to a token.
+	Binding Binding `yaml:"binding"`
+	// AskInterval is how finely gateways interleave in the line.
+	AskInterval AskInterval `yaml:"ask_interval"`
+	// Upstreams serve the pool's requests: http or https, with an optional
+	// path in front of the request's. Several: least in flight first.
+	Upstreams []*url.URL `yaml:"upstreams"`
+	Queue     Queue      `yaml:"queue"`
+	Hold      Hold       `yaml:"hold"`
+	// Reclaim says when a lost gateway's slots come back.
+	Reclaim   Reclaim   `yaml:"reclaim"`
+	Transport Transport `yaml:"transport"`
+	// Tickets opens the ticket API for this pool on the client address.
+	Tickets bool `yaml:"tickets"`
+}
+
+// Queue bounds the waiters of one pool on this gateway.
+type Queue struct {
+	// Timeout is the longest wait for a slot; more than zero.
+	Timeout time.Duration `yaml:"timeout"`
+	// Limit is how many requests wait at most; one more is refused at once.
+	Limit int `yaml:"limit"`
+}
+
+// Hold bounds how long one request keeps its slot; zero is no bound.
+type Hold struct {
+	Max  time.Duration `yaml:"max"`
+	Idle time.Duration `yaml:"idle"` // no byte moved in either direction
+}
+
+// Transport says how this gateway talks to a pool's upstreams.
+type Transport struct {
+	// DialTimeout bounds the connection's set-up; more than zero.
+	DialTimeout time.Duration `yaml:"dial_timeout"`
+	// ResponseHeaderTimeout bounds the time to the answer's header; zero is
+	// no bound.
+	ResponseHeaderTimeout time.Duration `yaml:"response_header_timeout"`
+	TLS                   UpstreamTLS   `yaml:"tls"`
+}
+
+// UpstreamTLS says which upstream certificates to believe.
+type UpstreamTLS struct {
+	// CA is a PEM file of roots. Empty: the system's.
+	CA string `yaml:"ca"`
+	// InsecureSkipVerify believes every certificate. For tests only.
+	InsecureSkipVerify bool `yaml:"insecure_skip_verify"`
+}
+
+// Route leads requests to a pool. The first route that matches wins; a
+// request that none matches gets 404.
+type Route struct {
+	// Pool that admits the requests. Empty: they are proxied to Upstreams
+	// without admission.
+	Pool  string `yaml:"pool"`
+	Match Match  `yaml:"match"`
+	// StripPrefix is taken off the path before it goes upstream.
+	StripPrefix string `yaml:"strip_prefix"`
+	// Upstreams of a route without a pool.
+	Upstreams []*url.URL `yaml:"upstreams"`
+}
+
+// Match selects requests; what is empty matches all.
+type Match struct {
+	Host       string   `yaml:"host"` // without port; case does not matter
+	PathPrefix string   `yaml:"path_prefix"`
+	Methods    []string `yaml:"methods"`
+}
+
+// all reports whether m selects every request.
+func (m Match) all() bool {
+	return m.Host == "" && (m.PathPrefix == "" || m.PathPrefix == "/") && len(m.Methods) == 0
+}
+
+// Log says what is logged and how.
+type Log struct {
+	Level  string `yaml:"level"`  // debug, info, warn or error
+	Format string `yaml:"format"` // json or text
+	Access bool   `yaml:"access"` // one line per request
+}
+
+// Telemetry says where traces go.
+type Telemetry struct {
+	// OTLPEndpoint is the URL of an OpenTelemetry collector. Empty: no traces.
+	OTLPEndpoint string `yaml:"otlp_endpoint"`
+	// SampleRatio is the share of requests to trace, 0 to 1.
+	SampleRatio float64 `yaml:"sample_ratio"`
+}

@@ -1,0 +1,331 @@
+package config
+
+import (
+	"errors"
+	"fmt"
+	"log/slog"
+	"os"
+	"path/filepath"
+	"reflect"
+	"slices"
+	"strings"
+	"testing"
+	"time"
+)
+
+const minimal = "pools: [{name: a, k: 3, upstreams: ['http://127.0.0.1:9000']}]\n"
+
+func mustParse(t *testing.T, text string) *Config {
+	t.Helper()
+	c, err := Parse("kgate.yaml", []byte(text))
+	if err != nil {
+		t.Fatal(err)
+	}
+	return c
+}
+
+// TestExamples holds the files that users copy to what the code accepts.
+func TestExamples(t *testing.T) {
+	files, err := filepath.Glob("../configs/*.yaml")
+	if err != nil || len(files) < 3 {
+		t.Fatalf("%d examples, %v", len(files), err)
+	}
+	for _, file := range files {
+		if filepath.Base(file) == "compose.yaml" {
+			continue
+		}
+		c, err := Load(file)
+		if err != nil {
+			t.Errorf("%v", err)
+			continue
+		}
+		if inert := c.Inert(); len(inert) > 0 {
+			t.Errorf("%s sets keys without effect: %v", file, inert)
+		}
+	}
+}
+
+// TestEveryKey reads a file that sets every key to something else than its
+// default, and finds every one of them again.
+func TestEveryKey(t *testing.T) {
+	c, err := Load("testdata/every-key.yaml")
+	if err != nil {
+		t.Fatal(err)
+	}
+	got := fmt.Sprintf("%+v", struct {
+		Node      Node
+		Listen    Listen
+		Cluster   Cluster
+		Pools     []Pool
+		Routes    []Route
+		Log       Log
+		Telemetry Telemetry
+		Trusted   any
+	}{c.Node, c.Listen, c.Cluster, c.Pools, c.Routes, c.Log, c.Telemetry, c.TrustedProxies})
+	checkGolden(t, "testdata/every-key.golden", strings.ReplaceAll(got, "} ", "}\n")+"\n")
+	if string(c.Cluster.GossipKey) != "0123456789abcdef0123456789abcdef" {
+		t.Errorf("gossip key %q", []byte(c.Cluster.GossipKey))
+	}
+	pool, _ := c.Pool("downloads")
+	for _, path := range leaves(reflect.TypeFor[Config](), "") {
+		if !c.src.given(path) && !c.src.given(strings.Replace(path, "routes[0].upstreams", "routes[1].upstreams", 1)) {
+			t.Errorf("%s is not in every-key.yaml", path)
+		}
+	}
+	if reflect.DeepEqual(pool.Queue, DefaultPool().Queue) || reflect.DeepEqual(c.Listen, Default().Listen) {
+		t.Error("the file's values did not arrive")
+	}
+	want := []string{
+		"node.admin_token_file", "cluster.replicas", "pools[0].hold.max", "pools[0].hold.idle",
+		"pools[0].reclaim", "pools[0].tickets", "telemetry.otlp_endpoint", "telemetry.sample_ratio",
+	}
+	if got := c.Inert(); !slices.Equal(got, want) {
+		t.Errorf("Inert = %v, want %v", got, want)
+	}
+}
+
+// leaves lists the paths of the schema, with index 0 for every list.
+func leaves(typ reflect.Type, path string) []string {
+	var all []string
+	for i := range typ.NumField() {
+		tag := typ.Field(i).Tag.Get("yaml")
+		if tag == "" {
+			continue
+		}
+		at, field := joinKey(path, tag), typ.Field(i).Type
+		if field.Kind() == reflect.Slice && kindOf(reflect.Zero(field)) == kindList && kindOf(reflect.Zero(field.Elem())) == kindMapping {
+			at, field = at+"[0]", field.Elem()
+		}
+		if kindOf(reflect.Zero(field)) == kindMapping {
+			all = append(all, leaves(field, at)...)
+			continue
+		}
+		all = append(all, at)
+	}
+	return all
+}
+
+func TestDefaults(t *testing.T) {
+	c := mustParse(t, minimal)
+	want := DefaultPool()
+	want.Name, want.K, want.Upstreams = "a", 3, c.Pools[0].Upstreams
+	if !reflect.DeepEqual(c.Pools[0], want) {
+		t.Errorf("pool = %+v", c.Pools[0])
+	}
+	if len(c.Routes) != 1 || c.Routes[0].Pool != "a" || !c.Routes[0].Match.all() {
+		t.Errorf("routes = %+v, want one that leads everything to the pool", c.Routes)
+	}
+	if got := c.Inert(); len(got) != 0 {
+		t.Errorf("Inert = %v for defaults", got)
+	}
+	if err := Default().Validate(); err == nil || !strings.Contains(err.Error(), "there is no pool") {
+		t.Errorf("Default().Validate() = %v", err)
+	}
+	if reflect.DeepEqual(c.Pools[0].Queue, Queue{}) {
+		t.Error("no queue defaults")
+	}
+}
+
+// TestNulls: a list or group whose entries are all commented out is as if it
+// were not there.
+func TestNulls(t *testing.T) {
+	c := mustParse(t, minimal+"cluster:\n  join:\n  #- 10.0.0.2:7946\nlog:\ntrusted_proxies:\n")
+	if c.Cluster.Lease != 3*time.Second || c.Log != Default().Log || c.Cluster.Join != nil {
+		t.Errorf("%+v", c)
+	}
+}
+
+func TestAliasesAndMerge(t *testing.T) {
+	c := mustParse(t, `
+pools:
+  - &base
+    name: a
+    k: &k 8
+    queue: &queue {timeout: 5s, limit: 7}
+    upstreams: &up ["http://127.0.0.1:9000"]
+  - <<: *base
+    name: b
+    queue: {limit: 9}
+  - {name: c, k: *k, queue: *queue, upstreams: *up}
+  - {<<: [*base, {binding: early}], name: d}
+routes:
+  - {pool: a, match: {host: "*.example.com"}}
+  - pool: b
+`)
+	a, b, cc, d := c.Pools[0], c.Pools[1], c.Pools[2], c.Pools[3]
+	if b.K != 8 || b.Queue.Limit != 9 || b.Queue.Timeout != time.Minute || b.Name != "b" {
+		t.Errorf("b = %+v: what it says itself must win over what it merges", b)
+	}
+	if cc.K != 8 || cc.Queue != a.Queue || cc.Upstreams[0].String() != "http://127.0.0.1:9000" {
+		t.Errorf("c = %+v", cc)
+	}
+	if d.Binding != BindingEarly || d.K != 8 {
+		t.Errorf("d = %+v", d)
+	}
+}
+
+func TestBootstrap(t *testing.T) {
+	for _, tc := range []struct {
+		join   []string
+		expect int
+		want   int
+	}{
+		{nil, 0, 1},
+		{nil, 1, 1},
+		{nil, 3, 3},
+		{[]string{"10.0.0.2:7946"}, 0, 0},
+		{[]string{"10.0.0.2:7946"}, 1, 0},
+		{[]string{"10.0.0.2:7946"}, 3, 3},
+	} {
+		c := Config{Cluster: Cluster{Join: tc.join, BootstrapExpect: tc.expect}}
+		if got := c.Bootstrap(); got != tc.want {
+			t.Errorf("join %v, expect %d: %d, want %d", tc.join, tc.expect, got, tc.want)
+		}
+	}
+}
+
+func TestValidateBuiltInCode(t *testing.T) {
+	var c Config
+	err := c.Validate()
+	if !errors.Is(err, ErrInvalid) {
+		t.Fatalf("the zero Config: %v", err)
+	}
+	for _, key := range []string{"pools:", "listen.http:", "cluster.lease:", "log.level:", "log.format:"} {
+		if !strings.Contains(err.Error(), key) {
+			t.Errorf("no word about %s in:\n%v", key, err)
+		}
+	}
+	d := Default()
+	d.Pools = []Pool{DefaultPool()}
+	d.Pools[0].Name, d.Pools[0].K = "a", MaxK
+	if err := d.Validate(); err != nil {
+		t.Errorf("valid: %v", err)
+	}
+}
+
+func TestReadFile(t *testing.T) {
+	dir := t.TempDir()
+	if _, err := Load(filepath.Join(dir, "absent.yaml")); !errors.Is(err, os.ErrNotExist) || !strings.Contains(err.Error(), "absent.yaml") {
+		t.Errorf("absent: %v", err)
+	}
+	if _, err := Load(dir); err == nil {
+		t.Error("a folder was read")
+	}
+	large := filepath.Join(dir, "large.yaml")
+	f, err := os.Create(large)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := errors.Join(f.Truncate(100<<20), f.Close()); err != nil {
+		t.Fatal(err)
+	}
+	if _, err := Load(large); err == nil || !strings.Contains(err.Error(), "larger than 1 MiB") {
+		t.Errorf("100 MiB: %v", err)
+	}
+}
+
+// TestHostileSizes feeds a quarter of a megabyte of what costs a naive parser the square of
+// its length, or its stack. The bound is generous: unchecked, the worst takes
+// minutes.
+func TestHostileSizes(t *testing.T) {
+	for name, unit := range map[string]string{
+		"brackets": "[", "braces": "{a: ", "dashes": "- ", "questions": "? ", "anchors": "&a ", "lines": "a: b\n",
+		"bracket lines": "[\n", "entries": "- a\n", "quotes": `"`, "commas": ",", "colons": ":", "spaces": " ", "tags": "!a ", "question lines": "?\n",
+	} {
+		t.Run(name, func(t *testing.T) {
+			start := time.Now()
+			_, err := Parse("kgate.yaml", []byte(strings.Repeat(unit, maxSize/4/len(unit))))
+			if err == nil {
+				t.Error("accepted")
+			} else if n := len(err.Error()); n > 64<<10 {
+				t.Errorf("an error of %d bytes", n)
+			}
+			if d := time.Since(start); d > 15*time.Second {
+				t.Errorf("took %v", d)
+			}
+		})
+	}
+}
+
+func TestManyErrorsAreCut(t *testing.T) {
+	_, err := Parse("kgate.yaml", []byte(strings.Repeat("?: x\n", 0)+"log:\n"+strings.Repeat("  x1: 1\n  x2: 2\n", 500)))
+	if err == nil || strings.Count(err.Error(), "\nkgate.yaml:") > maxErrors || !strings.Contains(err.Error(), "more") {
+		t.Errorf("%v", err)
+	}
+}
+
+func TestAliasBomb(t *testing.T) {
+	text := "pools:\n  - &p {name: a, k: 1, upstreams: [" + strings.Repeat(`"http://a",`, 2000) + "]}\n" + strings.Repeat("  - *p\n", 2000)
+	_, err := Parse("kgate.yaml", []byte(strings.ReplaceAll(text, ",", ",\n ")))
+	if err == nil || !strings.Contains(err.Error(), "more than") {
+		t.Errorf("%.300v", err)
+	}
+}
+
+func TestKeyStaysSecret(t *testing.T) {
+	c := mustParse(t, minimal+"cluster: {gossip_key: MDEyMzQ1Njc4OWFiY2RlZjAxMjM0NTY3ODlhYmNkZWY=}\n")
+	text, _ := c.Cluster.GossipKey.MarshalText()
+	shown := fmt.Sprintf("%v %+v %#v %s %s", c.Cluster, c.Cluster, c.Cluster.GossipKey, slog.AnyValue(c.Cluster.GossipKey).Resolve(), text)
+	if strings.Contains(shown, "0123") || strings.Contains(shown, "MDEy") || strings.Contains(shown, "0x30") || strings.Contains(shown, "48 49") {
+		t.Errorf("shown: %s", shown)
+	}
+	for _, broken := range []string{"gossip_key: MDEyMzQ1", "gossip_key: [MDEyMzQ1]", "gossip_key: {MDEyMzQ1: x}", "gosip_key: MDEyMzQ1", "gossip_key: &x !t MDEyMzQ1"} {
+		_, err := Parse("kgate.yaml", []byte(minimal+"cluster:\n  lease: 1ms\n  "+broken+"\n"))
+		if err == nil || strings.Contains(err.Error(), "MDEyMzQ1") {
+			t.Errorf("%s: %v", broken, err)
+		}
+	}
+	for _, upstream := range []string{"http://u:geheim@%zz", "u:geheim@host:1", "http://u:geheim@host", "ftp://u:geheim@host"} {
+		_, err := Parse("kgate.yaml", []byte("pools: [{name: a, k: 1, upstreams: ['"+upstream+"']}]\n"))
+		if err == nil || strings.Contains(err.Error(), "geheim") {
+			t.Errorf("%s: %v", upstream, err)
+		}
+	}
+}
+
+func TestNearest(t *testing.T) {
+	known := []string{"name", "k", "upstreams", "queue", "response_header_timeout"}
+	for word, want := range map[string]string{
+		"nmae": "name", "kk": "k", "K": "", "upstream": "upstreams", "response_headr_timeout": "response_header_timeout",
+		"zzz": "", "": "", "ueue": "queue", strings.Repeat("k", 1000): "",
+	} {
+		if got := nearest(word, known); got != want {
+			t.Errorf("nearest(%q) = %q, want %q", word, got, want)
+		}
+	}
+}
+
+// FuzzParse: whatever the bytes, an error or a configuration that stands up to
+// its own checks.
+func FuzzParse(f *testing.F) {
+	for _, pattern := range []string{"testdata/broken/*.yaml", "testdata/*.yaml", "../configs/*.yaml"} {
+		files, _ := filepath.Glob(pattern)
+		for _, file := range files {
+			data, err := os.ReadFile(file)
+			if err != nil {
+				f.Fatal(err)
+			}
+			f.Add(data)
+		}
+	}
+	f.Fuzz(func(t *testing.T, data []byte) {
+		c, err := Parse("fuzz.yaml", data)
+		if (c == nil) == (err == nil) {
+			t.Fatalf("%v and %v", c, err)
+		}
+		if err != nil {
+			if !errors.Is(err, ErrInvalid) {
+				t.Fatalf("%v is not ErrInvalid", err)
+			}
+			_ = err.Error()
+			return
+		}
+		if err := c.Validate(); err != nil {
+			t.Fatalf("accepted, then refused: %v", err)
+		}
+		if err := c.Apply(Overrides{}); err != nil {
+			t.Fatalf("no overrides: %v", err)
+		}
+		c.Inert()
+	})
+}

@@ -1,0 +1,363 @@
+package config
+
+import (
+	"encoding"
+	"fmt"
+	"math"
+	"net/netip"
+	"net/url"
+	"reflect"
+	"strings"
+	"time"
+
+	"github.com/goccy/go-yaml/ast"
+	"github.com/goccy/go-yaml/token"
+)
+
+// maxNodes bounds the values that one file expands to; aliases multiply.
+const maxNodes = 200_000
+
+// decoder fills Go values from a syntax tree. It goes on after an error, so
+// that one run finds all of them.
+type decoder struct {
+	src     *source
+	errs    []error
+	anchors map[string]ast.Node
+	nodes   int
+}
+
+func (d *decoder) fail(at ast.Node, key, wrong, hint string) {
+	d.src.fail(key)
+	d.errs = append(d.errs, d.src.atPlace(placeOf(at, key), key, wrong, hint))
+}
+
+// placeOf returns where n, the value of key, stands.
+func placeOf(n ast.Node, key string) place {
+	// A mapping's own token is its first colon; its first key is what one
+	// wants to see.
+	if m, ok := n.(*ast.MappingNode); ok && !m.IsFlowStyle && len(m.Values) > 0 {
+		n = m.Values[0].Key
+	}
+	p := place{secret: key == keyGossipKey}
+	if t := n.GetToken(); t != nil && t.Position != nil {
+		p.line, p.column = t.Position.Line, t.Position.Column
+	}
+	return p
+}
+
+// value decodes node into v, which the file calls key.
+func (d *decoder) value(key string, node ast.Node, v reflect.Value) {
+	if d.nodes++; d.nodes > maxNodes {
+		if d.nodes == maxNodes+1 {
+			d.fail(node, "", fmt.Sprintf("holds more than %d values", maxNodes), "write less, or use fewer aliases")
+		}
+		return
+	}
+	at := node
+	node, ok := d.resolve(key, node)
+	if !ok {
+		return
+	}
+	d.src.set(key, placeOf(at, key))
+	kind := kindOf(v)
+	if _, null := node.(*ast.NullNode); null {
+		if kind != kindList && kind != kindMapping {
+			d.fail(at, key, "is empty", "write "+kind.example()+", or remove the key")
+		}
+		return // a list or mapping whose entries are all commented out
+	}
+	switch kind {
+	case kindMapping:
+		d.mapping(key, node, v)
+	case kindList:
+		d.list(key, node, v)
+	case kindWhole, kindNumber, kindSwitch, kindText, kindParsed:
+		d.scalar(key, at, node, v)
+	}
+}
+
+// resolve follows anchors and aliases to the node they stand for.
+func (d *decoder) resolve(key string, node ast.Node) (ast.Node, bool) {
+	at := node
+	for range 32 {
+		switch n := node.(type) {
+		case *ast.AnchorNode:
+			d.anchors[n.Name.GetToken().Value] = n.Value
+			node = n.Value
+		case *ast.AliasNode:
+			name := n.Value.GetToken().Value
+			target, ok := d.anchors[name]
+			if !ok {
+				d.fail(at, key, fmt.Sprintf("*%s refers to no anchor above it", name), fmt.Sprintf("mark the value with &%s, or write it out", name))
+				return nil, false
+			}
+			node = target
+		case *ast.TagNode:
+			d.fail(at, key, fmt.Sprintf("the tag %s has no meaning here", quote(n.Start.Value)), "remove the tag")
+			return nil, false
+		case nil:
+			d.fail(at, key, "is empty", "write a value, or remove the key")
+			return nil, false
+		default:
+			return node, true
+		}
+	}
+	d.fail(at, key, "is an alias of itself", "write the value out")
+	return nil, false
+}
+
+func (d *decoder) list(key string, node ast.Node, v reflect.Value) {
+	seq, ok := node.(*ast.SequenceNode)
+	if !ok {
+		d.fail(node, key, "is "+describe(node)+", where a list belongs", "write [...], or one line per entry that begins with -")
+		return
+	}
+	items := reflect.MakeSlice(v.Type(), len(seq.Values), len(seq.Values))
+	for i, n := range seq.Values {
+		if n == nil {
+			continue
+		}
+		if p, ok := items.Index(i).Addr().Interface().(*Pool); ok {
+			*p = DefaultPool()
+		}
+		d.value(fmt.Sprintf("%s[%d]", key, i), n, items.Index(i))
+	}
+	v.Set(items)
+}
+
+func (d *decoder) mapping(key string, node ast.Node, v reflect.Value) {
+	m, ok := node.(*ast.MappingNode)
+	if !ok {
+		d.fail(node, key, "is "+describe(node)+", where keys belong", "write one of these keys with a colon and a value: "+list(keysOf(v.Type())))
+		return
+	}
+	seen := map[string]place{}
+	var merged []*ast.MappingNode
+	for _, entry := range m.Values {
+		if _, ok := entry.Key.(*ast.MergeKeyNode); ok {
+			merged = append(merged, d.merge(key, entry.Value)...)
+			continue
+		}
+		d.entry(key, entry, v, seen)
+	}
+	// What is merged in fills only what the mapping itself leaves open, and
+	// the first of several wins.
+	for _, other := range merged {
+		var open []*ast.MappingValueNode
+		for _, entry := range other.Values {
+			name, ok := d.keyName(key, entry.Key)
+			if _, taken := seen[name]; ok && !taken {
+				open = append(open, entry)
+			}
+		}
+		for _, entry := range open {
+			d.entry(key, entry, v, seen)
+		}
+	}
+}
+
+// merge returns the mappings that the value of a merge key << names.
+func (d *decoder) merge(key string, node ast.Node) []*ast.MappingNode {
+	resolved, ok := d.resolve(key, node)
+	if !ok {
+		return nil
+	}
+	items := []ast.Node{resolved}
+	if seq, ok := resolved.(*ast.SequenceNode); ok {
+		items = seq.Values
+	}
+	var ms []*ast.MappingNode
+	for _, item := range items {
+		item, ok := d.resolve(key, item)
+		if !ok {
+			continue
+		}
+		m, ok := item.(*ast.MappingNode)
+		if !ok {
+			d.fail(node, key, "<< is "+describe(item)+", where keys belong", "write << and an alias of a mapping, or write the keys out")
+			continue
+		}
+		ms = append(ms, m)
+	}
+	return ms
+}
+
+func (d *decoder) keyName(key string, node ast.Node) (string, bool) {
+	if s, ok := node.(*ast.StringNode); ok {
+		return s.Value, true
+	}
+	word := node.GetToken().Value
+	d.fail(node, joinKey(key, clip(word)), quote(word)+" is not a key", "write a plain word and a colon")
+	return "", false
+}
+
+func (d *decoder) entry(key string, entry *ast.MappingValueNode, v reflect.Value, seen map[string]place) {
+	name, ok := d.keyName(key, entry.Key)
+	if !ok {
+		return
+	}
+	path := joinKey(key, name)
+	if first, twice := seen[name]; twice {
+		d.fail(entry.Key, path, fmt.Sprintf("is given twice, first in line %d", first.line), "keep one of the two")
+		return
+	}
+	seen[name] = placeOf(entry.Key, path)
+	field, ok := fieldOf(v, name)
+	if !ok {
+		d.unknown(key, name, entry.Key, v.Type())
+		return
+	}
+	d.value(path, entry.Value, field)
+}
+
+func (d *decoder) unknown(key, name string, at ast.Node, t reflect.Type) {
+	known := keysOf(t)
+	d.fail(at, joinKey(key, clip(name)), "unknown key", unknownKeyHint(name, known))
+	// The key that was meant is not missing, it is misspelt: one error will do.
+	if near := nearest(name, known); near != "" {
+		d.src.fail(joinKey(key, near))
+	}
+}
+
+func joinKey(key, name string) string {
+	if key == "" {
+		return name
+	}
+	return key + "." + name
+}
+
+// scalar decodes one value that holds no others.
+func (d *decoder) scalar(key string, at, node ast.Node, v reflect.Value) {
+	wrong := func(hint string) {
+		d.fail(at, key, "is "+describe(node)+", where "+kindOf(v).belongs()+" belongs", hint)
+	}
+	literal := clip(node.GetToken().Value)
+	switch kind := kindOf(v); kind {
+	case kindWhole:
+		n, ok := wholeNumber(node)
+		if !ok && isDigits(node) {
+			d.fail(at, key, "is too large", "write "+kind.example())
+			return
+		}
+		if !ok {
+			wrong("write " + kind.example() + ", without quotes")
+			return
+		}
+		v.SetInt(n)
+	case kindNumber:
+		f, ok := number(node)
+		if !ok {
+			wrong("write " + kind.example() + ", without quotes")
+			return
+		}
+		v.SetFloat(f)
+	case kindSwitch:
+		b, ok := node.(*ast.BoolNode)
+		if !ok {
+			wrong("write true or false, without quotes")
+			return
+		}
+		v.SetBool(b.Value)
+	case kindText:
+		s, ok := text(node)
+		if _, isWhole := node.(*ast.IntegerNode); isWhole && strings.HasPrefix(key, "listen.") {
+			s, ok = literal, true // 8080 for ":8080": the check says what is missing
+		}
+		if !ok && !isScalar(node) {
+			wrong("write one text, without brackets")
+			return
+		}
+		if !ok {
+			wrong(fmt.Sprintf("write %q, in quotes", literal))
+			return
+		}
+		v.SetString(s)
+	case kindParsed:
+		s, ok := text(node)
+		if _, isWhole := node.(*ast.IntegerNode); isWhole {
+			s, ok = literal, true // 60 for 60s: the parser says what is missing
+		}
+		if !ok {
+			wrong("write " + exampleOf(v))
+			return
+		}
+		if err := parseInto(s, v); err != nil {
+			p := &problemError{wrong: err.Error()}
+			_ = asProblem(err, &p)
+			d.fail(at, key, p.wrong, p.hint)
+		}
+	case kindMapping, kindList:
+	}
+}
+
+func isScalar(node ast.Node) bool {
+	_, ok := node.(ast.ScalarNode)
+	return ok
+}
+
+func text(node ast.Node) (string, bool) {
+	switch n := node.(type) {
+	case *ast.StringNode:
+		return n.Value, true
+	case *ast.LiteralNode:
+		return n.Value.Value, true
+	default:
+		return "", false
+	}
+}
+
+func wholeNumber(node ast.Node) (int64, bool) {
+	n, ok := node.(*ast.IntegerNode)
+	if !ok {
+		return 0, false
+	}
+	switch i := n.Value.(type) {
+	case int64:
+		return i, true
+	case uint64:
+		return int64(i), i <= math.MaxInt64 //nolint:gosec // the caller heeds ok
+	default:
+		return 0, false
+	}
+}
+
+// isDigits reports whether node is a whole number without quotes, however
+// long.
+func isDigits(node ast.Node) bool {
+	t := node.GetToken()
+	return (t.Type == token.StringType || t.Type == token.IntegerType) && t.Value != "" && strings.Trim(t.Value, "0123456789") == ""
+}
+
+func number(node ast.Node) (float64, bool) {
+	if f, ok := node.(*ast.FloatNode); ok {
+		return f.Value, true
+	}
+	n, ok := wholeNumber(node)
+	return float64(n), ok
+}
+
+// parseInto parses s as v's type wants it.
+func parseInto(s string, v reflect.Value) error {
+	switch p := v.Addr().Interface().(type) {
+	case *time.Duration:
+		return assign(p, s, parseDuration)
+	case **url.URL:
+		return assign(p, s, parseUpstream)
+	case *netip.Prefix:
+		return assign(p, s, parsePrefix)
+	case *netip.Addr:
+		return assign(p, s, parseAddr)
+	case encoding.TextUnmarshaler:
+		return p.UnmarshalText([]byte(s)) //nolint:wrapcheck // a problemError
+	default:
+		return problem("cannot be read", "report this as a defect of kgate")
+	}
+}
+
+func assign[T any](to *T, s string, parse func(string) (T, error)) error {
+	t, err := parse(s)
+	if err == nil {
+		*to = t
+	}
+	return err
+}

@@ -1,0 +1,62 @@
+package config
+
+import "time"
+
+// Default returns the configuration of a gateway without a file: everything
+// but the pools, their routes, and what [Config.Resolve] asks the host for.
+func Default() *Config {
+	return &Config{
+		Listen: Listen{
+			HTTP:   ":8080",
+			Admin:  "127.0.0.1:9080",
+			Peer:   ":7080",
+			Gossip: ":7946",
+		},
+		Cluster:   Cluster{Lease: 3 * time.Second, Replicas: 2},
+		Log:       Log{Level: "info", Format: "json", Access: true},
+		Telemetry: Telemetry{SampleRatio: 0.01},
+		src:       newSource("", nil),
+	}
+}
+
+// DefaultPool returns the pool that a file's entry starts from. Name, K and
+// Upstreams have no default.
+func DefaultPool() Pool {
+	return Pool{
+		Binding:     BindingLate,
+		AskInterval: AskInterval{Auto: true},
+		Queue:       Queue{Timeout: time.Minute, Limit: 10_000},
+		Hold:        Hold{Max: 30 * time.Minute, Idle: time.Minute},
+		Reclaim:     ReclaimLease,
+		Transport: Transport{
+			DialTimeout:           5 * time.Second,
+			ResponseHeaderTimeout: time.Minute,
+		},
+	}
+}
+
+// Bootstrap returns how many gateways found the cluster together: 1 for a
+// gateway that founds one alone, n when it waits for n gateways, and 0 when it
+// only ever joins a cluster that exists. With addresses to join and
+// bootstrap_expect absent or 1 it only joins: a gateway that restarts while
+// its cluster is out of reach must not found a second one.
+func (c *Config) Bootstrap() int {
+	switch expect := c.Cluster.BootstrapExpect; {
+	case expect > 1:
+		return expect
+	case len(c.Cluster.Join) > 0:
+		return 0
+	default:
+		return 1
+	}
+}
+
+// Pool returns the pool of that name, and whether there is one.
+func (c *Config) Pool(name string) (Pool, bool) {
+	for _, p := range c.Pools {
+		if p.Name == name {
+			return p, true
+		}
+	}
+	return Pool{}, false
+}

@@ -1,0 +1,58 @@
+package config
+
+import (
+	"errors"
+	"flag"
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+)
+
+var update = flag.Bool("update", false, "rewrite the golden files")
+
+// TestBrokenFiles pins down what a user reads about each broken file.
+func TestBrokenFiles(t *testing.T) {
+	files, err := filepath.Glob("testdata/broken/*.yaml")
+	if err != nil || len(files) < 20 {
+		t.Fatalf("%d broken files, %v", len(files), err)
+	}
+	for _, file := range files {
+		name := filepath.Base(file)
+		t.Run(strings.TrimSuffix(name, ".yaml"), func(t *testing.T) {
+			data, err := os.ReadFile(file)
+			if err != nil {
+				t.Fatal(err)
+			}
+			c, err := Parse(name, data)
+			if err == nil {
+				t.Fatalf("accepted: %+v", c)
+			}
+			if !errors.Is(err, ErrInvalid) {
+				t.Errorf("%v is not ErrInvalid", err)
+			}
+			checkGolden(t, strings.TrimSuffix(file, ".yaml")+".golden", err.Error()+"\n")
+			for line := range strings.Lines(err.Error()) {
+				if !strings.HasPrefix(line, "  ") && !strings.HasPrefix(line, name) && strings.TrimSpace(line) != "" {
+					t.Errorf("line without the file's name: %s", line)
+				}
+			}
+		})
+	}
+}
+
+func checkGolden(t *testing.T, file, got string) {
+	t.Helper()
+	if *update {
+		if err := os.WriteFile(file, []byte(got), 0o600); err != nil {
+			t.Fatal(err)
+		}
+	}
+	want, err := os.ReadFile(file)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if got != string(want) {
+		t.Errorf("got:\n%s\nwant:\n%s", got, want)
+	}
+}

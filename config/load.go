@@ -1,0 +1,198 @@
+package config
+
+import (
+	"bytes"
+	"cmp"
+	"errors"
+	"fmt"
+	"io"
+	"os"
+	"reflect"
+	"slices"
+	"strings"
+	"unicode/utf8"
+
+	"github.com/goccy/go-yaml"
+	"github.com/goccy/go-yaml/ast"
+	"github.com/goccy/go-yaml/lexer"
+	"github.com/goccy/go-yaml/parser"
+	"github.com/goccy/go-yaml/token"
+)
+
+// maxSize is the largest file that is read, in bytes.
+const maxSize = 1 << 20
+
+// maxErrors is how many errors of one file are reported.
+const maxErrors = 50
+
+// Load reads and checks the file at path. It asks nothing of the host it runs
+// on, so it suits a check of files meant for another machine.
+func Load(path string) (*Config, error) {
+	data, err := readFile(path)
+	if err != nil {
+		return nil, err
+	}
+	return Parse(path, data)
+}
+
+// LoadWith returns the configuration that a gateway runs with: the file at
+// path, or the defaults if path is empty, with o on top, resolved for this
+// host, and checked.
+func LoadWith(path string, o Overrides) (*Config, error) {
+	c, decoded := Default(), []error(nil)
+	if path != "" {
+		data, err := readFile(path)
+		if err != nil {
+			return nil, err
+		}
+		if c, decoded, err = decode(path, data); err != nil {
+			return nil, err
+		}
+	}
+	applied := c.apply(o)
+	// What a flag replaces need not be right in the file.
+	decoded = slices.DeleteFunc(decoded, func(err error) bool {
+		var e *Error
+		return errors.As(err, &e) && c.src.overridden(e.Key)
+	})
+	if err := c.check(append(decoded, applied...)); err != nil {
+		return nil, err
+	}
+	return c, c.Resolve()
+}
+
+// Parse reads and checks a configuration; name stands for the file in errors.
+func Parse(name string, data []byte) (*Config, error) {
+	c, errs, err := decode(name, data)
+	if err != nil {
+		return nil, err
+	}
+	c.implyRoute()
+	if err := c.check(errs); err != nil {
+		return nil, err
+	}
+	return c, nil
+}
+
+// check joins the errors found so far with those of Validate, in the order of
+// the file.
+func (c *Config) check(errs []error) error {
+	errs = append(errs, c.problems()...)
+	slices.SortStableFunc(errs, func(a, b error) int {
+		var x, y *Error
+		if !errors.As(a, &x) || !errors.As(b, &y) {
+			return 0
+		}
+		return cmp.Or(cmp.Compare(x.Line, y.Line), cmp.Compare(x.Column, y.Column))
+	})
+	if more := len(errs) - maxErrors; more > 0 {
+		errs = append(errs[:maxErrors:maxErrors], fmt.Errorf("%s: and %d more %w", c.src.file, more, ErrInvalid))
+	}
+	return errors.Join(errs...)
+}
+
+// readFile reads a file of bounded size.
+func readFile(path string) ([]byte, error) {
+	f, err := os.Open(path)
+	if err != nil {
+		return nil, fmt.Errorf("config: %w", err)
+	}
+	defer f.Close() //nolint:errcheck // only read from
+	data, err := io.ReadAll(io.LimitReader(f, maxSize+1))
+	if err != nil {
+		return nil, fmt.Errorf("config: %w", err)
+	}
+	return data, nil
+}
+
+// decode fills a configuration from YAML. What is wrong with single keys goes
+// into errs; err is for a file of which nothing can be read.
+func decode(name string, data []byte) (c *Config, errs []error, err error) {
+	data = bytes.TrimPrefix(data, []byte("\ufeff"))
+	c = Default()
+	c.src = newSource(name, data)
+	body, err := syntax(c.src, data)
+	if err != nil {
+		return nil, nil, err
+	}
+	d := &decoder{src: c.src, anchors: map[string]ast.Node{}}
+	d.value("", body, reflect.ValueOf(c).Elem())
+	return c, d.errs, nil
+}
+
+// syntax parses one YAML document.
+func syntax(src *source, data []byte) (ast.Node, error) {
+	whole := func(wrong, hint string) error { return &Error{File: src.file, Wrong: wrong, Hint: hint} }
+	if len(data) > maxSize {
+		return nil, whole("is larger than 1 MiB", "is this the right file?")
+	}
+	if !utf8.Valid(data) || bytes.ContainsFunc(data, isControl) {
+		return nil, whole("is not a text file", "write YAML in UTF-8")
+	}
+	tokens := lexer.Tokenize(string(data))
+	if err := checkTokens(src, tokens); err != nil {
+		return nil, err
+	}
+	file, err := parser.Parse(tokens, 0, parser.AllowDuplicateMapKey())
+	if err != nil {
+		return nil, syntaxError(src, err)
+	}
+	docs := slices.DeleteFunc(file.Docs, func(d *ast.DocumentNode) bool { return d.Body == nil })
+	switch len(docs) {
+	case 0:
+		return nil, whole("holds no configuration", "write at least one pool:\n"+smallest)
+	case 1:
+		return docs[0].Body, nil
+	default:
+		return nil, src.atPlace(placeOf(docs[1].Body, ""), "", "a second document begins here", "remove the line ---, and keep one configuration per file")
+	}
+}
+
+const smallest = `
+  pools:
+    - name: default
+      k: 8
+      upstreams: ["http://127.0.0.1:9000"]`
+
+func isControl(r rune) bool { return r < ' ' && r != '\n' && r != '\r' && r != '\t' || r == 0x7f }
+
+// checkTokens refuses files that would keep the parser busy for minutes: it
+// takes the square of the nesting, and of the keys in one group.
+func checkTokens(src *source, tokens token.Tokens) error {
+	const deepest, perLine, mostKeys = 32, 4096, 30_000
+	depth, line, inLine, keys := 0, 0, 0, 0
+	for _, t := range tokens {
+		if t.Position.Line != line {
+			line, inLine = t.Position.Line, 0
+		}
+		inLine++
+		switch t.Type { //nolint:exhaustive // the others cost nothing
+		case token.MappingStartType, token.SequenceStartType:
+			depth++
+		case token.MappingEndType, token.SequenceEndType:
+			depth--
+		case token.MappingValueType:
+			keys++
+		}
+		at := place{line: t.Position.Line, column: t.Position.Column}
+		if depth > deepest {
+			return src.atPlace(at, "", fmt.Sprintf("is nested deeper than %d", deepest), "is a ] or } missing?")
+		}
+		if keys > mostKeys {
+			return src.atPlace(at, "", fmt.Sprintf("has more than %d keys", mostKeys), "is this the right file?")
+		}
+		if inLine > perLine {
+			return src.atPlace(at, "", fmt.Sprintf("has more than %d words in one line", perLine), "write one entry per line")
+		}
+	}
+	return nil
+}
+
+func syntaxError(src *source, err error) error {
+	var ye yaml.Error
+	if !errors.As(err, &ye) || ye.GetToken() == nil {
+		return &Error{File: src.file, Wrong: "is not YAML", Hint: quote(err.Error())}
+	}
+	at := ye.GetToken().Position
+	return src.atPlace(place{line: at.Line, column: at.Column}, "", "is not YAML: "+strings.ReplaceAll(ye.GetMessage(), "\t", `\t`), "check indentation, quotes and brackets from here upwards")
+}

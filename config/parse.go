@@ -1,0 +1,135 @@
+package config
+
+import (
+	"net"
+	"net/netip"
+	"net/url"
+	"strconv"
+	"strings"
+)
+
+const hintURL = "write a URL such as http://127.0.0.1:9000"
+
+// parseUpstream reads the URL of an upstream.
+func parseUpstream(s string) (*url.URL, error) {
+	if s == "" {
+		return nil, problem("is empty", hintURL)
+	}
+	shown := quote(s)
+	if strings.Contains(s, "@") {
+		shown = "the value" // may hold a password
+	}
+	u, err := url.Parse(s)
+	noScheme := err != nil || u.Scheme == "" || (u.Opaque != "" && isPort(u.Opaque))
+	if noScheme && !strings.Contains(s, "://") {
+		hint := hintURL
+		if !strings.Contains(s, "@") {
+			hint = "write http://" + strings.TrimLeft(clip(s), "/")
+		}
+		return nil, problem(shown+" has no scheme", hint)
+	}
+	if err != nil {
+		return nil, problem(shown+" is not a URL", hintURL)
+	}
+	if wrong, hint := checkUpstream(u); wrong != "" {
+		return nil, problem(wrong, hint)
+	}
+	return u, nil
+}
+
+// checkUpstream says what is wrong with u as the URL of an upstream.
+func checkUpstream(u *url.URL) (wrong, hint string) {
+	switch {
+	case u == nil:
+		return "is empty", hintURL
+	case u.Scheme != "http" && u.Scheme != "https":
+		return "the scheme " + quote(u.Scheme) + " cannot be proxied to", "write http:// or https://"
+	case u.Hostname() == "":
+		return quote(u.Redacted()) + " has no host", hintURL
+	case u.User != nil:
+		return "holds a user name, which is not passed on", "write the URL without the part before @"
+	case u.RawQuery != "" || u.ForceQuery:
+		return "holds a query, which is not passed on", "write the URL without ? and what follows it"
+	case u.Fragment != "":
+		return "holds a fragment, which is not passed on", "write the URL without # and what follows it"
+	case strings.HasSuffix(u.Host, ":") || u.Port() != "" && !isPort(u.Port()) || u.Port() == "0":
+		return quote(u.Host) + " has no port that can be dialed", "write a port from 1 to 65535, or leave out the colon"
+	default:
+		return "", ""
+	}
+}
+
+// isPort reports whether s is a port number; 0 is one.
+func isPort(s string) bool {
+	n, err := strconv.ParseUint(s, 10, 16)
+	return err == nil && strconv.FormatUint(n, 10) == s
+}
+
+// parsePrefix reads a network, or an address as a network of one.
+func parsePrefix(s string) (netip.Prefix, error) {
+	if addr, err := netip.ParseAddr(s); err == nil && addr.Zone() == "" {
+		return netip.PrefixFrom(addr, addr.BitLen()), nil
+	}
+	p, err := netip.ParsePrefix(s)
+	if err != nil {
+		return netip.Prefix{}, problem(quote(s)+" is not a network", "write an address or a network such as 10.0.0.0/8")
+	}
+	return p.Masked(), nil
+}
+
+// parseAddr reads an IP address; empty is none.
+func parseAddr(s string) (netip.Addr, error) {
+	if s == "" {
+		return netip.Addr{}, nil
+	}
+	addr, err := netip.ParseAddr(s)
+	if err == nil {
+		return addr, nil
+	}
+	if host, _, splitErr := net.SplitHostPort(s); splitErr == nil {
+		if _, err := netip.ParseAddr(host); err == nil {
+			return netip.Addr{}, problem(quote(s)+" has a port", "write "+host+"; the ports are those of listen.peer and listen.gossip")
+		}
+	}
+	return netip.Addr{}, problem(quote(s)+" is not an IP address", "write an address of this machine, such as 10.0.0.1")
+}
+
+// checkHostPort says what is wrong with an address host:port. dial: the
+// address is to be dialed, so it needs a host and a port of its own.
+func checkHostPort(s string, dial bool) (wrong, hint string) {
+	hint = `write "host:port", such as ":8080" or "127.0.0.1:8080"`
+	if dial {
+		hint = `write "host:port", such as "10.0.0.2:7946"`
+	}
+	if s == "" {
+		return "is empty", hint
+	}
+	if strings.Contains(s, "://") {
+		return quote(s) + " is a URL", hint
+	}
+	host, port, err := net.SplitHostPort(s)
+	switch {
+	case err != nil && isPort(s):
+		return quote(s) + " has no colon", `write ":` + s + `"`
+	case err != nil:
+		return quote(s) + " is not an address with a port", hint
+	case !isPort(port):
+		return "the port " + quote(port) + " is not a number from 0 to 65535", hint
+	case dial && port == "0":
+		return "port 0 cannot be dialed", hint
+	case dial && host == "":
+		return quote(s) + " has no host", hint
+	case host != "" && !isHost(host):
+		return quote(host) + " is not a host name or an IP address", hint
+	default:
+		return "", ""
+	}
+}
+
+// isHost reports whether s is an IP address or looks like a host name.
+func isHost(s string) bool {
+	if _, err := netip.ParseAddr(s); err == nil {
+		return true
+	}
+	return len(s) <= 253 && s != "" && strings.Trim(s, "abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789-._") == ""
+}

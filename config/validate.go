@@ -1,0 +1,167 @@
+package config
+
+import (
+	"fmt"
+	"math"
+	"net"
+	"net/url"
+	"slices"
+	"strings"
+	"time"
+)
+
+// Keys that more than one place refers to.
+const (
+	keyGossipKey = "cluster.gossip_key"
+	keyPools     = "pools"
+	keyRoutes    = "routes"
+)
+
+// Validate reports everything that is wrong with c, joined; each error is an
+// [*Error]. It changes nothing, and asks neither the file system nor the
+// network: whether a certificate exists shows when it is read.
+func (c *Config) Validate() error { return c.check(nil) }
+
+// checker collects what is wrong.
+type checker struct {
+	src  *source
+	errs []error
+}
+
+func (v *checker) wrong(key, wrong, hint string) {
+	if wrong != "" && !v.src.broken(key) {
+		v.errs = append(v.errs, v.src.at(key, wrong, hint))
+	}
+}
+
+// whole checks a whole number.
+func (v *checker) whole(key string, n, least, most int) {
+	if n < least || n > most {
+		v.wrong(key, fmt.Sprintf("%d is out of range", n), fmt.Sprintf("write a whole number from %d to %d", least, most))
+	}
+}
+
+// duration checks a duration.
+func (v *checker) duration(key string, d, least time.Duration) {
+	switch {
+	case d >= least && least > 0, d >= 0 && least == 0:
+	case d < 0:
+		v.wrong(key, d.String()+" is negative", hintDuration)
+	case least == 1:
+		v.wrong(key, "must be more than zero", hintDuration)
+	default:
+		v.wrong(key, d.String()+" is too short", "write "+least.String()+" or more")
+	}
+}
+
+// oneOf checks a word.
+func oneOf[T ~string](v *checker, key string, word T, known []T) {
+	if slices.Contains(known, word) {
+		return
+	}
+	words := make([]string, len(known))
+	for i, w := range known {
+		words[i] = string(w)
+	}
+	v.wrong(key, quote(string(word))+" is not known", didYouMean(string(word), words, "write one of"))
+}
+
+// problems returns what is wrong with the values that could be read.
+func (c *Config) problems() []error {
+	v := &checker{src: c.src}
+	v.node(c.Node)
+	v.listen(c.Listen)
+	v.cluster(c.Cluster)
+	v.pools(c.Pools)
+	v.routes(c.Routes, c.Pools)
+	oneOf(v, "log.level", c.Log.Level, []string{"debug", "info", "warn", "error"})
+	oneOf(v, "log.format", c.Log.Format, []string{"json", "text"})
+	v.telemetry(c.Telemetry)
+	for i, p := range c.TrustedProxies {
+		if !p.IsValid() {
+			v.wrong(fmt.Sprintf("trusted_proxies[%d]", i), "is not a network", "write an address or a network such as 10.0.0.0/8")
+		}
+	}
+	return v.errs
+}
+
+func (v *checker) node(n Node) {
+	if n.Name != "" {
+		v.name("node.name", n.Name, isNodeName, "write letters, digits, - and . only, at most 128")
+	}
+	if n.Advertise.IsValid() && (n.Advertise.IsUnspecified() || n.Advertise.IsMulticast()) {
+		v.wrong("node.advertise", n.Advertise.String()+" is no address that others can dial", "write an address of this machine, such as 10.0.0.1")
+	}
+}
+
+func (v *checker) name(key, name string, ok func(string) bool, hint string) {
+	if !ok(name) {
+		v.wrong(key, quote(name)+" is not a name", hint)
+	}
+}
+
+// isNodeName reports whether serf takes s as a name.
+func isNodeName(s string) bool {
+	return s != "" && len(s) <= 128 && strings.Trim(s, "abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789-.") == ""
+}
+
+func (v *checker) listen(l Listen) {
+	all := []struct{ key, addr string }{
+		{"listen.http", l.HTTP}, {"listen.admin", l.Admin}, {"listen.peer", l.Peer}, {"listen.gossip", l.Gossip},
+	}
+	for i, a := range all {
+		wrong, hint := checkHostPort(a.addr, false)
+		v.wrong(a.key, wrong, hint)
+		for _, b := range all[:i] {
+			if collide(a.addr, b.addr) {
+				v.wrong(a.key, fmt.Sprintf("%s is the address of %s, too", quote(a.addr), b.key), "write another port")
+			}
+		}
+	}
+}
+
+// collide reports whether not both addresses can be listened on.
+func collide(a, b string) bool {
+	hostA, portA, errA := net.SplitHostPort(a)
+	hostB, portB, errB := net.SplitHostPort(b)
+	if errA != nil || errB != nil || portA != portB || portA == "0" {
+		return false
+	}
+	every := func(host string) bool { return host == "" || host == "0.0.0.0" || host == "::" }
+	return hostA == hostB || every(hostA) || every(hostB)
+}
+
+func (v *checker) cluster(c Cluster) {
+	for i, addr := range c.Join {
+		wrong, hint := checkHostPort(addr, true)
+		v.wrong(fmt.Sprintf("cluster.join[%d]", i), wrong, hint)
+	}
+	v.whole("cluster.bootstrap_expect", c.BootstrapExpect, 0, 1000)
+	v.duration("cluster.lease", c.Lease, time.Second)
+	v.whole("cluster.replicas", c.Replicas, 0, 16)
+	switch len(c.GossipKey) {
+	case 0, 16, 24, 32:
+	default:
+		v.wrong(keyGossipKey, fmt.Sprintf("is a key of %d bytes, where 32 belong", len(c.GossipKey)), hintKeygen)
+	}
+	if t := c.TLS; t.Enabled() {
+		for _, part := range []struct{ key, file string }{{"ca", t.CA}, {"cert", t.Cert}, {"key", t.Key}} {
+			if part.file == "" {
+				v.wrong("cluster.tls."+part.key, "is missing", "write the PEM files ca, cert and key, all three, or none of them")
+			}
+		}
+	}
+}
+
+func (v *checker) telemetry(t Telemetry) {
+	if math.IsNaN(t.SampleRatio) || t.SampleRatio < 0 || t.SampleRatio > 1 {
+		v.wrong("telemetry.sample_ratio", fmt.Sprintf("%v is out of range", t.SampleRatio), "write a number from 0 (none) to 1 (all)")
+	}
+	if t.OTLPEndpoint == "" {
+		return
+	}
+	u, err := url.Parse(t.OTLPEndpoint)
+	if err != nil || u.Hostname() == "" || !slices.Contains([]string{"http", "https"}, u.Scheme) {
+		v.wrong("telemetry.otlp_endpoint", quote(t.OTLPEndpoint)+" is not the URL of a collector", "write a URL such as http://127.0.0.1:4317")
+	}
+}

@@ -1,0 +1,201 @@
+package config
+
+import (
+	"fmt"
+	"math"
+	"net/http"
+	"net/url"
+	"slices"
+	"strings"
+)
+
+// MaxK is the largest k of a pool.
+const MaxK = 65536
+
+func (v *checker) pools(pools []Pool) {
+	if len(pools) == 0 {
+		v.wrong(keyPools, "there is no pool", "write at least one, or give --upstream and --k")
+	}
+	firstOf := map[string]int{}
+	for i, p := range pools {
+		key := fmt.Sprintf("%s[%d]", keyPools, i)
+		v.pool(key, p)
+		if p.Name == "" {
+			continue
+		}
+		if other, taken := firstOf[p.Name]; taken {
+			v.wrong(key+".name", fmt.Sprintf("%s is the name of %s[%d], too", quote(p.Name), keyPools, other), "give every pool a name of its own")
+			continue
+		}
+		firstOf[p.Name] = i
+	}
+}
+
+func (v *checker) pool(key string, p Pool) {
+	switch {
+	case p.Name == "":
+		v.wrong(key+".name", "is missing", "write a name, such as downloads")
+	default:
+		v.name(key+".name", p.Name, isPoolName, "write 1 to 64 of a-z, 0-9, - _ and .")
+	}
+	switch {
+	case p.K == 0 && !v.src.given(key+".k"):
+		v.wrong(key+".k", "is missing", "write how many requests the upstream may get at once, such as k: 8")
+	default:
+		v.whole(key+".k", p.K, 1, MaxK)
+	}
+	oneOf(v, key+".binding", p.Binding, bindings)
+	oneOf(v, key+".reclaim", p.Reclaim, reclaims)
+	if !p.AskInterval.Auto {
+		v.duration(key+".ask_interval", p.AskInterval.Every, 0)
+	}
+	v.upstreams(key+".upstreams", p.Upstreams)
+	v.duration(key+".queue.timeout", p.Queue.Timeout, 1)
+	v.whole(key+".queue.limit", p.Queue.Limit, 1, math.MaxInt32)
+	v.duration(key+".hold.max", p.Hold.Max, 0)
+	v.duration(key+".hold.idle", p.Hold.Idle, 0)
+	if p.Reclaim == ReclaimHold && p.Hold.Max == 0 {
+		v.wrong(key+".reclaim", "hold needs a bound on the hold", "write hold.max, or reclaim: lease")
+	}
+	v.duration(key+".transport.dial_timeout", p.Transport.DialTimeout, 1)
+	v.duration(key+".transport.response_header_timeout", p.Transport.ResponseHeaderTimeout, 0)
+	if t := p.Transport.TLS; t.CA != "" && t.InsecureSkipVerify {
+		v.wrong(key+".transport.tls.insecure_skip_verify", "makes tls.ca useless: every certificate is believed", "write only one of the two")
+	}
+}
+
+// isPoolName reports whether s can name a pool: a label, a header value and a
+// part of a path.
+func isPoolName(s string) bool {
+	return s != "" && len(s) <= 64 && s != "." && s != ".." &&
+		strings.Trim(s, "abcdefghijklmnopqrstuvwxyz0123456789-_.") == ""
+}
+
+func (v *checker) upstreams(key string, us []*url.URL) {
+	seen := map[string]bool{}
+	for i, u := range us {
+		at := fmt.Sprintf("%s[%d]", key, i)
+		wrong, hint := checkUpstream(u)
+		v.wrong(at, wrong, hint)
+		if wrong != "" {
+			continue
+		}
+		if seen[u.String()] {
+			v.wrong(at, quote(u.String())+" is listed twice", "keep one of the two")
+		}
+		seen[u.String()] = true
+	}
+}
+
+func (v *checker) routes(routes []Route, pools []Pool) {
+	if len(routes) == 0 && len(pools) > 1 {
+		v.wrong(keyRoutes, "there is no route, and more than one pool", "write which requests go to which pool, such as {pool: "+pools[0].Name+", match: {path_prefix: /}}")
+	}
+	catchAll := -1
+	for i, r := range routes {
+		key := fmt.Sprintf("%s[%d]", keyRoutes, i)
+		if catchAll >= 0 {
+			v.wrong(key, fmt.Sprintf("is never reached: %s[%d] matches every request", keyRoutes, catchAll), "move that one to the end")
+			catchAll = math.MinInt
+		}
+		if catchAll == -1 && r.Match.all() && !v.src.broken(key+".match") {
+			catchAll = i
+		}
+		v.route(key, r, pools)
+	}
+}
+
+func (v *checker) route(key string, r Route, pools []Pool) {
+	v.upstreams(key+".upstreams", r.Upstreams)
+	if r.Pool == "" {
+		if len(r.Upstreams) == 0 {
+			v.wrong(key+".upstreams", "the route has neither a pool nor upstreams", "write the pool's name, or upstreams to proxy to without admission")
+		}
+	} else {
+		v.poolOf(key, r, pools)
+	}
+	v.match(key+".match", r.Match)
+	switch strip := r.StripPrefix; {
+	case strip == "":
+	case !strings.HasPrefix(strip, "/"):
+		v.wrong(key+".strip_prefix", quote(strip)+" does not begin with /", "write "+quote("/"+strip))
+	case !strings.HasPrefix(r.Match.PathPrefix, strings.TrimSuffix(strip, "/")):
+		v.wrong(key+".strip_prefix", quote(strip)+" is not how match.path_prefix begins, so that some paths would not have it", "write "+quote(r.Match.PathPrefix)+" or less")
+	}
+}
+
+func (v *checker) poolOf(key string, r Route, pools []Pool) {
+	if len(r.Upstreams) > 0 {
+		v.wrong(key+".upstreams", "a route to a pool has no upstreams of its own", "write them under the pool, or remove pool")
+	}
+	names := make([]string, 0, len(pools))
+	for i, p := range pools {
+		if p.Name == r.Pool {
+			if at := fmt.Sprintf("%s[%d].upstreams", keyPools, i); len(p.Upstreams) == 0 {
+				v.once(at, "is missing, and "+key+" leads here", `write where the requests go, such as ["http://127.0.0.1:9000"]`)
+			}
+			return
+		}
+		if v.src.broken(fmt.Sprintf("%s[%d].name", keyPools, i)) {
+			return // perhaps it is this one
+		}
+		names = append(names, p.Name)
+	}
+	if v.src.broken(keyPools) {
+		return
+	}
+	v.wrong(key+".pool", "there is no pool "+quote(r.Pool), didYouMean(r.Pool, names, "the pools are"))
+}
+
+// once adds an error about key unless there is one already.
+func (v *checker) once(key, wrong, hint string) {
+	for _, err := range v.errs {
+		if e, ok := err.(*Error); ok && e.Key == key { //nolint:errorlint // never wrapped here
+			return
+		}
+	}
+	v.wrong(key, wrong, hint)
+}
+
+var knownMethods = []string{
+	http.MethodGet, http.MethodHead, http.MethodPost, http.MethodPut, http.MethodPatch,
+	http.MethodDelete, http.MethodConnect, http.MethodOptions, http.MethodTrace,
+}
+
+func (v *checker) match(key string, m Match) {
+	if host := strings.TrimPrefix(m.Host, "*."); m.Host != "" && !isHost(host) {
+		v.wrong(key+".host", quote(m.Host)+" is not a host name", "write the name only, without scheme, port and path, such as files.example.com")
+	}
+	if m.PathPrefix != "" && !strings.HasPrefix(m.PathPrefix, "/") {
+		v.wrong(key+".path_prefix", quote(m.PathPrefix)+" does not begin with /", "write "+quote("/"+m.PathPrefix))
+	}
+	for i, method := range m.Methods {
+		at := fmt.Sprintf("%s.methods[%d]", key, i)
+		upper := strings.ToUpper(method)
+		switch {
+		case slices.Contains(m.Methods[:i], method):
+			v.wrong(at, quote(method)+" is listed twice", "keep one of the two")
+		case slices.Contains(knownMethods, method):
+		case slices.Contains(knownMethods, upper):
+			v.wrong(at, quote(method)+" is not in capitals, as methods are", "write "+upper)
+		case near(upper) != "":
+			v.wrong(at, quote(method)+" is not a method", "did you mean "+near(upper)+"?")
+		case !isMethod(method):
+			v.wrong(at, quote(method)+" is not a method", "write a method such as GET")
+		}
+	}
+}
+
+// near returns the known method that differs from s in one letter.
+func near(s string) string {
+	if m := nearest(s, knownMethods); m != "" && editDistance(s, m) == 1 {
+		return m
+	}
+	return ""
+}
+
+// isMethod reports whether s can be a method: extensions such as PROPFIND are
+// none of the known ones.
+func isMethod(s string) bool {
+	return s != "" && len(s) <= 32 && strings.Trim(s, "ABCDEFGHIJKLMNOPQRSTUVWXYZ-") == ""
+}

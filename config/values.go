@@ -1,0 +1,138 @@
+package config
+
+import (
+	"encoding/base64"
+	"errors"
+	"fmt"
+	"log/slog"
+	"time"
+)
+
+// Binding says when the coordinator ties a request to a token.
+type Binding string
+
+// The bindings.
+const (
+	// BindingLate ties a request to a token when the token is free.
+	BindingLate Binding = "late"
+	// BindingEarly ties it on arrival, as the published algorithm does.
+	BindingEarly Binding = "early"
+)
+
+var bindings = []Binding{BindingLate, BindingEarly}
+
+// Reclaim says when a lost gateway's slots come back.
+type Reclaim string
+
+// The ways to reclaim.
+const (
+	// ReclaimLease waits for the end of the lost gateway's lease.
+	ReclaimLease Reclaim = "lease"
+	// ReclaimHold waits, too, until hold.max has passed.
+	ReclaimHold Reclaim = "hold"
+)
+
+var reclaims = []Reclaim{ReclaimLease, ReclaimHold}
+
+// AskInterval is the least time between two asks of one gateway for a place
+// in line. Auto derives it from the number of gateways and the delay between
+// them; Every then counts for nothing.
+type AskInterval struct {
+	Auto  bool
+	Every time.Duration
+}
+
+// String formats a as the file has it.
+func (a AskInterval) String() string {
+	if a.Auto {
+		return "auto"
+	}
+	return a.Every.String()
+}
+
+// UnmarshalText reads auto or a duration.
+func (a *AskInterval) UnmarshalText(text []byte) error {
+	if string(text) == "auto" {
+		*a = AskInterval{Auto: true}
+		return nil
+	}
+	every, err := parseDuration(string(text))
+	if err != nil {
+		return withHint(err, "; or write auto")
+	}
+	*a = AskInterval{Every: every}
+	return nil
+}
+
+// Key is a secret: it never prints itself, nor does the line that holds it.
+type Key []byte
+
+// String hides the key.
+func (k Key) String() string {
+	if len(k) == 0 {
+		return "none"
+	}
+	return "secret"
+}
+
+// GoString hides the key.
+func (k Key) GoString() string { return k.String() }
+
+// LogValue hides the key.
+func (k Key) LogValue() slog.Value { return slog.StringValue(k.String()) }
+
+// MarshalText hides the key.
+func (k Key) MarshalText() ([]byte, error) { return []byte(k.String()), nil }
+
+// UnmarshalText reads a key in base64; empty is no key.
+func (k *Key) UnmarshalText(text []byte) error {
+	if len(text) == 0 {
+		*k = nil
+		return nil
+	}
+	// The decoder's own error would quote a byte of the secret.
+	raw, err := base64.StdEncoding.DecodeString(string(text))
+	if err != nil {
+		return problem("is not base64", hintKeygen)
+	}
+	*k = raw
+	return nil
+}
+
+const hintKeygen = "write the output of: kgate keygen"
+
+// parseDuration reads a duration with a unit.
+func parseDuration(s string) (time.Duration, error) {
+	d, err := time.ParseDuration(s)
+	if err == nil {
+		return d, nil
+	}
+	if _, unitless := time.ParseDuration(s + "s"); unitless == nil {
+		return 0, problem(fmt.Sprintf("%s has no unit", quote(s)), fmt.Sprintf("write %ss for seconds, or %sms, %sm", s, s, s))
+	}
+	if s == "" {
+		return 0, problem("is empty", hintDuration)
+	}
+	return 0, problem(fmt.Sprintf("%s is not a duration", quote(s)), hintDuration)
+}
+
+const hintDuration = "write a number and a unit, such as 500ms, 60s, 5m or 1h30m"
+
+// problemError is what is wrong with one value and what to write instead; the
+// place is added by whoever knows it.
+type problemError struct {
+	wrong, hint string
+}
+
+func (p *problemError) Error() string { return p.wrong + "; " + p.hint }
+
+func problem(wrong, hint string) error { return &problemError{wrong: wrong, hint: hint} }
+
+// withHint adds more to the hint of a problem.
+func withHint(err error, more string) error {
+	var p *problemError
+	if errors.As(err, &p) {
+		return problem(p.wrong, p.hint+more)
+	}
+	return err
+}

@@ -1,0 +1,25 @@
+// Package demo is a sample upstream and a sample load: what the demo command,
+// the cluster tests and the benchmarks measure with.
+//
+// Upstream is an HTTP server that holds each request for a sampled time and
+// counts its own concurrency, so that the upstream and not the gateway is the
+// judge of "at most k". Load is a closed system of clients, as in the papers:
+// each client asks, waits for its answer, thinks, and asks again. It measures
+// access times, the time from asking to being let in.
+//
+// # Model
+//
+// Hold times have a mean and a squared coefficient of variation (SCV, variance
+// divided by the squared mean): 0 is constant, 1 exponential, everything else
+// log-normal with that SCV. Samples come from a seeded source, in order of
+// arrival.
+//
+// The upstream's request is in flight from the entry of its handler until just
+// before its last byte is handed to the network: from then on the next request
+// may rightly come in. Counting until after that byte would see k+1 where there
+// are k. An aborted request is in flight until the upstream notices.
+//
+// A client cannot see when it was let in. The upstream therefore reports how
+// long it held the request, in the header Demo-Hold-Ms, and the access time is
+// the latency to the last byte minus that.
+package demo

@@ -1,0 +1,171 @@
+package membership
+
+import (
+	"bytes"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+
+	"github.com/kgate/kgate/kmutex"
+)
+
+// commandVersion is the version of the commands that this program writes. A
+// gateway that meets a newer one in the log stops following it: it cannot know
+// what the others make of it.
+const commandVersion = 1
+
+// Bounds on what a view may hold.
+const (
+	// MaxMembers is the largest number of gateways.
+	MaxMembers = 10_000
+	// MaxPools is the largest number of pools.
+	MaxPools = 4096
+	// MaxK is the largest number of tokens of a pool.
+	MaxK = 1 << 16
+
+	maxText    = 256
+	maxCommand = 16 << 10
+)
+
+// command is one entry of the log: exactly one of the pointers is set. Every
+// command can be applied twice without harm, because a proposer whose answer
+// was lost proposes again.
+type command struct {
+	Version int            `json:"v"`
+	Found   *foundCommand  `json:"found,omitempty"`
+	Join    *joinCommand   `json:"join,omitempty"`
+	Remove  *removeCommand `json:"remove,omitempty"`
+	Define  *defineCommand `json:"define,omitempty"`
+	SetK    *setKCommand   `json:"set_k,omitempty"`
+}
+
+// foundCommand writes the cluster's id into the view; the first one wins.
+type foundCommand struct {
+	Cluster string `json:"cluster"`
+}
+
+// joinCommand lets a gateway in. A member of the same name and another boot
+// goes out in the same view.
+type joinCommand struct {
+	Name     string `json:"name"`
+	Boot     string `json:"boot"`
+	PeerAddr string `json:"peer_addr"`
+	Server   string `json:"server"`
+}
+
+// removeCommand takes one incarnation out.
+type removeCommand struct {
+	Node kmutex.Node `json:"node"`
+}
+
+// defineCommand creates a pool; the first definition wins.
+type defineCommand struct {
+	Name    string `json:"name"`
+	K       int    `json:"k"`
+	Binding string `json:"binding"`
+}
+
+// setKCommand changes the number of tokens of a pool.
+type setKCommand struct {
+	Name string `json:"name"`
+	K    int    `json:"k"`
+}
+
+// Errors of commands.
+var (
+	// ErrCommand means that a command was refused; the view stays as it was.
+	ErrCommand = errors.New("membership: refused")
+	// ErrNewer means that something was written by a newer version of kgate.
+	ErrNewer = errors.New("membership: written by a newer version of kgate")
+)
+
+func encodeCommand(c command) ([]byte, error) {
+	c.Version = commandVersion
+	data, err := json.Marshal(c)
+	if err != nil {
+		return nil, fmt.Errorf("membership: encode command: %w", err)
+	}
+	return data, nil
+}
+
+func decodeCommand(data []byte) (command, error) {
+	if len(data) > maxCommand {
+		return command{}, fmt.Errorf("%w: a command of %d bytes", ErrCommand, len(data))
+	}
+	// The version first: a newer command may well have unknown fields.
+	var version struct {
+		V int `json:"v"`
+	}
+	if err := json.Unmarshal(data, &version); err != nil {
+		return command{}, fmt.Errorf("%w: command: %w", ErrCommand, err)
+	}
+	if version.V > commandVersion {
+		return command{}, fmt.Errorf("%w: command version %d, this one knows %d", ErrNewer, version.V, commandVersion)
+	}
+	var c command
+	if err := decodeStrict(data, &c); err != nil {
+		return command{}, fmt.Errorf("%w: command: %w", ErrCommand, err)
+	}
+	if c.Version != commandVersion {
+		return command{}, fmt.Errorf("%w: command version %d", ErrCommand, c.Version)
+	}
+	set := 0
+	for _, present := range []bool{c.Found != nil, c.Join != nil, c.Remove != nil, c.Define != nil, c.SetK != nil} {
+		if present {
+			set++
+		}
+	}
+	if set != 1 {
+		return command{}, fmt.Errorf("%w: a command with %d bodies", ErrCommand, set)
+	}
+	return c, nil
+}
+
+// decodeStrict decodes one JSON value with no unknown fields and nothing
+// behind it.
+func decodeStrict(data []byte, into any) error {
+	d := json.NewDecoder(bytes.NewReader(data))
+	d.DisallowUnknownFields()
+	if err := d.Decode(into); err != nil {
+		return err
+	}
+	if _, err := d.Token(); !errors.Is(err, io.EOF) {
+		return errors.New("more data behind the value")
+	}
+	return nil
+}
+
+func checkText(what, text string) error {
+	switch {
+	case text == "":
+		return fmt.Errorf("%w: %s is empty", ErrCommand, what)
+	case len(text) > maxText:
+		return fmt.Errorf("%w: %s has %d bytes, at most %d are allowed", ErrCommand, what, len(text), maxText)
+	default:
+		return nil
+	}
+}
+
+func checkK(k int) error {
+	if k < 1 || k > MaxK {
+		return fmt.Errorf("%w: k is %d, it must be between 1 and %d", ErrCommand, k, MaxK)
+	}
+	return nil
+}
+
+func (c joinCommand) check() error {
+	return errors.Join(
+		checkText("the gateway's name", c.Name),
+		checkText("the boot id", c.Boot),
+		checkText("the peer address", c.PeerAddr),
+		checkText("the server id", c.Server))
+}
+
+func (c defineCommand) check() error {
+	var err error
+	if c.Binding != BindingEarly && c.Binding != BindingLate {
+		err = fmt.Errorf("%w: binding is %q, it must be %q or %q", ErrCommand, c.Binding, BindingLate, BindingEarly)
+	}
+	return errors.Join(checkText("the pool's name", c.Name), checkK(c.K), err)
+}

@@ -1,0 +1,136 @@
+package membership
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"log/slog"
+	"net"
+	"strings"
+	"time"
+	"unicode"
+
+	"github.com/kgate/kgate/chordring/serfring"
+)
+
+// Discovery reports which gateways gossip knows. Changed receives a value
+// when Members may differ; it has no other reader.
+type Discovery interface {
+	Members() []serfring.Member
+	Changed() <-chan struct{}
+}
+
+var _ Discovery = (*serfring.Agent)(nil)
+
+// StreamLayer carries connections of one kind between gateways. Its Addr
+// need not be reachable; peers are dialed at their PeerAddr.
+type StreamLayer interface {
+	net.Listener
+	Dial(ctx context.Context, addr string) (net.Conn, error)
+}
+
+// Config says who this gateway is and how it takes part.
+type Config struct {
+	// Name of the gateway, unique among the gateways.
+	Name string
+	// Boot is a random string, new for each start of the process, and the same
+	// that Discovery shows to others.
+	Boot string
+	// PeerAddr is where other gateways reach this one (host:port); both stream
+	// layers of a gateway are reached there, or at what the dialing side's
+	// layer makes of it.
+	PeerAddr string
+	// DataDir keeps the state over restarts; empty: in memory.
+	DataDir string
+	// BootstrapExpect is the number of gateways that start a new cluster
+	// together. 1 or less: alone, unless Joining.
+	BootstrapExpect int
+	// Joining means that there is a join list. With BootstrapExpect at most 1
+	// this gateway then never starts a cluster.
+	Joining bool
+
+	Discovery Discovery
+	// Raft and Control are closed by Close.
+	Raft, Control StreamLayer
+
+	// HeartbeatTimeout and ElectionTimeout are raft's. Default 200 ms each.
+	HeartbeatTimeout, ElectionTimeout time.Duration
+	// LeaderLease is how long a leader stays one without hearing from a
+	// majority; at most HeartbeatTimeout. Default 150 ms.
+	LeaderLease time.Duration
+	// CommitTimeout is how long an idle leader waits to tell others what is
+	// committed. Default 50 ms.
+	CommitTimeout time.Duration
+	// CallTimeout bounds one call to another gateway. Default 1 s.
+	CallTimeout time.Duration
+	// Interval is how often the state is looked at without being told of a
+	// change. Default 1 s.
+	Interval time.Duration
+	// SwapAfter is how long a voter must be suspected before a non-voter takes
+	// over its vote. Default 3 s.
+	SwapAfter time.Duration
+
+	// Logger receives what happens; nil discards it.
+	Logger *slog.Logger
+}
+
+// Errors of [Start] and of the cluster's methods.
+var (
+	// ErrConfig is wrapped by every error of [Config.Validate].
+	ErrConfig = errors.New("membership: bad configuration")
+	// ErrDataDir means that the data directory cannot be used.
+	ErrDataDir = errors.New("membership: data_dir cannot be used")
+	// ErrClosed means that the cluster was closed meanwhile.
+	ErrClosed = errors.New("membership: closed")
+	// ErrNoLeader means that no leader could be reached in time.
+	ErrNoLeader = errors.New("membership: no leader")
+)
+
+func (c Config) withDefaults() Config {
+	setDefault := func(d *time.Duration, value time.Duration) {
+		if *d <= 0 {
+			*d = value
+		}
+	}
+	setDefault(&c.HeartbeatTimeout, 200*time.Millisecond)
+	setDefault(&c.ElectionTimeout, 200*time.Millisecond)
+	setDefault(&c.LeaderLease, 150*time.Millisecond)
+	setDefault(&c.CommitTimeout, 50*time.Millisecond)
+	setDefault(&c.CallTimeout, time.Second)
+	setDefault(&c.Interval, time.Second)
+	setDefault(&c.SwapAfter, 3*time.Second)
+	c.BootstrapExpect = max(c.BootstrapExpect, 1)
+	if c.Logger == nil {
+		c.Logger = slog.New(slog.DiscardHandler)
+	}
+	return c
+}
+
+// Validate reports everything that is wrong with c. It touches nothing.
+func (c Config) Validate() error {
+	c = c.withDefaults()
+	var errs []error
+	bad := func(format string, args ...any) {
+		errs = append(errs, fmt.Errorf("%w: "+format, append([]any{ErrConfig}, args...)...))
+	}
+	if c.Name == "" || len(c.Name) > 128 || strings.ContainsFunc(c.Name, unicode.IsControl) {
+		bad("name %q: 1 to 128 bytes without control characters are allowed", c.Name)
+	}
+	if c.Boot == "" || len(c.Boot) > 64 || strings.ContainsAny(c.Boot, "/ \n") {
+		bad("boot id %q: 1 to 64 bytes without slash and space are allowed", c.Boot)
+	}
+	if _, _, err := net.SplitHostPort(c.PeerAddr); err != nil || len(c.PeerAddr) > maxText {
+		bad("peer address %q is not host:port", c.PeerAddr)
+	}
+	if c.Discovery == nil || c.Raft == nil || c.Control == nil {
+		bad("discovery and both stream layers are needed")
+	}
+	if c.HeartbeatTimeout < 5*time.Millisecond || c.ElectionTimeout < c.HeartbeatTimeout {
+		bad("election timeout %v, heartbeat timeout %v: the first must be at least the second, and that 5ms",
+			c.ElectionTimeout, c.HeartbeatTimeout)
+	}
+	if c.LeaderLease < 5*time.Millisecond || c.LeaderLease > c.HeartbeatTimeout {
+		bad("leader lease %v must be between 5ms and the heartbeat timeout %v", c.LeaderLease, c.HeartbeatTimeout)
+	}
+	return errors.Join(errs...)
+}

@@ -1,0 +1,214 @@
+package membership
+
+import (
+	"bytes"
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"log/slog"
+	"net"
+	"net/http"
+	"sync"
+	"time"
+
+	"github.com/hashicorp/raft"
+
+	"github.com/kgate/kgate/chordring/serfring"
+)
+
+// What gateways ask each other over the control stream.
+const (
+	pathIdentity = "/v1/identity"
+	pathCommands = "/v1/commands"
+)
+
+// identity is what a gateway says about itself. Fields may be added.
+type identity struct {
+	Name    string `json:"name"`
+	Boot    string `json:"boot"`
+	Server  string `json:"server"`
+	Cluster string `json:"cluster"`
+	// Leaving gateways do not want to be let in again.
+	Leaving bool `json:"leaving"`
+	// Last is the index of the newest entry of its log.
+	Last uint64 `json:"last"`
+	// Sees names the gateways that it would start a cluster with.
+	Sees []string `json:"sees"`
+	// Founders is the configuration that it started.
+	Founders []founder `json:"founders"`
+}
+
+// verdict is the answer to a command.
+type verdict struct {
+	// Refused says why the command was refused for good; empty if it was not.
+	Refused string `json:"refused"`
+}
+
+func (c *Cluster) identity() identity {
+	candidates, err := c.candidates(c.config.Discovery.Members())
+	if err != nil {
+		candidates = nil
+	}
+	id := identity{
+		Name:    c.config.Name,
+		Boot:    c.config.Boot,
+		Server:  c.storage.meta.Server,
+		Leaving: c.leaving.Load(),
+		Last:    c.raft.LastIndex(),
+		Sees:    seenBy(candidates),
+	}
+	if id.Last > 0 {
+		id.Cluster = c.clusterID()
+		c.idMu.Lock()
+		id.Founders = c.founders
+		c.idMu.Unlock()
+	}
+	return id
+}
+
+func (c *Cluster) newControl() *http.Server {
+	mux := http.NewServeMux()
+	mux.HandleFunc("GET "+pathIdentity, func(w http.ResponseWriter, _ *http.Request) {
+		writeJSON(w, http.StatusOK, c.identity())
+	})
+	mux.HandleFunc("POST "+pathCommands, c.serveCommand)
+	return &http.Server{
+		Handler:           mux,
+		ReadHeaderTimeout: 5 * time.Second,
+		ReadTimeout:       10 * time.Second,
+		IdleTimeout:       time.Minute,
+		MaxHeaderBytes:    8 << 10,
+		ErrorLog:          slog.NewLogLogger(c.config.Logger.Handler(), slog.LevelDebug),
+	}
+}
+
+// serveCommand applies a command as the leader. Only those that a gateway may
+// ask for are taken: letting in is the leader's own business.
+func (c *Cluster) serveCommand(w http.ResponseWriter, r *http.Request) {
+	data, err := io.ReadAll(http.MaxBytesReader(w, r.Body, maxCommand))
+	if err != nil {
+		http.Error(w, err.Error(), http.StatusBadRequest)
+		return
+	}
+	cmd, err := decodeCommand(data)
+	if err == nil && (cmd.Join != nil || cmd.Found != nil) {
+		err = fmt.Errorf("%w: only the leader lets gateways in", ErrCommand)
+	}
+	if err != nil {
+		writeJSON(w, http.StatusUnprocessableEntity, verdict{Refused: err.Error()})
+		return
+	}
+	err = c.applyHere(cmd)
+	switch {
+	case err == nil:
+		writeJSON(w, http.StatusOK, verdict{})
+	case errors.Is(err, ErrCommand):
+		writeJSON(w, http.StatusUnprocessableEntity, verdict{Refused: err.Error()})
+	default: // not the leader, or not any more
+		http.Error(w, err.Error(), http.StatusMisdirectedRequest)
+	}
+}
+
+func writeJSON(w http.ResponseWriter, status int, body any) {
+	w.Header().Set("Content-Type", "application/json")
+	w.WriteHeader(status)
+	_ = json.NewEncoder(w).Encode(body) // the asking side sees a cut answer
+}
+
+func (c *Cluster) dialControl(ctx context.Context, _, addr string) (net.Conn, error) {
+	return c.config.Control.Dial(ctx, addr)
+}
+
+// identify asks the gateway at an address who it is.
+func (c *Cluster) identify(ctx context.Context, addr string) (identity, error) {
+	ctx, cancel := context.WithTimeout(ctx, c.config.CallTimeout)
+	defer cancel()
+	request, err := http.NewRequestWithContext(ctx, http.MethodGet, "http://"+addr+pathIdentity, http.NoBody)
+	if err != nil {
+		return identity{}, fmt.Errorf("membership: ask %s: %w", addr, err)
+	}
+	response, err := c.client.Do(request)
+	if err != nil {
+		return identity{}, fmt.Errorf("membership: ask %s: %w", addr, err)
+	}
+	defer drop(response.Body)
+	if response.StatusCode != http.StatusOK {
+		return identity{}, fmt.Errorf("membership: ask %s: status %d", addr, response.StatusCode)
+	}
+	var id identity
+	if err := json.NewDecoder(io.LimitReader(response.Body, 4<<20)).Decode(&id); err != nil {
+		return identity{}, fmt.Errorf("membership: ask %s: %w", addr, err)
+	}
+	return id, nil
+}
+
+// asksAtOnce bounds the calls that are open at a time.
+const asksAtOnce = 16
+
+// identifyAll asks all peers at once; those that do not answer are missing
+// from what it returns. This gateway answers for itself.
+func (c *Cluster) identifyAll(ctx context.Context, peers []serfring.Member) map[string]identity {
+	var mu sync.Mutex
+	var wg sync.WaitGroup
+	slots := make(chan struct{}, asksAtOnce)
+	ids := make(map[string]identity, len(peers))
+	for _, p := range peers {
+		if p.Name == c.config.Name {
+			mu.Lock()
+			ids[p.Name] = c.identity()
+			mu.Unlock()
+			continue
+		}
+		slots <- struct{}{}
+		wg.Go(func() {
+			defer func() { <-slots }()
+			id, err := c.identify(ctx, p.PeerAddr)
+			if err == nil && id.Name != p.Name {
+				err = fmt.Errorf("membership: at %s is %q, not %q", p.PeerAddr, id.Name, p.Name)
+			}
+			if err != nil {
+				if ctx.Err() == nil && c.once.first("identify "+p.Name) {
+					c.config.Logger.Warn("a gateway that gossip sees does not answer on its peer port",
+						"name", p.Name, "peer_address", p.PeerAddr, "error", err,
+						"hint", "check its advertised address, the firewall and the TLS certificates")
+				}
+				return
+			}
+			mu.Lock()
+			ids[p.Name] = id
+			mu.Unlock()
+		})
+	}
+	wg.Wait()
+	return ids
+}
+
+// ask sends a command to the leader at an address.
+func (c *Cluster) ask(ctx context.Context, addr string, data []byte) error {
+	ctx, cancel := context.WithTimeout(ctx, 5*c.config.CallTimeout)
+	defer cancel()
+	request, err := http.NewRequestWithContext(ctx, http.MethodPost, "http://"+addr+pathCommands, bytes.NewReader(data))
+	if err != nil {
+		return fmt.Errorf("membership: ask %s: %w", addr, err)
+	}
+	request.Header.Set("Content-Type", "application/json")
+	response, err := c.client.Do(request)
+	if err != nil {
+		return fmt.Errorf("membership: ask %s: %w", addr, err)
+	}
+	defer drop(response.Body)
+	switch response.StatusCode {
+	case http.StatusOK:
+		return nil
+	case http.StatusUnprocessableEntity:
+		var v verdict
+		if err := json.NewDecoder(io.LimitReader(response.Body, maxCommand)).Decode(&v); err != nil {
+			return fmt.Errorf("membership: ask %s: %w", addr, err)
+		}
+		return fmt.Errorf("%w: %s", ErrCommand, v.Refused)
+	default:
+		return fmt.Errorf("%w: %s answered with status %d", raft.ErrNotLeader, addr, response.StatusCode)
+	}
+}

@@ -1,0 +1,56 @@
+// Package membership keeps the views that all gateways agree on: who is in,
+// which pools there are, and in which epoch each pool is.
+//
+// A [View] is the outcome of a prefix of one log, which hashicorp/raft
+// replicates. Gateways that hold a view of the same number hold the same view.
+// Views are made when gateways come and go and when pools are defined or
+// changed; no request ever causes one.
+//
+// # What a view promises
+//
+//   - A [Member] is one incarnation of a gateway. Its Node is the index of the
+//     log entry that let it in: unique for ever. A gateway that restarts is a
+//     new Node, and the view that lets the new one in has the old one out.
+//   - A [Pool] is defined once: the first definition wins, whatever others say.
+//   - A pool's Epoch starts at 1 and moves on in every view that takes a member
+//     out, be it by leaving, by removal or by a new incarnation, and in every
+//     view that changes its k. A member that went may have held tokens, the
+//     baton or a place in the tree, so the line must be formed anew.
+//   - A pool's Home is the Chord owner of its name among the members of the view
+//     that began the epoch. It stays for the whole epoch: joins move neither
+//     the epoch nor the home. When the home itself goes, the epoch moves on, as
+//     for any other member, and the home is computed anew from those left.
+//
+// # How a cluster starts
+//
+// A gateway that expects nobody and joins nobody is a cluster of one at once.
+// With an expected number n > 1, gateways wait until gossip shows n of them
+// alive with that number, ask each other directly whether all see the same set
+// and none has a cluster yet, and then start one and the same configuration.
+// The cluster's id is a hash of that configuration. It opens every raft
+// connection together with the server that the dialer means, so that neither
+// another cluster nor another incarnation at the same address can vote. Any
+// other gateway waits to be let in by the leader. State on disk is never
+// started anew.
+//
+// # The leader's loop
+//
+// The leader watches what discovery reports. A gateway that is alive and not
+// in the view is asked for its identity over the control stream, becomes a
+// non-voting raft server and then a member. One that left is removed. One that
+// failed is only suspected: the view stays (leases and suspicion will act on it),
+// but a healthy non-voter may take over its vote. There are at most 5 voters and
+// an odd number of them: 1 for up to 2 members, 3 for up to 4, 5 from there on. A
+// pair has one voter on purpose: with two, the loss of either would stop both.
+// No change is made that the living voters could not commit.
+//
+// # Without a data directory
+//
+// State in memory forgets votes when the process ends; so each start of such a
+// gateway is a new raft server. If a majority of the voters restart at once
+// without data directories, the others cannot know what was agreed: they stay
+// without a leader and say so, until they are restarted as well.
+//
+// Source: Ongaro, Ousterhout, "In search of an understandable consensus
+// algorithm", USENIX ATC 2014; github.com/hashicorp/raft.
+package membership

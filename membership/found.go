@@ -1,0 +1,206 @@
+package membership
+
+import (
+	"context"
+	"crypto/sha256"
+	"encoding/hex"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"slices"
+	"strings"
+
+	"github.com/hashicorp/raft"
+
+	"github.com/kgate/kgate/chordring/serfring"
+)
+
+// founder is one server of the configuration that a cluster starts with.
+type founder struct {
+	Server string `json:"server"`
+	Addr   string `json:"addr"`
+	Voter  bool   `json:"voter"`
+}
+
+// clusterOf derives the cluster's id from its founders. Their boot ids are
+// random, so two clusters never have the same.
+func clusterOf(founders []founder) string {
+	data, err := json.Marshal(founders)
+	if err != nil {
+		panic(err) // strings and booleans always encode
+	}
+	sum := sha256.Sum256(data)
+	return hex.EncodeToString(sum[:8])
+}
+
+// blank reports that this gateway has no share of any log yet.
+func (c *Cluster) blank() bool { return c.raft.LastIndex() == 0 }
+
+// clusterID returns the cluster that this gateway belongs to, "" if none yet.
+func (c *Cluster) clusterID() string {
+	c.idMu.Lock()
+	defer c.idMu.Unlock()
+	return c.storage.meta.Cluster
+}
+
+// admit judges the greeting of a raft connection. A gateway with an empty log
+// goes with whoever lets it in.
+func (c *Cluster) admit(cluster, server string) error {
+	if server != c.storage.meta.Server {
+		return fmt.Errorf("%w: this is %s, not %s", errGreeting, c.storage.meta.Server, server)
+	}
+	c.idMu.Lock()
+	defer c.idMu.Unlock()
+	switch own := c.storage.meta.Cluster; {
+	case cluster == "":
+		return fmt.Errorf("%w: no cluster", errGreeting)
+	case cluster == own:
+		return nil
+	case own == "" || c.blank():
+		return c.storage.setCluster(cluster)
+	default:
+		return fmt.Errorf("%w: this gateway belongs to cluster %s, not %s", errGreeting, own, cluster)
+	}
+}
+
+// found starts a cluster of the founders, unless there is one meanwhile.
+func (c *Cluster) found(founders []founder) error {
+	var conf raft.Configuration
+	for _, f := range founders {
+		suffrage := raft.Nonvoter
+		if f.Voter {
+			suffrage = raft.Voter
+		}
+		conf.Servers = append(conf.Servers, raft.Server{
+			Suffrage: suffrage, ID: raft.ServerID(f.Server), Address: address(f.Addr, f.Server),
+		})
+	}
+	c.idMu.Lock()
+	defer c.idMu.Unlock()
+	if !c.blank() {
+		return nil
+	}
+	if err := c.storage.setCluster(clusterOf(founders)); err != nil {
+		return fmt.Errorf("%w: %w", ErrDataDir, err)
+	}
+	c.founders = founders
+	err := c.raft.BootstrapCluster(conf).Error()
+	switch {
+	case errors.Is(err, raft.ErrCantBootstrap), errors.Is(err, raft.ErrNotVoter):
+		return nil // another founder was faster, or leads
+	case err != nil:
+		return fmt.Errorf("membership: start a cluster: %w", err)
+	}
+	c.config.Logger.Info("cluster started", "cluster", c.storage.meta.Cluster, "gateways", len(founders))
+	return nil
+}
+
+// soleVoter reports that nobody else can lead.
+func (c *Cluster) soleVoter() bool {
+	voters := 0
+	mine := false
+	for _, s := range c.servers() {
+		if s.Suffrage == raft.Voter {
+			voters++
+			mine = mine || string(s.ID) == c.storage.meta.Server
+		}
+	}
+	return mine && voters == 1
+}
+
+// electMyself spares a cluster of one voter the wait for a leader that cannot
+// come: it sends itself what a leader that steps down sends its successor. If
+// that fails, the election timeout does the same a moment later.
+func (c *Cluster) electMyself() {
+	request := &raft.TimeoutNowRequest{RPCHeader: raft.RPCHeader{ProtocolVersion: raft.ProtocolVersionMax}}
+	err := c.trans.TimeoutNow(raft.ServerID(c.storage.meta.Server), raft.ServerAddress(c.config.PeerAddr), request, &raft.TimeoutNowResponse{})
+	if err != nil {
+		c.config.Logger.Debug("waiting for the election timeout", "error", err)
+	}
+}
+
+// tryFound starts a cluster if it is this gateway's turn to. It returns what it
+// waits for.
+func (c *Cluster) tryFound(ctx context.Context, peers []serfring.Member) error {
+	if c.config.BootstrapExpect == 1 {
+		if c.config.Joining {
+			return errors.New("membership: waiting to be let in by a gateway of the join list")
+		}
+		return c.foundAndElect([]founder{{Server: c.storage.meta.Server, Addr: c.config.PeerAddr, Voter: true}})
+	}
+	candidates, err := c.candidates(peers)
+	if err != nil {
+		return err
+	}
+	ids := c.identifyAll(ctx, candidates)
+	founders := make([]founder, 0, len(candidates))
+	seen := seenBy(candidates)
+	for _, p := range candidates {
+		id, ok := ids[p.Name]
+		if !ok {
+			return fmt.Errorf("membership: waiting for %s to answer at %s", p.Name, p.PeerAddr)
+		}
+		if id.Cluster != "" {
+			return c.followFounders(id)
+		}
+		if id.Boot != p.Boot || !slices.Equal(id.Sees, seen) {
+			return fmt.Errorf("membership: waiting for %s to see the same %d gateways", p.Name, len(candidates))
+		}
+		founders = append(founders, founder{Server: id.Server, Addr: p.PeerAddr, Voter: len(founders) < voterTarget(len(candidates))})
+	}
+	return c.foundAndElect(founders)
+}
+
+func (c *Cluster) foundAndElect(founders []founder) error {
+	if err := c.found(founders); err != nil {
+		return err
+	}
+	if c.soleVoter() {
+		c.wg.Go(c.electMyself)
+	}
+	return nil
+}
+
+// followFounders starts the same configuration as a gateway that has started
+// already, if this one belongs to it; otherwise the leader will let it in.
+func (c *Cluster) followFounders(id identity) error {
+	mine := slices.ContainsFunc(id.Founders, func(f founder) bool { return f.Server == c.storage.meta.Server })
+	if !mine || clusterOf(id.Founders) != id.Cluster {
+		return fmt.Errorf("membership: waiting to be let in by cluster %s", id.Cluster)
+	}
+	return c.found(id.Founders)
+}
+
+// candidates returns the gateways that would start a cluster now, in order of
+// name.
+func (c *Cluster) candidates(peers []serfring.Member) ([]serfring.Member, error) {
+	var candidates []serfring.Member
+	for _, p := range peers {
+		if p.Status != serfring.StatusAlive {
+			continue
+		}
+		if p.Expect == c.config.BootstrapExpect {
+			candidates = append(candidates, p)
+			continue
+		}
+		if p.Expect > 1 && c.once.first("expect "+p.Name) {
+			c.config.Logger.Warn("another gateway expects another number of gateways",
+				"name", p.Name, "theirs", p.Expect, "ours", c.config.BootstrapExpect,
+				"hint", "give every gateway that starts the cluster the same bootstrap_expect")
+		}
+	}
+	slices.SortFunc(candidates, func(a, b serfring.Member) int { return strings.Compare(a.Name, b.Name) })
+	if n := len(candidates); n < c.config.BootstrapExpect {
+		return nil, fmt.Errorf("membership: waiting for %d gateways to start a cluster, %d are there", c.config.BootstrapExpect, n)
+	}
+	return candidates, nil
+}
+
+// seenBy names the candidates with their boots.
+func seenBy(candidates []serfring.Member) []string {
+	seen := make([]string, len(candidates))
+	for i, p := range candidates {
+		seen[i] = p.Name + "/" + p.Boot
+	}
+	return seen
+}

@@ -1,0 +1,442 @@
+package membership
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"time"
+
+	"github.com/hashicorp/raft"
+
+	"github.com/kgate/kgate/chordring/serfring"
+)
+
+// attempts remembers which gateways did not answer, so that one that cannot
+// be reached does not hold up the others.
+type attempts map[string]attempt
+
+type attempt struct {
+	boot string
+	next time.Time
+	wait time.Duration
+}
+
+func (a attempts) due(p serfring.Member, now time.Time) bool {
+	last, ok := a[p.Name]
+	return !ok || last.boot != p.Boot || !now.Before(last.next)
+}
+
+func (a attempts) failed(p serfring.Member, now time.Time) {
+	wait := 200 * time.Millisecond
+	if last := a[p.Name]; last.boot == p.Boot {
+		wait = min(2*max(last.wait, wait/2), 5*time.Second)
+	}
+	a[p.Name] = attempt{p.Boot, now.Add(wait), wait}
+}
+
+// loop is what the goroutine run keeps between its turns.
+type loop struct {
+	term    uint64 // in which this gateway has caught up as the leader
+	failed  attempts
+	suspect map[string]time.Time // since when, by name
+	orphan  time.Time            // since when there is no leader
+}
+
+// soon is the pause before something that is about to be ready is tried again.
+const soon = 50 * time.Millisecond
+
+// run looks at the cluster whenever something changed, and now and then.
+func (c *Cluster) run() {
+	l := loop{failed: attempts{}, suspect: map[string]time.Time{}, orphan: time.Now()}
+	timer := time.NewTimer(0)
+	defer timer.Stop()
+	for {
+		changed := c.Changed()
+		timer.Reset(c.turn(&l))
+		select {
+		case <-c.closing.Done():
+			return
+		case <-timer.C:
+		case <-changed:
+		case <-c.raft.LeaderCh():
+		case <-c.config.Discovery.Changed():
+		}
+	}
+}
+
+// turn does what is to be done now, and returns when to look again at the
+// latest.
+func (c *Cluster) turn(l *loop) time.Duration {
+	peers := c.config.Discovery.Members()
+	c.noteAddresses(peers)
+	now := time.Now()
+	l.note(peers, now)
+	if _, leader := c.raft.LeaderWithID(); leader != "" {
+		l.orphan = time.Time{}
+		if _, in := c.Self(); in {
+			c.setProblem(nil)
+		}
+	} else if l.orphan.IsZero() {
+		l.orphan = now
+	}
+	switch {
+	case c.leaving.Load():
+		return c.config.Interval
+	case c.raft.State() == raft.Leader:
+		return c.lead(l, peers)
+	case c.blank():
+		if err := c.tryFound(c.closing, peers); err != nil {
+			c.stuck(l, err)
+		}
+		return 2 * soon
+	case !l.orphan.IsZero():
+		c.orphaned(l, peers)
+	}
+	return c.config.Interval
+}
+
+// note keeps since when gateways are suspected.
+func (l *loop) note(peers []serfring.Member, now time.Time) {
+	for _, p := range peers {
+		if p.Status == serfring.StatusAlive {
+			delete(l.suspect, p.Name)
+		} else if _, ok := l.suspect[p.Name]; !ok {
+			l.suspect[p.Name] = now
+		}
+	}
+	for name := range l.suspect {
+		if _, known := find(peers, name); !known {
+			delete(l.suspect, name)
+		}
+	}
+	for name := range l.failed {
+		if _, known := find(peers, name); !known {
+			delete(l.failed, name)
+		}
+	}
+}
+
+// stuck reports what keeps this gateway out, once it has lasted.
+func (c *Cluster) stuck(l *loop, err error) {
+	c.setProblem(err)
+	if time.Since(l.orphan) > 3*time.Second && c.once.first("stuck "+err.Error()) {
+		c.config.Logger.Warn("not in a cluster yet", "reason", err.Error())
+	}
+}
+
+// orphaned reports that there is no leader, and why if that can be told.
+func (c *Cluster) orphaned(l *loop, peers []serfring.Member) {
+	if time.Since(l.orphan) < 2*time.Second {
+		return
+	}
+	own := c.clusterID()
+	for name, id := range c.identifyAll(c.closing, alive(peers)) {
+		if id.Cluster != "" && id.Cluster != own {
+			c.stuck(l, fmt.Errorf("membership: this gateway belongs to cluster %s, %s to cluster %s: "+
+				"if this one is to join, stop it and move its data_dir away", own, name, id.Cluster))
+			return
+		}
+	}
+	voters, here := 0, 0
+	for _, s := range c.servers() {
+		if s.Suffrage != raft.Voter {
+			continue
+		}
+		voters++
+		name := nameOf(s.ID)
+		if p, ok := find(peers, name); name == c.config.Name || ok && p.Status == serfring.StatusAlive {
+			here++
+		}
+	}
+	c.stuck(l, fmt.Errorf("membership: no leader: %d of %d voters are seen and a majority must be there; "+
+		"gateways with a data_dir go on when they return, a cluster that lost its majority without must be restarted", here, voters))
+}
+
+// lead is the leader's turn.
+func (c *Cluster) lead(l *loop, peers []serfring.Member) time.Duration {
+	again, err := c.reconcile(l, peers)
+	if err != nil {
+		if !errors.Is(err, raft.ErrNotLeader) && !errors.Is(err, raft.ErrLeadershipLost) &&
+			!errors.Is(err, raft.ErrRaftShutdown) && c.once.first("reconcile "+err.Error()) {
+			c.config.Logger.Warn("the view could not be brought up to date, trying again", "error", err)
+		}
+		return 2 * soon
+	}
+	return again
+}
+
+// reconcile brings the view and raft's configuration closer to what discovery
+// reports.
+func (c *Cluster) reconcile(l *loop, peers []serfring.Member) (time.Duration, error) {
+	if term := c.raft.CurrentTerm(); l.term != term {
+		// Entries of earlier leaders may not be in the view yet.
+		if err := c.raft.Barrier(c.config.CallTimeout).Error(); err != nil {
+			return 0, err
+		}
+		l.term = term
+		c.config.Logger.Info("leading", "term", term)
+	}
+	if c.View().Cluster == "" {
+		if err := c.applyHere(command{Found: &foundCommand{Cluster: c.clusterID()}}); err != nil {
+			return 0, err
+		}
+	}
+	again := c.config.Interval
+	now := time.Now()
+	for _, p := range peers {
+		if err := c.dismiss(p); err != nil {
+			return 0, err
+		}
+	}
+	strangers := c.strangers(l, peers, now)
+	if len(strangers) > 0 {
+		ids := c.identifyAll(c.closing, strangers)
+		for _, p := range strangers {
+			id, ok := ids[p.Name]
+			if ok && c.welcomes(p, id) {
+				if err := c.letIn(p, id); err != nil {
+					return 0, err
+				}
+				delete(l.failed, p.Name)
+			} else {
+				l.failed.failed(p, now)
+				again = min(again, l.failed[p.Name].wait)
+			}
+		}
+	}
+	wait, err := c.tidy(l, peers)
+	return min(again, wait), err
+}
+
+// dismiss takes out a gateway that said goodbye. One that failed stays: that
+// is a suspicion, which leases and recovery will act upon from here.
+func (c *Cluster) dismiss(p serfring.Member) error {
+	m, in := c.View().Named(p.Name)
+	if p.Status != serfring.StatusLeft || !in || m.Boot != p.Boot {
+		return nil
+	}
+	c.config.Logger.Info("gateway left", "name", p.Name, "node", uint64(m.Node))
+	return c.applyHere(command{Remove: &removeCommand{Node: m.Node}})
+}
+
+// strangers returns the gateways that are alive and not, or not as they are,
+// in the view or in raft's configuration.
+func (c *Cluster) strangers(l *loop, peers []serfring.Member, now time.Time) []serfring.Member {
+	view := c.View()
+	addrs := make(map[raft.ServerID]raft.ServerAddress)
+	for _, s := range c.servers() {
+		addrs[s.ID] = s.Address
+	}
+	var strangers []serfring.Member
+	for _, p := range alive(peers) {
+		m, in := view.Named(p.Name)
+		settled := in && m.Boot == p.Boot && m.PeerAddr == p.PeerAddr &&
+			addrs[raft.ServerID(m.Server)] == address(p.PeerAddr, m.Server)
+		if !settled && l.failed.due(p, now) {
+			strangers = append(strangers, p)
+		}
+	}
+	return strangers
+}
+
+// welcomes judges what a gateway said about itself. Gossip may be old: what
+// counts is what the gateway says.
+func (c *Cluster) welcomes(p serfring.Member, id identity) bool {
+	if id.Leaving || id.Boot != p.Boot || id.Server == "" || nameOf(raft.ServerID(id.Server)) != p.Name {
+		return false
+	}
+	if own := c.clusterID(); id.Cluster != "" && id.Cluster != own {
+		if c.once.first("foreign " + p.Name) {
+			c.config.Logger.Warn("a gateway of another cluster is not let in", "name", p.Name,
+				"peer_address", p.PeerAddr, "cluster", id.Cluster, "own_cluster", own,
+				"hint", "to let it join, stop it and move its data_dir away; to keep it apart, take it off the join list")
+		}
+		return false
+	}
+	return true
+}
+
+// letIn makes a gateway a raft server without a vote, or corrects its address,
+// and then a member.
+func (c *Cluster) letIn(p serfring.Member, id identity) error {
+	c.ops.Lock()
+	defer c.ops.Unlock()
+	var have raft.Server
+	for _, s := range c.servers() {
+		if string(s.ID) == id.Server {
+			have = s
+		}
+	}
+	if addr := address(p.PeerAddr, id.Server); have.Address != addr {
+		add := c.raft.AddNonvoter
+		if have.ID != "" && have.Suffrage == raft.Voter {
+			add = c.raft.AddVoter
+		}
+		if err := add(raft.ServerID(id.Server), addr, 0, c.config.CallTimeout).Error(); err != nil {
+			return fmt.Errorf("membership: add raft server %s: %w", id.Server, err)
+		}
+	}
+	join := joinCommand{Name: p.Name, Boot: p.Boot, PeerAddr: p.PeerAddr, Server: id.Server}
+	if err := c.applyHere(command{Join: &join}); err != nil {
+		return err
+	}
+	c.config.Logger.Info("gateway joined", "name", p.Name, "peer_address", p.PeerAddr, "boot", p.Boot)
+	return nil
+}
+
+// tidy makes the next change of raft's configuration, if one is due.
+func (c *Cluster) tidy(l *loop, peers []serfring.Member) (time.Duration, error) {
+	next := nextStep(c.judged(l, peers))
+	switch {
+	case next.do == nothing:
+		return c.config.Interval, nil
+	case next.do == promote && !c.caughtUp(peers, next.server):
+		return soon, nil
+	}
+	c.ops.Lock()
+	defer c.ops.Unlock()
+	if c.leaving.Load() || nextStep(c.judged(l, peers)) != next {
+		return soon, nil
+	}
+	return 0, c.change(next)
+}
+
+// judged describes raft's servers for nextStep.
+func (c *Cluster) judged(l *loop, peers []serfring.Member) []server {
+	view := c.View()
+	members := make(map[string]Member, len(view.Members))
+	for _, m := range view.Members {
+		members[m.Server] = m
+	}
+	var servers []server
+	for _, s := range c.servers() {
+		name := nameOf(s.ID)
+		p, seen := find(peers, name)
+		m, in := members[string(s.ID)]
+		now := server{id: s.ID, voter: s.Suffrage == raft.Voter, node: m.Node}
+		now.leader = string(s.ID) == c.storage.meta.Server
+		here := seen && p.Status == serfring.StatusAlive
+		_, named := view.Named(name)
+		now.alive = now.leader || here && (m.Boot == p.Boot || !named)
+		now.pending = !in && !named && here
+		since, suspected := l.suspect[name]
+		now.lost = !now.leader && suspected && time.Since(since) > c.config.SwapAfter
+		servers = append(servers, now)
+	}
+	return servers
+}
+
+// caughtUp asks a server whether it has the log, so that a vote is not given
+// to one whose silence would stop the cluster.
+func (c *Cluster) caughtUp(peers []serfring.Member, id raft.ServerID) bool {
+	p, ok := find(peers, nameOf(id))
+	if !ok {
+		return false
+	}
+	committed := c.raft.CommitIndex()
+	said, err := c.identify(c.closing, p.PeerAddr)
+	return err == nil && said.Server == string(id) && said.Last >= committed && !said.Leaving
+}
+
+// change carries out one step. The caller holds ops.
+func (c *Cluster) change(s step) error {
+	var future raft.IndexFuture
+	switch s.do {
+	case promote:
+		var addr raft.ServerAddress
+		for _, have := range c.servers() {
+			if have.ID == s.server {
+				addr = have.Address
+			}
+		}
+		if addr == "" {
+			return fmt.Errorf("membership: %s is no raft server", s.server)
+		}
+		future = c.raft.AddVoter(s.server, addr, 0, c.config.CallTimeout)
+	case demote:
+		future = c.raft.DemoteVoter(s.server, 0, c.config.CallTimeout)
+	case remove:
+		future = c.raft.RemoveServer(s.server, 0, c.config.CallTimeout)
+	case nothing:
+		return nil
+	default:
+		return fmt.Errorf("membership: unknown step %q", s.do)
+	}
+	if err := future.Error(); err != nil {
+		return fmt.Errorf("membership: %s raft server %s: %w", s.do, s.server, err)
+	}
+	c.config.Logger.Info("raft servers changed", "change", string(s.do), "server", string(s.server))
+	return nil
+}
+
+// handOver passes the lead on, if this gateway has it, to one that is alive;
+// if that one has no vote yet, it gets one.
+func (c *Cluster) handOver(ctx context.Context) error {
+	for c.raft.State() == raft.Leader {
+		err := c.handOverOnce(ctx)
+		if err == nil {
+			return nil
+		}
+		select {
+		case <-time.After(soon):
+		case <-ctx.Done():
+			return errors.Join(ctx.Err(), err)
+		case <-c.closing.Done():
+			return ErrClosed
+		}
+	}
+	return nil
+}
+
+func (c *Cluster) handOverOnce(ctx context.Context) error {
+	c.ops.Lock()
+	defer c.ops.Unlock()
+	peers := c.config.Discovery.Members()
+	view := c.View()
+	var heir raft.Server
+	for _, s := range c.servers() {
+		m, in := view.Named(nameOf(s.ID))
+		p, seen := find(peers, nameOf(s.ID))
+		fit := in && m.Server == string(s.ID) && seen && p.Status == serfring.StatusAlive && m.Name != c.config.Name
+		if fit && (heir.ID == "" || heir.Suffrage != raft.Voter && s.Suffrage == raft.Voter) {
+			heir = s
+		}
+	}
+	if heir.ID == "" {
+		return fmt.Errorf("%w: nobody alive to hand over to", ErrNoLeader)
+	}
+	if heir.Suffrage != raft.Voter {
+		if !c.caughtUp(peers, heir.ID) {
+			return fmt.Errorf("%w: %s has not caught up", ErrNoLeader, heir.ID)
+		}
+		if err := c.change(step{promote, heir.ID}); err != nil {
+			return err
+		}
+	}
+	if err := ctx.Err(); err != nil {
+		return err
+	}
+	if err := c.raft.LeadershipTransferToServer(heir.ID, heir.Address).Error(); err != nil {
+		return fmt.Errorf("membership: hand over to %s: %w", heir.ID, err)
+	}
+	return nil
+}
+
+func alive(peers []serfring.Member) []serfring.Member {
+	living := make([]serfring.Member, 0, len(peers))
+	for _, p := range peers {
+		if p.Status == serfring.StatusAlive {
+			living = append(living, p)
+		}
+	}
+	return living
+}
+
+func find(peers []serfring.Member, name string) (serfring.Member, bool) {
+	for _, p := range peers {
+		if p.Name == name {
+			return p, true
+		}
+	}
+	return serfring.Member{}, false
+}

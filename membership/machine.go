@@ -1,0 +1,127 @@
+package membership
+
+import (
+	"errors"
+	"fmt"
+	"io"
+	"log/slog"
+	"sync"
+	"sync/atomic"
+
+	"github.com/hashicorp/raft"
+)
+
+// machine feeds the log to a state and publishes its views.
+type machine struct {
+	logger *slog.Logger
+	newest atomic.Pointer[View]
+
+	mu      sync.Mutex
+	state   state
+	changed chan struct{} // closed and replaced with every new view
+	broken  error         // a newer command was met; nothing is applied any more
+}
+
+var _ raft.FSM = (*machine)(nil)
+
+func newMachine(logger *slog.Logger) *machine {
+	m := &machine{logger: logger, changed: make(chan struct{})}
+	m.newest.Store(m.state.view())
+	return m
+}
+
+// Apply implements raft.FSM. What it returns is an error or nil.
+func (m *machine) Apply(entry *raft.Log) any {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	if m.broken != nil {
+		return m.broken
+	}
+	c, err := decodeCommand(entry.Data)
+	if err == nil {
+		var changed bool
+		if changed, err = m.state.apply(entry.Index, c); changed {
+			m.publish()
+		}
+	}
+	if errors.Is(err, ErrNewer) {
+		m.broken = err
+		m.logger.Error("views are no longer followed", "error", err, "index", entry.Index,
+			"hint", "run the version of kgate that the other gateways run")
+	}
+	if err != nil {
+		return err
+	}
+	return nil
+}
+
+// publish makes the present state the newest view. The caller holds mu.
+func (m *machine) publish() {
+	v := m.state.view()
+	m.newest.Store(v)
+	close(m.changed)
+	m.changed = make(chan struct{})
+	m.logger.Info("view changed", "view", v.Number, "members", len(v.Members), "pools", len(v.Pools))
+}
+
+// changes returns the channel that the next change of the view closes.
+func (m *machine) changes() <-chan struct{} {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	return m.changed
+}
+
+func (m *machine) problem() error {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	return m.broken
+}
+
+// Snapshot implements raft.FSM.
+func (m *machine) Snapshot() (raft.FSMSnapshot, error) {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	if m.broken != nil {
+		return nil, m.broken
+	}
+	data, err := m.state.encode()
+	if err != nil {
+		return nil, err
+	}
+	return snapshot(data), nil
+}
+
+// maxSnapshot bounds what is read back: MaxMembers and MaxPools of the longest
+// texts, escaped.
+const maxSnapshot = 64 << 20
+
+// Restore implements raft.FSM.
+func (m *machine) Restore(from io.ReadCloser) error {
+	data, err := io.ReadAll(io.LimitReader(from, maxSnapshot))
+	if err = errors.Join(err, from.Close()); err != nil {
+		return fmt.Errorf("membership: read snapshot: %w", err)
+	}
+	s, err := decodeState(data)
+	if err != nil {
+		return err
+	}
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	m.state = s
+	m.publish()
+	return nil
+}
+
+// snapshot is an encoded state.
+type snapshot []byte
+
+// Persist implements raft.FSMSnapshot.
+func (s snapshot) Persist(sink raft.SnapshotSink) error {
+	if _, err := sink.Write(s); err != nil {
+		return errors.Join(fmt.Errorf("membership: write snapshot: %w", err), sink.Cancel())
+	}
+	return sink.Close()
+}
+
+// Release implements raft.FSMSnapshot.
+func (s snapshot) Release() {}

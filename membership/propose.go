@@ -1,0 +1,147 @@
+package membership
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"time"
+
+	"github.com/hashicorp/raft"
+)
+
+// DefinePool makes sure that there is a pool of the given name: it returns nil
+// when this gateway's view has one. The first definition wins, so K and Binding
+// of the view's pool may be others; Epoch and Home of the argument do not count.
+// It keeps trying until ctx ends.
+func (c *Cluster) DefinePool(ctx context.Context, p Pool) error {
+	define := defineCommand{Name: p.Name, K: p.K, Binding: p.Binding}
+	if err := define.check(); err != nil {
+		return err
+	}
+	known := func(v *View) bool { _, ok := v.Pool(p.Name); return ok }
+	if known(c.View()) {
+		return nil
+	}
+	if err := c.propose(ctx, command{Define: &define}); err != nil {
+		return fmt.Errorf("membership: define pool %q: %w", p.Name, err)
+	}
+	return c.await(ctx, known)
+}
+
+// SetK changes the number of tokens of a pool in a new epoch and returns when
+// this gateway's view has it. It keeps trying until ctx ends.
+func (c *Cluster) SetK(ctx context.Context, pool string, k int) error {
+	if err := checkK(k); err != nil {
+		return err
+	}
+	before := c.View().Number
+	if err := c.propose(ctx, command{SetK: &setKCommand{Name: pool, K: k}}); err != nil {
+		return fmt.Errorf("membership: set k of pool %q: %w", pool, err)
+	}
+	return c.await(ctx, func(v *View) bool {
+		// Somebody else may have set another k right behind.
+		have, ok := v.Pool(pool)
+		return !ok || have.K == k || v.Number > before
+	})
+}
+
+// Remove takes an incarnation out of the view. A gateway that is still alive is
+// let in again as a new one.
+func (c *Cluster) Remove(ctx context.Context, m Member) error {
+	if err := c.propose(ctx, command{Remove: &removeCommand{Node: m.Node}}); err != nil {
+		return fmt.Errorf("membership: remove %s: %w", m.Name, err)
+	}
+	return nil
+}
+
+// Leave takes this gateway out of the view, hands the lead on if it has it, and
+// closes the cluster, also if ctx ends or an error occurs before. The last
+// gateway has nobody to tell and just closes.
+func (c *Cluster) Leave(ctx context.Context) error {
+	c.leaving.Store(true)
+	return errors.Join(c.depart(ctx), c.Close())
+}
+
+func (c *Cluster) depart(ctx context.Context) error {
+	node, in := c.Self()
+	if !in || len(c.View().Members) == 1 {
+		return nil
+	}
+	if err := c.handOver(ctx); err != nil {
+		return fmt.Errorf("membership: leave: %w", err)
+	}
+	if err := c.propose(ctx, command{Remove: &removeCommand{Node: node}}); err != nil {
+		return fmt.Errorf("membership: leave: %w", err)
+	}
+	return nil
+}
+
+// propose has the leader commit a command, over changes of leadership, until
+// ctx ends. A command whose answer is lost is proposed again.
+func (c *Cluster) propose(ctx context.Context, cmd command) error {
+	data, err := encodeCommand(cmd)
+	if err != nil {
+		return err
+	}
+	pause := 10 * time.Millisecond
+	for {
+		err := c.proposeOnce(ctx, cmd, data)
+		if err == nil || errors.Is(err, ErrCommand) || errors.Is(err, ErrNewer) {
+			return err
+		}
+		select {
+		case <-time.After(pause):
+			pause = min(2*pause, 250*time.Millisecond)
+		case <-ctx.Done():
+			return errors.Join(ctx.Err(), err, c.Problem())
+		case <-c.closing.Done():
+			return ErrClosed
+		}
+	}
+}
+
+func (c *Cluster) proposeOnce(ctx context.Context, cmd command, data []byte) error {
+	_, leader := c.raft.LeaderWithID()
+	switch {
+	case leader == "":
+		return ErrNoLeader
+	case string(leader) == c.storage.meta.Server && c.leaving.Load() && cmd.Remove != nil:
+		return ErrNoLeader // handed over, but not noticed yet
+	case string(leader) == c.storage.meta.Server:
+		return c.applyHere(cmd)
+	}
+	addr, ok := c.addressOf(leader)
+	if !ok {
+		return ErrNoLeader
+	}
+	return c.ask(ctx, addr, data)
+}
+
+// applyHere commits a command as the leader. What a removed gateway had among
+// the raft servers is taken away before it learns of it: it closes then, and a
+// voter that has closed still counts.
+func (c *Cluster) applyHere(cmd command) error {
+	data, err := encodeCommand(cmd)
+	if err != nil {
+		return err
+	}
+	var gone Member
+	if cmd.Remove != nil {
+		gone, _ = c.View().Member(cmd.Remove.Node)
+	}
+	future := c.raft.Apply(data, c.config.CallTimeout)
+	if err := future.Error(); err != nil {
+		return fmt.Errorf("membership: commit: %w", err)
+	}
+	if err, failed := future.Response().(error); failed {
+		return err
+	}
+	if gone.Server != "" && gone.Server != c.storage.meta.Server {
+		c.ops.Lock()
+		defer c.ops.Unlock()
+		if err := c.change(step{do: remove, server: raft.ServerID(gone.Server)}); err != nil {
+			c.config.Logger.Debug("left to the leader's loop", "server", gone.Server, "error", err)
+		}
+	}
+	return nil
+}

@@ -1,0 +1,314 @@
+package membership
+
+import (
+	"bytes"
+	"errors"
+	"fmt"
+	"io"
+	"log/slog"
+	"slices"
+	"strings"
+	"testing"
+
+	"github.com/hashicorp/raft"
+	"pgregory.net/rapid"
+
+	"github.com/kgate/kgate/kmutex"
+)
+
+func join(name, boot string) command {
+	return command{Join: &joinCommand{Name: name, Boot: boot, PeerAddr: name + ":7080", Server: name + "/" + boot}}
+}
+
+func drop1(node kmutex.Node) command { return command{Remove: &removeCommand{Node: node}} }
+
+func pool(name string, k int) command {
+	return command{Define: &defineCommand{Name: name, K: k, Binding: BindingLate}}
+}
+
+func setK(name string, k int) command { return command{SetK: &setKCommand{Name: name, K: k}} }
+
+// describe writes a state short: view number, members as name:node, pools as
+// name:k@epoch/home.
+func describe(s *state) string {
+	v := s.view()
+	var b strings.Builder
+	fmt.Fprintf(&b, "%d", v.Number)
+	for _, m := range v.Members {
+		fmt.Fprintf(&b, " %s:%d", m.Name, m.Node)
+	}
+	for _, p := range v.Pools {
+		fmt.Fprintf(&b, " %s:%d@%d/%d", p.Name, p.K, p.Epoch, p.Home)
+	}
+	return b.String()
+}
+
+// The owner of "p" is "b" as long as b is there, then "a", then "c".
+func TestCommands(t *testing.T) {
+	ring := ringOf([]Member{{Name: "a"}, {Name: "b"}, {Name: "c"}})
+	first, second := ring.Owner("p"), ring.Successors(ring.Owner("p"), 1)[0]
+	third := ring.Successors(first, 2)[1]
+	for _, tt := range []struct {
+		name     string
+		commands []command // the index of each is its place, from 1
+		want     string
+	}{
+		{"first pool", []command{join(first, "x"), pool("p", 3)}, fmt.Sprintf("2 %s:1 p:3@1/1", first)},
+		{"the first definition wins", []command{join(first, "x"), pool("p", 3), pool("p", 9)}, fmt.Sprintf("2 %s:1 p:3@1/1", first)},
+		{"a join moves neither epoch nor home", []command{join(second, "x"), pool("p", 3), join(first, "x")}, fmt.Sprintf("3 %s:1 %s:3 p:3@1/1", second, first)},
+		{"the same join twice is one", []command{join(first, "x"), join(first, "x")}, fmt.Sprintf("1 %s:1", first)},
+		{"a new boot is a new node", []command{join(first, "x"), join(second, "x"), pool("p", 3), join(first, "y")}, fmt.Sprintf("4 %s:2 %s:4 p:3@2/4", second, first)},
+		{"the home leaves", []command{join(first, "x"), join(second, "x"), join(third, "x"), pool("p", 3), drop1(1)}, fmt.Sprintf("5 %s:2 %s:3 p:3@2/2", second, third)},
+		{"another leaves", []command{join(first, "x"), join(second, "x"), pool("p", 3), drop1(2)}, fmt.Sprintf("4 %s:1 p:3@2/1", first)},
+		{"the home of a later epoch is its owner then", []command{join(second, "x"), pool("p", 3), join(first, "x"), join(third, "x"), drop1(4)}, fmt.Sprintf("5 %s:1 %s:3 p:3@2/3", second, first)},
+		{"an old incarnation cannot be removed again", []command{join(first, "x"), join(first, "y"), drop1(1)}, fmt.Sprintf("2 %s:2", first)},
+		{"k changes in a new epoch", []command{join(first, "x"), pool("p", 3), pool("q", 1), setK("p", 5)}, fmt.Sprintf("4 %s:1 p:5@2/1 q:1@1/1", first)},
+		{"the same k changes nothing", []command{join(first, "x"), pool("p", 3), setK("p", 3)}, fmt.Sprintf("2 %s:1 p:3@1/1", first)},
+		{"the last one leaves, the next one is home", []command{join(first, "x"), pool("p", 3), drop1(1), join(second, "x")}, fmt.Sprintf("4 %s:4 p:3@3/4", second)},
+		{"a new address is the same node", []command{join(first, "x"), {Join: &joinCommand{Name: first, Boot: "x", PeerAddr: "elsewhere:1", Server: first + "/x"}}}, fmt.Sprintf("2 %s:1", first)},
+	} {
+		t.Run(tt.name, func(t *testing.T) {
+			var s state
+			for i, c := range tt.commands {
+				if _, err := s.apply(uint64(i+1), c); err != nil {
+					t.Fatalf("command %d: %v", i+1, err)
+				}
+			}
+			if got := describe(&s); got != tt.want {
+				t.Errorf("got  %s\nwant %s", got, tt.want)
+			}
+		})
+	}
+}
+
+func TestRefusedCommandsChangeNothing(t *testing.T) {
+	long := strings.Repeat("x", maxText+1)
+	for name, c := range map[string]command{
+		"no name":       join("", "x"),
+		"no boot":       {Join: &joinCommand{Name: "a", PeerAddr: "a:1", Server: "a/x"}},
+		"long name":     join(long, "x"),
+		"no k":          pool("p", 0),
+		"negative k":    pool("p", -1),
+		"huge k":        pool("p", MaxK+1),
+		"no pool name":  pool("", 1),
+		"bad binding":   {Define: &defineCommand{Name: "p", K: 1, Binding: "sometimes"}},
+		"unknown pool":  setK("nobody", 1),
+		"k of zero":     setK("known", 0),
+		"empty cluster": {Found: &foundCommand{}},
+		"empty command": {},
+	} {
+		s := state{}
+		if _, err := s.apply(1, pool("known", 1)); err != nil {
+			t.Fatal(err)
+		}
+		before := describe(&s)
+		changed, err := s.apply(2, c)
+		if !errors.Is(err, ErrCommand) || changed || describe(&s) != before {
+			t.Errorf("%s: changed %v, error %v, state %s", name, changed, err, describe(&s))
+		}
+	}
+}
+
+func TestDecodeCommand(t *testing.T) {
+	good, err := encodeCommand(join("a", "x"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	if c, err := decodeCommand(good); err != nil || c.Join == nil || c.Join.Name != "a" {
+		t.Fatalf("%+v, %v", c, err)
+	}
+	for text, want := range map[string]error{
+		``:                                       ErrCommand,
+		`null`:                                   ErrCommand,
+		`7`:                                      ErrCommand,
+		`{}`:                                     ErrCommand,
+		`{"v":1}`:                                ErrCommand,
+		`{"v":0,"remove":{"node":1}}`:            ErrCommand,
+		`{"v":2,"lease":{"node":1}}`:             ErrNewer,
+		`{"v":1,"lease":{"node":1}}`:             ErrCommand,
+		`{"v":1,"remove":{"node":1}} more`:       ErrCommand,
+		`{"v":1,"remove":{"node":1,"why":"so"}}`: ErrCommand,
+		`{"v":1,"remove":{"node":-1}}`:           ErrCommand,
+		`{"v":1,"remove":{"node":1},"set_k":{"k":1}}`:  ErrCommand,
+		`{"v":1,"pad":"` + strings.Repeat("x", 20_000): ErrCommand,
+		`{"v":1,"found":{"cluster":"` + "\x00" + `"}}`: ErrCommand,
+	} {
+		if _, err := decodeCommand([]byte(text)); !errors.Is(err, want) {
+			t.Errorf("%.60q: %v, want %v", text, err, want)
+		}
+	}
+}
+
+func FuzzDecodeCommand(f *testing.F) {
+	for _, c := range []command{join("a", "x"), drop1(3), pool("p", 3), setK("p", 2), {Found: &foundCommand{"c"}}} {
+		data, err := encodeCommand(c)
+		if err != nil {
+			f.Fatal(err)
+		}
+		f.Add(data)
+	}
+	f.Fuzz(func(t *testing.T, data []byte) {
+		c, err := decodeCommand(data)
+		if err != nil {
+			return
+		}
+		var s state
+		_, _ = s.apply(1, c) // must not panic
+		if _, err := encodeCommand(c); err != nil {
+			t.Fatal(err)
+		}
+	})
+}
+
+// logs draws a log of commands, some of them senseless.
+func drawLog(t *rapid.T) []command {
+	name := rapid.SampledFrom([]string{"a", "b", "c", "d", ""})
+	some := rapid.Custom(func(t *rapid.T) command {
+		switch rapid.IntRange(0, 9).Draw(t, "kind") {
+		case 0:
+			return command{Found: &foundCommand{rapid.SampledFrom([]string{"c1", "c2", ""}).Draw(t, "cluster")}}
+		case 1, 2, 3:
+			return join(name.Draw(t, "name"), rapid.SampledFrom([]string{"x", "y", "z"}).Draw(t, "boot"))
+		case 4, 5:
+			return drop1(kmutex.Node(rapid.IntRange(0, 60).Draw(t, "node")))
+		case 6, 7:
+			return pool(rapid.SampledFrom([]string{"p", "q", "r"}).Draw(t, "pool"), rapid.IntRange(0, 4).Draw(t, "k"))
+		default:
+			return setK(rapid.SampledFrom([]string{"p", "q", "r"}).Draw(t, "pool"), rapid.IntRange(0, 4).Draw(t, "k"))
+		}
+	})
+	return rapid.SliceOfN(some, 0, 60).Draw(t, "log")
+}
+
+// The same log yields the same view, whether it was read in one go, or up to a
+// snapshot which another gateway went on from. Every view keeps its promises.
+func TestSameLogSameView(t *testing.T) {
+	rapid.Check(t, func(t *rapid.T) {
+		log := drawLog(t)
+		cut := rapid.IntRange(0, len(log)).Draw(t, "snapshot at")
+		whole, parts := newMachine(slog.New(slog.DiscardHandler)), newMachine(slog.New(slog.DiscardHandler))
+		for i, c := range log {
+			if i == cut {
+				parts = restored(t, parts)
+			}
+			data, err := encodeCommand(c)
+			if err != nil {
+				t.Fatal(err)
+			}
+			before := whole.newest.Load()
+			a := whole.Apply(&raft.Log{Index: uint64(i + 1), Data: data})
+			b := parts.Apply(&raft.Log{Index: uint64(i + 1), Data: data})
+			if fmt.Sprint(a) != fmt.Sprint(b) {
+				t.Fatalf("entry %d: %v and %v", i+1, a, b)
+			}
+			checkSuccession(t, before, whole.newest.Load(), uint64(i+1))
+		}
+		if a, b := describe(&whole.state), describe(&parts.state); a != b {
+			t.Fatalf("views differ:\n%s\n%s", a, b)
+		}
+		if a, b := whole.newest.Load(), parts.newest.Load(); a.Cluster != b.Cluster || !slices.Equal(a.Pools, b.Pools) || !slices.Equal(a.Members, b.Members) {
+			t.Fatalf("views differ:\n%+v\n%+v", a, b)
+		}
+	})
+}
+
+// checkSuccession holds two views in succession against what doc.go promises.
+func checkSuccession(t *rapid.T, old, now *View, index uint64) {
+	if now == old {
+		return
+	}
+	if now.Number != old.Number+1 {
+		t.Fatalf("view %d after view %d", now.Number, old.Number)
+	}
+	lost := false
+	for _, m := range old.Members {
+		if _, ok := now.Member(m.Node); !ok {
+			lost = true
+		}
+	}
+	names := map[string]bool{}
+	for i, m := range now.Members {
+		_, known := old.Member(m.Node)
+		if names[m.Name] || !known && m.Node != kmutex.Node(index) || i > 0 && now.Members[i-1].Node >= m.Node {
+			t.Fatalf("members %+v after %+v", now.Members, old.Members)
+		}
+		names[m.Name] = true
+	}
+	for _, p := range now.Pools {
+		before, known := old.Pool(p.Name)
+		moved := lost || known && (before.K != p.K || before.Home == 0 && len(now.Members) > 0)
+		switch owner, ok := now.Named(now.Ring().Owner(p.Name)); {
+		case !known && p.Epoch != 1:
+			t.Fatalf("new pool %+v", p)
+		case known && !moved && p != before:
+			t.Fatalf("pool %+v became %+v for no reason", before, p)
+		case known && moved && p.Epoch != before.Epoch+1:
+			t.Fatalf("pool %+v became %+v, want a new epoch", before, p)
+		case (!known || moved) && (p.Home != owner.Node || ok != (p.Home != 0) || p.Began != index):
+			t.Fatalf("pool %+v, owner %+v, index %d", p, owner, index)
+		}
+		if _, ok := now.Member(p.Home); !ok && len(now.Members) > 0 {
+			t.Fatalf("the home of %+v is no member", p)
+		}
+	}
+}
+
+// sink takes a snapshot in memory.
+type sink struct{ bytes.Buffer }
+
+func (*sink) ID() string    { return "test" }
+func (*sink) Cancel() error { return nil }
+func (*sink) Close() error  { return nil }
+
+func restored(t *rapid.T, m *machine) *machine {
+	snap, err := m.Snapshot()
+	if err != nil {
+		t.Fatal(err)
+	}
+	var to sink
+	if err := snap.Persist(&to); err != nil {
+		t.Fatal(err)
+	}
+	other := newMachine(slog.New(slog.DiscardHandler))
+	if err := other.Restore(io.NopCloser(&to.Buffer)); err != nil {
+		t.Fatal(err)
+	}
+	return other
+}
+
+func TestRestoreRefusesGarbage(t *testing.T) {
+	for text, want := range map[string]string{
+		``: "snapshot", `{}`: "format 0", `{"format":2}`: "newer version", `{"format":1,"leases":[]}`: "unknown field",
+		`{"format":1,"members":[{"node":2,"name":"a"},{"node":1,"name":"b"}]}`: "in order: false",
+		`{"format":1} trailing`: "snapshot",
+	} {
+		m := newMachine(slog.New(slog.DiscardHandler))
+		err := m.Restore(io.NopCloser(strings.NewReader(text)))
+		if err == nil || !strings.Contains(err.Error(), want) {
+			t.Errorf("%q: %v, want something about %q", text, err, want)
+		}
+	}
+}
+
+// A command that only a newer version understands stops this one for good:
+// going on would make another view out of the same log.
+func TestNewerCommandStops(t *testing.T) {
+	m := newMachine(slog.New(slog.DiscardHandler))
+	newer := m.Apply(&raft.Log{Index: 1, Data: []byte(`{"v":2,"lease":{}}`)})
+	if err, ok := newer.(error); !ok || !errors.Is(err, ErrNewer) {
+		t.Fatalf("%v", newer)
+	}
+	data, err := encodeCommand(join("a", "x"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	if m.Apply(&raft.Log{Index: 2, Data: data}) == nil || len(m.newest.Load().Members) != 0 {
+		t.Error("it goes on after a command that it did not understand")
+	}
+	if !errors.Is(m.problem(), ErrNewer) {
+		t.Errorf("problem %v", m.problem())
+	}
+	if _, err := m.Snapshot(); err == nil {
+		t.Error("it writes a snapshot of a state that is not the log's")
+	}
+}

@@ -1,0 +1,139 @@
+package proxy
+
+import (
+	"context"
+	"fmt"
+	"time"
+)
+
+// Admitter lets requests into pools. It must be safe for concurrent use.
+type Admitter interface {
+	// Acquire waits in the pool's line until the request is admitted. The
+	// caller then calls release, exactly once.
+	//
+	// It returns a *Refusal when the gateway will not admit the request, and
+	// ctx's error when ctx ended first; the request has then left the line and
+	// holds nothing. A slot that is free may be given even though ctx has
+	// little time left.
+	Acquire(ctx context.Context, pool string) (release func(), err error)
+}
+
+// Reason says why a request was refused. Its text is the value of the header
+// Kgate-Refusal.
+type Reason string
+
+// The reasons.
+const (
+	ReasonQueueFull Reason = "queue-full"
+	ReasonTimeout   Reason = "timeout"
+	ReasonDraining  Reason = "draining"
+	ReasonIsolated  Reason = "isolated"
+)
+
+// Refusal is the error of a request that the gateway will not admit. The client
+// gets status 503.
+type Refusal struct {
+	Reason Reason
+	// RetryAfter is when it may be worth while to come again. The client is
+	// told whole seconds, at least one.
+	RetryAfter time.Duration
+	// Limit is the pool's k, for the header RateLimit-Policy; 0 leaves the
+	// header out.
+	Limit int
+}
+
+// Error implements error.
+func (r *Refusal) Error() string {
+	return fmt.Sprintf("proxy: request refused: %s", r.Reason)
+}
+
+// Outcome is what became of a request, as the metrics name it.
+type Outcome uint8
+
+// The outcomes.
+const (
+	// OutcomeNone: the request concerned no pool and no upstream: no route
+	// matched, or it was malformed.
+	OutcomeNone Outcome = iota
+	// OutcomeAdmitted: admitted and answered by the upstream, whatever its
+	// status; also when the client went away during the answer.
+	OutcomeAdmitted
+	// OutcomeQueueFull: refused, the line was full.
+	OutcomeQueueFull
+	// OutcomeTimeout: refused, not admitted in time.
+	OutcomeTimeout
+	// OutcomeClientGone: the client left before it was admitted.
+	OutcomeClientGone
+	// OutcomeDraining: refused, the gateway is being taken out.
+	OutcomeDraining
+	// OutcomeIsolated: refused, the gateway may admit nothing because it has
+	// lost touch with the others.
+	OutcomeIsolated
+	// OutcomeUpstreamError: admitted, but the upstream could not be reached,
+	// did not answer in time or broke off its answer.
+	OutcomeUpstreamError
+
+	outcomeEnd
+)
+
+var outcomeNames = [outcomeEnd]string{
+	"none", "admitted", "queue_full", "timeout", "client_gone", "draining", "isolated", "upstream_error",
+}
+
+// String returns the outcome's name in metrics and logs.
+func (o Outcome) String() string {
+	if o >= outcomeEnd {
+		return fmt.Sprintf("outcome(%d)", uint8(o))
+	}
+	return outcomeNames[o]
+}
+
+func (r *Refusal) outcome() Outcome {
+	switch r.Reason {
+	case ReasonQueueFull:
+		return OutcomeQueueFull
+	case ReasonTimeout:
+		return OutcomeTimeout
+	case ReasonDraining:
+		return OutcomeDraining
+	case ReasonIsolated:
+		return OutcomeIsolated
+	default:
+		return OutcomeIsolated
+	}
+}
+
+// Record is what one request came to.
+type Record struct {
+	// Pool is empty for routes without admission.
+	Pool    string
+	Outcome Outcome
+	// Wait is the time from the request's arrival to its admission or, if it
+	// was not admitted, to the end of its wait. It is the access time.
+	Wait time.Duration
+	// Hold is how long the slot was held; for routes without admission, how
+	// long the upstream was busy with the request.
+	Hold time.Duration
+	// FirstByte is the time from admission to the upstream's response header;
+	// zero if none came.
+	FirstByte time.Duration
+	// Upstream is host and port of the upstream, empty if none was chosen.
+	Upstream string
+	// UpstreamStatus is what the upstream answered, Status what was sent to
+	// the client: 499 if it had left before an answer could be given.
+	UpstreamStatus, Status int
+	// Bytes of the body sent to the client; upgraded connections count 0.
+	Bytes int64
+	// Aborted reports that the answer was broken off after its header.
+	Aborted bool
+}
+
+// Observer is told about requests, for metrics. Its methods are called on the
+// request's goroutine: they must be fast and safe for concurrent use.
+type Observer interface {
+	// Admitted is called when a request of pool got its slot after wait.
+	Admitted(pool string, wait time.Duration)
+	// Done is called at the end of every request that matched a route. The
+	// record is only valid during the call.
+	Done(r *Record)
+}

@@ -1,0 +1,150 @@
+package proxy
+
+import (
+	"context"
+	"io"
+	"net"
+	"net/http"
+	"net/http/httptest"
+	"net/http/httputil"
+	"net/url"
+	"strings"
+	"testing"
+	"time"
+)
+
+// open admits everybody.
+type open struct{}
+
+func (open) Acquire(context.Context, string) (func(), error) { return func() {}, nil }
+
+// quiet observes and forgets.
+type quiet struct{}
+
+func (quiet) Admitted(string, time.Duration) {}
+func (quiet) Done(*Record)                   {}
+
+// bareProxy is what the gateway is compared with: a ReverseProxy with the same
+// transport and buffers, that sets X-Forwarded-*.
+func bareProxy(to *url.URL, rt http.RoundTripper) http.Handler {
+	return &httputil.ReverseProxy{
+		Rewrite: func(pr *httputil.ProxyRequest) {
+			pr.SetURL(to)
+			pr.Out.Host = pr.In.Host
+			pr.SetXForwarded()
+		},
+		Transport:  rt,
+		BufferPool: buffers,
+	}
+}
+
+func openHandler(tb testing.TB, to *url.URL) *Handler {
+	tb.Helper()
+	h, err := New(Config{
+		Admitter: open{},
+		Observer: quiet{},
+		Pools:    []Pool{{Name: "p", Upstreams: []*url.URL{to}}},
+		Routes:   []Route{{Pool: "p", Match: Match{PathPrefix: "/"}}},
+	})
+	if err != nil {
+		tb.Fatal(err)
+	}
+	return h
+}
+
+// BenchmarkProxy sends 1 KiB answers over loopback from 16 clients: a bare
+// ReverseProxy and the Handler, in the same process as clients and upstream.
+func BenchmarkProxy(b *testing.B) {
+	body := strings.Repeat("x", 1024)
+	upstream := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) {
+		w.Header().Set("Content-Type", "text/plain")
+		_, _ = io.WriteString(w, body)
+	}))
+	defer upstream.Close()
+	to := mustURL(b, upstream.URL)
+	tr := newTransport("http", Transport{}.withDefaults())
+	defer tr.CloseIdleConnections()
+	handler := openHandler(b, to)
+	defer handler.Close()
+	b.Run("bare", func(b *testing.B) { benchmarkServer(b, &http.Server{Handler: bareProxy(to, tr)}) })
+	b.Run("kgate", func(b *testing.B) {
+		s, err := NewServer(ServerConfig{Handler: handler})
+		if err != nil {
+			b.Fatal(err)
+		}
+		benchmarkServer(b, s.http)
+	})
+}
+
+func benchmarkServer(b *testing.B, s *http.Server) {
+	l, err := net.Listen("tcp", "127.0.0.1:0")
+	if err != nil {
+		b.Fatal(err)
+	}
+	go func() { _ = s.Serve(l) }()
+	defer s.Close()
+	tr := &http.Transport{MaxIdleConnsPerHost: 64}
+	defer tr.CloseIdleConnections()
+	url := "http://" + l.Addr().String() + "/x"
+	b.ReportAllocs()
+	b.SetParallelism(8)
+	b.RunParallel(func(pb *testing.PB) {
+		for pb.Next() {
+			req, err := http.NewRequest(http.MethodGet, url, nil)
+			if err != nil {
+				b.Error(err)
+				return
+			}
+			res, err := tr.RoundTrip(req)
+			if err != nil {
+				b.Error(err)
+				return
+			}
+			_, _ = io.Copy(io.Discard, res.Body)
+			_ = res.Body.Close()
+		}
+	})
+}
+
+// cannedTransport answers without a network, so that what is left is the cost
+// of the proxy itself.
+type cannedTransport struct{}
+
+var cannedBody = strings.Repeat("x", 1024)
+
+func (cannedTransport) RoundTrip(req *http.Request) (*http.Response, error) {
+	return &http.Response{
+		StatusCode: 200, ProtoMajor: 1, ProtoMinor: 1, ContentLength: int64(len(cannedBody)),
+		Header: http.Header{"Content-Type": {"text/plain"}},
+		Body:   io.NopCloser(strings.NewReader(cannedBody)), Request: req,
+	}, nil
+}
+
+// blankWriter is a ResponseWriter that keeps nothing.
+type blankWriter struct{ h http.Header }
+
+func (w *blankWriter) Header() http.Header         { return w.h }
+func (w *blankWriter) Write(p []byte) (int, error) { return len(p), nil }
+func (w *blankWriter) WriteHeader(int)             {}
+
+// BenchmarkOverhead is the proxy without any network.
+func BenchmarkOverhead(b *testing.B) {
+	to := &url.URL{Scheme: "http", Host: "127.0.0.1:1"}
+	handler := openHandler(b, to)
+	handler.targets[0].upstreams[0].proxy.Transport = cannedTransport{}
+	for name, h := range map[string]http.Handler{"bare": bareProxy(to, cannedTransport{}), "kgate": handler} {
+		b.Run(name, func(b *testing.B) {
+			req := httptest.NewRequest(http.MethodGet, "http://h/x", http.NoBody)
+			ctx, cancel := context.WithCancel(b.Context())
+			defer cancel()
+			req = req.WithContext(ctx)
+			req.Header = http.Header{"User-Agent": {"bench"}, "Accept": {"*/*"}, "Accept-Encoding": {"gzip"}}
+			w := &blankWriter{h: http.Header{}}
+			b.ReportAllocs()
+			for b.Loop() {
+				clear(w.h)
+				h.ServeHTTP(w, req)
+			}
+		})
+	}
+}

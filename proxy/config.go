@@ -1,0 +1,203 @@
+package proxy
+
+import (
+	"crypto/tls"
+	"errors"
+	"fmt"
+	"log/slog"
+	"net/http"
+	"net/netip"
+	"net/url"
+	"slices"
+	"strings"
+	"time"
+)
+
+// ErrConfig is wrapped by every error of Config.Validate.
+var ErrConfig = errors.New("proxy: invalid configuration")
+
+// Config of a Handler.
+type Config struct {
+	// Routes in order: the first that matches takes the request.
+	Routes []Route
+	// Pools that the routes name.
+	Pools []Pool
+	// Admitter decides who is let in. Required if any route has a pool.
+	Admitter Admitter
+	// Observer is told about every request; may be nil.
+	Observer Observer
+	// Logger takes the access log and errors; nil discards them.
+	Logger *slog.Logger
+	// AccessLog writes one line per request to Logger, at level Info. The
+	// query is left out: it may hold secrets.
+	AccessLog bool
+	// TrustedProxies are the peers whose X-Forwarded-* headers are believed
+	// and passed on. From everybody else they are removed.
+	TrustedProxies []netip.Prefix
+}
+
+// Pool is a set of upstreams that share k slots.
+type Pool struct {
+	// Name as the Admitter knows it.
+	Name string
+	// Upstreams that serve the pool; of several, the one with the fewest
+	// requests in flight from this gateway is taken.
+	Upstreams []*url.URL
+	// QueueTimeout is the longest wait for admission, 60 s if 0; negative
+	// means no limit. A client shortens it with "Prefer: wait=N".
+	QueueTimeout time.Duration
+	// Transport is how the upstreams are reached.
+	Transport Transport
+}
+
+// Transport is how upstreams are reached.
+type Transport struct {
+	// DialTimeout bounds connecting, TLS handshake included; default 5 s.
+	DialTimeout time.Duration
+	// ResponseHeaderTimeout bounds the time from the last byte of the request
+	// to the upstream's response header, default 60 s; negative means no
+	// limit.
+	ResponseHeaderTimeout time.Duration
+	// TLS is used for https upstreams; nil means the system's roots.
+	TLS *tls.Config
+}
+
+// Match selects requests. Empty fields match everything.
+type Match struct {
+	// Host is compared with the request's host without port and regardless of
+	// case. "*.example.com" matches every name below example.com.
+	Host string
+	// PathPrefix is compared with the beginning of the decoded path, where
+	// runs of slashes count as one.
+	PathPrefix string
+	// Methods of which one must match.
+	Methods []string
+}
+
+// Route sends matching requests to a pool, or past admission.
+type Route struct {
+	// Pool that admits the route's requests. Empty: no admission.
+	Pool  string
+	Match Match
+	// StripPrefix is taken off the path before it goes to the upstream.
+	StripPrefix string
+	// Upstreams and Transport of a route without a pool; a route with a pool
+	// uses the pool's.
+	Upstreams []*url.URL
+	Transport Transport
+}
+
+const (
+	defaultQueueTimeout          = 60 * time.Second
+	defaultDialTimeout           = 5 * time.Second
+	defaultResponseHeaderTimeout = 60 * time.Second
+)
+
+func (c Config) withDefaults() Config {
+	c.Pools = slices.Clone(c.Pools)
+	for i := range c.Pools {
+		if c.Pools[i].QueueTimeout == 0 {
+			c.Pools[i].QueueTimeout = defaultQueueTimeout
+		}
+		c.Pools[i].Transport = c.Pools[i].Transport.withDefaults()
+	}
+	c.Routes = slices.Clone(c.Routes)
+	for i := range c.Routes {
+		c.Routes[i].Transport = c.Routes[i].Transport.withDefaults()
+	}
+	if c.Logger == nil {
+		c.Logger = slog.New(slog.DiscardHandler)
+	}
+	return c
+}
+
+func (t Transport) withDefaults() Transport {
+	if t.DialTimeout == 0 {
+		t.DialTimeout = defaultDialTimeout
+	}
+	if t.ResponseHeaderTimeout == 0 {
+		t.ResponseHeaderTimeout = defaultResponseHeaderTimeout
+	}
+	return t
+}
+
+// Validate reports everything that is wrong with c, joined. Each error wraps
+// ErrConfig.
+func (c Config) Validate() error {
+	var errs []error
+	bad := func(format string, args ...any) {
+		errs = append(errs, fmt.Errorf("%w: %s", ErrConfig, fmt.Sprintf(format, args...)))
+	}
+	pools := make(map[string]bool, len(c.Pools))
+	for i, p := range c.Pools {
+		switch {
+		case p.Name == "":
+			bad("pool %d has no name", i)
+		case pools[p.Name]:
+			bad("pool %q is given twice", p.Name)
+		}
+		pools[p.Name] = true
+		for _, msg := range checkUpstreams(p.Upstreams) {
+			bad("pool %q: %s", p.Name, msg)
+		}
+		if p.Transport.DialTimeout < 0 {
+			bad("pool %q: negative dial timeout", p.Name)
+		}
+	}
+	for i, r := range c.Routes {
+		for _, msg := range r.check(pools) {
+			bad("route %d: %s", i, msg)
+		}
+		if r.Pool != "" && c.Admitter == nil {
+			bad("route %d has a pool, but there is no Admitter", i)
+		}
+	}
+	return errors.Join(errs...)
+}
+
+func (r Route) check(pools map[string]bool) []string {
+	var msgs []string
+	switch {
+	case r.Pool == "":
+		msgs = append(msgs, checkUpstreams(r.Upstreams)...)
+		if r.Transport.DialTimeout < 0 {
+			msgs = append(msgs, "negative dial timeout")
+		}
+	case !pools[r.Pool]:
+		msgs = append(msgs, fmt.Sprintf("there is no pool %q", r.Pool))
+	case len(r.Upstreams) > 0:
+		msgs = append(msgs, "a route with a pool uses the pool's upstreams")
+	}
+	if p := r.Match.PathPrefix; p != "" && p[0] != '/' {
+		msgs = append(msgs, fmt.Sprintf("path prefix %q does not begin with a slash", p))
+	}
+	if p := r.StripPrefix; p != "" && p[0] != '/' {
+		msgs = append(msgs, fmt.Sprintf("strip prefix %q does not begin with a slash", p))
+	}
+	if slices.Contains(r.Match.Methods, http.MethodConnect) {
+		msgs = append(msgs, "CONNECT cannot be proxied to an upstream")
+	}
+	return msgs
+}
+
+func checkUpstreams(us []*url.URL) []string {
+	if len(us) == 0 {
+		return []string{"no upstream"}
+	}
+	var msgs []string
+	for _, u := range us {
+		switch {
+		case u == nil:
+			msgs = append(msgs, "an upstream is nil")
+		case !slices.Contains([]string{"http", "https", "h2c"}, u.Scheme):
+			msgs = append(msgs, fmt.Sprintf("upstream %q is none of http, https, h2c", u.Redacted()))
+		case u.Host == "":
+			msgs = append(msgs, fmt.Sprintf("upstream %q has no host", u.Redacted()))
+		case u.User != nil:
+			msgs = append(msgs, fmt.Sprintf("upstream %q carries user information, which would not be sent", u.Redacted()))
+		case strings.Contains(u.String(), "?"):
+			msgs = append(msgs, fmt.Sprintf("upstream %q has a query", u.Redacted()))
+		}
+	}
+	return msgs
+}

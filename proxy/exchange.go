@@ -1,0 +1,151 @@
+package proxy
+
+import (
+	"bufio"
+	"context"
+	"io"
+	"net"
+	"net/http"
+	"strconv"
+	"sync/atomic"
+	"time"
+)
+
+// exchange is one request and its answer: the ResponseWriter that the reverse
+// proxy writes to, and what is known about the request meanwhile. It is used by
+// the request's goroutine only, but for body.
+type exchange struct {
+	http.ResponseWriter
+	handler *Handler
+	ctx     exchangeContext
+	body    requestBody
+	answer  answerBody
+
+	route    *route
+	upstream *upstream
+	backend  io.Closer // the upstream's side of an upgraded connection
+
+	arrived  time.Time
+	admitted time.Time // zero until then
+	prefer   int       // the preference "wait" that was honoured, else -1
+
+	rec        Record
+	wrote      bool  // the final header has been written
+	hijacked   bool  // the client's connection is an upgraded one
+	remaining  int64 // body bytes still to come, if the upstream announced how many
+	clientGone bool
+}
+
+// exchangeContext is the request's context; it also leads from the request to
+// its exchange, without an allocation of its own.
+type exchangeContext struct {
+	context.Context
+	ex *exchange
+}
+
+type exchangeKey struct{}
+
+// Value implements context.Context.
+func (c *exchangeContext) Value(key any) any {
+	if _, ok := key.(exchangeKey); ok {
+		return c.ex
+	}
+	return c.Context.Value(key)
+}
+
+func exchangeOf(r *http.Request) *exchange {
+	ex, _ := r.Context().Value(exchangeKey{}).(*exchange)
+	return ex
+}
+
+func newExchange(h *Handler, w http.ResponseWriter, r *http.Request) *exchange {
+	ex := &exchange{ResponseWriter: w, handler: h, arrived: time.Now(), prefer: -1}
+	ex.ctx = exchangeContext{Context: r.Context(), ex: ex}
+	return ex
+}
+
+var (
+	_ http.ResponseWriter = (*exchange)(nil)
+	_ http.Hijacker       = (*exchange)(nil)
+)
+
+// Unwrap lets http.ResponseController reach the server's own writer.
+func (ex *exchange) Unwrap() http.ResponseWriter { return ex.ResponseWriter }
+
+// WriteHeader implements http.ResponseWriter. Informational answers pass.
+func (ex *exchange) WriteHeader(status int) {
+	if status >= 200 && !ex.wrote {
+		ex.wrote = true
+		ex.rec.Status = status
+		ex.decorate()
+	}
+	ex.ResponseWriter.WriteHeader(status)
+}
+
+// Write implements http.ResponseWriter. No byte that has come from the upstream
+// stays in a buffer here while the next one is awaited: a slow upstream with a
+// known length is a download that somebody watches. Answers of unknown length
+// are flushed by the reverse proxy.
+func (ex *exchange) Write(p []byte) (int, error) {
+	if !ex.wrote {
+		ex.WriteHeader(http.StatusOK)
+	}
+	n, err := ex.ResponseWriter.Write(p)
+	ex.rec.Bytes += int64(n)
+	ex.remaining -= int64(n)
+	if err == nil && ex.remaining > 0 && n < copyBufferSize {
+		err = http.NewResponseController(ex.ResponseWriter).Flush()
+	}
+	if err != nil {
+		ex.clientGone = true
+	}
+	return n, err
+}
+
+// Hijack implements http.Hijacker; the reverse proxy calls it once the upstream
+// has agreed to an upgrade.
+func (ex *exchange) Hijack() (net.Conn, *bufio.ReadWriter, error) {
+	ex.handler.upgrades.add(1)
+	conn, brw, err := http.NewResponseController(ex.ResponseWriter).Hijack()
+	if err != nil {
+		ex.handler.upgrades.add(-1)
+		return nil, nil, err
+	}
+	ex.hijacked = true
+	ex.wrote = true
+	ex.rec.Status = http.StatusSwitchingProtocols
+	ex.decorate()
+	return conn, brw, nil
+}
+
+// decorate adds the gateway's own headers to an answer.
+func (ex *exchange) decorate() {
+	h := ex.Header()
+	if ex.prefer >= 0 {
+		h.Add("Preference-Applied", "wait="+strconv.Itoa(ex.prefer))
+	}
+	if ex.admitted.IsZero() || ex.route.target.pool == "" {
+		return
+	}
+	b := make([]byte, 0, 40)
+	b = append(b, `kgate;desc="queue";dur=`...)
+	b = strconv.AppendFloat(b, float64(ex.rec.Wait.Microseconds())/1000, 'f', -1, 64)
+	h.Add("Server-Timing", string(b))
+}
+
+// requestBody notes whether reading the client's body failed, so that the
+// client's failure is not put down to the upstream. The transport reads the
+// body on a goroutine of its own.
+type requestBody struct {
+	io.ReadCloser
+	failed atomic.Bool
+}
+
+// Read implements io.Reader.
+func (b *requestBody) Read(p []byte) (int, error) {
+	n, err := b.ReadCloser.Read(p)
+	if err != nil && err != io.EOF { //nolint:errorlint // net/http's bodies return io.EOF itself
+		b.failed.Store(true)
+	}
+	return n, err
+}

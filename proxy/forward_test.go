@@ -1,0 +1,346 @@
+package proxy
+
+import (
+	"bytes"
+	"encoding/json"
+	"fmt"
+	"io"
+	"log/slog"
+	"net/http"
+	"net/http/httptrace"
+	"net/netip"
+	"net/textproto"
+	"net/url"
+	"reflect"
+	"slices"
+	"strings"
+	"testing"
+)
+
+// echoRequest answers with what it got.
+func echoRequest(w http.ResponseWriter, r *http.Request) {
+	w.Header().Set("Seen-Uri", r.RequestURI)
+	w.Header().Set("Seen-Host", r.Host)
+	w.Header().Set("Seen-Method", r.Method)
+	w.Header().Set("Seen-Proto", r.Proto)
+	for name, values := range r.Header {
+		for _, v := range values {
+			w.Header().Add("Got-"+name, v)
+		}
+	}
+}
+
+// TestRequestHeaders: what an upstream gets to see.
+func TestRequestHeaders(t *testing.T) {
+	loopback := netip.MustParsePrefix("127.0.0.0/8")
+	sent := http.Header{
+		"X-Forwarded-For":    {"1.1.1.1"},
+		"X-Forwarded-Host":   {"evil"},
+		"X-Forwarded-Proto":  {"https"},
+		"X-Forwarded-Port":   {"1"},
+		"X_forwarded_for":    {"2.2.2.2"},
+		"Forwarded":          {"for=1.1.1.1"},
+		"Kgate-Fence":        {"forged"},
+		"Kgate_fence":        {"forged"},
+		"Kgateway":           {"kept"},
+		"X-Forward":          {"kept"},
+		"Connection":         {"X-Hop"},
+		"X-Hop":              {"gone"},
+		"Keep-Alive":         {"5"},
+		"Proxy-Authenticate": {"x"},
+		"Via":                {"1.0 other"},
+		"Accept-Encoding":    {"br"},
+	}
+	for _, trusted := range []bool{false, true} {
+		g := newGateway(t, 1, http.HandlerFunc(echoRequest), func(c *Config) {
+			if trusted {
+				c.TrustedProxies = []netip.Prefix{loopback}
+			}
+		})
+		req := g.request("GET", "/a//b%2Fc;d?x=%zz;y")
+		req.Host = "example.com"
+		req.Header = sent.Clone()
+		res := g.do(req)
+		_ = res.Body.Close()
+		want := map[string][]string{
+			"Seen-Uri":              {"/a//b%2Fc;d?x=%zz;y"},
+			"Seen-Host":             {"example.com"},
+			"Got-X-Forwarded-For":   {"127.0.0.1"},
+			"Got-X-Forwarded-Host":  {"example.com"},
+			"Got-X-Forwarded-Proto": {"http"},
+			"Got-X-Forwarded-Port":  nil,
+			"Got-X_forwarded_for":   nil,
+			"Got-Forwarded":         nil,
+			"Got-Kgate-Fence":       nil,
+			"Got-Kgate_fence":       nil,
+			"Got-Kgateway":          {"kept"},
+			"Got-X-Forward":         {"kept"},
+			"Got-X-Hop":             nil,
+			"Got-Keep-Alive":        nil,
+			"Got-Via":               {"1.0 other", "1.1 kgate"},
+			"Got-Accept-Encoding":   {"br"},
+			"Got-User-Agent":        {"Go-http-client/1.1"},
+		}
+		if trusted {
+			want["Got-X-Forwarded-For"] = []string{"1.1.1.1, 127.0.0.1"}
+			want["Got-X-Forwarded-Host"] = []string{"evil"}
+			want["Got-X-Forwarded-Proto"] = []string{"https"}
+			want["Got-X-Forwarded-Port"] = []string{"1"}
+			want["Got-X_forwarded_for"] = []string{"2.2.2.2"}
+			want["Got-Forwarded"] = []string{"for=1.1.1.1"}
+		}
+		for name, values := range want {
+			if got := res.Header[name]; !reflect.DeepEqual(got, values) {
+				t.Errorf("trusted %v: %s: %q, want %q", trusted, name, got, values)
+			}
+		}
+	}
+}
+
+// TestAnswerHeaders: the upstream's header comes through with the gateway's
+// added to it.
+func TestAnswerHeaders(t *testing.T) {
+	g := newGateway(t, 1, http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) {
+		w.Header().Set("Server-Timing", "db;dur=53")
+		w.Header().Set("Connection", "X-Hop")
+		w.Header().Set("X-Hop", "gone")
+		w.Header().Set("X-Kept", "kept")
+		w.WriteHeader(http.StatusTeapot)
+	}))
+	res := g.do(g.request("GET", "/"))
+	_ = res.Body.Close()
+	timing := res.Header["Server-Timing"]
+	if len(timing) != 2 || timing[0] != "db;dur=53" || !strings.HasPrefix(timing[1], `kgate;desc="queue";dur=`) {
+		t.Errorf("Server-Timing %q", timing)
+	}
+	if res.StatusCode != 418 || res.Header.Get("X-Hop") != "" || res.Header.Get("X-Kept") != "kept" {
+		t.Errorf("got %v %v", res.Status, res.Header)
+	}
+}
+
+// TestRoutesAndPools: strip_prefix, base path, routes without admission, 404.
+func TestRoutesAndPools(t *testing.T) {
+	up := http.HandlerFunc(echoRequest)
+	g := newGateway(t, 1, up, func(c *Config) {
+		base := *c.Pools[0].Upstreams[0]
+		base.Path = "/base"
+		c.Routes = []Route{
+			{Match: Match{PathPrefix: "/free/"}, Upstreams: c.Pools[0].Upstreams},
+			{Match: Match{PathPrefix: "/based/"}, StripPrefix: "/based", Upstreams: []*url.URL{&base}},
+			{Pool: "p", Match: Match{PathPrefix: "/files/"}, StripPrefix: "/files"},
+		}
+	})
+	for path, want := range map[string]string{"/free/x": "/free/x", "/based/x?q": "/base/x?q", "/files/x%2F": "/x%2F", "/": ""} {
+		res := g.do(g.request("GET", path))
+		_ = res.Body.Close()
+		if got := res.Header.Get("Seen-Uri"); got != want || (res.StatusCode == 404) != (want == "") {
+			t.Errorf("%s: the upstream saw %q, status %d", path, got, res.StatusCode)
+		}
+		if timed := res.Header.Get("Server-Timing") != ""; timed != (path == "/files/x%2F") {
+			t.Errorf("%s: Server-Timing %v", path, timed)
+		}
+	}
+	g.sem.mu.Lock()
+	if g.sem.maxHeld != 1 {
+		t.Errorf("%d slots held", g.sem.maxHeld)
+	}
+	g.sem.mu.Unlock()
+	seen := map[string]int{}
+	for range 3 {
+		seen[g.records.next(t).Pool]++
+	}
+	if seen["p"] != 1 || seen[""] != 2 || len(g.records.done) != 0 || len(g.records.admitted) != 1 {
+		t.Errorf("records by pool: %v", seen)
+	}
+}
+
+// TestMethods: every method goes through, known to the router or not.
+func TestMethods(t *testing.T) {
+	g := newGateway(t, 1, http.HandlerFunc(echoRequest))
+	for _, method := range []string{"GET", "HEAD", "OPTIONS", "POST", "PUT", "PATCH", "DELETE", "TRACE", "PROPFIND", "X-OWN"} {
+		res := g.do(g.request(method, "/"))
+		_ = res.Body.Close()
+		if got := res.Header.Get("Seen-Method"); res.StatusCode != 200 || got != method {
+			t.Errorf("%s: status %d, the upstream saw %q", method, res.StatusCode, got)
+		}
+	}
+	c := g.dial()
+	c.send("OPTIONS * HTTP/1.1\r\nHost: h\r\n\r\n")
+	if res := c.response(); res.StatusCode != 200 {
+		t.Errorf("OPTIONS *: status %d", res.StatusCode)
+	}
+	c = g.dial()
+	c.send("OPTIONS / HTTP/1.0\r\n\r\n") // HAProxy's health check
+	if res := c.response(); res.StatusCode != 200 || res.Header.Get("Got-Via") != "1.0 kgate" {
+		t.Errorf("HTTP/1.0: status %d, Via %q", res.StatusCode, res.Header.Get("Got-Via"))
+	}
+}
+
+// TestInterim: 103 Early Hints and trailers pass, bodies too.
+func TestInterim(t *testing.T) {
+	g := newGateway(t, 1, http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		w.Header().Set("Link", "</style.css>; rel=preload")
+		w.WriteHeader(http.StatusEarlyHints)
+		w.Header().Set("Trailer", "X-Sum")
+		b, _ := io.ReadAll(r.Body)
+		_, _ = w.Write(b)
+		w.Header().Set("X-Sum", r.Trailer.Get("X-In"))
+		w.Header().Set(http.TrailerPrefix+"X-Late", "late")
+	}))
+	hints := 0
+	ctx := httptrace.WithClientTrace(t.Context(), &httptrace.ClientTrace{
+		Got1xxResponse: func(code int, h textproto.MIMEHeader) error {
+			if code == 103 && h.Get("Link") != "" {
+				hints++
+			}
+			return nil
+		},
+	})
+	req, err := http.NewRequestWithContext(ctx, "POST", g.url, io.NopCloser(strings.NewReader("hello")))
+	if err != nil {
+		t.Fatal(err)
+	}
+	req.Trailer = http.Header{"X-In": {"sum"}}
+	res := g.do(req)
+	b, err := io.ReadAll(res.Body)
+	_ = res.Body.Close()
+	if err != nil || string(b) != "hello" || hints != 1 {
+		t.Errorf("body %q, %v, %d hints", b, err, hints)
+	}
+	if res.Trailer.Get("X-Sum") != "sum" || res.Trailer.Get("X-Late") != "late" {
+		t.Errorf("trailers %v", res.Trailer)
+	}
+}
+
+// TestEarlyAnswer: an answer given before the body is there does not wait for it.
+func TestEarlyAnswer(t *testing.T) {
+	g := newGateway(t, 1, http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) {
+		w.WriteHeader(http.StatusRequestEntityTooLarge)
+	}))
+	c := g.dial()
+	c.send("POST / HTTP/1.1\r\nHost: h\r\nContent-Length: 1000000\r\n\r\nsome")
+	if res := c.response(); res.StatusCode != 413 {
+		t.Errorf("status %d", res.StatusCode)
+	}
+	g.sem.await(0, 0)
+}
+
+// TestHTTP2: h2c on both sides, many streams over one connection, trailers as
+// gRPC uses them.
+func TestHTTP2(t *testing.T) {
+	for _, scheme := range []string{"http", "h2c"} {
+		g := newGateway(t, 3, http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+			w.Header().Set("Trailer", "Grpc-Status")
+			echoRequest(w, r)
+			_, _ = io.Copy(w, r.Body)
+			w.Header().Set("Grpc-Status", "0")
+		}), func(c *Config) { c.Pools[0].Upstreams[0].Scheme = scheme })
+		tr := &http.Transport{Protocols: new(http.Protocols)}
+		tr.Protocols.SetUnencryptedHTTP2(true)
+		defer tr.CloseIdleConnections()
+		client := &http.Client{Transport: tr}
+		errs := make(chan error, 20)
+		for range cap(errs) {
+			go func() {
+				res, err := client.Post(g.url, "application/grpc", strings.NewReader("hello"))
+				if err != nil {
+					errs <- err
+					return
+				}
+				b, err := io.ReadAll(res.Body)
+				_ = res.Body.Close()
+				if err == nil && (res.ProtoMajor != 2 || string(b) != "hello" || res.Trailer.Get("Grpc-Status") != "0" ||
+					res.Header.Get("Got-Via") != "2.0 kgate" || (res.Header.Get("Seen-Proto") == "HTTP/2.0") != (scheme == "h2c")) {
+					err = fmt.Errorf("got %v %q, header %v, trailer %v", res.Proto, b, res.Header, res.Trailer)
+				}
+				errs <- err
+			}()
+		}
+		for range cap(errs) {
+			if err := <-errs; err != nil {
+				t.Error(scheme, err)
+			}
+		}
+		g.sem.mu.Lock()
+		if g.sem.maxHeld > 3 {
+			t.Errorf("%d at once", g.sem.maxHeld)
+		}
+		g.sem.mu.Unlock()
+	}
+}
+
+// TestLargeBody: 20 MiB pass unharmed.
+func TestLargeBody(t *testing.T) {
+	body := bytes.Repeat([]byte("0123456789abcdef"), 20<<16)
+	g := newGateway(t, 1, http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) {
+		w.Header().Set("Content-Length", fmt.Sprint(len(body)))
+		_, _ = w.Write(body)
+	}))
+	res := g.do(g.request("GET", "/"))
+	got, err := io.ReadAll(res.Body)
+	_ = res.Body.Close()
+	if err != nil || !bytes.Equal(got, body) {
+		t.Errorf("%d bytes, %v", len(got), err)
+	}
+}
+
+// TestAccessLog: one line per request, without the query.
+func TestAccessLog(t *testing.T) {
+	lines := make(chan []byte, 10)
+	g := newGateway(t, 1, http.HandlerFunc(echoRequest), func(c *Config) {
+		c.AccessLog = true
+		c.Logger = slog.New(slog.NewJSONHandler(writerFunc(func(b []byte) (int, error) {
+			lines <- slices.Clone(b)
+			return len(b), nil
+		}), nil))
+	})
+	res := g.do(g.request("GET", "/x?token=secret"))
+	_ = res.Body.Close()
+	line := <-lines
+	var got map[string]any
+	if err := json.Unmarshal(line, &got); err != nil {
+		t.Fatal(err)
+	}
+	if strings.Contains(string(line), "secret") || got["path"] != "/x" || got["pool"] != "p" || got["outcome"] != "admitted" ||
+		got["status"] != 200.0 || got["method"] != "GET" || got["upstream_status"] != 200.0 || got["msg"] != "request" {
+		t.Errorf("got %s", line)
+	}
+	for _, key := range []string{"remote", "host", "proto", "upstream", "wait_ms", "hold_ms", "bytes", "aborted"} {
+		if _, ok := got[key]; !ok {
+			t.Errorf("%s is missing in %s", key, line)
+		}
+	}
+}
+
+type writerFunc func([]byte) (int, error)
+
+func (f writerFunc) Write(b []byte) (int, error) { return f(b) }
+
+// TestConfigValidate: every error at once.
+func TestConfigValidate(t *testing.T) {
+	up := []*url.URL{{Scheme: "http", Host: "h"}}
+	cfg := Config{
+		Pools: []Pool{
+			{Name: "", Upstreams: up},
+			{Name: "a", Upstreams: up},
+			{Name: "a", Upstreams: nil},
+			{Name: "b", Upstreams: []*url.URL{nil, {Scheme: "ftp", Host: "h"}, {Scheme: "http"}, {Scheme: "http", Host: "h", User: url.User("u")}, {Scheme: "http", Host: "h", RawQuery: "q"}}, Transport: Transport{DialTimeout: -1}},
+		},
+		Routes: []Route{
+			{Pool: "c"},
+			{Pool: "a", Upstreams: up, Match: Match{PathPrefix: "x", Methods: []string{"CONNECT"}}, StripPrefix: "y"},
+			{},
+			{Upstreams: up, Transport: Transport{DialTimeout: -1}},
+		},
+	}
+	_, err := New(cfg)
+	if err == nil {
+		t.Fatal("accepted")
+	}
+	if got := strings.Count(err.Error(), ErrConfig.Error()); got != 18 {
+		t.Errorf("%d errors:\n%v", got, err)
+	}
+	if _, err := NewServer(ServerConfig{ReadHeaderTimeout: -1, MaxHeaderBytes: -1}); err == nil {
+		t.Error("a server without handler is accepted")
+	}
+}

@@ -1,0 +1,331 @@
+package proxy
+
+import (
+	"bufio"
+	"context"
+	"io"
+	"net"
+	"net/http"
+	"net/http/httptest"
+	"net/url"
+	"sync"
+	"testing"
+	"time"
+)
+
+const patience = 10 * time.Second
+
+// semaphore is an Admitter: a counting semaphore with one FIFO line for all
+// pools. It fails the test when a release is missing or comes twice.
+type semaphore struct {
+	t testing.TB
+
+	mu      sync.Mutex
+	k, held int
+	maxHeld int
+	line    []chan struct{}
+	refusal *Refusal      // refuse everybody with it
+	err     error         // fail with it
+	changed chan struct{} // closed and replaced at every change
+}
+
+func newSemaphore(t testing.TB, k int) *semaphore {
+	s := &semaphore{t: t, k: k, changed: make(chan struct{})}
+	t.Cleanup(func() { s.await(0, 0) })
+	return s
+}
+
+func (s *semaphore) notify() {
+	close(s.changed)
+	s.changed = make(chan struct{})
+}
+
+func (s *semaphore) Acquire(ctx context.Context, _ string) (func(), error) {
+	s.mu.Lock()
+	if s.refusal != nil || s.err != nil {
+		defer s.mu.Unlock()
+		if s.refusal != nil {
+			return nil, s.refusal
+		}
+		return nil, s.err
+	}
+	if s.held < s.k && len(s.line) == 0 {
+		defer s.mu.Unlock()
+		return s.admitLocked(), nil
+	}
+	turn := make(chan struct{})
+	s.line = append(s.line, turn)
+	s.notify()
+	s.mu.Unlock()
+
+	select {
+	case <-turn:
+	case <-ctx.Done():
+	}
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	select {
+	case <-turn: // held was counted by whoever let us in
+		return s.releaser(), nil
+	default:
+	}
+	for i := range s.line {
+		if s.line[i] == turn {
+			s.line = append(s.line[:i], s.line[i+1:]...)
+			break
+		}
+	}
+	s.notify()
+	return nil, ctx.Err()
+}
+
+func (s *semaphore) admitLocked() func() {
+	s.held++
+	s.maxHeld = max(s.maxHeld, s.held)
+	s.notify()
+	return s.releaser()
+}
+
+func (s *semaphore) releaser() func() {
+	released := false
+	return func() {
+		s.mu.Lock()
+		defer s.mu.Unlock()
+		if released {
+			s.t.Error("released twice")
+			return
+		}
+		released = true
+		s.held--
+		if len(s.line) > 0 {
+			s.held++
+			close(s.line[0])
+			s.line = s.line[1:]
+		}
+		s.notify()
+	}
+}
+
+// await waits until so many slots are held and so many requests wait.
+func (s *semaphore) await(held, waiting int) {
+	s.t.Helper()
+	deadline := time.After(patience)
+	for {
+		s.mu.Lock()
+		h, w, changed := s.held, len(s.line), s.changed
+		s.mu.Unlock()
+		if h == held && w == waiting {
+			return
+		}
+		select {
+		case <-changed:
+		case <-deadline:
+			s.t.Errorf("%d slots held and %d waiting, want %d and %d", h, w, held, waiting)
+			return
+		}
+	}
+}
+
+// now returns how many slots are held.
+func (s *semaphore) now() int {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return s.held
+}
+
+// recorder is an Observer that keeps the records.
+type recorder struct {
+	admitted chan time.Duration
+	done     chan Record
+}
+
+func newRecorder() *recorder {
+	return &recorder{admitted: make(chan time.Duration, 1<<16), done: make(chan Record, 1<<16)}
+}
+
+func (r *recorder) Admitted(_ string, wait time.Duration) { r.admitted <- wait }
+func (r *recorder) Done(rec *Record)                      { r.done <- *rec }
+
+func (r *recorder) next(t testing.TB) Record {
+	t.Helper()
+	select {
+	case rec := <-r.done:
+		return rec
+	case <-time.After(patience):
+		t.Fatal("no record of the request")
+		return Record{}
+	}
+}
+
+// gateway is a Server on loopback in front of one upstream, with one pool "p"
+// for everything.
+type gateway struct {
+	t        testing.TB
+	addr     string
+	url      string
+	sem      *semaphore
+	records  *recorder
+	handler  *Handler
+	server   *Server
+	upstream *httptest.Server
+	client   *http.Client
+}
+
+func mustURL(t testing.TB, s string) *url.URL {
+	t.Helper()
+	u, err := url.Parse(s)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return u
+}
+
+func newGateway(t testing.TB, k int, upstream http.Handler, change ...func(*Config)) *gateway {
+	t.Helper()
+	g := &gateway{t: t, sem: newSemaphore(t, k), records: newRecorder()}
+	g.upstream = httptest.NewUnstartedServer(upstream)
+	g.upstream.Config.Protocols = new(http.Protocols)
+	g.upstream.Config.Protocols.SetHTTP1(true)
+	g.upstream.Config.Protocols.SetUnencryptedHTTP2(true)
+	g.upstream.Start()
+	t.Cleanup(g.upstream.Close)
+	cfg := Config{
+		Admitter: g.sem,
+		Observer: g.records,
+		Pools:    []Pool{{Name: "p", Upstreams: []*url.URL{mustURL(t, g.upstream.URL)}}},
+		Routes:   []Route{{Pool: "p"}},
+	}
+	for _, f := range change {
+		f(&cfg)
+	}
+	g.serve(cfg)
+	return g
+}
+
+func (g *gateway) serve(cfg Config) {
+	t := g.t
+	t.Helper()
+	var err error
+	if g.handler, err = New(cfg); err != nil {
+		t.Fatal(err)
+	}
+	if g.server, err = NewServer(ServerConfig{Handler: g.handler}); err != nil {
+		t.Fatal(err)
+	}
+	l, err := net.Listen("tcp", "127.0.0.1:0")
+	if err != nil {
+		t.Fatal(err)
+	}
+	g.addr = l.Addr().String()
+	g.url = "http://" + g.addr
+	served := make(chan error, 1)
+	go func() { served <- g.server.Serve(l) }()
+	tr := &http.Transport{DisableCompression: true}
+	g.client = &http.Client{Transport: tr, CheckRedirect: func(*http.Request, []*http.Request) error { return http.ErrUseLastResponse }}
+	t.Cleanup(func() {
+		tr.CloseIdleConnections()
+		if err := g.server.Close(); err != nil {
+			t.Error(err)
+		}
+		if err := <-served; err != nil {
+			t.Error(err)
+		}
+	})
+}
+
+func (g *gateway) request(method, path string, header ...string) *http.Request {
+	g.t.Helper()
+	req, err := http.NewRequest(method, g.url+path, nil)
+	if err != nil {
+		g.t.Fatal(err)
+	}
+	for i := 0; i+1 < len(header); i += 2 {
+		req.Header.Add(header[i], header[i+1])
+	}
+	return req
+}
+
+// do sends a request. The caller closes the body.
+func (g *gateway) do(req *http.Request) *http.Response {
+	g.t.Helper()
+	res, err := g.client.Do(req)
+	if err != nil {
+		g.t.Fatal(err)
+	}
+	return res
+}
+
+// rawConn is a client that speaks for itself.
+type rawConn struct {
+	net.Conn
+	br *bufio.Reader
+	t  testing.TB
+}
+
+func (g *gateway) dial() *rawConn {
+	g.t.Helper()
+	conn, err := net.Dial("tcp", g.addr)
+	if err != nil {
+		g.t.Fatal(err)
+	}
+	if err := conn.SetDeadline(time.Now().Add(patience)); err != nil {
+		g.t.Fatal(err)
+	}
+	g.t.Cleanup(func() { _ = conn.Close() })
+	return &rawConn{Conn: conn, br: bufio.NewReader(conn), t: g.t}
+}
+
+func (c *rawConn) send(text string) {
+	c.t.Helper()
+	if _, err := io.WriteString(c.Conn, text); err != nil {
+		c.t.Fatal(err)
+	}
+}
+
+func (c *rawConn) response() *http.Response {
+	c.t.Helper()
+	res, err := http.ReadResponse(c.br, nil)
+	if err != nil {
+		c.t.Fatal(err)
+	}
+	return res
+}
+
+// gate is an upstream's handler that a test drives: it announces each request
+// and goes on when told so.
+type gate struct {
+	entered chan *http.Request
+	proceed chan struct{}
+}
+
+func newGate() *gate {
+	return &gate{entered: make(chan *http.Request, 1024), proceed: make(chan struct{})}
+}
+
+func (g *gate) pass(r *http.Request) bool {
+	g.entered <- r
+	select {
+	case <-g.proceed:
+		return true
+	case <-r.Context().Done():
+		return false
+	}
+}
+
+func (g *gate) awaitEntered(t testing.TB) *http.Request {
+	t.Helper()
+	select {
+	case r := <-g.entered:
+		return r
+	case <-time.After(patience):
+		t.Fatal("no request reached the upstream")
+		return nil
+	}
+}
+
+func startHandler(t testing.TB, h http.HandlerFunc) *url.URL {
+	t.Helper()
+	s := httptest.NewServer(h)
+	t.Cleanup(s.Close)
+	return mustURL(t, s.URL)
+}

@@ -1,0 +1,66 @@
+package proxy
+
+import (
+	"net/http"
+	"strconv"
+	"strings"
+	"time"
+)
+
+// minWait is what "Prefer: wait=0" is taken for: long enough to be given a slot
+// that is free, be it at another gateway, too short to queue.
+const minWait = 10 * time.Millisecond
+
+// preferredWait returns the value of the preference "wait" in h (RFC 7240,
+// section 4.3), and false if there is none that can be understood. Of several,
+// the first counts (section 2).
+func preferredWait(h http.Header) (seconds int, ok bool) {
+	for _, line := range h["Prefer"] {
+		for preference := range strings.SplitSeq(line, ",") {
+			token, _, _ := strings.Cut(preference, ";") // parameters of the preference
+			name, value, found := strings.Cut(token, "=")
+			if !strings.EqualFold(strings.TrimSpace(name), "wait") {
+				continue
+			}
+			if !found {
+				return 0, false
+			}
+			return parseDeltaSeconds(strings.TrimSpace(value))
+		}
+	}
+	return 0, false
+}
+
+// parseDeltaSeconds reads digits, in quotes or not. What is too large for an
+// int32 is taken as its maximum, as RFC 9111, section 1.2.2 has it.
+func parseDeltaSeconds(s string) (int, bool) {
+	if len(s) >= 2 && s[0] == '"' && s[len(s)-1] == '"' {
+		s = s[1 : len(s)-1]
+	}
+	if s == "" || strings.Trim(s, "0123456789") != "" {
+		return 0, false
+	}
+	n, err := strconv.ParseInt(s, 10, 32)
+	if err != nil {
+		return 1<<31 - 1, true
+	}
+	return int(n), true
+}
+
+// queueTimeout returns how long a request may wait: limit, or less if the
+// client prefers so. Negative is without limit. applied is the preference that
+// was honoured, -1 if none was.
+func queueTimeout(limit time.Duration, h http.Header) (wait time.Duration, applied int) {
+	if _, ok := h["Prefer"]; !ok {
+		return limit, -1
+	}
+	seconds, ok := preferredWait(h)
+	if !ok {
+		return limit, -1
+	}
+	preferred := max(time.Duration(seconds)*time.Second, minWait)
+	if limit >= 0 && preferred >= limit {
+		return limit, -1
+	}
+	return preferred, seconds
+}

@@ -1,0 +1,127 @@
+package proxy
+
+import (
+	"encoding/json"
+	"io"
+	"net/http"
+	"net/http/httptest"
+	"strings"
+	"testing"
+	"time"
+)
+
+// TestRefusals: every refusal carries its headers and the body the client wants.
+func TestRefusals(t *testing.T) {
+	g := newGateway(t, 1, http.NotFoundHandler())
+	for _, tt := range []struct {
+		refusal    Refusal
+		outcome    Outcome
+		retryAfter string
+	}{
+		{Refusal{Reason: ReasonQueueFull}, OutcomeQueueFull, "1"},
+		{Refusal{Reason: ReasonTimeout, RetryAfter: time.Millisecond}, OutcomeTimeout, "1"},
+		{Refusal{Reason: ReasonDraining, RetryAfter: 1001 * time.Millisecond, Limit: 8}, OutcomeDraining, "2"},
+		{Refusal{Reason: ReasonIsolated, RetryAfter: -time.Second}, OutcomeIsolated, "1"},
+	} {
+		g.sem.refusal = &tt.refusal
+		for _, accept := range []string{"*/*", "text/plain"} {
+			res := g.do(g.request("GET", "/", "Accept", accept))
+			body, _ := io.ReadAll(res.Body)
+			_ = res.Body.Close()
+			h := res.Header
+			if res.StatusCode != 503 || h.Get("Kgate-Refusal") != string(tt.refusal.Reason) || h.Get("Retry-After") != tt.retryAfter {
+				t.Errorf("%v: got %v %v", tt.refusal, res.Status, h)
+			}
+			if h.Get("Server-Timing") != "" {
+				t.Error("Server-Timing on a refusal")
+			}
+			if accept == "text/plain" {
+				if h.Get("Content-Type") != "text/plain; charset=utf-8" || strings.Count(string(body), "\n") != 1 {
+					t.Errorf("%v: body %q", tt.refusal, body)
+				}
+			} else {
+				var p problem
+				if err := json.Unmarshal(body, &p); err != nil || p.Status != 503 || p.Reason != tt.refusal.Reason || p.Pool != "p" || p.Detail == "" {
+					t.Errorf("%v: body %s, %v", tt.refusal, body, err)
+				}
+			}
+			policy, limit := h.Get("RateLimit-Policy"), h.Get("RateLimit")
+			if tt.refusal.Limit > 0 && (policy != `"p";q=8;qu="concurrent-requests"` || limit != `"p";r=0;t=2`) ||
+				tt.refusal.Limit == 0 && policy+limit != "" {
+				t.Errorf("%v: RateLimit-Policy %q, RateLimit %q", tt.refusal, policy, limit)
+			}
+			if rec := g.records.next(t); rec.Outcome != tt.outcome || rec.Status != 503 {
+				t.Errorf("%v: record %+v", tt.refusal, rec)
+			}
+		}
+	}
+}
+
+// TestQueueTimeoutRefuses: the pool's timeout and the client's preference end
+// the wait; the place in line is given up.
+func TestQueueTimeoutRefuses(t *testing.T) {
+	up := newGate()
+	g := newGateway(t, 1, http.HandlerFunc(func(_ http.ResponseWriter, r *http.Request) { up.pass(r) }),
+		func(c *Config) { c.Pools[0].QueueTimeout = 30 * time.Millisecond })
+	first := g.dial()
+	first.send("GET / HTTP/1.1\r\nHost: h\r\n\r\n")
+	up.awaitEntered(t)
+	for prefer, applied := range map[string]string{"": "", "wait=0": "wait=0", "wait=3600": ""} {
+		res := g.do(g.request("GET", "/", "Prefer", prefer))
+		_ = res.Body.Close()
+		if res.StatusCode != 503 || res.Header.Get("Kgate-Refusal") != "timeout" || res.Header.Get("Preference-Applied") != applied {
+			t.Errorf("Prefer %q: got %v %v", prefer, res.Status, res.Header)
+		}
+		rec := g.records.next(t)
+		if rec.Outcome != OutcomeTimeout || rec.Wait < minWait || rec.Wait > patience/2 {
+			t.Errorf("Prefer %q: record %+v", prefer, rec)
+		}
+		g.sem.await(1, 0)
+	}
+	close(up.proceed)
+	first.response()
+	res := g.do(g.request("GET", "/", "Prefer", "wait=0"))
+	_ = res.Body.Close()
+	if res.StatusCode != 200 || res.Header.Get("Preference-Applied") != "wait=0" {
+		t.Errorf("a free slot with wait=0: got %v %v", res.Status, res.Header)
+	}
+}
+
+func TestAcceptsProblem(t *testing.T) {
+	for accept, want := range map[string]bool{
+		"*/*":                          true,
+		"application/json":             true,
+		"application/problem+json":     true,
+		"Application/*":                true,
+		"text/plain, application/json": true,
+		"application/json;q=0.5, */*":  false, // text is as good as everything else
+		"text/plain":                   false,
+		"image/png":                    false,
+		"text/plain, */*;q=0.1":        false,
+		"text/html,application/xml;q=0.9,*/*;q=0.8":             false, // a browser
+		"application/problem+json;q=0, */*":                     false,
+		"*/*, application/json;q=0":                             false,
+		"application/problem+json;q=1, application/json;q=0":    true, // the more specific counts
+		"application/json;q=x":                                  false,
+		"application/json;q=NaN":                                false,
+		"application/json; charset=utf-8; q=0.9, text/*; q=0.8": true,
+		"": false,
+	} {
+		if got := acceptsProblem(http.Header{"Accept": {accept}}); got != want {
+			t.Errorf("Accept: %s: %v", accept, got)
+		}
+	}
+	if !acceptsProblem(http.Header{}) {
+		t.Error("no Accept accepts everything")
+	}
+}
+
+// TestProblemFields: the body is RFC 9457's, byte for byte.
+func TestProblemFields(t *testing.T) {
+	w := httptest.NewRecorder()
+	writeProblem(w, httptest.NewRequest("GET", "/", nil), problem{Status: 404, Detail: "no route"})
+	want := `{"type":"about:blank","title":"Not Found","status":404,"detail":"no route"}` + "\n"
+	if got := w.Body.String(); got != want {
+		t.Errorf("got %s", got)
+	}
+}

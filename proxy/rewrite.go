@@ -1,0 +1,109 @@
+package proxy
+
+import (
+	"net/http"
+	"net/http/httputil"
+	"net/netip"
+	"strings"
+)
+
+// pseudonym is how the gateway names itself in Via (RFC 9110, section 7.6.3).
+const pseudonym = "kgate"
+
+// rewriter makes the upstream's request of the client's.
+type rewriter struct {
+	trusted []netip.Prefix
+}
+
+// rewrite is the Rewrite function of every ReverseProxy. Hop-by-hop headers,
+// Forwarded and three of X-Forwarded-* are already gone from pr.Out.
+func (rw *rewriter) rewrite(pr *httputil.ProxyRequest) {
+	ex := exchangeOf(pr.In)
+	if ex.route.strip != "" {
+		stripPrefix(pr.Out.URL, ex.route.strip)
+	}
+	pr.SetURL(ex.upstream.url)
+	// The gateway gives no meaning to the query, so it need not be cleaned of
+	// what Go would parse differently, and goes on as it came.
+	pr.Out.URL.RawQuery = pr.In.URL.RawQuery
+	pr.Out.Host = pr.In.Host
+	// Announced trailers get their values when the body has been read: the
+	// outgoing request must see the server's map, not a copy made before.
+	pr.Out.Trailer = pr.In.Trailer
+
+	trusted := rw.trusts(pr.In.RemoteAddr)
+	removeUntrusted(pr.Out.Header, trusted)
+	if trusted {
+		pr.Out.Header["X-Forwarded-For"] = pr.In.Header["X-Forwarded-For"]
+		if f := pr.In.Header["Forwarded"]; f != nil {
+			pr.Out.Header["Forwarded"] = f
+		}
+	}
+	pr.SetXForwarded()
+	if trusted {
+		keep(pr, "X-Forwarded-Host")
+		keep(pr, "X-Forwarded-Proto")
+	}
+	pr.Out.Header["Via"] = append(pr.Out.Header["Via"], via(pr.In))
+}
+
+func keep(pr *httputil.ProxyRequest, name string) {
+	if v := pr.In.Header[name]; len(v) > 0 {
+		pr.Out.Header[name] = v
+	}
+}
+
+func via(r *http.Request) string {
+	switch {
+	case r.ProtoMajor == 2:
+		return "2.0 " + pseudonym
+	case r.ProtoMajor == 1 && r.ProtoMinor == 0:
+		return "1.0 " + pseudonym
+	default:
+		return "1.1 " + pseudonym
+	}
+}
+
+// removeUntrusted removes Kgate-* and, unless the client is a trusted proxy,
+// what is left of X-Forwarded-*. An underscore is as good as a hyphen to
+// upstreams that turn headers into CGI variables.
+func removeUntrusted(h http.Header, trusted bool) {
+	for name := range h {
+		switch {
+		case hasNamePrefix(name, "Kgate"):
+			delete(h, name)
+		case !trusted && hasNamePrefix(name, "X-Forwarded"):
+			delete(h, name)
+		}
+	}
+}
+
+// hasNamePrefix reports whether name is prefix, a hyphen or underscore and
+// more. Canonical form keeps "X_forwarded_for" as it is, hence EqualFold.
+func hasNamePrefix(name, prefix string) bool {
+	n := len(prefix)
+	if len(name) <= n || (name[n] != '-' && name[n] != '_') {
+		return false
+	}
+	if name[0]|0x20 != prefix[0]|0x20 { // most names end here
+		return false
+	}
+	return strings.EqualFold(strings.ReplaceAll(name[:n], "_", "-"), prefix)
+}
+
+func (rw *rewriter) trusts(remote string) bool {
+	if len(rw.trusted) == 0 {
+		return false
+	}
+	ap, err := netip.ParseAddrPort(remote)
+	if err != nil {
+		return false
+	}
+	addr := ap.Addr().Unmap()
+	for _, p := range rw.trusted {
+		if p.Contains(addr) {
+			return true
+		}
+	}
+	return false
+}

@@ -1,0 +1,175 @@
+package proxy
+
+import (
+	"context"
+	"crypto/tls"
+	"errors"
+	"log/slog"
+	"net"
+	"net/http"
+	"sync"
+	"time"
+)
+
+// ServerConfig of a Server.
+type ServerConfig struct {
+	// Handler that serves the requests. Required.
+	Handler *Handler
+	// ReadHeaderTimeout bounds the reading of a request's header, default
+	// 10 s. Bodies and answers have no time limit: they may be large.
+	ReadHeaderTimeout time.Duration
+	// IdleTimeout of kept connections, default 120 s.
+	IdleTimeout time.Duration
+	// MaxHeaderBytes of a request, default 64 KiB.
+	MaxHeaderBytes int
+	// TLS serves HTTPS, with HTTP/2, if set; else plain HTTP/1.1 and h2c.
+	TLS *tls.Config
+	// Logger takes what net/http has to say, at level Debug; nil discards it.
+	Logger *slog.Logger
+}
+
+func (c ServerConfig) withDefaults() ServerConfig {
+	if c.ReadHeaderTimeout == 0 {
+		c.ReadHeaderTimeout = 10 * time.Second
+	}
+	if c.IdleTimeout == 0 {
+		c.IdleTimeout = 120 * time.Second
+	}
+	if c.MaxHeaderBytes == 0 {
+		c.MaxHeaderBytes = 64 << 10
+	}
+	if c.Logger == nil {
+		c.Logger = slog.New(slog.DiscardHandler)
+	}
+	return c
+}
+
+// Validate reports what is wrong with c, joined.
+func (c ServerConfig) Validate() error {
+	var errs []error
+	if c.Handler == nil {
+		errs = append(errs, errors.New("no handler"))
+	}
+	if c.ReadHeaderTimeout < 0 || c.IdleTimeout < 0 {
+		errs = append(errs, errors.New("negative timeout"))
+	}
+	if c.MaxHeaderBytes < 0 {
+		errs = append(errs, errors.New("negative header size"))
+	}
+	if err := errors.Join(errs...); err != nil {
+		return errors.Join(ErrConfig, err)
+	}
+	return nil
+}
+
+// Server listens for clients. Unlike http.Server it also ends upgraded
+// connections.
+type Server struct {
+	cfg    ServerConfig
+	http   *http.Server
+	cancel context.CancelFunc // ends the context of every request
+}
+
+// NewServer returns a Server that does not listen yet.
+func NewServer(cfg ServerConfig) (*Server, error) {
+	if err := cfg.Validate(); err != nil {
+		return nil, err
+	}
+	cfg = cfg.withDefaults()
+	base, cancel := context.WithCancel(context.Background())
+	s := &Server{cfg: cfg, cancel: cancel}
+	s.http = &http.Server{
+		Handler:           cfg.Handler,
+		ReadHeaderTimeout: cfg.ReadHeaderTimeout,
+		IdleTimeout:       cfg.IdleTimeout,
+		MaxHeaderBytes:    cfg.MaxHeaderBytes,
+		TLSConfig:         cfg.TLS,
+		ErrorLog:          (&stdLog{logger: cfg.Logger}).std(),
+		BaseContext:       func(net.Listener) context.Context { return base },
+		ConnContext:       withConn,
+		Protocols:         new(http.Protocols),
+	}
+	s.http.Protocols.SetHTTP1(true)
+	if cfg.TLS != nil {
+		s.http.Protocols.SetHTTP2(true)
+	} else {
+		s.http.Protocols.SetUnencryptedHTTP2(true)
+	}
+	return s, nil
+}
+
+// Serve accepts connections on l until Shutdown or Close, and then returns nil.
+func (s *Server) Serve(l net.Listener) error {
+	var err error
+	if s.cfg.TLS != nil {
+		err = s.http.ServeTLS(l, "", "")
+	} else {
+		err = s.http.Serve(l)
+	}
+	if errors.Is(err, http.ErrServerClosed) {
+		return nil
+	}
+	return err
+}
+
+// Shutdown stops accepting connections and waits until every request, upgraded
+// ones included, has ended. When ctx ends first, it breaks off the rest and
+// returns ctx's error.
+func (s *Server) Shutdown(ctx context.Context) error {
+	err := s.http.Shutdown(ctx)
+	if err == nil {
+		err = s.cfg.Handler.upgrades.wait(ctx)
+	}
+	if err != nil {
+		return errors.Join(err, s.Close())
+	}
+	s.cancel()
+	s.cfg.Handler.Close()
+	return nil
+}
+
+// Close breaks off everything: upstream connections of requests in flight are
+// closed, and so are the clients'.
+func (s *Server) Close() error {
+	s.cancel()
+	err := s.http.Close()
+	_ = s.cfg.Handler.upgrades.wait(context.Background()) // their context has ended
+	s.cfg.Handler.Close()
+	return err
+}
+
+// tracker counts what http.Server does not wait for. Its zero value is ready.
+type tracker struct {
+	mu   sync.Mutex
+	n    int
+	idle chan struct{} // closed when n falls to 0; nil while nobody waits
+}
+
+func (t *tracker) add(delta int) {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	t.n += delta
+	if t.n == 0 && t.idle != nil {
+		close(t.idle)
+		t.idle = nil
+	}
+}
+
+func (t *tracker) wait(ctx context.Context) error {
+	t.mu.Lock()
+	if t.n == 0 {
+		t.mu.Unlock()
+		return nil
+	}
+	if t.idle == nil {
+		t.idle = make(chan struct{})
+	}
+	idle := t.idle
+	t.mu.Unlock()
+	select {
+	case <-idle:
+		return nil
+	case <-ctx.Done():
+		return ctx.Err()
+	}
+}

@@ -1,0 +1,139 @@
+package proxy
+
+import (
+	"bufio"
+	"context"
+	"fmt"
+	"io"
+	"math/rand/v2"
+	"net"
+	"net/http"
+	"strings"
+	"sync"
+	"testing"
+	"time"
+)
+
+// TestStress lets clients come and go at random: plain requests, uploads,
+// upgrades, slow readers, refused and malformed requests, each broken off at a
+// random moment or not. Afterwards every slot is free, nothing is counted in
+// flight, and (TestMain) no goroutine is left.
+func TestStress(t *testing.T) {
+	const (
+		clients = 300
+		k       = 8
+	)
+	g := newGateway(t, k, chaoticUpstream(t), func(c *Config) { c.Pools[0].QueueTimeout = 200 * time.Millisecond })
+	seed := rand.Uint64()
+	t.Logf("seed %d", seed)
+	var wg sync.WaitGroup
+	for i := range clients {
+		wg.Go(func() {
+			rng := rand.New(rand.NewPCG(seed, uint64(i)))
+			for range 4 {
+				chaoticClient(g.addr, rng)
+			}
+		})
+	}
+	wg.Wait()
+	g.sem.await(0, 0)
+	g.sem.mu.Lock()
+	if g.sem.maxHeld != k {
+		t.Errorf("%d slots were held at most, want %d: the test did not load the pool", g.sem.maxHeld, k)
+	}
+	g.sem.mu.Unlock()
+
+	ctx, cancel := context.WithTimeout(t.Context(), patience)
+	defer cancel()
+	if err := g.server.Shutdown(ctx); err != nil {
+		t.Errorf("not all requests ended: %v", err)
+	}
+	for _, u := range g.handler.targets[0].upstreams {
+		if u.inFlight != 0 {
+			t.Errorf("%d counted in flight at the upstream", u.inFlight)
+		}
+	}
+	if n := g.handler.upgrades.n; n != 0 {
+		t.Errorf("%d upgrades counted", n)
+	}
+	outcomes := map[Outcome]int{}
+	for len(g.records.done) > 0 {
+		outcomes[(<-g.records.done).Outcome]++
+	}
+	t.Logf("outcomes %v", outcomes)
+	for _, o := range []Outcome{OutcomeAdmitted, OutcomeClientGone, OutcomeUpstreamError, OutcomeTimeout} {
+		if outcomes[o] == 0 {
+			t.Errorf("no request with outcome %v: the test is too tame", o)
+		}
+	}
+}
+
+// chaoticUpstream answers, streams, aborts, upgrades or stays silent.
+func chaoticUpstream(t *testing.T) http.Handler {
+	echo := echoUpgrade(t)
+	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		switch rand.IntN(8) {
+		case 0:
+			panic(http.ErrAbortHandler)
+		case 1:
+			_, _ = io.WriteString(w, "half")
+			_ = http.NewResponseController(w).Flush()
+			panic(http.ErrAbortHandler)
+		case 2:
+			_, _ = io.WriteString(w, strings.Repeat("x", 1<<20))
+		case 3:
+			select {
+			case <-r.Context().Done():
+			case <-time.After(50 * time.Millisecond):
+			}
+		default:
+			if r.Header.Get("Upgrade") != "" {
+				echo(w, r)
+				return
+			}
+			n, _ := io.Copy(io.Discard, r.Body)
+			_, _ = fmt.Fprintf(w, "%d bytes", n)
+		}
+	})
+}
+
+// chaoticClient makes one request over a connection of its own and gives up,
+// mostly, at some moment in the next 60 ms.
+func chaoticClient(addr string, rng *rand.Rand) {
+	conn, err := net.Dial("tcp", addr)
+	if err != nil {
+		return
+	}
+	defer conn.Close()
+	_ = conn.SetDeadline(time.Now().Add(time.Duration(rng.IntN(60)) * time.Millisecond))
+	if rng.IntN(3) == 0 {
+		_ = conn.SetDeadline(time.Now().Add(2 * time.Second))
+	}
+	if tcp, ok := conn.(*net.TCPConn); ok && rng.IntN(4) == 0 {
+		_ = tcp.SetLinger(0) // close with a reset
+	}
+	requests := []string{
+		"GET / HTTP/1.1\r\nHost: h\r\nConnection: close\r\n\r\n",
+		"GET / HTTP/1.1\r\nHost: h\r\nPrefer: wait=0\r\nConnection: close\r\n\r\n",
+		upgradeRequest,
+		"POST / HTTP/1.1\r\nHost: h\r\nContent-Length: 100000\r\nConnection: close\r\n\r\n" + strings.Repeat("y", 100000),
+		"POST / HTTP/1.1\r\nHost: h\r\nContent-Length: 100000\r\nConnection: close\r\n\r\n" + strings.Repeat("y", rng.IntN(100000)),
+		"POST / HTTP/1.1\r\nHost: h\r\nTransfer-Encoding: chunked\r\n\r\n5\r\nhello\r\nbroken",
+		"PUT / HTTP/1.1\r\nHost: h\r\nContent-Length: 5\r\nExpect: 100-continue\r\n\r\nhello",
+		"nonsense nonsense nonsense\r\n\r\n",
+	}
+	if _, err := io.WriteString(conn, requests[rng.IntN(len(requests))]); err != nil {
+		return
+	}
+	res, err := http.ReadResponse(bufio.NewReader(conn), nil)
+	if err != nil {
+		return
+	}
+	defer res.Body.Close()
+	buf := make([]byte, 1+rng.IntN(4096))
+	for { // until the deadline
+		if _, err := res.Body.Read(buf); err != nil {
+			return
+		}
+	}
+}

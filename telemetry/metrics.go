@@ -1,0 +1,123 @@
+package telemetry
+
+import (
+	"errors"
+	"fmt"
+	"runtime"
+	"sync"
+	"sync/atomic"
+	"time"
+
+	"github.com/prometheus/client_golang/prometheus"
+	"github.com/prometheus/client_golang/prometheus/collectors"
+)
+
+// ErrNoRegistry is returned by New without a registry.
+var ErrNoRegistry = errors.New("telemetry: no registry")
+
+// Config of Metrics. The zero value serves.
+type Config struct {
+	// Version and Revision of the program, for kgate_build_info.
+	Version, Revision string
+	// Now is the clock of the sliding window. Default: time.Now. Only its
+	// monotonic part counts.
+	Now func() time.Time
+}
+
+func (c Config) withDefaults() Config {
+	if c.Version == "" {
+		c.Version = "unknown"
+	}
+	if c.Revision == "" {
+		c.Revision = "unknown"
+	}
+	if c.Now == nil {
+		c.Now = time.Now
+	}
+	return c
+}
+
+// Metrics counts what happens in one gateway. Its methods may be called by any
+// goroutine.
+type Metrics struct {
+	now     func() time.Time
+	started time.Time
+	source  atomic.Pointer[Source]
+	vecs    vectors
+
+	batchSize prometheus.Observer
+	hops      prometheus.Observer
+	refused   *causes
+
+	mu    sync.RWMutex // guards pools
+	pools map[string]*Pool
+}
+
+// New registers the metrics in reg and returns what counts them.
+func New(reg *prometheus.Registry, cfg Config) (*Metrics, error) {
+	if reg == nil {
+		return nil, ErrNoRegistry
+	}
+	cfg = cfg.withDefaults()
+	m := &Metrics{
+		now:     cfg.Now,
+		started: cfg.Now(),
+		vecs:    newVectors(),
+		pools:   map[string]*Pool{},
+	}
+	m.batchSize = m.vecs.batchSize
+	m.hops = m.vecs.hops
+	m.refused = newCauses(m.vecs.refused)
+	build := prometheus.NewGauge(prometheus.GaugeOpts{
+		Name:        "kgate_build_info",
+		Help:        "Always 1; the labels say which program runs.",
+		ConstLabels: prometheus.Labels{"version": cfg.Version, "revision": cfg.Revision, "goversion": runtime.Version()},
+	})
+	build.Set(1)
+	all := append(m.vecs.collectors(), build, stateCollector{m},
+		collectors.NewGoCollector(),
+		collectors.NewProcessCollector(collectors.ProcessCollectorOpts{}))
+	for _, c := range all {
+		if err := reg.Register(c); err != nil {
+			return nil, fmt.Errorf("telemetry: %w", err)
+		}
+	}
+	return m, nil
+}
+
+// SetSource says where the metrics that mirror state are read from. Until
+// then they are absent.
+func (m *Metrics) SetSource(s Source) { m.source.Store(&s) }
+
+// AddPool returns the handle that counts for the pool of that name, and makes
+// it if need be. Only names of the configuration belong here, never one that
+// came over the network.
+func (m *Metrics) AddPool(name string) *Pool {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	p, ok := m.pools[name]
+	if !ok {
+		p = newPool(m, name)
+		m.pools[name] = p
+	}
+	return p
+}
+
+// Pool returns the handle of a pool that was added, else nil, which counts
+// nothing.
+func (m *Metrics) Pool(name string) *Pool {
+	m.mu.RLock()
+	defer m.mu.RUnlock()
+	return m.pools[name]
+}
+
+// BatchSize counts one write to a peer that carried n messages.
+func (m *Metrics) BatchSize(n int) { m.batchSize.Observe(float64(n)) }
+
+// Hops counts one request for a place in line that n gateways forwarded before
+// it reached the last in line.
+func (m *Metrics) Hops(n uint32) { m.hops.Observe(float64(n)) }
+
+// Refused counts something that a peer, or who pretends to be one, sent and
+// that was refused. cause is a short constant such as bad_frame.
+func (m *Metrics) Refused(cause string) { m.refused.inc(cause) }

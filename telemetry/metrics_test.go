@@ -1,0 +1,321 @@
+package telemetry
+
+import (
+	"errors"
+	"fmt"
+	"math"
+	"sync"
+	"testing"
+	"time"
+
+	"github.com/prometheus/client_golang/prometheus"
+
+	"github.com/kgate/kgate/kmutex"
+)
+
+// clock is a clock that only the test moves.
+type clock struct {
+	mu  sync.Mutex
+	now time.Time
+}
+
+func newClock() *clock { return &clock{now: time.Now()} }
+
+func (c *clock) Now() time.Time {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	return c.now
+}
+
+func (c *clock) Advance(d time.Duration) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	c.now = c.now.Add(d)
+}
+
+type fixedSource State
+
+func (s fixedSource) State() State { return State(s) }
+
+func newMetrics(t testing.TB, now func() time.Time) (*Metrics, *prometheus.Registry) {
+	t.Helper()
+	reg := prometheus.NewPedanticRegistry()
+	m, err := New(reg, Config{Version: "1.2.3", Revision: "abc", Now: now})
+	if err != nil {
+		t.Fatal(err)
+	}
+	return m, reg
+}
+
+// values gathers every sample as name{label="value",...} -> value; for
+// histograms the count and sum.
+func values(t testing.TB, reg *prometheus.Registry) map[string]float64 {
+	t.Helper()
+	families, err := reg.Gather()
+	if err != nil {
+		t.Fatal(err)
+	}
+	got := map[string]float64{}
+	for _, f := range families {
+		for _, m := range f.GetMetric() {
+			key := f.GetName()
+			for _, l := range m.GetLabel() {
+				key += fmt.Sprintf(",%s=%s", l.GetName(), l.GetValue())
+			}
+			switch {
+			case m.GetCounter() != nil:
+				got[key] = m.GetCounter().GetValue()
+			case m.GetGauge() != nil:
+				got[key] = m.GetGauge().GetValue()
+			case m.GetHistogram() != nil:
+				got[key+",count"] = float64(m.GetHistogram().GetSampleCount())
+				got[key+",sum"] = m.GetHistogram().GetSampleSum()
+			}
+		}
+	}
+	return got
+}
+
+func expect(t *testing.T, got map[string]float64, want map[string]float64) {
+	t.Helper()
+	for key, w := range want {
+		if g, ok := got[key]; !ok || math.Abs(g-w) > 1e-9 {
+			t.Errorf("%s = %v (present: %v), want %v", key, g, ok, w)
+		}
+	}
+}
+
+// countEverything calls each method once or more.
+func countEverything(m *Metrics) {
+	p := m.AddPool("a")
+	p.Outcome(OutcomeAdmitted)
+	p.Outcome(OutcomeAdmitted)
+	p.Outcome(OutcomeQueueFull)
+	p.Outcome("no such outcome")
+	p.Access(20 * time.Millisecond)
+	p.Access(40 * time.Millisecond)
+	p.Hold(2 * time.Second)
+	p.Upstream(time.Second)
+	p.UpstreamError(UpstreamDial)
+	p.UpstreamError("no such cause")
+	p.MessageSent(kmutex.KindBaton)
+	p.MessageReceived(kmutex.KindToken)
+	p.MessageReceived(200)
+	p.BatonMoved()
+	m.BatchSize(7)
+	m.Hops(3)
+	m.Refused("bad_frame")
+	m.Refused("Foreign\nWords")
+	m.SetSource(fixedSource{
+		View: 9, Members: map[string]int{"active": 3, "suspended": 1},
+		Pools: []PoolState{{Name: "a", Capacity: 8, InFlight: 5, Waiting: 4, BatonHeld: true, TokensRunning: 5, TokensFree: 1}},
+	})
+}
+
+func TestCounts(t *testing.T) {
+	m, reg := newMetrics(t, nil)
+	countEverything(m)
+	expect(t, values(t, reg), map[string]float64{
+		"kgate_requests_total,outcome=admitted,pool=a":              2,
+		"kgate_requests_total,outcome=queue_full,pool=a":            1,
+		"kgate_requests_total,outcome=timeout,pool=a":               0,
+		"kgate_requests_total,outcome=other,pool=a":                 1,
+		"kgate_access_time_seconds,pool=a,count":                    2,
+		"kgate_access_time_seconds,pool=a,sum":                      .06,
+		"kgate_access_time_window_max_seconds,pool=a":               .04,
+		"kgate_access_time_window_sum_seconds,pool=a":               .06,
+		"kgate_access_time_window_count,pool=a":                     2,
+		"kgate_hold_time_seconds,pool=a,sum":                        2,
+		"kgate_upstream_response_seconds,pool=a,sum":                1,
+		"kgate_upstream_errors_total,cause=dial,pool=a":             1,
+		"kgate_upstream_errors_total,cause=other,pool=a":            1,
+		"kgate_messages_total,direction=sent,pool=a,type=baton":     1,
+		"kgate_messages_total,direction=received,pool=a,type=baton": 0,
+		"kgate_messages_total,direction=received,pool=a,type=token": 1,
+		"kgate_messages_total,direction=received,pool=a,type=other": 1,
+		"kgate_baton_moves_total,pool=a":                            1,
+		"kgate_message_batch_size,sum":                              7,
+		"kgate_request_hops,sum":                                    3,
+		"kgate_peer_refused_total,cause=bad_frame":                  1,
+		"kgate_peer_refused_total,cause=other":                      1,
+		"kgate_view_epoch":                                          9,
+		"kgate_members,status=active":                               3,
+		"kgate_members,status=suspended":                            1,
+		"kgate_pool_capacity,pool=a":                                8,
+		"kgate_in_flight,pool=a":                                    5,
+		"kgate_waiting,pool=a":                                      4,
+		"kgate_baton_held,pool=a":                                   1,
+		"kgate_tokens,pool=a,state=running":                         5,
+		"kgate_tokens,pool=a,state=free":                            1,
+	})
+}
+
+// TestClassicAndNativeBuckets: scrapers of either kind find their histogram.
+func TestClassicAndNativeBuckets(t *testing.T) {
+	m, reg := newMetrics(t, nil)
+	m.AddPool("a").Access(3 * time.Millisecond)
+	families, err := reg.Gather()
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, f := range families {
+		if f.GetName() != "kgate_access_time_seconds" {
+			continue
+		}
+		h := f.GetMetric()[0].GetHistogram()
+		bounds := h.GetBucket()
+		if n := len(bounds); bounds[0].GetUpperBound() != .001 || bounds[n-1].GetUpperBound() != 600 {
+			t.Errorf("classic buckets from %v to %v", bounds[0], bounds[n-1])
+		}
+		if len(h.GetPositiveSpan()) == 0 {
+			t.Error("no native buckets")
+		}
+		return
+	}
+	t.Error("no access time")
+}
+
+// TestLabelsAreBounded: nobody outside makes new time series.
+func TestLabelsAreBounded(t *testing.T) {
+	m, reg := newMetrics(t, nil)
+	p := m.AddPool("a")
+	before := len(values(t, reg))
+	var word [3]byte
+	for i := range 2000 {
+		for j := range word {
+			word[j] = 'a' + byte(i>>(j*4)&15)
+		}
+		m.Refused(string(word[:]))
+		m.Refused(fmt.Sprint("cause ", i))
+		p.Outcome(Outcome(fmt.Sprint(i)))
+		p.UpstreamError(UpstreamCause(fmt.Sprint(i)))
+		p.MessageReceived(kmutex.Kind(i % 256))
+		m.Pool(fmt.Sprint(i)).Access(time.Second)
+	}
+	got := values(t, reg)
+	if more := len(got) - before; more > maxCauses {
+		t.Errorf("%d new series, want at most %d", more, maxCauses)
+	}
+	sum := 0.0
+	for key, v := range got {
+		if len(key) > len("kgate_peer_refused_total") && key[:len("kgate_peer_refused_total")] == "kgate_peer_refused_total" {
+			sum += v
+		}
+	}
+	if sum != 4000 {
+		t.Errorf("%v refusals counted, want 4000", sum)
+	}
+}
+
+// TestUnprintableStatus: what the agreed view holds may fail a scrape, never
+// the process.
+func TestUnprintableStatus(t *testing.T) {
+	m, reg := newMetrics(t, nil)
+	m.SetSource(fixedSource{Members: map[string]int{"\xff": 1, "active": 2}})
+	families, err := reg.Gather()
+	if err == nil || len(families) == 0 {
+		t.Errorf("%d families, %v; want the others and an error", len(families), err)
+	}
+}
+
+func TestPools(t *testing.T) {
+	m, _ := newMetrics(t, nil)
+	if m.Pool("a") != nil {
+		t.Error("a pool that nobody added")
+	}
+	p := m.AddPool("a")
+	if m.AddPool("a") != p || m.Pool("a") != p {
+		t.Error("not the same handle")
+	}
+	var none *Pool
+	none.Outcome(OutcomeAdmitted)
+	none.Access(1)
+	none.Hold(1)
+	none.Upstream(1)
+	none.UpstreamError(UpstreamDial)
+	none.MessageSent(kmutex.KindBaton)
+	none.MessageReceived(kmutex.KindBaton)
+	none.BatonMoved()
+	if none.Window() != (Window{}) {
+		t.Error("a window of nothing")
+	}
+}
+
+func TestNewRefuses(t *testing.T) {
+	if _, err := New(nil, Config{}); !errors.Is(err, ErrNoRegistry) {
+		t.Errorf("no registry: %v", err)
+	}
+	reg := prometheus.NewRegistry()
+	if _, err := New(reg, Config{}); err != nil {
+		t.Fatal(err)
+	}
+	if _, err := New(reg, Config{}); err == nil {
+		t.Error("the same registry twice")
+	}
+}
+
+// TestConcurrentCounting is for the race detector, and loses no count.
+func TestConcurrentCounting(t *testing.T) {
+	m, reg := newMetrics(t, nil)
+	countEverything(m)
+	var wg sync.WaitGroup
+	for range 4 {
+		wg.Go(func() {
+			for range 250 {
+				p := m.AddPool("b")
+				p.Access(time.Millisecond)
+				p.Outcome(OutcomeAdmitted)
+				m.Refused("cause")
+				m.Pool("b").Window()
+			}
+		})
+	}
+	wg.Go(func() {
+		for range 20 {
+			if _, err := reg.Gather(); err != nil {
+				t.Error(err)
+			}
+		}
+	})
+	wg.Wait()
+	expect(t, values(t, reg), map[string]float64{
+		"kgate_requests_total,outcome=admitted,pool=b": 1000,
+		"kgate_access_time_window_count,pool=b":        1000,
+		"kgate_peer_refused_total,cause=cause":         1000,
+	})
+}
+
+// TestHotPathAllocatesNothing: counting must not feed the garbage collector.
+func TestHotPathAllocatesNothing(t *testing.T) {
+	m, _ := newMetrics(t, nil)
+	p := m.AddPool("a")
+	m.Refused("cause")
+	if n := testing.AllocsPerRun(1000, func() { hotPath(m, p) }); n != 0 {
+		t.Errorf("%v allocations", n)
+	}
+}
+
+func hotPath(m *Metrics, p *Pool) {
+	p.Outcome(OutcomeAdmitted)
+	p.Access(time.Millisecond)
+	p.Hold(time.Millisecond)
+	p.Upstream(time.Millisecond)
+	p.MessageSent(kmutex.KindRequest)
+	p.MessageReceived(kmutex.KindBaton)
+	p.BatonMoved()
+	m.Pool("a").Outcome(OutcomeTimeout)
+	m.BatchSize(3)
+	m.Hops(1)
+	m.Refused("cause")
+}
+
+func BenchmarkRequest(b *testing.B) {
+	m, _ := newMetrics(b, nil)
+	p := m.AddPool("a")
+	b.ReportAllocs()
+	for b.Loop() {
+		p.Access(time.Millisecond)
+		p.Outcome(OutcomeAdmitted)
+		p.Hold(time.Millisecond)
+	}
+}

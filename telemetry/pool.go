@@ -1,0 +1,177 @@
+package telemetry
+
+import (
+	"time"
+
+	"github.com/prometheus/client_golang/prometheus"
+
+	"github.com/kgate/kgate/kmutex"
+)
+
+// Outcome says how a request ended. Every request has exactly one.
+type Outcome string
+
+// The outcomes. A request that was admitted and then failed upstream is an
+// OutcomeUpstreamError.
+const (
+	OutcomeAdmitted      Outcome = "admitted"
+	OutcomeQueueFull     Outcome = "queue_full"
+	OutcomeTimeout       Outcome = "timeout"
+	OutcomeClientGone    Outcome = "client_gone"
+	OutcomeDraining      Outcome = "draining"
+	OutcomeIsolated      Outcome = "isolated"
+	OutcomeUpstreamError Outcome = "upstream_error"
+)
+
+var outcomes = []Outcome{
+	OutcomeAdmitted, OutcomeQueueFull, OutcomeTimeout, OutcomeClientGone,
+	OutcomeDraining, OutcomeIsolated, OutcomeUpstreamError,
+}
+
+// UpstreamCause says why an upstream did not answer.
+type UpstreamCause string
+
+// The causes.
+const (
+	UpstreamDial    UpstreamCause = "dial"    // no connection
+	UpstreamTimeout UpstreamCause = "timeout" // no answer in time
+	UpstreamBroken  UpstreamCause = "broken"  // the connection broke
+)
+
+var upstreamCauses = []UpstreamCause{UpstreamDial, UpstreamTimeout, UpstreamBroken}
+
+// other stands for every label value that is on no list.
+const other = "other"
+
+const (
+	directionSent     = "sent"
+	directionReceived = "received"
+)
+
+// Pool counts for one pool. A nil Pool counts nothing.
+type Pool struct {
+	name           string
+	outcomes       map[Outcome]prometheus.Counter
+	outcomeOther   prometheus.Counter
+	upstreamErrors map[UpstreamCause]prometheus.Counter
+	upstreamOther  prometheus.Counter
+	access         prometheus.Observer
+	hold           prometheus.Observer
+	upstream       prometheus.Observer
+	batonMoves     prometheus.Counter
+	sent, received []prometheus.Counter // by kmutex.Kind; 0 is other
+	window         *window
+}
+
+func newPool(m *Metrics, name string) *Pool {
+	v := m.vecs
+	p := &Pool{
+		name:           name,
+		outcomes:       map[Outcome]prometheus.Counter{},
+		outcomeOther:   v.requests.WithLabelValues(name, other),
+		upstreamErrors: map[UpstreamCause]prometheus.Counter{},
+		upstreamOther:  v.upstreamErrors.WithLabelValues(name, other),
+		access:         v.access.WithLabelValues(name),
+		hold:           v.hold.WithLabelValues(name),
+		upstream:       v.upstream.WithLabelValues(name),
+		batonMoves:     v.batonMoves.WithLabelValues(name),
+		sent:           []prometheus.Counter{v.messages.WithLabelValues(name, other, directionSent)},
+		received:       []prometheus.Counter{v.messages.WithLabelValues(name, other, directionReceived)},
+		window:         newWindow(m.now, m.started),
+	}
+	for _, o := range outcomes {
+		p.outcomes[o] = v.requests.WithLabelValues(name, string(o))
+	}
+	for _, c := range upstreamCauses {
+		p.upstreamErrors[c] = v.upstreamErrors.WithLabelValues(name, string(c))
+	}
+	for k := kmutex.Kind(1); k.Valid(); k++ {
+		p.sent = append(p.sent, v.messages.WithLabelValues(name, k.String(), directionSent))
+		p.received = append(p.received, v.messages.WithLabelValues(name, k.String(), directionReceived))
+	}
+	return p
+}
+
+// Outcome counts one request that has ended.
+func (p *Pool) Outcome(o Outcome) {
+	if p == nil {
+		return
+	}
+	c, ok := p.outcomes[o]
+	if !ok {
+		c = p.outcomeOther
+	}
+	c.Inc()
+}
+
+// Access counts one admission, d after the request's arrival.
+func (p *Pool) Access(d time.Duration) {
+	if p == nil {
+		return
+	}
+	p.access.Observe(d.Seconds())
+	p.window.observe(d)
+}
+
+// Window returns the access times of the last 60 seconds.
+func (p *Pool) Window() Window {
+	if p == nil {
+		return Window{}
+	}
+	return p.window.totals()
+}
+
+// Hold counts one slot that was given back, d after it was got.
+func (p *Pool) Hold(d time.Duration) {
+	if p != nil {
+		p.hold.Observe(d.Seconds())
+	}
+}
+
+// Upstream counts one answer of an upstream, whose header came d after the
+// request went out.
+func (p *Pool) Upstream(d time.Duration) {
+	if p != nil {
+		p.upstream.Observe(d.Seconds())
+	}
+}
+
+// UpstreamError counts one request that its upstream did not answer.
+func (p *Pool) UpstreamError(cause UpstreamCause) {
+	if p == nil {
+		return
+	}
+	c, ok := p.upstreamErrors[cause]
+	if !ok {
+		c = p.upstreamOther
+	}
+	c.Inc()
+}
+
+// MessageSent counts one message of the pool to a peer.
+func (p *Pool) MessageSent(k kmutex.Kind) {
+	if p != nil {
+		p.sent[kindIndex(k)].Inc()
+	}
+}
+
+// MessageReceived counts one message of the pool from a peer.
+func (p *Pool) MessageReceived(k kmutex.Kind) {
+	if p != nil {
+		p.received[kindIndex(k)].Inc()
+	}
+}
+
+func kindIndex(k kmutex.Kind) int {
+	if !k.Valid() {
+		return 0
+	}
+	return int(k)
+}
+
+// BatonMoved counts one move of the baton from this gateway to another.
+func (p *Pool) BatonMoved() {
+	if p != nil {
+		p.batonMoves.Inc()
+	}
+}

@@ -1,0 +1,78 @@
+package telemetry
+
+import (
+	"testing"
+	"time"
+
+	"pgregory.net/rapid"
+)
+
+func TestWindowSlides(t *testing.T) {
+	c := newClock()
+	w := newWindow(c.Now, c.Now())
+	w.observe(5 * time.Second)
+	c.Advance(30 * time.Second)
+	w.observe(time.Second)
+	if got := w.totals(); got != (Window{Count: 2, Sum: 6 * time.Second, Max: 5 * time.Second}) {
+		t.Errorf("%+v", got)
+	}
+	c.Advance(30*time.Second - time.Nanosecond) // 60 s less 1 ns after the first
+	if got := w.totals(); got.Count != 2 {
+		t.Errorf("after 60 s less 1 ns: %+v", got)
+	}
+	c.Advance(time.Nanosecond)
+	if got := w.totals(); got != (Window{Count: 1, Sum: time.Second, Max: time.Second}) {
+		t.Errorf("after 60 s: %+v", got)
+	}
+	c.Advance(time.Hour)
+	if got := w.totals(); got != (Window{}) || got.Mean() != 0 {
+		t.Errorf("after an hour: %+v", got)
+	}
+	w.observe(2 * time.Second)
+	if got := w.totals(); got.Count != 1 || got.Mean() != 2*time.Second {
+		t.Errorf("a slot that is used again: %+v", got)
+	}
+}
+
+// TestWindowAgainstList compares with a plain list of observations, and checks
+// the promise: counted for at least 59 s, at most 60.
+func TestWindowAgainstList(t *testing.T) {
+	rapid.Check(t, func(t *rapid.T) {
+		c := newClock()
+		start := c.Now()
+		w := newWindow(c.Now, start)
+		type observation struct {
+			at time.Time
+			d  time.Duration
+		}
+		var all []observation
+		for range rapid.IntRange(1, 200).Draw(t, "steps") {
+			c.Advance(time.Duration(rapid.Int64Range(0, int64(20*time.Second)).Draw(t, "advance")))
+			if rapid.Bool().Draw(t, "observe") {
+				d := time.Duration(rapid.Int64Range(0, int64(time.Minute)).Draw(t, "d"))
+				w.observe(d)
+				all = append(all, observation{c.Now(), d})
+			}
+			var want, least, most Window
+			add := func(w *Window, d time.Duration) {
+				w.Count, w.Sum, w.Max = w.Count+1, w.Sum+d, max(w.Max, d)
+			}
+			for _, o := range all {
+				age := c.Now().Sub(o.at)
+				if c.Now().Sub(start)/time.Second-o.at.Sub(start)/time.Second < 60 {
+					add(&want, o.d)
+				}
+				if age < 59*time.Second {
+					add(&least, o.d)
+				}
+				if age <= 60*time.Second {
+					add(&most, o.d)
+				}
+			}
+			got := w.totals()
+			if got != want || got.Count < least.Count || got.Count > most.Count || got.Max < least.Max || got.Max > most.Max {
+				t.Fatalf("got %+v, want %+v, between %+v and %+v", got, want, least, most)
+			}
+		}
+	})
+}

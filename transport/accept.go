@@ -1,0 +1,217 @@
+package transport
+
+import (
+	"container/list"
+	"context"
+	"crypto/tls"
+	"errors"
+	"io"
+	"log/slog"
+	"net"
+	"os"
+	"sync"
+	"time"
+)
+
+// accept takes connections until the listener is closed.
+func (t *Transport) accept() {
+	var pause time.Duration
+	for {
+		conn, err := t.listener.Accept()
+		switch {
+		case err == nil:
+			pause = 0
+			t.wg.Go(func() { t.serve(conn) })
+			continue
+		case t.ctx.Err() != nil:
+			return
+		}
+		// Out of file descriptors, most likely: it passes.
+		pause = min(max(2*pause, 5*time.Millisecond), time.Second)
+		if suppressed, ok := t.refusals.allow("accept"); ok {
+			t.log(slog.LevelError, "cannot accept connections", slog.Any("error", err), slog.Int("suppressed", suppressed))
+		}
+		if !sleep(t.ctx, pause) {
+			return
+		}
+	}
+}
+
+// sleep waits, and reports whether ctx is still good.
+func sleep(ctx context.Context, d time.Duration) bool {
+	timer := time.NewTimer(d)
+	defer timer.Stop()
+	select {
+	case <-timer.C:
+		return true
+	case <-ctx.Done():
+		return false
+	}
+}
+
+// serve finds out what a new connection is, and hands it on.
+func (t *Transport) serve(raw net.Conn) {
+	waiting, evicted := t.halfOpen.add(raw)
+	if evicted != nil {
+		t.refuse(evicted, CauseHalfOpen, errors.New("another one was opened"))
+	}
+	if err := raw.SetDeadline(time.Now().Add(t.config.HandshakeTimeout)); err != nil {
+		t.halfOpen.remove(waiting)
+		_ = raw.Close()
+		return
+	}
+	conn, kind, greeting, cause, err := t.open(raw)
+	if !t.halfOpen.remove(waiting) {
+		return // evicted or closed, and counted then
+	}
+	if err != nil {
+		t.refuse(raw, cause, err)
+		return
+	}
+	if kind == streamLink {
+		t.acceptLink(raw, conn, greeting)
+		return
+	}
+	s := t.streams[kind]
+	if !s.reserve() {
+		status, cause, err := s.refusal()
+		t.answerRefusal(raw, conn, status, cause, err)
+		return
+	}
+	if _, err := conn.Write(appendAnswer(nil, statusOK)); err != nil || raw.SetDeadline(time.Time{}) != nil {
+		s.unreserve()
+		_ = raw.Close()
+		return
+	}
+	s.push(conn)
+}
+
+// open does the TLS handshake and reads preamble and, for a link, hello. On
+// error it tells the cause, and the other end if that may be a kgate.
+func (t *Transport) open(raw net.Conn) (conn net.Conn, kind StreamKind, h hello, cause Cause, err error) {
+	conn, err = t.secureServer(t.ctx, raw)
+	if err != nil {
+		return nil, 0, h, handshakeCause(err), err
+	}
+	var b [preambleSize + helloSize]byte
+	if _, err = io.ReadFull(conn, b[:preambleSize]); err != nil {
+		return nil, 0, h, handshakeCause(err), err
+	}
+	kind, err = decodePreamble(b[:preambleSize])
+	switch {
+	case errors.Is(err, errMagic):
+		if b[0] == tlsRecordHandshake && t.tls.Load() == nil {
+			return nil, 0, h, CauseTLS, err
+		}
+		return nil, 0, h, CauseMagic, err
+	case errors.Is(err, errVersion):
+		_, _ = conn.Write(appendAnswer(nil, statusVersion)) // it is closed anyway
+		return nil, 0, h, CauseVersion, err
+	case err != nil:
+		_, _ = conn.Write(appendAnswer(nil, statusKind))
+		return nil, 0, h, CauseKind, err
+	case kind != streamLink:
+		return conn, kind, h, "", nil
+	}
+	if _, err = io.ReadFull(conn, b[preambleSize:]); err != nil {
+		return nil, 0, h, handshakeCause(err), err
+	}
+	if h, err = decodeHello(b[preambleSize:]); err != nil {
+		_, _ = conn.Write(appendAnswer(nil, statusNode))
+		return nil, 0, h, CauseNode, err
+	}
+	return conn, kind, h, "", nil
+}
+
+// tlsRecordHandshake is the first byte of a TLS connection.
+const tlsRecordHandshake = 0x16
+
+// handshakeCause says what an error of a connection's first moments means.
+func handshakeCause(err error) Cause {
+	var (
+		record tls.RecordHeaderError
+		cert   *tls.CertificateVerificationError
+	)
+	switch {
+	case errors.Is(err, os.ErrDeadlineExceeded):
+		return CauseSlow
+	case errors.As(err, &record):
+		return CausePlaintext
+	case errors.As(err, &cert):
+		return CauseCertificate
+	case errors.Is(err, io.EOF), errors.Is(err, io.ErrUnexpectedEOF), isReset(err):
+		return CauseIncomplete
+	default:
+		return CauseHandshake
+	}
+}
+
+// refuse closes a connection and counts it.
+func (t *Transport) refuse(raw net.Conn, cause Cause, err error) {
+	_ = raw.Close()
+	if t.ctx.Err() != nil {
+		return // not refused but closed with the transport
+	}
+	t.refusals.add(cause, err, slog.Any("remote", raw.RemoteAddr()))
+}
+
+// answerRefusal tells the other end why, then refuses.
+func (t *Transport) answerRefusal(raw, conn net.Conn, s status, cause Cause, err error) {
+	_, _ = conn.Write(appendAnswer(nil, s)) // it is closed anyway
+	t.refuse(raw, cause, err)
+}
+
+// halfOpen holds accepted connections whose preamble is not complete, oldest
+// first. When there are too many the oldest is closed: a peer needs
+// milliseconds, so this hits those that say nothing.
+type halfOpen struct {
+	limit int
+
+	mu     sync.Mutex
+	conns  list.List
+	closed bool
+}
+
+func newHalfOpen(limit int) *halfOpen { return &halfOpen{limit: limit} }
+
+// add returns what remove needs, and the connection that has to go, if any.
+func (h *halfOpen) add(conn net.Conn) (waiting *list.Element, evicted net.Conn) {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	if h.closed {
+		_ = conn.Close()
+		return nil, nil
+	}
+	if h.conns.Len() >= h.limit {
+		oldest := h.conns.Front()
+		evicted = h.take(oldest)
+	}
+	return h.conns.PushBack(conn), evicted
+}
+
+// remove reports whether the connection was still there.
+func (h *halfOpen) remove(waiting *list.Element) bool {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	return waiting != nil && h.take(waiting) != nil
+}
+
+// take removes an element and marks it as gone.
+func (h *halfOpen) take(e *list.Element) net.Conn {
+	conn, _ := e.Value.(net.Conn)
+	if conn != nil {
+		h.conns.Remove(e)
+		e.Value = nil
+	}
+	return conn
+}
+
+// close closes all connections, and those that come later.
+func (h *halfOpen) close() {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	h.closed = true
+	for e := h.conns.Front(); e != nil; e = h.conns.Front() {
+		_ = h.take(e).Close()
+	}
+}

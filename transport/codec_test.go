@@ -1,0 +1,324 @@
+package transport
+
+import (
+	"bytes"
+	"encoding/binary"
+	"errors"
+	"math"
+	"reflect"
+	"strings"
+	"testing"
+
+	"pgregory.net/rapid"
+
+	"github.com/kgate/kgate/kmutex"
+)
+
+// examples has a message of each kind and form, with small and extreme values.
+func examples() []kmutex.Message {
+	seat := kmutex.Seat{Node: 7, Serial: 9}
+	far := kmutex.Seat{Node: math.MaxUint64, Serial: math.MaxUint64}
+	tails := make([]kmutex.Seat, maxTokens)
+	for i := range tails {
+		tails[i] = far
+	}
+	return []kmutex.Message{
+		{Kind: kmutex.KindRequest, Epoch: 1, Origin: 3},
+		{Kind: kmutex.KindRequest, Epoch: math.MaxUint64, Origin: math.MaxUint64, Hops: math.MaxUint32, Seat: far},
+		{Kind: kmutex.KindBaton, Epoch: 1},
+		{Kind: kmutex.KindBaton, Epoch: 1, Number: 300, Counter: 7, Free: kmutex.NewTokenSet(8)},
+		{Kind: kmutex.KindBaton, Epoch: 1, Number: math.MaxUint64, Counter: maxTokens - 1, Free: kmutex.NewTokenSet(maxTokens)},
+		{Kind: kmutex.KindBaton, Epoch: 1, Number: 2, Tails: []kmutex.Seat{seat, {}, far}},
+		{Kind: kmutex.KindBaton, Epoch: 1, Number: 2, Tails: tails},
+		{Kind: kmutex.KindChild, Epoch: 1, Seat: seat, Child: far},
+		{Kind: kmutex.KindToken, Epoch: 1},
+		{Kind: kmutex.KindToken, Epoch: 1, Token: maxTokens - 1, Number: math.MaxUint64},
+		{Kind: kmutex.KindToken, Epoch: 1, Token: 2, Seat: seat},
+		{Kind: kmutex.KindWhere, Epoch: 1, Number: 4, Holder: 5},
+	}
+}
+
+func encode(tb rapid.TB, m kmutex.Message) []byte {
+	tb.Helper()
+	b, err := appendMessage(nil, 300, "downloads", &m)
+	if err != nil {
+		tb.Fatalf("%v: %v", m, err)
+	}
+	return b
+}
+
+func TestMessagesRoundTrip(t *testing.T) {
+	for _, m := range examples() {
+		b := encode(t, m)
+		size, err := frameLength(b)
+		if err != nil || size != len(b)-lengthSize {
+			t.Errorf("%v: length %d, %v, want %d", m.Kind, size, err, len(b)-lengthSize)
+		}
+		var f frame
+		if err := decodeFrame(b[lengthSize:], names{}, &f); err != nil {
+			t.Errorf("%v: %v", m.Kind, err)
+			continue
+		}
+		if want := (frame{kind: frameMessage, number: 300, pool: "downloads", message: m}); !reflect.DeepEqual(f, want) {
+			t.Errorf("%v: decoded %+v, want %+v", m.Kind, f, want)
+		}
+	}
+}
+
+// Tokens that were removed leave empty words behind: not on the wire.
+func TestFreeTokensAreTrimmed(t *testing.T) {
+	free := kmutex.NewTokenSet(200)
+	for q := kmutex.Token(3); q < 200; q++ {
+		free.Remove(q)
+	}
+	b := encode(t, kmutex.Message{Kind: kmutex.KindBaton, Epoch: 1, Free: free})
+	var f frame
+	if err := decodeFrame(b[lengthSize:], names{}, &f); err != nil {
+		t.Fatal(err)
+	}
+	if want := kmutex.NewTokenSet(3); !reflect.DeepEqual(f.message.Free, want) {
+		t.Errorf("free = %v, want %v", f.message.Free, want)
+	}
+}
+
+func TestEncoderRefuses(t *testing.T) {
+	seat := kmutex.Seat{Node: 7, Serial: 9}
+	for name, tc := range map[string]struct {
+		m    kmutex.Message
+		want error
+	}{
+		"no kind":               {kmutex.Message{Epoch: 1}, errKind},
+		"unknown kind":          {kmutex.Message{Kind: 99, Epoch: 1}, errKind},
+		"no epoch":              {kmutex.Message{Kind: kmutex.KindToken}, errEpoch},
+		"request from nobody":   {kmutex.Message{Kind: kmutex.KindRequest, Epoch: 1}, errNoNode},
+		"seat without serial":   {kmutex.Message{Kind: kmutex.KindRequest, Epoch: 1, Origin: 1, Seat: kmutex.Seat{Node: 1}}, errSeat},
+		"seat without node":     {kmutex.Message{Kind: kmutex.KindRequest, Epoch: 1, Origin: 1, Seat: kmutex.Seat{Serial: 1}}, errSeat},
+		"child of nobody":       {kmutex.Message{Kind: kmutex.KindChild, Epoch: 1, Child: seat}, errSeat},
+		"no child":              {kmutex.Message{Kind: kmutex.KindChild, Epoch: 1, Seat: seat}, errSeat},
+		"where is nobody":       {kmutex.Message{Kind: kmutex.KindWhere, Epoch: 1, Number: 2}, errNoNode},
+		"token negative":        {kmutex.Message{Kind: kmutex.KindToken, Epoch: 1, Token: -1}, errRange},
+		"token too large":       {kmutex.Message{Kind: kmutex.KindToken, Epoch: 1, Token: maxTokens}, errRange},
+		"token both ways":       {kmutex.Message{Kind: kmutex.KindToken, Epoch: 1, Seat: seat, Number: 1}, errFields},
+		"baton both ways":       {kmutex.Message{Kind: kmutex.KindBaton, Epoch: 1, Tails: []kmutex.Seat{seat}, Free: kmutex.NewTokenSet(1)}, errFields},
+		"baton without tails":   {kmutex.Message{Kind: kmutex.KindBaton, Epoch: 1, Tails: []kmutex.Seat{}}, errRange},
+		"too many tails":        {kmutex.Message{Kind: kmutex.KindBaton, Epoch: 1, Tails: make([]kmutex.Seat, maxTokens+1)}, errRange},
+		"too many free":         {kmutex.Message{Kind: kmutex.KindBaton, Epoch: 1, Free: kmutex.NewTokenSet(maxTokens + 1)}, errRange},
+		"counter too large":     {kmutex.Message{Kind: kmutex.KindBaton, Epoch: 1, Counter: maxTokens}, errRange},
+		"tail without serial":   {kmutex.Message{Kind: kmutex.KindBaton, Epoch: 1, Tails: []kmutex.Seat{{Node: 1}}}, errSeat},
+		"foreign field":         {kmutex.Message{Kind: kmutex.KindWhere, Epoch: 1, Holder: 1, Token: 1}, errFields},
+		"foreign field, origin": {kmutex.Message{Kind: kmutex.KindToken, Epoch: 1, Origin: 1}, errFields},
+	} {
+		before := []byte("before")
+		b, err := appendMessage(before, 1, "p", &tc.m)
+		if !errors.Is(err, tc.want) || !errors.Is(err, ErrMessage) {
+			t.Errorf("%s: error %v, want %v", name, err, tc.want)
+		}
+		if !bytes.Equal(b, before) {
+			t.Errorf("%s: left %q", name, b)
+		}
+	}
+	ok := kmutex.Message{Kind: kmutex.KindToken, Epoch: 1}
+	for _, pool := range []string{"", strings.Repeat("p", maxPool+1)} {
+		if _, err := appendMessage(nil, 1, pool, &ok); !errors.Is(err, ErrMessage) {
+			t.Errorf("pool %q: error %v", pool, err)
+		}
+	}
+	if _, err := appendMessage(nil, 0, "p", &ok); !errors.Is(err, ErrMessage) {
+		t.Errorf("number 0: error %v", err)
+	}
+}
+
+// bytesOf concatenates bytes and strings of bytes.
+func bytesOf(parts ...any) []byte {
+	var b []byte
+	for _, p := range parts {
+		switch p := p.(type) {
+		case int:
+			b = append(b, byte(p))
+		case string:
+			b = append(b, p...)
+		case uint64:
+			b = binary.AppendUvarint(b, p)
+		}
+	}
+	return b
+}
+
+func TestDecoderRefuses(t *testing.T) {
+	const (
+		msg, ack, ping, pong             = 0x11, 0x12, 0x13, 0x14
+		request, baton, child, tok, wher = 1, 2, 3, 4, 5
+	)
+	far := uint64(maxTokens)
+	for name, tc := range map[string]struct {
+		body []byte
+		want error
+	}{
+		"empty":                {nil, errTruncated},
+		"version 0":            {bytesOf(0x01, 1), errVersion},
+		"version 2":            {bytesOf(0x22, 1), errVersion},
+		"type 0":               {bytesOf(0x10), errType},
+		"type 5":               {bytesOf(0x15, 1), errType},
+		"ack without number":   {bytesOf(ack), errTruncated},
+		"ack with more":        {bytesOf(ack, 1, 1), errTrailing},
+		"ack, long form":       {bytesOf(ack, 0x81, 0x00), errNotMinimal},
+		"ack, zero long":       {bytesOf(ack, 0x80, 0x00), errNotMinimal},
+		"ack, unfinished":      {bytesOf(ack, 0x81), errTruncated},
+		"ack, above 64 bits":   {bytesOf(ack, "\xff\xff\xff\xff\xff\xff\xff\xff\xff\x02"), errRange},
+		"ping 0":               {bytesOf(ping, 0), errRange},
+		"pong 0":               {bytesOf(pong, 0), errRange},
+		"number 0":             {bytesOf(msg, 0, 1, "p", tok, 1, 0, 0, 0), errRange},
+		"no pool":              {bytesOf(msg, 1, 0, tok, 1, 0, 0, 0), errRange},
+		"pool too long":        {bytesOf(msg, 1, maxPool+1, strings.Repeat("p", maxPool+1), tok, 1, 0, 0, 0), errRange},
+		"pool truncated":       {bytesOf(msg, 1, 9, "p"), errTruncated},
+		"kind 0":               {bytesOf(msg, 1, 1, "p", 0, 1), errKind},
+		"kind 6":               {bytesOf(msg, 1, 1, "p", 6, 1), errKind},
+		"epoch 0":              {bytesOf(msg, 1, 1, "p", tok, 0, 0, 0, 0), errEpoch},
+		"trailing":             {bytesOf(msg, 1, 1, "p", tok, 1, 0, 0, 0, 0), errTrailing},
+		"truncated":            {bytesOf(msg, 1, 1, "p", tok, 1, 0, 0), errTruncated},
+		"origin 0":             {bytesOf(msg, 1, 1, "p", request, 1, 0, 0, 0), errNoNode},
+		"hops above 32 bits":   {bytesOf(msg, 1, 1, "p", request, 1, 1, 0, uint64(1<<32)), errRange},
+		"serial 0":             {bytesOf(msg, 1, 1, "p", request, 1, 1, 1, 0, 0), errRange},
+		"counter out of range": {bytesOf(msg, 1, 1, "p", baton, 1, 1, far, 0, 0), errRange},
+		"baton of form 2":      {bytesOf(msg, 1, 1, "p", baton, 1, 1, 0, 2, 0), errRange},
+		"free, last word 0":    {bytesOf(msg, 1, 1, "p", baton, 1, 1, 0, 0, 2, 1, 0), errNotMinimal},
+		"free, too many":       {bytesOf(msg, 1, 1, "p", baton, 1, 1, 0, 0, uint64(maxTokens/64+1), strings.Repeat("\x01", 1025)), errRange},
+		"free, count only":     {bytesOf(msg, 1, 1, "p", baton, 1, 1, 0, 0, uint64(1024)), errTruncated},
+		"no tails":             {bytesOf(msg, 1, 1, "p", baton, 1, 1, 0, 1, 0), errRange},
+		"tails, too many":      {bytesOf(msg, 1, 1, "p", baton, 1, 1, 0, 1, far+1, strings.Repeat("\x00", maxTokens+1)), errRange},
+		"tails, count only":    {bytesOf(msg, 1, 1, "p", baton, 1, 1, 0, 1, far), errTruncated},
+		"child of nobody":      {bytesOf(msg, 1, 1, "p", child, 1, 0, 1, 1), errSeat},
+		"no child":             {bytesOf(msg, 1, 1, "p", child, 1, 1, 1, 0), errSeat},
+		"token out of range":   {bytesOf(msg, 1, 1, "p", tok, 1, far, 0, 0), errRange},
+		"holder 0":             {bytesOf(msg, 1, 1, "p", wher, 1, 1, 0), errNoNode},
+	} {
+		var f frame
+		if err := decodeFrame(tc.body, names{}, &f); !errors.Is(err, tc.want) || !errors.Is(err, errFrame) {
+			t.Errorf("%s: error %v, want %v", name, err, tc.want)
+		}
+	}
+	if _, err := frameLength(binary.BigEndian.AppendUint32(nil, maxFrame+1)); !errors.Is(err, errOversized) {
+		t.Errorf("oversized: error %v", err)
+	}
+}
+
+// Every proper prefix of a message is refused: none is another message.
+func TestDecoderRefusesPrefixes(t *testing.T) {
+	for _, m := range examples() {
+		body := encode(t, m)[lengthSize:]
+		step := max(1, len(body)/60)
+		for n := 0; n < len(body); n += step {
+			var f frame
+			if err := decodeFrame(body[:n], names{}, &f); err == nil {
+				t.Errorf("%v: the first %d of %d bytes were accepted", m.Kind, n, len(body))
+			}
+		}
+	}
+}
+
+func drawMessage(t *rapid.T) kmutex.Message {
+	node := rapid.Map(rapid.Uint64Min(1), func(v uint64) kmutex.Node { return kmutex.Node(v) })
+	seat := rapid.Custom(func(t *rapid.T) kmutex.Seat {
+		return kmutex.Seat{Node: node.Draw(t, "node"), Serial: rapid.Uint64Min(1).Draw(t, "serial")}
+	})
+	m := kmutex.Message{
+		Kind:  rapid.SampledFrom([]kmutex.Kind{kmutex.KindRequest, kmutex.KindBaton, kmutex.KindChild, kmutex.KindToken, kmutex.KindWhere}).Draw(t, "kind"),
+		Epoch: rapid.Uint64Min(1).Draw(t, "epoch"),
+	}
+	early := rapid.Bool().Draw(t, "early")
+	switch m.Kind {
+	case kmutex.KindRequest:
+		m.Origin = node.Draw(t, "origin")
+		m.Hops = rapid.Uint32().Draw(t, "hops")
+		if early {
+			m.Seat = seat.Draw(t, "seat")
+		}
+	case kmutex.KindBaton:
+		m.Number = rapid.Uint64().Draw(t, "number")
+		m.Counter = rapid.Uint32Max(maxTokens-1).Draw(t, "counter")
+		if early {
+			m.Tails = rapid.SliceOfN(seat, 1, 20).Draw(t, "tails")
+			break
+		}
+		for _, q := range rapid.SliceOf(rapid.Int32Range(0, maxTokens-1)).Draw(t, "free") {
+			m.Free.Add(kmutex.Token(q))
+		}
+	case kmutex.KindChild:
+		m.Seat, m.Child = seat.Draw(t, "seat"), seat.Draw(t, "child")
+	case kmutex.KindToken:
+		m.Token = kmutex.Token(rapid.Int32Range(0, maxTokens-1).Draw(t, "token"))
+		if early {
+			m.Seat = seat.Draw(t, "seat")
+		} else {
+			m.Number = rapid.Uint64().Draw(t, "number")
+		}
+	case kmutex.KindWhere:
+		m.Number, m.Holder = rapid.Uint64().Draw(t, "number"), node.Draw(t, "holder")
+	}
+	return m
+}
+
+func TestAnyMessageRoundTrips(t *testing.T) {
+	rapid.Check(t, func(t *rapid.T) {
+		m := drawMessage(t)
+		var f frame
+		if err := decodeFrame(encode(t, m)[lengthSize:], names{}, &f); err != nil {
+			t.Fatal(err)
+		}
+		if !reflect.DeepEqual(f.message, m) {
+			t.Fatalf("decoded %+v, want %+v", f.message, m)
+		}
+	})
+}
+
+// encodeFrame is what decodeFrame undoes.
+func encodeFrame(f *frame) ([]byte, error) {
+	if f.kind != frameMessage {
+		return appendControl(nil, f.kind, f.number), nil
+	}
+	return appendMessage(nil, f.number, f.pool, &f.message)
+}
+
+// FuzzFrame: what the decoder accepts, the encoder makes, byte for byte.
+func FuzzFrame(f *testing.F) {
+	for _, m := range examples() {
+		if b := encode(f, m); len(b) < 1000 {
+			f.Add(b[lengthSize:])
+		}
+	}
+	for _, kind := range []frameType{frameAck, framePing, framePong} {
+		f.Add(appendControl(nil, kind, 300)[lengthSize:])
+	}
+	f.Fuzz(func(t *testing.T, body []byte) {
+		if len(body) > maxFrame {
+			t.Skip("the reader does not let such a frame through")
+		}
+		var got frame
+		if err := decodeFrame(body, names{}, &got); err != nil {
+			if !errors.Is(err, errFrame) {
+				t.Fatalf("error %v is not errFrame", err)
+			}
+			return
+		}
+		again, err := encodeFrame(&got)
+		if err != nil {
+			t.Fatalf("%+v was decoded but cannot be encoded: %v", got, err)
+		}
+		if !bytes.Equal(again[lengthSize:], body) {
+			t.Fatalf("%x was decoded as %+v, which is %x", body, got, again[lengthSize:])
+		}
+	})
+}
+
+func TestNamesAreBounded(t *testing.T) {
+	pools := make(names)
+	for i := range 3 * maxNames {
+		b := binary.BigEndian.AppendUint32(nil, uint32(i))
+		if got := pools.get(b); got != string(b) {
+			t.Fatalf("get(%q) = %q", b, got)
+		}
+	}
+	if len(pools) > maxNames {
+		t.Errorf("%d names kept, want at most %d", len(pools), maxNames)
+	}
+}

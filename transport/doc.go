@@ -1,0 +1,58 @@
+// Package transport carries the messages of the algorithm between gateways,
+// and lends its one port to the streams of other packages.
+//
+// # Promise
+//
+// Between two incarnations that both live, messages are delivered in the order
+// of [Transport.Send], each exactly once, whatever happens to the TCP
+// connections below: a message carries a number, stays with its sender until
+// the receiver has acknowledged it, and is sent again after a reconnect unless
+// the receiver says that it has it. So a broken connection never loses a token
+// and never doubles one. Send never blocks; its queues are bounded in messages
+// and bytes.
+//
+// The promise ends with an incarnation: a peer that [Transport.SetPeers] drops
+// takes its unacknowledged messages along. What becomes of them is decided by
+// recovery, in a new epoch.
+//
+// # One port
+//
+// Every connection to the peer port opens with a preamble (magic, protocol
+// version, kind of stream) and is answered with a status. There are links, for
+// the algorithm's messages, and several kinds of plain streams, handed out as
+// net.Conn: see [StreamKind] and [Transport.Stream]. With [Config.TLS] all of
+// them are mutual TLS 1.3, and whoever has a certificate of the configured
+// authority is a peer: names and addresses in certificates do not count.
+//
+// What is not from a peer is refused, counted by [Cause], and logged once per
+// cause and minute. Connections that are slow with their preamble are closed
+// after [Config.HandshakeTimeout]; when there are too many of them the oldest
+// goes first, so that silent connections cannot keep peers out.
+//
+// # Links
+//
+// Each pair of members has one link; the lower node dials, the other accepts.
+// It is kept up always: dialled again after a jittered, growing delay. Both
+// ends open with a hello that names the two nodes and the number of the last
+// message received. A connection that says nothing for three ping intervals is
+// taken as broken; pings also give the round-trip estimate.
+//
+// Each connection has one reading and one writing goroutine. The writer takes
+// everything that is queued, adds a pending acknowledgement, and writes it at
+// once: idle links answer fast, busy ones pay for few system calls.
+//
+// # On the wire
+//
+//	preamble  "kgat" version kind 0 0
+//	answer    "kgat" version status 0 0
+//	hello     from u64, to u64, received u64        (links only; both ways)
+//	frame     length u32, then version<<4|type u8, then
+//	  message   number, pool (u8 length, bytes), kind u8, epoch, fields by kind
+//	  ack       number of the last message received
+//	  ping      id
+//	  pong      id of the ping that it answers
+//
+// Fixed-size integers are big-endian, all others are unsigned varints in their
+// shortest form. The encoding is canonical: the decoder accepts exactly what
+// the encoder makes.
+package transport

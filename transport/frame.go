@@ -1,0 +1,230 @@
+package transport
+
+import (
+	"encoding/binary"
+	"errors"
+	"fmt"
+
+	"github.com/kgate/kgate/kmutex"
+)
+
+// protocolVersion is in the preamble and in every frame.
+const protocolVersion = 1
+
+const (
+	// lengthSize is the size of the length before each frame.
+	lengthSize = 4
+	// maxFrame bounds the length of a frame. The longest message, a baton with
+	// maxTokens tails of the largest numbers, is about 1.3 MiB.
+	maxFrame = 2 << 20
+	// maxPool bounds the length of a pool's name.
+	maxPool = 64
+	// maxTokens bounds k.
+	maxTokens = 1 << 16
+)
+
+// Errors of the decoder. Each is wrapped into errFrame.
+var (
+	errFrame      = errors.New("bad frame")
+	errVersion    = errors.New("foreign version")
+	errOversized  = errors.New("oversized")
+	errTruncated  = errors.New("truncated")
+	errTrailing   = errors.New("trailing bytes")
+	errNotMinimal = errors.New("number not in its shortest form")
+	errRange      = errors.New("value out of range")
+	errType       = errors.New("unknown type")
+)
+
+type frameType uint8
+
+const (
+	frameMessage frameType = 1 + iota
+	frameAck
+	framePing
+	framePong
+)
+
+// frame is one decoded frame.
+type frame struct {
+	kind frameType
+	// number of the message (message), of the last message received (ack), or
+	// the id of a ping (ping, pong). Only an ack's can be 0.
+	number  uint64
+	pool    string
+	message kmutex.Message
+}
+
+// names keeps one copy of each pool's name, so that decoding a message does
+// not allocate. It is bounded, since names come from the other end.
+type names map[string]string
+
+const maxNames = 1024
+
+func (n names) get(b []byte) string {
+	if s, ok := n[string(b)]; ok {
+		return s
+	}
+	s := string(b)
+	if len(n) < maxNames {
+		n[s] = s
+	}
+	return s
+}
+
+// appendMessage appends the frame of a message with its length to dst. On
+// error dst comes back unchanged.
+func appendMessage(dst []byte, number uint64, pool string, m *kmutex.Message) ([]byte, error) {
+	if number == 0 {
+		return dst, fmt.Errorf("%w: number 0", ErrMessage)
+	}
+	if pool == "" || len(pool) > maxPool {
+		return dst, fmt.Errorf("%w: the pool's name has %d bytes, not 1 to %d", ErrMessage, len(pool), maxPool)
+	}
+	if err := checkMessage(m); err != nil {
+		return dst, fmt.Errorf("%w: %w", ErrMessage, err)
+	}
+	start := len(dst)
+	dst = append(dst, 0, 0, 0, 0, frameByte(frameMessage))
+	dst = binary.AppendUvarint(dst, number)
+	dst = append(dst, byte(len(pool)))
+	dst = append(dst, pool...)
+	dst = appendFields(dst, m)
+	binary.BigEndian.PutUint32(dst[start:], uint32(len(dst)-start-lengthSize))
+	return dst, nil
+}
+
+// appendControl appends the frame of an ack, ping or pong with its length.
+func appendControl(dst []byte, kind frameType, number uint64) []byte {
+	start := len(dst)
+	dst = append(dst, 0, 0, 0, 0, frameByte(kind))
+	dst = binary.AppendUvarint(dst, number)
+	binary.BigEndian.PutUint32(dst[start:], uint32(len(dst)-start-lengthSize))
+	return dst
+}
+
+// frameByte holds version and type.
+func frameByte(kind frameType) byte { return protocolVersion<<4 | byte(kind) }
+
+// frameLength returns how long the frame is that follows these lengthSize
+// bytes.
+func frameLength(b []byte) (int, error) {
+	n := binary.BigEndian.Uint32(b)
+	if n > maxFrame {
+		return 0, fmt.Errorf("%w: %w: %d bytes, at most %d", errFrame, errOversized, n, maxFrame)
+	}
+	return int(n), nil
+}
+
+// decodeFrame decodes body, a frame without its length, into f. Nothing of
+// body is kept.
+func decodeFrame(body []byte, pools names, f *frame) error {
+	c := cursor{rest: body}
+	head := c.byte()
+	if c.err == nil && head>>4 != protocolVersion {
+		c.fail(fmt.Errorf("%w %d, want %d", errVersion, head>>4, protocolVersion))
+	}
+	*f = frame{kind: frameType(head & 0xf)}
+	switch f.kind {
+	case frameMessage:
+		f.number = c.positive()
+		f.pool = c.poolName(pools)
+		c.fields(&f.message)
+	case frameAck:
+		f.number = c.uvarint()
+	case framePing, framePong:
+		f.number = c.positive()
+	default:
+		c.fail(errType)
+	}
+	if len(c.rest) > 0 {
+		c.fail(errTrailing)
+	}
+	if c.err == nil && f.kind == frameMessage {
+		c.err = checkMessage(&f.message)
+	}
+	if c.err != nil {
+		return fmt.Errorf("%w: %w", errFrame, c.err)
+	}
+	return nil
+}
+
+// cursor reads a frame from the front. After the first error it reads zeros.
+type cursor struct {
+	rest []byte
+	err  error
+}
+
+func (c *cursor) fail(err error) {
+	if c.err == nil {
+		c.err = err
+		c.rest = nil
+	}
+}
+
+func (c *cursor) byte() byte {
+	if len(c.rest) == 0 {
+		c.fail(errTruncated)
+		return 0
+	}
+	b := c.rest[0]
+	c.rest = c.rest[1:]
+	return b
+}
+
+func (c *cursor) uvarint() uint64 {
+	if len(c.rest) > 0 && c.rest[0] < 0x80 {
+		v := c.rest[0]
+		c.rest = c.rest[1:]
+		return uint64(v)
+	}
+	v, n := binary.Uvarint(c.rest)
+	switch {
+	case n == 0:
+		c.fail(errTruncated)
+		return 0
+	case n < 0:
+		c.fail(errRange)
+		return 0
+	case c.rest[n-1] == 0:
+		c.fail(errNotMinimal)
+		return 0
+	}
+	c.rest = c.rest[n:]
+	return v
+}
+
+// positive reads a number that must not be 0.
+func (c *cursor) positive() uint64 {
+	v := c.uvarint()
+	if v == 0 {
+		c.fail(errRange)
+	}
+	return v
+}
+
+// upTo reads a number that must not be above limit.
+func (c *cursor) upTo(limit uint64) uint64 {
+	v := c.uvarint()
+	if v > limit {
+		c.fail(errRange)
+		return 0
+	}
+	return v
+}
+
+func (c *cursor) poolName(pools names) string {
+	n := int(c.byte())
+	switch {
+	case c.err != nil:
+		return ""
+	case n == 0 || n > maxPool:
+		c.fail(errRange)
+		return ""
+	case n > len(c.rest):
+		c.fail(errTruncated)
+		return ""
+	}
+	name := c.rest[:n]
+	c.rest = c.rest[n:]
+	return pools.get(name)
+}

@@ -1,0 +1,227 @@
+package transport
+
+import (
+	"context"
+	"crypto/ecdsa"
+	"crypto/elliptic"
+	"crypto/rand"
+	"crypto/tls"
+	"crypto/x509"
+	"crypto/x509/pkix"
+	"math/big"
+	"net"
+	"slices"
+	"sync"
+	"testing"
+	"time"
+
+	"go.uber.org/goleak"
+
+	"github.com/kgate/kgate/kmutex"
+)
+
+func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
+
+// patience bounds every wait in these tests; none lasts that long unless
+// something is broken.
+const patience = 10 * time.Second
+
+type deliverFunc func(kmutex.Node, string, kmutex.Message) error
+
+func (f deliverFunc) Deliver(from kmutex.Node, pool string, m kmutex.Message) error {
+	return f(from, pool, m)
+}
+
+// discard is a handler for tests in which no message matters.
+var discard = deliverFunc(func(kmutex.Node, string, kmutex.Message) error { return nil })
+
+// listen opens a transport on loopback, closed when the test ends.
+func listen(tb testing.TB, c Config) *Transport {
+	tb.Helper()
+	c.Listen = "127.0.0.1:0"
+	if c.Handler == nil {
+		c.Handler = discard
+	}
+	t, err := Listen(c)
+	if err != nil {
+		tb.Fatal(err)
+	}
+	tb.Cleanup(func() {
+		if err := t.Close(); err != nil {
+			tb.Errorf("close: %v", err)
+		}
+	})
+	return t
+}
+
+// join makes the transports nodes 1, 2, ... of one view.
+func join(ts ...*Transport) {
+	var peers []Peer
+	for i, t := range ts {
+		peers = append(peers, Peer{Node: kmutex.Node(i + 1), Addr: t.Addr().String(), Name: "gw"})
+	}
+	for i, t := range ts {
+		t.SetPeers(kmutex.Node(i+1), peers)
+	}
+}
+
+// eventually polls: what it waits for comes over real sockets.
+func eventually(tb testing.TB, what string, ok func() bool) {
+	tb.Helper()
+	for deadline := time.Now().Add(patience); !ok(); time.Sleep(time.Millisecond) {
+		if time.Now().After(deadline) {
+			tb.Fatalf("not within %v: %s", patience, what)
+		}
+	}
+}
+
+// waitUp waits until all links of the transports are up.
+func waitUp(tb testing.TB, ts ...*Transport) {
+	tb.Helper()
+	eventually(tb, "all links up", func() bool {
+		return !slices.ContainsFunc(ts, func(t *Transport) bool {
+			return slices.ContainsFunc(t.Links(), func(s LinkStatus) bool { return !s.Up })
+		})
+	})
+}
+
+func within(tb testing.TB) context.Context {
+	tb.Helper()
+	ctx, cancel := context.WithTimeout(context.Background(), patience)
+	tb.Cleanup(cancel)
+	return ctx
+}
+
+// wait waits for a channel to be closed.
+func wait(tb testing.TB, what string, done <-chan struct{}) {
+	tb.Helper()
+	select {
+	case <-done:
+	case <-time.After(patience):
+		tb.Fatalf("not within %v: %s", patience, what)
+	}
+}
+
+func quantile(ds []time.Duration, q float64) time.Duration {
+	if len(ds) == 0 {
+		return 0
+	}
+	slices.Sort(ds)
+	return ds[int(q*float64(len(ds)-1))]
+}
+
+// counter is an Observer that counts.
+type counter struct {
+	mu             sync.Mutex
+	sent, received map[kmutex.Kind]int
+	refused        map[Cause]int
+	batches        int
+	batched        int
+	reconnects     int
+}
+
+var _ Observer = (*counter)(nil)
+
+func newCounter() *counter {
+	return &counter{sent: map[kmutex.Kind]int{}, received: map[kmutex.Kind]int{}, refused: map[Cause]int{}}
+}
+
+func (c *counter) Sent(k kmutex.Kind)     { c.mu.Lock(); c.sent[k]++; c.mu.Unlock() }
+func (c *counter) Received(k kmutex.Kind) { c.mu.Lock(); c.received[k]++; c.mu.Unlock() }
+func (c *counter) Refused(cause Cause)    { c.mu.Lock(); c.refused[cause]++; c.mu.Unlock() }
+func (c *counter) Reconnected()           { c.mu.Lock(); c.reconnects++; c.mu.Unlock() }
+func (c *counter) Batch(messages, _ int) {
+	c.mu.Lock()
+	c.batches++
+	c.batched += messages
+	c.mu.Unlock()
+}
+
+func (c *counter) count(cause Cause) int {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	return c.refused[cause]
+}
+
+func (c *counter) total() int {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	sum := 0
+	for _, n := range c.refused {
+		sum += n
+	}
+	return sum
+}
+
+// pki is a certificate authority.
+type pki struct {
+	cert *x509.Certificate
+	key  *ecdsa.PrivateKey
+}
+
+func newPKI(tb testing.TB) *pki {
+	tb.Helper()
+	key, err := ecdsa.GenerateKey(elliptic.P256(), rand.Reader)
+	if err != nil {
+		tb.Fatal(err)
+	}
+	template := &x509.Certificate{
+		SerialNumber:          big.NewInt(1),
+		Subject:               pkix.Name{CommonName: "test authority"},
+		NotAfter:              time.Now().Add(time.Hour),
+		IsCA:                  true,
+		BasicConstraintsValid: true,
+		KeyUsage:              x509.KeyUsageCertSign,
+	}
+	return &pki{cert: sign(tb, template, template, &key.PublicKey, key), key: key}
+}
+
+func sign(tb testing.TB, template, parent *x509.Certificate, public *ecdsa.PublicKey, key *ecdsa.PrivateKey) *x509.Certificate {
+	tb.Helper()
+	der, err := x509.CreateCertificate(rand.Reader, template, parent, public, key)
+	if err != nil {
+		tb.Fatal(err)
+	}
+	cert, err := x509.ParseCertificate(der)
+	if err != nil {
+		tb.Fatal(err)
+	}
+	return cert
+}
+
+// peer returns a configuration for a peer with a certificate of its own.
+func (p *pki) peer(tb testing.TB, change ...func(*x509.Certificate)) *tls.Config {
+	tb.Helper()
+	key, err := ecdsa.GenerateKey(elliptic.P256(), rand.Reader)
+	if err != nil {
+		tb.Fatal(err)
+	}
+	template := &x509.Certificate{
+		SerialNumber: big.NewInt(time.Now().UnixNano()),
+		Subject:      pkix.Name{CommonName: "gw"},
+		NotAfter:     time.Now().Add(time.Hour),
+		KeyUsage:     x509.KeyUsageDigitalSignature,
+		ExtKeyUsage:  []x509.ExtKeyUsage{x509.ExtKeyUsageClientAuth, x509.ExtKeyUsageServerAuth},
+	}
+	for _, f := range change {
+		f(template)
+	}
+	cert := sign(tb, template, p.cert, &key.PublicKey, p.key)
+	roots := x509.NewCertPool()
+	roots.AddCert(p.cert)
+	return &tls.Config{
+		RootCAs:      roots,
+		Certificates: []tls.Certificate{{Certificate: [][]byte{cert.Raw}, PrivateKey: key}},
+	}
+}
+
+// plain dials a transport as a stranger would.
+func plain(tb testing.TB, t *Transport) net.Conn {
+	tb.Helper()
+	conn, err := net.Dial("tcp", t.Addr().String())
+	if err != nil {
+		tb.Fatal(err)
+	}
+	tb.Cleanup(func() { _ = conn.Close() })
+	return conn
+}

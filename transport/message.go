@@ -1,0 +1,302 @@
+package transport
+
+import (
+	"encoding/binary"
+	"errors"
+	"fmt"
+	"math"
+
+	"github.com/kgate/kgate/kmutex"
+)
+
+// Errors of checkMessage.
+var (
+	errKind   = errors.New("unknown kind of message")
+	errFields = errors.New("field that this kind of message does not have")
+	errNoNode = errors.New("node missing")
+	errSeat   = errors.New("seat missing, or without node or serial")
+	errEpoch  = errors.New("epoch missing")
+)
+
+// field is a set of kmutex.Message's fields; Kind and Epoch are in all.
+type field uint16
+
+const (
+	fieldOrigin field = 1 << iota
+	fieldHops
+	fieldSeat
+	fieldChild
+	fieldToken
+	fieldNumber
+	fieldCounter
+	fieldTails
+	fieldFree
+	fieldHolder
+)
+
+// fieldsOf tells which fields each kind may set.
+var fieldsOf = [...]field{
+	kmutex.KindRequest: fieldOrigin | fieldHops | fieldSeat,
+	kmutex.KindBaton:   fieldNumber | fieldCounter | fieldTails | fieldFree,
+	kmutex.KindChild:   fieldSeat | fieldChild,
+	kmutex.KindToken:   fieldToken | fieldSeat | fieldNumber,
+	kmutex.KindWhere:   fieldNumber | fieldHolder,
+}
+
+// fieldsSet tells which fields of m are not zero.
+func fieldsSet(m *kmutex.Message) field {
+	var set field
+	add := func(yes bool, f field) {
+		if yes {
+			set |= f
+		}
+	}
+	add(m.Origin != 0, fieldOrigin)
+	add(m.Hops != 0, fieldHops)
+	add(!m.Seat.IsZero(), fieldSeat)
+	add(!m.Child.IsZero(), fieldChild)
+	add(m.Token != 0, fieldToken)
+	add(m.Number != 0, fieldNumber)
+	add(m.Counter != 0, fieldCounter)
+	add(m.Tails != nil, fieldTails)
+	add(m.Free != nil, fieldFree)
+	add(m.Holder != 0, fieldHolder)
+	return set
+}
+
+// checkMessage is the one place that says what may be on the wire: the encoder
+// refuses to make, and the decoder to accept, anything else. What only the
+// machine can judge (k of the pool, who may send what) it leaves to the
+// machine.
+func checkMessage(m *kmutex.Message) error {
+	if !m.Kind.Valid() || int(m.Kind) >= len(fieldsOf) {
+		return fmt.Errorf("%w %d", errKind, uint8(m.Kind))
+	}
+	if extra := fieldsSet(m) &^ fieldsOf[m.Kind]; extra != 0 {
+		return fmt.Errorf("%w (%v, set %#x)", errFields, m.Kind, uint16(extra))
+	}
+	if m.Epoch == 0 {
+		return errEpoch
+	}
+	switch m.Kind {
+	case kmutex.KindRequest:
+		if m.Origin == 0 {
+			return errNoNode
+		}
+		return checkSeat(m.Seat, true)
+	case kmutex.KindBaton:
+		return checkBaton(m)
+	case kmutex.KindChild:
+		return errors.Join(checkSeat(m.Seat, false), checkSeat(m.Child, false))
+	case kmutex.KindToken:
+		return checkToken(m)
+	case kmutex.KindWhere:
+		if m.Holder == 0 {
+			return errNoNode
+		}
+		return nil
+	default:
+		return errKind
+	}
+}
+
+// checkSeat wants both parts of a seat, or, if optional, none.
+func checkSeat(s kmutex.Seat, optional bool) error {
+	if s.IsZero() && optional || s.Node != 0 && s.Serial != 0 {
+		return nil
+	}
+	return errSeat
+}
+
+func checkBaton(m *kmutex.Message) error {
+	if m.Counter >= maxTokens {
+		return fmt.Errorf("%w: counter %d", errRange, m.Counter)
+	}
+	if m.Tails == nil {
+		if n := len(trimmed(m.Free)); n > maxTokens/64 {
+			return fmt.Errorf("%w: %d words of free tokens", errRange, n)
+		}
+		return nil
+	}
+	if m.Free != nil {
+		return fmt.Errorf("%w (a baton with tails and free tokens)", errFields)
+	}
+	if n := len(m.Tails); n == 0 || n > maxTokens {
+		return fmt.Errorf("%w: %d tails", errRange, n)
+	}
+	for _, s := range m.Tails {
+		// A queue without a tail is for the machine to judge.
+		if err := checkSeat(s, true); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+func checkToken(m *kmutex.Message) error {
+	if m.Token < 0 || m.Token >= maxTokens {
+		return fmt.Errorf("%w: token %d", errRange, m.Token)
+	}
+	if !m.Seat.IsZero() && m.Number != 0 {
+		return fmt.Errorf("%w (a token with seat and baton number)", errFields)
+	}
+	return checkSeat(m.Seat, true)
+}
+
+// trimmed returns s without empty words at its end: removing tokens leaves
+// such words behind, and they are no part of the set's value.
+func trimmed(s kmutex.TokenSet) kmutex.TokenSet {
+	for len(s) > 0 && s[len(s)-1] == 0 {
+		s = s[:len(s)-1]
+	}
+	return s
+}
+
+// Forms of a baton.
+const (
+	batonLate  = 0
+	batonEarly = 1
+)
+
+// appendFields appends kind, epoch and the fields of m, which checkMessage has
+// accepted.
+func appendFields(dst []byte, m *kmutex.Message) []byte {
+	dst = append(dst, byte(m.Kind))
+	dst = binary.AppendUvarint(dst, m.Epoch)
+	switch m.Kind {
+	case kmutex.KindRequest:
+		dst = binary.AppendUvarint(dst, uint64(m.Origin))
+		dst = appendSeat(dst, m.Seat)
+		dst = binary.AppendUvarint(dst, uint64(m.Hops))
+	case kmutex.KindBaton:
+		dst = binary.AppendUvarint(dst, m.Number)
+		dst = binary.AppendUvarint(dst, uint64(m.Counter))
+		if m.Tails == nil {
+			dst = append(dst, batonLate)
+			return appendFree(dst, m.Free)
+		}
+		dst = append(dst, batonEarly)
+		dst = binary.AppendUvarint(dst, uint64(len(m.Tails)))
+		for _, s := range m.Tails {
+			dst = appendSeat(dst, s)
+		}
+	case kmutex.KindChild:
+		dst = appendSeat(dst, m.Seat)
+		dst = appendSeat(dst, m.Child)
+	case kmutex.KindToken:
+		dst = binary.AppendUvarint(dst, uint64(m.Token))
+		dst = appendSeat(dst, m.Seat)
+		if m.Seat.IsZero() {
+			dst = binary.AppendUvarint(dst, m.Number)
+		}
+	case kmutex.KindWhere:
+		dst = binary.AppendUvarint(dst, m.Number)
+		dst = binary.AppendUvarint(dst, uint64(m.Holder))
+	default: // checkMessage refuses other kinds
+	}
+	return dst
+}
+
+// appendSeat appends node and serial; for no seat only the node 0.
+func appendSeat(dst []byte, s kmutex.Seat) []byte {
+	dst = binary.AppendUvarint(dst, uint64(s.Node))
+	if s.Node != 0 {
+		dst = binary.AppendUvarint(dst, s.Serial)
+	}
+	return dst
+}
+
+func appendFree(dst []byte, s kmutex.TokenSet) []byte {
+	s = trimmed(s)
+	dst = binary.AppendUvarint(dst, uint64(len(s)))
+	for _, word := range s {
+		dst = binary.AppendUvarint(dst, word)
+	}
+	return dst
+}
+
+// fields reads what appendFields wrote.
+func (c *cursor) fields(m *kmutex.Message) {
+	m.Kind = kmutex.Kind(c.byte())
+	m.Epoch = c.uvarint()
+	switch m.Kind {
+	case kmutex.KindRequest:
+		m.Origin = kmutex.Node(c.uvarint())
+		m.Seat = c.seat()
+		m.Hops = uint32(c.upTo(math.MaxUint32))
+	case kmutex.KindBaton:
+		m.Number = c.uvarint()
+		m.Counter = uint32(c.upTo(maxTokens - 1))
+		switch c.byte() {
+		case batonLate:
+			m.Free = c.free()
+		case batonEarly:
+			m.Tails = c.tails()
+		default:
+			c.fail(errRange)
+		}
+	case kmutex.KindChild:
+		m.Seat = c.seat()
+		m.Child = c.seat()
+	case kmutex.KindToken:
+		m.Token = kmutex.Token(c.upTo(maxTokens - 1))
+		m.Seat = c.seat()
+		if m.Seat.IsZero() {
+			m.Number = c.uvarint()
+		}
+	case kmutex.KindWhere:
+		m.Number = c.uvarint()
+		m.Holder = kmutex.Node(c.uvarint())
+	default:
+		c.fail(fmt.Errorf("%w %d", errKind, uint8(m.Kind)))
+	}
+}
+
+func (c *cursor) seat() kmutex.Seat {
+	node := kmutex.Node(c.uvarint())
+	if node == 0 {
+		return kmutex.Seat{}
+	}
+	return kmutex.Seat{Node: node, Serial: c.positive()}
+}
+
+// tails reads a list of seats. The count is checked against what is there
+// before memory is taken for it: a seat has one byte at least.
+func (c *cursor) tails() []kmutex.Seat {
+	n := c.count(maxTokens)
+	if n == 0 {
+		c.fail(errRange)
+		return nil
+	}
+	tails := make([]kmutex.Seat, n)
+	for i := range tails {
+		tails[i] = c.seat()
+	}
+	return tails
+}
+
+// free reads a set of tokens, nil if empty. Its last word must hold a token.
+func (c *cursor) free() kmutex.TokenSet {
+	n := c.count(maxTokens / 64)
+	if n == 0 {
+		return nil
+	}
+	set := make(kmutex.TokenSet, n)
+	for i := range set {
+		set[i] = c.uvarint()
+	}
+	if set[n-1] == 0 {
+		c.fail(errNotMinimal)
+	}
+	return set
+}
+
+// count reads how many elements follow; each has one byte at least.
+func (c *cursor) count(limit int) int {
+	n := int(c.upTo(uint64(limit)))
+	if n > len(c.rest) {
+		c.fail(errTruncated)
+		return 0
+	}
+	return n
+}

@@ -1,0 +1,384 @@
+package transport
+
+import (
+	"bytes"
+	"crypto/tls"
+	"crypto/x509"
+	"errors"
+	"io"
+	"net"
+	"sync"
+	"testing"
+	"time"
+
+	"github.com/kgate/kgate/kmutex"
+)
+
+// healthy runs messages over a link from node 1 to node 2, which is the
+// transport under attack, while f runs, and wants them undisturbed.
+func healthy(t *testing.T, c Config, f func(victim *Transport, seen *counter)) {
+	t.Helper()
+	seen := newCounter()
+	var mu sync.Mutex
+	var last uint64
+	c.Observer = seen
+	c.Handler = deliverFunc(func(from kmutex.Node, _ string, m kmutex.Message) error {
+		mu.Lock()
+		defer mu.Unlock()
+		if from == 1 {
+			if m.Number != last+1 {
+				t.Errorf("message %d after %d", m.Number, last)
+			}
+			last = m.Number
+		}
+		return nil
+	})
+	friend, victim := listen(t, Config{TLS: c.TLS}), listen(t, c)
+	// 3 is a member too, for those who know its number.
+	peers := []Peer{{Node: 1, Addr: friend.Addr().String()}, {Node: 2, Addr: victim.Addr().String()}, {Node: 3, Addr: "127.0.0.1:1"}, {Node: 4, Addr: "127.0.0.1:1"}}
+	friend.SetPeers(1, peers[:2])
+	victim.SetPeers(3, nil) // no member yet
+	peers[1].Node = 3
+	peers[2] = Peer{Node: 2}
+	friend.SetPeers(1, peers[:2])
+	victim.SetPeers(3, peers)
+	waitUp(t, friend)
+
+	stop, sent := make(chan struct{}), uint64(0)
+	var wg sync.WaitGroup
+	wg.Go(func() {
+		tick := time.NewTicker(100 * time.Microsecond)
+		defer tick.Stop()
+		for {
+			select {
+			case <-stop:
+				return
+			case <-tick.C:
+				sent++
+				if err := friend.Send(3, "p", numbered(int(sent))); err != nil {
+					t.Error(err)
+				}
+			}
+		}
+	})
+	f(victim, seen)
+	close(stop)
+	wg.Wait()
+	if err := friend.Flush(within(t)); err != nil {
+		t.Error(err)
+	}
+	mu.Lock()
+	defer mu.Unlock()
+	if last != sent || sent == 0 {
+		t.Errorf("%d messages of the healthy link delivered, %d sent", last, sent)
+	}
+	if s := friend.Links()[0]; s.Reconnects != 0 {
+		t.Errorf("the healthy link was broken: %+v", s)
+	}
+}
+
+// closed wants the other end to have closed conn, and returns what it said
+// before.
+func closed(t *testing.T, conn net.Conn) []byte {
+	t.Helper()
+	_ = conn.SetReadDeadline(time.Now().Add(patience))
+	b, err := io.ReadAll(conn)
+	if err != nil && !isReset(err) {
+		t.Errorf("not closed: %v", err)
+	}
+	return b
+}
+
+// TestGarbage: what is no peer is refused, counted, and told no more than it
+// should know.
+func TestGarbage(t *testing.T) {
+	link := func(h hello) []byte { return h.append(appendPreamble(nil, streamLink)) }
+	healthy(t, Config{}, func(victim *Transport, seen *counter) {
+		victim.Stream(StreamRaft)
+		for _, tc := range []struct {
+			name   string
+			say    []byte
+			cause  Cause
+			answer []byte
+		}{
+			{"http", []byte("GET / HTTP/1.1\r\nHost: x\r\n\r\n"), CauseMagic, nil},
+			{"zeros", make([]byte, 1000), CauseMagic, nil},
+			{"tls", []byte("\x16\x03\x01\x02\x00\x01\x00\x01\xfc\x03\x03"), CauseTLS, nil},
+			{"foreign version", []byte("kgat\x02\x01\x00\x00"), CauseVersion, appendAnswer(nil, statusVersion)},
+			{"unknown kind", []byte("kgat\x01\x09\x00\x00"), CauseKind, appendAnswer(nil, statusKind)},
+			{"unused byte", []byte("kgat\x01\x01\x00\x01"), CauseKind, appendAnswer(nil, statusKind)},
+			{"stream that nobody wants", appendPreamble(nil, StreamControl), CauseKind, appendAnswer(nil, statusKind)},
+			{"hello from nobody", link(hello{to: 3}), CauseNode, appendAnswer(nil, statusNode)},
+			{"hello from a stranger", link(hello{from: 77, to: 3}), CauseNode, appendAnswer(nil, statusNode)},
+			{"hello to another", link(hello{from: 1, to: 2}), CauseNode, appendAnswer(nil, statusNode)},
+			{"hello from ourselves", link(hello{from: 3, to: 3}), CauseNode, appendAnswer(nil, statusNode)},
+			{"hello from one we dial", link(hello{from: 4, to: 3}), CauseDirection, appendAnswer(nil, statusDirection)},
+			{"hello with a false number", link(hello{from: 2, to: 3, received: 9}), CauseSequence, appendAnswer(nil, statusSequence)},
+		} {
+			before := seen.count(tc.cause)
+			conn := plain(t, victim)
+			if _, err := conn.Write(tc.say); err != nil {
+				t.Errorf("%s: %v", tc.name, err)
+			}
+			if got := closed(t, conn); !bytes.Equal(got, tc.answer) {
+				t.Errorf("%s: answered %q, want %q", tc.name, got, tc.answer)
+			}
+			eventually(t, tc.name+" is counted", func() bool { return seen.count(tc.cause) == before+1 })
+		}
+		conn := plain(t, victim)
+		_, _ = conn.Write([]byte("kga"))
+		_ = conn.Close()
+		eventually(t, "an incomplete preamble is counted", func() bool { return seen.count(CauseIncomplete) == 1 })
+	})
+}
+
+// rawLink opens a link as node 2, by hand.
+func rawLink(t *testing.T, victim *Transport) net.Conn {
+	t.Helper()
+	conn := plain(t, victim)
+	if _, err := conn.Write(hello{from: 2, to: 3}.append(appendPreamble(nil, streamLink))); err != nil {
+		t.Fatal(err)
+	}
+	var b [preambleSize + helloSize]byte
+	_ = conn.SetReadDeadline(time.Now().Add(patience))
+	if _, err := io.ReadFull(conn, b[:]); err != nil {
+		t.Fatal(err)
+	}
+	if h, err := decodeHello(b[preambleSize:]); err != nil || h != (hello{from: 3, to: 2}) {
+		t.Fatalf("hello %+v, %v", h, err)
+	}
+	return conn
+}
+
+// TestBadFrames: a peer that sends nonsense loses its connection, and nothing
+// else.
+func TestBadFrames(t *testing.T) {
+	good, err := appendMessage(nil, 2, "p", &kmutex.Message{Kind: kmutex.KindToken, Epoch: 1})
+	if err != nil {
+		t.Fatal(err)
+	}
+	healthy(t, Config{}, func(victim *Transport, seen *counter) {
+		for _, tc := range []struct {
+			name  string
+			say   []byte
+			cause Cause
+		}{
+			{"oversized", []byte("\xff\xff\xff\xff"), CauseOversized},
+			{"just oversized", []byte{0, 0x20, 0, 1}, CauseOversized},
+			{"empty frame", []byte{0, 0, 0, 0}, CauseFrame},
+			{"foreign version", []byte{0, 0, 0, 2, 0x22, 1}, CauseVersion},
+			{"unknown type", []byte{0, 0, 0, 2, 0x1f, 1}, CauseFrame},
+			{"garbage", []byte("\x00\x00\x00\x08\x11garbage"), CauseFrame},
+			{"trailing byte", append([]byte{0, 0, 0, good[3] + 1}, append(good[4:len(good):len(good)], 0)...), CauseFrame},
+			{"large and bad", append([]byte{0, 0x1f, 0, 0, 0x11}, make([]byte, 0x1f0000)...), CauseFrame},
+			{"message 2 before 1", good, CauseProtocol},
+			{"acknowledged what was not sent", appendControl(nil, frameAck, 1), CauseProtocol},
+			{"answered a ping that was not asked", appendControl(nil, framePong, 99), CauseProtocol},
+		} {
+			before := seen.count(tc.cause)
+			conn := rawLink(t, victim)
+			_, _ = conn.Write(tc.say) // may be closed already
+			closed(t, conn)
+			eventually(t, tc.name+" is counted", func() bool { return seen.count(tc.cause) == before+1 })
+		}
+		// An unfinished frame, large by its own account, then nothing.
+		conn := rawLink(t, victim)
+		_, _ = conn.Write([]byte{0, 0x1f, 0xff, 0xff, 0x11, 1, 1})
+		_ = conn.Close()
+		// The number is taken over by a newer connection.
+		one, two := rawLink(t, victim), rawLink(t, victim)
+		closed(t, one)
+		_, _ = two.Write(appendControl(nil, framePing, 5))
+		want := appendControl(nil, framePong, 5)
+		if got := readUntil(t, two, want); !bytes.Contains(got, want) {
+			t.Errorf("the newer connection was told %x, want %x", got, want)
+		}
+	})
+}
+
+// readUntil reads until want has come.
+func readUntil(t *testing.T, conn net.Conn, want []byte) []byte {
+	t.Helper()
+	_ = conn.SetReadDeadline(time.Now().Add(patience))
+	var got []byte
+	for b := make([]byte, 100); !bytes.Contains(got, want); {
+		n, err := conn.Read(b)
+		got = append(got, b[:n]...)
+		if err != nil {
+			t.Error(err)
+			return got
+		}
+	}
+	return got
+}
+
+// Messages that were received before are dropped, as after a reconnect by a
+// peer that says more than it has to.
+func TestDuplicatesDropped(t *testing.T) {
+	h := newInOrder(3)
+	victim := listen(t, Config{Handler: h})
+	victim.SetPeers(3, []Peer{{Node: 2}})
+	conn := rawLink(t, victim)
+	for _, n := range []int{1, 1, 2, 1, 2, 3} {
+		m := numbered(n)
+		b, err := appendMessage(nil, uint64(n), "downloads", &m)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if _, err := conn.Write(b); err != nil {
+			t.Fatal(err)
+		}
+	}
+	wait(t, "three messages", h.done)
+	_, _ = conn.Write(appendControl(nil, framePing, 1))
+	readUntil(t, conn, appendControl(nil, framePong, 1))
+	h.check(t, "at 3")
+}
+
+// TestSilentPeer: a connection on which nothing comes back is given up.
+func TestSilentPeer(t *testing.T) {
+	victim := listen(t, Config{PingInterval: 10 * time.Millisecond})
+	victim.SetPeers(3, []Peer{{Node: 2}})
+	closed(t, rawLink(t, victim))
+	eventually(t, "the reason is shown", func() bool { return victim.Links()[0].Err == errSilent.Error() })
+}
+
+// TestSlowPreamble: those who take too long are closed.
+func TestSlowPreamble(t *testing.T) {
+	healthy(t, Config{HandshakeTimeout: 50 * time.Millisecond}, func(victim *Transport, seen *counter) {
+		silent, trickle := plain(t, victim), plain(t, victim)
+		stop := make(chan struct{})
+		var wg sync.WaitGroup
+		wg.Go(func() {
+			for i := range magic {
+				_, _ = trickle.Write([]byte{magic[i]})
+				select {
+				case <-time.After(10 * time.Millisecond):
+				case <-stop:
+				}
+			}
+		})
+		closed(t, silent)
+		closed(t, trickle)
+		close(stop)
+		wg.Wait()
+		eventually(t, "both are counted", func() bool { return seen.count(CauseSlow) == 2 })
+	})
+}
+
+// TestTooManyHalfOpen: silent connections do not keep peers out.
+func TestTooManyHalfOpen(t *testing.T) {
+	healthy(t, Config{MaxHalfOpen: 4}, func(victim *Transport, seen *counter) {
+		var conns []net.Conn
+		for range 12 {
+			conns = append(conns, plain(t, victim))
+		}
+		rawLink(t, victim) // succeeds
+		for _, conn := range conns[:8] {
+			closed(t, conn) // the oldest
+		}
+		eventually(t, "they are counted", func() bool { return seen.count(CauseHalfOpen) >= 8 })
+		// The rest ends with the transport.
+	})
+}
+
+func TestTLS(t *testing.T) {
+	ours, theirs := newPKI(t), newPKI(t)
+	mixed := theirs.peer(t)
+	mixed.RootCAs = ours.peer(t).RootCAs // trusts us, but is of theirs
+	expired := ours.peer(t, func(c *x509.Certificate) { c.NotAfter = time.Now().Add(-time.Minute) })
+	nobody := ours.peer(t)
+	nobody.Certificates = nil
+	healthy(t, Config{TLS: ours.peer(t)}, func(victim *Transport, seen *counter) {
+		for name, tc := range map[string]struct {
+			config *tls.Config
+			cause  Cause
+		}{
+			"another authority":      {mixed, CauseCertificate},
+			"both another authority": {theirs.peer(t), CauseHandshake}, // the client is the first to notice
+			"expired":                {expired, CauseCertificate},
+			"no certificate":         {nobody, CauseHandshake},
+			"too old": {&tls.Config{
+				Certificates: ours.peer(t).Certificates, InsecureSkipVerify: true, MaxVersion: tls.VersionTLS12,
+			}, CauseHandshake},
+		} {
+			before := seen.count(tc.cause)
+			config := newTLSPair(tc.config).client
+			if tc.config.MaxVersion != 0 {
+				config = tc.config
+			}
+			conn := tls.Client(plain(t, victim), config)
+			_ = conn.SetDeadline(time.Now().Add(patience))
+			err := conn.Handshake()
+			if err == nil { // TLS 1.3: the server's verdict comes with the first read
+				_, err = conn.Read(make([]byte, 1))
+			}
+			var timeout net.Error
+			if err == nil || errors.As(err, &timeout) && timeout.Timeout() {
+				t.Errorf("%s: error %v", name, err)
+			}
+			_ = conn.Close()
+			eventually(t, name+" is counted", func() bool { return seen.count(tc.cause) == before+1 })
+		}
+		conn := plain(t, victim)
+		_, _ = conn.Write(hello{from: 2, to: 3}.append(appendPreamble(nil, streamLink)))
+		closed(t, conn)
+		eventually(t, "plaintext is counted", func() bool { return seen.count(CausePlaintext) == 1 })
+	})
+}
+
+// The dialling end checks the other one's certificate as well.
+func TestTLSServerIsChecked(t *testing.T) {
+	ours, theirs := newPKI(t), newPKI(t)
+	roots := ours.peer(t).RootCAs
+	clientOnly := ours.peer(t, func(c *x509.Certificate) { c.ExtKeyUsage = []x509.ExtKeyUsage{x509.ExtKeyUsageClientAuth} })
+	for name, certs := range map[string][]tls.Certificate{
+		"another authority": theirs.peer(t).Certificates,
+		"no server's":       clientOnly.Certificates,
+	} {
+		l, err := tls.Listen("tcp", "127.0.0.1:0", &tls.Config{Certificates: certs})
+		if err != nil {
+			t.Fatal(err)
+		}
+		var wg sync.WaitGroup
+		wg.Go(func() {
+			if conn, err := l.Accept(); err == nil {
+				_ = conn.(*tls.Conn).Handshake()
+				_ = conn.Close()
+			}
+		})
+		tr := listen(t, Config{TLS: &tls.Config{RootCAs: roots, Certificates: ours.peer(t).Certificates}})
+		conn, err := tr.Stream(StreamRaft).Dial(within(t), l.Addr().String())
+		if cert := new(tls.CertificateVerificationError); conn != nil || !errors.As(err, &cert) && !errors.As(err, new(x509.UnknownAuthorityError)) && !errors.As(err, new(x509.CertificateInvalidError)) {
+			t.Errorf("%s: %v, %v", name, conn, err)
+		}
+		_ = l.Close()
+		wg.Wait()
+	}
+}
+
+// Certificates are renewed, the authority replaced, while links stay.
+func TestTLSRenewed(t *testing.T) {
+	before, after := newPKI(t), newPKI(t)
+	t1, t2 := listen(t, Config{TLS: before.peer(t)}), listen(t, Config{TLS: before.peer(t)})
+	join(t1, t2)
+	waitUp(t, t1, t2)
+	for _, tr := range []*Transport{t1, t2} {
+		if err := tr.SetTLS(after.peer(t)); err != nil {
+			t.Fatal(err)
+		}
+		if err := errors.Join(tr.SetTLS(nil), tr.SetTLS(&tls.Config{})); !errors.Is(err, ErrConfig) {
+			t.Errorf("unusable configurations: %v", err)
+		}
+	}
+	t3 := listen(t, Config{TLS: after.peer(t)})
+	join(t1, t2, t3)
+	waitUp(t, t1, t2, t3)
+	if s := t1.Links()[0]; s.Reconnects != 0 {
+		t.Errorf("link = %+v", s)
+	}
+	open := listen(t, Config{})
+	if err := open.SetTLS(before.peer(t)); !errors.Is(err, ErrConfig) {
+		t.Errorf("TLS on a plaintext transport: %v", err)
+	}
+}

@@ -1,0 +1,311 @@
+package transport
+
+import (
+	"context"
+	"fmt"
+	"log/slog"
+	"maps"
+	"net"
+	"slices"
+	"strconv"
+	"sync"
+	"sync/atomic"
+	"time"
+
+	"github.com/kgate/kgate/kmutex"
+)
+
+// Peer is another gateway of the agreed view.
+type Peer struct {
+	Node kmutex.Node
+	// Addr is the address of its peer port, host:port.
+	Addr string
+	// Name is for people.
+	Name string
+}
+
+// LinkStatus says how the link to a peer is.
+type LinkStatus struct {
+	Node kmutex.Node
+	Name string
+	Addr string
+	// Up: both ends have said hello, and neither has missed three pings.
+	Up bool
+	// Since is when Up last changed, or when the peer was set.
+	Since time.Time
+	// RTT is the smoothed round-trip time, 0 while unknown.
+	RTT time.Duration
+	// Queued is how many messages the peer has not acknowledged.
+	Queued int
+	// Reconnects counts how often the link came up again.
+	Reconnects uint64
+	// Failures counts attempts to dial since the link was last up; Err is why
+	// it went down, or the last attempt failed. Empty while up.
+	Failures int
+	Err      string
+}
+
+// Transport is the peer port of one gateway, and its links. All methods may be
+// called from several goroutines.
+type Transport struct {
+	config   Config
+	listener net.Listener
+	addr     net.Addr
+	tls      atomic.Pointer[tlsPair] // nil inside: plaintext
+	refusals *refusals
+	halfOpen *halfOpen
+	streams  [streamEnd]*Stream // none for links
+
+	ctx    context.Context // ends at Close
+	cancel context.CancelFunc
+	wg     sync.WaitGroup
+
+	mu     sync.Mutex // orders SetPeers and Close
+	closed bool
+	peers  atomic.Pointer[peerSet]
+}
+
+// peerSet is what SetPeers has set last. It is not changed once it is visible.
+type peerSet struct {
+	self  kmutex.Node
+	links map[kmutex.Node]*link
+}
+
+// Listen opens the peer port. Until SetPeers, it refuses links.
+func Listen(c Config) (*Transport, error) {
+	if err := c.Validate(); err != nil {
+		return nil, err
+	}
+	c = c.withDefaults()
+	lc := net.ListenConfig{KeepAliveConfig: keepAlive}
+	listener, err := lc.Listen(context.Background(), "tcp", c.Listen)
+	if err != nil {
+		return nil, fmt.Errorf("transport: listen: %w", err)
+	}
+	t := &Transport{
+		config:   c,
+		listener: listener,
+		addr:     listener.Addr(),
+		refusals: newRefusals(c.Observer, c.Logger),
+		halfOpen: newHalfOpen(c.MaxHalfOpen),
+	}
+	if c.Advertise != "" {
+		if t.addr, err = advertised(c.Advertise, listener.Addr()); err != nil {
+			_ = listener.Close()
+			return nil, fmt.Errorf("%w: Advertise %q: %w", ErrConfig, c.Advertise, err)
+		}
+	}
+	if c.TLS != nil {
+		t.tls.Store(newTLSPair(c.TLS))
+	}
+	for kind := range t.streams {
+		t.streams[kind] = newStream(t, StreamKind(kind), c.Backlog)
+	}
+	t.peers.Store(&peerSet{})
+	t.ctx, t.cancel = context.WithCancel(context.Background())
+	t.wg.Go(t.accept)
+	t.wg.Go(t.beat)
+	return t, nil
+}
+
+// keepAlive finds connections of lost machines; links find them sooner by
+// their pings.
+var keepAlive = net.KeepAliveConfig{Enable: true, Idle: 5 * time.Second, Interval: 2 * time.Second, Count: 3}
+
+// advertisedAddr is an address as configured; its host may be a name.
+type advertisedAddr string
+
+func (advertisedAddr) Network() string  { return "tcp" }
+func (a advertisedAddr) String() string { return string(a) }
+
+// advertised completes a configured address by the listener's port.
+func advertised(address string, listener net.Addr) (net.Addr, error) {
+	host, port, err := net.SplitHostPort(address)
+	if err != nil {
+		host, port, err = net.SplitHostPort(net.JoinHostPort(address, "0"))
+	}
+	if err != nil {
+		return nil, err
+	}
+	if host == "" {
+		return nil, fmt.Errorf("no host")
+	}
+	if port == "" || port == "0" {
+		if _, port, err = net.SplitHostPort(listener.String()); err != nil {
+			return nil, err
+		}
+	}
+	if n, err := strconv.ParseUint(port, 10, 16); err != nil || n == 0 {
+		return nil, fmt.Errorf("port %q is not a number from 1 to 65535", port)
+	}
+	return advertisedAddr(net.JoinHostPort(host, port)), nil
+}
+
+// Addr returns where peers reach this port.
+func (t *Transport) Addr() net.Addr { return t.addr }
+
+// SetPeers says who is in the agreed view, and by which number this gateway is
+// known in it (0: not at all). Links to new peers are made, those to peers
+// that are gone are dropped with everything they had queued, those that stay
+// are not disturbed; a new address counts from the next attempt to dial. If
+// self has changed all links are new. Peers that are self or 0 are ignored.
+//
+// SetPeers does not wait: a message of a dropped peer that is being delivered
+// may still be underway when it returns, but no other follows.
+func (t *Transport) SetPeers(self kmutex.Node, peers []Peer) {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	if t.closed {
+		return
+	}
+	old := t.peers.Load()
+	set := &peerSet{self: self, links: make(map[kmutex.Node]*link, len(peers))}
+	var added []*link
+	for _, p := range peers {
+		if self == 0 || p.Node == 0 || p.Node == self || set.links[p.Node] != nil {
+			continue
+		}
+		l := old.links[p.Node]
+		if l == nil || old.self != self {
+			l = newLink(t, self, p)
+			added = append(added, l)
+		} else {
+			l.update(p)
+		}
+		set.links[p.Node] = l
+	}
+	t.peers.Store(set)
+	for node, l := range old.links {
+		if set.links[node] != l {
+			l.close(errRemoved)
+		}
+	}
+	for _, l := range added {
+		if l.dials() {
+			t.wg.Go(l.keepUp)
+		}
+	}
+}
+
+// Send queues m for the peer and never blocks. It returns ErrUnknownPeer if
+// the peer is not set, ErrOverflow if its queue is full, ErrMessage if m cannot
+// be sent, ErrClosed after Close. The message is encoded before Send returns:
+// m's slices are not kept.
+func (t *Transport) Send(to kmutex.Node, pool string, m kmutex.Message) error {
+	set := t.peers.Load()
+	l := set.links[to]
+	if l == nil {
+		if t.ctx.Err() != nil {
+			return ErrClosed
+		}
+		return fmt.Errorf("%w: node %d", ErrUnknownPeer, to)
+	}
+	return l.send(pool, &m)
+}
+
+// Flush waits until every message that has been queued so far is acknowledged,
+// or its peer is dropped. It is for a gateway that leaves, before Close.
+func (t *Transport) Flush(ctx context.Context) error {
+	for _, l := range t.peers.Load().links {
+		select {
+		case <-l.flushed():
+		case <-ctx.Done():
+			return fmt.Errorf("transport: flush: peer %d (%s) has not acknowledged everything: %w", l.node, l.status().Name, ctx.Err())
+		}
+	}
+	return nil
+}
+
+// RTT returns the smoothed round-trip time to a peer, if one has been
+// measured.
+func (t *Transport) RTT(node kmutex.Node) (time.Duration, bool) {
+	l := t.peers.Load().links[node]
+	if l == nil {
+		return 0, false
+	}
+	rtt := l.status().RTT
+	return rtt, rtt > 0
+}
+
+// MaxRTT returns the longest round-trip time to a peer whose link is up, or 0.
+func (t *Transport) MaxRTT() time.Duration {
+	return slices.Max(append(t.rtts(), 0))
+}
+
+// MeanRTT returns the mean round-trip time to the peers whose links are up, or
+// 0.
+func (t *Transport) MeanRTT() time.Duration {
+	var sum time.Duration
+	rtts := t.rtts()
+	for _, rtt := range rtts {
+		sum += rtt
+	}
+	return sum / time.Duration(max(1, len(rtts)))
+}
+
+func (t *Transport) rtts() []time.Duration {
+	var rtts []time.Duration
+	for _, l := range t.peers.Load().links {
+		if s := l.status(); s.Up && s.RTT > 0 {
+			rtts = append(rtts, s.RTT)
+		}
+	}
+	return rtts
+}
+
+// Links returns the state of every link, by node.
+func (t *Transport) Links() []LinkStatus {
+	links := t.peers.Load().links
+	all := make([]LinkStatus, 0, len(links))
+	for _, node := range slices.Sorted(maps.Keys(links)) {
+		all = append(all, links[node].status())
+	}
+	return all
+}
+
+// Close closes the port, all links and all streams that wait for Accept, and
+// waits for the transport's goroutines; what is queued is dropped. Streams that
+// were handed out belong to their owners. Close must not be called under a lock
+// that Deliver takes.
+func (t *Transport) Close() error {
+	t.mu.Lock()
+	if t.closed {
+		t.mu.Unlock()
+		t.wg.Wait()
+		return nil
+	}
+	t.closed = true
+	t.cancel()
+	err := t.listener.Close()
+	t.halfOpen.close()
+	old := t.peers.Swap(&peerSet{})
+	for _, l := range old.links {
+		l.close(ErrClosed)
+	}
+	for _, s := range t.streams {
+		_ = s.Close() // never fails
+	}
+	t.mu.Unlock()
+	t.wg.Wait()
+	return err
+}
+
+// beat makes the links send their pings, and notice when nothing comes back.
+func (t *Transport) beat() {
+	ticker := time.NewTicker(t.config.PingInterval)
+	defer ticker.Stop()
+	for {
+		select {
+		case <-t.ctx.Done():
+			return
+		case <-ticker.C:
+		}
+		for _, l := range t.peers.Load().links {
+			l.beat()
+		}
+	}
+}
+
+func (t *Transport) log(level slog.Level, message string, attrs ...slog.Attr) {
+	t.config.Logger.LogAttrs(t.ctx, level, message, attrs...)
+}
