@@ -67,7 +67,7 @@ type request struct {
 	onNetwork                          bool // came in on an address that is not loopback
 }
 
-func (q request) to(t *testing.T, h http.Handler) *http.Response {
+func (q request) to(t *testing.T, h http.Handler) answer {
 	t.Helper()
 	if q.method == "" {
 		q.method = http.MethodGet
@@ -91,17 +91,14 @@ func (q request) to(t *testing.T, h http.Handler) *http.Response {
 	}
 	w := httptest.NewRecorder()
 	h.ServeHTTP(w, r)
-	return w.Result()
+	return answer{status: w.Code, header: w.Header(), text: w.Body.String()}
 }
 
-func body(t *testing.T, r *http.Response) string {
-	t.Helper()
-	defer r.Body.Close() //nolint:errcheck // in memory
-	b, err := io.ReadAll(r.Body)
-	if err != nil {
-		t.Fatal(err)
-	}
-	return string(b)
+// answer is what came back.
+type answer struct {
+	status int
+	header http.Header
+	text   string
 }
 
 func TestAnswers(t *testing.T) {
@@ -148,22 +145,21 @@ func TestAnswers(t *testing.T) {
 	} {
 		t.Run(tc.name, func(t *testing.T) {
 			r := tc.to(t, newTestHandler(t, tc.source))
-			text := body(t, r)
-			if r.StatusCode != tc.status || !strings.HasPrefix(r.Header.Get("Content-Type"), tc.kind) || !strings.Contains(text, tc.holds) {
-				t.Errorf("%s, %s:\n%.500s\nwant %d, %s, %q", r.Status, r.Header.Get("Content-Type"), text, tc.status, tc.kind, tc.holds)
+			if r.status != tc.status || !strings.HasPrefix(r.header.Get("Content-Type"), tc.kind) || !strings.Contains(r.text, tc.holds) {
+				t.Errorf("%d, %s:\n%.500s\nwant %d, %s, %q", r.status, r.header.Get("Content-Type"), r.text, tc.status, tc.kind, tc.holds)
 			}
 			for name, want := range map[string]string{
 				"X-Content-Type-Options": "nosniff", "X-Frame-Options": "DENY", "Cache-Control": "no-store",
 				"Cross-Origin-Resource-Policy": "same-origin", "Access-Control-Allow-Origin": "",
 			} {
-				if got := r.Header.Get(name); got != want {
+				if got := r.header.Get(name); got != want {
 					t.Errorf("%s: %q, want %q", name, got, want)
 				}
 			}
-			if csp := r.Header.Get("Content-Security-Policy"); !strings.HasPrefix(csp, "default-src 'none'; style-src 'sha256-") {
+			if csp := r.header.Get("Content-Security-Policy"); !strings.HasPrefix(csp, "default-src 'none'; style-src 'sha256-") {
 				t.Errorf("Content-Security-Policy: %q", csp)
 			}
-			if allow := r.Header.Get("Allow"); (tc.status == 405) != (allow == "GET, HEAD") {
+			if allow := r.header.Get("Allow"); (tc.status == 405) != (allow == "GET, HEAD") {
 				t.Errorf("Allow: %q", allow)
 			}
 		})
@@ -179,7 +175,7 @@ func TestStatusDocument(t *testing.T) {
 			Gateway: Gateway{Name: "gw-1", Reason: "no view yet"},
 		},
 	} {
-		got := body(t, request{path: "/api/v1/status"}.to(t, newTestHandler(t, &fixedSource{status: s})))
+		got := request{path: "/api/v1/status"}.to(t, newTestHandler(t, &fixedSource{status: s})).text
 		checkGolden(t, "testdata/"+name+".json", got)
 		var back Status
 		if err := json.Unmarshal([]byte(got), &back); err != nil {
@@ -192,8 +188,8 @@ func TestStatusThatCannotBeEncoded(t *testing.T) {
 	s := example()
 	s.Gateway.UptimeSeconds = math.NaN()
 	r := request{path: "/api/v1/status"}.to(t, newTestHandler(t, &fixedSource{status: s}))
-	if text := body(t, r); r.StatusCode != http.StatusInternalServerError || !strings.Contains(text, "cannot be shown") {
-		t.Errorf("%s: %s", r.Status, text)
+	if r.status != http.StatusInternalServerError || !strings.Contains(r.text, "cannot be shown") {
+		t.Errorf("%d: %s", r.status, r.text)
 	}
 }
 
@@ -217,14 +213,14 @@ func checkGolden(t *testing.T, file, got string) {
 // peers may have chosen.
 func TestPage(t *testing.T) {
 	s := example()
-	text := body(t, request{path: "/"}.to(t, newTestHandler(t, &fixedSource{status: s})))
+	text := request{path: "/"}.to(t, newTestHandler(t, &fixedSource{status: s})).text
 	checkGolden(t, "testdata/page.html", text)
 	const nasty = `"><script>alert('x')</script>`
 	s.Gateway = Gateway{Name: nasty, Reason: nasty}
 	s.Cluster.Leader = nasty
 	s.Cluster.Members = []Member{{Name: nasty, Addr: nasty, Status: nasty}}
 	s.Pools = []Pool{{Name: nasty, Binding: nasty, Home: nasty}}
-	text = body(t, request{path: "/"}.to(t, newTestHandler(t, &fixedSource{status: s})))
+	text = request{path: "/"}.to(t, newTestHandler(t, &fixedSource{status: s})).text
 	if strings.Contains(text, "<script") || strings.Contains(text, `"><`+"script") {
 		t.Errorf("not escaped:\n%s", text)
 	}
@@ -236,7 +232,7 @@ func TestPage(t *testing.T) {
 			t.Errorf("the page loads something: %s", outside)
 		}
 	}
-	empty := body(t, request{path: "/"}.to(t, newTestHandler(t, &fixedSource{})))
+	empty := request{path: "/"}.to(t, newTestHandler(t, &fixedSource{})).text
 	if !strings.Contains(empty, "No pools.") || !strings.Contains(empty, "No view yet.") || !strings.Contains(empty, "no leader") {
 		t.Errorf("empty:\n%s", empty)
 	}
@@ -246,11 +242,11 @@ func TestPage(t *testing.T) {
 // the hash that the header names.
 func TestStylePassesItsPolicy(t *testing.T) {
 	r := request{path: "/"}.to(t, newTestHandler(t, &fixedSource{}))
-	_, rest, _ := strings.Cut(body(t, r), "<style>")
+	_, rest, _ := strings.Cut(r.text, "<style>")
 	style, _, ok := strings.Cut(rest, "</style>")
 	sum := sha256.Sum256([]byte(style))
 	want := "'sha256-" + base64.StdEncoding.EncodeToString(sum[:]) + "'"
-	if csp := r.Header.Get("Content-Security-Policy"); !ok || !strings.Contains(csp, want) || !strings.Contains(style, "color-scheme: light dark") {
+	if csp := r.header.Get("Content-Security-Policy"); !ok || !strings.Contains(csp, want) || !strings.Contains(style, "color-scheme: light dark") {
 		t.Errorf("policy %s, style %s:\n%s", csp, want, style)
 	}
 }
@@ -297,7 +293,7 @@ func TestServer(t *testing.T) {
 	served := make(chan error, 1)
 	go func() { served <- srv.Serve(l) }()
 	client := &http.Client{Transport: &http.Transport{}}
-	do := func(method, path, header string) (*http.Response, string) {
+	do := func(method, path, header string) answer {
 		t.Helper()
 		r, err := http.NewRequestWithContext(t.Context(), method, "http://"+l.Addr().String()+path, nil)
 		if err != nil {
@@ -308,16 +304,21 @@ func TestServer(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		return resp, body(t, resp)
+		defer resp.Body.Close()
+		text, err := io.ReadAll(resp.Body)
+		if err != nil {
+			t.Fatal(err)
+		}
+		return answer{status: resp.StatusCode, header: resp.Header, text: string(text)}
 	}
-	if r, text := do(http.MethodHead, "/api/v1/status", ""); r.StatusCode != 200 || text != "" || r.Header.Get("Content-Type") != "application/json" {
-		t.Errorf("HEAD: %s, %q", r.Status, text)
+	if r := do(http.MethodHead, "/api/v1/status", ""); r.status != 200 || r.text != "" || r.header.Get("Content-Type") != "application/json" {
+		t.Errorf("HEAD: %d, %q", r.status, r.text)
 	}
-	if r, _ := do(http.MethodGet, "/healthz", strings.Repeat("x", 64<<10)); r.StatusCode != http.StatusRequestHeaderFieldsTooLarge {
-		t.Errorf("64 KiB of header: %s", r.Status)
+	if r := do(http.MethodGet, "/healthz", strings.Repeat("x", 64<<10)); r.status != http.StatusRequestHeaderFieldsTooLarge {
+		t.Errorf("64 KiB of header: %d", r.status)
 	}
-	if r, text := do(http.MethodGet, "/debug/pprof/heap", ""); r.StatusCode != 200 || text == "" {
-		t.Errorf("heap profile: %s, %d bytes", r.Status, len(text))
+	if r := do(http.MethodGet, "/debug/pprof/heap", ""); r.status != 200 || r.text == "" {
+		t.Errorf("heap profile: %d, %d bytes", r.status, len(r.text))
 	}
 	client.CloseIdleConnections()
 	if err := srv.Shutdown(t.Context()); err != nil {

@@ -19,7 +19,7 @@ var (
 	pageStyle string
 
 	pageTemplate = template.Must(template.New("page").Funcs(template.FuncMap{
-		"style":  func() template.CSS { return template.CSS(pageStyle) }, //nolint:gosec // our own file
+		"style":  func() template.CSS { return template.CSS(pageStyle) }, // our own file
 		"millis": millis,
 		"uptime": uptime,
 	}).Parse(pageText))

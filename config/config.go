@@ -88,8 +88,9 @@ type Pool struct {
 	Binding Binding `yaml:"binding"`
 	// AskInterval is how finely gateways interleave in the line.
 	AskInterval AskInterval `yaml:"ask_interval"`
-	// Upstreams serve the pool's requests: http or https, with an optional
-	// path in front of the request's. Several: least in flight first.
+	// Upstreams serve the pool's requests: http, https or h2c (HTTP/2 in the
+	// clear), with an optional path in front of the request's. Several: least
+	// in flight first.
 	Upstreams []*url.URL `yaml:"upstreams"`
 	Queue     Queue      `yaml:"queue"`
 	Hold      Hold       `yaml:"hold"`

@@ -315,7 +315,7 @@ func wholeNumber(node ast.Node) (int64, bool) {
 	case int64:
 		return i, true
 	case uint64:
-		return int64(i), i <= math.MaxInt64 //nolint:gosec // the caller heeds ok
+		return int64(i), i <= math.MaxInt64 // the caller heeds ok
 	default:
 		return 0, false
 	}
@@ -348,7 +348,7 @@ func parseInto(s string, v reflect.Value) error {
 	case *netip.Addr:
 		return assign(p, s, parseAddr)
 	case encoding.TextUnmarshaler:
-		return p.UnmarshalText([]byte(s)) //nolint:wrapcheck // a problemError
+		return p.UnmarshalText([]byte(s)) // a problemError
 	default:
 		return problem("cannot be read", "report this as a defect of kgate")
 	}

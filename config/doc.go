@@ -35,6 +35,7 @@
 // say so when it starts:
 //
 //	node.admin_token_file
+//	cluster.lease
 //	cluster.replicas
 //	pools[].hold.max, pools[].hold.idle
 //	pools[].reclaim (set to hold)

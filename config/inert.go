@@ -14,6 +14,7 @@ func (c *Config) Inert() []string {
 	}
 	d, dp := Default(), DefaultPool()
 	note("node.admin_token_file", c.Node.AdminTokenFile != "")
+	note("cluster.lease", c.src.given("cluster.lease") || c.Cluster.Lease != d.Cluster.Lease)
 	note("cluster.replicas", c.src.given("cluster.replicas") || c.Cluster.Replicas != d.Cluster.Replicas)
 	for i, p := range c.Pools {
 		key := fmt.Sprintf("%s[%d]", keyPools, i)

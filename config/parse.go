@@ -4,6 +4,7 @@ import (
 	"net"
 	"net/netip"
 	"net/url"
+	"slices"
 	"strconv"
 	"strings"
 )
@@ -42,8 +43,8 @@ func checkUpstream(u *url.URL) (wrong, hint string) {
 	switch {
 	case u == nil:
 		return "is empty", hintURL
-	case u.Scheme != "http" && u.Scheme != "https":
-		return "the scheme " + quote(u.Scheme) + " cannot be proxied to", "write http:// or https://"
+	case !slices.Contains([]string{"http", "https", "h2c"}, u.Scheme):
+		return "the scheme " + quote(u.Scheme) + " cannot be proxied to", "write http://, https://, or h2c:// for HTTP/2 in the clear"
 	case u.Hostname() == "":
 		return quote(u.Redacted()) + " has no host", hintURL
 	case u.User != nil:

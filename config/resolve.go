@@ -30,7 +30,7 @@ func (c *Config) resolve(hostname func() (string, error), interfaces func() ([]n
 			return fmt.Errorf("%w its name: %w; write node.name", ErrHost, err)
 		}
 		if !isNodeName(name) {
-			return fmt.Errorf("%w a usable name: %s; write node.name in letters, digits, - and .", ErrHost, quote(name))
+			return fmt.Errorf("%w a usable name, only %s; write node.name, of letters, digits, dots and hyphens", ErrHost, quote(name))
 		}
 		c.Node.Name = name
 	}

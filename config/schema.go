@@ -43,7 +43,7 @@ func kindOf(v reflect.Value) valueKind {
 	if _, ok := parsedTypes[t]; ok || reflect.PointerTo(t).Implements(textUnmarshaler) {
 		return kindParsed
 	}
-	switch t.Kind() { //nolint:exhaustive // the configuration has no others
+	switch t.Kind() { // the configuration has no others
 	case reflect.Struct:
 		return kindMapping
 	case reflect.Slice:

@@ -32,22 +32,23 @@ func (v *checker) pools(pools []Pool) {
 }
 
 func (v *checker) pool(key string, p Pool) {
-	switch {
-	case p.Name == "":
+	if p.Name == "" {
 		v.wrong(key+".name", "is missing", "write a name, such as downloads")
-	default:
+	} else {
 		v.name(key+".name", p.Name, isPoolName, "write 1 to 64 of a-z, 0-9, - _ and .")
 	}
-	switch {
-	case p.K == 0 && !v.src.given(key+".k"):
+	if p.K == 0 && !v.src.given(key+".k") {
 		v.wrong(key+".k", "is missing", "write how many requests the upstream may get at once, such as k: 8")
-	default:
+	} else {
 		v.whole(key+".k", p.K, 1, MaxK)
 	}
 	oneOf(v, key+".binding", p.Binding, bindings)
 	oneOf(v, key+".reclaim", p.Reclaim, reclaims)
 	if !p.AskInterval.Auto {
 		v.duration(key+".ask_interval", p.AskInterval.Every, 0)
+	}
+	if len(p.Upstreams) == 0 {
+		v.wrong(key+".upstreams", "there is no upstream", `write where the requests go, such as ["http://127.0.0.1:9000"]`)
 	}
 	v.upstreams(key+".upstreams", p.Upstreams)
 	v.duration(key+".queue.timeout", p.Queue.Timeout, 1)
@@ -115,12 +116,20 @@ func (v *checker) route(key string, r Route, pools []Pool) {
 		v.poolOf(key, r, pools)
 	}
 	v.match(key+".match", r.Match)
-	switch strip := r.StripPrefix; {
+	v.strip(key+".strip_prefix", r.StripPrefix, r.Match.PathPrefix)
+}
+
+// strip checks that every path that matches has the prefix to strip, and that
+// the cut falls between two segments.
+func (v *checker) strip(key, strip, match string) {
+	switch {
 	case strip == "":
 	case !strings.HasPrefix(strip, "/"):
-		v.wrong(key+".strip_prefix", quote(strip)+" does not begin with /", "write "+quote("/"+strip))
-	case !strings.HasPrefix(r.Match.PathPrefix, strings.TrimSuffix(strip, "/")):
-		v.wrong(key+".strip_prefix", quote(strip)+" is not how match.path_prefix begins, so that some paths would not have it", "write "+quote(r.Match.PathPrefix)+" or less")
+		v.wrong(key, quote(strip)+" does not begin with /", "write "+quote("/"+strip))
+	case !strings.HasPrefix(match, strip):
+		v.wrong(key, quote(strip)+" is not how match.path_prefix begins: some paths would not have it", "write match: {path_prefix: "+clip(strip)+"}, or strip less")
+	case !strings.HasPrefix(match[len(strip):], "/") && !strings.HasSuffix(strip, "/") && match != strip:
+		v.wrong(key, quote(strip)+" ends within a segment of match.path_prefix", "write whole segments of "+quote(match))
 	}
 }
 
@@ -131,9 +140,6 @@ func (v *checker) poolOf(key string, r Route, pools []Pool) {
 	names := make([]string, 0, len(pools))
 	for i, p := range pools {
 		if p.Name == r.Pool {
-			if at := fmt.Sprintf("%s[%d].upstreams", keyPools, i); len(p.Upstreams) == 0 {
-				v.once(at, "is missing, and "+key+" leads here", `write where the requests go, such as ["http://127.0.0.1:9000"]`)
-			}
 			return
 		}
 		if v.src.broken(fmt.Sprintf("%s[%d].name", keyPools, i)) {
@@ -147,19 +153,9 @@ func (v *checker) poolOf(key string, r Route, pools []Pool) {
 	v.wrong(key+".pool", "there is no pool "+quote(r.Pool), didYouMean(r.Pool, names, "the pools are"))
 }
 
-// once adds an error about key unless there is one already.
-func (v *checker) once(key, wrong, hint string) {
-	for _, err := range v.errs {
-		if e, ok := err.(*Error); ok && e.Key == key { //nolint:errorlint // never wrapped here
-			return
-		}
-	}
-	v.wrong(key, wrong, hint)
-}
-
 var knownMethods = []string{
 	http.MethodGet, http.MethodHead, http.MethodPost, http.MethodPut, http.MethodPatch,
-	http.MethodDelete, http.MethodConnect, http.MethodOptions, http.MethodTrace,
+	http.MethodDelete, http.MethodOptions, http.MethodTrace,
 }
 
 func (v *checker) match(key string, m Match) {
@@ -175,6 +171,8 @@ func (v *checker) match(key string, m Match) {
 		switch {
 		case slices.Contains(m.Methods[:i], method):
 			v.wrong(at, quote(method)+" is listed twice", "keep one of the two")
+		case upper == http.MethodConnect:
+			v.wrong(at, "CONNECT cannot be proxied to an upstream", "remove it")
 		case slices.Contains(knownMethods, method):
 		case slices.Contains(knownMethods, upper):
 			v.wrong(at, quote(method)+" is not in capitals, as methods are", "write "+upper)

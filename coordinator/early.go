@@ -205,11 +205,12 @@ func (e *Early) CheckBaton(baton *kmutex.Message) error {
 		return errors.New("not a baton of this pool")
 	}
 	for _, s := range baton.Tails {
-		if s.Node != e.self {
-			continue
+		if s.IsZero() {
+			continue // a token that is withheld in this epoch
 		}
-		if mine, ok := e.seats[s.Serial]; !ok || !mine.child.IsZero() {
-			return fmt.Errorf("tail %v is none here", s)
+		mine, ok := e.seats[s.Serial]
+		if s.Node == 0 || s.Node == e.self && (!ok || !mine.child.IsZero()) {
+			return fmt.Errorf("tail %v is none", s)
 		}
 	}
 	return nil
@@ -255,8 +256,8 @@ func (e *Early) Receive(m *kmutex.Message, fx *kmutex.Effects) error {
 	case m.Seat.Node != e.self || !ok:
 		return errors.New("no such seat here")
 	case m.Kind == kmutex.KindChild:
-		if m.Child.IsZero() || !s.child.IsZero() {
-			return errors.New("a second child, or none")
+		if !s.child.IsZero() || !e.canFollow(m.Seat, m.Child) {
+			return errors.New("a second child, or none that could be one")
 		}
 		e.child(m.Seat.Serial, m.Child, fx)
 		return nil
@@ -274,6 +275,16 @@ func (e *Early) Receive(m *kmutex.Message, fx *kmutex.Effects) error {
 
 // FreeHere implements [kmutex.Binding].
 func (e *Early) FreeHere() int { return e.idle.Len() }
+
+// canFollow reports whether child may come after a seat of this node. A child
+// that is here too must be waiting for its token.
+func (e *Early) canFollow(s, child kmutex.Seat) bool {
+	if child.Node == 0 || child == s {
+		return false
+	}
+	here, ok := e.seats[child.Serial]
+	return child.Node != e.self || ok && here.token == kmutex.NoToken
+}
 
 // Export implements [kmutex.Binding].
 func (e *Early) Export(s *kmutex.State) {

@@ -28,7 +28,6 @@ type fleet struct {
 	mu       sync.Mutex
 	view     *membership.View
 	gateways map[kmutex.Node]*node
-	flight   int
 }
 
 // node is one gateway of a fleet: its views, links and exchange.

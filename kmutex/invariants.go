@@ -51,7 +51,7 @@ func (w *World) Check() error {
 	return errors.Join(errs...)
 }
 
-// Safety: at most k tickets are in the critical section.
+// Safety checks that at most k tickets are in the critical section.
 func Safety(w *World) error {
 	n := 0
 	for _, s := range w.Nodes {
@@ -63,7 +63,7 @@ func Safety(w *World) error {
 	return nil
 }
 
-// Conservation: each token is in exactly one place.
+// Conservation checks that each token is in exactly one place.
 func Conservation(w *World) error {
 	places := make([][]string, w.K)
 	var errs []error
@@ -106,7 +106,7 @@ func Conservation(w *World) error {
 	return errors.Join(errs...)
 }
 
-// OneBaton: exactly one baton, held or in flight.
+// OneBaton checks that there is exactly one baton, held or in flight.
 func OneBaton(w *World) error {
 	n := 0
 	for _, s := range w.Nodes {
@@ -125,7 +125,7 @@ func OneBaton(w *World) error {
 	return nil
 }
 
-// AcyclicParents: every chain of parents ends at the last in line or at the
+// AcyclicParents checks that every chain of parents ends at the last in line or at the
 // origin of a request in flight; both have no parent.
 func AcyclicParents(w *World) error {
 	parent := make(map[Node]Node, len(w.Nodes))
@@ -157,7 +157,7 @@ func AcyclicParents(w *World) error {
 	return nil
 }
 
-// OneLine: from the baton along next, each turn is visited at most once and in
+// OneLine checks that, from the baton along next, each turn is visited at most once and in
 // its node's order, up to an open turn; turns that are not visited are behind a
 // request in flight.
 func OneLine(w *World) error {
@@ -223,7 +223,7 @@ func walkLine(turns map[Node][]Turn, at Node) int {
 	return visited
 }
 
-// OnePlace: no ticket is in two of: the turns, pending, the seats, the critical
+// OnePlace checks that no ticket is in two of: the turns, pending, the seats, the critical
 // section.
 func OnePlace(w *World) error {
 	for _, s := range w.Nodes {
@@ -261,7 +261,7 @@ func OnePlace(w *World) error {
 	return nil
 }
 
-// DisjointQueues (early binding): following child, and messages child in
+// DisjointQueues checks, under early binding, that following child, and messages child in
 // flight, no seat comes after two others, and each queue has at most one token.
 func DisjointQueues(w *World) error {
 	if !w.Early {
@@ -325,7 +325,7 @@ func walkQueues(heads []Seat, next map[Seat]Seat, seats map[Seat]SeatState) erro
 	return nil
 }
 
-// NoIdleToken (late binding): when nothing is in flight and no ask interval is
+// NoIdleToken checks, under late binding, that when nothing is in flight and no ask interval is
 // running, no token is free or parked while a ticket waits.
 func NoIdleToken(w *World) error {
 	if w.Early || len(w.Flight) > 0 || w.AskPending {

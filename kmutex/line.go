@@ -11,7 +11,7 @@ func (m *Machine) onRequest(msg *Message) error {
 	if msg.Origin == 0 || msg.Origin == m.self {
 		return errors.New("impossible origin")
 	}
-	if !msg.Seat.IsZero() && msg.Seat.Node != msg.Origin {
+	if !msg.Seat.IsZero() && (msg.Seat.Node != msg.Origin || msg.Seat.Serial == 0) {
 		return errors.New("a seat of another node than the origin")
 	}
 	place := Place{Node: msg.Origin, Seat: msg.Seat}

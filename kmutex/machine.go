@@ -198,9 +198,10 @@ func (m *Machine) release(t Ticket) bool {
 
 // cancel ends t in whatever state it is.
 func (m *Machine) cancel(t Ticket) error {
-	if m.release(t) {
+	if _, running := m.findRunning(t); running {
 		m.fx.revoke(t)
 		m.recorded = len(m.fx.Grants)
+		m.release(t)
 		return nil
 	}
 	if !m.binding.Cancel(t) && !m.leaveLine(t) {

@@ -174,6 +174,9 @@ func (c *Cluster) followFounders(id identity) error {
 // candidates returns the gateways that would start a cluster now, in order of
 // name.
 func (c *Cluster) candidates(peers []serfring.Member) ([]serfring.Member, error) {
+	if c.config.BootstrapExpect == 1 {
+		return nil, nil // it starts one alone, or never
+	}
 	var candidates []serfring.Member
 	for _, p := range peers {
 		if p.Status != serfring.StatusAlive {

@@ -7,7 +7,9 @@
 //     pool and the matching release. The slot is held until the upstream's last
 //     body byte has been read or the exchange was aborted; for upgrades
 //     (WebSocket) until both connections are closed. Whatever happens in
-//     between, a panic included, the slot is released exactly once;
+//     between, a panic included, the slot is released exactly once. (An
+//     upstream notices an abort only when it looks at its connection; until
+//     then it may count one more than the gateways have open.)
 //   - nothing of a request's body is read before admission, so a client that
 //     sent "Expect: 100-continue" is told to go on only after it;
 //   - a client that leaves while it waits gives up its place at once: the

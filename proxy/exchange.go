@@ -19,7 +19,6 @@ type exchange struct {
 	handler *Handler
 	ctx     exchangeContext
 	body    requestBody
-	answer  answerBody
 
 	route    *route
 	upstream *upstream

@@ -176,7 +176,6 @@ func (h *Handler) forward(ex *exchange, r *http.Request) {
 			// goroutine; the slot must not be free before it is closed.
 			_ = ex.backend.Close()
 		}
-		//ex.answer.abandon()
 		if ex.hijacked {
 			h.upgrades.add(-1)
 		}
@@ -192,8 +191,6 @@ func upstreamAnswered(res *http.Response) error {
 	ex.remaining = res.ContentLength
 	if res.StatusCode == http.StatusSwitchingProtocols {
 		ex.backend = res.Body
-	} else {
-		ex.answer.wrap(res)
 	}
 	return nil
 }

@@ -20,7 +20,7 @@ import (
 // flight, and (TestMain) no goroutine is left.
 func TestStress(t *testing.T) {
 	const (
-		clients = 300
+		clients = 200
 		k       = 8
 	)
 	g := newGateway(t, k, chaoticUpstream(t), func(c *Config) { c.Pools[0].QueueTimeout = 200 * time.Millisecond })

@@ -76,7 +76,7 @@ func newTarget(pool string, queueTimeout time.Duration, urls []*url.URL, cfg Tra
 	t := &target{pool: pool, queueTimeout: queueTimeout}
 	for _, u := range urls {
 		to := *u
-		tr := slotTransport{newTransport(to.Scheme, cfg)}
+		tr := newTransport(to.Scheme, cfg)
 		if to.Scheme == "h2c" {
 			to.Scheme = "http"
 		}

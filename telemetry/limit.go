@@ -55,7 +55,7 @@ func (l *LimitedLogger) Warn(ctx context.Context, cause, msg string, attrs ...sl
 	if suppressed > 0 {
 		all = append(all, slog.Uint64("suppressed", suppressed))
 	}
-	l.log.LogAttrs(ctx, slog.LevelWarn, msg, append(all, attrs...)...)
+	l.log.LogAttrs(ctx, slog.LevelWarn, msg, append(all, attrs...)...) //nolint:sloglint // the caller's constant
 }
 
 // pass reports whether a line of cause may be logged now, and how many were

@@ -71,13 +71,7 @@ func (stateCollector) Describe(ch chan<- *prometheus.Desc) {
 // Collect implements prometheus.Collector.
 func (c stateCollector) Collect(ch chan<- prometheus.Metric) {
 	gauge := func(d *prometheus.Desc, v float64, labels ...string) {
-		// A name from the agreed view that cannot be a label must not stop
-		// the process: the scrape reports it.
-		metric, err := prometheus.NewConstMetric(d, prometheus.GaugeValue, v, labels...)
-		if err != nil {
-			metric = prometheus.NewInvalidMetric(d, err)
-		}
-		ch <- metric
+		ch <- prometheus.MustNewConstMetric(d, prometheus.GaugeValue, v, labels...)
 	}
 	for name, t := range c.m.windows() {
 		gauge(windowMax, t.Max.Seconds(), name)

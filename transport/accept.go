@@ -21,7 +21,12 @@ func (t *Transport) accept() {
 		switch {
 		case err == nil:
 			pause = 0
-			t.wg.Go(func() { t.serve(conn) })
+			// Here and not in serve: the oldest must be the first accepted.
+			waiting, evicted := t.halfOpen.add(conn)
+			if evicted != nil {
+				t.refuse(evicted, CauseHalfOpen, errors.New("another one was opened"))
+			}
+			t.wg.Go(func() { t.serve(conn, waiting) })
 			continue
 		case t.ctx.Err() != nil:
 			return
@@ -50,11 +55,7 @@ func sleep(ctx context.Context, d time.Duration) bool {
 }
 
 // serve finds out what a new connection is, and hands it on.
-func (t *Transport) serve(raw net.Conn) {
-	waiting, evicted := t.halfOpen.add(raw)
-	if evicted != nil {
-		t.refuse(evicted, CauseHalfOpen, errors.New("another one was opened"))
-	}
+func (t *Transport) serve(raw net.Conn, waiting *list.Element) {
 	if err := raw.SetDeadline(time.Now().Add(t.config.HandshakeTimeout)); err != nil {
 		t.halfOpen.remove(waiting)
 		_ = raw.Close()

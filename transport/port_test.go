@@ -14,7 +14,7 @@ import (
 	"github.com/kgate/kgate/kmutex"
 )
 
-// healthy runs messages over a link from node 1 to node 2, which is the
+// healthy runs messages over a link from node 1 to node 3, which is the
 // transport under attack, while f runs, and wants them undisturbed.
 func healthy(t *testing.T, c Config, f func(victim *Transport, seen *counter)) {
 	t.Helper()
@@ -34,14 +34,9 @@ func healthy(t *testing.T, c Config, f func(victim *Transport, seen *counter)) {
 		return nil
 	})
 	friend, victim := listen(t, Config{TLS: c.TLS}), listen(t, c)
-	// 3 is a member too, for those who know its number.
-	peers := []Peer{{Node: 1, Addr: friend.Addr().String()}, {Node: 2, Addr: victim.Addr().String()}, {Node: 3, Addr: "127.0.0.1:1"}, {Node: 4, Addr: "127.0.0.1:1"}}
-	friend.SetPeers(1, peers[:2])
-	victim.SetPeers(3, nil) // no member yet
-	peers[1].Node = 3
-	peers[2] = Peer{Node: 2}
-	friend.SetPeers(1, peers[:2])
-	victim.SetPeers(3, peers)
+	friend.SetPeers(1, []Peer{{Node: 3, Addr: victim.Addr().String()}})
+	// 2 is played by the test; 4 is never there.
+	victim.SetPeers(3, []Peer{{Node: 1}, {Node: 2}, {Node: 4, Addr: "127.0.0.1:1"}})
 	waitUp(t, friend)
 
 	stop, sent := make(chan struct{}), uint64(0)
@@ -50,14 +45,14 @@ func healthy(t *testing.T, c Config, f func(victim *Transport, seen *counter)) {
 		tick := time.NewTicker(100 * time.Microsecond)
 		defer tick.Stop()
 		for {
+			sent++
+			if err := friend.Send(3, "p", numbered(int(sent))); err != nil {
+				t.Error(err)
+			}
 			select {
 			case <-stop:
 				return
 			case <-tick.C:
-				sent++
-				if err := friend.Send(3, "p", numbered(int(sent))); err != nil {
-					t.Error(err)
-				}
 			}
 		}
 	})
@@ -233,6 +228,36 @@ func TestDuplicatesDropped(t *testing.T) {
 	_, _ = conn.Write(appendControl(nil, framePing, 1))
 	readUntil(t, conn, appendControl(nil, framePong, 1))
 	h.check(t, "at 3")
+}
+
+// A new connection waits until the one before it is over, with what is being
+// delivered: otherwise it would ask for a message again that is already on its
+// way to the handler.
+func TestNewConnectionWaits(t *testing.T) {
+	began, goOn := make(chan struct{}), make(chan struct{})
+	victim := listen(t, Config{Handler: deliverFunc(func(_ kmutex.Node, _ string, m kmutex.Message) error {
+		close(began) // panics the second time
+		<-goOn
+		return nil
+	})})
+	victim.SetPeers(3, []Peer{{Node: 2}})
+	m := numbered(1)
+	b, err := appendMessage(nil, 1, "p", &m)
+	if err != nil {
+		t.Fatal(err)
+	}
+	one := rawLink(t, victim)
+	if _, err := one.Write(b); err != nil {
+		t.Fatal(err)
+	}
+	wait(t, "the first message", began)
+	two := plain(t, victim)
+	if _, err := two.Write(hello{from: 2, to: 3}.append(appendPreamble(nil, streamLink))); err != nil {
+		t.Fatal(err)
+	}
+	closed(t, one)
+	close(goOn)
+	readUntil(t, two, hello{from: 3, to: 2, received: 1}.append(appendAnswer(nil, statusOK)))
 }
 
 // TestSilentPeer: a connection on which nothing comes back is given up.

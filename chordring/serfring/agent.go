@@ -2,6 +2,7 @@ package serfring
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"log"
 	"log/slog"
@@ -54,6 +55,7 @@ type Agent struct {
 	stop    chan struct{}
 	drained chan struct{}
 	once    sync.Once
+	halted  sync.Once
 	wg      sync.WaitGroup
 
 	mu      sync.Mutex
@@ -132,6 +134,10 @@ func (a *Agent) serfConfig(events chan<- serf.Event) (*serf.Config, error) {
 		return nil, err
 	}
 
+	if err := tryBind(ctx, net.JoinHostPort(host, strconv.Itoa(port))); err != nil {
+		return nil, err
+	}
+
 	m := memberlist.DefaultLANConfig()
 	m.BindAddr, m.BindPort = host, port
 	m.AdvertiseAddr, m.AdvertisePort = ip, advertisePort
@@ -142,11 +148,12 @@ func (a *Agent) serfConfig(events chan<- serf.Event) (*serf.Config, error) {
 	m.ProbeInterval, m.ProbeTimeout = a.config.ProbeInterval, a.config.ProbeTimeout
 	m.SuspicionMult, m.SuspicionMaxTimeoutMult = 3, 2
 	m.GossipInterval = 50 * time.Millisecond
-	m.PushPullInterval = 10 * time.Second
+	m.PushPullInterval = 5 * time.Second
 	// Close waits for an attempt to join that is under way.
 	m.TCPTimeout = 2 * time.Second
-	// Without this a lost gateway that returns from another address is ignored.
-	m.DeadNodeReclaimTime = 100 * time.Millisecond
+	// Without this a lost gateway that returns from another address is ignored;
+	// with more than this, one that returns right after it was given up is.
+	m.DeadNodeReclaimTime = time.Millisecond
 	m.Merge = (*mergeGuard)(a)
 	m.LogOutput = nil
 	m.Logger = log.New(a.advise, "", 0)
@@ -164,6 +171,24 @@ func (a *Agent) serfConfig(events chan<- serf.Event) (*serf.Config, error) {
 	s.BroadcastTimeout = time.Second
 	s.EnableNameConflictResolution = false
 	return s, nil
+}
+
+// tryBind listens for a moment: a serf that cannot listen leaves a goroutine
+// behind.
+func tryBind(ctx context.Context, addr string) error {
+	var l net.ListenConfig
+	tcp, err := l.Listen(ctx, "tcp", addr)
+	if err != nil {
+		return fmt.Errorf("%w: %w", ErrBind, err)
+	}
+	udp, err := l.ListenPacket(ctx, "udp", tcp.Addr().String())
+	if err != nil {
+		return fmt.Errorf("%w: %w", ErrBind, errors.Join(err, tcp.Close()))
+	}
+	if err := errors.Join(udp.Close(), tcp.Close()); err != nil {
+		return fmt.Errorf("%w: %w", ErrBind, err)
+	}
+	return nil
 }
 
 // drain keeps members up to date until serf has ended.
@@ -257,6 +282,7 @@ func (a *Agent) Problem() error {
 // Leave tells the others that this gateway goes for good; they see
 // [StatusLeft] rather than a failure. Close must follow.
 func (a *Agent) Leave() error {
+	a.halt() // joining says, later than the farewell, that this one is alive
 	if err := a.serf.Leave(); err != nil {
 		return fmt.Errorf("serfring: leave: %w", err)
 	}
@@ -266,9 +292,9 @@ func (a *Agent) Leave() error {
 // Close ends the agent. Without Leave before it, others see a failure.
 func (a *Agent) Close() error {
 	var err error
+	a.halt()
 	a.once.Do(func() {
-		close(a.stop)
-		a.wg.Wait()
+		a.advise.closed.Store(true)
 		if err = a.serf.Shutdown(); err != nil {
 			err = fmt.Errorf("serfring: close: %w", err)
 			return
@@ -276,6 +302,12 @@ func (a *Agent) Close() error {
 		<-a.drained
 	})
 	return err
+}
+
+// halt ends joining and waits for it.
+func (a *Agent) halt() {
+	a.halted.Do(func() { close(a.stop) })
+	a.wg.Wait()
 }
 
 // logLevel is the level of what an agent reports about itself.

@@ -11,6 +11,11 @@ import (
 	"github.com/hashicorp/memberlist"
 )
 
+// settleRounds is how often a gateway that has joined exchanges its state with
+// those it sees. One that returns from another address is ignored by gateways
+// that have not given up its last run yet, and gossip does not repeat itself.
+const settleRounds = 3
+
 // joinLoop asks the join list until another gateway is alive, and again
 // whenever this one is left alone.
 func (a *Agent) joinLoop() {
@@ -19,11 +24,23 @@ func (a *Agent) joinLoop() {
 	}
 	ticker := time.NewTicker(a.config.RetryInterval)
 	defer ticker.Stop()
+	settle := settleRounds
 	for {
-		if a.alone() {
+		select {
+		case <-a.stop: // also if the ticker is due as well
+			return
+		default:
+		}
+		switch {
+		case a.alone():
+			settle = settleRounds
 			a.join()
-		} else {
+		case settle > 0:
+			settle--
 			a.setProblem(nil)
+			if err := a.ask(a.others()); err != nil {
+				a.config.Logger.Debug("exchanging state", "error", err)
+			}
 		}
 		select {
 		case <-ticker.C:
@@ -36,25 +53,12 @@ func (a *Agent) joinLoop() {
 // join asks every address at once: a machine that swallows packets must not
 // delay the others.
 func (a *Agent) join() {
-	errs := make([]error, len(a.config.Join))
-	var wg sync.WaitGroup
-	for i, addr := range a.config.Join {
-		wg.Go(func() {
-			if addr == a.Addr() {
-				return
-			}
-			if _, err := a.serf.Join([]string{addr}, true); err != nil {
-				errs[i] = classify(err)
-			}
-		})
-	}
-	wg.Wait()
+	err := a.ask(a.config.Join)
 	select {
 	case <-a.stop:
 		return
 	default:
 	}
-	err := errors.Join(errs...)
 	if !a.alone() || err == nil {
 		a.setProblem(nil)
 		return
@@ -71,6 +75,36 @@ func (a *Agent) join() {
 		cause = "gossip key differs"
 	}
 	a.advise.say(logLevel, cause, "hint", hint, "name", a.config.Name, "join", a.config.Join, "error", err)
+}
+
+// ask exchanges states with the agents at the addresses.
+func (a *Agent) ask(addrs []string) error {
+	errs := make([]error, len(addrs))
+	var wg sync.WaitGroup
+	for i, addr := range addrs {
+		if addr == a.Addr() {
+			continue
+		}
+		wg.Go(func() {
+			if _, err := a.serf.Join([]string{addr}, true); err != nil {
+				errs[i] = classify(err)
+			}
+		})
+	}
+	wg.Wait()
+	return errors.Join(errs...)
+}
+
+// others returns where some of the living others gossip.
+func (a *Agent) others() []string {
+	const enough = 16
+	var addrs []string
+	for _, m := range a.Members() {
+		if m.Name != a.config.Name && m.Status == StatusAlive && len(addrs) < enough {
+			addrs = append(addrs, m.Addr)
+		}
+	}
+	return addrs
 }
 
 func (a *Agent) alone() bool {
@@ -139,7 +173,9 @@ func (g *mergeGuard) NotifyMerge(peers []*memberlist.Node) error {
 		return nil // still starting
 	}
 	for _, p := range peers {
-		if p.State != memberlist.StateAlive {
+		// A suspected one counts as well: until it is given up, memberlist
+		// ignores whoever says the same name from another address.
+		if p.State != memberlist.StateAlive && p.State != memberlist.StateSuspect {
 			continue
 		}
 		theirs := endpointOf(net.IP(p.Addr), p.Port)

@@ -5,6 +5,7 @@ import (
 	"log/slog"
 	"strings"
 	"sync"
+	"sync/atomic"
 	"time"
 	"unicode"
 )
@@ -13,6 +14,9 @@ import (
 // and keeps repeated causes down to one line a minute.
 type adviser struct {
 	logger *slog.Logger
+	// closed: serf's goroutines end a moment after it, and what they complain
+	// about then is our doing.
+	closed atomic.Bool
 
 	mu   sync.Mutex
 	said map[string]time.Time
@@ -27,6 +31,9 @@ func newAdviser(logger *slog.Logger) *adviser {
 
 // Write takes one line of the form "[LEVEL] component: text". It never fails.
 func (w *adviser) Write(line []byte) (int, error) {
+	if w.closed.Load() {
+		return len(line), nil
+	}
 	level, component, text := parseLine(string(line))
 	if level < slog.LevelWarn {
 		w.logger.Log(context.Background(), level, "gossip", "component", component, "detail", text)

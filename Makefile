@@ -1,0 +1,55 @@
+# kgate: what there is to do. `make help` lists it.
+GO ?= go
+LINT := $(CURDIR)/bin/golangci-lint
+
+.DEFAULT_GOAL := help
+.PHONY: help build demo test race fuzz bench lint fmt tidy cover ci clean
+
+help: ## list the targets
+	@grep -hE '^[a-z-]+:.*## ' $(MAKEFILE_LIST) | sed 's/:.*## /\t/' | expand -t 12
+
+build: ## build bin/kgate, static
+	CGO_ENABLED=0 $(GO) build -trimpath -o bin/kgate ./cmd/kgate
+
+demo: ## run the main job on this machine for 20 s
+	$(GO) run ./cmd/kgate demo --duration 20s
+
+test: ## all tests but long soaks
+	$(GO) vet ./...
+	$(GO) test ./...
+
+race: ## all tests under the race detector; the largest searches are left out
+	$(GO) test -race -short ./...
+
+FUZZTIME ?= 30s
+fuzz: ## every fuzz target for FUZZTIME (30s)
+	@set -e; for pkg in $$($(GO) list ./...); do \
+		for target in $$($(GO) test -list '^Fuzz' $$pkg | grep '^Fuzz' || true); do \
+			echo "$$pkg $$target"; $(GO) test -run '^$$' -fuzz "^$$target\$$" -fuzztime $(FUZZTIME) $$pkg; \
+		done; done
+
+bench: ## side by side: upstream, ReverseProxy, one kgate, three; what an admission costs
+	$(GO) test -run '^$$' -bench . -benchtime 3s ./bench
+
+lint: $(LINT) ## golangci-lint as .golangci.yaml says
+	$(LINT) run ./...
+	$(LINT) fmt --diff ./...
+
+fmt: $(LINT) ## format
+	$(LINT) fmt ./...
+
+$(LINT): tools/go.mod
+	cd tools && $(GO) build -o $@ github.com/golangci/golangci-lint/v2/cmd/golangci-lint
+
+tidy: ## tidy the module files
+	$(GO) mod tidy
+	cd tools && $(GO) mod tidy
+
+cover: ## coverage of the unit tests
+	$(GO) test -short -coverprofile=coverage.out ./... && $(GO) tool cover -func=coverage.out | tail -1
+
+ci: ## what CI runs
+	.ci/run
+
+clean: ## remove what was built
+	rm -rf bin dist coverage.out

@@ -1,0 +1,95 @@
+// Package house holds the code to the architecture: who may import whom.
+package house
+
+import (
+	"encoding/json"
+	"errors"
+	"io"
+	"os/exec"
+	"slices"
+	"strings"
+	"testing"
+)
+
+const module = "github.com/kgate/kgate/"
+
+// rooms lists, for each room, the other rooms that it may import: only what
+// lies below it.
+var rooms = map[string][]string{
+	"kmutex":             {},
+	"coordinator":        {"kmutex"},
+	"chordring":          {},
+	"chordring/serfring": {},
+	"transport":          {"kmutex"},
+	"membership":         {"chordring", "chordring/serfring", "kmutex"},
+	"telemetry":          {"kmutex"},
+	"proxy":              {},
+	"config":             {},
+	"admin":              {},
+	"demo":               {},
+	"gateway":            {"coordinator", "kmutex", "membership", "transport"},
+	"cmd/kgate": {
+		"admin", "chordring/serfring", "config", "demo", "gateway", "kmutex", "membership",
+		"proxy", "telemetry", "transport",
+	},
+}
+
+// pure rooms import nothing with a clock, I/O, concurrency or randomness.
+var pure = []string{"kmutex", "coordinator", "chordring"}
+
+var impure = []string{
+	"context", "crypto/rand", "io/fs", "log", "log/slog", "math/rand", "math/rand/v2", "net", "net/http", "os", "sync", "time",
+}
+
+type goPackage struct {
+	ImportPath string
+	Imports    []string
+}
+
+func list(t *testing.T) []goPackage {
+	t.Helper()
+	cmd := exec.CommandContext(t.Context(), "go", "list", "-json=ImportPath,Imports", module+"...")
+	out, err := cmd.Output()
+	if err != nil {
+		t.Fatalf("go list: %v", err)
+	}
+	var all []goPackage
+	dec := json.NewDecoder(strings.NewReader(string(out)))
+	for {
+		var p goPackage
+		switch err := dec.Decode(&p); {
+		case errors.Is(err, io.EOF):
+			return all
+		case err != nil:
+			t.Fatal(err)
+		}
+		all = append(all, p)
+	}
+}
+
+func TestImportsPointDownward(t *testing.T) {
+	seen := 0
+	for _, p := range list(t) {
+		room := strings.TrimPrefix(p.ImportPath, module)
+		if strings.HasPrefix(room, "test/") || strings.HasPrefix(room, "bench") {
+			continue
+		}
+		allowed, known := rooms[room]
+		if !known {
+			t.Errorf("room %s has no place in the house: say in this test what it may import", room)
+			continue
+		}
+		seen++
+		for _, path := range p.Imports {
+			if other, ours := strings.CutPrefix(path, module); ours && !slices.Contains(allowed, other) {
+				t.Errorf("%s imports %s", room, other)
+			}
+			if slices.Contains(pure, room) && slices.Contains(impure, path) {
+				t.Errorf("%s is pure and imports %s", room, path)
+			}
+		}
+	}
+	if seen != len(rooms) {
+		t.Errorf("%d rooms found, %d expected", seen, len(rooms))
+	}
+}
