@@ -6,7 +6,6 @@ import (
 	"log/slog"
 	"net"
 	"os"
-	"runtime"
 	"slices"
 	"sync"
 	"testing"
@@ -183,8 +182,6 @@ func until(t *testing.T, what string, ok func() bool) {
 	deadline := time.Now().Add(15 * time.Second)
 	for !ok() {
 		if time.Now().After(deadline) {
-			buf := make([]byte, 4<<20)
-			os.WriteFile("/tmp/st/stack"+fmt.Sprint(os.Getpid()), buf[:runtime.Stack(buf, true)], 0o600)
 			t.Fatalf("not within 15s: %s", what)
 		}
 		time.Sleep(5 * time.Millisecond)

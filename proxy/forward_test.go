@@ -207,6 +207,9 @@ func TestInterim(t *testing.T) {
 	if err != nil || string(b) != "hello" || hints != 1 {
 		t.Errorf("body %q, %v, %d hints", b, err, hints)
 	}
+	if rec := g.records.next(t); rec.Status != 200 || rec.UpstreamStatus != 200 || res.Header.Get("Server-Timing") == "" {
+		t.Errorf("record %+v, header %v", rec, res.Header)
+	}
 	if res.Trailer.Get("X-Sum") != "sum" || res.Trailer.Get("X-Late") != "late" {
 		t.Errorf("trailers %v", res.Trailer)
 	}

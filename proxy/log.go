@@ -20,7 +20,7 @@ func (h *Handler) logAccess(ex *exchange, r *http.Request) {
 		slog.String("remote", r.RemoteAddr),
 		slog.String("method", r.Method),
 		slog.String("host", r.Host),
-		slog.String("path", r.URL.RequestURI()),
+		slog.String("path", r.URL.Path),
 		slog.String("proto", r.Proto),
 		slog.String("pool", rec.Pool),
 		slog.String("outcome", rec.Outcome.String()),

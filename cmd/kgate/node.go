@@ -282,7 +282,9 @@ func (n *node) shutdown(ctx context.Context) error {
 	} else if e := n.gossip.Leave(); e != nil {
 		n.log.Warn("gossip was left without a word", slog.Any("error", e))
 	}
-	return errors.Join(err, n.close())
+	err = errors.Join(err, n.close())
+	n.log.Info("stopped")
+	return err
 }
 
 func (n *node) inFlight() int {

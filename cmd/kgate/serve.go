@@ -38,7 +38,7 @@ Exit codes: 0 ended by a signal, 1 cannot run, 2 wrong command line.`
 
 // Run serves until a signal comes.
 func (c *serveCommand) Run(std streams) error {
-	cfg, err := c.load()
+	cfg, err := config.LoadWith(c.File, c.Overrides)
 	if err != nil {
 		return err
 	}
@@ -64,23 +64,6 @@ func (c *serveCommand) Run(std streams) error {
 	case err := <-n.failed:
 		return errors.Join(err, n.close())
 	}
-}
-
-func (c *serveCommand) load() (*config.Config, error) {
-	cfg := config.Default()
-	var err error
-	if c.File != "" {
-		cfg, err = config.LoadWith(c.File, c.Overrides)
-	} else {
-		err = cfg.Apply(c.Overrides)
-	}
-	if err != nil {
-		return nil, err
-	}
-	if len(cfg.Pools) == 0 && len(cfg.Routes) == 0 {
-		return nil, &codedError{code: exitUsage, err: errors.New("nothing to serve; give --upstream URL --k N, or a file with -c FILE")}
-	}
-	return cfg, cfg.Resolve()
 }
 
 // checkCommand validates a configuration.

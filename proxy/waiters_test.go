@@ -1,0 +1,48 @@
+package proxy
+
+import (
+	"net/http"
+	"runtime"
+	"testing"
+)
+
+// TestWaiterMemory prints what a waiting client costs in the gateway: its
+// connection, its two goroutines and its place in line. The clients are bare
+// connections in the same process, so their part is in the figure too.
+func TestWaiterMemory(t *testing.T) {
+	if testing.Short() {
+		t.Skip("opens thousands of connections")
+	}
+	const waiters = 2000
+	up := newGate()
+	g := newGateway(t, 1, http.HandlerFunc(func(_ http.ResponseWriter, r *http.Request) { up.pass(r) }))
+	c := g.dial()
+	c.send("GET / HTTP/1.1\r\nHost: h\r\n\r\n")
+	up.awaitEntered(t)
+
+	before := inUse()
+	conns := make([]*rawConn, waiters)
+	for i := range conns {
+		conns[i] = g.dial()
+		conns[i].send("GET / HTTP/1.1\r\nHost: h\r\n\r\n")
+	}
+	g.sem.await(1, waiters)
+	perWaiter := (inUse() - before) / waiters
+	t.Logf("%d bytes per waiter, the clients' connections included", perWaiter)
+	if perWaiter > 40<<10 {
+		t.Errorf("more than 40 KiB")
+	}
+	for _, c := range conns {
+		_ = c.Close()
+	}
+	g.sem.await(1, 0)
+	close(up.proceed)
+}
+
+// inUse returns the bytes in heap and stacks after a collection.
+func inUse() int {
+	runtime.GC()
+	var m runtime.MemStats
+	runtime.ReadMemStats(&m)
+	return int(m.HeapInuse + m.StackInuse)
+}

@@ -1,0 +1,232 @@
+package cluster
+
+import (
+	"cmp"
+	"context"
+	"errors"
+	"fmt"
+	"os"
+	"path/filepath"
+	"sync"
+	"testing"
+	"time"
+
+	"github.com/kgate/kgate/admin"
+)
+
+// PoolName names the one pool of the gateways that Start starts.
+const PoolName = "pool"
+
+// Options of a cluster. K and Upstream are required.
+type Options struct {
+	// Gateways that found the cluster; default 3.
+	Gateways int
+	// Name that the gateways' names begin with; default "gw".
+	Name string
+	// K of the pool.
+	K int
+	// Upstream is the URL of the pool's upstream.
+	Upstream string
+	// Binding is late or early; default late.
+	Binding string
+	// QueueTimeout and QueueLimit of the pool; default 60 s and 20,000.
+	QueueTimeout time.Duration
+	QueueLimit   int
+	// Durable gateways keep their views, and their addresses, over a restart.
+	Durable bool
+	// GossipKey in base64; none if empty.
+	GossipKey string
+	// TLS between the gateways; none if nil.
+	TLS *TLSFiles
+}
+
+// TLSFiles name the PEM files of mutual TLS between gateways.
+type TLSFiles struct{ CA, Cert, Key string }
+
+func (o Options) withDefaults() Options {
+	o.Gateways = cmp.Or(o.Gateways, 3)
+	o.Name = cmp.Or(o.Name, "gw")
+	o.Binding = cmp.Or(o.Binding, "late")
+	o.QueueTimeout = cmp.Or(o.QueueTimeout, time.Minute)
+	o.QueueLimit = cmp.Or(o.QueueLimit, 20_000)
+	return o
+}
+
+// Cluster is a number of gateways with one pool.
+type Cluster struct {
+	// Gateways in the order of their start. Those that have ended stay.
+	Gateways []*Gateway
+
+	opt Options
+	dir string
+}
+
+// Start starts gateways and waits until all of them are ready. They end with
+// the test.
+func Start(tb testing.TB, opt Options) *Cluster {
+	tb.Helper()
+	c := &Cluster{opt: opt.withDefaults(), dir: tb.TempDir()}
+	endTogether(tb, c)
+	for range c.opt.Gateways {
+		c.launch(tb, c.opt.Gateways)
+	}
+	ctx, cancel := context.WithTimeout(tb.Context(), patience)
+	defer cancel()
+	for _, g := range c.Gateways {
+		if err := g.AwaitReady(ctx); err != nil {
+			tb.Fatal(err)
+		}
+	}
+	return c
+}
+
+// endTogether ends the gateways at the same time, which is quicker than what
+// each process does for itself.
+func endTogether(tb testing.TB, c *Cluster) {
+	tb.Cleanup(func() {
+		var wg sync.WaitGroup
+		for _, g := range c.Gateways {
+			wg.Go(func() { _, _ = g.Stop() }) // complained about when the process is ended for good
+		}
+		wg.Wait()
+	})
+}
+
+// Launch starts one more gateway, which joins. It may not be ready yet.
+func (c *Cluster) Launch(tb testing.TB) *Gateway {
+	tb.Helper()
+	return c.launch(tb, 1)
+}
+
+func (c *Cluster) launch(tb testing.TB, expect int) *Gateway {
+	tb.Helper()
+	name := fmt.Sprintf("%s-%d", c.opt.Name, len(c.Gateways)+1)
+	listen := [4]string{"127.0.0.1:0", "127.0.0.1:0", "127.0.0.1:0", "127.0.0.1:0"}
+	if c.opt.Durable {
+		for i := range listen {
+			listen[i] = reservePort(tb)
+		}
+	}
+	file := filepath.Join(c.dir, name+".yaml")
+	if err := os.WriteFile(file, []byte(c.config(name, expect, listen)), 0o600); err != nil {
+		tb.Fatal(err)
+	}
+	args := []string{"serve", "-c", file}
+	for _, g := range c.Gateways {
+		args = append(args, "--join", g.Gossip)
+	}
+	g := launch(tb, name, args)
+	c.Gateways = append(c.Gateways, g)
+	return g
+}
+
+// config returns the configuration of one gateway.
+func (c *Cluster) config(name string, expect int, listen [4]string) string {
+	o := c.opt
+	data := ""
+	if o.Durable {
+		data = filepath.Join(c.dir, name)
+	}
+	tls := TLSFiles{}
+	if o.TLS != nil {
+		tls = *o.TLS
+	}
+	return fmt.Sprintf(`node: {name: %q, data_dir: %q}
+listen: {http: %q, admin: %q, peer: %q, gossip: %q}
+cluster:
+  bootstrap_expect: %d
+  gossip_key: %q
+  tls: {ca: %q, cert: %q, key: %q}
+pools:
+  - name: %s
+    k: %d
+    binding: %s
+    upstreams: [%q]
+    queue: {timeout: %v, limit: %d}
+routes: [{pool: %s}]
+log: {access: false}
+`, name, data, listen[0], listen[1], listen[2], listen[3], expect, o.GossipKey, tls.CA, tls.Cert, tls.Key,
+		PoolName, o.K, o.Binding, o.Upstream, o.QueueTimeout, o.QueueLimit, PoolName)
+}
+
+// Restart starts the gateway again that has ended at this place. It may not be
+// ready yet.
+func (c *Cluster) Restart(tb testing.TB, i int) *Gateway {
+	tb.Helper()
+	old := c.Gateways[i]
+	args := old.args[:3:3] // serve -c FILE
+	for j, g := range c.Gateways {
+		if j != i {
+			args = append(args, "--join", g.Gossip)
+		}
+	}
+	c.Gateways[i] = launch(tb, old.Name, args)
+	return c.Gateways[i]
+}
+
+// Pools returns the pool as each gateway sees it.
+func (c *Cluster) Pools(ctx context.Context) ([]admin.Pool, error) {
+	var pools []admin.Pool
+	for _, g := range c.Gateways {
+		if g.ended() {
+			continue
+		}
+		s, err := g.Status(ctx)
+		if err != nil {
+			return nil, err
+		}
+		if len(s.Pools) != 1 {
+			return nil, fmt.Errorf("%s has %d pools", g.Name, len(s.Pools))
+		}
+		pools = append(pools, s.Pools[0])
+	}
+	return pools, nil
+}
+
+func (p *Process) ended() bool {
+	select {
+	case <-p.done:
+		return true
+	default:
+		return false
+	}
+}
+
+// Metrics returns the sum of all gateways' metrics.
+func (c *Cluster) Metrics(ctx context.Context) (Metrics, error) {
+	sum := make(Metrics)
+	for _, g := range c.Gateways {
+		if g.ended() {
+			continue
+		}
+		m, err := g.Metrics(ctx)
+		if err != nil {
+			return nil, err
+		}
+		sum.Add(m)
+	}
+	return sum, nil
+}
+
+// AwaitWhole waits until nobody waits, nobody is in flight, and all k tokens are
+// free: no slot is lost.
+func (c *Cluster) AwaitWhole(ctx context.Context) error {
+	return Await(ctx, func() error {
+		pools, err := c.Pools(ctx)
+		if err != nil {
+			return err
+		}
+		var errs []error
+		free := 0
+		for i, p := range pools {
+			free += p.FreeTokensHere
+			if p.InFlight != 0 || p.Waiting != 0 {
+				errs = append(errs, fmt.Errorf("gateway %d: %d in flight, %d waiting", i+1, p.InFlight, p.Waiting))
+			}
+		}
+		if free != c.opt.K {
+			errs = append(errs, fmt.Errorf("%d tokens are free, k is %d", free, c.opt.K))
+		}
+		return errors.Join(errs...)
+	})
+}

@@ -1,0 +1,141 @@
+package cluster
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"net/http"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/kgate/kgate/admin"
+)
+
+// Gateway is one gateway process and its addresses.
+type Gateway struct {
+	*Process
+	Name string
+	// HTTP, Admin, Peer and Gossip are the addresses it listens on.
+	HTTP, Admin, Peer, Gossip string
+
+	args []string // to start it again
+}
+
+// client asks gateways for their state. Connections are not kept: tests count
+// goroutines.
+var client = &http.Client{
+	Timeout:   10 * time.Second,
+	Transport: &http.Transport{DisableKeepAlives: true},
+}
+
+// launch starts a gateway and waits until it listens.
+func launch(tb testing.TB, name string, args []string) *Gateway {
+	tb.Helper()
+	g := &Gateway{Process: StartProcess(tb, Binary(tb), args...), Name: name, args: args}
+	tb.Cleanup(func() {
+		if tb.Failed() {
+			tb.Logf("log of %s:\n%s", name, g.Log.Tail(40))
+		}
+	})
+	if err := g.awaitListening(); err != nil {
+		tb.Fatal(err)
+	}
+	return g
+}
+
+// awaitListening takes the addresses from the gateway's log.
+func (g *Gateway) awaitListening() error {
+	timer := time.NewTimer(patience)
+	defer timer.Stop()
+	for {
+		_, more := g.Log.Lines()
+		if r := g.Log.Records("listening"); len(r) > 0 {
+			g.HTTP, g.Admin, g.Peer, g.Gossip = r[0].Text("http"), r[0].Text("admin"), r[0].Text("peer"), r[0].Text("gossip")
+			return nil
+		}
+		select {
+		case <-more:
+		case <-g.Done():
+			return fmt.Errorf("%s has ended:\n%s", g.Name, g.Log.Tail(20))
+		case <-timer.C:
+			return fmt.Errorf("%s does not listen:\n%s", g.Name, g.Log.Tail(20))
+		}
+	}
+}
+
+// AwaitReady waits until the gateway admits requests.
+func (g *Gateway) AwaitReady(ctx context.Context) error {
+	return Await(ctx, func() error {
+		body, err := g.get(ctx, "/readyz")
+		if err != nil {
+			return fmt.Errorf("%s is not ready: %s: %w", g.Name, strings.TrimSpace(string(body)), err)
+		}
+		return nil
+	})
+}
+
+// get returns the body of an answer of the admin address, also with an error if
+// the answer is not 200.
+func (g *Gateway) get(ctx context.Context, path string) ([]byte, error) {
+	req, err := http.NewRequestWithContext(ctx, http.MethodGet, "http://"+g.Admin+path, nil)
+	if err != nil {
+		return nil, err
+	}
+	res, err := client.Do(req)
+	if err != nil {
+		return nil, err
+	}
+	defer res.Body.Close()
+	body, err := io.ReadAll(res.Body)
+	if err == nil && res.StatusCode != http.StatusOK {
+		err = errors.New(res.Status)
+	}
+	return body, err
+}
+
+// Status returns what the gateway says of itself and its cluster.
+func (g *Gateway) Status(ctx context.Context) (*admin.Status, error) {
+	body, err := g.get(ctx, "/api/v1/status")
+	if err != nil {
+		return nil, fmt.Errorf("status of %s: %w", g.Name, err)
+	}
+	s := new(admin.Status)
+	return s, json.Unmarshal(body, s)
+}
+
+// Metrics scrapes the gateway.
+func (g *Gateway) Metrics(ctx context.Context) (Metrics, error) {
+	body, err := g.get(ctx, "/metrics")
+	if err != nil {
+		return nil, fmt.Errorf("metrics of %s: %w", g.Name, err)
+	}
+	return parseMetrics(strings.NewReader(string(body)))
+}
+
+// URL returns the address at which clients reach the gateway.
+func (g *Gateway) URL() string { return "http://" + g.HTTP + "/" }
+
+// Await tries until it works, and returns the last error if ctx ends first.
+// Other processes give no sign to wait for, so it asks every few milliseconds.
+func Await(ctx context.Context, try func() error) error {
+	tick := time.NewTicker(5 * time.Millisecond)
+	defer tick.Stop()
+	var last error
+	for {
+		err := try()
+		if err == nil {
+			return nil
+		}
+		if ctx.Err() == nil || last == nil {
+			last = err // what ctx's end has caused says nothing
+		}
+		select {
+		case <-tick.C:
+		case <-ctx.Done():
+			return errors.Join(last, context.Cause(ctx))
+		}
+	}
+}

@@ -1,0 +1,141 @@
+package cluster
+
+import (
+	"fmt"
+	"sync"
+	"testing"
+	"time"
+
+	"github.com/kgate/kgate/demo"
+)
+
+const (
+	lineK    = 6
+	lineHold = 40 * time.Millisecond
+)
+
+// lineSplit are the clients of three gateways: 70, 20 and 10 %.
+var lineSplit = []int{63, 18, 9}
+
+// lineRun is what a cluster made of a load.
+type lineRun struct {
+	load     *demo.Result
+	upstream demo.Stats
+}
+
+// runLine starts as many gateways as there are shares of clients, and has the
+// clients ask without pause.
+func runLine(t *testing.T, binding string, scv float64, split []int, warmup, window time.Duration) func() lineRun {
+	t.Helper()
+	u, url := ServeUpstream(t, demo.UpstreamConfig{Hold: demo.Distribution{Mean: lineHold, SCV: scv}, Seed: 11, K: lineK})
+	c := Start(t, Options{Gateways: len(split), Name: fmt.Sprintf("gw%dof", len(split)), K: lineK, Upstream: url, Binding: binding})
+	var out lineRun
+	most := 0
+	cfg := demo.LoadConfig{
+		Warmup: warmup, Duration: window, Seed: 12,
+		Opened: func() { most = u.Stats().Max; u.Reset() },
+		Closed: func() { out.upstream = u.Stats() },
+	}
+	for i, clients := range split {
+		cfg.Targets = append(cfg.Targets, demo.Target{Name: c.Gateways[i].Name, URL: c.Gateways[i].URL(), Clients: clients})
+	}
+	return func() lineRun {
+		r, err := demo.Run(t.Context(), cfg)
+		if err != nil {
+			t.Error(err)
+			return out
+		}
+		out.load = r
+		out.upstream.Max = max(most, u.Stats().Max) // warm-up and end included
+		return out
+	}
+}
+
+func (r lineRun) print(t *testing.T, what string) {
+	t.Helper()
+	t.Logf("%s: most in flight %d (k %d), busy %.1f %%, %d answers, %d failed", what, r.upstream.Max, lineK,
+		100*r.upstream.Busy, r.load.Overall.Access.Count, r.load.Overall.Errors())
+	for _, s := range append(r.load.Targets, r.load.Overall) {
+		t.Logf("    %-8s %5d answers, wait mean %v, p99 %v, max %v, (max-mean)/mean %.3f", s.Name, s.Access.Count,
+			s.Access.Mean.Round(time.Millisecond), s.Access.P99.Round(time.Millisecond), s.Access.Max.Round(time.Millisecond), s.Access.RelativeSpread())
+	}
+}
+
+// factor is by how much the mean access times of the gateways' clients differ.
+func (r lineRun) factor() float64 {
+	least, most := time.Duration(1<<62), time.Duration(0)
+	for _, s := range r.load.Targets {
+		least, most = min(least, s.Access.Mean), max(most, s.Access.Mean)
+	}
+	return float64(most) / float64(least)
+}
+
+// check holds what every run must show.
+func (r lineRun) check(t *testing.T) {
+	t.Helper()
+	if r.upstream.Max != lineK {
+		t.Errorf("most in flight is %d, not k = %d", r.upstream.Max, lineK)
+	}
+	if r.upstream.Busy < 0.95 {
+		t.Errorf("slots are busy %.1f %% of the time", 100*r.upstream.Busy)
+	}
+	if r.load.Overall.Errors() > 0 || r.load.Overall.Access.Count == 0 {
+		t.Errorf("failed by status: %v", r.load.Overall.Failed)
+	}
+}
+
+// TestOneLine has three gateways with unequal shares of the clients beside one
+// gateway with all of them, at the same time, with the same seeds.
+func TestOneLine(t *testing.T) {
+	if testing.Short() {
+		t.Skip("takes two minutes")
+	}
+	for _, tt := range []struct {
+		binding string
+		scv     float64
+	}{{"late", 0}, {"late", 1}, {"late", 4}, {"early", 0}} {
+		t.Run(fmt.Sprintf("%s,scv=%v", tt.binding, tt.scv), func(t *testing.T) {
+			const warmup, window = 3 * time.Second, 25 * time.Second
+			three := runLine(t, tt.binding, tt.scv, lineSplit, warmup, window)
+			one := runLine(t, tt.binding, tt.scv, []int{90}, warmup, window)
+			var runs [2]lineRun
+			var wg sync.WaitGroup
+			wg.Go(func() { runs[0] = three() })
+			wg.Go(func() { runs[1] = one() })
+			wg.Wait()
+			if t.Failed() {
+				return
+			}
+			runs[0].print(t, "three gateways")
+			runs[1].print(t, "one gateway")
+			spread, alone := runs[0].load.Overall.Access.RelativeSpread(), runs[1].load.Overall.Access.RelativeSpread()
+			t.Logf("mean waits of the gateways differ by %.1f %%; spread is %.2f times that of one gateway", 100*(runs[0].factor()-1), spread/alone)
+
+			runs[0].check(t)
+			runs[1].check(t)
+			if runs[0].factor() > 1.15 {
+				t.Errorf("mean waits differ by a factor of %.2f", runs[0].factor())
+			}
+			if spread > 1.3*alone {
+				t.Errorf("(max-mean)/mean is %.3f, for one gateway %.3f", spread, alone)
+			}
+		})
+	}
+}
+
+// TestAllClientsOnOneOfThree shows that no slot belongs to a gateway.
+func TestAllClientsOnOneOfThree(t *testing.T) {
+	if testing.Short() {
+		t.Skip("takes several seconds")
+	}
+	for _, binding := range []string{"late", "early"} {
+		t.Run(binding, func(t *testing.T) {
+			run := runLine(t, binding, 1, []int{0, 90, 0}, 2*time.Second, 5*time.Second)()
+			if t.Failed() {
+				return
+			}
+			run.print(t, "all clients at one of three")
+			run.check(t)
+		})
+	}
+}
