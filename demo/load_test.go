@@ -213,6 +213,9 @@ func TestQuantiles(t *testing.T) {
 	if got.Spread() != 500 || got.RelativeSpread() != 1 {
 		t.Errorf("spread %v, %v", got.Spread(), got.RelativeSpread())
 	}
+	if odd := summarize([]time.Duration{3, 1, 2}); odd.P50 != 2 || odd.P99 != 3 {
+		t.Errorf("three samples: %+v", odd)
+	}
 	if one := summarize([]time.Duration{7}); one.P50 != 7 || one.P99 != 7 {
 		t.Errorf("one sample: %+v", one)
 	}

@@ -12,9 +12,8 @@ import (
 
 const (
 	copyBufferSize = 32 << 10
-	// idleConnTimeout is shorter than the idle timeouts usual for servers
-	// seen as upstreams behind a gateway would make a race of closing; the
-	// transport retries what can be retried.
+	// idleConnTimeout of kept upstream connections. An upstream may close them
+	// sooner; the transport then retries what may be retried.
 	idleConnTimeout = 90 * time.Second
 	// maxIdlePerUpstream is more than any pool's k is likely to be: a
 	// connection that a slot has used is kept for the next one.

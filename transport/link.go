@@ -360,7 +360,7 @@ func (l *link) wentUp(s *session) {
 	if again {
 		l.t.config.Observer.Reconnected()
 	}
-	l.t.log(slog.LevelInfo, "link up", append(l.attrs(), slog.Any("remote", s.raw.RemoteAddr()))...)
+	l.t.config.Logger.LogAttrs(l.ctx, slog.LevelInfo, "link up", append(l.attrs(), slog.Any("remote", s.raw.RemoteAddr()))...)
 }
 
 // wentDown notes why s has ended.
@@ -373,7 +373,7 @@ func (l *link) wentDown(err error) {
 	if l.ctx.Err() != nil {
 		level = slog.LevelInfo // dropped or closed
 	}
-	l.t.log(level, "link down", append(l.attrs(), slog.Any("error", err))...)
+	l.t.config.Logger.LogAttrs(l.ctx, level, "link down", append(l.attrs(), slog.Any("error", err))...)
 }
 
 // failed notes that an attempt to dial failed. The first is expected when
@@ -391,7 +391,7 @@ func (l *link) failed(err error) {
 	failures := l.failures
 	l.mu.Unlock()
 	if due {
-		l.t.log(slog.LevelWarn, "cannot reach peer", append(l.attrs(), slog.Any("error", err), slog.Int("attempts", failures))...)
+		l.t.config.Logger.LogAttrs(l.ctx, slog.LevelWarn, "cannot reach peer", append(l.attrs(), slog.Any("error", err), slog.Int("attempts", failures))...)
 	}
 }
 

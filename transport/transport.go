@@ -305,7 +305,3 @@ func (t *Transport) beat() {
 		}
 	}
 }
-
-func (t *Transport) log(level slog.Level, message string, attrs ...slog.Attr) {
-	t.config.Logger.LogAttrs(t.ctx, level, message, attrs...)
-}
