@@ -90,9 +90,14 @@ func (c *Cluster) start(ctx context.Context) error {
 	}
 	c.stream = newRaftStream(c.config.Raft, c.clusterID, c.admit, c.config.CallTimeout, c.config.Logger)
 	c.trans = raft.NewNetworkTransportWithConfig(&raft.NetworkTransportConfig{
-		Logger:                logger,
-		Stream:                c.stream,
-		MaxPool:               2,
+		Logger:  logger,
+		Stream:  c.stream,
+		MaxPool: 2,
+		// No pipelining: in raft 1.8.0 a pipeline whose response fails while the
+		// next request waits for its place blocks for ever. The follower then
+		// gets heartbeats, but no entries, and a leader that needs it commits
+		// nothing and cannot be closed. A few views a day need no pipeline.
+		MaxRPCsInFlight:       1,
 		Timeout:               c.config.CallTimeout,
 		ServerAddressProvider: c,
 	})

@@ -75,6 +75,7 @@ func TestFourthJoins(t *testing.T) {
 func TestTwoDefineOnePool(t *testing.T) {
 	var n network
 	gateways := n.three(t, nil)
+	agree(t, gateways, "a", "b", "c")
 	var wg sync.WaitGroup
 	for i, g := range gateways {
 		wg.Go(func() {

@@ -16,7 +16,11 @@ import (
 	"github.com/kgate/kgate/chordring/serfring"
 )
 
-func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
+// An http.Server that refused a request keeps its connection for half a second
+// after Close, to let the other end read the answer.
+func TestMain(m *testing.M) {
+	goleak.VerifyTestMain(m, goleak.IgnoreAnyFunction("net/http.(*conn).closeWriteAndWait"))
+}
 
 // network lets the gateways of one test reach each other. A gateway's peer
 // address is where its control stream listens; its raft stream listens beside

@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"slices"
 	"time"
 
 	"github.com/hashicorp/raft"
@@ -223,15 +224,14 @@ func (c *Cluster) dismiss(p serfring.Member) error {
 // in the view or in raft's configuration.
 func (c *Cluster) strangers(l *loop, peers []serfring.Member, now time.Time) []serfring.Member {
 	view := c.View()
-	addrs := make(map[raft.ServerID]raft.ServerAddress)
+	there := make(map[raft.ServerID]bool)
 	for _, s := range c.servers() {
-		addrs[s.ID] = s.Address
+		there[s.ID] = true
 	}
 	var strangers []serfring.Member
 	for _, p := range alive(peers) {
 		m, in := view.Named(p.Name)
-		settled := in && m.Boot == p.Boot && m.PeerAddr == p.PeerAddr &&
-			addrs[raft.ServerID(m.Server)] == address(p.PeerAddr, m.Server)
+		settled := in && m.Boot == p.Boot && m.PeerAddr == p.PeerAddr && there[raft.ServerID(m.Server)]
 		if !settled && l.failed.due(p, now) {
 			strangers = append(strangers, p)
 		}
@@ -256,23 +256,16 @@ func (c *Cluster) welcomes(p serfring.Member, id identity) bool {
 	return true
 }
 
-// letIn makes a gateway a raft server without a vote, or corrects its address,
-// and then a member.
+// letIn makes a gateway a raft server without a vote, if it is none yet, and
+// then a member. The address of one that returned elsewhere is not corrected
+// in raft's configuration: ServerAddr knows it from gossip.
 func (c *Cluster) letIn(p serfring.Member, id identity) error {
 	c.ops.Lock()
 	defer c.ops.Unlock()
-	var have raft.Server
-	for _, s := range c.servers() {
-		if string(s.ID) == id.Server {
-			have = s
-		}
-	}
-	if addr := address(p.PeerAddr, id.Server); have.Address != addr {
-		add := c.raft.AddNonvoter
-		if have.ID != "" && have.Suffrage == raft.Voter {
-			add = c.raft.AddVoter
-		}
-		if err := add(raft.ServerID(id.Server), addr, 0, c.config.CallTimeout).Error(); err != nil {
+	there := slices.ContainsFunc(c.servers(), func(s raft.Server) bool { return string(s.ID) == id.Server })
+	if !there {
+		add := c.raft.AddNonvoter(raft.ServerID(id.Server), address(p.PeerAddr, id.Server), 0, c.config.CallTimeout)
+		if err := add.Error(); err != nil {
 			return fmt.Errorf("membership: add raft server %s: %w", id.Server, err)
 		}
 	}

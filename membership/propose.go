@@ -12,13 +12,17 @@ import (
 // DefinePool makes sure that there is a pool of the given name: it returns nil
 // when this gateway's view has one. The first definition wins, so K and Binding
 // of the view's pool may be others; Epoch and Home of the argument do not count.
-// It keeps trying until ctx ends.
+// It waits until this gateway is in the view, and keeps trying until ctx ends.
 func (c *Cluster) DefinePool(ctx context.Context, p Pool) error {
 	define := defineCommand{Name: p.Name, K: p.K, Binding: p.Binding}
 	if err := define.check(); err != nil {
 		return err
 	}
 	known := func(v *View) bool { _, ok := v.Pool(p.Name); return ok }
+	// A pool without members would have no home.
+	if err := c.Ready(ctx); err != nil {
+		return fmt.Errorf("membership: define pool %q: %w", p.Name, err)
+	}
 	if known(c.View()) {
 		return nil
 	}

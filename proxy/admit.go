@@ -119,6 +119,8 @@ type Record struct {
 	FirstByte time.Duration
 	// Upstream is host and port of the upstream, empty if none was chosen.
 	Upstream string
+	// DialFailed reports that no connection to the upstream could be made.
+	DialFailed bool
 	// UpstreamStatus is what the upstream answered, Status what was sent to
 	// the client: 499 if it had left before an answer could be given.
 	UpstreamStatus, Status int

@@ -199,6 +199,8 @@ func upstreamAnswered(res *http.Response) error {
 func upstreamFailed(w http.ResponseWriter, r *http.Request, err error) {
 	ex := exchangeOf(r)
 	var netErr net.Error
+	var opErr *net.OpError
+	ex.rec.DialFailed = errors.As(err, &opErr) && opErr.Op == "dial"
 	p := problem{Status: http.StatusBadGateway, Detail: "the upstream could not be reached or broke off", Pool: ex.rec.Pool}
 	switch {
 	case r.Context().Err() != nil:

@@ -6,6 +6,7 @@ import (
 	"crypto/x509"
 	"errors"
 	"fmt"
+	"net/http"
 	"os"
 	"time"
 
@@ -47,7 +48,9 @@ func (a admitter) Acquire(ctx context.Context, pool string) (func(), error) {
 	case errors.Is(err, gateway.ErrIsolated), errors.Is(err, gateway.ErrUnknownPool):
 		// A pool of the configuration is unknown only until it is agreed.
 		return refuse(proxy.ReasonIsolated)
-	default: // the request's context has ended
+	case errors.Is(ctx.Err(), context.DeadlineExceeded):
+		return refuse(proxy.ReasonTimeout)
+	default: // the client has left
 		return nil, err
 	}
 }
@@ -72,10 +75,12 @@ func (o requestObserver) Done(r *proxy.Record) {
 			p.UpstreamError(telemetry.UpstreamBroken)
 		}
 	case r.Outcome != proxy.OutcomeUpstreamError:
-	case r.Status == 504:
+	case r.Status == http.StatusGatewayTimeout:
 		p.UpstreamError(telemetry.UpstreamTimeout)
-	default:
+	case r.DialFailed:
 		p.UpstreamError(telemetry.UpstreamDial)
+	default:
+		p.UpstreamError(telemetry.UpstreamBroken)
 	}
 }
 

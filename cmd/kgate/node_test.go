@@ -1,0 +1,189 @@
+package main
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"log/slog"
+	"net"
+	"net/http"
+	"net/http/httptest"
+	"net/url"
+	"strconv"
+	"strings"
+	"testing"
+	"time"
+
+	"go.uber.org/goleak"
+
+	"github.com/kgate/kgate/config"
+)
+
+func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
+
+// startSingle starts one gateway on free ports in front of upstream.
+func startSingle(t *testing.T, upstream string, change func(*config.Config)) *node {
+	t.Helper()
+	at, err := url.Parse(upstream)
+	if err != nil {
+		t.Fatal(err)
+	}
+	cfg := config.Default()
+	cfg.Node.Name = "gw-test"
+	cfg.Listen = config.Listen{HTTP: "127.0.0.1:0", Admin: "127.0.0.1:0", Peer: "127.0.0.1:0", Gossip: "127.0.0.1:0"}
+	pool := config.DefaultPool()
+	pool.Name, pool.K, pool.Upstreams = "default", 1, []*url.URL{at}
+	cfg.Pools = []config.Pool{pool}
+	cfg.Routes = []config.Route{{Pool: pool.Name}}
+	if change != nil {
+		change(cfg)
+	}
+	if err := errors.Join(cfg.Validate(), cfg.Resolve()); err != nil {
+		t.Fatal(err)
+	}
+	n, err := startNode(cfg, slog.New(slog.DiscardHandler))
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() {
+		if err := n.close(); err != nil {
+			t.Error(err)
+		}
+	})
+	ctx, cancel := context.WithTimeout(t.Context(), 10*time.Second)
+	defer cancel()
+	if err := n.awaitReady(ctx); err != nil {
+		t.Fatal(err)
+	}
+	return n
+}
+
+// get asks over a connection of its own.
+func get(t *testing.T, n *node, header http.Header) *http.Response {
+	t.Helper()
+	req, err := http.NewRequestWithContext(t.Context(), http.MethodGet, "http://"+n.clientAddr.String()+"/", nil)
+	if err != nil {
+		t.Fatal(err)
+	}
+	req.Header = header.Clone()
+	if req.Header == nil {
+		req.Header = http.Header{}
+	}
+	req.Close = true
+	resp, err := http.DefaultClient.Do(req)
+	if err != nil {
+		t.Fatal(err)
+	}
+	body, err := io.ReadAll(resp.Body)
+	if err != nil {
+		t.Fatal(err)
+	}
+	_ = resp.Body.Close()
+	resp.Body = io.NopCloser(strings.NewReader(string(body)))
+	return resp
+}
+
+// stubborn is an upstream that answers when it is told to.
+func stubborn(t *testing.T) (*httptest.Server, chan struct{}, chan struct{}) {
+	entered, leave := make(chan struct{}, 100), make(chan struct{})
+	s := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		entered <- struct{}{}
+		select {
+		case <-leave:
+		case <-r.Context().Done():
+		}
+		fmt.Fprintln(w, "ok")
+	}))
+	t.Cleanup(s.Close)
+	return s, entered, leave
+}
+
+// Why a request was refused comes from the gateway, through the adapter, to the
+// client.
+func TestRefusalsReachTheClient(t *testing.T) {
+	upstream, entered, leave := stubborn(t)
+	n := startSingle(t, upstream.URL, func(c *config.Config) { c.Pools[0].Queue.Limit = 1 })
+	held := make(chan int)
+	go func() { held <- get(t, n, nil).StatusCode }()
+	<-entered
+
+	refused := func(resp *http.Response, reason string) {
+		t.Helper()
+		after, _ := strconv.Atoi(resp.Header.Get("Retry-After"))
+		if resp.StatusCode != http.StatusServiceUnavailable || resp.Header.Get("Kgate-Refusal") != reason || after < 1 {
+			t.Errorf("got %s, Kgate-Refusal %q, Retry-After %q; want 503, %s, a second or more",
+				resp.Status, resp.Header.Get("Kgate-Refusal"), resp.Header.Get("Retry-After"), reason)
+		}
+		if got, want := resp.Header.Get("Ratelimit-Policy"), `"default";q=1;qu="concurrent-requests"`; got != want {
+			t.Errorf("RateLimit-Policy %q, want %q", got, want)
+		}
+	}
+	refused(get(t, n, http.Header{"Prefer": {"wait=0"}}), "timeout")
+
+	waiting := make(chan *http.Response)
+	go func() { waiting <- get(t, n, nil) }()
+	for n.gateway.Status("default").Waiting == 0 {
+		time.Sleep(time.Millisecond)
+	}
+	refused(get(t, n, nil), "queue-full")
+
+	done := make(chan error)
+	go func() { done <- n.shutdown(t.Context()) }()
+	refused(<-waiting, "draining")
+	leave <- struct{}{}
+	if got := <-held; got != http.StatusOK {
+		t.Errorf("the request in flight at shutdown got %d", got)
+	}
+	if err := <-done; err != nil {
+		t.Error(err)
+	}
+}
+
+func TestStatusCommand(t *testing.T) {
+	upstream, _, _ := stubborn(t)
+	n := startSingle(t, upstream.URL, nil)
+	var out, errs strings.Builder
+	if code := run([]string{"status", "--admin", "http://" + n.adminAddr.String()}, streams{&out, &errs}); code != exitOK {
+		t.Fatalf("exit %d: %s", code, errs.String())
+	}
+	for _, want := range []string{"gateway gw-test", "ready", "default", "late"} {
+		if !strings.Contains(out.String(), want) {
+			t.Errorf("no %q in\n%s", want, out.String())
+		}
+	}
+	http.DefaultClient.CloseIdleConnections()
+}
+
+func TestCommandLine(t *testing.T) {
+	taken, err := net.Listen("tcp", "127.0.0.1:0")
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer taken.Close()
+	for _, c := range []struct {
+		args []string
+		code int
+		says string
+	}{
+		{[]string{"version"}, exitOK, "kgate "},
+		{[]string{"--help"}, exitOK, "serve"},
+		{[]string{"nonsense"}, exitUsage, "unexpected argument nonsense"},
+		{[]string{"serve"}, exitFailure, "--upstream and --k"},
+		{[]string{"serve", "--kk", "3"}, exitUsage, `did you mean "--k"`},
+		{[]string{"serve", "--upstream", "http://127.0.0.1:1", "--k", "0"}, exitFailure, "from 1 to 65536"},
+		{[]string{"serve", "--upstream", "http://127.0.0.1:1", "--k", "1", "--listen-peer", taken.Addr().String()}, exitFailure, "address already in use"},
+		{[]string{"check", "-c", "../../configs/single.yaml"}, exitOK, "in order"},
+		{[]string{"check", "-c", "/nonexistent"}, exitFailure, "no such file"},
+		{[]string{"demo", "--k", "0"}, exitUsage, "start at 1"},
+		{[]string{"status", "--admin", "localhost"}, exitUsage, "write http://HOST:PORT"},
+		{[]string{"status", "--admin", "http://127.0.0.1:1"}, exitFailure, "is it running"},
+	} {
+		t.Run(strings.Join(c.args, " "), func(t *testing.T) {
+			var out strings.Builder
+			if code := run(c.args, streams{&out, &out}); code != c.code || !strings.Contains(out.String(), c.says) {
+				t.Errorf("exit %d, want %d, with %q in\n%s", code, c.code, c.says, out.String())
+			}
+		})
+	}
+}

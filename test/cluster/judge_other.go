@@ -1,0 +1,8 @@
+//go:build !linux
+
+package cluster
+
+import "net"
+
+// closedByPeer cannot tell here: a request counts until its handler has noticed.
+func closedByPeer(net.Conn) bool { return false }

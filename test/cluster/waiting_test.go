@@ -1,0 +1,119 @@
+package cluster
+
+import (
+	"context"
+	"fmt"
+	"runtime"
+	"testing"
+	"time"
+
+	"github.com/kgate/kgate/demo"
+)
+
+// TestTenThousandWaiting has 10,000 clients wait at one gateway. It and the test
+// process each have a connection to every one of them.
+func TestTenThousandWaiting(t *testing.T) {
+	if testing.Short() {
+		t.Skip("takes half a minute")
+	}
+	if runtime.GOOS != "linux" {
+		t.Skip("needs /proc to tell the gateway's memory")
+	}
+	const (
+		waiters = 10_000
+		k       = 32
+		hold    = 40 * time.Millisecond
+		files   = waiters + 1000
+	)
+	if limit := openFiles(t); limit < files {
+		t.Skipf("needs a limit of %d open files per process (ulimit -Hn), it is %d", files, limit)
+	}
+	u, url := ServeUpstream(t, demo.UpstreamConfig{Hold: demo.Distribution{Mean: hold}, Seed: 1, K: k})
+	c := Start(t, Options{Gateways: 1, K: k, Upstream: url, QueueTimeout: 3 * time.Minute})
+	g := c.Gateways[0]
+	settle(t, g)
+	before, err := g.RSS()
+	if err != nil {
+		t.Fatal(err)
+	}
+
+	var rss int64
+	var least int
+	var stats demo.Stats
+	r, err := demo.Run(t.Context(), demo.LoadConfig{
+		Targets: []demo.Target{{Name: g.Name, URL: g.URL(), Clients: waiters + k}},
+		Warmup:  8 * time.Second, Duration: 10 * time.Second, Drain: 40 * time.Second,
+		Opened: func() {
+			least = waitingAt(t, g)
+			if rss, err = g.RSS(); err != nil {
+				t.Error(err)
+			}
+			u.Reset()
+		},
+		Closed: func() {
+			stats = u.Stats()
+			least = min(least, waitingAt(t, g))
+		},
+	})
+	if err != nil {
+		t.Fatal(err)
+	}
+	full := float64(k) / hold.Seconds()
+	each := float64(rss-before) / waiters / 1024
+	t.Logf("%d waiting; memory %.1f MiB before, %.1f MiB with them: %.1f KiB for each", least,
+		float64(before)/(1<<20), float64(rss)/(1<<20), each)
+	t.Logf("%.0f answers/s, k/hold is %.0f/s: %.1f %%; busy %.1f %%, most in flight %d", r.Overall.PerSecond, full,
+		100*r.Overall.PerSecond/full, 100*stats.Busy, stats.Max)
+
+	if least < waiters-k {
+		t.Errorf("only %d were waiting", least)
+	}
+	if each >= 40 {
+		t.Errorf("%.1f KiB for each waiter", each)
+	}
+	if r.Overall.PerSecond < 0.95*full {
+		t.Errorf("%.0f answers/s, the line could move at %.0f/s", r.Overall.PerSecond, full)
+	}
+	if stats.Max != k {
+		t.Errorf("most in flight is %d, k is %d", stats.Max, k)
+	}
+	m, err := g.Metrics(t.Context())
+	if err != nil {
+		t.Fatal(err)
+	}
+	ended, admitted := m.Sum("kgate_requests_total"), m.Sum("kgate_requests_total", `outcome="admitted"`)
+	if ended != admitted || admitted < waiters || r.Overall.Errors() > 0 {
+		t.Errorf("%v requests, %v of them admitted; failed by status: %v", ended, admitted, r.Overall.Failed)
+	}
+}
+
+// settle has the gateway serve a little, so that what it needs once is there.
+func settle(t *testing.T, g *Gateway) {
+	t.Helper()
+	_, err := demo.Run(t.Context(), demo.LoadConfig{
+		Targets: []demo.Target{{URL: g.URL(), Clients: 50}}, Duration: time.Second,
+	})
+	if err != nil {
+		t.Fatal(err)
+	}
+	ctx, cancel := context.WithTimeout(t.Context(), patience)
+	defer cancel()
+	if err := Await(ctx, func() error {
+		if n := waitingAt(t, g); n > 0 {
+			return fmt.Errorf("%d are waiting", n)
+		}
+		return nil
+	}); err != nil {
+		t.Fatal(err)
+	}
+}
+
+func waitingAt(t *testing.T, g *Gateway) int {
+	t.Helper()
+	s, err := g.Status(t.Context())
+	if err != nil {
+		t.Error(err)
+		return 0
+	}
+	return s.Pools[0].Waiting
+}
