@@ -26,7 +26,7 @@ type Invariant struct {
 	Check func(*World) error
 }
 
-// Invariants are the properties of design, numbered as in docs/algorithm.md.
+// Invariants are the properties of the algorithm, numbered as in docs/algorithm.md.
 // (The ninth, fairness, is about a history and not about a world; the lab counts
 // inversions.)
 var Invariants = []Invariant{

@@ -299,7 +299,7 @@ func TestSevenGateways(t *testing.T) {
 	agree(t, gateways, "a", "b", "c", "d", "e", "f", "g")
 }
 
-func define(t *testing.T, g *gateway, name string, k int) {
+func define(t testing.TB, g *gateway, name string, k int) {
 	t.Helper()
 	ctx, cancel := context.WithTimeout(t.Context(), 15*time.Second)
 	defer cancel()
@@ -308,7 +308,7 @@ func define(t *testing.T, g *gateway, name string, k int) {
 	}
 }
 
-func poolOf(t *testing.T, g *gateway, name string) Pool {
+func poolOf(t testing.TB, g *gateway, name string) Pool {
 	t.Helper()
 	p, ok := g.View().Pool(name)
 	if !ok {

@@ -44,6 +44,13 @@
 // pair has one voter on purpose: with two, the loss of either would stop both.
 // No change is made that the living voters could not commit.
 //
+// # The disk
+//
+// The log, votes and snapshots lie in DataDir and are written through before
+// they count. If that fails while running, because the disk is full, raft ends
+// the process rather than forget a vote: its lease then runs out as after any
+// crash.
+//
 // # Without a data directory
 //
 // State in memory forgets votes when the process ends; so each start of such a

@@ -49,7 +49,7 @@ func (n *network) raftAddr(peer string) string {
 // gateway is what a test runs of one gateway.
 type gateway struct {
 	*Cluster
-	t     *testing.T
+	t     testing.TB
 	name  string
 	agent *serfring.Agent
 	config
@@ -80,14 +80,14 @@ func newBoot() string {
 	return fmt.Sprintf("boot%d", boots.n)
 }
 
-func logger(t *testing.T, name string) *slog.Logger {
+func logger(t testing.TB, name string) *slog.Logger {
 	if os.Getenv("KGATE_TEST_LOG") == "" {
 		return nil
 	}
 	return slog.New(slog.NewTextHandler(t.Output(), &slog.HandlerOptions{Level: slog.LevelInfo})).With("gateway", name)
 }
 
-func listen(t *testing.T, addr string) net.Listener {
+func listen(t testing.TB, addr string) net.Listener {
 	t.Helper()
 	if addr == "" {
 		addr = "127.0.0.1:0"
@@ -99,7 +99,7 @@ func listen(t *testing.T, addr string) net.Listener {
 	return l
 }
 
-func (n *network) start(t *testing.T, name string, conf config) *gateway {
+func (n *network) start(t testing.TB, name string, conf config) *gateway {
 	t.Helper()
 	control, raftListener := listen(t, conf.peer), listen(t, "")
 	peer := control.Addr().String()
@@ -181,7 +181,7 @@ func (g *gateway) ready() {
 }
 
 // until waits for something that no channel tells of.
-func until(t *testing.T, what string, ok func() bool) {
+func until(t testing.TB, what string, ok func() bool) {
 	t.Helper()
 	deadline := time.Now().Add(15 * time.Second)
 	for !ok() {
@@ -202,7 +202,7 @@ func (g *gateway) names() []string {
 	return names
 }
 
-func agree(t *testing.T, gateways []*gateway, names ...string) {
+func agree(t testing.TB, gateways []*gateway, names ...string) {
 	t.Helper()
 	slices.Sort(names)
 	until(t, fmt.Sprintf("one view of %v", names), func() bool {
@@ -222,7 +222,7 @@ func agree(t *testing.T, gateways []*gateway, names ...string) {
 }
 
 // three starts gateways a, b and c that expect each other.
-func (n *network) three(t *testing.T, dirs func(name string) string) []*gateway {
+func (n *network) three(t testing.TB, dirs func(name string) string) []*gateway {
 	t.Helper()
 	if dirs == nil {
 		dirs = func(string) string { return "" }
@@ -233,7 +233,7 @@ func (n *network) three(t *testing.T, dirs func(name string) string) []*gateway 
 	return []*gateway{a, b, c}
 }
 
-func leaderOf(t *testing.T, gateways []*gateway) *gateway {
+func leaderOf(t testing.TB, gateways []*gateway) *gateway {
 	t.Helper()
 	var leader *gateway
 	until(t, "a leader", func() bool {

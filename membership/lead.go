@@ -1,7 +1,6 @@
 package membership
 
 import (
-	"context"
 	"errors"
 	"fmt"
 	"slices"
@@ -359,59 +358,6 @@ func (c *Cluster) change(s step) error {
 		return fmt.Errorf("membership: %s raft server %s: %w", s.do, s.server, err)
 	}
 	c.config.Logger.Info("raft servers changed", "change", string(s.do), "server", string(s.server))
-	return nil
-}
-
-// handOver passes the lead on, if this gateway has it, to one that is alive;
-// if that one has no vote yet, it gets one.
-func (c *Cluster) handOver(ctx context.Context) error {
-	for c.raft.State() == raft.Leader {
-		err := c.handOverOnce(ctx)
-		if err == nil {
-			return nil
-		}
-		select {
-		case <-time.After(soon):
-		case <-ctx.Done():
-			return errors.Join(ctx.Err(), err)
-		case <-c.closing.Done():
-			return ErrClosed
-		}
-	}
-	return nil
-}
-
-func (c *Cluster) handOverOnce(ctx context.Context) error {
-	c.ops.Lock()
-	defer c.ops.Unlock()
-	peers := c.config.Discovery.Members()
-	view := c.View()
-	var heir raft.Server
-	for _, s := range c.servers() {
-		m, in := view.Named(nameOf(s.ID))
-		p, seen := find(peers, nameOf(s.ID))
-		fit := in && m.Server == string(s.ID) && seen && p.Status == serfring.StatusAlive && m.Name != c.config.Name
-		if fit && (heir.ID == "" || heir.Suffrage != raft.Voter && s.Suffrage == raft.Voter) {
-			heir = s
-		}
-	}
-	if heir.ID == "" {
-		return fmt.Errorf("%w: nobody alive to hand over to", ErrNoLeader)
-	}
-	if heir.Suffrage != raft.Voter {
-		if !c.caughtUp(peers, heir.ID) {
-			return fmt.Errorf("%w: %s has not caught up", ErrNoLeader, heir.ID)
-		}
-		if err := c.change(step{promote, heir.ID}); err != nil {
-			return err
-		}
-	}
-	if err := ctx.Err(); err != nil {
-		return err
-	}
-	if err := c.raft.LeadershipTransferToServer(heir.ID, heir.Address).Error(); err != nil {
-		return fmt.Errorf("membership: hand over to %s: %w", heir.ID, err)
-	}
 	return nil
 }
 

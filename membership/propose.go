@@ -58,28 +58,6 @@ func (c *Cluster) Remove(ctx context.Context, m Member) error {
 	return nil
 }
 
-// Leave takes this gateway out of the view, hands the lead on if it has it, and
-// closes the cluster, also if ctx ends or an error occurs before. The last
-// gateway has nobody to tell and just closes.
-func (c *Cluster) Leave(ctx context.Context) error {
-	c.leaving.Store(true)
-	return errors.Join(c.depart(ctx), c.Close())
-}
-
-func (c *Cluster) depart(ctx context.Context) error {
-	node, in := c.Self()
-	if !in || len(c.View().Members) == 1 {
-		return nil
-	}
-	if err := c.handOver(ctx); err != nil {
-		return fmt.Errorf("membership: leave: %w", err)
-	}
-	if err := c.propose(ctx, command{Remove: &removeCommand{Node: node}}); err != nil {
-		return fmt.Errorf("membership: leave: %w", err)
-	}
-	return nil
-}
-
 // propose has the leader commit a command, over changes of leadership, until
 // ctx ends. A command whose answer is lost is proposed again.
 func (c *Cluster) propose(ctx context.Context, cmd command) error {

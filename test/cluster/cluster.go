@@ -98,9 +98,25 @@ func (c *Cluster) Launch(tb testing.TB) *Gateway {
 	return c.launch(tb, 1)
 }
 
+// LaunchStranger starts a gateway that tries to join with other options, and is
+// not counted among the cluster's.
+func (c *Cluster) LaunchStranger(tb testing.TB, name string, edit func(*Options)) *Gateway {
+	tb.Helper()
+	other := &Cluster{opt: c.opt, dir: tb.TempDir(), Gateways: c.Gateways}
+	edit(&other.opt)
+	return other.start(tb, name, 1)
+}
+
 func (c *Cluster) launch(tb testing.TB, expect int) *Gateway {
 	tb.Helper()
-	name := fmt.Sprintf("%s-%d", c.opt.Name, len(c.Gateways)+1)
+	g := c.start(tb, fmt.Sprintf("%s-%d", c.opt.Name, len(c.Gateways)+1), expect)
+	c.Gateways = append(c.Gateways, g)
+	return g
+}
+
+// start starts a gateway that joins those that are there.
+func (c *Cluster) start(tb testing.TB, name string, expect int) *Gateway {
+	tb.Helper()
 	listen := [4]string{"127.0.0.1:0", "127.0.0.1:0", "127.0.0.1:0", "127.0.0.1:0"}
 	if c.opt.Durable {
 		for i := range listen {
@@ -115,9 +131,7 @@ func (c *Cluster) launch(tb testing.TB, expect int) *Gateway {
 	for _, g := range c.Gateways {
 		args = append(args, "--join", g.Gossip)
 	}
-	g := launch(tb, name, args)
-	c.Gateways = append(c.Gateways, g)
-	return g
+	return launch(tb, name, args)
 }
 
 // config returns the configuration of one gateway.

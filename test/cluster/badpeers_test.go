@@ -1,0 +1,401 @@
+package cluster
+
+import (
+	"bufio"
+	"context"
+	"crypto/rand"
+	"encoding/base64"
+	"encoding/binary"
+	"errors"
+	"fmt"
+	"io"
+	"maps"
+	mathrand "math/rand/v2"
+	"net"
+	"net/http"
+	"slices"
+	"strings"
+	"sync/atomic"
+	"testing"
+	"time"
+
+	"github.com/kgate/kgate/demo"
+)
+
+// background runs a load until its stop is called, which returns the result.
+func background(t *testing.T, c *Cluster, clients int) (stop func() *demo.Result) {
+	t.Helper()
+	ctx, cancel := context.WithCancel(t.Context())
+	cfg := demo.LoadConfig{Duration: time.Hour}
+	for _, g := range c.Gateways {
+		cfg.Targets = append(cfg.Targets, demo.Target{Name: g.Name, URL: g.URL(), Clients: clients / len(c.Gateways)})
+	}
+	var r *demo.Result
+	done := make(chan struct{})
+	go func() {
+		defer close(done)
+		r, _ = demo.Run(ctx, cfg) // ends with ctx's error
+	}()
+	stop = func() *demo.Result {
+		cancel()
+		<-done
+		return r
+	}
+	t.Cleanup(func() { stop() })
+	return stop
+}
+
+// say sends bytes to an address and closes the connection when the other end
+// has, or after a while.
+func say(t *testing.T, addr string, data []byte) (answer []byte) {
+	t.Helper()
+	conn, err := net.Dial("tcp", addr)
+	if err != nil {
+		t.Error(err)
+		return nil
+	}
+	defer conn.Close()
+	_, _ = conn.Write(data) // it may be refused before all is sent
+	_ = conn.SetReadDeadline(time.Now().Add(200 * time.Millisecond))
+	answer, _ = io.ReadAll(io.LimitReader(conn, 64<<10))
+	return answer
+}
+
+// link opens a link as the gateways do, but with that version.
+func link(version byte, from, to uint64) []byte {
+	b := append([]byte("kgat"), version, 1, 0, 0)
+	b = binary.BigEndian.AppendUint64(b, from)
+	b = binary.BigEndian.AppendUint64(b, to)
+	return binary.BigEndian.AppendUint64(b, 0)
+}
+
+func garbage(rng *mathrand.ChaCha8, n int) []byte {
+	b := make([]byte, n)
+	_, _ = rng.Read(b) // never fails
+	return b
+}
+
+// badPeers sends a gateway's peer port what no peer sends. from and to are nodes
+// of the view, so that the gateway takes the sender for one of them.
+func badPeers(t *testing.T, g *Gateway, rng *mathrand.ChaCha8, from, to uint64) {
+	t.Helper()
+	for range 10 {
+		say(t, g.Peer, append([]byte{'x'}, garbage(rng, 1+int(rng.Uint64()%8000))...))
+		say(t, g.Peer, []byte("kgat\x01"))                             // truncated preamble, then silence
+		say(t, g.Peer, link(9, from, to))                              // foreign version
+		say(t, g.Peer, []byte("kgat\x01\xee\x00\x00"))                 // unknown kind of stream
+		say(t, g.Peer, link(1, 1<<40, to))                             // nobody's node
+		say(t, g.Peer, []byte("GET / HTTP/1.1\r\nHost: a\r\n\r\n"))    // plaintext HTTP
+		say(t, g.Peer, []byte("\x16\x03\x01\x02\x00\x01\x00\x01\xfc")) // TLS
+		say(t, g.Peer, []byte("kgat\x01\x02\x00\x00"+"raft? no: noise"))
+		say(t, g.Peer, []byte("kgat\x01\x03\x00\x00"+"PUT /v1/nothing HTTP/1.1\r\nHost: a\r\nContent-Length: 99999999\r\n\r\n"))
+		say(t, g.Peer, []byte("kgat\x01\x04\x00\x00"+"POST / HTTP/1.1\r\nHost: a\r\nContent-Length: 5\r\n\r\nnoise"))
+	}
+	for _, frame := range []string{
+		"\xff\xff\xff\xff",                         // oversized
+		"\x00\x00\x00\x05\x11\x01",                 // truncated
+		"\x00\x00\x00\x02\x91\x01",                 // a frame of a foreign version
+		"\x00\x00\x00\x02\x1f\x01",                 // an unknown type
+		"\x00\x00\x00\x09\x11\x01\x04none\x63\x01", // an unknown pool and kind
+	} {
+		say(t, g.Peer, append(link(1, from, to), frame...))
+	}
+}
+
+// halfOpen opens connections that say nothing.
+func halfOpen(t *testing.T, addr string, n int) (closeAll func()) {
+	t.Helper()
+	var conns []net.Conn
+	for range n {
+		conn, err := net.Dial("tcp", addr)
+		if err != nil {
+			t.Error(err)
+			break
+		}
+		conns = append(conns, conn)
+	}
+	return func() {
+		for _, c := range conns {
+			_ = c.Close()
+		}
+	}
+}
+
+// badGossip sends noise to a gossip port.
+func badGossip(t *testing.T, g *Gateway, rng *mathrand.ChaCha8) {
+	t.Helper()
+	conn, err := net.Dial("udp", g.Gossip)
+	if err != nil {
+		t.Error(err)
+		return
+	}
+	defer conn.Close()
+	for i := range 300 {
+		_, _ = conn.Write(append([]byte{byte(i)}, garbage(rng, int(rng.Uint64()%1200))...))
+	}
+	for i := range 20 {
+		say(t, g.Gossip, append([]byte{byte(i)}, garbage(rng, 500)...))
+	}
+}
+
+// malformed are requests that are refused, or harmless; none of them may bring
+// the upstream a request for /smuggled.
+var malformed = []string{
+	"\r\n\r\n\r\n",
+	"GET\r\n\r\n",
+	"GET / HTTP/9.9\r\nHost: a\r\n\r\n",
+	"G\x00T / HTTP/1.1\r\nHost: a\r\n\r\n",
+	"GET / HTTP/1.1\r\n\r\n",                       // no Host
+	"GET / HTTP/1.1\r\nHost: a\r\nHost: b\r\n\r\n", // two
+	"GET / HTTP/1.1\r\nHost: a\r\nX : y\r\n\r\n",   // space before the colon
+	"GET / HTTP/1.1\r\nHost: a\r\nX: \x00\r\n\r\n", // NUL
+	"GET / HTTP/1.1\r\nHost: a\r\n X: folded\r\n\r\n",
+	"GET / HTTP/1.1\r\nHost: a\r\nX: " + strings.Repeat("a", 200<<10) + "\r\n\r\n",
+	"GET /" + strings.Repeat("a", 200<<10) + " HTTP/1.1\r\nHost: a\r\n\r\n",
+	"CONNECT a:80 HTTP/1.1\r\nHost: a:80\r\n\r\n",
+	"GET /../../smuggled HTTP/1.1\r\nHost: a\r\n\r\n",
+	"POST / HTTP/1.1\r\nHost: a\r\nContent-Length: 5\r\nContent-Length: 6\r\n\r\nabcdefGET /smuggled HTTP/1.1\r\nHost: a\r\n\r\n",
+	"POST / HTTP/1.1\r\nHost: a\r\nContent-Length: +5\r\n\r\nabcdeGET /smuggled HTTP/1.1\r\nHost: a\r\n\r\n",
+	"POST / HTTP/1.1\r\nHost: a\r\nContent-Length: -1\r\n\r\nGET /smuggled HTTP/1.1\r\nHost: a\r\n\r\n",
+	"POST / HTTP/1.1\r\nHost: a\r\nTransfer-Encoding: xchunked\r\n\r\n0\r\n\r\nGET /smuggled HTTP/1.1\r\nHost: a\r\n\r\n",
+	"POST / HTTP/1.1\r\nHost: a\r\nTransfer-Encoding: chunked\r\nTransfer-Encoding: identity\r\n\r\n0\r\n\r\nGET /smuggled HTTP/1.1\r\nHost: a\r\n\r\n",
+	"POST / HTTP/1.0\r\nHost: a\r\nTransfer-Encoding: chunked\r\nContent-Length: 44\r\n\r\n0\r\n\r\nGET /smuggled HTTP/1.1\r\nHost: a\r\nX: y\r\n\r\n",
+	"POST / HTTP/1.1\r\nHost: a\r\nTransfer-Encoding: chunked\r\n\r\nzz\r\nGET /smuggled HTTP/1.1\r\nHost: a\r\n\r\n",
+	// CL.TE: the length covers the second request, which therefore is body.
+	"POST / HTTP/1.1\r\nHost: a\r\nConnection: close\r\nContent-Length: 50\r\nTransfer-Encoding: chunked\r\n\r\n2d\r\n" +
+		"GET /smuggled HTTP/1.1\r\nHost: a\r\nX: yyyyyyyy\r\n\r\n" + "\r\n0\r\n\r\n",
+}
+
+// badRequests sends malformed requests, and counts the statuses of the answers.
+func badRequests(t *testing.T, g *Gateway, statuses map[int]int) {
+	t.Helper()
+	for _, request := range malformed {
+		answer := say(t, g.HTTP, []byte(request))
+		res, err := http.ReadResponse(bufio.NewReader(strings.NewReader(string(answer))), nil)
+		if err != nil {
+			statuses[0]++ // closed without a word
+			continue
+		}
+		_ = res.Body.Close()
+		statuses[res.StatusCode]++
+	}
+}
+
+// TestBadPeers has everybody misbehave on every port of three gateways that
+// serve a load, and looks whether anything stops or any slot is lost.
+func TestBadPeers(t *testing.T) {
+	if testing.Short() {
+		t.Skip("takes half a minute")
+	}
+	const k = 6
+	var smuggled atomic.Int64
+	judge, _, url := NewJudge(t, http.HandlerFunc(func(_ http.ResponseWriter, r *http.Request) {
+		if strings.Contains(r.URL.Path, "smuggled") {
+			smuggled.Add(1)
+		}
+		hold(r, 5*time.Millisecond)
+	}))
+	c := Start(t, Options{K: k, Upstream: url})
+	stop := background(t, c, 30)
+	seed := [32]byte{1: byte(time.Now().UnixNano())}
+	t.Logf("seed %d", seed[1])
+	rng := mathrand.NewChaCha8(seed)
+	quietLines := logLines(c)
+
+	nodes := make([]uint64, len(c.Gateways))
+	for i, g := range c.Gateways {
+		s, err := g.Status(t.Context())
+		if err != nil {
+			t.Fatal(err)
+		}
+		nodes[i] = s.Gateway.Node
+	}
+	lowest := slices.Min(nodes)
+	statuses := make(map[int]int)
+	for i, g := range c.Gateways {
+		closeAll := halfOpen(t, g.Peer, 300)
+		closeGossip := halfOpen(t, g.Gossip, 50)
+		from := lowest // the lower node dials
+		if nodes[i] == lowest {
+			from = slices.Max(nodes)
+		}
+		badPeers(t, g, rng, from, nodes[i])
+		badGossip(t, g, rng)
+		badRequests(t, g, statuses)
+		closeAll()
+		closeGossip()
+	}
+	load := stop()
+	ctx, cancel := context.WithTimeout(t.Context(), 10*time.Second)
+	defer cancel()
+	if err := c.AwaitWhole(ctx); err != nil {
+		t.Error(err)
+	}
+
+	_, most, total := judge.Counts()
+	t.Logf("meanwhile %d requests reached the upstream, most in flight %d (k %d), failed %v", total, most, k, load.Overall.Failed)
+	t.Logf("answers to malformed requests by status (0: closed without): %v", statuses)
+	if load.Overall.Errors() > 0 || most > k || smuggled.Load() > 0 {
+		t.Errorf("failed %v, most in flight %d, smuggled %d", load.Overall.Failed, most, smuggled.Load())
+	}
+	for i, g := range c.Gateways {
+		checkRefusals(t, g)
+		lines, _ := g.Log.Lines()
+		t.Logf("%s: %d lines logged", g.Name, len(lines)-quietLines[i])
+		if n := len(lines) - quietLines[i]; n > 100 {
+			t.Errorf("%s has logged %d lines", g.Name, n)
+		}
+	}
+	freshAtRoot(t, c)
+}
+
+func logLines(c *Cluster) []int {
+	var n []int
+	for _, g := range c.Gateways {
+		lines, _ := g.Log.Lines()
+		n = append(n, len(lines))
+	}
+	return n
+}
+
+// checkRefusals holds what is counted and logged about refusals.
+func checkRefusals(t *testing.T, g *Gateway) {
+	t.Helper()
+	m, err := g.Metrics(t.Context())
+	if err != nil {
+		t.Fatal(err)
+	}
+	refused := make(map[string]float64)
+	for series, v := range m {
+		if cause, ok := strings.CutPrefix(series, `kgate_peer_refused_total{cause="`); ok && v > 0 {
+			refused[strings.TrimSuffix(cause, `"}`)] = v
+		}
+	}
+	t.Logf("%s: refused %v", g.Name, refused)
+	for _, cause := range []string{"magic", "version", "kind", "node", "tls", "half_open"} {
+		if refused[cause] == 0 {
+			t.Errorf("%s has refused nothing for the cause %s", g.Name, cause)
+		}
+	}
+	logged := make(map[string]int)
+	for _, r := range g.Log.Records("refused") {
+		logged[r.Text("cause")]++
+	}
+	for cause, n := range logged {
+		if n > 1 {
+			t.Errorf("%s has logged the cause %s %d times within a minute", g.Name, cause, n)
+		}
+	}
+	if len(logged) == 0 {
+		t.Errorf("%s has logged no refusal; causes %v", g.Name, slices.Collect(maps.Keys(refused)))
+	}
+}
+
+// freshAtRoot has every gateway serve one request for /.
+func freshAtRoot(t *testing.T, c *Cluster) {
+	t.Helper()
+	for _, g := range c.Gateways {
+		res, err := client.Get(g.URL())
+		if err != nil {
+			t.Error(err)
+			continue
+		}
+		_ = res.Body.Close()
+		if res.StatusCode != http.StatusOK {
+			t.Errorf("%s: %s", g.Name, res.Status)
+		}
+	}
+}
+
+// expectOutside checks that a stranger does not get in and says why, while the
+// cluster keeps its members.
+func expectOutside(t *testing.T, c *Cluster, stranger *Gateway) {
+	t.Helper()
+	ctx, cancel := context.WithTimeout(t.Context(), 3*time.Second)
+	defer cancel()
+	err := stranger.AwaitReady(ctx)
+	if err == nil {
+		t.Errorf("%s got in", stranger.Name)
+		return
+	}
+	t.Logf("%v", err)
+	res, err := client.Get(stranger.URL())
+	if err != nil {
+		t.Error(err)
+	} else {
+		_ = res.Body.Close()
+		if why := res.Header.Get("Kgate-Refusal"); res.StatusCode != http.StatusServiceUnavailable || why != "isolated" {
+			t.Errorf("%s answers %s, refusal %q", stranger.Name, res.Status, why)
+		}
+	}
+	for _, g := range c.Gateways {
+		s, err := g.Status(t.Context())
+		if err != nil {
+			t.Fatal(err)
+		}
+		if n := len(s.Cluster.Members); n != len(c.Gateways) {
+			t.Errorf("%s sees %d members", g.Name, n)
+		}
+	}
+}
+
+func gossipKey(t *testing.T) string {
+	t.Helper()
+	key := make([]byte, 32)
+	if _, err := rand.Read(key); err != nil {
+		t.Fatal(err)
+	}
+	return base64.StdEncoding.EncodeToString(key)
+}
+
+// TestGossipKey has gateways without the key, or with another, try to join.
+func TestGossipKey(t *testing.T) {
+	if testing.Short() {
+		t.Skip("takes several seconds")
+	}
+	_, url := ServeUpstream(t, demo.UpstreamConfig{})
+	c := Start(t, Options{Gateways: 2, K: 2, Upstream: url, GossipKey: gossipKey(t)})
+	expectOutside(t, c, c.LaunchStranger(t, "wrong-key", func(o *Options) { o.GossipKey = gossipKey(t) }))
+	expectOutside(t, c, c.LaunchStranger(t, "no-key", func(o *Options) { o.GossipKey = "" }))
+	freshAtRoot(t, c)
+	for _, g := range c.Gateways {
+		if lines, _ := g.Log.Lines(); len(lines) > 60 {
+			t.Errorf("%s has logged %d lines", g.Name, len(lines))
+		}
+	}
+}
+
+// TestMutualTLS has gateways that talk TLS serve a load, while others try to
+// join without TLS or with a foreign certificate.
+func TestMutualTLS(t *testing.T) {
+	if testing.Short() {
+		t.Skip("takes several seconds")
+	}
+	const k = 3
+	u, url := ServeUpstream(t, demo.UpstreamConfig{Hold: demo.Distribution{Mean: 5 * time.Millisecond}, K: k})
+	c := Start(t, Options{K: k, Upstream: url, TLS: NewTLSFiles(t)})
+	stop := background(t, c, 30)
+	expectOutside(t, c, c.LaunchStranger(t, "plaintext", func(o *Options) { o.TLS = nil }))
+	expectOutside(t, c, c.LaunchStranger(t, "foreign", func(o *Options) { o.TLS = NewTLSFiles(t) }))
+	for _, g := range c.Gateways {
+		say(t, g.Peer, []byte("GET / HTTP/1.1\r\nHost: a\r\n\r\n"))
+	}
+	load := stop()
+	if load.Overall.Errors() > 0 || load.Overall.Access.Count == 0 || u.Stats().Max != k {
+		t.Errorf("%d answers, failed %v, most in flight %d, k is %d", load.Overall.Access.Count, load.Overall.Failed, u.Stats().Max, k)
+	}
+	ctx, cancel := context.WithTimeout(t.Context(), 10*time.Second)
+	defer cancel()
+	if err := c.AwaitWhole(ctx); err != nil {
+		t.Error(err)
+	}
+	sum, err := c.Metrics(ctx)
+	if err != nil {
+		t.Fatal(err)
+	}
+	plaintext, foreign := sum.Sum("kgate_peer_refused_total", `cause="plaintext"`), sum.Sum("kgate_peer_refused_total", `cause="certificate"`)
+	t.Logf("%d answers; refused: %v in plaintext, %v with a foreign certificate", load.Overall.Access.Count, plaintext, foreign)
+	if plaintext < float64(len(c.Gateways)) || foreign == 0 && sum.Sum("kgate_peer_refused_total", `cause="handshake"`) == 0 {
+		t.Error(errors.New("refusals are not counted"), fmt.Sprint(sum))
+	}
+}
