@@ -40,7 +40,7 @@ func (s scope) binding() kmutex.Binding {
 type world struct {
 	scope    scope
 	machines []*kmutex.Machine
-	states   []kmutex.State // of the machines
+	states   []*kmutex.State // of the machines
 	flight   []kmutex.Envelope
 	acquired []int
 	asking   []bool
@@ -49,7 +49,7 @@ type world struct {
 
 func newWorld(s scope) *world {
 	w := &world{
-		scope: s, machines: make([]*kmutex.Machine, s.nodes), states: make([]kmutex.State, s.nodes),
+		scope: s, machines: make([]*kmutex.Machine, s.nodes), states: make([]*kmutex.State, s.nodes),
 		acquired: make([]int, s.nodes), asking: make([]bool, s.nodes), cancels: s.cancels,
 	}
 	for i := range w.machines {
@@ -81,7 +81,8 @@ func (w *world) apply(i int, e kmutex.Event) error {
 	}
 	w.flight = append(w.flight, fx.Messages...)
 	w.asking[i] = w.asking[i] || fx.AskTimer
-	w.states[i] = w.machines[i].State()
+	state := w.machines[i].State()
+	w.states[i] = &state
 	return nil
 }
 
@@ -111,7 +112,7 @@ func (w *world) steps() []step {
 			local(kmutex.EventRelease, g.Ticket)
 		}
 		if w.cancels > 0 {
-			for _, t := range waitingTickets(&w.states[i]) {
+			for _, t := range waitingTickets(w.states[i]) {
 				local(kmutex.EventCancel, t)
 			}
 		}
@@ -158,8 +159,10 @@ func waitingTickets(s *kmutex.State) []kmutex.Ticket {
 // check returns what is wrong with a world that has these ways on.
 func (w *world) check(ways []step) error {
 	view := kmutex.World{
-		K: w.scope.k, Nodes: w.states, Flight: w.flight, Early: w.scope.early,
-		AskPending: slices.Contains(w.asking, true),
+		K: w.scope.k, Flight: w.flight, Early: w.scope.early, AskPending: slices.Contains(w.asking, true),
+	}
+	for _, s := range w.states {
+		view.Nodes = append(view.Nodes, *s)
 	}
 	if err := view.Check(); err != nil {
 		return err
@@ -168,7 +171,7 @@ func (w *world) check(ways []step) error {
 		return nil
 	}
 	for _, s := range w.states {
-		if ts := waitingTickets(&s); len(ts) > 0 {
+		if ts := waitingTickets(s); len(ts) > 0 {
 			return fmt.Errorf("nothing can happen any more and tickets %v of node %d wait", ts, s.Self)
 		}
 	}
@@ -308,7 +311,7 @@ func (n *names) rank(w *world) {
 	n.early, n.number, n.serial = w.scope.early, table{}, [maxNodes + 1]table{}
 	seat := func(s kmutex.Seat) { n.serial[s.Node][s.Serial] = 1 }
 	for i := range w.states {
-		s := &w.states[i]
+		s := w.states[i]
 		n.number[s.Number], n.number[s.Where.Number], n.number[s.Directory.Number] = 1, 1, 1
 		for _, p := range s.Parked {
 			n.number[p.Number] = 1
@@ -361,7 +364,7 @@ func (x *explorer) encode(w *world) {
 	for _, i := range order[:len(w.states)] {
 		b = append(b, byte(w.acquired[i]))
 		b = appendBool(b, w.asking[i])
-		b = n.appendState(b, &w.states[i])
+		b = n.appendState(b, w.states[i])
 	}
 	for len(x.keys) < len(w.flight) {
 		x.keys = append(x.keys, nil)

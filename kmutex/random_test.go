@@ -54,7 +54,8 @@ func (s *schedule) freeze(i int) error {
 	for j := range r.Waiting {
 		r.Waiting[j].Stamp = int64(r.Waiting[j].Tickets[0])
 	}
-	s.frozen[i], s.states[i] = true, m.State()
+	state := m.State()
+	s.frozen[i], s.states[i] = true, &state
 	s.reports = append(s.reports, r)
 	if slices.Contains(s.frozen, false) {
 		return nil

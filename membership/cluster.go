@@ -361,7 +361,4 @@ func (c *Cluster) addressOf(id raft.ServerID) (string, bool) {
 var _ raft.ServerAddressProvider = (*Cluster)(nil)
 
 // drop reads what is left of a body, so that its connection can be used again.
-func drop(body io.ReadCloser) {
-	_, _ = io.Copy(io.Discard, io.LimitReader(body, maxCommand))
-	_ = body.Close()
-}
+func drop(body io.Reader) { _, _ = io.Copy(io.Discard, io.LimitReader(body, maxCommand)) }

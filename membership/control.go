@@ -32,6 +32,8 @@ type identity struct {
 	Cluster string `json:"cluster"`
 	// Leaving gateways do not want to be let in again.
 	Leaving bool `json:"leaving"`
+	// Founding gateways are about to start a cluster alone.
+	Founding bool `json:"founding"`
 	// Last is the index of the newest entry of its log.
 	Last uint64 `json:"last"`
 	// Sees names the gateways that it would start a cluster with.
@@ -59,6 +61,7 @@ func (c *Cluster) identity() identity {
 		Last:    c.raft.LastIndex(),
 		Sees:    seenBy(candidates),
 	}
+	id.Founding = id.Last == 0 && c.config.BootstrapExpect == 1 && !c.config.Joining
 	if id.Last > 0 {
 		id.Cluster = c.clusterID()
 		c.idMu.Lock()
@@ -133,6 +136,7 @@ func (c *Cluster) identify(ctx context.Context, addr string) (identity, error) {
 	if err != nil {
 		return identity{}, fmt.Errorf("membership: ask %s: %w", addr, err)
 	}
+	defer response.Body.Close()
 	defer drop(response.Body)
 	if response.StatusCode != http.StatusOK {
 		return identity{}, fmt.Errorf("membership: ask %s: status %d", addr, response.StatusCode)
@@ -171,8 +175,8 @@ func (c *Cluster) identifyAll(ctx context.Context, peers []serfring.Member) map[
 			if err != nil {
 				if ctx.Err() == nil && c.once.first("identify "+p.Name) {
 					c.config.Logger.Warn("a gateway that gossip sees does not answer on its peer port",
-						"name", p.Name, "peer_address", p.PeerAddr, "error", err,
-						"hint", "check its advertised address, the firewall and the TLS certificates")
+						slog.String("name", p.Name), slog.String("peer_address", p.PeerAddr), slog.Any("error", err),
+						slog.String("hint", "check its advertised address, the firewall and the TLS certificates"))
 				}
 				return
 			}
@@ -198,6 +202,7 @@ func (c *Cluster) ask(ctx context.Context, addr string, data []byte) error {
 	if err != nil {
 		return fmt.Errorf("membership: ask %s: %w", addr, err)
 	}
+	defer response.Body.Close()
 	defer drop(response.Body)
 	switch response.StatusCode {
 	case http.StatusOK:

@@ -20,6 +20,8 @@
 //     that began the epoch. It stays for the whole epoch: joins move neither
 //     the epoch nor the home. When the home itself goes, the epoch moves on, as
 //     for any other member, and the home is computed anew from those left.
+//   - A pool's Began is the index of the entry that began the epoch: members with
+//     a Node up to it form the line, later ones join it.
 //
 // # How a cluster starts
 //

@@ -7,6 +7,7 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
+	"log/slog"
 	"slices"
 	"strings"
 
@@ -80,18 +81,28 @@ func (c *Cluster) found(founders []founder) error {
 	if !c.blank() {
 		return nil
 	}
+	before := c.storage.meta.Cluster
 	if err := c.storage.setCluster(clusterOf(founders)); err != nil {
 		return fmt.Errorf("%w: %w", ErrDataDir, err)
 	}
-	c.founders = founders
 	err := c.raft.BootstrapCluster(conf).Error()
 	switch {
-	case errors.Is(err, raft.ErrCantBootstrap), errors.Is(err, raft.ErrNotVoter):
-		return nil // another founder was faster, or leads
+	case errors.Is(err, raft.ErrNotVoter):
+		return nil // the voters start it
+	case errors.Is(err, raft.ErrCantBootstrap):
+		// A leader was faster, and its greeting said which cluster this is.
+		if before == "" {
+			return nil
+		}
+		if err := c.storage.setCluster(before); err != nil {
+			return fmt.Errorf("%w: %w", ErrDataDir, err)
+		}
+		return nil
 	case err != nil:
 		return fmt.Errorf("membership: start a cluster: %w", err)
 	}
-	c.config.Logger.Info("cluster started", "cluster", c.storage.meta.Cluster, "gateways", len(founders))
+	c.founders = founders
+	c.config.Logger.Info("cluster started", slog.String("cluster", c.storage.meta.Cluster), slog.Int("gateways", len(founders)))
 	return nil
 }
 
@@ -115,7 +126,7 @@ func (c *Cluster) electMyself() {
 	request := &raft.TimeoutNowRequest{RPCHeader: raft.RPCHeader{ProtocolVersion: raft.ProtocolVersionMax}}
 	err := c.trans.TimeoutNow(raft.ServerID(c.storage.meta.Server), raft.ServerAddress(c.config.PeerAddr), request, &raft.TimeoutNowResponse{})
 	if err != nil {
-		c.config.Logger.Debug("waiting for the election timeout", "error", err)
+		c.config.Logger.Debug("waiting for the election timeout", slog.Any("error", err))
 	}
 }
 
@@ -188,8 +199,8 @@ func (c *Cluster) candidates(peers []serfring.Member) ([]serfring.Member, error)
 		}
 		if p.Expect > 1 && c.once.first("expect "+p.Name) {
 			c.config.Logger.Warn("another gateway expects another number of gateways",
-				"name", p.Name, "theirs", p.Expect, "ours", c.config.BootstrapExpect,
-				"hint", "give every gateway that starts the cluster the same bootstrap_expect")
+				slog.String("name", p.Name), slog.Int("theirs", p.Expect), slog.Int("ours", c.config.BootstrapExpect),
+				slog.String("hint", "give every gateway that starts the cluster the same bootstrap_expect"))
 		}
 	}
 	slices.SortFunc(candidates, func(a, b serfring.Member) int { return strings.Compare(a.Name, b.Name) })

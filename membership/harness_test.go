@@ -84,7 +84,7 @@ func logger(t testing.TB, name string) *slog.Logger {
 	if os.Getenv("KGATE_TEST_LOG") == "" {
 		return nil
 	}
-	return slog.New(slog.NewTextHandler(t.Output(), &slog.HandlerOptions{Level: slog.LevelInfo})).With("gateway", name)
+	return slog.New(slog.NewTextHandler(t.Output(), &slog.HandlerOptions{Level: slog.LevelInfo})).With(slog.String("gateway", name))
 }
 
 func listen(t testing.TB, addr string) net.Listener {

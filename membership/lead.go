@@ -3,6 +3,7 @@ package membership
 import (
 	"errors"
 	"fmt"
+	"log/slog"
 	"slices"
 	"time"
 
@@ -120,7 +121,7 @@ func (l *loop) note(peers []serfring.Member, now time.Time) {
 func (c *Cluster) stuck(l *loop, err error) {
 	c.setProblem(err)
 	if time.Since(l.orphan) > 3*time.Second && c.once.first("stuck "+err.Error()) {
-		c.config.Logger.Warn("not in a cluster yet", "reason", err.Error())
+		c.config.Logger.Warn("not in a cluster yet", slog.String("reason", err.Error()))
 	}
 }
 
@@ -158,7 +159,7 @@ func (c *Cluster) lead(l *loop, peers []serfring.Member) time.Duration {
 	if err != nil {
 		if !errors.Is(err, raft.ErrNotLeader) && !errors.Is(err, raft.ErrLeadershipLost) &&
 			!errors.Is(err, raft.ErrRaftShutdown) && c.once.first("reconcile "+err.Error()) {
-			c.config.Logger.Warn("the view could not be brought up to date, trying again", "error", err)
+			c.config.Logger.Warn("the view could not be brought up to date, trying again", slog.Any("error", err))
 		}
 		return 2 * soon
 	}
@@ -174,7 +175,7 @@ func (c *Cluster) reconcile(l *loop, peers []serfring.Member) (time.Duration, er
 			return 0, err
 		}
 		l.term = term
-		c.config.Logger.Info("leading", "term", term)
+		c.config.Logger.Info("leading", slog.Uint64("term", term))
 	}
 	if c.View().Cluster == "" {
 		if err := c.applyHere(command{Found: &foundCommand{Cluster: c.clusterID()}}); err != nil {
@@ -215,7 +216,7 @@ func (c *Cluster) dismiss(p serfring.Member) error {
 	if p.Status != serfring.StatusLeft || !in || m.Boot != p.Boot {
 		return nil
 	}
-	c.config.Logger.Info("gateway left", "name", p.Name, "node", uint64(m.Node))
+	c.config.Logger.Info("gateway left", slog.String("name", p.Name), slog.Uint64("node", uint64(m.Node)))
 	return c.applyHere(command{Remove: &removeCommand{Node: m.Node}})
 }
 
@@ -241,14 +242,14 @@ func (c *Cluster) strangers(l *loop, peers []serfring.Member, now time.Time) []s
 // welcomes judges what a gateway said about itself. Gossip may be old: what
 // counts is what the gateway says.
 func (c *Cluster) welcomes(p serfring.Member, id identity) bool {
-	if id.Leaving || id.Boot != p.Boot || id.Server == "" || nameOf(raft.ServerID(id.Server)) != p.Name {
+	if id.Leaving || id.Founding || id.Boot != p.Boot || id.Server == "" || nameOf(raft.ServerID(id.Server)) != p.Name {
 		return false
 	}
 	if own := c.clusterID(); id.Cluster != "" && id.Cluster != own {
 		if c.once.first("foreign " + p.Name) {
-			c.config.Logger.Warn("a gateway of another cluster is not let in", "name", p.Name,
-				"peer_address", p.PeerAddr, "cluster", id.Cluster, "own_cluster", own,
-				"hint", "to let it join, stop it and move its data_dir away; to keep it apart, take it off the join list")
+			c.config.Logger.Warn("a gateway of another cluster is not let in", slog.String("name", p.Name),
+				slog.String("peer_address", p.PeerAddr), slog.String("cluster", id.Cluster), slog.String("own_cluster", own),
+				slog.String("hint", "to let it join, stop it and move its data_dir away; to keep it apart, take it off the join list"))
 		}
 		return false
 	}
@@ -272,7 +273,7 @@ func (c *Cluster) letIn(p serfring.Member, id identity) error {
 	if err := c.applyHere(command{Join: &join}); err != nil {
 		return err
 	}
-	c.config.Logger.Info("gateway joined", "name", p.Name, "peer_address", p.PeerAddr, "boot", p.Boot)
+	c.config.Logger.Info("gateway joined", slog.String("name", p.Name), slog.String("peer_address", p.PeerAddr), slog.String("boot", p.Boot))
 	return nil
 }
 
@@ -357,7 +358,7 @@ func (c *Cluster) change(s step) error {
 	if err := future.Error(); err != nil {
 		return fmt.Errorf("membership: %s raft server %s: %w", s.do, s.server, err)
 	}
-	c.config.Logger.Info("raft servers changed", "change", string(s.do), "server", string(s.server))
+	c.config.Logger.Info("raft servers changed", slog.String("change", string(s.do)), slog.String("server", string(s.server)))
 	return nil
 }
 

@@ -46,8 +46,8 @@ func (m *machine) Apply(entry *raft.Log) any {
 	}
 	if errors.Is(err, ErrNewer) {
 		m.broken = err
-		m.logger.Error("views are no longer followed", "error", err, "index", entry.Index,
-			"hint", "run the version of kgate that the other gateways run")
+		m.logger.Error("views are no longer followed", slog.Any("error", err), slog.Uint64("index", entry.Index),
+			slog.String("hint", "run the version of kgate that the other gateways run"))
 	}
 	if err != nil {
 		return err
@@ -61,7 +61,7 @@ func (m *machine) publish() {
 	m.newest.Store(v)
 	close(m.changed)
 	m.changed = make(chan struct{})
-	m.logger.Info("view changed", "view", v.Number, "members", len(v.Members), "pools", len(v.Pools))
+	m.logger.Info("view changed", slog.Uint64("view", v.Number), slog.Int("members", len(v.Members)), slog.Int("pools", len(v.Pools)))
 }
 
 // changes returns the channel that the next change of the view closes.

@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"log/slog"
 	"time"
 
 	"github.com/hashicorp/raft"
@@ -122,7 +123,7 @@ func (c *Cluster) applyHere(cmd command) error {
 		c.ops.Lock()
 		defer c.ops.Unlock()
 		if err := c.change(step{do: remove, server: raft.ServerID(gone.Server)}); err != nil {
-			c.config.Logger.Debug("left to the leader's loop", "server", gone.Server, "error", err)
+			c.config.Logger.Debug("left to the leader's loop", slog.String("server", gone.Server), slog.Any("error", err))
 		}
 	}
 	return nil

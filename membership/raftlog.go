@@ -55,7 +55,7 @@ var everyday = map[string]bool{
 func (s *raftSink) Accept(_ string, level hclog.Level, message string, args ...any) {
 	if level < hclog.Warn || everyday[message] || s.closing.Err() != nil {
 		if s.logger.Enabled(context.Background(), slog.LevelDebug) {
-			s.logger.Debug("raft", "detail", message, "fields", fields(args))
+			s.logger.Debug("raft", slog.String("detail", message), slog.String("fields", fields(args)))
 		}
 		return
 	}
@@ -68,7 +68,7 @@ func (s *raftSink) Accept(_ string, level hclog.Level, message string, args ...a
 		}
 	}
 	if s.once.first(key) {
-		s.logger.Warn("raft", "detail", message, "fields", fields(args))
+		s.logger.Warn("raft", slog.String("detail", message), slog.String("fields", fields(args)))
 	}
 }
 

@@ -12,7 +12,6 @@ import (
 
 	"github.com/hashicorp/go-hclog"
 	"github.com/hashicorp/raft"
-	"go.etcd.io/bbolt"
 	bolterrors "go.etcd.io/bbolt/errors"
 )
 
@@ -150,7 +149,7 @@ func advice(err error) string {
 	case errors.Is(err, syscall.ENOSPC):
 		return "; the disk is full"
 	case errors.Is(err, bolterrors.ErrInvalid), errors.Is(err, bolterrors.ErrChecksum),
-		errors.Is(err, bolterrors.ErrVersionMismatch), errors.Is(err, bbolt.ErrFreePagesNotLoaded),
+		errors.Is(err, bolterrors.ErrVersionMismatch), errors.Is(err, bolterrors.ErrFreePagesNotLoaded),
 		strings.Contains(err.Error(), "damaged"), strings.Contains(err.Error(), "file size too small"):
 		return "; the file is damaged or not kgate's: move the directory away, the gateway then joins as a new one"
 	default:

@@ -157,7 +157,7 @@ func (s *raftStream) welcome(conn net.Conn) {
 	if !stop() || err != nil {
 		_ = conn.Close()
 		if err != nil {
-			s.logger.Debug("raft connection refused", "remote", conn.RemoteAddr().String(), "error", err)
+			s.logger.Debug("raft connection refused", slog.String("remote", conn.RemoteAddr().String()), slog.Any("error", err))
 		}
 		return
 	}

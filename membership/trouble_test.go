@@ -178,6 +178,7 @@ func TestControlRefusesGarbage(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
+		defer response.Body.Close()
 		drop(response.Body)
 		return response.StatusCode
 	}

@@ -323,6 +323,55 @@ func TestQueueWaitsForPeer(t *testing.T) {
 	at2.check(t, "at 2")
 }
 
+// Acknowledgements come without pings and without messages the other way: by
+// number and bytes, and when Flush asks for them.
+func TestAcknowledgements(t *testing.T) {
+	const n = 5*ackMessages + 1
+	at2 := newInOrder(n - 1)
+	t1 := listen(t, Config{PingInterval: time.Hour, QueueMessages: 2 * ackMessages})
+	t2 := listen(t, Config{PingInterval: time.Hour, Handler: deliverFunc(func(from kmutex.Node, pool string, m kmutex.Message) error {
+		if m.Kind == kmutex.KindBaton {
+			return nil
+		}
+		return at2.Deliver(from, pool, m)
+	})})
+	join(t1, t2)
+	// The pings of the beginning are over.
+	eventually(t, "round-trip times", func() bool {
+		_, ok1 := t1.RTT(2)
+		_, ok2 := t2.RTT(1)
+		return ok1 && ok2
+	})
+	go func() { // ends when the transport is closed, at the latest
+		for i := 1; i < n; {
+			if err := t1.Send(2, "downloads", numbered(i)); err == nil {
+				i++
+			} else if !errors.Is(err, ErrOverflow) {
+				return
+			}
+		}
+	}()
+	wait(t, "more messages than the queue takes", at2.done)
+	if err := t1.Flush(within(t)); err != nil {
+		t.Error(err)
+	}
+	// One alone is too few for an acknowledgement by number.
+	if err := errors.Join(t1.Send(2, "downloads", numbered(n)), t1.Flush(within(t))); err != nil {
+		t.Error(err)
+	}
+	if s := t1.Links()[0]; s.Queued != 0 {
+		t.Errorf("%d messages queued after Flush", s.Queued)
+	}
+	long := numbered(1)
+	long.Kind, long.Holder, long.Tails = kmutex.KindBaton, 0, make([]kmutex.Seat, maxTokens)
+	for range 2 * ackBytes / maxTokens {
+		if err := t1.Send(2, "downloads", long); err != nil {
+			t.Error(err)
+		}
+	}
+	eventually(t, "acknowledgement of many bytes", func() bool { return t1.Links()[0].Queued < 2*ackBytes/maxTokens })
+}
+
 // A longer message than the reader's buffer or a batch takes its own way.
 func TestLongMessages(t *testing.T) {
 	var got atomic.Int64

@@ -112,6 +112,32 @@ func TestStreamRefusals(t *testing.T) {
 	}
 }
 
+// The time for the preamble is no limit for the stream.
+func TestStreamOutlivesHandshakeTimeout(t *testing.T) {
+	const timeout = 50 * time.Millisecond
+	t1, t2 := listen(t, Config{HandshakeTimeout: timeout}), listen(t, Config{HandshakeTimeout: timeout})
+	raft := t2.Stream(StreamRaft)
+	near, err := t1.Stream(StreamRaft).Dial(within(t), t2.Addr().String())
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer near.Close()
+	far, err := raft.Accept()
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer far.Close()
+	<-time.After(2 * timeout) // the time is what is tested
+	for _, conns := range [][2]net.Conn{{near, far}, {far, near}} {
+		if _, err := conns[0].Write([]byte("x")); err != nil {
+			t.Error(err)
+		}
+		if _, err := conns[1].Read(make([]byte, 1)); err != nil {
+			t.Error(err)
+		}
+	}
+}
+
 // Dial says what is wrong with the other end, and ends with its context.
 func TestDialStrangers(t *testing.T) {
 	tr := listen(t, Config{})

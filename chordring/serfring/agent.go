@@ -238,8 +238,8 @@ func (a *Agent) note(e serf.MemberEvent) {
 		old := a.members[m.Name]
 		a.members[m.Name] = member
 		if m.Name != a.config.Name && (old.Status != status || old.Boot != member.Boot) {
-			a.config.Logger.Info("gateway observed", "name", m.Name, "status", string(status),
-				"gossip_address", member.Addr, "peer_address", member.PeerAddr, "boot", member.Boot)
+			a.config.Logger.Info("gateway observed", slog.String("name", m.Name), slog.String("status", string(status)),
+				slog.String("gossip_address", member.Addr), slog.String("peer_address", member.PeerAddr), slog.String("boot", member.Boot))
 		}
 	}
 	select {
@@ -309,6 +309,3 @@ func (a *Agent) halt() {
 	a.halted.Do(func() { close(a.stop) })
 	a.wg.Wait()
 }
-
-// logLevel is the level of what an agent reports about itself.
-const logLevel = slog.LevelWarn

@@ -245,6 +245,22 @@ func TestBindFails(t *testing.T) {
 	}
 }
 
+// An attempt to join after the farewell would say, with a later stamp, that the
+// gateway is alive.
+func TestLeaveEndsJoining(t *testing.T) {
+	a := start(t, base("a", "1"))
+	b := start(t, base("b", "1", a.Addr()))
+	sees(t, a, "a/1/alive", "b/1/alive")
+	if err := b.Leave(); err != nil {
+		t.Fatal(err)
+	}
+	select {
+	case <-b.stop:
+	default:
+		t.Error("it goes on joining")
+	}
+}
+
 func TestCloseTwiceAndWhileJoining(t *testing.T) {
 	l, err := net.Listen("tcp", "127.0.0.1:0") // accepts and never answers
 	if err != nil {

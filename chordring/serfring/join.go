@@ -3,7 +3,7 @@ package serfring
 import (
 	"errors"
 	"fmt"
-	"net"
+	"log/slog"
 	"strings"
 	"sync"
 	"time"
@@ -39,7 +39,7 @@ func (a *Agent) joinLoop() {
 			settle--
 			a.setProblem(nil)
 			if err := a.ask(a.others()); err != nil {
-				a.config.Logger.Debug("exchanging state", "error", err)
+				a.config.Logger.Debug("exchanging state", slog.Any("error", err))
 			}
 		}
 		select {
@@ -64,17 +64,29 @@ func (a *Agent) join() {
 		return
 	}
 	a.setProblem(err)
-	hint := "still trying; check the join list, the gossip port and the firewall between the gateways (UDP and TCP)"
-	cause := "no gateway of the join list answers"
+	a.complain(err)
+}
+
+// complain says once a minute what keeps this gateway from joining.
+func (a *Agent) complain(err error) {
+	log := a.config.Logger
+	name, list, cause := slog.String("name", a.config.Name), slog.Any("join", a.config.Join), slog.Any("error", err)
 	switch {
 	case errors.Is(err, ErrName):
-		hint = "give every gateway a name of its own; if the other one is this gateway's last run, this goes away in a few seconds"
-		cause = "another gateway has this name"
+		if a.advise.first("join: name") {
+			log.Warn("not joined: another gateway has this name", name, list, cause, slog.String("hint",
+				"give every gateway a name of its own; if the other one is this gateway's last run, this goes away in a few seconds"))
+		}
 	case errors.Is(err, ErrKey):
-		hint = "give every gateway the same cluster.gossip_key"
-		cause = "gossip key differs"
+		if a.advise.first("join: key") {
+			log.Warn("not joined: gossip key differs", name, list, cause,
+				slog.String("hint", "give every gateway the same cluster.gossip_key"))
+		}
+	case a.advise.first("join: nobody"):
+		log.Warn("no gateway of the join list answers", name, list, cause, slog.String("hint",
+			"still trying; check the join list, the gossip port and the firewall between the gateways (UDP and TCP)"))
+	default: // said within the last minute
 	}
-	a.advise.say(logLevel, cause, "hint", hint, "name", a.config.Name, "join", a.config.Join, "error", err)
 }
 
 // ask exchanges states with the agents at the addresses.
@@ -178,7 +190,7 @@ func (g *mergeGuard) NotifyMerge(peers []*memberlist.Node) error {
 		if p.State != memberlist.StateAlive && p.State != memberlist.StateSuspect {
 			continue
 		}
-		theirs := endpointOf(net.IP(p.Addr), p.Port)
+		theirs := endpointOf(p.Addr, p.Port)
 		known, ours := g.members[p.Name], g.self.String()
 		if p.Name != g.config.Name {
 			if known.Status != StatusAlive {

@@ -35,43 +35,42 @@ func (w *adviser) Write(line []byte) (int, error) {
 		return len(line), nil
 	}
 	level, component, text := parseLine(string(line))
-	if level < slog.LevelWarn {
-		w.logger.Log(context.Background(), level, "gossip", "component", component, "detail", text)
-		return len(line), nil
-	}
+	ctx := context.Background()
+	detail := slog.String("detail", text)
 	switch {
+	case level < slog.LevelWarn:
+		w.logger.LogAttrs(ctx, level, "gossip", slog.String("component", component), detail)
 	case strings.Contains(text, duplicateName), strings.Contains(text, "Conflicting address"):
-		w.say(level, "a gateway was refused: its name is in use",
-			"hint", "give every gateway a name of its own", "detail", text)
+		if w.first("name") {
+			w.logger.LogAttrs(ctx, level, "a gateway was refused: its name is in use",
+				slog.String("hint", "give every gateway a name of its own"), detail)
+		}
 	case speaksOfKeys(text):
-		w.say(level, "gossip refused: key differs",
-			"hint", "give every gateway the same cluster.gossip_key", "detail", text)
-	default:
-		w.sayKeyed(level, "gossip", cause(text), "component", component, "detail", text)
+		if w.first("key") {
+			w.logger.LogAttrs(ctx, level, "gossip refused: key differs",
+				slog.String("hint", "give every gateway the same cluster.gossip_key"), detail)
+		}
+	case w.first(cause(text)):
+		w.logger.LogAttrs(ctx, level, "gossip", slog.String("component", component), detail)
+	default: // said within the last minute
 	}
 	return len(line), nil
 }
 
-// say logs a message unless it was logged within the last minute.
-func (w *adviser) say(level slog.Level, message string, attrs ...any) {
-	w.sayKeyed(level, message, message, attrs...)
-}
-
-func (w *adviser) sayKeyed(level slog.Level, message, key string, attrs ...any) {
+// first tells the first occurrence of a cause from those that follow within a
+// minute.
+func (w *adviser) first(cause string) bool {
 	now := time.Now()
 	w.mu.Lock()
-	last, known := w.said[key]
-	quiet := known && now.Sub(last) < time.Minute
-	if !quiet {
-		if len(w.said) >= saidLimit {
-			clear(w.said)
-		}
-		w.said[key] = now
+	defer w.mu.Unlock()
+	if last, known := w.said[cause]; known && now.Sub(last) < time.Minute {
+		return false
 	}
-	w.mu.Unlock()
-	if !quiet {
-		w.logger.Log(context.Background(), level, message, attrs...)
+	if len(w.said) >= saidLimit {
+		clear(w.said)
 	}
+	w.said[cause] = now
+	return true
 }
 
 // cause is what lines that differ only in addresses, times and numbers have in

@@ -38,6 +38,8 @@ type Options struct {
 	GossipKey string
 	// TLS between the gateways; none if nil.
 	TLS *TLSFiles
+	// AccessLog has each request logged.
+	AccessLog bool
 }
 
 // TLSFiles name the PEM files of mutual TLS between gateways.
@@ -120,7 +122,7 @@ func (c *Cluster) start(tb testing.TB, name string, expect int) *Gateway {
 	listen := [4]string{"127.0.0.1:0", "127.0.0.1:0", "127.0.0.1:0", "127.0.0.1:0"}
 	if c.opt.Durable {
 		for i := range listen {
-			listen[i] = reservePort(tb)
+			listen[i] = ReservePort(tb)
 		}
 	}
 	file := filepath.Join(c.dir, name+".yaml")
@@ -158,9 +160,9 @@ pools:
     upstreams: [%q]
     queue: {timeout: %v, limit: %d}
 routes: [{pool: %s}]
-log: {access: false}
+log: {access: %t}
 `, name, data, listen[0], listen[1], listen[2], listen[3], expect, o.GossipKey, tls.CA, tls.Cert, tls.Key,
-		PoolName, o.K, o.Binding, o.Upstream, o.QueueTimeout, o.QueueLimit, PoolName)
+		PoolName, o.K, o.Binding, o.Upstream, o.QueueTimeout, o.QueueLimit, PoolName, o.AccessLog)
 }
 
 // Restart starts the gateway again that has ended at this place. It may not be

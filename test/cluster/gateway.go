@@ -40,30 +40,12 @@ func launch(tb testing.TB, name string, args []string) *Gateway {
 			tb.Logf("log of %s:\n%s", name, g.Log.Tail(40))
 		}
 	})
-	if err := g.awaitListening(); err != nil {
-		tb.Fatal(err)
+	r, err := g.AwaitRecord("listening")
+	if err != nil {
+		tb.Fatalf("%s: %v", name, err)
 	}
+	g.HTTP, g.Admin, g.Peer, g.Gossip = r.Text("http"), r.Text("admin"), r.Text("peer"), r.Text("gossip")
 	return g
-}
-
-// awaitListening takes the addresses from the gateway's log.
-func (g *Gateway) awaitListening() error {
-	timer := time.NewTimer(patience)
-	defer timer.Stop()
-	for {
-		_, more := g.Log.Lines()
-		if r := g.Log.Records("listening"); len(r) > 0 {
-			g.HTTP, g.Admin, g.Peer, g.Gossip = r[0].Text("http"), r[0].Text("admin"), r[0].Text("peer"), r[0].Text("gossip")
-			return nil
-		}
-		select {
-		case <-more:
-		case <-g.Done():
-			return fmt.Errorf("%s has ended:\n%s", g.Name, g.Log.Tail(20))
-		case <-timer.C:
-			return fmt.Errorf("%s does not listen:\n%s", g.Name, g.Log.Tail(20))
-		}
-	}
 }
 
 // AwaitReady waits until the gateway admits requests.

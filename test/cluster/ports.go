@@ -17,9 +17,9 @@ var ports struct {
 	next int
 }
 
-// reservePort returns an address on loopback that is free for TCP and UDP and is
+// ReservePort returns an address on loopback that is free for TCP and UDP and is
 // not returned again.
-func reservePort(tb testing.TB) string {
+func ReservePort(tb testing.TB) string {
 	tb.Helper()
 	ports.mu.Lock()
 	defer ports.mu.Unlock()

@@ -74,6 +74,25 @@ func (p *Process) Signal(s syscall.Signal) error {
 // Done is closed when the process has ended.
 func (p *Process) Done() <-chan struct{} { return p.done }
 
+// AwaitRecord returns the first line of the log that has this message.
+func (p *Process) AwaitRecord(message string) (Record, error) {
+	timer := time.NewTimer(patience)
+	defer timer.Stop()
+	for {
+		_, more := p.Log.Lines()
+		if r := p.Log.Records(message); len(r) > 0 {
+			return r[0], nil
+		}
+		select {
+		case <-more:
+		case <-p.done:
+			return nil, fmt.Errorf("process %d has ended:\n%s", p.PID(), p.Log.Tail(20))
+		case <-timer.C:
+			return nil, fmt.Errorf("process %d does not log %q:\n%s", p.PID(), message, p.Log.Tail(20))
+		}
+	}
+}
+
 // Wait returns the exit code of a process that ends within the time.
 func (p *Process) Wait(within time.Duration) (code int, err error) {
 	timer := time.NewTimer(within)

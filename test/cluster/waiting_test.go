@@ -21,7 +21,7 @@ func TestTenThousandWaiting(t *testing.T) {
 	}
 	const (
 		waiters = 10_000
-		k       = 32
+		k       = 25
 		hold    = 40 * time.Millisecond
 		files   = waiters + 1000
 	)

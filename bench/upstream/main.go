@@ -1,0 +1,33 @@
+// Command upstream answers every request at once with 1 KiB. It logs the address
+// it listens on, in JSON, and runs until it is ended.
+package main
+
+import (
+	"log/slog"
+	"net"
+	"net/http"
+	"os"
+	"strconv"
+)
+
+func main() {
+	log := slog.New(slog.NewJSONHandler(os.Stderr, nil))
+	l, err := net.Listen("tcp", "127.0.0.1:0")
+	if err != nil {
+		log.Error("cannot listen", slog.Any("error", err))
+		os.Exit(1)
+	}
+	log.Info("listening", slog.String("http", l.Addr().String()))
+	body := make([]byte, 1<<10)
+	for i := range body {
+		body[i] = 'x'
+	}
+	length := strconv.Itoa(len(body))
+	err = http.Serve(l, http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) {
+		w.Header().Set("Content-Type", "text/plain; charset=utf-8")
+		w.Header().Set("Content-Length", length)
+		_, _ = w.Write(body) // its reader may be gone
+	}))
+	log.Error("cannot serve", slog.Any("error", err))
+	os.Exit(1)
+}

@@ -1,0 +1,408 @@
+package cluster
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"net/http"
+	"slices"
+	"sync"
+	"sync/atomic"
+	"syscall"
+	"testing"
+	"time"
+
+	"github.com/kgate/kgate/demo"
+)
+
+// gaps measures the time between requests that come to an upstream.
+type gaps struct {
+	mu      sync.Mutex
+	last    time.Time
+	longest time.Duration
+}
+
+func (g *gaps) arrived() {
+	g.mu.Lock()
+	defer g.mu.Unlock()
+	now := time.Now()
+	if !g.last.IsZero() {
+		g.longest = max(g.longest, now.Sub(g.last))
+	}
+	g.last = now
+}
+
+// cut returns the longest gap so far, also one that has not ended, and begins
+// anew.
+func (g *gaps) cut() time.Duration {
+	g.mu.Lock()
+	defer g.mu.Unlock()
+	now := time.Now()
+	longest := max(g.longest, now.Sub(g.last))
+	g.longest, g.last = 0, now
+	return longest
+}
+
+// span waits. The tests that use it look at what happens in the meantime.
+func span(t *testing.T, d time.Duration) {
+	t.Helper()
+	timer := time.NewTimer(d)
+	defer timer.Stop()
+	select {
+	case <-timer.C:
+	case <-t.Context().Done():
+	}
+}
+
+// TestJoinUnderLoad has a fourth gateway join three that are busy.
+func TestJoinUnderLoad(t *testing.T) {
+	if testing.Short() {
+		t.Skip("takes several seconds")
+	}
+	const (
+		k      = 6
+		aim    = 50 * time.Millisecond
+		bound  = 250 * time.Millisecond // what a busy machine may add
+		around = 2 * time.Second
+	)
+	var seen gaps
+	judge, _, url := NewJudge(t, http.HandlerFunc(func(_ http.ResponseWriter, r *http.Request) { hold(r, 10*time.Millisecond) }))
+	judge.Watch(seen.arrived)
+	c := Start(t, Options{K: k, Upstream: url})
+	stop := background(t, c, 60)
+	span(t, around)
+	seen.cut()
+	span(t, around)
+	before := seen.cut()
+
+	began := time.Now()
+	g := c.Launch(t)
+	ctx, cancel := context.WithTimeout(t.Context(), patience)
+	defer cancel()
+	if err := g.AwaitReady(ctx); err != nil {
+		t.Fatal(err)
+	}
+	ready := time.Since(began)
+	freshAtRoot(t, c) // the newcomer's first request included
+	span(t, around)
+	during := seen.cut()
+	load := stop()
+	if err := c.AwaitWhole(ctx); err != nil {
+		t.Error(err)
+	}
+	_, most, _ := judge.Counts()
+	t.Logf("longest time between admissions %v before, %v around the join (aim %v); ready after %v; failed %v, most in flight %d",
+		before.Round(time.Millisecond), during.Round(time.Millisecond), aim, ready.Round(time.Millisecond), load.Overall.Failed, most)
+	if during > bound || load.Overall.Errors() > 0 || most != k {
+		t.Errorf("longest time between admissions %v, failed %v, most in flight %d; k is %d", during, load.Overall.Failed, most, k)
+	}
+}
+
+// caller asks gateways, again at the next one if one is being taken out.
+type caller struct {
+	http *http.Client
+	urls []string
+
+	answered, retried atomic.Int64
+
+	mu      sync.Mutex
+	broken  []error       // what must not happen
+	slowest time.Duration // from the first attempt to the answer
+}
+
+func newCaller(t *testing.T, urls ...string) *caller {
+	t.Helper()
+	transport := &http.Transport{MaxIdleConnsPerHost: 200, DisableCompression: true}
+	t.Cleanup(transport.CloseIdleConnections)
+	return &caller{http: &http.Client{Transport: transport, Timeout: patience}, urls: urls}
+}
+
+func (c *caller) succeed(after time.Duration) {
+	c.answered.Add(1)
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	c.slowest = max(c.slowest, after)
+}
+
+func (c *caller) fail(err error) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	if len(c.broken) < 10 {
+		c.broken = append(c.broken, err)
+	}
+}
+
+// errElsewhere: this gateway does not take the request, another one will.
+var errElsewhere = errors.New("elsewhere")
+
+// ask sends one request to one gateway.
+func (c *caller) ask(ctx context.Context, url string) error {
+	req, err := http.NewRequestWithContext(ctx, http.MethodGet, url, http.NoBody)
+	if err != nil {
+		return err
+	}
+	res, err := c.http.Do(req)
+	if err != nil {
+		if errors.Is(err, syscall.ECONNREFUSED) {
+			return errElsewhere
+		}
+		return err
+	}
+	defer res.Body.Close()
+	if _, err := io.Copy(io.Discard, res.Body); err != nil {
+		return fmt.Errorf("answer broken off: %w", err)
+	}
+	why := res.Header.Get("Kgate-Refusal")
+	switch {
+	case res.StatusCode == http.StatusOK:
+		return nil
+	case res.StatusCode == http.StatusServiceUnavailable && (why == "draining" || why == "isolated"):
+		return errElsewhere
+	default:
+		return fmt.Errorf("%s, refusal %q", res.Status, why)
+	}
+}
+
+// loop asks until ctx ends, each request until it is answered.
+func (c *caller) loop(ctx context.Context, first int) {
+	for ctx.Err() == nil {
+		began := time.Now()
+		for try := first; ; try++ {
+			// The request itself outlives ctx: it would be broken off otherwise.
+			err := c.ask(context.WithoutCancel(ctx), c.urls[try%len(c.urls)])
+			if errors.Is(err, errElsewhere) {
+				c.retried.Add(1)
+				if pause(ctx, 5*time.Millisecond) && time.Since(began) < patience {
+					continue
+				}
+				err = nil
+				if ctx.Err() == nil {
+					err = fmt.Errorf("no gateway answers for %v", patience)
+				}
+			} else if err == nil {
+				c.succeed(time.Since(began))
+			}
+			if err != nil {
+				c.fail(fmt.Errorf("%s: %w", c.urls[try%len(c.urls)], err))
+				pause(ctx, 100*time.Millisecond)
+			}
+			break
+		}
+	}
+}
+
+func pause(ctx context.Context, d time.Duration) bool {
+	timer := time.NewTimer(d)
+	defer timer.Stop()
+	select {
+	case <-timer.C:
+		return true
+	case <-ctx.Done():
+		return false
+	}
+}
+
+// run starts clients; stop ends them and reports what went wrong.
+func (c *caller) run(t *testing.T, clients int) (stop func()) {
+	t.Helper()
+	ctx, cancel := context.WithCancel(t.Context())
+	var wg sync.WaitGroup
+	for i := range clients {
+		wg.Go(func() { c.loop(ctx, i) })
+	}
+	stop = sync.OnceFunc(func() {
+		cancel()
+		wg.Wait()
+		for _, err := range c.broken {
+			t.Error(err)
+		}
+	})
+	t.Cleanup(stop)
+	return stop
+}
+
+// busyCluster is three gateways with an upstream whose answers take a while.
+func busyCluster(t *testing.T, k int, opt Options) (*Cluster, *demo.Upstream) {
+	t.Helper()
+	u, url := ServeUpstream(t, demo.UpstreamConfig{
+		Hold: demo.Distribution{Mean: 20 * time.Millisecond, SCV: 1}, Seed: 5, K: k, BodyBytes: 16 << 10, Chunks: 4,
+	})
+	opt.K, opt.Upstream = k, url
+	return Start(t, opt), u
+}
+
+// checkUpstream holds that nothing was broken off and k was kept.
+func checkUpstream(t *testing.T, u *demo.Upstream, k int) {
+	t.Helper()
+	if s := u.Stats(); s.Aborted > 0 || s.Max != k {
+		t.Errorf("at the upstream %d requests were broken off, %d served, most in flight %d; k is %d", s.Aborted, s.Served, s.Max, k)
+	}
+}
+
+// TestTerminateUnderLoad takes each of three busy gateways out in turn: the
+// pool's home and the leader are among them.
+func TestTerminateUnderLoad(t *testing.T) {
+	if testing.Short() {
+		t.Skip("takes several seconds")
+	}
+	const k = 6
+	for victim := range 3 {
+		t.Run(fmt.Sprintf("gw-%d", victim+1), func(t *testing.T) {
+			c, u := busyCluster(t, k, Options{})
+			var stops []func()
+			callers := make([]*caller, len(c.Gateways))
+			for i, g := range c.Gateways {
+				callers[i] = newCaller(t, g.URL())
+				if i == victim { // its clients go on at the others
+					for _, other := range c.Gateways {
+						if other != g {
+							callers[i].urls = append(callers[i].urls, other.URL())
+						}
+					}
+				}
+			}
+			for _, caller := range callers {
+				stops = append(stops, caller.run(t, 30))
+			}
+			span(t, time.Second)
+			began := time.Now()
+			code, err := c.Gateways[victim].Stop()
+			took := time.Since(began)
+			if err != nil || code != 0 {
+				t.Errorf("exit code %d, %v", code, err)
+			}
+			span(t, time.Second)
+			elsewhere := int64(0)
+			for i, stop := range stops {
+				stop()
+				if i != victim {
+					elsewhere += callers[i].retried.Load()
+				}
+			}
+			ctx, cancel := context.WithTimeout(t.Context(), 10*time.Second)
+			defer cancel()
+			if err := c.AwaitWhole(ctx); err != nil {
+				t.Error(err)
+			}
+			t.Logf("ended after %v; slowest request of its clients %v, of the others' %v, %v; %d answers, %d attempts were sent elsewhere",
+				took.Round(time.Millisecond), callers[victim].slowest.Round(time.Millisecond), callers[(victim+1)%3].slowest.Round(time.Millisecond), callers[(victim+2)%3].slowest.Round(time.Millisecond),
+				u.Stats().Served, callers[victim].retried.Load())
+			if elsewhere > 0 {
+				t.Errorf("%d attempts at the gateways that stayed were refused", elsewhere)
+			}
+			checkUpstream(t, u, k)
+		})
+	}
+}
+
+// TestRollingRestart restarts each of three busy gateways. No request fails
+// that is sent to another gateway when one refuses it.
+func TestRollingRestart(t *testing.T) {
+	if testing.Short() {
+		t.Skip("takes several seconds")
+	}
+	const k = 6
+	c, u := busyCluster(t, k, Options{Durable: true})
+	var urls []string
+	for _, g := range c.Gateways {
+		urls = append(urls, g.URL())
+	}
+	calls := newCaller(t, urls...)
+	stop := calls.run(t, 60)
+	span(t, time.Second)
+	ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
+	defer cancel()
+	for i := range c.Gateways {
+		began := time.Now()
+		if code, err := c.Gateways[i].Stop(); err != nil || code != 0 {
+			t.Errorf("%s: exit code %d, %v", c.Gateways[i].Name, code, err)
+		}
+		stopped := time.Since(began)
+		if err := c.Restart(t, i).AwaitReady(ctx); err != nil {
+			t.Fatal(err)
+		}
+		t.Logf("%s: ended after %v, ready again after %v", c.Gateways[i].Name, stopped.Round(time.Millisecond), time.Since(began).Round(time.Millisecond))
+		span(t, 500*time.Millisecond)
+	}
+	stop()
+	if err := c.AwaitWhole(ctx); err != nil {
+		t.Error(err)
+	}
+	t.Logf("%d answers, slowest after %v, %d attempts were sent elsewhere", calls.answered.Load(), calls.slowest.Round(time.Millisecond), calls.retried.Load())
+	checkUpstream(t, u, k)
+	freshAtRoot(t, c)
+}
+
+// TestAllRestart ends all gateways at once, in order or not, and starts them
+// again on their data_dir.
+func TestAllRestart(t *testing.T) {
+	if testing.Short() {
+		t.Skip("takes several seconds")
+	}
+	for _, how := range []syscall.Signal{syscall.SIGTERM, syscall.SIGKILL} {
+		t.Run(how.String(), func(t *testing.T) {
+			const k = 6
+			u, url := ServeUpstream(t, demo.UpstreamConfig{Hold: demo.Distribution{Mean: 10 * time.Millisecond}, K: k})
+			c := Start(t, Options{K: k, Upstream: url, Durable: true})
+			stop := background(t, c, 30)
+			span(t, time.Second)
+			view := newestView(t, c)
+			began := time.Now()
+			for _, g := range c.Gateways {
+				if err := g.Signal(how); err != nil {
+					t.Error(err)
+				}
+			}
+			var codes []int
+			for _, g := range c.Gateways {
+				code, err := g.Wait(patience)
+				if err != nil {
+					t.Fatal(err)
+				}
+				codes = append(codes, code)
+			}
+			ended := time.Since(began)
+			stop()
+			if how == syscall.SIGTERM && slices.Max(codes) != 0 {
+				t.Errorf("exit codes %v", codes)
+			}
+			began = time.Now()
+			for i := range c.Gateways {
+				c.Restart(t, i)
+			}
+			ctx, cancel := context.WithTimeout(t.Context(), 20*time.Second)
+			defer cancel()
+			for _, g := range c.Gateways {
+				if err := g.AwaitReady(ctx); err != nil {
+					t.Fatal(err)
+				}
+			}
+			ready := time.Since(began)
+			if err := c.AwaitWhole(ctx); err != nil {
+				t.Error(err)
+			}
+			freshAtRoot(t, c)
+			if now := newestView(t, c); now <= view {
+				t.Errorf("view %d was agreed on before, now it is %d: the past is forgotten", view, now)
+			}
+			t.Logf("ended after %v with %v, ready again after %v", ended.Round(time.Millisecond), codes, ready.Round(time.Millisecond))
+			if most := u.Stats().Max; most != k {
+				t.Errorf("most in flight %d, k is %d", most, k)
+			}
+		})
+	}
+}
+
+// newestView is the newest agreed view that a gateway knows.
+func newestView(t *testing.T, c *Cluster) (newest uint64) {
+	t.Helper()
+	for _, g := range c.Gateways {
+		s, err := g.Status(t.Context())
+		if err != nil {
+			t.Fatal(err)
+		}
+		newest = max(newest, s.Cluster.View)
+	}
+	return newest
+}
