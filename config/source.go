@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"maps"
+	"slices"
 	"strconv"
 	"strings"
 	"unicode"
@@ -48,6 +49,22 @@ func (e *Error) Error() string {
 	}
 	b.WriteString(e.excerpt)
 	return b.String()
+}
+
+// FromFlags reports whether err is about flags or environment variables alone,
+// and not about a file or the host.
+func FromFlags(err error) bool {
+	switch e := err.(type) { //nolint:errorlint // walks the tree itself: all leaves count
+	case *Error:
+		return strings.HasPrefix(e.File, "--") || e.File == "" && e.Line == 0
+	case interface{ Unwrap() []error }:
+		all := e.Unwrap()
+		return len(all) > 0 && !slices.ContainsFunc(all, func(err error) bool { return !FromFlags(err) })
+	case interface{ Unwrap() error }:
+		return FromFlags(e.Unwrap())
+	default:
+		return false
+	}
 }
 
 // Unwrap returns [ErrInvalid].

@@ -3,6 +3,7 @@ package proxy
 import (
 	"bufio"
 	"context"
+	"errors"
 	"io"
 	"net"
 	"net/http"
@@ -31,6 +32,7 @@ type exchange struct {
 	rec        Record
 	wrote      bool  // the final header has been written
 	hijacked   bool  // the client's connection is an upgraded one
+	overHTTP1  bool
 	remaining  int64 // body bytes still to come, if the upstream announced how many
 	clientGone bool
 }
@@ -58,7 +60,7 @@ func exchangeOf(r *http.Request) *exchange {
 }
 
 func newExchange(h *Handler, w http.ResponseWriter, r *http.Request) *exchange {
-	ex := &exchange{ResponseWriter: w, handler: h, arrived: time.Now(), prefer: -1}
+	ex := &exchange{ResponseWriter: w, handler: h, arrived: time.Now(), prefer: -1, overHTTP1: r.ProtoMajor == 1}
 	ex.ctx = exchangeContext{Context: r.Context(), ex: ex}
 	return ex
 }
@@ -120,6 +122,11 @@ func (ex *exchange) Hijack() (net.Conn, *bufio.ReadWriter, error) {
 // decorate adds the gateway's own headers to an answer.
 func (ex *exchange) decorate() {
 	h := ex.Header()
+	if ex.overHTTP1 && ex.body.unread() {
+		// In full duplex net/http would take what follows a broken or unread
+		// body for the next request.
+		h.Set("Connection", "close")
+	}
 	if ex.prefer >= 0 {
 		h.Add("Preference-Applied", "wait="+strconv.Itoa(ex.prefer))
 	}
@@ -132,19 +139,27 @@ func (ex *exchange) decorate() {
 	h.Add("Server-Timing", string(b))
 }
 
-// requestBody notes whether reading the client's body failed, so that the
-// client's failure is not put down to the upstream. The transport reads the
-// body on a goroutine of its own.
+// requestBody notes how reading the client's body went: a failure of the client
+// is not put down to the upstream, and a connection on which some of the body may
+// still come carries no further request. The transport reads the body on a
+// goroutine of its own.
 type requestBody struct {
 	io.ReadCloser
-	failed atomic.Bool
+	failed, ended atomic.Bool
 }
 
 // Read implements io.Reader.
 func (b *requestBody) Read(p []byte) (int, error) {
 	n, err := b.ReadCloser.Read(p)
-	if err != nil && err != io.EOF { //nolint:errorlint // net/http's bodies return io.EOF itself
+	switch {
+	case err == nil:
+	case errors.Is(err, io.EOF):
+		b.ended.Store(true)
+	default:
 		b.failed.Store(true)
 	}
 	return n, err
 }
+
+// unread reports whether the request has a body whose end has not been seen.
+func (b *requestBody) unread() bool { return b.ReadCloser != nil && !b.ended.Load() }

@@ -153,7 +153,7 @@ func (t *Transport) refuse(raw net.Conn, cause Cause, err error) {
 	if t.ctx.Err() != nil {
 		return // not refused but closed with the transport
 	}
-	t.refusals.add(cause, err, slog.Any("remote", raw.RemoteAddr()))
+	t.refusals.add(cause, err, slog.String("remote", raw.RemoteAddr().String()))
 }
 
 // answerRefusal tells the other end why, then refuses.

@@ -360,7 +360,7 @@ func (l *link) wentUp(s *session) {
 	if again {
 		l.t.config.Observer.Reconnected()
 	}
-	l.t.config.Logger.LogAttrs(l.ctx, slog.LevelInfo, "link up", append(l.attrs(), slog.Any("remote", s.raw.RemoteAddr()))...)
+	l.t.config.Logger.LogAttrs(l.ctx, slog.LevelInfo, "link up", append(l.attrs(), slog.String("remote", s.raw.RemoteAddr().String()))...)
 }
 
 // wentDown notes why s has ended.

@@ -33,13 +33,17 @@ Flags and their environment variables override the file.
 SIGTERM and SIGINT take the gateway out in order: waiting requests are refused
 with 503, those in flight finish.
 
-Exit codes: 0 ended by a signal, 1 cannot run, 2 wrong command line.`
+Exit codes: 0 ended by a signal, 1 cannot run or the file is wrong, 2 wrong
+command line.`
 }
 
 // Run serves until a signal comes.
 func (c *serveCommand) Run(std streams) error {
 	cfg, err := config.LoadWith(c.File, c.Overrides)
-	if err != nil {
+	switch {
+	case config.FromFlags(err):
+		return &codedError{code: exitUsage, err: err}
+	case err != nil:
 		return err
 	}
 	log, _, err := telemetry.NewLogger(std.err, cfg.Log.Level, cfg.Log.Format)
