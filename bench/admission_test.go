@@ -8,6 +8,7 @@ import (
 	"strconv"
 	"strings"
 	"testing"
+	"time"
 
 	"github.com/kgate/kgate/test/cluster"
 )
@@ -46,9 +47,10 @@ func get(b *testing.B, url string) float64 {
 	return waited
 }
 
-// BenchmarkNetworkAdmission measures one admission at a time that nothing but
-// the network delays: k is 1, and each request goes to another gateway than the
-// last, so that baton and token have to come from there.
+// BenchmarkNetworkAdmission measures one admission at a time: k is 1, and each
+// request goes to another gateway than the last, so that baton and token have to
+// come from there. Without a pause a gateway is asked again before its
+// ask_interval is over, and waits for that too; with one only the network counts.
 func BenchmarkNetworkAdmission(b *testing.B) {
 	t, filled := newTable("One admission at a time, k = 1: time in the queue",
 		"requests go to\tp50 ms\tp90 ms\tp99 ms\tmax ms\tmessages/adm.\tbaton moves/adm.")
@@ -58,18 +60,24 @@ func BenchmarkNetworkAdmission(b *testing.B) {
 	c := cluster.Start(b, cluster.Options{K: 1, Upstream: startProcess(b, "upstream")})
 	defer http.DefaultTransport.(*http.Transport).CloseIdleConnections()
 	for _, way := range []struct {
-		name string
-		next func(i int) int
+		name     string
+		gateways int
+		pause    time.Duration
 	}{
-		{"the same gateway", func(int) int { return 0 }},
-		{"two gateways in turn", func(i int) int { return i % 2 }},
-		{"three gateways in turn", func(i int) int { return i % 3 }},
+		{"one gateway", 1, 0},
+		{"three gateways in turn", 3, 0},
+		{"three in turn, 10 ms apart", 3, 10 * time.Millisecond},
 	} {
-		const warm, requests = 200, 4000
+		const warm = 200
+		requests := 4000
+		if way.pause > 0 {
+			requests = 1000
+		}
 		var waits []float64
 		before := metrics(b, c)
 		for i := range warm + requests {
-			waited := get(b, c.Gateways[way.next(i)].URL())
+			time.Sleep(way.pause) // the clients' pace
+			waited := get(b, c.Gateways[i%way.gateways].URL())
 			if i >= warm {
 				waits = append(waits, waited)
 			}
@@ -78,7 +86,7 @@ func BenchmarkNetworkAdmission(b *testing.B) {
 		slices.Sort(waits)
 		at := func(q float64) float64 { return waits[int(q*float64(len(waits)-1))] }
 		t.row("%s\t%.3f\t%.3f\t%.3f\t%.3f\t%.2f\t%.2f", way.name, at(.5), at(.9), at(.99), at(1),
-			m.Sum("kgate_messages_total", `direction="sent"`)/(warm+requests), m.Sum("kgate_baton_moves_total")/(warm+requests))
+			m.Sum("kgate_messages_total", `direction="sent"`)/float64(warm+requests), m.Sum("kgate_baton_moves_total")/float64(warm+requests))
 		b.ReportMetric(at(.5), "p50-ms")
 		b.ReportMetric(at(.99), "p99-ms")
 	}

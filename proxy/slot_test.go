@@ -421,6 +421,10 @@ func TestNoRequestAfterBrokenBody(t *testing.T) {
 		case "/smuggled":
 			t.Error("the rest of a body reached the upstream as a request")
 		case "/early":
+			// Else this upstream itself would wait for the body first.
+			if err := http.NewResponseController(w).EnableFullDuplex(); err != nil {
+				t.Error(err)
+			}
 			w.WriteHeader(http.StatusRequestEntityTooLarge)
 		default:
 			_, _ = io.Copy(io.Discard, r.Body)
