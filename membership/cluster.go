@@ -31,6 +31,7 @@ type Cluster struct {
 	control *http.Server
 	client  *http.Client
 	once    *onceAMinute
+	silent  silences
 
 	// up is closed when raft is set.
 	up      chan struct{}

@@ -173,13 +173,16 @@ func (c *Cluster) identifyAll(ctx context.Context, peers []serfring.Member) map[
 				err = fmt.Errorf("membership: at %s is %q, not %q", p.PeerAddr, id.Name, p.Name)
 			}
 			if err != nil {
-				if ctx.Err() == nil && c.once.first("identify "+p.Name) {
+				// One that is just leaving does not answer either, for a moment.
+				lasting := c.silent.lasts(p.Name)
+				if ctx.Err() == nil && lasting && c.once.first("identify "+p.Name) {
 					c.config.Logger.Warn("a gateway that gossip sees does not answer on its peer port",
 						slog.String("name", p.Name), slog.String("peer_address", p.PeerAddr), slog.Any("error", err),
 						slog.String("hint", "check its advertised address, the firewall and the TLS certificates"))
 				}
 				return
 			}
+			c.silent.over(p.Name)
 			mu.Lock()
 			ids[p.Name] = id
 			mu.Unlock()

@@ -109,3 +109,35 @@ func (o *onceAMinute) first(cause string) bool {
 	o.seen[cause] = now
 	return true
 }
+
+// silences tells troubles that last from those that pass.
+type silences struct {
+	mu    sync.Mutex
+	since map[string]time.Time
+}
+
+// patience is how long a trouble is none.
+const patience = 3 * time.Second
+
+// lasts notes the trouble, and reports whether it has lasted.
+func (s *silences) lasts(name string) bool {
+	now := time.Now()
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	since, known := s.since[name]
+	if !known {
+		if s.since == nil || len(s.since) >= causesKept {
+			s.since = make(map[string]time.Time)
+		}
+		s.since[name] = now
+		return false
+	}
+	return now.Sub(since) >= patience
+}
+
+// over forgets the trouble.
+func (s *silences) over(name string) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	delete(s.since, name)
+}

@@ -274,7 +274,7 @@ func (n *node) shutdown(ctx context.Context) error {
 		n.log.Warn("requests were broken off", slog.Any("error", err))
 		err = n.clients.Close()
 	}
-	const goodbye = 5 * time.Second
+	const goodbye = 2 * time.Second // longer only helps when nobody is left to hear it
 	leave, cancel := context.WithTimeout(context.Background(), goodbye)
 	defer cancel()
 	if e := n.cluster.Leave(leave); e != nil {

@@ -25,11 +25,11 @@ func (n *node) Ready() (ready bool, reason string) {
 		return false, "starting"
 	}
 	if _, in := n.cluster.Self(); !in {
-		if err := n.cluster.Problem(); err != nil {
-			return false, "not in the cluster: " + err.Error()
-		}
-		if err := n.gossip.Problem(); err != nil {
-			return false, "not in the cluster: " + err.Error()
+		// Gossip comes first: without it nobody lets this gateway in.
+		for _, err := range []error{n.gossip.Problem(), n.cluster.Problem()} {
+			if err != nil {
+				return false, "not in the cluster: " + err.Error()
+			}
 		}
 		return false, "not in the cluster yet"
 	}
