@@ -4,7 +4,9 @@ import (
 	"cmp"
 	"context"
 	"log/slog"
+	"maps"
 	"net/http"
+	"slices"
 	"sync"
 	"sync/atomic"
 	"time"
@@ -21,6 +23,8 @@ type Gateway struct {
 	cfg      Config
 	now      func() time.Time
 	draining atomic.Bool
+	outside  atomic.Bool  // not in the newest view
+	lossAt   atomic.Int64 // when a lost message was last logged, Unix seconds
 
 	// ctx ends at Close, and with it what runs in the background.
 	ctx    context.Context
@@ -55,6 +59,13 @@ func (g *Gateway) pool(name string) *pool {
 	return g.pools[name]
 }
 
+// all returns the pools, in no order.
+func (g *Gateway) all() []*pool {
+	g.mu.RLock()
+	defer g.mu.RUnlock()
+	return slices.Collect(maps.Values(g.pools))
+}
+
 // Deliver takes in a message from another gateway. A message for a pool that is
 // not agreed here yet is kept until the view that explains it arrives.
 func (g *Gateway) Deliver(from kmutex.Node, name string, m kmutex.Message) error {
@@ -74,7 +85,10 @@ func (g *Gateway) Deliver(from kmutex.Node, name string, m kmutex.Message) error
 // the views calls it after each change, one call at a time.
 func (g *Gateway) Follow() {
 	self, in := g.cfg.Views.Self()
-	if !in {
+	if g.outside.Store(!in); !in {
+		for _, p := range g.all() {
+			p.refuseWaiting(ErrIsolated)
+		}
 		return
 	}
 	view := g.cfg.Views.View()
@@ -137,12 +151,7 @@ func (g *Gateway) askInterval(name string) time.Duration {
 // It returns when no slot is held any more, or with ctx's error.
 func (g *Gateway) Drain(ctx context.Context) error {
 	g.draining.Store(true)
-	g.mu.RLock()
-	pools := make([]*pool, 0, len(g.pools))
-	for _, p := range g.pools {
-		pools = append(pools, p)
-	}
-	g.mu.RUnlock()
+	pools := g.all()
 	for _, p := range pools {
 		p.refuseWaiting(ErrDraining)
 	}

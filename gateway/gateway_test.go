@@ -197,6 +197,34 @@ func TestIsolatedUntilInTheView(t *testing.T) {
 	})
 }
 
+// A gateway that has been taken out of the view admits nothing more, also nobody
+// who waits already.
+func TestTakenOutOfTheView(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		f := newFleet(t, 2, 1, membership.BindingLate, time.Millisecond, PoolConfig{})
+		all := f.all()
+		s, err := all[0].Acquire(t.Context(), testPool)
+		if err != nil {
+			t.Fatal(err)
+		}
+		waiting := make(chan error)
+		go func() {
+			_, err := all[1].Acquire(t.Context(), testPool)
+			waiting <- err
+		}()
+		time.Sleep(time.Second)
+		f.leave(2, 1)
+		if err := <-waiting; !errors.Is(err, ErrIsolated) {
+			t.Errorf("waiting: %v", err)
+		}
+		if _, err := all[1].Acquire(t.Context(), testPool); !errors.Is(err, ErrIsolated) {
+			t.Errorf("new: %v", err)
+		}
+		s.Release()
+		f.check()
+	})
+}
+
 // A join pauses nobody, and the newcomer gets in.
 func TestJoin(t *testing.T) {
 	bindings(t, func(t *testing.T, binding string) {

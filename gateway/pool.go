@@ -76,8 +76,7 @@ func (p *pool) try(e kmutex.Event) error {
 		m := &fx.Messages[i]
 		p.watch.Sent(m.Message.Kind)
 		if err := p.g.cfg.Links.Send(m.To, p.name, m.Message); err != nil {
-			p.log.Error("message to a peer is lost",
-				slog.Uint64("node", uint64(m.To)), slog.String("message", m.Message.String()), slog.Any("error", err))
+			p.lost(m, err)
 		}
 	}
 	for _, g := range fx.Grants {
@@ -90,6 +89,19 @@ func (p *pool) try(e kmutex.Event) error {
 		p.watch.Moved(t)
 	}
 	return err
+}
+
+// lost tells, once a minute, of a message that could not be queued. One to a
+// gateway that has just left the view is void anyway: the pool's next epoch is
+// on its way here.
+func (p *pool) lost(m *kmutex.Envelope, err error) {
+	const period = 60
+	now := p.g.now().Unix()
+	if last := p.g.lossAt.Load(); now-last < period || !p.g.lossAt.CompareAndSwap(last, now) {
+		return
+	}
+	p.log.Warn("message to a peer is lost",
+		slog.Uint64("node", uint64(m.To)), slog.String("message", m.Message.String()), slog.Any("error", err))
 }
 
 // retryAfter estimates how long a request that came now would wait.

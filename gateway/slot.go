@@ -78,7 +78,7 @@ func (p *pool) enter() (*Slot, error) {
 	switch {
 	case p.g.draining.Load():
 		return nil, ErrDraining
-	case p.machine == nil:
+	case p.machine == nil, p.g.outside.Load():
 		return nil, ErrIsolated
 	case p.waiting >= p.limit:
 		return nil, ErrQueueFull

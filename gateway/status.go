@@ -2,6 +2,7 @@ package gateway
 
 import (
 	"slices"
+	"strings"
 
 	"github.com/kgate/kgate/kmutex"
 )
@@ -33,22 +34,11 @@ func (g *Gateway) Status(name string) PoolStatus {
 
 // Pools returns the states of all pools, by name.
 func (g *Gateway) Pools() []PoolStatus {
-	g.mu.RLock()
-	pools := make([]*pool, 0, len(g.pools))
-	for _, p := range g.pools {
-		pools = append(pools, p)
+	var all []PoolStatus
+	for _, p := range g.all() {
+		all = append(all, p.status())
 	}
-	g.mu.RUnlock()
-	all := make([]PoolStatus, len(pools))
-	for i, p := range pools {
-		all[i] = p.status()
-	}
-	slices.SortFunc(all, func(a, b PoolStatus) int {
-		if a.Name < b.Name {
-			return -1
-		}
-		return 1
-	})
+	slices.SortFunc(all, func(a, b PoolStatus) int { return strings.Compare(a.Name, b.Name) })
 	return all
 }
 
