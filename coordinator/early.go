@@ -86,7 +86,7 @@ func (e *Early) sit(t kmutex.Ticket, fx *kmutex.Effects) kmutex.Seat {
 
 // Asks implements [kmutex.Binding]: one request at a time, as in the paper; the
 // baton comes round fast, because it waits for no token.
-func (e *Early) Asks(turns int) bool { return turns == 0 }
+func (*Early) Asks() bool { return false }
 
 // Ask implements [kmutex.Binding]: as in the paper, the coordinator before this
 // node ties the first ticket, so that ticket's seat goes into the request.

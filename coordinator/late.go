@@ -50,7 +50,7 @@ func (l *Late) Install(self kmutex.Node, in *kmutex.Install, running []kmutex.Gr
 }
 
 // Asks implements [kmutex.Binding]: a node may have many turns in line.
-func (l *Late) Asks(int) bool { return true }
+func (*Late) Asks() bool { return true }
 
 // Ask implements [kmutex.Binding]: nothing is tied yet.
 func (l *Late) Ask([]kmutex.Ticket, *kmutex.Effects) (kmutex.Seat, int) { return kmutex.Seat{}, 0 }

@@ -21,6 +21,8 @@ var (
 	ErrIsolated = errors.New("gateway: not part of the cluster")
 	// ErrQueueFull: as many requests as the pool's limit wait here already.
 	ErrQueueFull = errors.New("gateway: queue full")
+	// ErrTimeout: not admitted in time.
+	ErrTimeout = errors.New("gateway: not admitted in time")
 	// ErrDraining: the gateway is being taken out.
 	ErrDraining = errors.New("gateway: draining")
 	// ErrConfig: a Config that cannot work.

@@ -29,7 +29,7 @@ func (g *gauge) leave() { g.now.Add(-1) }
 
 // hold acquires, stays for d and releases.
 func hold(ctx context.Context, n *node, g *gauge, d time.Duration) error {
-	s, err := n.Acquire(ctx, testPool)
+	s, err := n.Acquire(ctx, testPool, NoTimeout)
 	if err != nil {
 		return err
 	}
@@ -107,14 +107,14 @@ func TestGrantMeetsCancel(t *testing.T) {
 	bindings(t, func(t *testing.T, binding string) {
 		f := newFleet(t, 2, 1, binding, 10*time.Millisecond, PoolConfig{})
 		all := f.all()
-		first, err := all[0].Acquire(t.Context(), testPool)
+		first, err := all[0].Acquire(t.Context(), testPool, NoTimeout)
 		if err != nil {
 			t.Fatal(err)
 		}
 		ctx, cancel := context.WithCancel(t.Context())
 		var wg sync.WaitGroup
 		wg.Go(func() {
-			if s, err := all[1].Acquire(ctx, testPool); err == nil {
+			if s, err := all[1].Acquire(ctx, testPool, NoTimeout); err == nil {
 				s.Release()
 			} else if !errors.Is(err, context.Canceled) {
 				t.Error(err)
@@ -122,7 +122,7 @@ func TestGrantMeetsCancel(t *testing.T) {
 		})
 		time.Sleep(100 * time.Millisecond)
 		wg.Go(func() {
-			s, err := all[1].Acquire(t.Context(), testPool)
+			s, err := all[1].Acquire(t.Context(), testPool, NoTimeout)
 			if err != nil {
 				t.Error(err)
 				return
@@ -142,21 +142,25 @@ func TestRefusals(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		f := newFleet(t, 1, 1, membership.BindingLate, 0, PoolConfig{QueueLimit: 1})
 		n := f.all()[0]
-		if _, err := n.Acquire(t.Context(), "nonsense"); !errors.Is(err, ErrUnknownPool) {
+		if _, err := n.Acquire(t.Context(), "nonsense", NoTimeout); !errors.Is(err, ErrUnknownPool) {
 			t.Errorf("unknown pool: %v", err)
 		}
-		s, err := n.Acquire(t.Context(), testPool)
+		s, err := n.Acquire(t.Context(), testPool, NoTimeout)
 		if err != nil {
 			t.Fatal(err)
 		}
+		began := time.Now()
+		if _, err := n.Acquire(t.Context(), testPool, time.Second); !errors.Is(err, ErrTimeout) || time.Since(began) != time.Second {
+			t.Errorf("after %v: %v", time.Since(began), err)
+		}
 		var wg sync.WaitGroup
 		wg.Go(func() {
-			if _, err := n.Acquire(t.Context(), testPool); !errors.Is(err, ErrDraining) {
+			if _, err := n.Acquire(t.Context(), testPool, NoTimeout); !errors.Is(err, ErrDraining) {
 				t.Errorf("waiting while drained: %v", err)
 			}
 		})
 		synctest.Wait()
-		if _, err := n.Acquire(t.Context(), testPool); !errors.Is(err, ErrQueueFull) {
+		if _, err := n.Acquire(t.Context(), testPool, NoTimeout); !errors.Is(err, ErrQueueFull) {
 			t.Errorf("line full: %v", err)
 		}
 		wg.Go(func() {
@@ -168,7 +172,7 @@ func TestRefusals(t *testing.T) {
 			}
 		})
 		synctest.Wait()
-		if _, err := n.Acquire(t.Context(), testPool); !errors.Is(err, ErrDraining) {
+		if _, err := n.Acquire(t.Context(), testPool, NoTimeout); !errors.Is(err, ErrDraining) {
 			t.Errorf("draining: %v", err)
 		}
 		s.Release()
@@ -188,7 +192,7 @@ func TestIsolatedUntilInTheView(t *testing.T) {
 			t.Fatal(err)
 		}
 		g.Follow()
-		if _, err := g.Acquire(t.Context(), testPool); !errors.Is(err, ErrIsolated) {
+		if _, err := g.Acquire(t.Context(), testPool, NoTimeout); !errors.Is(err, ErrIsolated) {
 			t.Errorf("got %v", err)
 		}
 		if err := errors.Join(g.Close(), late.Close()); err != nil {
@@ -203,13 +207,13 @@ func TestTakenOutOfTheView(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		f := newFleet(t, 2, 1, membership.BindingLate, time.Millisecond, PoolConfig{})
 		all := f.all()
-		s, err := all[0].Acquire(t.Context(), testPool)
+		s, err := all[0].Acquire(t.Context(), testPool, NoTimeout)
 		if err != nil {
 			t.Fatal(err)
 		}
 		waiting := make(chan error)
 		go func() {
-			_, err := all[1].Acquire(t.Context(), testPool)
+			_, err := all[1].Acquire(t.Context(), testPool, NoTimeout)
 			waiting <- err
 		}()
 		time.Sleep(time.Second)
@@ -217,7 +221,7 @@ func TestTakenOutOfTheView(t *testing.T) {
 		if err := <-waiting; !errors.Is(err, ErrIsolated) {
 			t.Errorf("waiting: %v", err)
 		}
-		if _, err := all[1].Acquire(t.Context(), testPool); !errors.Is(err, ErrIsolated) {
+		if _, err := all[1].Acquire(t.Context(), testPool, NoTimeout); !errors.Is(err, ErrIsolated) {
 			t.Errorf("new: %v", err)
 		}
 		s.Release()
@@ -338,7 +342,7 @@ func TestMessageBeforeItsView(t *testing.T) {
 		f.all()[1].Follow() // home has not seen the view yet
 		done := make(chan error)
 		go func() {
-			s, err := f.all()[1].Acquire(t.Context(), "new")
+			s, err := f.all()[1].Acquire(t.Context(), "new", NoTimeout)
 			if err == nil {
 				s.Release()
 			}

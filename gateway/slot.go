@@ -28,11 +28,15 @@ const (
 	slotEnded
 )
 
+// NoTimeout lets Acquire wait for ever.
+const NoTimeout time.Duration = -1
+
 // Acquire waits in the line of the named pool until this request is admitted,
-// and returns its slot, which the caller must Release. It fails with
-// ErrUnknownPool, ErrIsolated, ErrQueueFull or ErrDraining, or with the cause of
-// ctx's end; then nothing is held and no place in line is kept.
-func (g *Gateway) Acquire(ctx context.Context, name string) (*Slot, error) {
+// no longer than wait, and returns its slot, which the caller must Release. It
+// fails with ErrUnknownPool, ErrIsolated, ErrQueueFull, ErrTimeout or
+// ErrDraining, or with the cause of ctx's end; then nothing is held and no place
+// in line is kept.
+func (g *Gateway) Acquire(ctx context.Context, name string, wait time.Duration) (*Slot, error) {
 	p := g.pool(name)
 	if p == nil {
 		if _, in := g.cfg.Views.Self(); !in {
@@ -44,16 +48,25 @@ func (g *Gateway) Acquire(ctx context.Context, name string) (*Slot, error) {
 	if err != nil || s.ready == nil {
 		return s, err
 	}
+	var timeout <-chan time.Time
+	if wait >= 0 {
+		timer := time.NewTimer(wait)
+		defer timer.Stop()
+		timeout = timer.C
+	}
 	select {
 	case <-s.ready:
-		if s.err != nil {
-			return nil, s.err
-		}
-		return s, nil
+		err = s.err
+	case <-timeout:
+		err = ErrTimeout
 	case <-ctx.Done():
-		s.Release()
-		return nil, context.Cause(ctx)
+		err = context.Cause(ctx)
 	}
+	if err != nil {
+		s.Release()
+		return nil, err
+	}
+	return s, nil
 }
 
 // Release gives the slot back, or leaves the line. Calls after the first do

@@ -8,8 +8,8 @@ type Binding interface {
 	// of this node that are in the critical section and stay there.
 	Install(self Node, in *Install, running []Grant) error
 	// Asks reports whether a further turn may ask for a place in line while
-	// this node has turns there already.
-	Asks(turns int) bool
+	// this node has turns there, one or more.
+	Asks() bool
 	// Ask prepares a request for a turn of these tickets, at least one. It
 	// returns the seat to put into the request, if any, and how many of the
 	// first tickets it has taken over from the turn.

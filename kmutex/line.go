@@ -95,7 +95,9 @@ func (m *Machine) pump() {
 		turn.Tickets = append(turn.Tickets, m.pending...)
 		m.pending = m.pending[:0]
 		m.serve()
-	case !m.asked && m.binding.Asks(len(m.turns)):
+	case len(m.turns) == 0, !m.asked && m.binding.Asks():
+		// With no turn left in the line there is nothing to spare by waiting:
+		// this ask is paced by the way of the baton itself.
 		m.ask()
 	}
 }

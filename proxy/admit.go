@@ -8,14 +8,15 @@ import (
 
 // Admitter lets requests into pools. It must be safe for concurrent use.
 type Admitter interface {
-	// Acquire waits in the pool's line until the request is admitted. The
-	// caller then calls release, exactly once.
+	// Acquire waits in the pool's line until the request is admitted, no
+	// longer than wait; negative is without limit. The caller then calls
+	// release, exactly once.
 	//
-	// It returns a *Refusal when the gateway will not admit the request, and
-	// ctx's error when ctx ended first; the request has then left the line and
-	// holds nothing. A slot that is free may be given even though ctx has
-	// little time left.
-	Acquire(ctx context.Context, pool string) (release func(), err error)
+	// It returns a *Refusal when the gateway will not admit the request, not
+	// in that time or not at all, and another error when ctx ended first. The
+	// request has then left the line and holds nothing. A slot that is free
+	// may be given even though little time is left.
+	Acquire(ctx context.Context, pool string, wait time.Duration) (release func(), err error)
 }
 
 // Reason says why a request was refused. Its text is the value of the header

@@ -16,7 +16,7 @@ import (
 // open admits everybody.
 type open struct{}
 
-func (open) Acquire(context.Context, string) (func(), error) { return func() {}, nil }
+func (open) Acquire(context.Context, string, time.Duration) (func(), error) { return func() {}, nil }
 
 // quiet observes and forgets.
 type quiet struct{}

@@ -117,23 +117,11 @@ func (h *Handler) dispatch(w http.ResponseWriter, r *http.Request) {
 	h.forward(ex, r)
 }
 
-var errQueueTimeout = errors.New("proxy: not admitted in time")
-
 // acquire waits for admission, at most the pool's or the client's time.
 func (h *Handler) acquire(ex *exchange, r *http.Request, t *target) (release func(), err error) {
-	ctx := r.Context()
-	wait, applied := queueTimeout(t.queueTimeout, r.Header)
-	ex.prefer = applied
-	if wait >= 0 {
-		var cancel context.CancelFunc
-		ctx, cancel = context.WithTimeoutCause(ctx, wait, errQueueTimeout)
-		defer cancel()
-	}
-	release, err = h.cfg.Admitter.Acquire(ctx, t.pool)
-	if err != nil && errors.Is(err, context.DeadlineExceeded) && errors.Is(context.Cause(ctx), errQueueTimeout) {
-		err = &Refusal{Reason: ReasonTimeout}
-	}
-	return release, err
+	var wait time.Duration
+	wait, ex.prefer = queueTimeout(t.queueTimeout, r.Header)
+	return h.cfg.Admitter.Acquire(r.Context(), t.pool, wait)
 }
 
 // refuse answers a request that was not admitted.

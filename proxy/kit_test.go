@@ -40,7 +40,7 @@ func (s *semaphore) notify() {
 	s.changed = make(chan struct{})
 }
 
-func (s *semaphore) Acquire(ctx context.Context, _ string) (func(), error) {
+func (s *semaphore) Acquire(ctx context.Context, _ string, wait time.Duration) (func(), error) {
 	s.mu.Lock()
 	if s.refusal != nil || s.err != nil {
 		defer s.mu.Unlock()
@@ -58,6 +58,11 @@ func (s *semaphore) Acquire(ctx context.Context, _ string) (func(), error) {
 	s.notify()
 	s.mu.Unlock()
 
+	if wait >= 0 {
+		var cancel context.CancelFunc
+		ctx, cancel = context.WithTimeoutCause(ctx, wait, &Refusal{Reason: ReasonTimeout})
+		defer cancel()
+	}
 	select {
 	case <-turn:
 	case <-ctx.Done():
@@ -76,7 +81,7 @@ func (s *semaphore) Acquire(ctx context.Context, _ string) (func(), error) {
 		}
 	}
 	s.notify()
-	return nil, ctx.Err()
+	return nil, context.Cause(ctx)
 }
 
 func (s *semaphore) admitLocked() func() {

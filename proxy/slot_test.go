@@ -101,7 +101,7 @@ type orderAdmitter struct {
 	released chan struct{}
 }
 
-func (a orderAdmitter) Acquire(context.Context, string) (func(), error) {
+func (a orderAdmitter) Acquire(context.Context, string, time.Duration) (func(), error) {
 	return func() {
 		if !a.closed.Load().Load() {
 			a.t.Error("released before the upstream connection was closed")

@@ -31,8 +31,8 @@ var (
 type admitter struct{ n *node }
 
 // Acquire implements proxy.Admitter.
-func (a admitter) Acquire(ctx context.Context, pool string) (func(), error) {
-	slot, err := a.n.gateway.Acquire(ctx, pool)
+func (a admitter) Acquire(ctx context.Context, pool string, wait time.Duration) (func(), error) {
+	slot, err := a.n.gateway.Acquire(ctx, pool, wait)
 	if err == nil {
 		return slot.Release, nil
 	}
@@ -48,7 +48,7 @@ func (a admitter) Acquire(ctx context.Context, pool string) (func(), error) {
 	case errors.Is(err, gateway.ErrIsolated), errors.Is(err, gateway.ErrUnknownPool):
 		// A pool of the configuration is unknown only until it is agreed.
 		return refuse(proxy.ReasonIsolated)
-	case errors.Is(ctx.Err(), context.DeadlineExceeded):
+	case errors.Is(err, gateway.ErrTimeout):
 		return refuse(proxy.ReasonTimeout)
 	default: // the client has left
 		return nil, err

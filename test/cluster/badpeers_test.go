@@ -3,9 +3,6 @@ package cluster
 import (
 	"bufio"
 	"context"
-	"crypto/rand"
-	"crypto/tls"
-	"encoding/base64"
 	"encoding/binary"
 	"io"
 	"maps"
@@ -314,117 +311,5 @@ func freshAtRoot(t *testing.T, c *Cluster) {
 		if res.StatusCode != http.StatusOK {
 			t.Errorf("%s: %s", g.Name, res.Status)
 		}
-	}
-}
-
-// expectOutside checks that a stranger does not get in and says why, while the
-// cluster keeps its members.
-func expectOutside(t *testing.T, c *Cluster, stranger *Gateway) {
-	t.Helper()
-	ctx, cancel := context.WithTimeout(t.Context(), 3*time.Second)
-	defer cancel()
-	err := stranger.AwaitReady(ctx)
-	if err == nil {
-		t.Errorf("%s got in", stranger.Name)
-		return
-	}
-	t.Logf("%v", err)
-	res, err := client.Get(stranger.URL())
-	if err != nil {
-		t.Error(err)
-	} else {
-		_ = res.Body.Close()
-		if why := res.Header.Get("Kgate-Refusal"); res.StatusCode != http.StatusServiceUnavailable || why != "isolated" {
-			t.Errorf("%s answers %s, refusal %q", stranger.Name, res.Status, why)
-		}
-	}
-	for _, g := range c.Gateways {
-		s, err := g.Status(t.Context())
-		if err != nil {
-			t.Fatal(err)
-		}
-		if n := len(s.Cluster.Members); n != len(c.Gateways) {
-			t.Errorf("%s sees %d members", g.Name, n)
-		}
-	}
-}
-
-func gossipKey(t *testing.T) string {
-	t.Helper()
-	key := make([]byte, 32)
-	if _, err := rand.Read(key); err != nil {
-		t.Fatal(err)
-	}
-	return base64.StdEncoding.EncodeToString(key)
-}
-
-// TestGossipKey has gateways without the key, or with another, try to join.
-func TestGossipKey(t *testing.T) {
-	if testing.Short() {
-		t.Skip("takes several seconds")
-	}
-	_, url := ServeUpstream(t, demo.UpstreamConfig{})
-	c := Start(t, Options{Gateways: 2, K: 2, Upstream: url, GossipKey: gossipKey(t)})
-	expectOutside(t, c, c.LaunchStranger(t, "wrong-key", func(o *Options) { o.GossipKey = gossipKey(t) }))
-	expectOutside(t, c, c.LaunchStranger(t, "no-key", func(o *Options) { o.GossipKey = "" }))
-	freshAtRoot(t, c)
-	for _, g := range c.Gateways {
-		if lines, _ := g.Log.Lines(); len(lines) > 60 {
-			t.Errorf("%s has logged %d lines", g.Name, len(lines))
-		}
-	}
-}
-
-// foreigner opens a TLS connection with a certificate of another authority.
-func foreigner(t *testing.T, addr string) {
-	t.Helper()
-	files := NewTLSFiles(t)
-	cert, err := tls.LoadX509KeyPair(files.Cert, files.Key)
-	if err != nil {
-		t.Fatal(err)
-	}
-	conn, err := tls.Dial("tcp", addr, &tls.Config{InsecureSkipVerify: true, Certificates: []tls.Certificate{cert}})
-	if err != nil {
-		return // refused at once
-	}
-	defer conn.Close()
-	if _, err := conn.Read(make([]byte, 1)); err == nil {
-		t.Error("a foreign certificate is accepted")
-	}
-}
-
-// TestMutualTLS has gateways that talk TLS serve a load, while others try to
-// join without TLS or with a foreign certificate.
-func TestMutualTLS(t *testing.T) {
-	if testing.Short() {
-		t.Skip("takes several seconds")
-	}
-	const k = 3
-	u, url := ServeUpstream(t, demo.UpstreamConfig{Hold: demo.Distribution{Mean: 5 * time.Millisecond}, K: k})
-	c := Start(t, Options{K: k, Upstream: url, TLS: NewTLSFiles(t)})
-	stop := background(t, c, 30)
-	expectOutside(t, c, c.LaunchStranger(t, "plaintext", func(o *Options) { o.TLS = nil }))
-	expectOutside(t, c, c.LaunchStranger(t, "foreign", func(o *Options) { o.TLS = NewTLSFiles(t) }))
-	for _, g := range c.Gateways {
-		say(t, g.Peer, []byte("GET / HTTP/1.1\r\nHost: a\r\n\r\n"))
-		foreigner(t, g.Peer)
-	}
-	load := stop()
-	if load.Overall.Errors() > 0 || load.Overall.Access.Count == 0 || u.Stats().Max != k {
-		t.Errorf("%d answers, failed %v, most in flight %d, k is %d", load.Overall.Access.Count, load.Overall.Failed, u.Stats().Max, k)
-	}
-	ctx, cancel := context.WithTimeout(t.Context(), 10*time.Second)
-	defer cancel()
-	if err := c.AwaitWhole(ctx); err != nil {
-		t.Error(err)
-	}
-	sum, err := c.Metrics(ctx)
-	if err != nil {
-		t.Fatal(err)
-	}
-	plaintext, foreign := sum.Sum("kgate_peer_refused_total", `cause="plaintext_on_tls_port"`), sum.Sum("kgate_peer_refused_total", `cause="certificate"`)
-	t.Logf("%d answers; refused: %v in plaintext, %v with a foreign certificate", load.Overall.Access.Count, plaintext, foreign)
-	if plaintext < float64(len(c.Gateways)) || foreign == 0 {
-		t.Error("refusals are not counted")
 	}
 }

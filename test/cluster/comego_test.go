@@ -279,7 +279,7 @@ func TestComeAndGo(t *testing.T) {
 			seed := uint64(time.Now().UnixNano())
 			t.Logf("seed %d", seed)
 			judge, server, url := NewJudge(t, visitors())
-			c := Start(t, Options{K: k, Upstream: url, Binding: binding})
+			c := Start(t, Options{K: k, Upstream: url, Binding: binding, QueueTimeout: 15 * time.Second})
 			quiet := func() { // idle connections cost goroutines
 				server.SetKeepAlivesEnabled(false)
 				server.SetKeepAlivesEnabled(true)

@@ -116,8 +116,11 @@ func TestOneLine(t *testing.T) {
 			if runs[0].factor() > 1.15 {
 				t.Errorf("mean waits differ by a factor of %.2f", runs[0].factor())
 			}
-			if spread > 1.3*alone {
-				t.Errorf("(max-mean)/mean is %.3f, for one gateway %.3f", spread, alone)
+			// Constant holds leave a few milliseconds of the machine's own unrest,
+			// whose ratio says nothing: less than half a hold is no difference.
+			more := runs[0].load.Overall.Access.Spread() - runs[1].load.Overall.Access.Spread()
+			if spread > 1.3*alone && more > lineHold/2 {
+				t.Errorf("(max-mean)/mean is %.3f, for one gateway %.3f: %v more", spread, alone, more)
 			}
 		})
 	}
