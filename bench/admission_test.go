@@ -65,6 +65,7 @@ func BenchmarkNetworkAdmission(b *testing.B) {
 		pause    time.Duration
 	}{
 		{"one gateway", 1, 0},
+		{"two gateways in turn", 2, 0},
 		{"three gateways in turn", 3, 0},
 		{"three in turn, 10 ms apart", 3, 10 * time.Millisecond},
 	} {

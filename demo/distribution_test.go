@@ -47,7 +47,7 @@ func TestSamplerSeed(t *testing.T) {
 		}
 		return ds
 	}
-	if draw(1) != draw(1) {
+	if first, again := draw(1), draw(1); first != again {
 		t.Error("the same seed gives different samples")
 	}
 	if draw(1) == draw(2) {

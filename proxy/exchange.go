@@ -30,8 +30,8 @@ type exchange struct {
 	prefer   int       // the preference "wait" that was honoured, else -1
 
 	rec        Record
-	wrote      bool  // the final header has been written
-	hijacked   bool  // the client's connection is an upgraded one
+	wrote      bool // the final header has been written
+	hijacked   bool // the client's connection is an upgraded one
 	overHTTP1  bool
 	remaining  int64 // body bytes still to come, if the upstream announced how many
 	clientGone bool

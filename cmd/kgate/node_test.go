@@ -59,8 +59,14 @@ func startSingle(t *testing.T, upstream string, change func(*config.Config)) *no
 	return n
 }
 
+// answer is a response that has been read.
+type answer struct {
+	status int
+	header http.Header
+}
+
 // get asks over a connection of its own.
-func get(t *testing.T, n *node, header http.Header) *http.Response {
+func get(t *testing.T, n *node, header http.Header) answer {
 	t.Helper()
 	req, err := http.NewRequestWithContext(t.Context(), http.MethodGet, "http://"+n.clientAddr.String()+"/", nil)
 	if err != nil {
@@ -75,13 +81,11 @@ func get(t *testing.T, n *node, header http.Header) *http.Response {
 	if err != nil {
 		t.Fatal(err)
 	}
-	body, err := io.ReadAll(resp.Body)
-	if err != nil {
+	defer resp.Body.Close()
+	if _, err := io.Copy(io.Discard, resp.Body); err != nil {
 		t.Fatal(err)
 	}
-	_ = resp.Body.Close()
-	resp.Body = io.NopCloser(strings.NewReader(string(body)))
-	return resp
+	return answer{resp.StatusCode, resp.Header}
 }
 
 // stubborn is an upstream that answers when it is told to.
@@ -105,23 +109,23 @@ func TestRefusalsReachTheClient(t *testing.T) {
 	upstream, entered, leave := stubborn(t)
 	n := startSingle(t, upstream.URL, func(c *config.Config) { c.Pools[0].Queue.Limit = 1 })
 	held := make(chan int)
-	go func() { held <- get(t, n, nil).StatusCode }()
+	go func() { held <- get(t, n, nil).status }()
 	<-entered
 
-	refused := func(resp *http.Response, reason string) {
+	refused := func(a answer, reason string) {
 		t.Helper()
-		after, _ := strconv.Atoi(resp.Header.Get("Retry-After"))
-		if resp.StatusCode != http.StatusServiceUnavailable || resp.Header.Get("Kgate-Refusal") != reason || after < 1 {
-			t.Errorf("got %s, Kgate-Refusal %q, Retry-After %q; want 503, %s, a second or more",
-				resp.Status, resp.Header.Get("Kgate-Refusal"), resp.Header.Get("Retry-After"), reason)
+		after, _ := strconv.Atoi(a.header.Get("Retry-After"))
+		if a.status != http.StatusServiceUnavailable || a.header.Get("Kgate-Refusal") != reason || after < 1 {
+			t.Errorf("got %d, Kgate-Refusal %q, Retry-After %q; want 503, %s, a second or more",
+				a.status, a.header.Get("Kgate-Refusal"), a.header.Get("Retry-After"), reason)
 		}
-		if got, want := resp.Header.Get("Ratelimit-Policy"), `"default";q=1;qu="concurrent-requests"`; got != want {
+		if got, want := a.header.Get("Ratelimit-Policy"), `"default";q=1;qu="concurrent-requests"`; got != want {
 			t.Errorf("RateLimit-Policy %q, want %q", got, want)
 		}
 	}
 	refused(get(t, n, http.Header{"Prefer": {"wait=0"}}), "timeout")
 
-	waiting := make(chan *http.Response)
+	waiting := make(chan answer)
 	go func() { waiting <- get(t, n, nil) }()
 	for n.gateway.Status("default").Waiting == 0 {
 		time.Sleep(time.Millisecond)
