@@ -2,6 +2,7 @@ package cluster
 
 import (
 	"fmt"
+	"slices"
 	"sync"
 	"testing"
 	"time"
@@ -85,7 +86,10 @@ func (r lineRun) check(t *testing.T) {
 }
 
 // TestOneLine has three gateways with unequal shares of the clients beside one
-// gateway with all of them, at the same time, with the same seeds.
+// gateway with all of them, at the same time, with the same seeds. What is exact
+// must hold in every round; times are the median of the rounds, because a pause of
+// the machine is nobody's unfairness (and under early binding, which has nothing
+// that evens queues out again, lasts until the line is empty).
 func TestOneLine(t *testing.T) {
 	if testing.Short() {
 		t.Skip("takes two minutes")
@@ -95,35 +99,46 @@ func TestOneLine(t *testing.T) {
 		scv     float64
 	}{{"late", 0}, {"late", 1}, {"late", 4}, {"early", 0}} {
 		t.Run(fmt.Sprintf("%s,scv=%v", tt.binding, tt.scv), func(t *testing.T) {
-			const warmup, window = 3 * time.Second, 25 * time.Second
+			const rounds, warmup, window = 3, 2 * time.Second, 7 * time.Second
 			three := runLine(t, tt.binding, tt.scv, lineSplit, warmup, window)
 			one := runLine(t, tt.binding, tt.scv, []int{90}, warmup, window)
-			var runs [2]lineRun
-			var wg sync.WaitGroup
-			wg.Go(func() { runs[0] = three() })
-			wg.Go(func() { runs[1] = one() })
-			wg.Wait()
-			if t.Failed() {
-				return
+			var factor, spread, alone, more []float64
+			for range rounds {
+				var runs [2]lineRun
+				var wg sync.WaitGroup
+				wg.Go(func() { runs[0] = three() })
+				wg.Go(func() { runs[1] = one() })
+				wg.Wait()
+				if t.Failed() {
+					return
+				}
+				runs[0].print(t, "three gateways")
+				runs[1].print(t, "one gateway")
+				runs[0].check(t)
+				runs[1].check(t)
+				a, b := runs[0].load.Overall.Access, runs[1].load.Overall.Access
+				factor = append(factor, runs[0].factor())
+				spread, alone = append(spread, a.RelativeSpread()), append(alone, b.RelativeSpread())
+				more = append(more, float64(a.Spread()-b.Spread()))
 			}
-			runs[0].print(t, "three gateways")
-			runs[1].print(t, "one gateway")
-			spread, alone := runs[0].load.Overall.Access.RelativeSpread(), runs[1].load.Overall.Access.RelativeSpread()
-			t.Logf("mean waits of the gateways differ by %.1f %%; spread is %.2f times that of one gateway", 100*(runs[0].factor()-1), spread/alone)
-
-			runs[0].check(t)
-			runs[1].check(t)
-			if runs[0].factor() > 1.15 {
-				t.Errorf("mean waits differ by a factor of %.2f", runs[0].factor())
+			ratio := median(spread) / median(alone)
+			t.Logf("median of %d rounds: mean waits of the gateways differ by %.1f %%; (max-mean)/mean %.3f, one gateway %.3f, ratio %.2f",
+				rounds, 100*(median(factor)-1), median(spread), median(alone), ratio)
+			if median(factor) > 1.15 {
+				t.Errorf("mean waits differ by a factor of %.2f", median(factor))
 			}
 			// Constant holds leave a few milliseconds of the machine's own unrest,
-			// whose ratio says nothing: less than half a hold is no difference.
-			more := runs[0].load.Overall.Access.Spread() - runs[1].load.Overall.Access.Spread()
-			if spread > 1.3*alone && more > lineHold/2 {
-				t.Errorf("(max-mean)/mean is %.3f, for one gateway %.3f: %v more", spread, alone, more)
+			// whose ratio says nothing.
+			if unrest := float64(lineHold / 8); ratio > 1.3 && median(more) > unrest {
+				t.Errorf("(max-mean)/mean is %.3f, for one gateway %.3f", median(spread), median(alone))
 			}
 		})
 	}
+}
+
+func median(xs []float64) float64 {
+	xs = slices.Sorted(slices.Values(xs))
+	return xs[len(xs)/2]
 }
 
 // TestAllClientsOnOneOfThree shows that no slot belongs to a gateway.
