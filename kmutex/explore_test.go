@@ -460,7 +460,6 @@ func TestExplore(t *testing.T) {
 			{nodes: 2, k: 1, requests: 2, cancels: 1},
 			{nodes: 2, k: 2, requests: 2, cancels: 1},
 			{nodes: 3, k: 1, requests: 1, cancels: 1},
-			{nodes: 3, k: 1, requests: 2, cancels: 0},
 			{nodes: 3, k: 1, requests: 2, cancels: 1},
 			{nodes: 3, k: 2, requests: 2, cancels: 1},
 			{nodes: 3, k: 3, requests: 2, cancels: 1},
@@ -470,6 +469,9 @@ func TestExplore(t *testing.T) {
 		} {
 			s.early = early
 			t.Run(s.String(), func(t *testing.T) {
+				if testing.Short() && s.nodes == 3 && s.requests == 2 {
+					t.Skip("hundreds of thousands of states and more")
+				}
 				t.Parallel()
 				n, err := explore(s)
 				if err != nil {
