@@ -469,8 +469,8 @@ func TestExplore(t *testing.T) {
 		} {
 			s.early = early
 			t.Run(s.String(), func(t *testing.T) {
-				if testing.Short() && s.nodes == 3 && s.requests == 2 {
-					t.Skip("hundreds of thousands of states and more")
+				if testing.Short() && (s.nodes == 4 || s.nodes == 3 && s.requests == 2) {
+					t.Skip("tens of thousands of states and more")
 				}
 				t.Parallel()
 				n, err := explore(s)

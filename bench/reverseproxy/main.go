@@ -2,7 +2,7 @@
 // alone, with a transport and buffers tuned as kgate's are, and nothing around
 // it. It logs the address it listens on, in JSON, and runs until it is ended.
 //
-//	reverseproxy http://127.0.0.1:9000
+//	reverseproxy http://127.0.0.1:9000 [heap floor in MiB]
 package main
 
 import (
@@ -13,6 +13,7 @@ import (
 	"net/http/httputil"
 	"net/url"
 	"os"
+	"strconv"
 	"sync"
 	"time"
 )
@@ -25,9 +26,19 @@ func main() {
 	}
 }
 
+// heapFloor is reserved and never touched, as kgate's is.
+var heapFloor []byte
+
 func run(log *slog.Logger, args []string) error {
-	if len(args) != 1 {
-		return errors.New("usage: reverseproxy URL")
+	if len(args) < 1 || len(args) > 2 {
+		return errors.New("usage: reverseproxy URL [MiB]")
+	}
+	if len(args) == 2 {
+		n, err := strconv.Atoi(args[1])
+		if err != nil {
+			return err
+		}
+		heapFloor = make([]byte, n<<20)
 	}
 	to, err := url.Parse(args[0])
 	if err != nil {

@@ -53,6 +53,7 @@ func (c *serveCommand) Run(std streams) error {
 	if keys := cfg.Inert(); len(keys) > 0 {
 		log.Warn("the configuration has keys that this version accepts and does not act on yet", slog.String("keys", strings.Join(keys, " ")))
 	}
+	raiseHeapFloor()
 	stop, cancel := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM)
 	defer cancel()
 	n, err := startNode(cfg, log.With(slog.String("gateway", cfg.Node.Name)))
