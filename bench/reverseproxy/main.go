@@ -13,6 +13,7 @@ import (
 	"net/http/httputil"
 	"net/url"
 	"os"
+	"runtime"
 	"strconv"
 	"sync"
 	"time"
@@ -39,6 +40,7 @@ func run(log *slog.Logger, args []string) error {
 			return err
 		}
 		heapFloor = make([]byte, n<<20)
+		runtime.KeepAlive(heapFloor)
 	}
 	to, err := url.Parse(args[0])
 	if err != nil {

@@ -1,6 +1,9 @@
 package main
 
-import "os"
+import (
+	"os"
+	"runtime"
+)
 
 // heapFloor is memory that is reserved and never touched, so it is address space
 // and not RAM. The garbage collector lets the heap double before it runs; a
@@ -15,5 +18,6 @@ const heapFloorSize = 32 << 20
 func raiseHeapFloor() {
 	if os.Getenv("GOGC") == "" && os.Getenv("GOMEMLIMIT") == "" {
 		heapFloor = make([]byte, heapFloorSize)
+		runtime.KeepAlive(heapFloor)
 	}
 }
