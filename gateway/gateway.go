@@ -14,6 +14,7 @@ import (
 	"github.com/kgate/kgate/coordinator"
 	"github.com/kgate/kgate/kmutex"
 	"github.com/kgate/kgate/membership"
+	"github.com/kgate/kgate/oncelog"
 	"github.com/kgate/kgate/transport"
 )
 
@@ -23,8 +24,8 @@ type Gateway struct {
 	cfg      Config
 	now      func() time.Time
 	draining atomic.Bool
-	outside  atomic.Bool  // not in the newest view
-	lossAt   atomic.Int64 // when a lost message was last logged, Unix seconds
+	outside  atomic.Bool // not in the newest view
+	losses   oncelog.Limit
 
 	// ctx ends at Close, and with it what runs in the background.
 	ctx    context.Context

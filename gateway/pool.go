@@ -95,9 +95,7 @@ func (p *pool) try(e kmutex.Event) error {
 // gateway that has just left the view is void anyway: the pool's next epoch is
 // on its way here.
 func (p *pool) lost(m *kmutex.Envelope, err error) {
-	const period = 60
-	now := p.g.now().Unix()
-	if last := p.g.lossAt.Load(); now-last < period || !p.g.lossAt.CompareAndSwap(last, now) {
+	if !p.g.losses.First(p.name) {
 		return
 	}
 	p.log.Warn("message to a peer is lost",

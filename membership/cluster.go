@@ -17,6 +17,7 @@ import (
 
 	"github.com/kgate/kgate/chordring/serfring"
 	"github.com/kgate/kgate/kmutex"
+	"github.com/kgate/kgate/oncelog"
 )
 
 // Cluster is this gateway's part in the agreement on views. Its methods may be
@@ -30,7 +31,7 @@ type Cluster struct {
 	raft    *raft.Raft
 	control *http.Server
 	client  *http.Client
-	once    *onceAMinute
+	once    oncelog.Limit
 	silent  silences
 
 	// up is closed when raft is set.
@@ -67,7 +68,6 @@ func Start(ctx context.Context, config Config) (*Cluster, error) {
 	c := &Cluster{
 		config:  config,
 		machine: newMachine(config.Logger),
-		once:    newOnceAMinute(),
 		up:      make(chan struct{}),
 	}
 	c.closing, c.cancel = context.WithCancel(context.Background())

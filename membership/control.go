@@ -175,7 +175,7 @@ func (c *Cluster) identifyAll(ctx context.Context, peers []serfring.Member) map[
 			if err != nil {
 				// One that is just leaving does not answer either, for a moment.
 				lasting := c.silent.lasts(p.Name)
-				if ctx.Err() == nil && lasting && c.once.first("identify "+p.Name) {
+				if ctx.Err() == nil && lasting && c.once.First("identify "+p.Name) {
 					c.config.Logger.Warn("a gateway that gossip sees does not answer on its peer port",
 						slog.String("name", p.Name), slog.String("peer_address", p.PeerAddr), slog.Any("error", err),
 						slog.String("hint", "check its advertised address, the firewall and the TLS certificates"))

@@ -197,7 +197,7 @@ func (c *Cluster) candidates(peers []serfring.Member) ([]serfring.Member, error)
 			candidates = append(candidates, p)
 			continue
 		}
-		if p.Expect > 1 && c.once.first("expect "+p.Name) {
+		if p.Expect > 1 && c.once.First("expect "+p.Name) {
 			c.config.Logger.Warn("another gateway expects another number of gateways",
 				slog.String("name", p.Name), slog.Int("theirs", p.Expect), slog.Int("ours", c.config.BootstrapExpect),
 				slog.String("hint", "give every gateway that starts the cluster the same bootstrap_expect"))

@@ -120,7 +120,7 @@ func (l *loop) note(peers []serfring.Member, now time.Time) {
 // stuck reports what keeps this gateway out, once it has lasted.
 func (c *Cluster) stuck(l *loop, err error) {
 	c.setProblem(err)
-	if time.Since(l.orphan) > 3*time.Second && c.once.first("stuck "+err.Error()) {
+	if time.Since(l.orphan) > 3*time.Second && c.once.First("stuck "+err.Error()) {
 		c.config.Logger.Warn("not in a cluster yet", slog.String("reason", err.Error()))
 	}
 }
@@ -158,7 +158,7 @@ func (c *Cluster) lead(l *loop, peers []serfring.Member) time.Duration {
 	again, err := c.reconcile(l, peers)
 	if err != nil {
 		if !errors.Is(err, raft.ErrNotLeader) && !errors.Is(err, raft.ErrLeadershipLost) &&
-			!errors.Is(err, raft.ErrRaftShutdown) && c.once.first("reconcile "+err.Error()) {
+			!errors.Is(err, raft.ErrRaftShutdown) && c.once.First("reconcile "+err.Error()) {
 			c.config.Logger.Warn("the view could not be brought up to date, trying again", slog.Any("error", err))
 		}
 		return 2 * soon
@@ -246,7 +246,7 @@ func (c *Cluster) welcomes(p serfring.Member, id identity) bool {
 		return false
 	}
 	if own := c.clusterID(); id.Cluster != "" && id.Cluster != own {
-		if c.once.first("foreign " + p.Name) {
+		if c.once.First("foreign " + p.Name) {
 			c.config.Logger.Warn("a gateway of another cluster is not let in", slog.String("name", p.Name),
 				slog.String("peer_address", p.PeerAddr), slog.String("cluster", id.Cluster), slog.String("own_cluster", own),
 				slog.String("hint", "to let it join, stop it and move its data_dir away; to keep it apart, take it off the join list"))

@@ -10,6 +10,8 @@ import (
 	"time"
 
 	"github.com/hashicorp/go-hclog"
+
+	"github.com/kgate/kgate/oncelog"
 )
 
 // raftSink brings raft's log into slog. Raft tells its whole life at info and
@@ -17,7 +19,7 @@ import (
 // and a complaint about the same peer comes once a minute.
 type raftSink struct {
 	logger *slog.Logger
-	once   *onceAMinute
+	once   oncelog.Limit
 	// closing: what raft complains about when its streams are cut is expected.
 	closing context.Context
 }
@@ -26,7 +28,7 @@ var _ hclog.SinkAdapter = (*raftSink)(nil)
 
 func newRaftLogger(closing context.Context, logger *slog.Logger) hclog.Logger {
 	l := hclog.NewInterceptLogger(&hclog.LoggerOptions{Name: "raft", Output: io.Discard, Level: hclog.Off})
-	l.RegisterSink(&raftSink{logger: logger, once: newOnceAMinute(), closing: closing})
+	l.RegisterSink(&raftSink{logger: logger, closing: closing})
 	return l
 }
 
@@ -67,7 +69,7 @@ func (s *raftSink) Accept(_ string, level hclog.Level, message string, args ...a
 		default:
 		}
 	}
-	if s.once.first(key) {
+	if s.once.First(key) {
 		s.logger.Warn("raft", slog.String("detail", message), slog.String("fields", fields(args)))
 	}
 }
@@ -84,31 +86,8 @@ func fields(args []any) string {
 	return b.String()
 }
 
-// onceAMinute tells the first occurrence of a cause from those that follow
-// within a minute.
-type onceAMinute struct {
-	mu   sync.Mutex
-	seen map[string]time.Time
-}
-
-// causesKept bounds the memory: causes can be named by peers.
+// causesKept bounds the memory: names come from peers.
 const causesKept = 256
-
-func newOnceAMinute() *onceAMinute { return &onceAMinute{seen: make(map[string]time.Time)} }
-
-func (o *onceAMinute) first(cause string) bool {
-	now := time.Now()
-	o.mu.Lock()
-	defer o.mu.Unlock()
-	if last, ok := o.seen[cause]; ok && now.Sub(last) < time.Minute {
-		return false
-	}
-	if len(o.seen) >= causesKept {
-		clear(o.seen)
-	}
-	o.seen[cause] = now
-	return true
-}
 
 // silences tells troubles that last from those that pass.
 type silences struct {

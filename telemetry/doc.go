@@ -30,6 +30,5 @@
 //
 // # Logs
 //
-// [NewLogger] makes the process's logger; [LimitedLogger] passes one line per
-// cause and minute, for errors that others can cause as often as they like.
+// [NewLogger] makes the process's logger.
 package telemetry

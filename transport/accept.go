@@ -33,7 +33,7 @@ func (t *Transport) accept() {
 		}
 		// Out of file descriptors, most likely: it passes.
 		pause = min(max(2*pause, 5*time.Millisecond), time.Second)
-		if suppressed, ok := t.refusals.allow("accept"); ok {
+		if suppressed, ok := t.refusals.once.Allow("accept"); ok {
 			t.config.Logger.LogAttrs(t.ctx, slog.LevelError, "cannot accept connections", slog.Any("error", err), slog.Int("suppressed", suppressed))
 		}
 		if !sleep(t.ctx, pause) {

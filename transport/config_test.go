@@ -9,6 +9,8 @@ import (
 	"testing"
 	"testing/synctest"
 	"time"
+
+	"github.com/kgate/kgate/oncelog"
 )
 
 func TestConfigValidate(t *testing.T) {
@@ -85,7 +87,7 @@ func TestRefusalsAreLoggedOncePerMinute(t *testing.T) {
 		if lines() != 2 {
 			t.Errorf("%d lines, want 2:\n%s", lines(), &log)
 		}
-		time.Sleep(logPeriod - time.Nanosecond) // of the fake clock
+		time.Sleep(oncelog.Period - time.Nanosecond) // of the fake clock
 		r.add(CauseMagic, errMagic)
 		if lines() != 2 {
 			t.Errorf("%d lines within a minute, want 2", lines())

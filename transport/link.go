@@ -13,6 +13,7 @@ import (
 	"time"
 
 	"github.com/kgate/kgate/kmutex"
+	"github.com/kgate/kgate/oncelog"
 )
 
 var (
@@ -384,7 +385,7 @@ func (l *link) failed(err error) {
 	l.failures++
 	l.lastErr = err
 	now := time.Now()
-	due := now.Sub(l.since) >= time.Second && now.Sub(l.logged) >= logPeriod
+	due := now.Sub(l.since) >= time.Second && now.Sub(l.logged) >= oncelog.Period
 	if due {
 		l.logged = now
 	}

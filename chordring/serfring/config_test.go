@@ -112,12 +112,4 @@ func TestOncePerCause(t *testing.T) {
 	if n := log.count("Failed to send"); n != 1 {
 		t.Errorf("said %d times", n)
 	}
-	for i := range 10 * saidLimit {
-		if _, err := w.Write([]byte("[ERR] x: " + strings.Repeat("y", i) + "\n")); err != nil {
-			t.Fatal(err)
-		}
-		if len(w.said) > saidLimit {
-			t.Fatalf("%d causes are kept", len(w.said))
-		}
-	}
 }

@@ -73,16 +73,16 @@ func (a *Agent) complain(err error) {
 	name, list, cause := slog.String("name", a.config.Name), slog.Any("join", a.config.Join), slog.Any("error", err)
 	switch {
 	case errors.Is(err, ErrName):
-		if a.advise.first("join: name") {
+		if a.advise.once.First("join: name") {
 			log.Warn("not joined: another gateway has this name", name, list, cause, slog.String("hint",
 				"give every gateway a name of its own; if the other one is this gateway's last run, this goes away in a few seconds"))
 		}
 	case errors.Is(err, ErrKey):
-		if a.advise.first("join: key") {
+		if a.advise.once.First("join: key") {
 			log.Warn("not joined: gossip key differs", name, list, cause,
 				slog.String("hint", "give every gateway the same cluster.gossip_key"))
 		}
-	case a.advise.first("join: nobody"):
+	case a.advise.once.First("join: nobody"):
 		log.Warn("no gateway of the join list answers", name, list, cause, slog.String("hint",
 			"still trying; check the join list, the gossip port and the firewall between the gateways (UDP and TCP)"))
 	default: // said within the last minute

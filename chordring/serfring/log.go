@@ -4,10 +4,10 @@ import (
 	"context"
 	"log/slog"
 	"strings"
-	"sync"
 	"sync/atomic"
-	"time"
 	"unicode"
+
+	"github.com/kgate/kgate/oncelog"
 )
 
 // adviser brings serf's log lines into slog, as a writer below a log.Logger,
@@ -18,16 +18,10 @@ type adviser struct {
 	// about then is our doing.
 	closed atomic.Bool
 
-	mu   sync.Mutex
-	said map[string]time.Time
+	once oncelog.Limit
 }
 
-// saidLimit bounds the memory for causes: their text can come from peers.
-const saidLimit = 256
-
-func newAdviser(logger *slog.Logger) *adviser {
-	return &adviser{logger: logger, said: make(map[string]time.Time)}
-}
+func newAdviser(logger *slog.Logger) *adviser { return &adviser{logger: logger} }
 
 // Write takes one line of the form "[LEVEL] component: text". It never fails.
 func (w *adviser) Write(line []byte) (int, error) {
@@ -41,36 +35,20 @@ func (w *adviser) Write(line []byte) (int, error) {
 	case level < slog.LevelWarn:
 		w.logger.LogAttrs(ctx, level, "gossip", slog.String("component", component), detail)
 	case strings.Contains(text, duplicateName), strings.Contains(text, "Conflicting address"):
-		if w.first("name") {
+		if w.once.First("name") {
 			w.logger.LogAttrs(ctx, level, "a gateway was refused: its name is in use",
 				slog.String("hint", "give every gateway a name of its own"), detail)
 		}
 	case speaksOfKeys(text):
-		if w.first("key") {
+		if w.once.First("key") {
 			w.logger.LogAttrs(ctx, level, "gossip refused: key differs",
 				slog.String("hint", "give every gateway the same cluster.gossip_key"), detail)
 		}
-	case w.first(cause(text)):
+	case w.once.First(cause(text)):
 		w.logger.LogAttrs(ctx, level, "gossip", slog.String("component", component), detail)
 	default: // said within the last minute
 	}
 	return len(line), nil
-}
-
-// first tells the first occurrence of a cause from those that follow within a
-// minute.
-func (w *adviser) first(cause string) bool {
-	now := time.Now()
-	w.mu.Lock()
-	defer w.mu.Unlock()
-	if last, known := w.said[cause]; known && now.Sub(last) < time.Minute {
-		return false
-	}
-	if len(w.said) >= saidLimit {
-		clear(w.said)
-	}
-	w.said[cause] = now
-	return true
 }
 
 // cause is what lines that differ only in addresses, times and numbers have in
