@@ -15,7 +15,7 @@ demo: ## run the main job on this machine for 20 s
 	$(GO) run ./cmd/kgate demo --duration 20s
 
 # test/cluster measures times and wants the machine for itself.
-test: ## all tests but long soaks, about six minutes on two cores
+test: ## all tests but long soaks, about eight minutes on two cores
 	$(GO) vet ./...
 	$(GO) test $$($(GO) list ./... | grep -v /test/cluster)
 	$(GO) test -v ./test/cluster

@@ -1,6 +1,8 @@
 package main
 
 import (
+	"slices"
+	"strings"
 	"time"
 
 	"github.com/kgate/kgate/admin"
@@ -84,6 +86,7 @@ func (n *node) memberStatus(view *membership.View, self kmutex.Node) []admin.Mem
 		}
 		out = append(out, member)
 	}
+	slices.SortFunc(out, func(a, b admin.Member) int { return strings.Compare(a.Name, b.Name) })
 	return out
 }
 
