@@ -1,0 +1,149 @@
+package coordinator_test
+
+import (
+	"testing"
+
+	"github.com/kgate/kgate/coordinator"
+	"github.com/kgate/kgate/kmutex"
+)
+
+// One test per statement of the paper (section 3.2) that is the coordinator's,
+// and of what late binding does in its place. Whole runs are in package kmutex.
+
+// machine begins an epoch at home, which has every token.
+func machine(t *testing.T, b kmutex.Binding, k int) *kmutex.Machine {
+	t.Helper()
+	m := kmutex.New(1, b)
+	step(t, m, kmutex.Event{Kind: kmutex.EventInstall, Install: kmutex.Genesis(1, k, 1, 1)})
+	return m
+}
+
+func step(t *testing.T, m *kmutex.Machine, e kmutex.Event) *kmutex.Effects {
+	t.Helper()
+	e.Message.Epoch = 1
+	fx, err := m.Step(e)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return fx
+}
+
+func acquire(t *testing.T, m *kmutex.Machine, ticket kmutex.Ticket) *kmutex.Effects {
+	t.Helper()
+	return step(t, m, kmutex.Event{Kind: kmutex.EventAcquire, Ticket: ticket})
+}
+
+func release(t *testing.T, m *kmutex.Machine, ticket kmutex.Ticket) *kmutex.Effects {
+	t.Helper()
+	return step(t, m, kmutex.Event{Kind: kmutex.EventRelease, Ticket: ticket})
+}
+
+// "The coordinator could then guide people who enter the cinema hall to ticket
+// counters in a round robin fashion."
+func TestEarlyDealsRoundRobin(t *testing.T) {
+	const k = 3
+	m := machine(t, new(coordinator.Early), k)
+	for ticket := range kmutex.Ticket(k) {
+		acquire(t, m, ticket+1) // the idle tokens
+	}
+	for ticket := range kmutex.Ticket(4 * k) {
+		fx := acquire(t, m, k+1+ticket)
+		tied := -1
+		for _, tr := range fx.Trace {
+			if tr.Kind == kmutex.TraceTied {
+				tied = int(tr.Token)
+			}
+		}
+		if want := int(ticket) % k; tied != want {
+			t.Errorf("ticket %d stands for token %d, want %d", k+1+ticket, tied, want)
+		}
+	}
+}
+
+// "It forwards the token to its child in the distributed queue. If such a node
+// does not exist, the token stays with node i." (Release CS)
+func TestEarlyReleaseGoesToTheChild(t *testing.T) {
+	m := machine(t, new(coordinator.Early), 1)
+	acquire(t, m, 1)
+	acquire(t, m, 2)
+	if fx := release(t, m, 1); len(fx.Grants) != 1 || fx.Grants[0].Ticket != 2 || len(fx.Messages) != 0 {
+		t.Errorf("grants %v, messages %v", fx.Grants, fx.Messages)
+	}
+	release(t, m, 2)
+	if m.FreeHere() != 1 {
+		t.Error("the token did not stay")
+	}
+}
+
+// "In case this message is received when requesting_cs = false, node i will
+// immediately forward the token to node r." (Process Child)
+func TestEarlyIdleTokenGoesAtOnce(t *testing.T) {
+	m := machine(t, new(coordinator.Early), 1)
+	seat := kmutex.Seat{Node: 2, Serial: 9}
+	fx := step(t, m, kmutex.Event{Kind: kmutex.EventReceive, From: 2, Message: kmutex.Message{Kind: kmutex.KindRequest, Origin: 2, Seat: seat}})
+	if len(fx.Messages) != 2 || fx.Messages[0].Message.Kind != kmutex.KindToken || fx.Messages[0].Message.Seat != seat ||
+		fx.Messages[1].Message.Kind != kmutex.KindBaton {
+		t.Errorf("messages %v, want the token and the baton", fx.Messages)
+	}
+}
+
+// "Process Token": the ticket that sits where the token arrives enters; if it has
+// left, the token goes on.
+func TestEarlyAbandonedSeatPassesTheToken(t *testing.T) {
+	m := machine(t, new(coordinator.Early), 1)
+	for ticket := range kmutex.Ticket(3) {
+		acquire(t, m, ticket+1)
+	}
+	step(t, m, kmutex.Event{Kind: kmutex.EventCancel, Ticket: 2})
+	if fx := release(t, m, 1); len(fx.Grants) != 1 || fx.Grants[0].Ticket != 3 {
+		t.Errorf("grants %v, want ticket 3", fx.Grants)
+	}
+}
+
+// Late binding keeps the counter: the next free token at or after it, in cyclic
+// order, so that all tokens are used alike.
+func TestLateTakesTheNextFreeToken(t *testing.T) {
+	m := machine(t, new(coordinator.Late), 3)
+	var got []kmutex.Token
+	for ticket := range kmutex.Ticket(7) {
+		fx := acquire(t, m, ticket+1)
+		got = append(got, fx.Grants[0].Token)
+		release(t, m, ticket+1)
+	}
+	for i, q := range got {
+		if int(q) != i%3 {
+			t.Fatalf("tokens %v, want them in turn", got)
+		}
+	}
+}
+
+// A ticket is tied when a token is free for it, and not before: whichever comes
+// back first is taken by the oldest.
+func TestLateTiesTheOldestToWhatIsFreeFirst(t *testing.T) {
+	m := machine(t, new(coordinator.Late), 2)
+	for ticket := range kmutex.Ticket(4) {
+		acquire(t, m, ticket+1)
+	}
+	if fx := release(t, m, 2); len(fx.Grants) != 1 || fx.Grants[0] != (kmutex.Grant{Ticket: 3, Token: 1}) {
+		t.Errorf("grants %v, want ticket 3 with token 1", fx.Grants)
+	}
+}
+
+// Home learns once per stay of the baton that tokens are wanted there.
+func TestLateAnnouncesOnce(t *testing.T) {
+	m := kmutex.New(2, new(coordinator.Late))
+	step(t, m, kmutex.Event{Kind: kmutex.EventInstall, Install: kmutex.Genesis(1, 1, 1, 2)})
+	acquire(t, m, 1)
+	baton := kmutex.Message{Kind: kmutex.KindBaton, Number: 1}
+	baton.Free.Add(0)
+	fx := step(t, m, kmutex.Event{Kind: kmutex.EventReceive, From: 1, Message: baton})
+	if len(fx.Grants) != 1 || len(fx.Messages) != 0 {
+		t.Fatalf("with a free token: grants %v, messages %v", fx.Grants, fx.Messages)
+	}
+	if fx = acquire(t, m, 2); len(fx.Messages) != 1 || fx.Messages[0].Message.Kind != kmutex.KindWhere || fx.Messages[0].To != 1 {
+		t.Errorf("out of tokens: messages %v, want where", fx.Messages)
+	}
+	if fx = acquire(t, m, 3); len(fx.Messages) != 0 {
+		t.Errorf("again: messages %v", fx.Messages)
+	}
+}
