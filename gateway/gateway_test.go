@@ -327,6 +327,39 @@ func TestLeaveAndLeave(t *testing.T) {
 	})
 }
 
+// A client that leaves while an epoch is being formed is forgotten by the gateway
+// and still in its frozen machine's report when the next epoch begins.
+func TestClientLeavesBetweenEpochs(t *testing.T) {
+	bindings(t, func(t *testing.T, binding string) {
+		f := newFleet(t, 4, 1, binding, time.Millisecond, PoolConfig{})
+		n := f.gateways[4]
+		held, err := n.Acquire(t.Context(), testPool, NoTimeout)
+		if err != nil {
+			t.Fatal(err)
+		}
+		ctx, cancel := context.WithCancel(t.Context())
+		gone, served := make(chan error), make(chan error)
+		go func() { gone <- hold(ctx, n, new(gauge), 0) }()
+		time.Sleep(time.Second)
+		go func() { served <- hold(t.Context(), n, new(gauge), 0) }()
+		time.Sleep(time.Second)
+
+		f.takeOut(1, 3)
+		n.Follow() // home has not seen the view, so the epoch stays unformed
+		synctest.Wait()
+		cancel()
+		if err := <-gone; !errors.Is(err, context.Canceled) {
+			t.Errorf("the client that left: %v", err)
+		}
+		f.leave(2, 3)
+		held.Release()
+		if err := <-served; err != nil {
+			t.Error(err)
+		}
+		f.check()
+	})
+}
+
 // Messages of a pool that the view here does not explain yet are kept, and
 // refused when it never does.
 func TestMessageBeforeItsView(t *testing.T) {

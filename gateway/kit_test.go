@@ -89,6 +89,12 @@ func (f *fleet) join(self kmutex.Node, cfg PoolConfig) *node {
 
 // leave takes a gateway out of the view: a new epoch without it.
 func (f *fleet) leave(self, home kmutex.Node) {
+	f.takeOut(self, home)
+	f.follow()
+}
+
+// takeOut is leave, with nobody told yet.
+func (f *fleet) takeOut(self, home kmutex.Node) {
 	f.mu.Lock()
 	pool := f.view.Pools[0]
 	pool.Epoch++
@@ -99,7 +105,6 @@ func (f *fleet) leave(self, home kmutex.Node) {
 		Members: slices.DeleteFunc(slices.Clone(f.view.Members), func(m membership.Member) bool { return m.Node == self }),
 	}
 	f.mu.Unlock()
-	f.follow()
 }
 
 // follow shows every gateway the newest view.

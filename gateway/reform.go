@@ -116,15 +116,20 @@ func (p *pool) freeze(epoch uint64) (*kmutex.Report, error) {
 }
 
 // restamp splits the waiting tickets into turns by their times of arrival, as
-// finely as the line is: to one ask interval.
+// finely as the line is: to one ask interval. A ticket without a slot has been
+// cancelled while an epoch before this one was being formed; its cancel is kept
+// aside in the machine, which wants it in its place until then.
 func (p *pool) restamp(turns []kmutex.ReportedTurn) []kmutex.ReportedTurn {
 	interval := p.g.askInterval(p.name)
 	var out []kmutex.ReportedTurn
 	for _, turn := range turns {
 		for _, t := range turn.Tickets {
-			stamp := p.slots[t].since.UnixNano()
-			if n := len(out); n == 0 || stamp-out[n-1].Stamp > int64(interval) {
-				out = append(out, kmutex.ReportedTurn{Stamp: stamp})
+			s, n := p.slots[t], len(out)
+			switch {
+			case s == nil && n == 0:
+				out = append(out, kmutex.ReportedTurn{})
+			case s != nil && (n == 0 || s.since.UnixNano()-out[n-1].Stamp > int64(interval)):
+				out = append(out, kmutex.ReportedTurn{Stamp: s.since.UnixNano()})
 			}
 			last := &out[len(out)-1]
 			last.Tickets = append(last.Tickets, t)
