@@ -38,8 +38,6 @@ type Options struct {
 	GossipKey string
 	// TLS between the gateways; none if nil.
 	TLS *TLSFiles
-	// AccessLog has each request logged.
-	AccessLog bool
 }
 
 // TLSFiles name the PEM files of mutual TLS between gateways.
@@ -160,9 +158,9 @@ pools:
     upstreams: [%q]
     queue: {timeout: %v, limit: %d}
 routes: [{pool: %s}]
-log: {access: %t}
+log: {access: false}
 `, name, data, listen[0], listen[1], listen[2], listen[3], expect, o.GossipKey, tls.CA, tls.Cert, tls.Key,
-		PoolName, o.K, o.Binding, o.Upstream, o.QueueTimeout, o.QueueLimit, PoolName, o.AccessLog)
+		PoolName, o.K, o.Binding, o.Upstream, o.QueueTimeout, o.QueueLimit, PoolName)
 }
 
 // Restart starts the gateway again that has ended at this place. It may not be

@@ -146,20 +146,3 @@ func (p *Process) RSS() (int64, error) {
 	}
 	return 0, errors.New("no VmRSS in the process's status")
 }
-
-// CPU returns the processor time that the process has used, where /proc tells.
-func (p *Process) CPU() (time.Duration, error) {
-	data, err := os.ReadFile(fmt.Sprintf("/proc/%d/stat", p.PID()))
-	if err != nil {
-		return 0, err
-	}
-	// The second field is the program's name, in brackets.
-	fields := strings.Fields(string(data[bytes.LastIndexByte(data, ')')+1:]))
-	const user, system, perSecond = 11, 12, 100 // fields after the name; clock ticks
-	if len(fields) <= system {
-		return 0, errors.New("too few fields in the process's stat")
-	}
-	u, errU := strconv.ParseInt(fields[user], 10, 64)
-	s, errS := strconv.ParseInt(fields[system], 10, 64)
-	return time.Duration(u+s) * time.Second / perSecond, errors.Join(errU, errS)
-}
