@@ -13,6 +13,7 @@ import (
 	"github.com/kgate/kgate/config"
 	"github.com/kgate/kgate/gateway"
 	"github.com/kgate/kgate/kmutex"
+	"github.com/kgate/kgate/membership"
 	"github.com/kgate/kgate/proxy"
 	"github.com/kgate/kgate/telemetry"
 	"github.com/kgate/kgate/transport"
@@ -24,6 +25,7 @@ var (
 	_ proxy.Admitter     = admitter{}
 	_ proxy.Observer     = requestObserver{}
 	_ gateway.Observer   = poolObservers{}
+	_ membership.Links   = linkState{}
 	_ transport.Observer = linkObserver{}
 )
 
@@ -113,6 +115,20 @@ func (o poolObserver) Sent(k kmutex.Kind) { o.p.MessageSent(k) }
 
 // Received implements gateway.PoolObserver.
 func (o poolObserver) Received(k kmutex.Kind) { o.p.MessageReceived(k) }
+
+// linkState tells membership how the links are.
+type linkState struct{ *transport.Transport }
+
+// Down implements membership.Links.
+func (l linkState) Down() map[kmutex.Node]time.Time {
+	down := make(map[kmutex.Node]time.Time)
+	for _, s := range l.Links() {
+		if !s.Up {
+			down[s.Node] = s.Since
+		}
+	}
+	return down
+}
 
 // linkObserver counts what the links do.
 type linkObserver struct{ m *telemetry.Metrics }
