@@ -103,13 +103,13 @@ func (h *Handler) dispatch(w http.ResponseWriter, r *http.Request) {
 		return
 	}
 	ex.rec.Pool = t.pool
-	release, err := h.acquire(ex, r, t)
+	slot, err := h.acquire(ex, r, t)
 	ex.rec.Wait = time.Since(ex.arrived)
 	if err != nil {
 		h.refuse(ex, r, t, err)
 		return
 	}
-	defer release()
+	defer slot.Release()
 	ex.admitted = ex.arrived.Add(ex.rec.Wait)
 	if o := h.cfg.Observer; o != nil {
 		o.Admitted(t.pool, ex.rec.Wait)
@@ -118,7 +118,7 @@ func (h *Handler) dispatch(w http.ResponseWriter, r *http.Request) {
 }
 
 // acquire waits for admission, at most the pool's or the client's time.
-func (h *Handler) acquire(ex *exchange, r *http.Request, t *target) (release func(), err error) {
+func (h *Handler) acquire(ex *exchange, r *http.Request, t *target) (Slot, error) {
 	var wait time.Duration
 	wait, ex.prefer = queueTimeout(t.queueTimeout, r.Header)
 	return h.cfg.Admitter.Acquire(r.Context(), t.pool, wait)

@@ -101,13 +101,20 @@ type orderAdmitter struct {
 	released chan struct{}
 }
 
-func (a orderAdmitter) Acquire(context.Context, string, time.Duration) (func(), error) {
-	return func() {
-		if !a.closed.Load().Load() {
-			a.t.Error("released before the upstream connection was closed")
-		}
-		a.released <- struct{}{}
-	}, nil
+func (a orderAdmitter) Acquire(context.Context, string, time.Duration) (Slot, error) {
+	return orderSlot{admitter: a}, nil
+}
+
+type orderSlot struct {
+	openSlot
+	admitter orderAdmitter
+}
+
+func (s orderSlot) Release() {
+	if !s.admitter.closed.Load().Load() {
+		s.admitter.t.Error("released before the upstream connection was closed")
+	}
+	s.admitter.released <- struct{}{}
 }
 
 // TestClosedBeforeRelease: when an upgraded connection ends, the upstream's side

@@ -23,6 +23,7 @@ import (
 
 var (
 	_ proxy.Admitter     = admitter{}
+	_ proxy.Slot         = slot{}
 	_ proxy.Observer     = requestObserver{}
 	_ gateway.Observer   = poolObservers{}
 	_ membership.Links   = linkState{}
@@ -33,12 +34,12 @@ var (
 type admitter struct{ n *node }
 
 // Acquire implements proxy.Admitter.
-func (a admitter) Acquire(ctx context.Context, pool string, wait time.Duration) (func(), error) {
-	slot, err := a.n.gateway.Acquire(ctx, pool, wait)
+func (a admitter) Acquire(ctx context.Context, pool string, wait time.Duration) (proxy.Slot, error) {
+	s, err := a.n.gateway.Acquire(ctx, pool, wait)
 	if err == nil {
-		return slot.Release, nil
+		return slot{s}, nil
 	}
-	refuse := func(why proxy.Reason) (func(), error) {
+	refuse := func(why proxy.Reason) (proxy.Slot, error) {
 		status := a.n.gateway.Status(pool)
 		return nil, &proxy.Refusal{Reason: why, RetryAfter: a.n.gateway.RetryAfter(pool), Limit: status.K}
 	}
@@ -56,6 +57,18 @@ func (a admitter) Acquire(ctx context.Context, pool string, wait time.Duration) 
 		return nil, err
 	}
 }
+
+// slot is one that nothing but its release ends.
+type slot struct{ *gateway.Slot }
+
+// Fence implements proxy.Slot.
+func (slot) Fence() string { return "" }
+
+// Valid implements proxy.Slot.
+func (slot) Valid() bool { return true }
+
+// OnLost implements proxy.Slot.
+func (slot) OnLost(func()) {}
 
 // requestObserver counts what became of requests.
 type requestObserver struct{ m *telemetry.Metrics }
