@@ -41,9 +41,11 @@ var rooms = map[string][]string{
 	"lab/protocol":         {"lab/sim"},
 	"lab/protocol/bv95":    {"lab/protocol", "lab/sim"},
 	"lab/protocol/central": {"lab/protocol", "lab/sim"},
-	"lab/protocol/fairk":   {"chordring", "coordinator", "kmutex", "lab/protocol", "lab/sim"},
+	"lab/protocol/fairk":   {"chordring", "coordinator", "kmutex", "lab/protocol", "lab/sim", "replication"},
 	"lab/protocol/ideal":   {"lab/protocol", "lab/sim"},
 	"lab/protocol/static":  {"lab/protocol", "lab/sim"},
+	"lab/cluster":          {"kmutex", "lab/protocol", "lab/protocol/fairk", "lab/sim", "membership/lease"},
+	"lab/fuzz":             {"lab/cluster", "lab/network", "lab/protocol", "membership/lease"},
 	"lab":                  {"lab/meter", "lab/network", "lab/protocol", "lab/sim", "lab/workload"},
 	"membership/lease":     {"kmutex"},
 	"cmd/kgate": {
