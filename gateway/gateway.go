@@ -15,6 +15,7 @@ import (
 	"github.com/kgate/kgate/kmutex"
 	"github.com/kgate/kgate/membership"
 	"github.com/kgate/kgate/oncelog"
+	"github.com/kgate/kgate/replication"
 	"github.com/kgate/kgate/transport"
 )
 
@@ -42,6 +43,10 @@ type Gateway struct {
 	pools map[string]*pool
 	size  int // gateways in the view
 	stash stash
+	// copies of other gateways' tickets, by pool, whatever incarnation this is.
+	copies map[string]*replication.Copies
+	// missing are lost gateways whose tickets nobody knows, and since when.
+	missing map[missing]time.Time
 }
 
 var _ transport.Handler = (*Gateway)(nil)
@@ -52,7 +57,10 @@ func New(cfg Config) (*Gateway, error) {
 	if err := cfg.Validate(); err != nil {
 		return nil, err
 	}
-	g := &Gateway{cfg: cfg.withDefaults(), now: time.Now, pools: make(map[string]*pool)}
+	g := &Gateway{
+		cfg: cfg.withDefaults(), now: time.Now, pools: make(map[string]*pool),
+		copies: make(map[string]*replication.Copies), missing: make(map[missing]time.Time),
+	}
 	g.ctx, g.cancel = context.WithCancel(context.Background())
 	return g, nil
 }
@@ -157,7 +165,7 @@ func (p *pool) refuseWaiting(err error) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	for _, s := range p.slots {
-		if s.state == slotWaiting {
+		if s.state == slotWaiting && s.held == nil {
 			s.err = err
 			p.end(s, kmutex.EventCancel)
 		}
@@ -168,8 +176,8 @@ func (p *pool) refuseWaiting(err error) {
 func (p *pool) untilIdle() <-chan struct{} {
 	p.mu.Lock()
 	defer p.mu.Unlock()
-	if p.inFlight == 0 {
-		return nil
+	if p.inFlight == p.leased {
+		return nil // tickets go to the heir
 	}
 	return p.idle.wait()
 }
