@@ -33,9 +33,14 @@ type Install struct {
 	Tails []Seat
 	// Tokens that there are in this epoch, at whatever node; nil: not known.
 	Tokens TokenSet
-	// Withheld of them are not to be had: lost nodes may still use them.
+	// Withheld of them are not to be had: lost nodes may still use them. An
+	// adopted slot may have one, which it does not leave to anybody when it ends.
 	Withheld TokenSet
 }
+
+// Reusable reports whether q, when its ticket ends, may go to another in this
+// epoch: it is below K and not withheld.
+func (in *Install) Reusable(q Token) bool { return int(q) < in.K && !in.Withheld.Has(q) }
 
 // SeatOf returns the seat in which token q of node n begins an epoch, idle or
 // running.

@@ -214,7 +214,7 @@ func (g *golden) check(t *testing.T, d *datadriven.TestData) {
 	if d.Cmd == "recover" && d.HasArg("without") {
 		return // the tokens of the lost node are withheld; nodes differ in epoch
 	}
-	w := kmutex.World{K: g.k, Flight: g.flight, Early: g.early, AskPending: slices.Contains(g.asking, true)}
+	w := kmutex.World{K: g.k, Tokens: kmutex.NewTokenSet(g.k), Flight: g.flight, Early: g.early, AskPending: slices.Contains(g.asking, true)}
 	for _, m := range g.machines {
 		w.Nodes = append(w.Nodes, m.State())
 	}
