@@ -158,11 +158,9 @@ func (m *Machine) adopt(t, before Ticket) {
 func (m *Machine) checkInstall(in *Install) error {
 	holds := in.Holder == m.self
 	switch {
-	case in.Epoch == 0 || in.Epoch < m.epoch || !m.frozen && in.Epoch == m.epoch:
-		return fmt.Errorf("this node is in epoch %d", m.epoch)
 	case !m.frozen:
-		return errors.New("the epoch before it is not frozen")
-	case m.epoch != 0 && in.Epoch != m.epoch:
+		return fmt.Errorf("this node is in epoch %d", m.epoch)
+	case in.Epoch == 0 || m.epoch != 0 && in.Epoch != m.epoch:
 		return fmt.Errorf("this node is frozen for epoch %d", m.epoch)
 	case in.K < 1 || in.K > MaxK || in.Home == 0 || in.Holder == 0:
 		return errors.New("k, home or holder is missing or impossible")

@@ -193,8 +193,13 @@ func TestRandomSchedules(t *testing.T) {
 		s := churnScope{
 			early: r.IntN(2) == 0, nodes: 1 + r.IntN(6), k: 1 + r.IntN(5), requests: 1 + r.IntN(8), cancels: r.IntN(10),
 		}
-		if r.IntN(4) > 0 {
+		switch r.IntN(4) {
+		case 0: // one epoch
+		case 1:
 			s.losses, s.leaves, s.joins, s.ks, s.moves = r.IntN(5), r.IntN(2), r.IntN(5), r.IntN(4), r.IntN(3)
+		default: // few nodes that all wait for few tokens: what goes wrong shows
+			s.nodes, s.k, s.requests = 2+r.IntN(3), 1+r.IntN(2), 3+r.IntN(10)
+			s.losses, s.joins, s.ks, s.moves = 1+r.IntN(4), 1+r.IntN(3), r.IntN(4), r.IntN(3)
 		}
 		w := newChurn(s, r)
 		if err := w.run(1 << 16); err != nil {

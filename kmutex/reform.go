@@ -85,11 +85,10 @@ type Formation struct {
 //
 // # Why a lost node's tokens are all withheld
 //
-// Whatever number a lost node runs a ticket under, it is from the epoch that the
-// newest report knows (then it is among Tokens), or from a later one that no
-// report knows: then it is below that epoch's k. All who have reported here were
-// frozen for that epoch, or it could not have been planned: it is below Peak.
-// And nobody reports it as free. A report's Free is believed only when no epoch
+// Take any report that knows its epoch's tokens. Whatever number a lost node runs
+// a ticket under, it is among those, or was given out by a later epoch: then it
+// is below that epoch's k. The reporting node was frozen for that epoch, or it
+// could not have been planned, so the number is below Peak. And nobody reports it as free. A report's Free is believed only when no epoch
 // can have begun since without its node, for that one may have given them to
 // others; and a node that is frozen lets no token go.
 func Reform(f Formation, reports []Report) ([]*Install, error) {
@@ -176,7 +175,6 @@ func (p *plan) survey() {
 			unplanned[epoch] = true
 		}
 	}
-	var newest uint64
 	for _, r := range p.reports {
 		next := r.Installed + 1
 		for next < p.Epoch && unplanned[next] {
@@ -186,11 +184,8 @@ func (p *plan) survey() {
 		if current {
 			p.idle.AddAll(r.Free)
 		}
-		if r.Tokens == nil || r.Installed < newest {
+		if r.Tokens == nil {
 			continue
-		}
-		if r.Installed > newest {
-			newest, p.tokens = r.Installed, nil
 		}
 		p.tokens.AddAll(r.Tokens)
 		if !current {
