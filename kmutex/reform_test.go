@@ -275,8 +275,10 @@ func TestAdoptedOnce(t *testing.T) {
 	if trace := fmt.Sprint(fx.Trace); strings.Count(trace, "adopted") != 2 {
 		t.Errorf("trace %v, want two adopted tickets", trace)
 	}
-	if _, err = step(kmutex.Event{Kind: kmutex.EventRelease, Ticket: slotOf.Ticket}); err != nil {
-		t.Fatal(err)
+	for _, ticket := range []kmutex.Ticket{slotOf.Ticket, slotOf.Ticket + 1} {
+		if _, err = step(kmutex.Event{Kind: kmutex.EventCancel, Ticket: ticket}); err != nil {
+			t.Fatal(err)
+		}
 	}
 	fx, err = step(kmutex.Event{Kind: kmutex.EventFreeze, Epoch: 3, K: 2})
 	if err != nil {
