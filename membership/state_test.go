@@ -10,6 +10,7 @@ import (
 	"slices"
 	"strings"
 	"testing"
+	"time"
 
 	"github.com/hashicorp/raft"
 	"pgregory.net/rapid"
@@ -141,7 +142,7 @@ func TestDecodeCommand(t *testing.T) {
 }
 
 func FuzzDecodeCommand(f *testing.F) {
-	for _, c := range []command{join("a", "x"), drop1(3), pool("p", 3), setK("p", 2), {Found: &foundCommand{"c"}}} {
+	for _, c := range []command{join("a", "x"), drop1(3), pool("p", 3), setK("p", 2), {Found: &foundCommand{"c", time.Second}}} {
 		data, err := encodeCommand(c)
 		if err != nil {
 			f.Fatal(err)
@@ -167,7 +168,7 @@ func drawLog(t *rapid.T) []command {
 	some := rapid.Custom(func(t *rapid.T) command {
 		switch rapid.IntRange(0, 9).Draw(t, "kind") {
 		case 0:
-			return command{Found: &foundCommand{rapid.SampledFrom([]string{"c1", "c2", ""}).Draw(t, "cluster")}}
+			return command{Found: &foundCommand{Cluster: rapid.SampledFrom([]string{"c1", "c2", ""}).Draw(t, "cluster"), Lease: time.Second}}
 		case 1, 2, 3:
 			return join(name.Draw(t, "name"), rapid.SampledFrom([]string{"x", "y", "z"}).Draw(t, "boot"))
 		case 4, 5:
