@@ -5,7 +5,10 @@ import (
 	"encoding/json"
 	"errors"
 	"io"
+	"os"
 	"os/exec"
+	"path/filepath"
+	"regexp"
 	"slices"
 	"strings"
 	"testing"
@@ -27,16 +30,23 @@ var rooms = map[string][]string{
 	"proxy":              {},
 	"config":             {},
 	"admin":              {},
+	"client":             {},
+	"replication":        {"kmutex"},
+	"replication/disk":   {"kmutex", "replication"},
 	"demo":               {},
 	"gateway":            {"coordinator", "kmutex", "membership", "oncelog", "transport"},
 	"cmd/kgate": {
-		"admin", "chordring/serfring", "config", "demo", "gateway", "kmutex", "membership",
+		"admin", "chordring/serfring", "client", "config", "demo", "gateway", "kmutex", "membership",
 		"proxy", "telemetry", "transport",
 	},
 }
 
 // pure rooms import nothing with a clock, I/O, concurrency or randomness.
-var pure = []string{"kmutex", "coordinator", "chordring"}
+var pure = []string{"kmutex", "coordinator", "chordring", "replication"}
+
+// durations are pure rooms that have lengths of time in their types; they may
+// import time for time.Duration and its constants.
+var durations = []string{"replication"}
 
 var impure = []string{
 	"context", "crypto/rand", "io/fs", "log", "log/slog", "math/rand", "math/rand/v2", "net", "net/http", "os", "sync", "time",
@@ -85,6 +95,9 @@ func TestImportsPointDownward(t *testing.T) {
 			if other, ours := strings.CutPrefix(path, module); ours && !slices.Contains(allowed, other) {
 				t.Errorf("%s imports %s", room, other)
 			}
+			if path == "time" && slices.Contains(durations, room) {
+				continue
+			}
 			if slices.Contains(pure, room) && slices.Contains(impure, path) {
 				t.Errorf("%s is pure and imports %s", room, path)
 			}
@@ -92,5 +105,29 @@ func TestImportsPointDownward(t *testing.T) {
 	}
 	if seen != len(rooms) {
 		t.Errorf("%d rooms found, %d expected", seen, len(rooms))
+	}
+}
+
+// clock is what of package time is more than a length.
+var clock = regexp.MustCompile(`\btime\.(Now|Since|Until|After|AfterFunc|Sleep|Tick|NewTimer|NewTicker|Time|Timer|Ticker)\b`)
+
+func TestDurationsAreNoClocks(t *testing.T) {
+	for _, room := range durations {
+		files, err := filepath.Glob(filepath.Join("..", "..", room, "*.go"))
+		if err != nil || len(files) == 0 {
+			t.Fatalf("%s: %d files, %v", room, len(files), err)
+		}
+		for _, file := range files {
+			if strings.HasSuffix(file, "_test.go") {
+				continue
+			}
+			source, err := os.ReadFile(file)
+			if err != nil {
+				t.Fatal(err)
+			}
+			if found := clock.Find(source); found != nil {
+				t.Errorf("%s uses %s", file, found)
+			}
+		}
 	}
 }
