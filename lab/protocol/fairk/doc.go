@@ -1,9 +1,9 @@
 // Package fairk runs kgate's own machines in the lab: package kmutex with the
-// bindings of package coordinator, one machine per gateway, driven as package
+// bindings of package coordinator, one [Gateway] per node, driven as package
 // gateway drives them.
 //
-// What is the driver's in production is so here: tickets, the ask interval, the
-// links, the epochs with their reports and installs. In a run of package lab there
-// is one epoch from beginning to end; [Fleet.Follow] brings the agreed views that
-// begin others, and package fuzz makes use of it.
+// What is the driver's in production is so here: the ask interval, links that know
+// whom the agreed view names, epochs with their freeze, reports and installs. A
+// [Fleet] is a protocol of package lab: all gateways under one view from beginning
+// to end. Package cluster puts views, leases and faults around the same gateways.
 package fairk

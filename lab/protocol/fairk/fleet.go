@@ -1,11 +1,8 @@
 package fairk
 
 import (
-	"fmt"
 	"time"
 
-	"github.com/kgate/kgate/chordring"
-	"github.com/kgate/kgate/coordinator"
 	"github.com/kgate/kgate/kmutex"
 	"github.com/kgate/kgate/lab/protocol"
 	"github.com/kgate/kgate/lab/sim"
@@ -33,6 +30,13 @@ func Times(f float64) func(int, time.Duration) time.Duration {
 // auto is the factor that package gateway uses.
 const auto = 4
 
+func (o *Options) ask(nodes int, oneWay time.Duration) time.Duration {
+	if o.Ask == nil {
+		return Times(auto)(nodes, oneWay)
+	}
+	return o.Ask(nodes, oneWay)
+}
+
 // Early makes kgate's pools with early binding.
 func Early() protocol.Spec { return Spec("fairk-early", Options{Early: true}) }
 
@@ -51,158 +55,57 @@ func Spec(name string, o Options) protocol.Spec {
 	return protocol.Spec{
 		Name: name, About: about,
 		New: func(h protocol.Host, s protocol.Setup) (protocol.Protocol, error) {
-			f := NewFleet(h, s, o)
-			f.begin(s)
-			return f, nil
+			return newFleet(h, s, o), nil
 		},
 	}
 }
 
-// Fleet is all gateways of one pool.
-type Fleet struct {
-	host     protocol.Host
-	options  Options
-	ask      time.Duration
-	gateways []*gateway
-	parcels  []*parcel // to be used again
-}
+// Fleet is all gateways of one pool under one view.
+type Fleet struct{ gateways []*Gateway }
 
 var _ protocol.Protocol = (*Fleet)(nil)
 
-// parcel is a message of the machines on its way.
-type parcel struct {
-	from, to kmutex.Node
-	message  kmutex.Message
-}
-
-// NewFleet returns gateways that admit nothing yet.
-func NewFleet(h protocol.Host, s protocol.Setup, o Options) *Fleet {
-	if o.Ask == nil {
-		o.Ask = Times(auto)
-	}
-	f := &Fleet{host: h, options: o, ask: o.Ask(s.Nodes, s.Delay)}
+func newFleet(h protocol.Host, s protocol.Setup, o Options) *Fleet {
+	view := &View{Index: uint64(s.Nodes), K: s.K, Epoch: 1}
 	for i := range s.Nodes {
-		f.gateways = append(f.gateways, &gateway{fleet: f, index: i})
+		view.Members = append(view.Members, Member{Node: kmutex.Node(i + 1), Host: i})
+	}
+	view.Home = Owner(view.Members)
+	f := new(Fleet)
+	parcels := new(Parcels)
+	for i := range s.Nodes {
+		g := NewGateway(Config{Host: h, Parcels: parcels, Index: i, Early: o.Early, Ask: o.ask(s.Nodes, s.Delay)})
+		if o.Apart {
+			g.begin = func(in *kmutex.Install) { apart(in, i, s.Nodes) }
+		}
+		g.Follow(view)
+		f.gateways = append(f.gateways, g)
 	}
 	return f
 }
 
-// begin lets all gateways enter the first epoch. The pool's home is who owns its
-// name on the ring.
-func (f *Fleet) begin(s protocol.Setup) {
-	names := make([]string, s.Nodes)
-	for i := range names {
-		names[i] = fmt.Sprintf("gw-%d", i+1)
-	}
-	owner := chordring.New(names).Owner("pool")
-	var home kmutex.Node
-	for i, name := range names {
-		if name == owner {
-			home = nodeOf(i)
-		}
-	}
-	for i, g := range f.gateways {
-		g.self = nodeOf(i)
-		g.machine = kmutex.New(g.self, f.binding())
-		in := kmutex.Genesis(1, s.K, home, g.self)
-		if f.options.Apart {
-			f.apart(in, i)
-		}
-		g.step(kmutex.Event{Kind: kmutex.EventInstall, Install: in})
-	}
-}
-
-// apart changes the beginning at node i into the paper's: token q at node q.
-func (f *Fleet) apart(in *kmutex.Install, i int) {
+// apart changes the first install of node i into the paper's: token q at node q.
+func apart(in *kmutex.Install, i, nodes int) {
 	in.Free = nil
-	if i < in.K {
-		in.Free.Add(kmutex.Token(i))
+	for q := i; q < in.K; q += nodes {
+		in.Free.Add(kmutex.Token(q))
 	}
 	for q := range in.Tails {
-		in.Tails[q] = kmutex.SeatOf(nodeOf(q%len(f.gateways)), kmutex.Token(q))
+		in.Tails[q] = kmutex.SeatOf(kmutex.Node(q%nodes+1), kmutex.Token(q))
 	}
-}
-
-func nodeOf(index int) kmutex.Node { return kmutex.Node(index + 1) }
-func indexOf(n kmutex.Node) int    { return int(n) - 1 }
-func (f *Fleet) binding() kmutex.Binding {
-	if f.options.Early {
-		return new(coordinator.Early)
-	}
-	return new(coordinator.Late)
 }
 
 // Acquire implements [protocol.Protocol].
-func (f *Fleet) Acquire(node int, t protocol.Ticket) {
-	f.gateways[node].step(kmutex.Event{Kind: kmutex.EventAcquire, Ticket: kmutex.Ticket(t)})
-}
+func (f *Fleet) Acquire(node int, t protocol.Ticket) { f.gateways[node].Acquire(t) }
 
 // Release implements [protocol.Protocol].
-func (f *Fleet) Release(node int, t protocol.Ticket) {
-	f.gateways[node].step(kmutex.Event{Kind: kmutex.EventRelease, Ticket: kmutex.Ticket(t)})
-}
+func (f *Fleet) Release(node int, t protocol.Ticket) { f.gateways[node].Release(t) }
 
 // Cancel implements [protocol.Protocol].
-func (f *Fleet) Cancel(node int, t protocol.Ticket) {
-	f.gateways[node].step(kmutex.Event{Kind: kmutex.EventCancel, Ticket: kmutex.Ticket(t)})
-}
+func (f *Fleet) Cancel(node int, t protocol.Ticket) { f.gateways[node].Cancel(t) }
 
 // Deliver implements [sim.Handler].
-func (f *Fleet) Deliver(to, _ int, m any) {
-	p := m.(*parcel)
-	f.gateways[to].step(kmutex.Event{Kind: kmutex.EventReceive, From: p.from, Message: p.message})
-	f.parcels = append(f.parcels, p)
-}
+func (f *Fleet) Deliver(to, from int, m any) { f.gateways[to].Deliver(from, m) }
 
 // Due implements [sim.Handler].
-func (f *Fleet) Due(node int, t sim.Timer) {
-	if g := f.gateways[node]; t.Arg == g.asks {
-		g.step(kmutex.Event{Kind: kmutex.EventAskDue})
-	}
-}
-
-// gateway is one gateway's part of the pool.
-type gateway struct {
-	fleet   *Fleet
-	index   int
-	self    kmutex.Node
-	machine *kmutex.Machine
-	asks    uint64 // numbers the ask timers; only the last one counts
-}
-
-// step takes in an event and carries out its effects, in package gateway's order.
-func (g *gateway) step(e kmutex.Event) {
-	fx, err := g.machine.Step(e)
-	if err != nil {
-		panic(fmt.Sprintf("fairk: node %d: %v: %v", g.self, e, err))
-	}
-	host := g.fleet.host
-	for i := range fx.Messages {
-		m := &fx.Messages[i]
-		p := g.fleet.parcel()
-		p.from, p.to, p.message = m.From, m.To, m.Message
-		host.Send(g.index, indexOf(m.To), m.Message.Kind.String(), p)
-	}
-	for _, grant := range fx.Grants {
-		host.Grant(g.index, protocol.Ticket(grant.Ticket))
-	}
-	if fx.AskTimer {
-		g.asks++
-		host.After(g.index, g.fleet.ask, sim.Timer{Arg: g.asks})
-	}
-	for i := range fx.Trace {
-		if fx.Trace[i].Kind == kmutex.TraceQueued {
-			host.Found(fx.Trace[i].Count)
-		}
-	}
-}
-
-func (f *Fleet) parcel() *parcel {
-	n := len(f.parcels)
-	if n == 0 {
-		return new(parcel)
-	}
-	p := f.parcels[n-1]
-	f.parcels = f.parcels[:n-1]
-	return p
-}
+func (f *Fleet) Due(node int, t sim.Timer) { f.gateways[node].Due(t) }
