@@ -81,7 +81,7 @@ func (p *pool) install(in *kmutex.Install) {
 // lock.
 func (p *pool) rejoin(view *membership.View) {
 	spec := p.spec
-	report, err := p.freeze(spec.Epoch)
+	report, err := p.freeze(spec)
 	if err != nil {
 		p.log.Error("pool cannot enter its epoch", slog.Uint64("epoch", spec.Epoch), slog.Any("error", err))
 		return
@@ -102,8 +102,8 @@ func (p *pool) rejoin(view *membership.View) {
 
 // freeze ends the pool's epoch and returns what this gateway takes into the
 // next. The caller holds the lock.
-func (p *pool) freeze(epoch uint64) (*kmutex.Report, error) {
-	fx, err := p.machine.Step(kmutex.Event{Kind: kmutex.EventFreeze, Epoch: epoch})
+func (p *pool) freeze(spec membership.Pool) (*kmutex.Report, error) {
+	fx, err := p.machine.Step(kmutex.Event{Kind: kmutex.EventFreeze, Epoch: spec.Epoch, K: spec.K})
 	if err != nil {
 		return nil, err
 	}
@@ -209,7 +209,7 @@ func (p *pool) admit(report kmutex.Report) (*reform, error) {
 	if len(r.awaited) > 0 {
 		return r, nil
 	}
-	installs, err := kmutex.Reform(p.spec.Epoch, p.spec.K, p.spec.Home, r.reports, nil)
+	installs, err := kmutex.Reform(kmutex.Formation{Epoch: p.spec.Epoch, K: p.spec.K, Home: p.spec.Home}, r.reports)
 	r.err = err
 	r.installs = make(map[kmutex.Node]*kmutex.Install, len(installs))
 	for i, in := range installs {

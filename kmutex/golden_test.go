@@ -187,15 +187,11 @@ func (g *golden) recover(t *testing.T, d *datadriven.TestData) {
 	d.ScanArgs(t, "home", &home)
 	d.MaybeScanArgs(t, "without", &without)
 	var reports []kmutex.Report
-	var withheld kmutex.TokenSet
 	for i, m := range g.machines {
 		if i+1 == without {
-			for _, grant := range m.State().Running {
-				withheld.Add(grant.Token)
-			}
 			continue
 		}
-		fx, err := m.Step(kmutex.Event{Kind: kmutex.EventFreeze, Epoch: uint64(epoch)})
+		fx, err := m.Step(kmutex.Event{Kind: kmutex.EventFreeze, Epoch: uint64(epoch), K: g.k})
 		if err != nil {
 			d.Fatalf(t, "freeze: %v", err)
 		}
@@ -205,7 +201,7 @@ func (g *golden) recover(t *testing.T, d *datadriven.TestData) {
 		}
 		reports = append(reports, r)
 	}
-	installs, err := kmutex.Reform(uint64(epoch), g.k, kmutex.Node(home), reports, withheld)
+	installs, err := kmutex.Reform(kmutex.Formation{Epoch: uint64(epoch), K: g.k, Home: kmutex.Node(home), Owed: without != 0}, reports)
 	if err != nil {
 		d.Fatalf(t, "reform: %v", err)
 	}

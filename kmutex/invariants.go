@@ -247,7 +247,9 @@ func OnePlace(w *World) error {
 				continue
 			}
 			count(seat.Ticket)
-			running := slices.Contains(s.Running, Grant{Ticket: seat.Ticket, Token: seat.Token})
+			running := slices.ContainsFunc(s.Running, func(g Grant) bool {
+				return g.Ticket == seat.Ticket && g.Token == seat.Token
+			})
 			if running != (seat.Token != NoToken) {
 				return fmt.Errorf("ticket %d of node %d and its seat disagree", seat.Ticket, s.Self)
 			}

@@ -46,7 +46,7 @@ func newSchedule(s scope, c choices) *schedule {
 func (s *schedule) freeze(i int) error {
 	m := s.machines[i].Clone()
 	s.machines[i] = m
-	fx, err := m.Step(kmutex.Event{Kind: kmutex.EventFreeze, Epoch: s.epoch})
+	fx, err := m.Step(kmutex.Event{Kind: kmutex.EventFreeze, Epoch: s.epoch, K: s.scope.k})
 	if err != nil {
 		return err
 	}
@@ -61,7 +61,7 @@ func (s *schedule) freeze(i int) error {
 		return nil
 	}
 	home := kmutex.Node(1 + s.choices.IntN(s.scope.nodes))
-	installs, err := kmutex.Reform(s.epoch, s.scope.k, home, s.reports, nil)
+	installs, err := kmutex.Reform(kmutex.Formation{Epoch: s.epoch, K: s.scope.k, Home: home}, s.reports)
 	s.installs = make(map[int]*kmutex.Install)
 	for j, in := range installs {
 		s.installs[int(s.reports[j].Node)-1] = in

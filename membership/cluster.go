@@ -104,7 +104,7 @@ func (c *Cluster) start(ctx context.Context) error {
 	})
 	c.raft, err = raft.NewRaft(c.raftConfig(logger), c.machine, c.storage.logs, c.storage.stable, c.storage.snapshots, c.trans)
 	if err != nil {
-		if errors.Is(err, ErrNewer) {
+		if errors.Is(err, ErrNewer) || errors.Is(err, ErrOlder) {
 			err = fmt.Errorf("%w: %w", ErrDataDir, err)
 		}
 		return fmt.Errorf("membership: raft: %w", err)

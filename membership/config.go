@@ -11,6 +11,7 @@ import (
 	"unicode"
 
 	"github.com/kgate/kgate/chordring/serfring"
+	"github.com/kgate/kgate/kmutex"
 )
 
 // Discovery reports which gateways gossip knows. Changed receives a value
@@ -21,6 +22,13 @@ type Discovery interface {
 }
 
 var _ Discovery = (*serfring.Agent)(nil)
+
+// Links tells how this gateway's links to the other members are.
+type Links interface {
+	// Down returns the members to which there should be a link but none is up,
+	// and since when.
+	Down() map[kmutex.Node]time.Time
+}
 
 // StreamLayer carries connections of one kind between gateways. Its Addr
 // need not be reachable; peers are dialed at their PeerAddr.
@@ -50,6 +58,9 @@ type Config struct {
 	Joining bool
 
 	Discovery Discovery
+	// Links to the other members; nil: none are known, and no gateway is
+	// suspected for what happens to them.
+	Links Links
 	// Raft and Control are closed by Close.
 	Raft, Control StreamLayer
 
@@ -69,6 +80,10 @@ type Config struct {
 	// SwapAfter is how long a voter must be suspected before a non-voter takes
 	// over its vote. Default 3 s.
 	SwapAfter time.Duration
+	// Lease is how long a gateway may have requests in flight after it was last
+	// confirmed; at least 1 s in production. All gateways must have the same.
+	// Default 3 s.
+	Lease time.Duration
 
 	// Logger receives what happens; nil discards it.
 	Logger *slog.Logger
@@ -99,6 +114,7 @@ func (c Config) withDefaults() Config {
 	setDefault(&c.CallTimeout, time.Second)
 	setDefault(&c.Interval, time.Second)
 	setDefault(&c.SwapAfter, 3*time.Second)
+	setDefault(&c.Lease, 3*time.Second)
 	c.BootstrapExpect = max(c.BootstrapExpect, 1)
 	if c.Logger == nil {
 		c.Logger = slog.New(slog.DiscardHandler)

@@ -10,6 +10,7 @@ import (
 	"log/slog"
 	"net"
 	"net/http"
+	"strings"
 	"sync"
 	"time"
 
@@ -46,6 +47,18 @@ type identity struct {
 type verdict struct {
 	// Refused says why the command was refused for good; empty if it was not.
 	Refused string `json:"refused"`
+	// Conflict: it was refused because of what somebody else changed.
+	Conflict bool `json:"conflict,omitempty"`
+}
+
+// err is what applying the command returned, at the leader; its text already
+// says which of the errors it is.
+func (v verdict) err() error {
+	kind := ErrCommand
+	if v.Conflict {
+		kind = ErrConflict
+	}
+	return fmt.Errorf("%w: %s", kind, strings.TrimPrefix(v.Refused, kind.Error()+": "))
 }
 
 func (c *Cluster) identity() identity {
@@ -96,8 +109,8 @@ func (c *Cluster) serveCommand(w http.ResponseWriter, r *http.Request) {
 		return
 	}
 	cmd, err := decodeCommand(data)
-	if err == nil && (cmd.Join != nil || cmd.Found != nil) {
-		err = fmt.Errorf("%w: only the leader lets gateways in", ErrCommand)
+	if err == nil && cmd.leaders() {
+		err = fmt.Errorf("%w: only the leader judges other gateways", ErrCommand)
 	}
 	if err != nil {
 		writeJSON(w, http.StatusUnprocessableEntity, verdict{Refused: err.Error()})
@@ -107,8 +120,8 @@ func (c *Cluster) serveCommand(w http.ResponseWriter, r *http.Request) {
 	switch {
 	case err == nil:
 		writeJSON(w, http.StatusOK, verdict{})
-	case errors.Is(err, ErrCommand):
-		writeJSON(w, http.StatusUnprocessableEntity, verdict{Refused: err.Error()})
+	case errors.Is(err, ErrCommand), errors.Is(err, ErrConflict):
+		writeJSON(w, http.StatusUnprocessableEntity, verdict{Refused: err.Error(), Conflict: errors.Is(err, ErrConflict)})
 	default: // not the leader, or not any more
 		http.Error(w, err.Error(), http.StatusMisdirectedRequest)
 	}
@@ -215,7 +228,7 @@ func (c *Cluster) ask(ctx context.Context, addr string, data []byte) error {
 		if err := json.NewDecoder(io.LimitReader(response.Body, maxCommand)).Decode(&v); err != nil {
 			return fmt.Errorf("membership: ask %s: %w", addr, err)
 		}
-		return fmt.Errorf("%w: %s", ErrCommand, v.Refused)
+		return v.err()
 	default:
 		return fmt.Errorf("%w: %s answered with status %d", raft.ErrNotLeader, addr, response.StatusCode)
 	}

@@ -19,7 +19,7 @@ type machine struct {
 	mu      sync.Mutex
 	state   state
 	changed chan struct{} // closed and replaced with every new view
-	broken  error         // a newer command was met; nothing is applied any more
+	broken  error         // a command of another version was met; nothing is applied any more
 }
 
 var _ raft.FSM = (*machine)(nil)
@@ -44,7 +44,7 @@ func (m *machine) Apply(entry *raft.Log) any {
 			m.publish()
 		}
 	}
-	if errors.Is(err, ErrNewer) {
+	if errors.Is(err, ErrNewer) || errors.Is(err, ErrOlder) {
 		m.broken = err
 		m.logger.Error("views are no longer followed", slog.Any("error", err), slog.Uint64("index", entry.Index),
 			slog.String("hint", "run the version of kgate that the other gateways run"))

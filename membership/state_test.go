@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"io"
 	"log/slog"
+	"reflect"
 	"slices"
 	"strings"
 	"testing"
@@ -23,7 +24,7 @@ func join(name, boot string) command {
 func drop1(node kmutex.Node) command { return command{Remove: &removeCommand{Node: node}} }
 
 func pool(name string, k int) command {
-	return command{Define: &defineCommand{Name: name, K: k, Binding: BindingLate}}
+	return command{Define: &defineCommand{Name: name, K: k, Binding: BindingLate, Reclaim: ReclaimLease}}
 }
 
 func setK(name string, k int) command { return command{SetK: &setKCommand{Name: name, K: k}} }
@@ -91,7 +92,7 @@ func TestRefusedCommandsChangeNothing(t *testing.T) {
 		"negative k":    pool("p", -1),
 		"huge k":        pool("p", MaxK+1),
 		"no pool name":  pool("", 1),
-		"bad binding":   {Define: &defineCommand{Name: "p", K: 1, Binding: "sometimes"}},
+		"bad binding":   {Define: &defineCommand{Name: "p", K: 1, Binding: "sometimes", Reclaim: ReclaimLease}},
 		"unknown pool":  setK("nobody", 1),
 		"k of zero":     setK("known", 0),
 		"empty cluster": {Found: &foundCommand{}},
@@ -122,16 +123,16 @@ func TestDecodeCommand(t *testing.T) {
 		`null`:                                   ErrCommand,
 		`7`:                                      ErrCommand,
 		`{}`:                                     ErrCommand,
-		`{"v":1}`:                                ErrCommand,
+		`{"v":2}`:                                ErrCommand,
 		`{"v":0,"remove":{"node":1}}`:            ErrCommand,
-		`{"v":2,"lease":{"node":1}}`:             ErrNewer,
-		`{"v":1,"lease":{"node":1}}`:             ErrCommand,
-		`{"v":1,"remove":{"node":1}} more`:       ErrCommand,
-		`{"v":1,"remove":{"node":1,"why":"so"}}`: ErrCommand,
-		`{"v":1,"remove":{"node":-1}}`:           ErrCommand,
-		`{"v":1,"remove":{"node":1},"set_k":{"k":1}}`:  ErrCommand,
-		`{"v":1,"pad":"` + strings.Repeat("x", 20_000): ErrCommand,
-		`{"v":1,"found":{"cluster":"` + "\x00" + `"}}`: ErrCommand,
+		`{"v":3,"lease":{"node":1}}`:             ErrNewer,
+		`{"v":2,"lease":{"node":1}}`:             ErrCommand,
+		`{"v":2,"remove":{"node":1}} more`:       ErrCommand,
+		`{"v":2,"remove":{"node":1,"why":"so"}}`: ErrCommand,
+		`{"v":2,"remove":{"node":-1}}`:           ErrCommand,
+		`{"v":2,"remove":{"node":1},"set_k":{"k":1}}`:  ErrCommand,
+		`{"v":2,"pad":"` + strings.Repeat("x", 20_000): ErrCommand,
+		`{"v":2,"found":{"cluster":"` + "\x00" + `"}}`: ErrCommand,
 	} {
 		if _, err := decodeCommand([]byte(text)); !errors.Is(err, want) {
 			t.Errorf("%.60q: %v, want %v", text, err, want)
@@ -206,7 +207,7 @@ func TestSameLogSameView(t *testing.T) {
 		if a, b := describe(&whole.state), describe(&parts.state); a != b {
 			t.Fatalf("views differ:\n%s\n%s", a, b)
 		}
-		if a, b := whole.newest.Load(), parts.newest.Load(); a.Cluster != b.Cluster || !slices.Equal(a.Pools, b.Pools) || !slices.Equal(a.Members, b.Members) {
+		if a, b := whole.newest.Load(), parts.newest.Load(); a.Cluster != b.Cluster || !reflect.DeepEqual(a.Pools, b.Pools) || !slices.Equal(a.Members, b.Members) {
 			t.Fatalf("views differ:\n%+v\n%+v", a, b)
 		}
 	})
@@ -240,7 +241,7 @@ func checkSuccession(t *rapid.T, old, now *View, index uint64) {
 		switch owner, ok := now.Named(now.Ring().Owner(p.Name)); {
 		case !known && p.Epoch != 1:
 			t.Fatalf("new pool %+v", p)
-		case known && !moved && p != before:
+		case known && !moved && !reflect.DeepEqual(p, before):
 			t.Fatalf("pool %+v became %+v for no reason", before, p)
 		case known && moved && p.Epoch != before.Epoch+1:
 			t.Fatalf("pool %+v became %+v, want a new epoch", before, p)
@@ -278,9 +279,9 @@ func restored(t *rapid.T, m *machine) *machine {
 
 func TestRestoreRefusesGarbage(t *testing.T) {
 	for text, want := range map[string]string{
-		``: "snapshot", `{}`: "format 0", `{"format":2}`: "newer version", `{"format":1,"leases":[]}`: "unknown field",
-		`{"format":1,"members":[{"node":2,"name":"a"},{"node":1,"name":"b"}]}`: "in order: false",
-		`{"format":1} trailing`: "snapshot",
+		``: "snapshot", `{}`: "format 0", `{"format":3}`: "newer version", `{"format":2,"leases":[]}`: "unknown field",
+		`{"format":2,"members":[{"node":2,"name":"a"},{"node":1,"name":"b"}]}`: "in order: false",
+		`{"format":2} trailing`: "snapshot",
 	} {
 		m := newMachine(slog.New(slog.DiscardHandler))
 		err := m.Restore(io.NopCloser(strings.NewReader(text)))
@@ -294,7 +295,7 @@ func TestRestoreRefusesGarbage(t *testing.T) {
 // going on would make another view out of the same log.
 func TestNewerCommandStops(t *testing.T) {
 	m := newMachine(slog.New(slog.DiscardHandler))
-	newer := m.Apply(&raft.Log{Index: 1, Data: []byte(`{"v":2,"lease":{}}`)})
+	newer := m.Apply(&raft.Log{Index: 1, Data: []byte(`{"v":3,"lease":{}}`)})
 	if err, ok := newer.(error); !ok || !errors.Is(err, ErrNewer) {
 		t.Fatalf("%v", newer)
 	}

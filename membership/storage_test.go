@@ -190,7 +190,7 @@ func TestBadDataDirs(t *testing.T) {
 		t.Fatal(err)
 	}
 	for dir, m := range map[string]string{
-		"newer":   `{"format":2,"name":"a","server":"a/1"}`,
+		"newer":   `{"format":3,"name":"a","server":"a/1"}`,
 		"damaged": `{"format":`,
 	} {
 		openAndClose(t, place(dir), "a", "a/1")

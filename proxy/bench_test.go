@@ -16,7 +16,14 @@ import (
 // open admits everybody.
 type open struct{}
 
-func (open) Acquire(context.Context, string, time.Duration) (func(), error) { return func() {}, nil }
+func (open) Acquire(context.Context, string, time.Duration) (Slot, error) { return openSlot{}, nil }
+
+type openSlot struct{}
+
+func (openSlot) Release()      {}
+func (openSlot) Fence() string { return "p/1/1" }
+func (openSlot) Valid() bool   { return true }
+func (openSlot) OnLost(func()) {}
 
 // quiet observes and forgets.
 type quiet struct{}

@@ -40,7 +40,7 @@ func (s *semaphore) notify() {
 	s.changed = make(chan struct{})
 }
 
-func (s *semaphore) Acquire(ctx context.Context, _ string, wait time.Duration) (func(), error) {
+func (s *semaphore) Acquire(ctx context.Context, _ string, wait time.Duration) (Slot, error) {
 	s.mu.Lock()
 	if s.refusal != nil || s.err != nil {
 		defer s.mu.Unlock()
@@ -71,7 +71,7 @@ func (s *semaphore) Acquire(ctx context.Context, _ string, wait time.Duration) (
 	defer s.mu.Unlock()
 	select {
 	case <-turn: // held was counted by whoever let us in
-		return s.releaser(), nil
+		return &semSlot{sem: s}, nil
 	default:
 	}
 	for i := range s.line {
@@ -84,32 +84,42 @@ func (s *semaphore) Acquire(ctx context.Context, _ string, wait time.Duration) (
 	return nil, context.Cause(ctx)
 }
 
-func (s *semaphore) admitLocked() func() {
+func (s *semaphore) admitLocked() *semSlot {
 	s.held++
 	s.maxHeld = max(s.maxHeld, s.held)
 	s.notify()
-	return s.releaser()
+	return &semSlot{sem: s}
 }
 
-func (s *semaphore) releaser() func() {
-	released := false
-	return func() {
-		s.mu.Lock()
-		defer s.mu.Unlock()
-		if released {
-			s.t.Error("released twice")
-			return
-		}
-		released = true
-		s.held--
-		if len(s.line) > 0 {
-			s.held++
-			close(s.line[0])
-			s.line = s.line[1:]
-		}
-		s.notify()
-	}
+// semSlot is a slot of a semaphore.
+type semSlot struct {
+	sem      *semaphore
+	released bool
 }
+
+var _ Slot = (*semSlot)(nil)
+
+func (sl *semSlot) Release() {
+	s := sl.sem
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if sl.released {
+		s.t.Error("released twice")
+		return
+	}
+	sl.released = true
+	s.held--
+	if len(s.line) > 0 {
+		s.held++
+		close(s.line[0])
+		s.line = s.line[1:]
+	}
+	s.notify()
+}
+
+func (*semSlot) Fence() string { return "" }
+func (*semSlot) Valid() bool   { return true }
+func (*semSlot) OnLost(func()) {}
 
 // await waits until so many slots are held and so many requests wait.
 func (s *semaphore) await(held, waiting int) {

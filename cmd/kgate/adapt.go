@@ -13,6 +13,7 @@ import (
 	"github.com/kgate/kgate/config"
 	"github.com/kgate/kgate/gateway"
 	"github.com/kgate/kgate/kmutex"
+	"github.com/kgate/kgate/membership"
 	"github.com/kgate/kgate/proxy"
 	"github.com/kgate/kgate/telemetry"
 	"github.com/kgate/kgate/transport"
@@ -22,8 +23,10 @@ import (
 
 var (
 	_ proxy.Admitter     = admitter{}
+	_ proxy.Slot         = slot{}
 	_ proxy.Observer     = requestObserver{}
 	_ gateway.Observer   = poolObservers{}
+	_ membership.Links   = linkState{}
 	_ transport.Observer = linkObserver{}
 )
 
@@ -31,12 +34,12 @@ var (
 type admitter struct{ n *node }
 
 // Acquire implements proxy.Admitter.
-func (a admitter) Acquire(ctx context.Context, pool string, wait time.Duration) (func(), error) {
-	slot, err := a.n.gateway.Acquire(ctx, pool, wait)
+func (a admitter) Acquire(ctx context.Context, pool string, wait time.Duration) (proxy.Slot, error) {
+	s, err := a.n.gateway.Acquire(ctx, pool, wait)
 	if err == nil {
-		return slot.Release, nil
+		return slot{s}, nil
 	}
-	refuse := func(why proxy.Reason) (func(), error) {
+	refuse := func(why proxy.Reason) (proxy.Slot, error) {
 		status := a.n.gateway.Status(pool)
 		return nil, &proxy.Refusal{Reason: why, RetryAfter: a.n.gateway.RetryAfter(pool), Limit: status.K}
 	}
@@ -54,6 +57,18 @@ func (a admitter) Acquire(ctx context.Context, pool string, wait time.Duration) 
 		return nil, err
 	}
 }
+
+// slot is one that nothing but its release ends.
+type slot struct{ *gateway.Slot }
+
+// Fence implements proxy.Slot.
+func (slot) Fence() string { return "" }
+
+// Valid implements proxy.Slot.
+func (slot) Valid() bool { return true }
+
+// OnLost implements proxy.Slot.
+func (slot) OnLost(func()) {}
 
 // requestObserver counts what became of requests.
 type requestObserver struct{ m *telemetry.Metrics }
@@ -113,6 +128,20 @@ func (o poolObserver) Sent(k kmutex.Kind) { o.p.MessageSent(k) }
 
 // Received implements gateway.PoolObserver.
 func (o poolObserver) Received(k kmutex.Kind) { o.p.MessageReceived(k) }
+
+// linkState tells membership how the links are.
+type linkState struct{ *transport.Transport }
+
+// Down implements membership.Links.
+func (l linkState) Down() map[kmutex.Node]time.Time {
+	down := make(map[kmutex.Node]time.Time)
+	for _, s := range l.Links() {
+		if !s.Up {
+			down[s.Node] = s.Since
+		}
+	}
+	return down
+}
 
 // linkObserver counts what the links do.
 type linkObserver struct{ m *telemetry.Metrics }

@@ -1,0 +1,140 @@
+package replication
+
+import (
+	"errors"
+	"fmt"
+	"slices"
+
+	"github.com/kgate/kgate/kmutex"
+)
+
+// maxCopies bounds the owners of whom a gateway keeps copies. Lost ones whose
+// heir has what they left do not count for long.
+const maxCopies = 1024
+
+// Copies are all copies that a gateway keeps for one pool, by owner: of members
+// whose successor it is, and of lost gateways until somebody has taken over what
+// they left.
+type Copies struct{ of map[kmutex.Node]*Copy }
+
+// NewCopies returns no copies.
+func NewCopies() *Copies { return &Copies{of: make(map[kmutex.Node]*Copy)} }
+
+// Of returns the copy of an owner's table; nil if there is none.
+func (c *Copies) Of(owner kmutex.Node) *Copy { return c.of[owner] }
+
+// Owners returns whose copies there are, in ascending order.
+func (c *Copies) Owners() []kmutex.Node {
+	out := make([]kmutex.Node, 0, len(c.of))
+	for n := range c.of {
+		out = append(out, n)
+	}
+	slices.Sort(out)
+	return out
+}
+
+// Receive takes in a push and returns the acknowledgement. The caller has made
+// sure that it comes from its owner and that the owner is no lost member. After
+// ErrGap the acknowledgement must be sent all the same: it tells the owner where
+// to go on. After other errors it must not.
+func (c *Copies) Receive(p *Push) (Ack, error) {
+	if err := p.Validate(); err != nil {
+		return Ack{}, err
+	}
+	mine := c.of[p.Owner]
+	switch {
+	case mine == nil && p.Retire:
+		return Ack{Seq: p.Seq}, nil
+	case mine == nil && len(c.of) >= maxCopies:
+		return Ack{}, fmt.Errorf("%w: copies of %d gateways", ErrFull, len(c.of))
+	case mine == nil:
+		mine = NewCopy(p.Owner)
+		c.of[p.Owner] = mine
+	case p.Seq <= mine.seq: // overtaken by a newer one
+		return Ack{Seq: p.Seq, Progress: mine.Progress()}, nil
+	}
+	mine.seq = p.Seq
+	if p.Retire {
+		delete(c.of, p.Owner)
+		return Ack{Seq: p.Seq}, nil
+	}
+	err := mine.Apply(p.Delta)
+	if err != nil && !errors.Is(err, ErrGap) {
+		return Ack{}, err
+	}
+	return Ack{Seq: p.Seq, Progress: mine.Progress()}, err
+}
+
+// Restore puts in a whole table that was kept on disk, or of an incarnation
+// that this process itself was.
+func (c *Copies) Restore(whole *Delta) error {
+	if !whole.complete() {
+		return fmt.Errorf("%w: no whole table of node %d", ErrInvalid, whole.Owner)
+	}
+	restored := NewCopy(whole.Owner)
+	if err := restored.Apply(whole); err != nil {
+		return err
+	}
+	if have := c.of[whole.Owner]; have == nil || have.Version() < restored.Version() {
+		c.of[whole.Owner] = restored
+	}
+	return nil
+}
+
+// Settled drops the copies of lost nodes whose tickets are in good hands, as
+// [Estate] and [Copies.Absorbed] tell.
+func (c *Copies) Settled(lost ...kmutex.Node) {
+	for _, n := range lost {
+		delete(c.of, n)
+	}
+}
+
+// Absorbed returns the lost nodes whose tickets a living owner of a copy here
+// has taken over and synced.
+func (c *Copies) Absorbed(living func(kmutex.Node) bool) []kmutex.Node {
+	var out []kmutex.Node
+	for owner, mine := range c.of {
+		if living(owner) && mine.have != nil {
+			out = append(out, synced(mine.have.absorbed, mine.synced)...)
+		}
+	}
+	slices.Sort(out)
+	return slices.Compact(out)
+}
+
+// synced returns who was absorbed up to a version.
+func synced(absorbed []Absorbed, version uint64) []kmutex.Node {
+	var out []kmutex.Node
+	for _, a := range absorbed {
+		if a.At <= version {
+			out = append(out, a.Node)
+		}
+	}
+	return out
+}
+
+// Follow takes in a view: copies of owners that it has forgotten go, and so do
+// those that [Copies.Absorbed] tells. A node that is newer than the view is a
+// member of a later one.
+func (c *Copies) Follow(member, lost func(kmutex.Node) bool, newest kmutex.Node) {
+	c.Settled(c.Absorbed(member)...)
+	for owner, mine := range c.of {
+		if owner <= newest && !member(owner) && !lost(owner) {
+			delete(c.of, owner)
+		} else if mine.have != nil {
+			mine.have.forget(lost)
+		}
+	}
+}
+
+// Left returns the whole tables that lost nodes left, as far as there are
+// copies here: this gateway's part of the report to the pool's home.
+func (c *Copies) Left(lost func(kmutex.Node) bool) []*Delta {
+	var out []*Delta
+	for _, owner := range c.Owners() {
+		if d := c.of[owner].Since(0); d != nil && lost(owner) {
+			out = append(out, d)
+		}
+	}
+	return out
+}

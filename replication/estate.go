@@ -1,0 +1,161 @@
+package replication
+
+import (
+	"cmp"
+	"fmt"
+	"slices"
+
+	"github.com/kgate/kgate/kmutex"
+)
+
+// Lost is a gateway that is gone, and who takes over what it left.
+type Lost struct {
+	Node kmutex.Node
+	Heir kmutex.Node // 0 if nobody is there
+}
+
+// Report is what a living gateway knows of the tickets that lost ones left.
+type Report struct {
+	Node kmutex.Node `json:"node"`
+	// Absorbed by this gateway's own table, and up to which version that is
+	// synced.
+	Absorbed []Absorbed `json:"absorbed,omitempty"`
+	Synced   uint64     `json:"synced,omitempty"`
+	// Copies are whole tables of lost gateways.
+	Copies []*Delta `json:"copies,omitempty"`
+}
+
+// NewReport returns what a gateway with this table and these copies has to say.
+func NewReport(r *Replicas, c *Copies, lost func(kmutex.Node) bool) Report {
+	return Report{Node: r.table.Owner(), Absorbed: r.table.Absorbed(), Synced: r.Synced(), Copies: c.Left(lost)}
+}
+
+// Validate reports what no report in order has.
+func (r *Report) Validate() error {
+	if r.Node == 0 {
+		return fmt.Errorf("%w: a report of nobody", ErrInvalid)
+	}
+	for _, d := range r.Copies {
+		if d == nil || !d.complete() {
+			return fmt.Errorf("%w: node %d reports something else than whole tables", ErrInvalid, r.Node)
+		}
+		if err := d.Validate(); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// Bequest is what one heir takes over from one lost gateway.
+type Bequest struct {
+	Owner kmutex.Node `json:"owner"`
+	Heir  kmutex.Node `json:"heir"`
+	// Records in order of arrival. The granted ones run in the new epoch.
+	Records []Record `json:"records,omitempty"`
+	// Absorbed are those whose tickets the lost gateway had taken over itself;
+	// they are among Records.
+	Absorbed []kmutex.Node `json:"absorbed,omitempty"`
+}
+
+// Validate reports what no bequest in order has.
+func (b *Bequest) Validate() error {
+	if b.Owner == 0 || b.Heir == 0 || slices.Contains(b.Absorbed, 0) {
+		return fmt.Errorf("%w: a bequest of node %d to node %d", ErrInvalid, b.Owner, b.Heir)
+	}
+	for i := range b.Records {
+		if err := b.Records[i].Validate(); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// Estate is the plan for what lost gateways left of one pool.
+type Estate struct {
+	Bequests []Bequest
+	// Unknown are lost gateways of which there is no copy, or no heir: all their
+	// successors were lost with them. Slots that they had given out may be held
+	// for [MaxTTL] yet.
+	Unknown []kmutex.Node
+	// Settled are lost gateways whose tickets a living one has taken over and
+	// synced: nobody needs their copies any more.
+	Settled []kmutex.Node
+}
+
+// Settle plans, at the pool's home, who takes over what lost gateways left. It
+// wants the reports of all living gateways, the gateways lost since the pool
+// had its first ticket, and the tokens that living gateways run.
+//
+// A slot in a copy whose token somebody living runs, or which a later use of
+// the token is known of, has been released since; it is not handed on.
+func Settle(lost []Lost, running kmutex.TokenSet, reports []Report) Estate {
+	var e Estate
+	newest := make(map[kmutex.Node]*Delta)
+	taken := make(map[kmutex.Node]bool)
+	for _, r := range reports {
+		for _, a := range r.Absorbed {
+			taken[a.Node] = true
+		}
+		e.Settled = append(e.Settled, synced(r.Absorbed, r.Synced)...)
+		for _, d := range r.Copies {
+			if have := newest[d.Owner]; have == nil || have.To < d.To {
+				newest[d.Owner] = d
+			}
+		}
+	}
+	slices.Sort(e.Settled)
+	e.Settled = slices.Compact(e.Settled)
+	// What a lost gateway had taken over itself is in its own copy, newer.
+	for _, l := range lost {
+		if d := newest[l.Node]; d != nil && !taken[l.Node] {
+			for _, a := range d.Absorbed {
+				taken[a.Node] = true
+			}
+		}
+	}
+	for _, l := range lost {
+		switch d := newest[l.Node]; {
+		case taken[l.Node]:
+		case d == nil || l.Heir == 0:
+			e.Unknown = append(e.Unknown, l.Node)
+		default:
+			e.Bequests = append(e.Bequests, bequeath(d, l.Heir))
+		}
+	}
+	e.dropReleased(running)
+	return e
+}
+
+func bequeath(d *Delta, heir kmutex.Node) Bequest {
+	b := Bequest{Owner: d.Owner, Heir: heir}
+	for _, p := range d.Put {
+		b.Records = append(b.Records, p.Record)
+	}
+	slices.SortFunc(b.Records, compareArrival)
+	for _, a := range d.Absorbed {
+		b.Absorbed = append(b.Absorbed, a.Node)
+	}
+	return b
+}
+
+func compareArrival(a, b Record) int {
+	return cmp.Or(cmp.Compare(a.Stamp, b.Stamp), cmp.Compare(a.ID, b.ID))
+}
+
+// dropReleased takes out slots that somebody else has the token of.
+func (e *Estate) dropReleased(running kmutex.TokenSet) {
+	last := make(map[kmutex.Token]Fence)
+	for _, b := range e.Bequests {
+		for _, r := range b.Records {
+			if r.State == StateGranted && last[r.Token].Less(r.Fence) {
+				last[r.Token] = r.Fence
+			}
+		}
+	}
+	for i := range e.Bequests {
+		b := &e.Bequests[i]
+		b.Records = slices.DeleteFunc(b.Records, func(r Record) bool {
+			return r.State == StateGranted && (running.Has(r.Token) || r.Fence.Less(last[r.Token]))
+		})
+	}
+}

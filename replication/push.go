@@ -1,0 +1,73 @@
+package replication
+
+import (
+	"bytes"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+
+	"github.com/kgate/kgate/kmutex"
+)
+
+// MaxPush bounds the JSON of one push, in bytes.
+const MaxPush = 1 << 20
+
+// Push is what an owner sends to one of its successors.
+type Push struct {
+	// Seq numbers the pushes of one owner: a copy takes no older one after a
+	// newer one.
+	Seq   uint64      `json:"seq"`
+	Owner kmutex.Node `json:"owner"`
+	// Retire: the copy is no longer needed; there is no Delta.
+	Retire bool   `json:"retire,omitempty"`
+	Delta  *Delta `json:"delta,omitempty"`
+}
+
+// Ack answers a push, whether it could be taken in or not.
+type Ack struct {
+	Seq uint64 `json:"seq"`
+	Progress
+}
+
+// Validate reports what no push in order has.
+func (p *Push) Validate() error {
+	if p.Owner == 0 || p.Seq == 0 || p.Retire != (p.Delta == nil) || p.Delta != nil && p.Delta.Owner != p.Owner {
+		return fmt.Errorf("%w: push %d of node %d", ErrInvalid, p.Seq, p.Owner)
+	}
+	if p.Delta == nil {
+		return nil
+	}
+	return p.Delta.Validate()
+}
+
+// DecodePush reads the JSON of a push, strictly.
+func DecodePush(data []byte) (*Push, error) {
+	if len(data) > MaxPush {
+		return nil, fmt.Errorf("%w: a push of %d bytes", ErrInvalid, len(data))
+	}
+	p := new(Push)
+	if err := decode(data, p); err != nil {
+		return nil, err
+	}
+	return p, p.Validate()
+}
+
+// DecodeAck reads the JSON of an acknowledgement, strictly.
+func DecodeAck(data []byte) (Ack, error) {
+	var a Ack
+	err := decode(data, &a)
+	return a, err
+}
+
+func decode(data []byte, into any) error {
+	dec := json.NewDecoder(bytes.NewReader(data))
+	dec.DisallowUnknownFields()
+	if err := dec.Decode(into); err != nil {
+		return fmt.Errorf("%w: %w", ErrInvalid, err)
+	}
+	if _, err := dec.Token(); !errors.Is(err, io.EOF) {
+		return fmt.Errorf("%w: more than one document", ErrInvalid)
+	}
+	return nil
+}

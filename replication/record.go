@@ -1,0 +1,92 @@
+package replication
+
+import (
+	"errors"
+	"fmt"
+	"time"
+	"unicode/utf8"
+
+	"github.com/kgate/kgate/kmutex"
+)
+
+// State of a ticket.
+type State string
+
+// The states of a ticket that has not ended.
+const (
+	StateWaiting State = "waiting" // in line
+	StateGranted State = "granted" // holds a slot
+)
+
+// Bounds.
+const (
+	// MinTTL and MaxTTL bound how long a ticket lives without a sign of its
+	// holder.
+	MinTTL = time.Second
+	MaxTTL = 10 * time.Minute
+	// MaxNote bounds a note, in bytes.
+	MaxNote = 256
+	// MaxRecords bounds the tickets that one gateway takes in for one pool.
+	MaxRecords = 100_000
+	// maxHeld bounds a table together with what it has absorbed.
+	maxHeld = 10 * MaxRecords
+)
+
+// Errors.
+var (
+	// ErrFull: the table holds as many tickets as it may.
+	ErrFull = errors.New("replication: too many tickets")
+	// ErrInvalid: something that no gateway in order sends.
+	ErrInvalid = errors.New("replication: invalid")
+	// ErrGap: a change that does not follow on what the copy has. The
+	// acknowledgement tells what it has.
+	ErrGap = errors.New("replication: changes are missing before this one")
+)
+
+// Record is what outlives its gateway of one ticket.
+type Record struct {
+	// ID is unguessable, see [NewID].
+	ID string `json:"id"`
+	// Stamp is the time of arrival in nanoseconds of Unix time. It orders the
+	// line after a recovery, and nothing else.
+	Stamp int64 `json:"stamp"`
+	// TTL is how long the ticket lives after its holder's last sign. Signs are
+	// not replicated: who takes a ticket over gives it a whole TTL.
+	TTL   time.Duration `json:"ttl"`
+	State State         `json:"state"`
+	// Token and Fence of a granted ticket.
+	Token kmutex.Token `json:"token,omitempty"`
+	Fence Fence        `json:"fence,omitzero"`
+	// Note says who asked, for people.
+	Note string `json:"note,omitempty"`
+}
+
+// Fence numbers the uses of a pool's tokens: of two uses of one token the later
+// one has the greater fence.
+type Fence struct {
+	Epoch  uint64 `json:"epoch"`
+	Serial uint64 `json:"serial"`
+}
+
+// Less reports whether f is older than g.
+func (f Fence) Less(g Fence) bool {
+	return f.Epoch < g.Epoch || f.Epoch == g.Epoch && f.Serial < g.Serial
+}
+
+// Validate reports what no record in order has.
+func (r *Record) Validate() error {
+	if _, err := ParseID(r.ID); err != nil {
+		return err
+	}
+	switch {
+	case r.State != StateWaiting && r.State != StateGranted:
+		return fmt.Errorf("%w: state %.20q", ErrInvalid, r.State)
+	case r.TTL < MinTTL || r.TTL > MaxTTL:
+		return fmt.Errorf("%w: ttl %v", ErrInvalid, r.TTL)
+	case len(r.Note) > MaxNote || !utf8.ValidString(r.Note):
+		return fmt.Errorf("%w: a note of %d bytes", ErrInvalid, len(r.Note))
+	case r.Token < 0, r.State == StateWaiting && (r.Token != 0 || r.Fence != Fence{}):
+		return fmt.Errorf("%w: token %d, %s", ErrInvalid, r.Token, r.State)
+	}
+	return nil
+}

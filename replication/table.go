@@ -1,0 +1,131 @@
+package replication
+
+import (
+	"fmt"
+	"iter"
+	"maps"
+	"slices"
+
+	"github.com/kgate/kgate/kmutex"
+)
+
+// Table has all tickets of one pool at the gateway that answers for them. It
+// begins at version 1, empty: version 0 is to have no copy at all.
+type Table struct {
+	owner kmutex.Node
+	*store
+}
+
+// NewTable returns the empty table of a new incarnation.
+func NewTable(owner kmutex.Node) *Table {
+	t := &Table{owner: owner, store: newStore()}
+	t.version = 1
+	return t
+}
+
+// Owner returns the incarnation whose table this is.
+func (t *Table) Owner() kmutex.Node { return t.owner }
+
+// Version counts the changes.
+func (t *Table) Version() uint64 { return t.version }
+
+// Len returns the number of tickets.
+func (t *Table) Len() int { return len(t.live) }
+
+// Get returns a ticket's record.
+func (t *Table) Get(id string) (Record, bool) {
+	p, ok := t.live[id]
+	return p.Record, ok
+}
+
+// Records returns all records in order of arrival.
+func (t *Table) Records() []Record { return records(maps.Values(t.live)) }
+
+func records(puts iter.Seq[Put]) []Record {
+	var out []Record
+	for p := range puts {
+		out = append(out, p.Record)
+	}
+	slices.SortFunc(out, compareArrival)
+	return out
+}
+
+// Put adds a ticket or changes its record, and returns the version that has to
+// be synced before its holder may be told. It fails with ErrFull and
+// ErrInvalid; then nothing has changed.
+func (t *Table) Put(r Record) (version uint64, err error) {
+	if err := r.Validate(); err != nil {
+		return 0, err
+	}
+	if had, ok := t.live[r.ID]; ok {
+		if had.Record == r {
+			return had.At, nil
+		}
+	} else if len(t.live) >= MaxRecords {
+		return 0, fmt.Errorf("%w: %d", ErrFull, len(t.live))
+	}
+	t.put(t.version+1, r)
+	return t.version, nil
+}
+
+// Delete ends a ticket and reports whether it was there.
+func (t *Table) Delete(id string) bool {
+	if _, ok := t.live[id]; !ok {
+		return false
+	}
+	t.remove(t.version+1, id)
+	return true
+}
+
+// Absorb takes over what a lost gateway left, as [Settle] planned it. The heir
+// may answer for these tickets when the version it returns is synced. To absorb
+// the same gateway again changes nothing.
+func (t *Table) Absorb(b Bequest) (version uint64, err error) {
+	if err := b.Validate(); err != nil {
+		return 0, err
+	}
+	if b.Heir != t.owner || b.Owner == t.owner {
+		return 0, fmt.Errorf("%w: the bequest of node %d to node %d at node %d", ErrInvalid, b.Owner, b.Heir, t.owner)
+	}
+	if i := slices.IndexFunc(t.absorbed, func(a Absorbed) bool { return a.Node == b.Owner }); i >= 0 {
+		return t.absorbed[i].At, nil
+	}
+	if len(t.live)+len(b.Records) > maxHeld {
+		return 0, fmt.Errorf("%w: %d, and %d that node %d left", ErrFull, len(t.live), len(b.Records), b.Owner)
+	}
+	for _, r := range b.Records {
+		if _, ok := t.live[r.ID]; !ok {
+			t.put(t.version+1, r)
+		}
+	}
+	for _, n := range append(slices.Clone(b.Absorbed), b.Owner) {
+		if !t.has(n) && n != t.owner {
+			t.absorb(Absorbed{At: t.version + 1, Node: n})
+		}
+	}
+	return t.version, nil
+}
+
+// Absorbed returns the lost nodes whose tickets have been taken over, in order
+// of version.
+func (t *Table) Absorbed() []Absorbed { return slices.Clone(t.absorbed) }
+
+// Forget drops from the list of absorbed nodes those that the cluster itself
+// has forgotten, so that it does not grow for ever.
+func (t *Table) Forget(lost func(kmutex.Node) bool) { t.forget(lost) }
+
+func (s *store) forget(lost func(kmutex.Node) bool) {
+	s.absorbed = slices.DeleteFunc(s.absorbed, func(a Absorbed) bool { return !lost(a.Node) })
+}
+
+// Since returns the changes after a version in one delta, or the whole table if
+// its history does not reach back so far. It is how the table goes to disk.
+func (t *Table) Since(version uint64) *Delta { return t.next(Progress{Version: version}, maxInt) }
+
+const maxInt = int(^uint(0) >> 1)
+
+func (t *Table) next(p Progress, limit int) *Delta {
+	d := t.follow(p, limit)
+	d.Owner = t.owner
+	return d
+}
