@@ -124,3 +124,9 @@ func (m *Machine) FreeHere() int { return m.binding.FreeHere().Len() }
 // Withheld returns how many of the pool's tokens are withheld in this epoch: a
 // lost node may still use them.
 func (m *Machine) Withheld() int { return m.withheld.Len() }
+
+// Holdings returns which tokens are at this node: those of its tickets in the
+// critical section, and those that nobody uses.
+func (m *Machine) Holdings() (running []Grant, free TokenSet) {
+	return slices.Clone(m.running), m.binding.FreeHere()
+}

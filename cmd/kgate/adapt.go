@@ -23,7 +23,7 @@ import (
 
 var (
 	_ proxy.Admitter     = admitter{}
-	_ proxy.Slot         = slot{}
+	_ proxy.Slot         = (*gateway.Slot)(nil)
 	_ proxy.Observer     = requestObserver{}
 	_ gateway.Observer   = poolObservers{}
 	_ membership.Links   = linkState{}
@@ -37,7 +37,7 @@ type admitter struct{ n *node }
 func (a admitter) Acquire(ctx context.Context, pool string, wait time.Duration) (proxy.Slot, error) {
 	s, err := a.n.gateway.Acquire(ctx, pool, wait)
 	if err == nil {
-		return slot{s}, nil
+		return s, nil
 	}
 	refuse := func(why proxy.Reason) (proxy.Slot, error) {
 		status := a.n.gateway.Status(pool)
@@ -57,18 +57,6 @@ func (a admitter) Acquire(ctx context.Context, pool string, wait time.Duration) 
 		return nil, err
 	}
 }
-
-// slot is one that nothing but its release ends.
-type slot struct{ *gateway.Slot }
-
-// Fence implements proxy.Slot.
-func (slot) Fence() string { return "" }
-
-// Valid implements proxy.Slot.
-func (slot) Valid() bool { return true }
-
-// OnLost implements proxy.Slot.
-func (slot) OnLost(func()) {}
 
 // requestObserver counts what became of requests.
 type requestObserver struct{ m *telemetry.Metrics }
@@ -107,6 +95,9 @@ func (o poolObservers) Pool(name string) gateway.PoolObserver {
 	return poolObserver{o.m, o.m.Pool(name)}
 }
 
+// LeaseLost implements gateway.Observer.
+func (o poolObservers) LeaseLost() { o.m.LeaseLost() }
+
 type poolObserver struct {
 	m *telemetry.Metrics
 	p *telemetry.Pool
@@ -128,6 +119,15 @@ func (o poolObserver) Sent(k kmutex.Kind) { o.p.MessageSent(k) }
 
 // Received implements gateway.PoolObserver.
 func (o poolObserver) Received(k kmutex.Kind) { o.p.MessageReceived(k) }
+
+// Recovered implements gateway.PoolObserver.
+func (o poolObserver) Recovered(why gateway.Reason, took time.Duration) {
+	o.p.Recovered(string(why))
+	o.m.RecoveryTook(took)
+}
+
+// AuditFailed implements gateway.PoolObserver.
+func (o poolObserver) AuditFailed() { o.p.AuditFailed() }
 
 // linkState tells membership how the links are.
 type linkState struct{ *transport.Transport }
