@@ -137,16 +137,19 @@ func (j *Judge) Counts() (inFlight, most, total int) {
 
 // InFlight returns how many requests are in flight that have come through a
 // gateway.
-func (j *Judge) InFlight(from string) (n int) {
+func (j *Judge) InFlight(from string) int { return len(j.conns(from)) }
+
+// conns returns their connections.
+func (j *Judge) conns(from string) (out []net.Conn) {
 	j.mu.Lock()
 	defer j.mu.Unlock()
 	j.forgetClosed()
 	for v := range j.visits {
 		if v.from == from {
-			n++
+			out = append(out, v.conn)
 		}
 	}
-	return n
+	return out
 }
 
 // Keep has the Judge keep all arrivals from now on.
