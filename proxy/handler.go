@@ -219,7 +219,9 @@ func upstreamFailed(w http.ResponseWriter, r *http.Request, err error) {
 	var opErr *net.OpError
 	ex.rec.DialFailed = errors.As(err, &opErr) && opErr.Op == "dial"
 	p := problem{Status: http.StatusBadGateway, Detail: "the upstream could not be reached or broke off", Pool: ex.rec.Pool}
-	_ = ex.hold.check()
+	if errors.Is(err, errLapsed) || ex.hold.check() != nil {
+		ex.hold.breakOff(errLost) // unless it already was, for another reason
+	}
 	switch cause := ex.hold.broken(); {
 	case cause != nil:
 		ex.answerBroken(r, cause)

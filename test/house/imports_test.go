@@ -5,7 +5,10 @@ import (
 	"encoding/json"
 	"errors"
 	"io"
+	"os"
 	"os/exec"
+	"path/filepath"
+	"regexp"
 	"slices"
 	"strings"
 	"testing"
@@ -42,6 +45,7 @@ var rooms = map[string][]string{
 	"lab/protocol/ideal":   {"lab/protocol", "lab/sim"},
 	"lab/protocol/static":  {"lab/protocol", "lab/sim"},
 	"lab":                  {"lab/meter", "lab/network", "lab/protocol", "lab/sim", "lab/workload"},
+	"membership/lease":     {"kmutex"},
 	"cmd/kgate": {
 		"admin", "chordring/serfring", "config", "demo", "gateway", "kmutex", "membership",
 		"proxy", "telemetry", "transport",
@@ -49,20 +53,26 @@ var rooms = map[string][]string{
 }
 
 // pure rooms import nothing with a clock, I/O, concurrency or randomness.
-var pure = []string{"kmutex", "coordinator", "chordring"}
+var pure = []string{"kmutex", "coordinator", "chordring", "membership/lease"}
+
+// timed rooms are pure and are told the time: they use the type time.Duration
+// and its units, and nothing else of package time.
+var timed = []string{"membership/lease"}
+
+var units = regexp.MustCompile(`^time\.(Duration|Nanosecond|Microsecond|Millisecond|Second|Minute|Hour)$`)
 
 var impure = []string{
 	"context", "crypto/rand", "io/fs", "log", "log/slog", "math/rand", "math/rand/v2", "net", "net/http", "os", "sync", "time",
 }
 
 type goPackage struct {
-	ImportPath string
-	Imports    []string
+	Dir, ImportPath  string
+	GoFiles, Imports []string
 }
 
 func list(t *testing.T) []goPackage {
 	t.Helper()
-	cmd := exec.CommandContext(t.Context(), "go", "list", "-json=ImportPath,Imports", module+"...")
+	cmd := exec.CommandContext(t.Context(), "go", "list", "-json=Dir,ImportPath,GoFiles,Imports", module+"...")
 	out, err := cmd.Output()
 	if err != nil {
 		t.Fatalf("go list: %v", err)
@@ -94,16 +104,34 @@ func TestImportsPointDownward(t *testing.T) {
 			continue
 		}
 		seen++
+		if slices.Contains(timed, room) {
+			hasNoClock(t, p)
+		}
 		for _, path := range p.Imports {
 			if other, ours := strings.CutPrefix(path, module); ours && !slices.Contains(allowed, other) {
 				t.Errorf("%s imports %s", room, other)
 			}
-			if slices.Contains(pure, room) && slices.Contains(impure, path) {
+			if slices.Contains(pure, room) && slices.Contains(impure, path) && (path != "time" || !slices.Contains(timed, room)) {
 				t.Errorf("%s is pure and imports %s", room, path)
 			}
 		}
 	}
 	if seen != len(rooms) {
 		t.Errorf("%d rooms found, %d expected", seen, len(rooms))
+	}
+}
+
+func hasNoClock(t *testing.T, p goPackage) {
+	t.Helper()
+	for _, name := range p.GoFiles {
+		source, err := os.ReadFile(filepath.Join(p.Dir, name))
+		if err != nil {
+			t.Fatal(err)
+		}
+		for _, use := range regexp.MustCompile(`\btime\.[A-Z]\w*`).FindAllString(string(source), -1) {
+			if !units.MatchString(use) {
+				t.Errorf("%s is pure and has %s in %s", p.ImportPath, use, name)
+			}
+		}
 	}
 }
