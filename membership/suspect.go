@@ -121,10 +121,10 @@ func (g *grants) suspects(now time.Time) []suspect {
 	return suspects
 }
 
-// failed reports that gossip has given the member up.
+// failed reports that gossip has given the member up, or knows nothing of it.
 func (c *Cluster) failed(m Member) bool {
 	p, seen := find(c.config.Discovery.Members(), m.Name)
-	return seen && p.Status == serfring.StatusFailed && p.Boot == m.Boot
+	return !seen || p.Status != serfring.StatusAlive
 }
 
 // links returns the newest complaints of the members that renew. The caller
@@ -211,8 +211,8 @@ func (g *grants) due() []returnCommand {
 		}
 		var nodes []kmutex.Node
 		for _, node := range p.Owed {
-			l, known := v.Gone(node)
-			if at, seen := g.lost[node]; seen && clock-at >= p.HoldMax && !(known && l.Leased) {
+			l, _ := v.Gone(node)
+			if at, seen := g.lost[node]; seen && clock-at >= p.HoldMax && !l.Leased {
 				nodes = append(nodes, node)
 			}
 		}
@@ -236,17 +236,17 @@ type penalty struct {
 }
 
 const (
-	penanceMin = time.Second
-	penanceMax = time.Minute
+	shortPenance = time.Second
+	longPenance = time.Minute
 )
 
 func (p *penance) add(name string, now time.Time) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	last, again := p.dues[name]
-	wait := penanceMin
+	wait := shortPenance
 	if again && now.Sub(last.until) < 4*last.wait {
-		wait = min(2*last.wait, penanceMax)
+		wait = min(2*last.wait, longPenance)
 	}
 	if p.dues == nil || len(p.dues) >= MaxMembers {
 		p.dues = make(map[string]penalty)
