@@ -64,6 +64,8 @@ type Views interface {
 	// Recover begins a new epoch of a pool whose tokens are not all there, if it
 	// is still in the given one.
 	Recover(ctx context.Context, pool string, epoch uint64) error
+	// UseTickets makes the view say that a pool has tickets.
+	UseTickets(ctx context.Context, pool string) error
 }
 
 // Observer is told what the machines do, for metrics.
@@ -132,6 +134,8 @@ type Config struct {
 	// Pools by name. A pool of the cluster that is not named here takes part in
 	// its line with the defaults: this gateway may be its home.
 	Pools map[string]PoolConfig
+	// Replicas is the number of ring successors that keep a gateway's tickets.
+	Replicas int
 	// Observer of the machines; nil: none.
 	Observer Observer
 	// Logger; nil: silent.

@@ -19,6 +19,8 @@ type pool struct {
 	watch PoolObserver
 	ask   *time.Timer
 
+	positions positions
+
 	mu      sync.Mutex
 	self    kmutex.Node
 	view    *membership.View
@@ -33,6 +35,8 @@ type pool struct {
 	slots     map[kmutex.Ticket]*Slot
 	waiting   int
 	inFlight  int
+	requests  int   // that wait or are in flight; the rest are tickets
+	desk      *desk // nil until the pool has tickets
 	rate      serviceRate
 	idle      signal
 }
@@ -43,6 +47,7 @@ func newPool(g *Gateway, name string) *pool {
 		g: g, name: name, limit: cfg.QueueLimit, slots: make(map[kmutex.Ticket]*Slot),
 		log: g.cfg.Logger.With(slog.String("pool", name)), watch: g.cfg.Observer.Pool(name),
 	}
+	p.positions.turn = make(chan struct{}, 1)
 	if p.limit == 0 {
 		p.limit = defaultQueueLimit
 	}

@@ -162,6 +162,9 @@ func (c *Cluster) applyHere(cmd command) error {
 	if err, failed := future.Response().(error); failed {
 		return err
 	}
+	// The others learn with the next entry that this one is committed: without it
+	// they would only after CommitTimeout.
+	_ = c.raft.Barrier(c.config.CallTimeout)
 	if gone.Server != "" && gone.Server != c.storage.meta.Server {
 		c.ops.Lock()
 		defer c.ops.Unlock()

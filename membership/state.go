@@ -5,18 +5,20 @@ import (
 	"fmt"
 	"slices"
 	"strings"
+	"time"
 
 	"github.com/kgate/kgate/kmutex"
 )
 
 // state is what the log amounts to: a pure function of its entries.
 type state struct {
-	Format  int      `json:"format"`
-	Number  uint64   `json:"number"`
-	Cluster string   `json:"cluster"`
-	Members []Member `json:"members"`
-	Lost    []Lost   `json:"lost"`
-	Pools   []Pool   `json:"pools"`
+	Format  int           `json:"format"`
+	Number  uint64        `json:"number"`
+	Cluster string        `json:"cluster"`
+	Lease   time.Duration `json:"lease"`
+	Members []Member      `json:"members"`
+	Lost    []Lost        `json:"lost"`
+	Pools   []Pool        `json:"pools"`
 }
 
 // apply carries out one committed command. It reports whether the view
@@ -55,13 +57,13 @@ func (s *state) apply(index uint64, c command) (bool, error) {
 }
 
 func (s *state) found(c foundCommand) (bool, error) {
-	if err := checkText("the cluster id", c.Cluster); err != nil {
+	if err := c.check(); err != nil {
 		return false, err
 	}
 	if s.Cluster != "" {
 		return false, nil
 	}
-	s.Cluster = c.Cluster
+	s.Cluster, s.Lease = c.Cluster, c.Lease
 	return true, nil
 }
 
@@ -200,6 +202,7 @@ func (s *state) view() *View {
 	v := &View{
 		Number:  s.Number,
 		Cluster: s.Cluster,
+		Lease:   s.Lease,
 		Members: slices.Clone(s.Members),
 		Lost:    slices.Clone(s.Lost),
 		Pools:   slices.Clone(s.Pools),

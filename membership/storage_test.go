@@ -242,7 +242,7 @@ func TestStartFailsClean(t *testing.T) {
 	control, stream := listen(t, ""), listen(t, "")
 	_, err := Start(t.Context(), Config{
 		Name: "a", Boot: "x", PeerAddr: control.Addr().String(), DataDir: path,
-		Discovery: still{}, Raft: layer{stream, nil}, Control: layer{control, nil},
+		Discovery: still{}, Raft: layer{Listener: stream}, Control: layer{Listener: control},
 	})
 	if !errors.Is(err, ErrDataDir) {
 		t.Errorf("%v", err)

@@ -25,11 +25,12 @@ var rooms = map[string][]string{
 	"chordring/serfring":   {"oncelog"},
 	"oncelog":              {},
 	"transport":            {"kmutex", "oncelog"},
-	"membership":           {"chordring", "chordring/serfring", "kmutex", "oncelog"},
+	"membership":           {"chordring", "chordring/serfring", "kmutex", "membership/lease", "oncelog"},
 	"telemetry":            {"kmutex"},
 	"proxy":                {},
 	"config":               {},
 	"admin":                {},
+	"client":               {},
 	"demo":                 {},
 	"replication":          {"kmutex"},
 	"gateway":              {"coordinator", "kmutex", "membership", "oncelog", "replication", "transport"},
@@ -49,17 +50,17 @@ var rooms = map[string][]string{
 	"lab":                  {"lab/meter", "lab/network", "lab/protocol", "lab/sim", "lab/workload"},
 	"membership/lease":     {"kmutex"},
 	"cmd/kgate": {
-		"admin", "chordring/serfring", "config", "demo", "gateway", "kmutex", "lab/fuzz", "membership",
+		"admin", "chordring/serfring", "client", "config", "demo", "gateway", "kmutex", "lab/fuzz", "membership",
 		"proxy", "telemetry", "transport",
 	},
 }
 
 // pure rooms import nothing with a clock, I/O, concurrency or randomness.
-var pure = []string{"kmutex", "coordinator", "chordring", "membership/lease"}
+var pure = []string{"kmutex", "coordinator", "chordring", "membership/lease", "replication"}
 
 // timed rooms are pure and are told the time: they use the type time.Duration
 // and its units, and nothing else of package time.
-var timed = []string{"membership/lease"}
+var timed = []string{"membership/lease", "replication"}
 
 var units = regexp.MustCompile(`^time\.(Duration|Nanosecond|Microsecond|Millisecond|Second|Minute|Hour)$`)
 

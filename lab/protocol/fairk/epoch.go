@@ -117,7 +117,7 @@ func (g *Gateway) enter(before uint64) {
 	g.mine.Waiting = g.restamp(g.mine.Waiting)
 	g.mine.Unplanned = slices.Clone(g.unplanned)
 	if v.Home == g.self {
-		g.forming = replication.NewForming(v.formation(), v.founders())
+		g.forming = replication.NewForming(v.formation(), v.founders(), nil)
 	}
 	g.askHome()
 }
