@@ -111,4 +111,3 @@ func (c *Cluster) letIn(p serfring.Member, id identity) error {
 	c.config.Logger.Info("gateway joined", slog.String("name", p.Name), slog.String("peer_address", p.PeerAddr), slog.String("boot", p.Boot))
 	return nil
 }
-

@@ -179,8 +179,6 @@ func TestUnconfirmedLeaderGrantsNothing(t *testing.T) {
 	settle(t, gateways)
 	leader := leaderOf(t, gateways)
 	s := leader.stands()
-	// The other voters say that they are in a later term, as they would after an
-	// election; raft here knows nothing of it.
 	ask := func(tag uint64) <-chan error {
 		done := make(chan error, 1)
 		go func() {
@@ -193,17 +191,17 @@ func TestUnconfirmedLeaderGrantsNothing(t *testing.T) {
 	if err := <-ask(1000); err != nil {
 		t.Fatalf("a confirmed leader does not grant: %v", err)
 	}
+	// A voter says that it is in a later term, as it would after an election.
 	leader.grants.mu.Lock()
 	grantor := leader.grants.grantor
-	grantor.Answer(0, "somebody", grantor.Term()+1)
 	leader.grants.mu.Unlock()
-	if err := <-ask(1001); err == nil {
+	leader.grants.answer(grantor, 0, "somebody", grantor.Term()+1)
+	if grantor.Receive(lease.Renewal{Node: s.Node, Tag: 1001}, 0) || grantor.Waiting() {
 		t.Error("a leader that heard of a later term grants")
 	}
-	// It takes the lead anew, or another does: nobody is without a leader for long.
-	for _, g := range gateways {
-		g.stands()
-	}
+	// It was not true: it makes sure that it leads, and goes on.
+	tag := uint64(1002)
+	until(t, "it grants again", func() bool { tag++; return <-ask(tag) == nil })
 }
 
 // Who is asked for its term must be the server that is meant.
