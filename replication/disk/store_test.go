@@ -124,6 +124,15 @@ func TestWhatIsWrittenIsThere(t *testing.T) {
 	if err := s.Write(s.Pending("p", own, replication.NewCopies())); err != nil {
 		t.Fatal(err)
 	}
+	if err := s.Write(s.Pending("p", own, copyOf(t, other))); err != nil {
+		t.Fatal(err)
+	}
+	if p := loaded(t, s, "p").Owners(); !slices.Equal(p, []kmutex.Node{3, 7}) {
+		t.Errorf("after it came back: owners %v", p)
+	}
+	if err := s.Write(s.Pending("p", own, replication.NewCopies())); err != nil {
+		t.Fatal(err)
+	}
 	if p, q := loaded(t, s, "p").Owners(), loaded(t, s, "q").Owners(); !slices.Equal(p, []kmutex.Node{7}) || !slices.Equal(q, p) {
 		t.Errorf("owners %v and %v", p, q)
 	}
