@@ -36,6 +36,9 @@ type Node struct {
 	// AdminTokenFile holds the token that changes over the admin address
 	// need.
 	AdminTokenFile string `yaml:"admin_token_file"`
+	// Drain says what becomes of waiting requests when the gateway is taken
+	// out.
+	Drain Drain `yaml:"drain"`
 }
 
 // Listen holds the addresses, each host:port, to listen on. An empty host is
@@ -56,10 +59,11 @@ type Cluster struct {
 	// BootstrapExpect is the number of gateways that found the cluster
 	// together; see [Config.Bootstrap].
 	BootstrapExpect int `yaml:"bootstrap_expect"`
-	// Lease is how long a gateway may admit requests without hearing from the
-	// cluster; at least one second.
+	// Lease is how long a gateway may have requests in flight without hearing
+	// from the cluster; at least one second. The same on every gateway.
 	Lease time.Duration `yaml:"lease"`
-	// Replicas is the number of ring successors that keep a gateway's state.
+	// Replicas is the number of ring successors that keep a gateway's tickets;
+	// with 0 they are lost with it.
 	Replicas int `yaml:"replicas"`
 	// GossipKey encrypts gossip. Empty: gossip goes in the clear.
 	GossipKey Key `yaml:"gossip_key"`
@@ -97,6 +101,9 @@ type Pool struct {
 	// Reclaim says when a lost gateway's slots come back.
 	Reclaim   Reclaim   `yaml:"reclaim"`
 	Transport Transport `yaml:"transport"`
+	// Fence sends the header Kgate-Fence to the upstreams: pool/epoch/serial,
+	// growing within the pool, so that they can refuse what comes too late.
+	Fence bool `yaml:"fence"`
 	// Tickets opens the ticket API for this pool on the client address.
 	Tickets bool `yaml:"tickets"`
 }
@@ -109,10 +116,15 @@ type Queue struct {
 	Limit int `yaml:"limit"`
 }
 
-// Hold bounds how long one request keeps its slot; zero is no bound.
+// Hold bounds how long one request keeps its slot; then it is broken off. Zero
+// is no bound.
 type Hold struct {
-	Max  time.Duration `yaml:"max"`
-	Idle time.Duration `yaml:"idle"` // no byte moved in either direction
+	// Max is the longest that a request takes, however busy it is.
+	Max time.Duration `yaml:"max"`
+	// Idle is the longest that no byte of it moves in either direction: the
+	// upstream is silent, or the client neither reads nor sends. Upgraded
+	// connections (WebSocket) count too.
+	Idle time.Duration `yaml:"idle"`
 }
 
 // Transport says how this gateway talks to a pool's upstreams.

@@ -76,10 +76,7 @@ func TestEveryKey(t *testing.T) {
 	if reflect.DeepEqual(pool.Queue, DefaultPool().Queue) || reflect.DeepEqual(c.Listen, Default().Listen) {
 		t.Error("the file's values did not arrive")
 	}
-	want := []string{
-		"node.admin_token_file", "cluster.lease", "cluster.replicas", "pools[0].hold.max", "pools[0].hold.idle",
-		"pools[0].reclaim", "pools[0].tickets", "telemetry.otlp_endpoint", "telemetry.sample_ratio",
-	}
+	want := []string{"telemetry.otlp_endpoint", "telemetry.sample_ratio"}
 	if got := c.Inert(); !slices.Equal(got, want) {
 		t.Errorf("Inert = %v, want %v", got, want)
 	}
@@ -191,7 +188,7 @@ func TestValidateBuiltInCode(t *testing.T) {
 	if !errors.Is(err, ErrInvalid) {
 		t.Fatalf("the zero Config: %v", err)
 	}
-	for _, key := range []string{"pools:", "listen.http:", "cluster.lease:", "log.level:", "log.format:"} {
+	for _, key := range []string{"pools:", "node.drain:", "listen.http:", "cluster.lease:", "log.level:", "log.format:"} {
 		if !strings.Contains(err.Error(), key) {
 			t.Errorf("no word about %s in:\n%v", key, err)
 		}

@@ -6,6 +6,7 @@ import "time"
 // but the pools, their routes, and what [Config.Resolve] asks the host for.
 func Default() *Config {
 	return &Config{
+		Node: Node{Drain: DrainRefuse},
 		Listen: Listen{
 			HTTP:   ":8080",
 			Admin:  "127.0.0.1:9080",
@@ -28,6 +29,7 @@ func DefaultPool() Pool {
 		Queue:       Queue{Timeout: time.Minute, Limit: 10_000},
 		Hold:        Hold{Max: 30 * time.Minute, Idle: time.Minute},
 		Reclaim:     ReclaimLease,
+		Fence:       true,
 		Transport: Transport{
 			DialTimeout:           5 * time.Second,
 			ResponseHeaderTimeout: time.Minute,

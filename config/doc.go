@@ -34,11 +34,5 @@
 // [Config.Inert] lists those that a configuration sets, so that a gateway can
 // say so when it starts:
 //
-//	node.admin_token_file
-//	cluster.lease
-//	cluster.replicas
-//	pools[].hold.max, pools[].hold.idle
-//	pools[].reclaim (set to hold)
-//	pools[].tickets
 //	telemetry.otlp_endpoint, telemetry.sample_ratio
 package config

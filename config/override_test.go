@@ -47,7 +47,7 @@ func TestFlagsAlone(t *testing.T) {
 		t.Errorf("routes = %+v", c.Routes)
 	}
 	got := fmt.Sprintf("%v %v %v %v %v", c.Node, c.Listen, c.Cluster.Join, c.Cluster.BootstrapExpect, c.Log)
-	if want := "{gw-1 /tmp/x 10.0.0.1 } {:1 :2 :3 :4} [10.0.0.2:7946] 3 {debug text true}"; got != want {
+	if want := "{gw-1 /tmp/x 10.0.0.1  refuse} {:1 :2 :3 :4} [10.0.0.2:7946] 3 {debug text true}"; got != want {
 		t.Errorf("%s\nwant %s", got, want)
 	}
 }

@@ -17,6 +17,9 @@ const (
 	keyRoutes    = "routes"
 )
 
+// maxLease is the longest lease.
+const maxLease = 10 * time.Minute
+
 // Validate reports everything that is wrong with c, joined; each error is an
 // [*Error]. It changes nothing, and asks neither the file system nor the
 // network: whether a certificate exists shows when it is read.
@@ -86,6 +89,7 @@ func (c *Config) problems() []error {
 }
 
 func (v *checker) node(n Node) {
+	oneOf(v, "node.drain", n.Drain, drains)
 	if n.Name != "" {
 		v.name("node.name", n.Name, isNodeName, "write letters, digits, - and . only, at most 128")
 	}
@@ -138,6 +142,9 @@ func (v *checker) cluster(c Cluster) {
 	}
 	v.whole("cluster.bootstrap_expect", c.BootstrapExpect, 0, 1000)
 	v.duration("cluster.lease", c.Lease, time.Second)
+	if c.Lease > maxLease {
+		v.wrong("cluster.lease", c.Lease.String()+" is too long: the slots of a lost gateway come back no sooner", "write "+maxLease.String()+" or less")
+	}
 	v.whole("cluster.replicas", c.Replicas, 0, 16)
 	switch len(c.GossipKey) {
 	case 0, 16, 24, 32:

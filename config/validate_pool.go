@@ -58,10 +58,23 @@ func (v *checker) pool(key string, p Pool) {
 	if p.Reclaim == ReclaimHold && p.Hold.Max == 0 {
 		v.wrong(key+".reclaim", "hold needs a bound on the hold", "write hold.max, or reclaim: lease")
 	}
+	v.silence(key, p)
 	v.duration(key+".transport.dial_timeout", p.Transport.DialTimeout, 1)
 	v.duration(key+".transport.response_header_timeout", p.Transport.ResponseHeaderTimeout, 0)
 	if t := p.Transport.TLS; t.CA != "" && t.InsecureSkipVerify {
 		v.wrong(key+".transport.tls.insecure_skip_verify", "makes tls.ca useless: every certificate is believed", "write only one of the two")
+	}
+}
+
+// silence checks that hold.idle lets an upstream think for as long as the file
+// says that it may.
+func (v *checker) silence(key string, p Pool) {
+	header := key + ".transport.response_header_timeout"
+	if !v.src.given(header) || p.Hold.Idle <= 0 || v.src.broken(key+".hold.idle") {
+		return
+	}
+	if t := p.Transport.ResponseHeaderTimeout; t == 0 || t > p.Hold.Idle {
+		v.wrong(header, fmt.Sprintf("is never reached: hold.idle ends the request after %v without a byte", p.Hold.Idle), "write hold: {idle: "+t.String()+"}, too, or more")
 	}
 }
 

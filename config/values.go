@@ -34,6 +34,19 @@ const (
 
 var reclaims = []Reclaim{ReclaimLease, ReclaimHold}
 
+// Drain says what becomes of waiting requests when a gateway is taken out.
+type Drain string
+
+// The ways to drain.
+const (
+	// DrainRefuse refuses them: they may wait at another gateway.
+	DrainRefuse Drain = "refuse"
+	// DrainFinish serves them, within the time that shutting down may take.
+	DrainFinish Drain = "finish"
+)
+
+var drains = []Drain{DrainRefuse, DrainFinish}
+
 // AskInterval is the least time between two asks of one gateway for a place
 // in line. Auto derives it from the number of gateways and the delay between
 // them; Every then counts for nothing.

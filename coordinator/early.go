@@ -36,6 +36,7 @@ type Early struct {
 type seat struct {
 	ticket kmutex.Ticket // 0: it has ended
 	token  kmutex.Token  // kmutex.NoToken: to come
+	last   uint64        // serial of the token's last grant in this epoch; 0: none
 	child  kmutex.Seat   // who comes after; zero: nobody that is known of
 }
 
@@ -43,23 +44,26 @@ var _ kmutex.Binding = (*Early)(nil)
 
 // Install implements [kmutex.Binding]: each token that begins at this node is
 // in the seat that [kmutex.SeatOf] gives.
-func (e *Early) Install(self kmutex.Node, in *kmutex.Install, running []kmutex.Grant) error {
-	if in.Holder == self && len(in.Tails) != in.K {
-		return fmt.Errorf("%d tails for %d tokens", len(in.Tails), in.K)
-	}
-	*e = Early{
+func (e *Early) Install(self kmutex.Node, in *kmutex.Install) error {
+	n := &Early{
 		self: self, k: in.K, at: make([]uint64, in.K), serial: uint64(in.K),
 		seats: make(map[uint64]seat), waiting: make(map[kmutex.Ticket]uint64),
 	}
-	for _, g := range running {
-		e.put(kmutex.SeatOf(self, g.Token).Serial, seat{ticket: g.Ticket, token: g.Token})
+	for _, g := range in.Running {
+		if in.Reusable(g.Token) {
+			n.put(kmutex.SeatOf(self, g.Token).Serial, seat{ticket: g.Ticket, token: g.Token})
+		}
 	}
 	for _, q := range in.Free.Tokens() {
-		e.put(kmutex.SeatOf(self, q).Serial, seat{token: q})
+		n.put(kmutex.SeatOf(self, q).Serial, seat{token: q})
 	}
 	if in.Holder == self {
-		e.coordinator, e.tails = true, slices.Clone(in.Tails)
+		if err := n.checkTails(in.Tails); err != nil {
+			return err
+		}
+		n.coordinator, n.tails = true, slices.Clone(in.Tails)
 	}
+	*e = *n
 	return nil
 }
 
@@ -102,10 +106,19 @@ func (e *Early) Enter(t kmutex.Ticket, fx *kmutex.Effects) bool {
 		return false
 	}
 	s := e.seats[e.at[q]]
-	s.ticket = t
+	s.ticket, s.last = t, e.serialAfter(s.last, q)
 	e.put(e.at[q], s)
-	fx.Grant(t, q)
+	fx.Grant(t, q, s.last)
 	return true
+}
+
+// serialAfter returns the serial of q's next grant: the tokens share them out,
+// so that each counts its own uses and no two grants have the same.
+func (e *Early) serialAfter(last uint64, q kmutex.Token) uint64 {
+	if last == 0 {
+		return uint64(q) + 1
+	}
+	return last + uint64(e.k)
 }
 
 // Assign implements [kmutex.Binding]: every ticket is tied at once.
@@ -166,26 +179,29 @@ func (e *Early) handOver(serial uint64, fx *kmutex.Effects) {
 		e.at[q] = 0
 		e.idle.Remove(q)
 		if s.child.Node != e.self {
-			fx.Send(s.child.Node, kmutex.Message{Kind: kmutex.KindToken, Token: q, Seat: s.child})
+			fx.Send(s.child.Node, kmutex.Message{Kind: kmutex.KindToken, Token: q, Seat: s.child, Serial: s.last})
 			return
 		}
 		serial = s.child.Serial
-		if e.token(serial, q, fx) {
+		if e.token(serial, q, s.last, fx) {
 			return
 		}
 	}
 }
 
-// token brings q to a seat and reports whether a ticket there has taken it.
-func (e *Early) token(serial uint64, q kmutex.Token, fx *kmutex.Effects) bool {
+// token brings q, last granted as number last, to a seat and reports whether a
+// ticket there has taken it.
+func (e *Early) token(serial uint64, q kmutex.Token, last uint64, fx *kmutex.Effects) bool {
 	s := e.seats[serial]
-	s.token = q
-	e.put(serial, s)
+	s.token, s.last = q, last
 	if s.ticket == 0 {
+		e.put(serial, s)
 		return false
 	}
+	s.last = e.serialAfter(last, q)
+	e.put(serial, s)
 	delete(e.waiting, s.ticket)
-	fx.Grant(s.ticket, q)
+	fx.Grant(s.ticket, q, s.last)
 	return true
 }
 
@@ -201,10 +217,18 @@ func (e *Early) Depart(next kmutex.Place, baton *kmutex.Message, fx *kmutex.Effe
 
 // CheckBaton implements [kmutex.Binding].
 func (e *Early) CheckBaton(baton *kmutex.Message) error {
-	if len(baton.Tails) != e.k || len(baton.Free) != 0 || int(baton.Counter) >= e.k {
+	if len(baton.Free) != 0 || int(baton.Counter) >= e.k {
 		return errors.New("not a baton of this pool")
 	}
-	for _, s := range baton.Tails {
+	return e.checkTails(baton.Tails)
+}
+
+// checkTails tells why these cannot be the last seats of the queues.
+func (e *Early) checkTails(tails []kmutex.Seat) error {
+	if len(tails) != e.k {
+		return fmt.Errorf("%d tails for %d tokens", len(tails), e.k)
+	}
+	for _, s := range tails {
 		if s.IsZero() {
 			continue // a token that is withheld in this epoch
 		}
@@ -265,7 +289,10 @@ func (e *Early) Receive(m *kmutex.Message, fx *kmutex.Effects) error {
 		if m.Token < 0 || int(m.Token) >= e.k || e.at[m.Token] != 0 || s.token != kmutex.NoToken {
 			return errors.New("no such token, or one too many")
 		}
-		if !e.token(m.Seat.Serial, m.Token, fx) {
+		if m.Serial != 0 && (m.Serial-1)%uint64(e.k) != uint64(m.Token) {
+			return errors.New("a serial of another token")
+		}
+		if !e.token(m.Seat.Serial, m.Token, m.Serial, fx) {
 			e.handOver(m.Seat.Serial, fx)
 		}
 		return nil
@@ -274,7 +301,7 @@ func (e *Early) Receive(m *kmutex.Message, fx *kmutex.Effects) error {
 }
 
 // FreeHere implements [kmutex.Binding].
-func (e *Early) FreeHere() int { return e.idle.Len() }
+func (e *Early) FreeHere() kmutex.TokenSet { return e.idle.Clone() }
 
 // canFollow reports whether child may come after a seat of this node. A child
 // that is here too must be waiting for its token.
@@ -291,7 +318,7 @@ func (e *Early) Export(s *kmutex.State) {
 	s.Counter, s.Tails = uint32(e.counter), slices.Clone(e.tails)
 	for _, serial := range slices.Sorted(maps.Keys(e.seats)) {
 		it := e.seats[serial]
-		s.Seats = append(s.Seats, kmutex.SeatState{Serial: serial, Ticket: it.ticket, Token: it.token, Child: it.child})
+		s.Seats = append(s.Seats, kmutex.SeatState{Serial: serial, Ticket: it.ticket, Token: it.token, Last: it.last, Child: it.child})
 	}
 }
 

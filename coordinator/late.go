@@ -19,6 +19,9 @@ type Late struct {
 	coordinator bool
 	free        kmutex.TokenSet
 	counter     int
+	// serial of the last grant of the epoch, as far as this node knows: at the
+	// coordinator, of all.
+	serial uint64
 	// announced: home has been told that the baton here waits for tokens.
 	announced bool
 
@@ -33,14 +36,16 @@ type Late struct {
 var _ kmutex.Binding = (*Late)(nil)
 
 // Install implements [kmutex.Binding].
-func (l *Late) Install(self kmutex.Node, in *kmutex.Install, running []kmutex.Grant) error {
+func (l *Late) Install(self kmutex.Node, in *kmutex.Install) error {
 	if in.Holder != self && in.Free.Len() > 0 {
 		return errors.New("free tokens without the baton")
 	}
 	holder := kmutex.Whereabouts{Holder: in.Holder}
 	*l = Late{self: self, home: in.Home, k: in.K, where: holder, directory: holder}
-	for _, g := range running {
-		l.running.Add(g.Token)
+	for _, g := range in.Running {
+		if in.Reusable(g.Token) {
+			l.running.Add(g.Token)
+		}
 	}
 	if in.Holder == self {
 		// Every node, home too, knows from its Install where the baton begins.
@@ -71,7 +76,8 @@ func (l *Late) Assign(tickets []kmutex.Ticket, fx *kmutex.Effects) int {
 		l.free.Remove(q)
 		l.running.Add(q)
 		l.counter = (int(q) + 1) % l.k
-		fx.Grant(t, q)
+		l.serial++
+		fx.Grant(t, q, l.serial)
 	}
 	return len(tickets)
 }
@@ -90,14 +96,14 @@ func (l *Late) announce(fx *kmutex.Effects) {
 
 // Depart implements [kmutex.Binding]: the free tokens go along.
 func (l *Late) Depart(next kmutex.Place, baton *kmutex.Message, _ *kmutex.Effects) {
-	baton.Counter, baton.Free = uint32(l.counter), l.free
+	baton.Counter, baton.Free, baton.Serial = uint32(l.counter), l.free, l.serial
 	l.where = kmutex.Whereabouts{Number: baton.Number, Holder: next.Node}
 	l.coordinator, l.free, l.announced = false, nil, false
 }
 
 // CheckBaton implements [kmutex.Binding].
 func (l *Late) CheckBaton(baton *kmutex.Message) error {
-	if baton.Tails != nil || int(baton.Counter) >= l.k {
+	if baton.Tails != nil || int(baton.Counter) >= l.k || baton.Serial < l.serial {
 		return errors.New("not a baton of this pool")
 	}
 	for _, q := range baton.Free.Tokens() {
@@ -124,7 +130,7 @@ func (l *Late) checkToken(q kmutex.Token) error {
 // join the free ones.
 func (l *Late) Arrive(baton *kmutex.Message, _ *kmutex.Effects) {
 	l.coordinator, l.free, l.counter = true, baton.Free.Clone(), int(baton.Counter)
-	l.got = baton.Number
+	l.got, l.serial = baton.Number, baton.Serial
 	l.where = kmutex.Whereabouts{Number: baton.Number, Holder: l.self}
 	l.parked = slices.DeleteFunc(l.parked, func(p kmutex.ParkedToken) bool {
 		arrived := p.Number <= l.got
@@ -199,11 +205,17 @@ func (l *Late) Receive(m *kmutex.Message, fx *kmutex.Effects) error {
 }
 
 // FreeHere implements [kmutex.Binding].
-func (l *Late) FreeHere() int { return l.free.Len() + len(l.parked) }
+func (l *Late) FreeHere() kmutex.TokenSet {
+	free := l.free.Clone()
+	for _, p := range l.parked {
+		free.Add(p.Token)
+	}
+	return free
+}
 
 // Export implements [kmutex.Binding].
 func (l *Late) Export(s *kmutex.State) {
-	s.Counter, s.Free = uint32(l.counter), l.free.Clone()
+	s.Counter, s.Free, s.Serial = uint32(l.counter), l.free.Clone(), l.serial
 	s.Where, s.Directory, s.Announced = l.where, l.directory, l.announced
 	s.Parked = slices.Clone(l.parked)
 }

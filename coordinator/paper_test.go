@@ -124,7 +124,7 @@ func TestLateTiesTheOldestToWhatIsFreeFirst(t *testing.T) {
 	for ticket := range kmutex.Ticket(4) {
 		acquire(t, m, ticket+1)
 	}
-	if fx := release(t, m, 2); len(fx.Grants) != 1 || fx.Grants[0] != (kmutex.Grant{Ticket: 3, Token: 1}) {
+	if fx := release(t, m, 2); len(fx.Grants) != 1 || fx.Grants[0] != (kmutex.Grant{Ticket: 3, Token: 1, Serial: 3}) {
 		t.Errorf("grants %v, want ticket 3 with token 1", fx.Grants)
 	}
 }

@@ -52,14 +52,29 @@ type Exchange interface {
 type Views interface {
 	// View returns the newest agreed view.
 	View() *membership.View
-	// Self returns this process's node in the newest view, if it is in it.
-	Self() (kmutex.Node, bool)
+	// Standing says as which incarnation, and until when, this gateway may have
+	// requests in flight. It is asked on every admission.
+	Standing() membership.Standing
+	// Changed returns a channel that is closed when the view has changed, or a
+	// standing has begun or is lost.
+	Changed() <-chan struct{}
+	// Rejoin lets the gateway come back as a new incarnation, after everything
+	// of the one before is void.
+	Rejoin()
+	// Recover begins a new epoch of a pool whose tokens are not all there, if it
+	// is still in the given one.
+	Recover(ctx context.Context, pool string, epoch uint64) error
+	// UseTickets makes the view say that a pool has tickets.
+	UseTickets(ctx context.Context, pool string) error
 }
 
 // Observer is told what the machines do, for metrics.
 type Observer interface {
-	// Pool returns who watches the named pool. It is asked once per pool.
+	// Pool returns who watches the named pool; asked again after a lease was lost.
 	Pool(name string) PoolObserver
+	// LeaseLost counts that this gateway has lost its lease, and all that it had
+	// in flight.
+	LeaseLost()
 }
 
 // PoolObserver watches one pool. Its methods are called under the pool's lock:
@@ -70,14 +85,34 @@ type PoolObserver interface {
 	// Sent and Received count messages.
 	Sent(kind kmutex.Kind)
 	Received(kind kmutex.Kind)
+	// Recovered reports that an epoch has begun here, and how long requests had
+	// to wait for it.
+	Recovered(why Reason, took time.Duration)
+	// AuditFailed counts that home found tokens lost or doubled.
+	AuditFailed()
 }
+
+// Reason says why a pool entered a new epoch.
+type Reason string
+
+// The reasons.
+const (
+	ReasonLoss   Reason = "loss"   // a gateway was lost
+	ReasonReturn Reason = "return" // what a lost one may have held is free again
+	ReasonK      Reason = "k"      // k was changed
+	ReasonOther  Reason = "other"  // a gateway left in order, or an audit failed
+)
 
 type noObserver struct{}
 
 func (noObserver) Pool(string) PoolObserver { return noObserver{} }
+func (noObserver) LeaseLost()               {}
 func (noObserver) Moved(kmutex.Trace)       {}
 func (noObserver) Sent(kmutex.Kind)         {}
 func (noObserver) Received(kmutex.Kind)     {}
+
+func (noObserver) Recovered(Reason, time.Duration) {}
+func (noObserver) AuditFailed()                    {}
 
 // PoolConfig is what this gateway alone decides about a pool.
 type PoolConfig struct {
@@ -99,6 +134,8 @@ type Config struct {
 	// Pools by name. A pool of the cluster that is not named here takes part in
 	// its line with the defaults: this gateway may be its home.
 	Pools map[string]PoolConfig
+	// Replicas is the number of ring successors that keep a gateway's tickets.
+	Replicas int
 	// Observer of the machines; nil: none.
 	Observer Observer
 	// Logger; nil: silent.

@@ -13,21 +13,26 @@ import (
 	"net/url"
 	"time"
 
-	"github.com/kgate/kgate/kmutex"
+	"github.com/kgate/kgate/replication"
 )
 
-// Reports and installs are JSON over HTTP on the peer port: they are rare, can be
-// long, and want an answer each.
+// What gateways ask each other beside the messages of the algorithm is JSON over
+// HTTP on the peer port: it is rare, can be long, and wants an answer each.
 
-const (
-	reportPath = "/v1/pools/{pool}/reports"
-	// maxReport bounds a report: a million waiting tickets and more.
-	maxReport = 64 << 20
-)
+// maxBody bounds what is taken in: a report of a million waiting tickets and
+// more.
+const maxBody = 64 << 20
+
+func reportPath(pool string) string   { return "/v1/pools/" + url.PathEscape(pool) + "/reports" }
+func holdingsPath(pool string) string { return "/v1/pools/" + url.PathEscape(pool) + "/tokens" }
 
 func (g *Gateway) startExchange() {
 	mux := http.NewServeMux()
-	mux.HandleFunc("POST "+reportPath, g.serveReport)
+	mux.HandleFunc("POST /v1/pools/{pool}/reports", g.serveReport)
+	mux.HandleFunc("GET /v1/pools/{pool}/tokens", g.serveHoldings)
+	mux.HandleFunc("GET /v1/pools/{pool}/line", g.serveLine)
+	mux.HandleFunc("POST /v1/pools/{pool}/copies", g.serveCopy)
+	mux.HandleFunc("POST "+ticketsPath, g.serveTicket)
 	g.server = &http.Server{
 		Handler:           mux,
 		ReadHeaderTimeout: 5 * time.Second,
@@ -38,55 +43,75 @@ func (g *Gateway) startExchange() {
 	}
 	g.client = &http.Client{Transport: &http.Transport{
 		DialContext: func(ctx context.Context, _, addr string) (net.Conn, error) {
+			// The call that wants the connection may be gone meanwhile; net/http
+			// dials on.
+			const patience = 2 * time.Second
+			ctx, cancel := context.WithTimeout(ctx, patience)
+			defer cancel()
 			return g.cfg.Exchange.Dial(ctx, addr)
 		},
-		MaxIdleConnsPerHost: 1,
+		MaxIdleConnsPerHost: 4,
 		IdleConnTimeout:     10 * time.Second,
 	}}
 	g.wg.Go(func() {
 		if err := g.server.Serve(g.cfg.Exchange); !errors.Is(err, http.ErrServerClosed) {
-			g.cfg.Logger.Error("reports of other gateways cannot be taken in", slog.Any("error", err))
+			g.cfg.Logger.Error("other gateways' calls cannot be taken in", slog.Any("error", err))
 		}
 	})
 }
 
-// sendReport sends a report to its pool's home and returns the answer.
-func (g *Gateway) sendReport(ctx context.Context, addr, pool string, report *kmutex.Report) (*kmutex.Install, error) {
-	body, err := json.Marshal(report)
-	if err != nil {
-		return nil, err
+// call asks the gateway at addr: with a body by POST, else by GET. The answer
+// goes into into.
+func (g *Gateway) call(ctx context.Context, addr, path string, body, into any) error {
+	method, payload := http.MethodGet, io.Reader(http.NoBody)
+	if body != nil {
+		data, err := json.Marshal(body)
+		if err != nil {
+			return err
+		}
+		method, payload = http.MethodPost, bytes.NewReader(data)
 	}
-	target := "http://" + addr + "/v1/pools/" + url.PathEscape(pool) + "/reports"
-	req, err := http.NewRequestWithContext(ctx, http.MethodPost, target, bytes.NewReader(body))
+	req, err := http.NewRequestWithContext(ctx, method, "http://"+addr+path, payload)
 	if err != nil {
-		return nil, err
+		return err
 	}
 	resp, err := g.client.Do(req)
 	if err != nil {
-		return nil, err
+		return err
 	}
 	defer resp.Body.Close()
-	data, err := io.ReadAll(io.LimitReader(resp.Body, maxReport))
+	data, err := io.ReadAll(io.LimitReader(resp.Body, maxBody))
 	switch {
 	case err != nil:
-		return nil, err
+		return err
 	case resp.StatusCode == http.StatusGone:
-		return nil, errSuperseded
+		return errSuperseded
 	case resp.StatusCode != http.StatusOK:
-		return nil, fmt.Errorf("gateway: home answers %s: %.200s", resp.Status, data)
+		return fmt.Errorf("gateway: %s answers %s: %.200s", addr, resp.Status, data)
 	}
-	in := new(kmutex.Install)
-	if err := json.Unmarshal(data, in); err != nil {
-		return nil, fmt.Errorf("gateway: install of pool %q: %w", pool, err)
+	if err := json.Unmarshal(data, into); err != nil {
+		return fmt.Errorf("gateway: answer of %s to %s: %w", addr, path, err)
 	}
-	return in, nil
+	return nil
+}
+
+// sendReport sends a report to its pool's home and returns the answer.
+func (g *Gateway) sendReport(ctx context.Context, addr, pool string, r *replication.EpochReport) (*replication.EpochAnswer, error) {
+	a := new(replication.EpochAnswer)
+	if err := g.call(ctx, addr, reportPath(pool), r, a); err != nil {
+		return nil, err
+	}
+	if a.Install == nil {
+		return nil, fmt.Errorf("gateway: %s answers a report for pool %q without an install", addr, pool)
+	}
+	return a, nil
 }
 
 // serveReport takes in a report and answers, when all have come, with the
 // install.
 func (g *Gateway) serveReport(w http.ResponseWriter, r *http.Request) {
-	var report kmutex.Report
-	if err := json.NewDecoder(http.MaxBytesReader(w, r.Body, maxReport)).Decode(&report); err != nil {
+	rep := new(replication.EpochReport)
+	if err := json.NewDecoder(http.MaxBytesReader(w, r.Body, maxBody)).Decode(rep); err != nil {
 		http.Error(w, err.Error(), http.StatusBadRequest)
 		return
 	}
@@ -95,17 +120,31 @@ func (g *Gateway) serveReport(w http.ResponseWriter, r *http.Request) {
 		http.Error(w, "unknown pool", http.StatusNotFound)
 		return
 	}
-	in, err := p.collect(r.Context(), report)
+	a, err := p.collect(r.Context(), rep)
 	switch {
 	case errors.Is(err, errSuperseded):
 		http.Error(w, err.Error(), http.StatusGone)
 	case err != nil:
 		http.Error(w, err.Error(), http.StatusConflict)
-	case in == nil:
+	case a == nil:
 		http.Error(w, "not part of this epoch", http.StatusForbidden)
 	default:
-		w.Header().Set("Content-Type", "application/json")
-		// A cut answer is the asking side's to notice; it asks again.
-		_ = json.NewEncoder(w).Encode(in)
+		respond(w, a)
 	}
+}
+
+// serveHoldings tells which tokens of a pool are here.
+func (g *Gateway) serveHoldings(w http.ResponseWriter, r *http.Request) {
+	p := g.pool(r.PathValue("pool"))
+	if p == nil {
+		http.Error(w, "unknown pool", http.StatusNotFound)
+		return
+	}
+	respond(w, p.holdings())
+}
+
+func respond(w http.ResponseWriter, body any) {
+	w.Header().Set("Content-Type", "application/json")
+	// A cut answer is the asking side's to notice; it asks again.
+	_ = json.NewEncoder(w).Encode(body)
 }

@@ -15,6 +15,7 @@ import (
 	"github.com/kgate/kgate/kmutex"
 	"github.com/kgate/kgate/membership"
 	"github.com/kgate/kgate/oncelog"
+	"github.com/kgate/kgate/replication"
 	"github.com/kgate/kgate/transport"
 )
 
@@ -24,8 +25,12 @@ type Gateway struct {
 	cfg      Config
 	now      func() time.Time
 	draining atomic.Bool
-	outside  atomic.Bool // not in the newest view
 	losses   oncelog.Limit
+
+	// Of watch alone: the incarnation that the pools are of, 0 none, and whether
+	// it has had a lease.
+	self   kmutex.Node
+	leased bool
 
 	// ctx ends at Close, and with it what runs in the background.
 	ctx    context.Context
@@ -38,20 +43,33 @@ type Gateway struct {
 	pools map[string]*pool
 	size  int // gateways in the view
 	stash stash
+	// copies of other gateways' tickets, by pool, whatever incarnation this is.
+	copies map[string]*replication.Copies
+	// missing are lost gateways whose tickets nobody knows, and since when.
+	missing map[missing]time.Time
 }
 
 var _ transport.Handler = (*Gateway)(nil)
 
 // New returns a gateway that admits nothing until a view tells it its pools. It
-// is ready to be the links' handler.
+// is ready to be the links' handler, but does nothing by itself before Start.
 func New(cfg Config) (*Gateway, error) {
 	if err := cfg.Validate(); err != nil {
 		return nil, err
 	}
-	g := &Gateway{cfg: cfg.withDefaults(), now: time.Now, pools: make(map[string]*pool)}
+	g := &Gateway{
+		cfg: cfg.withDefaults(), now: time.Now, pools: make(map[string]*pool),
+		copies: make(map[string]*replication.Copies), missing: make(map[missing]time.Time),
+	}
 	g.ctx, g.cancel = context.WithCancel(context.Background())
-	g.startExchange()
 	return g, nil
+}
+
+// Start follows the views and serves the other gateways, until Close.
+func (g *Gateway) Start() {
+	g.startExchange()
+	g.wg.Go(g.watch)
+	g.wg.Go(g.audit)
 }
 
 func (g *Gateway) pool(name string) *pool {
@@ -80,32 +98,6 @@ func (g *Gateway) Deliver(from kmutex.Node, name string, m kmutex.Message) error
 	}
 	defer g.mu.Unlock()
 	return g.stash.put(g.now(), stashed{from: from, pool: name, message: m})
-}
-
-// Follow takes over the newest agreed view: peers, pools, epochs. The owner of
-// the views calls it after each change, one call at a time.
-func (g *Gateway) Follow() {
-	self, in := g.cfg.Views.Self()
-	if g.outside.Store(!in); !in {
-		for _, p := range g.all() {
-			p.refuseWaiting(ErrIsolated)
-		}
-		return
-	}
-	view := g.cfg.Views.View()
-	var peers []transport.Peer
-	for _, m := range view.Members {
-		if m.Node != self {
-			peers = append(peers, transport.Peer{Node: m.Node, Name: m.Name, Addr: m.PeerAddr})
-		}
-	}
-	g.cfg.Links.SetPeers(self, peers)
-	g.mu.Lock()
-	g.size = len(view.Members)
-	g.mu.Unlock()
-	for _, spec := range view.Pools {
-		g.followPool(self, view, spec)
-	}
 }
 
 func (g *Gateway) followPool(self kmutex.Node, view *membership.View, spec membership.Pool) {
@@ -173,7 +165,7 @@ func (p *pool) refuseWaiting(err error) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	for _, s := range p.slots {
-		if s.state == slotWaiting {
+		if s.state == slotWaiting && s.held == nil {
 			s.err = err
 			p.end(s, kmutex.EventCancel)
 		}
@@ -184,8 +176,8 @@ func (p *pool) refuseWaiting(err error) {
 func (p *pool) untilIdle() <-chan struct{} {
 	p.mu.Lock()
 	defer p.mu.Unlock()
-	if p.inFlight == 0 {
-		return nil
+	if p.inFlight == p.leased {
+		return nil // tickets go to the heir
 	}
 	return p.idle.wait()
 }
@@ -203,8 +195,13 @@ func (g *Gateway) RetryAfter(name string) time.Duration {
 // can still be released; what that would tell other gateways is lost.
 func (g *Gateway) Close() error {
 	g.cancel()
-	err := g.server.Close()
-	g.client.CloseIdleConnections()
+	var err error
+	if g.server != nil {
+		err = g.server.Close()
+		g.client.CloseIdleConnections()
+	} else {
+		err = g.cfg.Exchange.Close()
+	}
 	g.mu.Lock()
 	for _, p := range g.pools {
 		p.ask.Stop()

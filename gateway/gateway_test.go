@@ -4,7 +4,6 @@ import (
 	"context"
 	"errors"
 	"math/rand/v2"
-	"net"
 	"slices"
 	"sync"
 	"sync/atomic"
@@ -185,19 +184,12 @@ func TestRefusals(t *testing.T) {
 func TestIsolatedUntilInTheView(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		f := newFleet(t, 1, 1, membership.BindingLate, 0, PoolConfig{})
-		f.view.Members = nil
-		late := &node{fleet: f, self: 7, calls: make(chan net.Conn), done: make(chan struct{})}
-		g, err := New(Config{Links: late, Exchange: late, Views: late})
-		if err != nil {
-			t.Fatal(err)
-		}
-		g.Follow()
-		if _, err := g.Acquire(t.Context(), testPool, NoTimeout); !errors.Is(err, ErrIsolated) {
+		n := f.start()
+		n.Follow()
+		if _, err := n.Acquire(t.Context(), testPool, NoTimeout); !errors.Is(err, ErrIsolated) {
 			t.Errorf("got %v", err)
 		}
-		if err := errors.Join(g.Close(), late.Close()); err != nil {
-			t.Error(err)
-		}
+		n.stop()
 	})
 }
 
@@ -249,7 +241,7 @@ func TestJoin(t *testing.T) {
 			use(n)
 		}
 		time.Sleep(20 * time.Millisecond)
-		newcomer := f.join(9, PoolConfig{})
+		newcomer := f.join()
 		newcomer.Follow() // before the others
 		use(newcomer)
 		f.follow()
@@ -270,15 +262,16 @@ func TestLeave(t *testing.T) {
 			var in gauge
 			var wg sync.WaitGroup
 			for _, n := range f.all() {
+				self := n.self
 				for range 10 {
 					wg.Go(func() {
 						for range 20 {
 							err := hold(t.Context(), n, &in, 5*time.Millisecond)
-							if errors.Is(err, ErrDraining) && n.self == leaver {
+							if errors.Is(err, ErrDraining) && self == leaver {
 								return
 							}
 							if err != nil {
-								t.Errorf("node %d: %v", n.self, err)
+								t.Errorf("node %d: %v", self, err)
 							}
 						}
 					})
@@ -310,7 +303,7 @@ func TestLeaveAndLeave(t *testing.T) {
 				wg.Go(func() {
 					for range 20 {
 						if err := hold(t.Context(), n, &in, 5*time.Millisecond); err != nil {
-							t.Errorf("node %d: %v", n.self, err)
+							t.Error(err)
 						}
 					}
 				})

@@ -19,17 +19,26 @@ type pool struct {
 	watch PoolObserver
 	ask   *time.Timer
 
-	mu       sync.Mutex
-	self     kmutex.Node
-	spec     membership.Pool // as the newest view has it
-	machine  *kmutex.Machine // nil until this gateway is in the view
-	reform   *reform         // how the pool enters spec's epoch; nil: it just begins
-	last     kmutex.Ticket
-	slots    map[kmutex.Ticket]*Slot
-	waiting  int
-	inFlight int
-	rate     serviceRate
-	idle     signal
+	positions positions
+
+	mu      sync.Mutex
+	self    kmutex.Node
+	view    *membership.View
+	spec    membership.Pool // as view has it
+	machine *kmutex.Machine // nil when its incarnation has ended
+	reform  *reform         // how the pool enters spec's epoch; nil: it just begins
+	// unplanned are the epochs since the last one that has begun here of which
+	// this gateway was home, and which it has not planned and never will.
+	unplanned []uint64
+	withheld  kmutex.TokenSet // in the epoch that has begun here
+	last      kmutex.Ticket
+	slots     map[kmutex.Ticket]*Slot
+	waiting   int
+	inFlight  int
+	leased    int   // of them, those of tickets
+	desk      *desk // nil until the pool has tickets
+	rate      serviceRate
+	idle      signal
 }
 
 func newPool(g *Gateway, name string) *pool {
@@ -38,6 +47,7 @@ func newPool(g *Gateway, name string) *pool {
 		g: g, name: name, limit: cfg.QueueLimit, slots: make(map[kmutex.Ticket]*Slot),
 		log: g.cfg.Logger.With(slog.String("pool", name)), watch: g.cfg.Observer.Pool(name),
 	}
+	p.positions.turn = make(chan struct{}, 1)
 	if p.limit == 0 {
 		p.limit = defaultQueueLimit
 	}
@@ -49,13 +59,18 @@ func newPool(g *Gateway, name string) *pool {
 func (p *pool) askDue() {
 	p.mu.Lock()
 	defer p.mu.Unlock()
-	p.step(kmutex.Event{Kind: kmutex.EventAskDue})
+	if p.machine != nil {
+		p.step(kmutex.Event{Kind: kmutex.EventAskDue})
+	}
 }
 
 // deliver takes in a message. The caller holds no lock.
 func (p *pool) deliver(from kmutex.Node, m kmutex.Message) error {
 	p.mu.Lock()
 	defer p.mu.Unlock()
+	if p.machine == nil {
+		return ErrIsolated
+	}
 	p.watch.Received(m.Kind)
 	return p.try(kmutex.Event{Kind: kmutex.EventReceive, From: from, Message: m})
 }
@@ -80,7 +95,7 @@ func (p *pool) try(e kmutex.Event) error {
 		}
 	}
 	for _, g := range fx.Grants {
-		p.grant(g.Ticket)
+		p.grant(g)
 	}
 	if fx.AskTimer {
 		p.ask.Reset(p.g.askInterval(p.name))

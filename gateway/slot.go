@@ -2,9 +2,11 @@ package gateway
 
 import (
 	"context"
+	"strconv"
 	"time"
 
 	"github.com/kgate/kgate/kmutex"
+	"github.com/kgate/kgate/replication"
 )
 
 // Slot is one ticket's place in a pool: first in line, then in the critical
@@ -16,8 +18,12 @@ type Slot struct {
 
 	// The fields below are the pool's, under its lock.
 	state slotState
+	grant kmutex.Grant
+	epoch uint64        // in which it was granted
 	err   error         // why the wait ended without a grant
 	ready chan struct{} // closed when the wait is over; nil if it never began
+	abort func()        // see OnLost
+	held  *ticket       // whose slot it is; nil: a request's
 }
 
 type slotState uint8
@@ -26,6 +32,7 @@ const (
 	slotWaiting slotState = iota
 	slotGranted
 	slotEnded
+	slotLost // with its incarnation
 )
 
 // NoTimeout lets Acquire wait for ever.
@@ -37,9 +44,12 @@ const NoTimeout time.Duration = -1
 // ErrDraining, or with the cause of ctx's end; then nothing is held and no place
 // in line is kept.
 func (g *Gateway) Acquire(ctx context.Context, name string, wait time.Duration) (*Slot, error) {
+	if g.draining.Load() {
+		return nil, ErrDraining
+	}
 	p := g.pool(name)
 	if p == nil {
-		if _, in := g.cfg.Views.Self(); !in {
+		if _, agreed := g.cfg.Views.View().Pool(name); agreed || !g.entitled(g.cfg.Views.Standing().Node) {
 			return nil, ErrIsolated
 		}
 		return nil, ErrUnknownPool
@@ -56,7 +66,11 @@ func (g *Gateway) Acquire(ctx context.Context, name string, wait time.Duration) 
 	}
 	select {
 	case <-s.ready:
-		err = s.err
+		// The lease may have run out between the grant and this goroutine's
+		// turn: the process can have been stopped for any time.
+		if err = s.err; err == nil && !s.Valid() {
+			err = ErrIsolated
+		}
 	case <-timeout:
 		err = ErrTimeout
 	case <-ctx.Done():
@@ -72,39 +86,103 @@ func (g *Gateway) Acquire(ctx context.Context, name string, wait time.Duration) 
 // Release gives the slot back, or leaves the line. Calls after the first do
 // nothing.
 func (s *Slot) Release() {
-	p := s.pool
-	p.mu.Lock()
-	defer p.mu.Unlock()
+	s.pool.mu.Lock()
+	defer s.pool.mu.Unlock()
+	s.release()
+}
+
+// release is Release under the pool's lock.
+func (s *Slot) release() {
 	switch s.state {
 	case slotGranted:
-		p.end(s, kmutex.EventRelease)
+		s.pool.end(s, kmutex.EventRelease)
 	case slotWaiting:
-		p.end(s, kmutex.EventCancel)
-	case slotEnded:
+		s.pool.end(s, kmutex.EventCancel)
+	case slotEnded, slotLost:
 	}
 }
 
-// enter puts a new ticket in line. A slot that came at once has no ready channel.
+// Valid reports whether the slot's holder may still act on it: the gateway's
+// lease has not run out since. A holder that has been asleep asks before it does
+// anything that others could see.
+func (s *Slot) Valid() bool { return s.pool.g.entitled(s.pool.self) }
+
+// OnLost has abort called, once and soon, when the slot may be used no longer
+// because the gateway has lost its lease; at once if that is so already. After
+// Release it is not called any more. It must not block.
+func (s *Slot) OnLost(abort func()) {
+	s.pool.mu.Lock()
+	lost := s.state == slotLost
+	s.abort = abort
+	s.pool.mu.Unlock()
+	if lost {
+		abort()
+	}
+}
+
+// Fence returns what an upstream can order admissions by: pool, epoch, and a
+// serial that grows within the epoch.
+func (s *Slot) Fence() string {
+	b := make([]byte, 0, len(s.pool.name)+24)
+	b = append(append(b, s.pool.name...), '/')
+	b = append(strconv.AppendUint(b, s.epoch, 10), '/')
+	return string(strconv.AppendUint(b, s.grant.Serial, 10))
+}
+
+// enter puts a new request in line. A slot that came at once has no ready
+// channel.
 func (p *pool) enter() (*Slot, error) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
+	s, err := p.line(nil)
+	if err == nil && s.state == slotWaiting {
+		s.ready = make(chan struct{})
+	}
+	return s, err
+}
+
+// line puts a new slot in line: a request's, or a ticket's. The caller holds the
+// lock.
+func (p *pool) line(held *ticket) (*Slot, error) {
 	switch {
 	case p.g.draining.Load():
 		return nil, ErrDraining
-	case p.machine == nil, p.g.outside.Load():
+	case p.machine == nil, !p.g.entitled(p.self):
 		return nil, ErrIsolated
 	case p.waiting >= p.limit:
 		return nil, ErrQueueFull
 	}
 	p.last++
-	s := &Slot{pool: p, ticket: p.last, since: p.g.now()}
+	s := &Slot{pool: p, ticket: p.last, since: p.g.now(), held: held}
 	p.slots[s.ticket] = s
 	p.waiting++
 	p.step(kmutex.Event{Kind: kmutex.EventAcquire, Ticket: s.ticket})
-	if s.state == slotWaiting {
-		s.ready = make(chan struct{})
-	}
 	return s, nil
+}
+
+// inherit makes the slot of a ticket that a lost gateway left. The machine has
+// it from its next install on. The caller holds the lock.
+func (p *pool) inherit(number kmutex.Ticket, r replication.Record, held *ticket) *Slot {
+	s := &Slot{pool: p, ticket: number, since: time.Unix(0, r.Stamp), held: held}
+	p.slots[number] = s
+	if r.State == replication.StateGranted {
+		s.state, s.epoch = slotGranted, r.Fence.Epoch
+		s.grant = kmutex.Grant{Ticket: number, Token: kmutex.NoToken, Serial: r.Fence.Serial}
+		p.inFlight++
+		p.leased++
+	} else {
+		p.waiting++
+	}
+	return s
+}
+
+// forget takes out a slot that the machine does not know. The caller holds the
+// lock.
+func (s *Slot) forget() {
+	delete(s.pool.slots, s.ticket)
+	s.state = slotEnded
+	s.pool.inFlight--
+	s.pool.leased--
 }
 
 // end takes s out of the pool, by releasing or cancelling its ticket. The caller
@@ -112,12 +190,13 @@ func (p *pool) enter() (*Slot, error) {
 func (p *pool) end(s *Slot, how kmutex.EventKind) {
 	if s.state == slotWaiting {
 		p.waiting--
-		if s.ready != nil {
-			close(s.ready)
-		}
+		s.wake()
 	} else {
 		p.inFlight--
-		p.idle.signal(p.inFlight == 0)
+		if s.held != nil {
+			p.leased--
+		}
+		p.idle.signal(p.inFlight == p.leased)
 	}
 	s.state = slotEnded
 	delete(p.slots, s.ticket)
@@ -125,12 +204,22 @@ func (p *pool) end(s *Slot, how kmutex.EventKind) {
 }
 
 // grant lets a waiting slot in. The caller holds the pool's lock.
-func (p *pool) grant(t kmutex.Ticket) {
-	s := p.slots[t]
-	s.state = slotGranted
+func (p *pool) grant(grant kmutex.Grant) {
+	s := p.slots[grant.Ticket]
+	s.state, s.grant, s.epoch = slotGranted, grant, p.spec.Epoch
 	p.waiting--
 	p.inFlight++
 	p.rate.admitted(p.g.now(), p.waiting > 0)
+	s.wake()
+	if s.held != nil {
+		p.leased++
+		p.desk.granted(s.held, s)
+		p.desk.moved.signal(true)
+	}
+}
+
+// wake ends the wait. The caller holds the pool's lock.
+func (s *Slot) wake() {
 	if s.ready != nil {
 		close(s.ready)
 	}

@@ -20,6 +20,8 @@ type PoolStatus struct {
 	Baton bool
 	// Free tokens at this gateway: with the baton, parked or idle.
 	Free int
+	// Withheld tokens may still be in use at a lost gateway.
+	Withheld int
 	// Forming tells that the epoch has not begun here yet: requests wait.
 	Forming bool
 }
@@ -47,7 +49,7 @@ func (p *pool) status() PoolStatus {
 	defer p.mu.Unlock()
 	s := PoolStatus{
 		Name: p.name, K: p.spec.K, Binding: p.spec.Binding, Epoch: p.spec.Epoch, Home: p.spec.Home,
-		InFlight: p.inFlight, Waiting: p.waiting,
+		InFlight: p.inFlight, Waiting: p.waiting, Withheld: p.withheld.Len(),
 	}
 	if p.machine != nil {
 		s.Baton, s.Forming, s.Free = p.machine.Coordinator(), p.machine.Frozen(), p.machine.FreeHere()

@@ -4,9 +4,10 @@ package kmutex
 // the paper's algorithm (early) and ours (late) differ. A machine owns its
 // binding and calls it from Step only. Package coordinator implements it.
 type Binding interface {
-	// Install drops everything and begins an epoch. running are the tickets
-	// of this node that are in the critical section and stay there.
-	Install(self Node, in *Install, running []Grant) error
+	// Install drops everything and begins an epoch. Running tickets whose
+	// tokens are not [Install.Reusable] are not the binding's. After an error
+	// nothing has changed.
+	Install(self Node, in *Install) error
 	// Asks reports whether a further turn may ask for a place in line while
 	// this node has turns there, one or more.
 	Asks() bool
@@ -37,8 +38,8 @@ type Binding interface {
 	// Waiting appends the waiting tickets that the binding has taken over, in
 	// ascending order.
 	Waiting(ts []Ticket) []Ticket
-	// FreeHere returns how many tokens are at this node and nobody uses.
-	FreeHere() int
+	// FreeHere returns the tokens that are at this node and nobody uses.
+	FreeHere() TokenSet
 	// Export fills in the binding's part of s.
 	Export(s *State)
 	// Clone returns a deep copy.

@@ -33,9 +33,9 @@ func (fx *Effects) Send(to Node, m Message) {
 }
 
 // Grant admits ticket t with token q.
-func (fx *Effects) Grant(t Ticket, q Token) {
-	fx.Grants = append(fx.Grants, Grant{Ticket: t, Token: q})
-	fx.Note(Trace{Kind: TraceGranted, Ticket: t, Token: q})
+func (fx *Effects) Grant(t Ticket, q Token, serial uint64) {
+	fx.Grants = append(fx.Grants, Grant{Ticket: t, Token: q, Serial: serial})
+	fx.Note(Trace{Kind: TraceGranted, Ticket: t, Token: q, Number: serial})
 }
 
 // Note adds a trace event.
@@ -67,8 +67,11 @@ const (
 	TraceBatonReceived                      // [Node: sender, Number]
 	TraceSeated                             // early: a ticket got a seat [Ticket, Seat]
 	TraceTied                               // early: the coordinator put a seat at the end of a queue [Token, Seat]
-	TraceGranted                            // [Ticket, Token]
+	TraceGranted                            // [Ticket, Token, Number: serial]
 	TraceReleased                           // [Ticket, Token]
+	TraceRetired                            // a released token of k or more is no more [Token]
+	TraceWithheld                           // an adopted slot's token waits until nothing is owed [Token]
+	TraceAdopted                            // a ticket that a lost node left is here now [Ticket]
 	TraceCancelled                          // a waiting ticket left [Ticket]
 	TraceParked                             // late: a token waits for the baton [Token, Number]
 	TraceFrozen                             // [Number: epoch that is to come]
@@ -80,7 +83,7 @@ const (
 
 var traceNames = [traceEnd]string{
 	"?", "asked", "forwarded", "queued", "baton-sent", "baton-received", "seated", "tied",
-	"granted", "released", "cancelled", "parked", "frozen", "installed", "stale",
+	"granted", "released", "retired", "withheld", "adopted", "cancelled", "parked", "frozen", "installed", "stale",
 }
 
 // String returns the kind's name as golden traces and logs show it.
@@ -115,10 +118,14 @@ func (t Trace) String() string {
 		return fmt.Sprintf("seated ticket=%d seat=%v", t.Ticket, t.Seat)
 	case TraceTied:
 		return fmt.Sprintf("tied token=%d seat=%v", t.Token, t.Seat)
-	case TraceGranted, TraceReleased:
-		return fmt.Sprintf("%v ticket=%d token=%d", t.Kind, t.Ticket, t.Token)
-	case TraceCancelled:
-		return fmt.Sprintf("cancelled ticket=%d", t.Ticket)
+	case TraceGranted:
+		return fmt.Sprintf("granted ticket=%d token=%d serial=%d", t.Ticket, t.Token, t.Number)
+	case TraceReleased:
+		return fmt.Sprintf("released ticket=%d token=%d", t.Ticket, t.Token)
+	case TraceRetired, TraceWithheld:
+		return fmt.Sprintf("%v token=%d", t.Kind, t.Token)
+	case TraceAdopted, TraceCancelled:
+		return fmt.Sprintf("%v ticket=%d", t.Kind, t.Ticket)
 	case TraceParked:
 		return fmt.Sprintf("parked token=%d number=%d", t.Token, t.Number)
 	case TraceFrozen, TraceInstalled:

@@ -19,46 +19,41 @@ type Install struct {
 	// Parent points toward the last in line; 0 at the last in line itself.
 	Parent Node
 	// Turns of this node in the line. Together they hold each ticket that the
-	// node had reported as waiting, in ascending order. Only the last turn of
-	// the last in line is open.
+	// node had reported as waiting, and the tickets that it takes over. Only the
+	// last turn of the last in line is open.
 	Turns []Turn
+	// Running tickets of this node: those that it had reported, with the tokens
+	// that they have in this epoch, and slots that it takes over.
+	Running []Grant
 	// Free tokens that begin here: with the baton (late binding), or idle in
 	// the seats that [SeatOf] gives (early binding).
 	Free TokenSet
 	// Tails, at Holder under early binding, is the last seat of each token's
 	// queue; the zero seat for a token that is not to be had in this epoch.
 	Tails []Seat
+	// Tokens that there are in this epoch, at whatever node; nil: not known.
+	Tokens TokenSet
+	// Withheld of them are not to be had: lost nodes may still use them. An
+	// adopted slot may have one, which it does not leave to anybody when it ends.
+	Withheld TokenSet
 }
+
+// Reusable reports whether q, when its ticket ends, may go to another in this
+// epoch: it is below K and not withheld.
+func (in *Install) Reusable(q Token) bool { return int(q) < in.K && !in.Withheld.Has(q) }
 
 // SeatOf returns the seat in which token q of node n begins an epoch, idle or
 // running.
 func SeatOf(n Node, q Token) Seat { return Seat{Node: n, Serial: uint64(q) + 1} }
 
-// Report is what a frozen machine has that outlives the epoch.
-type Report struct {
-	Node Node
-	// Epoch that is to come.
-	Epoch uint64
-	// Running tickets stay in the critical section.
-	Running []Grant
-	// Waiting tickets, oldest first, by the turns in which they stood. The
-	// driver puts in the stamps.
-	Waiting []ReportedTurn
-}
-
-// ReportedTurn is a run of waiting tickets.
-type ReportedTurn struct {
-	// Stamp orders the line of the new epoch; the driver sets it to the
-	// arrival time of the first ticket.
-	Stamp   int64
-	Tickets []Ticket
-}
-
-// Genesis returns how node self enters a pool's epoch in which nobody runs or
-// waits: the first epoch, or, as a newcomer, any later one. Home begins with
-// the baton and all tokens.
+// Genesis returns how node self enters a pool's epoch in which it runs nothing
+// and nobody of it waits: the first one, epoch 1, in which home begins with the
+// baton and all tokens; or, as a newcomer, any later one.
 func Genesis(epoch uint64, k int, home, self Node) *Install {
 	in := &Install{Epoch: epoch, K: k, Home: home, Holder: home}
+	if epoch == 1 || self == home {
+		in.Tokens = NewTokenSet(k)
+	}
 	if self != home {
 		in.Parent = home
 		return in
@@ -71,90 +66,14 @@ func Genesis(epoch uint64, k int, home, self Node) *Install {
 	return in
 }
 
-// Reform plans an epoch from the reports of all its nodes: every waiting turn
-// in one line by stamp (then by node), a star around the last in line, the
-// baton at the first. Tokens 0..k-1 that nobody runs and that are not in
-// withheld begin free with the baton. The result has one Install per report,
-// in the reports' order.
-func Reform(epoch uint64, k int, home Node, reports []Report, withheld TokenSet) ([]*Install, error) {
-	free := NewTokenSet(k)
-	for _, q := range withheld.Tokens() {
-		free.Remove(q)
+func (m *Machine) freeze(epoch uint64, k int) error {
+	if epoch <= m.epoch || k < 1 || k > MaxK {
+		return fmt.Errorf("%w: freeze for epoch %d with k=%d in epoch %d", ErrInstall, epoch, k, m.epoch)
 	}
-	tails := make([]Seat, k)
-	installs := make([]*Install, len(reports))
-	at := make(map[Node]*Install, len(reports))
-	var line []linedTurn
-	for i, r := range reports {
-		if at[r.Node] != nil {
-			return nil, fmt.Errorf("%w: two reports of node %d", ErrInstall, r.Node)
-		}
-		installs[i] = &Install{Epoch: epoch, K: k, Home: home}
-		at[r.Node] = installs[i]
-		for _, g := range r.Running {
-			if int(g.Token) >= k || !free.Has(g.Token) {
-				return nil, fmt.Errorf("%w: token %d of node %d runs elsewhere, is withheld or beyond k=%d", ErrInstall, g.Token, r.Node, k)
-			}
-			free.Remove(g.Token)
-			tails[g.Token] = SeatOf(r.Node, g.Token)
-		}
-		for _, t := range r.Waiting {
-			line = append(line, linedTurn{node: r.Node, ReportedTurn: t})
-		}
+	if m.frozen {
+		m.peak = max(m.peak, m.coming)
 	}
-	if at[home] == nil {
-		return nil, fmt.Errorf("%w: no report of home %d", ErrInstall, home)
-	}
-	first, last := formLine(line, home, at)
-	for _, q := range free.Tokens() {
-		tails[q] = SeatOf(first, q)
-	}
-	at[first].Free, at[first].Tails = free, tails
-	for n, in := range at {
-		in.Holder = first
-		if n != last {
-			in.Parent = last
-		}
-	}
-	return installs, nil
-}
-
-type linedTurn struct {
-	node Node
-	ReportedTurn
-}
-
-// formLine sorts the turns into one line, puts them into the installs, and
-// returns the first and the last node of it; home when nobody waits.
-func formLine(line []linedTurn, home Node, at map[Node]*Install) (first, last Node) {
-	if len(line) == 0 {
-		return home, home
-	}
-	slices.SortStableFunc(line, func(a, b linedTurn) int {
-		return cmp.Or(cmp.Compare(a.Stamp, b.Stamp), cmp.Compare(a.node, b.node))
-	})
-	var before Node
-	for _, t := range line {
-		in := at[t.node]
-		if t.node == before { // neighbours of one node are one turn
-			turn := &in.Turns[len(in.Turns)-1]
-			turn.Tickets = append(turn.Tickets, t.Tickets...)
-			continue
-		}
-		if before != 0 {
-			turns := at[before].Turns
-			turns[len(turns)-1].Next = Place{Node: t.node}
-		}
-		in.Turns = append(in.Turns, Turn{Tickets: slices.Clone(t.Tickets)})
-		before = t.node
-	}
-	return line[0].node, before
-}
-
-func (m *Machine) freeze(epoch uint64) error {
-	if epoch <= m.epoch {
-		return fmt.Errorf("%w: freeze for epoch %d in epoch %d", ErrInstall, epoch, m.epoch)
-	}
+	m.coming = k
 	m.fx.Report = m.report(epoch)
 	m.fx.Note(Trace{Kind: TraceFrozen, Number: epoch})
 	// What the dead epoch still had in flight for us is void.
@@ -165,8 +84,14 @@ func (m *Machine) freeze(epoch uint64) error {
 	return nil
 }
 
+// report tells what there is here. While the machine is frozen nothing of it
+// changes, so a second report says the same.
 func (m *Machine) report(epoch uint64) *Report {
-	r := &Report{Node: m.self, Epoch: epoch, Running: slices.Clone(m.running)}
+	r := &Report{
+		Node: m.self, Epoch: epoch, Installed: m.installed, Tokens: m.tokens.Clone(), Peak: m.peak,
+		Running: slices.Clone(m.running), Free: m.binding.FreeHere(),
+	}
+	r.Free.AddAll(m.retired)
 	add := func(ts []Ticket) {
 		if len(ts) > 0 {
 			r.Waiting = append(r.Waiting, ReportedTurn{Tickets: slices.Clone(ts)})
@@ -185,32 +110,62 @@ func (m *Machine) install(in *Install) error {
 	if err := m.checkInstall(in); err != nil {
 		return fmt.Errorf("%w: epoch %d: %w", ErrInstall, in.Epoch, err)
 	}
-	if err := m.binding.Install(m.self, in, m.running); err != nil {
+	if err := m.binding.Install(m.self, in); err != nil {
 		return fmt.Errorf("%w: epoch %d: %w", ErrInstall, in.Epoch, err)
 	}
 	m.epoch, m.frozen, m.home, m.k = in.Epoch, false, in.Home, in.K
 	m.fx.epoch = in.Epoch
+	m.fx.Note(Trace{Kind: TraceInstalled, Number: in.Epoch})
+	m.installed, m.coming, m.peak = in.Epoch, 0, 0
+	m.tokens, m.withheld, m.retired = in.Tokens.Clone(), in.Withheld.Clone(), nil
+	before := m.adopted
 	m.parent = in.Parent
 	m.turns = nil
 	for _, turn := range in.Turns {
 		m.turns = append(m.turns, Turn{Tickets: slices.Clone(turn.Tickets), Next: turn.Next})
+		for _, t := range turn.Tickets {
+			m.adopt(t, before)
+		}
 	}
 	m.pending, m.asked = nil, false
+	m.resume(in.Running, before)
 	m.baton, m.number = in.Holder == m.self, 0
-	m.fx.Note(Trace{Kind: TraceInstalled, Number: in.Epoch})
 	m.settle()
 	return m.replay()
+}
+
+// resume takes over the running tickets of a new epoch. The numbers that tokens
+// had before they were renumbered end here.
+func (m *Machine) resume(running []Grant, before Ticket) {
+	for _, g := range running {
+		m.adopt(g.Ticket, before)
+		if i, mine := m.findRunning(g.Ticket); mine && m.running[i].Token != g.Token {
+			m.retired.Add(m.running[i].Token)
+		}
+	}
+	m.running = slices.Clone(running)
+	slices.SortFunc(m.running, func(a, b Grant) int { return cmp.Compare(a.Ticket, b.Ticket) })
+}
+
+// adopt notes t if it is new, that is, larger than before.
+func (m *Machine) adopt(t, before Ticket) {
+	if t > before {
+		m.adopted = max(m.adopted, t)
+		m.fx.Note(Trace{Kind: TraceAdopted, Ticket: t})
+	}
 }
 
 func (m *Machine) checkInstall(in *Install) error {
 	holds := in.Holder == m.self
 	switch {
-	case in.Epoch == 0 || in.Epoch < m.epoch || !m.frozen && in.Epoch == m.epoch:
-		return fmt.Errorf("this node is in epoch %d", m.epoch)
 	case !m.frozen:
-		return errors.New("the epoch before it is not frozen")
-	case in.K < 1 || in.Home == 0 || in.Holder == 0:
-		return errors.New("k, home or holder is missing")
+		return fmt.Errorf("this node is in epoch %d", m.epoch)
+	case in.Epoch == 0 || m.epoch != 0 && in.Epoch != m.epoch:
+		return fmt.Errorf("this node is frozen for epoch %d", m.epoch)
+	case in.K < 1 || in.K > MaxK || in.Home == 0 || in.Holder == 0:
+		return errors.New("k, home or holder is missing or impossible")
+	case !in.Free.Below(in.K) || !in.Tokens.Below(MaxK) || !in.Withheld.Below(MaxK):
+		return errors.New("tokens that do not exist")
 	case in.Parent == m.self:
 		return errors.New("a parent that is the node itself")
 	case in.Parent == 0 && len(in.Turns) == 0 && !holds:
@@ -221,16 +176,70 @@ func (m *Machine) checkInstall(in *Install) error {
 		if open := turn.Next.IsZero(); open != (in.Parent == 0 && i == len(in.Turns)-1) {
 			return errors.New("only the last turn of the last in line is open")
 		}
+		if turn.Next.Node == m.self {
+			return errors.New("a turn behind itself")
+		}
 		waiting = append(waiting, turn.Tickets...)
 	}
-	var have []Ticket
+	if err := m.checkRunning(in); err != nil {
+		return err
+	}
+	return m.checkTickets(in, waiting)
+}
+
+// checkRunning compares the running tickets, and their tokens, with those here.
+func (m *Machine) checkRunning(in *Install) error {
+	var used TokenSet
+	for _, g := range in.Running {
+		if g.Token < 0 || g.Token >= MaxK || used.Has(g.Token) || in.Free.Has(g.Token) {
+			return fmt.Errorf("ticket %d runs with token %d, which is impossible", g.Ticket, g.Token)
+		}
+		used.Add(g.Token)
+		i, mine := m.findRunning(g.Ticket)
+		if !mine {
+			continue
+		}
+		was := m.running[i]
+		if g.Serial != was.Serial || g.Token != was.Token && (int(was.Token) < in.K || int(g.Token) >= in.K) {
+			return fmt.Errorf("ticket %d has another token or serial than here", g.Ticket)
+		}
+	}
+	return nil
+}
+
+// checkTickets compares the tickets of an install with those here. Only tickets
+// that are taken over may be new.
+func (m *Machine) checkTickets(in *Install, waiting []Ticket) error {
+	running := make([]Ticket, 0, len(in.Running))
+	for _, g := range in.Running {
+		running = append(running, g.Ticket)
+	}
+	have := make([]Ticket, 0, len(m.running))
+	for _, g := range m.running {
+		have = append(have, g.Ticket)
+	}
+	if !m.same(running, have) {
+		return errors.New("other tickets in the critical section than this node has")
+	}
+	have = have[:0]
 	for _, t := range m.report(in.Epoch).Waiting {
 		have = append(have, t.Tickets...)
 	}
-	if !slices.Equal(waiting, have) {
+	if !m.same(waiting, have) {
 		return errors.New("other waiting tickets than this node has")
 	}
+	all := slices.Sorted(slices.Values(append(running, waiting...)))
+	if len(slices.Compact(all)) != len(running)+len(waiting) {
+		return errors.New("a ticket twice")
+	}
 	return nil
+}
+
+// same reports whether ts are the tickets that are here, in any order, and new
+// ones that are taken over.
+func (m *Machine) same(ts, have []Ticket) bool {
+	known := slices.DeleteFunc(slices.Clone(ts), func(t Ticket) bool { return t > m.adopted })
+	return slices.Equal(slices.Sorted(slices.Values(known)), slices.Sorted(slices.Values(have)))
 }
 
 // replay takes in what was kept aside, in order. Messages of epochs still to

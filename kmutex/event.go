@@ -19,7 +19,7 @@ const (
 	// EventReceive delivers Message from node From.
 	EventReceive
 	// EventFreeze ends the epoch in which the machine is, because the pool is
-	// about to enter Epoch. The effects hold the [Report]. Until that epoch's
+	// about to enter Epoch, with K tokens. The effects hold the [Report]. Until that epoch's
 	// Install, tickets in the critical section go on and every other event is
 	// kept aside.
 	EventFreeze
@@ -34,6 +34,7 @@ type Event struct {
 	From    Node
 	Message Message
 	Epoch   uint64
+	K       int
 	Install *Install
 }
 
@@ -51,7 +52,7 @@ func (e Event) String() string {
 	case EventReceive:
 		return fmt.Sprintf("receive %d %v", e.From, e.Message)
 	case EventFreeze:
-		return fmt.Sprintf("freeze %d", e.Epoch)
+		return fmt.Sprintf("freeze %d k=%d", e.Epoch, e.K)
 	case EventInstall:
 		return fmt.Sprintf("install %d", e.Install.Epoch)
 	default:

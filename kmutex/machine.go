@@ -36,6 +36,14 @@ type Machine struct {
 	home   Node
 	k      int
 
+	// The epoch that last began here, 0: none; the tokens there are in it, nil:
+	// not known; those that nobody alive has; and those that ended here.
+	installed                 uint64
+	tokens, withheld, retired TokenSet
+	// coming is the k of the epoch that the machine is frozen for, peak the
+	// largest of those that it was frozen for before and that never began here.
+	coming, peak int
+
 	// parent points toward the last in line; 0: this node is the last.
 	parent Node
 	// turns of this node in the line, the oldest first. Only the last one can
@@ -51,7 +59,8 @@ type Machine struct {
 	number uint64
 
 	running []Grant // in ascending order of tickets
-	last    Ticket  // the largest ticket so far
+	last    Ticket  // the largest ticket of this node's own so far
+	adopted Ticket  // the largest that it has taken over
 
 	aside []Event // local events, and messages of an epoch to come
 
@@ -61,8 +70,9 @@ type Machine struct {
 
 // Turn is a run of tickets of one node that holds one place in the line.
 type Turn struct {
-	// Tickets that wait, the oldest first; those that the binding has taken
-	// over are gone from it.
+	// Tickets that wait, in the order of the line; those that the binding has
+	// taken over are gone from it. Numbers ascend, but for adopted tickets,
+	// which have high ones and stand where they stood at the lost node.
 	Tickets []Ticket
 	// Next is the turn behind this one. The zero Place: none yet, the turn is
 	// open and later tickets of this node join it.
@@ -71,7 +81,7 @@ type Turn struct {
 
 // New returns a machine of node self that waits for its first Install.
 func New(self Node, b Binding) *Machine {
-	return &Machine{self: self, binding: b, frozen: true}
+	return &Machine{self: self, binding: b, frozen: true, adopted: FirstAdopted - 1}
 }
 
 // Step lets the machine take in one event. The effects stay valid until the
@@ -87,13 +97,13 @@ func (m *Machine) Step(e Event) (*Effects, error) {
 func (m *Machine) dispatch(e Event) error {
 	switch e.Kind {
 	case EventFreeze:
-		return m.freeze(e.Epoch)
+		return m.freeze(e.Epoch, e.K)
 	case EventInstall:
 		return m.install(e.Install)
 	case EventReceive:
 		return m.receive(e)
 	case EventAcquire:
-		if e.Ticket <= m.last {
+		if e.Ticket <= m.last || e.Ticket >= FirstAdopted {
 			return fmt.Errorf("%w: acquire %d after %d", ErrTicket, e.Ticket, m.last)
 		}
 		m.last = e.Ticket
@@ -192,7 +202,17 @@ func (m *Machine) release(t Ticket) bool {
 	q := m.running[i].Token
 	m.running = slices.Delete(m.running, i, i+1)
 	m.fx.Note(Trace{Kind: TraceReleased, Ticket: t, Token: q})
-	m.binding.Free(q, &m.fx)
+	switch {
+	case m.withheld.Has(q):
+		// An adopted slot's: the lost node may still use the token.
+		m.fx.Note(Trace{Kind: TraceWithheld, Token: q})
+	case int(q) >= m.k:
+		// The pool has fewer tokens than when this one was granted.
+		m.retired.Add(q)
+		m.fx.Note(Trace{Kind: TraceRetired, Token: q})
+	default:
+		m.binding.Free(q, &m.fx)
+	}
 	return true
 }
 
@@ -222,11 +242,12 @@ func (m *Machine) leaveLine(t Ticket) bool {
 	return remove(&m.pending, t)
 }
 
-// remove takes t out of ts, which is in ascending order.
+// remove takes t out of ts. Taking it out moves the tickets behind it anyway,
+// so looking at those before it costs no more.
 func remove(ts *[]Ticket, t Ticket) bool {
-	i, ok := slices.BinarySearch(*ts, t)
-	if ok {
+	i := slices.Index(*ts, t)
+	if i >= 0 {
 		*ts = slices.Delete(*ts, i, i+1)
 	}
-	return ok
+	return i >= 0
 }

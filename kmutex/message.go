@@ -14,13 +14,13 @@ const (
 	// [request]. It sets Origin, Seat (early binding) and Hops.
 	KindRequest Kind = 1 + iota
 	// KindBaton hands over the right to assign tokens [token_locations]. It
-	// sets Number, Counter and Tails (early) or Free (late).
+	// sets Number, Counter and Tails (early) or Free and Serial (late).
 	KindBaton
 	// KindChild, early binding only, tells the owner of Seat that Child comes
 	// after it in the queue of its token [child]. It sets Seat and Child.
 	KindChild
 	// KindToken carries a token [token]. It sets Token, and Seat (early
-	// binding: the seat it is for) or Number (late binding: the baton that the
+	// binding: the seat it is for) and Serial or Number (late binding: the baton that the
 	// token wants to meet; 0 when the sender does not know one).
 	KindToken
 	// KindWhere, late binding only, tells home who holds the baton. It sets
@@ -73,6 +73,10 @@ type Message struct {
 	// Free holds the tokens that travel with the baton (late binding).
 	Free TokenSet
 
+	// Serial of the last grant in this epoch: with the token (token, early
+	// binding), or of all (baton, late binding). 0: none yet.
+	Serial uint64
+
 	// Holder is the node that holds baton Number.
 	Holder Node
 }
@@ -93,14 +97,14 @@ func (m Message) String() string {
 		if m.Tails != nil {
 			fmt.Fprintf(&b, " tails=%v", m.Tails)
 		} else {
-			fmt.Fprintf(&b, " free=%v", m.Free)
+			fmt.Fprintf(&b, " free=%v serial=%d", m.Free, m.Serial)
 		}
 	case KindChild:
 		fmt.Fprintf(&b, " seat=%v child=%v", m.Seat, m.Child)
 	case KindToken:
 		fmt.Fprintf(&b, " token=%d", m.Token)
 		if !m.Seat.IsZero() {
-			fmt.Fprintf(&b, " seat=%v", m.Seat)
+			fmt.Fprintf(&b, " seat=%v serial=%d", m.Seat, m.Serial)
 		} else {
 			fmt.Fprintf(&b, " number=%d", m.Number)
 		}

@@ -11,6 +11,14 @@ type State struct {
 	K      int
 	Home   Node
 
+	// Installed is the epoch that last began here, 0: none. Tokens are those that
+	// there are in it, nil: not known; Withheld of them are at no living node,
+	// Retired have ended here.
+	Installed uint64
+	Tokens    TokenSet
+	Withheld  TokenSet
+	Retired   TokenSet
+
 	Parent  Node
 	Turns   []Turn
 	Pending []Ticket
@@ -25,6 +33,8 @@ type State struct {
 
 	// Free tokens with the baton (late binding).
 	Free TokenSet
+	// Serial of the last grant that this node knows of (late binding).
+	Serial uint64
 	// Parked tokens wait for a baton (late binding).
 	Parked []ParkedToken
 	// Where the baton is, as far as this node knows (late binding); Directory
@@ -58,12 +68,11 @@ type SeatState struct {
 	Ticket Ticket
 	// Token that is here, running or idle; NoToken: it is to come.
 	Token Token
+	// Last is the serial of the last grant of Token in this epoch; 0: none.
+	Last uint64
 	// Child is the seat that the token goes to next; zero: none known.
 	Child Seat
 }
-
-// NoToken in a seat: the token is still to come.
-const NoToken Token = -1
 
 // Idle reports whether the seat has a token that nobody here uses.
 func (s SeatState) Idle() bool { return s.Token != NoToken && s.Ticket == 0 }
@@ -72,6 +81,7 @@ func (s SeatState) Idle() bool { return s.Token != NoToken && s.Ticket == 0 }
 func (m *Machine) State() State {
 	s := State{
 		Self: m.self, Epoch: m.epoch, Frozen: m.frozen, K: m.k, Home: m.home,
+		Installed: m.installed, Tokens: m.tokens.Clone(), Withheld: m.withheld.Clone(), Retired: m.retired.Clone(),
 		Parent: m.parent, Turns: cloneTurns(m.turns), Pending: slices.Clone(m.pending),
 		Asked: m.asked, Running: slices.Clone(m.running), Baton: m.baton, Number: m.number,
 		Aside: slices.Clone(m.aside),
@@ -88,6 +98,7 @@ func (m *Machine) Clone() *Machine {
 	c.pending = slices.Clone(m.pending)
 	c.running = slices.Clone(m.running)
 	c.aside = slices.Clone(m.aside)
+	c.retired = m.retired.Clone() // tokens and withheld are never changed
 	c.fx = Effects{}
 	return &c
 }
@@ -108,4 +119,14 @@ func (m *Machine) Frozen() bool { return m.frozen }
 
 // FreeHere returns how many tokens are at this node and nobody uses: free with
 // the baton, parked, or idle in seats.
-func (m *Machine) FreeHere() int { return m.binding.FreeHere() }
+func (m *Machine) FreeHere() int { return m.binding.FreeHere().Len() }
+
+// Withheld returns how many of the pool's tokens are withheld in this epoch: a
+// lost node may still use them.
+func (m *Machine) Withheld() int { return m.withheld.Len() }
+
+// Holdings returns which tokens are at this node: those of its tickets in the
+// critical section, and those that nobody uses.
+func (m *Machine) Holdings() (running []Grant, free TokenSet) {
+	return slices.Clone(m.running), m.binding.FreeHere()
+}

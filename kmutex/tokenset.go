@@ -27,6 +27,23 @@ func (s *TokenSet) Add(q Token) {
 	(*s)[word] |= 1 << (uint(q) % 64)
 }
 
+// AddAll puts every token of t into s.
+func (s *TokenSet) AddAll(t TokenSet) {
+	for len(*s) < len(t) {
+		*s = append(*s, 0)
+	}
+	for i, word := range t {
+		(*s)[i] |= word
+	}
+}
+
+// RemoveAll takes every token of t out of s.
+func (s TokenSet) RemoveAll(t TokenSet) {
+	for i := range min(len(s), len(t)) {
+		s[i] &^= t[i]
+	}
+}
+
 // Remove takes q out of s.
 func (s TokenSet) Remove(q Token) {
 	if word := int(q) / 64; word < len(s) {
@@ -38,6 +55,12 @@ func (s TokenSet) Remove(q Token) {
 func (s TokenSet) Has(q Token) bool {
 	word := int(q) / 64
 	return q >= 0 && word < len(s) && s[word]&(1<<(uint(q)%64)) != 0
+}
+
+// Below reports whether every token of s is smaller than k.
+func (s TokenSet) Below(k int) bool {
+	_, beyond := s.atOrAfter(Token(k))
+	return !beyond
 }
 
 // Len returns the number of tokens in s.

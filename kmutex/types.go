@@ -13,9 +13,27 @@ type Node uint64
 // Node.
 type Ticket uint64
 
+// FirstAdopted is where the tickets begin that a lost node left and that another
+// node has taken over in an [Install]. They are not in order of arrival.
+const FirstAdopted Ticket = 1 << 63
+
+// AdoptedTicket returns the number, from 0, i < 1<<24, of a ticket that is taken
+// over as epoch begins. Numbers of a later epoch are larger, so a machine knows
+// one that it has had from a new one.
+func AdoptedTicket(epoch uint64, i int) Ticket {
+	return FirstAdopted + Ticket(epoch<<24) + Ticket(i)
+}
+
+// MaxK is the largest k of a pool.
+const MaxK = 1 << 16
+
 // Token is one of the k permits of a pool, 0..k-1. Only a ticket that holds a
-// token is in the critical section.
+// token is in the critical section. When k has been lowered, a ticket may still
+// hold a token of k or more: it is retired when the ticket ends.
 type Token int32
+
+// NoToken stands for a token that is still to come or to be found.
+const NoToken Token = -1
 
 // Seat is one place in a token's queue (early binding). Serial numbers the
 // seats of one node, from 1; the zero Seat is none.
@@ -40,4 +58,8 @@ func (s Seat) String() string {
 type Grant struct {
 	Ticket Ticket
 	Token  Token
+	// Serial tells later uses from earlier ones (the fence): within an epoch no
+	// two grants of a pool have the same, and the serials of a token grow. Under
+	// late binding all serials of the pool grow.
+	Serial uint64
 }

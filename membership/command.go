@@ -6,6 +6,7 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"time"
 
 	"github.com/kgate/kgate/kmutex"
 )
@@ -13,7 +14,7 @@ import (
 // commandVersion is the version of the commands that this program writes. A
 // gateway that meets a newer one in the log stops following it: it cannot know
 // what the others make of it.
-const commandVersion = 1
+const commandVersion = 2
 
 // Bounds on what a view may hold.
 const (
@@ -24,6 +25,9 @@ const (
 	// MaxK is the largest number of tokens of a pool.
 	MaxK = 1 << 16
 
+	minLease = 50 * time.Millisecond
+	maxLease = time.Hour
+
 	maxText    = 256
 	maxCommand = 16 << 10
 )
@@ -32,52 +36,119 @@ const (
 // command can be applied twice without harm, because a proposer whose answer
 // was lost proposes again.
 type command struct {
-	Version int            `json:"v"`
-	Found   *foundCommand  `json:"found,omitempty"`
-	Join    *joinCommand   `json:"join,omitempty"`
-	Remove  *removeCommand `json:"remove,omitempty"`
-	Define  *defineCommand `json:"define,omitempty"`
-	SetK    *setKCommand   `json:"set_k,omitempty"`
+	Version    int                `json:"v"`
+	Found      *foundCommand      `json:"found,omitempty"`
+	Join       *joinCommand       `json:"join,omitempty"`
+	Remove     *removeCommand     `json:"remove,omitempty"`
+	Suspend    *suspendCommand    `json:"suspend,omitempty"`
+	Expire     *expireCommand     `json:"expire,omitempty"`
+	Return     *returnCommand     `json:"return,omitempty"`
+	Define     *defineCommand     `json:"define,omitempty"`
+	SetK       *setKCommand       `json:"set_k,omitempty"`
+	Recover    *recoverCommand    `json:"recover,omitempty"`
+	UseTickets *useTicketsCommand `json:"use_tickets,omitempty"`
 }
 
-// foundCommand writes the cluster's id into the view; the first one wins.
+// bodies returns how many of the pointers are set.
+func (c command) bodies() int {
+	n := 0
+	for _, set := range []bool{
+		c.Found != nil, c.Join != nil, c.Remove != nil, c.Suspend != nil, c.Expire != nil, c.Return != nil,
+		c.Define != nil, c.SetK != nil, c.Recover != nil, c.UseTickets != nil,
+	} {
+		if set {
+			n++
+		}
+	}
+	return n
+}
+
+// leaders reports that only the leader, who judges the others, may propose c.
+func (c command) leaders() bool {
+	return c.Found != nil || c.Join != nil || c.Expire != nil || c.Return != nil
+}
+
+// foundCommand writes the cluster's id and its lease into the view; the first
+// one wins. A gateway that counted another lease than the leader does would
+// break the promise, so what a configuration says counts only here.
 type foundCommand struct {
-	Cluster string `json:"cluster"`
+	Cluster string        `json:"cluster"`
+	Lease   time.Duration `json:"lease"`
 }
 
-// joinCommand lets a gateway in. A member of the same name and another boot
-// goes out in the same view.
+// joinCommand lets a gateway in. A member of the same name and another boot is
+// suspended in the same view.
 type joinCommand struct {
 	Name     string `json:"name"`
 	Boot     string `json:"boot"`
 	PeerAddr string `json:"peer_addr"`
 	Server   string `json:"server"`
+	// Voided is an incarnation that this one was before, in the same process:
+	// it has nothing in flight any more, whatever its lease says. 0: none.
+	Voided kmutex.Node `json:"voided,omitempty"`
 }
 
-// removeCommand takes one incarnation out.
+// removeCommand takes an incarnation out that has nothing in flight.
 type removeCommand struct {
 	Node kmutex.Node `json:"node"`
 }
 
-// defineCommand creates a pool; the first definition wins.
-type defineCommand struct {
-	Name    string `json:"name"`
-	K       int    `json:"k"`
-	Binding string `json:"binding"`
+// suspendCommand takes incarnations out whose leases may still run.
+type suspendCommand struct {
+	Nodes []kmutex.Node `json:"nodes"`
 }
 
-// setKCommand changes the number of tokens of a pool.
+// expireCommand states that the leases of lost incarnations have run out.
+type expireCommand struct {
+	Nodes []kmutex.Node `json:"nodes"`
+}
+
+// returnCommand gives a pool the tokens back that lost incarnations owe it
+// beyond their leases.
+type returnCommand struct {
+	Pool  string        `json:"pool"`
+	Nodes []kmutex.Node `json:"nodes"`
+}
+
+// defineCommand creates a pool; the first definition wins.
+type defineCommand struct {
+	Name    string        `json:"name"`
+	K       int           `json:"k"`
+	Binding string        `json:"binding"`
+	Reclaim string        `json:"reclaim"`
+	HoldMax time.Duration `json:"hold_max,omitempty"`
+}
+
+// setKCommand changes the number of tokens of a pool, if it still is Was (0:
+// whatever it is).
 type setKCommand struct {
 	Name string `json:"name"`
 	K    int    `json:"k"`
+	Was  int    `json:"was,omitempty"`
+}
+
+// recoverCommand begins a new epoch of a pool, if it still is in that one.
+type recoverCommand struct {
+	Pool  string `json:"pool"`
+	Epoch uint64 `json:"epoch"`
+}
+
+// useTicketsCommand notes that a pool gives out tickets.
+type useTicketsCommand struct {
+	Pool string `json:"pool"`
 }
 
 // Errors of commands.
 var (
 	// ErrCommand means that a command was refused; the view stays as it was.
 	ErrCommand = errors.New("membership: refused")
+	// ErrConflict means that a value is no longer what the proposer took it for.
+	ErrConflict = errors.New("membership: changed by somebody else meanwhile")
 	// ErrNewer means that something was written by a newer version of kgate.
 	ErrNewer = errors.New("membership: written by a newer version of kgate")
+	// ErrOlder means that something was written by an older version of kgate
+	// that this one does not read.
+	ErrOlder = errors.New("membership: written by an older version of kgate")
 )
 
 func encodeCommand(c command) ([]byte, error) {
@@ -103,6 +174,9 @@ func decodeCommand(data []byte) (command, error) {
 	if version.V > commandVersion {
 		return command{}, fmt.Errorf("%w: command version %d, this one knows %d", ErrNewer, version.V, commandVersion)
 	}
+	if version.V > 0 && version.V < commandVersion {
+		return command{}, fmt.Errorf("%w: command version %d, this one writes %d", ErrOlder, version.V, commandVersion)
+	}
 	var c command
 	if err := decodeStrict(data, &c); err != nil {
 		return command{}, fmt.Errorf("%w: command: %w", ErrCommand, err)
@@ -110,14 +184,8 @@ func decodeCommand(data []byte) (command, error) {
 	if c.Version != commandVersion {
 		return command{}, fmt.Errorf("%w: command version %d", ErrCommand, c.Version)
 	}
-	set := 0
-	for _, present := range []bool{c.Found != nil, c.Join != nil, c.Remove != nil, c.Define != nil, c.SetK != nil} {
-		if present {
-			set++
-		}
-	}
-	if set != 1 {
-		return command{}, fmt.Errorf("%w: a command with %d bodies", ErrCommand, set)
+	if n := c.bodies(); n != 1 {
+		return command{}, fmt.Errorf("%w: a command with %d bodies", ErrCommand, n)
 	}
 	return c, nil
 }
@@ -154,6 +222,14 @@ func checkK(k int) error {
 	return nil
 }
 
+func (c foundCommand) check() error {
+	err := checkText("the cluster id", c.Cluster)
+	if c.Lease < minLease || c.Lease > maxLease {
+		err = errors.Join(err, fmt.Errorf("%w: the lease is %v, it must be between %v and %v", ErrCommand, c.Lease, minLease, maxLease))
+	}
+	return err
+}
+
 func (c joinCommand) check() error {
 	return errors.Join(
 		checkText("the gateway's name", c.Name),
@@ -163,9 +239,18 @@ func (c joinCommand) check() error {
 }
 
 func (c defineCommand) check() error {
-	var err error
+	errs := []error{checkText("the pool's name", c.Name), checkK(c.K)}
 	if c.Binding != BindingEarly && c.Binding != BindingLate {
-		err = fmt.Errorf("%w: binding is %q, it must be %q or %q", ErrCommand, c.Binding, BindingLate, BindingEarly)
+		errs = append(errs, fmt.Errorf("%w: binding is %q, it must be %q or %q", ErrCommand, c.Binding, BindingLate, BindingEarly))
 	}
-	return errors.Join(checkText("the pool's name", c.Name), checkK(c.K), err)
+	switch {
+	case c.Reclaim != ReclaimLease && c.Reclaim != ReclaimHold:
+		errs = append(errs, fmt.Errorf("%w: reclaim is %q, it must be %q or %q", ErrCommand, c.Reclaim, ReclaimLease, ReclaimHold))
+	case c.Reclaim == ReclaimHold && c.HoldMax <= 0:
+		errs = append(errs, fmt.Errorf("%w: reclaim is %q, so a longest hold is needed", ErrCommand, c.Reclaim))
+	case c.Reclaim == ReclaimLease && c.HoldMax != 0:
+		errs = append(errs, fmt.Errorf("%w: reclaim is %q, so a longest hold of %v has no meaning", ErrCommand, c.Reclaim, c.HoldMax))
+	default:
+	}
+	return errors.Join(errs...)
 }

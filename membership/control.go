@@ -10,18 +10,23 @@ import (
 	"log/slog"
 	"net"
 	"net/http"
+	"strings"
 	"sync"
 	"time"
 
 	"github.com/hashicorp/raft"
 
 	"github.com/kgate/kgate/chordring/serfring"
+	"github.com/kgate/kgate/kmutex"
 )
 
 // What gateways ask each other over the control stream.
 const (
 	pathIdentity = "/v1/identity"
 	pathCommands = "/v1/commands"
+	pathLease    = "/v1/lease"
+	pathTerm     = "/v1/term"
+	pathReach    = "/v1/reach"
 )
 
 // identity is what a gateway says about itself. Fields may be added.
@@ -30,6 +35,8 @@ type identity struct {
 	Boot    string `json:"boot"`
 	Server  string `json:"server"`
 	Cluster string `json:"cluster"`
+	// Voided is the incarnation before, if it was in the same process.
+	Voided kmutex.Node `json:"voided,omitempty"`
 	// Leaving gateways do not want to be let in again.
 	Leaving bool `json:"leaving"`
 	// Founding gateways are about to start a cluster alone.
@@ -46,6 +53,18 @@ type identity struct {
 type verdict struct {
 	// Refused says why the command was refused for good; empty if it was not.
 	Refused string `json:"refused"`
+	// Conflict: it was refused because of what somebody else changed.
+	Conflict bool `json:"conflict,omitempty"`
+}
+
+// err is what applying the command returned, at the leader; its text already
+// says which of the errors it is.
+func (v verdict) err() error {
+	kind := ErrCommand
+	if v.Conflict {
+		kind = ErrConflict
+	}
+	return fmt.Errorf("%w: %s", kind, strings.TrimPrefix(v.Refused, kind.Error()+": "))
 }
 
 func (c *Cluster) identity() identity {
@@ -53,9 +72,11 @@ func (c *Cluster) identity() identity {
 	if err != nil {
 		candidates = nil
 	}
+	boot, voided := c.tenure.incarnation()
 	id := identity{
 		Name:    c.config.Name,
-		Boot:    c.config.Boot,
+		Boot:    boot,
+		Voided:  voided,
 		Server:  c.storage.meta.Server,
 		Leaving: c.leaving.Load(),
 		Last:    c.raft.LastIndex(),
@@ -76,6 +97,11 @@ func (c *Cluster) newControl() *http.Server {
 	mux.HandleFunc("GET "+pathIdentity, func(w http.ResponseWriter, _ *http.Request) {
 		writeJSON(w, http.StatusOK, c.identity())
 	})
+	mux.HandleFunc("GET "+pathReach, func(w http.ResponseWriter, r *http.Request) {
+		writeJSON(w, http.StatusOK, reach{Unreached: c.unreached(r.Context())})
+	})
+	mux.HandleFunc("GET "+pathTerm, c.serveTerm)
+	mux.HandleFunc("POST "+pathLease, c.serveLease)
 	mux.HandleFunc("POST "+pathCommands, c.serveCommand)
 	return &http.Server{
 		Handler:           mux,
@@ -96,8 +122,8 @@ func (c *Cluster) serveCommand(w http.ResponseWriter, r *http.Request) {
 		return
 	}
 	cmd, err := decodeCommand(data)
-	if err == nil && (cmd.Join != nil || cmd.Found != nil) {
-		err = fmt.Errorf("%w: only the leader lets gateways in", ErrCommand)
+	if err == nil && cmd.leaders() {
+		err = fmt.Errorf("%w: only the leader judges other gateways", ErrCommand)
 	}
 	if err != nil {
 		writeJSON(w, http.StatusUnprocessableEntity, verdict{Refused: err.Error()})
@@ -107,8 +133,8 @@ func (c *Cluster) serveCommand(w http.ResponseWriter, r *http.Request) {
 	switch {
 	case err == nil:
 		writeJSON(w, http.StatusOK, verdict{})
-	case errors.Is(err, ErrCommand):
-		writeJSON(w, http.StatusUnprocessableEntity, verdict{Refused: err.Error()})
+	case errors.Is(err, ErrCommand), errors.Is(err, ErrConflict):
+		writeJSON(w, http.StatusUnprocessableEntity, verdict{Refused: err.Error(), Conflict: errors.Is(err, ErrConflict)})
 	default: // not the leader, or not any more
 		http.Error(w, err.Error(), http.StatusMisdirectedRequest)
 	}
@@ -128,24 +154,39 @@ func (c *Cluster) dialControl(ctx context.Context, _, addr string) (net.Conn, er
 func (c *Cluster) identify(ctx context.Context, addr string) (identity, error) {
 	ctx, cancel := context.WithTimeout(ctx, c.config.CallTimeout)
 	defer cancel()
-	request, err := http.NewRequestWithContext(ctx, http.MethodGet, "http://"+addr+pathIdentity, http.NoBody)
+	var id identity
+	err := c.call(ctx, http.MethodGet, addr, pathIdentity, nil, &id)
+	return id, err
+}
+
+// call asks the gateway at an address something, and reads its answer if it is
+// a good one.
+func (c *Cluster) call(ctx context.Context, method, addr, path string, question, answer any) error {
+	var body io.Reader = http.NoBody
+	if question != nil {
+		data, err := json.Marshal(question)
+		if err != nil {
+			return fmt.Errorf("membership: ask %s: %w", addr, err)
+		}
+		body = bytes.NewReader(data)
+	}
+	request, err := http.NewRequestWithContext(ctx, method, "http://"+addr+path, body)
 	if err != nil {
-		return identity{}, fmt.Errorf("membership: ask %s: %w", addr, err)
+		return fmt.Errorf("membership: ask %s: %w", addr, err)
 	}
 	response, err := c.client.Do(request)
 	if err != nil {
-		return identity{}, fmt.Errorf("membership: ask %s: %w", addr, err)
+		return fmt.Errorf("membership: ask %s: %w", addr, err)
 	}
 	defer response.Body.Close()
 	defer drop(response.Body)
 	if response.StatusCode != http.StatusOK {
-		return identity{}, fmt.Errorf("membership: ask %s: status %d", addr, response.StatusCode)
+		return fmt.Errorf("membership: ask %s: status %d", addr, response.StatusCode)
 	}
-	var id identity
-	if err := json.NewDecoder(io.LimitReader(response.Body, 4<<20)).Decode(&id); err != nil {
-		return identity{}, fmt.Errorf("membership: ask %s: %w", addr, err)
+	if err := json.NewDecoder(io.LimitReader(response.Body, 4<<20)).Decode(answer); err != nil {
+		return fmt.Errorf("membership: ask %s: %w", addr, err)
 	}
-	return id, nil
+	return nil
 }
 
 // asksAtOnce bounds the calls that are open at a time.
@@ -215,7 +256,7 @@ func (c *Cluster) ask(ctx context.Context, addr string, data []byte) error {
 		if err := json.NewDecoder(io.LimitReader(response.Body, maxCommand)).Decode(&v); err != nil {
 			return fmt.Errorf("membership: ask %s: %w", addr, err)
 		}
-		return fmt.Errorf("%w: %s", ErrCommand, v.Refused)
+		return v.err()
 	default:
 		return fmt.Errorf("%w: %s answered with status %d", raft.ErrNotLeader, addr, response.StatusCode)
 	}

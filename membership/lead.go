@@ -37,10 +37,11 @@ func (a attempts) failed(p serfring.Member, now time.Time) {
 
 // loop is what the goroutine run keeps between its turns.
 type loop struct {
-	term    uint64 // in which this gateway has caught up as the leader
 	failed  attempts
 	suspect map[string]time.Time // since when, by name
-	orphan  time.Time            // since when there is no leader
+	// away are the raft servers that have no member, and since when.
+	away   map[raft.ServerID]time.Time
+	orphan time.Time // since when there is no leader
 }
 
 // soon is the pause before something that is about to be ready is tried again.
@@ -48,7 +49,7 @@ const soon = 50 * time.Millisecond
 
 // run looks at the cluster whenever something changed, and now and then.
 func (c *Cluster) run() {
-	l := loop{failed: attempts{}, suspect: map[string]time.Time{}, orphan: time.Now()}
+	l := loop{failed: attempts{}, suspect: map[string]time.Time{}, away: map[raft.ServerID]time.Time{}, orphan: time.Now()}
 	timer := time.NewTimer(0)
 	defer timer.Stop()
 	for {
@@ -79,6 +80,9 @@ func (c *Cluster) turn(l *loop) time.Duration {
 		}
 	} else if l.orphan.IsZero() {
 		l.orphan = now
+	}
+	if c.raft.State() != raft.Leader {
+		c.grants.end()
 	}
 	switch {
 	case c.leaving.Load():
@@ -111,7 +115,7 @@ func (l *loop) note(peers []serfring.Member, now time.Time) {
 		}
 	}
 	for name := range l.failed {
-		if _, known := find(peers, name); !known {
+		if p, known := find(peers, name); !known || p.Status != serfring.StatusAlive {
 			delete(l.failed, name)
 		}
 	}
@@ -169,18 +173,8 @@ func (c *Cluster) lead(l *loop, peers []serfring.Member) time.Duration {
 // reconcile brings the view and raft's configuration closer to what discovery
 // reports.
 func (c *Cluster) reconcile(l *loop, peers []serfring.Member) (time.Duration, error) {
-	if term := c.raft.CurrentTerm(); l.term != term {
-		// Entries of earlier leaders may not be in the view yet.
-		if err := c.raft.Barrier(c.config.CallTimeout).Error(); err != nil {
-			return 0, err
-		}
-		l.term = term
-		c.config.Logger.Info("leading", slog.Uint64("term", term))
-	}
-	if c.View().Cluster == "" {
-		if err := c.applyHere(command{Found: &foundCommand{Cluster: c.clusterID()}}); err != nil {
-			return 0, err
-		}
+	if err := c.takeLead(); err != nil {
+		return 0, err
 	}
 	again := c.config.Interval
 	now := time.Now()
@@ -194,14 +188,17 @@ func (c *Cluster) reconcile(l *loop, peers []serfring.Member) (time.Duration, er
 		ids := c.identifyAll(c.closing, strangers)
 		for _, p := range strangers {
 			id, ok := ids[p.Name]
-			if ok && c.welcomes(p, id) {
+			switch {
+			case !ok || !c.welcomes(p, id):
+				l.failed.failed(p, now)
+				again = min(again, l.failed[p.Name].wait)
+			case !c.fit(p):
+				again = min(again, 4*soon)
+			default:
 				if err := c.letIn(p, id); err != nil {
 					return 0, err
 				}
 				delete(l.failed, p.Name)
-			} else {
-				l.failed.failed(p, now)
-				again = min(again, l.failed[p.Name].wait)
 			}
 		}
 	}
@@ -209,8 +206,28 @@ func (c *Cluster) reconcile(l *loop, peers []serfring.Member) (time.Duration, er
 	return min(again, wait), err
 }
 
-// dismiss takes out a gateway that said goodbye. One that failed stays: that
-// is a suspicion, which leases and recovery will act upon from here.
+// takeLead makes sure that this gateway has seen what the leaders before it have
+// committed: only then it may judge others.
+func (c *Cluster) takeLead() error {
+	term := c.raft.CurrentTerm()
+	if c.grants.leads(term) {
+		return nil
+	}
+	if err := c.raft.Barrier(c.config.CallTimeout).Error(); err != nil {
+		return err
+	}
+	if c.View().Cluster == "" {
+		if err := c.applyHere(command{Found: &foundCommand{Cluster: c.clusterID(), Lease: c.config.Lease}}); err != nil {
+			return err
+		}
+	}
+	c.grants.begin(term)
+	c.config.Logger.Info("leading", slog.Uint64("term", term))
+	return nil
+}
+
+// dismiss takes out a gateway that said goodbye. One that failed is another
+// matter: see watch.
 func (c *Cluster) dismiss(p serfring.Member) error {
 	m, in := c.View().Named(p.Name)
 	if p.Status != serfring.StatusLeft || !in || m.Boot != p.Boot {
@@ -231,7 +248,7 @@ func (c *Cluster) strangers(l *loop, peers []serfring.Member, now time.Time) []s
 	var strangers []serfring.Member
 	for _, p := range alive(peers) {
 		m, in := view.Named(p.Name)
-		settled := in && m.Boot == p.Boot && m.PeerAddr == p.PeerAddr && there[raft.ServerID(m.Server)]
+		settled := view.lostBoot(p.Name, p.Boot) || in && m.Boot == p.Boot && m.PeerAddr == p.PeerAddr && there[raft.ServerID(m.Server)]
 		if !settled && l.failed.due(p, now) {
 			strangers = append(strangers, p)
 		}
@@ -256,6 +273,27 @@ func (c *Cluster) welcomes(p serfring.Member, id identity) bool {
 	return true
 }
 
+// fit reports that a gateway which wants to be let in reaches all members: one
+// that does not would soon be suspended again.
+func (c *Cluster) fit(p serfring.Member) bool {
+	if m, in := c.View().Named(p.Name); in && m.Boot == p.Boot {
+		return true // only its address is another
+	}
+	if !c.penance.over(p.Name, time.Now()) {
+		return false
+	}
+	missing, ok := c.reachesAll(p)
+	if missing != "" && c.silent.lasts("reach "+p.Name) && c.once.First("reach "+p.Name) {
+		c.config.Logger.Warn("a gateway is not let in because it does not reach a member",
+			slog.String("name", p.Name), slog.String("member", missing),
+			slog.String("hint", "every gateway must reach the peer port of every other"))
+	}
+	if ok {
+		c.silent.over("reach " + p.Name)
+	}
+	return ok
+}
+
 // letIn makes a gateway a raft server without a vote, if it is none yet, and
 // then a member. The address of one that returned elsewhere is not corrected
 // in raft's configuration: ServerAddr knows it from gossip.
@@ -269,7 +307,7 @@ func (c *Cluster) letIn(p serfring.Member, id identity) error {
 			return fmt.Errorf("membership: add raft server %s: %w", id.Server, err)
 		}
 	}
-	join := joinCommand{Name: p.Name, Boot: p.Boot, PeerAddr: p.PeerAddr, Server: id.Server}
+	join := joinCommand{Name: p.Name, Boot: p.Boot, PeerAddr: p.PeerAddr, Server: id.Server, Voided: id.Voided}
 	if err := c.applyHere(command{Join: &join}); err != nil {
 		return err
 	}
@@ -312,11 +350,27 @@ func (c *Cluster) judged(l *loop, peers []serfring.Member) []server {
 		_, named := view.Named(name)
 		now.alive = now.leader || here && (m.Boot == p.Boot || !named)
 		now.pending = !in && !named && here
+		left := seen && p.Status == serfring.StatusLeft
+		now.away = !in && !named && !left && view.lostName(name) && !l.longAway(s.ID, c.config.CleanAfter)
+		if in {
+			delete(l.away, s.ID)
+		}
 		since, suspected := l.suspect[name]
 		now.lost = !now.leader && suspected && time.Since(since) > c.config.SwapAfter
 		servers = append(servers, now)
 	}
 	return servers
+}
+
+// longAway notes that a raft server has no member, and reports whether that is
+// so for longer than d.
+func (l *loop) longAway(id raft.ServerID, d time.Duration) bool {
+	since, noted := l.away[id]
+	if !noted {
+		since = time.Now()
+		l.away[id] = since
+	}
+	return time.Since(since) > d
 }
 
 // caughtUp asks a server whether it has the log, so that a vote is not given

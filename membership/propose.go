@@ -1,6 +1,7 @@
 package membership
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -8,14 +9,17 @@ import (
 	"time"
 
 	"github.com/hashicorp/raft"
+
+	"github.com/kgate/kgate/kmutex"
 )
 
 // DefinePool makes sure that there is a pool of the given name: it returns nil
-// when this gateway's view has one. The first definition wins, so K and Binding
-// of the view's pool may be others; Epoch and Home of the argument do not count.
-// It waits until this gateway is in the view, and keeps trying until ctx ends.
+// when this gateway's view has one. The first definition wins, so K, Binding,
+// Reclaim (default ReclaimLease) and HoldMax of the view's pool may be others;
+// the other fields of the argument do not count. It waits until this gateway is
+// in the view, and keeps trying until ctx ends.
 func (c *Cluster) DefinePool(ctx context.Context, p Pool) error {
-	define := defineCommand{Name: p.Name, K: p.K, Binding: p.Binding}
+	define := defineCommand{Name: p.Name, K: p.K, Binding: p.Binding, Reclaim: cmp.Or(p.Reclaim, ReclaimLease), HoldMax: p.HoldMax}
 	if err := define.check(); err != nil {
 		return err
 	}
@@ -34,13 +38,18 @@ func (c *Cluster) DefinePool(ctx context.Context, p Pool) error {
 }
 
 // SetK changes the number of tokens of a pool in a new epoch and returns when
-// this gateway's view has it. It keeps trying until ctx ends.
-func (c *Cluster) SetK(ctx context.Context, pool string, k int) error {
-	if err := checkK(k); err != nil {
+// this gateway's view has it. With was other than 0 it fails with ErrConflict
+// unless the agreed number is was, or k already. It keeps trying until ctx ends.
+func (c *Cluster) SetK(ctx context.Context, pool string, k, was int) error {
+	err := checkK(k)
+	if err == nil && was != 0 {
+		err = checkK(was)
+	}
+	if err != nil {
 		return err
 	}
 	before := c.View().Number
-	if err := c.propose(ctx, command{SetK: &setKCommand{Name: pool, K: k}}); err != nil {
+	if err := c.propose(ctx, command{SetK: &setKCommand{Name: pool, K: k, Was: was}}); err != nil {
 		return fmt.Errorf("membership: set k of pool %q: %w", pool, err)
 	}
 	return c.await(ctx, func(v *View) bool {
@@ -50,13 +59,47 @@ func (c *Cluster) SetK(ctx context.Context, pool string, k int) error {
 	})
 }
 
-// Remove takes an incarnation out of the view. A gateway that is still alive is
-// let in again as a new one.
-func (c *Cluster) Remove(ctx context.Context, m Member) error {
-	if err := c.propose(ctx, command{Remove: &removeCommand{Node: m.Node}}); err != nil {
-		return fmt.Errorf("membership: remove %s: %w", m.Name, err)
+// Recover begins a new epoch of a pool if it still is in the given one, and
+// returns when this gateway's view has a later one. It keeps trying until ctx
+// ends.
+func (c *Cluster) Recover(ctx context.Context, pool string, epoch uint64) error {
+	if err := c.propose(ctx, command{Recover: &recoverCommand{Pool: pool, Epoch: epoch}}); err != nil {
+		return fmt.Errorf("membership: recover pool %q: %w", pool, err)
 	}
-	return nil
+	return c.await(ctx, func(v *View) bool {
+		have, ok := v.Pool(pool)
+		return !ok || have.Epoch > epoch
+	})
+}
+
+// UseTickets notes for good that the pool gives out tickets, and returns when
+// this gateway's view says so. It keeps trying until ctx ends.
+func (c *Cluster) UseTickets(ctx context.Context, pool string) error {
+	said := func(v *View) bool {
+		have, ok := v.Pool(pool)
+		return ok && have.Tickets
+	}
+	if said(c.View()) {
+		return nil
+	}
+	if err := c.propose(ctx, command{UseTickets: &useTicketsCommand{Pool: pool}}); err != nil {
+		return fmt.Errorf("membership: use tickets in pool %q: %w", pool, err)
+	}
+	return c.await(ctx, said)
+}
+
+// Suspend takes the named gateway out of the view as one whose lease may still
+// run, and returns when this gateway's view has it. If it is alive it comes back
+// as another incarnation. It keeps trying until ctx ends.
+func (c *Cluster) Suspend(ctx context.Context, name string) error {
+	m, in := c.View().Named(name)
+	if !in {
+		return fmt.Errorf("%w: there is no gateway %q in the view", ErrCommand, name)
+	}
+	if err := c.propose(ctx, command{Suspend: &suspendCommand{Nodes: []kmutex.Node{m.Node}}}); err != nil {
+		return fmt.Errorf("membership: suspend %s: %w", name, err)
+	}
+	return c.await(ctx, func(v *View) bool { _, still := v.Member(m.Node); return !still })
 }
 
 // propose has the leader commit a command, over changes of leadership, until
@@ -69,7 +112,7 @@ func (c *Cluster) propose(ctx context.Context, cmd command) error {
 	pause := 10 * time.Millisecond
 	for {
 		err := c.proposeOnce(ctx, cmd, data)
-		if err == nil || errors.Is(err, ErrCommand) || errors.Is(err, ErrNewer) {
+		if err == nil || errors.Is(err, ErrCommand) || errors.Is(err, ErrConflict) || errors.Is(err, ErrNewer) {
 			return err
 		}
 		select {
@@ -119,6 +162,9 @@ func (c *Cluster) applyHere(cmd command) error {
 	if err, failed := future.Response().(error); failed {
 		return err
 	}
+	// The others learn with the next entry that this one is committed: without it
+	// they would only after CommitTimeout.
+	_ = c.raft.Barrier(c.config.CallTimeout)
 	if gone.Server != "" && gone.Server != c.storage.meta.Server {
 		c.ops.Lock()
 		defer c.ops.Unlock()

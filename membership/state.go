@@ -5,17 +5,20 @@ import (
 	"fmt"
 	"slices"
 	"strings"
+	"time"
 
 	"github.com/kgate/kgate/kmutex"
 )
 
 // state is what the log amounts to: a pure function of its entries.
 type state struct {
-	Format  int      `json:"format"`
-	Number  uint64   `json:"number"`
-	Cluster string   `json:"cluster"`
-	Members []Member `json:"members"`
-	Pools   []Pool   `json:"pools"`
+	Format  int           `json:"format"`
+	Number  uint64        `json:"number"`
+	Cluster string        `json:"cluster"`
+	Lease   time.Duration `json:"lease"`
+	Members []Member      `json:"members"`
+	Lost    []Lost        `json:"lost"`
+	Pools   []Pool        `json:"pools"`
 }
 
 // apply carries out one committed command. It reports whether the view
@@ -30,10 +33,20 @@ func (s *state) apply(index uint64, c command) (bool, error) {
 		changed, err = s.join(index, *c.Join)
 	case c.Remove != nil:
 		changed = s.remove(index, *c.Remove)
+	case c.Suspend != nil:
+		changed = s.suspend(index, *c.Suspend)
+	case c.Expire != nil:
+		changed = s.expire(index, *c.Expire)
+	case c.Return != nil:
+		changed, err = s.giveBack(index, *c.Return)
 	case c.Define != nil:
 		changed, err = s.define(index, *c.Define)
 	case c.SetK != nil:
 		changed, err = s.setK(index, *c.SetK)
+	case c.Recover != nil:
+		changed, err = s.recover(index, *c.Recover)
+	case c.UseTickets != nil:
+		changed, err = s.useTickets(*c.UseTickets)
 	default:
 		err = fmt.Errorf("%w: an empty command", ErrCommand)
 	}
@@ -44,13 +57,13 @@ func (s *state) apply(index uint64, c command) (bool, error) {
 }
 
 func (s *state) found(c foundCommand) (bool, error) {
-	if err := checkText("the cluster id", c.Cluster); err != nil {
+	if err := c.check(); err != nil {
 		return false, err
 	}
 	if s.Cluster != "" {
 		return false, nil
 	}
-	s.Cluster = c.Cluster
+	s.Cluster, s.Lease = c.Cluster, c.Lease
 	return true, nil
 }
 
@@ -67,33 +80,27 @@ func (s *state) join(index uint64, c joinCommand) (bool, error) {
 		m.PeerAddr, m.Server = c.PeerAddr, c.Server
 		return true, nil
 	}
+	if slices.ContainsFunc(s.Lost, func(l Lost) bool { return l.Name == c.Name && l.Boot == c.Boot }) {
+		return false, fmt.Errorf("%w: %s/%s is lost and must come back as another incarnation", ErrCommand, c.Name, c.Boot)
+	}
 	if old < 0 && len(s.Members) >= MaxMembers {
 		return false, fmt.Errorf("%w: there are %d gateways already, no more are allowed", ErrCommand, len(s.Members))
-	}
-	if old >= 0 {
-		s.Members = slices.Delete(s.Members, old, old+1)
 	}
 	// The index grows with the log, so the order of Node is kept.
 	s.Members = append(s.Members, Member{
 		Node: kmutex.Node(index), Name: c.Name, PeerAddr: c.PeerAddr,
 		Boot: c.Boot, Server: c.Server, Status: StatusAlive,
 	})
+	moved := s.poolSet(func(p *Pool) bool { return p.Home == 0 })
 	if old >= 0 {
-		s.beginEpochs(index, func(Pool) bool { return true })
-	} else {
-		s.beginEpochs(index, func(p Pool) bool { return p.Home == 0 })
+		moved = s.lose(s.Members[old].Node, true)
 	}
+	if c.Voided != 0 && s.lostAs(c.Voided, c.Name) {
+		s.unlease(c.Voided, moved)
+	}
+	s.findHeirs()
+	s.beginEpochs(index, moved)
 	return true, nil
-}
-
-func (s *state) remove(index uint64, c removeCommand) bool {
-	at := slices.IndexFunc(s.Members, func(m Member) bool { return m.Node == c.Node })
-	if at < 0 {
-		return false
-	}
-	s.Members = slices.Delete(s.Members, at, at+1)
-	s.beginEpochs(index, func(Pool) bool { return true })
-	return true
 }
 
 func (s *state) define(index uint64, c defineCommand) (bool, error) {
@@ -107,8 +114,8 @@ func (s *state) define(index uint64, c defineCommand) (bool, error) {
 	if len(s.Pools) >= MaxPools {
 		return false, fmt.Errorf("%w: there are %d pools already, no more are allowed", ErrCommand, len(s.Pools))
 	}
-	s.Pools = slices.Insert(s.Pools, at, Pool{Name: c.Name, K: c.K, Binding: c.Binding})
-	s.beginEpochs(index, func(p Pool) bool { return p.Name == c.Name })
+	s.Pools = slices.Insert(s.Pools, at, Pool{Name: c.Name, K: c.K, Binding: c.Binding, Reclaim: c.Reclaim, HoldMax: c.HoldMax})
+	s.beginEpochs(index, pools{at: true})
 	return true, nil
 }
 
@@ -116,22 +123,65 @@ func (s *state) setK(index uint64, c setKCommand) (bool, error) {
 	if err := checkK(c.K); err != nil {
 		return false, err
 	}
-	at, known := findPool(s.Pools, c.Name)
-	if !known {
-		return false, fmt.Errorf("%w: there is no pool %q", ErrCommand, c.Name)
+	at, err := s.pool(c.Name)
+	if err != nil {
+		return false, err
 	}
-	if s.Pools[at].K == c.K {
-		return false, nil
+	have := s.Pools[at].K
+	if have == c.K {
+		return false, nil // the first try of this command, as likely as not
+	}
+	if c.Was != 0 && have != c.Was {
+		return false, fmt.Errorf("%w: k of pool %q is %d, not %d", ErrConflict, c.Name, have, c.Was)
 	}
 	s.Pools[at].K = c.K
-	s.beginEpochs(index, func(p Pool) bool { return p.Name == c.Name })
+	s.beginEpochs(index, pools{at: true})
 	return true, nil
+}
+
+func (s *state) recover(index uint64, c recoverCommand) (bool, error) {
+	at, err := s.pool(c.Pool)
+	if err != nil || s.Pools[at].Epoch != c.Epoch {
+		return false, err
+	}
+	s.beginEpochs(index, pools{at: true})
+	return true, nil
+}
+
+func (s *state) useTickets(c useTicketsCommand) (bool, error) {
+	at, err := s.pool(c.Pool)
+	if err != nil || s.Pools[at].Tickets {
+		return false, err
+	}
+	s.Pools[at].Tickets = true
+	return true, nil
+}
+
+func (s *state) pool(name string) (at int, err error) {
+	at, known := findPool(s.Pools, name)
+	if !known {
+		return 0, fmt.Errorf("%w: there is no pool %q", ErrCommand, name)
+	}
+	return at, nil
+}
+
+// pools is a set of places in state.Pools.
+type pools map[int]bool
+
+func (s *state) poolSet(chosen func(*Pool) bool) pools {
+	set := make(pools)
+	for i := range s.Pools {
+		if chosen(&s.Pools[i]) {
+			set[i] = true
+		}
+	}
+	return set
 }
 
 // beginEpochs moves the pools chosen on to their next epoch, with the home
 // that the present members make.
-func (s *state) beginEpochs(index uint64, chosen func(Pool) bool) {
-	if len(s.Pools) == 0 {
+func (s *state) beginEpochs(index uint64, chosen pools) {
+	if len(chosen) == 0 {
 		return
 	}
 	ring := ringOf(s.Members)
@@ -139,27 +189,37 @@ func (s *state) beginEpochs(index uint64, chosen func(Pool) bool) {
 	for _, m := range s.Members {
 		nodes[m.Name] = m.Node
 	}
-	for i := range s.Pools {
-		if p := &s.Pools[i]; chosen(*p) {
-			p.Epoch++
-			p.Began = index
-			p.Home = nodes[ring.Owner(p.Name)]
-		}
+	for i := range chosen {
+		p := &s.Pools[i]
+		p.Epoch++
+		p.Began = index
+		p.Home = nodes[ring.Owner(p.Name)]
 	}
 }
 
 // view returns a copy of the state as a view.
 func (s *state) view() *View {
-	return &View{
+	v := &View{
 		Number:  s.Number,
 		Cluster: s.Cluster,
+		Lease:   s.Lease,
 		Members: slices.Clone(s.Members),
+		Lost:    slices.Clone(s.Lost),
 		Pools:   slices.Clone(s.Pools),
 	}
+	for i := range v.Lost {
+		if l := &v.Lost[i]; !s.has(l.Heir) {
+			l.Heir = 0
+		}
+	}
+	for i := range v.Pools {
+		v.Pools[i].Owed = slices.Clone(v.Pools[i].Owed)
+	}
+	return v
 }
 
 // stateFormat is the version of a snapshot.
-const stateFormat = 1
+const stateFormat = 2
 
 func (s *state) encode() ([]byte, error) {
 	s.Format = stateFormat
@@ -179,6 +239,9 @@ func decodeState(data []byte) (state, error) {
 	}
 	if format.Format > stateFormat {
 		return state{}, fmt.Errorf("%w: snapshot format %d, this one knows %d", ErrNewer, format.Format, stateFormat)
+	}
+	if format.Format > 0 && format.Format < stateFormat {
+		return state{}, fmt.Errorf("%w: snapshot format %d, this one writes %d", ErrOlder, format.Format, stateFormat)
 	}
 	var s state
 	if err := decodeStrict(data, &s); err != nil {

@@ -16,7 +16,7 @@ import (
 )
 
 // dataFormat is the version of the data directory.
-const dataFormat = 1
+const dataFormat = 2
 
 // meta says to whom a data directory belongs.
 type meta struct {
@@ -101,6 +101,9 @@ func checkMeta(data []byte, want meta) (meta, error) {
 	if m.Format > dataFormat {
 		return meta{}, fmt.Errorf("%w: format %d, this one knows %d", ErrNewer, m.Format, dataFormat)
 	}
+	if m.Format < dataFormat {
+		return meta{}, fmt.Errorf("%w: format %d, this one writes %d", ErrOlder, m.Format, dataFormat)
+	}
 	if m.Name != want.Name {
 		return meta{}, fmt.Errorf("it belongs to the gateway %q, this one is %q: "+
 			"give each gateway a data_dir of its own, or go back to the old name", m.Name, want.Name)
@@ -140,6 +143,8 @@ func advice(err error) string {
 	switch {
 	case errors.Is(err, ErrNewer):
 		return "; run the newer version, or move the directory away to start afresh"
+	case errors.Is(err, ErrOlder):
+		return "; move the directory away: the gateway then joins as a new one"
 	case errors.Is(err, bolterrors.ErrTimeout):
 		return "; another kgate has it open: give each gateway a data_dir of its own"
 	case errors.Is(err, fs.ErrPermission), errors.Is(err, syscall.EROFS):

@@ -190,7 +190,7 @@ func TestBadDataDirs(t *testing.T) {
 		t.Fatal(err)
 	}
 	for dir, m := range map[string]string{
-		"newer":   `{"format":2,"name":"a","server":"a/1"}`,
+		"newer":   `{"format":3,"name":"a","server":"a/1"}`,
 		"damaged": `{"format":`,
 	} {
 		openAndClose(t, place(dir), "a", "a/1")
@@ -242,7 +242,7 @@ func TestStartFailsClean(t *testing.T) {
 	control, stream := listen(t, ""), listen(t, "")
 	_, err := Start(t.Context(), Config{
 		Name: "a", Boot: "x", PeerAddr: control.Addr().String(), DataDir: path,
-		Discovery: still{}, Raft: layer{stream, nil}, Control: layer{control, nil},
+		Discovery: still{}, Raft: layer{Listener: stream}, Control: layer{Listener: control},
 	})
 	if !errors.Is(err, ErrDataDir) {
 		t.Errorf("%v", err)

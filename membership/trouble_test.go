@@ -117,7 +117,7 @@ func TestMajorityLost(t *testing.T) {
 	until(t, "it says why", func() bool { return strings.Contains(c.Stats().Problem, "no leader: 1 of 3 voters are seen") })
 }
 
-func TestSetKAndRemove(t *testing.T) {
+func TestSetKAndSuspend(t *testing.T) {
 	var n network
 	gateways := n.three(t, nil)
 	define(t, gateways[0], "p", 3)
@@ -128,19 +128,18 @@ func TestSetKAndRemove(t *testing.T) {
 	}
 	ctx, cancel := context.WithTimeout(t.Context(), 10*time.Second)
 	defer cancel()
-	if err := follower.SetK(ctx, "p", 7); err != nil {
+	if err := follower.SetK(ctx, "p", 7, 0); err != nil {
 		t.Fatal(err)
 	}
 	if p := poolOf(t, follower, "p"); p.K != 7 || p.Epoch != 2 {
 		t.Errorf("%+v", p)
 	}
-	if err := follower.SetK(ctx, "unknown", 7); !errors.Is(err, ErrCommand) {
+	if err := follower.SetK(ctx, "unknown", 7, 0); !errors.Is(err, ErrCommand) {
 		t.Errorf("%v", err)
 	}
 	// One that is taken out while it lives comes back as another node.
 	node, _ := follower.Self()
-	m, _ := follower.View().Member(node)
-	if err := follower.Remove(ctx, m); err != nil {
+	if err := follower.Suspend(ctx, follower.name); err != nil {
 		t.Fatal(err)
 	}
 	until(t, "it is back", func() bool { now, ok := follower.Self(); return ok && now > node })
@@ -190,9 +189,9 @@ func TestControlRefusesGarbage(t *testing.T) {
 		"":                                   http.StatusUnprocessableEntity,
 		"garbage":                            http.StatusUnprocessableEntity,
 		string(evil):                         http.StatusUnprocessableEntity,
-		`{"v":1,"found":{"cluster":"evil"}}`: http.StatusUnprocessableEntity,
+		`{"v":2,"found":{"cluster":"evil"}}`: http.StatusUnprocessableEntity,
 		`{"v":9,"lease":{}}`:                 http.StatusUnprocessableEntity,
-		`{"v":1,"remove":{"node":99}}`:       http.StatusOK, // nobody: nothing to do
+		`{"v":2,"remove":{"node":99}}`:       http.StatusOK, // nobody: nothing to do
 		strings.Repeat("x", 2*maxCommand):    http.StatusBadRequest,
 	} {
 		if got := post(body); got != want {

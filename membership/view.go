@@ -4,6 +4,7 @@ import (
 	"slices"
 	"strings"
 	"sync"
+	"time"
 
 	"github.com/kgate/kgate/chordring"
 	"github.com/kgate/kgate/kmutex"
@@ -21,6 +22,16 @@ const (
 	BindingLate  = "late"
 )
 
+// When a lost gateway's tokens come back.
+const (
+	// ReclaimLease: when its lease has provably run out.
+	ReclaimLease = "lease"
+	// ReclaimHold: not before HoldMax after its suspension either, for upstreams
+	// that must not be overrun even by a process that was stopped and could not
+	// close its connections.
+	ReclaimHold = "hold"
+)
+
 // Member is one incarnation of a gateway.
 type Member struct {
 	// Node is the index of the log entry that let it in.
@@ -28,7 +39,7 @@ type Member struct {
 	Name string      `json:"name"`
 	// PeerAddr is where other gateways reach it, host:port.
 	PeerAddr string `json:"peer_addr"`
-	// Boot is the random string of the process's start.
+	// Boot is the random string of this incarnation.
 	Boot string `json:"boot"`
 	// Server is its id among the raft servers.
 	Server string `json:"server"`
@@ -49,6 +60,33 @@ type Pool struct {
 	// Home leads the forming of the line in this epoch. It is zero only in a
 	// view without members.
 	Home kmutex.Node `json:"home"`
+	// Owed lists, in ascending order, the lost members whose tokens are
+	// withheld in this epoch.
+	Owed []kmutex.Node `json:"owed,omitempty"`
+	// Reclaim is ReclaimLease or ReclaimHold.
+	Reclaim string `json:"reclaim"`
+	// HoldMax with ReclaimHold: how long after a suspension Owed ends at the
+	// earliest.
+	HoldMax time.Duration `json:"hold_max,omitempty"`
+	// Tickets: the pool has given out tickets through the API. It stays set.
+	Tickets bool `json:"tickets,omitempty"`
+}
+
+// MaxLost is how many lost members a view remembers.
+const MaxLost = 4096
+
+// Lost is a member that is gone.
+type Lost struct {
+	Node kmutex.Node `json:"node"`
+	Name string      `json:"name"`
+	// Boot is the incarnation's; it is never let in again.
+	Boot string `json:"boot"`
+	// Heir is the member that takes over what this one left: the first ring
+	// successor of its name at the time. When the heir is lost itself, all that
+	// it had goes on to its own heir. 0: nobody is there.
+	Heir kmutex.Node `json:"heir"`
+	// Leased: its lease may still run, so it may have requests in flight.
+	Leased bool `json:"leased"`
 }
 
 // View is what the gateways have agreed on. It never changes; do not write to
@@ -57,8 +95,13 @@ type View struct {
 	Number uint64
 	// Cluster identifies the cluster; empty until its first leader wrote it.
 	Cluster string
-	// Members in order of Node.
+	// Lease of every gateway, agreed like a pool's k; 0 until Cluster is known.
+	Lease time.Duration
+	// Members in order of Node: those that may take part.
 	Members []Member
+	// Lost are the members that are gone, the oldest loss first. Beyond MaxLost
+	// the oldest are forgotten.
+	Lost []Lost
 	// Pools in order of name.
 	Pools []Pool
 
@@ -82,6 +125,61 @@ func (v *View) Named(name string) (Member, bool) {
 		return Member{}, false
 	}
 	return v.Members[i], true
+}
+
+// Gone returns what is known of a lost member.
+func (v *View) Gone(node kmutex.Node) (Lost, bool) {
+	i := slices.IndexFunc(v.Lost, func(l Lost) bool { return l.Node == node })
+	if i < 0 {
+		return Lost{}, false
+	}
+	return v.Lost[i], true
+}
+
+// Heir returns who answers for what the node has or left: the node itself if
+// it is a member, else its heir if there is one.
+func (v *View) Heir(node kmutex.Node) (kmutex.Node, bool) {
+	if _, in := v.Member(node); in {
+		return node, true
+	}
+	l, known := v.Gone(node)
+	return l.Heir, known && l.Heir != 0
+}
+
+// lostBoot reports that the named gateway's incarnation is lost.
+func (v *View) lostBoot(name, boot string) bool {
+	return slices.ContainsFunc(v.Lost, func(l Lost) bool { return l.Name == name && l.Boot == boot })
+}
+
+// lostName reports that an incarnation of the named gateway is lost.
+func (v *View) lostName(name string) bool {
+	return slices.ContainsFunc(v.Lost, func(l Lost) bool { return l.Name == name })
+}
+
+// leased returns, in ascending order, the lost members of which it is not
+// agreed yet that their leases have run out.
+func (v *View) leased() []kmutex.Node {
+	return v.indebted(func(p Pool) bool { return p.Reclaim == ReclaimLease })
+}
+
+// owing returns, in ascending order, all lost members whose leases may run or
+// who owe some pool tokens.
+func (v *View) owing() []kmutex.Node { return v.indebted(func(Pool) bool { return true }) }
+
+func (v *View) indebted(to func(Pool) bool) []kmutex.Node {
+	var nodes []kmutex.Node
+	for _, l := range v.Lost {
+		if l.Leased {
+			nodes = append(nodes, l.Node)
+		}
+	}
+	for _, p := range v.Pools {
+		if to(p) {
+			nodes = append(nodes, p.Owed...)
+		}
+	}
+	slices.Sort(nodes)
+	return slices.Compact(nodes)
 }
 
 // Pool returns the pool with the given name.

@@ -9,14 +9,32 @@ import (
 // Admitter lets requests into pools. It must be safe for concurrent use.
 type Admitter interface {
 	// Acquire waits in the pool's line until the request is admitted, no
-	// longer than wait; negative is without limit. The caller then calls
-	// release, exactly once.
+	// longer than wait; negative is without limit. The caller then calls the
+	// slot's Release, exactly once.
 	//
 	// It returns a *Refusal when the gateway will not admit the request, not
 	// in that time or not at all, and another error when ctx ended first. The
 	// request has then left the line and holds nothing. A slot that is free
 	// may be given even though little time is left.
-	Acquire(ctx context.Context, pool string, wait time.Duration) (release func(), err error)
+	Acquire(ctx context.Context, pool string, wait time.Duration) (Slot, error)
+}
+
+// Slot is the right of one request to be in flight. It must be safe for
+// concurrent use.
+type Slot interface {
+	// Release gives the slot back. It is called exactly once, when the
+	// upstream has nothing more to do with the request; also for a lost slot.
+	Release()
+	// Fence is the value of the header Kgate-Fence: pool/epoch/serial, growing
+	// within a pool, so that an upstream can refuse what comes too late.
+	Fence() string
+	// Valid reports whether the slot may still be used: a gateway that has
+	// lost its lease sends nothing. It is asked before each write to the
+	// upstream and must be fast.
+	Valid() bool
+	// OnLost has abort called once, soon after the slot may be used no longer;
+	// at once if it already may not. It is not called after Release.
+	OnLost(abort func())
 }
 
 // Reason says why a request was refused. Its text is the value of the header
@@ -53,11 +71,12 @@ type Outcome uint8
 
 // The outcomes.
 const (
-	// OutcomeNone: the request concerned no pool and no upstream: no route
-	// matched, or it was malformed.
+	// OutcomeNone: the request neither got a slot nor waited for one: no route
+	// matched, it was malformed, it got a ticket, or its own was no good.
 	OutcomeNone Outcome = iota
 	// OutcomeAdmitted: admitted and answered by the upstream, whatever its
-	// status; also when the client went away during the answer.
+	// status; also when the client went away, or the slot was lost or held for
+	// too long, during the answer.
 	OutcomeAdmitted
 	// OutcomeQueueFull: refused, the line was full.
 	OutcomeQueueFull
@@ -68,10 +87,12 @@ const (
 	// OutcomeDraining: refused, the gateway is being taken out.
 	OutcomeDraining
 	// OutcomeIsolated: refused, the gateway may admit nothing because it has
-	// lost touch with the others.
+	// lost touch with the others; or admitted and broken off for that reason
+	// before there was an answer.
 	OutcomeIsolated
 	// OutcomeUpstreamError: admitted, but the upstream could not be reached,
-	// did not answer in time or broke off its answer.
+	// did not answer in time, hold.max and hold.idle included, or broke off its
+	// answer.
 	OutcomeUpstreamError
 
 	outcomeEnd

@@ -34,6 +34,18 @@ type Config struct {
 	// TrustedProxies are the peers whose X-Forwarded-* headers are believed
 	// and passed on. From everybody else they are removed.
 	TrustedProxies []netip.Prefix
+	// Standing identifies the right of this gateway to have requests in flight:
+	// 0 while it has none, and another number each time it has won the right
+	// anew. Slots that were given under one standing are lost with it. It is
+	// asked before each write to a pool's upstream: a connection sends nothing
+	// under another standing than the one it was made under. It must be fast
+	// and safe for concurrent use. Nil: the right is never lost.
+	Standing func() uint64
+	// Tickets serves requests that bring a ticket or want one; nil: none do.
+	Tickets Tickets
+	// TicketHandler answers below /.kgate/tickets, which no route ever gets; it
+	// sees the whole path. Nil: 404.
+	TicketHandler http.Handler
 }
 
 // Pool is a set of upstreams that share k slots.
@@ -46,6 +58,15 @@ type Pool struct {
 	// QueueTimeout is the longest wait for admission, 60 s if 0; negative
 	// means no limit. A client shortens it with "Prefer: wait=N".
 	QueueTimeout time.Duration
+	// HoldMax is the longest that a request keeps its slot, HoldIdle the
+	// longest that it keeps it without a byte moving in either direction. Then
+	// it is broken off. 0 means no bound.
+	HoldMax, HoldIdle time.Duration
+	// Fence sends the slot's fence to the upstream, in the header Kgate-Fence.
+	Fence bool
+	// Tickets lets clients of the pool take a ticket for their request, with
+	// "Prefer: respond-async".
+	Tickets bool
 	// Transport is how the upstreams are reached.
 	Transport Transport
 }
@@ -105,6 +126,9 @@ func (c Config) withDefaults() Config {
 	for i := range c.Routes {
 		c.Routes[i].Transport = c.Routes[i].Transport.withDefaults()
 	}
+	if c.Standing == nil {
+		c.Standing = func() uint64 { return 1 }
+	}
 	if c.Logger == nil {
 		c.Logger = slog.New(slog.DiscardHandler)
 	}
@@ -142,6 +166,12 @@ func (c Config) Validate() error {
 		}
 		if p.Transport.DialTimeout < 0 {
 			bad("pool %q: negative dial timeout", p.Name)
+		}
+		if p.HoldMax < 0 || p.HoldIdle < 0 {
+			bad("pool %q: negative bound on the hold", p.Name)
+		}
+		if p.Tickets && c.Tickets == nil {
+			bad("pool %q has tickets, but there is nobody to serve them", p.Name)
 		}
 	}
 	for i, r := range c.Routes {

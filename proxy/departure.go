@@ -37,23 +37,21 @@ func (ex *exchange) watchDeparture(r *http.Request) (stop func()) {
 	if !ok {
 		return func() {}
 	}
-	ctx, cancel := context.WithCancel(ex.ctx.Context)
-	ex.ctx.Context = ctx
 	var timer *time.Timer
 	ready := make(chan struct{}) // the function may run before timer is set
 	timer = time.AfterFunc(departureInterval, func() {
 		<-ready
 		if peerClosed(conn) {
-			cancel()
+			ex.cancel(nil)
 			return
 		}
-		if ctx.Err() == nil {
+		if ex.ctx.Err() == nil {
 			timer.Reset(departureInterval)
 		}
 	})
 	close(ready)
 	return func() {
-		cancel()
+		ex.cancel(nil)
 		timer.Stop()
 	}
 }

@@ -14,24 +14,26 @@ import (
 
 // exchange is one request and its answer: the ResponseWriter that the reverse
 // proxy writes to, and what is known about the request meanwhile. It is used by
-// the request's goroutine only, but for body.
+// the request's goroutine only, but for body, hold and wrote.
 type exchange struct {
 	http.ResponseWriter
 	handler *Handler
 	ctx     exchangeContext
+	cancel  context.CancelCauseFunc
 	body    requestBody
+	hold    hold
 
 	route    *route
 	upstream *upstream
-	backend  io.Closer // the upstream's side of an upgraded connection
+	backend  io.ReadWriteCloser // the upstream's side of an upgraded connection
 
 	arrived  time.Time
 	admitted time.Time // zero until then
 	prefer   int       // the preference "wait" that was honoured, else -1
 
 	rec        Record
-	wrote      bool // the final header has been written
-	hijacked   bool // the client's connection is an upgraded one
+	wrote      atomic.Bool // the final header has been written
+	hijacked   bool        // the client's connection is an upgraded one
 	overHTTP1  bool
 	remaining  int64 // body bytes still to come, if the upstream announced how many
 	clientGone bool
@@ -61,7 +63,8 @@ func exchangeOf(r *http.Request) *exchange {
 
 func newExchange(h *Handler, w http.ResponseWriter, r *http.Request) *exchange {
 	ex := &exchange{ResponseWriter: w, handler: h, arrived: time.Now(), prefer: -1, overHTTP1: r.ProtoMajor == 1}
-	ex.ctx = exchangeContext{Context: r.Context(), ex: ex}
+	ctx, cancel := context.WithCancelCause(r.Context())
+	ex.ctx, ex.cancel = exchangeContext{Context: ctx, ex: ex}, cancel
 	return ex
 }
 
@@ -75,8 +78,8 @@ func (ex *exchange) Unwrap() http.ResponseWriter { return ex.ResponseWriter }
 
 // WriteHeader implements http.ResponseWriter. Informational answers pass.
 func (ex *exchange) WriteHeader(status int) {
-	if status >= 200 && !ex.wrote {
-		ex.wrote = true
+	ex.hold.move()
+	if status >= 200 && ex.wrote.CompareAndSwap(false, true) {
 		ex.rec.Status = status
 		ex.decorate()
 	}
@@ -88,12 +91,13 @@ func (ex *exchange) WriteHeader(status int) {
 // known length is a download that somebody watches. Answers of unknown length
 // are flushed by the reverse proxy.
 func (ex *exchange) Write(p []byte) (int, error) {
-	if !ex.wrote {
+	if !ex.wrote.Load() {
 		ex.WriteHeader(http.StatusOK)
 	}
 	n, err := ex.ResponseWriter.Write(p)
 	ex.rec.Bytes += int64(n)
 	ex.remaining -= int64(n)
+	ex.hold.move()
 	if err == nil && ex.remaining > 0 && n < copyBufferSize {
 		err = http.NewResponseController(ex.ResponseWriter).Flush()
 	}
@@ -113,7 +117,7 @@ func (ex *exchange) Hijack() (net.Conn, *bufio.ReadWriter, error) {
 		return nil, nil, err
 	}
 	ex.hijacked = true
-	ex.wrote = true
+	ex.wrote.Store(true)
 	ex.rec.Status = http.StatusSwitchingProtocols
 	ex.decorate()
 	return conn, brw, nil
@@ -130,7 +134,7 @@ func (ex *exchange) decorate() {
 	if ex.prefer >= 0 {
 		h.Add("Preference-Applied", "wait="+strconv.Itoa(ex.prefer))
 	}
-	if ex.admitted.IsZero() || ex.route.target.pool == "" {
+	if ex.admitted.IsZero() || ex.route.target.Name == "" {
 		return
 	}
 	b := make([]byte, 0, 40)
@@ -139,12 +143,15 @@ func (ex *exchange) decorate() {
 	h.Add("Server-Timing", string(b))
 }
 
-// requestBody notes how reading the client's body went: a failure of the client
+// requestBody passes a request's body on as long as its slot may be used, and
+// notes how reading the client's body went: a failure of the client
 // is not put down to the upstream, and a connection on which some of the body may
 // still come carries no further request. The transport reads the body on a
 // goroutine of its own.
 type requestBody struct {
 	io.ReadCloser
+	hold          *hold
+	trailer       http.Header // filled in when the body ends
 	failed, ended atomic.Bool
 }
 
@@ -154,9 +161,14 @@ func (b *requestBody) Read(p []byte) (int, error) {
 	switch {
 	case err == nil:
 	case errors.Is(err, io.EOF):
+		removeUntrusted(b.trailer, true)
 		b.ended.Store(true)
 	default:
 		b.failed.Store(true)
+	}
+	b.hold.move()
+	if lost := b.hold.check(); lost != nil {
+		return 0, lost
 	}
 	return n, err
 }

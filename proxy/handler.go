@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"io"
 	"log/slog"
 	"net"
 	"net/http"
@@ -44,14 +45,14 @@ func (h *Handler) buildRoutes() {
 	std := &stdLog{logger: h.cfg.Logger}
 	pools := make(map[string]*target, len(h.cfg.Pools))
 	for _, p := range h.cfg.Pools {
-		t := newTarget(p.Name, p.QueueTimeout, p.Upstreams, p.Transport, rw, std)
+		t := newTarget(p, h.cfg.Standing, rw, std)
 		pools[p.Name] = t
 		h.targets = append(h.targets, t)
 	}
 	for _, r := range h.cfg.Routes {
 		t := pools[r.Pool]
 		if r.Pool == "" {
-			t = newTarget("", 0, r.Upstreams, r.Transport, rw, std)
+			t = newTarget(Pool{Upstreams: r.Upstreams, Transport: r.Transport}, nil, rw, std)
 			h.targets = append(h.targets, t)
 		}
 		h.routes = append(h.routes, newRoute(r, t))
@@ -69,7 +70,8 @@ func (h *Handler) Close() {
 // ServeHTTP implements http.Handler.
 func (h *Handler) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	ex := newExchange(h, w, r)
-	defer ex.watchDeparture(r)() // ends last: finish asks whether the client has left
+	defer ex.cancel(nil) // ends last: finish asks whether the client has left
+	defer ex.watchDeparture(r)()
 	defer h.finish(ex, r)
 	h.chain.ServeHTTP(ex, r.WithContext(&ex.ctx))
 }
@@ -91,42 +93,59 @@ func guard(next http.Handler) http.Handler {
 // dispatch finds the route and takes the request along it.
 func (h *Handler) dispatch(w http.ResponseWriter, r *http.Request) {
 	ex := exchangeOf(r)
+	if isTicketPath(r.URL.Path) {
+		h.serveTickets(w, r)
+		return
+	}
 	ex.route = h.routes.find(r)
 	if ex.route == nil {
 		writeProblem(w, r, problem{Status: http.StatusNotFound, Detail: "no route matches this request"})
 		return
 	}
 	t := ex.route.target
-	if t.pool == "" {
+	if t.Name == "" {
 		ex.admitted = ex.arrived
 		h.forward(ex, r)
 		return
 	}
-	ex.rec.Pool = t.pool
-	release, err := h.acquire(ex, r, t)
+	ex.rec.Pool = t.Name
+	slot, err := h.admit(ex, r, t)
 	ex.rec.Wait = time.Since(ex.arrived)
-	if err != nil {
+	switch {
+	case err != nil:
 		h.refuse(ex, r, t, err)
 		return
+	case slot == nil: // the client has got a ticket
+		return
 	}
-	defer release()
+	defer slot.Release()
 	ex.admitted = ex.arrived.Add(ex.rec.Wait)
+	ex.hold.slot, ex.hold.max, ex.hold.idle = slot, t.HoldMax, t.HoldIdle
 	if o := h.cfg.Observer; o != nil {
-		o.Admitted(t.pool, ex.rec.Wait)
+		o.Admitted(t.Name, ex.rec.Wait)
 	}
 	h.forward(ex, r)
 }
 
-// acquire waits for admission, at most the pool's or the client's time.
-func (h *Handler) acquire(ex *exchange, r *http.Request, t *target) (release func(), err error) {
+// admit gets the request a slot: that of the ticket it brings, or the next one
+// in the pool's line, at most for the pool's or the client's time. A request
+// that rather has a ticket gets that for an answer, and no slot.
+func (h *Handler) admit(ex *exchange, r *http.Request, t *target) (Slot, error) {
+	if ids, ok := r.Header[ticketHeader]; ok {
+		return h.redeem(r, t, ids)
+	}
+	if t.Tickets && prefersAsync(r.Header) {
+		return nil, h.handOut(ex, r, t)
+	}
 	var wait time.Duration
-	wait, ex.prefer = queueTimeout(t.queueTimeout, r.Header)
-	return h.cfg.Admitter.Acquire(r.Context(), t.pool, wait)
+	wait, ex.prefer = queueTimeout(t.QueueTimeout, r.Header)
+	return h.cfg.Admitter.Acquire(r.Context(), t.Name, wait)
 }
 
 // refuse answers a request that was not admitted.
 func (h *Handler) refuse(ex *exchange, r *http.Request, t *target, err error) {
 	var refusal *Refusal
+	var ticket *ticketError
 	switch {
 	case r.Context().Err() != nil:
 		ex.clientGone = true
@@ -134,11 +153,13 @@ func (h *Handler) refuse(ex *exchange, r *http.Request, t *target, err error) {
 		writeClientGone(ex, r)
 	case errors.As(err, &refusal):
 		ex.rec.Outcome = refusal.outcome()
-		writeRefusal(ex, r, t.pool, refusal)
+		writeRefusal(ex, r, t.Name, refusal)
+	case errors.As(err, &ticket):
+		writeProblem(ex, r, problem{Status: ticket.status, Detail: ticket.detail, Pool: t.Name})
 	default:
-		h.cfg.Logger.Error("admission failed", slog.String("pool", t.pool), slog.Any("error", err))
+		h.cfg.Logger.Error("admission failed", slog.String("pool", t.Name), slog.Any("error", err))
 		ex.rec.Outcome = OutcomeIsolated
-		writeProblem(ex, r, problem{Status: http.StatusInternalServerError, Detail: "admission failed", Pool: t.pool})
+		writeProblem(ex, r, problem{Status: http.StatusInternalServerError, Detail: "admission failed", Pool: t.Name})
 	}
 }
 
@@ -151,7 +172,7 @@ func (h *Handler) forward(ex *exchange, r *http.Request) {
 	ex.rec.Upstream = ex.upstream.name
 	defer t.done(ex.upstream)
 	if r.Body != nil && r.Body != http.NoBody {
-		ex.body.ReadCloser = r.Body
+		ex.body.ReadCloser, ex.body.hold, ex.body.trailer = r.Body, &ex.hold, r.Trailer
 		r.Body = &ex.body
 		// By default net/http reads an HTTP/1.1 request's body before it sends
 		// the answer: an upstream's early "413" would wait, slot in hand, for a
@@ -168,17 +189,25 @@ func (h *Handler) forward(ex *exchange, r *http.Request) {
 			h.upgrades.add(-1)
 		}
 	}()
+	if ex.hold.slot != nil {
+		defer ex.watch()()
+	}
 	ex.upstream.proxy.ServeHTTP(ex, r)
 }
 
 // upstreamAnswered is every ReverseProxy's ModifyResponse.
 func upstreamAnswered(res *http.Response) error {
 	ex := exchangeOf(res.Request)
+	if cause := ex.hold.broken(); cause != nil {
+		return cause
+	}
+	ex.hold.move()
 	ex.rec.FirstByte = time.Since(ex.admitted)
 	ex.rec.UpstreamStatus = res.StatusCode
 	ex.remaining = res.ContentLength
-	if res.StatusCode == http.StatusSwitchingProtocols {
-		ex.backend = res.Body
+	if both, ok := res.Body.(io.ReadWriteCloser); ok && res.StatusCode == http.StatusSwitchingProtocols {
+		ex.backend = &upgraded{ReadWriteCloser: both, hold: &ex.hold}
+		res.Body = ex.backend
 	}
 	return nil
 }
@@ -190,7 +219,13 @@ func upstreamFailed(w http.ResponseWriter, r *http.Request, err error) {
 	var opErr *net.OpError
 	ex.rec.DialFailed = errors.As(err, &opErr) && opErr.Op == "dial"
 	p := problem{Status: http.StatusBadGateway, Detail: "the upstream could not be reached or broke off", Pool: ex.rec.Pool}
-	switch {
+	if errors.Is(err, errLapsed) || ex.hold.check() != nil {
+		ex.hold.breakOff(errLost) // unless it already was, for another reason
+	}
+	switch cause := ex.hold.broken(); {
+	case cause != nil:
+		ex.answerBroken(r, cause)
+		return
 	case r.Context().Err() != nil:
 		ex.clientGone = true
 		writeClientGone(ex, r)
@@ -223,7 +258,7 @@ func (h *Handler) finish(ex *exchange, r *http.Request) {
 	if v != nil && v != http.ErrAbortHandler { //nolint:errorlint // a panic's value is compared as net/http does
 		h.cfg.Logger.Error("panic while serving a request", slog.String("panic", fmt.Sprint(v)),
 			slog.String("stack", string(debug.Stack())))
-		if !ex.wrote {
+		if !ex.wrote.Load() {
 			writeProblem(ex, r, problem{Status: http.StatusInternalServerError, Detail: "the gateway failed", Pool: ex.rec.Pool})
 			v = nil
 		}
@@ -236,6 +271,12 @@ func (h *Handler) finish(ex *exchange, r *http.Request) {
 	}
 	if !ex.admitted.IsZero() {
 		ex.rec.Hold = time.Since(ex.admitted)
+	}
+	if cause := ex.hold.broken(); cause != nil {
+		ex.rec.Aborted = ex.rec.Aborted || ex.hijacked
+		if ex.rec.Aborted || ex.rec.UpstreamStatus == 0 {
+			h.logBroken(ex, r, cause)
+		}
 	}
 	if ex.route != nil && h.cfg.Observer != nil {
 		h.cfg.Observer.Done(&ex.rec)

@@ -3,12 +3,15 @@ package proxy
 import (
 	"bufio"
 	"context"
+	"fmt"
 	"io"
 	"net"
 	"net/http"
 	"net/http/httptest"
 	"net/url"
+	"slices"
 	"sync"
+	"sync/atomic"
 	"testing"
 	"time"
 )
@@ -27,10 +30,15 @@ type semaphore struct {
 	refusal *Refusal      // refuse everybody with it
 	err     error         // fail with it
 	changed chan struct{} // closed and replaced at every change
+
+	standing atomic.Uint64 // Config.Standing
+	serial   int           // of the last fence
+	slots    []*semSlot    // all that were ever given
 }
 
 func newSemaphore(t testing.TB, k int) *semaphore {
 	s := &semaphore{t: t, k: k, changed: make(chan struct{})}
+	s.standing.Store(1)
 	t.Cleanup(func() { s.await(0, 0) })
 	return s
 }
@@ -40,7 +48,7 @@ func (s *semaphore) notify() {
 	s.changed = make(chan struct{})
 }
 
-func (s *semaphore) Acquire(ctx context.Context, _ string, wait time.Duration) (func(), error) {
+func (s *semaphore) Acquire(ctx context.Context, _ string, wait time.Duration) (Slot, error) {
 	s.mu.Lock()
 	if s.refusal != nil || s.err != nil {
 		defer s.mu.Unlock()
@@ -71,7 +79,7 @@ func (s *semaphore) Acquire(ctx context.Context, _ string, wait time.Duration) (
 	defer s.mu.Unlock()
 	select {
 	case <-turn: // held was counted by whoever let us in
-		return s.releaser(), nil
+		return s.slotLocked(), nil
 	default:
 	}
 	for i := range s.line {
@@ -84,30 +92,97 @@ func (s *semaphore) Acquire(ctx context.Context, _ string, wait time.Duration) (
 	return nil, context.Cause(ctx)
 }
 
-func (s *semaphore) admitLocked() func() {
+func (s *semaphore) admitLocked() *semSlot {
 	s.held++
 	s.maxHeld = max(s.maxHeld, s.held)
 	s.notify()
-	return s.releaser()
+	return s.slotLocked()
 }
 
-func (s *semaphore) releaser() func() {
-	released := false
-	return func() {
-		s.mu.Lock()
-		defer s.mu.Unlock()
-		if released {
-			s.t.Error("released twice")
-			return
-		}
-		released = true
-		s.held--
-		if len(s.line) > 0 {
-			s.held++
-			close(s.line[0])
-			s.line = s.line[1:]
-		}
-		s.notify()
+func (s *semaphore) slotLocked() *semSlot {
+	s.serial++
+	sl := &semSlot{sem: s, fence: fmt.Sprintf("p/1/%d", s.serial)}
+	s.slots = append(s.slots, sl)
+	return sl
+}
+
+// last returns the slot that was given last.
+func (s *semaphore) last() *semSlot {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return s.slots[len(s.slots)-1]
+}
+
+// lapse ends the standing and all slots with it, as the end of a lease does.
+func (s *semaphore) lapse() {
+	s.standing.Store(0)
+	s.mu.Lock()
+	slots := slices.Clone(s.slots)
+	s.mu.Unlock()
+	for _, sl := range slots {
+		sl.invalid.Store(true)
+	}
+	for _, sl := range slots {
+		sl.lose()
+	}
+}
+
+// semSlot is a slot of a semaphore.
+type semSlot struct {
+	sem     *semaphore
+	fence   string
+	invalid atomic.Bool
+
+	// Under sem.mu.
+	released, lost bool
+	abort          func()
+}
+
+var _ Slot = (*semSlot)(nil)
+
+func (sl *semSlot) Release() {
+	s := sl.sem
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if sl.released {
+		s.t.Error("released twice")
+		return
+	}
+	sl.released = true
+	s.held--
+	if len(s.line) > 0 {
+		s.held++
+		close(s.line[0])
+		s.line = s.line[1:]
+	}
+	s.notify()
+}
+
+func (sl *semSlot) Fence() string { return sl.fence }
+func (sl *semSlot) Valid() bool   { return !sl.invalid.Load() }
+
+func (sl *semSlot) OnLost(abort func()) {
+	sl.sem.mu.Lock()
+	lost := sl.lost
+	sl.abort = abort
+	sl.sem.mu.Unlock()
+	if lost {
+		abort()
+	}
+}
+
+// lose makes the slot invalid and says so.
+func (sl *semSlot) lose() {
+	sl.invalid.Store(true)
+	sl.sem.mu.Lock()
+	abort := sl.abort
+	if sl.lost || sl.released {
+		abort = nil
+	}
+	sl.lost = true
+	sl.sem.mu.Unlock()
+	if abort != nil {
+		abort()
 	}
 }
 
@@ -173,6 +248,7 @@ type gateway struct {
 	handler  *Handler
 	server   *Server
 	upstream *httptest.Server
+	metered  *meteredListener
 	client   *http.Client
 }
 
@@ -189,6 +265,8 @@ func newGateway(t testing.TB, k int, upstream http.Handler, change ...func(*Conf
 	t.Helper()
 	g := &gateway{t: t, sem: newSemaphore(t, k), records: newRecorder()}
 	g.upstream = httptest.NewUnstartedServer(upstream)
+	g.metered = &meteredListener{Listener: g.upstream.Listener}
+	g.upstream.Listener = g.metered
 	g.upstream.Config.Protocols = new(http.Protocols)
 	g.upstream.Config.Protocols.SetHTTP1(true)
 	g.upstream.Config.Protocols.SetUnencryptedHTTP2(true)
@@ -196,6 +274,7 @@ func newGateway(t testing.TB, k int, upstream http.Handler, change ...func(*Conf
 	t.Cleanup(g.upstream.Close)
 	cfg := Config{
 		Admitter: g.sem,
+		Standing: g.sem.standing.Load,
 		Observer: g.records,
 		Pools:    []Pool{{Name: "p", Upstreams: []*url.URL{mustURL(t, g.upstream.URL)}}},
 		Routes:   []Route{{Pool: "p"}},
@@ -258,6 +337,32 @@ func (g *gateway) do(req *http.Request) *http.Response {
 		g.t.Fatal(err)
 	}
 	return res
+}
+
+// meteredListener counts what reaches an upstream.
+type meteredListener struct {
+	net.Listener
+	conns, bytes atomic.Int64
+}
+
+func (l *meteredListener) Accept() (net.Conn, error) {
+	c, err := l.Listener.Accept()
+	if err != nil {
+		return nil, err
+	}
+	l.conns.Add(1)
+	return meteredConn{c, l}, nil
+}
+
+type meteredConn struct {
+	net.Conn
+	l *meteredListener
+}
+
+func (c meteredConn) Read(p []byte) (int, error) {
+	n, err := c.Conn.Read(p)
+	c.l.bytes.Add(int64(n))
+	return n, err
 }
 
 // rawConn is a client that speaks for itself.

@@ -11,24 +11,33 @@ import (
 // that is free, be it at another gateway, too short to queue.
 const minWait = 10 * time.Millisecond
 
-// preferredWait returns the value of the preference "wait" in h (RFC 7240,
-// section 4.3), and false if there is none that can be understood. Of several,
-// the first counts (section 2).
-func preferredWait(h http.Header) (seconds int, ok bool) {
+// preference returns the value of a preference in h (RFC 7240), and whether it
+// is there. Of several, the first counts (section 2).
+func preference(h http.Header, name string) (value string, found bool) {
 	for _, line := range h["Prefer"] {
-		for preference := range strings.SplitSeq(line, ",") {
-			token, _, _ := strings.Cut(preference, ";") // parameters of the preference
-			name, value, found := strings.Cut(token, "=")
-			if !strings.EqualFold(strings.TrimSpace(name), "wait") {
-				continue
+		for p := range strings.SplitSeq(line, ",") {
+			token, _, _ := strings.Cut(p, ";") // parameters of the preference
+			key, value, _ := strings.Cut(token, "=")
+			if strings.EqualFold(strings.TrimSpace(key), name) {
+				return strings.TrimSpace(value), true
 			}
-			if !found {
-				return 0, false
-			}
-			return parseDeltaSeconds(strings.TrimSpace(value))
 		}
 	}
-	return 0, false
+	return "", false
+}
+
+// prefersAsync reports whether the client rather has a ticket now than an answer
+// later (section 4.1).
+func prefersAsync(h http.Header) bool {
+	_, ok := preference(h, "respond-async")
+	return ok
+}
+
+// preferredWait returns the value of the preference "wait" (section 4.3), and
+// false if there is none that can be understood.
+func preferredWait(h http.Header) (seconds int, ok bool) {
+	value, _ := preference(h, "wait")
+	return parseDeltaSeconds(value)
 }
 
 // parseDeltaSeconds reads digits, in quotes or not. What is too large for an

@@ -33,6 +33,14 @@ var refusalDetails = map[Reason]string{
 
 // writeRefusal answers a request that was not admitted.
 func writeRefusal(w http.ResponseWriter, r *http.Request, pool string, refusal *Refusal) {
+	detail, ok := refusalDetails[refusal.Reason]
+	if !ok {
+		detail = "the gateway does not admit this request"
+	}
+	writeUnavailable(w, r, pool, refusal, detail)
+}
+
+func writeUnavailable(w http.ResponseWriter, r *http.Request, pool string, refusal *Refusal, detail string) {
 	seconds := retryAfterSeconds(refusal.RetryAfter)
 	h := w.Header()
 	h.Set("Retry-After", strconv.Itoa(seconds))
@@ -40,10 +48,6 @@ func writeRefusal(w http.ResponseWriter, r *http.Request, pool string, refusal *
 	if refusal.Limit > 0 {
 		h.Set("RateLimit-Policy", fmt.Sprintf(`"%s";q=%d;qu="concurrent-requests"`, pool, refusal.Limit))
 		h.Set("RateLimit", fmt.Sprintf(`"%s";r=0;t=%d`, pool, seconds))
-	}
-	detail, ok := refusalDetails[refusal.Reason]
-	if !ok {
-		detail = "the gateway does not admit this request"
 	}
 	writeProblem(w, r, problem{
 		Status:     http.StatusServiceUnavailable,

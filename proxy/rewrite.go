@@ -30,6 +30,7 @@ func (rw *rewriter) rewrite(pr *httputil.ProxyRequest) {
 	// Announced trailers get their values when the body has been read: the
 	// outgoing request must see the server's map, not a copy made before.
 	pr.Out.Trailer = pr.In.Trailer
+	removeUntrusted(pr.Out.Trailer, true)
 
 	trusted := rw.trusts(pr.In.RemoteAddr)
 	removeUntrusted(pr.Out.Header, trusted)
@@ -43,6 +44,11 @@ func (rw *rewriter) rewrite(pr *httputil.ProxyRequest) {
 	if trusted {
 		keep(pr, "X-Forwarded-Host")
 		keep(pr, "X-Forwarded-Proto")
+	}
+	if t := ex.route.target; t.Fence {
+		if fence := ex.hold.slot.Fence(); fence != "" {
+			pr.Out.Header["Kgate-Fence"] = []string{fence}
+		}
 	}
 	pr.Out.Header["Via"] = append(pr.Out.Header["Via"], via(pr.In))
 }

@@ -101,13 +101,20 @@ type orderAdmitter struct {
 	released chan struct{}
 }
 
-func (a orderAdmitter) Acquire(context.Context, string, time.Duration) (func(), error) {
-	return func() {
-		if !a.closed.Load().Load() {
-			a.t.Error("released before the upstream connection was closed")
-		}
-		a.released <- struct{}{}
-	}, nil
+func (a orderAdmitter) Acquire(context.Context, string, time.Duration) (Slot, error) {
+	return orderSlot{admitter: a}, nil
+}
+
+type orderSlot struct {
+	openSlot
+	admitter orderAdmitter
+}
+
+func (s orderSlot) Release() {
+	if !s.admitter.closed.Load().Load() {
+		s.admitter.t.Error("released before the upstream connection was closed")
+	}
+	s.admitter.released <- struct{}{}
 }
 
 // TestClosedBeforeRelease: when an upgraded connection ends, the upstream's side
@@ -116,12 +123,17 @@ func TestClosedBeforeRelease(t *testing.T) {
 	closed := new(atomic.Pointer[atomic.Bool])
 	admitter := orderAdmitter{t: t, closed: closed, released: make(chan struct{})}
 	g := newGateway(t, 1, echoUpgrade(t), func(c *Config) { c.Admitter = admitter })
-	tr := g.handler.targets[0].upstreams[0].proxy.Transport.(*http.Transport)
-	dial := tr.DialContext
-	tr.DialContext = func(ctx context.Context, network, addr string) (net.Conn, error) {
-		conn, err := dial(ctx, network, addr)
-		closed.Store(new(atomic.Bool))
-		return trackedConn{conn, closed.Load()}, err
+	lanes := g.handler.targets[0].upstreams[0].lanes
+	transport := lanes.dial
+	lanes.dial = func() *http.Transport {
+		tr := transport()
+		dial := tr.DialContext
+		tr.DialContext = func(ctx context.Context, network, addr string) (net.Conn, error) {
+			conn, err := dial(ctx, network, addr)
+			closed.Store(new(atomic.Bool))
+			return trackedConn{conn, closed.Load()}, err
+		}
+		return tr
 	}
 	for range 50 {
 		c := g.dial()

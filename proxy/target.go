@@ -25,8 +25,7 @@ const (
 // target is where a route leads: a pool's upstreams, or those of a route
 // without a pool.
 type target struct {
-	pool         string // empty: no admission
-	queueTimeout time.Duration
+	Pool // without a name: no admission
 
 	mu        sync.Mutex
 	upstreams []*upstream
@@ -37,7 +36,8 @@ type upstream struct {
 	url      *url.URL
 	name     string // host and port, for logs
 	proxy    *httputil.ReverseProxy
-	inFlight int // guarded by target.mu
+	lanes    *lanes // nil without admission
+	inFlight int    // guarded by target.mu
 }
 
 // pick returns the upstream with the fewest requests in flight and counts one
@@ -71,26 +71,29 @@ func (t *target) closeIdle() {
 	}
 }
 
-func newTarget(pool string, queueTimeout time.Duration, urls []*url.URL, cfg Transport, rw *rewriter, logger *stdLog) *target {
-	t := &target{pool: pool, queueTimeout: queueTimeout}
-	for _, u := range urls {
+// newTarget returns the target of a pool or, if p has no name, of a route
+// without one.
+func newTarget(p Pool, standing func() uint64, rw *rewriter, logger *stdLog) *target {
+	t := &target{Pool: p}
+	for _, u := range p.Upstreams {
 		to := *u
-		tr := newTransport(to.Scheme, cfg)
 		if to.Scheme == "h2c" {
 			to.Scheme = "http"
 		}
-		t.upstreams = append(t.upstreams, &upstream{
-			url:  &to,
-			name: to.Host,
-			proxy: &httputil.ReverseProxy{
-				Rewrite:        rw.rewrite,
-				Transport:      tr,
-				ErrorLog:       logger.std(),
-				BufferPool:     buffers,
-				ModifyResponse: upstreamAnswered,
-				ErrorHandler:   upstreamFailed,
-			},
-		})
+		up := &upstream{url: &to, name: to.Host, proxy: &httputil.ReverseProxy{
+			Rewrite:        rw.rewrite,
+			ErrorLog:       logger.std(),
+			BufferPool:     buffers,
+			ModifyResponse: upstreamAnswered,
+			ErrorHandler:   upstreamFailed,
+		}}
+		if p.Name == "" {
+			up.proxy.Transport = newTransport(u.Scheme, p.Transport)
+		} else {
+			up.lanes = &lanes{current: standing, dial: func() *http.Transport { return newTransport(u.Scheme, p.Transport) }}
+			up.proxy.Transport = up.lanes
+		}
+		t.upstreams = append(t.upstreams, up)
 	}
 	return t
 }

@@ -118,6 +118,12 @@ func (m *Metrics) BatchSize(n int) { m.batchSize.Observe(float64(n)) }
 // it reached the last in line.
 func (m *Metrics) Hops(n uint32) { m.hops.Observe(float64(n)) }
 
+// LeaseLost counts that this gateway has lost its lease.
+func (m *Metrics) LeaseLost() { m.vecs.leaseLost.Inc() }
+
+// RecoveryTook notes how long the forming of an epoch has taken.
+func (m *Metrics) RecoveryTook(d time.Duration) { m.vecs.recoveryTime.Observe(d.Seconds()) }
+
 // Refused counts something that a peer, or who pretends to be one, sent and
 // that was refused. cause is a short constant such as bad_frame.
 func (m *Metrics) Refused(cause string) { m.refused.inc(cause) }

@@ -102,13 +102,20 @@ func countEverything(m *Metrics) {
 	p.MessageReceived(kmutex.KindToken)
 	p.MessageReceived(200)
 	p.BatonMoved()
+	p.Recovered("loss")
+	p.AuditFailed()
+	m.LeaseLost()
+	m.RecoveryTook(20 * time.Millisecond)
 	m.BatchSize(7)
 	m.Hops(3)
 	m.Refused("bad_frame")
 	m.Refused("Foreign\nWords")
 	m.SetSource(fixedSource{
-		View: 9, Members: map[string]int{"active": 3, "suspended": 1},
-		Pools: []PoolState{{Name: "a", Capacity: 8, InFlight: 5, Waiting: 4, BatonHeld: true, TokensRunning: 5, TokensFree: 1}},
+		View: 9, Members: map[string]int{"active": 3, "suspended": 1}, Lease: 2500 * time.Millisecond,
+		Pools: []PoolState{{
+			Name: "a", Capacity: 8, InFlight: 5, Waiting: 4, BatonHeld: true,
+			TokensRunning: 5, TokensFree: 1, TokensQuarantined: 2,
+		}},
 	})
 }
 

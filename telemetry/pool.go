@@ -59,7 +59,9 @@ type Pool struct {
 	hold           prometheus.Observer
 	upstream       prometheus.Observer
 	batonMoves     prometheus.Counter
-	sent, received []prometheus.Counter // by kmutex.Kind; 0 is other
+	auditFailures  prometheus.Counter
+	recoveries     *prometheus.CounterVec // of this pool, by reason
+	sent, received []prometheus.Counter   // by kmutex.Kind; 0 is other
 	window         *window
 }
 
@@ -75,6 +77,8 @@ func newPool(m *Metrics, name string) *Pool {
 		hold:           v.hold.WithLabelValues(name),
 		upstream:       v.upstream.WithLabelValues(name),
 		batonMoves:     v.batonMoves.WithLabelValues(name),
+		auditFailures:  v.auditFailures.WithLabelValues(name),
+		recoveries:     v.recoveries.MustCurryWith(prometheus.Labels{"pool": name}),
 		sent:           []prometheus.Counter{v.messages.WithLabelValues(name, other, directionSent)},
 		received:       []prometheus.Counter{v.messages.WithLabelValues(name, other, directionReceived)},
 		window:         newWindow(m.now, m.started),
@@ -173,5 +177,20 @@ func kindIndex(k kmutex.Kind) int {
 func (p *Pool) BatonMoved() {
 	if p != nil {
 		p.batonMoves.Inc()
+	}
+}
+
+// Recovered counts an epoch that has begun here. reason is one of a short list of
+// words.
+func (p *Pool) Recovered(reason string) {
+	if p != nil {
+		p.recoveries.WithLabelValues(reason).Inc()
+	}
+}
+
+// AuditFailed counts an audit that found tokens lost or doubled.
+func (p *Pool) AuditFailed() {
+	if p != nil {
+		p.auditFailures.Inc()
 	}
 }

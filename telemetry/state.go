@@ -3,6 +3,7 @@ package telemetry
 import (
 	"maps"
 	"slices"
+	"time"
 
 	"github.com/prometheus/client_golang/prometheus"
 )
@@ -20,7 +21,10 @@ type State struct {
 	// Members counts the gateways of the cluster by status, a short list of
 	// words such as active.
 	Members map[string]int
-	Pools   []PoolState
+	// Lease is how long this gateway may still admit without a renewal; 0: it
+	// has no lease.
+	Lease time.Duration
+	Pools []PoolState
 }
 
 // PoolState is the state of one pool as this gateway sees it.
@@ -32,8 +36,9 @@ type PoolState struct {
 	InFlight, Waiting int
 	BatonHeld         bool
 	// TokensRunning are in the critical section here, TokensFree are free
-	// here.
-	TokensRunning, TokensFree int
+	// here. TokensQuarantined are withheld from all gateways, because a lost one
+	// may still use them; the pool's home alone counts them.
+	TokensRunning, TokensFree, TokensQuarantined int
 }
 
 var (
@@ -43,12 +48,13 @@ var (
 	batonDesc     = desc("kgate_baton_held", "1 while this gateway holds the baton, else 0.", "pool")
 	tokensDesc    = desc("kgate_tokens", "Tokens at this gateway, by state.", "pool", "state")
 	viewDesc      = desc("kgate_view_epoch", "Number of the agreed view that this gateway follows.")
+	leaseDesc     = desc("kgate_lease_remaining_seconds", "How long this gateway may still admit without a renewal of its lease.")
 	membersDesc   = desc("kgate_members", "Gateways in the cluster, by status, as this gateway sees it.", "status")
 	windowMax     = desc("kgate_access_time_window_max_seconds", "Longest access time of the last 60 seconds.", "pool")
 	windowSum     = desc("kgate_access_time_window_sum_seconds", "Sum of the access times of the last 60 seconds.", "pool")
 	windowCount   = desc("kgate_access_time_window_count", "Number of the access times of the last 60 seconds.", "pool")
 	mirroredDescs = []*prometheus.Desc{
-		capacityDesc, inFlightDesc, waitingDesc, batonDesc, tokensDesc, viewDesc, membersDesc, windowMax, windowSum, windowCount,
+		capacityDesc, inFlightDesc, waitingDesc, batonDesc, tokensDesc, viewDesc, leaseDesc, membersDesc, windowMax, windowSum, windowCount,
 	}
 )
 
@@ -84,6 +90,7 @@ func (c stateCollector) Collect(ch chan<- prometheus.Metric) {
 	}
 	state := (*source).State()
 	gauge(viewDesc, float64(state.View))
+	gauge(leaseDesc, state.Lease.Seconds())
 	for _, status := range slices.Sorted(maps.Keys(state.Members)) {
 		gauge(membersDesc, float64(state.Members[status]), status)
 	}
@@ -98,6 +105,7 @@ func (c stateCollector) Collect(ch chan<- prometheus.Metric) {
 		gauge(batonDesc, held, p.Name)
 		gauge(tokensDesc, float64(p.TokensRunning), p.Name, "running")
 		gauge(tokensDesc, float64(p.TokensFree), p.Name, "free")
+		gauge(tokensDesc, float64(p.TokensQuarantined), p.Name, "quarantined")
 	}
 }
 

@@ -11,6 +11,9 @@ import (
 type vectors struct {
 	requests, messages, batonMoves *prometheus.CounterVec
 	refused, upstreamErrors        *prometheus.CounterVec
+	recoveries, auditFailures      *prometheus.CounterVec
+	leaseLost                      prometheus.Counter
+	recoveryTime                   prometheus.Histogram
 	access, hold, upstream         *prometheus.HistogramVec
 	batchSize, hops                prometheus.Histogram
 }
@@ -32,6 +35,16 @@ func newVectors() vectors {
 		access:         nativeVec("kgate_access_time_seconds", "Time from a request's arrival to its admission."),
 		hold:           timeVec("kgate_hold_time_seconds", "Time from a request's admission to the return of its slot."),
 		upstream:       timeVec("kgate_upstream_response_seconds", "Time from sending a request upstream to the answer's header."),
+		recoveries:     counterVec("kgate_recoveries_total", "Epochs that this gateway has entered, by what made them necessary.", "pool", "reason"),
+		auditFailures: counterVec("kgate_token_audit_failures_total", "Audits by this gateway that found tokens lost or doubled.",
+			"pool"),
+		leaseLost: prometheus.NewCounter(prometheus.CounterOpts{
+			Name: "kgate_lease_lost_total", Help: "How often this gateway has lost its lease, and everything in flight with it.",
+		}),
+		recoveryTime: prometheus.NewHistogram(prometheus.HistogramOpts{
+			Name: "kgate_recovery_seconds", Help: "How long the forming of an epoch kept requests waiting at this gateway.",
+			Buckets: timeBuckets,
+		}),
 		batchSize: prometheus.NewHistogram(prometheus.HistogramOpts{
 			Name: "kgate_message_batch_size", Help: "Messages that one write to a peer carried.",
 			Buckets: prometheus.ExponentialBuckets(1, 2, 11),
@@ -47,6 +60,7 @@ func (v vectors) collectors() []prometheus.Collector {
 	return []prometheus.Collector{
 		v.requests, v.messages, v.batonMoves, v.refused, v.upstreamErrors,
 		v.access, v.hold, v.upstream, v.batchSize, v.hops,
+		v.recoveries, v.auditFailures, v.leaseLost, v.recoveryTime,
 	}
 }
 

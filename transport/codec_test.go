@@ -26,14 +26,15 @@ func examples() []kmutex.Message {
 		{Kind: kmutex.KindRequest, Epoch: 1, Origin: 3},
 		{Kind: kmutex.KindRequest, Epoch: math.MaxUint64, Origin: math.MaxUint64, Hops: math.MaxUint32, Seat: far},
 		{Kind: kmutex.KindBaton, Epoch: 1},
-		{Kind: kmutex.KindBaton, Epoch: 1, Number: 300, Counter: 7, Free: kmutex.NewTokenSet(8)},
-		{Kind: kmutex.KindBaton, Epoch: 1, Number: math.MaxUint64, Counter: maxTokens - 1, Free: kmutex.NewTokenSet(maxTokens)},
+		{Kind: kmutex.KindBaton, Epoch: 1, Number: 300, Counter: 7, Free: kmutex.NewTokenSet(8), Serial: 300},
+		{Kind: kmutex.KindBaton, Epoch: 1, Number: math.MaxUint64, Counter: maxTokens - 1, Free: kmutex.NewTokenSet(maxTokens), Serial: math.MaxUint64},
 		{Kind: kmutex.KindBaton, Epoch: 1, Number: 2, Tails: []kmutex.Seat{seat, {}, far}},
 		{Kind: kmutex.KindBaton, Epoch: 1, Number: 2, Tails: tails},
 		{Kind: kmutex.KindChild, Epoch: 1, Seat: seat, Child: far},
 		{Kind: kmutex.KindToken, Epoch: 1},
 		{Kind: kmutex.KindToken, Epoch: 1, Token: maxTokens - 1, Number: math.MaxUint64},
 		{Kind: kmutex.KindToken, Epoch: 1, Token: 2, Seat: seat},
+		{Kind: kmutex.KindToken, Epoch: 1, Token: 2, Seat: seat, Serial: math.MaxUint64},
 		{Kind: kmutex.KindWhere, Epoch: 1, Number: 4, Holder: 5},
 	}
 }
@@ -99,6 +100,9 @@ func TestEncoderRefuses(t *testing.T) {
 		"token negative":        {kmutex.Message{Kind: kmutex.KindToken, Epoch: 1, Token: -1}, errRange},
 		"token too large":       {kmutex.Message{Kind: kmutex.KindToken, Epoch: 1, Token: maxTokens}, errRange},
 		"token both ways":       {kmutex.Message{Kind: kmutex.KindToken, Epoch: 1, Seat: seat, Number: 1}, errFields},
+		"serial without seat":   {kmutex.Message{Kind: kmutex.KindToken, Epoch: 1, Serial: 1}, errFields},
+		"serial with tails":     {kmutex.Message{Kind: kmutex.KindBaton, Epoch: 1, Tails: []kmutex.Seat{seat}, Serial: 1}, errFields},
+		"serial elsewhere":      {kmutex.Message{Kind: kmutex.KindWhere, Epoch: 1, Holder: 1, Serial: 1}, errFields},
 		"baton both ways":       {kmutex.Message{Kind: kmutex.KindBaton, Epoch: 1, Tails: []kmutex.Seat{seat}, Free: kmutex.NewTokenSet(1)}, errFields},
 		"baton without tails":   {kmutex.Message{Kind: kmutex.KindBaton, Epoch: 1, Tails: []kmutex.Seat{}}, errRange},
 		"too many tails":        {kmutex.Message{Kind: kmutex.KindBaton, Epoch: 1, Tails: make([]kmutex.Seat, maxTokens+1)}, errRange},
@@ -146,7 +150,7 @@ func bytesOf(parts ...any) []byte {
 
 func TestDecoderRefuses(t *testing.T) {
 	const (
-		msg, ack, ping, pong             = 0x11, 0x12, 0x13, 0x14
+		msg, ack, ping, pong             = 0x21, 0x22, 0x23, 0x24
 		request, baton, child, tok, wher = 1, 2, 3, 4, 5
 	)
 	far := uint64(maxTokens)
@@ -156,9 +160,10 @@ func TestDecoderRefuses(t *testing.T) {
 	}{
 		"empty":                {nil, errTruncated},
 		"version 0":            {bytesOf(0x01, 1), errVersion},
-		"version 2":            {bytesOf(0x22, 1), errVersion},
-		"type 0":               {bytesOf(0x10), errType},
-		"type 5":               {bytesOf(0x15, 1), errType},
+		"version 1":            {bytesOf(0x11, 1), errVersion},
+		"version 3":            {bytesOf(0x31, 1), errVersion},
+		"type 0":               {bytesOf(0x20), errType},
+		"type 5":               {bytesOf(0x25, 1), errType},
 		"ack without number":   {bytesOf(ack), errTruncated},
 		"ack with more":        {bytesOf(ack, 1, 1), errTrailing},
 		"ack, long form":       {bytesOf(ack, 0x81, 0x00), errNotMinimal},
@@ -179,11 +184,11 @@ func TestDecoderRefuses(t *testing.T) {
 		"origin 0":             {bytesOf(msg, 1, 1, "p", request, 1, 0, 0, 0), errNoNode},
 		"hops above 32 bits":   {bytesOf(msg, 1, 1, "p", request, 1, 1, 0, uint64(1<<32)), errRange},
 		"serial 0":             {bytesOf(msg, 1, 1, "p", request, 1, 1, 1, 0, 0), errRange},
-		"counter out of range": {bytesOf(msg, 1, 1, "p", baton, 1, 1, far, 0, 0), errRange},
+		"counter out of range": {bytesOf(msg, 1, 1, "p", baton, 1, 1, far, 0, 0, 0), errRange},
 		"baton of form 2":      {bytesOf(msg, 1, 1, "p", baton, 1, 1, 0, 2, 0), errRange},
-		"free, last word 0":    {bytesOf(msg, 1, 1, "p", baton, 1, 1, 0, 0, 2, 1, 0), errNotMinimal},
-		"free, too many":       {bytesOf(msg, 1, 1, "p", baton, 1, 1, 0, 0, uint64(maxTokens/64+1), strings.Repeat("\x01", 1025)), errRange},
-		"free, count only":     {bytesOf(msg, 1, 1, "p", baton, 1, 1, 0, 0, uint64(1024)), errTruncated},
+		"free, last word 0":    {bytesOf(msg, 1, 1, "p", baton, 1, 1, 0, 0, 0, 2, 1, 0), errNotMinimal},
+		"free, too many":       {bytesOf(msg, 1, 1, "p", baton, 1, 1, 0, 0, 0, uint64(maxTokens/64+1), strings.Repeat("\x01", 1025)), errRange},
+		"free, count only":     {bytesOf(msg, 1, 1, "p", baton, 1, 1, 0, 0, 0, uint64(1024)), errTruncated},
 		"no tails":             {bytesOf(msg, 1, 1, "p", baton, 1, 1, 0, 1, 0), errRange},
 		"tails, too many":      {bytesOf(msg, 1, 1, "p", baton, 1, 1, 0, 1, far+1, strings.Repeat("\x00", maxTokens+1)), errRange},
 		"tails, count only":    {bytesOf(msg, 1, 1, "p", baton, 1, 1, 0, 1, far), errTruncated},
@@ -240,6 +245,7 @@ func drawMessage(t *rapid.T) kmutex.Message {
 			m.Tails = rapid.SliceOfN(seat, 1, 20).Draw(t, "tails")
 			break
 		}
+		m.Serial = rapid.Uint64().Draw(t, "serial")
 		for _, q := range rapid.SliceOf(rapid.Int32Range(0, maxTokens-1)).Draw(t, "free") {
 			m.Free.Add(kmutex.Token(q))
 		}
@@ -248,7 +254,7 @@ func drawMessage(t *rapid.T) kmutex.Message {
 	case kmutex.KindToken:
 		m.Token = kmutex.Token(rapid.Int32Range(0, maxTokens-1).Draw(t, "token"))
 		if early {
-			m.Seat = seat.Draw(t, "seat")
+			m.Seat, m.Serial = seat.Draw(t, "seat"), rapid.Uint64().Draw(t, "serial")
 		} else {
 			m.Number = rapid.Uint64().Draw(t, "number")
 		}

@@ -9,7 +9,7 @@ import (
 )
 
 // protocolVersion is in the preamble and in every frame.
-const protocolVersion = 1
+const protocolVersion = 2
 
 const (
 	// lengthSize is the size of the length before each frame.
@@ -20,7 +20,7 @@ const (
 	// maxPool bounds the length of a pool's name.
 	maxPool = 64
 	// maxTokens bounds k.
-	maxTokens = 1 << 16
+	maxTokens = kmutex.MaxK
 )
 
 // Errors of the decoder. Each is wrapped into errFrame.

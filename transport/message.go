@@ -31,15 +31,16 @@ const (
 	fieldCounter
 	fieldTails
 	fieldFree
+	fieldSerial
 	fieldHolder
 )
 
 // fieldsOf tells which fields each kind may set.
 var fieldsOf = [...]field{
 	kmutex.KindRequest: fieldOrigin | fieldHops | fieldSeat,
-	kmutex.KindBaton:   fieldNumber | fieldCounter | fieldTails | fieldFree,
+	kmutex.KindBaton:   fieldNumber | fieldCounter | fieldTails | fieldFree | fieldSerial,
 	kmutex.KindChild:   fieldSeat | fieldChild,
-	kmutex.KindToken:   fieldToken | fieldSeat | fieldNumber,
+	kmutex.KindToken:   fieldToken | fieldSeat | fieldSerial | fieldNumber,
 	kmutex.KindWhere:   fieldNumber | fieldHolder,
 }
 
@@ -60,6 +61,7 @@ func fieldsSet(m *kmutex.Message) field {
 	add(m.Counter != 0, fieldCounter)
 	add(m.Tails != nil, fieldTails)
 	add(m.Free != nil, fieldFree)
+	add(m.Serial != 0, fieldSerial)
 	add(m.Holder != 0, fieldHolder)
 	return set
 }
@@ -118,8 +120,8 @@ func checkBaton(m *kmutex.Message) error {
 		}
 		return nil
 	}
-	if m.Free != nil {
-		return fmt.Errorf("%w (a baton with tails and free tokens)", errFields)
+	if m.Free != nil || m.Serial != 0 {
+		return fmt.Errorf("%w (a baton with tails and free tokens or serial)", errFields)
 	}
 	if n := len(m.Tails); n == 0 || n > maxTokens {
 		return fmt.Errorf("%w: %d tails", errRange, n)
@@ -137,8 +139,8 @@ func checkToken(m *kmutex.Message) error {
 	if m.Token < 0 || m.Token >= maxTokens {
 		return fmt.Errorf("%w: token %d", errRange, m.Token)
 	}
-	if !m.Seat.IsZero() && m.Number != 0 {
-		return fmt.Errorf("%w (a token with seat and baton number)", errFields)
+	if !m.Seat.IsZero() && m.Number != 0 || m.Seat.IsZero() && m.Serial != 0 {
+		return fmt.Errorf("%w (a token with seat and baton number, or without seat and with serial)", errFields)
 	}
 	return checkSeat(m.Seat, true)
 }
@@ -173,6 +175,7 @@ func appendFields(dst []byte, m *kmutex.Message) []byte {
 		dst = binary.AppendUvarint(dst, uint64(m.Counter))
 		if m.Tails == nil {
 			dst = append(dst, batonLate)
+			dst = binary.AppendUvarint(dst, m.Serial)
 			return appendFree(dst, m.Free)
 		}
 		dst = append(dst, batonEarly)
@@ -187,8 +190,9 @@ func appendFields(dst []byte, m *kmutex.Message) []byte {
 		dst = binary.AppendUvarint(dst, uint64(m.Token))
 		dst = appendSeat(dst, m.Seat)
 		if m.Seat.IsZero() {
-			dst = binary.AppendUvarint(dst, m.Number)
+			return binary.AppendUvarint(dst, m.Number)
 		}
+		dst = binary.AppendUvarint(dst, m.Serial)
 	case kmutex.KindWhere:
 		dst = binary.AppendUvarint(dst, m.Number)
 		dst = binary.AppendUvarint(dst, uint64(m.Holder))
@@ -229,6 +233,7 @@ func (c *cursor) fields(m *kmutex.Message) {
 		m.Counter = uint32(c.upTo(maxTokens - 1))
 		switch c.byte() {
 		case batonLate:
+			m.Serial = c.uvarint()
 			m.Free = c.free()
 		case batonEarly:
 			m.Tails = c.tails()
@@ -243,6 +248,8 @@ func (c *cursor) fields(m *kmutex.Message) {
 		m.Seat = c.seat()
 		if m.Seat.IsZero() {
 			m.Number = c.uvarint()
+		} else {
+			m.Serial = c.uvarint()
 		}
 	case kmutex.KindWhere:
 		m.Number = c.uvarint()

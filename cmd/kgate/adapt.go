@@ -13,6 +13,7 @@ import (
 	"github.com/kgate/kgate/config"
 	"github.com/kgate/kgate/gateway"
 	"github.com/kgate/kgate/kmutex"
+	"github.com/kgate/kgate/membership"
 	"github.com/kgate/kgate/proxy"
 	"github.com/kgate/kgate/telemetry"
 	"github.com/kgate/kgate/transport"
@@ -22,8 +23,10 @@ import (
 
 var (
 	_ proxy.Admitter     = admitter{}
+	_ proxy.Slot         = (*gateway.Slot)(nil)
 	_ proxy.Observer     = requestObserver{}
 	_ gateway.Observer   = poolObservers{}
+	_ membership.Links   = linkState{}
 	_ transport.Observer = linkObserver{}
 )
 
@@ -31,12 +34,12 @@ var (
 type admitter struct{ n *node }
 
 // Acquire implements proxy.Admitter.
-func (a admitter) Acquire(ctx context.Context, pool string, wait time.Duration) (func(), error) {
-	slot, err := a.n.gateway.Acquire(ctx, pool, wait)
+func (a admitter) Acquire(ctx context.Context, pool string, wait time.Duration) (proxy.Slot, error) {
+	s, err := a.n.gateway.Acquire(ctx, pool, wait)
 	if err == nil {
-		return slot.Release, nil
+		return s, nil
 	}
-	refuse := func(why proxy.Reason) (func(), error) {
+	refuse := func(why proxy.Reason) (proxy.Slot, error) {
 		status := a.n.gateway.Status(pool)
 		return nil, &proxy.Refusal{Reason: why, RetryAfter: a.n.gateway.RetryAfter(pool), Limit: status.K}
 	}
@@ -92,6 +95,9 @@ func (o poolObservers) Pool(name string) gateway.PoolObserver {
 	return poolObserver{o.m, o.m.Pool(name)}
 }
 
+// LeaseLost implements gateway.Observer.
+func (o poolObservers) LeaseLost() { o.m.LeaseLost() }
+
 type poolObserver struct {
 	m *telemetry.Metrics
 	p *telemetry.Pool
@@ -113,6 +119,29 @@ func (o poolObserver) Sent(k kmutex.Kind) { o.p.MessageSent(k) }
 
 // Received implements gateway.PoolObserver.
 func (o poolObserver) Received(k kmutex.Kind) { o.p.MessageReceived(k) }
+
+// Recovered implements gateway.PoolObserver.
+func (o poolObserver) Recovered(why gateway.Reason, took time.Duration) {
+	o.p.Recovered(string(why))
+	o.m.RecoveryTook(took)
+}
+
+// AuditFailed implements gateway.PoolObserver.
+func (o poolObserver) AuditFailed() { o.p.AuditFailed() }
+
+// linkState tells membership how the links are.
+type linkState struct{ *transport.Transport }
+
+// Down implements membership.Links.
+func (l linkState) Down() map[kmutex.Node]time.Time {
+	down := make(map[kmutex.Node]time.Time)
+	for _, s := range l.Links() {
+		if !s.Up {
+			down[s.Node] = s.Since
+		}
+	}
+	return down
+}
 
 // linkObserver counts what the links do.
 type linkObserver struct{ m *telemetry.Metrics }
@@ -150,6 +179,7 @@ func proxyConfig(cfg *config.Config) (proxy.Config, error) {
 		}
 		out.Pools = append(out.Pools, proxy.Pool{
 			Name: p.Name, Upstreams: p.Upstreams, QueueTimeout: p.Queue.Timeout,
+			HoldMax: p.Hold.Max, HoldIdle: p.Hold.Idle, Fence: p.Fence,
 			Transport: proxy.Transport{DialTimeout: p.Transport.DialTimeout, ResponseHeaderTimeout: header, TLS: secure},
 		})
 	}

@@ -146,7 +146,7 @@ func (n *node) startCluster(ctx context.Context) error {
 	n.undo = append(n.undo, n.gossip.Close)
 	n.cluster, err = membership.Start(ctx, membership.Config{
 		Name: n.cfg.Node.Name, Boot: boot, PeerAddr: peer, DataDir: n.cfg.Node.DataDir,
-		BootstrapExpect: expect, Joining: len(n.cfg.Cluster.Join) > 0, Discovery: n.gossip,
+		BootstrapExpect: expect, Joining: len(n.cfg.Cluster.Join) > 0, Discovery: n.gossip, Links: linkState{n.links},
 		Raft: n.links.Stream(transport.StreamRaft), Control: n.links.Stream(transport.StreamControl),
 		Logger: n.log,
 	})
@@ -173,22 +173,9 @@ func (n *node) startGateway(ctx context.Context) error {
 	n.undo = append(n.undo, n.gateway.Close)
 	n.mail.to = n.gateway
 	n.metrics.SetSource(stateSource{n})
-	n.wg.Go(func() { n.follow(ctx) })
+	n.gateway.Start()
 	n.wg.Go(func() { n.definePools(ctx) })
 	return nil
-}
-
-// follow keeps the gateway on the newest agreed view.
-func (n *node) follow(ctx context.Context) {
-	for {
-		changed := n.cluster.Changed()
-		n.gateway.Follow()
-		select {
-		case <-changed:
-		case <-ctx.Done():
-			return
-		}
-	}
 }
 
 // definePools proposes the pools of the configuration until the cluster has

@@ -116,11 +116,22 @@ func (s stateSource) State() telemetry.State {
 	for _, m := range view.Members {
 		out.Members[string(m.Status)]++
 	}
+	for _, l := range view.Lost {
+		if l.Leased {
+			out.Members["suspended"]++
+		}
+	}
+	standing := s.n.cluster.Standing()
+	out.Lease = max(0, time.Until(standing.Until))
 	for _, p := range s.n.gateway.Pools() {
-		out.Pools = append(out.Pools, telemetry.PoolState{
+		state := telemetry.PoolState{
 			Name: p.Name, Capacity: p.K, InFlight: p.InFlight, Waiting: p.Waiting,
 			BatonHeld: p.Baton, TokensRunning: p.InFlight, TokensFree: p.Free,
-		})
+		}
+		if p.Home == standing.Node {
+			state.TokensQuarantined = p.Withheld
+		}
+		out.Pools = append(out.Pools, state)
 	}
 	return out
 }

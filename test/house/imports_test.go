@@ -19,22 +19,36 @@ const module = "github.com/kgate/kgate/"
 // rooms lists, for each room, the other rooms that it may import: only what
 // lies below it.
 var rooms = map[string][]string{
-	"kmutex":             {},
-	"coordinator":        {"kmutex"},
-	"chordring":          {},
-	"chordring/serfring": {"oncelog"},
-	"oncelog":            {},
-	"transport":          {"kmutex", "oncelog"},
-	"membership":         {"chordring", "chordring/serfring", "kmutex", "oncelog"},
-	"telemetry":          {"kmutex"},
-	"proxy":              {},
-	"config":             {},
-	"admin":              {},
-	"client":             {},
-	"replication":        {"kmutex"},
-	"replication/disk":   {"kmutex", "replication"},
-	"demo":               {},
-	"gateway":            {"coordinator", "kmutex", "membership", "oncelog", "transport"},
+	"kmutex":               {},
+	"coordinator":          {"kmutex"},
+	"chordring":            {},
+	"chordring/serfring":   {"oncelog"},
+	"oncelog":              {},
+	"transport":            {"kmutex", "oncelog"},
+	"membership":           {"chordring", "chordring/serfring", "kmutex", "membership/lease", "oncelog"},
+	"telemetry":            {"kmutex"},
+	"proxy":                {},
+	"config":               {},
+	"admin":                {},
+	"client":               {},
+	"demo":                 {},
+	"replication":          {"kmutex"},
+	"gateway":              {"coordinator", "kmutex", "membership", "oncelog", "replication", "transport"},
+	"lab/sim":              {},
+	"lab/network":          {"lab/sim"},
+	"lab/workload":         {},
+	"lab/meter":            {},
+	"lab/ring":             {},
+	"lab/protocol":         {"lab/sim"},
+	"lab/protocol/bv95":    {"lab/protocol", "lab/sim"},
+	"lab/protocol/central": {"lab/protocol", "lab/sim"},
+	"lab/protocol/fairk":   {"chordring", "coordinator", "kmutex", "lab/protocol", "lab/sim", "replication"},
+	"lab/protocol/ideal":   {"lab/protocol", "lab/sim"},
+	"lab/protocol/static":  {"lab/protocol", "lab/sim"},
+	"lab/cluster":          {"kmutex", "lab/protocol", "lab/protocol/fairk", "lab/sim", "membership/lease"},
+	"lab/fuzz":             {"lab/cluster", "lab/network", "lab/protocol", "membership/lease"},
+	"lab":                  {"lab/meter", "lab/network", "lab/protocol", "lab/sim", "lab/workload"},
+	"membership/lease":     {"kmutex"},
 	"cmd/kgate": {
 		"admin", "chordring/serfring", "client", "config", "demo", "gateway", "kmutex", "membership",
 		"proxy", "telemetry", "transport",
@@ -42,24 +56,26 @@ var rooms = map[string][]string{
 }
 
 // pure rooms import nothing with a clock, I/O, concurrency or randomness.
-var pure = []string{"kmutex", "coordinator", "chordring", "replication"}
+var pure = []string{"kmutex", "coordinator", "chordring", "membership/lease", "replication"}
 
-// durations are pure rooms that have lengths of time in their types; they may
-// import time for time.Duration and its constants.
-var durations = []string{"replication"}
+// timed rooms are pure and are told the time: they use the type time.Duration
+// and its units, and nothing else of package time.
+var timed = []string{"membership/lease", "replication"}
+
+var units = regexp.MustCompile(`^time\.(Duration|Nanosecond|Microsecond|Millisecond|Second|Minute|Hour)$`)
 
 var impure = []string{
 	"context", "crypto/rand", "io/fs", "log", "log/slog", "math/rand", "math/rand/v2", "net", "net/http", "os", "sync", "time",
 }
 
 type goPackage struct {
-	ImportPath string
-	Imports    []string
+	Dir, ImportPath  string
+	GoFiles, Imports []string
 }
 
 func list(t *testing.T) []goPackage {
 	t.Helper()
-	cmd := exec.CommandContext(t.Context(), "go", "list", "-json=ImportPath,Imports", module+"...")
+	cmd := exec.CommandContext(t.Context(), "go", "list", "-json=Dir,ImportPath,GoFiles,Imports", module+"...")
 	out, err := cmd.Output()
 	if err != nil {
 		t.Fatalf("go list: %v", err)
@@ -91,14 +107,14 @@ func TestImportsPointDownward(t *testing.T) {
 			continue
 		}
 		seen++
+		if slices.Contains(timed, room) {
+			hasNoClock(t, p)
+		}
 		for _, path := range p.Imports {
 			if other, ours := strings.CutPrefix(path, module); ours && !slices.Contains(allowed, other) {
 				t.Errorf("%s imports %s", room, other)
 			}
-			if path == "time" && slices.Contains(durations, room) {
-				continue
-			}
-			if slices.Contains(pure, room) && slices.Contains(impure, path) {
+			if slices.Contains(pure, room) && slices.Contains(impure, path) && (path != "time" || !slices.Contains(timed, room)) {
 				t.Errorf("%s is pure and imports %s", room, path)
 			}
 		}
@@ -108,25 +124,16 @@ func TestImportsPointDownward(t *testing.T) {
 	}
 }
 
-// clock is what of package time is more than a length.
-var clock = regexp.MustCompile(`\btime\.(Now|Since|Until|After|AfterFunc|Sleep|Tick|NewTimer|NewTicker|Time|Timer|Ticker)\b`)
-
-func TestDurationsAreNoClocks(t *testing.T) {
-	for _, room := range durations {
-		files, err := filepath.Glob(filepath.Join("..", "..", room, "*.go"))
-		if err != nil || len(files) == 0 {
-			t.Fatalf("%s: %d files, %v", room, len(files), err)
+func hasNoClock(t *testing.T, p goPackage) {
+	t.Helper()
+	for _, name := range p.GoFiles {
+		source, err := os.ReadFile(filepath.Join(p.Dir, name))
+		if err != nil {
+			t.Fatal(err)
 		}
-		for _, file := range files {
-			if strings.HasSuffix(file, "_test.go") {
-				continue
-			}
-			source, err := os.ReadFile(file)
-			if err != nil {
-				t.Fatal(err)
-			}
-			if found := clock.Find(source); found != nil {
-				t.Errorf("%s uses %s", file, found)
+		for _, use := range regexp.MustCompile(`\btime\.[A-Z]\w*`).FindAllString(string(source), -1) {
+			if !units.MatchString(use) {
+				t.Errorf("%s is pure and has %s in %s", p.ImportPath, use, name)
 			}
 		}
 	}

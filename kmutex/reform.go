@@ -1,0 +1,319 @@
+package kmutex
+
+import (
+	"cmp"
+	"fmt"
+	"slices"
+)
+
+// This file plans an epoch. It is home's part, and no machine's.
+
+// Report is what a frozen machine has that outlives the epoch.
+type Report struct {
+	Node Node
+	// Epoch that is to come.
+	Epoch uint64
+	// Installed is the last epoch that began at this node; 0: none.
+	Installed uint64
+	// Tokens are those that there were in that epoch, at whatever node; nil: not
+	// known here, because the node joined in the middle of it.
+	Tokens TokenSet
+	// Peak is the largest k of the epochs after Installed, other than the coming
+	// one, that this node has heard of: where one of them began, tokens below it
+	// may have been granted.
+	Peak int
+	// Running tickets stay in the critical section. The driver adds slots that a
+	// lost node had granted and this one takes over, each with an [AdoptedTicket]
+	// and NoToken.
+	Running []Grant
+	// Free tokens are at this node, and nobody uses them. Tokens that have been
+	// retired here are among them.
+	Free TokenSet
+	// Unplanned, from the driver, are epochs after Installed of which this node
+	// was home, which it has not planned and never will.
+	Unplanned []uint64
+	// Waiting tickets, oldest first, by the turns in which they stood. The
+	// driver puts in the stamps, and adopted tickets.
+	Waiting []ReportedTurn
+}
+
+// ReportedTurn is a run of waiting tickets.
+type ReportedTurn struct {
+	// Stamp orders the line of the new epoch; the driver sets it to the
+	// arrival time of the first ticket.
+	Stamp   int64
+	Tickets []Ticket
+}
+
+// Formation is what the agreed view says about an epoch that is to be planned.
+type Formation struct {
+	Epoch uint64
+	K     int
+	Home  Node
+	// Owed: some lost node may still run tickets.
+	Owed bool
+}
+
+// Reform plans an epoch from the reports of all its nodes: every waiting turn
+// in one line by stamp (then by node), a star around the last in line, the
+// baton at the first with the free tokens. The result has one Install per
+// report, in the reports' order; an adopted slot for which there is no token is
+// in none.
+//
+// Everybody who reports is frozen, so a token that nobody runs is free, unless a
+// lost node is owed tokens: then it is free only if somebody reports it as such,
+// and else withheld. Tokens of K or more that run are renumbered to free ones
+// below K; those left over are retired when they are released, so that a lower k
+// ends nobody's critical section, and running tickets and withheld tokens
+// together are never more than K or than there were.
+//
+// An adopted slot has one of the tokens that are withheld for its lost node, for
+// that one may not know yet that the slot is another's now, and may end it and
+// use the token again. So the token stays withheld: it is not used again when
+// the slot ends. When nothing is owed, an adopted slot has a token like any other.
+//
+// # Why numbers stay apart
+//
+// An epoch can be installed by some nodes only before the next takes its place:
+// the others report their tokens under the old numbers then. No two nodes ever
+// have one number all the same. A node that has not installed the epoch runs
+// what it reported and nothing else, and an epoch gives out, by renumbering or
+// as free, only numbers that nobody had reported as running and that are not
+// withheld. The number that renumbering leaves behind is K or more: nobody gets
+// it in that epoch. Therefore the tokens of an epoch are both the old and the new
+// ones, and the old one counts as withheld until its owner says that it is free.
+//
+// # Why a lost node's tokens are all withheld
+//
+// Take any report that knows its epoch's tokens. Whatever number a lost node runs
+// a ticket under, it is among those, or was given out by a later epoch: then it
+// is below that epoch's k. The reporting node was frozen for that epoch, or it
+// could not have been planned, so the number is below Peak. And nobody reports it as free. A report's Free is believed only when no epoch
+// can have begun since without its node, for that one may have given them to
+// others; and a node that is frozen lets no token go.
+func Reform(f Formation, reports []Report) ([]*Install, error) {
+	p, err := newPlan(f, reports)
+	if err != nil {
+		return nil, err
+	}
+	p.withhold()
+	p.adopt()
+	free := p.renumber()
+	first, last := p.formLine()
+	p.place(free, first, last)
+	return p.installs, nil
+}
+
+// plan is an epoch that is being planned.
+type plan struct {
+	Formation
+	reports  []Report
+	installs []*Install
+	at       map[Node]*Install
+	// reported tokens run; running ones do in the new epoch.
+	reported, running TokenSet
+	// tokens that there may be; nil: not known.
+	tokens TokenSet
+	// idle tokens are at a living node, and nobody uses them.
+	idle     TokenSet
+	withheld TokenSet
+}
+
+func newPlan(f Formation, reports []Report) (*plan, error) {
+	p := &plan{Formation: f, reports: reports, at: make(map[Node]*Install, len(reports))}
+	if f.K < 1 || f.K > MaxK {
+		return nil, fmt.Errorf("%w: k=%d", ErrInstall, f.K)
+	}
+	for _, r := range reports {
+		if p.at[r.Node] != nil {
+			return nil, fmt.Errorf("%w: two reports of node %d", ErrInstall, r.Node)
+		}
+		if !r.Tokens.Below(MaxK) || !r.Free.Below(MaxK) || r.Peak < 0 || r.Peak > MaxK {
+			return nil, fmt.Errorf("%w: node %d reports tokens of %d or more", ErrInstall, r.Node, MaxK)
+		}
+		in := &Install{Epoch: f.Epoch, K: f.K, Home: f.Home}
+		for _, g := range r.Running {
+			switch {
+			case g.Token == NoToken && g.Ticket >= FirstAdopted:
+			case g.Token < 0 || g.Token >= MaxK || p.running.Has(g.Token):
+				return nil, fmt.Errorf("%w: token %d of node %d runs elsewhere too, or does not exist", ErrInstall, g.Token, r.Node)
+			default:
+				p.running.Add(g.Token)
+			}
+			in.Running = append(in.Running, g)
+		}
+		p.installs = append(p.installs, in)
+		p.at[r.Node] = in
+	}
+	if p.at[f.Home] == nil {
+		return nil, fmt.Errorf("%w: no report of home %d", ErrInstall, f.Home)
+	}
+	p.reported = p.running.Clone()
+	return p, nil
+}
+
+// withhold finds the tokens that a lost node may still use.
+func (p *plan) withhold() {
+	p.survey()
+	if !p.Owed {
+		return
+	}
+	if p.withheld = p.tokens.Clone(); p.tokens == nil {
+		// Whoever knew the tokens is gone: until all that they had is back,
+		// nobody gets one.
+		p.withheld, p.idle = NewTokenSet(p.K), nil
+	}
+	p.withheld.RemoveAll(p.running)
+	p.withheld.RemoveAll(p.idle)
+}
+
+// survey finds out which tokens there may be and which of them are idle.
+func (p *plan) survey() {
+	unplanned := make(map[uint64]bool)
+	for _, r := range p.reports {
+		for _, epoch := range r.Unplanned {
+			unplanned[epoch] = true
+		}
+	}
+	for _, r := range p.reports {
+		next := r.Installed + 1
+		for next < p.Epoch && unplanned[next] {
+			next++
+		}
+		current := next >= p.Epoch // no epoch can have begun since
+		if current {
+			p.idle.AddAll(r.Free)
+		}
+		if r.Tokens == nil {
+			continue
+		}
+		p.tokens.AddAll(r.Tokens)
+		if !current {
+			p.tokens.AddAll(NewTokenSet(r.Peak))
+		}
+	}
+}
+
+// adopt finds a token for each slot that is taken over from a lost node.
+func (p *plan) adopt() {
+	source := p.withheld.Clone()
+	if !p.Owed {
+		source = NewTokenSet(p.K)
+		source.AddAll(p.tokens)
+		source.RemoveAll(p.running)
+	}
+	for _, in := range p.installs {
+		kept := in.Running[:0]
+		for _, g := range in.Running {
+			if g.Token == NoToken {
+				q, left := source.Next(0)
+				if !left {
+					continue
+				}
+				source.Remove(q)
+				g.Token = q
+			}
+			if p.Owed && g.Ticket >= FirstAdopted {
+				p.withheld.Add(g.Token)
+			}
+			p.running.Add(g.Token)
+			kept = append(kept, g)
+		}
+		in.Running = kept
+	}
+}
+
+// renumber brings running tokens below K as far as there is room, and returns
+// the free ones: as many as there is room for then.
+func (p *plan) renumber() []Token {
+	room := p.K - p.withheld.Len()
+	var vacant []Token
+	for q := range Token(p.K) {
+		switch {
+		case p.withheld.Has(q):
+		case p.running.Has(q):
+			room--
+		default:
+			vacant = append(vacant, q)
+		}
+	}
+	vacant = vacant[:max(room, 0)]
+	for _, in := range p.installs {
+		for i := range in.Running {
+			g := &in.Running[i]
+			if int(g.Token) < p.K || len(vacant) == 0 || p.withheld.Has(g.Token) {
+				continue
+			}
+			p.running.Remove(g.Token)
+			p.running.Add(vacant[0])
+			g.Token, vacant = vacant[0], vacant[1:]
+		}
+	}
+	return vacant
+}
+
+// place writes the plan into the installs.
+func (p *plan) place(vacant []Token, first, last Node) {
+	var free, tokens TokenSet
+	tails := make([]Seat, p.K)
+	for _, q := range vacant {
+		free.Add(q)
+		tails[q] = SeatOf(first, q)
+	}
+	if !p.Owed || p.tokens != nil {
+		for _, set := range []TokenSet{p.reported, p.running, p.withheld, free} {
+			tokens.AddAll(set)
+		}
+	}
+	for n, in := range p.at {
+		in.Tokens, in.Withheld, in.Holder = tokens, p.withheld, first
+		if n != last {
+			in.Parent = last
+		}
+		for _, g := range in.Running {
+			if in.Reusable(g.Token) {
+				tails[g.Token] = SeatOf(n, g.Token)
+			}
+		}
+	}
+	p.at[first].Free, p.at[first].Tails = free, tails
+}
+
+// formLine sorts the turns into one line, puts them into the installs, and
+// returns the first and the last node of it; home when nobody waits.
+func (p *plan) formLine() (first, last Node) {
+	type linedTurn struct {
+		node Node
+		ReportedTurn
+	}
+	var line []linedTurn
+	for _, r := range p.reports {
+		for _, t := range r.Waiting {
+			if len(t.Tickets) > 0 {
+				line = append(line, linedTurn{r.Node, t})
+			}
+		}
+	}
+	if len(line) == 0 {
+		return p.Home, p.Home
+	}
+	slices.SortStableFunc(line, func(a, b linedTurn) int {
+		return cmp.Or(cmp.Compare(a.Stamp, b.Stamp), cmp.Compare(a.node, b.node))
+	})
+	var before Node
+	for _, t := range line {
+		in := p.at[t.node]
+		if t.node == before { // neighbours of one node are one turn
+			turn := &in.Turns[len(in.Turns)-1]
+			turn.Tickets = append(turn.Tickets, t.Tickets...)
+			continue
+		}
+		if before != 0 {
+			turns := p.at[before].Turns
+			turns[len(turns)-1].Next = Place{Node: t.node}
+		}
+		in.Turns = append(in.Turns, Turn{Tickets: slices.Clone(t.Tickets)})
+		before = t.node
+	}
+	return line[0].node, before
+}

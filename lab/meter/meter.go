@@ -1,0 +1,196 @@
+package meter
+
+import (
+	"slices"
+	"time"
+)
+
+// Meter is told what happens in a run. Make it with [New].
+type Meter struct {
+	k       int
+	from    time.Duration // what came in earlier is not counted
+	last    time.Duration
+	waiting int
+	running int
+	order   *order
+	r       Result
+}
+
+// Result is what a run was like. The counts are of the time after the warm-up.
+type Result struct {
+	// Measured is the time that the counts are about.
+	Measured time.Duration
+	// Entries is how many requests came into the critical section, Left how
+	// many left the line before.
+	Entries, Left uint64
+	// Wait is the time from a request to its critical section.
+	Wait Histogram
+	// NodeMax is each node's longest wait.
+	NodeMax []time.Duration
+	// Messages counts messages by type, in order of first use.
+	Messages []Count
+	// Hops is how many nodes forwarded a request, in sum.
+	Hops uint64
+	// Busy is the token time used, Idle that which was not although
+	// requests waited.
+	Busy, Idle time.Duration
+	// Inversions counts pairs of requests of which the younger came in first;
+	// Overtakes the requests that came in before an older one.
+	Inversions, Overtakes uint64
+	// MaxRunning is the most requests in the critical section at once.
+	MaxRunning int
+	// Events is how many events the engine ran, warm-up included.
+	Events uint64
+}
+
+// Count is how many messages there were of a type.
+type Count struct {
+	Type string
+	N    uint64
+}
+
+// New returns the meter of a run with k tokens that counts from an instant on.
+func New(nodes, k int, from time.Duration) *Meter {
+	return &Meter{k: k, from: from, last: from, order: newOrder(), r: Result{NodeMax: make([]time.Duration, nodes)}}
+}
+
+// advance brings the integrals over time to now.
+func (m *Meter) advance(now time.Duration) {
+	if now <= m.last {
+		return
+	}
+	d := now - m.last
+	m.last = now
+	m.r.Busy += time.Duration(m.running) * d
+	m.r.Idle += time.Duration(max(0, min(m.k-m.running, m.waiting))) * d
+}
+
+// Arrived notes a request and numbers it.
+func (m *Meter) Arrived(now time.Duration) uint64 {
+	m.advance(now)
+	m.waiting++
+	return m.order.arrive()
+}
+
+// Entered notes that request n of a node came into the critical section.
+func (m *Meter) Entered(now time.Duration, n uint64, node int, since time.Duration) {
+	m.advance(now)
+	m.waiting--
+	m.running++
+	m.r.MaxRunning = max(m.r.MaxRunning, m.running)
+	older := m.order.leave(n)
+	if now < m.from {
+		return
+	}
+	wait := now - since
+	m.r.Entries++
+	m.r.Wait.Add(wait)
+	m.r.NodeMax[node] = max(m.r.NodeMax[node], wait)
+	if older > 0 {
+		m.r.Inversions += uint64(older)
+		m.r.Overtakes++
+	}
+}
+
+// Ended notes the end of a critical section.
+func (m *Meter) Ended(now time.Duration) {
+	m.advance(now)
+	m.running--
+}
+
+// GaveUp notes that request n left the line.
+func (m *Meter) GaveUp(now time.Duration, n uint64) {
+	m.advance(now)
+	m.waiting--
+	m.order.leave(n)
+	if now >= m.from {
+		m.r.Left++
+	}
+}
+
+// Sent notes a message.
+func (m *Meter) Sent(now time.Duration, kind string) {
+	if now < m.from {
+		return
+	}
+	for i := range m.r.Messages {
+		if m.r.Messages[i].Type == kind {
+			m.r.Messages[i].N++
+			return
+		}
+	}
+	m.r.Messages = append(m.r.Messages, Count{Type: kind, N: 1})
+}
+
+// Found notes that a request has found its place after so many hops.
+func (m *Meter) Found(now time.Duration, hops int) {
+	if now >= m.from {
+		m.r.Hops += uint64(hops)
+	}
+}
+
+// Result ends the measuring.
+func (m *Meter) Result(now time.Duration) *Result {
+	m.advance(now)
+	m.r.Measured = max(0, now-m.from)
+	return &m.r
+}
+
+// Entries returns how many requests have been counted so far.
+func (m *Meter) Entries() uint64 { return m.r.Entries }
+
+// Throughput returns the entries per second.
+func (r *Result) Throughput() float64 {
+	if r.Measured == 0 {
+		return 0
+	}
+	return float64(r.Entries) / r.Measured.Seconds()
+}
+
+// Sent returns how many messages there were in all.
+func (r *Result) Sent() uint64 {
+	var n uint64
+	for _, c := range r.Messages {
+		n += c.N
+	}
+	return n
+}
+
+// MessagesPerEntry returns what an entry cost.
+func (r *Result) MessagesPerEntry() float64 { return r.perEntry(r.Sent()) }
+
+// HopsPerEntry returns how far a request went on average.
+func (r *Result) HopsPerEntry() float64 { return r.perEntry(r.Hops) }
+
+func (r *Result) perEntry(n uint64) float64 {
+	if r.Entries == 0 {
+		return 0
+	}
+	return float64(n) / float64(r.Entries)
+}
+
+// Merge adds another run of the same kind.
+func (r *Result) Merge(o *Result) {
+	r.Measured += o.Measured
+	r.Entries += o.Entries
+	r.Left += o.Left
+	r.Wait.Merge(&o.Wait)
+	for i, d := range o.NodeMax {
+		r.NodeMax[i] = max(r.NodeMax[i], d)
+	}
+	for _, c := range o.Messages {
+		i := slices.IndexFunc(r.Messages, func(have Count) bool { return have.Type == c.Type })
+		if i < 0 {
+			r.Messages = append(r.Messages, c)
+		} else {
+			r.Messages[i].N += c.N
+		}
+	}
+	r.Hops += o.Hops
+	r.Busy += o.Busy
+	r.Idle += o.Idle
+	r.Inversions += o.Inversions
+	r.Overtakes += o.Overtakes
+	r.MaxRunning = max(r.MaxRunning, o.MaxRunning)
+	r.Events += o.Events
+}

@@ -1,0 +1,111 @@
+package fairk
+
+import (
+	"time"
+
+	"github.com/kgate/kgate/kmutex"
+	"github.com/kgate/kgate/lab/protocol"
+	"github.com/kgate/kgate/lab/sim"
+)
+
+// Options are what a pool's configuration sets.
+type Options struct {
+	// Early binding, as in the paper; else late.
+	Early bool
+	// Apart lets the tokens begin at the first k nodes, one each, as in the
+	// paper; else all begin at the pool's home. It is for early binding.
+	Apart bool
+	// Ask returns the ask interval; nil: [Times](4), which is what the
+	// configuration calls auto.
+	Ask func(nodes int, oneWay time.Duration) time.Duration
+}
+
+// Times returns the ask interval of f x gateways x one-way delay; 0: none.
+func Times(f float64) func(int, time.Duration) time.Duration {
+	return func(nodes int, oneWay time.Duration) time.Duration {
+		return time.Duration(f * float64(nodes) * float64(oneWay))
+	}
+}
+
+// auto is the factor that package gateway uses.
+const auto = 4
+
+func (o *Options) ask(nodes int, oneWay time.Duration) time.Duration {
+	if o.Ask == nil {
+		return Times(auto)(nodes, oneWay)
+	}
+	return o.Ask(nodes, oneWay)
+}
+
+// Early makes kgate's pools with early binding.
+func Early() protocol.Spec { return Spec("fairk-early", Options{Early: true}) }
+
+// Late makes kgate's pools with late binding.
+func Late() protocol.Spec { return Spec("fairk-late", Options{}) }
+
+// Paper makes the paper's setting: early binding, tokens at the first k nodes.
+func Paper() protocol.Spec { return Spec("fairk-paper", Options{Early: true, Apart: true}) }
+
+// Spec makes a protocol of its own name with other options.
+func Spec(name string, o Options) protocol.Spec {
+	about := "kgate, late binding: one line, tokens go to its head"
+	if o.Early {
+		about = "kgate, early binding: the paper's algorithm"
+	}
+	return protocol.Spec{
+		Name: name, About: about,
+		New: func(h protocol.Host, s protocol.Setup) (protocol.Protocol, error) {
+			return newFleet(h, s, o), nil
+		},
+	}
+}
+
+// Fleet is all gateways of one pool under one view.
+type Fleet struct{ gateways []*Gateway }
+
+var _ protocol.Protocol = (*Fleet)(nil)
+
+func newFleet(h protocol.Host, s protocol.Setup, o Options) *Fleet {
+	view := &View{Index: uint64(s.Nodes), K: s.K, Epoch: 1}
+	for i := range s.Nodes {
+		view.Members = append(view.Members, Member{Node: kmutex.Node(i + 1), Host: i})
+	}
+	view.Home = Owner(view.Members)
+	f := new(Fleet)
+	parcels := new(Parcels)
+	for i := range s.Nodes {
+		g := NewGateway(Config{Host: h, Parcels: parcels, Index: i, Early: o.Early, Ask: o.ask(s.Nodes, s.Delay)})
+		if o.Apart {
+			g.begin = func(in *kmutex.Install) { apart(in, i, s.Nodes) }
+		}
+		g.Follow(view)
+		f.gateways = append(f.gateways, g)
+	}
+	return f
+}
+
+// apart changes the first install of node i into the paper's: token q at node q.
+func apart(in *kmutex.Install, i, nodes int) {
+	in.Free = nil
+	for q := i; q < in.K; q += nodes {
+		in.Free.Add(kmutex.Token(q))
+	}
+	for q := range in.Tails {
+		in.Tails[q] = kmutex.SeatOf(kmutex.Node(q%nodes+1), kmutex.Token(q))
+	}
+}
+
+// Acquire implements [protocol.Protocol].
+func (f *Fleet) Acquire(node int, t protocol.Ticket) { f.gateways[node].Acquire(t) }
+
+// Release implements [protocol.Protocol].
+func (f *Fleet) Release(node int, t protocol.Ticket) { f.gateways[node].Release(t) }
+
+// Cancel implements [protocol.Protocol].
+func (f *Fleet) Cancel(node int, t protocol.Ticket) { f.gateways[node].Cancel(t) }
+
+// Deliver implements [sim.Handler].
+func (f *Fleet) Deliver(to, from int, m any) { f.gateways[to].Deliver(from, m) }
+
+// Due implements [sim.Handler].
+func (f *Fleet) Due(node int, t sim.Timer) { f.gateways[node].Due(t) }

@@ -1,0 +1,235 @@
+package fairk
+
+import (
+	"errors"
+	"fmt"
+	"time"
+
+	"github.com/kgate/kgate/coordinator"
+	"github.com/kgate/kgate/kmutex"
+	"github.com/kgate/kgate/lab/protocol"
+	"github.com/kgate/kgate/lab/sim"
+)
+
+// Config is what a gateway is made with.
+type Config struct {
+	Host    protocol.Host
+	Parcels *Parcels // shared by all gateways of a run
+	// Index is the node of the engine that the gateway runs on, and Boot its
+	// incarnation there.
+	Index int
+	Boot  uint64
+	Early bool
+	// Ask is the ask interval.
+	Ask time.Duration
+	// Since returns when a waiting ticket arrived, by the wall clock; it orders
+	// the line of a new epoch. Nil where there is one epoch only.
+	Since func(protocol.Ticket) (int64, bool)
+	// Watch is told what the machine traces, and Failed of what must not
+	// happen; both may be nil, and then a failure panics.
+	Watch  func(*Gateway, kmutex.Trace)
+	Failed func(*Gateway, error)
+}
+
+// Gateway is one incarnation of a gateway's part of the pool.
+type Gateway struct {
+	cfg     Config
+	self    kmutex.Node // 0: in no view yet
+	view    *View
+	machine *kmutex.Machine
+	epoch   uint64    // that began here last
+	asks    uint64    // numbers the ask timers; only the last one counts
+	asking  bool      // the last of them has not run out
+	stash   []*parcel // from or to nodes that the view here does not know yet
+	epochs
+	// begin changes the install of the first epoch.
+	begin func(*kmutex.Install)
+}
+
+// Timers of a gateway. Other kinds are for others to use.
+const (
+	TimerAsk    = iota // the ask interval is over
+	TimerReport        // home is to be asked once more
+	TimerOther
+)
+
+// parcel is a message of the machines on its way.
+type parcel struct {
+	from, to kmutex.Node
+	message  kmutex.Message
+}
+
+// Parcels are the messages on their way, to be used again.
+type Parcels struct{ idle []*parcel }
+
+// Kind names the message.
+func (p *parcel) Kind() string { return p.message.Kind.String() }
+
+// String formats the message for traces.
+func (p *parcel) String() string {
+	return fmt.Sprintf("%d->%d e%d %v", p.from, p.to, p.message.Epoch, p.message)
+}
+
+// Envelope returns the message of a machine that m carries, if it does.
+func Envelope(m any) (kmutex.Envelope, bool) {
+	p, ok := m.(*parcel)
+	if !ok {
+		return kmutex.Envelope{}, false
+	}
+	return kmutex.Envelope{From: p.from, To: p.to, Message: p.message}, true
+}
+
+func (p *Parcels) get() *parcel {
+	n := len(p.idle)
+	if n == 0 {
+		return new(parcel)
+	}
+	one := p.idle[n-1]
+	p.idle = p.idle[:n-1]
+	return one
+}
+
+func (p *Parcels) put(one *parcel) {
+	one.message = kmutex.Message{}
+	p.idle = append(p.idle, one)
+}
+
+// NewGateway returns a gateway that takes part when a view names it.
+func NewGateway(cfg Config) *Gateway {
+	return &Gateway{cfg: cfg, view: new(View)}
+}
+
+// Node returns by which number the views know this incarnation; 0: not yet.
+func (g *Gateway) Node() kmutex.Node { return g.self }
+
+// View returns the newest view that the gateway knows.
+func (g *Gateway) View() *View { return g.view }
+
+// Machine returns the gateway's machine; nil: it is in no view yet.
+func (g *Gateway) Machine() *kmutex.Machine { return g.machine }
+
+// Epoch returns the epoch that began here last; 0: none.
+func (g *Gateway) Epoch() uint64 { return g.epoch }
+
+// Asking reports whether a request for a place in line is held back by the ask
+// interval.
+func (g *Gateway) Asking() bool { return g.asking }
+
+// Acquire puts a new ticket in line. The gateway must be in the view.
+func (g *Gateway) Acquire(t protocol.Ticket) {
+	g.step(kmutex.Event{Kind: kmutex.EventAcquire, Ticket: kmutex.Ticket(t)})
+}
+
+// Release ends a granted ticket.
+func (g *Gateway) Release(t protocol.Ticket) {
+	g.step(kmutex.Event{Kind: kmutex.EventRelease, Ticket: kmutex.Ticket(t)})
+}
+
+// Cancel ends a waiting ticket.
+func (g *Gateway) Cancel(t protocol.Ticket) {
+	g.step(kmutex.Event{Kind: kmutex.EventCancel, Ticket: kmutex.Ticket(t)})
+}
+
+// Deliver takes in a message of the node from.
+func (g *Gateway) Deliver(from int, m any) {
+	switch m := m.(type) {
+	case *parcel:
+		g.receive(m)
+	case *report:
+		g.onReport(from, m)
+	case *answer:
+		g.onAnswer(m)
+	}
+}
+
+// receive does what the links do: they carry messages between two members that
+// know each other.
+func (g *Gateway) receive(p *parcel) {
+	if index := kmutex.Node(g.view.Index); p.from > index || p.to > index {
+		g.stash = append(g.stash, p)
+		return
+	}
+	if _, known := g.view.Member(p.from); known && p.to == g.self {
+		g.step(kmutex.Event{Kind: kmutex.EventReceive, From: p.from, Message: p.message})
+	}
+	g.cfg.Parcels.put(p)
+}
+
+// Due takes in that a timer has run out.
+func (g *Gateway) Due(t sim.Timer) {
+	switch {
+	case t.Kind == TimerAsk && t.Arg == g.asks:
+		g.asking = false
+		g.step(kmutex.Event{Kind: kmutex.EventAskDue})
+	case t.Kind == TimerReport:
+		g.reportAgain(t.Arg)
+	}
+}
+
+// ErrLinks means that a gateway had a message for a node that it has no link to.
+var ErrLinks = errors.New("fairk: message to a node that the view here does not name")
+
+// step takes in an event and carries out its effects, in package gateway's order.
+func (g *Gateway) step(e kmutex.Event) {
+	fx, err := g.machine.Step(e)
+	if err != nil {
+		g.fail(fmt.Errorf("node %d: %v: %w", g.self, e, err))
+	}
+	host := g.cfg.Host
+	for i := range fx.Messages {
+		m := &fx.Messages[i]
+		to, known := g.view.Member(m.To)
+		if !known {
+			// One to a gateway that has just left is void anyway.
+			if m.To > kmutex.Node(g.view.Index) {
+				g.fail(fmt.Errorf("%w: %v", ErrLinks, m))
+			}
+			continue
+		}
+		p := g.cfg.Parcels.get()
+		p.from, p.to, p.message = m.From, m.To, m.Message
+		host.Send(g.cfg.Index, to.Host, m.Message.Kind.String(), p)
+	}
+	for _, grant := range fx.Grants {
+		host.Grant(g.cfg.Index, protocol.Ticket(grant.Ticket))
+	}
+	if fx.AskTimer {
+		g.asks++
+		g.asking = true
+		host.After(g.cfg.Index, g.cfg.Ask, sim.Timer{Kind: TimerAsk, Arg: g.asks})
+	}
+	for i := range fx.Trace {
+		if fx.Trace[i].Kind == kmutex.TraceQueued {
+			host.Found(fx.Trace[i].Count)
+		}
+		g.watch(fx.Trace[i])
+	}
+}
+
+func (g *Gateway) watch(t kmutex.Trace) {
+	if g.cfg.Watch != nil {
+		g.cfg.Watch(g, t)
+	}
+}
+
+func (g *Gateway) fail(err error) {
+	if g.cfg.Failed == nil {
+		panic(err)
+	}
+	g.cfg.Failed(g, err)
+}
+
+func (g *Gateway) binding() kmutex.Binding {
+	if g.cfg.Early {
+		return new(coordinator.Early)
+	}
+	return new(coordinator.Late)
+}
+
+// Stashed calls visit for every message that waits for a view.
+func (g *Gateway) Stashed(visit func(kmutex.Envelope)) {
+	for _, p := range g.stash {
+		e, _ := Envelope(p)
+		visit(e)
+	}
+}

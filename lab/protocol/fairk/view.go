@@ -1,0 +1,79 @@
+package fairk
+
+import (
+	"cmp"
+	"slices"
+	"strconv"
+
+	"github.com/kgate/kgate/chordring"
+	"github.com/kgate/kgate/kmutex"
+)
+
+// View is what the gateways have agreed on: that of package membership, with one
+// pool. It never changes.
+type View struct {
+	// Index of the last log entry that it follows from: nodes with a larger
+	// number are not known in it.
+	Index uint64
+	// Members in order of Node.
+	Members []Member
+	// The pool.
+	K            int
+	Epoch, Began uint64
+	Home         kmutex.Node
+	// Owed are the lost members whose tokens are withheld in this epoch.
+	Owed []kmutex.Node
+}
+
+// Member is one incarnation of a gateway.
+type Member struct {
+	Node kmutex.Node
+	// Host is the simulated machine that it runs on.
+	Host int
+	// Boot tells the incarnations of a host apart.
+	Boot uint64
+}
+
+// Member returns the member with the given node.
+func (v *View) Member(n kmutex.Node) (Member, bool) {
+	i, ok := slices.BinarySearchFunc(v.Members, n, func(m Member, n kmutex.Node) int { return cmp.Compare(m.Node, n) })
+	if !ok {
+		return Member{}, false
+	}
+	return v.Members[i], true
+}
+
+// Named returns the member that runs on a host.
+func (v *View) Named(host int) (Member, bool) {
+	i := slices.IndexFunc(v.Members, func(m Member) bool { return m.Host == host })
+	if i < 0 {
+		return Member{}, false
+	}
+	return v.Members[i], true
+}
+
+// Owner returns the home of the pool that these members make.
+func Owner(members []Member) kmutex.Node {
+	names := make([]string, len(members))
+	nodes := make(map[string]kmutex.Node, len(members))
+	for i, m := range members {
+		names[i] = "gw-" + strconv.Itoa(m.Host+1)
+		nodes[names[i]] = m.Node
+	}
+	return nodes[chordring.New(names).Owner("pool")]
+}
+
+func (v *View) formation() kmutex.Formation {
+	return kmutex.Formation{Epoch: v.Epoch, K: v.K, Home: v.Home, Owed: len(v.Owed) > 0}
+}
+
+// founders are the members that form the epoch; later ones join it.
+func (v *View) founders() []kmutex.Node {
+	var nodes []kmutex.Node
+	for _, m := range v.Members {
+		if uint64(m.Node) <= v.Began {
+			nodes = append(nodes, m.Node)
+		}
+	}
+	return nodes
+}

@@ -1,0 +1,221 @@
+package lab
+
+import (
+	"errors"
+	"fmt"
+	"math"
+	"math/rand/v2"
+	"time"
+
+	"github.com/kgate/kgate/lab/meter"
+	"github.com/kgate/kgate/lab/network"
+	"github.com/kgate/kgate/lab/protocol"
+	"github.com/kgate/kgate/lab/sim"
+	"github.com/kgate/kgate/lab/workload"
+)
+
+// ErrUnsafe means that more than k requests were in the critical section.
+var ErrUnsafe = errors.New("lab: more than k in the critical section")
+
+// Config is one run. The same configuration gives the same result.
+type Config struct {
+	Seed     uint64
+	Nodes, K int
+	Protocol protocol.Spec
+	Network  network.Model
+	Workload workload.Config
+	// Warmup is the time at the beginning that is not measured.
+	Warmup time.Duration
+	// Duration of the measured time, and Entries after which it ends at the
+	// latest; 0: not bounded by this one.
+	Duration time.Duration
+	Entries  uint64
+}
+
+// Validate tells everything that is wrong with the configuration.
+func (c *Config) Validate() error {
+	var errs []error
+	bad := func(wrong bool, text string) {
+		if wrong {
+			errs = append(errs, errors.New("lab: "+text))
+		}
+	}
+	bad(c.Nodes < 1 || c.K < 1, "nodes and k start at 1")
+	bad(c.Protocol.New == nil, "no protocol")
+	bad(c.Network == nil, "no network")
+	bad(c.Warmup < 0 || c.Duration < 0, "negative time")
+	bad(c.Duration == 0 && c.Entries == 0, "no end: neither duration nor entries")
+	if m, ok := c.Network.(*network.Matrix); ok {
+		bad(m.Nodes() < c.Nodes, "the network has fewer nodes")
+	}
+	return errors.Join(append(errs, c.Workload.Validate(c.Nodes))...)
+}
+
+// Run carries out one run.
+func Run(cfg Config) (*meter.Result, error) {
+	if err := cfg.Validate(); err != nil {
+		return nil, err
+	}
+	r := &run{
+		cfg:      cfg,
+		meter:    meter.New(cfg.Nodes, cfg.K, cfg.Warmup),
+		requests: make(map[protocol.Ticket]request),
+	}
+	r.Engine = sim.New(cfg.Seed, cfg.Nodes, cfg.Network, r)
+	// Workload and network draw from sources of their own, so that protocols
+	// can be compared under the same arrivals.
+	r.source = workload.NewSource(cfg.Workload, cfg.Nodes, rand.New(rand.NewPCG(cfg.Seed, 1)))
+	p, err := cfg.Protocol.New(r, protocol.Setup{Nodes: cfg.Nodes, K: cfg.K, Delay: cfg.Network.Mean()})
+	if err != nil {
+		return nil, err
+	}
+	r.protocol = p
+	r.begin()
+	end := time.Duration(math.MaxInt64)
+	if cfg.Duration > 0 {
+		end = cfg.Warmup + cfg.Duration
+	}
+	for !r.full && r.Step(end) {
+	}
+	result := r.meter.Result(r.Now())
+	result.Events = r.Events()
+	if result.MaxRunning > cfg.K {
+		return result, fmt.Errorf("%w: %d, k=%d, %s, seed %d", ErrUnsafe, result.MaxRunning, cfg.K, cfg.Protocol.Name, cfg.Seed)
+	}
+	return result, nil
+}
+
+// run is a run that goes on: the world around a protocol.
+type run struct {
+	*sim.Engine
+	cfg      Config
+	protocol protocol.Protocol
+	source   *workload.Source
+	meter    *meter.Meter
+	requests map[protocol.Ticket]request
+	full     bool // all entries that were wanted
+}
+
+// request is one that waits or is in the critical section.
+type request struct {
+	node    int
+	since   time.Duration
+	hold    time.Duration
+	granted bool
+}
+
+// Timers of the world.
+const (
+	timerArrival = iota // open: the next requests come [node and count drawn before]
+	timerThought        // closed: a client has thought [node]
+	timerEnd            // a critical section ends [ticket]
+	timerLeave          // a client's patience ends [ticket]
+)
+
+func (r *run) begin() {
+	if clients := r.source.Clients(); clients > 0 {
+		for node := range r.cfg.Nodes {
+			for range clients {
+				r.think(node)
+			}
+		}
+		return
+	}
+	r.next()
+}
+
+func (r *run) think(node int) {
+	r.After(sim.World, r.source.Think(), sim.Timer{Kind: timerThought, Arg: uint64(node)})
+}
+
+// next schedules what an open stream brings next.
+func (r *run) next() {
+	after, node, count := r.source.Next()
+	r.After(sim.World, after, sim.Timer{Kind: timerArrival, Arg: uint64(count)<<32 | uint64(node)})
+}
+
+// Deliver implements [sim.Handler].
+func (r *run) Deliver(to, from int, m any) { r.protocol.Deliver(to, from, m) }
+
+// Due implements [sim.Handler].
+func (r *run) Due(node int, t sim.Timer) {
+	if node != sim.World {
+		r.protocol.Due(node, t)
+		return
+	}
+	switch t.Kind {
+	case timerArrival:
+		for range t.Arg >> 32 {
+			r.arrive(int(t.Arg & math.MaxUint32))
+		}
+		r.next()
+	case timerThought:
+		r.arrive(int(t.Arg))
+	case timerEnd:
+		r.end(protocol.Ticket(t.Arg))
+	case timerLeave:
+		r.leave(protocol.Ticket(t.Arg))
+	}
+}
+
+func (r *run) arrive(node int) {
+	t := protocol.Ticket(r.meter.Arrived(r.Now()) + 1)
+	r.requests[t] = request{node: node, since: r.Now(), hold: r.source.Hold()}
+	if patience, leaves := r.source.Patience(); leaves {
+		r.After(sim.World, patience, sim.Timer{Kind: timerLeave, Arg: uint64(t)})
+	}
+	r.protocol.Acquire(node, t)
+}
+
+// Grant implements [protocol.Host].
+func (r *run) Grant(node int, t protocol.Ticket) {
+	q, ok := r.requests[t]
+	if !ok || q.granted || q.node != node {
+		panic(fmt.Sprintf("lab: %s grants ticket %d of node %d, which does not wait there", r.cfg.Protocol.Name, t, node))
+	}
+	q.granted = true
+	r.requests[t] = q
+	r.meter.Entered(r.Now(), uint64(t)-1, node, q.since)
+	r.After(sim.World, q.hold, sim.Timer{Kind: timerEnd, Arg: uint64(t)})
+	r.full = r.cfg.Entries > 0 && r.meter.Entries() >= r.cfg.Entries
+}
+
+func (r *run) end(t protocol.Ticket) {
+	q := r.requests[t]
+	delete(r.requests, t)
+	r.meter.Ended(r.Now())
+	r.protocol.Release(q.node, t)
+	r.again(q.node)
+}
+
+func (r *run) leave(t protocol.Ticket) {
+	q, ok := r.requests[t]
+	if !ok || q.granted {
+		return
+	}
+	delete(r.requests, t)
+	r.meter.GaveUp(r.Now(), uint64(t)-1)
+	r.protocol.Cancel(q.node, t)
+	r.again(q.node)
+}
+
+// again lets a client of a closed system begin anew.
+func (r *run) again(node int) {
+	if r.cfg.Workload.Closed != nil {
+		r.think(node)
+	}
+}
+
+// Send implements [protocol.Host].
+func (r *run) Send(from, to int, kind string, m any) {
+	r.meter.Sent(r.Now(), kind)
+	r.Engine.Send(from, to, m)
+}
+
+// Found implements [protocol.Host].
+func (r *run) Found(hops int) { r.meter.Found(r.Now(), hops) }
+
+var (
+	_ protocol.Host = (*run)(nil)
+	_ sim.Handler   = (*run)(nil)
+)

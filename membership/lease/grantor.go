@@ -1,0 +1,118 @@
+package lease
+
+import (
+	"maps"
+	"slices"
+	"time"
+
+	"github.com/kgate/kgate/kmutex"
+)
+
+// Grantor is the leader's end of all leases, in one term. It is used by one
+// goroutine at a time.
+type Grantor struct {
+	terms Terms
+	term  uint64
+	since time.Duration
+	// members are those of the agreed view, and since when they are known here;
+	// heard is when the newest renewal was received.
+	members map[kmutex.Node]time.Duration
+	heard   map[kmutex.Node]time.Duration
+	lost    map[kmutex.Node]bool
+	// granted is when the newest renewal that was granted had been received, by
+	// members and lost ones.
+	granted map[kmutex.Node]time.Duration
+	// pending are the newest renewals that no round has been begun for.
+	pending map[kmutex.Node]received
+	rounds  uint64
+	round   round
+	deposed bool
+}
+
+type received struct {
+	renewal Renewal
+	at      time.Duration
+}
+
+// NewGrantor returns the end of a leader that leads since now, or longer. It
+// must know of everything that the leaders before it have committed.
+func NewGrantor(terms Terms, term uint64, now time.Duration) *Grantor {
+	return &Grantor{
+		terms: terms, term: term, since: now,
+		members: make(map[kmutex.Node]time.Duration),
+		heard:   make(map[kmutex.Node]time.Duration),
+		lost:    make(map[kmutex.Node]bool),
+		granted: make(map[kmutex.Node]time.Duration),
+		pending: make(map[kmutex.Node]received),
+	}
+}
+
+// Term returns the term that the grantor leads.
+func (g *Grantor) Term() uint64 { return g.term }
+
+// Follow takes in the agreed view: the members, and the lost ones whose leases
+// may still run.
+func (g *Grantor) Follow(members, lost []kmutex.Node, now time.Duration) {
+	before := g.members
+	g.members = make(map[kmutex.Node]time.Duration, len(members))
+	for _, node := range members {
+		since, known := before[node]
+		if !known {
+			since = now
+		}
+		g.members[node] = since
+	}
+	clear(g.lost)
+	for _, node := range lost {
+		g.lost[node] = true
+	}
+	gone := func(node kmutex.Node) bool { return !g.member(node) }
+	maps.DeleteFunc(g.heard, func(node kmutex.Node, _ time.Duration) bool { return gone(node) })
+	maps.DeleteFunc(g.pending, func(node kmutex.Node, _ received) bool { return gone(node) })
+	maps.DeleteFunc(g.granted, func(node kmutex.Node, _ time.Duration) bool { return gone(node) && !g.lost[node] })
+}
+
+func (g *Grantor) member(node kmutex.Node) bool {
+	_, in := g.members[node]
+	return in
+}
+
+// Receive takes in a renewal. It reports whether a round may grant it: only
+// those of members.
+func (g *Grantor) Receive(r Renewal, now time.Duration) bool {
+	if !g.member(r.Node) || g.deposed {
+		return false
+	}
+	g.heard[r.Node] = now
+	g.pending[r.Node] = received{renewal: r, at: now}
+	return true
+}
+
+// Expired reports that a lost member's lease has provably run out. It is false
+// for all others: they may be granted one more.
+func (g *Grantor) Expired(node kmutex.Node, now time.Duration) bool {
+	if g.member(node) || !g.lost[node] {
+		return false
+	}
+	return now-max(g.since, g.granted[node]) >= g.terms.Wait()
+}
+
+// Silent returns the members from which no renewal has been received for at
+// least d, nor since they are known here, in ascending order.
+func (g *Grantor) Silent(now, d time.Duration) []kmutex.Node {
+	var silent []kmutex.Node
+	for node, since := range g.members {
+		if now-max(since, g.heard[node]) >= d {
+			silent = append(silent, node)
+		}
+	}
+	slices.Sort(silent)
+	return silent
+}
+
+// Heard returns when the newest renewal of a member was received; false if none
+// was in this term.
+func (g *Grantor) Heard(node kmutex.Node) (at time.Duration, ok bool) {
+	at, ok = g.heard[node]
+	return at, ok
+}

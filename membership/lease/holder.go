@@ -1,0 +1,89 @@
+package lease
+
+import (
+	"time"
+
+	"github.com/kgate/kgate/kmutex"
+)
+
+// Holder is an incarnation's end of its lease. It is used by one goroutine at a
+// time.
+type Holder struct {
+	terms Terms
+	node  kmutex.Node
+	// tag is the newest renewal's, and sent when it was sent.
+	tag   uint64
+	sent  time.Duration
+	due   time.Duration
+	held  bool
+	until time.Duration
+	over  bool
+}
+
+// NewHolder returns the end of an incarnation that holds no lease yet. Its
+// first renewal is due at once.
+func NewHolder(terms Terms, node kmutex.Node, now time.Duration) *Holder {
+	return &Holder{terms: terms, node: node, due: now}
+}
+
+// Node returns the incarnation.
+func (h *Holder) Node() kmutex.Node { return h.node }
+
+// Due returns when the next renewal is to be sent.
+func (h *Holder) Due() time.Duration { return h.due }
+
+// Send returns the renewal that is sent now. The lease counts from here, since
+// nobody can have received it before.
+func (h *Holder) Send(now time.Duration) Renewal {
+	h.tag++
+	h.sent = now
+	h.due = now + h.terms.Interval()
+	return Renewal{Node: h.node, Tag: h.tag}
+}
+
+// Granted takes in that a renewal was granted. It reports whether the lease is
+// longer now: a renewal of another incarnation, or one that was followed by a
+// newer one, counts nothing, nor does any once the lease has lapsed.
+func (h *Holder) Granted(r Renewal, now time.Duration) bool {
+	if r.Node != h.node || r.Tag != h.tag || h.Over(now) {
+		return false
+	}
+	until := h.sent + h.terms.Lease - h.terms.Margin()
+	if until <= now || h.held && until <= h.until {
+		return false
+	}
+	h.held, h.until = true, until
+	return true
+}
+
+// Failed takes in that a renewal got no answer: the next is due soon.
+func (h *Holder) Failed(r Renewal, now time.Duration) {
+	if r.Node == h.node && r.Tag == h.tag {
+		h.due = min(h.due, now+h.terms.Retry())
+	}
+}
+
+// Refused takes in that the incarnation is lost: it will get no lease any more.
+func (h *Holder) Refused(r Renewal) {
+	if r.Node == h.node {
+		h.over = true
+	}
+}
+
+// Until returns when the lease ends; false if there is none, or none any more.
+func (h *Holder) Until() (time.Duration, bool) { return h.until, h.held && !h.over }
+
+// Valid reports that the incarnation may have requests in flight.
+func (h *Holder) Valid(now time.Duration) bool {
+	until, ok := h.Until()
+	return ok && now < until
+}
+
+// Over reports that the incarnation had a lease which has lapsed, or was
+// refused. That is for ever.
+func (h *Holder) Over(now time.Duration) bool {
+	if h.held && now >= h.until {
+		h.over = true
+	}
+	return h.over
+}

@@ -1,0 +1,182 @@
+package lease
+
+import (
+	"slices"
+	"testing"
+	"time"
+
+	"github.com/kgate/kgate/kmutex"
+)
+
+const ms = time.Millisecond
+
+var terms = Terms{Lease: 3000 * ms, Bound: 150 * ms}
+
+func TestHolderCountsFromSending(t *testing.T) {
+	h := NewHolder(terms, 7, 100*ms)
+	if _, ok := h.Until(); ok || h.Valid(100*ms) || h.Over(1000*ms) || h.Due() != 100*ms {
+		t.Error("a holder that was never granted anything has no lease, and has lost none")
+	}
+	r := h.Send(200 * ms)
+	if r != (Renewal{Node: 7, Tag: 1}) || h.Due() != 700*ms {
+		t.Errorf("%+v, next at %v", r, h.Due())
+	}
+	if !h.Granted(r, 600*ms) {
+		t.Error("not granted")
+	}
+	if until, ok := h.Until(); !ok || until != 2900*ms || !h.Valid(2899*ms) || h.Valid(2900*ms) {
+		t.Errorf("until %v, %v", until, ok)
+	}
+}
+
+func TestWhatCountsNothing(t *testing.T) {
+	h := NewHolder(terms, 7, 0)
+	old := h.Send(0)
+	r := h.Send(500 * ms)
+	for name, other := range map[string]Renewal{"an older one": old, "another incarnation's": {Node: 6, Tag: r.Tag}, "one never sent": {Node: 7, Tag: 9}} {
+		if h.Granted(other, 600*ms) {
+			t.Errorf("%s counts", name)
+		}
+	}
+	if h.Granted(r, 3300*ms) || h.Over(3300*ms) {
+		t.Error("a first answer that is too late gives no lease, and takes none")
+	}
+	if !h.Granted(h.Send(3300*ms), 3310*ms) {
+		t.Error("the next one counts")
+	}
+}
+
+func TestLapsedForEver(t *testing.T) {
+	h := NewHolder(terms, 7, 0)
+	h.Granted(h.Send(0), 1*ms)
+	late := h.Send(2600 * ms)
+	if h.Granted(late, 2700*ms) || h.Valid(2701*ms) || !h.Over(2701*ms) {
+		t.Error("an answer after the end revives the lease")
+	}
+	if h.Granted(h.Send(2800*ms), 2801*ms) {
+		t.Error("a renewal after the end revives the lease")
+	}
+}
+
+func TestRefusedIsTheEnd(t *testing.T) {
+	h := NewHolder(terms, 7, 0)
+	r := h.Send(0)
+	h.Granted(r, 1*ms)
+	h.Refused(Renewal{Node: 6})
+	if !h.Valid(2 * ms) {
+		t.Error("another's refusal counts")
+	}
+	h.Refused(h.Send(500 * ms))
+	if h.Valid(501*ms) || !h.Over(501*ms) {
+		t.Error("it goes on")
+	}
+}
+
+func TestFailedIsTriedSoon(t *testing.T) {
+	h := NewHolder(terms, 7, 0)
+	first := h.Send(0)
+	h.Failed(first, 50*ms)
+	if h.Due() != 150*ms {
+		t.Errorf("next at %v", h.Due())
+	}
+	h.Send(150 * ms)
+	h.Failed(first, 160*ms)
+	if h.Due() != 650*ms {
+		t.Errorf("an old failure moves the next to %v", h.Due())
+	}
+}
+
+// leads returns a grantor with members 1 to 3 that leads since 1 s.
+func leads() *Grantor {
+	g := NewGrantor(terms, 5, 1000*ms)
+	g.Follow([]kmutex.Node{1, 2, 3}, nil, 1000*ms)
+	return g
+}
+
+var abc = []string{"a", "b", "c"}
+
+func TestGrantedByAMajority(t *testing.T) {
+	g := leads()
+	if g.Waiting() || g.Receive(Renewal{Node: 9, Tag: 1}, 1100*ms) || g.Waiting() {
+		t.Error("a stranger's renewal is taken")
+	}
+	g.Receive(Renewal{Node: 1, Tag: 1}, 1100*ms)
+	n := g.Begin(abc)
+	g.Receive(Renewal{Node: 2, Tag: 1}, 1200*ms) // too late for this round
+	for _, voter := range []string{"a", "a", "x"} {
+		if granted, decided := g.Answer(n, voter, 5); decided || granted != nil {
+			t.Errorf("decided by %s", voter)
+		}
+	}
+	if _, decided := g.Answer(n-1, "b", 5); decided {
+		t.Error("decided by an answer of another round")
+	}
+	if _, decided := g.Answer(n, "c", 4); decided {
+		t.Error("decided by a voter that is behind")
+	}
+	granted, decided := g.Answer(n, "b", 5)
+	if !decided || !slices.Equal(granted, []Renewal{{Node: 1, Tag: 1}}) || !g.Waiting() {
+		t.Errorf("granted %v, %v", granted, decided)
+	}
+	if again, decided := g.Answer(n, "c", 5); decided || again != nil {
+		t.Error("decided twice")
+	}
+}
+
+func TestDeposed(t *testing.T) {
+	g := leads()
+	g.Receive(Renewal{Node: 1, Tag: 1}, 1100*ms)
+	n := g.Begin(abc)
+	g.Answer(n, "a", 5)
+	g.Answer(n, "b", 6)
+	if _, decided := g.Answer(n, "c", 5); decided || !g.Deposed() {
+		t.Error("a leader that knows of a later term grants")
+	}
+	if g.Receive(Renewal{Node: 2, Tag: 1}, 1200*ms) || g.Waiting() {
+		t.Error("it takes renewals")
+	}
+}
+
+func TestExpired(t *testing.T) {
+	g := leads()
+	g.Receive(Renewal{Node: 1, Tag: 1}, 2000*ms)
+	g.Receive(Renewal{Node: 3, Tag: 1}, 2000*ms)
+	n := g.Begin(abc)
+	g.Follow([]kmutex.Node{2}, []kmutex.Node{1, 3, 4}, 2100*ms) // 3 is lost while the round is out
+	g.granted[1] = 2000 * ms                                    // by a round before
+	g.Answer(n, "a", 5)
+	if granted, _ := g.Answer(n, "b", 5); granted != nil {
+		t.Errorf("lost ones are granted %v", granted)
+	}
+	for _, tt := range []struct {
+		node kmutex.Node
+		at   time.Duration
+		want bool
+	}{
+		{4, 4449 * ms, false}, // its lease is a predecessor's: one whole wait of the leader
+		{4, 4450 * ms, true},
+		{3, 4449 * ms, false}, // never granted by this leader
+		{3, 4450 * ms, true},
+		{1, 5449 * ms, false}, // from receiving
+		{1, 5450 * ms, true},
+		{2, time.Hour, false}, // a member
+		{9, time.Hour, false}, // nobody knows it
+	} {
+		if got := g.Expired(tt.node, tt.at); got != tt.want {
+			t.Errorf("node %d at %v: expired %v, want %v", tt.node, tt.at, got, tt.want)
+		}
+	}
+}
+
+func TestSilent(t *testing.T) {
+	g := leads()
+	g.Receive(Renewal{Node: 2, Tag: 1}, 2000*ms)
+	g.Follow([]kmutex.Node{1, 2, 3, 4}, nil, 2400*ms)
+	if got := g.Silent(2500*ms, 1500*ms); !slices.Equal(got, []kmutex.Node{1, 3}) {
+		t.Errorf("silent %v", got)
+	}
+	g.Follow([]kmutex.Node{3, 4}, []kmutex.Node{1}, 2500*ms)
+	if got := g.Silent(3900*ms, 1500*ms); !slices.Equal(got, []kmutex.Node{3, 4}) {
+		t.Errorf("silent %v", got)
+	}
+}

@@ -1,0 +1,80 @@
+package lease
+
+import (
+	"cmp"
+	"maps"
+	"slices"
+
+	"github.com/kgate/kgate/kmutex"
+)
+
+// round asks the voters whether the leader still is one.
+type round struct {
+	number uint64
+	voters int
+	// awaited are the voters that have not answered.
+	awaited map[string]bool
+	yes     int
+	// renewals are those that were received before it began.
+	renewals map[kmutex.Node]received
+}
+
+// Waiting reports that there are renewals which the next round would answer.
+func (g *Grantor) Waiting() bool { return len(g.pending) > 0 && !g.deposed }
+
+// Begin begins a round, for all renewals that have been received so far. Every
+// voter of raft's newest configuration, the leader among them, is to be asked
+// *after* this call which term it is in. A round that was not decided is over;
+// its renewals get no answer.
+func (g *Grantor) Begin(voters []string) (number uint64) {
+	g.rounds++
+	awaited := make(map[string]bool, len(voters))
+	for _, v := range voters {
+		awaited[v] = true
+	}
+	g.round = round{number: g.rounds, voters: len(awaited), awaited: awaited, renewals: g.pending}
+	g.pending = make(map[kmutex.Node]received)
+	return g.rounds
+}
+
+// Answer takes in the term that a voter was in when it was asked in a round.
+// With the answer that makes a majority it returns the renewals that are granted
+// by it, and decided is true. Once a later term is known nothing is ever
+// granted.
+func (g *Grantor) Answer(number uint64, voter string, term uint64) (granted []Renewal, decided bool) {
+	r := &g.round
+	if term > g.term {
+		g.deposed = true
+	}
+	if number != r.number || !r.awaited[voter] || g.deposed {
+		return nil, false
+	}
+	delete(r.awaited, voter)
+	if term == g.term {
+		r.yes++
+	}
+	if r.yes <= r.voters/2 || r.renewals == nil {
+		return nil, false
+	}
+	granted = g.grant(r.renewals)
+	r.renewals = nil
+	return granted, true
+}
+
+// Deposed reports that a voter knows of a later term.
+func (g *Grantor) Deposed() bool { return g.deposed }
+
+func (g *Grantor) grant(renewals map[kmutex.Node]received) []Renewal {
+	var granted []Renewal
+	for _, r := range slices.SortedFunc(maps.Values(renewals), func(a, b received) int {
+		return cmp.Compare(a.renewal.Node, b.renewal.Node)
+	}) {
+		// It may have been lost since: then it must not be extended any more.
+		if !g.member(r.renewal.Node) {
+			continue
+		}
+		g.granted[r.renewal.Node] = r.at
+		granted = append(granted, r.renewal)
+	}
+	return granted
+}

@@ -1,0 +1,35 @@
+package lease
+
+import (
+	"time"
+
+	"github.com/kgate/kgate/kmutex"
+)
+
+// Terms are the same for all gateways of a cluster.
+type Terms struct {
+	// Lease is L: how long one renewal is good for.
+	Lease time.Duration
+	// Bound is what a grantor waits beyond L and its margin, for the
+	// connections that a holder closes to be gone.
+	Bound time.Duration
+}
+
+// Margin is what a holder takes off its lease.
+func (t Terms) Margin() time.Duration { return t.Lease / 10 }
+
+// Interval is the time between two renewals.
+func (t Terms) Interval() time.Duration { return t.Lease / 6 }
+
+// Retry is the time from a renewal that failed to the next.
+func (t Terms) Retry() time.Duration { return t.Lease / 30 }
+
+// Wait is how long a grantor waits before it calls a member expired.
+func (t Terms) Wait() time.Duration { return t.Lease + t.Margin() + t.Bound }
+
+// Renewal asks for one more lease for an incarnation.
+type Renewal struct {
+	Node kmutex.Node `json:"node"`
+	// Tag counts the renewals of one holder.
+	Tag uint64 `json:"tag"`
+}

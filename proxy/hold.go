@@ -1,0 +1,231 @@
+package proxy
+
+import (
+	"context"
+	"errors"
+	"io"
+	"log/slog"
+	"net/http"
+	"sync"
+	"sync/atomic"
+	"time"
+)
+
+// breach is why an admitted request is broken off by the gateway: as the log and
+// as the client gets to know it.
+type breach struct{ cause, detail string }
+
+// Error implements error.
+func (b *breach) Error() string { return "proxy: broken off: " + b.cause }
+
+var (
+	errLost = &breach{
+		"the slot was lost",
+		"the gateway lost touch with the others while this request was in flight; whether the upstream has acted on it is not known",
+	}
+	errHoldMax = &breach{
+		"hold.max is reached",
+		"the request took longer than its pool allows (hold.max)",
+	}
+	errHoldIdle = &breach{
+		"hold.idle is reached",
+		"no byte has moved for longer than the request's pool allows (hold.idle)",
+	}
+)
+
+// lastWord is how long a client may take to accept the answer that tells why
+// its request was broken off. Its slot is held for as long.
+const lastWord = time.Second
+
+// hold is the time in which a request has a slot: what ends it early, and how.
+// A request without a pool has none, and its methods do nothing.
+type hold struct {
+	slot      Slot
+	max, idle time.Duration // 0: no bound
+	since     time.Time
+	moved     atomic.Int64 // when a byte moved last, as time after since
+
+	// cut breaks the request off. It is called under mu, hence never after end:
+	// what it cuts belongs to the server again when the request is over.
+	cut func(*breach)
+
+	mu    sync.Mutex
+	timer *time.Timer
+	cause *breach // set once, by what broke the request off
+	over  bool
+}
+
+// begin starts the watch. The slot may turn out to be lost already.
+func (h *hold) begin(cut func(*breach)) {
+	h.since, h.cut = time.Now(), cut
+	if next := h.next(0); next > 0 {
+		h.mu.Lock() // due may run before timer is set
+		h.timer = time.AfterFunc(next, h.due)
+		h.mu.Unlock()
+	}
+	h.slot.OnLost(func() { h.breakOff(errLost) })
+}
+
+// end ends the watch: when it returns, nothing is cut any more.
+func (h *hold) end() {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	h.over = true
+	if h.timer != nil {
+		h.timer.Stop()
+	}
+}
+
+// move notes that a byte has moved.
+func (h *hold) move() {
+	if h.idle > 0 {
+		h.moved.Store(int64(time.Since(h.since)))
+	}
+}
+
+// next returns how long after now, a time after since, the next limit may be
+// reached; 0 if there is none.
+func (h *hold) next(now time.Duration) time.Duration {
+	idle := time.Duration(h.moved.Load()) + h.idle - now
+	switch {
+	case h.max == 0 && h.idle == 0:
+		return 0
+	case h.max == 0:
+		return idle
+	case h.idle == 0:
+		return h.max - now
+	default:
+		return min(idle, h.max-now)
+	}
+}
+
+// due is the timer's function. Bytes that moved meanwhile have not touched the
+// timer: it finds out here, and sets itself anew.
+func (h *hold) due() {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	now := time.Since(h.since)
+	switch next := h.next(now); {
+	case next > 0:
+		if !h.over {
+			h.timer.Reset(next)
+		}
+	case h.max > 0 && now >= h.max:
+		h.breakOffLocked(errHoldMax)
+	default:
+		h.breakOffLocked(errHoldIdle)
+	}
+}
+
+func (h *hold) breakOff(cause *breach) {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	h.breakOffLocked(cause)
+}
+
+func (h *hold) breakOffLocked(cause *breach) {
+	if h.over || h.cause != nil {
+		return
+	}
+	h.cause = cause
+	h.cut(cause)
+}
+
+// broken returns why the request was broken off, nil if it was not.
+func (h *hold) broken() *breach {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	return h.cause
+}
+
+// check is called before anything is handed to the upstream. Whoever finds the
+// slot lost first breaks the request off.
+func (h *hold) check() error {
+	if h.slot == nil {
+		return nil
+	}
+	if !h.slot.Valid() {
+		h.breakOff(errLost)
+	}
+	if cause := h.broken(); cause != nil {
+		return cause
+	}
+	return nil
+}
+
+// watch breaks the exchange off when its slot is lost or held too long. The
+// returned function ends the watch.
+func (ex *exchange) watch() (stop func()) {
+	rc := http.NewResponseController(ex.ResponseWriter)
+	ex.hold.begin(func(cause *breach) {
+		ex.upstream.lanes.sweep()
+		ex.cancel(cause)
+		// The exchange may be stuck in reading a body that the client does not
+		// send, or in writing an answer that it does not read.
+		if ex.body.unread() {
+			_ = rc.SetReadDeadline(time.Now())
+		}
+		patience := lastWord
+		if ex.wrote.Load() {
+			patience = 0
+		}
+		_ = rc.SetWriteDeadline(time.Now().Add(patience))
+	})
+	return ex.hold.end
+}
+
+// answerBroken tells the client why there is no answer from the upstream, which
+// may have begun to act on the request.
+func (ex *exchange) answerBroken(r *http.Request, cause *breach) {
+	if cause == errLost {
+		ex.rec.Outcome = OutcomeIsolated
+		writeUnavailable(ex, r, ex.rec.Pool, &Refusal{Reason: ReasonIsolated}, cause.detail)
+		return
+	}
+	ex.rec.Outcome = OutcomeUpstreamError
+	writeProblem(ex, r, problem{Status: http.StatusGatewayTimeout, Detail: cause.detail, Pool: ex.rec.Pool})
+}
+
+// logBroken says why an admitted request came to an early end. There are at most
+// as many such lines as slots.
+func (h *Handler) logBroken(ex *exchange, r *http.Request, cause *breach) {
+	h.cfg.Logger.LogAttrs(context.WithoutCancel(r.Context()), slog.LevelWarn, "request broken off",
+		slog.String("cause", cause.cause),
+		slog.String("pool", ex.rec.Pool),
+		slog.String("upstream", ex.rec.Upstream),
+		slog.String("method", r.Method),
+		slog.String("path", r.URL.Path),
+		slog.Float64("hold_ms", milliseconds(ex.rec.Hold)),
+	)
+}
+
+// upgraded is the upstream's side of an upgraded connection.
+type upgraded struct {
+	io.ReadWriteCloser
+	hold *hold
+}
+
+// Read implements io.Reader.
+func (u *upgraded) Read(p []byte) (int, error) {
+	n, err := u.ReadWriteCloser.Read(p)
+	u.hold.move()
+	return n, err
+}
+
+// Write implements io.Writer.
+func (u *upgraded) Write(p []byte) (int, error) {
+	if err := u.hold.check(); err != nil {
+		return 0, err
+	}
+	n, err := u.ReadWriteCloser.Write(p)
+	u.hold.move()
+	return n, err
+}
+
+// CloseWrite passes a half-close on.
+func (u *upgraded) CloseWrite() error {
+	if half, ok := u.ReadWriteCloser.(interface{ CloseWrite() error }); ok {
+		return half.CloseWrite()
+	}
+	return errors.ErrUnsupported
+}

@@ -1,0 +1,123 @@
+package proxy
+
+import (
+	"context"
+	"errors"
+	"net/http"
+	"net/url"
+	"strconv"
+	"strings"
+	"time"
+)
+
+// Tickets are places in line, and slots, that outlive a request. It must be safe
+// for concurrent use.
+type Tickets interface {
+	// Request takes a place in the pool's line. The ticket is dropped when ttl
+	// passes without a word from whoever has it. The error is a *Refusal if the
+	// gateway gives out no tickets now.
+	Request(ctx context.Context, pool string, ttl time.Duration) (Ticket, error)
+	// Redeem turns a granted ticket of the pool into the slot of a request,
+	// without waiting; the slot's Release ends the ticket. The error wraps
+	// ErrTicketUnknown, ErrTicketWaiting or ErrTicketInUse, or is a *Refusal.
+	Redeem(ctx context.Context, pool, id string) (Slot, error)
+}
+
+// Ticket as a client gets it.
+type Ticket struct {
+	// ID is a secret: whoever has it has the ticket.
+	ID string
+	// RetryAfter is when it may be worth while to ask for it.
+	RetryAfter time.Duration
+	// Body is the ticket as JSON, the same that its address answers with.
+	Body []byte
+}
+
+// Why a ticket cannot be redeemed.
+var (
+	// ErrTicketUnknown: there is no such ticket of this pool, or no more.
+	ErrTicketUnknown = errors.New("proxy: unknown ticket")
+	// ErrTicketWaiting: its turn has not come.
+	ErrTicketWaiting = errors.New("proxy: ticket is still waiting")
+	// ErrTicketInUse: a request is in flight on it.
+	ErrTicketInUse = errors.New("proxy: ticket is in use")
+)
+
+const (
+	ticketsPath  = "/.kgate/tickets"
+	ticketHeader = "Kgate-Ticket"
+	// asyncTTL is how long a ticket lives for which its client has not asked
+	// again. The client is told to come back in half of that, or earlier.
+	asyncTTL = time.Minute
+)
+
+// ticketError is what a client gets to know about its ticket.
+type ticketError struct {
+	status int
+	detail string
+}
+
+// Error implements error.
+func (e *ticketError) Error() string { return "proxy: " + e.detail }
+
+var (
+	errNoTickets  = &ticketError{http.StatusBadRequest, "this gateway takes no tickets: send the request without " + ticketHeader}
+	errTwoTickets = &ticketError{http.StatusBadRequest, "write one ticket in " + ticketHeader}
+	errUnknown    = &ticketError{http.StatusConflict, "this pool has no such ticket: it was released, has expired or never was; ask for a new one"}
+	errWaiting    = &ticketError{http.StatusConflict, "the ticket's turn has not come: ask for its state below " + ticketsPath + "/ and send the request again once it is granted"}
+	errInUse      = &ticketError{http.StatusConflict, "another request is in flight on this ticket: one ticket is good for one request"}
+)
+
+// isTicketPath reports whether path is the ticket API's, which no route gets.
+func isTicketPath(path string) bool {
+	rest, ok := strings.CutPrefix(matchPath(path), ticketsPath)
+	return ok && (rest == "" || rest[0] == '/')
+}
+
+// serveTickets passes the ticket API on.
+func (h *Handler) serveTickets(w http.ResponseWriter, r *http.Request) {
+	if h.cfg.TicketHandler == nil {
+		writeProblem(w, r, problem{Status: http.StatusNotFound, Detail: "this gateway has no tickets"})
+		return
+	}
+	h.cfg.TicketHandler.ServeHTTP(w, r)
+}
+
+// redeem returns the slot of the ticket that the request brings.
+func (h *Handler) redeem(r *http.Request, t *target, ids []string) (Slot, error) {
+	switch {
+	case h.cfg.Tickets == nil:
+		return nil, errNoTickets
+	case len(ids) != 1 || ids[0] == "":
+		return nil, errTwoTickets
+	}
+	slot, err := h.cfg.Tickets.Redeem(r.Context(), t.Name, ids[0])
+	switch {
+	case errors.Is(err, ErrTicketUnknown):
+		return nil, errUnknown
+	case errors.Is(err, ErrTicketWaiting):
+		return nil, errWaiting
+	case errors.Is(err, ErrTicketInUse):
+		return nil, errInUse
+	default:
+		return slot, err
+	}
+}
+
+// handOut answers with a ticket in place of the request's answer.
+func (h *Handler) handOut(ex *exchange, r *http.Request, t *target) error {
+	ticket, err := h.cfg.Tickets.Request(r.Context(), t.Name, asyncTTL)
+	if err != nil {
+		return err
+	}
+	header := ex.Header()
+	header.Set("Location", ticketsPath+"/"+url.PathEscape(ticket.ID))
+	header.Set("Retry-After", strconv.Itoa(retryAfterSeconds(min(ticket.RetryAfter, asyncTTL/2))))
+	header.Set("Preference-Applied", "respond-async")
+	header.Set("Cache-Control", "no-store")
+	header.Set("Content-Type", "application/json")
+	header.Set("Content-Length", strconv.Itoa(len(ticket.Body)))
+	ex.WriteHeader(http.StatusAccepted)
+	_, _ = ex.Write(ticket.Body) // the client may be gone; its ticket then expires
+	return nil
+}
