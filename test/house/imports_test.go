@@ -46,11 +46,11 @@ var rooms = map[string][]string{
 	"lab/protocol/ideal":   {"lab/protocol", "lab/sim"},
 	"lab/protocol/static":  {"lab/protocol", "lab/sim"},
 	"lab/cluster":          {"kmutex", "lab/protocol", "lab/protocol/fairk", "lab/sim", "membership/lease"},
-	"lab/fuzz":             {"lab/cluster", "lab/network", "lab/protocol", "membership/lease"},
+	"lab/fuzz":             {"lab/cluster", "lab/network", "lab/protocol/fairk", "membership/lease"},
 	"lab":                  {"lab/meter", "lab/network", "lab/protocol", "lab/sim", "lab/workload"},
 	"membership/lease":     {"kmutex"},
 	"cmd/kgate": {
-		"admin", "chordring/serfring", "client", "config", "demo", "gateway", "kmutex", "membership",
+		"admin", "chordring/serfring", "client", "config", "demo", "gateway", "kmutex", "lab/fuzz", "membership",
 		"proxy", "telemetry", "transport",
 	},
 }
