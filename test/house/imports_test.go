@@ -45,9 +45,14 @@ var rooms = map[string][]string{
 	"lab/protocol/ideal":   {"lab/protocol", "lab/sim"},
 	"lab/protocol/static":  {"lab/protocol", "lab/sim"},
 	"lab":                  {"lab/meter", "lab/network", "lab/protocol", "lab/sim", "lab/workload"},
-	"membership/lease":     {"kmutex"},
+	"lab/experiment": {
+		"lab", "lab/meter", "lab/network", "lab/protocol", "lab/protocol/bv95", "lab/protocol/central", "lab/protocol/fairk",
+		"lab/protocol/ideal", "lab/protocol/static", "lab/ring", "lab/workload",
+	},
+	"lab/report":       {"lab/experiment", "lab/meter"},
+	"membership/lease": {"kmutex"},
 	"cmd/kgate": {
-		"admin", "chordring/serfring", "config", "demo", "gateway", "kmutex", "membership",
+		"admin", "chordring/serfring", "config", "demo", "gateway", "kmutex", "lab/experiment", "lab/meter", "lab/report", "membership",
 		"proxy", "telemetry", "transport",
 	},
 }
