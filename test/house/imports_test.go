@@ -47,10 +47,11 @@ var rooms = map[string][]string{
 	"lab":                  {"lab/meter", "lab/network", "lab/protocol", "lab/sim", "lab/workload"},
 	"lab/experiment": {
 		"lab", "lab/meter", "lab/network", "lab/protocol", "lab/protocol/bv95", "lab/protocol/central", "lab/protocol/fairk",
-		"lab/protocol/ideal", "lab/protocol/static", "lab/ring", "lab/workload",
+		"lab/protocol/ideal", "lab/protocol/static", "lab/protocol/trial", "lab/ring", "lab/workload",
 	},
-	"lab/report":       {"lab/experiment", "lab/meter"},
-	"membership/lease": {"kmutex"},
+	"lab/protocol/trial": {"kmutex", "lab/protocol", "lab/protocol/fairk", "lab/sim"},
+	"lab/report":         {"lab/experiment", "lab/meter"},
+	"membership/lease":   {"kmutex"},
 	"cmd/kgate": {
 		"admin", "chordring/serfring", "config", "demo", "gateway", "kmutex", "lab/experiment", "lab/meter", "lab/report", "membership",
 		"proxy", "telemetry", "transport",
