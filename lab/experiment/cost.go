@@ -2,6 +2,7 @@ package experiment
 
 import (
 	"fmt"
+	"math"
 	"slices"
 	"time"
 
@@ -143,7 +144,79 @@ func lateCost() *Experiment {
 			}
 			return d, nil
 		},
-		checks:  func(*Table) []Check { return nil },
-		finding: func(t *Table) string { return "" },
+		checks: checkCost,
+		finding: func(t *Table) string {
+			best, all := cheapestAsk(t), askSummary(t)
+			return fmt.Sprintf("an interval of %s N T is the shortest that never costs a tenth more wait than the central queue with 3 to 10 gateways; 0, 4, 8 N T: wait at worst %.2f, %.2f, %.2f of central's, spread in the middle %.2f, %.2f, %.2f, messages in the middle %.1f, %.1f, %.1f",
+				text(best), all[0].wait, all[3].wait, all[4].wait, all[0].spread, all[3].spread, all[4].spread, all[0].messages, all[3].messages, all[4].messages)
+		},
+	}
+}
+
+// asked sums up what an ask interval does with 3 and 10 gateways that have many
+// tickets each: the wait over that of the central queue at worst, and in the
+// middle (median) the spread over the central queue's and the messages.
+type asked struct{ wait, spread, messages float64 }
+
+func askSummary(t *Table) []asked {
+	var all []asked
+	for _, factor := range askFactors {
+		var sum asked
+		var spreads, messages []float64
+		for _, row := range t.rowsOf("protocol", lateAt(factor)) {
+			if row.Keys[3] != "many" || row.Keys[0] != "3" && row.Keys[0] != "10" {
+				continue
+			}
+			at := func(figure, protocol string) float64 {
+				return t.At(figure, append(slices.Clone(row.Keys[:4]), protocol)...).Mean
+			}
+			sum.wait = max(sum.wait, at("mean_s", row.Keys[4])/at("mean_s", "central"))
+			spreads = append(spreads, at("spread_over_central", row.Keys[4]))
+			messages = append(messages, at("messages", row.Keys[4]))
+		}
+		slices.Sort(spreads)
+		slices.Sort(messages)
+		sum.spread, sum.messages = spreads[len(spreads)/2], messages[len(messages)/2]
+		all = append(all, sum)
+	}
+	return all
+}
+
+// cheapestAsk returns the shortest interval that keeps the wait within 1.1 of the
+// central queue's.
+func cheapestAsk(t *Table) float64 {
+	for i, a := range askSummary(t) {
+		if a.wait <= 1.1 {
+			return askFactors[i]
+		}
+	}
+	return math.Inf(1)
+}
+
+func checkCost(t *Table) []Check {
+	most := 0.0
+	for _, row := range t.rowsOf("protocol", lateAt(4)) {
+		if row.Keys[2] == "0.001" {
+			most = max(most, t.At("handoff_delays", row.Keys...).Mean)
+		}
+	}
+	one := func(figure, protocol string) float64 {
+		return t.At(figure, "200", "64", "0.1", "one", protocol).Mean
+	}
+	return []Check{
+		{
+			What: "late's hand-off", Quoted: "about two delays (algorithm)", Found: fmt.Sprintf("at most %.2f delays where T is a thousandth of a hold", most), Agrees: most < 2.5,
+			Why: "tokens go after a baton that has moved on",
+		},
+		{
+			What: "the shortest sufficient interval", Quoted: "4 N T (ask_interval: auto)", Found: text(cheapestAsk(t)) + " N T", Agrees: cheapestAsk(t) == 4,
+			Why: "see the table",
+		},
+		{
+			What: "late keeps tokens busy whatever the network", Quoted: "nothing quoted; the worst of this table: 200 gateways with a ticket each, k = 64, T = .1 holds",
+			Found:  fmt.Sprintf("busy %.2f at %.0f messages per entry, central %.2f at %.1f", one("busy", lateAt(4)), one("messages", lateAt(4)), one("busy", "central"), one("messages", "central")),
+			Agrees: one("busy", lateAt(4)) > .8,
+			Why:    "k admissions per hold are 6.4 per delay there, the baton makes one move per delay at best, and with a ticket per turn no interval helps: tokens run after it. Late binding wants k T below a hold, or many tickets per gateway",
+		},
 	}
 }
