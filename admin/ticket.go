@@ -2,6 +2,7 @@ package admin
 
 import (
 	"context"
+	"encoding/json"
 	"errors"
 	"fmt"
 	"time"
@@ -104,3 +105,6 @@ type GoneError struct{ Reason Reason }
 
 // Error implements error.
 func (e *GoneError) Error() string { return fmt.Sprintf("admin: the ticket has ended: %s", e.Reason) }
+
+// MarshalJSON shows the ticket as its address does.
+func (t Ticket) MarshalJSON() ([]byte, error) { return json.Marshal(document(t)) }

@@ -140,13 +140,16 @@ func (g *Gateway) askInterval(name string) time.Duration {
 	return factor * time.Duration(g.size) * rtt / 2
 }
 
-// Drain takes the gateway out: new and waiting requests fail with ErrDraining.
-// It returns when no slot is held any more, or with ctx's error.
-func (g *Gateway) Drain(ctx context.Context) error {
+// Drain takes the gateway out: new requests fail with ErrDraining, and so do
+// those that wait, unless they are to be served. It returns when no request waits
+// or holds a slot any more, or with ctx's error. Tickets stay, for the heir.
+func (g *Gateway) Drain(ctx context.Context, serve bool) error {
 	g.draining.Store(true)
 	pools := g.all()
 	for _, p := range pools {
-		p.refuseWaiting(ErrDraining)
+		if !serve {
+			p.refuseWaiting(ErrDraining)
+		}
 	}
 	for _, p := range pools {
 		if idle := p.untilIdle(); idle != nil {
@@ -172,12 +175,13 @@ func (p *pool) refuseWaiting(err error) {
 	}
 }
 
-// untilIdle returns a channel that is closed when no slot is held; nil: none is.
+// untilIdle returns a channel that is closed when no request waits or is in
+// flight; nil: none is.
 func (p *pool) untilIdle() <-chan struct{} {
 	p.mu.Lock()
 	defer p.mu.Unlock()
-	if p.inFlight == p.leased {
-		return nil // tickets go to the heir
+	if p.requests == 0 {
+		return nil
 	}
 	return p.idle.wait()
 }

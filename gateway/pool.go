@@ -35,7 +35,7 @@ type pool struct {
 	slots     map[kmutex.Ticket]*Slot
 	waiting   int
 	inFlight  int
-	leased    int   // of them, those of tickets
+	requests  int   // that wait or are in flight; the rest are tickets
 	desk      *desk // nil until the pool has tickets
 	rate      serviceRate
 	idle      signal

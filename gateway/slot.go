@@ -156,6 +156,9 @@ func (p *pool) line(held *ticket) (*Slot, error) {
 	s := &Slot{pool: p, ticket: p.last, since: p.g.now(), held: held}
 	p.slots[s.ticket] = s
 	p.waiting++
+	if held == nil {
+		p.requests++
+	}
 	p.step(kmutex.Event{Kind: kmutex.EventAcquire, Ticket: s.ticket})
 	return s, nil
 }
@@ -169,7 +172,6 @@ func (p *pool) inherit(number kmutex.Ticket, r replication.Record, held *ticket)
 		s.state, s.epoch = slotGranted, r.Fence.Epoch
 		s.grant = kmutex.Grant{Ticket: number, Token: kmutex.NoToken, Serial: r.Fence.Serial}
 		p.inFlight++
-		p.leased++
 	} else {
 		p.waiting++
 	}
@@ -182,7 +184,6 @@ func (s *Slot) forget() {
 	delete(s.pool.slots, s.ticket)
 	s.state = slotEnded
 	s.pool.inFlight--
-	s.pool.leased--
 }
 
 // end takes s out of the pool, by releasing or cancelling its ticket. The caller
@@ -193,10 +194,10 @@ func (p *pool) end(s *Slot, how kmutex.EventKind) {
 		s.wake()
 	} else {
 		p.inFlight--
-		if s.held != nil {
-			p.leased--
-		}
-		p.idle.signal(p.inFlight == p.leased)
+	}
+	if s.held == nil {
+		p.requests--
+		p.idle.signal(p.requests == 0)
 	}
 	s.state = slotEnded
 	delete(p.slots, s.ticket)
@@ -212,7 +213,6 @@ func (p *pool) grant(grant kmutex.Grant) {
 	p.rate.admitted(p.g.now(), p.waiting > 0)
 	s.wake()
 	if s.held != nil {
-		p.leased++
 		p.desk.granted(s.held, s)
 		p.desk.moved.signal(true)
 	}

@@ -106,7 +106,7 @@ func (p *pool) void() (refused, aborted int) {
 		s.state = slotLost
 	}
 	clear(p.slots)
-	p.waiting, p.inFlight, p.leased = 0, 0, 0
+	p.waiting, p.inFlight, p.requests = 0, 0, 0
 	if p.desk != nil {
 		p.desk.void()
 		p.desk = nil

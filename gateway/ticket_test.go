@@ -176,7 +176,7 @@ func TestTicketsOfOneThatLeaves(t *testing.T) {
 		n := f.gateways[2]
 		ids := []string{request(t, n, time.Minute).ID, request(t, n, time.Minute).ID, request(t, n, time.Minute).ID}
 		time.Sleep(time.Second)
-		if err := n.Drain(t.Context()); err != nil {
+		if err := n.Drain(t.Context(), false); err != nil {
 			t.Fatal(err)
 		}
 		f.leave(2, 1)
