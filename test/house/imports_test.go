@@ -33,6 +33,7 @@ var rooms = map[string][]string{
 	"client":               {},
 	"demo":                 {},
 	"replication":          {"kmutex"},
+	"replication/disk":     {"kmutex", "replication"},
 	"gateway":              {"coordinator", "kmutex", "membership", "oncelog", "replication", "transport"},
 	"lab/sim":              {},
 	"lab/network":          {"lab/sim"},
