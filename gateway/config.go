@@ -32,8 +32,9 @@ var (
 // Links carry the machines' messages to other gateways. [transport.Transport]
 // implements it.
 type Links interface {
-	// SetPeers says who takes part.
-	SetPeers(self kmutex.Node, peers []transport.Peer)
+	// SetPeers says who takes part. It returns what those that do so no longer
+	// cannot have received.
+	SetPeers(self kmutex.Node, peers []transport.Peer) []transport.Unsent
 	// Send queues a message and never blocks.
 	Send(to kmutex.Node, pool string, m kmutex.Message) error
 	// MeanRTT is the mean round trip to the peers; 0 while none is known.

@@ -361,7 +361,7 @@ func (n *node) UseTickets(context.Context, string) error {
 }
 
 // SetPeers implements Links.
-func (*node) SetPeers(kmutex.Node, []transport.Peer) {}
+func (*node) SetPeers(kmutex.Node, []transport.Peer) []transport.Unsent { return nil }
 
 // MeanRTT implements Links.
 func (n *node) MeanRTT() time.Duration { return 2 * n.fleet.delay }

@@ -154,10 +154,30 @@ func (p *pool) freeze(spec membership.Pool) (*replication.EpochReport, error) {
 	r := &replication.EpochReport{Report: *fx.Report}
 	r.Waiting = p.restamp(r.Waiting)
 	r.Unplanned = p.unplanned
+	r.Free.AddAll(p.salvaged)
 	if p.desk != nil {
 		r.Left = p.desk.report(p.view)
 	}
 	return r, nil
+}
+
+// salvage takes back the tokens of a message that its receiver, which is lost,
+// cannot have received: they have not been away. It comes before the epoch that
+// begins with that loss; without it, most tokens would be with a lost
+// coordinator, because those released after its end were sent to it.
+func (p *pool) salvage(m kmutex.Message) {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	if m.Epoch != p.installed {
+		return
+	}
+	switch m.Kind {
+	case kmutex.KindToken:
+		p.salvaged.Add(m.Token)
+	case kmutex.KindBaton:
+		p.salvaged.AddAll(m.Free)
+	default:
+	}
 }
 
 // restamp splits the waiting tickets into turns by their times of arrival, as
@@ -268,7 +288,8 @@ func (p *pool) install(a *replication.EpochAnswer) {
 	if p.machine.Frozen() {
 		return
 	}
-	p.unplanned, p.withheld = nil, in.Withheld
+	p.installed, p.withheld = in.Epoch, in.Withheld
+	p.unplanned, p.salvaged = nil, nil
 	if p.desk != nil {
 		p.desk.renew(in.Running, a.Settled)
 	}

@@ -60,7 +60,11 @@ func (g *Gateway) follow() {
 			peers = append(peers, transport.Peer{Node: m.Node, Name: m.Name, Addr: m.PeerAddr})
 		}
 	}
-	g.cfg.Links.SetPeers(g.self, peers)
+	for _, u := range g.cfg.Links.SetPeers(g.self, peers) {
+		if p := g.pool(u.Pool); p != nil {
+			p.salvage(u.Message)
+		}
+	}
 	g.mu.Lock()
 	g.size = len(view.Members)
 	g.mu.Unlock()

@@ -107,6 +107,26 @@ func TestLosses(t *testing.T) {
 	}
 }
 
+// What a lost gateway left goes from heir to heir, as its copies do: a newcomer
+// beside it has nothing of it.
+func TestHeirsOfHeirs(t *testing.T) {
+	names := ringOf([]Member{{Name: "a"}, {Name: "b"}, {Name: "c"}, {Name: "d"}, {Name: "e"}}).Names()
+	var s state
+	for i, c := range []command{
+		join(names[0], "x"), join(names[1], "x"), join(names[3], "x"), join(names[4], "x"), // 1 to 4
+		suspend(2),          // its heir is 3
+		join(names[2], "x"), // 6, between them
+		suspend(3),          // its heir is 4
+	} {
+		if _, err := s.apply(uint64(i+1), c); err != nil {
+			t.Fatal(err)
+		}
+	}
+	if got := losses(s.view()); got != "2>4* 3>4*" {
+		t.Errorf("got %s", got)
+	}
+}
+
 func TestLostIncarnationStaysOut(t *testing.T) {
 	var s state
 	for i, c := range []command{join("a", "x"), join("b", "x"), suspend(2)} {

@@ -25,6 +25,7 @@ type commands struct {
 	Demo    demoCommand    `cmd:"" help:"Run the main job on this machine: three gateways, a slow upstream, a skewed load."`
 	Check   checkCommand   `cmd:"" help:"Validate a configuration file: every error at once."`
 	Status  statusCommand  `cmd:"" help:"Show a running gateway and its cluster."`
+	Lab     labCommand     `cmd:"" help:"The simulator: reproduce the papers, compare protocols, find faults."`
 	Version versionCommand `cmd:"" help:"Print the version."`
 }
 

@@ -23,6 +23,8 @@ type Config struct {
 	// Ask is the ask interval.
 	Ask   time.Duration
 	Terms lease.Terms
+	// Slack is added to what the upstream may see, to try the judge.
+	Slack int
 	// Trace gets a line for all that happens; nil: none.
 	Trace io.Writer
 	// Due is told of timers that were set with [Cluster.At].
@@ -54,6 +56,7 @@ type host struct {
 	// term is the newest that its raft server knows; it is on disk.
 	term    uint64
 	process *process // nil: none runs
+	leaving bool     // it has been told to
 	left    bool     // for good
 }
 
@@ -123,7 +126,9 @@ func (c *Cluster) Deliver(to, from int, m any) {
 		c.before(to, kind)
 	}
 	if p := c.hosts[to].process; p != nil {
-		p.tracef("gets from %d: %v", from, m)
+		if beat, ok := m.(*beatMsg); !ok || beat.term != p.heard || beat.view.Index > p.gateway.View().Index {
+			p.tracef("gets from %d: %v", from, m)
+		}
 		p.deliver(from, m)
 	}
 	if c.after != nil {
@@ -163,13 +168,6 @@ func (c *Cluster) Send(from, to int, kind string, m any) {
 
 // Found implements [protocol.Host].
 func (*Cluster) Found(int) {}
-
-func kindOf(m any) string {
-	if k, ok := m.(interface{ Kind() string }); ok {
-		return k.Kind()
-	}
-	return "raft"
-}
 
 func (c *Cluster) tracef(who, format string, args ...any) {
 	if c.cfg.Trace == nil {

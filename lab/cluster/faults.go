@@ -17,7 +17,12 @@ func (c *Cluster) Kill(host int) {
 	}
 	c.tracef("", "host %d: killed", host)
 	c.endAll(h.process.gateway, "lost")
-	h.process = nil
+	for _, r := range c.coming {
+		if r.host == host && r.state == coming {
+			r.over("lost")
+		}
+	}
+	h.process, h.leaving = nil, false
 	c.Engine.Kill(host)
 }
 
@@ -32,11 +37,23 @@ func (c *Cluster) Start(host int) {
 
 // Leave lets a gateway go in order, as SIGTERM does: it takes no more requests,
 // refuses those that wait, waits for those in flight, and has itself removed.
+// The last one stays.
 func (c *Cluster) Leave(host int) {
-	p := c.hosts[host].process
-	if p == nil || p.leaving || len(c.log.Members) < 2 {
-		return
+	staying := 0
+	for _, h := range c.hosts {
+		if h.process != nil && !h.leaving {
+			staying++
+		}
 	}
+	if h := &c.hosts[host]; h.process != nil && !h.leaving && staying > 1 {
+		h.leaving = true
+		h.process.after(0, timerLeave, 0)
+	}
+}
+
+// drain begins to leave.
+func (p *process) drain() {
+	c := p.c
 	p.tracef("leaves")
 	p.leaving = true
 	if p.gateway.Node() == 0 {
@@ -48,12 +65,6 @@ func (c *Cluster) Leave(host int) {
 			p.gateway.Cancel(protocol.Ticket(i + 1))
 		}
 	}
-}
-
-// leave ends the process of a host that has left.
-func (c *Cluster) leave(host int) {
-	c.hosts[host].left = true
-	c.Kill(host)
 }
 
 // Pause stops a host's process, as SIGSTOP does.

@@ -18,6 +18,7 @@ type lost struct {
 	host   int
 	boot   uint64
 	leased bool
+	left   bool // in order, and not suspended
 }
 
 // commit appends one command to the log: change tells what it does and reports
@@ -71,7 +72,7 @@ func (a *agreed) join(host int, boot uint64, voided kmutex.Node) bool {
 func (a *agreed) lose(n kmutex.Node, leased bool) {
 	m, _ := a.Member(n)
 	a.Members = slices.DeleteFunc(a.Members, func(m fairk.Member) bool { return m.Node == n })
-	a.lost = append(a.lost, lost{n, m.Host, m.Boot, leased})
+	a.lost = append(a.lost, lost{n, m.Host, m.Boot, leased, !leased})
 	if leased {
 		a.Owed = append(a.Owed, n)
 		slices.Sort(a.Owed)

@@ -2,6 +2,7 @@ package cluster
 
 import (
 	"fmt"
+	"slices"
 	"time"
 
 	"github.com/kgate/kgate/kmutex"
@@ -35,6 +36,7 @@ const (
 	timerRequest                           // a request has come
 	timerAnswer                            // the upstream has answered a request
 	timerGone                              // a client has left
+	timerLeave                             // SIGTERM
 )
 
 // boot starts a process on a host.
@@ -82,7 +84,9 @@ func (p *process) follow(v *fairk.View) {
 		p.renew()
 	case !in && p.holder != nil && p.leaving:
 		p.tracef("has left")
-		p.c.leave(p.host)
+		n := p.gateway.Node()
+		p.c.hosts[p.host].left = slices.ContainsFunc(p.c.log.lost, func(l lost) bool { return l.node == n && l.left })
+		p.c.Kill(p.host)
 	case !in && p.holder != nil:
 		p.void("is lost in view", v.Index)
 	}
@@ -108,7 +112,7 @@ func (p *process) tick() {
 	now := p.clock()
 	switch {
 	case p.holder == nil && p.leaving:
-		p.c.leave(p.host)
+		p.c.Kill(p.host) // nobody could agree on it: the host may come back
 	case p.holder == nil && now-p.joined > 2*terms.Retry():
 		p.joined = now
 		p.tell(&joinMsg{host: p.host, boot: p.boot, voided: p.voided})
@@ -128,7 +132,7 @@ func (p *process) renew() {
 // tell sends something to the leader.
 func (p *process) tell(m any) {
 	if p.leader >= 0 {
-		p.c.Send(p.host, p.leader, "raft", m)
+		p.c.Send(p.host, p.leader, raftMsg, m)
 	}
 }
 
@@ -160,6 +164,8 @@ func (p *process) due(t sim.Timer) {
 		p.c.answered(p, ticket)
 	case timerGone:
 		p.c.gone(p, ticket)
+	case timerLeave:
+		p.drain()
 	default:
 		p.gateway.Due(t)
 	}

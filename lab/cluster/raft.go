@@ -29,33 +29,6 @@ const (
 	roundPatience   = 300 * time.Millisecond
 )
 
-// Messages of raft and of the leases, as far as they matter.
-type (
-	// beatMsg: term has this leader, and this is the newest view it has.
-	beatMsg struct {
-		term uint64
-		view *fairk.View
-	}
-	// askMsg asks a voter for its term, tellMsg answers.
-	askMsg  struct{ term, round uint64 }
-	tellMsg struct {
-		round uint64
-		voter int
-		term  uint64
-	}
-	joinMsg struct {
-		host   int
-		boot   uint64
-		voided kmutex.Node
-	}
-	leaveMsg  struct{ node kmutex.Node }
-	renewMsg  struct{ renewal lease.Renewal }
-	grantMsg  struct{ renewal lease.Renewal }
-	refuseMsg struct{ renewal lease.Renewal }
-	// refuseJoinMsg: this incarnation is lost already.
-	refuseJoinMsg struct{ boot uint64 }
-)
-
 // works reports whether a host's process runs.
 func (c *Cluster) works(i int) bool { return c.Alive(i) && !c.Paused(i) }
 
@@ -116,6 +89,7 @@ func (c *Cluster) elect(v int) {
 	}
 	p := c.hosts[v].process
 	p.leads = &leadership{p: p, term: c.raft.term, voters: slices.Clone(c.raft.voters), seen: make([]time.Duration, len(c.hosts))}
+	p.leads.staged = new(fairk.View)
 	p.leads.grantor = lease.NewGrantor(c.cfg.Terms, c.raft.term, p.clock())
 	for i := range p.leads.seen {
 		p.leads.seen[i] = p.clock()
@@ -133,7 +107,7 @@ type leadership struct {
 	grantor *lease.Grantor
 	// seen is when a host's process was last seen to run, by the leader's clock.
 	seen   []time.Duration
-	staged *fairk.View // the newest view that it knows
+	staged *fairk.View // the newest view that it knows, at first of none
 	// patience is until when the round that goes on is waited for.
 	patience time.Duration
 }
@@ -162,7 +136,7 @@ func (l *leadership) work() {
 	}
 	for i := range c.hosts {
 		if i != l.p.host {
-			c.Send(l.p.host, i, "raft", &beatMsg{l.term, l.staged})
+			c.Send(l.p.host, i, raftMsg, &beatMsg{l.term, l.staged})
 		}
 	}
 	l.p.onBeat(l.p.host, &beatMsg{l.term, l.staged})
@@ -175,7 +149,7 @@ func (l *leadership) work() {
 		round := l.grantor.Begin(names)
 		for _, v := range l.voters {
 			if l.p.leads == l {
-				c.Send(l.p.host, v, "raft", &askMsg{l.term, round})
+				c.Send(l.p.host, v, raftMsg, &askMsg{l.term, round})
 			}
 		}
 	}
@@ -269,7 +243,7 @@ func (l *leadership) take(from int, m any) {
 		switch {
 		case c.hosts[m.host].left:
 		case slices.ContainsFunc(c.log.lost, func(o lost) bool { return o.host == m.host && o.boot == m.boot }):
-			c.Send(l.p.host, from, "raft", &refuseJoinMsg{m.boot})
+			c.Send(l.p.host, from, raftMsg, &refuseJoinMsg{m.boot})
 		default:
 			l.propose(func(a *agreed) bool { return a.join(m.host, m.boot, m.voided) })
 		}
@@ -285,7 +259,7 @@ func (l *leadership) take(from int, m any) {
 		l.changeVoters()
 	case *renewMsg:
 		if !l.grantor.Receive(m.renewal, l.p.clock()) && c.log.isLost(m.renewal.Node) {
-			c.Send(l.p.host, from, "raft", &refuseMsg{m.renewal})
+			c.Send(l.p.host, from, raftMsg, &refuseMsg{m.renewal})
 		}
 	case *tellMsg:
 		granted, decided := l.grantor.Answer(m.round, strconv.Itoa(m.voter), m.term)
@@ -294,7 +268,7 @@ func (l *leadership) take(from int, m any) {
 		}
 		for _, r := range granted {
 			if member, in := c.log.Member(r.Node); in {
-				c.Send(l.p.host, member.Host, "raft", &grantMsg{r})
+				c.Send(l.p.host, member.Host, raftMsg, &grantMsg{r})
 			}
 		}
 		if l.grantor.Deposed() && l.p.leads == l {
@@ -314,14 +288,12 @@ func (p *process) onBeat(from int, m *beatMsg) {
 		p.leads = nil
 	}
 	p.leader, p.heard = from, m.term
-	if m.view != nil {
-		p.follow(m.view)
-	}
+	p.follow(m.view)
 }
 
 // onAsk answers a leader that wants to know whether it still is one.
 func (p *process) onAsk(from int, m *askMsg) {
 	h := &p.c.hosts[p.host]
 	h.term = max(h.term, m.term)
-	p.c.Send(p.host, from, "raft", &tellMsg{round: m.round, voter: p.host, term: h.term})
+	p.c.Send(p.host, from, raftMsg, &tellMsg{round: m.round, voter: p.host, term: h.term})
 }

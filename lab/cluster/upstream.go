@@ -167,7 +167,7 @@ func (u *upstream) start(p *process, t protocol.Ticket) {
 	for _, k := range c.ks[oldest:] {
 		limit = max(limit, k)
 	}
-	if n > limit {
+	if n > limit+c.cfg.Slack {
 		c.fail(fmt.Errorf("%w: %d, limit %d", ErrTooMany, n, limit))
 	}
 }

@@ -43,6 +43,9 @@ const healed = lease*2 + 3*time.Second
 // at the upstream if they go there one by one.
 const served = 30 * time.Second
 
+// slack is added to what the upstream may see; for tests.
+var slack = 0
+
 // Run plays the scenario and returns what is wrong, or nil. The trace may be nil.
 func Run(s *Scenario, trace io.Writer) (res Result, err error) {
 	p := &play{Scenario: s}
@@ -56,7 +59,7 @@ func Run(s *Scenario, trace io.Writer) (res Result, err error) {
 		Seed: s.Seed, Hosts: s.Hosts, Members: s.Members, K: s.K, Early: s.Early,
 		Network: delay, Ask: 4 * time.Duration(s.Members) * delay.Mean(),
 		Terms: terms.Terms{Lease: lease, Bound: lease / 20},
-		Trace: trace, Due: p.due,
+		Slack: slack, Trace: trace, Due: p.due,
 	})
 	p.Watch(func(to int, kind string) { p.triggered(to, kind, false) }, func(to int, kind string) { p.triggered(to, kind, true) })
 	for i := range s.Ops {
@@ -84,7 +87,7 @@ func (p *play) play() error {
 		return err
 	}
 	p.heal()
-	if err := p.until(p.End+healed, func() bool { return p.Settled() == nil }); err != nil {
+	if err := p.until(p.End+healed, func() bool { p.startAll(); return p.Settled() == nil }); err != nil {
 		return err
 	}
 	if err := p.Settled(); err != nil {
@@ -128,13 +131,21 @@ func (p *play) heal() {
 	p.armed = nil
 	for a := range p.Hosts {
 		p.Resume(a)
-		p.Start(a)
 		for b := range p.Hosts {
 			if p.IsCut(a, b) {
 				p.Heal(a, b)
 			}
 			p.Slow(a, b, 0)
 		}
+	}
+	p.startAll()
+}
+
+// startAll starts what has ended: also a process that was told to leave, and had
+// to go without the others' agreement.
+func (p *play) startAll() {
+	for host := range p.Hosts {
+		p.Start(host)
 	}
 }
 
@@ -227,7 +238,7 @@ func (p *play) links(o Op) {
 			if o.Kind == OpCut {
 				p.Cut(a, b)
 			} else {
-				p.Cluster.Heal(a, b)
+				p.Heal(a, b)
 			}
 		}
 	}

@@ -150,6 +150,10 @@ func (g *generator) requests() {
 			o.Patience = time.Duration(g.r.ExpFloat64() * float64(hold))
 		case 1:
 			o.Hold *= 10
+		case 2:
+			if g.r.IntN(4) == 0 { // longer than any lease
+				o.Hold = time.Duration(g.r.ExpFloat64() * 2 * float64(lease))
+			}
 		}
 		for range 1 + 6*(g.r.IntN(30)/29) {
 			g.add(o)
@@ -161,7 +165,7 @@ func (g *generator) requests() {
 func (g *generator) faults() {
 	kinds := []func(){g.restart, g.pause, g.partition, g.spike, g.changeK, g.join, g.leave, g.clocks, g.elect, g.suspect, g.recover}
 	chosen := g.r.Perm(len(kinds))[:g.r.IntN(5)]
-	for range g.r.IntN(8) {
+	for range g.r.IntN(12) {
 		if len(chosen) > 0 {
 			kinds[chosen[g.r.IntN(len(chosen))]]()
 		}

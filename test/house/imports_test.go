@@ -46,11 +46,18 @@ var rooms = map[string][]string{
 	"lab/protocol/ideal":   {"lab/protocol", "lab/sim"},
 	"lab/protocol/static":  {"lab/protocol", "lab/sim"},
 	"lab/cluster":          {"kmutex", "lab/protocol", "lab/protocol/fairk", "lab/sim", "membership/lease"},
-	"lab/fuzz":             {"lab/cluster", "lab/network", "lab/protocol", "membership/lease"},
+	"lab/fuzz":             {"lab/cluster", "lab/network", "lab/protocol/fairk", "membership/lease"},
 	"lab":                  {"lab/meter", "lab/network", "lab/protocol", "lab/sim", "lab/workload"},
-	"membership/lease":     {"kmutex"},
+	"lab/experiment": {
+		"lab", "lab/meter", "lab/network", "lab/protocol", "lab/protocol/bv95", "lab/protocol/central", "lab/protocol/fairk",
+		"lab/protocol/ideal", "lab/protocol/static", "lab/protocol/trial", "lab/ring", "lab/workload",
+	},
+	"lab/protocol/trial": {"kmutex", "lab/protocol", "lab/protocol/fairk", "lab/sim"},
+	"lab/report":         {"lab/experiment", "lab/meter"},
+	"membership/lease":   {"kmutex"},
 	"cmd/kgate": {
-		"admin", "chordring/serfring", "client", "config", "demo", "gateway", "kmutex", "membership",
+		"admin", "chordring/serfring", "client", "config", "demo", "gateway", "kmutex",
+		"lab/experiment", "lab/fuzz", "lab/meter", "lab/report", "membership",
 		"proxy", "telemetry", "transport",
 	},
 }
