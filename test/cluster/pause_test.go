@@ -7,6 +7,7 @@ import (
 	"fmt"
 	"net"
 	"net/http"
+	"slices"
 	"strings"
 	"sync"
 	"syscall"
@@ -69,24 +70,21 @@ type wake struct {
 func (w *wake) read(conn net.Conn, p []byte) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
-	begins := w.victim != nil && bytes.Contains(p, w.victim)
-	if begins {
+	if w.victim != nil && bytes.Contains(p, w.victim) {
 		w.owned[conn] = true
 	}
 	if w.woken.IsZero() || !w.owned[conn] {
 		return
 	}
-	if !begins {
+	if slices.Contains(w.open, conn) {
 		w.wrong = append(w.wrong, fmt.Sprintf("more of an old request: %.40q", p))
+		return
 	}
 	if w.first.IsZero() {
 		w.first = time.Now()
 	}
-	for _, old := range w.open {
-		if !closedByPeer(old) {
-			w.wrong = append(w.wrong, "a new request while an old one's connection is open")
-			return
-		}
+	if slices.ContainsFunc(w.open, func(old net.Conn) bool { return !closedByPeer(old) }) {
+		w.wrong = append(w.wrong, "a new request while an old one's connection is open")
 	}
 }
 

@@ -5,7 +5,6 @@ import (
 	"cmp"
 	"context"
 	"encoding/json"
-	"errors"
 	"fmt"
 	"net/http"
 	"os/exec"
@@ -275,7 +274,7 @@ func TestExecOutlivesGateway(t *testing.T) {
 	for _, g := range c.Gateways {
 		admins = append(admins, "http://"+g.Admin)
 	}
-	ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
+	ctx, cancel := context.WithTimeout(t.Context(), 20*time.Second)
 	defer cancel()
 	cmd := exec.CommandContext(ctx, Binary(t), "exec", "--pool", PoolName, "--admin", strings.Join(admins, ","), "--",
 		"sh", "-c", "echo begun; sleep 5; echo done")
@@ -288,7 +287,7 @@ func TestExecOutlivesGateway(t *testing.T) {
 	go func() { ended <- cmd.Wait() }()
 	if err := Await(ctx, func() error {
 		if !strings.Contains(out.String(), "begun") {
-			return errors.New("the command has not begun")
+			return fmt.Errorf("the command has not begun: %s", out.String())
 		}
 		return nil
 	}); err != nil {
