@@ -15,8 +15,9 @@ import (
 
 // labCommand is the simulator.
 type labCommand struct {
-	List labListCommand `cmd:"" help:"List the experiments."`
-	Run  labRunCommand  `cmd:"" help:"Run an experiment: table, plot, findings."`
+	List   labListCommand   `cmd:"" help:"List the experiments."`
+	Run    labRunCommand    `cmd:"" help:"Run an experiment: table, plot, findings."`
+	Report labReportCommand `cmd:"" help:"Run all of them and write one HTML page."`
 }
 
 // Help implements kong.HelpProvider.
@@ -52,6 +53,13 @@ func newBar(out io.Writer, what string) *bar {
 		out = nil
 	}
 	return &bar{out: out, what: what, begun: time.Now()}
+}
+
+// begin starts over with another work.
+func (b *bar) begin(what string) {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	b.what, b.begun, b.last, b.drawn = what, time.Now(), time.Time{}, false
 }
 
 // update is safe for concurrent use.
