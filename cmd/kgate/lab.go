@@ -18,6 +18,7 @@ type labCommand struct {
 	List   labListCommand   `cmd:"" help:"List the experiments."`
 	Run    labRunCommand    `cmd:"" help:"Run an experiment: table, plot, findings."`
 	Report labReportCommand `cmd:"" help:"Run all of them and write one HTML page."`
+	Plan   labPlanCommand   `cmd:"" help:"How long requests will wait with a k, and which k it takes."`
 }
 
 // Help implements kong.HelpProvider.
