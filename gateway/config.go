@@ -135,6 +135,8 @@ type Config struct {
 	// Pools by name. A pool of the cluster that is not named here takes part in
 	// its line with the defaults: this gateway may be its home.
 	Pools map[string]PoolConfig
+	// DataDir keeps tickets over a restart; empty: in memory only.
+	DataDir string
 	// Replicas is the number of ring successors that keep a gateway's tickets.
 	Replicas int
 	// Observer of the machines; nil: none.

@@ -20,6 +20,7 @@ type desk struct {
 	copies   *replication.Copies // outlive the incarnation
 	tickets  map[string]*ticket
 	ended    endings
+	written  uint64 // version that is on disk
 	// moved wakes whoever waits for a ticket, or for a version to be synced.
 	moved signal
 }
@@ -132,7 +133,9 @@ func (d *desk) end(t *ticket, why Ending) {
 }
 
 // synced reports whether t's holder may be told of its present state.
-func (d *desk) synced(t *ticket) bool { return t.version <= d.replicas.Synced() }
+func (d *desk) synced(t *ticket) bool {
+	return t.version <= d.replicas.Synced() && d.kept(t.version)
+}
 
 // follow takes over the replicas of a new view.
 func (d *desk) follow(view *membership.View, replicas int) {

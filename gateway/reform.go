@@ -82,10 +82,11 @@ func (p *pool) follow(self kmutex.Node, view *membership.View, spec membership.P
 // followDesk brings the pool's tickets in line with the view, and begins to keep
 // them when the first is taken anywhere.
 func (p *pool) followDesk() {
-	if !p.spec.Tickets {
+	if p.spec.Tickets == 0 {
 		return
 	}
 	if p.desk == nil {
+		p.g.openDisk(p.view.Cluster)
 		p.desk = newDesk(p, p.g.copiesOf(p.name))
 	}
 	p.desk.follow(p.view, p.g.cfg.Replicas)

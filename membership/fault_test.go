@@ -57,8 +57,10 @@ func suspended(t testing.TB, gateways []*gateway, lost Standing) time.Duration {
 // A killed gateway is suspended at once, what it owes comes back when its lease
 // has run out, and nobody else loses its standing meanwhile.
 func TestKilled(t *testing.T) {
+	t.Parallel() // they mostly wait
 	for _, who := range []string{"follower", "leader"} {
 		t.Run(who, func(t *testing.T) {
+			t.Parallel()
 			var n network
 			gateways := n.three(t, nil)
 			define(t, gateways[0], "p", 3)
@@ -114,8 +116,10 @@ func TestKilled(t *testing.T) {
 // A gateway that is cut off loses its standing no later than it is called
 // expired, and comes back as another incarnation that has nothing owed.
 func TestIsolated(t *testing.T) {
+	t.Parallel() // they mostly wait
 	for _, who := range []string{"follower", "leader"} {
 		t.Run(who, func(t *testing.T) {
+			t.Parallel()
 			var n network
 			gateways := n.three(t, nil)
 			define(t, gateways[0], "p", 3)
@@ -163,6 +167,7 @@ func TestIsolated(t *testing.T) {
 // A gateway that comes back after it has voided everything owes nothing, even
 // before its old lease has run out.
 func TestRejoinOwesNothing(t *testing.T) {
+	t.Parallel() // they mostly wait
 	var n network
 	gateways := n.three(t, nil)
 	define(t, gateways[0], "p", 3)
@@ -194,6 +199,7 @@ func TestRejoinOwesNothing(t *testing.T) {
 // Without Rejoin a gateway that was suspended stays out: nobody knows what it
 // has in flight.
 func TestNobodyIsLetInAsBefore(t *testing.T) {
+	t.Parallel() // they mostly wait
 	var n network
 	a := n.start(t, "a", config{expect: 1})
 	b := n.start(t, "b", config{expect: 1, joining: true, join: []string{a.gossip}, stays: true})
@@ -216,6 +222,7 @@ func TestNobodyIsLetInAsBefore(t *testing.T) {
 // Two that cannot reach each other do not stay in one view, however well both
 // reach everybody else; who is out stays out until they do.
 func TestBridge(t *testing.T) {
+	t.Parallel() // they mostly wait
 	var n network
 	gateways := n.five(t)
 	two := without(gateways, leaderOf(t, gateways))[:2]
@@ -257,6 +264,7 @@ func TestBridge(t *testing.T) {
 // Halves of 2 and 3: the three go on, the two lose their standing and come
 // back, each as another incarnation, when they can.
 func TestHalves(t *testing.T) {
+	t.Parallel() // they mostly wait
 	var n network
 	gateways := n.five(t)
 	define(t, gateways[0], "p", 3)
@@ -304,6 +312,7 @@ func TestHalves(t *testing.T) {
 // A restart under the same name, before anybody has noticed: the old
 // incarnation is suspended, not forgotten.
 func TestRestartOwes(t *testing.T) {
+	t.Parallel() // they mostly wait
 	var n network
 	gateways := n.three(t, nil)
 	define(t, gateways[0], "p", 3)
@@ -333,6 +342,7 @@ func TestRestartOwes(t *testing.T) {
 
 // A leader change alone costs nobody its standing.
 func TestLeaderChanges(t *testing.T) {
+	t.Parallel() // they mostly wait
 	var n network
 	gateways := n.three(t, nil)
 	settle(t, gateways)

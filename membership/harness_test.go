@@ -22,6 +22,10 @@ import (
 // An http.Server that refused a request keeps its connection for half a second
 // after Close, to let the other end read the answer.
 func TestMain(m *testing.M) {
+	if os.Getenv(childEnv) != "" {
+		beGateway()
+		return
+	}
 	goleak.VerifyTestMain(m, goleak.IgnoreAnyFunction("net/http.(*conn).closeWriteAndWait"))
 }
 

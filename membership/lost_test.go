@@ -158,17 +158,16 @@ func TestSetKKnowsWhatItWas(t *testing.T) {
 }
 
 func TestLostIsBounded(t *testing.T) {
-	var s state
-	index := uint64(0)
-	for i := range MaxLost + 10 {
-		index++
-		if _, err := s.apply(index, join("a", fmt.Sprint(i))); err != nil {
-			t.Fatal(err)
-		}
+	s := state{Members: []Member{{Node: MaxLost + 1, Name: "a", Boot: "old"}}}
+	for i := range MaxLost {
+		s.Lost = append(s.Lost, Lost{Node: kmutex.Node(i + 1), Name: "b", Heir: MaxLost + 1})
+	}
+	if _, err := s.apply(MaxLost+2, join("a", "new")); err != nil {
+		t.Fatal(err)
 	}
 	v := s.view()
-	if len(v.Lost) != MaxLost || v.Lost[MaxLost-1].Node != kmutex.Node(index-1) {
-		t.Errorf("%d lost, the newest %+v", len(v.Lost), v.Lost[len(v.Lost)-1])
+	if len(v.Lost) != MaxLost || v.Lost[0].Node != 2 || v.Lost[MaxLost-1].Node != MaxLost+1 {
+		t.Errorf("%d lost, from %+v to %+v", len(v.Lost), v.Lost[0], v.Lost[len(v.Lost)-1])
 	}
 }
 

@@ -77,7 +77,7 @@ func (c *Cluster) Recover(ctx context.Context, pool string, epoch uint64) error 
 func (c *Cluster) UseTickets(ctx context.Context, pool string) error {
 	said := func(v *View) bool {
 		have, ok := v.Pool(pool)
-		return ok && have.Tickets
+		return ok && have.Tickets > 0
 	}
 	if said(c.View()) {
 		return nil

@@ -178,7 +178,7 @@ func (n *node) startGateway(ctx context.Context) error {
 	var err error
 	n.gateway, err = gateway.New(gateway.Config{
 		Links: n.links, Exchange: n.links.Stream(transport.StreamPools), Views: n.cluster,
-		Pools: pools, Replicas: n.cfg.Cluster.Replicas, Observer: poolObservers{n.metrics}, Logger: n.log,
+		Pools: pools, Replicas: n.cfg.Cluster.Replicas, DataDir: n.cfg.Node.DataDir, Observer: poolObservers{n.metrics}, Logger: n.log,
 	})
 	if err != nil {
 		return err
