@@ -82,7 +82,7 @@ func (n *node) startMetrics(context.Context) error {
 	for _, p := range n.cfg.Pools {
 		n.metrics.AddPool(p.Name)
 	}
-	token, err := adminToken(n.cfg.Node.AdminTokenFile)
+	token, err := readToken(n.cfg.Node.AdminTokenFile)
 	if err != nil {
 		return err
 	}
