@@ -17,6 +17,8 @@ import (
 type labCommand struct {
 	List   labListCommand   `cmd:"" help:"List the experiments."`
 	Run    labRunCommand    `cmd:"" help:"Run an experiment: table, plot, findings."`
+	Report labReportCommand `cmd:"" help:"Run all of them and write one HTML page."`
+	Plan   labPlanCommand   `cmd:"" help:"How long requests will wait with a k, and which k it takes."`
 	Fuzz   labFuzzCommand   `cmd:"" help:"Let simulated clusters go through every fault and judge them."`
 	Replay labReplayCommand `cmd:"" help:"Play one seed of the fuzz again."`
 }
@@ -54,6 +56,13 @@ func newBar(out io.Writer, what string) *bar {
 		out = nil
 	}
 	return &bar{out: out, what: what, begun: time.Now()}
+}
+
+// begin starts over with another work.
+func (b *bar) begin(what string) {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	b.what, b.begun, b.last, b.drawn = what, time.Now(), time.Time{}, false
 }
 
 // update is safe for concurrent use.

@@ -87,7 +87,7 @@ func (n *node) startMetrics(context.Context) error {
 		return err
 	}
 	n.admin, err = admin.NewServer(admin.Config{
-		Source: n, Metrics: registry, Control: control{n}, Tickets: tickets{n}, Token: token, Log: n.log,
+		Source: n, Metrics: registry, Control: control{n}, Tickets: ticketDesk{n}, Token: token, Log: n.log,
 	})
 	return err
 }
@@ -268,7 +268,7 @@ func (n *node) ticketHandler() (http.Handler, error) {
 		return nil, nil
 	}
 	return admin.NewTicketHandler(admin.TicketConfig{
-		Tickets: tickets{n}, Open: func(pool string) bool { return open[pool] }, Log: n.log,
+		Tickets: ticketDesk{n}, Open: func(pool string) bool { return open[pool] }, Log: n.log,
 	})
 }
 

@@ -90,6 +90,16 @@ func (l Latency) String() string { return l.name }
 // Model makes the network of one run.
 func (l Latency) Model(nodes int, seed uint64) (network.Model, error) { return l.model(nodes, seed) }
 
+// Or returns l, or the model of this text, which must be right, where l leaves the
+// choice.
+func (l Latency) Or(text string) Latency {
+	other, err := ParseLatency(text)
+	if err != nil {
+		panic(err)
+	}
+	return l.or(other)
+}
+
 // or returns l, or other where l leaves the choice.
 func (l Latency) or(other Latency) Latency {
 	if l.model == nil {

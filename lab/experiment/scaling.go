@@ -65,18 +65,21 @@ const (
 	light     = "load .3"
 )
 
-// scaled is the paper's setting with another number of nodes. The warm-up is two
-// requests of each node.
+// scaled is the paper's setting with another number of nodes. When saturated, a node
+// thinks for half the time in which all the others have a turn, so that half of
+// them wait; with the paper's two seconds the nodes would come round in the same
+// order for thousands of requests, and the tree would hardly change. The warm-up
+// is four requests of each node.
 func scaled(p protocol.Spec, load string, nodes, entries int) lab.Config {
 	round := time.Duration(nodes) * (paperHold + paperT) / paperK
-	lambda := paperLambda
+	think := round / 2
 	if load == light {
 		const share = .3
-		lambda = share * paperK / paperHold.Seconds() / float64(nodes)
-		round = time.Duration(float64(time.Second) / lambda)
+		round = time.Duration(float64(nodes) * float64(paperHold) / paperK / share)
+		think = round
 	}
-	cfg := paperRun(p, lambda, entries)
-	cfg.Nodes, cfg.Warmup, cfg.Entries = nodes, 2*round, uint64(max(entries, 2*nodes))
+	cfg := paperRun(p, 1/think.Seconds(), entries)
+	cfg.Nodes, cfg.Warmup, cfg.Entries = nodes, 4*round, uint64(max(entries, 2*nodes))
 	return cfg
 }
 

@@ -6,6 +6,7 @@ import (
 	"time"
 
 	"github.com/kgate/kgate/lab"
+	"github.com/kgate/kgate/lab/meter"
 	"github.com/kgate/kgate/lab/protocol"
 	"github.com/kgate/kgate/lab/protocol/central"
 	"github.com/kgate/kgate/lab/protocol/fairk"
@@ -149,16 +150,18 @@ const limit = 1.15
 func checkVariability(t *Table) []Check {
 	var checks []Check
 	for _, scv := range []string{"1", "10"} {
-		l, e := t.At("mean_over_ideal", "open .9", scv, late), t.At("mean_over_ideal", "open .9", scv, early)
+		at := func(p string) meter.Interval { return t.At("mean_over_ideal", "open .9", scv, p) }
+		l, e := at(late), at(early)
 		checks = append(checks,
 			Check{
 				What: "late's mean wait over the ideal one, load .9, SCV " + scv, Quoted: "at most 1.15 (our aim)",
-				Found: fmt.Sprintf("%.3f +- %.3f", l.Mean, l.Half), Agrees: l.Mean <= limit,
-				Why: "a hand-off of two delays costs capacity, and close to saturation each per cent of it counts tenfold",
+				Found: fmt.Sprintf("%.3f +- %.3f; the central queue has %.3f", l.Mean, l.Half, at("central").Mean), Agrees: l.Mean <= limit,
+				Why: "a hand-off of two delays is a load of .01 more here, and at .9 each hundredth costs a tenth of the wait: the central queue's, with the same hand-off, is over the aim too",
 			},
 			Check{
 				What: "early's mean wait over the ideal one, load .9, SCV " + scv, Quoted: "12 to 30 times (prototype, without latency)",
-				Found: fmt.Sprintf("%.1f +- %.1f times", e.Mean, e.Half), Agrees: within(e.Mean, 8, 45),
+				Found: fmt.Sprintf("%.1f +- %.1f times", e.Mean, e.Half), Agrees: within(e.Mean, 10, 45),
+				Why: "the prototype dealt requests out blindly; in the machine a gateway's own requests take a token that idles there",
 			})
 	}
 	return checks

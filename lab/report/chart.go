@@ -35,8 +35,8 @@ type chart struct {
 
 // Sizes in the units of the view box.
 const (
-	width      = 640.
-	plotHeight = 320.
+	width      = 480.
+	plotHeight = 260.
 	left       = 64.
 	right      = 16.
 	top        = 36.

@@ -55,10 +55,11 @@ var rooms = map[string][]string{
 	},
 	"lab/protocol/trial": {"kmutex", "lab/protocol", "lab/protocol/fairk", "lab/sim"},
 	"lab/report":         {"lab/experiment", "lab/meter"},
+	"lab/plan":           {"lab", "lab/experiment", "lab/meter", "lab/protocol", "lab/protocol/fairk", "lab/protocol/static", "lab/workload"},
 	"membership/lease":   {"kmutex"},
 	"cmd/kgate": {
 		"admin", "chordring/serfring", "client", "config", "demo", "gateway", "kmutex",
-		"lab/experiment", "lab/fuzz", "lab/meter", "lab/report", "membership",
+		"lab/experiment", "lab/fuzz", "lab/meter", "lab/plan", "lab/report", "membership",
 		"proxy", "telemetry", "transport",
 	},
 }
