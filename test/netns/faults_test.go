@@ -17,7 +17,7 @@ const (
 	k     = 6
 	lease = time.Second
 	// window in which rates are measured.
-	window = 1500 * time.Millisecond
+	window = time.Second
 	// healed is how long after the end of a fault at most all is as before.
 	healed = 3 * time.Second
 )
@@ -70,7 +70,7 @@ var scenarios = []scenario{
 	}, 3},
 	{"the home is cut off", true, func(r cluster.Roles) ([]Way, []int) { return apart(Drop, r.Home) }, 4},
 	{"the leader is cut off", true, func(r cluster.Roles) ([]Way, []int) { return apart(Drop, r.Leader) }, 4},
-	{"the home and one more are refused with resets", false, func(r cluster.Roles) ([]Way, []int) {
+	{"the home and one more are refused with resets", true, func(r cluster.Roles) ([]Way, []int) {
 		return apart(Reset, r.Home, other(r.Home, r.Leader))
 	}, 3},
 	{"gossip passes between the home and one more and the others, and nothing else", true, func(r cluster.Roles) ([]Way, []int) {
@@ -86,11 +86,11 @@ var scenarios = []scenario{
 	{"one does not hear the leader", true, func(r cluster.Roles) ([]Way, []int) {
 		return []Way{{r.Leader, other(r.Leader), Drop}}, nil
 	}, 4},
-	{"one does not hear another", false, func(r cluster.Roles) ([]Way, []int) {
+	{"one does not hear another", true, func(r cluster.Roles) ([]Way, []int) {
 		a := other(r.Leader)
 		return []Way{{a, other(r.Leader, a), Drop}}, nil
 	}, 4},
-	{"a bridge: two hear everybody but each other", true, func(r cluster.Roles) ([]Way, []int) {
+	{"a bridge: two hear everybody but each other", false, func(r cluster.Roles) ([]Way, []int) {
 		a := r.Home
 		return Split(Drop, []int{a}, []int{other(r.Leader, a)}), nil
 	}, 4},
@@ -253,7 +253,7 @@ func TestFlapping(t *testing.T) {
 	if testing.Short() {
 		t.Skip("takes ten seconds")
 	}
-	during := 6 * time.Second
+	during := 4 * time.Second
 	if cluster.Soak() {
 		during = time.Minute
 	}
