@@ -3,7 +3,7 @@ GO ?= go
 LINT := $(CURDIR)/bin/golangci-lint
 
 .DEFAULT_GOAL := help
-.PHONY: help build demo test race fuzz bench lint fmt tidy cover ci clean
+.PHONY: help build demo test soak race fuzz bench lint fmt tidy cover ci clean
 
 help: ## list the targets
 	@grep -hE '^[a-z-]+:.*## ' $(MAKEFILE_LIST) | sed 's/:.*## /\t/' | expand -t 12
@@ -14,11 +14,15 @@ build: ## build bin/kgate, static
 demo: ## run the main job on this machine for 20 s
 	$(GO) run ./cmd/kgate demo --duration 20s
 
-# test/cluster measures times and wants the machine for itself.
+# Tests with real processes measure times and want the machine for themselves.
+PROCESSES := ./test/cluster ./test/netns
 test: ## all tests but long soaks, about eight minutes on two cores
 	$(GO) vet ./...
-	$(GO) test $$($(GO) list ./... | grep -v /test/cluster)
-	$(GO) test -v ./test/cluster
+	$(GO) test $$($(GO) list ./... | grep -v -e /test/cluster -e /test/netns)
+	$(GO) test -v -p 1 $(PROCESSES)
+
+soak: ## the long runs of the tests with real processes, about half an hour
+	KGATE_SOAK=1 $(GO) test -v -count=1 -p 1 -timeout 2h $(PROCESSES)
 
 race: ## all tests under the race detector; the largest searches are left out
 	$(GO) test -race -short ./...

@@ -1,6 +1,8 @@
 package admin
 
 import (
+	"crypto/sha256"
+	"crypto/subtle"
 	"net"
 	"net/http"
 	"net/netip"
@@ -61,18 +63,75 @@ func isLocalName(host string) bool {
 	return err == nil
 }
 
+// noCrossOrigin refuses changes that a web page of another origin asks the
+// visitor's browser for.
+func noCrossOrigin(next http.Handler) http.Handler {
+	guard := http.NewCrossOriginProtection()
+	guard.SetDenyHandler(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		problem(w, r, http.StatusForbidden, "no change is made for a web page of another origin")
+	}))
+	return guard.Handler(next)
+}
+
+func noStore(next http.Handler) http.Handler {
+	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		w.Header().Set("Cache-Control", "no-store")
+		w.Header().Set("X-Content-Type-Options", "nosniff")
+		next.ServeHTTP(w, r)
+	})
+}
+
+// authorize lets changes through from clients on this machine, and from others
+// that show the token. Reading is free.
+func authorize(token string) func(http.Handler) http.Handler {
+	want := sha256.Sum256([]byte(token))
+	return func(next http.Handler) http.Handler {
+		return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+			if r.Method == http.MethodGet || r.Method == http.MethodHead || fromLoopback(r) {
+				next.ServeHTTP(w, r)
+				return
+			}
+			if token == "" {
+				problem(w, r, http.StatusForbidden, "changes come from the gateway's own machine, as node.admin_token_file is not set")
+				return
+			}
+			scheme, shown, _ := strings.Cut(r.Header.Get("Authorization"), " ")
+			have := sha256.Sum256([]byte(strings.TrimSpace(shown)))
+			// Of the hashes, so that not even the length shows.
+			if !strings.EqualFold(scheme, "Bearer") || subtle.ConstantTimeCompare(have[:], want[:]) != 1 {
+				w.Header().Set("WWW-Authenticate", `Bearer realm="kgate"`)
+				problem(w, r, http.StatusUnauthorized, "this needs the admin token, as Authorization: Bearer TOKEN")
+				return
+			}
+			next.ServeHTTP(w, r)
+		})
+	}
+}
+
+// fromLoopback reports whether r came from this machine to a loopback address.
+func fromLoopback(r *http.Request) bool {
+	addr, ok := r.Context().Value(http.LocalAddrContextKey).(net.Addr)
+	return ok && isLoopback(addr.String()) && isLocal(r)
+}
+
 // forwarded are the headers that a reverse proxy adds: its own address may be
 // loopback, its client's is not.
 var forwarded = []string{"Forwarded", "X-Forwarded-For", "X-Real-Ip", "Via"}
 
+// isLocal reports whether a client on this machine made the request itself.
+func isLocal(r *http.Request) bool {
+	for _, name := range forwarded {
+		if len(r.Header.Values(name)) > 0 {
+			return false
+		}
+	}
+	return isLoopback(r.RemoteAddr)
+}
+
 // localOnly serves clients on this machine and refuses all others.
 func localOnly(next http.HandlerFunc) http.HandlerFunc {
 	return func(w http.ResponseWriter, r *http.Request) {
-		local := isLoopback(r.RemoteAddr)
-		for _, name := range forwarded {
-			local = local && len(r.Header.Values(name)) == 0
-		}
-		if !local {
+		if !isLocal(r) {
 			problem(w, r, http.StatusForbidden, "profiles are for clients on the gateway's own machine")
 			return
 		}

@@ -4,7 +4,9 @@ import (
 	"bytes"
 	"encoding/json"
 	"log/slog"
+	"maps"
 	"net/http"
+	"slices"
 	"strings"
 )
 
@@ -53,32 +55,27 @@ func methodNotAllowed(w http.ResponseWriter, r *http.Request) {
 	problem(w, r, http.StatusMethodNotAllowed, "only GET and HEAD are allowed here")
 }
 
+// methods serves one path.
+type methods map[string]http.HandlerFunc
+
+// ServeHTTP implements http.Handler.
+func (m methods) ServeHTTP(w http.ResponseWriter, r *http.Request) {
+	method := r.Method
+	if method == http.MethodHead {
+		method = http.MethodGet
+	}
+	if h := m[method]; h != nil {
+		h(w, r)
+		return
+	}
+	allow := strings.Join(slices.Sorted(maps.Keys(m)), ", ")
+	w.Header().Set("Allow", allow)
+	problem(w, r, http.StatusMethodNotAllowed, "only "+allow+" are allowed here")
+}
+
 // plain answers with one line.
 func plain(w http.ResponseWriter, status int, line string) {
 	w.Header().Set("Content-Type", "text/plain; charset=utf-8")
 	w.WriteHeader(status)
 	_, _ = w.Write([]byte(strings.Join(strings.Fields(line), " ") + "\n"))
-}
-
-// problem answers with an error: RFC 9457 to a client of the API or one that
-// asks for it, else one line.
-func problem(w http.ResponseWriter, r *http.Request, status int, detail string) {
-	accept := r.Header.Get("Accept")
-	if !strings.HasPrefix(r.URL.Path, "/api/") && !strings.Contains(accept, "json") {
-		plain(w, status, detail)
-		return
-	}
-	body, err := json.Marshal(struct {
-		Type   string `json:"type"`
-		Title  string `json:"title"`
-		Status int    `json:"status"`
-		Detail string `json:"detail"`
-	}{"about:blank", http.StatusText(status), status, detail})
-	if err != nil {
-		plain(w, status, detail)
-		return
-	}
-	w.Header().Set("Content-Type", "application/problem+json")
-	w.WriteHeader(status)
-	_, _ = w.Write(append(body, '\n'))
 }

@@ -31,6 +31,13 @@ type Config struct {
 	Source Source
 	// Metrics are shown at /metrics. Required.
 	Metrics prometheus.Gatherer
+	// Control carries out changes; nil: none can be made here.
+	Control Control
+	// Tickets are the slots that are held without a connection; nil: none.
+	Tickets Tickets
+	// Token is what changes need that do not come from this machine; empty: none
+	// can.
+	Token string
 	// Log takes errors; nil discards.
 	Log *slog.Logger
 }
@@ -110,6 +117,9 @@ func NewHandler(cfg Config) (http.Handler, error) {
 		MaxRequestsInFlight: maxScrapes,
 		EnableOpenMetrics:   true,
 	}).ServeHTTP)
+	if err := changes(r, cfg); err != nil {
+		return nil, err
+	}
 	profile := func(pattern string, f http.HandlerFunc) { get(pattern, localOnly(f)) }
 	profile("/debug/pprof/", pprof.Index)
 	profile("/debug/pprof/{name}", pprof.Index)
@@ -118,4 +128,25 @@ func NewHandler(cfg Config) (http.Handler, error) {
 	profile("/debug/pprof/symbol", pprof.Symbol)
 	profile("/debug/pprof/trace", pprof.Trace)
 	return r, nil
+}
+
+// changes adds what changes something.
+func changes(r chi.Router, cfg Config) error {
+	r = r.With(noCrossOrigin, authorize(cfg.Token))
+	if cfg.Control != nil {
+		c := &changer{control: cfg.Control, log: cfg.Log}
+		r.Handle("/api/v1/pools/{name}", methods{http.MethodPost: c.setK})
+		r.Handle("/api/v1/drain", methods{http.MethodPost: c.drain})
+		r.Handle("/api/v1/leave", methods{http.MethodPost: c.leave})
+		r.Handle("/api/v1/members/{name}/suspend", methods{http.MethodPost: c.suspend})
+	}
+	if cfg.Tickets != nil {
+		h, err := NewTicketHandler(TicketConfig{Tickets: cfg.Tickets, Log: cfg.Log})
+		if err != nil {
+			return err
+		}
+		r.Handle(TicketsPath, h)
+		r.Handle(TicketsPath+"/*", h)
+	}
+	return nil
 }

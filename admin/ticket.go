@@ -2,6 +2,7 @@ package admin
 
 import (
 	"context"
+	"encoding/json"
 	"errors"
 	"fmt"
 	"time"
@@ -70,8 +71,10 @@ const (
 // implements it; any gateway answers for any ticket.
 //
 // Methods fail with a [GoneError] for a ticket that has ended, as far as that
-// is remembered, with ErrUnknown for any other id, and with ErrUnavailable while
-// the gateway that has the ticket cannot be reached.
+// is remembered, and with ErrUnknown for an id that no gateway can know. While
+// the gateway that has the ticket cannot be reached, or is not known here yet,
+// and once this gateway leaves, they fail with ErrUnavailable, those under way
+// too: the client goes on at another one.
 type Tickets interface {
 	// Request puts a ticket in line. It fails with ErrUnknown for the pool, and
 	// with ErrTooMany. When it has returned, the ticket outlives its gateway.
@@ -102,3 +105,6 @@ type GoneError struct{ Reason Reason }
 
 // Error implements error.
 func (e *GoneError) Error() string { return fmt.Sprintf("admin: the ticket has ended: %s", e.Reason) }
+
+// MarshalJSON shows the ticket as its address does.
+func (t Ticket) MarshalJSON() ([]byte, error) { return json.Marshal(document(t)) }

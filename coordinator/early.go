@@ -50,7 +50,7 @@ func (e *Early) Install(self kmutex.Node, in *kmutex.Install) error {
 		seats: make(map[uint64]seat), waiting: make(map[kmutex.Ticket]uint64),
 	}
 	for _, g := range in.Running {
-		if int(g.Token) < in.K {
+		if in.Reusable(g.Token) {
 			n.put(kmutex.SeatOf(self, g.Token).Serial, seat{ticket: g.Ticket, token: g.Token})
 		}
 	}

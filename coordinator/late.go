@@ -43,7 +43,7 @@ func (l *Late) Install(self kmutex.Node, in *kmutex.Install) error {
 	holder := kmutex.Whereabouts{Holder: in.Holder}
 	*l = Late{self: self, home: in.Home, k: in.K, where: holder, directory: holder}
 	for _, g := range in.Running {
-		if int(g.Token) < in.K {
+		if in.Reusable(g.Token) {
 			l.running.Add(g.Token)
 		}
 	}

@@ -2,9 +2,9 @@ package gateway
 
 import (
 	"context"
+	"errors"
 	"log/slog"
 	"slices"
-	"sync"
 	"time"
 
 	"github.com/kgate/kgate/kmutex"
@@ -95,29 +95,16 @@ func (p *pool) recover(epoch uint64) {
 
 // holdingsOf asks every member for its tokens; nil if one does not answer.
 func (p *pool) holdingsOf(ctx context.Context, members []membership.Member) []holdings {
-	const (
-		patience = time.Second
-		atOnce   = 16
-	)
-	ctx, cancel := context.WithTimeout(ctx, patience)
-	defer cancel()
 	all := make([]holdings, len(members))
 	errs := make([]error, len(members))
-	slots := make(chan struct{}, atOnce)
-	var wg sync.WaitGroup
-	for i, m := range members {
+	eachMember(ctx, members, func(ctx context.Context, i int, m membership.Member) {
 		if m.Node == p.self {
 			all[i] = p.holdings()
-			continue
-		}
-		slots <- struct{}{}
-		wg.Go(func() {
-			defer func() { <-slots }()
+		} else {
 			errs[i] = p.g.call(ctx, m.PeerAddr, holdingsPath(p.name), nil, &all[i])
-		})
-	}
-	wg.Wait()
-	if slices.ContainsFunc(errs, func(err error) bool { return err != nil }) {
+		}
+	})
+	if errors.Join(errs...) != nil {
 		return nil
 	}
 	return all

@@ -32,8 +32,9 @@ var (
 // Links carry the machines' messages to other gateways. [transport.Transport]
 // implements it.
 type Links interface {
-	// SetPeers says who takes part.
-	SetPeers(self kmutex.Node, peers []transport.Peer)
+	// SetPeers says who takes part. It returns what those that do so no longer
+	// cannot have received.
+	SetPeers(self kmutex.Node, peers []transport.Peer) []transport.Unsent
 	// Send queues a message and never blocks.
 	Send(to kmutex.Node, pool string, m kmutex.Message) error
 	// MeanRTT is the mean round trip to the peers; 0 while none is known.
@@ -64,6 +65,8 @@ type Views interface {
 	// Recover begins a new epoch of a pool whose tokens are not all there, if it
 	// is still in the given one.
 	Recover(ctx context.Context, pool string, epoch uint64) error
+	// UseTickets makes the view say that a pool has tickets.
+	UseTickets(ctx context.Context, pool string) error
 }
 
 // Observer is told what the machines do, for metrics.
@@ -132,6 +135,10 @@ type Config struct {
 	// Pools by name. A pool of the cluster that is not named here takes part in
 	// its line with the defaults: this gateway may be its home.
 	Pools map[string]PoolConfig
+	// DataDir keeps tickets over a restart; empty: in memory only.
+	DataDir string
+	// Replicas is the number of ring successors that keep a gateway's tickets.
+	Replicas int
 	// Observer of the machines; nil: none.
 	Observer Observer
 	// Logger; nil: silent.

@@ -30,6 +30,9 @@ func (g *Gateway) startExchange() {
 	mux := http.NewServeMux()
 	mux.HandleFunc("POST /v1/pools/{pool}/reports", g.serveReport)
 	mux.HandleFunc("GET /v1/pools/{pool}/tokens", g.serveHoldings)
+	mux.HandleFunc("GET /v1/pools/{pool}/line", g.serveLine)
+	mux.HandleFunc("POST /v1/pools/{pool}/copies", g.serveCopy)
+	mux.HandleFunc("POST "+ticketsPath, g.serveTicket)
 	g.server = &http.Server{
 		Handler:           mux,
 		ReadHeaderTimeout: 5 * time.Second,
@@ -40,6 +43,11 @@ func (g *Gateway) startExchange() {
 	}
 	g.client = &http.Client{Transport: &http.Transport{
 		DialContext: func(ctx context.Context, _, addr string) (net.Conn, error) {
+			// The call that wants the connection may be gone meanwhile; net/http
+			// dials on.
+			const patience = 2 * time.Second
+			ctx, cancel := context.WithTimeout(ctx, patience)
+			defer cancel()
 			return g.cfg.Exchange.Dial(ctx, addr)
 		},
 		MaxIdleConnsPerHost: 4,

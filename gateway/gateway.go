@@ -15,6 +15,7 @@ import (
 	"github.com/kgate/kgate/kmutex"
 	"github.com/kgate/kgate/membership"
 	"github.com/kgate/kgate/oncelog"
+	"github.com/kgate/kgate/replication"
 	"github.com/kgate/kgate/transport"
 )
 
@@ -25,6 +26,7 @@ type Gateway struct {
 	now      func() time.Time
 	draining atomic.Bool
 	losses   oncelog.Limit
+	keeper   *keeper
 
 	// Of watch alone: the incarnation that the pools are of, 0 none, and whether
 	// it has had a lease.
@@ -42,6 +44,10 @@ type Gateway struct {
 	pools map[string]*pool
 	size  int // gateways in the view
 	stash stash
+	// copies of other gateways' tickets, by pool, whatever incarnation this is.
+	copies map[string]*replication.Copies
+	// missing are lost gateways whose tickets nobody knows, and since when.
+	missing map[missing]time.Time
 }
 
 var _ transport.Handler = (*Gateway)(nil)
@@ -52,7 +58,11 @@ func New(cfg Config) (*Gateway, error) {
 	if err := cfg.Validate(); err != nil {
 		return nil, err
 	}
-	g := &Gateway{cfg: cfg.withDefaults(), now: time.Now, pools: make(map[string]*pool)}
+	g := &Gateway{
+		cfg: cfg.withDefaults(), now: time.Now, pools: make(map[string]*pool),
+		keeper: &keeper{kick: make(chan struct{}, 1)},
+		copies: make(map[string]*replication.Copies), missing: make(map[missing]time.Time),
+	}
 	g.ctx, g.cancel = context.WithCancel(context.Background())
 	return g, nil
 }
@@ -132,13 +142,16 @@ func (g *Gateway) askInterval(name string) time.Duration {
 	return factor * time.Duration(g.size) * rtt / 2
 }
 
-// Drain takes the gateway out: new and waiting requests fail with ErrDraining.
-// It returns when no slot is held any more, or with ctx's error.
-func (g *Gateway) Drain(ctx context.Context) error {
+// Drain takes the gateway out: new requests fail with ErrDraining, and so do
+// those that wait, unless they are to be served. It returns when no request waits
+// or holds a slot any more, or with ctx's error. Tickets stay, for the heir.
+func (g *Gateway) Drain(ctx context.Context, serve bool) error {
 	g.draining.Store(true)
 	pools := g.all()
 	for _, p := range pools {
-		p.refuseWaiting(ErrDraining)
+		if !serve {
+			p.refuseWaiting(ErrDraining)
+		}
 	}
 	for _, p := range pools {
 		if idle := p.untilIdle(); idle != nil {
@@ -157,18 +170,19 @@ func (p *pool) refuseWaiting(err error) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	for _, s := range p.slots {
-		if s.state == slotWaiting {
+		if s.state == slotWaiting && s.held == nil {
 			s.err = err
 			p.end(s, kmutex.EventCancel)
 		}
 	}
 }
 
-// untilIdle returns a channel that is closed when no slot is held; nil: none is.
+// untilIdle returns a channel that is closed when no request waits or is in
+// flight; nil: none is.
 func (p *pool) untilIdle() <-chan struct{} {
 	p.mu.Lock()
 	defer p.mu.Unlock()
-	if p.inFlight == 0 {
+	if p.requests == 0 {
 		return nil
 	}
 	return p.idle.wait()

@@ -163,7 +163,7 @@ func TestRefusals(t *testing.T) {
 			t.Errorf("line full: %v", err)
 		}
 		wg.Go(func() {
-			if err := n.Drain(t.Context()); err != nil {
+			if err := n.Drain(t.Context(), false); err != nil {
 				t.Error(err)
 			}
 			if got := n.Status(testPool).InFlight; got != 0 {
@@ -278,7 +278,7 @@ func TestLeave(t *testing.T) {
 				}
 			}
 			time.Sleep(100 * time.Millisecond)
-			if err := f.gateways[leaver].Drain(t.Context()); err != nil {
+			if err := f.gateways[leaver].Drain(t.Context(), false); err != nil {
 				t.Error(err)
 			}
 			home := leaver%3 + 1

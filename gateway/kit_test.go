@@ -30,6 +30,7 @@ type fleet struct {
 	index    uint64 // of the log of views
 	view     *membership.View
 	gateways map[kmutex.Node]*node // by present incarnation
+	heirs    bool                  // lost gateways have the heirs that the ring says, as tickets need it
 }
 
 // node is one gateway of a fleet: its views, links and exchange.
@@ -93,7 +94,7 @@ func (f *fleet) start() *node {
 		fleet: f, inbox: make(chan delivery, 1<<16), calls: make(chan net.Conn), done: make(chan struct{}),
 		changed: make(chan struct{}), seen: new(membership.View), until: time.Now().Add(always),
 	}
-	g, err := New(Config{Links: n, Exchange: n, Views: n, Pools: map[string]PoolConfig{testPool: f.cfg}})
+	g, err := New(Config{Links: n, Exchange: n, Views: n, Pools: map[string]PoolConfig{testPool: f.cfg}, Replicas: 2})
 	if err != nil {
 		f.t.Fatal(err)
 	}
@@ -152,6 +153,7 @@ func (f *fleet) leave(self, home kmutex.Node) {
 func (f *fleet) takeOut(self, home kmutex.Node) {
 	f.nextEpoch(func(v *membership.View, p *membership.Pool) {
 		v.Members, p.Home = without(v.Members, self), home
+		f.lose(v, self, home, false)
 	})
 }
 
@@ -159,9 +161,26 @@ func (f *fleet) takeOut(self, home kmutex.Node) {
 func (f *fleet) suspend(self, home kmutex.Node) {
 	f.nextEpoch(func(v *membership.View, p *membership.Pool) {
 		v.Members, p.Home, p.Owed = without(v.Members, self), home, append(p.Owed, self)
-		v.Lost = append(v.Lost, membership.Lost{Node: self, Heir: home, Leased: true})
+		f.lose(v, self, home, true)
 	})
 	f.follow()
+}
+
+// lose notes who answers for a lost gateway from now on, and for those that it
+// answered for.
+func (f *fleet) lose(v *membership.View, self, home kmutex.Node, leased bool) {
+	name := fmt.Sprintf("gw-%d", self)
+	heir := home
+	if f.heirs {
+		m, _ := v.Named(v.Ring().Successors(name, 1)[0])
+		heir = m.Node
+	}
+	v.Lost = append(v.Lost, membership.Lost{Node: self, At: f.index, Name: name, Leased: leased})
+	for i := range v.Lost {
+		if l := &v.Lost[i]; l.Node == self || l.Heir == self {
+			l.Heir = heir
+		}
+	}
 }
 
 // expire gives back what lost gateways owed.
@@ -331,8 +350,18 @@ func (n *node) Recover(_ context.Context, _ string, epoch uint64) error {
 	return nil
 }
 
+// UseTickets implements Views.
+func (n *node) UseTickets(context.Context, string) error {
+	f := n.fleet
+	f.mu.Lock()
+	f.change(func(v *membership.View) { f.index++; v.Pools[0].Tickets = f.index })
+	f.mu.Unlock()
+	f.show()
+	return nil
+}
+
 // SetPeers implements Links.
-func (*node) SetPeers(kmutex.Node, []transport.Peer) {}
+func (*node) SetPeers(kmutex.Node, []transport.Peer) []transport.Unsent { return nil }
 
 // MeanRTT implements Links.
 func (n *node) MeanRTT() time.Duration { return 2 * n.fleet.delay }
@@ -428,10 +457,27 @@ func (n *node) Dial(ctx context.Context, addr string) (net.Conn, error) {
 	here, there := net.Pipe()
 	select {
 	case peer.calls <- there:
-		return here, nil
+		return cutConn{here, n, peer}, nil
 	case <-peer.done:
 		return nil, net.ErrClosed
 	case <-ctx.Done():
 		return nil, ctx.Err()
 	}
+}
+
+// cutConn breaks when one of its ends is cut off.
+type cutConn struct {
+	net.Conn
+	n, peer *node
+}
+
+// Write implements net.Conn.
+func (c cutConn) Write(b []byte) (int, error) {
+	c.n.fleet.mu.Lock()
+	cut := c.n.cut || c.peer.cut
+	c.n.fleet.mu.Unlock()
+	if cut {
+		return 0, net.ErrClosed
+	}
+	return c.Conn.Write(b)
 }

@@ -19,6 +19,8 @@ type pool struct {
 	watch PoolObserver
 	ask   *time.Timer
 
+	positions positions
+
 	mu      sync.Mutex
 	self    kmutex.Node
 	view    *membership.View
@@ -28,13 +30,19 @@ type pool struct {
 	// unplanned are the epochs since the last one that has begun here of which
 	// this gateway was home, and which it has not planned and never will.
 	unplanned []uint64
-	withheld  kmutex.TokenSet // in the epoch that has begun here
-	last      kmutex.Ticket
-	slots     map[kmutex.Ticket]*Slot
-	waiting   int
-	inFlight  int
-	rate      serviceRate
-	idle      signal
+	installed uint64          // epoch that has begun here last
+	withheld  kmutex.TokenSet // in that epoch
+	// salvaged tokens of that epoch were on their way to a gateway that was lost
+	// before they had left this one.
+	salvaged kmutex.TokenSet
+	last     kmutex.Ticket
+	slots    map[kmutex.Ticket]*Slot
+	waiting  int
+	inFlight int
+	requests int   // that wait or are in flight; the rest are tickets
+	desk     *desk // nil until the pool has tickets
+	rate     serviceRate
+	idle     signal
 }
 
 func newPool(g *Gateway, name string) *pool {
@@ -43,6 +51,7 @@ func newPool(g *Gateway, name string) *pool {
 		g: g, name: name, limit: cfg.QueueLimit, slots: make(map[kmutex.Ticket]*Slot),
 		log: g.cfg.Logger.With(slog.String("pool", name)), watch: g.cfg.Observer.Pool(name),
 	}
+	p.positions.turn = make(chan struct{}, 1)
 	if p.limit == 0 {
 		p.limit = defaultQueueLimit
 	}

@@ -54,6 +54,7 @@ func (p *pool) follow(self kmutex.Node, view *membership.View, spec membership.P
 	p.view = view
 	if p.machine != nil && spec.Epoch <= p.spec.Epoch {
 		p.spec.Tickets = spec.Tickets // the one thing that changes within an epoch
+		p.followDesk()
 		return
 	}
 	reason := reasonOf(p.spec, spec)
@@ -68,6 +69,7 @@ func (p *pool) follow(self kmutex.Node, view *membership.View, spec membership.P
 		p.machine, p.self = kmutex.New(self, newBinding(spec.Binding)), self
 	}
 	p.spec = spec
+	p.followDesk()
 	// Nobody had the pool before its first epoch, and who joins a later one has
 	// nothing to report.
 	if spec.Epoch == 1 || uint64(self) > spec.Began {
@@ -75,6 +77,19 @@ func (p *pool) follow(self kmutex.Node, view *membership.View, spec membership.P
 		return
 	}
 	p.rejoin(reason)
+}
+
+// followDesk brings the pool's tickets in line with the view, and begins to keep
+// them when the first is taken anywhere.
+func (p *pool) followDesk() {
+	if p.spec.Tickets == 0 {
+		return
+	}
+	if p.desk == nil {
+		p.g.openDisk(p.view.Cluster)
+		p.desk = newDesk(p, p.g.copiesOf(p.name))
+	}
+	p.desk.follow(p.view, p.g.cfg.Replicas)
 }
 
 // reasonOf tells why a pool entered an epoch.
@@ -103,7 +118,7 @@ func (p *pool) rejoin(reason Reason) {
 	ctx, cancel := context.WithCancel(p.g.ctx)
 	p.reform = &reform{
 		cancel: cancel, began: p.g.now(), reason: reason, done: make(chan struct{}),
-		forming: replication.NewForming(formation(spec), founders(p.view, spec)),
+		forming: replication.NewForming(formation(spec), founders(p.view, spec), p.lostOf(p.view, spec)),
 	}
 	home, _ := p.view.Member(spec.Home)
 	p.g.wg.Go(func() {
@@ -140,7 +155,30 @@ func (p *pool) freeze(spec membership.Pool) (*replication.EpochReport, error) {
 	r := &replication.EpochReport{Report: *fx.Report}
 	r.Waiting = p.restamp(r.Waiting)
 	r.Unplanned = p.unplanned
+	r.Free.AddAll(p.salvaged)
+	if p.desk != nil {
+		r.Left = p.desk.report(p.view)
+	}
 	return r, nil
+}
+
+// salvage takes back the tokens of a message that its receiver, which is lost,
+// cannot have received: they have not been away. It comes before the epoch that
+// begins with that loss; without it, most tokens would be with a lost
+// coordinator, because those released after its end were sent to it.
+func (p *pool) salvage(m kmutex.Message) {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	if m.Epoch != p.installed {
+		return
+	}
+	switch m.Kind {
+	case kmutex.KindToken:
+		p.salvaged.Add(m.Token)
+	case kmutex.KindBaton:
+		p.salvaged.AddAll(m.Free)
+	default:
+	}
 }
 
 // restamp splits the waiting tickets into turns by their times of arrival, as
@@ -232,6 +270,7 @@ func (p *pool) admit(rep *replication.EpochReport) (*reform, error) {
 	if err := r.forming.Admit(*rep); err != nil {
 		r.end(err)
 	} else if r.forming.Planned() {
+		p.miss(r.forming.Unknown(), p.spec.Epoch)
 		r.end(nil)
 	}
 	return r, nil
@@ -240,6 +279,9 @@ func (p *pool) admit(rep *replication.EpochReport) (*reform, error) {
 // install begins an epoch. The caller holds the lock.
 func (p *pool) install(a *replication.EpochAnswer) {
 	in := a.Install
+	if p.desk != nil {
+		p.desk.inherit(a.Inherit)
+	}
 	if err := p.try(kmutex.Event{Kind: kmutex.EventInstall, Install: in}); err != nil {
 		// It was refused, or something that peers had sent ahead was.
 		p.log.Error("pool installed with errors", slog.Uint64("epoch", in.Epoch), slog.Any("error", err))
@@ -247,7 +289,11 @@ func (p *pool) install(a *replication.EpochAnswer) {
 	if p.machine.Frozen() {
 		return
 	}
-	p.unplanned, p.withheld = nil, in.Withheld
+	p.installed, p.withheld = in.Epoch, in.Withheld
+	p.unplanned, p.salvaged = nil, nil
+	if p.desk != nil {
+		p.desk.renew(in.Running, a.Settled)
+	}
 	attrs := []any{
 		slog.Uint64("epoch", in.Epoch), slog.Int("k", in.K),
 		slog.String("binding", p.spec.Binding), slog.Bool("home", in.Home == p.self),

@@ -6,6 +6,7 @@ import (
 	"time"
 
 	"github.com/kgate/kgate/kmutex"
+	"github.com/kgate/kgate/replication"
 )
 
 // Slot is one ticket's place in a pool: first in line, then in the critical
@@ -22,6 +23,7 @@ type Slot struct {
 	err   error         // why the wait ended without a grant
 	ready chan struct{} // closed when the wait is over; nil if it never began
 	abort func()        // see OnLost
+	held  *ticket       // whose slot it is; nil: a request's
 }
 
 type slotState uint8
@@ -84,14 +86,18 @@ func (g *Gateway) Acquire(ctx context.Context, name string, wait time.Duration) 
 // Release gives the slot back, or leaves the line. Calls after the first do
 // nothing.
 func (s *Slot) Release() {
-	p := s.pool
-	p.mu.Lock()
-	defer p.mu.Unlock()
+	s.pool.mu.Lock()
+	defer s.pool.mu.Unlock()
+	s.release()
+}
+
+// release is Release under the pool's lock.
+func (s *Slot) release() {
 	switch s.state {
 	case slotGranted:
-		p.end(s, kmutex.EventRelease)
+		s.pool.end(s, kmutex.EventRelease)
 	case slotWaiting:
-		p.end(s, kmutex.EventCancel)
+		s.pool.end(s, kmutex.EventCancel)
 	case slotEnded, slotLost:
 	}
 }
@@ -123,10 +129,21 @@ func (s *Slot) Fence() string {
 	return string(strconv.AppendUint(b, s.grant.Serial, 10))
 }
 
-// enter puts a new ticket in line. A slot that came at once has no ready channel.
+// enter puts a new request in line. A slot that came at once has no ready
+// channel.
 func (p *pool) enter() (*Slot, error) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
+	s, err := p.line(nil)
+	if err == nil && s.state == slotWaiting {
+		s.ready = make(chan struct{})
+	}
+	return s, err
+}
+
+// line puts a new slot in line: a request's, or a ticket's. The caller holds the
+// lock.
+func (p *pool) line(held *ticket) (*Slot, error) {
 	switch {
 	case p.g.draining.Load():
 		return nil, ErrDraining
@@ -136,14 +153,37 @@ func (p *pool) enter() (*Slot, error) {
 		return nil, ErrQueueFull
 	}
 	p.last++
-	s := &Slot{pool: p, ticket: p.last, since: p.g.now()}
+	s := &Slot{pool: p, ticket: p.last, since: p.g.now(), held: held}
 	p.slots[s.ticket] = s
 	p.waiting++
-	p.step(kmutex.Event{Kind: kmutex.EventAcquire, Ticket: s.ticket})
-	if s.state == slotWaiting {
-		s.ready = make(chan struct{})
+	if held == nil {
+		p.requests++
 	}
+	p.step(kmutex.Event{Kind: kmutex.EventAcquire, Ticket: s.ticket})
 	return s, nil
+}
+
+// inherit makes the slot of a ticket that a lost gateway left. The machine has
+// it from its next install on. The caller holds the lock.
+func (p *pool) inherit(number kmutex.Ticket, r replication.Record, held *ticket) *Slot {
+	s := &Slot{pool: p, ticket: number, since: time.Unix(0, r.Stamp), held: held}
+	p.slots[number] = s
+	if r.State == replication.StateGranted {
+		s.state, s.epoch = slotGranted, r.Fence.Epoch
+		s.grant = kmutex.Grant{Ticket: number, Token: kmutex.NoToken, Serial: r.Fence.Serial}
+		p.inFlight++
+	} else {
+		p.waiting++
+	}
+	return s
+}
+
+// forget takes out a slot that the machine does not know. The caller holds the
+// lock.
+func (s *Slot) forget() {
+	delete(s.pool.slots, s.ticket)
+	s.state = slotEnded
+	s.pool.inFlight--
 }
 
 // end takes s out of the pool, by releasing or cancelling its ticket. The caller
@@ -154,7 +194,10 @@ func (p *pool) end(s *Slot, how kmutex.EventKind) {
 		s.wake()
 	} else {
 		p.inFlight--
-		p.idle.signal(p.inFlight == 0)
+	}
+	if s.held == nil {
+		p.requests--
+		p.idle.signal(p.requests == 0)
 	}
 	s.state = slotEnded
 	delete(p.slots, s.ticket)
@@ -169,6 +212,10 @@ func (p *pool) grant(grant kmutex.Grant) {
 	p.inFlight++
 	p.rate.admitted(p.g.now(), p.waiting > 0)
 	s.wake()
+	if s.held != nil {
+		p.desk.granted(s.held, s)
+		p.desk.moved.signal(true)
+	}
 }
 
 // wake ends the wait. The caller holds the pool's lock.

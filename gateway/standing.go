@@ -60,7 +60,11 @@ func (g *Gateway) follow() {
 			peers = append(peers, transport.Peer{Node: m.Node, Name: m.Name, Addr: m.PeerAddr})
 		}
 	}
-	g.cfg.Links.SetPeers(g.self, peers)
+	for _, u := range g.cfg.Links.SetPeers(g.self, peers) {
+		if p := g.pool(u.Pool); p != nil {
+			p.salvage(u.Message)
+		}
+	}
 	g.mu.Lock()
 	g.size = len(view.Members)
 	g.mu.Unlock()
@@ -106,7 +110,11 @@ func (p *pool) void() (refused, aborted int) {
 		s.state = slotLost
 	}
 	clear(p.slots)
-	p.waiting, p.inFlight = 0, 0
+	p.waiting, p.inFlight, p.requests = 0, 0, 0
+	if p.desk != nil {
+		p.desk.void()
+		p.desk = nil
+	}
 	p.idle.signal(true)
 	p.machine = nil
 	p.ask.Stop()

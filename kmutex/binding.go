@@ -4,8 +4,8 @@ package kmutex
 // the paper's algorithm (early) and ours (late) differ. A machine owns its
 // binding and calls it from Step only. Package coordinator implements it.
 type Binding interface {
-	// Install drops everything and begins an epoch. Tokens of K or more are not
-	// the binding's: they are retired when their tickets end. After an error
+	// Install drops everything and begins an epoch. Running tickets whose
+	// tokens are not [Install.Reusable] are not the binding's. After an error
 	// nothing has changed.
 	Install(self Node, in *Install) error
 	// Asks reports whether a further turn may ask for a place in line while

@@ -33,9 +33,14 @@ type Install struct {
 	Tails []Seat
 	// Tokens that there are in this epoch, at whatever node; nil: not known.
 	Tokens TokenSet
-	// Withheld of them are not to be had: lost nodes may still use them.
+	// Withheld of them are not to be had: lost nodes may still use them. An
+	// adopted slot may have one, which it does not leave to anybody when it ends.
 	Withheld TokenSet
 }
+
+// Reusable reports whether q, when its ticket ends, may go to another in this
+// epoch: it is below K and not withheld.
+func (in *Install) Reusable(q Token) bool { return int(q) < in.K && !in.Withheld.Has(q) }
 
 // SeatOf returns the seat in which token q of node n begins an epoch, idle or
 // running.
@@ -153,11 +158,9 @@ func (m *Machine) adopt(t, before Ticket) {
 func (m *Machine) checkInstall(in *Install) error {
 	holds := in.Holder == m.self
 	switch {
-	case in.Epoch == 0 || in.Epoch < m.epoch || !m.frozen && in.Epoch == m.epoch:
-		return fmt.Errorf("this node is in epoch %d", m.epoch)
 	case !m.frozen:
-		return errors.New("the epoch before it is not frozen")
-	case m.epoch != 0 && in.Epoch != m.epoch:
+		return fmt.Errorf("this node is in epoch %d", m.epoch)
+	case in.Epoch == 0 || m.epoch != 0 && in.Epoch != m.epoch:
 		return fmt.Errorf("this node is frozen for epoch %d", m.epoch)
 	case in.K < 1 || in.K > MaxK || in.Home == 0 || in.Holder == 0:
 		return errors.New("k, home or holder is missing or impossible")

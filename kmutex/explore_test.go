@@ -159,7 +159,7 @@ func waitingTickets(s *kmutex.State) []kmutex.Ticket {
 // check returns what is wrong with a world that has these ways on.
 func (w *world) check(ways []step) error {
 	view := kmutex.World{
-		K: w.scope.k, Flight: w.flight, Early: w.scope.early, AskPending: slices.Contains(w.asking, true),
+		K: w.scope.k, Tokens: kmutex.NewTokenSet(w.scope.k), Flight: w.flight, Early: w.scope.early, AskPending: slices.Contains(w.asking, true),
 	}
 	for _, s := range w.states {
 		view.Nodes = append(view.Nodes, *s)

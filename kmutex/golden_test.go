@@ -22,7 +22,8 @@ import (
 //	ask-due NODE
 //	deliver [KIND] [to=N] [from=N]           the first message in flight that fits
 //	deliver-all                              in order of sending, up to quiet
-//	recover epoch=E home=H [without=N]       freeze every node, reform, install
+//	adopt NODE waiting|running               at the next recover, a ticket that a lost node left
+//	recover epoch=E home=H [k=K] [without=N] [owed]   freeze every node but those lost, reform, install
 //	state
 func TestGolden(t *testing.T) {
 	datadriven.Walk(t, "testdata", func(t *testing.T, path string) {
@@ -40,6 +41,8 @@ type golden struct {
 	tickets  []kmutex.Ticket
 	flight   []kmutex.Envelope
 	asking   []bool
+	lost     []bool
+	adopted  map[int][]string
 	out      strings.Builder
 }
 
@@ -55,7 +58,7 @@ func (g *golden) run(t *testing.T, d *datadriven.TestData) string {
 			g.step(i, kmutex.Event{Kind: kmutex.EventAcquire, Ticket: g.tickets[i]})
 		}
 	case "release", "cancel":
-		e := kmutex.Event{Kind: kmutex.EventRelease, Ticket: kmutex.Ticket(atoi(t, d.CmdArgs[1].Key))}
+		e := kmutex.Event{Kind: kmutex.EventRelease, Ticket: ticket(t, d.CmdArgs[1].Key)}
 		if d.Cmd == "cancel" {
 			e.Kind = kmutex.EventCancel
 		}
@@ -68,6 +71,9 @@ func (g *golden) run(t *testing.T, d *datadriven.TestData) string {
 		for len(g.flight) > 0 {
 			g.take(0)
 		}
+	case "adopt":
+		n := atoi(t, d.CmdArgs[0].Key)
+		g.adopted[n] = append(g.adopted[n], d.CmdArgs[1].Key)
 	case "recover":
 		g.recover(t, d)
 	case "state":
@@ -90,6 +96,17 @@ func atoi(t *testing.T, s string) int {
 	return n
 }
 
+// ticket reads a ticket; adopted/E.I is the I-th that was taken over in epoch E.
+func ticket(t *testing.T, s string) kmutex.Ticket {
+	t.Helper()
+	var epoch uint64
+	var i int
+	if _, err := fmt.Sscanf(s, "adopted/%d.%d", &epoch, &i); err == nil {
+		return kmutex.AdoptedTicket(epoch, i)
+	}
+	return kmutex.Ticket(atoi(t, s))
+}
+
 func (g *golden) start(t *testing.T, d *datadriven.TestData) {
 	var n int
 	var binding string
@@ -102,7 +119,10 @@ func (g *golden) start(t *testing.T, d *datadriven.TestData) {
 	} else {
 		d.ScanArgs(t, "binding", &binding)
 	}
-	*g = golden{k: g.k, early: binding == "early", tickets: make([]kmutex.Ticket, n), asking: make([]bool, n)}
+	*g = golden{
+		k: g.k, early: binding == "early", tickets: make([]kmutex.Ticket, n), asking: make([]bool, n),
+		lost: make([]bool, n), adopted: make(map[int][]string),
+	}
 	for i := range n {
 		self := kmutex.Node(i + 1)
 		var b kmutex.Binding = new(coordinator.Late)
@@ -177,6 +197,10 @@ func (g *golden) deliver(t *testing.T, d *datadriven.TestData) {
 func (g *golden) take(j int) {
 	m := g.flight[j]
 	g.flight = slices.Delete(g.flight, j, j+1)
+	if g.lost[m.To-1] {
+		fmt.Fprintf(&g.out, "lost: %v\n", m)
+		return
+	}
 	g.step(int(m.To)-1, kmutex.Event{Kind: kmutex.EventReceive, From: m.From, Message: m.Message})
 }
 
@@ -185,10 +209,13 @@ func (g *golden) recover(t *testing.T, d *datadriven.TestData) {
 	var epoch, home, without int
 	d.ScanArgs(t, "epoch", &epoch)
 	d.ScanArgs(t, "home", &home)
-	d.MaybeScanArgs(t, "without", &without)
+	d.MaybeScanArgs(t, "k", &g.k)
+	if d.MaybeScanArgs(t, "without", &without); without != 0 {
+		g.lost[without-1] = true
+	}
 	var reports []kmutex.Report
 	for i, m := range g.machines {
-		if i+1 == without {
+		if g.lost[i] {
 			continue
 		}
 		fx, err := m.Step(kmutex.Event{Kind: kmutex.EventFreeze, Epoch: uint64(epoch), K: g.k})
@@ -199,9 +226,13 @@ func (g *golden) recover(t *testing.T, d *datadriven.TestData) {
 		for j := range r.Waiting {
 			r.Waiting[j].Stamp = int64(r.Waiting[j].Tickets[0])
 		}
+		for j, kind := range g.adopted[i+1] {
+			inherit(&r, kmutex.AdoptedTicket(uint64(epoch), j), kind)
+		}
 		reports = append(reports, r)
 	}
-	installs, err := kmutex.Reform(kmutex.Formation{Epoch: uint64(epoch), K: g.k, Home: kmutex.Node(home), Owed: without != 0}, reports)
+	clear(g.adopted)
+	installs, err := kmutex.Reform(kmutex.Formation{Epoch: uint64(epoch), K: g.k, Home: kmutex.Node(home), Owed: d.HasArg("owed")}, reports)
 	if err != nil {
 		d.Fatalf(t, "reform: %v", err)
 	}
@@ -210,14 +241,23 @@ func (g *golden) recover(t *testing.T, d *datadriven.TestData) {
 	}
 }
 
+// inherit puts a ticket of a lost node, older than all others, into a report.
+func inherit(r *kmutex.Report, ticket kmutex.Ticket, kind string) {
+	if kind == "running" {
+		r.Running = append(r.Running, kmutex.Grant{Ticket: ticket, Token: kmutex.NoToken, Serial: 77})
+		return
+	}
+	r.Waiting = append(r.Waiting, kmutex.ReportedTurn{Stamp: -1, Tickets: []kmutex.Ticket{ticket}})
+}
+
 func (g *golden) check(t *testing.T, d *datadriven.TestData) {
-	if d.Cmd == "recover" && d.HasArg("without") {
-		return // the tokens of the lost node are withheld; nodes differ in epoch
+	w := kmutex.World{K: g.k, Early: g.early, AskPending: slices.Contains(g.asking, true)}
+	for i, m := range g.machines {
+		if !g.lost[i] {
+			w.Nodes = append(w.Nodes, m.State())
+		}
 	}
-	w := kmutex.World{K: g.k, Flight: g.flight, Early: g.early, AskPending: slices.Contains(g.asking, true)}
-	for _, m := range g.machines {
-		w.Nodes = append(w.Nodes, m.State())
-	}
+	w.Tokens, w.Withheld = w.Nodes[0].Tokens, w.Nodes[0].Withheld
 	for _, s := range w.Nodes {
 		if s.Epoch != w.Nodes[0].Epoch {
 			return
@@ -232,9 +272,15 @@ func (g *golden) check(t *testing.T, d *datadriven.TestData) {
 }
 
 func (g *golden) state() {
-	for _, m := range g.machines {
+	for i, m := range g.machines {
 		s := m.State()
+		if g.lost[i] {
+			continue
+		}
 		fmt.Fprintf(&g.out, "%d: parent=%d", s.Self, s.Parent)
+		if s.Withheld.Len() > 0 {
+			fmt.Fprintf(&g.out, " withheld=%v", s.Withheld)
+		}
 		if s.Baton {
 			fmt.Fprintf(&g.out, " coordinator counter=%d", s.Counter)
 			if g.early {

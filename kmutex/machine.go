@@ -202,13 +202,17 @@ func (m *Machine) release(t Ticket) bool {
 	q := m.running[i].Token
 	m.running = slices.Delete(m.running, i, i+1)
 	m.fx.Note(Trace{Kind: TraceReleased, Ticket: t, Token: q})
-	if int(q) < m.k {
+	switch {
+	case m.withheld.Has(q):
+		// An adopted slot's: the lost node may still use the token.
+		m.fx.Note(Trace{Kind: TraceWithheld, Token: q})
+	case int(q) >= m.k:
+		// The pool has fewer tokens than when this one was granted.
+		m.retired.Add(q)
+		m.fx.Note(Trace{Kind: TraceRetired, Token: q})
+	default:
 		m.binding.Free(q, &m.fx)
-		return true
 	}
-	// The pool has fewer tokens than when this one was granted.
-	m.retired.Add(q)
-	m.fx.Note(Trace{Kind: TraceRetired, Token: q})
 	return true
 }
 

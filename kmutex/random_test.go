@@ -3,176 +3,231 @@ package kmutex_test
 import (
 	"fmt"
 	"math/rand/v2"
+	"os"
 	"slices"
+	"strconv"
 	"testing"
 
 	"github.com/kgate/kgate/kmutex"
 )
 
-// choices is where a schedule's decisions come from: a seeded source, or the
-// bytes of a fuzzer.
-type choices interface {
-	// IntN returns a number in [0, n).
-	IntN(n int) int
+// way is one thing that can happen next in a schedule.
+type way struct {
+	name string
+	take func() error
 }
 
-// schedule runs a world of any size along random choices, with epochs that
-// begin at any moment. Reports and installs reach the nodes one by one.
-type schedule struct {
-	*world
-	choices choices
-	epoch   uint64
-	// While an epoch is being formed: which nodes have reported, and the
-	// installs that have not arrived.
-	frozen   []bool
-	reports  []kmutex.Report
-	installs map[int]*kmutex.Install
-	// ended are tickets whose release or cancel a frozen node has kept aside.
-	ended map[end]bool
-	log   []string
-}
-
-type end struct {
-	node   int
-	ticket kmutex.Ticket
-}
-
-func newSchedule(s scope, c choices) *schedule {
-	return &schedule{world: newWorld(s), choices: c, epoch: 1, frozen: make([]bool, s.nodes), ended: make(map[end]bool)}
-}
-
-// freeze takes a node's report; the last one plans the epoch. Tickets stand in
-// for times of arrival: any order is a possible one.
-func (s *schedule) freeze(i int) error {
-	m := s.machines[i].Clone()
-	s.machines[i] = m
-	fx, err := m.Step(kmutex.Event{Kind: kmutex.EventFreeze, Epoch: s.epoch, K: s.scope.k})
-	if err != nil {
-		return err
-	}
-	r := *fx.Report
-	for j := range r.Waiting {
-		r.Waiting[j].Stamp = int64(r.Waiting[j].Tickets[0])
-	}
-	state := m.State()
-	s.frozen[i], s.states[i] = true, &state
-	s.reports = append(s.reports, r)
-	if slices.Contains(s.frozen, false) {
-		return nil
-	}
-	home := kmutex.Node(1 + s.choices.IntN(s.scope.nodes))
-	installs, err := kmutex.Reform(kmutex.Formation{Epoch: s.epoch, K: s.scope.k, Home: home}, s.reports)
-	s.installs = make(map[int]*kmutex.Install)
-	for j, in := range installs {
-		s.installs[int(s.reports[j].Node)-1] = in
-	}
-	return err
-}
-
-// ways returns what can happen next.
-func (s *schedule) ways(epochs bool) []step {
-	ways := slices.DeleteFunc(s.steps(), func(w step) bool {
-		over := w.event.Kind == kmutex.EventRelease || w.event.Kind == kmutex.EventCancel
-		return over && s.ended[end{w.node, w.event.Ticket}]
-	})
-	switch forming := slices.Contains(s.frozen, true); {
-	case s.installs != nil:
-		for i := range s.machines {
-			if in := s.installs[i]; in != nil {
-				ways = append(ways, step{node: i, deliver: -1, event: kmutex.Event{Kind: kmutex.EventInstall, Install: in}})
-			}
+// ways returns everything that can happen next without a command.
+func (w *churn) ways() []way {
+	var ways []way
+	for i, p := range w.peers {
+		n := kmutex.Node(i + 1)
+		if p.standing != gone && !p.killed {
+			ways = w.local(ways, n, p)
 		}
-	case forming || epochs:
-		for i, frozen := range s.frozen {
-			if !frozen {
-				ways = append(ways, step{node: i, deliver: -1, event: kmutex.Event{Kind: kmutex.EventFreeze}})
+		if p.standing == member && p.view < len(w.views)-1 {
+			ways = append(ways, way{fmt.Sprintf("node %d learns a view", n), func() error {
+				// Views can be skipped, but for one's own first.
+				return w.learn(n, p.view+1+w.choices.IntN(len(w.views)-p.view-1))
+			}})
+		}
+	}
+	return w.mail(ways)
+}
+
+// some returns ways of one kind: commands are rarer than the rest, or they would
+// all be over at once.
+func (w *churn) some() []way {
+	ways := w.ways()
+	members := w.newest().members
+	commands := w.commands(w.pick(members), 1+w.choices.IntN(6))
+	if len(ways) == 0 || len(commands) > 0 && w.choices.IntN(16) == 0 {
+		return commands
+	}
+	return ways
+}
+
+// local appends the events of a node's own clients and timer.
+func (w *churn) local(ways []way, n kmutex.Node, p *peer) []way {
+	event := func(kind kmutex.EventKind, t kmutex.Ticket) {
+		e := kmutex.Event{Kind: kind, Ticket: t}
+		ways = append(ways, way{fmt.Sprintf("node %d: %v", n, e), func() error {
+			switch kind {
+			case kmutex.EventAcquire:
+				p.acquired++
+				w.clock++
+				p.slots[t] = &slot{stamp: w.clock}
+			case kmutex.EventCancel, kmutex.EventRelease:
+				if kind == kmutex.EventCancel {
+					w.cancels--
+				}
+				p.ended[t] = true
+				p.slots[t].over = true
+			default:
+			}
+			_, err := w.step(n, e)
+			return err
+		}})
+	}
+	if p.acquired < w.requests && p.state.Epoch > 0 && p.standing == member {
+		event(kmutex.EventAcquire, kmutex.Ticket(p.acquired+1))
+	}
+	if p.asking {
+		event(kmutex.EventAskDue, 0)
+	}
+	for _, g := range p.state.Running {
+		if !p.ended[g.Ticket] {
+			event(kmutex.EventRelease, g.Ticket)
+		}
+	}
+	if w.cancels > 0 {
+		for _, t := range waitingTickets(&p.state) {
+			if !p.ended[t] {
+				event(kmutex.EventCancel, t)
 			}
 		}
 	}
 	return ways
 }
 
-func (s *schedule) go1(way step) error {
-	s.log = append(s.log, way.String())
-	switch way.event.Kind {
-	case kmutex.EventFreeze:
-		if !slices.Contains(s.frozen, true) {
-			s.epoch++
-			s.reports = nil
+// mail appends the deliveries. Between members nothing is lost; what a lost node
+// sends or should get may be.
+func (w *churn) mail(ways []way) []way {
+	cut := func(n kmutex.Node) bool { return w.peer(n).standing != member }
+	dead := func(n kmutex.Node) bool { return w.peer(n).standing == gone || w.peer(n).killed }
+	for j, e := range w.flight {
+		drop := func() { w.flight = slices.Delete(w.flight, j, j+1) }
+		if cut(e.From) || cut(e.To) {
+			ways = append(ways, way{fmt.Sprintf("lost: %v", e), func() error { drop(); return nil }})
 		}
-		return s.freeze(way.node)
-	case kmutex.EventInstall:
-		delete(s.installs, way.node)
-		s.frozen[way.node] = false
-		if len(s.installs) == 0 {
-			s.installs = nil
+		if !dead(e.To) {
+			ways = append(ways, way{e.String(), func() error {
+				drop()
+				_, err := w.step(e.To, kmutex.Event{Kind: kmutex.EventReceive, From: e.From, Message: e.Message})
+				return err
+			}})
 		}
-	case kmutex.EventRelease, kmutex.EventCancel:
-		s.ended[end{way.node, way.event.Ticket}] = true
-	default:
 	}
-	return s.take(way)
+	for j, l := range w.letters {
+		p := w.peer(l.to)
+		if l.report != nil && p.state.Epoch < l.epoch && !cut(l.to) {
+			continue // home has not come to that view yet: asked again
+		}
+		ways = append(ways, way{fmt.Sprintf("letter of epoch %d to %d", l.epoch, l.to), func() error {
+			w.letters = slices.Delete(w.letters, j, j+1)
+			switch {
+			case dead(l.to), cut(l.to) && w.choices.IntN(2) == 0:
+				return nil
+			case l.report != nil:
+				return w.collect(p, l)
+			default:
+				return w.begin(l.to, l)
+			}
+		}})
+	}
+	return ways
 }
 
-// run goes on until nothing can happen, and checks every state on the way that
-// is whole, that is, in one epoch.
-func (s *schedule) run(epochs, most int) error {
+// commands returns what operators and failures can do to the view: to member n,
+// to k, and to leases.
+func (w *churn) commands(n kmutex.Node, k int) []way {
+	var ways []way
+	command := func(budget *int, name string, do func()) {
+		if *budget > 0 {
+			ways = append(ways, way{name, func() error { *budget--; do(); return nil }})
+		}
+	}
+	if len(w.newest().members) > 1 {
+		command(&w.losses, lostName(n), func() { w.lose(n) })
+		if p := w.peer(n); len(p.state.Running) == 0 {
+			command(&w.leaves, fmt.Sprintf("node %d leaves", n), func() { p.standing = gone; w.depart(n) })
+		}
+	}
+	command(&w.joins, "a node joins", func() {
+		w.add()
+		n := kmutex.Node(len(w.peers))
+		w.agree(false, func(v *view) { v.members = append(v.members, n) })
+		// A node sees no view before the one that has it.
+		w.peer(n).view = len(w.views) - 2
+	})
+	command(&w.moves, "an epoch begins", func() { w.agree(true, func(*view) {}) })
+	command(&w.ks, fmt.Sprintf("k is %d", k), func() { w.agree(true, func(v *view) { v.k = k }) })
+	for i, p := range w.peers {
+		if p.standing == lost {
+			n := kmutex.Node(i + 1)
+			ways = append(ways, way{fmt.Sprintf("the lease of node %d has run out", n), func() error { w.expire(n); return nil }})
+		}
+	}
+	return ways
+}
+
+// run goes on until nothing can happen, and checks every state on the way.
+func (w *churn) run(most int) error {
 	for range most {
-		ways := s.ways(epochs > 0)
-		running := 0
-		for _, st := range s.states {
-			running += len(st.Running)
-		}
-		if running > s.scope.k {
-			return fmt.Errorf("%d in the critical section, k=%d", running, s.scope.k)
-		}
-		if !slices.Contains(s.frozen, true) {
-			if err := s.checkWhole(ways); err != nil {
-				return err
-			}
-		}
+		ways := w.some()
 		if len(ways) == 0 {
-			return nil
+			return w.atRest()
 		}
-		way := ways[s.choices.IntN(len(ways))]
-		if way.event.Kind == kmutex.EventFreeze && !slices.Contains(s.frozen, true) {
-			epochs--
+		next := ways[w.choices.IntN(len(ways))]
+		w.log = append(w.log, next.name)
+		if err := next.take(); err != nil {
+			return err
 		}
-		if err := s.go1(way); err != nil {
+		if err := w.check(); err != nil {
 			return err
 		}
 	}
 	return fmt.Errorf("not at rest after %d steps", most)
 }
 
-func (s *schedule) checkWhole(ways []step) error {
-	whole := *s.world
-	whole.flight = slices.DeleteFunc(slices.Clone(s.flight), func(e kmutex.Envelope) bool { return e.Message.Epoch < s.epoch })
-	return whole.check(ways)
-}
-
-// Every random schedule, with cancels and epochs that begin at any moment, keeps
-// the invariants and ends with everybody served.
+// Every random schedule, with nodes that are lost, leave and join, k changed, and
+// epochs that overtake each other, keeps the promise and the invariants in every
+// state and ends with everybody served and all tokens back.
 func TestRandomSchedules(t *testing.T) {
-	runs := 4000
-	if testing.Short() {
-		runs = 400
+	runs := 8000
+	if n, err := strconv.Atoi(os.Getenv("KMUTEX_SCHEDULES")); err == nil {
+		runs = n
 	}
-	entries := 0
+	if testing.Short() {
+		runs = 1000
+	}
+	var sum churnStats
+	grants := 0
 	for seed := range uint64(runs) {
 		r := rand.New(rand.NewPCG(seed, 2))
-		s := newSchedule(scope{
-			nodes: 1 + r.IntN(6), k: 1 + r.IntN(5), requests: 1 + r.IntN(8), cancels: r.IntN(10), early: r.IntN(2) == 0,
-		}, r)
-		if err := s.run(r.IntN(4), 1<<16); err != nil {
-			for _, l := range s.log {
+		s := churnScope{
+			early: r.IntN(2) == 0, nodes: 1 + r.IntN(6), k: 1 + r.IntN(5), requests: 1 + r.IntN(8), cancels: r.IntN(10),
+		}
+		switch r.IntN(4) {
+		case 0: // one epoch
+		case 1:
+			s.losses, s.leaves, s.joins, s.ks, s.moves = r.IntN(5), r.IntN(2), r.IntN(5), r.IntN(4), r.IntN(3)
+		default: // few nodes that all wait for few tokens: what goes wrong shows
+			s.nodes, s.k, s.requests = 2+r.IntN(3), 1+r.IntN(2), 3+r.IntN(10)
+			s.losses, s.joins, s.ks, s.moves = 1+r.IntN(4), 1+r.IntN(3), r.IntN(4), r.IntN(3)
+		}
+		w := newChurn(s, r)
+		if err := w.run(1 << 16); err != nil {
+			for _, l := range w.log {
 				t.Log(l)
 			}
-			t.Fatalf("seed %d, %v: %v", seed, s.scope, err)
+			t.Fatalf("seed %d, %+v: %v", seed, s, err)
 		}
-		entries += s.scope.nodes * s.scope.requests
+		grants += w.grants
+		sum.add(w.stats)
 	}
-	t.Logf("%d schedules, %d tickets", runs, entries)
+	t.Logf("%d schedules, %d grants, %+v", runs, grants, sum)
+}
+
+func (s *churnStats) add(o churnStats) {
+	s.epochs += o.epochs
+	s.superseded += o.superseded
+	s.losses += o.losses
+	s.adopted += o.adopted
+	s.withheld += o.withheld
+	s.retired += o.retired
+	s.stale += o.stale
+	s.blind += o.blind
 }
 
 // tape lets a fuzzer decide.
@@ -193,11 +248,13 @@ func FuzzSchedule(f *testing.F) {
 	f.Add([]byte("\x02\x01\x04\x02\x01\x01 any bytes are a schedule, in a sense"))
 	f.Fuzz(func(t *testing.T, data []byte) {
 		c := &tape{data}
-		s := newSchedule(scope{
+		s := churnScope{
 			nodes: 1 + c.IntN(4), k: 1 + c.IntN(3), requests: 1 + c.IntN(4), cancels: c.IntN(4), early: c.IntN(2) == 0,
-		}, c)
-		if err := s.run(c.IntN(3), 1<<14); err != nil {
-			t.Fatalf("%v: %v\n%q", s.scope, err, s.log)
+			losses: c.IntN(3), leaves: c.IntN(2), joins: c.IntN(3), ks: c.IntN(3), moves: c.IntN(3),
+		}
+		w := newChurn(s, c)
+		if err := w.run(1 << 14); err != nil {
+			t.Fatalf("%+v: %v\n%q", s, err, w.log)
 		}
 	})
 }
@@ -207,19 +264,18 @@ func FuzzSchedule(f *testing.F) {
 func TestNonsenseFromPeers(t *testing.T) {
 	for seed := range uint64(2000) {
 		r := rand.New(rand.NewPCG(seed, 4))
-		s := newSchedule(scope{nodes: 3, k: 2, requests: 3, early: r.IntN(2) == 0}, r)
+		w := newChurn(churnScope{nodes: 3, k: 2, requests: 3, early: r.IntN(2) == 0}, r)
 		for range 40 {
-			ways := s.ways(false)
+			ways := w.ways()
 			if len(ways) == 0 {
 				break
 			}
-			if err := s.go1(ways[r.IntN(len(ways))]); err != nil {
+			if err := ways[r.IntN(len(ways))].take(); err != nil {
 				t.Fatal(err)
 			}
 		}
 		for range 20 {
-			i := r.IntN(3)
-			m := s.machines[i].Clone()
+			m := w.peers[r.IntN(3)].machine.Clone()
 			before := fmt.Sprint(m.State())
 			msg := nonsense(r)
 			if _, err := m.Step(kmutex.Event{Kind: kmutex.EventReceive, From: kmutex.Node(r.IntN(5)), Message: msg}); err != nil {
@@ -235,7 +291,8 @@ func nonsense(r *rand.Rand) kmutex.Message {
 	seat := func() kmutex.Seat { return kmutex.Seat{Node: kmutex.Node(r.IntN(5)), Serial: uint64(r.IntN(8))} }
 	m := kmutex.Message{
 		Kind: kmutex.Kind(r.IntN(8)), Epoch: 1, Origin: kmutex.Node(r.IntN(5)), Seat: seat(), Child: seat(),
-		Token: kmutex.Token(r.IntN(6) - 2), Number: uint64(r.IntN(6)), Counter: uint32(r.IntN(4)), Holder: kmutex.Node(r.IntN(5)),
+		Token: kmutex.Token(r.IntN(6) - 2), Number: uint64(r.IntN(6)), Counter: uint32(r.IntN(4)), Serial: uint64(r.IntN(6)),
+		Holder: kmutex.Node(r.IntN(5)),
 	}
 	for range r.IntN(4) {
 		m.Tails = append(m.Tails, seat())

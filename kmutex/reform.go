@@ -23,8 +23,8 @@ type Report struct {
 	// may have been granted.
 	Peak int
 	// Running tickets stay in the critical section. The driver adds slots that a
-	// lost node had granted and this one takes over, with an [AdoptedTicket] and
-	// NoToken, as long as the tokens of the lost node are nobody else's.
+	// lost node had granted and this one takes over, each with an [AdoptedTicket]
+	// and NoToken.
 	Running []Grant
 	// Free tokens are at this node, and nobody uses them. Tokens that have been
 	// retired here are among them.
@@ -64,8 +64,13 @@ type Formation struct {
 // lost node is owed tokens: then it is free only if somebody reports it as such,
 // and else withheld. Tokens of K or more that run are renumbered to free ones
 // below K; those left over are retired when they are released, so that a lower k
-// ends nobody's critical section, and tickets run together with withheld tokens
-// are never more than K or than there were.
+// ends nobody's critical section, and running tickets and withheld tokens
+// together are never more than K or than there were.
+//
+// An adopted slot has one of the tokens that are withheld for its lost node, for
+// that one may not know yet that the slot is another's now, and may end it and
+// use the token again. So the token stays withheld: it is not used again when
+// the slot ends. When nothing is owed, an adopted slot has a token like any other.
 //
 // # Why numbers stay apart
 //
@@ -80,11 +85,10 @@ type Formation struct {
 //
 // # Why a lost node's tokens are all withheld
 //
-// Whatever number a lost node runs a ticket under, it is from the epoch that the
-// newest report knows (then it is among Tokens), or from a later one that no
-// report knows: then it is below that epoch's k. All who have reported here were
-// frozen for that epoch, or it could not have been planned: it is below Peak.
-// And nobody reports it as free. A report's Free is believed only when no epoch
+// Take any report that knows its epoch's tokens. Whatever number a lost node runs
+// a ticket under, it is among those, or was given out by a later epoch: then it
+// is below that epoch's k. The reporting node was frozen for that epoch, or it
+// could not have been planned, so the number is below Peak. And nobody reports it as free. A report's Free is believed only when no epoch
 // can have begun since without its node, for that one may have given them to
 // others; and a node that is frozen lets no token go.
 func Reform(f Formation, reports []Report) ([]*Install, error) {
@@ -151,18 +155,16 @@ func newPlan(f Formation, reports []Report) (*plan, error) {
 // withhold finds the tokens that a lost node may still use.
 func (p *plan) withhold() {
 	p.survey()
-	switch {
-	case !p.Owed:
-	case p.tokens == nil:
+	if !p.Owed {
+		return
+	}
+	if p.withheld = p.tokens.Clone(); p.tokens == nil {
 		// Whoever knew the tokens is gone: until all that they had is back,
 		// nobody gets one.
-		p.withheld = NewTokenSet(p.K)
-		p.withheld.RemoveAll(p.running)
-	default:
-		p.withheld = p.tokens.Clone()
-		p.withheld.RemoveAll(p.running)
-		p.withheld.RemoveAll(p.idle)
+		p.withheld, p.idle = NewTokenSet(p.K), nil
 	}
+	p.withheld.RemoveAll(p.running)
+	p.withheld.RemoveAll(p.idle)
 }
 
 // survey finds out which tokens there may be and which of them are idle.
@@ -173,7 +175,6 @@ func (p *plan) survey() {
 			unplanned[epoch] = true
 		}
 	}
-	var newest uint64
 	for _, r := range p.reports {
 		next := r.Installed + 1
 		for next < p.Epoch && unplanned[next] {
@@ -183,11 +184,8 @@ func (p *plan) survey() {
 		if current {
 			p.idle.AddAll(r.Free)
 		}
-		if r.Tokens == nil || r.Installed < newest {
+		if r.Tokens == nil {
 			continue
-		}
-		if r.Installed > newest {
-			newest, p.tokens = r.Installed, nil
 		}
 		p.tokens.AddAll(r.Tokens)
 		if !current {
@@ -196,29 +194,32 @@ func (p *plan) survey() {
 	}
 }
 
-// adopt finds a token for each slot that is taken over from a lost node: one of
-// those that it is owed, or, when all that it had has come back, any.
+// adopt finds a token for each slot that is taken over from a lost node.
 func (p *plan) adopt() {
-	source := p.withheld
+	source := p.withheld.Clone()
 	if !p.Owed {
 		source = NewTokenSet(p.K)
 		source.AddAll(p.tokens)
 		source.RemoveAll(p.running)
 	}
 	for _, in := range p.installs {
-		in.Running = slices.DeleteFunc(in.Running, func(g Grant) bool {
-			_, left := source.Next(0)
-			return g.Token == NoToken && !left
-		})
-		for i := range in.Running {
-			if in.Running[i].Token != NoToken {
-				continue
+		kept := in.Running[:0]
+		for _, g := range in.Running {
+			if g.Token == NoToken {
+				q, left := source.Next(0)
+				if !left {
+					continue
+				}
+				source.Remove(q)
+				g.Token = q
 			}
-			q, _ := source.Next(0)
-			source.Remove(q)
-			p.running.Add(q)
-			in.Running[i].Token = q
+			if p.Owed && g.Ticket >= FirstAdopted {
+				p.withheld.Add(g.Token)
+			}
+			p.running.Add(g.Token)
+			kept = append(kept, g)
 		}
+		in.Running = kept
 	}
 }
 
@@ -229,9 +230,10 @@ func (p *plan) renumber() []Token {
 	var vacant []Token
 	for q := range Token(p.K) {
 		switch {
+		case p.withheld.Has(q):
 		case p.running.Has(q):
 			room--
-		case !p.withheld.Has(q):
+		default:
 			vacant = append(vacant, q)
 		}
 	}
@@ -239,7 +241,7 @@ func (p *plan) renumber() []Token {
 	for _, in := range p.installs {
 		for i := range in.Running {
 			g := &in.Running[i]
-			if int(g.Token) < p.K || len(vacant) == 0 {
+			if int(g.Token) < p.K || len(vacant) == 0 || p.withheld.Has(g.Token) {
 				continue
 			}
 			p.running.Remove(g.Token)
@@ -269,7 +271,7 @@ func (p *plan) place(vacant []Token, first, last Node) {
 			in.Parent = last
 		}
 		for _, g := range in.Running {
-			if int(g.Token) < p.K {
+			if in.Reusable(g.Token) {
 				tails[g.Token] = SeatOf(n, g.Token)
 			}
 		}

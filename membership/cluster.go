@@ -34,6 +34,11 @@ type Cluster struct {
 	once    oncelog.Limit
 	silent  silences
 
+	tenure   *tenure
+	grants   *grants
+	evidence *evidence
+	penance  penance
+
 	// up is closed when raft is set.
 	up      chan struct{}
 	closing context.Context
@@ -69,7 +74,11 @@ func Start(ctx context.Context, config Config) (*Cluster, error) {
 		config:  config,
 		machine: newMachine(config.Logger),
 		up:      make(chan struct{}),
+
+		tenure:   newTenure(config.Boot),
+		evidence: newEvidence(),
 	}
+	c.grants = newGrants(c)
 	c.closing, c.cancel = context.WithCancel(context.Background())
 	c.closed = sync.OnceValue(c.shutdown)
 	c.noteAddresses(config.Discovery.Members())
@@ -102,7 +111,7 @@ func (c *Cluster) start(ctx context.Context) error {
 		Timeout:               c.config.CallTimeout,
 		ServerAddressProvider: c,
 	})
-	c.raft, err = raft.NewRaft(c.raftConfig(logger), c.machine, c.storage.logs, c.storage.stable, c.storage.snapshots, c.trans)
+	c.raft, err = raft.NewRaft(c.raftConfig(logger), c.machine, c.storage.logs, c.storage.stable, c.storage.snapshots, patient{c.trans, c})
 	if err != nil {
 		if errors.Is(err, ErrNewer) || errors.Is(err, ErrOlder) {
 			err = fmt.Errorf("%w: %w", ErrDataDir, err)
@@ -116,13 +125,15 @@ func (c *Cluster) start(ctx context.Context) error {
 	}
 	c.client = &http.Client{Transport: &http.Transport{
 		DialContext:           c.dialControl,
-		MaxIdleConnsPerHost:   1,
+		MaxIdleConnsPerHost:   2,
 		IdleConnTimeout:       30 * time.Second,
 		ResponseHeaderTimeout: 5 * time.Second,
 	}}
 	c.control = c.newControl()
 	c.wg.Go(func() { _ = c.control.Serve(c.config.Control) }) // always ErrServerClosed
-	c.wg.Go(c.run)
+	for _, loop := range []func(){c.run, c.renew, c.watch, c.grants.rounds} {
+		c.wg.Go(loop)
+	}
 	return nil
 }
 
@@ -178,22 +189,23 @@ func (c *Cluster) Close() error { return c.closed() }
 // View returns the newest view that this gateway knows of.
 func (c *Cluster) View() *View { return c.machine.newest.Load() }
 
-// Changed returns a channel that is closed when the next view is there. Take
-// it before View, then no view is missed:
+// Changed returns a channel that is closed when the next view is there, or when
+// this gateway's standing has begun or ended. Take it before View and Standing,
+// then nothing is missed:
 //
 //	for {
 //		changed := cluster.Changed()
-//		use(cluster.View())
+//		use(cluster.View(), cluster.Standing())
 //		<-changed
 //	}
 func (c *Cluster) Changed() <-chan struct{} { return c.machine.changes() }
 
-// Self returns the Node of this start of this gateway, if the newest view has
-// it. A gateway that was taken out while alive is let in again, as another
-// Node.
+// Self returns the Node of this gateway's newest incarnation, if the newest
+// view has it.
 func (c *Cluster) Self() (kmutex.Node, bool) {
+	boot, _ := c.tenure.incarnation()
 	m, ok := c.View().Named(c.config.Name)
-	if !ok || m.Boot != c.config.Boot {
+	if !ok || m.Boot != boot {
 		return 0, false
 	}
 	return m.Node, true

@@ -25,6 +25,9 @@ const (
 	// MaxK is the largest number of tokens of a pool.
 	MaxK = 1 << 16
 
+	minLease = 50 * time.Millisecond
+	maxLease = time.Hour
+
 	maxText    = 256
 	maxCommand = 16 << 10
 )
@@ -65,9 +68,12 @@ func (c command) leaders() bool {
 	return c.Found != nil || c.Join != nil || c.Expire != nil || c.Return != nil
 }
 
-// foundCommand writes the cluster's id into the view; the first one wins.
+// foundCommand writes the cluster's id and its lease into the view; the first
+// one wins. A gateway that counted another lease than the leader does would
+// break the promise, so what a configuration says counts only here.
 type foundCommand struct {
-	Cluster string `json:"cluster"`
+	Cluster string        `json:"cluster"`
+	Lease   time.Duration `json:"lease"`
 }
 
 // joinCommand lets a gateway in. A member of the same name and another boot is
@@ -214,6 +220,14 @@ func checkK(k int) error {
 		return fmt.Errorf("%w: k is %d, it must be between 1 and %d", ErrCommand, k, MaxK)
 	}
 	return nil
+}
+
+func (c foundCommand) check() error {
+	err := checkText("the cluster id", c.Cluster)
+	if c.Lease < minLease || c.Lease > maxLease {
+		err = errors.Join(err, fmt.Errorf("%w: the lease is %v, it must be between %v and %v", ErrCommand, c.Lease, minLease, maxLease))
+	}
+	return err
 }
 
 func (c joinCommand) check() error {

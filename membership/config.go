@@ -15,10 +15,12 @@ import (
 )
 
 // Discovery reports which gateways gossip knows. Changed receives a value
-// when Members may differ; it has no other reader.
+// when Members may differ; it has no other reader. SetBoot changes what others
+// are told of this one.
 type Discovery interface {
 	Members() []serfring.Member
 	Changed() <-chan struct{}
+	SetBoot(boot string) error
 }
 
 var _ Discovery = (*serfring.Agent)(nil)
@@ -42,7 +44,8 @@ type Config struct {
 	// Name of the gateway, unique among the gateways.
 	Name string
 	// Boot is a random string, new for each start of the process, and the same
-	// that Discovery shows to others.
+	// that Discovery shows to others. Later incarnations of this start have
+	// boots that are made of it.
 	Boot string
 	// PeerAddr is where other gateways reach this one (host:port); both stream
 	// layers of a gateway are reached there, or at what the dialing side's
@@ -80,9 +83,13 @@ type Config struct {
 	// SwapAfter is how long a voter must be suspected before a non-voter takes
 	// over its vote. Default 3 s.
 	SwapAfter time.Duration
-	// Lease is how long a gateway may have requests in flight after it was last
-	// confirmed; at least 1 s in production. All gateways must have the same.
-	// Default 3 s.
+	// CleanAfter is how long the raft server of a lost gateway is kept for its
+	// return. Default 1 min.
+	CleanAfter time.Duration
+	// Lease is how long a gateway may have requests in flight without the
+	// leader having heard of it. It is what a new cluster starts with; afterwards
+	// the agreed one rules. At least 5 heartbeat timeouts, or every change of the
+	// leader would cost everybody's lease. Default 3 s.
 	Lease time.Duration
 
 	// Logger receives what happens; nil discards it.
@@ -114,6 +121,7 @@ func (c Config) withDefaults() Config {
 	setDefault(&c.CallTimeout, time.Second)
 	setDefault(&c.Interval, time.Second)
 	setDefault(&c.SwapAfter, 3*time.Second)
+	setDefault(&c.CleanAfter, time.Minute)
 	setDefault(&c.Lease, 3*time.Second)
 	c.BootstrapExpect = max(c.BootstrapExpect, 1)
 	if c.Logger == nil {
@@ -147,6 +155,9 @@ func (c Config) Validate() error {
 	}
 	if c.LeaderLease < 5*time.Millisecond || c.LeaderLease > c.HeartbeatTimeout {
 		bad("leader lease %v must be between 5ms and the heartbeat timeout %v", c.LeaderLease, c.HeartbeatTimeout)
+	}
+	if c.Lease < 5*c.HeartbeatTimeout || c.Lease > maxLease {
+		bad("lease %v must be between 5 heartbeat timeouts (%v) and %v", c.Lease, 5*c.HeartbeatTimeout, maxLease)
 	}
 	return errors.Join(errs...)
 }

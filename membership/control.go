@@ -17,12 +17,16 @@ import (
 	"github.com/hashicorp/raft"
 
 	"github.com/kgate/kgate/chordring/serfring"
+	"github.com/kgate/kgate/kmutex"
 )
 
 // What gateways ask each other over the control stream.
 const (
 	pathIdentity = "/v1/identity"
 	pathCommands = "/v1/commands"
+	pathLease    = "/v1/lease"
+	pathTerm     = "/v1/term"
+	pathReach    = "/v1/reach"
 )
 
 // identity is what a gateway says about itself. Fields may be added.
@@ -31,6 +35,8 @@ type identity struct {
 	Boot    string `json:"boot"`
 	Server  string `json:"server"`
 	Cluster string `json:"cluster"`
+	// Voided is the incarnation before, if it was in the same process.
+	Voided kmutex.Node `json:"voided,omitempty"`
 	// Leaving gateways do not want to be let in again.
 	Leaving bool `json:"leaving"`
 	// Founding gateways are about to start a cluster alone.
@@ -66,9 +72,11 @@ func (c *Cluster) identity() identity {
 	if err != nil {
 		candidates = nil
 	}
+	boot, voided := c.tenure.incarnation()
 	id := identity{
 		Name:    c.config.Name,
-		Boot:    c.config.Boot,
+		Boot:    boot,
+		Voided:  voided,
 		Server:  c.storage.meta.Server,
 		Leaving: c.leaving.Load(),
 		Last:    c.raft.LastIndex(),
@@ -89,6 +97,11 @@ func (c *Cluster) newControl() *http.Server {
 	mux.HandleFunc("GET "+pathIdentity, func(w http.ResponseWriter, _ *http.Request) {
 		writeJSON(w, http.StatusOK, c.identity())
 	})
+	mux.HandleFunc("GET "+pathReach, func(w http.ResponseWriter, r *http.Request) {
+		writeJSON(w, http.StatusOK, reach{Unreached: c.unreached(r.Context())})
+	})
+	mux.HandleFunc("GET "+pathTerm, c.serveTerm)
+	mux.HandleFunc("POST "+pathLease, c.serveLease)
 	mux.HandleFunc("POST "+pathCommands, c.serveCommand)
 	return &http.Server{
 		Handler:           mux,
@@ -141,24 +154,39 @@ func (c *Cluster) dialControl(ctx context.Context, _, addr string) (net.Conn, er
 func (c *Cluster) identify(ctx context.Context, addr string) (identity, error) {
 	ctx, cancel := context.WithTimeout(ctx, c.config.CallTimeout)
 	defer cancel()
-	request, err := http.NewRequestWithContext(ctx, http.MethodGet, "http://"+addr+pathIdentity, http.NoBody)
+	var id identity
+	err := c.call(ctx, http.MethodGet, addr, pathIdentity, nil, &id)
+	return id, err
+}
+
+// call asks the gateway at an address something, and reads its answer if it is
+// a good one.
+func (c *Cluster) call(ctx context.Context, method, addr, path string, question, answer any) error {
+	var body io.Reader = http.NoBody
+	if question != nil {
+		data, err := json.Marshal(question)
+		if err != nil {
+			return fmt.Errorf("membership: ask %s: %w", addr, err)
+		}
+		body = bytes.NewReader(data)
+	}
+	request, err := http.NewRequestWithContext(ctx, method, "http://"+addr+path, body)
 	if err != nil {
-		return identity{}, fmt.Errorf("membership: ask %s: %w", addr, err)
+		return fmt.Errorf("membership: ask %s: %w", addr, err)
 	}
 	response, err := c.client.Do(request)
 	if err != nil {
-		return identity{}, fmt.Errorf("membership: ask %s: %w", addr, err)
+		return fmt.Errorf("membership: ask %s: %w", addr, err)
 	}
 	defer response.Body.Close()
 	defer drop(response.Body)
 	if response.StatusCode != http.StatusOK {
-		return identity{}, fmt.Errorf("membership: ask %s: status %d", addr, response.StatusCode)
+		return fmt.Errorf("membership: ask %s: status %d", addr, response.StatusCode)
 	}
-	var id identity
-	if err := json.NewDecoder(io.LimitReader(response.Body, 4<<20)).Decode(&id); err != nil {
-		return identity{}, fmt.Errorf("membership: ask %s: %w", addr, err)
+	if err := json.NewDecoder(io.LimitReader(response.Body, 4<<20)).Decode(answer); err != nil {
+		return fmt.Errorf("membership: ask %s: %w", addr, err)
 	}
-	return id, nil
+	return nil
 }
 
 // asksAtOnce bounds the calls that are open at a time.

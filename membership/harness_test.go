@@ -1,6 +1,7 @@
 package membership
 
 import (
+	"cmp"
 	"context"
 	"fmt"
 	"log/slog"
@@ -8,17 +9,23 @@ import (
 	"os"
 	"slices"
 	"sync"
+	"sync/atomic"
 	"testing"
 	"time"
 
 	"go.uber.org/goleak"
 
 	"github.com/kgate/kgate/chordring/serfring"
+	"github.com/kgate/kgate/kmutex"
 )
 
 // An http.Server that refused a request keeps its connection for half a second
 // after Close, to let the other end read the answer.
 func TestMain(m *testing.M) {
+	if os.Getenv(childEnv) != "" {
+		beGateway()
+		return
+	}
 	goleak.VerifyTestMain(m, goleak.IgnoreAnyFunction("net/http.(*conn).closeWriteAndWait"))
 }
 
@@ -28,22 +35,114 @@ func TestMain(m *testing.M) {
 type network struct {
 	mu   sync.Mutex
 	raft map[string]string // peer address -> raft address
+	// dead boots, and pairs of peer addresses that nothing passes between, both
+	// since when.
+	dead    map[string]time.Time
+	blocked map[pair]time.Time
+	conns   map[pair][]net.Conn
 }
 
+// pair of peer addresses, the lesser first.
+type pair struct{ a, b string }
+
+func pairOf(a, b string) pair { return pair{min(a, b), max(a, b)} }
+
+// layer dials for the gateway at from.
 type layer struct {
 	net.Listener
+	n       *network
+	from    string
 	resolve func(addr string) string
 }
 
 func (l layer) Dial(ctx context.Context, addr string) (net.Conn, error) {
+	if l.n.isBlocked(l.from, addr) {
+		<-ctx.Done() // swallowed
+		return nil, ctx.Err()
+	}
 	var d net.Dialer
-	return d.DialContext(ctx, "tcp", l.resolve(addr))
+	conn, err := d.DialContext(ctx, "tcp", l.resolve(addr))
+	if err != nil {
+		return nil, err
+	}
+	l.n.mu.Lock()
+	defer l.n.mu.Unlock()
+	p := pairOf(l.from, addr)
+	if _, blocked := l.n.blocked[p]; blocked {
+		_ = conn.Close()
+		return nil, os.ErrDeadlineExceeded
+	}
+	l.n.conns[p] = append(l.n.conns[p], conn)
+	return conn, nil
+}
+
+func (n *network) isBlocked(a, b string) bool {
+	n.mu.Lock()
+	defer n.mu.Unlock()
+	_, blocked := n.blocked[pairOf(a, b)]
+	return blocked
+}
+
+// block lets nothing more pass between two gateways but gossip: their links,
+// raft's and control's connections.
+func (n *network) block(a, b *gateway) {
+	n.mu.Lock()
+	defer n.mu.Unlock()
+	p := pairOf(a.peerAddr, b.peerAddr)
+	n.blocked[p] = time.Now()
+	for _, conn := range n.conns[p] {
+		_ = conn.Close()
+	}
+	delete(n.conns, p)
+}
+
+func (n *network) heal() {
+	n.mu.Lock()
+	defer n.mu.Unlock()
+	clear(n.blocked)
 }
 
 func (n *network) raftAddr(peer string) string {
 	n.mu.Lock()
 	defer n.mu.Unlock()
 	return n.raft[peer]
+}
+
+func (n *network) note(peer, raft string) {
+	n.mu.Lock()
+	defer n.mu.Unlock()
+	if n.raft == nil {
+		n.raft, n.dead = map[string]string{}, map[string]time.Time{}
+		n.blocked, n.conns = map[pair]time.Time{}, map[pair][]net.Conn{}
+	}
+	n.raft[peer] = raft
+}
+
+// links are those that the gateways would have: they break at once when a
+// gateway is killed or cut off.
+type links struct{ g *gateway }
+
+func (l links) Down() map[kmutex.Node]time.Time {
+	down := make(map[kmutex.Node]time.Time)
+	cluster := l.g.cluster.Load()
+	if cluster == nil {
+		return down
+	}
+	n := l.g.n
+	n.mu.Lock()
+	defer n.mu.Unlock()
+	for _, m := range cluster.View().Members {
+		dead, isDead := n.dead[m.Boot]
+		cut, isCut := n.blocked[pairOf(l.g.peerAddr, m.PeerAddr)]
+		switch {
+		case m.Name == l.g.name:
+		case isDead:
+			down[m.Node] = dead
+		case isCut:
+			down[m.Node] = cut
+		}
+	}
+	return down
 }
 
 // gateway is what a test runs of one gateway.
@@ -55,6 +154,9 @@ type gateway struct {
 	config
 	peerAddr string
 	gone     bool
+	n        *network
+	cluster  atomic.Pointer[Cluster]
+	owner    sync.WaitGroup
 }
 
 // config of a gateway in a test.
@@ -66,6 +168,8 @@ type config struct {
 	peer    string // address to listen on, to return to the same one
 	gossip  string
 	key     []byte
+	lease   time.Duration
+	stays   bool // it does not come back by itself when its standing is lost
 }
 
 var boots struct {
@@ -103,12 +207,7 @@ func (n *network) start(t testing.TB, name string, conf config) *gateway {
 	t.Helper()
 	control, raftListener := listen(t, conf.peer), listen(t, "")
 	peer := control.Addr().String()
-	n.mu.Lock()
-	if n.raft == nil {
-		n.raft = map[string]string{}
-	}
-	n.raft[peer] = raftListener.Addr().String()
-	n.mu.Unlock()
+	n.note(peer, raftListener.Addr().String())
 	if conf.gossip == "" {
 		conf.gossip = "127.0.0.1:0"
 	}
@@ -122,22 +221,46 @@ func (n *network) start(t testing.TB, name string, conf config) *gateway {
 	if err != nil {
 		t.Fatal(err)
 	}
-	cluster, err := Start(t.Context(), Config{
+	conf.peer, conf.gossip = peer, agent.Addr()
+	g := &gateway{t: t, name: name, agent: agent, config: conf, peerAddr: peer, n: n}
+	g.Cluster, err = Start(t.Context(), Config{
 		Name: name, Boot: boot, PeerAddr: peer, DataDir: conf.dir,
 		BootstrapExpect: conf.expect, Joining: conf.joining,
-		Discovery: agent,
-		Raft:      layer{raftListener, n.raftAddr},
-		Control:   layer{control, func(addr string) string { return addr }},
-		SwapAfter: 500 * time.Millisecond,
-		Logger:    logger(t, name),
+		Discovery: agent, Links: links{g},
+		Raft:      layer{raftListener, n, peer, n.raftAddr},
+		Control:   layer{control, n, peer, func(addr string) string { return addr }},
+		SwapAfter: 500 * time.Millisecond, Lease: cmp.Or(conf.lease, time.Second),
+		Logger: logger(t, name),
 	})
 	if err != nil {
 		t.Fatal(err)
 	}
-	conf.peer, conf.gossip = peer, agent.Addr()
-	g := &gateway{Cluster: cluster, t: t, name: name, agent: agent, config: conf, peerAddr: peer}
+	g.cluster.Store(g.Cluster)
+	g.owner.Go(g.own)
 	t.Cleanup(g.kill)
 	return g
+}
+
+// own is what the gateway's owner does, who never has anything in flight.
+func (g *gateway) own() {
+	for {
+		changed := g.Changed()
+		if !g.stays && !g.Standing().Valid(time.Now()) {
+			g.Rejoin()
+		}
+		select {
+		case <-changed:
+		case <-g.closing.Done():
+			return
+		}
+	}
+}
+
+// stands waits for a standing and returns it.
+func (g *gateway) stands() Standing {
+	g.t.Helper()
+	until(g.t, g.name+" stands", func() bool { return g.Standing().Valid(time.Now()) })
+	return g.Standing()
 }
 
 // kill ends the gateway without a word to the others.
@@ -146,6 +269,11 @@ func (g *gateway) kill() {
 		return
 	}
 	g.gone = true
+	boot, _ := g.tenure.incarnation()
+	g.n.mu.Lock()
+	g.n.dead[boot] = time.Now()
+	g.n.mu.Unlock()
+	defer g.owner.Wait()
 	if err := g.Close(); err != nil {
 		g.t.Errorf("%s: close: %v", g.name, err)
 	}
@@ -158,6 +286,7 @@ func (g *gateway) kill() {
 func (g *gateway) leave() {
 	g.t.Helper()
 	g.gone = true
+	defer g.owner.Wait()
 	ctx, cancel := context.WithTimeout(context.Background(), 10*time.Second)
 	defer cancel()
 	if err := g.Leave(ctx); err != nil {

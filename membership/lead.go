@@ -4,7 +4,6 @@ import (
 	"errors"
 	"fmt"
 	"log/slog"
-	"slices"
 	"time"
 
 	"github.com/hashicorp/raft"
@@ -12,35 +11,13 @@ import (
 	"github.com/kgate/kgate/chordring/serfring"
 )
 
-// attempts remembers which gateways did not answer, so that one that cannot
-// be reached does not hold up the others.
-type attempts map[string]attempt
-
-type attempt struct {
-	boot string
-	next time.Time
-	wait time.Duration
-}
-
-func (a attempts) due(p serfring.Member, now time.Time) bool {
-	last, ok := a[p.Name]
-	return !ok || last.boot != p.Boot || !now.Before(last.next)
-}
-
-func (a attempts) failed(p serfring.Member, now time.Time) {
-	wait := 200 * time.Millisecond
-	if last := a[p.Name]; last.boot == p.Boot {
-		wait = min(2*max(last.wait, wait/2), 5*time.Second)
-	}
-	a[p.Name] = attempt{p.Boot, now.Add(wait), wait}
-}
-
 // loop is what the goroutine run keeps between its turns.
 type loop struct {
-	term    uint64 // in which this gateway has caught up as the leader
 	failed  attempts
 	suspect map[string]time.Time // since when, by name
-	orphan  time.Time            // since when there is no leader
+	// away are the raft servers that have no member, and since when.
+	away   map[raft.ServerID]time.Time
+	orphan time.Time // since when there is no leader
 }
 
 // soon is the pause before something that is about to be ready is tried again.
@@ -48,7 +25,7 @@ const soon = 50 * time.Millisecond
 
 // run looks at the cluster whenever something changed, and now and then.
 func (c *Cluster) run() {
-	l := loop{failed: attempts{}, suspect: map[string]time.Time{}, orphan: time.Now()}
+	l := loop{failed: attempts{}, suspect: map[string]time.Time{}, away: map[raft.ServerID]time.Time{}, orphan: time.Now()}
 	timer := time.NewTimer(0)
 	defer timer.Stop()
 	for {
@@ -79,6 +56,9 @@ func (c *Cluster) turn(l *loop) time.Duration {
 		}
 	} else if l.orphan.IsZero() {
 		l.orphan = now
+	}
+	if c.raft.State() != raft.Leader {
+		c.grants.end()
 	}
 	switch {
 	case c.leaving.Load():
@@ -111,7 +91,7 @@ func (l *loop) note(peers []serfring.Member, now time.Time) {
 		}
 	}
 	for name := range l.failed {
-		if _, known := find(peers, name); !known {
+		if p, known := find(peers, name); !known || p.Status != serfring.StatusAlive {
 			delete(l.failed, name)
 		}
 	}
@@ -169,18 +149,8 @@ func (c *Cluster) lead(l *loop, peers []serfring.Member) time.Duration {
 // reconcile brings the view and raft's configuration closer to what discovery
 // reports.
 func (c *Cluster) reconcile(l *loop, peers []serfring.Member) (time.Duration, error) {
-	if term := c.raft.CurrentTerm(); l.term != term {
-		// Entries of earlier leaders may not be in the view yet.
-		if err := c.raft.Barrier(c.config.CallTimeout).Error(); err != nil {
-			return 0, err
-		}
-		l.term = term
-		c.config.Logger.Info("leading", slog.Uint64("term", term))
-	}
-	if c.View().Cluster == "" {
-		if err := c.applyHere(command{Found: &foundCommand{Cluster: c.clusterID()}}); err != nil {
-			return 0, err
-		}
+	if err := c.takeLead(); err != nil {
+		return 0, err
 	}
 	again := c.config.Interval
 	now := time.Now()
@@ -194,14 +164,17 @@ func (c *Cluster) reconcile(l *loop, peers []serfring.Member) (time.Duration, er
 		ids := c.identifyAll(c.closing, strangers)
 		for _, p := range strangers {
 			id, ok := ids[p.Name]
-			if ok && c.welcomes(p, id) {
+			switch {
+			case !ok || !c.welcomes(p, id):
+				l.failed.failed(p, now)
+				again = min(again, l.failed[p.Name].wait)
+			case !c.fit(p):
+				again = min(again, 4*soon)
+			default:
 				if err := c.letIn(p, id); err != nil {
 					return 0, err
 				}
 				delete(l.failed, p.Name)
-			} else {
-				l.failed.failed(p, now)
-				again = min(again, l.failed[p.Name].wait)
 			}
 		}
 	}
@@ -209,8 +182,28 @@ func (c *Cluster) reconcile(l *loop, peers []serfring.Member) (time.Duration, er
 	return min(again, wait), err
 }
 
-// dismiss takes out a gateway that said goodbye. One that failed stays: that
-// is a suspicion, which leases and recovery will act upon from here.
+// takeLead makes sure that this gateway has seen what the leaders before it have
+// committed: only then it may judge others.
+func (c *Cluster) takeLead() error {
+	term := c.raft.CurrentTerm()
+	if c.grants.leads(term) {
+		return nil
+	}
+	if err := c.raft.Barrier(c.config.CallTimeout).Error(); err != nil {
+		return err
+	}
+	if c.View().Cluster == "" {
+		if err := c.applyHere(command{Found: &foundCommand{Cluster: c.clusterID(), Lease: c.config.Lease}}); err != nil {
+			return err
+		}
+	}
+	c.grants.begin(term)
+	c.config.Logger.Info("leading", slog.Uint64("term", term))
+	return nil
+}
+
+// dismiss takes out a gateway that said goodbye. One that failed is another
+// matter: see watch.
 func (c *Cluster) dismiss(p serfring.Member) error {
 	m, in := c.View().Named(p.Name)
 	if p.Status != serfring.StatusLeft || !in || m.Boot != p.Boot {
@@ -218,63 +211,6 @@ func (c *Cluster) dismiss(p serfring.Member) error {
 	}
 	c.config.Logger.Info("gateway left", slog.String("name", p.Name), slog.Uint64("node", uint64(m.Node)))
 	return c.applyHere(command{Remove: &removeCommand{Node: m.Node}})
-}
-
-// strangers returns the gateways that are alive and not, or not as they are,
-// in the view or in raft's configuration.
-func (c *Cluster) strangers(l *loop, peers []serfring.Member, now time.Time) []serfring.Member {
-	view := c.View()
-	there := make(map[raft.ServerID]bool)
-	for _, s := range c.servers() {
-		there[s.ID] = true
-	}
-	var strangers []serfring.Member
-	for _, p := range alive(peers) {
-		m, in := view.Named(p.Name)
-		settled := in && m.Boot == p.Boot && m.PeerAddr == p.PeerAddr && there[raft.ServerID(m.Server)]
-		if !settled && l.failed.due(p, now) {
-			strangers = append(strangers, p)
-		}
-	}
-	return strangers
-}
-
-// welcomes judges what a gateway said about itself. Gossip may be old: what
-// counts is what the gateway says.
-func (c *Cluster) welcomes(p serfring.Member, id identity) bool {
-	if id.Leaving || id.Founding || id.Boot != p.Boot || id.Server == "" || nameOf(raft.ServerID(id.Server)) != p.Name {
-		return false
-	}
-	if own := c.clusterID(); id.Cluster != "" && id.Cluster != own {
-		if c.once.First("foreign " + p.Name) {
-			c.config.Logger.Warn("a gateway of another cluster is not let in", slog.String("name", p.Name),
-				slog.String("peer_address", p.PeerAddr), slog.String("cluster", id.Cluster), slog.String("own_cluster", own),
-				slog.String("hint", "to let it join, stop it and move its data_dir away; to keep it apart, take it off the join list"))
-		}
-		return false
-	}
-	return true
-}
-
-// letIn makes a gateway a raft server without a vote, if it is none yet, and
-// then a member. The address of one that returned elsewhere is not corrected
-// in raft's configuration: ServerAddr knows it from gossip.
-func (c *Cluster) letIn(p serfring.Member, id identity) error {
-	c.ops.Lock()
-	defer c.ops.Unlock()
-	there := slices.ContainsFunc(c.servers(), func(s raft.Server) bool { return string(s.ID) == id.Server })
-	if !there {
-		add := c.raft.AddNonvoter(raft.ServerID(id.Server), address(p.PeerAddr, id.Server), 0, c.config.CallTimeout)
-		if err := add.Error(); err != nil {
-			return fmt.Errorf("membership: add raft server %s: %w", id.Server, err)
-		}
-	}
-	join := joinCommand{Name: p.Name, Boot: p.Boot, PeerAddr: p.PeerAddr, Server: id.Server}
-	if err := c.applyHere(command{Join: &join}); err != nil {
-		return err
-	}
-	c.config.Logger.Info("gateway joined", slog.String("name", p.Name), slog.String("peer_address", p.PeerAddr), slog.String("boot", p.Boot))
-	return nil
 }
 
 // tidy makes the next change of raft's configuration, if one is due.
@@ -312,11 +248,27 @@ func (c *Cluster) judged(l *loop, peers []serfring.Member) []server {
 		_, named := view.Named(name)
 		now.alive = now.leader || here && (m.Boot == p.Boot || !named)
 		now.pending = !in && !named && here
+		left := seen && p.Status == serfring.StatusLeft
+		now.away = !in && !named && !left && view.lostName(name) && !l.longAway(s.ID, c.config.CleanAfter)
+		if in {
+			delete(l.away, s.ID)
+		}
 		since, suspected := l.suspect[name]
 		now.lost = !now.leader && suspected && time.Since(since) > c.config.SwapAfter
 		servers = append(servers, now)
 	}
 	return servers
+}
+
+// longAway notes that a raft server has no member, and reports whether that is
+// so for longer than d.
+func (l *loop) longAway(id raft.ServerID, d time.Duration) bool {
+	since, noted := l.away[id]
+	if !noted {
+		since = time.Now()
+		l.away[id] = since
+	}
+	return time.Since(since) > d
 }
 
 // caughtUp asks a server whether it has the log, so that a vote is not given

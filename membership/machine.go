@@ -18,7 +18,7 @@ type machine struct {
 
 	mu      sync.Mutex
 	state   state
-	changed chan struct{} // closed and replaced with every new view
+	changed chan struct{} // closed and replaced with every new view, and by touch
 	broken  error         // a command of another version was met; nothing is applied any more
 }
 
@@ -64,7 +64,15 @@ func (m *machine) publish() {
 	m.logger.Info("view changed", slog.Uint64("view", v.Number), slog.Int("members", len(v.Members)), slog.Int("pools", len(v.Pools)))
 }
 
-// changes returns the channel that the next change of the view closes.
+// touch wakes those that wait for a change, though the view is the same.
+func (m *machine) touch() {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	close(m.changed)
+	m.changed = make(chan struct{})
+}
+
+// changes returns the channel that the next change closes.
 func (m *machine) changes() <-chan struct{} {
 	m.mu.Lock()
 	defer m.mu.Unlock()

@@ -77,7 +77,7 @@ func (c *Cluster) Recover(ctx context.Context, pool string, epoch uint64) error 
 func (c *Cluster) UseTickets(ctx context.Context, pool string) error {
 	said := func(v *View) bool {
 		have, ok := v.Pool(pool)
-		return ok && have.Tickets
+		return ok && have.Tickets > 0
 	}
 	if said(c.View()) {
 		return nil
@@ -162,6 +162,9 @@ func (c *Cluster) applyHere(cmd command) error {
 	if err, failed := future.Response().(error); failed {
 		return err
 	}
+	// The others learn with the next entry that this one is committed: without it
+	// they would only after CommitTimeout.
+	_ = c.raft.Barrier(c.config.CallTimeout)
 	if gone.Server != "" && gone.Server != c.storage.meta.Server {
 		c.ops.Lock()
 		defer c.ops.Unlock()

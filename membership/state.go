@@ -5,18 +5,20 @@ import (
 	"fmt"
 	"slices"
 	"strings"
+	"time"
 
 	"github.com/kgate/kgate/kmutex"
 )
 
 // state is what the log amounts to: a pure function of its entries.
 type state struct {
-	Format  int      `json:"format"`
-	Number  uint64   `json:"number"`
-	Cluster string   `json:"cluster"`
-	Members []Member `json:"members"`
-	Lost    []Lost   `json:"lost"`
-	Pools   []Pool   `json:"pools"`
+	Format  int           `json:"format"`
+	Number  uint64        `json:"number"`
+	Cluster string        `json:"cluster"`
+	Lease   time.Duration `json:"lease"`
+	Members []Member      `json:"members"`
+	Lost    []Lost        `json:"lost"`
+	Pools   []Pool        `json:"pools"`
 }
 
 // apply carries out one committed command. It reports whether the view
@@ -44,7 +46,7 @@ func (s *state) apply(index uint64, c command) (bool, error) {
 	case c.Recover != nil:
 		changed, err = s.recover(index, *c.Recover)
 	case c.UseTickets != nil:
-		changed, err = s.useTickets(*c.UseTickets)
+		changed, err = s.useTickets(index, *c.UseTickets)
 	default:
 		err = fmt.Errorf("%w: an empty command", ErrCommand)
 	}
@@ -55,13 +57,13 @@ func (s *state) apply(index uint64, c command) (bool, error) {
 }
 
 func (s *state) found(c foundCommand) (bool, error) {
-	if err := checkText("the cluster id", c.Cluster); err != nil {
+	if err := c.check(); err != nil {
 		return false, err
 	}
 	if s.Cluster != "" {
 		return false, nil
 	}
-	s.Cluster = c.Cluster
+	s.Cluster, s.Lease = c.Cluster, c.Lease
 	return true, nil
 }
 
@@ -91,7 +93,7 @@ func (s *state) join(index uint64, c joinCommand) (bool, error) {
 	})
 	moved := s.poolSet(func(p *Pool) bool { return p.Home == 0 })
 	if old >= 0 {
-		moved = s.lose(s.Members[old].Node, true)
+		moved = s.lose(index, s.Members[old].Node, true)
 	}
 	if c.Voided != 0 && s.lostAs(c.Voided, c.Name) {
 		s.unlease(c.Voided, moved)
@@ -146,12 +148,12 @@ func (s *state) recover(index uint64, c recoverCommand) (bool, error) {
 	return true, nil
 }
 
-func (s *state) useTickets(c useTicketsCommand) (bool, error) {
+func (s *state) useTickets(index uint64, c useTicketsCommand) (bool, error) {
 	at, err := s.pool(c.Pool)
-	if err != nil || s.Pools[at].Tickets {
+	if err != nil || s.Pools[at].Tickets > 0 {
 		return false, err
 	}
-	s.Pools[at].Tickets = true
+	s.Pools[at].Tickets = index
 	return true, nil
 }
 
@@ -200,6 +202,7 @@ func (s *state) view() *View {
 	v := &View{
 		Number:  s.Number,
 		Cluster: s.Cluster,
+		Lease:   s.Lease,
 		Members: slices.Clone(s.Members),
 		Lost:    slices.Clone(s.Lost),
 		Pools:   slices.Clone(s.Pools),

@@ -10,6 +10,7 @@ import (
 	"slices"
 	"strings"
 	"testing"
+	"time"
 
 	"github.com/hashicorp/raft"
 	"pgregory.net/rapid"
@@ -85,18 +86,28 @@ func TestCommands(t *testing.T) {
 func TestRefusedCommandsChangeNothing(t *testing.T) {
 	long := strings.Repeat("x", maxText+1)
 	for name, c := range map[string]command{
-		"no name":       join("", "x"),
-		"no boot":       {Join: &joinCommand{Name: "a", PeerAddr: "a:1", Server: "a/x"}},
-		"long name":     join(long, "x"),
-		"no k":          pool("p", 0),
-		"negative k":    pool("p", -1),
-		"huge k":        pool("p", MaxK+1),
-		"no pool name":  pool("", 1),
-		"bad binding":   {Define: &defineCommand{Name: "p", K: 1, Binding: "sometimes", Reclaim: ReclaimLease}},
-		"unknown pool":  setK("nobody", 1),
-		"k of zero":     setK("known", 0),
-		"empty cluster": {Found: &foundCommand{}},
-		"empty command": {},
+		"no name":        join("", "x"),
+		"no boot":        {Join: &joinCommand{Name: "a", PeerAddr: "a:1", Server: "a/x"}},
+		"long name":      join(long, "x"),
+		"no k":           pool("p", 0),
+		"negative k":     pool("p", -1),
+		"huge k":         pool("p", MaxK+1),
+		"no pool name":   pool("", 1),
+		"bad binding":    {Define: &defineCommand{Name: "p", K: 1, Binding: "sometimes", Reclaim: ReclaimLease}},
+		"unknown pool":   setK("nobody", 1),
+		"k of zero":      setK("known", 0),
+		"empty cluster":  {Found: &foundCommand{Lease: time.Second}},
+		"no lease":       {Found: &foundCommand{Cluster: "c"}},
+		"endless lease":  {Found: &foundCommand{Cluster: "c", Lease: 2 * maxLease}},
+		"negative k set": setK("known", -1),
+		"huge k set":     setK("known", MaxK+1),
+		"hold no limit":  {Define: &defineCommand{Name: "p", K: 1, Binding: BindingLate, Reclaim: ReclaimHold}},
+		"lease, limit":   {Define: &defineCommand{Name: "p", K: 1, Binding: BindingLate, Reclaim: ReclaimLease, HoldMax: 1}},
+		"bad reclaim":    {Define: &defineCommand{Name: "p", K: 1, Binding: BindingLate, Reclaim: "never"}},
+		"recover what":   {Recover: &recoverCommand{Pool: "nobody", Epoch: 1}},
+		"return what":    {Return: &returnCommand{Pool: "nobody", Nodes: []kmutex.Node{1}}},
+		"tickets where":  {UseTickets: &useTicketsCommand{Pool: "nobody"}},
+		"empty command":  {},
 	} {
 		s := state{}
 		if _, err := s.apply(1, pool("known", 1)); err != nil {
@@ -141,7 +152,7 @@ func TestDecodeCommand(t *testing.T) {
 }
 
 func FuzzDecodeCommand(f *testing.F) {
-	for _, c := range []command{join("a", "x"), drop1(3), pool("p", 3), setK("p", 2), {Found: &foundCommand{"c"}}} {
+	for _, c := range []command{join("a", "x"), drop1(3), pool("p", 3), setK("p", 2), {Found: &foundCommand{"c", time.Second}}} {
 		data, err := encodeCommand(c)
 		if err != nil {
 			f.Fatal(err)
@@ -165,17 +176,34 @@ func FuzzDecodeCommand(f *testing.F) {
 func drawLog(t *rapid.T) []command {
 	name := rapid.SampledFrom([]string{"a", "b", "c", "d", ""})
 	some := rapid.Custom(func(t *rapid.T) command {
-		switch rapid.IntRange(0, 9).Draw(t, "kind") {
+		node := rapid.Custom(func(t *rapid.T) kmutex.Node { return kmutex.Node(rapid.IntRange(0, 60).Draw(t, "node")) })
+		nodes := rapid.SliceOfN(node, 0, 3)
+		named := rapid.SampledFrom([]string{"p", "q", "r"})
+		switch rapid.IntRange(0, 16).Draw(t, "kind") {
 		case 0:
-			return command{Found: &foundCommand{rapid.SampledFrom([]string{"c1", "c2", ""}).Draw(t, "cluster")}}
-		case 1, 2, 3:
-			return join(name.Draw(t, "name"), rapid.SampledFrom([]string{"x", "y", "z"}).Draw(t, "boot"))
-		case 4, 5:
-			return drop1(kmutex.Node(rapid.IntRange(0, 60).Draw(t, "node")))
-		case 6, 7:
-			return pool(rapid.SampledFrom([]string{"p", "q", "r"}).Draw(t, "pool"), rapid.IntRange(0, 4).Draw(t, "k"))
+			return command{Found: &foundCommand{Lease: time.Second, Cluster: rapid.SampledFrom([]string{"c1", "c2", ""}).Draw(t, "cluster")}}
+		case 1, 2, 3, 4:
+			c := join(name.Draw(t, "name"), rapid.SampledFrom([]string{"x", "y", "z", "u", "v"}).Draw(t, "boot"))
+			c.Join.Voided = node.Draw(t, "voided")
+			return c
+		case 5, 6:
+			return drop1(node.Draw(t, "node"))
+		case 7, 8:
+			c := pool(named.Draw(t, "pool"), rapid.IntRange(0, 4).Draw(t, "k"))
+			if rapid.Bool().Draw(t, "hold") {
+				c.Define.Reclaim, c.Define.HoldMax = ReclaimHold, time.Minute
+			}
+			return c
+		case 9:
+			return setK(named.Draw(t, "pool"), rapid.IntRange(0, 4).Draw(t, "k"))
+		case 10, 11, 12:
+			return command{Suspend: &suspendCommand{Nodes: nodes.Draw(t, "nodes")}}
+		case 13, 14:
+			return command{Expire: &expireCommand{Nodes: nodes.Draw(t, "nodes")}}
+		case 15:
+			return command{Return: &returnCommand{Pool: named.Draw(t, "pool"), Nodes: nodes.Draw(t, "nodes")}}
 		default:
-			return setK(rapid.SampledFrom([]string{"p", "q", "r"}).Draw(t, "pool"), rapid.IntRange(0, 4).Draw(t, "k"))
+			return command{Recover: &recoverCommand{Pool: named.Draw(t, "pool"), Epoch: rapid.Uint64Range(1, 5).Draw(t, "epoch")}}
 		}
 	})
 	return rapid.SliceOfN(some, 0, 60).Draw(t, "log")
@@ -188,7 +216,10 @@ func TestSameLogSameView(t *testing.T) {
 		log := drawLog(t)
 		cut := rapid.IntRange(0, len(log)).Draw(t, "snapshot at")
 		whole, parts := newMachine(slog.New(slog.DiscardHandler)), newMachine(slog.New(slog.DiscardHandler))
+		var views []*View
+		var texts []string
 		for i, c := range log {
+			views, texts = append(views, whole.newest.Load()), append(texts, losses(whole.newest.Load()))
 			if i == cut {
 				parts = restored(t, parts)
 			}
@@ -203,6 +234,11 @@ func TestSameLogSameView(t *testing.T) {
 				t.Fatalf("entry %d: %v and %v", i+1, a, b)
 			}
 			checkSuccession(t, before, whole.newest.Load(), uint64(i+1))
+		}
+		for i, v := range views {
+			if now := losses(v); now != texts[i] {
+				t.Fatalf("a view changed after it was published:\n%s\n%s", texts[i], now)
+			}
 		}
 		if a, b := describe(&whole.state), describe(&parts.state); a != b {
 			t.Fatalf("views differ:\n%s\n%s", a, b)
@@ -221,12 +257,8 @@ func checkSuccession(t *rapid.T, old, now *View, index uint64) {
 	if now.Number != old.Number+1 {
 		t.Fatalf("view %d after view %d", now.Number, old.Number)
 	}
-	lost := false
-	for _, m := range old.Members {
-		if _, ok := now.Member(m.Node); !ok {
-			lost = true
-		}
-	}
+	checkLosses(t, old, now)
+	lost := len(now.Lost) > len(old.Lost)
 	names := map[string]bool{}
 	for i, m := range now.Members {
 		_, known := old.Member(m.Node)
@@ -237,19 +269,62 @@ func checkSuccession(t *rapid.T, old, now *View, index uint64) {
 	}
 	for _, p := range now.Pools {
 		before, known := old.Pool(p.Name)
-		moved := lost || known && (before.K != p.K || before.Home == 0 && len(now.Members) > 0)
+		owesLess := len(p.Owed) < len(before.Owed)
+		must := lost || owesLess || known && (before.K != p.K || before.Home == 0 && len(now.Members) > 0)
+		moved := p.Epoch != before.Epoch
 		switch owner, ok := now.Named(now.Ring().Owner(p.Name)); {
 		case !known && p.Epoch != 1:
 			t.Fatalf("new pool %+v", p)
-		case known && !moved && !reflect.DeepEqual(p, before):
-			t.Fatalf("pool %+v became %+v for no reason", before, p)
+		case known && !moved && (must || !reflect.DeepEqual(p, before)):
+			t.Fatalf("pool %+v became %+v without a new epoch", before, p)
 		case known && moved && p.Epoch != before.Epoch+1:
-			t.Fatalf("pool %+v became %+v, want a new epoch", before, p)
+			t.Fatalf("pool %+v became %+v, want the next epoch", before, p)
 		case (!known || moved) && (p.Home != owner.Node || ok != (p.Home != 0) || p.Began != index):
 			t.Fatalf("pool %+v, owner %+v, index %d", p, owner, index)
 		}
 		if _, ok := now.Member(p.Home); !ok && len(now.Members) > 0 {
 			t.Fatalf("the home of %+v is no member", p)
+		}
+	}
+}
+
+// checkLosses holds what two views in succession say of lost members against
+// what doc.go promises.
+func checkLosses(t *rapid.T, old, now *View) {
+	for _, m := range old.Members {
+		_, in := now.Member(m.Node)
+		l, gone := now.Gone(m.Node)
+		if in == gone || gone && (l.Name != m.Name || l.Boot != m.Boot) {
+			t.Fatalf("member %+v became %+v, in %v", m, l, in)
+		}
+	}
+	for _, l := range now.Lost {
+		before, known := old.Gone(l.Node)
+		heir, in := now.Member(l.Heir)
+		switch {
+		case in != (len(now.Members) > 0), (l.Heir != 0) != in:
+			t.Fatalf("heir of %+v among %+v", l, now.Members)
+		case known && l.Leased && !before.Leased:
+			t.Fatalf("%+v has a lease again", l)
+		case known && before.Heir != 0 && before.Heir != l.Heir:
+			// It moved on because the heir was lost, to where that one's copies are.
+			if next, _ := now.Gone(before.Heir); next.Heir != l.Heir {
+				t.Fatalf("%+v became %+v, its heir left all to %+v", before, l, next)
+			}
+		case !known && heir.Name == l.Name && len(now.Members) > 1:
+			t.Fatalf("%+v inherits what it left itself", l)
+		}
+		for _, p := range now.Pools {
+			was, _ := old.Pool(p.Name)
+			owes := slices.Contains(p.Owed, l.Node)
+			switch {
+			case l.Leased && !owes && slices.Contains(was.Owed, l.Node):
+				t.Fatalf("%+v is leased, and pool %+v has its tokens back", l, p)
+			case owes && !l.Leased && p.Reclaim == ReclaimLease:
+				t.Fatalf("%+v is expired, and pool %+v has not its tokens back", l, p)
+			case owes && known && !slices.Contains(was.Owed, l.Node):
+				t.Fatalf("%+v owes pool %+v later than its loss", l, p)
+			}
 		}
 	}
 }

@@ -21,10 +21,13 @@ type still struct{}
 
 func (still) Members() []serfring.Member { return nil }
 func (still) Changed() <-chan struct{}   { return nil }
+func (still) SetBoot(string) error       { return nil }
 
 func testStream(t *testing.T, admit func(cluster, server string) error) *raftStream {
 	t.Helper()
-	s := newRaftStream(layer{listen(t, ""), func(a string) string { return a }}, func() string { return "c1" },
+	var n network
+	n.note("here", "")
+	s := newRaftStream(layer{listen(t, ""), &n, "here", func(a string) string { return a }}, func() string { return "c1" },
 		admit, time.Second, slog.New(slog.DiscardHandler))
 	s.open()
 	t.Cleanup(func() {

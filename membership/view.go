@@ -68,8 +68,9 @@ type Pool struct {
 	// HoldMax with ReclaimHold: how long after a suspension Owed ends at the
 	// earliest.
 	HoldMax time.Duration `json:"hold_max,omitempty"`
-	// Tickets: the pool has given out tickets through the API. It stays set.
-	Tickets bool `json:"tickets,omitempty"`
+	// Tickets is the index of the log entry that let the pool give out tickets
+	// through the API: members lost after it may leave some. 0: it never has.
+	Tickets uint64 `json:"tickets,omitempty"`
 }
 
 // MaxLost is how many lost members a view remembers.
@@ -78,7 +79,9 @@ const MaxLost = 4096
 // Lost is a member that is gone.
 type Lost struct {
 	Node kmutex.Node `json:"node"`
-	Name string      `json:"name"`
+	// At is the index of the log entry that took it out.
+	At   uint64 `json:"at"`
+	Name string `json:"name"`
 	// Boot is the incarnation's; it is never let in again.
 	Boot string `json:"boot"`
 	// Heir is the member that takes over what this one left: the first ring
@@ -95,6 +98,8 @@ type View struct {
 	Number uint64
 	// Cluster identifies the cluster; empty until its first leader wrote it.
 	Cluster string
+	// Lease of every gateway, agreed like a pool's k; 0 until Cluster is known.
+	Lease time.Duration
 	// Members in order of Node: those that may take part.
 	Members []Member
 	// Lost are the members that are gone, the oldest loss first. Beyond MaxLost
@@ -142,6 +147,42 @@ func (v *View) Heir(node kmutex.Node) (kmutex.Node, bool) {
 	}
 	l, known := v.Gone(node)
 	return l.Heir, known && l.Heir != 0
+}
+
+// lostBoot reports that the named gateway's incarnation is lost.
+func (v *View) lostBoot(name, boot string) bool {
+	return slices.ContainsFunc(v.Lost, func(l Lost) bool { return l.Name == name && l.Boot == boot })
+}
+
+// lostName reports that an incarnation of the named gateway is lost.
+func (v *View) lostName(name string) bool {
+	return slices.ContainsFunc(v.Lost, func(l Lost) bool { return l.Name == name })
+}
+
+// leased returns, in ascending order, the lost members of which it is not
+// agreed yet that their leases have run out.
+func (v *View) leased() []kmutex.Node {
+	return v.indebted(func(p Pool) bool { return p.Reclaim == ReclaimLease })
+}
+
+// owing returns, in ascending order, all lost members whose leases may run or
+// who owe some pool tokens.
+func (v *View) owing() []kmutex.Node { return v.indebted(func(Pool) bool { return true }) }
+
+func (v *View) indebted(to func(Pool) bool) []kmutex.Node {
+	var nodes []kmutex.Node
+	for _, l := range v.Lost {
+		if l.Leased {
+			nodes = append(nodes, l.Node)
+		}
+	}
+	for _, p := range v.Pools {
+		if to(p) {
+			nodes = append(nodes, p.Owed...)
+		}
+	}
+	slices.Sort(nodes)
+	return slices.Compact(nodes)
 }
 
 // Pool returns the pool with the given name.

@@ -30,6 +30,9 @@ type server struct {
 	node kmutex.Node
 	// pending: not a member yet, but about to be.
 	pending bool
+	// away: its member was lost not long ago and may come back: it still counts as
+	// one, so that the others keep their votes.
+	away bool
 	// alive: nobody suspects it at the moment.
 	alive bool
 	// lost: suspected for so long that its vote should go to another.
@@ -64,12 +67,12 @@ func nextStep(servers []server) step {
 	})
 	members := 0
 	for _, s := range servers {
-		if s.node != 0 {
+		if s.node != 0 || s.away {
 			members++
 		}
 	}
 	for _, s := range servers {
-		if s.node == 0 && !s.pending && !s.leader && committable(servers, step{remove, s.id}) {
+		if s.node == 0 && !s.pending && !s.away && !s.leader && committable(servers, step{remove, s.id}) {
 			return step{remove, s.id}
 		}
 	}

@@ -12,7 +12,7 @@ import (
 )
 
 // servers reads a description: each word is a server, upper case if it votes,
-// followed by marks: * leads, - suspected, ! lost, ? pending, x no member.
+// followed by marks: * leads, - suspected, ! lost, ? pending, x no member, ~ away.
 func readServers(text string) []server {
 	var servers []server
 	for i, word := range strings.Fields(text) {
@@ -30,6 +30,8 @@ func readServers(text string) []server {
 				s.pending, s.node = true, 0
 			case 'x':
 				s.node = 0
+			case '~':
+				s.away, s.node, s.alive = true, 0, false
 			}
 		}
 		servers = append(servers, s)
@@ -65,6 +67,10 @@ func TestNextStep(t *testing.T) {
 		{"A* bx", "remove b"},         //
 		{"A* b? c", ""},               // a founder that has not joined yet stays
 		{"A* B? C?", ""},              // a cluster that just started
+		{"A* B C~", ""},               // it may come back: the others keep their votes
+		{"A* B C~ d", ""},             // gone for a moment
+		{"A* B C~! d", "promote d"},   // gone for long: its vote goes to another
+		{"A* B C~! D", "demote c"},    //
 		{"A*x B C", "demote c"},       // the leader never removes itself; a pair has one vote beside it
 	} {
 		got := nextStep(readServers(tt.servers))

@@ -71,11 +71,12 @@ type Outcome uint8
 
 // The outcomes.
 const (
-	// OutcomeNone: the request concerned no pool and no upstream: no route
-	// matched, or it was malformed.
+	// OutcomeNone: the request neither got a slot nor waited for one: no route
+	// matched, it was malformed, it got a ticket, or its own was no good.
 	OutcomeNone Outcome = iota
 	// OutcomeAdmitted: admitted and answered by the upstream, whatever its
-	// status; also when the client went away during the answer.
+	// status; also when the client went away, or the slot was lost or held for
+	// too long, during the answer.
 	OutcomeAdmitted
 	// OutcomeQueueFull: refused, the line was full.
 	OutcomeQueueFull
@@ -86,10 +87,12 @@ const (
 	// OutcomeDraining: refused, the gateway is being taken out.
 	OutcomeDraining
 	// OutcomeIsolated: refused, the gateway may admit nothing because it has
-	// lost touch with the others.
+	// lost touch with the others; or admitted and broken off for that reason
+	// before there was an answer.
 	OutcomeIsolated
 	// OutcomeUpstreamError: admitted, but the upstream could not be reached,
-	// did not answer in time or broke off its answer.
+	// did not answer in time, hold.max and hold.idle included, or broke off its
+	// answer.
 	OutcomeUpstreamError
 
 	outcomeEnd

@@ -8,6 +8,7 @@ import (
 	"net/http/httptest"
 	"net/http/httputil"
 	"net/url"
+	"strconv"
 	"strings"
 	"testing"
 	"time"
@@ -45,14 +46,18 @@ func bareProxy(to *url.URL, rt http.RoundTripper) http.Handler {
 	}
 }
 
-func openHandler(tb testing.TB, to *url.URL) *Handler {
+func openHandler(tb testing.TB, to *url.URL, change ...func(*Config)) *Handler {
 	tb.Helper()
-	h, err := New(Config{
+	cfg := Config{
 		Admitter: open{},
 		Observer: quiet{},
 		Pools:    []Pool{{Name: "p", Upstreams: []*url.URL{to}}},
 		Routes:   []Route{{Pool: "p", Match: Match{PathPrefix: "/"}}},
-	})
+	}
+	for _, f := range change {
+		f(&cfg)
+	}
+	h, err := New(cfg)
 	if err != nil {
 		tb.Fatal(err)
 	}
@@ -153,5 +158,55 @@ func BenchmarkOverhead(b *testing.B) {
 				h.ServeHTTP(w, req)
 			}
 		})
+	}
+}
+
+// BenchmarkBody moves 16 MiB over loopback, down and up: what guarding the
+// upstream's connections, hold.idle included, costs a large body.
+func BenchmarkBody(b *testing.B) {
+	const size = 16 << 20
+	upstream := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		if r.Method == http.MethodPut {
+			_, _ = io.Copy(io.Discard, r.Body)
+			return
+		}
+		w.Header().Set("Content-Length", strconv.Itoa(size))
+		_, _ = io.CopyN(w, endless{}, size)
+	}))
+	defer upstream.Close()
+	to := mustURL(b, upstream.URL)
+	tr := newTransport("http", Transport{}.withDefaults())
+	defer tr.CloseIdleConnections()
+	guarded := openHandler(b, to, func(c *Config) { c.Pools[0].HoldMax, c.Pools[0].HoldIdle = time.Hour, time.Minute })
+	defer guarded.Close()
+	for name, h := range map[string]http.Handler{"bare": bareProxy(to, tr), "kgate": guarded} {
+		for _, method := range []string{http.MethodGet, http.MethodPut} {
+			b.Run(name+"/"+method, func(b *testing.B) { benchmarkBody(b, h, method, size) })
+		}
+	}
+}
+
+func benchmarkBody(b *testing.B, h http.Handler, method string, size int64) {
+	s := httptest.NewServer(h)
+	defer s.Close()
+	b.ReportAllocs()
+	b.SetBytes(size)
+	for b.Loop() {
+		req, err := http.NewRequest(method, s.URL, nil)
+		if err != nil {
+			b.Fatal(err)
+		}
+		if method == http.MethodPut {
+			req.Body, req.ContentLength = io.NopCloser(io.LimitReader(endless{}, size)), size
+		}
+		res, err := s.Client().Do(req)
+		if err != nil {
+			b.Fatal(err)
+		}
+		n, err := io.Copy(io.Discard, res.Body)
+		if err != nil || method == http.MethodGet && n != size {
+			b.Fatal(n, err)
+		}
+		_ = res.Body.Close()
 	}
 }

@@ -4,12 +4,16 @@
 // It promises that
 //
 //   - a request of a pool reaches an upstream only between an Acquire of that
-//     pool and the matching release. The slot is held until the upstream's last
+//     pool and the matching Release. The slot is held until the upstream's last
 //     body byte has been read or the exchange was aborted; for upgrades
 //     (WebSocket) until both connections are closed. Whatever happens in
 //     between, a panic included, the slot is released exactly once. (An
 //     upstream notices an abort only when it looks at its connection; until
 //     then it may count one more than the gateways have open.)
+//   - when the slot is lost, the request is broken off at once, and when the
+//     gateway has lost its right to have any requests in flight, not a byte
+//     more is sent; see below. A slot held for longer than the pool allows, or
+//     idle for longer, is treated like a lost one;
 //   - nothing of a request's body is read before admission, so a client that
 //     sent "Expect: 100-continue" is told to go on only after it;
 //   - a client that leaves while it waits gives up its place at once: the
@@ -21,20 +25,46 @@
 // # Model
 //
 //	listener -> Server -> Handler (chi: record, guard) -> first matching route
-//	  route with a pool:    Admitter.Acquire -> reverse proxy -> release
+//	  route with a pool:    Admitter.Acquire (or Tickets.Redeem) -> reverse proxy -> Release
 //	  route without a pool: reverse proxy
 //
 // The package knows nothing of how admission is decided; whoever wires it
 // gives it an Admitter. Parsing is left to net/http and forwarding to
 // net/http/httputil, so that nothing of HTTP is parsed by hand here.
 //
+// # When the right to be in flight ends
+//
+// A gateway may have requests in flight as long as its lease runs. When it ends,
+// each Slot says so (OnLost): the connections to the pools' upstreams are closed
+// before that call returns, clients that have seen no answer get 503, and the
+// others' answers are broken off.
+//
+// But a process that was stopped wakes up in the middle of what it was doing,
+// before anything can tell it. So the right is checked again, at two places:
+//
+//	the slot       before the request, and each piece of its body or of an
+//	               upgraded connection, is handed to the transport (hold.go)
+//	the standing   right before each write to a connection (lane.go)
+//
+// The second is what makes the promise good: there is nothing between the check
+// and the system call. The first is for a slot that is lost alone. What remains:
+// bytes that the kernel, or one write that was under way, had taken already are
+// not called back; until the process wakes its sockets stay open; and over an
+// HTTP/2 connection that other requests share, a request whose slot alone was
+// lost may still send what had been handed to the transport, and its reset.
+//
+// The wrapped connections cost no system call that would be saved without:
+// splice and sendfile never applied here, because net/http reads a client's body
+// through its own buffers, and ReverseProxy an upstream's through ours.
+//
 // # What an upstream sees
 //
 // The request line and the query as the client sent them (after strip_prefix),
 // the Host header unchanged, as HAProxy and Caddy do it, Via, and
 // X-Forwarded-For, -Host and -Proto. Everything of that kind that an untrusted
-// client sent is removed, and so is every Kgate-* header. Hop-by-hop headers
-// end here (RFC 9110, section 7.6.1).
+// client sent is removed, and so is every Kgate-* header or trailer; Kgate-Fence
+// is then added for the pools that want it. Hop-by-hop headers end here (RFC
+// 9110, section 7.6.1).
 //
 // # Sources
 //

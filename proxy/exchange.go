@@ -78,8 +78,10 @@ func (ex *exchange) Unwrap() http.ResponseWriter { return ex.ResponseWriter }
 
 // WriteHeader implements http.ResponseWriter. Informational answers pass.
 func (ex *exchange) WriteHeader(status int) {
-	ex.hold.move()
-	if status >= 200 && ex.wrote.CompareAndSwap(false, true) {
+	switch {
+	case status < 200:
+		ex.hold.move()
+	case ex.wrote.CompareAndSwap(false, true):
 		ex.rec.Status = status
 		ex.decorate()
 	}

@@ -158,7 +158,7 @@ func (h *hold) check() error {
 func (ex *exchange) watch() (stop func()) {
 	rc := http.NewResponseController(ex.ResponseWriter)
 	ex.hold.begin(func(cause *breach) {
-		ex.upstream.sweep()
+		ex.upstream.lanes.sweep()
 		ex.cancel(cause)
 		// The exchange may be stuck in reading a body that the client does not
 		// send, or in writing an answer that it does not read.

@@ -15,12 +15,15 @@ func (h *Handler) logAccess(ex *exchange, r *http.Request) {
 	if !h.cfg.Logger.Enabled(ctx, slog.LevelInfo) {
 		return
 	}
-	rec := &ex.rec
+	rec, path := &ex.rec, r.URL.Path
+	if isTicketPath(path) {
+		path = ticketsPath // the rest is a secret
+	}
 	h.cfg.Logger.LogAttrs(ctx, slog.LevelInfo, "request",
 		slog.String("remote", r.RemoteAddr),
 		slog.String("method", r.Method),
 		slog.String("host", r.Host),
-		slog.String("path", r.URL.Path),
+		slog.String("path", path),
 		slog.String("proto", r.Proto),
 		slog.String("pool", rec.Pool),
 		slog.String("outcome", rec.Outcome.String()),

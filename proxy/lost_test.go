@@ -212,6 +212,32 @@ func TestLostInUpload(t *testing.T) {
 	}
 }
 
+// TestLostInStreamedUpload: the same over HTTP/2, where the client's connection is
+// kept.
+func TestLostInStreamedUpload(t *testing.T) {
+	entered := make(chan struct{})
+	g := newGateway(t, 1, http.HandlerFunc(func(_ http.ResponseWriter, r *http.Request) {
+		close(entered)
+		_, _ = io.Copy(io.Discard, r.Body)
+	}))
+	client := h2cClient(t)
+	body, w := io.Pipe()
+	defer w.Close()
+	go func() {
+		<-entered
+		g.sem.lapse()
+	}()
+	res, err := client.Post(g.url, "text/plain", body)
+	if err != nil {
+		t.Fatal(err)
+	}
+	_ = res.Body.Close()
+	if res.StatusCode != 503 || res.Header.Get("Kgate-Refusal") != "isolated" {
+		t.Errorf("got %v %v", res.Status, res.Header)
+	}
+	g.sem.await(0, 0)
+}
+
 // TestLostUpgrade: both sides are closed, be the client reading or stuck.
 func TestLostUpgrade(t *testing.T) {
 	for _, reads := range []bool{true, false} {

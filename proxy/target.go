@@ -62,13 +62,6 @@ func (t *target) done(u *upstream) {
 	t.mu.Unlock()
 }
 
-// sweep closes the connections that the gateway's standing no longer covers.
-func (u *upstream) sweep() {
-	if u.lanes != nil {
-		u.lanes.sweep()
-	}
-}
-
 // closeIdle closes the connections that no request uses.
 func (t *target) closeIdle() {
 	for _, u := range t.upstreams {

@@ -8,13 +8,10 @@ import (
 	"github.com/kgate/kgate/kmutex"
 )
 
-// maxCopies bounds the owners of whom a gateway keeps copies. Lost ones whose
-// heir has what they left do not count for long.
-const maxCopies = 1024
-
 // Copies are all copies that a gateway keeps for one pool, by owner: of members
 // whose successor it is, and of lost gateways until somebody has taken over what
-// they left.
+// they left. There is at most one for each member and each lost gateway that the
+// view knows.
 type Copies struct{ of map[kmutex.Node]*Copy }
 
 // NewCopies returns no copies.
@@ -26,8 +23,10 @@ func (c *Copies) Of(owner kmutex.Node) *Copy { return c.of[owner] }
 // Owners returns whose copies there are, in ascending order.
 func (c *Copies) Owners() []kmutex.Node {
 	out := make([]kmutex.Node, 0, len(c.of))
-	for n := range c.of {
-		out = append(out, n)
+	for n, mine := range c.of {
+		if mine.Progress() != (Progress{}) {
+			out = append(out, n)
+		}
 	}
 	slices.Sort(out)
 	return out
@@ -42,20 +41,16 @@ func (c *Copies) Receive(p *Push) (Ack, error) {
 		return Ack{}, err
 	}
 	mine := c.of[p.Owner]
-	switch {
-	case mine == nil && p.Retire:
-		return Ack{Seq: p.Seq}, nil
-	case mine == nil && len(c.of) >= maxCopies:
-		return Ack{}, fmt.Errorf("%w: copies of %d gateways", ErrFull, len(c.of))
-	case mine == nil:
+	if mine == nil {
 		mine = NewCopy(p.Owner)
 		c.of[p.Owner] = mine
-	case p.Seq <= mine.seq: // overtaken by a newer one
+	}
+	if p.Seq <= mine.seq { // overtaken by a newer one
 		return Ack{Seq: p.Seq, Progress: mine.Progress()}, nil
 	}
 	mine.seq = p.Seq
-	if p.Retire {
-		delete(c.of, p.Owner)
+	if p.Retire { // the number stays and holds back older pushes
+		mine.have, mine.stage = nil, nil
 		return Ack{Seq: p.Seq}, nil
 	}
 	err := mine.Apply(p.Delta)
@@ -114,14 +109,19 @@ func synced(absorbed []Absorbed, version uint64) []kmutex.Node {
 }
 
 // Follow takes in a view: copies of owners that it has forgotten go, and so do
-// those that [Copies.Absorbed] tells. A node that is newer than the view is a
-// member of a later one.
+// those that [Copies.Absorbed] tells and parts of tables whose owner is lost. A
+// node that is newer than the view is a member of a later one.
 func (c *Copies) Follow(member, lost func(kmutex.Node) bool, newest kmutex.Node) {
 	c.Settled(c.Absorbed(member)...)
 	for owner, mine := range c.of {
-		if owner <= newest && !member(owner) && !lost(owner) {
+		switch {
+		case member(owner), owner > newest:
+		case !lost(owner), mine.have == nil:
 			delete(c.of, owner)
-		} else if mine.have != nil {
+		default:
+			mine.stage = nil // the rest will not come
+		}
+		if mine.have != nil {
 			mine.have.forget(lost)
 		}
 	}

@@ -120,7 +120,7 @@ func (c *Copy) Since(version uint64) *Delta {
 	if c.have == nil {
 		return nil
 	}
-	d := c.have.follow(Progress{Version: version}, maxInt)
+	d := c.have.follow(Progress{Version: version}, 0, maxInt)
 	d.Owner, d.Synced = c.owner, min(c.synced, d.To)
 	return d
 }

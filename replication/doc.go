@@ -38,7 +38,10 @@
 // # Source
 //
 // Replication to successors is that of V. Reddy, P. Mittal, I. Gupta, "Fair K
-// Mutual Exclusion Algorithm for Peer to Peer Systems", ICDCS 2008, section
-// 3.4: a process is replicated at its p ring successors, and the first of them
-// takes over.
+// Mutual Exclusion Algorithm for Peer to Peer Systems", ICDCS 2008, section 5.
+// Where the paper broadcasts a change to the replicas, here a change is pushed
+// to each on its own and counts when all have acknowledged it; where the first
+// message to a lost node's identifier finds its heir, here the heir is agreed
+// in a view; where all replicas are lost, the paper falls back on another
+// protocol, and here the slots stay withheld for [MaxTTL].
 package replication

@@ -12,6 +12,9 @@ import (
 type Lost struct {
 	Node kmutex.Node
 	Heir kmutex.Node // 0 if nobody is there
+	// Over: lost for longer than [MaxTTL]. If there still is no copy, nothing
+	// that it had given out is held any more.
+	Over bool
 }
 
 // Report is what a living gateway knows of the tickets that lost ones left.
@@ -75,7 +78,7 @@ type Estate struct {
 	Bequests []Bequest
 	// Unknown are lost gateways of which there is no copy, or no heir: all their
 	// successors were lost with them. Slots that they had given out may be held
-	// for [MaxTTL] yet.
+	// for [MaxTTL] yet, so every token that nobody has must be withheld.
 	Unknown []kmutex.Node
 	// Settled are lost gateways whose tickets a living one has taken over and
 	// synced: nobody needs their copies any more.
@@ -116,6 +119,8 @@ func Settle(lost []Lost, running kmutex.TokenSet, reports []Report) Estate {
 	for _, l := range lost {
 		switch d := newest[l.Node]; {
 		case taken[l.Node]:
+		case d == nil && l.Over && l.Heir != 0:
+			e.Bequests = append(e.Bequests, Bequest{Owner: l.Node, Heir: l.Heir}) // nothing, for good
 		case d == nil || l.Heir == 0:
 			e.Unknown = append(e.Unknown, l.Node)
 		default:

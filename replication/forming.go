@@ -3,6 +3,7 @@ package replication
 import (
 	"errors"
 	"fmt"
+	"slices"
 
 	"github.com/kgate/kgate/kmutex"
 )
@@ -13,11 +14,26 @@ var ErrForming = errors.New("replication: not a report of this epoch")
 // EpochReport is what one gateway tells a pool's home when an epoch ends.
 type EpochReport struct {
 	kmutex.Report
+	// Left is what it knows of the tickets that lost gateways left; nil in pools
+	// without tickets.
+	Left *Report `json:",omitempty"`
 }
 
 // EpochAnswer is how that gateway begins the next one.
 type EpochAnswer struct {
 	Install *kmutex.Install
+	// Inherit is what it takes over from lost gateways. The Install has these
+	// tickets under the numbers given here.
+	Inherit []Inheritance `json:",omitempty"`
+	// Settled are lost gateways of whom no copies are needed any more.
+	Settled []kmutex.Node `json:",omitempty"`
+}
+
+// Inheritance is a bequest and the numbers of its tickets, in the order of its
+// records.
+type Inheritance struct {
+	Bequest
+	Tickets []kmutex.Ticket
 }
 
 // Forming is the forming of one epoch of a pool, at its home: it waits for the
@@ -25,14 +41,17 @@ type EpochAnswer struct {
 // concurrent use.
 type Forming struct {
 	formation kmutex.Formation
+	lost      []Lost
+	estate    Estate
 	awaited   map[kmutex.Node]bool
 	reports   []EpochReport
 	answers   map[kmutex.Node]*EpochAnswer
 }
 
-// NewForming waits for the reports of members.
-func NewForming(f kmutex.Formation, members []kmutex.Node) *Forming {
-	forming := &Forming{formation: f, awaited: make(map[kmutex.Node]bool, len(members))}
+// NewForming waits for the reports of members. lost are the gateways of which
+// there may be tickets; none in pools without.
+func NewForming(f kmutex.Formation, members []kmutex.Node, lost []Lost) *Forming {
+	forming := &Forming{formation: f, lost: lost, awaited: make(map[kmutex.Node]bool, len(members))}
 	for _, m := range members {
 		forming.awaited[m] = true
 	}
@@ -66,18 +85,73 @@ func (f *Forming) Admit(r EpochReport) error {
 	return f.plan()
 }
 
+// Unknown are the lost gateways whose tickets nobody knows: until their slots
+// have run out, the tokens that are missing are withheld.
+func (f *Forming) Unknown() []kmutex.Node { return f.estate.Unknown }
+
 func (f *Forming) plan() error {
+	formation := f.formation
+	inherit := f.settle()
+	formation.Owed = formation.Owed || len(f.estate.Unknown) > 0
 	plain := make([]kmutex.Report, len(f.reports))
 	for i := range f.reports {
 		plain[i] = f.reports[i].Report
+		bequeathTo(&plain[i], inherit[plain[i].Node])
 	}
-	installs, err := kmutex.Reform(f.formation, plain)
+	installs, err := kmutex.Reform(formation, plain)
 	if err != nil {
 		return err
 	}
 	f.answers = make(map[kmutex.Node]*EpochAnswer, len(installs))
 	for i, in := range installs {
-		f.answers[f.reports[i].Node] = &EpochAnswer{Install: in}
+		n := f.reports[i].Node
+		f.answers[n] = &EpochAnswer{Install: in, Inherit: inherit[n], Settled: f.estate.Settled}
 	}
 	return nil
+}
+
+// settle plans who takes over what lost gateways left, by heir.
+func (f *Forming) settle() map[kmutex.Node][]Inheritance {
+	if len(f.lost) == 0 {
+		return nil
+	}
+	var used kmutex.TokenSet
+	var left []Report
+	for _, r := range f.reports {
+		for _, g := range r.Running {
+			used.Add(g.Token)
+		}
+		if r.Installed+1 == f.formation.Epoch { // its word on free tokens is not from before
+			used.AddAll(r.Free)
+		}
+		if r.Left != nil {
+			left = append(left, *r.Left)
+		}
+	}
+	f.estate = Settle(f.lost, used, left)
+	inherit := make(map[kmutex.Node][]Inheritance)
+	number := 0
+	for _, b := range f.estate.Bequests {
+		i := Inheritance{Bequest: b}
+		for range b.Records {
+			i.Tickets = append(i.Tickets, kmutex.AdoptedTicket(f.formation.Epoch, number))
+			number++
+		}
+		inherit[b.Heir] = append(inherit[b.Heir], i)
+	}
+	return inherit
+}
+
+// bequeathTo adds to an heir's report what it takes over.
+func bequeathTo(r *kmutex.Report, inherit []Inheritance) {
+	for _, i := range inherit {
+		r.Running, r.Waiting = slices.Clone(r.Running), slices.Clone(r.Waiting)
+		for n, rec := range i.Records {
+			if rec.State == StateGranted {
+				r.Running = append(r.Running, kmutex.Grant{Ticket: i.Tickets[n], Token: kmutex.NoToken, Serial: rec.Fence.Serial})
+			} else {
+				r.Waiting = append(r.Waiting, kmutex.ReportedTurn{Stamp: rec.Stamp, Tickets: i.Tickets[n : n+1]})
+			}
+		}
+	}
 }

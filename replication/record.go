@@ -57,6 +57,8 @@ type Record struct {
 	// Token and Fence of a granted ticket.
 	Token kmutex.Token `json:"token,omitempty"`
 	Fence Fence        `json:"fence,omitzero"`
+	// Used: a request is, or was, in flight on the slot; no other may be.
+	Used bool `json:"used,omitempty"`
 	// Note says who asked, for people.
 	Note string `json:"note,omitempty"`
 }

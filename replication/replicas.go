@@ -16,6 +16,7 @@ type Replicas struct {
 	successors, former map[kmutex.Node]*replica
 	synced             uint64
 	seq                uint64
+	limit              int // of a push, in bytes of JSON
 	// greeted are members that started after this owner did. Such a one may have
 	// a copy on disk from when it was a successor, under its former number, and
 	// is told once that the copy is void.
@@ -25,6 +26,7 @@ type Replicas struct {
 // replica is one successor as its acknowledgements tell.
 type replica struct {
 	Progress
+	began       uint64 // version of the table when the whole of it began to go
 	outstanding uint64 // number of the push that has not been answered; 0: none
 }
 
@@ -33,7 +35,7 @@ type replica struct {
 func NewReplicas(t *Table) *Replicas {
 	return &Replicas{
 		table: t, successors: make(map[kmutex.Node]*replica), former: make(map[kmutex.Node]*replica),
-		greeted: make(map[kmutex.Node]bool),
+		greeted: make(map[kmutex.Node]bool), limit: MaxPush,
 	}
 }
 
@@ -106,7 +108,10 @@ func (r *Replicas) Next() []Outgoing {
 	for _, n := range nodes(r.successors) {
 		s := r.successors[n]
 		if s.outstanding == 0 && (s.Version < r.table.Version() || s.Staged > 0) {
-			d := r.table.next(s.Progress, MaxPush)
+			d := r.table.next(s.Progress, s.began, r.limit)
+			if d.Whole && d.From == 0 {
+				s.began = r.table.Version()
+			}
 			d.Synced = min(synced, d.To)
 			out = append(out, r.send(n, s, &Push{Delta: d}))
 		}

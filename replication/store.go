@@ -7,13 +7,9 @@ import (
 	"github.com/kgate/kgate/kmutex"
 )
 
-const (
-	// maxTombstones bounds the deletions that are remembered. Who is further
-	// behind gets the whole table.
-	maxTombstones = 16_384
-	// minLog is the length up to which the log is not worth compacting.
-	minLog = 64
-)
+// maxTombstones bounds the deletions that are remembered. Who is further behind
+// gets the whole table.
+const maxTombstones = 16_384
 
 // store is one state of a table with enough of its past to say what changed
 // since a version. The owner's table and its copies are both stores.
@@ -25,11 +21,12 @@ type store struct {
 	// while live or dead has that version of that id.
 	log       []Deletion
 	forgotten uint64 // deletions up to this version are not remembered
+	memory    int    // how many deletions are remembered
 	absorbed  []Absorbed
 }
 
 func newStore() *store {
-	return &store{live: make(map[string]Put), dead: make(map[string]uint64)}
+	return &store{live: make(map[string]Put), dead: make(map[string]uint64), memory: maxTombstones}
 }
 
 // put and remove take the store to the version at.
@@ -57,7 +54,7 @@ func (s *store) has(n kmutex.Node) bool {
 func (s *store) note(at uint64, id string) {
 	s.version = max(s.version, at)
 	s.log = append(s.log, Deletion{At: at, ID: id})
-	if len(s.log) > minLog+2*(len(s.live)+min(len(s.dead), maxTombstones)) {
+	if len(s.log) > s.memory+2*(len(s.live)+min(len(s.dead), s.memory)) {
 		s.compact()
 	}
 }
@@ -69,7 +66,7 @@ func (s *store) counts(c Deletion) bool {
 
 // compact drops superseded log entries and the oldest tombstones.
 func (s *store) compact() {
-	excess := len(s.dead) - maxTombstones
+	excess := len(s.dead) - s.memory
 	s.log = slices.DeleteFunc(s.log, func(c Deletion) bool {
 		if !s.counts(c) {
 			return true
@@ -93,10 +90,10 @@ func (s *store) since(from uint64, limit int) (d *Delta, all bool) {
 	})
 	limit -= deltaSize + absorbedSize*len(s.absorbed)
 	for _, c := range s.log[first:] {
-		if !s.counts(c) {
+		put, living := s.live[c.ID]
+		if !s.counts(c) || !living && from == 0 { // who has nothing has nothing to delete
 			continue
 		}
-		put, living := s.live[c.ID]
 		limit -= changeSize(&put.Record)
 		if limit < 0 && len(d.Put)+len(d.Deleted) > 0 {
 			d.To = c.At - 1
@@ -116,9 +113,11 @@ func (s *store) since(from uint64, limit int) (d *Delta, all bool) {
 	return d, d.To == s.version
 }
 
-// follow returns the next delta for a copy that has come as far as p.
-func (s *store) follow(p Progress, limit int) *Delta {
-	if p.Staged > 0 && p.Staged >= s.forgotten && p.Staged <= s.version {
+// follow returns the next delta for a copy that has come as far as p. A transfer
+// of the whole table under way has begun at version began: it goes on unless a
+// deletion since then is forgotten.
+func (s *store) follow(p Progress, began uint64, limit int) *Delta {
+	if p.Staged > 0 && p.Staged <= s.version && began >= s.forgotten {
 		return s.chunk(p.Staged, limit)
 	}
 	if p.Version > 0 && p.Version >= s.forgotten && p.Version <= s.version {

@@ -120,12 +120,12 @@ func (s *store) forget(lost func(kmutex.Node) bool) {
 
 // Since returns the changes after a version in one delta, or the whole table if
 // its history does not reach back so far. It is how the table goes to disk.
-func (t *Table) Since(version uint64) *Delta { return t.next(Progress{Version: version}, maxInt) }
+func (t *Table) Since(version uint64) *Delta { return t.next(Progress{Version: version}, 0, maxInt) }
 
 const maxInt = int(^uint(0) >> 1)
 
-func (t *Table) next(p Progress, limit int) *Delta {
-	d := t.follow(p, limit)
+func (t *Table) next(p Progress, began uint64, limit int) *Delta {
+	d := t.follow(p, began, limit)
 	d.Owner = t.owner
 	return d
 }

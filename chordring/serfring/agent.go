@@ -279,6 +279,20 @@ func (a *Agent) Problem() error {
 	return a.problem
 }
 
+// SetBoot changes the boot that others are told of: the same process goes on as
+// another incarnation. It returns when the news is on its way.
+func (a *Agent) SetBoot(boot string) error {
+	config := a.config
+	config.Boot = boot
+	if err := config.Validate(); err != nil {
+		return err
+	}
+	if err := a.serf.SetTags(config.tags()); err != nil {
+		return fmt.Errorf("serfring: set boot: %w", err)
+	}
+	return nil
+}
+
 // Leave tells the others that this gateway goes for good; they see
 // [StatusLeft] rather than a failure. Close must follow.
 func (a *Agent) Leave() error {

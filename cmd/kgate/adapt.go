@@ -39,9 +39,14 @@ func (a admitter) Acquire(ctx context.Context, pool string, wait time.Duration) 
 	if err == nil {
 		return s, nil
 	}
-	refuse := func(why proxy.Reason) (proxy.Slot, error) {
+	return nil, a.refusal(pool, err)
+}
+
+// refusal says in the proxy's words why a request is not admitted.
+func (a admitter) refusal(pool string, err error) error {
+	refuse := func(why proxy.Reason) error {
 		status := a.n.gateway.Status(pool)
-		return nil, &proxy.Refusal{Reason: why, RetryAfter: a.n.gateway.RetryAfter(pool), Limit: status.K}
+		return &proxy.Refusal{Reason: why, RetryAfter: a.n.gateway.RetryAfter(pool), Limit: status.K}
 	}
 	switch {
 	case errors.Is(err, gateway.ErrQueueFull):
@@ -54,7 +59,7 @@ func (a admitter) Acquire(ctx context.Context, pool string, wait time.Duration) 
 	case errors.Is(err, gateway.ErrTimeout):
 		return refuse(proxy.ReasonTimeout)
 	default: // the client has left
-		return nil, err
+		return err
 	}
 }
 

@@ -19,6 +19,8 @@ type labCommand struct {
 	Run    labRunCommand    `cmd:"" help:"Run an experiment: table, plot, findings."`
 	Report labReportCommand `cmd:"" help:"Run all of them and write one HTML page."`
 	Plan   labPlanCommand   `cmd:"" help:"How long requests will wait with a k, and which k it takes."`
+	Fuzz   labFuzzCommand   `cmd:"" help:"Let simulated clusters go through every fault and judge them."`
+	Replay labReplayCommand `cmd:"" help:"Play one seed of the fuzz again."`
 }
 
 // Help implements kong.HelpProvider.

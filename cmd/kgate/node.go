@@ -45,9 +45,12 @@ type node struct {
 	admin   *http.Server
 
 	clientAddr, adminAddr net.Addr
-	leaving               atomic.Bool
+	leaving               atomic.Bool // or draining: no longer ready
+	leave                 chan struct{}
+	leaveOnce             sync.Once
 	agreed                atomic.Bool // the cluster has all our pools
 
+	ctx    context.Context
 	cancel context.CancelFunc
 	wg     sync.WaitGroup
 	failed chan error
@@ -58,7 +61,7 @@ type node struct {
 // when startNode returns; ready tells when it takes part.
 func startNode(cfg *config.Config, log *slog.Logger) (*node, error) {
 	ctx, cancel := context.WithCancel(context.Background())
-	n := &node{cfg: cfg, log: log, started: time.Now(), cancel: cancel, failed: make(chan error, 4)}
+	n := &node{cfg: cfg, log: log, started: time.Now(), ctx: ctx, cancel: cancel, failed: make(chan error, 4), leave: make(chan struct{})}
 	for _, step := range []func(context.Context) error{
 		n.startMetrics, n.startLinks, n.startCluster, n.startGateway, n.startClients, n.startAdmin,
 	} {
@@ -79,7 +82,13 @@ func (n *node) startMetrics(context.Context) error {
 	for _, p := range n.cfg.Pools {
 		n.metrics.AddPool(p.Name)
 	}
-	n.admin, err = admin.NewServer(admin.Config{Source: n, Metrics: registry, Log: n.log})
+	token, err := readToken(n.cfg.Node.AdminTokenFile)
+	if err != nil {
+		return err
+	}
+	n.admin, err = admin.NewServer(admin.Config{
+		Source: n, Metrics: registry, Control: control{n}, Tickets: ticketDesk{n}, Token: token, Log: n.log,
+	})
 	return err
 }
 
@@ -100,6 +109,9 @@ func (n *node) startLinks(context.Context) error {
 	n.links, err = transport.Listen(transport.Config{
 		Listen: n.cfg.Listen.Peer, Advertise: n.cfg.Node.Advertise.String(), TLS: secure,
 		Handler: &n.mail, Observer: linkObserver{n.metrics}, Logger: n.log,
+		// A link that is silent for three pings is down, and what half a lease
+		// does not bring up again is reported.
+		PingInterval: n.cfg.Cluster.Lease / 6,
 	})
 	if err != nil {
 		return fmt.Errorf("listen.peer %s: %w", n.cfg.Listen.Peer, err)
@@ -147,7 +159,8 @@ func (n *node) startCluster(ctx context.Context) error {
 	n.cluster, err = membership.Start(ctx, membership.Config{
 		Name: n.cfg.Node.Name, Boot: boot, PeerAddr: peer, DataDir: n.cfg.Node.DataDir,
 		BootstrapExpect: expect, Joining: len(n.cfg.Cluster.Join) > 0, Discovery: n.gossip, Links: linkState{n.links},
-		Raft: n.links.Stream(transport.StreamRaft), Control: n.links.Stream(transport.StreamControl),
+		Lease: n.cfg.Cluster.Lease,
+		Raft:  n.links.Stream(transport.StreamRaft), Control: n.links.Stream(transport.StreamControl),
 		Logger: n.log,
 	})
 	if err != nil {
@@ -165,7 +178,7 @@ func (n *node) startGateway(ctx context.Context) error {
 	var err error
 	n.gateway, err = gateway.New(gateway.Config{
 		Links: n.links, Exchange: n.links.Stream(transport.StreamPools), Views: n.cluster,
-		Pools: pools, Observer: poolObservers{n.metrics}, Logger: n.log,
+		Pools: pools, Replicas: n.cfg.Cluster.Replicas, DataDir: n.cfg.Node.DataDir, Observer: poolObservers{n.metrics}, Logger: n.log,
 	})
 	if err != nil {
 		return err
@@ -185,7 +198,11 @@ func (n *node) definePools(ctx context.Context) {
 		return
 	}
 	for _, p := range n.cfg.Pools {
-		err := n.cluster.DefinePool(ctx, membership.Pool{Name: p.Name, K: p.K, Binding: string(p.Binding)})
+		spec := membership.Pool{Name: p.Name, K: p.K, Binding: string(p.Binding), Reclaim: string(p.Reclaim)}
+		if p.Reclaim == config.ReclaimHold {
+			spec.HoldMax = p.Hold.Max
+		}
+		err := n.cluster.DefinePool(ctx, spec)
 		if ctx.Err() != nil {
 			return
 		}
@@ -212,6 +229,10 @@ func (n *node) startClients(context.Context) error {
 		return err
 	}
 	cfg.Admitter, cfg.Observer, cfg.Logger = admitter{n}, requestObserver{n.metrics}, n.log
+	cfg.Standing, cfg.Tickets = n.standing, redeemer{n}
+	if cfg.TicketHandler, err = n.ticketHandler(); err != nil {
+		return err
+	}
 	if n.handler, err = proxy.New(cfg); err != nil {
 		return err
 	}
@@ -223,6 +244,32 @@ func (n *node) startClients(context.Context) error {
 	n.clientAddr, err = n.serve("listen.http", n.cfg.Listen.HTTP, n.clients.Serve)
 	n.undo = append(n.undo, n.clients.Close)
 	return err
+}
+
+// standing is the incarnation of this gateway as long as it has a lease, else 0.
+func (n *node) standing() uint64 {
+	s := n.cluster.Standing()
+	if !s.Valid(time.Now()) {
+		return 0
+	}
+	return uint64(s.Node)
+}
+
+// ticketHandler serves the tickets of pools that have them on the client address;
+// nil when there are none.
+func (n *node) ticketHandler() (http.Handler, error) {
+	open := make(map[string]bool)
+	for _, p := range n.cfg.Pools {
+		if p.Tickets {
+			open[p.Name] = true
+		}
+	}
+	if len(open) == 0 {
+		return nil, nil
+	}
+	return admin.NewTicketHandler(admin.TicketConfig{
+		Tickets: ticketDesk{n}, Open: func(pool string) bool { return open[pool] }, Log: n.log,
+	})
 }
 
 func (n *node) startAdmin(context.Context) error {
@@ -256,7 +303,7 @@ func (n *node) serve(key, addr string, serve func(net.Listener) error) (net.Addr
 func (n *node) shutdown(ctx context.Context) error {
 	n.leaving.Store(true)
 	n.log.Info("draining", slog.Int("in_flight", n.inFlight()))
-	err := errors.Join(n.gateway.Drain(ctx), n.clients.Shutdown(ctx))
+	err := errors.Join(n.gateway.Drain(ctx, n.cfg.Node.Drain == config.DrainFinish), n.clients.Shutdown(ctx))
 	if err != nil {
 		n.log.Warn("requests were broken off", slog.Any("error", err))
 		err = n.clients.Close()
@@ -273,6 +320,22 @@ func (n *node) shutdown(ctx context.Context) error {
 	n.log.Info("stopped")
 	return err
 }
+
+// drain takes the gateway out of service; it stays in the cluster.
+func (n *node) drain() {
+	if n.leaving.Swap(true) {
+		return
+	}
+	n.log.Info("draining, and staying in the cluster", slog.Int("in_flight", n.inFlight()))
+	n.wg.Go(func() {
+		if n.gateway.Drain(n.ctx, n.cfg.Node.Drain == config.DrainFinish) == nil {
+			n.log.Info("drained")
+		}
+	})
+}
+
+// askToLeave has whoever runs the node shut it down.
+func (n *node) askToLeave() { n.leaveOnce.Do(func() { close(n.leave) }) }
 
 func (n *node) inFlight() int {
 	total := 0

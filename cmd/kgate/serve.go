@@ -62,13 +62,14 @@ func (c *serveCommand) Run(std streams) error {
 	}
 	select {
 	case <-stop.Done():
-		cancel() // a second signal ends the process at once
-		ctx, done := context.WithTimeout(context.Background(), c.ShutdownTimeout)
-		defer done()
-		return n.shutdown(ctx)
+	case <-n.leave:
 	case err := <-n.failed:
 		return errors.Join(err, n.close())
 	}
+	cancel() // a second signal ends the process at once
+	ctx, done := context.WithTimeout(context.Background(), c.ShutdownTimeout)
+	defer done()
+	return n.shutdown(ctx)
 }
 
 // checkCommand validates a configuration.

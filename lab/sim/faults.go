@@ -159,3 +159,28 @@ func (e *Engine) SetRate(n int, rate float64) {
 
 // StepWall sets a node's wall clock forward by d, or back.
 func (e *Engine) StepWall(n int, d time.Duration) { e.nodes[n].clock.step += d }
+
+// Pending calls visit for every message that is on its way to a living node, held
+// back, or waiting for a paused one.
+func (e *Engine) Pending(visit func(to, from int, message any)) {
+	each := func(ev event) {
+		if n := &e.nodes[max(ev.to, 0)]; ev.message != nil && !n.dead && n.life == ev.life {
+			visit(int(ev.to), int(ev.from), ev.message)
+		}
+	}
+	for _, k := range e.queue.keys {
+		each(e.queue.slots[k.slot])
+	}
+	for from := range e.nodes {
+		for _, ev := range e.nodes[from].asleep {
+			each(ev)
+		}
+		for to := range e.nodes {
+			if l := e.links[linkID{int32(from), int32(to)}]; l != nil {
+				for _, ev := range l.queue {
+					each(ev)
+				}
+			}
+		}
+	}
+}

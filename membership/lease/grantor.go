@@ -14,9 +14,9 @@ type Grantor struct {
 	terms Terms
 	term  uint64
 	since time.Duration
-	// members are those of the agreed view; heard is when the newest renewal was
-	// received, or when the member was first seen.
-	members map[kmutex.Node]bool
+	// members are those of the agreed view, and since when they are known here;
+	// heard is when the newest renewal was received.
+	members map[kmutex.Node]time.Duration
 	heard   map[kmutex.Node]time.Duration
 	lost    map[kmutex.Node]bool
 	// granted is when the newest renewal that was granted had been received, by
@@ -39,7 +39,7 @@ type received struct {
 func NewGrantor(terms Terms, term uint64, now time.Duration) *Grantor {
 	return &Grantor{
 		terms: terms, term: term, since: now,
-		members: make(map[kmutex.Node]bool),
+		members: make(map[kmutex.Node]time.Duration),
 		heard:   make(map[kmutex.Node]time.Duration),
 		lost:    make(map[kmutex.Node]bool),
 		granted: make(map[kmutex.Node]time.Duration),
@@ -53,27 +53,34 @@ func (g *Grantor) Term() uint64 { return g.term }
 // Follow takes in the agreed view: the members, and the lost ones whose leases
 // may still run.
 func (g *Grantor) Follow(members, lost []kmutex.Node, now time.Duration) {
-	clear(g.members)
+	before := g.members
+	g.members = make(map[kmutex.Node]time.Duration, len(members))
 	for _, node := range members {
-		g.members[node] = true
-		if _, known := g.heard[node]; !known {
-			g.heard[node] = now
+		since, known := before[node]
+		if !known {
+			since = now
 		}
+		g.members[node] = since
 	}
 	clear(g.lost)
 	for _, node := range lost {
 		g.lost[node] = true
 	}
-	gone := func(node kmutex.Node) bool { return !g.members[node] }
+	gone := func(node kmutex.Node) bool { return !g.member(node) }
 	maps.DeleteFunc(g.heard, func(node kmutex.Node, _ time.Duration) bool { return gone(node) })
 	maps.DeleteFunc(g.pending, func(node kmutex.Node, _ received) bool { return gone(node) })
 	maps.DeleteFunc(g.granted, func(node kmutex.Node, _ time.Duration) bool { return gone(node) && !g.lost[node] })
 }
 
+func (g *Grantor) member(node kmutex.Node) bool {
+	_, in := g.members[node]
+	return in
+}
+
 // Receive takes in a renewal. It reports whether a round may grant it: only
 // those of members.
 func (g *Grantor) Receive(r Renewal, now time.Duration) bool {
-	if !g.members[r.Node] || g.deposed {
+	if !g.member(r.Node) || g.deposed {
 		return false
 	}
 	g.heard[r.Node] = now
@@ -84,18 +91,18 @@ func (g *Grantor) Receive(r Renewal, now time.Duration) bool {
 // Expired reports that a lost member's lease has provably run out. It is false
 // for all others: they may be granted one more.
 func (g *Grantor) Expired(node kmutex.Node, now time.Duration) bool {
-	if g.members[node] || !g.lost[node] {
+	if g.member(node) || !g.lost[node] {
 		return false
 	}
 	return now-max(g.since, g.granted[node]) >= g.terms.Wait()
 }
 
 // Silent returns the members from which no renewal has been received for at
-// least d, in ascending order.
+// least d, nor since they are known here, in ascending order.
 func (g *Grantor) Silent(now, d time.Duration) []kmutex.Node {
 	var silent []kmutex.Node
-	for node, at := range g.heard {
-		if now-at >= d {
+	for node, since := range g.members {
+		if now-max(since, g.heard[node]) >= d {
 			silent = append(silent, node)
 		}
 	}
@@ -103,6 +110,9 @@ func (g *Grantor) Silent(now, d time.Duration) []kmutex.Node {
 	return silent
 }
 
-// Heard returns when the newest renewal of a member was received, or when it
-// was first seen.
-func (g *Grantor) Heard(node kmutex.Node) time.Duration { return g.heard[node] }
+// Heard returns when the newest renewal of a member was received; false if none
+// was in this term.
+func (g *Grantor) Heard(node kmutex.Node) (at time.Duration, ok bool) {
+	at, ok = g.heard[node]
+	return at, ok
+}

@@ -64,7 +64,7 @@ var mutants = []struct {
 	},
 	{
 		"a member that is not lost may be called expired, and is granted on", "grantor.go",
-		"if g.members[node] || !g.lost[node] {", "if !g.lost[node] && !g.members[node] {",
+		"if g.member(node) || !g.lost[node] {", "if !g.lost[node] && !g.member(node) {",
 		"node 2 at 1h0m0s: expired true",
 	},
 }

@@ -70,7 +70,7 @@ func (g *Grantor) grant(renewals map[kmutex.Node]received) []Renewal {
 		return cmp.Compare(a.renewal.Node, b.renewal.Node)
 	}) {
 		// It may have been lost since: then it must not be extended any more.
-		if !g.members[r.renewal.Node] {
+		if !g.member(r.renewal.Node) {
 			continue
 		}
 		g.granted[r.renewal.Node] = r.at

@@ -302,7 +302,7 @@ func checkRefusals(t *testing.T, g *Gateway) {
 func freshAtRoot(t *testing.T, c *Cluster) {
 	t.Helper()
 	for _, g := range c.Gateways {
-		res, err := client.Get(g.URL())
+		res, err := g.client.Get(g.URL())
 		if err != nil {
 			t.Error(err)
 			continue

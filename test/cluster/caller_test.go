@@ -106,17 +106,6 @@ func (c *caller) loop(ctx context.Context, first int) {
 	}
 }
 
-func pause(ctx context.Context, d time.Duration) bool {
-	timer := time.NewTimer(d)
-	defer timer.Stop()
-	select {
-	case <-timer.C:
-		return true
-	case <-ctx.Done():
-		return false
-	}
-}
-
 // run starts clients; stop ends them and reports what went wrong.
 func (c *caller) run(t *testing.T, clients int) (stop func()) {
 	t.Helper()

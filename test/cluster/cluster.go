@@ -5,8 +5,12 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"net"
 	"os"
 	"path/filepath"
+	"slices"
+	"strconv"
+	"strings"
 	"sync"
 	"testing"
 	"time"
@@ -38,7 +42,38 @@ type Options struct {
 	GossipKey string
 	// TLS between the gateways; none if nil.
 	TLS *TLSFiles
+	// Lease of a gateway; 0: kgate's default.
+	Lease time.Duration
+	// Pools beside the one, each reached under /NAME/.
+	Pools []Pool
+	// Hosts of the gateways, in the order of their start. Gateways without one
+	// run on loopback.
+	Hosts []Host
+	// Dial reaches the gateways' Clients addresses from the test; default: as
+	// the test process does.
+	Dial func(ctx context.Context, network, addr string) (net.Conn, error)
 }
+
+// Pool is one more pool.
+type Pool struct {
+	Name     string
+	K        int
+	Upstream string
+	// Settings are further keys in YAML, such as "reclaim: hold, hold: {max: 9s}".
+	Settings string
+}
+
+// Host is where a gateway runs.
+type Host struct {
+	// Command that the gateway's own is appended to.
+	Command []string
+	// Peers and Clients are its addresses, without a port, for other gateways
+	// and for everybody else.
+	Peers, Clients string
+}
+
+// loopback is the host of a gateway that is given none.
+var loopback = Host{Peers: "127.0.0.1", Clients: "127.0.0.1"}
 
 // TLSFiles name the PEM files of mutual TLS between gateways.
 type TLSFiles struct{ CA, Cert, Key string }
@@ -49,6 +84,9 @@ func (o Options) withDefaults() Options {
 	o.Binding = cmp.Or(o.Binding, "late")
 	o.QueueTimeout = cmp.Or(o.QueueTimeout, time.Minute)
 	o.QueueLimit = cmp.Or(o.QueueLimit, 20_000)
+	if o.Dial == nil {
+		o.Dial = new(net.Dialer).DialContext
+	}
 	return o
 }
 
@@ -117,68 +155,86 @@ func (c *Cluster) launch(tb testing.TB, expect int) *Gateway {
 // start starts a gateway that joins those that are there.
 func (c *Cluster) start(tb testing.TB, name string, expect int) *Gateway {
 	tb.Helper()
-	listen := [4]string{"127.0.0.1:0", "127.0.0.1:0", "127.0.0.1:0", "127.0.0.1:0"}
+	host := loopback
+	if i := len(c.Gateways); i < len(c.opt.Hosts) {
+		host = c.opt.Hosts[i]
+	}
+	listen := [4]string{host.Clients + ":0", host.Clients + ":0", host.Peers + ":0", host.Peers + ":0"}
 	if c.opt.Durable {
 		for i := range listen {
-			listen[i] = ReservePort(tb)
+			if len(c.opt.Hosts) > 0 {
+				listen[i] = strings.TrimSuffix(listen[i], "0") + strconv.Itoa(firstPort+i) // a host is the gateway's alone
+			} else {
+				listen[i] = ReservePort(tb)
+			}
 		}
 	}
 	file := filepath.Join(c.dir, name+".yaml")
 	if err := os.WriteFile(file, []byte(c.config(name, expect, listen)), 0o600); err != nil {
 		tb.Fatal(err)
 	}
-	args := []string{"serve", "-c", file}
-	for _, g := range c.Gateways {
-		args = append(args, "--join", g.Gossip)
+	command := append(slices.Clone(host.Command), Binary(tb), "serve", "-c", file)
+	return launch(tb, name, command, c.joins(), c.opt.Dial)
+}
+
+// joins returns the flags that name the other gateways.
+func (c *Cluster) joins(but ...int) (flags []string) {
+	for i, g := range c.Gateways {
+		if !slices.Contains(but, i) {
+			flags = append(flags, "--join", g.Gossip)
+		}
 	}
-	return launch(tb, name, args)
+	return flags
 }
 
 // config returns the configuration of one gateway.
 func (c *Cluster) config(name string, expect int, listen [4]string) string {
 	o := c.opt
+	var b strings.Builder
+	write := func(format string, args ...any) { fmt.Fprintf(&b, format, args...) }
 	data := ""
 	if o.Durable {
-		data = filepath.Join(c.dir, name)
+		data = c.DataDir(name)
 	}
-	tls := TLSFiles{}
-	if o.TLS != nil {
-		tls = *o.TLS
+	write("node: {name: %q, data_dir: %q}\n", name, data)
+	write("listen: {http: %q, admin: %q, peer: %q, gossip: %q}\n", listen[0], listen[1], listen[2], listen[3])
+	write("cluster:\n  bootstrap_expect: %d\n  gossip_key: %q\n", expect, o.GossipKey)
+	if tls := o.TLS; tls != nil {
+		write("  tls: {ca: %q, cert: %q, key: %q}\n", tls.CA, tls.Cert, tls.Key)
 	}
-	return fmt.Sprintf(`node: {name: %q, data_dir: %q}
-listen: {http: %q, admin: %q, peer: %q, gossip: %q}
-cluster:
-  bootstrap_expect: %d
-  gossip_key: %q
-  tls: {ca: %q, cert: %q, key: %q}
-pools:
-  - name: %s
-    k: %d
-    binding: %s
-    upstreams: [%q]
-    queue: {timeout: %v, limit: %d}
-routes: [{pool: %s}]
-log: {access: false}
-`, name, data, listen[0], listen[1], listen[2], listen[3], expect, o.GossipKey, tls.CA, tls.Cert, tls.Key,
-		PoolName, o.K, o.Binding, o.Upstream, o.QueueTimeout, o.QueueLimit, PoolName)
+	if o.Lease > 0 {
+		write("  lease: %v\n", o.Lease)
+	}
+	write("pools:\n  - {name: %s, k: %d, binding: %s, upstreams: [%q], queue: {timeout: %v, limit: %d}}\n",
+		PoolName, o.K, o.Binding, o.Upstream, o.QueueTimeout, o.QueueLimit)
+	for _, p := range o.Pools {
+		write("  - {name: %s, k: %d, upstreams: [%q]", p.Name, p.K, p.Upstream)
+		if p.Settings != "" {
+			write(", %s", p.Settings)
+		}
+		write("}\n")
+	}
+	write("routes:\n")
+	for _, p := range o.Pools {
+		write("  - {pool: %s, match: {path_prefix: /%s/}}\n", p.Name, p.Name)
+	}
+	write("  - {pool: %s}\nlog: {access: false}\n", PoolName)
+	return b.String()
 }
+
+// DataDir returns where a durable gateway keeps its state.
+func (c *Cluster) DataDir(name string) string { return filepath.Join(c.dir, name) }
 
 // Restart starts the gateway again that has ended at this place. It may not be
 // ready yet.
 func (c *Cluster) Restart(tb testing.TB, i int) *Gateway {
 	tb.Helper()
 	old := c.Gateways[i]
-	args := old.args[:3:3] // serve -c FILE
-	for j, g := range c.Gateways {
-		if j != i {
-			args = append(args, "--join", g.Gossip)
-		}
-	}
-	c.Gateways[i] = launch(tb, old.Name, args)
+	c.Gateways[i] = launch(tb, old.Name, old.command, c.joins(i), c.opt.Dial)
 	return c.Gateways[i]
 }
 
-// Pools returns the pool as each gateway sees it.
+// Pools returns the pool named PoolName as each gateway sees it.
 func (c *Cluster) Pools(ctx context.Context) ([]admin.Pool, error) {
 	var pools []admin.Pool
 	for _, g := range c.Gateways {
@@ -189,10 +245,11 @@ func (c *Cluster) Pools(ctx context.Context) ([]admin.Pool, error) {
 		if err != nil {
 			return nil, err
 		}
-		if len(s.Pools) != 1 {
-			return nil, fmt.Errorf("%s has %d pools", g.Name, len(s.Pools))
+		i := slices.IndexFunc(s.Pools, func(p admin.Pool) bool { return p.Name == PoolName })
+		if i < 0 {
+			return nil, fmt.Errorf("%s has no pool %s", g.Name, PoolName)
 		}
-		pools = append(pools, s.Pools[0])
+		pools = append(pools, s.Pools[i])
 	}
 	return pools, nil
 }

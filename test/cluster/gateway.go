@@ -6,7 +6,9 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"net"
 	"net/http"
+	"slices"
 	"strings"
 	"testing"
 	"time"
@@ -21,20 +23,26 @@ type Gateway struct {
 	// HTTP, Admin, Peer and Gossip are the addresses it listens on.
 	HTTP, Admin, Peer, Gossip string
 
-	args []string // to start it again
+	command []string // to start it again
+	client  *http.Client
 }
 
-// client asks gateways for their state. Connections are not kept: tests count
-// goroutines.
-var client = &http.Client{
-	Timeout:   10 * time.Second,
-	Transport: &http.Transport{DisableKeepAlives: true},
+// dialFunc opens connections.
+type dialFunc = func(ctx context.Context, network, addr string) (net.Conn, error)
+
+// newClient returns what asks gateways for their state. Connections are not
+// kept: tests count goroutines.
+func newClient(dial dialFunc) *http.Client {
+	return &http.Client{Timeout: 10 * time.Second, Transport: &http.Transport{DisableKeepAlives: true, DialContext: dial}}
 }
 
 // launch starts a gateway and waits until it listens.
-func launch(tb testing.TB, name string, args []string) *Gateway {
+func launch(tb testing.TB, name string, command, flags []string, dial dialFunc) *Gateway {
 	tb.Helper()
-	g := &Gateway{Process: StartProcess(tb, Binary(tb), args...), Name: name, args: args}
+	g := &Gateway{
+		Process: StartProcess(tb, command[0], slices.Concat(command[1:], flags)...),
+		Name:    name, command: command, client: newClient(dial),
+	}
 	tb.Cleanup(func() {
 		if tb.Failed() {
 			tb.Logf("log of %s:\n%s", name, g.Log.Tail(40))
@@ -66,7 +74,7 @@ func (g *Gateway) get(ctx context.Context, path string) ([]byte, error) {
 	if err != nil {
 		return nil, err
 	}
-	res, err := client.Do(req)
+	res, err := g.client.Do(req)
 	if err != nil {
 		return nil, err
 	}

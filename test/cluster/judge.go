@@ -4,8 +4,11 @@ import (
 	"context"
 	"net"
 	"net/http"
+	"slices"
+	"sort"
 	"sync"
 	"testing"
+	"time"
 )
 
 // Judge counts, at the upstream, what is in flight: the requests whose handler
@@ -14,29 +17,55 @@ import (
 // counts more requests than ever before it asks the system which of their
 // connections have been closed by the other end.
 type Judge struct {
-	mu     sync.Mutex
-	visits map[*visit]struct{}
-	most   int
-	total  int
-	opened func() // called at each request, under the lock
+	mu       sync.Mutex
+	visits   map[*visit]struct{}
+	most     int
+	total    int
+	opened   func() // called at each request, under the lock
+	keeps    bool   // arrivals
+	arrivals []Arrival
 }
 
 // visit is a request that is in flight.
-type visit struct{ conn net.Conn }
+type visit struct {
+	conn net.Conn
+	from string
+}
+
+// Arrival is a request that has come to a Judge.
+type Arrival struct {
+	At time.Time
+	// From is the gateway through which a Load has sent it.
+	From string
+	// InFlight counts the requests that were then in flight, this one included.
+	InFlight int
+}
 
 type connKey struct{}
 
 // NewJudge serves h as an upstream until the test ends, and counts.
 func NewJudge(tb testing.TB, h http.Handler) (j *Judge, s *http.Server, url string) {
 	tb.Helper()
-	j = &Judge{visits: make(map[*visit]struct{})}
-	s, url = serve(tb, &http.Server{
+	l, err := net.Listen("tcp", "127.0.0.1:0")
+	if err != nil {
+		tb.Fatal(err)
+	}
+	j, s = NewJudgeAt(tb, l, h)
+	return j, s, "http://" + l.Addr().String()
+}
+
+// NewJudgeAt does the same on a listener of the caller's.
+func NewJudgeAt(tb testing.TB, l net.Listener, h http.Handler) (*Judge, *http.Server) {
+	tb.Helper()
+	j := &Judge{visits: make(map[*visit]struct{})}
+	s := &http.Server{
 		Handler: j.around(h),
 		ConnContext: func(ctx context.Context, c net.Conn) context.Context {
 			return context.WithValue(ctx, connKey{}, c)
 		},
-	})
-	return j, s, url
+	}
+	serveOn(tb, s, l)
+	return j, s
 }
 
 // around counts requests. A request leaves before its last byte does: an answer
@@ -45,7 +74,7 @@ func NewJudge(tb testing.TB, h http.Handler) (j *Judge, s *http.Server, url stri
 func (j *Judge) around(h http.Handler) http.Handler {
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		conn, _ := r.Context().Value(connKey{}).(net.Conn)
-		v := &visit{conn: conn}
+		v := &visit{conn: conn, from: r.Header.Get(fromHeader)}
 		j.enter(v)
 		defer j.leave(v)
 		h.ServeHTTP(w, r.WithContext(context.WithValue(r.Context(), visitKey{}, leaver{j, v})))
@@ -75,15 +104,21 @@ func (j *Judge) enter(v *visit) {
 	if j.opened != nil {
 		j.opened()
 	}
-	if len(j.visits) <= j.most {
-		return
-	}
-	for other := range j.visits {
-		if closedByPeer(other.conn) {
-			delete(j.visits, other)
-		}
+	if len(j.visits) > j.most || j.keeps {
+		j.forgetClosed()
 	}
 	j.most = max(j.most, len(j.visits))
+	if j.keeps {
+		j.arrivals = append(j.arrivals, Arrival{At: time.Now(), From: v.from, InFlight: len(j.visits)})
+	}
+}
+
+func (j *Judge) forgetClosed() {
+	for v := range j.visits {
+		if closedByPeer(v.conn) {
+			delete(j.visits, v)
+		}
+	}
 }
 
 func (j *Judge) leave(v *visit) {
@@ -98,6 +133,52 @@ func (j *Judge) Counts() (inFlight, most, total int) {
 	j.mu.Lock()
 	defer j.mu.Unlock()
 	return len(j.visits), j.most, j.total
+}
+
+// InFlight returns how many requests are in flight that have come through a
+// gateway.
+func (j *Judge) InFlight(from string) int { return len(j.conns(from)) }
+
+// conns returns their connections.
+func (j *Judge) conns(from string) (out []net.Conn) {
+	j.mu.Lock()
+	defer j.mu.Unlock()
+	j.forgetClosed()
+	for v := range j.visits {
+		if v.from == from {
+			out = append(out, v.conn)
+		}
+	}
+	return out
+}
+
+// Keep has the Judge keep all arrivals from now on.
+func (j *Judge) Keep() {
+	j.mu.Lock()
+	defer j.mu.Unlock()
+	j.keeps = true
+}
+
+// Since returns the arrivals since a time, in their order.
+func (j *Judge) Since(t time.Time) []Arrival {
+	j.mu.Lock()
+	defer j.mu.Unlock()
+	i := sort.Search(len(j.arrivals), func(i int) bool { return !j.arrivals[i].At.Before(t) })
+	return slices.Clone(j.arrivals[i:])
+}
+
+// Gap returns the longest time between two arrivals, and between them and both
+// ends of the time from since to until.
+func Gap(arrivals []Arrival, since, until time.Time) (longest time.Duration) {
+	last := since
+	for _, a := range arrivals {
+		if a.At.Before(since) || a.At.After(until) {
+			continue
+		}
+		longest = max(longest, a.At.Sub(last))
+		last = a.At
+	}
+	return max(longest, until.Sub(last))
 }
 
 // Watch has f called at each request that comes in. It must be quick.

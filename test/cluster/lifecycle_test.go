@@ -171,19 +171,22 @@ func TestTerminateUnderLoad(t *testing.T) {
 }
 
 // TestRollingRestart restarts each of three busy gateways. No request fails
-// that is sent to another gateway when one refuses it.
+// that is sent to another gateway when one refuses it, and no answer is broken
+// off, however long it takes.
 func TestRollingRestart(t *testing.T) {
 	if testing.Short() {
 		t.Skip("takes several seconds")
 	}
-	const k = 6
-	c, u := busyCluster(t, k, Options{Durable: true})
-	var urls []string
+	const k, slowK = 6, 4
+	slow, slowURL := ServeUpstream(t, demo.UpstreamConfig{Hold: demo.Distribution{Mean: 800 * time.Millisecond}, K: slowK, BodyBytes: 64 << 10, Chunks: 16})
+	c, u := busyCluster(t, k, Options{Durable: true, Pools: []Pool{{Name: "slow", K: slowK, Upstream: slowURL}}})
+	var urls, slowURLs []string
 	for _, g := range c.Gateways {
 		urls = append(urls, g.URL())
+		slowURLs = append(slowURLs, g.URL()+"slow/")
 	}
-	calls := newCaller(t, urls...)
-	stop := calls.run(t, 60)
+	calls, slowCalls := newCaller(t, urls...), newCaller(t, slowURLs...)
+	stops := []func(){calls.run(t, 60), slowCalls.run(t, 6)}
 	span(t, time.Second)
 	ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
 	defer cancel()
@@ -199,12 +202,16 @@ func TestRollingRestart(t *testing.T) {
 		t.Logf("%s: ended after %v, ready again after %v", c.Gateways[i].Name, stopped.Round(time.Millisecond), time.Since(began).Round(time.Millisecond))
 		span(t, 500*time.Millisecond)
 	}
-	stop()
+	for _, stop := range stops {
+		stop()
+	}
 	if err := c.AwaitWhole(ctx); err != nil {
 		t.Error(err)
 	}
-	t.Logf("%d answers, slowest after %v, %d attempts were sent elsewhere", calls.answered.Load(), calls.slowest.Round(time.Millisecond), calls.retried.Load())
+	t.Logf("%d answers, slowest after %v, %d attempts were sent elsewhere; %d slow ones, %v, %d", calls.answered.Load(), calls.slowest.Round(time.Millisecond), calls.retried.Load(),
+		slowCalls.answered.Load(), slowCalls.slowest.Round(time.Millisecond), slowCalls.retried.Load())
 	checkUpstream(t, u, k)
+	checkUpstream(t, slow, slowK)
 	freshAtRoot(t, c)
 }
 

@@ -24,7 +24,7 @@ func expectOutside(t *testing.T, c *Cluster, stranger *Gateway) {
 		return
 	}
 	t.Logf("%v", err)
-	res, err := client.Get(stranger.URL())
+	res, err := stranger.client.Get(stranger.URL())
 	if err != nil {
 		t.Error(err)
 	} else {

@@ -28,6 +28,13 @@ func serve(tb testing.TB, s *http.Server) (*http.Server, string) {
 	if err != nil {
 		tb.Fatal(err)
 	}
+	serveOn(tb, s, l)
+	return s, "http://" + l.Addr().String()
+}
+
+// serveOn serves on a listener until the test ends.
+func serveOn(tb testing.TB, s *http.Server, l net.Listener) {
+	tb.Helper()
 	s.ReadHeaderTimeout = 10 * time.Second
 	done := make(chan struct{})
 	go func() {
@@ -35,5 +42,4 @@ func serve(tb testing.TB, s *http.Server) (*http.Server, string) {
 		_ = s.Serve(l) // ends with Close
 	}()
 	tb.Cleanup(func() { _ = s.Close(); <-done })
-	return s, "http://" + l.Addr().String()
 }

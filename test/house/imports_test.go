@@ -25,14 +25,16 @@ var rooms = map[string][]string{
 	"chordring/serfring":   {"oncelog"},
 	"oncelog":              {},
 	"transport":            {"kmutex", "oncelog"},
-	"membership":           {"chordring", "chordring/serfring", "kmutex", "oncelog"},
+	"membership":           {"chordring", "chordring/serfring", "kmutex", "membership/lease", "oncelog"},
 	"telemetry":            {"kmutex"},
 	"proxy":                {},
 	"config":               {},
 	"admin":                {},
+	"client":               {},
 	"demo":                 {},
 	"replication":          {"kmutex"},
-	"gateway":              {"coordinator", "kmutex", "membership", "oncelog", "replication", "transport"},
+	"replication/disk":     {"kmutex", "replication"},
+	"gateway":              {"coordinator", "kmutex", "membership", "oncelog", "replication", "replication/disk", "transport"},
 	"lab/sim":              {},
 	"lab/network":          {"lab/sim"},
 	"lab/workload":         {},
@@ -41,9 +43,11 @@ var rooms = map[string][]string{
 	"lab/protocol":         {"lab/sim"},
 	"lab/protocol/bv95":    {"lab/protocol", "lab/sim"},
 	"lab/protocol/central": {"lab/protocol", "lab/sim"},
-	"lab/protocol/fairk":   {"chordring", "coordinator", "kmutex", "lab/protocol", "lab/sim"},
+	"lab/protocol/fairk":   {"chordring", "coordinator", "kmutex", "lab/protocol", "lab/sim", "replication"},
 	"lab/protocol/ideal":   {"lab/protocol", "lab/sim"},
 	"lab/protocol/static":  {"lab/protocol", "lab/sim"},
+	"lab/cluster":          {"kmutex", "lab/protocol", "lab/protocol/fairk", "lab/sim", "membership/lease"},
+	"lab/fuzz":             {"lab/cluster", "lab/network", "lab/protocol/fairk", "membership/lease"},
 	"lab":                  {"lab/meter", "lab/network", "lab/protocol", "lab/sim", "lab/workload"},
 	"lab/experiment": {
 		"lab", "lab/meter", "lab/network", "lab/protocol", "lab/protocol/bv95", "lab/protocol/central", "lab/protocol/fairk",
@@ -54,17 +58,18 @@ var rooms = map[string][]string{
 	"lab/plan":           {"lab", "lab/experiment", "lab/meter", "lab/protocol", "lab/protocol/fairk", "lab/protocol/static", "lab/workload"},
 	"membership/lease":   {"kmutex"},
 	"cmd/kgate": {
-		"admin", "chordring/serfring", "config", "demo", "gateway", "kmutex", "lab/experiment", "lab/meter", "lab/plan", "lab/report", "membership",
+		"admin", "chordring/serfring", "client", "config", "demo", "gateway", "kmutex",
+		"lab/experiment", "lab/fuzz", "lab/meter", "lab/plan", "lab/report", "membership",
 		"proxy", "telemetry", "transport",
 	},
 }
 
 // pure rooms import nothing with a clock, I/O, concurrency or randomness.
-var pure = []string{"kmutex", "coordinator", "chordring", "membership/lease"}
+var pure = []string{"kmutex", "coordinator", "chordring", "membership/lease", "replication"}
 
 // timed rooms are pure and are told the time: they use the type time.Duration
 // and its units, and nothing else of package time.
-var timed = []string{"membership/lease"}
+var timed = []string{"membership/lease", "replication"}
 
 var units = regexp.MustCompile(`^time\.(Duration|Nanosecond|Microsecond|Millisecond|Second|Minute|Hour)$`)
 

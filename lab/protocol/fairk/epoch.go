@@ -8,6 +8,7 @@ import (
 	"github.com/kgate/kgate/kmutex"
 	"github.com/kgate/kgate/lab/protocol"
 	"github.com/kgate/kgate/lab/sim"
+	"github.com/kgate/kgate/replication"
 )
 
 // A pool's epoch moves on with the view. Then every gateway freezes the pool,
@@ -19,12 +20,10 @@ import (
 type epochs struct {
 	// mine is what this gateway has reported for the epoch of the view, until
 	// it is installed.
-	mine *kmutex.Report
-	// At home: who has to report, and what came of it.
-	awaited  []kmutex.Node
-	reports  []kmutex.Report
-	installs map[kmutex.Node]*kmutex.Install
-	forming  uint64 // the epoch of which this gateway is home and that is not planned
+	mine *replication.EpochReport
+	// At home: the forming of the view's epoch, and who waits for it.
+	forming *replication.Forming
+	asked   []kmutex.Node
 	// unplanned are epochs that this gateway was home of and never planned.
 	unplanned []uint64
 }
@@ -33,14 +32,30 @@ type epochs struct {
 // the links'.
 type report struct {
 	to     kmutex.Node
-	report kmutex.Report
+	report replication.EpochReport
 }
 
 type answer struct {
 	to    kmutex.Node
 	epoch uint64
-	// install; nil: home does not form that epoch (yet), ask again.
-	install *kmutex.Install
+	// plan; nil: home does not form that epoch (yet), ask again.
+	plan *replication.EpochAnswer
+}
+
+// Kind names the message.
+func (*report) Kind() string { return "report" }
+
+// String formats the message for traces.
+func (r *report) String() string {
+	return fmt.Sprintf("report to n%d: epoch %d, %d running, %d waiting turns", r.to, r.report.Epoch, len(r.report.Running), len(r.report.Waiting))
+}
+
+// Kind names the message.
+func (*answer) Kind() string { return "answer" }
+
+// String formats the message for traces.
+func (a *answer) String() string {
+	return fmt.Sprintf("answer to n%d: epoch %d, planned: %t", a.to, a.epoch, a.plan != nil)
 }
 
 // retry is the pause before home is asked again.
@@ -63,7 +78,7 @@ func (g *Gateway) Follow(v *View) bool {
 		g.machine = kmutex.New(g.self, g.binding())
 	}
 	if v.Epoch != before {
-		g.enter()
+		g.enter(before)
 	}
 	stash := g.stash
 	g.stash = nil
@@ -73,13 +88,13 @@ func (g *Gateway) Follow(v *View) bool {
 	return true
 }
 
-// enter brings the pool toward the view's epoch.
-func (g *Gateway) enter() {
+// enter brings the pool from one epoch toward the view's.
+func (g *Gateway) enter(before uint64) {
 	v := g.view
-	if g.forming != 0 {
-		g.unplanned = append(g.unplanned, g.forming)
+	if g.forming != nil && !g.forming.Planned() {
+		g.unplanned = append(g.unplanned, before)
 	}
-	g.mine, g.awaited, g.reports, g.installs, g.forming = nil, nil, nil, nil, 0
+	g.mine, g.forming, g.asked = nil, nil, nil
 	// Nobody had the pool before its first epoch, and who joins a later one has
 	// nothing to report.
 	if v.Epoch == 1 || uint64(g.self) > v.Began {
@@ -98,17 +113,11 @@ func (g *Gateway) enter() {
 	for _, t := range fx.Trace {
 		g.watch(t)
 	}
-	mine := *fx.Report
-	mine.Waiting = g.restamp(mine.Waiting)
-	mine.Unplanned = slices.Clone(g.unplanned)
-	g.mine = &mine
+	g.mine = &replication.EpochReport{Report: *fx.Report}
+	g.mine.Waiting = g.restamp(g.mine.Waiting)
+	g.mine.Unplanned = slices.Clone(g.unplanned)
 	if v.Home == g.self {
-		g.forming = v.Epoch
-		for _, m := range v.Members {
-			if uint64(m.Node) <= v.Began {
-				g.awaited = append(g.awaited, m.Node)
-			}
-		}
+		g.forming = replication.NewForming(v.formation(), v.founders(), nil)
 	}
 	g.askHome()
 }
@@ -151,72 +160,53 @@ func (g *Gateway) reportAgain(epoch uint64) {
 }
 
 func (g *Gateway) onReport(from int, r *report) {
-	epoch := r.report.Epoch
-	forming := r.to == g.self && g.self != 0 && epoch == g.view.Epoch && g.view.Home == g.self && g.mine != nil || g.installs != nil && epoch == g.view.Epoch
-	if !forming {
-		g.cfg.Host.Send(g.cfg.Index, from, "answer", &answer{to: r.report.Node, epoch: epoch})
+	if r.to != g.self || g.forming == nil || r.report.Epoch != g.view.Epoch {
+		g.cfg.Host.Send(g.cfg.Index, from, "answer", &answer{to: r.report.Node, epoch: r.report.Epoch})
 		return
 	}
 	g.admit(r.report)
 }
 
-// admit adds a report to the epoch's, at home; with the last one it plans the
-// installs. One that comes again after that is answered again.
-func (g *Gateway) admit(r kmutex.Report) {
-	i := slices.Index(g.awaited, r.Node)
-	if i < 0 {
-		if in := g.installs[r.Node]; in != nil {
-			g.send(r.Node, in)
-		}
+// admit adds a report to the epoch's, at home; with the last one all get their
+// answers. One that comes again after that is answered again.
+func (g *Gateway) admit(r replication.EpochReport) {
+	if err := g.forming.Admit(r); err != nil {
+		g.fail(fmt.Errorf("home %d cannot plan epoch %d: %w", g.self, r.Epoch, err))
 		return
 	}
-	g.awaited = slices.Delete(g.awaited, i, i+1)
-	g.reports = append(g.reports, r)
-	if len(g.awaited) > 0 {
+	g.asked = append(g.asked, r.Node)
+	if !g.forming.Planned() {
 		return
 	}
-	v := g.view
-	g.forming = 0
-	installs, err := kmutex.Reform(kmutex.Formation{Epoch: v.Epoch, K: v.K, Home: v.Home, Owed: len(v.Owed) > 0}, g.reports)
-	if err != nil {
-		g.fail(fmt.Errorf("home %d cannot plan epoch %d: %w", g.self, v.Epoch, err))
-		return
-	}
-	g.installs = make(map[kmutex.Node]*kmutex.Install, len(installs))
-	reports := g.reports
-	for i, in := range installs {
-		g.installs[reports[i].Node] = in
-	}
-	for _, r := range reports {
-		g.send(r.Node, g.installs[r.Node])
+	asked := g.asked
+	g.asked = nil
+	for _, n := range asked {
+		g.reply(n, &answer{to: n, epoch: r.Epoch, plan: g.forming.Answer(n)})
 	}
 }
 
-// send gives a node its install.
-func (g *Gateway) send(to kmutex.Node, in *kmutex.Install) {
+func (g *Gateway) reply(to kmutex.Node, a *answer) {
 	if to == g.self {
-		g.onAnswer(&answer{to: to, epoch: in.Epoch, install: in})
+		g.onAnswer(a)
 		return
 	}
 	if m, known := g.view.Member(to); known {
-		g.cfg.Host.Send(g.cfg.Index, m.Host, "answer", &answer{to: to, epoch: in.Epoch, install: in})
+		g.cfg.Host.Send(g.cfg.Index, m.Host, "answer", a)
 	}
 }
 
 func (g *Gateway) onAnswer(a *answer) {
-	if a.to != g.self || g.mine == nil || a.epoch != g.mine.Epoch || g.view.Epoch != a.epoch {
-		return
-	}
-	if a.install == nil {
+	switch {
+	case a.to != g.self || g.mine == nil || a.epoch != g.mine.Epoch:
+	case a.plan == nil:
 		g.cfg.Host.After(g.cfg.Index, retry, sim.Timer{Kind: TimerReport, Arg: a.epoch})
-		return
+	default:
+		g.install(a.plan.Install)
 	}
-	g.install(a.install)
 }
 
 // install begins an epoch.
 func (g *Gateway) install(in *kmutex.Install) {
-	g.mine = nil
-	g.unplanned = nil
+	g.mine, g.unplanned, g.epoch = nil, nil, in.Epoch
 	g.step(kmutex.Event{Kind: kmutex.EventInstall, Install: in})
 }

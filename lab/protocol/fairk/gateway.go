@@ -39,7 +39,9 @@ type Gateway struct {
 	self    kmutex.Node // 0: in no view yet
 	view    *View
 	machine *kmutex.Machine
+	epoch   uint64    // that began here last
 	asks    uint64    // numbers the ask timers; only the last one counts
+	asking  bool      // the last of them has not run out
 	stash   []*parcel // from or to nodes that the view here does not know yet
 	epochs
 	// begin changes the install of the first epoch.
@@ -61,6 +63,23 @@ type parcel struct {
 
 // Parcels are the messages on their way, to be used again.
 type Parcels struct{ idle []*parcel }
+
+// Kind names the message.
+func (p *parcel) Kind() string { return p.message.Kind.String() }
+
+// String formats the message for traces.
+func (p *parcel) String() string {
+	return fmt.Sprintf("%d->%d e%d %v", p.from, p.to, p.message.Epoch, p.message)
+}
+
+// Envelope returns the message of a machine that m carries, if it does.
+func Envelope(m any) (kmutex.Envelope, bool) {
+	p, ok := m.(*parcel)
+	if !ok {
+		return kmutex.Envelope{}, false
+	}
+	return kmutex.Envelope{From: p.from, To: p.to, Message: p.message}, true
+}
 
 func (p *Parcels) get() *parcel {
 	n := len(p.idle)
@@ -90,6 +109,13 @@ func (g *Gateway) View() *View { return g.view }
 
 // Machine returns the gateway's machine; nil: it is in no view yet.
 func (g *Gateway) Machine() *kmutex.Machine { return g.machine }
+
+// Epoch returns the epoch that began here last; 0: none.
+func (g *Gateway) Epoch() uint64 { return g.epoch }
+
+// Asking reports whether a request for a place in line is held back by the ask
+// interval.
+func (g *Gateway) Asking() bool { return g.asking }
 
 // Acquire puts a new ticket in line. The gateway must be in the view.
 func (g *Gateway) Acquire(t protocol.Ticket) {
@@ -135,6 +161,7 @@ func (g *Gateway) receive(p *parcel) {
 func (g *Gateway) Due(t sim.Timer) {
 	switch {
 	case t.Kind == TimerAsk && t.Arg == g.asks:
+		g.asking = false
 		g.step(kmutex.Event{Kind: kmutex.EventAskDue})
 	case t.Kind == TimerReport:
 		g.reportAgain(t.Arg)
@@ -170,6 +197,7 @@ func (g *Gateway) step(e kmutex.Event) {
 	}
 	if fx.AskTimer {
 		g.asks++
+		g.asking = true
 		host.After(g.cfg.Index, g.cfg.Ask, sim.Timer{Kind: TimerAsk, Arg: g.asks})
 	}
 	for i := range fx.Trace {
@@ -201,4 +229,12 @@ func (g *Gateway) binding() kmutex.Binding {
 		return new(coordinator.Early)
 	}
 	return new(coordinator.Late)
+}
+
+// Stashed calls visit for every message that waits for a view.
+func (g *Gateway) Stashed(visit func(kmutex.Envelope)) {
+	for _, p := range g.stash {
+		e, _ := Envelope(p)
+		visit(e)
+	}
 }

@@ -62,3 +62,18 @@ func Owner(members []Member) kmutex.Node {
 	}
 	return nodes[chordring.New(names).Owner("pool")]
 }
+
+func (v *View) formation() kmutex.Formation {
+	return kmutex.Formation{Epoch: v.Epoch, K: v.K, Home: v.Home, Owed: len(v.Owed) > 0}
+}
+
+// founders are the members that form the epoch; later ones join it.
+func (v *View) founders() []kmutex.Node {
+	var nodes []kmutex.Node
+	for _, m := range v.Members {
+		if uint64(m.Node) <= v.Began {
+			nodes = append(nodes, m.Node)
+		}
+	}
+	return nodes
+}

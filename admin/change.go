@@ -1,0 +1,84 @@
+package admin
+
+import (
+	"fmt"
+	"log/slog"
+	"net/http"
+	"net/url"
+
+	"github.com/go-chi/chi/v5"
+)
+
+// changer carries out changes of the cluster.
+type changer struct {
+	control Control
+	log     *slog.Logger
+}
+
+func (c *changer) setK(w http.ResponseWriter, r *http.Request) {
+	var q struct {
+		K   int `json:"k"`
+		Was int `json:"was"`
+	}
+	name, err := pathName(r)
+	if err == nil {
+		err = readJSON(w, r, &q)
+	}
+	switch {
+	case err != nil:
+	case q.K < 1:
+		err = fmt.Errorf("%w: k must be at least 1, not %d", ErrInvalid, q.K)
+	case q.Was < 0:
+		err = fmt.Errorf("%w: was is the k that you take for granted, or absent; not %d", ErrInvalid, q.Was)
+	default:
+		err = c.control.SetK(r.Context(), name, q.K, q.Was)
+	}
+	if err != nil {
+		c.fail(w, r, err)
+		return
+	}
+	c.log.Info("k changed", slog.String("pool", name), slog.Int("k", q.K), slog.String("client", r.RemoteAddr))
+	writeJSON(w, http.StatusOK, map[string]any{"name": name, "k": q.K})
+}
+
+func (c *changer) drain(w http.ResponseWriter, r *http.Request) {
+	c.accept(w, r, "draining", c.control.Drain(r.Context()))
+}
+
+func (c *changer) leave(w http.ResponseWriter, r *http.Request) {
+	c.accept(w, r, "leaving", c.control.Leave(r.Context()))
+}
+
+func (c *changer) suspend(w http.ResponseWriter, r *http.Request) {
+	name, err := pathName(r)
+	if err == nil {
+		err = c.control.Suspend(r.Context(), name)
+	}
+	c.accept(w, r, "suspended", err)
+}
+
+// accept answers a change that goes on after the answer.
+func (c *changer) accept(w http.ResponseWriter, r *http.Request, status string, err error) {
+	if err != nil {
+		c.fail(w, r, err)
+		return
+	}
+	c.log.Info("change accepted", slog.String("path", r.URL.Path), slog.String("client", r.RemoteAddr))
+	writeJSON(w, http.StatusAccepted, map[string]string{"status": status})
+}
+
+func (c *changer) fail(w http.ResponseWriter, r *http.Request, err error) { failed(w, r, err, c.log) }
+
+// pathName returns the {name} of the path, which is escaped where the path had
+// to be.
+func pathName(r *http.Request) (string, error) {
+	name := chi.URLParam(r, "name")
+	if r.URL.RawPath == "" {
+		return name, nil
+	}
+	name, err := url.PathUnescape(name)
+	if err != nil {
+		return "", fmt.Errorf("%w: the path: %w", ErrInvalid, err)
+	}
+	return name, nil
+}

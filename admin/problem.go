@@ -1,0 +1,116 @@
+package admin
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"log/slog"
+	"mime"
+	"net/http"
+	"strings"
+)
+
+// maxBody bounds what a client may send.
+const maxBody = 4 << 10
+
+// statuses maps errors to HTTP, in one place.
+var statuses = []struct {
+	err    error
+	status int
+}{
+	{ErrInvalid, http.StatusBadRequest},
+	{ErrUnknown, http.StatusNotFound},
+	{ErrConflict, http.StatusConflict},
+	{ErrTooMany, http.StatusTooManyRequests},
+	{ErrUnavailable, http.StatusServiceUnavailable},
+	{errContentType, http.StatusUnsupportedMediaType},
+	{errTooLarge, http.StatusRequestEntityTooLarge},
+}
+
+func statusOf(err error) int {
+	if gone := (*GoneError)(nil); errors.As(err, &gone) {
+		return http.StatusGone
+	}
+	for _, s := range statuses {
+		if errors.Is(err, s.err) {
+			return s.status
+		}
+	}
+	return http.StatusInternalServerError
+}
+
+// failed answers with an error of Tickets or Control.
+func failed(w http.ResponseWriter, r *http.Request, err error, log *slog.Logger) {
+	if r.Context().Err() != nil && errors.Is(err, context.Cause(r.Context())) {
+		return // nobody is there to read it
+	}
+	status := statusOf(err)
+	detail := err.Error()
+	switch status {
+	case http.StatusInternalServerError:
+		log.Error("request failed", slog.String("path", r.URL.Path), slog.Any("error", err))
+		detail = "the gateway could not do it; its log says why"
+	case http.StatusTooManyRequests, http.StatusServiceUnavailable:
+		w.Header().Set("Retry-After", "1")
+	}
+	problem(w, r, status, detail, err)
+}
+
+// problem answers with an error: RFC 9457 to a client of an API or one that
+// asks for it, else one line. A GoneError among the causes adds its reason.
+func problem(w http.ResponseWriter, r *http.Request, status int, detail string, causes ...error) {
+	accept := r.Header.Get("Accept")
+	api := strings.HasPrefix(r.URL.Path, "/api/") || strings.HasPrefix(r.URL.Path, TicketsPath)
+	if !api && !strings.Contains(accept, "json") {
+		plain(w, status, detail)
+		return
+	}
+	document := struct {
+		Type   string `json:"type"`
+		Title  string `json:"title"`
+		Status int    `json:"status"`
+		Detail string `json:"detail"`
+		Reason Reason `json:"reason,omitempty"`
+	}{Type: "about:blank", Title: http.StatusText(status), Status: status, Detail: strings.TrimPrefix(detail, "admin: ")}
+	if gone := (*GoneError)(nil); errors.As(errors.Join(causes...), &gone) {
+		document.Reason = gone.Reason
+	}
+	body, err := json.Marshal(document)
+	if err != nil {
+		plain(w, status, detail)
+		return
+	}
+	w.Header().Set("Content-Type", "application/problem+json")
+	w.WriteHeader(status)
+	_, _ = w.Write(append(body, '\n'))
+}
+
+var (
+	errContentType = errors.New("the body must be JSON, with Content-Type: application/json")
+	errTooLarge    = errors.New("the body is too large")
+)
+
+// readJSON reads a small JSON document strictly.
+func readJSON(w http.ResponseWriter, r *http.Request, into any) error {
+	if kind, _, err := mime.ParseMediaType(r.Header.Get("Content-Type")); err != nil || kind != "application/json" {
+		return errContentType
+	}
+	dec := json.NewDecoder(http.MaxBytesReader(w, r.Body, maxBody))
+	dec.DisallowUnknownFields()
+	err := dec.Decode(into)
+	if err == nil {
+		if _, err = dec.Token(); errors.Is(err, io.EOF) {
+			return nil
+		}
+		err = errors.New("more than one document")
+	}
+	if large := (*http.MaxBytesError)(nil); errors.As(err, &large) {
+		return fmt.Errorf("%w: more than %d bytes", errTooLarge, large.Limit)
+	}
+	if errors.Is(err, io.EOF) {
+		err = errors.New("it is empty")
+	}
+	return fmt.Errorf("%w: the body: %w", ErrInvalid, err)
+}

@@ -1,0 +1,269 @@
+package admin
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"log/slog"
+	"net/http"
+	"strings"
+	"sync/atomic"
+	"time"
+	"unicode"
+	"unicode/utf8"
+
+	"github.com/go-chi/chi/v5"
+)
+
+// TicketsPath is where a ticket handler answers.
+const TicketsPath = "/.kgate/tickets"
+
+// Bounds on what a client of the ticket API may make the gateway keep.
+const (
+	maxPolls  = 10_000           // requests that wait, over all tickets
+	maxWait   = time.Minute      // of one of them; a longer wait is cut short
+	endFor    = 5 * time.Second  // for ending a ticket whose holder never learns of it
+	writeFor  = 10 * time.Second // for one answer or event
+	maxIDSize = 64
+)
+
+// TicketConfig of a ticket handler.
+type TicketConfig struct {
+	// Tickets are asked at each request. Required.
+	Tickets Tickets
+	// Open tells of which pools tickets are given out here; nil: of all.
+	Open func(pool string) bool
+	// Log takes errors; nil discards.
+	Log *slog.Logger
+}
+
+func (c TicketConfig) withDefaults() TicketConfig {
+	if c.Open == nil {
+		c.Open = func(string) bool { return true }
+	}
+	if c.Log == nil {
+		c.Log = slog.New(slog.DiscardHandler)
+	}
+	return c
+}
+
+// Validate reports what is missing.
+func (c TicketConfig) Validate() error {
+	if c.Tickets == nil {
+		return fmt.Errorf("%w: no Tickets", ErrConfig)
+	}
+	return nil
+}
+
+// NewTicketHandler returns the ticket API, for requests under [TicketsPath]. The
+// admin address has it for all pools; on the client address it asks for no
+// token: there a ticket's id is the secret that its changes need.
+func NewTicketHandler(cfg TicketConfig) (http.Handler, error) {
+	if err := cfg.Validate(); err != nil {
+		return nil, err
+	}
+	h := &ticketHandler{TicketConfig: cfg.withDefaults()}
+	r := chi.NewRouter()
+	r.Use(noCrossOrigin, noStore)
+	r.NotFound(notFound)
+	r.Handle(TicketsPath, methods{http.MethodPost: h.create})
+	r.Handle(TicketsPath+"/", methods{http.MethodPost: h.create})
+	r.Handle(TicketsPath+"/{id}", methods{http.MethodGet: h.test, http.MethodPut: h.renew, http.MethodDelete: h.end})
+	r.Handle(TicketsPath+"/{id}/events", methods{http.MethodGet: h.events})
+	// The handler may be mounted in another chi router, whose path it must not
+	// take for its own.
+	return http.HandlerFunc(func(w http.ResponseWriter, req *http.Request) {
+		r.ServeHTTP(w, req.WithContext(context.WithValue(req.Context(), chi.RouteCtxKey, (*chi.Context)(nil))))
+	}), nil
+}
+
+type ticketHandler struct {
+	TicketConfig
+	polls atomic.Int64 // requests that wait
+}
+
+// ticketDocument is a ticket as JSON. Its keys are a public interface.
+type ticketDocument struct {
+	ID       string      `json:"id"`
+	Pool     string      `json:"pool"`
+	State    TicketState `json:"state"`
+	Position int         `json:"position,omitempty"`
+	ETA      duration    `json:"eta,omitzero"`
+	TTL      duration    `json:"ttl"`
+	Fence    string      `json:"fence,omitempty"`
+	Expires  time.Time   `json:"expires"`
+}
+
+func document(t Ticket) ticketDocument {
+	return ticketDocument{
+		ID: t.ID, Pool: t.Pool, State: t.State, Position: t.Position, ETA: duration(t.ETA.Round(time.Millisecond)),
+		TTL: duration(t.TTL), Fence: t.Fence, Expires: t.Expires.UTC().Round(time.Millisecond),
+	}
+}
+
+// duration is a time.Duration that JSON has as "30s".
+type duration time.Duration
+
+// MarshalText implements encoding.TextMarshaler.
+func (d duration) MarshalText() ([]byte, error) { return []byte(time.Duration(d).String()), nil }
+
+// UnmarshalText implements encoding.TextUnmarshaler.
+func (d *duration) UnmarshalText(text []byte) error {
+	v, err := time.ParseDuration(string(text))
+	if err != nil {
+		return fmt.Errorf("%.50q is no duration; write one such as \"30s\"", text)
+	}
+	*d = duration(v)
+	return nil
+}
+
+func (h *ticketHandler) create(w http.ResponseWriter, r *http.Request) {
+	q := struct {
+		Pool string   `json:"pool"`
+		TTL  duration `json:"ttl"`
+		Note string   `json:"note"`
+	}{TTL: duration(DefaultTTL)}
+	if err := readJSON(w, r, &q); err != nil {
+		problem(w, r, statusOf(err), err.Error())
+		return
+	}
+	ask := TicketRequest{Pool: q.Pool, TTL: time.Duration(q.TTL), Note: q.Note}
+	if err := ask.Validate(); err != nil {
+		h.fail(w, r, err)
+		return
+	}
+	if !h.Open(q.Pool) {
+		h.fail(w, r, fmt.Errorf("%w: no tickets of a pool %q are given out here", ErrUnknown, q.Pool))
+		return
+	}
+	t, err := h.Tickets.Request(r.Context(), ask)
+	if err != nil {
+		h.fail(w, r, err)
+		return
+	}
+	if r.Context().Err() != nil { // nobody learns of it
+		ctx, cancel := context.WithTimeout(context.WithoutCancel(r.Context()), endFor)
+		defer cancel()
+		_ = h.Tickets.End(ctx, t.ID) // else it expires
+		return
+	}
+	w.Header().Set("Location", TicketsPath+"/"+t.ID)
+	writeJSON(w, http.StatusCreated, document(t))
+}
+
+// Validate reports what a gateway would not take.
+func (q TicketRequest) Validate() error {
+	switch {
+	case q.Pool == "":
+		return fmt.Errorf("%w: pool is missing", ErrInvalid)
+	case q.TTL < MinTTL || q.TTL > MaxTTL:
+		return fmt.Errorf("%w: a ttl of %v is not between %v and %v; renew the ticket for as long as you need it",
+			ErrInvalid, q.TTL, MinTTL, MaxTTL)
+	case len(q.Note) > MaxNote:
+		return fmt.Errorf("%w: a note of %d bytes is longer than %d", ErrInvalid, len(q.Note), MaxNote)
+	case !utf8.ValidString(q.Note) || strings.ContainsFunc(q.Note, unicode.IsControl):
+		return fmt.Errorf("%w: the note holds control characters", ErrInvalid)
+	}
+	return nil
+}
+
+func (h *ticketHandler) test(w http.ResponseWriter, r *http.Request) {
+	var wait time.Duration
+	if text := r.URL.Query().Get("wait"); text != "" {
+		var err error
+		if wait, err = time.ParseDuration(text); err != nil || wait < 0 {
+			problem(w, r, http.StatusBadRequest, fmt.Sprintf("wait=%.50q is no duration; write one such as wait=30s", text))
+			return
+		}
+	}
+	id, ok := h.ticketID(w, r)
+	if !ok {
+		return
+	}
+	if wait = min(wait, maxWait); wait > 0 {
+		if !h.beginPoll(w, r) {
+			return
+		}
+		defer h.polls.Add(-1)
+		extend(w, wait+writeFor)
+	}
+	t, err := h.Tickets.Test(r.Context(), id, TicketWaiting, wait)
+	h.answer(w, r, t, err)
+}
+
+func (h *ticketHandler) renew(w http.ResponseWriter, r *http.Request) {
+	if id, ok := h.ticketID(w, r); ok {
+		t, err := h.Tickets.Renew(r.Context(), id)
+		h.answer(w, r, t, err)
+	}
+}
+
+func (h *ticketHandler) end(w http.ResponseWriter, r *http.Request) {
+	id, ok := h.ticketID(w, r)
+	if !ok {
+		return
+	}
+	if err := h.Tickets.End(r.Context(), id); err != nil {
+		h.fail(w, r, err)
+		return
+	}
+	w.WriteHeader(http.StatusNoContent)
+}
+
+func (h *ticketHandler) answer(w http.ResponseWriter, r *http.Request, t Ticket, err error) {
+	if err != nil {
+		h.fail(w, r, err)
+		return
+	}
+	writeJSON(w, http.StatusOK, document(t))
+}
+
+// ticketID returns the id in the path, if it could be one.
+func (h *ticketHandler) ticketID(w http.ResponseWriter, r *http.Request) (string, bool) {
+	id := chi.URLParam(r, "id")
+	odd := func(c rune) bool { return (c < 'a' || c > 'z') && (c < '0' || c > '9') && c != '-' }
+	if len(id) > maxIDSize || strings.ContainsFunc(id, odd) {
+		h.fail(w, r, ErrUnknown)
+		return "", false
+	}
+	return id, true
+}
+
+// beginPoll counts a request that waits; the caller counts it down.
+func (h *ticketHandler) beginPoll(w http.ResponseWriter, r *http.Request) bool {
+	if h.polls.Add(1) > maxPolls {
+		h.polls.Add(-1)
+		h.fail(w, r, fmt.Errorf("%w: %d requests wait here for tickets", ErrTooMany, maxPolls))
+		return false
+	}
+	return true
+}
+
+// extend gives the client's connection more time than the server does. A
+// deadline for reading would end the request, too.
+func extend(w http.ResponseWriter, d time.Duration) {
+	c := http.NewResponseController(w)
+	// A connection without deadlines has none to extend.
+	_ = c.SetReadDeadline(time.Now().Add(d))
+	_ = c.SetWriteDeadline(time.Now().Add(d))
+}
+
+// fail answers with an error of Tickets.
+func (h *ticketHandler) fail(w http.ResponseWriter, r *http.Request, err error) {
+	if errors.Is(err, ErrUnknown) && chi.URLParam(r, "id") != "" {
+		err = fmt.Errorf("%w: there is no such ticket, or it ended long ago", ErrUnknown)
+	}
+	failed(w, r, err, h.Log)
+}
+
+func writeJSON(w http.ResponseWriter, status int, v any) {
+	data, err := json.Marshal(v)
+	if err != nil {
+		w.WriteHeader(http.StatusInternalServerError)
+		return
+	}
+	w.Header().Set("Content-Type", "application/json")
+	w.WriteHeader(status)
+	_, _ = w.Write(append(data, '\n'))
+}

@@ -1,0 +1,206 @@
+package client
+
+import (
+	"bytes"
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"log/slog"
+	"net/http"
+	"net/url"
+	"sync/atomic"
+	"time"
+)
+
+const (
+	ticketsPath = "/.kgate/tickets"
+	maxAnswer   = 64 << 10
+	// tryFor is how long TryAcquire lets the gateways find a free slot.
+	tryFor = 500 * time.Millisecond
+	// answerIn bounds the time that a gateway has for an answer beyond any wait
+	// that was asked for.
+	answerIn = 5 * time.Second
+	// maxPoll bounds the wait that a gateway is asked for.
+	maxPoll = 30 * time.Second
+	// endIn bounds the time for giving a slot or a place back.
+	endIn = 5 * time.Second
+)
+
+// Client asks gateways for slots. It is safe for concurrent use.
+type Client struct {
+	cfg   Config
+	bases []*url.URL
+	good  atomic.Int64 // index of the base that answered last
+}
+
+// New returns a client. It sends nothing.
+func New(cfg Config) (*Client, error) {
+	if err := cfg.Validate(); err != nil {
+		return nil, err
+	}
+	c := &Client{cfg: cfg.withDefaults()}
+	for _, a := range c.cfg.Admins {
+		u, err := url.Parse(a)
+		if err != nil {
+			return nil, fmt.Errorf("%w: %w", ErrConfig, err)
+		}
+		c.bases = append(c.bases, u)
+	}
+	return c, nil
+}
+
+// Close lets idle connections go. Slots that are held stay held.
+func (c *Client) Close() { c.cfg.HTTPClient.CloseIdleConnections() }
+
+// Acquire waits in the line of the pool for a slot, until ctx ends; then it
+// leaves the line. While the gateways cannot do it, as in the moments after one
+// of them was lost, Acquire tries again, and it goes to the end of the line when
+// its place has been lost. It fails at once with ErrUnreachable, ErrRefused or
+// ErrBusy.
+func (c *Client) Acquire(ctx context.Context, pool string) (*Slot, error) {
+	for {
+		t, err := c.Request(ctx, pool)
+		if err != nil {
+			if !errors.Is(err, ErrUnavailable) || !pause(ctx, time.Second) {
+				return nil, err
+			}
+			continue
+		}
+		s, err := t.acquire(ctx)
+		var gone *GoneError
+		if !errors.As(err, &gone) || gone.Reason == "cancelled" || gone.Reason == "released" {
+			return s, err
+		}
+		c.cfg.Logger.Warn("place in line lost", slog.String("pool", pool), slog.Any("error", err))
+	}
+}
+
+// TryAcquire returns a slot if one is free, and ErrBusy if not.
+func (c *Client) TryAcquire(ctx context.Context, pool string) (*Slot, error) {
+	t, err := c.Request(ctx, pool)
+	if err != nil {
+		return nil, err
+	}
+	wait, cancel := context.WithTimeoutCause(ctx, tryFor, ErrBusy)
+	defer cancel()
+	return t.acquire(wait)
+}
+
+// Request puts a ticket in the pool's line.
+func (c *Client) Request(ctx context.Context, pool string) (*Ticket, error) {
+	body, err := json.Marshal(map[string]string{"pool": pool, "ttl": c.cfg.TTL.String(), "note": c.cfg.Note})
+	if err != nil {
+		return nil, err
+	}
+	t := &Ticket{c: c, pool: pool}
+	sent, err := c.do(ctx, call{method: http.MethodPost, path: ticketsPath, body: body, within: answerIn}, &t.status)
+	if err != nil {
+		return nil, err
+	}
+	if t.status.ID == "" {
+		return nil, fmt.Errorf("%w as a kgate does", ErrUnreachable)
+	}
+	t.signed = sent
+	return t, nil
+}
+
+// call is one request, to whichever gateway answers.
+type call struct {
+	method, path, query string
+	body                []byte
+	within              time.Duration // for one gateway
+}
+
+// do asks the gateways in turn, beginning with the one that answered last,
+// until one can tell. It returns when the request that was answered was sent.
+func (c *Client) do(ctx context.Context, q call, into any) (sent time.Time, err error) {
+	start := int(c.good.Load())
+	none := &failure{kind: ErrUnreachable}
+	for i := range c.bases {
+		at := (start + i) % len(c.bases)
+		sent = time.Now()
+		err = c.ask(ctx, c.bases[at], q, into)
+		if err != nil && ctx.Err() != nil {
+			return sent, context.Cause(ctx)
+		}
+		var f *failure
+		if !errors.As(err, &f) {
+			c.good.Store(int64(at))
+			return sent, err
+		}
+		c.cfg.Logger.Debug("gateway does not serve", slog.String("gateway", c.bases[at].Host), slog.String("cause", f.text))
+		none.add(f)
+	}
+	return sent, none
+}
+
+// failure is why a gateway cannot tell, so that another one is asked.
+type failure struct {
+	kind error // ErrUnreachable or ErrUnavailable
+	text string
+}
+
+func (f *failure) Error() string { return f.kind.Error() + ": " + f.text }
+
+func (f *failure) Unwrap() error { return f.kind }
+
+// add sums up: one gateway that answers makes it ErrUnavailable.
+func (f *failure) add(other *failure) {
+	if errors.Is(other.kind, ErrUnavailable) {
+		f.kind = ErrUnavailable
+	}
+	if f.text != "" {
+		f.text += "; "
+	}
+	f.text += other.text
+}
+
+// ask sends a request to one gateway.
+func (c *Client) ask(ctx context.Context, base *url.URL, q call, into any) error {
+	ctx, cancel := context.WithTimeout(ctx, q.within)
+	defer cancel()
+	target := base.JoinPath(q.path)
+	target.RawQuery = q.query
+	req, err := http.NewRequestWithContext(ctx, q.method, target.String(), bytes.NewReader(q.body))
+	if err != nil {
+		return fmt.Errorf("%w: %w", ErrConfig, err)
+	}
+	if q.body != nil {
+		req.Header.Set("Content-Type", "application/json")
+	}
+	if c.cfg.Token != "" {
+		req.Header.Set("Authorization", "Bearer "+c.cfg.Token)
+	}
+	resp, err := c.cfg.HTTPClient.Do(req)
+	if err != nil {
+		return &failure{kind: ErrUnreachable, text: err.Error()}
+	}
+	defer resp.Body.Close()
+	data, err := io.ReadAll(io.LimitReader(resp.Body, maxAnswer))
+	if err != nil {
+		return &failure{kind: ErrUnreachable, text: base.Host + ": " + err.Error()}
+	}
+	if resp.StatusCode/100 != 2 {
+		return answerError(base.Host, resp, data)
+	}
+	if into == nil || resp.StatusCode == http.StatusNoContent {
+		return nil
+	}
+	if err := json.Unmarshal(data, into); err != nil {
+		return &failure{kind: ErrUnreachable, text: base.Host + " does not answer as a kgate does"}
+	}
+	return nil
+}
+
+func pause(ctx context.Context, d time.Duration) bool {
+	t := time.NewTimer(d)
+	defer t.Stop()
+	select {
+	case <-t.C:
+		return true
+	case <-ctx.Done():
+		return false
+	}
+}

@@ -1,0 +1,349 @@
+package client
+
+import (
+	"context"
+	"errors"
+	"sync/atomic"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/kgate/kgate/admin"
+)
+
+func acquire(t *testing.T, c *Client) *Slot {
+	t.Helper()
+	s, err := c.Acquire(t.Context(), "p")
+	if err != nil {
+		t.Fatal(err)
+	}
+	return s
+}
+
+func release(t *testing.T, s *Slot) {
+	t.Helper()
+	if err := s.Release(); err != nil {
+		t.Error(err)
+	}
+}
+
+func isLost(s *Slot) bool {
+	select {
+	case <-s.Lost():
+		return true
+	default:
+		return false
+	}
+}
+
+func TestAcquireInOrder(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		n := newNetwork(t, 2)
+		c := n.client(nil)
+		var in, most atomic.Int32
+		done := make(chan struct{})
+		for range 10 {
+			go func() {
+				s := acquire(t, c)
+				most.Store(max(most.Load(), in.Add(1)))
+				time.Sleep(time.Minute)
+				in.Add(-1)
+				release(t, s)
+				done <- struct{}{}
+			}()
+		}
+		start := time.Now()
+		for range 10 {
+			<-done
+		}
+		// Nobody waits longer than the line takes: 10 holds of a minute, 2 at once.
+		if took := time.Since(start); most.Load() != 2 || took != 5*time.Minute {
+			t.Errorf("at most %d at once, %v", most.Load(), took)
+		}
+		n.want(0, 0)
+	})
+}
+
+func TestSlotIsKept(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		n := newNetwork(t, 1)
+		c := n.client(nil)
+		s := acquire(t, c)
+		if s.Fence() != "p/1/1" || s.Pool() != "p" {
+			t.Errorf("fence %q, pool %q", s.Fence(), s.Pool())
+		}
+		time.Sleep(10*time.Minute + time.Second)
+		n.want(1, 0)
+		if renewals := n.count("PUT"); isLost(s) || renewals != 60 {
+			t.Errorf("lost %v, %d renewals in 10 minutes, want one per 10 s", isLost(s), renewals)
+		}
+		release(t, s)
+		release(t, s)
+		n.want(0, 0)
+		if deletes := n.count("DELETE"); isLost(s) || deletes != 1 {
+			t.Errorf("lost %v, %d times deleted", isLost(s), deletes)
+		}
+	})
+}
+
+func TestSlotIsLost(t *testing.T) {
+	for name, tc := range map[string]struct {
+		breaks func(*network, *Slot)
+		within time.Duration // of the break
+		reason string
+	}{
+		"gateways down":          {func(n *network, _ *Slot) { n.set("a", "down"); n.set("b", "down") }, 27 * time.Second, ""},
+		"gateways silent":        {func(n *network, _ *Slot) { n.set("a", "silent"); n.set("b", "silent") }, 27 * time.Second, ""},
+		"answers do not come":    {func(n *network, _ *Slot) { n.set("a", "mute"); n.set("b", "mute") }, 27 * time.Second, ""},
+		"gateways without lease": {func(n *network, _ *Slot) { n.memory.Fail(admin.ErrUnavailable) }, 27 * time.Second, ""},
+		"taken away":             {func(n *network, s *Slot) { n.memory.Drop(s.ID(), admin.ReasonLost) }, 10 * time.Second, "lost"},
+	} {
+		t.Run(name, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				n := newNetwork(t, 1)
+				s := acquire(t, n.client(nil))
+				start := time.Now()
+				tc.breaks(n, s)
+				<-s.Lost()
+				if took := time.Since(start); took != tc.within {
+					t.Errorf("told after %v, want %v", took, tc.within)
+				}
+				n.set("a", "")
+				n.memory.Fail(nil)
+				release(t, s)
+				n.want(0, 0)
+			})
+		})
+	}
+}
+
+// The time to live counts from sending a renewal, not from its answer.
+func TestLeaseCountsFromSending(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		n := newNetwork(t, 1)
+		c := n.client(func(cfg *Config) { cfg.Admins = cfg.Admins[:1] })
+		slow := &delayed{network: n}
+		c.cfg.HTTPClient.Transport = slow
+		s := acquire(t, c)
+		slow.back.Store(int64(4 * time.Second)) // less than the 5 s that a renewal may take
+		time.Sleep(11 * time.Second)            // one is under way
+		start := time.Now().Add(-time.Second)   // since when
+		time.Sleep(4 * time.Second)
+		n.set("a", "down")
+		<-s.Lost()
+		if took := time.Since(start); took != 27*time.Second {
+			t.Errorf("believed in for %v after sending, want 27 s", took)
+		}
+		n.set("a", "")
+		slow.back.Store(0)
+		release(t, s)
+	})
+}
+
+func TestFailover(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		n := newNetwork(t, 1)
+		c := n.client(nil)
+		s := acquire(t, c)
+		for i, host := range []string{"a", "b", "a"} {
+			n.set(host, []string{"down", "silent", "mute"}[i])
+			time.Sleep(time.Minute)
+			if isLost(s) {
+				t.Fatalf("lost when %s was lost", host)
+			}
+			n.set(host, "")
+		}
+		n.set("a", "down")
+		time.Sleep(time.Minute)
+		before := n.count("PUT a")
+		time.Sleep(time.Minute)
+		if asked := n.count("PUT a") - before; asked != 0 {
+			t.Errorf("a gateway that is down was asked first %d times", asked)
+		}
+		release(t, s)
+		n.want(0, 0)
+	})
+}
+
+// A waiting ticket stays in line while no gateway answers for less than its TTL,
+// and gives up after.
+func TestWaitThroughOutage(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		n := newNetwork(t, 1)
+		c := n.client(nil)
+		first := acquire(t, c)
+		got := make(chan *Slot)
+		go func() { got <- acquire(t, c) }()
+		time.Sleep(time.Minute)
+		n.set("a", "down")
+		n.set("b", "down")
+		time.Sleep(15 * time.Second)
+		n.set("b", "")
+		time.Sleep(15 * time.Second)
+		n.want(1, 1)
+		release(t, first)
+		release(t, <-got)
+		n.want(0, 0)
+
+		hold := acquire(t, c)
+		failed := make(chan error)
+		go func() { _, err := c.Acquire(t.Context(), "p"); failed <- err }()
+		time.Sleep(time.Minute)
+		n.set("a", "down")
+		n.set("b", "down")
+		start := time.Now()
+		if err := <-failed; !errors.Is(err, ErrUnreachable) || time.Since(start) > 35*time.Second {
+			t.Errorf("%v after %v", err, time.Since(start))
+		}
+		<-hold.Lost()
+		if hold.Release() == nil {
+			t.Error("released without a gateway")
+		}
+	})
+}
+
+func TestAcquireEnds(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		n := newNetwork(t, 1)
+		c := n.client(nil)
+		s := acquire(t, c)
+		ctx, cancel := context.WithTimeout(t.Context(), 90*time.Second)
+		defer cancel()
+		if _, err := c.Acquire(ctx, "p"); !errors.Is(err, context.DeadlineExceeded) {
+			t.Error(err)
+		}
+		n.want(1, 0)
+		start := time.Now()
+		if _, err := c.TryAcquire(t.Context(), "p"); !errors.Is(err, ErrBusy) || time.Since(start) != tryFor {
+			t.Errorf("%v after %v", err, time.Since(start))
+		}
+		n.want(1, 0)
+		release(t, s)
+		s, err := c.TryAcquire(t.Context(), "p")
+		if err != nil {
+			t.Fatal(err)
+		}
+		release(t, s)
+	})
+}
+
+func TestAcquireAgain(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		n := newNetwork(t, 1)
+		c := n.client(nil)
+		n.memory.Fail(admin.ErrUnavailable)
+		time.AfterFunc(10*time.Second, func() { n.memory.Fail(nil) })
+		s := acquire(t, c)
+		ticket, err := c.Request(t.Context(), "p")
+		if err != nil {
+			t.Fatal(err)
+		}
+		got := make(chan *Slot)
+		go func() { got <- acquire(t, c) }()
+		synctest.Wait()
+		n.want(1, 2)
+		for range 3 { // Acquire's place is lost; it takes a new one
+			_ = ticket.Cancel()
+			n.dropWaiting()
+			time.Sleep(time.Second)
+		}
+		n.want(1, 1)
+		release(t, s)
+		release(t, <-got)
+	})
+}
+
+func TestCycle(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		n := newNetwork(t, 1)
+		c := n.client(nil)
+		s := acquire(t, c)
+		ticket, err := c.Request(t.Context(), "p")
+		if err != nil {
+			t.Fatal(err)
+		}
+		for range 5 {
+			st, err := ticket.Test(t.Context())
+			if err != nil || st.State != Waiting || st.Position != 1 || st.ETA.String() != "1s" {
+				t.Errorf("%+v, %v", st, err)
+			}
+			time.Sleep(29 * time.Second)
+		}
+		release(t, s)
+		renewals := n.count("PUT")
+		if st, err := ticket.Test(t.Context()); err != nil || st.State != Granted || st.Fence != "p/1/2" {
+			t.Errorf("%+v, %v", st, err)
+		}
+		slot, err := ticket.Wait(t.Context())
+		if err != nil {
+			t.Fatal(err)
+		}
+		if n.count("PUT") == renewals { // the last sign was long ago
+			t.Error("a slot with next to no time left was not renewed at once")
+		}
+		release(t, slot)
+		if _, err := ticket.Test(t.Context()); !errors.Is(err, ErrGone) {
+			t.Errorf("after release: %v", err)
+		}
+		forgotten, err := c.Request(t.Context(), "p")
+		if err != nil {
+			t.Fatal(err)
+		}
+		time.Sleep(31 * time.Second)
+		var gone *GoneError
+		if _, err := forgotten.Wait(t.Context()); !errors.As(err, &gone) || gone.Reason != "expired" {
+			t.Errorf("not polled: %v", err)
+		}
+		n.want(0, 0)
+	})
+}
+
+// An answer that does not come leaves nothing behind for longer than the TTL.
+func TestLostAnswerLeaksNothing(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		n := newNetwork(t, 1)
+		n.set("a", "mute")
+		c := n.client(func(cfg *Config) { cfg.TTL = 5 * time.Second })
+		start := time.Now()
+		s := acquire(t, c) // b's ticket stands behind the one that a did not tell of
+		if took := time.Since(start); took > 5*time.Second {
+			t.Errorf("the slot was free after %v", took)
+		}
+		release(t, s)
+		n.want(0, 0)
+	})
+}
+
+func TestRefusals(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		n := newNetwork(t, 1)
+		c := n.client(nil)
+		if _, err := c.Acquire(t.Context(), "nosuch"); !errors.Is(err, ErrRefused) {
+			t.Error(err)
+		}
+		n.memory.Fail(admin.ErrTooMany)
+		if _, err := c.Acquire(t.Context(), "p"); !errors.Is(err, ErrBusy) {
+			t.Error(err)
+		}
+		n.memory.Fail(errors.New("broken"))
+		if _, err := c.TryAcquire(t.Context(), "p"); !errors.Is(err, ErrUnavailable) {
+			t.Error(err)
+		}
+		n.set("a", "down")
+		n.set("b", "down")
+		if _, err := c.Acquire(t.Context(), "p"); !errors.Is(err, ErrUnreachable) {
+			t.Error(err)
+		}
+	})
+	for name, cfg := range map[string]Config{
+		"address":   {Admins: []string{"localhost:9080"}},
+		"ttl":       {TTL: 365 * 24 * time.Hour},
+		"short ttl": {TTL: time.Millisecond},
+		"note":      {Note: string(make([]byte, 257))},
+		"token":     {Token: "a\r\nb"},
+	} {
+		if _, err := New(cfg); !errors.Is(err, ErrConfig) {
+			t.Errorf("%s: %v", name, err)
+		}
+	}
+}

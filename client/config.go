@@ -1,0 +1,92 @@
+package client
+
+import (
+	"errors"
+	"fmt"
+	"log/slog"
+	"net/http"
+	"net/url"
+	"strings"
+	"time"
+)
+
+// Config of a Client. The zero value asks the gateway on this machine.
+type Config struct {
+	// Admins are the base URLs of gateways: their admin addresses, or their
+	// client addresses for pools with tickets: true. Where one does not answer,
+	// the next one is asked. Default http://127.0.0.1:9080.
+	Admins []string
+	// Token is the admin token. Admin addresses need it that are not on this
+	// machine.
+	Token string
+	// TTL is how long a ticket or a slot outlives its holder, from 1 s to 10
+	// min. A slot is renewed three times in that time, so a longer one stands a
+	// longer interruption, and a shorter one is free sooner when its holder
+	// is gone. Default 30 s.
+	TTL time.Duration
+	// Note says who asks, for people; at most 256 bytes.
+	Note string
+	// HTTPClient carries the requests. Its Timeout must not be shorter than TTL.
+	// Default: one of the Client's own.
+	HTTPClient *http.Client
+	// OnStatus is called with each answer about a ticket that Acquire or Wait
+	// waits for; nil: nobody is.
+	OnStatus func(Status)
+	// Logger is told what goes wrong and is tried again; nil: silent.
+	Logger *slog.Logger
+}
+
+const (
+	defaultAdmin = "http://127.0.0.1:9080"
+	defaultTTL   = 30 * time.Second
+	minTTL       = time.Second
+	maxTTL       = 10 * time.Minute
+	maxNote      = 256
+)
+
+func (c Config) withDefaults() Config {
+	if len(c.Admins) == 0 {
+		c.Admins = []string{defaultAdmin}
+	}
+	if c.TTL == 0 {
+		c.TTL = defaultTTL
+	}
+	if c.HTTPClient == nil {
+		c.HTTPClient = &http.Client{Transport: &http.Transport{
+			Proxy:               http.ProxyFromEnvironment,
+			MaxIdleConnsPerHost: 4,
+			IdleConnTimeout:     time.Minute,
+			ForceAttemptHTTP2:   true,
+		}}
+	}
+	if c.OnStatus == nil {
+		c.OnStatus = func(Status) {}
+	}
+	if c.Logger == nil {
+		c.Logger = slog.New(slog.DiscardHandler)
+	}
+	return c
+}
+
+// Validate reports what cannot work.
+func (c Config) Validate() error {
+	var errs []error
+	for _, a := range c.Admins {
+		if u, err := url.Parse(a); err != nil || u.Host == "" || u.Scheme != "http" && u.Scheme != "https" {
+			errs = append(errs, fmt.Errorf("address %q is no URL; write http://HOST:PORT", a))
+		}
+	}
+	if c.TTL != 0 && (c.TTL < minTTL || c.TTL > maxTTL) {
+		errs = append(errs, fmt.Errorf("a TTL of %v is not between %v and %v", c.TTL, minTTL, maxTTL))
+	}
+	if len(c.Note) > maxNote {
+		errs = append(errs, fmt.Errorf("a note of %d bytes is longer than %d", len(c.Note), maxNote))
+	}
+	if strings.ContainsAny(c.Token, "\r\n") {
+		errs = append(errs, errors.New("the token holds line breaks"))
+	}
+	if len(errs) > 0 {
+		return errors.Join(append([]error{ErrConfig}, errs...)...)
+	}
+	return nil
+}

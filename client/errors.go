@@ -1,0 +1,65 @@
+package client
+
+import (
+	"encoding/json"
+	"errors"
+	"fmt"
+	"net/http"
+)
+
+// Errors.
+var (
+	// ErrConfig: a Config that cannot work.
+	ErrConfig = errors.New("client: bad configuration")
+	// ErrUnreachable: at no address a gateway answers.
+	ErrUnreachable = errors.New("client: no gateway answers")
+	// ErrUnavailable: the gateways that answer cannot do it now.
+	ErrUnavailable = errors.New("client: no gateway can do it now")
+	// ErrBusy: no slot is free now (TryAcquire), or the pool has as many tickets
+	// as it may.
+	ErrBusy = errors.New("client: busy")
+	// ErrRefused: the gateway takes the request for wrong: an unknown pool, no
+	// admin token where one is needed.
+	ErrRefused = errors.New("client: refused")
+	// ErrGone: the ticket or slot has ended. GoneError says why.
+	ErrGone = errors.New("client: the ticket has ended")
+)
+
+// GoneError says why a ticket or slot has ended; it is an ErrGone.
+type GoneError struct {
+	// Reason as the gateway gives it: released, cancelled, expired or lost;
+	// empty where no gateway knows of the ticket.
+	Reason string
+}
+
+// Error implements error.
+func (e *GoneError) Error() string {
+	if e.Reason == "" {
+		return ErrGone.Error() + ": no gateway knows of it"
+	}
+	return fmt.Sprintf("%v: %s", ErrGone, e.Reason)
+}
+
+// Is makes every GoneError an ErrGone.
+func (e *GoneError) Is(target error) bool { return target == ErrGone }
+
+// answerError is the error that a gateway answered with.
+func answerError(host string, resp *http.Response, body []byte) error {
+	var problem struct {
+		Detail string `json:"detail"`
+		Reason string `json:"reason"`
+	}
+	if json.Unmarshal(body, &problem) != nil || problem.Detail == "" {
+		problem.Detail = resp.Status
+	}
+	switch code := resp.StatusCode; {
+	case code >= 500:
+		return &failure{kind: ErrUnavailable, text: host + ": " + problem.Detail}
+	case code == http.StatusTooManyRequests:
+		return fmt.Errorf("%w: %s", ErrBusy, problem.Detail)
+	case code == http.StatusGone, code == http.StatusNotFound && resp.Request.Method != http.MethodPost:
+		return &GoneError{Reason: problem.Reason}
+	default:
+		return fmt.Errorf("%w: %s answers %d: %s", ErrRefused, host, resp.StatusCode, problem.Detail)
+	}
+}

@@ -1,0 +1,106 @@
+package client
+
+import (
+	"context"
+	"errors"
+	"log/slog"
+	"net/http"
+	"sync"
+	"time"
+)
+
+// Slot is one of the k of a pool, held until Release. It is renewed in the
+// background. It is safe for concurrent use.
+type Slot struct {
+	c      *Client
+	pool   string
+	status Status
+	ttl    time.Duration
+	// confirmed is when the newest renewal was sent that was answered. The
+	// goroutine that renews owns it.
+	confirmed time.Time
+
+	lost   chan struct{}
+	cancel context.CancelFunc
+	done   chan struct{} // closed when the renewing has ended
+	once   sync.Once
+	err    error // of Release
+}
+
+func newSlot(c *Client, pool string, status Status, signed time.Time) *Slot {
+	return &Slot{
+		c: c, pool: pool, status: status, ttl: c.cfg.TTL, confirmed: signed,
+		lost: make(chan struct{}), done: make(chan struct{}),
+	}
+}
+
+// ID is the slot's secret name. As the header Kgate-Ticket it lets a request
+// through a gateway into the slot.
+func (s *Slot) ID() string { return s.status.ID }
+
+// Pool returns the pool's name.
+func (s *Slot) Pool() string { return s.pool }
+
+// Fence numbers the slots of the pool: <pool>/<epoch>/<serial>. A resource that
+// is told the fence can refuse a holder that does not know yet that it has lost
+// its slot.
+func (s *Slot) Fence() string { return s.status.Fence }
+
+// Lost is closed when the slot may be held no longer: it could not be renewed in
+// time, or the gateways have ended it. Release does not close it.
+func (s *Slot) Lost() <-chan struct{} { return s.lost }
+
+// Release gives the slot back. It takes a few seconds at most; when no gateway
+// answers it fails, and the slot is free when its time to live is over. Further
+// calls return the same.
+func (s *Slot) Release() error {
+	s.once.Do(func() {
+		s.cancel()
+		<-s.done
+		s.err = s.c.end(s.path())
+	})
+	return s.err
+}
+
+func (s *Slot) path() string { return pathOf(s.ID()) }
+
+// margin is taken off the time to live, for clocks that do not run alike.
+func (s *Slot) margin() time.Duration { return s.ttl / 10 }
+
+// start renews in the background until Release or the loss of the slot.
+func (s *Slot) start() {
+	ctx, cancel := context.WithCancel(context.Background())
+	s.cancel = cancel
+	go func() {
+		defer close(s.done)
+		defer cancel()
+		for pause(ctx, time.Until(s.confirmed.Add(s.ttl/3))) {
+			if err := s.renew(ctx, s.confirmed.Add(s.ttl-s.margin())); err != nil {
+				if ctx.Err() == nil {
+					s.c.cfg.Logger.Warn("slot lost", slog.String("pool", s.pool), slog.Any("error", err))
+					close(s.lost)
+				}
+				return
+			}
+		}
+	}()
+}
+
+// renew renews the slot, trying until it would be too late.
+func (s *Slot) renew(ctx context.Context, deadline time.Time) error {
+	ctx, cancel := context.WithDeadlineCause(ctx, deadline, ErrUnreachable)
+	defer cancel()
+	for {
+		// A gateway that is silent must leave time for another one.
+		sent, err := s.c.do(ctx, call{method: http.MethodPut, path: s.path(), within: s.ttl / 6}, nil)
+		switch {
+		case err == nil:
+			s.confirmed = sent
+			return nil
+		case errors.Is(err, ErrGone):
+			return err
+		case !pause(ctx, s.c.retry()):
+			return context.Cause(ctx)
+		}
+	}
+}

@@ -1,0 +1,76 @@
+package main
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"os"
+	"strings"
+
+	"github.com/kgate/kgate/admin"
+	"github.com/kgate/kgate/membership"
+)
+
+var _ admin.Control = control{}
+
+// control lets the admin address change the cluster.
+type control struct{ n *node }
+
+// SetK implements admin.Control.
+func (c control) SetK(ctx context.Context, pool string, k, was int) error {
+	if _, known := c.n.cluster.View().Pool(pool); !known {
+		return fmt.Errorf("%w: the cluster has no pool %q", admin.ErrUnknown, pool)
+	}
+	return controlError(c.n.cluster.SetK(ctx, pool, k, was))
+}
+
+// Drain implements admin.Control.
+func (c control) Drain(context.Context) error {
+	c.n.drain()
+	return nil
+}
+
+// Leave implements admin.Control.
+func (c control) Leave(context.Context) error {
+	c.n.askToLeave()
+	return nil
+}
+
+// Suspend implements admin.Control.
+func (c control) Suspend(ctx context.Context, member string) error {
+	if _, known := c.n.cluster.View().Named(member); !known {
+		return fmt.Errorf("%w: there is no gateway %q in the cluster", admin.ErrUnknown, member)
+	}
+	return controlError(c.n.cluster.Suspend(ctx, member))
+}
+
+func controlError(err error) error {
+	switch {
+	case err == nil:
+		return nil
+	case errors.Is(err, membership.ErrConflict):
+		return fmt.Errorf("%w: %w", admin.ErrConflict, err)
+	case errors.Is(err, membership.ErrCommand):
+		return fmt.Errorf("%w: %w", admin.ErrInvalid, err)
+	default:
+		return fmt.Errorf("%w: %w", admin.ErrUnavailable, err)
+	}
+}
+
+// readToken reads the token that changes over the admin address need; "" when
+// there is none.
+func readToken(file string) (string, error) {
+	if file == "" {
+		return "", nil
+	}
+	data, err := os.ReadFile(file)
+	if err != nil {
+		return "", fmt.Errorf("node.admin_token_file: %w", err)
+	}
+	token := strings.TrimSpace(string(data))
+	const least = 16
+	if len(token) < least {
+		return "", fmt.Errorf("node.admin_token_file: %s holds %d characters, a token has at least %d: write one with `openssl rand -hex 32`", file, len(token), least)
+	}
+	return token, nil
+}

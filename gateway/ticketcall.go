@@ -1,0 +1,148 @@
+package gateway
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"net/http"
+	"time"
+
+	"github.com/kgate/kgate/kmutex"
+	"github.com/kgate/kgate/replication"
+)
+
+// Any gateway answers for any ticket: its id names the incarnation that took it
+// in, and the agreed view who answers for that one now.
+
+const ticketsPath = "/v1/tickets"
+
+// ticketCall is what is asked about a ticket.
+type ticketCall struct {
+	Op      ticketOp
+	ID      string
+	Granted bool          // test: the state in which the answer may wait
+	Wait    time.Duration // test: how long
+}
+
+type ticketOp string
+
+const (
+	opTest  ticketOp = "test"
+	opRenew ticketOp = "renew"
+	opUse   ticketOp = "use"
+	opEnd   ticketOp = "end"
+)
+
+// ticketReply is the answer of another gateway: a ticket, or why not.
+type ticketReply struct {
+	Ticket *Ticket
+	Error  string
+	Ending Ending
+}
+
+// replies name the errors that cross between gateways.
+var replies = map[string]error{
+	"unknown": ErrUnknownTicket, "elsewhere": ErrElsewhere, "waiting": ErrTicketWaiting, "used": ErrTicketUsed,
+}
+
+// onTicket carries out a call where the ticket is. While its gateway is being
+// replaced by its heir it tries again for a while.
+func (g *Gateway) onTicket(ctx context.Context, c ticketCall) (Ticket, error) {
+	const (
+		patience = 5 * time.Second
+		pause    = 50 * time.Millisecond
+	)
+	owner, err := replication.ParseID(c.ID)
+	if err != nil {
+		return Ticket{}, fmt.Errorf("%w: %w", ErrUnknownTicket, err)
+	}
+	give := time.NewTimer(patience + c.Wait)
+	defer give.Stop()
+	for {
+		began := g.now()
+		t, err := g.askTicket(ctx, owner, c)
+		if err == nil || !errors.Is(err, ErrElsewhere) {
+			return t, err
+		}
+		c.Wait = max(0, c.Wait-g.now().Sub(began))
+		select {
+		case <-time.After(pause):
+		case <-give.C:
+			return Ticket{}, err
+		case <-ctx.Done():
+			return Ticket{}, context.Cause(ctx)
+		}
+	}
+}
+
+func (g *Gateway) askTicket(ctx context.Context, owner kmutex.Node, c ticketCall) (Ticket, error) {
+	view, standing := g.cfg.Views.View(), g.cfg.Views.Standing()
+	if !g.entitled(standing.Node) {
+		return Ticket{}, ErrIsolated
+	}
+	heir, known := view.Heir(owner)
+	if !known {
+		for _, m := range view.Members {
+			if m.Node > owner { // the view here is not too old to have it
+				return Ticket{}, ErrUnknownTicket
+			}
+		}
+		return Ticket{}, ErrElsewhere
+	}
+	if heir == standing.Node {
+		return g.here(ctx, owner, c)
+	}
+	m, in := view.Member(heir)
+	if !in {
+		return Ticket{}, ErrElsewhere
+	}
+	var reply ticketReply
+	if err := g.call(ctx, m.PeerAddr, ticketsPath, c, &reply); err != nil {
+		return Ticket{}, fmt.Errorf("%w: %w", ErrElsewhere, err)
+	}
+	switch {
+	case reply.Ticket != nil:
+		return *reply.Ticket, nil
+	case reply.Ending != "":
+		return Ticket{}, &EndedError{reply.Ending}
+	case reply.Error == "":
+		return Ticket{}, nil
+	}
+	if err := replies[reply.Error]; err != nil {
+		return Ticket{}, err
+	}
+	return Ticket{}, fmt.Errorf("%w: %s", ErrElsewhere, reply.Error)
+}
+
+// serveTicket answers another gateway.
+func (g *Gateway) serveTicket(w http.ResponseWriter, r *http.Request) {
+	const maxCall = 4 << 10
+	var c ticketCall
+	if err := json.NewDecoder(http.MaxBytesReader(w, r.Body, maxCall)).Decode(&c); err != nil {
+		http.Error(w, err.Error(), http.StatusBadRequest)
+		return
+	}
+	owner, err := replication.ParseID(c.ID)
+	var t Ticket
+	if err == nil {
+		t, err = g.here(r.Context(), owner, c)
+	}
+	respond(w, replyOf(t, err))
+}
+
+func replyOf(t Ticket, err error) ticketReply {
+	var ended *EndedError
+	switch {
+	case err == nil:
+		return ticketReply{Ticket: &t}
+	case errors.As(err, &ended):
+		return ticketReply{Ending: ended.How}
+	}
+	for name, known := range replies {
+		if errors.Is(err, known) {
+			return ticketReply{Error: name}
+		}
+	}
+	return ticketReply{Error: err.Error()}
+}

@@ -1,0 +1,543 @@
+package kmutex_test
+
+import (
+	"errors"
+	"fmt"
+	"maps"
+	"slices"
+	"strings"
+
+	"github.com/kgate/kgate/coordinator"
+	"github.com/kgate/kgate/kmutex"
+)
+
+// This file is a pool whose nodes come, leave and are lost, as the driver in
+// package gateway sees it: agreed views that each node learns in its own time,
+// reports and installs that travel one by one, and are overtaken by newer epochs.
+
+// choices is where a schedule's decisions come from: a seeded source, or the
+// bytes of a fuzzer.
+type choices interface {
+	// IntN returns a number in [0, n).
+	IntN(n int) int
+}
+
+// churnScope bounds a schedule.
+type churnScope struct {
+	early                            bool
+	nodes, k, requests, cancels      int
+	losses, leaves, joins, ks, moves int // agreed commands; moves begin an epoch for no reason
+}
+
+// view is what all agree on.
+type view struct {
+	epoch   uint64
+	k       int
+	home    kmutex.Node
+	began   kmutex.Node // the last node when the epoch began
+	owed    bool
+	members []kmutex.Node
+}
+
+// slot is a request as its client sees it: tickets that were adopted one after
+// the other are the same slot. over: the client has ended it.
+type slot struct {
+	stamp int64
+	over  bool
+}
+
+// standing of a node.
+type standing int
+
+const (
+	member standing = iota
+	lost            // suspended: it may still run tickets, and does not know
+	gone            // its lease has run out, or it had left
+)
+
+func (s standing) String() string { return [...]string{"member", "lost", "gone"}[s] }
+
+// peer is a node and its driver.
+type peer struct {
+	machine  *kmutex.Machine
+	state    kmutex.State
+	standing standing
+	killed   bool // lost, and takes no more steps
+	view     int  // the newest view that it knows
+	acquired int
+	asking   bool
+	slots    map[kmutex.Ticket]*slot
+	ended    map[kmutex.Ticket]bool // its release or cancel was given to the machine
+	// forming is the epoch that the node, as home, waits for reports of, unplanned
+	// the epochs since the last install for which it gave that up.
+	forming   *forming
+	unplanned []uint64
+	// heirlooms are what lost nodes have left to this one.
+	heirlooms []heirloom
+}
+
+// heirloom is a ticket that a lost node had.
+type heirloom struct {
+	slot    *slot
+	serial  uint64
+	running bool
+}
+
+type forming struct {
+	epoch   uint64
+	awaited map[kmutex.Node]bool
+	reports []kmutex.Report
+	adopted map[kmutex.Node]map[kmutex.Ticket]*slot
+	next    int // of the adopted tickets
+}
+
+// letter is a report on its way to home, or an install on its way back.
+type letter struct {
+	to        kmutex.Node
+	epoch     uint64
+	report    *kmutex.Report
+	heirlooms []heirloom
+	install   *kmutex.Install
+	adopted   map[kmutex.Ticket]*slot
+}
+
+type churn struct {
+	churnScope
+	choices choices
+	peers   []*peer
+	views   []view
+	flight  []kmutex.Envelope
+	letters []letter
+	clock   int64
+	// most is how many slots there may be: k, or, after lowering it, what has
+	// to end first.
+	most    int
+	serials map[uint64]map[uint64]bool         // by epoch, of all grants
+	last    map[uint64]map[kmutex.Token]uint64 // by epoch and token, of the last grant
+	log     []string
+	grants  int
+	stats   churnStats
+}
+
+// churnStats tell what schedules have come by.
+type churnStats struct {
+	epochs, superseded, losses, adopted, withheld, retired, stale, blind int
+}
+
+func newChurn(s churnScope, c choices) *churn {
+	w := &churn{
+		churnScope: s, choices: c, most: s.k,
+		serials: make(map[uint64]map[uint64]bool), last: make(map[uint64]map[kmutex.Token]uint64),
+	}
+	v := view{epoch: 1, k: s.k, home: 1, began: kmutex.Node(s.nodes)}
+	for i := range s.nodes {
+		v.members = append(v.members, kmutex.Node(i+1))
+	}
+	w.views = []view{v}
+	for range s.nodes {
+		w.add()
+	}
+	return w
+}
+
+// add makes a node that has seen no view.
+func (w *churn) add() {
+	self := kmutex.Node(len(w.peers) + 1)
+	var b kmutex.Binding = new(coordinator.Late)
+	if w.early {
+		b = new(coordinator.Early)
+	}
+	p := &peer{
+		machine: kmutex.New(self, b), view: -1,
+		slots: make(map[kmutex.Ticket]*slot), ended: make(map[kmutex.Ticket]bool),
+	}
+	p.state = p.machine.State()
+	w.peers = append(w.peers, p)
+}
+
+func (w *churn) newest() *view                     { return &w.views[len(w.views)-1] }
+func (w *churn) peer(n kmutex.Node) *peer          { return w.peers[n-1] }
+func (w *churn) pick(ns []kmutex.Node) kmutex.Node { return ns[w.choices.IntN(len(ns))] }
+
+// agree adds a view; change edits it.
+func (w *churn) agree(begins bool, change func(*view)) {
+	v := *w.newest()
+	v.members = slices.Clone(v.members)
+	change(&v)
+	if begins {
+		v.epoch++
+		v.began = kmutex.Node(len(w.peers))
+		v.owed = slices.ContainsFunc(w.peers, func(p *peer) bool { return p.standing == lost })
+		if !slices.Contains(v.members, v.home) || w.choices.IntN(3) == 0 {
+			v.home = w.pick(v.members)
+		}
+		w.stats.epochs++
+	}
+	w.views = append(w.views, v)
+}
+
+// step lets a node's machine take in an event.
+func (w *churn) step(n kmutex.Node, e kmutex.Event) (*kmutex.Effects, error) {
+	p := w.peer(n)
+	fx, err := p.machine.Step(e)
+	if err != nil {
+		return nil, fmt.Errorf("node %d: %v: %w", n, e, err)
+	}
+	p.state = p.machine.State()
+	p.asking = p.asking && e.Kind != kmutex.EventAskDue || fx.AskTimer
+	w.flight = append(w.flight, fx.Messages...)
+	for _, g := range fx.Grants {
+		if err := w.granted(p.state.Epoch, g); err != nil {
+			return nil, fmt.Errorf("node %d: %v: %w", n, e, err)
+		}
+	}
+	for _, t := range fx.Trace {
+		if t.Kind == kmutex.TraceRetired {
+			w.stats.retired++
+		}
+	}
+	return fx, nil
+}
+
+// granted checks the serial of a grant against all before.
+func (w *churn) granted(epoch uint64, g kmutex.Grant) error {
+	w.grants++
+	if w.serials[epoch] == nil {
+		w.serials[epoch], w.last[epoch] = make(map[uint64]bool), make(map[kmutex.Token]uint64)
+	}
+	if w.serials[epoch][g.Serial] {
+		return fmt.Errorf("serial: %d of token %d in epoch %d was given out before", g.Serial, g.Token, epoch)
+	}
+	of := g.Token
+	if !w.early {
+		of = 0 // all serials of the pool grow, not only those of a token
+	}
+	if g.Serial <= w.last[epoch][of] {
+		return fmt.Errorf("serial: %d of token %d in epoch %d is not larger than those before", g.Serial, g.Token, epoch)
+	}
+	w.serials[epoch][g.Serial], w.last[epoch][of] = true, g.Serial
+	return nil
+}
+
+// lose suspends a member. What it had is left to an heir, as far as it was
+// replicated.
+func (w *churn) lose(n kmutex.Node) {
+	p := w.peer(n)
+	p.standing, p.killed = lost, w.choices.IntN(2) == 0
+	w.stats.losses++
+	w.depart(n)
+}
+
+// depart takes a node out of the members.
+func (w *churn) depart(n kmutex.Node) {
+	w.agree(true, func(v *view) {
+		v.members = slices.DeleteFunc(v.members, func(m kmutex.Node) bool { return m == n })
+	})
+	p := w.peer(n)
+	left := p.heirlooms
+	leave := func(t kmutex.Ticket, h heirloom) {
+		if h.slot = p.slots[t]; !h.slot.over && w.choices.IntN(2) == 0 {
+			left = append(left, h)
+		}
+	}
+	for _, g := range p.state.Running {
+		leave(g.Ticket, heirloom{running: true, serial: g.Serial})
+	}
+	for _, t := range waitingTickets(&p.state) {
+		leave(t, heirloom{})
+	}
+	heir := w.peer(w.pick(w.newest().members))
+	heir.heirlooms = append(heir.heirlooms, left...)
+}
+
+// expire ends every lease that may still run.
+func (w *churn) expire(n kmutex.Node) {
+	w.peer(n).standing = gone
+	w.agree(true, func(*view) {})
+}
+
+// learn lets a member know view i.
+func (w *churn) learn(n kmutex.Node, i int) error {
+	p, v := w.peer(n), w.views[i]
+	p.view = i
+	if v.epoch <= p.state.Epoch {
+		return nil
+	}
+	if v.epoch == 1 || n > v.began {
+		_, err := w.step(n, kmutex.Event{Kind: kmutex.EventInstall, Install: kmutex.Genesis(v.epoch, v.k, v.home, n)})
+		return err
+	}
+	if p.state.Frozen && p.state.Epoch > 0 {
+		w.stats.superseded++
+	}
+	fx, err := w.step(n, kmutex.Event{Kind: kmutex.EventFreeze, Epoch: v.epoch, K: v.k})
+	if err != nil {
+		return err
+	}
+	if p.forming != nil {
+		p.unplanned = append(p.unplanned, p.forming.epoch)
+		p.forming = nil
+	}
+	if v.home == n {
+		p.forming = &forming{epoch: v.epoch, awaited: make(map[kmutex.Node]bool), adopted: make(map[kmutex.Node]map[kmutex.Ticket]*slot)}
+		for _, m := range v.members {
+			if m <= v.began {
+				p.forming.awaited[m] = true
+			}
+		}
+	}
+	r := *fx.Report
+	r.Unplanned = slices.Clone(p.unplanned)
+	var turns []kmutex.ReportedTurn
+	for _, turn := range r.Waiting {
+		for _, t := range turn.Tickets {
+			turns = append(turns, kmutex.ReportedTurn{Stamp: p.slots[t].stamp, Tickets: []kmutex.Ticket{t}})
+		}
+	}
+	r.Waiting = turns
+	w.letters = append(w.letters, letter{to: v.home, epoch: v.epoch, report: &r, heirlooms: slices.Clone(p.heirlooms)})
+	return nil
+}
+
+// collect takes in a report, at home; with the last one home plans the epoch.
+func (w *churn) collect(p *peer, l letter) error {
+	f := p.forming
+	if f == nil || f.epoch != l.epoch || !f.awaited[l.report.Node] {
+		return nil // superseded
+	}
+	delete(f.awaited, l.report.Node)
+	slots := make(map[kmutex.Ticket]*slot)
+	for _, h := range l.heirlooms {
+		t := kmutex.AdoptedTicket(f.epoch, f.next)
+		f.next++
+		slots[t] = h.slot
+		if h.running {
+			l.report.Running = append(l.report.Running, kmutex.Grant{Ticket: t, Token: kmutex.NoToken, Serial: h.serial})
+		} else {
+			l.report.Waiting = append(l.report.Waiting, kmutex.ReportedTurn{Stamp: h.slot.stamp, Tickets: []kmutex.Ticket{t}})
+			slots[t] = &slot{stamp: h.slot.stamp} // the lost node may still let it in, as another
+		}
+	}
+	f.reports = append(f.reports, *l.report)
+	f.adopted[l.report.Node] = slots
+	if len(f.awaited) > 0 {
+		return nil
+	}
+	p.forming = nil
+	v := w.views[slices.IndexFunc(w.views, func(v view) bool { return v.epoch == f.epoch })]
+	installs, err := kmutex.Reform(kmutex.Formation{Epoch: f.epoch, K: v.k, Home: v.home, Owed: v.owed}, f.reports)
+	if err != nil {
+		return err
+	}
+	for i, in := range installs {
+		n := f.reports[i].Node
+		w.stats.withheld += in.Withheld.Len()
+		if in.Tokens == nil {
+			w.stats.blind++
+		}
+		w.letters = append(w.letters, letter{to: n, epoch: f.epoch, install: in, adopted: f.adopted[n]})
+	}
+	return nil
+}
+
+// begin takes in an install; the machine has to refuse one that comes late.
+func (w *churn) begin(n kmutex.Node, l letter) error {
+	p := w.peer(n)
+	e := kmutex.Event{Kind: kmutex.EventInstall, Install: l.install}
+	if !p.state.Frozen || p.state.Epoch != l.epoch {
+		w.stats.stale++
+		_, err := p.machine.Step(e)
+		if after := p.machine.State(); !errors.Is(err, kmutex.ErrInstall) || fmt.Sprint(after) != fmt.Sprint(p.state) {
+			return fmt.Errorf("node %d in epoch %d takes the install of epoch %d", n, p.state.Epoch, l.epoch)
+		}
+		return nil
+	}
+	for t, s := range l.adopted {
+		w.stats.adopted++
+		p.slots[t] = s
+	}
+	p.heirlooms, p.unplanned = nil, nil
+	_, err := w.step(n, e)
+	return err
+}
+
+// inFlight counts the slots whose requests an upstream may be working on: at
+// members, and at lost nodes until their leases have run out. Slots that were
+// handed on count once.
+func (w *churn) inFlight() int {
+	seen := make(map[*slot]bool)
+	for _, p := range w.peers {
+		if p.standing == gone {
+			continue
+		}
+		for _, g := range p.state.Running {
+			if s := p.slots[g.Ticket]; !s.over {
+				seen[s] = true
+			}
+		}
+	}
+	return len(seen)
+}
+
+// whole reports whether every member is in the newest epoch.
+func (w *churn) whole() bool {
+	v := w.newest()
+	return !slices.ContainsFunc(v.members, func(n kmutex.Node) bool {
+		s := &w.peer(n).state
+		return s.Epoch != v.epoch || s.Frozen
+	})
+}
+
+// check looks for what must never be.
+func (w *churn) check() error {
+	v := w.newest()
+	w.most = max(w.most, v.k)
+	if n := w.inFlight(); n > w.most {
+		return fmt.Errorf("safety: %d slots in flight, most %d", n, w.most)
+	}
+	if !w.whole() {
+		return nil
+	}
+	world := kmutex.World{K: v.k, Early: w.early}
+	for _, n := range v.members {
+		p := w.peer(n)
+		world.Nodes = append(world.Nodes, p.state)
+		world.AskPending = world.AskPending || p.asking
+		if p.state.Tokens != nil && n <= v.began {
+			world.Tokens, world.Withheld = p.state.Tokens, p.state.Withheld
+		}
+		if n <= v.began {
+			world.Withheld = p.state.Withheld
+		}
+	}
+	for _, e := range w.flight {
+		if e.Message.Epoch == v.epoch {
+			world.Flight = append(world.Flight, e)
+		}
+	}
+	if !v.owed {
+		w.most = v.k
+		for _, s := range world.Nodes {
+			for _, g := range s.Running {
+				if int(g.Token) >= v.k {
+					w.most++
+				}
+			}
+		}
+	}
+	return world.Check()
+}
+
+// atRest checks a pool in which nothing can happen any more.
+func (w *churn) atRest() error {
+	if !w.whole() {
+		return errors.New("at rest, and not all are in the newest epoch")
+	}
+	v, free := w.newest(), 0
+	for _, n := range v.members {
+		p := w.peer(n)
+		if ts := waitingTickets(&p.state); len(ts) > 0 || len(p.state.Running) > 0 {
+			return fmt.Errorf("nothing can happen any more, and tickets %v of node %d wait", ts, n)
+		}
+		free += p.machine.FreeHere()
+	}
+	if free != v.k {
+		return fmt.Errorf("%d tokens are free at the end, k=%d", free, v.k)
+	}
+	return nil
+}
+
+// clone returns a copy that shares nothing that changes.
+func (w *churn) clone() *churn {
+	c := *w
+	slots := make(map[*slot]*slot)
+	same := func(s *slot) *slot {
+		if slots[s] == nil {
+			n := *s
+			slots[s] = &n
+		}
+		return slots[s]
+	}
+	heirlooms := func(hs []heirloom) []heirloom {
+		hs = slices.Clone(hs)
+		for i := range hs {
+			hs[i].slot = same(hs[i].slot)
+		}
+		return hs
+	}
+	bySlot := func(m map[kmutex.Ticket]*slot) map[kmutex.Ticket]*slot {
+		n := make(map[kmutex.Ticket]*slot, len(m))
+		for t, s := range m {
+			n[t] = same(s)
+		}
+		return n
+	}
+	c.peers = nil
+	for _, p := range w.peers {
+		n := *p
+		n.machine = p.machine.Clone()
+		n.slots, n.ended, n.unplanned = bySlot(p.slots), maps.Clone(p.ended), slices.Clone(p.unplanned)
+		n.heirlooms = heirlooms(p.heirlooms)
+		if p.forming != nil {
+			f := *p.forming
+			f.awaited, f.reports, f.adopted = maps.Clone(f.awaited), slices.Clone(f.reports), maps.Clone(f.adopted)
+			for node, m := range f.adopted {
+				f.adopted[node] = bySlot(m)
+			}
+			n.forming = &f
+		}
+		c.peers = append(c.peers, &n)
+	}
+	c.views, c.flight, c.letters = slices.Clone(w.views), slices.Clone(w.flight), slices.Clone(w.letters)
+	for i := range c.letters {
+		l := &c.letters[i]
+		l.heirlooms, l.adopted = heirlooms(l.heirlooms), bySlot(l.adopted)
+		if l.report != nil {
+			r := *l.report
+			l.report = &r
+		}
+	}
+	c.serials, c.last = maps.Clone(w.serials), maps.Clone(w.last)
+	for epoch := range c.serials {
+		c.serials[epoch], c.last[epoch] = maps.Clone(c.serials[epoch]), maps.Clone(c.last[epoch])
+	}
+	c.log = nil
+	return &c
+}
+
+// key identifies what decides the future of a pool.
+func (w *churn) key() string {
+	var b strings.Builder
+	for _, p := range w.peers {
+		s := p.state
+		s.Serial, s.Seats, s.Running = 0, slices.Clone(s.Seats), slices.Clone(s.Running) // serials only grow
+		for i := range s.Seats {
+			s.Seats[i].Last = 0
+		}
+		for i := range s.Running {
+			s.Running[i].Serial = 0
+		}
+		fmt.Fprint(&b, p.standing, p.killed, p.view, p.acquired, p.asking, s, p.ended, p.unplanned, len(p.heirlooms), p.forming != nil)
+		if p.forming != nil {
+			fmt.Fprint(&b, p.forming.epoch, p.forming.awaited)
+		}
+		for _, t := range slices.Sorted(maps.Keys(p.slots)) {
+			fmt.Fprint(&b, " ", t, p.slots[t].over)
+		}
+		b.WriteByte('\n')
+	}
+	var mail []string
+	for _, e := range w.flight {
+		e.Message.Serial = 0
+		mail = append(mail, e.String())
+	}
+	for _, l := range w.letters {
+		mail = append(mail, fmt.Sprint(l.to, l.epoch, l.report == nil))
+		if l.report != nil {
+			mail = append(mail, fmt.Sprint(l.report.Node))
+		}
+	}
+	slices.Sort(mail)
+	fmt.Fprint(&b, mail, len(w.views), w.losses, w.most)
+	return b.String()
+}

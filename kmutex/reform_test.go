@@ -1,0 +1,296 @@
+package kmutex_test
+
+import (
+	"errors"
+	"fmt"
+	"strings"
+	"testing"
+
+	"github.com/kgate/kgate/coordinator"
+	"github.com/kgate/kgate/kmutex"
+)
+
+func tokens(qs ...kmutex.Token) kmutex.TokenSet {
+	var s kmutex.TokenSet
+	for _, q := range qs {
+		s.Add(q)
+	}
+	return s
+}
+
+func runs(qs ...kmutex.Token) []kmutex.Grant {
+	var gs []kmutex.Grant
+	for i, q := range qs {
+		gs = append(gs, kmutex.Grant{Ticket: kmutex.Ticket(i + 1), Token: q, Serial: 7})
+	}
+	return gs
+}
+
+// slotOf is a slot that a lost node had.
+var slotOf = kmutex.Grant{Ticket: kmutex.AdoptedTicket(9, 0), Token: kmutex.NoToken, Serial: 3}
+
+// What becomes of the tokens: node 1 is home of epoch 9 and begins with what is
+// free, as nobody waits.
+func TestReformTokens(t *testing.T) {
+	for name, tc := range map[string]struct {
+		f       kmutex.Formation
+		reports []kmutex.Report
+		// free, withheld, and each node's running tokens.
+		want string
+	}{
+		"nobody is lost": {
+			kmutex.Formation{K: 3},
+			[]kmutex.Report{{Node: 1, Running: runs(2)}, {Node: 2}},
+			"free {0,1} withheld {} running [2] [] tokens {0,1,2}",
+		},
+		"k is raised": {
+			kmutex.Formation{K: 5},
+			[]kmutex.Report{{Node: 1, Running: runs(2)}, {Node: 2, Running: runs(0)}},
+			"free {1,3,4} withheld {} running [2] [0] tokens {0,1,2,3,4}",
+		},
+		"k is lowered: renumbered as far as there is room, the old number stays apart": {
+			kmutex.Formation{K: 2},
+			[]kmutex.Report{{Node: 1, Running: runs(0, 5)}, {Node: 2, Running: runs(3)}},
+			"free {} withheld {} running [0 1] [3] tokens {0,1,3,5}",
+		},
+		"a node is lost: only what somebody has": {
+			kmutex.Formation{K: 4, Owed: true},
+			[]kmutex.Report{
+				{Node: 1, Installed: 8, Tokens: tokens(0, 1, 2, 3), Running: runs(2)},
+				{Node: 2, Installed: 8, Tokens: tokens(0, 1, 2, 3), Free: tokens(1)},
+			},
+			"free {1} withheld {0,3} running [2] [] tokens {0,1,2,3}",
+		},
+		"an epoch may have begun since: what was free is somebody's": {
+			kmutex.Formation{K: 2, Owed: true},
+			[]kmutex.Report{{Node: 1, Installed: 7, Tokens: tokens(0, 1), Free: tokens(0, 1), Peak: 2}},
+			"free {} withheld {0,1} running [] tokens {0,1}",
+		},
+		"it has not begun: its home says so": {
+			kmutex.Formation{K: 2, Owed: true},
+			[]kmutex.Report{
+				{Node: 1, Installed: 6, Tokens: tokens(0, 1), Free: tokens(0, 1), Peak: 5, Unplanned: []uint64{7}},
+				{Node: 2, Installed: 7, Unplanned: []uint64{8}},
+			},
+			"free {0,1} withheld {} running [] [] tokens {0,1}",
+		},
+		"k was larger in an epoch that may have begun": {
+			kmutex.Formation{K: 6, Owed: true},
+			[]kmutex.Report{{Node: 1, Installed: 7, Tokens: tokens(0, 1), Running: runs(0), Peak: 4}},
+			"free {4,5} withheld {1,2,3} running [0] tokens {0,1,2,3,4,5}",
+		},
+		"a token that runs is not free, whatever others say": {
+			kmutex.Formation{K: 2, Owed: true},
+			[]kmutex.Report{
+				{Node: 1, Installed: 8, Tokens: tokens(0, 1), Free: tokens(0, 1)},
+				{Node: 2, Installed: 8, Tokens: tokens(0, 1), Running: runs(1)},
+			},
+			"free {0} withheld {} running [] [1] tokens {0,1}",
+		},
+		"retired tokens are no lost node's": {
+			kmutex.Formation{K: 2, Owed: true},
+			[]kmutex.Report{{Node: 1, Installed: 8, Tokens: tokens(0, 1, 4, 5), Free: tokens(0, 4, 5)}},
+			"free {0} withheld {1} running [] tokens {0,1}",
+		},
+		"withheld tokens of k or more leave less room": {
+			kmutex.Formation{K: 3, Owed: true},
+			[]kmutex.Report{{Node: 1, Installed: 8, Tokens: tokens(0, 1, 2, 3, 4), Running: runs(4), Free: tokens(0, 1)}},
+			"free {} withheld {2,3} running [0] tokens {0,2,3,4}",
+		},
+		"whoever knew is gone": {
+			kmutex.Formation{K: 3, Owed: true},
+			[]kmutex.Report{{Node: 1, Installed: 8, Running: runs(2), Free: tokens(0)}},
+			"free {} withheld {0,1} running [2] tokens {}",
+		},
+		"whoever knew is gone, and nothing is owed": {
+			kmutex.Formation{K: 3},
+			[]kmutex.Report{{Node: 1, Installed: 8, Running: runs(2)}},
+			"free {0,1} withheld {} running [2] tokens {0,1,2}",
+		},
+		"a slot is taken over: its token stays withheld": {
+			kmutex.Formation{K: 3, Owed: true},
+			[]kmutex.Report{{Node: 1, Installed: 8, Tokens: tokens(0, 1, 2), Free: tokens(0), Running: append(runs(1), slotOf)}},
+			"free {0} withheld {2} running [1 2] tokens {0,1,2}",
+		},
+		"and in the epochs after": {
+			kmutex.Formation{K: 1, Owed: true},
+			[]kmutex.Report{{
+				Node: 1, Installed: 8, Tokens: tokens(0, 1, 2), Free: tokens(0),
+				Running: []kmutex.Grant{{Ticket: kmutex.AdoptedTicket(8, 0), Token: 2}},
+			}},
+			"free {} withheld {1,2} running [2] tokens {1,2}",
+		},
+		"and comes back with the last": {
+			kmutex.Formation{K: 3},
+			[]kmutex.Report{{Node: 1, Installed: 8, Running: []kmutex.Grant{{Ticket: kmutex.AdoptedTicket(8, 0), Token: 2}}}},
+			"free {0,1} withheld {} running [2] tokens {0,1,2}",
+		},
+		"a slot is taken over when nothing is owed": {
+			kmutex.Formation{K: 2},
+			[]kmutex.Report{{Node: 1, Running: append(runs(0), slotOf)}},
+			"free {} withheld {} running [0 1] tokens {0,1}",
+		},
+		"slots are taken over, and there is one token": {
+			kmutex.Formation{K: 2},
+			[]kmutex.Report{{Node: 1, Running: runs(0)}, {Node: 2, Running: []kmutex.Grant{slotOf, slotOf}}},
+			"free {} withheld {} running [0] [1] tokens {0,1}",
+		},
+	} {
+		tc.f.Epoch, tc.f.Home = 9, 1
+		installs, err := kmutex.Reform(tc.f, tc.reports)
+		if err != nil {
+			t.Errorf("%s: %v", name, err)
+			continue
+		}
+		got := fmt.Sprintf("free %v withheld %v running", installs[0].Free, installs[0].Withheld)
+		for _, in := range installs {
+			qs := []kmutex.Token{}
+			for _, g := range in.Running {
+				qs = append(qs, g.Token)
+			}
+			got += fmt.Sprint(" ", qs)
+		}
+		if got += fmt.Sprintf(" tokens %v", installs[0].Tokens); got != tc.want {
+			t.Errorf("%s:\n got %s\nwant %s", name, got, tc.want)
+		}
+	}
+}
+
+func TestReformRefuses(t *testing.T) {
+	huge := make(kmutex.TokenSet, kmutex.MaxK/64+1)
+	huge[kmutex.MaxK/64] = 1
+	for name, tc := range map[string]struct {
+		k       int
+		reports []kmutex.Report
+	}{
+		"no k":               {0, []kmutex.Report{{Node: 1}}},
+		"k too large":        {kmutex.MaxK + 1, []kmutex.Report{{Node: 1}}},
+		"no report of home":  {1, []kmutex.Report{{Node: 2}}},
+		"two reports":        {1, []kmutex.Report{{Node: 1}, {Node: 1}}},
+		"a token twice":      {2, []kmutex.Report{{Node: 1, Running: runs(0)}, {Node: 2, Running: runs(0)}}},
+		"a token too large":  {2, []kmutex.Report{{Node: 1, Running: runs(kmutex.MaxK)}}},
+		"a negative token":   {2, []kmutex.Report{{Node: 1, Running: runs(-2)}}},
+		"an own one without": {2, []kmutex.Report{{Node: 1, Running: runs(kmutex.NoToken)}}},
+		"tokens too large":   {2, []kmutex.Report{{Node: 1, Tokens: huge}}},
+		"free too large":     {2, []kmutex.Report{{Node: 1, Free: huge}}},
+		"peak too large":     {2, []kmutex.Report{{Node: 1, Peak: kmutex.MaxK + 1}}},
+		"peak negative":      {2, []kmutex.Report{{Node: 1, Peak: -1}}},
+	} {
+		if _, err := kmutex.Reform(kmutex.Formation{Epoch: 9, K: tc.k, Home: 1}, tc.reports); !errors.Is(err, kmutex.ErrInstall) {
+			t.Errorf("%s: error %v", name, err)
+		}
+	}
+}
+
+// Only what home of an epoch knows from the first on is known: who joins later
+// may not have heard of tokens that a lowered k has left behind.
+func TestNewcomersDoNotKnowTheTokens(t *testing.T) {
+	for _, tc := range []struct {
+		epoch      uint64
+		home, self kmutex.Node
+		known      bool
+	}{{1, 1, 1, true}, {1, 1, 2, true}, {2, 1, 2, false}} {
+		if in := kmutex.Genesis(tc.epoch, 2, tc.home, tc.self); (in.Tokens != nil) != tc.known {
+			t.Errorf("%+v: tokens %v", tc, in.Tokens)
+		}
+	}
+}
+
+// frozen returns a machine of node 1 that is frozen for epoch 2, with ticket 1
+// running, 2 and 3 waiting; and an install that fits.
+func frozen(t *testing.T, b kmutex.Binding) (*kmutex.Machine, *kmutex.Install) {
+	t.Helper()
+	m := kmutex.New(1, b)
+	var fx *kmutex.Effects
+	for _, e := range []kmutex.Event{
+		{Kind: kmutex.EventInstall, Install: kmutex.Genesis(1, 1, 1, 1)},
+		{Kind: kmutex.EventAcquire, Ticket: 1}, {Kind: kmutex.EventAcquire, Ticket: 2}, {Kind: kmutex.EventAcquire, Ticket: 3},
+		{Kind: kmutex.EventFreeze, Epoch: 2, K: 2},
+	} {
+		var err error
+		if fx, err = m.Step(e); err != nil {
+			t.Fatal(err)
+		}
+	}
+	r := *fx.Report
+	r.Running = append(r.Running, slotOf)
+	r.Waiting = append(r.Waiting, kmutex.ReportedTurn{Stamp: -1, Tickets: []kmutex.Ticket{slotOf.Ticket + 1}})
+	installs, err := kmutex.Reform(kmutex.Formation{Epoch: 2, K: 2, Home: 1}, []kmutex.Report{r})
+	if err != nil {
+		t.Fatal(err)
+	}
+	return m, installs[0]
+}
+
+// An install that does not fit is refused, and changes nothing.
+func TestBadInstalls(t *testing.T) {
+	for name, spoil := range map[string]func(*kmutex.Install){
+		"epoch 0":               func(in *kmutex.Install) { in.Epoch = 0 },
+		"an older epoch":        func(in *kmutex.Install) { in.Epoch = 1 },
+		"a newer epoch":         func(in *kmutex.Install) { in.Epoch = 3 },
+		"no k":                  func(in *kmutex.Install) { in.K = 0 },
+		"k too large":           func(in *kmutex.Install) { in.K = kmutex.MaxK + 1 },
+		"no home":               func(in *kmutex.Install) { in.Home = 0 },
+		"no holder":             func(in *kmutex.Install) { in.Holder = 0 },
+		"its own parent":        func(in *kmutex.Install) { in.Parent = 1 },
+		"a turn behind itself":  func(in *kmutex.Install) { in.Parent, in.Turns[0].Next.Node = 2, 1 },
+		"a closed last turn":    func(in *kmutex.Install) { in.Turns[0].Next.Node = 2 },
+		"a ticket is missing":   func(in *kmutex.Install) { in.Turns[0].Tickets = in.Turns[0].Tickets[:2] },
+		"a ticket twice":        func(in *kmutex.Install) { in.Turns[0].Tickets[1] = in.Turns[0].Tickets[2] },
+		"an adopted one twice":  func(in *kmutex.Install) { in.Turns[0].Tickets[0] = in.Running[1].Ticket },
+		"a foreign ticket":      func(in *kmutex.Install) { in.Turns[0].Tickets[1] = 9 },
+		"a waiting one runs":    func(in *kmutex.Install) { in.Running[1].Ticket = 2 },
+		"a running one is lost": func(in *kmutex.Install) { in.Running = in.Running[1:] },
+		"another token":         func(in *kmutex.Install) { in.Running[0].Token = 5 },
+		"no token":              func(in *kmutex.Install) { in.Running[1].Token = kmutex.NoToken },
+		"a token too large":     func(in *kmutex.Install) { in.Running[1].Token = kmutex.MaxK },
+		"a token twice":         func(in *kmutex.Install) { in.Running[1].Token = in.Running[0].Token },
+		"a free one runs":       func(in *kmutex.Install) { in.Free.Add(in.Running[0].Token) },
+		"a free one of k":       func(in *kmutex.Install) { in.Free.Add(2) },
+		"another serial":        func(in *kmutex.Install) { in.Running[0].Serial++ },
+	} {
+		for _, b := range []kmutex.Binding{new(coordinator.Late), new(coordinator.Early)} {
+			m, in := frozen(t, b)
+			spoil(in)
+			before := fmt.Sprint(m.State())
+			if _, err := m.Step(kmutex.Event{Kind: kmutex.EventInstall, Install: in}); !errors.Is(err, kmutex.ErrInstall) {
+				t.Errorf("%s: %T: error %v", name, b, err)
+			}
+			if after := fmt.Sprint(m.State()); after != before {
+				t.Errorf("%s: %T: refused, and changed\n%s\n%s", name, b, before, after)
+			}
+		}
+	}
+}
+
+// What was taken over once is known from then on: it is not taken over again,
+// and not without being here.
+func TestAdoptedOnce(t *testing.T) {
+	m, in := frozen(t, new(coordinator.Late))
+	step := func(e kmutex.Event) (*kmutex.Effects, error) { return m.Step(e) }
+	fx, err := step(kmutex.Event{Kind: kmutex.EventInstall, Install: in})
+	if err != nil {
+		t.Fatal(err)
+	}
+	if trace := fmt.Sprint(fx.Trace); strings.Count(trace, "adopted") != 2 {
+		t.Errorf("trace %v, want two adopted tickets", trace)
+	}
+	for _, ticket := range []kmutex.Ticket{slotOf.Ticket, slotOf.Ticket + 1} {
+		if _, err = step(kmutex.Event{Kind: kmutex.EventCancel, Ticket: ticket}); err != nil {
+			t.Fatal(err)
+		}
+	}
+	fx, err = step(kmutex.Event{Kind: kmutex.EventFreeze, Epoch: 3, K: 2})
+	if err != nil {
+		t.Fatal(err)
+	}
+	r := *fx.Report
+	r.Waiting = append(r.Waiting, kmutex.ReportedTurn{Tickets: []kmutex.Ticket{slotOf.Ticket}})
+	installs, err := kmutex.Reform(kmutex.Formation{Epoch: 3, K: 2, Home: 1}, []kmutex.Report{r})
+	if err != nil {
+		t.Fatal(err)
+	}
+	if _, err = step(kmutex.Event{Kind: kmutex.EventInstall, Install: installs[0]}); !errors.Is(err, kmutex.ErrInstall) {
+		t.Errorf("a ticket that was here before is taken over again: error %v", err)
+	}
+}

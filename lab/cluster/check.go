@@ -1,0 +1,75 @@
+package cluster
+
+import (
+	"errors"
+	"fmt"
+
+	"github.com/kgate/kgate/kmutex"
+	"github.com/kgate/kgate/lab/protocol/fairk"
+)
+
+// formed tells why not all members are in the newest epoch; nil: they are.
+func (c *Cluster) formed() error {
+	for _, m := range c.newest.Members {
+		p := c.hosts[m.Host].process
+		if p == nil || p.boot != m.Boot || p.gateway.Machine() == nil || p.gateway.Epoch() != c.newest.Epoch || p.gateway.Machine().Frozen() {
+			return fmt.Errorf("node %d is not in epoch %d", m.Node, c.newest.Epoch)
+		}
+	}
+	return nil
+}
+
+// Whole returns the pool over all its gateways, for the invariants of kmutex, if
+// there is such a thing at the moment: all members run in the newest epoch, nobody
+// is owed tokens, and none is in use that a lower k has done away with.
+func (c *Cluster) Whole() (*kmutex.World, bool) {
+	v := c.newest
+	if len(v.Owed) > 0 || len(v.Members) == 0 || c.formed() != nil {
+		return nil, false
+	}
+	w := &kmutex.World{K: v.K, Early: c.cfg.Early}
+	for _, m := range v.Members {
+		p := c.hosts[m.Host].process
+		s := p.gateway.Machine().State()
+		for _, g := range s.Running {
+			if int(g.Token) >= v.K {
+				return nil, false
+			}
+		}
+		w.Nodes = append(w.Nodes, s)
+		w.AskPending = w.AskPending || p.gateway.Asking()
+	}
+	c.Pending(func(_, _ int, m any) {
+		e, ok := fairk.Envelope(m)
+		_, to := v.Member(e.To)
+		if ok && to && e.Message.Epoch == v.Epoch {
+			w.Flight = append(w.Flight, e)
+		}
+	})
+	for _, m := range v.Members {
+		c.hosts[m.Host].process.gateway.Stashed(func(e kmutex.Envelope) {
+			if e.Message.Epoch == v.Epoch {
+				w.Flight = append(w.Flight, e)
+			}
+		})
+	}
+	return w, true
+}
+
+// Settled tells why the cluster is not in order: a process that is not in the view
+// with a lease, a member that is not in the newest epoch, tokens that are owed.
+func (c *Cluster) Settled() error {
+	v := c.newest
+	var errs []error
+	for i := range c.hosts {
+		if p := c.hosts[i].process; p != nil {
+			if m, in := v.Named(i); !in || m.Boot != p.boot || !p.entitled() {
+				errs = append(errs, fmt.Errorf("host %d is not back in the view with a lease", i))
+			}
+		}
+	}
+	if len(v.Owed) > 0 {
+		errs = append(errs, fmt.Errorf("tokens of %v are still withheld", v.Owed))
+	}
+	return errors.Join(append(errs, c.formed())...)
+}

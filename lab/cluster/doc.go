@@ -1,0 +1,28 @@
+// Package cluster is a whole cluster of gateways in virtual time: hosts that
+// crash, pause and restart, links that are cut, a leader that may be deposed
+// without knowing it, leases, agreed views, recoveries, clients, and one upstream
+// that counts by itself what is in flight.
+//
+// # What is real and what is a model
+//
+// The machines are those that kgate ships: kmutex and coordinator, driven by
+// [fairk.Gateway]; replication.Forming, which plans epochs; both ends of the leases
+// (membership/lease). The chord ring gives the home.
+//
+// Raft is a model: one log that all agree on. A leader can append to it only while
+// a majority of the voters is with it and in its term; an election takes its
+// voters' terms up at one instant; whoever led before and was not among them goes
+// on believing that it leads. Views, heartbeats, renewals and the rounds that
+// confirm them are messages on the links like all others and suffer what the links
+// do. Evidence that a process is gone is a model too: a leader that can reach the
+// host suspects it after 300 ms.
+//
+// # The judge
+//
+// The upstream sees when a request begins and ends in true time, and belongs to
+// nobody. A request ends when the upstream is done with it or when its connection
+// is closed: by its gateway, or by the kernel of a process that was killed. A
+// paused process can close nothing; what it still has open when its lease has run
+// out is counted apart, because kgate does not promise it away
+// (docs/guarantees.md).
+package cluster

@@ -1,0 +1,67 @@
+package cluster
+
+import (
+	"fmt"
+
+	"github.com/kgate/kgate/kmutex"
+	"github.com/kgate/kgate/lab/protocol/fairk"
+	"github.com/kgate/kgate/membership/lease"
+)
+
+// Messages of raft and of the leases, as far as they matter.
+type (
+	// beatMsg: term has this leader, and this is the newest view it has.
+	beatMsg struct {
+		term uint64
+		view *fairk.View
+	}
+	// askMsg asks a voter for its term, tellMsg answers.
+	askMsg  struct{ term, round uint64 }
+	tellMsg struct {
+		round uint64
+		voter int
+		term  uint64
+	}
+	joinMsg struct {
+		host   int
+		boot   uint64
+		voided kmutex.Node
+	}
+	// refuseJoinMsg: this incarnation is lost already.
+	refuseJoinMsg struct{ boot uint64 }
+	leaveMsg      struct{ node kmutex.Node }
+	renewMsg      struct{ renewal lease.Renewal }
+	grantMsg      struct{ renewal lease.Renewal }
+	refuseMsg     struct{ renewal lease.Renewal }
+)
+
+func (m *beatMsg) String() string {
+	return fmt.Sprintf("beat of term %d with view %d", m.term, m.view.Index)
+}
+
+func (m *askMsg) String() string  { return fmt.Sprintf("ask in term %d, round %d", m.term, m.round) }
+func (m *tellMsg) String() string { return fmt.Sprintf("tell term %d, round %d", m.term, m.round) }
+func (m *joinMsg) String() string {
+	return fmt.Sprintf("join of boot %d, %d is void", m.boot, m.voided)
+}
+func (m *refuseJoinMsg) String() string { return fmt.Sprintf("refuse join of boot %d", m.boot) }
+func (m *leaveMsg) String() string      { return fmt.Sprintf("leave of n%d", m.node) }
+func (m *renewMsg) String() string      { return fmt.Sprintf("renew n%d/%d", m.renewal.Node, m.renewal.Tag) }
+
+func (m *grantMsg) String() string { return fmt.Sprintf("grant n%d/%d", m.renewal.Node, m.renewal.Tag) }
+
+func (m *refuseMsg) String() string {
+	return fmt.Sprintf("refuse n%d/%d", m.renewal.Node, m.renewal.Tag)
+}
+
+// raftMsg is the kind of all of them.
+const raftMsg = "raft"
+
+// kindOf names a message by its kind: that of the machines', "report", "answer",
+// or "raft".
+func kindOf(m any) string {
+	if k, ok := m.(interface{ Kind() string }); ok {
+		return k.Kind()
+	}
+	return raftMsg
+}

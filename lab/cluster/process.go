@@ -1,0 +1,197 @@
+package cluster
+
+import (
+	"fmt"
+	"slices"
+	"time"
+
+	"github.com/kgate/kgate/kmutex"
+	"github.com/kgate/kgate/lab/protocol"
+	"github.com/kgate/kgate/lab/protocol/fairk"
+	"github.com/kgate/kgate/lab/sim"
+	"github.com/kgate/kgate/membership/lease"
+)
+
+// process is one run of kgate on a host: one incarnation after the other.
+type process struct {
+	c       *Cluster
+	host    int
+	boot    uint64
+	gateway *fairk.Gateway
+	holder  *lease.Holder // nil: in no view yet
+	voided  kmutex.Node   // the incarnation before this one, which has nothing in flight
+	leader  int           // who leads, as far as is known here; -1: nobody
+	heard   uint64        // the term of that leader
+	leads   *leadership   // nil: this process does not
+	joined  time.Duration // when it last asked to be let in, by its own clock
+	leaving bool
+	woke    time.Duration // true time
+}
+
+// Timers of a process, beside those of its gateway.
+const (
+	timerTick    = fairk.TimerOther + iota // renewals, joins, leaves
+	timerLapse                             // the lease may be over
+	timerLead                              // what a leader does now and then
+	timerRequest                           // a request has come
+	timerAnswer                            // the upstream has answered a request
+	timerGone                              // a client has left
+	timerLeave                             // SIGTERM
+)
+
+// boot starts a process on a host.
+func (c *Cluster) boot(i int) {
+	h := &c.hosts[i]
+	h.process = &process{c: c, host: i, leader: -1}
+	h.process.incarnate()
+	h.process.tick()
+}
+
+// incarnate begins a new incarnation.
+func (p *process) incarnate() {
+	h := &p.c.hosts[p.host]
+	h.boots++
+	p.boot, p.holder, p.joined = h.boots, nil, -time.Hour
+	cfg := fairk.Config{
+		Host: p.c, Parcels: &p.c.parcels, Index: p.host, Boot: p.boot, Early: p.c.cfg.Early, Ask: p.c.cfg.Ask,
+		Since:  p.c.since,
+		Failed: func(g *fairk.Gateway, err error) { p.c.fail(err) },
+	}
+	if p.c.cfg.Trace != nil {
+		cfg.Watch = func(_ *fairk.Gateway, t kmutex.Trace) { p.tracef("%v", t) }
+	}
+	p.gateway = fairk.NewGateway(cfg)
+}
+
+func (p *process) tracef(format string, args ...any) {
+	if p.c.cfg.Trace != nil {
+		p.c.tracef(fmt.Sprintf("%d/n%d", p.host, p.gateway.Node()), format, args...)
+	}
+}
+
+func (p *process) clock() time.Duration { return p.c.Clock(p.host) }
+
+func (p *process) after(d time.Duration, kind uint8, arg uint64) {
+	p.c.After(p.host, d, sim.Timer{Kind: kind, Arg: arg})
+}
+
+// follow takes over a view.
+func (p *process) follow(v *fairk.View) {
+	in := p.gateway.Follow(v)
+	switch {
+	case in && p.holder == nil:
+		p.holder = lease.NewHolder(p.c.cfg.Terms, p.gateway.Node(), p.clock())
+		p.renew()
+	case !in && p.holder != nil && p.leaving:
+		p.tracef("has left")
+		n := p.gateway.Node()
+		p.c.hosts[p.host].left = slices.ContainsFunc(p.c.log.lost, func(l lost) bool { return l.node == n && l.left })
+		p.c.Kill(p.host)
+	case !in && p.holder != nil:
+		p.void("is lost in view", v.Index)
+	}
+}
+
+// entitled reports whether this incarnation may have requests in flight now.
+func (p *process) entitled() bool {
+	return p.holder != nil && p.holder.Valid(p.clock())
+}
+
+// void ends everything of the present incarnation and begins another one.
+func (p *process) void(why string, what any) {
+	p.tracef("comes back as a new incarnation: %s %v", why, what)
+	p.c.endAll(p.gateway, "isolated")
+	p.voided = p.gateway.Node()
+	p.incarnate()
+}
+
+// tick does what is to be done now and then.
+func (p *process) tick() {
+	terms := p.c.cfg.Terms
+	defer p.after(terms.Retry()/2, timerTick, 0)
+	now := p.clock()
+	switch {
+	case p.holder == nil && p.leaving:
+		p.c.Kill(p.host) // nobody could agree on it: the host may come back
+	case p.holder == nil && now-p.joined > 2*terms.Retry():
+		p.joined = now
+		p.tell(&joinMsg{host: p.host, boot: p.boot, voided: p.voided})
+	case p.holder != nil && p.holder.Over(now):
+		p.void("its lease is over since", p.c.Now())
+	case p.holder != nil && now >= p.holder.Due():
+		p.renew()
+	case p.leaving && !p.c.busy(p.gateway):
+		p.tell(&leaveMsg{node: p.gateway.Node()})
+	}
+}
+
+func (p *process) renew() {
+	p.tell(&renewMsg{p.holder.Send(p.clock())})
+}
+
+// tell sends something to the leader.
+func (p *process) tell(m any) {
+	if p.leader >= 0 {
+		p.c.Send(p.host, p.leader, raftMsg, m)
+	}
+}
+
+func (p *process) granted(r lease.Renewal) {
+	if p.holder == nil {
+		return
+	}
+	if now := p.clock(); p.holder.Granted(r, now) {
+		until, _ := p.holder.Until()
+		p.after(until-now+time.Microsecond, timerLapse, 0)
+	}
+}
+
+func (p *process) due(t sim.Timer) {
+	switch ticket := protocol.Ticket(t.Arg); t.Kind {
+	case timerTick:
+		p.tick()
+	case timerLapse:
+		if p.holder != nil && p.holder.Over(p.clock()) {
+			p.void("its lease is over since", p.c.Now())
+		}
+	case timerLead:
+		if l := p.leads; l != nil && l.term == t.Arg {
+			l.work()
+		}
+	case timerRequest:
+		p.enter(p.c.coming[t.Arg])
+	case timerAnswer:
+		p.c.answered(p, ticket)
+	case timerGone:
+		p.c.gone(p, ticket)
+	case timerLeave:
+		p.drain()
+	default:
+		p.gateway.Due(t)
+	}
+}
+
+func (p *process) deliver(from int, m any) {
+	switch m := m.(type) {
+	case *beatMsg:
+		p.onBeat(from, m)
+	case *askMsg:
+		p.onAsk(from, m)
+	case *grantMsg:
+		p.granted(m.renewal)
+	case *refuseMsg:
+		if p.holder != nil {
+			p.holder.Refused(m.renewal)
+		}
+	case *refuseJoinMsg:
+		if p.holder == nil && p.boot == m.boot {
+			p.incarnate()
+		}
+	case *joinMsg, *leaveMsg, *renewMsg, *tellMsg:
+		if p.leads != nil {
+			p.leads.take(from, m)
+		}
+	default:
+		p.gateway.Deliver(from, m)
+	}
+}

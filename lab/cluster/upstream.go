@@ -1,0 +1,210 @@
+package cluster
+
+import (
+	"errors"
+	"fmt"
+	"time"
+
+	"github.com/kgate/kgate/lab/protocol"
+	"github.com/kgate/kgate/lab/protocol/fairk"
+	"github.com/kgate/kgate/lab/sim"
+)
+
+// ErrTooMany means that more requests than allowed were at the upstream.
+var ErrTooMany = errors.New("more than k at the upstream")
+
+// Request is one client's.
+type Request struct {
+	host     int
+	arrived  time.Duration // true time; when it got into line
+	stamp    int64         // the same by the gateway's wall clock
+	Hold     time.Duration // how long it is at the upstream
+	patience time.Duration // 0: for ever
+	gateway  *fairk.Gateway
+	epoch    uint64 // in which it was granted
+	state    state
+	outcome  string
+}
+
+type state uint8
+
+const (
+	coming   state = iota // on its way to the gateway
+	waiting               // in line
+	inFlight              // at the upstream
+	answered              // the upstream is done, the gateway does not know yet
+	over
+)
+
+// Request lets a client of a gateway ask: its critical section takes hold, and it
+// leaves after patience, unless that is 0.
+func (c *Cluster) Request(host int, hold, patience time.Duration) *Request {
+	r := &Request{host: host, Hold: hold, patience: patience}
+	if p := c.hosts[host].process; p == nil {
+		r.over("nobody there")
+	} else {
+		c.coming = append(c.coming, r)
+		p.after(0, timerRequest, uint64(len(c.coming)-1))
+	}
+	return r
+}
+
+// Outcome tells how a request ended: "served", "left", why it was refused or
+// lost; "" while it goes on.
+func (r *Request) Outcome() string { return r.outcome }
+
+func (r *Request) over(outcome string) { r.state, r.outcome = over, outcome }
+
+// enter lets a request into line. Its ticket is larger than all before it.
+func (p *process) enter(r *Request) {
+	if p.leaving || !p.entitled() {
+		r.over("refused")
+		return
+	}
+	t := protocol.Ticket(len(p.c.requests))
+	p.c.requests = append(p.c.requests, r)
+	r.state, r.gateway = waiting, p.gateway
+	r.arrived, r.stamp = p.c.Now(), int64(p.c.Wall(p.host))
+	if r.patience > 0 {
+		p.after(r.patience, timerGone, uint64(t))
+	}
+	p.tracef("request %d", t)
+	p.gateway.Acquire(t)
+}
+
+// since tells gateways when a waiting ticket arrived.
+func (c *Cluster) since(t protocol.Ticket) (int64, bool) {
+	r := c.requests[t]
+	return r.stamp, r.state == waiting
+}
+
+// Grant implements [protocol.Host].
+func (c *Cluster) Grant(host int, t protocol.Ticket) {
+	r := c.requests[t]
+	p := c.hosts[host].process
+	if r.state != waiting || r.gateway != p.gateway {
+		c.fail(fmt.Errorf("ticket %d is granted, which does not wait", t))
+		return
+	}
+	if !p.entitled() {
+		return // void comes
+	}
+	r.state = inFlight
+	c.upstream.start(p, t)
+	c.After(sim.World, r.Hold, sim.Timer{Kind: timerDone, Arg: uint64(t)})
+}
+
+// answered lets a gateway know that the upstream is done with a request.
+func (c *Cluster) answered(p *process, t protocol.Ticket) {
+	r := c.requests[t]
+	if r.state == answered && r.gateway == p.gateway {
+		r.over("served")
+		p.gateway.Release(t)
+	}
+}
+
+// gone lets a waiting client leave.
+func (c *Cluster) gone(p *process, t protocol.Ticket) {
+	r := c.requests[t]
+	if r.state == waiting && r.gateway == p.gateway {
+		r.over("left")
+		p.gateway.Cancel(t)
+	}
+}
+
+// busy reports whether a gateway has requests in flight.
+func (c *Cluster) busy(g *fairk.Gateway) bool {
+	for _, r := range c.requests[1:] {
+		if r.gateway == g && (r.state == inFlight || r.state == answered) {
+			return true
+		}
+	}
+	return false
+}
+
+// endAll ends all requests of a gateway: its connections are closed.
+func (c *Cluster) endAll(g *fairk.Gateway, outcome string) {
+	for i, r := range c.requests[1:] {
+		if r.gateway != g || r.state == over {
+			continue
+		}
+		if r.state == inFlight {
+			c.upstream.end(protocol.Ticket(i + 1))
+		}
+		r.over(outcome)
+	}
+}
+
+// upstream counts by itself what is in flight.
+type upstream struct {
+	cluster *Cluster
+	flying  []protocol.Ticket
+	most    int
+	served  int
+	apart   int // most that paused processes had open beyond their leases
+}
+
+// start notes a request that begins. A lower k ends nobody's critical section, so
+// the largest k counts of the epochs since the one in which the oldest request in
+// flight was granted.
+func (u *upstream) start(p *process, t protocol.Ticket) {
+	u.flying = append(u.flying, t)
+	c := u.cluster
+	c.requests[t].epoch = p.gateway.Epoch()
+	oldest := p.gateway.Epoch()
+	n, apart := 0, 0
+	for _, f := range u.flying {
+		oldest = min(oldest, c.requests[f].epoch)
+		if c.hosts[c.requests[f].host].process.stuck(c.requests[f].gateway) {
+			apart++
+		} else {
+			n++
+		}
+	}
+	u.most, u.apart = max(u.most, n), max(u.apart, apart)
+	p.tracef("request %d begins, %d in flight", t, n)
+	limit := 0
+	for _, k := range c.ks[oldest:] {
+		limit = max(limit, k)
+	}
+	if n > limit+c.cfg.Slack {
+		c.fail(fmt.Errorf("%w: %d, limit %d", ErrTooMany, n, limit))
+	}
+}
+
+// stuck reports that a process is paused, or has just been, and cannot close the
+// connections of an incarnation whose lease is over.
+func (p *process) stuck(g *fairk.Gateway) bool {
+	return (p.c.Paused(p.host) || p.woke == p.c.Now()) && p.gateway == g && !p.entitled()
+}
+
+func (u *upstream) end(t protocol.Ticket) {
+	for i, f := range u.flying {
+		if f == t {
+			u.flying = append(u.flying[:i], u.flying[i+1:]...)
+			return
+		}
+	}
+}
+
+// done lets the upstream answer a request.
+func (u *upstream) done(t protocol.Ticket) {
+	c := u.cluster
+	r := c.requests[t]
+	if r.state != inFlight {
+		return
+	}
+	u.end(t)
+	u.served++
+	r.state = answered
+	p := c.hosts[r.host].process
+	c.tracef("", "request %d ends", t)
+	p.after(0, timerAnswer, uint64(t))
+}
+
+// Served returns how many requests the upstream has answered.
+func (c *Cluster) Served() int { return c.upstream.served }
+
+// Most returns the most requests that were in flight at once, without what paused
+// processes could not close; that is the second.
+func (c *Cluster) Most() (most, apart int) { return c.upstream.most, c.upstream.apart }

@@ -1,0 +1,24 @@
+// Package fuzz lets clusters of gateways go through every fault, seed after seed,
+// and judges them.
+//
+// A seed makes a [Scenario]: the size of the cluster, k, the binding, the network,
+// and a list of operations: requests, and faults at any moment, among them next to
+// the delivery of a message of a given kind. [Run] plays it in package cluster.
+//
+// # What is judged
+//
+// In both modes, always: the upstream never sees more requests at once than it
+// may; no machine refuses an event of its own driver; no home is unable to plan an
+// epoch; and whenever all members are in one epoch and nothing is owed, the
+// invariants of package kmutex hold.
+//
+// In the liveness mode all faults are healed at the end. Then every gateway must be
+// back with a lease, all tokens must be back, every request that waits must be
+// served, and a new one at each gateway too, within a bound. In the safety mode
+// there is no healing, and worse faults happen.
+//
+// # A failing seed
+//
+// [Shrink] takes away what the failure does not need. What is left is told by
+// [Scenario.Args]: a command line that plays it again, byte for byte.
+package fuzz

@@ -1,0 +1,245 @@
+package fuzz
+
+import (
+	"errors"
+	"fmt"
+	"io"
+	"runtime/debug"
+	"time"
+
+	"github.com/kgate/kgate/lab/cluster"
+	"github.com/kgate/kgate/lab/network"
+	terms "github.com/kgate/kgate/membership/lease"
+)
+
+// Errors of a run, beside those of package cluster.
+var (
+	// ErrInvariant means that the machines contradict each other.
+	ErrInvariant = errors.New("an invariant is violated")
+	// ErrStarved means that somebody was not served in time.
+	ErrStarved = errors.New("not served in time")
+	// ErrUnsettled means that the cluster did not come to order in time.
+	ErrUnsettled = errors.New("not in order in time")
+	// ErrPanic means that a machine stopped.
+	ErrPanic = errors.New("panic")
+)
+
+// Result is what a run was like.
+type Result struct {
+	Served int
+	Events uint64
+	// Most requests at the upstream, and most that paused processes had open
+	// beyond their leases.
+	Most, Apart int
+	// Epochs is how many the pool went through.
+	Epochs uint64
+}
+
+// healed is how long after the faults everything must be in order: leases that ran
+// have to expire, and those who lost theirs to come back.
+const healed = lease*2 + 3*time.Second
+
+// served is how long the last requests may take after that, beyond what they are
+// at the upstream if they go there one by one.
+const served = 30 * time.Second
+
+// slack is added to what the upstream may see; for tests.
+var slack = 0
+
+// Run plays the scenario and returns what is wrong, or nil. The trace may be nil.
+func Run(s *Scenario, trace io.Writer) (res Result, err error) {
+	p := &play{Scenario: s}
+	defer func() {
+		if r := recover(); r != nil {
+			err = fmt.Errorf("%w: %v\n%s", ErrPanic, r, debug.Stack())
+		}
+	}()
+	delay := network.Jitter{Base: s.Base, Extra: s.Extra}
+	p.Cluster = cluster.New(cluster.Config{
+		Seed: s.Seed, Hosts: s.Hosts, Members: s.Members, K: s.K, Early: s.Early,
+		Network: delay, Ask: 4 * time.Duration(s.Members) * delay.Mean(),
+		Terms: terms.Terms{Lease: lease, Bound: lease / 20},
+		Slack: slack, Trace: trace, Due: p.due,
+	})
+	p.Watch(func(to int, kind string) { p.triggered(to, kind, false) }, func(to int, kind string) { p.triggered(to, kind, true) })
+	for i := range s.Ops {
+		p.At(s.Ops[i].At, uint64(i))
+	}
+	err = p.play()
+	res = Result{Served: p.Served(), Events: p.Events(), Epochs: p.View().Epoch}
+	res.Most, res.Apart = p.Most()
+	return res, err
+}
+
+// play is a scenario that is being played.
+type play struct {
+	*Scenario
+	*cluster.Cluster
+	asked   []*cluster.Request
+	armed   []Op
+	checked time.Duration
+}
+
+const checkEvery = 20 * time.Millisecond
+
+func (p *play) play() error {
+	if err := p.until(p.End, nil); err != nil || p.Mode == Safety {
+		return err
+	}
+	p.heal()
+	if err := p.until(p.End+healed, func() bool { p.startAll(); return p.Settled() == nil }); err != nil {
+		return err
+	}
+	if err := p.Settled(); err != nil {
+		return fmt.Errorf("%w: %w", ErrUnsettled, err)
+	}
+	for host := range p.Hosts {
+		if p.Alive(host) {
+			p.asked = append(p.asked, p.Request(host, time.Millisecond, 0))
+		}
+	}
+	if err := p.until(p.Now()+served+p.work(), func() bool { return p.starving() == nil }); err != nil {
+		return err
+	}
+	return p.starving()
+}
+
+// until runs to an instant, or until enough, and checks on the way.
+func (p *play) until(end time.Duration, enough func() bool) error {
+	for p.Step(end) {
+		if err := p.Err(); err != nil {
+			return err
+		}
+		if p.Now()-p.checked < checkEvery {
+			continue
+		}
+		p.checked = p.Now()
+		if w, whole := p.Whole(); whole {
+			if err := w.Check(); err != nil {
+				return fmt.Errorf("%w: %w", ErrInvariant, err)
+			}
+		}
+		if enough != nil && enough() {
+			return nil
+		}
+	}
+	return p.Err()
+}
+
+// heal ends all faults. Clocks stay wrong.
+func (p *play) heal() {
+	p.armed = nil
+	for a := range p.Hosts {
+		p.Resume(a)
+		for b := range p.Hosts {
+			if p.IsCut(a, b) {
+				p.Heal(a, b)
+			}
+			p.Slow(a, b, 0)
+		}
+	}
+	p.startAll()
+}
+
+// startAll starts what has ended: also a process that was told to leave, and had
+// to go without the others' agreement.
+func (p *play) startAll() {
+	for host := range p.Hosts {
+		p.Start(host)
+	}
+}
+
+// work is how long those who wait will be at the upstream, in sum.
+func (p *play) work() time.Duration {
+	var sum time.Duration
+	for _, r := range p.asked {
+		if r.Outcome() == "" {
+			sum += r.Hold
+		}
+	}
+	return sum
+}
+
+// starving tells who has not been served.
+func (p *play) starving() error {
+	waiting := 0
+	for _, r := range p.asked {
+		if r.Outcome() == "" {
+			waiting++
+		}
+	}
+	if waiting > 0 {
+		return fmt.Errorf("%w: %d of %d requests", ErrStarved, waiting, len(p.asked))
+	}
+	return nil
+}
+
+// due lets an operation happen, or wait for its message.
+func (p *play) due(i uint64) {
+	if o := p.Ops[i]; o.On != "" {
+		p.armed = append(p.armed, o)
+	} else {
+		p.do(o)
+	}
+}
+
+// triggered lets happen what has waited for a message like this.
+func (p *play) triggered(to int, kind string, after bool) {
+	for i, o := range p.armed {
+		if o.On == kind && o.After == after {
+			p.armed = append(p.armed[:i:i], p.armed[i+1:]...)
+			o.Host = to
+			p.do(o)
+			return
+		}
+	}
+}
+
+func (p *play) do(o Op) {
+	switch o.Kind {
+	case OpRequest:
+		p.asked = append(p.asked, p.Request(o.Host, o.Hold, o.Patience))
+	case OpKill:
+		p.Kill(o.Host)
+	case OpStart:
+		p.Start(o.Host)
+	case OpLeave:
+		p.Leave(o.Host)
+	case OpPause:
+		p.Pause(o.Host)
+	case OpResume:
+		p.Resume(o.Host)
+	case OpCut, OpHeal:
+		p.links(o)
+	case OpSlow:
+		p.Slow(o.Host, int(o.To), o.Hold)
+	case OpSetK:
+		p.SetK(o.K)
+	case OpRate:
+		p.SetRate(o.Host, o.Rate)
+	case OpStep:
+		p.StepWall(o.Host, o.Hold)
+	case OpElect:
+		p.Elect(o.Host)
+	case OpSuspect:
+		p.Suspect(o.Host)
+	case OpRecover:
+		p.Recover()
+	}
+}
+
+// links cuts or heals the links from one set of hosts to another.
+func (p *play) links(o Op) {
+	for a := range p.Hosts {
+		for b := range p.Hosts {
+			if a == b || o.From>>a&1 == 0 || o.To>>b&1 == 0 {
+				continue
+			}
+			if o.Kind == OpCut {
+				p.Cut(a, b)
+			} else {
+				p.Heal(a, b)
+			}
+		}
+	}
+}

@@ -1,0 +1,349 @@
+package fuzz
+
+import (
+	"fmt"
+	"math/rand/v2"
+	"slices"
+	"strconv"
+	"strings"
+	"time"
+)
+
+// Mode says what a run is to show.
+type Mode string
+
+// The modes.
+const (
+	Safety   Mode = "safety"
+	Liveness Mode = "liveness"
+)
+
+// Scenario is a run to be. It follows from its seed, but for what Shrink has
+// taken away.
+type Scenario struct {
+	Seed    uint64
+	Mode    Mode
+	Hosts   int
+	Members int // of the hosts, at the beginning
+	K       int
+	Early   bool
+	// Delay is the network's: Base, and an exponential part.
+	Base, Extra time.Duration
+	Ops         []Op
+	// End is when the faults end.
+	End time.Duration
+
+	// keep tells which of the seed's operations are left; nil: all.
+	keep []int
+}
+
+// Kind of an operation.
+type Kind string
+
+// The operations.
+const (
+	OpRequest Kind = "request" // Host, Hold, Patience
+	OpKill    Kind = "kill"
+	OpStart   Kind = "start"
+	OpLeave   Kind = "leave"
+	OpPause   Kind = "pause"
+	OpResume  Kind = "resume"
+	OpCut     Kind = "cut"  // From and To: sets of hosts, as bits
+	OpHeal    Kind = "heal" // the same
+	OpSlow    Kind = "slow" // Host and To, Hold: by how much
+	OpSetK    Kind = "k"    // K
+	OpRate    Kind = "rate" // Host, Rate: of its clock
+	OpStep    Kind = "step" // Host, Hold: of its wall clock
+	OpElect   Kind = "elect"
+	OpSuspect Kind = "suspect"
+	OpRecover Kind = "recover"
+)
+
+// Op is one operation.
+type Op struct {
+	At   time.Duration
+	Kind Kind
+	Host int
+	// On lets it wait, from At on, for the next message of this kind, and
+	// happen to its receiver, just before it or (After) just after.
+	On    string
+	After bool
+
+	Hold, Patience time.Duration
+	From, To       uint
+	K              int
+	Rate           float64
+}
+
+// String formats the operation for people.
+func (o Op) String() string {
+	var b strings.Builder
+	fmt.Fprintf(&b, "%8.3fs %s", o.At.Seconds(), o.Kind)
+	switch o.Kind {
+	case OpRequest:
+		fmt.Fprintf(&b, " host=%d hold=%v", o.Host, o.Hold)
+		if o.Patience > 0 {
+			fmt.Fprintf(&b, " patience=%v", o.Patience)
+		}
+	case OpCut, OpHeal:
+		fmt.Fprintf(&b, " from=%b to=%b", o.From, o.To)
+	case OpSlow, OpStep:
+		fmt.Fprintf(&b, " host=%d by=%v", o.Host, o.Hold)
+	case OpSetK:
+		fmt.Fprintf(&b, "=%d", o.K)
+	case OpRate:
+		fmt.Fprintf(&b, " host=%d rate=%.3f", o.Host, o.Rate)
+	case OpRecover:
+	default:
+		fmt.Fprintf(&b, " host=%d", o.Host)
+	}
+	if o.On != "" {
+		when := "before"
+		if o.After {
+			when = "after"
+		}
+		fmt.Fprintf(&b, " (of who gets it, %s the next %s)", when, o.On)
+	}
+	return b.String()
+}
+
+const (
+	maxHosts = 9
+	maxK     = 5
+	lease    = 3 * time.Second
+)
+
+// New makes the scenario of a seed.
+func New(seed uint64, mode Mode) *Scenario {
+	r := rand.New(rand.NewPCG(seed, 11))
+	s := &Scenario{Seed: seed, Mode: mode, Hosts: 2 + r.IntN(maxHosts-1), K: 1 + r.IntN(maxK), Early: r.IntN(2) == 0}
+	s.Members = 1 + r.IntN(s.Hosts)
+	s.Base = []time.Duration{200 * time.Microsecond, time.Millisecond, 20 * time.Millisecond}[r.IntN(3)]
+	s.Extra = []time.Duration{0, s.Base / 4, 3 * s.Base}[r.IntN(3)]
+	s.End = time.Duration(3+r.IntN(12)) * time.Second
+	g := generator{Scenario: s, r: r}
+	g.requests()
+	g.faults()
+	slices.SortStableFunc(s.Ops, func(a, b Op) int { return int(a.At - b.At) })
+	return s
+}
+
+type generator struct {
+	*Scenario
+	r *rand.Rand
+}
+
+func (g *generator) any() time.Duration { return time.Duration(g.r.Int64N(int64(g.End))) }
+
+func (g *generator) add(o Op) { g.Ops = append(g.Ops, o) }
+
+// requests come in a stream that the tokens can about serve, now and then many at
+// once.
+func (g *generator) requests() {
+	hold := []time.Duration{5 * time.Millisecond, 50 * time.Millisecond, 400 * time.Millisecond}[g.r.IntN(3)]
+	load := 0.3 + 1.2*g.r.Float64()
+	n := min(int(load*float64(g.K)*g.End.Seconds()/hold.Seconds()), 250)
+	for range n {
+		o := Op{At: g.any(), Kind: OpRequest, Host: g.r.IntN(g.Hosts), Hold: time.Duration(g.r.ExpFloat64() * float64(hold))}
+		switch g.r.IntN(12) {
+		case 0:
+			o.Patience = time.Duration(g.r.ExpFloat64() * float64(hold))
+		case 1:
+			o.Hold *= 10
+		case 2:
+			if g.r.IntN(4) == 0 { // longer than any lease
+				o.Hold = time.Duration(g.r.ExpFloat64() * 2 * float64(lease))
+			}
+		}
+		for range 1 + 6*(g.r.IntN(30)/29) {
+			g.add(o)
+		}
+	}
+}
+
+// faults of a few kinds happen, so that each kind is met with few others, too.
+func (g *generator) faults() {
+	kinds := []func(){g.restart, g.pause, g.partition, g.spike, g.changeK, g.join, g.leave, g.clocks, g.elect, g.suspect, g.recover}
+	chosen := g.r.Perm(len(kinds))[:g.r.IntN(5)]
+	for range g.r.IntN(12) {
+		if len(chosen) > 0 {
+			kinds[chosen[g.r.IntN(len(chosen))]]()
+		}
+	}
+}
+
+// point adds an operation at any moment, half of the time next to a message.
+func (g *generator) point(o Op) Op {
+	o.At, o.Host = g.any(), g.r.IntN(g.Hosts)
+	if g.r.IntN(2) == 0 {
+		kinds := []string{"request", "baton", "token", "child", "where", "report", "answer", "raft"}
+		o.On, o.After = kinds[g.r.IntN(len(kinds))], g.r.IntN(2) == 0
+	}
+	g.add(o)
+	return o
+}
+
+// span is how long a fault lasts: mostly below a lease, sometimes well above.
+func (g *generator) span() time.Duration {
+	return time.Duration(g.r.ExpFloat64() * float64([]time.Duration{lease / 30, lease / 2, 2 * lease}[g.r.IntN(3)]))
+}
+
+func (g *generator) restart() {
+	o := g.point(Op{Kind: OpKill})
+	g.add(Op{At: o.At + g.span(), Kind: OpStart, Host: o.Host})
+}
+
+func (g *generator) pause() {
+	o := g.point(Op{Kind: OpPause})
+	g.add(Op{At: o.At + g.span(), Kind: OpResume, Host: o.Host})
+}
+
+func (g *generator) partition() {
+	all := uint(1)<<g.Hosts - 1
+	side := uint(g.r.IntN(int(all) + 1))
+	o := Op{At: g.any(), Kind: OpCut, From: side, To: all &^ side}
+	if g.r.IntN(4) == 0 { // any shape
+		o.From, o.To = uint(g.r.IntN(int(all)+1)), uint(g.r.IntN(int(all)+1))
+	}
+	until := o.At + g.span()
+	back := o
+	back.From, back.To = o.To, o.From
+	oneWay := g.r.IntN(4) == 0
+	for _, o := range []Op{o, back} {
+		g.add(o)
+		o.At, o.Kind = until, OpHeal
+		g.add(o)
+		if oneWay {
+			return
+		}
+	}
+}
+
+func (g *generator) spike() {
+	o := Op{At: g.any(), Kind: OpSlow, Host: g.r.IntN(g.Hosts), To: uint(g.r.IntN(g.Hosts)), Hold: g.span() / 4}
+	g.add(o)
+	o.At, o.Hold = o.At+g.span(), 0
+	g.add(o)
+}
+
+func (g *generator) changeK() { g.add(Op{At: g.any(), Kind: OpSetK, K: 1 + g.r.IntN(maxK)}) }
+
+func (g *generator) join() {
+	g.add(Op{At: g.any(), Kind: OpStart, Host: g.r.IntN(g.Hosts)})
+}
+
+func (g *generator) leave() { g.point(Op{Kind: OpLeave}) }
+
+// clocks run wrong within what leases allow, and wall clocks jump.
+func (g *generator) clocks() {
+	g.add(Op{At: g.any(), Kind: OpRate, Host: g.r.IntN(g.Hosts), Rate: 0.91 + 0.18*g.r.Float64()})
+	g.add(Op{At: g.any(), Kind: OpStep, Host: g.r.IntN(g.Hosts), Hold: time.Duration(g.r.Int64N(int64(time.Hour))) - time.Hour/2})
+}
+
+func (g *generator) elect()   { g.add(Op{At: g.any(), Kind: OpElect, Host: g.r.IntN(g.Hosts)}) }
+func (g *generator) suspect() { g.point(Op{Kind: OpSuspect}) }
+func (g *generator) recover() { g.point(Op{Kind: OpRecover}) }
+
+// Keep returns the scenario with only these of the seed's operations.
+func (s *Scenario) Keep(ops []int) *Scenario {
+	whole := New(s.Seed, s.Mode)
+	kept := *s
+	kept.keep, kept.Ops = ops, nil
+	for _, i := range ops {
+		if i >= 0 && i < len(whole.Ops) {
+			kept.Ops = append(kept.Ops, whole.Ops[i])
+		}
+	}
+	return &kept
+}
+
+// kept returns which of the seed's operations are left.
+func (s *Scenario) kept() []int {
+	if s.keep != nil {
+		return s.keep
+	}
+	all := make([]int, len(s.Ops))
+	for i := range all {
+		all[i] = i
+	}
+	return all
+}
+
+// Args returns what `kgate lab replay` needs to play the scenario.
+func (s *Scenario) Args() string {
+	args := fmt.Sprintf("%d --mode %s", s.Seed, s.Mode)
+	whole := New(s.Seed, s.Mode)
+	if s.Hosts != whole.Hosts {
+		args += fmt.Sprintf(" --hosts %d", s.Hosts)
+	}
+	if s.keep != nil {
+		args += " --keep " + Ranges(s.keep)
+	}
+	return args
+}
+
+// Ranges writes ascending numbers as 0-3,7; none as "none".
+func Ranges(ns []int) string {
+	if len(ns) == 0 {
+		return "none"
+	}
+	var parts []string
+	for i := 0; i < len(ns); {
+		j := i
+		for j+1 < len(ns) && ns[j+1] == ns[j]+1 {
+			j++
+		}
+		part := strconv.Itoa(ns[i])
+		if j > i {
+			part += "-" + strconv.Itoa(ns[j])
+		}
+		parts = append(parts, part)
+		i = j + 1
+	}
+	return strings.Join(parts, ",")
+}
+
+// maxOps bounds the operations that ParseRanges takes.
+const maxOps = 1 << 20
+
+// ParseRanges reads what [Ranges] has written.
+func ParseRanges(text string) ([]int, error) {
+	ns := []int{}
+	if text == "none" {
+		return ns, nil
+	}
+	for part := range strings.SplitSeq(text, ",") {
+		low, high, isRange := strings.Cut(part, "-")
+		if !isRange {
+			high = low
+		}
+		from, err := strconv.Atoi(low)
+		if err != nil {
+			return nil, fmt.Errorf("fuzz: %q is no list of operations like 0-3,7", text)
+		}
+		to, err := strconv.Atoi(high)
+		if err != nil || to < from || from < 0 || to > maxOps {
+			return nil, fmt.Errorf("fuzz: %q is no list of operations like 0-3,7", text)
+		}
+		for n := from; n <= to; n++ {
+			ns = append(ns, n)
+		}
+	}
+	return ns, nil
+}
+
+// WithHosts returns the scenario with fewer hosts. Operations of the others are
+// left out.
+func (s *Scenario) WithHosts(n int) *Scenario {
+	fewer := *s
+	fewer.Hosts, fewer.Members = n, min(s.Members, n)
+	keep := s.kept()
+	fewer.keep, fewer.Ops = nil, nil
+	for i, o := range s.Ops {
+		if o.Host < n && (o.Kind != OpSlow || int(o.To) < n) {
+			fewer.Ops = append(fewer.Ops, o)
+			fewer.keep = append(fewer.keep, keep[i])
+		}
+	}
+	return &fewer
+}

@@ -1,0 +1,208 @@
+package membership
+
+import (
+	"context"
+	"errors"
+	"net"
+	"os"
+	"sync"
+	"syscall"
+	"time"
+
+	"github.com/kgate/kgate/chordring/serfring"
+	"github.com/kgate/kgate/kmutex"
+)
+
+// How a peer is tried whose link is down: a dial every probeInterval, each with
+// probeTimeout to be answered, until probesFailed in a row have failed.
+const (
+	probeInterval = 100 * time.Millisecond
+	probeTimeout  = 300 * time.Millisecond
+	probesFailed  = 3
+)
+
+// evidence is what this gateway knows at first hand about members that it
+// cannot reach. Every gateway collects it all the time, so that a new leader can
+// act at once.
+type evidence struct {
+	mu     sync.Mutex
+	trails map[kmutex.Node]*trail
+}
+
+// trail is what there is about one member whose link is down.
+type trail struct {
+	next time.Time // of the next dial
+	open int       // dials that have no answer yet
+	// failed dials in a row, and when the first of them began.
+	failed int
+	since  time.Time
+	// run counts the rows, so that a dial of an earlier one counts nothing.
+	run int
+}
+
+func newEvidence() *evidence { return &evidence{trails: make(map[kmutex.Node]*trail)} }
+
+// gone returns the members that strong evidence is against: the link is down
+// and at least three dials in a row were refused or not answered; and since when
+// these dials have failed.
+func (e *evidence) gone() map[kmutex.Node]time.Time {
+	e.mu.Lock()
+	defer e.mu.Unlock()
+	gone := make(map[kmutex.Node]time.Time)
+	for node, t := range e.trails {
+		if t.failed >= probesFailed {
+			gone[node] = t.since
+		}
+	}
+	return gone
+}
+
+// follow takes in which links are down, and returns whom to dial now.
+func (e *evidence) follow(down map[kmutex.Node]time.Time, now time.Time) []kmutex.Node {
+	e.mu.Lock()
+	defer e.mu.Unlock()
+	for node := range e.trails {
+		if _, still := down[node]; !still {
+			delete(e.trails, node)
+		}
+	}
+	var due []kmutex.Node
+	for node := range down {
+		t := e.trails[node]
+		if t == nil {
+			t = &trail{next: now}
+			e.trails[node] = t
+		}
+		if now.Before(t.next) || t.open >= probesFailed {
+			continue
+		}
+		t.next = now.Add(probeInterval)
+		t.open++
+		due = append(due, node)
+	}
+	return due
+}
+
+// row returns which row of dials one belongs to that begins now.
+func (e *evidence) row(node kmutex.Node) int {
+	e.mu.Lock()
+	defer e.mu.Unlock()
+	if t := e.trails[node]; t != nil {
+		return t.run
+	}
+	return -1
+}
+
+// dialed takes in what became of a dial.
+func (e *evidence) dialed(node kmutex.Node, row int, began time.Time, failed bool) {
+	e.mu.Lock()
+	defer e.mu.Unlock()
+	t := e.trails[node]
+	if t == nil {
+		return // the link is up again
+	}
+	t.open--
+	switch {
+	case !failed:
+		t.failed = 0
+		t.run++
+	case row != t.run:
+	default:
+		if t.failed == 0 {
+			t.since = began
+		}
+		t.failed++
+	}
+}
+
+// watchLinks tries the members again to which the link is down.
+func (c *Cluster) watchLinks(now time.Time) {
+	if c.config.Links == nil {
+		return
+	}
+	v := c.View()
+	for _, node := range c.evidence.follow(c.config.Links.Down(), now) {
+		m, in := v.Member(node)
+		row := c.evidence.row(node)
+		if !in {
+			c.evidence.dialed(node, row, now, false)
+			continue
+		}
+		c.wg.Go(func() { c.evidence.dialed(node, row, now, !c.reaches(c.closing, m.PeerAddr)) })
+	}
+}
+
+// reaches dials a peer port. Only a dial that was refused, not answered or had
+// no way failed: any other answer comes from somebody who lives.
+func (c *Cluster) reaches(ctx context.Context, addr string) bool {
+	ctx, cancel := context.WithTimeout(ctx, probeTimeout)
+	defer cancel()
+	conn, err := c.config.Control.Dial(ctx, addr)
+	if err == nil {
+		_ = conn.Close()
+		return true
+	}
+	for _, dead := range []error{
+		syscall.ECONNREFUSED, syscall.EHOSTUNREACH, syscall.ENETUNREACH, syscall.EHOSTDOWN,
+		os.ErrDeadlineExceeded, context.DeadlineExceeded,
+	} {
+		if errors.Is(err, dead) {
+			return false
+		}
+	}
+	var timeout net.Error
+	return !errors.As(err, &timeout) || !timeout.Timeout()
+}
+
+// reach is the answer to the question whom a gateway reaches.
+type reach struct {
+	// Unreached names those that gossip sees alive and that cannot be dialed.
+	Unreached []string `json:"unreached"`
+}
+
+// unreached tries everybody whom gossip sees alive, and returns those that
+// cannot be dialed. One who asks to be let in must reach all members.
+func (c *Cluster) unreached(ctx context.Context) []string {
+	peers := alive(c.config.Discovery.Members())
+	var mu sync.Mutex
+	var wg sync.WaitGroup
+	slots := make(chan struct{}, asksAtOnce)
+	names := []string{}
+	for _, p := range peers {
+		if p.Name == c.config.Name {
+			continue
+		}
+		slots <- struct{}{}
+		wg.Go(func() {
+			defer func() { <-slots }()
+			if !c.reaches(ctx, p.PeerAddr) {
+				mu.Lock()
+				defer mu.Unlock()
+				names = append(names, p.Name)
+			}
+		})
+	}
+	wg.Wait()
+	return names
+}
+
+// reachesAll asks a gateway that is to be let in whether it reaches the members.
+func (c *Cluster) reachesAll(p serfring.Member) (missing string, ok bool) {
+	var r reach
+	if p.Name == c.config.Name {
+		r.Unreached = c.unreached(c.closing)
+	} else {
+		ctx, cancel := context.WithTimeout(c.closing, 2*c.config.CallTimeout)
+		defer cancel()
+		if err := c.call(ctx, "GET", p.PeerAddr, pathReach, nil, &r); err != nil {
+			return "", false
+		}
+	}
+	v := c.View()
+	for _, name := range r.Unreached {
+		if m, in := v.Named(name); in && m.Name != p.Name {
+			return name, false
+		}
+	}
+	return "", true
+}

@@ -1,0 +1,147 @@
+package membership
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"log/slog"
+	"maps"
+	"net/http"
+	"slices"
+	"time"
+
+	"github.com/kgate/kgate/kmutex"
+	"github.com/kgate/kgate/membership/lease"
+)
+
+// errLost means that the leader knows the incarnation as lost.
+var errLost = errors.New("membership: this incarnation is lost")
+
+func isLost(err error) bool { return errors.Is(err, errLost) }
+
+// plea is a renewal on its way to the leader.
+type plea struct {
+	lease.Renewal
+	// Down are members to which this one's link has been down for half a lease.
+	Down []kmutex.Node `json:"down,omitempty"`
+}
+
+// maxDown bounds how many links a plea complains about.
+const maxDown = 1024
+
+// answer is the leader's to a plea.
+type answer struct {
+	Granted bool `json:"granted"`
+	Lost    bool `json:"lost"`
+}
+
+type answered struct {
+	renewal lease.Renewal
+	err     error
+}
+
+// renew keeps the lease while the cluster runs: it follows the views, sends
+// renewals one at a time, and notices when the lease has lapsed.
+func (c *Cluster) renew() {
+	answers := make(chan answered, 1)
+	asking := false
+	timer := time.NewTimer(0)
+	defer timer.Stop()
+	announced := c.config.Boot
+	for {
+		changed := c.Changed()
+		v := c.View()
+		if c.tenure.follow(v, c.config.Name, c.terms(v)) {
+			c.standingChanged()
+		}
+		wait := c.announce(&announced)
+		if !asking {
+			renewal, due, next := c.tenure.renewal()
+			if due {
+				asking = true
+				c.wg.Go(func() { answers <- answered{renewal, c.sendRenewal(v, renewal)} })
+			}
+			wait = min(wait, next)
+		}
+		timer.Reset(wait)
+		select {
+		case <-c.closing.Done():
+			return
+		case <-changed:
+		case <-timer.C:
+		case a := <-answers:
+			asking = false
+			if c.tenure.answered(a.renewal, a.err) {
+				c.standingChanged()
+			}
+		}
+	}
+}
+
+// terms of the leases in a view.
+func (c *Cluster) terms(v *View) lease.Terms {
+	return lease.Terms{Lease: v.Lease, Bound: c.config.LeaderLease}
+}
+
+func (c *Cluster) standingChanged() {
+	s := c.Standing()
+	c.config.Logger.Info("standing changed", slog.Uint64("node", uint64(s.Node)), slog.Bool("lease", !s.Until.IsZero()))
+	c.machine.touch()
+}
+
+// announce has gossip carry the boot of a new incarnation, and returns when to
+// try again if it could not.
+func (c *Cluster) announce(announced *string) time.Duration {
+	boot, _ := c.tenure.incarnation()
+	if boot == *announced {
+		return time.Hour
+	}
+	if err := c.config.Discovery.SetBoot(boot); err != nil {
+		c.config.Logger.Warn("gossip does not carry the new incarnation yet", slog.Any("error", err))
+		return 10 * soon
+	}
+	*announced = boot
+	return 0
+}
+
+// sendRenewal asks the leader for one more lease.
+func (c *Cluster) sendRenewal(v *View, r lease.Renewal) error {
+	ctx, cancel := context.WithTimeout(c.closing, min(c.config.CallTimeout, c.terms(v).Interval()))
+	defer cancel()
+	p := plea{Renewal: r, Down: c.downFor(v.Lease / 2)}
+	_, leader := c.raft.LeaderWithID()
+	switch {
+	case leader == "":
+		return ErrNoLeader
+	case string(leader) == c.storage.meta.Server:
+		return c.grants.ask(ctx, p)
+	}
+	addr, ok := c.addressOf(leader)
+	if !ok {
+		return ErrNoLeader
+	}
+	var a answer
+	if err := c.call(ctx, http.MethodPost, addr, pathLease, p, &a); err != nil {
+		return err
+	}
+	switch {
+	case a.Lost:
+		return errLost
+	case !a.Granted:
+		return fmt.Errorf("membership: renewal: %s says nothing", addr)
+	default:
+		return nil
+	}
+}
+
+// downFor returns the members to which the link has been down for that long.
+func (c *Cluster) downFor(d time.Duration) []kmutex.Node {
+	if c.config.Links == nil {
+		return nil
+	}
+	now := time.Now()
+	down := c.config.Links.Down()
+	maps.DeleteFunc(down, func(_ kmutex.Node, since time.Time) bool { return now.Sub(since) < d })
+	nodes := slices.Sorted(maps.Keys(down))
+	return nodes[:min(len(nodes), maxDown)]
+}

@@ -1,0 +1,247 @@
+package proxy
+
+import (
+	"context"
+	"errors"
+	"io"
+	"net/http"
+	"net/http/httptest"
+	"net/http/httptrace"
+	"net/url"
+	"strings"
+	"testing"
+	"testing/synctest"
+	"time"
+)
+
+// paced is a RoundTripper that answers without a network, in the test's time:
+// the header after some time, then a byte now and then.
+type paced struct {
+	header, every time.Duration
+	bytes         int
+	hints         int // early ones, each after the time header
+}
+
+func (p paced) RoundTrip(req *http.Request) (*http.Response, error) {
+	for range p.hints {
+		if err := pause(req.Context(), p.header); err != nil {
+			return nil, err
+		}
+		if err := httptrace.ContextClientTrace(req.Context()).Got1xxResponse(http.StatusEarlyHints, nil); err != nil {
+			return nil, err
+		}
+	}
+	if err := pause(req.Context(), p.header); err != nil {
+		return nil, err
+	}
+	return &http.Response{
+		StatusCode: 200, ProtoMajor: 1, ProtoMinor: 1, ContentLength: -1, Header: http.Header{},
+		Body: io.NopCloser(&pacedBody{p, req.Context()}), Request: req,
+	}, nil
+}
+
+type pacedBody struct {
+	paced
+	ctx context.Context
+}
+
+func (b *pacedBody) Read(p []byte) (int, error) {
+	if b.bytes == 0 {
+		return 0, io.EOF
+	}
+	b.bytes--
+	if err := pause(b.ctx, b.every); err != nil {
+		return 0, err
+	}
+	return copy(p, "x"), nil
+}
+
+func pause(ctx context.Context, d time.Duration) error {
+	select {
+	case <-time.After(d):
+		return nil
+	case <-ctx.Done():
+		return context.Cause(ctx)
+	}
+}
+
+// TestHoldLimits: each limit to the instant, before and after the header.
+func TestHoldLimits(t *testing.T) {
+	const day = 24 * time.Hour
+	for name, tt := range map[string]struct {
+		max, idle time.Duration
+		upstream  paced
+		hold      time.Duration
+		status    int
+		aborted   bool
+		cause     string
+	}{
+		"no bound":                {0, 0, paced{header: day, every: day, bytes: 3}, 4 * day, 200, false, ""},
+		"max, silent":             {time.Minute, 0, paced{header: time.Hour}, time.Minute, 504, false, "hold.max is reached"},
+		"max, busy":               {time.Minute, 20 * time.Second, paced{header: time.Second, every: 9 * time.Second, bytes: 100}, time.Minute, 200, true, "hold.max is reached"},
+		"idle, silent":            {time.Hour, 20 * time.Second, paced{header: time.Hour}, 20 * time.Second, 504, false, "hold.idle is reached"},
+		"idle, after the header":  {time.Hour, 20 * time.Second, paced{header: 19 * time.Second, every: 21 * time.Second, bytes: 3}, 39 * time.Second, 200, true, "hold.idle is reached"},
+		"idle, never":             {0, 20 * time.Second, paced{header: 19 * time.Second, every: 19 * time.Second, bytes: 100}, 101 * 19 * time.Second, 200, false, ""},
+		"idle, early hints":       {0, 20 * time.Second, paced{header: 19 * time.Second, hints: 4}, 95 * time.Second, 200, false, ""},
+		"both, in time":           {time.Minute, 20 * time.Second, paced{header: 9 * time.Second, every: 10 * time.Second, bytes: 5}, 59 * time.Second, 200, false, ""},
+		"idle longer than max":    {time.Minute, time.Hour, paced{header: time.Second, every: 2 * time.Minute, bytes: 1}, time.Minute, 200, true, "hold.max is reached"},
+		"idle only, after a byte": {0, 20 * time.Second, paced{every: 30 * time.Second, bytes: 2}, 20 * time.Second, 200, true, "hold.idle is reached"},
+	} {
+		t.Run(name, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				var log safeBuffer
+				sem, records := newSemaphore(t, 1), newRecorder()
+				cfg := Config{
+					Admitter: sem, Observer: records, Routes: []Route{{Pool: "p"}},
+					Pools: []Pool{{Name: "p", Upstreams: []*url.URL{{Scheme: "http", Host: "h"}}, HoldMax: tt.max, HoldIdle: tt.idle}},
+				}
+				log.into(&cfg)
+				h, err := New(cfg)
+				if err != nil {
+					t.Fatal(err)
+				}
+				h.targets[0].upstreams[0].proxy.Transport = tt.upstream
+				w := httptest.NewRecorder()
+				serve(h, w, httptest.NewRequest("GET", "/", nil))
+				rec := records.next(t)
+				if rec.Hold != tt.hold || rec.Status != tt.status || rec.Aborted != tt.aborted {
+					t.Errorf("record %+v", rec)
+				}
+				if want := map[int]Outcome{200: OutcomeAdmitted, 504: OutcomeUpstreamError}[tt.status]; rec.Outcome != want {
+					t.Errorf("outcome %v, want %v", rec.Outcome, want)
+				}
+				if s := log.String(); tt.cause == "" && s != "" || !strings.Contains(s, tt.cause) {
+					t.Errorf("log %q", s)
+				}
+			})
+		})
+	}
+}
+
+// serve calls h as net/http's server does.
+func serve(h http.Handler, w http.ResponseWriter, r *http.Request) {
+	defer func() {
+		if err, ok := recover().(error); ok && !errors.Is(err, http.ErrAbortHandler) {
+			panic(err)
+		}
+	}()
+	ctx := context.WithValue(r.Context(), http.ServerContextKey, new(http.Server))
+	h.ServeHTTP(w, r.WithContext(ctx))
+}
+
+// TestHoldIdleFrees: a client that stops sending, or reading, or says nothing
+// over an upgraded connection or a stream, loses its slot.
+func TestHoldIdleFrees(t *testing.T) {
+	const idle = 100 * time.Millisecond
+	for name, client := range map[string]func(*gateway, *rawConn){
+		"upload": func(_ *gateway, c *rawConn) {
+			c.send("PUT /swallow HTTP/1.1\r\nHost: h\r\nContent-Length: 100\r\n\r\nhello")
+			if res := c.response(); res.StatusCode != 504 || !res.Close {
+				t.Errorf("got %v, close %v", res.Status, res.Close)
+			}
+		},
+		"download": func(_ *gateway, c *rawConn) { c.send("GET /endless HTTP/1.1\r\nHost: h\r\n\r\n") },
+		"upgrade": func(_ *gateway, c *rawConn) {
+			c.send(upgradeRequest)
+			c.response()
+			if _, err := c.br.ReadByte(); err == nil {
+				t.Error("the upgraded connection says something")
+			}
+		},
+		"stream": func(g *gateway, _ *rawConn) {
+			s := g.stream(t, h2cClient(t))
+			if _, err := io.ReadAll(s.res.Body); err == nil {
+				t.Error("the stream looks whole")
+			}
+		},
+	} {
+		t.Run(name, func(t *testing.T) {
+			mux := http.NewServeMux()
+			mux.Handle("/ws", echoUpgrade(t))
+			mux.HandleFunc("/", echoStream)
+			mux.HandleFunc("/swallow", func(_ http.ResponseWriter, r *http.Request) { _, _ = io.Copy(io.Discard, r.Body) })
+			mux.HandleFunc("/endless", func(w http.ResponseWriter, _ *http.Request) { _, _ = io.Copy(w, endless{}) })
+			g := newGateway(t, 1, mux, func(c *Config) {
+				c.Pools[0].HoldIdle = idle
+				if name == "stream" {
+					c.Pools[0].Upstreams[0].Scheme = "h2c"
+				}
+			})
+			client(g, g.dial())
+			rec := g.records.next(t)
+			if rec.Hold < idle || rec.Hold > patience/2 || rec.Aborted != (name != "upload") {
+				t.Errorf("record %+v", rec)
+			}
+			g.sem.await(0, 0)
+			if n := g.openConns(); n > 0 && name != "stream" {
+				t.Errorf("%d connections to the upstream are open", n)
+			}
+		})
+	}
+}
+
+// silentConn is an upgraded connection that takes and gives bytes.
+type silentConn struct{ endless }
+
+func (silentConn) Write(p []byte) (int, error) { return len(p), nil }
+func (silentConn) Close() error                { return nil }
+
+// TestHoldMoves: a byte in either direction puts hold.idle off, and only that.
+func TestHoldMoves(t *testing.T) {
+	one := make([]byte, 1)
+	for name, move := range map[string]func(*hold) error{
+		"upload":    func(h *hold) error { _, err := (&requestBody{ReadCloser: silentConn{}, hold: h}).Read(one); return err },
+		"to server": func(h *hold) error { _, err := (&upgraded{silentConn{}, h}).Write(one); return err },
+		"to client": func(h *hold) error { _, err := (&upgraded{silentConn{}, h}).Read(one); return err },
+		"download":  func(h *hold) error { h.move(); return nil },
+	} {
+		t.Run(name, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				cut := make(chan *breach, 1)
+				h := &hold{slot: openSlot{}, idle: 20 * time.Second}
+				h.begin(func(cause *breach) { cut <- cause })
+				defer h.end()
+				began := time.Now()
+				for range 100 {
+					<-time.After(19 * time.Second)
+					if err := move(h); err != nil {
+						t.Fatal(err)
+					}
+				}
+				if cause := <-cut; cause != errHoldIdle || time.Since(began) != 1920*time.Second {
+					t.Errorf("%v after %v", cause, time.Since(began))
+				}
+				if err := h.check(); !errors.Is(err, errHoldIdle) {
+					t.Errorf("after the end: %v", err)
+				}
+			})
+		})
+	}
+}
+
+// TestHoldEnds: nothing is cut once the hold has ended, and nothing twice.
+func TestHoldEnds(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		for _, ended := range []bool{true, false} {
+			cuts := 0
+			sem := newSemaphore(t, 1)
+			slot, err := sem.Acquire(t.Context(), "p", 0)
+			if err != nil {
+				t.Fatal(err)
+			}
+			h := &hold{slot: slot, max: time.Second, idle: time.Second}
+			h.begin(func(*breach) { cuts++ })
+			if ended {
+				h.end()
+			}
+			sem.last().lose()
+			<-time.After(time.Hour)
+			_ = h.check()
+			if want := map[bool]int{true: 0, false: 1}[ended]; cuts != want {
+				t.Errorf("ended %v: cut %d times", ended, cuts)
+			}
+			h.end()
+			slot.Release()
+		}
+	})
+}

@@ -1,0 +1,221 @@
+package proxy
+
+import (
+	"bytes"
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"log/slog"
+	"net/http"
+	"strings"
+	"testing"
+	"time"
+)
+
+// counter is Tickets over a semaphore: the ticket "granted" is good for one slot
+// of it, others for what their names say.
+type counter struct {
+	*semaphore
+	asked []string // pool and ttl of each request for a ticket
+	err   error
+}
+
+func (c *counter) Request(_ context.Context, pool string, ttl time.Duration) (Ticket, error) {
+	c.asked = append(c.asked, fmt.Sprint(pool, " ", ttl))
+	return Ticket{ID: "abc-1", RetryAfter: time.Hour, Body: []byte(`{"id":"abc-1"}` + "\n")}, c.err
+}
+
+func (c *counter) Redeem(ctx context.Context, pool, id string) (Slot, error) {
+	switch {
+	case c.err != nil:
+		return nil, c.err
+	case pool != "p" || id == "unknown":
+		return nil, fmt.Errorf("test: %w", ErrTicketUnknown)
+	case id == "waiting":
+		return nil, fmt.Errorf("test: %w", ErrTicketWaiting)
+	case id == "used":
+		return nil, fmt.Errorf("test: %w", ErrTicketInUse)
+	}
+	return c.Acquire(ctx, pool, 0)
+}
+
+func withTickets(c *Config, tickets Tickets) {
+	c.Tickets = tickets
+	c.Pools[0].Tickets = true
+}
+
+// TestRedeem: a ticket is admission without the line, and says what is wrong
+// with it otherwise. It is not shown to the upstream.
+func TestRedeem(t *testing.T) {
+	up := newGate()
+	g := newGateway(t, 2, http.HandlerFunc(func(_ http.ResponseWriter, r *http.Request) { up.pass(r) }),
+		func(c *Config) {
+			sem := c.Admitter.(*semaphore)
+			withTickets(c, &counter{semaphore: sem})
+			c.Admitter = refuser{} // the line lets nobody in
+		})
+	for _, tt := range []struct {
+		ids    []string
+		status int
+		detail string
+	}{
+		{nil, 503, "the line of this pool is full"},
+		{[]string{"unknown"}, 409, "ask for a new one"},
+		{[]string{"waiting"}, 409, "/.kgate/tickets"},
+		{[]string{"used"}, 409, "one ticket is good for one request"},
+		{[]string{""}, 400, "one ticket"},
+		{[]string{"a", "b"}, 400, "one ticket"},
+	} {
+		req := g.request("GET", "/")
+		for _, id := range tt.ids {
+			req.Header.Add("Kgate-Ticket", id)
+		}
+		res := g.do(req)
+		body, _ := io.ReadAll(res.Body)
+		_ = res.Body.Close()
+		var p problem
+		if err := json.Unmarshal(body, &p); err != nil || res.StatusCode != tt.status || p.Status != tt.status ||
+			!strings.Contains(p.Detail, tt.detail) || res.Header.Get("Content-Type") != "application/problem+json" {
+			t.Errorf("%q: got %v %s", tt.ids, res.Status, body)
+		}
+		if rec := g.records.next(t); tt.status != 503 && rec.Outcome != OutcomeNone || rec.Hold != 0 {
+			t.Errorf("%q: record %+v", tt.ids, rec)
+		}
+	}
+	c := g.dial()
+	c.send("GET / HTTP/1.1\r\nHost: h\r\nKgate-Ticket: granted\r\n\r\n")
+	if r := up.awaitEntered(t); r.Header.Get("Kgate-Ticket") != "" {
+		t.Error("the upstream got to see the ticket")
+	}
+	g.sem.await(1, 0)
+	close(up.proceed)
+	if res := c.response(); res.StatusCode != 200 {
+		t.Errorf("got %v", res.Status)
+	}
+	g.sem.await(0, 0)
+	if rec := g.records.next(t); rec.Outcome != OutcomeAdmitted {
+		t.Errorf("record %+v", rec)
+	}
+}
+
+type refuser struct{}
+
+func (refuser) Acquire(context.Context, string, time.Duration) (Slot, error) {
+	return nil, &Refusal{Reason: ReasonQueueFull}
+}
+
+// TestRedeemRefused: refusals and failures are those of the line.
+func TestRedeemRefused(t *testing.T) {
+	tickets := &counter{}
+	g := newGateway(t, 1, http.NotFoundHandler(), func(c *Config) { withTickets(c, tickets) })
+	for status, err := range map[int]error{503: &Refusal{Reason: ReasonIsolated}, 500: errors.New("secret")} {
+		tickets.err = err
+		for _, header := range []string{"Kgate-Ticket", "Prefer"} {
+			res := g.do(g.request("GET", "/", header, "respond-async"))
+			b, _ := io.ReadAll(res.Body)
+			_ = res.Body.Close()
+			if res.StatusCode != status || strings.Contains(string(b), "secret") {
+				t.Errorf("%s, %v: got %v %s", header, err, res.Status, b)
+			}
+		}
+	}
+}
+
+// TestNoTickets: without them the header is refused, rather than ignored, and
+// the preference ignored.
+func TestNoTickets(t *testing.T) {
+	g := newGateway(t, 1, http.HandlerFunc(echoRequest))
+	for header, status := range map[string]int{"Kgate-Ticket": 400, "Prefer": 200} {
+		res := g.do(g.request("GET", "/", header, "respond-async"))
+		_ = res.Body.Close()
+		if res.StatusCode != status || res.Header.Get("Preference-Applied") != "" {
+			t.Errorf("%s: got %v %v", header, res.Status, res.Header)
+		}
+	}
+	if _, err := New(Config{Admitter: g.sem, Pools: []Pool{{Name: "p", Upstreams: g.handler.cfg.Pools[0].Upstreams, Tickets: true}}}); !errors.Is(err, ErrConfig) {
+		t.Errorf("a pool with tickets and nobody to serve them: %v", err)
+	}
+}
+
+// TestRespondAsync: a ticket in place of the answer, of a pool that has them.
+func TestRespondAsync(t *testing.T) {
+	var tickets *counter
+	g := newGateway(t, 1, http.HandlerFunc(echoRequest), func(c *Config) {
+		tickets = &counter{semaphore: c.Admitter.(*semaphore)}
+		withTickets(c, tickets)
+		other := c.Pools[0]
+		other.Name, other.Tickets = "other", false
+		c.Pools = append(c.Pools, other)
+		c.Routes = []Route{{Pool: "other", Match: Match{PathPrefix: "/other/"}}, {Pool: "p"}}
+	})
+	for _, prefer := range []string{"respond-async", "wait=10, Respond-Async; x=y"} {
+		res := g.do(g.request("POST", "/x", "Prefer", prefer))
+		body, _ := io.ReadAll(res.Body)
+		_ = res.Body.Close()
+		h := res.Header
+		if res.StatusCode != 202 || h.Get("Location") != "/.kgate/tickets/abc-1" || h.Get("Retry-After") != "30" ||
+			h.Get("Preference-Applied") != "respond-async" || h.Get("Content-Type") != "application/json" ||
+			string(body) != `{"id":"abc-1"}`+"\n" || h.Get("Server-Timing") != "" {
+			t.Errorf("%s: got %v %v %s", prefer, res.Status, h, body)
+		}
+		if rec := g.records.next(t); rec.Outcome != OutcomeNone || rec.Pool != "p" || rec.Status != 202 || rec.Upstream != "" {
+			t.Errorf("record %+v", rec)
+		}
+	}
+	if fmt.Sprint(tickets.asked) != "[p 1m0s p 1m0s]" {
+		t.Errorf("asked for %v", tickets.asked)
+	}
+	for path, ticket := range map[string]string{"/other/": "", "/": "granted"} {
+		req := g.request("GET", path, "Prefer", "respond-async")
+		if ticket != "" {
+			req.Header.Set("Kgate-Ticket", ticket)
+		}
+		res := g.do(req)
+		_ = res.Body.Close()
+		if res.StatusCode != 200 || res.Header.Get("Seen-Uri") != path {
+			t.Errorf("%s: got %v", path, res.Status)
+		}
+	}
+}
+
+// TestTicketHandler: its paths are nobody else's, in any spelling that an
+// upstream may take for them, and the log keeps the tickets' secret.
+func TestTicketHandler(t *testing.T) {
+	for _, mounted := range []bool{true, false} {
+		var log bytes.Buffer
+		g := newGateway(t, 1, http.HandlerFunc(echoRequest), func(c *Config) {
+			c.AccessLog = true
+			c.Logger = slog.New(slog.NewTextHandler(&log, nil))
+			if mounted {
+				c.TicketHandler = http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+					w.Header().Set("Ticket-Path", r.URL.Path)
+					w.WriteHeader(http.StatusCreated)
+				})
+			}
+		})
+		for path, ours := range map[string]bool{
+			"/.kgate/tickets": true, "/.kgate/tickets/": true, "/.kgate/tickets/secret": true, "//.kgate//tickets/secret": true,
+			"/%2ekgate/tickets/secret": true, "/.kgate/ticketsx": false, "/x/.kgate/tickets": false,
+		} {
+			res := g.do(g.request("POST", path))
+			_ = res.Body.Close()
+			want := map[bool]int{true: 404, false: 200}[ours]
+			if mounted && ours {
+				want = 201
+			}
+			if res.StatusCode != want {
+				t.Errorf("mounted %v, %s: got %v, want %d", mounted, path, res.Status, want)
+			}
+		}
+		ctx, cancel := context.WithTimeout(t.Context(), patience)
+		if err := g.server.Shutdown(ctx); err != nil { // the log is whole
+			t.Error(err)
+		}
+		cancel()
+		if strings.Contains(log.String(), "secret") || !strings.Contains(log.String(), "path=/.kgate/tickets ") {
+			t.Errorf("log: %s", log.String())
+		}
+	}
+}

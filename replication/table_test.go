@@ -1,0 +1,313 @@
+package replication
+
+import (
+	"encoding/json"
+	"errors"
+	"fmt"
+	"math"
+	"slices"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/kgate/kgate/kmutex"
+)
+
+// record returns a record of a ticket that node 1 took in.
+func record(n int, change ...func(*Record)) Record {
+	var secret [16]byte
+	copy(secret[:], fmt.Sprint("secret ", n))
+	r := Record{ID: NewID(secret, 1), Stamp: int64(n), TTL: 30 * time.Second, State: StateWaiting}
+	for _, c := range change {
+		c(&r)
+	}
+	return r
+}
+
+func granted(q kmutex.Token, epoch, serial uint64) func(*Record) {
+	return func(r *Record) { r.State, r.Token, r.Fence = StateGranted, q, Fence{epoch, serial} }
+}
+
+func put(t *testing.T, into *Table, records ...Record) {
+	t.Helper()
+	for _, r := range records {
+		if _, err := into.Put(r); err != nil {
+			t.Fatal(err)
+		}
+	}
+}
+
+func TestTable(t *testing.T) {
+	table := NewTable(1)
+	put(t, table, record(2), record(1))
+	if v, err := table.Put(record(2)); err != nil || v != 2 || table.Version() != 3 {
+		t.Errorf("the same again: version %d, %v; table %d", v, err, table.Version())
+	}
+	put(t, table, record(1, granted(3, 7, 1)))
+	if !table.Delete(record(2).ID) || table.Delete(record(2).ID) || table.Version() != 5 || table.Len() != 1 {
+		t.Errorf("version %d, %d records", table.Version(), table.Len())
+	}
+	want := &Delta{
+		Owner: 1, From: 3, To: 5, Put: []Put{{4, record(1, granted(3, 7, 1))}}, Deleted: []Deletion{{5, record(2).ID}},
+	}
+	if got := table.Since(3); fmt.Sprint(got) != fmt.Sprint(want) {
+		t.Errorf("since 3: %v, want %v", got, want)
+	}
+	if got := table.Since(5); len(got.Put)+len(got.Deleted) != 0 || got.From != 5 || got.To != 5 {
+		t.Errorf("since 5: %v", got)
+	}
+	if got := table.Since(0); !got.complete() || len(got.Put) != 1 {
+		t.Errorf("whole: %v", got)
+	}
+}
+
+func TestTableRefuses(t *testing.T) {
+	table := NewTable(1)
+	for name, r := range map[string]Record{
+		"no id":           record(1, func(r *Record) { r.ID = "" }),
+		"a year":          record(1, func(r *Record) { r.TTL = 365 * 24 * time.Hour }),
+		"no time":         record(1, func(r *Record) { r.TTL = 0 }),
+		"long note":       record(1, func(r *Record) { r.Note = strings.Repeat("x", MaxNote+1) }),
+		"note of bytes":   record(1, func(r *Record) { r.Note = "\xff" }),
+		"no state":        record(1, func(r *Record) { r.State = "" }),
+		"waiting, token":  record(1, func(r *Record) { r.Token = 3 }),
+		"negative token":  record(1, granted(-1, 1, 1)),
+		"id of node zero": record(1, func(r *Record) { r.ID = strings.TrimSuffix(r.ID, "1") + "0" }),
+	} {
+		if _, err := table.Put(r); !errors.Is(err, ErrInvalid) {
+			t.Errorf("%s: %v", name, err)
+		}
+	}
+	for n := range MaxRecords {
+		put(t, table, record(n))
+	}
+	if _, err := table.Put(record(MaxRecords)); !errors.Is(err, ErrFull) {
+		t.Errorf("one too many: %v", err)
+	}
+	put(t, table, record(5, granted(1, 1, 1))) // those that are there go on
+	if table.Len() != MaxRecords || table.Version() != MaxRecords+2 {
+		t.Errorf("%d records, version %d", table.Len(), table.Version())
+	}
+}
+
+func TestAbsorb(t *testing.T) {
+	heir := NewTable(2)
+	b := Bequest{Owner: 1, Heir: 2, Records: []Record{record(1), record(2, granted(0, 1, 1))}, Absorbed: []kmutex.Node{7}}
+	v, err := heir.Absorb(b)
+	if err != nil || v != heir.Version() || heir.Len() != 2 {
+		t.Fatalf("version %d of %d, %d records, %v", v, heir.Version(), heir.Len(), err)
+	}
+	put(t, heir, record(3))
+	heir.Delete(record(1).ID)
+	if again, err := heir.Absorb(b); err != nil || again != v || heir.Len() != 2 {
+		t.Errorf("again: %d, %v, %d records", again, err, heir.Len())
+	}
+	if got := fmt.Sprint(heir.Absorbed()); got != "[{4 7} {5 1}]" {
+		t.Errorf("absorbed %s", got)
+	}
+	heir.Forget(func(n kmutex.Node) bool { return n == 1 })
+	if got := fmt.Sprint(heir.Absorbed()); got != "[{5 1}]" {
+		t.Errorf("absorbed %s", got)
+	}
+	for name, b := range map[string]Bequest{
+		"another's": {Owner: 1, Heir: 3},
+		"its own":   {Owner: 2, Heir: 2},
+		"nobody's":  {Heir: 2},
+		"a bad one": {Owner: 5, Heir: 2, Records: []Record{{}}},
+	} {
+		if _, err := heir.Absorb(b); !errors.Is(err, ErrInvalid) {
+			t.Errorf("%s: %v", name, err)
+		}
+	}
+}
+
+func TestCopy(t *testing.T) {
+	table := NewTable(1)
+	put(t, table, record(1), record(2))
+	c := NewCopy(1)
+	first := table.Since(2)
+	if err := c.Apply(first); !errors.Is(err, ErrGap) || c.Progress() != (Progress{}) {
+		t.Errorf("changes without a table: %v, %+v", err, c.Progress())
+	}
+	whole := table.Since(0)
+	put(t, table, record(3))
+	next := table.Since(3)
+	put(t, table, record(4))
+	last := table.Since(4)
+	for i, step := range []struct {
+		d       *Delta
+		gap     bool
+		version uint64
+	}{{whole, false, 3}, {last, true, 3}, {next, false, 4}, {next, false, 4}, {whole, false, 4}, {last, false, 5}, {next, false, 5}, {table.Since(3), false, 5}} {
+		if err := c.Apply(step.d); errors.Is(err, ErrGap) != step.gap || err != nil && !step.gap || c.Version() != step.version {
+			t.Errorf("step %d: %v, version %d, want %d", i, err, c.Version(), step.version)
+		}
+	}
+	if !slices.Equal(c.Records(), table.Records()) {
+		t.Errorf("%v, want %v", c.Records(), table.Records())
+	}
+	if err := c.Apply(NewTable(2).Since(0)); !errors.Is(err, ErrInvalid) {
+		t.Errorf("another owner's: %v", err)
+	}
+	if d := c.Since(2); !d.Whole {
+		t.Errorf("a copy cannot know what was deleted before it had all: %v", d)
+	}
+	if d := c.Since(3); d.Whole || len(d.Put) != 2 {
+		t.Errorf("since 3: %v", d)
+	}
+}
+
+// A whole table of the worst notes goes in chunks that each fit.
+func TestChunks(t *testing.T) {
+	table := NewTable(math.MaxUint64)
+	for n := range 3000 {
+		put(t, table, record(n, func(r *Record) {
+			r.Note = strings.Repeat("\x01", MaxNote)
+			r.Stamp = math.MinInt64
+			r.TTL = MaxTTL
+		}, granted(math.MaxInt32, math.MaxUint64, math.MaxUint64)))
+	}
+	r, c := NewReplicas(table), NewCopies()
+	r.Follow([]kmutex.Node{2}, []kmutex.Node{2, math.MaxUint64})
+	pushes := 0
+	for out := r.Next(); len(out) > 0; out = r.Next() {
+		data, err := json.Marshal(out[0].Push)
+		if err != nil {
+			t.Fatal(err)
+		}
+		p, err := DecodePush(data)
+		if err != nil {
+			t.Fatalf("push %d: %v", pushes, err)
+		}
+		if pushes == 2 { // what changes meanwhile comes along
+			table.Delete(record(1).ID)
+			put(t, table, record(3001))
+		}
+		a, err := c.Receive(p)
+		if err != nil {
+			t.Fatal(err)
+		}
+		r.Acked(2, a)
+		if pushes++; c.Of(table.Owner()).Version() != 0 && r.Synced() != table.Version() {
+			t.Fatalf("a part counts for the whole: %+v", c.Of(table.Owner()).Progress())
+		}
+	}
+	if pushes < 5 || !slices.Equal(c.Of(table.Owner()).Records(), table.Records()) {
+		t.Errorf("%d pushes, %d records, want %d", pushes, len(c.Of(table.Owner()).Records()), table.Len())
+	}
+}
+
+func TestSettle(t *testing.T) {
+	whole := func(owner kmutex.Node, records ...Record) *Delta {
+		table := NewTable(owner)
+		put(t, table, records...)
+		return table.Since(0)
+	}
+	lost := []Lost{{Node: 1, Heir: 2}, {Node: 9, Heir: 2}, {Node: 10, Heir: 3, Over: true}, {Node: 11}, {Node: 12, Heir: 3}}
+	var running kmutex.TokenSet
+	running.Add(5)
+	e := Settle(lost, running, []Report{
+		{Node: 2, Copies: []*Delta{whole(1, record(1))}, Absorbed: []Absorbed{{4, 12}, {6, 13}}, Synced: 5},
+		{Node: 3, Copies: []*Delta{
+			whole(1, record(4, granted(5, 1, 9)), record(2), record(1), record(3, granted(2, 1, 3))), whole(12, record(8)), whole(11),
+		}},
+		{Node: 4, Copies: []*Delta{whole(1, record(7))}},
+	})
+	want := Estate{
+		Bequests: []Bequest{
+			{Owner: 1, Heir: 2, Records: []Record{record(1), record(2), record(3, granted(2, 1, 3))}},
+			{Owner: 10, Heir: 3},
+		},
+		Unknown: []kmutex.Node{9, 11},
+		Settled: []kmutex.Node{12},
+	}
+	if got := fmt.Sprintf("%+v", e); got != fmt.Sprintf("%+v", want) {
+		t.Errorf("%s\nwant %+v", got, want)
+	}
+	// Two lost gateways that both believe in a token: the later use is the true one.
+	e = Settle([]Lost{{Node: 1, Heir: 2}, {Node: 9, Heir: 2}}, nil, []Report{{Node: 2, Copies: []*Delta{
+		whole(1, record(1, granted(0, 3, 4))), whole(9, record(2, granted(0, 3, 5))),
+	}}})
+	if len(e.Bequests[0].Records) != 0 || len(e.Bequests[1].Records) != 1 {
+		t.Errorf("%+v", e.Bequests)
+	}
+}
+
+// p successors lost together with their owner: nobody knows its tickets, and the
+// plan says so.
+func TestAllReplicasLost(t *testing.T) {
+	w := newWorld(1, 5, 2)
+	w.rng.Uint64()
+	g := w.pick()
+	w.change(g)
+	if err := w.calm(); err != nil {
+		t.Fatal(err)
+	}
+	for _, name := range append(w.ring().Successors(g.name, 2), g.name) {
+		w.lose(w.named(name))
+	}
+	if err := w.calm(); err == nil || !strings.Contains(err.Error(), fmt.Sprintf("node %d is unknown", g.node)) {
+		t.Errorf("%v", err)
+	}
+}
+
+func TestIDs(t *testing.T) {
+	id := NewID([16]byte{0: 1, 15: 255}, 71)
+	if id != "aeaaaaaaaaaaaaaaaaaaaaaa74-1z" {
+		t.Errorf("%s", id)
+	}
+	if owner, err := ParseID(id); owner != 71 || err != nil {
+		t.Errorf("%d, %v", owner, err)
+	}
+	for _, bad := range []string{
+		"", "-", "1z", strings.ToUpper(id), id + "-1", strings.Replace(id, "-", "", 1), id[1:], "a" + id, id + "zzzzzzzzzzzzzz",
+		strings.Replace(id, "-1z", "-01z", 1), strings.Replace(id, "-1z", "-0", 1), strings.Replace(id, "-1z", "-+1z", 1),
+		strings.Replace(id, "4-", "5-", 1), strings.Replace(id, "a", "1", 1), id + "\n",
+	} {
+		if owner, err := ParseID(bad); !errors.Is(err, ErrInvalid) {
+			t.Errorf("%q: node %d, %v", bad, owner, err)
+		}
+	}
+}
+
+func FuzzDecodePush(f *testing.F) {
+	table := NewTable(1)
+	for n := range 3 {
+		if _, err := table.Put(record(n)); err != nil {
+			f.Fatal(err)
+		}
+	}
+	table.Delete(record(1).ID)
+	for _, d := range []*Delta{table.Since(0), table.Since(2)} {
+		data, err := json.Marshal(&Push{Seq: 1, Owner: 1, Delta: d})
+		if err != nil {
+			f.Fatal(err)
+		}
+		f.Add(data)
+	}
+	f.Add([]byte(`{"seq":1,"owner":3,"retire":true}`))
+	f.Add([]byte(`{"seq":1,"owner":3,"delta":{"owner":3,"from":0,"to":1,"whole":true,"last":true}} {}`))
+	f.Fuzz(func(t *testing.T, data []byte) {
+		p, err := DecodePush(data)
+		if err != nil {
+			if !errors.Is(err, ErrInvalid) {
+				t.Errorf("%v", err)
+			}
+			return
+		}
+		// What is decoded can be taken in, in any state of the copy, and comes out
+		// as it went in.
+		c := NewCopies()
+		_, _ = c.Receive(&Push{Seq: 1, Owner: 1, Delta: table.Since(0)})
+		if _, err := c.Receive(p); err != nil && !errors.Is(err, ErrGap) {
+			t.Errorf("valid, and %v", err)
+		}
+		again, err := json.Marshal(p)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if _, err := DecodePush(again); err != nil && len(again) <= MaxPush {
+			t.Errorf("%s: %v", again, err)
+		}
+	})
+}

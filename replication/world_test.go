@@ -1,0 +1,528 @@
+package replication
+
+import (
+	"encoding/binary"
+	"encoding/json"
+	"fmt"
+	"math/rand/v2"
+	"slices"
+	"testing"
+
+	"github.com/kgate/kgate/chordring"
+	"github.com/kgate/kgate/kmutex"
+)
+
+// world is some gateways, what is on the wire between them, and what the
+// tickets' holders have been told: the judge of all that is promised.
+type world struct {
+	rng     *rand.Rand
+	p       int // successors
+	living  map[kmutex.Node]*gateway
+	lost    []Lost
+	next    kmutex.Node
+	wire    []letter
+	tickets []*truth
+	byID    map[string]*truth
+	serial  uint64
+	spare   int // how many more may be lost before all is quiet again
+	holder  map[kmutex.Token]*truth
+	last    map[kmutex.Node]*gateway // as they were when they were lost
+}
+
+type gateway struct {
+	node     kmutex.Node
+	name     string
+	table    *Table
+	replicas *Replicas
+	copies   *Copies
+	tell     []tell
+	disk     []*Delta
+}
+
+// tell is a state of a ticket that its holder is told once version is synced.
+type tell struct {
+	version uint64
+	t       *truth
+	state   int
+}
+
+// truth is one ticket: all states that it ever had, and the newest of them that
+// its holder knows of.
+type truth struct {
+	id      string
+	history []Record // a zero Record: ended
+	told    int      // index into history; -1: nothing
+	// given back by its holder, who counts on it no longer
+	done bool
+}
+
+type letter struct {
+	from, to kmutex.Node
+	push     []byte
+	ack      []byte
+	seq      uint64
+}
+
+const (
+	tokens = 6
+	places = 7 // names that gateways can have
+)
+
+func newWorld(seed uint64, n, p int) *world {
+	w := &world{
+		rng: rand.New(rand.NewPCG(seed, 4)), p: p, living: make(map[kmutex.Node]*gateway), byID: make(map[string]*truth),
+		holder: make(map[kmutex.Token]*truth), last: make(map[kmutex.Node]*gateway),
+	}
+	for range n {
+		w.join()
+	}
+	w.spare = p
+	return w
+}
+
+func (w *world) members() []kmutex.Node {
+	var out []kmutex.Node
+	for n := range w.living {
+		out = append(out, n)
+	}
+	slices.Sort(out)
+	return out
+}
+
+func (w *world) pick() *gateway {
+	m := w.members()
+	return w.living[m[w.rng.IntN(len(m))]]
+}
+
+func (w *world) named(name string) *gateway {
+	for _, g := range w.living {
+		if g.name == name {
+			return g
+		}
+	}
+	return nil
+}
+
+func (w *world) ring() *chordring.Ring {
+	var names []string
+	for _, g := range w.living {
+		names = append(names, g.name)
+	}
+	return chordring.New(names)
+}
+
+func (w *world) isLiving(n kmutex.Node) bool { return w.living[n] != nil }
+
+func (w *world) isLost(n kmutex.Node) bool {
+	return slices.ContainsFunc(w.lost, func(l Lost) bool { return l.Node == n })
+}
+
+// join adds a gateway under a free name; some start with what an earlier one of
+// that name had on disk.
+func (w *world) join() {
+	for i := range places {
+		name := fmt.Sprint("g", (i+int(w.next))%places)
+		if w.named(name) != nil {
+			continue
+		}
+		w.next++
+		g := &gateway{node: w.next, name: name, table: NewTable(w.next), copies: NewCopies()}
+		g.replicas = NewReplicas(g.table)
+		g.replicas.limit = 3 * recordSize
+		g.table.memory = 1
+		for _, old := range w.last {
+			if old.name == name && w.rng.IntN(2) == 0 {
+				for _, d := range old.disk {
+					if err := g.copies.Restore(d); err != nil {
+						panic(err)
+					}
+				}
+			}
+		}
+		w.living[g.node] = g
+		w.newView()
+		return
+	}
+}
+
+// newView tells all gateways who is there.
+func (w *world) newView() {
+	ring, members := w.ring(), w.members()
+	for _, n := range members {
+		g := w.living[n]
+		var successors []kmutex.Node
+		for _, name := range ring.Successors(g.name, w.p) {
+			successors = append(successors, w.named(name).node)
+		}
+		g.replicas.Follow(successors, members)
+		g.copies.Follow(w.isLiving, w.isLost, w.next)
+		g.table.Forget(w.isLost)
+	}
+}
+
+func (w *world) lose(g *gateway) {
+	delete(w.living, g.node)
+	w.last[g.node] = g
+	w.spare--
+	w.lost = append(w.lost, Lost{Node: g.node})
+	for i, l := range w.lost {
+		if w.isLiving(l.Heir) || len(w.living) == 0 {
+			continue
+		}
+		name := g.name // the heir's heir
+		if l.Heir != 0 {
+			name = w.last[l.Heir].name
+		}
+		w.lost[i].Heir = w.named(w.ring().Successors(name, 1)[0]).node
+	}
+	w.newView()
+}
+
+// change makes a new ticket, moves one on, or ends one.
+func (w *world) change(g *gateway) {
+	records := g.table.Records()
+	if len(records) == 0 || w.rng.IntN(3) == 0 {
+		var secret [16]byte
+		binary.BigEndian.PutUint64(secret[:], w.serial)
+		w.serial++
+		t := &truth{id: NewID(secret, g.node), told: -1}
+		w.byID[t.id] = t
+		w.tickets = append(w.tickets, t)
+		w.put(g, t, Record{ID: t.id, Stamp: int64(w.serial), TTL: MinTTL, State: StateWaiting})
+		return
+	}
+	r := records[w.rng.IntN(len(records))]
+	t := w.byID[r.ID]
+	token, free := w.freeToken()
+	switch {
+	case r.State == StateWaiting && free && w.rng.IntN(2) == 0:
+		w.serial++
+		r.State, r.Token, r.Fence = StateGranted, token, Fence{Epoch: 1, Serial: w.serial}
+		w.holder[token] = t
+		w.put(g, t, r)
+	case w.rng.IntN(2) == 0:
+		w.serial++
+		r.Note = fmt.Sprint(w.serial)
+		w.put(g, t, r)
+	default:
+		if r.State == StateGranted && w.holder[r.Token] == t {
+			delete(w.holder, r.Token)
+		}
+		t.done = true
+		g.table.Delete(r.ID)
+		t.history = append(t.history, Record{})
+		g.tell = append(g.tell, tell{g.table.Version(), t, len(t.history) - 1})
+	}
+}
+
+func (w *world) freeToken() (kmutex.Token, bool) {
+	for q := range kmutex.Token(tokens) {
+		if w.holder[q] == nil {
+			return q, true
+		}
+	}
+	return 0, false
+}
+
+func (w *world) put(g *gateway, t *truth, r Record) {
+	v, err := g.table.Put(r)
+	if err != nil {
+		panic(err)
+	}
+	t.history = append(t.history, r)
+	g.tell = append(g.tell, tell{v, t, len(t.history) - 1})
+}
+
+// send puts on the wire what may go.
+func (w *world) send(g *gateway) {
+	for _, o := range g.replicas.Next() {
+		data, err := json.Marshal(o.Push)
+		if err != nil {
+			panic(err)
+		}
+		w.wire = append(w.wire, letter{from: g.node, to: o.To, push: data, seq: o.Push.Seq})
+	}
+}
+
+// deliver takes a letter from the wire: it arrives, or arrives twice, or is
+// lost, which its sender notices, or only seems to be lost.
+func (w *world) deliver(i int, faults bool) error {
+	l := w.wire[i]
+	fate := w.rng.IntN(10)
+	if !faults || fate != 0 {
+		w.wire = slices.Delete(w.wire, i, i+1)
+	}
+	if from := w.living[l.from]; faults && fate <= 2 && from != nil && l.push != nil {
+		from.replicas.Failed(l.to, l.seq)
+		if fate == 2 {
+			return nil
+		}
+	}
+	g := w.living[l.to]
+	if g == nil {
+		if from := w.living[l.from]; from != nil && l.push != nil {
+			from.replicas.Failed(l.to, l.seq)
+		}
+		return nil
+	}
+	if l.ack != nil {
+		a, err := DecodeAck(l.ack)
+		if err != nil {
+			return err
+		}
+		g.replicas.Acked(l.from, a)
+		return w.tellHolders(g)
+	}
+	p, err := DecodePush(l.push)
+	if err != nil {
+		return err
+	}
+	if !w.isLiving(p.Owner) {
+		return nil // as the receiver knows from its view
+	}
+	a, err := g.copies.Receive(p)
+	if err != nil && a.Seq == 0 {
+		return err
+	}
+	data, err := json.Marshal(a)
+	w.wire = append(w.wire, letter{from: l.to, to: l.from, ack: data})
+	return err
+}
+
+// tellHolders tells what is synced.
+func (w *world) tellHolders(g *gateway) error {
+	synced := g.replicas.Synced()
+	g.tell = slices.DeleteFunc(g.tell, func(x tell) bool {
+		if x.version > synced {
+			return false
+		}
+		x.t.told = max(x.t.told, x.state)
+		return true
+	})
+	return nil
+}
+
+// write saves everything to the disk.
+func (w *world) write(g *gateway) {
+	g.disk = []*Delta{g.table.Since(0)}
+	for _, owner := range g.copies.Owners() {
+		if d := g.copies.Of(owner).Since(0); d != nil {
+			g.disk = append(g.disk, d)
+		}
+	}
+}
+
+// recover plans who takes over what, and tells some heirs or all.
+func (w *world) recover(all bool) error {
+	var reports []Report
+	var running kmutex.TokenSet
+	for _, n := range w.members() {
+		g := w.living[n]
+		r := NewReport(g.replicas, g.copies, w.isLost)
+		if err := r.Validate(); err != nil {
+			return err
+		}
+		reports = append(reports, r)
+		for _, r := range g.table.Records() {
+			if r.State == StateGranted {
+				running.Add(r.Token)
+			}
+		}
+	}
+	e := Settle(w.lost, running, reports)
+	for _, n := range e.Unknown {
+		for _, t := range w.tickets {
+			if owner, _ := ParseID(t.id); owner == n && t.told >= 0 && !t.done && w.where(t) == nil {
+				return fmt.Errorf("node %d is unknown, and a holder was told of %s", n, t.id)
+			}
+		}
+	}
+	for _, b := range e.Bequests {
+		if !all && w.rng.IntN(2) == 0 {
+			continue
+		}
+		heir := w.living[b.Heir]
+		v, err := heir.table.Absorb(b)
+		if err != nil {
+			return err
+		}
+		for _, r := range b.Records {
+			t := w.byID[r.ID]
+			heir.tell = append(heir.tell, tell{v, t, slices.Index(t.history, r)})
+			if r.State == StateGranted {
+				w.holder[r.Token] = t
+			}
+		}
+	}
+	for _, n := range w.members() {
+		w.living[n].copies.Settled(e.Settled...)
+	}
+	return w.check()
+}
+
+// where returns the living gateways that have the ticket in their tables.
+func (w *world) where(t *truth) (at []kmutex.Node) {
+	for _, n := range w.members() {
+		if _, ok := w.living[n].table.Get(t.id); ok {
+			at = append(at, n)
+		}
+	}
+	return at
+}
+
+// check is about what is true at any time: no ticket is at two gateways, and no
+// token has two holders.
+func (w *world) check() error {
+	has := make(map[kmutex.Token]string)
+	for _, t := range w.tickets {
+		at := w.where(t)
+		if len(at) > 1 {
+			return fmt.Errorf("ticket %s is at nodes %v", t.id, at)
+		}
+		if t.told < 0 || t.done {
+			continue
+		}
+		if r := t.history[t.told]; r.State == StateGranted {
+			if other := has[r.Token]; other != "" {
+				return fmt.Errorf("token %d has two holders: %s and %s", r.Token, other, t.id)
+			}
+			has[r.Token] = t.id
+		}
+	}
+	return nil
+}
+
+// calm delivers everything until nothing moves, and checks that nothing is
+// missing that a holder was told.
+func (w *world) calm() error {
+	if err := w.recover(true); err != nil {
+		return err
+	}
+	for round := 0; ; round++ {
+		if round > 10_000 {
+			return fmt.Errorf("still %d letters after %d rounds", len(w.wire), round)
+		}
+		for _, n := range w.members() {
+			w.send(w.living[n])
+		}
+		if len(w.wire) == 0 {
+			break
+		}
+		if err := w.deliver(w.rng.IntN(len(w.wire)), false); err != nil {
+			return err
+		}
+	}
+	w.spare = min(w.p, len(w.living)-1) // so many have a copy
+	for _, n := range w.members() {
+		g := w.living[n]
+		if g.replicas.Synced() != g.table.Version() || !g.replicas.CaughtUp() {
+			return fmt.Errorf("node %d is synced to %d of %d", n, g.replicas.Synced(), g.table.Version())
+		}
+		if err := w.tellHolders(g); err != nil {
+			return err
+		}
+	}
+	if err := w.recover(true); err != nil { // drops the copies that are settled
+		return err
+	}
+	// Tokens that only the lost had are free again.
+	for q, t := range w.holder {
+		if w.where(t) == nil {
+			delete(w.holder, q)
+		}
+	}
+	return w.nothingMissing()
+}
+
+func (w *world) nothingMissing() error {
+	for _, t := range w.tickets {
+		if t.told < 0 {
+			continue
+		}
+		at := w.where(t)
+		if len(at) == 0 {
+			if !t.done {
+				return fmt.Errorf("ticket %s is nowhere; its holder was told %+v", t.id, t.history[t.told])
+			}
+			continue
+		}
+		r, _ := w.living[at[0]].table.Get(t.id)
+		if i := slices.Index(t.history, r); i < t.told {
+			return fmt.Errorf("ticket %s has gone back to %+v; its holder was told %+v", t.id, r, t.history[t.told])
+		}
+		owner, _ := ParseID(t.id)
+		if w.isLost(owner) && w.heir(owner) != at[0] {
+			return fmt.Errorf("ticket %s is at node %d, and the heir is %d", t.id, at[0], w.heir(owner))
+		}
+	}
+	for _, n := range w.members() {
+		for _, owner := range w.living[n].copies.Owners() {
+			if g := w.living[owner]; g == nil || g.replicas.successors[n] == nil {
+				return fmt.Errorf("node %d still has a copy of node %d", n, owner)
+			}
+		}
+	}
+	return nil
+}
+
+func (w *world) heir(n kmutex.Node) kmutex.Node {
+	for _, l := range w.lost {
+		if l.Node == n {
+			return l.Heir
+		}
+	}
+	return 0
+}
+
+// step does anything that can happen.
+func (w *world) step() error {
+	g := w.pick()
+	switch x := w.rng.IntN(100); {
+	case x < 30:
+		w.change(g)
+	case x < 55:
+		w.send(g)
+	case x < 85:
+		if len(w.wire) > 0 {
+			// Mostly what is new, so that some letters take long.
+			n := len(w.wire)
+			return w.deliver(max(w.rng.IntN(n), w.rng.IntN(n), w.rng.IntN(n)), true)
+		}
+	case x < 88:
+		if w.spare > 0 && len(w.living) > 2 {
+			w.lose(g)
+		}
+	case x < 91:
+		w.join()
+	case x < 95:
+		return w.recover(w.rng.IntN(2) == 0)
+	case x < 98:
+		w.write(g)
+	default:
+		return w.calm()
+	}
+	return w.check()
+}
+
+// The promise: as long as no more than p gateways are lost before the others
+// have refilled what went with them, no holder was told anything that is not
+// still so, and no token has two holders.
+func TestRandomSchedules(t *testing.T) {
+	schedules := 1200
+	if testing.Short() {
+		schedules = 100
+	}
+	for seed := range uint64(schedules) {
+		w := newWorld(seed, 5, 2)
+		var err error
+		for step := 0; step < 300 && err == nil; step++ {
+			err = w.step()
+		}
+		if err == nil {
+			err = w.calm()
+		}
+		if err != nil {
+			t.Fatalf("seed %d: %v", seed, err)
+		}
+	}
+}

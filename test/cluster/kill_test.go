@@ -1,0 +1,191 @@
+package cluster
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"net/http"
+	"slices"
+	"strings"
+	"syscall"
+	"testing"
+	"time"
+)
+
+// killRun kills gateways under load, one at a time, and starts each again.
+type killRun struct {
+	c     *Cluster
+	judge *Judge
+	load  *Load
+	k     int
+	lease time.Duration
+
+	kills []kill
+}
+
+// kill is what one SIGKILL did.
+type kill struct {
+	victim    string
+	roles     string
+	at, ready time.Time
+	gap       time.Duration // longest time without a request at the upstream
+	whole     time.Duration // until k requests were in flight again
+}
+
+// TestKill kills each of 3 and of 5 gateways in turn, and the leader, the home
+// and the holder of the baton besides.
+func TestKill(t *testing.T) {
+	if testing.Short() {
+		t.Skip("takes a minute")
+	}
+	total := Count(t, "KGATE_KILLS", 10, 50)
+	for _, size := range []int{3, 5} {
+		t.Run(fmt.Sprintf("%d gateways", size), func(t *testing.T) {
+			r := killRun{k: 6, lease: time.Second}
+			if Soak() && size == 3 {
+				r.lease = 3 * time.Second // kgate's default
+			}
+			judge, _, url := NewJudge(t, http.HandlerFunc(func(_ http.ResponseWriter, req *http.Request) { hold(req, 20*time.Millisecond) }))
+			r.judge = judge
+			r.c = Start(t, Options{Gateways: size, K: r.k, Upstream: url, Durable: true, Lease: r.lease})
+			judge.Keep()
+			r.load = StartLoad(t, r.c.Gateways, LoadOptions{Clients: 8})
+			span(t, time.Second)
+			for i := range total / 2 {
+				victim, roles := r.choose(t, i)
+				if err := r.kill(t, victim, roles); err != nil {
+					t.Error(err)
+					break
+				}
+			}
+			r.load.Stop()
+			r.check(t)
+		})
+	}
+}
+
+// choose returns the next victim: every gateway in turn, and in between those
+// with a part of their own.
+func (r *killRun) choose(t *testing.T, i int) (victim int, roles Roles) {
+	t.Helper()
+	roles, err := r.c.Roles(t.Context())
+	if err != nil {
+		t.Fatal(err)
+	}
+	special := []int{roles.Baton, roles.Home, roles.Leader}[i%3]
+	if special >= 0 && i%2 == 0 {
+		return special, roles
+	}
+	return i / 2 % len(r.c.Gateways), roles
+}
+
+// kill kills a gateway, waits until the others use all slots, and starts it
+// again.
+func (r *killRun) kill(t *testing.T, victim int, roles Roles) error {
+	t.Helper()
+	g := r.c.Gateways[victim]
+	k := kill{victim: g.Name, roles: roles.Of(victim), at: time.Now()}
+	if err := g.Signal(syscall.SIGKILL); err != nil {
+		return err
+	}
+	if _, err := g.Wait(patience); err != nil {
+		return err
+	}
+	ctx, cancel := context.WithTimeout(t.Context(), Whole(r.lease)+5*time.Second)
+	defer cancel()
+	span(t, time.Until(k.at.Add(Whole(r.lease)))) // the line may stop more than once
+	late := time.Now()
+	err := Await(ctx, func() error {
+		if slices.ContainsFunc(r.judge.Since(late), r.full) {
+			return nil
+		}
+		return errors.New("not all slots are in use")
+	})
+	if err != nil {
+		return fmt.Errorf("kill %d, of %s%s: %w", len(r.kills)+1, k.victim, k.roles, err)
+	}
+	k.gap, k.whole = r.standstill(k.at)
+	if err := r.c.Restart(t, victim).AwaitReady(ctx); err != nil {
+		return err
+	}
+	k.ready = time.Now()
+	err = Await(ctx, func() error {
+		if Served(r.load.Since(k.ready), time.Now())[k.victim] == 0 {
+			return fmt.Errorf("%s is ready and serves nobody", k.victim)
+		}
+		return nil
+	})
+	r.kills = append(r.kills, k)
+	t.Logf("%s killed,%s: no request for %v, all slots in use after %v, back after %v", k.victim, k.roles,
+		k.gap.Round(time.Millisecond), k.whole.Round(time.Millisecond), k.ready.Sub(k.at).Round(time.Millisecond))
+	return err
+}
+
+// full tells whether a request has found all other slots in use.
+func (r *killRun) full(a Arrival) bool { return a.InFlight >= r.k }
+
+// standstill returns the longest time without a request since then, and when all
+// slots were in use after it.
+func (r *killRun) standstill(since time.Time) (gap, whole time.Duration) {
+	arrivals, end, last := r.judge.Since(since), since, since
+	for _, a := range arrivals {
+		if a.At.Sub(last) > gap {
+			gap, end = a.At.Sub(last), a.At
+		}
+		last = a.At
+	}
+	for _, a := range arrivals {
+		if !a.At.Before(end) && r.full(a) {
+			return gap, a.At.Sub(since)
+		}
+	}
+	return gap, time.Since(since)
+}
+
+// excused tells whether the request's gateway was dead in the meantime.
+func (r *killRun) excused(a Answer) bool {
+	return slices.ContainsFunc(r.kills, func(k kill) bool {
+		return k.victim == a.Gateway && a.Sent.Before(k.ready) && a.Done.After(k.at)
+	})
+}
+
+func (r *killRun) check(t *testing.T) {
+	t.Helper()
+	bound := Whole(r.lease)
+	if _, most, _ := r.judge.Counts(); most != r.k {
+		t.Errorf("most in flight at the upstream is %d, k is %d", most, r.k)
+	}
+	if len(r.kills) == 0 {
+		return
+	}
+	var gaps, wholes []time.Duration
+	for _, k := range r.kills {
+		gaps, wholes = append(gaps, k.gap), append(wholes, k.whole)
+	}
+	slices.Sort(gaps)
+	slices.Sort(wholes)
+	slowest := time.Duration(0)
+	var failed []Answer
+	all := r.load.Since(time.Time{})
+	for _, a := range all {
+		if r.excused(a) {
+			continue
+		}
+		slowest = max(slowest, a.Done.Sub(a.Sent))
+		if a.Result != OK {
+			failed = append(failed, a)
+		}
+	}
+	worst := len(gaps) - 1
+	t.Logf("%d kills, lease %v: no request for %v at the median, %v at worst; all slots in use after %v at the median, %v at worst; of %d requests at living gateways %d failed, the slowest took %v",
+		len(gaps), r.lease, gaps[worst/2], gaps[worst], wholes[worst/2], wholes[worst], len(all), len(failed), slowest.Round(time.Millisecond))
+	if gaps[worst/2] > time.Second || gaps[worst] > 2*time.Second {
+		t.Errorf("no request for %v at the median, %v at worst", gaps[worst/2], gaps[worst])
+	}
+	if wholes[worst] > bound || slowest > bound {
+		t.Errorf("all slots in use after %v, slowest request %v, bound %v", wholes[worst], slowest, bound)
+	}
+	if len(failed) > 0 {
+		t.Errorf("failed at living gateways: %s", strings.TrimPrefix(Refusals(failed), "map"))
+	}
+}

@@ -1,0 +1,324 @@
+package cluster
+
+import (
+	"bytes"
+	"cmp"
+	"context"
+	"encoding/json"
+	"fmt"
+	"net/http"
+	"os/exec"
+	"slices"
+	"strings"
+	"sync"
+	"syscall"
+	"testing"
+	"time"
+
+	"github.com/kgate/kgate/chordring"
+	"github.com/kgate/kgate/demo"
+)
+
+const ticketsPath = "/.kgate/tickets"
+
+// ticket is one of the ticket API, as it says it is.
+type ticket struct {
+	ID    string `json:"id"`
+	State string `json:"state"`
+	Fence string `json:"fence"`
+
+	number int // in the order of the requests
+}
+
+// office asks for tickets and about them at gateways' admin addresses, as a
+// client that knows nothing but the documents.
+type office struct {
+	http     *http.Client
+	gateways []*Gateway
+	next     int // place of the gateway that is asked next
+}
+
+func newOffice(t *testing.T, gateways []*Gateway) *office {
+	t.Helper()
+	transport := &http.Transport{MaxIdleConnsPerHost: 64}
+	t.Cleanup(transport.CloseIdleConnections)
+	return &office{http: &http.Client{Transport: transport, Timeout: patience}, gateways: gateways}
+}
+
+// call asks one gateway.
+func (o *office) call(g *Gateway, method, path string, body any, want int) (tk ticket, err error) {
+	data, err := json.Marshal(body)
+	if err != nil {
+		return tk, err
+	}
+	req, err := http.NewRequest(method, "http://"+g.Admin+ticketsPath+path, bytes.NewReader(data))
+	if err != nil {
+		return tk, err
+	}
+	req.Header.Set("Content-Type", "application/json")
+	res, err := o.http.Do(req)
+	if err != nil {
+		return tk, err
+	}
+	defer res.Body.Close()
+	var text bytes.Buffer
+	if _, err := text.ReadFrom(res.Body); err != nil {
+		return tk, err
+	}
+	if res.StatusCode != want {
+		return tk, fmt.Errorf("%s %s at %s: %s: %s", method, path, g.Name, res.Status, strings.TrimSpace(text.String()))
+	}
+	if want == http.StatusNoContent {
+		return tk, nil
+	}
+	return tk, json.Unmarshal(text.Bytes(), &tk)
+}
+
+// any returns one gateway after the other.
+func (o *office) any() *Gateway {
+	o.next++
+	return o.gateways[o.next%len(o.gateways)]
+}
+
+func (o *office) request(t *testing.T, pool string, ttl time.Duration) ticket {
+	t.Helper()
+	tk, err := o.call(o.any(), http.MethodPost, "", map[string]any{"pool": pool, "ttl": ttl.String()}, http.StatusCreated)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return tk
+}
+
+// test asks any gateway about a ticket.
+func (o *office) test(tk *ticket) error {
+	now, err := o.call(o.any(), http.MethodGet, "/"+tk.ID, nil, http.StatusOK)
+	if err == nil {
+		tk.State, tk.Fence = now.State, now.Fence
+	}
+	return err
+}
+
+func (o *office) release(t *testing.T, tk *ticket) {
+	t.Helper()
+	if _, err := o.call(o.any(), http.MethodDelete, "/"+tk.ID, nil, http.StatusNoContent); err != nil {
+		t.Error(err)
+	}
+}
+
+// neighbours returns the places of two gateways of which one follows the other
+// on the ring.
+func neighbours(gateways []*Gateway) (int, int) {
+	var names []string
+	for _, g := range gateways {
+		names = append(names, g.Name)
+	}
+	successors := chordring.New(names).Successors(names[0], 1)
+	return 0, slices.Index(names, successors[0])
+}
+
+// TestTickets has many tickets in line, kills two neighbours of five gateways,
+// which with two replicas is as much as can be borne, and looks whether every
+// ticket is still there, and in its place.
+func TestTickets(t *testing.T) {
+	if testing.Short() {
+		t.Skip("takes half a minute")
+	}
+	const (
+		k     = 20
+		lease = time.Second
+		ttl   = 5 * time.Minute
+	)
+	waiting := Count(t, "KGATE_TICKETS", 200, 1000)
+	_, url := ServeUpstream(t, demo.UpstreamConfig{})
+	c := Start(t, Options{Gateways: 5, K: k, Upstream: url, Lease: lease})
+	o := newOffice(t, c.Gateways)
+	tickets := make([]*ticket, 0, k+waiting)
+	began := time.Now()
+	for i := range k + waiting {
+		tk := o.request(t, PoolName, ttl)
+		tk.number = i
+		tickets = append(tickets, &tk)
+	}
+	t.Logf("%d tickets in %v", len(tickets), time.Since(began).Round(time.Millisecond))
+	askAll(t, o, tickets)
+	held := make(map[string]string)
+	for _, tk := range tickets {
+		if tk.State == "granted" {
+			held[tk.ID] = tk.Fence
+		}
+	}
+	if len(held) != k {
+		t.Fatalf("%d of %d tickets are granted, k is %d", len(held), len(tickets), k)
+	}
+
+	a, b := neighbours(c.Gateways)
+	lost := time.Now()
+	for _, i := range []int{a, b} {
+		if err := c.Gateways[i].Signal(syscall.SIGKILL); err != nil {
+			t.Fatal(err)
+		}
+	}
+	o.gateways = nil
+	for i, g := range c.Gateways {
+		if i != a && i != b {
+			o.gateways = append(o.gateways, g)
+		}
+	}
+	askAll(t, o, tickets)
+	took := time.Since(lost)
+	t.Logf("%s and %s killed: all %d tickets answer after %v", c.Gateways[a].Name, c.Gateways[b].Name, len(tickets), took.Round(time.Millisecond))
+	if took > Whole(lease) {
+		t.Errorf("all tickets answer only after %v", took)
+	}
+	for _, tk := range tickets {
+		if fence, was := held[tk.ID]; was && (tk.State != "granted" || tk.Fence != fence) || !was && tk.State != "waiting" {
+			t.Errorf("ticket %d, fence %q before, is now %s, fence %q", tk.number, fence, tk.State, tk.Fence)
+		}
+	}
+	drain(t, o, tickets, k)
+}
+
+// askAll asks about every ticket until a gateway knows it.
+func askAll(t *testing.T, o *office, tickets []*ticket) {
+	t.Helper()
+	ctx, cancel := context.WithTimeout(t.Context(), patience)
+	defer cancel()
+	for _, tk := range tickets {
+		if err := Await(ctx, func() error { return o.test(tk) }); err != nil {
+			t.Fatalf("ticket %d: %v", tk.number, err)
+		}
+	}
+}
+
+// drain releases slots as they are granted, until the line is empty, and counts
+// who was overtaken.
+func drain(t *testing.T, o *office, waiting []*ticket, k int) {
+	t.Helper()
+	const ahead = 100 // as far as may be overtaken, and a little more
+	var order []int
+	fences := make(map[string]int)
+	ctx, cancel := context.WithTimeout(t.Context(), 2*time.Minute)
+	defer cancel()
+	for len(waiting) > 0 {
+		var granted, rest []*ticket
+		err := Await(ctx, func() error {
+			granted, rest = nil, nil
+			for i, tk := range waiting {
+				if i < ahead && tk.State != "granted" {
+					if err := o.test(tk); err != nil {
+						return fmt.Errorf("ticket %d: %w", tk.number, err)
+					}
+				}
+				if tk.State == "granted" {
+					granted = append(granted, tk)
+				} else {
+					rest = append(rest, tk)
+				}
+			}
+			if len(granted) < min(k, len(waiting)) {
+				return fmt.Errorf("%d tickets are granted, %d wait; k is %d", len(granted), len(rest), k)
+			}
+			return nil
+		})
+		if err != nil {
+			t.Fatal(err)
+		}
+		if len(granted) > k {
+			t.Errorf("%d slots are granted, k is %d", len(granted), k)
+		}
+		slices.SortFunc(granted, func(a, b *ticket) int { return compareFences(a.Fence, b.Fence) })
+		for _, tk := range granted {
+			if other, twice := fences[tk.Fence]; twice {
+				t.Errorf("tickets %d and %d have the fence %s", other, tk.number, tk.Fence)
+			}
+			fences[tk.Fence] = tk.number
+			order = append(order, tk.number)
+			o.release(t, tk)
+		}
+		waiting = rest
+	}
+	inversions, farthest := 0, 0
+	for i, n := range order {
+		farthest = max(farthest, n-i)
+		for _, later := range order[i+1:] {
+			if later < n {
+				inversions++
+			}
+		}
+	}
+	t.Logf("%d slots in turn: %d pairs in another order than asked for, the farthest was %d places early", len(order), inversions, farthest)
+	if farthest > ahead/2 {
+		t.Errorf("a ticket was %d places early", farthest)
+	}
+}
+
+func compareFences(a, b string) int {
+	epochA, errA := parseFence(a)
+	epochB, errB := parseFence(b)
+	_, serialA, _ := cutLast(a)
+	_, serialB, _ := cutLast(b)
+	if errA != nil || errB != nil {
+		return cmp.Compare(a, b)
+	}
+	return cmp.Or(cmp.Compare(epochA, epochB), cmp.Compare(len(serialA), len(serialB)), cmp.Compare(serialA, serialB))
+}
+
+// TestExecOutlivesGateway kills the gateway at which a command has got its slot.
+func TestExecOutlivesGateway(t *testing.T) {
+	if testing.Short() {
+		t.Skip("takes several seconds")
+	}
+	_, url := ServeUpstream(t, demo.UpstreamConfig{})
+	c := Start(t, Options{K: 1, Upstream: url, Lease: time.Second})
+	var admins []string
+	for _, g := range c.Gateways {
+		admins = append(admins, "http://"+g.Admin)
+	}
+	ctx, cancel := context.WithTimeout(t.Context(), 20*time.Second)
+	defer cancel()
+	cmd := exec.CommandContext(ctx, Binary(t), "exec", "--pool", PoolName, "--admin", strings.Join(admins, ","), "--",
+		"sh", "-c", "echo begun; sleep 5; echo done")
+	var out lockedBuffer
+	cmd.Stdout, cmd.Stderr, cmd.Env = &out, &out, plainEnv()
+	if err := cmd.Start(); err != nil {
+		t.Fatal(err)
+	}
+	ended := make(chan error, 1)
+	go func() { ended <- cmd.Wait() }()
+	if err := Await(ctx, func() error {
+		if !strings.Contains(out.String(), "begun") {
+			return fmt.Errorf("the command has not begun: %s", out.String())
+		}
+		return nil
+	}); err != nil {
+		t.Fatal(err)
+	}
+	if err := c.Gateways[0].Signal(syscall.SIGKILL); err != nil {
+		t.Fatal(err)
+	}
+	// Nobody else gets the slot.
+	expect(t, 75, nil, "exec", "--pool", PoolName, "--wait", "3s", "--admin", admins[1], "--", "echo", "stolen")
+	if err := <-ended; err != nil || !strings.Contains(out.String(), "done") {
+		t.Errorf("%v: %s", err, out.String())
+	}
+	// It is free now.
+	expect(t, 0, nil, "exec", "--pool", PoolName, "--wait", "5s", "--admin", admins[2], "--", "true")
+}
+
+// lockedBuffer is what a running process has said so far.
+type lockedBuffer struct {
+	mu sync.Mutex
+	b  bytes.Buffer
+}
+
+func (l *lockedBuffer) Write(p []byte) (int, error) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	return l.b.Write(p)
+}
+
+func (l *lockedBuffer) String() string {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	return l.b.String()
+}

@@ -1,0 +1,278 @@
+package netns
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"net/http"
+	"slices"
+	"testing"
+	"time"
+
+	"github.com/kgate/kgate/test/cluster"
+)
+
+const (
+	size  = 5
+	k     = 6
+	lease = time.Second
+	// window in which rates are measured.
+	window = 1500 * time.Millisecond
+	// healed is how long after the end of a fault at most all is as before.
+	healed = 3 * time.Second
+)
+
+// world is five gateways under load, in a network that can be cut.
+type world struct {
+	*Network
+	cluster *cluster.Cluster
+	judge   *cluster.Judge
+	load    *cluster.Load
+}
+
+func newWorld(t *testing.T) *world {
+	t.Helper()
+	w := &world{Network: New(t, size)}
+	l, err := w.Listen()
+	if err != nil {
+		t.Fatal(err)
+	}
+	w.judge, _ = cluster.NewJudgeAt(t, l, http.HandlerFunc(func(_ http.ResponseWriter, r *http.Request) {
+		timer := time.NewTimer(20 * time.Millisecond)
+		defer timer.Stop()
+		select {
+		case <-timer.C:
+		case <-r.Context().Done():
+		}
+	}))
+	w.judge.Keep()
+	w.cluster = cluster.Start(t, cluster.Options{
+		Gateways: size, K: k, Upstream: "http://" + l.Addr().String(), Lease: lease, Hosts: w.Hosts, Dial: w.Dial,
+	})
+	w.load = cluster.StartLoad(t, w.cluster.Gateways, cluster.LoadOptions{Clients: 12, Dial: w.Dial})
+	return w
+}
+
+// scenario is a fault of the network.
+type scenario struct {
+	name string
+	// long ones are for the long run only.
+	long bool
+	// cut returns what the fault is, and who must refuse soon.
+	cut func(r cluster.Roles) (ways []Way, refuse []int)
+	// serve is how many gateways go on.
+	serve int
+}
+
+var scenarios = []scenario{
+	{"the leader and one more are cut off", false, func(r cluster.Roles) ([]Way, []int) {
+		return apart(Drop, r.Leader, other(r.Leader, r.Home))
+	}, 3},
+	{"the home is cut off", true, func(r cluster.Roles) ([]Way, []int) { return apart(Drop, r.Home) }, 4},
+	{"the leader is cut off", true, func(r cluster.Roles) ([]Way, []int) { return apart(Drop, r.Leader) }, 4},
+	{"the home and one more are refused with resets", false, func(r cluster.Roles) ([]Way, []int) {
+		return apart(Reset, r.Home, other(r.Home, r.Leader))
+	}, 3},
+	{"gossip passes between the home and one more and the others, and nothing else", true, func(r cluster.Roles) ([]Way, []int) {
+		return apart(Mute, r.Home, other(r.Home, r.Leader))
+	}, 3},
+	{"the home hears nobody", true, func(r cluster.Roles) ([]Way, []int) {
+		var ways []Way
+		for _, from := range Without(size, r.Home) {
+			ways = append(ways, Way{from, r.Home, Drop})
+		}
+		return ways, []int{r.Home}
+	}, 4},
+	{"one does not hear the leader", true, func(r cluster.Roles) ([]Way, []int) {
+		return []Way{{r.Leader, other(r.Leader), Drop}}, nil
+	}, 4},
+	{"one does not hear another", false, func(r cluster.Roles) ([]Way, []int) {
+		a := other(r.Leader)
+		return []Way{{a, other(r.Leader, a), Drop}}, nil
+	}, 4},
+	{"a bridge: two hear everybody but each other", true, func(r cluster.Roles) ([]Way, []int) {
+		a := r.Home
+		return Split(Drop, []int{a}, []int{other(r.Leader, a)}), nil
+	}, 4},
+	{"no side has a majority", false, func(cluster.Roles) ([]Way, []int) {
+		return Split(Drop, []int{0, 1}, []int{2, 3}, []int{4}), []int{0, 1, 2, 3, 4}
+	}, 0},
+	{"5 % of all packets are lost", true, func(cluster.Roles) ([]Way, []int) {
+		return Split(Lose(5), []int{0}, []int{1}, []int{2}, []int{3}, []int{4}), nil
+	}, 5},
+}
+
+// apart cuts gateways off from all others.
+func apart(v Verdict, list ...int) (ways []Way, refuse []int) {
+	return Split(v, list, Without(size, list...)), list
+}
+
+// other returns a gateway that is none of these.
+func other(list ...int) int { return Without(size, list...)[0] }
+
+// TestFaults cuts the network in many ways, and looks what clients and the
+// upstream see.
+func TestFaults(t *testing.T) {
+	if testing.Short() {
+		t.Skip("takes half a minute")
+	}
+	w := newWorld(t)
+	for _, s := range scenarios {
+		if s.long && !cluster.Soak() {
+			continue
+		}
+		t.Run(s.name, func(t *testing.T) { w.suffer(t, s) })
+	}
+	w.checkK(t)
+}
+
+// suffer lets one fault come and go.
+func (w *world) suffer(t *testing.T, s scenario) {
+	t.Helper()
+	span(t, window)
+	roles, err := w.cluster.Roles(t.Context())
+	if err != nil {
+		t.Fatal(err)
+	}
+	ways, refuse := s.cut(roles)
+	before := len(w.judge.Since(time.Now().Add(-window)))
+
+	cut := time.Now()
+	w.Set(t, ways...)
+	span(t, cluster.Whole(lease))
+	late := time.Now()
+	span(t, window)
+	answers := w.load.Since(cut)
+	served := cluster.Served(w.load.Since(late), time.Now())
+	gap := cluster.Gap(w.judge.Since(cut), cut, time.Now())
+	arrived := len(w.judge.Since(late))
+	t.Logf("%d of %d gateways serve, %d requests in %v, %d before; none for %v; roles:%s", len(served), size, arrived, window, before, gap.Round(time.Millisecond), w.describe(roles))
+	if len(served) != s.serve {
+		t.Errorf("%d gateways serve, not %d: %v", len(served), s.serve, served)
+	}
+	if s.serve > 0 && arrived < before*8/10 {
+		t.Errorf("%d requests in %v, before the fault %d", arrived, window, before)
+	}
+	for _, i := range refuse {
+		w.checkRefusal(t, i, answers, cut)
+	}
+	heal := time.Now()
+	w.Heal(t)
+	w.awaitWhole(t, heal)
+	w.checkK(t)
+}
+
+func (w *world) describe(r cluster.Roles) (text string) {
+	for i := range size {
+		if role := r.Of(i); role != "" {
+			text += fmt.Sprintf(" %d%s", i+1, role)
+		}
+	}
+	return text
+}
+
+// checkRefusal holds that a gateway which is cut off refuses, and says why, when
+// its lease is over.
+func (w *world) checkRefusal(t *testing.T, i int, answers []cluster.Answer, cut time.Time) {
+	t.Helper()
+	const reaction = 200 * time.Millisecond
+	name := w.cluster.Gateways[i].Name
+	var refused, served time.Duration
+	for _, a := range answers {
+		switch {
+		case a.Gateway != name:
+		case a.Result == cluster.OK:
+			served = a.Done.Sub(cut)
+		case a.Result == "isolated" && refused == 0:
+			refused = a.Done.Sub(cut)
+		}
+	}
+	t.Logf("%s refused from %v on, served up to %v", name, refused.Round(time.Millisecond), served.Round(time.Millisecond))
+	if refused == 0 || refused > lease+reaction || served > lease+reaction {
+		t.Errorf("%s, cut off, refused from %v on and served up to %v; lease %v; %s", name, refused, served, lease, cluster.Refusals(answers))
+	}
+}
+
+// awaitWhole waits until every gateway serves and all slots are in use again.
+func (w *world) awaitWhole(t *testing.T, heal time.Time) {
+	t.Helper()
+	ctx, cancel := context.WithTimeout(t.Context(), 10*healed)
+	defer cancel()
+	var whole time.Duration
+	err := cluster.Await(ctx, func() error {
+		served := make(map[string]bool)
+		for _, a := range w.load.Since(heal) {
+			if a.Result == cluster.OK && a.Sent.After(heal) {
+				served[a.Gateway] = true
+			}
+			if len(served) == size {
+				whole = a.Done.Sub(heal)
+				break
+			}
+		}
+		if len(served) < size {
+			return fmt.Errorf("after the fault only %d gateways serve: %v", len(served), served)
+		}
+		arrivals := w.judge.Since(heal.Add(whole))
+		i := slices.IndexFunc(arrivals, func(a cluster.Arrival) bool { return a.InFlight >= k })
+		if i < 0 {
+			return errors.New("not all slots are in use after the fault")
+		}
+		whole = arrivals[i].At.Sub(heal)
+		return nil
+	})
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Logf("whole %v after the end of the fault", whole.Round(time.Millisecond))
+	if whole > healed {
+		t.Errorf("whole only %v after the end of the fault", whole)
+	}
+}
+
+func (w *world) checkK(t *testing.T) {
+	t.Helper()
+	if _, most, _ := w.judge.Counts(); most != k {
+		t.Errorf("most in flight at the upstream is %d, k is %d", most, k)
+	}
+}
+
+// span waits while the fault holds.
+func span(t *testing.T, d time.Duration) {
+	t.Helper()
+	timer := time.NewTimer(d)
+	defer timer.Stop()
+	select {
+	case <-timer.C:
+	case <-t.Context().Done():
+	}
+}
+
+// TestFlapping has connections come and go all the time.
+func TestFlapping(t *testing.T) {
+	if testing.Short() {
+		t.Skip("takes ten seconds")
+	}
+	during := 6 * time.Second
+	if cluster.Soak() {
+		during = time.Minute
+	}
+	w := newWorld(t)
+	span(t, window)
+	roles, err := w.cluster.Roles(t.Context())
+	if err != nil {
+		t.Fatal(err)
+	}
+	ways, _ := apart(Drop, roles.Leader, other(roles.Leader, roles.Home))
+	began := time.Now()
+	w.Flap(t, 500*time.Millisecond, during, ways...)
+	heal := time.Now()
+	arrivals := w.judge.Since(began)
+	t.Logf("%d requests in %v of flapping, %.0f/s; none for %v", len(arrivals), during, float64(len(arrivals))/during.Seconds(),
+		cluster.Gap(arrivals, began, heal).Round(time.Millisecond))
+	if len(arrivals) == 0 {
+		t.Error("nobody was served")
+	}
+	w.awaitWhole(t, heal)
+	w.checkK(t)
+}
