@@ -271,6 +271,10 @@ func (p *pool) admit(rep *replication.EpochReport) (*reform, error) {
 		r.end(err)
 	} else if r.forming.Planned() {
 		p.miss(r.forming.Unknown(), p.spec.Epoch)
+		if doubled := r.forming.Doubled(); len(doubled) > 0 {
+			p.watch.AuditFailed()
+			p.log.Error("tokens were in use twice; what is one too many ends with its request", slog.Any("tokens", doubled))
+		}
 		r.end(nil)
 	}
 	return r, nil
