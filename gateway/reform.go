@@ -95,7 +95,7 @@ func (p *pool) followDesk() {
 // reasonOf tells why a pool entered an epoch.
 func reasonOf(before, after membership.Pool) Reason {
 	switch {
-	case before.K != after.K:
+	case before.Epoch > 0 && before.K != after.K:
 		return ReasonK
 	case len(after.Owed) > len(before.Owed):
 		return ReasonLoss
