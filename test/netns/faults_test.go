@@ -38,7 +38,7 @@ func newWorld(t *testing.T) *world {
 		t.Fatal(err)
 	}
 	w.judge, _ = cluster.NewJudgeAt(t, l, http.HandlerFunc(func(_ http.ResponseWriter, r *http.Request) {
-		timer := time.NewTimer(20 * time.Millisecond)
+		timer := time.NewTimer(50 * time.Millisecond)
 		defer timer.Stop()
 		select {
 		case <-timer.C:
