@@ -76,6 +76,7 @@ func TestExecExitCodes(t *testing.T) {
 		"success":            {[]string{"--", "sh", "-c", "echo $KGATE_FENCE"}, 0, "p/1/"},
 		"without dashes":     {[]string{"sh", "-c", "exit 3"}, 3, ""},
 		"the command's":      {[]string{"--", "sh", "-c", "exit 42"}, 42, ""},
+		"one is free":        {[]string{"--wait", "0", "--", "echo", "ran"}, 0, "ran"},
 		"its flags":          {[]string{"--pool", "p", "--", "echo", "--wait", "x"}, 0, "--wait x"},
 		"ended by a signal":  {[]string{"--", "sh", "-c", "kill -9 $$"}, 137, ""},
 		"no such command":    {[]string{"--", "nonexistent-command"}, 127, "not found"},

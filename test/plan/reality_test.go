@@ -92,6 +92,7 @@ func (l reality) compare(tb testing.TB, seed uint64, length time.Duration) (mean
 	predicted := l.predict(tb, got.rate, hold)
 	mean = got.mean().Seconds() / predicted.Mean.Mean
 	p99 = got.quantile(.99).Seconds() / predicted.P99.Mean
+	tb.Logf("%s: %d recoveries, %.1f messages per admission", l.name, int(m.Sum("kgate_recoveries_total")), m.Sum("kgate_messages_total", `direction="sent"`)/m.Sum("kgate_hold_time_seconds_count"))
 	tb.Logf("%s: %.1f/s, hold %.2f ms; mean %.2f ms, predicted %.2f (%.2f); p99 %.2f ms, predicted %.2f (%.2f)", l.name, got.rate, hold*1000,
 		got.mean().Seconds()*1000, predicted.Mean.Mean*1000, mean, got.quantile(.99).Seconds()*1000, predicted.P99.Mean*1000, p99)
 	return mean, p99
