@@ -225,7 +225,7 @@ func TestDiskFull(t *testing.T) {
 		t.Skip("takes several seconds")
 	}
 	const k = 2
-	u, url := ServeUpstream(t, demo.UpstreamConfig{Hold: demo.Distribution{Mean: 5 * time.Millisecond}, K: k + 1})
+	u, url := ServeUpstream(t, demo.UpstreamConfig{Hold: demo.Distribution{Mean: 5 * time.Millisecond}, K: k})
 	c := Start(t, Options{Gateways: 2, K: k, Upstream: url, Durable: true, Lease: time.Second})
 	d := mountDisk(t, c.DataDir("gw-3"), 256<<10)
 	g := c.Launch(t)
@@ -235,10 +235,19 @@ func TestDiskFull(t *testing.T) {
 		t.Fatal(err)
 	}
 	d.fill(t)
-	for n := range 40 { // each is agreed, and written down, by all
+	for n := range 5 { // each is agreed, and written down, by all
 		setK(t, c.Gateways[0], PoolName, k+n%2)
 	}
-	t.Log(g.Log.Tail(10))
-	t.Log(u.Stats().Max)
+	code, err := g.Wait(patience)
+	if err != nil || code != 1 || !strings.Contains(g.Log.Tail(20), "disk is full") {
+		t.Errorf("exit code %d, %v; it should end and say that its disk is full:\n%s", code, err, g.Log.Tail(5))
+	}
+	if err := c.AwaitWhole(ctx); err != nil {
+		t.Error(err)
+	}
+	c.Gateways = c.Gateways[:2]
 	freshAtRoot(t, c)
+	if most := u.Stats().Max; most > k+1 {
+		t.Errorf("most in flight %d, k never was more than %d", most, k+1)
+	}
 }

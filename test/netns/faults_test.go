@@ -15,6 +15,7 @@ import (
 const (
 	size  = 5
 	k     = 6
+	longK = 5
 	lease = time.Second
 	// window in which rates are measured.
 	window = time.Second
@@ -22,35 +23,49 @@ const (
 	healed = 3 * time.Second
 )
 
-// world is five gateways under load, in a network that can be cut.
+// world is five gateways under load, in a network that can be cut. Beside the
+// pool whose rate is looked at there is one with requests that outlast a lease:
+// who is cut off has to break them off before the others get their slots.
 type world struct {
 	*Network
 	cluster *cluster.Cluster
 	judge   *cluster.Judge
 	load    *cluster.Load
+	long    *cluster.Judge
 }
 
 func newWorld(t *testing.T) *world {
 	t.Helper()
 	w := &world{Network: New(t, size)}
+	var url, longURL string
+	w.judge, url = w.upstream(t, 50*time.Millisecond)
+	w.long, longURL = w.upstream(t, 3*lease)
+	w.judge.Keep()
+	w.cluster = cluster.Start(t, cluster.Options{
+		Gateways: size, K: k, Upstream: url, Lease: lease, Hosts: w.Hosts, Dial: w.Dial,
+		Pools: []cluster.Pool{{Name: "long", K: longK, Upstream: longURL}},
+	})
+	w.load = cluster.StartLoad(t, w.cluster.Gateways, cluster.LoadOptions{Clients: 12, Dial: w.Dial})
+	cluster.StartLoad(t, w.cluster.Gateways, cluster.LoadOptions{Clients: 3, Path: "/long/", Patience: time.Minute, Dial: w.Dial})
+	return w
+}
+
+// upstream serves in the namespace outside, and holds each request for a while.
+func (w *world) upstream(t *testing.T, hold time.Duration) (*cluster.Judge, string) {
+	t.Helper()
 	l, err := w.Listen()
 	if err != nil {
 		t.Fatal(err)
 	}
-	w.judge, _ = cluster.NewJudgeAt(t, l, http.HandlerFunc(func(_ http.ResponseWriter, r *http.Request) {
-		timer := time.NewTimer(20 * time.Millisecond)
+	j, _ := cluster.NewJudgeAt(t, l, http.HandlerFunc(func(_ http.ResponseWriter, r *http.Request) {
+		timer := time.NewTimer(hold)
 		defer timer.Stop()
 		select {
 		case <-timer.C:
 		case <-r.Context().Done():
 		}
 	}))
-	w.judge.Keep()
-	w.cluster = cluster.Start(t, cluster.Options{
-		Gateways: size, K: k, Upstream: "http://" + l.Addr().String(), Lease: lease, Hosts: w.Hosts, Dial: w.Dial,
-	})
-	w.load = cluster.StartLoad(t, w.cluster.Gateways, cluster.LoadOptions{Clients: 12, Dial: w.Dial})
-	return w
+	return j, "http://" + l.Addr().String()
 }
 
 // scenario is a fault of the network.
@@ -269,6 +284,9 @@ func (w *world) checkK(t *testing.T) {
 	t.Helper()
 	if _, most, _ := w.judge.Counts(); most != k {
 		t.Errorf("most in flight at the upstream is %d, k is %d", most, k)
+	}
+	if _, most, _ := w.long.Counts(); most != longK {
+		t.Errorf("most long requests in flight at the upstream is %d, k is %d", most, longK)
 	}
 }
 
