@@ -45,7 +45,7 @@ type node struct {
 	admin   *http.Server
 
 	clientAddr, adminAddr net.Addr
-	leaving               atomic.Bool // or draining: no longer ready
+	leaving               atomic.Bool     // or draining: no longer ready
 	serving               context.Context // ends when clients are to be done
 	stopServing           context.CancelFunc
 	leave                 chan struct{}
