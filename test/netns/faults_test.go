@@ -98,7 +98,7 @@ var scenarios = []scenario{
 		cut: func(r cluster.Roles) ([]Way, []int) { return apart(Drop, r.Leader) },
 	},
 	{
-		name: "the home and one more are refused with resets", serve: 3, long: true,
+		name: "the home and one more are refused with resets", serve: 3,
 		cut: func(r cluster.Roles) ([]Way, []int) { return apart(Reset, r.Home, other(r.Home, r.Leader)) },
 	},
 	{
