@@ -137,6 +137,7 @@ func TestExploreLoss(t *testing.T) {
 				if testing.Short() && s.nodes == 3 {
 					t.Skip("hundreds of thousands of states")
 				}
+				t.Parallel()
 				n, err := exploreLoss(s)
 				if err != nil {
 					t.Fatal(err)
