@@ -134,8 +134,8 @@ func TestExploreLoss(t *testing.T) {
 		} {
 			s.early = early
 			t.Run(fmt.Sprintf("early=%v,n=%d,k=%d,requests=%d", early, s.nodes, s.k, s.requests), func(t *testing.T) {
-				if testing.Short() && s.nodes == 3 {
-					t.Skip("hundreds of thousands of states")
+				if testing.Short() && (s.nodes == 3 || s.requests == 2) {
+					t.Skip("tens of thousands of states and more")
 				}
 				t.Parallel()
 				n, err := exploreLoss(s)
