@@ -283,8 +283,9 @@ func (p *pool) admit(rep *replication.EpochReport) (*reform, error) {
 // install begins an epoch. The caller holds the lock.
 func (p *pool) install(a *replication.EpochAnswer) {
 	in := a.Install
+	var refused []kmutex.Ticket
 	if p.desk != nil {
-		p.desk.inherit(a.Inherit)
+		refused = p.desk.inherit(a.Inherit)
 	}
 	if err := p.try(kmutex.Event{Kind: kmutex.EventInstall, Install: in}); err != nil {
 		// It was refused, or something that peers had sent ahead was.
@@ -297,6 +298,9 @@ func (p *pool) install(a *replication.EpochAnswer) {
 	p.unplanned, p.salvaged = nil, nil
 	if p.desk != nil {
 		p.desk.renew(in.Running, a.Settled)
+	}
+	for _, t := range refused {
+		_ = p.try(kmutex.Event{Kind: kmutex.EventCancel, Ticket: t}) // one without a token is not there
 	}
 	attrs := []any{
 		slog.Uint64("epoch", in.Epoch), slog.Int("k", in.K),

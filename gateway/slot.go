@@ -215,6 +215,9 @@ func (p *pool) end(s *Slot, how kmutex.EventKind) {
 // grant lets a waiting slot in. The caller holds the pool's lock.
 func (p *pool) grant(grant kmutex.Grant) {
 	s := p.slots[grant.Ticket]
+	if s == nil {
+		return // refused in an inheritance, and about to be cancelled
+	}
 	s.state, s.grant, s.epoch = slotGranted, grant, p.spec.Epoch
 	p.waiting--
 	p.inFlight++

@@ -176,9 +176,11 @@ func (p *play) starving() error {
 
 // due lets an operation happen, or wait for its message.
 func (p *play) due(i uint64) {
-	if o := p.Ops[i]; o.On != "" {
+	switch o := p.Ops[i]; {
+	case o.At > p.End: // all is healed by then
+	case o.On != "":
 		p.armed = append(p.armed, o)
-	} else {
+	default:
 		p.do(o)
 	}
 }

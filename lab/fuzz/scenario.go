@@ -169,7 +169,9 @@ func (g *generator) requests() {
 
 // faults of a few kinds happen, so that each kind is met with few others, too.
 func (g *generator) faults() {
-	kinds := []func(){g.restart, g.pause, g.partition, g.spike, g.changeK, g.join, g.leave, g.clocks, g.elect, g.suspect, g.recover}
+	kinds := []func(){
+		g.restart, g.pause, g.partition, g.spike, g.changeK, g.join, g.laggard, g.leave, g.clocks, g.elect, g.suspect, g.recover, g.limit,
+	}
 	chosen := g.r.Perm(len(kinds))[:1+g.r.IntN(4)]
 	for range 1 + g.r.IntN(10) {
 		kinds[chosen[g.r.IntN(len(chosen))]]()
@@ -180,7 +182,11 @@ func (g *generator) faults() {
 func (g *generator) point(o Op) Op {
 	o.At, o.Host = g.any(), g.r.IntN(g.Hosts)
 	if g.r.IntN(2) == 0 {
-		o.On, o.After = cluster.Kinds[g.r.IntN(len(cluster.Kinds))], g.r.IntN(2) == 0
+		kinds := cluster.Kinds
+		if g.r.IntN(2) == 0 { // those that much depends on
+			kinds = []string{"baton", "token", "grant", "report", "answer"}
+		}
+		o.On, o.After = kinds[g.r.IntN(len(kinds))], g.r.IntN(2) == 0
 	}
 	g.add(o)
 	return o
@@ -236,6 +242,49 @@ func (g *generator) changeK() { g.add(Op{At: g.any(), Kind: OpSetK, K: 1 + g.r.I
 
 func (g *generator) join() {
 	g.add(Op{At: g.any(), Kind: OpStart, Host: g.r.IntN(g.Hosts)})
+}
+
+// laggard is a gateway that learns late of one that joins.
+func (g *generator) laggard() {
+	at := g.any()
+	o := Op{At: at, Kind: OpSlow, To: uint(g.r.IntN(g.Hosts)), Hold: lease / 3}
+	g.add(o) // from host 0, which leads at first
+	g.add(Op{At: at + lease/30, Kind: OpStart, Host: g.r.IntN(g.Hosts)})
+	o.At, o.Hold = at+lease, 0
+	g.add(o)
+}
+
+// limit is a gateway that is busy and gets lost, with everything against its lease:
+// its clock is slow, the others' are fast, and its last answers came late.
+func (g *generator) limit() {
+	at, host := g.any(), g.r.IntN(g.Hosts)
+	for other := range g.Hosts {
+		rate := 1.09
+		if other == host {
+			rate = 0.92
+		} else {
+			g.add(Op{At: at, Kind: OpSlow, Host: other, To: uint(host), Hold: lease / 7})
+		}
+		g.add(Op{At: at, Kind: OpRate, Host: other, Rate: rate})
+	}
+	gone := at + lease/3 + time.Duration(g.r.Int64N(int64(lease/3)))
+	for range g.K {
+		g.add(Op{At: gone - lease/10, Kind: OpRequest, Host: host, Hold: 2 * lease})
+	}
+	if g.r.IntN(2) == 0 {
+		g.add(Op{At: gone, Kind: OpPause, Host: host})
+		g.add(Op{At: gone + lease + lease/2, Kind: OpResume, Host: host})
+		return
+	}
+	all := uint(1)<<g.Hosts - 1
+	o := Op{At: gone, Kind: OpCut, From: 1 << host, To: all &^ (1 << host)}
+	back := o
+	back.From, back.To = o.To, o.From
+	for _, o := range []Op{o, back} {
+		g.add(o)
+		o.At, o.Kind = gone+2*lease, OpHeal
+		g.add(o)
+	}
 }
 
 func (g *generator) leave() { g.point(Op{Kind: OpLeave}) }
