@@ -31,8 +31,11 @@ func result() *experiment.Result {
 		Table: &experiment.Table{
 			Keys: []string{"protocol", "n"}, Figures: []experiment.Figure{{Name: "wait_s", About: "a wait"}},
 			Rows: []experiment.Row{
-				{Keys: []string{"a", "1"}, Values: point(1, .25)}, {Keys: []string{"a", "10"}, Values: point(3, 4)}, {Keys: []string{"a", "100"}, Values: point(0, math.NaN())},
-				{Keys: []string{"b \"<x>\"", "1"}, Values: point(2, 0)}, {Keys: []string{"b \"<x>\"", "10"}, Values: point(math.NaN(), math.NaN())},
+				{Keys: []string{"a", "1"}, Values: point(1, .25)},
+				{Keys: []string{"a", "10"}, Values: point(3, 4)},
+				{Keys: []string{"a", "100"}, Values: point(0, math.NaN())},
+				{Keys: []string{"b \"<x>\"", "1"}, Values: point(2, 0)},
+				{Keys: []string{"b \"<x>\"", "10"}, Values: point(math.NaN(), math.NaN())},
 			},
 		},
 		Checks: []experiment.Check{
