@@ -127,8 +127,11 @@ func TestValidate(t *testing.T) {
 	} {
 		q := good
 		spoil(&q)
-		if _, err := q.Compare(t.Context()); err == nil {
+		if q.Validate() == nil {
 			t.Errorf("accepted %+v", q)
+		}
+		if _, err := q.Compare(t.Context()); err == nil {
+			t.Errorf("compared %+v", q)
 		}
 	}
 }

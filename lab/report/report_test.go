@@ -101,6 +101,24 @@ func TestFiles(t *testing.T) {
 	}
 }
 
+// What cannot be written leaves nothing behind, and an older file alone.
+func TestNoHalfFile(t *testing.T) {
+	dir := t.TempDir()
+	path := filepath.Join(dir, "a")
+	failure := errors.New("planted")
+	for _, write := range []func(io.Writer) error{
+		func(w io.Writer) error { _, err := w.Write([]byte("old")); return err },
+		func(w io.Writer) error { _, _ = w.Write([]byte("ne")); return failure },
+	} {
+		err := writeFile(path, write)
+		data, readErr := os.ReadFile(path)
+		left, dirErr := os.ReadDir(dir)
+		if string(data) != "old" || len(left) != 1 || readErr != nil || dirErr != nil {
+			t.Errorf("after %v: %q, files %v, %v, %v", err, data, left, readErr, dirErr)
+		}
+	}
+}
+
 // Numbers stand within the frame, and larger ones further up and to the right.
 func TestPlacesAreInTheFrame(t *testing.T) {
 	for _, p := range result().Experiment.Plots {
