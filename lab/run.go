@@ -64,6 +64,12 @@ func (c *Config) Validate() error {
 	return errors.Join(append(errs, c.Workload.Validate(c.Nodes))...)
 }
 
+// WorkloadStream is the second half of the seed of the source that a run's workload
+// draws from: a [workload.Source] with rand.NewPCG(Seed, WorkloadStream) has the same
+// arrivals and holds. Protocols draw from another, so they can be compared under
+// the same ones.
+const WorkloadStream = 1
+
 // Run carries out one run.
 func Run(cfg Config) (*meter.Result, error) {
 	if err := cfg.Validate(); err != nil {
@@ -75,9 +81,7 @@ func Run(cfg Config) (*meter.Result, error) {
 		requests: make(map[protocol.Ticket]request),
 	}
 	r.Engine = sim.New(cfg.Seed, cfg.Nodes, cfg.Network, r)
-	// Workload and network draw from sources of their own, so that protocols
-	// can be compared under the same arrivals.
-	r.source = workload.NewSource(cfg.Workload, cfg.Nodes, rand.New(rand.NewPCG(cfg.Seed, 1)))
+	r.source = workload.NewSource(cfg.Workload, cfg.Nodes, rand.New(rand.NewPCG(cfg.Seed, WorkloadStream)))
 	p, err := cfg.Protocol.New(r, protocol.Setup{Nodes: cfg.Nodes, K: cfg.K, Delay: cfg.Network.Mean()})
 	if err != nil {
 		return nil, err

@@ -65,6 +65,19 @@ func (b *bar) begin(what string) {
 	b.what, b.begun, b.last, b.drawn = what, time.Now(), time.Time{}, false
 }
 
+// during is update of one of several works, of which the next begins when the last
+// one has ended.
+func (b *bar) during(what string, done, total int) {
+	b.mu.Lock()
+	other := what != b.what
+	b.mu.Unlock()
+	if other {
+		b.close()
+		b.begin(what)
+	}
+	b.update(done, total)
+}
+
 // update is safe for concurrent use.
 func (b *bar) update(done, total int) {
 	const every, width = 100 * time.Millisecond, 30

@@ -83,9 +83,12 @@ func (c *labPlanCommand) question() plan.Question {
 func (c *labPlanCommand) Run(std streams) error {
 	ctx, cancel := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM)
 	defer cancel()
+	b := newBar(std.err, "")
 	q := c.question()
+	q.Progress = b.during
 	if c.P99 > 0 {
 		k, _, err := q.Smallest(ctx, c.P99)
+		b.close()
 		if err != nil {
 			return err
 		}
@@ -95,6 +98,7 @@ func (c *labPlanCommand) Run(std streams) error {
 		}
 	}
 	answers, err := q.Compare(ctx)
+	b.close()
 	if err != nil {
 		return err
 	}

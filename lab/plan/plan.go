@@ -7,6 +7,7 @@ import (
 	"fmt"
 	"runtime"
 	"sync"
+	"sync/atomic"
 	"time"
 
 	"github.com/kgate/kgate/lab"
@@ -32,6 +33,9 @@ type Question struct {
 	// Seeds is the number of runs (default 5), Entries of requests in each
 	// (default 100,000).
 	Seeds, Entries int
+	// Progress is told what is simulated, and how many of its runs are done,
+	// from any goroutine.
+	Progress func(what string, done, total int)
 }
 
 func (q Question) withDefaults() Question {
@@ -104,7 +108,7 @@ func (q Question) unstable(split bool) string {
 	case split && q.K < q.Gateways:
 		return "some gateways have no slot"
 	case split && q.Load()*float64(q.K)/float64(q.Gateways) >= float64(q.K/q.Gateways):
-		return fmt.Sprintf("a gateway with %d slots is overloaded", q.K/q.Gateways)
+		return fmt.Sprintf("a gateway is overloaded with its %d of the slots", q.K/q.Gateways)
 	}
 	return ""
 }
@@ -114,6 +118,7 @@ func (q Question) ask(ctx context.Context, p protocol.Spec, a *Answer) error {
 	results := make([]*meter.Result, q.Seeds)
 	errs := make([]error, q.Seeds)
 	places := make(chan struct{}, runtime.GOMAXPROCS(0))
+	var done atomic.Int64
 	var runs sync.WaitGroup
 	for i := range results {
 		runs.Go(func() {
@@ -121,6 +126,9 @@ func (q Question) ask(ctx context.Context, p protocol.Spec, a *Answer) error {
 			defer func() { <-places }()
 			if errs[i] = ctx.Err(); errs[i] == nil {
 				results[i], errs[i] = q.run(p, uint64(i+1))
+			}
+			if q.Progress != nil {
+				q.Progress(fmt.Sprintf("k = %d, %s", q.K, a.Name), int(done.Add(1)), q.Seeds)
 			}
 		})
 	}

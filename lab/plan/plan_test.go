@@ -88,7 +88,7 @@ func TestSmallest(t *testing.T) {
 func TestUnstable(t *testing.T) {
 	q := Question{K: 4, Gateways: 3, Rate: 39, HoldMean: 100 * time.Millisecond, HoldSCV: 1, Entries: 2000, Seeds: 2}
 	answers, err := q.Compare(t.Context())
-	if err != nil || answers[0].Unstable != "" || !strings.Contains(answers[2].Unstable, "1 slots") {
+	if err != nil || answers[0].Unstable != "" || !strings.Contains(answers[2].Unstable, "its 1 of the slots") {
 		t.Errorf("%+v, %v", answers, err)
 	}
 	q.K = 2
@@ -127,8 +127,11 @@ func TestValidate(t *testing.T) {
 	} {
 		q := good
 		spoil(&q)
-		if _, err := q.Compare(t.Context()); err == nil {
+		if q.Validate() == nil {
 			t.Errorf("accepted %+v", q)
+		}
+		if _, err := q.Compare(t.Context()); err == nil {
+			t.Errorf("compared %+v", q)
 		}
 	}
 }

@@ -31,8 +31,11 @@ func result() *experiment.Result {
 		Table: &experiment.Table{
 			Keys: []string{"protocol", "n"}, Figures: []experiment.Figure{{Name: "wait_s", About: "a wait"}},
 			Rows: []experiment.Row{
-				{Keys: []string{"a", "1"}, Values: point(1, .25)}, {Keys: []string{"a", "10"}, Values: point(3, 4)}, {Keys: []string{"a", "100"}, Values: point(0, math.NaN())},
-				{Keys: []string{"b \"<x>\"", "1"}, Values: point(2, 0)}, {Keys: []string{"b \"<x>\"", "10"}, Values: point(math.NaN(), math.NaN())},
+				{Keys: []string{"a", "1"}, Values: point(1, .25)},
+				{Keys: []string{"a", "10"}, Values: point(3, 4)},
+				{Keys: []string{"a", "100"}, Values: point(0, math.NaN())},
+				{Keys: []string{"b \"<x>\"", "1"}, Values: point(2, 0)},
+				{Keys: []string{"b \"<x>\"", "10"}, Values: point(math.NaN(), math.NaN())},
 			},
 		},
 		Checks: []experiment.Check{
@@ -95,6 +98,24 @@ func TestFiles(t *testing.T) {
 	file := filepath.Join(dir, "made-up.csv")
 	if _, err := WriteFiles(file, result()); err == nil {
 		t.Error("a file is no folder")
+	}
+}
+
+// What cannot be written leaves nothing behind, and an older file alone.
+func TestNoHalfFile(t *testing.T) {
+	dir := t.TempDir()
+	path := filepath.Join(dir, "a")
+	failure := errors.New("planted")
+	for _, write := range []func(io.Writer) error{
+		func(w io.Writer) error { _, err := w.Write([]byte("old")); return err },
+		func(w io.Writer) error { _, _ = w.Write([]byte("ne")); return failure },
+	} {
+		err := writeFile(path, write)
+		data, readErr := os.ReadFile(path)
+		left, dirErr := os.ReadDir(dir)
+		if string(data) != "old" || len(left) != 1 || readErr != nil || dirErr != nil {
+			t.Errorf("after %v: %q, files %v, %v, %v", err, data, left, readErr, dirErr)
+		}
 	}
 }
 

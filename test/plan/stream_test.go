@@ -4,20 +4,22 @@ import (
 	"context"
 	"fmt"
 	"io"
-	"math/rand/v2"
 	"net/http"
 	"slices"
 	"strconv"
 	"strings"
 	"sync"
 	"time"
+
+	"github.com/kgate/kgate/lab/workload"
 )
 
-// stream is an open load: requests that come at random times.
+// stream is an open load: requests that come at random times, at random gateways,
+// and hold the upstream for random times. The same source in the lab draws the same
+// ones.
 type stream struct {
 	urls   []string
-	rate   float64 // per second, over all
-	seed   uint64
+	source *workload.Source
 	warmup time.Duration // not measured
 	length time.Duration
 }
@@ -26,7 +28,6 @@ type stream struct {
 type answers struct {
 	waits  []time.Duration // in the gateway's queue
 	failed int
-	rate   float64
 }
 
 // run sends the stream and waits for the last answer.
@@ -34,15 +35,13 @@ func (s stream) run(ctx context.Context) (*answers, error) {
 	transport := &http.Transport{MaxIdleConnsPerHost: 1000, DisableCompression: true}
 	defer transport.CloseIdleConnections()
 	client := &http.Client{Transport: transport, Timeout: time.Minute}
-	r := rand.New(rand.NewPCG(s.seed, 1))
 	var a answers
 	var mu sync.Mutex
 	var asked sync.WaitGroup
 	begin := time.Now()
 	timer := time.NewTimer(0)
 	defer timer.Stop()
-	sent := 0
-	for at := time.Duration(0); at < s.warmup+s.length; at += time.Duration(r.ExpFloat64() / s.rate * float64(time.Second)) {
+	for at, node, hold := s.next(0); at < s.warmup+s.length; at, node, hold = s.next(at) {
 		timer.Reset(time.Until(begin.Add(at)))
 		select {
 		case <-timer.C:
@@ -50,13 +49,9 @@ func (s stream) run(ctx context.Context) (*answers, error) {
 			asked.Wait()
 			return nil, ctx.Err()
 		}
-		url := s.urls[r.IntN(len(s.urls))]
 		counts := at >= s.warmup
-		if counts {
-			sent++
-		}
 		asked.Go(func() {
-			wait, err := ask(ctx, client, url)
+			wait, err := ask(ctx, client, s.urls[node]+"?"+holdParameter+"="+hold.String())
 			if !counts {
 				return
 			}
@@ -70,9 +65,14 @@ func (s stream) run(ctx context.Context) (*answers, error) {
 		})
 	}
 	asked.Wait()
-	a.rate = float64(sent) / s.length.Seconds()
 	slices.Sort(a.waits)
 	return &a, nil
+}
+
+// next draws in the order in which a run of the lab does.
+func (s stream) next(at time.Duration) (time.Duration, int, time.Duration) {
+	after, node, _ := s.source.Next()
+	return at + after, node, s.source.Hold()
 }
 
 // ask returns how long the request waited in the gateway's queue.
