@@ -29,6 +29,9 @@ type Config struct {
 	// HTTPClient carries the requests. Its Timeout must not be shorter than TTL.
 	// Default: one of the Client's own.
 	HTTPClient *http.Client
+	// OnStatus is called with each answer about a ticket that Acquire or Wait
+	// waits for; nil: nobody is.
+	OnStatus func(Status)
 	// Logger is told what goes wrong and is tried again; nil: silent.
 	Logger *slog.Logger
 }
@@ -55,6 +58,9 @@ func (c Config) withDefaults() Config {
 			IdleConnTimeout:     time.Minute,
 			ForceAttemptHTTP2:   true,
 		}}
+	}
+	if c.OnStatus == nil {
+		c.OnStatus = func(Status) {}
 	}
 	if c.Logger == nil {
 		c.Logger = slog.New(slog.DiscardHandler)

@@ -102,7 +102,9 @@ func pathOf(id string) string { return ticketsPath + "/" + url.PathEscape(id) }
 // must not be called again once it has returned a slot.
 func (t *Ticket) Wait(ctx context.Context) (*Slot, error) {
 	for {
-		if t.Status().State == Granted {
+		status := t.Status()
+		t.c.cfg.OnStatus(status)
+		if status.State == Granted {
 			return t.hold(ctx)
 		}
 		// Short enough that the last sign is a recent one when the slot comes.

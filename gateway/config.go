@@ -32,8 +32,9 @@ var (
 // Links carry the machines' messages to other gateways. [transport.Transport]
 // implements it.
 type Links interface {
-	// SetPeers says who takes part.
-	SetPeers(self kmutex.Node, peers []transport.Peer)
+	// SetPeers says who takes part. It returns what those that do so no longer
+	// cannot have received.
+	SetPeers(self kmutex.Node, peers []transport.Peer) []transport.Unsent
 	// Send queues a message and never blocks.
 	Send(to kmutex.Node, pool string, m kmutex.Message) error
 	// MeanRTT is the mean round trip to the peers; 0 while none is known.
@@ -134,6 +135,8 @@ type Config struct {
 	// Pools by name. A pool of the cluster that is not named here takes part in
 	// its line with the defaults: this gateway may be its home.
 	Pools map[string]PoolConfig
+	// DataDir keeps tickets over a restart; empty: in memory only.
+	DataDir string
 	// Replicas is the number of ring successors that keep a gateway's tickets.
 	Replicas int
 	// Observer of the machines; nil: none.

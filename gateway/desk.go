@@ -20,6 +20,7 @@ type desk struct {
 	copies   *replication.Copies // outlive the incarnation
 	tickets  map[string]*ticket
 	ended    endings
+	written  uint64 // version that is on disk
 	// moved wakes whoever waits for a ticket, or for a version to be synced.
 	moved signal
 }
@@ -132,7 +133,9 @@ func (d *desk) end(t *ticket, why Ending) {
 }
 
 // synced reports whether t's holder may be told of its present state.
-func (d *desk) synced(t *ticket) bool { return t.version <= d.replicas.Synced() }
+func (d *desk) synced(t *ticket) bool {
+	return t.version <= d.replicas.Synced() && d.kept(t.version)
+}
 
 // follow takes over the replicas of a new view.
 func (d *desk) follow(view *membership.View, replicas int) {
@@ -169,16 +172,19 @@ func (d *desk) report(view *membership.View) *replication.Report {
 }
 
 // inherit takes over what lost gateways left, before the machine begins the
-// epoch in which it runs or waits here.
-func (d *desk) inherit(in []replication.Inheritance) {
+// epoch in which it runs or waits here. Refused are the numbers of tickets that
+// the machine is to give up again.
+func (d *desk) inherit(in []replication.Inheritance) (refused []kmutex.Ticket) {
 	for _, i := range in {
 		version, err := d.table.Absorb(i.Bequest)
 		if err != nil {
 			d.pool.log.Error("tickets of a lost gateway cannot be taken over", slog.Uint64("node", uint64(i.Owner)), slog.Any("error", err))
+			refused = append(refused, i.Tickets...)
 			continue
 		}
 		for n, r := range i.Records {
 			if d.tickets[r.ID] != nil {
+				refused = append(refused, i.Tickets[n])
 				continue
 			}
 			t := &ticket{id: r.ID, ttl: r.TTL, stamp: r.Stamp, note: r.Note, used: r.Used, version: version}
@@ -187,6 +193,7 @@ func (d *desk) inherit(in []replication.Inheritance) {
 		}
 		d.pool.log.Info("tickets of a lost gateway taken over", slog.Uint64("node", uint64(i.Owner)), slog.Int("tickets", len(i.Records)))
 	}
+	return refused
 }
 
 // renew brings the table in line with the epoch that has begun: tokens may have

@@ -26,6 +26,7 @@ type Gateway struct {
 	now      func() time.Time
 	draining atomic.Bool
 	losses   oncelog.Limit
+	keeper   *keeper
 
 	// Of watch alone: the incarnation that the pools are of, 0 none, and whether
 	// it has had a lease.
@@ -59,6 +60,7 @@ func New(cfg Config) (*Gateway, error) {
 	}
 	g := &Gateway{
 		cfg: cfg.withDefaults(), now: time.Now, pools: make(map[string]*pool),
+		keeper: &keeper{kick: make(chan struct{}, 1)},
 		copies: make(map[string]*replication.Copies), missing: make(map[missing]time.Time),
 	}
 	g.ctx, g.cancel = context.WithCancel(context.Background())

@@ -175,7 +175,7 @@ func (f *fleet) lose(v *membership.View, self, home kmutex.Node, leased bool) {
 		m, _ := v.Named(v.Ring().Successors(name, 1)[0])
 		heir = m.Node
 	}
-	v.Lost = append(v.Lost, membership.Lost{Node: self, Name: name, Leased: leased})
+	v.Lost = append(v.Lost, membership.Lost{Node: self, At: f.index, Name: name, Leased: leased})
 	for i := range v.Lost {
 		if l := &v.Lost[i]; l.Node == self || l.Heir == self {
 			l.Heir = heir
@@ -354,14 +354,14 @@ func (n *node) Recover(_ context.Context, _ string, epoch uint64) error {
 func (n *node) UseTickets(context.Context, string) error {
 	f := n.fleet
 	f.mu.Lock()
-	f.change(func(v *membership.View) { v.Pools[0].Tickets = true })
+	f.change(func(v *membership.View) { f.index++; v.Pools[0].Tickets = f.index })
 	f.mu.Unlock()
 	f.show()
 	return nil
 }
 
 // SetPeers implements Links.
-func (*node) SetPeers(kmutex.Node, []transport.Peer) {}
+func (*node) SetPeers(kmutex.Node, []transport.Peer) []transport.Unsent { return nil }
 
 // MeanRTT implements Links.
 func (n *node) MeanRTT() time.Duration { return 2 * n.fleet.delay }

@@ -82,10 +82,11 @@ func (p *pool) follow(self kmutex.Node, view *membership.View, spec membership.P
 // followDesk brings the pool's tickets in line with the view, and begins to keep
 // them when the first is taken anywhere.
 func (p *pool) followDesk() {
-	if !p.spec.Tickets {
+	if p.spec.Tickets == 0 {
 		return
 	}
 	if p.desk == nil {
+		p.g.openDisk(p.view.Cluster)
 		p.desk = newDesk(p, p.g.copiesOf(p.name))
 	}
 	p.desk.follow(p.view, p.g.cfg.Replicas)
@@ -94,7 +95,7 @@ func (p *pool) followDesk() {
 // reasonOf tells why a pool entered an epoch.
 func reasonOf(before, after membership.Pool) Reason {
 	switch {
-	case before.K != after.K:
+	case before.Epoch > 0 && before.K != after.K:
 		return ReasonK
 	case len(after.Owed) > len(before.Owed):
 		return ReasonLoss
@@ -154,10 +155,30 @@ func (p *pool) freeze(spec membership.Pool) (*replication.EpochReport, error) {
 	r := &replication.EpochReport{Report: *fx.Report}
 	r.Waiting = p.restamp(r.Waiting)
 	r.Unplanned = p.unplanned
+	r.Free.AddAll(p.salvaged)
 	if p.desk != nil {
 		r.Left = p.desk.report(p.view)
 	}
 	return r, nil
+}
+
+// salvage takes back the tokens of a message that its receiver, which is lost,
+// cannot have received: they have not been away. It comes before the epoch that
+// begins with that loss; without it, most tokens would be with a lost
+// coordinator, because those released after its end were sent to it.
+func (p *pool) salvage(m kmutex.Message) {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	if m.Epoch != p.installed {
+		return
+	}
+	switch m.Kind {
+	case kmutex.KindToken:
+		p.salvaged.Add(m.Token)
+	case kmutex.KindBaton:
+		p.salvaged.AddAll(m.Free)
+	default:
+	}
 }
 
 // restamp splits the waiting tickets into turns by their times of arrival, as
@@ -250,6 +271,10 @@ func (p *pool) admit(rep *replication.EpochReport) (*reform, error) {
 		r.end(err)
 	} else if r.forming.Planned() {
 		p.miss(r.forming.Unknown(), p.spec.Epoch)
+		if doubled := r.forming.Doubled(); len(doubled) > 0 {
+			p.watch.AuditFailed()
+			p.log.Error("tokens were in use twice; what is one too many ends with its request", slog.Any("tokens", doubled))
+		}
 		r.end(nil)
 	}
 	return r, nil
@@ -258,8 +283,9 @@ func (p *pool) admit(rep *replication.EpochReport) (*reform, error) {
 // install begins an epoch. The caller holds the lock.
 func (p *pool) install(a *replication.EpochAnswer) {
 	in := a.Install
+	var refused []kmutex.Ticket
 	if p.desk != nil {
-		p.desk.inherit(a.Inherit)
+		refused = p.desk.inherit(a.Inherit)
 	}
 	if err := p.try(kmutex.Event{Kind: kmutex.EventInstall, Install: in}); err != nil {
 		// It was refused, or something that peers had sent ahead was.
@@ -268,9 +294,13 @@ func (p *pool) install(a *replication.EpochAnswer) {
 	if p.machine.Frozen() {
 		return
 	}
-	p.unplanned, p.withheld = nil, in.Withheld
+	p.installed, p.withheld = in.Epoch, in.Withheld
+	p.unplanned, p.salvaged = nil, nil
 	if p.desk != nil {
 		p.desk.renew(in.Running, a.Settled)
+	}
+	for _, t := range refused {
+		_ = p.try(kmutex.Event{Kind: kmutex.EventCancel, Ticket: t}) // one without a token is not there
 	}
 	attrs := []any{
 		slog.Uint64("epoch", in.Epoch), slog.Int("k", in.K),

@@ -23,6 +23,7 @@ func (d *desk) push() {
 	if d.pool.g.ctx.Err() != nil {
 		return
 	}
+	d.pool.g.keeper.changed()
 	for _, out := range d.replicas.Next() {
 		m, in := d.pool.view.Member(out.To)
 		if !in {
@@ -100,6 +101,7 @@ func (p *pool) receiveCopy(push *replication.Push) (replication.Ack, error) {
 	if lost := p.desk.lost(p.view); lost(push.Owner) {
 		return replication.Ack{}, fmt.Errorf("%w: node %d is lost", ErrIsolated, push.Owner)
 	}
+	defer p.g.keeper.changed()
 	return p.desk.copies.Receive(push)
 }
 
@@ -118,13 +120,13 @@ func (g *Gateway) copiesOf(pool string) *replication.Copies {
 
 // lostOf lists the lost gateways of which there may be tickets.
 func (p *pool) lostOf(view *membership.View, spec membership.Pool) []replication.Lost {
-	if !spec.Tickets {
+	if spec.Tickets == 0 {
 		return nil
 	}
 	var lost []replication.Lost
 	for _, l := range view.Lost {
-		if !p.g.forgiven(p.name, l.Node) {
-			lost = append(lost, replication.Lost{Node: l.Node, Heir: l.Heir})
+		if l.At > spec.Tickets {
+			lost = append(lost, replication.Lost{Node: l.Node, Heir: l.Heir, Over: p.g.forgiven(p.name, l.Node)})
 		}
 	}
 	return lost

@@ -7,9 +7,11 @@
 // time, and every ticket gets in: the tickets stand in one line, and the line
 // is first come, first served up to the interval at which a node asks for
 // places in it. Both hold while messages between living nodes arrive, in any
-// order. What a lost node does to a pool is repaired by a new epoch (see
-// [Machine.Step] with [EventFreeze] and [EventInstall]); within one epoch
-// nothing is ever minted.
+// order. What a lost node does to a pool is repaired by a new epoch, which
+// [Reform] plans from the reports of all others, and which begins with
+// [EventFreeze] and [EventInstall]; within one epoch nothing is ever minted. A
+// lost node may go on for a while without knowing that it is lost: what it may
+// run is withheld until the driver knows that it has stopped.
 //
 // # Model
 //

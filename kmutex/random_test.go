@@ -17,7 +17,7 @@ type way struct {
 	take func() error
 }
 
-// ways returns everything that can happen next.
+// ways returns everything that can happen next without a command.
 func (w *churn) ways() []way {
 	var ways []way
 	for i, p := range w.peers {
@@ -32,9 +32,16 @@ func (w *churn) ways() []way {
 			}})
 		}
 	}
-	ways = w.mail(ways)
-	// Commands are rarer than the rest, or they would all be over at once.
-	if commands := w.commands(); len(ways) == 0 || len(commands) > 0 && w.choices.IntN(16) == 0 {
+	return w.mail(ways)
+}
+
+// some returns ways of one kind: commands are rarer than the rest, or they would
+// all be over at once.
+func (w *churn) some() []way {
+	ways := w.ways()
+	members := w.newest().members
+	commands := w.commands(w.pick(members), 1+w.choices.IntN(6))
+	if len(ways) == 0 || len(commands) > 0 && w.choices.IntN(16) == 0 {
 		return commands
 	}
 	return ways
@@ -121,18 +128,17 @@ func (w *churn) mail(ways []way) []way {
 	return ways
 }
 
-// commands returns what operators and failures can do to the view.
-func (w *churn) commands() []way {
+// commands returns what operators and failures can do to the view: to member n,
+// to k, and to leases.
+func (w *churn) commands(n kmutex.Node, k int) []way {
 	var ways []way
 	command := func(budget *int, name string, do func()) {
 		if *budget > 0 {
 			ways = append(ways, way{name, func() error { *budget--; do(); return nil }})
 		}
 	}
-	members := w.newest().members
-	if len(members) > 1 {
-		n := members[w.choices.IntN(len(members))]
-		command(&w.losses, fmt.Sprintf("node %d is lost", n), func() { w.lose(n) })
+	if len(w.newest().members) > 1 {
+		command(&w.losses, lostName(n), func() { w.lose(n) })
 		if p := w.peer(n); len(p.state.Running) == 0 {
 			command(&w.leaves, fmt.Sprintf("node %d leaves", n), func() { p.standing = gone; w.depart(n) })
 		}
@@ -145,7 +151,6 @@ func (w *churn) commands() []way {
 		w.peer(n).view = len(w.views) - 2
 	})
 	command(&w.moves, "an epoch begins", func() { w.agree(true, func(*view) {}) })
-	k := 1 + w.choices.IntN(6)
 	command(&w.ks, fmt.Sprintf("k is %d", k), func() { w.agree(true, func(v *view) { v.k = k }) })
 	for i, p := range w.peers {
 		if p.standing == lost {
@@ -159,7 +164,7 @@ func (w *churn) commands() []way {
 // run goes on until nothing can happen, and checks every state on the way.
 func (w *churn) run(most int) error {
 	for range most {
-		ways := w.ways()
+		ways := w.some()
 		if len(ways) == 0 {
 			return w.atRest()
 		}
@@ -177,7 +182,8 @@ func (w *churn) run(most int) error {
 
 // Every random schedule, with nodes that are lost, leave and join, k changed, and
 // epochs that overtake each other, keeps the promise and the invariants in every
-// state and ends with everybody served and all tokens back.
+// state and ends with everybody served and all tokens back. KMUTEX_SCHEDULES sets
+// how many there are.
 func TestRandomSchedules(t *testing.T) {
 	runs := 8000
 	if n, err := strconv.Atoi(os.Getenv("KMUTEX_SCHEDULES")); err == nil {

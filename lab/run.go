@@ -30,6 +30,15 @@ type Config struct {
 	// latest; 0: not bounded by this one.
 	Duration time.Duration
 	Entries  uint64
+	// Stalls are pauses of nodes. They cannot be had with patience.
+	Stalls []Stall
+}
+
+// Stall stops a node for a while: it takes in neither requests nor messages, and
+// what ends there ends when it goes on.
+type Stall struct {
+	Node    int
+	At, For time.Duration
 }
 
 // Validate tells everything that is wrong with the configuration.
@@ -45,11 +54,21 @@ func (c *Config) Validate() error {
 	bad(c.Network == nil, "no network")
 	bad(c.Warmup < 0 || c.Duration < 0, "negative time")
 	bad(c.Duration == 0 && c.Entries == 0, "no end: neither duration nor entries")
+	bad(len(c.Stalls) > 0 && c.Workload.Patience > 0, "stalls with patience")
+	for _, s := range c.Stalls {
+		bad(s.Node < 0 || s.Node >= c.Nodes || s.At < 0 || s.For <= 0, "a stall of no node or no time")
+	}
 	if m, ok := c.Network.(*network.Matrix); ok {
 		bad(m.Nodes() < c.Nodes, "the network has fewer nodes")
 	}
 	return errors.Join(append(errs, c.Workload.Validate(c.Nodes))...)
 }
+
+// WorkloadStream is the second half of the seed of the source that a run's workload
+// draws from: a [workload.Source] with rand.NewPCG(Seed, WorkloadStream) has the same
+// arrivals and holds. Protocols draw from another, so they can be compared under
+// the same ones.
+const WorkloadStream = 1
 
 // Run carries out one run.
 func Run(cfg Config) (*meter.Result, error) {
@@ -62,9 +81,7 @@ func Run(cfg Config) (*meter.Result, error) {
 		requests: make(map[protocol.Ticket]request),
 	}
 	r.Engine = sim.New(cfg.Seed, cfg.Nodes, cfg.Network, r)
-	// Workload and network draw from sources of their own, so that protocols
-	// can be compared under the same arrivals.
-	r.source = workload.NewSource(cfg.Workload, cfg.Nodes, rand.New(rand.NewPCG(cfg.Seed, 1)))
+	r.source = workload.NewSource(cfg.Workload, cfg.Nodes, rand.New(rand.NewPCG(cfg.Seed, WorkloadStream)))
 	p, err := cfg.Protocol.New(r, protocol.Setup{Nodes: cfg.Nodes, K: cfg.K, Delay: cfg.Network.Mean()})
 	if err != nil {
 		return nil, err
@@ -93,7 +110,8 @@ type run struct {
 	source   *workload.Source
 	meter    *meter.Meter
 	requests map[protocol.Ticket]request
-	full     bool // all entries that were wanted
+	stalled  []protocol.Ticket // came or ended at a node that is paused
+	full     bool              // all entries that were wanted
 }
 
 // request is one that waits or is in the critical section.
@@ -110,9 +128,15 @@ const (
 	timerThought        // closed: a client has thought [node]
 	timerEnd            // a critical section ends [ticket]
 	timerLeave          // a client's patience ends [ticket]
+	timerStall          // a node stops [stall]
+	timerResume         // it goes on [stall]
 )
 
 func (r *run) begin() {
+	for i, s := range r.cfg.Stalls {
+		r.After(sim.World, s.At, sim.Timer{Kind: timerStall, Arg: uint64(i)})
+		r.After(sim.World, s.At+s.For, sim.Timer{Kind: timerResume, Arg: uint64(i)})
+	}
 	if clients := r.source.Clients(); clients > 0 {
 		for node := range r.cfg.Nodes {
 			for range clients {
@@ -155,6 +179,27 @@ func (r *run) Due(node int, t sim.Timer) {
 		r.end(protocol.Ticket(t.Arg))
 	case timerLeave:
 		r.leave(protocol.Ticket(t.Arg))
+	case timerStall:
+		r.Pause(r.cfg.Stalls[t.Arg].Node)
+	case timerResume:
+		r.resume(r.cfg.Stalls[t.Arg].Node)
+	}
+}
+
+// resume lets a node go on: first with what came from its own clients.
+func (r *run) resume(node int) {
+	r.Resume(node)
+	waited := r.stalled
+	r.stalled = nil
+	for _, t := range waited {
+		switch q := r.requests[t]; {
+		case q.node != node:
+			r.stalled = append(r.stalled, t)
+		case q.granted:
+			r.end(t)
+		default:
+			r.protocol.Acquire(node, t)
+		}
 	}
 }
 
@@ -163,6 +208,10 @@ func (r *run) arrive(node int) {
 	r.requests[t] = request{node: node, since: r.Now(), hold: r.source.Hold()}
 	if patience, leaves := r.source.Patience(); leaves {
 		r.After(sim.World, patience, sim.Timer{Kind: timerLeave, Arg: uint64(t)})
+	}
+	if r.Paused(node) {
+		r.stalled = append(r.stalled, t)
+		return
 	}
 	r.protocol.Acquire(node, t)
 }
@@ -182,6 +231,10 @@ func (r *run) Grant(node int, t protocol.Ticket) {
 
 func (r *run) end(t protocol.Ticket) {
 	q := r.requests[t]
+	if r.Paused(q.node) {
+		r.stalled = append(r.stalled, t)
+		return
+	}
 	delete(r.requests, t)
 	r.meter.Ended(r.Now())
 	r.protocol.Release(q.node, t)

@@ -132,6 +132,31 @@ func TestWorkloads(t *testing.T) {
 	}
 }
 
+// A stalled node's requests end when it goes on, and everybody is served.
+func TestStall(t *testing.T) {
+	for _, p := range []protocol.Spec{fairk.Late(), fairk.Early(), central.Spec(), ideal.Spec()} {
+		run := func(stalls ...lab.Stall) *meter.Result {
+			r, err := lab.Run(lab.Config{
+				Seed: 1, Nodes: 4, K: 4, Protocol: p, Network: network.Constant(time.Millisecond), Stalls: stalls,
+				Workload: workload.Config{Closed: &workload.Closed{Rate: 1, PerNode: 4}, Hold: workload.Constant(time.Second)},
+				Duration: 10 * time.Minute,
+			})
+			if err != nil {
+				t.Fatal(p.Name, err)
+			}
+			return r
+		}
+		calm := run()
+		stalled := run(lab.Stall{Node: 1, At: time.Minute, For: 30 * time.Second}, lab.Stall{Node: 2, At: 65 * time.Second, For: 10 * time.Second})
+		if longest := stalled.Wait.Max(); longest < 25*time.Second || longest > 50*time.Second {
+			t.Errorf("%s: the longest wait is %v with a stall of 30 s, %v without", p.Name, longest, calm.Wait.Max())
+		}
+		if stalled.Entries+200 < calm.Entries {
+			t.Errorf("%s: %d entries with a stall, %d without", p.Name, stalled.Entries, calm.Entries)
+		}
+	}
+}
+
 // Memory is flat in the length of a run.
 func TestMemoryIsFlat(t *testing.T) {
 	grown := func(entries int) uint64 {

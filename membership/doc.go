@@ -9,13 +9,21 @@
 // # What a view promises
 //
 //   - A [Member] is one incarnation of a gateway. Its Node is the index of the
-//     log entry that let it in: unique for ever. A gateway that restarts is a
-//     new Node, and the view that lets the new one in has the old one out.
-//   - A [Pool] is defined once: the first definition wins, whatever others say.
+//     log entry that let it in: unique for ever. A gateway that restarts, or that
+//     lost its standing, is a new Node, and the view that lets the new one in has
+//     the old one out.
+//   - A member that goes is [Lost]. Until its lease has provably run out (Leased)
+//     it may have requests in flight, and each pool lists it in Owed: its tokens
+//     are withheld. One that left in order owes nothing. With ReclaimHold a pool
+//     is owed for HoldMax at least.
+//   - The Heir of a lost member is the first ring successor of its name. When the
+//     heir is lost, all that it had goes on to its own heir.
+//   - A [Pool] is defined once: the first definition wins, whatever others say. So
+//     does the first word on the lease.
 //   - A pool's Epoch starts at 1 and moves on in every view that takes a member
-//     out, be it by leaving, by removal or by a new incarnation, and in every
-//     view that changes its k. A member that went may have held tokens, the
-//     baton or a place in the tree, so the line must be formed anew.
+//     out, that gives the pool tokens back, that changes its k, or that recovers
+//     it. A member that went may have held tokens, the baton or a place in the
+//     tree, so the line must be formed anew.
 //   - A pool's Home is the Chord owner of its name among the members of the view
 //     that began the epoch. It stays for the whole epoch: joins move neither
 //     the epoch nor the home. When the home itself goes, the epoch moves on, as
@@ -35,16 +43,43 @@
 // other gateway waits to be let in by the leader. State on disk is never
 // started anew.
 //
-// # The leader's loop
+// # Standing
+//
+// A gateway may have requests in flight as long as it has a [Standing]: it is in
+// the view, and the leader has confirmed it lately. It renews its lease with the
+// leader six times per lease, by a direct call; nothing is written. Package lease
+// has the two ends as pure machines, the argument why they never contradict each
+// other, and the arithmetic. A gateway that is lost, or whose lease has lapsed,
+// has no standing any more; when its owner has broken off all that was in flight
+// it calls [Cluster.Rejoin] and comes back as another incarnation. Because it
+// says so itself, nothing is owed for the one before.
+//
+// # The leader's loops
 //
 // The leader watches what discovery reports. A gateway that is alive and not
-// in the view is asked for its identity over the control stream, becomes a
-// non-voting raft server and then a member. One that left is removed. One that
-// failed is only suspected: the view stays (leases and suspicion will act on it),
-// but a healthy non-voter may take over its vote. There are at most 5 voters and
+// in the view is asked for its identity over the control stream, and whether it
+// reaches the peer ports of all members; then it becomes a non-voting raft server
+// and a member. One that said goodbye is removed. There are at most 5 voters and
 // an odd number of them: 1 for up to 2 members, 3 for up to 4, 5 from there on. A
 // pair has one voter on purpose: with two, the loss of either would stop both.
-// No change is made that the living voters could not commit.
+// No change is made that the living voters could not commit. The raft server of a
+// lost gateway is kept for CleanAfter, in case it returns; its vote goes to
+// another after SwapAfter, if there is one.
+//
+// Twenty times a second it looks for members to suspend:
+//
+//   - strong evidence: the link is down, three dials of the peer port in a row
+//     were refused or not answered within 300 ms, and no renewal has come since.
+//     Every gateway collects this about its links all the time, so that a new
+//     leader can act at once.
+//   - gossip has given the member up, and no renewal has come for half a lease.
+//   - two members that both renew complain that the link between them has been
+//     down for half a lease: the one with fewer links goes, of equals the younger.
+//     It is let in again when it reaches everybody, later each time.
+//
+// A broken connection alone is no evidence, nor is a slow answer. All suspicions
+// of a moment go into one command, so that they cost one epoch. When a lease has
+// provably run out, another command gives the tokens back.
 //
 // # The disk
 //

@@ -231,6 +231,9 @@ func (g *grants) answer(grantor *lease.Grantor, number uint64, voter string, ter
 	}
 	g.follow()
 	granted, decided := grantor.Answer(number, voter, term)
+	if grantor.Deposed() {
+		g.c.machine.touch() // raft knows it soon; or it was an error, and it takes the lead anew
+	}
 	for _, r := range granted {
 		if w, waits := g.waiting[r.Node]; waits && w.tag == r.Tag {
 			w.done <- true

@@ -13,7 +13,7 @@ func (s *state) remove(index uint64, c removeCommand) bool {
 	if !s.has(c.Node) {
 		return false
 	}
-	moved := s.lose(c.Node, false)
+	moved := s.lose(index, c.Node, false)
 	s.findHeirs()
 	s.beginEpochs(index, moved)
 	return true
@@ -26,7 +26,7 @@ func (s *state) suspend(index uint64, c suspendCommand) bool {
 	changed := false
 	for _, node := range c.Nodes {
 		if s.has(node) {
-			moved = s.lose(node, true)
+			moved = s.lose(index, node, true)
 			changed = true
 		}
 	}
@@ -81,11 +81,11 @@ func (s *state) leased(node kmutex.Node) bool {
 // lose moves a member to the lost. If its lease may still run, it owes every
 // pool the tokens that it may have. It returns all pools: any of them may have
 // lost tokens, the baton or a place in the tree.
-func (s *state) lose(node kmutex.Node, leased bool) pools {
+func (s *state) lose(index uint64, node kmutex.Node, leased bool) pools {
 	at := slices.IndexFunc(s.Members, func(m Member) bool { return m.Node == node })
 	m := s.Members[at]
 	s.Members = slices.Delete(s.Members, at, at+1)
-	s.Lost = append(s.Lost, Lost{Node: node, Name: m.Name, Boot: m.Boot, Heir: node, Leased: leased})
+	s.Lost = append(s.Lost, Lost{Node: node, At: index, Name: m.Name, Boot: m.Boot, Heir: node, Leased: leased})
 	if len(s.Lost) > MaxLost {
 		s.Lost = slices.Delete(s.Lost, 0, len(s.Lost)-MaxLost)
 	}

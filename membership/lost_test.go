@@ -107,6 +107,26 @@ func TestLosses(t *testing.T) {
 	}
 }
 
+// What a lost gateway left goes from heir to heir, as its copies do: a newcomer
+// beside it has nothing of it.
+func TestHeirsOfHeirs(t *testing.T) {
+	names := ringOf([]Member{{Name: "a"}, {Name: "b"}, {Name: "c"}, {Name: "d"}, {Name: "e"}}).Names()
+	var s state
+	for i, c := range []command{
+		join(names[0], "x"), join(names[1], "x"), join(names[3], "x"), join(names[4], "x"), // 1 to 4
+		suspend(2),          // its heir is 3
+		join(names[2], "x"), // 6, between them
+		suspend(3),          // its heir is 4
+	} {
+		if _, err := s.apply(uint64(i+1), c); err != nil {
+			t.Fatal(err)
+		}
+	}
+	if got := losses(s.view()); got != "2>4* 3>4*" {
+		t.Errorf("got %s", got)
+	}
+}
+
 func TestLostIncarnationStaysOut(t *testing.T) {
 	var s state
 	for i, c := range []command{join("a", "x"), join("b", "x"), suspend(2)} {
@@ -138,17 +158,16 @@ func TestSetKKnowsWhatItWas(t *testing.T) {
 }
 
 func TestLostIsBounded(t *testing.T) {
-	var s state
-	index := uint64(0)
-	for i := range MaxLost + 10 {
-		index++
-		if _, err := s.apply(index, join("a", fmt.Sprint(i))); err != nil {
-			t.Fatal(err)
-		}
+	s := state{Members: []Member{{Node: MaxLost + 1, Name: "a", Boot: "old"}}}
+	for i := range MaxLost {
+		s.Lost = append(s.Lost, Lost{Node: kmutex.Node(i + 1), Name: "b", Heir: MaxLost + 1})
+	}
+	if _, err := s.apply(MaxLost+2, join("a", "new")); err != nil {
+		t.Fatal(err)
 	}
 	v := s.view()
-	if len(v.Lost) != MaxLost || v.Lost[MaxLost-1].Node != kmutex.Node(index-1) {
-		t.Errorf("%d lost, the newest %+v", len(v.Lost), v.Lost[len(v.Lost)-1])
+	if len(v.Lost) != MaxLost || v.Lost[0].Node != 2 || v.Lost[MaxLost-1].Node != MaxLost+1 {
+		t.Errorf("%d lost, from %+v to %+v", len(v.Lost), v.Lost[0], v.Lost[len(v.Lost)-1])
 	}
 }
 

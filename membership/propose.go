@@ -77,7 +77,7 @@ func (c *Cluster) Recover(ctx context.Context, pool string, epoch uint64) error 
 func (c *Cluster) UseTickets(ctx context.Context, pool string) error {
 	said := func(v *View) bool {
 		have, ok := v.Pool(pool)
-		return ok && have.Tickets
+		return ok && have.Tickets > 0
 	}
 	if said(c.View()) {
 		return nil
@@ -132,7 +132,8 @@ func (c *Cluster) proposeOnce(ctx context.Context, cmd command, data []byte) err
 	case leader == "":
 		return ErrNoLeader
 	case string(leader) == c.storage.meta.Server && c.leaving.Load() && cmd.Remove != nil:
-		return ErrNoLeader // handed over, but not noticed yet
+		// Handed over, but not noticed yet; or the lead came back.
+		return errors.Join(ErrNoLeader, c.handOver(ctx))
 	case string(leader) == c.storage.meta.Server:
 		return c.applyHere(cmd)
 	}

@@ -46,7 +46,7 @@ func (s *state) apply(index uint64, c command) (bool, error) {
 	case c.Recover != nil:
 		changed, err = s.recover(index, *c.Recover)
 	case c.UseTickets != nil:
-		changed, err = s.useTickets(*c.UseTickets)
+		changed, err = s.useTickets(index, *c.UseTickets)
 	default:
 		err = fmt.Errorf("%w: an empty command", ErrCommand)
 	}
@@ -93,7 +93,7 @@ func (s *state) join(index uint64, c joinCommand) (bool, error) {
 	})
 	moved := s.poolSet(func(p *Pool) bool { return p.Home == 0 })
 	if old >= 0 {
-		moved = s.lose(s.Members[old].Node, true)
+		moved = s.lose(index, s.Members[old].Node, true)
 	}
 	if c.Voided != 0 && s.lostAs(c.Voided, c.Name) {
 		s.unlease(c.Voided, moved)
@@ -148,12 +148,12 @@ func (s *state) recover(index uint64, c recoverCommand) (bool, error) {
 	return true, nil
 }
 
-func (s *state) useTickets(c useTicketsCommand) (bool, error) {
+func (s *state) useTickets(index uint64, c useTicketsCommand) (bool, error) {
 	at, err := s.pool(c.Pool)
-	if err != nil || s.Pools[at].Tickets {
+	if err != nil || s.Pools[at].Tickets > 0 {
 		return false, err
 	}
-	s.Pools[at].Tickets = true
+	s.Pools[at].Tickets = index
 	return true, nil
 }
 

@@ -216,7 +216,10 @@ func TestSameLogSameView(t *testing.T) {
 		log := drawLog(t)
 		cut := rapid.IntRange(0, len(log)).Draw(t, "snapshot at")
 		whole, parts := newMachine(slog.New(slog.DiscardHandler)), newMachine(slog.New(slog.DiscardHandler))
+		var views []*View
+		var texts []string
 		for i, c := range log {
+			views, texts = append(views, whole.newest.Load()), append(texts, losses(whole.newest.Load()))
 			if i == cut {
 				parts = restored(t, parts)
 			}
@@ -231,6 +234,11 @@ func TestSameLogSameView(t *testing.T) {
 				t.Fatalf("entry %d: %v and %v", i+1, a, b)
 			}
 			checkSuccession(t, before, whole.newest.Load(), uint64(i+1))
+		}
+		for i, v := range views {
+			if now := losses(v); now != texts[i] {
+				t.Fatalf("a view changed after it was published:\n%s\n%s", texts[i], now)
+			}
 		}
 		if a, b := describe(&whole.state), describe(&parts.state); a != b {
 			t.Fatalf("views differ:\n%s\n%s", a, b)

@@ -8,6 +8,7 @@ import (
 	"path/filepath"
 	"slices"
 	"strings"
+	"syscall"
 	"testing"
 	"time"
 
@@ -191,6 +192,7 @@ func TestBadDataDirs(t *testing.T) {
 	}
 	for dir, m := range map[string]string{
 		"newer":   `{"format":3,"name":"a","server":"a/1"}`,
+		"older":   `{"format":1,"name":"a","server":"a/1"}`,
 		"damaged": `{"format":`,
 	} {
 		openAndClose(t, place(dir), "a", "a/1")
@@ -215,6 +217,7 @@ func TestBadDataDirs(t *testing.T) {
 		"short":   "damaged or not kgate's",
 		"folder":  "must be a directory",
 		"newer":   "run the newer version",
+		"older":   "move the directory away",
 		"damaged": "damaged",
 		"other":   `belongs to the gateway "b"`,
 		"open":    "another kgate has it open",
@@ -229,6 +232,21 @@ func TestBadDataDirs(t *testing.T) {
 		_, err := openStorage(place(dir), "a", "a/1", hclog.NewNullLogger())
 		if !errors.Is(err, ErrDataDir) || !strings.Contains(err.Error(), want) || !strings.Contains(err.Error(), dir) {
 			t.Errorf("%s: %v\nwant something with %q", dir, err, want)
+		}
+	}
+}
+
+// What a disk can do that no test can on every machine.
+func TestAdviceOnDisks(t *testing.T) {
+	for err, want := range map[error]string{
+		syscall.ENOSPC: "the disk is full",
+		syscall.EDQUOT: "the disk is full",
+		syscall.EROFS:  "must be able to write",
+		syscall.EACCES: "must be able to write",
+	} {
+		wrapped := fmt.Errorf("open: %w", &os.PathError{Op: "open", Path: "kgate.db", Err: err})
+		if got := advice(wrapped); !strings.Contains(got, want) {
+			t.Errorf("%v: %q, want %q", err, got, want)
 		}
 	}
 }

@@ -237,7 +237,7 @@ type penalty struct {
 
 const (
 	shortPenance = time.Second
-	longPenance = time.Minute
+	longPenance  = time.Minute
 )
 
 func (p *penance) add(name string, now time.Time) {

@@ -68,8 +68,9 @@ type Pool struct {
 	// HoldMax with ReclaimHold: how long after a suspension Owed ends at the
 	// earliest.
 	HoldMax time.Duration `json:"hold_max,omitempty"`
-	// Tickets: the pool has given out tickets through the API. It stays set.
-	Tickets bool `json:"tickets,omitempty"`
+	// Tickets is the index of the log entry that let the pool give out tickets
+	// through the API: members lost after it may leave some. 0: it never has.
+	Tickets uint64 `json:"tickets,omitempty"`
 }
 
 // MaxLost is how many lost members a view remembers.
@@ -78,7 +79,9 @@ const MaxLost = 4096
 // Lost is a member that is gone.
 type Lost struct {
 	Node kmutex.Node `json:"node"`
-	Name string      `json:"name"`
+	// At is the index of the log entry that took it out.
+	At   uint64 `json:"at"`
+	Name string `json:"name"`
 	// Boot is the incarnation's; it is never let in again.
 	Boot string `json:"boot"`
 	// Heir is the member that takes over what this one left: the first ring

@@ -90,10 +90,10 @@ func (s *store) since(from uint64, limit int) (d *Delta, all bool) {
 	})
 	limit -= deltaSize + absorbedSize*len(s.absorbed)
 	for _, c := range s.log[first:] {
-		if !s.counts(c) {
+		put, living := s.live[c.ID]
+		if !s.counts(c) || !living && from == 0 { // who has nothing has nothing to delete
 			continue
 		}
-		put, living := s.live[c.ID]
 		limit -= changeSize(&put.Record)
 		if limit < 0 && len(d.Put)+len(d.Deleted) > 0 {
 			d.To = c.At - 1

@@ -129,7 +129,7 @@ func (w *world) join() {
 		g := &gateway{node: w.next, name: name, table: NewTable(w.next), copies: NewCopies()}
 		g.replicas = NewReplicas(g.table)
 		g.replicas.limit = 3 * recordSize
-		g.table.memory = 3
+		g.table.memory = 1
 		for _, old := range w.last {
 			if old.name == name && w.rng.IntN(2) == 0 {
 				for _, d := range old.disk {

@@ -112,11 +112,15 @@ func (l *link) wakeWriter() {
 	}
 }
 
-// close drops the link. It does not wait.
-func (l *link) close(reason error) {
+// close drops the link, and returns what it had never sent. It does not wait.
+func (l *link) close(reason error) []Unsent {
 	l.mu.Lock()
 	l.closed = true
 	s := l.session
+	unsent := l.out.unsent()
+	for i := range unsent {
+		unsent[i].To = l.node
+	}
 	l.out = outbox{}
 	waiters := l.waiters
 	l.waiters = nil
@@ -128,6 +132,7 @@ func (l *link) close(reason error) {
 	for _, w := range waiters {
 		close(w.done)
 	}
+	return unsent
 }
 
 // enter makes s the link's session, once the one before has ended: from then

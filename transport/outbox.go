@@ -28,6 +28,9 @@ type outbox struct {
 	// Numbers of messages: all up to acked are acknowledged, all up to sent
 	// have been given to a connection, last is the newest.
 	acked, sent, last uint64
+	// given is the largest that sent has ever been: what comes after it has
+	// never left this gateway.
+	given uint64
 }
 
 // put encodes m at the end.
@@ -75,7 +78,24 @@ func (o *outbox) take(dst []byte, limit int) ([]byte, int) {
 			o.sent++
 		}
 	}
+	o.given = max(o.given, o.sent)
 	return append(dst, o.buf[from:o.next]...), int(o.sent - before)
+}
+
+// unsent returns the messages that have never been given to a connection.
+func (o *outbox) unsent() []Unsent {
+	var out []Unsent
+	pools := make(names)
+	at := o.head
+	for number := o.acked + 1; number <= o.last; number++ {
+		size := o.frameSize(at)
+		var f frame
+		if number > o.given && decodeFrame(o.buf[at+lengthSize:at+size], pools, &f) == nil {
+			out = append(out, Unsent{Pool: f.pool, Message: f.message})
+		}
+		at += size
+	}
+	return out
 }
 
 // frameSize returns the size of the frame at offset i, with its length.

@@ -15,7 +15,7 @@ import (
 func TestOutboxAgainstModel(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
 		o := outbox{maxMessages: rapid.IntRange(1, 60).Draw(t, "max"), maxBytes: 1 << 30}
-		var last, acked, written uint64 // of the model
+		var last, acked, written, given uint64 // of the model
 		t.Repeat(map[string]func(*rapid.T){
 			"put": func(t *rapid.T) {
 				m := kmutex.Message{Kind: kmutex.KindBaton, Epoch: 1, Number: last + 1, Free: kmutex.NewTokenSet(rapid.IntRange(0, 300).Draw(t, "k"))}
@@ -43,6 +43,7 @@ func TestOutboxAgainstModel(t *testing.T) {
 						t.Fatal(err)
 					}
 					written++
+					given = max(given, written)
 					if f.number != written || f.message.Number != written {
 						t.Fatalf("took message %d (%d inside), want %d", f.number, f.message.Number, written)
 					}
@@ -75,6 +76,15 @@ func TestOutboxAgainstModel(t *testing.T) {
 				}
 				if o.messages() == 0 && o.bytes() != 0 {
 					t.Fatalf("%d bytes of no message", o.bytes())
+				}
+				unsent := o.unsent()
+				if len(unsent) != int(last-given) {
+					t.Fatalf("%d messages never written, want those from %d to %d", len(unsent), given+1, last)
+				}
+				for i, u := range unsent {
+					if want := given + 1 + uint64(i); u.Message.Number != want || u.Pool != "p" {
+						t.Fatalf("never written: message %d of pool %q, want %d", u.Message.Number, u.Pool, want)
+					}
 				}
 			},
 		})

@@ -23,6 +23,14 @@ type Peer struct {
 	Name string
 }
 
+// Unsent is a message that has never left this gateway: no connection was ever
+// given it.
+type Unsent struct {
+	To      kmutex.Node
+	Pool    string
+	Message kmutex.Message
+}
+
 // LinkStatus says how the link to a peer is.
 type LinkStatus struct {
 	Node kmutex.Node
@@ -145,17 +153,18 @@ func (t *Transport) Addr() net.Addr { return t.addr }
 
 // SetPeers says who is in the agreed view, and by which number this gateway is
 // known in it (0: not at all). Links to new peers are made, those to peers
-// that are gone are dropped with everything they had queued, those that stay
-// are not disturbed; a new address counts from the next attempt to dial. If
+// that are gone are dropped with everything they had queued, and what of it
+// those peers cannot have received is returned. Links that stay are not
+// disturbed; a new address counts from the next attempt to dial. If
 // self has changed all links are new. Peers that are self or 0 are ignored.
 //
 // SetPeers does not wait: a message of a dropped peer that is being delivered
 // may still be underway when it returns, but no other follows.
-func (t *Transport) SetPeers(self kmutex.Node, peers []Peer) {
+func (t *Transport) SetPeers(self kmutex.Node, peers []Peer) []Unsent {
 	t.mu.Lock()
 	defer t.mu.Unlock()
 	if t.closed {
-		return
+		return nil
 	}
 	old := t.peers.Load()
 	set := &peerSet{self: self, links: make(map[kmutex.Node]*link, len(peers))}
@@ -174,9 +183,10 @@ func (t *Transport) SetPeers(self kmutex.Node, peers []Peer) {
 		set.links[p.Node] = l
 	}
 	t.peers.Store(set)
+	var unsent []Unsent
 	for node, l := range old.links {
 		if set.links[node] != l {
-			l.close(errRemoved)
+			unsent = append(unsent, l.close(errRemoved)...)
 		}
 	}
 	for _, l := range added {
@@ -184,6 +194,7 @@ func (t *Transport) SetPeers(self kmutex.Node, peers []Peer) {
 			t.wg.Go(l.keepUp)
 		}
 	}
+	return unsent
 }
 
 // Send queues m for the peer and never blocks. It returns ErrUnknownPeer if

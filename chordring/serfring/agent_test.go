@@ -281,3 +281,23 @@ func TestCloseTwiceAndWhileJoining(t *testing.T) {
 		t.Errorf("close took %v", took)
 	}
 }
+
+// The same process can go on as another incarnation.
+func TestSetBoot(t *testing.T) {
+	a := start(t, base("a", "1"))
+	b := start(t, base("b", "1", a.Addr()))
+	sees(t, a, "a/1/alive", "b/1/alive")
+	if err := b.SetBoot("1.1"); err != nil {
+		t.Fatal(err)
+	}
+	sees(t, a, "a/1/alive", "b/1.1/alive")
+	sees(t, b, "a/1/alive", "b/1.1/alive")
+	if m := a.Members()[1]; m.PeerAddr != "127.0.0.1:7080" || m.Expect != 3 {
+		t.Errorf("its other tags are gone: %+v", m)
+	}
+	for _, bad := range []string{"", strings.Repeat("x", tagLimit)} {
+		if err := b.SetBoot(bad); !errors.Is(err, ErrConfig) {
+			t.Errorf("%.10q: %v", bad, err)
+		}
+	}
+}

@@ -57,9 +57,9 @@ func controlError(err error) error {
 	}
 }
 
-// adminToken reads the token that changes over the admin address need; "" when
+// readToken reads the token that changes over the admin address need; "" when
 // there is none.
-func adminToken(file string) (string, error) {
+func readToken(file string) (string, error) {
 	if file == "" {
 		return "", nil
 	}

@@ -1,210 +1,103 @@
 package main
 
 import (
-	"context"
-	"errors"
 	"fmt"
 	"io"
 	"os"
-	"os/signal"
-	"runtime"
 	"strings"
-	"syscall"
+	"sync"
 	"time"
 
 	"golang.org/x/term"
 
-	"github.com/kgate/kgate/lab/fuzz"
+	"github.com/kgate/kgate/lab/experiment"
 )
 
 // labCommand is the simulator.
 type labCommand struct {
+	List   labListCommand   `cmd:"" help:"List the experiments."`
+	Run    labRunCommand    `cmd:"" help:"Run an experiment: table, plot, findings."`
+	Report labReportCommand `cmd:"" help:"Run all of them and write one HTML page."`
+	Plan   labPlanCommand   `cmd:"" help:"How long requests will wait with a k, and which k it takes."`
 	Fuzz   labFuzzCommand   `cmd:"" help:"Let simulated clusters go through every fault and judge them."`
 	Replay labReplayCommand `cmd:"" help:"Play one seed of the fuzz again."`
 }
 
-// labFuzzCommand plays many seeds.
-type labFuzzCommand struct {
-	Seeds    uint64        `name:"seeds" default:"1000" help:"How many seeds to play."`
-	First    uint64        `name:"first" default:"0" help:"The first of them."`
-	Budget   time.Duration `name:"budget" default:"120s" placeholder:"TIME" help:"Begin no further seed after this time."`
-	Parallel int           `name:"parallel" placeholder:"N" help:"How many to play at once (default: one per processor)."`
-	Mode     string        `name:"mode" default:"both" enum:"both,safety,liveness" help:"both, safety or liveness."`
-}
-
 // Help implements kong.HelpProvider.
-func (labFuzzCommand) Help() string {
-	return `Each seed is a cluster of 1 to 9 gateways in virtual time, with requests and
-faults: processes lost, paused and restarted, partitions of any shape, slow links,
-wrong clocks, elections, wrong suspicions, joins, leaves, k changed. In the mode
-"safety" its upstream must never see more than k; in "liveness" everything must come
-to order, too, when the faults are over.
-
-A seed that fails is shrunk, and the command that plays it again is printed.
-
-Examples:
-  kgate lab fuzz
-  kgate lab fuzz --seeds 100000 --budget 1h --first 5000
-
-Exit codes: 0 all seeds held, 1 one did not, or the budget was too small to play
-them all, 2 wrong command line.`
+func (labCommand) Help() string {
+	return `A deterministic simulator drives the machines that kgate ships, in virtual time,
+beside the protocols it is compared with. The same seed gives the same result.`
 }
 
-// Validate implements kong's check of flags.
-func (c *labFuzzCommand) Validate() error {
-	if c.Seeds < 1 || c.Budget <= 0 || c.Parallel < 0 {
-		return errors.New("--seeds and --parallel start at 1, and --budget is more than 0")
-	}
-	return nil
+// latencyFlag is --latency.
+type latencyFlag struct {
+	Latency string `name:"latency" placeholder:"MODEL" help:"One-way delays: constant:5ms, jitter:5ms,1ms, clustered (a made-up WAN), king:FILE (measured, p2psim format)."`
+	model   experiment.Latency
 }
 
-// Run plays the seeds.
-func (c *labFuzzCommand) Run(std streams) error {
-	ctx, cancel := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM)
-	defer cancel()
-	bar := newBar(std.err, "seeds", c.Seeds)
-	campaign := fuzz.Campaign{First: c.First, Seeds: c.Seeds, Budget: c.Budget, Parallel: c.Parallel, Progress: bar.show}
-	if c.Parallel == 0 {
-		campaign.Parallel = runtime.GOMAXPROCS(0)
-	}
-	if c.Mode != "both" {
-		campaign.Mode = fuzz.Mode(c.Mode)
-	}
-	began := time.Now()
-	r := campaign.Run(ctx)
-	bar.clear()
-	fmt.Fprintf(std.out, "%d seeds, %d runs in %.1f s: %d requests served, %d epochs, %.1f million events\n",
-		r.Seeds, r.Runs, time.Since(began).Seconds(), r.Served, r.Epochs, float64(r.Events)/1e6)
-	for _, f := range r.Findings {
-		printFinding(std.out, f)
-	}
-	switch {
-	case len(r.Findings) > 0:
-		return &codedError{code: exitFailure}
-	case ctx.Err() != nil:
-		return errors.New("interrupted")
-	case r.Seeds < c.Seeds:
-		return fmt.Errorf("%d of %d seeds within %v", r.Seeds, c.Seeds, c.Budget)
-	}
-	fmt.Fprintln(std.out, "all held")
-	return nil
+// AfterApply reads the flag.
+func (f *latencyFlag) AfterApply() (err error) {
+	f.model, err = experiment.ParseLatency(f.Latency)
+	return err
 }
 
-// printFinding shrinks a failing seed and shows it.
-func printFinding(out io.Writer, f fuzz.Finding) {
-	const runs = 2000
-	small, err := fuzz.Shrink(f.Scenario, f.Err, runs)
-	fmt.Fprintf(out, "\nseed %d failed: %v\n", f.Scenario.Seed, firstLine(err))
-	printScenario(out, small, len(f.Scenario.Ops))
-	fmt.Fprintf(out, "  play it:  kgate lab replay %s --trace\n", small.Args())
-	fmt.Fprintf(out, "  whole:    kgate lab replay %s\n", f.Scenario.Args())
-}
-
-func printScenario(out io.Writer, s *fuzz.Scenario, of int) {
-	binding := "late"
-	if s.Early {
-		binding = "early"
-	}
-	fmt.Fprintf(out, "  %d hosts, %d of them in the view, k=%d, %s binding, delay %v + %v, %d of %d operations:\n",
-		s.Hosts, s.Members, s.K, binding, s.Base, s.Extra, len(s.Ops), of)
-	const most = 40
-	for i, o := range s.Ops {
-		if i == most {
-			fmt.Fprintf(out, "    ... and %d more\n", len(s.Ops)-most)
-			break
-		}
-		fmt.Fprintf(out, "    %v\n", o)
-	}
-}
-
-// firstLine is an error without what follows on further lines (a stack).
-func firstLine(err error) string {
-	line, _, _ := strings.Cut(err.Error(), "\n")
-	return line
-}
-
-// labReplayCommand plays one seed.
-type labReplayCommand struct {
-	Seed  uint64 `arg:"" help:"The seed."`
-	Mode  string `name:"mode" default:"safety" enum:"safety,liveness" help:"safety or liveness."`
-	Hosts int    `name:"hosts" placeholder:"N" help:"Only the first hosts of the scenario."`
-	Keep  string `name:"keep" placeholder:"LIST" help:"Only these of its operations, like 0-3,7, or none."`
-	Trace bool   `name:"trace" help:"Print all that happens."`
-}
-
-// Help implements kong.HelpProvider.
-func (labReplayCommand) Help() string {
-	return `The same seed and flags give the same run, and the same trace byte for byte.
-
-Examples:
-  kgate lab replay 4711 --mode liveness
-  kgate lab replay 4711 --hosts 3 --keep 0-3,17 --trace
-
-Exit codes: 0 it held, 1 it did not, 2 wrong command line.`
-}
-
-// Run plays the seed.
-func (c *labReplayCommand) Run(std streams) error {
-	s := fuzz.New(c.Seed, fuzz.Mode(c.Mode))
-	all := len(s.Ops)
-	if c.Hosts < 0 || c.Hosts > s.Hosts {
-		return &codedError{exitUsage, fmt.Errorf("the scenario of seed %d has %d hosts", c.Seed, s.Hosts)}
-	}
-	if c.Hosts > 0 {
-		s = s.WithHosts(c.Hosts)
-	}
-	if c.Keep != "" {
-		ops, err := fuzz.ParseRanges(c.Keep)
-		if err != nil {
-			return &codedError{exitUsage, err}
-		}
-		s = s.Keep(ops)
-	}
-	var trace io.Writer
-	if c.Trace {
-		trace = std.out
-	} else {
-		printScenario(std.out, s, all)
-	}
-	r, err := fuzz.Run(s, trace)
-	if err != nil {
-		return err
-	}
-	fmt.Fprintf(std.out, "held: %d requests served, at most %d at the upstream, %d epochs, %d events\n", r.Served, r.Most, r.Epochs, r.Events)
-	return nil
-}
-
-// bar shows on a terminal how far something is.
+// bar shows on a terminal how far a longer work is; elsewhere nothing.
 type bar struct {
 	out   io.Writer
 	what  string
-	all   uint64
-	began time.Time
+	mu    sync.Mutex
+	begun time.Time
 	last  time.Time
+	drawn bool
 }
 
-// newBar returns a bar that shows nothing off a terminal.
-func newBar(out io.Writer, what string, all uint64) *bar {
+func newBar(out io.Writer, what string) *bar {
 	if f, ok := out.(*os.File); !ok || !term.IsTerminal(int(f.Fd())) {
 		out = nil
 	}
-	return &bar{out: out, what: what, all: all, began: time.Now()}
+	return &bar{out: out, what: what, begun: time.Now()}
 }
 
-func (b *bar) show(done uint64) {
-	const every = 100 * time.Millisecond
-	if b.out == nil || done == 0 || time.Since(b.last) < every {
+// begin starts over with another work.
+func (b *bar) begin(what string) {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	b.what, b.begun, b.last, b.drawn = what, time.Now(), time.Time{}, false
+}
+
+// during is update of one of several works, of which the next begins when the last
+// one has ended.
+func (b *bar) during(what string, done, total int) {
+	b.mu.Lock()
+	other := what != b.what
+	b.mu.Unlock()
+	if other {
+		b.close()
+		b.begin(what)
+	}
+	b.update(done, total)
+}
+
+// update is safe for concurrent use.
+func (b *bar) update(done, total int) {
+	const every, width = 100 * time.Millisecond, 30
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	now := time.Now()
+	if b.out == nil || now.Sub(b.last) < every {
 		return
 	}
-	b.last = time.Now()
-	const width = 40
-	full := min(int(width*done/max(b.all, 1)), width)
-	left := time.Duration(float64(time.Since(b.began)) / float64(done) * float64(b.all-min(done, b.all)))
-	fmt.Fprintf(b.out, "\r\x1b[K[%s%s] %d of %d %s, %v left", strings.Repeat("=", full), strings.Repeat(" ", width-full), done, b.all, b.what, left.Round(time.Second))
+	b.last, b.drawn = now, true
+	full := width * done / max(total, 1)
+	left := time.Duration(float64(now.Sub(b.begun)) / float64(max(done, 1)) * float64(total-done)).Round(time.Second)
+	fmt.Fprintf(b.out, "\r\x1b[K%s  %s%s  %d/%d, %v left", b.what, strings.Repeat("█", full), strings.Repeat("░", width-full), done, total, left)
 }
 
-func (b *bar) clear() {
-	if b.out != nil {
+// close takes the bar off the terminal.
+func (b *bar) close() {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	if b.drawn {
 		fmt.Fprint(b.out, "\r\x1b[K")
 	}
 }

@@ -17,6 +17,12 @@ const (
 	exitOK      = 0
 	exitFailure = 1 // the command could not do its work
 	exitUsage   = 2 // the command line is wrong
+
+	exitUnreachable = 69 // EX_UNAVAILABLE: no gateway answers
+	exitNoSlot      = 75 // EX_TEMPFAIL: no slot came in time
+	exitNotRunnable = 126
+	exitNotFound    = 127
+	exitSignal      = 128 // and the signal's number
 )
 
 // commands is the command line.
@@ -25,6 +31,10 @@ type commands struct {
 	Demo    demoCommand    `cmd:"" help:"Run the main job on this machine: three gateways, a slow upstream, a skewed load."`
 	Check   checkCommand   `cmd:"" help:"Validate a configuration file: every error at once."`
 	Status  statusCommand  `cmd:"" help:"Show a running gateway and its cluster."`
+	Pool    poolCommand    `cmd:"" help:"Change a pool in the whole cluster."`
+	Drain   drainCommand   `cmd:"" help:"Take a gateway out of service; it stays in the cluster."`
+	Leave   leaveCommand   `cmd:"" help:"End a gateway in order, or take a lost one out by force."`
+	Exec    execCommand    `cmd:"" help:"Hold one slot while a command runs."`
 	Lab     labCommand     `cmd:"" help:"The simulator: reproduce the papers, compare protocols, find faults."`
 	Version versionCommand `cmd:"" help:"Print the version."`
 }

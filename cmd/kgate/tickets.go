@@ -13,34 +13,34 @@ import (
 )
 
 var (
-	_ admin.Tickets = tickets{}
+	_ admin.Tickets = ticketDesk{}
 	_ proxy.Tickets = redeemer{}
 	_ proxy.Slot    = (*gateway.Redeemed)(nil)
 )
 
-// tickets gives the ticket API the gateway's tickets.
-type tickets struct{ n *node }
+// ticketDesk gives the ticket API the gateway's tickets.
+type ticketDesk struct{ n *node }
 
 // Request implements admin.Tickets.
-func (t tickets) Request(ctx context.Context, q admin.TicketRequest) (admin.Ticket, error) {
+func (t ticketDesk) Request(ctx context.Context, q admin.TicketRequest) (admin.Ticket, error) {
 	got, err := t.n.gateway.RequestTicket(ctx, q.Pool, q.TTL, q.Note)
 	return shownTicket(got), ticketError(err)
 }
 
 // Test implements admin.Tickets.
-func (t tickets) Test(ctx context.Context, id string, while admin.TicketState, wait time.Duration) (admin.Ticket, error) {
+func (t ticketDesk) Test(ctx context.Context, id string, while admin.TicketState, wait time.Duration) (admin.Ticket, error) {
 	got, err := t.n.gateway.TestTicket(ctx, id, while == admin.TicketGranted, wait)
 	return shownTicket(got), ticketError(err)
 }
 
 // Renew implements admin.Tickets.
-func (t tickets) Renew(ctx context.Context, id string) (admin.Ticket, error) {
+func (t ticketDesk) Renew(ctx context.Context, id string) (admin.Ticket, error) {
 	got, err := t.n.gateway.RenewTicket(ctx, id)
 	return shownTicket(got), ticketError(err)
 }
 
 // End implements admin.Tickets.
-func (t tickets) End(ctx context.Context, id string) error {
+func (t ticketDesk) End(ctx context.Context, id string) error {
 	return ticketError(t.n.gateway.EndTicket(ctx, id))
 }
 

@@ -49,7 +49,9 @@ func TestKill(t *testing.T) {
 			r.judge = judge
 			r.c = Start(t, Options{Gateways: size, K: r.k, Upstream: url, Durable: true, Lease: r.lease})
 			judge.Keep()
-			r.load = StartLoad(t, r.c.Gateways, LoadOptions{Clients: 8})
+			// Two gateways can use all slots, and none can have more than four: the
+			// slots of the others go on.
+			r.load = StartLoad(t, r.c.Gateways, LoadOptions{Clients: 4})
 			span(t, time.Second)
 			for i := range total / 2 {
 				victim, roles := r.choose(t, i)
@@ -93,22 +95,18 @@ func (r *killRun) kill(t *testing.T, victim int, roles Roles) error {
 	}
 	ctx, cancel := context.WithTimeout(t.Context(), Whole(r.lease)+5*time.Second)
 	defer cancel()
-	dead := time.Now() // its connections are closed
+	span(t, time.Until(k.at.Add(Whole(r.lease)))) // the line may stop more than once
+	late := time.Now()
 	err := Await(ctx, func() error {
-		for _, a := range r.judge.Since(dead) {
-			if a.InFlight >= r.k {
-				k.whole = a.At.Sub(k.at)
-				return nil
-			}
+		if slices.ContainsFunc(r.judge.Since(late), r.full) {
+			return nil
 		}
 		return errors.New("not all slots are in use")
 	})
 	if err != nil {
 		return fmt.Errorf("kill %d, of %s%s: %w", len(r.kills)+1, k.victim, k.roles, err)
 	}
-	// The line may stop once more when the lost slots come back.
-	span(t, time.Until(k.at.Add(Whole(r.lease))))
-	k.gap = Gap(r.judge.Since(k.at), k.at, time.Now())
+	k.gap, k.whole = r.standstill(k.at)
 	if err := r.c.Restart(t, victim).AwaitReady(ctx); err != nil {
 		return err
 	}
@@ -123,6 +121,27 @@ func (r *killRun) kill(t *testing.T, victim int, roles Roles) error {
 	t.Logf("%s killed,%s: no request for %v, all slots in use after %v, back after %v", k.victim, k.roles,
 		k.gap.Round(time.Millisecond), k.whole.Round(time.Millisecond), k.ready.Sub(k.at).Round(time.Millisecond))
 	return err
+}
+
+// full tells whether a request has found all other slots in use.
+func (r *killRun) full(a Arrival) bool { return a.InFlight >= r.k }
+
+// standstill returns the longest time without a request since then, and when all
+// slots were in use after it.
+func (r *killRun) standstill(since time.Time) (gap, whole time.Duration) {
+	arrivals, end, last := r.judge.Since(since), since, since
+	for _, a := range arrivals {
+		if a.At.Sub(last) > gap {
+			gap, end = a.At.Sub(last), a.At
+		}
+		last = a.At
+	}
+	for _, a := range arrivals {
+		if !a.At.Before(end) && r.full(a) {
+			return gap, a.At.Sub(since)
+		}
+	}
+	return gap, time.Since(since)
 }
 
 // excused tells whether the request's gateway was dead in the meantime.

@@ -17,8 +17,10 @@ type Verdict string
 const (
 	// Drop loses it.
 	Drop Verdict = "drop"
-	// Reset refuses what is TCP, and lets gossip's datagrams through.
-	Reset Verdict = "meta l4proto tcp reject with tcp reset"
+	// Mute loses it if it is TCP, and lets gossip's datagrams through.
+	Mute Verdict = "meta l4proto tcp drop"
+	// Reset refuses what Mute loses. The refusals themselves pass.
+	Reset Verdict = "tcp flags & rst == 0 reject with tcp reset"
 )
 
 // Lose loses so many percent, at random.

@@ -18,6 +18,9 @@ type Options struct {
 	// Ask returns the ask interval; nil: [Times](4), which is what the
 	// configuration calls auto.
 	Ask func(nodes int, oneWay time.Duration) time.Duration
+	// Binding makes another binding than those that ship, to try it; nil: as
+	// Early says.
+	Binding func() kmutex.Binding
 }
 
 // Times returns the ask interval of f x gateways x one-way delay; 0: none.
@@ -74,7 +77,7 @@ func newFleet(h protocol.Host, s protocol.Setup, o Options) *Fleet {
 	f := new(Fleet)
 	parcels := new(Parcels)
 	for i := range s.Nodes {
-		g := NewGateway(Config{Host: h, Parcels: parcels, Index: i, Early: o.Early, Ask: o.ask(s.Nodes, s.Delay)})
+		g := NewGateway(Config{Host: h, Parcels: parcels, Index: i, Early: o.Early, Binding: o.Binding, Ask: o.ask(s.Nodes, s.Delay)})
 		if o.Apart {
 			g.begin = func(in *kmutex.Install) { apart(in, i, s.Nodes) }
 		}

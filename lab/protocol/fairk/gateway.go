@@ -19,6 +19,8 @@ type Config struct {
 	Index int
 	Boot  uint64
 	Early bool
+	// Binding makes another binding than those that ship; nil: as Early says.
+	Binding func() kmutex.Binding
 	// Ask is the ask interval.
 	Ask time.Duration
 	// Since returns when a waiting ticket arrived, by the wall clock; it orders
@@ -221,7 +223,10 @@ func (g *Gateway) fail(err error) {
 }
 
 func (g *Gateway) binding() kmutex.Binding {
-	if g.cfg.Early {
+	switch {
+	case g.cfg.Binding != nil:
+		return g.cfg.Binding()
+	case g.cfg.Early:
 		return new(coordinator.Early)
 	}
 	return new(coordinator.Late)

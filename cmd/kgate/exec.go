@@ -1,0 +1,253 @@
+package main
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io/fs"
+	"os"
+	"os/exec"
+	"os/signal"
+	"runtime"
+	"sync"
+	"syscall"
+	"time"
+
+	"github.com/kgate/kgate/client"
+)
+
+// execCommand holds a slot while a command runs.
+type execCommand struct {
+	Pool    string         `name:"pool" env:"KGATE_POOL" placeholder:"NAME" help:"Pool of the slot (default: the only one)."`
+	Wait    *time.Duration `name:"wait" placeholder:"TIME" help:"Longest wait for the slot (default: for ever); 0: only if one is free."`
+	TTL     time.Duration  `name:"ttl" default:"30s" help:"How long the slot stays taken when this process or its machine is lost (default ${default})."`
+	Note    string         `name:"note" placeholder:"TEXT" help:"Shown to operators (default: the command's name and the host's)."`
+	Admin   adminAddrs     `embed:""`
+	Token   adminToken     `embed:""`
+	Command []string       `arg:"" passthrough:"" name:"command" help:"The command and its arguments, after --."`
+}
+
+// Help implements kong.HelpProvider.
+func (execCommand) Help() string {
+	return `The slot is one of the k that all gateways share with the requests they proxy.
+It is renewed while the command runs, by whichever gateway answers. If it is lost
+all the same, the command gets SIGTERM, and SIGKILL five seconds later. Other
+signals are passed on to the command and its process group. The command finds
+the slot in KGATE_TICKET and its fence in KGATE_FENCE.
+
+Examples:
+  kgate exec -- ./nightly-import
+  kgate exec --pool downloads --wait 5m -- rsync -a src/ host:/dst/
+  kgate exec --wait 0 --admin http://10.0.0.1:9080,http://10.0.0.2:9080 -- make
+
+Exit codes: the command's, 128 and its number when a signal ended it; 69 no
+gateway answers, 75 no slot came in time, 126 the command cannot run, 127 there
+is no such command, 1 another failure, 2 wrong command line.`
+}
+
+// killAfter is how long a command that has lost its slot may take to end.
+const killAfter = 5 * time.Second
+
+// passedOn are the signals that the command gets in this process's stead.
+var passedOn = []os.Signal{
+	syscall.SIGINT, syscall.SIGTERM, syscall.SIGHUP, syscall.SIGQUIT,
+}
+
+// Run holds a slot, runs the command, and ends with its exit code.
+func (c *execCommand) Run(std streams) error {
+	args := c.Command
+	if len(args) > 0 && args[0] == "--" {
+		args = args[1:]
+	}
+	if len(args) == 0 {
+		return &codedError{code: exitUsage, err: errors.New("no command; write it after --")}
+	}
+	path, err := exec.LookPath(args[0])
+	if err != nil {
+		return notRunnable(err)
+	}
+	signals := make(chan os.Signal, 8)
+	signal.Notify(signals, append(passedOn, jobSignals...)...)
+	defer signal.Stop(signals)
+	slot, err := c.acquire(std, signals, args[0])
+	if err != nil {
+		return err
+	}
+	err = hold(std, slot, &exec.Cmd{Path: path, Args: args}, signals)
+	if e := slot.Release(); e != nil {
+		fmt.Fprintln(std.err, "kgate: the slot was not given back:", e)
+	}
+	return err
+}
+
+func notRunnable(err error) error {
+	code := exitNotRunnable
+	if errors.Is(err, exec.ErrNotFound) || errors.Is(err, fs.ErrNotExist) {
+		code = exitNotFound
+	}
+	return &codedError{code: code, err: err}
+}
+
+// acquire waits for the slot; a signal ends the wait.
+func (c *execCommand) acquire(std streams, signals <-chan os.Signal, name string) (*client.Slot, error) {
+	ctx, cancel := context.WithCancelCause(context.Background())
+	defer cancel(nil)
+	var waiting sync.WaitGroup
+	defer waiting.Wait()
+	over := make(chan struct{})
+	defer close(over)
+	waiting.Go(func() {
+		for {
+			select {
+			case s := <-signals:
+				if number, ok := s.(syscall.Signal); ok && ends(number) {
+					cancel(&codedError{code: exitSignal + int(number)})
+					return
+				}
+			case <-over:
+				return
+			}
+		}
+	})
+	line := newStatusLine(std)
+	defer line.end()
+	token, err := c.Token.read()
+	if err != nil {
+		return nil, err
+	}
+	if c.Pool == "" {
+		if c.Pool, err = c.onlyPool(ctx, token); err != nil {
+			return nil, err
+		}
+	}
+	gateways, err := client.New(client.Config{
+		Admins: c.Admin.Admin, Token: token, TTL: c.TTL, Note: c.note(name), OnStatus: c.show(line),
+	})
+	if err != nil {
+		return nil, &codedError{code: exitUsage, err: err}
+	}
+	defer gateways.Close()
+	slot, err := c.wait(ctx, gateways)
+	return slot, c.explain(err)
+}
+
+func ends(s syscall.Signal) bool {
+	return s == syscall.SIGINT || s == syscall.SIGTERM || s == syscall.SIGHUP || s == syscall.SIGQUIT
+}
+
+func (c *execCommand) wait(ctx context.Context, gateways *client.Client) (*client.Slot, error) {
+	switch {
+	case c.Wait == nil:
+		return gateways.Acquire(ctx, c.Pool)
+	case *c.Wait <= 0:
+		return gateways.TryAcquire(ctx, c.Pool)
+	}
+	ctx, cancel := context.WithTimeout(ctx, *c.Wait)
+	defer cancel()
+	return gateways.Acquire(ctx, c.Pool)
+}
+
+// onlyPool is the pool that is meant when none is named.
+func (c *execCommand) onlyPool(ctx context.Context, token string) (string, error) {
+	r, err := c.Admin.remote(token)
+	if err != nil {
+		return "", err
+	}
+	s, _, err := r.status(ctx)
+	switch {
+	case errors.Is(err, errNoAnswer):
+		return "", &codedError{code: exitUnreachable, err: err}
+	case err != nil:
+		return "", err
+	case len(s.Pools) != 1:
+		return "", &codedError{code: exitUsage, err: fmt.Errorf("--pool: which one of %s?", poolNames(s))}
+	}
+	return s.Pools[0].Name, nil
+}
+
+func (c *execCommand) note(name string) string {
+	if c.Note != "" {
+		return c.Note
+	}
+	host, err := os.Hostname()
+	if err != nil {
+		return name
+	}
+	return name + " on " + host
+}
+
+// show tells on a terminal where a long wait stands.
+func (c *execCommand) show(line *statusLine) func(client.Status) {
+	begun := time.Now()
+	return func(s client.Status) {
+		if time.Since(begun) > 2*time.Second {
+			line.show(fmt.Sprintf("waiting for a slot of %s: place %d, about %v", c.Pool, s.Position, s.ETA))
+		}
+	}
+}
+
+// explain gives errors of the wait their exit codes.
+func (c *execCommand) explain(err error) error {
+	code := exitFailure
+	var coded *codedError
+	switch {
+	case err == nil:
+		return nil
+	case errors.As(err, &coded):
+		return coded
+	case errors.Is(err, client.ErrUnreachable):
+		code = exitUnreachable
+	case errors.Is(err, context.DeadlineExceeded):
+		code, err = exitNoSlot, fmt.Errorf("no slot of %s in %v", c.Pool, *c.Wait)
+	case errors.Is(err, client.ErrBusy), errors.Is(err, client.ErrUnavailable):
+		code = exitNoSlot
+	}
+	return &codedError{code: code, err: err}
+}
+
+// hold runs cmd while the slot is held.
+func hold(std streams, slot *client.Slot, cmd *exec.Cmd, signals <-chan os.Signal) error {
+	// The system ends the command with the thread that started it.
+	runtime.LockOSThread()
+	defer runtime.UnlockOSThread()
+	cmd.Stdin, cmd.Stdout, cmd.Stderr = os.Stdin, std.out, std.err
+	cmd.Env = append(os.Environ(), "KGATE_TICKET="+slot.ID(), "KGATE_FENCE="+slot.Fence())
+	all := newFamily()
+	cmd.SysProcAttr = all.attr()
+	if err := cmd.Start(); err != nil {
+		return notRunnable(err)
+	}
+	ended := make(chan error, 1)
+	go func() { ended <- cmd.Wait() }()
+	lost := slot.Lost()
+	var kill <-chan time.Time
+	for {
+		select {
+		case err := <-ended:
+			return exitOf(err)
+		case s := <-signals:
+			all.signal(cmd.Process, s)
+		case <-lost:
+			fmt.Fprintln(std.err, "kgate: the slot is lost; the command is stopped")
+			all.signal(cmd.Process, syscall.SIGTERM)
+			lost, kill = nil, time.After(killAfter)
+		case <-kill:
+			all.signal(cmd.Process, syscall.SIGKILL)
+		}
+	}
+}
+
+// exitOf turns the end of the command into this process's.
+func exitOf(err error) error {
+	var exit *exec.ExitError
+	switch {
+	case err == nil:
+		return nil
+	case !errors.As(err, &exit):
+		return err
+	}
+	if status, ok := exit.Sys().(syscall.WaitStatus); ok && status.Signaled() {
+		return &codedError{code: exitSignal + int(status.Signal())}
+	}
+	return &codedError{code: exit.ExitCode()}
+}

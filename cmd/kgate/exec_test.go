@@ -1,0 +1,256 @@
+//go:build unix
+
+package main
+
+import (
+	"encoding/json"
+	"fmt"
+	"net/http"
+	"net/http/httptest"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"strconv"
+	"strings"
+	"syscall"
+	"testing"
+	"time"
+
+	"github.com/kgate/kgate/admin"
+	"github.com/kgate/kgate/test/tickets"
+)
+
+// fakeGateway answers as a gateway with tickets does.
+type fakeGateway struct {
+	*tickets.Memory
+	url string
+}
+
+func startFake(t *testing.T, pools map[string]int) *fakeGateway {
+	t.Helper()
+	g := &fakeGateway{Memory: tickets.New(pools)}
+	h, err := admin.NewTicketHandler(admin.TicketConfig{Tickets: g.Memory})
+	if err != nil {
+		t.Fatal(err)
+	}
+	mux := http.NewServeMux()
+	mux.Handle("/", h)
+	mux.HandleFunc("GET /api/v1/status", func(w http.ResponseWriter, _ *http.Request) {
+		var s admin.Status
+		for name, k := range pools {
+			s.Pools = append(s.Pools, admin.Pool{Name: name, K: k})
+		}
+		_ = json.NewEncoder(w).Encode(s)
+	})
+	server := httptest.NewServer(mux)
+	t.Cleanup(server.Close)
+	g.url = server.URL
+	return g
+}
+
+// await polls: what it waits for is another process's doing.
+func await(t *testing.T, what string, is func() bool) {
+	t.Helper()
+	deadline := time.Now().Add(10 * time.Second)
+	for !is() {
+		if time.Now().After(deadline) {
+			t.Fatalf("waited in vain for %s", what)
+		}
+		time.Sleep(5 * time.Millisecond)
+	}
+}
+
+func TestExecExitCodes(t *testing.T) {
+	g := startFake(t, map[string]int{"p": 1})
+	two := startFake(t, map[string]int{"p": 1, "q": 1})
+	dir := t.TempDir()
+	script := filepath.Join(dir, "script")
+	if err := os.WriteFile(script, []byte("no interpreter"), 0o700); err != nil {
+		t.Fatal(err)
+	}
+	for name, tc := range map[string]struct {
+		args []string
+		code int
+		says string
+	}{
+		"success":            {[]string{"--", "sh", "-c", "echo $KGATE_FENCE"}, 0, "p/1/"},
+		"without dashes":     {[]string{"sh", "-c", "exit 3"}, 3, ""},
+		"the command's":      {[]string{"--", "sh", "-c", "exit 42"}, 42, ""},
+		"one is free":        {[]string{"--wait", "0", "--", "echo", "ran"}, 0, "ran"},
+		"its flags":          {[]string{"--pool", "p", "--", "echo", "--wait", "x"}, 0, "--wait x"},
+		"ended by a signal":  {[]string{"--", "sh", "-c", "kill -9 $$"}, 137, ""},
+		"no such command":    {[]string{"--", "nonexistent-command"}, 127, "not found"},
+		"no such file":       {[]string{"--", filepath.Join(dir, "nothing")}, 127, "no such file"},
+		"not executable":     {[]string{"--", dir}, 126, "is a directory"},
+		"not a program":      {[]string{"--", script}, 126, "exec format error"},
+		"no command":         {[]string{}, exitUsage, "<command>"},
+		"nothing after --":   {[]string{"--"}, exitUsage, "command"},
+		"no such pool":       {[]string{"--pool", "x", "--", "true"}, exitFailure, `no pool is named "x"`},
+		"a ttl of a year":    {[]string{"--ttl", "8760h", "--", "true"}, exitUsage, "between 1s and 10m0s"},
+		"which pool":         {[]string{"--admin", two.url, "--", "true"}, exitUsage, "--pool: which one of"},
+		"nobody there":       {[]string{"--pool", "p", "--admin", "http://127.0.0.1:1", "--", "true"}, 69, "no gateway answers"},
+		"nobody there, pool": {[]string{"--admin", "http://127.0.0.1:1,http://127.0.0.1:2", "--", "true"}, 69, "no gateway answers"},
+		"the second":         {[]string{"--admin", "http://127.0.0.1:1," + g.url, "--", "echo", "ran"}, 0, "ran"},
+		"token file":         {[]string{"--admin-token-file", filepath.Join(dir, "none"), "--", "true"}, exitFailure, "no such file"},
+	} {
+		t.Run(name, func(t *testing.T) {
+			args := append([]string{"exec"}, tc.args...)
+			if !strings.Contains(strings.Join(args, " "), "--admin ") {
+				t.Setenv("KGATE_ADMIN", g.url)
+			}
+			var out output
+			if code := run(args, streams{&out, &out}); code != tc.code || !strings.Contains(out.String(), tc.says) {
+				t.Errorf("exit %d, want %d, with %q in\n%s", code, tc.code, tc.says, out.String())
+			}
+			if granted, waiting := g.Count("p"); granted+waiting != 0 {
+				t.Errorf("%d slots and %d places left behind", granted, waiting)
+			}
+		})
+	}
+}
+
+// start runs kgate exec in the background; the result is its exit code.
+func start(g *fakeGateway, out *output, args ...string) <-chan int {
+	done := make(chan int, 1)
+	go func() {
+		done <- run(append([]string{"exec", "--admin", g.url, "--ttl", "1s"}, args...), streams{out, out})
+	}()
+	return done
+}
+
+func TestExecWaits(t *testing.T) {
+	g := startFake(t, map[string]int{"p": 1})
+	var first, second output
+	release := filepath.Join(t.TempDir(), "go")
+	one := start(g, &first, "--", "sh", "-c", "echo in; while [ ! -e "+release+" ]; do sleep .01; done")
+	await(t, "the first command", func() bool { return strings.Contains(first.String(), "in") })
+	for _, wait := range []string{"0", "50ms"} {
+		var none output
+		if code := <-start(g, &none, "--wait", wait, "--", "echo", "ran"); code != exitNoSlot || strings.Contains(none.String(), "ran") {
+			t.Errorf("--wait %s: exit %d, %s", wait, code, none.String())
+		}
+	}
+	two := start(g, &second, "--", "echo", "in")
+	await(t, "a place in line", func() bool { _, waiting := g.Count("p"); return waiting == 1 })
+	if err := os.WriteFile(release, nil, 0o600); err != nil {
+		t.Fatal(err)
+	}
+	if a, b := <-one, <-two; a != 0 || b != 0 || !strings.Contains(second.String(), "in") {
+		t.Errorf("exit %d and %d, %q", a, b, second.String())
+	}
+}
+
+// A command that has lost its slot gets SIGTERM, and SIGKILL when it goes on.
+func TestExecLosesItsSlot(t *testing.T) {
+	for name, tc := range map[string]struct {
+		script string
+		code   int
+		within time.Duration
+	}{
+		"it ends":    {"trap 'echo told; exit 5' TERM; echo $KGATE_TICKET; while :; do sleep .01; done", 5, 2 * time.Second},
+		"it goes on": {"trap 'echo told' TERM; echo $KGATE_TICKET; while :; do sleep .01; done", 137, killAfter + 2*time.Second},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			g := startFake(t, map[string]int{"p": 1})
+			var out output
+			done := start(g, &out, "--", "sh", "-c", tc.script)
+			await(t, "the command", func() bool { return strings.HasSuffix(out.String(), "\n") })
+			begun := time.Now()
+			g.Drop(strings.TrimSpace(out.String()), admin.ReasonLost)
+			code := <-done
+			if took := time.Since(begun); code != tc.code || took > tc.within || !strings.Contains(out.String(), "the slot is lost") || !strings.Contains(out.String(), "told") {
+				t.Errorf("exit %d after %v, want %d within %v:\n%s", code, took, tc.code, tc.within, out.String())
+			}
+		})
+	}
+}
+
+// kgate in a process of its own, so that it can be signalled and killed.
+func startProcess(t *testing.T, g *fakeGateway, out *output, args ...string) *exec.Cmd {
+	t.Helper()
+	cmd := exec.CommandContext(t.Context(), os.Args[0], "-test.run=^TestExecProcess$")
+	line, err := json.Marshal(append([]string{"exec", "--admin", g.url, "--ttl", "1s"}, args...))
+	if err != nil {
+		t.Fatal(err)
+	}
+	cmd.Env = append(os.Environ(), "KGATE_TEST_ARGS="+string(line))
+	cmd.Stdout, cmd.Stderr = out, out
+	if err := cmd.Start(); err != nil {
+		t.Fatal(err)
+	}
+	return cmd
+}
+
+func TestExecProcess(t *testing.T) {
+	var args []string
+	if json.Unmarshal([]byte(os.Getenv("KGATE_TEST_ARGS")), &args) != nil {
+		t.Skip("is what other tests start")
+	}
+	os.Exit(run(args, streams{os.Stdout, os.Stderr}))
+}
+
+func TestExecPassesSignalsOn(t *testing.T) {
+	g := startFake(t, map[string]int{"p": 1})
+	for _, s := range []syscall.Signal{syscall.SIGTERM, syscall.SIGINT, syscall.SIGHUP, syscall.SIGUSR1} {
+		var out output
+		// The child's child gets it, too: the group does.
+		cmd := startProcess(t, g, &out, "--", "sh", "-c", fmt.Sprintf(
+			`trap 'echo got; exit 7' %d; sh -c 'trap "echo got; exit" %d; echo ready; while :; do sleep .01; done'`, s, s))
+		await(t, "the command", func() bool { return strings.Contains(out.String(), "ready") })
+		if err := cmd.Process.Signal(s); err != nil {
+			t.Fatal(err)
+		}
+		_ = cmd.Wait()
+		if code := cmd.ProcessState.ExitCode(); code != 7 {
+			t.Errorf("%v: exit %d, %s", s, code, out.String())
+		}
+		if got := strings.Count(out.String(), "got"); got != 2 {
+			t.Errorf("%v: %d processes got it", s, got)
+		}
+	}
+	// While it waits, a signal ends the wait.
+	var first, second output
+	holder := startProcess(t, g, &first, "--", "sh", "-c", "echo in; exec sleep 10")
+	await(t, "the holder", func() bool { return strings.Contains(first.String(), "in") })
+	waiter := startProcess(t, g, &second, "--", "echo", "ran")
+	await(t, "a place in line", func() bool { _, waiting := g.Count("p"); return waiting == 1 })
+	if err := waiter.Process.Signal(syscall.SIGTERM); err != nil {
+		t.Fatal(err)
+	}
+	_ = waiter.Wait()
+	if code := waiter.ProcessState.ExitCode(); code != 128+15 {
+		t.Errorf("exit %d, %s", code, second.String())
+	}
+	if _, waiting := g.Count("p"); waiting != 0 {
+		t.Error("it still is in line")
+	}
+	if err := holder.Process.Signal(syscall.SIGTERM); err != nil {
+		t.Fatal(err)
+	}
+	_ = holder.Wait()
+}
+
+// When kgate itself is killed its command does not go on without a slot.
+func TestExecIsKilled(t *testing.T) {
+	if _, err := os.Stat("/proc/self/status"); err != nil {
+		t.Skip("only Linux ends a command with its parent")
+	}
+	g := startFake(t, map[string]int{"p": 1})
+	var out output
+	cmd := startProcess(t, g, &out, "--", "sh", "-c", "echo $$; exec sleep 100")
+	await(t, "the command", func() bool { return strings.HasSuffix(out.String(), "\n") })
+	pid, err := strconv.Atoi(strings.TrimSpace(out.String()))
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := cmd.Process.Kill(); err != nil {
+		t.Fatal(err)
+	}
+	await(t, "the command's end", func() bool {
+		status, err := os.ReadFile(fmt.Sprintf("/proc/%d/status", pid))
+		return err != nil || strings.Contains(string(status), "State:\tZ")
+	})
+	_ = cmd.Wait()
+	await(t, "the slot's time to live", func() bool { granted, _ := g.Count("p"); return granted == 0 })
+}

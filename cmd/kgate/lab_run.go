@@ -1,0 +1,125 @@
+package main
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"math"
+	"os"
+	"os/signal"
+	"path/filepath"
+	"strings"
+	"syscall"
+	"text/tabwriter"
+
+	"github.com/kgate/kgate/lab/experiment"
+	"github.com/kgate/kgate/lab/meter"
+	"github.com/kgate/kgate/lab/report"
+)
+
+// experimentFlags are common to run and report.
+type experimentFlags struct {
+	Seeds    int  `name:"seeds" placeholder:"N" help:"Runs of each configuration (default: as the experiment says)."`
+	Full     bool `name:"full" help:"The large size: for the paper's figures its 100 trials of 2000 requests per node. Takes hours."`
+	Parallel int  `name:"parallel" placeholder:"N" help:"Runs at once (default: one per processor). It changes no result."`
+	latencyFlag
+}
+
+// Validate implements kong's check of flags.
+func (f *experimentFlags) Validate() error {
+	if f.Seeds < 0 || f.Parallel < 0 {
+		return errors.New("--seeds and --parallel cannot be negative")
+	}
+	return nil
+}
+
+func (f *experimentFlags) options(b *bar) experiment.Options {
+	return experiment.Options{Seeds: f.Seeds, Full: f.Full, Latency: f.model, Parallel: f.Parallel, Progress: b.update}
+}
+
+// labRunCommand runs one experiment.
+type labRunCommand struct {
+	Name string `arg:"" help:"An experiment of kgate lab list."`
+	Out  string `name:"out" type:"path" placeholder:"DIR" help:"Write NAME.csv and a plot NAME-1.svg, NAME-2.svg, ... for each figure there."`
+	experimentFlags
+}
+
+// Help implements kong.HelpProvider.
+func (labRunCommand) Help() string {
+	return `Prints the table (means over the seeds, +- half of the 95 % confidence interval),
+what the source claims beside what was measured, and one line of findings.
+
+Examples:
+  kgate lab run 003-fig3
+  kgate lab run scv --out figures
+  kgate lab run 003-fig2 --latency king:king128.top --seeds 10
+
+Exit codes: 0 done, 1 it could not run, 2 wrong command line.`
+}
+
+// Run runs the experiment.
+func (c *labRunCommand) Run(std streams) error {
+	e, err := experiment.Find(c.Name)
+	if err != nil {
+		return &codedError{code: exitUsage, err: err}
+	}
+	ctx, cancel := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM)
+	defer cancel()
+	b := newBar(std.err, e.Name)
+	result, err := experiment.NewRunner(c.options(b)).Run(ctx, e)
+	b.close()
+	if err != nil {
+		return err
+	}
+	if err := printTable(std.out, result.Table); err != nil {
+		return err
+	}
+	printChecks(std.out, result.Checks)
+	fmt.Fprintf(std.out, "\n%s\n", result.Finding)
+	if c.Out == "" {
+		return nil
+	}
+	files, err := report.WriteFiles(c.Out, result)
+	for _, f := range files {
+		fmt.Fprintln(std.out, "wrote", filepath.Join(c.Out, f))
+	}
+	return err
+}
+
+func printTable(out io.Writer, t *experiment.Table) error {
+	w := tabwriter.NewWriter(out, 0, 0, 2, ' ', tabwriter.AlignRight)
+	fmt.Fprint(w, strings.Join(t.Keys, "\t"))
+	for _, f := range t.Figures {
+		fmt.Fprint(w, "\t", f.Name)
+	}
+	fmt.Fprintln(w, "\t")
+	for _, row := range t.Rows {
+		fmt.Fprint(w, strings.Join(row.Keys, "\t"))
+		for _, v := range row.Values {
+			fmt.Fprint(w, "\t", interval(v))
+		}
+		fmt.Fprintln(w, "\t")
+	}
+	return w.Flush()
+}
+
+func interval(v meter.Interval) string {
+	if math.IsNaN(v.Half) || v.Half == 0 {
+		return fmt.Sprintf("%.4g", v.Mean)
+	}
+	return fmt.Sprintf("%.4g ±%.2g", v.Mean, v.Half)
+}
+
+func printChecks(out io.Writer, checks []experiment.Check) {
+	for _, c := range checks {
+		verdict := "agrees"
+		if !c.Agrees {
+			verdict = "DIFFERS"
+		}
+		fmt.Fprintf(out, "\n%s: %s\n  claimed   %s\n  measured  %s\n", verdict, c.What, c.Quoted, c.Found)
+		if !c.Agrees {
+			fmt.Fprintf(out, "  because   %s\n", c.Why)
+		}
+	}
+}

@@ -1,0 +1,218 @@
+package main
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"net/http"
+	"net/url"
+	"os"
+	"time"
+
+	"golang.org/x/term"
+
+	"github.com/kgate/kgate/admin"
+)
+
+// drainCommand takes a gateway out of service.
+type drainCommand struct {
+	Timeout time.Duration `name:"timeout" default:"1m" help:"How long to wait for the requests in flight (default ${default}); 0: not at all."`
+	Admin   adminAddrs    `embed:""`
+	Token   adminToken    `embed:""`
+}
+
+// Help implements kong.HelpProvider.
+func (drainCommand) Help() string {
+	return `The gateway refuses new requests, finishes those in flight, and stays in the
+cluster until it is ended.
+
+Examples:
+  kgate drain
+  kgate drain --admin http://10.0.0.2:9080 --admin-token-file token --timeout 10m
+
+Exit codes: 0 drained, 1 not drained, 2 wrong command line.`
+}
+
+// Run asks the gateway to drain and waits until it has.
+func (c *drainCommand) Run(std streams) error {
+	token, err := c.Token.read()
+	if err != nil {
+		return err
+	}
+	r, err := c.Admin.one(token)
+	if err != nil {
+		return err
+	}
+	ctx := context.Background()
+	s, _, err := r.status(ctx)
+	if err != nil {
+		return err
+	}
+	if _, err := r.do(ctx, http.MethodPost, "/api/v1/drain", nil); err != nil {
+		return err
+	}
+	if c.Timeout == 0 {
+		_, err := fmt.Fprintf(std.out, "%s drains\n", s.Gateway.Name)
+		return err
+	}
+	inFlight := -1
+	done, err := watch(std, c.Timeout, func() (bool, string, error) {
+		s, _, err := r.status(ctx)
+		if err != nil {
+			return false, "", err
+		}
+		inFlight = busy(s)
+		return inFlight == 0, fmt.Sprintf("%s drains: %d in flight", s.Gateway.Name, inFlight), nil
+	})
+	switch {
+	case err != nil:
+		return err
+	case !done:
+		return fmt.Errorf("%s still has %d requests in flight after %v; it goes on draining", s.Gateway.Name, inFlight, c.Timeout)
+	}
+	_, err = fmt.Fprintf(std.out, "%s is drained\n", s.Gateway.Name)
+	return err
+}
+
+func busy(s *admin.Status) (n int) {
+	for _, p := range s.Pools {
+		n += p.InFlight
+	}
+	return n
+}
+
+// leaveCommand ends a gateway.
+type leaveCommand struct {
+	Force   string        `name:"force" placeholder:"NAME" help:"Take the gateway of this name out, as any other one sees it: it is lost for good, or must not go on."`
+	Timeout time.Duration `name:"timeout" default:"1m" help:"How long to wait for its end (default ${default}); 0: not at all."`
+	Admin   adminAddrs    `embed:""`
+	Token   adminToken    `embed:""`
+}
+
+// Help implements kong.HelpProvider.
+func (leaveCommand) Help() string {
+	return `Without --force the gateway at --admin ends as on SIGTERM: waiting requests are
+refused or served, those in flight finish, the others go on without it.
+
+With --force the others go on without it at once. Its slots come back when its
+lease has run out for sure; until then they count as taken.
+
+Examples:
+  kgate leave --admin http://10.0.0.2:9080 --admin-token-file token
+  kgate leave --force gw-2
+
+Exit codes: 0 done, 1 not done, 2 wrong command line.`
+}
+
+// Run ends the gateway, or takes the one named out.
+func (c *leaveCommand) Run(std streams) error {
+	token, err := c.Token.read()
+	if err != nil {
+		return err
+	}
+	if c.Force != "" {
+		return c.force(std, token)
+	}
+	r, err := c.Admin.one(token)
+	if err != nil {
+		return err
+	}
+	ctx := context.Background()
+	s, _, err := r.status(ctx)
+	if err != nil {
+		return err
+	}
+	if _, err := r.do(ctx, http.MethodPost, "/api/v1/leave", nil); err != nil {
+		return err
+	}
+	name := s.Gateway.Name
+	if c.Timeout == 0 {
+		_, err := fmt.Fprintf(std.out, "%s leaves\n", name)
+		return err
+	}
+	done, err := watch(std, c.Timeout, func() (bool, string, error) {
+		s, _, err := r.status(ctx)
+		switch {
+		case errors.Is(err, errNoAnswer):
+			return true, "", nil
+		case err != nil: // a connection that broke off with the process
+			return false, name + " leaves", nil
+		}
+		return false, fmt.Sprintf("%s leaves: %d in flight", name, busy(s)), nil
+	})
+	switch {
+	case err != nil:
+		return err
+	case !done:
+		return fmt.Errorf("%s still answers after %v; it goes on leaving", name, c.Timeout)
+	}
+	_, err = fmt.Fprintf(std.out, "%s has left\n", name)
+	return err
+}
+
+func (c *leaveCommand) force(std streams, token string) error {
+	r, err := c.Admin.remote(token)
+	if err != nil {
+		return err
+	}
+	if _, err := r.do(context.Background(), http.MethodPost, "/api/v1/members/"+url.PathEscape(c.Force)+"/suspend", nil); err != nil {
+		return err
+	}
+	_, err = fmt.Fprintf(std.out, "%s is out; its slots come back when its lease has run out\n", c.Force)
+	return err
+}
+
+// watch asks again and again until something is done or the time is over. What
+// takes longer than two seconds shows on a terminal how far it is.
+func watch(std streams, timeout time.Duration, ask func() (done bool, state string, err error)) (bool, error) {
+	const (
+		every = 200 * time.Millisecond
+		quiet = 2 * time.Second
+	)
+	line := newStatusLine(std)
+	defer line.end()
+	tick := time.NewTicker(every)
+	defer tick.Stop()
+	for begun := time.Now(); ; <-tick.C {
+		done, state, err := ask()
+		if done || err != nil {
+			return done, err
+		}
+		if time.Since(begun) > timeout {
+			return false, nil
+		}
+		if time.Since(begun) > quiet {
+			line.show(state)
+		}
+	}
+}
+
+// statusLine is one line on a terminal that is written again and again; elsewhere
+// it is nothing.
+type statusLine struct {
+	out   *os.File
+	shown bool
+}
+
+func newStatusLine(std streams) *statusLine {
+	f, ok := std.err.(*os.File)
+	if !ok || !term.IsTerminal(int(f.Fd())) {
+		return &statusLine{}
+	}
+	return &statusLine{out: f}
+}
+
+func (p *statusLine) show(line string) {
+	if p.out != nil {
+		p.shown = true
+		fmt.Fprintf(p.out, "\r\x1b[K%s", line)
+	}
+}
+
+// end takes the line away.
+func (p *statusLine) end() {
+	if p.shown {
+		p.shown = false
+		fmt.Fprint(p.out, "\r\x1b[K")
+	}
+}

@@ -1,0 +1,86 @@
+package main
+
+import (
+	"context"
+	"fmt"
+	"net/http"
+	"net/url"
+	"strings"
+
+	"github.com/kgate/kgate/admin"
+)
+
+// poolCommand changes pools.
+type poolCommand struct {
+	Set poolSetCommand `cmd:"" help:"Change how many requests may be in flight, live."`
+}
+
+// poolSetCommand changes k.
+type poolSetCommand struct {
+	Name  string     `arg:"" help:"The pool."`
+	K     int        `name:"k" required:"" placeholder:"N" help:"At most N requests in flight, over all gateways."`
+	Was   int        `name:"was" placeholder:"N" help:"Change nothing unless k is N now (default: as the gateway shows it)."`
+	Admin adminAddrs `embed:""`
+	Token adminToken `embed:""`
+}
+
+// Help implements kong.HelpProvider.
+func (poolSetCommand) Help() string {
+	return `The change holds for the whole cluster and outlives restarts; k in the
+configuration files is what a new pool starts with. When k is lowered, requests
+in flight finish; none is broken off.
+
+Examples:
+  kgate pool set downloads --k 12
+  kgate pool set downloads --k 12 --was 8
+  kgate pool set downloads --k 12 --admin http://10.0.0.2:9080 --admin-token-file token
+
+Exit codes: 0 changed, 1 not changed, 2 wrong command line.`
+}
+
+// Run changes k from what it is now, so that of two changes at once one fails.
+func (c *poolSetCommand) Run(std streams) error {
+	if c.K < 1 {
+		return &codedError{code: exitUsage, err: fmt.Errorf("--k %d: at least 1", c.K)}
+	}
+	token, err := c.Token.read()
+	if err != nil {
+		return err
+	}
+	r, err := c.Admin.remote(token)
+	if err != nil {
+		return err
+	}
+	ctx := context.Background()
+	if c.Was == 0 {
+		if c.Was, err = presentK(ctx, r, c.Name); err != nil {
+			return err
+		}
+	}
+	if _, err := r.do(ctx, http.MethodPost, "/api/v1/pools/"+url.PathEscape(c.Name), map[string]int{"k": c.K, "was": c.Was}); err != nil {
+		return err
+	}
+	_, err = fmt.Fprintf(std.out, "%s: k %d -> %d\n", c.Name, c.Was, c.K)
+	return err
+}
+
+func presentK(ctx context.Context, r *remote, name string) (int, error) {
+	s, _, err := r.status(ctx)
+	if err != nil {
+		return 0, err
+	}
+	for _, p := range s.Pools {
+		if p.Name == name {
+			return p.K, nil
+		}
+	}
+	return 0, fmt.Errorf("no pool is named %q; there are: %s", name, poolNames(s))
+}
+
+func poolNames(s *admin.Status) string {
+	names := make([]string, len(s.Pools))
+	for i, p := range s.Pools {
+		names[i] = p.Name
+	}
+	return strings.Join(names, ", ")
+}

@@ -1,0 +1,156 @@
+package main
+
+import (
+	"bytes"
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"net"
+	"net/http"
+	"net/url"
+	"os"
+	"strings"
+	"time"
+
+	"github.com/kgate/kgate/admin"
+)
+
+// adminAddrs are the flags of commands that read from a running gateway.
+type adminAddrs struct {
+	Admin []string `name:"admin" env:"KGATE_ADMIN" default:"http://127.0.0.1:9080" sep:"," placeholder:"URL" help:"Admin address of any gateway; of several, separated by commas, the first that answers (default ${default})."`
+}
+
+// adminToken is the flag of commands that change something.
+type adminToken struct {
+	File string `name:"admin-token-file" env:"KGATE_ADMIN_TOKEN_FILE" placeholder:"FILE" help:"File with the admin token. Changes from another machine need it."`
+}
+
+// read returns the token, or none where no file is named.
+func (t adminToken) read() (string, error) {
+	if t.File == "" {
+		return "", nil
+	}
+	data, err := os.ReadFile(t.File)
+	if err != nil {
+		return "", fmt.Errorf("--admin-token-file: %w", err)
+	}
+	token := strings.TrimSpace(string(data))
+	if token == "" {
+		return "", fmt.Errorf("--admin-token-file: %s is empty", t.File)
+	}
+	return token, nil
+}
+
+// remote talks to running gateways.
+type remote struct {
+	bases []*url.URL
+	token string
+	http  *http.Client
+}
+
+func (a adminAddrs) remote(token string) (*remote, error) {
+	r := &remote{token: token, http: &http.Client{Transport: &http.Transport{
+		Proxy: http.ProxyFromEnvironment, DisableKeepAlives: true,
+	}}}
+	for _, text := range a.Admin {
+		u, err := url.Parse(text)
+		if err != nil || u.Scheme == "" || u.Host == "" {
+			return nil, &codedError{code: exitUsage, err: fmt.Errorf("--admin %q is no URL; write http://HOST:PORT", text)}
+		}
+		r.bases = append(r.bases, u)
+	}
+	return r, nil
+}
+
+// one is a remote of exactly one gateway, for what is about that gateway.
+func (a adminAddrs) one(token string) (*remote, error) {
+	if len(a.Admin) != 1 {
+		return nil, &codedError{code: exitUsage, err: errors.New("--admin must name the one gateway that this is about")}
+	}
+	return a.remote(token)
+}
+
+const (
+	// maxDocument bounds what is read of a gateway.
+	maxDocument = 16 << 20
+	// remotePatience bounds the time that a gateway has for an answer.
+	remotePatience = 5 * time.Second
+)
+
+// errNoAnswer: at none of the addresses a gateway answers.
+var errNoAnswer = errors.New("no gateway answers")
+
+// do asks the gateways in turn until one answers.
+func (r *remote) do(ctx context.Context, method, path string, body any) ([]byte, error) {
+	var causes []string
+	for _, base := range r.bases {
+		data, err := r.ask(ctx, base.JoinPath(path), method, body)
+		var dial *net.OpError
+		if !errors.As(err, &dial) || dial.Op != "dial" {
+			return data, err
+		}
+		causes = append(causes, fmt.Sprintf("at %s: %v", base, dial.Err))
+	}
+	return nil, fmt.Errorf("%w %s; is it running, and is this its admin address?", errNoAnswer, strings.Join(causes, ", "))
+}
+
+func (r *remote) ask(ctx context.Context, target *url.URL, method string, body any) ([]byte, error) {
+	ctx, cancel := context.WithTimeout(ctx, remotePatience)
+	defer cancel()
+	var content bytes.Buffer
+	if body != nil {
+		if err := json.NewEncoder(&content).Encode(body); err != nil {
+			return nil, err
+		}
+	}
+	req, err := http.NewRequestWithContext(ctx, method, target.String(), &content)
+	if err != nil {
+		return nil, err
+	}
+	if body != nil {
+		req.Header.Set("Content-Type", "application/json")
+	}
+	req.Header.Set("Accept", "application/json")
+	if r.token != "" {
+		req.Header.Set("Authorization", "Bearer "+r.token)
+	}
+	resp, err := r.http.Do(req)
+	if err != nil {
+		return nil, err
+	}
+	defer resp.Body.Close()
+	data, err := io.ReadAll(io.LimitReader(resp.Body, maxDocument))
+	if err != nil {
+		return nil, fmt.Errorf("%s: %w", target.Host, err)
+	}
+	if resp.StatusCode/100 != 2 {
+		return nil, refusal(target.Host, resp, data)
+	}
+	return data, nil
+}
+
+func refusal(host string, resp *http.Response, data []byte) error {
+	var problem struct {
+		Detail string `json:"detail"`
+	}
+	if json.Unmarshal(data, &problem) != nil || problem.Detail == "" {
+		return fmt.Errorf("%s answers %s; is this the admin address of a gateway?", host, resp.Status)
+	}
+	return fmt.Errorf("%s: %s", host, problem.Detail)
+}
+
+// status returns the status of the first gateway that answers, also as it was
+// sent.
+func (r *remote) status(ctx context.Context) (*admin.Status, []byte, error) {
+	data, err := r.do(ctx, http.MethodGet, "/api/v1/status", nil)
+	if err != nil {
+		return nil, nil, err
+	}
+	var s admin.Status
+	if err := json.Unmarshal(data, &s); err != nil {
+		return nil, nil, fmt.Errorf("%s does not answer as a kgate does: %w", r.bases[0].Host, err)
+	}
+	return &s, data, nil
+}

@@ -1,0 +1,115 @@
+package gateway
+
+import (
+	"log/slog"
+	"path/filepath"
+	"sync/atomic"
+	"time"
+
+	"github.com/kgate/kgate/replication/disk"
+)
+
+// keeper writes tickets to disk, so that they outlive even the loss of all
+// gateways at once. What changes while one write is under way goes with the
+// next.
+type keeper struct {
+	opened bool // or tried to, by watch
+	// store is nil while no pool has tickets, without a data directory, and if
+	// that cannot be used.
+	store atomic.Pointer[disk.Store]
+	kick  chan struct{} // something has changed
+}
+
+// openDisk begins to keep tickets on disk when the first pool has some, and
+// brings in what is there: copies that this gateway had, and its own table, before
+// it was started.
+func (g *Gateway) openDisk(cluster string) {
+	if g.cfg.DataDir == "" || g.keeper.opened {
+		return
+	}
+	g.keeper.opened = true
+	store, err := disk.Open(filepath.Join(g.cfg.DataDir, "tickets"), cluster)
+	if err != nil {
+		g.cfg.Logger.Error("tickets are not kept on disk: they are lost if all gateways are at once", slog.Any("error", err))
+		return
+	}
+	tables, err := store.Load()
+	if err != nil {
+		g.cfg.Logger.Error("tickets on disk cannot be read", slog.Any("error", err))
+	}
+	for pool, all := range tables {
+		for _, d := range all {
+			if err := g.copiesOf(pool).Restore(d); err != nil {
+				g.cfg.Logger.Error("tickets on disk cannot be used", slog.String("pool", pool), slog.Any("error", err))
+			}
+		}
+	}
+	g.keeper.store.Store(store)
+	g.wg.Go(func() { g.keep(store) })
+}
+
+// written notes that the disk has a pool's table up to a version.
+type written struct {
+	desk    *desk
+	version uint64
+}
+
+// keep writes until Close.
+func (g *Gateway) keep(store *disk.Store) {
+	const pause = time.Second // after a failure
+	k := g.keeper
+	defer func() {
+		if err := store.Close(); err != nil {
+			g.cfg.Logger.Error("tickets on disk", slog.Any("error", err))
+		}
+	}()
+	for {
+		select {
+		case <-k.kick:
+		case <-g.ctx.Done():
+			return
+		}
+		var changes []disk.Change
+		var news []written
+		for _, p := range g.all() {
+			p.mu.Lock()
+			if d := p.desk; d != nil {
+				changes = append(changes, store.Pending(p.name, d.table, d.copies)...)
+				news = append(news, written{d, d.table.Version()})
+			}
+			p.mu.Unlock()
+		}
+		err := store.Write(changes)
+		if err != nil && g.losses.First("disk") {
+			g.cfg.Logger.Error("tickets cannot be written: they are lost if all gateways are at once", slog.Any("error", err))
+		}
+		for _, w := range news {
+			w.desk.pool.mu.Lock()
+			// With a disk that is full, the successors have to do.
+			w.desk.written = w.version
+			w.desk.moved.signal(true)
+			w.desk.pool.mu.Unlock()
+		}
+		if err != nil {
+			select {
+			case <-time.After(pause):
+				k.changed()
+			case <-g.ctx.Done():
+				return
+			}
+		}
+	}
+}
+
+// changed has the disk brought up to date.
+func (k *keeper) changed() {
+	select {
+	case k.kick <- struct{}{}:
+	default:
+	}
+}
+
+// kept reports whether the disk has what it should have of a version.
+func (d *desk) kept(version uint64) bool {
+	return d.pool.g.keeper.store.Load() == nil || version <= d.written
+}

@@ -1,0 +1,152 @@
+package experiment
+
+import (
+	"math"
+	"slices"
+	"testing"
+)
+
+// The tests of this file are the claims of docs/lab.md, at sizes that take seconds.
+
+// Seed 003, figures 2, 3 and 5, at lambda = .5 in the LAN.
+func TestPaperFigures(t *testing.T) {
+	table := some(t, "003-fig2", Size{Seeds: 4, Entries: 400}, 0, with("LAN", half))
+	at := func(figure, protocol string) float64 { return table.At(figure, "LAN", protocol, half).Mean }
+	for _, c := range []struct {
+		figure, protocol string
+		low, high        float64
+	}{
+		{"mean_s", early, 353.7, 355.7},
+		{"max_s", early, 366, 373},
+		{"spread_s", early, 13, 17},
+		{"messages", early, 7, 8.1},
+		{"max_s", proxyA, 850, 1150},
+		{"max_s", proxyB, 1400, 2600},
+	} {
+		if v := at(c.figure, c.protocol); !within(v, c.low, c.high) {
+			t.Errorf("%s of %s is %.2f, want %g..%g", c.figure, c.protocol, v, c.low, c.high)
+		}
+	}
+}
+
+// Seed 003, figure 4.
+func TestPaperNodes(t *testing.T) {
+	table := some(t, "003-fig4", Size{Seeds: 2, Entries: 200}, 0, with("LAN"))
+	for _, c := range checkNodes(table)[:1] {
+		if !c.Agrees {
+			t.Errorf("%s: %s, quoted %s", c.What, c.Found, c.Quoted)
+		}
+	}
+	if least := table.At("max_s", "LAN", proxyB, "0").Mean; least < 800 {
+		t.Errorf("a node waits at most %.0f s under proxy B", least)
+	}
+}
+
+// Seed 003, figure 6: one of the two quoted figures holds, the other does not.
+func TestPaperReplicas(t *testing.T) {
+	e, err := Find("003-fig6")
+	if err != nil {
+		t.Fatal(err)
+	}
+	r, err := NewRunner(Options{Seeds: 2}).Run(t.Context(), e)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if !r.Checks[0].Agrees || r.Checks[1].Agrees {
+		t.Errorf("%+v", r.Checks)
+	}
+	for _, row := range r.Table.Rows {
+		exact, drawn := row.Values[0].Mean, row.Values[1].Mean
+		if math.Abs(exact-drawn) > .04 {
+			t.Errorf("%v: %.3f exactly, %.3f by drawing", row.Keys, exact, drawn)
+		}
+	}
+}
+
+// Messages grow with the logarithm of the nodes, saturated or not.
+func TestMessagesGrowAsLogN(t *testing.T) {
+	table := some(t, "n-scaling", Size{Seeds: 1, Entries: 4000}, 0, func(keys []string) bool {
+		return slices.Contains([]string{"10", "100", "1000"}, keys[2]) && (keys[1] == early || keys[1] == "central")
+	})
+	for _, load := range []string{saturated, light} {
+		if perDecade, explained := growth(table, load); !within(perDecade, 1.8, 3) || explained < .97 {
+			t.Errorf("%s: %.2f messages per decade, a line explains %.3f", load, perDecade, explained)
+		}
+		if v := table.At("messages", load, "central", "1000").Mean; !within(v, 2.9, 3) {
+			t.Errorf("%s: a central queue sends %.2f messages", load, v)
+		}
+	}
+}
+
+// Late binding is near the ideal line however much holds vary, and early is not.
+func TestVariability(t *testing.T) {
+	table := some(t, "scv", Size{Seeds: 2, Entries: 40_000}, 0, func(keys []string) bool {
+		return keys[0] == "open .9" && (keys[1] == "1" || keys[1] == "10")
+	})
+	for _, c := range []struct {
+		scv          string
+		late, atHand float64 // at most, over ideal and over central
+		early        float64 // at least
+	}{{"1", 1.2, 1.05, 4}, {"10", 1.18, 1.05, 5}} {
+		at := func(p string) float64 { return table.At("mean_over_ideal", "open .9", c.scv, p).Mean }
+		if l := at(late); l > c.late || l > c.atHand*at("central") || l < 1 {
+			t.Errorf("SCV %s: late waits %.3f times as long as ideal, central %.3f", c.scv, l, at("central"))
+		}
+		if e := at(early); e < c.early {
+			t.Errorf("SCV %s: early waits only %.1f times as long as ideal", c.scv, e)
+		}
+		if s := at(split); s < 5 {
+			t.Errorf("SCV %s: a static split waits only %.1f times as long as ideal", c.scv, s)
+		}
+	}
+}
+
+// What one stall does stays under early binding and goes away under late.
+func TestStallStays(t *testing.T) {
+	table := some(t, "stall", Size{Seeds: 2}, 0, func(keys []string) bool {
+		return keys[1] == "5" && (keys[2] == "-1" || keys[2] == "10") && keys[0] != "central"
+	})
+	spread := func(p, minute string) float64 { return table.At("spread_s", p, "5", minute).Mean }
+	if before, after := spread(early, "-1"), spread(early, "10"); after < before+1.5 {
+		t.Errorf("early: spread %.2f s before a stall, %.2f s ten minutes after it", before, after)
+	}
+	if before, after := spread(late, "-1"), spread(late, "10"); after > before+.2 {
+		t.Errorf("late: spread %.2f s before a stall, %.2f s ten minutes after it", before, after)
+	}
+}
+
+// The figures behind ask_interval: auto.
+func TestAskInterval(t *testing.T) {
+	table := some(t, "late-cost", Size{Seeds: 1, Entries: 8000}, 0, func(keys []string) bool {
+		return keys[3] == "many" && (keys[0] == "3" || keys[0] == "10")
+	})
+	if best := cheapestAsk(table); best != 4 {
+		t.Errorf("the shortest interval that is enough is %g N T: %+v", best, askSummary(table))
+	}
+	for _, row := range table.rowsOf("protocol", lateAt(4)) {
+		if handoff := table.At("handoff_delays", row.Keys...).Mean; row.Keys[2] == "0.001" && handoff > 2.3 {
+			t.Errorf("%v: a hand-off takes %.2f delays", row.Keys, handoff)
+		}
+	}
+}
+
+// A ledger at home has the central queue's spread at fewer messages than early
+// binding, and the announcement ahead is never worse than what ships.
+func TestRendezvous(t *testing.T) {
+	table := some(t, "rendezvous", Size{Seeds: 1, Entries: 8000}, 0, func(keys []string) bool {
+		return keys[3] == "many" && keys[2] == "0.1" && (keys[0] == "50" && keys[1] == "3" || keys[0] == "10")
+	})
+	at := func(figure, k, gateways, p string) float64 {
+		return table.At(figure, gateways, k, "0.1", "many", p).Mean
+	}
+	if m, e, s := at("messages", "3", "50", ledgerHint), at("messages", "3", "50", early), at("spread_over_central", "3", "50", ledgerHint); m > e || s > 1.4 {
+		t.Errorf("ledger: %.2f messages, early %.2f; spread %.2f of central's", m, e, s)
+	}
+	for _, k := range []string{"3", "16", "64"} {
+		for _, figure := range []string{"messages", "handoff_delays"} {
+			if ahead, ships := at(figure, k, "10", "trial: ahead"), at(figure, k, "10", late); ahead > ships {
+				t.Errorf("k = %s: %s %.2f with the announcement ahead, %.2f without", k, figure, ahead, ships)
+			}
+		}
+	}
+}

@@ -1,0 +1,222 @@
+package experiment
+
+import (
+	"fmt"
+	"math"
+	"slices"
+	"time"
+
+	"github.com/kgate/kgate/lab"
+	"github.com/kgate/kgate/lab/protocol"
+	"github.com/kgate/kgate/lab/protocol/central"
+	"github.com/kgate/kgate/lab/protocol/fairk"
+	"github.com/kgate/kgate/lab/workload"
+)
+
+// contention is a saturated closed system: there are always more requests than
+// tokens.
+type contention struct {
+	nodes, k int
+	// delays is T over the mean hold.
+	delays float64
+	// many: four times as many clients as tokens or gateways, whichever are
+	// more; else one per gateway.
+	many bool
+}
+
+func (c contention) tickets() string {
+	if c.many {
+		return "many"
+	}
+	return "one"
+}
+
+func (c contention) keys() []string {
+	return []string{text(c.nodes), text(c.k), text(c.delays), c.tickets()}
+}
+
+var contentionKeys = []string{"gateways", "k", "t_over_hold", "tickets"}
+
+const contentionHold = time.Second
+
+func (c contention) latency() Latency {
+	return constant("", time.Duration(c.delays*float64(contentionHold)))
+}
+
+func (c contention) config(p protocol.Spec, entries int) lab.Config {
+	per := 1
+	if c.many {
+		per = (4*max(c.k, c.nodes) + c.nodes - 1) / c.nodes
+	}
+	round := time.Duration(c.nodes*per) * contentionHold / time.Duration(c.k)
+	return lab.Config{
+		Nodes: c.nodes, K: c.k, Protocol: p, Warmup: 3*round + 20*contentionHold, Entries: uint64(max(entries, 3*c.nodes*per)),
+		Workload: workload.Config{Closed: &workload.Closed{Rate: 10, PerNode: per}, Hold: workload.Exponential(contentionHold)},
+	}
+}
+
+// contentions lists the systems. One ticket per gateway contends only if there
+// are more gateways than tokens.
+func contentions(full bool) []contention {
+	tokens := []int{3, 16, 64}
+	if full {
+		tokens = []int{3, 4, 8, 16, 32, 64}
+	}
+	var all []contention
+	for _, many := range []bool{false, true} {
+		for _, nodes := range []int{3, 10, 50, 200} {
+			for _, k := range tokens {
+				for _, delays := range []float64{.1, .01, .001} {
+					if many || nodes >= 2*k {
+						all = append(all, contention{nodes, k, delays, many})
+					}
+				}
+			}
+		}
+	}
+	return all
+}
+
+// costFigures adds what costs are counted in.
+var costFigures = append(slices.Clone(standard),
+	Figure{"handoff_delays", "hand-off in one-way delays"}, Figure{"spread_over_central", "spread over that of the central queue, same seed"})
+
+// cell runs protocols side by side, the central queue first.
+func (c contention) cell(protocols []protocol.Spec, entries int) cell {
+	var all cell
+	for _, p := range protocols {
+		all.rows = append(all.rows, append(c.keys(), p.Name))
+	}
+	all.measure = func(seed uint64) ([][]float64, error) {
+		var rows [][]float64
+		for _, p := range protocols {
+			r, err := under(c.latency(), c.config(p, entries), seed)
+			if err != nil {
+				return nil, err
+			}
+			row := figures(r, c.k)
+			handoff := row[slices.IndexFunc(standard, func(f Figure) bool { return f.Name == "handoff_s" })]
+			spread := r.Wait.Spread().Seconds()
+			beside := spread
+			if len(rows) > 0 {
+				beside = rows[0][slices.IndexFunc(standard, func(f Figure) bool { return f.Name == "spread_s" })]
+			}
+			rows = append(rows, append(row, handoff/(c.delays*contentionHold.Seconds()), spread/beside))
+		}
+		return rows, nil
+	}
+	return all
+}
+
+var askFactors = []float64{0, 1, 2, 4, 8}
+
+func lateAt(factor float64) string { return "late, " + text(factor) + " N T" }
+
+// lateCost asks what late binding costs, and how that depends on the ask interval.
+func lateCost() *Experiment {
+	plot := func(title, figure, label, tickets, delays string) Plot {
+		return Plot{
+			Title: fmt.Sprintf("%s, k = 16, T = %s holds, %s per gateway", title, delays, tickets), X: "gateways", Y: figure, XLabel: "gateways", YLabel: label,
+			LogX: true, LogY: figure == "spread_over_central", Series: []string{"protocol"},
+			Where: map[string][]string{"k": {"16"}, "tickets": {tickets}, "t_over_hold": {delays}},
+		}
+	}
+	var plots []Plot
+	for _, delays := range []string{"0.1", "0.01"} {
+		plots = append(plots,
+			plot("Messages per entry", "messages", "messages per entry", "many", delays),
+			plot("Hand-off", "handoff_delays", "hand-off, one-way delays", "many", delays),
+			plot("Spread over the central queue's", "spread_over_central", "spread / central's", "many", delays))
+	}
+	return &Experiment{
+		Name:  "late-cost",
+		About: "hand-off, messages and spread of late binding by ask interval, beside early and central, saturated",
+		Quick: Size{Seeds: 2, Entries: 8000}, Full: Size{Seeds: 10, Entries: 100_000},
+		Plots: plots,
+		design: func(s Setting) (*design, error) {
+			protocols := []protocol.Spec{named("central", central.Spec()), named(early, fairk.Early())}
+			for _, factor := range askFactors {
+				protocols = append(protocols, fairk.Spec(lateAt(factor), fairk.Options{Ask: fairk.Times(factor)}))
+			}
+			d := &design{name: "late-cost", keys: append(slices.Clone(contentionKeys), "protocol"), figures: costFigures}
+			for _, c := range contentions(s.Full) {
+				d.cells = append(d.cells, c.cell(protocols, s.Entries))
+			}
+			return d, nil
+		},
+		checks: checkCost,
+		finding: func(t *Table) string {
+			best, all := cheapestAsk(t), askSummary(t)
+			return fmt.Sprintf("an interval of %s N T is the shortest that never costs a tenth more wait than the central queue with 3 to 10 gateways; 0, 4, 8 N T: wait at worst %.2f, %.2f, %.2f of central's, spread in the middle %.2f, %.2f, %.2f, messages in the middle %.1f, %.1f, %.1f",
+				text(best), all[0].wait, all[3].wait, all[4].wait, all[0].spread, all[3].spread, all[4].spread, all[0].messages, all[3].messages, all[4].messages)
+		},
+	}
+}
+
+// asked sums up what an ask interval does with 3 and 10 gateways that have many
+// tickets each: the wait over that of the central queue at worst, and in the
+// middle (median) the spread over the central queue's and the messages.
+type asked struct{ wait, spread, messages float64 }
+
+func askSummary(t *Table) []asked {
+	var all []asked
+	for _, factor := range askFactors {
+		var sum asked
+		var spreads, messages []float64
+		for _, row := range t.rowsOf("protocol", lateAt(factor)) {
+			if row.Keys[3] != "many" || row.Keys[0] != "3" && row.Keys[0] != "10" {
+				continue
+			}
+			at := func(figure, protocol string) float64 {
+				return t.At(figure, append(slices.Clone(row.Keys[:4]), protocol)...).Mean
+			}
+			sum.wait = max(sum.wait, at("mean_s", row.Keys[4])/at("mean_s", "central"))
+			spreads = append(spreads, at("spread_over_central", row.Keys[4]))
+			messages = append(messages, at("messages", row.Keys[4]))
+		}
+		slices.Sort(spreads)
+		slices.Sort(messages)
+		sum.spread, sum.messages = spreads[len(spreads)/2], messages[len(messages)/2]
+		all = append(all, sum)
+	}
+	return all
+}
+
+// cheapestAsk returns the shortest interval that keeps the wait within 1.1 of the
+// central queue's.
+func cheapestAsk(t *Table) float64 {
+	for i, a := range askSummary(t) {
+		if a.wait <= 1.1 {
+			return askFactors[i]
+		}
+	}
+	return math.Inf(1)
+}
+
+func checkCost(t *Table) []Check {
+	most := 0.0
+	for _, row := range t.rowsOf("protocol", lateAt(4)) {
+		if row.Keys[2] == "0.001" {
+			most = max(most, t.At("handoff_delays", row.Keys...).Mean)
+		}
+	}
+	one := func(figure, protocol string) float64 {
+		return t.At(figure, "200", "64", "0.1", "one", protocol).Mean
+	}
+	return []Check{
+		{
+			What: "late's hand-off", Quoted: "about two delays (algorithm)", Found: fmt.Sprintf("at most %.2f delays where T is a thousandth of a hold", most), Agrees: most < 2.5,
+			Why: "tokens go after a baton that has moved on",
+		},
+		{
+			What: "the shortest sufficient interval", Quoted: "4 N T (ask_interval: auto)", Found: text(cheapestAsk(t)) + " N T", Agrees: cheapestAsk(t) == 4,
+			Why: "see the table",
+		},
+		{
+			What: "late keeps tokens busy whatever the network", Quoted: "nothing quoted; the worst of this table: 200 gateways with a ticket each, k = 64, T = .1 holds",
+			Found:  fmt.Sprintf("busy %.2f at %.0f messages per entry, central %.2f at %.1f", one("busy", lateAt(4)), one("messages", lateAt(4)), one("busy", "central"), one("messages", "central")),
+			Agrees: one("busy", lateAt(4)) > .8,
+			Why:    "k admissions per hold are 6.4 per delay there, the baton makes one move per delay at best, and with a ticket per turn no interval helps: tokens run after it. Late binding wants k T below a hold, or many tickets per gateway",
+		},
+	}
+}

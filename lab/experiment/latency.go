@@ -1,0 +1,109 @@
+package experiment
+
+import (
+	"errors"
+	"fmt"
+	"os"
+	"strings"
+	"time"
+
+	"github.com/kgate/kgate/lab/network"
+)
+
+// ErrLatency means that a latency model cannot be understood.
+var ErrLatency = errors.New("experiment: latency is constant:5ms, jitter:5ms,1ms, clustered, or king:FILE")
+
+// Latency makes networks. The zero value leaves the choice to the experiment.
+type Latency struct {
+	name  string
+	model func(nodes int, seed uint64) (network.Model, error)
+}
+
+// ParseLatency reads what stands behind --latency:
+//
+//	constant:5ms     every message takes 5 ms
+//	jitter:5ms,1ms   5 ms and an exponential part of 1 ms
+//	clustered        a made-up WAN with the mean and maximum of the King data
+//	king:FILE        measured delays, a p2psim topology, scaled to the same two
+//
+// A message's way is one-way throughout.
+func ParseLatency(text string) (Latency, error) {
+	kind, rest, _ := strings.Cut(text, ":")
+	switch kind {
+	case "":
+		return Latency{}, nil
+	case "constant":
+		d, err := delay(rest)
+		return constant(text, d), err
+	case "jitter":
+		base, extra, _ := strings.Cut(rest, ",")
+		b, err := delay(base)
+		x, err2 := delay(extra)
+		model := func(int, uint64) (network.Model, error) { return network.Jitter{Base: b, Extra: x}, nil }
+		return Latency{text, model}, errors.Join(err, err2)
+	case "clustered":
+		if rest == "" {
+			return clustered(), nil
+		}
+	case "king":
+		return king(text, rest)
+	}
+	return Latency{}, fmt.Errorf("%w, not %q", ErrLatency, text)
+}
+
+func delay(text string) (time.Duration, error) {
+	d, err := time.ParseDuration(text)
+	if err != nil || d < 0 {
+		return 0, fmt.Errorf("%w: %q is no delay", ErrLatency, text)
+	}
+	return d, nil
+}
+
+func constant(name string, d time.Duration) Latency {
+	return Latency{name, func(int, uint64) (network.Model, error) { return network.Constant(d), nil }}
+}
+
+// clustered has other places for the nodes under every seed.
+func clustered() Latency {
+	return Latency{"clustered", func(nodes int, seed uint64) (network.Model, error) {
+		return network.Clustered(nodes, seed), nil
+	}}
+}
+
+// king takes other nodes of the file under every seed.
+func king(name, file string) (Latency, error) {
+	f, err := os.Open(file)
+	if err != nil {
+		return Latency{}, fmt.Errorf("experiment: latency: %w", err)
+	}
+	defer f.Close()
+	all, err := network.ParseKing(f)
+	if err != nil {
+		return Latency{}, fmt.Errorf("experiment: %s: %w", file, err)
+	}
+	return Latency{name, func(nodes int, seed uint64) (network.Model, error) { return all.Sample(nodes, seed) }}, nil
+}
+
+// String returns the text it was read from; "" if the experiment has the choice.
+func (l Latency) String() string { return l.name }
+
+// Model makes the network of one run.
+func (l Latency) Model(nodes int, seed uint64) (network.Model, error) { return l.model(nodes, seed) }
+
+// Or returns l, or the model of this text, which must be right, where l leaves the
+// choice.
+func (l Latency) Or(text string) Latency {
+	other, err := ParseLatency(text)
+	if err != nil {
+		panic(err)
+	}
+	return l.or(other)
+}
+
+// or returns l, or other where l leaves the choice.
+func (l Latency) or(other Latency) Latency {
+	if l.model == nil {
+		return other
+	}
+	return l
+}

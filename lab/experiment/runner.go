@@ -1,0 +1,129 @@
+package experiment
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"runtime"
+	"sync"
+	"sync/atomic"
+
+	"github.com/kgate/kgate/lab/meter"
+)
+
+// Options say how experiments are run.
+type Options struct {
+	// Seeds per configuration; 0: as the experiment's size says.
+	Seeds int
+	// Full takes the large size.
+	Full bool
+	// Latency replaces the network, where the experiment is not about that.
+	Latency Latency
+	// Parallel is how many runs go on at once; 0: one per processor.
+	Parallel int
+	// Progress is told how many of the runs are done, from any goroutine.
+	Progress func(done, total int)
+}
+
+// Runner runs experiments. Those that look at the same runs have them made once.
+// It is not safe for concurrent use.
+type Runner struct {
+	opt  Options
+	done map[string]*Table
+}
+
+// NewRunner returns a runner.
+func NewRunner(opt Options) *Runner {
+	if opt.Parallel < 1 {
+		opt.Parallel = runtime.GOMAXPROCS(0)
+	}
+	return &Runner{opt: opt, done: make(map[string]*Table)}
+}
+
+// Result is what an experiment has found.
+type Result struct {
+	Experiment *Experiment
+	Size       Size
+	Latency    string
+	Table      *Table
+	Checks     []Check
+	// Finding is one line.
+	Finding string
+}
+
+// Run runs an experiment.
+func (r *Runner) Run(ctx context.Context, e *Experiment) (*Result, error) {
+	s := Setting{Size: e.Quick, Full: r.opt.Full, Latency: r.opt.Latency}
+	if s.Full {
+		s.Size = e.Full
+	}
+	if r.opt.Seeds > 0 {
+		s.Seeds = r.opt.Seeds
+	}
+	d, err := e.design(s)
+	if err != nil {
+		return nil, fmt.Errorf("experiment: %s: %w", e.Name, err)
+	}
+	table := r.done[d.name]
+	if table == nil {
+		if table, err = r.table(ctx, d, s.Seeds); err != nil {
+			return nil, fmt.Errorf("experiment: %s: %w", e.Name, err)
+		}
+		r.done[d.name] = table
+	}
+	return &Result{
+		Experiment: e, Size: s.Size, Latency: s.Latency.String(), Table: table,
+		Checks: e.checks(table), Finding: e.Name + ": " + e.finding(table),
+	}, nil
+}
+
+// table carries out the runs of a design.
+func (r *Runner) table(ctx context.Context, d *design, seeds int) (*Table, error) {
+	runs := make([][][]float64, len(d.cells)*seeds) // by cell and seed: rows of figures
+	errs := make([]error, len(runs))
+	var next, done atomic.Int64
+	var failed atomic.Bool
+	var workers sync.WaitGroup
+	for range min(r.opt.Parallel, len(runs)) {
+		workers.Go(func() {
+			for ctx.Err() == nil && !failed.Load() {
+				i := int(next.Add(1)) - 1
+				if i >= len(runs) {
+					return
+				}
+				c := &d.cells[i/seeds]
+				if runs[i], errs[i] = c.measure(uint64(i%seeds + 1)); errs[i] != nil {
+					errs[i] = fmt.Errorf("%v, seed %d: %w", c.rows[0], i%seeds+1, errs[i])
+					failed.Store(true)
+				}
+				if r.opt.Progress != nil {
+					r.opt.Progress(int(done.Add(1)), len(runs))
+				}
+			}
+		})
+	}
+	workers.Wait()
+	if err := errors.Join(append(errs, ctx.Err())...); err != nil {
+		return nil, err
+	}
+	return d.combine(runs, seeds), nil
+}
+
+// combine puts the runs together.
+func (d *design) combine(runs [][][]float64, seeds int) *Table {
+	t := &Table{Keys: d.keys, Figures: d.figures}
+	for c := range d.cells {
+		for row, keys := range d.cells[c].rows {
+			values := make([]meter.Interval, len(d.figures))
+			for f := range values {
+				sample := make([]float64, seeds)
+				for seed := range sample {
+					sample[seed] = runs[c*seeds+seed][row][f]
+				}
+				values[f] = meter.Confidence(sample)
+			}
+			t.Rows = append(t.Rows, Row{Keys: keys, Values: values})
+		}
+	}
+	return t
+}

@@ -1,0 +1,219 @@
+package plan
+
+import (
+	"cmp"
+	"context"
+	"errors"
+	"fmt"
+	"runtime"
+	"sync"
+	"sync/atomic"
+	"time"
+
+	"github.com/kgate/kgate/lab"
+	"github.com/kgate/kgate/lab/experiment"
+	"github.com/kgate/kgate/lab/meter"
+	"github.com/kgate/kgate/lab/protocol"
+	"github.com/kgate/kgate/lab/protocol/fairk"
+	"github.com/kgate/kgate/lab/protocol/static"
+	"github.com/kgate/kgate/lab/workload"
+)
+
+// Question is a load, and the pool that is to carry it.
+type Question struct {
+	// K is the number of slots, over all gateways.
+	K        int
+	Gateways int
+	// Rate is in requests per second, over all gateways.
+	Rate     float64
+	HoldMean time.Duration
+	HoldSCV  float64
+	// Latency between the gateways; default constant:200us, a LAN.
+	Latency experiment.Latency
+	// Seeds is the number of runs (default 5), Entries of requests in each
+	// (default 100,000).
+	Seeds, Entries int
+	// Progress is told what is simulated, and how many of its runs are done,
+	// from any goroutine.
+	Progress func(what string, done, total int)
+}
+
+func (q Question) withDefaults() Question {
+	q.Seeds, q.Entries = cmp.Or(q.Seeds, 5), cmp.Or(q.Entries, 100_000)
+	q.Latency = q.Latency.Or("constant:200us")
+	return q
+}
+
+// Limits of what can be simulated within reason.
+const (
+	maxGateways = 10_000
+	maxK        = 1 << 16
+)
+
+// Validate tells everything that is wrong with the question.
+func (q Question) Validate() error {
+	var errs []error
+	bad := func(wrong bool, text string) {
+		if wrong {
+			errs = append(errs, errors.New("plan: "+text))
+		}
+	}
+	bad(q.K < 1 || q.K > maxK, fmt.Sprintf("k is 1 to %d", maxK))
+	bad(q.Gateways < 1 || q.Gateways > maxGateways, fmt.Sprintf("there are 1 to %d gateways", maxGateways))
+	bad(!(q.Rate > 0) || q.Rate > 1e9, "the rate is above 0, and not above 1e9 a second")
+	bad(q.HoldMean < time.Microsecond || q.HoldMean > 24*time.Hour, "the mean hold is 1us to 24h")
+	bad(!(q.HoldSCV >= 0) || q.HoldSCV > 1000, "the hold's SCV is 0 to 1000")
+	bad(q.Seeds < 0 || q.Entries < 0, "seeds and requests cannot be negative")
+	return errors.Join(errs...)
+}
+
+// Load is the share of the slots that the requests keep busy. From 1 on, the line
+// grows without end.
+func (q Question) Load() float64 { return q.Rate * q.HoldMean.Seconds() / float64(q.K) }
+
+// Answer is how one kind of pool carries the load.
+type Answer struct {
+	Name string
+	// Unstable says why the line grows without end, or "".
+	Unstable string
+	// Waits in seconds.
+	Mean, P99, Max, Spread meter.Interval
+}
+
+// Compare answers for late and early binding and for k/n slots at each of n
+// gateways that do not talk.
+func (q Question) Compare(ctx context.Context) ([]Answer, error) {
+	if err := q.Validate(); err != nil {
+		return nil, err
+	}
+	q = q.withDefaults()
+	answers := []Answer{{Name: "late"}, {Name: "early"}, {Name: "static split"}}
+	for i, p := range []protocol.Spec{fairk.Late(), fairk.Early(), static.Spec()} {
+		a := &answers[i]
+		if a.Unstable = q.unstable(p.Name == "static"); a.Unstable != "" {
+			continue
+		}
+		if err := q.ask(ctx, p, a); err != nil {
+			return nil, err
+		}
+	}
+	return answers, nil
+}
+
+// unstable says why no simulation can tell a wait.
+func (q Question) unstable(split bool) string {
+	switch {
+	case q.Load() >= 1:
+		return fmt.Sprintf("%.3g slots are needed on average", q.Load()*float64(q.K))
+	case split && q.K < q.Gateways:
+		return "some gateways have no slot"
+	case split && q.Load()*float64(q.K)/float64(q.Gateways) >= float64(q.K/q.Gateways):
+		return fmt.Sprintf("a gateway is overloaded with its %d of the slots", q.K/q.Gateways)
+	}
+	return ""
+}
+
+// ask simulates one kind of pool.
+func (q Question) ask(ctx context.Context, p protocol.Spec, a *Answer) error {
+	results := make([]*meter.Result, q.Seeds)
+	errs := make([]error, q.Seeds)
+	places := make(chan struct{}, runtime.GOMAXPROCS(0))
+	var done atomic.Int64
+	var runs sync.WaitGroup
+	for i := range results {
+		runs.Go(func() {
+			places <- struct{}{}
+			defer func() { <-places }()
+			if errs[i] = ctx.Err(); errs[i] == nil {
+				results[i], errs[i] = q.run(p, uint64(i+1))
+			}
+			if q.Progress != nil {
+				q.Progress(fmt.Sprintf("k = %d, %s", q.K, a.Name), int(done.Add(1)), q.Seeds)
+			}
+		})
+	}
+	runs.Wait()
+	if err := errors.Join(errs...); err != nil {
+		return fmt.Errorf("plan: %s: %w", a.Name, err)
+	}
+	of := func(figure func(*meter.Result) time.Duration) meter.Interval {
+		var sample []float64
+		for _, r := range results {
+			sample = append(sample, figure(r).Seconds())
+		}
+		return meter.Confidence(sample)
+	}
+	a.Mean = of(func(r *meter.Result) time.Duration { return r.Wait.Mean() })
+	a.P99 = of(func(r *meter.Result) time.Duration { return r.Wait.Quantile(.99) })
+	a.Max = of(func(r *meter.Result) time.Duration { return r.Wait.Max() })
+	a.Spread = of(func(r *meter.Result) time.Duration { return r.Wait.Spread() })
+	return nil
+}
+
+// run is one simulation. A tenth of it comes before the measuring.
+func (q Question) run(p protocol.Spec, seed uint64) (*meter.Result, error) {
+	model, err := q.Latency.Model(q.Gateways, seed)
+	if err != nil {
+		return nil, err
+	}
+	warmup := time.Duration(float64(q.Entries) / 10 / q.Rate * float64(time.Second))
+	return lab.Run(lab.Config{
+		Seed: seed, Nodes: q.Gateways, K: q.K, Protocol: p, Network: model, Warmup: warmup, Entries: uint64(q.Entries),
+		Workload: workload.Config{Open: &workload.Open{Rate: q.Rate}, Hold: workload.SCV(q.HoldMean, q.HoldSCV)},
+	})
+}
+
+// ErrGoal means that no k can meet the goal.
+var ErrGoal = errors.New("plan: no k meets the goal")
+
+// Smallest returns the smallest k with which 99 % of the requests wait no longer
+// than p99 under late binding, and how the pool does then. The question's own k
+// does not matter.
+func (q Question) Smallest(ctx context.Context, p99 time.Duration) (int, Answer, error) {
+	q.K = 1
+	if err := q.Validate(); err != nil {
+		return 0, Answer{}, err
+	}
+	q = q.withDefaults()
+	meets := func(k int) (bool, Answer, error) {
+		q.K = k
+		a := Answer{Name: "late"}
+		err := q.ask(ctx, fairk.Late(), &a)
+		return a.P99.Mean <= p99.Seconds(), a, err
+	}
+	// low is too few: below it the line grows without end.
+	low := int(min(q.Rate*q.HoldMean.Seconds(), maxK))
+	high, step := low, 1
+	var best Answer
+	for {
+		if high = low + step; high > maxK {
+			return 0, Answer{}, fmt.Errorf("%w: a p99 of %v; the network's own delays may be longer", ErrGoal, p99)
+		}
+		ok, a, err := meets(high)
+		if err != nil {
+			return 0, Answer{}, err
+		}
+		if ok {
+			best = a
+			break
+		}
+		// More slots than twice what is ever busy change nothing.
+		if float64(high) > 4*q.Rate*q.HoldMean.Seconds()+64 {
+			return 0, Answer{}, fmt.Errorf("%w: a p99 of %v; with k = %d it is %.3g s, which is the network's", ErrGoal, p99, high, a.P99.Mean)
+		}
+		low, step = high, 2*step
+	}
+	for high-low > 1 {
+		k := (low + high) / 2
+		ok, a, err := meets(k)
+		switch {
+		case err != nil:
+			return 0, Answer{}, err
+		case ok:
+			high, best = k, a
+		default:
+			low = k
+		}
+	}
+	return high, best, nil
+}

@@ -1,0 +1,215 @@
+package disk
+
+import (
+	"encoding/json"
+	"errors"
+	"fmt"
+	"math/rand/v2"
+	"os"
+	"path/filepath"
+	"slices"
+	"strings"
+	"syscall"
+	"testing"
+	"time"
+
+	"go.etcd.io/bbolt"
+	"go.uber.org/goleak"
+
+	"github.com/kgate/kgate/kmutex"
+	"github.com/kgate/kgate/replication"
+)
+
+func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
+
+func open(t *testing.T, dir string) *Store {
+	t.Helper()
+	s, err := Open(dir, "c")
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { _ = s.Close() })
+	return s
+}
+
+func record(owner kmutex.Node, n int) replication.Record {
+	var secret [16]byte
+	copy(secret[:], fmt.Sprint("secret ", n))
+	return replication.Record{
+		ID: replication.NewID(secret, owner), Stamp: int64(n), TTL: time.Minute, State: replication.StateWaiting, Note: strings.Repeat("n", 200),
+	}
+}
+
+func put(t *testing.T, into *replication.Table, n int) {
+	t.Helper()
+	if _, err := into.Put(record(into.Owner(), n)); err != nil {
+		t.Fatal(err)
+	}
+}
+
+// loaded returns what is on disk of a pool.
+func loaded(t *testing.T, s *Store, pool string) *replication.Copies {
+	t.Helper()
+	all, err := s.Load()
+	if err != nil {
+		t.Fatal(err)
+	}
+	c := replication.NewCopies()
+	for _, d := range all[pool] {
+		if err := c.Restore(d); err != nil {
+			t.Fatal(err)
+		}
+	}
+	return c
+}
+
+func copyOf(t *testing.T, table *replication.Table) *replication.Copies {
+	t.Helper()
+	c := replication.NewCopies()
+	if err := c.Restore(table.Since(0)); err != nil {
+		t.Fatal(err)
+	}
+	return c
+}
+
+// Whatever changes, and however often it is written, opened and written again:
+// what is loaded is what was there at the last write.
+func TestWhatIsWrittenIsThere(t *testing.T) {
+	rng := rand.New(rand.NewPCG(1, 2))
+	dir := t.TempDir()
+	s := open(t, dir)
+	own, other := replication.NewTable(7), replication.NewTable(3)
+	for n := range 200 {
+		table := []*replication.Table{own, other}[rng.IntN(2)]
+		if records := table.Records(); len(records) > 0 && rng.IntN(3) == 0 {
+			table.Delete(records[rng.IntN(len(records))].ID)
+		} else {
+			put(t, table, n)
+		}
+		if n%50 == 20 {
+			if _, err := own.Absorb(replication.Bequest{Owner: kmutex.Node(100 + n), Heir: 7}); err != nil {
+				t.Fatal(err)
+			}
+		}
+		if rng.IntN(4) > 0 {
+			continue
+		}
+		copies := copyOf(t, other)
+		if err := s.Write(s.Pending("p", own, copies)); err != nil {
+			t.Fatal(err)
+		}
+		if again := s.Pending("p", own, copies); len(again) != 0 {
+			t.Fatalf("still to write: %v", again)
+		}
+		if rng.IntN(3) == 0 {
+			if err := s.Close(); err != nil {
+				t.Fatal(err)
+			}
+			s = open(t, dir)
+		}
+		have := loaded(t, s, "p")
+		for _, want := range []*replication.Table{own, other} {
+			c := have.Of(want.Owner())
+			if c.Version() != want.Version() || !slices.Equal(c.Records(), want.Records()) ||
+				fmt.Sprint(c.Absorbed()) != fmt.Sprint(want.Absorbed()) {
+				t.Fatalf("after %d changes node %d has version %d, absorbed %v; want %d, %v",
+					n, want.Owner(), c.Version(), c.Absorbed(), want.Version(), want.Absorbed())
+			}
+		}
+	}
+	// A copy that is no longer needed goes, and other pools are untouched.
+	if err := s.Write(s.Pending("q", own, replication.NewCopies())); err != nil {
+		t.Fatal(err)
+	}
+	if err := s.Write(s.Pending("p", own, replication.NewCopies())); err != nil {
+		t.Fatal(err)
+	}
+	if err := s.Write(s.Pending("p", own, copyOf(t, other))); err != nil {
+		t.Fatal(err)
+	}
+	if p := loaded(t, s, "p").Owners(); !slices.Equal(p, []kmutex.Node{3, 7}) {
+		t.Errorf("after it came back: owners %v", p)
+	}
+	if err := s.Write(s.Pending("p", own, replication.NewCopies())); err != nil {
+		t.Fatal(err)
+	}
+	if p, q := loaded(t, s, "p").Owners(), loaded(t, s, "q").Owners(); !slices.Equal(p, []kmutex.Node{7}) || !slices.Equal(q, p) {
+		t.Errorf("owners %v and %v", p, q)
+	}
+}
+
+func TestForeignNewerDamaged(t *testing.T) {
+	for name, tc := range map[string]struct {
+		change func(*testing.T, string)
+		is     error
+		says   string
+	}{
+		"foreign": {func(t *testing.T, dir string) { rewrite(t, dir, meta{Format: format, Cluster: "other"}) }, ErrForeign, `"other", this one is "c"`},
+		"newer":   {func(t *testing.T, dir string) { rewrite(t, dir, meta{Format: 2, Cluster: "c"}) }, ErrNewer, "run the newer version"},
+		"damaged": {func(t *testing.T, dir string) { rewrite(t, dir, "garbage") }, errDamage, "move it away"},
+		"no bolt": {func(t *testing.T, dir string) {
+			if err := os.WriteFile(filepath.Join(dir, fileName), []byte(strings.Repeat("garbage ", 5000)), 0o600); err != nil {
+				t.Fatal(err)
+			}
+		}, ErrDisk, "move it away"},
+		"open": {func(t *testing.T, dir string) { open(t, dir) }, ErrDisk, "another kgate has it open"},
+		"a file": {func(t *testing.T, dir string) {
+			if err := errors.Join(os.RemoveAll(dir), os.WriteFile(dir, nil, 0o600)); err != nil {
+				t.Fatal(err)
+			}
+		}, syscall.ENOTDIR, "tickets"},
+	} {
+		t.Run(name, func(t *testing.T) {
+			dir := filepath.Join(t.TempDir(), "tickets")
+			s := open(t, dir)
+			if err := s.Close(); err != nil {
+				t.Fatal(err)
+			}
+			tc.change(t, dir)
+			if _, err := Open(dir, "c"); !errors.Is(err, ErrDisk) || !errors.Is(err, tc.is) || !strings.Contains(err.Error(), tc.says) {
+				t.Errorf("%v", err)
+			}
+		})
+	}
+}
+
+func rewrite(t *testing.T, dir string, m any) {
+	t.Helper()
+	db, err := bbolt.Open(filepath.Join(dir, fileName), 0o600, nil)
+	if err != nil {
+		t.Fatal(err)
+	}
+	data, err := json.Marshal(m)
+	if err != nil {
+		t.Fatal(err)
+	}
+	err = db.Update(func(tx *bbolt.Tx) error { return tx.Bucket(bucketMeta).Put(bucketMeta, data) })
+	if err := errors.Join(err, db.Close()); err != nil {
+		t.Fatal(err)
+	}
+}
+
+// BenchmarkWrite is one changed ticket among a thousand.
+func BenchmarkWrite(b *testing.B) {
+	s, err := Open(b.TempDir(), "c")
+	if err != nil {
+		b.Fatal(err)
+	}
+	defer s.Close()
+	table := replication.NewTable(1)
+	for n := range 1000 {
+		if _, err := table.Put(record(1, n)); err != nil {
+			b.Fatal(err)
+		}
+	}
+	for n := 0; b.Loop(); n++ {
+		r := record(1, n%1000)
+		r.Note = fmt.Sprint(n)
+		if _, err := table.Put(r); err != nil {
+			b.Fatal(err)
+		}
+		if err := s.Write(s.Pending("p", table, replication.NewCopies())); err != nil {
+			b.Fatal(err)
+		}
+	}
+}
