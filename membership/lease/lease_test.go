@@ -186,7 +186,7 @@ func TestSilent(t *testing.T) {
 func TestAgain(t *testing.T) {
 	g := NewGrantor(terms, 5, 0)
 	g.Follow([]kmutex.Node{1, 2}, nil, 0)
-	if g.Again(5, ms(10)) != nil || g.Again(7, ms(10)) != nil {
+	if g.Again(5, 10*ms) != nil || g.Again(7, 10*ms) != nil {
 		t.Error("led again in a term that is not the next")
 	}
 	again := g.Again(6, 2*terms.Wait())
