@@ -1,5 +1,7 @@
-// Package admin is what a gateway shows on its admin address: health, metrics,
-// status as JSON and as a page, and profiles.
+// Package admin is what a gateway shows and lets be changed on its admin
+// address: health, metrics, status as JSON and as a page, profiles; the number of
+// tokens, who takes part; and the ticket API, which is on the client address,
+// too, for pools that allow it.
 //
 //	/healthz        200 while the process lives
 //	/readyz         200 while it admits requests, else 503 with the reason
@@ -8,17 +10,35 @@
 //	/               the same for people: one page without script
 //	/debug/pprof/   profiles, for clients on this machine only
 //
+//	POST /api/v1/pools/NAME            {k, was}: k in the whole cluster
+//	POST /api/v1/drain                 refuse new requests, finish the rest
+//	POST /api/v1/leave                 end in order, as SIGTERM does
+//	POST /api/v1/members/NAME/suspend  take another gateway out by force
+//
+//	POST   /.kgate/tickets             {pool, ttl, note}: a place in line
+//	GET    /.kgate/tickets/ID?wait=30s where it stands; waits for the slot
+//	PUT    /.kgate/tickets/ID          renews it
+//	DELETE /.kgate/tickets/ID          gives the slot or the place back
+//	GET    /.kgate/tickets/ID/events   the same as server-sent events
+//
 // # What it promises
 //
-// Everything here only reads: methods other than GET and HEAD are refused.
 // Reading needs no secret, so the admin address belongs on loopback or on a
 // network of operators. Nothing shown is a secret, but profiles may hold parts
-// of requests, so they are for loopback clients alone.
+// of requests, so they are for loopback clients alone. Changing something needs
+// the admin token, unless the client is on this machine and came to a loopback
+// address, and not through a proxy there. On the client address a ticket's id is
+// the secret: who has it may renew and end the ticket.
 //
-// A web page that somebody visits must not read the admin address through the
-// visitor's browser. No response allows other origins, and on a loopback
-// address a request must name it as localhost or as an IP address, which a
-// page under a name of its own (DNS rebinding) cannot do.
+// A web page that somebody visits must not read the admin address, or change
+// anything, through the visitor's browser. No response allows other origins,
+// changes for pages of other origins are refused, and on a loopback address a
+// request must name it as localhost or as an IP address, which a page under a
+// name of its own (DNS rebinding) cannot do.
+//
+// Errors of the APIs are problem documents (RFC 9457). A ticket that has ended is
+// 410 with the reason for as long as that is remembered, and 404 after that; so
+// is the second DELETE of a ticket, which changes nothing.
 //
 // What names, addresses and reasons say is escaped; the page runs no script and
 // loads nothing.

@@ -24,6 +24,9 @@ type Gateway struct {
 	Reason string `json:"reason,omitempty"`
 	// UptimeSeconds since the process started.
 	UptimeSeconds float64 `json:"uptime_seconds"`
+	// LeaseSeconds is how long it may still admit without a renewal of its lease;
+	// 0: it has none.
+	LeaseSeconds float64 `json:"lease_seconds"`
 }
 
 // Cluster is the cluster as the gateway that answers sees it.
@@ -43,7 +46,7 @@ type Member struct {
 	Node uint64 `json:"node"`
 	// Addr is where other gateways reach it, host:port.
 	Addr string `json:"addr"`
-	// Status in the agreed view, such as active.
+	// Status in the agreed view: alive, or suspended until its lease has run out.
 	Status string `json:"status"`
 	// Self marks the gateway that answers.
 	Self bool `json:"self"`
@@ -72,6 +75,8 @@ type Pool struct {
 	// many free tokens it has.
 	BatonHere      bool `json:"baton_here"`
 	FreeTokensHere int  `json:"free_tokens_here"`
+	// Withheld tokens may still be in use at gateways that are lost.
+	Withheld int `json:"withheld"`
 	// AccessWindow sums up the times from arrival to admission over the last
 	// 60 seconds, on that gateway.
 	AccessWindow AccessWindow `json:"access_window"`

@@ -71,7 +71,11 @@ func (p *pool) auditOnce(ctx context.Context, c *count) {
 		*c = count{} // a gateway that does not answer is for the lease to judge
 		return
 	}
-	faults := c.take(spec.Epoch, spec.K, withheld, all)
+	expected := spec.K
+	if withheld.Len() > 0 || len(spec.Owed) > 0 {
+		expected = 0 // then some tokens are nowhere on purpose, until all come back
+	}
+	faults := c.take(spec.Epoch, expected, all)
 	if len(faults) == 0 {
 		return
 	}
@@ -133,12 +137,12 @@ type fault struct {
 }
 
 // take adds a count and returns the tokens that have been found at fault often
-// enough.
-func (c *count) take(epoch uint64, k int, withheld kmutex.TokenSet, all []holdings) []kmutex.Token {
+// enough. Tokens below expected have to be somewhere.
+func (c *count) take(epoch uint64, expected int, all []holdings) []kmutex.Token {
 	if c.epoch != epoch {
 		*c = count{epoch: epoch}
 	}
-	seen := withheld.Clone()
+	var seen kmutex.TokenSet
 	user := make(map[kmutex.Token]kmutex.Ticket)
 	strikes := make(map[fault]int)
 	for _, h := range all {
@@ -154,10 +158,7 @@ func (c *count) take(epoch uint64, k int, withheld kmutex.TokenSet, all []holdin
 			user[g.Token] = g.Ticket
 		}
 	}
-	if withheld.Len() > 0 {
-		k = 0 // then some tokens may be nowhere on purpose, until all come back
-	}
-	for q := range kmutex.Token(k) {
+	for q := range kmutex.Token(expected) {
 		if f := (fault{token: q}); !seen.Has(q) {
 			strikes[f] = c.strikes[f] + 1
 		}

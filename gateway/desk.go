@@ -172,16 +172,19 @@ func (d *desk) report(view *membership.View) *replication.Report {
 }
 
 // inherit takes over what lost gateways left, before the machine begins the
-// epoch in which it runs or waits here.
-func (d *desk) inherit(in []replication.Inheritance) {
+// epoch in which it runs or waits here. Refused are the numbers of tickets that
+// the machine is to give up again.
+func (d *desk) inherit(in []replication.Inheritance) (refused []kmutex.Ticket) {
 	for _, i := range in {
 		version, err := d.table.Absorb(i.Bequest)
 		if err != nil {
 			d.pool.log.Error("tickets of a lost gateway cannot be taken over", slog.Uint64("node", uint64(i.Owner)), slog.Any("error", err))
+			refused = append(refused, i.Tickets...)
 			continue
 		}
 		for n, r := range i.Records {
 			if d.tickets[r.ID] != nil {
+				refused = append(refused, i.Tickets[n])
 				continue
 			}
 			t := &ticket{id: r.ID, ttl: r.TTL, stamp: r.Stamp, note: r.Note, used: r.Used, version: version}
@@ -190,6 +193,7 @@ func (d *desk) inherit(in []replication.Inheritance) {
 		}
 		d.pool.log.Info("tickets of a lost gateway taken over", slog.Uint64("node", uint64(i.Owner)), slog.Int("tickets", len(i.Records)))
 	}
+	return refused
 }
 
 // renew brings the table in line with the epoch that has begun: tokens may have

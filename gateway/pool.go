@@ -1,12 +1,14 @@
 package gateway
 
 import (
+	"errors"
 	"log/slog"
 	"sync"
 	"time"
 
 	"github.com/kgate/kgate/kmutex"
 	"github.com/kgate/kgate/membership"
+	"github.com/kgate/kgate/transport"
 )
 
 // pool drives one machine. Its lock is held while an event is taken in and its
@@ -31,6 +33,7 @@ type pool struct {
 	// this gateway was home, and which it has not planned and never will.
 	unplanned []uint64
 	installed uint64          // epoch that has begun here last
+	mended    uint64          // the last one that was asked to end early
 	withheld  kmutex.TokenSet // in that epoch
 	// salvaged tokens of that epoch were on their way to a gateway that was lost
 	// before they had left this one.
@@ -110,10 +113,14 @@ func (p *pool) try(e kmutex.Event) error {
 	return err
 }
 
-// lost tells, once a minute, of a message that could not be queued. One to a
-// gateway that has just left the view is void anyway: the pool's next epoch is
-// on its way here.
+// lost deals with a message that could not be queued. One to a gateway that has
+// just left the view is void anyway: the pool's next epoch is on its way here.
+// Any other is missed by the algorithm, so a new epoch is asked for.
 func (p *pool) lost(m *kmutex.Envelope, err error) {
+	if !errors.Is(err, transport.ErrUnknownPeer) && !errors.Is(err, transport.ErrClosed) && p.mended < p.installed {
+		p.mended = p.installed
+		p.recover(p.installed)
+	}
 	if !p.g.losses.First(p.name) {
 		return
 	}

@@ -95,7 +95,7 @@ func (p *pool) followDesk() {
 // reasonOf tells why a pool entered an epoch.
 func reasonOf(before, after membership.Pool) Reason {
 	switch {
-	case before.K != after.K:
+	case before.Epoch > 0 && before.K != after.K:
 		return ReasonK
 	case len(after.Owed) > len(before.Owed):
 		return ReasonLoss
@@ -271,6 +271,10 @@ func (p *pool) admit(rep *replication.EpochReport) (*reform, error) {
 		r.end(err)
 	} else if r.forming.Planned() {
 		p.miss(r.forming.Unknown(), p.spec.Epoch)
+		if doubled := r.forming.Doubled(); len(doubled) > 0 {
+			p.watch.AuditFailed()
+			p.log.Error("tokens were in use twice; what is one too many ends with its request", slog.Any("tokens", doubled))
+		}
 		r.end(nil)
 	}
 	return r, nil
@@ -279,8 +283,9 @@ func (p *pool) admit(rep *replication.EpochReport) (*reform, error) {
 // install begins an epoch. The caller holds the lock.
 func (p *pool) install(a *replication.EpochAnswer) {
 	in := a.Install
+	var refused []kmutex.Ticket
 	if p.desk != nil {
-		p.desk.inherit(a.Inherit)
+		refused = p.desk.inherit(a.Inherit)
 	}
 	if err := p.try(kmutex.Event{Kind: kmutex.EventInstall, Install: in}); err != nil {
 		// It was refused, or something that peers had sent ahead was.
@@ -293,6 +298,9 @@ func (p *pool) install(a *replication.EpochAnswer) {
 	p.unplanned, p.salvaged = nil, nil
 	if p.desk != nil {
 		p.desk.renew(in.Running, a.Settled)
+	}
+	for _, t := range refused {
+		_ = p.try(kmutex.Event{Kind: kmutex.EventCancel, Ticket: t}) // one without a token is not there
 	}
 	attrs := []any{
 		slog.Uint64("epoch", in.Epoch), slog.Int("k", in.K),

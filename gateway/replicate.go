@@ -125,8 +125,8 @@ func (p *pool) lostOf(view *membership.View, spec membership.Pool) []replication
 	}
 	var lost []replication.Lost
 	for _, l := range view.Lost {
-		if l.At > spec.Tickets && !p.g.forgiven(p.name, l.Node) {
-			lost = append(lost, replication.Lost{Node: l.Node, Heir: l.Heir})
+		if l.At > spec.Tickets {
+			lost = append(lost, replication.Lost{Node: l.Node, Heir: l.Heir, Over: p.g.forgiven(p.name, l.Node)})
 		}
 	}
 	return lost

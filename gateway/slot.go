@@ -32,7 +32,7 @@ const (
 	slotWaiting slotState = iota
 	slotGranted
 	slotEnded
-	slotLost // with its incarnation
+	slotLost // with its incarnation, but its holder has not ended yet
 )
 
 // NoTimeout lets Acquire wait for ever.
@@ -98,8 +98,17 @@ func (s *Slot) release() {
 		s.pool.end(s, kmutex.EventRelease)
 	case slotWaiting:
 		s.pool.end(s, kmutex.EventCancel)
-	case slotEnded, slotLost:
+	case slotLost:
+		s.state = slotEnded
+		s.pool.done()
+	case slotEnded:
 	}
+}
+
+// done notes that a request has ended. The caller holds the lock.
+func (p *pool) done() {
+	p.requests--
+	p.idle.signal(p.requests == 0)
 }
 
 // Valid reports whether the slot's holder may still act on it: the gateway's
@@ -196,8 +205,7 @@ func (p *pool) end(s *Slot, how kmutex.EventKind) {
 		p.inFlight--
 	}
 	if s.held == nil {
-		p.requests--
-		p.idle.signal(p.requests == 0)
+		p.done()
 	}
 	s.state = slotEnded
 	delete(p.slots, s.ticket)
@@ -207,6 +215,9 @@ func (p *pool) end(s *Slot, how kmutex.EventKind) {
 // grant lets a waiting slot in. The caller holds the pool's lock.
 func (p *pool) grant(grant kmutex.Grant) {
 	s := p.slots[grant.Ticket]
+	if s == nil {
+		return // refused in an inheritance, and about to be cancelled
+	}
 	s.state, s.grant, s.epoch = slotGranted, grant, p.spec.Epoch
 	p.waiting--
 	p.inFlight++

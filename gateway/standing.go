@@ -45,9 +45,9 @@ func (g *Gateway) follow() {
 		g.leased = true
 	}
 	if g.self != 0 && (s.Node != g.self || g.leased && !g.entitled(g.self)) {
-		g.void()
-		g.cfg.Views.Rejoin()
-		return // as another incarnation, in a view to come
+		ended := g.void()
+		g.wg.Go(func() { g.rejoin(ended) })
+		return // comes back as another incarnation, in a view to come
 	}
 	view := g.cfg.Views.View()
 	if _, in := view.Member(s.Node); s.Node == 0 || !in {
@@ -73,49 +73,81 @@ func (g *Gateway) follow() {
 	}
 }
 
-// void ends everything of the present incarnation. When it returns nothing waits
-// or is in flight any more but for connections that are being closed.
-func (g *Gateway) void() {
+// rejoin comes back once nothing of the incarnation before is in flight: then its
+// tokens need not be withheld any longer.
+func (g *Gateway) rejoin(ended []<-chan struct{}) {
+	const patience = 5 * time.Second // not a bound, only to be told of it
+	late := time.AfterFunc(patience, func() {
+		g.cfg.Logger.Warn("requests that were broken off have not ended yet; this gateway waits for them before it comes back")
+	})
+	defer late.Stop()
+	for _, ch := range ended {
+		select {
+		case <-ch:
+		case <-g.ctx.Done():
+			return
+		}
+	}
+	g.cfg.Views.Rejoin()
+}
+
+// void ends everything of the present incarnation: nothing waits any more, and
+// what is in flight is being broken off. The channels are closed when that is
+// done.
+func (g *Gateway) void() []<-chan struct{} {
 	g.mu.Lock()
 	pools := g.pools
 	g.pools = make(map[string]*pool)
 	g.mu.Unlock()
 	refused, aborted := 0, 0
+	var ended []<-chan struct{}
 	for _, p := range pools {
-		r, a := p.void()
+		r, a, ch := p.void()
 		refused, aborted = refused+r, aborted+a
+		if ch != nil {
+			ended = append(ended, ch)
+		}
 	}
 	g.cfg.Links.SetPeers(0, nil)
 	g.cfg.Observer.LeaseLost()
 	g.cfg.Logger.Warn("no longer entitled to admit: coming back as a new incarnation",
 		slog.Uint64("node", uint64(g.self)), slog.Int("refused", refused), slog.Int("aborted", aborted))
 	g.self, g.leased = 0, false
+	return ended
 }
 
-// void refuses who waits and aborts who is in flight; it returns how many.
-func (p *pool) void() (refused, aborted int) {
+// void refuses who waits and aborts who is in flight, and returns how many that
+// are. The channel is closed when the last of those in flight has ended; nil:
+// nobody was.
+func (p *pool) void() (refused, aborted int, ended <-chan struct{}) {
 	p.mu.Lock()
 	var aborts []func()
 	for _, s := range p.slots {
-		if s.state == slotWaiting {
+		switch {
+		case s.state == slotWaiting:
 			refused++
 			s.err = ErrIsolated
 			s.wake()
-		} else {
+			s.state = slotEnded
+		case s.held != nil: // its holder is elsewhere, and the slot goes to the heir
+			s.state = slotEnded
+		default:
 			aborted++
+			s.state = slotLost
 			if s.abort != nil {
 				aborts = append(aborts, s.abort)
 			}
 		}
-		s.state = slotLost
 	}
 	clear(p.slots)
-	p.waiting, p.inFlight, p.requests = 0, 0, 0
+	p.waiting, p.inFlight, p.requests = 0, 0, aborted
 	if p.desk != nil {
 		p.desk.void()
 		p.desk = nil
 	}
-	p.idle.signal(true)
+	if aborted > 0 {
+		ended = p.idle.wait()
+	}
 	p.machine = nil
 	p.ask.Stop()
 	if p.reform != nil {
@@ -126,5 +158,5 @@ func (p *pool) void() (refused, aborted int) {
 	for _, abort := range aborts {
 		abort()
 	}
-	return refused, aborted
+	return refused, aborted, ended
 }

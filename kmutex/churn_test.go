@@ -3,9 +3,7 @@ package kmutex_test
 import (
 	"errors"
 	"fmt"
-	"maps"
 	"slices"
-	"strings"
 
 	"github.com/kgate/kgate/coordinator"
 	"github.com/kgate/kgate/kmutex"
@@ -445,99 +443,4 @@ func (w *churn) atRest() error {
 		return fmt.Errorf("%d tokens are free at the end, k=%d", free, v.k)
 	}
 	return nil
-}
-
-// clone returns a copy that shares nothing that changes.
-func (w *churn) clone() *churn {
-	c := *w
-	slots := make(map[*slot]*slot)
-	same := func(s *slot) *slot {
-		if slots[s] == nil {
-			n := *s
-			slots[s] = &n
-		}
-		return slots[s]
-	}
-	heirlooms := func(hs []heirloom) []heirloom {
-		hs = slices.Clone(hs)
-		for i := range hs {
-			hs[i].slot = same(hs[i].slot)
-		}
-		return hs
-	}
-	bySlot := func(m map[kmutex.Ticket]*slot) map[kmutex.Ticket]*slot {
-		n := make(map[kmutex.Ticket]*slot, len(m))
-		for t, s := range m {
-			n[t] = same(s)
-		}
-		return n
-	}
-	c.peers = nil
-	for _, p := range w.peers {
-		n := *p
-		n.machine = p.machine.Clone()
-		n.slots, n.ended, n.unplanned = bySlot(p.slots), maps.Clone(p.ended), slices.Clone(p.unplanned)
-		n.heirlooms = heirlooms(p.heirlooms)
-		if p.forming != nil {
-			f := *p.forming
-			f.awaited, f.reports, f.adopted = maps.Clone(f.awaited), slices.Clone(f.reports), maps.Clone(f.adopted)
-			for node, m := range f.adopted {
-				f.adopted[node] = bySlot(m)
-			}
-			n.forming = &f
-		}
-		c.peers = append(c.peers, &n)
-	}
-	c.views, c.flight, c.letters = slices.Clone(w.views), slices.Clone(w.flight), slices.Clone(w.letters)
-	for i := range c.letters {
-		l := &c.letters[i]
-		l.heirlooms, l.adopted = heirlooms(l.heirlooms), bySlot(l.adopted)
-		if l.report != nil {
-			r := *l.report
-			l.report = &r
-		}
-	}
-	c.serials, c.last = maps.Clone(w.serials), maps.Clone(w.last)
-	for epoch := range c.serials {
-		c.serials[epoch], c.last[epoch] = maps.Clone(c.serials[epoch]), maps.Clone(c.last[epoch])
-	}
-	c.log = nil
-	return &c
-}
-
-// key identifies what decides the future of a pool.
-func (w *churn) key() string {
-	var b strings.Builder
-	for _, p := range w.peers {
-		s := p.state
-		s.Serial, s.Seats, s.Running = 0, slices.Clone(s.Seats), slices.Clone(s.Running) // serials only grow
-		for i := range s.Seats {
-			s.Seats[i].Last = 0
-		}
-		for i := range s.Running {
-			s.Running[i].Serial = 0
-		}
-		fmt.Fprint(&b, p.standing, p.killed, p.view, p.acquired, p.asking, s, p.ended, p.unplanned, len(p.heirlooms), p.forming != nil)
-		if p.forming != nil {
-			fmt.Fprint(&b, p.forming.epoch, p.forming.awaited)
-		}
-		for _, t := range slices.Sorted(maps.Keys(p.slots)) {
-			fmt.Fprint(&b, " ", t, p.slots[t].over)
-		}
-		b.WriteByte('\n')
-	}
-	var mail []string
-	for _, e := range w.flight {
-		e.Message.Serial = 0
-		mail = append(mail, e.String())
-	}
-	for _, l := range w.letters {
-		mail = append(mail, fmt.Sprint(l.to, l.epoch, l.report == nil))
-		if l.report != nil {
-			mail = append(mail, fmt.Sprint(l.report.Node))
-		}
-	}
-	slices.Sort(mail)
-	fmt.Fprint(&b, mail, len(w.views), w.losses, w.most)
-	return b.String()
 }

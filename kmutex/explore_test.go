@@ -139,7 +139,24 @@ func (w *world) take(s step) error {
 	if s.deliver >= 0 {
 		w.flight = slices.Delete(w.flight, s.deliver, s.deliver+1)
 	}
-	return w.apply(s.node, s.event)
+	if err := w.apply(s.node, s.event); err != nil {
+		return err
+	}
+	return w.tidy(s.node)
+}
+
+// tidy takes at once the steps that change nothing whenever they are taken: the
+// ask interval's end at a node that has asked for all its tickets, and news of
+// the baton that home has had already.
+func (w *world) tidy(i int) error {
+	w.flight = slices.DeleteFunc(w.flight, func(e kmutex.Envelope) bool {
+		return e.Message.Kind == kmutex.KindWhere && e.Message.Number <= w.states[e.To-1].Directory.Number
+	})
+	if w.asking[i] && w.acquired[i] == w.scope.requests && len(w.states[i].Pending) == 0 {
+		w.asking[i] = false
+		return w.apply(i, kmutex.Event{Kind: kmutex.EventAskDue})
+	}
+	return nil
 }
 
 func waitingTickets(s *kmutex.State) []kmutex.Ticket {
@@ -193,6 +210,7 @@ type explorer struct {
 // worlds that are equal up to such a renaming go on in the same way. Under late
 // binding that holds for tokens too: whoever gets one does not care which. So
 // their names, and the counter that only chooses among free ones, are left out.
+// So are those of tickets: their order in the turns is all that counts.
 type names struct {
 	early  bool
 	node   []kmutex.Node
@@ -397,16 +415,13 @@ func (n *names) appendSeat(b []byte, s kmutex.Seat) []byte {
 func (n *names) appendState(b []byte, s *kmutex.State) []byte {
 	b = append(b, byte(n.node[s.Parent]), byte(len(s.Turns)))
 	for _, turn := range s.Turns {
-		b = appendTickets(b, turn.Tickets)
+		b = append(b, byte(len(turn.Tickets)))
 		b = append(b, byte(n.node[turn.Next.Node]))
 		b = n.appendSeat(b, turn.Next.Seat)
 	}
-	b = appendTickets(b, s.Pending)
+	b = append(b, byte(len(s.Pending)))
 	b = appendBool(b, s.Asked)
-	b = append(b, byte(len(s.Running)))
-	for _, g := range s.Running {
-		b = append(b, byte(g.Ticket), n.token(g.Token))
-	}
+	b = append(b, byte(len(s.Running))) // with which tokens: under early binding the seats say so
 	b = appendBool(b, s.Baton)
 	b = append(b, n.number[s.Number], n.token(kmutex.Token(s.Counter)), byte(s.Free.Len()))
 	b = appendBool(b, s.Announced)
@@ -421,16 +436,9 @@ func (n *names) appendState(b []byte, s *kmutex.State) []byte {
 	}
 	b = append(b, byte(len(s.Seats)))
 	for _, seat := range s.Seats {
-		b = append(b, n.serial[s.Self][seat.Serial], byte(seat.Ticket), byte(seat.Token))
+		b = append(b, n.serial[s.Self][seat.Serial], byte(seat.Token))
+		b = appendBool(b, seat.Ticket != 0)
 		b = n.appendSeat(b, seat.Child)
-	}
-	return b
-}
-
-func appendTickets(b []byte, ts []kmutex.Ticket) []byte {
-	b = append(b, byte(len(ts)))
-	for _, t := range ts {
-		b = append(b, byte(t))
 	}
 	return b
 }

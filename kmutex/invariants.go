@@ -4,7 +4,6 @@ import (
 	"errors"
 	"fmt"
 	"slices"
-	"strings"
 )
 
 // World is one pool over all its nodes at one instant, in one epoch: what the
@@ -55,126 +54,6 @@ func (w *World) Check() error {
 		}
 	}
 	return errors.Join(errs...)
-}
-
-// Safety checks that at most k tickets are in the critical section, but for
-// those whose tokens are retired or withheld when they end.
-func Safety(w *World) error {
-	n := 0
-	for _, s := range w.Nodes {
-		for _, g := range s.Running {
-			if int(g.Token) < w.K && !w.Withheld.Has(g.Token) {
-				n++
-			}
-		}
-	}
-	if n > w.K {
-		return fmt.Errorf("%d tickets in the critical section, k=%d", n, w.K)
-	}
-	return nil
-}
-
-// Conservation checks that each token is in exactly one place, and that one that
-// is withheld, or not below k, is nowhere but with a ticket or retired.
-func Conservation(w *World) error {
-	places := w.places()
-	var errs []error
-	for q, at := range places {
-		switch {
-		case len(at) > 1:
-			errs = append(errs, fmt.Errorf("token %d is in %d places %v", q, len(at), at))
-		case w.Tokens != nil && !w.Tokens.Has(q):
-			errs = append(errs, fmt.Errorf("token %d does not exist and is %v", q, at))
-		case w.Withheld.Has(q) && !strings.HasPrefix(at[0], "running"):
-			errs = append(errs, fmt.Errorf("token %d is withheld and %v", q, at))
-		case int(q) >= w.K && !strings.HasPrefix(at[0], "running") && !strings.HasPrefix(at[0], "retired"):
-			errs = append(errs, fmt.Errorf("token %d, k=%d, is %v", q, w.K, at))
-		}
-	}
-	for _, q := range w.Tokens.Tokens() {
-		if len(places[q]) == 0 && !w.Withheld.Has(q) {
-			errs = append(errs, fmt.Errorf("token %d is nowhere", q))
-		}
-	}
-	return errors.Join(errs...)
-}
-
-// places tells for each token where it is.
-func (w *World) places() map[Token][]string {
-	places := make(map[Token][]string)
-	at := func(q Token, format string, args ...any) {
-		places[q] = append(places[q], fmt.Sprintf(format, args...))
-	}
-	for _, s := range w.Nodes {
-		for _, q := range s.Retired.Tokens() {
-			at(q, "retired at %d", s.Self)
-		}
-		for _, g := range s.Running {
-			at(g.Token, "running at %d", s.Self)
-		}
-		for _, q := range s.Free.Tokens() {
-			at(q, "free at %d", s.Self)
-		}
-		for _, p := range s.Parked {
-			at(p.Token, "parked at %d", s.Self)
-		}
-		for _, seat := range s.Seats {
-			if seat.Idle() {
-				at(seat.Token, "idle at %d.%d", s.Self, seat.Serial)
-			}
-		}
-	}
-	for _, e := range w.Flight {
-		if e.Message.Kind == KindToken {
-			at(e.Message.Token, "in flight to %d", e.To)
-		}
-		for _, q := range e.Message.Free.Tokens() {
-			at(q, "with the baton to %d", e.To)
-		}
-	}
-	return places
-}
-
-// Serials checks that no grant can get a serial that another had: under early
-// binding each token counts in numbers of its own, under late binding nobody
-// knows a later one than the baton has.
-func Serials(w *World) error {
-	var baton uint64
-	for _, s := range w.Nodes {
-		if s.Baton {
-			baton = s.Serial
-		}
-		for _, seat := range s.Seats {
-			if err := w.checkLast(seat.Token, seat.Last); err != nil {
-				return err
-			}
-		}
-	}
-	for _, e := range w.Flight {
-		switch e.Message.Kind {
-		case KindBaton:
-			baton = e.Message.Serial
-		case KindToken:
-			if err := w.checkLast(e.Message.Token, e.Message.Serial); err != nil {
-				return err
-			}
-		default:
-		}
-	}
-	for _, s := range w.Nodes {
-		if s.Serial > baton {
-			return fmt.Errorf("node %d knows serial %d, the baton %d", s.Self, s.Serial, baton)
-		}
-	}
-	return nil
-}
-
-// checkLast checks the serial of the last grant of q in this epoch.
-func (w *World) checkLast(q Token, last uint64) error {
-	if w.Early && last != 0 && (last-1)%uint64(w.K) != uint64(q) {
-		return fmt.Errorf("token %d has serial %d, k=%d", q, last, w.K)
-	}
-	return nil
 }
 
 // OneBaton checks that there is exactly one baton, held or in flight.

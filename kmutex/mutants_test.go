@@ -102,17 +102,17 @@ var mutants = []struct {
 	{
 		"a running token is renumbered to a withheld one", "reform.go",
 		"case p.withheld.Has(q):\n\t\tcase p.running", "case p.running",
-		"invariant 2", "TestRandomSchedules",
+		"invariant 2|invariant 6|safety", "TestRandomSchedules",
 	},
 	{
 		"the number that renumbering leaves is no token any more", "reform.go",
 		"[]TokenSet{p.reported, p.running", "[]TokenSet{p.running",
-		"invariant 2", "TestRandomSchedules",
+		"invariant 2|safety", "TestRandomSchedules",
 	},
 	{
 		"a retired token is used again", "machine.go",
 		"case int(q) >= m.k:", "case false:",
-		"invariant 2|panic", "TestRandomSchedules",
+		"invariant 2|panic|safety", "TestRandomSchedules",
 	},
 	{
 		"two adopted slots get one token", "reform.go",

@@ -182,7 +182,8 @@ func (w *churn) run(most int) error {
 
 // Every random schedule, with nodes that are lost, leave and join, k changed, and
 // epochs that overtake each other, keeps the promise and the invariants in every
-// state and ends with everybody served and all tokens back.
+// state and ends with everybody served and all tokens back. KMUTEX_SCHEDULES sets
+// how many there are.
 func TestRandomSchedules(t *testing.T) {
 	runs := 8000
 	if n, err := strconv.Atoi(os.Getenv("KMUTEX_SCHEDULES")); err == nil {

@@ -204,7 +204,9 @@ func frozen(t *testing.T, b kmutex.Binding) (*kmutex.Machine, *kmutex.Install) {
 	var fx *kmutex.Effects
 	for _, e := range []kmutex.Event{
 		{Kind: kmutex.EventInstall, Install: kmutex.Genesis(1, 1, 1, 1)},
-		{Kind: kmutex.EventAcquire, Ticket: 1}, {Kind: kmutex.EventAcquire, Ticket: 2}, {Kind: kmutex.EventAcquire, Ticket: 3},
+		{Kind: kmutex.EventAcquire, Ticket: 1},
+		{Kind: kmutex.EventAcquire, Ticket: 2},
+		{Kind: kmutex.EventAcquire, Ticket: 3},
 		{Kind: kmutex.EventFreeze, Epoch: 2, K: 2},
 	} {
 		var err error

@@ -352,13 +352,18 @@ func agree(t testing.TB, gateways []*gateway, names ...string) {
 
 // three starts gateways a, b and c that expect each other.
 func (n *network) three(t testing.TB, dirs func(name string) string) []*gateway {
+	return n.leased(t, 0, dirs)
+}
+
+// leased is three, with a lease.
+func (n *network) leased(t testing.TB, lease time.Duration, dirs func(name string) string) []*gateway {
 	t.Helper()
 	if dirs == nil {
 		dirs = func(string) string { return "" }
 	}
-	a := n.start(t, "a", config{expect: 3, dir: dirs("a")})
-	b := n.start(t, "b", config{expect: 3, dir: dirs("b"), join: []string{a.gossip}})
-	c := n.start(t, "c", config{expect: 3, dir: dirs("c"), join: []string{a.gossip}})
+	a := n.start(t, "a", config{expect: 3, lease: lease, dir: dirs("a")})
+	b := n.start(t, "b", config{expect: 3, lease: lease, dir: dirs("b"), join: []string{a.gossip}})
+	c := n.start(t, "c", config{expect: 3, lease: lease, dir: dirs("c"), join: []string{a.gossip}})
 	return []*gateway{a, b, c}
 }
 

@@ -13,7 +13,7 @@ import (
 
 // Leave takes this gateway out of the view, hands the lead on if it has it, and
 // closes the cluster, also if ctx ends or an error occurs before. The last
-// gateway has nobody to tell and just closes.
+// gateway tells its disk: when it starts again, nothing is owed from before.
 func (c *Cluster) Leave(ctx context.Context) error {
 	c.leaving.Store(true)
 	return errors.Join(c.depart(ctx), c.Close())
@@ -21,8 +21,14 @@ func (c *Cluster) Leave(ctx context.Context) error {
 
 func (c *Cluster) depart(ctx context.Context) error {
 	node, in := c.Self()
-	if !in || len(c.View().Members) == 1 {
+	if !in {
 		return nil
+	}
+	if len(c.View().Members) == 1 {
+		if c.raft.State() != raft.Leader {
+			return nil // it was one of several that are leaving, and nobody leads them
+		}
+		return c.applyHere(command{Remove: &removeCommand{Node: node}})
 	}
 	if err := c.handOver(ctx); err != nil {
 		return fmt.Errorf("membership: leave: %w", err)

@@ -132,7 +132,8 @@ func (c *Cluster) proposeOnce(ctx context.Context, cmd command, data []byte) err
 	case leader == "":
 		return ErrNoLeader
 	case string(leader) == c.storage.meta.Server && c.leaving.Load() && cmd.Remove != nil:
-		return ErrNoLeader // handed over, but not noticed yet
+		// Handed over, but not noticed yet; or the lead came back.
+		return errors.Join(ErrNoLeader, c.handOver(ctx))
 	case string(leader) == c.storage.meta.Server:
 		return c.applyHere(cmd)
 	}

@@ -31,7 +31,7 @@ func granted(t *testing.T) *tenure {
 	if !due || r.Node != 7 || !tn.answered(r, nil) {
 		t.Fatalf("%+v, %v: no standing", r, due)
 	}
-	if s := *tn.standing.Load(); s.Node != 7 || !s.Valid(time.Now()) || s.Until.Sub(time.Now()) != 900*time.Millisecond {
+	if s := *tn.standing.Load(); s.Node != 7 || !s.Valid(time.Now()) || time.Until(s.Until) != 900*time.Millisecond {
 		t.Fatalf("standing %+v", s)
 	}
 	return tn

@@ -46,18 +46,18 @@ func bareProxy(to *url.URL, rt http.RoundTripper) http.Handler {
 	}
 }
 
-func openHandler(tb testing.TB, to *url.URL, change ...func(*Config)) *Handler {
+// openHandler has what a pool has by default: limits on the hold, and a fence.
+func openHandler(tb testing.TB, to *url.URL) *Handler {
 	tb.Helper()
-	cfg := Config{
+	h, err := New(Config{
 		Admitter: open{},
 		Observer: quiet{},
-		Pools:    []Pool{{Name: "p", Upstreams: []*url.URL{to}}},
-		Routes:   []Route{{Pool: "p", Match: Match{PathPrefix: "/"}}},
-	}
-	for _, f := range change {
-		f(&cfg)
-	}
-	h, err := New(cfg)
+		Pools: []Pool{{
+			Name: "p", Upstreams: []*url.URL{to},
+			HoldMax: 30 * time.Minute, HoldIdle: time.Minute, Fence: true,
+		}},
+		Routes: []Route{{Pool: "p", Match: Match{PathPrefix: "/"}}},
+	})
 	if err != nil {
 		tb.Fatal(err)
 	}
@@ -177,7 +177,7 @@ func BenchmarkBody(b *testing.B) {
 	to := mustURL(b, upstream.URL)
 	tr := newTransport("http", Transport{}.withDefaults())
 	defer tr.CloseIdleConnections()
-	guarded := openHandler(b, to, func(c *Config) { c.Pools[0].HoldMax, c.Pools[0].HoldIdle = time.Hour, time.Minute })
+	guarded := openHandler(b, to)
 	defer guarded.Close()
 	for name, h := range map[string]http.Handler{"bare": bareProxy(to, tr), "kgate": guarded} {
 		for _, method := range []string{http.MethodGet, http.MethodPut} {

@@ -76,9 +76,14 @@ var (
 // Unwrap lets http.ResponseController reach the server's own writer.
 func (ex *exchange) Unwrap() http.ResponseWriter { return ex.ResponseWriter }
 
-// WriteHeader implements http.ResponseWriter. Informational answers pass.
+// WriteHeader implements http.ResponseWriter. Informational answers pass, but for
+// an upstream's 100: it makes the transport read the body, upon which net/http
+// itself tells the client to go on, and the client should hear it once.
 func (ex *exchange) WriteHeader(status int) {
 	switch {
+	case status == http.StatusContinue:
+		ex.hold.move()
+		return
 	case status < 200:
 		ex.hold.move()
 	case ex.wrote.CompareAndSwap(false, true):

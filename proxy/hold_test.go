@@ -130,9 +130,10 @@ func serve(h http.Handler, w http.ResponseWriter, r *http.Request) {
 }
 
 // TestHoldIdleFrees: a client that stops sending, or reading, or says nothing
-// over an upgraded connection or a stream, loses its slot.
+// over an upgraded connection or a stream, loses its slot. Where the machine is
+// so slow that this happens before the header, the client is told 504.
 func TestHoldIdleFrees(t *testing.T) {
-	const idle = 100 * time.Millisecond
+	const idle = 200 * time.Millisecond
 	for name, client := range map[string]func(*gateway, *rawConn){
 		"upload": func(_ *gateway, c *rawConn) {
 			c.send("PUT /swallow HTTP/1.1\r\nHost: h\r\nContent-Length: 100\r\n\r\nhello")
@@ -143,14 +144,22 @@ func TestHoldIdleFrees(t *testing.T) {
 		"download": func(_ *gateway, c *rawConn) { c.send("GET /endless HTTP/1.1\r\nHost: h\r\n\r\n") },
 		"upgrade": func(_ *gateway, c *rawConn) {
 			c.send(upgradeRequest)
-			c.response()
-			if _, err := c.br.ReadByte(); err == nil {
-				t.Error("the upgraded connection says something")
+			res := c.response()
+			if b, err := c.br.ReadByte(); err == nil && res.StatusCode == 101 {
+				t.Errorf("the upgraded connection says %q", b)
 			}
 		},
 		"stream": func(g *gateway, _ *rawConn) {
-			s := g.stream(t, h2cClient(t))
-			if _, err := io.ReadAll(s.res.Body); err == nil {
+			body, w := io.Pipe()
+			defer w.Close()
+			res, err := h2cClient(t).Post(g.url, "application/grpc", body)
+			if err != nil {
+				t.Error(err)
+				return
+			}
+			_, err = io.ReadAll(res.Body)
+			_ = res.Body.Close()
+			if err == nil && res.StatusCode == 200 {
 				t.Error("the stream looks whole")
 			}
 		},
@@ -169,7 +178,7 @@ func TestHoldIdleFrees(t *testing.T) {
 			})
 			client(g, g.dial())
 			rec := g.records.next(t)
-			if rec.Hold < idle || rec.Hold > patience/2 || rec.Aborted != (name != "upload") {
+			if rec.Hold < idle || rec.Hold > patience/2 || rec.Aborted == (rec.Status == 504) || name == "upload" && rec.Aborted {
 				t.Errorf("record %+v", rec)
 			}
 			g.sem.await(0, 0)

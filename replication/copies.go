@@ -70,9 +70,15 @@ func (c *Copies) Restore(whole *Delta) error {
 	if err := restored.Apply(whole); err != nil {
 		return err
 	}
-	if have := c.of[whole.Owner]; have == nil || have.Version() < restored.Version() {
-		c.of[whole.Owner] = restored
+	have := c.of[whole.Owner]
+	switch {
+	case have == nil:
+	case have.Version() >= restored.Version():
+		return nil
+	default:
+		restored.seq = have.seq
 	}
+	c.of[whole.Owner] = restored
 	return nil
 }
 

@@ -43,6 +43,7 @@ type Forming struct {
 	formation kmutex.Formation
 	lost      []Lost
 	estate    Estate
+	doubled   []kmutex.Token
 	awaited   map[kmutex.Node]bool
 	reports   []EpochReport
 	answers   map[kmutex.Node]*EpochAnswer
@@ -98,6 +99,7 @@ func (f *Forming) plan() error {
 		plain[i] = f.reports[i].Report
 		bequeathTo(&plain[i], inherit[plain[i].Node])
 	}
+	f.doubled = part(plain)
 	installs, err := kmutex.Reform(formation, plain)
 	if err != nil {
 		return err
@@ -108,6 +110,33 @@ func (f *Forming) plan() error {
 		f.answers[n] = &EpochAnswer{Install: in, Inherit: inherit[n], Settled: f.estate.Settled}
 	}
 	return nil
+}
+
+// Doubled are tokens that two tickets ran with. Only a defect can do that.
+func (f *Forming) Doubled() []kmutex.Token { return f.doubled }
+
+// part gives the second ticket of a doubled token a number of its own, that no
+// token has: it goes on as one too many, and nobody gets its token after it. An
+// epoch that cannot be formed would help nobody.
+func part(reports []kmutex.Report) (doubled []kmutex.Token) {
+	var running kmutex.TokenSet
+	spare := kmutex.Token(kmutex.MaxK - 1)
+	for i := range reports {
+		r := &reports[i]
+		r.Running = slices.Clone(r.Running)
+		for j := range r.Running {
+			g := &r.Running[j]
+			if g.Token < 0 || g.Token >= kmutex.MaxK {
+				continue // adopted, or refused by the plan
+			}
+			if running.Has(g.Token) {
+				doubled = append(doubled, g.Token)
+				g.Token, spare = spare, spare-1
+			}
+			running.Add(g.Token)
+		}
+	}
+	return doubled
 }
 
 // settle plans who takes over what lost gateways left, by heir.

@@ -3,7 +3,6 @@
 package main
 
 import (
-	"bytes"
 	"encoding/json"
 	"fmt"
 	"net/http"
@@ -13,7 +12,6 @@ import (
 	"path/filepath"
 	"strconv"
 	"strings"
-	"sync"
 	"syscall"
 	"testing"
 	"time"
@@ -50,24 +48,6 @@ func startFake(t *testing.T, pools map[string]int) *fakeGateway {
 	return g
 }
 
-// output is written by the command and read by the test.
-type output struct {
-	mu sync.Mutex
-	b  bytes.Buffer
-}
-
-func (o *output) Write(p []byte) (int, error) {
-	o.mu.Lock()
-	defer o.mu.Unlock()
-	return o.b.Write(p)
-}
-
-func (o *output) String() string {
-	o.mu.Lock()
-	defer o.mu.Unlock()
-	return o.b.String()
-}
-
 // await polls: what it waits for is another process's doing.
 func await(t *testing.T, what string, is func() bool) {
 	t.Helper()
@@ -96,6 +76,7 @@ func TestExecExitCodes(t *testing.T) {
 		"success":            {[]string{"--", "sh", "-c", "echo $KGATE_FENCE"}, 0, "p/1/"},
 		"without dashes":     {[]string{"sh", "-c", "exit 3"}, 3, ""},
 		"the command's":      {[]string{"--", "sh", "-c", "exit 42"}, 42, ""},
+		"one is free":        {[]string{"--wait", "0", "--", "echo", "ran"}, 0, "ran"},
 		"its flags":          {[]string{"--pool", "p", "--", "echo", "--wait", "x"}, 0, "--wait x"},
 		"ended by a signal":  {[]string{"--", "sh", "-c", "kill -9 $$"}, 137, ""},
 		"no such command":    {[]string{"--", "nonexistent-command"}, 127, "not found"},

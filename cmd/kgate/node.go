@@ -45,7 +45,9 @@ type node struct {
 	admin   *http.Server
 
 	clientAddr, adminAddr net.Addr
-	leaving               atomic.Bool // or draining: no longer ready
+	leaving               atomic.Bool     // or draining: no longer ready
+	serving               context.Context // ends when clients are to be done
+	stopServing           context.CancelFunc
 	leave                 chan struct{}
 	leaveOnce             sync.Once
 	agreed                atomic.Bool // the cluster has all our pools
@@ -62,6 +64,7 @@ type node struct {
 func startNode(cfg *config.Config, log *slog.Logger) (*node, error) {
 	ctx, cancel := context.WithCancel(context.Background())
 	n := &node{cfg: cfg, log: log, started: time.Now(), ctx: ctx, cancel: cancel, failed: make(chan error, 4), leave: make(chan struct{})}
+	n.serving, n.stopServing = context.WithCancel(ctx)
 	for _, step := range []func(context.Context) error{
 		n.startMetrics, n.startLinks, n.startCluster, n.startGateway, n.startClients, n.startAdmin,
 	} {
@@ -267,9 +270,19 @@ func (n *node) ticketHandler() (http.Handler, error) {
 	if len(open) == 0 {
 		return nil, nil
 	}
-	return admin.NewTicketHandler(admin.TicketConfig{
+	h, err := admin.NewTicketHandler(admin.TicketConfig{
 		Tickets: ticketDesk{n}, Open: func(pool string) bool { return open[pool] }, Log: n.log,
 	})
+	if err != nil {
+		return nil, err
+	}
+	// Who watches a ticket would keep the server from shutting down.
+	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		ctx, cancel := context.WithCancel(r.Context())
+		defer cancel()
+		defer context.AfterFunc(n.serving, cancel)()
+		h.ServeHTTP(w, r.WithContext(ctx))
+	}), nil
 }
 
 func (n *node) startAdmin(context.Context) error {
@@ -303,6 +316,7 @@ func (n *node) serve(key, addr string, serve func(net.Listener) error) (net.Addr
 func (n *node) shutdown(ctx context.Context) error {
 	n.leaving.Store(true)
 	n.log.Info("draining", slog.Int("in_flight", n.inFlight()))
+	n.stopServing()
 	err := errors.Join(n.gateway.Drain(ctx, n.cfg.Node.Drain == config.DrainFinish), n.clients.Shutdown(ctx))
 	if err != nil {
 		n.log.Warn("requests were broken off", slog.Any("error", err))

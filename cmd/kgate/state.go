@@ -26,14 +26,17 @@ func (n *node) Ready() (ready bool, reason string) {
 	if n.cluster == nil || n.gateway == nil {
 		return false, "starting"
 	}
-	if _, in := n.cluster.Self(); !in {
+	switch standing := n.cluster.Standing(); {
+	case standing.Node != 0 && !standing.Valid(time.Now()):
+		return false, "no lease: the leader has not renewed it"
+	case standing.Node == 0:
 		// Gossip comes first: without it nobody lets this gateway in.
 		for _, err := range []error{n.gossip.Problem(), n.cluster.Problem()} {
 			if err != nil {
 				return false, "not in the cluster: " + err.Error()
 			}
 		}
-		return false, "not in the cluster yet"
+		return false, "not in the cluster yet, or no lease yet"
 	}
 	if !n.agreed.Load() {
 		return false, "the cluster has not agreed on the pools yet"
@@ -59,6 +62,7 @@ func (n *node) Status() admin.Status {
 	view := n.cluster.View()
 	self, _ := n.cluster.Self()
 	s.Gateway.Node = uint64(self)
+	s.Gateway.LeaseSeconds = max(0, time.Until(n.cluster.Standing().Until).Seconds())
 	s.Cluster.View = view.Number
 	s.Cluster.Leader, _ = n.cluster.Leader()
 	s.Cluster.Members = n.memberStatus(view, self)
@@ -86,7 +90,12 @@ func (n *node) memberStatus(view *membership.View, self kmutex.Node) []admin.Mem
 		}
 		out = append(out, member)
 	}
-	slices.SortFunc(out, func(a, b admin.Member) int { return strings.Compare(a.Name, b.Name) })
+	for _, l := range view.Lost {
+		if l.Leased {
+			out = append(out, admin.Member{Name: l.Name, Node: uint64(l.Node), Status: "suspended"})
+		}
+	}
+	slices.SortStableFunc(out, func(a, b admin.Member) int { return strings.Compare(a.Name, b.Name) })
 	return out
 }
 
@@ -95,6 +104,7 @@ func (n *node) poolStatus(view *membership.View, p gateway.PoolStatus) admin.Poo
 	out := admin.Pool{
 		Name: p.Name, K: p.K, Binding: p.Binding, Epoch: p.Epoch, Home: home.Name,
 		InFlight: p.InFlight, Waiting: p.Waiting, BatonHere: p.Baton, FreeTokensHere: p.Free,
+		Withheld: p.Withheld,
 	}
 	w := n.metrics.Pool(p.Name).Window()
 	out.AccessWindow = admin.AccessWindow{MaxMillis: millis(w.Max), Count: w.Count}

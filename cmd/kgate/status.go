@@ -63,15 +63,15 @@ func printStatus(out io.Writer, s *admin.Status) error {
 		if m.RTTMillis != nil {
 			rtt = fmt.Sprintf("%.2f ms", *m.RTTMillis)
 		}
-		fmt.Fprintf(w, "%s\t%d\t%s\t%s\t%s\t%s\n", m.Name, m.Node, m.Addr, m.Status, link, rtt)
+		fmt.Fprintf(w, "%s\t%d\t%s\t%s\t%s\t%s\n", m.Name, m.Node, orDash(m.Addr), m.Status, link, rtt)
 	}
-	fmt.Fprintln(w, "\nPOOL\tK\tBINDING\tIN FLIGHT HERE\tWAITING HERE\tHOME\tBATON\tMEAN WAIT (60 s)\tMAX")
+	fmt.Fprintln(w, "\nPOOL\tK\tBINDING\tIN FLIGHT HERE\tWAITING HERE\tWITHHELD\tHOME\tBATON\tMEAN WAIT (60 s)\tMAX")
 	for _, p := range s.Pools {
 		baton := "-"
 		if p.BatonHere {
 			baton = "here"
 		}
-		fmt.Fprintf(w, "%s\t%d\t%s\t%d\t%d\t%s\t%s\t%.1f ms\t%.1f ms\n", p.Name, p.K, p.Binding, p.InFlight, p.Waiting,
+		fmt.Fprintf(w, "%s\t%d\t%s\t%d\t%d\t%d\t%s\t%s\t%.1f ms\t%.1f ms\n", p.Name, p.K, p.Binding, p.InFlight, p.Waiting, p.Withheld,
 			orDash(p.Home), baton, p.AccessWindow.MeanMillis, p.AccessWindow.MaxMillis)
 	}
 	return w.Flush()

@@ -20,21 +20,18 @@ func (c *Cluster) formed() error {
 }
 
 // Whole returns the pool over all its gateways, for the invariants of kmutex, if
-// there is such a thing at the moment: all members run in the newest epoch, nobody
-// is owed tokens, and none is in use that a lower k has done away with.
+// there is such a thing at the moment: all members run in the newest epoch.
 func (c *Cluster) Whole() (*kmutex.World, bool) {
 	v := c.newest
-	if len(v.Owed) > 0 || len(v.Members) == 0 || c.formed() != nil {
+	if len(v.Members) == 0 || c.formed() != nil {
 		return nil, false
 	}
 	w := &kmutex.World{K: v.K, Early: c.cfg.Early}
 	for _, m := range v.Members {
 		p := c.hosts[m.Host].process
 		s := p.gateway.Machine().State()
-		for _, g := range s.Running {
-			if int(g.Token) >= v.K {
-				return nil, false
-			}
+		if s.Tokens != nil { // else it joined in the middle of the epoch
+			w.Tokens, w.Withheld = s.Tokens, s.Withheld
 		}
 		w.Nodes = append(w.Nodes, s)
 		w.AskPending = w.AskPending || p.gateway.Asking()
@@ -54,6 +51,19 @@ func (c *Cluster) Whole() (*kmutex.World, bool) {
 		})
 	}
 	return w, true
+}
+
+// Held tells of a ticket that has a token and no request; all members must be in
+// the newest epoch.
+func (c *Cluster) Held() error {
+	for _, m := range c.newest.Members {
+		for _, g := range c.hosts[m.Host].process.gateway.Machine().State().Running {
+			if r := c.requests[g.Ticket]; r.state == over || r.state == waiting {
+				return fmt.Errorf("node %d holds token %d for ticket %d, which is over (%s)", m.Node, g.Token, g.Ticket, r.outcome)
+			}
+		}
+	}
+	return nil
 }
 
 // Settled tells why the cluster is not in order: a process that is not in the view

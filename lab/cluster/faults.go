@@ -26,9 +26,12 @@ func (c *Cluster) Kill(host int) {
 	c.Engine.Kill(host)
 }
 
+// Runs reports whether a process runs on a host, or never will again.
+func (c *Cluster) Runs(host int) bool { return c.hosts[host].process != nil || c.hosts[host].left }
+
 // Start starts a process on a host where none runs, unless it has left for good.
 func (c *Cluster) Start(host int) {
-	if h := &c.hosts[host]; h.process == nil && !h.left {
+	if !c.Runs(host) {
 		c.tracef("", "host %d: started", host)
 		c.Engine.Start(host)
 		c.boot(host)
@@ -40,12 +43,12 @@ func (c *Cluster) Start(host int) {
 // The last one stays.
 func (c *Cluster) Leave(host int) {
 	staying := 0
-	for _, h := range c.hosts {
-		if h.process != nil && !h.leaving {
+	for _, m := range c.log.Members {
+		if m.Host != host && c.hosts[m.Host].process != nil && !c.hosts[m.Host].leaving {
 			staying++
 		}
 	}
-	if h := &c.hosts[host]; h.process != nil && !h.leaving && staying > 1 {
+	if h := &c.hosts[host]; h.process != nil && !h.leaving && staying > 0 {
 		h.leaving = true
 		h.process.after(0, timerLeave, 0)
 	}

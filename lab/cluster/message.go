@@ -54,14 +54,32 @@ func (m *refuseMsg) String() string {
 	return fmt.Sprintf("refuse n%d/%d", m.renewal.Node, m.renewal.Tag)
 }
 
-// raftMsg is the kind of all of them.
-const raftMsg = "raft"
+// Kinds are the names of all kinds of messages, for [Cluster.Watch].
+var Kinds = []string{
+	"request", "baton", "child", "token", "where", "report", "answer",
+	"beat", "ask", "tell", "join", "leave", "renew", "grant", "refuse",
+}
 
-// kindOf names a message by its kind: that of the machines', "report", "answer",
-// or "raft".
+// kindOf names a message.
 func kindOf(m any) string {
-	if k, ok := m.(interface{ Kind() string }); ok {
-		return k.Kind()
+	switch m := m.(type) {
+	case interface{ Kind() string }:
+		return m.Kind()
+	case *beatMsg:
+		return "beat"
+	case *askMsg:
+		return "ask"
+	case *tellMsg:
+		return "tell"
+	case *joinMsg:
+		return "join"
+	case *leaveMsg:
+		return "leave"
+	case *renewMsg:
+		return "renew"
+	case *grantMsg:
+		return "grant"
+	default:
+		return "refuse"
 	}
-	return raftMsg
 }

@@ -26,6 +26,7 @@ type process struct {
 	joined  time.Duration // when it last asked to be let in, by its own clock
 	leaving bool
 	woke    time.Duration // true time
+	watched bool          // there is a timer for the end of the lease
 }
 
 // Timers of a process, beside those of its gateway.
@@ -51,7 +52,7 @@ func (c *Cluster) boot(i int) {
 func (p *process) incarnate() {
 	h := &p.c.hosts[p.host]
 	h.boots++
-	p.boot, p.holder, p.joined = h.boots, nil, -time.Hour
+	p.boot, p.holder, p.joined, p.watched = h.boots, nil, -time.Hour, false
 	cfg := fairk.Config{
 		Host: p.c, Parcels: &p.c.parcels, Index: p.host, Boot: p.boot, Early: p.c.cfg.Early, Ask: p.c.cfg.Ask,
 		Since:  p.c.since,
@@ -132,7 +133,7 @@ func (p *process) renew() {
 // tell sends something to the leader.
 func (p *process) tell(m any) {
 	if p.leader >= 0 {
-		p.c.Send(p.host, p.leader, raftMsg, m)
+		p.c.Send(p.host, p.leader, "", m)
 	}
 }
 
@@ -140,10 +141,25 @@ func (p *process) granted(r lease.Renewal) {
 	if p.holder == nil {
 		return
 	}
-	if now := p.clock(); p.holder.Granted(r, now) {
-		until, _ := p.holder.Until()
-		p.after(until-now+time.Microsecond, timerLapse, 0)
+	if p.holder.Granted(r, p.clock()) && !p.watched {
+		p.watch()
 	}
+}
+
+// watch sets the timer for the end of the lease.
+func (p *process) watch() {
+	until, _ := p.holder.Until()
+	p.watched = true
+	p.after(until-p.clock()+time.Microsecond, timerLapse, p.boot)
+}
+
+// lapse looks whether the lease is over.
+func (p *process) lapse() {
+	if p.holder.Over(p.clock()) {
+		p.void("its lease is over since", p.c.Now())
+		return
+	}
+	p.watch()
 }
 
 func (p *process) due(t sim.Timer) {
@@ -151,8 +167,8 @@ func (p *process) due(t sim.Timer) {
 	case timerTick:
 		p.tick()
 	case timerLapse:
-		if p.holder != nil && p.holder.Over(p.clock()) {
-			p.void("its lease is over since", p.c.Now())
+		if t.Arg == p.boot {
+			p.lapse()
 		}
 	case timerLead:
 		if l := p.leads; l != nil && l.term == t.Arg {

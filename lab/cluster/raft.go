@@ -136,7 +136,7 @@ func (l *leadership) work() {
 	}
 	for i := range c.hosts {
 		if i != l.p.host {
-			c.Send(l.p.host, i, raftMsg, &beatMsg{l.term, l.staged})
+			c.Send(l.p.host, i, "", &beatMsg{l.term, l.staged})
 		}
 	}
 	l.p.onBeat(l.p.host, &beatMsg{l.term, l.staged})
@@ -149,7 +149,7 @@ func (l *leadership) work() {
 		round := l.grantor.Begin(names)
 		for _, v := range l.voters {
 			if l.p.leads == l {
-				c.Send(l.p.host, v, raftMsg, &askMsg{l.term, round})
+				c.Send(l.p.host, v, "", &askMsg{l.term, round})
 			}
 		}
 	}
@@ -243,7 +243,7 @@ func (l *leadership) take(from int, m any) {
 		switch {
 		case c.hosts[m.host].left:
 		case slices.ContainsFunc(c.log.lost, func(o lost) bool { return o.host == m.host && o.boot == m.boot }):
-			c.Send(l.p.host, from, raftMsg, &refuseJoinMsg{m.boot})
+			c.Send(l.p.host, from, "", &refuseJoinMsg{m.boot})
 		default:
 			l.propose(func(a *agreed) bool { return a.join(m.host, m.boot, m.voided) })
 		}
@@ -259,7 +259,7 @@ func (l *leadership) take(from int, m any) {
 		l.changeVoters()
 	case *renewMsg:
 		if !l.grantor.Receive(m.renewal, l.p.clock()) && c.log.isLost(m.renewal.Node) {
-			c.Send(l.p.host, from, raftMsg, &refuseMsg{m.renewal})
+			c.Send(l.p.host, from, "", &refuseMsg{m.renewal})
 		}
 	case *tellMsg:
 		granted, decided := l.grantor.Answer(m.round, strconv.Itoa(m.voter), m.term)
@@ -268,7 +268,7 @@ func (l *leadership) take(from int, m any) {
 		}
 		for _, r := range granted {
 			if member, in := c.log.Member(r.Node); in {
-				c.Send(l.p.host, member.Host, raftMsg, &grantMsg{r})
+				c.Send(l.p.host, member.Host, "", &grantMsg{r})
 			}
 		}
 		if l.grantor.Deposed() && l.p.leads == l {
@@ -295,5 +295,5 @@ func (p *process) onBeat(from int, m *beatMsg) {
 func (p *process) onAsk(from int, m *askMsg) {
 	h := &p.c.hosts[p.host]
 	h.term = max(h.term, m.term)
-	p.c.Send(p.host, from, raftMsg, &tellMsg{round: m.round, voter: p.host, term: h.term})
+	p.c.Send(p.host, from, "", &tellMsg{round: m.round, voter: p.host, term: h.term})
 }

@@ -16,6 +16,8 @@ type Campaign struct {
 	Budget time.Duration
 	// Parallel is how many are played at once (default 1).
 	Parallel int
+	// Findings after which no further seed is begun (default 5).
+	Findings int
 	// Mode, if not both.
 	Mode Mode
 	// Progress is told how many seeds are done; it may be nil.
@@ -41,8 +43,7 @@ type Report struct {
 	Findings []Finding
 }
 
-// maxFindings ends a campaign.
-const maxFindings = 5
+const defaultFindings = 5
 
 // Run plays the seeds. Which ones are played depends on the budget; what each shows
 // does not.
@@ -61,7 +62,7 @@ func (c Campaign) Run(ctx context.Context) *Report {
 	take := func() (uint64, bool) {
 		mu.Lock()
 		defer mu.Unlock()
-		if next >= c.First+c.Seeds || ctx.Err() != nil || len(rep.Findings) >= maxFindings {
+		if next >= c.First+c.Seeds || ctx.Err() != nil || len(rep.Findings) >= cmp.Or(c.Findings, defaultFindings) {
 			return 0, false
 		}
 		next++

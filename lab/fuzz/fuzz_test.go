@@ -10,13 +10,16 @@ import (
 	"time"
 )
 
-var seeds = flag.Uint64("fuzz.seeds", 400, "how many seeds TestSeeds plays")
+var (
+	seeds    = flag.Uint64("fuzz.seeds", 300, "how many seeds TestSeeds plays")
+	findings = flag.Int("fuzz.findings", 0, "after how many failures TestSeeds ends")
+)
 
 // Every seed, in both modes, with every fault: the upstream never sees more than
 // it may, and when the faults are over everything comes to order.
 func TestSeeds(t *testing.T) {
 	began := time.Now()
-	r := Campaign{Seeds: *seeds, Parallel: 2}.Run(t.Context())
+	r := Campaign{Seeds: *seeds, Parallel: 2, Findings: *findings}.Run(t.Context())
 	t.Logf("%d seeds in %.1f s: %d requests served, %d events, %d epochs; paused processes had up to %d requests open beyond their leases",
 		r.Seeds, time.Since(began).Seconds(), r.Served, r.Events, r.Epochs, r.Apart)
 	for _, f := range r.Findings {

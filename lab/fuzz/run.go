@@ -115,7 +115,7 @@ func (p *play) until(end time.Duration, enough func() bool) error {
 		}
 		p.checked = p.Now()
 		if w, whole := p.Whole(); whole {
-			if err := w.Check(); err != nil {
+			if err := errors.Join(w.Check(), p.Held()); err != nil {
 				return fmt.Errorf("%w: %w", ErrInvariant, err)
 			}
 		}
@@ -176,9 +176,11 @@ func (p *play) starving() error {
 
 // due lets an operation happen, or wait for its message.
 func (p *play) due(i uint64) {
-	if o := p.Ops[i]; o.On != "" {
+	switch o := p.Ops[i]; {
+	case o.At > p.End: // all is healed by then
+	case o.On != "":
 		p.armed = append(p.armed, o)
-	} else {
+	default:
 		p.do(o)
 	}
 }
@@ -202,13 +204,13 @@ func (p *play) do(o Op) {
 	case OpKill:
 		p.Kill(o.Host)
 	case OpStart:
-		p.Start(o.Host)
+		p.Start(p.first(o.Host, func(host int) bool { return !p.Runs(host) }))
 	case OpLeave:
 		p.Leave(o.Host)
 	case OpPause:
 		p.Pause(o.Host)
 	case OpResume:
-		p.Resume(o.Host)
+		p.Resume(p.first(o.Host, p.Paused))
 	case OpCut, OpHeal:
 		p.links(o)
 	case OpSlow:
@@ -226,6 +228,17 @@ func (p *play) do(o Op) {
 	case OpRecover:
 		p.Recover()
 	}
+}
+
+// first returns the first host from one on to which something applies: what has
+// happened next to a message has happened to whoever got it.
+func (p *play) first(from int, applies func(host int) bool) int {
+	for i := range p.Hosts {
+		if host := (from + i) % p.Hosts; applies(host) {
+			return host
+		}
+	}
+	return from
 }
 
 // links cuts or heals the links from one set of hosts to another.

@@ -7,6 +7,8 @@ import (
 	"strconv"
 	"strings"
 	"time"
+
+	"github.com/kgate/kgate/lab/cluster"
 )
 
 // Mode says what a run is to show.
@@ -108,9 +110,10 @@ func (o Op) String() string {
 }
 
 const (
-	maxHosts = 9
-	maxK     = 5
-	lease    = 3 * time.Second
+	maxHosts    = 9
+	maxK        = 5
+	maxRequests = 300
+	lease       = 3 * time.Second
 )
 
 // New makes the scenario of a seed.
@@ -120,7 +123,7 @@ func New(seed uint64, mode Mode) *Scenario {
 	s.Members = 1 + r.IntN(s.Hosts)
 	s.Base = []time.Duration{200 * time.Microsecond, time.Millisecond, 20 * time.Millisecond}[r.IntN(3)]
 	s.Extra = []time.Duration{0, s.Base / 4, 3 * s.Base}[r.IntN(3)]
-	s.End = time.Duration(3+r.IntN(12)) * time.Second
+	s.End = time.Duration(4+r.IntN(16)) * time.Second
 	g := generator{Scenario: s, r: r}
 	g.requests()
 	g.faults()
@@ -140,9 +143,12 @@ func (g *generator) add(o Op) { g.Ops = append(g.Ops, o) }
 // requests come in a stream that the tokens can about serve, now and then many at
 // once.
 func (g *generator) requests() {
-	hold := []time.Duration{5 * time.Millisecond, 50 * time.Millisecond, 400 * time.Millisecond}[g.r.IntN(3)]
-	load := 0.3 + 1.2*g.r.Float64()
-	n := min(int(load*float64(g.K)*g.End.Seconds()/hold.Seconds()), 250)
+	hold := []time.Duration{20 * time.Millisecond, 100 * time.Millisecond, 600 * time.Millisecond}[g.r.IntN(3)]
+	load := 0.3 + 1.5*g.r.Float64()
+	n := int(load * float64(g.K) * g.End.Seconds() / hold.Seconds())
+	if n > maxRequests {
+		n, hold = maxRequests, hold*time.Duration(n)/maxRequests
+	}
 	for range n {
 		o := Op{At: g.any(), Kind: OpRequest, Host: g.r.IntN(g.Hosts), Hold: time.Duration(g.r.ExpFloat64() * float64(hold))}
 		switch g.r.IntN(12) {
@@ -163,12 +169,12 @@ func (g *generator) requests() {
 
 // faults of a few kinds happen, so that each kind is met with few others, too.
 func (g *generator) faults() {
-	kinds := []func(){g.restart, g.pause, g.partition, g.spike, g.changeK, g.join, g.leave, g.clocks, g.elect, g.suspect, g.recover}
-	chosen := g.r.Perm(len(kinds))[:g.r.IntN(5)]
-	for range g.r.IntN(12) {
-		if len(chosen) > 0 {
-			kinds[chosen[g.r.IntN(len(chosen))]]()
-		}
+	kinds := []func(){
+		g.restart, g.pause, g.partition, g.spike, g.changeK, g.join, g.laggard, g.leave, g.clocks, g.elect, g.suspect, g.recover, g.limit,
+	}
+	chosen := g.r.Perm(len(kinds))[:1+g.r.IntN(4)]
+	for range 1 + g.r.IntN(10) {
+		kinds[chosen[g.r.IntN(len(chosen))]]()
 	}
 }
 
@@ -176,16 +182,22 @@ func (g *generator) faults() {
 func (g *generator) point(o Op) Op {
 	o.At, o.Host = g.any(), g.r.IntN(g.Hosts)
 	if g.r.IntN(2) == 0 {
-		kinds := []string{"request", "baton", "token", "child", "where", "report", "answer", "raft"}
+		kinds := cluster.Kinds
+		if g.r.IntN(2) == 0 { // those that much depends on
+			kinds = []string{"baton", "token", "grant", "report", "answer"}
+		}
 		o.On, o.After = kinds[g.r.IntN(len(kinds))], g.r.IntN(2) == 0
 	}
 	g.add(o)
 	return o
 }
 
-// span is how long a fault lasts: mostly below a lease, sometimes well above.
+// span is how long a fault lasts: half of the time below a lease, else above.
 func (g *generator) span() time.Duration {
-	return time.Duration(g.r.ExpFloat64() * float64([]time.Duration{lease / 30, lease / 2, 2 * lease}[g.r.IntN(3)]))
+	if g.r.IntN(2) == 0 {
+		return time.Duration(g.r.ExpFloat64() * float64(lease) / 5)
+	}
+	return lease + time.Duration(g.r.ExpFloat64()*float64(lease))
 }
 
 func (g *generator) restart() {
@@ -230,6 +242,49 @@ func (g *generator) changeK() { g.add(Op{At: g.any(), Kind: OpSetK, K: 1 + g.r.I
 
 func (g *generator) join() {
 	g.add(Op{At: g.any(), Kind: OpStart, Host: g.r.IntN(g.Hosts)})
+}
+
+// laggard is a gateway that learns late of one that joins.
+func (g *generator) laggard() {
+	at := g.any()
+	o := Op{At: at, Kind: OpSlow, To: uint(g.r.IntN(g.Hosts)), Hold: lease / 3}
+	g.add(o) // from host 0, which leads at first
+	g.add(Op{At: at + lease/30, Kind: OpStart, Host: g.r.IntN(g.Hosts)})
+	o.At, o.Hold = at+lease, 0
+	g.add(o)
+}
+
+// limit is a gateway that is busy and gets lost, with everything against its lease:
+// its clock is slow, the others' are fast, and its last answers came late.
+func (g *generator) limit() {
+	at, host := g.any(), g.r.IntN(g.Hosts)
+	for other := range g.Hosts {
+		rate := 1.09
+		if other == host {
+			rate = 0.92
+		} else {
+			g.add(Op{At: at, Kind: OpSlow, Host: other, To: uint(host), Hold: lease / 7})
+		}
+		g.add(Op{At: at, Kind: OpRate, Host: other, Rate: rate})
+	}
+	gone := at + lease/3 + time.Duration(g.r.Int64N(int64(lease/3)))
+	for range g.K {
+		g.add(Op{At: gone - lease/10, Kind: OpRequest, Host: host, Hold: 2 * lease})
+	}
+	if g.r.IntN(2) == 0 {
+		g.add(Op{At: gone, Kind: OpPause, Host: host})
+		g.add(Op{At: gone + lease + lease/2, Kind: OpResume, Host: host})
+		return
+	}
+	all := uint(1)<<g.Hosts - 1
+	o := Op{At: gone, Kind: OpCut, From: 1 << host, To: all &^ (1 << host)}
+	back := o
+	back.From, back.To = o.To, o.From
+	for _, o := range []Op{o, back} {
+		g.add(o)
+		o.At, o.Kind = gone+2*lease, OpHeal
+		g.add(o)
+	}
 }
 
 func (g *generator) leave() { g.point(Op{Kind: OpLeave}) }

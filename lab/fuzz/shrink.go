@@ -5,11 +5,10 @@ import (
 	"slices"
 
 	"github.com/kgate/kgate/lab/cluster"
-	"github.com/kgate/kgate/lab/protocol/fairk"
 )
 
 // kinds of failures: while shrinking, one must not turn into another.
-var kinds = []error{ErrInvariant, ErrStarved, ErrUnsettled, ErrPanic, cluster.ErrTooMany, fairk.ErrLinks}
+var kinds = []error{ErrInvariant, ErrStarved, ErrUnsettled, ErrPanic, cluster.ErrTooMany}
 
 func sameKind(a, b error) bool {
 	if a == nil || b == nil {

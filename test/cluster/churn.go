@@ -37,8 +37,11 @@ func Count(tb testing.TB, variable string, ordinary, soak int) int {
 }
 
 // Whole is how long after the loss of a gateway at most all k slots are in use
-// again, and the longest that a request may wait for it.
-func Whole(lease time.Duration) time.Duration { return lease*11/10 + time.Second }
+// again, and the longest that a request may wait for it; with what a busy machine
+// may add.
+func Whole(lease time.Duration) time.Duration { return lease*11/10 + time.Second + busy }
+
+const busy = 250 * time.Millisecond
 
 // Roles are the places, in Cluster.Gateways, of those that have a part of their
 // own; -1 where nobody says so.

@@ -36,6 +36,8 @@ type Options struct {
 	// QueueTimeout and QueueLimit of the pool; default 60 s and 20,000.
 	QueueTimeout time.Duration
 	QueueLimit   int
+	// Binary to run; default: the one that [Binary] returns.
+	Binary string
 	// Durable gateways keep their views, and their addresses, over a restart.
 	Durable bool
 	// GossipKey in base64; none if empty.
@@ -173,7 +175,7 @@ func (c *Cluster) start(tb testing.TB, name string, expect int) *Gateway {
 	if err := os.WriteFile(file, []byte(c.config(name, expect, listen)), 0o600); err != nil {
 		tb.Fatal(err)
 	}
-	command := append(slices.Clone(host.Command), Binary(tb), "serve", "-c", file)
+	command := append(slices.Clone(host.Command), cmp.Or(c.opt.Binary, Binary(tb)), "serve", "-c", file)
 	return launch(tb, name, command, c.joins(), c.opt.Dial)
 }
 

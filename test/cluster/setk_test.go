@@ -76,7 +76,7 @@ func badK(t *testing.T, c *Cluster) {
 	t.Helper()
 	at := "http://" + c.Gateways[0].Admin
 	expect(t, 2, []string{"--k", "1"}, "pool", "set", PoolName, "--k", "0", "--admin", at)
-	expect(t, 2, []string{"--k", "1"}, "pool", "set", PoolName, "--k", "-3", "--admin", at)
+	expect(t, 2, []string{"--k", "1"}, "pool", "set", PoolName, "--k=-3", "--admin", at)
 	expect(t, 2, []string{"--k"}, "pool", "set", PoolName, "--admin", at)
 	expect(t, 1, []string{"nobody", PoolName}, "pool", "set", "nobody", "--k", "3", "--admin", at)
 	expect(t, 1, []string{"k"}, "pool", "set", PoolName, "--k", "2000000000", "--admin", at)

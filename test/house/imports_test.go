@@ -47,7 +47,7 @@ var rooms = map[string][]string{
 	"lab/protocol/ideal":   {"lab/protocol", "lab/sim"},
 	"lab/protocol/static":  {"lab/protocol", "lab/sim"},
 	"lab/cluster":          {"kmutex", "lab/protocol", "lab/protocol/fairk", "lab/sim", "membership/lease"},
-	"lab/fuzz":             {"lab/cluster", "lab/network", "lab/protocol/fairk", "membership/lease"},
+	"lab/fuzz":             {"lab/cluster", "lab/network", "membership/lease"},
 	"lab":                  {"lab/meter", "lab/network", "lab/protocol", "lab/sim", "lab/workload"},
 	"lab/experiment": {
 		"lab", "lab/meter", "lab/network", "lab/protocol", "lab/protocol/bv95", "lab/protocol/central", "lab/protocol/fairk",

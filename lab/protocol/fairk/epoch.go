@@ -83,7 +83,11 @@ func (g *Gateway) Follow(v *View) bool {
 	stash := g.stash
 	g.stash = nil
 	for _, p := range stash {
-		g.receive(p)
+		if p.from == g.self {
+			g.send(p)
+		} else {
+			g.receive(p)
+		}
 	}
 	return true
 }

@@ -1,7 +1,6 @@
 package fairk
 
 import (
-	"errors"
 	"fmt"
 	"time"
 
@@ -42,7 +41,7 @@ type Gateway struct {
 	epoch   uint64    // that began here last
 	asks    uint64    // numbers the ask timers; only the last one counts
 	asking  bool      // the last of them has not run out
-	stash   []*parcel // from or to nodes that the view here does not know yet
+	stash   []*parcel // that came or go, from or to nodes that the view here does not know yet
 	epochs
 	// begin changes the install of the first epoch.
 	begin func(*kmutex.Install)
@@ -168,9 +167,6 @@ func (g *Gateway) Due(t sim.Timer) {
 	}
 }
 
-// ErrLinks means that a gateway had a message for a node that it has no link to.
-var ErrLinks = errors.New("fairk: message to a node that the view here does not name")
-
 // step takes in an event and carries out its effects, in package gateway's order.
 func (g *Gateway) step(e kmutex.Event) {
 	fx, err := g.machine.Step(e)
@@ -179,18 +175,9 @@ func (g *Gateway) step(e kmutex.Event) {
 	}
 	host := g.cfg.Host
 	for i := range fx.Messages {
-		m := &fx.Messages[i]
-		to, known := g.view.Member(m.To)
-		if !known {
-			// One to a gateway that has just left is void anyway.
-			if m.To > kmutex.Node(g.view.Index) {
-				g.fail(fmt.Errorf("%w: %v", ErrLinks, m))
-			}
-			continue
-		}
 		p := g.cfg.Parcels.get()
-		p.from, p.to, p.message = m.From, m.To, m.Message
-		host.Send(g.cfg.Index, to.Host, m.Message.Kind.String(), p)
+		p.from, p.to, p.message = fx.Messages[i].From, fx.Messages[i].To, fx.Messages[i].Message
+		g.send(p)
 	}
 	for _, grant := range fx.Grants {
 		host.Grant(g.cfg.Index, protocol.Ticket(grant.Ticket))
@@ -205,6 +192,20 @@ func (g *Gateway) step(e kmutex.Event) {
 			host.Found(fx.Trace[i].Count)
 		}
 		g.watch(fx.Trace[i])
+	}
+}
+
+// send gives a message to the link to its receiver. There is none yet to a member
+// that only a newer view names, of whom another gateway has told: the message
+// waits for that view. One to a gateway that has just left is void anyway.
+func (g *Gateway) send(p *parcel) {
+	switch to, known := g.view.Member(p.to); {
+	case known:
+		g.cfg.Host.Send(g.cfg.Index, to.Host, p.Kind(), p)
+	case p.to > kmutex.Node(g.view.Index):
+		g.stash = append(g.stash, p)
+	default:
+		g.cfg.Parcels.put(p)
 	}
 }
 

@@ -1,0 +1,206 @@
+package proxy
+
+import (
+	"context"
+	"fmt"
+	"slices"
+	"sync"
+	"sync/atomic"
+	"testing"
+	"time"
+)
+
+// semaphore is an Admitter: a counting semaphore with one FIFO line for all
+// pools. It fails the test when a release is missing or comes twice.
+type semaphore struct {
+	t testing.TB
+
+	mu      sync.Mutex
+	k, held int
+	maxHeld int
+	line    []chan struct{}
+	refusal *Refusal      // refuse everybody with it
+	err     error         // fail with it
+	changed chan struct{} // closed and replaced at every change
+
+	standing atomic.Uint64 // Config.Standing
+	serial   int           // of the last fence
+	slots    []*semSlot    // all that were ever given
+}
+
+func newSemaphore(t testing.TB, k int) *semaphore {
+	s := &semaphore{t: t, k: k, changed: make(chan struct{})}
+	s.standing.Store(1)
+	t.Cleanup(func() { s.await(0, 0) })
+	return s
+}
+
+func (s *semaphore) notify() {
+	close(s.changed)
+	s.changed = make(chan struct{})
+}
+
+func (s *semaphore) Acquire(ctx context.Context, _ string, wait time.Duration) (Slot, error) {
+	s.mu.Lock()
+	if s.refusal != nil || s.err != nil {
+		defer s.mu.Unlock()
+		if s.refusal != nil {
+			return nil, s.refusal
+		}
+		return nil, s.err
+	}
+	if s.held < s.k && len(s.line) == 0 {
+		defer s.mu.Unlock()
+		return s.admitLocked(), nil
+	}
+	turn := make(chan struct{})
+	s.line = append(s.line, turn)
+	s.notify()
+	s.mu.Unlock()
+
+	if wait >= 0 {
+		var cancel context.CancelFunc
+		ctx, cancel = context.WithTimeoutCause(ctx, wait, &Refusal{Reason: ReasonTimeout})
+		defer cancel()
+	}
+	select {
+	case <-turn:
+	case <-ctx.Done():
+	}
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	select {
+	case <-turn: // held was counted by whoever let us in
+		return s.slotLocked(), nil
+	default:
+	}
+	for i := range s.line {
+		if s.line[i] == turn {
+			s.line = append(s.line[:i], s.line[i+1:]...)
+			break
+		}
+	}
+	s.notify()
+	return nil, context.Cause(ctx)
+}
+
+func (s *semaphore) admitLocked() *semSlot {
+	s.held++
+	s.maxHeld = max(s.maxHeld, s.held)
+	s.notify()
+	return s.slotLocked()
+}
+
+func (s *semaphore) slotLocked() *semSlot {
+	s.serial++
+	sl := &semSlot{sem: s, fence: fmt.Sprintf("p/1/%d", s.serial)}
+	s.slots = append(s.slots, sl)
+	return sl
+}
+
+// last returns the slot that was given last.
+func (s *semaphore) last() *semSlot {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return s.slots[len(s.slots)-1]
+}
+
+// lapse ends the standing and all slots with it, as the end of a lease does.
+func (s *semaphore) lapse() {
+	s.standing.Store(0)
+	s.mu.Lock()
+	slots := slices.Clone(s.slots)
+	s.mu.Unlock()
+	for _, sl := range slots {
+		sl.invalid.Store(true)
+	}
+	for _, sl := range slots {
+		sl.lose()
+	}
+}
+
+// semSlot is a slot of a semaphore.
+type semSlot struct {
+	sem     *semaphore
+	fence   string
+	invalid atomic.Bool
+
+	// Under sem.mu.
+	released, lost bool
+	abort          func()
+}
+
+var _ Slot = (*semSlot)(nil)
+
+func (sl *semSlot) Release() {
+	s := sl.sem
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if sl.released {
+		s.t.Error("released twice")
+		return
+	}
+	sl.released = true
+	s.held--
+	if len(s.line) > 0 {
+		s.held++
+		close(s.line[0])
+		s.line = s.line[1:]
+	}
+	s.notify()
+}
+
+func (sl *semSlot) Fence() string { return sl.fence }
+func (sl *semSlot) Valid() bool   { return !sl.invalid.Load() }
+
+func (sl *semSlot) OnLost(abort func()) {
+	sl.sem.mu.Lock()
+	lost := sl.lost
+	sl.abort = abort
+	sl.sem.mu.Unlock()
+	if lost {
+		abort()
+	}
+}
+
+// lose makes the slot invalid and says so.
+func (sl *semSlot) lose() {
+	sl.invalid.Store(true)
+	sl.sem.mu.Lock()
+	abort := sl.abort
+	if sl.lost || sl.released {
+		abort = nil
+	}
+	sl.lost = true
+	sl.sem.mu.Unlock()
+	if abort != nil {
+		abort()
+	}
+}
+
+// await waits until so many slots are held and so many requests wait.
+func (s *semaphore) await(held, waiting int) {
+	s.t.Helper()
+	deadline := time.After(patience)
+	for {
+		s.mu.Lock()
+		h, w, changed := s.held, len(s.line), s.changed
+		s.mu.Unlock()
+		if h == held && w == waiting {
+			return
+		}
+		select {
+		case <-changed:
+		case <-deadline:
+			s.t.Errorf("%d slots held and %d waiting, want %d and %d", h, w, held, waiting)
+			return
+		}
+	}
+}
+
+// now returns how many slots are held.
+func (s *semaphore) now() int {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return s.held
+}

@@ -1,0 +1,140 @@
+package proxy
+
+import (
+	"io"
+	"net/http"
+	"testing"
+)
+
+// h2cClient speaks HTTP/2 with prior knowledge, all over one connection.
+func h2cClient(t *testing.T) *http.Client {
+	tr := &http.Transport{Protocols: new(http.Protocols)}
+	tr.Protocols.SetUnencryptedHTTP2(true)
+	t.Cleanup(tr.CloseIdleConnections)
+	return &http.Client{Transport: tr}
+}
+
+// stream is a call as gRPC's bidirectional streams make them.
+type stream struct {
+	t   *testing.T
+	in  *io.PipeWriter
+	res *http.Response
+}
+
+func (g *gateway) stream(t *testing.T, client *http.Client) *stream {
+	r, w := io.Pipe()
+	t.Cleanup(func() { _ = w.Close() })
+	req, err := http.NewRequest("POST", g.url, r)
+	if err != nil {
+		t.Fatal(err)
+	}
+	req.Header.Set("Content-Type", "application/grpc")
+	req.Header.Set("Te", "trailers")
+	res, err := client.Do(req)
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { _ = res.Body.Close() })
+	s := &stream{t, w, res}
+	s.ping()
+	return s
+}
+
+func (s *stream) ping() {
+	s.t.Helper()
+	if _, err := io.WriteString(s.in, "ping"); err != nil {
+		s.t.Fatal(err)
+	}
+	if _, err := io.ReadFull(s.res.Body, make([]byte, 4)); err != nil {
+		s.t.Fatal(err)
+	}
+}
+
+// shareConn goes on until the transport has put a connection to the upstream
+// where requests share it, which it may do only after the first has been answered.
+func (g *gateway) shareConn(client *http.Client) {
+	g.t.Helper()
+	for before := int64(-1); g.metered.conns.Load() != before; {
+		before = g.metered.conns.Load()
+		res, err := client.Get(g.url)
+		if err != nil {
+			g.t.Fatal(err)
+		}
+		_, _ = io.Copy(io.Discard, res.Body)
+		_ = res.Body.Close()
+		g.sem.await(0, 0)
+		g.records.next(g.t)
+	}
+}
+
+// echoStream is the other side of a stream.
+func echoStream(w http.ResponseWriter, r *http.Request) {
+	w.Header().Set("Trailer", "Grpc-Status")
+	w.Header().Set("Content-Type", "application/grpc")
+	_ = http.NewResponseController(w).Flush()
+	buf := make([]byte, 1024)
+	for {
+		n, err := r.Body.Read(buf)
+		_, _ = w.Write(buf[:n])
+		_ = http.NewResponseController(w).Flush()
+		if err != nil {
+			w.Header().Set("Grpc-Status", "0")
+			return
+		}
+	}
+}
+
+// TestLostStream: of two streams over one connection on either side, only that
+// is reset whose slot is lost.
+func TestLostStream(t *testing.T) {
+	g := newGateway(t, 2, http.HandlerFunc(echoStream), func(c *Config) { c.Pools[0].Upstreams[0].Scheme = "h2c" })
+	client := h2cClient(t)
+	g.shareConn(client)
+	before := g.metered.conns.Load()
+	stays, goes := g.stream(t, client), g.stream(t, client)
+	if n := g.metered.conns.Load(); n != before {
+		t.Fatalf("%d new connections to the upstream", n-before)
+	}
+	g.sem.last().lose()
+	if _, err := io.ReadAll(goes.res.Body); err == nil {
+		t.Error("the lost stream looks whole")
+	}
+	g.sem.await(1, 0)
+	if rec := g.records.next(t); rec.Outcome != OutcomeAdmitted || !rec.Aborted {
+		t.Errorf("record %+v", rec)
+	}
+	stays.ping()
+	_ = stays.in.Close()
+	if _, err := io.ReadAll(stays.res.Body); err != nil || stays.res.Trailer.Get("Grpc-Status") != "0" {
+		t.Errorf("the other stream ended with %v, trailers %v", err, stays.res.Trailer)
+	}
+	g.sem.await(0, 0)
+}
+
+// TestStandingLostStreams: with the standing all streams go, and the upstream's
+// connection with them; the client's stays, and is good again later.
+func TestStandingLostStreams(t *testing.T) {
+	g := newGateway(t, 2, http.HandlerFunc(echoStream), func(c *Config) { c.Pools[0].Upstreams[0].Scheme = "h2c" })
+	client := h2cClient(t)
+	streams := []*stream{g.stream(t, client), g.stream(t, client)}
+	before := g.metered.conns.Load()
+	g.sem.lapse()
+	if n := g.openConns(); n != 0 {
+		t.Errorf("%d connections are open", n)
+	}
+	for _, s := range streams {
+		if _, err := io.ReadAll(s.res.Body); err == nil {
+			t.Error("a lost stream looks whole")
+		}
+	}
+	g.sem.await(0, 0)
+	g.sem.standing.Store(2)
+	s := g.stream(t, client)
+	_ = s.in.Close()
+	if _, err := io.ReadAll(s.res.Body); err != nil {
+		t.Error(err)
+	}
+	if n := g.metered.conns.Load(); n != before+1 {
+		t.Errorf("%d new connections to the upstream, want 1 for the new standing", n-before)
+	}
+}
