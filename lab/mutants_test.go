@@ -40,7 +40,7 @@ var mutants = []struct {
 	{
 		"a retired token goes back into use", "kmutex/machine.go",
 		"case int(q) >= m.k:", "case int(q) > m.k:",
-		"invariant 2|panic|more than k",
+		"invariant 2|protocol violation|more than k",
 	},
 	{
 		"tokens that lost gateways may use are not withheld", "kmutex/reform.go",
@@ -105,6 +105,11 @@ var mutants = []struct {
 	{
 		"requests go on when the lease is over", "lab/cluster/process.go",
 		"p.c.endAll(p.gateway, \"isolated\")\n", "",
+		"more than k|not served",
+	},
+	{
+		"the margins are ignored", "membership/lease/terms.go",
+		"return t.Lease / 10", "return 0",
 		"more than k",
 	},
 	{

@@ -22,6 +22,7 @@ type Request struct {
 	patience time.Duration // 0: for ever
 	gateway  *fairk.Gateway
 	epoch    uint64 // in which it was granted
+	began    time.Duration
 	state    state
 	outcome  string
 }
@@ -150,12 +151,12 @@ type upstream struct {
 func (u *upstream) start(p *process, t protocol.Ticket) {
 	u.flying = append(u.flying, t)
 	c := u.cluster
-	c.requests[t].epoch = p.gateway.Epoch()
+	c.requests[t].epoch, c.requests[t].began = p.gateway.Epoch(), c.Now()
 	oldest := p.gateway.Epoch()
 	n, apart := 0, 0
 	for _, f := range u.flying {
 		oldest = min(oldest, c.requests[f].epoch)
-		if c.hosts[c.requests[f].host].process.stuck(c.requests[f].gateway) {
+		if c.hosts[c.requests[f].host].process.stuck(c.requests[f]) {
 			apart++
 		} else {
 			n++
@@ -172,10 +173,11 @@ func (u *upstream) start(p *process, t protocol.Ticket) {
 	}
 }
 
-// stuck reports that a process is paused, or has just been, and cannot close the
-// connections of an incarnation whose lease is over.
-func (p *process) stuck(g *fairk.Gateway) bool {
-	return (p.c.Paused(p.host) || p.woke == p.c.Now()) && p.gateway == g && !p.entitled()
+// stuck reports that a process cannot have closed the connection of a request of
+// an incarnation whose lease is over, because it is paused, or has been until now.
+func (p *process) stuck(r *Request) bool {
+	now := p.c.Now()
+	return (p.c.Paused(p.host) || p.woke == now && r.began < now) && p.gateway == r.gateway && !p.entitled()
 }
 
 func (u *upstream) end(t protocol.Ticket) {

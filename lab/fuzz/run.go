@@ -58,7 +58,8 @@ func Run(s *Scenario, trace io.Writer) (res Result, err error) {
 	p.Cluster = cluster.New(cluster.Config{
 		Seed: s.Seed, Hosts: s.Hosts, Members: s.Members, K: s.K, Early: s.Early,
 		Network: delay, Ask: 4 * time.Duration(s.Members) * delay.Mean(),
-		Terms: terms.Terms{Lease: lease, Bound: lease / 20},
+		// The bound is for connections that take time to close; here they take none.
+		Terms: terms.Terms{Lease: lease},
 		Slack: slack, Trace: trace, Due: p.due,
 	})
 	p.Watch(func(to int, kind string) { p.triggered(to, kind, false) }, func(to int, kind string) { p.triggered(to, kind, true) })
@@ -188,10 +189,11 @@ func (p *play) due(i uint64) {
 // triggered lets happen what has waited for a message like this.
 func (p *play) triggered(to int, kind string, after bool) {
 	for i, o := range p.armed {
-		if o.On == kind && o.After == after {
+		if o.On == kind && o.After == after && (!o.Here || o.Host == to) {
 			p.armed = append(p.armed[:i:i], p.armed[i+1:]...)
 			o.Host = to
 			p.do(o)
+			p.triggered(to, kind, after) // several may have waited for it
 			return
 		}
 	}

@@ -67,9 +67,11 @@ type Op struct {
 	Kind Kind
 	Host int
 	// On lets it wait, from At on, for the next message of this kind, and
-	// happen to its receiver, just before it or (After) just after.
+	// happen to its receiver, just before it or (After) just after; with Here
+	// for the next one that Host gets.
 	On    string
 	After bool
+	Here  bool
 
 	Hold, Patience time.Duration
 	From, To       uint
@@ -104,7 +106,11 @@ func (o Op) String() string {
 		if o.After {
 			when = "after"
 		}
-		fmt.Fprintf(&b, " (of who gets it, %s the next %s)", when, o.On)
+		who := "who gets it"
+		if o.Here {
+			who = fmt.Sprintf("host %d", o.Host)
+		}
+		fmt.Fprintf(&b, " (%s, %s the next %s)", who, when, o.On)
 	}
 	return b.String()
 }
@@ -170,7 +176,7 @@ func (g *generator) requests() {
 // faults of a few kinds happen, so that each kind is met with few others, too.
 func (g *generator) faults() {
 	kinds := []func(){
-		g.restart, g.pause, g.partition, g.spike, g.changeK, g.join, g.laggard, g.leave, g.clocks, g.elect, g.suspect, g.recover, g.limit,
+		g.restart, g.pause, g.partition, g.spike, g.changeK, g.join, g.laggard, g.leave, g.clocks, g.elect, g.suspect, g.recover, g.limit, g.headless,
 	}
 	chosen := g.r.Perm(len(kinds))[:1+g.r.IntN(4)]
 	for range 1 + g.r.IntN(10) {
@@ -263,28 +269,54 @@ func (g *generator) limit() {
 		if other == host {
 			rate = 0.92
 		} else {
-			g.add(Op{At: at, Kind: OpSlow, Host: other, To: uint(host), Hold: lease / 7})
+			g.add(Op{At: at, Kind: OpSlow, Host: other, To: uint(host), Hold: lease * 3 / 20})
 		}
 		g.add(Op{At: at, Kind: OpRate, Host: other, Rate: rate})
 	}
 	gone := at + lease/3 + time.Duration(g.r.Int64N(int64(lease/3)))
-	for range g.K {
-		g.add(Op{At: gone - lease/10, Kind: OpRequest, Host: host, Hold: 2 * lease})
-	}
+	g.busy(gone-lease/10, host)
+	o := Op{At: gone, Kind: OpPause, Host: host, On: "grant", After: true, Here: true}
 	if g.r.IntN(2) == 0 {
-		g.add(Op{At: gone, Kind: OpPause, Host: host})
+		g.add(o)
 		g.add(Op{At: gone + lease + lease/2, Kind: OpResume, Host: host})
 		return
 	}
-	all := uint(1)<<g.Hosts - 1
-	o := Op{At: gone, Kind: OpCut, From: 1 << host, To: all &^ (1 << host)}
-	back := o
-	back.From, back.To = o.To, o.From
-	for _, o := range []Op{o, back} {
-		g.add(o)
-		o.At, o.Kind = gone+2*lease, OpHeal
-		g.add(o)
+	o.Kind = OpCut
+	g.apart(o, 1<<host, gone+2*lease)
+}
+
+// busy is a gateway with requests that take longer than its lease, and others
+// behind them.
+func (g *generator) busy(at time.Duration, host int) {
+	for i := range 3 * g.K {
+		hold := []time.Duration{2 * lease, lease + lease/5, lease / 30}[i/g.K]
+		g.add(Op{At: at, Kind: OpRequest, Host: host, Hold: hold})
 	}
+}
+
+// apart cuts a side off from all the others, as o says when, until an instant.
+func (g *generator) apart(o Op, side uint, until time.Duration) {
+	others := (uint(1)<<g.Hosts - 1) &^ side
+	for range 2 {
+		o.From, o.To = side, others
+		g.add(o)
+		g.add(Op{At: until, Kind: OpHeal, Host: o.Host, From: o.From, To: o.To})
+		side, others = others, side
+	}
+}
+
+// headless is a cluster that loses its first leader together with a busy gateway,
+// or with which that one is cut off.
+func (g *generator) headless() {
+	at, host := g.any(), g.r.IntN(g.Hosts)
+	g.busy(at-lease/10, host)
+	o := Op{At: at, Kind: OpCut, Host: host}
+	if g.r.IntN(2) == 0 {
+		g.apart(o, 1|1<<host, at+2*lease)
+		return
+	}
+	g.apart(o, 1<<host, at+2*lease)
+	g.add(Op{At: at, Kind: OpKill, Host: 0})
 }
 
 func (g *generator) leave() { g.point(Op{Kind: OpLeave}) }
@@ -297,7 +329,15 @@ func (g *generator) clocks() {
 
 func (g *generator) elect()   { g.add(Op{At: g.any(), Kind: OpElect, Host: g.r.IntN(g.Hosts)}) }
 func (g *generator) suspect() { g.point(Op{Kind: OpSuspect}) }
-func (g *generator) recover() { g.point(Op{Kind: OpRecover}) }
+
+// recover begins an epoch while clients come and leave.
+func (g *generator) recover() {
+	o := g.point(Op{Kind: OpRecover})
+	for range 2 * g.K {
+		came := o.At - time.Duration(g.r.Int64N(int64(20*g.Base)))
+		g.add(Op{At: came, Kind: OpRequest, Host: g.r.IntN(g.Hosts), Hold: g.Base, Patience: time.Duration(g.r.Int64N(int64(40 * g.Base)))})
+	}
+}
 
 // Keep returns the scenario with only these of the seed's operations.
 func (s *Scenario) Keep(ops []int) *Scenario {

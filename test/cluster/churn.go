@@ -2,6 +2,7 @@ package cluster
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"os"
 	"strconv"
@@ -44,7 +45,7 @@ func Whole(lease time.Duration) time.Duration { return lease*11/10 + time.Second
 const busy = 250 * time.Millisecond
 
 // Roles are the places, in Cluster.Gateways, of those that have a part of their
-// own; -1 where nobody says so.
+// own. The baton may be on its way: -1.
 type Roles struct{ Leader, Home, Baton int }
 
 // Of returns in words what a gateway is.
@@ -61,8 +62,22 @@ func (r Roles) Of(i int) string {
 	return text
 }
 
-// Roles asks all gateways at the same time who is what.
-func (c *Cluster) Roles(ctx context.Context) (Roles, error) {
+// Roles asks all gateways at the same time who is what, until there is a leader
+// and a home.
+func (c *Cluster) Roles(ctx context.Context) (roles Roles, err error) {
+	ctx, cancel := context.WithTimeout(ctx, patience)
+	defer cancel()
+	err = Await(ctx, func() error {
+		roles, err = c.roles(ctx)
+		if err == nil && (roles.Leader < 0 || roles.Home < 0) {
+			err = errors.New("there is no leader, or no home")
+		}
+		return err
+	})
+	return roles, err
+}
+
+func (c *Cluster) roles(ctx context.Context) (Roles, error) {
 	states := make([]*admin.Status, len(c.Gateways))
 	errs := make([]error, len(c.Gateways))
 	var wg sync.WaitGroup

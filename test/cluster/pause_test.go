@@ -35,7 +35,8 @@ type pauseRun struct {
 
 func (r *pauseRun) start(t *testing.T) {
 	t.Helper()
-	outlasts := http.HandlerFunc(func(_ http.ResponseWriter, req *http.Request) { hold(req, r.stop+r.lease) })
+	// By far: none ends by itself while the gateway wakes up.
+	outlasts := http.HandlerFunc(func(_ http.ResponseWriter, req *http.Request) { hold(req, r.stop+5*r.lease) })
 	judge := func(h http.Handler) (*Judge, string) {
 		l, err := net.Listen("tcp", "127.0.0.1:0")
 		if err != nil {
@@ -51,7 +52,7 @@ func (r *pauseRun) start(t *testing.T) {
 	r.short.Keep()
 	r.c = Start(t, Options{K: pauseK, Upstream: shortURL, Lease: r.lease, Pools: []Pool{
 		{Name: "long", K: pauseLongK, Upstream: longURL},
-		{Name: "patient", K: pauseLongK, Upstream: patientURL, Settings: fmt.Sprintf("reclaim: hold, hold: {max: %v}", r.stop+2*r.lease)},
+		{Name: "patient", K: pauseLongK, Upstream: patientURL, Settings: fmt.Sprintf("reclaim: hold, hold: {max: %v}", r.stop+4*r.lease)},
 	}})
 }
 

@@ -322,3 +322,72 @@ func (l *lockedBuffer) String() string {
 	defer l.mu.Unlock()
 	return l.b.String()
 }
+
+// TestSlotsOutliveAll kills all gateways while a slot is held through a ticket:
+// it stays counted, and its holder keeps it, until its time to live is over.
+func TestSlotsOutliveAll(t *testing.T) {
+	if testing.Short() {
+		t.Skip("takes ten seconds")
+	}
+	const (
+		k    = 2
+		ttl  = 6 * time.Second
+		late = 2 * time.Second // after the end of the ttl at most
+	)
+	judge, _, url := NewJudge(t, http.HandlerFunc(func(_ http.ResponseWriter, r *http.Request) { hold(r, 20*time.Millisecond) }))
+	judge.Keep()
+	c := Start(t, Options{K: k, Upstream: url, Durable: true, Lease: time.Second})
+	o := newOffice(t, c.Gateways)
+	renewed := time.Now()
+	tk := o.request(t, PoolName, ttl)
+	ctx, cancel := context.WithTimeout(t.Context(), 20*time.Second)
+	defer cancel()
+	if err := Await(ctx, func() error { return o.granted(&tk) }); err != nil {
+		t.Fatal(err)
+	}
+	fence := tk.Fence
+	for _, g := range c.Gateways {
+		if err := g.Signal(syscall.SIGKILL); err != nil {
+			t.Fatal(err)
+		}
+	}
+	for i, g := range c.Gateways {
+		if _, err := g.Wait(patience); err != nil {
+			t.Fatal(err)
+		}
+		c.Restart(t, i)
+	}
+	began := time.Now()
+	if err := c.AwaitReady(ctx); err != nil {
+		t.Fatal(err)
+	}
+	ready := time.Since(began)
+	o.gateways = c.Gateways
+	load := StartLoad(t, c.Gateways, LoadOptions{Clients: 2})
+	if err := Await(ctx, func() error { return o.granted(&tk) }); err != nil || tk.Fence != fence {
+		t.Errorf("the slot had the fence %q, now %q: %v", fence, tk.Fence, err)
+	}
+	tested := time.Now() // asking keeps it no longer than a ttl from now
+	span(t, time.Until(tested.Add(ttl+late)))
+	load.Stop()
+	first, total := time.Duration(-1), 0
+	for _, a := range judge.Since(began) {
+		total++
+		if first < 0 && a.InFlight == k {
+			first = a.At.Sub(renewed)
+		}
+	}
+	t.Logf("ready again after %v; %d requests; all slots were in use %v after the ticket was asked for, its ttl is %v", ready.Round(time.Millisecond), total, first.Round(time.Millisecond), ttl)
+	if total == 0 || first < ttl {
+		t.Errorf("%d requests; all slots were in use after %v, before the ttl was over", total, first)
+	}
+}
+
+// granted asks about a ticket that should hold a slot.
+func (o *office) granted(tk *ticket) error {
+	err := o.test(tk)
+	if err == nil && tk.State != "granted" {
+		err = fmt.Errorf("the ticket is %s", tk.State)
+	}
+	return err
+}

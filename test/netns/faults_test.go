@@ -98,7 +98,7 @@ var scenarios = []scenario{
 		cut: func(r cluster.Roles) ([]Way, []int) { return apart(Drop, r.Leader) },
 	},
 	{
-		name: "the home and one more are refused with resets", serve: 3, long: true,
+		name: "the home and one more are refused with resets", serve: 3,
 		cut: func(r cluster.Roles) ([]Way, []int) { return apart(Reset, r.Home, other(r.Home, r.Leader)) },
 	},
 	{
@@ -180,17 +180,18 @@ func (w *world) suffer(t *testing.T, s scenario) {
 	ways, refuse := s.cut(roles)
 	before := len(w.judge.Since(time.Now().Add(-window)))
 
-	cut := time.Now()
+	began := time.Now()
 	w.Set(t, ways...)
+	cut := time.Now()
 	span(t, cluster.Whole(lease))
 	if s.slow {
 		span(t, lease)
 	}
 	late := time.Now()
 	span(t, window)
-	answers := w.load.Since(cut)
+	answers := w.load.Since(began)
 	served := cluster.Served(w.load.Since(late), time.Now())
-	gap := cluster.Gap(w.judge.Since(cut), cut, time.Now())
+	gap := cluster.Gap(w.judge.Since(began), began, time.Now())
 	arrived := len(w.judge.Since(late))
 	t.Logf("%d of %d gateways serve, %d requests in %v, %d before; none for %v; roles:%s", len(served), size, arrived, window, before, gap.Round(time.Millisecond), w.describe(roles))
 	if len(served) != s.serve {

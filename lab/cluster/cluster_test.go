@@ -1,0 +1,140 @@
+package cluster_test
+
+import (
+	"testing"
+	"time"
+
+	"github.com/kgate/kgate/lab/cluster"
+	"github.com/kgate/kgate/lab/network"
+	"github.com/kgate/kgate/membership/lease"
+)
+
+const (
+	leaseTime = 3 * time.Second
+	hosts     = 5
+	k         = 4
+)
+
+// start runs a cluster in which each gateway always has a few requests.
+func start(t *testing.T, early bool) *cluster.Cluster {
+	t.Helper()
+	var c *cluster.Cluster
+	const every = 10 * time.Millisecond
+	c = cluster.New(cluster.Config{
+		Seed: 1, Hosts: hosts, Members: hosts, K: k, Early: early,
+		Network: network.Constant(time.Millisecond), Ask: 20 * time.Millisecond,
+		Terms: lease.Terms{Lease: leaseTime},
+		Due: func(n uint64) {
+			c.Request(int(n%hosts), 30*time.Millisecond, 0)
+			c.At(c.Now()+every, n+1)
+		},
+	})
+	c.At(0, 0)
+	run(t, c, time.Second)
+	return c
+}
+
+func run(t *testing.T, c *cluster.Cluster, d time.Duration) {
+	t.Helper()
+	for end := c.Now() + d; c.Step(end); {
+		if err := c.Err(); err != nil {
+			t.Fatal(err)
+		}
+	}
+}
+
+// Without faults nobody is suspected, and the tokens are busy.
+func TestQuiet(t *testing.T) {
+	c := start(t, false)
+	run(t, c, time.Minute)
+	if err := c.Settled(); err != nil || c.View().Epoch != 1 {
+		t.Errorf("epoch %d: %v", c.View().Epoch, err)
+	}
+	if most, apart := c.Most(); most != k || apart != 0 || c.Served() < 5000 {
+		t.Errorf("at most %d at the upstream, %d served", most, c.Served())
+	}
+}
+
+// A killed gateway: when its lease must have run out all tokens are back. How long
+// the line stands still before depends on how many tokens are left: what looks for
+// the baton at the lost gateway is withheld like what the gateway had.
+func TestKill(t *testing.T) {
+	const whole = leaseTime*11/10 + time.Second
+	for _, early := range []bool{false, true} {
+		for host := range hosts {
+			c := start(t, early)
+			c.Kill(host)
+			lost, before := c.Now(), 0
+			for before != c.Served() && c.Now()-lost < whole {
+				before = c.Served()
+				run(t, c, 100*time.Millisecond)
+			}
+			still := c.Now() - lost
+			for before == c.Served() && c.Now()-lost < whole {
+				run(t, c, 10*time.Millisecond)
+			}
+			t.Logf("early %t, host %d lost: stands still from %v to %v after the loss", early, host, still, c.Now()-lost)
+			run(t, c, max(0, lost+whole-c.Now()))
+			w, formed := c.Whole()
+			if !formed || len(c.View().Owed) > 0 {
+				t.Fatalf("host %d: %v is owed", host, c.View().Owed)
+			}
+			if err := w.Check(); err != nil || w.Tokens.Len() != k {
+				t.Errorf("host %d: %d tokens: %v", host, w.Tokens.Len(), err)
+			}
+		}
+	}
+}
+
+// On the smaller side of a partition nobody is served once the leases are over, on
+// the larger one everybody; afterwards all are back.
+func TestPartition(t *testing.T) {
+	c := start(t, false)
+	cut := func(do func(a, b int)) {
+		for _, a := range []int{0, 1} { // host 0 leads at first
+			for b := 2; b < hosts; b++ {
+				do(a, b)
+				do(b, a)
+			}
+		}
+	}
+	cut(c.Cut)
+	run(t, c, leaseTime*11/10+2*time.Second)
+	var minority, majority *cluster.Request
+	c.At(c.Now()+time.Millisecond, 0)
+	minority, majority = c.Request(1, time.Millisecond, 0), c.Request(3, time.Millisecond, 0)
+	run(t, c, 2*time.Second)
+	if minority.Outcome() != "refused" || majority.Outcome() != "served" {
+		t.Errorf("minority: %q, majority: %q", minority.Outcome(), majority.Outcome())
+	}
+	cut(c.Heal)
+	run(t, c, 3*time.Second)
+	if err := c.Settled(); err != nil {
+		t.Error(err)
+	}
+}
+
+// A paused gateway loses its place, does nothing with what it finds on waking, and
+// comes back as another incarnation.
+func TestPause(t *testing.T) {
+	for host := range hosts {
+		c := start(t, false)
+		c.Pause(host)
+		run(t, c, 8*time.Second)
+		c.Resume(host)
+		run(t, c, 2*time.Second)
+		if err := c.Settled(); err != nil {
+			t.Errorf("host %d: %v", host, err)
+		}
+	}
+}
+
+// A gateway that leaves loses nothing, and one that joins serves.
+func TestLeaveAndJoin(t *testing.T) {
+	c := start(t, false)
+	c.Leave(2)
+	run(t, c, 2*time.Second)
+	if !c.Left(2) || len(c.View().Members) != hosts-1 || len(c.View().Owed) > 0 {
+		t.Errorf("%+v", c.View())
+	}
+}
