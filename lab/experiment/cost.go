@@ -116,7 +116,7 @@ func lateAt(factor float64) string { return "late, " + text(factor) + " N T" }
 func lateCost() *Experiment {
 	plot := func(title, figure, label, tickets, delays string) Plot {
 		return Plot{
-			Title: fmt.Sprintf("%s, k = 16, T = %s holds, %s per gateway", title, delays, tickets), X: "gateways", Y: figure, XLabel: "gateways", YLabel: label,
+			Title: fmt.Sprintf("%s, k = 16, T = %s holds, %s tickets", title, delays, tickets), X: "gateways", Y: figure, XLabel: "gateways", YLabel: label,
 			LogX: true, LogY: figure == "spread_over_central", Series: []string{"protocol"},
 			Where: map[string][]string{"k": {"16"}, "tickets": {tickets}, "t_over_hold": {delays}},
 		}
@@ -126,7 +126,7 @@ func lateCost() *Experiment {
 		plots = append(plots,
 			plot("Messages per entry", "messages", "messages per entry", "many", delays),
 			plot("Hand-off", "handoff_delays", "hand-off, one-way delays", "many", delays),
-			plot("Spread over the central queue's", "spread_over_central", "spread / central's", "many", delays))
+			plot("Spread / central's", "spread_over_central", "spread / central's", "many", delays))
 	}
 	return &Experiment{
 		Name:  "late-cost",

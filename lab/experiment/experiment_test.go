@@ -62,6 +62,9 @@ func TestPlotsShowSomething(t *testing.T) {
 				t.Fatal(err)
 			}
 			for _, p := range e.Plots {
+				if len(p.Title) > 62 {
+					t.Errorf("%s: the title %q is wider than the plot", e.Name, p.Title)
+				}
 				if err := drawable(d, p); err != nil {
 					t.Errorf("%s, full=%v, plot %q: %v", e.Name, full, p.Title, err)
 				}

@@ -17,7 +17,7 @@ const ledgerHint = "trial: ledger, hint"
 func rendezvous() *Experiment {
 	plot := func(title, figure, label, k, tickets string) Plot {
 		return Plot{
-			Title: fmt.Sprintf("%s, k = %s, T = 0.1 holds, %s per gateway", title, k, tickets), X: "gateways", Y: figure, XLabel: "gateways", YLabel: label,
+			Title: fmt.Sprintf("%s, k = %s, T = 0.1 holds, %s tickets", title, k, tickets), X: "gateways", Y: figure, XLabel: "gateways", YLabel: label,
 			LogX: true, LogY: figure != "messages" || tickets == "many", Series: []string{"protocol"},
 			Where: map[string][]string{"k": {k}, "tickets": {tickets}, "t_over_hold": {"0.1"}},
 		}
@@ -28,7 +28,7 @@ func rendezvous() *Experiment {
 		Quick: Size{Seeds: 2, Entries: 8000}, Full: Size{Seeds: 10, Entries: 100_000},
 		Plots: []Plot{
 			plot("Messages per entry", "messages", "messages per entry", "3", "one"),
-			plot("Spread over the central queue's", "spread_over_central", "spread / central's", "3", "one"),
+			plot("Spread / central's", "spread_over_central", "spread / central's", "3", "one"),
 			plot("Messages per entry", "messages", "messages per entry", "16", "many"),
 			plot("Hand-off", "handoff_delays", "hand-off, one-way delays", "64", "many"),
 		},

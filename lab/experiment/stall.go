@@ -25,7 +25,7 @@ func stall() *Experiment {
 		Quick: Size{Seeds: 5}, Full: Size{Seeds: 50},
 		Plots: []Plot{
 			stallPlot("Spread after one stall of one hold", "1", "spread_s", "spread, s"),
-			stallPlot("Share of entries before an older request, after one stall of one hold", "1", "overtakes", "share"),
+			stallPlot("Share of overtakers after one stall of one hold", "1", "overtakes", "share"),
 			stallPlot("Spread after one stall of five holds", "5", "spread_s", "spread, s"),
 		},
 		design: func(s Setting) (*design, error) {

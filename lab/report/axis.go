@@ -51,7 +51,7 @@ func (a *axis) round() {
 		a.high = a.low + 1
 	}
 	step := a.step()
-	a.low, a.high = math.Floor(a.low/step)*step, math.Ceil(a.high/step*1.0001)*step
+	a.low, a.high = math.Floor(a.low/step)*step, math.Ceil(a.high/step-1e-9)*step
 }
 
 // step is 1, 2 or 5 times a power of ten, for about six steps.
@@ -106,7 +106,10 @@ func (a *axis) at(v float64) float64 {
 
 // label formats a number for people.
 func label(v float64) string {
-	if v != 0 && (math.Abs(v) >= 1e6 || math.Abs(v) < 1e-4) {
+	if v == 0 {
+		return "0" // and not -0
+	}
+	if math.Abs(v) >= 1e6 || math.Abs(v) < 1e-4 {
 		return strconv.FormatFloat(v, 'g', 3, 64)
 	}
 	digits := 4 - int(math.Ceil(math.Log10(max(math.Abs(v), 1e-4))))

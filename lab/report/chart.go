@@ -24,6 +24,17 @@ type point struct {
 	y meter.Interval
 }
 
+// ends returns the ends of the error bar. What cannot be negative, as all measured
+// figures, has no bar below 0, however wide its interval is.
+func (p point) ends() (low, high float64) {
+	half := finite(p.y.Half)
+	low = p.y.Mean - half
+	if p.y.Mean >= 0 {
+		low = max(low, 0)
+	}
+	return low, p.y.Mean + half
+}
+
 // chart is a plot of a table, ready to be drawn.
 type chart struct {
 	plot   experiment.Plot
@@ -53,8 +64,9 @@ func newChart(t *experiment.Table, p experiment.Plot) *chart {
 		for _, pt := range s.points {
 			c.x.include(pt.x)
 			c.y.include(pt.y.Mean)
-			c.y.include(pt.y.Mean - finite(pt.y.Half))
-			c.y.include(pt.y.Mean + finite(pt.y.Half))
+			low, high := pt.ends()
+			c.y.include(low)
+			c.y.include(high)
 		}
 	}
 	if !c.y.log {
@@ -135,7 +147,7 @@ func (c *chart) write(w io.Writer, alone bool) error {
 		b.WriteString("<style>" + chartStyle + "</style>")
 		fmt.Fprintf(&b, `<rect class="paper" width="%g" height="%g"/>`, width, c.height)
 	}
-	fmt.Fprintf(&b, `<text class="title" x="%g" y="20">%s</text>`, left, html.EscapeString(c.plot.Title))
+	fmt.Fprintf(&b, `<text class="title" x="10" y="20">%s</text>`, html.EscapeString(c.plot.Title))
 	c.axes(&b)
 	for i, s := range c.series {
 		c.line(&b, i, s)
@@ -172,8 +184,8 @@ func (c *chart) line(b *strings.Builder, i int, s series) {
 	for _, p := range s.points {
 		x, y := c.x.at(p.x), c.y.at(p.y.Mean)
 		fmt.Fprintf(b, `<g><title>%s: %s %s ± %s at %s</title>`, html.EscapeString(s.name), html.EscapeString(c.plot.YLabel), label(p.y.Mean), label(finite(p.y.Half)), label(p.x))
-		if half := finite(p.y.Half); half > 0 {
-			low, high := c.y.at(p.y.Mean-half), c.y.at(p.y.Mean+half)
+		if from, to := p.ends(); to > from {
+			low, high := c.y.at(from), c.y.at(to)
 			fmt.Fprintf(b, `<path class="error" d="M%.1f %.1fV%.1fm-3 0h6M%.1f %.1fh6"/>`, x, low, high, x-3, low)
 		}
 		b.WriteString(marker(i, x, y) + "</g>")

@@ -124,6 +124,9 @@ func TestPlacesAreInTheFrame(t *testing.T) {
 	for _, p := range result().Experiment.Plots {
 		c := newChart(result().Table, p)
 		for _, s := range c.series {
+			if low, _ := s.points[1%len(s.points)].ends(); low < 0 {
+				t.Errorf("%s: a bar down to %g", p.Title, low)
+			}
 			last := -1.0
 			for _, pt := range s.points {
 				x, y := c.x.at(pt.x), c.y.at(pt.y.Mean)
@@ -149,6 +152,7 @@ func TestTicks(t *testing.T) {
 		{axis{low: .001, high: 1, log: true, used: true}, "0.001 0.002 0.005 0.01 0.02 0.05 0.1 0.2 0.5 1"},
 		{axis{low: 8, high: 12_000, log: true, used: true}, "10 20 50 100 200 500 1000 2000 5000 10000"},
 		{axis{low: 1, high: 1e6, log: true, used: true}, "1 10 100 1000 10000 100000 1e+06"},
+		{axis{low: -3, high: 2, used: true}, "-3 -2 -1 0 1 2"},
 		{axis{}, ""},
 	} {
 		var got []string
