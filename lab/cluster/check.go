@@ -54,10 +54,15 @@ func (c *Cluster) Whole() (*kmutex.World, bool) {
 }
 
 // Held tells of a ticket that has a token and no request; all members must be in
-// the newest epoch.
+// the newest epoch. An incarnation whose lease has just run out lets nobody in, and
+// is about to be void.
 func (c *Cluster) Held() error {
 	for _, m := range c.newest.Members {
-		for _, g := range c.hosts[m.Host].process.gateway.Machine().State().Running {
+		p := c.hosts[m.Host].process
+		if !p.entitled() {
+			continue
+		}
+		for _, g := range p.gateway.Machine().State().Running {
 			if r := c.requests[g.Ticket]; r.state == over || r.state == waiting {
 				return fmt.Errorf("node %d holds token %d for ticket %d, which is over (%s)", m.Node, g.Token, g.Ticket, r.outcome)
 			}

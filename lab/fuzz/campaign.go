@@ -106,6 +106,7 @@ func (c Campaign) seed(seed uint64) *Report {
 		rep.Apart = max(rep.Apart, r.Apart)
 		if err != nil {
 			rep.Findings = append(rep.Findings, Finding{s, err})
+			break
 		}
 	}
 	return rep
