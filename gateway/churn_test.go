@@ -293,3 +293,35 @@ func (f *fleet) members() []kmutex.Node {
 	}
 	return nodes
 }
+
+// A gateway that has not seen yet that another one joined still answers its
+// requests: what it sends it goes out when the view is there.
+func TestMessageToOneThatIsToCome(t *testing.T) {
+	bindings(t, func(t *testing.T, binding string) {
+		f := newFleet(t, 3, 1, binding, time.Millisecond, PoolConfig{})
+		home, late := f.gateways[1], f.gateways[2]
+		// The second gateway is last in line: requests end there.
+		held, err := late.Acquire(t.Context(), testPool, NoTimeout)
+		if err != nil {
+			t.Fatal(err)
+		}
+		newcomer := f.join()
+		home.Follow()
+		f.gateways[3].Follow()
+		newcomer.Follow()
+		var in gauge
+		done := make(chan error)
+		go func() { done <- hold(t.Context(), newcomer, &in, 0) }()
+		time.Sleep(time.Second)
+		held.Release() // the baton is to go to somebody whom nobody here knows
+		time.Sleep(time.Second)
+		late.Follow()
+		if err := <-done; err != nil {
+			t.Error(err)
+		}
+		if got := f.view.Pools[0].Epoch; got != 1 {
+			t.Errorf("epoch %d: an audit had to mend it", got)
+		}
+		f.check()
+	})
+}

@@ -374,7 +374,11 @@ func (n *node) Send(to kmutex.Node, pool string, m kmutex.Message) error {
 	n.fleet.mu.Lock()
 	peer, cut := n.fleet.gateways[to], n.cut
 	from := n.self
+	_, known := n.seen.Member(to)
 	n.fleet.mu.Unlock()
+	if !known {
+		return transport.ErrUnknownPeer
+	}
 	if cut {
 		return nil // stays in the link's queue
 	}

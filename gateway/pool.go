@@ -32,9 +32,10 @@ type pool struct {
 	// unplanned are the epochs since the last one that has begun here of which
 	// this gateway was home, and which it has not planned and never will.
 	unplanned []uint64
-	installed uint64          // epoch that has begun here last
-	mended    uint64          // the last one that was asked to end early
-	withheld  kmutex.TokenSet // in that epoch
+	early     []kmutex.Envelope // to members of a view to come
+	installed uint64            // epoch that has begun here last
+	mended    uint64            // the last one that was asked to end early
+	withheld  kmutex.TokenSet   // in that epoch
 	// salvaged tokens of that epoch were on their way to a gateway that was lost
 	// before they had left this one.
 	salvaged kmutex.TokenSet
@@ -97,9 +98,7 @@ func (p *pool) try(e kmutex.Event) error {
 	for i := range fx.Messages {
 		m := &fx.Messages[i]
 		p.watch.Sent(m.Message.Kind)
-		if err := p.g.cfg.Links.Send(m.To, p.name, m.Message); err != nil {
-			p.lost(m, err)
-		}
+		p.send(m)
 	}
 	for _, g := range fx.Grants {
 		p.grant(g)
@@ -111,6 +110,52 @@ func (p *pool) try(e kmutex.Event) error {
 		p.watch.Moved(t)
 	}
 	return err
+}
+
+// send queues a message. One to a member whom the view here does not know yet is
+// kept until the view that does: another gateway that knows it has passed its
+// request on.
+func (p *pool) send(m *kmutex.Envelope) {
+	if p.toCome(m.To) {
+		if len(p.early) < stashLimit {
+			// It shares nothing with the machine: a message owns its slices.
+			p.early = append(p.early, *m)
+			return
+		}
+		p.lost(m, transport.ErrOverflow)
+		return
+	}
+	if err := p.g.cfg.Links.Send(m.To, p.name, m.Message); err != nil {
+		p.lost(m, err)
+	}
+}
+
+// toCome reports that a node is younger than all that the view here tells of.
+func (p *pool) toCome(n kmutex.Node) bool {
+	if p.view == nil {
+		return false
+	}
+	for _, m := range p.view.Members {
+		if m.Node >= n {
+			return false
+		}
+	}
+	for _, l := range p.view.Lost {
+		if l.Node >= n {
+			return false
+		}
+	}
+	return true
+}
+
+// sendEarly sends what was kept for members that the view has now. What they have
+// become meanwhile is the links' to say. The caller holds the lock.
+func (p *pool) sendEarly() {
+	early := p.early
+	p.early = nil
+	for i := range early {
+		p.send(&early[i])
+	}
 }
 
 // lost deals with a message that could not be queued. One to a gateway that has

@@ -52,6 +52,7 @@ func (p *pool) follow(self kmutex.Node, view *membership.View, spec membership.P
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	p.view = view
+	p.sendEarly()
 	if p.machine != nil && spec.Epoch <= p.spec.Epoch {
 		p.spec.Tickets = spec.Tickets // the one thing that changes within an epoch
 		p.followDesk()

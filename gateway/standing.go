@@ -154,7 +154,7 @@ func (p *pool) void() (refused, aborted int, ended <-chan struct{}) {
 	if aborted > 0 {
 		ended = p.idle.wait()
 	}
-	p.machine = nil
+	p.machine, p.early = nil, nil
 	p.ask.Stop()
 	if p.reform != nil {
 		p.reform.supersede()
