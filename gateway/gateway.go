@@ -32,6 +32,8 @@ type Gateway struct {
 	// it has had a lease.
 	self   kmutex.Node
 	leased bool
+	// rejoining: what the incarnation before had in flight is being ended.
+	rejoining atomic.Bool
 
 	// ctx ends at Close, and with it what runs in the background.
 	ctx    context.Context

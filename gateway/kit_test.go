@@ -336,6 +336,9 @@ func (n *node) Changed() <-chan struct{} {
 func (n *node) Rejoin() {
 	n.fleet.mu.Lock()
 	defer n.fleet.mu.Unlock()
+	if _, in := n.fleet.view.Member(n.self); in && time.Now().Before(n.until) {
+		return // it may still stand
+	}
 	n.self, n.until = 0, time.Now().Add(always)
 }
 

@@ -46,8 +46,13 @@ func (g *Gateway) follow() {
 	}
 	if g.self != 0 && (s.Node != g.self || g.leased && !g.entitled(g.self)) {
 		ended := g.void()
+		g.rejoining.Store(true)
 		g.wg.Go(func() { g.rejoin(ended) })
 		return // comes back as another incarnation, in a view to come
+	}
+	if s.Node == 0 && !g.rejoining.Load() {
+		g.cfg.Views.Rejoin() // should it have been lost before it ever had a lease
+		return
 	}
 	view := g.cfg.Views.View()
 	if _, in := view.Member(s.Node); s.Node == 0 || !in {
@@ -88,6 +93,7 @@ func (g *Gateway) rejoin(ended []<-chan struct{}) {
 			return
 		}
 	}
+	g.rejoining.Store(false)
 	g.cfg.Views.Rejoin()
 }
 

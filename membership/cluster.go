@@ -39,6 +39,8 @@ type Cluster struct {
 	evidence *evidence
 	penance  penance
 
+	// broken tells that the disk does not take what has been agreed on.
+	broken chan error
 	// up is closed when raft is set.
 	up      chan struct{}
 	closing context.Context
@@ -74,6 +76,7 @@ func Start(ctx context.Context, config Config) (*Cluster, error) {
 		config:  config,
 		machine: newMachine(config.Logger),
 		up:      make(chan struct{}),
+		broken:  make(chan error, 1),
 
 		tenure:   newTenure(config.Boot),
 		evidence: newEvidence(),
@@ -111,7 +114,7 @@ func (c *Cluster) start(ctx context.Context) error {
 		Timeout:               c.config.CallTimeout,
 		ServerAddressProvider: c,
 	})
-	c.raft, err = raft.NewRaft(c.raftConfig(logger), c.machine, c.storage.logs, c.storage.stable, c.storage.snapshots, patient{c.trans, c})
+	c.raft, err = raft.NewRaft(c.raftConfig(logger), c.machine, loudStore{c.storage.logs, c.fail}, c.storage.stable, c.storage.snapshots, patient{c.trans, c})
 	if err != nil {
 		if errors.Is(err, ErrNewer) || errors.Is(err, ErrOlder) {
 			err = fmt.Errorf("%w: %w", ErrDataDir, err)
@@ -185,6 +188,18 @@ func (c *Cluster) shutdown() error {
 // Close stops taking part, without telling anybody: to the others this
 // gateway is lost. It returns when everything has ended.
 func (c *Cluster) Close() error { return c.closed() }
+
+// Failed yields an error when this gateway cannot take part any more: its disk is
+// full, say. It follows no views from then on, and others would wait for it, so
+// its process should end.
+func (c *Cluster) Failed() <-chan error { return c.broken }
+
+func (c *Cluster) fail(err error) {
+	select {
+	case c.broken <- fmt.Errorf("%w: %s: %w%s", ErrDataDir, c.config.DataDir, err, advice(err)):
+	default:
+	}
+}
 
 // View returns the newest view that this gateway knows of.
 func (c *Cluster) View() *View { return c.machine.newest.Load() }

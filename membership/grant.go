@@ -26,7 +26,9 @@ type grants struct {
 
 	mu      sync.Mutex
 	grantor *lease.Grantor // nil while this gateway does not lead
+	last    *lease.Grantor // of the term that it has led last
 	view    uint64         // number of the view that grantor has followed
+	viewed  time.Duration  // since when
 	waiting map[kmutex.Node]waiter
 	reports map[kmutex.Node]report
 	// lost is since when this leader knows of a loss.
@@ -43,6 +45,7 @@ type waiter struct {
 type report struct {
 	at   time.Duration
 	down []kmutex.Node
+	view uint64 // the newest that it knows
 }
 
 // errUnconfirmed means that this gateway could not make sure that it leads.
@@ -57,10 +60,16 @@ func (g *grants) begin(term uint64) {
 	defer g.mu.Unlock()
 	g.drop()
 	now := g.c.tenure.clock()
-	g.grantor = lease.NewGrantor(g.c.terms(g.c.View()), term, now)
+	if g.last != nil {
+		g.grantor = g.last.Again(term, now)
+	}
+	if g.grantor == nil {
+		g.grantor = lease.NewGrantor(g.c.terms(g.c.View()), term, now)
+		g.lost = make(map[kmutex.Node]time.Duration)
+	}
+	g.last = g.grantor
 	g.waiting = make(map[kmutex.Node]waiter)
 	g.reports = make(map[kmutex.Node]report)
-	g.lost = make(map[kmutex.Node]time.Duration)
 	g.view = 0
 	g.follow()
 }
@@ -99,8 +108,8 @@ func (g *grants) follow() {
 	if g.view == v.Number && g.view != 0 {
 		return
 	}
-	g.view = v.Number
 	now := g.c.tenure.clock()
+	g.view, g.viewed = v.Number, now
 	members := make([]kmutex.Node, len(v.Members))
 	for i, m := range v.Members {
 		members[i] = m.Node
@@ -153,7 +162,7 @@ func (g *grants) receive(p plea) (<-chan bool, error) {
 	if !g.grantor.Receive(p.Renewal, now) {
 		return nil, fmt.Errorf("%w: node %d is not in the view", ErrCommand, p.Node)
 	}
-	g.reports[p.Node] = report{at: now, down: p.Down}
+	g.reports[p.Node] = report{at: now, down: p.Down, view: p.View}
 	if before, waits := g.waiting[p.Node]; waits {
 		close(before.done)
 	}

@@ -24,6 +24,8 @@ type plea struct {
 	lease.Renewal
 	// Down are members to which this one's link has been down for half a lease.
 	Down []kmutex.Node `json:"down,omitempty"`
+	// View is the number of the newest view that this one has.
+	View uint64 `json:"view"`
 }
 
 // maxDown bounds how many links a plea complains about.
@@ -108,7 +110,7 @@ func (c *Cluster) announce(announced *string) time.Duration {
 func (c *Cluster) sendRenewal(v *View, r lease.Renewal) error {
 	ctx, cancel := context.WithTimeout(c.closing, min(c.config.CallTimeout, c.terms(v).Interval()))
 	defer cancel()
-	p := plea{Renewal: r, Down: c.downFor(v.Lease / 2)}
+	p := plea{Renewal: r, Down: c.downFor(v.Lease / 2), View: v.Number}
 	_, leader := c.raft.LeaderWithID()
 	switch {
 	case leader == "":

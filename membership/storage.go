@@ -161,3 +161,23 @@ func advice(err error) string {
 		return ""
 	}
 }
+
+// loudStore tells of entries that could not be written. Raft itself only logs
+// that, and goes on without them.
+type loudStore struct {
+	raft.LogStore
+	failed func(error)
+}
+
+// StoreLog implements raft.LogStore.
+func (s loudStore) StoreLog(log *raft.Log) error { return s.tell(s.LogStore.StoreLog(log)) }
+
+// StoreLogs implements raft.LogStore.
+func (s loudStore) StoreLogs(logs []*raft.Log) error { return s.tell(s.LogStore.StoreLogs(logs)) }
+
+func (s loudStore) tell(err error) error {
+	if err != nil {
+		s.failed(err)
+	}
+	return err
+}

@@ -20,6 +20,7 @@ const (
 	becauseGone   = "its link is down and its peer port does not answer"
 	becauseSilent = "gossip sees it failed and it does not renew its lease"
 	becauseApart  = "its link to another member stays down while both renew"
+	becauseBehind = "it renews its lease and does not follow the views"
 )
 
 // watch collects evidence, and as the leader acts upon it: it suspends members,
@@ -112,6 +113,14 @@ func (g *grants) suspects(now time.Time) []suspect {
 	for _, node := range g.grantor.Silent(clock, v.Lease/2) {
 		if m, in := v.Member(node); in && g.c.failed(m) {
 			take(node, becauseSilent)
+		}
+	}
+	if clock-g.viewed > v.Lease/2 {
+		// Whoever does not take part in forming an epoch keeps all from it.
+		for node, r := range g.reports {
+			if r.view < v.Number && r.at > g.viewed+v.Lease/4 {
+				take(node, becauseBehind)
+			}
 		}
 	}
 	for _, node := range apart(g.links(v, clock)) {

@@ -170,6 +170,13 @@ func (n *node) startCluster(ctx context.Context) error {
 		return err
 	}
 	n.undo = append(n.undo, n.cluster.Close)
+	n.wg.Go(func() {
+		select {
+		case err := <-n.cluster.Failed():
+			n.failed <- err
+		case <-ctx.Done():
+		}
+	})
 	return nil
 }
 

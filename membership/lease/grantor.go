@@ -47,6 +47,23 @@ func NewGrantor(terms Terms, term uint64, now time.Duration) *Grantor {
 	}
 }
 
+// Again returns the end of the same leader in the very next term. Nobody else
+// led between the two, so what was granted before is known, and nothing has to
+// be waited for. It returns nil for any other term.
+func (g *Grantor) Again(term uint64, now time.Duration) *Grantor {
+	if term != g.term+1 {
+		return nil
+	}
+	again := NewGrantor(g.terms, term, g.since)
+	for node := range g.members {
+		again.members[node] = now // nobody could renew meanwhile
+	}
+	maps.Copy(again.heard, g.heard)
+	maps.Copy(again.lost, g.lost)
+	maps.Copy(again.granted, g.granted)
+	return again
+}
+
 // Term returns the term that the grantor leads.
 func (g *Grantor) Term() uint64 { return g.term }
 

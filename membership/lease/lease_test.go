@@ -180,3 +180,21 @@ func TestSilent(t *testing.T) {
 		t.Errorf("silent %v", got)
 	}
 }
+
+// A leader that leads the next term too has nothing to wait for: nobody else can
+// have granted anything. With a term in between it waits like any other.
+func TestAgain(t *testing.T) {
+	g := NewGrantor(terms, 5, 0)
+	g.Follow([]kmutex.Node{1, 2}, nil, 0)
+	if g.Again(5, 10*ms) != nil || g.Again(7, 10*ms) != nil {
+		t.Error("led again in a term that is not the next")
+	}
+	again := g.Again(6, 2*terms.Wait())
+	again.Follow([]kmutex.Node{1}, []kmutex.Node{2}, 2*terms.Wait())
+	if again.Term() != 6 || !again.Expired(2, 2*terms.Wait()) {
+		t.Error("waits although nobody led in between")
+	}
+	if silent := again.Silent(2*terms.Wait(), terms.Lease); len(silent) > 0 {
+		t.Errorf("silent while nobody led: %v", silent)
+	}
+}

@@ -331,7 +331,7 @@ func TestSlotsOutliveAll(t *testing.T) {
 	}
 	const (
 		k    = 2
-		ttl  = 6 * time.Second
+		ttl  = 4 * time.Second
 		late = 2 * time.Second // after the end of the ttl at most
 	)
 	judge, _, url := NewJudge(t, http.HandlerFunc(func(_ http.ResponseWriter, r *http.Request) { hold(r, 20*time.Millisecond) }))
