@@ -10,6 +10,7 @@ import (
 
 // Seed 003, figures 2, 3 and 5, at lambda = .5 in the LAN.
 func TestPaperFigures(t *testing.T) {
+	needsTime(t)
 	table := some(t, "003-fig2", Size{Seeds: 4, Entries: 400}, 0, with("LAN", half))
 	at := func(figure, protocol string) float64 { return table.At(figure, "LAN", protocol, half).Mean }
 	for _, c := range []struct {
@@ -31,6 +32,7 @@ func TestPaperFigures(t *testing.T) {
 
 // Seed 003, figure 4.
 func TestPaperNodes(t *testing.T) {
+	needsTime(t)
 	table := some(t, "003-fig4", Size{Seeds: 2, Entries: 200}, 0, with("LAN"))
 	for _, c := range checkNodes(table)[:1] {
 		if !c.Agrees {
@@ -44,6 +46,7 @@ func TestPaperNodes(t *testing.T) {
 
 // Seed 003, figure 6: one of the two quoted figures holds, the other does not.
 func TestPaperReplicas(t *testing.T) {
+	needsTime(t)
 	e, err := Find("003-fig6")
 	if err != nil {
 		t.Fatal(err)
@@ -65,6 +68,7 @@ func TestPaperReplicas(t *testing.T) {
 
 // Messages grow with the logarithm of the nodes, saturated or not.
 func TestMessagesGrowAsLogN(t *testing.T) {
+	needsTime(t)
 	table := some(t, "n-scaling", Size{Seeds: 1, Entries: 4000}, 0, func(keys []string) bool {
 		return slices.Contains([]string{"10", "100", "1000"}, keys[2]) && (keys[1] == early || keys[1] == "central")
 	})
@@ -80,6 +84,7 @@ func TestMessagesGrowAsLogN(t *testing.T) {
 
 // Late binding is near the ideal line however much holds vary, and early is not.
 func TestVariability(t *testing.T) {
+	needsTime(t)
 	table := some(t, "scv", Size{Seeds: 2, Entries: 40_000}, 0, func(keys []string) bool {
 		return keys[0] == "open .9" && (keys[1] == "1" || keys[1] == "10")
 	})
@@ -103,6 +108,7 @@ func TestVariability(t *testing.T) {
 
 // What one stall does stays under early binding and goes away under late.
 func TestStallStays(t *testing.T) {
+	needsTime(t)
 	table := some(t, "stall", Size{Seeds: 2}, 0, func(keys []string) bool {
 		return keys[1] == "5" && (keys[2] == "-1" || keys[2] == "10") && keys[0] != "central"
 	})
@@ -117,6 +123,7 @@ func TestStallStays(t *testing.T) {
 
 // The figures behind ask_interval: auto.
 func TestAskInterval(t *testing.T) {
+	needsTime(t)
 	table := some(t, "late-cost", Size{Seeds: 1, Entries: 8000}, 0, func(keys []string) bool {
 		return keys[3] == "many" && (keys[0] == "3" || keys[0] == "10")
 	})
@@ -133,6 +140,7 @@ func TestAskInterval(t *testing.T) {
 // A ledger at home has the central queue's spread at fewer messages than early
 // binding, and the announcement ahead is never worse than what ships.
 func TestRendezvous(t *testing.T) {
+	needsTime(t)
 	table := some(t, "rendezvous", Size{Seeds: 1, Entries: 8000}, 0, func(keys []string) bool {
 		return keys[3] == "many" && keys[2] == "0.1" && (keys[0] == "50" && keys[1] == "3" || keys[0] == "10")
 	})
@@ -148,5 +156,13 @@ func TestRendezvous(t *testing.T) {
 				t.Errorf("k = %s: %s %.2f with the announcement ahead, %.2f without", k, figure, ahead, ships)
 			}
 		}
+	}
+}
+
+// needsTime skips what takes seconds and has no goroutine of its own.
+func needsTime(t *testing.T) {
+	t.Helper()
+	if testing.Short() {
+		t.Skip("-short")
 	}
 }

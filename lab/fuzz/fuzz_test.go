@@ -11,13 +11,16 @@ import (
 )
 
 var (
-	seeds    = flag.Uint64("fuzz.seeds", 300, "how many seeds TestSeeds plays")
+	seeds    = flag.Uint64("fuzz.seeds", 1000, "how many seeds TestSeeds plays, at most 100 of them with -short")
 	findings = flag.Int("fuzz.findings", 0, "after how many failures TestSeeds ends")
 )
 
 // Every seed, in both modes, with every fault: the upstream never sees more than
 // it may, and when the faults are over everything comes to order.
 func TestSeeds(t *testing.T) {
+	if testing.Short() {
+		*seeds = min(*seeds, 100)
+	}
 	began := time.Now()
 	r := Campaign{Seeds: *seeds, Parallel: 2, Findings: *findings}.Run(t.Context())
 	t.Logf("%d seeds in %.1f s: %d requests served, %d events, %d epochs; paused processes had up to %d requests open beyond their leases",
