@@ -128,8 +128,13 @@ func TestOneLine(t *testing.T) {
 				t.Errorf("mean waits differ by a factor of %.2f", median(factor))
 			}
 			// Constant holds leave a few milliseconds of the machine's own unrest,
-			// whose ratio says nothing.
-			if unrest := float64(lineHold / 8); ratio > 1.3 && median(more) > unrest {
+			// whose ratio says nothing. Under early binding nothing evens out a queue
+			// that the first requests of several gateways made longer by one.
+			unrest := float64(lineHold / 8)
+			if tt.binding == "early" {
+				unrest += float64(lineHold)
+			}
+			if ratio > 1.3 && median(more) > unrest {
 				t.Errorf("(max-mean)/mean is %.3f, for one gateway %.3f", median(spread), median(alone))
 			}
 		})
