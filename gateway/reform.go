@@ -207,7 +207,8 @@ func (p *pool) restamp(turns []kmutex.ReportedTurn) []kmutex.ReportedTurn {
 
 // report asks home for this gateway's install until it has it or ctx ends.
 func (p *pool) report(ctx context.Context, home membership.Member, r *replication.EpochReport) {
-	const pause = 50 * time.Millisecond
+	const longest = 50 * time.Millisecond
+	pause := longest / 16 // home may only not have seen the view yet
 	for tries := 1; ; tries++ {
 		a, err := p.askHome(ctx, home, r)
 		if err == nil {
@@ -226,6 +227,7 @@ func (p *pool) report(ctx context.Context, home membership.Member, r *replicatio
 		}
 		select {
 		case <-time.After(pause):
+			pause = min(2*pause, longest)
 		case <-ctx.Done():
 			return
 		}
