@@ -325,3 +325,31 @@ func TestMessageToOneThatIsToCome(t *testing.T) {
 		f.check()
 	})
 }
+
+// While what a lapsed incarnation had in flight is still being ended, it is not
+// taken up again, although the views name it yet.
+func TestLapsedIsNotTakenUpAgain(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		f := newFleet(t, 2, 1, membership.BindingLate, time.Millisecond, PoolConfig{})
+		n := f.gateways[2]
+		held, err := n.Acquire(t.Context(), testPool, NoTimeout)
+		if err != nil {
+			t.Fatal(err)
+		}
+		n.isolate(time.Second)
+		time.Sleep(2 * time.Second) // it is told to end, and takes its time
+		n.Follow()
+		if n.pool(testPool) != nil {
+			t.Error("the lapsed incarnation has pools again")
+		}
+		if got := n.Standing().Node; got != 2 {
+			t.Errorf("node %d has come back before everything had ended", got)
+		}
+		f.suspend(2, 1)
+		held.Release()
+		synctest.Wait()
+		if got := n.Standing().Node; got != 0 {
+			t.Errorf("still node %d", got)
+		}
+	})
+}

@@ -28,10 +28,8 @@ type Gateway struct {
 	losses   oncelog.Limit
 	keeper   *keeper
 
-	// Of watch alone: the incarnation that the pools are of, 0 none, and whether
-	// it has had a lease.
-	self   kmutex.Node
-	leased bool
+	// self is watch's alone: the incarnation that the pools are of, 0 none.
+	self kmutex.Node
 	// rejoining: what the incarnation before had in flight is being ended.
 	rejoining atomic.Bool
 

@@ -319,9 +319,10 @@ func (n *node) View() *membership.View {
 func (n *node) Standing() membership.Standing {
 	n.fleet.mu.Lock()
 	defer n.fleet.mu.Unlock()
-	if _, in := n.seen.Member(n.self); !in || !time.Now().Before(n.until) {
+	if _, in := n.seen.Member(n.self); !in {
 		return membership.Standing{}
 	}
+	// Also of one that has lapsed, as views may tell for a moment.
 	return membership.Standing{Node: n.self, Until: n.until}
 }
 

@@ -23,12 +23,13 @@ type pool struct {
 
 	positions positions
 
-	mu      sync.Mutex
-	self    kmutex.Node
-	view    *membership.View
-	spec    membership.Pool // as view has it
-	machine *kmutex.Machine // nil when its incarnation has ended
-	reform  *reform         // how the pool enters spec's epoch; nil: it just begins
+	mu       sync.Mutex
+	self     kmutex.Node
+	view     *membership.View
+	youngest kmutex.Node     // that any view has told of
+	spec     membership.Pool // as view has it
+	machine  *kmutex.Machine // nil when its incarnation has ended
+	reform   *reform         // how the pool enters spec's epoch; nil: it just begins
 	// unplanned are the epochs since the last one that has begun here of which
 	// this gateway was home, and which it has not planned and never will.
 	unplanned []uint64
@@ -131,21 +132,18 @@ func (p *pool) send(m *kmutex.Envelope) {
 }
 
 // toCome reports that a node is younger than all that the view here tells of.
-func (p *pool) toCome(n kmutex.Node) bool {
-	if p.view == nil {
-		return false
+func (p *pool) toCome(n kmutex.Node) bool { return n > p.youngest }
+
+// see takes in a view. The caller holds the lock.
+func (p *pool) see(view *membership.View) {
+	p.view = view
+	for _, m := range view.Members {
+		p.youngest = max(p.youngest, m.Node)
 	}
-	for _, m := range p.view.Members {
-		if m.Node >= n {
-			return false
-		}
+	for _, l := range view.Lost {
+		p.youngest = max(p.youngest, l.Node)
 	}
-	for _, l := range p.view.Lost {
-		if l.Node >= n {
-			return false
-		}
-	}
-	return true
+	p.sendEarly()
 }
 
 // sendEarly sends what was kept for members that the view has now. What they have

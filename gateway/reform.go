@@ -51,8 +51,7 @@ func (r *reform) end(err error) {
 func (p *pool) follow(self kmutex.Node, view *membership.View, spec membership.Pool) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
-	p.view = view
-	p.sendEarly()
+	p.see(view)
 	if p.machine != nil && spec.Epoch <= p.spec.Epoch {
 		p.spec.Tickets = spec.Tickets // the one thing that changes within an epoch
 		p.followDesk()

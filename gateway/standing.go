@@ -26,8 +26,8 @@ func (g *Gateway) watch() {
 	for {
 		changed := g.cfg.Views.Changed()
 		g.follow()
-		if until := g.cfg.Views.Standing().Until; !until.IsZero() {
-			lapse.Reset(until.Sub(g.now()))
+		if left := g.cfg.Views.Standing().Until.Sub(g.now()); left > 0 {
+			lapse.Reset(left)
 		}
 		select {
 		case <-changed:
@@ -41,21 +41,23 @@ func (g *Gateway) watch() {
 // follow takes over the newest agreed view and this gateway's standing in it.
 func (g *Gateway) follow() {
 	s := g.cfg.Views.Standing()
-	if g.entitled(s.Node) {
-		g.leased = true
-	}
-	if g.self != 0 && (s.Node != g.self || g.leased && !g.entitled(g.self)) {
+	// A lapsed incarnation is over, also while the views still name it: it must
+	// not be taken up again as one that runs nothing.
+	over := s.Node == 0 || !s.Until.IsZero() && !g.now().Before(s.Until)
+	if g.self != 0 && (over || s.Node != g.self) {
 		ended := g.void()
 		g.rejoining.Store(true)
 		g.wg.Go(func() { g.rejoin(ended) })
 		return // comes back as another incarnation, in a view to come
 	}
-	if s.Node == 0 && !g.rejoining.Load() {
-		g.cfg.Views.Rejoin() // should it have been lost before it ever had a lease
+	if over {
+		if !g.rejoining.Load() {
+			g.cfg.Views.Rejoin() // should it have been lost before it was followed here
+		}
 		return
 	}
 	view := g.cfg.Views.View()
-	if _, in := view.Member(s.Node); s.Node == 0 || !in {
+	if _, in := view.Member(s.Node); !in {
 		return
 	}
 	g.self = s.Node
@@ -118,7 +120,7 @@ func (g *Gateway) void() []<-chan struct{} {
 	g.cfg.Observer.LeaseLost()
 	g.cfg.Logger.Warn("no longer entitled to admit: coming back as a new incarnation",
 		slog.Uint64("node", uint64(g.self)), slog.Int("refused", refused), slog.Int("aborted", aborted))
-	g.self, g.leased = 0, false
+	g.self = 0
 	return ended
 }
 
