@@ -351,5 +351,7 @@ func TestLapsedIsNotTakenUpAgain(t *testing.T) {
 		if got := n.Standing().Node; got != 0 {
 			t.Errorf("still node %d", got)
 		}
+		n.uncut()
+		time.Sleep(5 * time.Second) // what dials gives up
 	})
 }
