@@ -26,6 +26,9 @@ const (
 	maxPoll = 30 * time.Second
 	// endIn bounds the time for giving a slot or a place back.
 	endIn = 5 * time.Second
+	// hearFor is how long after its caller has given up the answer is awaited
+	// that tells a new ticket's name.
+	hearFor = time.Second
 )
 
 // Client asks gateways for slots. It is safe for concurrent use.
@@ -94,16 +97,38 @@ func (c *Client) Request(ctx context.Context, pool string) (*Ticket, error) {
 	if err != nil {
 		return nil, err
 	}
+	if ctx.Err() != nil {
+		return nil, context.Cause(ctx)
+	}
 	t := &Ticket{c: c, pool: pool}
-	sent, err := c.do(ctx, call{method: http.MethodPost, path: ticketsPath, body: body, within: answerIn}, &t.status)
+	// A ticket whose name is not heard stands in the line until its TTL.
+	asking, done := outlive(ctx, hearFor)
+	defer done()
+	t.signed, err = c.do(asking, call{method: http.MethodPost, path: ticketsPath, body: body, within: answerIn}, &t.status)
 	if err != nil {
 		return nil, err
 	}
 	if t.status.ID == "" {
 		return nil, fmt.Errorf("%w as a kgate does", ErrUnreachable)
 	}
-	t.signed = sent
+	if ctx.Err() != nil {
+		return nil, errors.Join(context.Cause(ctx), t.Cancel())
+	}
 	return t, nil
+}
+
+// outlive returns a context that ends after ctx, by d.
+func outlive(ctx context.Context, d time.Duration) (context.Context, context.CancelFunc) {
+	longer, end := context.WithCancelCause(context.WithoutCancel(ctx))
+	ended := context.AfterFunc(ctx, func() {
+		if pause(longer, d) {
+			end(context.Cause(ctx))
+		}
+	})
+	return longer, func() {
+		ended()
+		end(nil)
+	}
 }
 
 // call is one request, to whichever gateway answers.

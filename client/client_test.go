@@ -314,6 +314,25 @@ func TestLostAnswerLeaksNothing(t *testing.T) {
 	})
 }
 
+// Who gives up while the answer is on its way does not stay in line.
+func TestCancelledWhileAsking(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		n := newNetwork(t, 1)
+		held := acquire(t, n.client(nil))
+		c := n.client(nil)
+		slow := &delayed{network: n}
+		slow.back.Store(int64(100 * time.Millisecond))
+		c.cfg.HTTPClient.Transport = slow
+		ctx, cancel := context.WithTimeout(t.Context(), 50*time.Millisecond)
+		defer cancel()
+		if _, err := c.Request(ctx, "p"); !errors.Is(err, context.DeadlineExceeded) {
+			t.Errorf("answered %v", err)
+		}
+		n.want(1, 0)
+		release(t, held)
+	})
+}
+
 func TestRefusals(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		n := newNetwork(t, 1)
