@@ -8,7 +8,6 @@ import (
 	"os"
 	"path/filepath"
 	"reflect"
-	"slices"
 	"strings"
 	"testing"
 	"time"
@@ -76,9 +75,11 @@ func TestEveryKey(t *testing.T) {
 	if reflect.DeepEqual(pool.Queue, DefaultPool().Queue) || reflect.DeepEqual(c.Listen, Default().Listen) {
 		t.Error("the file's values did not arrive")
 	}
-	want := []string{"telemetry.otlp_endpoint", "telemetry.sample_ratio"}
-	if got := c.Inert(); !slices.Equal(got, want) {
-		t.Errorf("Inert = %v, want %v", got, want)
+	found := strings.Join(c.Inert(), " ")
+	for _, key := range inert {
+		if !strings.Contains(found, strings.Replace(key, "[]", "[0]", 1)) {
+			t.Errorf("Inert = %s, without %s", found, key)
+		}
 	}
 }
 
