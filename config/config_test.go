@@ -146,7 +146,8 @@ pools:
     name: b
     queue: {limit: 9}
   - {name: c, k: *k, queue: *queue, upstreams: *up}
-  - {<<: [*base, {binding: early}], name: d}
+  - &d {<<: [*base, {binding: early}], name: d}
+  - {<<: *d, name: e, k: 9}
 routes:
   - {pool: a, match: {host: "*.example.com"}}
   - pool: b
@@ -160,6 +161,9 @@ routes:
 	}
 	if d.Binding != BindingEarly || d.K != 8 {
 		t.Errorf("d = %+v", d)
+	}
+	if e := c.Pools[4]; e.Binding != BindingEarly || e.K != 9 || e.Queue != a.Queue || e.Name != "e" {
+		t.Errorf("e = %+v, what it merges merges, too", e)
 	}
 }
 
