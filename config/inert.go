@@ -13,8 +13,6 @@ var inert = []string{
 	"listen.max_header_bytes",
 	"listen.max_connections",
 	"pools[].health",
-	"pools[].queue.order",
-	"pools[].queue.per_client",
 	"pools[].hold.min_upload",
 	"log.access_format",
 	"telemetry.otlp_endpoint",

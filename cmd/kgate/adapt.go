@@ -192,6 +192,7 @@ func proxyConfig(cfg *config.Config) (proxy.Config, error) {
 		}
 		out.Pools = append(out.Pools, proxy.Pool{
 			Name: p.Name, Upstreams: p.Upstreams, QueueTimeout: p.Queue.Timeout,
+			TellClients: tellsClients(p.Queue), ClientHeader: p.Queue.PerClient.Key.Header,
 			HoldMax: p.Hold.Max, HoldIdle: p.Hold.Idle, Fence: p.Fence, Tickets: p.Tickets,
 			Transport: proxy.Transport{DialTimeout: p.Transport.DialTimeout, ResponseHeaderTimeout: header, TLS: secure},
 		})
@@ -204,6 +205,8 @@ func proxyConfig(cfg *config.Config) (proxy.Config, error) {
 	}
 	return out, nil
 }
+
+func tellsClients(q config.Queue) bool { return q.PerClient.Limit > 0 || q.Order == config.OrderFair }
 
 func upstreamTLS(t config.UpstreamTLS) (*tls.Config, error) {
 	if t.CA == "" && !t.InsecureSkipVerify {

@@ -183,7 +183,10 @@ func (n *node) startCluster(ctx context.Context) error {
 func (n *node) startGateway(ctx context.Context) error {
 	pools := make(map[string]gateway.PoolConfig, len(n.cfg.Pools))
 	for _, p := range n.cfg.Pools {
-		pools[p.Name] = gateway.PoolConfig{QueueLimit: p.Queue.Limit, AskInterval: p.AskInterval.Every}
+		pools[p.Name] = gateway.PoolConfig{
+			QueueLimit: p.Queue.Limit, ClientLimit: p.Queue.PerClient.Limit,
+			Fair: p.Queue.Order == config.OrderFair, AskInterval: p.AskInterval.Every,
+		}
 	}
 	var err error
 	n.gateway, err = gateway.New(gateway.Config{
