@@ -32,7 +32,7 @@ func (rw *rewriter) rewrite(pr *httputil.ProxyRequest) {
 	pr.Out.Trailer = pr.In.Trailer
 	removeUntrusted(pr.Out.Trailer, true)
 
-	trusted := rw.trusts(pr.In.RemoteAddr)
+	trusted := contains(rw.trusted, pr.In.RemoteAddr)
 	removeUntrusted(pr.Out.Header, trusted)
 	if trusted {
 		pr.Out.Header["X-Forwarded-For"] = pr.In.Header["X-Forwarded-For"]
@@ -97,8 +97,10 @@ func hasNamePrefix(name, prefix string) bool {
 	return strings.EqualFold(strings.ReplaceAll(name[:n], "_", "-"), prefix)
 }
 
-func (rw *rewriter) trusts(remote string) bool {
-	if len(rw.trusted) == 0 {
+// contains reports whether the address of remote, host:port, has one of the
+// prefixes.
+func contains(prefixes []netip.Prefix, remote string) bool {
+	if len(prefixes) == 0 {
 		return false
 	}
 	ap, err := netip.ParseAddrPort(remote)
@@ -106,7 +108,7 @@ func (rw *rewriter) trusts(remote string) bool {
 		return false
 	}
 	addr := ap.Addr().Unmap()
-	for _, p := range rw.trusted {
+	for _, p := range prefixes {
 		if p.Contains(addr) {
 			return true
 		}
