@@ -62,7 +62,9 @@ func (c *Certificate) Use(cert, key string) error {
 }
 
 // Get is a tls.Config's GetCertificate.
-func (c *Certificate) Get(*tls.ClientHelloInfo) (*tls.Certificate, error) { return c.current.Load(), nil }
+func (c *Certificate) Get(*tls.ClientHelloInfo) (*tls.Certificate, error) {
+	return c.current.Load(), nil
+}
 
 // Watch reads the files again every few seconds until ctx ends. What cannot be
 // used is logged, once, and the last good pair stays: tools that renew
