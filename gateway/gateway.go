@@ -169,7 +169,7 @@ func (g *Gateway) Drain(ctx context.Context, serve bool) error {
 func (p *pool) refuseWaiting(err error) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
-	for _, s := range p.slots {
+	for _, s := range slices.Collect(p.each) {
 		if s.state == slotWaiting && s.held == nil {
 			s.err = err
 			p.end(s, kmutex.EventCancel)

@@ -2,7 +2,6 @@ package proxy
 
 import (
 	"context"
-	"errors"
 	"io"
 	"log/slog"
 	"net/http"
@@ -223,9 +222,4 @@ func (u *upgraded) Write(p []byte) (int, error) {
 }
 
 // CloseWrite passes a half-close on.
-func (u *upgraded) CloseWrite() error {
-	if half, ok := u.ReadWriteCloser.(interface{ CloseWrite() error }); ok {
-		return half.CloseWrite()
-	}
-	return errors.ErrUnsupported
-}
+func (u *upgraded) CloseWrite() error { return closeWrite(u.ReadWriteCloser) }

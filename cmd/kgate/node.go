@@ -44,6 +44,8 @@ type node struct {
 	clients *proxy.Server
 	admin   *http.Server
 
+	certificate *proxy.Certificate // of listen.https; nil: none
+
 	clientAddr, adminAddr net.Addr
 	leaving               atomic.Bool     // or draining: no longer ready
 	serving               context.Context // ends when clients are to be done
@@ -246,13 +248,7 @@ func (n *node) startClients(context.Context) error {
 		return err
 	}
 	n.undo = append(n.undo, func() error { n.handler.Close(); return nil })
-	n.clients, err = proxy.NewServer(proxy.ServerConfig{Handler: n.handler, Logger: n.log})
-	if err != nil {
-		return err
-	}
-	n.clientAddr, err = n.serve("listen.http", n.cfg.Listen.HTTP, n.clients.Serve)
-	n.undo = append(n.undo, n.clients.Close)
-	return err
+	return n.listenForClients()
 }
 
 // standing is the incarnation of this gateway as long as it has a lease, else 0.
