@@ -201,7 +201,7 @@ func proxyConfig(cfg *config.Config) (proxy.Config, error) {
 		}
 		out.Pools = append(out.Pools, proxy.Pool{
 			Name: p.Name, Upstreams: p.Upstreams, QueueTimeout: p.Queue.Timeout,
-			HoldMax: p.Hold.Max, HoldIdle: p.Hold.Idle, Fence: p.Fence, Tickets: p.Tickets,
+			HoldMax: p.Hold.Max, HoldIdle: p.Hold.Idle, MinUpload: p.Hold.MinUpload, Health: proxy.Health(p.Health), Fence: p.Fence, Tickets: p.Tickets,
 			Transport: proxy.Transport{DialTimeout: p.Transport.DialTimeout, ResponseHeaderTimeout: header, TLS: secure},
 		})
 	}
