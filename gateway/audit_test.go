@@ -47,7 +47,7 @@ func TestLostTokenComesBack(t *testing.T) {
 	bindings(t, func(t *testing.T, binding string) {
 		f := newFleet(t, 3, 2, binding, time.Millisecond, PoolConfig{})
 		n := f.gateways[2]
-		s, err := n.Acquire(t.Context(), testPool, NoTimeout)
+		s, err := n.Acquire(t.Context(), Ask{Pool: testPool, Wait: NoTimeout})
 		if err != nil {
 			t.Fatal(err)
 		}

@@ -26,7 +26,7 @@ func work(t *testing.T, wg *sync.WaitGroup, n *node, g *gauge, clients int, stop
 					return
 				default:
 				}
-				s, err := n.Acquire(t.Context(), testPool, NoTimeout)
+				s, err := n.Acquire(t.Context(), Ask{Pool: testPool, Wait: NoTimeout})
 				if errors.Is(err, ErrIsolated) || errors.Is(err, ErrDraining) {
 					time.Sleep(50 * time.Millisecond)
 					continue
@@ -92,7 +92,7 @@ func TestLapsedLease(t *testing.T) {
 	bindings(t, func(t *testing.T, binding string) {
 		f := newFleet(t, 2, 1, binding, time.Millisecond, PoolConfig{})
 		n := f.gateways[2]
-		held, err := n.Acquire(t.Context(), testPool, NoTimeout)
+		held, err := n.Acquire(t.Context(), Ask{Pool: testPool, Wait: NoTimeout})
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -100,7 +100,7 @@ func TestLapsedLease(t *testing.T) {
 		held.OnLost(func() { aborted <- time.Now() })
 		waiting := make(chan error, 1)
 		go func() {
-			_, err := n.Acquire(t.Context(), testPool, NoTimeout)
+			_, err := n.Acquire(t.Context(), Ask{Pool: testPool, Wait: NoTimeout})
 			waiting <- err
 		}()
 		time.Sleep(time.Second)
@@ -125,12 +125,12 @@ func TestLapsedLease(t *testing.T) {
 		held.Release()
 		f.expire()
 		n.heal()
-		if _, err := n.Acquire(t.Context(), testPool, NoTimeout); !errors.Is(err, ErrIsolated) {
+		if _, err := n.Acquire(t.Context(), Ask{Pool: testPool, Wait: NoTimeout}); !errors.Is(err, ErrIsolated) {
 			t.Errorf("before it is let in again: %v", err)
 		}
 		f.letIn(n)
 		f.follow()
-		s, err := n.Acquire(t.Context(), testPool, time.Second)
+		s, err := n.Acquire(t.Context(), Ask{Pool: testPool, Wait: time.Second})
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -146,13 +146,13 @@ func TestWakesUpWithoutLease(t *testing.T) {
 		f := newFleet(t, 1, 1, membership.BindingLate, 0, PoolConfig{})
 		n := f.gateways[1]
 		p := n.pool(testPool)
-		s, err := n.Acquire(t.Context(), testPool, NoTimeout)
+		s, err := n.Acquire(t.Context(), Ask{Pool: testPool, Wait: NoTimeout})
 		if err != nil {
 			t.Fatal(err)
 		}
 		waiting := make(chan error, 1)
 		go func() {
-			_, err := n.Acquire(t.Context(), testPool, NoTimeout)
+			_, err := n.Acquire(t.Context(), Ask{Pool: testPool, Wait: NoTimeout})
 			waiting <- err
 		}()
 		synctest.Wait()
@@ -301,7 +301,7 @@ func TestMessageToOneThatIsToCome(t *testing.T) {
 		f := newFleet(t, 3, 1, binding, time.Millisecond, PoolConfig{})
 		home, late := f.gateways[1], f.gateways[2]
 		// The second gateway is last in line: requests end there.
-		held, err := late.Acquire(t.Context(), testPool, NoTimeout)
+		held, err := late.Acquire(t.Context(), Ask{Pool: testPool, Wait: NoTimeout})
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -332,7 +332,7 @@ func TestLapsedIsNotTakenUpAgain(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		f := newFleet(t, 2, 1, membership.BindingLate, time.Millisecond, PoolConfig{})
 		n := f.gateways[2]
-		held, err := n.Acquire(t.Context(), testPool, NoTimeout)
+		held, err := n.Acquire(t.Context(), Ask{Pool: testPool, Wait: NoTimeout})
 		if err != nil {
 			t.Fatal(err)
 		}

@@ -21,6 +21,9 @@ var (
 	ErrIsolated = errors.New("gateway: not part of the cluster")
 	// ErrQueueFull: as many requests as the pool's limit wait here already.
 	ErrQueueFull = errors.New("gateway: queue full")
+	// ErrClientLimit: as many requests of this client as the pool allows wait
+	// here already.
+	ErrClientLimit = errors.New("gateway: too many of this client's requests wait")
 	// ErrTimeout: not admitted in time.
 	ErrTimeout = errors.New("gateway: not admitted in time")
 	// ErrDraining: the gateway is being taken out.

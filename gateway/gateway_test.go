@@ -28,7 +28,7 @@ func (g *gauge) leave() { g.now.Add(-1) }
 
 // hold acquires, stays for d and releases.
 func hold(ctx context.Context, n *node, g *gauge, d time.Duration) error {
-	s, err := n.Acquire(ctx, testPool, NoTimeout)
+	s, err := n.Acquire(ctx, Ask{Pool: testPool, Wait: NoTimeout})
 	if err != nil {
 		return err
 	}
@@ -106,14 +106,14 @@ func TestGrantMeetsCancel(t *testing.T) {
 	bindings(t, func(t *testing.T, binding string) {
 		f := newFleet(t, 2, 1, binding, 10*time.Millisecond, PoolConfig{})
 		all := f.all()
-		first, err := all[0].Acquire(t.Context(), testPool, NoTimeout)
+		first, err := all[0].Acquire(t.Context(), Ask{Pool: testPool, Wait: NoTimeout})
 		if err != nil {
 			t.Fatal(err)
 		}
 		ctx, cancel := context.WithCancel(t.Context())
 		var wg sync.WaitGroup
 		wg.Go(func() {
-			if s, err := all[1].Acquire(ctx, testPool, NoTimeout); err == nil {
+			if s, err := all[1].Acquire(ctx, Ask{Pool: testPool, Wait: NoTimeout}); err == nil {
 				s.Release()
 			} else if !errors.Is(err, context.Canceled) {
 				t.Error(err)
@@ -121,7 +121,7 @@ func TestGrantMeetsCancel(t *testing.T) {
 		})
 		time.Sleep(100 * time.Millisecond)
 		wg.Go(func() {
-			s, err := all[1].Acquire(t.Context(), testPool, NoTimeout)
+			s, err := all[1].Acquire(t.Context(), Ask{Pool: testPool, Wait: NoTimeout})
 			if err != nil {
 				t.Error(err)
 				return
@@ -141,25 +141,25 @@ func TestRefusals(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		f := newFleet(t, 1, 1, membership.BindingLate, 0, PoolConfig{QueueLimit: 1})
 		n := f.all()[0]
-		if _, err := n.Acquire(t.Context(), "nonsense", NoTimeout); !errors.Is(err, ErrUnknownPool) {
+		if _, err := n.Acquire(t.Context(), Ask{Pool: "nonsense", Wait: NoTimeout}); !errors.Is(err, ErrUnknownPool) {
 			t.Errorf("unknown pool: %v", err)
 		}
-		s, err := n.Acquire(t.Context(), testPool, NoTimeout)
+		s, err := n.Acquire(t.Context(), Ask{Pool: testPool, Wait: NoTimeout})
 		if err != nil {
 			t.Fatal(err)
 		}
 		began := time.Now()
-		if _, err := n.Acquire(t.Context(), testPool, time.Second); !errors.Is(err, ErrTimeout) || time.Since(began) != time.Second {
+		if _, err := n.Acquire(t.Context(), Ask{Pool: testPool, Wait: time.Second}); !errors.Is(err, ErrTimeout) || time.Since(began) != time.Second {
 			t.Errorf("after %v: %v", time.Since(began), err)
 		}
 		var wg sync.WaitGroup
 		wg.Go(func() {
-			if _, err := n.Acquire(t.Context(), testPool, NoTimeout); !errors.Is(err, ErrDraining) {
+			if _, err := n.Acquire(t.Context(), Ask{Pool: testPool, Wait: NoTimeout}); !errors.Is(err, ErrDraining) {
 				t.Errorf("waiting while drained: %v", err)
 			}
 		})
 		synctest.Wait()
-		if _, err := n.Acquire(t.Context(), testPool, NoTimeout); !errors.Is(err, ErrQueueFull) {
+		if _, err := n.Acquire(t.Context(), Ask{Pool: testPool, Wait: NoTimeout}); !errors.Is(err, ErrQueueFull) {
 			t.Errorf("line full: %v", err)
 		}
 		wg.Go(func() {
@@ -171,7 +171,7 @@ func TestRefusals(t *testing.T) {
 			}
 		})
 		synctest.Wait()
-		if _, err := n.Acquire(t.Context(), testPool, NoTimeout); !errors.Is(err, ErrDraining) {
+		if _, err := n.Acquire(t.Context(), Ask{Pool: testPool, Wait: NoTimeout}); !errors.Is(err, ErrDraining) {
 			t.Errorf("draining: %v", err)
 		}
 		s.Release()
@@ -186,7 +186,7 @@ func TestIsolatedUntilInTheView(t *testing.T) {
 		f := newFleet(t, 1, 1, membership.BindingLate, 0, PoolConfig{})
 		n := f.start()
 		n.Follow()
-		if _, err := n.Acquire(t.Context(), testPool, NoTimeout); !errors.Is(err, ErrIsolated) {
+		if _, err := n.Acquire(t.Context(), Ask{Pool: testPool, Wait: NoTimeout}); !errors.Is(err, ErrIsolated) {
 			t.Errorf("got %v", err)
 		}
 		n.stop()
@@ -199,13 +199,13 @@ func TestTakenOutOfTheView(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		f := newFleet(t, 2, 1, membership.BindingLate, time.Millisecond, PoolConfig{})
 		all := f.all()
-		s, err := all[0].Acquire(t.Context(), testPool, NoTimeout)
+		s, err := all[0].Acquire(t.Context(), Ask{Pool: testPool, Wait: NoTimeout})
 		if err != nil {
 			t.Fatal(err)
 		}
 		waiting := make(chan error)
 		go func() {
-			_, err := all[1].Acquire(t.Context(), testPool, NoTimeout)
+			_, err := all[1].Acquire(t.Context(), Ask{Pool: testPool, Wait: NoTimeout})
 			waiting <- err
 		}()
 		time.Sleep(time.Second)
@@ -213,7 +213,7 @@ func TestTakenOutOfTheView(t *testing.T) {
 		if err := <-waiting; !errors.Is(err, ErrIsolated) {
 			t.Errorf("waiting: %v", err)
 		}
-		if _, err := all[1].Acquire(t.Context(), testPool, NoTimeout); !errors.Is(err, ErrIsolated) {
+		if _, err := all[1].Acquire(t.Context(), Ask{Pool: testPool, Wait: NoTimeout}); !errors.Is(err, ErrIsolated) {
 			t.Errorf("new: %v", err)
 		}
 		s.Release()
@@ -326,7 +326,7 @@ func TestClientLeavesBetweenEpochs(t *testing.T) {
 	bindings(t, func(t *testing.T, binding string) {
 		f := newFleet(t, 4, 1, binding, time.Millisecond, PoolConfig{})
 		n := f.gateways[4]
-		held, err := n.Acquire(t.Context(), testPool, NoTimeout)
+		held, err := n.Acquire(t.Context(), Ask{Pool: testPool, Wait: NoTimeout})
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -368,7 +368,7 @@ func TestMessageBeforeItsView(t *testing.T) {
 		f.all()[1].Follow() // home has not seen the view yet
 		done := make(chan error)
 		go func() {
-			s, err := f.all()[1].Acquire(t.Context(), "new", NoTimeout)
+			s, err := f.all()[1].Acquire(t.Context(), Ask{Pool: "new", Wait: NoTimeout})
 			if err == nil {
 				s.Release()
 			}

@@ -124,6 +124,9 @@ func (r *Redeemed) Release() {
 // Fence of the slot.
 func (r *Redeemed) Fence() string { return r.ticket.Fence }
 
+// Entry of the slot; the request itself has not waited.
+func (r *Redeemed) Entry() Entry { return r.ticket.Entry }
+
 // Valid reports whether the slot may still be used.
 func (r *Redeemed) Valid() bool {
 	r.mu.Lock()

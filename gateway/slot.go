@@ -15,6 +15,8 @@ type Slot struct {
 	pool   *pool
 	ticket kmutex.Ticket
 	since  time.Time
+	// position among those that waited here when it asked.
+	position int
 
 	// The fields below are the pool's, under its lock.
 	state slotState
@@ -38,18 +40,38 @@ const (
 // NoTimeout lets Acquire wait for ever.
 const NoTimeout time.Duration = -1
 
-// Acquire waits in the line of the named pool until this request is admitted,
-// no longer than wait, and returns its slot, which the caller must Release. It
+// Ask is what a request wants of the line.
+type Ask struct {
+	Pool string
+	// Wait is the longest wait.
+	Wait time.Duration
+	// Client is who asks; empty: nobody in particular.
+	Client string
+}
+
+// Entry is how a slot was come by.
+type Entry struct {
+	// Position among those that waited here when it asked, 1 for the next; 0 if
+	// it did not wait.
+	Position int
+	// Token that it holds.
+	Token int
+	// Epoch of the pool, and Serial of the grant in it.
+	Epoch, Serial uint64
+}
+
+// Acquire waits in the line of a pool until this request is admitted, no longer
+// than it wants to, and returns its slot, which the caller must Release. It
 // fails with ErrUnknownPool, ErrIsolated, ErrQueueFull, ErrTimeout or
 // ErrDraining, or with the cause of ctx's end; then nothing is held and no place
 // in line is kept.
-func (g *Gateway) Acquire(ctx context.Context, name string, wait time.Duration) (*Slot, error) {
+func (g *Gateway) Acquire(ctx context.Context, ask Ask) (*Slot, error) {
 	if g.draining.Load() {
 		return nil, ErrDraining
 	}
-	p := g.pool(name)
+	p := g.pool(ask.Pool)
 	if p == nil {
-		if _, agreed := g.cfg.Views.View().Pool(name); agreed || !g.entitled(g.cfg.Views.Standing().Node) {
+		if _, agreed := g.cfg.Views.View().Pool(ask.Pool); agreed || !g.entitled(g.cfg.Views.Standing().Node) {
 			return nil, ErrIsolated
 		}
 		return nil, ErrUnknownPool
@@ -59,8 +81,8 @@ func (g *Gateway) Acquire(ctx context.Context, name string, wait time.Duration) 
 		return s, err
 	}
 	var timeout <-chan time.Time
-	if wait >= 0 {
-		timer := time.NewTimer(wait)
+	if ask.Wait >= 0 {
+		timer := time.NewTimer(ask.Wait)
 		defer timer.Stop()
 		timeout = timer.C
 	}
@@ -138,6 +160,11 @@ func (s *Slot) Fence() string {
 	return string(strconv.AppendUint(b, s.grant.Serial, 10))
 }
 
+// Entry tells how the slot was come by.
+func (s *Slot) Entry() Entry {
+	return Entry{Position: s.position, Token: int(s.grant.Token), Epoch: s.epoch, Serial: s.grant.Serial}
+}
+
 // enter puts a new request in line. A slot that came at once has no ready
 // channel.
 func (p *pool) enter() (*Slot, error) {
@@ -145,7 +172,7 @@ func (p *pool) enter() (*Slot, error) {
 	defer p.mu.Unlock()
 	s, err := p.line(nil)
 	if err == nil && s.state == slotWaiting {
-		s.ready = make(chan struct{})
+		s.ready, s.position = make(chan struct{}), p.waiting
 	}
 	return s, err
 }

@@ -52,6 +52,7 @@ type Ticket struct {
 	ETA      time.Duration
 	// Fence of a granted ticket.
 	Fence string
+	Entry Entry
 	// Left is how long it lives without a further sign of its holder.
 	Left time.Duration
 }
@@ -61,7 +62,7 @@ type Ticket struct {
 func (g *Gateway) RequestTicket(ctx context.Context, pool string, ttl time.Duration, note string) (Ticket, error) {
 	p := g.pool(pool)
 	if p == nil {
-		_, err := g.Acquire(ctx, pool, 0)
+		_, err := g.Acquire(ctx, Ask{Pool: pool})
 		if err == nil {
 			err = ErrIsolated
 		}
@@ -289,7 +290,7 @@ func (d *desk) finish(id string) error {
 func (d *desk) describe(t *ticket) Ticket {
 	out := Ticket{ID: t.id, Pool: d.pool.name, TTL: t.ttl, Left: t.expires.Sub(d.pool.g.now())}
 	if t.slot.state == slotGranted {
-		out.Granted, out.Fence = true, t.slot.Fence()
+		out.Granted, out.Fence, out.Entry = true, t.slot.Fence(), t.slot.Entry()
 	}
 	return out
 }

@@ -3,20 +3,31 @@ package proxy
 import (
 	"context"
 	"fmt"
+	"net/http"
 	"time"
 )
 
 // Admitter lets requests into pools. It must be safe for concurrent use.
 type Admitter interface {
-	// Acquire waits in the pool's line until the request is admitted, no
-	// longer than wait; negative is without limit. The caller then calls the
-	// slot's Release, exactly once.
+	// Acquire waits in the line of the asked pool until the request is
+	// admitted, no longer than ask.Wait. The caller then calls the slot's
+	// Release, exactly once.
 	//
 	// It returns a *Refusal when the gateway will not admit the request, not
 	// in that time or not at all, and another error when ctx ended first. The
 	// request has then left the line and holds nothing. A slot that is free
 	// may be given even though little time is left.
-	Acquire(ctx context.Context, pool string, wait time.Duration) (Slot, error)
+	Acquire(ctx context.Context, ask Ask) (Slot, error)
+}
+
+// Ask is what a request wants of the line.
+type Ask struct {
+	Pool string
+	// Wait is the longest wait; negative is without limit.
+	Wait time.Duration
+	// Client is who asks, where the pool tells clients apart; empty: nobody in
+	// particular. It can be compared and says nothing else.
+	Client string
 }
 
 // Slot is the right of one request to be in flight. It must be safe for
@@ -35,6 +46,19 @@ type Slot interface {
 	// OnLost has abort called once, soon after the slot may be used no longer;
 	// at once if it already may not. It is not called after Release.
 	OnLost(abort func())
+	// Entry tells how the request came in.
+	Entry() Entry
+}
+
+// Entry is how a request came in: what an account of its wait can name.
+type Entry struct {
+	// Position is the request's place among those that waited at this gateway
+	// when it asked, 1 for the next; 0 if it did not wait.
+	Position int
+	// Token of the pool that the request holds, from 0.
+	Token int
+	// Epoch of the pool and Serial of the admission in it, as in the fence.
+	Epoch, Serial uint64
 }
 
 // Reason says why a request was refused. Its text is the value of the header
@@ -47,10 +71,21 @@ const (
 	ReasonTimeout   Reason = "timeout"
 	ReasonDraining  Reason = "draining"
 	ReasonIsolated  Reason = "isolated"
+	// ReasonClientLimit: as many of this client's requests as the pool allows
+	// wait here already.
+	ReasonClientLimit Reason = "client-limit"
 )
 
+// status is what a client gets that was refused for this reason.
+func (r Reason) status() int {
+	if r == ReasonClientLimit {
+		return http.StatusTooManyRequests
+	}
+	return http.StatusServiceUnavailable
+}
+
 // Refusal is the error of a request that the gateway will not admit. The client
-// gets status 503.
+// gets status 503, or 429 for a limit of its own.
 type Refusal struct {
 	Reason Reason
 	// RetryAfter is when it may be worth while to come again. The client is
@@ -90,6 +125,8 @@ const (
 	// lost touch with the others; or admitted and broken off for that reason
 	// before there was an answer.
 	OutcomeIsolated
+	// OutcomeClientLimit: refused, too many of its client's requests wait.
+	OutcomeClientLimit
 	// OutcomeUpstreamError: admitted, but the upstream could not be reached,
 	// did not answer in time, hold.max and hold.idle included, or broke off its
 	// answer.
@@ -99,7 +136,7 @@ const (
 )
 
 var outcomeNames = [outcomeEnd]string{
-	"none", "admitted", "queue_full", "timeout", "client_gone", "draining", "isolated", "upstream_error",
+	"none", "admitted", "queue_full", "timeout", "client_gone", "draining", "isolated", "client_limit", "upstream_error",
 }
 
 // String returns the outcome's name in metrics and logs.
@@ -120,6 +157,8 @@ func (r *Refusal) outcome() Outcome {
 		return OutcomeDraining
 	case ReasonIsolated:
 		return OutcomeIsolated
+	case ReasonClientLimit:
+		return OutcomeClientLimit
 	default:
 		return OutcomeIsolated
 	}

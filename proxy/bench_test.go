@@ -17,7 +17,7 @@ import (
 // open admits everybody.
 type open struct{}
 
-func (open) Acquire(context.Context, string, time.Duration) (Slot, error) { return openSlot{}, nil }
+func (open) Acquire(context.Context, Ask) (Slot, error) { return openSlot{}, nil }
 
 type openSlot struct{}
 
@@ -25,6 +25,7 @@ func (openSlot) Release()      {}
 func (openSlot) Fence() string { return "p/1/1" }
 func (openSlot) Valid() bool   { return true }
 func (openSlot) OnLost(func()) {}
+func (openSlot) Entry() Entry  { return Entry{} }
 
 // quiet observes and forgets.
 type quiet struct{}

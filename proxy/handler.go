@@ -137,9 +137,9 @@ func (h *Handler) admit(ex *exchange, r *http.Request, t *target) (Slot, error) 
 	if t.Tickets && prefersAsync(r.Header) {
 		return nil, h.handOut(ex, r, t)
 	}
-	var wait time.Duration
-	wait, ex.prefer = queueTimeout(t.QueueTimeout, r.Header)
-	return h.cfg.Admitter.Acquire(r.Context(), t.Name, wait)
+	ask := Ask{Pool: t.Name}
+	ask.Wait, ex.prefer = queueTimeout(t.QueueTimeout, r.Header)
+	return h.cfg.Admitter.Acquire(r.Context(), ask)
 }
 
 // refuse answers a request that was not admitted.

@@ -179,7 +179,7 @@ func (ex *exchange) watch() (stop func()) {
 func (ex *exchange) answerBroken(r *http.Request, cause *breach) {
 	if cause == errLost {
 		ex.rec.Outcome = OutcomeIsolated
-		writeUnavailable(ex, r, ex.rec.Pool, &Refusal{Reason: ReasonIsolated}, cause.detail)
+		writeRefusalDetail(ex, r, ex.rec.Pool, &Refusal{Reason: ReasonIsolated}, cause.detail)
 		return
 	}
 	ex.rec.Outcome = OutcomeUpstreamError

@@ -234,7 +234,7 @@ func TestHoldEnds(t *testing.T) {
 		for _, ended := range []bool{true, false} {
 			cuts := 0
 			sem := newSemaphore(t, 1)
-			slot, err := sem.Acquire(t.Context(), "p", 0)
+			slot, err := sem.Acquire(t.Context(), Ask{Pool: "p"})
 			if err != nil {
 				t.Fatal(err)
 			}

@@ -25,10 +25,11 @@ type problem struct {
 }
 
 var refusalDetails = map[Reason]string{
-	ReasonQueueFull: "the line of this pool is full",
-	ReasonTimeout:   "no slot became free in time",
-	ReasonDraining:  "this gateway is being taken out of service",
-	ReasonIsolated:  "this gateway has lost touch with the others and may not admit requests",
+	ReasonQueueFull:   "the line of this pool is full",
+	ReasonTimeout:     "no slot became free in time",
+	ReasonDraining:    "this gateway is being taken out of service",
+	ReasonIsolated:    "this gateway has lost touch with the others and may not admit requests",
+	ReasonClientLimit: "too many of this client's requests wait already",
 }
 
 // writeRefusal answers a request that was not admitted.
@@ -37,10 +38,10 @@ func writeRefusal(w http.ResponseWriter, r *http.Request, pool string, refusal *
 	if !ok {
 		detail = "the gateway does not admit this request"
 	}
-	writeUnavailable(w, r, pool, refusal, detail)
+	writeRefusalDetail(w, r, pool, refusal, detail)
 }
 
-func writeUnavailable(w http.ResponseWriter, r *http.Request, pool string, refusal *Refusal, detail string) {
+func writeRefusalDetail(w http.ResponseWriter, r *http.Request, pool string, refusal *Refusal, detail string) {
 	seconds := retryAfterSeconds(refusal.RetryAfter)
 	h := w.Header()
 	h.Set("Retry-After", strconv.Itoa(seconds))
@@ -50,7 +51,7 @@ func writeUnavailable(w http.ResponseWriter, r *http.Request, pool string, refus
 		h.Set("RateLimit", fmt.Sprintf(`"%s";r=0;t=%d`, pool, seconds))
 	}
 	writeProblem(w, r, problem{
-		Status:     http.StatusServiceUnavailable,
+		Status:     refusal.Reason.status(),
 		Detail:     detail,
 		Pool:       pool,
 		Reason:     refusal.Reason,

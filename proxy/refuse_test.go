@@ -17,11 +17,13 @@ func TestRefusals(t *testing.T) {
 		refusal    Refusal
 		outcome    Outcome
 		retryAfter string
+		status     int
 	}{
-		{Refusal{Reason: ReasonQueueFull}, OutcomeQueueFull, "1"},
-		{Refusal{Reason: ReasonTimeout, RetryAfter: time.Millisecond}, OutcomeTimeout, "1"},
-		{Refusal{Reason: ReasonDraining, RetryAfter: 1001 * time.Millisecond, Limit: 8}, OutcomeDraining, "2"},
-		{Refusal{Reason: ReasonIsolated, RetryAfter: -time.Second}, OutcomeIsolated, "1"},
+		{Refusal{Reason: ReasonQueueFull}, OutcomeQueueFull, "1", 503},
+		{Refusal{Reason: ReasonTimeout, RetryAfter: time.Millisecond}, OutcomeTimeout, "1", 503},
+		{Refusal{Reason: ReasonDraining, RetryAfter: 1001 * time.Millisecond, Limit: 8}, OutcomeDraining, "2", 503},
+		{Refusal{Reason: ReasonIsolated, RetryAfter: -time.Second}, OutcomeIsolated, "1", 503},
+		{Refusal{Reason: ReasonClientLimit}, OutcomeClientLimit, "1", 429},
 	} {
 		g.sem.refusal = &tt.refusal
 		for _, accept := range []string{"*/*", "text/plain"} {
@@ -29,7 +31,7 @@ func TestRefusals(t *testing.T) {
 			body, _ := io.ReadAll(res.Body)
 			_ = res.Body.Close()
 			h := res.Header
-			if res.StatusCode != 503 || h.Get("Kgate-Refusal") != string(tt.refusal.Reason) || h.Get("Retry-After") != tt.retryAfter {
+			if res.StatusCode != tt.status || h.Get("Kgate-Refusal") != string(tt.refusal.Reason) || h.Get("Retry-After") != tt.retryAfter {
 				t.Errorf("%v: got %v %v", tt.refusal, res.Status, h)
 			}
 			if h.Get("Server-Timing") != "" {
@@ -41,7 +43,7 @@ func TestRefusals(t *testing.T) {
 				}
 			} else {
 				var p problem
-				if err := json.Unmarshal(body, &p); err != nil || p.Status != 503 || p.Reason != tt.refusal.Reason || p.Pool != "p" || p.Detail == "" {
+				if err := json.Unmarshal(body, &p); err != nil || p.Status != tt.status || p.Reason != tt.refusal.Reason || p.Pool != "p" || p.Detail == "" {
 					t.Errorf("%v: body %s, %v", tt.refusal, body, err)
 				}
 			}
@@ -50,7 +52,7 @@ func TestRefusals(t *testing.T) {
 				tt.refusal.Limit == 0 && policy+limit != "" {
 				t.Errorf("%v: RateLimit-Policy %q, RateLimit %q", tt.refusal, policy, limit)
 			}
-			if rec := g.records.next(t); rec.Outcome != tt.outcome || rec.Status != 503 {
+			if rec := g.records.next(t); rec.Outcome != tt.outcome || rec.Status != tt.status {
 				t.Errorf("%v: record %+v", tt.refusal, rec)
 			}
 		}

@@ -40,7 +40,7 @@ func (s *semaphore) notify() {
 	s.changed = make(chan struct{})
 }
 
-func (s *semaphore) Acquire(ctx context.Context, _ string, wait time.Duration) (Slot, error) {
+func (s *semaphore) Acquire(ctx context.Context, ask Ask) (Slot, error) {
 	s.mu.Lock()
 	if s.refusal != nil || s.err != nil {
 		defer s.mu.Unlock()
@@ -58,9 +58,9 @@ func (s *semaphore) Acquire(ctx context.Context, _ string, wait time.Duration) (
 	s.notify()
 	s.mu.Unlock()
 
-	if wait >= 0 {
+	if ask.Wait >= 0 {
 		var cancel context.CancelFunc
-		ctx, cancel = context.WithTimeoutCause(ctx, wait, &Refusal{Reason: ReasonTimeout})
+		ctx, cancel = context.WithTimeoutCause(ctx, ask.Wait, &Refusal{Reason: ReasonTimeout})
 		defer cancel()
 	}
 	select {
@@ -152,6 +152,7 @@ func (sl *semSlot) Release() {
 
 func (sl *semSlot) Fence() string { return sl.fence }
 func (sl *semSlot) Valid() bool   { return !sl.invalid.Load() }
+func (sl *semSlot) Entry() Entry  { return Entry{} }
 
 func (sl *semSlot) OnLost(abort func()) {
 	sl.sem.mu.Lock()

@@ -101,7 +101,7 @@ type orderAdmitter struct {
 	released chan struct{}
 }
 
-func (a orderAdmitter) Acquire(context.Context, string, time.Duration) (Slot, error) {
+func (a orderAdmitter) Acquire(context.Context, Ask) (Slot, error) {
 	return orderSlot{admitter: a}, nil
 }
 

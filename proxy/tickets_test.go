@@ -38,7 +38,7 @@ func (c *counter) Redeem(ctx context.Context, pool, id string) (Slot, error) {
 	case id == "used":
 		return nil, fmt.Errorf("test: %w", ErrTicketInUse)
 	}
-	return c.Acquire(ctx, pool, 0)
+	return c.Acquire(ctx, Ask{Pool: pool})
 }
 
 func withTickets(c *Config, tickets Tickets) {
@@ -102,7 +102,7 @@ func TestRedeem(t *testing.T) {
 
 type refuser struct{}
 
-func (refuser) Acquire(context.Context, string, time.Duration) (Slot, error) {
+func (refuser) Acquire(context.Context, Ask) (Slot, error) {
 	return nil, &Refusal{Reason: ReasonQueueFull}
 }
 

@@ -20,12 +20,13 @@ const (
 	OutcomeClientGone    Outcome = "client_gone"
 	OutcomeDraining      Outcome = "draining"
 	OutcomeIsolated      Outcome = "isolated"
+	OutcomeClientLimit   Outcome = "client_limit"
 	OutcomeUpstreamError Outcome = "upstream_error"
 )
 
 var outcomes = []Outcome{
 	OutcomeAdmitted, OutcomeQueueFull, OutcomeTimeout, OutcomeClientGone,
-	OutcomeDraining, OutcomeIsolated, OutcomeUpstreamError,
+	OutcomeDraining, OutcomeIsolated, OutcomeClientLimit, OutcomeUpstreamError,
 }
 
 // UpstreamCause says why an upstream did not answer.

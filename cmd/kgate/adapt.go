@@ -23,7 +23,7 @@ import (
 
 var (
 	_ proxy.Admitter     = admitter{}
-	_ proxy.Slot         = (*gateway.Slot)(nil)
+	_ proxy.Slot         = slot{}
 	_ proxy.Observer     = requestObserver{}
 	_ gateway.Observer   = poolObservers{}
 	_ membership.Links   = linkState{}
@@ -34,13 +34,19 @@ var (
 type admitter struct{ n *node }
 
 // Acquire implements proxy.Admitter.
-func (a admitter) Acquire(ctx context.Context, pool string, wait time.Duration) (proxy.Slot, error) {
-	s, err := a.n.gateway.Acquire(ctx, pool, wait)
+func (a admitter) Acquire(ctx context.Context, ask proxy.Ask) (proxy.Slot, error) {
+	s, err := a.n.gateway.Acquire(ctx, gateway.Ask(ask))
 	if err == nil {
-		return s, nil
+		return slot{s}, nil
 	}
-	return nil, a.refusal(pool, err)
+	return nil, a.refusal(ask.Pool, err)
 }
+
+// slot is a gateway's slot as the proxy knows it.
+type slot struct{ *gateway.Slot }
+
+// Entry implements proxy.Slot.
+func (s slot) Entry() proxy.Entry { return proxy.Entry(s.Slot.Entry()) }
 
 // refusal says in the proxy's words why a request is not admitted.
 func (a admitter) refusal(pool string, err error) error {
@@ -51,6 +57,8 @@ func (a admitter) refusal(pool string, err error) error {
 	switch {
 	case errors.Is(err, gateway.ErrQueueFull):
 		return refuse(proxy.ReasonQueueFull)
+	case errors.Is(err, gateway.ErrClientLimit):
+		return refuse(proxy.ReasonClientLimit)
 	case errors.Is(err, gateway.ErrDraining):
 		return refuse(proxy.ReasonDraining)
 	case errors.Is(err, gateway.ErrIsolated), errors.Is(err, gateway.ErrUnknownPool):

@@ -15,7 +15,7 @@ import (
 var (
 	_ admin.Tickets = ticketDesk{}
 	_ proxy.Tickets = redeemer{}
-	_ proxy.Slot    = (*gateway.Redeemed)(nil)
+	_ proxy.Slot    = redeemed{}
 )
 
 // ticketDesk gives the ticket API the gateway's tickets.
@@ -99,7 +99,7 @@ func (r redeemer) Redeem(ctx context.Context, pool, id string) (proxy.Slot, erro
 	var ended *gateway.EndedError
 	switch {
 	case err == nil:
-		return slot, nil
+		return redeemed{slot}, nil
 	case errors.As(err, &ended), errors.Is(err, gateway.ErrUnknownTicket):
 		return nil, fmt.Errorf("%w: %w", proxy.ErrTicketUnknown, err)
 	case errors.Is(err, gateway.ErrTicketWaiting):
@@ -112,3 +112,9 @@ func (r redeemer) Redeem(ctx context.Context, pool, id string) (proxy.Slot, erro
 		return nil, admitter(r).refusal(pool, err)
 	}
 }
+
+// redeemed is a ticket's slot as the proxy knows it.
+type redeemed struct{ *gateway.Redeemed }
+
+// Entry implements proxy.Slot.
+func (r redeemed) Entry() proxy.Entry { return proxy.Entry(r.Redeemed.Entry()) }
