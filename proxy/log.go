@@ -10,7 +10,7 @@ import (
 )
 
 // logAccess writes the request's line.
-func (h *Handler) logAccess(ex *exchange, r *http.Request) {
+func (h *plane) logAccess(ex *exchange, r *http.Request) {
 	ctx := context.WithoutCancel(r.Context())
 	if !h.cfg.Logger.Enabled(ctx, slog.LevelInfo) {
 		return

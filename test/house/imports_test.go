@@ -27,7 +27,7 @@ var rooms = map[string][]string{
 	"transport":            {"kmutex", "oncelog"},
 	"membership":           {"chordring", "chordring/serfring", "kmutex", "membership/lease", "oncelog"},
 	"telemetry":            {"kmutex"},
-	"proxy":                {},
+	"proxy":                {"oncelog"},
 	"config":               {},
 	"configs/grafana":      {},
 	"admin":                {},
