@@ -16,9 +16,6 @@ var inert = []string{
 	"pools[].queue.order",
 	"pools[].queue.per_client",
 	"pools[].hold.min_upload",
-	"log.access_format",
-	"telemetry.otlp_endpoint",
-	"telemetry.sample_ratio",
 }
 
 // Inert returns the keys that c sets to something else than their defaults

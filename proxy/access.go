@@ -2,13 +2,11 @@ package proxy
 
 import (
 	"context"
-	"io"
 	"log/slog"
 	"net"
 	"net/http"
 	"strconv"
 	"strings"
-	"sync"
 	"time"
 )
 
@@ -29,19 +27,18 @@ const (
 )
 
 // logAccess writes the request's line.
-func (h *Handler) logAccess(ex *exchange, r *http.Request) {
+func (h *plane) logAccess(ex *exchange, r *http.Request) {
 	switch h.cfg.AccessLog {
 	case AccessOff:
 	case AccessStructured:
 		h.logStructured(ex, r)
 	case AccessCommon, AccessCombined:
-		h.access.write(h.cfg.AccessWriter, func(line []byte) []byte {
-			return appendAccess(line, ex, r, h.cfg.AccessLog == AccessCombined)
-		})
+		line := appendAccess(make([]byte, 0, 256), ex, r, h.cfg.AccessLog == AccessCombined)
+		_, _ = h.cfg.AccessWriter.Write(line) // there is nobody to tell
 	}
 }
 
-func (h *Handler) logStructured(ex *exchange, r *http.Request) {
+func (h *plane) logStructured(ex *exchange, r *http.Request) {
 	ctx := context.WithoutCancel(r.Context())
 	if !h.cfg.Logger.Enabled(ctx, slog.LevelInfo) {
 		return
@@ -83,23 +80,6 @@ func loggedPath(path, written string) string {
 		return ticketsPath
 	}
 	return written
-}
-
-// accessWriter writes lines whole and one at a time. Its zero value is ready.
-type accessWriter struct {
-	mu   sync.Mutex
-	line []byte
-}
-
-func (a *accessWriter) write(w io.Writer, line func([]byte) []byte) {
-	a.mu.Lock()
-	defer a.mu.Unlock()
-	a.line = line(a.line[:0])
-	_, _ = w.Write(a.line) // there is nobody to tell
-	const keep = 16 << 10
-	if cap(a.line) > keep { // a header can be long
-		a.line = nil
-	}
 }
 
 // appendAccess appends a line in the Common Log Format or, if combined, that

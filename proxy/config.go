@@ -40,8 +40,8 @@ type Config struct {
 	// AccessLog writes one line per request. Queries are left out: they may
 	// hold secrets.
 	AccessLog AccessFormat
-	// AccessWriter takes an access log that is not structured. It gets whole
-	// lines, one at a time.
+	// AccessWriter takes an access log that is not structured: a whole line with
+	// each Write. It must be safe for concurrent use, as an *os.File is.
 	AccessWriter io.Writer
 	// TrustedProxies are the peers whose X-Forwarded-* headers are believed
 	// and passed on. From everybody else they are removed.

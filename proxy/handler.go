@@ -21,7 +21,6 @@ type Handler struct {
 	routes   routes
 	targets  []*target
 	upgrades tracker
-	access   accessWriter
 }
 
 var _ http.Handler = (*Handler)(nil)
