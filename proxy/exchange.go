@@ -17,7 +17,7 @@ import (
 // the request's goroutine only, but for body, hold and wrote.
 type exchange struct {
 	http.ResponseWriter
-	handler *Handler
+	handler *plane
 	ctx     exchangeContext
 	cancel  context.CancelCauseFunc
 	body    requestBody
@@ -62,7 +62,7 @@ func exchangeOf(r *http.Request) *exchange {
 	return ex
 }
 
-func newExchange(h *Handler, w http.ResponseWriter, r *http.Request) *exchange {
+func newExchange(h *plane, w http.ResponseWriter, r *http.Request) *exchange {
 	ex := &exchange{ResponseWriter: w, handler: h, arrived: time.Now(), prefer: -1, overHTTP1: r.ProtoMajor == 1}
 	ctx, cancel := context.WithCancelCause(r.Context())
 	ex.ctx, ex.cancel = exchangeContext{Context: ctx, ex: ex}, cancel

@@ -9,18 +9,16 @@ import (
 	"net"
 	"net/http"
 	"runtime/debug"
+	"sync"
+	"sync/atomic"
 	"time"
-
-	"github.com/go-chi/chi/v5"
 )
 
 // Handler is the data plane of one gateway. It is safe for concurrent use.
 type Handler struct {
-	cfg      Config
-	chain    http.Handler
-	routes   routes
-	targets  []*target
+	now      atomic.Pointer[plane]
 	upgrades tracker
+	mu       sync.Mutex // held by who changes now
 }
 
 var _ http.Handler = (*Handler)(nil)
@@ -30,45 +28,37 @@ func New(cfg Config) (*Handler, error) {
 	if err := cfg.Validate(); err != nil {
 		return nil, err
 	}
-	h := &Handler{cfg: cfg.withDefaults()}
-	h.buildRoutes()
-
-	// chi carries the middleware. Its router is a trie, which finds the most
-	// specific pattern and knows only registered methods; the first route that
-	// matches, whatever the method, is found by routes.find.
-	h.chain = chi.Chain(guard).HandlerFunc(h.dispatch)
+	h := new(Handler)
+	h.now.Store(newPlane(cfg, &plane{upgrades: &h.upgrades}))
 	return h, nil
 }
 
-func (h *Handler) buildRoutes() {
-	rw := &rewriter{trusted: h.cfg.TrustedProxies}
-	std := &stdLog{logger: h.cfg.Logger}
-	pools := make(map[string]*target, len(h.cfg.Pools))
-	for _, p := range h.cfg.Pools {
-		t := newTarget(p, h.cfg.Standing, rw, std)
-		pools[p.Name] = t
-		h.targets = append(h.targets, t)
+// Reload has requests that come from now on follow cfg. A request that is in line
+// or in flight keeps what it came under, its place included; only its upstream
+// is chosen when it is admitted, among those that its pool has then. An upstream
+// that stays keeps its connections. On an error nothing has changed.
+func (h *Handler) Reload(cfg Config) error {
+	if err := cfg.Validate(); err != nil {
+		return err
 	}
-	for _, r := range h.cfg.Routes {
-		t := pools[r.Pool]
-		if r.Pool == "" {
-			t = newTarget(Pool{Upstreams: r.Upstreams, Transport: r.Transport}, nil, rw, std)
-			h.targets = append(h.targets, t)
-		}
-		h.routes = append(h.routes, newRoute(r, t))
-	}
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	before := h.now.Load()
+	now := newPlane(cfg, before)
+	h.now.Store(now)
+	before.retire(now)
+	return nil
 }
 
 // Close closes the idle connections to the upstreams. Requests in flight are
 // not touched; call it when the server has stopped.
-func (h *Handler) Close() {
-	for _, t := range h.targets {
-		t.closeIdle()
-	}
-}
+func (h *Handler) Close() { h.now.Load().retire(nil) }
 
 // ServeHTTP implements http.Handler.
-func (h *Handler) ServeHTTP(w http.ResponseWriter, r *http.Request) {
+func (h *Handler) ServeHTTP(w http.ResponseWriter, r *http.Request) { h.now.Load().serve(w, r) }
+
+// serve sees a request through.
+func (h *plane) serve(w http.ResponseWriter, r *http.Request) {
 	ex := newExchange(h, w, r)
 	defer ex.cancel(nil) // ends last: finish asks whether the client has left
 	defer ex.watchDeparture(r)()
@@ -91,7 +81,7 @@ func guard(next http.Handler) http.Handler {
 }
 
 // dispatch finds the route and takes the request along it.
-func (h *Handler) dispatch(w http.ResponseWriter, r *http.Request) {
+func (h *plane) dispatch(w http.ResponseWriter, r *http.Request) {
 	ex := exchangeOf(r)
 	if isTicketPath(r.URL.Path) {
 		h.serveTickets(w, r)
@@ -134,7 +124,7 @@ func (h *Handler) dispatch(w http.ResponseWriter, r *http.Request) {
 // admit gets the request a slot: that of the ticket it brings, or the next one
 // in the pool's line, at most for the pool's or the client's time. A request
 // that rather has a ticket gets that for an answer, and no slot.
-func (h *Handler) admit(ex *exchange, r *http.Request, t *target) (Slot, error) {
+func (h *plane) admit(ex *exchange, r *http.Request, t *target) (Slot, error) {
 	if ids, ok := r.Header[ticketHeader]; ok {
 		return h.redeem(r, t, ids)
 	}
@@ -147,7 +137,7 @@ func (h *Handler) admit(ex *exchange, r *http.Request, t *target) (Slot, error) 
 }
 
 // refuse answers a request that was not admitted.
-func (h *Handler) refuse(ex *exchange, r *http.Request, t *target, err error) {
+func (h *plane) refuse(ex *exchange, r *http.Request, t *target, err error) {
 	var refusal *Refusal
 	var ticket *ticketError
 	switch {
@@ -169,7 +159,7 @@ func (h *Handler) refuse(ex *exchange, r *http.Request, t *target, err error) {
 
 // forward sends the request to an upstream and copies the answer. When it
 // returns, the upstream has nothing more to do with the request.
-func (h *Handler) forward(ex *exchange, r *http.Request) {
+func (h *plane) forward(ex *exchange, r *http.Request) {
 	t := ex.route.target
 	ex.rec.Outcome = OutcomeAdmitted
 	ex.upstream = t.pick()
@@ -257,7 +247,7 @@ func writeClientGone(ex *exchange, r *http.Request) {
 }
 
 // finish sees every request out, also a panicking one.
-func (h *Handler) finish(ex *exchange, r *http.Request) {
+func (h *plane) finish(ex *exchange, r *http.Request) {
 	v := recover()
 	if v != nil && v != http.ErrAbortHandler { //nolint:errorlint // a panic's value is compared as net/http does
 		h.cfg.Logger.Error("panic while serving a request", slog.String("panic", fmt.Sprint(v)),

@@ -188,7 +188,7 @@ func (ex *exchange) answerBroken(r *http.Request, cause *breach) {
 
 // logBroken says why an admitted request came to an early end. There are at most
 // as many such lines as slots.
-func (h *Handler) logBroken(ex *exchange, r *http.Request, cause *breach) {
+func (h *plane) logBroken(ex *exchange, r *http.Request, cause *breach) {
 	h.cfg.Logger.LogAttrs(context.WithoutCancel(r.Context()), slog.LevelWarn, "request broken off",
 		slog.String("cause", cause.cause),
 		slog.String("pool", ex.rec.Pool),

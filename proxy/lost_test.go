@@ -50,7 +50,7 @@ func overTLS(t *testing.T, h2 bool, handler http.Handler) func(*Config) {
 
 // openConns returns how many connections to its upstream the pool keeps.
 func (g *gateway) openConns() int {
-	s := g.handler.targets[0].upstreams[0].lanes
+	s := g.handler.now.Load().targets[0].upstreams[0].lanes
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	if s.lane == nil {

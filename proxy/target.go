@@ -6,6 +6,7 @@ import (
 	"net/http"
 	"net/http/httputil"
 	"net/url"
+	"slices"
 	"sync"
 	"time"
 )
@@ -26,76 +27,124 @@ const (
 // without a pool.
 type target struct {
 	Pool // without a name: no admission
+	*group
+}
 
+// group is a target's upstreams. That of a pool outlives a change of the
+// configuration, so that it knows of all requests that are in flight.
+type group struct {
 	mu        sync.Mutex
 	upstreams []*upstream
 	turn      int // where the next search begins, so that ties spread evenly
 }
 
 type upstream struct {
+	from      string // the URL in the configuration
+	transport Transport
+
 	url      *url.URL
 	name     string // host and port, for logs
 	proxy    *httputil.ReverseProxy
 	lanes    *lanes // nil without admission
-	inFlight int    // guarded by target.mu
+	inFlight int    // guarded by group.mu
 }
 
 // pick returns the upstream with the fewest requests in flight and counts one
 // more for it, in one step, so that two requests never choose by the same count.
-func (t *target) pick() *upstream {
-	t.mu.Lock()
-	defer t.mu.Unlock()
-	best := t.upstreams[t.turn]
-	for i := 1; i < len(t.upstreams); i++ {
-		if u := t.upstreams[(t.turn+i)%len(t.upstreams)]; u.inFlight < best.inFlight {
+func (g *group) pick() *upstream {
+	g.mu.Lock()
+	defer g.mu.Unlock()
+	best := g.upstreams[g.turn]
+	for i := 1; i < len(g.upstreams); i++ {
+		if u := g.upstreams[(g.turn+i)%len(g.upstreams)]; u.inFlight < best.inFlight {
 			best = u
 		}
 	}
-	t.turn = (t.turn + 1) % len(t.upstreams)
+	g.turn = (g.turn + 1) % len(g.upstreams)
 	best.inFlight++
 	return best
 }
 
-func (t *target) done(u *upstream) {
-	t.mu.Lock()
+func (g *group) done(u *upstream) {
+	g.mu.Lock()
 	u.inFlight--
-	t.mu.Unlock()
+	g.mu.Unlock()
+}
+
+// replace has the requests to come go to next, and to none of those before that
+// are not among them.
+func (g *group) replace(next []*upstream) {
+	g.mu.Lock()
+	before := g.upstreams
+	g.upstreams, g.turn = next, 0
+	g.mu.Unlock()
+	for _, u := range before {
+		if !slices.Contains(next, u) {
+			u.closeIdle()
+		}
+	}
+}
+
+// same returns the upstream that is reached in the same way at the same URL; nil:
+// there is none.
+func (g *group) same(from string, transport Transport) *upstream {
+	g.mu.Lock()
+	defer g.mu.Unlock()
+	for _, u := range g.upstreams {
+		if u.from == from && u.transport == transport {
+			return u
+		}
+	}
+	return nil
 }
 
 // closeIdle closes the connections that no request uses.
-func (t *target) closeIdle() {
-	for _, u := range t.upstreams {
-		if tr, ok := u.proxy.Transport.(interface{ CloseIdleConnections() }); ok {
-			tr.CloseIdleConnections()
-		}
+func (g *group) closeIdle() {
+	g.mu.Lock()
+	defer g.mu.Unlock()
+	for _, u := range g.upstreams {
+		u.closeIdle()
+	}
+}
+
+func (u *upstream) closeIdle() {
+	if tr, ok := u.proxy.Transport.(interface{ CloseIdleConnections() }); ok {
+		tr.CloseIdleConnections()
 	}
 }
 
 // newTarget returns the target of a pool or, if p has no name, of a route
-// without one.
-func newTarget(p Pool, standing func() uint64, rw *rewriter, logger *stdLog) *target {
-	t := &target{Pool: p}
-	for _, u := range p.Upstreams {
-		to := *u
-		if to.Scheme == "h2c" {
-			to.Scheme = "http"
+// without one. Its upstreams become those of g.
+func newTarget(p Pool, g *group, standing func() uint64, logger *stdLog) *target {
+	upstreams := make([]*upstream, len(p.Upstreams))
+	for i, u := range p.Upstreams {
+		if upstreams[i] = g.same(u.String(), p.Transport); upstreams[i] == nil {
+			upstreams[i] = newUpstream(u, p, standing, logger)
 		}
-		up := &upstream{url: &to, name: to.Host, proxy: &httputil.ReverseProxy{
-			Rewrite:        rw.rewrite,
-			ErrorLog:       logger.std(),
-			BufferPool:     buffers,
-			ModifyResponse: upstreamAnswered,
-			ErrorHandler:   upstreamFailed,
-		}}
-		if p.Name == "" {
-			up.proxy.Transport = newTransport(u.Scheme, p.Transport)
-		} else {
-			up.lanes = &lanes{current: standing, dial: func() *http.Transport { return newTransport(u.Scheme, p.Transport) }}
-			up.proxy.Transport = up.lanes
-		}
-		t.upstreams = append(t.upstreams, up)
 	}
-	return t
+	g.replace(upstreams)
+	return &target{Pool: p, group: g}
+}
+
+func newUpstream(u *url.URL, p Pool, standing func() uint64, logger *stdLog) *upstream {
+	to := *u
+	if to.Scheme == "h2c" {
+		to.Scheme = "http"
+	}
+	up := &upstream{from: u.String(), transport: p.Transport, url: &to, name: to.Host, proxy: &httputil.ReverseProxy{
+		Rewrite:        rewrite,
+		ErrorLog:       logger.std(),
+		BufferPool:     buffers,
+		ModifyResponse: upstreamAnswered,
+		ErrorHandler:   upstreamFailed,
+	}}
+	if p.Name == "" {
+		up.proxy.Transport = newTransport(u.Scheme, p.Transport)
+	} else {
+		up.lanes = &lanes{current: standing, dial: func() *http.Transport { return newTransport(u.Scheme, p.Transport) }}
+		up.proxy.Transport = up.lanes
+	}
+	return up
 }
 
 // newTransport returns a transport for one upstream. It differs from
