@@ -4,11 +4,7 @@ import "reflect"
 
 // inert are the keys that are read and checked, while the features behind them
 // are not built yet.
-var inert = []string{
-	"log.access_format",
-	"telemetry.otlp_endpoint",
-	"telemetry.sample_ratio",
-}
+var inert = []string{}
 
 // Inert returns the keys that c sets to something else than their defaults
 // although the features behind them are not built yet. A gateway logs them when

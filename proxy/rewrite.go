@@ -46,6 +46,7 @@ func rewrite(pr *httputil.ProxyRequest) {
 			pr.Out.Header["Kgate-Fence"] = []string{fence}
 		}
 	}
+	ex.traceUpstream(pr.Out.Header)
 	pr.Out.Header["Via"] = append(pr.Out.Header["Via"], via(pr.In))
 }
 
