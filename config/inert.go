@@ -4,20 +4,7 @@ import "reflect"
 
 // inert are the keys that are read and checked, while the features behind them
 // are not built yet.
-var inert = []string{
-	"listen.https",
-	"listen.tls",
-	"listen.proxy_protocol",
-	"listen.header_timeout",
-	"listen.idle_timeout",
-	"listen.max_header_bytes",
-	"listen.max_connections",
-	"pools[].health",
-	"pools[].hold.min_upload",
-	"log.access_format",
-	"telemetry.otlp_endpoint",
-	"telemetry.sample_ratio",
-}
+var inert = []string{}
 
 // Inert returns the keys that c sets to something else than their defaults
 // although the features behind them are not built yet. A gateway logs them when

@@ -205,7 +205,6 @@ func TestOrderChanges(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		f := newFleet(t, 1, 1, membership.BindingLate, 0, PoolConfig{Fair: true})
 		n := f.all()[0]
-		p := n.pool(testPool)
 		first, _ := acquire(t, n, "a")
 		var order []int
 		var wg sync.WaitGroup
@@ -218,11 +217,7 @@ func TestOrderChanges(t *testing.T) {
 			})
 			time.Sleep(time.Millisecond)
 		}
-		configure := func(fair bool) {
-			p.mu.Lock()
-			defer p.mu.Unlock()
-			p.configure(PoolConfig{Fair: fair})
-		}
+		configure := func(fair bool) { n.Configure(map[string]PoolConfig{testPool: {Fair: fair}}) }
 		configure(false)
 		configure(true) // who has a place keeps it
 		first.Release()

@@ -58,7 +58,7 @@ func newPool(g *Gateway, name string) *pool {
 		log: g.cfg.Logger.With(slog.String("pool", name)), watch: g.cfg.Observer.Pool(name),
 	}
 	p.positions.turn = make(chan struct{}, 1)
-	p.configure(g.cfg.Pools[name])
+	p.reconfigure()
 	p.ask = time.AfterFunc(time.Hour, p.askDue)
 	p.ask.Stop()
 	return p
@@ -118,7 +118,7 @@ func (p *pool) move(e kmutex.Event) error {
 		p.grant(g)
 	}
 	if fx.AskTimer {
-		p.ask.Reset(p.g.askInterval(p.name))
+		p.ask.Reset(p.askInterval())
 	}
 	for _, t := range fx.Trace {
 		p.watch.Moved(t)

@@ -186,7 +186,7 @@ func (p *pool) salvage(m kmutex.Message) {
 // cancelled while an epoch before this one was being formed; its cancel is kept
 // aside in the machine, which wants it in its place until then.
 func (p *pool) restamp(turns []kmutex.ReportedTurn) []kmutex.ReportedTurn {
-	interval := p.g.askInterval(p.name)
+	interval := p.askInterval()
 	var out []kmutex.ReportedTurn
 	for _, turn := range turns {
 		for _, t := range turn.Tickets {

@@ -9,7 +9,7 @@ import (
 )
 
 // client returns who asks, as the pool tells clients apart.
-func (h *Handler) client(r *http.Request, t *target) string {
+func (h *plane) client(r *http.Request, t *target) string {
 	if !t.TellClients {
 		return ""
 	}

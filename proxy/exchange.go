@@ -14,18 +14,22 @@ import (
 
 // exchange is one request and its answer: the ResponseWriter that the reverse
 // proxy writes to, and what is known about the request meanwhile. It is used by
-// the request's goroutine only, but for body, hold and wrote.
+// the request's goroutine only, but for body, hold, lanes and wrote.
 type exchange struct {
 	http.ResponseWriter
-	handler *Handler
+	handler *plane
 	ctx     exchangeContext
 	cancel  context.CancelCauseFunc
 	body    requestBody
 	hold    hold
+	spans   spans
 
 	route    *route
 	upstream *upstream
-	backend  io.ReadWriteCloser // the upstream's side of an upgraded connection
+	lanes    atomic.Pointer[lanes] // the upstream's
+	failure  error                 // why the upstream gave no answer
+	verdict  verdict               // on the upstream
+	backend  io.ReadWriteCloser    // the upstream's side of an upgraded connection
 
 	arrived  time.Time
 	admitted time.Time     // zero until then
@@ -65,8 +69,11 @@ func exchangeIn(ctx context.Context) *exchange {
 	return ex
 }
 
-func newExchange(h *Handler, w http.ResponseWriter, r *http.Request) *exchange {
-	ex := &exchange{ResponseWriter: w, handler: h, arrived: time.Now(), prefer: -1, overHTTP1: r.ProtoMajor == 1, chunked: len(r.TransferEncoding) > 0}
+func newExchange(h *plane, w http.ResponseWriter, r *http.Request) *exchange {
+	ex := &exchange{
+		ResponseWriter: w, handler: h, arrived: time.Now(), prefer: -1,
+		overHTTP1: r.ProtoMajor == 1, chunked: len(r.TransferEncoding) > 0,
+	}
 	ctx, cancel := context.WithCancelCause(r.Context())
 	ex.ctx, ex.cancel = exchangeContext{Context: ctx, ex: ex}, cancel
 	return ex
@@ -171,7 +178,14 @@ type requestBody struct {
 
 // Read implements io.Reader.
 func (b *requestBody) Read(p []byte) (int, error) {
+	paced := b.hold.upload.least > 0
+	if paced {
+		b.hold.upload.begin(time.Since(b.hold.since))
+	}
 	n, err := b.ReadCloser.Read(p)
+	if paced {
+		b.hold.upload.end(time.Since(b.hold.since), n, err != nil)
+	}
 	switch {
 	case err == nil:
 	case errors.Is(err, io.EOF):

@@ -75,7 +75,7 @@ func isTicketPath(path string) bool {
 }
 
 // serveTickets passes the ticket API on.
-func (h *Handler) serveTickets(w http.ResponseWriter, r *http.Request) {
+func (h *plane) serveTickets(w http.ResponseWriter, r *http.Request) {
 	if h.cfg.TicketHandler == nil {
 		writeProblem(w, r, problem{Status: http.StatusNotFound, Detail: "this gateway has no tickets"})
 		return
@@ -85,7 +85,7 @@ func (h *Handler) serveTickets(w http.ResponseWriter, r *http.Request) {
 }
 
 // redeem returns the slot of the ticket that the request brings.
-func (h *Handler) redeem(r *http.Request, t *target, ids []string) (Slot, error) {
+func (h *plane) redeem(r *http.Request, t *target, ids []string) (Slot, error) {
 	switch {
 	case h.cfg.Tickets == nil:
 		return nil, errNoTickets
@@ -106,7 +106,7 @@ func (h *Handler) redeem(r *http.Request, t *target, ids []string) (Slot, error)
 }
 
 // handOut answers with a ticket in place of the request's answer.
-func (h *Handler) handOut(ex *exchange, r *http.Request, t *target) error {
+func (h *plane) handOut(ex *exchange, r *http.Request, t *target) error {
 	ticket, err := h.cfg.Tickets.Request(r.Context(), Ask{Pool: t.Name, Client: h.client(r, t)}, asyncTTL)
 	if err != nil {
 		return err
