@@ -124,11 +124,5 @@ func contains(prefixes []netip.Prefix, remote string) bool {
 	if err != nil {
 		return false
 	}
-	addr := ap.Addr().Unmap()
-	for _, p := range prefixes {
-		if p.Contains(addr) {
-			return true
-		}
-	}
-	return false
+	return containsAddr(prefixes, ap.Addr().Unmap())
 }

@@ -77,6 +77,9 @@ func (u *rawUpstream) serve(c net.Conn) {
 	r := bufio.NewReader(io.TeeReader(c, &raw))
 	for {
 		req, err := http.ReadRequest(r)
+		if err == nil && req.Header.Get("Expect") != "" {
+			_, err = io.WriteString(c, "HTTP/1.1 100 Continue\r\n\r\n")
+		}
 		if err == nil {
 			_, err = io.Copy(io.Discard, req.Body)
 		}
