@@ -36,7 +36,7 @@ func newArrivals() *arrivals {
 // at serves under a name, which it answers with.
 func (a *arrivals) at(name string) http.Handler {
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
-		if r.URL.Path == "/new/" { // is not admitted
+		if strings.HasPrefix(r.URL.Path, "/new/") { // not to this pool
 			_, _ = io.WriteString(w, name)
 			return
 		}
@@ -59,8 +59,8 @@ func (a *arrivals) at(name string) http.Handler {
 }
 
 // TestReload has three gateways read changed files again while 500 requests wait
-// at them and one is in flight: another upstream, other bounds on the line, one
-// more route. All are answered, those of each gateway in the order in which they
+// at them and one is in flight: another upstream, other bounds on the line, more
+// routes, one of them to a new pool. All are answered, those of each gateway in the order in which they
 // came, and what comes afterwards meets what is new. A bad file changes nothing.
 func TestReload(t *testing.T) {
 	const waiters = 500
@@ -77,7 +77,7 @@ func TestReload(t *testing.T) {
 	<-upstream.first
 	answers := r.line(waiters)
 	for i, g := range c.Gateways {
-		r.edit(i, before, after, "timeout: 1m0s", "timeout: 20ms", "routes:\n", fmt.Sprintf("routes:\n  - {match: {path_prefix: /new/}, upstreams: [%q]}\n", after),
+		r.edit(i, before, after, "timeout: 1m0s", "timeout: 20ms", "routes:\n", fmt.Sprintf(newRoutes, after, after),
 			"expect: 3", "expect: 3\n  replicas: 1")
 		if i == 0 {
 			r.edit(i, "limit: 20000", "limit: 1")
@@ -88,6 +88,7 @@ func TestReload(t *testing.T) {
 		if got := <-r.ask(i, "new/"); got.status != http.StatusOK || got.body != "new" {
 			t.Errorf("%s, the new route: %+v", g.Name, got)
 		}
+		r.expectPool(i)
 		refusal := []string{"queue-full", "timeout", "timeout"}[i]
 		if got := <-r.ask(i, "late"); got.status != http.StatusServiceUnavailable || got.refusal != refusal {
 			t.Errorf("%s, one more request: %+v, want %s", g.Name, got, refusal)
@@ -117,6 +118,14 @@ func TestReload(t *testing.T) {
 		}
 	}
 }
+
+// newRoutes are those of a new pool and past admission.
+const newRoutes = `
+  - {name: more, k: 2, upstreams: [%q]}
+routes:
+  - {pool: more, match: {path_prefix: /new/more/}}
+  - {match: {path_prefix: /new/}, upstreams: [%q]}
+`
 
 // reloading is TestReload at work.
 type reloading struct {
@@ -189,6 +198,20 @@ func waits(ctx context.Context, g *Gateway, n int) error {
 		return fmt.Errorf("%s: not %d waiting: %+v", g.Name, n, s.Pools)
 	}
 	return nil
+}
+
+// expectPool waits until the pool that is new serves at a gateway.
+func (r *reloading) expectPool(gateway int) {
+	r.t.Helper()
+	err := Await(r.ctx, func() error {
+		if got := <-r.ask(gateway, "new/more/"); got.status != http.StatusOK || got.body != "new" {
+			return fmt.Errorf("the new pool answers %+v", got)
+		}
+		return nil
+	})
+	if err != nil {
+		r.t.Error(err)
+	}
 }
 
 func (r *reloading) file(g *Gateway) string { return filepath.Join(r.c.dir, g.Name+".yaml") }
