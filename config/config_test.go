@@ -1,6 +1,7 @@
 package config
 
 import (
+	"bytes"
 	"errors"
 	"fmt"
 	"log/slog"
@@ -287,6 +288,24 @@ func TestKeyStaysSecret(t *testing.T) {
 	}
 }
 
+// TestYAML prints every key and reads it again.
+func TestYAML(t *testing.T) {
+	c, err := Load("testdata/every-key.yaml")
+	if err != nil {
+		t.Fatal(err)
+	}
+	text := c.YAML()
+	checkGolden(t, "testdata/every-key.printed.golden", string(text))
+	again := mustParse(t, string(text))
+	if len(again.Cluster.GossipKey) > 0 {
+		t.Error("a secret was printed")
+	}
+	again.Cluster.GossipKey = c.Cluster.GossipKey
+	if _, changes := c.Reload(again); len(changes) > 0 {
+		t.Errorf("printed and read again: %+v", changes)
+	}
+}
+
 func TestNearest(t *testing.T) {
 	known := []string{"name", "k", "upstreams", "queue", "response_header_timeout"}
 	for word, want := range map[string]string{
@@ -329,6 +348,16 @@ func FuzzParse(f *testing.F) {
 		}
 		if err := c.Apply(Overrides{}); err != nil {
 			t.Fatalf("no overrides: %v", err)
+		}
+		if bytes.Contains(data, []byte("@")) {
+			return // a password is not printed
+		}
+		again, err := Parse("printed.yaml", c.YAML())
+		if err != nil {
+			t.Fatalf("printed and refused: %v\n%s", err, c.YAML())
+		}
+		if _, changes := c.Reload(again); len(changes) > 1 || len(changes) == 1 && changes[0].Key != keyGossipKey {
+			t.Fatalf("printed and read again: %+v\n%s", changes, c.YAML())
 		}
 	})
 }

@@ -59,6 +59,12 @@ func logChange(log *slog.Logger, change config.Change) {
 // changed.
 func (n *node) follow(cfg *config.Config) error {
 	clients, err := n.proxyConfig(cfg)
+	if err == nil {
+		err = clients.Validate()
+	}
+	if err == nil && n.certificate != nil && cfg.Listen.TLS.Enabled() {
+		err = n.certificate.Use(cfg.Listen.TLS.Cert, cfg.Listen.TLS.Key)
+	}
 	if err != nil {
 		return err
 	}
