@@ -178,6 +178,15 @@ func (o linkObserver) Refused(cause transport.Cause) { o.m.Refused(string(cause)
 // Reconnected implements transport.Observer.
 func (linkObserver) Reconnected() {}
 
+// gatewayPools translates what this gateway decides about its pools.
+func gatewayPools(cfg *config.Config) map[string]gateway.PoolConfig {
+	out := make(map[string]gateway.PoolConfig, len(cfg.Pools))
+	for _, p := range cfg.Pools {
+		out[p.Name] = gateway.PoolConfig{QueueLimit: p.Queue.Limit, AskInterval: p.AskInterval.Every}
+	}
+	return out
+}
+
 // proxyConfig translates the configuration's routes and pools.
 func proxyConfig(cfg *config.Config) (proxy.Config, error) {
 	out := proxy.Config{AccessLog: cfg.Log.Access, TrustedProxies: cfg.TrustedProxies}

@@ -137,9 +137,7 @@ func (c *demoAllCommand) startFleet(ctx context.Context, upstream *url.URL, log 
 	for i := range demoGateways {
 		cfg := config.Default()
 		cfg.Node.Name = fmt.Sprintf("gw-%d", i+1)
-		for _, addr := range []*string{&cfg.Listen.HTTP, &cfg.Listen.Admin, &cfg.Listen.Peer, &cfg.Listen.Gossip} {
-			*addr = "127.0.0.1:0"
-		}
+		onLoopback(&cfg.Listen)
 		cfg.Cluster.BootstrapExpect = demoGateways
 		cfg.Log.Access = false
 		if i > 0 {
@@ -165,6 +163,13 @@ func (c *demoAllCommand) startFleet(ctx context.Context, upstream *url.URL, log 
 		}
 	}
 	return fleet, nil
+}
+
+// onLoopback has a gateway listen on free ports of 127.0.0.1.
+func onLoopback(l *config.Listen) {
+	for _, addr := range []*string{&l.HTTP, &l.Admin, &l.Peer, &l.Gossip} {
+		*addr = "127.0.0.1:0"
+	}
 }
 
 // awaitReady waits until the gateway takes part.

@@ -69,7 +69,7 @@ func (c *demoUpstreamCommand) Run(std streams) error {
 		case <-ctx.Done():
 			tell(std.out, u)
 			err := server.Close()
-			<-failed
+			<-failed //nolint:errcheck // it says that it was closed
 			return err
 		}
 	}
@@ -126,7 +126,10 @@ func (c *demoLoadCommand) Run(std streams) error {
 		return err
 	}
 	printLoad(std.out, r)
-	if failed := r.Overall.Errors(); failed > 0 {
+	switch failed := r.Overall.Errors(); {
+	case r.Overall.Access.Count == 0:
+		return &codedError{code: exitFailure, err: errors.New("no request was answered")}
+	case failed > 0:
 		return &codedError{code: exitFailure, err: fmt.Errorf("%d requests failed, by status (0: no answer): %v", failed, r.Overall.Failed)}
 	}
 	return nil
