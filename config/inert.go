@@ -5,8 +5,6 @@ import "reflect"
 // inert are the keys that are read and checked, while the features behind them
 // are not built yet.
 var inert = []string{
-	"pools[].queue.order",
-	"pools[].queue.per_client",
 	"log.access_format",
 	"telemetry.otlp_endpoint",
 	"telemetry.sample_ratio",

@@ -32,7 +32,7 @@ type Config struct {
 	// query is left out: it may hold secrets.
 	AccessLog bool
 	// TrustedProxies are the peers whose X-Forwarded-* headers are believed
-	// and passed on. From everybody else they are removed.
+	// and passed on, and of whose requests X-Forwarded-For names the client. From everybody else they are removed.
 	TrustedProxies []netip.Prefix
 	// Standing identifies the right of this gateway to have requests in flight:
 	// 0 while it has none, and another number each time it has won the right
@@ -60,6 +60,11 @@ type Pool struct {
 	// QueueTimeout is the longest wait for admission, 60 s if 0; negative
 	// means no limit. A client shortens it with "Prefer: wait=N".
 	QueueTimeout time.Duration
+	// TellClients tells the pool's clients apart, for [Ask].Client: by the value
+	// of ClientHeader, for a request that has it, else by the address, IPv6 by the
+	// first half of it.
+	TellClients  bool
+	ClientHeader string
 	// HoldMax is the longest that a request keeps its slot, HoldIdle the
 	// longest that it keeps it without a byte moving in either direction. Then
 	// it is broken off. 0 means no bound.

@@ -31,8 +31,9 @@ type exchange struct {
 	backend  io.ReadWriteCloser    // the upstream's side of an upgraded connection
 
 	arrived  time.Time
-	admitted time.Time // zero until then
-	prefer   int       // the preference "wait" that was honoured, else -1
+	admitted time.Time     // zero until then
+	asks     *http.Request // for a ticket, through the ticket API
+	prefer   int           // the preference "wait" that was honoured, else -1
 
 	rec        Record
 	wrote      atomic.Bool // the final header has been written
@@ -59,8 +60,10 @@ func (c *exchangeContext) Value(key any) any {
 	return c.Context.Value(key)
 }
 
-func exchangeOf(r *http.Request) *exchange {
-	ex, _ := r.Context().Value(exchangeKey{}).(*exchange)
+func exchangeOf(r *http.Request) *exchange { return exchangeIn(r.Context()) }
+
+func exchangeIn(ctx context.Context) *exchange {
+	ex, _ := ctx.Value(exchangeKey{}).(*exchange)
 	return ex
 }
 

@@ -182,7 +182,10 @@ func (linkObserver) Reconnected() {}
 func gatewayPools(cfg *config.Config) map[string]gateway.PoolConfig {
 	out := make(map[string]gateway.PoolConfig, len(cfg.Pools))
 	for _, p := range cfg.Pools {
-		out[p.Name] = gateway.PoolConfig{QueueLimit: p.Queue.Limit, AskInterval: p.AskInterval.Every}
+		out[p.Name] = gateway.PoolConfig{
+			QueueLimit: p.Queue.Limit, ClientLimit: p.Queue.PerClient.Limit,
+			Fair: p.Queue.Order == config.OrderFair, AskInterval: p.AskInterval.Every,
+		}
 	}
 	return out
 }
@@ -201,6 +204,7 @@ func proxyConfig(cfg *config.Config) (proxy.Config, error) {
 		}
 		out.Pools = append(out.Pools, proxy.Pool{
 			Name: p.Name, Upstreams: p.Upstreams, QueueTimeout: p.Queue.Timeout,
+			TellClients: tellsClients(p.Queue), ClientHeader: p.Queue.PerClient.Key.Header,
 			HoldMax: p.Hold.Max, HoldIdle: p.Hold.Idle, MinUpload: p.Hold.MinUpload, Health: proxy.Health(p.Health), Fence: p.Fence, Tickets: p.Tickets,
 			Transport: proxy.Transport{DialTimeout: p.Transport.DialTimeout, ResponseHeaderTimeout: header, TLS: secure},
 		})
@@ -213,6 +217,8 @@ func proxyConfig(cfg *config.Config) (proxy.Config, error) {
 	}
 	return out, nil
 }
+
+func tellsClients(q config.Queue) bool { return q.PerClient.Limit > 0 || q.Order == config.OrderFair }
 
 func upstreamTLS(t config.UpstreamTLS) (*tls.Config, error) {
 	if t.CA == "" && !t.InsecureSkipVerify {
