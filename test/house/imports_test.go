@@ -29,6 +29,7 @@ var rooms = map[string][]string{
 	"telemetry":            {"kmutex"},
 	"proxy":                {"oncelog"},
 	"config":               {},
+	"configs/grafana":      {},
 	"admin":                {},
 	"client":               {},
 	"demo":                 {},
