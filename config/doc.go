@@ -33,4 +33,11 @@
 // A key may come before the feature behind it: it is read and checked, and
 // [Config.Inert] lists those that a configuration sets, so that a gateway can
 // say so when it starts.
+//
+// # Reference
+//
+// docs/configuration.md and configs/kgate.schema.json are made from the types,
+// the comments above their fields and the defaults; tests hold them to these.
 package config
+
+//go:generate go test -run TestReference|TestSchema$ . -update
