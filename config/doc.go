@@ -28,12 +28,6 @@
 // value came from; the descent does neither, so that checks which compare
 // several keys still point at a line.
 //
-// # Keys without effect
-//
-// A key may come before the feature behind it: it is read and checked, and
-// [Config.Inert] lists those that a configuration sets, so that a gateway can
-// say so when it starts.
-//
 // # Reference
 //
 // docs/configuration.md and configs/kgate.schema.json are made from the types,

@@ -3,7 +3,6 @@ package main
 import (
 	"errors"
 	"log/slog"
-	"strings"
 
 	"github.com/kgate/kgate/config"
 	"github.com/kgate/kgate/telemetry"
@@ -30,7 +29,6 @@ func (c *serveCommand) reload(n *node, running *config.Config, settings *telemet
 	for _, change := range changes {
 		logChange(log, change)
 	}
-	warnInert(log, read)
 	log.Info("reloaded", slog.Int("changes", len(changes)))
 	return next
 }
@@ -53,12 +51,6 @@ func logChange(log *slog.Logger, change config.Change) {
 		log.Warn("configuration changed: counts for a pool that is new in the cluster; k is changed by kgate pool set", attrs...)
 	case config.EffectReload:
 		log.Info("configuration changed", attrs...)
-	}
-}
-
-func warnInert(log *slog.Logger, cfg *config.Config) {
-	if keys := cfg.Inert(); len(keys) > 0 {
-		log.Warn("the configuration has keys that this version accepts and does not act on yet", slog.String("keys", strings.Join(keys, " ")))
 	}
 }
 
