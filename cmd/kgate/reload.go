@@ -16,7 +16,7 @@ func (c *serveCommand) reload(n *node, running *config.Config, settings *telemet
 		return running
 	}
 	log := n.log.With(slog.String("file", c.File))
-	read, err := config.LoadWith(c.File, c.Overrides)
+	read, err := c.load()
 	if err != nil {
 		notReloaded(log, err)
 		return running
