@@ -4,13 +4,11 @@ import (
 	"context"
 	"crypto/rand"
 	"crypto/tls"
-	"crypto/x509"
 	"errors"
 	"fmt"
 	"log/slog"
 	"net"
 	"net/http"
-	"os"
 	"sync"
 	"sync/atomic"
 	"time"
@@ -45,6 +43,7 @@ type node struct {
 	admin   *http.Server
 
 	certificate *proxy.Certificate // of listen.https; nil: none
+	peerTLS     *peerTLS           // of cluster.tls; nil: none. Once it runs watchCertificates' own
 
 	clientAddr, adminAddr net.Addr
 	leaving               atomic.Bool     // or draining: no longer ready
@@ -107,9 +106,13 @@ func (m *mailbox) Deliver(from kmutex.Node, pool string, msg kmutex.Message) err
 }
 
 func (n *node) startLinks(context.Context) error {
-	secure, err := peerTLS(n.cfg.Cluster.TLS)
-	if err != nil {
-		return err
+	n.warnOfOpenSecrets()
+	var secure *tls.Config
+	var err error
+	if files := n.cfg.Cluster.TLS; files.Enabled() {
+		if n.peerTLS, secure, err = readPeerTLS(files); err != nil {
+			return err
+		}
 	}
 	n.links, err = transport.Listen(transport.Config{
 		Listen: n.cfg.Listen.Peer, Advertise: n.cfg.Node.Advertise.String(), TLS: secure,
@@ -125,37 +128,19 @@ func (n *node) startLinks(context.Context) error {
 	return nil
 }
 
-// peerTLS reads the certificates with which gateways prove themselves to each
-// other; nil when there are none.
-func peerTLS(files config.PeerTLS) (*tls.Config, error) {
-	if !files.Enabled() {
-		return nil, nil
-	}
-	pem, err := os.ReadFile(files.CA)
-	if err != nil {
-		return nil, fmt.Errorf("cluster.tls.ca: %w", err)
-	}
-	roots := x509.NewCertPool()
-	if !roots.AppendCertsFromPEM(pem) {
-		return nil, fmt.Errorf("cluster.tls.ca: %s holds no certificate in PEM form", files.CA)
-	}
-	cert, err := tls.LoadX509KeyPair(files.Cert, files.Key)
-	if err != nil {
-		return nil, fmt.Errorf("cluster.tls.cert and cluster.tls.key: %w", err)
-	}
-	return &tls.Config{RootCAs: roots, Certificates: []tls.Certificate{cert}, MinVersion: tls.VersionTLS13}, nil
-}
-
 func (n *node) startCluster(ctx context.Context) error {
 	boot := rand.Text()
 	v, _ := buildVersion()
 	expect := n.cfg.Bootstrap()
 	peer := n.links.Addr().String()
-	var err error
+	key, err := gossipKey(n.cfg.Cluster)
+	if err != nil {
+		return err
+	}
 	n.gossip, err = serfring.Start(serfring.Config{
 		Name: n.cfg.Node.Name, Boot: boot, Version: v, PeerAddr: peer, Expect: expect,
 		Bind: n.cfg.Listen.Gossip, Advertise: n.cfg.Node.Advertise.String(),
-		Join: n.cfg.Cluster.Join, Key: n.cfg.Cluster.GossipKey, Logger: n.log,
+		Join: n.cfg.Cluster.Join, Key: key, Logger: n.log,
 	})
 	if err != nil {
 		return err
@@ -299,10 +284,11 @@ func (n *node) ticketHandler(pools []config.Pool) (http.Handler, error) {
 	}), nil
 }
 
-func (n *node) startAdmin(context.Context) error {
+func (n *node) startAdmin(ctx context.Context) error {
 	var err error
 	n.adminAddr, err = n.serve("listen.admin", n.cfg.Listen.Admin, n.admin.Serve)
 	n.undo = append(n.undo, n.admin.Close)
+	n.wg.Go(func() { n.watchCertificates(ctx) })
 	if err == nil {
 		n.log.Info("listening", slog.String("http", n.clientAddr.String()), slog.String("admin", n.adminAddr.String()),
 			slog.String("peer", n.links.Addr().String()), slog.String("gossip", n.gossip.Addr()))
