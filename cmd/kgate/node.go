@@ -45,6 +45,7 @@ type node struct {
 	certificate *proxy.Certificate // of listen.https; nil: none
 	peerTLS     *peerTLS           // of cluster.tls; nil: none. Once it runs watchCertificates' own
 
+	sockets               map[string][]net.Listener // that systemd has opened, until they are used
 	clientAddr, adminAddr net.Addr
 	leaving               atomic.Bool     // or draining: no longer ready
 	serving               context.Context // ends when clients are to be done
@@ -61,10 +62,11 @@ type node struct {
 }
 
 // startNode starts a gateway. It serves, and refuses what it may not admit yet,
-// when startNode returns; ready tells when it takes part.
-func startNode(cfg *config.Config, log *slog.Logger) (*node, error) {
+// when startNode returns; ready tells when it takes part. Sockets that are open
+// already, by name, are listened on in place of the configured addresses.
+func startNode(cfg *config.Config, log *slog.Logger, sockets map[string][]net.Listener) (*node, error) {
 	ctx, cancel := context.WithCancel(context.Background())
-	n := &node{cfg: cfg, log: log, started: time.Now(), ctx: ctx, cancel: cancel, failed: make(chan error, 4), leave: make(chan struct{})}
+	n := &node{cfg: cfg, sockets: sockets, log: log, started: time.Now(), ctx: ctx, cancel: cancel, failed: make(chan error, 4), leave: make(chan struct{})}
 	n.serving, n.stopServing = context.WithCancel(ctx)
 	for _, step := range []func(context.Context) error{
 		n.startMetrics, n.startLinks, n.startCluster, n.startGateway, n.startClients, n.startAdmin,
@@ -290,24 +292,29 @@ func (n *node) startAdmin(ctx context.Context) error {
 	n.undo = append(n.undo, n.admin.Close)
 	n.wg.Go(func() { n.watchCertificates(ctx) })
 	if err == nil {
+		err = n.unusedSockets()
+	}
+	if err == nil {
 		n.log.Info("listening", slog.String("http", n.clientAddr.String()), slog.String("admin", n.adminAddr.String()),
 			slog.String("peer", n.links.Addr().String()), slog.String("gossip", n.gossip.Addr()))
 	}
 	return err
 }
 
-// serve runs a server on a new listener.
+// serve runs a server on an address, and returns where it listens.
 func (n *node) serve(key, addr string, serve func(net.Listener) error) (net.Addr, error) {
-	l, err := net.Listen("tcp", addr)
+	listeners, err := n.listen(key, addr)
 	if err != nil {
 		return nil, fmt.Errorf("%s %s: %w", key, addr, err)
 	}
-	n.wg.Go(func() {
-		if err := serve(l); err != nil && !errors.Is(err, http.ErrServerClosed) {
-			n.failed <- fmt.Errorf("%s %s: %w", key, addr, err)
-		}
-	})
-	return l.Addr(), nil
+	for _, l := range listeners {
+		n.wg.Go(func() {
+			if err := serve(l); err != nil && !errors.Is(err, http.ErrServerClosed) {
+				n.failed <- fmt.Errorf("%s %s: %w", key, l.Addr(), err)
+			}
+		})
+	}
+	return listeners[0].Addr(), nil
 }
 
 // shutdown leaves the cluster in order: waiting requests are refused, those in
