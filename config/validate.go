@@ -151,6 +151,6 @@ func (v *checker) telemetry(t Telemetry) {
 	}
 	u, err := url.Parse(t.OTLPEndpoint)
 	if err != nil || u.Hostname() == "" || !slices.Contains([]string{"http", "https"}, u.Scheme) {
-		v.wrong("telemetry.otlp_endpoint", quote(t.OTLPEndpoint)+" is not the URL of a collector", "write a URL such as http://127.0.0.1:4317")
+		v.wrong("telemetry.otlp_endpoint", quote(t.OTLPEndpoint)+" is not the URL of a collector", "write a URL such as http://127.0.0.1:4318")
 	}
 }

@@ -22,6 +22,7 @@ type exchange struct {
 	cancel  context.CancelCauseFunc
 	body    requestBody
 	hold    hold
+	spans   spans
 
 	route    *route
 	upstream *upstream
