@@ -249,6 +249,7 @@ func (p *pool) grant(grant kmutex.Grant) {
 	p.waiting--
 	p.inFlight++
 	p.rate.admitted(p.g.now(), p.waiting > 0)
+	p.overtaken(s)
 	s.wake()
 	if s.held != nil {
 		p.desk.granted(s.held, s)

@@ -16,6 +16,7 @@ import (
 	"time"
 
 	"github.com/prometheus/client_golang/prometheus"
+	"go.opentelemetry.io/otel/trace"
 
 	"github.com/kgate/kgate/admin"
 	"github.com/kgate/kgate/chordring/serfring"
@@ -35,6 +36,7 @@ type node struct {
 	started time.Time
 
 	metrics *telemetry.Metrics
+	tracer  trace.Tracer // nil: no traces
 	mail    mailbox
 	links   *transport.Transport
 	gossip  *serfring.Agent
@@ -66,7 +68,7 @@ func startNode(cfg *config.Config, log *slog.Logger) (*node, error) {
 	n := &node{cfg: cfg, log: log, started: time.Now(), ctx: ctx, cancel: cancel, failed: make(chan error, 4), leave: make(chan struct{})}
 	n.serving, n.stopServing = context.WithCancel(ctx)
 	for _, step := range []func(context.Context) error{
-		n.startMetrics, n.startLinks, n.startCluster, n.startGateway, n.startClients, n.startAdmin,
+		n.startMetrics, n.startTraces, n.startLinks, n.startCluster, n.startGateway, n.startClients, n.startAdmin,
 	} {
 		if err := step(ctx); err != nil {
 			return nil, errors.Join(err, n.close())
@@ -93,6 +95,22 @@ func (n *node) startMetrics(context.Context) error {
 		Source: n, Metrics: registry, Control: control{n}, Tickets: ticketDesk{n}, Token: token, Log: n.log,
 	})
 	return err
+}
+
+func (n *node) startTraces(context.Context) error {
+	if n.cfg.Telemetry.OTLPEndpoint == "" {
+		return nil
+	}
+	v, _ := buildVersion()
+	tracing, err := telemetry.NewTracing(telemetry.TracingConfig{
+		Endpoint: n.cfg.Telemetry.OTLPEndpoint, Gateway: n.cfg.Node.Name, Version: v, Metrics: n.metrics, Logger: n.log,
+	})
+	if err != nil {
+		return err
+	}
+	n.tracer = tracing.Tracer()
+	n.undo = append(n.undo, tracing.Close)
+	return nil
 }
 
 // mailbox hands the links' messages to the gateway, which itself needs the links
@@ -239,6 +257,7 @@ func (n *node) startClients(context.Context) error {
 		return err
 	}
 	cfg.Admitter, cfg.Observer, cfg.Logger = admitter{n}, requestObserver{n.metrics}, n.log
+	cfg.Tracer, cfg.AccessWriter = n.tracer, os.Stdout
 	cfg.Standing, cfg.Tickets = n.standing, redeemer{n}
 	if cfg.TicketHandler, err = n.ticketHandler(); err != nil {
 		return err

@@ -122,7 +122,7 @@ type stateSource struct{ n *node }
 // State implements telemetry.Source.
 func (s stateSource) State() telemetry.State {
 	view := s.n.cluster.View()
-	out := telemetry.State{View: view.Number, Members: make(map[string]int)}
+	out := telemetry.State{View: view.Number, Members: make(map[string]int), ReplicaLag: make(map[string]int)}
 	for _, m := range view.Members {
 		out.Members[string(m.Status)]++
 	}
@@ -140,6 +140,11 @@ func (s stateSource) State() telemetry.State {
 		}
 		if p.Home == standing.Node {
 			state.TokensQuarantined = p.Withheld
+		}
+		for node, lag := range p.ReplicaLag {
+			if m, in := view.Member(node); in {
+				out.ReplicaLag[m.Name] += lag
+			}
 		}
 		out.Pools = append(out.Pools, state)
 	}

@@ -26,7 +26,7 @@ var rooms = map[string][]string{
 	"oncelog":              {},
 	"transport":            {"kmutex", "oncelog"},
 	"membership":           {"chordring", "chordring/serfring", "kmutex", "membership/lease", "oncelog"},
-	"telemetry":            {"kmutex"},
+	"telemetry":            {"kmutex", "oncelog"},
 	"proxy":                {},
 	"config":               {},
 	"admin":                {},
