@@ -5,17 +5,6 @@ import "reflect"
 // inert are the keys that are read and checked, while the features behind them
 // are not built yet.
 var inert = []string{
-	"listen.https",
-	"listen.tls",
-	"listen.proxy_protocol",
-	"listen.header_timeout",
-	"listen.idle_timeout",
-	"listen.max_header_bytes",
-	"listen.max_connections",
-	"pools[].health",
-	"pools[].queue.order",
-	"pools[].queue.per_client",
-	"pools[].hold.min_upload",
 }
 
 // Inert returns the keys that c sets to something else than their defaults

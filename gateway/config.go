@@ -126,6 +126,11 @@ func (noObserver) AuditFailed()                    {}
 type PoolConfig struct {
 	// QueueLimit bounds the requests that wait at this gateway. Default 10000.
 	QueueLimit int
+	// ClientLimit bounds those of them that one client has; 0: it does not.
+	ClientLimit int
+	// Fair lets the clients in one after the other: each has one place in line at
+	// a time. Otherwise requests come in as they arrived.
+	Fair bool
 	// AskInterval is the least time between two requests for places in line.
 	// 0: four times the number of gateways times the one-way delay.
 	AskInterval time.Duration
@@ -172,7 +177,7 @@ func (c Config) Validate() error {
 		errs = append(errs, errors.New("links, exchange and views are required"))
 	}
 	for name, p := range c.Pools {
-		if p.QueueLimit < 0 || p.AskInterval < 0 {
+		if p.QueueLimit < 0 || p.ClientLimit < 0 || p.AskInterval < 0 {
 			errs = append(errs, errors.New("pool "+name+": negative limit or interval"))
 		}
 	}

@@ -13,19 +13,21 @@ import (
 // section. It is safe for concurrent use.
 type Slot struct {
 	pool   *pool
-	ticket kmutex.Ticket
+	client *client // nil: nobody is told from it
 	since  time.Time
 	// position among those that waited here when it asked.
 	position int
 
 	// The fields below are the pool's, under its lock.
-	state slotState
-	grant kmutex.Grant
-	epoch uint64        // in which it was granted
-	err   error         // why the wait ended without a grant
-	ready chan struct{} // closed when the wait is over; nil if it never began
-	abort func()        // see OnLost
-	held  *ticket       // whose slot it is; nil: a request's
+	ticket kmutex.Ticket // 0: it waits for a place in line
+	placed time.Time     // when its place was taken
+	state  slotState
+	grant  kmutex.Grant
+	epoch  uint64        // in which it was granted
+	err    error         // why the wait ended without a grant
+	ready  chan struct{} // closed when the wait is over; nil if it never began
+	abort  func()        // see OnLost
+	held   *ticket       // whose slot it is; nil: a request's
 }
 
 type slotState uint8
@@ -62,8 +64,8 @@ type Entry struct {
 
 // Acquire waits in the line of a pool until this request is admitted, no longer
 // than it wants to, and returns its slot, which the caller must Release. It
-// fails with ErrUnknownPool, ErrIsolated, ErrQueueFull, ErrTimeout or
-// ErrDraining, or with the cause of ctx's end; then nothing is held and no place
+// fails with ErrUnknownPool, ErrIsolated, ErrQueueFull, ErrClientLimit, ErrTimeout
+// or ErrDraining, or with the cause of ctx's end; then nothing is held and no place
 // in line is kept.
 func (g *Gateway) Acquire(ctx context.Context, ask Ask) (*Slot, error) {
 	if g.draining.Load() {
@@ -76,7 +78,7 @@ func (g *Gateway) Acquire(ctx context.Context, ask Ask) (*Slot, error) {
 		}
 		return nil, ErrUnknownPool
 	}
-	s, err := p.enter()
+	s, err := p.enter(ask)
 	if err != nil || s.ready == nil {
 		return s, err
 	}
@@ -167,10 +169,10 @@ func (s *Slot) Entry() Entry {
 
 // enter puts a new request in line. A slot that came at once has no ready
 // channel.
-func (p *pool) enter() (*Slot, error) {
+func (p *pool) enter(ask Ask) (*Slot, error) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
-	s, err := p.line(nil)
+	s, err := p.line(ask, nil)
 	if err == nil && s.state == slotWaiting {
 		s.ready, s.position = make(chan struct{}), p.waiting
 	}
@@ -179,30 +181,33 @@ func (p *pool) enter() (*Slot, error) {
 
 // line puts a new slot in line: a request's, or a ticket's. The caller holds the
 // lock.
-func (p *pool) line(held *ticket) (*Slot, error) {
+func (p *pool) line(ask Ask, held *ticket) (*Slot, error) {
 	switch {
 	case p.g.draining.Load():
 		return nil, ErrDraining
 	case p.machine == nil, !p.g.entitled(p.self):
 		return nil, ErrIsolated
-	case p.waiting >= p.limit:
+	case p.atLimit(ask.Client):
+		return nil, ErrClientLimit
+	case p.waiting >= p.cfg.QueueLimit:
 		return nil, ErrQueueFull
 	}
-	p.last++
-	s := &Slot{pool: p, ticket: p.last, since: p.g.now(), held: held}
-	p.slots[s.ticket] = s
+	s := &Slot{pool: p, since: p.g.now(), held: held}
 	p.waiting++
 	if held == nil {
 		p.requests++
 	}
-	p.step(kmutex.Event{Kind: kmutex.EventAcquire, Ticket: s.ticket})
+	if p.join(s, ask.Client) {
+		p.step(p.place(s, s.since))
+	}
 	return s, nil
 }
 
 // inherit makes the slot of a ticket that a lost gateway left. The machine has
 // it from its next install on. The caller holds the lock.
 func (p *pool) inherit(number kmutex.Ticket, r replication.Record, held *ticket) *Slot {
-	s := &Slot{pool: p, ticket: number, since: time.Unix(0, r.Stamp), held: held}
+	arrived := time.Unix(0, r.Stamp)
+	s := &Slot{pool: p, ticket: number, since: arrived, placed: arrived, held: held}
 	p.slots[number] = s
 	if r.State == replication.StateGranted {
 		s.state, s.epoch = slotGranted, r.Fence.Epoch
@@ -225,8 +230,10 @@ func (s *Slot) forget() {
 // end takes s out of the pool, by releasing or cancelling its ticket. The caller
 // holds the pool's lock.
 func (p *pool) end(s *Slot, how kmutex.EventKind) {
+	ends := true
 	if s.state == slotWaiting {
 		p.waiting--
+		ends = p.part(s)
 		s.wake()
 	} else {
 		p.inFlight--
@@ -235,8 +242,10 @@ func (p *pool) end(s *Slot, how kmutex.EventKind) {
 		p.done()
 	}
 	s.state = slotEnded
-	delete(p.slots, s.ticket)
-	p.step(kmutex.Event{Kind: how, Ticket: s.ticket})
+	if ends {
+		delete(p.slots, s.ticket)
+		p.step(kmutex.Event{Kind: how, Ticket: s.ticket})
+	}
 }
 
 // grant lets a waiting slot in. The caller holds the pool's lock.
@@ -248,6 +257,7 @@ func (p *pool) grant(grant kmutex.Grant) {
 	s.state, s.grant, s.epoch = slotGranted, grant, p.spec.Epoch
 	p.waiting--
 	p.inFlight++
+	p.came(s)
 	p.rate.admitted(p.g.now(), p.waiting > 0)
 	p.overtaken(s)
 	s.wake()

@@ -74,6 +74,8 @@ const (
 	// ReasonClientLimit: as many of this client's requests as the pool allows
 	// wait here already.
 	ReasonClientLimit Reason = "client-limit"
+	// ReasonUpstreamDown: no upstream of the pool passes its health checks.
+	ReasonUpstreamDown Reason = "upstream-down"
 )
 
 // status is what a client gets that was refused for this reason.
@@ -127,6 +129,9 @@ const (
 	OutcomeIsolated
 	// OutcomeClientLimit: refused, too many of its client's requests wait.
 	OutcomeClientLimit
+	// OutcomeUpstreamDown: refused, before or after its wait, since no upstream
+	// of the pool passes its health checks.
+	OutcomeUpstreamDown
 	// OutcomeUpstreamError: admitted, but the upstream could not be reached,
 	// did not answer in time, hold.max and hold.idle included, or broke off its
 	// answer.
@@ -136,7 +141,7 @@ const (
 )
 
 var outcomeNames = [outcomeEnd]string{
-	"none", "admitted", "queue_full", "timeout", "client_gone", "draining", "isolated", "client_limit", "upstream_error",
+	"none", "admitted", "queue_full", "timeout", "client_gone", "draining", "isolated", "client_limit", "upstream_down", "upstream_error",
 }
 
 // String returns the outcome's name in metrics and logs.
@@ -159,6 +164,8 @@ func (r *Refusal) outcome() Outcome {
 		return OutcomeIsolated
 	case ReasonClientLimit:
 		return OutcomeClientLimit
+	case ReasonUpstreamDown:
+		return OutcomeUpstreamDown
 	default:
 		return OutcomeIsolated
 	}

@@ -44,7 +44,7 @@ type Config struct {
 	// each Write. It must be safe for concurrent use, as an *os.File is.
 	AccessWriter io.Writer
 	// TrustedProxies are the peers whose X-Forwarded-* headers are believed
-	// and passed on. From everybody else they are removed.
+	// and passed on, and of whose requests X-Forwarded-For names the client. From everybody else they are removed.
 	TrustedProxies []netip.Prefix
 	// Standing identifies the right of this gateway to have requests in flight:
 	// 0 while it has none, and another number each time it has won the right
@@ -64,16 +64,27 @@ type Config struct {
 type Pool struct {
 	// Name as the Admitter knows it.
 	Name string
-	// Upstreams that serve the pool; of several, the one with the fewest
-	// requests in flight from this gateway is taken.
+	// Upstreams that serve the pool; of several healthy ones, the one with the
+	// fewest requests in flight from this gateway is taken.
 	Upstreams []*url.URL
+	// Health says when an upstream is passed over.
+	Health Health
 	// QueueTimeout is the longest wait for admission, 60 s if 0; negative
 	// means no limit. A client shortens it with "Prefer: wait=N".
 	QueueTimeout time.Duration
+	// TellClients tells the pool's clients apart, for [Ask].Client: by the value
+	// of ClientHeader, for a request that has it, else by the address, IPv6 by the
+	// first half of it.
+	TellClients  bool
+	ClientHeader string
 	// HoldMax is the longest that a request keeps its slot, HoldIdle the
 	// longest that it keeps it without a byte moving in either direction. Then
 	// it is broken off. 0 means no bound.
 	HoldMax, HoldIdle time.Duration
+	// MinUpload is how many bytes per second a client's request body must at
+	// least come with, over the length of HoldIdle, or 10 s without it. Time in
+	// which the upstream takes none of it does not count. 0 means no bound.
+	MinUpload int
 	// Fence sends the slot's fence to the upstream, in the header Kgate-Fence.
 	Fence bool
 	// Tickets lets clients of the pool take a ticket for their request, with
@@ -124,6 +135,7 @@ const (
 	defaultQueueTimeout          = 60 * time.Second
 	defaultDialTimeout           = 5 * time.Second
 	defaultResponseHeaderTimeout = 60 * time.Second
+	defaultUploadWindow          = 10 * time.Second
 )
 
 func (c Config) withDefaults() Config {
@@ -133,6 +145,7 @@ func (c Config) withDefaults() Config {
 			c.Pools[i].QueueTimeout = defaultQueueTimeout
 		}
 		c.Pools[i].Transport = c.Pools[i].Transport.withDefaults()
+		c.Pools[i].Health = c.Pools[i].Health.withDefaults()
 	}
 	c.Routes = slices.Clone(c.Routes)
 	for i := range c.Routes {
@@ -185,7 +198,10 @@ func (c Config) Validate() error {
 		if p.Transport.DialTimeout < 0 {
 			bad("pool %q: negative dial timeout", p.Name)
 		}
-		if p.HoldMax < 0 || p.HoldIdle < 0 {
+		for _, msg := range p.Health.check() {
+			bad("pool %q: %s", p.Name, msg)
+		}
+		if p.HoldMax < 0 || p.HoldIdle < 0 || p.MinUpload < 0 {
 			bad("pool %q: negative bound on the hold", p.Name)
 		}
 		if p.Tickets && c.Tickets == nil {

@@ -1,12 +1,9 @@
 package proxy
 
 import (
-	"context"
 	"errors"
 	"fmt"
-	"io"
 	"log/slog"
-	"net"
 	"net/http"
 	"runtime/debug"
 	"sync"
@@ -50,9 +47,34 @@ func (h *Handler) Reload(cfg Config) error {
 	return nil
 }
 
-// Close closes the idle connections to the upstreams. Requests in flight are
-// not touched; call it when the server has stopped.
-func (h *Handler) Close() { h.now.Load().retire(nil) }
+// Close ends the upstreams' checks and closes their idle connections. Requests in
+// flight are not touched; call it when the server has stopped.
+func (h *Handler) Close() {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	h.now.Load().retire(nil)
+}
+
+// UpstreamStatus is what a gateway knows of an upstream.
+type UpstreamStatus struct {
+	Pool, URL string
+	// Healthy upstreams get requests; see Health.
+	Healthy bool
+	// InFlight is how many requests this gateway has sent there.
+	InFlight int
+}
+
+// Upstreams returns the state of the pools' upstreams, in the order of the
+// configuration.
+func (h *Handler) Upstreams() []UpstreamStatus {
+	var all []UpstreamStatus
+	for _, t := range h.now.Load().targets {
+		if t.Name != "" {
+			all = append(all, t.status()...)
+		}
+	}
+	return all
+}
 
 // ServeHTTP implements http.Handler.
 func (h *Handler) ServeHTTP(w http.ResponseWriter, r *http.Request) { h.now.Load().serve(w, r) }
@@ -100,6 +122,10 @@ func (h *plane) dispatch(w http.ResponseWriter, r *http.Request) {
 		h.forward(ex, r)
 		return
 	}
+	if t.Health.checks() && t.isDown() {
+		h.refuse(ex, r, t, t.downRefusal())
+		return
+	}
 	slot, err := h.admit(ex, r, t)
 	ex.rec.Wait = time.Since(ex.arrived)
 	switch {
@@ -131,7 +157,7 @@ func (h *plane) admit(ex *exchange, r *http.Request, t *target) (Slot, error) {
 	if t.Tickets && prefersAsync(r.Header) {
 		return nil, h.handOut(ex, r, t)
 	}
-	ask := Ask{Pool: t.Name}
+	ask := Ask{Pool: t.Name, Client: h.client(r, t)}
 	ask.Wait, ex.prefer = queueTimeout(t.QueueTimeout, r.Header)
 	return h.cfg.Admitter.Acquire(r.Context(), ask)
 }
@@ -155,86 +181,6 @@ func (h *plane) refuse(ex *exchange, r *http.Request, t *target, err error) {
 		ex.rec.Outcome = OutcomeIsolated
 		writeProblem(ex, r, problem{Status: http.StatusInternalServerError, Detail: "admission failed", Pool: t.Name})
 	}
-}
-
-// forward sends the request to an upstream and copies the answer. When it
-// returns, the upstream has nothing more to do with the request.
-func (h *plane) forward(ex *exchange, r *http.Request) {
-	t := ex.route.target
-	ex.rec.Outcome = OutcomeAdmitted
-	ex.upstream = t.pick()
-	ex.rec.Upstream = ex.upstream.name
-	defer t.done(ex.upstream)
-	if r.Body != nil && r.Body != http.NoBody {
-		ex.body.ReadCloser, ex.body.hold, ex.body.trailer = r.Body, &ex.hold, r.Trailer
-		r.Body = &ex.body
-		// By default net/http reads an HTTP/1.1 request's body before it sends
-		// the answer: an upstream's early "413" would wait, slot in hand, for a
-		// slow upload. Not supported means HTTP/2, which needs no such thing.
-		_ = http.NewResponseController(ex.ResponseWriter).EnableFullDuplex()
-	}
-	defer func() {
-		if ex.backend != nil {
-			// The reverse proxy leaves closing the upgraded connection to a
-			// goroutine; the slot must not be free before it is closed.
-			_ = ex.backend.Close()
-		}
-		if ex.hijacked {
-			h.upgrades.add(-1)
-		}
-	}()
-	if ex.hold.slot != nil {
-		defer ex.watch()()
-	}
-	ex.upstream.proxy.ServeHTTP(ex, r)
-}
-
-// upstreamAnswered is every ReverseProxy's ModifyResponse.
-func upstreamAnswered(res *http.Response) error {
-	ex := exchangeOf(res.Request)
-	if cause := ex.hold.broken(); cause != nil {
-		return cause
-	}
-	ex.hold.move()
-	ex.rec.FirstByte = time.Since(ex.admitted)
-	ex.rec.UpstreamStatus = res.StatusCode
-	ex.remaining = res.ContentLength
-	if both, ok := res.Body.(io.ReadWriteCloser); ok && res.StatusCode == http.StatusSwitchingProtocols {
-		ex.backend = &upgraded{ReadWriteCloser: both, hold: &ex.hold}
-		res.Body = ex.backend
-	}
-	return nil
-}
-
-// upstreamFailed is every ReverseProxy's ErrorHandler: no answer came.
-func upstreamFailed(w http.ResponseWriter, r *http.Request, err error) {
-	ex := exchangeOf(r)
-	var netErr net.Error
-	var opErr *net.OpError
-	ex.rec.DialFailed = errors.As(err, &opErr) && opErr.Op == "dial"
-	p := problem{Status: http.StatusBadGateway, Detail: "the upstream could not be reached or broke off", Pool: ex.rec.Pool}
-	if errors.Is(err, errLapsed) || ex.hold.check() != nil {
-		ex.hold.breakOff(errLost) // unless it already was, for another reason
-	}
-	switch cause := ex.hold.broken(); {
-	case cause != nil:
-		ex.answerBroken(r, cause)
-		return
-	case r.Context().Err() != nil:
-		ex.clientGone = true
-		writeClientGone(ex, r)
-		return
-	case ex.body.failed.Load():
-		p.Status, p.Detail = http.StatusBadRequest, "the request's body could not be read"
-	case errors.As(err, &netErr) && netErr.Timeout(), errors.Is(err, context.DeadlineExceeded):
-		ex.rec.Outcome = OutcomeUpstreamError
-		p.Status, p.Detail = http.StatusGatewayTimeout, "the upstream did not answer in time"
-	default:
-		ex.rec.Outcome = OutcomeUpstreamError
-	}
-	ex.handler.cfg.Logger.Debug("upstream failed", slog.String("pool", ex.rec.Pool),
-		slog.String("upstream", ex.rec.Upstream), ex.traceAttr(), slog.Any("error", err))
-	writeProblem(w, r, p)
 }
 
 // writeClientGone ends a request whose client has left. Usually nobody reads

@@ -52,12 +52,12 @@ func (h *plane) pool(name string) *group {
 	return new(group)
 }
 
-// retire closes the idle connections of the plane but for those that the next
-// one, if any, has taken over.
+// retire ends the checks of the plane's upstreams and closes their idle
+// connections, but for those that the next plane, if any, has taken over.
 func (h *plane) retire(next *plane) {
 	for _, t := range h.targets {
 		if next == nil || t.group != next.pool(t.Name) {
-			t.closeIdle()
+			t.close()
 		}
 	}
 }

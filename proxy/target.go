@@ -1,12 +1,12 @@
 package proxy
 
 import (
+	"context"
 	"crypto/tls"
 	"net"
 	"net/http"
 	"net/http/httputil"
 	"net/url"
-	"slices"
 	"sync"
 	"time"
 )
@@ -30,81 +30,20 @@ type target struct {
 	*group
 }
 
-// group is a target's upstreams. That of a pool outlives a change of the
-// configuration, so that it knows of all requests that are in flight.
-type group struct {
-	mu        sync.Mutex
-	upstreams []*upstream
-	turn      int // where the next search begins, so that ties spread evenly
-}
-
+// upstream is one server that requests are sent to.
 type upstream struct {
 	from      string // the URL in the configuration
+	scheme    string // its scheme, which h2c is not any more in url
 	transport Transport
 
-	url      *url.URL
-	name     string // host and port, for logs
-	proxy    *httputil.ReverseProxy
-	lanes    *lanes // nil without admission
-	inFlight int    // guarded by group.mu
-}
+	url    *url.URL
+	name   string // host and port, for logs
+	proxy  *httputil.ReverseProxy
+	lanes  *lanes             // nil without admission
+	checks context.CancelFunc // ends its checks; nil: there are none
 
-// pick returns the upstream with the fewest requests in flight and counts one
-// more for it, in one step, so that two requests never choose by the same count.
-func (g *group) pick() *upstream {
-	g.mu.Lock()
-	defer g.mu.Unlock()
-	best := g.upstreams[g.turn]
-	for i := 1; i < len(g.upstreams); i++ {
-		if u := g.upstreams[(g.turn+i)%len(g.upstreams)]; u.inFlight < best.inFlight {
-			best = u
-		}
-	}
-	g.turn = (g.turn + 1) % len(g.upstreams)
-	best.inFlight++
-	return best
-}
-
-func (g *group) done(u *upstream) {
-	g.mu.Lock()
-	u.inFlight--
-	g.mu.Unlock()
-}
-
-// replace has the requests to come go to next, and to none of those before that
-// are not among them.
-func (g *group) replace(next []*upstream) {
-	g.mu.Lock()
-	before := g.upstreams
-	g.upstreams, g.turn = next, 0
-	g.mu.Unlock()
-	for _, u := range before {
-		if !slices.Contains(next, u) {
-			u.closeIdle()
-		}
-	}
-}
-
-// same returns the upstream that is reached in the same way at the same URL; nil:
-// there is none.
-func (g *group) same(from string, transport Transport) *upstream {
-	g.mu.Lock()
-	defer g.mu.Unlock()
-	for _, u := range g.upstreams {
-		if u.from == from && u.transport == transport {
-			return u
-		}
-	}
-	return nil
-}
-
-// closeIdle closes the connections that no request uses.
-func (g *group) closeIdle() {
-	g.mu.Lock()
-	defer g.mu.Unlock()
-	for _, u := range g.upstreams {
-		u.closeIdle()
-	}
+	inFlight int // guarded by group.mu
+	health   health
 }
 
 func (u *upstream) closeIdle() {
@@ -122,7 +61,7 @@ func newTarget(p Pool, g *group, standing func() uint64, logger *stdLog) *target
 			upstreams[i] = newUpstream(u, p, standing, logger)
 		}
 	}
-	g.replace(upstreams)
+	g.replace(upstreams, p, logger.logger)
 	return &target{Pool: p, group: g}
 }
 
@@ -131,7 +70,7 @@ func newUpstream(u *url.URL, p Pool, standing func() uint64, logger *stdLog) *up
 	if to.Scheme == "h2c" {
 		to.Scheme = "http"
 	}
-	up := &upstream{from: u.String(), transport: p.Transport, url: &to, name: to.Host, proxy: &httputil.ReverseProxy{
+	up := &upstream{scheme: u.Scheme, from: u.String(), transport: p.Transport, url: &to, name: to.Host, proxy: &httputil.ReverseProxy{
 		Rewrite:        rewrite,
 		ErrorLog:       logger.std(),
 		BufferPool:     buffers,

@@ -22,8 +22,8 @@ type counter struct {
 	err   error
 }
 
-func (c *counter) Request(_ context.Context, pool string, ttl time.Duration) (Ticket, error) {
-	c.asked = append(c.asked, fmt.Sprint(pool, " ", ttl))
+func (c *counter) Request(_ context.Context, ask Ask, ttl time.Duration) (Ticket, error) {
+	c.asked = append(c.asked, fmt.Sprint(ask.Pool, " ", ttl))
 	return Ticket{ID: "abc-1", RetryAfter: time.Hour, Body: []byte(`{"id":"abc-1"}` + "\n")}, c.err
 }
 

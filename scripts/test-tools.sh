@@ -3,7 +3,7 @@
 # tool is missing skips and names the package; with CI=true that is a failure.
 set -euo pipefail
 
-packages=(haproxy iproute2 nftables)
+packages=(haproxy iproute2 nftables prometheus)
 
 missing=()
 for p in "${packages[@]}"; do

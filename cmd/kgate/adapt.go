@@ -187,6 +187,18 @@ func (o linkObserver) Refused(cause transport.Cause) { o.m.Refused(string(cause)
 // Reconnected implements transport.Observer.
 func (linkObserver) Reconnected() {}
 
+// gatewayPools translates what this gateway decides about its pools.
+func gatewayPools(cfg *config.Config) map[string]gateway.PoolConfig {
+	out := make(map[string]gateway.PoolConfig, len(cfg.Pools))
+	for _, p := range cfg.Pools {
+		out[p.Name] = gateway.PoolConfig{
+			QueueLimit: p.Queue.Limit, ClientLimit: p.Queue.PerClient.Limit,
+			Fair: p.Queue.Order == config.OrderFair, AskInterval: p.AskInterval.Every,
+		}
+	}
+	return out
+}
+
 // proxyConfig translates the configuration's routes and pools.
 func proxyConfig(cfg *config.Config) (proxy.Config, error) {
 	out := proxy.Config{
@@ -203,7 +215,8 @@ func proxyConfig(cfg *config.Config) (proxy.Config, error) {
 		}
 		out.Pools = append(out.Pools, proxy.Pool{
 			Name: p.Name, Upstreams: p.Upstreams, QueueTimeout: p.Queue.Timeout,
-			HoldMax: p.Hold.Max, HoldIdle: p.Hold.Idle, Fence: p.Fence, Tickets: p.Tickets,
+			TellClients: tellsClients(p.Queue), ClientHeader: p.Queue.PerClient.Key.Header,
+			HoldMax: p.Hold.Max, HoldIdle: p.Hold.Idle, MinUpload: p.Hold.MinUpload, Health: proxy.Health(p.Health), Fence: p.Fence, Tickets: p.Tickets,
 			Transport: proxy.Transport{DialTimeout: p.Transport.DialTimeout, ResponseHeaderTimeout: header, TLS: secure},
 		})
 	}
@@ -215,6 +228,8 @@ func proxyConfig(cfg *config.Config) (proxy.Config, error) {
 	}
 	return out, nil
 }
+
+func tellsClients(q config.Queue) bool { return q.PerClient.Limit > 0 || q.Order == config.OrderFair }
 
 func accessFormat(l config.Log) proxy.AccessFormat {
 	switch {

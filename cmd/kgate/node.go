@@ -46,6 +46,8 @@ type node struct {
 	clients *proxy.Server
 	admin   *http.Server
 
+	certificate *proxy.Certificate // of listen.https; nil: none
+
 	clientAddr, adminAddr net.Addr
 	leaving               atomic.Bool     // or draining: no longer ready
 	serving               context.Context // ends when clients are to be done
@@ -199,14 +201,10 @@ func (n *node) startCluster(ctx context.Context) error {
 }
 
 func (n *node) startGateway(ctx context.Context) error {
-	pools := make(map[string]gateway.PoolConfig, len(n.cfg.Pools))
-	for _, p := range n.cfg.Pools {
-		pools[p.Name] = gateway.PoolConfig{QueueLimit: p.Queue.Limit, AskInterval: p.AskInterval.Every}
-	}
 	var err error
 	n.gateway, err = gateway.New(gateway.Config{
 		Links: n.links, Exchange: n.links.Stream(transport.StreamPools), Views: n.cluster,
-		Pools: pools, Replicas: n.cfg.Cluster.Replicas, DataDir: n.cfg.Node.DataDir, Observer: poolObservers{n.metrics}, Logger: n.log,
+		Pools: gatewayPools(n.cfg), Replicas: n.cfg.Cluster.Replicas, DataDir: n.cfg.Node.DataDir, Observer: poolObservers{n.metrics}, Logger: n.log,
 	})
 	if err != nil {
 		return err
@@ -215,64 +213,60 @@ func (n *node) startGateway(ctx context.Context) error {
 	n.mail.to = n.gateway
 	n.metrics.SetSource(stateSource{n})
 	n.gateway.Start()
-	n.wg.Go(func() { n.definePools(ctx) })
+	n.wg.Go(func() {
+		if err := n.definePools(ctx, n.cfg.Pools); err != nil {
+			n.failed <- err
+			return
+		}
+		if ctx.Err() != nil {
+			return
+		}
+		n.agreed.Store(true)
+		self, _ := n.cluster.Self()
+		n.log.Info("ready", slog.Uint64("node", uint64(self)), slog.Int("gateways", len(n.cluster.View().Members)))
+	})
 	return nil
 }
 
-// definePools proposes the pools of the configuration until the cluster has
-// them, and tells where it has agreed on something else.
-func (n *node) definePools(ctx context.Context) {
+// definePools proposes pools until the cluster has them, and tells where it has
+// agreed on something else. It returns nil when ctx ends.
+func (n *node) definePools(ctx context.Context, pools []config.Pool) error {
 	if n.cluster.Ready(ctx) != nil {
-		return
+		return nil
 	}
-	for _, p := range n.cfg.Pools {
+	for _, p := range pools {
 		spec := membership.Pool{Name: p.Name, K: p.K, Binding: string(p.Binding), Reclaim: string(p.Reclaim)}
 		if p.Reclaim == config.ReclaimHold {
 			spec.HoldMax = p.Hold.Max
 		}
 		err := n.cluster.DefinePool(ctx, spec)
 		if ctx.Err() != nil {
-			return
+			return nil
 		}
 		if err != nil {
-			n.failed <- fmt.Errorf("pool %s: %w", p.Name, err)
-			return
+			return fmt.Errorf("pool %s: %w", p.Name, err)
 		}
 	}
-	for _, p := range n.cfg.Pools {
+	for _, p := range pools {
 		if agreed, ok := n.cluster.View().Pool(p.Name); ok && (agreed.K != p.K || agreed.Binding != string(p.Binding)) {
 			n.log.Warn("the cluster has agreed on other values for a pool than the configuration says; they hold",
 				slog.String("pool", p.Name), slog.Int("agreed_k", agreed.K), slog.Int("configured_k", p.K),
 				slog.String("agreed_binding", agreed.Binding), slog.String("configured_binding", string(p.Binding)))
 		}
 	}
-	n.agreed.Store(true)
-	self, _ := n.cluster.Self()
-	n.log.Info("ready", slog.Uint64("node", uint64(self)), slog.Int("gateways", len(n.cluster.View().Members)))
+	return nil
 }
 
 func (n *node) startClients(context.Context) error {
-	cfg, err := proxyConfig(n.cfg)
+	cfg, err := n.proxyConfig(n.cfg)
 	if err != nil {
-		return err
-	}
-	cfg.Admitter, cfg.Observer, cfg.Logger = admitter{n}, requestObserver{n.metrics}, n.log
-	cfg.Tracer, cfg.AccessWriter = n.tracer, os.Stdout
-	cfg.Standing, cfg.Tickets = n.standing, redeemer{n}
-	if cfg.TicketHandler, err = n.ticketHandler(); err != nil {
 		return err
 	}
 	if n.handler, err = proxy.New(cfg); err != nil {
 		return err
 	}
 	n.undo = append(n.undo, func() error { n.handler.Close(); return nil })
-	n.clients, err = proxy.NewServer(proxy.ServerConfig{Handler: n.handler, Logger: n.log})
-	if err != nil {
-		return err
-	}
-	n.clientAddr, err = n.serve("listen.http", n.cfg.Listen.HTTP, n.clients.Serve)
-	n.undo = append(n.undo, n.clients.Close)
-	return err
+	return n.listenForClients()
 }
 
 // standing is the incarnation of this gateway as long as it has a lease, else 0.
@@ -284,11 +278,24 @@ func (n *node) standing() uint64 {
 	return uint64(s.Node)
 }
 
+// proxyConfig fits the proxy into this gateway.
+func (n *node) proxyConfig(cfg *config.Config) (proxy.Config, error) {
+	out, err := proxyConfig(cfg)
+	if err != nil {
+		return out, err
+	}
+	out.Admitter, out.Observer, out.Logger = admitter{n}, requestObserver{n.metrics}, n.log
+	out.Tracer, out.AccessWriter = n.tracer, os.Stdout
+	out.Standing, out.Tickets = n.standing, redeemer{n}
+	out.TicketHandler, err = n.ticketHandler(cfg.Pools)
+	return out, err
+}
+
 // ticketHandler serves the tickets of pools that have them on the client address;
 // nil when there are none.
-func (n *node) ticketHandler() (http.Handler, error) {
+func (n *node) ticketHandler(pools []config.Pool) (http.Handler, error) {
 	open := make(map[string]bool)
-	for _, p := range n.cfg.Pools {
+	for _, p := range pools {
 		if p.Tickets {
 			open[p.Name] = true
 		}

@@ -136,7 +136,7 @@ func (s stateSource) State() telemetry.State {
 	for _, p := range s.n.gateway.Pools() {
 		state := telemetry.PoolState{
 			Name: p.Name, Capacity: p.K, InFlight: p.InFlight, Waiting: p.Waiting,
-			BatonHeld: p.Baton, TokensRunning: p.InFlight, TokensFree: p.Free,
+			BatonHeld: p.Baton, TokensRunning: p.InFlight, TokensFree: p.Free, Upstreams: make(map[string]bool),
 		}
 		if p.Home == standing.Node {
 			state.TokensQuarantined = p.Withheld
@@ -144,6 +144,11 @@ func (s stateSource) State() telemetry.State {
 		for node, lag := range p.ReplicaLag {
 			if m, in := view.Member(node); in {
 				out.ReplicaLag[m.Name] += lag
+			}
+		}
+		for _, u := range s.n.handler.Upstreams() {
+			if u.Pool == p.Name {
+				state.Upstreams[u.URL] = u.Healthy
 			}
 		}
 		out.Pools = append(out.Pools, state)
