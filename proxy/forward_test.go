@@ -67,7 +67,7 @@ func TestRequestHeaders(t *testing.T) {
 			"Got-X-Forwarded-Proto": {"http"},
 			"Got-X-Forwarded-Port":  nil,
 			"Got-X_forwarded_for":   nil,
-			"Got-Forwarded":         nil,
+			"Got-Forwarded":         {"for=127.0.0.1;host=example.com;proto=http"},
 			"Got-Kgate-Fence":       nil,
 			"Got-Kgate_fence":       nil,
 			"Got-Kgateway":          {"kept"},
@@ -84,7 +84,7 @@ func TestRequestHeaders(t *testing.T) {
 			want["Got-X-Forwarded-Proto"] = []string{"https"}
 			want["Got-X-Forwarded-Port"] = []string{"1"}
 			want["Got-X_forwarded_for"] = []string{"2.2.2.2"}
-			want["Got-Forwarded"] = []string{"for=1.1.1.1"}
+			want["Got-Forwarded"] = []string{"for=1.1.1.1, for=127.0.0.1;host=example.com;proto=http"}
 		}
 		for name, values := range want {
 			if got := res.Header[name]; !reflect.DeepEqual(got, values) {

@@ -3,9 +3,9 @@ package proxy
 import (
 	"bytes"
 	"errors"
+	"fmt"
 	"io"
 	"log/slog"
-	"net"
 	"net/http"
 	"net/url"
 	"strings"
@@ -15,15 +15,10 @@ import (
 	"time"
 )
 
-// refusing returns the URL of a port that nobody listens on.
-func refusing(t testing.TB) *url.URL {
-	t.Helper()
-	l, err := net.Listen("tcp", "127.0.0.1:0")
-	if err != nil {
-		t.Fatal(err)
-	}
-	defer l.Close()
-	return mustURL(t, "http://"+l.Addr().String())
+// refusing returns the n-th URL where nobody listens: a port that was free a moment
+// ago may be somebody else's by now.
+func refusing(n int) *url.URL {
+	return &url.URL{Scheme: "http", Host: fmt.Sprintf("127.0.0.1:%d", n)}
 }
 
 // logOf returns a logger, and the lines that it writes.
@@ -57,7 +52,7 @@ func TestNextUpstream(t *testing.T) {
 	alive := startHandler(t, func(w http.ResponseWriter, r *http.Request) { _, _ = io.Copy(w, r.Body) })
 	alive.Path = "/base"
 	g := newGateway(t, 1, http.NotFoundHandler(), func(c *Config) {
-		c.Pools[0].Upstreams = []*url.URL{refusing(t), alive, refusing(t)}
+		c.Pools[0].Upstreams = []*url.URL{refusing(1), alive, refusing(2)}
 	})
 	for i := range 10 {
 		c := g.dial()
@@ -80,7 +75,7 @@ func TestNextUpstream(t *testing.T) {
 	}
 
 	g = newGateway(t, 1, http.NotFoundHandler(), func(c *Config) {
-		c.Pools[0].Upstreams = []*url.URL{refusing(t), refusing(t)}
+		c.Pools[0].Upstreams = []*url.URL{refusing(1), refusing(2)}
 	})
 	for range 5 { // they have long been unhealthy: without checks they are tried all the same
 		res := g.do(g.request("GET", "/"))

@@ -32,11 +32,9 @@ func rewrite(pr *httputil.ProxyRequest) {
 	removeUntrusted(pr.Out.Header, trusted)
 	if trusted {
 		pr.Out.Header["X-Forwarded-For"] = pr.In.Header["X-Forwarded-For"]
-		if f := pr.In.Header["Forwarded"]; f != nil {
-			pr.Out.Header["Forwarded"] = f
-		}
 	}
 	pr.SetXForwarded()
+	pr.Out.Header["Forwarded"] = []string{forwarded(pr.In, trusted)}
 	if trusted {
 		keep(pr, "X-Forwarded-Host")
 		keep(pr, "X-Forwarded-Proto")

@@ -50,7 +50,6 @@ func (c *serveCommand) Run(std streams) error {
 	if err != nil {
 		return err
 	}
-	warnInert(log, cfg)
 	raiseHeapFloor()
 	again := make(chan os.Signal, 1)
 	signal.Notify(again, syscall.SIGHUP) // before there is anything to reload: it must not end us
