@@ -138,6 +138,9 @@ func (v *checker) cluster(c Cluster) {
 	default:
 		v.wrong(keyGossipKey, fmt.Sprintf("is a key of %d bytes, where 32 belong", len(c.GossipKey)), hintKeygen)
 	}
+	if c.GossipKeyFile != "" && len(c.GossipKey) > 0 {
+		v.wrong("cluster.gossip_key_file", "is given beside gossip_key", "write one of them")
+	}
 	if t := c.TLS; t.Enabled() {
 		for _, part := range []struct{ key, file string }{{"ca", t.CA}, {"cert", t.Cert}, {"key", t.Key}} {
 			if part.file == "" {

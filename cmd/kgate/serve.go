@@ -9,6 +9,8 @@ import (
 	"syscall"
 	"time"
 
+	"github.com/coreos/go-systemd/v22/daemon"
+
 	"github.com/kgate/kgate/config"
 	"github.com/kgate/kgate/telemetry"
 )
@@ -65,14 +67,21 @@ func (c *serveCommand) Run(std streams) error {
 	defer signal.Stop(again)
 	stop, cancel := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM)
 	defer cancel()
-	n, err := startNode(cfg, log.With(slog.String("gateway", cfg.Node.Name)))
+	sockets, err := inheritedSockets()
 	if err != nil {
 		return err
 	}
+	n, err := startNode(cfg, log.With(slog.String("gateway", cfg.Node.Name)), sockets)
+	if err != nil {
+		return err
+	}
+	n.wg.Go(func() { n.supervise(n.ctx) })
 	for running := true; running; {
 		select {
 		case <-again:
+			done := notifyReloading()
 			cfg = c.reload(n, cfg, settings)
+			done()
 		case <-stop.Done():
 			running = false
 		case <-n.leave:
@@ -81,6 +90,7 @@ func (c *serveCommand) Run(std streams) error {
 			return errors.Join(err, n.close())
 		}
 	}
+	notify(daemon.SdNotifyStopping)
 	cancel() // a second signal ends the process at once
 	ctx, done := context.WithTimeout(context.Background(), c.ShutdownTimeout)
 	defer done()
