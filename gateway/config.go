@@ -94,6 +94,9 @@ type PoolObserver interface {
 	// Recovered reports that an epoch has begun here, and how long requests had
 	// to wait for it.
 	Recovered(why Reason, took time.Duration)
+	// Overtaken counts a request that was admitted after one which had arrived
+	// at this gateway later.
+	Overtaken()
 	// AuditFailed counts that home found tokens lost or doubled.
 	AuditFailed()
 }
@@ -118,6 +121,7 @@ func (noObserver) Sent(kmutex.Kind)         {}
 func (noObserver) Received(kmutex.Kind)     {}
 
 func (noObserver) Recovered(Reason, time.Duration) {}
+func (noObserver) Overtaken()                      {}
 func (noObserver) AuditFailed()                    {}
 
 // PoolConfig is what this gateway alone decides about a pool.

@@ -51,6 +51,7 @@ type pool struct {
 	desk     *desk // nil until the pool has tickets
 	rate     serviceRate
 	idle     signal
+	newest   time.Time // arrival of the youngest request that was admitted
 }
 
 func newPool(g *Gateway, name string) *pool {

@@ -119,7 +119,7 @@ func countEverything(m *Metrics) {
 		Pools: []PoolState{{
 			Name: "a", Capacity: 8, InFlight: 5, Waiting: 4, BatonHeld: true,
 			TokensRunning: 5, TokensFree: 1, TokensQuarantined: 2,
-			Upstreams: map[string]bool{"10.0.1.1:80": true, "10.0.1.2:80": false},
+			Upstreams: map[string]bool{"http://10.0.1.1:80": true, "http://10.0.1.2:80": false},
 		}},
 	})
 }
@@ -150,8 +150,8 @@ func TestCounts(t *testing.T) {
 		"kgate_trace_spans_total,result=taken":                      3,
 		"kgate_trace_spans_total,result=lost":                       2,
 		"kgate_replica_lag,successor=gw-2":                          3,
-		"kgate_upstream_healthy,pool=a,upstream=10.0.1.1:80":        1,
-		"kgate_upstream_healthy,pool=a,upstream=10.0.1.2:80":        0,
+		"kgate_upstream_healthy,pool=a,upstream=http://10.0.1.1:80": 1,
+		"kgate_upstream_healthy,pool=a,upstream=http://10.0.1.2:80": 0,
 		"kgate_message_batch_size,sum":                              7,
 		"kgate_request_hops,sum":                                    3,
 		"kgate_peer_refused_total,cause=bad_frame":                  1,

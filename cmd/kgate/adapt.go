@@ -145,6 +145,9 @@ func (o poolObserver) Recovered(why gateway.Reason, took time.Duration) {
 	o.m.RecoveryTook(took)
 }
 
+// Overtaken implements gateway.PoolObserver.
+func (o poolObserver) Overtaken() { o.p.Overtaken() }
+
 // AuditFailed implements gateway.PoolObserver.
 func (o poolObserver) AuditFailed() { o.p.AuditFailed() }
 

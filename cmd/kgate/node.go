@@ -14,6 +14,7 @@ import (
 	"time"
 
 	"github.com/prometheus/client_golang/prometheus"
+	"go.opentelemetry.io/otel/trace"
 
 	"github.com/kgate/kgate/admin"
 	"github.com/kgate/kgate/chordring/serfring"
@@ -33,6 +34,7 @@ type node struct {
 	started time.Time
 
 	metrics *telemetry.Metrics
+	tracer  trace.Tracer // nil: no traces
 	mail    mailbox
 	links   *transport.Transport
 	gossip  *serfring.Agent
@@ -69,7 +71,7 @@ func startNode(cfg *config.Config, log *slog.Logger, sockets map[string][]net.Li
 	n := &node{cfg: cfg, sockets: sockets, log: log, started: time.Now(), ctx: ctx, cancel: cancel, failed: make(chan error, 4), leave: make(chan struct{})}
 	n.serving, n.stopServing = context.WithCancel(ctx)
 	for _, step := range []func(context.Context) error{
-		n.startMetrics, n.startLinks, n.startCluster, n.startGateway, n.startClients, n.startAdmin,
+		n.startMetrics, n.startTraces, n.startLinks, n.startCluster, n.startGateway, n.startClients, n.startAdmin,
 	} {
 		if err := step(ctx); err != nil {
 			return nil, errors.Join(err, n.close())
@@ -96,6 +98,22 @@ func (n *node) startMetrics(context.Context) error {
 		Source: n, Metrics: registry, Control: control{n}, Tickets: ticketDesk{n}, Token: token, Log: n.log,
 	})
 	return err
+}
+
+func (n *node) startTraces(context.Context) error {
+	if n.cfg.Telemetry.OTLPEndpoint == "" {
+		return nil
+	}
+	v, _ := buildVersion()
+	tracing, err := telemetry.NewTracing(telemetry.TracingConfig{
+		Endpoint: n.cfg.Telemetry.OTLPEndpoint, Gateway: n.cfg.Node.Name, Version: v, Metrics: n.metrics, Logger: n.log,
+	})
+	if err != nil {
+		return err
+	}
+	n.tracer = tracing.Tracer()
+	n.undo = append(n.undo, tracing.Close)
+	return nil
 }
 
 // mailbox hands the links' messages to the gateway, which itself needs the links
@@ -254,6 +272,7 @@ func (n *node) proxyConfig(cfg *config.Config) (proxy.Config, error) {
 		return out, err
 	}
 	out.Admitter, out.Observer, out.Logger = admitter{n}, requestObserver{n.metrics}, n.log
+	out.Tracer, out.AccessWriter = n.tracer, os.Stdout
 	out.Standing, out.Tickets = n.standing, redeemer{n}
 	out.TicketHandler, err = n.ticketHandler(cfg.Pools)
 	return out, err

@@ -142,6 +142,14 @@ var rows = []row{
 				{expr: `rate(kgate_access_time_seconds_count{gateways}[$__rate_interval])`, legend: "{{instance}}"},
 			},
 		},
+		{
+			id: 31, title: "Overtaken, by gateway", kind: stacked, unit: requests,
+			about: "Requests that were admitted after one that had come to the same gateway later. With order: fair that is what was asked for; " +
+				"with fifo it happens when the line is formed anew, and not otherwise.",
+			queries: []query{
+				{expr: `rate(kgate_inversions_total{gateways}[$__rate_interval])`, legend: "{{instance}}"},
+			},
+		},
 	}},
 	{"Upstreams", []panel{
 		{
@@ -157,6 +165,13 @@ var rows = []row{
 			about: "Requests that an upstream did not answer: no connection (dial), no answer in time (timeout), the connection broke (broken).",
 			queries: []query{
 				{expr: `sum by (cause) (rate(kgate_upstream_errors_total{pool}[$__rate_interval]))`, legend: "{{cause}}"},
+			},
+		},
+		{
+			id: 32, title: "In order, by upstream", unit: share,
+			about: "Share of the gateways that hold the upstream to be in order. Nothing is sent to one that is not, while another is.",
+			queries: []query{
+				{expr: `avg by (upstream) (kgate_upstream_healthy{pool})`, legend: "{{upstream}}"},
 			},
 		},
 	}},
@@ -253,6 +268,13 @@ var rows = []row{
 			queries: []query{
 				{expr: `sum(rate(kgate_recovery_seconds_sum{fleet}[$__rate_interval])) / (sum(rate(kgate_recovery_seconds_count{fleet}[$__rate_interval])) > 0)`, legend: "mean"},
 				{expr: `histogram_quantile(0.99, sum by (le) (rate(kgate_recovery_seconds_bucket{fleet}[$__rate_interval]))) >= 0`, legend: "99 %"},
+			},
+		},
+		{
+			id: 33, title: "Copies of tickets that are behind", unit: short,
+			about: "Changes of tickets that a gateway keeps a copy of and has not acknowledged yet, by that gateway; all pools together.",
+			queries: []query{
+				{expr: `sum by (successor) (kgate_replica_lag{fleet})`, legend: "{{successor}}"},
 			},
 		},
 		{

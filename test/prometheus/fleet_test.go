@@ -18,6 +18,7 @@ func TestFleet(t *testing.T) {
 	if testing.Short() {
 		t.Skip("takes most of a minute")
 	}
+	t.Parallel()
 	f := StartFleet(t)
 	ok := t.Run("spread", f.showsSpread) && t.Run("quiet", f.isQuiet) &&
 		t.Run("pools", f.alertsOfPools) && t.Run("majority", f.alertsOfMajority) && t.Run("killed", f.alertsOfKill)
