@@ -255,8 +255,8 @@ routes: [{pool: a}]
 	if err != nil {
 		t.Fatal(err)
 	}
-	if n := len(Lines(every.CheckFiles())); n != len(fileKeys)-1 { // but for an upstream's ca
-		t.Errorf("%d of %d files are missed", n, len(fileKeys)-1)
+	if n := len(Lines(every.CheckFiles())); n != len(fileKeys)-2 { // it names no upstream's ca, and no file for the gossip key
+		t.Errorf("%d of %d files are missed", n, len(fileKeys)-2)
 	}
 }
 
