@@ -85,8 +85,28 @@ func upstreamAnswered(res *http.Response) error {
 	if both, ok := res.Body.(io.ReadWriteCloser); ok && res.StatusCode == http.StatusSwitchingProtocols {
 		ex.backend = &upgraded{ReadWriteCloser: both, hold: &ex.hold}
 		res.Body = ex.backend
+	} else if res.ProtoMajor == 2 && ex.body.unread() {
+		res.Body = &lastOfStream{res.Body, ex}
 	}
 	return nil
+}
+
+// lastOfStream is an HTTP/2 upstream's answer to a request whose body still comes.
+// When the upstream is done with the stream, nobody wants the rest of that body;
+// but closing the answer waits until the transport has stopped reading it, which
+// the client alone could end: a gRPC server that fails a call would leave its
+// client waiting, slot in hand.
+type lastOfStream struct {
+	io.ReadCloser
+	ex *exchange
+}
+
+// Close implements io.Closer.
+func (s *lastOfStream) Close() error {
+	if s.ex.body.unread() {
+		_ = http.NewResponseController(s.ex.ResponseWriter).SetReadDeadline(time.Now())
+	}
+	return s.ReadCloser.Close()
 }
 
 // upstreamFailed is every ReverseProxy's ErrorHandler: no answer came. It finds
