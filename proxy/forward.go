@@ -81,6 +81,11 @@ func upstreamAnswered(res *http.Response) error {
 	ex.verdict = verdictGood
 	ex.rec.FirstByte = time.Since(ex.admitted)
 	ex.rec.UpstreamStatus = res.StatusCode
+	if len(res.Trailer) > 0 && ex.overHTTP1 && res.Request.Method != http.MethodHead {
+		// As in rewrite: only chunks can have trailers behind them.
+		res.ContentLength = -1
+		res.Header.Del("Content-Length")
+	}
 	ex.remaining = res.ContentLength
 	if both, ok := res.Body.(io.ReadWriteCloser); ok && res.StatusCode == http.StatusSwitchingProtocols {
 		ex.backend = &upgraded{ReadWriteCloser: both, hold: &ex.hold}
