@@ -5,7 +5,6 @@ import (
 	"net/netip"
 	"net/url"
 	"reflect"
-	"strconv"
 	"strings"
 	"time"
 )
@@ -176,12 +175,12 @@ func show(v reflect.Value) string {
 	case time.Duration:
 		return showDuration(x)
 	case *url.URL:
-		return x.Redacted()
+		return textOf(x.Redacted())
 	case netip.Addr:
 		if !x.IsValid() {
 			return `""`
 		}
-		return x.String()
+		return textOf(x.String())
 	case fmt.Stringer:
 		return showText(x.String())
 	case bool, int, float64:
@@ -208,16 +207,12 @@ func showDuration(d time.Duration) string {
 	return s
 }
 
-// showText quotes what would not stand for itself, and hides the password of a
-// URL.
+// showText hides the password of a URL.
 func showText(s string) string {
 	if strings.Contains(s, "@") {
 		if u, err := url.Parse(s); err == nil && u.User != nil {
 			s = u.Redacted()
 		}
 	}
-	if s == "" || strings.ContainsAny(s, "\"' ,:[]{}#&*!|>%`") || strings.TrimSpace(s) != s {
-		return strconv.Quote(s)
-	}
-	return s
+	return textOf(s)
 }

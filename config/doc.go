@@ -28,9 +28,10 @@
 // value came from; the descent does neither, so that checks which compare
 // several keys still point at a line.
 //
-// # Keys without effect
+// # Reference
 //
-// A key may come before the feature behind it: it is read and checked, and
-// [Config.Inert] lists those that a configuration sets, so that a gateway can
-// say so when it starts.
+// docs/configuration.md and configs/kgate.schema.json are made from the types,
+// the comments above their fields and the defaults; tests hold them to these.
 package config
+
+//go:generate go test -run TestReference|TestSchema$ . -update

@@ -259,6 +259,7 @@ func (p *pool) grant(grant kmutex.Grant) {
 	p.inFlight++
 	p.came(s)
 	p.rate.admitted(p.g.now(), p.waiting > 0)
+	p.overtaken(s)
 	s.wake()
 	if s.held != nil {
 		p.desk.granted(s.held, s)

@@ -176,6 +176,13 @@ type Record struct {
 	// Pool is empty for routes without admission.
 	Pool    string
 	Outcome Outcome
+	// TraceID of the request in hexadecimal digits: the one that it brought, or
+	// of the trace that was begun for it; else empty. Sampled tells that its
+	// spans are recorded here.
+	TraceID string
+	Sampled bool
+	// Entry is how it came in; zero if it was not admitted.
+	Entry Entry
 	// Wait is the time from the request's arrival to its admission or, if it
 	// was not admitted, to the end of its wait. It is the access time.
 	Wait time.Duration
@@ -199,11 +206,12 @@ type Record struct {
 }
 
 // Observer is told about requests, for metrics. Its methods are called on the
-// request's goroutine: they must be fast and safe for concurrent use.
+// request's goroutine: they must be fast and safe for concurrent use. A record
+// is only valid during the call.
 type Observer interface {
-	// Admitted is called when a request of pool got its slot after wait.
-	Admitted(pool string, wait time.Duration)
-	// Done is called at the end of every request that matched a route. The
-	// record is only valid during the call.
+	// Admitted is called when a request of a pool has got its slot. The record
+	// tells what is known by then.
+	Admitted(r *Record)
+	// Done is called at the end of every request that matched a route.
 	Done(r *Record)
 }

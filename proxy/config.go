@@ -4,6 +4,7 @@ import (
 	"crypto/tls"
 	"errors"
 	"fmt"
+	"io"
 	"log/slog"
 	"net/http"
 	"net/netip"
@@ -11,6 +12,8 @@ import (
 	"slices"
 	"strings"
 	"time"
+
+	"go.opentelemetry.io/otel/trace"
 )
 
 // ErrConfig is wrapped by every error of Config.Validate.
@@ -26,11 +29,20 @@ type Config struct {
 	Admitter Admitter
 	// Observer is told about every request; may be nil.
 	Observer Observer
-	// Logger takes the access log and errors; nil discards them.
+	// Tracer makes the spans of sampled requests; nil: none are made, and a
+	// request's trace context goes to the upstream as it came.
+	Tracer trace.Tracer
+	// SampleRatio is the share of requests to sample, 0 to 1. A request that
+	// brings a trace context brings the decision with it.
+	SampleRatio float64
+	// Logger takes errors and the structured access log; nil discards them.
 	Logger *slog.Logger
-	// AccessLog writes one line per request to Logger, at level Info. The
-	// query is left out: it may hold secrets.
-	AccessLog bool
+	// AccessLog writes one line per request. Queries are left out: they may
+	// hold secrets.
+	AccessLog AccessFormat
+	// AccessWriter takes an access log that is not structured: a whole line with
+	// each Write. It must be safe for concurrent use, as an *os.File is.
+	AccessWriter io.Writer
 	// TrustedProxies are the peers whose X-Forwarded-* headers are believed
 	// and passed on, and of whose requests X-Forwarded-For names the client. From everybody else they are removed.
 	TrustedProxies []netip.Prefix
@@ -164,6 +176,12 @@ func (c Config) Validate() error {
 	var errs []error
 	bad := func(format string, args ...any) {
 		errs = append(errs, fmt.Errorf("%w: %s", ErrConfig, fmt.Sprintf(format, args...)))
+	}
+	if !(c.SampleRatio >= 0 && c.SampleRatio <= 1) {
+		bad("sample ratio %v is not between 0 and 1", c.SampleRatio)
+	}
+	if c.AccessLog > AccessStructured && c.AccessWriter == nil {
+		bad("an access log in this form needs a writer")
 	}
 	pools := make(map[string]bool, len(c.Pools))
 	for i, p := range c.Pools {

@@ -131,7 +131,7 @@ func upstreamFailed(_ http.ResponseWriter, r *http.Request, err error) {
 		ex.verdict = verdictFailed
 	}
 	ex.handler.cfg.Logger.Debug("upstream failed", slog.String("pool", ex.rec.Pool),
-		slog.String("upstream", ex.rec.Upstream), slog.Any("error", err))
+		slog.String("upstream", ex.rec.Upstream), ex.traceAttr(), slog.Any("error", err))
 }
 
 // answerFailure tells the client why there is no answer from the upstream.

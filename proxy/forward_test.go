@@ -2,17 +2,14 @@ package proxy
 
 import (
 	"bytes"
-	"encoding/json"
 	"fmt"
 	"io"
-	"log/slog"
 	"net/http"
 	"net/http/httptrace"
 	"net/netip"
 	"net/textproto"
 	"net/url"
 	"reflect"
-	"slices"
 	"strings"
 	"testing"
 )
@@ -286,38 +283,6 @@ func TestLargeBody(t *testing.T) {
 		t.Errorf("%d bytes, %v", len(got), err)
 	}
 }
-
-// TestAccessLog: one line per request, without the query.
-func TestAccessLog(t *testing.T) {
-	lines := make(chan []byte, 10)
-	g := newGateway(t, 1, http.HandlerFunc(echoRequest), func(c *Config) {
-		c.AccessLog = true
-		c.Logger = slog.New(slog.NewJSONHandler(writerFunc(func(b []byte) (int, error) {
-			lines <- slices.Clone(b)
-			return len(b), nil
-		}), nil))
-	})
-	res := g.do(g.request("GET", "/x?token=secret"))
-	_ = res.Body.Close()
-	line := <-lines
-	var got map[string]any
-	if err := json.Unmarshal(line, &got); err != nil {
-		t.Fatal(err)
-	}
-	if strings.Contains(string(line), "secret") || got["path"] != "/x" || got["pool"] != "p" || got["outcome"] != "admitted" ||
-		got["status"] != 200.0 || got["method"] != "GET" || got["upstream_status"] != 200.0 || got["msg"] != "request" {
-		t.Errorf("got %s", line)
-	}
-	for _, key := range []string{"remote", "host", "proto", "upstream", "wait_ms", "hold_ms", "bytes", "aborted"} {
-		if _, ok := got[key]; !ok {
-			t.Errorf("%s is missing in %s", key, line)
-		}
-	}
-}
-
-type writerFunc func([]byte) (int, error)
-
-func (f writerFunc) Write(b []byte) (int, error) { return f(b) }
 
 // TestConfigValidate: every error at once.
 func TestConfigValidate(t *testing.T) {

@@ -115,12 +115,13 @@ func (h *plane) dispatch(w http.ResponseWriter, r *http.Request) {
 		return
 	}
 	t := ex.route.target
+	ex.rec.Pool = t.Name
+	ex.startTrace(r)
 	if t.Name == "" {
 		ex.admitted = ex.arrived
 		h.forward(ex, r)
 		return
 	}
-	ex.rec.Pool = t.Name
 	if t.Health.checks() && t.isDown() {
 		h.refuse(ex, r, t, t.downRefusal())
 		return
@@ -130,15 +131,18 @@ func (h *plane) dispatch(w http.ResponseWriter, r *http.Request) {
 	switch {
 	case err != nil:
 		h.refuse(ex, r, t, err)
+		ex.traceQueue(false)
 		return
 	case slot == nil: // the client has got a ticket
 		return
 	}
 	defer slot.Release()
+	ex.rec.Entry = slot.Entry()
+	ex.traceQueue(true)
 	ex.admitted = ex.arrived.Add(ex.rec.Wait)
 	ex.hold.slot, ex.hold.max, ex.hold.idle = slot, t.HoldMax, t.HoldIdle
 	if o := h.cfg.Observer; o != nil {
-		o.Admitted(t.Name, ex.rec.Wait)
+		o.Admitted(&ex.rec)
 	}
 	h.forward(ex, r)
 }
@@ -173,7 +177,7 @@ func (h *plane) refuse(ex *exchange, r *http.Request, t *target, err error) {
 	case errors.As(err, &ticket):
 		writeProblem(ex, r, problem{Status: ticket.status, Detail: ticket.detail, Pool: t.Name})
 	default:
-		h.cfg.Logger.Error("admission failed", slog.String("pool", t.Name), slog.Any("error", err))
+		h.cfg.Logger.Error("admission failed", slog.String("pool", t.Name), ex.traceAttr(), slog.Any("error", err))
 		ex.rec.Outcome = OutcomeIsolated
 		writeProblem(ex, r, problem{Status: http.StatusInternalServerError, Detail: "admission failed", Pool: t.Name})
 	}
@@ -193,7 +197,7 @@ func (h *plane) finish(ex *exchange, r *http.Request) {
 	v := recover()
 	if v != nil && v != http.ErrAbortHandler { //nolint:errorlint // a panic's value is compared as net/http does
 		h.cfg.Logger.Error("panic while serving a request", slog.String("panic", fmt.Sprint(v)),
-			slog.String("stack", string(debug.Stack())))
+			ex.traceAttr(), slog.String("stack", string(debug.Stack())))
 		if !ex.wrote.Load() {
 			writeProblem(ex, r, problem{Status: http.StatusInternalServerError, Detail: "the gateway failed", Pool: ex.rec.Pool})
 			v = nil
@@ -217,9 +221,8 @@ func (h *plane) finish(ex *exchange, r *http.Request) {
 	if ex.route != nil && h.cfg.Observer != nil {
 		h.cfg.Observer.Done(&ex.rec)
 	}
-	if h.cfg.AccessLog {
-		h.logAccess(ex, r)
-	}
+	ex.endTrace()
+	h.logAccess(ex, r)
 	if v != nil {
 		// net/http ends the connection, so that the client does not take a
 		// broken answer for a whole one, and says nothing.

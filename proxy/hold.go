@@ -209,6 +209,7 @@ func (h *plane) logBroken(ex *exchange, r *http.Request, cause *breach) {
 		slog.String("method", r.Method),
 		slog.String("path", r.URL.Path),
 		slog.Float64("hold_ms", milliseconds(ex.rec.Hold)),
+		ex.traceAttr(),
 	)
 }
 

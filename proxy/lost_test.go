@@ -150,7 +150,7 @@ type onAdmitted struct {
 	act func()
 }
 
-func (o onAdmitted) Admitted(string, time.Duration) { o.act() }
+func (o onAdmitted) Admitted(*Record) { o.act() }
 
 // TestLostInDownload: the client sees a broken answer, not a short one, be it
 // reading or stuck.

@@ -186,7 +186,7 @@ func TestTicketHandler(t *testing.T) {
 	for _, mounted := range []bool{true, false} {
 		var log bytes.Buffer
 		g := newGateway(t, 1, http.HandlerFunc(echoRequest), func(c *Config) {
-			c.AccessLog = true
+			c.AccessLog = AccessStructured
 			c.Logger = slog.New(slog.NewTextHandler(&log, nil))
 			if mounted {
 				c.TicketHandler = http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {

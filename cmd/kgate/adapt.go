@@ -75,7 +75,13 @@ func (a admitter) refusal(pool string, err error) error {
 type requestObserver struct{ m *telemetry.Metrics }
 
 // Admitted implements proxy.Observer.
-func (o requestObserver) Admitted(pool string, wait time.Duration) { o.m.Pool(pool).Access(wait) }
+func (o requestObserver) Admitted(r *proxy.Record) {
+	traceID := ""
+	if r.Sampled {
+		traceID = r.TraceID
+	}
+	o.m.Pool(r.Pool).Access(r.Wait, traceID)
+}
 
 // Done implements proxy.Observer.
 func (o requestObserver) Done(r *proxy.Record) {
@@ -139,6 +145,9 @@ func (o poolObserver) Recovered(why gateway.Reason, took time.Duration) {
 	o.m.RecoveryTook(took)
 }
 
+// Overtaken implements gateway.PoolObserver.
+func (o poolObserver) Overtaken() { o.p.Overtaken() }
+
 // AuditFailed implements gateway.PoolObserver.
 func (o poolObserver) AuditFailed() { o.p.AuditFailed() }
 
@@ -192,7 +201,9 @@ func gatewayPools(cfg *config.Config) map[string]gateway.PoolConfig {
 
 // proxyConfig translates the configuration's routes and pools.
 func proxyConfig(cfg *config.Config) (proxy.Config, error) {
-	out := proxy.Config{AccessLog: cfg.Log.Access, TrustedProxies: cfg.TrustedProxies}
+	out := proxy.Config{
+		AccessLog: accessFormat(cfg.Log), TrustedProxies: cfg.TrustedProxies, SampleRatio: cfg.Telemetry.SampleRatio,
+	}
 	for _, p := range cfg.Pools {
 		secure, err := upstreamTLS(p.Transport.TLS)
 		if err != nil {
@@ -219,6 +230,19 @@ func proxyConfig(cfg *config.Config) (proxy.Config, error) {
 }
 
 func tellsClients(q config.Queue) bool { return q.PerClient.Limit > 0 || q.Order == config.OrderFair }
+
+func accessFormat(l config.Log) proxy.AccessFormat {
+	switch {
+	case !l.Access:
+		return proxy.AccessOff
+	case l.AccessFormat == config.AccessCommon:
+		return proxy.AccessCommon
+	case l.AccessFormat == config.AccessCombined:
+		return proxy.AccessCombined
+	default:
+		return proxy.AccessStructured
+	}
+}
 
 func upstreamTLS(t config.UpstreamTLS) (*tls.Config, error) {
 	if t.CA == "" && !t.InsecureSkipVerify {

@@ -3,7 +3,6 @@ package main
 import (
 	"errors"
 	"log/slog"
-	"strings"
 
 	"github.com/kgate/kgate/config"
 	"github.com/kgate/kgate/telemetry"
@@ -30,7 +29,6 @@ func (c *serveCommand) reload(n *node, running *config.Config, settings *telemet
 	for _, change := range changes {
 		logChange(log, change)
 	}
-	warnInert(log, read)
 	log.Info("reloaded", slog.Int("changes", len(changes)))
 	return next
 }
@@ -56,17 +54,17 @@ func logChange(log *slog.Logger, change config.Change) {
 	}
 }
 
-func warnInert(log *slog.Logger, cfg *config.Config) {
-	if keys := cfg.Inert(); len(keys) > 0 {
-		log.Warn("the configuration has keys that this version accepts and does not act on yet", slog.String("keys", strings.Join(keys, " ")))
-	}
-}
-
 // follow has requests that come from now on served as cfg says. Those that wait
 // keep their places, those in flight their connections. On an error nothing has
 // changed.
 func (n *node) follow(cfg *config.Config) error {
 	clients, err := n.proxyConfig(cfg)
+	if err == nil {
+		err = clients.Validate()
+	}
+	if err == nil && n.certificate != nil && cfg.Listen.TLS.Enabled() {
+		err = n.certificate.Use(cfg.Listen.TLS.Cert, cfg.Listen.TLS.Key)
+	}
 	if err != nil {
 		return err
 	}
