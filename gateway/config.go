@@ -44,8 +44,10 @@ type Links interface {
 	MeanRTT() time.Duration
 }
 
-// Exchange carries the reports and installs of a pool that enters a new epoch:
-// one request and one answer per gateway. [transport.Stream] implements it.
+// Exchange carries what gateways ask each other: the reports and plans of a pool
+// that enters a new epoch, copies of tickets and their acknowledgements, what is
+// asked about another's ticket, and how long its line is. [transport.Stream]
+// implements it.
 type Exchange interface {
 	net.Listener
 	Dial(ctx context.Context, addr string) (net.Conn, error)

@@ -37,6 +37,7 @@ type pool struct {
 	installed uint64            // epoch that has begun here last
 	mended    uint64            // the last one that was asked to end early
 	withheld  kmutex.TokenSet   // in that epoch
+	missed    *time.Timer       // ends it when what nobody knows of has run out
 	// salvaged tokens of that epoch were on their way to a gateway that was lost
 	// before they had left this one.
 	salvaged kmutex.TokenSet
@@ -64,6 +65,14 @@ func newPool(g *Gateway, name string) *pool {
 	p.ask = time.AfterFunc(time.Hour, p.askDue)
 	p.ask.Stop()
 	return p
+}
+
+// stopTimers is for the end. The caller holds the lock.
+func (p *pool) stopTimers() {
+	p.ask.Stop()
+	if p.missed != nil {
+		p.missed.Stop()
+	}
 }
 
 func (p *pool) askDue() {

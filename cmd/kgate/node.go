@@ -4,7 +4,6 @@ import (
 	"context"
 	"crypto/rand"
 	"crypto/tls"
-	"crypto/x509"
 	"errors"
 	"fmt"
 	"log/slog"
@@ -47,7 +46,9 @@ type node struct {
 	admin   *http.Server
 
 	certificate *proxy.Certificate // of listen.https; nil: none
+	peerTLS     *peerTLS           // of cluster.tls; nil: none. Once it runs watchCertificates' own
 
+	sockets               map[string][]net.Listener // that systemd has opened, until they are used
 	clientAddr, adminAddr net.Addr
 	leaving               atomic.Bool     // or draining: no longer ready
 	serving               context.Context // ends when clients are to be done
@@ -64,10 +65,11 @@ type node struct {
 }
 
 // startNode starts a gateway. It serves, and refuses what it may not admit yet,
-// when startNode returns; ready tells when it takes part.
-func startNode(cfg *config.Config, log *slog.Logger) (*node, error) {
+// when startNode returns; ready tells when it takes part. Sockets that are open
+// already, by name, are listened on in place of the configured addresses.
+func startNode(cfg *config.Config, log *slog.Logger, sockets map[string][]net.Listener) (*node, error) {
 	ctx, cancel := context.WithCancel(context.Background())
-	n := &node{cfg: cfg, log: log, started: time.Now(), ctx: ctx, cancel: cancel, failed: make(chan error, 4), leave: make(chan struct{})}
+	n := &node{cfg: cfg, sockets: sockets, log: log, started: time.Now(), ctx: ctx, cancel: cancel, failed: make(chan error, 4), leave: make(chan struct{})}
 	n.serving, n.stopServing = context.WithCancel(ctx)
 	for _, step := range []func(context.Context) error{
 		n.startMetrics, n.startTraces, n.startLinks, n.startCluster, n.startGateway, n.startClients, n.startAdmin,
@@ -125,9 +127,13 @@ func (m *mailbox) Deliver(from kmutex.Node, pool string, msg kmutex.Message) err
 }
 
 func (n *node) startLinks(context.Context) error {
-	secure, err := peerTLS(n.cfg.Cluster.TLS)
-	if err != nil {
-		return err
+	n.warnOfOpenSecrets()
+	var secure *tls.Config
+	var err error
+	if files := n.cfg.Cluster.TLS; files.Enabled() {
+		if n.peerTLS, secure, err = readPeerTLS(files); err != nil {
+			return err
+		}
 	}
 	n.links, err = transport.Listen(transport.Config{
 		Listen: n.cfg.Listen.Peer, Advertise: n.cfg.Node.Advertise.String(), TLS: secure,
@@ -143,37 +149,19 @@ func (n *node) startLinks(context.Context) error {
 	return nil
 }
 
-// peerTLS reads the certificates with which gateways prove themselves to each
-// other; nil when there are none.
-func peerTLS(files config.PeerTLS) (*tls.Config, error) {
-	if !files.Enabled() {
-		return nil, nil
-	}
-	pem, err := os.ReadFile(files.CA)
-	if err != nil {
-		return nil, fmt.Errorf("cluster.tls.ca: %w", err)
-	}
-	roots := x509.NewCertPool()
-	if !roots.AppendCertsFromPEM(pem) {
-		return nil, fmt.Errorf("cluster.tls.ca: %s holds no certificate in PEM form", files.CA)
-	}
-	cert, err := tls.LoadX509KeyPair(files.Cert, files.Key)
-	if err != nil {
-		return nil, fmt.Errorf("cluster.tls.cert and cluster.tls.key: %w", err)
-	}
-	return &tls.Config{RootCAs: roots, Certificates: []tls.Certificate{cert}, MinVersion: tls.VersionTLS13}, nil
-}
-
 func (n *node) startCluster(ctx context.Context) error {
 	boot := rand.Text()
 	v, _ := buildVersion()
 	expect := n.cfg.Bootstrap()
 	peer := n.links.Addr().String()
-	var err error
+	key, err := gossipKey(n.cfg.Cluster)
+	if err != nil {
+		return err
+	}
 	n.gossip, err = serfring.Start(serfring.Config{
 		Name: n.cfg.Node.Name, Boot: boot, Version: v, PeerAddr: peer, Expect: expect,
 		Bind: n.cfg.Listen.Gossip, Advertise: n.cfg.Node.Advertise.String(),
-		Join: n.cfg.Cluster.Join, Key: n.cfg.Cluster.GossipKey, Logger: n.log,
+		Join: n.cfg.Cluster.Join, Key: key, Logger: n.log,
 	})
 	if err != nil {
 		return err
@@ -318,10 +306,14 @@ func (n *node) ticketHandler(pools []config.Pool) (http.Handler, error) {
 	}), nil
 }
 
-func (n *node) startAdmin(context.Context) error {
+func (n *node) startAdmin(ctx context.Context) error {
 	var err error
 	n.adminAddr, err = n.serve("listen.admin", n.cfg.Listen.Admin, n.admin.Serve)
 	n.undo = append(n.undo, n.admin.Close)
+	n.wg.Go(func() { n.watchCertificates(ctx) })
+	if err == nil {
+		err = n.unusedSockets()
+	}
 	if err == nil {
 		n.log.Info("listening", slog.String("http", n.clientAddr.String()), slog.String("admin", n.adminAddr.String()),
 			slog.String("peer", n.links.Addr().String()), slog.String("gossip", n.gossip.Addr()))
@@ -329,18 +321,20 @@ func (n *node) startAdmin(context.Context) error {
 	return err
 }
 
-// serve runs a server on a new listener.
+// serve runs a server on an address, and returns where it listens.
 func (n *node) serve(key, addr string, serve func(net.Listener) error) (net.Addr, error) {
-	l, err := net.Listen("tcp", addr)
+	listeners, err := n.listen(key, addr)
 	if err != nil {
 		return nil, fmt.Errorf("%s %s: %w", key, addr, err)
 	}
-	n.wg.Go(func() {
-		if err := serve(l); err != nil && !errors.Is(err, http.ErrServerClosed) {
-			n.failed <- fmt.Errorf("%s %s: %w", key, addr, err)
-		}
-	})
-	return l.Addr(), nil
+	for _, l := range listeners {
+		n.wg.Go(func() {
+			if err := serve(l); err != nil && !errors.Is(err, http.ErrServerClosed) {
+				n.failed <- fmt.Errorf("%s %s: %w", key, l.Addr(), err)
+			}
+		})
+	}
+	return listeners[0].Addr(), nil
 }
 
 // shutdown leaves the cluster in order: waiting requests are refused, those in

@@ -3,12 +3,13 @@ package main
 import (
 	"context"
 	"errors"
-	"fmt"
 	"log/slog"
 	"os"
 	"os/signal"
 	"syscall"
 	"time"
+
+	"github.com/coreos/go-systemd/v22/daemon"
 
 	"github.com/kgate/kgate/config"
 	"github.com/kgate/kgate/telemetry"
@@ -56,14 +57,21 @@ func (c *serveCommand) Run(std streams) error {
 	defer signal.Stop(again)
 	stop, cancel := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM)
 	defer cancel()
-	n, err := startNode(cfg, log.With(slog.String("gateway", cfg.Node.Name)))
+	sockets, err := inheritedSockets()
 	if err != nil {
 		return err
 	}
+	n, err := startNode(cfg, log.With(slog.String("gateway", cfg.Node.Name)), sockets)
+	if err != nil {
+		return err
+	}
+	n.wg.Go(func() { n.supervise(n.ctx) })
 	for running := true; running; {
 		select {
 		case <-again:
+			done := notifyReloading()
 			cfg = c.reload(n, cfg, settings)
+			done()
 		case <-stop.Done():
 			running = false
 		case <-n.leave:
@@ -72,23 +80,9 @@ func (c *serveCommand) Run(std streams) error {
 			return errors.Join(err, n.close())
 		}
 	}
+	notify(daemon.SdNotifyStopping)
 	cancel() // a second signal ends the process at once
 	ctx, done := context.WithTimeout(context.Background(), c.ShutdownTimeout)
 	defer done()
 	return n.shutdown(ctx)
-}
-
-// checkCommand validates a configuration.
-type checkCommand struct {
-	File string `name:"config" short:"c" required:"" placeholder:"FILE" help:"Configuration file (YAML)."`
-}
-
-// Run prints every error at once.
-func (c *checkCommand) Run(std streams) error {
-	cfg, err := config.Load(c.File)
-	if err != nil {
-		return err
-	}
-	_, err = fmt.Fprintf(std.out, "%s: in order, %d pools, %d routes\n", c.File, len(cfg.Pools), len(cfg.Routes))
-	return err
 }
