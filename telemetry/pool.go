@@ -126,6 +126,15 @@ func (p *Pool) Window() Window {
 	return p.window.totals()
 }
 
+// Past returns what Window would have returned at n times, step apart, the last
+// of them the given one; empty where that is more than 15 minutes ago.
+func (p *Pool) Past(last time.Time, step time.Duration, n int) []Window {
+	if p == nil {
+		return make([]Window, n)
+	}
+	return p.window.past(last, step, n)
+}
+
 // Hold counts one slot that was given back, d after it was got.
 func (p *Pool) Hold(d time.Duration) {
 	if p != nil {
