@@ -58,7 +58,7 @@ func (d *desk) take(ttl time.Duration, note string) (*ticket, error) {
 	if d.table.Len() >= replication.MaxRecords {
 		return nil, ErrQueueFull
 	}
-	s, err := d.pool.line(t)
+	s, err := d.pool.line(t, nil)
 	if err != nil {
 		return nil, err
 	}

@@ -13,14 +13,17 @@ import (
 // section. It is safe for concurrent use.
 type Slot struct {
 	pool   *pool
+	owner  kmutex.Node // incarnation that it is of
 	ticket kmutex.Ticket
 	since  time.Time
 	// position among those that waited here when it asked.
 	position int
+	note     *Note // nil: nothing is known
 
 	// The fields below are the pool's, under its lock.
 	state slotState
 	grant kmutex.Grant
+	at    time.Time     // when it was granted here
 	epoch uint64        // in which it was granted
 	err   error         // why the wait ended without a grant
 	ready chan struct{} // closed when the wait is over; nil if it never began
@@ -47,6 +50,19 @@ type Ask struct {
 	Wait time.Duration
 	// Client is who asks; empty: nobody in particular.
 	Client string
+	// Request describes it to people who look at the line; nil: nothing is known.
+	// It is kept while the request waits and holds its slot.
+	Request *Note
+}
+
+// Note describes a request to people.
+type Note struct {
+	// Method and Path of the request, the path without its query.
+	Method, Path string
+	// Remote is the client's address.
+	Remote string
+	// Trace is the id of the trace that the request belongs to; empty: none.
+	Trace string
 }
 
 // Entry is how a slot was come by.
@@ -76,7 +92,7 @@ func (g *Gateway) Acquire(ctx context.Context, ask Ask) (*Slot, error) {
 		}
 		return nil, ErrUnknownPool
 	}
-	s, err := p.enter()
+	s, err := p.enter(ask.Request)
 	if err != nil || s.ready == nil {
 		return s, err
 	}
@@ -167,10 +183,10 @@ func (s *Slot) Entry() Entry {
 
 // enter puts a new request in line. A slot that came at once has no ready
 // channel.
-func (p *pool) enter() (*Slot, error) {
+func (p *pool) enter(note *Note) (*Slot, error) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
-	s, err := p.line(nil)
+	s, err := p.line(nil, note)
 	if err == nil && s.state == slotWaiting {
 		s.ready, s.position = make(chan struct{}), p.waiting
 	}
@@ -179,7 +195,7 @@ func (p *pool) enter() (*Slot, error) {
 
 // line puts a new slot in line: a request's, or a ticket's. The caller holds the
 // lock.
-func (p *pool) line(held *ticket) (*Slot, error) {
+func (p *pool) line(held *ticket, note *Note) (*Slot, error) {
 	switch {
 	case p.g.draining.Load():
 		return nil, ErrDraining
@@ -189,7 +205,7 @@ func (p *pool) line(held *ticket) (*Slot, error) {
 		return nil, ErrQueueFull
 	}
 	p.last++
-	s := &Slot{pool: p, ticket: p.last, since: p.g.now(), held: held}
+	s := &Slot{pool: p, owner: p.self, ticket: p.last, since: p.g.now(), note: note, held: held}
 	p.slots[s.ticket] = s
 	p.waiting++
 	if held == nil {
@@ -202,7 +218,7 @@ func (p *pool) line(held *ticket) (*Slot, error) {
 // inherit makes the slot of a ticket that a lost gateway left. The machine has
 // it from its next install on. The caller holds the lock.
 func (p *pool) inherit(number kmutex.Ticket, r replication.Record, held *ticket) *Slot {
-	s := &Slot{pool: p, ticket: number, since: time.Unix(0, r.Stamp), held: held}
+	s := &Slot{pool: p, owner: p.self, ticket: number, since: time.Unix(0, r.Stamp), held: held}
 	p.slots[number] = s
 	if r.State == replication.StateGranted {
 		s.state, s.epoch = slotGranted, r.Fence.Epoch
@@ -245,10 +261,10 @@ func (p *pool) grant(grant kmutex.Grant) {
 	if s == nil {
 		return // refused in an inheritance, and about to be cancelled
 	}
-	s.state, s.grant, s.epoch = slotGranted, grant, p.spec.Epoch
+	s.state, s.grant, s.epoch, s.at = slotGranted, grant, p.spec.Epoch, p.g.now()
 	p.waiting--
 	p.inFlight++
-	p.rate.admitted(p.g.now(), p.waiting > 0)
+	p.rate.admitted(s.at, p.waiting > 0)
 	s.wake()
 	if s.held != nil {
 		p.desk.granted(s.held, s)

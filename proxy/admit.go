@@ -28,6 +28,20 @@ type Ask struct {
 	// Client is who asks, where the pool tells clients apart; empty: nobody in
 	// particular. It can be compared and says nothing else.
 	Client string
+	// Request describes it to people who look at the line. It does not change
+	// until the slot is released.
+	Request *Note
+}
+
+// Note describes a request to people who look at the line.
+type Note struct {
+	// Method and Path of the request, the path without its query, which may hold
+	// secrets.
+	Method, Path string
+	// Remote is the client's address.
+	Remote string
+	// Trace is the id of the request's trace, empty without one.
+	Trace string
 }
 
 // Slot is the right of one request to be in flight. It must be safe for
@@ -74,6 +88,8 @@ const (
 	// ReasonClientLimit: as many of this client's requests as the pool allows
 	// wait here already.
 	ReasonClientLimit Reason = "client-limit"
+	// ReasonCancelled: an operator has taken the request out of the line.
+	ReasonCancelled Reason = "cancelled"
 )
 
 // status is what a client gets that was refused for this reason.
@@ -127,6 +143,8 @@ const (
 	OutcomeIsolated
 	// OutcomeClientLimit: refused, too many of its client's requests wait.
 	OutcomeClientLimit
+	// OutcomeCancelled: refused, an operator took it out of the line.
+	OutcomeCancelled
 	// OutcomeUpstreamError: admitted, but the upstream could not be reached,
 	// did not answer in time, hold.max and hold.idle included, or broke off its
 	// answer.
@@ -136,7 +154,7 @@ const (
 )
 
 var outcomeNames = [outcomeEnd]string{
-	"none", "admitted", "queue_full", "timeout", "client_gone", "draining", "isolated", "client_limit", "upstream_error",
+	"none", "admitted", "queue_full", "timeout", "client_gone", "draining", "isolated", "client_limit", "cancelled", "upstream_error",
 }
 
 // String returns the outcome's name in metrics and logs.
@@ -159,6 +177,8 @@ func (r *Refusal) outcome() Outcome {
 		return OutcomeIsolated
 	case ReasonClientLimit:
 		return OutcomeClientLimit
+	case ReasonCancelled:
+		return OutcomeCancelled
 	default:
 		return OutcomeIsolated
 	}

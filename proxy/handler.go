@@ -137,7 +137,8 @@ func (h *Handler) admit(ex *exchange, r *http.Request, t *target) (Slot, error) 
 	if t.Tickets && prefersAsync(r.Header) {
 		return nil, h.handOut(ex, r, t)
 	}
-	ask := Ask{Pool: t.Name}
+	ex.note = noteOf(r)
+	ask := Ask{Pool: t.Name, Request: &ex.note}
 	ask.Wait, ex.prefer = queueTimeout(t.QueueTimeout, r.Header)
 	return h.cfg.Admitter.Acquire(r.Context(), ask)
 }

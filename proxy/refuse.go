@@ -30,6 +30,7 @@ var refusalDetails = map[Reason]string{
 	ReasonDraining:    "this gateway is being taken out of service",
 	ReasonIsolated:    "this gateway has lost touch with the others and may not admit requests",
 	ReasonClientLimit: "too many of this client's requests wait already",
+	ReasonCancelled:   "an operator has taken this request out of the line",
 }
 
 // writeRefusal answers a request that was not admitted.

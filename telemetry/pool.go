@@ -21,12 +21,13 @@ const (
 	OutcomeDraining      Outcome = "draining"
 	OutcomeIsolated      Outcome = "isolated"
 	OutcomeClientLimit   Outcome = "client_limit"
+	OutcomeCancelled     Outcome = "cancelled"
 	OutcomeUpstreamError Outcome = "upstream_error"
 )
 
 var outcomes = []Outcome{
 	OutcomeAdmitted, OutcomeQueueFull, OutcomeTimeout, OutcomeClientGone,
-	OutcomeDraining, OutcomeIsolated, OutcomeClientLimit, OutcomeUpstreamError,
+	OutcomeDraining, OutcomeIsolated, OutcomeClientLimit, OutcomeCancelled, OutcomeUpstreamError,
 }
 
 // UpstreamCause says why an upstream did not answer.

@@ -35,7 +35,9 @@ type admitter struct{ n *node }
 
 // Acquire implements proxy.Admitter.
 func (a admitter) Acquire(ctx context.Context, ask proxy.Ask) (proxy.Slot, error) {
-	s, err := a.n.gateway.Acquire(ctx, gateway.Ask(ask))
+	s, err := a.n.gateway.Acquire(ctx, gateway.Ask{
+		Pool: ask.Pool, Wait: ask.Wait, Client: ask.Client, Request: (*gateway.Note)(ask.Request),
+	})
 	if err == nil {
 		return slot{s}, nil
 	}
@@ -64,6 +66,8 @@ func (a admitter) refusal(pool string, err error) error {
 	case errors.Is(err, gateway.ErrIsolated), errors.Is(err, gateway.ErrUnknownPool):
 		// A pool of the configuration is unknown only until it is agreed.
 		return refuse(proxy.ReasonIsolated)
+	case errors.Is(err, gateway.ErrCancelled):
+		return refuse(proxy.ReasonCancelled)
 	case errors.Is(err, gateway.ErrTimeout):
 		return refuse(proxy.ReasonTimeout)
 	default: // the client has left
