@@ -16,7 +16,7 @@ demo: ## run the main job on this machine for 20 s
 
 # Tests with real processes measure times and want the machine for themselves.
 PROCESSES := ./test/cluster ./test/netns
-test: ## all tests but long soaks, about eight minutes on two cores
+test: ## all tests but long soaks, about ten minutes on two cores
 	$(GO) vet ./...
 	$(GO) test $$($(GO) list ./... | grep -v -e /test/cluster -e /test/netns)
 	$(GO) test -v -p 1 $(PROCESSES)

@@ -41,14 +41,45 @@ type Node struct {
 	Drain Drain `yaml:"drain"`
 }
 
-// Listen holds the addresses, each host:port, to listen on. An empty host is
-// every address of the machine; port 0 is any free port.
+// Listen holds the addresses, each host:port, to listen on, and what clients'
+// connections may take. An empty host is every address of the machine; port 0
+// is any free port.
 type Listen struct {
-	HTTP   string `yaml:"http"`   // clients
-	Admin  string `yaml:"admin"`  // status page, API, metrics, health
-	Peer   string `yaml:"peer"`   // gateway to gateway, TCP
-	Gossip string `yaml:"gossip"` // serf, UDP and TCP
+	// HTTP serves clients in the clear: HTTP/1.1 and HTTP/2 (h2c).
+	HTTP string `yaml:"http"`
+	// HTTPS serves clients over TLS: HTTP/1.1 and HTTP/2. Empty: none.
+	HTTPS string `yaml:"https"`
+	// TLS is the certificate for HTTPS.
+	TLS ClientTLS `yaml:"tls"`
+	// Admin serves status page, API, metrics and health.
+	Admin string `yaml:"admin"`
+	// Peer is for the other gateways, TCP.
+	Peer string `yaml:"peer"`
+	// Gossip is for serf, UDP and TCP.
+	Gossip string `yaml:"gossip"`
+	// ProxyProtocol are the peers whose connections must begin with a PROXY
+	// header, version 1 or 2; others must not send one. Default: none.
+	ProxyProtocol []netip.Prefix `yaml:"proxy_protocol"`
+	// HeaderTimeout bounds the reading of a request's header.
+	HeaderTimeout time.Duration `yaml:"header_timeout"`
+	// IdleTimeout is how long a client's connection is kept without a request.
+	IdleTimeout time.Duration `yaml:"idle_timeout"`
+	// MaxHeaderBytes is the largest header of a request.
+	MaxHeaderBytes int `yaml:"max_header_bytes"`
+	// MaxConnections is how many clients' connections are open at once. 0: as
+	// many as the file descriptors of the process allow.
+	MaxConnections int `yaml:"max_connections"`
 }
+
+// ClientTLS names the PEM files of listen.https. They are read again when they
+// change.
+type ClientTLS struct {
+	Cert string `yaml:"cert"` // the certificate, and those between it and the root
+	Key  string `yaml:"key"`
+}
+
+// Enabled reports whether any of the files is named.
+func (t ClientTLS) Enabled() bool { return t.Cert != "" || t.Key != "" }
 
 // Cluster says how this gateway finds the others and how they guard what they
 // say to each other.
@@ -96,8 +127,10 @@ type Pool struct {
 	// clear), with an optional path in front of the request's. Several: least
 	// in flight first.
 	Upstreams []*url.URL `yaml:"upstreams"`
-	Queue     Queue      `yaml:"queue"`
-	Hold      Hold       `yaml:"hold"`
+	// Health says when an upstream is passed over.
+	Health Health `yaml:"health"`
+	Queue  Queue  `yaml:"queue"`
+	Hold   Hold   `yaml:"hold"`
 	// Reclaim says when a lost gateway's slots come back.
 	Reclaim   Reclaim   `yaml:"reclaim"`
 	Transport Transport `yaml:"transport"`
@@ -114,6 +147,36 @@ type Queue struct {
 	Timeout time.Duration `yaml:"timeout"`
 	// Limit is how many requests wait at most; one more is refused at once.
 	Limit int `yaml:"limit"`
+	// Order says who of this gateway's waiters is next.
+	Order Order `yaml:"order"`
+	// PerClient bounds what one client takes of the line.
+	PerClient PerClient `yaml:"per_client"`
+}
+
+// PerClient says who one client is, and how many of its requests may wait.
+type PerClient struct {
+	// Key tells clients apart, for Limit and for the order fair.
+	Key ClientKey `yaml:"key"`
+	// Limit is how many requests of one client wait at this gateway at most;
+	// one more is refused at once, with status 429. 0: no limit.
+	Limit int `yaml:"limit"`
+}
+
+// Health says when one of a pool's upstreams is passed over. Refused and broken
+// connections count as failures, too, with active checks and without.
+type Health struct {
+	// Path is asked for with GET; a status of 200 to 399 is good. Empty: no
+	// active checks.
+	Path string `yaml:"path"`
+	// Interval is the time between two checks; without active checks, the time
+	// after which an unhealthy upstream is tried again.
+	Interval time.Duration `yaml:"interval"`
+	// Timeout of a check; more than zero.
+	Timeout time.Duration `yaml:"timeout"`
+	// UnhealthyAfter is how many failures in a row take an upstream out.
+	UnhealthyAfter int `yaml:"unhealthy_after"`
+	// HealthyAfter is how many good checks in a row bring it back.
+	HealthyAfter int `yaml:"healthy_after"`
 }
 
 // Hold bounds how long one request keeps its slot; then it is broken off. Zero
@@ -125,6 +188,9 @@ type Hold struct {
 	// upstream is silent, or the client neither reads nor sends. Upgraded
 	// connections (WebSocket) count too.
 	Idle time.Duration `yaml:"idle"`
+	// MinUpload is how many bytes per second a client's request body must at
+	// least come with, over the length of Idle, or 10 s without it. 0: no bound.
+	MinUpload int `yaml:"min_upload"`
 }
 
 // Transport says how this gateway talks to a pool's upstreams.
@@ -175,6 +241,9 @@ type Log struct {
 	Level  string `yaml:"level"`  // debug, info, warn or error
 	Format string `yaml:"format"` // json or text
 	Access bool   `yaml:"access"` // one line per request
+	// AccessFormat is how that line is written: as the other lines, or as web
+	// servers do.
+	AccessFormat AccessFormat `yaml:"access_format"`
 }
 
 // Telemetry says where traces go.

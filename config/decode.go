@@ -3,6 +3,7 @@ package config
 import (
 	"encoding"
 	"fmt"
+	"maps"
 	"math"
 	"net/netip"
 	"net/url"
@@ -17,6 +18,9 @@ import (
 // maxNodes bounds the values that one file expands to; aliases multiply.
 const maxNodes = 200_000
 
+// maxMerges bounds how deep mappings merge in each other.
+const maxMerges = 16
+
 // decoder fills Go values from a syntax tree. It goes on after an error, so
 // that one run finds all of them.
 type decoder struct {
@@ -24,6 +28,7 @@ type decoder struct {
 	errs    []error
 	anchors map[string]ast.Node
 	nodes   int
+	merging int // depth
 }
 
 func (d *decoder) fail(at ast.Node, key, wrong, hint string) {
@@ -47,10 +52,7 @@ func placeOf(n ast.Node, key string) place {
 
 // value decodes node into v, which the file calls key.
 func (d *decoder) value(key string, node ast.Node, v reflect.Value) {
-	if d.nodes++; d.nodes > maxNodes {
-		if d.nodes == maxNodes+1 {
-			d.fail(node, "", fmt.Sprintf("holds more than %d values", maxNodes), "write less, or use fewer aliases")
-		}
+	if d.full(node) {
 		return
 	}
 	at := node
@@ -131,29 +133,55 @@ func (d *decoder) mapping(key string, node ast.Node, v reflect.Value) {
 		d.fail(node, key, "is "+describe(node)+", where keys belong", "write one of these keys with a colon and a value: "+list(keysOf(v.Type())))
 		return
 	}
-	seen := map[string]place{}
-	var merged []*ast.MappingNode
+	d.entries(key, m, v, map[string]place{})
+}
+
+// entries decodes what m says itself, and then what it merges in. That fills
+// only what is still open: the first of several wins.
+func (d *decoder) entries(key string, m *ast.MappingNode, v reflect.Value, seen map[string]place) {
+	if d.full(m) {
+		return
+	}
+	if d.merging++; d.merging > maxMerges {
+		d.fail(m, key, fmt.Sprintf("merges itself, or others more than %d deep", maxMerges), "write the keys out")
+	}
+	defer func() { d.merging-- }()
+	taken := maps.Clone(seen)
+	var merged []ast.Node
 	for _, entry := range m.Values {
 		if _, ok := entry.Key.(*ast.MergeKeyNode); ok {
-			merged = append(merged, d.merge(key, entry.Value)...)
+			merged = append(merged, entry.Value)
 			continue
 		}
-		d.entry(key, entry, v, seen)
+		name, ok := d.keyName(key, entry.Key)
+		if _, closed := taken[name]; ok && !closed {
+			d.entry(key, name, entry, v, seen)
+		}
 	}
-	// What is merged in fills only what the mapping itself leaves open, and
-	// the first of several wins.
-	for _, other := range merged {
-		var open []*ast.MappingValueNode
-		for _, entry := range other.Values {
-			name, ok := d.keyName(key, entry.Key)
-			if _, taken := seen[name]; ok && !taken {
-				open = append(open, entry)
+	for _, node := range merged {
+		for _, other := range d.merge(key, node) {
+			if d.merging <= maxMerges {
+				d.entries(key, other, v, seen)
 			}
 		}
-		for _, entry := range open {
-			d.entry(key, entry, v, seen)
-		}
 	}
+}
+
+// full reports whether the file holds more values than are read, and says so
+// once.
+func (d *decoder) full(at ast.Node) bool {
+	if d.nodes++; d.nodes == maxNodes+1 {
+		d.fail(at, "", fmt.Sprintf("holds more than %d values", maxNodes), "write less, or use fewer aliases")
+	}
+	return d.nodes > maxNodes
+}
+
+// Visit implements ast.Visitor: it notes anchors.
+func (d *decoder) Visit(node ast.Node) ast.Visitor {
+	if n, ok := node.(*ast.AnchorNode); ok {
+		d.anchors[n.Name.GetToken().Value] = n.Value
+	}
+	return d
 }
 
 // merge returns the mappings that the value of a merge key << names.
@@ -191,11 +219,7 @@ func (d *decoder) keyName(key string, node ast.Node) (string, bool) {
 	return "", false
 }
 
-func (d *decoder) entry(key string, entry *ast.MappingValueNode, v reflect.Value, seen map[string]place) {
-	name, ok := d.keyName(key, entry.Key)
-	if !ok {
-		return
-	}
+func (d *decoder) entry(key, name string, entry *ast.MappingValueNode, v reflect.Value, seen map[string]place) {
 	path := joinKey(key, name)
 	if first, twice := seen[name]; twice {
 		d.fail(entry.Key, path, fmt.Sprintf("is given twice, first in line %d", first.line), "keep one of the two")
@@ -205,6 +229,7 @@ func (d *decoder) entry(key string, entry *ast.MappingValueNode, v reflect.Value
 	field, ok := fieldOf(v, name)
 	if !ok {
 		d.unknown(key, name, entry.Key, v.Type())
+		ast.Walk(d, entry.Value) // later aliases may refer to it
 		return
 	}
 	d.value(path, entry.Value, field)

@@ -12,9 +12,13 @@ func Default() *Config {
 			Admin:  "127.0.0.1:9080",
 			Peer:   ":7080",
 			Gossip: ":7946",
+
+			HeaderTimeout:  10 * time.Second,
+			IdleTimeout:    2 * time.Minute,
+			MaxHeaderBytes: 64 << 10,
 		},
 		Cluster:   Cluster{Lease: 3 * time.Second, Replicas: 2},
-		Log:       Log{Level: "info", Format: "json", Access: true},
+		Log:       Log{Level: "info", Format: "json", Access: true, AccessFormat: AccessStructured},
 		Telemetry: Telemetry{SampleRatio: 0.01},
 		src:       newSource("", nil),
 	}
@@ -26,8 +30,9 @@ func DefaultPool() Pool {
 	return Pool{
 		Binding:     BindingLate,
 		AskInterval: AskInterval{Auto: true},
-		Queue:       Queue{Timeout: time.Minute, Limit: 10_000},
+		Queue:       Queue{Timeout: time.Minute, Limit: 10_000, Order: OrderFIFO},
 		Hold:        Hold{Max: 30 * time.Minute, Idle: time.Minute},
+		Health:      Health{Interval: 5 * time.Second, Timeout: 2 * time.Second, UnhealthyAfter: 3, HealthyAfter: 2},
 		Reclaim:     ReclaimLease,
 		Fence:       true,
 		Transport: Transport{

@@ -30,9 +30,7 @@
 //
 // # Keys without effect
 //
-// These keys are checked, but the features behind them are not built yet.
+// A key may come before the feature behind it: it is read and checked, and
 // [Config.Inert] lists those that a configuration sets, so that a gateway can
-// say so when it starts:
-//
-//	telemetry.otlp_endpoint, telemetry.sample_ratio
+// say so when it starts.
 package config

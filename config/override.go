@@ -15,11 +15,15 @@ type Overrides struct {
 	K        *int     `name:"k" env:"KGATE_K" placeholder:"N" help:"Let at most N requests into the upstream, over all gateways."`
 	Pool     string   `name:"pool" env:"KGATE_POOL" placeholder:"NAME" help:"The pool that --upstream and --k are about (default: the only one, or \"default\")."`
 
-	Name      string `name:"name" env:"KGATE_NAME" placeholder:"NAME" help:"Name of this gateway (default: the host name)."`
-	DataDir   string `name:"data-dir" env:"KGATE_DATA_DIR" placeholder:"DIR" help:"Keep the agreed views here over a restart."`
-	Advertise string `name:"advertise" env:"KGATE_ADVERTISE" placeholder:"IP" help:"Address under which the other gateways reach this one."`
+	Name           string `name:"name" env:"KGATE_NAME" placeholder:"NAME" help:"Name of this gateway (default: the host name)."`
+	DataDir        string `name:"data-dir" env:"KGATE_DATA_DIR" placeholder:"DIR" help:"Keep the agreed views here over a restart."`
+	AdminTokenFile string `name:"admin-token-file" env:"KGATE_ADMIN_TOKEN_FILE" placeholder:"FILE" help:"File with the token that changes over the admin address need."`
+	Advertise      string `name:"advertise" env:"KGATE_ADVERTISE" placeholder:"IP" help:"Address under which the other gateways reach this one."`
 
 	ListenHTTP   string `name:"listen-http" env:"KGATE_LISTEN_HTTP" placeholder:"ADDR" help:"Address for clients (default :8080)."`
+	ListenHTTPS  string `name:"listen-https" env:"KGATE_LISTEN_HTTPS" placeholder:"ADDR" help:"Address for clients over TLS (default: none)."`
+	TLSCert      string `name:"tls-cert" env:"KGATE_TLS_CERT" placeholder:"FILE" help:"Certificate for --listen-https, PEM."`
+	TLSKey       string `name:"tls-key" env:"KGATE_TLS_KEY" placeholder:"FILE" help:"Its key, PEM."`
 	ListenAdmin  string `name:"listen-admin" env:"KGATE_LISTEN_ADMIN" placeholder:"ADDR" help:"Address for status, metrics and health (default 127.0.0.1:9080)."`
 	ListenPeer   string `name:"listen-peer" env:"KGATE_LISTEN_PEER" placeholder:"ADDR" help:"Address for other gateways (default :7080)."`
 	ListenGossip string `name:"listen-gossip" env:"KGATE_LISTEN_GOSSIP" placeholder:"ADDR" help:"Address for gossip, UDP and TCP (default :7946)."`
@@ -56,7 +60,11 @@ func (c *Config) apply(o Overrides) []error {
 	a := &overrider{src: c.src}
 	a.text(&c.Node.Name, o.Name, "node.name", "name")
 	a.text(&c.Node.DataDir, o.DataDir, "node.data_dir", "data-dir")
+	a.text(&c.Node.AdminTokenFile, o.AdminTokenFile, "node.admin_token_file", "admin-token-file")
 	a.text(&c.Listen.HTTP, o.ListenHTTP, "listen.http", "listen-http")
+	a.text(&c.Listen.HTTPS, o.ListenHTTPS, "listen.https", "listen-https")
+	a.text(&c.Listen.TLS.Cert, o.TLSCert, "listen.tls.cert", "tls-cert")
+	a.text(&c.Listen.TLS.Key, o.TLSKey, "listen.tls.key", "tls-key")
 	a.text(&c.Listen.Admin, o.ListenAdmin, "listen.admin", "listen-admin")
 	a.text(&c.Listen.Peer, o.ListenPeer, "listen.peer", "listen-peer")
 	a.text(&c.Listen.Gossip, o.ListenGossip, "listen.gossip", "listen-gossip")
@@ -218,6 +226,7 @@ func (c *Config) clone() *Config {
 	next.Pools = append([]Pool(nil), c.Pools...)
 	next.Routes = append([]Route(nil), c.Routes...)
 	next.Cluster.Join = append([]string(nil), c.Cluster.Join...)
+	next.Listen.ProxyProtocol = append([]netip.Prefix(nil), c.Listen.ProxyProtocol...)
 	next.TrustedProxies = append([]netip.Prefix(nil), c.TrustedProxies...)
 	next.src = c.src.clone()
 	return &next

@@ -33,7 +33,7 @@ func TestFlagsAlone(t *testing.T) {
 	c, err := LoadWith("", Overrides{
 		Upstream: []string{"http://127.0.0.1:9000", "http://127.0.0.1:9001"}, K: ptr(3),
 		Name: "gw-1", DataDir: "/tmp/x", Advertise: "10.0.0.1",
-		ListenHTTP: ":1", ListenAdmin: ":2", ListenPeer: ":3", ListenGossip: ":4",
+		ListenHTTP: ":1", ListenAdmin: "localhost:2", ListenPeer: ":3", ListenGossip: ":4", ListenHTTPS: ":5", TLSCert: "c", TLSKey: "k",
 		Join: []string{"10.0.0.2:7946"}, BootstrapExpect: ptr(3), LogLevel: "debug", LogFormat: "text",
 	})
 	if err != nil {
@@ -46,8 +46,12 @@ func TestFlagsAlone(t *testing.T) {
 	if len(c.Routes) != 1 || c.Routes[0].Pool != DefaultPoolName || !c.Routes[0].Match.all() {
 		t.Errorf("routes = %+v", c.Routes)
 	}
-	got := fmt.Sprintf("%v %v %v %v %v", c.Node, c.Listen, c.Cluster.Join, c.Cluster.BootstrapExpect, c.Log)
-	if want := "{gw-1 /tmp/x 10.0.0.1  refuse} {:1 :2 :3 :4} [10.0.0.2:7946] 3 {debug text true}"; got != want {
+	l := c.Listen
+	if got, want := strings.Join([]string{l.HTTP, l.Admin, l.Peer, l.Gossip, l.HTTPS, l.TLS.Cert, l.TLS.Key}, " "), ":1 localhost:2 :3 :4 :5 c k"; got != want {
+		t.Errorf("listen = %s, want %s", got, want)
+	}
+	got := fmt.Sprintf("%v %v %v %v", c.Node, c.Cluster.Join, c.Cluster.BootstrapExpect, c.Log)
+	if want := "{gw-1 /tmp/x 10.0.0.1  refuse} [10.0.0.2:7946] 3 {debug text true structured}"; got != want {
 		t.Errorf("%s\nwant %s", got, want)
 	}
 }
@@ -57,7 +61,7 @@ func TestEveryOverrideCounts(t *testing.T) {
 	typ := reflect.TypeFor[Overrides]()
 	for i := range typ.NumField() {
 		name := typ.Field(i).Name
-		c := mustParse(t, minimal)
+		c := mustParse(t, minimal+"listen: {https: ':8443', tls: {cert: c.pem, key: k.pem}}\n")
 		before := fmt.Sprintf("%+v", *c)
 		var o Overrides
 		switch f := reflect.ValueOf(&o).Elem().Field(i); {
@@ -70,7 +74,7 @@ func TestEveryOverrideCounts(t *testing.T) {
 		case f.Kind() == reflect.Pointer:
 			f.Set(reflect.ValueOf(ptr(7)))
 		default:
-			f.SetString(map[string]string{"LogLevel": "warn", "LogFormat": "text", "Advertise": "10.0.0.7", "Name": "x", "DataDir": "x"}[name])
+			f.SetString(map[string]string{"LogLevel": "warn", "LogFormat": "text", "Advertise": "10.0.0.7", "Name": "x", "DataDir": "x", "AdminTokenFile": "x", "TLSCert": "x", "TLSKey": "x"}[name])
 			if f.String() == "" {
 				f.SetString("127.0.0.1:1234")
 			}

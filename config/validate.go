@@ -3,7 +3,7 @@ package config
 import (
 	"fmt"
 	"math"
-	"net"
+	"net/netip"
 	"net/url"
 	"slices"
 	"strings"
@@ -12,7 +12,9 @@ import (
 
 // Keys that more than one place refers to.
 const (
+	keyAdmin     = "listen.admin"
 	keyGossipKey = "cluster.gossip_key"
+	keyHTTPS     = "listen.https"
 	keyPools     = "pools"
 	keyRoutes    = "routes"
 )
@@ -34,6 +36,15 @@ type checker struct {
 func (v *checker) wrong(key, wrong, hint string) {
 	if wrong != "" && !v.src.broken(key) {
 		v.errs = append(v.errs, v.src.at(key, wrong, hint))
+	}
+}
+
+// prefixes checks a list of networks.
+func (v *checker) prefixes(key string, prefixes []netip.Prefix) {
+	for i, p := range prefixes {
+		if !p.IsValid() {
+			v.wrong(fmt.Sprintf("%s[%d]", key, i), "is not a network", "write an address or a network such as 10.0.0.0/8")
+		}
 	}
 }
 
@@ -73,18 +84,15 @@ func oneOf[T ~string](v *checker, key string, word T, known []T) {
 func (c *Config) problems() []error {
 	v := &checker{src: c.src}
 	v.node(c.Node)
-	v.listen(c.Listen)
+	v.listen(c.Listen, c.Node.AdminTokenFile)
 	v.cluster(c.Cluster)
 	v.pools(c.Pools)
 	v.routes(c.Routes, c.Pools)
 	oneOf(v, "log.level", c.Log.Level, []string{"debug", "info", "warn", "error"})
 	oneOf(v, "log.format", c.Log.Format, []string{"json", "text"})
+	oneOf(v, "log.access_format", c.Log.AccessFormat, accessFormats)
 	v.telemetry(c.Telemetry)
-	for i, p := range c.TrustedProxies {
-		if !p.IsValid() {
-			v.wrong(fmt.Sprintf("trusted_proxies[%d]", i), "is not a network", "write an address or a network such as 10.0.0.0/8")
-		}
-	}
+	v.prefixes("trusted_proxies", c.TrustedProxies)
 	return v.errs
 }
 
@@ -107,32 +115,6 @@ func (v *checker) name(key, name string, ok func(string) bool, hint string) {
 // isNodeName reports whether serf takes s as a name.
 func isNodeName(s string) bool {
 	return s != "" && len(s) <= 128 && strings.Trim(s, "abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789-.") == ""
-}
-
-func (v *checker) listen(l Listen) {
-	all := []struct{ key, addr string }{
-		{"listen.http", l.HTTP}, {"listen.admin", l.Admin}, {"listen.peer", l.Peer}, {"listen.gossip", l.Gossip},
-	}
-	for i, a := range all {
-		wrong, hint := checkHostPort(a.addr, false)
-		v.wrong(a.key, wrong, hint)
-		for _, b := range all[:i] {
-			if collide(a.addr, b.addr) {
-				v.wrong(a.key, fmt.Sprintf("%s is the address of %s, too", quote(a.addr), b.key), "write another port")
-			}
-		}
-	}
-}
-
-// collide reports whether not both addresses can be listened on.
-func collide(a, b string) bool {
-	hostA, portA, errA := net.SplitHostPort(a)
-	hostB, portB, errB := net.SplitHostPort(b)
-	if errA != nil || errB != nil || portA != portB || portA == "0" {
-		return false
-	}
-	every := func(host string) bool { return host == "" || host == "0.0.0.0" || host == "::" }
-	return hostA == hostB || every(hostA) || every(hostB)
 }
 
 func (v *checker) cluster(c Cluster) {

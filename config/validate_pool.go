@@ -7,6 +7,7 @@ import (
 	"net/url"
 	"slices"
 	"strings"
+	"time"
 )
 
 // MaxK is the largest k of a pool.
@@ -51,10 +52,11 @@ func (v *checker) pool(key string, p Pool) {
 		v.wrong(key+".upstreams", "there is no upstream", `write where the requests go, such as ["http://127.0.0.1:9000"]`)
 	}
 	v.upstreams(key+".upstreams", p.Upstreams)
-	v.duration(key+".queue.timeout", p.Queue.Timeout, 1)
-	v.whole(key+".queue.limit", p.Queue.Limit, 1, math.MaxInt32)
+	v.health(key+".health", p.Health)
+	v.queue(key+".queue", p.Queue)
 	v.duration(key+".hold.max", p.Hold.Max, 0)
 	v.duration(key+".hold.idle", p.Hold.Idle, 0)
+	v.whole(key+".hold.min_upload", p.Hold.MinUpload, 0, math.MaxInt32)
 	if p.Reclaim == ReclaimHold && p.Hold.Max == 0 {
 		v.wrong(key+".reclaim", "hold needs a bound on the hold", "write hold.max, or reclaim: lease")
 	}
@@ -64,6 +66,26 @@ func (v *checker) pool(key string, p Pool) {
 	if t := p.Transport.TLS; t.CA != "" && t.InsecureSkipVerify {
 		v.wrong(key+".transport.tls.insecure_skip_verify", "makes tls.ca useless: every certificate is believed", "write only one of the two")
 	}
+}
+
+func (v *checker) queue(key string, q Queue) {
+	v.duration(key+".timeout", q.Timeout, 1)
+	v.whole(key+".limit", q.Limit, 1, math.MaxInt32)
+	oneOf(v, key+".order", q.Order, orders)
+	if name := q.PerClient.Key.Header; name != "" && !isHeaderName(name) {
+		v.wrong(key+".per_client.key", quote(name)+" is not the name of a header", "write a header such as header:X-Api-Key")
+	}
+	v.whole(key+".per_client.limit", q.PerClient.Limit, 0, math.MaxInt32)
+}
+
+func (v *checker) health(key string, h Health) {
+	if h.Path != "" && !strings.HasPrefix(h.Path, "/") {
+		v.wrong(key+".path", quote(h.Path)+" does not begin with /", "write "+quote("/"+h.Path))
+	}
+	v.duration(key+".interval", h.Interval, 100*time.Millisecond)
+	v.duration(key+".timeout", h.Timeout, 1)
+	v.whole(key+".unhealthy_after", h.UnhealthyAfter, 1, 1000)
+	v.whole(key+".healthy_after", h.HealthyAfter, 1, 1000)
 }
 
 // silence checks that hold.idle lets an upstream think for as long as the file

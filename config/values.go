@@ -5,6 +5,8 @@ import (
 	"errors"
 	"fmt"
 	"log/slog"
+	"net/http"
+	"strings"
 	"time"
 )
 
@@ -46,6 +48,72 @@ const (
 )
 
 var drains = []Drain{DrainRefuse, DrainFinish}
+
+// Order says who of a gateway's waiters is next.
+type Order string
+
+// The orders.
+const (
+	// OrderFIFO: who came first.
+	OrderFIFO Order = "fifo"
+	// OrderFair: the clients in turn.
+	OrderFair Order = "fair"
+)
+
+var orders = []Order{OrderFIFO, OrderFair}
+
+// AccessFormat is how the access log is written.
+type AccessFormat string
+
+// The formats.
+const (
+	// AccessStructured is a line as all the others, with attributes.
+	AccessStructured AccessFormat = "structured"
+	// AccessCommon is the Common Log Format.
+	AccessCommon AccessFormat = "common"
+	// AccessCombined is the Common Log Format with referer and user agent.
+	AccessCombined AccessFormat = "combined"
+)
+
+var accessFormats = []AccessFormat{AccessStructured, AccessCommon, AccessCombined}
+
+// ClientKey says what tells clients apart.
+type ClientKey struct {
+	// Header whose value does, in canonical form; empty: the client's address.
+	Header string
+}
+
+// String formats k as the file has it.
+func (k ClientKey) String() string {
+	if k.Header == "" {
+		return "ip"
+	}
+	return "header:" + k.Header
+}
+
+// UnmarshalText reads ip or header:NAME.
+func (k *ClientKey) UnmarshalText(text []byte) error {
+	const hint = "write ip, or a header such as header:X-Api-Key"
+	if string(text) == "ip" {
+		*k = ClientKey{}
+		return nil
+	}
+	name, ok := strings.CutPrefix(string(text), "header:")
+	switch {
+	case !ok:
+		return problem(quote(string(text))+" does not tell clients apart", hint)
+	case !isHeaderName(name):
+		return problem(quote(name)+" is not the name of a header", hint)
+	}
+	*k = ClientKey{Header: http.CanonicalHeaderKey(name)}
+	return nil
+}
+
+// isHeaderName reports whether s is a token in the sense of RFC 9110.
+func isHeaderName(s string) bool {
+	return s != "" && len(s) <= 64 &&
+		strings.Trim(s, "abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789!#$%&'*+-.^_`|~") == ""
+}
 
 // AskInterval is the least time between two asks of one gateway for a place
 // in line. Auto derives it from the number of gateways and the delay between

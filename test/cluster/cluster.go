@@ -3,6 +3,7 @@ package cluster
 import (
 	"cmp"
 	"context"
+	"crypto/rand"
 	"errors"
 	"fmt"
 	"net"
@@ -171,8 +172,15 @@ func (c *Cluster) start(tb testing.TB, name string, expect int) *Gateway {
 			}
 		}
 	}
+	token := ""
+	if host.Clients != loopback.Clients { // others can reach the admin address
+		token = filepath.Join(c.dir, "token")
+		if err := os.WriteFile(token, []byte(rand.Text()), 0o600); err != nil {
+			tb.Fatal(err)
+		}
+	}
 	file := filepath.Join(c.dir, name+".yaml")
-	if err := os.WriteFile(file, []byte(c.config(name, expect, listen)), 0o600); err != nil {
+	if err := os.WriteFile(file, []byte(c.config(name, expect, listen, token)), 0o600); err != nil {
 		tb.Fatal(err)
 	}
 	command := append(slices.Clone(host.Command), cmp.Or(c.opt.Binary, Binary(tb)), "serve", "-c", file)
@@ -190,7 +198,7 @@ func (c *Cluster) joins(but ...int) (flags []string) {
 }
 
 // config returns the configuration of one gateway.
-func (c *Cluster) config(name string, expect int, listen [4]string) string {
+func (c *Cluster) config(name string, expect int, listen [4]string, token string) string {
 	o := c.opt
 	var b strings.Builder
 	write := func(format string, args ...any) { fmt.Fprintf(&b, format, args...) }
@@ -198,7 +206,7 @@ func (c *Cluster) config(name string, expect int, listen [4]string) string {
 	if o.Durable {
 		data = c.DataDir(name)
 	}
-	write("node: {name: %q, data_dir: %q}\n", name, data)
+	write("node: {name: %q, data_dir: %q, admin_token_file: %q}\n", name, data, token)
 	write("listen: {http: %q, admin: %q, peer: %q, gossip: %q}\n", listen[0], listen[1], listen[2], listen[3])
 	write("cluster:\n  bootstrap_expect: %d\n  gossip_key: %q\n", expect, o.GossipKey)
 	if tls := o.TLS; tls != nil {

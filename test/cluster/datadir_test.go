@@ -139,7 +139,7 @@ func expectNoStart(t *testing.T, dir, name string, joins []string, words ...stri
 	c := &Cluster{opt: Options{K: 2, Upstream: "http://127.0.0.1:9", Durable: true}.withDefaults(), dir: dir}
 	file := filepath.Join(dir, name+".yaml")
 	listen := [4]string{"127.0.0.1:0", "127.0.0.1:0", "127.0.0.1:0", "127.0.0.1:0"}
-	if err := os.WriteFile(file, []byte(c.config(name, 1, listen)), 0o600); err != nil {
+	if err := os.WriteFile(file, []byte(c.config(name, 1, listen, "")), 0o600); err != nil {
 		t.Fatal(err)
 	}
 	expect(t, 1, append(words, dir), append([]string{"serve", "-c", file}, joins...)...)

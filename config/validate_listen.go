@@ -1,0 +1,76 @@
+package config
+
+import (
+	"fmt"
+	"math"
+	"net"
+	"net/netip"
+)
+
+func (v *checker) listen(l Listen, adminTokenFile string) {
+	all := []struct{ key, addr string }{
+		{"listen.http", l.HTTP}, {keyHTTPS, l.HTTPS}, {keyAdmin, l.Admin}, {"listen.peer", l.Peer}, {"listen.gossip", l.Gossip},
+	}
+	for i, a := range all {
+		if a.addr == "" && a.key == keyHTTPS {
+			continue
+		}
+		wrong, hint := checkHostPort(a.addr, false)
+		v.wrong(a.key, wrong, hint)
+		for _, b := range all[:i] {
+			if collide(a.addr, b.addr) {
+				v.wrong(a.key, fmt.Sprintf("%s is the address of %s, too", quote(a.addr), b.key), "write another port")
+			}
+		}
+	}
+	v.clientTLS(l)
+	v.adminToken(l.Admin, adminTokenFile)
+	v.prefixes("listen.proxy_protocol", l.ProxyProtocol)
+	v.duration("listen.header_timeout", l.HeaderTimeout, 1)
+	v.duration("listen.idle_timeout", l.IdleTimeout, 1)
+	v.whole("listen.max_header_bytes", l.MaxHeaderBytes, 4096, 16<<20)
+	v.whole("listen.max_connections", l.MaxConnections, 0, math.MaxInt32)
+}
+
+func (v *checker) clientTLS(l Listen) {
+	const both = "write the PEM files cert and key, both"
+	switch {
+	case !l.TLS.Enabled() && l.HTTPS != "":
+		v.wrong(keyHTTPS, "has no certificate", "write listen.tls: {cert: FILE, key: FILE}, or remove https")
+	case l.TLS.Enabled() && l.HTTPS == "":
+		v.wrong("listen.tls", "is used by nobody: listen.https is empty", `write listen.https, such as ":8443", or remove tls`)
+	case l.TLS.Cert == "" && l.TLS.Key != "":
+		v.wrong("listen.tls.cert", "is missing", both)
+	case l.TLS.Cert != "" && l.TLS.Key == "":
+		v.wrong("listen.tls.key", "is missing", both)
+	}
+}
+
+// adminToken checks that not everybody who reaches the admin address may
+// change the cluster.
+func (v *checker) adminToken(addr, tokenFile string) {
+	if tokenFile != "" || v.src.broken("node.admin_token_file") {
+		return
+	}
+	if host, _, err := net.SplitHostPort(addr); err == nil && !isLoopback(host) {
+		v.wrong(keyAdmin, quote(addr)+" can be reached from other machines, and there is no admin token",
+			"write node.admin_token_file, the name of a file that holds the output of: openssl rand -hex 32; or listen on 127.0.0.1")
+	}
+}
+
+// isLoopback reports whether only this machine reaches what listens on host.
+func isLoopback(host string) bool {
+	addr, err := netip.ParseAddr(host)
+	return host == "localhost" || err == nil && addr.Unmap().IsLoopback()
+}
+
+// collide reports whether not both addresses can be listened on.
+func collide(a, b string) bool {
+	hostA, portA, errA := net.SplitHostPort(a)
+	hostB, portB, errB := net.SplitHostPort(b)
+	if errA != nil || errB != nil || portA != portB || portA == "0" {
+		return false
+	}
+	every := func(host string) bool { return host == "" || host == "0.0.0.0" || host == "::" }
+	return hostA == hostB || every(hostA) || every(hostB)
+}
