@@ -27,8 +27,8 @@ type fixedSource struct {
 	reason string
 }
 
-func (s *fixedSource) Status() Status        { return s.status }
-func (s *fixedSource) Ready() (bool, string) { return s.ready, s.reason }
+func (s *fixedSource) Report(string, int) Report { return Report{Status: s.status} }
+func (s *fixedSource) Ready() (bool, string)     { return s.ready, s.reason }
 
 func example() Status {
 	rtt := 0.25

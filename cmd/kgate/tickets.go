@@ -51,6 +51,7 @@ func shownTicket(t gateway.Ticket) admin.Ticket {
 	}
 	return admin.Ticket{
 		ID: t.ID, Pool: t.Pool, State: state, TTL: t.TTL, Position: t.Position, ETA: t.ETA,
+		Arrived: t.Arrived, Place: t.Place,
 		Fence: t.Fence, Expires: time.Now().Add(t.Left),
 	}
 }
