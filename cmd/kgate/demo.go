@@ -22,8 +22,24 @@ import (
 	"github.com/kgate/kgate/telemetry"
 )
 
-// demoCommand runs the main job on this machine.
+// demoCommand is the main job on this machine, or its parts.
 type demoCommand struct {
+	All      demoAllCommand      `cmd:"" default:"withargs" help:"Everything in one process: three gateways, upstream, load (the default)."`
+	Upstream demoUpstreamCommand `cmd:"" help:"Only the sample upstream, which counts what it has at once."`
+	Load     demoLoadCommand     `cmd:"" help:"Only the load, on gateways that run."`
+}
+
+// Help implements kong.HelpProvider.
+func (demoCommand) Help() string {
+	return `Without a command it is demo all, and takes its flags (kgate demo all --help).
+
+Examples:
+  kgate demo --duration 20s
+  kgate demo --k 3 --scv 4 --clients 200`
+}
+
+// demoAllCommand runs the main job on this machine.
+type demoAllCommand struct {
 	Duration time.Duration `name:"duration" placeholder:"TIME" help:"End by itself after this time (default: run until interrupted)."`
 	K        int           `name:"k" default:"6" help:"Requests that may be in the upstream."`
 	Clients  int           `name:"clients" default:"90" help:"Closed-loop clients, 70, 20 and 10 % of them at the three gateways."`
@@ -34,7 +50,7 @@ type demoCommand struct {
 }
 
 // Help implements kong.HelpProvider.
-func (demoCommand) Help() string {
+func (demoAllCommand) Help() string {
 	return `Three gateways in this process, a sample upstream that counts its own
 concurrency, and more clients at some gateways than at others. Everything is on
 127.0.0.1 and on free ports.
@@ -48,7 +64,7 @@ command line.`
 }
 
 // Validate implements kong's check of flags.
-func (c *demoCommand) Validate() error {
+func (c *demoAllCommand) Validate() error {
 	switch {
 	case c.K < 1 || c.Clients < 1:
 		return errors.New("--k and --clients start at 1")
@@ -61,7 +77,7 @@ func (c *demoCommand) Validate() error {
 const demoGateways = 3
 
 // Run runs the demo.
-func (c *demoCommand) Run(std streams) error {
+func (c *demoAllCommand) Run(std streams) error {
 	log, _, err := telemetry.NewLogger(std.err, c.LogLevel, "text")
 	if err != nil {
 		return err
@@ -113,7 +129,7 @@ func serveUpstream(u *demo.Upstream) (at *url.URL, stop func(), err error) {
 }
 
 // startFleet starts the gateways and waits until all are ready.
-func (c *demoCommand) startFleet(ctx context.Context, upstream *url.URL, log *slog.Logger) ([]*node, error) {
+func (c *demoAllCommand) startFleet(ctx context.Context, upstream *url.URL, log *slog.Logger) ([]*node, error) {
 	const patience = 20 * time.Second
 	ctx, cancel := context.WithTimeout(ctx, patience)
 	defer cancel()
@@ -121,7 +137,7 @@ func (c *demoCommand) startFleet(ctx context.Context, upstream *url.URL, log *sl
 	for i := range demoGateways {
 		cfg := config.Default()
 		cfg.Node.Name = fmt.Sprintf("gw-%d", i+1)
-		cfg.Listen = config.Listen{HTTP: "127.0.0.1:0", Admin: "127.0.0.1:0", Peer: "127.0.0.1:0", Gossip: "127.0.0.1:0"}
+		onLoopback(&cfg.Listen)
 		cfg.Cluster.BootstrapExpect = demoGateways
 		cfg.Log.Access = false
 		if i > 0 {
@@ -149,6 +165,13 @@ func (c *demoCommand) startFleet(ctx context.Context, upstream *url.URL, log *sl
 	return fleet, nil
 }
 
+// onLoopback has a gateway listen on free ports of 127.0.0.1.
+func onLoopback(l *config.Listen) {
+	for _, addr := range []*string{&l.HTTP, &l.Admin, &l.Peer, &l.Gossip} {
+		*addr = "127.0.0.1:0"
+	}
+}
+
 // awaitReady waits until the gateway takes part.
 func (n *node) awaitReady(ctx context.Context) error {
 	tick := time.NewTicker(10 * time.Millisecond)
@@ -168,7 +191,7 @@ func (n *node) awaitReady(ctx context.Context) error {
 	}
 }
 
-func (c *demoCommand) announce(out io.Writer, upstream *url.URL, fleet []*node) {
+func (c *demoAllCommand) announce(out io.Writer, upstream *url.URL, fleet []*node) {
 	fmt.Fprintf(out, "upstream  %s  holds each request for %v on average (SCV %g)\n", upstream, c.Hold, c.SCV)
 	clients := c.split()
 	for i, n := range fleet {
@@ -178,13 +201,13 @@ func (c *demoCommand) announce(out io.Writer, upstream *url.URL, fleet []*node) 
 }
 
 // split deals the clients out unevenly.
-func (c *demoCommand) split() [demoGateways]int {
+func (c *demoAllCommand) split() [demoGateways]int {
 	first, second := c.Clients*7/10, c.Clients*2/10
 	return [demoGateways]int{first, second, c.Clients - first - second}
 }
 
 // load runs the clients and shows how it goes.
-func (c *demoCommand) load(ctx context.Context, out io.Writer, upstream *demo.Upstream, fleet []*node) (*demoResult, error) {
+func (c *demoAllCommand) load(ctx context.Context, out io.Writer, upstream *demo.Upstream, fleet []*node) (*demoResult, error) {
 	const endless = 100 * 24 * time.Hour
 	cfg := demo.LoadConfig{
 		Warmup: min(2*time.Second, c.Duration/4), Duration: endless, Seed: 1,
@@ -219,19 +242,28 @@ type demoResult struct {
 }
 
 // summary prints what the run has shown, and fails if k was exceeded.
-func (c *demoCommand) summary(out io.Writer, r *demoResult) error {
+func (c *demoAllCommand) summary(out io.Writer, r *demoResult) error {
 	fmt.Fprintf(out, "\nmost in flight at the upstream  %d  (k = %d)\n", r.most, c.K)
 	fmt.Fprintf(out, "slots busy                      %.1f %%\n", 100*r.upstream.Busy)
-	fmt.Fprintf(out, "answers                         %d, %.0f/s, %d failed\n\n", r.load.Overall.Access.Count, r.load.Overall.PerSecond, r.load.Overall.Errors())
-	fmt.Fprintf(out, "%-10s %8s %9s %9s %9s %9s %9s\n", "wait (ms)", "answers", "mean", "p50", "p99", "max", "spread")
-	for _, s := range append(r.load.Targets, r.load.Overall) {
-		a := s.Access
-		fmt.Fprintf(out, "%-10s %8d %9.1f %9.1f %9.1f %9.1f %9.1f\n", s.Name, a.Count, millis(a.Mean), millis(a.P50), millis(a.P99), millis(a.Max), millis(a.Spread()))
-	}
+	printLoad(out, r.load)
 	if r.most > c.K {
 		return &codedError{code: exitFailure, err: fmt.Errorf("k was exceeded: %d requests in flight, k = %d", r.most, c.K)}
 	}
 	return nil
+}
+
+// printLoad prints what the clients have seen.
+func printLoad(out io.Writer, r *demo.Result) {
+	fmt.Fprintf(out, "answers                         %d, %.0f/s, %d failed\n\n", r.Overall.Access.Count, r.Overall.PerSecond, r.Overall.Errors())
+	width := len("wait (ms)")
+	for _, s := range r.Targets {
+		width = max(width, len(s.Name))
+	}
+	fmt.Fprintf(out, "%-*s %9s %9s %9s %9s %9s %9s\n", width, "wait (ms)", "answers", "mean", "p50", "p99", "max", "spread")
+	for _, s := range append(r.Targets, r.Overall) {
+		a := s.Access
+		fmt.Fprintf(out, "%-*s %9d %9.1f %9.1f %9.1f %9.1f %9.1f\n", width, s.Name, a.Count, millis(a.Mean), millis(a.P50), millis(a.P99), millis(a.Max), millis(a.Spread()))
+	}
 }
 
 // progress shows a run: on a terminal a few lines that are written over, else a

@@ -31,7 +31,7 @@ func startSingle(t *testing.T, upstream string, change func(*config.Config)) *no
 	}
 	cfg := config.Default()
 	cfg.Node.Name = "gw-test"
-	cfg.Listen = config.Listen{HTTP: "127.0.0.1:0", Admin: "127.0.0.1:0", Peer: "127.0.0.1:0", Gossip: "127.0.0.1:0"}
+	onLoopback(&cfg.Listen)
 	pool := config.DefaultPool()
 	pool.Name, pool.K, pool.Upstreams = "default", 1, []*url.URL{at}
 	cfg.Pools = []config.Pool{pool}

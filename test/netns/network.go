@@ -11,6 +11,7 @@ import (
 	"path/filepath"
 	"strconv"
 	"strings"
+	"sync/atomic"
 	"syscall"
 	"testing"
 
@@ -40,6 +41,47 @@ type Network struct {
 // be made, the test is skipped, with a reason; with CI=true it fails.
 func New(tb testing.TB, n int) *Network {
 	tb.Helper()
+	nw := &Network{tag: newTag(tb)}
+	if err := nw.build(n); err != nil {
+		tb.Fatal(err)
+	}
+	return nw
+}
+
+// Machine is a namespace with one address.
+type Machine struct {
+	// Command runs the command that is appended to it on the machine.
+	Command []string
+}
+
+// Machines makes one machine per address, given with the length of its prefix,
+// all on one wire. They end with the test, and all that runs there. Where they
+// cannot be made, the test is skipped, with a reason; with CI=true it fails.
+func Machines(tb testing.TB, addrs ...string) []Machine {
+	tb.Helper()
+	tag := newTag(tb)
+	wire := tag + "wire"
+	if err := errors.Join(add(wire), ip("-n", wire, "link", "add", "wire", "up", "type", "bridge")); err != nil {
+		tb.Fatal(err)
+	}
+	var all []Machine
+	for i, addr := range addrs {
+		name := "m" + strconv.Itoa(i+1)
+		if err := errors.Join(add(tag+name), cable(wire, "wire", name, tag+name, addr)); err != nil {
+			tb.Fatal(err)
+		}
+		all = append(all, Machine{Command: []string{"ip", "netns", "exec", tag + name}})
+	}
+	return all
+}
+
+// networks counts those of this process.
+var networks atomic.Int64
+
+// newTag returns the beginning of the names of a network's namespaces, which are
+// removed at the end of the test.
+func newTag(tb testing.TB) string {
+	tb.Helper()
 	if why := missing(); why != "" {
 		if os.Getenv("CI") == "true" {
 			tb.Fatal(why) // what CI does not run is not tested
@@ -49,16 +91,13 @@ func New(tb testing.TB, n int) *Network {
 	if err := removeLeftovers(); err != nil {
 		tb.Fatal(err)
 	}
-	nw := &Network{tag: fmt.Sprintf("%s%d-", prefix, os.Getpid())}
+	tag := fmt.Sprintf("%s%d-%d-", prefix, os.Getpid(), networks.Add(1))
 	tb.Cleanup(func() {
-		if err := remove(nw.tag); err != nil {
+		if err := remove(tag); err != nil {
 			tb.Error(err)
 		}
 	})
-	if err := nw.build(n); err != nil {
-		tb.Fatal(err)
-	}
-	return nw
+	return tag
 }
 
 // missing says what the machine lacks.
@@ -94,12 +133,12 @@ func (nw *Network) build(n int) error {
 			return err
 		}
 	}
-	if err := cable(bridges, "clients", "outside", world, outside); err != nil {
+	if err := cable(bridges, "clients", "outside", world, outside+"/24"); err != nil {
 		return err
 	}
 	for i := range n {
 		ns, host := nw.gateway(i), strconv.Itoa(i+1)
-		if err := errors.Join(add(ns), cable(bridges, "peers", "p"+host, ns, peers+host), cable(bridges, "clients", "c"+host, ns, clients+host)); err != nil {
+		if err := errors.Join(add(ns), cable(bridges, "peers", "p"+host, ns, peers+host+"/24"), cable(bridges, "clients", "c"+host, ns, clients+host+"/24")); err != nil {
 			return err
 		}
 		nw.Hosts = append(nw.Hosts, cluster.Host{
@@ -123,7 +162,7 @@ func cable(bridges, bridge, name, ns, addr string) error {
 		return err
 	}
 	return errors.Join(
-		ip("-n", ns, "addr", "add", addr+"/24", "dev", bridge),
+		ip("-n", ns, "addr", "add", addr, "dev", bridge),
 		ip("-n", ns, "link", "set", bridge, "up"),
 	)
 }
@@ -175,11 +214,10 @@ func removeLeftovers() error {
 	return nil
 }
 
-// running tells whether the process runs and is a run of this test.
+// running tells whether the process runs and is a test.
 func running(pid int) bool {
-	self, err := os.Executable()
-	other, e := os.Readlink(fmt.Sprintf("/proc/%d/exe", pid))
-	return err == nil && e == nil && filepath.Base(strings.TrimSuffix(other, " (deleted)")) == filepath.Base(self)
+	exe, err := os.Readlink(fmt.Sprintf("/proc/%d/exe", pid))
+	return err == nil && strings.HasSuffix(strings.TrimSuffix(exe, " (deleted)"), ".test")
 }
 
 // remove removes a network's namespaces, and ends the gateways that a killed run

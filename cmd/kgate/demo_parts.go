@@ -1,0 +1,144 @@
+package main
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"net"
+	"net/http"
+	"os"
+	"os/signal"
+	"strconv"
+	"strings"
+	"syscall"
+	"time"
+
+	"github.com/kgate/kgate/demo"
+)
+
+// demoUpstreamCommand serves the sample upstream alone.
+type demoUpstreamCommand struct {
+	Listen string        `name:"listen" default:"127.0.0.1:9000" placeholder:"ADDR" help:"Address to serve at (default ${default})."`
+	Hold   time.Duration `name:"hold" default:"500ms" help:"Mean time it holds a request (default ${default})."`
+	SCV    float64       `name:"scv" default:"0" help:"Squared coefficient of variation of that time: 0 constant, 1 exponential."`
+	Bytes  int           `name:"bytes" default:"0" placeholder:"N" help:"Size of an answer (default: a word)."`
+	Every  time.Duration `name:"every" default:"5s" help:"How often it says what it counts (default ${default})."`
+}
+
+// Help implements kong.HelpProvider.
+func (demoUpstreamCommand) Help() string {
+	return `It says how many requests it has at once, and the most it ever had: the judge
+of k. GET /stats answers that as JSON; POST /reset counts anew.
+
+Examples:
+  kgate demo upstream
+  kgate demo upstream --listen :80 --hold 2s --scv 1
+
+Ends with SIGINT or SIGTERM. Exit codes: 0 ended by a signal, 1 it cannot serve,
+2 wrong command line.`
+}
+
+// Run serves until a signal comes.
+func (c *demoUpstreamCommand) Run(std streams) error {
+	if c.Every <= 0 {
+		return &codedError{code: exitUsage, err: errors.New("--every is more than 0")}
+	}
+	u, err := demo.NewUpstream(demo.UpstreamConfig{Hold: demo.Distribution{Mean: c.Hold, SCV: c.SCV}, Seed: 1, BodyBytes: c.Bytes})
+	if err != nil {
+		return &codedError{code: exitUsage, err: err}
+	}
+	l, err := net.Listen("tcp", c.Listen)
+	if err != nil {
+		return err
+	}
+	ctx, cancel := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM)
+	defer cancel()
+	server := &http.Server{Handler: u, ReadHeaderTimeout: 5 * time.Second}
+	failed := make(chan error, 1)
+	go func() { failed <- server.Serve(l) }() // ends with Close
+	fmt.Fprintf(std.out, "serving at http://%s, each request for %v on average\n", l.Addr(), c.Hold)
+	tick := time.NewTicker(c.Every)
+	defer tick.Stop()
+	for {
+		select {
+		case <-tick.C:
+			tell(std.out, u)
+		case err := <-failed:
+			return err
+		case <-ctx.Done():
+			tell(std.out, u)
+			err := server.Close()
+			<-failed
+			return err
+		}
+	}
+}
+
+func tell(out io.Writer, u *demo.Upstream) {
+	s := u.Stats()
+	fmt.Fprintf(out, "%d in flight, most %d, %d served, %d broken off\n", s.InFlight, s.Max, s.Served, s.Aborted)
+}
+
+// demoLoadCommand runs the clients alone.
+type demoLoadCommand struct {
+	Duration time.Duration `name:"duration" default:"20s" help:"How long (default ${default})."`
+	Clients  int           `name:"clients" default:"30" help:"Closed-loop clients for each address that names no number (default ${default})."`
+	Targets  []string      `arg:"" name:"url" help:"Where to ask: http://HOST:PORT/PATH, with =N for N clients."`
+}
+
+// Help implements kong.HelpProvider.
+func (demoLoadCommand) Help() string {
+	return `Each client asks again as soon as it has its answer.
+
+Examples:
+  kgate demo load http://127.0.0.1:8080
+  kgate demo load http://10.0.0.1:8080=63 http://10.0.0.2:8080=18 http://10.0.0.3:8080=9
+
+Exit codes: 0 all were answered, 1 some were not, 2 wrong command line.`
+}
+
+// Run runs the clients and prints how long they waited.
+func (c *demoLoadCommand) Run(std streams) error {
+	if c.Duration <= 0 {
+		return &codedError{code: exitUsage, err: errors.New("--duration is more than 0")}
+	}
+	cfg := demo.LoadConfig{Warmup: min(2*time.Second, c.Duration/4), Seed: 1}
+	cfg.Duration = c.Duration - cfg.Warmup
+	for _, t := range c.Targets {
+		url, number, counted := cutLast(t, "=")
+		clients := c.Clients
+		if counted {
+			var err error
+			if clients, err = strconv.Atoi(number); err != nil || clients < 1 {
+				return &codedError{code: exitUsage, err: fmt.Errorf("%s: %q is no number of clients", t, number)}
+			}
+		}
+		cfg.Targets = append(cfg.Targets, demo.Target{Name: url, URL: url, Clients: clients})
+	}
+	if err := cfg.Validate(); err != nil {
+		return &codedError{code: exitUsage, err: err}
+	}
+	ctx, cancel := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM)
+	defer cancel()
+	r, err := demo.Run(ctx, cfg)
+	if err != nil && ctx.Err() == nil {
+		return err
+	}
+	printLoad(std.out, r)
+	switch failed := r.Overall.Errors(); {
+	case r.Overall.Access.Count == 0:
+		return &codedError{code: exitFailure, err: errors.New("no request was answered")}
+	case failed > 0:
+		return &codedError{code: exitFailure, err: fmt.Errorf("%d requests failed, by status (0: no answer): %v", failed, r.Overall.Failed)}
+	}
+	return nil
+}
+
+// cutLast cuts s at the last sep.
+func cutLast(s, sep string) (before, after string, found bool) {
+	if i := strings.LastIndex(s, sep); i >= 0 {
+		return s[:i], s[i+len(sep):], true
+	}
+	return s, "", false
+}
