@@ -55,7 +55,7 @@ type question struct {
 type round struct {
 	turn    chan struct{}
 	at      time.Time
-	others  map[string]Report // without entries
+	reports map[string]Report // by gateway, without entries
 	missing []string
 	entries map[string]Entries // by pool, of all gateways
 }
@@ -113,9 +113,9 @@ func (f *fleet) look(ctx context.Context, q question) (Status, map[string]Entrie
 		// Others wait for it, too, so it goes on when this client leaves.
 		f.ask(context.WithoutCancel(ctx), r, q)
 	}
-	others, missing, entries := r.others, r.missing, r.entries
+	reports, missing, entries := r.reports, r.missing, r.entries
 	<-r.turn
-	return merge(f.source.Report("", 0), others, missing), entries, nil
+	return merge(f.source.Report("", 0).Status, reports, missing), entries, nil
 }
 
 // ask fills a round with new answers.
@@ -123,7 +123,7 @@ func (f *fleet) ask(ctx context.Context, r *round, q question) {
 	ctx, cancel := context.WithTimeout(ctx, roundFor)
 	defer cancel()
 	self := f.source.Report(q.pool, q.entries)
-	r.others, r.missing, r.entries = make(map[string]Report), nil, make(map[string]Entries)
+	r.reports, r.missing, r.entries = make(map[string]Report), nil, make(map[string]Entries)
 	var mu sync.Mutex
 	take := func(name string, report Report, err error) {
 		mu.Lock()
@@ -138,9 +138,7 @@ func (f *fleet) ask(ctx context.Context, r *round, q question) {
 			r.entries[pool] = all
 		}
 		report.Entries = nil
-		if name != self.Status.Gateway.Name {
-			r.others[name] = report
-		}
+		r.reports[name] = report
 	}
 	take(self.Status.Gateway.Name, self, nil)
 	path := "/report?" + url.Values{"pool": {q.pool}, "entries": {strconv.Itoa(q.entries)}}.Encode()

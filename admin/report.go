@@ -13,6 +13,9 @@ type Report struct {
 	// Past has, by pool, the access windows of the last 15 minutes, [PastStep]
 	// apart, the last one now.
 	Past map[string][]AccessWindow `json:"past"`
+	// Tokens has, by pool, the numbers of those that are in use there. One that has
+	// moved between the answers of two gateways is in both, and is one.
+	Tokens map[string][]int `json:"tokens"`
 	// Entries has, by pool, who is there, as far as it was asked for.
 	Entries map[string]Entries `json:"entries,omitempty"`
 }
@@ -30,15 +33,10 @@ type Entries struct {
 	Holding []Entry `json:"holding"`
 }
 
-// merge puts the fleet's status together: self's own, and what the others have
-// said. Missing are the gateways that have not.
-func merge(self Report, others map[string]Report, missing []string) Status {
-	s := self.Status.withLists()
-	all := make(map[string]Report, len(others)+1)
-	for name, r := range others {
-		all[name] = r
-	}
-	all[s.Gateway.Name] = self
+// merge puts the fleet's status together: what this gateway says now, and what
+// all, by name, have said at one moment. Missing are those that have not.
+func merge(s Status, all map[string]Report, missing []string) Status {
+	s = s.withLists()
 	for i := range s.Cluster.Members {
 		m := &s.Cluster.Members[i]
 		r, ok := all[m.Name]
@@ -58,6 +56,7 @@ func merge(self Report, others map[string]Report, missing []string) Status {
 func mergePool(name string, all map[string]Report, missing []string) PoolFleet {
 	f := PoolFleet{Missing: list(missing), Gateways: []PoolPart{}}
 	var windows []AccessWindow
+	tokens := make(map[int]bool)
 	past := make([][]AccessWindow, 0, len(all))
 	for _, r := range all {
 		i := slices.IndexFunc(r.Status.Pools, func(p Pool) bool { return p.Name == name })
@@ -70,14 +69,21 @@ func mergePool(name string, all map[string]Report, missing []string) PoolFleet {
 			FreeTokens: p.FreeTokensHere, Baton: p.BatonHere, AccessWindow: p.AccessWindow,
 		}
 		f.Gateways = append(f.Gateways, part)
-		f.InFlight += part.InFlight
+		f.InFlight += max(0, part.InFlight-len(r.Tokens[name])) // tokens that have no number yet
+		for _, t := range r.Tokens[name] {
+			tokens[t] = true
+		}
 		f.Waiting += part.Waiting
 		f.FreeTokens += part.FreeTokens
 		f.OldestSeconds = max(f.OldestSeconds, part.OldestSeconds)
-		if part.Baton {
+		if part.Baton { // on its way it may be in two answers: one is enough
 			f.Baton = part.Name
 		}
 		windows, past = append(windows, part.AccessWindow), append(past, r.Past[name])
+	}
+	f.InFlight += len(tokens)
+	for i := range f.Gateways {
+		f.Gateways[i].Baton = f.Gateways[i].Name == f.Baton
 	}
 	slices.SortFunc(f.Gateways, func(a, b PoolPart) int { return cmp.Compare(a.Name, b.Name) })
 	f.AccessWindow = sum(windows)

@@ -219,3 +219,24 @@ func (g *Gateway) Oldest(pool string) time.Duration {
 	}
 	return now.Sub(oldest)
 }
+
+// Tokens returns the numbers of a pool's tokens that are in use at this gateway.
+func (g *Gateway) Tokens(pool string) []int {
+	p := g.pool(pool)
+	if p == nil {
+		return nil
+	}
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	if p.machine == nil {
+		return nil
+	}
+	var out []int
+	running, _ := p.machine.Holdings()
+	for _, grant := range running {
+		if grant.Token != kmutex.NoToken {
+			out = append(out, int(grant.Token))
+		}
+	}
+	return out
+}

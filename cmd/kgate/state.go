@@ -53,11 +53,12 @@ func (n *node) Ready() (ready bool, reason string) {
 
 // Report implements admin.Source.
 func (n *node) Report(pool string, entries int) admin.Report {
-	r := admin.Report{Status: n.status(), Past: make(map[string][]admin.AccessWindow), Entries: make(map[string]admin.Entries)}
+	r := admin.Report{Status: n.status(), Past: make(map[string][]admin.AccessWindow), Tokens: make(map[string][]int), Entries: make(map[string]admin.Entries)}
 	now := time.Now()
 	for i := range r.Status.Pools {
 		p := &r.Status.Pools[i]
 		p.OldestSeconds = n.gateway.Oldest(p.Name).Seconds()
+		r.Tokens[p.Name] = n.gateway.Tokens(p.Name)
 		for _, w := range n.metrics.Pool(p.Name).Past(now, admin.PastStepSeconds*time.Second, admin.PastValues) {
 			r.Past[p.Name] = append(r.Past[p.Name], accessWindow(w))
 		}
