@@ -25,8 +25,9 @@ type Peers interface {
 }
 
 const (
-	// keepRound is how long the answers of a round serve.
-	keepRound = time.Second
+	// keepRound is how long the answers of a round serve: a little less than a
+	// second, so that who comes once a second finds them new.
+	keepRound = 900 * time.Millisecond
 	// roundFor bounds a round: who has not answered by then is missing.
 	roundFor = 500 * time.Millisecond
 	// askedAtOnce bounds the questions of a round that are under way.

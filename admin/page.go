@@ -123,8 +123,7 @@ func (h *handler) events(w http.ResponseWriter, r *http.Request) {
 // render returns the part of the page that changes. It is made anew once a
 // second, whoever asks: of several who find it old, all but one do it for nothing.
 func (h *handler) render(ctx context.Context) (string, error) {
-	const fresh = viewEvery - viewEvery/10 // so that a viewer's next tick finds it old
-	if last := h.live.last.Load(); last != nil && time.Since(last.at) < fresh {
+	if last := h.live.last.Load(); last != nil && time.Since(last.at) < keepRound {
 		return last.html, nil
 	}
 	v, err := h.view(ctx)

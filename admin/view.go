@@ -41,6 +41,7 @@ const (
 	slotUsed     = "used"
 	slotWithheld = "withheld"
 	slotFree     = "free"
+	slotUnknown  = "unknown" // at a gateway that does not answer, if in use
 )
 
 func newView(s Status, entries map[string]Entries) *view {
@@ -68,11 +69,33 @@ func squares(p Pool) []string {
 			all[i] = slotUsed
 		case i < p.Fleet.InFlight+p.Withheld:
 			all[i] = slotWithheld
+		case i < p.Fleet.InFlight+p.Withheld+p.unknown():
+			all[i] = slotUnknown
 		default:
 			all[i] = slotFree
 		}
 	}
 	return all[:min(len(all), 2*slotsShown)]
+}
+
+// unknown counts the slots that may be in use at gateways which do not answer.
+func (p Pool) unknown() int {
+	if len(p.Fleet.Missing) == 0 {
+		return 0
+	}
+	return max(0, p.K-p.Fleet.InFlight-p.Fleet.FreeTokens-p.Withheld)
+}
+
+// Use says how many slots are in use.
+func (p Pool) Use() string {
+	text := fmt.Sprintf("of %d slots in use", p.K)
+	if p.Withheld > 0 {
+		text += fmt.Sprintf(", %d withheld", p.Withheld)
+	}
+	if n := p.unknown(); n > 0 {
+		text += fmt.Sprintf(", %d unknown", n)
+	}
+	return text
 }
 
 // troubles says what is wrong.
@@ -131,14 +154,6 @@ func (m Member) Word() string {
 
 // Who says who an entry is.
 func (e Entry) Who() string { return e.who() }
-
-// Percent of the slots in use.
-func (p poolView) Percent() int {
-	if p.K == 0 {
-		return 0
-	}
-	return int(math.Round(100 * float64(p.Fleet.InFlight) / float64(p.K)))
-}
 
 // spark is a line drawn from the values of the last 15 minutes.
 type spark struct {

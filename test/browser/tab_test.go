@@ -135,7 +135,9 @@ func (b *tab) await(what, expression string) {
 	const patience = 15 * time.Second
 	tick := time.NewTicker(30 * time.Millisecond)
 	defer tick.Stop()
-	for begun := time.Now(); !eval[bool](b, "!!("+expression+")"); <-tick.C {
+	begun := time.Now()
+	defer func() { b.t.Logf("%5.2f s: %s", time.Since(begun).Seconds(), what) }()
+	for ; !eval[bool](b, "!!("+expression+")"); <-tick.C {
 		if time.Since(begun) > patience {
 			b.t.Fatalf("never: %s; the page says:\n%s", what, eval[string](b, "document.body.innerText"))
 		}
