@@ -15,10 +15,10 @@ demo: ## run the main job on this machine for 20 s
 	$(GO) run ./cmd/kgate demo --duration 20s
 
 # Tests with real processes measure times and want the machine for themselves.
-PROCESSES := ./test/cluster ./test/netns ./test/docs
+PROCESSES := ./test/cluster ./test/netns ./test/docs ./test/abuse ./test/prometheus
 test: ## all tests but long soaks, about ten minutes on two cores
 	$(GO) vet ./...
-	$(GO) test $$($(GO) list ./... | grep -v -e /test/cluster -e /test/netns -e /test/docs)
+	$(GO) test $$($(GO) list ./... | grep -v $(PROCESSES:./%=-e /%))
 	$(GO) test -v -p 1 $(PROCESSES)
 
 soak: ## the long runs of the tests with real processes, about half an hour

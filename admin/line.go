@@ -35,6 +35,10 @@ type Entry struct {
 	Position int `json:"position,omitempty"`
 	// Seconds is how long it has waited, or held its slot.
 	Seconds float64 `json:"seconds"`
+	// InLineSeconds is how long it has had its place in the line: as long as it
+	// waits, but where clients are served in turn. Absent: it has none yet, as
+	// another request of its client has.
+	InLineSeconds float64 `json:"in_line_seconds,omitempty"`
 	// Arrived is when it came, as its gateway's clock says.
 	Arrived time.Time `json:"arrived"`
 	// Client is the client's address.
@@ -58,8 +62,7 @@ type Line struct {
 	Waiting  int `json:"waiting"`
 	// Missing are the gateways whose part is missing: they did not answer.
 	Missing []string `json:"missing"`
-	// Line has the first 1000 that wait, in the order of their arrival, and Holders
-	// the 1000 that have held a slot for longest.
+	// Line has the first 1000 that wait, in their order, and Holders the 1000 that have held a slot for longest.
 	Line    []Entry `json:"line"`
 	Holders []Entry `json:"holders"`
 }
@@ -73,11 +76,11 @@ func (e *Entries) add(more Entries, limit int) {
 	e.Holding = longest(append(e.Holding, more.Holding...), limit)
 }
 
-// longest sorts by time, the longest first. The times are differences, so clocks
+// longest sorts by time, the longest in line first. The times are differences, so clocks
 // that are not set alike do no harm.
 func longest(of []Entry, limit int) []Entry {
 	slices.SortStableFunc(of, func(a, b Entry) int {
-		return cmp.Or(cmp.Compare(b.Seconds, a.Seconds), cmp.Compare(a.ID, b.ID))
+		return cmp.Or(cmp.Compare(b.InLineSeconds, a.InLineSeconds), cmp.Compare(b.Seconds, a.Seconds), cmp.Compare(a.ID, b.ID))
 	})
 	return of[:min(limit, len(of))]
 }

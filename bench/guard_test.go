@@ -1,10 +1,8 @@
 package bench
 
 import (
-	"encoding/json"
 	"io"
 	"net/http"
-	"os"
 	"os/exec"
 	"path/filepath"
 	"strings"
@@ -12,56 +10,26 @@ import (
 	"time"
 
 	"github.com/kgate/kgate/test/cluster"
+	"github.com/kgate/kgate/test/mutant"
 )
 
-// unguarded are the places that make a kgate without what this benchmark asks
-// the price of: the lease is not looked at before an admission and a write, and
-// nobody counts tokens. file, what stands there, what stands there instead.
-var unguarded = [][3]string{
-	{"gateway/standing.go", "return self != 0 && s.Node == self && g.now().Before(s.Until)", "return self != 0 && s.Node == self"},
-	{"cmd/kgate/node.go", "if !s.Valid(time.Now()) {", "if s.Node == 0 {"},
-	{"gateway/gateway.go", "g.wg.Go(g.audit)", ""},
+// unguarded makes a kgate without what this benchmark asks the price of: the
+// lease is not looked at before an admission and a write, and nobody counts tokens.
+var unguarded = []mutant.Change{
+	{
+		File: "../gateway/standing.go",
+		Old:  "return self != 0 && s.Node == self && g.now().Before(s.Until)", New: "return self != 0 && s.Node == self",
+	},
+	{File: "../cmd/kgate/node.go", Old: "if !s.Valid(time.Now()) {", New: "if s.Node == 0 {"},
+	{File: "../gateway/gateway.go", Old: "g.wg.Go(g.audit)"},
 }
 
 // buildUnguarded returns a binary with those places changed.
 func buildUnguarded(b *testing.B) string {
 	b.Helper()
-	dir := b.TempDir()
-	root, err := filepath.Abs("..")
-	if err != nil {
-		b.Fatal(err)
-	}
-	replace := make(map[string]string)
-	for _, change := range unguarded {
-		source := filepath.Join(root, change[0])
-		have := source
-		if done, ok := replace[source]; ok {
-			have = done
-		}
-		text, err := os.ReadFile(have)
-		if err != nil {
-			b.Fatal(err)
-		}
-		if strings.Count(string(text), change[1]) != 1 {
-			b.Fatalf("%s does not have %q once", change[0], change[1])
-		}
-		out := filepath.Join(dir, strings.ReplaceAll(change[0], "/", "_"))
-		if err := os.WriteFile(out, []byte(strings.Replace(string(text), change[1], change[2], 1)), 0o600); err != nil {
-			b.Fatal(err)
-		}
-		replace[source] = out
-	}
-	overlay := filepath.Join(dir, "overlay.json")
-	data, err := json.Marshal(map[string]any{"Replace": replace})
-	if err != nil {
-		b.Fatal(err)
-	}
-	if err := os.WriteFile(overlay, data, 0o600); err != nil {
-		b.Fatal(err)
-	}
-	path := filepath.Join(dir, "kgate")
-	out, err := exec.Command("go", "build", "-overlay", overlay, "-o", path, "github.com/kgate/kgate/cmd/kgate").CombinedOutput()
-	if err != nil {
+	path := filepath.Join(b.TempDir(), "kgate")
+	build := exec.CommandContext(b.Context(), "go", "build", "-overlay", mutant.Overlay(b, unguarded...), "-o", path, "../cmd/kgate")
+	if out, err := build.CombinedOutput(); err != nil {
 		b.Fatalf("go build: %v\n%s", err, out)
 	}
 	return path

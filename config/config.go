@@ -98,6 +98,8 @@ type Cluster struct {
 	Replicas int `yaml:"replicas"`
 	// GossipKey encrypts gossip. Empty: gossip goes in the clear.
 	GossipKey Key `yaml:"gossip_key"`
+	// GossipKeyFile is a file that holds the key, in its place.
+	GossipKeyFile string `yaml:"gossip_key_file"`
 	// TLS between gateways, mutual. All three files, or none.
 	TLS PeerTLS `yaml:"tls"`
 }

@@ -27,10 +27,4 @@
 // library's own strict decoder stops at its first error and forgets where a
 // value came from; the descent does neither, so that checks which compare
 // several keys still point at a line.
-//
-// # Keys without effect
-//
-// A key may come before the feature behind it: it is read and checked, and
-// [Config.Inert] lists those that a configuration sets, so that a gateway can
-// say so when it starts.
 package config

@@ -51,6 +51,25 @@ func (e *Error) Error() string {
 	return b.String()
 }
 
+// Lines returns what an error of this package says, one line for each thing that
+// is wrong: for a log, without the lines in question.
+func Lines(err error) []string {
+	switch e := err.(type) { //nolint:errorlint // walks the tree itself: all leaves count
+	case *Error:
+		bare := *e
+		bare.excerpt = ""
+		return []string{strings.ReplaceAll(bare.Error(), "\n", " ")}
+	case interface{ Unwrap() []error }:
+		var all []string
+		for _, err := range e.Unwrap() {
+			all = append(all, Lines(err)...)
+		}
+		return all
+	default:
+		return []string{strings.ReplaceAll(err.Error(), "\n", " ")}
+	}
+}
+
 // FromFlags reports whether err is about flags or environment variables alone,
 // and not about a file or the host.
 func FromFlags(err error) bool {

@@ -133,6 +133,9 @@ func (v *checker) cluster(c Cluster) {
 	default:
 		v.wrong(keyGossipKey, fmt.Sprintf("is a key of %d bytes, where 32 belong", len(c.GossipKey)), hintKeygen)
 	}
+	if c.GossipKeyFile != "" && len(c.GossipKey) > 0 {
+		v.wrong("cluster.gossip_key_file", "is given beside gossip_key", "write one of them")
+	}
 	if t := c.TLS; t.Enabled() {
 		for _, part := range []struct{ key, file string }{{"ca", t.CA}, {"cert", t.Cert}, {"key", t.Key}} {
 			if part.file == "" {
@@ -151,6 +154,6 @@ func (v *checker) telemetry(t Telemetry) {
 	}
 	u, err := url.Parse(t.OTLPEndpoint)
 	if err != nil || u.Hostname() == "" || !slices.Contains([]string{"http", "https"}, u.Scheme) {
-		v.wrong("telemetry.otlp_endpoint", quote(t.OTLPEndpoint)+" is not the URL of a collector", "write a URL such as http://127.0.0.1:4317")
+		v.wrong("telemetry.otlp_endpoint", quote(t.OTLPEndpoint)+" is not the URL of a collector", "write a URL such as http://127.0.0.1:4318")
 	}
 }

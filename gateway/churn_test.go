@@ -164,7 +164,7 @@ func TestWakesUpWithoutLease(t *testing.T) {
 		if err := <-waiting; !errors.Is(err, ErrIsolated) {
 			t.Errorf("granted without a lease: %v", err)
 		}
-		if _, err := p.enter(nil); !errors.Is(err, ErrIsolated) {
+		if _, err := p.enter(Ask{}); !errors.Is(err, ErrIsolated) {
 			t.Errorf("admitted without a lease: %v", err)
 		}
 		n.Follow()

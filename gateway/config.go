@@ -45,8 +45,10 @@ type Links interface {
 	MeanRTT() time.Duration
 }
 
-// Exchange carries the reports and installs of a pool that enters a new epoch:
-// one request and one answer per gateway. [transport.Stream] implements it.
+// Exchange carries what gateways ask each other: the reports and plans of a pool
+// that enters a new epoch, copies of tickets and their acknowledgements, what is
+// asked about another's ticket, and how long its line is. [transport.Stream]
+// implements it.
 type Exchange interface {
 	net.Listener
 	Dial(ctx context.Context, addr string) (net.Conn, error)
@@ -93,6 +95,9 @@ type PoolObserver interface {
 	// Recovered reports that an epoch has begun here, and how long requests had
 	// to wait for it.
 	Recovered(why Reason, took time.Duration)
+	// Overtaken counts a request that was admitted after one which had arrived
+	// at this gateway later.
+	Overtaken()
 	// AuditFailed counts that home found tokens lost or doubled.
 	AuditFailed()
 }
@@ -117,12 +122,18 @@ func (noObserver) Sent(kmutex.Kind)         {}
 func (noObserver) Received(kmutex.Kind)     {}
 
 func (noObserver) Recovered(Reason, time.Duration) {}
+func (noObserver) Overtaken()                      {}
 func (noObserver) AuditFailed()                    {}
 
 // PoolConfig is what this gateway alone decides about a pool.
 type PoolConfig struct {
 	// QueueLimit bounds the requests that wait at this gateway. Default 10000.
 	QueueLimit int
+	// ClientLimit bounds those of them that one client has; 0: it does not.
+	ClientLimit int
+	// Fair lets the clients in one after the other: each has one place in line at
+	// a time. Otherwise requests come in as they arrived.
+	Fair bool
 	// AskInterval is the least time between two requests for places in line.
 	// 0: four times the number of gateways times the one-way delay.
 	AskInterval time.Duration
@@ -171,7 +182,7 @@ func (c Config) Validate() error {
 		errs = append(errs, errors.New("links, exchange and views are required"))
 	}
 	for name, p := range c.Pools {
-		if p.QueueLimit < 0 || p.AskInterval < 0 {
+		if p.QueueLimit < 0 || p.ClientLimit < 0 || p.AskInterval < 0 {
 			errs = append(errs, errors.New("pool "+name+": negative limit or interval"))
 		}
 	}

@@ -51,14 +51,14 @@ func newDesk(p *pool, copies *replication.Copies) *desk {
 }
 
 // take puts a new ticket in line.
-func (d *desk) take(ttl time.Duration, note string) (*ticket, error) {
+func (d *desk) take(ask Ask, ttl time.Duration, note string) (*ticket, error) {
 	var secret [16]byte
 	_, _ = rand.Read(secret[:]) // never fails
 	t := &ticket{id: replication.NewID(secret, d.pool.self), ttl: ttl, note: note}
 	if d.table.Len() >= replication.MaxRecords {
 		return nil, ErrQueueFull
 	}
-	s, err := d.pool.line(t, nil)
+	s, err := d.pool.line(ask, t)
 	if err != nil {
 		return nil, err
 	}

@@ -104,7 +104,8 @@ func (g *Gateway) Deliver(from kmutex.Node, name string, m kmutex.Message) error
 
 func (g *Gateway) followPool(self kmutex.Node, view *membership.View, spec membership.Pool) {
 	p := g.pool(spec.Name)
-	if p == nil {
+	known := p != nil
+	if !known {
 		p = newPool(g, spec.Name)
 	}
 	p.follow(self, view, spec)
@@ -112,6 +113,9 @@ func (g *Gateway) followPool(self kmutex.Node, view *membership.View, spec membe
 	g.pools[spec.Name] = p
 	early := g.stash.take(spec.Name)
 	g.mu.Unlock()
+	if !known {
+		p.reconfigure() // Configure may have come between
+	}
 	for _, s := range early {
 		if err := p.deliver(s.from, s.message); err != nil {
 			p.log.Warn("message refused", slog.Any("error", err))
@@ -126,20 +130,41 @@ func newBinding(name string) kmutex.Binding {
 	return new(coordinator.Late)
 }
 
-// askInterval is how long a gateway waits between two requests for a place in a
-// pool's line; see docs/adr on the gateway as node.
-func (g *Gateway) askInterval(name string) time.Duration {
-	if d := g.cfg.Pools[name].AskInterval; d > 0 {
+// Configure changes what this gateway decides about its pools, for who comes from
+// now on. Who waits keeps the place.
+func (g *Gateway) Configure(pools map[string]PoolConfig) {
+	g.mu.Lock()
+	g.cfg.Pools = maps.Clone(pools)
+	g.mu.Unlock()
+	for _, p := range g.all() {
+		p.reconfigure()
+	}
+}
+
+// reconfigure has the pool follow the gateway's configuration.
+func (p *pool) reconfigure() {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	p.g.mu.RLock()
+	cfg := p.g.cfg.Pools[p.name]
+	p.g.mu.RUnlock()
+	p.configure(cfg)
+}
+
+// askInterval is how long a gateway waits between two requests for a place in the
+// pool's line; see docs/adr on the gateway as node. The caller holds the lock.
+func (p *pool) askInterval() time.Duration {
+	if d := p.cfg.AskInterval; d > 0 {
 		return d
 	}
 	const (
 		factor  = 4
 		unknown = time.Millisecond // round trip, until one is measured
 	)
-	rtt := cmp.Or(g.cfg.Links.MeanRTT(), unknown)
-	g.mu.RLock()
-	defer g.mu.RUnlock()
-	return factor * time.Duration(g.size) * rtt / 2
+	rtt := cmp.Or(p.g.cfg.Links.MeanRTT(), unknown)
+	p.g.mu.RLock()
+	defer p.g.mu.RUnlock()
+	return factor * time.Duration(p.g.size) * rtt / 2
 }
 
 // Drain takes the gateway out: new requests fail with ErrDraining, and so do
@@ -169,7 +194,7 @@ func (g *Gateway) Drain(ctx context.Context, serve bool) error {
 func (p *pool) refuseWaiting(err error) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
-	for _, s := range p.slots {
+	for _, s := range slices.Collect(p.each) {
 		if s.state == slotWaiting && s.held == nil {
 			s.err = err
 			p.end(s, kmutex.EventCancel)
@@ -208,11 +233,11 @@ func (g *Gateway) Close() error {
 	} else {
 		err = g.cfg.Exchange.Close()
 	}
-	g.mu.Lock()
-	for _, p := range g.pools {
-		p.ask.Stop()
+	for _, p := range g.all() {
+		p.mu.Lock()
+		p.stopTimers()
+		p.mu.Unlock()
 	}
-	g.mu.Unlock()
 	g.wg.Wait()
 	return err
 }

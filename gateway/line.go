@@ -40,15 +40,20 @@ type LineEntry struct {
 	Remark string
 	// For is how long it has waited, or held its slot.
 	For time.Duration
+	// InLine is how long it has had its place in the line: as long as it waits, but
+	// where clients are served in turn. 0: it has none yet, as another request of
+	// its client has.
+	InLine time.Duration
 	// Arrived is when it came, as this gateway's clock says.
 	Arrived time.Time
 }
 
-// seen is an entry as copied under the lock; what it points to no longer changes,
-// but for the slot's state.
+// seen is an entry as copied under the lock; what its slot points to beside does
+// not change.
 type seen struct {
-	slot *Slot
-	from time.Time
+	slot   *Slot
+	from   time.Time // it waits, or holds its slot
+	placed time.Time // it has a place in line; zero: its client has another request there
 }
 
 // Line returns who is in a pool at this gateway, at most limit that wait and
@@ -67,28 +72,38 @@ func (p *pool) look() (waiting, holding []seen) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	waiting, holding = make([]seen, 0, p.waiting), make([]seen, 0, p.inFlight)
-	for _, s := range p.slots {
+	for s := range p.each {
 		switch {
 		case s.state == slotWaiting:
-			waiting = append(waiting, seen{s, s.since})
+			waiting = append(waiting, seen{s, s.since, s.placed})
 		case s.at.IsZero(): // taken over from a lost gateway
-			holding = append(holding, seen{s, s.since})
+			holding = append(holding, seen{s, s.since, s.since})
 		default:
-			holding = append(holding, seen{s, s.at})
+			holding = append(holding, seen{s, s.at, s.at})
 		}
 	}
 	return waiting, holding
 }
 
+// entries sorts by place: those without one are behind all others.
 func (p *pool) entries(of []seen, limit int) []LineEntry {
 	slices.SortFunc(of, func(a, b seen) int {
-		return cmp.Or(a.from.Compare(b.from), cmp.Compare(a.slot.ticket, b.slot.ticket))
+		if behind := a.placed.IsZero(); behind != b.placed.IsZero() {
+			if behind {
+				return 1
+			}
+			return -1
+		}
+		return cmp.Or(a.placed.Compare(b.placed), a.from.Compare(b.from), cmp.Compare(a.slot.number, b.slot.number))
 	})
 	of = of[:min(limit, len(of))]
 	out, now := make([]LineEntry, len(of)), p.g.now()
 	for i, e := range of {
 		out[i] = e.slot.entry()
 		out[i].For = max(0, now.Sub(e.from))
+		if !e.placed.IsZero() {
+			out[i].InLine = max(1, now.Sub(e.placed))
+		}
 	}
 	return out
 }
@@ -107,7 +122,7 @@ func (s *Slot) entry() LineEntry {
 
 // id names a slot: POOL.NODE.NUMBER.
 func (s *Slot) id() string {
-	return fmt.Sprintf("%s.%d.%d", s.pool.name, s.owner, s.ticket)
+	return fmt.Sprintf("%s.%d.%d", s.pool.name, s.owner, s.number)
 }
 
 // ParseEntry returns the pool and the incarnation that the id of a LineEntry
@@ -117,8 +132,8 @@ func ParseEntry(id string) (pool string, node kmutex.Node, err error) {
 	return pool, node, err
 }
 
-func parseEntry(id string) (pool string, node kmutex.Node, number kmutex.Ticket, err error) {
-	bad := func() (string, kmutex.Node, kmutex.Ticket, error) {
+func parseEntry(id string) (pool string, node kmutex.Node, number uint64, err error) {
+	bad := func() (string, kmutex.Node, uint64, error) {
 		return "", 0, 0, fmt.Errorf("%w: %.100q", ErrUnknownEntry, id)
 	}
 	rest, last, ok := cutLast(id)
@@ -133,11 +148,11 @@ func parseEntry(id string) (pool string, node kmutex.Node, number kmutex.Ticket,
 	if err != nil {
 		return bad()
 	}
-	t, err := strconv.ParseUint(last, 10, 64)
+	number, err = strconv.ParseUint(last, 10, 64)
 	if err != nil {
 		return bad()
 	}
-	return pool, kmutex.Node(n), kmutex.Ticket(t), nil
+	return pool, kmutex.Node(n), number, nil
 }
 
 func cutLast(s string) (before, after string, ok bool) {
@@ -179,8 +194,14 @@ func (g *Gateway) Cancel(id string) error {
 	}
 	p.mu.Lock()
 	defer p.mu.Unlock()
-	s := p.slots[number]
-	if s == nil || p.self != node || s.state != slotWaiting {
+	var s *Slot
+	for other := range p.each {
+		if other.number == number && other.owner == node && other.state == slotWaiting {
+			s = other
+			break
+		}
+	}
+	if s == nil {
 		return fmt.Errorf("%w: %.100q", ErrUnknownEntry, id)
 	}
 	if s.held != nil {
@@ -212,7 +233,7 @@ func (g *Gateway) Oldest(pool string) time.Duration {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	oldest := now
-	for _, s := range p.slots {
+	for s := range p.each {
 		if s.state == slotWaiting && s.since.Before(oldest) {
 			oldest = s.since
 		}

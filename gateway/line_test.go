@@ -3,6 +3,7 @@ package gateway
 import (
 	"errors"
 	"fmt"
+	"net/netip"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -19,7 +20,7 @@ func queue(t *testing.T, at *node, n int) []chan error {
 		ended := make(chan error, 1)
 		out = append(out, ended)
 		go func() {
-			note := &Note{Method: "GET", Path: fmt.Sprintf("/%d", i), Remote: "192.0.2.1", Trace: fmt.Sprintf("trace-%d", i)}
+			note := &Note{Method: "GET", Path: fmt.Sprintf("/%d", i), Remote: netip.MustParseAddr("192.0.2.1"), Trace: fmt.Sprintf("trace-%d", i)}
 			s, err := at.Acquire(t.Context(), Ask{Pool: testPool, Wait: NoTimeout, Request: note})
 			ended <- err
 			if err == nil {
@@ -45,7 +46,7 @@ func TestLine(t *testing.T) {
 			t.Fatalf("%d hold, %d of 4 wait; want 2 and the 3 asked for", len(line.Holding), len(line.Waiting))
 		}
 		for i, e := range append(line.Holding, line.Waiting...) {
-			want := Note{Method: "GET", Path: fmt.Sprintf("/%d", i), Remote: "192.0.2.1", Trace: fmt.Sprintf("trace-%d", i)}
+			want := Note{Method: "GET", Path: fmt.Sprintf("/%d", i), Remote: netip.MustParseAddr("192.0.2.1"), Trace: fmt.Sprintf("trace-%d", i)}
 			if e.Note != want || e.For != time.Duration(6-i)*time.Second || e.Ticket {
 				t.Errorf("entry %d: %+v", i, e)
 			}
@@ -87,7 +88,7 @@ func TestLineOfTickets(t *testing.T) {
 		at := f.all()[0]
 		var tickets []Ticket
 		for i := range 2 {
-			got, err := at.RequestTicket(t.Context(), testPool, time.Minute, fmt.Sprintf("job %d", i))
+			got, err := at.RequestTicket(t.Context(), Ask{Pool: testPool}, time.Minute, fmt.Sprintf("job %d", i))
 			if err != nil {
 				t.Fatal(err)
 			}

@@ -16,7 +16,6 @@ import (
 type pool struct {
 	g     *Gateway
 	name  string
-	limit int
 	log   *slog.Logger
 	watch PoolObserver
 	ask   *time.Timer
@@ -24,6 +23,7 @@ type pool struct {
 	positions positions
 
 	mu       sync.Mutex
+	cfg      PoolConfig
 	self     kmutex.Node
 	view     *membership.View
 	youngest kmutex.Node     // that any view has told of
@@ -37,32 +37,42 @@ type pool struct {
 	installed uint64            // epoch that has begun here last
 	mended    uint64            // the last one that was asked to end early
 	withheld  kmutex.TokenSet   // in that epoch
+	missed    *time.Timer       // ends it when what nobody knows of has run out
 	// salvaged tokens of that epoch were on their way to a gateway that was lost
 	// before they had left this one.
 	salvaged kmutex.TokenSet
 	last     kmutex.Ticket
-	slots    map[kmutex.Ticket]*Slot
+	numbers  uint64                  // of slots so far
+	slots    map[kmutex.Ticket]*Slot // that have a place in line, or are held
+	clients  map[string]*client      // where they are told apart
+	due      []*Slot                 // that get their places at the end of the step
 	waiting  int
 	inFlight int
 	requests int   // that wait or are in flight; the rest are tickets
 	desk     *desk // nil until the pool has tickets
 	rate     serviceRate
 	idle     signal
+	newest   time.Time // arrival of the youngest request that was admitted
 }
 
 func newPool(g *Gateway, name string) *pool {
-	cfg := g.cfg.Pools[name]
 	p := &pool{
-		g: g, name: name, limit: cfg.QueueLimit, slots: make(map[kmutex.Ticket]*Slot),
+		g: g, name: name, slots: make(map[kmutex.Ticket]*Slot), clients: make(map[string]*client),
 		log: g.cfg.Logger.With(slog.String("pool", name)), watch: g.cfg.Observer.Pool(name),
 	}
 	p.positions.turn = make(chan struct{}, 1)
-	if p.limit == 0 {
-		p.limit = defaultQueueLimit
-	}
+	p.reconfigure()
 	p.ask = time.AfterFunc(time.Hour, p.askDue)
 	p.ask.Stop()
 	return p
+}
+
+// stopTimers is for the end. The caller holds the lock.
+func (p *pool) stopTimers() {
+	p.ask.Stop()
+	if p.missed != nil {
+		p.missed.Stop()
+	}
 }
 
 func (p *pool) askDue() {
@@ -85,16 +95,30 @@ func (p *pool) deliver(from kmutex.Node, m kmutex.Message) error {
 }
 
 // step takes in an event that cannot be refused: one of this gateway's own.
-func (p *pool) step(e kmutex.Event) {
-	if err := p.try(e); err != nil {
+func (p *pool) step(e kmutex.Event) { p.must(p.try(e)) }
+
+func (p *pool) must(err error) {
+	if err != nil {
 		// The driver and its machine disagree about a ticket. Going on could
 		// break the promise; stopping cannot.
 		panic("gateway: pool " + p.name + ": " + err.Error())
 	}
 }
 
-// try takes in an event and carries out its effects. The caller holds the lock.
+// try takes in an event, and gives places to the clients whose turn it is after
+// it. The caller holds the lock.
 func (p *pool) try(e kmutex.Event) error {
+	err := p.move(e)
+	for i := 0; i < len(p.due); i++ { // who comes in makes others due
+		p.must(p.move(p.place(p.due[i], p.g.now())))
+	}
+	clear(p.due)
+	p.due = p.due[:0]
+	return err
+}
+
+// move takes in one event and carries out its effects.
+func (p *pool) move(e kmutex.Event) error {
 	fx, err := p.machine.Step(e)
 	for i := range fx.Messages {
 		m := &fx.Messages[i]
@@ -105,7 +129,7 @@ func (p *pool) try(e kmutex.Event) error {
 		p.grant(g)
 	}
 	if fx.AskTimer {
-		p.ask.Reset(p.g.askInterval(p.name))
+		p.ask.Reset(p.askInterval())
 	}
 	for _, t := range fx.Trace {
 		p.watch.Moved(t)

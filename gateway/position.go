@@ -42,7 +42,7 @@ func (p *pool) lineView() lineView {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	v := lineView{Stamps: make([]int64, 0, p.waiting)}
-	for _, s := range p.slots {
+	for s := range p.each {
 		if s.state == slotWaiting {
 			v.Stamps = append(v.Stamps, s.since.UnixNano())
 		}

@@ -181,12 +181,12 @@ func (p *pool) salvage(m kmutex.Message) {
 	}
 }
 
-// restamp splits the waiting tickets into turns by their times of arrival, as
+// restamp splits the waiting tickets into turns by when their places were taken, as
 // finely as the line is: to one ask interval. A ticket without a slot has been
 // cancelled while an epoch before this one was being formed; its cancel is kept
 // aside in the machine, which wants it in its place until then.
 func (p *pool) restamp(turns []kmutex.ReportedTurn) []kmutex.ReportedTurn {
-	interval := p.g.askInterval(p.name)
+	interval := p.askInterval()
 	var out []kmutex.ReportedTurn
 	for _, turn := range turns {
 		for _, t := range turn.Tickets {
@@ -194,8 +194,8 @@ func (p *pool) restamp(turns []kmutex.ReportedTurn) []kmutex.ReportedTurn {
 			switch {
 			case s == nil && n == 0:
 				out = append(out, kmutex.ReportedTurn{})
-			case s != nil && (n == 0 || s.since.UnixNano()-out[n-1].Stamp > int64(interval)):
-				out = append(out, kmutex.ReportedTurn{Stamp: s.since.UnixNano()})
+			case s != nil && (n == 0 || s.placed.UnixNano()-out[n-1].Stamp > int64(interval)):
+				out = append(out, kmutex.ReportedTurn{Stamp: s.placed.UnixNano()})
 			}
 			last := &out[len(out)-1]
 			last.Tickets = append(last.Tickets, t)

@@ -2,6 +2,7 @@ package gateway
 
 import (
 	"context"
+	"net/netip"
 	"strconv"
 	"time"
 
@@ -13,22 +14,26 @@ import (
 // section. It is safe for concurrent use.
 type Slot struct {
 	pool   *pool
-	owner  kmutex.Node // incarnation that it is of
-	ticket kmutex.Ticket
+	client *client // nil: nobody is told from it
 	since  time.Time
 	// position among those that waited here when it asked.
 	position int
-	note     *Note // nil: nothing is known
+	// owner and number name it for good.
+	owner  kmutex.Node
+	number uint64
+	note   *Note // nil: nothing is known
 
 	// The fields below are the pool's, under its lock.
-	state slotState
-	grant kmutex.Grant
-	at    time.Time     // when it was granted here
-	epoch uint64        // in which it was granted
-	err   error         // why the wait ended without a grant
-	ready chan struct{} // closed when the wait is over; nil if it never began
-	abort func()        // see OnLost
-	held  *ticket       // whose slot it is; nil: a request's
+	ticket kmutex.Ticket // 0: it waits for a place in line
+	placed time.Time     // when its place was taken
+	state  slotState
+	grant  kmutex.Grant
+	at     time.Time     // when it was granted here
+	epoch  uint64        // in which it was granted
+	err    error         // why the wait ended without a grant
+	ready  chan struct{} // closed when the wait is over; nil if it never began
+	abort  func()        // see OnLost
+	held   *ticket       // whose slot it is; nil: a request's
 }
 
 type slotState uint8
@@ -60,7 +65,7 @@ type Note struct {
 	// Method and Path of the request, the path without its query.
 	Method, Path string
 	// Remote is the client's address.
-	Remote string
+	Remote netip.Addr
 	// Trace is the id of the trace that the request belongs to; empty: none.
 	Trace string
 }
@@ -78,8 +83,8 @@ type Entry struct {
 
 // Acquire waits in the line of a pool until this request is admitted, no longer
 // than it wants to, and returns its slot, which the caller must Release. It
-// fails with ErrUnknownPool, ErrIsolated, ErrQueueFull, ErrTimeout or
-// ErrDraining, or with the cause of ctx's end; then nothing is held and no place
+// fails with ErrUnknownPool, ErrIsolated, ErrQueueFull, ErrClientLimit, ErrTimeout
+// or ErrDraining, or with the cause of ctx's end; then nothing is held and no place
 // in line is kept.
 func (g *Gateway) Acquire(ctx context.Context, ask Ask) (*Slot, error) {
 	if g.draining.Load() {
@@ -92,7 +97,7 @@ func (g *Gateway) Acquire(ctx context.Context, ask Ask) (*Slot, error) {
 		}
 		return nil, ErrUnknownPool
 	}
-	s, err := p.enter(ask.Request)
+	s, err := p.enter(ask)
 	if err != nil || s.ready == nil {
 		return s, err
 	}
@@ -183,10 +188,10 @@ func (s *Slot) Entry() Entry {
 
 // enter puts a new request in line. A slot that came at once has no ready
 // channel.
-func (p *pool) enter(note *Note) (*Slot, error) {
+func (p *pool) enter(ask Ask) (*Slot, error) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
-	s, err := p.line(nil, note)
+	s, err := p.line(ask, nil)
 	if err == nil && s.state == slotWaiting {
 		s.ready, s.position = make(chan struct{}), p.waiting
 	}
@@ -195,30 +200,40 @@ func (p *pool) enter(note *Note) (*Slot, error) {
 
 // line puts a new slot in line: a request's, or a ticket's. The caller holds the
 // lock.
-func (p *pool) line(held *ticket, note *Note) (*Slot, error) {
+func (p *pool) line(ask Ask, held *ticket) (*Slot, error) {
 	switch {
 	case p.g.draining.Load():
 		return nil, ErrDraining
 	case p.machine == nil, !p.g.entitled(p.self):
 		return nil, ErrIsolated
-	case p.waiting >= p.limit:
+	case p.atLimit(ask.Client):
+		return nil, ErrClientLimit
+	case p.waiting >= p.cfg.QueueLimit:
 		return nil, ErrQueueFull
 	}
-	p.last++
-	s := &Slot{pool: p, owner: p.self, ticket: p.last, since: p.g.now(), note: note, held: held}
-	p.slots[s.ticket] = s
+	s := p.newSlot(p.g.now(), held)
+	s.note = ask.Request
 	p.waiting++
 	if held == nil {
 		p.requests++
 	}
-	p.step(kmutex.Event{Kind: kmutex.EventAcquire, Ticket: s.ticket})
+	if p.join(s, ask.Client) {
+		p.step(p.place(s, s.since))
+	}
 	return s, nil
+}
+
+func (p *pool) newSlot(since time.Time, held *ticket) *Slot {
+	p.numbers++
+	return &Slot{pool: p, owner: p.self, number: p.numbers, since: since, held: held}
 }
 
 // inherit makes the slot of a ticket that a lost gateway left. The machine has
 // it from its next install on. The caller holds the lock.
 func (p *pool) inherit(number kmutex.Ticket, r replication.Record, held *ticket) *Slot {
-	s := &Slot{pool: p, owner: p.self, ticket: number, since: time.Unix(0, r.Stamp), held: held}
+	arrived := time.Unix(0, r.Stamp)
+	s := p.newSlot(arrived, held)
+	s.ticket, s.placed = number, arrived
 	p.slots[number] = s
 	if r.State == replication.StateGranted {
 		s.state, s.epoch = slotGranted, r.Fence.Epoch
@@ -241,8 +256,10 @@ func (s *Slot) forget() {
 // end takes s out of the pool, by releasing or cancelling its ticket. The caller
 // holds the pool's lock.
 func (p *pool) end(s *Slot, how kmutex.EventKind) {
+	ends := true
 	if s.state == slotWaiting {
 		p.waiting--
+		ends = p.part(s)
 		s.wake()
 	} else {
 		p.inFlight--
@@ -251,8 +268,10 @@ func (p *pool) end(s *Slot, how kmutex.EventKind) {
 		p.done()
 	}
 	s.state = slotEnded
-	delete(p.slots, s.ticket)
-	p.step(kmutex.Event{Kind: how, Ticket: s.ticket})
+	if ends {
+		delete(p.slots, s.ticket)
+		p.step(kmutex.Event{Kind: how, Ticket: s.ticket})
+	}
 }
 
 // grant lets a waiting slot in. The caller holds the pool's lock.
@@ -264,7 +283,9 @@ func (p *pool) grant(grant kmutex.Grant) {
 	s.state, s.grant, s.epoch, s.at = slotGranted, grant, p.spec.Epoch, p.g.now()
 	p.waiting--
 	p.inFlight++
+	p.came(s)
 	p.rate.admitted(s.at, p.waiting > 0)
+	p.overtaken(s)
 	s.wake()
 	if s.held != nil {
 		p.desk.granted(s.held, s)

@@ -130,7 +130,7 @@ func (g *Gateway) void() []<-chan struct{} {
 func (p *pool) void() (refused, aborted int, ended <-chan struct{}) {
 	p.mu.Lock()
 	var aborts []func()
-	for _, s := range p.slots {
+	for s := range p.each {
 		switch {
 		case s.state == slotWaiting:
 			refused++
@@ -148,6 +148,7 @@ func (p *pool) void() (refused, aborted int, ended <-chan struct{}) {
 		}
 	}
 	clear(p.slots)
+	clear(p.clients)
 	p.waiting, p.inFlight, p.requests = 0, 0, aborted
 	if p.desk != nil {
 		p.desk.void()
@@ -157,7 +158,7 @@ func (p *pool) void() (refused, aborted int, ended <-chan struct{}) {
 		ended = p.idle.wait()
 	}
 	p.machine, p.early = nil, nil
-	p.ask.Stop()
+	p.stopTimers()
 	if p.reform != nil {
 		p.reform.supersede()
 		p.reform = nil

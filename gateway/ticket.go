@@ -61,12 +61,12 @@ type Ticket struct {
 	Left time.Duration
 }
 
-// RequestTicket puts a ticket in line. When it returns, the ticket outlives this
-// gateway.
-func (g *Gateway) RequestTicket(ctx context.Context, pool string, ttl time.Duration, note string) (Ticket, error) {
-	p := g.pool(pool)
+// RequestTicket puts a ticket in line, where it waits as long as it lives. When
+// RequestTicket returns, the ticket outlives this gateway.
+func (g *Gateway) RequestTicket(ctx context.Context, ask Ask, ttl time.Duration, note string) (Ticket, error) {
+	p := g.pool(ask.Pool)
 	if p == nil {
-		_, err := g.Acquire(ctx, Ask{Pool: pool})
+		_, err := g.Acquire(ctx, Ask{Pool: ask.Pool})
 		if err == nil {
 			err = ErrIsolated
 		}
@@ -80,7 +80,7 @@ func (g *Gateway) RequestTicket(ctx context.Context, pool string, ttl time.Durat
 		return Ticket{}, err
 	}
 	p.mu.Lock()
-	t, err := d.take(ttl, note)
+	t, err := d.take(ask, ttl, note)
 	p.mu.Unlock()
 	if err != nil {
 		return Ticket{}, err

@@ -14,7 +14,7 @@ import (
 
 func request(t *testing.T, n *node, ttl time.Duration) Ticket {
 	t.Helper()
-	tk, err := n.RequestTicket(t.Context(), testPool, ttl, "")
+	tk, err := n.RequestTicket(t.Context(), Ask{Pool: testPool}, ttl, "")
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -266,7 +266,7 @@ func TestRedeem(t *testing.T) {
 		if _, err := here.RenewTicket(t.Context(), second.ID); !ended(err, EndExpired) {
 			t.Errorf("a ticket that nobody could renew: %v", err)
 		}
-		if third, err := here.RequestTicket(t.Context(), testPool, time.Minute, ""); !errors.Is(err, ErrElsewhere) {
+		if third, err := here.RequestTicket(t.Context(), Ask{Pool: testPool}, time.Minute, ""); !errors.Is(err, ErrElsewhere) {
 			t.Errorf("with a successor that does not answer: %+v %v", third, err)
 		}
 		r.Release()

@@ -1,202 +1,158 @@
 package kmutex_test
 
 import (
-	"cmp"
-	"encoding/json"
-	"os"
-	"os/exec"
-	"path/filepath"
-	"regexp"
-	"strings"
 	"testing"
+
+	"github.com/kgate/kgate/test/mutant"
 )
 
-// smallWorlds is the search of explore_test.go, as far as the mutants need it.
-const smallWorlds = "TestExplore/.*/(n=2|n=3,k=1,requests=1|n=4,k=1)"
-
-// mutants are defects that the tests must find: source text and what it is
-// changed into. They are compiled by way of an overlay, so the production code
-// has no hook for them.
-var mutants = []struct {
-	name, file, old, new string
-	// caught is part of the message of the check that has to find it.
-	caught string
-	// by is the test that has to; empty: the small worlds.
-	by string
-}{
-	{
-		"a requester keeps its parent", "line.go",
-		"m.parent = 0\n\tm.asked", "m.asked",
-		"invariant 4|invariant 5|impossible origin", "",
-	},
-	{
-		"the baton is passed on and kept", "line.go",
-		"m.baton = false\n", "",
-		"invariant 3", "",
-	},
-	{
-		"a turn that is over does not pass the baton on", "line.go",
-		"if next.IsZero() {\n\t\t\treturn // nobody behind: idle coordinator", "{\n\t\t\treturn",
-		"invariant 5|nothing can happen|invariant 8", "",
-	},
-	{
-		"free tokens are passed on and kept", "../coordinator/late.go",
-		"l.coordinator, l.free, l.announced = false, nil, false", "l.coordinator, l.free, l.announced = false, l.free.Clone(), false",
-		"invariant 2", "",
-	},
-	{
-		"the baton forgets parked tokens", "../coordinator/late.go",
-		"l.free.Add(p.Token)\n\t\t}\n\t\treturn arrived", "}\n\t\treturn arrived",
-		"invariant 2", "",
-	},
-	{
-		"a released token stays where nobody looks for it", "../coordinator/late.go",
-		"case l.coordinator:\n\t\tl.free.Add(q)\n\tcase l.self != l.home:", "case l.coordinator || l.self == l.home:\n\t\tl.free.Add(q)\n\tcase l.self != l.home:",
-		"invariant 8|nothing can happen|invariant 2", "",
-	},
-	{
-		"the table of tails is stale", "../coordinator/early.go",
-		"e.tails[e.counter] = s\n", "",
-		"invariant 7|a second child|no such seat", "",
-	},
-	{
-		"a token is handed over in the critical section", "../coordinator/early.go",
-		"if s.token != kmutex.NoToken && s.ticket == 0 {\n\t\te.handOver", "if s.token != kmutex.NoToken {\n\t\te.handOver",
-		"invariant 1|invariant 2|invariant 6", "",
-	},
-	{
-		"a cancelled ticket takes its seat along", "../coordinator/early.go",
-		"s := e.seats[serial]\n\ts.ticket = 0\n\te.seats[serial] = s\n\treturn true", "delete(e.seats, serial)\n\treturn true",
-		"invariant 7|no such seat|panic", "",
-	},
-	{
-		"an idle tail keeps its token from its child (misprint E1 of the paper)", "../coordinator/early.go",
-		"if s.child.IsZero() {\n\t\t\te.put(serial, s)\n\t\t\treturn", "if !s.child.IsZero() {\n\t\t\te.put(serial, s)\n\t\t\treturn",
-		"invariant|nothing can happen|panic", "",
-	},
-	{
-		"withheld tokens are given out", "reform.go",
-		"if !p.Owed {\n\t\treturn\n\t}\n\tif p.withheld", "return\n\tif p.withheld",
-		"safety", "TestRandomSchedules",
-	},
-	{
-		"a free token is believed although an epoch may have begun since", "reform.go",
-		"if current {\n\t\t\tp.idle", "if true {\n\t\t\tp.idle",
-		"safety", "TestRandomSchedules",
-	},
-	{
-		"the k of an epoch that nobody alive has entered is forgotten", "reform.go",
-		"if !current {\n\t\t\tp.tokens", "if false {\n\t\t\tp.tokens",
-		"safety", "TestRandomSchedules",
-	},
-	{
-		"tokens are minted when nobody knows how many there were", "reform.go",
-		"p.withheld, p.idle = NewTokenSet(p.K), nil", "p.idle = nil",
-		"safety", "TestRandomSchedules",
-	},
-	{
-		"a newcomer claims to know all tokens", "epoch.go",
-		"if epoch == 1 || self == home", "if self != 0",
-		"tokens", "TestNewcomersDoNotKnowTheTokens",
-	},
-	{
-		"a running token is renumbered to a withheld one", "reform.go",
-		"case p.withheld.Has(q):\n\t\tcase p.running", "case p.running",
-		"invariant 2|invariant 6|safety", "TestRandomSchedules",
-	},
-	{
-		"the number that renumbering leaves is no token any more", "reform.go",
-		"[]TokenSet{p.reported, p.running", "[]TokenSet{p.running",
-		"invariant 2|safety", "TestRandomSchedules",
-	},
-	{
-		"a retired token is used again", "machine.go",
-		"case int(q) >= m.k:", "case false:",
-		"invariant 2|panic|safety", "TestRandomSchedules",
-	},
-	{
-		"two adopted slots get one token", "reform.go",
-		"source := p.withheld.Clone()", "source := p.withheld",
-		"which is impossible|runs elsewhere too", "TestRandomSchedules",
-	},
-	{
-		"an adopted slot's token is used again while its lost node may use it", "reform.go",
-		"if p.Owed && g.Ticket >= FirstAdopted {", "if false {",
-		"in the epochs after", "TestReformTokens",
-	},
-	{
-		"a ticket is adopted twice", "epoch.go",
-		"m.adopted = max(m.adopted, t)", "_ = t",
-		"taken over again", "TestAdoptedOnce",
-	},
-	{
-		"the install of an old epoch is accepted", "epoch.go",
-		"in.Epoch == 0 || m.epoch != 0 && in.Epoch != m.epoch:", "in.Epoch == 0:",
-		"takes the install", "TestRandomSchedules",
-	},
-	{
-		"the baton leaves the serial behind", "../coordinator/late.go",
-		"l.got, l.serial = baton.Number, baton.Serial", "l.got = baton.Number",
-		"serial", "TestRandomSchedules",
-	},
-	{
-		"a token leaves its serial behind", "../coordinator/early.go",
-		"s.token, s.last = q, last", "s.token = q",
-		"serial", "TestRandomSchedules",
-	},
-}
-
+// The tests find these defects; where none is named, the search of small worlds
+// does.
 func TestMutantsAreCaught(t *testing.T) {
-	if testing.Short() {
-		t.Skip("compiles the package once per mutant; not with -short")
-	}
-	for _, m := range mutants {
-		t.Run(strings.ReplaceAll(m.name, " ", "_"), func(t *testing.T) {
-			t.Parallel()
-			path, err := filepath.Abs(m.file)
-			if err != nil {
-				t.Fatal(err)
-			}
-			source, err := os.ReadFile(path)
-			if err != nil {
-				t.Fatal(err)
-			}
-			if n := strings.Count(string(source), m.old); n != 1 {
-				t.Fatalf("the text to change is %d times in %s", n, m.file)
-			}
-			out := runMutant(t, cmp.Or(m.by, smallWorlds), path, strings.Replace(string(source), m.old, m.new, 1))
-			found := regexp.MustCompile(m.caught).FindString(out)
-			if found == "" {
-				t.Fatalf("not caught by %q:\n%s", m.caught, out)
-			}
-			t.Logf("caught by %q", found)
-		})
-	}
-}
-
-// runMutant runs tests with the file at path replaced, and returns what the
-// failing run printed.
-func runMutant(t *testing.T, tests, path, source string) string {
-	t.Helper()
-	dir := t.TempDir()
-	changed := filepath.Join(dir, "mutant.go")
-	overlay, err := json.Marshal(map[string]map[string]string{"Replace": {path: changed}})
-	if err != nil {
-		t.Fatal(err)
-	}
-	for name, data := range map[string][]byte{changed: []byte(source), filepath.Join(dir, "overlay.json"): overlay} {
-		if err := os.WriteFile(name, data, 0o600); err != nil {
-			t.Fatal(err)
-		}
-	}
-	cmd := exec.CommandContext(t.Context(), "go", "test", "-overlay", filepath.Join(dir, "overlay.json"), "-vet=off", "-count=1",
-		"-run", tests, ".")
-	out, err := cmd.CombinedOutput()
-	if err == nil {
-		t.Fatal("not caught")
-	}
-	if strings.Contains(string(out), "[build failed]") {
-		t.Fatalf("the mutant does not compile:\n%s", out)
-	}
-	return string(out)
+	mutant.Suite{By: "^TestExplore$/.*/(n=2|n=3,k=1,requests=1|n=4,k=1)", Mutants: []mutant.Mutant{
+		{
+			Name: "a requester keeps its parent", File: "line.go",
+			Old:    "m.parent = 0\n\tm.asked",
+			New:    "m.asked",
+			Caught: "invariant 4|invariant 5|impossible origin",
+		},
+		{
+			Name: "the baton is passed on and kept", File: "line.go",
+			Old:    "m.baton = false\n",
+			New:    "",
+			Caught: "invariant 3",
+		},
+		{
+			Name: "a turn that is over does not pass the baton on", File: "line.go",
+			Old:    "if next.IsZero() {\n\t\t\treturn // nobody behind: idle coordinator",
+			New:    "{\n\t\t\treturn",
+			Caught: "invariant 5|nothing can happen|invariant 8",
+		},
+		{
+			Name: "free tokens are passed on and kept", File: "../coordinator/late.go",
+			Old:    "l.coordinator, l.free, l.announced = false, nil, false",
+			New:    "l.coordinator, l.free, l.announced = false, l.free.Clone(), false",
+			Caught: "invariant 2",
+		},
+		{
+			Name: "the baton forgets parked tokens", File: "../coordinator/late.go",
+			Old:    "l.free.Add(p.Token)\n\t\t}\n\t\treturn arrived",
+			New:    "}\n\t\treturn arrived",
+			Caught: "invariant 2",
+		},
+		{
+			Name: "a released token stays where nobody looks for it", File: "../coordinator/late.go",
+			Old:    "case l.coordinator:\n\t\tl.free.Add(q)\n\tcase l.self != l.home:",
+			New:    "case l.coordinator || l.self == l.home:\n\t\tl.free.Add(q)\n\tcase l.self != l.home:",
+			Caught: "invariant 8|nothing can happen|invariant 2",
+		},
+		{
+			Name: "the table of tails is stale", File: "../coordinator/early.go",
+			Old:    "e.tails[e.counter] = s\n",
+			New:    "",
+			Caught: "invariant 7|a second child|no such seat",
+		},
+		{
+			Name: "a token is handed over in the critical section", File: "../coordinator/early.go",
+			Old:    "if s.token != kmutex.NoToken && s.ticket == 0 {\n\t\te.handOver",
+			New:    "if s.token != kmutex.NoToken {\n\t\te.handOver",
+			Caught: "invariant 1|invariant 2|invariant 6",
+		},
+		{
+			Name: "a cancelled ticket takes its seat along", File: "../coordinator/early.go",
+			Old:    "s := e.seats[serial]\n\ts.ticket = 0\n\te.seats[serial] = s\n\treturn true",
+			New:    "delete(e.seats, serial)\n\treturn true",
+			Caught: "invariant 7|no such seat|panic",
+		},
+		{
+			Name: "an idle tail keeps its token from its child (misprint E1 of the paper)", File: "../coordinator/early.go",
+			Old:    "if s.child.IsZero() {\n\t\t\te.put(serial, s)\n\t\t\treturn",
+			New:    "if !s.child.IsZero() {\n\t\t\te.put(serial, s)\n\t\t\treturn",
+			Caught: "invariant|nothing can happen|panic",
+		},
+		{
+			Name: "withheld tokens are given out", File: "reform.go",
+			Old:    "if !p.Owed {\n\t\treturn\n\t}\n\tif p.withheld",
+			New:    "return\n\tif p.withheld",
+			Caught: "safety", By: "^TestRandomSchedules$",
+		},
+		{
+			Name: "a free token is believed although an epoch may have begun since", File: "reform.go",
+			Old:    "if current {\n\t\t\tp.idle",
+			New:    "if true {\n\t\t\tp.idle",
+			Caught: "safety", By: "^TestRandomSchedules$",
+		},
+		{
+			Name: "the k of an epoch that nobody alive has entered is forgotten", File: "reform.go",
+			Old:    "if !current {\n\t\t\tp.tokens",
+			New:    "if false {\n\t\t\tp.tokens",
+			Caught: "safety", By: "^TestRandomSchedules$",
+		},
+		{
+			Name: "tokens are minted when nobody knows how many there were", File: "reform.go",
+			Old:    "p.withheld, p.idle = NewTokenSet(p.K), nil",
+			New:    "p.idle = nil",
+			Caught: "safety", By: "^TestRandomSchedules$",
+		},
+		{
+			Name: "a newcomer claims to know all tokens", File: "epoch.go",
+			Old:    "if epoch == 1 || self == home",
+			New:    "if self != 0",
+			Caught: "tokens", By: "^TestNewcomersDoNotKnowTheTokens$",
+		},
+		{
+			Name: "a running token is renumbered to a withheld one", File: "reform.go",
+			Old:    "case p.withheld.Has(q):\n\t\tcase p.running",
+			New:    "case p.running",
+			Caught: "invariant 2|invariant 6|safety", By: "^TestRandomSchedules$",
+		},
+		{
+			Name: "the number that renumbering leaves is no token any more", File: "reform.go",
+			Old:    "[]TokenSet{p.reported, p.running",
+			New:    "[]TokenSet{p.running",
+			Caught: "invariant 2|safety", By: "^TestRandomSchedules$",
+		},
+		{
+			Name: "a retired token is used again", File: "machine.go",
+			Old:    "case int(q) >= m.k:",
+			New:    "case false:",
+			Caught: "invariant 2|panic|safety", By: "^TestRandomSchedules$",
+		},
+		{
+			Name: "two adopted slots get one token", File: "reform.go",
+			Old:    "source := p.withheld.Clone()",
+			New:    "source := p.withheld",
+			Caught: "which is impossible|runs elsewhere too", By: "^TestRandomSchedules$",
+		},
+		{
+			Name: "an adopted slot's token is used again while its lost node may use it", File: "reform.go",
+			Old:    "if p.Owed && g.Ticket >= FirstAdopted {",
+			New:    "if false {",
+			Caught: "in the epochs after", By: "^TestReformTokens$",
+		},
+		{
+			Name: "a ticket is adopted twice", File: "epoch.go",
+			Old:    "m.adopted = max(m.adopted, t)",
+			New:    "_ = t",
+			Caught: "taken over again", By: "^TestAdoptedOnce$",
+		},
+		{
+			Name: "the install of an old epoch is accepted", File: "epoch.go",
+			Old:    "in.Epoch == 0 || m.epoch != 0 && in.Epoch != m.epoch:",
+			New:    "in.Epoch == 0:",
+			Caught: "takes the install", By: "^TestRandomSchedules$",
+		},
+		{
+			Name: "the baton leaves the serial behind", File: "../coordinator/late.go",
+			Old:    "l.got, l.serial = baton.Number, baton.Serial",
+			New:    "l.got = baton.Number",
+			Caught: "serial", By: "^TestRandomSchedules$",
+		},
+		{
+			Name: "a token leaves its serial behind", File: "../coordinator/early.go",
+			Old:    "s.token, s.last = q, last",
+			New:    "s.token = q",
+			Caught: "serial", By: "^TestRandomSchedules$",
+		},
+	}}.Run(t)
 }

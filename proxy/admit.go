@@ -4,6 +4,7 @@ import (
 	"context"
 	"fmt"
 	"net/http"
+	"net/netip"
 	"time"
 )
 
@@ -39,7 +40,7 @@ type Note struct {
 	// secrets.
 	Method, Path string
 	// Remote is the client's address.
-	Remote string
+	Remote netip.Addr
 	// Trace is the id of the request's trace, empty without one.
 	Trace string
 }
@@ -90,6 +91,8 @@ const (
 	ReasonClientLimit Reason = "client-limit"
 	// ReasonCancelled: an operator has taken the request out of the line.
 	ReasonCancelled Reason = "cancelled"
+	// ReasonUpstreamDown: no upstream of the pool passes its health checks.
+	ReasonUpstreamDown Reason = "upstream-down"
 )
 
 // status is what a client gets that was refused for this reason.
@@ -145,6 +148,9 @@ const (
 	OutcomeClientLimit
 	// OutcomeCancelled: refused, an operator took it out of the line.
 	OutcomeCancelled
+	// OutcomeUpstreamDown: refused, before or after its wait, since no upstream
+	// of the pool passes its health checks.
+	OutcomeUpstreamDown
 	// OutcomeUpstreamError: admitted, but the upstream could not be reached,
 	// did not answer in time, hold.max and hold.idle included, or broke off its
 	// answer.
@@ -154,7 +160,7 @@ const (
 )
 
 var outcomeNames = [outcomeEnd]string{
-	"none", "admitted", "queue_full", "timeout", "client_gone", "draining", "isolated", "client_limit", "cancelled", "upstream_error",
+	"none", "admitted", "queue_full", "timeout", "client_gone", "draining", "isolated", "client_limit", "cancelled", "upstream_down", "upstream_error",
 }
 
 // String returns the outcome's name in metrics and logs.
@@ -179,6 +185,8 @@ func (r *Refusal) outcome() Outcome {
 		return OutcomeClientLimit
 	case ReasonCancelled:
 		return OutcomeCancelled
+	case ReasonUpstreamDown:
+		return OutcomeUpstreamDown
 	default:
 		return OutcomeIsolated
 	}
@@ -189,6 +197,13 @@ type Record struct {
 	// Pool is empty for routes without admission.
 	Pool    string
 	Outcome Outcome
+	// TraceID of the request in hexadecimal digits: the one that it brought, or
+	// of the trace that was begun for it; else empty. Sampled tells that its
+	// spans are recorded here.
+	TraceID string
+	Sampled bool
+	// Entry is how it came in; zero if it was not admitted.
+	Entry Entry
 	// Wait is the time from the request's arrival to its admission or, if it
 	// was not admitted, to the end of its wait. It is the access time.
 	Wait time.Duration
@@ -212,11 +227,12 @@ type Record struct {
 }
 
 // Observer is told about requests, for metrics. Its methods are called on the
-// request's goroutine: they must be fast and safe for concurrent use.
+// request's goroutine: they must be fast and safe for concurrent use. A record
+// is only valid during the call.
 type Observer interface {
-	// Admitted is called when a request of pool got its slot after wait.
-	Admitted(pool string, wait time.Duration)
-	// Done is called at the end of every request that matched a route. The
-	// record is only valid during the call.
+	// Admitted is called when a request of a pool has got its slot. The record
+	// tells what is known by then.
+	Admitted(r *Record)
+	// Done is called at the end of every request that matched a route.
 	Done(r *Record)
 }

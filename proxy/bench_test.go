@@ -30,8 +30,8 @@ func (openSlot) Entry() Entry  { return Entry{} }
 // quiet observes and forgets.
 type quiet struct{}
 
-func (quiet) Admitted(string, time.Duration) {}
-func (quiet) Done(*Record)                   {}
+func (quiet) Admitted(*Record) {}
+func (quiet) Done(*Record)     {}
 
 // bareProxy is what the gateway is compared with: a ReverseProxy with the same
 // transport and buffers, that sets X-Forwarded-*.
@@ -48,9 +48,9 @@ func bareProxy(to *url.URL, rt http.RoundTripper) http.Handler {
 }
 
 // openHandler has what a pool has by default: limits on the hold, and a fence.
-func openHandler(tb testing.TB, to *url.URL) *Handler {
+func openHandler(tb testing.TB, to *url.URL, change ...func(*Config)) *Handler {
 	tb.Helper()
-	h, err := New(Config{
+	cfg := Config{
 		Admitter: open{},
 		Observer: quiet{},
 		Pools: []Pool{{
@@ -58,7 +58,11 @@ func openHandler(tb testing.TB, to *url.URL) *Handler {
 			HoldMax: 30 * time.Minute, HoldIdle: time.Minute, Fence: true,
 		}},
 		Routes: []Route{{Pool: "p", Match: Match{PathPrefix: "/"}}},
-	})
+	}
+	for _, f := range change {
+		f(&cfg)
+	}
+	h, err := New(cfg)
 	if err != nil {
 		tb.Fatal(err)
 	}
@@ -144,7 +148,7 @@ func (w *blankWriter) WriteHeader(int)             {}
 func BenchmarkOverhead(b *testing.B) {
 	to := &url.URL{Scheme: "http", Host: "127.0.0.1:1"}
 	handler := openHandler(b, to)
-	handler.targets[0].upstreams[0].proxy.Transport = cannedTransport{}
+	handler.now.Load().targets[0].upstreams[0].proxy.Transport = cannedTransport{}
 	for name, h := range map[string]http.Handler{"bare": bareProxy(to, cannedTransport{}), "kgate": handler} {
 		b.Run(name, func(b *testing.B) {
 			req := httptest.NewRequest(http.MethodGet, "http://h/x", http.NoBody)

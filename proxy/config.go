@@ -4,6 +4,7 @@ import (
 	"crypto/tls"
 	"errors"
 	"fmt"
+	"io"
 	"log/slog"
 	"net/http"
 	"net/netip"
@@ -11,6 +12,8 @@ import (
 	"slices"
 	"strings"
 	"time"
+
+	"go.opentelemetry.io/otel/trace"
 )
 
 // ErrConfig is wrapped by every error of Config.Validate.
@@ -26,13 +29,22 @@ type Config struct {
 	Admitter Admitter
 	// Observer is told about every request; may be nil.
 	Observer Observer
-	// Logger takes the access log and errors; nil discards them.
+	// Tracer makes the spans of sampled requests; nil: none are made, and a
+	// request's trace context goes to the upstream as it came.
+	Tracer trace.Tracer
+	// SampleRatio is the share of requests to sample, 0 to 1. A request that
+	// brings a trace context brings the decision with it.
+	SampleRatio float64
+	// Logger takes errors and the structured access log; nil discards them.
 	Logger *slog.Logger
-	// AccessLog writes one line per request to Logger, at level Info. The
-	// query is left out: it may hold secrets.
-	AccessLog bool
+	// AccessLog writes one line per request. Queries are left out: they may
+	// hold secrets.
+	AccessLog AccessFormat
+	// AccessWriter takes an access log that is not structured: a whole line with
+	// each Write. It must be safe for concurrent use, as an *os.File is.
+	AccessWriter io.Writer
 	// TrustedProxies are the peers whose X-Forwarded-* headers are believed
-	// and passed on. From everybody else they are removed.
+	// and passed on, and of whose requests X-Forwarded-For names the client. From everybody else they are removed.
 	TrustedProxies []netip.Prefix
 	// Standing identifies the right of this gateway to have requests in flight:
 	// 0 while it has none, and another number each time it has won the right
@@ -52,16 +64,27 @@ type Config struct {
 type Pool struct {
 	// Name as the Admitter knows it.
 	Name string
-	// Upstreams that serve the pool; of several, the one with the fewest
-	// requests in flight from this gateway is taken.
+	// Upstreams that serve the pool; of several healthy ones, the one with the
+	// fewest requests in flight from this gateway is taken.
 	Upstreams []*url.URL
+	// Health says when an upstream is passed over.
+	Health Health
 	// QueueTimeout is the longest wait for admission, 60 s if 0; negative
 	// means no limit. A client shortens it with "Prefer: wait=N".
 	QueueTimeout time.Duration
+	// TellClients tells the pool's clients apart, for [Ask].Client: by the value
+	// of ClientHeader, for a request that has it, else by the address, IPv6 by the
+	// first half of it.
+	TellClients  bool
+	ClientHeader string
 	// HoldMax is the longest that a request keeps its slot, HoldIdle the
 	// longest that it keeps it without a byte moving in either direction. Then
 	// it is broken off. 0 means no bound.
 	HoldMax, HoldIdle time.Duration
+	// MinUpload is how many bytes per second a client's request body must at
+	// least come with, over the length of HoldIdle, or 10 s without it. Time in
+	// which the upstream takes none of it does not count. 0 means no bound.
+	MinUpload int
 	// Fence sends the slot's fence to the upstream, in the header Kgate-Fence.
 	Fence bool
 	// Tickets lets clients of the pool take a ticket for their request, with
@@ -112,6 +135,7 @@ const (
 	defaultQueueTimeout          = 60 * time.Second
 	defaultDialTimeout           = 5 * time.Second
 	defaultResponseHeaderTimeout = 60 * time.Second
+	defaultUploadWindow          = 10 * time.Second
 )
 
 func (c Config) withDefaults() Config {
@@ -121,6 +145,7 @@ func (c Config) withDefaults() Config {
 			c.Pools[i].QueueTimeout = defaultQueueTimeout
 		}
 		c.Pools[i].Transport = c.Pools[i].Transport.withDefaults()
+		c.Pools[i].Health = c.Pools[i].Health.withDefaults()
 	}
 	c.Routes = slices.Clone(c.Routes)
 	for i := range c.Routes {
@@ -152,6 +177,12 @@ func (c Config) Validate() error {
 	bad := func(format string, args ...any) {
 		errs = append(errs, fmt.Errorf("%w: %s", ErrConfig, fmt.Sprintf(format, args...)))
 	}
+	if !(c.SampleRatio >= 0 && c.SampleRatio <= 1) {
+		bad("sample ratio %v is not between 0 and 1", c.SampleRatio)
+	}
+	if c.AccessLog > AccessStructured && c.AccessWriter == nil {
+		bad("an access log in this form needs a writer")
+	}
 	pools := make(map[string]bool, len(c.Pools))
 	for i, p := range c.Pools {
 		switch {
@@ -167,7 +198,10 @@ func (c Config) Validate() error {
 		if p.Transport.DialTimeout < 0 {
 			bad("pool %q: negative dial timeout", p.Name)
 		}
-		if p.HoldMax < 0 || p.HoldIdle < 0 {
+		for _, msg := range p.Health.check() {
+			bad("pool %q: %s", p.Name, msg)
+		}
+		if p.HoldMax < 0 || p.HoldIdle < 0 || p.MinUpload < 0 {
 			bad("pool %q: negative bound on the hold", p.Name)
 		}
 		if p.Tickets && c.Tickets == nil {

@@ -27,6 +27,17 @@ func withConn(ctx context.Context, c net.Conn) context.Context {
 	return context.WithValue(ctx, connKey{}, c)
 }
 
+// innermost returns the connection that the kernel knows.
+func innermost(conn net.Conn) net.Conn {
+	for {
+		wrapped, ok := conn.(interface{ NetConn() net.Conn })
+		if !ok {
+			return conn
+		}
+		conn = wrapped.NetConn()
+	}
+}
+
 // watchDeparture cancels the context of a request with a body when the client
 // closes the connection. The returned function ends the watch; it must be called.
 func (ex *exchange) watchDeparture(r *http.Request) (stop func()) {

@@ -10,10 +10,7 @@ import (
 // peerClosed reports whether the other side has closed conn, or its sending
 // side. It neither reads nor waits.
 func peerClosed(conn net.Conn) bool {
-	if wrapped, ok := conn.(interface{ NetConn() net.Conn }); ok { // TLS
-		conn = wrapped.NetConn()
-	}
-	sc, ok := conn.(syscall.Conn)
+	sc, ok := innermost(conn).(syscall.Conn)
 	if !ok {
 		return false
 	}

@@ -14,22 +14,27 @@ import (
 
 // exchange is one request and its answer: the ResponseWriter that the reverse
 // proxy writes to, and what is known about the request meanwhile. It is used by
-// the request's goroutine only, but for body, hold and wrote.
+// the request's goroutine only, but for body, hold, lanes and wrote.
 type exchange struct {
 	http.ResponseWriter
-	handler *Handler
+	handler *plane
 	ctx     exchangeContext
 	cancel  context.CancelCauseFunc
 	body    requestBody
 	hold    hold
+	spans   spans
 
 	route    *route
 	upstream *upstream
-	backend  io.ReadWriteCloser // the upstream's side of an upgraded connection
+	lanes    atomic.Pointer[lanes] // the upstream's
+	failure  error                 // why the upstream gave no answer
+	verdict  verdict               // on the upstream
+	backend  io.ReadWriteCloser    // the upstream's side of an upgraded connection
 
 	arrived  time.Time
-	admitted time.Time // zero until then
-	prefer   int       // the preference "wait" that was honoured, else -1
+	admitted time.Time     // zero until then
+	asks     *http.Request // for a ticket, through the ticket API
+	prefer   int           // the preference "wait" that was honoured, else -1
 
 	rec        Record
 	note       Note
@@ -57,12 +62,14 @@ func (c *exchangeContext) Value(key any) any {
 	return c.Context.Value(key)
 }
 
-func exchangeOf(r *http.Request) *exchange {
-	ex, _ := r.Context().Value(exchangeKey{}).(*exchange)
+func exchangeOf(r *http.Request) *exchange { return exchangeIn(r.Context()) }
+
+func exchangeIn(ctx context.Context) *exchange {
+	ex, _ := ctx.Value(exchangeKey{}).(*exchange)
 	return ex
 }
 
-func newExchange(h *Handler, w http.ResponseWriter, r *http.Request) *exchange {
+func newExchange(h *plane, w http.ResponseWriter, r *http.Request) *exchange {
 	ex := &exchange{ResponseWriter: w, handler: h, arrived: time.Now(), prefer: -1, overHTTP1: r.ProtoMajor == 1}
 	ctx, cancel := context.WithCancelCause(r.Context())
 	ex.ctx, ex.cancel = exchangeContext{Context: ctx, ex: ex}, cancel
@@ -165,7 +172,14 @@ type requestBody struct {
 
 // Read implements io.Reader.
 func (b *requestBody) Read(p []byte) (int, error) {
+	paced := b.hold.upload.least > 0
+	if paced {
+		b.hold.upload.begin(time.Since(b.hold.since))
+	}
 	n, err := b.ReadCloser.Read(p)
+	if paced {
+		b.hold.upload.end(time.Since(b.hold.since), n, err != nil)
+	}
 	switch {
 	case err == nil:
 	case errors.Is(err, io.EOF):

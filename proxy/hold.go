@@ -2,7 +2,6 @@ package proxy
 
 import (
 	"context"
-	"errors"
 	"io"
 	"log/slog"
 	"net/http"
@@ -27,6 +26,10 @@ var (
 		"hold.max is reached",
 		"the request took longer than its pool allows (hold.max)",
 	}
+	errMinUpload = &breach{
+		"hold.min_upload is not reached",
+		"the request's body comes more slowly than its pool allows (hold.min_upload)",
+	}
 	errHoldIdle = &breach{
 		"hold.idle is reached",
 		"no byte has moved for longer than the request's pool allows (hold.idle)",
@@ -42,6 +45,7 @@ const lastWord = time.Second
 type hold struct {
 	slot      Slot
 	max, idle time.Duration // 0: no bound
+	upload    pace
 	since     time.Time
 	moved     atomic.Int64 // when a byte moved last, as time after since
 
@@ -58,7 +62,7 @@ type hold struct {
 // begin starts the watch. The slot may turn out to be lost already.
 func (h *hold) begin(cut func(*breach)) {
 	h.since, h.cut = time.Now(), cut
-	if next := h.next(0); next > 0 {
+	if _, next := h.judge(0); next > 0 {
 		h.mu.Lock() // due may run before timer is set
 		h.timer = time.AfterFunc(next, h.due)
 		h.mu.Unlock()
@@ -83,20 +87,29 @@ func (h *hold) move() {
 	}
 }
 
-// next returns how long after now, a time after since, the next limit may be
-// reached; 0 if there is none.
-func (h *hold) next(now time.Duration) time.Duration {
-	idle := time.Duration(h.moved.Load()) + h.idle - now
-	switch {
-	case h.max == 0 && h.idle == 0:
-		return 0
-	case h.max == 0:
-		return idle
-	case h.idle == 0:
-		return h.max - now
-	default:
-		return min(idle, h.max-now)
+// judge returns the limit that is reached now, a time after since, or else how
+// much later the next one may be; 0 if there is none.
+func (h *hold) judge(now time.Duration) (cause *breach, next time.Duration) {
+	slow, next := h.upload.judge(now)
+	if slow {
+		return errMinUpload, 0
 	}
+	for _, limit := range []struct {
+		length, at time.Duration
+		cause      *breach
+	}{
+		{h.max, h.max, errHoldMax},
+		{h.idle, h.idle + time.Duration(h.moved.Load()), errHoldIdle},
+	} {
+		switch left := limit.at - now; {
+		case limit.length == 0:
+		case left <= 0:
+			return limit.cause, 0
+		case next == 0 || left < next:
+			next = left
+		}
+	}
+	return nil, next
 }
 
 // due is the timer's function. Bytes that moved meanwhile have not touched the
@@ -104,16 +117,11 @@ func (h *hold) next(now time.Duration) time.Duration {
 func (h *hold) due() {
 	h.mu.Lock()
 	defer h.mu.Unlock()
-	now := time.Since(h.since)
-	switch next := h.next(now); {
-	case next > 0:
-		if !h.over {
-			h.timer.Reset(next)
-		}
-	case h.max > 0 && now >= h.max:
-		h.breakOffLocked(errHoldMax)
-	default:
-		h.breakOffLocked(errHoldIdle)
+	switch cause, next := h.judge(time.Since(h.since)); {
+	case cause != nil:
+		h.breakOffLocked(cause)
+	case next > 0 && !h.over:
+		h.timer.Reset(next)
 	}
 }
 
@@ -158,7 +166,9 @@ func (h *hold) check() error {
 func (ex *exchange) watch() (stop func()) {
 	rc := http.NewResponseController(ex.ResponseWriter)
 	ex.hold.begin(func(cause *breach) {
-		ex.upstream.lanes.sweep()
+		if lanes := ex.lanes.Load(); lanes != nil {
+			lanes.sweep()
+		}
 		ex.cancel(cause)
 		// The exchange may be stuck in reading a body that the client does not
 		// send, or in writing an answer that it does not read.
@@ -177,18 +187,21 @@ func (ex *exchange) watch() (stop func()) {
 // answerBroken tells the client why there is no answer from the upstream, which
 // may have begun to act on the request.
 func (ex *exchange) answerBroken(r *http.Request, cause *breach) {
-	if cause == errLost {
+	switch cause {
+	case errLost:
 		ex.rec.Outcome = OutcomeIsolated
 		writeRefusalDetail(ex, r, ex.rec.Pool, &Refusal{Reason: ReasonIsolated}, cause.detail)
-		return
+	case errMinUpload:
+		writeProblem(ex, r, problem{Status: http.StatusRequestTimeout, Detail: cause.detail, Pool: ex.rec.Pool})
+	default:
+		ex.rec.Outcome = OutcomeUpstreamError
+		writeProblem(ex, r, problem{Status: http.StatusGatewayTimeout, Detail: cause.detail, Pool: ex.rec.Pool})
 	}
-	ex.rec.Outcome = OutcomeUpstreamError
-	writeProblem(ex, r, problem{Status: http.StatusGatewayTimeout, Detail: cause.detail, Pool: ex.rec.Pool})
 }
 
 // logBroken says why an admitted request came to an early end. There are at most
 // as many such lines as slots.
-func (h *Handler) logBroken(ex *exchange, r *http.Request, cause *breach) {
+func (h *plane) logBroken(ex *exchange, r *http.Request, cause *breach) {
 	h.cfg.Logger.LogAttrs(context.WithoutCancel(r.Context()), slog.LevelWarn, "request broken off",
 		slog.String("cause", cause.cause),
 		slog.String("pool", ex.rec.Pool),
@@ -196,6 +209,7 @@ func (h *Handler) logBroken(ex *exchange, r *http.Request, cause *breach) {
 		slog.String("method", r.Method),
 		slog.String("path", r.URL.Path),
 		slog.Float64("hold_ms", milliseconds(ex.rec.Hold)),
+		ex.traceAttr(),
 	)
 }
 
@@ -223,9 +237,4 @@ func (u *upgraded) Write(p []byte) (int, error) {
 }
 
 // CloseWrite passes a half-close on.
-func (u *upgraded) CloseWrite() error {
-	if half, ok := u.ReadWriteCloser.(interface{ CloseWrite() error }); ok {
-		return half.CloseWrite()
-	}
-	return errors.ErrUnsupported
-}
+func (u *upgraded) CloseWrite() error { return closeWrite(u.ReadWriteCloser) }

@@ -100,7 +100,7 @@ func TestHoldLimits(t *testing.T) {
 				if err != nil {
 					t.Fatal(err)
 				}
-				h.targets[0].upstreams[0].proxy.Transport = tt.upstream
+				h.now.Load().targets[0].upstreams[0].proxy.Transport = tt.upstream
 				w := httptest.NewRecorder()
 				serve(h, w, httptest.NewRequest("GET", "/", nil))
 				rec := records.next(t)

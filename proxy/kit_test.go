@@ -24,8 +24,8 @@ func newRecorder() *recorder {
 	return &recorder{admitted: make(chan time.Duration, 1<<16), done: make(chan Record, 1<<16)}
 }
 
-func (r *recorder) Admitted(_ string, wait time.Duration) { r.admitted <- wait }
-func (r *recorder) Done(rec *Record)                      { r.done <- *rec }
+func (r *recorder) Admitted(rec *Record) { r.admitted <- rec.Wait }
+func (r *recorder) Done(rec *Record)     { r.done <- *rec }
 
 func (r *recorder) next(t testing.TB) Record {
 	t.Helper()

@@ -3,6 +3,7 @@ package proxy
 import (
 	"context"
 	"errors"
+	"io"
 	"net"
 	"net/http"
 	"sync"
@@ -96,8 +97,11 @@ func (c *laneConn) Write(p []byte) (int, error) {
 }
 
 // CloseWrite lets half-closed upgraded connections be.
-func (c *laneConn) CloseWrite() error {
-	if half, ok := c.Conn.(interface{ CloseWrite() error }); ok {
+func (c *laneConn) CloseWrite() error { return closeWrite(c.Conn) }
+
+// closeWrite closes conn's sending side, if it can be closed alone.
+func closeWrite(conn io.Writer) error {
+	if half, ok := conn.(interface{ CloseWrite() error }); ok {
 		return half.CloseWrite()
 	}
 	return errors.ErrUnsupported

@@ -50,7 +50,7 @@ func overTLS(t *testing.T, h2 bool, handler http.Handler) func(*Config) {
 
 // openConns returns how many connections to its upstream the pool keeps.
 func (g *gateway) openConns() int {
-	s := g.handler.targets[0].upstreams[0].lanes
+	s := g.handler.now.Load().targets[0].upstreams[0].lanes
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	if s.lane == nil {
@@ -150,7 +150,7 @@ type onAdmitted struct {
 	act func()
 }
 
-func (o onAdmitted) Admitted(string, time.Duration) { o.act() }
+func (o onAdmitted) Admitted(*Record) { o.act() }
 
 // TestLostInDownload: the client sees a broken answer, not a short one, be it
 // reading or stuck.

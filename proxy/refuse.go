@@ -25,12 +25,13 @@ type problem struct {
 }
 
 var refusalDetails = map[Reason]string{
-	ReasonQueueFull:   "the line of this pool is full",
-	ReasonTimeout:     "no slot became free in time",
-	ReasonDraining:    "this gateway is being taken out of service",
-	ReasonIsolated:    "this gateway has lost touch with the others and may not admit requests",
-	ReasonClientLimit: "too many of this client's requests wait already",
-	ReasonCancelled:   "an operator has taken this request out of the line",
+	ReasonQueueFull:    "the line of this pool is full",
+	ReasonTimeout:      "no slot became free in time",
+	ReasonDraining:     "this gateway is being taken out of service",
+	ReasonIsolated:     "this gateway has lost touch with the others and may not admit requests",
+	ReasonUpstreamDown: "no upstream of this pool passes its health check",
+	ReasonClientLimit:  "too many of this client's requests wait already",
+	ReasonCancelled:    "an operator has taken this request out of the line",
 }
 
 // writeRefusal answers a request that was not admitted.

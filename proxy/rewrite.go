@@ -10,14 +10,10 @@ import (
 // pseudonym is how the gateway names itself in Via (RFC 9110, section 7.6.3).
 const pseudonym = "kgate"
 
-// rewriter makes the upstream's request of the client's.
-type rewriter struct {
-	trusted []netip.Prefix
-}
-
-// rewrite is the Rewrite function of every ReverseProxy. Hop-by-hop headers,
-// Forwarded and three of X-Forwarded-* are already gone from pr.Out.
-func (rw *rewriter) rewrite(pr *httputil.ProxyRequest) {
+// rewrite is the Rewrite function of every ReverseProxy: it makes the upstream's
+// request of the client's. Hop-by-hop headers, Forwarded and three of
+// X-Forwarded-* are already gone from pr.Out.
+func rewrite(pr *httputil.ProxyRequest) {
 	ex := exchangeOf(pr.In)
 	if ex.route.strip != "" {
 		stripPrefix(pr.Out.URL, ex.route.strip)
@@ -32,15 +28,13 @@ func (rw *rewriter) rewrite(pr *httputil.ProxyRequest) {
 	pr.Out.Trailer = pr.In.Trailer
 	removeUntrusted(pr.Out.Trailer, true)
 
-	trusted := rw.trusts(pr.In.RemoteAddr)
+	trusted := contains(ex.handler.cfg.TrustedProxies, pr.In.RemoteAddr)
 	removeUntrusted(pr.Out.Header, trusted)
 	if trusted {
 		pr.Out.Header["X-Forwarded-For"] = pr.In.Header["X-Forwarded-For"]
-		if f := pr.In.Header["Forwarded"]; f != nil {
-			pr.Out.Header["Forwarded"] = f
-		}
 	}
 	pr.SetXForwarded()
+	pr.Out.Header["Forwarded"] = []string{forwarded(pr.In, trusted)}
 	if trusted {
 		keep(pr, "X-Forwarded-Host")
 		keep(pr, "X-Forwarded-Proto")
@@ -50,6 +44,7 @@ func (rw *rewriter) rewrite(pr *httputil.ProxyRequest) {
 			pr.Out.Header["Kgate-Fence"] = []string{fence}
 		}
 	}
+	ex.traceUpstream(pr.Out.Header)
 	pr.Out.Header["Via"] = append(pr.Out.Header["Via"], via(pr.In))
 }
 
@@ -97,8 +92,10 @@ func hasNamePrefix(name, prefix string) bool {
 	return strings.EqualFold(strings.ReplaceAll(name[:n], "_", "-"), prefix)
 }
 
-func (rw *rewriter) trusts(remote string) bool {
-	if len(rw.trusted) == 0 {
+// contains reports whether the address of remote, host:port, has one of the
+// prefixes.
+func contains(prefixes []netip.Prefix, remote string) bool {
+	if len(prefixes) == 0 {
 		return false
 	}
 	ap, err := netip.ParseAddrPort(remote)
@@ -106,7 +103,7 @@ func (rw *rewriter) trusts(remote string) bool {
 		return false
 	}
 	addr := ap.Addr().Unmap()
-	for _, p := range rw.trusted {
+	for _, p := range prefixes {
 		if p.Contains(addr) {
 			return true
 		}

@@ -93,7 +93,7 @@ func (s *semaphore) admitLocked() *semSlot {
 
 func (s *semaphore) slotLocked() *semSlot {
 	s.serial++
-	sl := &semSlot{sem: s, fence: fmt.Sprintf("p/1/%d", s.serial)}
+	sl := &semSlot{sem: s, fence: fmt.Sprintf("p/1/%d", s.serial), entry: Entry{Epoch: 1, Serial: uint64(s.serial)}}
 	s.slots = append(s.slots, sl)
 	return sl
 }
@@ -123,6 +123,7 @@ func (s *semaphore) lapse() {
 type semSlot struct {
 	sem     *semaphore
 	fence   string
+	entry   Entry
 	invalid atomic.Bool
 
 	// Under sem.mu.
@@ -152,7 +153,7 @@ func (sl *semSlot) Release() {
 
 func (sl *semSlot) Fence() string { return sl.fence }
 func (sl *semSlot) Valid() bool   { return !sl.invalid.Load() }
-func (sl *semSlot) Entry() Entry  { return Entry{} }
+func (sl *semSlot) Entry() Entry  { return sl.entry }
 
 func (sl *semSlot) OnLost(abort func()) {
 	sl.sem.mu.Lock()

@@ -7,6 +7,7 @@ import (
 	"log/slog"
 	"net"
 	"net/http"
+	"net/netip"
 	"sync"
 	"time"
 )
@@ -15,14 +16,22 @@ import (
 type ServerConfig struct {
 	// Handler that serves the requests. Required.
 	Handler *Handler
-	// ReadHeaderTimeout bounds the reading of a request's header, default
-	// 10 s. Bodies and answers have no time limit: they may be large.
+	// ReadHeaderTimeout bounds the reading of a request's header, of a PROXY
+	// header, and of the TLS handshake, default 10 s each. Bodies and answers
+	// have no time limit: they may be large.
 	ReadHeaderTimeout time.Duration
 	// IdleTimeout of kept connections, default 120 s.
 	IdleTimeout time.Duration
 	// MaxHeaderBytes of a request, default 64 KiB.
 	MaxHeaderBytes int
-	// TLS serves HTTPS, with HTTP/2, if set; else plain HTTP/1.1 and h2c.
+	// MaxConnections of clients at once, over all listeners. The next one waits
+	// until another ends. Default: half of the file descriptors that this
+	// process may have.
+	MaxConnections int
+	// ProxyProtocol are the peers whose connections must begin with a PROXY
+	// header, version 1 or 2. Others must not.
+	ProxyProtocol []netip.Prefix
+	// TLS of the listeners that ServeTLS is given.
 	TLS *tls.Config
 	// Logger takes what net/http has to say, at level Debug; nil discards it.
 	Logger *slog.Logger
@@ -37,6 +46,9 @@ func (c ServerConfig) withDefaults() ServerConfig {
 	}
 	if c.MaxHeaderBytes == 0 {
 		c.MaxHeaderBytes = 64 << 10
+	}
+	if c.MaxConnections == 0 {
+		c.MaxConnections = defaultMaxConnections()
 	}
 	if c.Logger == nil {
 		c.Logger = slog.New(slog.DiscardHandler)
@@ -56,6 +68,9 @@ func (c ServerConfig) Validate() error {
 	if c.MaxHeaderBytes < 0 {
 		errs = append(errs, errors.New("negative header size"))
 	}
+	if c.MaxConnections < 0 {
+		errs = append(errs, errors.New("negative number of connections"))
+	}
 	if err := errors.Join(errs...); err != nil {
 		return errors.Join(ErrConfig, err)
 	}
@@ -67,6 +82,7 @@ func (c ServerConfig) Validate() error {
 type Server struct {
 	cfg    ServerConfig
 	http   *http.Server
+	crowd  *crowd
 	cancel context.CancelFunc // ends the context of every request
 }
 
@@ -77,7 +93,7 @@ func NewServer(cfg ServerConfig) (*Server, error) {
 	}
 	cfg = cfg.withDefaults()
 	base, cancel := context.WithCancel(context.Background())
-	s := &Server{cfg: cfg, cancel: cancel}
+	s := &Server{cfg: cfg, cancel: cancel, crowd: newCrowd(cfg.MaxConnections, cfg.Logger)}
 	s.http = &http.Server{
 		Handler:           cfg.Handler,
 		ReadHeaderTimeout: cfg.ReadHeaderTimeout,
@@ -87,25 +103,26 @@ func NewServer(cfg ServerConfig) (*Server, error) {
 		ErrorLog:          (&stdLog{logger: cfg.Logger}).std(),
 		BaseContext:       func(net.Listener) context.Context { return base },
 		ConnContext:       withConn,
+		ConnState:         s.crowd.state,
 		Protocols:         new(http.Protocols),
 	}
 	s.http.Protocols.SetHTTP1(true)
-	if cfg.TLS != nil {
-		s.http.Protocols.SetHTTP2(true)
-	} else {
-		s.http.Protocols.SetUnencryptedHTTP2(true)
-	}
+	s.http.Protocols.SetHTTP2(true)
+	s.http.Protocols.SetUnencryptedHTTP2(true)
 	return s, nil
 }
 
-// Serve accepts connections on l until Shutdown or Close, and then returns nil.
-func (s *Server) Serve(l net.Listener) error {
-	var err error
-	if s.cfg.TLS != nil {
-		err = s.http.ServeTLS(l, "", "")
-	} else {
-		err = s.http.Serve(l)
-	}
+// Serve accepts connections on l, HTTP/1.1 and HTTP/2 in the clear, until Shutdown
+// or Close, and then returns nil.
+func (s *Server) Serve(l net.Listener) error { return s.serve(s.http.Serve, l) }
+
+// ServeTLS is Serve over TLS. It needs ServerConfig.TLS.
+func (s *Server) ServeTLS(l net.Listener) error {
+	return s.serve(func(l net.Listener) error { return s.http.ServeTLS(l, "", "") }, l)
+}
+
+func (s *Server) serve(serve func(net.Listener) error, l net.Listener) error {
+	err := serve(s.crowd.listen(l, s.cfg.ProxyProtocol, s.cfg.ReadHeaderTimeout))
 	if errors.Is(err, http.ErrServerClosed) {
 		return nil
 	}

@@ -123,7 +123,7 @@ func TestClosedBeforeRelease(t *testing.T) {
 	closed := new(atomic.Pointer[atomic.Bool])
 	admitter := orderAdmitter{t: t, closed: closed, released: make(chan struct{})}
 	g := newGateway(t, 1, echoUpgrade(t), func(c *Config) { c.Admitter = admitter })
-	lanes := g.handler.targets[0].upstreams[0].lanes
+	lanes := g.handler.now.Load().targets[0].upstreams[0].lanes
 	transport := lanes.dial
 	lanes.dial = func() *http.Transport {
 		tr := transport()
@@ -187,7 +187,7 @@ func (panicBodyTransport) RoundTrip(req *http.Request) (*http.Response, error) {
 // TestPanic: a panic anywhere releases the slot, and the next request is served.
 func TestPanic(t *testing.T) {
 	g := newGateway(t, 1, http.NotFoundHandler())
-	u := g.handler.targets[0].upstreams[0]
+	u := g.handler.now.Load().targets[0].upstreams[0]
 	healthy := u.proxy.Transport
 
 	u.proxy.Transport = panicTransport{}

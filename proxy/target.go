@@ -1,6 +1,7 @@
 package proxy
 
 import (
+	"context"
 	"crypto/tls"
 	"net"
 	"net/http"
@@ -26,76 +27,63 @@ const (
 // without a pool.
 type target struct {
 	Pool // without a name: no admission
-
-	mu        sync.Mutex
-	upstreams []*upstream
-	turn      int // where the next search begins, so that ties spread evenly
+	*group
 }
 
+// upstream is one server that requests are sent to.
 type upstream struct {
-	url      *url.URL
-	name     string // host and port, for logs
-	proxy    *httputil.ReverseProxy
-	lanes    *lanes // nil without admission
-	inFlight int    // guarded by target.mu
+	from      string // the URL in the configuration
+	scheme    string // its scheme, which h2c is not any more in url
+	transport Transport
+
+	url    *url.URL
+	name   string // host and port, for logs
+	proxy  *httputil.ReverseProxy
+	lanes  *lanes             // nil without admission
+	checks context.CancelFunc // ends its checks; nil: there are none
+
+	inFlight int // guarded by group.mu
+	health   health
 }
 
-// pick returns the upstream with the fewest requests in flight and counts one
-// more for it, in one step, so that two requests never choose by the same count.
-func (t *target) pick() *upstream {
-	t.mu.Lock()
-	defer t.mu.Unlock()
-	best := t.upstreams[t.turn]
-	for i := 1; i < len(t.upstreams); i++ {
-		if u := t.upstreams[(t.turn+i)%len(t.upstreams)]; u.inFlight < best.inFlight {
-			best = u
-		}
-	}
-	t.turn = (t.turn + 1) % len(t.upstreams)
-	best.inFlight++
-	return best
-}
-
-func (t *target) done(u *upstream) {
-	t.mu.Lock()
-	u.inFlight--
-	t.mu.Unlock()
-}
-
-// closeIdle closes the connections that no request uses.
-func (t *target) closeIdle() {
-	for _, u := range t.upstreams {
-		if tr, ok := u.proxy.Transport.(interface{ CloseIdleConnections() }); ok {
-			tr.CloseIdleConnections()
-		}
+func (u *upstream) closeIdle() {
+	if tr, ok := u.proxy.Transport.(interface{ CloseIdleConnections() }); ok {
+		tr.CloseIdleConnections()
 	}
 }
 
 // newTarget returns the target of a pool or, if p has no name, of a route
-// without one.
-func newTarget(p Pool, standing func() uint64, rw *rewriter, logger *stdLog) *target {
-	t := &target{Pool: p}
-	for _, u := range p.Upstreams {
-		to := *u
-		if to.Scheme == "h2c" {
-			to.Scheme = "http"
+// without one. Its upstreams become those of g.
+func newTarget(p Pool, g *group, standing func() uint64, logger *stdLog) *target {
+	upstreams := make([]*upstream, len(p.Upstreams))
+	for i, u := range p.Upstreams {
+		if upstreams[i] = g.same(u.String(), p.Transport); upstreams[i] == nil {
+			upstreams[i] = newUpstream(u, p, standing, logger)
 		}
-		up := &upstream{url: &to, name: to.Host, proxy: &httputil.ReverseProxy{
-			Rewrite:        rw.rewrite,
-			ErrorLog:       logger.std(),
-			BufferPool:     buffers,
-			ModifyResponse: upstreamAnswered,
-			ErrorHandler:   upstreamFailed,
-		}}
-		if p.Name == "" {
-			up.proxy.Transport = newTransport(u.Scheme, p.Transport)
-		} else {
-			up.lanes = &lanes{current: standing, dial: func() *http.Transport { return newTransport(u.Scheme, p.Transport) }}
-			up.proxy.Transport = up.lanes
-		}
-		t.upstreams = append(t.upstreams, up)
 	}
-	return t
+	g.replace(upstreams, p, logger.logger)
+	return &target{Pool: p, group: g}
+}
+
+func newUpstream(u *url.URL, p Pool, standing func() uint64, logger *stdLog) *upstream {
+	to := *u
+	if to.Scheme == "h2c" {
+		to.Scheme = "http"
+	}
+	up := &upstream{scheme: u.Scheme, from: u.String(), transport: p.Transport, url: &to, name: to.Host, proxy: &httputil.ReverseProxy{
+		Rewrite:        rewrite,
+		ErrorLog:       logger.std(),
+		BufferPool:     buffers,
+		ModifyResponse: upstreamAnswered,
+		ErrorHandler:   upstreamFailed,
+	}}
+	if p.Name == "" {
+		up.proxy.Transport = newTransport(u.Scheme, p.Transport)
+	} else {
+		up.lanes = &lanes{current: standing, dial: func() *http.Transport { return newTransport(u.Scheme, p.Transport) }}
+		up.proxy.Transport = up.lanes
+	}
+	return up
 }
 
 // newTransport returns a transport for one upstream. It differs from

@@ -13,10 +13,10 @@ import (
 // Tickets are places in line, and slots, that outlive a request. It must be safe
 // for concurrent use.
 type Tickets interface {
-	// Request takes a place in the pool's line. The ticket is dropped when ttl
-	// passes without a word from whoever has it. The error is a *Refusal if the
+	// Request takes a place in the pool's line, with no regard to ask.Wait. The
+	// ticket is dropped when ttl passes without a word from whoever has it. The error is a *Refusal if the
 	// gateway gives out no tickets now.
-	Request(ctx context.Context, pool string, ttl time.Duration) (Ticket, error)
+	Request(ctx context.Context, ask Ask, ttl time.Duration) (Ticket, error)
 	// Redeem turns a granted ticket of the pool into the slot of a request,
 	// without waiting; the slot's Release ends the ticket. The error wraps
 	// ErrTicketUnknown, ErrTicketWaiting or ErrTicketInUse, or is a *Refusal.
@@ -75,16 +75,17 @@ func isTicketPath(path string) bool {
 }
 
 // serveTickets passes the ticket API on.
-func (h *Handler) serveTickets(w http.ResponseWriter, r *http.Request) {
+func (h *plane) serveTickets(w http.ResponseWriter, r *http.Request) {
 	if h.cfg.TicketHandler == nil {
 		writeProblem(w, r, problem{Status: http.StatusNotFound, Detail: "this gateway has no tickets"})
 		return
 	}
+	exchangeOf(r).asks = r
 	h.cfg.TicketHandler.ServeHTTP(w, r)
 }
 
 // redeem returns the slot of the ticket that the request brings.
-func (h *Handler) redeem(r *http.Request, t *target, ids []string) (Slot, error) {
+func (h *plane) redeem(r *http.Request, t *target, ids []string) (Slot, error) {
 	switch {
 	case h.cfg.Tickets == nil:
 		return nil, errNoTickets
@@ -105,8 +106,8 @@ func (h *Handler) redeem(r *http.Request, t *target, ids []string) (Slot, error)
 }
 
 // handOut answers with a ticket in place of the request's answer.
-func (h *Handler) handOut(ex *exchange, r *http.Request, t *target) error {
-	ticket, err := h.cfg.Tickets.Request(r.Context(), t.Name, asyncTTL)
+func (h *plane) handOut(ex *exchange, r *http.Request, t *target) error {
+	ticket, err := h.cfg.Tickets.Request(r.Context(), Ask{Pool: t.Name, Client: h.client(r, t)}, asyncTTL)
 	if err != nil {
 		return err
 	}

@@ -22,8 +22,8 @@ type counter struct {
 	err   error
 }
 
-func (c *counter) Request(_ context.Context, pool string, ttl time.Duration) (Ticket, error) {
-	c.asked = append(c.asked, fmt.Sprint(pool, " ", ttl))
+func (c *counter) Request(_ context.Context, ask Ask, ttl time.Duration) (Ticket, error) {
+	c.asked = append(c.asked, fmt.Sprint(ask.Pool, " ", ttl))
 	return Ticket{ID: "abc-1", RetryAfter: time.Hour, Body: []byte(`{"id":"abc-1"}` + "\n")}, c.err
 }
 
@@ -134,7 +134,7 @@ func TestNoTickets(t *testing.T) {
 			t.Errorf("%s: got %v %v", header, res.Status, res.Header)
 		}
 	}
-	if _, err := New(Config{Admitter: g.sem, Pools: []Pool{{Name: "p", Upstreams: g.handler.cfg.Pools[0].Upstreams, Tickets: true}}}); !errors.Is(err, ErrConfig) {
+	if _, err := New(Config{Admitter: g.sem, Pools: []Pool{{Name: "p", Upstreams: g.handler.now.Load().cfg.Pools[0].Upstreams, Tickets: true}}}); !errors.Is(err, ErrConfig) {
 		t.Errorf("a pool with tickets and nobody to serve them: %v", err)
 	}
 }
@@ -186,7 +186,7 @@ func TestTicketHandler(t *testing.T) {
 	for _, mounted := range []bool{true, false} {
 		var log bytes.Buffer
 		g := newGateway(t, 1, http.HandlerFunc(echoRequest), func(c *Config) {
-			c.AccessLog = true
+			c.AccessLog = AccessStructured
 			c.Logger = slog.New(slog.NewTextHandler(&log, nil))
 			if mounted {
 				c.TicketHandler = http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {

@@ -3,7 +3,7 @@
 # tool is missing skips and names the package; with CI=true that is a failure.
 set -euo pipefail
 
-packages=(haproxy iproute2 nftables)
+packages=(curl haproxy iproute2 nftables nghttp2-client nginx-light prometheus)
 
 missing=()
 for p in "${packages[@]}"; do
@@ -17,6 +17,6 @@ export DEBIAN_FRONTEND=noninteractive
 $sudo apt-get update -q
 $sudo apt-get install -q -y --no-install-recommends "${missing[@]}"
 # The packages start services of their own; the tests bring theirs.
-for p in "${missing[@]}"; do
+for p in "${missing[@]/nginx-light/nginx}"; do
 	$sudo systemctl disable --now "$p" 2>/dev/null || $sudo service "$p" stop 2>/dev/null || true
 done

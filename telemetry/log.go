@@ -1,35 +1,39 @@
 package telemetry
 
 import (
+	"context"
 	"errors"
 	"fmt"
 	"io"
 	"log/slog"
+	"sync"
+	"sync/atomic"
 )
 
 // ErrLogOption is what NewLogger wraps when a level or format is unknown.
 var ErrLogOption = errors.New("telemetry: unknown log option")
 
-// NewLogger returns a logger that writes to w in format json or text, from
-// level debug, info, warn or error on; the level can be changed later.
-func NewLogger(w io.Writer, level, format string) (*slog.Logger, *slog.LevelVar, error) {
-	lv := new(slog.LevelVar)
-	if err := SetLevel(lv, level); err != nil {
-		return nil, nil, err
-	}
-	options := &slog.HandlerOptions{Level: lv}
-	switch format {
-	case "json":
-		return slog.New(slog.NewJSONHandler(w, options)), lv, nil
-	case "text":
-		return slog.New(slog.NewTextHandler(w, options)), lv, nil
-	default:
-		return nil, nil, fmt.Errorf("%w: format %q; write json or text", ErrLogOption, format)
-	}
+// LogSettings are what can be changed about a logger, and all that were made of
+// it, while it is in use. It is safe for concurrent use.
+type LogSettings struct {
+	level slog.LevelVar
+	text  atomic.Bool // else json
 }
 
-// SetLevel sets lv to the level of that name.
-func SetLevel(lv *slog.LevelVar, level string) error {
+// NewLogger returns a logger that writes to w in format json or text, from
+// level debug, info, warn or error on.
+func NewLogger(w io.Writer, level, format string) (*slog.Logger, *LogSettings, error) {
+	s := new(LogSettings)
+	if err := s.Set(level, format); err != nil {
+		return nil, nil, err
+	}
+	lines := &lockedWriter{to: w}
+	options := &slog.HandlerOptions{Level: &s.level}
+	return slog.New(&formatHandler{s, slog.NewJSONHandler(lines, options), slog.NewTextHandler(lines, options)}), s, nil
+}
+
+// Set changes level and format, or neither if one is unknown.
+func (s *LogSettings) Set(level, format string) error {
 	levels := map[string]slog.Level{
 		"debug": slog.LevelDebug, "info": slog.LevelInfo, "warn": slog.LevelWarn, "error": slog.LevelError,
 	}
@@ -37,6 +41,55 @@ func SetLevel(lv *slog.LevelVar, level string) error {
 	if !ok {
 		return fmt.Errorf("%w: level %q; write debug, info, warn or error", ErrLogOption, level)
 	}
-	lv.Set(l)
+	if format != "json" && format != "text" {
+		return fmt.Errorf("%w: format %q; write json or text", ErrLogOption, format)
+	}
+	s.level.Set(l)
+	s.text.Store(format == "text")
 	return nil
+}
+
+// formatHandler writes in the one format or the other.
+type formatHandler struct {
+	settings   *LogSettings
+	json, text slog.Handler
+}
+
+var _ slog.Handler = (*formatHandler)(nil)
+
+// Enabled implements slog.Handler.
+func (h *formatHandler) Enabled(ctx context.Context, level slog.Level) bool {
+	return h.json.Enabled(ctx, level)
+}
+
+// Handle implements slog.Handler.
+func (h *formatHandler) Handle(ctx context.Context, r slog.Record) error {
+	if h.settings.text.Load() {
+		return h.text.Handle(ctx, r)
+	}
+	return h.json.Handle(ctx, r)
+}
+
+// WithAttrs implements slog.Handler.
+func (h *formatHandler) WithAttrs(attrs []slog.Attr) slog.Handler {
+	return &formatHandler{h.settings, h.json.WithAttrs(attrs), h.text.WithAttrs(attrs)}
+}
+
+// WithGroup implements slog.Handler.
+func (h *formatHandler) WithGroup(name string) slog.Handler {
+	return &formatHandler{h.settings, h.json.WithGroup(name), h.text.WithGroup(name)}
+}
+
+// lockedWriter keeps the lines of the two formats apart; each locks only against
+// itself.
+type lockedWriter struct {
+	mu sync.Mutex
+	to io.Writer
+}
+
+// Write implements io.Writer.
+func (w *lockedWriter) Write(line []byte) (int, error) {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	return w.to.Write(line)
 }

@@ -10,22 +10,30 @@ import (
 )
 
 func TestNewLogger(t *testing.T) {
-	for format, want := range map[string]string{
-		"json": `"msg":"pool added","pool":"a"}`,
-		"text": `msg="pool added" pool=a`,
+	var b bytes.Buffer
+	log, settings, err := NewLogger(&b, "info", "json")
+	if err != nil {
+		t.Fatal(err)
+	}
+	log = log.With(slog.String("gateway", "gw-1")).WithGroup("g")
+	for _, step := range []struct{ level, format, want string }{
+		{"info", "json", `"msg":"pool added","gateway":"gw-1","g":{"pool":"a"}}`},
+		{"info", "text", `msg="pool added" gateway=gw-1 g.pool=a`},
+		{"error", "text", ""},
+		{"debug", "json", `"msg":"not yet"`},
 	} {
-		var b bytes.Buffer
-		log, level, err := NewLogger(&b, "info", format)
-		if err != nil {
+		b.Reset()
+		if err := settings.Set(step.level, step.format); err != nil {
 			t.Fatal(err)
 		}
 		log.Debug("not yet")
 		log.Info("pool added", slog.String("pool", "a"))
-		level.Set(slog.LevelError)
-		log.Warn("no more")
-		if got := b.String(); !strings.Contains(got, want) || strings.Count(got, "\n") != 1 {
-			t.Errorf("%s: %s", format, got)
+		if got := b.String(); !strings.Contains(got, step.want) || (got == "") != (step.want == "") {
+			t.Errorf("%v: %s", step, got)
 		}
+	}
+	if err := settings.Set("warn", "xml"); !errors.Is(err, ErrLogOption) || !log.Enabled(t.Context(), slog.LevelDebug) {
+		t.Errorf("a refused setting: %v, or it changed the level", err)
 	}
 	for _, bad := range [][2]string{{"INFO", "json"}, {"", "json"}, {"info", "xml"}} {
 		if _, _, err := NewLogger(io.Discard, bad[0], bad[1]); !errors.Is(err, ErrLogOption) {

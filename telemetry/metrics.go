@@ -127,3 +127,14 @@ func (m *Metrics) RecoveryTook(d time.Duration) { m.vecs.recoveryTime.Observe(d.
 // Refused counts something that a peer, or who pretends to be one, sent and
 // that was refused. cause is a short constant such as bad_frame.
 func (m *Metrics) Refused(cause string) { m.refused.inc(cause) }
+
+// spans counts spans that went to the collector.
+func (m *Metrics) spans(n int, taken bool) {
+	switch {
+	case m == nil:
+	case taken:
+		m.vecs.traceSpans.WithLabelValues("taken").Add(float64(n))
+	default:
+		m.vecs.traceSpans.WithLabelValues("lost").Add(float64(n))
+	}
+}

@@ -92,8 +92,8 @@ func countEverything(m *Metrics) {
 	p.Outcome(OutcomeAdmitted)
 	p.Outcome(OutcomeQueueFull)
 	p.Outcome("no such outcome")
-	p.Access(20 * time.Millisecond)
-	p.Access(40 * time.Millisecond)
+	p.Access(20*time.Millisecond, "")
+	p.Access(40*time.Millisecond, "")
 	p.Hold(2 * time.Second)
 	p.Upstream(time.Second)
 	p.UpstreamError(UpstreamDial)
@@ -102,6 +102,7 @@ func countEverything(m *Metrics) {
 	p.MessageReceived(kmutex.KindToken)
 	p.MessageReceived(200)
 	p.BatonMoved()
+	p.Overtaken()
 	p.Recovered("loss")
 	p.AuditFailed()
 	m.LeaseLost()
@@ -110,11 +111,15 @@ func countEverything(m *Metrics) {
 	m.Hops(3)
 	m.Refused("bad_frame")
 	m.Refused("Foreign\nWords")
+	m.spans(3, true)
+	m.spans(2, false)
 	m.SetSource(fixedSource{
 		View: 9, Members: map[string]int{"active": 3, "suspended": 1}, Lease: 2500 * time.Millisecond,
+		ReplicaLag: map[string]int{"gw-2": 3},
 		Pools: []PoolState{{
 			Name: "a", Capacity: 8, InFlight: 5, Waiting: 4, BatonHeld: true,
 			TokensRunning: 5, TokensFree: 1, TokensQuarantined: 2,
+			Upstreams: map[string]bool{"http://10.0.1.1:80": true, "http://10.0.1.2:80": false},
 		}},
 	})
 }
@@ -141,6 +146,12 @@ func TestCounts(t *testing.T) {
 		"kgate_messages_total,direction=received,pool=a,type=token": 1,
 		"kgate_messages_total,direction=received,pool=a,type=other": 1,
 		"kgate_baton_moves_total,pool=a":                            1,
+		"kgate_inversions_total,pool=a":                             1,
+		"kgate_trace_spans_total,result=taken":                      3,
+		"kgate_trace_spans_total,result=lost":                       2,
+		"kgate_replica_lag,successor=gw-2":                          3,
+		"kgate_upstream_healthy,pool=a,upstream=http://10.0.1.1:80": 1,
+		"kgate_upstream_healthy,pool=a,upstream=http://10.0.1.2:80": 0,
 		"kgate_message_batch_size,sum":                              7,
 		"kgate_request_hops,sum":                                    3,
 		"kgate_peer_refused_total,cause=bad_frame":                  1,
@@ -160,7 +171,7 @@ func TestCounts(t *testing.T) {
 // TestClassicAndNativeBuckets: scrapers of either kind find their histogram.
 func TestClassicAndNativeBuckets(t *testing.T) {
 	m, reg := newMetrics(t, nil)
-	m.AddPool("a").Access(3 * time.Millisecond)
+	m.AddPool("a").Access(3*time.Millisecond, "")
 	families, err := reg.Gather()
 	if err != nil {
 		t.Fatal(err)
@@ -182,6 +193,36 @@ func TestClassicAndNativeBuckets(t *testing.T) {
 	t.Error("no access time")
 }
 
+// TestExemplar: a wait whose trace is recorded names it, at either kind of
+// buckets; the others name none.
+func TestExemplar(t *testing.T) {
+	m, reg := newMetrics(t, nil)
+	p := m.AddPool("a")
+	p.Access(3*time.Millisecond, "")
+	p.Access(70*time.Millisecond, "0af7651916cd43dd8448eb211c80319c")
+	families, err := reg.Gather()
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, f := range families {
+		if f.GetName() != "kgate_access_time_seconds" {
+			continue
+		}
+		h := f.GetMetric()[0].GetHistogram()
+		for _, b := range h.GetBucket() {
+			switch e := b.GetExemplar(); {
+			case b.GetUpperBound() == .1 && (e.GetValue() != .07 || e.GetLabel()[0].GetValue() != "0af7651916cd43dd8448eb211c80319c"):
+				t.Errorf("bucket up to %v has %v", b.GetUpperBound(), e)
+			case b.GetUpperBound() != .1 && e != nil:
+				t.Errorf("bucket up to %v has %v", b.GetUpperBound(), e)
+			}
+		}
+		if n := len(h.GetExemplars()); n != 1 {
+			t.Errorf("%d exemplars at the native buckets", n)
+		}
+	}
+}
+
 // TestLabelsAreBounded: nobody outside makes new time series.
 func TestLabelsAreBounded(t *testing.T) {
 	m, reg := newMetrics(t, nil)
@@ -197,7 +238,7 @@ func TestLabelsAreBounded(t *testing.T) {
 		p.Outcome(Outcome(fmt.Sprint(i)))
 		p.UpstreamError(UpstreamCause(fmt.Sprint(i)))
 		p.MessageReceived(kmutex.Kind(i % 256))
-		m.Pool(fmt.Sprint(i)).Access(time.Second)
+		m.Pool(fmt.Sprint(i)).Access(time.Second, "")
 	}
 	got := values(t, reg)
 	if more := len(got) - before; more > maxCauses {
@@ -236,13 +277,14 @@ func TestPools(t *testing.T) {
 	}
 	var none *Pool
 	none.Outcome(OutcomeAdmitted)
-	none.Access(1)
+	none.Access(1, "")
 	none.Hold(1)
 	none.Upstream(1)
 	none.UpstreamError(UpstreamDial)
 	none.MessageSent(kmutex.KindBaton)
 	none.MessageReceived(kmutex.KindBaton)
 	none.BatonMoved()
+	none.Overtaken()
 	if none.Window() != (Window{}) {
 		t.Error("a window of nothing")
 	}
@@ -270,7 +312,7 @@ func TestConcurrentCounting(t *testing.T) {
 		wg.Go(func() {
 			for range 250 {
 				p := m.AddPool("b")
-				p.Access(time.Millisecond)
+				p.Access(time.Millisecond, "")
 				p.Outcome(OutcomeAdmitted)
 				m.Refused("cause")
 				m.Pool("b").Window()
@@ -304,7 +346,7 @@ func TestHotPathAllocatesNothing(t *testing.T) {
 
 func hotPath(m *Metrics, p *Pool) {
 	p.Outcome(OutcomeAdmitted)
-	p.Access(time.Millisecond)
+	p.Access(time.Millisecond, "")
 	p.Hold(time.Millisecond)
 	p.Upstream(time.Millisecond)
 	p.MessageSent(kmutex.KindRequest)
@@ -321,7 +363,7 @@ func BenchmarkRequest(b *testing.B) {
 	p := m.AddPool("a")
 	b.ReportAllocs()
 	for b.Loop() {
-		p.Access(time.Millisecond)
+		p.Access(time.Millisecond, "")
 		p.Outcome(OutcomeAdmitted)
 		p.Hold(time.Millisecond)
 	}

@@ -22,12 +22,13 @@ const (
 	OutcomeIsolated      Outcome = "isolated"
 	OutcomeClientLimit   Outcome = "client_limit"
 	OutcomeCancelled     Outcome = "cancelled"
+	OutcomeUpstreamDown  Outcome = "upstream_down"
 	OutcomeUpstreamError Outcome = "upstream_error"
 )
 
 var outcomes = []Outcome{
 	OutcomeAdmitted, OutcomeQueueFull, OutcomeTimeout, OutcomeClientGone,
-	OutcomeDraining, OutcomeIsolated, OutcomeClientLimit, OutcomeCancelled, OutcomeUpstreamError,
+	OutcomeDraining, OutcomeIsolated, OutcomeClientLimit, OutcomeCancelled, OutcomeUpstreamDown, OutcomeUpstreamError,
 }
 
 // UpstreamCause says why an upstream did not answer.
@@ -61,6 +62,7 @@ type Pool struct {
 	hold           prometheus.Observer
 	upstream       prometheus.Observer
 	batonMoves     prometheus.Counter
+	inversions     prometheus.Counter
 	auditFailures  prometheus.Counter
 	recoveries     *prometheus.CounterVec // of this pool, by reason
 	sent, received []prometheus.Counter   // by kmutex.Kind; 0 is other
@@ -79,6 +81,7 @@ func newPool(m *Metrics, name string) *Pool {
 		hold:           v.hold.WithLabelValues(name),
 		upstream:       v.upstream.WithLabelValues(name),
 		batonMoves:     v.batonMoves.WithLabelValues(name),
+		inversions:     v.inversions.WithLabelValues(name),
 		auditFailures:  v.auditFailures.WithLabelValues(name),
 		recoveries:     v.recoveries.MustCurryWith(prometheus.Labels{"pool": name}),
 		sent:           []prometheus.Counter{v.messages.WithLabelValues(name, other, directionSent)},
@@ -110,13 +113,26 @@ func (p *Pool) Outcome(o Outcome) {
 	c.Inc()
 }
 
-// Access counts one admission, d after the request's arrival.
-func (p *Pool) Access(d time.Duration) {
+// Access counts one admission, d after the request's arrival. A request whose
+// trace is recorded brings its ID, as an example of such a wait; others bring "".
+func (p *Pool) Access(d time.Duration, traceID string) {
 	if p == nil {
 		return
 	}
-	p.access.Observe(d.Seconds())
+	if traceID == "" {
+		p.access.Observe(d.Seconds())
+	} else {
+		p.access.(prometheus.ExemplarObserver).ObserveWithExemplar(d.Seconds(), prometheus.Labels{"trace_id": traceID})
+	}
 	p.window.observe(d)
+}
+
+// Overtaken counts one admission after that of a request which had arrived here
+// later.
+func (p *Pool) Overtaken() {
+	if p != nil {
+		p.inversions.Inc()
+	}
 }
 
 // Window returns the access times of the last 60 seconds.

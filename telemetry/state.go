@@ -24,7 +24,10 @@ type State struct {
 	// Lease is how long this gateway may still admit without a renewal; 0: it
 	// has no lease.
 	Lease time.Duration
-	Pools []PoolState
+	// ReplicaLag is, for each gateway that keeps copies of this one's tickets,
+	// how many changes it has not acknowledged yet.
+	ReplicaLag map[string]int
+	Pools      []PoolState
 }
 
 // PoolState is the state of one pool as this gateway sees it.
@@ -39,6 +42,8 @@ type PoolState struct {
 	// here. TokensQuarantined are withheld from all gateways, because a lost one
 	// may still use them; the pool's home alone counts them.
 	TokensRunning, TokensFree, TokensQuarantined int
+	// Upstreams of the pool, by URL, and whether they are in order.
+	Upstreams map[string]bool
 }
 
 var (
@@ -50,11 +55,14 @@ var (
 	viewDesc      = desc("kgate_view_epoch", "Number of the agreed view that this gateway follows.")
 	leaseDesc     = desc("kgate_lease_remaining_seconds", "How long this gateway may still admit without a renewal of its lease.")
 	membersDesc   = desc("kgate_members", "Gateways in the cluster, by status, as this gateway sees it.", "status")
+	lagDesc       = desc("kgate_replica_lag", "Changes of tickets that a successor has not acknowledged yet.", "successor")
+	healthyDesc   = desc("kgate_upstream_healthy", "1 if this gateway holds the upstream to be in order, else 0.", "pool", "upstream")
 	windowMax     = desc("kgate_access_time_window_max_seconds", "Longest access time of the last 60 seconds.", "pool")
 	windowSum     = desc("kgate_access_time_window_sum_seconds", "Sum of the access times of the last 60 seconds.", "pool")
 	windowCount   = desc("kgate_access_time_window_count", "Number of the access times of the last 60 seconds.", "pool")
 	mirroredDescs = []*prometheus.Desc{
-		capacityDesc, inFlightDesc, waitingDesc, batonDesc, tokensDesc, viewDesc, leaseDesc, membersDesc, windowMax, windowSum, windowCount,
+		capacityDesc, inFlightDesc, waitingDesc, batonDesc, tokensDesc, viewDesc, leaseDesc, membersDesc,
+		lagDesc, healthyDesc, windowMax, windowSum, windowCount,
 	}
 )
 
@@ -94,19 +102,28 @@ func (c stateCollector) Collect(ch chan<- prometheus.Metric) {
 	for _, status := range slices.Sorted(maps.Keys(state.Members)) {
 		gauge(membersDesc, float64(state.Members[status]), status)
 	}
+	for _, name := range slices.Sorted(maps.Keys(state.ReplicaLag)) {
+		gauge(lagDesc, float64(state.ReplicaLag[name]), name)
+	}
 	for _, p := range state.Pools {
 		gauge(capacityDesc, float64(p.Capacity), p.Name)
 		gauge(inFlightDesc, float64(p.InFlight), p.Name)
 		gauge(waitingDesc, float64(p.Waiting), p.Name)
-		held := 0.0
-		if p.BatonHeld {
-			held = 1
-		}
-		gauge(batonDesc, held, p.Name)
+		gauge(batonDesc, oneIf(p.BatonHeld), p.Name)
 		gauge(tokensDesc, float64(p.TokensRunning), p.Name, "running")
 		gauge(tokensDesc, float64(p.TokensFree), p.Name, "free")
 		gauge(tokensDesc, float64(p.TokensQuarantined), p.Name, "quarantined")
+		for _, name := range slices.Sorted(maps.Keys(p.Upstreams)) {
+			gauge(healthyDesc, oneIf(p.Upstreams[name]), p.Name, name)
+		}
 	}
+}
+
+func oneIf(b bool) float64 {
+	if b {
+		return 1
+	}
+	return 0
 }
 
 // windows returns the totals of each pool's window.

@@ -10,7 +10,9 @@ import (
 // vectors are the metrics that are counted, not mirrored.
 type vectors struct {
 	requests, messages, batonMoves *prometheus.CounterVec
+	inversions                     *prometheus.CounterVec
 	refused, upstreamErrors        *prometheus.CounterVec
+	traceSpans                     *prometheus.CounterVec
 	recoveries, auditFailures      *prometheus.CounterVec
 	leaseLost                      prometheus.Counter
 	recoveryTime                   prometheus.Histogram
@@ -30,6 +32,9 @@ func newVectors() vectors {
 		messages: counterVec("kgate_messages_total", "Messages of the algorithm between this gateway and others.", "pool", "type", "direction"),
 		batonMoves: counterVec("kgate_baton_moves_total", "Moves of the baton from this gateway to another.",
 			"pool"),
+		inversions: counterVec("kgate_inversions_total", "Requests that were overtaken: admitted after one that had arrived at the same gateway later.",
+			"pool"),
+		traceSpans:     counterVec("kgate_trace_spans_total", "Spans that were sent to the collector, and whether it has taken them.", "result"),
 		refused:        counterVec("kgate_peer_refused_total", "What came in from peers, or who pretends to be one, and was refused.", "cause"),
 		upstreamErrors: counterVec("kgate_upstream_errors_total", "Requests that an upstream did not answer.", "pool", "cause"),
 		access:         nativeVec("kgate_access_time_seconds", "Time from a request's arrival to its admission."),
@@ -58,7 +63,7 @@ func newVectors() vectors {
 
 func (v vectors) collectors() []prometheus.Collector {
 	return []prometheus.Collector{
-		v.requests, v.messages, v.batonMoves, v.refused, v.upstreamErrors,
+		v.requests, v.messages, v.batonMoves, v.inversions, v.refused, v.upstreamErrors, v.traceSpans,
 		v.access, v.hold, v.upstream, v.batchSize, v.hops,
 		v.recoveries, v.auditFailures, v.leaseLost, v.recoveryTime,
 	}

@@ -35,13 +35,15 @@ type admitter struct{ n *node }
 
 // Acquire implements proxy.Admitter.
 func (a admitter) Acquire(ctx context.Context, ask proxy.Ask) (proxy.Slot, error) {
-	s, err := a.n.gateway.Acquire(ctx, gateway.Ask{
-		Pool: ask.Pool, Wait: ask.Wait, Client: ask.Client, Request: (*gateway.Note)(ask.Request),
-	})
+	s, err := a.n.gateway.Acquire(ctx, askOf(ask))
 	if err == nil {
 		return slot{s}, nil
 	}
 	return nil, a.refusal(ask.Pool, err)
+}
+
+func askOf(ask proxy.Ask) gateway.Ask {
+	return gateway.Ask{Pool: ask.Pool, Wait: ask.Wait, Client: ask.Client, Request: (*gateway.Note)(ask.Request)}
 }
 
 // slot is a gateway's slot as the proxy knows it.
@@ -79,7 +81,13 @@ func (a admitter) refusal(pool string, err error) error {
 type requestObserver struct{ m *telemetry.Metrics }
 
 // Admitted implements proxy.Observer.
-func (o requestObserver) Admitted(pool string, wait time.Duration) { o.m.Pool(pool).Access(wait) }
+func (o requestObserver) Admitted(r *proxy.Record) {
+	traceID := ""
+	if r.Sampled {
+		traceID = r.TraceID
+	}
+	o.m.Pool(r.Pool).Access(r.Wait, traceID)
+}
 
 // Done implements proxy.Observer.
 func (o requestObserver) Done(r *proxy.Record) {
@@ -143,6 +151,9 @@ func (o poolObserver) Recovered(why gateway.Reason, took time.Duration) {
 	o.m.RecoveryTook(took)
 }
 
+// Overtaken implements gateway.PoolObserver.
+func (o poolObserver) Overtaken() { o.p.Overtaken() }
+
 // AuditFailed implements gateway.PoolObserver.
 func (o poolObserver) AuditFailed() { o.p.AuditFailed() }
 
@@ -182,9 +193,23 @@ func (o linkObserver) Refused(cause transport.Cause) { o.m.Refused(string(cause)
 // Reconnected implements transport.Observer.
 func (linkObserver) Reconnected() {}
 
+// gatewayPools translates what this gateway decides about its pools.
+func gatewayPools(cfg *config.Config) map[string]gateway.PoolConfig {
+	out := make(map[string]gateway.PoolConfig, len(cfg.Pools))
+	for _, p := range cfg.Pools {
+		out[p.Name] = gateway.PoolConfig{
+			QueueLimit: p.Queue.Limit, ClientLimit: p.Queue.PerClient.Limit,
+			Fair: p.Queue.Order == config.OrderFair, AskInterval: p.AskInterval.Every,
+		}
+	}
+	return out
+}
+
 // proxyConfig translates the configuration's routes and pools.
 func proxyConfig(cfg *config.Config) (proxy.Config, error) {
-	out := proxy.Config{AccessLog: cfg.Log.Access, TrustedProxies: cfg.TrustedProxies}
+	out := proxy.Config{
+		AccessLog: accessFormat(cfg.Log), TrustedProxies: cfg.TrustedProxies, SampleRatio: cfg.Telemetry.SampleRatio,
+	}
 	for _, p := range cfg.Pools {
 		secure, err := upstreamTLS(p.Transport.TLS)
 		if err != nil {
@@ -196,7 +221,8 @@ func proxyConfig(cfg *config.Config) (proxy.Config, error) {
 		}
 		out.Pools = append(out.Pools, proxy.Pool{
 			Name: p.Name, Upstreams: p.Upstreams, QueueTimeout: p.Queue.Timeout,
-			HoldMax: p.Hold.Max, HoldIdle: p.Hold.Idle, Fence: p.Fence, Tickets: p.Tickets,
+			TellClients: tellsClients(p.Queue), ClientHeader: p.Queue.PerClient.Key.Header,
+			HoldMax: p.Hold.Max, HoldIdle: p.Hold.Idle, MinUpload: p.Hold.MinUpload, Health: proxy.Health(p.Health), Fence: p.Fence, Tickets: p.Tickets,
 			Transport: proxy.Transport{DialTimeout: p.Transport.DialTimeout, ResponseHeaderTimeout: header, TLS: secure},
 		})
 	}
@@ -207,6 +233,21 @@ func proxyConfig(cfg *config.Config) (proxy.Config, error) {
 		})
 	}
 	return out, nil
+}
+
+func tellsClients(q config.Queue) bool { return q.PerClient.Limit > 0 || q.Order == config.OrderFair }
+
+func accessFormat(l config.Log) proxy.AccessFormat {
+	switch {
+	case !l.Access:
+		return proxy.AccessOff
+	case l.AccessFormat == config.AccessCommon:
+		return proxy.AccessCommon
+	case l.AccessFormat == config.AccessCombined:
+		return proxy.AccessCombined
+	default:
+		return proxy.AccessStructured
+	}
 }
 
 func upstreamTLS(t config.UpstreamTLS) (*tls.Config, error) {

@@ -69,7 +69,7 @@ func (c *demoUpstreamCommand) Run(std streams) error {
 		case <-ctx.Done():
 			tell(std.out, u)
 			err := server.Close()
-			<-failed
+			<-failed //nolint:errcheck // it says that it was closed
 			return err
 		}
 	}

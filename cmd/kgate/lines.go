@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"net/netip"
 	"time"
 
 	"github.com/kgate/kgate/admin"
@@ -67,8 +68,8 @@ func (n *node) entries(line gateway.Line) admin.Entries {
 		out := make([]admin.Entry, len(of))
 		for i, e := range of {
 			out[i] = admin.Entry{
-				ID: e.ID, Gateway: n.cfg.Node.Name, Seconds: e.For.Seconds(), Arrived: e.Arrived.UTC(),
-				Client: e.Note.Remote, Method: e.Note.Method, Path: shortened(e.Note.Path), Trace: e.Note.Trace,
+				ID: e.ID, Gateway: n.cfg.Node.Name, Seconds: e.For.Seconds(), InLineSeconds: e.InLine.Seconds(), Arrived: e.Arrived.UTC(),
+				Client: addr(e.Note.Remote), Method: e.Note.Method, Path: shortened(e.Note.Path), Trace: e.Note.Trace,
 				Ticket: e.Ticket, Note: e.Remark,
 			}
 		}
@@ -84,4 +85,11 @@ func shortened(path string) string {
 		return path
 	}
 	return path[:most] + "…"
+}
+
+func addr(a netip.Addr) string {
+	if !a.IsValid() {
+		return ""
+	}
+	return a.String()
 }

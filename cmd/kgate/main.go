@@ -36,6 +36,7 @@ type commands struct {
 	Leave   leaveCommand   `cmd:"" help:"End a gateway in order, or take a lost one out by force."`
 	Exec    execCommand    `cmd:"" help:"Hold one slot while a command runs."`
 	Lab     labCommand     `cmd:"" help:"The simulator: reproduce the papers, compare protocols, find faults."`
+	Keygen  keygenCommand  `cmd:"" help:"Make the keys and certificates that guard a cluster."`
 	Version versionCommand `cmd:"" help:"Print the version."`
 }
 

@@ -7,9 +7,10 @@ import (
 	"log/slog"
 	"os"
 	"os/signal"
-	"strings"
 	"syscall"
 	"time"
+
+	"github.com/coreos/go-systemd/v22/daemon"
 
 	"github.com/kgate/kgate/config"
 	"github.com/kgate/kgate/telemetry"
@@ -30,6 +31,7 @@ func (serveCommand) Help() string {
   kgate serve -c kgate.yaml --join 10.0.0.2:7946
 
 Flags and their environment variables override the file.
+SIGHUP reads the file again: see docs/configuration.md for what it changes.
 SIGTERM and SIGINT take the gateway out in order: waiting requests are refused
 with 503, those in flight finish.
 
@@ -46,26 +48,40 @@ func (c *serveCommand) Run(std streams) error {
 	case err != nil:
 		return err
 	}
-	log, _, err := telemetry.NewLogger(std.err, cfg.Log.Level, cfg.Log.Format)
+	log, settings, err := telemetry.NewLogger(std.err, cfg.Log.Level, cfg.Log.Format)
 	if err != nil {
 		return err
-	}
-	if keys := cfg.Inert(); len(keys) > 0 {
-		log.Warn("the configuration has keys that this version accepts and does not act on yet", slog.String("keys", strings.Join(keys, " ")))
 	}
 	raiseHeapFloor()
+	again := make(chan os.Signal, 1)
+	signal.Notify(again, syscall.SIGHUP) // before there is anything to reload: it must not end us
+	defer signal.Stop(again)
 	stop, cancel := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM)
 	defer cancel()
-	n, err := startNode(cfg, log.With(slog.String("gateway", cfg.Node.Name)))
+	sockets, err := inheritedSockets()
 	if err != nil {
 		return err
 	}
-	select {
-	case <-stop.Done():
-	case <-n.leave:
-	case err := <-n.failed:
-		return errors.Join(err, n.close())
+	n, err := startNode(cfg, log.With(slog.String("gateway", cfg.Node.Name)), sockets)
+	if err != nil {
+		return err
 	}
+	n.wg.Go(func() { n.supervise(n.ctx) })
+	for running := true; running; {
+		select {
+		case <-again:
+			done := notifyReloading()
+			cfg = c.reload(n, cfg, settings)
+			done()
+		case <-stop.Done():
+			running = false
+		case <-n.leave:
+			running = false
+		case err := <-n.failed:
+			return errors.Join(err, n.close())
+		}
+	}
+	notify(daemon.SdNotifyStopping)
 	cancel() // a second signal ends the process at once
 	ctx, done := context.WithTimeout(context.Background(), c.ShutdownTimeout)
 	defer done()

@@ -172,7 +172,7 @@ type stateSource struct{ n *node }
 // State implements telemetry.Source.
 func (s stateSource) State() telemetry.State {
 	view := s.n.cluster.View()
-	out := telemetry.State{View: view.Number, Members: make(map[string]int)}
+	out := telemetry.State{View: view.Number, Members: make(map[string]int), ReplicaLag: make(map[string]int)}
 	for _, m := range view.Members {
 		out.Members[string(m.Status)]++
 	}
@@ -186,10 +186,20 @@ func (s stateSource) State() telemetry.State {
 	for _, p := range s.n.gateway.Pools() {
 		state := telemetry.PoolState{
 			Name: p.Name, Capacity: p.K, InFlight: p.InFlight, Waiting: p.Waiting,
-			BatonHeld: p.Baton, TokensRunning: p.InFlight, TokensFree: p.Free,
+			BatonHeld: p.Baton, TokensRunning: p.InFlight, TokensFree: p.Free, Upstreams: make(map[string]bool),
 		}
 		if p.Home == standing.Node {
 			state.TokensQuarantined = p.Withheld
+		}
+		for node, lag := range p.ReplicaLag {
+			if m, in := view.Member(node); in {
+				out.ReplicaLag[m.Name] += lag
+			}
+		}
+		for _, u := range s.n.handler.Upstreams() {
+			if u.Pool == p.Name {
+				state.Upstreams[u.URL] = u.Healthy
+			}
 		}
 		out.Pools = append(out.Pools, state)
 	}

@@ -23,7 +23,8 @@ type ticketDesk struct{ n *node }
 
 // Request implements admin.Tickets.
 func (t ticketDesk) Request(ctx context.Context, q admin.TicketRequest) (admin.Ticket, error) {
-	got, err := t.n.gateway.RequestTicket(ctx, q.Pool, q.TTL, q.Note)
+	ask := gateway.Ask{Pool: q.Pool, Client: proxy.ClientOf(ctx, q.Pool)}
+	got, err := t.n.gateway.RequestTicket(ctx, ask, q.TTL, q.Note)
 	return shownTicket(got), ticketError(err)
 }
 
@@ -70,6 +71,8 @@ func ticketError(err error) error {
 		return fmt.Errorf("%w: there is no such pool", admin.ErrUnknown)
 	case errors.Is(err, gateway.ErrQueueFull):
 		return fmt.Errorf("%w: the line is full here", admin.ErrTooMany)
+	case errors.Is(err, gateway.ErrClientLimit):
+		return fmt.Errorf("%w: too many of this client's requests wait already", admin.ErrTooMany)
 	case errors.Is(err, gateway.ErrDraining):
 		return fmt.Errorf("%w: this gateway is being taken out", admin.ErrUnavailable)
 	case errors.Is(err, gateway.ErrIsolated):
@@ -85,10 +88,10 @@ func ticketError(err error) error {
 type redeemer struct{ n *node }
 
 // Request implements proxy.Tickets.
-func (r redeemer) Request(ctx context.Context, pool string, ttl time.Duration) (proxy.Ticket, error) {
-	t, err := r.n.gateway.RequestTicket(ctx, pool, ttl, "Prefer: respond-async")
+func (r redeemer) Request(ctx context.Context, ask proxy.Ask, ttl time.Duration) (proxy.Ticket, error) {
+	t, err := r.n.gateway.RequestTicket(ctx, askOf(ask), ttl, "Prefer: respond-async")
 	if err != nil {
-		return proxy.Ticket{}, admitter(r).refusal(pool, err)
+		return proxy.Ticket{}, admitter(r).refusal(ask.Pool, err)
 	}
 	body, err := json.Marshal(shownTicket(t))
 	return proxy.Ticket{ID: t.ID, RetryAfter: t.ETA, Body: body}, err

@@ -49,6 +49,13 @@ type Options struct {
 	Lease time.Duration
 	// Pools beside the one, each reached under /NAME/.
 	Pools []Pool
+	// Listen are further keys of listen, in YAML, such as "header_timeout: 1s".
+	Listen string
+	// ClientTLS is the certificate with which the gateways serve clients over
+	// TLS, too; they do not if it is nil.
+	ClientTLS *TLSFiles
+	// Trusted proxies of the gateways.
+	Trusted []string
 	// Hosts of the gateways, in the order of their start. Gateways without one
 	// run on loopback.
 	Hosts []Host
@@ -78,7 +85,7 @@ type Host struct {
 // loopback is the host of a gateway that is given none.
 var loopback = Host{Peers: "127.0.0.1", Clients: "127.0.0.1"}
 
-// TLSFiles name the PEM files of mutual TLS between gateways.
+// TLSFiles name PEM files. CA is for mutual TLS between gateways.
 type TLSFiles struct{ CA, Cert, Key string }
 
 func (o Options) withDefaults() Options {
@@ -207,7 +214,14 @@ func (c *Cluster) config(name string, expect int, listen [4]string, token string
 		data = c.DataDir(name)
 	}
 	write("node: {name: %q, data_dir: %q, admin_token_file: %q}\n", name, data, token)
-	write("listen: {http: %q, admin: %q, peer: %q, gossip: %q}\n", listen[0], listen[1], listen[2], listen[3])
+	write("listen:\n  {http: %q, admin: %q, peer: %q, gossip: %q", listen[0], listen[1], listen[2], listen[3])
+	if tls := o.ClientTLS; tls != nil {
+		write(", https: \"127.0.0.1:0\", tls: {cert: %q, key: %q}", tls.Cert, tls.Key)
+	}
+	if o.Listen != "" {
+		write(", %s", o.Listen)
+	}
+	write("}\ntrusted_proxies: [%s]\n", strings.Join(o.Trusted, ", "))
 	write("cluster:\n  bootstrap_expect: %d\n  gossip_key: %q\n", expect, o.GossipKey)
 	if tls := o.TLS; tls != nil {
 		write("  tls: {ca: %q, cert: %q, key: %q}\n", tls.CA, tls.Cert, tls.Key)

@@ -22,6 +22,8 @@ type Gateway struct {
 	Name string
 	// HTTP, Admin, Peer and Gossip are the addresses it listens on.
 	HTTP, Admin, Peer, Gossip string
+	// HTTPS is where it serves clients over TLS, if it does.
+	HTTPS string
 
 	command []string // to start it again
 	client  *http.Client
@@ -53,6 +55,9 @@ func launch(tb testing.TB, name string, command, flags []string, dial dialFunc) 
 		tb.Fatalf("%s: %v", name, err)
 	}
 	g.HTTP, g.Admin, g.Peer, g.Gossip = r.Text("http"), r.Text("admin"), r.Text("peer"), r.Text("gossip")
+	if r := g.Log.Records("listening for clients over TLS"); len(r) > 0 {
+		g.HTTPS = r[0].Text("https")
+	}
 	return g
 }
 

@@ -129,13 +129,18 @@ func (p *Process) end() error {
 
 // RSS returns the bytes of memory that the process has in use, where /proc
 // tells.
-func (p *Process) RSS() (int64, error) {
+func (p *Process) RSS() (int64, error) { return p.memory("VmRSS:") }
+
+// PeakRSS returns the most that it has ever had in use.
+func (p *Process) PeakRSS() (int64, error) { return p.memory("VmHWM:") }
+
+func (p *Process) memory(field string) (int64, error) {
 	data, err := os.ReadFile(fmt.Sprintf("/proc/%d/status", p.PID()))
 	if err != nil {
 		return 0, err
 	}
 	for line := range bytes.Lines(data) {
-		if rest, ok := bytes.CutPrefix(line, []byte("VmRSS:")); ok {
+		if rest, ok := bytes.CutPrefix(line, []byte(field)); ok {
 			fields := strings.Fields(string(rest))
 			if len(fields) == 0 {
 				break
@@ -144,5 +149,5 @@ func (p *Process) RSS() (int64, error) {
 			return kib << 10, err
 		}
 	}
-	return 0, errors.New("no VmRSS in the process's status")
+	return 0, fmt.Errorf("no %s in the process's status", field)
 }

@@ -8,6 +8,7 @@ import (
 	"crypto/x509/pkix"
 	"encoding/pem"
 	"math/big"
+	"net"
 	"os"
 	"path/filepath"
 	"testing"
@@ -15,7 +16,7 @@ import (
 )
 
 // NewTLSFiles makes an authority and one certificate of it, which proves its
-// holder a gateway.
+// holder a gateway, or a server on loopback.
 func NewTLSFiles(tb testing.TB) *TLSFiles {
 	tb.Helper()
 	dir := tb.TempDir()
@@ -30,6 +31,7 @@ func NewTLSFiles(tb testing.TB) *TLSFiles {
 		NotBefore: authority.NotBefore, NotAfter: authority.NotAfter,
 		KeyUsage:    x509.KeyUsageDigitalSignature,
 		ExtKeyUsage: []x509.ExtKeyUsage{x509.ExtKeyUsageServerAuth, x509.ExtKeyUsageClientAuth},
+		IPAddresses: []net.IP{{127, 0, 0, 1}},
 	}
 	authorityKey, leafKey := newKey(tb), newKey(tb)
 	writePEM(tb, files.CA, "CERTIFICATE", sign(tb, authority, authority, authorityKey, authorityKey))

@@ -76,7 +76,7 @@ func (b *Block) read(comment string) error {
 		case "not":
 			b.NotRun = strings.TrimPrefix(rest, "run: ")
 		default:
-			return fmt.Errorf("%q is none of at, until, shows, fails, file, not run:", word)
+			return fmt.Errorf("what is %q? It is one of at, until, shows, fails, file and not run", word)
 		}
 	}
 	return nil

@@ -1,0 +1,177 @@
+package main
+
+import (
+	"crypto/rand"
+	"encoding/base64"
+	"encoding/hex"
+	"errors"
+	"fmt"
+	"io/fs"
+	"os"
+	"path/filepath"
+	"regexp"
+	"strings"
+	"time"
+)
+
+// keygenCommand makes the keys that guard a cluster.
+type keygenCommand struct {
+	CA     bool     `name:"ca" help:"Make an authority: ca.pem and ca-key.pem."`
+	Peer   []string `name:"peer" placeholder:"NAME" help:"Make a gateway's certificate: NAME.pem and NAME-key.pem. May be given several times."`
+	Gossip bool     `name:"gossip" help:"Make the key that encrypts gossip: gossip.key."`
+	Token  bool     `name:"token" help:"Make the token that changes from other machines need: admin.token."`
+	Dir    string   `name:"dir" placeholder:"DIR" default:"." help:"Where the files go, and where the authority is (default: here)."`
+	Days   int      `name:"days" placeholder:"N" help:"How long a certificate is valid (default: an authority 3650 days, a gateway 730)."`
+}
+
+// Help implements kong.HelpProvider.
+func (keygenCommand) Help() string {
+	return `Without flags it prints a gossip key. With them it writes files, and never over
+one that is there. Keys and tokens can be read by their owner only.
+
+A gateway takes every other one that has a certificate of the same authority for
+one of its own: names and addresses in certificates do not count. Keep ca-key.pem
+away from the gateways; it is only needed to make another certificate.
+
+Examples:
+  kgate keygen --dir keys --ca --gossip --token
+  kgate keygen --dir keys --peer gw-1 --peer gw-2 --peer gw-3
+  kgate keygen
+
+Exit codes: 0 made, 1 not made, 2 wrong command line.`
+}
+
+// keyFile is a file to be written.
+type keyFile struct {
+	name    string
+	content []byte
+	secret  bool
+}
+
+// peerName is a gateway's name, which becomes a file's.
+var peerName = regexp.MustCompile(`^[a-zA-Z0-9-][a-zA-Z0-9.-]{0,127}$`)
+
+// Run makes what the flags ask for: all of it or, where a file is in the way,
+// nothing.
+func (c *keygenCommand) Run(std streams) error {
+	if c.Days < 0 || c.Days > 100*365 {
+		return &codedError{code: exitUsage, err: fmt.Errorf("--days %d: write a number of days up to 36500, such as 730", c.Days)}
+	}
+	for _, name := range c.Peer {
+		if !peerName.MatchString(name) || name == "ca" {
+			return &codedError{code: exitUsage, err: fmt.Errorf("--peer %q is no gateway's name; write its node.name, such as gw-1", name)}
+		}
+	}
+	if !c.CA && !c.Gossip && !c.Token && len(c.Peer) == 0 {
+		_, err := fmt.Fprintln(std.out, newGossipKey())
+		return err
+	}
+	files, err := c.make(time.Now())
+	if err != nil {
+		return err
+	}
+	if err := writeKeyFiles(c.Dir, files); err != nil {
+		return err
+	}
+	for _, f := range files {
+		fmt.Fprintln(std.out, filepath.Join(c.Dir, f.name))
+	}
+	return nil
+}
+
+// make returns the files that the flags ask for.
+func (c *keygenCommand) make(now time.Time) ([]keyFile, error) {
+	var files []keyFile
+	var ca *authority
+	if c.CA {
+		var err error
+		if ca, err = newAuthority(now, c.validity(authorityDays)); err != nil {
+			return nil, err
+		}
+		made, err := ca.files()
+		if err != nil {
+			return nil, err
+		}
+		files = append(files, made...)
+	}
+	if c.Gossip {
+		files = append(files, keyFile{"gossip.key", []byte(newGossipKey() + "\n"), true})
+	}
+	if c.Token {
+		files = append(files, keyFile{"admin.token", []byte(newToken() + "\n"), true})
+	}
+	if len(c.Peer) > 0 && ca == nil {
+		var err error
+		if ca, err = readAuthority(c.Dir); err != nil {
+			return nil, err
+		}
+	}
+	for _, name := range c.Peer {
+		made, err := ca.issue(name, now, c.validity(peerDays))
+		if err != nil {
+			return nil, err
+		}
+		files = append(files, made...)
+	}
+	return files, nil
+}
+
+// How long certificates are valid by default, in days. A gateway warns 30 days
+// ahead, and reads a new one without a restart.
+const authorityDays, peerDays = 3650, 730
+
+func (c *keygenCommand) validity(days int) time.Duration {
+	if c.Days > 0 {
+		days = c.Days
+	}
+	return time.Duration(days) * 24 * time.Hour
+}
+
+// newGossipKey returns a key for AES-256 in base64.
+func newGossipKey() string {
+	key := make([]byte, 32)
+	_, _ = rand.Read(key) // never fails
+	return base64.StdEncoding.EncodeToString(key)
+}
+
+func newToken() string {
+	token := make([]byte, 32)
+	_, _ = rand.Read(token) // never fails
+	return hex.EncodeToString(token)
+}
+
+// writeKeyFiles writes files that are not there yet. If one is, none is written.
+func writeKeyFiles(dir string, files []keyFile) error {
+	if err := os.MkdirAll(dir, 0o700); err != nil {
+		return err
+	}
+	var there []string
+	for _, f := range files {
+		path := filepath.Join(dir, f.name)
+		if _, err := os.Lstat(path); !errors.Is(err, fs.ErrNotExist) {
+			there = append(there, path)
+		}
+	}
+	if len(there) > 0 {
+		return fmt.Errorf("nothing is written over: %s exists; move it away first if you want another", strings.Join(there, ", "))
+	}
+	for _, f := range files {
+		if err := f.write(dir); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+func (f keyFile) write(dir string) error {
+	mode := fs.FileMode(0o644)
+	if f.secret {
+		mode = 0o600
+	}
+	out, err := os.OpenFile(filepath.Join(dir, f.name), os.O_WRONLY|os.O_CREATE|os.O_EXCL, mode)
+	if err != nil {
+		return err
+	}
+	_, err = out.Write(f.content)
+	return errors.Join(err, out.Close())
+}

@@ -1,0 +1,94 @@
+package main
+
+import (
+	"errors"
+	"log/slog"
+
+	"github.com/kgate/kgate/config"
+	"github.com/kgate/kgate/telemetry"
+)
+
+// reload reads the file again and has n follow it. It returns the configuration
+// that n then runs with: the one before, if the new one cannot be used.
+func (c *serveCommand) reload(n *node, running *config.Config, settings *telemetry.LogSettings) *config.Config {
+	if c.File == "" {
+		n.log.Warn("not reloaded: there is no configuration file, only flags and variables")
+		return running
+	}
+	log := n.log.With(slog.String("file", c.File))
+	read, err := config.LoadWith(c.File, c.Overrides)
+	if err != nil {
+		notReloaded(log, err)
+		return running
+	}
+	next, changes := running.Reload(read)
+	if err := errors.Join(n.follow(next), settings.Set(next.Log.Level, next.Log.Format)); err != nil {
+		notReloaded(log, err)
+		return running
+	}
+	for _, change := range changes {
+		logChange(log, change)
+	}
+	log.Info("reloaded", slog.Int("changes", len(changes)))
+	return next
+}
+
+// notReloaded tells everything that is wrong with a new configuration.
+func notReloaded(log *slog.Logger, err error) {
+	wrong := config.Lines(err)
+	for _, line := range wrong {
+		log.Error("wrong in the configuration", slog.String("error", line))
+	}
+	log.Error("not reloaded: nothing has changed", slog.Int("errors", len(wrong)))
+}
+
+func logChange(log *slog.Logger, change config.Change) {
+	attrs := []any{slog.String("key", change.Key), slog.String("old", change.Old), slog.String("new", change.New)}
+	switch change.Effect {
+	case config.EffectRestart:
+		log.Warn("configuration changed: needs a restart", attrs...)
+	case config.EffectNewPool:
+		log.Warn("configuration changed: counts for a pool that is new in the cluster; k is changed by kgate pool set", attrs...)
+	case config.EffectReload:
+		log.Info("configuration changed", attrs...)
+	}
+}
+
+// follow has requests that come from now on served as cfg says. Those that wait
+// keep their places, those in flight their connections. On an error nothing has
+// changed.
+func (n *node) follow(cfg *config.Config) error {
+	clients, err := n.proxyConfig(cfg)
+	if err == nil {
+		err = clients.Validate()
+	}
+	if err == nil && n.certificate != nil && cfg.Listen.TLS.Enabled() {
+		err = n.certificate.Use(cfg.Listen.TLS.Cert, cfg.Listen.TLS.Key)
+	}
+	if err != nil {
+		return err
+	}
+	known := make(map[string]bool)
+	for _, p := range n.gateway.Pools() {
+		known[p.Name] = true
+	}
+	var added []config.Pool
+	for _, p := range cfg.Pools {
+		n.metrics.AddPool(p.Name)
+		if !known[p.Name] {
+			added = append(added, p)
+		}
+	}
+	if err := n.handler.Reload(clients); err != nil {
+		return err
+	}
+	n.gateway.Configure(gatewayPools(cfg))
+	if len(added) > 0 {
+		n.wg.Go(func() {
+			if err := n.definePools(n.ctx, added); err != nil {
+				n.log.Error("the cluster does not take a new pool", slog.Any("error", err))
+			}
+		})
+	}
+	return nil
+}

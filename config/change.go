@@ -1,0 +1,218 @@
+package config
+
+import (
+	"fmt"
+	"net/netip"
+	"net/url"
+	"reflect"
+	"strings"
+	"time"
+)
+
+// Effect says when a gateway follows a key that has changed in its file.
+type Effect string
+
+// The effects.
+const (
+	// EffectReload: when it reads the file again, on SIGHUP.
+	EffectReload Effect = "reload"
+	// EffectRestart: when it is started again.
+	EffectRestart Effect = "restart"
+	// EffectNewPool: when the pool is new in the cluster; afterwards the
+	// gateways have agreed.
+	EffectNewPool Effect = "new pool"
+)
+
+// effects of keys, and of those below them; the first that fits counts. Keys that
+// are not here follow a reload.
+var effects = []struct {
+	key    string
+	effect Effect
+}{
+	{"node", EffectRestart},
+	{"listen.tls", EffectReload},
+	{"listen", EffectRestart},
+	{"cluster", EffectRestart},
+	{"pools[].name", EffectRestart},
+	{"pools[].k", EffectNewPool},
+	{"pools[].binding", EffectNewPool},
+	{"pools[].reclaim", EffectNewPool},
+	{"telemetry.otlp_endpoint", EffectRestart},
+}
+
+func effectOf(key string) Effect {
+	pattern := indexes.ReplaceAllString(key, "[]")
+	for _, e := range effects {
+		if within(pattern, e.key) {
+			return e.effect
+		}
+	}
+	return EffectReload
+}
+
+// Change is one key that says something else than before.
+type Change struct {
+	// Key is its path, pools by name: pools[downloads].queue.timeout.
+	Key string
+	// Old and New are its values; "none" for what is not there. Secrets are not
+	// shown.
+	Old, New string
+	// Effect says when a gateway follows.
+	Effect Effect
+}
+
+// Reload returns what a gateway that runs with c goes on with when its file says
+// next: next, but for the keys that need a restart. It also returns all that
+// differs, in the order of the file.
+func (c *Config) Reload(next *Config) (*Config, []Change) {
+	next = next.clone()
+	changes := c.changes(next)
+	walk("", reflect.ValueOf(next).Elem(), reflect.ValueOf(c).Elem(), func(s setting) {
+		if effectOf(s.key) == EffectRestart && !strings.HasPrefix(s.key, keyPools) {
+			s.value.Set(s.std)
+		}
+	})
+	for i, p := range next.Pools {
+		// When a lost gateway's slots come back is agreed, so that nobody may
+		// hold one for longer.
+		if was, ok := c.Pool(p.Name); ok && was.Reclaim == ReclaimHold {
+			next.Pools[i].Hold.Max, next.Pools[i].Reclaim = was.Hold.Max, was.Reclaim
+		}
+	}
+	return next, changes
+}
+
+func (c *Config) changes(next *Config) []Change {
+	var all []Change
+	note := func(key, before, after string, effect Effect) {
+		if before != after {
+			all = append(all, Change{Key: key, Old: before, New: after, Effect: effect})
+		}
+	}
+	walk("", reflect.ValueOf(next).Elem(), reflect.ValueOf(c).Elem(), func(s setting) {
+		if !strings.HasPrefix(s.key, keyPools) && !strings.HasPrefix(s.key, keyRoutes) {
+			before, after := show(s.std), show(s.value)
+			if before == after && !reflect.DeepEqual(s.std.Interface(), s.value.Interface()) {
+				after = "another " + after // a secret
+			}
+			note(s.key, before, after, effectOf(s.key))
+		}
+	})
+	for _, p := range next.Pools {
+		key := keyPools + "[" + p.Name + "]"
+		was, ok := c.Pool(p.Name)
+		if !ok {
+			note(key, nothing, summary(p, DefaultPool()), EffectReload)
+			continue
+		}
+		walk(keyPools+"[]", reflect.ValueOf(p), reflect.ValueOf(was), func(s setting) {
+			effect := effectOf(s.key)
+			if was.Reclaim == ReclaimHold && s.key == keyPools+"[].hold.max" {
+				effect = EffectNewPool
+			}
+			note(key+strings.TrimPrefix(s.key, keyPools+"[]"), show(s.std), show(s.value), effect)
+		})
+	}
+	for _, p := range c.Pools {
+		if _, ok := next.Pool(p.Name); !ok {
+			note(keyPools+"["+p.Name+"]", summary(p, DefaultPool()), nothing, EffectReload)
+		}
+	}
+	return append(all, routeChanges(c.Routes, next.Routes)...)
+}
+
+const nothing = "none"
+
+// routeChanges compares lists of routes. A route has no name: what the lists begin
+// and end with alike is the same, and what is between them differs.
+func routeChanges(before, after []Route) []Change {
+	old, now := summaries(before), summaries(after)
+	from := 0
+	for from < min(len(old), len(now)) && old[from] == now[from] {
+		from++
+	}
+	for len(old) > from && len(now) > from && old[len(old)-1] == now[len(now)-1] {
+		old, now = old[:len(old)-1], now[:len(now)-1]
+	}
+	var all []Change
+	for i := from; i < max(len(old), len(now)); i++ {
+		change := Change{Key: fmt.Sprintf("%s[%d]", keyRoutes, i), Old: nothing, New: nothing, Effect: EffectReload}
+		if i < len(old) {
+			change.Old = old[i]
+		}
+		if i < len(now) {
+			change.New = now[i]
+		}
+		if change.Old != change.New {
+			all = append(all, change)
+		}
+	}
+	return all
+}
+
+func summaries(routes []Route) []string {
+	all := make([]string, len(routes))
+	for i, r := range routes {
+		all[i] = summary(r, Route{})
+	}
+	return all
+}
+
+// summary writes what v says beyond its default.
+func summary(v, std any) string {
+	var said []string
+	walk("", reflect.ValueOf(v), reflect.ValueOf(std), func(s setting) {
+		if now := show(s.value); now != show(s.std) {
+			said = append(said, s.key+": "+now)
+		}
+	})
+	return "{" + strings.Join(said, ", ") + "}"
+}
+
+// show writes a value as the file would, on one line; secrets are not shown.
+func show(v reflect.Value) string {
+	switch x := v.Interface().(type) {
+	case time.Duration:
+		return showDuration(x)
+	case *url.URL:
+		return textOf(x.Redacted())
+	case netip.Addr:
+		if !x.IsValid() {
+			return `""`
+		}
+		return textOf(x.String())
+	case fmt.Stringer:
+		return showText(x.String())
+	case bool, int, float64:
+		return fmt.Sprint(x)
+	}
+	if v.Kind() != reflect.Slice {
+		return showText(v.String())
+	}
+	items := make([]string, v.Len())
+	for i := range items {
+		items[i] = show(v.Index(i))
+	}
+	return "[" + strings.Join(items, ", ") + "]"
+}
+
+// showDuration leaves out what time.Duration writes of zeros.
+func showDuration(d time.Duration) string {
+	s := d.String()
+	for _, unit := range []string{"m0s", "h0m"} {
+		if strings.HasSuffix(s, unit) {
+			s = s[:len(s)-2]
+		}
+	}
+	return s
+}
+
+// showText hides the password of a URL.
+func showText(s string) string {
+	if strings.Contains(s, "@") {
+		if u, err := url.Parse(s); err == nil && u.User != nil {
+			s = u.Redacted()
+		}
+	}
+	return textOf(s)
+}

@@ -1,0 +1,65 @@
+package config
+
+import (
+	"bytes"
+	"fmt"
+	"reflect"
+	"regexp"
+	"strconv"
+	"strings"
+)
+
+// YAML writes every key with its value, as a file that says the same. Secrets are
+// left out, and each one says so.
+func (c *Config) YAML() []byte {
+	var b bytes.Buffer
+	printKeys(&b, "", reflect.ValueOf(c).Elem())
+	return b.Bytes()
+}
+
+// printKeys writes the keys of struct v.
+func printKeys(b *bytes.Buffer, indent string, v reflect.Value) {
+	for i := range v.NumField() {
+		name, field := v.Type().Field(i).Tag.Get("yaml"), v.Field(i)
+		if name == "" {
+			continue
+		}
+		fmt.Fprintf(b, "%s%s:", indent, name)
+		key, secret := field.Interface().(Key)
+		switch {
+		case secret && len(key) > 0:
+			b.WriteString(" \"\" # secret, not shown\n")
+		case secret:
+			b.WriteString(" \"\"\n")
+		case kindOf(field) == kindMapping:
+			b.WriteString("\n")
+			printKeys(b, indent+"  ", field)
+		case kindOf(field) == kindList && field.Len() > 0 && kindOf(field.Index(0)) == kindMapping:
+			b.WriteString("\n")
+			printEntries(b, indent+"  ", field)
+		default:
+			fmt.Fprintf(b, " %s\n", show(field))
+		}
+	}
+}
+
+// printEntries writes a list of structs.
+func printEntries(b *bytes.Buffer, indent string, list reflect.Value) {
+	for i := range list.Len() {
+		var entry bytes.Buffer
+		printKeys(&entry, indent+"  ", list.Index(i))
+		b.WriteString(indent + "- ")
+		b.Write(entry.Bytes()[len(indent)+2:])
+	}
+}
+
+// notText is what YAML would not take for text, or not for this one.
+var notText = regexp.MustCompile(`^$|^[-?. ]| $|["',:\[\]{}#&*!|>%@` + "`" + `\\\x00-\x1f\x7f]|^[0-9a-fA-F.+_xo-]+$|[^\x20-\x7e]|^(?i:true|false|null|yes|no|on|off|y|n|~)$|^[=<]`)
+
+// textOf writes s as YAML has text.
+func textOf(s string) string {
+	if notText.MatchString(s) {
+		return strconv.Quote(strings.ToValidUTF8(s, "?"))
+	}
+	return s
+}

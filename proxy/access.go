@@ -1,0 +1,130 @@
+package proxy
+
+import (
+	"context"
+	"log/slog"
+	"net/http"
+	"strconv"
+	"strings"
+	"time"
+)
+
+// AccessFormat is the form of the access log.
+type AccessFormat uint8
+
+// The forms.
+const (
+	// AccessOff: no access log.
+	AccessOff AccessFormat = iota
+	// AccessStructured: a line of Config.Logger, at level Info. It alone tells
+	// wait, hold, position and trace.
+	AccessStructured
+	// AccessCommon: the Common Log Format, to Config.AccessWriter.
+	AccessCommon
+	// AccessCombined: the same with Referer and User-Agent.
+	AccessCombined
+)
+
+// logAccess writes the request's line.
+func (h *plane) logAccess(ex *exchange, r *http.Request) {
+	switch h.cfg.AccessLog {
+	case AccessOff:
+	case AccessStructured:
+		h.logStructured(ex, r)
+	case AccessCommon, AccessCombined:
+		line := h.appendAccess(make([]byte, 0, 256), ex, r)
+		_, _ = h.cfg.AccessWriter.Write(line) // there is nobody to tell
+	}
+}
+
+func (h *plane) logStructured(ex *exchange, r *http.Request) {
+	ctx := context.WithoutCancel(r.Context())
+	if !h.cfg.Logger.Enabled(ctx, slog.LevelInfo) {
+		return
+	}
+	rec := &ex.rec
+	h.cfg.Logger.LogAttrs(ctx, slog.LevelInfo, "request",
+		slog.String("remote", r.RemoteAddr),
+		slog.String("client", clientAddr(r, h.cfg.TrustedProxies).String()),
+		slog.String("method", r.Method),
+		slog.String("host", r.Host),
+		slog.String("path", loggedPath(r.URL.Path, r.URL.Path)),
+		slog.String("proto", r.Proto),
+		slog.String("pool", rec.Pool),
+		slog.String("outcome", rec.Outcome.String()),
+		slog.Int("status", rec.Status),
+		slog.String("upstream", rec.Upstream),
+		slog.Int("upstream_status", rec.UpstreamStatus),
+		slog.Int("position", rec.Entry.Position),
+		slog.Float64("wait_ms", milliseconds(rec.Wait)),
+		slog.Float64("hold_ms", milliseconds(rec.Hold)),
+		slog.Int64("bytes", rec.Bytes),
+		slog.Bool("aborted", rec.Aborted),
+		ex.traceAttr(),
+	)
+}
+
+// loggedPath returns how a path is written in logs: what follows in a ticket's
+// is a secret.
+func loggedPath(path, written string) string {
+	if isTicketPath(path) {
+		return ticketsPath
+	}
+	return written
+}
+
+// appendAccess appends a line in the Common Log Format or that with two fields
+// more, as Apache and nginx write them. There is no remote user: the gateway
+// knows none.
+func (h *plane) appendAccess(b []byte, ex *exchange, r *http.Request) []byte {
+	b = clientAddr(r, h.cfg.TrustedProxies).AppendTo(b)
+	b = append(b, " - - ["...)
+	b = ex.arrived.AppendFormat(b, "02/Jan/2006:15:04:05 -0700")
+	b = append(b, `] "`...)
+	b = appendEscaped(b, r.Method)
+	b = append(b, ' ')
+	b = appendEscaped(b, loggedPath(r.URL.Path, r.URL.EscapedPath()))
+	b = append(b, ' ')
+	b = appendEscaped(b, r.Proto)
+	b = append(b, `" `...)
+	b = strconv.AppendInt(b, int64(ex.rec.Status), 10)
+	b = append(b, ' ')
+	if ex.rec.Bytes == 0 {
+		b = append(b, '-')
+	} else {
+		b = strconv.AppendInt(b, ex.rec.Bytes, 10)
+	}
+	if h.cfg.AccessLog == AccessCombined {
+		referer, _, _ := strings.Cut(r.Header.Get("Referer"), "?")
+		b = appendQuoted(b, referer)
+		b = appendQuoted(b, r.Header.Get("User-Agent"))
+	}
+	return append(b, '\n')
+}
+
+func appendQuoted(b []byte, s string) []byte {
+	if s == "" {
+		s = "-"
+	}
+	b = append(b, ` "`...)
+	return append(appendEscaped(b, s), '"')
+}
+
+// appendEscaped appends s so that it can neither end its field nor its line, nor
+// talk to a terminal.
+func appendEscaped(b []byte, s string) []byte {
+	const hex = "0123456789abcdef"
+	for i := range len(s) {
+		switch c := s[i]; {
+		case c == '"' || c == '\\':
+			b = append(b, '\\', c)
+		case c < ' ' || c > '~':
+			b = append(b, '\\', 'x', hex[c>>4], hex[c&0xf])
+		default:
+			b = append(b, c)
+		}
+	}
+	return b
+}
+
+func milliseconds(d time.Duration) float64 { return float64(d.Microseconds()) / 1000 }

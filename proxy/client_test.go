@@ -1,0 +1,117 @@
+package proxy
+
+import (
+	"context"
+	"net/http"
+	"net/http/httptest"
+	"net/netip"
+	"net/url"
+	"strings"
+	"testing"
+)
+
+// TestClientAddr: the client is who the trusted proxies say it is, and nobody
+// else is believed.
+func TestClientAddr(t *testing.T) {
+	trusted := []netip.Prefix{netip.MustParsePrefix("10.0.0.0/8"), netip.MustParsePrefix("fd00::/8")}
+	for name, tt := range map[string]struct {
+		remote    string
+		forwarded []string
+		want      string
+	}{
+		"no proxy":                    {"192.0.2.1:4000", nil, "192.0.2.1"},
+		"spoofed":                     {"192.0.2.1:4000", []string{"198.51.100.7"}, "192.0.2.1"},
+		"one proxy":                   {"10.0.0.1:4000", []string{"198.51.100.7"}, "198.51.100.7"},
+		"spoofed before a proxy":      {"10.0.0.1:4000", []string{"203.0.113.9, 198.51.100.7"}, "198.51.100.7"},
+		"spoofed in a line before":    {"10.0.0.1:4000", []string{"203.0.113.9", "198.51.100.7"}, "198.51.100.7"},
+		"two proxies":                 {"10.0.0.1:4000", []string{"203.0.113.9, 198.51.100.7,10.0.0.2"}, "198.51.100.7"},
+		"two proxies, two lines":      {"[fd00::1]:4000", []string{"198.51.100.7", "10.0.0.2"}, "198.51.100.7"},
+		"nobody but proxies":          {"10.0.0.1:4000", []string{"10.0.0.3, 10.0.0.2"}, "10.0.0.3"},
+		"a proxy that says nothing":   {"10.0.0.1:4000", nil, "10.0.0.1"},
+		"an empty line":               {"10.0.0.1:4000", []string{""}, "10.0.0.1"},
+		"with a port":                 {"10.0.0.1:4000", []string{"198.51.100.7:1234"}, "198.51.100.7"},
+		"IPv6 with a port":            {"10.0.0.1:4000", []string{"[2001:db8::1]:1234"}, "2001:db8::1"},
+		"unreadable":                  {"10.0.0.1:4000", []string{"198.51.100.7, unknown"}, "10.0.0.1"},
+		"unreadable before the proxy": {"10.0.0.1:4000", []string{"_hidden, 10.0.0.2"}, "10.0.0.2"},
+		"IPv4 in IPv6":                {"[::ffff:10.0.0.1]:4000", []string{"::ffff:198.51.100.7"}, "198.51.100.7"},
+	} {
+		r := httptest.NewRequest("GET", "/", nil)
+		r.RemoteAddr, r.Header["X-Forwarded-For"] = tt.remote, tt.forwarded
+		if got := clientAddr(r, trusted).String(); got != tt.want {
+			t.Errorf("%s: %s, want %s", name, got, tt.want)
+		}
+	}
+}
+
+// asker notes who asks, and lets nobody in.
+type asker struct {
+	refuser
+	clients []string
+}
+
+func (a *asker) Acquire(ctx context.Context, ask Ask) (Slot, error) {
+	a.clients = append(a.clients, ask.Client)
+	return a.refuser.Acquire(ctx, ask)
+}
+
+// TestClientKey: what is one client's has one key, and nobody gets another's.
+func TestClientKey(t *testing.T) {
+	for name, tt := range map[string]struct {
+		pool Pool
+		// first and second are a client's address, and X-Key if not empty.
+		first, second [2]string
+		same          bool
+	}{
+		"one address":          {Pool{}, [2]string{"192.0.2.1"}, [2]string{"192.0.2.1"}, true},
+		"two addresses":        {Pool{}, [2]string{"192.0.2.1"}, [2]string{"192.0.2.2"}, false},
+		"one IPv6 network":     {Pool{}, [2]string{"2001:db8::1"}, [2]string{"2001:db8::ffff:1"}, true},
+		"two IPv6 networks":    {Pool{}, [2]string{"2001:db8::1"}, [2]string{"2001:db8:0:1::1"}, false},
+		"a header not asked":   {Pool{}, [2]string{"192.0.2.1", "a"}, [2]string{"192.0.2.1", "b"}, true},
+		"one header":           {Pool{ClientHeader: "x-key"}, [2]string{"192.0.2.1", "a"}, [2]string{"192.0.2.2", "a"}, true},
+		"two headers":          {Pool{ClientHeader: "X-Key"}, [2]string{"192.0.2.1", "a"}, [2]string{"192.0.2.1", "b"}, false},
+		"without, by address":  {Pool{ClientHeader: "X-Key"}, [2]string{"192.0.2.1"}, [2]string{"192.0.2.2"}, false},
+		"another's address":    {Pool{ClientHeader: "X-Key"}, [2]string{"192.0.2.1"}, [2]string{"192.0.2.2", "192.0.2.1"}, false},
+		"long and nearly same": {Pool{ClientHeader: "X-Key"}, [2]string{"192.0.2.1", strings.Repeat("a", 1000)}, [2]string{"192.0.2.1", strings.Repeat("a", 1001)}, false},
+	} {
+		a := new(asker)
+		tt.pool.Name, tt.pool.Upstreams, tt.pool.TellClients = "p", []*url.URL{{Scheme: "http", Host: "h"}}, true
+		h, err := New(Config{Admitter: a, Pools: []Pool{tt.pool}, Routes: []Route{{Pool: "p"}}})
+		if err != nil {
+			t.Fatal(err)
+		}
+		for _, c := range [][2]string{tt.first, tt.second} {
+			r := httptest.NewRequest("GET", "/", nil)
+			r.RemoteAddr = netip.AddrPortFrom(netip.MustParseAddr(c[0]), 4000).String()
+			if c[1] != "" {
+				r.Header.Set("X-Key", c[1])
+			}
+			h.ServeHTTP(httptest.NewRecorder(), r)
+		}
+		if (a.clients[0] == a.clients[1]) != tt.same || len(a.clients[0]) > 40 || len(a.clients[1]) > 40 {
+			t.Errorf("%s: keys %q", name, a.clients)
+		}
+		h.Close()
+	}
+}
+
+// TestClientOf: the ticket API learns who asks it, and only there.
+func TestClientOf(t *testing.T) {
+	var got string
+	tickets := http.HandlerFunc(func(_ http.ResponseWriter, r *http.Request) {
+		got = ClientOf(r.Context(), "p") + "|" + ClientOf(r.Context(), "all alike") + ClientOf(r.Context(), "unknown") + ClientOf(t.Context(), "p")
+	})
+	up := []*url.URL{{Scheme: "http", Host: "h"}}
+	h, err := New(Config{
+		Admitter: open{}, TicketHandler: tickets,
+		Pools:  []Pool{{Name: "p", Upstreams: up, TellClients: true}, {Name: "all alike", Upstreams: up}},
+		Routes: []Route{{Upstreams: up}},
+	})
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer h.Close()
+	h.ServeHTTP(httptest.NewRecorder(), httptest.NewRequest("POST", "/.kgate/tickets", nil))
+	if got != "192.0.2.1|" { // httptest's client
+		t.Errorf("got %q", got)
+	}
+}

@@ -1,0 +1,82 @@
+package proxy
+
+import (
+	"net"
+	"net/http"
+	"net/netip"
+	"strings"
+)
+
+// forwarded returns the header Forwarded (RFC 7239) for the upstream: this hop,
+// after what a trusted proxy has said of those before it. If that proxy speaks
+// only X-Forwarded-For, its addresses are taken over (section 7.4).
+func forwarded(r *http.Request, trusted bool) string {
+	b := make([]byte, 0, 96)
+	if trusted {
+		b = appendEarlier(b, r.Header)
+	}
+	b = append(b, "for="...)
+	host, _, _ := net.SplitHostPort(r.RemoteAddr)
+	b = appendNode(b, host)
+	b = append(b, ";host="...)
+	b = appendValue(b, r.Host)
+	if r.TLS != nil {
+		return string(append(b, ";proto=https"...))
+	}
+	return string(append(b, ";proto=http"...))
+}
+
+func appendEarlier(b []byte, h http.Header) []byte {
+	if lines := h["Forwarded"]; len(lines) > 0 {
+		return append(append(b, strings.Join(lines, ", ")...), ", "...)
+	}
+	for _, line := range h["X-Forwarded-For"] {
+		for addr := range strings.SplitSeq(line, ",") {
+			b = append(b, "for="...)
+			b = appendNode(b, strings.TrimSpace(addr))
+			b = append(b, ", "...)
+		}
+	}
+	return b
+}
+
+// appendNode appends an address as section 6 has it; what is none is unknown.
+func appendNode(b []byte, host string) []byte {
+	addr, err := netip.ParseAddr(host)
+	switch {
+	case err != nil:
+		return append(b, "unknown"...)
+	case addr.Is4() || addr.Is4In6():
+		return addr.Unmap().AppendTo(b)
+	default:
+		b = append(b, `"[`...)
+		b = addr.WithZone("").AppendTo(b)
+		return append(b, `]"`...)
+	}
+}
+
+// appendValue appends s, in quotes unless it is a token.
+func appendValue(b []byte, s string) []byte {
+	token := s != ""
+	for i := range len(s) {
+		token = token && isTokenByte(s[i])
+	}
+	if token {
+		return append(b, s...)
+	}
+	b = append(b, '"')
+	for i := range len(s) {
+		switch c := s[i]; {
+		case c == '"' || c == '\\':
+			b = append(b, '\\', c)
+		case c >= ' ' && c < 0x7f: // others cannot be written, and are in no host
+			b = append(b, c)
+		}
+	}
+	return append(b, '"')
+}
+
+// isTokenByte reports whether c may be in a token (RFC 9110, section 5.6.2).
+func isTokenByte(c byte) bool {
+	return c >= '0' && c <= '9' || c|0x20 >= 'a' && c|0x20 <= 'z' || strings.IndexByte("!#$%&'*+-.^_`|~", c) >= 0
+}

@@ -1,0 +1,192 @@
+package proxy
+
+import (
+	"context"
+	"fmt"
+	"io"
+	"net/http"
+	"strings"
+	"sync"
+	"time"
+)
+
+// Health says when an upstream is passed over: after failures in a row, either of
+// requests (no connection, or one that broke before there was an answer; a slow
+// or a bad answer is no failure) or of its checks.
+type Health struct {
+	// Path is asked for with GET, below the upstream's URL; a status of 200 to
+	// 399 is good. These checks come beside the pool's k requests. Empty: no
+	// checks. Then an unhealthy upstream gets one request every Interval, and
+	// is healthy again once that is answered.
+	Path string
+	// Interval between two checks of a gateway, default 5 s.
+	Interval time.Duration
+	// Timeout of a check, default 2 s.
+	Timeout time.Duration
+	// UnhealthyAfter is how many failures in a row make an upstream unhealthy,
+	// default 3; HealthyAfter how many good checks make it healthy again,
+	// default 2.
+	UnhealthyAfter, HealthyAfter int
+}
+
+func (h Health) withDefaults() Health {
+	if h.Interval == 0 {
+		h.Interval = 5 * time.Second
+	}
+	if h.Timeout == 0 {
+		h.Timeout = 2 * time.Second
+	}
+	if h.UnhealthyAfter == 0 {
+		h.UnhealthyAfter = 3
+	}
+	if h.HealthyAfter == 0 {
+		h.HealthyAfter = 2
+	}
+	return h
+}
+
+// check returns what is wrong with h.
+func (h Health) check() []string {
+	var msgs []string
+	if h.Path != "" && h.Path[0] != '/' {
+		msgs = append(msgs, fmt.Sprintf("health path %q does not begin with a slash", h.Path))
+	}
+	if h.Interval < 0 || h.Timeout < 0 {
+		msgs = append(msgs, "negative time in the health checks")
+	}
+	if h.UnhealthyAfter < 0 || h.HealthyAfter < 0 {
+		msgs = append(msgs, "negative number in the health checks")
+	}
+	return msgs
+}
+
+func (h Health) checks() bool { return h.Path != "" }
+
+// health is what an upstream is known for. It is guarded by group.mu.
+type health struct {
+	bad      bool
+	requests int       // that failed, in a row
+	failed   int       // checks that failed, in a row
+	good     int       // checks that did not, in a row, while it is bad
+	again    time.Time // when a bad one without checks may be tried
+}
+
+// verdict is what a request says about its upstream.
+type verdict uint8
+
+const (
+	verdictNone   verdict = iota // nothing: the client left, the slot was lost, the answer was slow
+	verdictGood                  // it answered
+	verdictFailed                // no connection, or it broke before the answer
+)
+
+// eligible reports whether the upstream may get a request.
+func (s *health) eligible(cfg Health) bool {
+	return !s.bad || !cfg.checks() && !time.Now().Before(s.again)
+}
+
+// request notes what a request has shown. It reports whether the upstream has
+// changed sides.
+func (s *health) request(v verdict, cfg Health) (changed bool) {
+	switch v {
+	case verdictGood:
+		s.requests = 0
+		if s.bad && !cfg.checks() {
+			s.bad = false
+			return true
+		}
+	case verdictFailed:
+		s.requests++
+		s.again = time.Now().Add(cfg.Interval)
+		return s.failing(s.requests, cfg)
+	case verdictNone:
+	}
+	return false
+}
+
+// check notes the result of a check. It reports whether the upstream has changed
+// sides.
+func (s *health) check(ok bool, cfg Health) (changed bool) {
+	if !ok {
+		s.good = 0
+		s.failed++
+		return s.failing(s.failed, cfg)
+	}
+	s.failed = 0
+	if s.bad {
+		if s.good++; s.good >= cfg.HealthyAfter {
+			*s = health{}
+			return true
+		}
+	}
+	return false
+}
+
+func (s *health) failing(times int, cfg Health) (changed bool) {
+	if s.bad || times < cfg.UnhealthyAfter {
+		return false
+	}
+	s.bad, s.good = true, 0
+	return true
+}
+
+// startChecks has the upstream checked until endChecks.
+func (g *group) startChecks(u *upstream, cfg Health) {
+	if !cfg.checks() {
+		return
+	}
+	// A connection of its own for each check: one that is kept would hide an
+	// upstream that takes no new ones.
+	tr := newTransport(u.scheme, u.transport)
+	tr.DisableKeepAlives = true
+	client := &http.Client{Transport: tr, Timeout: cfg.Timeout, CheckRedirect: func(*http.Request, []*http.Request) error {
+		return http.ErrUseLastResponse
+	}}
+	path, query, _ := strings.Cut(cfg.Path, "?")
+	url := u.url.JoinPath(path)
+	url.RawQuery = query
+	ctx, cancel := context.WithCancel(context.Background())
+	var wg sync.WaitGroup
+	wg.Go(func() {
+		tick := time.NewTicker(cfg.Interval)
+		defer tick.Stop()
+		for {
+			if err := probe(ctx, client, url.String()); ctx.Err() == nil {
+				g.checked(u, err)
+			}
+			select {
+			case <-tick.C:
+			case <-ctx.Done():
+				return
+			}
+		}
+	})
+	u.checks = func() { cancel(); wg.Wait() }
+}
+
+func (u *upstream) endChecks() {
+	if u.checks != nil {
+		u.checks()
+		u.checks = nil
+	}
+}
+
+// probe makes one check.
+func probe(ctx context.Context, client *http.Client, url string) error {
+	req, err := http.NewRequestWithContext(ctx, http.MethodGet, url, http.NoBody)
+	if err != nil {
+		return err
+	}
+	req.Header.Set("User-Agent", "kgate-health")
+	res, err := client.Do(req)
+	if err != nil {
+		return err
+	}
+	defer res.Body.Close()
+	const enough = 64 << 10
+	_, _ = io.CopyN(io.Discard, res.Body, enough) // for upstreams that log a broken connection
+	if res.StatusCode < 200 || res.StatusCode >= 400 {
+		return fmt.Errorf("health check: %s", res.Status)
+	}
+	return nil
+}

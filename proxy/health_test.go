@@ -1,0 +1,250 @@
+package proxy
+
+import (
+	"bytes"
+	"errors"
+	"fmt"
+	"io"
+	"log/slog"
+	"net/http"
+	"net/url"
+	"strings"
+	"sync/atomic"
+	"testing"
+	"testing/synctest"
+	"time"
+)
+
+// refusing returns the n-th URL where nobody listens: a port that was free a moment
+// ago may be somebody else's by now.
+func refusing(n int) *url.URL {
+	return &url.URL{Scheme: "http", Host: fmt.Sprintf("127.0.0.1:%d", n)}
+}
+
+// logOf returns a logger, and the lines that it writes.
+func logOf() (*slog.Logger, <-chan string) {
+	lines := make(chan string, 1024)
+	return slog.New(slog.NewTextHandler(writerFunc(func(b []byte) (int, error) {
+		lines <- string(b)
+		return len(b), nil
+	}), nil)), lines
+}
+
+func awaitLine(t testing.TB, lines <-chan string, text string) {
+	t.Helper()
+	timer := time.NewTimer(patience)
+	defer timer.Stop()
+	for {
+		select {
+		case line := <-lines:
+			if strings.Contains(line, text) {
+				return
+			}
+		case <-timer.C:
+			t.Fatalf("nothing is logged about %q", text)
+		}
+	}
+}
+
+// TestNextUpstream: a request that cannot be delivered goes to the next upstream,
+// body and all, on the same slot; when there is none left it fails.
+func TestNextUpstream(t *testing.T) {
+	alive := startHandler(t, func(w http.ResponseWriter, r *http.Request) { _, _ = io.Copy(w, r.Body) })
+	alive.Path = "/base"
+	g := newGateway(t, 1, http.NotFoundHandler(), func(c *Config) {
+		c.Pools[0].Upstreams = []*url.URL{refusing(1), alive, refusing(2)}
+	})
+	for i := range 10 {
+		c := g.dial()
+		c.send("PUT /x HTTP/1.1\r\nHost: h\r\nContent-Length: 5\r\nExpect: 100-continue\r\n\r\n")
+		if res := c.response(); res.StatusCode != 100 {
+			t.Fatalf("request %d: status %d, want 100", i, res.StatusCode)
+		}
+		c.send("hello")
+		res := c.response()
+		if b, _ := io.ReadAll(res.Body); res.StatusCode != 200 || string(b) != "hello" {
+			t.Fatalf("request %d: status %d, body %q", i, res.StatusCode, b)
+		}
+		if rec := g.records.next(t); rec.Upstream != alive.Host || rec.DialFailed || rec.Outcome != OutcomeAdmitted {
+			t.Errorf("record %+v", rec)
+		}
+		_ = c.Close()
+	}
+	if admitted := len(g.records.admitted); admitted != 10 {
+		t.Errorf("%d slots for 10 requests", admitted)
+	}
+
+	g = newGateway(t, 1, http.NotFoundHandler(), func(c *Config) {
+		c.Pools[0].Upstreams = []*url.URL{refusing(1), refusing(2)}
+	})
+	for range 5 { // they have long been unhealthy: without checks they are tried all the same
+		res := g.do(g.request("GET", "/"))
+		_ = res.Body.Close()
+		if rec := g.records.next(t); res.StatusCode != 502 || !rec.DialFailed || rec.Outcome != OutcomeUpstreamError {
+			t.Errorf("status %d, record %+v", res.StatusCode, rec)
+		}
+	}
+}
+
+// TestNotSentTwice: what an upstream has begun to read goes to no other one.
+func TestNotSentTwice(t *testing.T) {
+	var hits atomic.Int32
+	breaks := func(http.ResponseWriter, *http.Request) {
+		hits.Add(1)
+		panic(http.ErrAbortHandler)
+	}
+	g := newGateway(t, 1, http.NotFoundHandler(), func(c *Config) {
+		c.Pools[0].Upstreams = []*url.URL{startHandler(t, breaks), startHandler(t, breaks)}
+	})
+	for i, method := range []string{"GET", "POST"} {
+		res := g.do(g.request(method, "/"))
+		_ = res.Body.Close()
+		if n := hits.Load(); res.StatusCode != 502 || n != int32(i+1) {
+			t.Errorf("%s: status %d, %d upstreams have seen it", method, res.StatusCode, n)
+		}
+	}
+}
+
+// TestPassedOver: failures in a row have an upstream passed over, all others in
+// between and after do not; it gets one request per interval until one is
+// answered.
+func TestPassedOver(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		const first, second = 0, 1
+		ups := []*upstream{{from: "first"}, {from: "second"}}
+		var log bytes.Buffer
+		g := &group{upstreams: ups, health: Health{}.withDefaults(), logger: slog.New(slog.NewTextHandler(&log, nil))}
+		// expect picks ten times, and wants so many of them to be the first.
+		expect := func(want int) {
+			t.Helper()
+			got := 0
+			for range 10 {
+				u := g.pick(nil)
+				if u == ups[first] {
+					got++
+				}
+				g.done(u, verdictNone, nil)
+			}
+			if got != want {
+				t.Errorf("the first was picked %d of 10 times, want %d", got, want)
+			}
+		}
+		say := func(i int, verdicts ...verdict) {
+			for _, v := range verdicts {
+				ups[i].inFlight++
+				g.done(ups[i], v, errors.New("refused"))
+			}
+		}
+		const good, failed, none = verdictGood, verdictFailed, verdictNone
+		say(first, failed, failed, good, failed, none, failed)
+		expect(5)
+		say(first, failed)
+		expect(0)
+		if !strings.Contains(log.String(), "upstream is unhealthy") {
+			t.Errorf("logged %q", log.String())
+		}
+		time.Sleep(5 * time.Second)
+		expect(1) // one request finds out
+		say(first, failed)
+		expect(0)
+		say(second, failed, failed, failed) // both: any is as good
+		expect(5)
+		say(second, good)
+		expect(0)
+		say(first, good)
+		expect(5)
+	})
+}
+
+// TestChecks: an upstream that fails its checks gets nothing, and when all do the
+// gateway says so at once, without a slot; to who waits, when the turn comes.
+func TestChecks(t *testing.T) {
+	var sick atomic.Bool
+	up := newGate()
+	logger, lines := logOf()
+	g := newGateway(t, 1, http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		switch {
+		case r.URL.Path == "/base/health" && r.URL.RawQuery == "deep" && r.UserAgent() == "kgate-health":
+			if sick.Load() {
+				w.WriteHeader(http.StatusServiceUnavailable)
+			}
+		case r.URL.Path == "/base/wait":
+			up.pass(r)
+		}
+	}), func(c *Config) {
+		c.Pools[0].Upstreams[0].Path = "/base"
+		c.Pools[0].Health = Health{Path: "/health?deep", Interval: 5 * time.Millisecond}
+		c.Logger = logger
+	})
+	first, second := g.dial(), g.dial()
+	first.send("GET /wait HTTP/1.1\r\nHost: h\r\n\r\n")
+	up.awaitEntered(t)
+	second.send("GET /wait HTTP/1.1\r\nHost: h\r\n\r\n")
+	g.sem.await(1, 1)
+
+	sick.Store(true)
+	awaitLine(t, lines, "upstream is unhealthy")
+	if s := g.handler.Upstreams(); len(s) != 1 || s[0].Healthy || s[0].Pool != "p" || s[0].InFlight != 1 {
+		t.Errorf("upstreams %+v", s)
+	}
+	third := g.dial() // in front of it are one in flight and one in line
+	third.send("GET / HTTP/1.1\r\nHost: h\r\n\r\n")
+	expectDown := func(c *rawConn) {
+		t.Helper()
+		res := c.response()
+		b, _ := io.ReadAll(res.Body)
+		if res.StatusCode != 503 || res.Header.Get("Kgate-Refusal") != "upstream-down" || res.Header.Get("Retry-After") == "" || !bytes.Contains(b, []byte("health check")) {
+			t.Errorf("got %s, header %v, body %s", res.Status, res.Header, b)
+		}
+		if rec := g.records.next(t); rec.Outcome != OutcomeUpstreamDown || rec.Upstream != "" {
+			t.Errorf("record %+v", rec)
+		}
+	}
+	expectDown(third)
+	g.sem.await(1, 1)
+	close(up.proceed)
+	if res := first.response(); res.StatusCode != 200 {
+		t.Errorf("status %d", res.StatusCode)
+	}
+	g.records.next(t)
+	expectDown(second)
+	g.sem.await(0, 0)
+
+	sick.Store(false)
+	awaitLine(t, lines, "upstream is healthy again")
+	res := g.do(g.request("GET", "/"))
+	_ = res.Body.Close()
+	if res.StatusCode != 200 {
+		t.Errorf("status %d", res.StatusCode)
+	}
+}
+
+// TestChecksAndRequests: an upstream that fails its checks is not healthy because
+// it answers requests, and the other way round.
+func TestChecksAndRequests(t *testing.T) {
+	cfg := Health{Path: "/"}.withDefaults()
+	var s health
+	for range 3 {
+		s.request(verdictGood, cfg)
+		s.check(false, cfg)
+	}
+	if !s.bad {
+		t.Error("answered requests hide checks that fail")
+	}
+	if s.request(verdictGood, cfg); !s.bad {
+		t.Error("healthy by a request, in spite of the checks")
+	}
+	if s.check(true, cfg); !s.bad {
+		t.Error("healthy by one check, two are asked for")
+	}
+	if !s.check(true, cfg) || s.bad {
+		t.Error("not healthy after two good checks")
+	}
+	for range 3 {
+		s.check(true, cfg)
+		s.request(verdictFailed, cfg)
+	}
+	if !s.bad {
+		t.Error("good checks hide requests that fail")
+	}
+}

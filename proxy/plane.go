@@ -1,0 +1,63 @@
+package proxy
+
+import (
+	"net/http"
+
+	"github.com/go-chi/chi/v5"
+)
+
+// plane is the Handler under one configuration. A request stays on the plane that
+// it came to.
+type plane struct {
+	cfg      Config
+	chain    http.Handler
+	routes   routes
+	targets  []*target
+	upgrades *tracker // the Handler's
+}
+
+// newPlane returns the plane of a valid configuration. From the plane before it
+// takes what lasts: the upstreams of pools, as far as they are the same.
+func newPlane(cfg Config, before *plane) *plane {
+	h := &plane{cfg: cfg.withDefaults(), upgrades: before.upgrades}
+	std := &stdLog{logger: h.cfg.Logger}
+	pools := make(map[string]*target, len(h.cfg.Pools))
+	for _, p := range h.cfg.Pools {
+		t := newTarget(p, before.pool(p.Name), h.cfg.Standing, std)
+		pools[p.Name] = t
+		h.targets = append(h.targets, t)
+	}
+	for _, r := range h.cfg.Routes {
+		t := pools[r.Pool]
+		if r.Pool == "" {
+			t = newTarget(Pool{Upstreams: r.Upstreams, Transport: r.Transport}, new(group), nil, std)
+			h.targets = append(h.targets, t)
+		}
+		h.routes = append(h.routes, newRoute(r, t))
+	}
+	// chi carries the middleware. Its router is a trie, which finds the most
+	// specific pattern and knows only registered methods; the first route that
+	// matches, whatever the method, is found by routes.find.
+	h.chain = chi.Chain(guard).HandlerFunc(h.dispatch)
+	return h
+}
+
+// pool returns the upstreams of the named pool, none if there is no such pool.
+func (h *plane) pool(name string) *group {
+	for _, t := range h.targets {
+		if t.Name == name && name != "" {
+			return t.group
+		}
+	}
+	return new(group)
+}
+
+// retire ends the checks of the plane's upstreams and closes their idle
+// connections, but for those that the next plane, if any, has taken over.
+func (h *plane) retire(next *plane) {
+	for _, t := range h.targets {
+		if next == nil || t.group != next.pool(t.Name) {
+			t.close()
+		}
+	}
+}

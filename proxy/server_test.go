@@ -1,0 +1,307 @@
+package proxy
+
+import (
+	"bytes"
+	"crypto/ecdsa"
+	"crypto/elliptic"
+	"crypto/rand"
+	"crypto/tls"
+	"crypto/x509"
+	"crypto/x509/pkix"
+	"encoding/pem"
+	"errors"
+	"io"
+	"log/slog"
+	"math/big"
+	"net"
+	"net/http"
+	"net/netip"
+	"os"
+	"path/filepath"
+	"strings"
+	"sync"
+	"testing"
+	"time"
+
+	"github.com/pires/go-proxyproto"
+)
+
+// listen serves the gateway's handler on one more address, in another way.
+func (g *gateway) listen(cfg ServerConfig) {
+	g.t.Helper()
+	cfg.Handler = g.handler
+	server, err := NewServer(cfg)
+	if err != nil {
+		g.t.Fatal(err)
+	}
+	l, err := net.Listen("tcp", "127.0.0.1:0")
+	if err != nil {
+		g.t.Fatal(err)
+	}
+	g.addr = l.Addr().String()
+	served := make(chan error, 1)
+	go func() {
+		if cfg.TLS != nil {
+			served <- server.ServeTLS(l)
+		} else {
+			served <- server.Serve(l)
+		}
+	}()
+	g.t.Cleanup(func() {
+		_ = server.Close()
+		if err := <-served; err != nil {
+			g.t.Error(err)
+		}
+	})
+}
+
+var loopback = []netip.Prefix{netip.MustParsePrefix("127.0.0.0/8")}
+
+// pairFiles are a certificate's files, in a directory of their own.
+type pairFiles struct {
+	t         testing.TB
+	cert, key string
+}
+
+func newPairFiles(t testing.TB) pairFiles {
+	dir := t.TempDir()
+	return pairFiles{t, filepath.Join(dir, "cert.pem"), filepath.Join(dir, "key.pem")}
+}
+
+// make returns a certificate for localhost with this serial number, and its key.
+func (f pairFiles) make(serial int64) (cert, key []byte) {
+	f.t.Helper()
+	private, err := ecdsa.GenerateKey(elliptic.P256(), rand.Reader)
+	if err != nil {
+		f.t.Fatal(err)
+	}
+	template := &x509.Certificate{
+		SerialNumber: big.NewInt(serial), Subject: pkix.Name{CommonName: "localhost"}, DNSNames: []string{"localhost"},
+		NotBefore: time.Now().Add(-time.Hour), NotAfter: time.Now().Add(time.Hour),
+	}
+	der, err := x509.CreateCertificate(rand.Reader, template, template, &private.PublicKey, private)
+	if err != nil {
+		f.t.Fatal(err)
+	}
+	keyDER, err := x509.MarshalPKCS8PrivateKey(private)
+	if err != nil {
+		f.t.Fatal(err)
+	}
+	return pem.EncodeToMemory(&pem.Block{Type: "CERTIFICATE", Bytes: der}),
+		pem.EncodeToMemory(&pem.Block{Type: "PRIVATE KEY", Bytes: keyDER})
+}
+
+func (f pairFiles) write(cert, key []byte) {
+	f.t.Helper()
+	for name, data := range map[string][]byte{f.cert: cert, f.key: key} {
+		if data == nil {
+			continue
+		}
+		if err := os.WriteFile(name, data, 0o600); err != nil {
+			f.t.Fatal(err)
+		}
+	}
+}
+
+// TestTLS: HTTP/1.1 and HTTP/2 over TLS, and the upstream is told.
+func TestTLS(t *testing.T) {
+	files := newPairFiles(t)
+	files.write(files.make(1))
+	pair, err := LoadCertificate(files.cert, files.key, nil)
+	if err != nil {
+		t.Fatal(err)
+	}
+	g := newGateway(t, 1, http.HandlerFunc(echoRequest))
+	g.listen(ServerConfig{TLS: &tls.Config{GetCertificate: pair.Get}})
+	for _, http2 := range []bool{false, true} {
+		tr := &http.Transport{TLSClientConfig: &tls.Config{InsecureSkipVerify: true}, ForceAttemptHTTP2: http2}
+		res, err := (&http.Client{Transport: tr}).Get("https://" + g.addr)
+		if err != nil {
+			t.Fatal(err)
+		}
+		_ = res.Body.Close()
+		if want := map[bool]int{false: 1, true: 2}[http2]; res.ProtoMajor != want || res.Header.Get("Got-X-Forwarded-Proto") != "https" {
+			t.Errorf("got %s, header %v", res.Proto, res.Header)
+		}
+		tr.CloseIdleConnections()
+	}
+}
+
+// TestCertificate: what is put in the files' place is used, unless it is broken;
+// a half that comes first does no harm.
+func TestCertificate(t *testing.T) {
+	files := newPairFiles(t)
+	if _, err := LoadCertificate(files.cert, files.key, nil); err == nil {
+		t.Fatal("files that are not there were loaded")
+	}
+	files.write(files.make(1))
+	var log bytes.Buffer
+	pair, err := LoadCertificate(files.cert, files.key, slog.New(slog.NewTextHandler(&log, nil)))
+	if err != nil {
+		t.Fatal(err)
+	}
+	nextCert, nextKey := files.make(2)
+	other := newPairFiles(t)
+	other.write(files.make(3))
+	for _, step := range []struct {
+		name   string
+		do     func() error
+		serial int64
+		logged string
+	}{
+		{"nothing new", func() error { return nil }, 1, ""},
+		{"rubbish", func() error { files.write([]byte("rubbish"), nil); return nil }, 1, "cannot be used"},
+		{"the same rubbish", func() error { return nil }, 1, ""},
+		{"one half", func() error { files.write(nextCert, nil); return nil }, 1, "cannot be used"},
+		{"both", func() error { files.write(nil, nextKey); return nil }, 2, "read again"},
+		{"gone", func() error { return os.Remove(files.key) }, 2, "cannot be used"},
+		{"back", func() error { files.write(nil, nextKey); return nil }, 2, "read again"},
+		{"other files", func() error { return pair.Use(other.cert, other.key) }, 3, ""},
+		{"other files that do not fit", func() error {
+			if pair.Use(files.cert, other.key) == nil {
+				t.Error("a certificate was taken with the key of another")
+			}
+			return nil
+		}, 3, ""},
+	} {
+		log.Reset()
+		if err := step.do(); err != nil {
+			t.Fatal(step.name, err)
+		}
+		pair.refresh()
+		got, err := pair.Get(nil)
+		if err != nil || got.Leaf.SerialNumber.Int64() != step.serial {
+			t.Errorf("%s: certificate %v, %v; want %d", step.name, got.Leaf.SerialNumber, err, step.serial)
+		}
+		if (step.logged == "") != (log.Len() == 0) || !strings.Contains(log.String(), step.logged) {
+			t.Errorf("%s: logged %q", step.name, log.String())
+		}
+	}
+}
+
+// TestProxyProtocol: the client is who the PROXY header says, if it comes from
+// where it must come from; no header, and one from elsewhere, is no request.
+func TestProxyProtocol(t *testing.T) {
+	v2, err := proxyproto.HeaderProxyFromAddrs(2, &net.TCPAddr{IP: net.IP{203, 0, 113, 7}, Port: 5}, &net.TCPAddr{IP: net.IP{127, 0, 0, 1}, Port: 80}).Format()
+	if err != nil {
+		t.Fatal(err)
+	}
+	const (
+		v1      = "PROXY TCP4 203.0.113.7 127.0.0.1 5 80\r\n"
+		v1six   = "PROXY TCP6 2001:db8::7 ::1 5 80\r\n"
+		request = "GET / HTTP/1.1\r\nHost: h\r\nX-Forwarded-For: 6.6.6.6\r\n\r\n"
+	)
+	for _, c := range []struct {
+		name, sent string
+		from       []netip.Prefix
+		status     int // 0: the connection is closed
+		forwarded  string
+	}{
+		{"v1", v1 + request, loopback, 200, "203.0.113.7"},
+		{"v1, IPv6", v1six + request, loopback, 200, "2001:db8::7"},
+		{"v2", string(v2) + request, loopback, 200, "203.0.113.7"},
+		{"unknown", "PROXY UNKNOWN\r\n" + request, loopback, 200, "127.0.0.1"},
+		{"missing", request, loopback, 0, ""},
+		{"broken", "PROXY TCP4 203.0.113.7\r\n" + request, loopback, 0, ""},
+		{"from elsewhere, v1", v1 + request, []netip.Prefix{netip.MustParsePrefix("10.0.0.0/8")}, 400, ""},
+		{"from elsewhere, v2", string(v2) + request, []netip.Prefix{netip.MustParsePrefix("10.0.0.0/8")}, 400, ""},
+		{"from nowhere", v1 + request, nil, 400, ""},
+		{"none from elsewhere", request, []netip.Prefix{netip.MustParsePrefix("10.0.0.0/8")}, 200, "127.0.0.1"},
+	} {
+		t.Run(c.name, func(t *testing.T) {
+			g := newGateway(t, 1, http.HandlerFunc(echoRequest))
+			g.listen(ServerConfig{ProxyProtocol: c.from, ReadHeaderTimeout: time.Second})
+			conn := g.dial()
+			conn.send(c.sent)
+			res, err := http.ReadResponse(conn.br, nil)
+			if err != nil && c.status != 0 || err == nil && res.StatusCode != c.status {
+				t.Fatalf("got %+v, %v", res, err)
+			}
+			if c.forwarded != "" && res.Header.Get("Got-X-Forwarded-For") != c.forwarded {
+				t.Errorf("the upstream sees %q", res.Header["Got-X-Forwarded-For"])
+			}
+		})
+	}
+}
+
+// TestProxyHeaderTimeout: who owes a PROXY header and sends none is cut off.
+func TestProxyHeaderTimeout(t *testing.T) {
+	g := newGateway(t, 1, http.HandlerFunc(echoRequest))
+	g.listen(ServerConfig{ProxyProtocol: loopback, ReadHeaderTimeout: 20 * time.Millisecond})
+	conn := g.dial()
+	conn.send("PROXY TCP4 203.")
+	if b, err := io.ReadAll(conn.br); err != nil || strings.Contains(string(b), "200") {
+		t.Errorf("got %q, %v", b, err)
+	}
+}
+
+// TestMaxConnections: one more waits until another ends; a kept connection makes
+// room at once.
+func TestMaxConnections(t *testing.T) {
+	up := newGate()
+	g := newGateway(t, 10, http.HandlerFunc(func(_ http.ResponseWriter, r *http.Request) {
+		if r.URL.Path == "/wait" {
+			up.pass(r)
+		}
+	}))
+	g.listen(ServerConfig{MaxConnections: 2})
+	busy, kept := g.dial(), g.dial()
+	busy.send("GET /wait HTTP/1.1\r\nHost: h\r\n\r\n")
+	up.awaitEntered(t)
+	kept.send("GET / HTTP/1.1\r\nHost: h\r\n\r\n")
+	kept.response()
+
+	third := g.dial()
+	third.send("GET /wait HTTP/1.1\r\nHost: h\r\n\r\n")
+	up.awaitEntered(t) // the kept one has gone
+	if _, err := kept.br.ReadByte(); err == nil {
+		t.Error("the kept connection is still open")
+	}
+	fourth := g.dial()
+	fourth.send("GET / HTTP/1.1\r\nHost: h\r\n\r\n")
+	if err := fourth.SetReadDeadline(time.Now().Add(50 * time.Millisecond)); err != nil {
+		t.Fatal(err)
+	}
+	// Nothing may come; that it would have come by now can only be had by time.
+	if b, err := fourth.br.Peek(1); err == nil {
+		t.Fatalf("%q came over a third connection", b)
+	}
+	_ = fourth.SetReadDeadline(time.Now().Add(patience))
+	_ = busy.Close()
+	fourth.response()
+	close(up.proceed)
+	third.response()
+}
+
+// TestMaxConnectionsClose: a server that is full can be closed.
+func TestMaxConnectionsClose(t *testing.T) {
+	g := newGateway(t, 1, http.HandlerFunc(echoRequest))
+	logger, lines := logOf()
+	g.listen(ServerConfig{MaxConnections: 1, Logger: logger})
+	g.dial()
+	g.dial()
+	awaitLine(t, lines, "listen.max_connections")
+}
+
+// TestSlowHeader: a header must be complete in its time, however its bytes come.
+func TestSlowHeader(t *testing.T) {
+	g := newGateway(t, 1, http.HandlerFunc(echoRequest))
+	g.listen(ServerConfig{ReadHeaderTimeout: 50 * time.Millisecond})
+	conn := g.dial()
+	var wg sync.WaitGroup
+	defer wg.Wait()
+	defer conn.Close()
+	wg.Go(func() {
+		tick := time.NewTicker(10 * time.Millisecond)
+		defer tick.Stop()
+		for range tick.C {
+			if _, err := io.WriteString(conn, "G"); err != nil {
+				return
+			}
+		}
+	})
+	var netErr net.Error
+	if b, err := io.ReadAll(conn.br); errors.As(err, &netErr) && netErr.Timeout() {
+		t.Errorf("the connection is still open, after %q", b)
+	}
+}

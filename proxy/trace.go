@@ -1,0 +1,240 @@
+package proxy
+
+import (
+	"context"
+	"log/slog"
+	"math/rand/v2"
+	"net"
+	"net/http"
+	"strconv"
+	"strings"
+	"time"
+
+	"go.opentelemetry.io/otel/attribute"
+	"go.opentelemetry.io/otel/codes"
+	"go.opentelemetry.io/otel/trace"
+)
+
+// A sampled request has three spans: its own, kgate.queue for the wait in the
+// line, and kgate.upstream, which is the parent of what the upstream does. Names
+// of attributes are those of OpenTelemetry's semantic conventions for HTTP, and
+// kgate.* for what only a line has.
+//
+// Whether a request is sampled is decided before anything is done for it: by
+// whoever began its trace, else by lot. So one that is not costs the reading of
+// one header, which goes on as it came.
+
+// The headers of W3C Trace Context, in canonical form. Baggage goes on as it
+// came.
+const (
+	traceParentHeader = "Traceparent"
+	traceStateHeader  = "Tracestate"
+)
+
+// spans of a sampled request; nil otherwise.
+type spans struct {
+	server, upstream trace.Span
+	ctx              context.Context // of server
+}
+
+// traceParent is the trace context that a request brings. IDs are the header's
+// hexadecimal digits.
+type traceParent struct {
+	trace, span string
+	flags       trace.TraceFlags
+}
+
+// parseTraceParent reads the header traceparent; ok is false if there is none in
+// order. It allocates nothing.
+func parseTraceParent(h http.Header) (p traceParent, ok bool) {
+	values := h[traceParentHeader]
+	if len(values) != 1 {
+		return p, false
+	}
+	const length = len("00-0123456789abcdef0123456789abcdef-0123456789abcdef-01")
+	s := values[0]
+	if len(s) < length || s[2] != '-' || s[35] != '-' || s[52] != '-' {
+		return p, false
+	}
+	// Later versions may append fields and use more flags; they keep the rest.
+	version, flags := s[:2], s[53:length]
+	switch {
+	case version == "ff", len(s) > length && s[length] != '-':
+		return p, false
+	case version == "00" && (len(s) > length || flags > "03"):
+		return p, false
+	}
+	p.trace, p.span = s[3:35], s[36:52]
+	for _, digits := range []string{version, p.trace, p.span, flags} {
+		if !isLowerHex(digits) {
+			return traceParent{}, false
+		}
+	}
+	if strings.Trim(p.trace, "0") == "" || strings.Trim(p.span, "0") == "" {
+		return traceParent{}, false
+	}
+	bits, _ := strconv.ParseUint(flags, 16, 8) // has been checked
+	p.flags = trace.TraceFlags(bits) & (trace.FlagsSampled | trace.FlagsRandom)
+	return p, true
+}
+
+func isLowerHex(s string) bool {
+	for i := range len(s) {
+		if c := s[i]; (c < '0' || c > '9') && (c < 'a' || c > 'f') {
+			return false
+		}
+	}
+	return true
+}
+
+// context is the parent as OpenTelemetry knows it.
+func (p traceParent) context(h http.Header) trace.SpanContext {
+	id, _ := trace.TraceIDFromHex(p.trace) // has been checked
+	span, _ := trace.SpanIDFromHex(p.span)
+	// A state that is not in order does not count, and its trace does.
+	state, _ := trace.ParseTraceState(strings.Join(h[traceStateHeader], ","))
+	return trace.NewSpanContext(trace.SpanContextConfig{
+		TraceID: id, SpanID: span, TraceFlags: p.flags, TraceState: state, Remote: true,
+	})
+}
+
+// startTrace notes which trace the request belongs to, and begins its span if it
+// is sampled.
+func (ex *exchange) startTrace(r *http.Request) {
+	parent, known := parseTraceParent(r.Header)
+	ex.rec.TraceID = parent.trace
+	cfg := &ex.handler.cfg
+	if cfg.Tracer == nil || known && !parent.flags.IsSampled() || !known && !byLot(cfg.SampleRatio) {
+		return
+	}
+	ctx := context.Background() // spans outlive the request's context
+	if known {
+		ctx = trace.ContextWithRemoteSpanContext(ctx, parent.context(r.Header))
+	}
+	method, route := loggedMethod(r.Method), ex.route.pathPrefix
+	if route == "" {
+		route = "/"
+	}
+	ex.spans.ctx, ex.spans.server = cfg.Tracer.Start(ctx, method+" "+route,
+		trace.WithSpanKind(trace.SpanKindServer), trace.WithTimestamp(ex.arrived),
+		trace.WithAttributes(
+			attribute.String("http.request.method", method),
+			attribute.String("http.route", route),
+			attribute.String("url.path", r.URL.EscapedPath()),
+			attribute.String("server.address", printable(r.Host)),
+			attribute.String("client.address", clientAddr(r, cfg.TrustedProxies).String()),
+			attribute.String("network.protocol.version", strings.TrimPrefix(r.Proto, "HTTP/")),
+			attribute.String("user_agent.original", printable(r.UserAgent())),
+		))
+	ex.rec.TraceID = ex.spans.server.SpanContext().TraceID().String()
+	ex.rec.Sampled = ex.spans.server.SpanContext().IsSampled()
+}
+
+// printable makes s what OTLP can carry: it refuses a batch for one bad byte.
+func printable(s string) string { return strings.ToValidUTF8(s, "\uFFFD") }
+
+func byLot(ratio float64) bool { return ratio > 0 && rand.Float64() < ratio }
+
+// loggedMethod keeps span names to a short list.
+func loggedMethod(method string) string {
+	switch method {
+	case http.MethodGet, http.MethodHead, http.MethodPost, http.MethodPut, http.MethodPatch, http.MethodDelete, http.MethodOptions, http.MethodTrace:
+		return method
+	default:
+		return "HTTP"
+	}
+}
+
+// traceQueue records the wait that has just ended.
+func (ex *exchange) traceQueue(admitted bool) {
+	if ex.spans.server == nil {
+		return
+	}
+	rec := &ex.rec
+	_, span := ex.handler.cfg.Tracer.Start(ex.spans.ctx, "kgate.queue",
+		trace.WithTimestamp(ex.arrived), trace.WithAttributes(attribute.String("kgate.pool", rec.Pool)))
+	if admitted {
+		span.SetAttributes(
+			attribute.Int("kgate.position", rec.Entry.Position),
+			attribute.Int("kgate.token", rec.Entry.Token),
+			attribute.Int64("kgate.epoch", int64(rec.Entry.Epoch)),
+			attribute.Int64("kgate.serial", int64(rec.Entry.Serial)),
+		)
+	} else {
+		span.SetStatus(codes.Error, "not admitted: "+rec.Outcome.String())
+	}
+	span.End(trace.WithTimestamp(ex.arrived.Add(rec.Wait)))
+}
+
+// traceUpstream begins the span of the upstream's part, and makes it the parent
+// of what the upstream records. It is called for each upstream that is tried.
+func (ex *exchange) traceUpstream(out http.Header) {
+	if ex.spans.server == nil {
+		return
+	}
+	began := ex.admitted
+	if ex.spans.upstream != nil { // to which no connection could be made
+		began = time.Now()
+		ex.spans.endUpstream(began, true)
+	}
+	attrs := []attribute.KeyValue{attribute.String("url.scheme", ex.upstream.url.Scheme)}
+	host, port, err := net.SplitHostPort(ex.upstream.name)
+	if err != nil {
+		host = ex.upstream.name
+	} else if n, err := strconv.Atoi(port); err == nil {
+		attrs = append(attrs, attribute.Int("server.port", n))
+	}
+	_, ex.spans.upstream = ex.handler.cfg.Tracer.Start(ex.spans.ctx, "kgate.upstream",
+		trace.WithSpanKind(trace.SpanKindClient), trace.WithTimestamp(began),
+		trace.WithAttributes(append(attrs, attribute.String("server.address", host))...))
+	sc := ex.spans.upstream.SpanContext()
+	out[traceParentHeader] = []string{"00-" + sc.TraceID().String() + "-" + sc.SpanID().String() + "-" + sc.TraceFlags().String()}
+	if state := sc.TraceState().String(); state != "" {
+		out[traceStateHeader] = []string{state}
+	} else {
+		delete(out, traceStateHeader)
+	}
+}
+
+func (s *spans) endUpstream(at time.Time, failed bool) {
+	if failed {
+		s.upstream.SetStatus(codes.Error, "")
+	}
+	s.upstream.End(trace.WithTimestamp(at))
+}
+
+// endTrace ends the request's spans with what it came to.
+func (ex *exchange) endTrace() {
+	if ex.spans.server == nil {
+		return
+	}
+	rec, now := &ex.rec, time.Now()
+	failed := rec.Outcome == OutcomeUpstreamError || rec.Aborted
+	if up := ex.spans.upstream; up != nil {
+		if rec.UpstreamStatus != 0 {
+			up.SetAttributes(attribute.Int("http.response.status_code", rec.UpstreamStatus))
+		}
+		if rec.FirstByte > 0 {
+			up.AddEvent("first byte", trace.WithTimestamp(ex.admitted.Add(rec.FirstByte)))
+		}
+		ex.spans.endUpstream(now, failed || rec.UpstreamStatus >= http.StatusBadRequest)
+	}
+	server := ex.spans.server
+	server.SetAttributes(
+		attribute.Int("http.response.status_code", rec.Status),
+		attribute.Int64("http.response.body.size", rec.Bytes),
+		attribute.String("kgate.outcome", rec.Outcome.String()),
+	)
+	if failed || rec.Status >= http.StatusInternalServerError {
+		server.SetStatus(codes.Error, "")
+	}
+	server.End(trace.WithTimestamp(now))
+}
+
+// traceAttr names the request's trace in a log line; nothing if it has none.
+func (ex *exchange) traceAttr() slog.Attr {
+	if ex.rec.TraceID == "" {
+		return slog.Attr{}
+	}
+	return slog.String("trace_id", ex.rec.TraceID)
+}

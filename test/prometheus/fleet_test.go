@@ -1,0 +1,308 @@
+package prometheus
+
+import (
+	"encoding/json"
+	"fmt"
+	"math"
+	"net"
+	"strings"
+	"syscall"
+	"testing"
+	"time"
+
+	"github.com/kgate/kgate/test/cluster"
+)
+
+// TestFleet says what it shows in the package's comment.
+func TestFleet(t *testing.T) {
+	if testing.Short() {
+		t.Skip("takes most of a minute")
+	}
+	t.Parallel()
+	f := StartFleet(t)
+	ok := t.Run("spread", f.showsSpread) && t.Run("quiet", f.isQuiet) &&
+		t.Run("pools", f.alertsOfPools) && t.Run("majority", f.alertsOfMajority) && t.Run("killed", f.alertsOfKill)
+	if ok {
+		t.Run("dashboard", f.answersDashboard)
+		t.Run("rules", f.answersRules)
+	}
+}
+
+// showsSpread compares what Prometheus shows with what the clients measured,
+// about the same requests: all that there have been.
+func (f *Fleet) showsSpread(t *testing.T) {
+	measured := MeasureWaits(t, f.Gateways, []int{63, 18, 9}, 6*time.Second)
+	ask := func(expr string) float64 {
+		t.Helper()
+		v, err := f.Prometheus.Value(t.Context(), expr)
+		if err != nil {
+			t.Fatal(err)
+		}
+		return v
+	}
+	await(t, 20*time.Second, func() error {
+		shown, err := f.Prometheus.Value(t.Context(), `sum(kgate_access_time_window_count{pool="pool"})`)
+		if err == nil && shown != float64(measured.Count) {
+			err = fmt.Errorf("Prometheus knows of %g admissions, the clients of %d", shown, measured.Count)
+		}
+		return err
+	})
+	await(t, 20*time.Second, func() error { // the rule is one evaluation behind
+		recorded, direct := ask(`kgate:spread:seconds{pool="pool"}`), ask(panels(t)[0].queries[0])
+		if recorded != direct {
+			return fmt.Errorf("the rule says %g, the dashboard %g", recorded, direct)
+		}
+		return nil
+	})
+	for _, c := range []struct {
+		what     string
+		shown    float64
+		measured time.Duration
+	}{
+		{"spread", ask(`kgate:spread:seconds{pool="pool"}`), measured.Spread()},
+		{"mean", ask(`kgate:mean_wait:seconds{pool="pool"}`), measured.Mean()},
+	} {
+		want := c.measured.Seconds()
+		t.Logf("%s: Prometheus shows %.1f ms, the clients measured %.1f ms (%d requests)", c.what, 1e3*c.shown, 1e3*want, measured.Count)
+		if math.Abs(c.shown-want) > max(0.02*want, 0.005) {
+			t.Errorf("%s: %g s and %g s differ by more than 2 %% and 5 ms", c.what, c.shown, want)
+		}
+	}
+	if most := f.Upstream.Stats().Max; most != k {
+		t.Errorf("most in flight at the upstream %d, k is %d", most, k)
+	}
+}
+
+// isQuiet: a loaded fleet without a fault raises no alert.
+func (f *Fleet) isQuiet(t *testing.T) { f.awaitQuiet(t, f.began) }
+
+// alertsOfPools causes what can go wrong while all gateways are well.
+func (f *Fleet) alertsOfPools(t *testing.T) {
+	began := time.Now()
+	first := f.Gateways[:1]
+	load := func(clients int, path string) (stop func()) {
+		return cluster.StartLoad(t, first, cluster.LoadOptions{Clients: clients, Path: path}).Stop
+	}
+	// Somebody keeps the one slot: two others wait in vain, more are refused.
+	_, leave := f.Ask(t, 0, "refusing", "60s")
+	refused := load(4, "/refusing/?hold=50ms")
+	// One waits long, those after it do not.
+	f.Ask(t, 1, "bursty", "1500ms")
+	quick := load(1, "/bursty/?hold=1ms")
+	// Nobody listens at the upstream's address.
+	away := load(1, "/away/?hold=1ms")
+	// Somebody who is no gateway talks to the peer port.
+	silence := knock(t, f.Gateways[0].Peer)
+	// A gateway of the same fleet has found no other, and has few files.
+	alone := f.startAlone(t)
+
+	want := []string{
+		"KgateFilesRunningOut", "KgateMembersMissing", "KgatePeersRefused", "KgateQueueFull/refusing", "KgateQueueTimeouts/refusing",
+		"KgateSpreadHigh/bursty", "KgateUpstreamFailing/away", "KgateViewsDiffer",
+	}
+	f.awaitFiring(t, began, want...)
+	f.saysWhat(t)
+
+	silence()
+	f.Prometheus.Scrape(t, f.Gateways...)
+	alone()
+	serve(t, f.away)
+	refused()
+	leave()
+	quick()
+	refused, quick = load(1, "/refusing/?hold=50ms"), load(1, "/bursty/?hold=300ms") // beside such holds the spread is small
+	f.awaitQuiet(t, began, want...)
+	refused()
+	quick()
+	away()
+}
+
+// saysWhat checks the texts of the alerts that fire.
+func (f *Fleet) saysWhat(t *testing.T) {
+	t.Helper()
+	firing, err := f.Prometheus.Firing(t.Context())
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, a := range firing {
+		for _, key := range []string{"summary", "description"} {
+			text := a.Annotations[key]
+			if text == "" || strings.Contains(text, "no value") || strings.Contains(text, "error") {
+				t.Errorf("%s of %s: %q", key, a.Name, text)
+			}
+		}
+	}
+}
+
+// knock says to a peer port what no gateway says, again and again.
+func knock(t *testing.T, addr string) (stop func()) {
+	t.Helper()
+	quit, done := make(chan struct{}), make(chan struct{})
+	go func() {
+		defer close(done)
+		tick := time.NewTicker(100 * time.Millisecond)
+		defer tick.Stop()
+		for {
+			if conn, err := net.Dial("tcp", addr); err == nil {
+				_, _ = conn.Write([]byte("GET / HTTP/1.1\r\n\r\n")) // it is refused
+				_ = conn.Close()
+			}
+			select {
+			case <-tick.C:
+			case <-quit:
+				return
+			}
+		}
+	}()
+	return func() { close(quit); <-done }
+}
+
+// startAlone starts a gateway that founds a cluster of its own, and uses up its
+// files.
+func (f *Fleet) startAlone(t *testing.T) (stop func()) {
+	t.Helper()
+	const files, connections = 80, 60
+	c := cluster.Start(t, cluster.Options{
+		Gateways: 1, Name: "alone", K: k, Upstream: "http://" + f.away,
+		Hosts: []cluster.Host{{
+			Command: []string{"sh", "-c", fmt.Sprintf(`ulimit -n %d; exec "$0" "$@"`, files)},
+			Peers:   "127.0.0.1", Clients: "127.0.0.1",
+		}},
+	})
+	f.Prometheus.Scrape(t, append(c.Gateways, f.Gateways...)...)
+	var conns []net.Conn
+	for range connections {
+		conn, err := net.Dial("tcp", c.Gateways[0].HTTP)
+		if err != nil {
+			t.Fatal(err)
+		}
+		conns = append(conns, conn)
+	}
+	return func() {
+		for _, conn := range conns {
+			_ = conn.Close()
+		}
+		if _, err := c.Gateways[0].Stop(); err != nil {
+			t.Error(err)
+		}
+	}
+}
+
+// comeback is what the hastened rules may see for some seconds while gateways agree
+// again who they are, and until the leases of those that were lost have run out.
+var comeback = []string{
+	"KgateCapacityWithheld/away", "KgateCapacityWithheld/bursty", "KgateCapacityWithheld/kept", "KgateCapacityWithheld/pool",
+	"KgateCapacityWithheld/refusing", "KgateMembersMissing", "KgatePeersRefused", "KgateViewsDiffer",
+}
+
+// alertsOfMajority stops two of the three gateways, and lets them go on.
+func (f *Fleet) alertsOfMajority(t *testing.T) {
+	began := time.Now()
+	signal := func(s syscall.Signal) {
+		for _, g := range f.Gateways[1:] {
+			if err := g.Signal(s); err != nil {
+				t.Fatal(err)
+			}
+		}
+	}
+	signal(syscall.SIGSTOP)
+	defer signal(syscall.SIGCONT)
+	want := []string{"KgateGatewayDown", "KgateLeaseLost", "KgateNoLease"}
+	f.awaitFiring(t, began, want...)
+	signal(syscall.SIGCONT)
+	f.awaitQuiet(t, began, append(want, comeback...)...)
+}
+
+// alertsOfKill kills a gateway that has the only slot of a pool.
+func (f *Fleet) alertsOfKill(t *testing.T) {
+	for _, g := range f.Gateways {
+		await(t, 20*time.Second, func() error { return g.AwaitReady(t.Context()) })
+	}
+	began := time.Now()
+	f.Ask(t, 2, "kept", "60s")
+	answer, _ := f.Ask(t, 0, "kept", "1ms")
+	if err := f.Gateways[2].Signal(syscall.SIGKILL); err != nil {
+		t.Fatal(err)
+	}
+	want := []string{"KgateCapacityWithheld/kept", "KgateGatewayDown", "KgateLineStuck/kept"}
+	f.awaitFiring(t, began, want...)
+	if status := <-answer; status != 200 {
+		t.Errorf("who waited for the slot of the killed gateway got %d", status)
+	}
+	f.Restart(t, 2)
+	f.awaitQuiet(t, began, append(want, comeback...)...)
+}
+
+// picture is a panel of the dashboard.
+type picture struct {
+	title   string
+	queries []string
+}
+
+// panels returns the dashboard's panels, with the variables put in.
+func panels(t *testing.T) []picture {
+	t.Helper()
+	var dashboard struct {
+		Panels []struct {
+			Title   string
+			Targets []struct{ Expr string }
+		}
+	}
+	if err := json.Unmarshal([]byte(read(t, "../../configs/grafana/dashboards/kgate.json")), &dashboard); err != nil {
+		t.Fatal(err)
+	}
+	variables := strings.NewReplacer("$job", "kgate", "$pool", cluster.PoolName, "$gateway", ".*", "$__rate_interval", "4s")
+	var all []picture
+	for _, p := range dashboard.Panels {
+		if len(p.Targets) == 0 {
+			continue // a row's head
+		}
+		one := picture{title: p.Title}
+		for _, target := range p.Targets {
+			one.queries = append(one.queries, variables.Replace(target.Expr))
+		}
+		all = append(all, one)
+	}
+	return all
+}
+
+// answersDashboard asks every query of every panel for the time of the test.
+func (f *Fleet) answersDashboard(t *testing.T) {
+	all := panels(t)
+	queries := 0
+	for _, p := range all {
+		for _, expr := range p.queries {
+			queries++
+			f.hasData(t, p.title, expr)
+		}
+	}
+	t.Logf("%d panels, %d queries", len(all), queries)
+	if queries < 30 {
+		t.Error("the dashboard has lost its panels")
+	}
+}
+
+// answersRules asks for every recorded series.
+func (f *Fleet) answersRules(t *testing.T) {
+	for _, r := range Rules(t, "rules.yaml") {
+		f.hasData(t, "rule", r.Record)
+	}
+}
+
+// hasData checks that an expression has been a number at some time.
+func (f *Fleet) hasData(t *testing.T, what, expr string) {
+	t.Helper()
+	series, err := f.Prometheus.Range(t.Context(), expr, f.began)
+	if err != nil {
+		t.Errorf("%s: %v", what, err)
+		return
+	}
+	for _, s := range series {
+		for _, v := range s.Values {
+			if !math.IsNaN(v) && !math.IsInf(v, 0) {
+				return
+			}
+		}
+	}
+	t.Errorf("%s: no data for %s", what, expr)
+}

@@ -1,0 +1,114 @@
+package prometheus
+
+import (
+	"context"
+	"encoding/json"
+	"fmt"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"testing"
+	"time"
+
+	"github.com/kgate/kgate/test/cluster"
+)
+
+// tool returns the path of a program of Debian's package prometheus. Without it
+// the test is skipped; with CI=true it fails.
+func tool(tb testing.TB, name string) string {
+	tb.Helper()
+	path, err := exec.LookPath(name)
+	if err != nil {
+		if os.Getenv("CI") == "true" {
+			tb.Fatal("needs ", name, " (Debian package prometheus)") // what CI does not run is not tested
+		}
+		tb.Skip("needs ", name, " (Debian package prometheus)")
+	}
+	return path
+}
+
+// interval is how often Prometheus scrapes, and evaluates the rules.
+const interval = 250 * time.Millisecond
+
+// Prometheus is a process that scrapes gateways, as one fleet.
+type Prometheus struct {
+	dir  string
+	addr string
+}
+
+// StartPrometheus starts a Prometheus with these rules, which is going to scrape
+// the gateways. It ends with the test.
+func StartPrometheus(t *testing.T, gateways []*cluster.Gateway, rules ...string) *Prometheus {
+	t.Helper()
+	binary := tool(t, "prometheus")
+	p := &Prometheus{dir: t.TempDir(), addr: cluster.ReservePort(t)}
+	p.setTargets(t, gateways)
+	names, err := json.Marshal(rules) // JSON is YAML
+	if err != nil {
+		t.Fatal(err)
+	}
+	config := p.write(t, "prometheus.yaml", fmt.Sprintf(`
+global: {scrape_interval: %[1]v, scrape_timeout: %[1]v, evaluation_interval: %[1]v}
+rule_files: %[2]s
+scrape_configs:
+  - job_name: kgate
+    file_sd_configs: [{files: [targets.json]}]
+`, interval, names))
+	process := cluster.StartProcess(t, binary, "--config.file="+config, "--storage.tsdb.path="+filepath.Join(p.dir, "data"),
+		"--web.listen-address="+p.addr, "--log.level=warn")
+	t.Cleanup(func() {
+		if log := process.Log.Tail(20); t.Failed() || log != "" {
+			t.Logf("log of Prometheus:\n%s", log)
+		}
+	})
+	return p
+}
+
+// Scrape says which gateways are scraped, and waits until they are and no others.
+// Prometheus takes up to 5 s to notice.
+func (p *Prometheus) Scrape(t *testing.T, gateways ...*cluster.Gateway) {
+	t.Helper()
+	p.setTargets(t, gateways)
+	await(t, time.Minute, func() error {
+		v, err := p.Value(t.Context(), "count(up == 1)")
+		if err == nil && v != float64(len(gateways)) {
+			err = fmt.Errorf("%g gateways are scraped, not %d", v, len(gateways))
+		}
+		return err
+	})
+}
+
+func (p *Prometheus) setTargets(t *testing.T, gateways []*cluster.Gateway) {
+	t.Helper()
+	targets := []string{}
+	for _, g := range gateways {
+		targets = append(targets, g.Admin)
+	}
+	data, err := json.Marshal([]map[string][]string{{"targets": targets}})
+	if err != nil {
+		t.Fatal(err)
+	}
+	next := p.write(t, "next.json", string(data))
+	if err := os.Rename(next, filepath.Join(p.dir, "targets.json")); err != nil { // never half a file
+		t.Fatal(err)
+	}
+}
+
+func (p *Prometheus) write(t *testing.T, name, text string) (path string) {
+	t.Helper()
+	path = filepath.Join(p.dir, name)
+	if err := os.WriteFile(path, []byte(text), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	return path
+}
+
+// await tries until it works.
+func await(t *testing.T, patience time.Duration, try func() error) {
+	t.Helper()
+	ctx, cancel := context.WithTimeout(t.Context(), patience)
+	defer cancel()
+	if err := cluster.Await(ctx, try); err != nil {
+		t.Fatal(err)
+	}
+}

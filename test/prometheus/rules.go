@@ -1,0 +1,68 @@
+package prometheus
+
+import (
+	"os"
+	"path/filepath"
+	"regexp"
+	"testing"
+
+	"github.com/goccy/go-yaml"
+)
+
+// configs is where the files that operators take are.
+const configs = "../../configs/prometheus"
+
+// Rule is one rule of a file of rules.
+type Rule struct {
+	Record, Alert, Expr string
+	Labels, Annotations map[string]string
+}
+
+// Rules reads one of the files in configs.
+func Rules(t *testing.T, name string) []Rule {
+	t.Helper()
+	data, err := os.ReadFile(filepath.Join(configs, name))
+	if err != nil {
+		t.Fatal(err)
+	}
+	var file struct {
+		Groups []struct{ Rules []Rule }
+	}
+	if err := yaml.Unmarshal(data, &file); err != nil {
+		t.Fatalf("%s: %v", name, err)
+	}
+	var rules []Rule
+	for _, g := range file.Groups {
+		rules = append(rules, g.Rules...)
+	}
+	return rules
+}
+
+// hasty says what becomes of the times in a file of rules: the order matters. A
+// lease that is lost once a minute for a quarter of an hour is one that is lost.
+var hasty = []struct {
+	from *regexp.Regexp
+	to   string
+}{
+	{regexp.MustCompile(`for: \d+[sm]`), "for: 500ms"},
+	{regexp.MustCompile(`\[15m\]\)\) > 3`), "[4s])) > 0"},
+	{regexp.MustCompile(`\[1m\]`), "[1s]"},
+	{regexp.MustCompile(`\[\d+m\]`), "[4s]"},
+}
+
+// Hasten writes a copy of a file of rules in which minutes are seconds.
+func Hasten(t *testing.T, name string) (path string) {
+	t.Helper()
+	data, err := os.ReadFile(filepath.Join(configs, name))
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, h := range hasty {
+		data = h.from.ReplaceAll(data, []byte(h.to))
+	}
+	path = filepath.Join(t.TempDir(), name)
+	if err := os.WriteFile(path, data, 0o600); err != nil {
+		t.Fatal(err)
+	}
+	return path
+}
