@@ -27,6 +27,11 @@ const maxLease = 10 * time.Minute
 // network: whether a certificate exists shows when it is read.
 func (c *Config) Validate() error { return c.check(nil) }
 
+var (
+	logLevels  = []string{"debug", "info", "warn", "error"}
+	logFormats = []string{"json", "text"}
+)
+
 // checker collects what is wrong.
 type checker struct {
 	src  *source
@@ -88,8 +93,8 @@ func (c *Config) problems() []error {
 	v.cluster(c.Cluster)
 	v.pools(c.Pools)
 	v.routes(c.Routes, c.Pools)
-	oneOf(v, "log.level", c.Log.Level, []string{"debug", "info", "warn", "error"})
-	oneOf(v, "log.format", c.Log.Format, []string{"json", "text"})
+	oneOf(v, "log.level", c.Log.Level, logLevels)
+	oneOf(v, "log.format", c.Log.Format, logFormats)
 	oneOf(v, "log.access_format", c.Log.AccessFormat, accessFormats)
 	v.telemetry(c.Telemetry)
 	v.prefixes("trusted_proxies", c.TrustedProxies)

@@ -39,6 +39,11 @@ func rewrite(pr *httputil.ProxyRequest) {
 		keep(pr, "X-Forwarded-Host")
 		keep(pr, "X-Forwarded-Proto")
 	}
+	if switchesHTTP(pr.Out.Header["Upgrade"]) {
+		delete(pr.Out.Header, "Upgrade")
+		delete(pr.Out.Header, "Connection")
+	}
+	delete(pr.Out.Header, "Http2-Settings")
 	if t := ex.route.target; t.Fence {
 		if fence := ex.hold.slot.Fence(); fence != "" {
 			pr.Out.Header["Kgate-Fence"] = []string{fence}
@@ -46,6 +51,21 @@ func rewrite(pr *httputil.ProxyRequest) {
 	}
 	ex.traceUpstream(pr.Out.Header)
 	pr.Out.Header["Via"] = append(pr.Out.Header["Via"], via(pr.In))
+}
+
+// switchesHTTP reports whether a request wants to go on in another kind of HTTP:
+// then any number of requests would pass behind the one that was admitted, with
+// headers that nobody has looked at.
+func switchesHTTP(upgrade []string) bool {
+	for _, line := range upgrade {
+		for protocol := range strings.SplitSeq(line, ",") {
+			name, _, _ := strings.Cut(strings.ToLower(strings.TrimSpace(protocol)), "/")
+			if name == "h2c" || name == "h2" || name == "http" || name == "tls" {
+				return true
+			}
+		}
+	}
+	return false
 }
 
 func keep(pr *httputil.ProxyRequest, name string) {
@@ -102,11 +122,5 @@ func contains(prefixes []netip.Prefix, remote string) bool {
 	if err != nil {
 		return false
 	}
-	addr := ap.Addr().Unmap()
-	for _, p := range prefixes {
-		if p.Contains(addr) {
-			return true
-		}
-	}
-	return false
+	return containsAddr(prefixes, ap.Addr().Unmap())
 }

@@ -3,7 +3,6 @@ package main
 import (
 	"context"
 	"errors"
-	"fmt"
 	"log/slog"
 	"os"
 	"os/signal"
@@ -86,19 +85,4 @@ func (c *serveCommand) Run(std streams) error {
 	ctx, done := context.WithTimeout(context.Background(), c.ShutdownTimeout)
 	defer done()
 	return n.shutdown(ctx)
-}
-
-// checkCommand validates a configuration.
-type checkCommand struct {
-	File string `name:"config" short:"c" required:"" placeholder:"FILE" help:"Configuration file (YAML)."`
-}
-
-// Run prints every error at once.
-func (c *checkCommand) Run(std streams) error {
-	cfg, err := config.Load(c.File)
-	if err != nil {
-		return err
-	}
-	_, err = fmt.Fprintf(std.out, "%s: in order, %d pools, %d routes\n", c.File, len(cfg.Pools), len(cfg.Routes))
-	return err
 }

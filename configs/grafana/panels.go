@@ -314,5 +314,12 @@ var rows = []row{
 				{expr: `go_goroutines{nodes}`, legend: "{{instance}}"},
 			},
 		},
+		{
+			id: 34, title: "Spans for the collector", kind: stacked, unit: perSecond,
+			about: "Spans of sampled requests, and whether the collector has taken them. Empty without telemetry.otlp_endpoint.",
+			queries: []query{
+				{expr: `sum by (result) (rate(kgate_trace_spans_total{fleet}[$__rate_interval]))`, legend: "{{result}}"},
+			},
+		},
 	}},
 }

@@ -109,3 +109,12 @@ func (c *Compose) script(t *testing.T, name, dir string) string {
 	}
 	return strings.Join(append(lines, "exec "+binary+" "+s.Command), "\n")
 }
+
+func read(t *testing.T, file string) string {
+	t.Helper()
+	data, err := os.ReadFile(file)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return string(data)
+}
