@@ -15,7 +15,6 @@ version=${VERSION:-$(git describe --tags --match 'v*' 2>/dev/null || echo "0.0.0
 version=${version#v}
 SOURCE_DATE_EPOCH=${SOURCE_DATE_EPOCH:-$(git log -1 --format=%ct)}
 export SOURCE_DATE_EPOCH LC_ALL=C TZ=UTC
-mtime=$(date -u -d "@$SOURCE_DATE_EPOCH" +%Y-%m-%dT%H:%M:%SZ)
 umask 022
 rm -rf "$out"
 work=$out/.work
@@ -44,7 +43,7 @@ for platform in $platforms; do
 	tar --create --directory "$work" --sort=name --mtime="@$SOURCE_DATE_EPOCH" --owner=0 --group=0 --numeric-owner \
 		--mode=u+rwX,go+rX,go-w --format=ustar "$name" | gzip -9n >"$out/$name.tar.gz"
 	if [ "$os" = linux ]; then
-		VERSION=$version ARCH=$arch MTIME=$mtime BINARY=$root/kgate MANUAL=$work/man COMPLETION=$work/completion \
+		VERSION=$version ARCH=$arch BINARY=$root/kgate MANUAL=$work/man COMPLETION=$work/completion \
 			go run "$nfpm" package --config packaging/nfpm.yaml --packager deb --target "$out/$name.deb" >/dev/null
 	fi
 done

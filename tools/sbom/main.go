@@ -5,7 +5,6 @@ package main
 import (
 	"crypto/sha256"
 	"debug/buildinfo"
-	"encoding/base64"
 	"encoding/hex"
 	"fmt"
 	"io"
@@ -70,8 +69,8 @@ func module(path, version, sum string) cdx.Component {
 		PackageURL: "pkg:golang/" + path + "@" + version,
 	}
 	c.BOMRef = c.PackageURL
-	if raw, err := base64.StdEncoding.DecodeString(strings.TrimPrefix(sum, "h1:")); err == nil && len(raw) == sha256.Size {
-		c.Hashes = &[]cdx.Hash{{Algorithm: cdx.HashAlgoSHA256, Value: hex.EncodeToString(raw)}}
+	if sum != "" {
+		c.Properties = &[]cdx.Property{{Name: "go.sum", Value: sum}} // a hash of hashes, not of a file
 	}
 	return c
 }
