@@ -64,6 +64,9 @@ func TestEveryKey(t *testing.T) {
 	}
 	pool, _ := c.Pool("downloads")
 	for _, path := range leaves(reflect.TypeFor[Config](), "") {
+		if path == "cluster.gossip_key_file" {
+			continue // excludes gossip_key
+		}
 		if !c.src.given(path) && !c.src.given(strings.Replace(path, "routes[0].upstreams", "routes[1].upstreams", 1)) {
 			t.Errorf("%s is not in every-key.yaml", path)
 		}
@@ -212,6 +215,48 @@ func TestReadFile(t *testing.T) {
 	}
 	if _, err := Load(large); err == nil || !strings.Contains(err.Error(), "larger than 1 MiB") {
 		t.Errorf("100 MiB: %v", err)
+	}
+}
+
+// TestCheckFiles: what a file names must be there, each error points at its line.
+func TestCheckFiles(t *testing.T) {
+	dir := t.TempDir()
+	pem, secret := filepath.Join(dir, "a.pem"), filepath.Join(dir, "token")
+	writeFile(t, pem, "PEM")
+	writeFile(t, secret, "token")
+	text := strings.NewReplacer("DIR", dir).Replace(`node: {admin_token_file: DIR/token}
+listen:
+  https: ":8443"
+  tls:
+    cert: DIR/a.pem
+    key: DIR/absent.pem
+cluster:
+  tls:
+    ca: DIR/a.pem
+    cert: DIR
+    key: DIR/a.pem
+pools:
+  - {name: a, k: 1, upstreams: ["https://127.0.0.1:9000"]}
+  - {name: b, k: 1, upstreams: ["https://127.0.0.1:9000"], transport: {tls: {ca: DIR/nowhere/ca.pem}}}
+routes: [{pool: a}]
+`)
+	c, err := Parse("kgate.yaml", []byte(text))
+	if err != nil {
+		t.Fatal(err)
+	}
+	checkGolden(t, "testdata/files.golden", strings.ReplaceAll(strings.Join(Lines(c.CheckFiles()), "\n"), dir, "DIR")+"\n")
+	for _, file := range []string{"absent.pem", "nowhere/ca.pem"} {
+		text = strings.Replace(text, filepath.Join(dir, file), pem, 1)
+	}
+	if err := mustParse(t, strings.Replace(text, "cert: "+dir+"\n", "cert: "+pem+"\n", 1)).CheckFiles(); err != nil {
+		t.Errorf("all are there: %v", err)
+	}
+	every, err := Load("testdata/every-key.yaml")
+	if err != nil {
+		t.Fatal(err)
+	}
+	if n := len(Lines(every.CheckFiles())); n != len(fileKeys)-2 { // it names no upstream's ca, and no file for the gossip key
+		t.Errorf("%d of %d files are missed", n, len(fileKeys)-2)
 	}
 }
 
