@@ -3,13 +3,16 @@ GO ?= go
 LINT := $(CURDIR)/bin/golangci-lint
 
 .DEFAULT_GOAL := help
-.PHONY: help build demo test soak race fuzz bench lint fmt tidy cover ci clean
+.PHONY: help build dist demo test soak race fuzz bench lint fmt tidy cover ci clean
 
 help: ## list the targets
 	@grep -hE '^[a-z-]+:.*## ' $(MAKEFILE_LIST) | sed 's/:.*## /\t/' | expand -t 12
 
 build: ## build bin/kgate, static
 	CGO_ENABLED=0 $(GO) build -trimpath -o bin/kgate ./cmd/kgate
+
+dist: ## everything that is released, in dist/: the same bytes for the same commit
+	scripts/dist.sh
 
 demo: ## run the main job on this machine for 20 s
 	$(GO) run ./cmd/kgate demo --duration 20s

@@ -28,6 +28,9 @@ type Ask struct {
 	// Client is who asks, where the pool tells clients apart; empty: nobody in
 	// particular. It can be compared and says nothing else.
 	Client string
+	// Span of the request if it is sampled, the ids of its trace and of itself in
+	// 24 bytes; else empty.
+	Span string
 }
 
 // Slot is the right of one request to be in flight. It must be safe for
@@ -59,6 +62,9 @@ type Entry struct {
 	Token int
 	// Epoch of the pool and Serial of the admission in it, as in the fence.
 	Epoch, Serial uint64
+	// After is the span of the request that had the token before, at whatever
+	// gateway, as in Ask; empty if it was not sampled, or is not known.
+	After string
 }
 
 // Reason says why a request was refused. Its text is the value of the header
