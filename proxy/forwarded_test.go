@@ -28,8 +28,8 @@ func TestForwarded(t *testing.T) {
 			true, "for=1.1.1.1, for=2.2.2.2;by=x, for=192.0.2.1;host=h;proto=http",
 		},
 		"believed, X-Forwarded-For": {
-			http.Request{RemoteAddr: "192.0.2.1:5", Host: "h", Header: http.Header{"X-Forwarded-For": {"1.1.1.1, 2001:db8::1", "what?"}}},
-			true, `for=1.1.1.1, for="[2001:db8::1]", for=unknown, for=192.0.2.1;host=h;proto=http`,
+			http.Request{RemoteAddr: "192.0.2.1:5", Host: "h", Header: http.Header{"X-Forwarded-For": {"1.1.1.1, 2001:db8::1", "2.2.2.2:80", "what?"}}},
+			true, `for=1.1.1.1, for="[2001:db8::1]", for=2.2.2.2, for=unknown, for=192.0.2.1;host=h;proto=http`,
 		},
 	} {
 		if got := forwarded(&tt.request, tt.trusted); got != tt.want {
