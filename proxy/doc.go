@@ -69,5 +69,5 @@
 // # Sources
 //
 // RFC 9110 (semantics, Via, Retry-After), RFC 7240 (Prefer), RFC 9457 (problem
-// details), W3C Server Timing, draft-ietf-httpapi-ratelimit-headers.
+// details), W3C Server Timing, W3C Trace Context, draft-ietf-httpapi-ratelimit-headers.
 package proxy
