@@ -42,6 +42,7 @@ type pool struct {
 	// before they had left this one.
 	salvaged kmutex.TokenSet
 	last     kmutex.Ticket
+	numbers  uint64                  // of slots so far
 	slots    map[kmutex.Ticket]*Slot // that have a place in line, or are held
 	clients  map[string]*client      // where they are told apart
 	due      []*Slot                 // that get their places at the end of the step

@@ -4,6 +4,7 @@ import (
 	"context"
 	"fmt"
 	"net/http"
+	"net/netip"
 	"time"
 )
 
@@ -31,6 +32,20 @@ type Ask struct {
 	// Span of the request if it is sampled, the ids of its trace and of itself in
 	// 24 bytes; else empty.
 	Span string
+	// Request describes it to people who look at the line. It does not change
+	// until the slot is released.
+	Request *Note
+}
+
+// Note describes a request to people who look at the line.
+type Note struct {
+	// Method and Path of the request, the path without its query, which may hold
+	// secrets.
+	Method, Path string
+	// Remote is the client's address.
+	Remote netip.Addr
+	// Trace is the id of the request's trace, empty without one.
+	Trace string
 }
 
 // Slot is the right of one request to be in flight. It must be safe for
@@ -80,6 +95,8 @@ const (
 	// ReasonClientLimit: as many of this client's requests as the pool allows
 	// wait here already.
 	ReasonClientLimit Reason = "client-limit"
+	// ReasonCancelled: an operator has taken the request out of the line.
+	ReasonCancelled Reason = "cancelled"
 	// ReasonUpstreamDown: no upstream of the pool passes its health checks.
 	ReasonUpstreamDown Reason = "upstream-down"
 )
@@ -135,6 +152,8 @@ const (
 	OutcomeIsolated
 	// OutcomeClientLimit: refused, too many of its client's requests wait.
 	OutcomeClientLimit
+	// OutcomeCancelled: refused, an operator took it out of the line.
+	OutcomeCancelled
 	// OutcomeUpstreamDown: refused, before or after its wait, since no upstream
 	// of the pool passes its health checks.
 	OutcomeUpstreamDown
@@ -147,7 +166,7 @@ const (
 )
 
 var outcomeNames = [outcomeEnd]string{
-	"none", "admitted", "queue_full", "timeout", "client_gone", "draining", "isolated", "client_limit", "upstream_down", "upstream_error",
+	"none", "admitted", "queue_full", "timeout", "client_gone", "draining", "isolated", "client_limit", "cancelled", "upstream_down", "upstream_error",
 }
 
 // String returns the outcome's name in metrics and logs.
@@ -170,6 +189,8 @@ func (r *Refusal) outcome() Outcome {
 		return OutcomeIsolated
 	case ReasonClientLimit:
 		return OutcomeClientLimit
+	case ReasonCancelled:
+		return OutcomeCancelled
 	case ReasonUpstreamDown:
 		return OutcomeUpstreamDown
 	default:

@@ -37,6 +37,7 @@ type exchange struct {
 	prefer   int           // the preference "wait" that was honoured, else -1
 
 	rec        Record
+	note       Note
 	wrote      atomic.Bool // the final header has been written
 	hijacked   bool        // the client's connection is an upgraded one
 	overHTTP1  bool

@@ -96,7 +96,7 @@ func (n *node) startMetrics(context.Context) error {
 		return err
 	}
 	n.admin, err = admin.NewServer(admin.Config{
-		Source: n, Metrics: registry, Control: control{n}, Tickets: ticketDesk{n}, Token: token, Log: n.log,
+		Source: n, Lines: lines{n}, Peers: n, Metrics: registry, Control: control{n}, Tickets: ticketDesk{n}, Token: token, Log: n.log,
 	})
 	return err
 }
@@ -193,6 +193,7 @@ func (n *node) startGateway(ctx context.Context) error {
 	n.gateway, err = gateway.New(gateway.Config{
 		Links: n.links, Exchange: n.links.Stream(transport.StreamPools), Views: n.cluster,
 		Pools: gatewayPools(n.cfg), Replicas: n.cfg.Cluster.Replicas, DataDir: n.cfg.Node.DataDir, Observer: poolObservers{n.metrics}, Logger: n.log,
+		Fleet: admin.NewPeerHandler(n, lines{n}),
 	})
 	if err != nil {
 		return err
