@@ -25,7 +25,7 @@ func newScreen(out io.Writer) *screen {
 		s.terminal = true
 		s.colour = os.Getenv("NO_COLOR") == "" && os.Getenv("TERM") != "dumb"
 		s.size = func() (int, int) {
-			if w, h, err := term.GetSize(int(f.Fd())); err == nil {
+			if w, h, err := term.GetSize(int(f.Fd())); err == nil && w > 0 {
 				return w, h
 			}
 			return plainWidth, 0
