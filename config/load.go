@@ -74,10 +74,11 @@ func Parse(name string, data []byte) (*Config, error) {
 	return c, nil
 }
 
-// check joins the errors found so far with those of Validate, in the order of
-// the file.
-func (c *Config) check(errs []error) error {
-	errs = append(errs, c.problems()...)
+// check joins the errors found so far with those of Validate.
+func (c *Config) check(errs []error) error { return c.join(append(errs, c.problems()...)) }
+
+// join joins errors in the order of the file.
+func (c *Config) join(errs []error) error {
 	slices.SortStableFunc(errs, func(a, b error) int {
 		var x, y *Error
 		if !errors.As(a, &x) || !errors.As(b, &y) {

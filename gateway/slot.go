@@ -34,6 +34,8 @@ type Slot struct {
 	ready  chan struct{} // closed when the wait is over; nil if it never began
 	abort  func()        // see OnLost
 	held   *ticket       // whose slot it is; nil: a request's
+	span   string        // see Ask
+	after  string        // see Entry
 }
 
 type slotState uint8
@@ -55,6 +57,9 @@ type Ask struct {
 	Wait time.Duration
 	// Client is who asks; empty: nobody in particular.
 	Client string
+	// Span of a request that is sampled, the ids of its trace and of itself in 24
+	// bytes: who has its token next is told. Empty: it is not sampled.
+	Span string
 	// Request describes it to people who look at the line; nil: nothing is known.
 	// It is kept while the request waits and holds its slot.
 	Request *Note
@@ -79,6 +84,9 @@ type Entry struct {
 	Token int
 	// Epoch of the pool, and Serial of the grant in it.
 	Epoch, Serial uint64
+	// After is the span of the request that had the token before, at whatever
+	// gateway; empty if it was not sampled, or is not known.
+	After string
 }
 
 // Acquire waits in the line of a pool until this request is admitted, no longer
@@ -183,7 +191,7 @@ func (s *Slot) Fence() string {
 
 // Entry tells how the slot was come by.
 func (s *Slot) Entry() Entry {
-	return Entry{Position: s.position, Token: int(s.grant.Token), Epoch: s.epoch, Serial: s.grant.Serial}
+	return Entry{Position: s.position, Token: int(s.grant.Token), Epoch: s.epoch, Serial: s.grant.Serial, After: s.after}
 }
 
 // enter puts a new request in line. A slot that came at once has no ready
@@ -212,7 +220,7 @@ func (p *pool) line(ask Ask, held *ticket) (*Slot, error) {
 		return nil, ErrQueueFull
 	}
 	s := p.newSlot(p.g.now(), held)
-	s.note = ask.Request
+	s.note, s.span = ask.Request, ask.Span
 	p.waiting++
 	if held == nil {
 		p.requests++
@@ -263,6 +271,7 @@ func (p *pool) end(s *Slot, how kmutex.EventKind) {
 		s.wake()
 	} else {
 		p.inFlight--
+		p.leaveTrail(s)
 	}
 	if s.held == nil {
 		p.done()
@@ -286,6 +295,7 @@ func (p *pool) grant(grant kmutex.Grant) {
 	p.came(s)
 	p.rate.admitted(s.at, p.waiting > 0)
 	p.overtaken(s)
+	s.after = p.trail.take(grant.Token)
 	s.wake()
 	if s.held != nil {
 		p.desk.granted(s.held, s)

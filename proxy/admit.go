@@ -29,6 +29,9 @@ type Ask struct {
 	// Client is who asks, where the pool tells clients apart; empty: nobody in
 	// particular. It can be compared and says nothing else.
 	Client string
+	// Span of the request if it is sampled, the ids of its trace and of itself in
+	// 24 bytes; else empty.
+	Span string
 	// Request describes it to people who look at the line. It does not change
 	// until the slot is released.
 	Request *Note
@@ -74,6 +77,9 @@ type Entry struct {
 	Token int
 	// Epoch of the pool and Serial of the admission in it, as in the fence.
 	Epoch, Serial uint64
+	// After is the span of the request that had the token before, at whatever
+	// gateway, as in Ask; empty if it was not sampled, or is not known.
+	After string
 }
 
 // Reason says why a request was refused. Its text is the value of the header

@@ -43,7 +43,7 @@ func (a admitter) Acquire(ctx context.Context, ask proxy.Ask) (proxy.Slot, error
 }
 
 func askOf(ask proxy.Ask) gateway.Ask {
-	return gateway.Ask{Pool: ask.Pool, Wait: ask.Wait, Client: ask.Client, Request: (*gateway.Note)(ask.Request)}
+	return gateway.Ask{Pool: ask.Pool, Wait: ask.Wait, Client: ask.Client, Span: ask.Span, Request: (*gateway.Note)(ask.Request)}
 }
 
 // slot is a gateway's slot as the proxy knows it.

@@ -11,12 +11,13 @@ import (
 // reload reads the file again and has n follow it. It returns the configuration
 // that n then runs with: the one before, if the new one cannot be used.
 func (c *serveCommand) reload(n *node, running *config.Config, settings *telemetry.LogSettings) *config.Config {
+	defer notifyReloading()()
 	if c.File == "" {
 		n.log.Warn("not reloaded: there is no configuration file, only flags and variables")
 		return running
 	}
 	log := n.log.With(slog.String("file", c.File))
-	read, err := config.LoadWith(c.File, c.Overrides)
+	read, err := c.load()
 	if err != nil {
 		notReloaded(log, err)
 		return running

@@ -17,8 +17,9 @@ import (
 // statusCommand shows a running gateway.
 type statusCommand struct {
 	Admin adminAddrs `embed:""`
-	Watch bool       `name:"watch" help:"Show it again every second, until interrupted."`
+	Watch bool       `name:"watch" xor:"what" help:"Show it again every second, until interrupted."`
 	JSON  bool       `name:"json" help:"Print the document of /api/v1/status; with --watch one on each line."`
+	Ready bool       `name:"ready" xor:"what" help:"Only say whether the gateway admits requests; exit 1 if not. For health checks."`
 }
 
 // Help implements kong.HelpProvider.
@@ -31,8 +32,10 @@ Examples:
   kgate status --watch
   kgate status --json --admin http://10.0.0.2:9080
   kgate status --admin http://10.0.0.2:9080,http://10.0.0.3:9080
+  kgate status --ready
 
-Exit codes: 0 shown, 1 the gateway does not answer, 2 wrong command line.`
+Exit codes: 0 shown, with --ready: ready, 1 the gateway does not answer or is not
+ready, 2 wrong command line.`
 }
 
 // Run asks the gateway and prints what it says.
@@ -42,15 +45,7 @@ func (c *statusCommand) Run(std streams) error {
 		return err
 	}
 	if !c.Watch {
-		ctx := context.Background()
-		if c.JSON {
-			_, data, err := r.status(ctx)
-			if err == nil {
-				_, err = std.out.Write(data)
-			}
-			return err
-		}
-		return c.show(ctx, r, newScreen(std.out))
+		return c.once(context.Background(), r, std.out)
 	}
 	ctx, cancel := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM)
 	defer cancel()
@@ -60,6 +55,24 @@ func (c *statusCommand) Run(std streams) error {
 	s := newScreen(std.out)
 	defer s.open()()
 	return everySecond(ctx, func() error { return c.show(ctx, r, s) }, s)
+}
+
+// once says what is asked for, once.
+func (c *statusCommand) once(ctx context.Context, r *remote, out io.Writer) error {
+	if !c.JSON && !c.Ready {
+		return c.show(ctx, r, newScreen(out))
+	}
+	s, data, err := r.status(ctx)
+	switch {
+	case err != nil:
+	case c.JSON:
+		_, err = out.Write(data)
+	case !s.Gateway.Ready:
+		err = fmt.Errorf("%s is not ready: %s", s.Gateway.Name, s.Gateway.Reason)
+	default:
+		_, err = fmt.Fprintf(out, "%s is ready\n", s.Gateway.Name)
+	}
+	return err
 }
 
 // show shows it once.

@@ -9,7 +9,6 @@ import (
 	"testing"
 	"time"
 
-	"github.com/kgate/kgate/admin"
 	"github.com/kgate/kgate/demo"
 	"github.com/kgate/kgate/test/cluster"
 )
@@ -73,31 +72,12 @@ func (f *Fleet) Ask(t *testing.T, gateway int, pool, hold string) (answered <-ch
 	return status, end
 }
 
-// askForTicket asks for a ticket, whether or not there will be an answer.
-func (f *Fleet) askForTicket(t *testing.T, g *cluster.Gateway) (end func()) {
+// AskForTicket asks a gateway for a ticket that lives for some seconds.
+func (f *Fleet) AskForTicket(t *testing.T, g *cluster.Gateway) (answered <-chan int, end func()) {
 	t.Helper()
-	body := fmt.Sprintf(`{"pool": %q, "ttl": "1m"}`, cluster.PoolName)
-	return ask(t, http.MethodPost, "http://"+g.Admin+"/.kgate/tickets", body, make(chan int, 1))
-}
-
-// homeOf returns the gateway that is a pool's home, and the others.
-func (f *Fleet) homeOf(t *testing.T, pool string) (home *cluster.Gateway, others []*cluster.Gateway) {
-	t.Helper()
-	status, err := f.Gateways[0].Status(t.Context())
-	if err != nil {
-		t.Fatal(err)
-	}
-	for _, g := range f.Gateways {
-		if slices.ContainsFunc(status.Pools, func(p admin.Pool) bool { return p.Name == pool && p.Home == g.Name }) {
-			home = g
-		} else {
-			others = append(others, g)
-		}
-	}
-	if home == nil {
-		t.Fatalf("pool %s has no home", pool)
-	}
-	return home, others
+	status := make(chan int, 1)
+	body := fmt.Sprintf(`{"pool": %q, "ttl": "5s"}`, cluster.PoolName)
+	return status, ask(t, http.MethodPost, "http://"+g.Admin+"/.kgate/tickets", body, status)
 }
 
 // ask begins a request, which ends with the test at the latest. The status of the

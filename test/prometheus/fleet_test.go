@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"math"
 	"net"
+	"net/http"
 	"strings"
 	"syscall"
 	"testing"
@@ -198,10 +199,13 @@ var comeback = []string{
 }
 
 // alertsOfMajority stops two of the three gateways, and lets them go on. The third
-// is home of a pool whose tickets the two have copies of.
+// gets no copy of a ticket to them.
 func (f *Fleet) alertsOfMajority(t *testing.T) {
 	began := time.Now()
-	home, others := f.homeOf(t, cluster.PoolName)
+	first, others := f.Gateways[0], f.Gateways[1:]
+	if status, _ := f.AskForTicket(t, first); <-status != http.StatusCreated { // the first of its pool
+		t.Fatal("no ticket")
+	}
 	signal := func(s syscall.Signal) {
 		for _, g := range others {
 			if err := g.Signal(s); err != nil {
@@ -211,7 +215,8 @@ func (f *Fleet) alertsOfMajority(t *testing.T) {
 	}
 	signal(syscall.SIGSTOP)
 	defer signal(syscall.SIGCONT)
-	defer f.askForTicket(t, home)()
+	_, end := f.AskForTicket(t, first)
+	defer end()
 	want := []string{"KgateGatewayDown", "KgateLeaseLost", "KgateNoLease", "KgateReplicaBehind"}
 	f.awaitFiring(t, began, want...)
 	signal(syscall.SIGCONT)
@@ -231,7 +236,7 @@ func (f *Fleet) alertsOfKill(t *testing.T) {
 	}
 	want := []string{"KgateCapacityWithheld/kept", "KgateGatewayDown", "KgateLineStuck/kept"}
 	f.awaitFiring(t, began, want...)
-	if status := <-answer; status != 200 {
+	if status := <-answer; status != http.StatusOK {
 		t.Errorf("who waited for the slot of the killed gateway got %d", status)
 	}
 	f.Restart(t, 2)
