@@ -219,6 +219,9 @@ func (c *Cluster) config(name string, expect int, listen [4]string, token string
 	}
 	write("node: {name: %q, data_dir: %q, admin_token_file: %q}\n", name, data, token)
 	write("listen:\n  {http: %q, admin: %q, peer: %q, gossip: %q", listen[0], listen[1], listen[2], listen[3])
+	if o.MaxConnections > 0 {
+		write(", max_connections: %d", o.MaxConnections)
+	}
 	if tls := o.ClientTLS; tls != nil {
 		write(", https: \"127.0.0.1:0\", tls: {cert: %q, key: %q}", tls.Cert, tls.Key)
 	}

@@ -35,7 +35,7 @@ func TestTenThousandWaiting(t *testing.T) {
 		miss("needs a limit of %d open files per process (ulimit -Hn), it is %d", files, limit)
 	}
 	u, url := ServeUpstream(t, demo.UpstreamConfig{Hold: demo.Distribution{Mean: hold}, Seed: 1, K: k})
-	c := Start(t, Options{Gateways: 1, K: k, Upstream: url, QueueTimeout: 3 * time.Minute})
+	c := Start(t, Options{Gateways: 1, K: k, Upstream: url, QueueTimeout: 3 * time.Minute, MaxConnections: files})
 	g := c.Gateways[0]
 	settle(t, g)
 	before, err := g.RSS()
@@ -154,7 +154,7 @@ func (v *viewer) judge(t *testing.T, all demo.Stats) {
 	}
 	with := (all.Busy*all.Elapsed.Seconds() - v.alone.Busy*v.alone.Elapsed.Seconds()) / (all.Elapsed - v.alone.Elapsed).Seconds()
 	t.Logf("slots busy %.1f %% without a viewer, %.1f %% with", 100*v.alone.Busy, 100*with)
-	if with < v.alone.Busy-0.02 {
+	if with < 0.95*v.alone.Busy {
 		t.Error("who looks slows the line down")
 	}
 }
