@@ -159,7 +159,10 @@ func TestPassedOver(t *testing.T) {
 // TestWhatIsAFailure: connections that are refused or break are the upstream's
 // failures; a slow or bad answer is none, nor is what the client does.
 func TestWhatIsAFailure(t *testing.T) {
-	silent := func(_ http.ResponseWriter, r *http.Request) { <-r.Context().Done() }
+	silent := func(_ http.ResponseWriter, r *http.Request) {
+		_, _ = io.Copy(io.Discard, r.Body)
+		<-r.Context().Done()
+	}
 	for name, tt := range map[string]struct {
 		upstream http.HandlerFunc // nil: nobody listens
 		send     string
