@@ -21,7 +21,7 @@ demo: ## run the main job on this machine for 20 s
 	$(GO) run ./cmd/kgate demo --duration 20s
 
 # Tests with real processes measure times and want the machine for themselves.
-PROCESSES := ./test/cluster ./test/netns ./test/docs ./test/abuse ./test/prometheus ./test/peers
+PROCESSES := ./test/cluster ./test/netns ./test/docs ./test/abuse ./test/prometheus ./test/peers ./test/browser
 test: ## all tests but long soaks, about ten minutes on two cores
 	$(GO) vet ./...
 	$(GO) test $$($(GO) list ./... | grep -v $(PROCESSES:./%=-e /%))
