@@ -3,7 +3,7 @@ GO ?= go
 LINT := $(CURDIR)/bin/golangci-lint
 
 .DEFAULT_GOAL := help
-.PHONY: help build demo test soak race fuzz bench lint fmt tidy cover ci clean
+.PHONY: help build dist demo test soak race fuzz bench lint fmt tidy cover ci clean
 
 help: ## list the targets
 	@grep -hE '^[a-z-]+:.*## ' $(MAKEFILE_LIST) | sed 's/:.*## /\t/' | expand -t 12
@@ -11,11 +11,14 @@ help: ## list the targets
 build: ## build bin/kgate, static
 	CGO_ENABLED=0 $(GO) build -trimpath -o bin/kgate ./cmd/kgate
 
+dist: ## everything that is released, in dist/: the same bytes for the same commit
+	scripts/dist.sh
+
 demo: ## run the main job on this machine for 20 s
 	$(GO) run ./cmd/kgate demo --duration 20s
 
 # Tests with real processes measure times and want the machine for themselves.
-PROCESSES := ./test/cluster ./test/netns ./test/docs ./test/abuse ./test/prometheus
+PROCESSES := ./test/cluster ./test/netns ./test/docs ./test/abuse ./test/prometheus ./test/peers
 test: ## all tests but long soaks, about ten minutes on two cores
 	$(GO) vet ./...
 	$(GO) test $$($(GO) list ./... | grep -v $(PROCESSES:./%=-e /%))

@@ -140,8 +140,8 @@ type Pool struct {
 	Queue  Queue  `yaml:"queue"`
 	Hold   Hold   `yaml:"hold"`
 	// Reclaim says when a lost gateway's slots come back: with the end of its
-	// lease, or not before hold.max has passed, either. With hold, hold.max is
-	// agreed, too.
+	// lease, or not before hold.max has passed, either. With hold, the cluster
+	// agrees on hold.max with the pool, and no gateway may have a longer one.
 	Reclaim   Reclaim   `yaml:"reclaim"`
 	Transport Transport `yaml:"transport"`
 	// Fence sends the header Kgate-Fence to the upstreams: pool/epoch/serial,

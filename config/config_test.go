@@ -218,6 +218,48 @@ func TestReadFile(t *testing.T) {
 	}
 }
 
+// TestCheckFiles: what a file names must be there, each error points at its line.
+func TestCheckFiles(t *testing.T) {
+	dir := t.TempDir()
+	pem, secret := filepath.Join(dir, "a.pem"), filepath.Join(dir, "token")
+	writeFile(t, pem, "PEM")
+	writeFile(t, secret, "token")
+	text := strings.NewReplacer("DIR", dir).Replace(`node: {admin_token_file: DIR/token}
+listen:
+  https: ":8443"
+  tls:
+    cert: DIR/a.pem
+    key: DIR/absent.pem
+cluster:
+  tls:
+    ca: DIR/a.pem
+    cert: DIR
+    key: DIR/a.pem
+pools:
+  - {name: a, k: 1, upstreams: ["https://127.0.0.1:9000"]}
+  - {name: b, k: 1, upstreams: ["https://127.0.0.1:9000"], transport: {tls: {ca: DIR/nowhere/ca.pem}}}
+routes: [{pool: a}]
+`)
+	c, err := Parse("kgate.yaml", []byte(text))
+	if err != nil {
+		t.Fatal(err)
+	}
+	checkGolden(t, "testdata/files.golden", strings.ReplaceAll(strings.Join(Lines(c.CheckFiles()), "\n"), dir, "DIR")+"\n")
+	for _, file := range []string{"absent.pem", "nowhere/ca.pem"} {
+		text = strings.Replace(text, filepath.Join(dir, file), pem, 1)
+	}
+	if err := mustParse(t, strings.Replace(text, "cert: "+dir+"\n", "cert: "+pem+"\n", 1)).CheckFiles(); err != nil {
+		t.Errorf("all are there: %v", err)
+	}
+	every, err := Load("testdata/every-key.yaml")
+	if err != nil {
+		t.Fatal(err)
+	}
+	if n := len(Lines(every.CheckFiles())); n != len(fileKeys)-2 { // it names no upstream's ca, and no file for the gossip key
+		t.Errorf("%d of %d files are missed", n, len(fileKeys)-2)
+	}
+}
+
 // TestHostileSizes feeds a quarter of a megabyte of what costs a naive parser
 // the square of its length, or its stack. The bound is generous: unchecked, a
 // whole megabyte of the worst takes minutes.

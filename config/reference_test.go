@@ -163,6 +163,9 @@ func valueType(path string, t reflect.Type) (name string, words []string) {
 	case kindSwitch:
 		return "true or false", nil
 	case kindText:
+		if namesFile(path) {
+			return "file", nil
+		}
 		return "text", nil
 	case kindList:
 		inner, _ := valueType("", t.Elem())

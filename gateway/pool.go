@@ -42,6 +42,7 @@ type pool struct {
 	// before they had left this one.
 	salvaged kmutex.TokenSet
 	last     kmutex.Ticket
+	numbers  uint64                  // of slots so far
 	slots    map[kmutex.Ticket]*Slot // that have a place in line, or are held
 	clients  map[string]*client      // where they are told apart
 	due      []*Slot                 // that get their places at the end of the step
@@ -52,6 +53,7 @@ type pool struct {
 	rate     serviceRate
 	idle     signal
 	newest   time.Time // arrival of the youngest request that was admitted
+	trail    trail
 }
 
 func newPool(g *Gateway, name string) *pool {
@@ -90,6 +92,9 @@ func (p *pool) deliver(from kmutex.Node, m kmutex.Message) error {
 		return ErrIsolated
 	}
 	p.watch.Received(m.Kind)
+	if m.Epoch == p.installed {
+		p.trail = p.trail.arrived(&m, p.spec.K)
+	}
 	return p.try(kmutex.Event{Kind: kmutex.EventReceive, From: from, Message: m})
 }
 
@@ -122,6 +127,7 @@ func (p *pool) move(e kmutex.Event) error {
 	for i := range fx.Messages {
 		m := &fx.Messages[i]
 		p.watch.Sent(m.Message.Kind)
+		p.trail.depart(&m.Message)
 		p.send(m)
 	}
 	for _, g := range fx.Grants {

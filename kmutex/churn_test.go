@@ -58,7 +58,9 @@ func (s standing) String() string { return [...]string{"member", "lost", "gone"}
 // peer is a node and its driver.
 type peer struct {
 	machine  *kmutex.Machine
+	shared   bool // the machine is another world's too
 	state    kmutex.State
+	key      string // names the state; empty: not asked for yet
 	standing standing
 	killed   bool // lost, and takes no more steps
 	view     int  // the newest view that it knows
@@ -112,7 +114,7 @@ type churn struct {
 	most    int
 	serials map[uint64]map[uint64]bool         // by epoch, of all grants
 	last    map[uint64]map[kmutex.Token]uint64 // by epoch and token, of the last grant
-	log     []string
+	log     []label
 	grants  int
 	stats   churnStats
 }
@@ -177,11 +179,14 @@ func (w *churn) agree(begins bool, change func(*view)) {
 // step lets a node's machine take in an event.
 func (w *churn) step(n kmutex.Node, e kmutex.Event) (*kmutex.Effects, error) {
 	p := w.peer(n)
+	if p.shared {
+		p.machine, p.shared = p.machine.Clone(), false
+	}
 	fx, err := p.machine.Step(e)
 	if err != nil {
 		return nil, fmt.Errorf("node %d: %v: %w", n, e, err)
 	}
-	p.state = p.machine.State()
+	p.state, p.key = p.machine.State(), ""
 	p.asking = p.asking && e.Kind != kmutex.EventAskDue || fx.AskTimer
 	w.flight = append(w.flight, fx.Messages...)
 	for _, g := range fx.Grants {

@@ -2,11 +2,11 @@ package kmutex_test
 
 import (
 	"cmp"
+	"encoding/binary"
 	"fmt"
 	"hash/maphash"
 	"maps"
 	"slices"
-	"strings"
 	"testing"
 
 	"github.com/kgate/kgate/kmutex"
@@ -14,13 +14,9 @@ import (
 
 // everything returns every way on: one member can be lost at any moment.
 func (w *churn) everything() []way {
-	ways := w.ways()
-	for i, n := range w.newest().members {
-		for _, c := range w.commands(n, w.k) {
-			if i == 0 || c.name == lostName(n) {
-				ways = append(ways, c)
-			}
-		}
+	ways := w.expiries(w.ways())
+	for _, n := range w.newest().members {
+		ways = w.loss(ways, n)
 	}
 	return ways
 }
@@ -65,9 +61,10 @@ func (w *churn) tidy() error {
 func exploreLoss(s churnScope) (int, error) {
 	seeds := [2]maphash.Seed{maphash.MakeSeed(), maphash.MakeSeed()}
 	seen := make(map[[2]uint64]struct{})
+	var key []byte
 	fresh := func(w *churn) bool {
-		key := w.key()
-		h := [2]uint64{maphash.String(seeds[0], key), maphash.String(seeds[1], key)}
+		key = w.appendKey(key[:0])
+		h := [2]uint64{maphash.Bytes(seeds[0], key), maphash.Bytes(seeds[1], key)}
 		_, old := seen[h]
 		seen[h] = struct{}{}
 		return !old
@@ -82,15 +79,15 @@ func exploreLoss(s churnScope) (int, error) {
 	type frame struct {
 		w    *churn
 		left int
-		via  string
+		via  label
 	}
-	path := []frame{{first, len(first.everything()), ""}}
-	fail := func(last string, err error) (int, error) {
+	path := []frame{{w: first, left: len(first.everything())}}
+	fail := func(last label, err error) (int, error) {
 		trace := ""
 		for _, f := range path {
-			trace += f.via + "\n"
+			trace += f.via.String() + "\n"
 		}
-		return len(seen), fmt.Errorf("%+v: %w\nafter:%s%s", s, err, trace, last)
+		return len(seen), fmt.Errorf("%+v: %w\nafter:%s%v", s, err, trace, last)
 	}
 	for len(path) > 0 {
 		top := &path[len(path)-1]
@@ -120,8 +117,6 @@ func exploreLoss(s churnScope) (int, error) {
 	}
 	return len(seen), nil
 }
-
-func lostName(n kmutex.Node) string { return fmt.Sprintf("node %d is lost", n) }
 
 // Every world of few nodes, one request each, in which one node is lost at any
 // moment, goes on for a while without knowing it, and has its lease run out.
@@ -178,7 +173,7 @@ func (w *churn) clone() *churn {
 	c.peers = nil
 	for _, p := range w.peers {
 		n := *p
-		n.machine = p.machine.Clone()
+		p.shared, n.shared = true, true
 		n.slots, n.ended, n.unplanned = bySlot(p.slots), maps.Clone(p.ended), slices.Clone(p.unplanned)
 		n.heirlooms = heirlooms(p.heirlooms)
 		if p.forming != nil {
@@ -208,39 +203,56 @@ func (w *churn) clone() *churn {
 	return &c
 }
 
-// key identifies what decides the future of a pool.
-func (w *churn) key() string {
-	var b strings.Builder
+// appendKey appends what decides the future of a pool.
+func (w *churn) appendKey(b []byte) []byte {
 	for _, p := range w.peers {
-		s := p.state
-		s.Serial, s.Seats, s.Running = 0, slices.Clone(s.Seats), slices.Clone(s.Running) // serials only grow
-		for i := range s.Seats {
-			s.Seats[i].Last = 0
+		if p.key == "" {
+			p.key = stateKey(p.state)
 		}
-		for i := range s.Running {
-			s.Running[i].Serial = 0
+		b = append(b, p.key...)
+		b = append(b, byte(p.standing), byte(p.view), byte(p.acquired), byte(len(p.heirlooms)), byte(len(p.unplanned)))
+		b = appendBool(appendBool(appendBool(b, p.killed), p.asking), p.forming != nil)
+		for _, epoch := range p.unplanned {
+			b = append(b, byte(epoch))
 		}
-		fmt.Fprint(&b, p.standing, p.killed, p.view, p.acquired, p.asking, s, p.ended, p.unplanned, len(p.heirlooms), p.forming != nil)
 		if p.forming != nil {
-			fmt.Fprint(&b, p.forming.epoch, p.forming.awaited)
+			b = append(b, byte(p.forming.epoch))
+			for i := range w.peers {
+				b = appendBool(b, p.forming.awaited[kmutex.Node(i+1)])
+			}
 		}
 		for _, t := range slices.Sorted(maps.Keys(p.slots)) {
-			fmt.Fprint(&b, " ", t, p.slots[t].over)
+			b = binary.AppendUvarint(b, uint64(t))
+			b = appendBool(appendBool(b, p.slots[t].over), p.ended[t])
 		}
-		b.WriteByte('\n')
 	}
-	var mail []string
+	mail := make([]string, 0, 16)
 	for _, e := range w.flight {
 		e.Message.Serial = 0
 		mail = append(mail, e.String())
 	}
 	for _, l := range w.letters {
-		mail = append(mail, fmt.Sprint(l.to, l.epoch, l.report == nil))
+		from := kmutex.Node(0)
 		if l.report != nil {
-			mail = append(mail, fmt.Sprint(l.report.Node))
+			from = l.report.Node
 		}
+		mail = append(mail, string([]byte{byte(l.to), byte(l.epoch), byte(from)}))
 	}
 	slices.Sort(mail)
-	fmt.Fprint(&b, mail, len(w.views), w.losses, w.most)
-	return b.String()
+	for _, m := range mail {
+		b = append(append(b, byte(len(m))), m...)
+	}
+	return append(b, byte(len(w.views)), byte(w.losses), byte(w.most))
+}
+
+// stateKey names a state but for its serials, which only grow.
+func stateKey(s kmutex.State) string {
+	s.Serial, s.Seats, s.Running = 0, slices.Clone(s.Seats), slices.Clone(s.Running)
+	for i := range s.Seats {
+		s.Seats[i].Last = 0
+	}
+	for i := range s.Running {
+		s.Running[i].Serial = 0
+	}
+	return fmt.Sprint(s)
 }

@@ -6,6 +6,7 @@ import (
 	"os"
 	"slices"
 	"strconv"
+	"strings"
 	"testing"
 
 	"github.com/kgate/kgate/kmutex"
@@ -13,8 +14,18 @@ import (
 
 // way is one thing that can happen next in a schedule.
 type way struct {
-	name string
+	name label
 	take func() error
+}
+
+// label names a way. It is put into words only for a schedule that is shown.
+type label struct {
+	format string
+	args   [2]any
+}
+
+func (l label) String() string {
+	return fmt.Sprintf(l.format, l.args[:strings.Count(l.format, "%")]...)
 }
 
 // ways returns everything that can happen next without a command.
@@ -26,7 +37,7 @@ func (w *churn) ways() []way {
 			ways = w.local(ways, n, p)
 		}
 		if p.standing == member && p.view < len(w.views)-1 {
-			ways = append(ways, way{fmt.Sprintf("node %d learns a view", n), func() error {
+			ways = append(ways, way{label{"node %d learns a view", [2]any{n}}, func() error {
 				// Views can be skipped, but for one's own first.
 				return w.learn(n, p.view+1+w.choices.IntN(len(w.views)-p.view-1))
 			}})
@@ -51,7 +62,7 @@ func (w *churn) some() []way {
 func (w *churn) local(ways []way, n kmutex.Node, p *peer) []way {
 	event := func(kind kmutex.EventKind, t kmutex.Ticket) {
 		e := kmutex.Event{Kind: kind, Ticket: t}
-		ways = append(ways, way{fmt.Sprintf("node %d: %v", n, e), func() error {
+		ways = append(ways, way{label{"node %d: %v", [2]any{n, &e}}, func() error {
 			switch kind {
 			case kmutex.EventAcquire:
 				p.acquired++
@@ -98,10 +109,10 @@ func (w *churn) mail(ways []way) []way {
 	for j, e := range w.flight {
 		drop := func() { w.flight = slices.Delete(w.flight, j, j+1) }
 		if cut(e.From) || cut(e.To) {
-			ways = append(ways, way{fmt.Sprintf("lost: %v", e), func() error { drop(); return nil }})
+			ways = append(ways, way{label{"lost: %v", [2]any{&e}}, func() error { drop(); return nil }})
 		}
 		if !dead(e.To) {
-			ways = append(ways, way{e.String(), func() error {
+			ways = append(ways, way{label{"%v", [2]any{&e}}, func() error {
 				drop()
 				_, err := w.step(e.To, kmutex.Event{Kind: kmutex.EventReceive, From: e.From, Message: e.Message})
 				return err
@@ -113,7 +124,7 @@ func (w *churn) mail(ways []way) []way {
 		if l.report != nil && p.state.Epoch < l.epoch && !cut(l.to) {
 			continue // home has not come to that view yet: asked again
 		}
-		ways = append(ways, way{fmt.Sprintf("letter of epoch %d to %d", l.epoch, l.to), func() error {
+		ways = append(ways, way{label{"letter of epoch %d to %d", [2]any{l.epoch, l.to}}, func() error {
 			w.letters = slices.Delete(w.letters, j, j+1)
 			switch {
 			case dead(l.to), cut(l.to) && w.choices.IntN(2) == 0:
@@ -131,31 +142,41 @@ func (w *churn) mail(ways []way) []way {
 // commands returns what operators and failures can do to the view: to member n,
 // to k, and to leases.
 func (w *churn) commands(n kmutex.Node, k int) []way {
-	var ways []way
-	command := func(budget *int, name string, do func()) {
+	ways := w.loss(nil, n)
+	command := func(budget *int, name label, do func()) {
 		if *budget > 0 {
 			ways = append(ways, way{name, func() error { *budget--; do(); return nil }})
 		}
 	}
-	if len(w.newest().members) > 1 {
-		command(&w.losses, lostName(n), func() { w.lose(n) })
-		if p := w.peer(n); len(p.state.Running) == 0 {
-			command(&w.leaves, fmt.Sprintf("node %d leaves", n), func() { p.standing = gone; w.depart(n) })
-		}
+	if p := w.peer(n); len(w.newest().members) > 1 && len(p.state.Running) == 0 {
+		command(&w.leaves, label{"node %d leaves", [2]any{n}}, func() { p.standing = gone; w.depart(n) })
 	}
-	command(&w.joins, "a node joins", func() {
+	command(&w.joins, label{format: "a node joins"}, func() {
 		w.add()
 		n := kmutex.Node(len(w.peers))
 		w.agree(false, func(v *view) { v.members = append(v.members, n) })
 		// A node sees no view before the one that has it.
 		w.peer(n).view = len(w.views) - 2
 	})
-	command(&w.moves, "an epoch begins", func() { w.agree(true, func(*view) {}) })
-	command(&w.ks, fmt.Sprintf("k is %d", k), func() { w.agree(true, func(v *view) { v.k = k }) })
+	command(&w.moves, label{format: "an epoch begins"}, func() { w.agree(true, func(*view) {}) })
+	command(&w.ks, label{"k is %d", [2]any{k}}, func() { w.agree(true, func(v *view) { v.k = k }) })
+	return w.expiries(ways)
+}
+
+// loss appends the loss of member n.
+func (w *churn) loss(ways []way, n kmutex.Node) []way {
+	if w.losses == 0 || len(w.newest().members) == 1 {
+		return ways
+	}
+	return append(ways, way{label{"node %d is lost", [2]any{n}}, func() error { w.losses--; w.lose(n); return nil }})
+}
+
+// expiries appends the ends of lost nodes' leases.
+func (w *churn) expiries(ways []way) []way {
 	for i, p := range w.peers {
 		if p.standing == lost {
 			n := kmutex.Node(i + 1)
-			ways = append(ways, way{fmt.Sprintf("the lease of node %d has run out", n), func() error { w.expire(n); return nil }})
+			ways = append(ways, way{label{"the lease of node %d has run out", [2]any{n}}, func() error { w.expire(n); return nil }})
 		}
 	}
 	return ways

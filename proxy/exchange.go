@@ -37,10 +37,11 @@ type exchange struct {
 	prefer   int           // the preference "wait" that was honoured, else -1
 
 	rec        Record
+	note       Note
 	wrote      atomic.Bool // the final header has been written
 	hijacked   bool        // the client's connection is an upgraded one
 	overHTTP1  bool
-	chunked    bool // the request's body comes in chunks
+	chunked    bool  // the request's body comes in chunks
 	remaining  int64 // body bytes still to come, if the upstream announced how many
 	clientGone bool
 }

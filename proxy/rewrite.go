@@ -27,6 +27,11 @@ func rewrite(pr *httputil.ProxyRequest) {
 	// outgoing request must see the server's map, not a copy made before.
 	pr.Out.Trailer = pr.In.Trailer
 	removeUntrusted(pr.Out.Trailer, true)
+	if len(pr.Out.Trailer) > 0 {
+		// HTTP/2 has them behind a body of known length, too; HTTP/1.1 only
+		// behind chunks.
+		pr.Out.ContentLength = -1
+	}
 
 	trusted := contains(ex.handler.cfg.TrustedProxies, pr.In.RemoteAddr)
 	removeUntrusted(pr.Out.Header, trusted)

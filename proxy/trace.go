@@ -16,7 +16,8 @@ import (
 )
 
 // A sampled request has three spans: its own, kgate.queue for the wait in the
-// line, and kgate.upstream, which is the parent of what the upstream does. Names
+// line, and kgate.upstream, which is the parent of what the upstream does. The
+// wait links to the request, at whatever gateway, that had the slot before. Names
 // of attributes are those of OpenTelemetry's semantic conventions for HTTP, and
 // kgate.* for what only a line has.
 //
@@ -160,10 +161,37 @@ func (ex *exchange) traceQueue(admitted bool) {
 			attribute.Int64("kgate.epoch", int64(rec.Entry.Epoch)),
 			attribute.Int64("kgate.serial", int64(rec.Entry.Serial)),
 		)
+		if before, ok := linked(rec.Entry.After); ok {
+			span.AddLink(trace.Link{SpanContext: before, Attributes: []attribute.KeyValue{attribute.String("kgate.link", "token")}})
+		}
 	} else {
 		span.SetStatus(codes.Error, "not admitted: "+rec.Outcome.String())
 	}
 	span.End(trace.WithTimestamp(ex.arrived.Add(rec.Wait)))
+}
+
+// spanBytes names the request's span for those who have its token next; empty
+// if it is not sampled.
+func (ex *exchange) spanBytes() string {
+	if !ex.rec.Sampled {
+		return ""
+	}
+	sc := ex.spans.server.SpanContext()
+	id, span := sc.TraceID(), sc.SpanID()
+	return string(id[:]) + string(span[:])
+}
+
+// linked is the span that spanBytes has named.
+func linked(bytes string) (trace.SpanContext, bool) {
+	var cfg trace.SpanContextConfig
+	if len(bytes) != len(cfg.TraceID)+len(cfg.SpanID) {
+		return trace.SpanContext{}, false
+	}
+	n := copy(cfg.TraceID[:], bytes)
+	copy(cfg.SpanID[:], bytes[n:])
+	cfg.TraceFlags, cfg.Remote = trace.FlagsSampled, true
+	sc := trace.NewSpanContext(cfg)
+	return sc, sc.IsValid()
 }
 
 // traceUpstream begins the span of the upstream's part, and makes it the parent

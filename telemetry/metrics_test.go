@@ -171,26 +171,34 @@ func TestCounts(t *testing.T) {
 // TestClassicAndNativeBuckets: scrapers of either kind find their histogram.
 func TestClassicAndNativeBuckets(t *testing.T) {
 	m, reg := newMetrics(t, nil)
-	m.AddPool("a").Access(3*time.Millisecond, "")
+	p := m.AddPool("a")
+	p.Access(3*time.Millisecond, "")
+	p.Hold(3 * time.Millisecond)
+	p.Upstream(3 * time.Millisecond)
 	families, err := reg.Gather()
 	if err != nil {
 		t.Fatal(err)
 	}
+	found := 0
 	for _, f := range families {
-		if f.GetName() != "kgate_access_time_seconds" {
+		switch f.GetName() {
+		case "kgate_access_time_seconds", "kgate_hold_time_seconds", "kgate_upstream_response_seconds":
+		default:
 			continue
 		}
+		found++
 		h := f.GetMetric()[0].GetHistogram()
 		bounds := h.GetBucket()
 		if n := len(bounds); bounds[0].GetUpperBound() != .001 || bounds[n-1].GetUpperBound() != 600 {
-			t.Errorf("classic buckets from %v to %v", bounds[0], bounds[n-1])
+			t.Errorf("%s: classic buckets from %v to %v", f.GetName(), bounds[0], bounds[n-1])
 		}
 		if len(h.GetPositiveSpan()) == 0 {
-			t.Error("no native buckets")
+			t.Errorf("%s: no native buckets", f.GetName())
 		}
-		return
 	}
-	t.Error("no access time")
+	if found != 3 {
+		t.Errorf("%d histograms of times", found)
+	}
 }
 
 // TestExemplar: a wait whose trace is recorded names it, at either kind of

@@ -12,6 +12,7 @@ import (
 type checkCommand struct {
 	File   string `name:"config" short:"c" env:"KGATE_CONFIG" placeholder:"FILE" help:"Configuration file (YAML)."`
 	Print  bool   `name:"print" help:"Print what a gateway on this machine would run with: every key, defaults, flags and variables included. Secrets are left out."`
+	Files  bool   `name:"files" help:"Check, too, that the files it names can be read here."`
 	Schema bool   `name:"schema" help:"Print the JSON Schema of the file, for editors."`
 	config.Overrides
 }
@@ -20,6 +21,7 @@ type checkCommand struct {
 func (checkCommand) Help() string {
 	return `Examples:
   kgate check -c kgate.yaml
+  kgate check -c kgate.yaml --files
   kgate check -c kgate.yaml --print
   kgate check --print --upstream http://127.0.0.1:9000 --k 8 > kgate.yaml
   kgate check --schema > kgate.schema.json
@@ -46,6 +48,11 @@ func (c *checkCommand) Run(std streams) error {
 		return &codedError{code: exitUsage, err: err}
 	case err != nil:
 		return err
+	}
+	if c.Files {
+		if err := cfg.CheckFiles(); err != nil {
+			return err
+		}
 	}
 	if c.Print {
 		_, err = std.out.Write(cfg.YAML())

@@ -22,6 +22,7 @@ func TestCheck(t *testing.T) {
 	const secret = "MDEyMzQ1Njc4OWFiY2RlZjAxMjM0NTY3ODlhYmNkZWY="
 	good := file("good.yaml", "cluster: {gossip_key: "+secret+"}\npools: [{name: a, k: 3, upstreams: ['http://127.0.0.1:9']}]\n")
 	bad := file("bad.yaml", "pools: [{name: a, k: 0, upstreams: ['http://127.0.0.1:9']}]\nlog: {leve: info}\n")
+	files := file("files.yaml", "node: {admin_token_file: /nowhere/token}\npools: [{name: a, k: 3, upstreams: ['http://127.0.0.1:9']}]\n")
 	for name, tc := range map[string]struct {
 		args []string
 		code int
@@ -33,6 +34,8 @@ func TestCheck(t *testing.T) {
 		"absent":           {[]string{"-c", filepath.Join(dir, "absent.yaml")}, exitFailure, []string{"no such file"}},
 		"no file":          {nil, exitUsage, []string{"kgate check -c FILE"}},
 		"bad flag":         {[]string{"-c", good, "--k=-3"}, exitUsage, []string{"--k (KGATE_K)"}},
+		"files":            {[]string{"-c", files, "--files"}, exitFailure, []string{files + ":1:26: node.admin_token_file: there is no file"}},
+		"files elsewhere":  {[]string{"-c", files}, exitOK, []string{"in order"}},
 		"print":            {[]string{"-c", good, "--print", "--k", "5", "--name", "gw-7"}, exitOK, []string{"\n    k: 5\n", "name: gw-7", `gossip_key: "" # secret, not shown`, "limit: 10000"}},
 		"print, flags":     {[]string{"--print", "--k", "5", "--upstream", "http://127.0.0.1:9"}, exitOK, []string{"name: default", "\nroutes:\n  - pool: default\n"}},
 		"print, too early": {[]string{"-c", bad, "--print"}, exitFailure, []string{"out of range"}},

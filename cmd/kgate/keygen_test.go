@@ -60,8 +60,15 @@ func TestKeygenMakesASet(t *testing.T) {
 		name string
 		mode os.FileMode
 	}{
-		{"", 0o700}, {"ca.pem", 0o644}, {"ca-key.pem", 0o600}, {"gossip.key", 0o600}, {"admin.token", 0o600},
-		{"gw-1.pem", 0o644}, {"gw-1-key.pem", 0o600}, {"gw-2.pem", 0o644}, {"gw-2-key.pem", 0o600},
+		{"", 0o700},
+		{"ca.pem", 0o644},
+		{"ca-key.pem", 0o600},
+		{"gossip.key", 0o600},
+		{"admin.token", 0o600},
+		{"gw-1.pem", 0o644},
+		{"gw-1-key.pem", 0o600},
+		{"gw-2.pem", 0o644},
+		{"gw-2-key.pem", 0o600},
 	} {
 		info, err := os.Stat(filepath.Join(dir, f.name))
 		if err != nil {

@@ -38,9 +38,19 @@ Exit codes: 0 ended by a signal, 1 cannot run or the file is wrong, 2 wrong
 command line.`
 }
 
+// load reads the configuration, and looks whether the files are there that it
+// names.
+func (c *serveCommand) load() (*config.Config, error) {
+	cfg, err := config.LoadWith(c.File, c.Overrides)
+	if err == nil {
+		err = cfg.CheckFiles()
+	}
+	return cfg, err
+}
+
 // Run serves until a signal comes.
 func (c *serveCommand) Run(std streams) error {
-	cfg, err := config.LoadWith(c.File, c.Overrides)
+	cfg, err := c.load()
 	switch {
 	case config.FromFlags(err):
 		return &codedError{code: exitUsage, err: err}
@@ -61,7 +71,8 @@ func (c *serveCommand) Run(std streams) error {
 	if err != nil {
 		return err
 	}
-	n, err := startNode(cfg, log.With(slog.String("gateway", cfg.Node.Name)), sockets)
+	log = log.With(slog.String("gateway", cfg.Node.Name))
+	n, err := startNode(cfg, log, sockets)
 	if err != nil {
 		return err
 	}
@@ -70,7 +81,7 @@ func (c *serveCommand) Run(std streams) error {
 		select {
 		case <-again:
 			done := notifyReloading()
-			cfg = c.reload(n, cfg, settings)
+			cfg = c.reload(log, n, cfg, settings)
 			done()
 		case <-stop.Done():
 			running = false

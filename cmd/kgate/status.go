@@ -14,6 +14,7 @@ import (
 type statusCommand struct {
 	Admin adminAddrs `embed:""`
 	JSON  bool       `name:"json" help:"Print the document of /api/v1/status."`
+	Ready bool       `name:"ready" help:"Only say whether the gateway admits requests; exit 1 if not. For health checks."`
 }
 
 // Help implements kong.HelpProvider.
@@ -22,8 +23,10 @@ func (statusCommand) Help() string {
   kgate status
   kgate status --json --admin http://10.0.0.2:9080
   kgate status --admin http://10.0.0.2:9080,http://10.0.0.3:9080
+  kgate status --ready
 
-Exit codes: 0 shown, 1 the gateway does not answer, 2 wrong command line.`
+Exit codes: 0 shown, with --ready: ready, 1 the gateway does not answer or is not
+ready, 2 wrong command line.`
 }
 
 // Run asks the gateway and prints what it says.
@@ -34,6 +37,13 @@ func (c *statusCommand) Run(std streams) error {
 	}
 	s, data, err := r.status(context.Background())
 	if err != nil {
+		return err
+	}
+	if c.Ready {
+		if !s.Gateway.Ready {
+			return fmt.Errorf("%s is not ready: %s", s.Gateway.Name, s.Gateway.Reason)
+		}
+		_, err := fmt.Fprintf(std.out, "%s is ready\n", s.Gateway.Name)
 		return err
 	}
 	if c.JSON {

@@ -51,6 +51,8 @@ type Options struct {
 	Pools []Pool
 	// Listen are further keys of listen, in YAML, such as "header_timeout: 1s".
 	Listen string
+	// Telemetry are keys of telemetry, in YAML, such as "sample_ratio: 1".
+	Telemetry string
 	// ClientTLS is the certificate with which the gateways serve clients over
 	// TLS, too; they do not if it is nil.
 	ClientTLS *TLSFiles
@@ -243,6 +245,9 @@ func (c *Cluster) config(name string, expect int, listen [4]string, token string
 		write("  - {pool: %s, match: {path_prefix: /%s/}}\n", p.Name, p.Name)
 	}
 	write("  - {pool: %s}\nlog: {access: false}\n", PoolName)
+	if o.Telemetry != "" {
+		write("telemetry: {%s}\n", o.Telemetry)
+	}
 	return b.String()
 }
 

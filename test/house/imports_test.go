@@ -60,7 +60,7 @@ var rooms = map[string][]string{
 	"lab/plan":           {"lab", "lab/experiment", "lab/meter", "lab/protocol", "lab/protocol/fairk", "lab/protocol/static", "lab/workload"},
 	"membership/lease":   {"kmutex"},
 	"cmd/kgate": {
-		"admin", "chordring/serfring", "client", "config", "configs", "demo", "gateway", "kmutex",
+		"admin", "chordring", "chordring/serfring", "client", "config", "configs", "demo", "gateway", "kmutex",
 		"lab/experiment", "lab/fuzz", "lab/meter", "lab/plan", "lab/report", "membership",
 		"proxy", "telemetry", "transport",
 	},

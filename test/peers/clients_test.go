@@ -53,10 +53,10 @@ func testNghttp(t *testing.T, w *world) {
 	for _, m := range []mode{modes[1], modes[3]} {
 		out := run(t, "nghttp", "-nv", "--timeout=20", "--no-dep", "--data="+w.body, "--trailer=x-sent: late", m.url(w.Gateways[0], "/echo"))
 		for _, want := range []string{
-			":status: 103", "link: </style.css>; rel=preload", ":status: 200", `server-timing: kgate;desc="queue"`, "via: ",
+			":status: 103", "link: </style.css>; rel=preload", ":status: 200", `server-timing: kgate;desc="queue"`,
 			"x-got: late", fmt.Sprintf("x-sum: %08x", crc32.Checksum(pattern, castagnoli)),
 		} {
-			if want != "via: " && !strings.Contains(out, want) {
+			if !strings.Contains(out, want) {
 				t.Errorf("%s: no %q in\n%s", m.name, want, tail(out))
 			}
 		}
@@ -75,12 +75,12 @@ func testH2load(t *testing.T, w *world) {
 	for i, g := range w.Gateways {
 		for _, m := range modes[1:] {
 			wg.Go(func() {
-				args := []string{"-n", "1500", "-c", "5", "-m", "20", m.url(g, "/headers")}
+				args := []string{"-n", "300", "-c", "5", "-m", "20", m.url(g, "/hold")}
 				if !m.http2 {
 					args = append(args, "--h1")
 				}
 				out := run(t, "h2load", args...)
-				if got := h2loadCounts.FindStringSubmatch(out); got == nil || got[3] != "1500" {
+				if got := h2loadCounts.FindStringSubmatch(out); got == nil || got[3] != "300" {
 					t.Errorf("gateway %d, %s: %s", i+1, m.name, tail(out))
 				}
 			})

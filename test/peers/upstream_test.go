@@ -56,6 +56,12 @@ func newUpstream() http.Handler {
 	mux.HandleFunc("/headers", func(w http.ResponseWriter, r *http.Request) {
 		_ = json.NewEncoder(w).Encode(r.Header)
 	})
+	mux.HandleFunc("/hold", func(_ http.ResponseWriter, r *http.Request) {
+		select {
+		case <-time.After(2 * time.Millisecond):
+		case <-r.Context().Done():
+		}
+	})
 	mux.HandleFunc("/file", func(w http.ResponseWriter, r *http.Request) {
 		w.Header().Set("Content-Type", "application/octet-stream")
 		http.ServeContent(w, r, "", time.Unix(1e9, 0), io.NewSectionReader(patternReader{}, 0, fileSize))
@@ -89,6 +95,7 @@ func (patternReader) ReadAt(p []byte, at int64) (int, error) {
 // echo sends the body back with the trailer that came after it, early hints before
 // and a sum behind.
 func echo(w http.ResponseWriter, r *http.Request) {
+	_ = http.NewResponseController(w).EnableFullDuplex() // HTTP/2 needs no such thing
 	w.Header().Set("Link", "</style.css>; rel=preload")
 	w.WriteHeader(http.StatusEarlyHints)
 	w.Header().Set("Trailer", "X-Sum, X-Got")
