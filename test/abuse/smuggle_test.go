@@ -29,6 +29,7 @@ var own = []*regexp.Regexp{
 	regexp.MustCompile(`(?m)^X-Forwarded-For: 127\.0\.0\.1\r\n`),
 	regexp.MustCompile(`(?m)^X-Forwarded-Host: (kgate|other)\.test\r\n`),
 	regexp.MustCompile(`(?m)^X-Forwarded-Proto: http\r\n`),
+	regexp.MustCompile(`(?m)^Forwarded: for=127\.0\.0\.1;host=(kgate|other)\.test;proto=http\r\n`),
 }
 
 // theirs is what is the client's in it.
