@@ -204,28 +204,8 @@ func (p *pool) lost(m *kmutex.Envelope, err error) {
 func (p *pool) retryAfter() time.Duration {
 	p.mu.Lock()
 	defer p.mu.Unlock()
-	return p.rate.wait(p.waiting + 1)
+	return p.rate.wait(p.g.now(), p.waiting)
 }
-
-// serviceRate estimates how fast waiting requests of this gateway are admitted.
-type serviceRate struct {
-	last  time.Time
-	every time.Duration // moving mean of the time between admissions while some wait
-}
-
-// admitted notes an admission at now; busy tells whether others go on waiting.
-func (r *serviceRate) admitted(now time.Time, busy bool) {
-	if !r.last.IsZero() {
-		const weight = 8 // as in TCP's estimate of the round trip
-		r.every += (now.Sub(r.last) - r.every) / weight
-	}
-	if r.last = now; !busy {
-		r.last = time.Time{}
-	}
-}
-
-// wait estimates the wait of the n-th in line here.
-func (r *serviceRate) wait(n int) time.Duration { return time.Duration(n) * r.every }
 
 // signal wakes whoever waits for a condition that a lock guards.
 type signal struct{ ch chan struct{} }

@@ -228,6 +228,9 @@ func (p *pool) line(ask Ask, held *ticket) (*Slot, error) {
 	if p.join(s, ask.Client) {
 		p.step(p.place(s, s.since))
 	}
+	if s.state == slotWaiting && p.waiting == 1 {
+		p.rate.begins(s.since)
+	}
 	return s, nil
 }
 

@@ -25,6 +25,9 @@ const (
 
 // TestStatusPage goes through a bad evening, as its page shows it.
 func TestStatusPage(t *testing.T) {
+	if testing.Short() {
+		t.Skip("starts real gateways and a browser")
+	}
 	chrome := browser(t)
 	upstream, answer := patientUpstream(t)
 	c := cluster.Start(t, cluster.Options{K: k, Upstream: upstream})

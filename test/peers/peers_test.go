@@ -48,7 +48,7 @@ func TestPeers(t *testing.T) {
 	roots.AppendCertsFromPEM(pem)
 	w.pool = &tls.Config{RootCAs: roots}
 	grpcUpstream := startGRPC(t)
-	behind := cluster.ReservePort(t)
+	behind := startNginxBehind(t)
 	w.Cluster = cluster.Start(t, cluster.Options{
 		K: k, Upstream: upstream, ClientTLS: files, Name: "peer",
 		Listen: "proxy_protocol: [" + proxyProtocolPeer + "/32]", Trusted: []string{trustedProxy + "/32"},
@@ -71,7 +71,7 @@ func TestPeers(t *testing.T) {
 		{"H2load", testH2load},
 		{"HAProxyInFront", testHAProxyInFront},
 		{"NginxInFront", testNginxInFront},
-		{"NginxBehind", func(t *testing.T, w *world) { testNginxBehind(t, w, behind) }},
+		{"NginxBehind", testNginxBehind},
 		{"Large", testLarge},
 	} {
 		t.Run(test.name, func(t *testing.T) { test.run(t, w) })

@@ -7,6 +7,7 @@ import (
 	"net"
 	"net/http"
 	"os"
+	"os/exec"
 	"path/filepath"
 	"strings"
 	"testing"
@@ -104,7 +105,6 @@ listen kgate
 // nginx starts one with these lines of its http part.
 func nginx(t *testing.T, addr, lines string) {
 	t.Helper()
-	need(t, "nginx", "nginx-light")
 	dir := t.TempDir()
 	var temp strings.Builder
 	for _, kind := range []string{"client_body", "proxy", "fastcgi", "uwsgi", "scgi"} {
@@ -127,6 +127,7 @@ http {
 // testNginxInFront: nginx speaks HTTP to the gateways and says in X-Forwarded-For
 // for whom; it is believed, and its client is not.
 func testNginxInFront(t *testing.T, w *world) {
+	need(t, "nginx", "nginx-light")
 	addr := cluster.ReservePort(t)
 	var servers strings.Builder
 	for _, g := range w.Gateways {
@@ -171,8 +172,13 @@ func testNginxInFront(t *testing.T, w *world) {
 	checkText(t, res, account(bytes, crc))
 }
 
-// testNginxBehind: an nginx is the upstream.
-func testNginxBehind(t *testing.T, w *world, addr string) {
+// startNginxBehind starts the upstream of a pool, if it can, and returns its
+// address.
+func startNginxBehind(t *testing.T) string {
+	addr := cluster.ReservePort(t)
+	if _, err := exec.LookPath("nginx"); err != nil {
+		return addr
+	}
 	dir := t.TempDir()
 	if err := os.Mkdir(filepath.Join(dir, "nginx"), 0o700); err != nil {
 		t.Fatal(err)
@@ -188,6 +194,12 @@ func testNginxBehind(t *testing.T, w *world, addr string) {
     keepalive_requests 3;
     location /nginx/headers { return 200 "$http_x_forwarded_for $http_via $http_host"; }
   }`, addr, dir))
+	return addr
+}
+
+// testNginxBehind: an nginx is the upstream.
+func testNginxBehind(t *testing.T, w *world) {
+	need(t, "nginx", "nginx-light")
 	for i, m := range modes {
 		g := w.Gateways[i%3]
 		c := w.client(t, m)
