@@ -27,7 +27,7 @@ import (
 )
 
 // listen serves the gateway's handler on one more address, in another way.
-func (g *gateway) listen(cfg ServerConfig) {
+func (g *gateway) listen(cfg ServerConfig) *Server {
 	g.t.Helper()
 	cfg.Handler = g.handler
 	server, err := NewServer(cfg)
@@ -53,6 +53,7 @@ func (g *gateway) listen(cfg ServerConfig) {
 			g.t.Error(err)
 		}
 	})
+	return server
 }
 
 var loopback = []netip.Prefix{netip.MustParsePrefix("127.0.0.0/8")}
@@ -277,10 +278,13 @@ func TestMaxConnections(t *testing.T) {
 func TestMaxConnectionsClose(t *testing.T) {
 	g := newGateway(t, 1, http.HandlerFunc(echoRequest))
 	logger, lines := logOf()
-	g.listen(ServerConfig{MaxConnections: 1, ReadHeaderTimeout: time.Hour, Logger: logger})
+	server := g.listen(ServerConfig{MaxConnections: 1, ReadHeaderTimeout: time.Hour, Logger: logger})
 	g.dial()
 	g.dial()
 	awaitLine(t, lines, "listen.max_connections")
+	if err := server.Close(); err != nil { // while the clients are still there
+		t.Error(err)
+	}
 }
 
 // TestSlowHeader: a header must be complete in its time, however its bytes come.
