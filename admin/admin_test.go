@@ -214,12 +214,12 @@ func checkGolden(t *testing.T, file, got string) {
 
 func TestFormats(t *testing.T) {
 	for ms, want := range map[float64]string{0: "0 ms", .0125: "0.01 ms", 12.54: "13 ms", 2340: "2.3 s", 61_234: "61 s", 361_234: "6 min 1 s"} {
-		if got := millis(ms); got != want {
+		if got := Millis(ms); got != want {
 			t.Errorf("millis(%v) = %s, want %s", ms, got, want)
 		}
 	}
 	for s, want := range map[float64]string{0: "0 s", 59.9: "59 s", 61: "1 min 1 s", 3661: "1 h 1 min", 93784.5: "1 d 2 h"} {
-		if got := uptime(s); got != want {
+		if got := Uptime(s); got != want {
 			t.Errorf("uptime(%v) = %s, want %s", s, got, want)
 		}
 	}

@@ -41,7 +41,7 @@ func (l *Line) print(b *bytes.Buffer) {
 	}
 	table := tabwriter.NewWriter(b, 0, 0, 2, ' ', 0)
 	row := func(first string, e Entry) {
-		fmt.Fprintf(table, "  %s\t%s\t%s\t%s\t%s\t%s\n", first, seconds(e.Seconds), e.Gateway, printable(e.who()), orDash(e.Trace), e.ID)
+		fmt.Fprintf(table, "  %s\t%s\t%s\t%s\t%s\t%s\n", first, Seconds(e.Seconds), e.Gateway, e.Who(), orDash(e.Trace), e.ID)
 	}
 	if len(l.Holders)+len(l.Line) > 0 {
 		fmt.Fprintln(table, "\n  PLACE\tFOR\tAT\tWHO\tTRACE\tID")
@@ -64,15 +64,4 @@ func orDash(s string) string {
 		return "-"
 	}
 	return s
-}
-
-// printable keeps what a client has chosen from acting on a terminal.
-func printable(s string) string {
-	const most = 200
-	quoted := fmt.Sprintf("%+q", s)
-	quoted = quoted[1 : len(quoted)-1]
-	if len(quoted) > most {
-		quoted = quoted[:most] + "..."
-	}
-	return strings.ReplaceAll(quoted, `\"`, `"`)
 }

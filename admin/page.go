@@ -19,9 +19,9 @@ var (
 	pageFiles embed.FS
 
 	pageTemplate = template.Must(template.New("page.html").Funcs(template.FuncMap{
-		"millis":  millis,
-		"seconds": seconds,
-		"uptime":  uptime,
+		"millis":  Millis,
+		"seconds": Seconds,
+		"uptime":  Uptime,
 	}).ParseFS(pageFiles, "page/*.html"))
 )
 
@@ -137,46 +137,4 @@ func (h *handler) render(ctx context.Context) (string, error) {
 	}
 	h.live.last.Store(&rendered{at: time.Now(), html: b.String()})
 	return b.String(), nil
-}
-
-// millis formats milliseconds for people.
-func millis(ms float64) string {
-	d := time.Duration(ms * float64(time.Millisecond))
-	switch {
-	case d == 0:
-		return "0 ms"
-	case d < 10*time.Millisecond:
-		return fmt.Sprintf("%.2f ms", ms)
-	case d < time.Second:
-		return fmt.Sprintf("%.0f ms", ms)
-	default:
-		return seconds(d.Seconds())
-	}
-}
-
-// seconds formats seconds for people.
-func seconds(s float64) string {
-	switch {
-	case s < 10:
-		return fmt.Sprintf("%.1f s", s)
-	case s < 100:
-		return fmt.Sprintf("%.0f s", s)
-	default:
-		return uptime(s)
-	}
-}
-
-// uptime formats seconds for people, in the two largest units.
-func uptime(seconds float64) string {
-	s := int64(seconds)
-	switch days, hours, minutes := s/86400, s/3600%24, s/60%60; {
-	case days > 0:
-		return fmt.Sprintf("%d d %d h", days, hours)
-	case hours > 0:
-		return fmt.Sprintf("%d h %d min", hours, minutes)
-	case minutes > 0:
-		return fmt.Sprintf("%d min %d s", minutes, s%60)
-	default:
-		return fmt.Sprintf("%d s", s)
-	}
 }

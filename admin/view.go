@@ -11,10 +11,8 @@ import (
 // view is what the page shows, put so that its template only writes it down.
 type view struct {
 	Status
-	// Troubles are what is wrong, in plain words.
-	Troubles []string
-	Pools    []poolView
-	Ring     *ringView // nil: there is none to draw
+	Pools []poolView
+	Ring  *ringView // nil: there is none to draw
 }
 
 // Bounds of what the page shows. The API has more.
@@ -45,7 +43,7 @@ const (
 )
 
 func newView(s Status, entries map[string]Entries) *view {
-	v := &view{Status: s, Troubles: troubles(s), Ring: newRing(s)}
+	v := &view{Status: s, Ring: newRing(s)}
 	for _, p := range s.Pools {
 		pv := poolView{Pool: p, Spark: newSpark(p.Fleet.Past.SpreadMillis), Line: entries[p.Name]}
 		pv.Hidden = max(0, p.Fleet.Waiting-len(pv.Line.Waiting))
@@ -69,7 +67,7 @@ func squares(p Pool) []string {
 			all[i] = slotUsed
 		case i < p.Fleet.InFlight+p.Withheld:
 			all[i] = slotWithheld
-		case i < p.Fleet.InFlight+p.Withheld+p.unknown():
+		case i < p.Fleet.InFlight+p.Withheld+p.Unknown():
 			all[i] = slotUnknown
 		default:
 			all[i] = slotFree
@@ -77,83 +75,6 @@ func squares(p Pool) []string {
 	}
 	return all[:min(len(all), 2*slotsShown)]
 }
-
-// unknown counts the slots that may be in use at gateways which do not answer.
-func (p Pool) unknown() int {
-	if len(p.Fleet.Missing) == 0 {
-		return 0
-	}
-	return max(0, p.K-p.Fleet.InFlight-p.Fleet.FreeTokens-p.Withheld)
-}
-
-// Use says how many slots are in use.
-func (p Pool) Use() string {
-	text := fmt.Sprintf("of %d slots in use", p.K)
-	if p.Withheld > 0 {
-		text += fmt.Sprintf(", %d withheld", p.Withheld)
-	}
-	if n := p.unknown(); n > 0 {
-		text += fmt.Sprintf(", %d unknown", n)
-	}
-	return text
-}
-
-// troubles says what is wrong.
-func troubles(s Status) []string {
-	var out []string
-	say := func(format string, args ...any) { out = append(out, fmt.Sprintf(format, args...)) }
-	if !s.Gateway.Ready {
-		say("This gateway admits nothing: %s.", cmp.Or(s.Gateway.Reason, "it is not ready"))
-	}
-	if s.Cluster.View > 0 && s.Cluster.Leader == "" {
-		say("No gateway leads: the gateways cannot agree on who takes part. Is a majority of them up?")
-	}
-	for _, m := range s.Cluster.Members {
-		switch {
-		case m.Self:
-		case m.Status == StatusSuspended:
-			say("%s is suspended: it is lost, and its slots come back when its lease has run out.", m.Name)
-		case m.Status == StatusLost:
-			say("%s is lost. It comes back by itself when it is started again.", m.Name)
-		case !m.LinkUp:
-			say("%s cannot be reached from here.", m.Name)
-		case !m.Answers:
-			say("%s does not answer; its part is missing below.", m.Name)
-		case !m.Ready:
-			say("%s admits nothing: %s.", m.Name, cmp.Or(m.Reason, "it is not ready"))
-		}
-	}
-	for _, p := range s.Pools {
-		if p.Withheld > 0 {
-			say("Pool %s: %d of %d slots may still be in use at a lost gateway and are withheld.", p.Name, p.Withheld, p.K)
-		}
-	}
-	return out
-}
-
-// Bad tells whether a member is not as it should be, and Word says how it is.
-func (m Member) Bad() bool {
-	return m.Status != StatusAlive || !m.LinkUp || !m.Answers || !m.Ready
-}
-
-// Word for how a member is.
-func (m Member) Word() string {
-	switch {
-	case m.Status != StatusAlive:
-		return m.Status
-	case !m.LinkUp:
-		return "unreachable"
-	case !m.Answers:
-		return "silent"
-	case !m.Ready:
-		return "not ready"
-	default:
-		return "ready"
-	}
-}
-
-// Who says who an entry is.
-func (e Entry) Who() string { return e.who() }
 
 // spark is a line drawn from the values of the last 15 minutes.
 type spark struct {

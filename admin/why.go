@@ -127,14 +127,14 @@ func (y *Why) sum() string {
 		return b.String()
 	}
 	say("It has waited for %s in pool %s at %s; %d are ahead of it. %d of %d slots are in use",
-		seconds(y.Entry.Seconds), y.Pool, y.Entry.Gateway, y.Ahead, y.InFlight, y.K)
+		Seconds(y.Entry.Seconds), y.Pool, y.Entry.Gateway, y.Ahead, y.InFlight, y.K)
 	if len(y.Holders) > 0 {
 		longest := y.Holders[0]
-		say(", the longest for %s by %s at %s", seconds(longest.Seconds), longest.who(), longest.Gateway)
+		say(", the longest for %s by %s at %s", Seconds(longest.Seconds), longest.Who(), longest.Gateway)
 	}
 	say(".")
 	if y.ExpectedSeconds > 0 {
-		say(" Expected wait: about %s more.", seconds(y.ExpectedSeconds))
+		say(" Expected wait: about %s more.", Seconds(y.ExpectedSeconds))
 	}
 	if y.Withheld > 0 {
 		say(" %d slots may still be in use at a lost gateway; they come back when its lease has run out.", y.Withheld)
@@ -143,15 +143,4 @@ func (y *Why) sum() string {
 		say(" %s did not answer, so its part is missing.", strings.Join(y.Missing, ", "))
 	}
 	return b.String()
-}
-
-// who says who is meant, as far as it is known.
-func (e Entry) who() string {
-	if e.Ticket {
-		return strings.TrimSpace("a ticket " + e.Note)
-	}
-	if who := strings.Join(strings.Fields(e.Client+" "+e.Method+" "+e.Path), " "); who != "" {
-		return who
-	}
-	return "a request"
 }

@@ -140,8 +140,8 @@ type Pool struct {
 	Queue  Queue  `yaml:"queue"`
 	Hold   Hold   `yaml:"hold"`
 	// Reclaim says when a lost gateway's slots come back: with the end of its
-	// lease, or not before hold.max has passed, either. With hold, hold.max is
-	// agreed, too.
+	// lease, or not before hold.max has passed, either. With hold, the cluster
+	// agrees on hold.max with the pool, and no gateway may have a longer one.
 	Reclaim   Reclaim   `yaml:"reclaim"`
 	Transport Transport `yaml:"transport"`
 	// Fence sends the header Kgate-Fence to the upstreams: pool/epoch/serial,
@@ -254,15 +254,17 @@ type Log struct {
 	Level  string `yaml:"level"`  // the least grave lines that are written
 	Format string `yaml:"format"` // how a line is written
 	Access bool   `yaml:"access"` // one line per request
-	// AccessFormat is how that line is written: structured, as the other lines, or
-	// in the common or combined format of web servers.
+	// AccessFormat is how that line is written: structured, as the other lines,
+	// or, on standard output, in the common or combined format of web servers.
 	AccessFormat AccessFormat `yaml:"access_format"`
 }
 
 // Telemetry says where traces go.
 type Telemetry struct {
-	// OTLPEndpoint is the URL of an OpenTelemetry collector. Empty: no traces.
+	// OTLPEndpoint is the URL of an OpenTelemetry collector that takes OTLP over
+	// HTTP, such as http://127.0.0.1:4318. Empty: no traces.
 	OTLPEndpoint string `yaml:"otlp_endpoint"`
-	// SampleRatio is the share of requests to trace, 0 to 1.
+	// SampleRatio is the share of requests to trace, 0 to 1. It is for those
+	// that bring no trace context: who began a trace has decided.
 	SampleRatio float64 `yaml:"sample_ratio"`
 }

@@ -195,5 +195,8 @@ func syntaxError(src *source, err error) error {
 		return &Error{File: src.file, Wrong: "is not YAML", Hint: quote(err.Error())}
 	}
 	at := ye.GetToken().Position
+	if line := src.line(at.Line); strings.HasPrefix(strings.TrimLeft(line, " "), "\t") {
+		return src.atPlace(place{line: at.Line, column: strings.IndexByte(line, '\t') + 1}, "", "a tab stands where spaces belong", "indent with spaces: YAML takes no tabs there")
+	}
 	return src.atPlace(place{line: at.Line, column: at.Column}, "", "is not YAML: "+strings.ReplaceAll(ye.GetMessage(), "\t", `\t`), "check indentation, quotes and brackets from here upwards")
 }

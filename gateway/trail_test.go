@@ -90,6 +90,8 @@ func FuzzTag(f *testing.F) {
 	m := kmutex.Message{Kind: kmutex.KindToken, Token: 3}
 	trail{3: strings.Repeat("x", spanSize)}.depart(&m)
 	f.Add(m.Tag)
+	f.Add(m.Tag[:len(m.Tag)-1])
+	f.Add(bytes.Replace(m.Tag, []byte{3}, []byte{4}, 1)) // of a token that is not there
 	f.Add(bytes.Repeat([]byte{0xff}, 40))
 	f.Fuzz(func(t *testing.T, tag []byte) {
 		const k = 4

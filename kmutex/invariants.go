@@ -219,9 +219,13 @@ func DisjointQueues(w *World) error {
 	if !w.Early {
 		return nil
 	}
-	seats := make(map[Seat]SeatState)
-	next := make(map[Seat]Seat)
-	before := make(map[Seat]int)
+	n := 0
+	for _, s := range w.Nodes {
+		n += len(s.Seats)
+	}
+	seats := make(map[Seat]SeatState, n)
+	next := make(map[Seat]Seat, n)
+	before := make(map[Seat]int, n)
 	link := func(s, child Seat) {
 		if !child.IsZero() {
 			next[s] = child
@@ -261,7 +265,7 @@ func DisjointQueues(w *World) error {
 
 // walkQueues checks that from k tokens on, the queues reach no seat twice.
 func walkQueues(heads []Seat, next map[Seat]Seat, seats map[Seat]SeatState) error {
-	reached := make(map[Seat]bool)
+	reached := make(map[Seat]bool, len(seats))
 	for _, s := range heads {
 		for !s.IsZero() {
 			if reached[s] {

@@ -3,7 +3,6 @@ package kmutex
 import (
 	"errors"
 	"fmt"
-	"strings"
 )
 
 // This file holds the invariants about tokens and their serials.
@@ -36,9 +35,9 @@ func Conservation(w *World) error {
 			errs = append(errs, fmt.Errorf("token %d is in %d places %v", q, len(at), at))
 		case w.Tokens != nil && !w.Tokens.Has(q):
 			errs = append(errs, fmt.Errorf("token %d does not exist and is %v", q, at))
-		case w.Withheld.Has(q) && !strings.HasPrefix(at[0], "running"):
+		case w.Withheld.Has(q) && at[0].what != running:
 			errs = append(errs, fmt.Errorf("token %d is withheld and %v", q, at))
-		case int(q) >= w.K && !strings.HasPrefix(at[0], "running") && !strings.HasPrefix(at[0], "retired"):
+		case int(q) >= w.K && at[0].what != running && at[0].what != retired:
 			errs = append(errs, fmt.Errorf("token %d, k=%d, is %v", q, w.K, at))
 		}
 	}
@@ -50,37 +49,48 @@ func Conservation(w *World) error {
 	return errors.Join(errs...)
 }
 
+// place is where a token is.
+type place struct {
+	what string
+	node Node
+}
+
+const running, retired = "running at", "retired at"
+
+// String formats p for error messages.
+func (p place) String() string { return fmt.Sprintf("%s %d", p.what, p.node) }
+
 // places tells for each token where it is.
-func (w *World) places() map[Token][]string {
-	places := make(map[Token][]string)
-	at := func(q Token, format string, args ...any) {
-		places[q] = append(places[q], fmt.Sprintf(format, args...))
+func (w *World) places() map[Token][]place {
+	places := make(map[Token][]place, w.K)
+	at := func(q Token, what string, node Node) {
+		places[q] = append(places[q], place{what, node})
 	}
 	for _, s := range w.Nodes {
 		for _, q := range s.Retired.Tokens() {
-			at(q, "retired at %d", s.Self)
+			at(q, retired, s.Self)
 		}
 		for _, g := range s.Running {
-			at(g.Token, "running at %d", s.Self)
+			at(g.Token, running, s.Self)
 		}
 		for _, q := range s.Free.Tokens() {
-			at(q, "free at %d", s.Self)
+			at(q, "free at", s.Self)
 		}
 		for _, p := range s.Parked {
-			at(p.Token, "parked at %d", s.Self)
+			at(p.Token, "parked at", s.Self)
 		}
 		for _, seat := range s.Seats {
 			if seat.Idle() {
-				at(seat.Token, "idle at %d.%d", s.Self, seat.Serial)
+				at(seat.Token, "idle at", s.Self)
 			}
 		}
 	}
 	for _, e := range w.Flight {
 		if e.Message.Kind == KindToken {
-			at(e.Message.Token, "in flight to %d", e.To)
+			at(e.Message.Token, "in flight to", e.To)
 		}
 		for _, q := range e.Message.Free.Tokens() {
-			at(q, "with the baton to %d", e.To)
+			at(q, "with the baton to", e.To)
 		}
 	}
 	return places

@@ -83,5 +83,6 @@
 // # Sources
 //
 // RFC 9110 (semantics, Via, Retry-After), RFC 7240 (Prefer), RFC 9457 (problem
-// details), RFC 7239 (Forwarded), HAProxy's PROXY protocol, W3C Server Timing, draft-ietf-httpapi-ratelimit-headers.
+// details), RFC 7239 (Forwarded), HAProxy's PROXY protocol, W3C Server Timing,
+// W3C Trace Context, draft-ietf-httpapi-ratelimit-headers.
 package proxy

@@ -70,6 +70,7 @@ type node struct {
 func startNode(cfg *config.Config, log *slog.Logger, sockets map[string][]net.Listener) (*node, error) {
 	ctx, cancel := context.WithCancel(context.Background())
 	n := &node{cfg: cfg, sockets: sockets, log: log, started: time.Now(), ctx: ctx, cancel: cancel, failed: make(chan error, 4), leave: make(chan struct{})}
+	n.undo = append(n.undo, n.closeSockets)
 	n.serving, n.stopServing = context.WithCancel(ctx)
 	for _, step := range []func(context.Context) error{
 		n.startMetrics, n.startTraces, n.startLinks, n.startCluster, n.startGateway, n.startClients, n.startAdmin,
@@ -235,6 +236,9 @@ func (n *node) definePools(ctx context.Context, pools []config.Pool) error {
 		if err != nil {
 			return fmt.Errorf("pool %s: %w", p.Name, err)
 		}
+		if err := n.holdFits(p); err != nil {
+			return err
+		}
 	}
 	for _, p := range pools {
 		if agreed, ok := n.cluster.View().Pool(p.Name); ok && (agreed.K != p.K || agreed.Binding != string(p.Binding)) {
@@ -244,6 +248,17 @@ func (n *node) definePools(ctx context.Context, pools []config.Pool) error {
 		}
 	}
 	return nil
+}
+
+// holdFits returns an error if requests of a pool could hold their slots for longer
+// than the cluster waits before it gives those of a lost gateway to others.
+func (n *node) holdFits(p config.Pool) error {
+	agreed, ok := n.cluster.View().Pool(p.Name)
+	if !ok || agreed.Reclaim != membership.ReclaimHold || p.Hold.Max > 0 && p.Hold.Max <= agreed.HoldMax {
+		return nil
+	}
+	return fmt.Errorf("pool %s: hold.max is %v, but the cluster has agreed (reclaim: hold) that no request takes longer than %v; write hold: {max: %v} or less",
+		p.Name, p.Hold.Max, agreed.HoldMax, agreed.HoldMax)
 }
 
 func (n *node) startClients(context.Context) error {

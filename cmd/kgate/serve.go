@@ -71,7 +71,8 @@ func (c *serveCommand) Run(std streams) error {
 	if err != nil {
 		return err
 	}
-	n, err := startNode(cfg, log.With(slog.String("gateway", cfg.Node.Name)), sockets)
+	log = log.With(slog.String("gateway", cfg.Node.Name))
+	n, err := startNode(cfg, log, sockets)
 	if err != nil {
 		return err
 	}
@@ -80,7 +81,7 @@ func (c *serveCommand) Run(std streams) error {
 		select {
 		case <-again:
 			done := notifyReloading()
-			cfg = c.reload(n, cfg, settings)
+			cfg = c.reload(log, n, cfg, settings)
 			done()
 		case <-stop.Done():
 			running = false

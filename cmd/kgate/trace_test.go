@@ -6,15 +6,18 @@ import (
 	"io"
 	"net/http"
 	"net/http/httptest"
-	"net/url"
+	"regexp"
+	"strings"
 	"sync"
 	"testing"
+	"time"
 
 	collector "go.opentelemetry.io/proto/otlp/collector/trace/v1"
 	otlp "go.opentelemetry.io/proto/otlp/trace/v1"
 	"google.golang.org/protobuf/proto"
 
 	"github.com/kgate/kgate/config"
+	"github.com/kgate/kgate/gateway"
 )
 
 // spanOf is a span and the gateway that sent it.
@@ -177,17 +180,62 @@ func TestOneTraceOverTwoGateways(t *testing.T) {
 	}
 }
 
-// TestCollectorAwayCostsNoRequest: traces are on, and nobody takes them.
+// TestCollectorAwayCostsNoRequest: traces are on, and nobody takes them. The
+// scrape has them as examples of the waits.
 func TestCollectorAwayCostsNoRequest(t *testing.T) {
 	upstream := httptest.NewServer(http.HandlerFunc(func(http.ResponseWriter, *http.Request) {}))
 	t.Cleanup(upstream.Close)
-	away := &url.URL{Scheme: "http", Host: "127.0.0.1:1"}
 	n := startSingle(t, upstream.URL, func(c *config.Config) {
-		c.Telemetry.OTLPEndpoint, c.Telemetry.SampleRatio = away.String(), 1
+		c.Telemetry.OTLPEndpoint, c.Telemetry.SampleRatio = "http://127.0.0.1:1", 1
 	})
 	for range 20 {
 		if a := get(t, n, nil); a.status != http.StatusOK {
 			t.Errorf("status %d", a.status)
+		}
+	}
+	exemplar := regexp.MustCompile(`(?m)^kgate_access_time_seconds_bucket\{.*# \{trace_id="[0-9a-f]{32}"\}`)
+	if text := scrape(t, n, "application/openmetrics-text"); !exemplar.MatchString(text) {
+		t.Errorf("no exemplar in\n%s", text)
+	}
+}
+
+// scrape returns what a gateway's /metrics has in a form.
+func scrape(t *testing.T, n *node, accept string) string {
+	t.Helper()
+	req, err := http.NewRequestWithContext(t.Context(), http.MethodGet, "http://"+n.adminAddr.String()+"/metrics", nil)
+	if err != nil {
+		t.Fatal(err)
+	}
+	req.Header.Set("Accept", accept)
+	req.Close = true
+	res, err := http.DefaultClient.Do(req)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer res.Body.Close()
+	text, err := io.ReadAll(res.Body)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return string(text)
+}
+
+// TestMirroredNames: metrics name successors and upstreams as the configuration
+// does.
+func TestMirroredNames(t *testing.T) {
+	upstream := httptest.NewServer(http.HandlerFunc(func(http.ResponseWriter, *http.Request) {}))
+	t.Cleanup(upstream.Close)
+	first, _ := startPair(t, upstream.URL, func(*config.Config) {})
+	if _, err := first.gateway.RequestTicket(t.Context(), gateway.Ask{Pool: "default"}, time.Minute, ""); err != nil {
+		t.Fatal(err)
+	}
+	text := scrape(t, first, "text/plain")
+	for _, want := range []string{
+		`kgate_replica_lag{successor="gw-2"} 0`, `kgate_upstream_healthy{pool="default",upstream="` + upstream.URL + `"} 1`,
+		`kgate_inversions_total{pool="default"} 0`,
+	} {
+		if !strings.Contains(text, want+"\n") {
+			t.Errorf("no %s in\n%s", want, text)
 		}
 	}
 }

@@ -37,6 +37,8 @@ type Options struct {
 	// QueueTimeout and QueueLimit of the pool; default 60 s and 20,000.
 	QueueTimeout time.Duration
 	QueueLimit   int
+	// MaxConnections of clients at a gateway; default: kgate's.
+	MaxConnections int
 	// Binary to run; default: the one that [Binary] returns.
 	Binary string
 	// Durable gateways keep their views, and their addresses, over a restart.
@@ -217,6 +219,9 @@ func (c *Cluster) config(name string, expect int, listen [4]string, token string
 	}
 	write("node: {name: %q, data_dir: %q, admin_token_file: %q}\n", name, data, token)
 	write("listen:\n  {http: %q, admin: %q, peer: %q, gossip: %q", listen[0], listen[1], listen[2], listen[3])
+	if o.MaxConnections > 0 {
+		write(", max_connections: %d", o.MaxConnections)
+	}
 	if tls := o.ClientTLS; tls != nil {
 		write(", https: \"127.0.0.1:0\", tls: {cert: %q, key: %q}", tls.Cert, tls.Key)
 	}
