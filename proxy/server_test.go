@@ -2,6 +2,7 @@ package proxy
 
 import (
 	"bytes"
+	"context"
 	"crypto/ecdsa"
 	"crypto/elliptic"
 	"crypto/rand"
@@ -21,6 +22,7 @@ import (
 	"strings"
 	"sync"
 	"testing"
+	"testing/synctest"
 	"time"
 
 	"github.com/pires/go-proxyproto"
@@ -178,6 +180,28 @@ func TestCertificate(t *testing.T) {
 			t.Errorf("%s: logged %q", step.name, log.String())
 		}
 	}
+}
+
+// TestCertificateWatched: nobody has to ask for it.
+func TestCertificateWatched(t *testing.T) {
+	files := newPairFiles(t)
+	files.write(files.make(1))
+	synctest.Test(t, func(t *testing.T) {
+		pair, err := LoadCertificate(files.cert, files.key, nil)
+		if err != nil {
+			t.Fatal(err)
+		}
+		ctx, cancel := context.WithCancel(t.Context())
+		defer cancel()
+		go pair.Watch(ctx)
+		synctest.Wait()
+		files.write(files.make(2))
+		time.Sleep(certificateInterval)
+		synctest.Wait()
+		if got, err := pair.Get(nil); err != nil || got.Leaf.SerialNumber.Int64() != 2 {
+			t.Errorf("certificate %v, %v; want 2", got.Leaf.SerialNumber, err)
+		}
+	})
 }
 
 // TestProxyProtocol: the client is who the PROXY header says, if it comes from
