@@ -60,8 +60,10 @@ func TestOneRequestOrNothing(t *testing.T) {
 	var golden bytes.Buffer
 	var sections []section
 	for _, s := range []section{
-		{title: "Framing", attempts: framing}, {title: "Targets and methods", attempts: routing},
-		{title: "Headers that are not the client's to write", attempts: spoofing}, {title: "HTTP/2", attempts: overHTTP2},
+		{title: "Framing", attempts: framing},
+		{title: "Targets and methods", attempts: routing},
+		{title: "Headers that are not the client's to write", attempts: spoofing},
+		{title: "HTTP/2", attempts: overHTTP2},
 	} {
 		for _, a := range s.attempts {
 			o := outcome{attempt: a}
