@@ -92,7 +92,7 @@ func TestRoundOfWhoLeaves(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		f := newFleet(Config{Source: &fixedSource{status: example()}, Peers: &countingPeers{takes: 100 * time.Millisecond}})
 		ctx, cancel := context.WithCancel(t.Context())
-		go f.status(ctx)
+		go func() { _, _ = f.status(ctx) }()
 		synctest.Wait()
 		cancel()
 		got, err := f.status(t.Context())
@@ -101,7 +101,7 @@ func TestRoundOfWhoLeaves(t *testing.T) {
 		}
 		// And who waits for the answers of a round may leave, too.
 		time.Sleep(2 * keepRound)
-		go f.status(t.Context())
+		go func() { _, _ = f.status(t.Context()) }()
 		synctest.Wait()
 		if _, err := f.status(ctx); !errors.Is(err, context.Canceled) {
 			t.Errorf("%v", err)
@@ -249,9 +249,15 @@ func TestPeerHandlerRefuses(t *testing.T) {
 		method, path, body string
 		status             int
 	}{
-		{"POST", "/cancel", "{", 400}, {"POST", "/cancel", strings.Repeat(" ", maxBody) + "{}", 400}, {"GET", "/cancel", "", 405},
-		{"GET", "/x", "", 404}, {"POST", "/cancel", `{"ID":"x"}`, 200}, {"GET", "/trace", "", 200},
-		{"GET", "/report?entries=x", "", 200}, {"GET", "/report?entries=-1", "", 200}, {"GET", "/report?entries=99999999999", "", 200},
+		{"POST", "/cancel", "{", 400},
+		{"POST", "/cancel", strings.Repeat(" ", maxBody) + "{}", 400},
+		{"GET", "/cancel", "", 405},
+		{"GET", "/x", "", 404},
+		{"POST", "/cancel", `{"ID":"x"}`, 200},
+		{"GET", "/trace", "", 200},
+		{"GET", "/report?entries=x", "", 200},
+		{"GET", "/report?entries=-1", "", 200},
+		{"GET", "/report?entries=99999999999", "", 200},
 	} {
 		r := httptest.NewRequestWithContext(t.Context(), tc.method, tc.path, strings.NewReader(tc.body))
 		w := httptest.NewRecorder()

@@ -17,6 +17,7 @@ import (
 // Nothing is kept for that but a pointer with each slot: the line is copied when
 // somebody looks, and sorted after the pool's lock has been let go.
 
+// Errors of [Gateway.Cancel], and of who was cancelled.
 var (
 	// ErrUnknownEntry: nobody who waits here has this name.
 	ErrUnknownEntry = errors.New("gateway: nobody waits here under this name")

@@ -4,6 +4,7 @@ import (
 	"errors"
 	"fmt"
 	"net/netip"
+	"slices"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -112,6 +113,48 @@ func TestLineOfTickets(t *testing.T) {
 		}
 		if err := at.EndTicket(t.Context(), tickets[0].ID); err != nil {
 			t.Error(err)
+		}
+	})
+}
+
+// TestLineInTurns: where clients are served in turn, those who have no place in line
+// yet are listed behind all who have one, and can be sent away as well.
+func TestLineInTurns(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		f := newFleet(t, 1, 1, membership.BindingLate, time.Millisecond, PoolConfig{Fair: true})
+		at := f.all()[0]
+		ended := make(map[string]chan error)
+		for _, who := range []string{"a1", "a2", "a3", "b1"} {
+			done := make(chan error, 1)
+			ended[who] = done
+			go func() {
+				s, err := at.Acquire(t.Context(), Ask{Pool: testPool, Wait: NoTimeout, Client: who[:1], Request: &Note{Path: who}})
+				done <- err
+				if err == nil {
+					<-t.Context().Done()
+					s.Release()
+				}
+			}()
+			synctest.Wait()
+			time.Sleep(time.Second)
+		}
+		// a1 is in, a2 has its client's place, b1 its own, a3 comes after a2.
+		var got []string
+		line := at.Line(testPool, 10).Waiting
+		for _, e := range line {
+			got = append(got, e.Note.Path)
+		}
+		if want := []string{"a2", "b1", "a3"}; !slices.Equal(got, want) {
+			t.Fatalf("the line is %v, want %v", got, want)
+		}
+		if line[0].InLine != 3*time.Second || line[2].InLine != 0 || line[2].For != 2*time.Second {
+			t.Errorf("%+v", line)
+		}
+		if err := at.Cancel(line[2].ID); err != nil {
+			t.Fatal(err)
+		}
+		if err := <-ended["a3"]; !errors.Is(err, ErrCancelled) {
+			t.Errorf("who was sent away gets: %v", err)
 		}
 	})
 }

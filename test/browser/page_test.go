@@ -30,8 +30,9 @@ func TestStatusPage(t *testing.T) {
 	}
 	chrome := browser(t)
 	upstream, answer := patientUpstream(t)
-	c := cluster.Start(t, cluster.Options{K: k, Upstream: upstream})
-	page := open(t, chrome, "http://"+c.Gateways[0].Admin+"/", true)
+	// A browser at work beside them must not cost the gateways their leases.
+	c := cluster.Start(t, cluster.Options{K: k, Upstream: upstream, Lease: 6 * time.Second})
+	page := open(chrome, t, "http://"+c.Gateways[0].Admin+"/", true)
 	page.look(1280, "light")
 	page.await("three gateways are ready", ready+" === 3")
 	page.await("all slots are free", used+" === 0")
@@ -43,7 +44,7 @@ func TestStatusPage(t *testing.T) {
 	slotsFill(t, c, page)
 	clientsComeAndGo(t, c, page)
 	t.Run("accessible", func(t *testing.T) { accessible(t, page) })
-	t.Run("without script", func(t *testing.T) { withoutScript(t, c, open(t, chrome, "http://"+c.Gateways[1].Admin+"/", false)) })
+	t.Run("without script", func(t *testing.T) { withoutScript(t, c, open(chrome, t, "http://"+c.Gateways[1].Admin+"/", false)) })
 
 	page.await("the spread of more than one moment is drawn",
 		`document.querySelector(".spark .line").getTotalLength() > 1 && document.querySelector(".spark .line").getBBox().width > 1`)

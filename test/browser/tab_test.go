@@ -53,7 +53,7 @@ func browser(t *testing.T) context.Context {
 }
 
 // open opens a page in a tab of its own.
-func open(t *testing.T, browser context.Context, page string, script bool) *tab {
+func open(browser context.Context, t *testing.T, page string, script bool) *tab {
 	t.Helper()
 	at, err := url.Parse(page)
 	if err != nil {
