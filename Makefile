@@ -3,7 +3,7 @@ GO ?= go
 LINT := $(CURDIR)/bin/golangci-lint
 
 .DEFAULT_GOAL := help
-.PHONY: help build dist newcomer demo test soak race fuzz bench lint fmt tidy cover ci clean
+.PHONY: help build dist dist-again newcomer demo test soak race fuzz bench lint fmt tidy cover ci clean
 
 help: ## list the targets
 	@grep -hE '^[a-z-]+:.*## ' $(MAKEFILE_LIST) | sed 's/:.*## /\t/' | expand -t 12
@@ -13,6 +13,9 @@ build: ## build bin/kgate, static
 
 dist: ## everything that is released, in dist/: the same bytes for the same commit
 	scripts/dist.sh
+
+dist-again: ## make dist twice, the second time elsewhere and from nothing, and compare
+	scripts/dist-again.sh
 
 demo: ## run the main job on this machine for 20 s
 	$(GO) run ./cmd/kgate demo --duration 20s

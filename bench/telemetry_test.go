@@ -52,11 +52,18 @@ func BenchmarkTelemetry(b *testing.B) {
 	const telemetryRounds = 15
 	rate, cpu, share := make([][]float64, len(systems)), make([][]float64, len(systems)), make([][]float64, len(systems))
 	for n := range telemetryRounds {
-		for i, s := range systems {
+		for j := range systems {
+			i := j
+			if n%2 == 1 { // there and back: nobody always follows the same one
+				i = len(systems) - 1 - j
+			}
+			s := systems[i]
 			before := s.metrics(b)
 			s.round(b)
 			answered := s.perSecond[n] * (warmup + window).Seconds()
 			cpu[i] = append(cpu[i], 1e6*s.metrics(b).Since(before).Sum("process_cpu_seconds_total")/answered)
+		}
+		for i, s := range systems {
 			rate[i] = append(rate[i], 100*s.perSecond[n]/systems[0].perSecond[n])
 			share[i] = append(share[i], 100*cpu[i][n]/cpu[0][n])
 		}

@@ -319,7 +319,7 @@ func TestKeyStaysSecret(t *testing.T) {
 	if strings.Contains(shown, "0123") || strings.Contains(shown, "MDEy") || strings.Contains(shown, "0x30") || strings.Contains(shown, "48 49") {
 		t.Errorf("shown: %s", shown)
 	}
-	for _, broken := range []string{"gossip_key: MDEyMzQ1", "gossip_key: [MDEyMzQ1]", "gossip_key: {MDEyMzQ1: x}", "gosip_key: MDEyMzQ1", "gossip_key:\n    MDEyMzQ1", "gossip_key: &x !t MDEyMzQ1"} {
+	for _, broken := range []string{"gossip_key: MDEyMzQ1", "gossip_key: [MDEyMzQ1]", "gossip_key: {MDEyMzQ1: x}", "gosip_key: MDEyMzQ1", "gossip_key:\n    MDEyMzQ1", "gossip_key: &x !t MDEyMzQ1", "key: MDEyMzQ1Njc4OWFiY2RlZg=="} {
 		_, err := Parse("kgate.yaml", []byte(minimal+"cluster:\n  lease: 1ms\n  "+broken+"\n"))
 		if err == nil || strings.Contains(err.Error(), "MDEyMzQ1") {
 			t.Errorf("%s: %v", broken, err)

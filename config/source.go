@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"maps"
+	"regexp"
 	"slices"
 	"strconv"
 	"strings"
@@ -232,8 +233,12 @@ func (s *source) excerpt(line, column int) string {
 // whatever spelling, or a password in a URL were in it.
 func mayHoldSecret(line string) bool {
 	line = strings.ToLower(line)
-	return strings.Contains(line, "key") || strings.Contains(line, "secret") || strings.Contains(line, "@")
+	return strings.Contains(line, "secret") || strings.Contains(line, "@") ||
+		strings.Contains(line, "key") && (strings.Contains(line, "gos") || encoded.MatchString(line))
 }
+
+// encoded matches what is long enough for a key.
+var encoded = regexp.MustCompile(`[a-z0-9+/]{16}`)
 
 func printable(s string) bool {
 	for _, r := range s {

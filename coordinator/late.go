@@ -22,7 +22,8 @@ type Late struct {
 	// serial of the last grant of the epoch, as far as this node knows: at the
 	// coordinator, of all.
 	serial uint64
-	// announced: home has been told that the baton here waits for tokens.
+	// announced: home knows that the baton here waits for tokens, or the baton
+	// came without any and who sent it has told home.
 	announced bool
 
 	// got is the number of the last baton that was here.
@@ -70,7 +71,10 @@ func (l *Late) Assign(tickets []kmutex.Ticket, fx *kmutex.Effects) int {
 	for i, t := range tickets {
 		q, ok := l.free.Next(kmutex.Token(l.counter))
 		if !ok {
-			l.announce(fx)
+			if !l.announced {
+				l.announced = true
+				l.announce(fx)
+			}
 			return i
 		}
 		l.free.Remove(q)
@@ -82,22 +86,26 @@ func (l *Late) Assign(tickets []kmutex.Ticket, fx *kmutex.Effects) int {
 	return len(tickets)
 }
 
+// announce tells home where the baton is or goes.
 func (l *Late) announce(fx *kmutex.Effects) {
-	if l.announced {
-		return
-	}
-	l.announced = true
-	if l.self == l.home {
+	switch l.home {
+	case l.self:
 		l.directory = l.where
-		return
+	case l.where.Holder: // it knows as soon as it has the baton
+	default:
+		fx.Send(l.home, kmutex.Message{Kind: kmutex.KindWhere, Number: l.where.Number, Holder: l.where.Holder})
 	}
-	fx.Send(l.home, kmutex.Message{Kind: kmutex.KindWhere, Number: l.where.Number, Holder: l.self})
 }
 
-// Depart implements [kmutex.Binding]: the free tokens go along.
-func (l *Late) Depart(next kmutex.Place, baton *kmutex.Message, _ *kmutex.Effects) {
+// Depart implements [kmutex.Binding]: the free tokens go along. When there are
+// none, the next coordinator will want those that are released, and home learns it one
+// delay before that one could say so.
+func (l *Late) Depart(next kmutex.Place, baton *kmutex.Message, fx *kmutex.Effects) {
 	baton.Counter, baton.Free, baton.Serial = uint32(l.counter), l.free, l.serial
 	l.where = kmutex.Whereabouts{Number: baton.Number, Holder: next.Node}
+	if l.free.Len() == 0 {
+		l.announce(fx)
+	}
 	l.coordinator, l.free, l.announced = false, nil, false
 }
 
@@ -132,6 +140,7 @@ func (l *Late) Arrive(baton *kmutex.Message, _ *kmutex.Effects) {
 	l.coordinator, l.free, l.counter = true, baton.Free.Clone(), int(baton.Counter)
 	l.got, l.serial = baton.Number, baton.Serial
 	l.where = kmutex.Whereabouts{Number: baton.Number, Holder: l.self}
+	l.announced = baton.Free.Len() == 0
 	l.parked = slices.DeleteFunc(l.parked, func(p kmutex.ParkedToken) bool {
 		arrived := p.Number <= l.got
 		if arrived {

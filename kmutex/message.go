@@ -23,8 +23,8 @@ const (
 	// binding: the seat it is for) and Serial or Number (late binding: the baton that the
 	// token wants to meet; 0 when the sender does not know one).
 	KindToken
-	// KindWhere, late binding only, tells home who holds the baton. It sets
-	// Number and Holder.
+	// KindWhere, late binding only, tells home who holds the baton, or is about
+	// to, and wants tokens. It sets Number and Holder.
 	KindWhere
 
 	kindEnd
@@ -77,7 +77,7 @@ type Message struct {
 	// binding), or of all (baton, late binding). 0: none yet.
 	Serial uint64
 
-	// Holder is the node that holds baton Number.
+	// Holder is the node that holds baton Number, or that it is on its way to.
 	Holder Node
 
 	// Tag is for the drivers, who may send it along with tokens (token, baton).

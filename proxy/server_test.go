@@ -277,7 +277,7 @@ func TestMaxConnections(t *testing.T) {
 func TestMaxConnectionsClose(t *testing.T) {
 	g := newGateway(t, 1, http.HandlerFunc(echoRequest))
 	logger, lines := logOf()
-	g.listen(ServerConfig{MaxConnections: 1, Logger: logger})
+	g.listen(ServerConfig{MaxConnections: 1, ReadHeaderTimeout: time.Hour, Logger: logger})
 	g.dial()
 	g.dial()
 	awaitLine(t, lines, "listen.max_connections")

@@ -9,7 +9,7 @@ if command -v npm >/dev/null; then
 	npm ci --prefix "$(dirname "$0")/../test/browser" --no-audit --no-fund --silent
 fi
 
-packages=(chromium curl haproxy iproute2 nftables nghttp2-client nginx-light prometheus)
+packages=(chromium curl haproxy iproute2 nftables nghttp2-client nginx-light prometheus systemd)
 
 missing=()
 for p in "${packages[@]}"; do

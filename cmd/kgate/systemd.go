@@ -7,6 +7,7 @@ import (
 	"log/slog"
 	"maps"
 	"net"
+	"net/netip"
 	"slices"
 	"strings"
 	"time"
@@ -99,6 +100,12 @@ func inheritedSockets() (map[string][]net.Listener, error) {
 func (n *node) listen(key, addr string) ([]net.Listener, error) {
 	name := strings.TrimPrefix(key, "listen.")
 	if sockets := n.sockets[name]; len(sockets) > 0 {
+		for _, l := range sockets {
+			// As for an address of the configuration, which says so itself.
+			if name == "admin" && n.cfg.Node.AdminTokenFile == "" && !isLoopback(l.Addr()) {
+				return nil, errors.New("the socket from systemd can be reached from other machines, and there is no node.admin_token_file: make one with kgate keygen --token, or listen on 127.0.0.1")
+			}
+		}
 		delete(n.sockets, name)
 		return sockets, nil
 	}
@@ -106,14 +113,26 @@ func (n *node) listen(key, addr string) ([]net.Listener, error) {
 	return []net.Listener{l}, err
 }
 
+// closeSockets closes those that nobody has begun to use.
+func (n *node) closeSockets() error {
+	for _, sockets := range n.sockets {
+		closeAll(sockets)
+	}
+	return nil
+}
+
 // unusedSockets is an error if systemd has opened sockets that nothing of the
 // configuration uses.
 func (n *node) unusedSockets() error {
-	for name, sockets := range n.sockets {
-		closeAll(sockets)
+	for name := range n.sockets {
 		return fmt.Errorf("systemd hands over a socket named %q, and listen.%s is not in the configuration", name, name)
 	}
 	return nil
+}
+
+func isLoopback(addr net.Addr) bool {
+	at, err := netip.ParseAddrPort(addr.String())
+	return err == nil && at.Addr().Unmap().IsLoopback()
 }
 
 func closeAll(listeners []net.Listener) {

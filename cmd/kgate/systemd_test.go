@@ -117,18 +117,32 @@ func TestSocketsFromSystemd(t *testing.T) {
 	}
 }
 
-func TestSocketThatNobodyUses(t *testing.T) {
-	l, err := net.Listen("tcp", "127.0.0.1:0")
-	if err != nil {
-		t.Fatal(err)
-	}
-	cfg := config.Default()
-	onLoopback(&cfg.Listen)
-	if err := cfg.Resolve(); err != nil {
-		t.Fatal(err)
-	}
-	_, err = startNode(cfg, slog.New(slog.DiscardHandler), map[string][]net.Listener{"https": {l}})
-	if err == nil || !strings.Contains(err.Error(), "listen.https is not in the configuration") {
-		t.Errorf("started with a socket that nobody uses: %v", err)
+// A socket that nothing of the configuration uses is an error, and so is one for
+// admin that others reach, where there is no token.
+func TestSocketsThatDoNotFit(t *testing.T) {
+	for _, tt := range []struct{ name, addr, says string }{
+		{"https", "127.0.0.1:0", "listen.https is not in the configuration"},
+		{"admin", "0.0.0.0:0", "there is no node.admin_token_file"},
+	} {
+		l, err := net.Listen("tcp", tt.addr)
+		if err != nil {
+			t.Fatal(err)
+		}
+		cfg := config.Default()
+		onLoopback(&cfg.Listen)
+		if err := cfg.Resolve(); err != nil {
+			t.Fatal(err)
+		}
+		n, err := startNode(cfg, slog.New(slog.DiscardHandler), map[string][]net.Listener{tt.name: {l}})
+		if err == nil || !strings.Contains(err.Error(), tt.says) {
+			t.Errorf("started with a socket for %s at %s: %v", tt.name, tt.addr, err)
+		}
+		if n != nil {
+			_ = n.close()
+		}
+		if conn, err := net.Dial("tcp", l.Addr().String()); err == nil {
+			_ = conn.Close()
+			t.Errorf("the socket for %s stays open", tt.name)
+		}
 	}
 }

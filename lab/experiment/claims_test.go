@@ -138,7 +138,7 @@ func TestAskInterval(t *testing.T) {
 }
 
 // A ledger at home has the central queue's spread at fewer messages than early
-// binding, and the announcement ahead is never worse than what ships.
+// binding, and that home is told ahead is never worse than on arrival.
 func TestRendezvous(t *testing.T) {
 	needsTime(t)
 	table := some(t, "rendezvous", Size{Seeds: 1, Entries: 8000}, 0, func(keys []string) bool {
@@ -152,8 +152,8 @@ func TestRendezvous(t *testing.T) {
 	}
 	for _, k := range []string{"3", "16", "64"} {
 		for _, figure := range []string{"messages", "handoff_delays"} {
-			if ahead, ships := at(figure, k, "10", "trial: ahead"), at(figure, k, "10", late); ahead > ships {
-				t.Errorf("k = %s: %s %.2f with the announcement ahead, %.2f without", k, figure, ahead, ships)
+			if ahead, before := at(figure, k, "10", late), at(figure, k, "10", onArrival); ahead > before {
+				t.Errorf("k = %s: %s %.2f, were home told on arrival %.2f", k, figure, ahead, before)
 			}
 		}
 	}

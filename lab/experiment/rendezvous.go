@@ -10,7 +10,10 @@ import (
 	"github.com/kgate/kgate/lab/protocol/trial"
 )
 
-const ledgerHint = "trial: ledger, hint"
+const (
+	ledgerHint = "trial: ledger, hint"
+	onArrival  = "trial: on arrival"
+)
 
 // rendezvous asks whether released tokens can meet the head of the line in a
 // better way than the one that ships.
@@ -35,7 +38,7 @@ func rendezvous() *Experiment {
 		design: func(s Setting) (*design, error) {
 			protocols := []protocol.Spec{
 				named("central", central.Spec()), named(early, fairk.Early()), named(late, fairk.Late()),
-				named("trial: direct", trial.Direct()), named("trial: ahead", trial.Ahead()), named("trial: both", trial.DirectAhead()),
+				named("trial: direct", trial.Direct()), named(onArrival, trial.OnArrival()),
 				named("trial: ledger", trial.Ledger()), named(ledgerHint, trial.LedgerHint()),
 			}
 			d := &design{name: "rendezvous", keys: append(slices.Clone(contentionKeys), "protocol"), figures: costFigures}
@@ -70,8 +73,8 @@ func rendezvous() *Experiment {
 			at := func(figure, protocol string) float64 {
 				return t.At(figure, "10", "64", "0.1", "many", protocol).Mean
 			}
-			return fmt.Sprintf("where ten gateways, k = 64 and T = .1 holds make the head move faster than messages do, late's hand-off takes %.1f delays, with the announcement ahead %.1f, from a ledger at home %.1f (central %.1f)",
-				at("handoff_delays", late), at("handoff_delays", "trial: ahead"), at("handoff_delays", "trial: ledger"), at("handoff_delays", "central"))
+			return fmt.Sprintf("where ten gateways, k = 64 and T = .1 holds make the head move faster than messages do, late's hand-off takes %.1f delays, were home told on arrival %.1f, from a ledger at home %.1f (central %.1f)",
+				at("handoff_delays", late), at("handoff_delays", onArrival), at("handoff_delays", "trial: ledger"), at("handoff_delays", "central"))
 		},
 	}
 }

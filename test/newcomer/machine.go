@@ -131,8 +131,8 @@ func (m *machine) await(t *testing.T, unshare int, said *bytes.Buffer) {
 func (m *machine) run(ctx context.Context, commands string) ([]byte, error) {
 	ctx, cancel := context.WithTimeout(ctx, patience)
 	defer cancel()
-	cmd := exec.CommandContext(ctx, "nsenter", "-t", strconv.Itoa(m.init), "-m", "-u", "-i", "-n", "-p", "-C", "--wd=/root",
-		"env", "-i", "HOME=/root", "PATH=/usr/sbin:/usr/bin:/sbin:/bin", "LANG=C.UTF-8", "DEBIAN_FRONTEND=noninteractive",
+	cmd := exec.CommandContext(ctx, "nsenter", "-t", strconv.Itoa(m.init), "-m", "-u", "-i", "-n", "-p", "-C",
+		"env", "-C", "/root", "-i", "HOME=/root", "PATH=/usr/sbin:/usr/bin:/sbin:/bin", "LANG=C.UTF-8", "DEBIAN_FRONTEND=noninteractive",
 		"bash", "-e", "-o", "pipefail", "-c", commands)
 	return cmd.CombinedOutput()
 }

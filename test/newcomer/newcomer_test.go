@@ -98,8 +98,11 @@ func follow(t *testing.T, machines map[string]*machine, b docs.Block) error {
 
 // judge tells whether a block has done what its page says.
 func judge(b docs.Block, out []byte, err error) error {
-	if (err != nil) != b.Fails {
-		return fmt.Errorf("ends with %v, and has said\n%s", err, out)
+	switch {
+	case err != nil && !b.Fails:
+		return fmt.Errorf("%w; it has said\n%s", err, out)
+	case err == nil && b.Fails:
+		return fmt.Errorf("does not fail, and has said\n%s", out)
 	}
 	for _, want := range b.Shows {
 		if !bytes.Contains(out, []byte(want)) {

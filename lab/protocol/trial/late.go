@@ -10,27 +10,24 @@ import (
 )
 
 // Copy makes late binding as it ships, to show that the copy is one.
-func Copy() protocol.Spec { return ofLate("late-copy", false, false) }
+func Copy() protocol.Spec { return ofLate("late-copy", late{}) }
 
 // Direct makes late binding in which a released token is sent to where this node
 // sent the baton, goes on once from there, and only then by way of home.
-func Direct() protocol.Spec { return ofLate("late-direct", true, false) }
+func Direct() protocol.Spec { return ofLate("late-direct", late{direct: true}) }
 
-// Ahead makes late binding in which the place of the head is told to home by the
-// one before it.
-func Ahead() protocol.Spec { return ofLate("late-ahead", false, true) }
+// OnArrival makes late binding as it once shipped: home learns where the head is
+// from the head itself, and not from the one before it.
+func OnArrival() protocol.Spec { return ofLate("late-on-arrival", late{onArrival: true}) }
 
-// DirectAhead makes both at once.
-func DirectAhead() protocol.Spec { return ofLate("late-direct-ahead", true, true) }
-
-func ofLate(name string, direct, ahead bool) protocol.Spec {
-	return fairk.Spec(name, fairk.Options{Binding: func() kmutex.Binding { return &late{direct: direct, ahead: ahead} }})
+func ofLate(name string, l late) protocol.Spec {
+	return fairk.Spec(name, fairk.Options{Binding: func() kmutex.Binding { return l.Clone() }})
 }
 
 // late is a copy of coordinator.Late with two switches, and without what recovery
 // needs.
 type late struct {
-	direct, ahead bool
+	direct, onArrival bool
 
 	self, home  kmutex.Node
 	k           int
@@ -49,7 +46,7 @@ var _ kmutex.Binding = (*late)(nil)
 
 func (l *late) Install(self kmutex.Node, in *kmutex.Install) error {
 	holder := kmutex.Whereabouts{Holder: in.Holder}
-	*l = late{direct: l.direct, ahead: l.ahead, self: self, home: in.Home, k: in.K, where: holder, directory: holder}
+	*l = late{direct: l.direct, onArrival: l.onArrival, self: self, home: in.Home, k: in.K, where: holder, directory: holder}
 	if in.Holder == self {
 		l.coordinator, l.free, l.announced = true, in.Free.Clone(), true
 	}
@@ -68,7 +65,7 @@ func (l *late) Assign(tickets []kmutex.Ticket, fx *kmutex.Effects) int {
 		if !ok {
 			if !l.announced {
 				l.announced = true
-				l.tell(l.where, fx)
+				l.tell(fx)
 			}
 			return i
 		}
@@ -80,20 +77,22 @@ func (l *late) Assign(tickets []kmutex.Ticket, fx *kmutex.Effects) int {
 	return len(tickets)
 }
 
-// tell lets home know where the baton is.
-func (l *late) tell(at kmutex.Whereabouts, fx *kmutex.Effects) {
-	if l.self == l.home {
-		l.directory = at
-		return
+// tell lets home know where the baton is or goes.
+func (l *late) tell(fx *kmutex.Effects) {
+	switch l.home {
+	case l.self:
+		l.directory = l.where
+	case l.where.Holder:
+	default:
+		fx.Send(l.home, kmutex.Message{Kind: kmutex.KindWhere, Number: l.where.Number, Holder: l.where.Holder})
 	}
-	fx.Send(l.home, kmutex.Message{Kind: kmutex.KindWhere, Number: at.Number, Holder: at.Holder})
 }
 
 func (l *late) Depart(next kmutex.Place, baton *kmutex.Message, fx *kmutex.Effects) {
 	baton.Counter, baton.Free, baton.Serial = uint32(l.counter), l.free, l.serial
 	l.where = kmutex.Whereabouts{Number: baton.Number, Holder: next.Node}
-	if l.ahead && l.free.Len() == 0 && next.Node != l.home {
-		l.tell(l.where, fx)
+	if !l.onArrival && l.free.Len() == 0 {
+		l.tell(fx)
 	}
 	l.coordinator, l.free, l.announced = false, nil, false
 }
@@ -104,7 +103,7 @@ func (l *late) Arrive(baton *kmutex.Message, _ *kmutex.Effects) {
 	l.coordinator, l.free, l.counter = true, baton.Free.Clone(), int(baton.Counter)
 	l.got, l.serial = baton.Number, baton.Serial
 	l.where = kmutex.Whereabouts{Number: baton.Number, Holder: l.self}
-	l.announced = l.ahead && l.free.Len() == 0 && l.self != l.home
+	l.announced = !l.onArrival && l.free.Len() == 0
 	l.parked = slices.DeleteFunc(l.parked, func(p kmutex.ParkedToken) bool {
 		arrived := p.Number <= l.got
 		if arrived {

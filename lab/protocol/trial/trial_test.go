@@ -12,7 +12,7 @@ import (
 	"github.com/kgate/kgate/lab/workload"
 )
 
-var trials = []protocol.Spec{trial.Direct(), trial.Ahead(), trial.DirectAhead(), trial.Ledger(), trial.LedgerHint()}
+var trials = []protocol.Spec{trial.Direct(), trial.OnArrival(), trial.Ledger(), trial.LedgerHint()}
 
 // Whatever is tried must let everybody in, with clients that leave, in a WAN, and
 // never more than k: only then its figures count.
