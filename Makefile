@@ -3,7 +3,7 @@ GO ?= go
 LINT := $(CURDIR)/bin/golangci-lint
 
 .DEFAULT_GOAL := help
-.PHONY: help build demo test soak race fuzz bench lint fmt tidy cover ci clean
+.PHONY: help build dist dist-again newcomer demo test soak race fuzz bench lint fmt tidy cover ci clean
 
 help: ## list the targets
 	@grep -hE '^[a-z-]+:.*## ' $(MAKEFILE_LIST) | sed 's/:.*## /\t/' | expand -t 12
@@ -11,11 +11,17 @@ help: ## list the targets
 build: ## build bin/kgate, static
 	CGO_ENABLED=0 $(GO) build -trimpath -o bin/kgate ./cmd/kgate
 
+dist: ## everything that is released, in dist/: the same bytes for the same commit
+	scripts/dist.sh
+
+dist-again: ## make dist twice, the second time elsewhere and from nothing, and compare
+	scripts/dist-again.sh
+
 demo: ## run the main job on this machine for 20 s
 	$(GO) run ./cmd/kgate demo --duration 20s
 
 # Tests with real processes measure times and want the machine for themselves.
-PROCESSES := ./test/cluster ./test/netns ./test/docs ./test/abuse
+PROCESSES := ./test/cluster ./test/netns ./test/docs ./test/abuse ./test/prometheus ./test/peers ./test/browser
 test: ## all tests but long soaks, about ten minutes on two cores
 	$(GO) vet ./...
 	$(GO) test $$($(GO) list ./... | grep -v $(PROCESSES:./%=-e /%))
@@ -33,6 +39,9 @@ fuzz: ## every fuzz target for FUZZTIME (30s)
 		for target in $$($(GO) test -list '^Fuzz' $$pkg | grep '^Fuzz' || true); do \
 			echo "$$pkg $$target"; $(GO) test -run '^$$' -fuzz "^$$target\$$" -fuzztime $(FUZZTIME) $$pkg; \
 		done; done
+
+newcomer: ## docs/install.md on clean Debian machines with systemd, as root, some minutes
+	KGATE_NEWCOMER=1 $(GO) test -v -count=1 -timeout 20m ./test/newcomer
 
 bench: ## side by side: upstream, ReverseProxy, one kgate, three; what an admission costs
 	$(GO) test -run '^$$' -bench . -timeout 20m ./bench

@@ -3,17 +3,23 @@ package admin
 import (
 	"bytes"
 	"encoding/json"
+	"fmt"
 	"log/slog"
 	"maps"
 	"net/http"
 	"slices"
 	"strings"
+
+	"github.com/go-chi/chi/v5"
 )
 
 // handler answers from a Source.
 type handler struct {
-	source Source
-	log    *slog.Logger
+	source  Source
+	fleet   *fleet
+	tickets Tickets // nil: there are none
+	log     *slog.Logger
+	live    live
 }
 
 func healthz(w http.ResponseWriter, _ *http.Request) {
@@ -33,10 +39,15 @@ func (h *handler) readyz(w http.ResponseWriter, _ *http.Request) {
 }
 
 func (h *handler) status(w http.ResponseWriter, r *http.Request) {
+	s, err := h.fleet.status(r.Context())
+	if err != nil {
+		failed(w, r, err, h.log)
+		return
+	}
 	var b bytes.Buffer
 	e := json.NewEncoder(&b)
 	e.SetIndent("", "  ")
-	if err := e.Encode(h.source.Status().withLists()); err != nil {
+	if err := e.Encode(s); err != nil {
 		// NaN in a number: a defect of the source, not the client's fault.
 		h.log.Error("status cannot be encoded", slog.Any("error", err))
 		problem(w, r, http.StatusInternalServerError, "the status cannot be shown")
@@ -44,6 +55,32 @@ func (h *handler) status(w http.ResponseWriter, r *http.Request) {
 	}
 	w.Header().Set("Content-Type", "application/json")
 	_, _ = w.Write(b.Bytes())
+}
+
+// line tells who is in a pool.
+func (h *handler) line(w http.ResponseWriter, r *http.Request) {
+	pool := r.URL.Query().Get("pool")
+	if pool == "" {
+		failed(w, r, fmt.Errorf("%w: say of which pool, with pool=NAME", ErrInvalid), h.log)
+		return
+	}
+	l, err := h.fleet.line(r.Context(), pool)
+	if err != nil {
+		failed(w, r, err, h.log)
+		return
+	}
+	writeJSON(w, http.StatusOK, l)
+}
+
+// cancel takes somebody out of the line.
+func (h *handler) cancel(w http.ResponseWriter, r *http.Request) {
+	id := chi.URLParam(r, "id")
+	if err := h.fleet.cancel(r.Context(), id); err != nil {
+		failed(w, r, err, h.log)
+		return
+	}
+	h.log.Info("taken out of the line", slog.String("id", id), slog.String("client", r.RemoteAddr))
+	w.WriteHeader(http.StatusNoContent)
 }
 
 func notFound(w http.ResponseWriter, r *http.Request) {

@@ -2,38 +2,57 @@ package admin
 
 import (
 	"bytes"
-	"crypto/sha256"
-	_ "embed" // the page's template and style
-	"encoding/base64"
+	"context"
+	"embed"
 	"fmt"
 	"html/template"
+	"io/fs"
 	"log/slog"
 	"net/http"
+	"path"
+	"sync/atomic"
 	"time"
 )
 
 var (
-	//go:embed page.html
-	pageText string
-	//go:embed page.css
-	pageStyle string
+	//go:embed page
+	pageFiles embed.FS
 
-	pageTemplate = template.Must(template.New("page").Funcs(template.FuncMap{
-		"style":  func() template.CSS { return template.CSS(pageStyle) }, // our own file
-		"millis": millis,
-		"uptime": uptime,
-	}).Parse(pageText))
-
-	// styleHash lets the page's own style pass the content security policy.
-	styleHash = func() string {
-		sum := sha256.Sum256([]byte(pageStyle))
-		return "sha256-" + base64.StdEncoding.EncodeToString(sum[:])
-	}()
+	pageTemplate = template.Must(template.New("page.html").Funcs(template.FuncMap{
+		"millis":  Millis,
+		"seconds": Seconds,
+		"uptime":  Uptime,
+	}).ParseFS(pageFiles, "page/*.html"))
 )
 
+// assets are the files that the page loads.
+var assets = map[string]http.HandlerFunc{
+	"page.css": asset("page.css", "text/css; charset=utf-8"),
+	"page.js":  asset("page.js", "text/javascript; charset=utf-8"),
+	"icon.svg": asset("icon.svg", "image/svg+xml"),
+}
+
+func asset(name, kind string) http.HandlerFunc {
+	data, err := fs.ReadFile(pageFiles, path.Join("page", name))
+	if err != nil {
+		panic(err) // it is embedded
+	}
+	return func(w http.ResponseWriter, _ *http.Request) {
+		w.Header().Set("Content-Type", kind)
+		_, _ = w.Write(data)
+	}
+}
+
+// page answers with the whole page. What changes is in one part of it, which the
+// page's script replaces with what [handler.events] sends: both are made by the
+// same template.
 func (h *handler) page(w http.ResponseWriter, r *http.Request) {
+	v, err := h.view(r.Context())
 	var b bytes.Buffer
-	if err := pageTemplate.Execute(&b, h.source.Status()); err != nil {
+	if err == nil {
+		err = pageTemplate.Execute(&b, v)
+	}
+	if err != nil {
 		h.log.Error("status page cannot be rendered", slog.Any("error", err))
 		problem(w, r, http.StatusInternalServerError, "the page cannot be shown")
 		return
@@ -42,30 +61,80 @@ func (h *handler) page(w http.ResponseWriter, r *http.Request) {
 	_, _ = w.Write(b.Bytes())
 }
 
-// millis formats milliseconds for people.
-func millis(ms float64) string {
-	d := time.Duration(ms * float64(time.Millisecond))
-	switch {
-	case d < time.Millisecond:
-		return d.Round(time.Microsecond).String()
-	case d < time.Second:
-		return d.Round(100 * time.Microsecond).String()
-	default:
-		return d.Round(10 * time.Millisecond).String()
+// view asks for what the page shows.
+func (h *handler) view(ctx context.Context) (*view, error) {
+	s, entries, err := h.fleet.look(ctx, question{entries: linesShown})
+	if err != nil {
+		return nil, err
+	}
+	return newView(s, entries), nil
+}
+
+// live is what the page's viewers share: the part that changes, as it was last
+// rendered.
+type live struct {
+	viewers atomic.Int64
+	last    atomic.Pointer[rendered]
+}
+
+type rendered struct {
+	at   time.Time
+	html string
+}
+
+const (
+	// maxViewers bounds the pages that are kept up to date.
+	maxViewers = 200
+	// viewEvery is how often they are.
+	viewEvery = time.Second
+)
+
+// events keeps a page up to date by server-sent events: once a second the part
+// that changes, as HTML.
+func (h *handler) events(w http.ResponseWriter, r *http.Request) {
+	if h.live.viewers.Add(1) > maxViewers {
+		h.live.viewers.Add(-1)
+		failed(w, r, fmt.Errorf("%w: %d pages are open; this one has to be loaded again to be new", ErrTooMany, maxViewers), h.log)
+		return
+	}
+	defer h.live.viewers.Add(-1)
+	w.Header().Set("Content-Type", "text/event-stream")
+	w.WriteHeader(http.StatusOK)
+	s := eventStream{w: w, c: http.NewResponseController(w)}
+	tick := time.NewTicker(viewEvery)
+	defer tick.Stop()
+	for {
+		text, err := h.render(r.Context())
+		if err != nil {
+			return
+		}
+		extend(w, viewEvery+writeFor)
+		if s.send("live", text) != nil {
+			return
+		}
+		select {
+		case <-tick.C:
+		case <-r.Context().Done():
+			return
+		}
 	}
 }
 
-// uptime formats seconds for people, in the two largest units.
-func uptime(seconds float64) string {
-	s := int64(seconds)
-	switch days, hours, minutes := s/86400, s/3600%24, s/60%60; {
-	case days > 0:
-		return fmt.Sprintf("%d d %d h", days, hours)
-	case hours > 0:
-		return fmt.Sprintf("%d h %d min", hours, minutes)
-	case minutes > 0:
-		return fmt.Sprintf("%d min %d s", minutes, s%60)
-	default:
-		return fmt.Sprintf("%d s", s)
+// render returns the part of the page that changes. It is made anew once a
+// second, whoever asks: of several who find it old, all but one do it for nothing.
+func (h *handler) render(ctx context.Context) (string, error) {
+	if last := h.live.last.Load(); last != nil && time.Since(last.at) < keepRound {
+		return last.html, nil
 	}
+	v, err := h.view(ctx)
+	if err != nil {
+		return "", err
+	}
+	var b bytes.Buffer
+	if err := pageTemplate.ExecuteTemplate(&b, "live", v); err != nil {
+		h.log.Error("status page cannot be rendered", slog.Any("error", err))
+		return "", err
+	}
+	h.live.last.Store(&rendered{at: time.Now(), html: b.String()})
+	return b.String(), nil
 }

@@ -18,8 +18,9 @@ var ErrConfig = errors.New("admin: incomplete configuration")
 // Source tells what to show. Its methods are called by any goroutine and
 // should answer at once.
 type Source interface {
-	// Status of this gateway and of the cluster as it sees it.
-	Status() Status
+	// Report of this gateway, with at most so many entries of those that wait in
+	// a pool, and of those that hold a slot: in all pools if pool is empty.
+	Report(pool string, entries int) Report
 	// Ready tells whether this gateway admits requests, and if not, why, in
 	// plain words.
 	Ready() (ready bool, reason string)
@@ -29,6 +30,10 @@ type Source interface {
 type Config struct {
 	// Source is asked at each request. Required.
 	Source Source
+	// Lines is who waits and who holds slots here; nil: nobody.
+	Lines Lines
+	// Peers are the other gateways; nil: there are none.
+	Peers Peers
 	// Metrics are shown at /metrics. Required.
 	Metrics prometheus.Gatherer
 	// Control carries out changes; nil: none can be made here.
@@ -98,7 +103,10 @@ func NewHandler(cfg Config) (http.Handler, error) {
 		return nil, err
 	}
 	cfg = cfg.withDefaults()
-	h := &handler{source: cfg.Source, log: cfg.Log}
+	if cfg.Lines == nil {
+		cfg.Lines = noLines{}
+	}
+	h := &handler{source: cfg.Source, fleet: newFleet(cfg), tickets: cfg.Tickets, log: cfg.Log}
 	r := chi.NewRouter()
 	r.Use(secure, checkHost)
 	r.NotFound(notFound)
@@ -111,13 +119,21 @@ func NewHandler(cfg Config) (http.Handler, error) {
 	get("/healthz", healthz)
 	get("/readyz", h.readyz)
 	get("/api/v1/status", h.status)
+	get("/api/v1/line", h.line)
+	get("/api/v1/why", h.why)
+	get("/api/v1/openapi.json", openapi)
+	get("/debug/line", h.lineText)
+	for name, f := range assets {
+		get("/assets/"+name, f)
+	}
+	r.Get("/events", h.events)
 	get("/metrics", promhttp.HandlerFor(cfg.Metrics, promhttp.HandlerOpts{
 		ErrorLog:            slog.NewLogLogger(cfg.Log.Handler(), slog.LevelWarn),
 		ErrorHandling:       promhttp.ContinueOnError,
 		MaxRequestsInFlight: maxScrapes,
 		EnableOpenMetrics:   true,
 	}).ServeHTTP)
-	if err := changes(r, cfg); err != nil {
+	if err := changes(r, cfg, h); err != nil {
 		return nil, err
 	}
 	profile := func(pattern string, f http.HandlerFunc) { get(pattern, localOnly(f)) }
@@ -131,8 +147,9 @@ func NewHandler(cfg Config) (http.Handler, error) {
 }
 
 // changes adds what changes something.
-func changes(r chi.Router, cfg Config) error {
+func changes(r chi.Router, cfg Config, h *handler) error {
 	r = r.With(noCrossOrigin, authorize(cfg.Token))
+	r.Handle("/api/v1/line/{id}", methods{http.MethodDelete: h.cancel})
 	if cfg.Control != nil {
 		c := &changer{control: cfg.Control, log: cfg.Log}
 		r.Handle("/api/v1/pools/{name}", methods{http.MethodPost: c.setK})

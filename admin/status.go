@@ -1,5 +1,7 @@
 package admin
 
+import "slices"
+
 // Status is the document at /api/v1/status, and what kgate status --json
 // prints. Its keys are a public interface: keys are added, never renamed,
 // never given another meaning. Lists are never null.
@@ -46,7 +48,8 @@ type Member struct {
 	Node uint64 `json:"node"`
 	// Addr is where other gateways reach it, host:port.
 	Addr string `json:"addr"`
-	// Status in the agreed view: alive, or suspended until its lease has run out.
+	// Status in the agreed view: alive, or suspended until its lease has run out;
+	// lost, if it has gone without a word and has not come back.
 	Status string `json:"status"`
 	// Self marks the gateway that answers.
 	Self bool `json:"self"`
@@ -54,9 +57,33 @@ type Member struct {
 	LinkUp bool `json:"link_up"`
 	// RTTMillis is the round trip to it, absent where it is not known.
 	RTTMillis *float64 `json:"rtt_ms,omitempty"`
+	// Answers tells whether it has said how it is, within the last second. Only
+	// then the four below are known.
+	Answers bool   `json:"answers"`
+	Ready   bool   `json:"ready"`
+	Reason  string `json:"reason,omitempty"`
+	Version string `json:"version,omitempty"`
+	// LeaseSeconds is how long it may still admit without a renewal of its lease.
+	LeaseSeconds *float64 `json:"lease_seconds,omitempty"`
+	// RingPlace counts the gateways, lost ones too, clockwise around the ring, from
+	// 1; 0: not known.
+	RingPlace int `json:"ring_place"`
+	// Copies are the gateways that keep copies of its tickets; the first is the
+	// heir that would take over.
+	Copies []string `json:"copies"`
+	// Heir of a suspended or lost gateway has taken over its tickets.
+	Heir string `json:"heir,omitempty"`
 }
 
-// Pool is one pool as the gateway that answers sees it.
+// The statuses of members.
+const (
+	StatusAlive     = "alive"
+	StatusSuspended = "suspended"
+	StatusLost      = "lost"
+)
+
+// Pool is one pool as the gateway that answers sees it, and in Fleet over all
+// gateways.
 type Pool struct {
 	Name string `json:"name"`
 	// K is how many requests may be in flight over all gateways together.
@@ -71,6 +98,8 @@ type Pool struct {
 	// InFlight and Waiting count requests of the gateway that answers.
 	InFlight int `json:"in_flight"`
 	Waiting  int `json:"waiting"`
+	// OldestSeconds is how long the one that has waited longest there has waited.
+	OldestSeconds float64 `json:"oldest_seconds"`
 	// BatonHere tells whether that gateway holds the baton, FreeTokensHere how
 	// many free tokens it has.
 	BatonHere      bool `json:"baton_here"`
@@ -80,6 +109,51 @@ type Pool struct {
 	// AccessWindow sums up the times from arrival to admission over the last
 	// 60 seconds, on that gateway.
 	AccessWindow AccessWindow `json:"access_window"`
+	// Fleet is the pool over all gateways.
+	Fleet PoolFleet `json:"fleet"`
+}
+
+// PoolFleet is a pool over all gateways, as they said within the last second.
+type PoolFleet struct {
+	// Missing are the gateways of the cluster whose part is missing: they did not
+	// answer.
+	Missing  []string `json:"missing"`
+	InFlight int      `json:"in_flight"`
+	Waiting  int      `json:"waiting"`
+	// OldestSeconds is how long the one that has waited longest has waited.
+	OldestSeconds float64 `json:"oldest_seconds"`
+	FreeTokens    int     `json:"free_tokens"`
+	// Baton is the name of the gateway that holds the baton; empty while it is on
+	// its way.
+	Baton string `json:"baton"`
+	// AccessWindow sums up the access times of the last 60 seconds; SpreadMillis
+	// is their maximum less their mean.
+	AccessWindow AccessWindow `json:"access_window"`
+	SpreadMillis float64      `json:"spread_ms"`
+	// Gateways has each one's part, by name.
+	Gateways []PoolPart `json:"gateways"`
+	// Past is the spread as it was.
+	Past Past `json:"past"`
+}
+
+// PoolPart is one gateway's part in a pool.
+type PoolPart struct {
+	Name          string       `json:"name"`
+	InFlight      int          `json:"in_flight"`
+	Waiting       int          `json:"waiting"`
+	OldestSeconds float64      `json:"oldest_seconds"`
+	FreeTokens    int          `json:"free_tokens"`
+	Baton         bool         `json:"baton"`
+	AccessWindow  AccessWindow `json:"access_window"`
+}
+
+// Past is the spread of a pool over the last minutes.
+type Past struct {
+	// StepSeconds are between two values.
+	StepSeconds int `json:"step_seconds"`
+	// SpreadMillis ends now; null where nobody was admitted in the 60 seconds
+	// before.
+	SpreadMillis []*float64 `json:"spread_ms"`
 }
 
 // AccessWindow sums up access times.
@@ -91,11 +165,21 @@ type AccessWindow struct {
 
 // withLists returns s with empty lists in place of absent ones.
 func (s Status) withLists() Status {
-	if s.Pools == nil {
-		s.Pools = []Pool{}
+	s.Pools, s.Cluster.Members = slices.Clone(list(s.Pools)), slices.Clone(list(s.Cluster.Members))
+	for i := range s.Cluster.Members {
+		m := &s.Cluster.Members[i]
+		m.Copies = list(m.Copies)
 	}
-	if s.Cluster.Members == nil {
-		s.Cluster.Members = []Member{}
+	for i := range s.Pools {
+		f := &s.Pools[i].Fleet
+		f.Missing, f.Gateways, f.Past.SpreadMillis = list(f.Missing), list(f.Gateways), list(f.Past.SpreadMillis)
+	}
+	return s
+}
+
+func list[T any](s []T) []T {
+	if s == nil {
+		return []T{}
 	}
 	return s
 }

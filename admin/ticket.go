@@ -47,6 +47,9 @@ type Ticket struct {
 	ETA      time.Duration
 	// Fence of a granted ticket: <pool>/<epoch>/<serial>.
 	Fence string
+	// Arrived is when it was taken in; Place names it in the line, and is no secret.
+	Arrived time.Time
+	Place   string
 	// Expires is when it ends unless the holder gives a sign.
 	Expires time.Time
 }

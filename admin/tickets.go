@@ -222,12 +222,17 @@ func (h *ticketHandler) answer(w http.ResponseWriter, r *http.Request, t Ticket,
 // ticketID returns the id in the path, if it could be one.
 func (h *ticketHandler) ticketID(w http.ResponseWriter, r *http.Request) (string, bool) {
 	id := chi.URLParam(r, "id")
-	odd := func(c rune) bool { return (c < 'a' || c > 'z') && (c < '0' || c > '9') && c != '-' }
-	if len(id) > maxIDSize || strings.ContainsFunc(id, odd) {
+	if !isTicketID(id) {
 		h.fail(w, r, ErrUnknown)
 		return "", false
 	}
 	return id, true
+}
+
+// isTicketID reports whether s could name a ticket.
+func isTicketID(s string) bool {
+	odd := func(c rune) bool { return (c < 'a' || c > 'z') && (c < '0' || c > '9') && c != '-' }
+	return len(s) <= maxIDSize && !strings.ContainsFunc(s, odd)
 }
 
 // beginPoll counts a request that waits; the caller counts it down.

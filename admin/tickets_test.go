@@ -302,7 +302,7 @@ func (c *fakeControl) SetK(_ context.Context, pool string, k, was int) error {
 func (c *fakeControl) Drain(context.Context) error               { return c.note("drain") }
 func (c *fakeControl) Leave(context.Context) error               { return c.note("leave") }
 func (c *fakeControl) Suspend(_ context.Context, n string) error { return c.note("suspend %s", n) }
-func (c *fakeControl) Status() admin.Status                      { return admin.Status{} }
+func (c *fakeControl) Report(string, int) admin.Report           { return admin.Report{} }
 func (c *fakeControl) Ready() (bool, string)                     { return true, "" }
 func (c *fakeControl) handler(t *testing.T, token string) http.Handler {
 	t.Helper()

@@ -24,11 +24,11 @@ var unguarded = []mutant.Change{
 	{File: "../gateway/gateway.go", Old: "g.wg.Go(g.audit)"},
 }
 
-// buildUnguarded returns a binary with those places changed.
-func buildUnguarded(b *testing.B) string {
+// buildChanged returns a binary with some places changed.
+func buildChanged(b *testing.B, changes ...mutant.Change) string {
 	b.Helper()
 	path := filepath.Join(b.TempDir(), "kgate")
-	build := exec.CommandContext(b.Context(), "go", "build", "-overlay", mutant.Overlay(b, unguarded...), "-o", path, "../cmd/kgate")
+	build := exec.CommandContext(b.Context(), "go", "build", "-overlay", mutant.Overlay(b, changes...), "-o", path, "../cmd/kgate")
 	if out, err := build.CombinedOutput(); err != nil {
 		b.Fatalf("go build: %v\n%s", err, out)
 	}
@@ -44,7 +44,7 @@ func BenchmarkGuards(b *testing.B) {
 		return
 	}
 	upstream := startProcess(b, "upstream")
-	off := buildUnguarded(b)
+	off := buildChanged(b, unguarded...)
 	pairs := []struct {
 		name string
 		k    int

@@ -72,13 +72,6 @@ func (c *Config) Reload(next *Config) (*Config, []Change) {
 			s.value.Set(s.std)
 		}
 	})
-	for i, p := range next.Pools {
-		// When a lost gateway's slots come back is agreed, so that nobody may
-		// hold one for longer.
-		if was, ok := c.Pool(p.Name); ok && was.Reclaim == ReclaimHold {
-			next.Pools[i].Hold.Max, next.Pools[i].Reclaim = was.Hold.Max, was.Reclaim
-		}
-	}
 	return next, changes
 }
 
@@ -106,11 +99,7 @@ func (c *Config) changes(next *Config) []Change {
 			continue
 		}
 		walk(keyPools+"[]", reflect.ValueOf(p), reflect.ValueOf(was), func(s setting) {
-			effect := effectOf(s.key)
-			if was.Reclaim == ReclaimHold && s.key == keyPools+"[].hold.max" {
-				effect = EffectNewPool
-			}
-			note(key+strings.TrimPrefix(s.key, keyPools+"[]"), show(s.std), show(s.value), effect)
+			note(key+strings.TrimPrefix(s.key, keyPools+"[]"), show(s.std), show(s.value), effectOf(s.key))
 		})
 	}
 	for _, p := range c.Pools {

@@ -64,9 +64,6 @@ func TestReload(t *testing.T) {
 	if running.Listen.TLS.Cert != "b.pem" || running.Log.Level != "debug" || len(running.TrustedProxies) != 1 || len(running.Routes) != 4 || downloads.Queue.Limit != 5 {
 		t.Errorf("what needs none has not: %+v", running)
 	}
-	if uploads, _ := running.Pool("uploads"); uploads.Hold.Max != time.Minute {
-		t.Errorf("hold.max = %v: when lost slots come back is agreed", uploads.Hold.Max)
-	}
 	if again, changes := running.Reload(running); len(changes) > 0 || !reflect.DeepEqual(again.Pools, running.Pools) {
 		t.Errorf("nothing has changed, but %v", changes)
 	}

@@ -28,16 +28,18 @@ type Config struct {
 type Node struct {
 	// Name of the gateway, unique in its cluster. Default: the host name.
 	Name string `yaml:"name"`
-	// DataDir keeps the agreed views over a restart. Empty: in memory only.
+	// DataDir keeps the agreed views, and tickets, over a restart. Empty: in
+	// memory only.
 	DataDir string `yaml:"data_dir"`
-	// Advertise is the address, without a port, under which the other
-	// gateways reach this one. Default: see [Config.Resolve].
+	// Advertise is the address, without a port, under which the other gateways
+	// reach this one. Default: the host of listen.peer if that is one address,
+	// else this machine's first private address.
 	Advertise netip.Addr `yaml:"advertise"`
 	// AdminTokenFile holds the token that changes over the admin address
 	// need.
 	AdminTokenFile string `yaml:"admin_token_file"`
-	// Drain says what becomes of waiting requests when the gateway is taken
-	// out.
+	// Drain says what becomes of waiting requests when the gateway is taken out:
+	// refuse, so that they may wait at another gateway, or finish.
 	Drain Drain `yaml:"drain"`
 }
 
@@ -51,7 +53,8 @@ type Listen struct {
 	HTTPS string `yaml:"https"`
 	// TLS is the certificate for HTTPS.
 	TLS ClientTLS `yaml:"tls"`
-	// Admin serves status page, API, metrics and health.
+	// Admin serves status page, API, metrics and health. An address that other
+	// machines reach needs node.admin_token_file.
 	Admin string `yaml:"admin"`
 	// Peer is for the other gateways, TCP.
 	Peer string `yaml:"peer"`
@@ -66,8 +69,8 @@ type Listen struct {
 	IdleTimeout time.Duration `yaml:"idle_timeout"`
 	// MaxHeaderBytes is the largest header of a request.
 	MaxHeaderBytes int `yaml:"max_header_bytes"`
-	// MaxConnections is how many clients' connections are open at once. 0: as
-	// many as the file descriptors of the process allow.
+	// MaxConnections is how many clients' connections are open at once; the next
+	// one waits. 0: half as many as the process may have file descriptors.
 	MaxConnections int `yaml:"max_connections"`
 }
 
@@ -75,7 +78,7 @@ type Listen struct {
 // change.
 type ClientTLS struct {
 	Cert string `yaml:"cert"` // the certificate, and those between it and the root
-	Key  string `yaml:"key"`
+	Key  string `yaml:"key"`  // its key
 }
 
 // Enabled reports whether any of the files is named.
@@ -88,7 +91,8 @@ type Cluster struct {
 	// member is enough.
 	Join []string `yaml:"join"`
 	// BootstrapExpect is the number of gateways that found the cluster
-	// together; see [Config.Bootstrap].
+	// together. 0 or 1: this one founds it alone or, if it has others to join,
+	// does not found one at all.
 	BootstrapExpect int `yaml:"bootstrap_expect"`
 	// Lease is how long a gateway may have requests in flight without hearing
 	// from the cluster; at least one second. The same on every gateway.
@@ -98,15 +102,17 @@ type Cluster struct {
 	Replicas int `yaml:"replicas"`
 	// GossipKey encrypts gossip. Empty: gossip goes in the clear.
 	GossipKey Key `yaml:"gossip_key"`
+	// GossipKeyFile is a file that holds the key, in its place.
+	GossipKeyFile string `yaml:"gossip_key_file"`
 	// TLS between gateways, mutual. All three files, or none.
 	TLS PeerTLS `yaml:"tls"`
 }
 
 // PeerTLS names the PEM files of mutual TLS between gateways.
 type PeerTLS struct {
-	CA   string `yaml:"ca"`
-	Cert string `yaml:"cert"`
-	Key  string `yaml:"key"`
+	CA   string `yaml:"ca"`   // who signs the certificates of the cluster
+	Cert string `yaml:"cert"` // this gateway's certificate
+	Key  string `yaml:"key"`  // its key
 }
 
 // Enabled reports whether gateways talk TLS to each other.
@@ -119,9 +125,11 @@ type Pool struct {
 	Name string `yaml:"name"`
 	// K is what a new pool starts with; later the cluster's agreed k rules.
 	K int `yaml:"k"`
-	// Binding says when the coordinator ties a request to a token.
+	// Binding says when the coordinator ties a request to a token: late, when one
+	// is free for it, or early, when it arrives, as the published algorithm does.
 	Binding Binding `yaml:"binding"`
-	// AskInterval is how finely gateways interleave in the line.
+	// AskInterval is how finely gateways interleave in the line; auto is four
+	// times the number of gateways times the one-way delay between them.
 	AskInterval AskInterval `yaml:"ask_interval"`
 	// Upstreams serve the pool's requests: http, https or h2c (HTTP/2 in the
 	// clear), with an optional path in front of the request's. Several: least
@@ -131,7 +139,9 @@ type Pool struct {
 	Health Health `yaml:"health"`
 	Queue  Queue  `yaml:"queue"`
 	Hold   Hold   `yaml:"hold"`
-	// Reclaim says when a lost gateway's slots come back.
+	// Reclaim says when a lost gateway's slots come back: with the end of its
+	// lease, or not before hold.max has passed, either. With hold, the cluster
+	// agrees on hold.max with the pool, and no gateway may have a longer one.
 	Reclaim   Reclaim   `yaml:"reclaim"`
 	Transport Transport `yaml:"transport"`
 	// Fence sends the header Kgate-Fence to the upstreams: pool/epoch/serial,
@@ -147,7 +157,8 @@ type Queue struct {
 	Timeout time.Duration `yaml:"timeout"`
 	// Limit is how many requests wait at most; one more is refused at once.
 	Limit int `yaml:"limit"`
-	// Order says who of this gateway's waiters is next.
+	// Order says who of this gateway's waiters is next: fifo, who came first, or
+	// fair, the clients in turn.
 	Order Order `yaml:"order"`
 	// PerClient bounds what one client takes of the line.
 	PerClient PerClient `yaml:"per_client"`
@@ -155,7 +166,8 @@ type Queue struct {
 
 // PerClient says who one client is, and how many of its requests may wait.
 type PerClient struct {
-	// Key tells clients apart, for Limit and for the order fair.
+	// Key tells clients apart, for this limit and for the order fair: ip is the
+	// client's address.
 	Key ClientKey `yaml:"key"`
 	// Limit is how many requests of one client wait at this gateway at most;
 	// one more is refused at once, with status 429. 0: no limit.
@@ -189,7 +201,8 @@ type Hold struct {
 	// connections (WebSocket) count too.
 	Idle time.Duration `yaml:"idle"`
 	// MinUpload is how many bytes per second a client's request body must at
-	// least come with, over the length of Idle, or 10 s without it. 0: no bound.
+	// least come with, over the length of hold.idle, or 10 s without it. 0: no
+	// bound.
 	MinUpload int `yaml:"min_upload"`
 }
 
@@ -214,7 +227,7 @@ type UpstreamTLS struct {
 // Route leads requests to a pool. The first route that matches wins; a
 // request that none matches gets 404.
 type Route struct {
-	// Pool that admits the requests. Empty: they are proxied to Upstreams
+	// Pool that admits the requests. Empty: they are proxied to upstreams
 	// without admission.
 	Pool  string `yaml:"pool"`
 	Match Match  `yaml:"match"`
@@ -226,9 +239,9 @@ type Route struct {
 
 // Match selects requests; what is empty matches all.
 type Match struct {
-	Host       string   `yaml:"host"` // without port; case does not matter
-	PathPrefix string   `yaml:"path_prefix"`
-	Methods    []string `yaml:"methods"`
+	Host       string   `yaml:"host"`        // without port; case does not matter; *.example.com is every name below it
+	PathPrefix string   `yaml:"path_prefix"` // of the decoded path; runs of slashes count as one
+	Methods    []string `yaml:"methods"`     // of which one must match
 }
 
 // all reports whether m selects every request.
@@ -238,18 +251,20 @@ func (m Match) all() bool {
 
 // Log says what is logged and how.
 type Log struct {
-	Level  string `yaml:"level"`  // debug, info, warn or error
-	Format string `yaml:"format"` // json or text
+	Level  string `yaml:"level"`  // the least grave lines that are written
+	Format string `yaml:"format"` // how a line is written
 	Access bool   `yaml:"access"` // one line per request
-	// AccessFormat is how that line is written: as the other lines, or as web
-	// servers do.
+	// AccessFormat is how that line is written: structured, as the other lines,
+	// or, on standard output, in the common or combined format of web servers.
 	AccessFormat AccessFormat `yaml:"access_format"`
 }
 
 // Telemetry says where traces go.
 type Telemetry struct {
-	// OTLPEndpoint is the URL of an OpenTelemetry collector. Empty: no traces.
+	// OTLPEndpoint is the URL of an OpenTelemetry collector that takes OTLP over
+	// HTTP, such as http://127.0.0.1:4318. Empty: no traces.
 	OTLPEndpoint string `yaml:"otlp_endpoint"`
-	// SampleRatio is the share of requests to trace, 0 to 1.
+	// SampleRatio is the share of requests to trace, 0 to 1. It is for those
+	// that bring no trace context: who began a trace has decided.
 	SampleRatio float64 `yaml:"sample_ratio"`
 }

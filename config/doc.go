@@ -27,4 +27,11 @@
 // library's own strict decoder stops at its first error and forgets where a
 // value came from; the descent does neither, so that checks which compare
 // several keys still point at a line.
+//
+// # Reference
+//
+// docs/configuration.md and configs/kgate.schema.json are made from the types,
+// the comments above their fields and the defaults; tests hold them to these.
 package config
+
+//go:generate go test -run TestReference|TestSchema$ . -update

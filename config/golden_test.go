@@ -5,6 +5,7 @@ import (
 	"flag"
 	"os"
 	"path/filepath"
+	"slices"
 	"strings"
 	"testing"
 )
@@ -32,6 +33,11 @@ func TestBrokenFiles(t *testing.T) {
 				t.Errorf("%v is not ErrInvalid", err)
 			}
 			checkGolden(t, strings.TrimSuffix(file, ".yaml")+".golden", err.Error()+"\n")
+			for _, e := range each(err) {
+				if e.File != name || e.Hint == "" || e.Line == 0 && !slices.Contains(withoutLine, name) {
+					t.Errorf("file %q, line %d, hint %q: each error has all three", e.File, e.Line, e.Hint)
+				}
+			}
 			for line := range strings.Lines(err.Error()) {
 				if !strings.HasPrefix(line, "  ") && !strings.HasPrefix(line, name) && strings.TrimSpace(line) != "" {
 					t.Errorf("line without the file's name: %s", line)
@@ -39,6 +45,26 @@ func TestBrokenFiles(t *testing.T) {
 			}
 		})
 	}
+}
+
+// withoutLine are files of which no line can be blamed.
+var withoutLine = []string{"binary.yaml", "comment-only.yaml", "empty.yaml", "utf16.yaml"}
+
+// each returns the errors that err joins.
+func each(err error) []*Error {
+	var joined interface{ Unwrap() []error }
+	if !errors.As(err, &joined) {
+		var e *Error
+		if !errors.As(err, &e) {
+			return nil
+		}
+		return []*Error{e}
+	}
+	var all []*Error
+	for _, err := range joined.Unwrap() {
+		all = append(all, each(err)...)
+	}
+	return all
 }
 
 func checkGolden(t *testing.T, file, got string) {

@@ -74,10 +74,11 @@ func Parse(name string, data []byte) (*Config, error) {
 	return c, nil
 }
 
-// check joins the errors found so far with those of Validate, in the order of
-// the file.
-func (c *Config) check(errs []error) error {
-	errs = append(errs, c.problems()...)
+// check joins the errors found so far with those of Validate.
+func (c *Config) check(errs []error) error { return c.join(append(errs, c.problems()...)) }
+
+// join joins errors in the order of the file.
+func (c *Config) join(errs []error) error {
 	slices.SortStableFunc(errs, func(a, b error) int {
 		var x, y *Error
 		if !errors.As(a, &x) || !errors.As(b, &y) {
@@ -194,5 +195,8 @@ func syntaxError(src *source, err error) error {
 		return &Error{File: src.file, Wrong: "is not YAML", Hint: quote(err.Error())}
 	}
 	at := ye.GetToken().Position
+	if line := src.line(at.Line); strings.HasPrefix(strings.TrimLeft(line, " "), "\t") {
+		return src.atPlace(place{line: at.Line, column: strings.IndexByte(line, '\t') + 1}, "", "a tab stands where spaces belong", "indent with spaces: YAML takes no tabs there")
+	}
 	return src.atPlace(place{line: at.Line, column: at.Column}, "", "is not YAML: "+strings.ReplaceAll(ye.GetMessage(), "\t", `\t`), "check indentation, quotes and brackets from here upwards")
 }

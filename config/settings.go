@@ -13,14 +13,6 @@ type setting struct {
 	std   reflect.Value // its default
 }
 
-// settings lists what c says, and what it would say by default, in the order of
-// the types.
-func (c *Config) settings() []setting {
-	var all []setting
-	walk("", reflect.ValueOf(c).Elem(), reflect.ValueOf(Default()).Elem(), func(s setting) { all = append(all, s) })
-	return all
-}
-
 // walk calls visit for every key at or below v.
 func walk(key string, v, std reflect.Value, visit func(setting)) {
 	switch kindOf(v) {

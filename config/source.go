@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"maps"
+	"regexp"
 	"slices"
 	"strconv"
 	"strings"
@@ -203,14 +204,22 @@ func (s *source) atPlace(p place, key, wrong, hint string) *Error {
 // parentKey cuts the last element off a key's path.
 func parentKey(key string) string { return key[:max(strings.LastIndexAny(key, ".["), 0)] }
 
+// line returns a line of the file, from 1; "" if there is none.
+func (s *source) line(n int) string {
+	if n < 1 || n > len(s.lines) {
+		return ""
+	}
+	return string(s.lines[n-1])
+}
+
 // excerpt shows a line with a mark under the column. Lines that are long or
 // not printable are left out: the position must do.
 func (s *source) excerpt(line, column int) string {
 	const widest = 160
-	if line < 1 || line > len(s.lines) || column < 1 {
+	text := strings.TrimRight(s.line(line), " \t\r")
+	if text == "" || column < 1 {
 		return ""
 	}
-	text := strings.TrimRight(string(s.lines[line-1]), " \t\r")
 	if len(text) > widest || !printable(text) || mayHoldSecret(text) {
 		return ""
 	}
@@ -224,8 +233,12 @@ func (s *source) excerpt(line, column int) string {
 // whatever spelling, or a password in a URL were in it.
 func mayHoldSecret(line string) bool {
 	line = strings.ToLower(line)
-	return strings.Contains(line, "key") || strings.Contains(line, "secret") || strings.Contains(line, "@")
+	return strings.Contains(line, "secret") || strings.Contains(line, "@") ||
+		strings.Contains(line, "key") && (strings.Contains(line, "gos") || encoded.MatchString(line))
 }
+
+// encoded matches what is long enough for a key.
+var encoded = regexp.MustCompile(`[a-z0-9+/]{16}`)
 
 func printable(s string) bool {
 	for _, r := range s {

@@ -27,6 +27,11 @@ const maxLease = 10 * time.Minute
 // network: whether a certificate exists shows when it is read.
 func (c *Config) Validate() error { return c.check(nil) }
 
+var (
+	logLevels  = []string{"debug", "info", "warn", "error"}
+	logFormats = []string{"json", "text"}
+)
+
 // checker collects what is wrong.
 type checker struct {
 	src  *source
@@ -88,8 +93,8 @@ func (c *Config) problems() []error {
 	v.cluster(c.Cluster)
 	v.pools(c.Pools)
 	v.routes(c.Routes, c.Pools)
-	oneOf(v, "log.level", c.Log.Level, []string{"debug", "info", "warn", "error"})
-	oneOf(v, "log.format", c.Log.Format, []string{"json", "text"})
+	oneOf(v, "log.level", c.Log.Level, logLevels)
+	oneOf(v, "log.format", c.Log.Format, logFormats)
 	oneOf(v, "log.access_format", c.Log.AccessFormat, accessFormats)
 	v.telemetry(c.Telemetry)
 	v.prefixes("trusted_proxies", c.TrustedProxies)
@@ -132,6 +137,9 @@ func (v *checker) cluster(c Cluster) {
 	case 0, 16, 24, 32:
 	default:
 		v.wrong(keyGossipKey, fmt.Sprintf("is a key of %d bytes, where 32 belong", len(c.GossipKey)), hintKeygen)
+	}
+	if c.GossipKeyFile != "" && len(c.GossipKey) > 0 {
+		v.wrong("cluster.gossip_key_file", "is given beside gossip_key", "write one of them")
 	}
 	if t := c.TLS; t.Enabled() {
 		for _, part := range []struct{ key, file string }{{"ca", t.CA}, {"cert", t.Cert}, {"key", t.Key}} {

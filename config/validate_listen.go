@@ -54,7 +54,7 @@ func (v *checker) adminToken(addr, tokenFile string) {
 	}
 	if host, _, err := net.SplitHostPort(addr); err == nil && !isLoopback(host) {
 		v.wrong(keyAdmin, quote(addr)+" can be reached from other machines, and there is no admin token",
-			"write node.admin_token_file, the name of a file that holds the output of: openssl rand -hex 32; or listen on 127.0.0.1")
+			"write node.admin_token_file, the file made by: kgate keygen --token; or listen on 127.0.0.1")
 	}
 }
 

@@ -125,7 +125,7 @@ func (v *checker) upstreams(key string, us []*url.URL) {
 
 func (v *checker) routes(routes []Route, pools []Pool) {
 	if len(routes) == 0 && len(pools) > 1 {
-		v.wrong(keyRoutes, "there is no route, and more than one pool", "write which requests go to which pool, such as {pool: "+pools[0].Name+", match: {path_prefix: /}}")
+		v.wrong(keyPools, "there are several, and no route to any", "write routes, which say what goes to which pool, such as {pool: "+pools[0].Name+", match: {path_prefix: /}}")
 	}
 	catchAll := -1
 	for i, r := range routes {

@@ -5,6 +5,7 @@ import (
 	"errors"
 	"log/slog"
 	"net"
+	"net/http"
 	"time"
 
 	"github.com/kgate/kgate/kmutex"
@@ -44,8 +45,10 @@ type Links interface {
 	MeanRTT() time.Duration
 }
 
-// Exchange carries the reports and installs of a pool that enters a new epoch:
-// one request and one answer per gateway. [transport.Stream] implements it.
+// Exchange carries what gateways ask each other: the reports and plans of a pool
+// that enters a new epoch, copies of tickets and their acknowledgements, what is
+// asked about another's ticket, and how long its line is. [transport.Stream]
+// implements it.
 type Exchange interface {
 	net.Listener
 	Dial(ctx context.Context, addr string) (net.Conn, error)
@@ -92,6 +95,9 @@ type PoolObserver interface {
 	// Recovered reports that an epoch has begun here, and how long requests had
 	// to wait for it.
 	Recovered(why Reason, took time.Duration)
+	// Overtaken counts a request that was admitted after one which had arrived
+	// at this gateway later.
+	Overtaken()
 	// AuditFailed counts that home found tokens lost or doubled.
 	AuditFailed()
 }
@@ -116,6 +122,7 @@ func (noObserver) Sent(kmutex.Kind)         {}
 func (noObserver) Received(kmutex.Kind)     {}
 
 func (noObserver) Recovered(Reason, time.Duration) {}
+func (noObserver) Overtaken()                      {}
 func (noObserver) AuditFailed()                    {}
 
 // PoolConfig is what this gateway alone decides about a pool.
@@ -147,6 +154,8 @@ type Config struct {
 	DataDir string
 	// Replicas is the number of ring successors that keep a gateway's tickets.
 	Replicas int
+	// Fleet answers what other gateways ask with CallFleet; nil: nothing.
+	Fleet http.Handler
 	// Observer of the machines; nil: none.
 	Observer Observer
 	// Logger; nil: silent.

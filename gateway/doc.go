@@ -25,4 +25,32 @@
 //
 // Pools and their epochs come from the agreed view. A message that arrives
 // before the view which explains it is kept for a while, within bounds.
+//
+// # Standing
+//
+// A gateway admits as one incarnation, as long as its lease runs
+// (membership.Standing). The lease is looked at on every admission and after
+// every wake-up. When it ends, everything that the incarnation had is void: who
+// waits is refused, each slot in flight is told (Slot.OnLost), and only when all
+// of them have ended does the gateway come back, as another (standing.go).
+//
+// # Epochs
+//
+// When a gateway is lost, leaves or returns, or k changes, the view moves the
+// pool to a new epoch. Each gateway freezes its machine and reports to the pool's
+// home; home plans with kmutex.Reform, and each enters with its part of the plan
+// (reform.go, exchange.go). Home also counts the tokens every now and then and has
+// the epoch formed anew when there are not k (audit.go).
+//
+// # Tickets
+//
+// A ticket over HTTP is a slot under a time to live. It belongs to the gateway
+// that took it in, which any other one asks (desk.go, ticket.go, ticketcall.go);
+// its record is copied to the ring's successors (replicate.go) and to the disk
+// (persist.go), and an heir takes it over with the next epoch.
+//
+// # Who is there
+//
+// People see who waits and who holds what, and send somebody away (line.go), at
+// this gateway; [Gateway.CallFleet] carries their questions to the others.
 package gateway

@@ -11,6 +11,7 @@ import (
 	"net"
 	"net/http"
 	"net/url"
+	"strings"
 	"time"
 
 	"github.com/kgate/kgate/replication"
@@ -26,6 +27,19 @@ const maxBody = 64 << 20
 func reportPath(pool string) string   { return "/v1/pools/" + url.PathEscape(pool) + "/reports" }
 func holdingsPath(pool string) string { return "/v1/pools/" + url.PathEscape(pool) + "/tokens" }
 
+// FleetPath is where [Config].Fleet answers other gateways.
+const FleetPath = "/v1/fleet/"
+
+// CallFleet asks the Fleet of another gateway, by POST if there is a body. The
+// path begins with a slash. It fails with ErrElsewhere for who is not in the view.
+func (g *Gateway) CallFleet(ctx context.Context, name, path string, body, into any) error {
+	m, in := g.cfg.Views.View().Named(name)
+	if !in {
+		return fmt.Errorf("%w: %s is not in the cluster", ErrElsewhere, name)
+	}
+	return g.call(ctx, m.PeerAddr, FleetPath+strings.TrimPrefix(path, "/"), body, into)
+}
+
 func (g *Gateway) startExchange() {
 	mux := http.NewServeMux()
 	mux.HandleFunc("POST /v1/pools/{pool}/reports", g.serveReport)
@@ -33,6 +47,9 @@ func (g *Gateway) startExchange() {
 	mux.HandleFunc("GET /v1/pools/{pool}/line", g.serveLine)
 	mux.HandleFunc("POST /v1/pools/{pool}/copies", g.serveCopy)
 	mux.HandleFunc("POST "+ticketsPath, g.serveTicket)
+	if g.cfg.Fleet != nil {
+		mux.Handle(FleetPath, http.StripPrefix(strings.TrimSuffix(FleetPath, "/"), g.cfg.Fleet))
+	}
 	g.server = &http.Server{
 		Handler:           mux,
 		ReadHeaderTimeout: 5 * time.Second,

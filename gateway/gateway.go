@@ -233,11 +233,11 @@ func (g *Gateway) Close() error {
 	} else {
 		err = g.cfg.Exchange.Close()
 	}
-	g.mu.Lock()
-	for _, p := range g.pools {
-		p.ask.Stop()
+	for _, p := range g.all() {
+		p.mu.Lock()
+		p.stopTimers()
+		p.mu.Unlock()
 	}
-	g.mu.Unlock()
 	g.wg.Wait()
 	return err
 }

@@ -37,10 +37,12 @@ type pool struct {
 	installed uint64            // epoch that has begun here last
 	mended    uint64            // the last one that was asked to end early
 	withheld  kmutex.TokenSet   // in that epoch
+	missed    *time.Timer       // ends it when what nobody knows of has run out
 	// salvaged tokens of that epoch were on their way to a gateway that was lost
 	// before they had left this one.
 	salvaged kmutex.TokenSet
 	last     kmutex.Ticket
+	numbers  uint64                  // of slots so far
 	slots    map[kmutex.Ticket]*Slot // that have a place in line, or are held
 	clients  map[string]*client      // where they are told apart
 	due      []*Slot                 // that get their places at the end of the step
@@ -50,6 +52,8 @@ type pool struct {
 	desk     *desk // nil until the pool has tickets
 	rate     serviceRate
 	idle     signal
+	newest   time.Time // arrival of the youngest request that was admitted
+	trail    trail
 }
 
 func newPool(g *Gateway, name string) *pool {
@@ -62,6 +66,14 @@ func newPool(g *Gateway, name string) *pool {
 	p.ask = time.AfterFunc(time.Hour, p.askDue)
 	p.ask.Stop()
 	return p
+}
+
+// stopTimers is for the end. The caller holds the lock.
+func (p *pool) stopTimers() {
+	p.ask.Stop()
+	if p.missed != nil {
+		p.missed.Stop()
+	}
 }
 
 func (p *pool) askDue() {
@@ -80,6 +92,9 @@ func (p *pool) deliver(from kmutex.Node, m kmutex.Message) error {
 		return ErrIsolated
 	}
 	p.watch.Received(m.Kind)
+	if m.Epoch == p.installed {
+		p.trail = p.trail.arrived(&m, p.spec.K)
+	}
 	return p.try(kmutex.Event{Kind: kmutex.EventReceive, From: from, Message: m})
 }
 
@@ -112,6 +127,7 @@ func (p *pool) move(e kmutex.Event) error {
 	for i := range fx.Messages {
 		m := &fx.Messages[i]
 		p.watch.Sent(m.Message.Kind)
+		p.trail.depart(&m.Message)
 		p.send(m)
 	}
 	for _, g := range fx.Grants {
@@ -188,28 +204,8 @@ func (p *pool) lost(m *kmutex.Envelope, err error) {
 func (p *pool) retryAfter() time.Duration {
 	p.mu.Lock()
 	defer p.mu.Unlock()
-	return p.rate.wait(p.waiting + 1)
+	return p.rate.wait(p.g.now(), p.waiting)
 }
-
-// serviceRate estimates how fast waiting requests of this gateway are admitted.
-type serviceRate struct {
-	last  time.Time
-	every time.Duration // moving mean of the time between admissions while some wait
-}
-
-// admitted notes an admission at now; busy tells whether others go on waiting.
-func (r *serviceRate) admitted(now time.Time, busy bool) {
-	if !r.last.IsZero() {
-		const weight = 8 // as in TCP's estimate of the round trip
-		r.every += (now.Sub(r.last) - r.every) / weight
-	}
-	if r.last = now; !busy {
-		r.last = time.Time{}
-	}
-}
-
-// wait estimates the wait of the n-th in line here.
-func (r *serviceRate) wait(n int) time.Duration { return time.Duration(n) * r.every }
 
 // signal wakes whoever waits for a condition that a lock guards.
 type signal struct{ ch chan struct{} }

@@ -63,32 +63,38 @@ func (g *Gateway) serveLine(w http.ResponseWriter, r *http.Request) {
 	respond(w, p.lineView())
 }
 
-// place adds position and expected wait to a waiting ticket. Without the answers
-// of all gateways it is an estimate from those that there are.
+// place adds position and expected wait to a waiting ticket.
 func (d *desk) place(ctx context.Context, t Ticket, stamp int64) Ticket {
-	if t.Granted {
-		return t
+	if !t.Granted {
+		t.Position, t.ETA = d.pool.position(ctx, stamp)
 	}
-	l := &d.pool.positions
+	return t
+}
+
+// position returns the place of who came at the given time, from 1, and the wait
+// to be expected; 0 where they are not known. Without the answers of all gateways
+// it is an estimate from those that there are.
+func (p *pool) position(ctx context.Context, stamp int64) (n int, wait time.Duration) {
+	l := &p.positions
 	select {
 	case l.turn <- struct{}{}:
 		defer func() { <-l.turn }()
 	case <-ctx.Done():
-		return t
+		return 0, 0
 	}
-	if now := d.pool.g.now(); now.Sub(l.at) > positionsKeep {
+	if now := p.g.now(); now.Sub(l.at) > positionsKeep {
 		l.at, l.stamps, l.rate = now, nil, 0
-		for _, v := range d.pool.wholeLine(ctx) {
+		for _, v := range p.wholeLine(ctx) {
 			l.stamps = append(l.stamps, v.Stamps...)
 			l.rate += v.PerSecond
 		}
 		slices.Sort(l.stamps)
 	}
-	t.Position = 1 + sort.Search(len(l.stamps), func(i int) bool { return l.stamps[i] >= stamp })
+	n = 1 + sort.Search(len(l.stamps), func(i int) bool { return l.stamps[i] >= stamp })
 	if l.rate > 0 {
-		t.ETA = time.Duration(float64(t.Position) / l.rate * float64(time.Second))
+		wait = time.Duration(float64(n) / l.rate * float64(time.Second))
 	}
-	return t
+	return n, wait
 }
 
 func (p *pool) wholeLine(ctx context.Context) []lineView {

@@ -297,7 +297,7 @@ func (p *pool) install(a *replication.EpochAnswer) {
 		return
 	}
 	p.installed, p.withheld = in.Epoch, in.Withheld
-	p.unplanned, p.salvaged = nil, nil
+	p.unplanned, p.salvaged, p.trail = nil, nil, nil
 	if p.desk != nil {
 		p.desk.renew(in.Running, a.Settled)
 	}

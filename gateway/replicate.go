@@ -148,13 +148,21 @@ func (g *Gateway) forgiven(pool string, n kmutex.Node) bool {
 }
 
 // miss notes that nobody knows the tickets of some lost gateways, and begins a
-// new epoch when their tokens can come back.
+// new epoch when their tokens can come back. The caller holds the pool's lock.
 func (p *pool) miss(nodes []kmutex.Node, epoch uint64) {
+	if p.missed != nil {
+		p.missed.Stop() // the epoch that it was to end is over
+	}
 	if len(nodes) == 0 {
 		return
 	}
 	g := p.g
 	g.mu.Lock()
+	for k := range g.missing {
+		if _, lost := p.view.Gone(k.node); k.pool == p.name && !lost {
+			delete(g.missing, k) // the view has forgotten it
+		}
+	}
 	oldest := g.now()
 	for _, n := range nodes {
 		since, known := g.missing[missing{p.name, n}]
@@ -169,11 +177,11 @@ func (p *pool) miss(nodes []kmutex.Node, epoch uint64) {
 	g.mu.Unlock()
 	p.log.Warn("what lost gateways had given out cannot be known: their tokens are withheld until it has run out",
 		slog.Any("nodes", nodes), slog.Duration("longest", replication.MaxTTL))
-	g.wg.Go(func() {
-		select {
-		case <-time.After(oldest.Add(replication.MaxTTL).Sub(g.now())):
+	p.missed = time.AfterFunc(oldest.Add(replication.MaxTTL).Sub(g.now()), func() {
+		p.mu.Lock()
+		defer p.mu.Unlock()
+		if g.ctx.Err() == nil && p.machine != nil {
 			p.recover(epoch)
-		case <-g.ctx.Done():
 		}
 	})
 }

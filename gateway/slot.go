@@ -2,6 +2,7 @@ package gateway
 
 import (
 	"context"
+	"net/netip"
 	"strconv"
 	"time"
 
@@ -17,17 +18,24 @@ type Slot struct {
 	since  time.Time
 	// position among those that waited here when it asked.
 	position int
+	// owner and number name it for good.
+	owner  kmutex.Node
+	number uint64
+	note   *Note // nil: nothing is known
 
 	// The fields below are the pool's, under its lock.
 	ticket kmutex.Ticket // 0: it waits for a place in line
 	placed time.Time     // when its place was taken
 	state  slotState
 	grant  kmutex.Grant
+	at     time.Time     // when it was granted here
 	epoch  uint64        // in which it was granted
 	err    error         // why the wait ended without a grant
 	ready  chan struct{} // closed when the wait is over; nil if it never began
 	abort  func()        // see OnLost
 	held   *ticket       // whose slot it is; nil: a request's
+	span   string        // see Ask
+	after  string        // see Entry
 }
 
 type slotState uint8
@@ -49,6 +57,22 @@ type Ask struct {
 	Wait time.Duration
 	// Client is who asks; empty: nobody in particular.
 	Client string
+	// Span of a request that is sampled, the ids of its trace and of itself in 24
+	// bytes: who has its token next is told. Empty: it is not sampled.
+	Span string
+	// Request describes it to people who look at the line; nil: nothing is known.
+	// It is kept while the request waits and holds its slot.
+	Request *Note
+}
+
+// Note describes a request to people.
+type Note struct {
+	// Method and Path of the request, the path without its query.
+	Method, Path string
+	// Remote is the client's address.
+	Remote netip.Addr
+	// Trace is the id of the trace that the request belongs to; empty: none.
+	Trace string
 }
 
 // Entry is how a slot was come by.
@@ -60,6 +84,9 @@ type Entry struct {
 	Token int
 	// Epoch of the pool, and Serial of the grant in it.
 	Epoch, Serial uint64
+	// After is the span of the request that had the token before, at whatever
+	// gateway; empty if it was not sampled, or is not known.
+	After string
 }
 
 // Acquire waits in the line of a pool until this request is admitted, no longer
@@ -164,7 +191,7 @@ func (s *Slot) Fence() string {
 
 // Entry tells how the slot was come by.
 func (s *Slot) Entry() Entry {
-	return Entry{Position: s.position, Token: int(s.grant.Token), Epoch: s.epoch, Serial: s.grant.Serial}
+	return Entry{Position: s.position, Token: int(s.grant.Token), Epoch: s.epoch, Serial: s.grant.Serial, After: s.after}
 }
 
 // enter puts a new request in line. A slot that came at once has no ready
@@ -192,7 +219,8 @@ func (p *pool) line(ask Ask, held *ticket) (*Slot, error) {
 	case p.waiting >= p.cfg.QueueLimit:
 		return nil, ErrQueueFull
 	}
-	s := &Slot{pool: p, since: p.g.now(), held: held}
+	s := p.newSlot(p.g.now(), held)
+	s.note, s.span = ask.Request, ask.Span
 	p.waiting++
 	if held == nil {
 		p.requests++
@@ -200,14 +228,23 @@ func (p *pool) line(ask Ask, held *ticket) (*Slot, error) {
 	if p.join(s, ask.Client) {
 		p.step(p.place(s, s.since))
 	}
+	if s.state == slotWaiting && p.waiting == 1 {
+		p.rate.begins(s.since)
+	}
 	return s, nil
+}
+
+func (p *pool) newSlot(since time.Time, held *ticket) *Slot {
+	p.numbers++
+	return &Slot{pool: p, owner: p.self, number: p.numbers, since: since, held: held}
 }
 
 // inherit makes the slot of a ticket that a lost gateway left. The machine has
 // it from its next install on. The caller holds the lock.
 func (p *pool) inherit(number kmutex.Ticket, r replication.Record, held *ticket) *Slot {
 	arrived := time.Unix(0, r.Stamp)
-	s := &Slot{pool: p, ticket: number, since: arrived, placed: arrived, held: held}
+	s := p.newSlot(arrived, held)
+	s.ticket, s.placed = number, arrived
 	p.slots[number] = s
 	if r.State == replication.StateGranted {
 		s.state, s.epoch = slotGranted, r.Fence.Epoch
@@ -237,6 +274,7 @@ func (p *pool) end(s *Slot, how kmutex.EventKind) {
 		s.wake()
 	} else {
 		p.inFlight--
+		p.leaveTrail(s)
 	}
 	if s.held == nil {
 		p.done()
@@ -254,11 +292,13 @@ func (p *pool) grant(grant kmutex.Grant) {
 	if s == nil {
 		return // refused in an inheritance, and about to be cancelled
 	}
-	s.state, s.grant, s.epoch = slotGranted, grant, p.spec.Epoch
+	s.state, s.grant, s.epoch, s.at = slotGranted, grant, p.spec.Epoch, p.g.now()
 	p.waiting--
 	p.inFlight++
 	p.came(s)
-	p.rate.admitted(p.g.now(), p.waiting > 0)
+	p.rate.admitted(s.at, p.waiting > 0)
+	p.overtaken(s)
+	s.after = p.trail.take(grant.Token)
 	s.wake()
 	if s.held != nil {
 		p.desk.granted(s.held, s)

@@ -158,7 +158,7 @@ func (p *pool) void() (refused, aborted int, ended <-chan struct{}) {
 		ended = p.idle.wait()
 	}
 	p.machine, p.early = nil, nil
-	p.ask.Stop()
+	p.stopTimers()
 	if p.reform != nil {
 		p.reform.supersede()
 		p.reform = nil

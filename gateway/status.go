@@ -22,6 +22,9 @@ type PoolStatus struct {
 	Free int
 	// Withheld tokens may still be in use at a lost gateway.
 	Withheld int
+	// ReplicaLag is, for each successor, how many changes of tickets it has not
+	// acknowledged; nil while the pool has no tickets.
+	ReplicaLag map[kmutex.Node]int
 	// Forming tells that the epoch has not begun here yet: requests wait.
 	Forming bool
 }
@@ -50,6 +53,9 @@ func (p *pool) status() PoolStatus {
 	s := PoolStatus{
 		Name: p.name, K: p.spec.K, Binding: p.spec.Binding, Epoch: p.spec.Epoch, Home: p.spec.Home,
 		InFlight: p.inFlight, Waiting: p.waiting, Withheld: p.withheld.Len(),
+	}
+	if p.desk != nil {
+		s.ReplicaLag = p.desk.replicas.Lag()
 	}
 	if p.machine != nil {
 		s.Baton, s.Forming, s.Free = p.machine.Coordinator(), p.machine.Frozen(), p.machine.FreeHere()

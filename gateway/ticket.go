@@ -53,6 +53,10 @@ type Ticket struct {
 	// Fence of a granted ticket.
 	Fence string
 	Entry Entry
+	// Arrived is when it was taken in; Place names it in listings of the line, and
+	// is no secret.
+	Arrived time.Time
+	Place   string
 	// Left is how long it lives without a further sign of its holder.
 	Left time.Duration
 }
@@ -288,7 +292,7 @@ func (d *desk) finish(id string) error {
 
 // describe says how t stands. The caller holds the pool's lock.
 func (d *desk) describe(t *ticket) Ticket {
-	out := Ticket{ID: t.id, Pool: d.pool.name, TTL: t.ttl, Left: t.expires.Sub(d.pool.g.now())}
+	out := Ticket{ID: t.id, Pool: d.pool.name, TTL: t.ttl, Left: t.expires.Sub(d.pool.g.now()), Arrived: t.slot.since, Place: t.slot.id()}
 	if t.slot.state == slotGranted {
 		out.Granted, out.Fence, out.Entry = true, t.slot.Fence(), t.slot.Entry()
 	}

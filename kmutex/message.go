@@ -79,6 +79,10 @@ type Message struct {
 
 	// Holder is the node that holds baton Number, or that it is on its way to.
 	Holder Node
+
+	// Tag is for the drivers, who may send it along with tokens (token, baton).
+	// The machine neither sets nor reads it.
+	Tag []byte
 }
 
 // String formats m for golden traces and error messages.

@@ -3,7 +3,6 @@ package proxy
 import (
 	"context"
 	"log/slog"
-	"net"
 	"net/http"
 	"strconv"
 	"strings"
@@ -33,7 +32,7 @@ func (h *plane) logAccess(ex *exchange, r *http.Request) {
 	case AccessStructured:
 		h.logStructured(ex, r)
 	case AccessCommon, AccessCombined:
-		line := appendAccess(make([]byte, 0, 256), ex, r, h.cfg.AccessLog == AccessCombined)
+		line := h.appendAccess(make([]byte, 0, 256), ex, r)
 		_, _ = h.cfg.AccessWriter.Write(line) // there is nobody to tell
 	}
 }
@@ -46,6 +45,7 @@ func (h *plane) logStructured(ex *exchange, r *http.Request) {
 	rec := &ex.rec
 	h.cfg.Logger.LogAttrs(ctx, slog.LevelInfo, "request",
 		slog.String("remote", r.RemoteAddr),
+		slog.String("client", clientAddr(r, h.cfg.TrustedProxies).String()),
 		slog.String("method", r.Method),
 		slog.String("host", r.Host),
 		slog.String("path", loggedPath(r.URL.Path, r.URL.Path)),
@@ -64,15 +64,6 @@ func (h *plane) logStructured(ex *exchange, r *http.Request) {
 	)
 }
 
-// remoteHost returns the address of the connection's other end, without its port.
-func remoteHost(r *http.Request) string {
-	host, _, err := net.SplitHostPort(r.RemoteAddr)
-	if err != nil {
-		return r.RemoteAddr
-	}
-	return host
-}
-
 // loggedPath returns how a path is written in logs: what follows in a ticket's
 // is a secret.
 func loggedPath(path, written string) string {
@@ -82,11 +73,11 @@ func loggedPath(path, written string) string {
 	return written
 }
 
-// appendAccess appends a line in the Common Log Format or, if combined, that
-// with two fields more, as Apache and nginx write them. There is no remote user:
-// the gateway knows none.
-func appendAccess(b []byte, ex *exchange, r *http.Request, combined bool) []byte {
-	b = appendEscaped(b, remoteHost(r))
+// appendAccess appends a line in the Common Log Format or that with two fields
+// more, as Apache and nginx write them. There is no remote user: the gateway
+// knows none.
+func (h *plane) appendAccess(b []byte, ex *exchange, r *http.Request) []byte {
+	b = clientAddr(r, h.cfg.TrustedProxies).AppendTo(b)
 	b = append(b, " - - ["...)
 	b = ex.arrived.AppendFormat(b, "02/Jan/2006:15:04:05 -0700")
 	b = append(b, `] "`...)
@@ -103,7 +94,7 @@ func appendAccess(b []byte, ex *exchange, r *http.Request, combined bool) []byte
 	} else {
 		b = strconv.AppendInt(b, ex.rec.Bytes, 10)
 	}
-	if combined {
+	if h.cfg.AccessLog == AccessCombined {
 		referer, _, _ := strings.Cut(r.Header.Get("Referer"), "?")
 		b = appendQuoted(b, referer)
 		b = appendQuoted(b, r.Header.Get("User-Agent"))

@@ -4,6 +4,7 @@ import (
 	"context"
 	"fmt"
 	"net/http"
+	"net/netip"
 	"time"
 )
 
@@ -28,6 +29,23 @@ type Ask struct {
 	// Client is who asks, where the pool tells clients apart; empty: nobody in
 	// particular. It can be compared and says nothing else.
 	Client string
+	// Span of the request if it is sampled, the ids of its trace and of itself in
+	// 24 bytes; else empty.
+	Span string
+	// Request describes it to people who look at the line. It does not change
+	// until the slot is released.
+	Request *Note
+}
+
+// Note describes a request to people who look at the line.
+type Note struct {
+	// Method and Path of the request, the path without its query, which may hold
+	// secrets.
+	Method, Path string
+	// Remote is the client's address.
+	Remote netip.Addr
+	// Trace is the id of the request's trace, empty without one.
+	Trace string
 }
 
 // Slot is the right of one request to be in flight. It must be safe for
@@ -59,6 +77,9 @@ type Entry struct {
 	Token int
 	// Epoch of the pool and Serial of the admission in it, as in the fence.
 	Epoch, Serial uint64
+	// After is the span of the request that had the token before, at whatever
+	// gateway, as in Ask; empty if it was not sampled, or is not known.
+	After string
 }
 
 // Reason says why a request was refused. Its text is the value of the header
@@ -74,6 +95,8 @@ const (
 	// ReasonClientLimit: as many of this client's requests as the pool allows
 	// wait here already.
 	ReasonClientLimit Reason = "client-limit"
+	// ReasonCancelled: an operator has taken the request out of the line.
+	ReasonCancelled Reason = "cancelled"
 	// ReasonUpstreamDown: no upstream of the pool passes its health checks.
 	ReasonUpstreamDown Reason = "upstream-down"
 )
@@ -129,6 +152,8 @@ const (
 	OutcomeIsolated
 	// OutcomeClientLimit: refused, too many of its client's requests wait.
 	OutcomeClientLimit
+	// OutcomeCancelled: refused, an operator took it out of the line.
+	OutcomeCancelled
 	// OutcomeUpstreamDown: refused, before or after its wait, since no upstream
 	// of the pool passes its health checks.
 	OutcomeUpstreamDown
@@ -141,7 +166,7 @@ const (
 )
 
 var outcomeNames = [outcomeEnd]string{
-	"none", "admitted", "queue_full", "timeout", "client_gone", "draining", "isolated", "client_limit", "upstream_down", "upstream_error",
+	"none", "admitted", "queue_full", "timeout", "client_gone", "draining", "isolated", "client_limit", "cancelled", "upstream_down", "upstream_error",
 }
 
 // String returns the outcome's name in metrics and logs.
@@ -164,6 +189,8 @@ func (r *Refusal) outcome() Outcome {
 		return OutcomeIsolated
 	case ReasonClientLimit:
 		return OutcomeClientLimit
+	case ReasonCancelled:
+		return OutcomeCancelled
 	case ReasonUpstreamDown:
 		return OutcomeUpstreamDown
 	default:

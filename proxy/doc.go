@@ -24,13 +24,27 @@
 //
 // # Model
 //
-//	listener -> Server -> Handler (chi: record, guard) -> first matching route
+//	listener -> Server (crowd, PROXY, TLS) -> Handler (chi: record, guard) -> first matching route
 //	  route with a pool:    Admitter.Acquire (or Tickets.Redeem) -> reverse proxy -> Release
 //	  route without a pool: reverse proxy
 //
 // The package knows nothing of how admission is decided; whoever wires it
 // gives it an Admitter. Parsing is left to net/http and forwarding to
 // net/http/httputil, so that nothing of HTTP is parsed by hand here.
+//
+// # Several upstreams
+//
+// Of the healthy ones that with the fewest requests in flight is taken (group.go).
+// A request for which no connection could be made has not been sent: it goes to
+// the next upstream, on the same slot; no other request is sent to two. Over a
+// kept connection that turns out to be dead, net/http sends again what RFC 9110,
+// section 9.2.2, allows, and nothing that has a body.
+//
+// An upstream is unhealthy after failures in a row, of requests or of its checks
+// (health.go). One that fails checks gets nothing, and when all do, requests are
+// refused at once: no slot is held for an upstream that may not come back. Where
+// there are no checks, all being unhealthy is as good as none: they are tried,
+// so that one that is back serves the first request after.
 //
 // # When the right to be in flight ends
 //
@@ -60,7 +74,7 @@
 // # What an upstream sees
 //
 // The request line and the query as the client sent them (after strip_prefix),
-// the Host header unchanged, as HAProxy and Caddy do it, Via, and
+// the Host header unchanged, as HAProxy and Caddy do it, Via, Forwarded, and
 // X-Forwarded-For, -Host and -Proto. Everything of that kind that an untrusted
 // client sent is removed, and so is every Kgate-* header or trailer; Kgate-Fence
 // is then added for the pools that want it. Hop-by-hop headers end here (RFC
@@ -69,5 +83,6 @@
 // # Sources
 //
 // RFC 9110 (semantics, Via, Retry-After), RFC 7240 (Prefer), RFC 9457 (problem
-// details), W3C Server Timing, draft-ietf-httpapi-ratelimit-headers.
+// details), RFC 7239 (Forwarded), HAProxy's PROXY protocol, W3C Server Timing,
+// W3C Trace Context, draft-ietf-httpapi-ratelimit-headers.
 package proxy

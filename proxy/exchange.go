@@ -37,9 +37,11 @@ type exchange struct {
 	prefer   int           // the preference "wait" that was honoured, else -1
 
 	rec        Record
+	note       Note
 	wrote      atomic.Bool // the final header has been written
 	hijacked   bool        // the client's connection is an upgraded one
 	overHTTP1  bool
+	chunked    bool  // the request's body comes in chunks
 	remaining  int64 // body bytes still to come, if the upstream announced how many
 	clientGone bool
 }
@@ -69,7 +71,10 @@ func exchangeIn(ctx context.Context) *exchange {
 }
 
 func newExchange(h *plane, w http.ResponseWriter, r *http.Request) *exchange {
-	ex := &exchange{ResponseWriter: w, handler: h, arrived: time.Now(), prefer: -1, overHTTP1: r.ProtoMajor == 1}
+	ex := &exchange{
+		ResponseWriter: w, handler: h, arrived: time.Now(), prefer: -1,
+		overHTTP1: r.ProtoMajor == 1, chunked: len(r.TransferEncoding) > 0,
+	}
 	ctx, cancel := context.WithCancelCause(r.Context())
 	ex.ctx, ex.cancel = exchangeContext{Context: ctx, ex: ex}, cancel
 	return ex
@@ -140,9 +145,12 @@ func (ex *exchange) Hijack() (net.Conn, *bufio.ReadWriter, error) {
 // decorate adds the gateway's own headers to an answer.
 func (ex *exchange) decorate() {
 	h := ex.Header()
-	if ex.overHTTP1 && ex.body.unread() {
+	if ex.overHTTP1 && (ex.chunked || ex.body.unread()) {
 		// In full duplex net/http would take what follows a broken or unread
-		// body for the next request.
+		// body for the next request. And a request in chunks may have had a
+		// Content-Length too, by which somebody in front of the gateway has found
+		// another end: RFC 9112, section 6.1, wants the connection closed, and
+		// net/http does not say which it was.
 		h.Set("Connection", "close")
 	}
 	if ex.prefer >= 0 {

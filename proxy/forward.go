@@ -81,12 +81,37 @@ func upstreamAnswered(res *http.Response) error {
 	ex.verdict = verdictGood
 	ex.rec.FirstByte = time.Since(ex.admitted)
 	ex.rec.UpstreamStatus = res.StatusCode
+	if len(res.Trailer) > 0 && ex.overHTTP1 && res.Request.Method != http.MethodHead {
+		// As in rewrite: only chunks can have trailers behind them.
+		res.ContentLength = -1
+		res.Header.Del("Content-Length")
+	}
 	ex.remaining = res.ContentLength
 	if both, ok := res.Body.(io.ReadWriteCloser); ok && res.StatusCode == http.StatusSwitchingProtocols {
 		ex.backend = &upgraded{ReadWriteCloser: both, hold: &ex.hold}
 		res.Body = ex.backend
+	} else if res.ProtoMajor == 2 && ex.body.unread() {
+		res.Body = &lastOfStream{res.Body, ex}
 	}
 	return nil
+}
+
+// lastOfStream is an HTTP/2 upstream's answer to a request whose body still comes.
+// When the upstream is done with the stream, nobody wants the rest of that body;
+// but closing the answer waits until the transport has stopped reading it, which
+// the client alone could end: a gRPC server that fails a call would leave its
+// client waiting, slot in hand.
+type lastOfStream struct {
+	io.ReadCloser
+	ex *exchange
+}
+
+// Close implements io.Closer.
+func (s *lastOfStream) Close() error {
+	if s.ex.body.unread() {
+		_ = http.NewResponseController(s.ex.ResponseWriter).SetReadDeadline(time.Now())
+	}
+	return s.ReadCloser.Close()
 }
 
 // upstreamFailed is every ReverseProxy's ErrorHandler: no answer came. It finds

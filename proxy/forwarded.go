@@ -3,7 +3,6 @@ package proxy
 import (
 	"net"
 	"net/http"
-	"net/netip"
 	"strings"
 )
 
@@ -42,15 +41,15 @@ func appendEarlier(b []byte, h http.Header) []byte {
 
 // appendNode appends an address as section 6 has it; what is none is unknown.
 func appendNode(b []byte, host string) []byte {
-	addr, err := netip.ParseAddr(host)
+	addr, ok := forwardedAddr(host)
 	switch {
-	case err != nil:
+	case !ok:
 		return append(b, "unknown"...)
-	case addr.Is4() || addr.Is4In6():
-		return addr.Unmap().AppendTo(b)
+	case addr.Is4():
+		return addr.AppendTo(b)
 	default:
 		b = append(b, `"[`...)
-		b = addr.WithZone("").AppendTo(b)
+		b = addr.AppendTo(b)
 		return append(b, `]"`...)
 	}
 }

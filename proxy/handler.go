@@ -157,7 +157,8 @@ func (h *plane) admit(ex *exchange, r *http.Request, t *target) (Slot, error) {
 	if t.Tickets && prefersAsync(r.Header) {
 		return nil, h.handOut(ex, r, t)
 	}
-	ask := Ask{Pool: t.Name, Client: h.client(r, t)}
+	ex.note = Note{Method: r.Method, Path: r.URL.Path, Remote: clientAddr(r, h.cfg.TrustedProxies), Trace: ex.rec.TraceID}
+	ask := Ask{Pool: t.Name, Client: h.client(r, t), Span: ex.spanBytes(), Request: &ex.note}
 	ask.Wait, ex.prefer = queueTimeout(t.QueueTimeout, r.Header)
 	return h.cfg.Admitter.Acquire(r.Context(), ask)
 }

@@ -156,6 +156,49 @@ func TestPassedOver(t *testing.T) {
 	})
 }
 
+// TestWhatIsAFailure: connections that are refused or break are the upstream's
+// failures; a slow or bad answer is none, nor is what the client does.
+func TestWhatIsAFailure(t *testing.T) {
+	silent := func(_ http.ResponseWriter, r *http.Request) {
+		_, _ = io.Copy(io.Discard, r.Body)
+		<-r.Context().Done()
+	}
+	for name, tt := range map[string]struct {
+		upstream http.HandlerFunc // nil: nobody listens
+		send     string
+		healthy  bool
+	}{
+		"refused":      {nil, "GET / HTTP/1.1\r\nHost: h\r\n\r\n", false},
+		"breaks":       {func(http.ResponseWriter, *http.Request) { panic(http.ErrAbortHandler) }, "GET / HTTP/1.1\r\nHost: h\r\n\r\n", false},
+		"slow":         {silent, "GET / HTTP/1.1\r\nHost: h\r\n\r\n", true},
+		"says 500":     {func(w http.ResponseWriter, _ *http.Request) { w.WriteHeader(500) }, "GET / HTTP/1.1\r\nHost: h\r\n\r\n", true},
+		"broken body":  {silent, "PUT / HTTP/1.1\r\nHost: h\r\nTransfer-Encoding: chunked\r\n\r\nnot a chunk\r\n", true},
+		"client gives": {silent, "GET / HTTP/1.1\r\nHost: h\r\n\r\nleave", true},
+	} {
+		t.Run(name, func(t *testing.T) {
+			g := newGateway(t, 1, tt.upstream, func(c *Config) {
+				c.Pools[0].Transport.ResponseHeaderTimeout = 50 * time.Millisecond
+				if tt.upstream == nil {
+					c.Pools[0].Upstreams = []*url.URL{refusing(1)}
+				}
+			})
+			for range 3 {
+				c := g.dial()
+				request, leaves := strings.CutSuffix(tt.send, "leave")
+				c.send(request)
+				if leaves {
+					g.sem.await(1, 0)
+					_ = c.Close()
+				}
+				g.records.next(t)
+			}
+			if s := g.handler.Upstreams()[0]; s.Healthy != tt.healthy {
+				t.Errorf("%+v", s)
+			}
+		})
+	}
+}
+
 // TestChecks: an upstream that fails its checks gets nothing, and when all do the
 // gateway says so at once, without a slot; to who waits, when the turn comes.
 func TestChecks(t *testing.T) {

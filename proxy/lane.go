@@ -140,7 +140,25 @@ func (s *lanes) RoundTrip(req *http.Request) (*http.Response, error) {
 		}
 		return nil, err
 	}
-	return l.transport.RoundTrip(req)
+	res, err := l.transport.RoundTrip(req)
+	if err != nil && anothersFault(req, err) {
+		return l.transport.RoundTrip(req)
+	}
+	return res, err
+}
+
+// anothersFault reports whether a request failed because of the one that had its
+// connection before, and may be sent again. net/http lends a connection out anew
+// as soon as an answer without a body is there; when the request that the answer
+// was for is cancelled just then, it is that connection which is closed.
+func anothersFault(req *http.Request, err error) bool {
+	switch req.Method {
+	case http.MethodGet, http.MethodHead, http.MethodOptions:
+	default:
+		return false // the upstream may have acted on it
+	}
+	return (req.Body == nil || req.Body == http.NoBody) && req.Context().Err() == nil &&
+		(errors.Is(err, context.Canceled) || errors.Is(err, io.ErrUnexpectedEOF))
 }
 
 // now returns the present standing's lane.

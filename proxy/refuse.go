@@ -31,6 +31,7 @@ var refusalDetails = map[Reason]string{
 	ReasonIsolated:     "this gateway has lost touch with the others and may not admit requests",
 	ReasonUpstreamDown: "no upstream of this pool passes its health check",
 	ReasonClientLimit:  "too many of this client's requests wait already",
+	ReasonCancelled:    "an operator has taken this request out of the line",
 }
 
 // writeRefusal answers a request that was not admitted.

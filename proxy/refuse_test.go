@@ -24,6 +24,7 @@ func TestRefusals(t *testing.T) {
 		{Refusal{Reason: ReasonDraining, RetryAfter: 1001 * time.Millisecond, Limit: 8}, OutcomeDraining, "2", 503},
 		{Refusal{Reason: ReasonIsolated, RetryAfter: -time.Second}, OutcomeIsolated, "1", 503},
 		{Refusal{Reason: ReasonClientLimit}, OutcomeClientLimit, "1", 429},
+		{Refusal{Reason: ReasonCancelled}, OutcomeCancelled, "1", 503},
 	} {
 		g.sem.refusal = &tt.refusal
 		for _, accept := range []string{"*/*", "text/plain"} {

@@ -7,6 +7,7 @@ import (
 	"net/http"
 	"net/netip"
 	"net/url"
+	"sync"
 	"testing"
 	"time"
 )
@@ -111,6 +112,51 @@ func TestReloadKeepsUpstreams(t *testing.T) {
 	g.answer("/")
 	if n := g.metered.conns.Load(); n != 2 {
 		t.Errorf("%d connections, want a second one: the transport is another", n)
+	}
+}
+
+// TestReloadUnderLoad: no request notices that upstreams come and go, and none is
+// counted as in flight for ever.
+func TestReloadUnderLoad(t *testing.T) {
+	const clients, each = 20, 40
+	g := newGateway(t, 4, http.HandlerFunc(func(http.ResponseWriter, *http.Request) {}))
+	same := mustURL(t, g.upstream.URL)
+	other := startHandler(t, func(http.ResponseWriter, *http.Request) {})
+	var wg sync.WaitGroup
+	done := make(chan struct{})
+	for range clients {
+		wg.Go(func() {
+			for range each {
+				if got := g.answer("/"); got != "200 " {
+					t.Errorf("got %q", got)
+				}
+			}
+		})
+	}
+	go func() { wg.Wait(); close(done) }()
+	seen := map[*upstream]bool{}
+	for i, busy := 0, true; busy; i++ {
+		select {
+		case <-done:
+			busy = false
+		case <-g.records.admitted: // as fast as requests go through
+			g.reload(func(c *Config) {
+				c.Pools[0].Upstreams = [][]*url.URL{{same}, {other, same}, {other}}[i%3]
+				c.Pools[0].Transport.DialTimeout = time.Duration(1+i%2) * time.Second
+			})
+			for _, u := range g.handler.now.Load().targets[0].upstreams {
+				seen[u] = true
+			}
+		}
+	}
+	g.sem.await(0, 0)
+	for u := range seen {
+		if u.inFlight != 0 {
+			t.Errorf("%d counted in flight", u.inFlight)
+		}
+	}
+	if len(seen) < 4 {
+		t.Errorf("only %d upstreams were made: the test is too tame", len(seen))
 	}
 }
 

@@ -27,6 +27,11 @@ func rewrite(pr *httputil.ProxyRequest) {
 	// outgoing request must see the server's map, not a copy made before.
 	pr.Out.Trailer = pr.In.Trailer
 	removeUntrusted(pr.Out.Trailer, true)
+	if len(pr.Out.Trailer) > 0 {
+		// HTTP/2 has them behind a body of known length, too; HTTP/1.1 only
+		// behind chunks.
+		pr.Out.ContentLength = -1
+	}
 
 	trusted := contains(ex.handler.cfg.TrustedProxies, pr.In.RemoteAddr)
 	removeUntrusted(pr.Out.Header, trusted)
@@ -39,6 +44,11 @@ func rewrite(pr *httputil.ProxyRequest) {
 		keep(pr, "X-Forwarded-Host")
 		keep(pr, "X-Forwarded-Proto")
 	}
+	if switchesHTTP(pr.Out.Header["Upgrade"]) {
+		delete(pr.Out.Header, "Upgrade")
+		delete(pr.Out.Header, "Connection")
+	}
+	delete(pr.Out.Header, "Http2-Settings")
 	if t := ex.route.target; t.Fence {
 		if fence := ex.hold.slot.Fence(); fence != "" {
 			pr.Out.Header["Kgate-Fence"] = []string{fence}
@@ -46,6 +56,21 @@ func rewrite(pr *httputil.ProxyRequest) {
 	}
 	ex.traceUpstream(pr.Out.Header)
 	pr.Out.Header["Via"] = append(pr.Out.Header["Via"], via(pr.In))
+}
+
+// switchesHTTP reports whether a request wants to go on in another kind of HTTP:
+// then any number of requests would pass behind the one that was admitted, with
+// headers that nobody has looked at.
+func switchesHTTP(upgrade []string) bool {
+	for _, line := range upgrade {
+		for protocol := range strings.SplitSeq(line, ",") {
+			name, _, _ := strings.Cut(strings.ToLower(strings.TrimSpace(protocol)), "/")
+			if name == "h2c" || name == "h2" || name == "http" || name == "tls" {
+				return true
+			}
+		}
+	}
+	return false
 }
 
 func keep(pr *httputil.ProxyRequest, name string) {
@@ -102,11 +127,5 @@ func contains(prefixes []netip.Prefix, remote string) bool {
 	if err != nil {
 		return false
 	}
-	addr := ap.Addr().Unmap()
-	for _, p := range prefixes {
-		if p.Contains(addr) {
-			return true
-		}
-	}
-	return false
+	return containsAddr(prefixes, ap.Addr().Unmap())
 }

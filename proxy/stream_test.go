@@ -3,6 +3,7 @@ package proxy
 import (
 	"io"
 	"net/http"
+	"strings"
 	"testing"
 )
 
@@ -136,5 +137,68 @@ func TestStandingLostStreams(t *testing.T) {
 	}
 	if n := g.metered.conns.Load(); n != before+1 {
 		t.Errorf("%d new connections to the upstream, want 1 for the new standing", n-before)
+	}
+}
+
+// TestUpstreamEndsStream: an upstream that has said its last word is done with the
+// request, and its slot free, though the client has more to say.
+func TestUpstreamEndsStream(t *testing.T) {
+	for _, scheme := range []string{"http", "h2c"} {
+		for name, client := range map[string]func(*gateway) *http.Client{
+			"HTTP/1.1": func(g *gateway) *http.Client { return g.client },
+			"HTTP/2":   func(*gateway) *http.Client { return h2cClient(t) },
+		} {
+			g := newGateway(t, 1, http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+				_ = http.NewResponseController(w).EnableFullDuplex()
+				w.Header().Set("Trailer", "Grpc-Status")
+				b := make([]byte, 4)
+				_, _ = io.ReadFull(r.Body, b)
+				_, _ = w.Write(b)
+				w.Header().Set("Grpc-Status", "9")
+			}), func(c *Config) { c.Pools[0].Upstreams[0].Scheme = scheme })
+			s := &stream{t: t}
+			var body *io.PipeReader
+			body, s.in = io.Pipe()
+			defer s.in.Close()
+			go func() { _, _ = io.WriteString(s.in, "ping") }()
+			res, err := client(g).Post(g.url, "application/grpc", body)
+			if err != nil {
+				t.Fatal(err)
+			}
+			b, err := io.ReadAll(res.Body)
+			_ = res.Body.Close()
+			if err != nil || string(b) != "ping" || res.Trailer.Get("Grpc-Status") != "9" {
+				t.Errorf("%s, upstream %s: %q, %v, trailer %v", name, scheme, b, err, res.Trailer)
+			}
+			g.sem.await(0, 0)
+			if rec := g.records.next(t); rec.Outcome != OutcomeAdmitted || rec.Aborted {
+				t.Errorf("%s, upstream %s: record %+v", name, scheme, rec)
+			}
+		}
+	}
+}
+
+// TestTrailerOfKnownLength: HTTP/2 clients may send trailers behind a body whose
+// length they have announced, which HTTP/1.1 cannot carry.
+func TestTrailerOfKnownLength(t *testing.T) {
+	for _, scheme := range []string{"http", "h2c"} {
+		g := newGateway(t, 1, http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+			b, _ := io.ReadAll(r.Body)
+			w.Header().Set("Got", string(b)+" "+r.Trailer.Get("X-Sum"))
+		}), func(c *Config) { c.Pools[0].Upstreams[0].Scheme = scheme })
+		req, err := http.NewRequest("POST", g.url, io.NopCloser(strings.NewReader("hello")))
+		if err != nil {
+			t.Fatal(err)
+		}
+		req.ContentLength = 5
+		req.Trailer = http.Header{"X-Sum": {"sum"}}
+		res, err := h2cClient(t).Do(req)
+		if err != nil {
+			t.Fatal(err)
+		}
+		_ = res.Body.Close()
+		if got := res.Header.Get("Got"); got != "hello sum" {
+			t.Errorf("%s: the upstream got %q", scheme, got)
+		}
 	}
 }

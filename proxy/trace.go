@@ -16,7 +16,8 @@ import (
 )
 
 // A sampled request has three spans: its own, kgate.queue for the wait in the
-// line, and kgate.upstream, which is the parent of what the upstream does. Names
+// line, and kgate.upstream, which is the parent of what the upstream does. The
+// wait links to the request, at whatever gateway, that had the slot before. Names
 // of attributes are those of OpenTelemetry's semantic conventions for HTTP, and
 // kgate.* for what only a line has.
 //
@@ -122,7 +123,7 @@ func (ex *exchange) startTrace(r *http.Request) {
 			attribute.String("http.route", route),
 			attribute.String("url.path", r.URL.EscapedPath()),
 			attribute.String("server.address", printable(r.Host)),
-			attribute.String("client.address", remoteHost(r)),
+			attribute.String("client.address", clientAddr(r, cfg.TrustedProxies).String()),
 			attribute.String("network.protocol.version", strings.TrimPrefix(r.Proto, "HTTP/")),
 			attribute.String("user_agent.original", printable(r.UserAgent())),
 		))
@@ -160,17 +161,49 @@ func (ex *exchange) traceQueue(admitted bool) {
 			attribute.Int64("kgate.epoch", int64(rec.Entry.Epoch)),
 			attribute.Int64("kgate.serial", int64(rec.Entry.Serial)),
 		)
+		if before, ok := linked(rec.Entry.After); ok {
+			span.AddLink(trace.Link{SpanContext: before, Attributes: []attribute.KeyValue{attribute.String("kgate.link", "token")}})
+		}
 	} else {
 		span.SetStatus(codes.Error, "not admitted: "+rec.Outcome.String())
 	}
 	span.End(trace.WithTimestamp(ex.arrived.Add(rec.Wait)))
 }
 
+// spanBytes names the request's span for those who have its token next; empty
+// if it is not sampled.
+func (ex *exchange) spanBytes() string {
+	if !ex.rec.Sampled {
+		return ""
+	}
+	sc := ex.spans.server.SpanContext()
+	id, span := sc.TraceID(), sc.SpanID()
+	return string(id[:]) + string(span[:])
+}
+
+// linked is the span that spanBytes has named.
+func linked(bytes string) (trace.SpanContext, bool) {
+	var cfg trace.SpanContextConfig
+	if len(bytes) != len(cfg.TraceID)+len(cfg.SpanID) {
+		return trace.SpanContext{}, false
+	}
+	n := copy(cfg.TraceID[:], bytes)
+	copy(cfg.SpanID[:], bytes[n:])
+	cfg.TraceFlags, cfg.Remote = trace.FlagsSampled, true
+	sc := trace.NewSpanContext(cfg)
+	return sc, sc.IsValid()
+}
+
 // traceUpstream begins the span of the upstream's part, and makes it the parent
-// of what the upstream records.
+// of what the upstream records. It is called for each upstream that is tried.
 func (ex *exchange) traceUpstream(out http.Header) {
 	if ex.spans.server == nil {
 		return
+	}
+	began := ex.admitted
+	if ex.spans.upstream != nil { // to which no connection could be made
+		began = time.Now()
+		ex.spans.endUpstream(began, true)
 	}
 	attrs := []attribute.KeyValue{attribute.String("url.scheme", ex.upstream.url.Scheme)}
 	host, port, err := net.SplitHostPort(ex.upstream.name)
@@ -180,7 +213,7 @@ func (ex *exchange) traceUpstream(out http.Header) {
 		attrs = append(attrs, attribute.Int("server.port", n))
 	}
 	_, ex.spans.upstream = ex.handler.cfg.Tracer.Start(ex.spans.ctx, "kgate.upstream",
-		trace.WithSpanKind(trace.SpanKindClient), trace.WithTimestamp(ex.admitted),
+		trace.WithSpanKind(trace.SpanKindClient), trace.WithTimestamp(began),
 		trace.WithAttributes(append(attrs, attribute.String("server.address", host))...))
 	sc := ex.spans.upstream.SpanContext()
 	out[traceParentHeader] = []string{"00-" + sc.TraceID().String() + "-" + sc.SpanID().String() + "-" + sc.TraceFlags().String()}
@@ -189,6 +222,13 @@ func (ex *exchange) traceUpstream(out http.Header) {
 	} else {
 		delete(out, traceStateHeader)
 	}
+}
+
+func (s *spans) endUpstream(at time.Time, failed bool) {
+	if failed {
+		s.upstream.SetStatus(codes.Error, "")
+	}
+	s.upstream.End(trace.WithTimestamp(at))
 }
 
 // endTrace ends the request's spans with what it came to.
@@ -205,10 +245,7 @@ func (ex *exchange) endTrace() {
 		if rec.FirstByte > 0 {
 			up.AddEvent("first byte", trace.WithTimestamp(ex.admitted.Add(rec.FirstByte)))
 		}
-		if failed || rec.UpstreamStatus >= http.StatusBadRequest {
-			up.SetStatus(codes.Error, "")
-		}
-		up.End(trace.WithTimestamp(now))
+		ex.spans.endUpstream(now, failed || rec.UpstreamStatus >= http.StatusBadRequest)
 	}
 	server := ex.spans.server
 	server.SetAttributes(

@@ -56,7 +56,7 @@ func TestTraceGoesThrough(t *testing.T) {
 		seen <- r.Header
 		w.WriteHeader(http.StatusTeapot)
 	}), change)
-	res := g.do(g.request("GET", "/x?token=secret", "Traceparent", exampleParent, "Tracestate", "a=1", "Tracestate", "b=2", "Baggage", "k=v"))
+	res := g.do(g.request("GET", "/x?token=secret", "Traceparent", exampleParent, "Tracestate", "a=1", "Tracestate", "b=2", "Baggage", "k=v", "User-Agent", "a\xffb"))
 	_ = res.Body.Close()
 	rec := g.records.next(t)
 	if rec.TraceID != exampleParent[3:35] || !rec.Sampled {
@@ -85,6 +85,10 @@ func TestTraceGoesThrough(t *testing.T) {
 	}
 	if v := attributeOf(queue, "kgate.serial"); v.AsInt64() != 1 {
 		t.Errorf("the wait's span: %v", queue.Attributes())
+	}
+	// One byte that is not UTF-8 would lose a whole batch.
+	if agent := attributeOf(server, "user_agent.original").AsString(); agent != "a\uFFFDb" {
+		t.Errorf("user agent %q", agent)
 	}
 	if attributeOf(server, "http.response.status_code").AsInt64() != http.StatusTeapot || attributeOf(server, "url.path").AsString() != "/x" {
 		t.Errorf("the server's span: %v", server.Attributes())
@@ -145,6 +149,16 @@ func TestRatio(t *testing.T) {
 	spans := byName(t, awaitSpans(t, recorder, 3))
 	if s := spans["GET /"]; s == nil || s.Parent().IsValid() || s.SpanContext().TraceID().String() != rec.TraceID || !rec.Sampled {
 		t.Errorf("spans %v, record %+v", spans, rec)
+	}
+	// The ratio follows a reload.
+	cfg := g.handler.now.Load().cfg
+	cfg.SampleRatio = 0
+	if err := g.handler.Reload(cfg); err != nil {
+		t.Fatal(err)
+	}
+	_ = g.do(g.request("GET", "/")).Body.Close()
+	if rec := g.records.next(t); rec.Sampled {
+		t.Error("sampled at a ratio of 0")
 	}
 	const n = 100_000
 	hits := 0

@@ -126,10 +126,10 @@ func part(reports []kmutex.Report) (doubled []kmutex.Token) {
 		r.Running = slices.Clone(r.Running)
 		for j := range r.Running {
 			g := &r.Running[j]
-			if g.Token < 0 || g.Token >= kmutex.MaxK {
+			if !isToken(g.Token) {
 				continue // adopted, or refused by the plan
 			}
-			if running.Has(g.Token) {
+			if running.Has(g.Token) && spare >= 0 {
 				doubled = append(doubled, g.Token)
 				g.Token, spare = spare, spare-1
 			}
@@ -138,6 +138,9 @@ func part(reports []kmutex.Report) (doubled []kmutex.Token) {
 	}
 	return doubled
 }
+
+// isToken tells tokens from what a report may also have: none, or nonsense.
+func isToken(q kmutex.Token) bool { return q >= 0 && q < kmutex.MaxK }
 
 // settle plans who takes over what lost gateways left, by heir.
 func (f *Forming) settle() map[kmutex.Node][]Inheritance {
@@ -148,7 +151,9 @@ func (f *Forming) settle() map[kmutex.Node][]Inheritance {
 	var left []Report
 	for _, r := range f.reports {
 		for _, g := range r.Running {
-			used.Add(g.Token)
+			if isToken(g.Token) {
+				used.Add(g.Token)
+			}
 		}
 		if r.Installed+1 == f.formation.Epoch { // its word on free tokens is not from before
 			used.AddAll(r.Free)

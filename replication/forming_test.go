@@ -50,6 +50,21 @@ func TestDoubledToken(t *testing.T) {
 	}
 }
 
+// More doubled tokens than there are numbers are nonsense, and refused as such.
+func TestNothingButDoubledTokens(t *testing.T) {
+	nonsense := told(2)
+	for n := range kmutex.MaxK + 100 {
+		nonsense.Running = append(nonsense.Running, kmutex.Grant{Ticket: kmutex.Ticket(1 + n)})
+	}
+	f := NewForming(kmutex.Formation{Epoch: 2, K: 2, Home: 1}, []kmutex.Node{1, 2}, nil)
+	if err := f.Admit(told(1)); err != nil {
+		t.Fatal(err)
+	}
+	if err := f.Admit(nonsense); err == nil {
+		t.Error("an epoch was planned of it")
+	}
+}
+
 // Reports of another epoch, or of nobody that is awaited, change nothing.
 func TestReportsThatDoNotCount(t *testing.T) {
 	f := NewForming(kmutex.Formation{Epoch: 2, K: 2, Home: 1}, []kmutex.Node{1, 2}, nil)

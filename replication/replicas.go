@@ -83,6 +83,15 @@ func (r *Replicas) Synced() uint64 {
 // CaughtUp reports whether all present successors have all that was ever synced.
 func (r *Replicas) CaughtUp() bool { return r.acknowledged() >= r.synced }
 
+// Lag tells how many versions each present successor is behind the table.
+func (r *Replicas) Lag() map[kmutex.Node]int {
+	lag := make(map[kmutex.Node]int, len(r.successors))
+	for n, s := range r.successors {
+		lag[n] = int(r.table.Version() - s.Version)
+	}
+	return lag
+}
+
 func (r *Replicas) acknowledged() uint64 {
 	least := r.table.Version()
 	for _, s := range r.successors {

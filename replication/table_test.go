@@ -169,6 +169,9 @@ func TestChunks(t *testing.T) {
 	}
 	r, c := NewReplicas(table), NewCopies()
 	r.Follow([]kmutex.Node{2}, []kmutex.Node{2, math.MaxUint64})
+	if lag := r.Lag(); len(lag) != 1 || lag[2] != int(table.Version()) {
+		t.Errorf("lag %v before anything went, of %d versions", lag, table.Version())
+	}
 	pushes := 0
 	for out := r.Next(); len(out) > 0; out = r.Next() {
 		data, err := json.Marshal(out[0].Push)
@@ -191,6 +194,9 @@ func TestChunks(t *testing.T) {
 		if pushes++; c.Of(table.Owner()).Version() != 0 && r.Synced() != table.Version() {
 			t.Fatalf("a part counts for the whole: %+v", c.Of(table.Owner()).Progress())
 		}
+	}
+	if lag := r.Lag(); lag[2] != 0 {
+		t.Errorf("lag %v when everything has come", lag)
 	}
 	if pushes < 5 || !slices.Equal(c.Of(table.Owner()).Records(), table.Records()) {
 		t.Errorf("%d pushes, %d records, want %d", pushes, len(c.Of(table.Owner()).Records()), table.Len())

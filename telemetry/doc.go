@@ -1,5 +1,5 @@
 // Package telemetry turns what happens in a gateway into Prometheus metrics
-// and log lines.
+// and log lines, and brings its spans to an OpenTelemetry collector.
 //
 // # What it promises
 //
@@ -27,6 +27,12 @@
 //
 // The table in docs/metrics.md lists every metric; a test compares it with the
 // registry.
+//
+// # Traces
+//
+// [NewTracing] makes the OpenTelemetry tracer whose spans go out as OTLP. Which
+// requests get spans, and what is in them, is package proxy's. The queue of spans
+// is bounded and nobody waits for the collector.
 //
 // # Logs
 //

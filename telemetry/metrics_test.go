@@ -119,7 +119,7 @@ func countEverything(m *Metrics) {
 		Pools: []PoolState{{
 			Name: "a", Capacity: 8, InFlight: 5, Waiting: 4, BatonHeld: true,
 			TokensRunning: 5, TokensFree: 1, TokensQuarantined: 2,
-			Upstreams: map[string]bool{"10.0.1.1:80": true, "10.0.1.2:80": false},
+			Upstreams: map[string]bool{"http://10.0.1.1:80": true, "http://10.0.1.2:80": false},
 		}},
 	})
 }
@@ -150,8 +150,8 @@ func TestCounts(t *testing.T) {
 		"kgate_trace_spans_total,result=taken":                      3,
 		"kgate_trace_spans_total,result=lost":                       2,
 		"kgate_replica_lag,successor=gw-2":                          3,
-		"kgate_upstream_healthy,pool=a,upstream=10.0.1.1:80":        1,
-		"kgate_upstream_healthy,pool=a,upstream=10.0.1.2:80":        0,
+		"kgate_upstream_healthy,pool=a,upstream=http://10.0.1.1:80": 1,
+		"kgate_upstream_healthy,pool=a,upstream=http://10.0.1.2:80": 0,
 		"kgate_message_batch_size,sum":                              7,
 		"kgate_request_hops,sum":                                    3,
 		"kgate_peer_refused_total,cause=bad_frame":                  1,
@@ -171,26 +171,34 @@ func TestCounts(t *testing.T) {
 // TestClassicAndNativeBuckets: scrapers of either kind find their histogram.
 func TestClassicAndNativeBuckets(t *testing.T) {
 	m, reg := newMetrics(t, nil)
-	m.AddPool("a").Access(3*time.Millisecond, "")
+	p := m.AddPool("a")
+	p.Access(3*time.Millisecond, "")
+	p.Hold(3 * time.Millisecond)
+	p.Upstream(3 * time.Millisecond)
 	families, err := reg.Gather()
 	if err != nil {
 		t.Fatal(err)
 	}
+	found := 0
 	for _, f := range families {
-		if f.GetName() != "kgate_access_time_seconds" {
+		switch f.GetName() {
+		case "kgate_access_time_seconds", "kgate_hold_time_seconds", "kgate_upstream_response_seconds":
+		default:
 			continue
 		}
+		found++
 		h := f.GetMetric()[0].GetHistogram()
 		bounds := h.GetBucket()
 		if n := len(bounds); bounds[0].GetUpperBound() != .001 || bounds[n-1].GetUpperBound() != 600 {
-			t.Errorf("classic buckets from %v to %v", bounds[0], bounds[n-1])
+			t.Errorf("%s: classic buckets from %v to %v", f.GetName(), bounds[0], bounds[n-1])
 		}
 		if len(h.GetPositiveSpan()) == 0 {
-			t.Error("no native buckets")
+			t.Errorf("%s: no native buckets", f.GetName())
 		}
-		return
 	}
-	t.Error("no access time")
+	if found != 3 {
+		t.Errorf("%d histograms of times", found)
+	}
 }
 
 // TestExemplar: a wait whose trace is recorded names it, at either kind of

@@ -21,13 +21,14 @@ const (
 	OutcomeDraining      Outcome = "draining"
 	OutcomeIsolated      Outcome = "isolated"
 	OutcomeClientLimit   Outcome = "client_limit"
+	OutcomeCancelled     Outcome = "cancelled"
 	OutcomeUpstreamDown  Outcome = "upstream_down"
 	OutcomeUpstreamError Outcome = "upstream_error"
 )
 
 var outcomes = []Outcome{
 	OutcomeAdmitted, OutcomeQueueFull, OutcomeTimeout, OutcomeClientGone,
-	OutcomeDraining, OutcomeIsolated, OutcomeClientLimit, OutcomeUpstreamDown, OutcomeUpstreamError,
+	OutcomeDraining, OutcomeIsolated, OutcomeClientLimit, OutcomeCancelled, OutcomeUpstreamDown, OutcomeUpstreamError,
 }
 
 // UpstreamCause says why an upstream did not answer.
@@ -140,6 +141,15 @@ func (p *Pool) Window() Window {
 		return Window{}
 	}
 	return p.window.totals()
+}
+
+// Past returns what Window would have returned at n times, step apart, the last
+// of them the given one; empty where that is more than 15 minutes ago.
+func (p *Pool) Past(last time.Time, step time.Duration, n int) []Window {
+	if p == nil {
+		return make([]Window, n)
+	}
+	return p.window.past(last, step, n)
 }
 
 // Hold counts one slot that was given back, d after it was got.

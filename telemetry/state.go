@@ -42,7 +42,7 @@ type PoolState struct {
 	// here. TokensQuarantined are withheld from all gateways, because a lost one
 	// may still use them; the pool's home alone counts them.
 	TokensRunning, TokensFree, TokensQuarantined int
-	// Upstreams of the pool, by host and port, and whether they are in order.
+	// Upstreams of the pool, by URL, and whether they are in order.
 	Upstreams map[string]bool
 }
 

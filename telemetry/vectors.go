@@ -37,7 +37,7 @@ func newVectors() vectors {
 		traceSpans:     counterVec("kgate_trace_spans_total", "Spans that were sent to the collector, and whether it has taken them.", "result"),
 		refused:        counterVec("kgate_peer_refused_total", "What came in from peers, or who pretends to be one, and was refused.", "cause"),
 		upstreamErrors: counterVec("kgate_upstream_errors_total", "Requests that an upstream did not answer.", "pool", "cause"),
-		access:         nativeVec("kgate_access_time_seconds", "Time from a request's arrival to its admission."),
+		access:         timeVec("kgate_access_time_seconds", "Time from a request's arrival to its admission."),
 		hold:           timeVec("kgate_hold_time_seconds", "Time from a request's admission to the return of its slot."),
 		upstream:       timeVec("kgate_upstream_response_seconds", "Time from sending a request upstream to the answer's header."),
 		recoveries:     counterVec("kgate_recoveries_total", "Epochs that this gateway has entered, by what made them necessary.", "pool", "reason"),
@@ -73,13 +73,8 @@ func counterVec(name, help string, labels ...string) *prometheus.CounterVec {
 	return prometheus.NewCounterVec(prometheus.CounterOpts{Name: name, Help: help}, labels)
 }
 
-// timeVec has the classic buckets.
+// timeVec has a native histogram beside the classic buckets.
 func timeVec(name, help string) *prometheus.HistogramVec {
-	return prometheus.NewHistogramVec(prometheus.HistogramOpts{Name: name, Help: help, Buckets: timeBuckets}, []string{"pool"})
-}
-
-// nativeVec has a native histogram beside the classic buckets.
-func nativeVec(name, help string) *prometheus.HistogramVec {
 	return prometheus.NewHistogramVec(prometheus.HistogramOpts{
 		Name: name, Help: help, Buckets: timeBuckets,
 		NativeHistogramBucketFactor:     1.1,

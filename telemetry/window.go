@@ -5,20 +5,23 @@ import (
 	"time"
 )
 
-// windowSlots is the length of the sliding window, in slots of slotLength.
+// The sliding window is windowSlots long, in slots of slotLength. As it was is
+// told for the last keptSlots.
 const (
 	windowSlots = 60
+	keptSlots   = 15 * 60
 	slotLength  = time.Second
 )
 
 // window keeps the number, sum and maximum of the durations observed in the
-// current slot and the windowSlots-1 before it.
+// current slot and the keptSlots-1 before it, and in as many more as the oldest
+// window needs.
 type window struct {
 	now     func() time.Time
 	started time.Time
 
 	mu    sync.Mutex // guards slots
-	slots [windowSlots]slot
+	slots [keptSlots + windowSlots]slot
 }
 
 // slot holds what was observed in one second since the start. Its number says
@@ -54,7 +57,7 @@ func (w *window) observe(d time.Duration) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	number := w.current()
-	s := &w.slots[number%windowSlots]
+	s := &w.slots[number%int64(len(w.slots))]
 	if s.number != number {
 		*s = slot{number: number}
 	}
@@ -67,14 +70,38 @@ func (w *window) observe(d time.Duration) {
 func (w *window) totals() Window {
 	w.mu.Lock()
 	defer w.mu.Unlock()
+	return w.until(w.current())
+}
+
+// until returns the observations of the window whose last slot has this number.
+// The caller holds mu.
+func (w *window) until(last int64) Window {
 	var t Window
-	oldest := w.current() - windowSlots + 1
-	for _, s := range &w.slots {
-		if s.number >= oldest {
+	for number := max(0, last-windowSlots+1); number <= last; number++ {
+		s := &w.slots[number%int64(len(w.slots))]
+		if s.number == number {
 			t.Count += s.Count
 			t.Sum += s.Sum
 			t.Max = max(t.Max, s.Max)
 		}
 	}
 	return t
+}
+
+// past returns the window as it was at n times that are step apart, the last of
+// them not after the given one. Windows that are not kept are empty.
+func (w *window) past(last time.Time, step time.Duration, n int) []Window {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	out := make([]Window, n)
+	newest := w.current()
+	for i := range out {
+		at := last.Add(-time.Duration(n-1-i) * step)
+		number := int64(at.Sub(w.started) / slotLength)
+		if at.Before(w.started) || number > newest || number <= newest-keptSlots {
+			continue
+		}
+		out[i] = w.until(number)
+	}
+	return out
 }

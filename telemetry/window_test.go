@@ -76,3 +76,34 @@ func TestWindowAgainstList(t *testing.T) {
 		}
 	})
 }
+
+// TestWindowPast: what the window tells of an earlier moment is what it told
+// then.
+func TestWindowPast(t *testing.T) {
+	rapid.Check(t, func(t *rapid.T) {
+		const step, n = 10 * time.Second, 90
+		c := newClock()
+		w := newWindow(c.Now, c.Now())
+		var told []Window
+		var last time.Time
+		for range rapid.IntRange(1, 120).Draw(t, "steps") {
+			for range rapid.IntRange(0, 3).Draw(t, "observations") {
+				w.observe(time.Duration(rapid.IntRange(0, 1000).Draw(t, "ms")) * time.Millisecond)
+			}
+			last = c.Now()
+			told = append(told, w.totals())
+			c.Advance(step)
+		}
+		past := w.past(last, step, n)
+		for i := range n {
+			var want Window
+			// One step has passed since the last: the oldest is kept no more.
+			if j := len(told) - n + i; j >= 0 && i > 0 {
+				want = told[j]
+			}
+			if past[i] != want {
+				t.Fatalf("%d of %d: %+v, it was %+v", i, n, past[i], want)
+			}
+		}
+	})
+}

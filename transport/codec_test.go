@@ -35,6 +35,10 @@ func examples() []kmutex.Message {
 		{Kind: kmutex.KindToken, Epoch: 1, Token: maxTokens - 1, Number: math.MaxUint64},
 		{Kind: kmutex.KindToken, Epoch: 1, Token: 2, Seat: seat},
 		{Kind: kmutex.KindToken, Epoch: 1, Token: 2, Seat: seat, Serial: math.MaxUint64},
+		{Kind: kmutex.KindToken, Epoch: 1, Token: 2, Number: 3, Tag: []byte{0}},
+		{Kind: kmutex.KindToken, Epoch: 1, Token: 2, Seat: seat, Serial: 3, Tag: make([]byte, MaxTag)},
+		{Kind: kmutex.KindBaton, Epoch: 1, Number: 2, Free: kmutex.NewTokenSet(8), Tag: []byte("tag")},
+		{Kind: kmutex.KindBaton, Epoch: 1, Number: 2, Tails: []kmutex.Seat{seat}, Tag: []byte("tag")},
 		{Kind: kmutex.KindWhere, Epoch: 1, Number: 4, Holder: 5},
 	}
 }
@@ -109,6 +113,9 @@ func TestEncoderRefuses(t *testing.T) {
 		"too many free":         {kmutex.Message{Kind: kmutex.KindBaton, Epoch: 1, Free: kmutex.NewTokenSet(maxTokens + 1)}, errRange},
 		"counter too large":     {kmutex.Message{Kind: kmutex.KindBaton, Epoch: 1, Counter: maxTokens}, errRange},
 		"tail without serial":   {kmutex.Message{Kind: kmutex.KindBaton, Epoch: 1, Tails: []kmutex.Seat{{Node: 1}}}, errSeat},
+		"tag of no bytes":       {kmutex.Message{Kind: kmutex.KindToken, Epoch: 1, Tag: []byte{}}, errRange},
+		"tag too long":          {kmutex.Message{Kind: kmutex.KindToken, Epoch: 1, Tag: make([]byte, MaxTag+1)}, errRange},
+		"tag elsewhere":         {kmutex.Message{Kind: kmutex.KindWhere, Epoch: 1, Holder: 1, Tag: []byte{1}}, errFields},
 		"foreign field":         {kmutex.Message{Kind: kmutex.KindWhere, Epoch: 1, Holder: 1, Token: 1}, errFields},
 		"foreign field, origin": {kmutex.Message{Kind: kmutex.KindToken, Epoch: 1, Origin: 1}, errFields},
 	} {
@@ -195,6 +202,10 @@ func TestDecoderRefuses(t *testing.T) {
 		"child of nobody":      {bytesOf(msg, 1, 1, "p", child, 1, 0, 1, 1), errSeat},
 		"no child":             {bytesOf(msg, 1, 1, "p", child, 1, 1, 1, 0), errSeat},
 		"token out of range":   {bytesOf(msg, 1, 1, "p", tok, 1, far, 0, 0), errRange},
+		"tag of no bytes":      {bytesOf(msg, 1, 1, "p", tok|tagged, 1, 0, 0, 0, 0), errRange},
+		"tag truncated":        {bytesOf(msg, 1, 1, "p", tok|tagged, 1, 0, 0, 0, 2, 1), errTruncated},
+		"tag too long":         {bytesOf(msg, 1, 1, "p", tok|tagged, 1, 0, 0, 0, uint64(MaxTag+1), strings.Repeat("t", MaxTag+1)), errRange},
+		"tag elsewhere":        {bytesOf(msg, 1, 1, "p", wher|tagged, 1, 1, 1, 1, 1), errFields},
 		"holder 0":             {bytesOf(msg, 1, 1, "p", wher, 1, 1, 0), errNoNode},
 	} {
 		var f frame

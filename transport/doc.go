@@ -47,7 +47,8 @@
 //	answer    "kgat" version status 0 0
 //	hello     from u64, to u64, received u64        (links only; both ways)
 //	frame     length u32, then version<<4|type u8, then
-//	  message   number, pool (u8 length, bytes), kind u8, epoch, fields by kind
+//	  message   number, pool (u8 length, bytes), kind u8, epoch, fields by kind;
+//	            with 0x80 in kind, a tag (length, bytes)
 //	  ack       number of the last message received
 //	  ping      id
 //	  pong      id of the ping that it answers

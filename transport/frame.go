@@ -19,6 +19,8 @@ const (
 	maxFrame = 2 << 20
 	// maxPool bounds the length of a pool's name.
 	maxPool = 64
+	// MaxTag bounds the length of a message's tag.
+	MaxTag = 1 << 10
 	// maxTokens bounds k.
 	maxTokens = kmutex.MaxK
 )

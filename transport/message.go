@@ -33,14 +33,15 @@ const (
 	fieldFree
 	fieldSerial
 	fieldHolder
+	fieldTag
 )
 
 // fieldsOf tells which fields each kind may set.
 var fieldsOf = [...]field{
 	kmutex.KindRequest: fieldOrigin | fieldHops | fieldSeat,
-	kmutex.KindBaton:   fieldNumber | fieldCounter | fieldTails | fieldFree | fieldSerial,
+	kmutex.KindBaton:   fieldNumber | fieldCounter | fieldTails | fieldFree | fieldSerial | fieldTag,
 	kmutex.KindChild:   fieldSeat | fieldChild,
-	kmutex.KindToken:   fieldToken | fieldSeat | fieldSerial | fieldNumber,
+	kmutex.KindToken:   fieldToken | fieldSeat | fieldSerial | fieldNumber | fieldTag,
 	kmutex.KindWhere:   fieldNumber | fieldHolder,
 }
 
@@ -63,6 +64,7 @@ func fieldsSet(m *kmutex.Message) field {
 	add(m.Free != nil, fieldFree)
 	add(m.Serial != 0, fieldSerial)
 	add(m.Holder != 0, fieldHolder)
+	add(m.Tag != nil, fieldTag)
 	return set
 }
 
@@ -79,6 +81,9 @@ func checkMessage(m *kmutex.Message) error {
 	}
 	if m.Epoch == 0 {
 		return errEpoch
+	}
+	if m.Tag != nil && (len(m.Tag) == 0 || len(m.Tag) > MaxTag) {
+		return fmt.Errorf("%w: a tag of %d bytes", errRange, len(m.Tag))
 	}
 	switch m.Kind {
 	case kmutex.KindRequest:
@@ -154,6 +159,9 @@ func trimmed(s kmutex.TokenSet) kmutex.TokenSet {
 	return s
 }
 
+// tagged is set in the kind of a message that ends with a tag.
+const tagged = 0x80
+
 // Forms of a baton.
 const (
 	batonLate  = 0
@@ -163,7 +171,11 @@ const (
 // appendFields appends kind, epoch and the fields of m, which checkMessage has
 // accepted.
 func appendFields(dst []byte, m *kmutex.Message) []byte {
-	dst = append(dst, byte(m.Kind))
+	kind := byte(m.Kind)
+	if m.Tag != nil {
+		kind |= tagged
+	}
+	dst = append(dst, kind)
 	dst = binary.AppendUvarint(dst, m.Epoch)
 	switch m.Kind {
 	case kmutex.KindRequest:
@@ -176,7 +188,8 @@ func appendFields(dst []byte, m *kmutex.Message) []byte {
 		if m.Tails == nil {
 			dst = append(dst, batonLate)
 			dst = binary.AppendUvarint(dst, m.Serial)
-			return appendFree(dst, m.Free)
+			dst = appendFree(dst, m.Free)
+			break
 		}
 		dst = append(dst, batonEarly)
 		dst = binary.AppendUvarint(dst, uint64(len(m.Tails)))
@@ -189,16 +202,25 @@ func appendFields(dst []byte, m *kmutex.Message) []byte {
 	case kmutex.KindToken:
 		dst = binary.AppendUvarint(dst, uint64(m.Token))
 		dst = appendSeat(dst, m.Seat)
-		if m.Seat.IsZero() {
-			return binary.AppendUvarint(dst, m.Number)
+		number := m.Number
+		if !m.Seat.IsZero() {
+			number = m.Serial
 		}
-		dst = binary.AppendUvarint(dst, m.Serial)
+		dst = binary.AppendUvarint(dst, number)
 	case kmutex.KindWhere:
 		dst = binary.AppendUvarint(dst, m.Number)
 		dst = binary.AppendUvarint(dst, uint64(m.Holder))
 	default: // checkMessage refuses other kinds
 	}
-	return dst
+	return appendTag(dst, m.Tag)
+}
+
+// appendTag appends a tag and its length; nothing without one.
+func appendTag(dst, tag []byte) []byte {
+	if tag == nil {
+		return dst
+	}
+	return append(binary.AppendUvarint(dst, uint64(len(tag))), tag...)
 }
 
 // appendSeat appends node and serial; for no seat only the node 0.
@@ -221,7 +243,8 @@ func appendFree(dst []byte, s kmutex.TokenSet) []byte {
 
 // fields reads what appendFields wrote.
 func (c *cursor) fields(m *kmutex.Message) {
-	m.Kind = kmutex.Kind(c.byte())
+	kind := c.byte()
+	m.Kind = kmutex.Kind(kind &^ tagged)
 	m.Epoch = c.uvarint()
 	switch m.Kind {
 	case kmutex.KindRequest:
@@ -257,6 +280,17 @@ func (c *cursor) fields(m *kmutex.Message) {
 	default:
 		c.fail(fmt.Errorf("%w %d", errKind, uint8(m.Kind)))
 	}
+	if kind&tagged != 0 {
+		m.Tag = c.tag()
+	}
+}
+
+// tag reads a tag.
+func (c *cursor) tag() []byte {
+	n := c.count(MaxTag) // none is for checkMessage to refuse
+	tag := append([]byte{}, c.rest[:n]...)
+	c.rest = c.rest[n:]
+	return tag
 }
 
 func (c *cursor) seat() kmutex.Seat {

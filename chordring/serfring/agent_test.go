@@ -11,6 +11,7 @@ import (
 	"sync"
 	"testing"
 	"time"
+	"unicode"
 
 	"go.uber.org/goleak"
 )
@@ -300,4 +301,19 @@ func TestSetBoot(t *testing.T) {
 			t.Errorf("%.10q: %v", bad, err)
 		}
 	}
+}
+
+// FuzzLogLine: what strangers make the libraries log becomes one line of few
+// causes.
+func FuzzLogLine(f *testing.F) {
+	f.Add("[ERR] memberlist: Failed to decode ping request: msgpack decode error [pos 2]: 0xde from=127.0.0.1:54770")
+	f.Add("[WARN] serf: text without a cause")
+	f.Add("[")
+	f.Add("")
+	f.Fuzz(func(t *testing.T, line string) {
+		_, component, text := parseLine(line)
+		if strings.ContainsRune(component, ' ') || strings.ContainsFunc(cause(text), unicode.IsDigit) {
+			t.Errorf("%q: component %q, cause %q", line, component, cause(text))
+		}
+	})
 }

@@ -52,8 +52,9 @@ func (w *adviser) Write(line []byte) (int, error) {
 }
 
 // cause is what lines that differ only in addresses, times and numbers have in
-// common.
+// common. What stands behind a colon may be a stranger's to choose.
 func cause(text string) string {
+	text, _, _ = strings.Cut(text, ": ")
 	return strings.Map(func(r rune) rune {
 		if unicode.IsDigit(r) {
 			return -1

@@ -35,11 +35,15 @@ type admitter struct{ n *node }
 
 // Acquire implements proxy.Admitter.
 func (a admitter) Acquire(ctx context.Context, ask proxy.Ask) (proxy.Slot, error) {
-	s, err := a.n.gateway.Acquire(ctx, gateway.Ask(ask))
+	s, err := a.n.gateway.Acquire(ctx, askOf(ask))
 	if err == nil {
 		return slot{s}, nil
 	}
 	return nil, a.refusal(ask.Pool, err)
+}
+
+func askOf(ask proxy.Ask) gateway.Ask {
+	return gateway.Ask{Pool: ask.Pool, Wait: ask.Wait, Client: ask.Client, Span: ask.Span, Request: (*gateway.Note)(ask.Request)}
 }
 
 // slot is a gateway's slot as the proxy knows it.
@@ -64,6 +68,8 @@ func (a admitter) refusal(pool string, err error) error {
 	case errors.Is(err, gateway.ErrIsolated), errors.Is(err, gateway.ErrUnknownPool):
 		// A pool of the configuration is unknown only until it is agreed.
 		return refuse(proxy.ReasonIsolated)
+	case errors.Is(err, gateway.ErrCancelled):
+		return refuse(proxy.ReasonCancelled)
 	case errors.Is(err, gateway.ErrTimeout):
 		return refuse(proxy.ReasonTimeout)
 	default: // the client has left
@@ -144,6 +150,9 @@ func (o poolObserver) Recovered(why gateway.Reason, took time.Duration) {
 	o.p.Recovered(string(why))
 	o.m.RecoveryTook(took)
 }
+
+// Overtaken implements gateway.PoolObserver.
+func (o poolObserver) Overtaken() { o.p.Overtaken() }
 
 // AuditFailed implements gateway.PoolObserver.
 func (o poolObserver) AuditFailed() { o.p.AuditFailed() }

@@ -82,15 +82,15 @@ func (c *fakeCluster) Suspend(_ context.Context, name string) error {
 	return nil
 }
 
-// Status shows one request less in flight each time.
-func (c *fakeCluster) Status() admin.Status {
+// Report shows one request less in flight each time.
+func (c *fakeCluster) Report(string, int) admin.Report {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	s := admin.Status{Gateway: admin.Gateway{Name: "gw-1"}, Pools: []admin.Pool{{Name: "p", K: c.k, InFlight: c.inFlight}, {Name: "q", K: 9}}}
 	if len(c.did) > 0 && c.inFlight > 0 {
 		c.inFlight--
 	}
-	return s
+	return admin.Report{Status: s}
 }
 
 func (c *fakeCluster) Ready() (bool, string) { return true, "" }

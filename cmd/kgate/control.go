@@ -4,8 +4,6 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"os"
-	"strings"
 
 	"github.com/kgate/kgate/admin"
 	"github.com/kgate/kgate/membership"
@@ -55,22 +53,4 @@ func controlError(err error) error {
 	default:
 		return fmt.Errorf("%w: %w", admin.ErrUnavailable, err)
 	}
-}
-
-// readToken reads the token that changes over the admin address need; "" when
-// there is none.
-func readToken(file string) (string, error) {
-	if file == "" {
-		return "", nil
-	}
-	data, err := os.ReadFile(file)
-	if err != nil {
-		return "", fmt.Errorf("node.admin_token_file: %w", err)
-	}
-	token := strings.TrimSpace(string(data))
-	const least = 16
-	if len(token) < least {
-		return "", fmt.Errorf("node.admin_token_file: %s holds %d characters, a token has at least %d: write one with `openssl rand -hex 32`", file, len(token), least)
-	}
-	return token, nil
 }

@@ -151,7 +151,7 @@ func (c *demoAllCommand) startFleet(ctx context.Context, upstream *url.URL, log 
 		if err := errors.Join(cfg.Validate(), cfg.Resolve()); err != nil {
 			return fleet, err
 		}
-		n, err := startNode(cfg, log.With(slog.String("gateway", cfg.Node.Name)))
+		n, err := startNode(cfg, log.With(slog.String("gateway", cfg.Node.Name)), nil)
 		if err != nil {
 			return fleet, err
 		}

@@ -9,6 +9,7 @@ import (
 	"io/fs"
 	"os"
 	"path/filepath"
+	"regexp"
 	"strings"
 	"time"
 )
@@ -47,14 +48,17 @@ type keyFile struct {
 	secret  bool
 }
 
+// peerName is a gateway's name, which becomes a file's.
+var peerName = regexp.MustCompile(`^[a-zA-Z0-9-][a-zA-Z0-9.-]{0,127}$`)
+
 // Run makes what the flags ask for: all of it or, where a file is in the way,
 // nothing.
 func (c *keygenCommand) Run(std streams) error {
-	if c.Days < 0 {
-		return &codedError{code: exitUsage, err: fmt.Errorf("--days %d: write a number of days, such as 730", c.Days)}
+	if c.Days < 0 || c.Days > 100*365 {
+		return &codedError{code: exitUsage, err: fmt.Errorf("--days %d: write a number of days up to 36500, such as 730", c.Days)}
 	}
 	for _, name := range c.Peer {
-		if name == "" || strings.ContainsAny(name, `/\`) || name == "ca" || strings.HasPrefix(name, ".") {
+		if !peerName.MatchString(name) || name == "ca" {
 			return &codedError{code: exitUsage, err: fmt.Errorf("--peer %q is no gateway's name; write its node.name, such as gw-1", name)}
 		}
 	}

@@ -27,17 +27,20 @@ const (
 
 // commands is the command line.
 type commands struct {
-	Serve   serveCommand   `cmd:"" help:"Run a gateway."`
-	Demo    demoCommand    `cmd:"" help:"Run the main job on this machine: three gateways, a slow upstream, a skewed load."`
-	Check   checkCommand   `cmd:"" help:"Validate a configuration file: every error at once."`
-	Status  statusCommand  `cmd:"" help:"Show a running gateway and its cluster."`
-	Pool    poolCommand    `cmd:"" help:"Change a pool in the whole cluster."`
-	Drain   drainCommand   `cmd:"" help:"Take a gateway out of service; it stays in the cluster."`
-	Leave   leaveCommand   `cmd:"" help:"End a gateway in order, or take a lost one out by force."`
-	Exec    execCommand    `cmd:"" help:"Hold one slot while a command runs."`
-	Lab     labCommand     `cmd:"" help:"The simulator: reproduce the papers, compare protocols, find faults."`
-	Keygen  keygenCommand  `cmd:"" help:"Make the keys and certificates that guard a cluster."`
-	Version versionCommand `cmd:"" help:"Print the version."`
+	Serve      serveCommand      `cmd:"" help:"Run a gateway."`
+	Demo       demoCommand       `cmd:"" help:"Run the main job on this machine: three gateways, a slow upstream, a skewed load."`
+	Check      checkCommand      `cmd:"" help:"Validate a configuration file: every error at once."`
+	Status     statusCommand     `cmd:"" help:"Show a running gateway and its cluster."`
+	Pool       poolCommand       `cmd:"" help:"Change a pool in the whole cluster."`
+	Drain      drainCommand      `cmd:"" help:"Take a gateway out of service; it stays in the cluster."`
+	Leave      leaveCommand      `cmd:"" help:"End a gateway in order, or take a lost one out by force."`
+	Exec       execCommand       `cmd:"" help:"Hold one slot while a command runs."`
+	Lab        labCommand        `cmd:"" help:"The simulator: reproduce the papers, compare protocols, find faults."`
+	Keygen     keygenCommand     `cmd:"" help:"Make the keys and certificates that guard a cluster."`
+	Version    versionCommand    `cmd:"" help:"Print the version."`
+	Completion completionCommand `cmd:"" help:"Print what a shell needs to complete command lines."`
+	Complete   completeCommand   `cmd:"" hidden:""`
+	Manual     manualCommand     `cmd:"" hidden:"" help:"Write the manual pages."`
 }
 
 // streams are what a command reads and writes.

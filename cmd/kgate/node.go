@@ -4,7 +4,6 @@ import (
 	"context"
 	"crypto/rand"
 	"crypto/tls"
-	"crypto/x509"
 	"errors"
 	"fmt"
 	"log/slog"
@@ -16,6 +15,7 @@ import (
 	"time"
 
 	"github.com/prometheus/client_golang/prometheus"
+	"go.opentelemetry.io/otel/trace"
 
 	"github.com/kgate/kgate/admin"
 	"github.com/kgate/kgate/chordring/serfring"
@@ -35,6 +35,7 @@ type node struct {
 	started time.Time
 
 	metrics *telemetry.Metrics
+	tracer  trace.Tracer // nil: no traces
 	mail    mailbox
 	links   *transport.Transport
 	gossip  *serfring.Agent
@@ -45,7 +46,9 @@ type node struct {
 	admin   *http.Server
 
 	certificate *proxy.Certificate // of listen.https; nil: none
+	peerTLS     *peerTLS           // of cluster.tls; nil: none. Once it runs watchCertificates' own
 
+	sockets               map[string][]net.Listener // that systemd has opened, until they are used
 	clientAddr, adminAddr net.Addr
 	leaving               atomic.Bool     // or draining: no longer ready
 	serving               context.Context // ends when clients are to be done
@@ -62,13 +65,15 @@ type node struct {
 }
 
 // startNode starts a gateway. It serves, and refuses what it may not admit yet,
-// when startNode returns; ready tells when it takes part.
-func startNode(cfg *config.Config, log *slog.Logger) (*node, error) {
+// when startNode returns; ready tells when it takes part. Sockets that are open
+// already, by name, are listened on in place of the configured addresses.
+func startNode(cfg *config.Config, log *slog.Logger, sockets map[string][]net.Listener) (*node, error) {
 	ctx, cancel := context.WithCancel(context.Background())
-	n := &node{cfg: cfg, log: log, started: time.Now(), ctx: ctx, cancel: cancel, failed: make(chan error, 4), leave: make(chan struct{})}
+	n := &node{cfg: cfg, sockets: sockets, log: log, started: time.Now(), ctx: ctx, cancel: cancel, failed: make(chan error, 4), leave: make(chan struct{})}
+	n.undo = append(n.undo, n.closeSockets)
 	n.serving, n.stopServing = context.WithCancel(ctx)
 	for _, step := range []func(context.Context) error{
-		n.startMetrics, n.startLinks, n.startCluster, n.startGateway, n.startClients, n.startAdmin,
+		n.startMetrics, n.startTraces, n.startLinks, n.startCluster, n.startGateway, n.startClients, n.startAdmin,
 	} {
 		if err := step(ctx); err != nil {
 			return nil, errors.Join(err, n.close())
@@ -92,9 +97,25 @@ func (n *node) startMetrics(context.Context) error {
 		return err
 	}
 	n.admin, err = admin.NewServer(admin.Config{
-		Source: n, Metrics: registry, Control: control{n}, Tickets: ticketDesk{n}, Token: token, Log: n.log,
+		Source: n, Lines: lines{n}, Peers: n, Metrics: registry, Control: control{n}, Tickets: ticketDesk{n}, Token: token, Log: n.log,
 	})
 	return err
+}
+
+func (n *node) startTraces(context.Context) error {
+	if n.cfg.Telemetry.OTLPEndpoint == "" {
+		return nil
+	}
+	v, _ := buildVersion()
+	tracing, err := telemetry.NewTracing(telemetry.TracingConfig{
+		Endpoint: n.cfg.Telemetry.OTLPEndpoint, Gateway: n.cfg.Node.Name, Version: v, Metrics: n.metrics, Logger: n.log,
+	})
+	if err != nil {
+		return err
+	}
+	n.tracer = tracing.Tracer()
+	n.undo = append(n.undo, tracing.Close)
+	return nil
 }
 
 // mailbox hands the links' messages to the gateway, which itself needs the links
@@ -107,9 +128,13 @@ func (m *mailbox) Deliver(from kmutex.Node, pool string, msg kmutex.Message) err
 }
 
 func (n *node) startLinks(context.Context) error {
-	secure, err := peerTLS(n.cfg.Cluster.TLS)
-	if err != nil {
-		return err
+	n.warnOfOpenSecrets()
+	var secure *tls.Config
+	var err error
+	if files := n.cfg.Cluster.TLS; files.Enabled() {
+		if n.peerTLS, secure, err = readPeerTLS(files); err != nil {
+			return err
+		}
 	}
 	n.links, err = transport.Listen(transport.Config{
 		Listen: n.cfg.Listen.Peer, Advertise: n.cfg.Node.Advertise.String(), TLS: secure,
@@ -125,37 +150,19 @@ func (n *node) startLinks(context.Context) error {
 	return nil
 }
 
-// peerTLS reads the certificates with which gateways prove themselves to each
-// other; nil when there are none.
-func peerTLS(files config.PeerTLS) (*tls.Config, error) {
-	if !files.Enabled() {
-		return nil, nil
-	}
-	pem, err := os.ReadFile(files.CA)
-	if err != nil {
-		return nil, fmt.Errorf("cluster.tls.ca: %w", err)
-	}
-	roots := x509.NewCertPool()
-	if !roots.AppendCertsFromPEM(pem) {
-		return nil, fmt.Errorf("cluster.tls.ca: %s holds no certificate in PEM form", files.CA)
-	}
-	cert, err := tls.LoadX509KeyPair(files.Cert, files.Key)
-	if err != nil {
-		return nil, fmt.Errorf("cluster.tls.cert and cluster.tls.key: %w", err)
-	}
-	return &tls.Config{RootCAs: roots, Certificates: []tls.Certificate{cert}, MinVersion: tls.VersionTLS13}, nil
-}
-
 func (n *node) startCluster(ctx context.Context) error {
 	boot := rand.Text()
 	v, _ := buildVersion()
 	expect := n.cfg.Bootstrap()
 	peer := n.links.Addr().String()
-	var err error
+	key, err := gossipKey(n.cfg.Cluster)
+	if err != nil {
+		return err
+	}
 	n.gossip, err = serfring.Start(serfring.Config{
 		Name: n.cfg.Node.Name, Boot: boot, Version: v, PeerAddr: peer, Expect: expect,
 		Bind: n.cfg.Listen.Gossip, Advertise: n.cfg.Node.Advertise.String(),
-		Join: n.cfg.Cluster.Join, Key: n.cfg.Cluster.GossipKey, Logger: n.log,
+		Join: n.cfg.Cluster.Join, Key: key, Logger: n.log,
 	})
 	if err != nil {
 		return err
@@ -187,6 +194,7 @@ func (n *node) startGateway(ctx context.Context) error {
 	n.gateway, err = gateway.New(gateway.Config{
 		Links: n.links, Exchange: n.links.Stream(transport.StreamPools), Views: n.cluster,
 		Pools: gatewayPools(n.cfg), Replicas: n.cfg.Cluster.Replicas, DataDir: n.cfg.Node.DataDir, Observer: poolObservers{n.metrics}, Logger: n.log,
+		Fleet: admin.NewPeerHandler(n, lines{n}),
 	})
 	if err != nil {
 		return err
@@ -228,6 +236,9 @@ func (n *node) definePools(ctx context.Context, pools []config.Pool) error {
 		if err != nil {
 			return fmt.Errorf("pool %s: %w", p.Name, err)
 		}
+		if err := n.holdFits(p); err != nil {
+			return err
+		}
 	}
 	for _, p := range pools {
 		if agreed, ok := n.cluster.View().Pool(p.Name); ok && (agreed.K != p.K || agreed.Binding != string(p.Binding)) {
@@ -237,6 +248,17 @@ func (n *node) definePools(ctx context.Context, pools []config.Pool) error {
 		}
 	}
 	return nil
+}
+
+// holdFits returns an error if requests of a pool could hold their slots for longer
+// than the cluster waits before it gives those of a lost gateway to others.
+func (n *node) holdFits(p config.Pool) error {
+	agreed, ok := n.cluster.View().Pool(p.Name)
+	if !ok || agreed.Reclaim != membership.ReclaimHold || p.Hold.Max > 0 && p.Hold.Max <= agreed.HoldMax {
+		return nil
+	}
+	return fmt.Errorf("pool %s: hold.max is %v, but the cluster has agreed (reclaim: hold) that no request takes longer than %v; write hold: {max: %v} or less",
+		p.Name, p.Hold.Max, agreed.HoldMax, agreed.HoldMax)
 }
 
 func (n *node) startClients(context.Context) error {
@@ -267,6 +289,7 @@ func (n *node) proxyConfig(cfg *config.Config) (proxy.Config, error) {
 		return out, err
 	}
 	out.Admitter, out.Observer, out.Logger = admitter{n}, requestObserver{n.metrics}, n.log
+	out.Tracer, out.AccessWriter = n.tracer, os.Stdout
 	out.Standing, out.Tickets = n.standing, redeemer{n}
 	out.TicketHandler, err = n.ticketHandler(cfg.Pools)
 	return out, err
@@ -299,10 +322,14 @@ func (n *node) ticketHandler(pools []config.Pool) (http.Handler, error) {
 	}), nil
 }
 
-func (n *node) startAdmin(context.Context) error {
+func (n *node) startAdmin(ctx context.Context) error {
 	var err error
 	n.adminAddr, err = n.serve("listen.admin", n.cfg.Listen.Admin, n.admin.Serve)
 	n.undo = append(n.undo, n.admin.Close)
+	n.wg.Go(func() { n.watchCertificates(ctx) })
+	if err == nil {
+		err = n.unusedSockets()
+	}
 	if err == nil {
 		n.log.Info("listening", slog.String("http", n.clientAddr.String()), slog.String("admin", n.adminAddr.String()),
 			slog.String("peer", n.links.Addr().String()), slog.String("gossip", n.gossip.Addr()))
@@ -310,18 +337,20 @@ func (n *node) startAdmin(context.Context) error {
 	return err
 }
 
-// serve runs a server on a new listener.
+// serve runs a server on an address, and returns where it listens.
 func (n *node) serve(key, addr string, serve func(net.Listener) error) (net.Addr, error) {
-	l, err := net.Listen("tcp", addr)
+	listeners, err := n.listen(key, addr)
 	if err != nil {
 		return nil, fmt.Errorf("%s %s: %w", key, addr, err)
 	}
-	n.wg.Go(func() {
-		if err := serve(l); err != nil && !errors.Is(err, http.ErrServerClosed) {
-			n.failed <- fmt.Errorf("%s %s: %w", key, addr, err)
-		}
-	})
-	return l.Addr(), nil
+	for _, l := range listeners {
+		n.wg.Go(func() {
+			if err := serve(l); err != nil && !errors.Is(err, http.ErrServerClosed) {
+				n.failed <- fmt.Errorf("%s %s: %w", key, l.Addr(), err)
+			}
+		})
+	}
+	return listeners[0].Addr(), nil
 }
 
 // shutdown leaves the cluster in order: waiting requests are refused, those in

@@ -25,6 +25,12 @@ func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
 // startSingle starts one gateway on free ports in front of upstream.
 func startSingle(t *testing.T, upstream string, change func(*config.Config)) *node {
 	t.Helper()
+	return startSingleOn(t, upstream, nil, change)
+}
+
+// startSingleOn is startSingle with sockets that are open already.
+func startSingleOn(t *testing.T, upstream string, sockets map[string][]net.Listener, change func(*config.Config)) *node {
+	t.Helper()
 	at, err := url.Parse(upstream)
 	if err != nil {
 		t.Fatal(err)
@@ -42,7 +48,7 @@ func startSingle(t *testing.T, upstream string, change func(*config.Config)) *no
 	if err := errors.Join(cfg.Validate(), cfg.Resolve()); err != nil {
 		t.Fatal(err)
 	}
-	n, err := startNode(cfg, slog.New(slog.DiscardHandler))
+	n, err := startNode(cfg, slog.New(slog.DiscardHandler), sockets)
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -10,13 +10,13 @@ import (
 
 // reload reads the file again and has n follow it. It returns the configuration
 // that n then runs with: the one before, if the new one cannot be used.
-func (c *serveCommand) reload(n *node, running *config.Config, settings *telemetry.LogSettings) *config.Config {
+func (c *serveCommand) reload(log *slog.Logger, n *node, running *config.Config, settings *telemetry.LogSettings) *config.Config {
 	if c.File == "" {
-		n.log.Warn("not reloaded: there is no configuration file, only flags and variables")
+		log.Warn("not reloaded: there is no configuration file, only flags and variables")
 		return running
 	}
-	log := n.log.With(slog.String("file", c.File))
-	read, err := config.LoadWith(c.File, c.Overrides)
+	log = log.With(slog.String("file", c.File))
+	read, err := c.load()
 	if err != nil {
 		notReloaded(log, err)
 		return running
@@ -61,6 +61,9 @@ func (n *node) follow(cfg *config.Config) error {
 	clients, err := n.proxyConfig(cfg)
 	if err == nil {
 		err = clients.Validate()
+	}
+	for _, p := range cfg.Pools {
+		err = errors.Join(err, n.holdFits(p))
 	}
 	if err == nil && n.certificate != nil && cfg.Listen.TLS.Enabled() {
 		err = n.certificate.Use(cfg.Listen.TLS.Cert, cfg.Listen.TLS.Key)

@@ -84,9 +84,12 @@ var errNoAnswer = errors.New("no gateway answers")
 
 // do asks the gateways in turn until one answers.
 func (r *remote) do(ctx context.Context, method, path string, body any) ([]byte, error) {
+	path, query, _ := strings.Cut(path, "?")
 	var causes []string
 	for _, base := range r.bases {
-		data, err := r.ask(ctx, base.JoinPath(path), method, body)
+		target := base.JoinPath(path)
+		target.RawQuery = query
+		data, err := r.ask(ctx, target, method, body)
 		var dial *net.OpError
 		if !errors.As(err, &dial) || dial.Op != "dial" {
 			return data, err
@@ -153,4 +156,14 @@ func (r *remote) status(ctx context.Context) (*admin.Status, []byte, error) {
 		return nil, nil, fmt.Errorf("%s does not answer as a kgate does: %w", r.bases[0].Host, err)
 	}
 	return &s, data, nil
+}
+
+// line returns who is in a pool.
+func (r *remote) line(ctx context.Context, pool string) (*admin.Line, error) {
+	data, err := r.do(ctx, http.MethodGet, "/api/v1/line?pool="+url.QueryEscape(pool), nil)
+	if err != nil {
+		return nil, err
+	}
+	l := new(admin.Line)
+	return l, json.Unmarshal(data, l)
 }

@@ -3,12 +3,13 @@ package main
 import (
 	"context"
 	"errors"
-	"fmt"
 	"log/slog"
 	"os"
 	"os/signal"
 	"syscall"
 	"time"
+
+	"github.com/coreos/go-systemd/v22/daemon"
 
 	"github.com/kgate/kgate/config"
 	"github.com/kgate/kgate/telemetry"
@@ -37,9 +38,19 @@ Exit codes: 0 ended by a signal, 1 cannot run or the file is wrong, 2 wrong
 command line.`
 }
 
+// load reads the configuration, and looks whether the files are there that it
+// names.
+func (c *serveCommand) load() (*config.Config, error) {
+	cfg, err := config.LoadWith(c.File, c.Overrides)
+	if err == nil {
+		err = cfg.CheckFiles()
+	}
+	return cfg, err
+}
+
 // Run serves until a signal comes.
 func (c *serveCommand) Run(std streams) error {
-	cfg, err := config.LoadWith(c.File, c.Overrides)
+	cfg, err := c.load()
 	switch {
 	case config.FromFlags(err):
 		return &codedError{code: exitUsage, err: err}
@@ -56,14 +67,22 @@ func (c *serveCommand) Run(std streams) error {
 	defer signal.Stop(again)
 	stop, cancel := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM)
 	defer cancel()
-	n, err := startNode(cfg, log.With(slog.String("gateway", cfg.Node.Name)))
+	sockets, err := inheritedSockets()
 	if err != nil {
 		return err
 	}
+	log = log.With(slog.String("gateway", cfg.Node.Name))
+	n, err := startNode(cfg, log, sockets)
+	if err != nil {
+		return err
+	}
+	n.wg.Go(func() { n.supervise(n.ctx) })
 	for running := true; running; {
 		select {
 		case <-again:
-			cfg = c.reload(n, cfg, settings)
+			done := notifyReloading()
+			cfg = c.reload(log, n, cfg, settings)
+			done()
 		case <-stop.Done():
 			running = false
 		case <-n.leave:
@@ -72,23 +91,9 @@ func (c *serveCommand) Run(std streams) error {
 			return errors.Join(err, n.close())
 		}
 	}
+	notify(daemon.SdNotifyStopping)
 	cancel() // a second signal ends the process at once
 	ctx, done := context.WithTimeout(context.Background(), c.ShutdownTimeout)
 	defer done()
 	return n.shutdown(ctx)
-}
-
-// checkCommand validates a configuration.
-type checkCommand struct {
-	File string `name:"config" short:"c" required:"" placeholder:"FILE" help:"Configuration file (YAML)."`
-}
-
-// Run prints every error at once.
-func (c *checkCommand) Run(std streams) error {
-	cfg, err := config.Load(c.File)
-	if err != nil {
-		return err
-	}
-	_, err = fmt.Fprintf(std.out, "%s: in order, %d pools, %d routes\n", c.File, len(cfg.Pools), len(cfg.Routes))
-	return err
 }

@@ -6,6 +6,8 @@ import (
 	"time"
 
 	"github.com/kgate/kgate/admin"
+	"github.com/kgate/kgate/chordring"
+	"github.com/kgate/kgate/chordring/serfring"
 	"github.com/kgate/kgate/gateway"
 	"github.com/kgate/kgate/kmutex"
 	"github.com/kgate/kgate/membership"
@@ -49,8 +51,26 @@ func (n *node) Ready() (ready bool, reason string) {
 	return true, ""
 }
 
-// Status implements admin.Source.
-func (n *node) Status() admin.Status {
+// Report implements admin.Source.
+func (n *node) Report(pool string, entries int) admin.Report {
+	r := admin.Report{Status: n.status(), Past: make(map[string][]admin.AccessWindow), Tokens: make(map[string][]int), Entries: make(map[string]admin.Entries)}
+	now := time.Now()
+	for i := range r.Status.Pools {
+		p := &r.Status.Pools[i]
+		p.OldestSeconds = n.gateway.Oldest(p.Name).Seconds()
+		r.Tokens[p.Name] = n.gateway.Tokens(p.Name)
+		for _, w := range n.metrics.Pool(p.Name).Past(now, admin.PastStepSeconds*time.Second, admin.PastValues) {
+			r.Past[p.Name] = append(r.Past[p.Name], accessWindow(w))
+		}
+		if entries > 0 && (pool == "" || pool == p.Name) {
+			r.Entries[p.Name] = n.entries(n.gateway.Line(p.Name, entries))
+		}
+	}
+	return r
+}
+
+// status is this gateway's own.
+func (n *node) status() admin.Status {
 	v, _ := buildVersion()
 	ready, reason := n.Ready()
 	s := admin.Status{Version: v, Gateway: admin.Gateway{
@@ -83,6 +103,7 @@ func (n *node) memberStatus(view *membership.View, self kmutex.Node) []admin.Mem
 		member := admin.Member{
 			Name: m.Name, Node: uint64(m.Node), Addr: m.PeerAddr, Status: string(m.Status),
 			Self: m.Node == self, LinkUp: m.Node == self || link.Up,
+			Copies: view.Ring().Successors(m.Name, n.cfg.Cluster.Replicas),
 		}
 		if link.RTT > 0 {
 			rtt := float64(link.RTT) / float64(time.Millisecond)
@@ -90,12 +111,41 @@ func (n *node) memberStatus(view *membership.View, self kmutex.Node) []admin.Mem
 		}
 		out = append(out, member)
 	}
+	out = append(out, n.lostMembers(view)...)
+	slices.SortStableFunc(out, func(a, b admin.Member) int { return strings.Compare(a.Name, b.Name) })
+	names := make([]string, len(out))
+	for i, m := range out {
+		names[i] = m.Name
+	}
+	ring := chordring.New(names).Names()
+	for i := range out {
+		out[i].RingPlace = 1 + slices.Index(ring, out[i].Name)
+	}
+	return out
+}
+
+// lostMembers are the gateways whose leases may still run, and those that have
+// gone without a word and that gossip has not given up.
+func (n *node) lostMembers(view *membership.View) []admin.Member {
+	gone := make(map[string]admin.Member)
 	for _, l := range view.Lost {
+		heir, _ := view.Member(l.Heir)
+		m := admin.Member{Name: l.Name, Node: uint64(l.Node), Status: admin.StatusLost, Heir: heir.Name}
 		if l.Leased {
-			out = append(out, admin.Member{Name: l.Name, Node: uint64(l.Node), Status: "suspended"})
+			m.Status = admin.StatusSuspended
+		}
+		gone[l.Name] = m // the last one of this name
+	}
+	failed := make(map[string]bool)
+	for _, m := range n.gossip.Members() {
+		failed[m.Name] = m.Status == serfring.StatusFailed
+	}
+	var out []admin.Member
+	for name, m := range gone {
+		if _, back := view.Named(name); m.Status == admin.StatusSuspended || failed[name] && !back {
+			out = append(out, m)
 		}
 	}
-	slices.SortStableFunc(out, func(a, b admin.Member) int { return strings.Compare(a.Name, b.Name) })
 	return out
 }
 
@@ -106,12 +156,12 @@ func (n *node) poolStatus(view *membership.View, p gateway.PoolStatus) admin.Poo
 		InFlight: p.InFlight, Waiting: p.Waiting, BatonHere: p.Baton, FreeTokensHere: p.Free,
 		Withheld: p.Withheld,
 	}
-	w := n.metrics.Pool(p.Name).Window()
-	out.AccessWindow = admin.AccessWindow{MaxMillis: millis(w.Max), Count: w.Count}
-	if w.Count > 0 {
-		out.AccessWindow.MeanMillis = millis(w.Sum) / float64(w.Count)
-	}
+	out.AccessWindow = accessWindow(n.metrics.Pool(p.Name).Window())
 	return out
+}
+
+func accessWindow(w telemetry.Window) admin.AccessWindow {
+	return admin.AccessWindow{MeanMillis: millis(w.Mean()), MaxMillis: millis(w.Max), Count: w.Count}
 }
 
 func millis(d time.Duration) float64 { return float64(d) / float64(time.Millisecond) }
@@ -122,7 +172,7 @@ type stateSource struct{ n *node }
 // State implements telemetry.Source.
 func (s stateSource) State() telemetry.State {
 	view := s.n.cluster.View()
-	out := telemetry.State{View: view.Number, Members: make(map[string]int)}
+	out := telemetry.State{View: view.Number, Members: make(map[string]int), ReplicaLag: make(map[string]int)}
 	for _, m := range view.Members {
 		out.Members[string(m.Status)]++
 	}
@@ -136,10 +186,20 @@ func (s stateSource) State() telemetry.State {
 	for _, p := range s.n.gateway.Pools() {
 		state := telemetry.PoolState{
 			Name: p.Name, Capacity: p.K, InFlight: p.InFlight, Waiting: p.Waiting,
-			BatonHeld: p.Baton, TokensRunning: p.InFlight, TokensFree: p.Free,
+			BatonHeld: p.Baton, TokensRunning: p.InFlight, TokensFree: p.Free, Upstreams: make(map[string]bool),
 		}
 		if p.Home == standing.Node {
 			state.TokensQuarantined = p.Withheld
+		}
+		for node, lag := range p.ReplicaLag {
+			if m, in := view.Member(node); in {
+				out.ReplicaLag[m.Name] += lag
+			}
+		}
+		for _, u := range s.n.handler.Upstreams() {
+			if u.Pool == p.Name {
+				state.Upstreams[u.URL] = u.Healthy
+			}
 		}
 		out.Pools = append(out.Pools, state)
 	}

@@ -52,6 +52,7 @@ func shownTicket(t gateway.Ticket) admin.Ticket {
 	}
 	return admin.Ticket{
 		ID: t.ID, Pool: t.Pool, State: state, TTL: t.TTL, Position: t.Position, ETA: t.ETA,
+		Arrived: t.Arrived, Place: t.Place,
 		Fence: t.Fence, Expires: time.Now().Add(t.Left),
 	}
 }
@@ -88,7 +89,7 @@ type redeemer struct{ n *node }
 
 // Request implements proxy.Tickets.
 func (r redeemer) Request(ctx context.Context, ask proxy.Ask, ttl time.Duration) (proxy.Ticket, error) {
-	t, err := r.n.gateway.RequestTicket(ctx, gateway.Ask(ask), ttl, "Prefer: respond-async")
+	t, err := r.n.gateway.RequestTicket(ctx, askOf(ask), ttl, "Prefer: respond-async")
 	if err != nil {
 		return proxy.Ticket{}, admitter(r).refusal(ask.Pool, err)
 	}

@@ -142,6 +142,14 @@ var rows = []row{
 				{expr: `rate(kgate_access_time_seconds_count{gateways}[$__rate_interval])`, legend: "{{instance}}"},
 			},
 		},
+		{
+			id: 31, title: "Overtaken, by gateway", kind: stacked, unit: requests,
+			about: "Requests that were admitted after one that had come to the same gateway later. With order: fair that is what was asked for; " +
+				"with fifo it happens when the line is formed anew, and not otherwise.",
+			queries: []query{
+				{expr: `rate(kgate_inversions_total{gateways}[$__rate_interval])`, legend: "{{instance}}"},
+			},
+		},
 	}},
 	{"Upstreams", []panel{
 		{
@@ -157,6 +165,13 @@ var rows = []row{
 			about: "Requests that an upstream did not answer: no connection (dial), no answer in time (timeout), the connection broke (broken).",
 			queries: []query{
 				{expr: `sum by (cause) (rate(kgate_upstream_errors_total{pool}[$__rate_interval]))`, legend: "{{cause}}"},
+			},
+		},
+		{
+			id: 32, title: "In order, by upstream", unit: share,
+			about: "Share of the gateways that hold the upstream to be in order. Nothing is sent to one that is not, while another is.",
+			queries: []query{
+				{expr: `avg by (upstream) (kgate_upstream_healthy{pool})`, legend: "{{upstream}}"},
 			},
 		},
 	}},
@@ -256,6 +271,13 @@ var rows = []row{
 			},
 		},
 		{
+			id: 33, title: "Copies of tickets that are behind", unit: short,
+			about: "Changes of tickets that a gateway keeps a copy of and has not acknowledged yet, by that gateway; all pools together.",
+			queries: []query{
+				{expr: `sum by (successor) (kgate_replica_lag{fleet})`, legend: "{{successor}}"},
+			},
+		},
+		{
 			id: 26, title: "Refused at the peer port, by cause", kind: stacked, unit: perSecond,
 			about: "What came in from other gateways, or who pretends to be one, and was refused.",
 			queries: []query{
@@ -290,6 +312,13 @@ var rows = []row{
 			about: "They come and go with the connections; a line that only rises is a leak.",
 			queries: []query{
 				{expr: `go_goroutines{nodes}`, legend: "{{instance}}"},
+			},
+		},
+		{
+			id: 34, title: "Spans for the collector", kind: stacked, unit: perSecond,
+			about: "Spans of sampled requests, and whether the collector has taken them. Empty without telemetry.otlp_endpoint.",
+			queries: []query{
+				{expr: `sum by (result) (rate(kgate_trace_spans_total{fleet}[$__rate_interval]))`, legend: "{{result}}"},
 			},
 		},
 	}},

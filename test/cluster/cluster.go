@@ -37,6 +37,8 @@ type Options struct {
 	// QueueTimeout and QueueLimit of the pool; default 60 s and 20,000.
 	QueueTimeout time.Duration
 	QueueLimit   int
+	// MaxConnections of clients at a gateway; default: kgate's.
+	MaxConnections int
 	// Binary to run; default: the one that [Binary] returns.
 	Binary string
 	// Durable gateways keep their views, and their addresses, over a restart.
@@ -51,6 +53,8 @@ type Options struct {
 	Pools []Pool
 	// Listen are further keys of listen, in YAML, such as "header_timeout: 1s".
 	Listen string
+	// Telemetry are keys of telemetry, in YAML, such as "sample_ratio: 1".
+	Telemetry string
 	// ClientTLS is the certificate with which the gateways serve clients over
 	// TLS, too; they do not if it is nil.
 	ClientTLS *TLSFiles
@@ -215,6 +219,9 @@ func (c *Cluster) config(name string, expect int, listen [4]string, token string
 	}
 	write("node: {name: %q, data_dir: %q, admin_token_file: %q}\n", name, data, token)
 	write("listen:\n  {http: %q, admin: %q, peer: %q, gossip: %q", listen[0], listen[1], listen[2], listen[3])
+	if o.MaxConnections > 0 {
+		write(", max_connections: %d", o.MaxConnections)
+	}
 	if tls := o.ClientTLS; tls != nil {
 		write(", https: \"127.0.0.1:0\", tls: {cert: %q, key: %q}", tls.Cert, tls.Key)
 	}
@@ -243,6 +250,9 @@ func (c *Cluster) config(name string, expect int, listen [4]string, token string
 		write("  - {pool: %s, match: {path_prefix: /%s/}}\n", p.Name, p.Name)
 	}
 	write("  - {pool: %s}\nlog: {access: false}\n", PoolName)
+	if o.Telemetry != "" {
+		write("telemetry: {%s}\n", o.Telemetry)
+	}
 	return b.String()
 }
 

@@ -46,6 +46,9 @@ func launch(tb testing.TB, name string, command, flags []string, dial dialFunc) 
 		Name:    name, command: command, client: newClient(dial),
 	}
 	tb.Cleanup(func() {
+		if stray, found := g.Log.Stray(); found {
+			tb.Errorf("%s writes a line past its log: %s", name, stray)
+		}
 		if tb.Failed() {
 			tb.Logf("log of %s:\n%s", name, g.Log.Tail(40))
 		}

@@ -82,3 +82,15 @@ func (l *Log) Records(message string) []Record {
 	}
 	return out
 }
+
+// Stray returns the first line that is not in JSON, if there is one: of serf, raft
+// or the runtime, past the log that the process is told to write.
+func (l *Log) Stray() (line string, found bool) {
+	lines, _ := l.Lines()
+	for _, line := range lines {
+		if !json.Valid([]byte(line)) {
+			return line, true
+		}
+	}
+	return "", false
+}

@@ -2,6 +2,7 @@ package cluster
 
 import (
 	"net"
+	"os"
 	"strconv"
 	"sync"
 	"testing"
@@ -12,10 +13,10 @@ import (
 // process comes back.
 const firstPort, lastPort = 20_000, 32_000
 
-var ports struct {
+var ports = struct {
 	mu   sync.Mutex
 	next int
-}
+}{next: os.Getpid() * 100 % (lastPort - firstPort)} // tests of other packages may run, too
 
 // ReservePort returns an address on loopback that is free for TCP and UDP and is
 // not returned again.

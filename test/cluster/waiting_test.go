@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"os"
 	"runtime"
+	"slices"
 	"testing"
 	"time"
 
@@ -34,7 +35,7 @@ func TestTenThousandWaiting(t *testing.T) {
 		miss("needs a limit of %d open files per process (ulimit -Hn), it is %d", files, limit)
 	}
 	u, url := ServeUpstream(t, demo.UpstreamConfig{Hold: demo.Distribution{Mean: hold}, Seed: 1, K: k})
-	c := Start(t, Options{Gateways: 1, K: k, Upstream: url, QueueTimeout: 3 * time.Minute})
+	c := Start(t, Options{Gateways: 1, K: k, Upstream: url, QueueTimeout: 3 * time.Minute, MaxConnections: files})
 	g := c.Gateways[0]
 	settle(t, g)
 	before, err := g.RSS()
@@ -45,6 +46,7 @@ func TestTenThousandWaiting(t *testing.T) {
 	var rss int64
 	var least int
 	var stats demo.Stats
+	v := &viewer{g: g, stop: make(chan struct{})}
 	r, err := demo.Run(t.Context(), demo.LoadConfig{
 		Targets: []demo.Target{{Name: g.Name, URL: g.URL(), Clients: waiters + k}},
 		Warmup:  8 * time.Second, Duration: 10 * time.Second, Drain: 40 * time.Second,
@@ -54,9 +56,11 @@ func TestTenThousandWaiting(t *testing.T) {
 				t.Error(err)
 			}
 			u.Reset()
+			go v.look(t, 5*time.Second, u)
 		},
 		Closed: func() {
 			stats = u.Stats()
+			close(v.stop)
 			least = min(least, waitingAt(t, g))
 		},
 	})
@@ -69,6 +73,8 @@ func TestTenThousandWaiting(t *testing.T) {
 		float64(before)/(1<<20), float64(rss)/(1<<20), each)
 	t.Logf("%.0f answers/s, k/hold is %.0f/s: %.1f %%; busy %.1f %%, most in flight %d", r.Overall.PerSecond, full,
 		100*r.Overall.PerSecond/full, 100*stats.Busy, stats.Max)
+
+	v.judge(t, stats)
 
 	if least < waiters-k {
 		t.Errorf("only %d were waiting", least)
@@ -89,6 +95,67 @@ func TestTenThousandWaiting(t *testing.T) {
 	ended, admitted := m.Sum("kgate_requests_total"), m.Sum("kgate_requests_total", `outcome="admitted"`)
 	if ended != admitted || admitted < waiters || r.Overall.Errors() > 0 {
 		t.Errorf("%v requests, %v of them admitted; failed by status: %v", ended, admitted, r.Overall.Failed)
+	}
+}
+
+// viewer looks at a gateway's pages every second, as an operator's browser, a
+// terminal and Prometheus would.
+type viewer struct {
+	g     *Gateway
+	stop  chan struct{}
+	alone demo.Stats // of the upstream, until the viewer came
+	took  map[string][]time.Duration
+}
+
+// look begins after a while and ends when stop is closed.
+func (v *viewer) look(t *testing.T, after time.Duration, u *demo.Upstream) {
+	v.took = make(map[string][]time.Duration)
+	tick := time.NewTicker(time.Second)
+	defer tick.Stop()
+	timer := time.NewTimer(after)
+	defer timer.Stop()
+	select {
+	case <-timer.C:
+	case <-v.stop:
+		return
+	}
+	v.alone = u.Stats()
+	for {
+		for _, path := range []string{"/", "/debug/line", "/metrics", "/api/v1/line?pool=" + PoolName, "/api/v1/status"} {
+			begun := time.Now()
+			if _, err := v.g.get(t.Context(), path); err != nil {
+				t.Errorf("%s: %v", path, err)
+			}
+			v.took[path] = append(v.took[path], time.Since(begun))
+		}
+		select {
+		case <-tick.C:
+		case <-v.stop:
+			return
+		}
+	}
+}
+
+// judge: each page is there at once, and the line moves as fast as before.
+func (v *viewer) judge(t *testing.T, all demo.Stats) {
+	t.Helper()
+	const atOnce = 200 * time.Millisecond
+	for path, took := range v.took {
+		slices.Sort(took)
+		median := took[len(took)/2]
+		t.Logf("with a viewer: %-24s in %v, at most %v", path, median.Round(time.Millisecond), took[len(took)-1].Round(time.Millisecond))
+		if median >= atOnce {
+			t.Errorf("%s takes %v", path, median)
+		}
+	}
+	if len(v.took) == 0 {
+		t.Error("nobody has looked")
+		return
+	}
+	with := (all.Busy*all.Elapsed.Seconds() - v.alone.Busy*v.alone.Elapsed.Seconds()) / (all.Elapsed - v.alone.Elapsed).Seconds()
+	t.Logf("slots busy %.1f %% without a viewer, %.1f %% with", 100*v.alone.Busy, 100*with)
+	if with < 0.95*v.alone.Busy {
+		t.Error("who looks slows the line down")
 	}
 }
 

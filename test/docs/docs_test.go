@@ -40,6 +40,9 @@ func TestCommandBlocks(t *testing.T) {
 		if err != nil {
 			t.Error(err)
 		}
+		if filepath.Base(page) == "install.md" {
+			continue // test/newcomer follows it, on whole machines
+		}
 		if !someRun(blocks) {
 			continue
 		}

@@ -1,7 +1,6 @@
 package prometheus
 
 import (
-	"os"
 	"os/exec"
 	"path/filepath"
 	"regexp"
@@ -82,13 +81,4 @@ func metrics(t *testing.T) map[string]bool {
 		}
 	}
 	return names
-}
-
-func read(t *testing.T, file string) string {
-	t.Helper()
-	data, err := os.ReadFile(file)
-	if err != nil {
-		t.Fatal(err)
-	}
-	return string(data)
 }

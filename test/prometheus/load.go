@@ -27,7 +27,8 @@ func (w Waits) Mean() time.Duration { return w.Sum / time.Duration(max(w.Count, 
 func (w Waits) Spread() time.Duration { return w.Max - w.Mean() }
 
 // MeasureWaits lets as many clients as told ask at each gateway, again and again,
-// for a while. All that was asked is answered and measured when it returns: so the
+// for a while, half of them only half as long: so the longest wait is not among the
+// last. All that was asked is answered and measured when it returns: so the
 // gateways have admitted these requests and no others. The access time is the
 // latency less the time that the sample upstream says it held the request.
 func MeasureWaits(t *testing.T, gateways []*cluster.Gateway, clients []int, length time.Duration) Waits {
@@ -40,9 +41,15 @@ func MeasureWaits(t *testing.T, gateways []*cluster.Gateway, clients []int, leng
 		all Waits
 		wg  sync.WaitGroup
 	)
-	end := time.Now().Add(length)
+	began := time.Now()
+	// One after the other: what all at once wait for a busy machine to take in their
+	// requests, the gateways cannot know of.
+	next := time.NewTicker(10 * time.Millisecond)
+	defer next.Stop()
 	for i, g := range gateways {
-		for range clients[i] {
+		for j := range clients[i] {
+			<-next.C
+			end := began.Add(length / time.Duration(1+j%2))
 			wg.Go(func() {
 				for time.Now().Before(end) {
 					wait, err := accessTime(t.Context(), client, g.URL())

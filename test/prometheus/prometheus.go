@@ -70,11 +70,16 @@ func (p *Prometheus) Scrape(t *testing.T, gateways ...*cluster.Gateway) {
 	t.Helper()
 	p.setTargets(t, gateways)
 	await(t, time.Minute, func() error {
-		v, err := p.Value(t.Context(), "count(up == 1)")
-		if err == nil && v != float64(len(gateways)) {
-			err = fmt.Errorf("%g gateways are scraped, not %d", v, len(gateways))
+		for _, expr := range []string{"count(up)", "sum(up)"} {
+			v, err := p.Value(t.Context(), expr)
+			if err != nil {
+				return err
+			}
+			if v != float64(len(gateways)) {
+				return fmt.Errorf("%s is %g, %d gateways are to be scraped", expr, v, len(gateways))
+			}
 		}
-		return err
+		return nil
 	})
 }
 

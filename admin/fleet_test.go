@@ -1,0 +1,269 @@
+package admin
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"net/http"
+	"net/http/httptest"
+	"slices"
+	"strings"
+	"sync"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/prometheus/client_golang/prometheus"
+)
+
+// countingPeers count the questions, and take a while to answer.
+type countingPeers struct {
+	takes time.Duration
+
+	mu    sync.Mutex
+	asked []string
+}
+
+func (p *countingPeers) CallFleet(ctx context.Context, name, path string, body, into any) error {
+	p.mu.Lock()
+	p.asked = append(p.asked, name)
+	p.mu.Unlock()
+	select {
+	case <-time.After(p.takes):
+		return examplePeers{}.CallFleet(ctx, name, path, body, into)
+	case <-ctx.Done():
+		return ctx.Err()
+	}
+}
+
+// count returns how often each other gateway has been asked since the last count.
+func (p *countingPeers) count() map[string]int {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	n := make(map[string]int)
+	for _, name := range p.asked {
+		n[name]++
+	}
+	p.asked = nil
+	return n
+}
+
+// TestRounds: however many look, the others are asked once a second; who is
+// suspended or whose link is down is not asked, and who is slow not waited for.
+func TestRounds(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		s := example()
+		s.Cluster.Members = append(s.Cluster.Members, Member{Name: "gw-5", Status: StatusAlive})
+		peers := &countingPeers{takes: 10 * time.Millisecond}
+		f := newFleet(Config{Source: &fixedSource{status: s}, Peers: peers})
+		const viewers, seconds = 200, 10
+		var wg sync.WaitGroup
+		for range viewers {
+			wg.Go(func() {
+				for range seconds {
+					got, err := f.status(t.Context())
+					if want := []string{"gw-4", "gw-5"}; err != nil || !slices.Equal(got.Pools[0].Fleet.Missing, want) {
+						t.Errorf("missing are %v, want %v; %v", got.Pools[0].Fleet.Missing, want, err)
+					}
+					time.Sleep(time.Second)
+				}
+			})
+		}
+		wg.Wait()
+		if n := peers.count(); len(n) != 2 || n["gw-2"] != seconds || n["gw-4"] != seconds {
+			t.Errorf("%d viewers in %d seconds have caused these questions: %v", viewers, seconds, n)
+		}
+		time.Sleep(time.Minute)
+		if n := peers.count(); len(n) > 0 {
+			t.Errorf("asked while nobody looked: %v", n)
+		}
+
+		peers.takes = time.Minute
+		begun := time.Now()
+		got, err := f.status(t.Context())
+		if took := time.Since(begun); took > roundFor || err != nil || len(got.Pools[0].Fleet.Missing) != 3 {
+			t.Errorf("with slow gateways: %v, %v after %v", got.Pools[0].Fleet.Missing, err, took)
+		}
+	})
+}
+
+// TestRoundOfWhoLeaves: who has asked and leaves does not spoil it for the others.
+func TestRoundOfWhoLeaves(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		f := newFleet(Config{Source: &fixedSource{status: example()}, Peers: &countingPeers{takes: 100 * time.Millisecond}})
+		ctx, cancel := context.WithCancel(t.Context())
+		go func() { _, _ = f.status(ctx) }()
+		synctest.Wait()
+		cancel()
+		got, err := f.status(t.Context())
+		if err != nil || !slices.Equal(got.Pools[0].Fleet.Missing, []string{"gw-4"}) {
+			t.Errorf("%v, missing %v", err, got.Pools[0].Fleet.Missing)
+		}
+		// And who waits for the answers of a round may leave, too.
+		time.Sleep(2 * keepRound)
+		go func() { _, _ = f.status(t.Context()) }()
+		synctest.Wait()
+		if _, err := f.status(ctx); !errors.Is(err, context.Canceled) {
+			t.Errorf("%v", err)
+		}
+		time.Sleep(roundFor) // the round's end
+	})
+}
+
+// TestMerge: the fleet's figures are put together as their names say.
+func TestMerge(t *testing.T) {
+	f := newFleet(Config{Source: &fixedSource{status: example(), entries: exampleEntries()}, Peers: examplePeers{}})
+	s, entries, err := f.look(t.Context(), question{entries: 2})
+	if err != nil {
+		t.Fatal(err)
+	}
+	p := s.Pools[0].Fleet
+	// gw-1 has tokens 0 to 4, gw-2 has 4 to 7: token 4 has moved and is one.
+	if p.InFlight != 8 || p.Waiting != 31 || p.OldestSeconds != 7 || p.Baton != "gw-2" || p.FreeTokens != 2 {
+		t.Errorf("%+v", p)
+	}
+	if w := p.AccessWindow; w.Count != 2468 || w.MeanMillis != 12.5 || w.MaxMillis != 2340 || p.SpreadMillis != 2327.5 {
+		t.Errorf("window %+v, spread %v", w, p.SpreadMillis)
+	}
+	if past := p.Past.SpreadMillis; len(past) != PastValues || past[0] != nil || *past[PastValues-2] != 20 || *past[PastValues-1] != 2327.5 {
+		t.Errorf("the past is %d values", len(past))
+	}
+	line := entries["downloads"].Waiting
+	if len(line) != 2 || line[0].ID != "downloads.5.31" || line[0].Position != 1 || line[1].ID != "downloads.7.102" {
+		t.Errorf("the line: %+v", line)
+	}
+	for _, m := range s.Cluster.Members {
+		if want := m.Name == "gw-1" || m.Name == "gw-2"; m.Answers != want || m.Answers != (m.LeaseSeconds != nil) {
+			t.Errorf("%+v", m)
+		}
+	}
+	// A gateway that has come back as another incarnation has not answered yet.
+	again := example()
+	again.Cluster.Members[1].Node++
+	f = newFleet(Config{Source: &fixedSource{status: again}, Peers: examplePeers{}})
+	if s, _ := f.status(t.Context()); s.Cluster.Members[1].Answers {
+		t.Error("the answer of an incarnation before counts")
+	}
+}
+
+// someLines are the lines of one gateway, with one entry that waits.
+type someLines struct {
+	gateway, id, trace string
+	cancelled          []string
+}
+
+func (l *someLines) Find(trace string) (string, Entries) {
+	if trace != l.trace {
+		return "", Entries{}
+	}
+	return "downloads", Entries{Waiting: []Entry{{ID: l.id, Gateway: l.gateway, Seconds: 3.5, Client: "192.0.2.1", Trace: trace}}}
+}
+
+func (l *someLines) Position(context.Context, string, time.Time) (int, time.Duration) {
+	return 3, 90 * time.Second
+}
+
+func (l *someLines) Gateway(id string) (string, error) {
+	_, at, ok := strings.Cut(id, "@")
+	if !ok {
+		return "", fmt.Errorf("%w: nothing is called %q", ErrUnknown, id)
+	}
+	return at, nil
+}
+
+func (l *someLines) Cancel(id string) error {
+	if id != l.id {
+		return ErrUnknown
+	}
+	l.cancelled = append(l.cancelled, id)
+	return nil
+}
+
+// onePeer is another gateway, reached without a network.
+type onePeer struct {
+	name    string
+	handler http.Handler
+}
+
+func (p onePeer) CallFleet(ctx context.Context, name, path string, body, into any) error {
+	if name != p.name {
+		return errors.New("connection refused")
+	}
+	s := httptest.NewServer(p.handler)
+	defer s.Close()
+	return callPeer(ctx, s.URL+path, body, into)
+}
+
+// TestOverGateways: who waits at another gateway is found, explained and sent
+// away from here.
+func TestOverGateways(t *testing.T) {
+	there := &someLines{gateway: "gw-2", id: "x@gw-2", trace: strings.Repeat("cd", 16)}
+	other := example()
+	other.Gateway = Gateway{Name: "gw-2", Node: 5, Ready: true}
+	peer := onePeer{"gw-2", NewPeerHandler(&fixedSource{status: other}, there)}
+	here := &someLines{gateway: "gw-1", id: "y@gw-1"}
+	h, err := NewHandler(Config{
+		Source: &fixedSource{status: example(), entries: exampleEntries()}, Lines: here, Peers: peer,
+		Metrics: prometheus.NewRegistry(), Token: "a token of sixteen",
+	})
+	if err != nil {
+		t.Fatal(err)
+	}
+	why := request{path: "/api/v1/why?trace=" + strings.ToUpper(there.trace)}.to(t, h)
+	for _, want := range []string{
+		`"id":"x@gw-2"`, `"ahead":2`, `"expected_seconds":90`, "2 are ahead of it", "the longest for 61 s by 192.0.2.2 PUT /b at gw-1",
+		"Expected wait: about 90 s more", "1 slots may still be in use", "gw-4 did not answer",
+	} {
+		if why.status != http.StatusOK || !strings.Contains(why.text, want) {
+			t.Errorf("why: %d, without %q: %s", why.status, want, why.text)
+		}
+	}
+	token := [2]string{"Authorization", "Bearer a token of sixteen"}
+	for _, tc := range []struct {
+		name, id string
+		header   [2]string
+		status   int
+	}{
+		{"without the token", "y@gw-1", [2]string{}, http.StatusUnauthorized},
+		{"for a page of elsewhere", "y@gw-1", [2]string{"Sec-Fetch-Site", "cross-site"}, http.StatusForbidden},
+		{"here", "y@gw-1", token, http.StatusNoContent},
+		{"there", "x@gw-2", token, http.StatusNoContent},
+		{"gone", "z@gw-2", token, http.StatusNotFound},
+		{"of no gateway", "z", token, http.StatusNotFound},
+		{"of a silent one", "z@gw-4", token, http.StatusServiceUnavailable},
+	} {
+		r := request{method: http.MethodDelete, path: "/api/v1/line/" + tc.id, header: tc.header, remote: "10.0.0.9:1", onNetwork: true}.to(t, h)
+		if r.status != tc.status {
+			t.Errorf("cancel %s: %d, want %d: %s", tc.name, r.status, tc.status, r.text)
+		}
+	}
+	if len(here.cancelled) != 1 || len(there.cancelled) != 1 {
+		t.Errorf("cancelled here %v, there %v", here.cancelled, there.cancelled)
+	}
+}
+
+// TestPeerHandlerRefuses: what a peer should not send yields an error.
+func TestPeerHandlerRefuses(t *testing.T) {
+	h := NewPeerHandler(&fixedSource{status: example(), entries: exampleEntries()}, &someLines{})
+	for _, tc := range []struct {
+		method, path, body string
+		status             int
+	}{
+		{"POST", "/cancel", "{", 400},
+		{"POST", "/cancel", strings.Repeat(" ", maxBody) + "{}", 400},
+		{"GET", "/cancel", "", 405},
+		{"GET", "/x", "", 404},
+		{"POST", "/cancel", `{"ID":"x"}`, 200},
+		{"GET", "/trace", "", 200},
+		{"GET", "/report?entries=x", "", 200},
+		{"GET", "/report?entries=-1", "", 200},
+		{"GET", "/report?entries=99999999999", "", 200},
+	} {
+		r := httptest.NewRequestWithContext(t.Context(), tc.method, tc.path, strings.NewReader(tc.body))
+		w := httptest.NewRecorder()
+		h.ServeHTTP(w, r)
+		if w.Code != tc.status {
+			t.Errorf("%s %s: %d, want %d: %s", tc.method, tc.path, w.Code, tc.status, w.Body)
+		}
+	}
+}

@@ -1,0 +1,50 @@
+package admin
+
+import (
+	"fmt"
+	"time"
+)
+
+// The page and the command kgate status say times in the same way.
+
+// Millis formats milliseconds for people.
+func Millis(ms float64) string {
+	d := time.Duration(ms * float64(time.Millisecond))
+	switch {
+	case d == 0:
+		return "0 ms"
+	case d < 10*time.Millisecond:
+		return fmt.Sprintf("%.2f ms", ms)
+	case d < time.Second:
+		return fmt.Sprintf("%.0f ms", ms)
+	default:
+		return Seconds(d.Seconds())
+	}
+}
+
+// Seconds formats seconds for people.
+func Seconds(s float64) string {
+	switch {
+	case s < 10:
+		return fmt.Sprintf("%.1f s", s)
+	case s < 100:
+		return fmt.Sprintf("%.0f s", s)
+	default:
+		return Uptime(s)
+	}
+}
+
+// Uptime formats whole seconds for people, in the two largest units.
+func Uptime(seconds float64) string {
+	s := int64(seconds)
+	switch days, hours, minutes := s/86400, s/3600%24, s/60%60; {
+	case days > 0:
+		return fmt.Sprintf("%d d %d h", days, hours)
+	case hours > 0:
+		return fmt.Sprintf("%d h %d min", hours, minutes)
+	case minutes > 0:
+		return fmt.Sprintf("%d min %d s", minutes, s%60)
+	default:
+		return fmt.Sprintf("%d s", s)
+	}
+}

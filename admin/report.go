@@ -1,0 +1,130 @@
+package admin
+
+import (
+	"cmp"
+	"slices"
+)
+
+// Report is what one gateway says of itself alone. The gateways give it to each
+// other, and each puts its picture of the fleet together from them.
+type Report struct {
+	// Status without Fleet.
+	Status Status `json:"status"`
+	// Past has, by pool, the access windows of the last 15 minutes, [PastStep]
+	// apart, the last one now.
+	Past map[string][]AccessWindow `json:"past"`
+	// Tokens has, by pool, the numbers of those that are in use there. One that has
+	// moved between the answers of two gateways is in both, and is one.
+	Tokens map[string][]int `json:"tokens"`
+	// Entries has, by pool, who is there, as far as it was asked for.
+	Entries map[string]Entries `json:"entries,omitempty"`
+}
+
+// How a Report tells of the past.
+const (
+	PastStepSeconds = 5
+	PastValues      = 15 * 60 / PastStepSeconds
+)
+
+// Entries are who is in a pool.
+type Entries struct {
+	// Waiting and Holding, the longest first.
+	Waiting []Entry `json:"waiting"`
+	Holding []Entry `json:"holding"`
+}
+
+// merge puts the fleet's status together: what this gateway says now, and what
+// all, by name, have said at one moment. Missing are those that have not.
+func merge(s Status, all map[string]Report, missing []string) Status {
+	s = s.withLists()
+	for i := range s.Cluster.Members {
+		m := &s.Cluster.Members[i]
+		r, ok := all[m.Name]
+		if !ok || r.Status.Gateway.Node != m.Node {
+			continue
+		}
+		g := r.Status.Gateway
+		lease := g.LeaseSeconds
+		m.Answers, m.Ready, m.Reason, m.Version, m.LeaseSeconds = true, g.Ready, g.Reason, r.Status.Version, &lease
+	}
+	for i := range s.Pools {
+		s.Pools[i].Fleet = mergePool(s.Pools[i].Name, all, missing)
+	}
+	return s
+}
+
+func mergePool(name string, all map[string]Report, missing []string) PoolFleet {
+	f := PoolFleet{Missing: list(missing), Gateways: []PoolPart{}}
+	var windows []AccessWindow
+	tokens := make(map[int]bool)
+	past := make([][]AccessWindow, 0, len(all))
+	for _, r := range all {
+		i := slices.IndexFunc(r.Status.Pools, func(p Pool) bool { return p.Name == name })
+		if i < 0 {
+			continue
+		}
+		p := r.Status.Pools[i]
+		part := PoolPart{
+			Name: r.Status.Gateway.Name, InFlight: p.InFlight, Waiting: p.Waiting, OldestSeconds: p.OldestSeconds,
+			FreeTokens: p.FreeTokensHere, Baton: p.BatonHere, AccessWindow: p.AccessWindow,
+		}
+		f.Gateways = append(f.Gateways, part)
+		f.InFlight += max(0, part.InFlight-len(r.Tokens[name])) // tokens that have no number yet
+		for _, t := range r.Tokens[name] {
+			tokens[t] = true
+		}
+		f.Waiting += part.Waiting
+		f.FreeTokens += part.FreeTokens
+		f.OldestSeconds = max(f.OldestSeconds, part.OldestSeconds)
+		if part.Baton { // on its way it may be in two answers: one is enough
+			f.Baton = part.Name
+		}
+		windows, past = append(windows, part.AccessWindow), append(past, r.Past[name])
+	}
+	f.InFlight += len(tokens)
+	for i := range f.Gateways {
+		f.Gateways[i].Baton = f.Gateways[i].Name == f.Baton
+	}
+	slices.SortFunc(f.Gateways, func(a, b PoolPart) int { return cmp.Compare(a.Name, b.Name) })
+	f.AccessWindow = sum(windows)
+	f.SpreadMillis = f.AccessWindow.spread()
+	f.Past = Past{StepSeconds: PastStepSeconds, SpreadMillis: pastSpread(past)}
+	return f
+}
+
+// sum puts the access times of several gateways together.
+func sum(windows []AccessWindow) AccessWindow {
+	var all AccessWindow
+	total := 0.0
+	for _, w := range windows {
+		total += w.MeanMillis * float64(w.Count)
+		all.MaxMillis = max(all.MaxMillis, w.MaxMillis)
+		all.Count += w.Count
+	}
+	if all.Count > 0 {
+		all.MeanMillis = total / float64(all.Count)
+	}
+	return all
+}
+
+// spread is the maximum less the mean.
+func (w AccessWindow) spread() float64 { return max(0, w.MaxMillis-w.MeanMillis) }
+
+// pastSpread puts the pasts of several gateways together. They end at the same
+// moment, but need not be equally long.
+func pastSpread(past [][]AccessWindow) []*float64 {
+	out := make([]*float64, PastValues)
+	for i := range out {
+		var windows []AccessWindow
+		for _, p := range past {
+			if j := len(p) - PastValues + i; j >= 0 && j < len(p) {
+				windows = append(windows, p[j])
+			}
+		}
+		if w := sum(windows); w.Count > 0 {
+			v := w.spread()
+			out[i] = &v
+		}
+	}
+	return out
+}

@@ -1,0 +1,146 @@
+package admin
+
+import (
+	"context"
+	"fmt"
+	"net/http"
+	"strings"
+	"time"
+)
+
+// Why is the document at /api/v1/why: why somebody waits. Its keys are a public
+// interface.
+type Why struct {
+	Pool string `json:"pool"`
+	// State is waiting, or granted for who holds a slot.
+	State TicketState `json:"state"`
+	// Summary says all of it in plain words.
+	Summary string `json:"summary"`
+	// Entry is who is asked about.
+	Entry Entry `json:"entry"`
+	// Ahead is how many come before it, over all gateways.
+	Ahead int `json:"ahead"`
+	// ExpectedSeconds is an estimate of the wait left; absent: nothing to go by.
+	ExpectedSeconds float64 `json:"expected_seconds,omitempty"`
+	K               int     `json:"k"`
+	InFlight        int     `json:"in_flight"`
+	// Withheld tokens may still be in use at gateways that are lost.
+	Withheld int `json:"withheld"`
+	// Missing are the gateways whose part is missing: they did not answer.
+	Missing []string `json:"missing"`
+	// Next are the first in the line, Holders those who have held a slot for
+	// longest; at most 20 of each.
+	Next    []Entry `json:"next"`
+	Holders []Entry `json:"holders"`
+}
+
+// whyShown bounds the lists of a Why.
+const whyShown = 20
+
+// why finds out about a ticket, or about a request by its trace.
+func (h *handler) why(w http.ResponseWriter, r *http.Request) {
+	q := r.URL.Query()
+	ticket, trace := q.Get("ticket"), strings.ToLower(q.Get("trace"))
+	var (
+		out Why
+		err error
+	)
+	switch {
+	case (ticket == "") == (trace == ""):
+		err = fmt.Errorf("%w: ask with ticket=ID or with trace=ID", ErrInvalid)
+	case ticket != "":
+		out, err = h.ofTicket(r.Context(), ticket)
+	default:
+		out, err = h.ofTrace(r.Context(), trace)
+	}
+	if err == nil {
+		err = h.explain(r.Context(), &out)
+	}
+	if err != nil {
+		failed(w, r, err, h.log)
+		return
+	}
+	writeJSON(w, http.StatusOK, out)
+}
+
+func (h *handler) ofTicket(ctx context.Context, id string) (Why, error) {
+	if h.tickets == nil || !isTicketID(id) {
+		return Why{}, fmt.Errorf("%w: there is no such ticket", ErrUnknown)
+	}
+	t, err := h.tickets.Test(ctx, id, "", 0)
+	if err != nil {
+		return Why{}, err
+	}
+	at, err := h.fleet.lines.Gateway(t.Place)
+	if err != nil {
+		return Why{}, err
+	}
+	e := Entry{ID: t.Place, Gateway: at, Position: t.Position, Seconds: since(t.Arrived), Arrived: t.Arrived.UTC(), Ticket: true}
+	return Why{Pool: t.Pool, State: t.State, Entry: e, Ahead: max(0, t.Position-1), ExpectedSeconds: t.ETA.Seconds()}, nil
+}
+
+func since(t time.Time) float64 { return max(0, time.Since(t).Seconds()) }
+
+func (h *handler) ofTrace(ctx context.Context, trace string) (Why, error) {
+	pool, found := h.fleet.find(ctx, trace)
+	switch {
+	case len(found.Waiting) > 0:
+		e := found.Waiting[0]
+		position, wait := h.fleet.lines.Position(ctx, pool, e.Arrived)
+		e.Position = position
+		return Why{Pool: pool, State: TicketWaiting, Entry: e, Ahead: max(0, position-1), ExpectedSeconds: wait.Seconds()}, nil
+	case len(found.Holding) > 0:
+		return Why{Pool: pool, State: TicketGranted, Entry: found.Holding[0]}, nil
+	default:
+		return Why{}, fmt.Errorf("%w: no request of trace %.64q waits or holds a slot", ErrUnknown, trace)
+	}
+}
+
+// explain adds what is the same for all who wait in the pool.
+func (h *handler) explain(ctx context.Context, y *Why) error {
+	s, entries, err := h.fleet.look(ctx, question{y.Pool, entriesShown})
+	if err != nil {
+		return err
+	}
+	line, err := lineOf(s, y.Pool, entries[y.Pool])
+	if err != nil {
+		return err
+	}
+	y.K, y.InFlight, y.Missing = line.K, line.InFlight, line.Missing
+	for _, p := range s.Pools {
+		if p.Name == y.Pool {
+			y.Withheld = p.Withheld
+		}
+	}
+	y.Holders = line.Holders[:min(whyShown, len(line.Holders))]
+	y.Next = line.Line[:min(whyShown, len(line.Line))]
+	y.Summary = y.sum()
+	return nil
+}
+
+// sum says it in plain words.
+func (y *Why) sum() string {
+	var b strings.Builder
+	say := func(format string, args ...any) { fmt.Fprintf(&b, format, args...) }
+	if y.State == TicketGranted {
+		say("It holds one of the %d slots of pool %s, at %s.", y.K, y.Pool, y.Entry.Gateway)
+		return b.String()
+	}
+	say("It has waited for %s in pool %s at %s; %d are ahead of it. %d of %d slots are in use",
+		Seconds(y.Entry.Seconds), y.Pool, y.Entry.Gateway, y.Ahead, y.InFlight, y.K)
+	if len(y.Holders) > 0 {
+		longest := y.Holders[0]
+		say(", the longest for %s by %s at %s", Seconds(longest.Seconds), longest.Who(), longest.Gateway)
+	}
+	say(".")
+	if y.ExpectedSeconds > 0 {
+		say(" Expected wait: about %s more.", Seconds(y.ExpectedSeconds))
+	}
+	if y.Withheld > 0 {
+		say(" %d slots may still be in use at a lost gateway; they come back when its lease has run out.", y.Withheld)
+	}
+	if len(y.Missing) > 0 {
+		say(" %s did not answer, so its part is missing.", strings.Join(y.Missing, ", "))
+	}
+	return b.String()
+}

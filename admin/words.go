@@ -1,0 +1,102 @@
+package admin
+
+import (
+	"cmp"
+	"fmt"
+	"strings"
+	"unicode"
+)
+
+// What the page, the text of the line and the command kgate status say in the same
+// words.
+
+// Unknown counts the slots that may be in use at gateways which do not answer.
+func (p Pool) Unknown() int {
+	if len(p.Fleet.Missing) == 0 {
+		return 0
+	}
+	return max(0, p.K-p.Fleet.InFlight-p.Fleet.FreeTokens-p.Withheld)
+}
+
+// Use says how many slots are in use.
+func (p Pool) Use() string {
+	text := fmt.Sprintf("of %d slots in use", p.K)
+	if p.Withheld > 0 {
+		text += fmt.Sprintf(", %d withheld", p.Withheld)
+	}
+	if n := p.Unknown(); n > 0 {
+		text += fmt.Sprintf(", %d unknown", n)
+	}
+	return text
+}
+
+// Troubles says in plain words what is wrong.
+func (s Status) Troubles() []string {
+	var out []string
+	say := func(format string, args ...any) { out = append(out, fmt.Sprintf(format, args...)) }
+	if !s.Gateway.Ready {
+		say("This gateway admits nothing: %s.", cmp.Or(s.Gateway.Reason, "it is not ready"))
+	}
+	if s.Cluster.View > 0 && s.Cluster.Leader == "" {
+		say("No gateway leads: is a majority of them up, and can they reach each other?")
+	}
+	for _, m := range s.Cluster.Members {
+		switch {
+		case m.Self:
+		case m.Status == StatusSuspended:
+			say("%s is lost; its slots come back when its lease has run out.", m.Name)
+		case m.Status == StatusLost:
+			say("%s is lost. Started again, it joins by itself.", m.Name)
+		case !m.LinkUp:
+			say("%s cannot be reached from here.", m.Name)
+		case !m.Answers:
+			say("%s does not answer; its part is missing below.", m.Name)
+		case !m.Ready:
+			say("%s admits nothing: %s.", m.Name, cmp.Or(m.Reason, "it is not ready"))
+		}
+	}
+	for _, p := range s.Pools {
+		if p.Withheld > 0 {
+			say("%s: %d of %d slots withheld: a lost gateway may still use them.", p.Name, p.Withheld, p.K)
+		}
+	}
+	return out
+}
+
+// Bad tells whether a member is not as it should be, and Word says how it is.
+func (m Member) Bad() bool {
+	return m.Status != StatusAlive || !m.LinkUp || !m.Answers || !m.Ready
+}
+
+// Word for how a member is.
+func (m Member) Word() string {
+	switch {
+	case m.Status != StatusAlive:
+		return m.Status
+	case !m.LinkUp:
+		return "unreachable"
+	case !m.Answers:
+		return "silent"
+	case !m.Ready:
+		return "not ready"
+	default:
+		return "ready"
+	}
+}
+
+// Who says who an entry is, as far as it is known. What a client has chosen is
+// made harmless to a terminal.
+func (e Entry) Who() string {
+	who := "a ticket " + e.Note
+	if !e.Ticket {
+		who = cmp.Or(strings.TrimSpace(e.Client+" "+e.Method+" "+e.Path), "a request")
+	}
+	return strings.Join(strings.Fields(strings.Map(visible, who)), " ")
+}
+
+func visible(r rune) rune {
+	if !unicode.IsPrint(r) {
+		return unicode.ReplacementChar
+	}
+	return r
+}

@@ -1,0 +1,100 @@
+package main
+
+import (
+	"bytes"
+	"log/slog"
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/kgate/kgate/config"
+	"github.com/kgate/kgate/telemetry"
+)
+
+// TestFollowCertificate: with a reload the gateway shows the certificate of other
+// files, and if one of them is no good nothing has changed.
+func TestFollowCertificate(t *testing.T) {
+	dir := t.TempDir()
+	mustKeygen(t, dir, "--ca")
+	mustKeygen(t, dir, "--peer", "old", "--peer", "new")
+	upstream, _, _ := stubborn(t)
+	files := func(name string) config.ClientTLS {
+		return config.ClientTLS{Cert: filepath.Join(dir, name+".pem"), Key: filepath.Join(dir, name+"-key.pem")}
+	}
+	n := startSingle(t, upstream.URL, func(c *config.Config) { c.Listen.HTTPS, c.Listen.TLS = "127.0.0.1:0", files("old") })
+	shows := func(name string) {
+		t.Helper()
+		pair, err := n.certificate.Get(nil)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if want := certificate(t, files(name).Cert); !bytes.Equal(pair.Certificate[0], want.Raw) {
+			t.Errorf("it does not show the certificate of %s", name)
+		}
+	}
+	next := *n.cfg
+	next.Listen.TLS = files("new")
+	if err := n.follow(&next); err != nil {
+		t.Fatal(err)
+	}
+	shows("new")
+	next.Listen.TLS = config.ClientTLS{Cert: files("old").Cert, Key: files("new").Key}
+	next.Routes = nil
+	if err := n.follow(&next); err == nil {
+		t.Error("followed, with a key that is not the certificate's")
+	}
+	shows("new")
+	if n.handler.Upstreams() == nil {
+		t.Error("the routes were followed")
+	}
+}
+
+// TestFollowHold: where a lost gateway's slots come back after hold.max, nobody
+// may have a longer one.
+func TestFollowHold(t *testing.T) {
+	upstream, _, _ := stubborn(t)
+	n := startSingle(t, upstream.URL, func(c *config.Config) {
+		c.Pools[0].Reclaim, c.Pools[0].Hold.Max = config.ReclaimHold, time.Minute
+	})
+	for hold, fits := range map[time.Duration]bool{time.Second: true, time.Minute: true, 2 * time.Minute: false, 0: false} {
+		next := *n.cfg
+		next.Pools = []config.Pool{n.cfg.Pools[0]}
+		next.Pools[0].Reclaim, next.Pools[0].Hold.Max = config.ReclaimLease, hold
+		for what, err := range map[string]error{"reload": n.follow(&next), "start": n.definePools(t.Context(), next.Pools)} {
+			if (err == nil) != fits || err != nil && !strings.Contains(err.Error(), "write hold: {max: 1m0s}") {
+				t.Errorf("%s with hold.max %v: %v", what, hold, err)
+			}
+		}
+	}
+}
+
+// TestReloadLog: level and format of the log change, and without a file nothing
+// does.
+func TestReloadLog(t *testing.T) {
+	upstream, _, _ := stubborn(t)
+	n := startSingle(t, upstream.URL, nil)
+	var out output
+	log, settings, err := telemetry.NewLogger(&out, "info", "json")
+	if err != nil {
+		t.Fatal(err)
+	}
+	file := filepath.Join(t.TempDir(), "kgate.yaml")
+	text := strings.Replace(string(n.cfg.YAML()), "level: info\n  format: json", "level: debug\n  format: text", 1)
+	if err := os.WriteFile(file, []byte(text), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	if next := new(serveCommand).reload(log, n, n.cfg, settings); next != n.cfg || !strings.Contains(out.String(), "there is no configuration file") {
+		t.Errorf("without a file: %s", out.String())
+	}
+	next := (&serveCommand{File: file}).reload(log, n, n.cfg, settings)
+	if next.Log.Level != "debug" || !log.Enabled(t.Context(), slog.LevelDebug) {
+		t.Errorf("the level is not debug: %s", out.String())
+	}
+	for _, want := range []string{`key=log.level old=info new=debug`, `key=log.format old=json new=text`, `msg=reloaded`, `changes=2`} {
+		if !strings.Contains(out.String(), want) {
+			t.Errorf("no %s in\n%s", want, out.String())
+		}
+	}
+}

@@ -1,0 +1,220 @@
+package main
+
+import (
+	"fmt"
+	"strings"
+	"unicode/utf8"
+
+	"github.com/kgate/kgate/admin"
+)
+
+// statusView writes a status for people.
+type statusView struct {
+	*screen
+	out strings.Builder
+}
+
+func (v *statusView) say(format string, args ...any) { fmt.Fprintf(&v.out, format, args...) }
+
+func (v *statusView) print(s *admin.Status, lines map[string]admin.Line) {
+	state := v.good("ready")
+	if !s.Gateway.Ready {
+		state = v.bad("not ready")
+	}
+	v.say("gateway %s, %s, up %s, version %s\n", v.title(s.Gateway.Name), state, admin.Uptime(s.Gateway.UptimeSeconds), s.Version)
+	v.say("view %d, led by %s\n", s.Cluster.View, orDash(s.Cluster.Leader))
+	for _, t := range s.Troubles() {
+		v.say("%s\n", v.bad("! "+t))
+	}
+	for i := range s.Pools {
+		v.pool(&s.Pools[i], lines[s.Pools[i].Name])
+	}
+	v.members(s.Cluster.Members)
+	v.last = v.out.String()
+}
+
+func (v *statusView) pool(p *admin.Pool, line admin.Line) {
+	f := &p.Fleet
+	v.say("\npool %s, %s binding, epoch %d\n", v.title(p.Name), p.Binding, p.Epoch)
+	v.say("%s %d %s\n", v.bar(p), f.InFlight, p.Use())
+	oldest := ""
+	if f.Waiting > 0 {
+		oldest = ", the oldest for " + admin.Seconds(f.OldestSeconds)
+	}
+	v.say("%d waiting%s\n", f.Waiting, oldest)
+	if w := f.AccessWindow; w.Count > 0 {
+		v.say("mean wait %s, longest %s, spread %s, %d admitted in 60 s\n",
+			admin.Millis(w.MeanMillis), admin.Millis(w.MaxMillis), admin.Millis(f.SpreadMillis), w.Count)
+	}
+	v.parts(f)
+	v.line(line)
+}
+
+// bar shows the slots, each as a sign as long as they fit.
+func (v *statusView) bar(p *admin.Pool) string {
+	const most = 40
+	size := max(1, min(p.K, most))
+	share := func(n int) int {
+		if p.K <= size {
+			return min(n, size)
+		}
+		return min((n*size+p.K-1)/p.K, size)
+	}
+	used := share(p.Fleet.InFlight)
+	withheld := min(share(p.Withheld), size-used)
+	unknown := min(share(p.Unknown()), size-used-withheld)
+	return "[" + strings.Repeat("#", used) + v.bad(strings.Repeat("x", withheld)) + strings.Repeat("?", unknown) +
+		strings.Repeat(".", size-used-withheld-unknown) + "]"
+}
+
+func (v *statusView) parts(f *admin.PoolFleet) {
+	t := table{head: []string{"AT", "IN USE", "WAITING", "MEAN WAIT", "BATON"}, right: []int{1, 2, 3}}
+	for _, g := range f.Gateways {
+		baton, mean := "", "-"
+		if g.Baton {
+			baton = "here"
+		}
+		if g.AccessWindow.Count > 0 {
+			mean = admin.Millis(g.AccessWindow.MeanMillis)
+		}
+		t.add(g.Name, fmt.Sprint(g.InFlight), fmt.Sprint(g.Waiting), mean, baton)
+	}
+	for _, name := range f.Missing {
+		t.add(name, "?", "?", "?", v.bad("does not answer"))
+	}
+	t.print(v)
+}
+
+// How many of a pool's entries are shown.
+const (
+	holdersShown = 5
+	waitingShown = 10
+)
+
+func (v *statusView) line(l admin.Line) {
+	if len(l.Holders)+len(l.Line) == 0 {
+		return
+	}
+	t := table{head: []string{"PLACE", "FOR", "AT", "WHO"}, right: []int{0, 1}}
+	for _, e := range l.Holders[:min(holdersShown, len(l.Holders))] {
+		t.add("in", admin.Seconds(e.Seconds), e.Gateway, e.Who())
+	}
+	if more := l.InFlight - holdersShown; more > 0 {
+		t.add("in", "", "", v.quiet(fmt.Sprintf("and %d more", more)))
+	}
+	for _, e := range l.Line[:min(waitingShown, len(l.Line))] {
+		t.add(fmt.Sprint(e.Position), admin.Seconds(e.Seconds), e.Gateway, e.Who())
+	}
+	if more := l.Waiting - waitingShown; more > 0 {
+		t.add("", "", "", v.quiet(fmt.Sprintf("and %d more", more)))
+	}
+	t.print(v)
+}
+
+func (v *statusView) members(all []admin.Member) {
+	t := table{head: []string{"GATEWAY", "STATE", "LEASE", "ROUND TRIP", "HEIR", "ADDRESS"}, right: []int{2, 3}}
+	for _, m := range all {
+		lease, rtt, heir, state := "-", "-", m.Heir, v.good(m.Word())
+		if m.LeaseSeconds != nil {
+			lease = admin.Seconds(*m.LeaseSeconds)
+		}
+		switch {
+		case m.Self:
+			rtt = "here"
+		case m.RTTMillis != nil:
+			rtt = admin.Millis(*m.RTTMillis)
+		}
+		if heir == "" && len(m.Copies) > 0 {
+			heir = m.Copies[0]
+		}
+		if m.Bad() {
+			state = v.bad(m.Word())
+		}
+		t.add(m.Name, state, lease, rtt, orDash(heir), orDash(m.Addr))
+	}
+	t.print(v)
+}
+
+// table has columns as wide as they need to be; the last one is cut where the
+// screen ends.
+type table struct {
+	head  []string
+	right []int // columns that are numbers
+	rows  [][]string
+}
+
+func (t *table) add(cells ...string) { t.rows = append(t.rows, cells) }
+
+func (t *table) print(v *statusView) {
+	width := make([]int, len(t.head))
+	for _, row := range append([][]string{t.head}, t.rows...) {
+		for i, cell := range row {
+			width[i] = max(width[i], visibleLen(cell))
+		}
+	}
+	room, _ := v.size()
+	v.say("\n")
+	for n, row := range append([][]string{t.head}, t.rows...) {
+		var b strings.Builder
+		at := 0
+		for i, cell := range row {
+			if i == len(row)-1 {
+				b.WriteString(cut(cell, room-at))
+				break
+			}
+			pad := strings.Repeat(" ", width[i]-visibleLen(cell))
+			if t.isRight(i) {
+				cell = pad + cell
+			} else {
+				cell += pad
+			}
+			b.WriteString(cell + "  ")
+			at += width[i] + 2
+		}
+		text := strings.TrimRight(b.String(), " ")
+		if n == 0 {
+			text = v.quiet(text)
+		}
+		v.say("%s\n", text)
+	}
+}
+
+func (t *table) isRight(column int) bool {
+	for _, r := range t.right {
+		if r == column {
+			return true
+		}
+	}
+	return false
+}
+
+// visibleLen counts what a terminal shows of a cell.
+func visibleLen(cell string) int {
+	n := 0
+	for cell != "" {
+		if rest, ok := strings.CutPrefix(cell, "\x1b["); ok {
+			_, cell, _ = strings.Cut(rest, "m")
+			continue
+		}
+		_, size := utf8.DecodeRuneInString(cell)
+		cell = cell[size:]
+		n++
+	}
+	return n
+}
+
+// cut shortens a cell to so many signs. A painted one is short.
+func cut(cell string, room int) string {
+	if strings.Contains(cell, "\x1b") || utf8.RuneCountInString(cell) <= room {
+		return cell
+	}
+	r := []rune(cell)
+	return string(r[:max(0, room-1)]) + "…"
+}
+
+func orDash(s string) string {
+	if strings.TrimSpace(s) == "" {
+		return "-"
+	}
+	return s
+}

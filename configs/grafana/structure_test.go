@@ -1,0 +1,189 @@
+package grafana
+
+import (
+	"encoding/json"
+	"os"
+	"regexp"
+	"slices"
+	"strings"
+	"testing"
+)
+
+// imported is the dashboard as Grafana reads it: from the file.
+type imported struct {
+	UID        string
+	Templating struct {
+		List []struct {
+			Name, Type string
+			Datasource *dataSource
+			Query      any
+		}
+	}
+	Annotations struct {
+		List []struct {
+			Datasource dataSource
+			Expr       string
+		}
+	}
+	Panels []struct {
+		ID                       int
+		Type, Title, Description string
+		Datasource               *dataSource
+		FieldConfig              struct{ Defaults struct{ Unit string } }
+		GridPos                  struct{ X, Y, W, H int }
+		Targets                  []struct {
+			RefID, Expr, LegendFormat string
+			Datasource                dataSource
+		}
+	}
+}
+
+type dataSource struct{ Type, UID string }
+
+func load(t *testing.T) *imported {
+	t.Helper()
+	data, err := os.ReadFile(file)
+	if err != nil {
+		t.Fatal(err)
+	}
+	d := new(imported)
+	if err := json.Unmarshal(data, d); err != nil {
+		t.Fatal(err)
+	}
+	return d
+}
+
+// chosen is the only data source there is: the one that the operator chooses.
+var chosen = dataSource{"prometheus", "${datasource}"}
+
+func TestPanels(t *testing.T) {
+	d := load(t)
+	ids, titles := make(map[int]bool), make(map[string]bool)
+	for i, p := range d.Panels {
+		if ids[p.ID] || titles[p.Title] {
+			t.Errorf("%q: its id %d or its title is another one's", p.Title, p.ID)
+		}
+		ids[p.ID], titles[p.Title] = true, true
+		for _, other := range d.Panels[:i] {
+			if a, b := p.GridPos, other.GridPos; a.X < b.X+b.W && b.X < a.X+a.W && a.Y < b.Y+b.H && b.Y < a.Y+a.H {
+				t.Errorf("%q lies on %q", p.Title, other.Title)
+			}
+		}
+		if p.GridPos.X+p.GridPos.W > width {
+			t.Errorf("%q sticks out", p.Title)
+		}
+		if p.Type == "row" {
+			continue
+		}
+		if p.Description == "" || p.FieldConfig.Defaults.Unit == "" || len(p.Targets) == 0 {
+			t.Errorf("%q has no description, unit or query", p.Title)
+		}
+		if p.Datasource == nil || *p.Datasource != chosen {
+			t.Errorf("%q has the data source %v", p.Title, p.Datasource)
+		}
+		refs := make(map[string]bool)
+		for _, q := range p.Targets {
+			if q.Datasource != chosen || refs[q.RefID] || q.LegendFormat == "" {
+				t.Errorf("%q: query %s has another data source, the name of another one, or no legend", p.Title, q.RefID)
+			}
+			refs[q.RefID] = true
+		}
+	}
+	if first := d.Panels[1]; first.ID != 1 || !strings.HasPrefix(first.Title, "Spread") {
+		t.Errorf("the first panel is %q", first.Title)
+	}
+}
+
+// TestVariables: there is one for the data source, the fleet, the pool and the
+// gateways; what is used is there, and what is there is used.
+func TestVariables(t *testing.T) {
+	d := load(t)
+	var have []string
+	for _, v := range d.Templating.List {
+		have = append(have, v.Name)
+		if v.Type != "datasource" && (v.Datasource == nil || *v.Datasource != chosen) {
+			t.Errorf("%s asks the data source %v", v.Name, v.Datasource)
+		}
+	}
+	if want := []string{"datasource", "job", "pool", "gateway"}; !slices.Equal(have, want) {
+		t.Errorf("variables %v, want %v", have, want)
+	}
+	used := map[string]bool{"datasource": true}
+	for _, expr := range d.expressions(t) {
+		for _, name := range regexp.MustCompile(`\$\{?(\w+)`).FindAllStringSubmatch(expr, -1) {
+			used[name[1]] = true
+			if !slices.Contains(have, name[1]) && name[1] != "__rate_interval" {
+				t.Errorf("there is no variable %s: %s", name[1], expr)
+			}
+		}
+		if strings.ContainsAny(expr, "{") && !strings.Contains(expr, `job="$job"`) && !strings.HasPrefix(expr, "label_values(") {
+			t.Errorf("adds up over all fleets: %s", expr)
+		}
+	}
+	for _, name := range have {
+		if !used[name] {
+			t.Errorf("nothing uses the variable %s", name)
+		}
+	}
+}
+
+// TestMetrics: every metric that is asked for is one that docs/metrics.md lists, and
+// every one that it lists is shown somewhere.
+func TestMetrics(t *testing.T) {
+	doc, err := os.ReadFile("../../docs/metrics.md")
+	if err != nil {
+		t.Fatal(err)
+	}
+	documented := make(map[string]string) // series to metric
+	shown := map[string]bool{"kgate_build_info": true}
+	for _, m := range regexp.MustCompile("(?m)^\\| `(kgate_\\w+)` \\| (\\w+) \\|").FindAllStringSubmatch(string(doc), -1) {
+		suffixes := []string{""}
+		if m[2] == "histogram" {
+			suffixes = []string{"_bucket", "_sum", "_count"}
+		}
+		for _, suffix := range suffixes {
+			documented[m[1]+suffix] = m[1]
+		}
+	}
+	// Those of the Go and process collectors, which are not in the table.
+	common := []string{"go_goroutines", "process_cpu_seconds_total", "process_resident_memory_bytes", "process_open_fds", "process_max_fds"}
+	for _, expr := range load(t).expressions(t) {
+		for _, name := range regexp.MustCompile(`\b(kgate|go|process)_\w+`).FindAllString(expr, -1) {
+			metric, known := documented[name]
+			if !known && !slices.Contains(common, name) {
+				t.Errorf("there is no metric %s: %s", name, expr)
+			}
+			shown[metric] = true
+		}
+	}
+	for _, metric := range documented {
+		if !shown[metric] {
+			t.Errorf("no panel shows %s", metric)
+			shown[metric] = true
+		}
+	}
+}
+
+// expressions returns all PromQL there is.
+func (d *imported) expressions(t *testing.T) []string {
+	t.Helper()
+	var all []string
+	for _, v := range d.Templating.List {
+		if q, ok := v.Query.(map[string]any); ok {
+			text, _ := q["query"].(string)
+			all = append(all, text)
+		}
+	}
+	for _, a := range d.Annotations.List {
+		all = append(all, a.Expr)
+	}
+	for _, p := range d.Panels {
+		for _, q := range p.Targets {
+			all = append(all, q.Expr)
+		}
+	}
+	if len(all) < 40 {
+		t.Fatalf("%d expressions: the dashboard has lost its panels", len(all))
+	}
+	return all
+}

@@ -1,0 +1,129 @@
+package proxy
+
+import (
+	"net/http"
+	"net/http/httptest"
+	"net/netip"
+	"net/url"
+	"slices"
+	"strings"
+	"testing"
+	"time"
+)
+
+// FuzzPrefer: a preference shortens a wait, and never anything else.
+func FuzzPrefer(f *testing.F) {
+	for _, s := range []string{"wait=10", "wait=0", "respond-async, wait=99999999999999999999", "WAIT = 3 ;x=y", `wait="3"`, "wait=-1", ",=;,"} {
+		f.Add(s, "")
+		f.Add("handling=lenient", s)
+	}
+	f.Fuzz(func(t *testing.T, first, second string) {
+		h := http.Header{"Prefer": {first, second}}
+		for _, limit := range []time.Duration{-1, time.Second, time.Hour} {
+			wait, applied := queueTimeout(limit, h)
+			if limit >= 0 && (wait < 0 || wait > limit) || applied < -1 || applied >= 0 && wait < minWait {
+				t.Errorf("limit %v: waits %v, applied %d", limit, wait, applied)
+			}
+		}
+		_ = prefersAsync(h)
+	})
+}
+
+// FuzzAccept: every answer to what a client accepts is one of two.
+func FuzzAccept(f *testing.F) {
+	for _, s := range []string{"", "*/*", "application/json;q=0.5, text/html", "text/*;q=NaN", "a/b;q=1e999", ";;q=,", "application/problem+json; Q=1"} {
+		f.Add(s)
+	}
+	f.Fuzz(func(t *testing.T, accept string) {
+		r := httptest.NewRequest("GET", "/", nil)
+		r.Header["Accept"] = []string{accept}
+		w := httptest.NewRecorder()
+		writeProblem(w, r, problem{Status: 503, Detail: "detail"})
+		if got := w.Header().Get("Content-Type"); got != "application/problem+json" && got != "text/plain; charset=utf-8" || w.Body.Len() == 0 {
+			t.Errorf("%q for %q", got, accept)
+		}
+	})
+}
+
+// FuzzForwardedFor: nobody but a trusted proxy changes who the client is, and
+// then not to what stands before the first address that no such proxy has.
+func FuzzForwardedFor(f *testing.F) {
+	for _, s := range []string{"203.0.113.9", "203.0.113.9, 10.0.0.2", "unknown,10.0.0.2:80", "[::1]:80, ::ffff:10.0.0.1", ",,", "fe80::1%eth0"} {
+		f.Add("10.0.0.1:4000", s)
+		f.Add("192.0.2.1:4000", s)
+		f.Add("nonsense", s)
+	}
+	trusted := []netip.Prefix{netip.MustParsePrefix("10.0.0.0/8")}
+	f.Fuzz(func(t *testing.T, remote, forwarded string) {
+		r := &http.Request{RemoteAddr: remote, Header: http.Header{"X-Forwarded-For": {forwarded}}}
+		got := clientAddr(r, trusted)
+		if own := clientAddr(&http.Request{RemoteAddr: remote}, trusted); got != own && !containsAddr(trusted, own) {
+			t.Errorf("%s is believed that it is %s", own, got)
+		}
+		r.Header["X-Forwarded-For"] = []string{"198.51.100.99, " + forwarded}
+		if again := clientAddr(r, trusted); again != got && !containsAddr(trusted, got) {
+			t.Errorf("one address more in front makes %s of %s", again, got)
+		}
+		if key := addressKey(got); len(key) > 45 {
+			t.Errorf("key %q", key)
+		}
+	})
+}
+
+// FuzzHeaders: what only the gateway may write is gone, in whatever spelling, and
+// nothing else.
+func FuzzHeaders(f *testing.F) {
+	for _, s := range []string{"Kgate-Fence", "kgate_fence", "KGATE-", "Kgate", "X_Forwarded-For", "x-forwarded_host", "X-Forwardedfor", "\u212agate-Fence"} {
+		f.Add(s)
+	}
+	f.Fuzz(func(t *testing.T, name string) {
+		plain := strings.ReplaceAll(strings.ToLower(name), "_", "-")
+		ours := strings.HasPrefix(plain, "kgate-")
+		theirs := strings.HasPrefix(plain, "x-forwarded-")
+		for _, spelled := range []string{name, http.CanonicalHeaderKey(name)} {
+			for _, trusted := range []bool{false, true} {
+				h := http.Header{spelled: {"a"}}
+				removeUntrusted(h, trusted)
+				if gone := len(h) == 0; isASCII(name) && gone != (ours || theirs && !trusted) {
+					t.Errorf("%q, trusted %t: gone %t", spelled, trusted, gone)
+				}
+			}
+		}
+	})
+}
+
+func isASCII(s string) bool {
+	return !slices.ContainsFunc([]byte(s), func(b byte) bool { return b >= 0x80 })
+}
+
+// FuzzPath: a path that is routed has no dot segments, neither before nor after
+// the prefix is taken off, and it stays the same path otherwise.
+func FuzzPath(f *testing.F) {
+	for _, s := range []string{"/files/a", "/files", "/files/../b", "/files/%2e%2e/b", "//files//a", "/files/..a", "/files%2fa", `/files/..\b`, "/filesX/.."} {
+		f.Add(s)
+	}
+	f.Fuzz(func(t *testing.T, s string) {
+		u, err := url.ParseRequestURI(s)
+		if err != nil || u.Path == "" || u.Path[0] != '/' {
+			return
+		}
+		dots := slices.ContainsFunc(strings.Split(u.Path, "/"), func(seg string) bool {
+			seg, _, _ = strings.Cut(seg, `\`)
+			return seg == "." || seg == ".."
+		})
+		if got := hasDotSegment(u.Path); got != dots {
+			t.Errorf("%q has dot segments: %t", u.Path, got)
+		}
+		if m := matchPath(u.Path); strings.Contains(m, "//") || strings.ReplaceAll(m, "/", "") != strings.ReplaceAll(u.Path, "/", "") {
+			t.Errorf("%q is matched as %q", u.Path, m)
+		}
+		was := u.Path
+		stripPrefix(u, "/files")
+		if rest, ok := strings.CutPrefix(was, "/files"); ok && u.Path != rooted(rest) || !ok && u.Path != was || u.Path[0] != '/' {
+			t.Errorf("%q becomes %q", was, u.Path)
+		}
+		if decoded, err := url.PathUnescape(u.EscapedPath()); err != nil || decoded != u.Path {
+			t.Errorf("%q is sent as %q", u.Path, u.EscapedPath())
+		}
+	})
+}

@@ -1,0 +1,143 @@
+package telemetry
+
+import (
+	"bytes"
+	"compress/gzip"
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"log/slog"
+	"net/http"
+	"net/http/httptest"
+	"strings"
+	"testing"
+	"time"
+
+	"go.opentelemetry.io/otel/attribute"
+	"go.opentelemetry.io/otel/trace"
+	collector "go.opentelemetry.io/proto/otlp/collector/trace/v1"
+	"google.golang.org/protobuf/proto"
+)
+
+// startCollector takes OTLP over HTTP, and answers with status.
+func startCollector(t *testing.T, status int) (url string, requests chan *collector.ExportTraceServiceRequest) {
+	t.Helper()
+	requests = make(chan *collector.ExportTraceServiceRequest, 100)
+	s := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		body, err := gzip.NewReader(r.Body)
+		if err != nil {
+			t.Error(err)
+			return
+		}
+		data, err := io.ReadAll(body)
+		if err != nil {
+			t.Error(err)
+			return
+		}
+		req := new(collector.ExportTraceServiceRequest)
+		if err := proto.Unmarshal(data, req); err != nil || r.URL.Path != "/v1/traces" {
+			t.Errorf("%s: %v", r.URL.Path, err)
+		}
+		requests <- req
+		w.WriteHeader(status)
+	}))
+	t.Cleanup(s.Close)
+	return s.URL, requests
+}
+
+func newTracing(t *testing.T, endpoint string, m *Metrics, log io.Writer) *Tracing {
+	t.Helper()
+	tracing, err := NewTracing(TracingConfig{
+		Endpoint: endpoint, Gateway: "gw-1", Version: "1.2.3", Metrics: m, Logger: slog.New(slog.NewTextHandler(log, nil)),
+	})
+	if err != nil {
+		t.Fatal(err)
+	}
+	return tracing
+}
+
+// TestSpansReachTheCollector: with who sent them, and with what a client sent cut
+// to size. Close brings what is left.
+func TestSpansReachTheCollector(t *testing.T) {
+	url, requests := startCollector(t, http.StatusOK)
+	m, reg := newMetrics(t, nil)
+	tracing := newTracing(t, url, m, io.Discard)
+	_, span := tracing.Tracer().Start(context.Background(), "GET /", trace.WithAttributes(attribute.String("url.path", strings.Repeat("x", 100_000))))
+	span.End()
+	if err := tracing.Close(); err != nil {
+		t.Fatal(err)
+	}
+	var req *collector.ExportTraceServiceRequest
+	select {
+	case req = <-requests:
+	default:
+		t.Fatal("no span has come")
+	}
+	text := fmt.Sprint(req.GetResourceSpans()[0].GetResource())
+	for _, want := range []string{"kgate", "gw-1", "1.2.3"} {
+		if !strings.Contains(text, want) {
+			t.Errorf("the resource lacks %s: %s", want, text)
+		}
+	}
+	got := req.GetResourceSpans()[0].GetScopeSpans()[0].GetSpans()[0]
+	if got.GetName() != "GET /" || len(got.GetAttributes()[0].GetValue().GetStringValue()) != maxAttribute {
+		t.Errorf("span %.300v", got)
+	}
+	expect(t, values(t, reg), map[string]float64{"kgate_trace_spans_total,result=taken": 1})
+}
+
+// TestCollectorAway: spans are lost and counted, one line tells so, and nobody
+// waits.
+func TestCollectorAway(t *testing.T) {
+	away := httptest.NewServer(nil)
+	away.Close()
+	refuses, _ := startCollector(t, http.StatusServiceUnavailable)
+	for _, url := range []string{away.URL, refuses} {
+		m, reg := newMetrics(t, nil)
+		var log bytes.Buffer
+		tracing := newTracing(t, url, m, &log)
+		const spans = 3 * spanQueue
+		began := time.Now()
+		for range spans {
+			_, span := tracing.Tracer().Start(context.Background(), "GET /")
+			span.End()
+		}
+		took := time.Since(began)
+		if err := tracing.Close(); err != nil {
+			t.Fatal(err)
+		}
+		if took > time.Second*5 {
+			t.Errorf("%d spans took %v", spans, took)
+		}
+		if n := strings.Count(log.String(), "\n"); n != 1 || !strings.Contains(log.String(), "they are dropped") {
+			t.Errorf("%d lines:\n%.2000s", n, log.String())
+		}
+		if lost := values(t, reg)["kgate_trace_spans_total,result=lost"]; lost == 0 || lost > spans {
+			t.Errorf("%v spans lost", lost)
+		}
+	}
+}
+
+// TestCollectorHangs: Close does not wait for it.
+func TestCollectorHangs(t *testing.T) {
+	hangs := make(chan struct{})
+	s := httptest.NewServer(http.HandlerFunc(func(http.ResponseWriter, *http.Request) { <-hangs }))
+	defer s.Close()
+	defer close(hangs)
+	tracing := newTracing(t, s.URL, nil, io.Discard)
+	_, span := tracing.Tracer().Start(context.Background(), "GET /")
+	span.End()
+	began := time.Now()
+	if err := tracing.Close(); err != nil || time.Since(began) > 10*exportTimeout {
+		t.Errorf("closed after %v: %v", time.Since(began), err)
+	}
+}
+
+func TestTracingRefuses(t *testing.T) {
+	for _, endpoint := range []string{"", "collector:4318", "grpc://collector:4317", "http://", "http://a b"} {
+		if _, err := NewTracing(TracingConfig{Endpoint: endpoint}); !errors.Is(err, ErrTracing) {
+			t.Errorf("%q: %v", endpoint, err)
+		}
+	}
+}

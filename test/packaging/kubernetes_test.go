@@ -1,0 +1,194 @@
+package packaging
+
+import (
+	"bytes"
+	"os"
+	"path"
+	"slices"
+	"strconv"
+	"strings"
+	"testing"
+
+	"github.com/goccy/go-yaml"
+
+	"github.com/kgate/kgate/config"
+)
+
+// manifest is what of a manifest must fit the others.
+type manifest struct {
+	Kind     string            `yaml:"kind"`
+	Metadata metadata          `yaml:"metadata"`
+	Data     map[string]string `yaml:"data"`
+	Spec     struct {
+		ServiceName    string `yaml:"serviceName"`
+		ClusterIP      string `yaml:"clusterIP"`
+		EvenNotReady   bool   `yaml:"publishNotReadyAddresses"`
+		MaxUnavailable int    `yaml:"maxUnavailable"`
+		Replicas       int    `yaml:"replicas"`
+		// Selector of a service; of others it has matchLabels.
+		Selector map[string]any `yaml:"selector"`
+		Ports    []struct {
+			Name string `yaml:"name"`
+			Port int    `yaml:"port"`
+			To   string `yaml:"targetPort"`
+		} `yaml:"ports"`
+		Template struct {
+			Metadata metadata `yaml:"metadata"`
+			Spec     pod      `yaml:"spec"`
+		} `yaml:"template"`
+		Claims []struct {
+			Metadata metadata `yaml:"metadata"`
+		} `yaml:"volumeClaimTemplates"`
+	} `yaml:"spec"`
+}
+
+type metadata struct {
+	Name   string            `yaml:"name"`
+	Labels map[string]string `yaml:"labels"`
+}
+
+type pod struct {
+	Grace      int         `yaml:"terminationGracePeriodSeconds"`
+	Containers []container `yaml:"containers"`
+	Volumes    []struct {
+		Name string `yaml:"name"`
+	} `yaml:"volumes"`
+}
+
+type container struct {
+	Args  []string `yaml:"args"`
+	Ports []struct {
+		Name   string `yaml:"name"`
+		Number int    `yaml:"containerPort"`
+	} `yaml:"ports"`
+	Live   probe `yaml:"livenessProbe"`
+	Ready  probe `yaml:"readinessProbe"`
+	Mounts []struct {
+		Name string `yaml:"name"`
+		Path string `yaml:"mountPath"`
+	} `yaml:"volumeMounts"`
+}
+
+type probe struct {
+	Get struct {
+		Path string `yaml:"path"`
+		Port string `yaml:"port"`
+	} `yaml:"httpGet"`
+}
+
+// manifests returns all of them by kind and name, and the text.
+func manifests(t *testing.T) (map[string]manifest, string) {
+	t.Helper()
+	data, err := os.ReadFile(folder + "kubernetes/kgate.yaml")
+	if err != nil {
+		t.Fatal(err)
+	}
+	all := make(map[string]manifest)
+	for doc := range bytes.SplitSeq(data, []byte("\n---\n")) {
+		var m manifest
+		if err := yaml.Unmarshal(doc, &m); err != nil {
+			t.Fatal(err)
+		}
+		all[m.Kind+"/"+m.Metadata.Name] = m
+	}
+	return all, string(data)
+}
+
+// The configuration is valid, and all that it names is there.
+func TestKubernetes(t *testing.T) {
+	all, text := manifests(t)
+	cfg, err := config.Parse("kgate.yaml", []byte(all["ConfigMap/kgate"].Data["kgate.yaml"]))
+	if err != nil {
+		t.Fatal(err)
+	}
+	set := all["StatefulSet/kgate"].Spec
+	peers := all["Service/"+set.ServiceName].Spec
+	if len(set.Template.Spec.Containers) != 1 {
+		t.Fatal("not one container")
+	}
+	c := set.Template.Spec.Containers[0]
+	for what, ok := range map[string]bool{
+		"as many gateways found the cluster as there are": set.Replicas == cfg.Cluster.BootstrapExpect,
+		"they meet at the headless service":               cfg.Cluster.Join[0] == set.ServiceName+":7946" && peers.ClusterIP == "None",
+		"they meet before they are ready":                 peers.EvenNotReady,
+		"a majority stays":                                all["PodDisruptionBudget/kgate"].Spec.MaxUnavailable == 1,
+		"there is time for --shutdown-timeout":            set.Template.Spec.Grace >= 40,
+		"the probes are the gateway's":                    c.Live.Get.Path == "/healthz" && c.Ready.Get.Path == "/readyz" && c.Live.Get.Port == "admin" && c.Ready.Get.Port == "admin",
+		"the configuration is the one that is mounted":    slices.Equal(c.Args, []string{"serve", "-c", "/etc/kgate/kgate.yaml"}),
+	} {
+		if !ok {
+			t.Errorf("not so: %s", what)
+		}
+	}
+	t.Run("labels", func(t *testing.T) { checkLabels(t, all) })
+	t.Run("ports", func(t *testing.T) { checkPorts(t, c, all, cfg) })
+	t.Run("files", func(t *testing.T) { checkFiles(t, set.Template.Spec, len(set.Claims), cfg, text) })
+}
+
+// Whatever selects pods selects the gateways.
+func checkLabels(t *testing.T, all map[string]manifest) {
+	const key = "app.kubernetes.io/name"
+	label := all["StatefulSet/kgate"].Spec.Template.Metadata.Labels[key]
+	for name, m := range all {
+		selector := m.Spec.Selector
+		if inner, ok := selector["matchLabels"].(map[string]any); ok {
+			selector = inner
+		}
+		if selector != nil && selector[key] != label {
+			t.Errorf("%s selects %v, gateways have %s=%q", name, selector, key, label)
+		}
+	}
+}
+
+// Ports of the container are those that the gateway listens on, and services lead
+// to them.
+func checkPorts(t *testing.T, c container, all map[string]manifest, cfg *config.Config) {
+	listens := map[string]string{
+		"http": cfg.Listen.HTTP, "admin": cfg.Listen.Admin, "peer": cfg.Listen.Peer, "gossip": cfg.Listen.Gossip, "gossip-udp": cfg.Listen.Gossip,
+	}
+	if len(c.Ports) != len(listens) {
+		t.Errorf("%d ports, want %d", len(c.Ports), len(listens))
+	}
+	named := make(map[string]bool)
+	for _, p := range c.Ports {
+		named[p.Name] = true
+		if listens[p.Name] != ":"+strconv.Itoa(p.Number) {
+			t.Errorf("port %s is %d, the gateway listens on %q", p.Name, p.Number, listens[p.Name])
+		}
+	}
+	for name, m := range all {
+		for _, p := range m.Spec.Ports {
+			if !named[p.To] {
+				t.Errorf("%s leads to port %q, which no container has", name, p.To)
+			}
+		}
+	}
+}
+
+// Files of the configuration are mounted, and the keys among them are in the
+// secret that the text says to make.
+func checkFiles(t *testing.T, p pod, claims int, cfg *config.Config, text string) {
+	volumes := claims
+	mounted := func(file string) bool {
+		for _, m := range p.Containers[0].Mounts {
+			if file == m.Path || strings.HasPrefix(file, m.Path+"/") {
+				return true
+			}
+		}
+		return false
+	}
+	keys := []string{cfg.Node.AdminTokenFile, cfg.Cluster.GossipKeyFile, cfg.Cluster.TLS.CA, cfg.Cluster.TLS.Cert, cfg.Cluster.TLS.Key}
+	for _, file := range append(keys, "/etc/kgate/kgate.yaml", cfg.Node.DataDir) {
+		if file == "" || !mounted(file) {
+			t.Errorf("%q is not mounted", file)
+		}
+	}
+	for _, file := range keys {
+		if !strings.Contains(text, "--from-file=keys/"+path.Base(file)) {
+			t.Errorf("%s is not in the secret", path.Base(file))
+		}
+	}
+	if volumes += len(p.Volumes); volumes != len(p.Containers[0].Mounts) {
+		t.Errorf("%d volumes, %d mounted", volumes, len(p.Containers[0].Mounts))
+	}
+}

@@ -1,0 +1,58 @@
+package prometheus
+
+import (
+	"net"
+	"net/http"
+	"testing"
+	"time"
+
+	"github.com/kgate/kgate/test/cluster"
+)
+
+// site is an upstream that holds requests as long as they say, in the parameter
+// hold, and that can be away for a while.
+type site struct {
+	addr  string
+	close func()
+}
+
+// newSite serves a site. It ends with the test.
+func newSite(t *testing.T) *site {
+	t.Helper()
+	s := &site{addr: cluster.ReservePort(t)}
+	s.serve(t)
+	t.Cleanup(func() { s.close() })
+	return s
+}
+
+// URL of the site.
+func (s *site) URL() string { return "http://" + s.addr }
+
+func (s *site) serve(t *testing.T) {
+	t.Helper()
+	l, err := net.Listen("tcp", s.addr)
+	if err != nil {
+		t.Fatal(err)
+	}
+	server := &http.Server{ReadHeaderTimeout: 10 * time.Second, Handler: http.HandlerFunc(answer)}
+	done := make(chan struct{})
+	go func() {
+		defer close(done)
+		_ = server.Serve(l) // ends with Close
+	}()
+	s.close = func() { _ = server.Close(); <-done }
+}
+
+func answer(w http.ResponseWriter, r *http.Request) {
+	hold, err := time.ParseDuration(r.FormValue("hold"))
+	if err != nil {
+		http.Error(w, err.Error(), http.StatusBadRequest)
+		return
+	}
+	timer := time.NewTimer(hold)
+	defer timer.Stop()
+	select {
+	case <-timer.C:
+	case <-r.Context().Done():
+	}
+}
