@@ -7,9 +7,14 @@
 //	/readyz         200 while it admits requests, else 503 with the reason
 //	/metrics        Prometheus metrics
 //	/api/v1/status  the document [Status]
-//	/               the same for people: one page without script
+//	/api/v1/line    the document [Line]: who waits and who holds slots in a pool
+//	/api/v1/why     the document [Why]: why a ticket, or a request by its trace, waits
+//	/api/v1/openapi.json
+//	/               the same for people: a page, and /events to keep it up to date
+//	/debug/line     the line as text
 //	/debug/pprof/   profiles, for clients on this machine only
 //
+//	DELETE /api/v1/line/ID             takes somebody out of the line
 //	POST /api/v1/pools/NAME            {k, was}: k in the whole cluster
 //	POST /api/v1/drain                 refuse new requests, finish the rest
 //	POST /api/v1/leave                 end in order, as SIGTERM does
@@ -40,6 +45,16 @@
 // 410 with the reason for as long as that is remembered, and 404 after that; so
 // is the second DELETE of a ticket, which changes nothing.
 //
-// What names, addresses and reasons say is escaped; the page runs no script and
-// loads nothing.
+// What names, addresses and reasons say is escaped. The page is whole without
+// script; its script, its style and its icon are embedded here, and its policy lets
+// it have nothing else.
+//
+// # The fleet
+//
+// A gateway shows all gateways, not itself alone. Each gives a [Report] of itself
+// to those that ask it on the peer port, by [NewPeerHandler], and each puts its own
+// picture together from them: in rounds, one a second at most however many people
+// look, and none while nobody does. Who does not answer within half a second is
+// named as missing. What one gateway says of itself comes from its [Source] and its
+// [Lines].
 package admin

@@ -48,4 +48,9 @@
 // that took it in, which any other one asks (desk.go, ticket.go, ticketcall.go);
 // its record is copied to the ring's successors (replicate.go) and to the disk
 // (persist.go), and an heir takes it over with the next epoch.
+//
+// # Who is there
+//
+// People see who waits and who holds what, and send somebody away (line.go), at
+// this gateway; [Gateway.CallFleet] carries their questions to the others.
 package gateway

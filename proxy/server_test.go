@@ -2,6 +2,7 @@ package proxy
 
 import (
 	"bytes"
+	"context"
 	"crypto/ecdsa"
 	"crypto/elliptic"
 	"crypto/rand"
@@ -21,13 +22,14 @@ import (
 	"strings"
 	"sync"
 	"testing"
+	"testing/synctest"
 	"time"
 
 	"github.com/pires/go-proxyproto"
 )
 
 // listen serves the gateway's handler on one more address, in another way.
-func (g *gateway) listen(cfg ServerConfig) {
+func (g *gateway) listen(cfg ServerConfig) *Server {
 	g.t.Helper()
 	cfg.Handler = g.handler
 	server, err := NewServer(cfg)
@@ -53,6 +55,7 @@ func (g *gateway) listen(cfg ServerConfig) {
 			g.t.Error(err)
 		}
 	})
+	return server
 }
 
 var loopback = []netip.Prefix{netip.MustParsePrefix("127.0.0.0/8")}
@@ -179,6 +182,28 @@ func TestCertificate(t *testing.T) {
 	}
 }
 
+// TestCertificateWatched: nobody has to ask for it.
+func TestCertificateWatched(t *testing.T) {
+	files := newPairFiles(t)
+	files.write(files.make(1))
+	synctest.Test(t, func(t *testing.T) {
+		pair, err := LoadCertificate(files.cert, files.key, nil)
+		if err != nil {
+			t.Fatal(err)
+		}
+		ctx, cancel := context.WithCancel(t.Context())
+		defer cancel()
+		go pair.Watch(ctx)
+		synctest.Wait()
+		files.write(files.make(2))
+		time.Sleep(certificateInterval)
+		synctest.Wait()
+		if got, err := pair.Get(nil); err != nil || got.Leaf.SerialNumber.Int64() != 2 {
+			t.Errorf("certificate %v, %v; want 2", got.Leaf.SerialNumber, err)
+		}
+	})
+}
+
 // TestProxyProtocol: the client is who the PROXY header says, if it comes from
 // where it must come from; no header, and one from elsewhere, is no request.
 func TestProxyProtocol(t *testing.T) {
@@ -277,10 +302,13 @@ func TestMaxConnections(t *testing.T) {
 func TestMaxConnectionsClose(t *testing.T) {
 	g := newGateway(t, 1, http.HandlerFunc(echoRequest))
 	logger, lines := logOf()
-	g.listen(ServerConfig{MaxConnections: 1, ReadHeaderTimeout: time.Hour, Logger: logger})
+	server := g.listen(ServerConfig{MaxConnections: 1, ReadHeaderTimeout: time.Hour, Logger: logger})
 	g.dial()
 	g.dial()
 	awaitLine(t, lines, "listen.max_connections")
+	if err := server.Close(); err != nil { // while the clients are still there
+		t.Error(err)
+	}
 }
 
 // TestSlowHeader: a header must be complete in its time, however its bytes come.

@@ -138,7 +138,10 @@ func (c *Copies) Follow(member, lost func(kmutex.Node) bool, newest kmutex.Node)
 func (c *Copies) Left(lost func(kmutex.Node) bool) []*Delta {
 	var out []*Delta
 	for _, owner := range c.Owners() {
-		if d := c.of[owner].Since(0); d != nil && lost(owner) {
+		if !lost(owner) {
+			continue
+		}
+		if d := c.of[owner].Since(0); d != nil {
 			out = append(out, d)
 		}
 	}

@@ -176,10 +176,12 @@ func drawHeatmap(out object, u unit) {
 	out["options"] = object{
 		"calculate": false, // the buckets are the histogram's own
 		"yAxis":     object{"unit": u},
-		"color":     object{"mode": "scheme", "scheme": "Oranges", "steps": 64, "scale": "exponential", "exponent": 0.5},
-		"cellGap":   1,
-		"tooltip":   object{"mode": "single", "yHistogram": true},
-		"legend":    object{"show": true},
+		"color": object{
+			"mode": "scheme", "scheme": "Oranges", "fill": "dark-orange", "steps": 64, "reverse": false, "scale": "exponential", "exponent": 0.5,
+		},
+		"cellGap": 1,
+		"tooltip": object{"mode": "single", "yHistogram": true},
+		"legend":  object{"show": true},
 	}
 	out["fieldConfig"] = object{"defaults": object{"unit": u}, "overrides": []any{}}
 }

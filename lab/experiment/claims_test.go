@@ -66,6 +66,23 @@ func TestPaperReplicas(t *testing.T) {
 	}
 }
 
+// The replication and the heirs that ship lose tickets when the ring model says
+// so, and only then.
+func TestProductionReplicas(t *testing.T) {
+	needsTime(t)
+	table := some(t, "003-fig6-production", Size{Seeds: 1, Entries: 60}, 0, func(keys []string) bool {
+		return slices.Contains([]string{"1", "4", "7"}, keys[2])
+	})
+	for _, row := range table.Rows {
+		if same := table.At("as_the_ring", row.Keys...).Mean; same != 1 {
+			t.Errorf("%v: the ring model says the same in %.2f of the losses", row.Keys, same)
+		}
+	}
+	if none, all := table.At("survived", "1000", "50", "1").Mean, table.At("survived", "100", "20", "7").Mean; none != 0 || all < .95 {
+		t.Errorf("a loss that nothing outlasts is outlasted %.2f times, one that nearly all do %.2f times", none, all)
+	}
+}
+
 // Messages grow with the logarithm of the nodes, saturated or not.
 func TestMessagesGrowAsLogN(t *testing.T) {
 	needsTime(t)

@@ -54,7 +54,7 @@ func seed003() []*Experiment {
 			Plots:  sweepPlots("Messages per entry", "messages", "messages per entry"),
 			design: sweep, checks: checkMessages, finding: findMessages,
 		},
-		replicas(),
+		replicas(), productionReplicas(),
 	}
 }
 

@@ -80,15 +80,15 @@ func Simulate(n, lost, p, trials int, seed uint64) float64 {
 		for _, i := range r.Perm(n)[:lost] {
 			gone[i] = true
 		}
-		if longestRun(gone) <= p {
+		if LongestRun(gone) <= p {
 			successes++
 		}
 	}
 	return float64(successes) / float64(trials)
 }
 
-// longestRun returns the length of the longest run of lost neighbours.
-func longestRun(gone []bool) int {
+// LongestRun returns the length of the longest run of lost neighbours.
+func LongestRun(gone []bool) int {
 	longest, run := 0, 0
 	for i := range 2 * len(gone) { // twice around, for runs over the end
 		if !gone[i%len(gone)] {

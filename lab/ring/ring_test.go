@@ -24,7 +24,7 @@ func TestSuccessIsExact(t *testing.T) {
 						continue
 					}
 					all++
-					if longestRun(gone) <= p {
+					if LongestRun(gone) <= p {
 						good++
 					}
 				}

@@ -42,6 +42,7 @@ var rooms = map[string][]string{
 	"lab/workload":         {},
 	"lab/meter":            {},
 	"lab/ring":             {},
+	"lab/heirs":            {"chordring", "kmutex", "replication"},
 	"lab/protocol":         {"lab/sim"},
 	"lab/protocol/bv95":    {"lab/protocol", "lab/sim"},
 	"lab/protocol/central": {"lab/protocol", "lab/sim"},
@@ -52,7 +53,7 @@ var rooms = map[string][]string{
 	"lab/fuzz":             {"lab/cluster", "lab/network", "membership/lease"},
 	"lab":                  {"lab/meter", "lab/network", "lab/protocol", "lab/sim", "lab/workload"},
 	"lab/experiment": {
-		"lab", "lab/meter", "lab/network", "lab/protocol", "lab/protocol/bv95", "lab/protocol/central", "lab/protocol/fairk",
+		"lab", "lab/heirs", "lab/meter", "lab/network", "lab/protocol", "lab/protocol/bv95", "lab/protocol/central", "lab/protocol/fairk",
 		"lab/protocol/ideal", "lab/protocol/static", "lab/protocol/trial", "lab/ring", "lab/workload",
 	},
 	"lab/protocol/trial": {"kmutex", "lab/protocol", "lab/protocol/fairk", "lab/sim"},

@@ -2,6 +2,7 @@ package newcomer
 
 import (
 	"bytes"
+	"context"
 	"errors"
 	"fmt"
 	"os"
@@ -65,7 +66,7 @@ func TestNewcomer(t *testing.T) {
 // tellJournal shows what a machine's gateway has said, if the test has failed.
 func tellJournal(t *testing.T, m *machine) {
 	if t.Failed() {
-		out, _ := m.run(t.Context(), "systemctl status --no-pager -l kgate; journalctl --no-pager -q -n 40")
+		out, _ := m.run(context.Background(), "systemctl status --no-pager -l kgate; journalctl --no-pager -q -n 40")
 		t.Logf("%s:\n%s", m.name, out)
 	}
 }

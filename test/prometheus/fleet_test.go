@@ -92,7 +92,7 @@ func (f *Fleet) alertsOfPools(t *testing.T) {
 	quick := load(1, "/bursty/?hold=1ms")
 	// Nobody listens at the upstream's address any more.
 	f.away.close()
-	away := load(1, "/away/?hold=1ms")
+	away := load(1, "/away/?hold=50ms")
 	// Somebody who is no gateway talks to the peer port.
 	silence := knock(t, f.Gateways[0].Peer)
 	// A gateway of the same fleet has found no other, and has few files.
