@@ -88,7 +88,9 @@ func (c *serveCommand) Run(std streams) error {
 		case <-n.leave:
 			running = false
 		case err := <-n.failed:
-			return errors.Join(err, n.close())
+			// Whoever reads its log must find it there.
+			n.log.Error("the gateway cannot go on", slog.Any("error", errors.Join(err, n.close())))
+			return &codedError{code: exitFailure}
 		}
 	}
 	notify(daemon.SdNotifyStopping)
