@@ -20,15 +20,17 @@ dist-again: ## make dist twice, the second time elsewhere and from nothing, and 
 demo: ## run the main job on this machine for 20 s
 	$(GO) run ./cmd/kgate demo --duration 20s
 
-# Tests with real processes measure times and want the machine for themselves.
-PROCESSES := ./test/cluster ./test/netns ./test/docs ./test/abuse ./test/prometheus ./test/peers ./test/browser
-test: ## all tests but long soaks, about ten minutes on two cores
+# Tests with real processes. Those that measure times want the machine for themselves.
+TIMED := ./test/cluster ./test/netns ./test/prometheus
+PROCESSES := ./test/docs ./test/abuse ./test/peers ./test/browser
+test: ## all tests but long soaks, about nine minutes on two cores
 	$(GO) vet ./...
-	$(GO) test $$($(GO) list ./... | grep -v $(PROCESSES:./%=-e /%))
-	$(GO) test -v -p 1 $(PROCESSES)
+	$(GO) test $$($(GO) list ./... | grep -v $(patsubst ./%,-e /%,$(TIMED) $(PROCESSES)))
+	$(GO) test -v -p 1 $(TIMED)
+	$(GO) test -v -p 2 $(PROCESSES)
 
-soak: ## the long runs of the tests with real processes, about half an hour
-	KGATE_SOAK=1 $(GO) test -v -count=1 -p 1 -timeout 2h $(PROCESSES)
+soak: ## the long runs of the tests with real processes, about an hour
+	KGATE_SOAK=1 $(GO) test -v -count=1 -p 1 -timeout 2h $(TIMED) $(PROCESSES)
 
 race: ## all tests under the race detector; the largest searches are left out
 	$(GO) test -race -short ./...

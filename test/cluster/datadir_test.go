@@ -23,6 +23,7 @@ func TestMisuse(t *testing.T) {
 	if testing.Short() {
 		t.Skip("takes several seconds")
 	}
+	t.Parallel() // no times are measured
 	_, url := ServeUpstream(t, demo.UpstreamConfig{})
 	c := Start(t, Options{Gateways: 2, K: 2, Upstream: url})
 	joins := c.joins()

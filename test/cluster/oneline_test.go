@@ -92,14 +92,18 @@ func (r lineRun) check(t *testing.T) {
 // that evens queues out again, lasts until the line is empty).
 func TestOneLine(t *testing.T) {
 	if testing.Short() {
-		t.Skip("takes two minutes")
+		t.Skip("takes more than a minute")
 	}
 	for _, tt := range []struct {
 		binding string
 		scv     float64
 	}{{"late", 0}, {"late", 1}, {"late", 4}, {"early", 0}} {
 		t.Run(fmt.Sprintf("%s,scv=%v", tt.binding, tt.scv), func(t *testing.T) {
-			const rounds, warmup, window = 3, 2 * time.Second, 7 * time.Second
+			const rounds, warmup = 3, 2 * time.Second
+			window := 4 * time.Second
+			if Soak() {
+				window = 20 * time.Second
+			}
 			three := runLine(t, tt.binding, tt.scv, lineSplit, warmup, window)
 			one := runLine(t, tt.binding, tt.scv, []int{90}, warmup, window)
 			var factor, spread, alone, more []float64
@@ -148,7 +152,7 @@ func TestAllClientsOnOneOfThree(t *testing.T) {
 	}
 	for _, binding := range []string{"late", "early"} {
 		t.Run(binding, func(t *testing.T) {
-			run := runLine(t, binding, 1, []int{0, 90, 0}, 2*time.Second, 5*time.Second)()
+			run := runLine(t, binding, 1, []int{0, 90, 0}, 2*time.Second, 3*time.Second)()
 			if t.Failed() {
 				return
 			}
