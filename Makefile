@@ -21,7 +21,7 @@ demo: ## run the main job on this machine for 20 s
 	$(GO) run ./cmd/kgate demo --duration 20s
 
 # Tests with real processes. Those that measure times want the machine for themselves.
-TIMED := ./test/cluster ./test/netns ./test/prometheus
+TIMED := ./test/cluster ./test/netns ./test/prometheus ./test/plan
 PROCESSES := ./test/docs ./test/abuse ./test/peers ./test/browser
 test: ## all tests but long soaks, about nine minutes on two cores
 	$(GO) vet ./...
@@ -32,8 +32,8 @@ test: ## all tests but long soaks, about nine minutes on two cores
 soak: ## the long runs of the tests with real processes, about an hour
 	KGATE_SOAK=1 $(GO) test -v -count=1 -p 1 -timeout 2h $(TIMED) $(PROCESSES)
 
-race: ## all tests under the race detector; the largest searches are left out
-	$(GO) test -race -short ./...
+race: ## all tests but those with real processes under the race detector; the largest searches are left out
+	$(GO) test -race -short $$($(GO) list ./... | grep -v $(patsubst ./%,-e /%,$(TIMED) $(PROCESSES)))
 
 FUZZTIME ?= 30s
 fuzz: ## every fuzz target for FUZZTIME (30s)
