@@ -5,7 +5,6 @@ import (
 	"fmt"
 	"net/url"
 	"os"
-	"os/exec"
 	"path/filepath"
 	"sync"
 	"testing"
@@ -17,6 +16,8 @@ import (
 	"github.com/chromedp/cdproto/network"
 	"github.com/chromedp/cdproto/runtime"
 	"github.com/chromedp/chromedp"
+
+	"github.com/kgate/kgate/test/cluster"
 )
 
 // tab is one page in the browser. It fails its test at the end if the page has
@@ -35,16 +36,9 @@ type tab struct {
 // browser starts Chromium, which ends with the test.
 func browser(t *testing.T) context.Context {
 	t.Helper()
-	path, err := exec.LookPath("chromium")
-	if err != nil {
-		miss := t.Skip
-		if os.Getenv("CI") == "true" {
-			miss = t.Fatal // what CI does not run is not tested
-		}
-		miss("needs the Debian package chromium")
-	}
+	cluster.Need(t, "chromium", "chromium")
 	ctx, cancel := chromedp.NewContext(t.Context(), chromedp.WithAllocatorOptions(
-		chromedp.ExecPath(path), chromedp.NoSandbox, chromedp.Flag("force-color-profile", "srgb")))
+		chromedp.ExecPath("chromium"), chromedp.NoSandbox, chromedp.Flag("force-color-profile", "srgb")))
 	t.Cleanup(cancel)
 	if err := chromedp.Do(ctx); err != nil {
 		t.Fatalf("chromium does not start: %v", err)

@@ -34,6 +34,7 @@ func TestCommandBlocks(t *testing.T) {
 	if testing.Short() {
 		t.Skip("starts real gateways")
 	}
+	cluster.Need(t, "curl", "curl")
 	binary := cluster.Binary(t)
 	for _, page := range pages(t) {
 		blocks, err := Parse(page)

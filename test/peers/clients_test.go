@@ -19,11 +19,13 @@ import (
 	"testing"
 
 	"github.com/coder/websocket"
+
+	"github.com/kgate/kgate/test/cluster"
 )
 
 // testCurl sends a file through every gateway in every way, and gets it back.
 func testCurl(t *testing.T, w *world) {
-	need(t, "curl", "curl")
+	cluster.Need(t, "curl", "curl")
 	flags := map[mode][]string{
 		modes[0]: {"--http1.1"}, modes[1]: {"--http2-prior-knowledge"}, modes[2]: {"--http1.1"}, modes[3]: {"--http2"},
 	}
@@ -49,7 +51,7 @@ func testCurl(t *testing.T, w *world) {
 
 // testNghttp has a look at the frames.
 func testNghttp(t *testing.T, w *world) {
-	need(t, "nghttp", "nghttp2-client")
+	cluster.Need(t, "nghttp", "nghttp2-client")
 	for _, m := range []mode{modes[1], modes[3]} {
 		out := run(t, "nghttp", "-nv", "--timeout=20", "--no-dep", "--data="+w.body, "--trailer=x-sent: late", m.url(w.Gateways[0], "/echo"))
 		for _, want := range []string{
@@ -70,7 +72,7 @@ var h2loadCounts = regexp.MustCompile(`requests: (\d+) total, \d+ started, (\d+)
 // testH2load overloads the three gateways at once: every request is answered, the
 // upstream is never over k and gets to it.
 func testH2load(t *testing.T, w *world) {
-	need(t, "h2load", "nghttp2-client")
+	cluster.Need(t, "h2load", "nghttp2-client")
 	var wg sync.WaitGroup
 	for i, g := range w.Gateways {
 		for _, m := range modes[1:] {

@@ -24,19 +24,6 @@ func TestMain(m *testing.M) {
 	os.Exit(code)
 }
 
-// need skips the test when a program is missing.
-func need(t *testing.T, program, debianPackage string) {
-	t.Helper()
-	if _, err := exec.LookPath(program); err == nil {
-		return
-	}
-	why := fmt.Sprintf("needs %s (Debian package %s)", program, debianPackage)
-	if os.Getenv("CI") == "true" {
-		t.Fatal(why) // what CI does not run is not tested
-	}
-	t.Skip(why)
-}
-
 // run returns what a program prints.
 func run(t *testing.T, program string, args ...string) string {
 	t.Helper()

@@ -67,7 +67,7 @@ func seen(t *testing.T, c *http.Client, url string) http.Header {
 // upstream gets to know the client's address. A connection from there without
 // that header is no client's.
 func testHAProxyInFront(t *testing.T, w *world) {
-	need(t, "haproxy", "haproxy")
+	cluster.Need(t, "haproxy", "haproxy")
 	for _, version := range []string{"send-proxy", "send-proxy-v2"} {
 		addr := cluster.ReservePort(t)
 		var servers strings.Builder
@@ -127,7 +127,7 @@ http {
 // testNginxInFront: nginx speaks HTTP to the gateways and says in X-Forwarded-For
 // for whom; it is believed, and its client is not.
 func testNginxInFront(t *testing.T, w *world) {
-	need(t, "nginx", "nginx-light")
+	cluster.Need(t, "nginx", "nginx-light")
 	addr := cluster.ReservePort(t)
 	var servers strings.Builder
 	for _, g := range w.Gateways {
@@ -199,7 +199,7 @@ func startNginxBehind(t *testing.T) string {
 
 // testNginxBehind: an nginx is the upstream.
 func testNginxBehind(t *testing.T, w *world) {
-	need(t, "nginx", "nginx-light")
+	cluster.Need(t, "nginx", "nginx-light")
 	for i, m := range modes {
 		g := w.Gateways[i%3]
 		c := w.client(t, m)

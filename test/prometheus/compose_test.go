@@ -14,6 +14,8 @@ import (
 	"time"
 
 	"github.com/goccy/go-yaml"
+
+	"github.com/kgate/kgate/test/cluster"
 )
 
 // TestComposeNames checks configs/compose.yaml: files are there, ports are given
@@ -95,7 +97,8 @@ func TestComposeUp(t *testing.T) {
 		t.Skip("takes half a minute")
 	}
 	t.Parallel()
-	promtool := tool(t, "promtool")
+	cluster.Need(t, "promtool", "prometheus")
+	const promtool = "promtool"
 	on := ReadCompose(t).Up(t)
 	ask := func(expr string) error {
 		args := append(slices.Clone(on[1:]), promtool, "query", "instant", "-o", "json", "http://127.0.0.1:9090", expr)

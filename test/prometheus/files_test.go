@@ -6,12 +6,15 @@ import (
 	"regexp"
 	"strings"
 	"testing"
+
+	"github.com/kgate/kgate/test/cluster"
 )
 
 // TestFiles holds the files in configs/prometheus to promtool, and to each other.
 func TestFiles(t *testing.T) {
 	t.Run("promtool", func(t *testing.T) {
-		promtool := tool(t, "promtool")
+		cluster.Need(t, "promtool", "prometheus")
+		const promtool = "promtool"
 		for _, args := range [][]string{
 			{"check", "config", "prometheus.yaml"},
 			{"check", "rules", "--lint=all", "--lint-fatal", "rules.yaml", "alerts.yaml"},

@@ -30,7 +30,7 @@ type Fleet struct {
 // StartFleet starts all of it. It ends with the test.
 func StartFleet(t *testing.T) *Fleet {
 	t.Helper()
-	tool(t, "prometheus") // before anything is built
+	cluster.Need(t, "prometheus", "prometheus") // before anything is built
 	f := &Fleet{away: newSite(t)}
 	var url string
 	f.Upstream, url = cluster.ServeUpstream(t, demo.UpstreamConfig{

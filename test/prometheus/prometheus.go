@@ -5,27 +5,12 @@ import (
 	"encoding/json"
 	"fmt"
 	"os"
-	"os/exec"
 	"path/filepath"
 	"testing"
 	"time"
 
 	"github.com/kgate/kgate/test/cluster"
 )
-
-// tool returns the path of a program of Debian's package prometheus. Without it
-// the test is skipped; with CI=true it fails.
-func tool(tb testing.TB, name string) string {
-	tb.Helper()
-	path, err := exec.LookPath(name)
-	if err != nil {
-		if os.Getenv("CI") == "true" {
-			tb.Fatal("needs ", name, " (Debian package prometheus)") // what CI does not run is not tested
-		}
-		tb.Skip("needs ", name, " (Debian package prometheus)")
-	}
-	return path
-}
 
 // interval is how often Prometheus scrapes, and evaluates the rules.
 const interval = 250 * time.Millisecond
@@ -40,7 +25,7 @@ type Prometheus struct {
 // the gateways. It ends with the test.
 func StartPrometheus(t *testing.T, gateways []*cluster.Gateway, rules ...string) *Prometheus {
 	t.Helper()
-	binary := tool(t, "prometheus")
+	binary := "prometheus"
 	p := &Prometheus{dir: t.TempDir(), addr: cluster.ReservePort(t)}
 	p.setTargets(t, gateways)
 	names, err := json.Marshal(rules) // JSON is YAML
