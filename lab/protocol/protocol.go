@@ -23,6 +23,19 @@ type Protocol interface {
 	sim.Handler
 }
 
+// Mortal is a protocol that goes on while nodes are lost and join. What it
+// survives is for its package to say.
+type Mortal interface {
+	// Lost tells the protocol that a node has died. What the node knew is gone, and
+	// so are its timers and what was on its way to it; its requests are over. Other
+	// nodes may use this as a failure detector that is never wrong, as far as the
+	// protocol's source has one.
+	Lost(node int)
+	// Joined tells the protocol that a node is there which was not. It knows
+	// nothing.
+	Joined(node int)
+}
+
 // Host is what a protocol runs on.
 type Host interface {
 	Now() time.Duration

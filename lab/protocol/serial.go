@@ -13,7 +13,22 @@ import (
 func Serial(h Host, nodes int, inner func(Host) Protocol) Protocol {
 	s := &serial{Host: h, lines: make([]line, nodes)}
 	s.Protocol = inner(s)
+	if m, ok := s.Protocol.(Mortal); ok {
+		return &mortalSerial{s, m}
+	}
 	return s
+}
+
+// mortalSerial is a serial whose protocol is [Mortal].
+type mortalSerial struct {
+	*serial
+	Mortal
+}
+
+// Lost implements [Mortal].
+func (s *mortalSerial) Lost(node int) {
+	s.lines[node] = line{}
+	s.Mortal.Lost(node)
 }
 
 type serial struct {
@@ -45,7 +60,7 @@ func (s *serial) Acquire(node int, t Ticket) {
 func (s *serial) Release(node int, t Ticket) {
 	l := &s.lines[node]
 	s.Protocol.Release(node, t)
-	l.at = 0
+	*l = line{behind: l.behind}
 	if len(l.behind) > 0 {
 		next := l.behind[0]
 		l.behind = slices.Delete(l.behind, 0, 1)
