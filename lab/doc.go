@@ -12,6 +12,7 @@
 //	protocol   the interface; below it fairk (kgate's own machines, early and
 //	           late), central, ideal, static, bv95, quorum
 //	rounds     the workload of those of quorum: many resources, churn
+//	check      every interleaving of a small system, and random larger ones
 //	fuzz       kgate's machines under every fault, judged by the upstream
 //	ring       how likely it is that a gateway is lost with all its replicas
 //

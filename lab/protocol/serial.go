@@ -13,22 +13,7 @@ import (
 func Serial(h Host, nodes int, inner func(Host) Protocol) Protocol {
 	s := &serial{Host: h, lines: make([]line, nodes)}
 	s.Protocol = inner(s)
-	if m, ok := s.Protocol.(Mortal); ok {
-		return &mortalSerial{s, m}
-	}
 	return s
-}
-
-// mortalSerial is a serial whose protocol is [Mortal].
-type mortalSerial struct {
-	*serial
-	Mortal
-}
-
-// Lost implements [Mortal].
-func (s *mortalSerial) Lost(node int) {
-	s.lines[node] = line{}
-	s.Mortal.Lost(node)
 }
 
 type serial struct {
@@ -43,6 +28,13 @@ type line struct {
 	cancelled bool
 	granted   bool
 	behind    []Ticket
+}
+
+// Forget drops the requests that [Serial] keeps for a node that has crashed or left.
+func Forget(p Protocol, node int) {
+	if s, ok := p.(*serial); ok {
+		s.lines[node] = line{}
+	}
 }
 
 // Acquire implements [Protocol].

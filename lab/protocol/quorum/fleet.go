@@ -1,8 +1,6 @@
 package quorum
 
 import (
-	"errors"
-	"fmt"
 	"math/bits"
 	"slices"
 	"time"
@@ -96,40 +94,6 @@ const (
 	timerRenew
 	timerRepair // the argument is a key
 )
-
-var errMany = errors.New("quorum: mutual exclusion only: k must be 1")
-
-func spec(name, about string, opt Options) protocol.Spec {
-	return protocol.Spec{
-		Name: name, About: about,
-		New: func(h protocol.Host, s protocol.Setup) (protocol.Protocol, error) {
-			if s.K != 1 {
-				return nil, fmt.Errorf("%w, not %d", errMany, s.K)
-			}
-			return protocol.Serial(h, s.Nodes, func(h protocol.Host) protocol.Protocol {
-				return single{New(h, s, opt)}
-			}), nil
-		},
-	}
-}
-
-// Specs returns the protocols with one resource of five replicas: Sigma, both
-// hand-overs of End-to-End, and Non-End-to-End.
-func Specs() []protocol.Spec {
-	return []protocol.Spec{
-		spec("sigma", "Sigma: a majority of replicas, each with a line", Options{Form: Sigma, Poll: true}),
-		spec("e2e", "End-to-End: the owner keeps the line and hands it over with the token", Options{Form: EndToEnd}),
-		spec("e2e-announce", "End-to-End, every new owner announced to all replicas", Options{Form: EndToEnd, Announce: true}),
-		spec("none2e", "Non-End-to-End: partial lines along the routes", Options{Form: NonEndToEnd}),
-	}
-}
-
-// single is a fleet with one resource as a [protocol.Protocol].
-type single struct{ *Fleet }
-
-func (s single) Acquire(node int, t protocol.Ticket) { s.Fleet.Acquire(node, 0, t) }
-func (s single) Release(node int, _ protocol.Ticket) { s.Fleet.Release(node, 0) }
-func (single) Cancel(int, protocol.Ticket)           {} // see [protocol.Serial]
 
 // New makes a fleet.
 func New(h protocol.Host, s protocol.Setup, opt Options) *Fleet {

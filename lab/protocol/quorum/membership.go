@@ -3,14 +3,12 @@ package quorum
 import (
 	"slices"
 
-	"github.com/kgate/kgate/lab/protocol"
 	"github.com/kgate/kgate/lab/sim"
 )
 
-var _ protocol.Mortal = (*Fleet)(nil)
-
-// Lost implements [protocol.Mortal]: the overlay closes the gap, and after the time
-// of a ping the lost node's neighbours on the routes repair these.
+// Lost tells the fleet that a node has died, with all that it knew. The overlay
+// closes the gap, and after the time of a ping the node's neighbours on the routes
+// repair these.
 func (f *Fleet) Lost(node int) {
 	for at := range f.nodes {
 		n := &f.nodes[at]
@@ -37,8 +35,8 @@ func (f *Fleet) Lost(node int) {
 	f.changed = true
 }
 
-// Joined implements [protocol.Mortal]: keys between the new node's predecessor and
-// itself are its own now, and it knows nothing of them.
+// Joined tells the fleet that a node is there that was not. It knows nothing of the
+// keys that it is now responsible for.
 func (f *Fleet) Joined(node int) {
 	f.overlay.there[node] = true
 	f.changed = true

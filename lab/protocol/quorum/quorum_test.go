@@ -30,7 +30,7 @@ func run(t *testing.T, p protocol.Spec, nodes int, rate float64) *meter.Result {
 // with many requests per node and with clients that leave. The same seed gives the
 // same run.
 func TestEverybodyEnters(t *testing.T) {
-	for _, p := range quorum.Specs() {
+	for _, p := range quorum.Specs(0) {
 		for _, nodes := range []int{1, 2, 3, 10, 100} {
 			for _, rate := range []float64{.5, .0005} {
 				r := run(t, p, nodes, rate)
@@ -47,7 +47,7 @@ func TestEverybodyEnters(t *testing.T) {
 
 func TestOneTokenOnly(t *testing.T) {
 	_, err := lab.Run(lab.Config{
-		Nodes: 3, K: 2, Protocol: quorum.Specs()[0], Network: network.Constant(time.Second), Entries: 1,
+		Nodes: 3, K: 2, Protocol: quorum.Specs(0)[0], Network: network.Constant(time.Second), Entries: 1,
 		Workload: workload.Config{Closed: &workload.Closed{Rate: 1}, Hold: workload.Constant(time.Second)},
 	})
 	if err == nil {
