@@ -101,7 +101,7 @@ func (c *Cluster) checkLinks(host int) {
 }
 
 // checkLink follows one link. Three pings in a row that get no answer break it; a
-// process that ends does so at once. The older of two nodes dials.
+// process that ends does so at once. Either end may dial.
 func (c *Cluster) checkLink(a, b int) {
 	l := c.links[a][b]
 	if l == nil {
@@ -120,11 +120,8 @@ func (c *Cluster) checkLink(a, b int) {
 	}
 	l.lost = never
 	if l.down != never {
-		na, nb := pa.gateway.Node(), pb.gateway.Node()
-		if na > nb {
-			a, b = b, a
-		}
-		if na == 0 || nb == 0 || !c.Dials(a, b) {
+		members := pa.gateway.Node() != 0 && pb.gateway.Node() != 0
+		if !members || !c.Dials(a, b) && !c.Dials(b, a) {
 			return
 		}
 		c.Engine.Hold(a, b, nil)
