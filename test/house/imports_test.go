@@ -52,6 +52,7 @@ var rooms = map[string][]string{
 	"lab/cluster":          {"kmutex", "lab/protocol", "lab/protocol/fairk", "lab/sim", "membership/lease"},
 	"lab/fuzz":             {"lab/cluster", "lab/network", "membership/lease"},
 	"lab":                  {"lab/meter", "lab/network", "lab/protocol", "lab/sim", "lab/workload"},
+	"lab/check":            {"lab", "lab/protocol", "lab/sim", "lab/workload"},
 	"lab/experiment": {
 		"lab", "lab/heirs", "lab/meter", "lab/network", "lab/protocol", "lab/protocol/bv95", "lab/protocol/central", "lab/protocol/fairk",
 		"lab/protocol/ideal", "lab/protocol/static", "lab/protocol/trial", "lab/ring", "lab/workload",
