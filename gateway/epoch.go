@@ -24,7 +24,7 @@ func (p *pool) follow(self kmutex.Node, view *membership.View, spec membership.P
 		p.self = self
 		p.core = purepool.New(purepool.Config{
 			Self: self, Binding: newBinding(spec.Binding), Memory: p.g.memoryOf(p.name),
-			Interval: p.askInterval, Placed: p.placed, Left: p.leftBehind,
+			Audit: true, Interval: p.askInterval, Placed: p.placed, Left: p.leftBehind,
 		})
 	} else if spec.Epoch <= p.spec.Epoch {
 		spec.Home, spec.Epoch = p.spec.Home, p.spec.Epoch // only the tickets change within an epoch

@@ -2,7 +2,6 @@ package gateway
 
 import (
 	"context"
-	"errors"
 	"fmt"
 	"net"
 	"slices"
@@ -32,7 +31,7 @@ type fleet struct {
 	view     *membership.View
 	gateways map[kmutex.Node]*node // by present incarnation
 	drop     func(kmutex.Message) bool
-	heirs    bool                  // lost gateways have the heirs that the ring says, as tickets need it
+	heirs    bool // lost gateways have the heirs that the ring says, as tickets need it
 }
 
 // node is one gateway of a fleet: its views, links and exchange.
@@ -393,8 +392,6 @@ func (n *node) Send(to kmutex.Node, pool string, m kmutex.Message) error {
 	}
 }
 
-var errLinkDown = errors.New("the link is down")
-
 // SendPayload implements Links. It waits for the views of both ends, as links do.
 func (n *node) SendPayload(ctx context.Context, to kmutex.Node, topic string, payload []byte) error {
 	f := n.fleet
@@ -419,7 +416,7 @@ func (n *node) SendPayload(ctx context.Context, to kmutex.Node, topic string, pa
 		select {
 		case <-changed:
 		case <-time.After(100 * time.Millisecond):
-			return errLinkDown
+			return transport.ErrLinkDown
 		case <-ctx.Done():
 			return ctx.Err()
 		}

@@ -127,6 +127,11 @@ func (m *mailbox) Deliver(from kmutex.Node, pool string, msg kmutex.Message) err
 	return m.to.Deliver(from, pool, msg)
 }
 
+// receive takes in the pools' letters.
+func (m *mailbox) receive(from kmutex.Node, topic string, payload []byte) error {
+	return m.to.ReceivePayload(from, topic, payload)
+}
+
 func (n *node) startLinks(context.Context) error {
 	n.warnOfOpenSecrets()
 	var secure *tls.Config
@@ -138,7 +143,7 @@ func (n *node) startLinks(context.Context) error {
 	}
 	n.links, err = transport.Listen(transport.Config{
 		Listen: n.cfg.Listen.Peer, Advertise: n.cfg.Node.Advertise.String(), TLS: secure,
-		Handler: &n.mail, Observer: linkObserver{n.metrics}, Logger: n.log,
+		Handler: &n.mail, Receive: n.mail.receive, Observer: linkObserver{n.metrics}, Logger: n.log,
 		// A link that is silent for three pings is down, and what half a lease
 		// does not bring up again is reported.
 		PingInterval: n.cfg.Cluster.Lease / 6,

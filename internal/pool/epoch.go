@@ -82,7 +82,9 @@ func (p *Pool) sendReport(now time.Duration) {
 	r.Waiting = p.restamp(r.Waiting)
 	r.Unplanned = slices.Clone(p.unplanned)
 	r.Free.AddAll(p.reclaimed)
-	r.Left = p.cfg.Left()
+	if p.cfg.Left != nil {
+		r.Left = p.cfg.Left()
+	}
 	p.state = Reporting
 	p.deliver(now, Letter{To: p.view.Home, Report: r})
 }
@@ -122,7 +124,7 @@ func (p *Pool) install(now time.Duration, a *replication.EpochAnswer) {
 	p.state, p.fx.Begun, p.fx.Err = Installed, a, err
 	p.installed, p.withheld, p.whole = in.Epoch, in.Withheld, expected(in)
 	p.report, p.unplanned, p.reclaimed = nil, nil, nil
-	if p.view.Home == p.cfg.Self {
+	if p.cfg.Audit && p.view.Home == p.cfg.Self {
 		p.audit.due = now + p.auditEvery()
 	}
 }

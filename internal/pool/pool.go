@@ -40,15 +40,17 @@ type Config struct {
 	Self kmutex.Node
 	// Binding of the machine, new.
 	Binding kmutex.Binding
-	// Memory of what outlives the incarnation.
+	// Memory of what outlives the incarnation; nil: nothing does.
 	Memory *Memory
 	// Interval returns the ask interval: the line is no finer than that.
 	Interval func() time.Duration
+	// Audit has home count the tokens now and then.
+	Audit bool
 	// Placed returns when a waiting ticket took its place, by the wall clock in
 	// nanoseconds; false: it has been cancelled.
 	Placed func(kmutex.Ticket) (stamp int64, waits bool)
-	// Left returns what this gateway knows of the tickets that lost ones left; nil
-	// as long as the pool has no tickets.
+	// Left returns what this gateway knows of the tickets that lost ones left, or
+	// nil. It may be nil itself.
 	Left func() *replication.Report
 }
 
@@ -96,6 +98,9 @@ type Pool struct {
 
 // New returns a pool that does nothing before its first view.
 func New(cfg Config) *Pool {
+	if cfg.Memory == nil {
+		cfg.Memory = new(Memory)
+	}
 	return &Pool{cfg: cfg, machine: kmutex.New(cfg.Self, cfg.Binding)}
 }
 
@@ -191,9 +196,7 @@ func (p *Pool) Unsent(m *kmutex.Message) {
 func (p *Pool) Wake(now time.Duration) *Effects {
 	p.fx.reset()
 	if p.state != Void {
-		if p.wakeAt <= now {
-			p.wakeAt = 0
-		}
+		p.wakeAt = 0
 		p.retry(now)
 		if p.overflow || p.expiry > 0 && now >= p.expiry {
 			p.overflow, p.expiry = false, 0

@@ -33,6 +33,8 @@ type (
 	renewMsg      struct{ renewal lease.Renewal }
 	grantMsg      struct{ renewal lease.Renewal }
 	refuseMsg     struct{ renewal lease.Renewal }
+	// recoverMsg asks for a new epoch after this one.
+	recoverMsg struct{ epoch uint64 }
 )
 
 func (m *beatMsg) String() string {
@@ -48,6 +50,8 @@ func (m *refuseJoinMsg) String() string { return fmt.Sprintf("refuse join of boo
 func (m *leaveMsg) String() string      { return fmt.Sprintf("leave of n%d", m.node) }
 func (m *renewMsg) String() string      { return fmt.Sprintf("renew n%d/%d", m.renewal.Node, m.renewal.Tag) }
 
+func (m *recoverMsg) String() string { return fmt.Sprintf("recover from epoch %d", m.epoch) }
+
 func (m *grantMsg) String() string { return fmt.Sprintf("grant n%d/%d", m.renewal.Node, m.renewal.Tag) }
 
 func (m *refuseMsg) String() string {
@@ -56,8 +60,8 @@ func (m *refuseMsg) String() string {
 
 // Kinds are the names of all kinds of messages, for [Cluster.Watch].
 var Kinds = []string{
-	"request", "baton", "child", "token", "where", "report", "answer",
-	"beat", "ask", "tell", "join", "leave", "renew", "grant", "refuse",
+	"request", "baton", "child", "token", "where", "report", "answer", "count", "tokens", "returned",
+	"beat", "ask", "tell", "join", "leave", "renew", "grant", "refuse", "recover",
 }
 
 // kindOf names a message.
@@ -79,6 +83,8 @@ func kindOf(m any) string {
 		return "renew"
 	case *grantMsg:
 		return "grant"
+	case *recoverMsg:
+		return "recover"
 	default:
 		return "refuse"
 	}

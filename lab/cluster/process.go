@@ -5,6 +5,7 @@ import (
 	"slices"
 	"time"
 
+	"github.com/kgate/kgate/internal/pool"
 	"github.com/kgate/kgate/kmutex"
 	"github.com/kgate/kgate/lab/protocol"
 	"github.com/kgate/kgate/lab/protocol/fairk"
@@ -18,6 +19,7 @@ type process struct {
 	host    int
 	boot    uint64
 	gateway *fairk.Gateway
+	memory  pool.Memory
 	holder  *lease.Holder // nil: in no view yet
 	voided  kmutex.Node   // the incarnation before this one, which has nothing in flight
 	leader  int           // who leads, as far as is known here; -1: nobody
@@ -55,8 +57,9 @@ func (p *process) incarnate() {
 	p.boot, p.holder, p.joined, p.watched = h.boots, nil, -time.Hour, false
 	cfg := fairk.Config{
 		Host: p.c, Parcels: &p.c.parcels, Index: p.host, Boot: p.boot, Early: p.c.cfg.Early, Ask: p.c.cfg.Ask,
-		Since:  p.c.since,
-		Failed: func(g *fairk.Gateway, err error) { p.c.fail(err) },
+		Clock: p.clock, Since: p.c.since, Memory: &p.memory,
+		Recover: func(epoch uint64) { p.tell(&recoverMsg{epoch}) },
+		Failed:  func(g *fairk.Gateway, err error) { p.c.fail(err) },
 	}
 	if p.c.cfg.Trace != nil {
 		cfg.Watch = func(_ *fairk.Gateway, t kmutex.Trace) { p.tracef("%v", t) }
@@ -78,6 +81,7 @@ func (p *process) after(d time.Duration, kind uint8, arg uint64) {
 
 // follow takes over a view.
 func (p *process) follow(v *fairk.View) {
+	p.withdraw(v)
 	in := p.gateway.Follow(v)
 	switch {
 	case in && p.holder == nil:
@@ -90,6 +94,24 @@ func (p *process) follow(v *fairk.View) {
 		p.c.Kill(p.host)
 	case !in && p.holder != nil:
 		p.void("is lost in view", v.Index)
+	}
+}
+
+// withdraw takes back what has not left for members that v has no more, as the
+// links do.
+func (p *process) withdraw(v *fairk.View) {
+	for _, m := range p.gateway.View().Members {
+		if _, in := v.Member(m.Node); in || m.Node == p.gateway.Node() {
+			continue
+		}
+		p.c.Withdraw(p.host, m.Host, func(held any) bool {
+			e, ok := fairk.Envelope(held)
+			if ok = ok && e.To == m.Node && e.From == p.gateway.Node(); ok {
+				p.tracef("takes back: %v", held)
+				p.gateway.Unsent(held)
+			}
+			return ok
+		})
 	}
 }
 
@@ -203,7 +225,7 @@ func (p *process) deliver(from int, m any) {
 		if p.holder == nil && p.boot == m.boot {
 			p.incarnate()
 		}
-	case *joinMsg, *leaveMsg, *renewMsg, *tellMsg:
+	case *joinMsg, *leaveMsg, *renewMsg, *tellMsg, *recoverMsg:
 		if p.leads != nil {
 			p.leads.take(from, m)
 		}

@@ -257,6 +257,14 @@ func (l *leadership) take(from int, m any) {
 			return true
 		})
 		l.changeVoters()
+	case *recoverMsg:
+		l.propose(func(a *agreed) bool {
+			if a.Epoch != m.epoch {
+				return false
+			}
+			a.beginEpoch()
+			return true
+		})
 	case *renewMsg:
 		if !l.grantor.Receive(m.renewal, l.p.clock()) && c.log.isLost(m.renewal.Node) {
 			c.Send(l.p.host, from, "", &refuseMsg{m.renewal})

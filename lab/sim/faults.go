@@ -1,6 +1,9 @@
 package sim
 
-import "time"
+import (
+	"slices"
+	"time"
+)
 
 type linkID struct{ from, to int32 }
 
@@ -63,6 +66,14 @@ func (e *Engine) Heal(from, to int) {
 	// What was held back was due earlier than all that is still on its way.
 	for _, ev := range held {
 		e.queue.push(e.now, ev)
+	}
+}
+
+// Withdraw forgets what is held back from one node to another, as far as drop says
+// so.
+func (e *Engine) Withdraw(from, to int, drop func(message any) bool) {
+	if l := e.links[linkID{int32(from), int32(to)}]; l != nil {
+		l.queue = slices.DeleteFunc(l.queue, func(ev event) bool { return drop(ev.message) })
 	}
 }
 
