@@ -213,6 +213,9 @@ func (p *pool) begun(a *replication.EpochAnswer, refused []kmutex.Ticket) {
 // recover asks for a new epoch, in the background. The pool asks again if none
 // comes.
 func (p *pool) recover(epoch uint64) {
+	if p.g.ctx.Err() != nil {
+		return
+	}
 	p.g.wg.Go(func() {
 		const patience = 10 * time.Second
 		ctx, cancel := context.WithTimeout(p.g.ctx, patience)

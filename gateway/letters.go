@@ -27,6 +27,9 @@ const letterPatience = 30 * time.Second
 // post sends a letter in the background, as long as its epoch lasts. The caller
 // holds the lock.
 func (p *pool) post(l purepool.Letter) {
+	if p.g.ctx.Err() != nil {
+		return // Close waits for what has begun before it
+	}
 	if p.letters == nil {
 		p.letters, p.stopLetters = context.WithCancel(p.g.ctx)
 	}
@@ -58,6 +61,29 @@ func (p *pool) endLetters() {
 		p.stopLetters()
 		p.letters = nil
 	}
+}
+
+// Missing returns the gateways whose reports this one misses as the home of a pool,
+// and since when it has waited for them. Until they report, or are no members any
+// more, the pool lets nobody in.
+func (g *Gateway) Missing() map[kmutex.Node]time.Time {
+	missing := make(map[kmutex.Node]time.Time)
+	for _, p := range g.all() {
+		p.mu.Lock()
+		var nodes []kmutex.Node
+		var since time.Duration
+		if p.alive() {
+			nodes, since = p.core.Missing()
+		}
+		p.mu.Unlock()
+		at := g.started.Add(since)
+		for _, n := range nodes {
+			if before, known := missing[n]; !known || at.Before(before) {
+				missing[n] = at
+			}
+		}
+	}
+	return missing
 }
 
 // ReceivePayload takes in what another gateway has sent with

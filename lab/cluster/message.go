@@ -30,9 +30,13 @@ type (
 	// refuseJoinMsg: this incarnation is lost already.
 	refuseJoinMsg struct{ boot uint64 }
 	leaveMsg      struct{ node kmutex.Node }
-	renewMsg      struct{ renewal lease.Renewal }
-	grantMsg      struct{ renewal lease.Renewal }
-	refuseMsg     struct{ renewal lease.Renewal }
+	renewMsg      struct {
+		renewal lease.Renewal
+		view    uint64
+		missing []kmutex.Node
+	}
+	grantMsg  struct{ renewal lease.Renewal }
+	refuseMsg struct{ renewal lease.Renewal }
 	// recoverMsg asks for a new epoch after this one.
 	recoverMsg struct{ epoch uint64 }
 )

@@ -10,6 +10,7 @@ import (
 	"github.com/kgate/kgate/lab/protocol"
 	"github.com/kgate/kgate/lab/protocol/fairk"
 	"github.com/kgate/kgate/lab/sim"
+	"github.com/kgate/kgate/membership/leader"
 	"github.com/kgate/kgate/membership/lease"
 )
 
@@ -149,7 +150,12 @@ func (p *process) tick() {
 }
 
 func (p *process) renew() {
-	p.tell(&renewMsg{p.holder.Send(p.clock())})
+	m := &renewMsg{renewal: p.holder.Send(p.clock()), view: p.gateway.View().Index}
+	missing, since := p.gateway.Pool().Missing()
+	if p.clock()-since >= leader.MissingAfter(p.c.cfg.Terms) {
+		m.missing = missing
+	}
+	p.tell(m)
 }
 
 // tell sends something to the leader.

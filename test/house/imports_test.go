@@ -25,7 +25,7 @@ var rooms = map[string][]string{
 	"chordring/serfring":   {"oncelog"},
 	"oncelog":              {},
 	"transport":            {"kmutex", "oncelog"},
-	"membership":           {"chordring", "chordring/serfring", "kmutex", "membership/lease", "oncelog"},
+	"membership":           {"chordring", "chordring/serfring", "kmutex", "membership/leader", "membership/lease", "oncelog"},
 	"telemetry":            {"kmutex", "oncelog"},
 	"proxy":                {"oncelog"},
 	"config":               {},
@@ -50,7 +50,7 @@ var rooms = map[string][]string{
 	"lab/protocol/fairk":   {"chordring", "coordinator", "internal/pool", "kmutex", "lab/protocol", "lab/sim"},
 	"lab/protocol/ideal":   {"lab/protocol", "lab/sim"},
 	"lab/protocol/static":  {"lab/protocol", "lab/sim"},
-	"lab/cluster":          {"internal/pool", "kmutex", "lab/protocol", "lab/protocol/fairk", "lab/sim", "membership/lease"},
+	"lab/cluster":          {"internal/pool", "kmutex", "lab/protocol", "lab/protocol/fairk", "lab/sim", "membership/leader", "membership/lease"},
 	"lab/fuzz":             {"lab/cluster", "lab/network", "membership/lease"},
 	"lab":                  {"lab/meter", "lab/network", "lab/protocol", "lab/sim", "lab/workload"},
 	"lab/check":            {"lab", "lab/protocol", "lab/sim", "lab/workload"},
@@ -61,6 +61,7 @@ var rooms = map[string][]string{
 	"lab/protocol/trial": {"kmutex", "lab/protocol", "lab/protocol/fairk", "lab/sim"},
 	"lab/report":         {"lab/experiment", "lab/meter"},
 	"lab/plan":           {"lab", "lab/experiment", "lab/meter", "lab/protocol", "lab/protocol/fairk", "lab/protocol/static", "lab/workload"},
+	"membership/leader":  {"kmutex", "membership/lease"},
 	"membership/lease":   {"kmutex"},
 	"cmd/kgate": {
 		"admin", "chordring", "chordring/serfring", "client", "config", "configs", "demo", "gateway", "kmutex",
@@ -70,11 +71,11 @@ var rooms = map[string][]string{
 }
 
 // pure rooms import nothing with a clock, I/O, concurrency or randomness.
-var pure = []string{"kmutex", "coordinator", "chordring", "membership/lease", "replication", "internal/pool"}
+var pure = []string{"internal/pool", "kmutex", "coordinator", "chordring", "membership/leader", "membership/lease", "replication"}
 
 // timed rooms are pure and are told the time: they use the type time.Duration
 // and its units, and nothing else of package time.
-var timed = []string{"membership/lease", "replication", "internal/pool"}
+var timed = []string{"internal/pool", "membership/leader", "membership/lease", "replication"}
 
 var units = regexp.MustCompile(`^time\.(Duration|Nanosecond|Microsecond|Millisecond|Second|Minute|Hour)$`)
 
