@@ -3,6 +3,7 @@ package cluster
 import (
 	"fmt"
 	"slices"
+	"strconv"
 	"time"
 
 	"github.com/kgate/kgate/internal/pool"
@@ -26,10 +27,13 @@ type process struct {
 	leader  int           // who leads, as far as is known here; -1: nobody
 	heard   uint64        // the term of that leader
 	leads   *leadership   // nil: this process does not
-	joined  time.Duration // when it last asked to be let in, by its own clock
-	leaving bool
-	woke    time.Duration // true time
-	watched bool          // there is a timer for the end of the lease
+	rules   *leader.Rules // of the term that it has led last
+	// name of the host and of boot, as gossip and the leader's rules have them.
+	name, bootName string
+	joined         time.Duration // when it last asked to be let in, by its own clock
+	leaving        bool
+	woke           time.Duration // true time
+	watched        bool          // there is a timer for the end of the lease
 }
 
 // Timers of a process, beside those of its gateway.
@@ -48,6 +52,7 @@ func (c *Cluster) boot(i int) {
 	h := &c.hosts[i]
 	h.process = &process{c: c, host: i, leader: -1}
 	h.process.incarnate()
+	c.doubtAll(i, true)
 	h.process.tick()
 }
 
@@ -56,6 +61,7 @@ func (p *process) incarnate() {
 	h := &p.c.hosts[p.host]
 	h.boots++
 	p.boot, p.holder, p.joined, p.watched = h.boots, nil, -time.Hour, false
+	p.name, p.bootName = strconv.Itoa(p.host), strconv.FormatUint(p.boot, 10)
 	cfg := fairk.Config{
 		Host: p.c, Parcels: &p.c.parcels, Index: p.host, Boot: p.boot, Early: p.c.cfg.Early, Ask: p.c.cfg.Ask,
 		Clock: p.clock, Since: p.c.since, Memory: &p.memory,
@@ -87,6 +93,7 @@ func (p *process) follow(v *fairk.View) {
 	switch {
 	case in && p.holder == nil:
 		p.holder = lease.NewHolder(p.c.cfg.Terms, p.gateway.Node(), p.clock())
+		p.c.checkLinks(p.host)
 		p.renew()
 	case !in && p.holder != nil && p.leaving:
 		p.tracef("has left")
@@ -127,6 +134,7 @@ func (p *process) void(why string, what any) {
 	p.c.endAll(p.gateway, "isolated")
 	p.voided = p.gateway.Node()
 	p.incarnate()
+	p.c.doubtAll(p.host, true)
 }
 
 // tick does what is to be done now and then.
@@ -150,12 +158,9 @@ func (p *process) tick() {
 }
 
 func (p *process) renew() {
-	m := &renewMsg{renewal: p.holder.Send(p.clock()), view: p.gateway.View().Index}
-	missing, since := p.gateway.Pool().Missing()
-	if p.clock()-since >= leader.MissingAfter(p.c.cfg.Terms) {
-		m.missing = missing
-	}
-	p.tell(m)
+	p.tell(&renewMsg{p.holder.Send(p.clock()), leader.Report{
+		View: p.gateway.View().Index, Down: p.down(), Missing: p.missing(),
+	}})
 }
 
 // tell sends something to the leader.
@@ -230,6 +235,7 @@ func (p *process) deliver(from int, m any) {
 	case *refuseJoinMsg:
 		if p.holder == nil && p.boot == m.boot {
 			p.incarnate()
+			p.c.doubtAll(p.host, true)
 		}
 	case *joinMsg, *leaveMsg, *renewMsg, *tellMsg, *recoverMsg:
 		if p.leads != nil {
