@@ -60,7 +60,7 @@ func (g *Gateway) audit() {
 func (p *pool) auditOnce(ctx context.Context, c *count) {
 	p.mu.Lock()
 	spec, view, settled := p.spec, p.view, p.machine != nil && !p.machine.Frozen() && p.spec.Home == p.self
-	withheld := p.withheld
+	withheld, expected := p.withheld, p.tokens
 	p.mu.Unlock()
 	if !settled {
 		*c = count{}
@@ -71,9 +71,8 @@ func (p *pool) auditOnce(ctx context.Context, c *count) {
 		*c = count{} // a gateway that does not answer is for the lease to judge
 		return
 	}
-	expected := spec.K
 	if withheld.Len() > 0 || len(spec.Owed) > 0 {
-		expected = 0 // then some tokens are nowhere on purpose, until all come back
+		expected = nil // then some tokens are nowhere on purpose, until all come back
 	}
 	faults := c.take(spec.Epoch, expected, all)
 	if len(faults) == 0 {
@@ -137,8 +136,8 @@ type fault struct {
 }
 
 // take adds a count and returns the tokens that have been found at fault often
-// enough. Tokens below expected have to be somewhere.
-func (c *count) take(epoch uint64, expected int, all []holdings) []kmutex.Token {
+// enough. The expected ones have to be somewhere.
+func (c *count) take(epoch uint64, expected kmutex.TokenSet, all []holdings) []kmutex.Token {
 	if c.epoch != epoch {
 		*c = count{epoch: epoch}
 	}
@@ -158,7 +157,7 @@ func (c *count) take(epoch uint64, expected int, all []holdings) []kmutex.Token 
 			user[g.Token] = g.Ticket
 		}
 	}
-	for q := range kmutex.Token(expected) {
+	for _, q := range expected.Tokens() {
 		if f := (fault{token: q}); !seen.Has(q) {
 			strikes[f] = c.strikes[f] + 1
 		}

@@ -34,7 +34,7 @@ func TestCounts(t *testing.T) {
 		var n count
 		var got []kmutex.Token
 		for _, all := range c.counts {
-			got = n.take(1, c.k, all)
+			got = n.take(1, kmutex.NewTokenSet(c.k), all)
 		}
 		if !slices.Equal(got, c.want) {
 			t.Errorf("%s: %v, want %v", c.name, got, c.want)

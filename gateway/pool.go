@@ -36,7 +36,8 @@ type pool struct {
 	early     []kmutex.Envelope // to members of a view to come
 	installed uint64            // epoch that has begun here last
 	mended    uint64            // the last one that was asked to end early
-	withheld  kmutex.TokenSet   // in that epoch
+	tokens    kmutex.TokenSet   // that there are in that epoch; nil: not known
+	withheld  kmutex.TokenSet   // of them
 	missed    *time.Timer       // ends it when what nobody knows of has run out
 	// salvaged tokens of that epoch were on their way to a gateway that was lost
 	// before they had left this one.
@@ -93,7 +94,7 @@ func (p *pool) deliver(from kmutex.Node, m kmutex.Message) error {
 	}
 	p.watch.Received(m.Kind)
 	if m.Epoch == p.installed {
-		p.trail = p.trail.arrived(&m, p.spec.K)
+		p.trail = p.trail.arrived(&m, kmutex.MaxK)
 	}
 	return p.try(kmutex.Event{Kind: kmutex.EventReceive, From: from, Message: m})
 }

@@ -296,7 +296,7 @@ func (p *pool) install(a *replication.EpochAnswer) {
 	if p.machine.Frozen() {
 		return
 	}
-	p.installed, p.withheld = in.Epoch, in.Withheld
+	p.installed, p.tokens, p.withheld = in.Epoch, in.Tokens, in.Withheld
 	p.unplanned, p.salvaged, p.trail = nil, nil, nil
 	if p.desk != nil {
 		p.desk.renew(in.Running, a.Settled)
