@@ -17,7 +17,7 @@ type Redeemed struct {
 	self   kmutex.Node // incarnation that redeemed it
 	ticket Ticket
 	// renew asks whoever has the ticket for one more time to live.
-	renew  func(context.Context) error
+	renew  func(context.Context) (Ticket, error)
 	cancel context.CancelFunc
 	timer  *time.Timer // loses the slot at until
 
@@ -48,36 +48,38 @@ func (g *Gateway) RedeemTicket(ctx context.Context, pool, id string) (*Redeemed,
 		return nil, err
 	}
 	r := &Redeemed{g: g, self: self, ticket: t}
-	r.renew = func(ctx context.Context) error {
-		_, err := g.RenewTicket(ctx, t.ID)
-		return err
-	}
+	r.renew = func(ctx context.Context) (Ticket, error) { return g.RenewTicket(ctx, t.ID) }
 	r.start(sent)
 	return r, nil
 }
 
 // usableUntil is when a slot that was renewed at sent may be used no longer: before its
 // owner can think so.
-func usableUntil(sent time.Time, ttl time.Duration) time.Time {
+func usableUntil(sent time.Time, t Ticket) time.Time {
 	const margin = 10 // of the time to live, for what has to be broken off
-	return sent.Add(ttl - ttl/margin)
+	return sent.Add(life(t) - life(t)/margin)
 }
+
+// life is how long a ticket lives after a sign of its holder. Less than its time to
+// live is left where the pool bounds the hold.
+func life(t Ticket) time.Duration { return min(t.TTL, t.Left) }
 
 // start begins the life of a slot that was given, or renewed, at sent.
 func (r *Redeemed) start(sent time.Time) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
-	r.until = usableUntil(sent, r.ticket.TTL)
+	r.until = usableUntil(sent, r.ticket)
 	// The timer alone ends the slot in time, whatever the renewal under way does.
 	r.timer = time.AfterFunc(r.until.Sub(r.g.now()), r.expire)
-	var life context.Context
-	life, r.cancel = context.WithCancel(r.g.ctx)
-	r.g.wg.Go(func() { r.keep(life, sent) })
+	var ctx context.Context
+	ctx, r.cancel = context.WithCancel(r.g.ctx)
+	r.g.wg.Go(func() { r.keep(ctx, sent) })
 }
 
 // keep renews the ticket until the slot is released or lost.
 func (r *Redeemed) keep(ctx context.Context, renewed time.Time) {
-	next := renewed.Add(r.ticket.TTL / 3)
+	pause := r.ticket.TTL / 30
+	next := renewed.Add(life(r.ticket) / 3)
 	for {
 		select {
 		case <-time.After(next.Sub(r.g.now())):
@@ -85,7 +87,7 @@ func (r *Redeemed) keep(ctx context.Context, renewed time.Time) {
 			return
 		}
 		sent := r.g.now()
-		err := r.try(ctx)
+		t, err := r.try(ctx)
 		var ended *EndedError
 		switch {
 		case ctx.Err() != nil:
@@ -94,19 +96,19 @@ func (r *Redeemed) keep(ctx context.Context, renewed time.Time) {
 			r.lose()
 			return
 		case err != nil:
-			next = r.g.now().Add(r.ticket.TTL / 30)
+			next = r.g.now().Add(pause)
 		default:
-			if !r.extend(sent) {
+			if !r.extend(sent, t) {
 				return
 			}
-			next = sent.Add(r.ticket.TTL / 3)
+			next = sent.Add(max(life(t)/3, pause))
 		}
 	}
 }
 
 // try renews once. It leaves time for another try, because who has the ticket may
 // be silent, and another gateway have it soon.
-func (r *Redeemed) try(ctx context.Context) error {
+func (r *Redeemed) try(ctx context.Context) (Ticket, error) {
 	const longest = 5 * time.Second
 	r.mu.Lock()
 	left := r.until.Sub(r.g.now())
@@ -116,15 +118,15 @@ func (r *Redeemed) try(ctx context.Context) error {
 	return r.renew(ctx)
 }
 
-// extend notes a renewal that was sent at sent, and reports whether it was in
-// time.
-func (r *Redeemed) extend(sent time.Time) bool {
+// extend notes a renewal that was sent at sent, and answered with t, and reports
+// whether it was in time.
+func (r *Redeemed) extend(sent time.Time, t Ticket) bool {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	if r.lost || r.over {
 		return false
 	}
-	r.until = usableUntil(sent, r.ticket.TTL)
+	r.until = usableUntil(sent, t)
 	r.timer.Reset(r.until.Sub(r.g.now()))
 	return true
 }

@@ -18,8 +18,9 @@ type owner struct {
 	answer func(ctx context.Context, arrived func()) error
 }
 
-func (o *owner) renew(ctx context.Context) error {
-	return o.answer(ctx, func() { o.expires = time.Now().Add(o.ttl) })
+func (o *owner) renew(ctx context.Context) (Ticket, error) {
+	err := o.answer(ctx, func() { o.expires = time.Now().Add(o.ttl) })
+	return Ticket{TTL: o.ttl, Left: time.Until(o.expires)}, err
 }
 
 // sleep waits for d, or as long as ctx.
@@ -97,7 +98,7 @@ func endsInTime(t *testing.T, ttl, healthy time.Duration, fault func(context.Con
 func redeemedOf(o *owner) (r *Redeemed, stop func()) {
 	g := &Gateway{now: time.Now, cfg: Config{Views: new(node)}}
 	g.ctx, g.cancel = context.WithCancel(context.Background())
-	r = &Redeemed{g: g, ticket: Ticket{TTL: o.ttl}, renew: o.renew}
+	r = &Redeemed{g: g, ticket: Ticket{TTL: o.ttl, Left: o.ttl}, renew: o.renew}
 	r.start(time.Now())
 	return r, func() {
 		g.cancel()
