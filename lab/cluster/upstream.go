@@ -152,7 +152,7 @@ func (u *upstream) start(p *process, t protocol.Ticket) {
 	u.flying = append(u.flying, t)
 	c := u.cluster
 	c.requests[t].began = c.Now()
-	epoch := p.gateway.Epoch()
+	epoch := p.gateway.Pool().Epoch()
 	u.newest = max(u.newest, epoch)
 	n, apart := 0, 0
 	for _, f := range u.flying {
