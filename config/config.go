@@ -95,7 +95,9 @@ type Cluster struct {
 	// does not found one at all.
 	BootstrapExpect int `yaml:"bootstrap_expect"`
 	// Lease is how long a gateway may have requests in flight without hearing
-	// from the cluster; at least one second. The same on every gateway.
+	// from the cluster; at least one second. The same on every gateway: the
+	// cluster agrees on it when it is founded. Round trips between gateways may
+	// take a tenth of it.
 	Lease time.Duration `yaml:"lease"`
 	// Replicas is the number of ring successors that keep a gateway's tickets;
 	// with 0 they are lost with it.
