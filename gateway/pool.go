@@ -93,7 +93,7 @@ func (p *pool) deliver(from kmutex.Node, m kmutex.Message) error {
 	}
 	p.watch.Received(m.Kind)
 	if m.Epoch == p.core.Epoch() {
-		p.trail = p.trail.arrived(&m, p.spec.K)
+		p.trail = p.trail.arrived(&m, kmutex.MaxK)
 	}
 	return p.try(kmutex.Event{Kind: kmutex.EventReceive, From: from, Message: m})
 }

@@ -37,10 +37,10 @@ func TestMutantsAreCaught(t *testing.T) {
 				Caught: "invariant|protocol violation|more than k",
 			},
 			{
-				Name: "a retired token goes back into use", File: "../kmutex/machine.go",
-				Old:    "case int(q) >= m.k:",
-				New:    "case int(q) > m.k:",
-				Caught: "invariant 2|protocol violation|more than k",
+				Name: "the coordinator grants tokens beyond k", File: "../coordinator/late.go",
+				Old:    "l.free.Len() <= l.excess",
+				New:    "l.free.Len() == 0",
+				Caught: "more than k",
 			},
 			{
 				Name: "tokens that lost gateways may use are not withheld", File: "../kmutex/reform.go",
