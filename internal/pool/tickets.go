@@ -1,7 +1,9 @@
 package pool
 
 import (
+	"cmp"
 	"container/heap"
+	"errors"
 	"fmt"
 	"slices"
 	"time"
@@ -143,13 +145,13 @@ func (p *Pool) nextExpiry() time.Duration {
 
 // followTickets brings the tickets in line with the view, and begins to keep them
 // when the first is taken anywhere.
-func (p *Pool) followTickets(disk Disk) {
+func (p *Pool) followTickets() {
 	v := &p.view
-	if !v.Tickets || disk == DiskUnread {
+	if !v.Tickets || p.disk == DiskUnread {
 		return
 	}
 	if p.tickets == nil {
-		p.tickets = newTickets(p.cfg.Self, p.cfg.Memory.Copies(), disk)
+		p.tickets = newTickets(p.cfg.Self, p.cfg.Memory.Copies(), p.disk)
 	}
 	ts := p.tickets
 	ts.replicas.Follow(v.Successors, v.Members)
@@ -220,7 +222,7 @@ func (p *Pool) renewTickets(a *replication.EpochAnswer) {
 	for _, g := range a.Install.Running {
 		tokens[g.Ticket] = g
 	}
-	var gone []*Ticket
+	var gone, changed []*Ticket
 	for _, t := range ts.byID {
 		if !t.Granted {
 			continue
@@ -230,10 +232,14 @@ func (p *Pool) renewTickets(a *replication.EpochAnswer) {
 			gone = append(gone, t)
 		case runs && g != t.Grant:
 			t.Grant = g
-			p.note(t)
+			changed = append(changed, t)
 		}
 	}
-	slices.SortFunc(gone, func(a, b *Ticket) int { return int(a.Grant.Ticket - b.Grant.Ticket) })
+	slices.SortFunc(changed, func(a, b *Ticket) int { return cmp.Compare(a.Grant.Ticket, b.Grant.Ticket) })
+	for _, t := range changed {
+		p.note(t)
+	}
+	slices.SortFunc(gone, func(a, b *Ticket) int { return cmp.Compare(a.Grant.Ticket, b.Grant.Ticket) })
 	for _, t := range gone {
 		ts.remove(t, EndLost)
 		p.fx.Gone = append(p.fx.Gone, t)
