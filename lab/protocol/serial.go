@@ -30,6 +30,13 @@ type line struct {
 	behind    []Ticket
 }
 
+// Forget drops the requests that [Serial] keeps for a node that has crashed or left.
+func Forget(p Protocol, node int) {
+	if s, ok := p.(*serial); ok {
+		s.lines[node] = line{}
+	}
+}
+
 // Acquire implements [Protocol].
 func (s *serial) Acquire(node int, t Ticket) {
 	l := &s.lines[node]
