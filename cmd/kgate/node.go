@@ -163,6 +163,8 @@ func (n *node) startCluster(ctx context.Context) error {
 		Name: n.cfg.Node.Name, Boot: boot, Version: v, PeerAddr: peer, Expect: expect,
 		Bind: n.cfg.Listen.Gossip, Advertise: n.cfg.Node.Advertise.String(),
 		Join: n.cfg.Cluster.Join, Key: key, Logger: n.log,
+		// Gossip only suspects, so it may ask seldom; an answer has to have a round trip.
+		ProbeInterval: max(200*time.Millisecond, n.cfg.Cluster.Lease/5), ProbeTimeout: max(100*time.Millisecond, n.cfg.Cluster.Lease/8),
 	})
 	if err != nil {
 		return err
@@ -308,7 +310,7 @@ func (n *node) ticketHandler(pools []config.Pool) (http.Handler, error) {
 		return nil, nil
 	}
 	h, err := admin.NewTicketHandler(admin.TicketConfig{
-		Tickets: ticketDesk{n}, Open: func(pool string) bool { return open[pool] }, Log: n.log,
+		Tickets: ticketDesk{n}, Open: func(pool string) bool { return open[pool] }, MaxTTL: proxy.MaxTicketTTL, Log: n.log,
 	})
 	if err != nil {
 		return nil, err

@@ -19,45 +19,50 @@ const module = "github.com/kgate/kgate/"
 // rooms lists, for each room, the other rooms that it may import: only what
 // lies below it.
 var rooms = map[string][]string{
-	"kmutex":                    {},
-	"coordinator":               {"kmutex"},
-	"chordring":                 {},
-	"chordring/serfring":        {"oncelog"},
-	"oncelog":                   {},
-	"transport":                 {"kmutex", "oncelog"},
-	"membership":                {"chordring", "chordring/serfring", "kmutex", "membership/lease", "oncelog"},
-	"telemetry":                 {"kmutex", "oncelog"},
-	"proxy":                     {"oncelog"},
-	"config":                    {},
-	"configs":                   {},
-	"configs/grafana":           {},
-	"admin":                     {},
-	"client":                    {},
-	"demo":                      {},
-	"replication":               {"kmutex"},
-	"replication/disk":          {"kmutex", "replication"},
-	"gateway":                   {"coordinator", "kmutex", "membership", "oncelog", "replication", "replication/disk", "transport"},
-	"lab/sim":                   {},
-	"lab/network":               {"lab/sim"},
-	"lab/workload":              {},
-	"lab/meter":                 {},
-	"lab/ring":                  {},
-	"lab/heirs":                 {"chordring", "kmutex", "replication"},
-	"lab/protocol":              {"lab/sim"},
-	"lab/protocol/bv95":         {"lab/protocol", "lab/protocol/naimi"},
-	"lab/protocol/central":      {"lab/protocol", "lab/sim"},
-	"lab/protocol/fairk":        {"chordring", "coordinator", "kmutex", "lab/protocol", "lab/sim", "replication"},
-	"lab/protocol/ideal":        {"lab/protocol", "lab/sim"},
-	"lab/protocol/static":       {"lab/protocol", "lab/sim"},
-	"lab/cluster":               {"kmutex", "lab/protocol", "lab/protocol/fairk", "lab/sim", "membership/lease"},
-	"lab/fuzz":                  {"lab/cluster", "lab/network", "membership/lease"},
-	"lab":                       {"lab/meter", "lab/network", "lab/protocol", "lab/sim", "lab/workload"},
+	"kmutex":               {},
+	"coordinator":          {"kmutex"},
+	"chordring":            {},
+	"chordring/serfring":   {"oncelog"},
+	"oncelog":              {},
+	"transport":            {"kmutex", "oncelog"},
+	"membership":           {"chordring", "chordring/serfring", "kmutex", "membership/leader", "membership/lease", "oncelog"},
+	"telemetry":            {"kmutex", "oncelog"},
+	"proxy":                {"oncelog"},
+	"config":               {},
+	"configs":              {},
+	"configs/grafana":      {},
+	"admin":                {},
+	"client":               {},
+	"demo":                 {},
+	"replication":          {"kmutex"},
+	"replication/disk":     {"kmutex", "replication"},
+	"gateway":              {"coordinator", "kmutex", "membership", "oncelog", "replication", "replication/disk", "transport"},
+	"lab/sim":              {},
+	"lab/network":          {"lab/sim"},
+	"lab/workload":         {},
+	"lab/meter":            {},
+	"lab/ring":             {},
+	"lab/heirs":            {"chordring", "kmutex", "replication"},
+	"lab/protocol":         {"lab/sim"},
+	"lab/protocol/bv95":    {"lab/protocol", "lab/protocol/naimi"},
+	"lab/protocol/central": {"lab/protocol", "lab/sim"},
+	"lab/protocol/fairk":   {"chordring", "coordinator", "kmutex", "lab/protocol", "lab/sim", "replication"},
+	"lab/protocol/ideal":   {"lab/protocol", "lab/sim"},
+	"lab/protocol/quorum":  {"chordring", "lab/protocol", "lab/sim"},
+	"lab/protocol/static":  {"lab/protocol", "lab/sim"},
+	"lab/rounds":           {"lab/meter", "lab/network", "lab/protocol", "lab/protocol/quorum", "lab/sim"},
+	"lab/cluster":          {"kmutex", "lab/protocol", "lab/protocol/fairk", "lab/sim", "membership/leader", "membership/lease"},
+	"lab/fuzz":             {"lab/cluster", "lab/network", "membership/lease"},
+	"lab":                  {"lab/meter", "lab/network", "lab/protocol", "lab/sim", "lab/workload"},
+	"lab/check":            {"lab", "lab/protocol", "lab/sim", "lab/workload"},
+
+	// The protocols of the other papers, and what judges them.
 	"lab/handover":              {"lab/network", "lab/protocol", "lab/sim"},
 	"lab/protocol/elmp":         {"lab/protocol", "lab/sim"},
 	"lab/protocol/naimi":        {"lab/protocol", "lab/sim"},
 	"lab/protocol/suzukikasami": {"lab/protocol", "lab/sim"},
 	"lab/protocol/token":        {"lab/protocol", "lab/sim"},
-	"lab/check":                 {"lab", "lab/protocol", "lab/sim", "lab/workload"},
+
 	"lab/experiment": {
 		"lab", "lab/heirs", "lab/meter", "lab/network", "lab/protocol", "lab/protocol/bv95", "lab/protocol/central", "lab/protocol/fairk",
 		"lab/protocol/ideal", "lab/protocol/static", "lab/protocol/trial", "lab/ring", "lab/workload",
@@ -65,6 +70,7 @@ var rooms = map[string][]string{
 	"lab/protocol/trial": {"kmutex", "lab/protocol", "lab/protocol/fairk", "lab/sim"},
 	"lab/report":         {"lab/experiment", "lab/meter"},
 	"lab/plan":           {"lab", "lab/experiment", "lab/meter", "lab/protocol", "lab/protocol/fairk", "lab/protocol/static", "lab/workload"},
+	"membership/leader":  {"kmutex", "membership/lease"},
 	"membership/lease":   {"kmutex"},
 	"cmd/kgate": {
 		"admin", "chordring", "chordring/serfring", "client", "config", "configs", "demo", "gateway", "kmutex",
@@ -74,11 +80,11 @@ var rooms = map[string][]string{
 }
 
 // pure rooms import nothing with a clock, I/O, concurrency or randomness.
-var pure = []string{"kmutex", "coordinator", "chordring", "membership/lease", "replication"}
+var pure = []string{"kmutex", "coordinator", "chordring", "membership/leader", "membership/lease", "replication"}
 
 // timed rooms are pure and are told the time: they use the type time.Duration
 // and its units, and nothing else of package time.
-var timed = []string{"membership/lease", "replication"}
+var timed = []string{"membership/leader", "membership/lease", "replication"}
 
 var units = regexp.MustCompile(`^time\.(Duration|Nanosecond|Microsecond|Millisecond|Second|Minute|Hour)$`)
 
