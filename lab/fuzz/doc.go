@@ -14,10 +14,10 @@
 //
 // In the liveness mode the faults end twice. First nothing changes any more, and all
 // that is broken stays so: wherever a majority of the voters is fully connected, no
-// fewer gateways than these must serve within a bound. Then all faults are healed. Then every gateway must be
-// back with a lease, all tokens must be back, every request that waits must be
-// served, and a new one at each gateway too, within a bound. In the safety mode
-// there is no healing, and worse faults happen.
+// fewer gateways than these must serve within a bound. Then all faults are healed:
+// every gateway must be back with a lease, all tokens must be back, every request
+// that waits must be served, and a new one at each gateway too, within a bound. In
+// the safety mode there is no healing, and worse faults happen.
 //
 // # A failing seed
 //
