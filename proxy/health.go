@@ -131,7 +131,7 @@ func (s *health) failing(times int, cfg Health) (changed bool) {
 }
 
 // startChecks has the upstream checked until endChecks.
-func (g *group) startChecks(u *upstream, cfg Health) {
+func (g *group) startChecks(u *backend, cfg Health) {
 	if !cfg.checks() {
 		return
 	}
@@ -164,7 +164,7 @@ func (g *group) startChecks(u *upstream, cfg Health) {
 	u.checks = func() { cancel(); wg.Wait() }
 }
 
-func (u *upstream) endChecks() {
+func (u *backend) endChecks() {
 	if u.checks != nil {
 		u.checks()
 		u.checks = nil

@@ -111,7 +111,7 @@ func TestNotSentTwice(t *testing.T) {
 func TestPassedOver(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		const first, second = 0, 1
-		ups := []*upstream{{from: "first"}, {from: "second"}}
+		ups := []*backend{{from: "first"}, {from: "second"}}
 		var log bytes.Buffer
 		g := &group{upstreams: ups, health: Health{}.withDefaults(), logger: slog.New(slog.NewTextHandler(&log, nil))}
 		// expect picks ten times, and wants so many of them to be the first.

@@ -2,6 +2,7 @@ package proxy
 
 import (
 	"context"
+	"errors"
 	"io"
 	"log/slog"
 	"net/http"
@@ -166,8 +167,8 @@ func (h *hold) check() error {
 func (ex *exchange) watch() (stop func()) {
 	rc := http.NewResponseController(ex.ResponseWriter)
 	ex.hold.begin(func(cause *breach) {
-		if lanes := ex.lanes.Load(); lanes != nil {
-			lanes.sweep()
+		if client := ex.client.Load(); client != nil {
+			client.EndLapsed()
 		}
 		ex.cancel(cause)
 		// The exchange may be stuck in reading a body that the client does not
@@ -238,3 +239,11 @@ func (u *upgraded) Write(p []byte) (int, error) {
 
 // CloseWrite passes a half-close on.
 func (u *upgraded) CloseWrite() error { return closeWrite(u.ReadWriteCloser) }
+
+// closeWrite closes the sending side of w, if it can be closed alone.
+func closeWrite(w io.Writer) error {
+	if half, ok := w.(interface{ CloseWrite() error }); ok {
+		return half.CloseWrite()
+	}
+	return errors.ErrUnsupported
+}
