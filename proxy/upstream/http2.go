@@ -13,6 +13,11 @@ import (
 // it is not closed by then, the connection is taken for dead, and closed.
 const closeTimeout = 5 * time.Second
 
+// lookInterval is how often an exchange that is over looks for its stream without
+// being told to: net/http's state hook tells nothing of a stream that began and
+// ended while the hook ran.
+const lookInterval = 5 * time.Millisecond
+
 // http2 is a connection that speaks HTTP/2. Its streams are net/http's.
 //
 // net/http counts a stream (ClientConn.InFlight) from its reservation until it is
@@ -132,23 +137,23 @@ func (h *http2) unused() {
 
 // end returns when the exchange's stream is closed, or the connection.
 func (h *http2) end() {
-	var timeout <-chan time.Time
+	began := time.Now()
 	for {
 		changed := h.changes.wait() // before the look: what happens after it is seen
 		if h.tryEnd() {
 			h.changes.notify()
 			return
 		}
-		if timeout == nil {
-			timer := time.NewTimer(closeTimeout)
-			defer timer.Stop()
-			timeout = timer.C
+		if time.Since(began) > closeTimeout {
+			_ = h.raw.Close()
+			continue
 		}
+		again := time.NewTimer(lookInterval)
 		select {
 		case <-changed:
-		case <-timeout:
-			_ = h.raw.Close()
+		case <-again.C:
 		}
+		again.Stop()
 	}
 }
 
