@@ -64,9 +64,9 @@ type Caller interface {
 
 // Client makes requests to one server. It is safe for concurrent use.
 type Client struct {
-	cfg    Config
-	dialer net.Dialer
-	h2     *http.Transport // makes HTTP/2 connections of dialled ones
+	cfg     Config
+	dialTCP func(context.Context) (net.Conn, error)
+	h2      *http.Transport // makes HTTP/2 connections of dialled ones
 
 	ending sync.Mutex // held while the connections of a lapsed standing are closed
 
@@ -90,7 +90,8 @@ func New(cfg Config) *Client {
 	}
 	c := &Client{cfg: cfg, conns: make(map[*conn]struct{}), speaksH2: cfg.Scheme == "h2c"}
 	// A host that is gone without a word is found out in about half a minute.
-	c.dialer.KeepAliveConfig = net.KeepAliveConfig{Enable: true, Idle: 15 * time.Second, Interval: 5 * time.Second, Count: 3}
+	dialer := net.Dialer{KeepAliveConfig: net.KeepAliveConfig{Enable: true, Idle: 15 * time.Second, Interval: 5 * time.Second, Count: 3}}
+	c.dialTCP = func(ctx context.Context) (net.Conn, error) { return dialer.DialContext(ctx, "tcp", cfg.Address) }
 	c.h2 = newHTTP2Transport(cfg)
 	return c
 }

@@ -4,6 +4,7 @@ import (
 	"bufio"
 	"context"
 	"errors"
+	"fmt"
 	"io"
 	"net"
 	"net/http"
@@ -119,6 +120,8 @@ func (h *http1) exchange(req *http.Request, caller Caller) (*http.Response, erro
 			return nil, err
 		}
 		switch {
+		case res.StatusCode < 100:
+			return nil, fmt.Errorf("upstream: the answer has status %d", res.StatusCode)
 		case res.StatusCode == http.StatusSwitchingProtocols:
 			h.gotHeader()
 			res.Body = &tunnel{http1: h, caller: caller}

@@ -228,7 +228,7 @@ func (c *Client) connect(ctx context.Context, standing uint64) (exchanger, error
 		}
 		return nil, &DialError{err}
 	}
-	tcp, err := c.dialer.DialContext(ctx, "tcp", c.cfg.Address)
+	tcp, err := c.dialTCP(ctx)
 	if err != nil {
 		return failed(err)
 	}

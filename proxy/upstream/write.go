@@ -53,6 +53,10 @@ func (h *http1) appendRequest(b []byte, req *http.Request) ([]byte, error) {
 		switch name {
 		case "Host", "Content-Length", "Transfer-Encoding", "Trailer":
 			continue
+		case "User-Agent": // an empty one is net/http's way to ask for none
+			if values := req.Header[name]; len(values) == 1 && values[0] == "" {
+				continue
+			}
 		}
 		if b, err = appendField(b, name, req.Header[name]); err != nil {
 			return b, err
