@@ -37,7 +37,6 @@ type Cluster struct {
 	tenure   *tenure
 	grants   *grants
 	evidence *evidence
-	penance  penance
 
 	// broken tells that the disk does not take what has been agreed on.
 	broken chan error
@@ -134,7 +133,7 @@ func (c *Cluster) start(ctx context.Context) error {
 	}}
 	c.control = c.newControl()
 	c.wg.Go(func() { _ = c.control.Serve(c.config.Control) }) // always ErrServerClosed
-	for _, loop := range []func(){c.run, c.renew, c.watch, c.grants.rounds} {
+	for _, loop := range []func(){c.run, c.renew, c.watch, c.elections, c.grants.rounds} {
 		c.wg.Go(loop)
 	}
 	return nil
