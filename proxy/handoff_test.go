@@ -15,9 +15,9 @@ import (
 	"golang.org/x/net/http2/hpack"
 )
 
-// frames is an HTTP/2 upstream that looks at frames only. It counts the streams
+// rawUpstream is an HTTP/2 upstream that looks at frames only. It counts the streams
 // that are open by what it has read and written.
-type frames struct {
+type rawUpstream struct {
 	t        testing.TB
 	entered  chan uint32 // each stream as it is opened
 	endFirst bool        // answer at once, and end the stream before the client does
@@ -29,13 +29,13 @@ type frames struct {
 	streams int
 }
 
-func startFrames(t testing.TB, endFirst bool) (*frames, string) {
+func startRawUpstream(t testing.TB, endFirst bool) (*rawUpstream, string) {
 	t.Helper()
 	l, err := net.Listen("tcp", "127.0.0.1:0")
 	if err != nil {
 		t.Fatal(err)
 	}
-	f := &frames{t: t, entered: make(chan uint32, 1<<16), endFirst: endFirst}
+	f := &rawUpstream{t: t, entered: make(chan uint32, 1<<16), endFirst: endFirst}
 	var wg sync.WaitGroup
 	wg.Go(func() {
 		for {
@@ -50,7 +50,7 @@ func startFrames(t testing.TB, endFirst bool) (*frames, string) {
 	return f, l.Addr().String()
 }
 
-func (f *frames) count(delta int) {
+func (f *rawUpstream) count(delta int) {
 	f.mu.Lock()
 	defer f.mu.Unlock()
 	f.open += delta
@@ -64,7 +64,7 @@ func (f *frames) count(delta int) {
 }
 
 // await waits for a stream to be opened.
-func (f *frames) await(t testing.TB) {
+func (f *rawUpstream) await(t testing.TB) {
 	t.Helper()
 	select {
 	case <-f.entered:
@@ -74,7 +74,7 @@ func (f *frames) await(t testing.TB) {
 }
 
 // serve speaks with one connection. Of each stream it knows which sides have ended.
-func (f *frames) serve(c net.Conn) {
+func (f *rawUpstream) serve(c net.Conn) {
 	defer c.Close()
 	if _, err := io.ReadFull(c, make([]byte, len(http2.ClientPreface))); err != nil {
 		return
@@ -150,7 +150,7 @@ func TestHandOff(t *testing.T) {
 		"the upstream ends first, the client leaves": {endFirst: true, method: "POST", end: func(_ *gateway, c *rawConn) { _ = c.Close() }},
 	} {
 		t.Run(name, func(t *testing.T) {
-			up, addr := startFrames(t, tt.endFirst)
+			up, addr := startRawUpstream(t, tt.endFirst)
 			g := newGateway(t, 1, http.NotFoundHandler(), func(c *Config) {
 				c.Pools[0].Upstreams[0] = mustURL(t, "h2c://"+addr)
 				if tt.change != nil {
@@ -196,7 +196,7 @@ func TestHandOff(t *testing.T) {
 // TestCancelStorm: a hundred clients that leave at random moments.
 func TestCancelStorm(t *testing.T) {
 	const k = 3
-	up, addr := startFrames(t, false)
+	up, addr := startRawUpstream(t, false)
 	g := newGateway(t, k, http.NotFoundHandler(), func(c *Config) {
 		c.Pools[0].Upstreams[0] = mustURL(t, "h2c://"+addr)
 	})
