@@ -61,6 +61,12 @@ func (g *group) done(u *backend, v verdict, cause error) {
 	g.mu.Lock()
 	defer g.mu.Unlock()
 	u.inFlight--
+	if v == verdictFailed && g.health.checks() {
+		select {
+		case u.suspected <- struct{}{}:
+		default: // it has been asked for
+		}
+	}
 	if u.health.request(v, g.health) {
 		g.logLocked(u, cause)
 	}

@@ -5,6 +5,7 @@ import (
 	"errors"
 	"io"
 	"log/slog"
+	"net"
 	"net/http"
 	"sync"
 	"sync/atomic"
@@ -49,6 +50,12 @@ type hold struct {
 	upload    pace
 	since     time.Time
 	moved     atomic.Int64 // when a byte moved last, as time after since
+
+	// client is the client's connection; nil: nothing is known of it. What is
+	// written there may wait for minutes while the client reads it slowly: that is
+	// a download that moves.
+	client net.Conn
+	acked  uint64 // bytes that the client had acknowledged at the last look; 0: none yet
 
 	// cut breaks the request off. It is called under mu, hence never after end:
 	// what it cuts belongs to the server again when the request is over.
@@ -95,7 +102,7 @@ func (h *hold) judge(now time.Duration) (cause *breach, next time.Duration) {
 	if slow {
 		return errMinUpload, 0
 	}
-	for _, limit := range []struct {
+	for _, limit := range [...]struct {
 		length, at time.Duration
 		cause      *breach
 	}{
@@ -110,7 +117,22 @@ func (h *hold) judge(now time.Duration) (cause *breach, next time.Duration) {
 			next = left
 		}
 	}
+	if h.client != nil {
+		next = min(next, h.idle/4) // to look at it
+	}
 	return nil, next
+}
+
+// look notes whether the client has acknowledged bytes since the last look.
+func (h *hold) look(now time.Duration) {
+	if h.client == nil {
+		return
+	}
+	n := ackedBy(h.client)
+	if h.acked != 0 && n != h.acked {
+		h.moved.Store(int64(now))
+	}
+	h.acked = n
 }
 
 // due is the timer's function. Bytes that moved meanwhile have not touched the
@@ -118,7 +140,9 @@ func (h *hold) judge(now time.Duration) (cause *breach, next time.Duration) {
 func (h *hold) due() {
 	h.mu.Lock()
 	defer h.mu.Unlock()
-	switch cause, next := h.judge(time.Since(h.since)); {
+	now := time.Since(h.since)
+	h.look(now)
+	switch cause, next := h.judge(now); {
 	case cause != nil:
 		h.breakOffLocked(cause)
 	case next > 0 && !h.over:
@@ -166,6 +190,9 @@ func (h *hold) check() error {
 // returned function ends the watch.
 func (ex *exchange) watch() (stop func()) {
 	rc := http.NewResponseController(ex.ResponseWriter)
+	if client, _ := connOf(&ex.ctx); client != nil && ex.overHTTP1 && ex.hold.idle > 0 {
+		ex.hold.client = client.raw
+	}
 	ex.hold.begin(func(cause *breach) {
 		if client := ex.client.Load(); client != nil {
 			client.EndLapsed()

@@ -46,6 +46,8 @@ type backend struct {
 	client *upstream.Client
 	checks context.CancelFunc // ends its checks; nil: there are none
 
+	suspected chan struct{} // a request has failed: the next check is to come at once
+
 	inFlight int // guarded by group.mu
 	health   health
 }
@@ -68,7 +70,7 @@ func newUpstream(u *url.URL, p Pool, standing func() uint64, logger *stdLog) *ba
 	if to.Scheme == "h2c" {
 		to.Scheme = "http"
 	}
-	up := &backend{scheme: u.Scheme, from: u.String(), transport: p.Transport, url: &to, name: to.Host, proxy: &httputil.ReverseProxy{
+	up := &backend{suspected: make(chan struct{}, 1), scheme: u.Scheme, from: u.String(), transport: p.Transport, url: &to, name: to.Host, proxy: &httputil.ReverseProxy{
 		Rewrite:        rewrite,
 		ErrorLog:       logger.std(),
 		BufferPool:     buffers,
