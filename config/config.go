@@ -196,7 +196,8 @@ type Health struct {
 	Interval time.Duration `yaml:"interval"`
 	// Timeout of a check; more than zero.
 	Timeout time.Duration `yaml:"timeout"`
-	// UnhealthyAfter is how many failures in a row take an upstream out.
+	// UnhealthyAfter is how many failures in a row take an upstream out: of checks, or
+	// of requests if there are no checks.
 	UnhealthyAfter int `yaml:"unhealthy_after"`
 	// HealthyAfter is how many good checks in a row bring it back.
 	HealthyAfter int `yaml:"healthy_after"`
