@@ -39,13 +39,18 @@ func notLeading(err error) bool {
 	return errors.Is(err, raft.ErrNotLeader) || errors.Is(err, raft.ErrLeadershipLost) || errors.Is(err, raft.ErrRaftShutdown)
 }
 
-// judge is the leader's turn. All suspicions of the moment go into one command. A
-// leader that cannot commit suspends nobody.
+// judge is the leader's turn.
 func (c *Cluster) judge() error {
 	verdict, leading := c.grants.judge(c.sight())
 	if !leading {
 		return nil
 	}
+	return c.carryOut(verdict)
+}
+
+// carryOut does what the leader's rules say. All suspicions of the moment go into one
+// command, if they have room in it. A leader that cannot commit suspends nobody.
+func (c *Cluster) carryOut(verdict leader.Verdict) error {
 	for batch := range slices.Chunk(verdict.Suspend, maxNodes) {
 		nodes := make([]kmutex.Node, len(batch))
 		for i, s := range batch {
