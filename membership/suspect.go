@@ -95,7 +95,7 @@ func (c *Cluster) resign() error {
 
 // sight returns what this gateway sees for itself.
 func (c *Cluster) sight() leader.Sight {
-	s := leader.Sight{Boots: make(map[string]string), Gone: make(map[kmutex.Node]time.Duration)}
+	s := leader.Sight{Self: c.config.Name, Boots: make(map[string]string), Gone: make(map[kmutex.Node]time.Duration)}
 	for _, p := range alive(c.config.Discovery.Members()) {
 		s.Boots[p.Name] = p.Boot
 	}
