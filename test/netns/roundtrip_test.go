@@ -23,7 +23,7 @@ func TestLongRoundTrips(t *testing.T) {
 		during = 10 * time.Minute
 	}
 	w := newWorldIn(t, NewDelayed(t, size, oneWay), lease)
-	span(t, 5*time.Second)
+	span(t, 3*lease) // the voters get their votes
 
 	// What they log when something happens.
 	signs := []string{
