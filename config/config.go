@@ -100,12 +100,28 @@ type Cluster struct {
 	// Replicas is the number of ring successors that keep a gateway's tickets;
 	// with 0 they are lost with it.
 	Replicas int `yaml:"replicas"`
-	// GossipKey encrypts gossip. Empty: gossip goes in the clear.
+	// KeyFile holds the cluster's key, which guards everything that gateways
+	// say to each other. The same file on every gateway. One key on each line:
+	// the first is used, all are accepted. It is read again when it changes.
+	KeyFile string `yaml:"key_file"`
+	// GossipKey encrypts gossip, beside tls and in place of key_file.
 	GossipKey Key `yaml:"gossip_key"`
-	// GossipKeyFile is a file that holds the key, in its place.
+	// GossipKeyFile is a file that holds the gossip key, in its place. One key
+	// on each line: the first encrypts, all decrypt. It is read again when it
+	// changes.
 	GossipKeyFile string `yaml:"gossip_key_file"`
-	// TLS between gateways, mutual. All three files, or none.
+	// TLS between gateways, mutual, with certificates of your own, in place of
+	// key_file. All three files, or none.
 	TLS PeerTLS `yaml:"tls"`
+	// Insecure lets the gateways talk in the clear on addresses that other
+	// machines reach. Whoever reaches the peer port can then change k and speak
+	// as a gateway.
+	Insecure bool `yaml:"insecure"`
+}
+
+// Guarded reports whether strangers are kept from the peer and gossip ports.
+func (c Cluster) Guarded() bool {
+	return c.KeyFile != "" || c.TLS.Enabled() && (c.GossipKeyFile != "" || len(c.GossipKey) > 0)
 }
 
 // PeerTLS names the PEM files of mutual TLS between gateways.
@@ -113,6 +129,9 @@ type PeerTLS struct {
 	CA   string `yaml:"ca"`   // who signs the certificates of the cluster
 	Cert string `yaml:"cert"` // this gateway's certificate
 	Key  string `yaml:"key"`  // its key
+	// Names are the gateways that may take part, as their certificates have
+	// them. Empty: every name that the authority has signed.
+	Names []string `yaml:"names"`
 }
 
 // Enabled reports whether gateways talk TLS to each other.

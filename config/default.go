@@ -58,6 +58,13 @@ func (c *Config) Bootstrap() int {
 	}
 }
 
+// alone reports that no other gateway is expected, and that nothing says who
+// could take part. Then the gateways' own ports, where they are left at their
+// defaults, are for this machine only.
+func (c *Config) alone() bool {
+	return c.Bootstrap() == 1 && !c.Cluster.Guarded() && !c.Cluster.Insecure
+}
+
 // Pool returns the pool of that name, and whether there is one.
 func (c *Config) Pool(name string) (Pool, bool) {
 	for _, p := range c.Pools {

@@ -230,6 +230,9 @@ func (c *Cluster) config(name string, expect int, listen [4]string, token string
 	}
 	write("}\ntrusted_proxies: [%s]\n", strings.Join(o.Trusted, ", "))
 	write("cluster:\n  bootstrap_expect: %d\n  gossip_key: %q\n", expect, o.GossipKey)
+	if host, _, _ := net.SplitHostPort(listen[2]); host != "127.0.0.1" && o.TLS == nil {
+		write("  insecure: true\n") // in a namespace of the test's own
+	}
 	if tls := o.TLS; tls != nil {
 		write("  tls: {ca: %q, cert: %q, key: %q}\n", tls.CA, tls.Cert, tls.Key)
 	}
