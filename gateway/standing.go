@@ -45,9 +45,12 @@ func (g *Gateway) follow() {
 	// not be taken up again as one that runs nothing.
 	over := s.Node == 0 || !s.Until.IsZero() && !g.now().Before(s.Until)
 	if g.self != 0 && (over || s.Node != g.self) {
-		ended := g.void()
-		g.rejoining.Store(true)
-		g.wg.Go(func() { g.rejoin(ended) })
+		left := g.left()
+		ended := g.void(left)
+		g.rejoining.Store(true) // for good, if it has left
+		if !left {
+			g.wg.Go(func() { g.rejoin(ended) })
+		}
 		return // comes back as another incarnation, in a view to come
 	}
 	if over {
@@ -80,6 +83,13 @@ func (g *Gateway) follow() {
 	}
 }
 
+// left reports that the incarnation is out of the view because it left in
+// order: nothing of it was in flight, and no lease of it is waited for.
+func (g *Gateway) left() bool {
+	gone, known := g.cfg.Views.View().Gone(g.self)
+	return g.draining.Load() && known && !gone.Leased
+}
+
 // rejoin comes back once nothing of the incarnation before is in flight: then its
 // tokens need not be withheld any longer.
 func (g *Gateway) rejoin(ended []<-chan struct{}) {
@@ -101,8 +111,8 @@ func (g *Gateway) rejoin(ended []<-chan struct{}) {
 
 // void ends everything of the present incarnation: nothing waits any more, and
 // what is in flight is being broken off. The channels are closed when that is
-// done.
-func (g *Gateway) void() []<-chan struct{} {
+// done. Unless the incarnation has left in order this is a lost lease.
+func (g *Gateway) void(left bool) []<-chan struct{} {
 	g.mu.Lock()
 	pools := g.pools
 	g.pools = make(map[string]*pool)
@@ -117,9 +127,11 @@ func (g *Gateway) void() []<-chan struct{} {
 		}
 	}
 	g.cfg.Links.SetPeers(0, nil)
-	g.cfg.Observer.LeaseLost()
-	g.cfg.Logger.Warn("no longer entitled to admit: coming back as a new incarnation",
-		slog.Uint64("node", uint64(g.self)), slog.Int("refused", refused), slog.Int("aborted", aborted))
+	if !left || refused+aborted > 0 {
+		g.cfg.Observer.LeaseLost()
+		g.cfg.Logger.Warn("no longer entitled to admit: coming back as a new incarnation",
+			slog.Uint64("node", uint64(g.self)), slog.Int("refused", refused), slog.Int("aborted", aborted))
+	}
 	g.self = 0
 	return ended
 }

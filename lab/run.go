@@ -30,8 +30,17 @@ type Config struct {
 	// latest; 0: not bounded by this one.
 	Duration time.Duration
 	Entries  uint64
-	// Stalls are pauses of nodes. They cannot be had with patience.
+	// Stalls are pauses of nodes. They cannot be combined with patience.
 	Stalls []Stall
+	// Members is how many nodes, the first ones, are in the system from the
+	// beginning; 0: all. The others may join.
+	Members int
+	// Changes are crashes, restarts, departures and arrivals of nodes. They
+	// cannot be combined with stalls or patience.
+	Changes []Change
+	// Detect is how long it takes at most until every living node has been told
+	// of a crash, if the protocol has a failure detector.
+	Detect time.Duration
 }
 
 // Stall stops a node for a while: it takes in neither requests nor messages, and
@@ -58,6 +67,11 @@ func (c *Config) Validate() error {
 	for _, s := range c.Stalls {
 		bad(s.Node < 0 || s.Node >= c.Nodes || s.At < 0 || s.For <= 0, "a stall of no node or no time")
 	}
+	bad(c.Members < 0 || c.Members > c.Nodes, "members are some of the nodes")
+	bad(len(c.Changes) > 0 && (len(c.Stalls) > 0 || c.Workload.Patience > 0), "changes with stalls or patience")
+	for _, x := range c.Changes {
+		bad(x.Node < 0 || x.Node >= c.Nodes || x.At < 0, "a change of no node, or before the beginning")
+	}
 	if m, ok := c.Network.(*network.Matrix); ok {
 		bad(m.Nodes() < c.Nodes, "the network has fewer nodes")
 	}
@@ -75,18 +89,25 @@ func Run(cfg Config) (*meter.Result, error) {
 	if err := cfg.Validate(); err != nil {
 		return nil, err
 	}
+	if cfg.Members == 0 {
+		cfg.Members = cfg.Nodes
+	}
 	r := &run{
 		cfg:      cfg,
 		meter:    meter.New(cfg.Nodes, cfg.K, cfg.Warmup),
 		requests: make(map[protocol.Ticket]request),
+		nodes:    make([]member, cfg.Nodes),
 	}
 	r.Engine = sim.New(cfg.Seed, cfg.Nodes, cfg.Network, r)
 	r.source = workload.NewSource(cfg.Workload, cfg.Nodes, rand.New(rand.NewPCG(cfg.Seed, WorkloadStream)))
-	p, err := cfg.Protocol.New(r, protocol.Setup{Nodes: cfg.Nodes, K: cfg.K, Delay: cfg.Network.Mean()})
+	p, err := cfg.Protocol.New(r, protocol.Setup{Nodes: cfg.Nodes, Members: cfg.Members, K: cfg.K, Delay: cfg.Network.Mean()})
 	if err != nil {
 		return nil, err
 	}
 	r.protocol = p
+	if err := r.scheduleChanges(); err != nil {
+		return nil, err
+	}
 	r.begin()
 	end := time.Duration(math.MaxInt64)
 	if cfg.Duration > 0 {
@@ -96,6 +117,7 @@ func Run(cfg Config) (*meter.Result, error) {
 	}
 	result := r.meter.Result(r.Now())
 	result.Events = r.Events()
+	result.Oldest = r.oldest()
 	if result.MaxRunning > cfg.K {
 		return result, fmt.Errorf("%w: %d, k=%d, %s, seed %d", ErrUnsafe, result.MaxRunning, cfg.K, cfg.Protocol.Name, cfg.Seed)
 	}
@@ -111,7 +133,8 @@ type run struct {
 	meter    *meter.Meter
 	requests map[protocol.Ticket]request
 	stalled  []protocol.Ticket // came or ended at a node that is paused
-	full     bool              // all entries that were wanted
+	nodes    []member
+	full     bool // all entries that were wanted
 }
 
 // request is one that waits or is in the critical section.
@@ -125,11 +148,13 @@ type request struct {
 // Timers of the world.
 const (
 	timerArrival = iota // open: the next requests come [node and count drawn before]
-	timerThought        // closed: a client has thought [node]
+	timerThought        // closed: a client has thought [node, and its life]
 	timerEnd            // a critical section ends [ticket]
 	timerLeave          // a client's patience ends [ticket]
 	timerStall          // a node stops [stall]
 	timerResume         // it goes on [stall]
+	timerChange         // something happens to a node [change]
+	timerDown           // a node is told of a crash [node and the crashed one]
 )
 
 func (r *run) begin() {
@@ -137,19 +162,23 @@ func (r *run) begin() {
 		r.After(sim.World, s.At, sim.Timer{Kind: timerStall, Arg: uint64(i)})
 		r.After(sim.World, s.At+s.For, sim.Timer{Kind: timerResume, Arg: uint64(i)})
 	}
-	if clients := r.source.Clients(); clients > 0 {
-		for node := range r.cfg.Nodes {
-			for range clients {
-				r.think(node)
-			}
-		}
-		return
+	for node := range r.cfg.Members {
+		r.populate(node)
 	}
-	r.next()
+	if r.source.Clients() == 0 {
+		r.next()
+	}
+}
+
+// populate lets the clients of a node begin.
+func (r *run) populate(node int) {
+	for range r.source.Clients() {
+		r.think(node)
+	}
 }
 
 func (r *run) think(node int) {
-	r.After(sim.World, r.source.Think(), sim.Timer{Kind: timerThought, Arg: uint64(node)})
+	r.After(sim.World, r.source.Think(), sim.Timer{Kind: timerThought, Arg: uint64(r.nodes[node].life)<<32 | uint64(node)})
 }
 
 // next schedules what an open stream brings next.
@@ -159,12 +188,16 @@ func (r *run) next() {
 }
 
 // Deliver implements [sim.Handler].
-func (r *run) Deliver(to, from int, m any) { r.protocol.Deliver(to, from, m) }
+func (r *run) Deliver(to, from int, m any) {
+	r.protocol.Deliver(to, from, m)
+	r.moved(to)
+}
 
 // Due implements [sim.Handler].
 func (r *run) Due(node int, t sim.Timer) {
 	if node != sim.World {
 		r.protocol.Due(node, t)
+		r.moved(node)
 		return
 	}
 	switch t.Kind {
@@ -174,7 +207,9 @@ func (r *run) Due(node int, t sim.Timer) {
 		}
 		r.next()
 	case timerThought:
-		r.arrive(int(t.Arg))
+		if node := int(t.Arg & math.MaxUint32); uint64(r.nodes[node].life) == t.Arg>>32 {
+			r.arrive(node)
+		}
 	case timerEnd:
 		r.end(protocol.Ticket(t.Arg))
 	case timerLeave:
@@ -183,6 +218,10 @@ func (r *run) Due(node int, t sim.Timer) {
 		r.Pause(r.cfg.Stalls[t.Arg].Node)
 	case timerResume:
 		r.resume(r.cfg.Stalls[t.Arg].Node)
+	case timerChange:
+		r.change(r.cfg.Changes[t.Arg])
+	case timerDown:
+		r.tell(int(t.Arg>>32), int(t.Arg&math.MaxUint32))
 	}
 }
 
@@ -204,6 +243,9 @@ func (r *run) resume(node int) {
 }
 
 func (r *run) arrive(node int) {
+	if r.nodes[node].phase != inside {
+		return // nobody is there to take it
+	}
 	t := protocol.Ticket(r.meter.Arrived(r.Now()) + 1)
 	r.requests[t] = request{node: node, since: r.Now(), hold: r.source.Hold()}
 	if patience, leaves := r.source.Patience(); leaves {
@@ -230,7 +272,10 @@ func (r *run) Grant(node int, t protocol.Ticket) {
 }
 
 func (r *run) end(t protocol.Ticket) {
-	q := r.requests[t]
+	q, ok := r.requests[t]
+	if !ok {
+		return // its node has crashed
+	}
 	if r.Paused(q.node) {
 		r.stalled = append(r.stalled, t)
 		return
@@ -239,6 +284,7 @@ func (r *run) end(t protocol.Ticket) {
 	r.meter.Ended(r.Now())
 	r.protocol.Release(q.node, t)
 	r.again(q.node)
+	r.moved(q.node)
 }
 
 func (r *run) leave(t protocol.Ticket) {
@@ -254,7 +300,7 @@ func (r *run) leave(t protocol.Ticket) {
 
 // again lets a client of a closed system begin anew.
 func (r *run) again(node int) {
-	if r.cfg.Workload.Closed != nil {
+	if r.cfg.Workload.Closed != nil && r.nodes[node].phase == inside {
 		r.think(node)
 	}
 }

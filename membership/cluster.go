@@ -37,7 +37,6 @@ type Cluster struct {
 	tenure   *tenure
 	grants   *grants
 	evidence *evidence
-	penance  penance
 
 	// broken tells that the disk does not take what has been agreed on.
 	broken chan error

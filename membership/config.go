@@ -64,6 +64,12 @@ type Config struct {
 	// Links to the other members; nil: none are known, and no gateway is
 	// suspected for what happens to them.
 	Links Links
+	// Missing returns the members whose reports this gateway misses as the home of a
+	// pool, with links and leases or without, and since when it has waited for them.
+	// It is called with every renewal, by one goroutine at a time, and must not
+	// block. The leader suspends a member that stays missing, or this gateway if it
+	// misses most members. Nil: nobody is ever missed.
+	Missing func() map[kmutex.Node]time.Time
 	// Raft and Control are closed by Close.
 	Raft, Control StreamLayer
 

@@ -186,23 +186,14 @@ func (c *Cluster) unreached(ctx context.Context) []string {
 	return names
 }
 
-// reachesAll asks a gateway that is to be let in whether it reaches the members.
-func (c *Cluster) reachesAll(p serfring.Member) (missing string, ok bool) {
-	var r reach
+// unreachedFrom asks a gateway that wants to come in whom it does not reach.
+func (c *Cluster) unreachedFrom(p serfring.Member) (names []string, ok bool) {
 	if p.Name == c.config.Name {
-		r.Unreached = c.unreached(c.closing)
-	} else {
-		ctx, cancel := context.WithTimeout(c.closing, 2*c.config.CallTimeout)
-		defer cancel()
-		if err := c.call(ctx, "GET", p.PeerAddr, pathReach, nil, &r); err != nil {
-			return "", false
-		}
+		return c.unreached(c.closing), true
 	}
-	v := c.View()
-	for _, name := range r.Unreached {
-		if m, in := v.Named(name); in && m.Name != p.Name {
-			return name, false
-		}
-	}
-	return "", true
+	ctx, cancel := context.WithTimeout(c.closing, 2*c.config.CallTimeout)
+	defer cancel()
+	var r reach
+	err := c.call(ctx, "GET", p.PeerAddr, pathReach, nil, &r)
+	return r.Unreached, err == nil
 }

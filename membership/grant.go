@@ -8,12 +8,13 @@ import (
 	"io"
 	"net/http"
 	"net/url"
+	"slices"
 	"sync"
-	"time"
 
 	"github.com/hashicorp/raft"
 
 	"github.com/kgate/kgate/kmutex"
+	"github.com/kgate/kgate/membership/leader"
 	"github.com/kgate/kgate/membership/lease"
 )
 
@@ -27,12 +28,11 @@ type grants struct {
 	mu      sync.Mutex
 	grantor *lease.Grantor // nil while this gateway does not lead
 	last    *lease.Grantor // of the term that it has led last
-	view    uint64         // number of the view that grantor has followed
-	viewed  time.Duration  // since when
+	rules   *leader.Rules  // of that term
+	view    uint64         // number of the view that they have followed
 	waiting map[kmutex.Node]waiter
-	reports map[kmutex.Node]report
-	// lost is since when this leader knows of a loss.
-	lost map[kmutex.Node]time.Duration
+	// asking counts the questions to a voter that have no answer yet.
+	asking map[string]int
 }
 
 // waiter is whoever waits for the newest renewal of a member.
@@ -41,17 +41,12 @@ type waiter struct {
 	done chan bool
 }
 
-// report is what a member said about its links with its newest renewal.
-type report struct {
-	at   time.Duration
-	down []kmutex.Node
-	view uint64 // the newest that it knows
-}
-
 // errUnconfirmed means that this gateway could not make sure that it leads.
 var errUnconfirmed = errors.New("membership: the lead could not be confirmed")
 
-func newGrants(c *Cluster) *grants { return &grants{c: c, wake: make(chan struct{}, 1)} }
+func newGrants(c *Cluster) *grants {
+	return &grants{c: c, wake: make(chan struct{}, 1), asking: make(map[string]int)}
+}
 
 // begin takes the lead in a term. Everything that was committed before it must
 // be in the view.
@@ -61,15 +56,15 @@ func (g *grants) begin(term uint64) {
 	g.drop()
 	now := g.c.tenure.clock()
 	if g.last != nil {
-		g.grantor = g.last.Again(term, now)
+		g.grantor = g.last.Again(term)
 	}
+	terms := g.c.terms(g.c.View())
 	if g.grantor == nil {
-		g.grantor = lease.NewGrantor(g.c.terms(g.c.View()), term, now)
-		g.lost = make(map[kmutex.Node]time.Duration)
+		g.grantor = lease.NewGrantor(terms, term, now)
 	}
 	g.last = g.grantor
+	g.rules = leader.New(terms, g.grantor, g.rules, now)
 	g.waiting = make(map[kmutex.Node]waiter)
-	g.reports = make(map[kmutex.Node]report)
 	g.view = 0
 	g.follow()
 }
@@ -102,33 +97,14 @@ func (g *grants) leading() bool {
 		g.c.raft.State() == raft.Leader && g.c.raft.CurrentTerm() == g.grantor.Term()
 }
 
-// follow has the grantor see the newest view. The caller holds mu.
+// follow has the rules see the newest view. The caller holds mu.
 func (g *grants) follow() {
 	v := g.c.View()
 	if g.view == v.Number && g.view != 0 {
 		return
 	}
-	now := g.c.tenure.clock()
-	g.view, g.viewed = v.Number, now
-	members := make([]kmutex.Node, len(v.Members))
-	for i, m := range v.Members {
-		members[i] = m.Node
-	}
-	g.grantor.Follow(members, v.leased(), now)
-	known := make(map[kmutex.Node]time.Duration)
-	for _, node := range v.owing() {
-		at, seen := g.lost[node]
-		if !seen {
-			at = now
-		}
-		known[node] = at
-	}
-	g.lost = known
-	for node := range g.reports {
-		if _, in := v.Member(node); !in {
-			delete(g.reports, node)
-		}
-	}
+	g.view = v.Number
+	g.rules.Follow(v.forRules(), g.c.tenure.clock())
 }
 
 // ask takes in a renewal and waits for what becomes of it.
@@ -159,10 +135,9 @@ func (g *grants) receive(p plea) (<-chan bool, error) {
 		return nil, errLost
 	}
 	now := g.c.tenure.clock()
-	if !g.grantor.Receive(p.Renewal, now) {
+	if !g.rules.Receive(p.Renewal, leader.Report{View: p.View, Down: p.Down, Missing: p.Missing}, now) {
 		return nil, fmt.Errorf("%w: node %d is not in the view", ErrCommand, p.Node)
 	}
-	g.reports[p.Node] = report{at: now, down: p.Down, view: p.View}
 	if before, waits := g.waiting[p.Node]; waits {
 		close(before.done)
 	}
@@ -189,46 +164,74 @@ func (g *grants) rounds() {
 	}
 }
 
+// asksPerVoter bounds the questions to a voter that have no answer yet. The
+// control client keeps as many idle connections.
+const asksPerVoter = 2
+
+// said is a voter's answer in a round.
+type said struct {
+	voter string
+	term  uint64
+	err   error
+}
+
 // round makes sure that this gateway led after the renewals were received, and
 // grants them. It reports whether it did something.
 func (g *grants) round() bool {
-	servers := g.c.servers()
 	g.mu.Lock()
 	if !g.leading() || !g.grantor.Waiting() {
 		g.mu.Unlock()
 		return false
 	}
 	var voters []string
-	for _, s := range servers {
-		if s.Suffrage == raft.Voter {
-			voters = append(voters, string(s.ID))
-		}
-	}
 	grantor := g.grantor
-	number := grantor.Begin(voters)
+	number := grantor.Begin(func() []string {
+		voters = g.c.voters()
+		return voters
+	})
+	asked := slices.DeleteFunc(slices.Clone(voters), func(v string) bool { return g.asking[v] >= asksPerVoter })
+	for _, v := range asked {
+		g.asking[v]++
+	}
 	g.mu.Unlock()
 
-	ctx, cancel := context.WithTimeout(g.c.closing, g.c.config.CallTimeout)
-	defer cancel()
-	type said struct {
-		voter string
-		term  uint64
-		err   error
+	answers := make(chan said, len(asked))
+	for _, voter := range asked {
+		g.c.wg.Go(func() { answers <- g.askVoter(voter) })
 	}
-	terms := make(chan said, len(voters))
-	for _, voter := range voters {
-		g.c.wg.Go(func() {
-			term, err := g.c.termOf(ctx, voter)
-			terms <- said{voter, term, err}
-		})
-	}
-	for range voters {
-		s := <-terms
+	for range asked {
+		s := <-answers
 		if s.err == nil && g.answer(grantor, number, s.voter, s.term) {
 			return true
 		}
 	}
-	return true // those that wait try again
+	return len(asked) > 0 // those that wait try again
+}
+
+// askVoter asks a voter for its term. It waits for the answer also when the round
+// is decided: giving up would cost the connection, and the next question another
+// handshake.
+func (g *grants) askVoter(voter string) said {
+	ctx, cancel := context.WithTimeout(g.c.closing, g.c.config.CallTimeout)
+	defer cancel()
+	term, err := g.c.termOf(ctx, voter)
+	g.mu.Lock()
+	defer g.mu.Unlock()
+	if g.asking[voter]--; g.asking[voter] == 0 {
+		delete(g.asking, voter)
+	}
+	return said{voter, term, err}
+}
+
+// voters returns the ids of raft's voters.
+func (c *Cluster) voters() []string {
+	var voters []string
+	for _, s := range c.servers() {
+		if s.Suffrage == raft.Voter {
+			voters = append(voters, string(s.ID))
+		}
+	}
+	return voters
 }
 
 // answer takes in what a voter said; it reports whether the round is decided.
@@ -242,6 +245,9 @@ func (g *grants) answer(grantor *lease.Grantor, number uint64, voter string, ter
 	granted, decided := grantor.Answer(number, voter, term)
 	if grantor.Deposed() {
 		g.c.machine.touch() // raft knows it soon; or it was an error, and it takes the lead anew
+	}
+	if decided {
+		g.rules.Confirmed()
 	}
 	for _, r := range granted {
 		if w, waits := g.waiting[r.Node]; waits && w.tag == r.Tag {
@@ -286,8 +292,8 @@ func (c *Cluster) serveLease(w http.ResponseWriter, r *http.Request) {
 	if err == nil {
 		err = json.Unmarshal(data, &p)
 	}
-	if err == nil && len(p.Down) > maxDown {
-		err = fmt.Errorf("%w: %d links are down", ErrCommand, len(p.Down))
+	if err == nil && max(len(p.Down), len(p.Missing)) > maxComplaints {
+		err = fmt.Errorf("%w: %d links are down, %d reports are missing", ErrCommand, len(p.Down), len(p.Missing))
 	}
 	if err != nil {
 		http.Error(w, err.Error(), http.StatusBadRequest)

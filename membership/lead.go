@@ -159,25 +159,11 @@ func (c *Cluster) reconcile(l *loop, peers []serfring.Member) (time.Duration, er
 			return 0, err
 		}
 	}
-	strangers := c.strangers(l, peers, now)
-	if len(strangers) > 0 {
-		ids := c.identifyAll(c.closing, strangers)
-		for _, p := range strangers {
-			id, ok := ids[p.Name]
-			switch {
-			case !ok || !c.welcomes(p, id):
-				l.failed.failed(p, now)
-				again = min(again, l.failed[p.Name].wait)
-			case !c.fit(p):
-				again = min(again, 4*soon)
-			default:
-				if err := c.letIn(p, id); err != nil {
-					return 0, err
-				}
-				delete(l.failed, p.Name)
-			}
-		}
+	retry, err := c.letInAll(l, c.strangers(l, peers, now), now)
+	if err != nil {
+		return 0, err
 	}
+	again = min(again, retry)
 	wait, err := c.tidy(l, peers)
 	return min(again, wait), err
 }

@@ -70,25 +70,76 @@ func (c *Cluster) welcomes(p serfring.Member, id identity) bool {
 	return true
 }
 
-// fit reports that a gateway which wants to be let in reaches all members: one
-// that does not would soon be suspended again.
-func (c *Cluster) fit(p serfring.Member) bool {
-	if m, in := c.View().Named(p.Name); in && m.Boot == p.Boot {
+// visit is a call to a gateway that wants to come in, and what came of it.
+type visit struct {
+	peer serfring.Member
+	id   identity
+	// answered: it said who it is, and whom it does not reach.
+	answered  bool
+	unreached []string
+}
+
+// letInAll lets in those of the strangers that may come, each as soon as it has
+// answered: one that cannot be reached does not hold up the others. It returns when
+// to try again.
+func (c *Cluster) letInAll(l *loop, strangers []serfring.Member, now time.Time) (time.Duration, error) {
+	visits := make(chan visit, len(strangers))
+	slots := make(chan struct{}, asksAtOnce)
+	for _, p := range strangers {
+		c.wg.Go(func() {
+			slots <- struct{}{}
+			defer func() { <-slots }()
+			visits <- c.visit(p)
+		})
+	}
+	again := c.config.Interval
+	var failed error
+	for range strangers {
+		switch v := <-visits; {
+		case failed != nil: // all have to end
+		case !v.answered || !c.welcomes(v.peer, v.id):
+			l.failed.failed(v.peer, now)
+			again = min(again, l.failed[v.peer.Name].wait)
+		case !c.fit(v):
+			again = min(again, 4*soon)
+		default:
+			failed = c.letIn(v.peer, v.id)
+			delete(l.failed, v.peer.Name)
+		}
+	}
+	return again, failed
+}
+
+// visit asks a gateway who it is, and whom it does not reach.
+func (c *Cluster) visit(p serfring.Member) visit {
+	v := visit{peer: p}
+	v.id, v.answered = c.identifyAll(c.closing, []serfring.Member{p})[p.Name]
+	if v.answered && !c.grants.waits(p.Name) {
+		v.unreached, v.answered = c.unreachedFrom(p)
+	}
+	return v
+}
+
+// fit reports that a gateway may come in, as the leader's rules see it.
+func (c *Cluster) fit(v visit) bool {
+	name := v.peer.Name
+	if m, in := c.View().Named(name); in && m.Boot == v.peer.Boot {
 		return true // only its address is another
 	}
-	if !c.penance.over(p.Name, time.Now()) {
+	if c.grants.waits(name) {
 		return false
 	}
-	missing, ok := c.reachesAll(p)
-	if missing != "" && c.silent.lasts("reach "+p.Name) && c.once.First("reach "+p.Name) {
+	obstacle := c.grants.letIn(name, v.unreached, c.sight())
+	if obstacle == "" {
+		c.silent.over("reach " + name)
+		return true
+	}
+	if c.silent.lasts("reach "+name) && c.once.First("reach "+name) {
 		c.config.Logger.Warn("a gateway is not let in because it does not reach a member",
-			slog.String("name", p.Name), slog.String("member", missing),
+			slog.String("name", name), slog.String("member", obstacle),
 			slog.String("hint", "every gateway must reach the peer port of every other"))
 	}
-	if ok {
-		c.silent.over("reach " + p.Name)
-	}
-	return ok
+	return false
 }
 
 // letIn makes a gateway a raft server without a vote, if it is none yet, and

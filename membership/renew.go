@@ -5,12 +5,12 @@ import (
 	"errors"
 	"fmt"
 	"log/slog"
-	"maps"
 	"net/http"
 	"slices"
 	"time"
 
 	"github.com/kgate/kgate/kmutex"
+	"github.com/kgate/kgate/membership/leader"
 	"github.com/kgate/kgate/membership/lease"
 )
 
@@ -24,12 +24,15 @@ type plea struct {
 	lease.Renewal
 	// Down are members to which this one's link has been down for half a lease.
 	Down []kmutex.Node `json:"down,omitempty"`
+	// Missing are members whose reports this one misses, as the home of a pool.
+	Missing []kmutex.Node `json:"missing,omitempty"`
 	// View is the number of the newest view that this one has.
 	View uint64 `json:"view"`
 }
 
-// maxDown bounds how many links a plea complains about.
-const maxDown = 1024
+// maxComplaints bounds how many links, and how many reports, a plea complains
+// about: all of them have room in maxCommand.
+const maxComplaints = 256
 
 // answer is the leader's to a plea.
 type answer struct {
@@ -110,15 +113,15 @@ func (c *Cluster) announce(announced *string) time.Duration {
 func (c *Cluster) sendRenewal(v *View, r lease.Renewal) error {
 	ctx, cancel := context.WithTimeout(c.closing, min(c.config.CallTimeout, c.terms(v).Interval()))
 	defer cancel()
-	p := plea{Renewal: r, Down: c.downFor(v.Lease / 2), View: v.Number}
-	_, leader := c.raft.LeaderWithID()
+	p := plea{Renewal: r, Down: c.down(leader.DownAfter(c.terms(v))), Missing: c.missing(leader.MissingAfter(c.terms(v))), View: v.Number}
+	_, id := c.raft.LeaderWithID()
 	switch {
-	case leader == "":
+	case id == "":
 		return ErrNoLeader
-	case string(leader) == c.storage.meta.Server:
+	case string(id) == c.storage.meta.Server:
 		return c.grants.ask(ctx, p)
 	}
-	addr, ok := c.addressOf(leader)
+	addr, ok := c.addressOf(id)
 	if !ok {
 		return ErrNoLeader
 	}
@@ -136,14 +139,31 @@ func (c *Cluster) sendRenewal(v *View, r lease.Renewal) error {
 	}
 }
 
-// downFor returns the members to which the link has been down for that long.
-func (c *Cluster) downFor(d time.Duration) []kmutex.Node {
+// down returns the members to which the link has been down for that long.
+func (c *Cluster) down(d time.Duration) []kmutex.Node {
 	if c.config.Links == nil {
 		return nil
 	}
+	return complaints(c.config.Links.Down(), d)
+}
+
+// missing returns the members whose reports have been missed for that long.
+func (c *Cluster) missing(d time.Duration) []kmutex.Node {
+	if c.config.Missing == nil {
+		return nil
+	}
+	return complaints(c.config.Missing(), d)
+}
+
+// complaints returns the nodes whose trouble has lasted for d, in ascending order.
+func complaints(since map[kmutex.Node]time.Time, d time.Duration) []kmutex.Node {
 	now := time.Now()
-	down := c.config.Links.Down()
-	maps.DeleteFunc(down, func(_ kmutex.Node, since time.Time) bool { return now.Sub(since) < d })
-	nodes := slices.Sorted(maps.Keys(down))
-	return nodes[:min(len(nodes), maxDown)]
+	var nodes []kmutex.Node
+	for node, at := range since {
+		if now.Sub(at) >= d {
+			nodes = append(nodes, node)
+		}
+	}
+	slices.Sort(nodes)
+	return nodes[:min(len(nodes), maxComplaints)]
 }

@@ -49,6 +49,9 @@ func newTenure(boot string) *tenure {
 // clock tells the time to the lease's machines.
 func (t *tenure) clock() time.Duration { return time.Since(t.start) }
 
+// at returns what the clock showed at an instant.
+func (t *tenure) at(instant time.Time) time.Duration { return instant.Sub(t.start) }
+
 // incarnation returns who this gateway is now, and whom it has been before
 // without anything left of it.
 func (t *tenure) incarnation() (boot string, voided kmutex.Node) {

@@ -161,15 +161,8 @@ func (v *View) lostName(name string) bool {
 
 // leased returns, in ascending order, the lost members of which it is not
 // agreed yet that their leases have run out.
+
 func (v *View) leased() []kmutex.Node {
-	return v.indebted(func(p Pool) bool { return p.Reclaim == ReclaimLease })
-}
-
-// owing returns, in ascending order, all lost members whose leases may run or
-// who owe some pool tokens.
-func (v *View) owing() []kmutex.Node { return v.indebted(func(Pool) bool { return true }) }
-
-func (v *View) indebted(to func(Pool) bool) []kmutex.Node {
 	var nodes []kmutex.Node
 	for _, l := range v.Lost {
 		if l.Leased {
@@ -177,7 +170,7 @@ func (v *View) indebted(to func(Pool) bool) []kmutex.Node {
 		}
 	}
 	for _, p := range v.Pools {
-		if to(p) {
+		if p.Reclaim == ReclaimLease {
 			nodes = append(nodes, p.Owed...)
 		}
 	}

@@ -157,8 +157,9 @@ func bytesOf(parts ...any) []byte {
 
 func TestDecoderRefuses(t *testing.T) {
 	const (
-		msg, ack, ping, pong             = 0x21, 0x22, 0x23, 0x24
-		request, baton, child, tok, wher = 1, 2, 3, 4, 5
+		msg, ack, ping, pong               = 0x31, 0x32, 0x33, 0x34
+		offer, chunk, read, taken, abandon = 0x35, 0x36, 0x37, 0x38, 0x39
+		request, baton, child, tok, wher   = 1, 2, 3, 4, 5
 	)
 	far := uint64(maxTokens)
 	for name, tc := range map[string]struct {
@@ -168,9 +169,27 @@ func TestDecoderRefuses(t *testing.T) {
 		"empty":                {nil, errTruncated},
 		"version 0":            {bytesOf(0x01, 1), errVersion},
 		"version 1":            {bytesOf(0x11, 1), errVersion},
-		"version 3":            {bytesOf(0x31, 1), errVersion},
-		"type 0":               {bytesOf(0x20), errType},
-		"type 5":               {bytesOf(0x25, 1), errType},
+		"version 2":            {bytesOf(0x21, 1), errVersion},
+		"version 4":            {bytesOf(0x41, 1), errVersion},
+		"type 0":               {bytesOf(0x30), errType},
+		"type 10":              {bytesOf(0x3a, 1), errType},
+		"offer 0":              {bytesOf(offer, 0, 1, 1, "t"), errRange},
+		"offer of nothing":     {bytesOf(offer, 1, 0, 1, "t"), errRange},
+		"offer too large":      {bytesOf(offer, 1, uint64(MaxPayload+1), 1, "t"), errRange},
+		"offer far too large":  {bytesOf(offer, 1, uint64(1<<63+1), 1, "t"), errRange},
+		"offer without topic":  {bytesOf(offer, 1, 1, 0), errRange},
+		"topic too long":       {bytesOf(offer, 1, 1, maxTopic+1, strings.Repeat("t", maxTopic+1)), errRange},
+		"topic truncated":      {bytesOf(offer, 1, 1, 2, "t"), errTruncated},
+		"offer with more":      {bytesOf(offer, 1, 1, 1, "tt"), errTrailing},
+		"chunk 0":              {bytesOf(chunk, 0, 1), errRange},
+		"chunk of nothing":     {bytesOf(chunk, 1), errRange},
+		"chunk too large":      {bytesOf(chunk, 1, strings.Repeat("c", chunkSize+1)), errRange},
+		"read 0":               {bytesOf(read, 0), errRange},
+		"read with more":       {bytesOf(read, 1, 1), errTrailing},
+		"taken, no result":     {bytesOf(taken, 1), errTruncated},
+		"taken, result 2":      {bytesOf(taken, 1, 2), errRange},
+		"taken with more":      {bytesOf(taken, 1, 1, 1), errTrailing},
+		"abandon 0":            {bytesOf(abandon, 0), errRange},
 		"ack without number":   {bytesOf(ack), errTruncated},
 		"ack with more":        {bytesOf(ack, 1, 1), errTrailing},
 		"ack, long form":       {bytesOf(ack, 0x81, 0x00), errNotMinimal},
@@ -290,10 +309,18 @@ func TestAnyMessageRoundTrips(t *testing.T) {
 
 // encodeFrame is what decodeFrame undoes.
 func encodeFrame(f *frame) ([]byte, error) {
-	if f.kind != frameMessage {
+	switch f.kind {
+	case frameMessage:
+		return appendMessage(nil, f.number, f.pool, &f.message)
+	case frameOffer:
+		return appendOffer(nil, f.number, f.size, f.topic), nil
+	case frameChunk:
+		return appendChunk(nil, f.number, f.data), nil
+	case frameTaken:
+		return appendTaken(nil, f.number, f.ok), nil
+	default:
 		return appendControl(nil, f.kind, f.number), nil
 	}
-	return appendMessage(nil, f.number, f.pool, &f.message)
 }
 
 // FuzzFrame: what the decoder accepts, the encoder makes, byte for byte.
@@ -303,9 +330,12 @@ func FuzzFrame(f *testing.F) {
 			f.Add(b[lengthSize:])
 		}
 	}
-	for _, kind := range []frameType{frameAck, framePing, framePong} {
+	for _, kind := range []frameType{frameAck, framePing, framePong, frameRead, frameAbandon} {
 		f.Add(appendControl(nil, kind, 300)[lengthSize:])
 	}
+	f.Add(appendOffer(nil, 7, 1<<20, "report/downloads")[lengthSize:])
+	f.Add(appendChunk(nil, 7, []byte("report"))[lengthSize:])
+	f.Add(appendTaken(nil, 7, true)[lengthSize:])
 	f.Fuzz(func(t *testing.T, body []byte) {
 		if len(body) > maxFrame {
 			t.Skip("the reader does not let such a frame through")

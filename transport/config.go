@@ -129,6 +129,13 @@ type Config struct {
 	// Handler takes the messages that arrive. Required. It is not called
 	// before the first SetPeers.
 	Handler Handler
+	// Receive takes a payload that a peer has sent with SendPayload, and keeps
+	// it. For each peer it is called by one goroutine at a time; while it runs,
+	// the peer's later payloads wait, but not its messages, and a broken link
+	// does not come up again. So it should leave long work to others. An error
+	// is counted, and the peer learns that there was one. Default: every payload
+	// is refused.
+	Receive func(from kmutex.Node, topic string, payload []byte) error
 	// Observer counts. Default: none.
 	Observer Observer
 	// Logger is told about links that come and go, and about what was refused.

@@ -41,6 +41,23 @@
 // everything that is queued, adds a pending acknowledgement, and writes it at
 // once: idle links answer fast, busy ones pay for few system calls.
 //
+// # Payloads
+//
+// What is too long for a message and may be lost, such as a gateway's report to
+// a pool's home, goes over the same link by [Transport.SendPayload]: so it
+// arrives also where no new connection can be opened. A payload is announced
+// with its topic and size (offer), cut into chunks of at most 32 KiB, and ended
+// by the receiver (taken) when its Receive has returned. Between two chunks the
+// writer takes all messages that are queued. At most 1 MiB of chunks is written
+// that the receiver has not confirmed to have read (read), so that no more than
+// that lies before a message in the kernel's buffers. A payload belongs to one
+// connection and is lost with it; its sender learns that.
+//
+// From one peer there may be 16 unfinished payloads of together 64 MiB, offered
+// and not yet taken; senders keep more waiting, and a peer that offers more
+// loses its connection. Memory grows with what arrives, not with what is
+// announced.
+//
 // # On the wire
 //
 //	preamble  "kgat" version kind 0 0
@@ -52,6 +69,11 @@
 //	  ack       number of the last message received
 //	  ping      id
 //	  pong      id of the ping that it answers
+//	  offer     number (1, 2, ... on each connection), size, topic (u8 length, bytes)
+//	  chunk     number, 1 to 32 KiB of the payload
+//	  read      how many bytes of chunks have been read since the last
+//	  taken     number, u8: 0 Receive failed, 1 it did not
+//	  abandon   number; no more chunks follow
 //
 // Fixed-size integers are big-endian, all others are unsigned varints in their
 // shortest form. The encoding is canonical: the decoder accepts exactly what

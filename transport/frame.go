@@ -9,7 +9,7 @@ import (
 )
 
 // protocolVersion is in the preamble and in every frame.
-const protocolVersion = 2
+const protocolVersion = 3
 
 const (
 	// lengthSize is the size of the length before each frame.
@@ -19,6 +19,8 @@ const (
 	maxFrame = 2 << 20
 	// maxPool bounds the length of a pool's name.
 	maxPool = 64
+	// maxTopic bounds the length of a payload's topic.
+	maxTopic = 128
 	// MaxTag bounds the length of a message's tag.
 	MaxTag = 1 << 10
 	// maxTokens bounds k.
@@ -44,16 +46,27 @@ const (
 	frameAck
 	framePing
 	framePong
+	frameOffer
+	frameChunk
+	frameRead
+	frameTaken
+	frameAbandon
 )
 
 // frame is one decoded frame.
 type frame struct {
 	kind frameType
-	// number of the message (message), of the last message received (ack), or
-	// the id of a ping (ping, pong). Only an ack's can be 0.
+	// number of the message (message), of the last message received (ack), of a
+	// ping (ping, pong) or of a payload (offer, chunk, taken, abandon), or how
+	// many bytes were read (read). Only an ack's can be 0.
 	number  uint64
 	pool    string
 	message kmutex.Message
+
+	topic string // offer
+	size  int    // offer: of the payload
+	data  []byte // chunk: part of what was decoded, until the next frame
+	ok    bool   // taken
 }
 
 // names keeps one copy of each pool's name, so that decoding a message does
@@ -90,16 +103,50 @@ func appendMessage(dst []byte, number uint64, pool string, m *kmutex.Message) ([
 	dst = binary.AppendUvarint(dst, number)
 	dst = append(dst, byte(len(pool)))
 	dst = append(dst, pool...)
-	dst = appendFields(dst, m)
-	binary.BigEndian.PutUint32(dst[start:], uint32(len(dst)-start-lengthSize))
-	return dst, nil
+	return closeFrame(appendFields(dst, m), start), nil
 }
 
-// appendControl appends the frame of an ack, ping or pong with its length.
+// appendControl appends a frame that has a number and nothing else, with its
+// length.
 func appendControl(dst []byte, kind frameType, number uint64) []byte {
 	start := len(dst)
 	dst = append(dst, 0, 0, 0, 0, frameByte(kind))
-	dst = binary.AppendUvarint(dst, number)
+	return closeFrame(binary.AppendUvarint(dst, number), start)
+}
+
+// appendOffer appends the frame that announces a payload.
+func appendOffer(dst []byte, number uint64, size int, topic string) []byte {
+	start := len(dst)
+	dst = appendControl(dst, frameOffer, number)
+	dst = binary.AppendUvarint(dst, uint64(size))
+	dst = append(dst, byte(len(topic)))
+	return closeFrame(append(dst, topic...), start)
+}
+
+// appendChunk appends the frame of a payload's next bytes.
+func appendChunk(dst []byte, number uint64, data []byte) []byte {
+	start := len(dst)
+	return closeFrame(append(appendControl(dst, frameChunk, number), data...), start)
+}
+
+// appendTaken appends the frame that ends a payload.
+func appendTaken(dst []byte, number uint64, ok bool) []byte {
+	start := len(dst)
+	result := resultNotTaken
+	if ok {
+		result = resultTaken
+	}
+	return closeFrame(append(appendControl(dst, frameTaken, number), result), start)
+}
+
+// The results in the frame of a payload that was taken, or was not.
+const (
+	resultNotTaken byte = iota
+	resultTaken
+)
+
+// closeFrame sets the length of the frame that begins at start.
+func closeFrame(dst []byte, start int) []byte {
 	binary.BigEndian.PutUint32(dst[start:], uint32(len(dst)-start-lengthSize))
 	return dst
 }
@@ -117,8 +164,8 @@ func frameLength(b []byte) (int, error) {
 	return int(n), nil
 }
 
-// decodeFrame decodes body, a frame without its length, into f. Nothing of
-// body is kept.
+// decodeFrame decodes body, a frame without its length, into f. Of body only
+// the data of a chunk is kept.
 func decodeFrame(body []byte, pools names, f *frame) error {
 	c := cursor{rest: body}
 	head := c.byte()
@@ -133,8 +180,11 @@ func decodeFrame(body []byte, pools names, f *frame) error {
 		c.fields(&f.message)
 	case frameAck:
 		f.number = c.uvarint()
-	case framePing, framePong:
+	case framePing, framePong, frameRead, frameAbandon:
 		f.number = c.positive()
+	case frameOffer, frameChunk, frameTaken:
+		f.number = c.positive()
+		c.payload(f)
 	default:
 		c.fail(errType)
 	}
@@ -148,6 +198,28 @@ func decodeFrame(body []byte, pools names, f *frame) error {
 		return fmt.Errorf("%w: %w", errFrame, c.err)
 	}
 	return nil
+}
+
+// payload reads what follows a payload's number.
+func (c *cursor) payload(f *frame) {
+	switch f.kind {
+	case frameOffer:
+		if f.size = int(c.upTo(MaxPayload)); f.size == 0 {
+			c.fail(errRange)
+		}
+		f.topic = string(c.name(maxTopic))
+	case frameChunk:
+		f.data, c.rest = c.rest, nil
+		if c.err == nil && (len(f.data) == 0 || len(f.data) > chunkSize) {
+			c.fail(errRange)
+		}
+	case frameTaken:
+		result := c.byte()
+		if result > resultTaken {
+			c.fail(errRange)
+		}
+		f.ok = result == resultTaken
+	}
 }
 
 // cursor reads a frame from the front. After the first error it reads zeros.
@@ -215,18 +287,27 @@ func (c *cursor) upTo(limit uint64) uint64 {
 }
 
 func (c *cursor) poolName(pools names) string {
+	b := c.name(maxPool)
+	if b == nil {
+		return ""
+	}
+	return pools.get(b)
+}
+
+// name reads a name of 1 to limit bytes, which are not copied.
+func (c *cursor) name(limit int) []byte {
 	n := int(c.byte())
 	switch {
 	case c.err != nil:
-		return ""
-	case n == 0 || n > maxPool:
+		return nil
+	case n == 0 || n > limit:
 		c.fail(errRange)
-		return ""
+		return nil
 	case n > len(c.rest):
 		c.fail(errTruncated)
-		return ""
+		return nil
 	}
 	name := c.rest[:n]
 	c.rest = c.rest[n:]
-	return pools.get(name)
+	return name
 }

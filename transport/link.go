@@ -159,6 +159,7 @@ func (l *link) leave(s *session) {
 	if l.session == s {
 		l.session = nil
 	}
+	s.out.fail(fmt.Errorf("%w: node %d (%s)", ErrLinkDown, l.node, l.name))
 	l.mu.Unlock()
 	close(s.done)
 }

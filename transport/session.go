@@ -41,7 +41,10 @@ type session struct {
 	// acked is the number last acknowledged to the peer.
 	acked atomic.Uint64
 
+	in inPayloads
+
 	// The rest is under link.mu.
+	out     outPayloads
 	silent  int // beats since anything has arrived
 	ackDue  bool
 	pong    uint64 // id of the ping to answer, 0: none
@@ -51,7 +54,7 @@ type session struct {
 }
 
 func newSession(l *link, raw, conn net.Conn) *session {
-	return &session{link: l, raw: raw, conn: conn, done: make(chan struct{}), stop: make(chan struct{})}
+	return &session{link: l, raw: raw, conn: conn, in: newInPayloads(), done: make(chan struct{}), stop: make(chan struct{})}
 }
 
 // fail ends the session, for the reason of the first call. It does not wait.
@@ -85,6 +88,7 @@ func (s *session) run() {
 	}
 	l.wentUp(s)
 	wg.Go(func() { s.fail(s.write(out)) })
+	wg.Go(s.receive)
 	s.fail(s.read())
 	wg.Wait()
 	l.wentDown(s.err)
@@ -122,7 +126,7 @@ func (s *session) write(out io.Writer) error {
 func (s *session) fill(batch []byte) ([]byte, int) {
 	l := s.link
 	ping := s.pingDue && s.pinged.IsZero() // one at a time
-	if !s.ackDue && s.pong == 0 && !ping && !l.out.unwritten() {
+	if !s.ackDue && s.pong == 0 && !ping && !l.out.unwritten() && !s.in.due() && !s.out.due() {
 		return batch, 0
 	}
 	if received := l.received.Load(); received != s.acked.Load() {
@@ -140,7 +144,9 @@ func (s *session) fill(batch []byte) ([]byte, int) {
 		s.pinged = time.Now()
 		batch = appendControl(batch, framePing, s.pingID)
 	}
-	return l.out.take(batch, maxBatch)
+	batch = s.in.take(batch)
+	batch, messages := l.out.take(batch, maxBatch)
+	return s.out.take(batch), messages
 }
 
 // read takes frames until one is bad or the connection is over.
@@ -245,6 +251,8 @@ func (s *session) take(f *frame) error {
 		if s.pingDue {
 			l.wakeWriter()
 		}
+	default:
+		return s.takePayload(f)
 	}
 	return nil
 }

@@ -2,9 +2,11 @@ package cluster
 
 import (
 	"slices"
+	"strconv"
 
 	"github.com/kgate/kgate/kmutex"
 	"github.com/kgate/kgate/lab/protocol/fairk"
+	"github.com/kgate/kgate/membership/leader"
 )
 
 // agreed is what the log amounts to, as in package membership.
@@ -106,10 +108,13 @@ func (a *agreed) leased() []kmutex.Node {
 	return nodes
 }
 
-func (a *agreed) nodes() []kmutex.Node {
-	nodes := make([]kmutex.Node, len(a.Members))
+// forRules returns what the leader's rules need of the log.
+func (a *agreed) forRules() leader.View {
+	v := leader.View{Number: a.Index, Leased: a.leased(), Members: make([]leader.Member, len(a.Members))}
 	for i, m := range a.Members {
-		nodes[i] = m.Node
+		v.Members[i] = leader.Member{
+			Node: m.Node, Name: strconv.Itoa(m.Host), Boot: strconv.FormatUint(m.Boot, 10), Home: m.Node == a.Home,
+		}
 	}
-	return nodes
+	return v
 }

@@ -30,9 +30,12 @@ type (
 	// refuseJoinMsg: this incarnation is lost already.
 	refuseJoinMsg struct{ boot uint64 }
 	leaveMsg      struct{ node kmutex.Node }
-	renewMsg      struct{ renewal lease.Renewal }
-	grantMsg      struct{ renewal lease.Renewal }
-	refuseMsg     struct{ renewal lease.Renewal }
+	renewMsg      struct {
+		renewal lease.Renewal
+		view    uint64
+	}
+	grantMsg  struct{ renewal lease.Renewal }
+	refuseMsg struct{ renewal lease.Renewal }
 )
 
 func (m *beatMsg) String() string {

@@ -127,7 +127,7 @@ func (p *process) tick() {
 }
 
 func (p *process) renew() {
-	p.tell(&renewMsg{p.holder.Send(p.clock())})
+	p.tell(&renewMsg{p.holder.Send(p.clock()), p.gateway.View().Index})
 }
 
 // tell sends something to the leader.

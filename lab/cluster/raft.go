@@ -8,6 +8,7 @@ import (
 	"github.com/kgate/kgate/kmutex"
 	"github.com/kgate/kgate/lab/protocol/fairk"
 	"github.com/kgate/kgate/lab/sim"
+	"github.com/kgate/kgate/membership/leader"
 	"github.com/kgate/kgate/membership/lease"
 )
 
@@ -91,6 +92,7 @@ func (c *Cluster) elect(v int) {
 	p.leads = &leadership{p: p, term: c.raft.term, voters: slices.Clone(c.raft.voters), seen: make([]time.Duration, len(c.hosts))}
 	p.leads.staged = new(fairk.View)
 	p.leads.grantor = lease.NewGrantor(c.cfg.Terms, c.raft.term, p.clock())
+	p.leads.rules = leader.New(c.cfg.Terms, p.leads.grantor, nil, p.clock())
 	for i := range p.leads.seen {
 		p.leads.seen[i] = p.clock()
 	}
@@ -105,6 +107,7 @@ type leadership struct {
 	term    uint64
 	voters  []int
 	grantor *lease.Grantor
+	rules   *leader.Rules
 	// seen is when a host's process was last seen to run, by the leader's clock.
 	seen   []time.Duration
 	staged *fairk.View // the newest view that it knows, at first of none
@@ -128,10 +131,9 @@ func (l *leadership) work() {
 	now := l.p.clock()
 	if c.raft.term == l.term {
 		l.changeVoters()
-		l.grantor.Follow(c.log.nodes(), c.log.leased(), now)
-		l.suspect(now)
-		l.expire(now)
-		l.grantor.Follow(c.log.nodes(), c.log.leased(), now)
+		l.rules.Follow(c.log.forRules(), now)
+		l.judge(now)
+		l.rules.Follow(c.log.forRules(), now)
 		l.staged = c.newest
 	}
 	for i := range c.hosts {
@@ -146,7 +148,7 @@ func (l *leadership) work() {
 		for i, v := range l.voters {
 			names[i] = strconv.Itoa(v)
 		}
-		round := l.grantor.Begin(names)
+		round := l.grantor.Begin(func() []string { return names })
 		for _, v := range l.voters {
 			if l.p.leads == l {
 				c.Send(l.p.host, v, "", &askMsg{l.term, round})
@@ -181,21 +183,34 @@ func (l *leadership) changeVoters() {
 	}
 }
 
-// suspect suspends members that are gone: no process answers where they were, or
-// they have not renewed for half a lease.
-func (l *leadership) suspect(now time.Duration) {
-	c := l.p.c
-	silent := l.grantor.Silent(now, c.cfg.Terms.Lease/2)
-	var nodes []kmutex.Node
-	for _, m := range c.log.Members {
-		if p := c.hosts[m.Host].process; p != nil && p.boot == m.Boot || c.IsCut(l.p.host, m.Host) {
-			l.seen[m.Host] = now
-		}
-		if now-l.seen[m.Host] > evidence || slices.Contains(silent, m.Node) {
-			nodes = append(nodes, m.Node)
-		}
+// judge carries out what the leader's rules say.
+func (l *leadership) judge(now time.Duration) {
+	verdict := l.rules.Judge(l.sight(now), now)
+	nodes := make([]kmutex.Node, len(verdict.Suspend))
+	for i, s := range verdict.Suspend {
+		nodes[i] = s.Node
 	}
 	l.suspend(nodes)
+	l.expire(verdict.Expire)
+}
+
+// sight returns what the leader sees for itself.
+func (l *leadership) sight(now time.Duration) leader.Sight {
+	c := l.p.c
+	s := leader.Sight{Boots: make(map[string]string), Gone: make(map[kmutex.Node]time.Duration)}
+	for _, m := range c.log.Members {
+		p := c.hosts[m.Host].process
+		if p != nil && c.hears(l.p.host, m.Host) {
+			s.Boots[strconv.Itoa(m.Host)] = strconv.FormatUint(p.boot, 10)
+		}
+		if p != nil && p.boot == m.Boot || c.IsCut(l.p.host, m.Host) {
+			l.seen[m.Host] = now
+		}
+		if now-l.seen[m.Host] > evidence {
+			s.Gone[m.Node] = l.seen[m.Host]
+		}
+	}
+	return s
 }
 
 func (l *leadership) suspend(nodes []kmutex.Node) bool {
@@ -216,13 +231,7 @@ func (l *leadership) suspend(nodes []kmutex.Node) bool {
 }
 
 // expire gives back what lost members owe, as their leases have run out.
-func (l *leadership) expire(now time.Duration) {
-	var nodes []kmutex.Node
-	for _, n := range l.p.c.log.leased() {
-		if l.grantor.Expired(n, now) {
-			nodes = append(nodes, n)
-		}
-	}
+func (l *leadership) expire(nodes []kmutex.Node) {
 	if len(nodes) == 0 {
 		return
 	}
@@ -258,13 +267,14 @@ func (l *leadership) take(from int, m any) {
 		})
 		l.changeVoters()
 	case *renewMsg:
-		if !l.grantor.Receive(m.renewal, l.p.clock()) && c.log.isLost(m.renewal.Node) {
+		if !l.rules.Receive(m.renewal, leader.Report{View: m.view}, l.p.clock()) && c.log.isLost(m.renewal.Node) {
 			c.Send(l.p.host, from, "", &refuseMsg{m.renewal})
 		}
 	case *tellMsg:
 		granted, decided := l.grantor.Answer(m.round, strconv.Itoa(m.voter), m.term)
 		if decided {
 			l.patience = 0
+			l.rules.Confirmed()
 		}
 		for _, r := range granted {
 			if member, in := c.log.Member(r.Node); in {

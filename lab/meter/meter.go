@@ -27,6 +27,10 @@ type Result struct {
 	Wait Histogram
 	// NodeMax is each node's longest wait.
 	NodeMax []time.Duration
+	// NodeLast is when each node came into the critical section last; 0: never.
+	NodeLast []time.Duration
+	// Oldest is the age of the oldest request that still waited at the end.
+	Oldest time.Duration
 	// Messages counts messages by type, in order of first use.
 	Messages []Count
 	// Hops is how many nodes forwarded a request, in sum.
@@ -51,7 +55,7 @@ type Count struct {
 
 // New returns the meter of a run with k tokens that counts from an instant on.
 func New(nodes, k int, from time.Duration) *Meter {
-	return &Meter{k: k, from: from, last: from, order: newOrder(), r: Result{NodeMax: make([]time.Duration, nodes)}}
+	return &Meter{k: k, from: from, last: from, order: newOrder(), r: Result{NodeMax: make([]time.Duration, nodes), NodeLast: make([]time.Duration, nodes)}}
 }
 
 // advance brings the integrals over time to now.
@@ -86,6 +90,7 @@ func (m *Meter) Entered(now time.Duration, n uint64, node int, since time.Durati
 	m.r.Entries++
 	m.r.Wait.Add(wait)
 	m.r.NodeMax[node] = max(m.r.NodeMax[node], wait)
+	m.r.NodeLast[node] = now
 	if older > 0 {
 		m.r.Inversions += uint64(older)
 		m.r.Overtakes++
@@ -177,7 +182,9 @@ func (r *Result) Merge(o *Result) {
 	r.Wait.Merge(&o.Wait)
 	for i, d := range o.NodeMax {
 		r.NodeMax[i] = max(r.NodeMax[i], d)
+		r.NodeLast[i] = max(r.NodeLast[i], o.NodeLast[i])
 	}
+	r.Oldest = max(r.Oldest, o.Oldest)
 	for _, c := range o.Messages {
 		i := slices.IndexFunc(r.Messages, func(have Count) bool { return have.Type == c.Type })
 		if i < 0 {

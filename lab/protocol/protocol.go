@@ -42,6 +42,9 @@ type Host interface {
 // Setup is what a protocol is made for.
 type Setup struct {
 	Nodes, K int
+	// Members is how many nodes, the first ones, are in the system from the
+	// beginning.
+	Members int
 	// Delay is the network's mean one-way delay.
 	Delay time.Duration
 }
@@ -54,4 +57,41 @@ type Spec struct {
 	About string
 	// New fails if the protocol cannot work in this setup.
 	New func(Host, Setup) (Protocol, error)
+}
+
+// Detecting is a protocol whose nodes have a failure detector. It is perfect: it
+// tells every living node of every crash, and of nothing else. What the crashed
+// node sent may still be on its way then.
+type Detecting interface {
+	// Down tells a node that another one has crashed.
+	Down(node, crashed int)
+}
+
+// Restarting is a protocol whose nodes can come back after a crash. All of them
+// have been told of the crash by then.
+type Restarting interface {
+	// Restart begins a new life of a crashed node. It knows what the protocol
+	// says is on stable storage, and nothing else.
+	Restart(node int)
+}
+
+// Moving is a protocol that nodes can join and leave.
+type Moving interface {
+	// Join lets a node into the system. It knows one that is in.
+	Join(node, via int)
+	// Leave has a node leave. Its clients ask for nothing any more, but a
+	// request may still be in the critical section, or cancelled.
+	Leave(node int)
+	// In reports whether a node is in the system: from the end of Join to the
+	// end of Leave. After that nothing reaches it.
+	In(node int) bool
+}
+
+// As returns the optional interface T of a protocol, which may be inside [Serial].
+func As[T any](p Protocol) (T, bool) {
+	if s, ok := p.(*serial); ok {
+		p = s.Protocol
+	}
+	t, ok := p.(T)
+	return t, ok
 }

@@ -2,7 +2,6 @@ package lease
 
 import (
 	"maps"
-	"slices"
 	"time"
 
 	"github.com/kgate/kgate/kmutex"
@@ -14,9 +13,9 @@ type Grantor struct {
 	terms Terms
 	term  uint64
 	since time.Duration
-	// members are those of the agreed view, and since when they are known here;
-	// heard is when the newest renewal was received.
-	members map[kmutex.Node]time.Duration
+	// members are those of the agreed view; heard is when the newest renewal was
+	// received.
+	members map[kmutex.Node]bool
 	heard   map[kmutex.Node]time.Duration
 	lost    map[kmutex.Node]bool
 	// granted is when the newest renewal that was granted had been received, by
@@ -39,7 +38,7 @@ type received struct {
 func NewGrantor(terms Terms, term uint64, now time.Duration) *Grantor {
 	return &Grantor{
 		terms: terms, term: term, since: now,
-		members: make(map[kmutex.Node]time.Duration),
+		members: make(map[kmutex.Node]bool),
 		heard:   make(map[kmutex.Node]time.Duration),
 		lost:    make(map[kmutex.Node]bool),
 		granted: make(map[kmutex.Node]time.Duration),
@@ -50,14 +49,12 @@ func NewGrantor(terms Terms, term uint64, now time.Duration) *Grantor {
 // Again returns the end of the same leader in the very next term. Nobody else
 // led between the two, so what was granted before is known, and nothing has to
 // be waited for. It returns nil for any other term.
-func (g *Grantor) Again(term uint64, now time.Duration) *Grantor {
+func (g *Grantor) Again(term uint64) *Grantor {
 	if term != g.term+1 {
 		return nil
 	}
 	again := NewGrantor(g.terms, term, g.since)
-	for node := range g.members {
-		again.members[node] = now // nobody could renew meanwhile
-	}
+	maps.Copy(again.members, g.members)
 	maps.Copy(again.heard, g.heard)
 	maps.Copy(again.lost, g.lost)
 	maps.Copy(again.granted, g.granted)
@@ -69,15 +66,10 @@ func (g *Grantor) Term() uint64 { return g.term }
 
 // Follow takes in the agreed view: the members, and the lost ones whose leases
 // may still run.
-func (g *Grantor) Follow(members, lost []kmutex.Node, now time.Duration) {
-	before := g.members
-	g.members = make(map[kmutex.Node]time.Duration, len(members))
+func (g *Grantor) Follow(members, lost []kmutex.Node) {
+	clear(g.members)
 	for _, node := range members {
-		since, known := before[node]
-		if !known {
-			since = now
-		}
-		g.members[node] = since
+		g.members[node] = true
 	}
 	clear(g.lost)
 	for _, node := range lost {
@@ -89,10 +81,7 @@ func (g *Grantor) Follow(members, lost []kmutex.Node, now time.Duration) {
 	maps.DeleteFunc(g.granted, func(node kmutex.Node, _ time.Duration) bool { return gone(node) && !g.lost[node] })
 }
 
-func (g *Grantor) member(node kmutex.Node) bool {
-	_, in := g.members[node]
-	return in
-}
+func (g *Grantor) member(node kmutex.Node) bool { return g.members[node] }
 
 // Receive takes in a renewal. It reports whether a round may grant it: only
 // those of members.
@@ -112,19 +101,6 @@ func (g *Grantor) Expired(node kmutex.Node, now time.Duration) bool {
 		return false
 	}
 	return now-max(g.since, g.granted[node]) >= g.terms.Wait()
-}
-
-// Silent returns the members from which no renewal has been received for at
-// least d, nor since they are known here, in ascending order.
-func (g *Grantor) Silent(now, d time.Duration) []kmutex.Node {
-	var silent []kmutex.Node
-	for node, since := range g.members {
-		if now-max(since, g.heard[node]) >= d {
-			silent = append(silent, node)
-		}
-	}
-	slices.Sort(silent)
-	return silent
 }
 
 // Heard returns when the newest renewal of a member was received; false if none

@@ -22,18 +22,20 @@ type round struct {
 // Waiting reports that there are renewals which the next round would answer.
 func (g *Grantor) Waiting() bool { return len(g.pending) > 0 && !g.deposed }
 
-// Begin begins a round, for all renewals that have been received so far. Every
-// voter of raft's newest configuration, the leader among them, is to be asked
-// *after* this call which term it is in. A round that was not decided is over;
-// its renewals get no answer.
-func (g *Grantor) Begin(voters []string) (number uint64) {
+// Begin begins a round, for all renewals that have been received so far. Voters
+// returns those of raft's newest configuration, the leader among them. It is called
+// when the renewals have been taken in: voters that were read before might have been
+// replaced when the last renewal came. Each of them is to be asked *after* this call
+// which term it is in. A round that was not decided is over; its renewals get no
+// answer.
+func (g *Grantor) Begin(voters func() []string) (number uint64) {
 	g.rounds++
-	awaited := make(map[string]bool, len(voters))
-	for _, v := range voters {
-		awaited[v] = true
-	}
-	g.round = round{number: g.rounds, voters: len(awaited), awaited: awaited, renewals: g.pending}
+	g.round = round{number: g.rounds, awaited: make(map[string]bool), renewals: g.pending}
 	g.pending = make(map[kmutex.Node]received)
+	for _, v := range voters() {
+		g.round.awaited[v] = true
+	}
+	g.round.voters = len(g.round.awaited)
 	return g.rounds
 }
 

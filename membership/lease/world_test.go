@@ -225,7 +225,7 @@ func (p *process) follow() {
 	for n := range p.w.lost {
 		lost = append(lost, n)
 	}
-	p.grantor.Follow(members, lost, p.clock())
+	p.grantor.Follow(members, lost)
 }
 
 func (p *process) round() {
@@ -238,7 +238,7 @@ func (p *process) round() {
 	for _, v := range p.w.procs {
 		voters = append(voters, v.id)
 	}
-	number := g.Begin(voters)
+	number := g.Begin(func() []string { return voters })
 	for _, v := range p.w.procs {
 		p.w.ask(p, v, func() {
 			term := v.term

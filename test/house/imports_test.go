@@ -25,7 +25,7 @@ var rooms = map[string][]string{
 	"chordring/serfring":   {"oncelog"},
 	"oncelog":              {},
 	"transport":            {"kmutex", "oncelog"},
-	"membership":           {"chordring", "chordring/serfring", "kmutex", "membership/lease", "oncelog"},
+	"membership":           {"chordring", "chordring/serfring", "kmutex", "membership/leader", "membership/lease", "oncelog"},
 	"telemetry":            {"kmutex", "oncelog"},
 	"proxy":                {"oncelog"},
 	"config":               {},
@@ -49,9 +49,10 @@ var rooms = map[string][]string{
 	"lab/protocol/fairk":   {"chordring", "coordinator", "kmutex", "lab/protocol", "lab/sim", "replication"},
 	"lab/protocol/ideal":   {"lab/protocol", "lab/sim"},
 	"lab/protocol/static":  {"lab/protocol", "lab/sim"},
-	"lab/cluster":          {"kmutex", "lab/protocol", "lab/protocol/fairk", "lab/sim", "membership/lease"},
+	"lab/cluster":          {"kmutex", "lab/protocol", "lab/protocol/fairk", "lab/sim", "membership/leader", "membership/lease"},
 	"lab/fuzz":             {"lab/cluster", "lab/network", "membership/lease"},
 	"lab":                  {"lab/meter", "lab/network", "lab/protocol", "lab/sim", "lab/workload"},
+	"lab/check":            {"lab", "lab/protocol", "lab/sim", "lab/workload"},
 	"lab/experiment": {
 		"lab", "lab/heirs", "lab/meter", "lab/network", "lab/protocol", "lab/protocol/bv95", "lab/protocol/central", "lab/protocol/fairk",
 		"lab/protocol/ideal", "lab/protocol/static", "lab/protocol/trial", "lab/ring", "lab/workload",
@@ -59,6 +60,7 @@ var rooms = map[string][]string{
 	"lab/protocol/trial": {"kmutex", "lab/protocol", "lab/protocol/fairk", "lab/sim"},
 	"lab/report":         {"lab/experiment", "lab/meter"},
 	"lab/plan":           {"lab", "lab/experiment", "lab/meter", "lab/protocol", "lab/protocol/fairk", "lab/protocol/static", "lab/workload"},
+	"membership/leader":  {"kmutex", "membership/lease"},
 	"membership/lease":   {"kmutex"},
 	"cmd/kgate": {
 		"admin", "chordring", "chordring/serfring", "client", "config", "configs", "demo", "gateway", "kmutex",
@@ -68,11 +70,11 @@ var rooms = map[string][]string{
 }
 
 // pure rooms import nothing with a clock, I/O, concurrency or randomness.
-var pure = []string{"kmutex", "coordinator", "chordring", "membership/lease", "replication"}
+var pure = []string{"kmutex", "coordinator", "chordring", "membership/leader", "membership/lease", "replication"}
 
 // timed rooms are pure and are told the time: they use the type time.Duration
 // and its units, and nothing else of package time.
-var timed = []string{"membership/lease", "replication"}
+var timed = []string{"membership/leader", "membership/lease", "replication"}
 
 var units = regexp.MustCompile(`^time\.(Duration|Nanosecond|Microsecond|Millisecond|Second|Minute|Hour)$`)
 

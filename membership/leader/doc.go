@@ -1,0 +1,50 @@
+// Package leader holds the rules by which the leader of a cluster judges its
+// members: whom to suspend, whose lease to call expired, what to give back, whom
+// to let in, and when to hand the lead over.
+//
+// The rules are pure. A driver tells them what the leader learns and when, as a
+// [time.Duration] on the leader's monotonic clock, and carries out what [Rules.Judge]
+// returns. It calls Judge every [Interval]. Package membership drives them with
+// hashicorp/raft and real connections, the lab with a model of both.
+//
+// # Why suspending is safe
+//
+// A suspension takes a member out of the agreed view. From then on nobody grants
+// it a lease, and its tokens are withheld until its lease has provably expired. So
+// a wrong suspicion costs a gateway its place for a moment and never breaks the
+// promise of k. The rules may therefore err, but they must always end in a view
+// whose members can form the line: that is what the bounds are about.
+//
+// # The table
+//
+// L is the lease, W is [lease.Terms.Wait] (1.1 L and a bound). A renewal comes every
+// L/6. Bounds count from the fault to the verdict, on top of them comes one
+// [Interval]; a leader that has just been elected counts from its election.
+//
+//	fault                          rule                                           bound
+//	-----                          ----                                           -----
+//	a process is gone              its link is down, three dials in a row failed, 3 dials
+//	                               and no renewal came since the first of them
+//	a host is gone, or a gateway   no renewal for L/2, and gossip does not show   L/2, or when
+//	came back as another           this incarnation alive                         gossip knows
+//	a gateway does not renew,      no renewal for W: its lease is over, whatever  W
+//	gossip sees it                 gossip says
+//	a link is broken both ways     both ends complain that it is down since L/2:  2 L/3 after the
+//	                               the end in more such pairs goes, of equals     link is noticed
+//	                               the younger                                    to be down
+//	a report does not come         the home of a pool complains twice in a row:   L/2
+//	                               the member that it misses goes; a home that
+//	                               misses most of those who renew goes itself
+//	views are not followed         it renews, and names a view that is L/2 old    3 L/4
+//	the leader is not heard by     no renewal for L/3 from more than half of the  L/3
+//	the members, or cannot ask     members that gossip sees, or none confirmed:
+//	the voters                     the lead is handed over, once per 2 W
+//	the leader itself was stopped  silence counts from when it went on            -
+//	a lease has run out            lease.Grantor says so: expire                  W
+//	a pool with a longest hold     HoldMax after the lease was known to be over   W + HoldMax
+//	a gateway wants to come in     it reaches every member that renews; one that  at once
+//	                               is silent, or that gossip shows as another
+//	                               incarnation, does not count
+//	a gateway flaps                it waits before it is let in again, twice as   1 s to 1 min
+//	                               long each time that it happens again soon
+package leader

@@ -1,0 +1,223 @@
+package leader
+
+import (
+	"maps"
+	"slices"
+	"time"
+
+	"github.com/kgate/kgate/kmutex"
+)
+
+// Reason tells why a member is suspended.
+type Reason string
+
+// The reasons, as the log shows them.
+const (
+	Gone    Reason = "its link is down and its peer port does not answer"
+	Silent  Reason = "gossip does not see it alive and it does not renew its lease"
+	Over    Reason = "it has not renewed its lease until it was over"
+	Apart   Reason = "its link to another member stays down while both renew"
+	Missing Reason = "its report does not reach a pool's home"
+	Unheard Reason = "it is a pool's home and most reports do not reach it"
+	Behind  Reason = "it renews its lease and does not follow the views"
+)
+
+// Suspicion is a member to suspend.
+type Suspicion struct {
+	Member
+	Reason Reason
+}
+
+// Return is what a pool gets back.
+type Return struct {
+	Pool  string
+	Nodes []kmutex.Node
+}
+
+// Verdict is what the leader has to do. All suspicions belong in one command, so
+// that they cost one epoch.
+type Verdict struct {
+	// Suspend these members, in ascending order of Node.
+	Suspend []Suspicion
+	// Expire these lost members: their leases have provably run out.
+	Expire []kmutex.Node
+	// Return to these pools what lost members owe them beyond their leases.
+	Return []Return
+	// HandOver the lead to another gateway; [Rules.HandedOver] is to be called with
+	// the attempt.
+	HandOver bool
+}
+
+// Judge returns what is to be done now. The driver calls it every [Interval] and
+// follows the view that comes of it before it judges again.
+func (r *Rules) Judge(s Sight, now time.Duration) Verdict {
+	if now-r.looked > r.terms.Lease/4 {
+		// The leader itself was stopped: what it has not heard says nothing.
+		r.awake = now
+	}
+	r.looked = now
+	return Verdict{
+		Suspend: r.suspects(s, now), Expire: r.expired(now), Return: r.due(now),
+		HandOver: r.unfit(s, now),
+	}
+}
+
+func (r *Rules) suspects(s Sight, now time.Duration) []Suspicion {
+	reasons := make(map[kmutex.Node]Reason)
+	take := func(node kmutex.Node, why Reason) {
+		if _, in := r.members[node]; in && reasons[node] == "" {
+			reasons[node] = why
+		}
+	}
+	for node, since := range s.Gone {
+		// A renewal that came after the first of the dials speaks against it.
+		if heard, ever := r.grantor.Heard(node); !ever || heard < since {
+			take(node, Gone)
+		}
+	}
+	for node, m := range r.members {
+		switch quiet := r.silent(node, now); {
+		case quiet >= r.terms.Wait():
+			take(node, Over)
+		case quiet >= r.terms.Lease/2 && s.Boots[m.Name] != m.Boot:
+			take(node, Silent)
+		}
+		if r.behind(node, now) {
+			take(node, Behind)
+		}
+	}
+	accused := make(map[kmutex.Node]bool)
+	for node, why := range r.apart(now) {
+		take(node, why)
+		accused[node] = reasons[node] == why
+	}
+	r.accused = accused
+	suspects := make([]Suspicion, 0, len(reasons))
+	for _, node := range slices.Sorted(maps.Keys(reasons)) {
+		suspects = append(suspects, Suspicion{r.members[node], reasons[node]})
+	}
+	return suspects
+}
+
+// behind reports that a member renews and does not follow the views: whoever does
+// not take part in forming an epoch keeps all from it.
+func (r *Rules) behind(node kmutex.Node, now time.Duration) bool {
+	rep, ok := r.reports[node]
+	return ok && now-r.viewed > r.terms.Lease/2 && rep.View < r.view.Number && rep.at > r.viewed+r.terms.Lease/4
+}
+
+// unfit reports that this leader should not be one: the members, or the voters,
+// live and do not get through to it.
+func (r *Rules) unfit(s Sight, now time.Duration) bool {
+	patience := r.terms.Lease / 3
+	if len(r.members) < 3 || now-max(r.since, r.awake) < patience || r.resigns && now-r.handed < 2*r.terms.Wait() {
+		return false
+	}
+	if r.unconfirmed != never && now-max(r.unconfirmed, r.awake) >= patience {
+		return true
+	}
+	unheard := 0
+	for node, m := range r.members {
+		if _, gone := s.Gone[node]; !gone && s.Boots[m.Name] == m.Boot && r.silent(node, now) >= patience {
+			unheard++
+		}
+	}
+	return unheard > len(r.members)/2
+}
+
+// HandedOver notes that this leader tries to hand the lead over.
+func (r *Rules) HandedOver(now time.Duration) { r.handed, r.resigns = now, true }
+
+// apart returns whom to suspend so that those left have links to each other and
+// every home gets its reports.
+func (r *Rules) apart(now time.Duration) map[kmutex.Node]Reason {
+	reasons := r.unreported(now)
+	down := make(map[kmutex.Node][]kmutex.Node)
+	for node, rep := range r.reports {
+		if r.fresh(rep, now) && reasons[node] == "" {
+			down[node] = rep.Down
+		}
+	}
+	for _, node := range separate(down) {
+		reasons[node] = Apart
+	}
+	return reasons
+}
+
+// unreported returns whom the homes' complaints are against. A home that misses
+// most of those who renew is itself the one that nobody reaches.
+func (r *Rules) unreported(now time.Duration) map[kmutex.Node]Reason {
+	reasons := make(map[kmutex.Node]Reason)
+	renew := 0
+	for _, rep := range r.reports {
+		if r.fresh(rep, now) {
+			renew++
+		}
+	}
+	missed := make(map[kmutex.Node]bool)
+	for home, rep := range r.reports {
+		if !r.members[home].Home || !r.fresh(rep, now) {
+			continue
+		}
+		var these []kmutex.Node
+		living := 0
+		for node, since := range rep.missing {
+			if _, in := r.members[node]; !in || node == home || rep.at-since < r.terms.Interval()/2 {
+				continue // one complaint alone may come of a pause of the home
+			}
+			these = append(these, node)
+			if other, renews := r.reports[node]; renews && r.fresh(other, now) {
+				living++
+			}
+		}
+		if living >= 2 && 2*living > renew-1 {
+			reasons[home] = Unheard
+			continue
+		}
+		for _, node := range these {
+			missed[node] = true
+		}
+	}
+	for node := range missed {
+		if reasons[node] == "" {
+			reasons[node] = Missing
+		}
+	}
+	return reasons
+}
+
+// separate returns whom to take out so that no two of those left complain about
+// each other: as long as two do, the one in most such pairs goes, of equal ones the
+// youngest. A complaint of one end alone is none.
+func separate(down map[kmutex.Node][]kmutex.Node) []kmutex.Node {
+	pairs := make(map[kmutex.Node]map[kmutex.Node]bool)
+	for a, complaints := range down {
+		for _, b := range complaints {
+			if a != b && slices.Contains(down[b], a) {
+				if pairs[a] == nil {
+					pairs[a] = make(map[kmutex.Node]bool)
+				}
+				pairs[a][b] = true
+			}
+		}
+	}
+	var out []kmutex.Node
+	for {
+		var worst kmutex.Node
+		most := 0
+		for node, with := range pairs {
+			if n := len(with); n > most || n == most && n > 0 && node > worst {
+				worst, most = node, n
+			}
+		}
+		if most == 0 {
+			slices.Sort(out)
+			return out
+		}
+		out = append(out, worst)
+		for other := range pairs[worst] {
+			delete(pairs[other], worst)
+		}
+		delete(pairs, worst)
+	}
+}

@@ -1,0 +1,243 @@
+package transport
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"slices"
+
+	"github.com/kgate/kgate/kmutex"
+)
+
+// MaxPayload bounds the size of one payload, and what all unfinished payloads
+// from one peer may add up to.
+const MaxPayload = 64 << 20
+
+const (
+	// maxPayloads bounds how many payloads from one peer are unfinished.
+	maxPayloads = 16
+	// maxPayloadQueue bounds how many wait for one peer, those included.
+	maxPayloadQueue = 1024
+	// chunkSize bounds the bytes of a payload in one frame. A message waits for
+	// one chunk at most before it is written.
+	chunkSize = 32 << 10
+	// payloadWindow bounds the bytes of payloads on their way: written, but not
+	// yet read at the other end. So messages and pings, which share the
+	// connection, queue behind no more than this in the kernel's buffers.
+	payloadWindow = 1 << 20
+)
+
+// Errors of SendPayload, besides ErrUnknownPeer, ErrOverflow, ErrMessage and
+// ErrClosed.
+var (
+	// ErrLinkDown says that there is no link to the peer, or that it broke
+	// before the peer had taken the payload. The peer may have taken it
+	// nevertheless.
+	ErrLinkDown = errors.New("transport: link down")
+	// ErrNotTaken says that the peer's Receive returned an error, or that the
+	// peer has no Receive.
+	ErrNotTaken = errors.New("transport: payload not taken")
+)
+
+// SendPayload sends a payload of 1 to MaxPayload bytes over the link to a peer,
+// whichever end opened it, and waits until the peer's [Config.Receive] has
+// returned. Messages do not wait behind it: it goes in chunks between them.
+//
+// Payloads of one topic arrive in the order of the calls, those of different
+// topics in any order. A payload is lost with its connection and not sent
+// again; then SendPayload returns ErrLinkDown. When ctx ends, so does the
+// sending, and what has arrived is dropped.
+//
+// SendPayload blocks: do not call it under a lock that Receive or Deliver
+// takes. The payload must not change until it returns.
+func (t *Transport) SendPayload(ctx context.Context, to kmutex.Node, topic string, payload []byte) error {
+	switch {
+	case topic == "" || len(topic) > maxTopic:
+		return fmt.Errorf("%w: the topic has %d bytes, not 1 to %d", ErrMessage, len(topic), maxTopic)
+	case len(payload) == 0 || len(payload) > MaxPayload:
+		return fmt.Errorf("%w: the payload has %d bytes, not 1 to %d", ErrMessage, len(payload), MaxPayload)
+	}
+	l := t.peers.Load().links[to]
+	switch {
+	case t.ctx.Err() != nil:
+		return ErrClosed
+	case l == nil:
+		return fmt.Errorf("%w: node %d", ErrUnknownPeer, to)
+	}
+	p := &outPayload{topic: topic, size: len(payload), rest: payload, done: make(chan error, 1)}
+	s, err := l.offer(p)
+	if err != nil {
+		return err
+	}
+	select {
+	case err := <-p.done:
+		return err
+	case <-ctx.Done():
+		l.mu.Lock()
+		defer l.mu.Unlock()
+		s.out.abandon(p)
+		l.wakeWriter()
+		return fmt.Errorf("transport: payload to node %d: %w", to, ctx.Err())
+	}
+}
+
+// offer queues p on the link's connection.
+func (l *link) offer(p *outPayload) (*session, error) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	s := l.session
+	switch {
+	case l.closed:
+		return nil, fmt.Errorf("%w: node %d", ErrUnknownPeer, l.node)
+	case s == nil:
+		return nil, fmt.Errorf("%w: node %d (%s)", ErrLinkDown, l.node, l.name)
+	}
+	if err := s.out.add(p); err != nil {
+		return nil, err
+	}
+	l.wakeWriter()
+	return s, nil
+}
+
+// outPayload is a payload to be sent.
+type outPayload struct {
+	topic string
+	size  int
+	id    uint64 // 0: not offered to the peer yet
+	rest  []byte // what is not written yet
+	done  chan error
+}
+
+// outPayloads are the payloads that one connection sends. It has no lock.
+type outPayloads struct {
+	waiting []*outPayload // not offered yet, in the order of the calls
+	// offered are those the peer knows of and has not taken yet. The first is
+	// the next to have a chunk written.
+	offered  []*outPayload
+	dropped  []uint64 // abandoned, to be told to the peer
+	bytes    int      // the sizes of offered
+	underway int      // bytes written that the peer has not read
+	lastID   uint64
+}
+
+func (o *outPayloads) add(p *outPayload) error {
+	if n := len(o.waiting) + len(o.offered); n >= maxPayloadQueue {
+		return fmt.Errorf("%w: %d payloads", ErrOverflow, n)
+	}
+	o.waiting = append(o.waiting, p)
+	return nil
+}
+
+// abandon stops the sending of p. One that is wholly written counts until the
+// peer has taken it.
+func (o *outPayloads) abandon(p *outPayload) {
+	if i := slices.Index(o.waiting, p); i >= 0 {
+		o.waiting = slices.Delete(o.waiting, i, i+1)
+		return
+	}
+	if i := slices.Index(o.offered, p); i >= 0 && len(p.rest) > 0 {
+		o.remove(i)
+		o.dropped = append(o.dropped, p.id)
+	}
+}
+
+func (o *outPayloads) remove(i int) {
+	o.bytes -= o.offered[i].size
+	o.offered = slices.Delete(o.offered, i, i+1)
+}
+
+// startable returns the place of the first payload that waits and may be
+// offered now, one of a topic at a time; -1: none.
+func (o *outPayloads) startable() int {
+	if len(o.offered) == maxPayloads {
+		return -1
+	}
+	for i, p := range o.waiting {
+		if slices.ContainsFunc(o.offered, func(q *outPayload) bool { return q.topic == p.topic }) {
+			continue
+		}
+		if o.bytes+p.size > MaxPayload {
+			break // smaller ones do not overtake it: it could wait for ever
+		}
+		return i
+	}
+	return -1
+}
+
+// next returns the payload to have a chunk written, or nil.
+func (o *outPayloads) next() *outPayload {
+	if o.underway >= payloadWindow {
+		return nil
+	}
+	for _, p := range o.offered {
+		if len(p.rest) > 0 {
+			return p
+		}
+	}
+	return nil
+}
+
+// due reports whether take has something to write.
+func (o *outPayloads) due() bool {
+	return len(o.dropped) > 0 || o.startable() >= 0 || o.next() != nil
+}
+
+// take appends what there is to write to batch: at most one chunk.
+func (o *outPayloads) take(batch []byte) []byte {
+	for _, id := range o.dropped {
+		batch = appendControl(batch, frameAbandon, id)
+	}
+	o.dropped = nil
+	for i := o.startable(); i >= 0; i = o.startable() {
+		p := o.waiting[i]
+		o.waiting = slices.Delete(o.waiting, i, i+1)
+		o.lastID++
+		p.id = o.lastID
+		o.bytes += p.size
+		o.offered = append(o.offered, p)
+		batch = appendOffer(batch, p.id, p.size, p.topic)
+	}
+	p := o.next()
+	if p == nil {
+		return batch
+	}
+	chunk := p.rest[:min(len(p.rest), chunkSize)]
+	p.rest = p.rest[len(chunk):]
+	o.underway += len(chunk)
+	// The others go before it now.
+	i := slices.Index(o.offered, p)
+	o.offered = append(slices.Delete(o.offered, i, i+1), p)
+	return appendChunk(batch, p.id, chunk)
+}
+
+// read notes that the peer has read n bytes of chunks.
+func (o *outPayloads) read(n uint64) error {
+	if n > uint64(o.underway) {
+		return fmt.Errorf("%w: %d bytes read, but %d are underway", errProtocol, n, o.underway)
+	}
+	o.underway -= int(n)
+	return nil
+}
+
+// taken notes that the peer is done with a payload.
+func (o *outPayloads) taken(id uint64, ok bool) error {
+	i := slices.IndexFunc(o.offered, func(p *outPayload) bool { return p.id == id })
+	switch {
+	case i < 0 || len(o.offered[i].rest) > 0:
+		return fmt.Errorf("%w: payload %d taken, which was not sent", errProtocol, id)
+	case ok:
+		o.offered[i].done <- nil
+	default:
+		o.offered[i].done <- ErrNotTaken
+	}
+	o.remove(i)
+	return nil
+}
+
+// fail ends all with err.
+func (o *outPayloads) fail(err error) {
+	for _, p := range slices.Concat(o.waiting, o.offered) {
+		p.done <- err
+	}
+	*o = outPayloads{}
+}

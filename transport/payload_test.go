@@ -1,0 +1,432 @@
+package transport
+
+import (
+	"bytes"
+	"context"
+	"encoding/binary"
+	"errors"
+	"fmt"
+	"io"
+	"math/rand/v2"
+	"net"
+	"sync"
+	"testing"
+	"time"
+
+	"github.com/kgate/kgate/kmutex"
+)
+
+// received is one call of Receive.
+type received struct {
+	from    kmutex.Node
+	topic   string
+	payload []byte
+}
+
+// inbox is a Receive that keeps what comes.
+type inbox struct {
+	mu  sync.Mutex
+	got []received
+	err error
+}
+
+func (b *inbox) receive(from kmutex.Node, topic string, payload []byte) error {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	b.got = append(b.got, received{from, topic, payload})
+	return b.err
+}
+
+func (b *inbox) all() []received {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	return append([]received(nil), b.got...)
+}
+
+// randomBytes returns n bytes that differ with the seed.
+func randomBytes(n int, seed uint64) []byte {
+	b := make([]byte, n+8)
+	r := rand.NewPCG(seed, 1)
+	for i := 0; i < n; i += 8 {
+		binary.BigEndian.PutUint64(b[i:], r.Uint64())
+	}
+	return b[:n]
+}
+
+// The end that accepted the connection sends as the one that dialled it, while
+// messages go both ways, and with TLS as without.
+func TestPayloadsBothWays(t *testing.T) {
+	pki := newPKI(t)
+	for _, secure := range []bool{false, true} {
+		t.Run(fmt.Sprintf("tls=%v", secure), func(t *testing.T) {
+			var in [2]inbox
+			var order [2]*inOrder
+			var ts [2]*Transport
+			for i := range ts {
+				order[i] = newInOrder(5000)
+				c := Config{Receive: in[i].receive, Handler: order[i]}
+				if secure {
+					c.TLS = pki.peer(t)
+				}
+				ts[i] = listen(t, c)
+			}
+			join(ts[:]...)
+			waitUp(t, ts[:]...)
+			var wg sync.WaitGroup
+			sizes := []int{1, chunkSize, chunkSize + 1, 5 << 20, 30 << 20}
+			for i := range ts {
+				to := kmutex.Node(2 - i)
+				wg.Go(func() { sendAll(t, ts[i], to, 5000) })
+				wg.Go(func() {
+					for _, n := range sizes {
+						if err := ts[i].SendPayload(within(t), to, "report/p", randomBytes(n, uint64(n+i))); err != nil {
+							t.Errorf("%d bytes to %d: %v", n, to, err)
+						}
+					}
+				})
+			}
+			wg.Wait()
+			for i := range ts {
+				wait(t, "all messages", order[i].done)
+				order[i].check(t, "messages")
+				from := 1 - i
+				got := in[i].all()
+				if len(got) != len(sizes) {
+					t.Fatalf("%d payloads received, want %d", len(got), len(sizes))
+				}
+				for j, n := range sizes {
+					if got[j].from != kmutex.Node(from+1) || got[j].topic != "report/p" || !bytes.Equal(got[j].payload, randomBytes(n, uint64(n+from))) {
+						t.Errorf("payload %d from %d about %q: %d bytes, want %d", j, got[j].from, got[j].topic, len(got[j].payload), n)
+					}
+				}
+			}
+		})
+	}
+}
+
+// rawReader plays node 2 at the other end of a link.
+type rawReader struct {
+	t    *testing.T
+	conn net.Conn
+}
+
+// next returns the next frame that is not a ping.
+func (r rawReader) next() frame {
+	r.t.Helper()
+	for {
+		var head [lengthSize]byte
+		_ = r.conn.SetReadDeadline(time.Now().Add(patience))
+		if _, err := io.ReadFull(r.conn, head[:]); err != nil {
+			r.t.Fatal(err)
+		}
+		body := make([]byte, binary.BigEndian.Uint32(head[:]))
+		if _, err := io.ReadFull(r.conn, body); err != nil {
+			r.t.Fatal(err)
+		}
+		var f frame
+		if err := decodeFrame(body, names{}, &f); err != nil {
+			r.t.Fatal(err)
+		}
+		if f.kind != framePing {
+			return f
+		}
+	}
+}
+
+// A message that is sent behind a long payload comes after at most one window
+// of it, whatever the receiver does.
+func TestMessagesOvertakePayloads(t *testing.T) {
+	victim := listen(t, Config{})
+	victim.SetPeers(3, []Peer{{Node: 2}})
+	r := rawReader{t, rawLink(t, victim)}
+	result := make(chan error, 1)
+	go func() { result <- victim.SendPayload(within(t), 2, "long", make([]byte, 8<<20)) }()
+	if f := r.next(); f.kind != frameOffer || f.number != 1 || f.size != 8<<20 || f.topic != "long" {
+		t.Fatalf("frame %+v, want the offer", f)
+	}
+	for n := 0; n < payloadWindow; {
+		f := r.next()
+		if f.kind != frameChunk || f.number != 1 {
+			t.Fatalf("frame of type %d after %d bytes, want a chunk", f.kind, n)
+		}
+		n += len(f.data)
+	}
+	// The window is used up and not confirmed: the next frame is the message.
+	if err := victim.Send(2, "p", numbered(1)); err != nil {
+		t.Fatal(err)
+	}
+	if f := r.next(); f.kind != frameMessage {
+		t.Fatalf("frame of type %d, want the message", f.kind)
+	}
+	_, _ = r.conn.Write(appendControl(nil, frameRead, 1))
+	if f := r.next(); f.kind != frameChunk {
+		t.Fatalf("frame of type %d, want a chunk", f.kind)
+	}
+	_ = r.conn.Close()
+	if err := <-result; !errors.Is(err, ErrLinkDown) {
+		t.Errorf("error %v, want ErrLinkDown", err)
+	}
+}
+
+// While Receive runs, messages are delivered; later payloads wait.
+func TestReceiveDoesNotHoldUpMessages(t *testing.T) {
+	began, goOn := make(chan struct{}), make(chan struct{})
+	var once sync.Once
+	at2 := newInOrder(100)
+	t1 := listen(t, Config{})
+	t2 := listen(t, Config{Handler: at2, Receive: func(kmutex.Node, string, []byte) error {
+		once.Do(func() { close(began) })
+		<-goOn
+		return nil
+	}})
+	join(t1, t2)
+	waitUp(t, t1, t2)
+	var wg sync.WaitGroup
+	for i := range 2 {
+		wg.Go(func() {
+			if err := t1.SendPayload(within(t), 2, fmt.Sprint("topic", i), []byte("x")); err != nil {
+				t.Error(err)
+			}
+		})
+	}
+	wait(t, "the first payload", began)
+	sendAll(t, t1, 2, 100)
+	wait(t, "all messages", at2.done)
+	close(goOn)
+	wg.Wait()
+}
+
+// Each topic keeps its order; one that is large does not keep others waiting.
+func TestPayloadOrder(t *testing.T) {
+	var in inbox
+	t1, t2 := listen(t, Config{}), listen(t, Config{Receive: in.receive})
+	join(t1, t2)
+	waitUp(t, t1, t2)
+	const topics, each = 40, 20
+	var wg sync.WaitGroup
+	for i := range topics {
+		wg.Go(func() {
+			for n := range each {
+				if err := t1.SendPayload(within(t), 2, fmt.Sprint(i), randomBytes(1+n*10_000, uint64(n))); err != nil {
+					t.Error(err)
+				}
+			}
+		})
+	}
+	wg.Wait()
+	next := map[string]int{}
+	for _, p := range in.all() {
+		n := next[p.topic]
+		if !bytes.Equal(p.payload, randomBytes(1+n*10_000, uint64(n))) {
+			t.Errorf("topic %s: payload %d is not the one that was sent", p.topic, n)
+		}
+		next[p.topic]++
+	}
+	for i := range topics {
+		if n := next[fmt.Sprint(i)]; n != each {
+			t.Errorf("topic %d: %d payloads, want %d", i, n, each)
+		}
+	}
+}
+
+// TestPayloadRefusals: each error says what it is.
+func TestPayloadRefusals(t *testing.T) {
+	in := inbox{err: errors.New("not home")}
+	seen := newCounter()
+	t1, t2 := listen(t, Config{}), listen(t, Config{Receive: in.receive, Observer: seen})
+	if err := t1.SendPayload(within(t), 2, "t", []byte("x")); !errors.Is(err, ErrUnknownPeer) {
+		t.Errorf("before SetPeers: %v", err)
+	}
+	t1.SetPeers(1, []Peer{{Node: 2, Addr: t2.Addr().String()}, {Node: 3, Addr: "127.0.0.1:1"}})
+	t2.SetPeers(2, []Peer{{Node: 1}})
+	if err := t1.SendPayload(within(t), 3, "t", []byte("x")); !errors.Is(err, ErrLinkDown) {
+		t.Errorf("without a link: %v", err)
+	}
+	eventually(t, "the link", func() bool { return t1.Links()[0].Up })
+	for _, tc := range []struct {
+		topic string
+		size  int
+		want  error
+	}{
+		{"", 1, ErrMessage},
+		{string(make([]byte, maxTopic+1)), 1, ErrMessage},
+		{"t", 0, ErrMessage},
+		{"t", MaxPayload + 1, ErrMessage},
+		{"t", 1, ErrNotTaken}, // by Receive
+	} {
+		if err := t1.SendPayload(within(t), 2, tc.topic, make([]byte, tc.size)); !errors.Is(err, tc.want) {
+			t.Errorf("topic of %d bytes, payload of %d: %v, want %v", len(tc.topic), tc.size, err, tc.want)
+		}
+	}
+	if err := t2.SendPayload(within(t), 1, "t", []byte("x")); !errors.Is(err, ErrNotTaken) {
+		t.Errorf("to one without Receive: %v", err)
+	}
+	if n := seen.count(CauseHandler); n != 1 {
+		t.Errorf("%d errors of Receive counted, want 1", n)
+	}
+	if err := t1.Close(); err != nil {
+		t.Error(err)
+	}
+	if err := t1.SendPayload(within(t), 2, "t", []byte("x")); !errors.Is(err, ErrClosed) {
+		t.Errorf("after Close: %v", err)
+	}
+}
+
+// A caller that gives up gives back what its payload held at both ends: many
+// of them, each larger than half of what may be unfinished.
+func TestPayloadAbandoned(t *testing.T) {
+	var in inbox
+	seen := newCounter()
+	t1, t2 := listen(t, Config{}), listen(t, Config{Receive: in.receive, Observer: seen})
+	join(t1, t2)
+	waitUp(t, t1, t2)
+	long := make([]byte, 40<<20)
+	given := 0
+	for i := range 30 {
+		ctx, cancel := context.WithTimeout(context.Background(), time.Duration(i)*200*time.Microsecond)
+		switch err := t1.SendPayload(ctx, 2, "long", long); {
+		case errors.Is(err, context.DeadlineExceeded):
+			given++
+		case err != nil:
+			t.Error(err)
+		}
+		cancel()
+	}
+	if given == 0 {
+		t.Error("no payload was abandoned")
+	}
+	if err := t1.SendPayload(within(t), 2, "long", []byte("last")); err != nil {
+		t.Fatal(err)
+	}
+	got := in.all()
+	if last := got[len(got)-1]; string(last.payload) != "last" {
+		t.Errorf("the last payload has %d bytes", len(last.payload))
+	}
+	if s := t1.Links()[0]; s.Reconnects != 0 || seen.total() != 0 {
+		t.Errorf("link = %+v, refused: %v", s, seen.refused)
+	}
+	// One that waits behind another is not offered at all.
+	l := t1.peers.Load().links[2]
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	if o := &l.session.out; len(o.waiting)+len(o.offered) != 0 || o.bytes != 0 {
+		t.Errorf("left over: %+v", o)
+	}
+}
+
+// Connections are cut at random bytes. A payload arrives whole or not at all,
+// and its sender knows when it has to send it again.
+func TestPayloadsAcrossCuts(t *testing.T) {
+	var in inbox
+	quick := Config{BackoffMin: time.Millisecond, BackoffMax: 2 * time.Millisecond, PingInterval: 20 * time.Millisecond, DialTimeout: 100 * time.Millisecond}
+	c2 := quick
+	c2.Receive = in.receive
+	t1, t2 := listen(t, quick), listen(t, c2)
+	cut := newCutter(t, t2.Addr().String(), 400_000)
+	t1.SetPeers(1, []Peer{{Node: 2, Addr: cut.addr()}})
+	t2.SetPeers(2, []Peer{{Node: 1}})
+	const n = 50
+	again := 0
+	for i := range n {
+		payload := randomBytes(100_000, uint64(i))
+		for {
+			err := t1.SendPayload(within(t), 2, "report", payload)
+			if err == nil {
+				break
+			}
+			if !errors.Is(err, ErrLinkDown) {
+				t.Fatal(err)
+			}
+			again++
+			time.Sleep(100 * time.Microsecond) // pacing, not synchronisation
+		}
+	}
+	if cut.cuts.Load() < 5 || again < 5 {
+		t.Errorf("only %d cuts, and %d payloads sent again", cut.cuts.Load(), again)
+	}
+	got := in.all()
+	last := -1
+	for _, p := range got {
+		switch {
+		case last >= 0 && bytes.Equal(p.payload, randomBytes(100_000, uint64(last))):
+		case bytes.Equal(p.payload, randomBytes(100_000, uint64(last+1))):
+			last++
+		default:
+			t.Fatalf("after payload %d comes neither it nor the next", last)
+		}
+	}
+	if last != n-1 {
+		t.Errorf("the last payload is %d, want %d", last, n-1)
+	}
+	t.Logf("%d cuts, %d sent again, %d received", cut.cuts.Load(), again, len(got))
+}
+
+// TestHostilePayloads: a peer that keeps to no bound loses its connection, and
+// nothing else.
+func TestHostilePayloads(t *testing.T) {
+	offer := func(number uint64, size int) []byte { return appendOffer(nil, number, size, "t") }
+	many := func(n, size int) (b []byte) {
+		for i := range n {
+			b = append(b, offer(uint64(i+1), size)...)
+		}
+		return b
+	}
+	join := func(parts ...[]byte) []byte { return bytes.Join(parts, nil) }
+	var in inbox
+	healthy(t, Config{Receive: in.receive}, func(victim *Transport, seen *counter) {
+		for name, say := range map[string][]byte{
+			"offers out of order":        offer(2, 1),
+			"offer twice":                join(offer(1, 10), offer(1, 10)),
+			"too many":                   many(maxPayloads+1, 10),
+			"too large together":         many(2, MaxPayload/2+1),
+			"chunk of nothing offered":   appendChunk(nil, 1, []byte("x")),
+			"chunk beyond the end":       join(offer(1, 3), appendChunk(nil, 1, []byte("long"))),
+			"abandoned what is not":      appendControl(nil, frameAbandon, 1),
+			"abandoned twice":            join(offer(1, 3), appendControl(nil, frameAbandon, 1), appendControl(nil, frameAbandon, 1)),
+			"abandoned, and chunks":      join(offer(1, 3), appendControl(nil, frameAbandon, 1), appendChunk(nil, 1, []byte("x"))),
+			"read what was not written":  appendControl(nil, frameRead, 1),
+			"taken what was not offered": appendTaken(nil, 1, true),
+		} {
+			before := seen.count(CauseProtocol)
+			conn := rawLink(t, victim)
+			_, _ = conn.Write(say) // may be closed already
+			closed(t, conn)
+			eventually(t, name+" is counted", func() bool { return seen.count(CauseProtocol) == before+1 })
+		}
+		// As much as may be is in order, also when all of it is given up and
+		// offered again.
+		conn := rawLink(t, victim)
+		say := many(maxPayloads, MaxPayload/maxPayloads)
+		for i := range maxPayloads {
+			say = appendControl(say, frameAbandon, uint64(i+1))
+		}
+		say = append(say, offer(maxPayloads+1, MaxPayload)...)
+		say = append(appendControl(say, frameAbandon, maxPayloads+1), offer(maxPayloads+2, 4)...)
+		say = appendControl(appendChunk(say, maxPayloads+2, []byte("good")), framePing, 5)
+		_, _ = conn.Write(say)
+		want := appendTaken(nil, maxPayloads+2, true)
+		if got := readUntil(t, conn, want); !bytes.Contains(got, want) {
+			t.Errorf("told %x, want %x", got, want)
+		}
+		_ = conn.Close()
+	})
+	if got := in.all(); len(got) != 1 || string(got[0].payload) != "good" || got[0].from != 2 {
+		t.Errorf("received %+v, want one payload", got)
+	}
+}
+
+// A payload of which everything is announced and little sent takes little
+// memory.
+func TestAnnouncedPayloadTakesNoMemory(t *testing.T) {
+	p := inPayload{size: MaxPayload}
+	p.add(make([]byte, 100))
+	if cap(p.data) > 2*chunkSize {
+		t.Errorf("%d bytes taken for the first 100", cap(p.data))
+	}
+	for len(p.data)+chunkSize <= 3<<20 {
+		p.add(make([]byte, chunkSize))
+	}
+	if cap(p.data) > 8<<20 {
+		t.Errorf("%d bytes taken for %d", cap(p.data), len(p.data))
+	}
+}
