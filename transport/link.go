@@ -242,6 +242,11 @@ func (l *link) connect() error {
 	if err != nil {
 		return err
 	}
+	if err := CertifiedAs(conn, l.peerName()); err != nil {
+		_ = raw.Close()
+		l.t.refusals.add(CauseCertificate, err, l.attrs()...)
+		return fmt.Errorf("%s: %w", raw.RemoteAddr(), err)
+	}
 	s := newSession(l, raw, conn)
 	if err := l.enter(s); err != nil {
 		_ = raw.Close()
@@ -255,6 +260,12 @@ func (l *link) connect() error {
 	}
 	s.run()
 	return nil
+}
+
+func (l *link) peerName() string {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	return l.name
 }
 
 func (l *link) address() string {
@@ -299,6 +310,10 @@ func (t *Transport) acceptLink(raw, conn net.Conn, h hello) {
 	if l == nil || h.to != set.self {
 		err := fmt.Errorf("link from node %d to node %d", h.from, h.to)
 		t.answerRefusal(raw, conn, statusNode, CauseNode, err)
+		return
+	}
+	if err := CertifiedAs(conn, l.peerName()); err != nil {
+		t.answerRefusal(raw, conn, statusNode, CauseCertificate, err)
 		return
 	}
 	if l.dials() {
