@@ -14,7 +14,7 @@ func TestGuard(t *testing.T) {
 	)
 	for _, c := range []struct {
 		name, listen, cluster string
-		peer, gossip          string // after Resolve
+		peer, gossip          string // where it listens
 		wrong                 string
 	}{
 		{"alone", "", "", "127.0.0.1:0", "127.0.0.1:0", ""},
@@ -41,8 +41,8 @@ func TestGuard(t *testing.T) {
 		case err != nil:
 			t.Errorf("%s: %v", c.name, err)
 		default:
-			if err := cfg.Resolve(); err != nil || cfg.Listen.Peer != c.peer || cfg.Listen.Gossip != c.gossip {
-				t.Errorf("%s: peer %s, gossip %s, %v", c.name, cfg.Listen.Peer, cfg.Listen.Gossip, err)
+			if peer, gossip, _ := cfg.ForPeers(); peer != c.peer || gossip != c.gossip {
+				t.Errorf("%s: peer %s, gossip %s", c.name, peer, gossip)
 			}
 		}
 	}

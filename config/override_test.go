@@ -203,7 +203,7 @@ func TestResolve(t *testing.T) {
 		"gossip bound":     {func(c *Config) { c.Listen.Gossip = "10.0.0.6:7946" }, addrs("10.0.0.5/8"), "10.0.0.6"},
 		"peer unspecified": {func(c *Config) { c.Listen.Peer = "0.0.0.0:7080" }, addrs("10.0.0.5/8"), "10.0.0.5"},
 	} {
-		c := mustParse(t, minimal+"cluster: {insecure: true}\n")
+		c := mustParse(t, minimal)
 		if tc.change != nil {
 			tc.change(c)
 		}
@@ -218,7 +218,6 @@ func TestResolve(t *testing.T) {
 	if err := c.resolve(func() (string, error) { return "my_host", nil }, addrs()); !errors.Is(err, ErrHost) || !strings.Contains(err.Error(), "node.name") {
 		t.Errorf("unusable host name: %v", err)
 	}
-	c.Cluster.Insecure = true
 	if err := c.resolve(host, func() ([]net.Addr, error) { return nil, failing }); !errors.Is(err, ErrHost) {
 		t.Errorf("no interfaces: %v", err)
 	}

@@ -15,8 +15,6 @@ var ErrHost = errors.New("config: the host does not say")
 // Resolve fills in what depends on this host and is not given:
 //
 //   - node.name: the host name;
-//   - listen.peer and listen.gossip of a gateway that is alone and has no
-//     cluster key: a free port on 127.0.0.1;
 //   - node.advertise: the host of listen.peer if that is one address; else, if
 //     neither listener is bound to loopback, this machine's first private
 //     address, or its first global one; 127.0.0.1 if there is none, which is
@@ -35,16 +33,6 @@ func (c *Config) resolve(hostname func() (string, error), interfaces func() ([]n
 			return fmt.Errorf("%w a usable name, only %s; write node.name, of letters, digits, dots and hyphens", ErrHost, quote(name))
 		}
 		c.Node.Name = name
-	}
-	if c.alone() {
-		const here = "127.0.0.1:0"
-		std := Default().Listen
-		if c.Listen.Peer == std.Peer {
-			c.Listen.Peer = here
-		}
-		if c.Listen.Gossip == std.Gossip {
-			c.Listen.Gossip = here
-		}
 	}
 	if c.Node.Advertise.IsValid() {
 		return nil

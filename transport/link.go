@@ -12,6 +12,7 @@ import (
 	"sync/atomic"
 	"time"
 
+	"github.com/kgate/kgate/internal/peercert"
 	"github.com/kgate/kgate/kmutex"
 	"github.com/kgate/kgate/oncelog"
 )
@@ -242,7 +243,7 @@ func (l *link) connect() error {
 	if err != nil {
 		return err
 	}
-	if err := CertifiedAs(conn, l.peerName()); err != nil {
+	if err := peercert.OfConn(conn, l.peerName()); err != nil {
 		_ = raw.Close()
 		l.t.refusals.add(CauseCertificate, err, l.attrs()...)
 		return fmt.Errorf("%s: %w", raw.RemoteAddr(), err)
@@ -312,7 +313,7 @@ func (t *Transport) acceptLink(raw, conn net.Conn, h hello) {
 		t.answerRefusal(raw, conn, statusNode, CauseNode, err)
 		return
 	}
-	if err := CertifiedAs(conn, l.peerName()); err != nil {
+	if err := peercert.OfConn(conn, l.peerName()); err != nil {
 		t.answerRefusal(raw, conn, statusNode, CauseCertificate, err)
 		return
 	}

@@ -6,6 +6,8 @@ import (
 	"errors"
 	"fmt"
 	"net"
+
+	"github.com/kgate/kgate/internal/peercert"
 )
 
 // tlsPair holds what both directions of a connection need.
@@ -31,7 +33,7 @@ func validateTLS(c *tls.Config) error {
 // both ends must have a certificate of c.RootCAs that is good for either end.
 func newTLSPair(c *tls.Config) *tlsPair {
 	pair := &tlsPair{verify: func(state tls.ConnectionState) error {
-		if _, err := verifyChain(c.RootCAs, state.PeerCertificates); err != nil {
+		if _, err := peercert.Verify(c.RootCAs, state.PeerCertificates); err != nil {
 			return &tls.CertificateVerificationError{UnverifiedCertificates: state.PeerCertificates, Err: err}
 		}
 		if c.VerifyConnection != nil {
@@ -51,7 +53,7 @@ func newTLSPair(c *tls.Config) *tlsPair {
 	client.MinVersion = tls.VersionTLS13
 	client.ClientSessionCache = nil
 	// Peers are dialled by address. Which gateway is to be there is checked by
-	// who dials it: see CertifiedAs.
+	// who dials it: see peercert.OfConn.
 	client.InsecureSkipVerify = true
 	client.VerifyConnection = pair.verify
 	pair.server, pair.client = server, client

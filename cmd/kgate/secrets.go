@@ -6,8 +6,6 @@ import (
 	"os"
 	"runtime"
 	"strings"
-
-	"github.com/kgate/kgate/config"
 )
 
 // readToken reads the token that changes over the admin address need; "" when
@@ -28,21 +26,14 @@ func readToken(file string) (string, error) {
 	return token, nil
 }
 
-// gossipKey returns the key that the configuration holds or names; nil when
-// gossip goes in the clear.
-func gossipKey(c config.Cluster) (config.Key, error) {
-	if c.GossipKeyFile == "" {
-		return c.GossipKey, nil
+// warnOfOpenPorts says what cluster.insecure leaves open.
+func (n *node) warnOfOpenPorts() {
+	if !n.cfg.Cluster.Insecure || n.trust.secure != nil {
+		return
 	}
-	data, err := os.ReadFile(c.GossipKeyFile)
-	if err != nil {
-		return nil, fmt.Errorf("cluster.gossip_key_file: %w", err)
-	}
-	var key config.Key
-	if err := key.UnmarshalText([]byte(strings.TrimSpace(string(data)))); err != nil || len(key) != 32 {
-		return nil, fmt.Errorf("cluster.gossip_key_file: %s holds no key of 32 bytes in base64: make one with `kgate keygen --gossip`", c.GossipKeyFile)
-	}
-	return key, nil
+	peer, gossip, _ := n.cfg.ForPeers()
+	n.log.Warn("cluster.insecure: whoever reaches these addresses can read and change k, take slots and speak as a gateway",
+		slog.String("peer", peer), slog.String("gossip", gossip), slog.String("remedy", "make a key with kgate keygen and name it with cluster.key_file"))
 }
 
 // warnOfOpenSecrets tells of files with secrets that other users of this machine
@@ -51,6 +42,7 @@ func (n *node) warnOfOpenSecrets() {
 	c := n.cfg
 	for _, f := range []struct{ key, path string }{
 		{"node.admin_token_file", c.Node.AdminTokenFile},
+		{"cluster.key_file", c.Cluster.KeyFile},
 		{"cluster.gossip_key_file", c.Cluster.GossipKeyFile},
 		{"cluster.tls.key", c.Cluster.TLS.Key},
 		{"listen.tls.key", c.Listen.TLS.Key},

@@ -8,6 +8,8 @@ import (
 	"strings"
 	"testing"
 	"time"
+
+	"github.com/kgate/kgate/internal/peercert"
 )
 
 func onlyFor(usage x509.ExtKeyUsage) func(*x509.Certificate) {
@@ -129,7 +131,7 @@ func TestCertificateEndsInUse(t *testing.T) {
 	}
 }
 
-func TestCheckCertificate(t *testing.T) {
+func TestCheck(t *testing.T) {
 	ours, theirs := newPKI(t), newPKI(t)
 	roots := ours.peer(t).RootCAs
 	for _, c := range []struct {
@@ -143,7 +145,7 @@ func TestCheckCertificate(t *testing.T) {
 		{ours.peer(t, named("gw-1"), onlyFor(x509.ExtKeyUsageClientAuth)), "incompatible key usage"},
 		{ours.peer(t, named("gw-1"), onlyFor(x509.ExtKeyUsageServerAuth)), "incompatible key usage"},
 	} {
-		until, err := CheckCertificate(c.pair.Certificates[0], roots, "gw-1")
+		until, err := peercert.Check(c.pair.Certificates[0], roots, "gw-1")
 		switch {
 		case c.wrong == "" && (err != nil || time.Until(until) <= 0):
 			t.Errorf("%v until %v", err, until)
