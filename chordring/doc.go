@@ -11,7 +11,7 @@
 // from finger to finger. Here serf gives every gateway the whole membership,
 // so [Ring.Owner] is a binary search and a look-up costs one message: straight
 // to the owner. [Ring.Route] still yields the path that Chord would take; the
-// lab compares protocols with it.
+// lab's protocols that live on such paths take it.
 //
 // Chord repairs its pointers while nodes come and go (stabilize, notify,
 // fix_fingers). Zave, "Reasoning about identifier spaces: how to make Chord

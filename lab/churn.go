@@ -116,6 +116,7 @@ func (r *run) crash(node int) {
 		r.forget(t)
 	}
 	r.Kill(node)
+	protocol.Forget(r.protocol, node)
 	m := &r.nodes[node]
 	m.phase, m.since = crashed, r.Now()
 	m.life++
@@ -178,6 +179,7 @@ func (r *run) moved(node int) {
 	case m.phase == leaving && !in:
 		m.phase = outside
 		r.Kill(node)
+		protocol.Forget(r.protocol, node)
 	}
 }
 

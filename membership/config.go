@@ -73,15 +73,17 @@ type Config struct {
 	// Raft and Control are closed by Close.
 	Raft, Control StreamLayer
 
-	// HeartbeatTimeout and ElectionTimeout are raft's. Default 200 ms each.
+	// HeartbeatTimeout and ElectionTimeout are raft's. Default: a fifth of Lease, at
+	// most 1 s.
 	HeartbeatTimeout, ElectionTimeout time.Duration
 	// LeaderLease is how long a leader stays one without hearing from a
-	// majority; at most HeartbeatTimeout. Default 150 ms.
+	// majority; at most HeartbeatTimeout, which is the default.
 	LeaderLease time.Duration
 	// CommitTimeout is how long an idle leader waits to tell others what is
 	// committed. Default 50 ms.
 	CommitTimeout time.Duration
-	// CallTimeout bounds one call to another gateway. Default 1 s.
+	// CallTimeout bounds one call to another gateway. Default: half of Lease, at least
+	// 1 s and at most 5 s.
 	CallTimeout time.Duration
 	// Interval is how often the state is looked at without being told of a
 	// change. Default 1 s.
@@ -120,15 +122,15 @@ func (c Config) withDefaults() Config {
 			*d = value
 		}
 	}
-	setDefault(&c.HeartbeatTimeout, 200*time.Millisecond)
-	setDefault(&c.ElectionTimeout, 200*time.Millisecond)
-	setDefault(&c.LeaderLease, 150*time.Millisecond)
+	setDefault(&c.Lease, 3*time.Second)
+	setDefault(&c.HeartbeatTimeout, raftTimeout(c.Lease))
+	setDefault(&c.ElectionTimeout, c.HeartbeatTimeout)
+	setDefault(&c.LeaderLease, c.HeartbeatTimeout)
 	setDefault(&c.CommitTimeout, 50*time.Millisecond)
-	setDefault(&c.CallTimeout, time.Second)
+	setDefault(&c.CallTimeout, callTimeout(c.Lease))
 	setDefault(&c.Interval, time.Second)
 	setDefault(&c.SwapAfter, 3*time.Second)
 	setDefault(&c.CleanAfter, time.Minute)
-	setDefault(&c.Lease, 3*time.Second)
 	c.BootstrapExpect = max(c.BootstrapExpect, 1)
 	if c.Logger == nil {
 		c.Logger = slog.New(slog.DiscardHandler)

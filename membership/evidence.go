@@ -17,7 +17,6 @@ import (
 // probeTimeout to be answered, until probesFailed in a row have failed.
 const (
 	probeInterval = 100 * time.Millisecond
-	probeTimeout  = 300 * time.Millisecond
 	probesFailed  = 3
 )
 
@@ -135,7 +134,7 @@ func (c *Cluster) watchLinks(now time.Time) {
 // reaches dials a peer port. Only a dial that was refused, not answered or had
 // no way failed: any other answer comes from somebody who lives.
 func (c *Cluster) reaches(ctx context.Context, addr string) bool {
-	ctx, cancel := context.WithTimeout(ctx, probeTimeout)
+	ctx, cancel := context.WithTimeout(ctx, probeTimeout(c.config.Lease))
 	defer cancel()
 	conn, err := c.config.Control.Dial(ctx, addr)
 	if err == nil {

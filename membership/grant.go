@@ -214,13 +214,13 @@ func (g *grants) round() bool {
 func (g *grants) askVoter(voter string) said {
 	ctx, cancel := context.WithTimeout(g.c.closing, g.c.config.CallTimeout)
 	defer cancel()
-	term, err := g.c.termOf(ctx, voter)
+	t, err := g.c.termOf(ctx, voter)
 	g.mu.Lock()
 	defer g.mu.Unlock()
 	if g.asking[voter]--; g.asking[voter] == 0 {
 		delete(g.asking, voter)
 	}
-	return said{voter, term, err}
+	return said{voter, t.Term, err}
 }
 
 // voters returns the ids of raft's voters.
@@ -259,31 +259,40 @@ func (g *grants) answer(grantor *lease.Grantor, number uint64, voter string, ter
 }
 
 // termOf asks a voter which term it is in.
-func (c *Cluster) termOf(ctx context.Context, server string) (uint64, error) {
+func (c *Cluster) termOf(ctx context.Context, server string) (termAnswer, error) {
 	if server == c.storage.meta.Server {
-		return c.raft.CurrentTerm(), nil
+		return c.term(), nil
 	}
 	addr, ok := c.addressOf(raft.ServerID(server))
 	if !ok {
-		return 0, fmt.Errorf("membership: no address of %s", server)
+		return termAnswer{}, fmt.Errorf("membership: no address of %s", server)
 	}
 	var t termAnswer
 	err := c.call(ctx, http.MethodGet, addr, pathTerm+"?server="+url.QueryEscape(server), nil, &t)
-	return t.Term, err
+	return t, err
 }
 
+// termAnswer is what a voter says about the term that it is in.
 type termAnswer struct {
 	Term uint64 `json:"term"`
+	// Leaderless: it has no leader. Last is the index of the newest entry of its log.
+	Leaderless bool   `json:"leaderless,omitempty"`
+	Last       uint64 `json:"last"`
 }
 
-// serveTerm answers a leader that wants to know whether it still is one. Only
-// the server that was meant may answer: another incarnation has other votes.
+func (c *Cluster) term() termAnswer {
+	return termAnswer{Term: c.raft.CurrentTerm(), Leaderless: c.leaderless(), Last: c.raft.LastIndex()}
+}
+
+// serveTerm answers a leader that wants to know whether it still is one, and voters
+// that have none. Only the server that was meant may answer: another incarnation has
+// other votes.
 func (c *Cluster) serveTerm(w http.ResponseWriter, r *http.Request) {
 	if r.URL.Query().Get("server") != c.storage.meta.Server {
 		http.Error(w, "another server is here", http.StatusMisdirectedRequest)
 		return
 	}
-	writeJSON(w, http.StatusOK, termAnswer{Term: c.raft.CurrentTerm()})
+	writeJSON(w, http.StatusOK, c.term())
 }
 
 func (c *Cluster) serveLease(w http.ResponseWriter, r *http.Request) {

@@ -84,8 +84,8 @@ func (c *Cluster) renew() {
 }
 
 // terms of the leases in a view.
-func (c *Cluster) terms(v *View) lease.Terms {
-	return lease.Terms{Lease: v.Lease, Bound: c.config.LeaderLease}
+func (*Cluster) terms(v *View) lease.Terms {
+	return lease.Terms{Lease: v.Lease, Bound: closeTime}
 }
 
 func (c *Cluster) standingChanged() {
@@ -111,7 +111,7 @@ func (c *Cluster) announce(announced *string) time.Duration {
 
 // sendRenewal asks the leader for one more lease.
 func (c *Cluster) sendRenewal(v *View, r lease.Renewal) error {
-	ctx, cancel := context.WithTimeout(c.closing, min(c.config.CallTimeout, c.terms(v).Interval()))
+	ctx, cancel := context.WithTimeout(c.closing, renewTimeout(v.Lease))
 	defer cancel()
 	p := plea{Renewal: r, Down: c.down(leader.DownAfter(c.terms(v))), Missing: c.missing(leader.MissingAfter(c.terms(v))), View: v.Number}
 	_, id := c.raft.LeaderWithID()

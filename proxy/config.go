@@ -53,6 +53,10 @@ type Config struct {
 	// under another standing than the one it was made under. It must be fast
 	// and safe for concurrent use. Nil: the right is never lost.
 	Standing func() uint64
+	// StallTimeout is how long a client may leave the gateway waiting for more of a
+	// body, or for room to write, on a route without a pool; and at the end of every
+	// answer. Default: a minute.
+	StallTimeout time.Duration
 	// Tickets serves requests that bring a ticket or want one; nil: none do.
 	Tickets Tickets
 	// TicketHandler answers below /.kgate/tickets, which no route ever gets; it
@@ -136,6 +140,7 @@ const (
 	defaultDialTimeout           = 5 * time.Second
 	defaultResponseHeaderTimeout = 60 * time.Second
 	defaultUploadWindow          = 10 * time.Second
+	defaultStallTimeout          = time.Minute
 )
 
 func (c Config) withDefaults() Config {
@@ -153,6 +158,9 @@ func (c Config) withDefaults() Config {
 	}
 	if c.Standing == nil {
 		c.Standing = func() uint64 { return 1 }
+	}
+	if c.StallTimeout == 0 {
+		c.StallTimeout = defaultStallTimeout
 	}
 	if c.Logger == nil {
 		c.Logger = slog.New(slog.DiscardHandler)
@@ -182,6 +190,9 @@ func (c Config) Validate() error {
 	}
 	if c.AccessLog > AccessStructured && c.AccessWriter == nil {
 		bad("an access log in this form needs a writer")
+	}
+	if c.StallTimeout < 0 {
+		bad("negative stall timeout")
 	}
 	pools := make(map[string]bool, len(c.Pools))
 	for i, p := range c.Pools {

@@ -16,15 +16,17 @@
 //     idle for longer, is treated like a lost one;
 //   - nothing of a request's body is read before admission, so a client that
 //     sent "Expect: 100-continue" is told to go on only after it;
-//   - a client that leaves while it waits gives up its place at once: the
-//     context given to Acquire is cancelled. For HTTP/1.1 requests with a body,
-//     where net/http cannot see it, see departure.go;
+//   - a client that leaves gives up its place, or its slot, at once: the context
+//     given to Acquire is cancelled. Where net/http cannot see it, the kernel tells
+//     (disconnect.go);
+//   - no client can make the gateway wait for ever: not for a body or a frame that
+//     does not come, and not for room to write (deadlines.go, frames.go);
 //   - a request that is not admitted gets an answer that says why and when to
 //     come back (Refusal).
 //
 // # Model
 //
-//	listener -> Server (crowd, PROXY, TLS) -> Handler (chi: record, guard) -> first matching route
+//	listener -> Server (connection limiter, PROXY, TLS) -> Handler (chi: record, guard) -> first matching route
 //	  route with a pool:    Admitter.Acquire (or Tickets.Redeem) -> reverse proxy -> Release
 //	  route without a pool: reverse proxy
 //

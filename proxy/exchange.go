@@ -21,6 +21,7 @@ type exchange struct {
 	ctx     exchangeContext
 	cancel  context.CancelCauseFunc
 	body    requestBody
+	unread  unreadBody
 	hold    hold
 	spans   spans
 
@@ -73,7 +74,7 @@ func exchangeIn(ctx context.Context) *exchange {
 func newExchange(h *plane, w http.ResponseWriter, r *http.Request) *exchange {
 	ex := &exchange{
 		ResponseWriter: w, handler: h, arrived: time.Now(), prefer: -1,
-		overHTTP1: r.ProtoMajor == 1, chunked: len(r.TransferEncoding) > 0,
+		overHTTP1: r.ProtoMajor == 1, chunked: len(r.TransferEncoding) > 0, unread: newUnreadBody(r),
 	}
 	ctx, cancel := context.WithCancelCause(r.Context())
 	ex.ctx, ex.cancel = exchangeContext{Context: ctx, ex: ex}, cancel
@@ -100,6 +101,7 @@ func (ex *exchange) WriteHeader(status int) {
 		ex.hold.move()
 	case ex.wrote.CompareAndSwap(false, true):
 		ex.rec.Status = status
+		ex.answerUnread()
 		ex.decorate()
 	}
 	ex.ResponseWriter.WriteHeader(status)
@@ -134,6 +136,9 @@ func (ex *exchange) Hijack() (net.Conn, *bufio.ReadWriter, error) {
 	if err != nil {
 		ex.handler.upgrades.add(-1)
 		return nil, nil, err
+	}
+	if client, _ := connOf(&ex.ctx); client != nil {
+		client.end() // a half-closed connection may still carry an upgrade
 	}
 	ex.hijacked = true
 	ex.wrote.Store(true)

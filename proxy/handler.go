@@ -81,9 +81,15 @@ func (h *Handler) ServeHTTP(w http.ResponseWriter, r *http.Request) { h.now.Load
 
 // serve sees a request through.
 func (h *plane) serve(w http.ResponseWriter, r *http.Request) {
+	if _, secure := connOf(r.Context()); secure != nil {
+		r.TLS = secure.state
+	}
 	ex := newExchange(h, w, r)
 	defer ex.cancel(nil) // ends last: finish asks whether the client has left
-	defer ex.watchDeparture(r)()
+	ex.unboundWrites()
+	ex.boundNothing(r)
+	defer ex.watchDisconnect(r)()
+	defer ex.boundEnd()
 	defer h.finish(ex, r)
 	h.chain.ServeHTTP(ex, r.WithContext(&ex.ctx))
 }
@@ -119,6 +125,8 @@ func (h *plane) dispatch(w http.ResponseWriter, r *http.Request) {
 	ex.startTrace(r)
 	if t.Name == "" {
 		ex.admitted = ex.arrived
+		ex.boundStalls(r)
+		ex.unread = unreadBody{}
 		h.forward(ex, r)
 		return
 	}
@@ -144,6 +152,7 @@ func (h *plane) dispatch(w http.ResponseWriter, r *http.Request) {
 	if o := h.cfg.Observer; o != nil {
 		o.Admitted(&ex.rec)
 	}
+	ex.unread = unreadBody{}
 	h.forward(ex, r)
 }
 

@@ -191,7 +191,7 @@ func (ex *exchange) answerBroken(r *http.Request, cause *breach) {
 	case errLost:
 		ex.rec.Outcome = OutcomeIsolated
 		writeRefusalDetail(ex, r, ex.rec.Pool, &Refusal{Reason: ReasonIsolated}, cause.detail)
-	case errMinUpload:
+	case errMinUpload, errStalled:
 		writeProblem(ex, r, problem{Status: http.StatusRequestTimeout, Detail: cause.detail, Pool: ex.rec.Pool})
 	default:
 		ex.rec.Outcome = OutcomeUpstreamError

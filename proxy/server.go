@@ -80,10 +80,13 @@ func (c ServerConfig) Validate() error {
 // Server listens for clients. Unlike http.Server it also ends upgraded
 // connections.
 type Server struct {
-	cfg    ServerConfig
-	http   *http.Server
-	crowd  *crowd
-	cancel context.CancelFunc // ends the context of every request
+	cfg     ServerConfig
+	http    *http.Server
+	limiter *connLimiter
+	cancel  context.CancelFunc // ends the context of every request
+
+	mu     sync.Mutex
+	closed bool // no listener may be served any more
 }
 
 // NewServer returns a Server that does not listen yet.
@@ -93,17 +96,17 @@ func NewServer(cfg ServerConfig) (*Server, error) {
 	}
 	cfg = cfg.withDefaults()
 	base, cancel := context.WithCancel(context.Background())
-	s := &Server{cfg: cfg, cancel: cancel, crowd: newCrowd(cfg.MaxConnections, cfg.Logger)}
+	s := &Server{cfg: cfg, cancel: cancel, limiter: newConnLimiter(cfg.MaxConnections, cfg.Logger)}
 	s.http = &http.Server{
 		Handler:           cfg.Handler,
 		ReadHeaderTimeout: cfg.ReadHeaderTimeout,
+		ReadTimeout:       cfg.ReadHeaderTimeout + lingerTimeout, // see boundNothing
 		IdleTimeout:       cfg.IdleTimeout,
 		MaxHeaderBytes:    cfg.MaxHeaderBytes,
-		TLSConfig:         cfg.TLS,
 		ErrorLog:          (&stdLog{logger: cfg.Logger}).std(),
 		BaseContext:       func(net.Listener) context.Context { return base },
 		ConnContext:       withConn,
-		ConnState:         s.crowd.state,
+		ConnState:         s.limiter.state,
 		Protocols:         new(http.Protocols),
 	}
 	s.http.Protocols.SetHTTP1(true)
@@ -114,19 +117,48 @@ func NewServer(cfg ServerConfig) (*Server, error) {
 
 // Serve accepts connections on l, HTTP/1.1 and HTTP/2 in the clear, until Shutdown
 // or Close, and then returns nil.
-func (s *Server) Serve(l net.Listener) error { return s.serve(s.http.Serve, l) }
+func (s *Server) Serve(l net.Listener) error {
+	limited := s.limiter.listen(l, s.cfg.ProxyProtocol, s.cfg.ReadHeaderTimeout)
+	limited.frameTime = s.cfg.ReadHeaderTimeout
+	return s.serve(limited)
+}
 
 // ServeTLS is Serve over TLS. It needs ServerConfig.TLS.
 func (s *Server) ServeTLS(l net.Listener) error {
-	return s.serve(func(l net.Listener) error { return s.http.ServeTLS(l, "", "") }, l)
+	return s.serve(newSecureListener(s.limiter.listen(l, s.cfg.ProxyProtocol, s.cfg.ReadHeaderTimeout), s.cfg))
 }
 
-func (s *Server) serve(serve func(net.Listener) error, l net.Listener) error {
-	err := serve(s.crowd.listen(l, s.cfg.ProxyProtocol, s.cfg.ReadHeaderTimeout))
-	if errors.Is(err, http.ErrServerClosed) {
+func (s *Server) serve(l net.Listener) error {
+	if err := s.startWatch(); err != nil {
+		return errors.Join(err, l.Close())
+	}
+	if err := s.http.Serve(l); !errors.Is(err, http.ErrServerClosed) {
+		return err
+	}
+	return nil
+}
+
+// startWatch starts the watch for clients that leave, with the first listener.
+func (s *Server) startWatch() error {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if s.closed || s.limiter.watch != nil {
 		return nil
 	}
+	watch, err := newDisconnectWatch()
+	if err == nil {
+		s.limiter.watch = watch
+	}
 	return err
+}
+
+func (s *Server) stopWatch() {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.closed = true
+	if s.limiter.watch != nil {
+		s.limiter.watch.close()
+	}
 }
 
 // Shutdown stops accepting connections and waits until every request, upgraded
@@ -141,6 +173,7 @@ func (s *Server) Shutdown(ctx context.Context) error {
 		return errors.Join(err, s.Close())
 	}
 	s.cancel()
+	s.stopWatch()
 	s.cfg.Handler.Close()
 	return nil
 }
@@ -151,6 +184,7 @@ func (s *Server) Close() error {
 	s.cancel()
 	err := s.http.Close()
 	_ = s.cfg.Handler.upgrades.wait(context.Background()) // their context has ended
+	s.stopWatch()
 	s.cfg.Handler.Close()
 	return err
 }

@@ -80,7 +80,9 @@ func (h *plane) serveTickets(w http.ResponseWriter, r *http.Request) {
 		writeProblem(w, r, problem{Status: http.StatusNotFound, Detail: "this gateway has no tickets"})
 		return
 	}
-	exchangeOf(r).asks = r
+	ex := exchangeOf(r)
+	ex.asks = r
+	ex.readOwnBody()
 	h.cfg.TicketHandler.ServeHTTP(w, r)
 }
 

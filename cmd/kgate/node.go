@@ -158,6 +158,8 @@ func (n *node) startCluster(ctx context.Context) error {
 		Name: n.cfg.Node.Name, Boot: boot, Version: v, PeerAddr: peer, Expect: expect,
 		Bind: listen, Advertise: advertise.String(),
 		Join: n.cfg.Cluster.Join, Keys: n.trust.gossip, Logger: n.log,
+		// Gossip only suspects, so it may ask seldom; an answer has to have a round trip.
+		ProbeInterval: max(200*time.Millisecond, n.cfg.Cluster.Lease/5), ProbeTimeout: max(100*time.Millisecond, n.cfg.Cluster.Lease/8),
 	})
 	if err != nil {
 		return err

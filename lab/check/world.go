@@ -235,6 +235,7 @@ func (w *world) moved(node int) {
 // gone takes away what a node had, and what is on its way to it.
 func (w *world) gone(node int, l life) {
 	w.clients[node] = client{life: l, asked: w.clients[node].asked}
+	protocol.Forget(w.protocol, node)
 	for from := range w.clients {
 		delete(w.flight, [2]int{from, node})
 	}

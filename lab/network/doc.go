@@ -6,6 +6,7 @@
 //
 //	Constant      every message takes the same time (the paper's LAN: 1 s)
 //	Jitter        a constant and an exponential part, anew for each message
+//	Uniform       any time between two bounds, anew for each message
 //	Matrix        each pair has its own delay: ParseKing, Clustered
 //
 // The paper takes its WAN from the King data set (K. Gummadi, S. Saroiu, S.

@@ -42,6 +42,21 @@ func (j Jitter) Steady() bool { return j.Extra == 0 }
 // Mean implements [Model].
 func (j Jitter) Mean() time.Duration { return j.Base + j.Extra }
 
+// Uniform is a network in which a message takes Low to High, all alike. Messages
+// are never later than High: for protocols that count on a bound.
+type Uniform struct{ Low, High time.Duration }
+
+// Delay implements [sim.Network].
+func (u Uniform) Delay(_, _ int, r *rand.Rand) time.Duration {
+	return u.Low + time.Duration(r.Int64N(int64(u.High-u.Low)+1))
+}
+
+// Steady implements [sim.Network].
+func (u Uniform) Steady() bool { return u.Low == u.High }
+
+// Mean implements [Model].
+func (u Uniform) Mean() time.Duration { return (u.Low + u.High) / 2 }
+
 // Matrix is a network in which each pair of nodes has its own delay.
 type Matrix struct {
 	nodes  int

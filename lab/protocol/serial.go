@@ -30,6 +30,13 @@ type line struct {
 	behind    []Ticket
 }
 
+// Forget drops the requests that [Serial] keeps for a node that has crashed or left.
+func Forget(p Protocol, node int) {
+	if s, ok := p.(*serial); ok {
+		s.lines[node] = line{}
+	}
+}
+
 // Acquire implements [Protocol].
 func (s *serial) Acquire(node int, t Ticket) {
 	l := &s.lines[node]
@@ -45,7 +52,7 @@ func (s *serial) Acquire(node int, t Ticket) {
 func (s *serial) Release(node int, t Ticket) {
 	l := &s.lines[node]
 	s.Protocol.Release(node, t)
-	l.at = 0
+	*l = line{behind: l.behind}
 	if len(l.behind) > 0 {
 		next := l.behind[0]
 		l.behind = slices.Delete(l.behind, 0, 1)

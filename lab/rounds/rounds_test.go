@@ -1,0 +1,81 @@
+package rounds
+
+import (
+	"flag"
+	"reflect"
+	"testing"
+	"time"
+
+	"github.com/kgate/kgate/lab/network"
+	"github.com/kgate/kgate/lab/protocol/quorum"
+)
+
+var seeds = flag.Int("rounds.seeds", 1000, "seeds of the fuzz for each protocol")
+
+func small(opt quorum.Options) Config {
+	opt.Resources, opt.Replicas = 3, 5
+	return Config{
+		Seed: 1, Nodes: 60, Protocol: opt, Network: network.Constant(50 * time.Millisecond),
+		Rounds: 15, Requests: 3, Length: 10 * time.Second, Drain: 100,
+	}
+}
+
+// The workload is the same under every protocol, everybody is served, and a run
+// repeats.
+func TestRounds(t *testing.T) {
+	for _, form := range []quorum.Form{quorum.Sigma, quorum.EndToEnd, quorum.NonEndToEnd} {
+		cfg := small(quorum.Options{Form: form, Poll: true})
+		r, err := Run(cfg)
+		if err != nil {
+			t.Fatal(err)
+		}
+		sum, load := uint64(0), uint64(0)
+		for _, m := range r.Messages {
+			sum += m.N
+		}
+		for _, l := range r.Load {
+			load += l
+		}
+		if r.Requests != 45 || r.Entries != 45 || r.Double != 0 || r.Stuck != 0 || sum != r.Sum || load != r.Sum || r.Alone.Mean() > 2*time.Second {
+			t.Errorf("form %d: %+v", form, r)
+		}
+		if again, err := Run(cfg); err != nil || !reflect.DeepEqual(r, again) {
+			t.Errorf("form %d: two runs differ", form)
+		}
+	}
+}
+
+func TestChurnNeedsLease(t *testing.T) {
+	cfg := small(quorum.Options{})
+	cfg.Churn = 10
+	if _, err := Run(cfg); err == nil {
+		t.Error("churn without a lease is taken")
+	}
+	cfg.Protocol.Lease = time.Minute
+	if r, err := Run(cfg); err != nil || r.Double != 0 || r.Stuck != 0 {
+		t.Errorf("%v: %+v", err, r)
+	}
+}
+
+// No two owners, whatever happens, and everybody is served afterwards.
+func TestFuzz(t *testing.T) {
+	n := *seeds
+	if testing.Short() {
+		n = min(n, 100)
+	}
+	for form := quorum.Sigma; form <= quorum.NonEndToEnd; form++ {
+		entries := uint64(0)
+		for seed := range uint64(n) {
+			cfg := Fuzz(seed, form)
+			r, err := Run(cfg)
+			if err != nil {
+				t.Fatal(err)
+			}
+			entries += r.Entries
+			if r.Double > 0 || r.Stuck > 0 {
+				t.Fatalf("form %d, seed %d: %d let in beside another, %d not served: %+v", form, seed, r.Double, r.Stuck, cfg)
+			}
+		}
+		t.Logf("form %d: %d entries", form, entries)
+	}
+}

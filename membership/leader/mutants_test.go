@@ -1,0 +1,163 @@
+package leader
+
+import (
+	"testing"
+
+	"github.com/kgate/kgate/test/mutant"
+)
+
+// A rule that is broken is found by the table, or by the test that it names.
+func TestMutantsAreCaught(t *testing.T) {
+	mutant.Suite{By: "^TestTable$", Mutants: []mutant.Mutant{
+		{
+			Name: "a renewal does not speak against dials", File: "judge.go",
+			Old:    "!ever || heard < since",
+			New:    "true || !ever || heard < since",
+			Caught: "node 3 is suspended: its link is down",
+		},
+		{
+			Name: "names are compared and not incarnations", File: "judge.go",
+			Old:    "s.Boots[m.Name] != m.Boot:",
+			New:    "s.Boots[m.Name] == \"\":",
+			Caught: "it_came_back_as_another",
+		},
+		{
+			Name: "gossip outweighs a lease that is over", File: "judge.go",
+			Old:    "case quiet >= r.terms.Wait():",
+			New:    "case quiet >= r.terms.Wait() && s.Boots[m.Name] == \"\":",
+			Caught: `node 3: "" after`,
+		},
+		{
+			Name: "gossip alone suspends", File: "judge.go",
+			Old:    "case quiet >= r.terms.Lease/2 && s",
+			New:    "case s",
+			Caught: "node 3 is suspended: gossip",
+		},
+		{
+			Name: "the complaint of one end counts", File: "judge.go",
+			Old:    "if a != b && slices.Contains(down[b], a) {",
+			New:    "if a != b {",
+			Caught: "is suspended: its link to another", By: "^TestTable$|^TestSeparate",
+		},
+		{
+			Name: "everybody of a pair goes", File: "judge.go",
+			Old:    "\t\tfor other := range pairs[worst] {\n\t\t\tdelete(pairs[other], worst)\n\t\t}\n",
+			New:    "",
+			Caught: "goes, and has all its links|want \\[", By: "^TestSeparate",
+		},
+		{
+			Name: "homes are not believed", File: "judge.go",
+			Old:    "if !r.members[home].Home ||",
+			New:    "if true ||",
+			Caught: `want "its report does not reach`,
+		},
+		{
+			Name: "anybody is believed", File: "judge.go",
+			Old:    "if !r.members[home].Home ||",
+			New:    "if",
+			Caught: "is suspended: its report does not reach",
+		},
+		{
+			Name: "a home that misses most is believed", File: "judge.go",
+			Old:    "if living >= 2 && 2*living > renew-1 {",
+			New:    "if false {",
+			Caught: `want "it is a pool's home and most`,
+		},
+		{
+			Name: "one complaint is enough", File: "judge.go",
+			Old:    "rep.at-since < r.terms.Interval()/2 {",
+			New:    "rep.at < since {",
+			Caught: "node 3 is suspended", By: "^TestOneComplaintIsNone$",
+		},
+		{
+			Name: "of two gateways the home goes", File: "judge.go",
+			Old:    "if living >= 2 && 2",
+			New:    "if 2",
+			Caught: "node 1 is suspended", By: "^TestTwoGateways$",
+		},
+		{
+			Name: "those who do not follow the views stay", File: "judge.go",
+			Old:    "rep.View < r.view.Number &&",
+			New:    "false &&",
+			Caught: "it renews its lease and does not follow",
+		},
+		{
+			Name: "a leader that was stopped believes in silence", File: "judge.go",
+			Old:    "\t\tr.awake = now\n",
+			New:    "",
+			Caught: "is suspended", By: "^TestStoppedLeaderSuspectsNobody$",
+		},
+		{
+			Name: "a leader stays whom nobody gets through to", File: "judge.go",
+			Old:    "return unheard > len(r.members)/2",
+			New:    "return false",
+			Caught: "most_are_not_heard", By: "^TestHandOver$",
+		},
+		{
+			Name: "a leader stays whom no voter confirms", File: "judge.go",
+			Old:    "now-max(r.unconfirmed, r.awake) >= patience {",
+			New:    "false {",
+			Caught: "the_voters_do_not_answer", By: "^TestHandOver$",
+		},
+		{
+			Name: "the lead is handed over for those that are gone", File: "judge.go",
+			Old:    "!gone && s.Boots[m.Name] == m.Boot &&",
+			New:    "(gone || m.Name != \"\") &&",
+			Caught: "most_are_gone", By: "^TestHandOver$",
+		},
+		{
+			Name: "the lead is handed over again and again", File: "judge.go",
+			Old:    "r.resigns && now-r.handed < 2*r.terms.Wait()",
+			New:    "false",
+			Caught: "handed over again|is forgotten", By: "^TestHandOver$",
+		},
+		{
+			Name: "the longest hold counts from the suspension", File: "debts.go",
+			Old:    "if leased[node] {",
+			New:    "if false {",
+			Caught: "given back after", By: "^TestReturn$",
+		},
+		{
+			Name: "tokens come back without the longest hold", File: "debts.go",
+			Old:    "over && now-at >= d.HoldMax",
+			New:    "over && now-at >= 0",
+			Caught: "given back after", By: "^TestReturn$",
+		},
+		{
+			Name: "members that are lost expire at once", File: "debts.go",
+			Old:    "if r.grantor.Expired(node, now) {",
+			New:    "if true {",
+			Caught: "expired after", By: "^TestReturn$",
+		},
+		{
+			Name: "one that is silent keeps others out", File: "admit.go",
+			Old:    "r.silent(node, now) < r.terms.Lease/2 &&",
+			New:    "r.silent(node, now) >= 0 &&",
+			Caught: "not one that is silent", By: "^TestLetIn$",
+		},
+		{
+			Name: "an incarnation that is no more keeps others out", File: "admit.go",
+			Old:    "if s.Boots[m.Name] == m.Boot && ",
+			New:    "if s.Boots[m.Name] != \"\" && ",
+			Caught: "not one that came back", By: "^TestLetIn$",
+		},
+		{
+			Name: "whoever reaches nobody comes in", File: "admit.go",
+			Old:    "obstacle = m.Name\n",
+			New:    "",
+			Caught: "not a member that renews", By: "^TestLetIn$",
+		},
+		{
+			Name: "a gateway that flaps comes back at once", File: "rules.go",
+			Old:    "\t\t\tr.flapped(r.members[node].Name, now)\n",
+			New:    "",
+			Caught: "d does not wait", By: "^TestFlapBackoff$",
+		},
+		{
+			Name: "flap backoff does not grow", File: "admit.go",
+			Old:    "wait = min(2*last.wait, longBackoff)",
+			New:    "wait = shortBackoff",
+			Caught: "it does not wait for", By: "^TestFlapBackoff$",
+		},
+	}}.Run(t)
+}

@@ -1,0 +1,43 @@
+package membership
+
+import "time"
+
+// Timeouts follow from the lease. What counts is how they compare with a round trip
+// to another gateway: with the default lease of 3 s all of them leave room for one
+// of 300 ms, a tenth of the lease.
+//
+//   - Raft's heartbeats follow each other in a round trip and a fifth of
+//     HeartbeatTimeout. A fifth of the lease leaves room, and a change of the leader
+//     costs nobody its lease. Elections wait that long only if nobody notices
+//     earlier that the leader is gone: see callElection.
+//   - A renewal is a round trip to the leader, and one from there to the voters. It
+//     is tried three times in a lease.
+//   - A call on a new connection is three round trips and more with TLS.
+const (
+	// leastTimeout of raft's, and mostTimeout: longer leases do not mean slower
+	// elections.
+	leastTimeout = 50 * time.Millisecond
+	mostTimeout  = time.Second
+	// closeTime is how long the connections that a gateway closes at the end of its
+	// lease may take to be gone.
+	closeTime = 150 * time.Millisecond
+)
+
+// raftTimeout is raft's heartbeat, election and leader lease timeout.
+func raftTimeout(lease time.Duration) time.Duration {
+	return min(max(lease/5, leastTimeout), mostTimeout)
+}
+
+// callTimeout bounds one call to another gateway.
+func callTimeout(lease time.Duration) time.Duration {
+	return min(max(lease/2, time.Second), 5*time.Second)
+}
+
+// probeTimeout is how long a dial may take that is to show whether a gateway is
+// there: TCP's and TLS's handshakes are in it.
+func probeTimeout(lease time.Duration) time.Duration {
+	return min(max(lease/4, 300*time.Millisecond), mostTimeout)
+}
+
+// renewTimeout is how long a renewal is waited for.
+func renewTimeout(lease time.Duration) time.Duration { return lease / 3 }

@@ -1,0 +1,106 @@
+package proxy
+
+import (
+	"container/list"
+	"context"
+	"net"
+	"sync"
+)
+
+// clientConn is a client's connection as it was accepted, below TLS. The limiter
+// counts it until it is closed.
+type clientConn struct {
+	net.Conn          // speaks the PROXY protocol, if it must
+	raw      net.Conn // as it was accepted
+	limiter  *connLimiter
+	watch    *disconnectWatch // nil: not watched
+	token    uint64           // under which watch knows it
+	frames   *frameTimer      // of HTTP/2 in the clear; nil above TLS, which has its own
+
+	// writeDeadline: one is set, for the answer before. Of the request's goroutine.
+	writeDeadline bool
+
+	gone bool          // guarded by limiter.mu, as the next one
+	idle *list.Element // its place in limiter.idle; nil: it is busy
+
+	mu     sync.Mutex
+	left   bool   // the client has closed the connection, or its sending side
+	cancel func() // cancels the HTTP/1 request in progress; nil: there is none
+}
+
+// NetConn returns the connection as it was accepted, which the kernel knows.
+func (c *clientConn) NetConn() net.Conn { return c.raw }
+
+// Read implements net.Conn.
+func (c *clientConn) Read(p []byte) (int, error) {
+	n, err := c.Conn.Read(p)
+	if c.frames != nil {
+		c.frames.read(c.Conn, p[:n])
+	}
+	return n, err
+}
+
+// CloseWrite closes the sending side of an upgraded connection.
+func (c *clientConn) CloseWrite() error { return closeWrite(c.raw) }
+
+// Close implements net.Conn.
+func (c *clientConn) Close() error {
+	c.watch.remove(c)
+	c.limiter.leave(c)
+	return c.Conn.Close()
+}
+
+// begin has cancel called when the client leaves before end; at once if it has
+// left already. A connection serves one HTTP/1 request at a time.
+func (c *clientConn) begin(cancel func()) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	if c.left {
+		cancel()
+		return
+	}
+	c.cancel = cancel
+}
+
+// end ends what begin has begun. When it returns, cancel is not called any more.
+func (c *clientConn) end() {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	c.cancel = nil
+}
+
+// leave notes that the client has left.
+func (c *clientConn) leave() {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	c.left = true
+	if c.cancel != nil {
+		c.cancel()
+		c.cancel = nil
+	}
+}
+
+type connKey struct{}
+
+// withConn is the server's ConnContext.
+func withConn(ctx context.Context, c net.Conn) context.Context {
+	return context.WithValue(ctx, connKey{}, c)
+}
+
+// connOf returns the connection that a request came over, nil if the server is
+// not ours, and the TLS connection above it, nil if there is none.
+func connOf(ctx context.Context) (*clientConn, *secureConn) {
+	conn, _ := ctx.Value(connKey{}).(net.Conn)
+	return unwrapConn(conn)
+}
+
+func unwrapConn(conn net.Conn) (*clientConn, *secureConn) {
+	switch c := conn.(type) {
+	case *clientConn:
+		return c, nil
+	case *secureConn:
+		return c.client, c
+	default:
+		return nil, nil
+	}
+}

@@ -1,0 +1,163 @@
+package proxy
+
+import (
+	"io"
+	"net"
+	"net/http"
+	"strings"
+	"testing"
+	"time"
+)
+
+// TestOwnAnswers: what the gateway answers itself does not wait for a body that has
+// not come. Such a connection is closed, and not kept for long; one whose body has
+// come is kept.
+func TestOwnAnswers(t *testing.T) {
+	const length = "Content-Length: 1000000\r\n"
+	for _, c := range []struct {
+		name, line, header string
+		status             int
+		refusal            *Refusal
+	}{
+		{"404", "POST /nowhere", "", 404, nil},
+		{"400", "POST /pool/../x", "", 400, nil},
+		{"CONNECT", "CONNECT h:80", "", 405, nil},
+		{"202", "POST /pool/", "Prefer: respond-async\r\n", 202, nil},
+		{"400, no ticket API", "POST /plain/", "Kgate-Ticket: a\r\nKgate-Ticket: b\r\n", 400, nil},
+		{"409", "POST /pool/", "Kgate-Ticket: unknown\r\n", 409, nil},
+		{"404, unknown ticket", "PUT /.kgate/tickets/x", "", 404, nil},
+		{"503", "POST /pool/", "", 503, &Refusal{Reason: ReasonQueueFull}},
+		{"429", "POST /pool/", "", 429, &Refusal{Reason: ReasonClientLimit}},
+		{"417", "POST /pool/", "Expect: x\r\n", 417, nil},
+		{"no body, 503", "POST /pool/", "Expect: 100-continue\r\n", 503, &Refusal{Reason: ReasonQueueFull}},
+	} {
+		t.Run(c.name, func(t *testing.T) {
+			t.Parallel()
+			g := newGateway(t, 1, http.HandlerFunc(echoRequest), func(cfg *Config) {
+				withTickets(cfg, &counter{semaphore: cfg.Admitter.(*semaphore)})
+				cfg.TicketHandler = http.NotFoundHandler()
+				plain := cfg.Pools[0]
+				plain.Name, plain.Tickets = "plain", false
+				cfg.Pools = append(cfg.Pools, plain)
+				cfg.Routes = []Route{{Pool: "p", Match: Match{PathPrefix: "/pool/"}}, {Pool: "plain", Match: Match{PathPrefix: "/plain/"}}}
+			})
+			g.sem.refusal = c.refusal
+			g.listen(ServerConfig{ReadHeaderTimeout: time.Second})
+			for _, body := range []string{length, "Transfer-Encoding: chunked\r\n"} {
+				conn := g.dial()
+				began := time.Now()
+				conn.send(c.line + " HTTP/1.1\r\nHost: h\r\n" + body + c.header + "\r\n")
+				res := conn.response()
+				answered := time.Since(began)
+				if res.StatusCode != c.status || !res.Close {
+					t.Errorf("%q: got %v, close %v; want %d and close", body, res.Status, res.Close, c.status)
+				}
+				if res.StatusCode == http.StatusContinue {
+					t.Error("the client is told to go on")
+				}
+				_, err := io.Copy(io.Discard, conn.br) // patience ends it
+				if ne, ok := err.(net.Error); ok && ne.Timeout() {
+					t.Errorf("%q: the connection is still open after %v", body, time.Since(began))
+				}
+				t.Logf("answered after %v, closed after %v", answered, time.Since(began))
+			}
+			if strings.Contains(c.header, "Expect") {
+				return
+			}
+			conn := g.dial()
+			conn.send(c.line + " HTTP/1.1\r\nHost: h\r\nContent-Length: 5\r\n" + c.header + "\r\nhello")
+			res := conn.response()
+			_, _ = io.Copy(io.Discard, res.Body)
+			if res.StatusCode != c.status || res.Close {
+				t.Errorf("with its body: got %v, close %v", res.Status, res.Close)
+			}
+			conn.send("GET /nowhere HTTP/1.1\r\nHost: h\r\n\r\n")
+			if res := conn.response(); res.StatusCode != 404 {
+				t.Errorf("then got %v", res.Status)
+			}
+		})
+	}
+}
+
+// TestUnreadBodyEndsConnection: after any answer to a request whose body does not
+// come, also one of the upstream's, the connection is not kept for long.
+func TestUnreadBodyEndsConnection(t *testing.T) {
+	g := newGateway(t, 1, http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) {
+		w.Header().Set("Connection", "close")
+		w.WriteHeader(http.StatusRequestEntityTooLarge)
+	}))
+	conn := g.dial()
+	conn.send("POST / HTTP/1.1\r\nHost: h\r\nContent-Length: 100000\r\n\r\n")
+	if res := conn.response(); res.StatusCode != http.StatusRequestEntityTooLarge || !res.Close {
+		t.Errorf("got %v, close %v", res.Status, res.Close)
+	}
+	_, err := io.Copy(io.Discard, conn.br)
+	if ne, ok := err.(net.Error); ok && ne.Timeout() {
+		t.Error("the connection is still open")
+	}
+}
+
+// TestNoBodiesFillConnections: clients that send no body do not keep others out for
+// long.
+func TestNoBodiesFillConnections(t *testing.T) {
+	const connections = 100
+	g := newGateway(t, 1, http.HandlerFunc(echoRequest), func(c *Config) {
+		c.Routes = []Route{{Pool: "p", Match: Match{PathPrefix: "/pool/"}}}
+	})
+	g.listen(ServerConfig{MaxConnections: connections})
+	for range connections {
+		g.dial().send("POST /nowhere HTTP/1.1\r\nHost: h\r\nContent-Length: 5\r\n\r\n")
+	}
+	honest := g.dial()
+	honest.send("GET /pool/ HTTP/1.1\r\nHost: h\r\n\r\n")
+	if res := honest.response(); res.StatusCode != 200 {
+		t.Errorf("got %v", res.Status)
+	}
+}
+
+// TestStalledClients: on a route without a pool, a client that neither sends what it
+// has announced nor reads what it asked for is cut off; the upstream may take its
+// time.
+func TestStalledClients(t *testing.T) {
+	up := newGate()
+	g := newGateway(t, 1, http.NotFoundHandler(), func(c *Config) {
+		c.StallTimeout = 50 * time.Millisecond
+		upstream := startHandler(t, func(w http.ResponseWriter, r *http.Request) {
+			switch r.URL.Path {
+			case "/upload":
+				_, _ = io.Copy(io.Discard, r.Body)
+			case "/download":
+				for {
+					if _, err := w.Write(make([]byte, 1<<20)); err != nil {
+						return
+					}
+				}
+			case "/slow":
+				_, _ = io.WriteString(w, "a")
+				_ = http.NewResponseController(w).Flush()
+				up.pass(r)
+				_, _ = io.WriteString(w, "b")
+			}
+		})
+		c.Routes = []Route{{Upstreams: c.Pools[0].Upstreams}}
+		c.Routes[0].Upstreams[0] = upstream
+	})
+	for _, request := range []string{
+		"POST /upload HTTP/1.1\r\nHost: h\r\nContent-Length: 5\r\n\r\n",
+		"GET /download HTTP/1.1\r\nHost: h\r\n\r\n",
+	} {
+		conn := g.dial()
+		conn.send(request)
+		if rec := g.records.next(t); !rec.Aborted && rec.Status != 408 {
+			t.Errorf("%q: record %+v", request, rec)
+		}
+	}
+	conn := g.dial()
+	conn.send("GET /slow HTTP/1.1\r\nHost: h\r\nConnection: close\r\n\r\n")
+	up.awaitEntered(t)
+	time.Sleep(4 * 50 * time.Millisecond) // nothing may happen meanwhile
+	close(up.proceed)
+	if got, err := io.ReadAll(conn.response().Body); string(got) != "ab" {
+		t.Errorf("got %q, %v", got, err)
+	}
+}

@@ -1,0 +1,30 @@
+package proxy
+
+import "net/http"
+
+// net/http notices that an HTTP/1.1 client has left by reading on from the
+// connection. It can do so only once the request's body has been read to its end,
+// and only until a byte comes that belongs to no request yet: one stray CR, or a
+// pipelined request, and it notices nothing more. Here nothing is read before
+// admission, and an upstream may answer without ever reading the body: such a
+// client's place in line, or slot, would be kept for nobody.
+//
+// So the kernel is asked to tell when a client closes its connection
+// (disconnect_linux.go). That reads nothing, and costs one system call for each
+// connection. HTTP/2 needs none of it: there net/http reads all the time.
+//
+// As with net/http, a client that closes its sending side counts as gone.
+
+// watchDisconnect cancels the exchange when its client leaves. The returned
+// function ends the watch; it must be called. It may be called twice.
+func (ex *exchange) watchDisconnect(r *http.Request) (stop func()) {
+	if r.ProtoMajor != 1 {
+		return func() {}
+	}
+	conn, _ := connOf(r.Context())
+	if conn == nil {
+		return func() {}
+	}
+	conn.begin(func() { ex.cancel(nil) })
+	return conn.end
+}

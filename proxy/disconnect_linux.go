@@ -1,0 +1,110 @@
+package proxy
+
+import (
+	"errors"
+	"fmt"
+	"os"
+	"sync"
+	"syscall"
+
+	"golang.org/x/sys/unix"
+)
+
+// disconnectWatch learns from the kernel which clients have closed their
+// connections, by one epoll instance for all connections of a server. One
+// goroutine waits for it, in Go's poller: it costs no thread.
+type disconnectWatch struct {
+	file  *os.File        // the epoll instance
+	epoll syscall.RawConn // of file
+	done  chan struct{}   // closed when the goroutine has ended
+
+	mu    sync.Mutex
+	last  uint64 // token
+	conns map[uint64]*clientConn
+}
+
+func newDisconnectWatch() (*disconnectWatch, error) {
+	fd, err := unix.EpollCreate1(unix.EPOLL_CLOEXEC)
+	if err == nil {
+		err = unix.SetNonblock(fd, true) // so that os.NewFile has Go's poller wait for it
+	}
+	if err != nil {
+		return nil, fmt.Errorf("proxy: watching for clients that leave: %w", err)
+	}
+	w := &disconnectWatch{file: os.NewFile(uintptr(fd), "epoll"), done: make(chan struct{}), conns: make(map[uint64]*clientConn)}
+	if w.epoll, err = w.file.SyscallConn(); err != nil {
+		return nil, errors.Join(err, w.file.Close())
+	}
+	go w.run()
+	return w, nil
+}
+
+// add begins to watch c. Once its client has closed the connection, or its
+// sending side, c.leave is called.
+func (w *disconnectWatch) add(c *clientConn) error {
+	sc, ok := c.raw.(syscall.Conn)
+	if !ok {
+		return errors.ErrUnsupported
+	}
+	raw, err := sc.SyscallConn()
+	if err != nil {
+		return err
+	}
+	var failure error
+	w.mu.Lock()
+	w.last++
+	c.watch, c.token = w, w.last
+	w.conns[c.token] = c
+	w.mu.Unlock()
+	event := unix.EpollEvent{
+		Events: unix.EPOLLRDHUP | unix.EPOLLONESHOT, // and EPOLLHUP and EPOLLERR, always
+		Fd:     int32(c.token), Pad: int32(c.token >> 32),
+	}
+	failed := w.epoll.Control(func(epoll uintptr) {
+		err = raw.Control(func(fd uintptr) { failure = unix.EpollCtl(int(epoll), unix.EPOLL_CTL_ADD, int(fd), &event) })
+	})
+	if err = errors.Join(failed, err, failure); err != nil {
+		w.remove(c)
+	}
+	return err
+}
+
+// remove forgets c; the kernel does so by itself when c is closed. It may be
+// called for what was never added.
+func (w *disconnectWatch) remove(c *clientConn) {
+	if w == nil {
+		return
+	}
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	delete(w.conns, c.token)
+}
+
+// close ends all watches. It may be called again.
+func (w *disconnectWatch) close() {
+	_ = w.file.Close()
+	<-w.done
+}
+
+func (w *disconnectWatch) run() {
+	defer close(w.done)
+	events := make([]unix.EpollEvent, 64)
+	for {
+		n := 0
+		err := w.epoll.Read(func(fd uintptr) bool {
+			n, _ = unix.EpollWait(int(fd), events, 0) // -1 on EINTR, and nothing else can fail
+			return n > 0
+		})
+		if err != nil {
+			return // closed
+		}
+		for _, e := range events[:n] {
+			w.mu.Lock()
+			c := w.conns[uint64(uint32(e.Fd))|uint64(uint32(e.Pad))<<32]
+			w.mu.Unlock()
+			if c != nil {
+				c.leave()
+			}
+		}
+	}
+}

@@ -1,0 +1,18 @@
+//go:build !linux
+
+package proxy
+
+import "errors"
+
+// disconnectWatch would need a way to learn of a connection's end without reading
+// from it. Without one, a client that leaves is noticed as net/http notices it:
+// not before its body has been read, and not after a stray byte.
+type disconnectWatch struct{}
+
+func newDisconnectWatch() (*disconnectWatch, error) { return new(disconnectWatch), nil }
+
+func (*disconnectWatch) add(*clientConn) error { return errors.ErrUnsupported }
+
+func (*disconnectWatch) remove(*clientConn) {}
+
+func (*disconnectWatch) close() {}

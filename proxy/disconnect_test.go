@@ -1,0 +1,176 @@
+package proxy
+
+import (
+	"crypto/tls"
+	"io"
+	"net"
+	"net/http"
+	"runtime"
+	"strings"
+	"testing"
+	"time"
+)
+
+// needDisconnectWatch skips where the kernel is not asked.
+func needDisconnectWatch(t *testing.T) {
+	t.Helper()
+	if runtime.GOOS != "linux" {
+		t.Skip("see disconnect_other.go")
+	}
+}
+
+// dialTLS is dial over TLS, with the given protocol.
+func (g *gateway) dialTLS(protocol string) *rawConn {
+	c := g.dial()
+	c.Conn = tls.Client(c.Conn, &tls.Config{InsecureSkipVerify: true, NextProtos: []string{protocol}})
+	c.br.Reset(c.Conn)
+	return c
+}
+
+// serveTLS serves the gateway's handler over TLS, too.
+func (g *gateway) serveTLS(cfg ServerConfig) {
+	g.t.Helper()
+	files := newPairFiles(g.t)
+	files.write(files.make(1))
+	pair, err := LoadCertificate(files.cert, files.key, nil)
+	if err != nil {
+		g.t.Fatal(err)
+	}
+	cfg.TLS = &tls.Config{GetCertificate: pair.Get}
+	g.listen(cfg)
+}
+
+// TestClientLeaves: a client that closes its connection gives up its place in line,
+// or its slot, whatever it has sent behind its request.
+func TestClientLeaves(t *testing.T) {
+	needDisconnectWatch(t)
+	const (
+		get  = "GET / HTTP/1.1\r\nHost: h\r\n\r\n"
+		post = "POST / HTTP/1.1\r\nHost: h\r\nContent-Length: 1000000\r\n\r\n"
+	)
+	for _, c := range []struct{ name, sent string }{
+		{"GET", get},
+		{"GET and CR", get + "\r"},
+		{"GET and CRLF", get + "\r\n"},
+		{"GET and garbage", get + strings.Repeat("x", 10_000)},
+		{"GET and another", get + get},
+		{"POST without its body", post},
+		// More than fits any buffer on the way, and less than announced.
+		{"POST with some of its body", post + strings.Repeat("x", 10_000)},
+		{"POST with its body and CR", "POST / HTTP/1.1\r\nHost: h\r\nContent-Length: 1\r\n\r\nx\r"},
+		{"Expect", "PUT / HTTP/1.1\r\nHost: h\r\nContent-Length: 5\r\nExpect: 100-continue\r\n\r\n"},
+	} {
+		for _, secure := range []bool{false, true} {
+			for _, how := range []string{"closes", "closes its side", "resets"} {
+				name := c.name + ", clear, " + how
+				if secure {
+					name = c.name + ", TLS, " + how
+				}
+				t.Run(name, func(t *testing.T) { testClientLeaves(t, c.sent, secure, how) })
+			}
+		}
+	}
+}
+
+func testClientLeaves(t *testing.T, sent string, secure bool, how string) {
+	up := newGate()
+	g := newGateway(t, 1, http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		_, _ = w.Write([]byte("x"))
+		_ = http.NewResponseController(w).Flush()
+		up.pass(r)
+	}))
+	dial := g.dial
+	if secure {
+		g.serveTLS(ServerConfig{})
+		dial = func() *rawConn { return g.dialTLS("http/1.1") }
+	}
+	served, waiting := dial(), dial()
+	served.send(sent)
+	up.awaitEntered(t)
+	waiting.send(sent)
+	g.sem.await(1, 1)
+
+	began := time.Now()
+	waiting.leave(how)
+	g.sem.await(1, 0)
+	left := time.Since(began)
+	if rec := g.records.next(t); rec.Outcome != OutcomeClientGone || rec.Status != 499 {
+		t.Errorf("record %+v", rec)
+	}
+	began = time.Now()
+	served.leave(how)
+	g.sem.await(0, 0)
+	t.Logf("noticed after %v in line, %v in service", left, time.Since(began))
+	if rec := g.records.next(t); rec.Outcome != OutcomeAdmitted || !rec.Aborted {
+		t.Errorf("record %+v", rec)
+	}
+	close(up.proceed)
+}
+
+// leave closes the connection in one of three ways.
+func (c *rawConn) leave(how string) {
+	c.t.Helper()
+	tcp := c.Conn
+	if secure, ok := c.Conn.(*tls.Conn); ok {
+		tcp = secure.NetConn()
+	}
+	var err error
+	switch how {
+	case "closes its side":
+		err = tcp.(*net.TCPConn).CloseWrite()
+	case "resets":
+		if err = tcp.(*net.TCPConn).SetLinger(0); err == nil {
+			err = tcp.Close()
+		}
+	default:
+		err = c.Conn.Close()
+	}
+	if err != nil {
+		c.t.Fatal(err)
+	}
+}
+
+// TestHalfClosedUpgrade: once a connection is upgraded, its client may close its
+// side and still be sent what is left.
+func TestHalfClosedUpgrade(t *testing.T) {
+	g := newGateway(t, 1, http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		conn, brw, err := http.NewResponseController(w).Hijack()
+		if err != nil {
+			t.Error(err)
+			return
+		}
+		defer conn.Close()
+		_, _ = io.WriteString(conn, "HTTP/1.1 101 Switching Protocols\r\nConnection: Upgrade\r\nUpgrade: test\r\n\r\n")
+		got, _ := io.ReadAll(brw)
+		_, _ = conn.Write(got)
+	}))
+	c := g.dial()
+	c.send("GET / HTTP/1.1\r\nHost: h\r\nConnection: Upgrade\r\nUpgrade: test\r\n\r\n")
+	if res := c.response(); res.StatusCode != http.StatusSwitchingProtocols {
+		t.Fatalf("status %d", res.StatusCode)
+	}
+	c.send("hello")
+	c.leave("closes its side")
+	if got, err := io.ReadAll(c.br); string(got) != "hello" {
+		t.Errorf("got %q, %v", got, err)
+	}
+}
+
+// TestExpectUnanswered: an upstream that answers before it has asked for the
+// body and then waits for it all the same, as net/http's server does, hangs. The
+// slot is held no longer than the client stays.
+func TestExpectUnanswered(t *testing.T) {
+	needDisconnectWatch(t)
+	g := newGateway(t, 1, http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) {
+		_, _ = w.Write([]byte("x"))
+		_ = http.NewResponseController(w).Flush()
+		panic(http.ErrAbortHandler)
+	}))
+	c := g.dial()
+	c.send("PUT / HTTP/1.1\r\nHost: h\r\nContent-Length: 5\r\nExpect: 100-continue\r\n\r\n")
+	if res := c.response(); res.StatusCode != 200 {
+		t.Fatalf("status %d", res.StatusCode)
+	}
+	_ = c.Close()
+	g.sem.await(0, 0)
+}

@@ -1,0 +1,95 @@
+package proxy
+
+import (
+	"net"
+	"time"
+
+	"golang.org/x/net/http2"
+)
+
+// frameTimer bounds the time that an HTTP/2 client takes for one frame, or for a
+// header and its continuations. net/http bounds a header's time in HTTP/1 alone:
+// half a HEADERS frame would keep its connection until that has been idle for too
+// long, or for ever if a request is in progress on it.
+//
+// It counts the frames of what is read, and sets the connection's read deadline
+// while one is incomplete. DATA frames have no limit here: how slowly a body may
+// come is the pool's to say (hold.min_upload, hold.idle). HTTP/1 is left alone.
+//
+// It is used by whoever reads from the connection, one at a time.
+type frameTimer struct {
+	limit time.Duration
+
+	preface int // bytes of the connection preface that have been read
+	http1   bool
+	header  [frameHeaderLen]byte
+	have    int  // bytes of the frame's header that have been read
+	payload int  // bytes of its payload that have not
+	block   bool // a header has begun whose last frame has not
+	timed   bool // the read deadline is set, for the present frame or header
+}
+
+// The frame layout is that of RFC 9113, section 4.1.
+const frameHeaderLen = 9
+
+// read takes in what has been read from conn.
+func (f *frameTimer) read(conn net.Conn, p []byte) {
+	if f.http1 || len(p) == 0 {
+		return
+	}
+	was := f.timed
+	f.count(p)
+	switch incomplete := f.incomplete(); {
+	case incomplete && !f.timed:
+		f.timed = true
+		_ = conn.SetReadDeadline(time.Now().Add(f.limit)) // if it fails, so does the next read
+	case !incomplete && was:
+		f.timed = false
+		_ = conn.SetReadDeadline(time.Time{})
+	}
+}
+
+// incomplete reports whether a frame that is timed, or a header, has begun and not
+// ended.
+func (f *frameTimer) incomplete() bool {
+	data := f.have == frameHeaderLen && http2.FrameType(f.header[3]) == http2.FrameData
+	return f.block || f.have > 0 && !data
+}
+
+func (f *frameTimer) count(p []byte) {
+	for len(p) > 0 && !f.http1 {
+		switch {
+		case f.preface < len(http2.ClientPreface):
+			f.http1 = p[0] != http2.ClientPreface[f.preface]
+			f.preface++
+			p = p[1:]
+		case f.have < frameHeaderLen:
+			n := copy(f.header[f.have:], p)
+			f.have += n
+			p = p[n:]
+			if f.have == frameHeaderLen {
+				f.begin()
+			}
+		default:
+			n := min(len(p), f.payload)
+			f.payload -= n
+			p = p[n:]
+		}
+		if f.have == frameHeaderLen && f.payload == 0 {
+			f.have = 0
+			f.timed = f.timed && f.block // the next one has its own time
+		}
+	}
+}
+
+// begin takes in a frame's header.
+func (f *frameTimer) begin() {
+	f.payload = int(f.header[0])<<16 | int(f.header[1])<<8 | int(f.header[2])
+	flags := http2.Flags(f.header[4])
+	switch http2.FrameType(f.header[3]) {
+	case http2.FrameHeaders:
+		f.block = !flags.Has(http2.FlagHeadersEndHeaders)
+	case http2.FrameContinuation:
+		f.block = f.block && !flags.Has(http2.FlagContinuationEndHeaders)
+	}
+}

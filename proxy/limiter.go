@@ -1,0 +1,157 @@
+package proxy
+
+import (
+	"container/list"
+	"errors"
+	"log/slog"
+	"net"
+	"net/http"
+	"net/netip"
+	"sync"
+	"time"
+
+	"github.com/pires/go-proxyproto"
+
+	"github.com/kgate/kgate/oncelog"
+)
+
+// connLimiter bounds how many connections clients have, over all listeners of a
+// server. When there are too many, the next one waits unserved. Kept connections
+// without a request are closed to make room, those that have been idle for longest
+// first. Slow ones end when the time for their header is over.
+type connLimiter struct {
+	limit  int // 0: none
+	logger *slog.Logger
+	once   oncelog.Limit
+	watch  *disconnectWatch // set before the first listener accepts
+
+	mu      sync.Mutex
+	changed sync.Cond // somebody has left or become idle, or a listener is closed
+	open    int
+	idle    list.List // of *clientConn, the longest idle first
+}
+
+func newConnLimiter(limit int, logger *slog.Logger) *connLimiter {
+	c := &connLimiter{limit: limit, logger: logger}
+	c.changed.L = &c.mu
+	return c
+}
+
+// leave forgets a connection. It may be called again.
+func (c *connLimiter) leave(conn *clientConn) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	if conn.gone {
+		return
+	}
+	conn.gone = true
+	c.busyLocked(conn)
+	c.open--
+	c.changed.Broadcast()
+}
+
+func (c *connLimiter) busyLocked(conn *clientConn) {
+	if conn.idle != nil {
+		c.idle.Remove(conn.idle)
+		conn.idle = nil
+	}
+}
+
+// state is the server's ConnState.
+func (c *connLimiter) state(conn net.Conn, state http.ConnState) {
+	client, _ := unwrapConn(conn)
+	if client == nil {
+		return
+	}
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	c.busyLocked(client)
+	if state == http.StateIdle && !client.gone {
+		client.idle = c.idle.PushBack(client)
+		c.changed.Broadcast()
+	}
+}
+
+// limitedListener has the limiter count the connections of one listener.
+type limitedListener struct {
+	net.Listener
+	limiter *connLimiter
+	closed  bool // guarded by limiter.mu
+	// frameTime bounds HTTP/2 frames; 0: whoever is above this listener does.
+	frameTime time.Duration
+}
+
+// listen returns l with its connections counted. Those from the prefixes must say
+// in a PROXY header whom they come from, within headerTime; what others send of
+// that kind is not HTTP, and is answered so.
+func (c *connLimiter) listen(l net.Listener, from []netip.Prefix, headerTime time.Duration) *limitedListener {
+	if len(from) > 0 {
+		l = &proxyproto.Listener{Listener: l, ReadHeaderTimeout: headerTime, ConnPolicy: func(o proxyproto.ConnPolicyOptions) (proxyproto.Policy, error) {
+			if contains(from, o.Upstream.String()) {
+				return proxyproto.REQUIRE, nil
+			}
+			return proxyproto.SKIP, nil
+		}}
+	}
+	return &limitedListener{Listener: l, limiter: c}
+}
+
+// Accept implements net.Listener.
+func (l *limitedListener) Accept() (net.Conn, error) {
+	conn, err := l.Listener.Accept()
+	if err != nil {
+		return nil, err
+	}
+	client := &clientConn{Conn: conn, raw: conn, limiter: l.limiter}
+	if l.frameTime > 0 {
+		client.frames = &frameTimer{limit: l.frameTime}
+	}
+	if spoken, ok := conn.(*proxyproto.Conn); ok {
+		client.raw = spoken.Raw()
+	}
+	if !l.limiter.enter(l) {
+		_ = conn.Close()
+		return nil, net.ErrClosed
+	}
+	if err := l.limiter.watch.add(client); err != nil && !errors.Is(err, errors.ErrUnsupported) {
+		if suppressed, ok := l.limiter.once.Allow("watch"); ok { // it is served all the same
+			l.limiter.logger.Warn("a connection cannot be watched: that its client leaves may be noticed late",
+				slog.Any("error", err), slog.Int("suppressed", suppressed))
+		}
+	}
+	return client, nil
+}
+
+// enter waits for room. It returns false if the listener is closed meanwhile.
+func (c *connLimiter) enter(l *limitedListener) bool {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	for c.limit > 0 && c.open >= c.limit && !l.closed {
+		if longest := c.idle.Front(); longest != nil {
+			conn := longest.Value.(*clientConn)
+			c.mu.Unlock()
+			_ = conn.Close()
+			c.mu.Lock()
+			continue
+		}
+		if c.once.First("full") {
+			c.logger.Warn("the most connections that listen.max_connections allows are open; more clients wait",
+				slog.Int("connections", c.open))
+		}
+		c.changed.Wait()
+	}
+	if l.closed {
+		return false
+	}
+	c.open++
+	return true
+}
+
+// Close implements net.Listener.
+func (l *limitedListener) Close() error {
+	l.limiter.mu.Lock()
+	l.closed = true
+	l.limiter.changed.Broadcast()
+	l.limiter.mu.Unlock()
+	return l.Listener.Close()
+}
