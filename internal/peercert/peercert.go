@@ -25,26 +25,26 @@ func Names(cert *x509.Certificate) []string {
 	return append([]string{cert.Subject.CommonName}, cert.DNSNames...)
 }
 
-// OfConn returns an error unless the other end of conn is the gateway of that
-// name. Without TLS that cannot be told, and it returns nil.
-func OfConn(conn net.Conn, name string) error {
+// OfConn returns an error unless the other end of conn is a gateway of one of the
+// names. Without TLS that cannot be told, and it returns nil.
+func OfConn(conn net.Conn, names ...string) error {
 	secure, ok := conn.(*tls.Conn)
 	if !ok {
 		return nil
 	}
 	state := secure.ConnectionState()
-	return OfState(&state, name)
+	return OfState(&state, names...)
 }
 
 // OfState is [OfConn] for the state of a connection; nil: it is not TLS.
-func OfState(state *tls.ConnectionState, name string) error {
+func OfState(state *tls.ConnectionState, names ...string) error {
 	switch {
 	case state == nil:
 		return nil
 	case len(state.PeerCertificates) == 0:
 		return errNone
 	}
-	return Among(state.PeerCertificates[0], []string{name})
+	return Among(state.PeerCertificates[0], names)
 }
 
 // Among returns an error unless a certificate has one of the names.
