@@ -131,6 +131,12 @@ type PoolConfig struct {
 	QueueLimit int
 	// ClientLimit bounds those of them that one client has; 0: it does not.
 	ClientLimit int
+	// ClientInFlight bounds how many slots one client has at a time at this gateway,
+	// those of its tickets included; its other requests wait. 0: it does not.
+	ClientInFlight int
+	// ClientTickets bounds how many tickets one client has at a time at this
+	// gateway, waiting or with a slot; 0: it does not.
+	ClientTickets int
 	// Fair lets the clients in one after the other: each has one place in line at
 	// a time. Otherwise requests come in as they arrived.
 	Fair bool
@@ -182,7 +188,7 @@ func (c Config) Validate() error {
 		errs = append(errs, errors.New("links, exchange and views are required"))
 	}
 	for name, p := range c.Pools {
-		if p.QueueLimit < 0 || p.ClientLimit < 0 || p.AskInterval < 0 {
+		if p.QueueLimit < 0 || p.ClientLimit < 0 || p.ClientInFlight < 0 || p.ClientTickets < 0 || p.AskInterval < 0 {
 			errs = append(errs, errors.New("pool "+name+": negative limit or interval"))
 		}
 	}

@@ -44,7 +44,7 @@ func (g *Gateway) RedeemTicket(ctx context.Context, pool, id string) (*Redeemed,
 	if t, err = g.onTicket(ctx, ticketCall{Op: opUse, ID: id}); err != nil {
 		return nil, err
 	}
-	r := &Redeemed{g: g, self: self, ticket: t, until: usableUntil(sent, t.TTL)}
+	r := &Redeemed{g: g, self: self, ticket: t, until: usableUntil(sent, t)}
 	var life context.Context
 	life, r.cancel = context.WithCancel(g.ctx)
 	g.wg.Go(func() { r.renew(life) })
@@ -53,25 +53,29 @@ func (g *Gateway) RedeemTicket(ctx context.Context, pool, id string) (*Redeemed,
 
 // usableUntil is when a slot that was renewed at sent may be used no longer: before its
 // owner can think so.
-func usableUntil(sent time.Time, ttl time.Duration) time.Time {
-	const margin = 10 // of the time to live, for what has to be broken off
-	return sent.Add(ttl - ttl/margin)
+func usableUntil(sent time.Time, t Ticket) time.Time {
+	const margin = 10          // of the time to live, for what has to be broken off
+	life := min(t.TTL, t.Left) // less is left where the pool bounds the hold
+	return sent.Add(life - life/margin)
 }
 
 // renew keeps the ticket until the slot is released or lost.
 func (r *Redeemed) renew(ctx context.Context) {
 	for {
+		r.mu.Lock()
+		left := r.until.Sub(r.g.now())
+		r.mu.Unlock()
 		select {
-		case <-time.After(r.ticket.TTL / 3):
+		case <-time.After(min(r.ticket.TTL/3, left)):
 		case <-ctx.Done():
 			return
 		}
 		sent := r.g.now()
 		r.mu.Lock()
-		left := r.until.Sub(sent)
+		left = r.until.Sub(sent)
 		r.mu.Unlock()
 		call, cancel := context.WithTimeout(ctx, max(left, 0))
-		_, err := r.g.RenewTicket(call, r.ticket.ID)
+		t, err := r.g.RenewTicket(call, r.ticket.ID)
 		cancel()
 		var ended *EndedError
 		if ctx.Err() != nil {
@@ -79,7 +83,7 @@ func (r *Redeemed) renew(ctx context.Context) {
 		}
 		r.mu.Lock()
 		if err == nil {
-			r.until = usableUntil(sent, r.ticket.TTL)
+			r.until = usableUntil(sent, t)
 		}
 		gone := errors.As(err, &ended) || errors.Is(err, ErrUnknownTicket) || !r.g.now().Before(r.until)
 		r.mu.Unlock()

@@ -29,6 +29,7 @@ const (
 	EndReleased  Ending = "released"  // by its holder
 	EndCancelled Ending = "cancelled" // by its holder, while it waited
 	EndExpired   Ending = "expired"   // no sign of its holder within its time to live
+	EndHoldMax   Ending = "hold-max"  // it has had its slot for as long as it may
 	EndLost      Ending = "lost"      // with the gateways that knew of it
 )
 

@@ -305,7 +305,7 @@ func (n *node) ticketHandler(pools []config.Pool) (http.Handler, error) {
 		return nil, nil
 	}
 	h, err := admin.NewTicketHandler(admin.TicketConfig{
-		Tickets: ticketDesk{n}, Open: func(pool string) bool { return open[pool] }, Log: n.log,
+		Tickets: ticketDesk{n}, Open: func(pool string) bool { return open[pool] }, MaxTTL: proxy.MaxTicketTTL, Log: n.log,
 	})
 	if err != nil {
 		return nil, err

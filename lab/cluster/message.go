@@ -5,6 +5,7 @@ import (
 
 	"github.com/kgate/kgate/kmutex"
 	"github.com/kgate/kgate/lab/protocol/fairk"
+	"github.com/kgate/kgate/membership/leader"
 	"github.com/kgate/kgate/membership/lease"
 )
 
@@ -32,7 +33,7 @@ type (
 	leaveMsg      struct{ node kmutex.Node }
 	renewMsg      struct {
 		renewal lease.Renewal
-		view    uint64
+		report  leader.Report
 	}
 	grantMsg  struct{ renewal lease.Renewal }
 	refuseMsg struct{ renewal lease.Renewal }
@@ -55,6 +56,18 @@ func (m *grantMsg) String() string { return fmt.Sprintf("grant n%d/%d", m.renewa
 
 func (m *refuseMsg) String() string {
 	return fmt.Sprintf("refuse n%d/%d", m.renewal.Node, m.renewal.Tag)
+}
+
+// called reports that a message is sent over a connection that its sender opens for
+// it, as far as the lab goes: where that is not possible it is not sent. In truth
+// there may be an older connection.
+func called(m any) bool {
+	switch m.(type) {
+	case *askMsg, *joinMsg, *leaveMsg, *renewMsg:
+		return true
+	default:
+		return false
+	}
 }
 
 // Kinds are the names of all kinds of messages, for [Cluster.Watch].

@@ -3,12 +3,14 @@ package cluster
 import (
 	"fmt"
 	"slices"
+	"strconv"
 	"time"
 
 	"github.com/kgate/kgate/kmutex"
 	"github.com/kgate/kgate/lab/protocol"
 	"github.com/kgate/kgate/lab/protocol/fairk"
 	"github.com/kgate/kgate/lab/sim"
+	"github.com/kgate/kgate/membership/leader"
 	"github.com/kgate/kgate/membership/lease"
 )
 
@@ -23,10 +25,13 @@ type process struct {
 	leader  int           // who leads, as far as is known here; -1: nobody
 	heard   uint64        // the term of that leader
 	leads   *leadership   // nil: this process does not
-	joined  time.Duration // when it last asked to be let in, by its own clock
-	leaving bool
-	woke    time.Duration // true time
-	watched bool          // there is a timer for the end of the lease
+	rules   *leader.Rules // of the term that it has led last
+	// name of the host and of boot, as gossip and the leader's rules have them.
+	name, bootName string
+	joined         time.Duration // when it last asked to be let in, by its own clock
+	leaving        bool
+	woke           time.Duration // true time
+	watched        bool          // there is a timer for the end of the lease
 }
 
 // Timers of a process, beside those of its gateway.
@@ -45,6 +50,7 @@ func (c *Cluster) boot(i int) {
 	h := &c.hosts[i]
 	h.process = &process{c: c, host: i, leader: -1}
 	h.process.incarnate()
+	c.doubtAll(i, true)
 	h.process.tick()
 }
 
@@ -53,6 +59,7 @@ func (p *process) incarnate() {
 	h := &p.c.hosts[p.host]
 	h.boots++
 	p.boot, p.holder, p.joined, p.watched = h.boots, nil, -time.Hour, false
+	p.name, p.bootName = strconv.Itoa(p.host), strconv.FormatUint(p.boot, 10)
 	cfg := fairk.Config{
 		Host: p.c, Parcels: &p.c.parcels, Index: p.host, Boot: p.boot, Early: p.c.cfg.Early, Ask: p.c.cfg.Ask,
 		Since:  p.c.since,
@@ -82,6 +89,7 @@ func (p *process) follow(v *fairk.View) {
 	switch {
 	case in && p.holder == nil:
 		p.holder = lease.NewHolder(p.c.cfg.Terms, p.gateway.Node(), p.clock())
+		p.c.checkLinks(p.host)
 		p.renew()
 	case !in && p.holder != nil && p.leaving:
 		p.tracef("has left")
@@ -104,6 +112,7 @@ func (p *process) void(why string, what any) {
 	p.c.endAll(p.gateway, "isolated")
 	p.voided = p.gateway.Node()
 	p.incarnate()
+	p.c.doubtAll(p.host, true)
 }
 
 // tick does what is to be done now and then.
@@ -127,7 +136,9 @@ func (p *process) tick() {
 }
 
 func (p *process) renew() {
-	p.tell(&renewMsg{p.holder.Send(p.clock()), p.gateway.View().Index})
+	p.tell(&renewMsg{p.holder.Send(p.clock()), leader.Report{
+		View: p.gateway.View().Index, Down: p.down(), Missing: p.missing(),
+	}})
 }
 
 // tell sends something to the leader.
@@ -202,6 +213,7 @@ func (p *process) deliver(from int, m any) {
 	case *refuseJoinMsg:
 		if p.holder == nil && p.boot == m.boot {
 			p.incarnate()
+			p.c.doubtAll(p.host, true)
 		}
 	case *joinMsg, *leaveMsg, *renewMsg, *tellMsg:
 		if p.leads != nil {
