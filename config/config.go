@@ -36,7 +36,8 @@ type Node struct {
 	// else this machine's first private address.
 	Advertise netip.Addr `yaml:"advertise"`
 	// AdminTokenFile holds the token that changes over the admin address
-	// need.
+	// need; the same on every gateway. One on each line: all are accepted. It is
+	// read again when it changes.
 	AdminTokenFile string `yaml:"admin_token_file"`
 	// Drain says what becomes of waiting requests when the gateway is taken out:
 	// refuse, so that they may wait at another gateway, or finish.

@@ -84,8 +84,8 @@ func TestKeygenMakesASet(t *testing.T) {
 	if !ca.IsCA || !ca.MaxPathLenZero || gw.IsCA || gw.DNSNames[0] != "gw-1" {
 		t.Errorf("authority %v, with others below it %v; the gateway's: authority %v, names %v", ca.IsCA, !ca.MaxPathLenZero, gw.IsCA, gw.DNSNames)
 	}
-	if token, err := readToken(filepath.Join(dir, "admin.token")); err != nil || len(token) != 64 {
-		t.Errorf("token of %d characters: %v", len(token), err)
+	if tokens, err := readTokens(filepath.Join(dir, "admin.token")); err != nil || len(tokens) != 1 || len(tokens[0]) != 64 {
+		t.Errorf("%d tokens: %v", len(tokens), err)
 	}
 	if got, err := readTrust(config.Cluster{GossipKeyFile: filepath.Join(dir, "gossip.key")}, "gw-1"); err != nil || len(got.gossip) != 1 || len(got.gossip[0]) != 32 {
 		t.Errorf("gossip keys of %+v: %v", got, err)
@@ -156,7 +156,7 @@ func TestSecretFiles(t *testing.T) {
 		t.Fatal(err)
 	}
 	for name, read := range map[string]func(string) error{
-		"node.admin_token_file":   func(f string) error { _, err := readToken(f); return err },
+		"node.admin_token_file":   func(f string) error { _, err := readTokens(f); return err },
 		"cluster.gossip_key_file": func(f string) error { _, err := readTrust(config.Cluster{GossipKeyFile: f}, "gw-1"); return err },
 		"cluster.key_file":        func(f string) error { _, err := readTrust(config.Cluster{KeyFile: f}, "gw-1"); return err },
 	} {

@@ -22,6 +22,7 @@ import (
 	"github.com/kgate/kgate/gateway"
 	"github.com/kgate/kgate/kmutex"
 	"github.com/kgate/kgate/membership"
+	"github.com/kgate/kgate/oncelog"
 	"github.com/kgate/kgate/proxy"
 	"github.com/kgate/kgate/telemetry"
 	"github.com/kgate/kgate/transport"
@@ -46,6 +47,8 @@ type node struct {
 
 	certificate *proxy.Certificate // of listen.https; nil: none
 	trust       *trust             // once it runs watchTrust's own
+	tokens      atomic.Pointer[[]string]
+	once        oncelog.Limit
 
 	sockets               map[string][]net.Listener // that systemd has opened, until they are used
 	clientAddr, adminAddr net.Addr
@@ -91,12 +94,13 @@ func (n *node) startMetrics(context.Context) error {
 	for _, p := range n.cfg.Pools {
 		n.metrics.AddPool(p.Name)
 	}
-	token, err := readToken(n.cfg.Node.AdminTokenFile)
+	tokens, err := readTokens(n.cfg.Node.AdminTokenFile)
 	if err != nil {
 		return err
 	}
+	n.tokens.Store(&tokens)
 	n.admin, err = admin.NewServer(admin.Config{
-		Source: n, Lines: lines{n}, Peers: n, Metrics: registry, Control: control{n}, Tickets: ticketDesk{n}, Token: token, Log: n.log,
+		Source: n, Lines: lines{n}, Peers: n, Metrics: registry, Control: control{n}, Tickets: ticketDesk{n}, Tokens: n.adminTokens, Log: n.log,
 	})
 	return err
 }
@@ -168,8 +172,8 @@ func (n *node) startCluster(ctx context.Context) error {
 	n.cluster, err = membership.Start(ctx, membership.Config{
 		Name: n.cfg.Node.Name, Boot: boot, PeerAddr: peer, DataDir: n.cfg.Node.DataDir,
 		BootstrapExpect: expect, Joining: len(n.cfg.Cluster.Join) > 0, Discovery: n.gossip, Links: linkState{n.links},
-		Lease: n.cfg.Cluster.Lease,
-		Raft:  n.links.Stream(transport.StreamRaft), Control: n.links.Stream(transport.StreamControl),
+		Lease: n.cfg.Cluster.Lease, AdminTokens: n.adminTokens,
+		Raft: n.links.Stream(transport.StreamRaft), Control: n.links.Stream(transport.StreamControl),
 		Logger: n.log,
 	})
 	if err != nil {

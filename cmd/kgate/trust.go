@@ -160,6 +160,7 @@ func (n *node) watchTrust(ctx context.Context) {
 		select {
 		case <-tick.C:
 			n.refreshTrust()
+			n.refreshTokens()
 		case <-ctx.Done():
 			return
 		}

@@ -141,13 +141,13 @@ func TestUnusablePeerTLS(t *testing.T) {
 	otherCA.CA = filepath.Join(foreign, "ca.pem")
 	none.CA = mixed.Key
 	for says, files := range map[string]config.PeerTLS{
-		"":                                    filesOf(dir, "gw-1"),
-		`"gw-2"], and this gateway is "gw-1"`: filesOf(dir, "gw-2"),
-		"no such file":                        filesOf(dir, "gw-3"),
-		"expired":                             filesOf(dir, "old"),
-		"private key does not match":          mixed,
-		"unknown authority":                   otherCA,
-		"holds no certificate in PEM form":    none,
+		"":                                 filesOf(dir, "gw-1"),
+		"it is for gw-2, not for gw-1":     filesOf(dir, "gw-2"),
+		"no such file":                     filesOf(dir, "gw-3"),
+		"expired":                          filesOf(dir, "old"),
+		"private key does not match":       mixed,
+		"unknown authority":                otherCA,
+		"holds no certificate in PEM form": none,
 	} {
 		_, err := readTrust(config.Cluster{TLS: files}, "gw-1")
 		if says == "" && err != nil || says != "" && (err == nil || !strings.Contains(err.Error(), says)) {

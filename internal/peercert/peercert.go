@@ -12,6 +12,7 @@ import (
 	"fmt"
 	"net"
 	"slices"
+	"strings"
 	"time"
 )
 
@@ -22,7 +23,13 @@ var errNone = errors.New("no certificate")
 
 // Names returns the names that a certificate proves.
 func Names(cert *x509.Certificate) []string {
-	return append([]string{cert.Subject.CommonName}, cert.DNSNames...)
+	var names []string
+	for _, name := range append([]string{cert.Subject.CommonName}, cert.DNSNames...) {
+		if name != "" && !slices.Contains(names, name) {
+			names = append(names, name)
+		}
+	}
+	return names
 }
 
 // OfConn returns an error unless the other end of conn is a gateway of one of the
@@ -53,7 +60,7 @@ func Among(cert *x509.Certificate, names []string) error {
 	if slices.ContainsFunc(have, func(name string) bool { return slices.Contains(names, name) }) {
 		return nil
 	}
-	return fmt.Errorf("%w: it is for %q, and %q is expected", ErrName, have, names)
+	return fmt.Errorf("%w: it is for %s, not for %s", ErrName, strings.Join(have, ", "), strings.Join(names, ", "))
 }
 
 // Check returns an error unless the gateway of that name can use its certificate

@@ -68,7 +68,7 @@ var rooms = map[string][]string{
 	"membership/lease":   {"kmutex"},
 	"cmd/kgate": {
 		"admin", "chordring", "chordring/serfring", "client", "config", "configs", "demo", "gateway", "internal/clusterkey", "internal/peercert", "kmutex",
-		"lab/experiment", "lab/fuzz", "lab/meter", "lab/plan", "lab/report", "membership",
+		"lab/experiment", "lab/fuzz", "lab/meter", "lab/plan", "lab/report", "membership", "oncelog",
 		"proxy", "telemetry", "transport",
 	},
 }
