@@ -127,12 +127,16 @@ func (c *Cluster) serveCommand(w http.ResponseWriter, r *http.Request) {
 		err = c.allowed(r, cmd)
 	}
 	if err != nil {
+		c.config.Logger.Warn("change refused to another gateway",
+			slog.String("remote", r.RemoteAddr), slog.Any("certificate", callerNames(r)), slog.Any("error", err))
 		writeJSON(w, http.StatusUnprocessableEntity, verdict{Refused: err.Error()})
 		return
 	}
 	err = c.applyHere(cmd)
-	c.config.Logger.Info("another gateway asked for a change",
-		slog.String("change", string(data)), slog.String("remote", r.RemoteAddr), slog.Any("certificate", callerNames(r)), slog.Any("error", err))
+	if err == nil {
+		c.config.Logger.Info("change made for another gateway",
+			slog.String("change", string(data)), slog.String("remote", r.RemoteAddr), slog.Any("certificate", callerNames(r)))
+	}
 	switch {
 	case err == nil:
 		writeJSON(w, http.StatusOK, verdict{})
