@@ -75,23 +75,27 @@ func (d *desk) take(ask Ask, ttl time.Duration, note string) (*ticket, error) {
 		t.stamp = s.since.UnixNano()
 		d.note(t)
 	}
-	d.keep(t)
+	d.keep(t, 0)
 	return t, nil
 }
 
-// keep lets t live for its time to live.
-func (d *desk) keep(t *ticket) {
+// keep lets t live for its time to live, and no less than least.
+func (d *desk) keep(t *ticket, least time.Duration) {
 	d.tickets[t.id] = t
 	if t.client != "" {
 		d.clients[t.client]++
 	}
+	t.expires = d.pool.g.now().Add(least)
 	d.sign(t)
 	t.expiry = time.AfterFunc(t.expires.Sub(d.pool.g.now()), func() { d.expire(t) })
 }
 
-// sign notes that t's holder is there.
+// sign notes that t's holder is there. It does not take back what t was given
+// before.
 func (d *desk) sign(t *ticket) {
-	t.expires = d.pool.g.now().Add(t.ttl)
+	if until := d.pool.g.now().Add(t.ttl); until.After(t.expires) {
+		t.expires = until
+	}
 	if !t.ends.IsZero() && t.ends.Before(t.expires) {
 		t.expires = t.ends
 	}
@@ -135,6 +139,12 @@ func (d *desk) granted(t *ticket, s *Slot) {
 
 // note writes t into the table and lets the change go to the successors.
 func (d *desk) note(t *ticket) {
+	d.write(t)
+	d.push()
+}
+
+// write is note without a push.
+func (d *desk) write(t *ticket) {
 	r := replication.Record{ID: t.id, Stamp: t.stamp, TTL: t.ttl, State: replication.StateWaiting, Note: t.note, Used: t.used, HoldMax: t.holdMax}
 	if !t.ends.IsZero() {
 		r.Ends = t.ends.UnixNano()
@@ -150,7 +160,6 @@ func (d *desk) note(t *ticket) {
 		version = ^uint64(0)
 	}
 	t.version = version
-	d.push()
 }
 
 // end takes t out and gives its slot or place back.
@@ -208,7 +217,9 @@ func (d *desk) report(view *membership.View) *replication.Report {
 
 // inherit takes over what lost gateways left, before the machine begins the
 // epoch in which it runs or waits here. Refused are the numbers of tickets that
-// the machine is to give up again.
+// the machine is to give up again. A lost gateway may not know yet that it is,
+// and renew its tickets as long as its lease runs: their first time to live here
+// begins after that.
 func (d *desk) inherit(in []replication.Inheritance) (refused []kmutex.Ticket) {
 	for _, i := range in {
 		version, err := d.table.Absorb(i.Bequest)
@@ -227,20 +238,22 @@ func (d *desk) inherit(in []replication.Inheritance) (refused []kmutex.Ticket) {
 				t.ends = time.Unix(0, r.Ends)
 			}
 			t.slot = d.pool.inherit(i.Tickets[n], r, t)
-			d.keep(t)
+			d.keep(t, d.pool.view.LeaseWait()+t.ttl)
 		}
 		d.pool.log.Info("tickets of a lost gateway taken over", slog.Uint64("node", uint64(i.Owner)), slog.Int("tickets", len(i.Records)))
 	}
 	return refused
 }
 
-// renew brings the table in line with the epoch that has begun: tokens may have
-// other numbers, and slots for which there was no token are gone.
+// renew brings the table in line with the epoch that has begun, in one push: slots
+// that were taken over have their tokens back, but for those whose tokens others
+// have, which are gone. A token has another number only after a defect.
 func (d *desk) renew(running []kmutex.Grant, settled []kmutex.Node) {
 	tokens := make(map[kmutex.Ticket]kmutex.Grant, len(running))
 	for _, g := range running {
 		tokens[g.Ticket] = g
 	}
+	var gone []*ticket
 	for _, t := range d.tickets {
 		if t.slot.state != slotGranted {
 			continue
@@ -248,12 +261,15 @@ func (d *desk) renew(running []kmutex.Grant, settled []kmutex.Node) {
 		g, runs := tokens[t.slot.ticket]
 		switch {
 		case !runs && t.slot.ticket >= kmutex.FirstAdopted && t.slot.grant.Token == kmutex.NoToken:
-			t.slot.forget()
-			d.end(t, EndLost)
+			gone = append(gone, t)
 		case runs && g != t.slot.grant:
 			t.slot.grant = g
-			d.note(t)
+			d.write(t)
 		}
+	}
+	for _, t := range gone {
+		t.slot.forget()
+		d.end(t, EndLost)
 	}
 	d.copies.Settled(settled...)
 	d.push()

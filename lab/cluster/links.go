@@ -169,5 +169,9 @@ func (c *Cluster) linkDown(a, b int) bool {
 // missing returns the members that a process complains about as the home of the pool:
 // it has waited for their reports for a while.
 func (p *process) missing() []kmutex.Node {
-	return nil
+	nodes, since := p.gateway.Pool().Missing()
+	if p.c.Now()-since < leader.MissingAfter(p.c.cfg.Terms) {
+		return nil
+	}
+	return nodes
 }

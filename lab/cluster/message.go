@@ -37,6 +37,8 @@ type (
 	}
 	grantMsg  struct{ renewal lease.Renewal }
 	refuseMsg struct{ renewal lease.Renewal }
+	// recoverMsg asks for a new epoch after this one.
+	recoverMsg struct{ epoch uint64 }
 )
 
 func (m *beatMsg) String() string {
@@ -52,6 +54,8 @@ func (m *refuseJoinMsg) String() string { return fmt.Sprintf("refuse join of boo
 func (m *leaveMsg) String() string      { return fmt.Sprintf("leave of n%d", m.node) }
 func (m *renewMsg) String() string      { return fmt.Sprintf("renew n%d/%d", m.renewal.Node, m.renewal.Tag) }
 
+func (m *recoverMsg) String() string { return fmt.Sprintf("recover from epoch %d", m.epoch) }
+
 func (m *grantMsg) String() string { return fmt.Sprintf("grant n%d/%d", m.renewal.Node, m.renewal.Tag) }
 
 func (m *refuseMsg) String() string {
@@ -63,7 +67,7 @@ func (m *refuseMsg) String() string {
 // there may be an older connection.
 func called(m any) bool {
 	switch m.(type) {
-	case *askMsg, *joinMsg, *leaveMsg, *renewMsg:
+	case *askMsg, *joinMsg, *leaveMsg, *renewMsg, *recoverMsg:
 		return true
 	default:
 		return false
@@ -72,8 +76,8 @@ func called(m any) bool {
 
 // Kinds are the names of all kinds of messages, for [Cluster.Watch].
 var Kinds = []string{
-	"request", "baton", "child", "token", "where", "report", "answer",
-	"beat", "ask", "tell", "join", "leave", "renew", "grant", "refuse",
+	"request", "baton", "child", "token", "where", "report", "answer", "count", "tokens", "returned",
+	"beat", "ask", "tell", "join", "leave", "renew", "grant", "refuse", "recover",
 }
 
 // kindOf names a message.
@@ -95,6 +99,8 @@ func kindOf(m any) string {
 		return "renew"
 	case *grantMsg:
 		return "grant"
+	case *recoverMsg:
+		return "recover"
 	default:
 		return "refuse"
 	}

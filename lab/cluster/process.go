@@ -6,6 +6,7 @@ import (
 	"strconv"
 	"time"
 
+	"github.com/kgate/kgate/internal/pool"
 	"github.com/kgate/kgate/kmutex"
 	"github.com/kgate/kgate/lab/protocol"
 	"github.com/kgate/kgate/lab/protocol/fairk"
@@ -20,6 +21,7 @@ type process struct {
 	host    int
 	boot    uint64
 	gateway *fairk.Gateway
+	memory  pool.Memory
 	holder  *lease.Holder // nil: in no view yet
 	voided  kmutex.Node   // the incarnation before this one, which has nothing in flight
 	leader  int           // who leads, as far as is known here; -1: nobody
@@ -62,8 +64,9 @@ func (p *process) incarnate() {
 	p.name, p.bootName = strconv.Itoa(p.host), strconv.FormatUint(p.boot, 10)
 	cfg := fairk.Config{
 		Host: p.c, Parcels: &p.c.parcels, Index: p.host, Boot: p.boot, Early: p.c.cfg.Early, Ask: p.c.cfg.Ask,
-		Since:  p.c.since,
-		Failed: func(g *fairk.Gateway, err error) { p.c.fail(err) },
+		Clock: p.clock, Since: p.c.since, Memory: &p.memory,
+		Recover: func(epoch uint64) { p.tell(&recoverMsg{epoch}) },
+		Failed:  func(g *fairk.Gateway, err error) { p.c.fail(err) },
 	}
 	if p.c.cfg.Trace != nil {
 		cfg.Watch = func(_ *fairk.Gateway, t kmutex.Trace) { p.tracef("%v", t) }
@@ -85,6 +88,7 @@ func (p *process) after(d time.Duration, kind uint8, arg uint64) {
 
 // follow takes over a view.
 func (p *process) follow(v *fairk.View) {
+	p.withdraw(v)
 	in := p.gateway.Follow(v)
 	switch {
 	case in && p.holder == nil:
@@ -98,6 +102,24 @@ func (p *process) follow(v *fairk.View) {
 		p.c.Kill(p.host)
 	case !in && p.holder != nil:
 		p.void("is lost in view", v.Index)
+	}
+}
+
+// withdraw takes back what has not left for members that v has no more, as the
+// links do.
+func (p *process) withdraw(v *fairk.View) {
+	for _, m := range p.gateway.View().Members {
+		if _, in := v.Member(m.Node); in || m.Node == p.gateway.Node() {
+			continue
+		}
+		p.c.Withdraw(p.host, m.Host, func(held any) bool {
+			e, ok := fairk.Envelope(held)
+			if ok = ok && e.To == m.Node && e.From == p.gateway.Node(); ok {
+				p.tracef("takes back: %v", held)
+				p.gateway.Unsent(held)
+			}
+			return ok
+		})
 	}
 }
 
@@ -215,7 +237,7 @@ func (p *process) deliver(from int, m any) {
 			p.incarnate()
 			p.c.doubtAll(p.host, true)
 		}
-	case *joinMsg, *leaveMsg, *renewMsg, *tellMsg:
+	case *joinMsg, *leaveMsg, *renewMsg, *tellMsg, *recoverMsg:
 		if p.leads != nil {
 			p.leads.take(from, m)
 		}

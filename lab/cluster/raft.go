@@ -381,6 +381,14 @@ func (l *leadership) take(from int, m any) {
 			return true
 		})
 		l.changeVoters()
+	case *recoverMsg:
+		l.propose(func(a *agreed) bool {
+			if a.Epoch != m.epoch {
+				return false
+			}
+			a.beginEpoch()
+			return true
+		})
 	case *renewMsg:
 		if !l.rules.Receive(m.renewal, m.report, l.p.clock()) && c.log.isLost(m.renewal.Node) {
 			c.Send(l.p.host, from, "", &refuseMsg{m.renewal})

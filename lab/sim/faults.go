@@ -1,6 +1,9 @@
 package sim
 
-import "time"
+import (
+	"slices"
+	"time"
+)
 
 type linkID struct{ from, to int32 }
 
@@ -77,6 +80,14 @@ func (e *Engine) release(l *link) {
 	l.queue = nil
 	for _, ev := range held {
 		e.queue.push(e.now, ev)
+	}
+}
+
+// Withdraw forgets what is held back from one node to another, as far as drop says
+// so.
+func (e *Engine) Withdraw(from, to int, drop func(message any) bool) {
+	if l := e.links[linkID{int32(from), int32(to)}]; l != nil {
+		l.queue = slices.DeleteFunc(l.queue, func(ev event) bool { return drop(ev.message) })
 	}
 }
 
