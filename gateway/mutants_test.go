@@ -14,7 +14,7 @@ func TestMutantsAreCaught(t *testing.T) {
 			Old:    "if err = s.err; err == nil && !s.Valid() {",
 			New:    "if err = s.err; false {",
 			By:     "^TestWakesUpWithoutLease$",
-			Caught: "after waking",
+			Caught: "granted without a lease",
 		},
 		{
 			Name: "a lapsed lease is as good as another", File: "standing.go",
@@ -34,8 +34,8 @@ func TestMutantsAreCaught(t *testing.T) {
 			Name: "a gateway comes back before its requests have ended", File: "standing.go",
 			Old:    "\tfor _, ch := range ended {\n",
 			New:    "\tfor _, ch := range ended[:0] {\n",
-			By:     "^TestChurn$|^TestLapsedLease$|^TestComesBack",
-			Caught: "FAIL",
+			By:     "^TestComesBackWithNothingInFlight$",
+			Caught: "came back",
 		},
 		{
 			Name: "an orderly leave counts as a lost lease", File: "standing.go",
@@ -47,7 +47,7 @@ func TestMutantsAreCaught(t *testing.T) {
 		{
 			Name: "a suspension while draining passes for a leave", File: "standing.go",
 			Old:    "known && !gone.Leased",
-			New:    "known",
+			New:    "known && (!gone.Leased || true)",
 			By:     "^TestLeaveIsNoLoss$",
 			Caught: "leases lost",
 		},
