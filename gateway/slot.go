@@ -170,8 +170,8 @@ func (p *pool) done() {
 // anything that others could see.
 func (s *Slot) Valid() bool { return s.pool.g.entitled(s.pool.self) }
 
-// OnLost has abort called, once and soon, when the slot may be used no longer
-// because the gateway has lost its lease; at once if that is so already. After
+// OnLost has abort called, soon, when the slot may be used no longer because the
+// gateway has lost its lease or breaks off its requests to stop; at once if that is so already. After
 // Release it is not called any more. It must not block.
 func (s *Slot) OnLost(abort func()) {
 	s.pool.mu.Lock()
