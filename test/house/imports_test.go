@@ -57,7 +57,7 @@ var rooms = map[string][]string{
 	"lab/check":            {"lab", "lab/protocol", "lab/sim", "lab/workload"},
 	"lab/experiment": {
 		"lab", "lab/heirs", "lab/meter", "lab/network", "lab/protocol", "lab/protocol/bv95", "lab/protocol/central", "lab/protocol/fairk",
-		"lab/protocol/ideal", "lab/protocol/static", "lab/protocol/trial", "lab/ring", "lab/workload",
+		"lab/protocol/ideal", "lab/protocol/quorum", "lab/protocol/static", "lab/protocol/trial", "lab/ring", "lab/rounds", "lab/workload",
 	},
 	"lab/protocol/trial": {"kmutex", "lab/protocol", "lab/protocol/fairk", "lab/sim"},
 	"lab/report":         {"lab/experiment", "lab/meter"},
