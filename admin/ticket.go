@@ -100,6 +100,7 @@ const (
 	ReasonReleased  Reason = "released"  // by its holder
 	ReasonCancelled Reason = "cancelled" // by its holder, while it waited
 	ReasonExpired   Reason = "expired"   // no sign of its holder within its TTL
+	ReasonHoldMax   Reason = "hold-max"  // it has had its slot for as long as its pool allows
 	ReasonLost      Reason = "lost"      // with all gateways that knew of it
 )
 

@@ -34,6 +34,8 @@ type TicketConfig struct {
 	Tickets Tickets
 	// Open tells of which pools tickets are given out here; nil: of all.
 	Open func(pool string) bool
+	// MaxTTL of a ticket that is given out here; 0: [MaxTTL].
+	MaxTTL time.Duration
 	// Log takes errors; nil discards.
 	Log *slog.Logger
 }
@@ -41,6 +43,9 @@ type TicketConfig struct {
 func (c TicketConfig) withDefaults() TicketConfig {
 	if c.Open == nil {
 		c.Open = func(string) bool { return true }
+	}
+	if c.MaxTTL == 0 {
+		c.MaxTTL = MaxTTL
 	}
 	if c.Log == nil {
 		c.Log = slog.New(slog.DiscardHandler)
@@ -129,7 +134,11 @@ func (h *ticketHandler) create(w http.ResponseWriter, r *http.Request) {
 		return
 	}
 	ask := TicketRequest{Pool: q.Pool, TTL: time.Duration(q.TTL), Note: q.Note}
-	if err := ask.Validate(); err != nil {
+	err := ask.Validate()
+	if err == nil && ask.TTL > h.MaxTTL {
+		err = fmt.Errorf("%w: a ttl of %v is more than %v, the longest on this address; renew the ticket for as long as you need it", ErrInvalid, ask.TTL, h.MaxTTL)
+	}
+	if err != nil {
 		h.fail(w, r, err)
 		return
 	}

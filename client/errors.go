@@ -27,7 +27,7 @@ var (
 
 // GoneError says why a ticket or slot has ended; it is an ErrGone.
 type GoneError struct {
-	// Reason as the gateway gives it: released, cancelled, expired or lost;
+	// Reason as the gateway gives it: released, cancelled, expired, hold-max or lost;
 	// empty where no gateway knows of the ticket.
 	Reason string
 }

@@ -147,7 +147,9 @@ type Pool struct {
 	// Fence sends the header Kgate-Fence to the upstreams: pool/epoch/serial,
 	// growing within the pool, so that they can refuse what comes too late.
 	Fence bool `yaml:"fence"`
-	// Tickets opens the ticket API for this pool on the client address.
+	// Tickets opens the ticket API for this pool on the client address. There a
+	// ticket lives for a minute at most without a sign of its holder, and has its
+	// slot for hold.max at most.
 	Tickets bool `yaml:"tickets"`
 }
 
@@ -164,14 +166,21 @@ type Queue struct {
 	PerClient PerClient `yaml:"per_client"`
 }
 
-// PerClient says who one client is, and how many of its requests may wait.
+// PerClient says who one client is, and what it may have at this gateway at a time.
 type PerClient struct {
-	// Key tells clients apart, for this limit and for the order fair: ip is the
+	// Key tells clients apart, for these limits and for the order fair: ip is the
 	// client's address.
 	Key ClientKey `yaml:"key"`
 	// Limit is how many requests of one client wait at this gateway at most;
 	// one more is refused at once, with status 429. 0: no limit.
 	Limit int `yaml:"limit"`
+	// InFlight is how many slots one client has through this gateway at most; its
+	// other requests wait, and let those of others pass. 0: no limit.
+	InFlight int `yaml:"in_flight"`
+	// Tickets is how many tickets one client has at most that this gateway has given
+	// out on the client address, waiting or with a slot; one more is refused with
+	// status 429. 0: no limit.
+	Tickets int `yaml:"tickets"`
 }
 
 // Health says when one of a pool's upstreams is passed over. Refused and broken

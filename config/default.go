@@ -30,7 +30,7 @@ func DefaultPool() Pool {
 	return Pool{
 		Binding:     BindingLate,
 		AskInterval: AskInterval{Auto: true},
-		Queue:       Queue{Timeout: time.Minute, Limit: 10_000, Order: OrderFIFO},
+		Queue:       Queue{Timeout: time.Minute, Limit: 10_000, Order: OrderFIFO, PerClient: PerClient{Tickets: 20}},
 		Hold:        Hold{Max: 30 * time.Minute, Idle: time.Minute},
 		Health:      Health{Interval: 5 * time.Second, Timeout: 2 * time.Second, UnhealthyAfter: 3, HealthyAfter: 2},
 		Reclaim:     ReclaimLease,

@@ -76,6 +76,8 @@ func (v *checker) queue(key string, q Queue) {
 		v.wrong(key+".per_client.key", quote(name)+" is not the name of a header", "write a header such as header:X-Api-Key")
 	}
 	v.whole(key+".per_client.limit", q.PerClient.Limit, 0, math.MaxInt32)
+	v.whole(key+".per_client.in_flight", q.PerClient.InFlight, 0, math.MaxInt32)
+	v.whole(key+".per_client.tickets", q.PerClient.Tickets, 0, math.MaxInt32)
 }
 
 func (v *checker) health(key string, h Health) {

@@ -14,11 +14,11 @@ import (
 // of them. A client that nobody is told from has no client record: its requests
 // all stand in line at once.
 
-// client is one of whom requests wait here.
+// client is one who has requests that wait, or hold slots, here.
 type client struct {
 	key string
-	// waiting requests, of which inLine have a place in the line.
-	waiting, inLine int
+	// waiting requests, of which inLine have a place in the line, and slots held.
+	waiting, inLine, held int
 	// behind are the others, in order of arrival.
 	behind []*Slot
 }
@@ -44,7 +44,7 @@ func (p *pool) atLimit(key string) bool {
 // join makes s wait for its client, and reports whether it takes a place in line
 // now. The caller holds the lock.
 func (p *pool) join(s *Slot, key string) bool {
-	if key == "" || !p.cfg.Fair && p.cfg.ClientLimit == 0 {
+	if key == "" || !p.cfg.Fair && p.cfg.ClientLimit == 0 && p.cfg.ClientInFlight == 0 {
 		return true
 	}
 	c := p.clients[key]
@@ -54,12 +54,30 @@ func (p *pool) join(s *Slot, key string) bool {
 	}
 	s.client = c
 	c.waiting++
-	if p.cfg.Fair && c.inLine > 0 {
+	if !p.mayPlace(c) {
 		c.behind = append(c.behind, s)
 		return false
 	}
 	c.inLine++
 	return true
+}
+
+// mayPlace reports whether one more request of c may take a place in line. The
+// caller holds the lock.
+func (p *pool) mayPlace(c *client) bool {
+	if p.cfg.Fair && c.inLine > 0 {
+		return false
+	}
+	return p.cfg.ClientInFlight == 0 || c.inLine+c.held < p.cfg.ClientInFlight
+}
+
+// advance makes those of c's requests due that may take a place in line now. The
+// caller holds the lock.
+func (p *pool) advance(c *client) {
+	for len(c.behind) > 0 && p.mayPlace(c) {
+		p.due = append(p.due, c.next())
+		c.inLine++
+	}
 }
 
 // place gives s the last place in line, with the returned event. The caller holds
@@ -79,11 +97,20 @@ func (p *pool) came(s *Slot) {
 		return
 	}
 	c.inLine--
-	if c.inLine == 0 && len(c.behind) > 0 {
-		p.due = append(p.due, c.next())
-		c.inLine++
-	}
+	c.held++
+	p.advance(c)
 	p.left(c)
+}
+
+// gave notes that s, which was in, gives its slot back. The caller holds the lock.
+func (p *pool) gave(s *Slot) {
+	c := s.client
+	if c == nil {
+		return
+	}
+	c.held--
+	p.advance(c)
+	p.forgetIdle(c)
 }
 
 // part takes s, which waits no longer, from its client, and reports whether its
@@ -111,7 +138,11 @@ func (p *pool) part(s *Slot) bool {
 
 func (p *pool) left(c *client) {
 	c.waiting--
-	if c.waiting == 0 {
+	p.forgetIdle(c)
+}
+
+func (p *pool) forgetIdle(c *client) {
+	if c.waiting == 0 && c.held == 0 {
 		delete(p.clients, c.key)
 	}
 }
@@ -123,16 +154,14 @@ func (p *pool) configure(cfg PoolConfig) {
 	if p.cfg.QueueLimit == 0 {
 		p.cfg.QueueLimit = defaultQueueLimit
 	}
-	if p.cfg.Fair {
-		return // who has a place keeps it
-	}
-	var behind []*Slot
+	// Who has a place keeps it.
 	for _, c := range p.clients {
-		behind = append(behind, c.behind...)
-		c.inLine, c.behind = c.waiting, nil
+		p.advance(c)
 	}
-	slices.SortFunc(behind, func(a, b *Slot) int { return a.since.Compare(b.since) })
-	for _, s := range behind {
+	due := slices.Clone(p.due)
+	p.due = p.due[:0]
+	slices.SortFunc(due, func(a, b *Slot) int { return a.since.Compare(b.since) })
+	for _, s := range due {
 		p.step(p.place(s, s.since))
 	}
 }

@@ -296,3 +296,73 @@ func TestFairUnderChurn(t *testing.T) {
 		}
 	})
 }
+
+// A client holds as many slots as it may, with requests and tickets; its others wait
+// and let others pass, and each slot that it gives back lets its next one in, in
+// the order of arrival.
+func TestClientInFlight(t *testing.T) {
+	for _, fair := range []bool{false, true} {
+		synctest.Test(t, func(t *testing.T) {
+			const k, limit = 8, 3
+			f := newFleet(t, 1, k, membership.BindingLate, 0, PoolConfig{ClientInFlight: limit, Fair: fair})
+			n := f.all()[0]
+			got := make(chan int, 20)
+			slots := make(map[int]*Slot)
+			var mu sync.Mutex
+			ask := func(i int, client string) {
+				go func() {
+					if s, _ := acquire(t, n, client); s != nil {
+						mu.Lock()
+						slots[i] = s
+						mu.Unlock()
+						got <- i
+					}
+				}()
+				synctest.Wait()
+			}
+			for i := range limit + 3 {
+				ask(i, "hog")
+			}
+			for i := range k - limit {
+				ask(10+i, fmt.Sprint("other ", i))
+			}
+			if s := n.Status(testPool); s.InFlight != k || s.Waiting != 3 || len(got) != k {
+				t.Fatalf("in flight %d, waiting %d", s.InFlight, s.Waiting)
+			}
+			for range k {
+				<-got
+			}
+			slots[10].Release() // a slot is free, and not for the hog
+			synctest.Wait()
+			if s := n.Status(testPool); s.InFlight != k-1 || s.Waiting != 3 {
+				t.Errorf("in flight %d, waiting %d", s.InFlight, s.Waiting)
+			}
+			for i := range 3 {
+				slots[i].Release()
+				synctest.Wait()
+				if in := <-got; in != limit+i {
+					t.Errorf("request %d is in, want %d", in, limit+i)
+				}
+			}
+			// Its tickets count, too, and leaving makes no room for more.
+			tk, err := n.RequestTicket(t.Context(), Ask{Pool: testPool, Client: "hog"}, time.Minute, "")
+			if err != nil || tk.Granted {
+				t.Errorf("ticket %+v, %v", tk, err)
+			}
+			n.Configure(map[string]PoolConfig{testPool: {ClientInFlight: limit + 1, Fair: fair}})
+			if tk := test(t, n, tk.ID); !tk.Granted {
+				t.Errorf("with a higher limit: %+v", tk)
+			}
+			if err := n.EndTicket(t.Context(), tk.ID); err != nil {
+				t.Error(err)
+			}
+			for _, s := range slots {
+				s.Release()
+			}
+			f.check()
+			if p := n.pool(testPool); len(p.clients) > 0 || len(p.slots) > 0 {
+				t.Errorf("left behind: %v, %v", p.clients, p.slots)
+			}
+		})
+	}
+}

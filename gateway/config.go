@@ -41,13 +41,16 @@ type Links interface {
 	SetPeers(self kmutex.Node, peers []transport.Peer) []transport.Unsent
 	// Send queues a message and never blocks.
 	Send(to kmutex.Node, pool string, m kmutex.Message) error
+	// SendPayload sends bytes to a peer over the link that there is, and waits until
+	// the peer's [Gateway.ReceivePayload] has returned.
+	SendPayload(ctx context.Context, to kmutex.Node, topic string, payload []byte) error
 	// MeanRTT is the mean round trip to the peers; 0 while none is known.
 	MeanRTT() time.Duration
 }
 
-// Exchange carries what gateways ask each other: the reports and plans of a pool
-// that enters a new epoch, copies of tickets and their acknowledgements, what is
-// asked about another's ticket, and how long its line is. [transport.Stream]
+// Exchange carries what gateways ask each other: copies of tickets and their
+// acknowledgements, what is asked about another's ticket, and how long its line
+// is. [transport.Stream]
 // implements it.
 type Exchange interface {
 	net.Listener
@@ -131,6 +134,12 @@ type PoolConfig struct {
 	QueueLimit int
 	// ClientLimit bounds those of them that one client has; 0: it does not.
 	ClientLimit int
+	// ClientInFlight bounds how many slots one client has at a time at this gateway,
+	// those of its tickets included; its other requests wait. 0: it does not.
+	ClientInFlight int
+	// ClientTickets bounds how many tickets one client has at a time at this
+	// gateway, waiting or with a slot; 0: it does not.
+	ClientTickets int
 	// Fair lets the clients in one after the other: each has one place in line at
 	// a time. Otherwise requests come in as they arrived.
 	Fair bool
@@ -182,7 +191,7 @@ func (c Config) Validate() error {
 		errs = append(errs, errors.New("links, exchange and views are required"))
 	}
 	for name, p := range c.Pools {
-		if p.QueueLimit < 0 || p.ClientLimit < 0 || p.AskInterval < 0 {
+		if p.QueueLimit < 0 || p.ClientLimit < 0 || p.ClientInFlight < 0 || p.ClientTickets < 0 || p.AskInterval < 0 {
 			errs = append(errs, errors.New("pool "+name+": negative limit or interval"))
 		}
 	}

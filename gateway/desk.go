@@ -19,6 +19,7 @@ type desk struct {
 	replicas *replication.Replicas
 	copies   *replication.Copies // outlive the incarnation
 	tickets  map[string]*ticket
+	clients  map[string]int // tickets of each client that is told apart
 	ended    endings
 	written  uint64 // version that is on disk
 	// moved wakes whoever waits for a ticket, or for a version to be synced.
@@ -27,11 +28,16 @@ type desk struct {
 
 // ticket is one of them.
 type ticket struct {
-	id    string
-	slot  *Slot
-	ttl   time.Duration
-	stamp int64
-	note  string
+	id     string
+	client string // empty: nobody in particular
+	slot   *Slot
+	ttl    time.Duration
+	// holdMax is how long it may keep its slot, and ends when that is over; zero:
+	// it has none, or may keep it.
+	holdMax time.Duration
+	ends    time.Time
+	stamp   int64
+	note    string
 	// version has to be synced before the holder is told of the present state.
 	version uint64
 	// expires is when it ends without a sign of its holder. A Test under way is
@@ -46,7 +52,7 @@ func newDesk(p *pool, copies *replication.Copies) *desk {
 	table := replication.NewTable(p.self)
 	return &desk{
 		pool: p, table: table, replicas: replication.NewReplicas(table), copies: copies,
-		tickets: make(map[string]*ticket),
+		tickets: make(map[string]*ticket), clients: make(map[string]int),
 	}
 }
 
@@ -54,7 +60,10 @@ func newDesk(p *pool, copies *replication.Copies) *desk {
 func (d *desk) take(ask Ask, ttl time.Duration, note string) (*ticket, error) {
 	var secret [16]byte
 	_, _ = rand.Read(secret[:]) // never fails
-	t := &ticket{id: replication.NewID(secret, d.pool.self), ttl: ttl, note: note}
+	t := &ticket{id: replication.NewID(secret, d.pool.self), client: ask.Client, ttl: ttl, holdMax: ask.HoldMax, note: note}
+	if limit := d.pool.cfg.ClientTickets; limit > 0 && t.client != "" && d.clients[t.client] >= limit {
+		return nil, ErrClientLimit
+	}
 	if d.table.Len() >= replication.MaxRecords {
 		return nil, ErrQueueFull
 	}
@@ -66,19 +75,31 @@ func (d *desk) take(ask Ask, ttl time.Duration, note string) (*ticket, error) {
 		t.stamp = s.since.UnixNano()
 		d.note(t)
 	}
-	d.keep(t)
+	d.keep(t, 0)
 	return t, nil
 }
 
-// keep lets t live for its time to live.
-func (d *desk) keep(t *ticket) {
+// keep lets t live for its time to live, and no less than least.
+func (d *desk) keep(t *ticket, least time.Duration) {
 	d.tickets[t.id] = t
+	if t.client != "" {
+		d.clients[t.client]++
+	}
+	t.expires = d.pool.g.now().Add(least)
 	d.sign(t)
-	t.expiry = time.AfterFunc(t.ttl, func() { d.expire(t) })
+	t.expiry = time.AfterFunc(t.expires.Sub(d.pool.g.now()), func() { d.expire(t) })
 }
 
-// sign notes that t's holder is there.
-func (d *desk) sign(t *ticket) { t.expires = d.pool.g.now().Add(t.ttl) }
+// sign notes that t's holder is there. It does not take back what t was given
+// before.
+func (d *desk) sign(t *ticket) {
+	if until := d.pool.g.now().Add(t.ttl); until.After(t.expires) {
+		t.expires = until
+	}
+	if !t.ends.IsZero() && t.ends.Before(t.expires) {
+		t.expires = t.ends
+	}
+}
 
 // expire ends t, unless its holder has been there meanwhile.
 func (d *desk) expire(t *ticket) {
@@ -94,6 +115,10 @@ func (d *desk) expire(t *ticket) {
 		t.expiry.Reset(left)
 		return
 	}
+	if !t.ends.IsZero() && !t.ends.After(d.pool.g.now()) {
+		d.end(t, EndHoldMax)
+		return
+	}
 	d.end(t, EndExpired)
 }
 
@@ -101,12 +126,29 @@ func (d *desk) expire(t *ticket) {
 // once.
 func (d *desk) granted(t *ticket, s *Slot) {
 	t.slot, t.stamp = s, s.since.UnixNano()
+	if t.holdMax > 0 {
+		now := d.pool.g.now()
+		t.ends = now.Add(t.holdMax)
+		if t.expiry != nil && t.ends.Before(t.expires) { // it is in line already
+			t.expires = t.ends
+			t.expiry.Reset(t.holdMax)
+		}
+	}
 	d.note(t)
 }
 
 // note writes t into the table and lets the change go to the successors.
 func (d *desk) note(t *ticket) {
-	r := replication.Record{ID: t.id, Stamp: t.stamp, TTL: t.ttl, State: replication.StateWaiting, Note: t.note, Used: t.used}
+	d.write(t)
+	d.push()
+}
+
+// write is note without a push.
+func (d *desk) write(t *ticket) {
+	r := replication.Record{ID: t.id, Stamp: t.stamp, TTL: t.ttl, State: replication.StateWaiting, Note: t.note, Used: t.used, HoldMax: t.holdMax}
+	if !t.ends.IsZero() {
+		r.Ends = t.ends.UnixNano()
+	}
 	if t.slot.state == slotGranted {
 		r.State, r.Token = replication.StateGranted, t.slot.grant.Token
 		r.Fence = replication.Fence{Epoch: t.slot.epoch, Serial: t.slot.grant.Serial}
@@ -118,12 +160,14 @@ func (d *desk) note(t *ticket) {
 		version = ^uint64(0)
 	}
 	t.version = version
-	d.push()
 }
 
 // end takes t out and gives its slot or place back.
 func (d *desk) end(t *ticket, why Ending) {
 	delete(d.tickets, t.id)
+	if d.clients[t.client]--; d.clients[t.client] <= 0 {
+		delete(d.clients, t.client)
+	}
 	t.expiry.Stop()
 	d.ended.add(t.id, why)
 	d.table.Delete(t.id)
@@ -173,7 +217,9 @@ func (d *desk) report(view *membership.View) *replication.Report {
 
 // inherit takes over what lost gateways left, before the machine begins the
 // epoch in which it runs or waits here. Refused are the numbers of tickets that
-// the machine is to give up again.
+// the machine is to give up again. A lost gateway may not know yet that it is,
+// and renew its tickets as long as its lease runs: their first time to live here
+// begins after that.
 func (d *desk) inherit(in []replication.Inheritance) (refused []kmutex.Ticket) {
 	for _, i := range in {
 		version, err := d.table.Absorb(i.Bequest)
@@ -187,22 +233,27 @@ func (d *desk) inherit(in []replication.Inheritance) (refused []kmutex.Ticket) {
 				refused = append(refused, i.Tickets[n])
 				continue
 			}
-			t := &ticket{id: r.ID, ttl: r.TTL, stamp: r.Stamp, note: r.Note, used: r.Used, version: version}
+			t := &ticket{id: r.ID, ttl: r.TTL, stamp: r.Stamp, holdMax: r.HoldMax, note: r.Note, used: r.Used, version: version}
+			if r.Ends != 0 {
+				t.ends = time.Unix(0, r.Ends)
+			}
 			t.slot = d.pool.inherit(i.Tickets[n], r, t)
-			d.keep(t)
+			d.keep(t, d.pool.view.LeaseWait()+t.ttl)
 		}
 		d.pool.log.Info("tickets of a lost gateway taken over", slog.Uint64("node", uint64(i.Owner)), slog.Int("tickets", len(i.Records)))
 	}
 	return refused
 }
 
-// renew brings the table in line with the epoch that has begun: tokens may have
-// other numbers, and slots for which there was no token are gone.
+// renew brings the table in line with the epoch that has begun, in one push: slots
+// that were taken over have their tokens back, but for those whose tokens others
+// have, which are gone. A token has another number only after a defect.
 func (d *desk) renew(running []kmutex.Grant, settled []kmutex.Node) {
 	tokens := make(map[kmutex.Ticket]kmutex.Grant, len(running))
 	for _, g := range running {
 		tokens[g.Ticket] = g
 	}
+	var gone []*ticket
 	for _, t := range d.tickets {
 		if t.slot.state != slotGranted {
 			continue
@@ -210,12 +261,15 @@ func (d *desk) renew(running []kmutex.Grant, settled []kmutex.Node) {
 		g, runs := tokens[t.slot.ticket]
 		switch {
 		case !runs && t.slot.ticket >= kmutex.FirstAdopted && t.slot.grant.Token == kmutex.NoToken:
-			t.slot.forget()
-			d.end(t, EndLost)
+			gone = append(gone, t)
 		case runs && g != t.slot.grant:
 			t.slot.grant = g
-			d.note(t)
+			d.write(t)
 		}
+	}
+	for _, t := range gone {
+		t.slot.forget()
+		d.end(t, EndLost)
 	}
 	d.copies.Settled(settled...)
 	d.push()

@@ -60,6 +60,9 @@ type Ask struct {
 	// Span of a request that is sampled, the ids of its trace and of itself in 24
 	// bytes: who has its token next is told. Empty: it is not sampled.
 	Span string
+	// HoldMax is the longest that a ticket keeps its slot, however often it is
+	// renewed; 0: as long as it is. It says nothing of requests.
+	HoldMax time.Duration
 	// Request describes it to people who look at the line; nil: nothing is known.
 	// It is kept while the request waits and holds its slot.
 	Request *Note
@@ -212,7 +215,7 @@ func (p *pool) line(ask Ask, held *ticket) (*Slot, error) {
 	switch {
 	case p.g.draining.Load():
 		return nil, ErrDraining
-	case p.machine == nil, !p.g.entitled(p.self):
+	case !p.alive(), !p.g.entitled(p.self):
 		return nil, ErrIsolated
 	case p.atLimit(ask.Client):
 		return nil, ErrClientLimit
@@ -274,6 +277,7 @@ func (p *pool) end(s *Slot, how kmutex.EventKind) {
 		s.wake()
 	} else {
 		p.inFlight--
+		p.gave(s)
 		p.leaveTrail(s)
 	}
 	if s.held == nil {

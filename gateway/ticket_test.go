@@ -277,3 +277,120 @@ func TestRedeem(t *testing.T) {
 		f.check()
 	})
 }
+
+// A ticket whose hold is bounded gives its slot back in time, however often it is
+// renewed, at its heir, too; a request on it is broken off before.
+func TestTicketHoldMax(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		const holdMax = 30 * time.Second
+		f := newFleet(t, 3, 1, membership.BindingLate, time.Millisecond, PoolConfig{})
+		f.heirs = true
+		owner, other := f.gateways[2], f.gateways[3]
+		ask := Ask{Pool: testPool, HoldMax: holdMax}
+		take := func(n *node) Ticket {
+			tk, err := n.RequestTicket(t.Context(), ask, 10*time.Second, "")
+			if err != nil {
+				t.Fatal(err)
+			}
+			return tk
+		}
+		// held renews id, every second, until it has ended.
+		held := func(n *node, id string) time.Duration {
+			began := time.Now()
+			for {
+				if _, err := n.RenewTicket(t.Context(), id); err != nil {
+					if !ended(err, EndHoldMax) {
+						t.Error(err)
+					}
+					return time.Since(began)
+				}
+				time.Sleep(time.Second)
+			}
+		}
+		first := take(owner)
+		if got := held(other, first.ID); got < holdMax-time.Second || got > holdMax+time.Second {
+			t.Errorf("held for %v", got)
+		}
+		// A request that comes late has what is left.
+		third := take(owner)
+		for range 20 {
+			time.Sleep(time.Second)
+			if _, err := other.RenewTicket(t.Context(), third.ID); err != nil {
+				t.Fatal(err)
+			}
+		}
+		r, err := other.RedeemTicket(t.Context(), testPool, third.ID)
+		if err != nil {
+			t.Fatal(err)
+		}
+		lost := make(chan struct{})
+		r.OnLost(func() { close(lost) })
+		began := time.Now()
+		<-lost
+		if got := time.Since(began); got > holdMax-20*time.Second || got < 5*time.Second {
+			t.Errorf("broken off after %v", got)
+		}
+		if _, err := owner.TestTicket(t.Context(), third.ID, false, 0); err != nil {
+			t.Errorf("the slot is given back (%v) while the request may still be in flight", err)
+		}
+		r.Release()
+		time.Sleep(time.Second)
+		// An heir knows how long it has been held.
+		fourth := take(owner)
+		for range 20 {
+			time.Sleep(time.Second)
+			if _, err := other.RenewTicket(t.Context(), fourth.ID); err != nil {
+				t.Fatal(err)
+			}
+		}
+		if err := owner.Drain(t.Context(), false); err != nil {
+			t.Fatal(err)
+		}
+		f.leave(2, 1)
+		if got := held(other, fourth.ID); got > holdMax-19*time.Second {
+			t.Errorf("held for %v more at the heir", got)
+		}
+		f.check()
+	})
+}
+
+// A client has as many tickets as it may, at a gateway.
+func TestClientTickets(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		f := newFleet(t, 1, 1, membership.BindingLate, 0, PoolConfig{ClientTickets: 3})
+		n := f.all()[0]
+		take := func(client string) (string, error) {
+			tk, err := n.RequestTicket(t.Context(), Ask{Pool: testPool, Client: client}, time.Minute, "")
+			return tk.ID, err
+		}
+		var ids []string
+		for range 3 {
+			id, err := take("hog")
+			if err != nil {
+				t.Fatal(err)
+			}
+			ids = append(ids, id)
+		}
+		if _, err := take("hog"); !errors.Is(err, ErrClientLimit) {
+			t.Errorf("a fourth: %v", err)
+		}
+		for _, client := range []string{"other", "", "", "", ""} {
+			if _, err := take(client); err != nil {
+				t.Errorf("%q: %v", client, err)
+			}
+		}
+		for _, id := range ids { // one that waits, and one that has the slot
+			if err := n.EndTicket(t.Context(), id); err != nil {
+				t.Error(err)
+			}
+			if _, err := take("hog"); err != nil {
+				t.Errorf("with one less: %v", err)
+			}
+		}
+		time.Sleep(20 * time.Minute) // all expire
+		f.check()
+		if d := n.pool(testPool).desk; len(d.clients) > 0 {
+			t.Errorf("left behind: %v", d.clients)
+		}
+	})
+}

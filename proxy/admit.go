@@ -29,6 +29,9 @@ type Ask struct {
 	// Client is who asks, where the pool tells clients apart; empty: nobody in
 	// particular. It can be compared and says nothing else.
 	Client string
+	// HoldMax is the longest that a ticket keeps its slot; 0: no bound. It says
+	// nothing of requests, which the proxy ends by itself.
+	HoldMax time.Duration
 	// Span of the request if it is sampled, the ids of its trace and of itself in
 	// 24 bytes; else empty.
 	Span string

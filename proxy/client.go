@@ -1,18 +1,21 @@
 package proxy
 
 import (
-	"context"
 	"crypto/sha256"
 	"net/http"
 	"net/netip"
 	"strings"
 )
 
-// client returns who asks, as the pool tells clients apart.
+// client returns who asks, as the pool tells clients apart; empty if it does not.
 func (h *plane) client(r *http.Request, t *target) string {
 	if !t.TellClients {
 		return ""
 	}
+	return h.clientKey(r, t)
+}
+
+func (h *plane) clientKey(r *http.Request, t *target) string {
 	if values := r.Header[http.CanonicalHeaderKey(t.ClientHeader)]; len(values) > 0 {
 		return digest(values)
 	}
@@ -81,20 +84,4 @@ func containsAddr(prefixes []netip.Prefix, a netip.Addr) bool {
 		}
 	}
 	return false
-}
-
-// ClientOf returns who asks for a ticket of the pool, as the pool tells clients
-// apart, when ctx is that of a request which a [Config].TicketHandler serves;
-// empty for every other context.
-func ClientOf(ctx context.Context, pool string) string {
-	ex := exchangeIn(ctx)
-	if ex == nil || ex.asks == nil {
-		return ""
-	}
-	for _, t := range ex.handler.targets {
-		if t.Name == pool && pool != "" {
-			return ex.handler.client(ex.asks, t)
-		}
-	}
-	return ""
 }

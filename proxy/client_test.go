@@ -6,8 +6,10 @@ import (
 	"net/http/httptest"
 	"net/netip"
 	"net/url"
+	"slices"
 	"strings"
 	"testing"
+	"time"
 )
 
 // TestClientAddr: the client is who the trusted proxies say it is, and nobody
@@ -94,16 +96,17 @@ func TestClientKey(t *testing.T) {
 	}
 }
 
-// TestClientOf: the ticket API learns who asks it, and only there.
-func TestClientOf(t *testing.T) {
-	var got string
+// TestTicketAsk: the ticket API learns who asks it, and for how long the pool lets it
+// have a slot; only there.
+func TestTicketAsk(t *testing.T) {
+	var got []Ask
 	tickets := http.HandlerFunc(func(_ http.ResponseWriter, r *http.Request) {
-		got = ClientOf(r.Context(), "p") + "|" + ClientOf(r.Context(), "all alike") + ClientOf(r.Context(), "unknown") + ClientOf(t.Context(), "p")
+		got = []Ask{TicketAsk(r.Context(), "p"), TicketAsk(r.Context(), "alike"), TicketAsk(r.Context(), "unknown"), TicketAsk(t.Context(), "p")}
 	})
 	up := []*url.URL{{Scheme: "http", Host: "h"}}
 	h, err := New(Config{
 		Admitter: open{}, TicketHandler: tickets,
-		Pools:  []Pool{{Name: "p", Upstreams: up, TellClients: true}, {Name: "all alike", Upstreams: up}},
+		Pools:  []Pool{{Name: "p", Upstreams: up, TellClients: true, HoldMax: time.Second}, {Name: "alike", Upstreams: up}},
 		Routes: []Route{{Upstreams: up}},
 	})
 	if err != nil {
@@ -111,7 +114,9 @@ func TestClientOf(t *testing.T) {
 	}
 	defer h.Close()
 	h.ServeHTTP(httptest.NewRecorder(), httptest.NewRequest("POST", "/.kgate/tickets", nil))
-	if got != "192.0.2.1|" { // httptest's client
-		t.Errorf("got %q", got)
+	const client = "192.0.2.1" // httptest's
+	want := []Ask{{Pool: "p", Client: client, HoldMax: time.Second}, {Pool: "alike", Client: client}, {Pool: "unknown"}, {Pool: "p"}}
+	if !slices.Equal(got, want) {
+		t.Errorf("got %+v, want %+v", got, want)
 	}
 }

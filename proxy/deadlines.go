@@ -25,16 +25,24 @@ const (
 // waits for its end before it sends the header of an answer, and for ever; an
 // answer of the gateway's own is not to depend on that.
 type unreadBody struct {
-	io.Reader      // nil: the request has none, or it has been forwarded
-	expects   bool // reading it would tell the client to go on
-	open      bool // an answer has been given, and its end has not come
+	io.ReadCloser      // nil: the request has none, or it has been forwarded
+	expects       bool // reading it would tell the client to go on
+	ended         bool // its end has come; net/http then reads on from the connection
+	open          bool // an answer has been given, and its end has not come
 }
 
 func newUnreadBody(r *http.Request) unreadBody {
 	if r.ProtoMajor != 1 || r.Body == nil || r.Body == http.NoBody {
 		return unreadBody{}
 	}
-	return unreadBody{Reader: r.Body, expects: r.Header.Get("Expect") != ""}
+	return unreadBody{ReadCloser: r.Body, expects: r.Header.Get("Expect") != ""}
+}
+
+// Read implements io.Reader.
+func (b *unreadBody) Read(p []byte) (int, error) {
+	n, err := b.ReadCloser.Read(p)
+	b.ended = b.ended || err == io.EOF //nolint:errorlint // readers return it as it is
+	return n, err
 }
 
 // answerUnread gets the connection ready for an answer of the gateway's own. If the
@@ -42,16 +50,15 @@ func newUnreadBody(r *http.Request) unreadBody {
 // be kept. Otherwise the client is told that it is closed.
 func (ex *exchange) answerUnread() {
 	b := &ex.unread
-	if b.Reader == nil {
+	if b.ReadCloser == nil || b.ended {
 		return
 	}
 	rc := http.NewResponseController(ex.ResponseWriter)
 	_ = rc.EnableFullDuplex()      // the answer goes out while the body is still to come
 	if !b.expects && !ex.chunked { // after chunks the connection is closed in any case
 		_ = rc.SetReadDeadline(time.Unix(1, 0)) // only what has been read from the connection
-		_, err := io.CopyN(io.Discard, b, smallAnswer)
-		if err == io.EOF { //nolint:errorlint // readers return it as it is
-			_ = rc.SetReadDeadline(time.Time{})
+		_, _ = io.CopyN(io.Discard, b, smallAnswer)
+		if b.ended {
 			return
 		}
 	}
@@ -69,8 +76,9 @@ func (ex *exchange) boundNothing(r *http.Request) {
 }
 
 // readOwnBody bounds the time for a body that the gateway itself reads.
-func (ex *exchange) readOwnBody() {
-	if ex.unread.Reader != nil {
+func (ex *exchange) readOwnBody(r *http.Request) {
+	if ex.unread.ReadCloser != nil {
+		r.Body = &ex.unread
 		_ = http.NewResponseController(ex.ResponseWriter).SetReadDeadline(time.Now().Add(ownBodyTimeout))
 	}
 }

@@ -1,9 +1,11 @@
 package proxy
 
 import (
+	"errors"
 	"io"
 	"net"
 	"net/http"
+	"os"
 	"strings"
 	"testing"
 	"time"
@@ -54,6 +56,9 @@ func TestOwnAnswers(t *testing.T) {
 				}
 				if res.StatusCode == http.StatusContinue {
 					t.Error("the client is told to go on")
+				}
+				if c.status != 404 && c.status != 417 { // once is enough
+					continue
 				}
 				_, err := io.Copy(io.Discard, conn.br) // patience ends it
 				if ne, ok := err.(net.Error); ok && ne.Timeout() {
@@ -159,5 +164,32 @@ func TestStalledClients(t *testing.T) {
 	close(up.proceed)
 	if got, err := io.ReadAll(conn.response().Body); string(got) != "ab" {
 		t.Errorf("got %q, %v", got, err)
+	}
+}
+
+// TestOwnBodyRead: a body that the gateway itself has read does not stand in the way
+// of the next request on its connection; one that does not come ends.
+func TestOwnBodyRead(t *testing.T) {
+	g := newGateway(t, 1, http.HandlerFunc(echoRequest), func(c *Config) {
+		c.TicketHandler = http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+			_, err := io.ReadAll(r.Body)
+			switch {
+			case errors.Is(err, os.ErrDeadlineExceeded):
+				w.WriteHeader(http.StatusRequestTimeout)
+			case err != nil || r.Context().Err() != nil:
+				t.Errorf("%v, context %v", err, r.Context().Err())
+			}
+		})
+	})
+	conn := g.dial()
+	for range 3 {
+		conn.send("POST /.kgate/tickets HTTP/1.1\r\nHost: h\r\nContent-Length: 5\r\n\r\nhello")
+		if res := conn.response(); res.StatusCode != 200 || res.Close {
+			t.Errorf("got %v, close %v", res.Status, res.Close)
+		}
+	}
+	conn.send("POST /.kgate/tickets HTTP/1.1\r\nHost: h\r\nContent-Length: 5\r\n\r\nhell")
+	if res := conn.response(); res.StatusCode != http.StatusRequestTimeout || !res.Close {
+		t.Errorf("got %v, close %v", res.Status, res.Close)
 	}
 }

@@ -46,10 +46,12 @@ var (
 const (
 	ticketsPath  = "/.kgate/tickets"
 	ticketHeader = "Kgate-Ticket"
-	// asyncTTL is how long a ticket lives for which its client has not asked
-	// again. The client is told to come back in half of that, or earlier.
-	asyncTTL = time.Minute
 )
+
+// MaxTicketTTL is the longest time to live of a ticket that is taken on the client
+// address, where anybody may: for so long a slot is held for nobody. A ticket in
+// place of an answer has it. Its client is told to come back in half of that, or earlier.
+const MaxTicketTTL = time.Minute
 
 // ticketError is what a client gets to know about its ticket.
 type ticketError struct {
@@ -82,7 +84,7 @@ func (h *plane) serveTickets(w http.ResponseWriter, r *http.Request) {
 	}
 	ex := exchangeOf(r)
 	ex.asks = r
-	ex.readOwnBody()
+	ex.readOwnBody(r)
 	h.cfg.TicketHandler.ServeHTTP(w, r)
 }
 
@@ -109,13 +111,13 @@ func (h *plane) redeem(r *http.Request, t *target, ids []string) (Slot, error) {
 
 // handOut answers with a ticket in place of the request's answer.
 func (h *plane) handOut(ex *exchange, r *http.Request, t *target) error {
-	ticket, err := h.cfg.Tickets.Request(r.Context(), Ask{Pool: t.Name, Client: h.client(r, t)}, asyncTTL)
+	ticket, err := h.cfg.Tickets.Request(r.Context(), h.ticketAsk(r, t), MaxTicketTTL)
 	if err != nil {
 		return err
 	}
 	header := ex.Header()
 	header.Set("Location", ticketsPath+"/"+url.PathEscape(ticket.ID))
-	header.Set("Retry-After", strconv.Itoa(retryAfterSeconds(min(ticket.RetryAfter, asyncTTL/2))))
+	header.Set("Retry-After", strconv.Itoa(retryAfterSeconds(min(ticket.RetryAfter, MaxTicketTTL/2))))
 	header.Set("Preference-Applied", "respond-async")
 	header.Set("Cache-Control", "no-store")
 	header.Set("Content-Type", "application/json")
@@ -123,4 +125,24 @@ func (h *plane) handOut(ex *exchange, r *http.Request, t *target) error {
 	ex.WriteHeader(http.StatusAccepted)
 	_, _ = ex.Write(ticket.Body) // the client may be gone; its ticket then expires
 	return nil
+}
+
+// ticketAsk is what a client of the pool asks for with a ticket: a place of its own,
+// and a slot for no longer than a request may have one.
+func (h *plane) ticketAsk(r *http.Request, t *target) Ask {
+	return Ask{Pool: t.Name, Client: h.clientKey(r, t), HoldMax: t.HoldMax}
+}
+
+// TicketAsk returns what is asked for with a ticket of the pool. If ctx is that of a
+// request which a [Config].TicketHandler serves, that is what its client may have;
+// otherwise nobody in particular asks, and the hold has no bound.
+func TicketAsk(ctx context.Context, pool string) Ask {
+	if ex := exchangeIn(ctx); ex != nil && ex.asks != nil && pool != "" {
+		for _, t := range ex.handler.targets {
+			if t.Name == pool {
+				return ex.handler.ticketAsk(ex.asks, t)
+			}
+		}
+	}
+	return Ask{Pool: pool}
 }

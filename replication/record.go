@@ -57,6 +57,10 @@ type Record struct {
 	// Token and Fence of a granted ticket.
 	Token kmutex.Token `json:"token,omitempty"`
 	Fence Fence        `json:"fence,omitzero"`
+	// HoldMax is how long the ticket may keep its slot, and Ends when that is over,
+	// in nanoseconds of Unix time; 0: as long as it is renewed, and not granted.
+	HoldMax time.Duration `json:"hold_max,omitempty"`
+	Ends    int64         `json:"ends,omitempty"`
 	// Used: a request is, or was, in flight on the slot; no other may be.
 	Used bool `json:"used,omitempty"`
 	// Note says who asked, for people.
@@ -85,6 +89,8 @@ func (r *Record) Validate() error {
 		return fmt.Errorf("%w: state %.20q", ErrInvalid, r.State)
 	case r.TTL < MinTTL || r.TTL > MaxTTL:
 		return fmt.Errorf("%w: ttl %v", ErrInvalid, r.TTL)
+	case r.HoldMax < 0 || r.Ends < 0:
+		return fmt.Errorf("%w: hold_max %v, ends %d", ErrInvalid, r.HoldMax, r.Ends)
 	case len(r.Note) > MaxNote || !utf8.ValidString(r.Note):
 		return fmt.Errorf("%w: a note of %d bytes", ErrInvalid, len(r.Note))
 	case r.Token < 0, r.State == StateWaiting && (r.Token != 0 || r.Fence != Fence{}):

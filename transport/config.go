@@ -91,7 +91,8 @@ const (
 	// CauseNode: a link that names its own or our end by a number that is not
 	// in our set. Expected for a moment when views arrive at different times.
 	CauseNode Cause = "unknown_node"
-	// CauseDirection: the node that ought to be dialled did dial.
+	// CauseDirection: a link that has a connection was dialled by the higher of
+	// its two nodes. Expected for a moment when both ends dial.
 	CauseDirection Cause = "wrong_direction"
 	// CauseSequence: the two ends disagree on what has been received: one has
 	// forgotten the other. The link stays down until the view changes.

@@ -31,8 +31,12 @@
 //
 // # Links
 //
-// Each pair of members has one link; the lower node dials, the other accepts.
-// It is kept up always: dialled again after a jittered, growing delay. Both
+// Each pair of members has one link, which one connection serves in both
+// directions. The lower node dials; if there is no connection for ten times the
+// shortest delay (100 ms), so does the higher one: it is enough that one of the
+// two can reach the other. When both dial at once the lower node's connection
+// holds. The link is kept up always: dialled again after a jittered, growing
+// delay. Both
 // ends open with a hello that names the two nodes and the number of the last
 // message received. A connection that says nothing for three ping intervals is
 // taken as broken; pings also give the round-trip estimate.

@@ -68,7 +68,7 @@ var statusText = [statusEnd]string{
 	statusKind:      "it does not accept this kind of stream",
 	statusBusy:      "it has too many streams waiting",
 	statusNode:      "its view does not have both nodes (yet)",
-	statusDirection: "the other end ought to dial",
+	statusDirection: "it has a connection for this link, or is making one",
 	statusSequence:  "it lacks messages that were sent before",
 }
 

@@ -4,10 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"io"
 	"log/slog"
-	"math/rand/v2"
-	"net"
 	"sync"
 	"sync/atomic"
 	"time"
@@ -19,6 +16,7 @@ import (
 var (
 	errRemoved  = errors.New("the peer left the view")
 	errReplaced = errors.New("the peer connected anew")
+	errLinked   = errors.New("the link has a connection")
 )
 
 // link is what two incarnations share, over all connections between them.
@@ -70,7 +68,8 @@ func newLink(t *Transport, self kmutex.Node, p Peer) *link {
 	return l
 }
 
-// dials reports whether this end dials.
+// dials reports whether this end is the one that dials, unless that does not
+// work.
 func (l *link) dials() bool { return l.self < l.node }
 
 func (l *link) update(p Peer) {
@@ -136,14 +135,19 @@ func (l *link) close(reason error) []Unsent {
 }
 
 // enter makes s the link's session, once the one before has ended: from then
-// on received stands still until s reads.
-func (l *link) enter(s *session) error {
+// on received stands still until s reads. If only is set, it fails with errLinked
+// when there is one.
+func (l *link) enter(s *session, only bool) error {
 	l.mu.Lock()
-	if l.closed {
+	before := l.session
+	switch {
+	case l.closed:
 		l.mu.Unlock()
 		return errRemoved
+	case only && before != nil:
+		l.mu.Unlock()
+		return errLinked
 	}
-	before := l.session
 	l.session = s
 	l.mu.Unlock()
 	if before != nil {
@@ -211,121 +215,6 @@ func (l *link) flushed() <-chan struct{} {
 		l.wakeWriter()
 	}
 	return w.done
-}
-
-// keepUp dials until the link is closed.
-func (l *link) keepUp() {
-	backoff := l.t.config.BackoffMin
-	for l.ctx.Err() == nil {
-		began := time.Now()
-		if err := l.connect(); err != nil && l.ctx.Err() == nil {
-			l.failed(err)
-		}
-		if time.Since(began) >= l.t.config.BackoffMax {
-			// It held for a while: the first attempt comes soon. If it did not,
-			// something keeps breaking it.
-			backoff = l.t.config.BackoffMin
-		}
-		if !sleep(l.ctx, backoff/2+rand.N(backoff/2+1)) {
-			return
-		}
-		backoff = min(2*backoff, l.t.config.BackoffMax)
-	}
-}
-
-// connect makes one attempt, and returns when the connection is over. The
-// error is nil if there was one.
-func (l *link) connect() error {
-	ctx, cancel := context.WithTimeout(l.ctx, l.t.config.DialTimeout)
-	defer cancel()
-	raw, conn, err := l.t.dial(ctx, l.address())
-	if err != nil {
-		return err
-	}
-	s := newSession(l, raw, conn)
-	if err := l.enter(s); err != nil {
-		_ = raw.Close()
-		return err
-	}
-	defer l.leave(s)
-	err = bound(ctx, raw, func() error { return l.greet(conn) })
-	if err != nil {
-		_ = raw.Close()
-		return fmt.Errorf("%s: %w", raw.RemoteAddr(), err)
-	}
-	s.run()
-	return nil
-}
-
-func (l *link) address() string {
-	l.mu.Lock()
-	defer l.mu.Unlock()
-	return l.addr
-}
-
-// greet opens the link from the dialling end.
-func (l *link) greet(conn net.Conn) error {
-	mine := hello{from: l.self, to: l.node, received: l.received.Load()}
-	if _, err := conn.Write(mine.append(appendPreamble(nil, streamLink))); err != nil {
-		return err
-	}
-	if err := readAnswer(conn); err != nil {
-		return err
-	}
-	var b [helloSize]byte
-	if _, err := io.ReadFull(conn, b[:]); err != nil {
-		return err
-	}
-	h, err := decodeHello(b[:])
-	if err != nil {
-		return err
-	}
-	if h.from != l.node || h.to != l.self {
-		return fmt.Errorf("%w: hello from node %d to node %d, want %d to %d", errPreamble, h.from, h.to, l.node, l.self)
-	}
-	if err := l.resume(h); err != nil {
-		if errors.Is(err, errSequence) {
-			l.t.refusals.add(CauseSequence, err, l.attrs()...)
-		}
-		return err
-	}
-	return nil
-}
-
-// acceptLink serves an accepted link until its connection is over.
-func (t *Transport) acceptLink(raw, conn net.Conn, h hello) {
-	set := t.peers.Load()
-	l := set.links[h.from]
-	if l == nil || h.to != set.self {
-		err := fmt.Errorf("link from node %d to node %d", h.from, h.to)
-		t.answerRefusal(raw, conn, statusNode, CauseNode, err)
-		return
-	}
-	if l.dials() {
-		err := fmt.Errorf("link from node %d, which this end dials", h.from)
-		t.answerRefusal(raw, conn, statusDirection, CauseDirection, err)
-		return
-	}
-	s := newSession(l, raw, conn)
-	if err := l.enter(s); err != nil {
-		t.answerRefusal(raw, conn, statusNode, CauseNode, err)
-		return
-	}
-	defer l.leave(s)
-	switch err := l.resume(h); {
-	case errors.Is(err, errSequence):
-		t.answerRefusal(raw, conn, statusSequence, CauseSequence, err)
-		return
-	case err != nil:
-		t.answerRefusal(raw, conn, statusNode, CauseNode, err)
-		return
-	}
-	mine := hello{from: l.self, to: l.node, received: l.received.Load()}
-	if _, err := conn.Write(mine.append(appendAnswer(nil, statusOK))); err != nil || raw.SetDeadline(time.Time{}) != nil {
-		_ = raw.Close()
-		return
-	}
-	s.run()
 }
 
 // beat sends a ping, or ends a connection on which nothing has arrived for

@@ -107,7 +107,6 @@ func TestGarbage(t *testing.T) {
 			{"hello from a stranger", link(hello{from: 77, to: 3}), CauseNode, appendAnswer(nil, statusNode)},
 			{"hello to another", link(hello{from: 1, to: 2}), CauseNode, appendAnswer(nil, statusNode)},
 			{"hello from ourselves", link(hello{from: 3, to: 3}), CauseNode, appendAnswer(nil, statusNode)},
-			{"hello from one we dial", link(hello{from: 4, to: 3}), CauseDirection, appendAnswer(nil, statusDirection)},
 			{"hello with a false number", link(hello{from: 2, to: 3, received: 9}), CauseSequence, appendAnswer(nil, statusSequence)},
 		} {
 			before := seen.count(tc.cause)

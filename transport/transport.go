@@ -17,7 +17,7 @@ import (
 // Peer is another gateway of the agreed view.
 type Peer struct {
 	Node kmutex.Node
-	// Addr is the address of its peer port, host:port.
+	// Addr is the address of its peer port, host:port. Empty: it is not dialled.
 	Addr string
 	// Name is for people.
 	Name string
@@ -190,9 +190,7 @@ func (t *Transport) SetPeers(self kmutex.Node, peers []Peer) []Unsent {
 		}
 	}
 	for _, l := range added {
-		if l.dials() {
-			t.wg.Go(l.keepUp)
-		}
+		t.wg.Go(l.keepUp)
 	}
 	return unsent
 }

@@ -53,8 +53,9 @@ type Config struct {
 	// Empty: Bind's host, or the first private address of this machine. A host
 	// name is resolved once, at the start.
 	Advertise string
-	// Join lists addresses (host:port) of other gateways; any one that answers
-	// is enough. This gateway's own may be among them.
+	// Join lists addresses (host:port) of other gateways. Any one that answers
+	// is enough to begin with; the others are asked on. This gateway's own may be
+	// among them.
 	Join []string
 	// Key encrypts gossip: KeySize bytes, or none for plain text.
 	Key []byte
@@ -63,7 +64,10 @@ type Config struct {
 	// for a sign of life, and how long it has to give it. Default 200 ms and
 	// 100 ms.
 	ProbeInterval, ProbeTimeout time.Duration
-	// RetryInterval is the time between attempts to join. Default 1 s.
+	// RetryInterval is the time between attempts to join while nobody is there.
+	// Addresses of Join that do not answer are asked again after a quarter of it
+	// to five times as long, and all of them every thirty times as long. Default
+	// 1 s.
 	RetryInterval time.Duration
 	// LeaveDelay is how long Leave stays to let the news spread. Default
 	// 200 ms.

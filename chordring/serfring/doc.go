@@ -9,6 +9,14 @@
 // event about itself after it wakes, and an isolated one sees all the others
 // fail: fencing is nobody's business here.
 //
+// # Joining
+//
+// A gateway asks every address of its join list until each has answered or
+// belongs to a living gateway. To stop at the first answer would leave islands:
+// of five gateways that start together, each told of the next one, the first
+// two meet and ask nobody any more. After that the list is asked again about
+// twice a minute, for ever, with jitter.
+//
 // # Incarnations
 //
 // A gateway that restarts at the same address before its loss was noticed

@@ -4,6 +4,8 @@ import (
 	"errors"
 	"fmt"
 	"log/slog"
+	"math/rand/v2"
+	"slices"
 	"strings"
 	"sync"
 	"time"
@@ -16,55 +18,116 @@ import (
 // that have not given up its last run yet, and gossip does not repeat itself.
 const settleRounds = 3
 
-// joinLoop asks the join list until another gateway is alive, and again
-// whenever this one is left alone.
+// The pauses between two rounds of joining, in retry intervals: the first ones
+// are short, since gateways are often started together; an address that does
+// not answer for long is asked more and more rarely; and one round in a while
+// goes on for ever, so that gateways that have lost sight of each other find
+// each other again.
+const (
+	firstPause   = 0.25
+	longestPause = 5.0
+	slowPause    = 30.0
+)
+
+// joinLoop asks the join list until each of its addresses has answered or is
+// that of a living gateway, then goes on slowly. Whom one finds there may know
+// others, but need not: gateways that start together and are each told of the
+// next one form islands as long as nobody asks on.
 func (a *Agent) joinLoop() {
 	if len(a.config.Join) == 0 {
 		return
 	}
-	ticker := time.NewTicker(a.config.RetryInterval)
-	defer ticker.Stop()
-	settle := settleRounds
-	for {
-		select {
-		case <-a.stop: // also if the ticker is due as well
-			return
-		default:
-		}
-		switch {
-		case a.alone():
+	answered := make(map[string]bool)
+	for pause, settle := firstPause, settleRounds; ; {
+		alone := a.alone()
+		if alone {
+			clear(answered)
 			settle = settleRounds
-			a.join()
-		case settle > 0:
+		}
+		next := slowPause
+		if pending := a.pending(answered); len(pending) > 0 {
+			a.join(pending, answered)
+			next, pause = pause, min(2*pause, a.longest())
+		}
+		if settle > 0 {
+			next = min(next, 1)
+		}
+		if settle > 0 && !alone {
 			settle--
 			a.setProblem(nil)
-			if err := a.ask(a.others()); err != nil {
+			if err := a.ask(a.others(), nil); err != nil {
 				a.config.Logger.Debug("exchanging state", slog.Any("error", err))
 			}
 		}
-		select {
-		case <-ticker.C:
-		case <-a.stop:
+		if next == slowPause {
+			clear(answered) // all of them again, then
+			pause = firstPause
+		}
+		if !a.wait(next) {
 			return
 		}
 	}
 }
 
-// join asks every address at once: a machine that swallows packets must not
-// delay the others.
-func (a *Agent) join() {
-	err := a.ask(a.config.Join)
+// longest returns the longest pause while an address has not answered.
+func (a *Agent) longest() float64 {
+	if a.alone() {
+		return 1
+	}
+	return longestPause
+}
+
+// wait waits for so many retry intervals, give or take a quarter, and reports
+// whether the agent goes on.
+func (a *Agent) wait(intervals float64) bool {
+	d := intervals * (0.75 + rand.Float64()/2) * float64(a.config.RetryInterval)
+	timer := time.NewTimer(time.Duration(d))
+	defer timer.Stop()
+	select {
+	case <-timer.C:
+		return !a.stopped() // also if both are due
+	case <-a.stop:
+		return false
+	}
+}
+
+func (a *Agent) stopped() bool {
 	select {
 	case <-a.stop:
-		return
+		return true
 	default:
+		return false
 	}
-	if !a.alone() || err == nil {
+}
+
+// pending returns the addresses of the join list that have not answered and are
+// not those of living gateways.
+func (a *Agent) pending(answered map[string]bool) []string {
+	known := make(map[string]bool)
+	for _, m := range a.Members() {
+		if m.Status == StatusAlive {
+			known[m.Addr] = true // this gateway's own among them
+		}
+	}
+	return slices.DeleteFunc(slices.Clone(a.config.Join), func(addr string) bool { return answered[addr] || known[addr] })
+}
+
+// join asks addresses of the join list, and notes which have answered.
+func (a *Agent) join(addrs []string, answered map[string]bool) {
+	err := a.ask(addrs, answered)
+	switch {
+	case a.stopped():
+	case err == nil:
 		a.setProblem(nil)
-		return
+	case !a.alone():
+		a.setProblem(nil)
+		if !errors.Is(err, ErrNobody) { // which is usual: one of several is down
+			a.complain(err)
+		}
+	default:
+		a.setProblem(err)
+		a.complain(err)
 	}
-	a.setProblem(err)
-	a.complain(err)
 }
 
 // complain says once a minute what keeps this gateway from joining.
@@ -89,8 +152,10 @@ func (a *Agent) complain(err error) {
 	}
 }
 
-// ask exchanges states with the agents at the addresses.
-func (a *Agent) ask(addrs []string) error {
+// ask exchanges states with the agents at the addresses, all at once: a machine
+// that swallows packets must not delay the others. It notes which have answered,
+// unless that is nil.
+func (a *Agent) ask(addrs []string, answered map[string]bool) error {
 	errs := make([]error, len(addrs))
 	var wg sync.WaitGroup
 	for i, addr := range addrs {
@@ -104,6 +169,11 @@ func (a *Agent) ask(addrs []string) error {
 		})
 	}
 	wg.Wait()
+	for i, addr := range addrs {
+		if answered != nil && errs[i] == nil {
+			answered[addr] = true
+		}
+	}
 	return errors.Join(errs...)
 }
 

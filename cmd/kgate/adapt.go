@@ -43,7 +43,7 @@ func (a admitter) Acquire(ctx context.Context, ask proxy.Ask) (proxy.Slot, error
 }
 
 func askOf(ask proxy.Ask) gateway.Ask {
-	return gateway.Ask{Pool: ask.Pool, Wait: ask.Wait, Client: ask.Client, Span: ask.Span, Request: (*gateway.Note)(ask.Request)}
+	return gateway.Ask{Pool: ask.Pool, Wait: ask.Wait, Client: ask.Client, Span: ask.Span, HoldMax: ask.HoldMax, Request: (*gateway.Note)(ask.Request)}
 }
 
 // slot is a gateway's slot as the proxy knows it.
@@ -199,6 +199,7 @@ func gatewayPools(cfg *config.Config) map[string]gateway.PoolConfig {
 	for _, p := range cfg.Pools {
 		out[p.Name] = gateway.PoolConfig{
 			QueueLimit: p.Queue.Limit, ClientLimit: p.Queue.PerClient.Limit,
+			ClientInFlight: p.Queue.PerClient.InFlight, ClientTickets: p.Queue.PerClient.Tickets,
 			Fair: p.Queue.Order == config.OrderFair, AskInterval: p.AskInterval.Every,
 		}
 	}
@@ -235,7 +236,11 @@ func proxyConfig(cfg *config.Config) (proxy.Config, error) {
 	return out, nil
 }
 
-func tellsClients(q config.Queue) bool { return q.PerClient.Limit > 0 || q.Order == config.OrderFair }
+// tellsClients reports whether a pool's requests need to be told apart by client;
+// its tickets always are.
+func tellsClients(q config.Queue) bool {
+	return q.PerClient.Limit > 0 || q.PerClient.InFlight > 0 || q.Order == config.OrderFair
+}
 
 func accessFormat(l config.Log) proxy.AccessFormat {
 	switch {

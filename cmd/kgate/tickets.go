@@ -23,8 +23,7 @@ type ticketDesk struct{ n *node }
 
 // Request implements admin.Tickets.
 func (t ticketDesk) Request(ctx context.Context, q admin.TicketRequest) (admin.Ticket, error) {
-	ask := gateway.Ask{Pool: q.Pool, Client: proxy.ClientOf(ctx, q.Pool)}
-	got, err := t.n.gateway.RequestTicket(ctx, ask, q.TTL, q.Note)
+	got, err := t.n.gateway.RequestTicket(ctx, askOf(proxy.TicketAsk(ctx, q.Pool)), q.TTL, q.Note)
 	return shownTicket(got), ticketError(err)
 }
 

@@ -1,0 +1,65 @@
+package cluster
+
+import (
+	"errors"
+	"fmt"
+	"net/http"
+	"syscall"
+	"testing"
+	"time"
+)
+
+// TestChainOfJoinLists starts five gateways at once, each told of the next one
+// only. They have to find each other across whatever pairs meet first.
+func TestChainOfJoinLists(t *testing.T) {
+	if testing.Short() {
+		t.Skip("takes ten seconds")
+	}
+	const (
+		rounds = 20
+		size   = 5
+		bound  = 5 * time.Second
+	)
+	binary := Binary(t)
+	_, url := serve(t, &http.Server{Handler: http.NotFoundHandler()})
+	for round := range rounds {
+		gossip := make([]string, size)
+		for i := range gossip {
+			gossip[i] = ReservePort(t)
+		}
+		began := time.Now()
+		var all []*Process
+		for i := range size {
+			args := []string{
+				"serve", "--upstream", url, "--k", "3", "--name", fmt.Sprintf("gw-%d", i+1),
+				"--listen-http", "127.0.0.1:0", "--listen-admin", "127.0.0.1:0", "--listen-peer", "127.0.0.1:0",
+				"--listen-gossip", gossip[i], "--bootstrap-expect", fmt.Sprint(size),
+			}
+			if i+1 < size {
+				args = append(args, "--join", gossip[i+1])
+			}
+			all = append(all, StartProcess(t, binary, args...))
+		}
+		var errs []error
+		for i, p := range all {
+			_, err := p.AwaitRecord("ready")
+			if err != nil {
+				err = fmt.Errorf("gw-%d: %w", i+1, err)
+			}
+			errs = append(errs, err)
+		}
+		whole := time.Since(began)
+		t.Logf("round %d: all ready after %v", round+1, whole.Round(time.Millisecond))
+		if err := errors.Join(errs...); err != nil {
+			t.Fatal(err)
+		}
+		if whole > bound {
+			t.Errorf("all ready only after %v", whole)
+		}
+		for _, p := range all {
+			if err := p.Signal(syscall.SIGKILL); err != nil {
+				t.Error(err)
+			}
+		}
+	}
+}

@@ -1,0 +1,171 @@
+package transport
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"math/rand/v2"
+	"net"
+	"time"
+)
+
+// keepUp dials until the link is closed, whenever there is no connection. The
+// lower node dials at once. The higher one helps when that has not worked for a
+// while: the lower one may be able to accept connections and not to open any.
+func (l *link) keepUp() {
+	backoff := l.t.config.BackoffMin
+	for l.ctx.Err() == nil {
+		if s := l.current(); s != nil { // from the other end
+			select {
+			case <-s.done:
+			case <-l.ctx.Done():
+			}
+			continue
+		}
+		if wait := l.patience(); wait > 0 {
+			if !sleep(l.ctx, wait) {
+				return
+			}
+			continue
+		}
+		began := time.Now()
+		if err := l.connect(); err != nil && l.ctx.Err() == nil {
+			l.failed(err)
+		}
+		if time.Since(began) >= l.t.config.BackoffMax {
+			// It held for a while: the first attempt comes soon. If it did not,
+			// something keeps breaking it.
+			backoff = l.t.config.BackoffMin
+		}
+		if !sleep(l.ctx, backoff/2+rand.N(backoff/2+1)) {
+			return
+		}
+		backoff = min(2*backoff, l.t.config.BackoffMax)
+	}
+}
+
+func (l *link) current() *session {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	return l.session
+}
+
+// helpAfter is how many shortest delays between attempts the higher node leaves
+// to the lower one.
+const helpAfter = 10
+
+// patience returns how long this end leaves the dialling to the other one yet.
+func (l *link) patience() time.Duration {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	const unknown = time.Second // a view may bring an address
+	switch {
+	case l.addr == "":
+		return unknown
+	case l.dials():
+		return 0
+	default:
+		return helpAfter*l.t.config.BackoffMin - time.Since(l.since)
+	}
+}
+
+// connect makes one attempt, and returns when the connection is over. The
+// error is nil if there was one.
+func (l *link) connect() error {
+	ctx, cancel := context.WithTimeout(l.ctx, l.t.config.DialTimeout)
+	defer cancel()
+	raw, conn, err := l.t.dial(ctx, l.address())
+	if err != nil {
+		return err
+	}
+	s := newSession(l, raw, conn)
+	switch err := l.enter(s, true); {
+	case errors.Is(err, errLinked): // the other end was quicker
+		_ = raw.Close()
+		return nil
+	case err != nil:
+		_ = raw.Close()
+		return err
+	}
+	defer l.leave(s)
+	err = bound(ctx, raw, func() error { return l.greet(conn) })
+	if err != nil {
+		_ = raw.Close()
+		return fmt.Errorf("%s: %w", raw.RemoteAddr(), err)
+	}
+	s.run()
+	return nil
+}
+
+func (l *link) address() string {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	return l.addr
+}
+
+// greet opens the link from the dialling end.
+func (l *link) greet(conn net.Conn) error {
+	mine := hello{from: l.self, to: l.node, received: l.received.Load()}
+	if _, err := conn.Write(mine.append(appendPreamble(nil, streamLink))); err != nil {
+		return err
+	}
+	if err := readAnswer(conn); err != nil {
+		return err
+	}
+	var b [helloSize]byte
+	if _, err := io.ReadFull(conn, b[:]); err != nil {
+		return err
+	}
+	h, err := decodeHello(b[:])
+	if err != nil {
+		return err
+	}
+	if h.from != l.node || h.to != l.self {
+		return fmt.Errorf("%w: hello from node %d to node %d, want %d to %d", errPreamble, h.from, h.to, l.node, l.self)
+	}
+	if err := l.resume(h); err != nil {
+		if errors.Is(err, errSequence) {
+			l.t.refusals.add(CauseSequence, err, l.attrs()...)
+		}
+		return err
+	}
+	return nil
+}
+
+// acceptLink serves an accepted link until its connection is over.
+func (t *Transport) acceptLink(raw, conn net.Conn, h hello) {
+	set := t.peers.Load()
+	l := set.links[h.from]
+	if l == nil || h.to != set.self {
+		err := fmt.Errorf("link from node %d to node %d", h.from, h.to)
+		t.answerRefusal(raw, conn, statusNode, CauseNode, err)
+		return
+	}
+	s := newSession(l, raw, conn)
+	// The lower node's connections take the place of others, the higher one's
+	// do not: so two that cross do not end each other.
+	switch err := l.enter(s, l.dials()); {
+	case errors.Is(err, errLinked):
+		t.answerRefusal(raw, conn, statusDirection, CauseDirection, fmt.Errorf("link from node %d: %w", h.from, err))
+		return
+	case err != nil:
+		t.answerRefusal(raw, conn, statusNode, CauseNode, err)
+		return
+	}
+	defer l.leave(s)
+	switch err := l.resume(h); {
+	case errors.Is(err, errSequence):
+		t.answerRefusal(raw, conn, statusSequence, CauseSequence, err)
+		return
+	case err != nil:
+		t.answerRefusal(raw, conn, statusNode, CauseNode, err)
+		return
+	}
+	mine := hello{from: l.self, to: l.node, received: l.received.Load()}
+	if _, err := conn.Write(mine.append(appendAnswer(nil, statusOK))); err != nil || raw.SetDeadline(time.Time{}) != nil {
+		_ = raw.Close()
+		return
+	}
+	s.run()
+}
