@@ -65,6 +65,9 @@ func newOverlay(nodes, resources, replicas int, absent []int) *overlay {
 			return to
 		}
 		path := ring.Route(names[at], texts[k])
+		if len(path) < 2 {
+			panic(fmt.Sprintf("quorum: %s, which is not there or is responsible itself, forwards", names[at]))
+		}
 		for i := 1; i < len(path); i++ {
 			hops[hop{index[path[i-1]], k}] = index[path[i]]
 		}
