@@ -154,28 +154,6 @@ func TestAskInterval(t *testing.T) {
 	}
 }
 
-// A ledger at home has the central queue's spread at fewer messages than early
-// binding, and that home is told ahead is never worse than on arrival.
-func TestRendezvous(t *testing.T) {
-	needsTime(t)
-	table := some(t, "rendezvous", Size{Seeds: 1, Entries: 8000}, 0, func(keys []string) bool {
-		return keys[3] == "many" && keys[2] == "0.1" && (keys[0] == "50" && keys[1] == "3" || keys[0] == "10")
-	})
-	at := func(figure, k, gateways, p string) float64 {
-		return table.At(figure, gateways, k, "0.1", "many", p).Mean
-	}
-	if m, e, s := at("messages", "3", "50", ledgerHint), at("messages", "3", "50", early), at("spread_over_central", "3", "50", ledgerHint); m > e || s > 1.4 {
-		t.Errorf("ledger: %.2f messages, early %.2f; spread %.2f of central's", m, e, s)
-	}
-	for _, k := range []string{"3", "16", "64"} {
-		for _, figure := range []string{"messages", "handoff_delays"} {
-			if ahead, before := at(figure, k, "10", late), at(figure, k, "10", onArrival); ahead > before {
-				t.Errorf("k = %s: %s %.2f, were home told on arrival %.2f", k, figure, ahead, before)
-			}
-		}
-	}
-}
-
 // needsTime skips what takes seconds and has no goroutine of its own.
 func needsTime(t *testing.T) {
 	t.Helper()
