@@ -189,7 +189,11 @@ func (ex *exchange) decorate() {
 	b := make([]byte, 0, 40)
 	b = append(b, `kgate;desc="queue";dur=`...)
 	b = strconv.AppendFloat(b, float64(ex.rec.Wait.Microseconds())/1000, 'f', -1, 64)
-	h.Add("Server-Timing", string(b))
+	if before := h["Server-Timing"]; len(before) > 0 {
+		h["Server-Timing"] = append(before[:len(before):len(before)], string(b))
+	} else {
+		h["Server-Timing"] = ex.out.value(string(b))
+	}
 }
 
 // requestBody passes a request's body on as long as its slot may be used, and

@@ -71,6 +71,8 @@ func (ex *exchange) try(r *http.Request, t *target, u *backend) (connected bool)
 	}
 	if err != nil {
 		ex.upstreamFailed(r, err)
+	} else if res.ProtoMajor == 1 { // of HTTP/2, net/http may still look at it
+		recycle(out.Header)
 	}
 	return !ex.rec.DialFailed
 }

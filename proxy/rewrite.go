@@ -7,6 +7,7 @@ import (
 	"net/textproto"
 	"net/url"
 	"strings"
+	"sync"
 
 	"golang.org/x/net/http/httpguts"
 )
@@ -46,10 +47,22 @@ func copyHeader(to, from http.Header) {
 	}
 }
 
+// headers are empty ones, used before.
+var headers = sync.Pool{New: func() any { return make(http.Header, 16) }}
+
+// recycle takes back a header that nobody looks at any more.
+func recycle(h http.Header) {
+	const large = 64 // a map does not shrink
+	if len(h) <= large {
+		clear(h)
+		headers.Put(h)
+	}
+}
+
 // outgoing returns the upstream's request, made of the client's. It is valid until
 // the next call.
 func (ex *exchange) outgoing(in *http.Request) *http.Request {
-	out, header := &ex.out.request, make(http.Header, len(in.Header)+8)
+	out, header := &ex.out.request, headers.Get().(http.Header)
 	*out = *in
 	out.Header = header
 	out.Close = false
