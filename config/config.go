@@ -166,8 +166,8 @@ type Pool struct {
 	// agrees on hold.max with the pool, and no gateway may have a longer one.
 	Reclaim   Reclaim   `yaml:"reclaim"`
 	Transport Transport `yaml:"transport"`
-	// Fence sends the header Kgate-Fence to the upstreams: pool/epoch/serial,
-	// growing within the pool, so that they can refuse what comes too late.
+	// Fence sends the header Kgate-Fence to the upstreams: pool/founded/epoch/serial,
+	// no two the same, so that they can tell what comes too late.
 	Fence bool `yaml:"fence"`
 	// Tickets opens the ticket API for this pool on the client address. There a
 	// ticket lives for a minute at most without a sign of its holder, and has its

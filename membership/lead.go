@@ -175,7 +175,7 @@ func (c *Cluster) takeLead() error {
 		return err
 	}
 	if c.View().Cluster == "" {
-		if err := c.applyHere(command{Found: &foundCommand{Cluster: c.clusterID(), Lease: c.config.Lease}}); err != nil {
+		if err := c.applyHere(command{Found: &foundCommand{Cluster: c.clusterID(), Lease: c.config.Lease, At: time.Now().UnixMilli()}}); err != nil {
 			return err
 		}
 	}

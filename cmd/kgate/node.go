@@ -372,7 +372,8 @@ func (n *node) serve(key, addr string, serve func(net.Listener) error) (net.Addr
 
 // shutdown leaves the cluster in order: waiting requests are refused, those in
 // flight finish until ctx ends, then the others form the line without this
-// gateway.
+// gateway. Whoever leaves in order gives its slots back, so a gateway that still has
+// requests in flight does not: the others wait for the end of its lease.
 func (n *node) shutdown(ctx context.Context) error {
 	n.leaving.Store(true)
 	n.log.Info("draining", slog.Int("in_flight", n.inFlight()))
@@ -381,6 +382,10 @@ func (n *node) shutdown(ctx context.Context) error {
 	if err != nil {
 		n.log.Warn("requests were broken off", slog.Any("error", err))
 		err = n.clients.Close()
+	}
+	if !n.brokenOff() {
+		n.log.Warn("requests are still in flight: the cluster is left without a word, and has their slots back when the lease has run out")
+		return errors.Join(err, n.close())
 	}
 	const goodbye = 2 * time.Second // longer only helps when nobody is left to hear it
 	leave, cancel := context.WithTimeout(context.Background(), goodbye)
@@ -393,6 +398,14 @@ func (n *node) shutdown(ctx context.Context) error {
 	err = errors.Join(err, n.close())
 	n.log.Info("stopped")
 	return err
+}
+
+// brokenOff ends what is in flight and reports whether that has worked.
+func (n *node) brokenOff() bool {
+	const patience = 2 * time.Second
+	ctx, cancel := context.WithTimeout(context.Background(), patience)
+	defer cancel()
+	return n.gateway.BreakOff(ctx) == nil
 }
 
 // drain takes the gateway out of service; it stays in the cluster.
