@@ -68,7 +68,7 @@ func (m *refuseMsg) String() string {
 // called by the leader.
 func called(m any) bool {
 	switch m.(type) {
-	case *askMsg, *joinMsg, *leaveMsg, *renewMsg, *recoverMsg:
+	case *askMsg, *leaveMsg, *renewMsg, *recoverMsg:
 		return true
 	default:
 		return false
