@@ -55,7 +55,7 @@ func (p *play) clique(voters []int, set uint) bool {
 // fully connected, no fewer gateways than these serve within the bound, beyond what
 // the requests before take: these, or others that are connected as well.
 func (p *play) moves() error {
-	if p.connected() == 0 {
+	if p.connected() == 0 || p.Unknown() {
 		return nil
 	}
 	probes := make([]*cluster.Request, p.Hosts)
