@@ -87,23 +87,24 @@ func noStore(next http.Handler) http.Handler {
 }
 
 // authorize lets changes through from clients on this machine, and from others
-// that show the token. Reading is free.
-func authorize(token string) func(http.Handler) http.Handler {
-	want := sha256.Sum256([]byte(token))
+// that show one of the tokens. Reading is free.
+func authorize(tokens func() []string) func(http.Handler) http.Handler {
 	return func(next http.Handler) http.Handler {
 		return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 			if r.Method == http.MethodGet || r.Method == http.MethodHead || fromLoopback(r) {
 				next.ServeHTTP(w, r)
 				return
 			}
-			if token == "" {
+			var accepted []string
+			if tokens != nil {
+				accepted = tokens()
+			}
+			if len(accepted) == 0 {
 				problem(w, r, http.StatusForbidden, "changes come from the gateway's own machine, as node.admin_token_file is not set")
 				return
 			}
 			scheme, shown, _ := strings.Cut(r.Header.Get("Authorization"), " ")
-			have := sha256.Sum256([]byte(strings.TrimSpace(shown)))
-			// Of the hashes, so that not even the length shows.
-			if !strings.EqualFold(scheme, "Bearer") || subtle.ConstantTimeCompare(have[:], want[:]) != 1 {
+			if !strings.EqualFold(scheme, "Bearer") || !isOneOf(strings.TrimSpace(shown), accepted) {
 				w.Header().Set("WWW-Authenticate", `Bearer realm="kgate"`)
 				problem(w, r, http.StatusUnauthorized, "this needs the admin token, as Authorization: Bearer TOKEN")
 				return
@@ -111,6 +112,18 @@ func authorize(token string) func(http.Handler) http.Handler {
 			next.ServeHTTP(w, r)
 		})
 	}
+}
+
+// isOneOf reports whether a token is accepted. It compares hashes, so that not
+// even the length shows.
+func isOneOf(token string, accepted []string) bool {
+	have := sha256.Sum256([]byte(token))
+	found := 0
+	for _, a := range accepted {
+		want := sha256.Sum256([]byte(a))
+		found |= subtle.ConstantTimeCompare(have[:], want[:])
+	}
+	return found == 1
 }
 
 // fromLoopback reports whether r came from this machine to a loopback address.
