@@ -133,12 +133,6 @@ func TestMutantsAreCaught(t *testing.T) {
 				Caught: "forgotten",
 			},
 			{
-				Name: "an heir forgets what the lost owner may have promised", File: "../internal/pool/tickets.go",
-				Old:    "ts.keep(now, t, p.view.Wait+t.TTL)",
-				New:    "ts.keep(now, t, 0)",
-				Caught: "more than k|forgotten",
-			},
-			{
 				Name: "tickets do not expire", File: "../internal/pool/tickets.go",
 				Old:    "for ts != nil && len(ts.due) > 0 &&",
 				New:    "for false && len(ts.due) > 0 &&",
