@@ -71,7 +71,7 @@ var rooms = map[string][]string{
 		"lab/cluster", "lab/handover", "lab/protocol/elmp", "lab/protocol/naimi", "lab/protocol/quorum", "lab/protocol/suzukikasami",
 		"lab/protocol/token", "membership/lease",
 		"lab", "lab/heirs", "lab/meter", "lab/network", "lab/protocol", "lab/protocol/bv95", "lab/protocol/central", "lab/protocol/fairk",
-		"lab/protocol/ideal", "lab/protocol/static", "lab/ring", "lab/workload",
+		"lab/protocol/ideal", "lab/protocol/static", "lab/ring", "lab/rounds", "lab/workload",
 	},
 	"lab/report":        {"lab/experiment", "lab/meter"},
 	"lab/plan":          {"lab", "lab/experiment", "lab/meter", "lab/protocol", "lab/protocol/fairk", "lab/protocol/static", "lab/workload"},
