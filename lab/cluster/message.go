@@ -68,7 +68,7 @@ func (m *refuseMsg) String() string {
 // called by the leader.
 func called(m any) bool {
 	switch m.(type) {
-	case *askMsg, *leaveMsg, *renewMsg, *recoverMsg:
+	case *askMsg, *leaveMsg, *renewMsg, *recoverMsg, *callMsg:
 		return true
 	default:
 		return false
@@ -77,7 +77,7 @@ func called(m any) bool {
 
 // Kinds are the names of all kinds of messages, for [Cluster.Watch].
 var Kinds = []string{
-	"request", "baton", "child", "token", "where", "report", "answer", "count", "tokens", "returned",
+	"request", "baton", "child", "token", "where", "report", "answer", "count", "tokens", "push", "ack", "returned", "call", "reply",
 	"beat", "ask", "tell", "join", "leave", "renew", "grant", "refuse", "recover",
 }
 
@@ -102,6 +102,10 @@ func kindOf(m any) string {
 		return "grant"
 	case *recoverMsg:
 		return "recover"
+	case *callMsg:
+		return "call"
+	case *replyMsg:
+		return "reply"
 	default:
 		return "refuse"
 	}
