@@ -81,6 +81,7 @@ func upstreamAnswered(res *http.Response) error {
 	ex.verdict = verdictGood
 	ex.rec.FirstByte = time.Since(ex.admitted)
 	ex.rec.UpstreamStatus = res.StatusCode
+	ex.cleanResponse(res)
 	if len(res.Trailer) > 0 && ex.overHTTP1 && res.Request.Method != http.MethodHead {
 		// As in rewrite: only chunks can have trailers behind them.
 		res.ContentLength = -1

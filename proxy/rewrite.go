@@ -4,11 +4,11 @@ import (
 	"net/http"
 	"net/http/httputil"
 	"net/netip"
+	"strconv"
 	"strings"
-)
 
-// pseudonym is how the gateway names itself in Via (RFC 9110, section 7.6.3).
-const pseudonym = "kgate"
+	"github.com/kgate/kgate/internal/httplist"
+)
 
 // rewrite is the Rewrite function of every ReverseProxy: it makes the upstream's
 // request of the client's. Hop-by-hop headers, Forwarded and three of
@@ -44,7 +44,10 @@ func rewrite(pr *httputil.ProxyRequest) {
 		keep(pr, "X-Forwarded-Host")
 		keep(pr, "X-Forwarded-Proto")
 	}
-	if switchesHTTP(pr.Out.Header["Upgrade"]) {
+	if n, ok := maxForwards(pr.In); ok {
+		pr.Out.Header["Max-Forwards"] = []string{strconv.FormatUint(n-1, 10)}
+	}
+	if http10 := !pr.In.ProtoAtLeast(1, 1); http10 || switchesHTTP(pr.Out.Header["Upgrade"]) {
 		delete(pr.Out.Header, "Upgrade")
 		delete(pr.Out.Header, "Connection")
 	}
@@ -55,19 +58,17 @@ func rewrite(pr *httputil.ProxyRequest) {
 		}
 	}
 	ex.traceUpstream(pr.Out.Header)
-	pr.Out.Header["Via"] = append(pr.Out.Header["Via"], via(pr.In))
+	pr.Out.Header["Via"] = append(pr.Out.Header["Via"], via(pr.In, ex.handler.pseudonym))
 }
 
 // switchesHTTP reports whether a request wants to go on in another kind of HTTP:
 // then any number of requests would pass behind the one that was admitted, with
 // headers that nobody has looked at.
 func switchesHTTP(upgrade []string) bool {
-	for _, line := range upgrade {
-		for protocol := range strings.SplitSeq(line, ",") {
-			name, _, _ := strings.Cut(strings.ToLower(strings.TrimSpace(protocol)), "/")
-			if name == "h2c" || name == "h2" || name == "http" || name == "tls" {
-				return true
-			}
+	for protocol := range httplist.Elements(upgrade) {
+		switch name, _, _ := strings.Cut(strings.ToLower(protocol), "/"); name {
+		case "h2c", "h2", "http", "tls":
+			return true
 		}
 	}
 	return false
@@ -79,7 +80,7 @@ func keep(pr *httputil.ProxyRequest, name string) {
 	}
 }
 
-func via(r *http.Request) string {
+func via(r *http.Request, pseudonym string) string {
 	switch {
 	case r.ProtoMajor == 2:
 		return "2.0 " + pseudonym
@@ -90,13 +91,14 @@ func via(r *http.Request) string {
 	}
 }
 
-// removeUntrusted removes Kgate-* and, unless the client is a trusted proxy,
+// removeUntrusted removes Kgate-*, Proxy (which CGI programs take for the address of
+// a proxy that they should use) and, unless the client is a trusted proxy,
 // what is left of X-Forwarded-*. An underscore is as good as a hyphen to
 // upstreams that turn headers into CGI variables.
 func removeUntrusted(h http.Header, trusted bool) {
 	for name := range h {
 		switch {
-		case hasNamePrefix(name, "Kgate"):
+		case hasNamePrefix(name, "Kgate"), name == "Proxy":
 			delete(h, name)
 		case !trusted && hasNamePrefix(name, "X-Forwarded"):
 			delete(h, name)

@@ -6,7 +6,6 @@ import (
 	"net/http"
 	"net/url"
 	"strconv"
-	"strings"
 	"time"
 )
 
@@ -72,20 +71,19 @@ var (
 
 // isTicketPath reports whether path is the ticket API's, which no route gets.
 func isTicketPath(path string) bool {
-	rest, ok := strings.CutPrefix(matchPath(path), ticketsPath)
-	return ok && (rest == "" || rest[0] == '/')
+	rest, ok := cutPathPrefix(path, ticketsPath)
+	return ok && (rest == "" || isSlash(rest[0]) || rest[0] == ';')
 }
 
 // serveTickets passes the ticket API on.
-func (h *plane) serveTickets(w http.ResponseWriter, r *http.Request) {
+func (h *plane) serveTickets(ex *exchange, r *http.Request) {
 	if h.cfg.TicketHandler == nil {
-		writeProblem(w, r, problem{Status: http.StatusNotFound, Detail: "this gateway has no tickets"})
+		writeProblem(ex, r, problem{Status: http.StatusNotFound, Detail: "this gateway has no tickets"})
 		return
 	}
-	ex := exchangeOf(r)
 	ex.asks = r
 	ex.readOwnBody(r)
-	h.cfg.TicketHandler.ServeHTTP(w, r)
+	h.cfg.TicketHandler.ServeHTTP(ex, r)
 }
 
 // redeem returns the slot of the ticket that the request brings.

@@ -1,6 +1,7 @@
 package main
 
 import (
+	"cmp"
 	"context"
 	"crypto/tls"
 	"crypto/x509"
@@ -56,7 +57,14 @@ func (s slot) Entry() proxy.Entry { return proxy.Entry(s.Slot.Entry()) }
 func (a admitter) refusal(pool string, err error) error {
 	refuse := func(why proxy.Reason) error {
 		status := a.n.gateway.Status(pool)
-		return &proxy.Refusal{Reason: why, RetryAfter: a.n.gateway.RetryAfter(pool), Limit: status.K}
+		refusal := &proxy.Refusal{Reason: why, RetryAfter: a.n.gateway.RetryAfter(pool), Limit: status.K}
+		if why == proxy.ReasonClientLimit {
+			refusal.Limit = cmp.Or(status.ClientLimit, status.ClientTickets)
+		}
+		if waited := (*gateway.WaitError)(nil); errors.As(err, &waited) {
+			refusal.Position = waited.Position
+		}
+		return refusal
 	}
 	switch {
 	case errors.Is(err, gateway.ErrQueueFull):

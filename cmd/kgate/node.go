@@ -292,7 +292,7 @@ func (n *node) proxyConfig(cfg *config.Config) (proxy.Config, error) {
 	}
 	out.Admitter, out.Observer, out.Logger = admitter{n}, requestObserver{n.metrics}, n.log
 	out.Tracer, out.AccessWriter = n.tracer, os.Stdout
-	out.Standing, out.Tickets = n.standing, redeemer{n}
+	out.Standing, out.Tickets, out.Draining = n.standing, redeemer{n}, n.leaving.Load
 	out.TicketHandler, err = n.ticketHandler(cfg.Pools)
 	return out, err
 }
