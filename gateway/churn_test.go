@@ -66,6 +66,7 @@ func TestLostGateway(t *testing.T) {
 			victim, home := f.gateways[lost], lost%3+1
 			victim.isolate(lease) // it goes on with what it has until then
 			f.suspend(lost, home)
+			time.Sleep(5 * time.Millisecond) // reports and answers
 			before := f.gateways[home].Status(testPool)
 			if before.Forming {
 				t.Errorf("the line is still being formed: %+v", before)

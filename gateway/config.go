@@ -41,13 +41,16 @@ type Links interface {
 	SetPeers(self kmutex.Node, peers []transport.Peer) []transport.Unsent
 	// Send queues a message and never blocks.
 	Send(to kmutex.Node, pool string, m kmutex.Message) error
+	// SendPayload sends bytes to a peer over the link that there is, and waits until
+	// the peer's [Gateway.ReceivePayload] has returned.
+	SendPayload(ctx context.Context, to kmutex.Node, topic string, payload []byte) error
 	// MeanRTT is the mean round trip to the peers; 0 while none is known.
 	MeanRTT() time.Duration
 }
 
-// Exchange carries what gateways ask each other: the reports and plans of a pool
-// that enters a new epoch, copies of tickets and their acknowledgements, what is
-// asked about another's ticket, and how long its line is. [transport.Stream]
+// Exchange carries what gateways ask each other: copies of tickets and their
+// acknowledgements, what is asked about another's ticket, and how long its line
+// is. [transport.Stream]
 // implements it.
 type Exchange interface {
 	net.Listener

@@ -1,6 +1,6 @@
-// Package gateway drives the pure machines of one process with real time and
-// real links: one [Gateway] holds one pool of the cluster per name, and each
-// pool one [kmutex.Machine] behind one lock.
+// Package gateway drives the pools of one process with real time and real links:
+// one [Gateway] has its part of each pool of the cluster (package internal/pool)
+// behind one lock.
 //
 // # What it promises
 //
@@ -13,15 +13,16 @@
 // # How it works
 //
 //	Acquire, Release, ctx done ---\
-//	transport.Deliver -------------+--> pool lock --> Machine.Step --> effects:
-//	ask timer --------------------/                   messages to the links,
-//	agreed view (Follow) -------> install             grants to the waiters
+//	transport.Deliver -------------+--> pool lock --> pool.Pool --> effects:
+//	ask timer, wake timer --------/                   messages and letters to the links,
+//	letters, agreed view (Follow)                     grants to the waiters, timers
 //
-// An event takes the pool's lock, steps the machine and carries its effects out
-// before it lets go: sending never blocks (it is an append to a link's bounded
-// queue), and a grant is a channel closed. So there is no loop goroutine and no
-// queue of events between a request and the machine, and an admission that needs
-// no message costs no switch of goroutines.
+// An event takes the pool's lock and goes into package internal/pool, which
+// decides; its effects are carried out before the lock is let go (epoch.go).
+// Sending never blocks (a message is an append to a link's bounded queue, a letter
+// has a goroutine, letters.go), and a grant is a channel closed. So there is no
+// loop goroutine and no queue of events between a request and the machine, and an
+// admission that needs no message costs no switch of goroutines.
 //
 // Pools and their epochs come from the agreed view. A message that arrives
 // before the view which explains it is kept for a while, within bounds.
@@ -37,10 +38,9 @@
 // # Epochs
 //
 // When a gateway is lost, leaves or returns, or k changes, the view moves the
-// pool to a new epoch. Each gateway freezes its machine and reports to the pool's
-// home; home plans with kmutex.Reform, and each enters with its part of the plan
-// (reform.go, exchange.go). Home also counts the tokens every now and then and has
-// the epoch formed anew when there are not k (audit.go).
+// pool to a new epoch. Package internal/pool has the states and what leads from one
+// to the other. Home also counts the tokens every now and then and asks for a new
+// epoch when there are not k.
 //
 // # Tickets
 //

@@ -10,11 +10,8 @@ import (
 	"log/slog"
 	"net"
 	"net/http"
-	"net/url"
 	"strings"
 	"time"
-
-	"github.com/kgate/kgate/replication"
 )
 
 // What gateways ask each other beside the messages of the algorithm is JSON over
@@ -23,9 +20,6 @@ import (
 // maxBody bounds what is taken in: a report of a million waiting tickets and
 // more.
 const maxBody = 64 << 20
-
-func reportPath(pool string) string   { return "/v1/pools/" + url.PathEscape(pool) + "/reports" }
-func holdingsPath(pool string) string { return "/v1/pools/" + url.PathEscape(pool) + "/tokens" }
 
 // FleetPath is where [Config].Fleet answers other gateways.
 const FleetPath = "/v1/fleet/"
@@ -42,8 +36,6 @@ func (g *Gateway) CallFleet(ctx context.Context, name, path string, body, into a
 
 func (g *Gateway) startExchange() {
 	mux := http.NewServeMux()
-	mux.HandleFunc("POST /v1/pools/{pool}/reports", g.serveReport)
-	mux.HandleFunc("GET /v1/pools/{pool}/tokens", g.serveHoldings)
 	mux.HandleFunc("GET /v1/pools/{pool}/line", g.serveLine)
 	mux.HandleFunc("POST /v1/pools/{pool}/copies", g.serveCopy)
 	mux.HandleFunc("POST "+ticketsPath, g.serveTicket)
@@ -101,8 +93,6 @@ func (g *Gateway) call(ctx context.Context, addr, path string, body, into any) e
 	switch {
 	case err != nil:
 		return err
-	case resp.StatusCode == http.StatusGone:
-		return errSuperseded
 	case resp.StatusCode != http.StatusOK:
 		return fmt.Errorf("gateway: %s answers %s: %.200s", addr, resp.Status, data)
 	}
@@ -110,54 +100,6 @@ func (g *Gateway) call(ctx context.Context, addr, path string, body, into any) e
 		return fmt.Errorf("gateway: answer of %s to %s: %w", addr, path, err)
 	}
 	return nil
-}
-
-// sendReport sends a report to its pool's home and returns the answer.
-func (g *Gateway) sendReport(ctx context.Context, addr, pool string, r *replication.EpochReport) (*replication.EpochAnswer, error) {
-	a := new(replication.EpochAnswer)
-	if err := g.call(ctx, addr, reportPath(pool), r, a); err != nil {
-		return nil, err
-	}
-	if a.Install == nil {
-		return nil, fmt.Errorf("gateway: %s answers a report for pool %q without an install", addr, pool)
-	}
-	return a, nil
-}
-
-// serveReport takes in a report and answers, when all have come, with the
-// install.
-func (g *Gateway) serveReport(w http.ResponseWriter, r *http.Request) {
-	rep := new(replication.EpochReport)
-	if err := json.NewDecoder(http.MaxBytesReader(w, r.Body, maxBody)).Decode(rep); err != nil {
-		http.Error(w, err.Error(), http.StatusBadRequest)
-		return
-	}
-	p := g.pool(r.PathValue("pool"))
-	if p == nil {
-		http.Error(w, "unknown pool", http.StatusNotFound)
-		return
-	}
-	a, err := p.collect(r.Context(), rep)
-	switch {
-	case errors.Is(err, errSuperseded):
-		http.Error(w, err.Error(), http.StatusGone)
-	case err != nil:
-		http.Error(w, err.Error(), http.StatusConflict)
-	case a == nil:
-		http.Error(w, "not part of this epoch", http.StatusForbidden)
-	default:
-		respond(w, a)
-	}
-}
-
-// serveHoldings tells which tokens of a pool are here.
-func (g *Gateway) serveHoldings(w http.ResponseWriter, r *http.Request) {
-	p := g.pool(r.PathValue("pool"))
-	if p == nil {
-		http.Error(w, "unknown pool", http.StatusNotFound)
-		return
-	}
-	respond(w, p.holdings())
 }
 
 func respond(w http.ResponseWriter, body any) {

@@ -12,6 +12,7 @@ import (
 	"time"
 
 	"github.com/kgate/kgate/coordinator"
+	purepool "github.com/kgate/kgate/internal/pool"
 	"github.com/kgate/kgate/kmutex"
 	"github.com/kgate/kgate/membership"
 	"github.com/kgate/kgate/oncelog"
@@ -24,6 +25,7 @@ import (
 type Gateway struct {
 	cfg      Config
 	now      func() time.Time
+	started  time.Time // the origin of clock
 	draining atomic.Bool
 	losses   oncelog.Limit
 	keeper   *keeper
@@ -37,8 +39,8 @@ type Gateway struct {
 	ctx    context.Context
 	cancel context.CancelFunc
 	wg     sync.WaitGroup
-	server *http.Server // of reports
-	client *http.Client // to send them
+	server *http.Server // of what other gateways ask
+	client *http.Client // to ask them
 
 	mu    sync.RWMutex
 	pools map[string]*pool
@@ -46,8 +48,8 @@ type Gateway struct {
 	stash stash
 	// copies of other gateways' tickets, by pool, whatever incarnation this is.
 	copies map[string]*replication.Copies
-	// missing are lost gateways whose tickets nobody knows, and since when.
-	missing map[missing]time.Time
+	// memories of pools, by name, whatever incarnation this is.
+	memories map[string]*purepool.Memory
 }
 
 var _ transport.Handler = (*Gateway)(nil)
@@ -61,7 +63,8 @@ func New(cfg Config) (*Gateway, error) {
 	g := &Gateway{
 		cfg: cfg.withDefaults(), now: time.Now, pools: make(map[string]*pool),
 		keeper: &keeper{kick: make(chan struct{}, 1)},
-		copies: make(map[string]*replication.Copies), missing: make(map[missing]time.Time),
+		copies: make(map[string]*replication.Copies), memories: make(map[string]*purepool.Memory),
+		started: time.Now(),
 	}
 	g.ctx, g.cancel = context.WithCancel(context.Background())
 	return g, nil
@@ -71,8 +74,10 @@ func New(cfg Config) (*Gateway, error) {
 func (g *Gateway) Start() {
 	g.startExchange()
 	g.wg.Go(g.watch)
-	g.wg.Go(g.audit)
 }
+
+// clock is the time as package internal/pool wants it.
+func (g *Gateway) clock() time.Duration { return g.now().Sub(g.started) }
 
 func (g *Gateway) pool(name string) *pool {
 	g.mu.RLock()
@@ -115,6 +120,9 @@ func (g *Gateway) followPool(self kmutex.Node, view *membership.View, spec membe
 	g.mu.Unlock()
 	if !known {
 		p.reconfigure() // Configure may have come between
+		if g.keeper.loaded.Load() {
+			p.loaded() // so may the disk
+		}
 	}
 	for _, s := range early {
 		if err := p.deliver(s.from, s.message); err != nil {

@@ -30,7 +30,8 @@ type fleet struct {
 	index    uint64 // of the log of views
 	view     *membership.View
 	gateways map[kmutex.Node]*node // by present incarnation
-	heirs    bool                  // lost gateways have the heirs that the ring says, as tickets need it
+	drop     func(kmutex.Message) bool
+	heirs    bool // lost gateways have the heirs that the ring says, as tickets need it
 }
 
 // node is one gateway of a fleet: its views, links and exchange.
@@ -294,7 +295,7 @@ func (f *fleet) check() {
 	for _, n := range f.all() {
 		if p := n.pool(testPool); p != nil {
 			p.mu.Lock()
-			w.Nodes = append(w.Nodes, p.machine.State())
+			w.Nodes = append(w.Nodes, p.core.Machine().State())
 			p.mu.Unlock()
 		}
 	}
@@ -380,7 +381,7 @@ func (n *node) Send(to kmutex.Node, pool string, m kmutex.Message) error {
 	if !known {
 		return transport.ErrUnknownPeer
 	}
-	if cut {
+	if cut || n.fleet.drop != nil && n.fleet.drop(m) {
 		return nil // stays in the link's queue
 	}
 	select {
@@ -388,6 +389,37 @@ func (n *node) Send(to kmutex.Node, pool string, m kmutex.Message) error {
 		return nil
 	case <-peer.done:
 		return transport.ErrUnknownPeer
+	}
+}
+
+// SendPayload implements Links. It waits for the views of both ends, as links do.
+func (n *node) SendPayload(ctx context.Context, to kmutex.Node, topic string, payload []byte) error {
+	f := n.fleet
+	for {
+		f.mu.Lock()
+		peer, from, changed := f.gateways[to], n.self, n.changed
+		_, here := n.seen.Member(to)
+		there := false
+		if peer != nil && peer.self == to {
+			_, there = peer.seen.Member(from)
+			changed = peer.changed
+		}
+		cut := n.cut || peer == nil || peer.cut
+		f.mu.Unlock()
+		if !here {
+			return transport.ErrUnknownPeer
+		}
+		if !cut && there {
+			time.Sleep(f.delay)
+			return peer.ReceivePayload(from, topic, payload)
+		}
+		select {
+		case <-changed:
+		case <-time.After(100 * time.Millisecond):
+			return transport.ErrLinkDown
+		case <-ctx.Done():
+			return ctx.Err()
+		}
 	}
 }
 

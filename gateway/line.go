@@ -250,11 +250,11 @@ func (g *Gateway) Tokens(pool string) []int {
 	}
 	p.mu.Lock()
 	defer p.mu.Unlock()
-	if p.machine == nil {
+	if !p.alive() {
 		return nil
 	}
 	var out []int
-	running, _ := p.machine.Holdings()
+	running, _ := p.core.Machine().Holdings()
 	for _, grant := range running {
 		if grant.Token != kmutex.NoToken {
 			out = append(out, int(grant.Token))

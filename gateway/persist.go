@@ -13,7 +13,8 @@ import (
 // gateways at once. What changes while one write is under way goes with the
 // next.
 type keeper struct {
-	opened bool // or tried to, by watch
+	opened bool        // or is being; watch's alone
+	loaded atomic.Bool // what was there has been brought in
 	// store is nil while no pool has tickets, without a data directory, and if
 	// that cannot be used.
 	store atomic.Pointer[disk.Store]
@@ -21,13 +22,30 @@ type keeper struct {
 }
 
 // openDisk begins to keep tickets on disk when the first pool has some, and
-// brings in what is there: copies that this gateway had, and its own table, before
-// it was started.
-func (g *Gateway) openDisk(cluster string) {
-	if g.cfg.DataDir == "" || g.keeper.opened {
-		return
+// reports whether what is there has been brought in: copies that this gateway had,
+// and its own table, before it was started. When it has not, the pools are told
+// later (pool.loaded).
+func (g *Gateway) openDisk(cluster string) (loaded bool) {
+	k := g.keeper
+	if g.cfg.DataDir == "" {
+		return true
 	}
-	g.keeper.opened = true
+	if !k.opened {
+		k.opened = true
+		g.wg.Go(func() {
+			g.loadDisk(cluster)
+			k.loaded.Store(true)
+			for _, p := range g.all() {
+				p.loaded()
+			}
+		})
+	}
+	return k.loaded.Load()
+}
+
+// loadDisk opens the disk. It can take long: neither a lock nor a lease waits for
+// it.
+func (g *Gateway) loadDisk(cluster string) {
 	store, err := disk.Open(filepath.Join(g.cfg.DataDir, "tickets"), cluster)
 	if err != nil {
 		g.cfg.Logger.Error("tickets are not kept on disk: they are lost if all gateways are at once", slog.Any("error", err))

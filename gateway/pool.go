@@ -1,17 +1,19 @@
 package gateway
 
 import (
+	"context"
 	"errors"
 	"log/slog"
 	"sync"
 	"time"
 
+	purepool "github.com/kgate/kgate/internal/pool"
 	"github.com/kgate/kgate/kmutex"
 	"github.com/kgate/kgate/membership"
 	"github.com/kgate/kgate/transport"
 )
 
-// pool drives one machine. Its lock is held while an event is taken in and its
+// pool drives one pool. Its lock is held while an event is taken in and its
 // effects are carried out.
 type pool struct {
 	g     *Gateway
@@ -22,25 +24,21 @@ type pool struct {
 
 	positions positions
 
-	mu       sync.Mutex
-	cfg      PoolConfig
-	self     kmutex.Node
-	view     *membership.View
-	youngest kmutex.Node     // that any view has told of
-	spec     membership.Pool // as view has it
-	machine  *kmutex.Machine // nil when its incarnation has ended
-	reform   *reform         // how the pool enters spec's epoch; nil: it just begins
-	// unplanned are the epochs since the last one that has begun here of which
-	// this gateway was home, and which it has not planned and never will.
-	unplanned []uint64
-	early     []kmutex.Envelope // to members of a view to come
-	installed uint64            // epoch that has begun here last
-	mended    uint64            // the last one that was asked to end early
-	withheld  kmutex.TokenSet   // in that epoch
-	missed    *time.Timer       // ends it when what nobody knows of has run out
-	// salvaged tokens of that epoch were on their way to a gateway that was lost
-	// before they had left this one.
-	salvaged kmutex.TokenSet
+	mu   sync.Mutex
+	cfg  PoolConfig
+	self kmutex.Node
+	view *membership.View
+	spec membership.Pool // as view has it
+	// core decides; nil before the first view. Its incarnation's end ends it.
+	core *purepool.Pool
+	wake *time.Timer // when core wants to be called
+	// entering is since when spec's epoch is to begin here, and reason why.
+	entering time.Time
+	reason   Reason
+	// letters lasts as long as the epoch whose letters are being sent.
+	letters     context.Context
+	stopLetters context.CancelFunc
+
 	last     kmutex.Ticket
 	numbers  uint64                  // of slots so far
 	slots    map[kmutex.Ticket]*Slot // that have a place in line, or are held
@@ -63,23 +61,25 @@ func newPool(g *Gateway, name string) *pool {
 	}
 	p.positions.turn = make(chan struct{}, 1)
 	p.reconfigure()
-	p.ask = time.AfterFunc(time.Hour, p.askDue)
-	p.ask.Stop()
+	p.ask, p.wake = time.AfterFunc(time.Hour, p.askDue), time.AfterFunc(time.Hour, p.wakeDue)
+	p.stopTimers()
 	return p
 }
+
+// alive reports whether this incarnation has a part in the pool. The caller holds
+// the lock.
+func (p *pool) alive() bool { return p.core != nil && p.core.State() != purepool.Void }
 
 // stopTimers is for the end. The caller holds the lock.
 func (p *pool) stopTimers() {
 	p.ask.Stop()
-	if p.missed != nil {
-		p.missed.Stop()
-	}
+	p.wake.Stop()
 }
 
 func (p *pool) askDue() {
 	p.mu.Lock()
 	defer p.mu.Unlock()
-	if p.machine != nil {
+	if p.alive() {
 		p.step(kmutex.Event{Kind: kmutex.EventAskDue})
 	}
 }
@@ -88,11 +88,11 @@ func (p *pool) askDue() {
 func (p *pool) deliver(from kmutex.Node, m kmutex.Message) error {
 	p.mu.Lock()
 	defer p.mu.Unlock()
-	if p.machine == nil {
+	if !p.alive() {
 		return ErrIsolated
 	}
 	p.watch.Received(m.Kind)
-	if m.Epoch == p.installed {
+	if m.Epoch == p.core.Epoch() {
 		p.trail = p.trail.arrived(&m, p.spec.K)
 	}
 	return p.try(kmutex.Event{Kind: kmutex.EventReceive, From: from, Message: m})
@@ -109,95 +109,46 @@ func (p *pool) must(err error) {
 	}
 }
 
-// try takes in an event, and gives places to the clients whose turn it is after
-// it. The caller holds the lock.
+// try takes in an event and carries out what it asks for. The caller holds the
+// lock.
 func (p *pool) try(e kmutex.Event) error {
-	err := p.move(e)
-	for i := 0; i < len(p.due); i++ { // who comes in makes others due
-		p.must(p.move(p.place(p.due[i], p.g.now())))
-	}
-	clear(p.due)
-	p.due = p.due[:0]
+	fx, err := p.core.Step(e)
+	p.carry(fx)
 	return err
 }
 
-// move takes in one event and carries out its effects.
-func (p *pool) move(e kmutex.Event) error {
-	fx, err := p.machine.Step(e)
-	for i := range fx.Messages {
-		m := &fx.Messages[i]
+// unsent takes back what has never left for a gateway that is lost.
+func (p *pool) unsent(m *kmutex.Message) {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	if p.alive() {
+		p.core.Unsent(m)
+	}
+}
+
+// sendAll queues messages, and returns the epoch of one that the line misses; 0:
+// none.
+func (p *pool) sendAll(messages []kmutex.Envelope) (missed uint64) {
+	for i := range messages {
+		m := &messages[i]
 		p.watch.Sent(m.Message.Kind)
 		p.trail.depart(&m.Message)
-		p.send(m)
-	}
-	for _, g := range fx.Grants {
-		p.grant(g)
-	}
-	if fx.AskTimer {
-		p.ask.Reset(p.askInterval())
-	}
-	for _, t := range fx.Trace {
-		p.watch.Moved(t)
-	}
-	return err
-}
-
-// send queues a message. One to a member whom the view here does not know yet is
-// kept until the view that does: another gateway that knows it has passed its
-// request on.
-func (p *pool) send(m *kmutex.Envelope) {
-	if p.toCome(m.To) {
-		if len(p.early) < stashLimit {
-			// It shares nothing with the machine: a message owns its slices.
-			p.early = append(p.early, *m)
-			return
+		if err := p.g.cfg.Links.Send(m.To, p.name, m.Message); err != nil && p.lost(m, err) {
+			missed = m.Message.Epoch
 		}
-		p.lost(m, transport.ErrOverflow)
-		return
 	}
-	if err := p.g.cfg.Links.Send(m.To, p.name, m.Message); err != nil {
-		p.lost(m, err)
-	}
+	return missed
 }
 
-// toCome reports that a node is younger than all that the view here tells of.
-func (p *pool) toCome(n kmutex.Node) bool { return n > p.youngest }
-
-// see takes in a view. The caller holds the lock.
-func (p *pool) see(view *membership.View) {
-	p.view = view
-	for _, m := range view.Members {
-		p.youngest = max(p.youngest, m.Node)
+// lost notes a message that could not be queued, and reports whether anybody
+// misses it. One to a gateway that has just left the view is void anyway: the
+// pool's next epoch is on its way here.
+func (p *pool) lost(m *kmutex.Envelope, err error) bool {
+	if p.g.losses.First(p.name) {
+		p.log.Warn("message to a peer is lost",
+			slog.Uint64("node", uint64(m.To)), slog.String("message", m.Message.String()), slog.Any("error", err))
 	}
-	for _, l := range view.Lost {
-		p.youngest = max(p.youngest, l.Node)
-	}
-	p.sendEarly()
-}
-
-// sendEarly sends what was kept for members that the view has now. What they have
-// become meanwhile is the links' to say. The caller holds the lock.
-func (p *pool) sendEarly() {
-	early := p.early
-	p.early = nil
-	for i := range early {
-		p.send(&early[i])
-	}
-}
-
-// lost deals with a message that could not be queued. One to a gateway that has
-// just left the view is void anyway: the pool's next epoch is on its way here.
-// Any other is missed by the algorithm, so a new epoch is asked for.
-func (p *pool) lost(m *kmutex.Envelope, err error) {
-	if !errors.Is(err, transport.ErrUnknownPeer) && !errors.Is(err, transport.ErrClosed) && p.mended < p.installed {
-		p.mended = p.installed
-		p.recover(p.installed)
-	}
-	if !p.g.losses.First(p.name) {
-		return
-	}
-	p.log.Warn("message to a peer is lost",
-		slog.Uint64("node", uint64(m.To)), slog.String("message", m.Message.String()), slog.Any("error", err))
+	return !errors.Is(err, transport.ErrUnknownPeer) && !errors.Is(err, transport.ErrClosed)
 }
 
 // retryAfter estimates how long a request that came now would wait.

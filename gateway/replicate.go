@@ -5,12 +5,10 @@ import (
 	"errors"
 	"fmt"
 	"io"
-	"log/slog"
 	"net/http"
 	"net/url"
 	"time"
 
-	"github.com/kgate/kgate/kmutex"
 	"github.com/kgate/kgate/membership"
 	"github.com/kgate/kgate/replication"
 )
@@ -116,72 +114,4 @@ func (g *Gateway) copiesOf(pool string) *replication.Copies {
 		g.copies[pool] = c
 	}
 	return c
-}
-
-// lostOf lists the lost gateways of which there may be tickets.
-func (p *pool) lostOf(view *membership.View, spec membership.Pool) []replication.Lost {
-	if spec.Tickets == 0 {
-		return nil
-	}
-	var lost []replication.Lost
-	for _, l := range view.Lost {
-		if l.At > spec.Tickets {
-			lost = append(lost, replication.Lost{Node: l.Node, Heir: l.Heir, Over: p.g.forgiven(p.name, l.Node)})
-		}
-	}
-	return lost
-}
-
-// missing remembers, at a pool's home, lost gateways whose tickets nobody knows,
-// until the last slot that they can have given out has run out.
-type missing struct {
-	pool string
-	node kmutex.Node
-}
-
-// forgiven reports whether the slots of a lost gateway have run out for sure.
-func (g *Gateway) forgiven(pool string, n kmutex.Node) bool {
-	g.mu.RLock()
-	defer g.mu.RUnlock()
-	since, known := g.missing[missing{pool, n}]
-	return known && g.now().Sub(since) >= replication.MaxTTL
-}
-
-// miss notes that nobody knows the tickets of some lost gateways, and begins a
-// new epoch when their tokens can come back. The caller holds the pool's lock.
-func (p *pool) miss(nodes []kmutex.Node, epoch uint64) {
-	if p.missed != nil {
-		p.missed.Stop() // the epoch that it was to end is over
-	}
-	if len(nodes) == 0 {
-		return
-	}
-	g := p.g
-	g.mu.Lock()
-	for k := range g.missing {
-		if _, lost := p.view.Gone(k.node); k.pool == p.name && !lost {
-			delete(g.missing, k) // the view has forgotten it
-		}
-	}
-	oldest := g.now()
-	for _, n := range nodes {
-		since, known := g.missing[missing{p.name, n}]
-		if !known {
-			since = g.now()
-			g.missing[missing{p.name, n}] = since
-		}
-		if since.Before(oldest) {
-			oldest = since
-		}
-	}
-	g.mu.Unlock()
-	p.log.Warn("what lost gateways had given out cannot be known: their tokens are withheld until it has run out",
-		slog.Any("nodes", nodes), slog.Duration("longest", replication.MaxTTL))
-	p.missed = time.AfterFunc(oldest.Add(replication.MaxTTL).Sub(g.now()), func() {
-		p.mu.Lock()
-		defer p.mu.Unlock()
-		if g.ctx.Err() == nil && p.machine != nil {
-			p.recover(epoch)
-		}
-	})
 }

@@ -229,7 +229,7 @@ func (p *pool) line(ask Ask, held *ticket) (*Slot, error) {
 	switch {
 	case p.g.draining.Load():
 		return nil, ErrDraining
-	case p.machine == nil, !p.g.entitled(p.self):
+	case !p.alive(), !p.g.entitled(p.self):
 		return nil, ErrIsolated
 	case p.atLimit(ask.Client):
 		return nil, ErrClientLimit

@@ -72,7 +72,7 @@ func (g *Gateway) follow() {
 	}
 	for _, u := range g.cfg.Links.SetPeers(g.self, peers) {
 		if p := g.pool(u.Pool); p != nil {
-			p.salvage(u.Message)
+			p.unsent(&u.Message)
 		}
 	}
 	g.mu.Lock()
@@ -169,12 +169,9 @@ func (p *pool) void() (refused, aborted int, ended <-chan struct{}) {
 	if aborted > 0 {
 		ended = p.idle.wait()
 	}
-	p.machine, p.early = nil, nil
+	p.core.End()
 	p.stopTimers()
-	if p.reform != nil {
-		p.reform.supersede()
-		p.reform = nil
-	}
+	p.endLetters()
 	p.mu.Unlock()
 	for _, abort := range aborts {
 		abort()

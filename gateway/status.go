@@ -54,13 +54,15 @@ func (p *pool) status() PoolStatus {
 	defer p.mu.Unlock()
 	s := PoolStatus{
 		Name: p.name, K: p.spec.K, Binding: p.spec.Binding, Epoch: p.spec.Epoch, Home: p.spec.Home,
-		InFlight: p.inFlight, Waiting: p.waiting, ClientLimit: p.cfg.ClientLimit, ClientTickets: p.cfg.ClientTickets, Withheld: p.withheld.Len(),
+		InFlight: p.inFlight, Waiting: p.waiting, ClientLimit: p.cfg.ClientLimit, ClientTickets: p.cfg.ClientTickets,
 	}
 	if p.desk != nil {
 		s.ReplicaLag = p.desk.replicas.Lag()
 	}
-	if p.machine != nil {
-		s.Baton, s.Forming, s.Free = p.machine.Coordinator(), p.machine.Frozen(), p.machine.FreeHere()
+	if p.alive() {
+		m := p.core.Machine()
+		s.Baton, s.Forming, s.Free = m.Coordinator(), m.Frozen(), m.FreeHere()
+		s.Withheld = p.core.Withheld().Len()
 	}
 	return s
 }

@@ -95,7 +95,7 @@ func (p *pool) openDesk(ctx context.Context) (*desk, error) {
 	for {
 		changed := p.g.cfg.Views.Changed()
 		p.mu.Lock()
-		d, alive := p.desk, p.machine != nil
+		d, alive := p.desk, p.alive()
 		p.mu.Unlock()
 		if !alive {
 			return nil, ErrIsolated
@@ -186,7 +186,7 @@ func (d *desk) absorbed(n kmutex.Node) bool {
 
 // find returns a ticket. The caller holds the pool's lock.
 func (d *desk) find(id string) (*ticket, error) {
-	if d.pool.machine == nil || !d.pool.g.entitled(d.pool.self) {
+	if !d.pool.alive() || !d.pool.g.entitled(d.pool.self) {
 		return nil, ErrElsewhere
 	}
 	if t := d.tickets[id]; t != nil {

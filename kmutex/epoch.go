@@ -77,7 +77,7 @@ func (m *Machine) freeze(epoch uint64, k int) error {
 	m.fx.Report = m.report(epoch)
 	m.fx.Note(Trace{Kind: TraceFrozen, Number: epoch})
 	// What the dead epoch still had in flight for us is void.
-	m.aside = slices.DeleteFunc(m.aside, func(e Event) bool {
+	m.deferred = slices.DeleteFunc(m.deferred, func(e Event) bool {
 		return e.Kind == EventReceive && e.Message.Epoch < epoch
 	})
 	m.epoch, m.frozen, m.baton = epoch, true, false
@@ -105,7 +105,7 @@ func (m *Machine) report(epoch uint64) *Report {
 	return r
 }
 
-// install begins an epoch, then takes in what was kept aside for it.
+// install begins an epoch, then takes in what was deferred.
 func (m *Machine) install(in *Install) error {
 	if err := m.checkInstall(in); err != nil {
 		return fmt.Errorf("%w: epoch %d: %w", ErrInstall, in.Epoch, err)
@@ -242,18 +242,23 @@ func (m *Machine) same(ts, have []Ticket) bool {
 	return slices.Equal(slices.Sorted(slices.Values(known)), slices.Sorted(slices.Values(have)))
 }
 
-// replay takes in what was kept aside, in order. Messages of epochs still to
-// come stay aside.
+// replay takes in what was deferred, in order, and the tickets that have arrived.
+// Messages of epochs still to come stay deferred.
 func (m *Machine) replay() error {
-	aside := m.aside
-	m.aside = nil
+	deferred := m.deferred
+	m.deferred = nil
 	var errs []error
-	for _, e := range aside {
+	for _, e := range deferred {
 		if e.Kind == EventReceive {
 			errs = append(errs, m.receive(e))
 		} else {
 			errs = append(errs, m.local(e))
 		}
+	}
+	if len(m.arrived) > 0 {
+		m.pending = append(m.pending, m.arrived...)
+		m.arrived = nil
+		m.settle()
 	}
 	return errors.Join(errs...)
 }

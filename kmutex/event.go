@@ -21,7 +21,7 @@ const (
 	// EventFreeze ends the epoch in which the machine is, because the pool is
 	// about to enter Epoch, with K tokens. The effects hold the [Report]. Until that epoch's
 	// Install, tickets in the critical section go on and every other event is
-	// kept aside.
+	// deferred.
 	EventFreeze
 	// EventInstall begins an epoch as Install says.
 	EventInstall

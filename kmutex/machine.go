@@ -15,15 +15,16 @@ var (
 	ErrProtocol = errors.New("kmutex: protocol violation")
 	// ErrInstall: the epoch cannot begin like this.
 	ErrInstall = errors.New("kmutex: bad install")
-	// ErrOverflow: too many events were kept aside for an epoch to come.
+	// ErrOverflow: too many messages of an epoch to come.
 	ErrOverflow = errors.New("kmutex: too many events before install")
 	// ErrEvent: no such event.
 	ErrEvent = errors.New("kmutex: unknown event")
 )
 
-// MaxAside bounds the messages that a machine keeps for an epoch which it has
-// not entered yet. Local events are bounded by the driver's queue limit.
-const MaxAside = 1 << 16
+// MaxDeferred bounds the messages that a machine keeps for an epoch which it has
+// not entered yet. Of its own tickets it keeps those that wait, which the driver's
+// queue limit bounds, and the ends of those that it had before.
+const MaxDeferred = 1 << 16
 
 // Machine runs the algorithm for one pool on one node. Make it with [New]; it
 // is not safe for concurrent use.
@@ -62,7 +63,10 @@ type Machine struct {
 	last    Ticket  // the largest ticket of this node's own so far
 	adopted Ticket  // the largest that it has taken over
 
-	aside []Event // local events, and messages of an epoch to come
+	// Until the next Install: the ends of this node's tickets and messages of an
+	// epoch to come, in order; and tickets that have arrived, in order.
+	deferred []Event
+	arrived  []Ticket
 
 	fx       Effects
 	recorded int // how many of fx.Grants are in running
@@ -112,10 +116,27 @@ func (m *Machine) dispatch(e Event) error {
 		return fmt.Errorf("%w: %d", ErrEvent, e.Kind)
 	}
 	if m.frozen {
-		m.aside = append(m.aside, e)
+		m.postpone(e)
 		return nil
 	}
 	return m.local(e)
+}
+
+// postpone keeps a local event for the next Install. A ticket that comes and goes
+// before it leaves nothing behind.
+func (m *Machine) postpone(e Event) {
+	switch e.Kind {
+	case EventAcquire:
+		m.arrived = append(m.arrived, e.Ticket)
+	case EventAskDue: // the next epoch begins without an ask interval
+	default:
+		if i, ok := slices.BinarySearch(m.arrived, e.Ticket); ok {
+			m.arrived = slices.Delete(m.arrived, i, i+1)
+			m.fx.Note(Trace{Kind: TraceCancelled, Ticket: e.Ticket})
+			return
+		}
+		m.deferred = append(m.deferred, e)
+	}
 }
 
 // local handles the events that come from this node's own driver.
@@ -146,10 +167,10 @@ func (m *Machine) receive(e Event) error {
 		m.fx.Note(Trace{Kind: TraceStale, Node: e.From})
 		return nil
 	case e.Message.Epoch > m.epoch || m.frozen:
-		if len(m.aside) >= MaxAside {
+		if len(m.deferred) >= MaxDeferred {
 			return fmt.Errorf("%w: %v", ErrOverflow, e)
 		}
-		m.aside = append(m.aside, e)
+		m.deferred = append(m.deferred, e)
 		return nil
 	}
 	var err error

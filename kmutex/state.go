@@ -26,7 +26,9 @@ type State struct {
 	Running []Grant
 	Baton   bool
 	Number  uint64
-	Aside   []Event
+	// Deferred events and Arrived tickets wait for the next Install.
+	Deferred []Event
+	Arrived  []Ticket
 
 	// Counter, at the coordinator, is its round-robin position.
 	Counter uint32
@@ -84,7 +86,7 @@ func (m *Machine) State() State {
 		Installed: m.installed, Tokens: m.tokens.Clone(), Withheld: m.withheld.Clone(), Retired: m.retired.Clone(),
 		Parent: m.parent, Turns: cloneTurns(m.turns), Pending: slices.Clone(m.pending),
 		Asked: m.asked, Running: slices.Clone(m.running), Baton: m.baton, Number: m.number,
-		Aside: slices.Clone(m.aside),
+		Deferred: slices.Clone(m.deferred), Arrived: slices.Clone(m.arrived),
 	}
 	m.binding.Export(&s)
 	return s
@@ -97,7 +99,7 @@ func (m *Machine) Clone() *Machine {
 	c.turns = cloneTurns(m.turns)
 	c.pending = slices.Clone(m.pending)
 	c.running = slices.Clone(m.running)
-	c.aside = slices.Clone(m.aside)
+	c.deferred, c.arrived = slices.Clone(m.deferred), slices.Clone(m.arrived)
 	c.retired = m.retired.Clone() // tokens and withheld are never changed
 	c.fx = Effects{}
 	return &c

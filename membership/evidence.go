@@ -28,7 +28,7 @@ type evidence struct {
 	trails map[kmutex.Node]*trail
 }
 
-// trail is what there is about one member whose link is down.
+// trail is what there is about one member that is in doubt.
 type trail struct {
 	next time.Time // of the next dial
 	open int       // dials that have no answer yet
@@ -41,9 +41,8 @@ type trail struct {
 
 func newEvidence() *evidence { return &evidence{trails: make(map[kmutex.Node]*trail)} }
 
-// gone returns the members that strong evidence is against: the link is down
-// and at least three dials in a row were refused or not answered; and since when
-// these dials have failed.
+// gone returns the members that strong evidence is against: at least three dials in
+// a row were refused or not answered; and since when these dials have failed.
 func (e *evidence) gone() map[kmutex.Node]time.Time {
 	e.mu.Lock()
 	defer e.mu.Unlock()
@@ -56,17 +55,17 @@ func (e *evidence) gone() map[kmutex.Node]time.Time {
 	return gone
 }
 
-// follow takes in which links are down, and returns whom to dial now.
-func (e *evidence) follow(down map[kmutex.Node]time.Time, now time.Time) []kmutex.Node {
+// follow takes in which members are in doubt, and returns whom to dial now.
+func (e *evidence) follow(doubtful map[kmutex.Node]time.Time, now time.Time) []kmutex.Node {
 	e.mu.Lock()
 	defer e.mu.Unlock()
 	for node := range e.trails {
-		if _, still := down[node]; !still {
+		if _, still := doubtful[node]; !still {
 			delete(e.trails, node)
 		}
 	}
 	var due []kmutex.Node
-	for node := range down {
+	for node := range doubtful {
 		t := e.trails[node]
 		if t == nil {
 			t = &trail{next: now}
@@ -98,7 +97,7 @@ func (e *evidence) dialed(node kmutex.Node, row int, began time.Time, failed boo
 	defer e.mu.Unlock()
 	t := e.trails[node]
 	if t == nil {
-		return // the link is up again
+		return // there is no doubt any more
 	}
 	t.open--
 	switch {
@@ -114,13 +113,21 @@ func (e *evidence) dialed(node kmutex.Node, row int, began time.Time, failed boo
 	}
 }
 
-// watchLinks tries the members again to which the link is down.
+// watchLinks dials the members to which the link is down, and as the leader those
+// that have been silent for a while: a link needs half a lease to notice that a host
+// is gone.
 func (c *Cluster) watchLinks(now time.Time) {
 	if c.config.Links == nil {
 		return
 	}
 	v := c.View()
-	for _, node := range c.evidence.follow(c.config.Links.Down(), now) {
+	doubtful := c.config.Links.Down()
+	for _, node := range c.grants.quiet() {
+		if _, down := doubtful[node]; !down {
+			doubtful[node] = now
+		}
+	}
+	for _, node := range c.evidence.follow(doubtful, now) {
 		m, in := v.Member(node)
 		row := c.evidence.row(node)
 		if !in {

@@ -33,6 +33,8 @@ func TestMain(m *testing.M) {
 // address is where its control stream listens; its raft stream listens beside
 // it, as the multiplexed peer port will hide.
 type network struct {
+	delay time.Duration // of each direction; set before the first gateway starts
+
 	mu   sync.Mutex
 	raft map[string]string // peer address -> raft address
 	// dead boots, and pairs of peer addresses that nothing passes between, both
@@ -60,10 +62,18 @@ func (l layer) Dial(ctx context.Context, addr string) (net.Conn, error) {
 		<-ctx.Done() // swallowed
 		return nil, ctx.Err()
 	}
+	select {
+	case <-time.After(4 * l.n.delay): // the handshakes of TCP and TLS
+	case <-ctx.Done():
+		return nil, ctx.Err()
+	}
 	var d net.Dialer
 	conn, err := d.DialContext(ctx, "tcp", l.resolve(addr))
 	if err != nil {
 		return nil, err
+	}
+	if l.n.delay > 0 {
+		conn = newSlowConn(conn, l.n.delay)
 	}
 	l.n.mu.Lock()
 	defer l.n.mu.Unlock()
@@ -206,6 +216,9 @@ func listen(t testing.TB, addr string) net.Listener {
 func (n *network) start(t testing.TB, name string, conf config) *gateway {
 	t.Helper()
 	control, raftListener := listen(t, conf.peer), listen(t, "")
+	if n.delay > 0 {
+		control, raftListener = slowListener{control, n.delay}, slowListener{raftListener, n.delay}
+	}
 	peer := control.Addr().String()
 	n.note(peer, raftListener.Addr().String())
 	if conf.gossip == "" {

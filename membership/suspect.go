@@ -111,6 +111,18 @@ func (g *grants) judge(s leader.Sight) (leader.Verdict, bool) {
 	return g.rules.Judge(s, g.c.tenure.clock()), true
 }
 
+// quiet returns the members that have not renewed for a while, but for this one.
+func (g *grants) quiet() []kmutex.Node {
+	g.mu.Lock()
+	defer g.mu.Unlock()
+	if !g.leading() {
+		return nil
+	}
+	self, _ := g.c.Self()
+	g.follow()
+	return slices.DeleteFunc(g.rules.Quiet(g.c.tenure.clock()), func(n kmutex.Node) bool { return n == self })
+}
+
 func (g *grants) handedOver() {
 	g.mu.Lock()
 	defer g.mu.Unlock()

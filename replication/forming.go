@@ -3,6 +3,7 @@ package replication
 import (
 	"errors"
 	"fmt"
+	"maps"
 	"slices"
 
 	"github.com/kgate/kgate/kmutex"
@@ -59,8 +60,8 @@ func NewForming(f kmutex.Formation, members []kmutex.Node, lost []Lost) *Forming
 	return forming
 }
 
-// Awaited returns how many reports are still to come.
-func (f *Forming) Awaited() int { return len(f.awaited) }
+// Missing returns the members whose reports are still to come, in ascending order.
+func (f *Forming) Missing() []kmutex.Node { return slices.Sorted(maps.Keys(f.awaited)) }
 
 // Planned tells whether there is a plan, of which some gateway may know.
 func (f *Forming) Planned() bool { return f.answers != nil }

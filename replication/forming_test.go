@@ -23,7 +23,7 @@ func formed(t *testing.T, f kmutex.Formation, lost []Lost, reports ...EpochRepor
 			}
 		}
 	}
-	if !forming.Planned() || forming.Awaited() != 0 {
+	if !forming.Planned() || len(forming.Missing()) != 0 {
 		t.Fatal("not planned with all reports")
 	}
 	return forming
@@ -73,8 +73,8 @@ func TestReportsThatDoNotCount(t *testing.T) {
 	if err := f.Admit(old); err == nil {
 		t.Error("a report for another epoch was taken")
 	}
-	if err := f.Admit(told(7)); err != nil || f.Awaited() != 2 || f.Answer(7) != nil {
-		t.Errorf("a stranger's report: %v, %d awaited", err, f.Awaited())
+	if err := f.Admit(told(7)); err != nil || len(f.Missing()) != 2 || f.Answer(7) != nil {
+		t.Errorf("a stranger's report: %v, %v awaited", err, f.Missing())
 	}
 }
 

@@ -120,11 +120,26 @@ func (n *node) startTraces(context.Context) error {
 
 // mailbox hands the links' messages to the gateway, which itself needs the links
 // to be made. Links deliver nothing before the gateway has set their peers.
-type mailbox struct{ to *gateway.Gateway }
+type mailbox struct {
+	to atomic.Pointer[gateway.Gateway]
+}
 
 // Deliver implements transport.Handler.
 func (m *mailbox) Deliver(from kmutex.Node, pool string, msg kmutex.Message) error {
-	return m.to.Deliver(from, pool, msg)
+	return m.to.Load().Deliver(from, pool, msg)
+}
+
+// receive takes in the pools' letters.
+func (m *mailbox) receive(from kmutex.Node, topic string, payload []byte) error {
+	return m.to.Load().ReceivePayload(from, topic, payload)
+}
+
+// missing tells whom the gateway misses, as soon as there is one.
+func (m *mailbox) missing() map[kmutex.Node]time.Time {
+	if g := m.to.Load(); g != nil {
+		return g.Missing()
+	}
+	return nil
 }
 
 func (n *node) startLinks(context.Context) error {
@@ -138,7 +153,7 @@ func (n *node) startLinks(context.Context) error {
 	}
 	n.links, err = transport.Listen(transport.Config{
 		Listen: n.cfg.Listen.Peer, Advertise: n.cfg.Node.Advertise.String(), TLS: secure,
-		Handler: &n.mail, Observer: linkObserver{n.metrics}, Logger: n.log,
+		Handler: &n.mail, Receive: n.mail.receive, Observer: linkObserver{n.metrics}, Logger: n.log,
 		// A link that is silent for three pings is down, and what half a lease
 		// does not bring up again is reported.
 		PingInterval: n.cfg.Cluster.Lease / 6,
@@ -172,7 +187,7 @@ func (n *node) startCluster(ctx context.Context) error {
 	n.undo = append(n.undo, n.gossip.Close)
 	n.cluster, err = membership.Start(ctx, membership.Config{
 		Name: n.cfg.Node.Name, Boot: boot, PeerAddr: peer, DataDir: n.cfg.Node.DataDir,
-		BootstrapExpect: expect, Joining: len(n.cfg.Cluster.Join) > 0, Discovery: n.gossip, Links: linkState{n.links},
+		BootstrapExpect: expect, Joining: len(n.cfg.Cluster.Join) > 0, Discovery: n.gossip, Links: linkState{n.links}, Missing: n.mail.missing,
 		Lease: n.cfg.Cluster.Lease,
 		Raft:  n.links.Stream(transport.StreamRaft), Control: n.links.Stream(transport.StreamControl),
 		Logger: n.log,
@@ -202,7 +217,7 @@ func (n *node) startGateway(ctx context.Context) error {
 		return err
 	}
 	n.undo = append(n.undo, n.gateway.Close)
-	n.mail.to = n.gateway
+	n.mail.to.Store(n.gateway)
 	n.metrics.SetSource(stateSource{n})
 	n.gateway.Start()
 	n.wg.Go(func() {

@@ -4,6 +4,7 @@ import (
 	"errors"
 	"fmt"
 
+	"github.com/kgate/kgate/internal/pool"
 	"github.com/kgate/kgate/kmutex"
 	"github.com/kgate/kgate/lab/protocol/fairk"
 )
@@ -12,7 +13,7 @@ import (
 func (c *Cluster) formed() error {
 	for _, m := range c.newest.Members {
 		p := c.hosts[m.Host].process
-		if p == nil || p.boot != m.Boot || p.gateway.Machine() == nil || p.gateway.Epoch() != c.newest.Epoch || p.gateway.Machine().Frozen() {
+		if p == nil || p.boot != m.Boot || p.gateway.Pool() == nil || p.gateway.Pool().State() != pool.Installed || p.gateway.Pool().Epoch() != c.newest.Epoch {
 			return fmt.Errorf("node %d is not in epoch %d", m.Node, c.newest.Epoch)
 		}
 	}
@@ -29,7 +30,7 @@ func (c *Cluster) Whole() (*kmutex.World, bool) {
 	w := &kmutex.World{K: v.K, Early: c.cfg.Early}
 	for _, m := range v.Members {
 		p := c.hosts[m.Host].process
-		s := p.gateway.Machine().State()
+		s := p.gateway.Pool().Machine().State()
 		if s.Tokens != nil { // else it joined in the middle of the epoch
 			w.Tokens, w.Withheld = s.Tokens, s.Withheld
 		}
@@ -44,7 +45,7 @@ func (c *Cluster) Whole() (*kmutex.World, bool) {
 		}
 	})
 	for _, m := range v.Members {
-		c.hosts[m.Host].process.gateway.Stashed(func(e kmutex.Envelope) {
+		c.hosts[m.Host].process.gateway.Waiting(func(e kmutex.Envelope) {
 			if e.Message.Epoch == v.Epoch {
 				w.Flight = append(w.Flight, e)
 			}
@@ -62,7 +63,7 @@ func (c *Cluster) Held() error {
 		if !p.entitled() {
 			continue
 		}
-		for _, g := range p.gateway.Machine().State().Running {
+		for _, g := range p.gateway.Pool().Machine().State().Running {
 			if r := c.requests[g.Ticket]; r.state == over || r.state == waiting {
 				return fmt.Errorf("node %d holds token %d for ticket %d, which is over (%s)", m.Node, g.Token, g.Ticket, r.outcome)
 			}

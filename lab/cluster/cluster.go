@@ -41,6 +41,10 @@ type Cluster struct {
 	newest  *fairk.View
 	ks      []int // k of each epoch
 	raft    raft
+	// links by their two ends: those that are in doubt. bars are the pairs of which
+	// the first can open no new connection to the second.
+	links []map[int]*link
+	bars  map[[2]int]bool
 
 	requests []*Request // by ticket, from 1
 	coming   []*Request // in order of Request
@@ -54,7 +58,9 @@ type Cluster struct {
 type host struct {
 	boots uint64
 	// term is the newest that its raft server knows; it is on disk.
-	term    uint64
+	term uint64
+	// index of the newest entry of its log; it is on disk, too.
+	index   uint64
 	process *process // nil: none runs
 	leaving bool     // it has been told to
 	left    bool     // for good
@@ -69,7 +75,10 @@ const (
 
 // New returns a cluster whose first members are in the view.
 func New(cfg Config) *Cluster {
-	c := &Cluster{cfg: cfg, hosts: make([]host, cfg.Hosts), requests: make([]*Request, 1)}
+	c := &Cluster{
+		cfg: cfg, hosts: make([]host, cfg.Hosts), requests: make([]*Request, 1),
+		links: make([]map[int]*link, cfg.Hosts), bars: make(map[[2]int]bool),
+	}
 	c.Engine = sim.New(cfg.Seed, cfg.Hosts, cfg.Network, c)
 	c.upstream = upstream{cluster: c}
 	c.log.K = cfg.K
@@ -83,6 +92,7 @@ func New(cfg Config) *Cluster {
 	}
 	c.raft.voters = c.raft.voters[:min(len(c.raft.voters), maxVoters)]
 	for i := range cfg.Members {
+		c.hosts[i].index = c.log.Index + 1
 		c.commit(func(a *agreed) bool {
 			a.Members = append(a.Members, fairk.Member{Node: kmutex.Node(a.Index), Host: i, Boot: c.hosts[i].boots})
 			return true
@@ -148,6 +158,7 @@ func (c *Cluster) Due(node int, t sim.Timer) {
 	case timerDue:
 		c.cfg.Due(t.Arg)
 	case timerElection:
+		c.checkAllLinks()
 		c.watchLeader()
 	case timerDone:
 		c.upstream.done(protocol.Ticket(t.Arg))
@@ -163,7 +174,9 @@ func (c *Cluster) Send(from, to int, kind string, m any) {
 		}
 		return
 	}
-	c.Engine.Send(from, to, m)
+	if !called(m) || !c.bars[[2]int{from, to}] {
+		c.Engine.Send(from, to, m)
+	}
 }
 
 // Found implements [protocol.Host].

@@ -24,6 +24,7 @@ func (c *Cluster) Kill(host int) {
 	}
 	h.process, h.leaving = nil, false
 	c.Engine.Kill(host)
+	c.doubtAll(host, false)
 }
 
 // Runs reports whether a process runs on a host, or never will again.
@@ -74,6 +75,7 @@ func (p *process) drain() {
 func (c *Cluster) Pause(host int) {
 	c.tracef("", "host %d: paused", host)
 	c.Engine.Pause(host)
+	c.doubtAll(host, false)
 }
 
 // Resume lets it go on.
@@ -82,6 +84,7 @@ func (c *Cluster) Resume(host int) {
 		c.tracef("", "host %d: resumed", host)
 		c.hosts[host].process.woke = c.Now()
 		c.Engine.Resume(host)
+		c.checkLinks(host)
 	}
 }
 
@@ -125,6 +128,9 @@ func (c *Cluster) leader() *leadership {
 	}
 	return nil
 }
+
+// Voters returns the hosts that vote.
+func (c *Cluster) Voters() []int { return slices.Clone(c.raft.voters) }
 
 // View returns the newest view.
 func (c *Cluster) View() *fairk.View { return c.newest }

@@ -5,6 +5,7 @@ import (
 
 	"github.com/kgate/kgate/kmutex"
 	"github.com/kgate/kgate/lab/protocol/fairk"
+	"github.com/kgate/kgate/membership/leader"
 	"github.com/kgate/kgate/membership/lease"
 )
 
@@ -32,10 +33,12 @@ type (
 	leaveMsg      struct{ node kmutex.Node }
 	renewMsg      struct {
 		renewal lease.Renewal
-		view    uint64
+		report  leader.Report
 	}
 	grantMsg  struct{ renewal lease.Renewal }
 	refuseMsg struct{ renewal lease.Renewal }
+	// recoverMsg asks for a new epoch after this one.
+	recoverMsg struct{ epoch uint64 }
 )
 
 func (m *beatMsg) String() string {
@@ -51,16 +54,30 @@ func (m *refuseJoinMsg) String() string { return fmt.Sprintf("refuse join of boo
 func (m *leaveMsg) String() string      { return fmt.Sprintf("leave of n%d", m.node) }
 func (m *renewMsg) String() string      { return fmt.Sprintf("renew n%d/%d", m.renewal.Node, m.renewal.Tag) }
 
+func (m *recoverMsg) String() string { return fmt.Sprintf("recover from epoch %d", m.epoch) }
+
 func (m *grantMsg) String() string { return fmt.Sprintf("grant n%d/%d", m.renewal.Node, m.renewal.Tag) }
 
 func (m *refuseMsg) String() string {
 	return fmt.Sprintf("refuse n%d/%d", m.renewal.Node, m.renewal.Tag)
 }
 
+// called reports that a message is sent over a connection that its sender opens for
+// it, as far as the lab goes: where that is not possible it is not sent. In truth
+// there may be an older connection.
+func called(m any) bool {
+	switch m.(type) {
+	case *askMsg, *joinMsg, *leaveMsg, *renewMsg, *recoverMsg:
+		return true
+	default:
+		return false
+	}
+}
+
 // Kinds are the names of all kinds of messages, for [Cluster.Watch].
 var Kinds = []string{
-	"request", "baton", "child", "token", "where", "report", "answer",
-	"beat", "ask", "tell", "join", "leave", "renew", "grant", "refuse",
+	"request", "baton", "child", "token", "where", "report", "answer", "count", "tokens", "returned",
+	"beat", "ask", "tell", "join", "leave", "renew", "grant", "refuse", "recover",
 }
 
 // kindOf names a message.
@@ -82,6 +99,8 @@ func kindOf(m any) string {
 		return "renew"
 	case *grantMsg:
 		return "grant"
+	case *recoverMsg:
+		return "recover"
 	default:
 		return "refuse"
 	}

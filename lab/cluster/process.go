@@ -3,12 +3,15 @@ package cluster
 import (
 	"fmt"
 	"slices"
+	"strconv"
 	"time"
 
+	"github.com/kgate/kgate/internal/pool"
 	"github.com/kgate/kgate/kmutex"
 	"github.com/kgate/kgate/lab/protocol"
 	"github.com/kgate/kgate/lab/protocol/fairk"
 	"github.com/kgate/kgate/lab/sim"
+	"github.com/kgate/kgate/membership/leader"
 	"github.com/kgate/kgate/membership/lease"
 )
 
@@ -18,15 +21,19 @@ type process struct {
 	host    int
 	boot    uint64
 	gateway *fairk.Gateway
+	memory  pool.Memory
 	holder  *lease.Holder // nil: in no view yet
 	voided  kmutex.Node   // the incarnation before this one, which has nothing in flight
 	leader  int           // who leads, as far as is known here; -1: nobody
 	heard   uint64        // the term of that leader
 	leads   *leadership   // nil: this process does not
-	joined  time.Duration // when it last asked to be let in, by its own clock
-	leaving bool
-	woke    time.Duration // true time
-	watched bool          // there is a timer for the end of the lease
+	rules   *leader.Rules // of the term that it has led last
+	// name of the host and of boot, as gossip and the leader's rules have them.
+	name, bootName string
+	joined         time.Duration // when it last asked to be let in, by its own clock
+	leaving        bool
+	woke           time.Duration // true time
+	watched        bool          // there is a timer for the end of the lease
 }
 
 // Timers of a process, beside those of its gateway.
@@ -45,6 +52,7 @@ func (c *Cluster) boot(i int) {
 	h := &c.hosts[i]
 	h.process = &process{c: c, host: i, leader: -1}
 	h.process.incarnate()
+	c.doubtAll(i, true)
 	h.process.tick()
 }
 
@@ -53,10 +61,12 @@ func (p *process) incarnate() {
 	h := &p.c.hosts[p.host]
 	h.boots++
 	p.boot, p.holder, p.joined, p.watched = h.boots, nil, -time.Hour, false
+	p.name, p.bootName = strconv.Itoa(p.host), strconv.FormatUint(p.boot, 10)
 	cfg := fairk.Config{
 		Host: p.c, Parcels: &p.c.parcels, Index: p.host, Boot: p.boot, Early: p.c.cfg.Early, Ask: p.c.cfg.Ask,
-		Since:  p.c.since,
-		Failed: func(g *fairk.Gateway, err error) { p.c.fail(err) },
+		Clock: p.clock, Since: p.c.since, Memory: &p.memory,
+		Recover: func(epoch uint64) { p.tell(&recoverMsg{epoch}) },
+		Failed:  func(g *fairk.Gateway, err error) { p.c.fail(err) },
 	}
 	if p.c.cfg.Trace != nil {
 		cfg.Watch = func(_ *fairk.Gateway, t kmutex.Trace) { p.tracef("%v", t) }
@@ -78,10 +88,12 @@ func (p *process) after(d time.Duration, kind uint8, arg uint64) {
 
 // follow takes over a view.
 func (p *process) follow(v *fairk.View) {
+	p.withdraw(v)
 	in := p.gateway.Follow(v)
 	switch {
 	case in && p.holder == nil:
 		p.holder = lease.NewHolder(p.c.cfg.Terms, p.gateway.Node(), p.clock())
+		p.c.checkLinks(p.host)
 		p.renew()
 	case !in && p.holder != nil && p.leaving:
 		p.tracef("has left")
@@ -90,6 +102,24 @@ func (p *process) follow(v *fairk.View) {
 		p.c.Kill(p.host)
 	case !in && p.holder != nil:
 		p.void("is lost in view", v.Index)
+	}
+}
+
+// withdraw takes back what has not left for members that v has no more, as the
+// links do.
+func (p *process) withdraw(v *fairk.View) {
+	for _, m := range p.gateway.View().Members {
+		if _, in := v.Member(m.Node); in || m.Node == p.gateway.Node() {
+			continue
+		}
+		p.c.Withdraw(p.host, m.Host, func(held any) bool {
+			e, ok := fairk.Envelope(held)
+			if ok = ok && e.To == m.Node && e.From == p.gateway.Node(); ok {
+				p.tracef("takes back: %v", held)
+				p.gateway.Unsent(held)
+			}
+			return ok
+		})
 	}
 }
 
@@ -104,6 +134,7 @@ func (p *process) void(why string, what any) {
 	p.c.endAll(p.gateway, "isolated")
 	p.voided = p.gateway.Node()
 	p.incarnate()
+	p.c.doubtAll(p.host, true)
 }
 
 // tick does what is to be done now and then.
@@ -127,7 +158,9 @@ func (p *process) tick() {
 }
 
 func (p *process) renew() {
-	p.tell(&renewMsg{p.holder.Send(p.clock()), p.gateway.View().Index})
+	p.tell(&renewMsg{p.holder.Send(p.clock()), leader.Report{
+		View: p.gateway.View().Index, Down: p.down(), Missing: p.missing(),
+	}})
 }
 
 // tell sends something to the leader.
@@ -202,8 +235,9 @@ func (p *process) deliver(from int, m any) {
 	case *refuseJoinMsg:
 		if p.holder == nil && p.boot == m.boot {
 			p.incarnate()
+			p.c.doubtAll(p.host, true)
 		}
-	case *joinMsg, *leaveMsg, *renewMsg, *tellMsg:
+	case *joinMsg, *leaveMsg, *renewMsg, *tellMsg, *recoverMsg:
 		if p.leads != nil {
 			p.leads.take(from, m)
 		}

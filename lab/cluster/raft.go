@@ -22,27 +22,36 @@ type raft struct {
 }
 
 const (
-	maxVoters       = 5
-	electionTimeout = 400 * time.Millisecond
-	electionCheck   = 50 * time.Millisecond
-	heartbeat       = 50 * time.Millisecond
-	evidence        = 300 * time.Millisecond
-	roundPatience   = 300 * time.Millisecond
+	maxVoters     = 5
+	electionCheck = 50 * time.Millisecond
+	heartbeat     = leader.Interval
+	evidence      = 300 * time.Millisecond
+	roundPatience = 300 * time.Millisecond
 )
 
+// electionTimeout is how long raft's followers wait for a leader at most; if its
+// process is gone they know sooner.
+func (c *Cluster) electionTimeout() time.Duration {
+	if c.hosts[c.raft.leader].process == nil {
+		return evidence + electionCheck
+	}
+	return 2 * c.cfg.Terms.Lease / 5
+}
+
 // works reports whether a host's process runs.
-func (c *Cluster) works(i int) bool { return c.Alive(i) && !c.Paused(i) }
+func (c *Cluster) works(i int) bool { return c.hosts[i].process != nil && !c.Paused(i) }
 
 // hears reports whether two hosts can talk both ways.
 func (c *Cluster) hears(a, b int) bool {
 	return c.works(a) && c.works(b) && (a == b || !c.IsCut(a, b) && !c.IsCut(b, a))
 }
 
-// quorum returns the voters that a host can talk to, if they are a majority.
+// quorum returns the voters that a host can talk to over connections that it opens,
+// or has opened as a leader, if they are a majority.
 func (c *Cluster) quorum(of int) []int {
 	var with []int
 	for _, v := range c.raft.voters {
-		if c.hears(of, v) {
+		if c.Dials(of, v) || c.hears(of, v) && c.hosts[of].process.feeds(v) {
 			with = append(with, v)
 		}
 	}
@@ -50,6 +59,21 @@ func (c *Cluster) quorum(of int) []int {
 		return nil
 	}
 	return with
+}
+
+// feeds reports that a leader has a connection to a host.
+func (p *process) feeds(host int) bool { return p.leads != nil && p.leads.feeds[host] }
+
+// electable reports that a majority of the voters would vote for a host: those that
+// it reaches and that have no newer log.
+func (c *Cluster) electable(v int) bool {
+	votes := 0
+	for _, w := range c.quorum(v) {
+		if c.hosts[w].index <= c.hosts[v].index {
+			votes++
+		}
+	}
+	return votes > len(c.raft.voters)/2
 }
 
 // watchLeader has another leader elected when the present one has had no majority
@@ -63,12 +87,12 @@ func (c *Cluster) watchLeader() {
 	if c.raft.ill == 0 {
 		c.raft.ill = c.Now()
 	}
-	if c.Now()-c.raft.ill < electionTimeout {
+	if c.Now()-c.raft.ill < c.electionTimeout() {
 		return
 	}
 	start := c.Rand().IntN(len(c.raft.voters))
 	for i := range c.raft.voters {
-		if v := c.raft.voters[(start+i)%len(c.raft.voters)]; c.quorum(v) != nil {
+		if v := c.raft.voters[(start+i)%len(c.raft.voters)]; c.electable(v) {
 			c.elect(v)
 			return
 		}
@@ -78,10 +102,10 @@ func (c *Cluster) watchLeader() {
 // elect makes a voter the leader of the next term. Whoever of its majority led
 // before does so no more; others may go on believing that they do.
 func (c *Cluster) elect(v int) {
-	with := c.quorum(v)
-	if with == nil {
+	if !c.electable(v) {
 		return
 	}
+	with := c.quorum(v)
 	c.raft.term++
 	c.raft.leader, c.raft.ill = v, 0
 	for _, w := range with {
@@ -89,13 +113,13 @@ func (c *Cluster) elect(v int) {
 		c.hosts[w].process.leads = nil
 	}
 	p := c.hosts[v].process
-	p.leads = &leadership{p: p, term: c.raft.term, voters: slices.Clone(c.raft.voters), seen: make([]time.Duration, len(c.hosts))}
-	p.leads.staged = new(fairk.View)
-	p.leads.grantor = lease.NewGrantor(c.cfg.Terms, c.raft.term, p.clock())
-	p.leads.rules = leader.New(c.cfg.Terms, p.leads.grantor, nil, p.clock())
-	for i := range p.leads.seen {
-		p.leads.seen[i] = p.clock()
+	p.leads = &leadership{
+		p: p, term: c.raft.term, voters: slices.Clone(c.raft.voters), staged: new(fairk.View),
+		feeds: make([]bool, len(c.hosts)), doubts: make(map[kmutex.Node]time.Duration),
 	}
+	p.leads.grantor = lease.NewGrantor(c.cfg.Terms, c.raft.term, p.clock())
+	p.rules = leader.New(c.cfg.Terms, p.leads.grantor, p.rules, p.clock())
+	p.leads.rules = p.rules
 	p.tracef("leads term %d", c.raft.term)
 	p.leads.work()
 }
@@ -108,9 +132,12 @@ type leadership struct {
 	voters  []int
 	grantor *lease.Grantor
 	rules   *leader.Rules
-	// seen is when a host's process was last seen to run, by the leader's clock.
-	seen   []time.Duration
-	staged *fairk.View // the newest view that it knows, at first of none
+	// doubts are the members that do not answer dials, and since when.
+	doubts map[kmutex.Node]time.Duration
+	// feeds are the hosts that the leader has a connection to.
+	feeds    []bool
+	staged   *fairk.View // the newest view that it knows, at first of none
+	followed uint64      // the view that the rules have seen
 	// patience is until when the round that goes on is waited for.
 	patience time.Duration
 }
@@ -118,10 +145,14 @@ type leadership struct {
 // propose appends to the log, if this still is the leader.
 func (l *leadership) propose(change func(*agreed) bool) bool {
 	c := l.p.c
-	if c.raft.term != l.term || c.quorum(l.p.host) == nil {
+	with := c.quorum(l.p.host)
+	if c.raft.term != l.term || with == nil || !c.commit(change) {
 		return false
 	}
-	return c.commit(change)
+	for _, v := range with {
+		c.hosts[v].index = c.log.Index
+	}
+	return true
 }
 
 // work does what a leader does all the time.
@@ -131,13 +162,16 @@ func (l *leadership) work() {
 	now := l.p.clock()
 	if c.raft.term == l.term {
 		l.changeVoters()
-		l.rules.Follow(c.log.forRules(), now)
+		l.follow(now)
 		l.judge(now)
-		l.rules.Follow(c.log.forRules(), now)
+		if l.p.leads != l {
+			return // it has handed the lead over
+		}
+		l.follow(now)
 		l.staged = c.newest
 	}
 	for i := range c.hosts {
-		if i != l.p.host {
+		if i != l.p.host && l.connects(i) {
 			c.Send(l.p.host, i, "", &beatMsg{l.term, l.staged})
 		}
 	}
@@ -155,6 +189,27 @@ func (l *leadership) work() {
 			}
 		}
 	}
+}
+
+// follow has the rules see the newest view.
+func (l *leadership) follow(now time.Duration) {
+	if v := l.p.c.log.Index; v != l.followed {
+		l.followed = v
+		l.rules.Follow(l.p.c.log.forRules(), now)
+	}
+}
+
+// connects keeps the connection to a host on which the log goes there, and reports
+// whether there is one.
+func (l *leadership) connects(to int) bool {
+	c, from := l.p.c, l.p.host
+	switch {
+	case c.Dials(from, to):
+		l.feeds[to] = true
+	case c.bars[[2]int{from, to}] && (!c.hears(from, to) || c.hosts[to].process == nil):
+		l.feeds[to] = false // and cannot be opened again
+	}
+	return l.feeds[to] || !c.bars[[2]int{from, to}]
 }
 
 // changeVoters replaces a voter that has left for good, one change at a time.
@@ -175,7 +230,7 @@ func (l *leadership) changeVoters() {
 		return
 	}
 	for _, m := range c.log.Members {
-		if len(voters) < maxVoters && !slices.Contains(voters, m.Host) && c.hears(l.p.host, m.Host) {
+		if len(voters) < maxVoters && !slices.Contains(voters, m.Host) && c.Dials(l.p.host, m.Host) {
 			c.hosts[m.Host].term = max(c.hosts[m.Host].term, l.term)
 			c.raft.voters = append(slices.Clone(voters), m.Host)
 			return
@@ -189,28 +244,88 @@ func (l *leadership) judge(now time.Duration) {
 	nodes := make([]kmutex.Node, len(verdict.Suspend))
 	for i, s := range verdict.Suspend {
 		nodes[i] = s.Node
+		l.p.tracef("suspects n%d: %s", s.Node, s.Reason)
 	}
 	l.suspend(nodes)
 	l.expire(verdict.Expire)
+	if verdict.HandOver {
+		l.rules.HandedOver(now)
+		l.handOver()
+	}
+}
+
+// handOver has another voter elected that this leader reaches, and that is a member.
+func (l *leadership) handOver() {
+	c := l.p.c
+	for _, v := range c.quorum(l.p.host) {
+		if _, in := c.log.Named(v); in && v != l.p.host && c.raft.term == l.term && c.electable(v) {
+			l.p.tracef("hands the lead over to %d", v)
+			c.elect(v)
+			return
+		}
+	}
 }
 
 // sight returns what the leader sees for itself.
 func (l *leadership) sight(now time.Duration) leader.Sight {
 	c := l.p.c
-	s := leader.Sight{Boots: make(map[string]string), Gone: make(map[kmutex.Node]time.Duration)}
+	s := leader.Sight{Boots: make(map[string]string, len(c.hosts)), Gone: make(map[kmutex.Node]time.Duration)}
+	for i := range c.hosts {
+		if c.gossips(l.p.host, i) {
+			s.Boots[c.hosts[i].process.name] = c.hosts[i].process.bootName
+		}
+	}
+	quiet := l.rules.Quiet(now)
 	for _, m := range c.log.Members {
-		p := c.hosts[m.Host].process
-		if p != nil && c.hears(l.p.host, m.Host) {
-			s.Boots[strconv.Itoa(m.Host)] = strconv.FormatUint(p.boot, 10)
+		answers := m.Host == l.p.host || c.Dials(l.p.host, m.Host)
+		if answers || !c.linkDown(l.p.host, m.Host) && !slices.Contains(quiet, m.Node) {
+			delete(l.doubts, m.Node)
+			continue
 		}
-		if p != nil && p.boot == m.Boot || c.IsCut(l.p.host, m.Host) {
-			l.seen[m.Host] = now
+		since, known := l.doubts[m.Node]
+		if !known {
+			since = now
+			l.doubts[m.Node] = now
 		}
-		if now-l.seen[m.Host] > evidence {
-			s.Gone[m.Node] = l.seen[m.Host]
+		if now-since > evidence {
+			s.Gone[m.Node] = since
 		}
 	}
 	return s
+}
+
+// gossips reports that gossip tells a host of another: there is a way, by a third one
+// if need be. New connections are not needed for it.
+func (c *Cluster) gossips(to, from int) bool {
+	if c.hears(to, from) {
+		return true
+	}
+	if !c.works(from) || !c.works(to) {
+		return false
+	}
+	for by := range c.hosts {
+		if c.hears(to, by) && c.hears(by, from) {
+			return true
+		}
+	}
+	return false
+}
+
+// fit reports whether the leader lets the process on a host in.
+func (l *leadership) fit(host int) bool {
+	c, now := l.p.c, l.p.clock()
+	p := c.hosts[host].process
+	if p == nil || !c.Dials(l.p.host, host) || l.rules.Waits(p.name, now) {
+		return false
+	}
+	var unreached []string
+	for i := range c.hosts {
+		if other := c.hosts[i].process; other != nil && c.gossips(host, i) && !c.Dials(host, i) {
+			unreached = append(unreached, other.name)
+		}
+	}
+	l.follow(now)
+	return l.rules.LetIn(p.name, unreached, l.sight(now), now) == ""
 }
 
 func (l *leadership) suspend(nodes []kmutex.Node) bool {
@@ -253,7 +368,7 @@ func (l *leadership) take(from int, m any) {
 		case c.hosts[m.host].left:
 		case slices.ContainsFunc(c.log.lost, func(o lost) bool { return o.host == m.host && o.boot == m.boot }):
 			c.Send(l.p.host, from, "", &refuseJoinMsg{m.boot})
-		default:
+		case l.fit(m.host):
 			l.propose(func(a *agreed) bool { return a.join(m.host, m.boot, m.voided) })
 		}
 	case *leaveMsg:
@@ -266,8 +381,16 @@ func (l *leadership) take(from int, m any) {
 			return true
 		})
 		l.changeVoters()
+	case *recoverMsg:
+		l.propose(func(a *agreed) bool {
+			if a.Epoch != m.epoch {
+				return false
+			}
+			a.beginEpoch()
+			return true
+		})
 	case *renewMsg:
-		if !l.rules.Receive(m.renewal, leader.Report{View: m.view}, l.p.clock()) && c.log.isLost(m.renewal.Node) {
+		if !l.rules.Receive(m.renewal, m.report, l.p.clock()) && c.log.isLost(m.renewal.Node) {
 			c.Send(l.p.host, from, "", &refuseMsg{m.renewal})
 		}
 	case *tellMsg:
@@ -297,6 +420,7 @@ func (p *process) onBeat(from int, m *beatMsg) {
 	if h.term = m.term; p.leads != nil && p.leads.term < m.term {
 		p.leads = nil
 	}
+	h.index = max(h.index, m.view.Index)
 	p.leader, p.heard = from, m.term
 	p.follow(m.view)
 }

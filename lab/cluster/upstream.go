@@ -151,8 +151,8 @@ type upstream struct {
 func (u *upstream) start(p *process, t protocol.Ticket) {
 	u.flying = append(u.flying, t)
 	c := u.cluster
-	c.requests[t].epoch, c.requests[t].began = p.gateway.Epoch(), c.Now()
-	oldest := p.gateway.Epoch()
+	c.requests[t].epoch, c.requests[t].began = p.gateway.Pool().Epoch(), c.Now()
+	oldest := p.gateway.Pool().Epoch()
 	n, apart := 0, 0
 	for _, f := range u.flying {
 		oldest = min(oldest, c.requests[f].epoch)

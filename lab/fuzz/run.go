@@ -48,7 +48,7 @@ var slack = 0
 
 // Run plays the scenario and returns what is wrong, or nil. The trace may be nil.
 func Run(s *Scenario, trace io.Writer) (res Result, err error) {
-	p := &play{Scenario: s}
+	p := &play{Scenario: s, slow: make(map[[2]int]time.Duration)}
 	defer func() {
 		if r := recover(); r != nil {
 			err = fmt.Errorf("%w: %v\n%s", ErrPanic, r, debug.Stack())
@@ -79,6 +79,7 @@ type play struct {
 	asked   []*cluster.Request
 	armed   []Op
 	checked time.Duration
+	slow    map[[2]int]time.Duration
 }
 
 const checkEvery = 20 * time.Millisecond
@@ -87,8 +88,13 @@ func (p *play) play() error {
 	if err := p.until(p.End, nil); err != nil || p.Mode == Safety {
 		return err
 	}
+	p.armed = nil
+	if err := p.moves(); err != nil {
+		return err
+	}
 	p.heal()
-	if err := p.until(p.End+healed, func() bool { p.startAll(); return p.Settled() == nil }); err != nil {
+	whole := p.Now()
+	if err := p.until(whole+healed, func() bool { p.startAll(); return p.Settled() == nil }); err != nil {
 		return err
 	}
 	if err := p.Settled(); err != nil {
@@ -136,6 +142,7 @@ func (p *play) heal() {
 			if p.IsCut(a, b) {
 				p.Heal(a, b)
 			}
+			p.Unbar(a, b)
 			p.Slow(a, b, 0)
 		}
 	}
@@ -213,10 +220,11 @@ func (p *play) do(o Op) {
 		p.Pause(o.Host)
 	case OpResume:
 		p.Resume(p.first(o.Host, p.Paused))
-	case OpCut, OpHeal:
+	case OpCut, OpHeal, OpBar, OpUnbar:
 		p.links(o)
 	case OpSlow:
 		p.Slow(o.Host, int(o.To), o.Hold)
+		p.slow[[2]int{o.Host, int(o.To)}] = o.Hold
 	case OpSetK:
 		p.SetK(o.K)
 	case OpRate:
@@ -243,18 +251,15 @@ func (p *play) first(from int, applies func(host int) bool) int {
 	return from
 }
 
-// links cuts or heals the links from one set of hosts to another.
+// links does something to the links from one set of hosts to another.
 func (p *play) links(o Op) {
 	for a := range p.Hosts {
 		for b := range p.Hosts {
 			if a == b || o.From>>a&1 == 0 || o.To>>b&1 == 0 {
 				continue
 			}
-			if o.Kind == OpCut {
-				p.Cut(a, b)
-			} else {
-				p.Heal(a, b)
-			}
+			do := map[Kind]func(a, b int){OpCut: p.Cut, OpHeal: p.Heal, OpBar: p.Bar, OpUnbar: p.Unbar}[o.Kind]
+			do(a, b)
 		}
 	}
 }

@@ -50,12 +50,14 @@ const (
 	OpLeave   Kind = "leave"
 	OpPause   Kind = "pause"
 	OpResume  Kind = "resume"
-	OpCut     Kind = "cut"  // From and To: sets of hosts, as bits
-	OpHeal    Kind = "heal" // the same
-	OpSlow    Kind = "slow" // Host and To, Hold: by how much
-	OpSetK    Kind = "k"    // K
-	OpRate    Kind = "rate" // Host, Rate: of its clock
-	OpStep    Kind = "step" // Host, Hold: of its wall clock
+	OpCut     Kind = "cut"   // From and To: sets of hosts, as bits
+	OpHeal    Kind = "heal"  // the same
+	OpBar     Kind = "bar"   // no new connections; the same
+	OpUnbar   Kind = "unbar" // the same
+	OpSlow    Kind = "slow"  // Host and To, Hold: by how much
+	OpSetK    Kind = "k"     // K
+	OpRate    Kind = "rate"  // Host, Rate: of its clock
+	OpStep    Kind = "step"  // Host, Hold: of its wall clock
 	OpElect   Kind = "elect"
 	OpSuspect Kind = "suspect"
 	OpRecover Kind = "recover"
@@ -89,7 +91,7 @@ func (o Op) String() string {
 		if o.Patience > 0 {
 			fmt.Fprintf(&b, " patience=%v", o.Patience)
 		}
-	case OpCut, OpHeal:
+	case OpCut, OpHeal, OpBar, OpUnbar:
 		fmt.Fprintf(&b, " from=%b to=%b", o.From, o.To)
 	case OpSlow, OpStep:
 		fmt.Fprintf(&b, " host=%d by=%v", o.Host, o.Hold)
@@ -177,6 +179,7 @@ func (g *generator) requests() {
 func (g *generator) faults() {
 	kinds := []func(){
 		g.restart, g.pause, g.partition, g.spike, g.changeK, g.join, g.laggard, g.leave, g.clocks, g.elect, g.suspect, g.recover, g.limit, g.headless,
+		g.partialHeal, g.refuse, g.oneWay, g.flap,
 	}
 	chosen := g.r.Perm(len(kinds))[:1+g.r.IntN(4)]
 	for range 1 + g.r.IntN(10) {
@@ -317,6 +320,79 @@ func (g *generator) headless() {
 	}
 	g.apart(o, 1<<host, at+2*lease)
 	g.add(Op{At: at, Kind: OpKill, Host: 0})
+}
+
+// all is the set of all hosts.
+func (g *generator) all() uint { return uint(1)<<g.Hosts - 1 }
+
+// host is the set of one of them.
+func (g *generator) host() uint { return 1 << g.r.IntN(g.Hosts) }
+
+// lasts returns when a fault that began then ends; half of them never do.
+func (g *generator) lasts(at time.Duration) time.Duration {
+	if g.r.IntN(2) == 0 {
+		return g.End + time.Hour
+	}
+	return at + g.span()
+}
+
+// partialHeal cuts everything for a while and then heals all but one link.
+func (g *generator) partialHeal() {
+	at := g.any() / 2
+	until := at + g.span()
+	a, b := g.host(), g.host()
+	for _, o := range []Op{
+		{At: at, Kind: OpCut, From: g.all(), To: g.all()},
+		{At: until, Kind: OpHeal, From: g.all(), To: g.all()},
+		{At: until, Kind: OpCut, From: a, To: b}, {At: until, Kind: OpCut, From: b, To: a},
+	} {
+		g.add(o)
+	}
+	healed := g.lasts(until)
+	g.add(Op{At: healed, Kind: OpHeal, From: a, To: b})
+	g.add(Op{At: healed, Kind: OpHeal, From: b, To: a})
+}
+
+// refuse is links that keep old connections and refuse new ones: from one gateway to
+// another, to all, or from all to one. Then something else goes wrong.
+func (g *generator) refuse() {
+	o := Op{At: g.any() / 2, Kind: OpBar, From: g.host(), To: g.host()}
+	switch g.r.IntN(3) {
+	case 0:
+		o.From = g.all()
+	case 1:
+		o.To = g.all()
+	}
+	g.add(o)
+	o.At, o.Kind = g.lasts(o.At), OpUnbar
+	g.add(o)
+	[]func(){g.restart, g.pause, g.recover, g.suspect, g.changeK}[g.r.IntN(5)]()
+}
+
+// oneWay is a link, or all of a gateway's, on which nothing passes in one direction.
+func (g *generator) oneWay() {
+	o := Op{At: g.any(), Kind: OpCut, From: g.host(), To: g.host()}
+	switch g.r.IntN(4) {
+	case 0:
+		o.From = g.all()
+	case 1:
+		o.To = g.all()
+	}
+	g.add(o)
+	o.At, o.Kind = g.lasts(o.At), OpHeal
+	g.add(o)
+}
+
+// flap is a link that comes and goes.
+func (g *generator) flap() {
+	a, b := g.host(), g.host()
+	period := time.Duration(g.r.ExpFloat64() * float64(lease) / 3)
+	for at := g.any(); at < g.End; at += 2*period + lease/30 {
+		for _, side := range [][2]uint{{a, b}, {b, a}} {
+			g.add(Op{At: at, Kind: OpCut, From: side[0], To: side[1]})
+			g.add(Op{At: at + period, Kind: OpHeal, From: side[0], To: side[1]})
+		}
+	}
 }
 
 func (g *generator) leave() { g.point(Op{Kind: OpLeave}) }

@@ -1,6 +1,9 @@
 package sim
 
-import "time"
+import (
+	"slices"
+	"time"
+)
 
 type linkID struct{ from, to int32 }
 
@@ -9,7 +12,8 @@ type link struct {
 	last  time.Duration // when the last message arrives
 	cut   bool
 	slow  time.Duration // more delay than the network's
-	queue []event       // held back while cut
+	holds func(message any) bool
+	queue []event // held back
 }
 
 func (e *Engine) link(from, to int) *link {
@@ -36,7 +40,7 @@ func (e *Engine) held(ev event) bool {
 		return false
 	}
 	l := e.links[linkID{ev.from, ev.to}]
-	if l == nil || !l.cut {
+	if l == nil || !l.cut && (l.holds == nil || !l.holds(ev.message)) {
 		return false
 	}
 	if sender := &e.nodes[ev.from]; !sender.dead && sender.life == ev.sent {
@@ -51,18 +55,39 @@ func (e *Engine) Cut(from, to int) {
 	e.link(from, to).cut = true
 }
 
-// Heal lets what was held back go on.
+// Heal lets what was held back by Cut go on.
 func (e *Engine) Heal(from, to int) {
-	l := e.links[linkID{int32(from), int32(to)}]
-	if l == nil || !l.cut {
-		return
+	if l := e.links[linkID{int32(from), int32(to)}]; l != nil && l.cut {
+		l.cut = false
+		e.release(l)
 	}
-	l.cut = false
+}
+
+// Hold holds back what one node sends another and which is true of, from now on.
+// Nil lets it go on.
+func (e *Engine) Hold(from, to int, which func(message any) bool) {
+	e.ordered = true
+	l := e.link(from, to)
+	if l.holds = which; which == nil {
+		e.release(l)
+	}
+}
+
+// release sends what a link held back on its way again. It was due earlier than all
+// that is still under way; what the link still holds back it takes again.
+func (e *Engine) release(l *link) {
 	held := l.queue
 	l.queue = nil
-	// What was held back was due earlier than all that is still on its way.
 	for _, ev := range held {
 		e.queue.push(e.now, ev)
+	}
+}
+
+// Withdraw forgets what is held back from one node to another, as far as drop says
+// so.
+func (e *Engine) Withdraw(from, to int, drop func(message any) bool) {
+	if l := e.links[linkID{int32(from), int32(to)}]; l != nil {
+		l.queue = slices.DeleteFunc(l.queue, func(ev event) bool { return drop(ev.message) })
 	}
 }
 

@@ -25,8 +25,9 @@
 //	-----                          ----                                           -----
 //	a process is gone              its link is down, three dials in a row failed, 3 dials
 //	                               and no renewal came since the first of them
-//	a host is gone, or a gateway   no renewal for L/2, and gossip does not show   L/2, or when
-//	came back as another           this incarnation alive                         gossip knows
+//	a host is gone                 no renewal for L/3, and then as above          L/3 and 3 dials
+//	a gateway came back as         no renewal for L/2, and gossip does not show   L/2, or when
+//	another, or is shut off        this incarnation alive                         gossip knows
 //	a gateway does not renew,      no renewal for W: its lease is over, whatever  W
 //	gossip sees it                 gossip says
 //	a link is broken both ways     both ends complain that it is down since L/2:  2 L/3 after the

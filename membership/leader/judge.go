@@ -13,7 +13,7 @@ type Reason string
 
 // The reasons, as the log shows them.
 const (
-	Gone    Reason = "its link is down and its peer port does not answer"
+	Gone    Reason = "its peer port does not answer, and it does not renew its lease"
 	Silent  Reason = "gossip does not see it alive and it does not renew its lease"
 	Over    Reason = "it has not renewed its lease until it was over"
 	Apart   Reason = "its link to another member stays down while both renew"

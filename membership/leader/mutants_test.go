@@ -13,7 +13,7 @@ func TestMutantsAreCaught(t *testing.T) {
 			Name: "a renewal does not speak against dials", File: "judge.go",
 			Old:    "!ever || heard < since",
 			New:    "true || !ever || heard < since",
-			Caught: "node 3 is suspended: its link is down",
+			Caught: "node 3 is suspended: its peer port",
 		},
 		{
 			Name: "names are compared and not incarnations", File: "judge.go",

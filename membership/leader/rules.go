@@ -56,8 +56,8 @@ type Report struct {
 type Sight struct {
 	// Boots are those of the gateways that gossip sees alive, by name.
 	Boots map[string]string
-	// Gone are members whose link is down and that did not answer three dials in a
-	// row, and when the first of these dials began.
+	// Gone are members that did not answer three dials in a row, and when the first
+	// of these dials began. Those are dialed whose link is down, and Rules.Quiet.
 	Gone map[kmutex.Node]time.Duration
 }
 
@@ -182,6 +182,18 @@ func (r *Rules) Terms() lease.Terms { return r.terms }
 func (r *Rules) silent(node kmutex.Node, now time.Duration) time.Duration {
 	heard, _ := r.grantor.Heard(node)
 	return now - max(r.known[node], heard, r.awake)
+}
+
+// Quiet returns the members that the driver should dial, since they have not renewed
+// for a third of the lease. A link takes longer to notice that a host is gone.
+func (r *Rules) Quiet(now time.Duration) []kmutex.Node {
+	var quiet []kmutex.Node
+	for node := range r.members {
+		if r.silent(node, now) >= r.terms.Lease/3 {
+			quiet = append(quiet, node)
+		}
+	}
+	return quiet
 }
 
 // fresh reports that a report is the newest that can be expected.

@@ -1,6 +1,7 @@
 package leader
 
 import (
+	"slices"
 	"testing"
 	"time"
 
@@ -253,5 +254,20 @@ func TestFlapBackoff(t *testing.T) {
 	w.rules.flapped("d", at)
 	if w.rules.Waits("d", at+shortBackoff) {
 		t.Error("what was an hour ago counts")
+	}
+}
+
+// Those that do not renew are to be dialed, long before they count as silent.
+func TestQuiet(t *testing.T) {
+	w := newWorld(t, 3)
+	w.renew()
+	w.quiet[2] = true
+	w.run(third - Interval)
+	if quiet := w.rules.Quiet(w.now); len(quiet) > 0 {
+		t.Errorf("%v are quiet too early", quiet)
+	}
+	w.run(Interval)
+	if quiet := w.rules.Quiet(w.now); !slices.Equal(quiet, nodes{2}) {
+		t.Errorf("%v are quiet", quiet)
 	}
 }

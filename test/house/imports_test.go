@@ -38,7 +38,8 @@ var rooms = map[string][]string{
 	"demo":                 {},
 	"replication":          {"kmutex"},
 	"replication/disk":     {"kmutex", "replication"},
-	"gateway":              {"coordinator", "kmutex", "membership", "oncelog", "replication", "replication/disk", "transport"},
+	"gateway":              {"coordinator", "internal/pool", "kmutex", "membership", "oncelog", "replication", "replication/disk", "transport"},
+	"internal/pool":        {"kmutex", "replication"},
 	"lab/sim":              {},
 	"lab/network":          {"lab/sim"},
 	"lab/workload":         {},
@@ -48,12 +49,12 @@ var rooms = map[string][]string{
 	"lab/protocol":         {"lab/sim"},
 	"lab/protocol/bv95":    {"lab/protocol", "lab/sim"},
 	"lab/protocol/central": {"lab/protocol", "lab/sim"},
-	"lab/protocol/fairk":   {"chordring", "coordinator", "kmutex", "lab/protocol", "lab/sim", "replication"},
+	"lab/protocol/fairk":   {"chordring", "coordinator", "internal/pool", "kmutex", "lab/protocol", "lab/sim"},
 	"lab/protocol/ideal":   {"lab/protocol", "lab/sim"},
 	"lab/protocol/quorum":  {"chordring", "lab/protocol", "lab/sim"},
 	"lab/protocol/static":  {"lab/protocol", "lab/sim"},
 	"lab/rounds":           {"lab/meter", "lab/network", "lab/protocol", "lab/protocol/quorum", "lab/sim"},
-	"lab/cluster":          {"kmutex", "lab/protocol", "lab/protocol/fairk", "lab/sim", "membership/leader", "membership/lease"},
+	"lab/cluster":          {"internal/pool", "kmutex", "lab/protocol", "lab/protocol/fairk", "lab/sim", "membership/leader", "membership/lease"},
 	"lab/fuzz":             {"lab/cluster", "lab/network", "membership/lease"},
 	"lab":                  {"lab/meter", "lab/network", "lab/protocol", "lab/sim", "lab/workload"},
 	"lab/check":            {"lab", "lab/protocol", "lab/sim", "lab/workload"},
@@ -74,11 +75,11 @@ var rooms = map[string][]string{
 }
 
 // pure rooms import nothing with a clock, I/O, concurrency or randomness.
-var pure = []string{"kmutex", "coordinator", "chordring", "membership/leader", "membership/lease", "replication"}
+var pure = []string{"internal/pool", "kmutex", "coordinator", "chordring", "membership/leader", "membership/lease", "replication"}
 
 // timed rooms are pure and are told the time: they use the type time.Duration
 // and its units, and nothing else of package time.
-var timed = []string{"membership/leader", "membership/lease", "replication"}
+var timed = []string{"internal/pool", "membership/leader", "membership/lease", "replication"}
 
 var units = regexp.MustCompile(`^time\.(Duration|Nanosecond|Microsecond|Millisecond|Second|Minute|Hour)$`)
 

@@ -17,6 +17,9 @@
 // namespace of the gateway that does not hear any more. The test process itself
 // listens and dials in the namespace outside, by a thread that has entered it.
 //
+// With [NewDelayed] a relay takes the place of the gateways' bridge: each has a
+// TUN device, and every packet arrives after a delay.
+//
 // The judge of k is the upstream, here as in test/cluster, whose harness starts
 // the gateways.
 //

@@ -21,6 +21,9 @@ const (
 	Mute Verdict = "meta l4proto tcp drop"
 	// Reset refuses what Mute loses. The refusals themselves pass.
 	Reset Verdict = "tcp flags & rst == 0 reject with tcp reset"
+	// NoNew lets connections live that there are, and loses the packets that
+	// would open another.
+	NoNew Verdict = "tcp flags & (syn | ack) == syn drop"
 )
 
 // Lose loses so many percent, at random.

@@ -36,7 +36,13 @@ type world struct {
 
 func newWorld(t *testing.T) *world {
 	t.Helper()
-	w := &world{Network: New(t, size)}
+	return newWorldIn(t, New(t, size), lease)
+}
+
+// newWorldIn starts the gateways in a network, with a lease.
+func newWorldIn(t *testing.T, nw *Network, lease time.Duration) *world {
+	t.Helper()
+	w := &world{Network: nw}
 	var url, longURL string
 	w.judge, url = w.upstream(t, 50*time.Millisecond)
 	w.long, longURL = w.upstream(t, 3*lease)

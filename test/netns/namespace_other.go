@@ -2,8 +2,13 @@
 
 package netns
 
-import "errors"
+import (
+	"errors"
+	"os"
+)
 
 const namespaceDir = ""
 
 func inside(string, func() error) error { return errors.ErrUnsupported }
+
+func openTUN(string, string) (*os.File, error) { return nil, errors.ErrUnsupported }

@@ -14,6 +14,7 @@ import (
 	"sync/atomic"
 	"syscall"
 	"testing"
+	"time"
 
 	"github.com/kgate/kgate/test/cluster"
 )
@@ -35,15 +36,23 @@ type Network struct {
 
 	tag    string // of this network's namespaces
 	faults faults
+	relay  *relay // between the gateways; nil: a bridge
 }
 
 // New makes a network for n gateways, which ends with the test. Where it cannot
 // be made, the test is skipped, with a reason; with CI=true it fails.
-func New(tb testing.TB, n int) *Network {
+func New(tb testing.TB, n int) *Network { return NewDelayed(tb, n, 0) }
+
+// NewDelayed is New; each packet from one gateway to another arrives after the
+// delay. Clients and upstream are as near as ever.
+func NewDelayed(tb testing.TB, n int, delay time.Duration) *Network {
 	tb.Helper()
 	nw := &Network{tag: newTag(tb)}
-	if err := nw.build(n); err != nil {
+	if err := nw.build(n, delay); err != nil {
 		tb.Fatal(err)
+	}
+	if nw.relay != nil {
+		tb.Cleanup(nw.relay.Close)
 	}
 	return nw
 }
@@ -121,7 +130,8 @@ func (nw *Network) namespace(name string) string { return nw.tag + name }
 func (nw *Network) gateway(i int) string { return nw.namespace(strconv.Itoa(i + 1)) }
 
 // build makes the namespaces, the bridges and a cable from each gateway to both.
-func (nw *Network) build(n int) error {
+// With a delay, a relay takes the place of the bridge between the gateways.
+func (nw *Network) build(n int, delay time.Duration) error {
 	bridges, world := nw.namespace("bridges"), nw.namespace("outside")
 	for _, ns := range []string{bridges, world} {
 		if err := add(ns); err != nil {
@@ -138,13 +148,21 @@ func (nw *Network) build(n int) error {
 	}
 	for i := range n {
 		ns, host := nw.gateway(i), strconv.Itoa(i+1)
-		if err := errors.Join(add(ns), cable(bridges, "peers", "p"+host, ns, peers+host+"/24"), cable(bridges, "clients", "c"+host, ns, clients+host+"/24")); err != nil {
+		if err := errors.Join(add(ns), cable(bridges, "clients", "c"+host, ns, clients+host+"/24")); err != nil {
 			return err
+		}
+		if delay == 0 {
+			if err := cable(bridges, "peers", "p"+host, ns, peers+host+"/24"); err != nil {
+				return err
+			}
 		}
 		nw.Hosts = append(nw.Hosts, cluster.Host{
 			Command: []string{"ip", "netns", "exec", ns},
 			Peers:   peers + host, Clients: clients + host,
 		})
+	}
+	if delay > 0 {
+		return nw.startRelay(n, delay)
 	}
 	return nil
 }

@@ -1,8 +1,10 @@
 package fairk
 
 import (
+	"slices"
 	"time"
 
+	"github.com/kgate/kgate/coordinator"
 	"github.com/kgate/kgate/kmutex"
 	"github.com/kgate/kgate/lab/protocol"
 	"github.com/kgate/kgate/lab/sim"
@@ -77,25 +79,34 @@ func newFleet(h protocol.Host, s protocol.Setup, o Options) *Fleet {
 	f := new(Fleet)
 	parcels := new(Parcels)
 	for i := range s.Nodes {
-		g := NewGateway(Config{Host: h, Parcels: parcels, Index: i, Early: o.Early, Binding: o.Binding, Ask: o.ask(s.Nodes, s.Delay)})
+		binding := o.Binding
 		if o.Apart {
-			g.begin = func(in *kmutex.Install) { apart(in, i, s.Nodes) }
+			binding = func() kmutex.Binding { return &apart{new(coordinator.Early), i, s.Nodes} }
 		}
+		g := NewGateway(Config{Host: h, Parcels: parcels, Index: i, Early: o.Early, Binding: binding, Ask: o.ask(s.Nodes, s.Delay)})
 		g.Follow(view)
 		f.gateways = append(f.gateways, g)
 	}
 	return f
 }
 
-// apart changes the first install of node i into the paper's: token q at node q.
-func apart(in *kmutex.Install, i, nodes int) {
-	in.Free = nil
-	for q := i; q < in.K; q += nodes {
-		in.Free.Add(kmutex.Token(q))
+// apart begins like the paper: token q at node q.
+type apart struct {
+	*coordinator.Early
+	index, nodes int
+}
+
+// Install implements kmutex.Binding.
+func (a *apart) Install(self kmutex.Node, in *kmutex.Install) error {
+	theirs := *in
+	theirs.Free, theirs.Tails = nil, slices.Clone(in.Tails)
+	for q := a.index; q < in.K; q += a.nodes {
+		theirs.Free.Add(kmutex.Token(q))
 	}
-	for q := range in.Tails {
-		in.Tails[q] = kmutex.SeatOf(kmutex.Node(q%nodes+1), kmutex.Token(q))
+	for q := range theirs.Tails {
+		theirs.Tails[q] = kmutex.SeatOf(kmutex.Node(q%a.nodes+1), kmutex.Token(q))
 	}
+	return a.Early.Install(self, &theirs)
 }
 
 // Acquire implements [protocol.Protocol].

@@ -5,6 +5,7 @@ import (
 	"time"
 
 	"github.com/kgate/kgate/coordinator"
+	"github.com/kgate/kgate/internal/pool"
 	"github.com/kgate/kgate/kmutex"
 	"github.com/kgate/kgate/lab/protocol"
 	"github.com/kgate/kgate/lab/sim"
@@ -23,9 +24,16 @@ type Config struct {
 	Binding func() kmutex.Binding
 	// Ask is the ask interval.
 	Ask time.Duration
+	// Clock is the gateway's monotonic clock; nil: true time.
+	Clock func() time.Duration
 	// Since returns when a waiting ticket arrived, by the wall clock; it orders
 	// the line of a new epoch. Nil where there is one epoch only.
 	Since func(protocol.Ticket) (int64, bool)
+	// Recover asks the cluster to end an epoch. Nil where there is one epoch only;
+	// the tokens are not counted then.
+	Recover func(epoch uint64)
+	// Memory of what outlives the incarnation; nil: nothing does.
+	Memory *pool.Memory
 	// Watch is told what the machine traces, and Failed of what must not
 	// happen; both may be nil, and then a failure panics.
 	Watch  func(*Gateway, kmutex.Trace)
@@ -34,23 +42,20 @@ type Config struct {
 
 // Gateway is one incarnation of a gateway's part of the pool.
 type Gateway struct {
-	cfg     Config
-	self    kmutex.Node // 0: in no view yet
-	view    *View
-	machine *kmutex.Machine
-	epoch   uint64    // that began here last
-	asks    uint64    // numbers the ask timers; only the last one counts
-	asking  bool      // the last of them has not run out
-	stash   []*parcel // that came or go, from or to nodes that the view here does not know yet
-	epochs
-	// begin changes the install of the first epoch.
-	begin func(*kmutex.Install)
+	cfg    Config
+	self   kmutex.Node // 0: in no view yet
+	view   *View
+	pool   *pool.Pool // nil: in no view yet
+	asks   uint64     // numbers the ask timers; only the last one counts
+	asking bool       // the last of them has not run out
+	wakes  uint64     // numbers the others
+	stash  []*parcel  // from nodes that the view here does not know yet
 }
 
 // Timers of a gateway. Other kinds are for others to use.
 const (
-	TimerAsk    = iota // the ask interval is over
-	TimerReport        // home is to be asked once more
+	TimerAsk  = iota // the ask interval is over
+	TimerWake        // the pool wants to be called
 	TimerOther
 )
 
@@ -100,17 +105,21 @@ func NewGateway(cfg Config) *Gateway {
 	return &Gateway{cfg: cfg, view: new(View)}
 }
 
+func (g *Gateway) now() time.Duration {
+	if g.cfg.Clock == nil {
+		return g.cfg.Host.Now()
+	}
+	return g.cfg.Clock()
+}
+
 // Node returns by which number the views know this incarnation; 0: not yet.
 func (g *Gateway) Node() kmutex.Node { return g.self }
 
 // View returns the newest view that the gateway knows.
 func (g *Gateway) View() *View { return g.view }
 
-// Machine returns the gateway's machine; nil: it is in no view yet.
-func (g *Gateway) Machine() *kmutex.Machine { return g.machine }
-
-// Epoch returns the epoch that began here last; 0: none.
-func (g *Gateway) Epoch() uint64 { return g.epoch }
+// Pool returns the gateway's part of the pool; nil: it is in no view yet.
+func (g *Gateway) Pool() *pool.Pool { return g.pool }
 
 // Asking reports whether a request for a place in line is held back by the ask
 // interval.
@@ -136,10 +145,12 @@ func (g *Gateway) Deliver(from int, m any) {
 	switch m := m.(type) {
 	case *parcel:
 		g.receive(m)
-	case *report:
-		g.onReport(from, m)
-	case *answer:
-		g.onAnswer(m)
+	case *letter:
+		g.take(from, m)
+	case *returned:
+		if m.letter.from == g.self {
+			g.carry(g.pool.Undelivered(g.now(), m.letter.letter))
+		}
 	}
 }
 
@@ -162,22 +173,25 @@ func (g *Gateway) Due(t sim.Timer) {
 	case t.Kind == TimerAsk && t.Arg == g.asks:
 		g.asking = false
 		g.step(kmutex.Event{Kind: kmutex.EventAskDue})
-	case t.Kind == TimerReport:
-		g.reportAgain(t.Arg)
+	case t.Kind == TimerWake && t.Arg == g.wakes:
+		g.carry(g.pool.Wake(g.now()))
 	}
 }
 
-// step takes in an event and carries out its effects, in package gateway's order.
+// step takes in an event of the machine.
 func (g *Gateway) step(e kmutex.Event) {
-	fx, err := g.machine.Step(e)
+	fx, err := g.pool.Step(e)
 	if err != nil {
 		g.fail(fmt.Errorf("node %d: %v: %w", g.self, e, err))
 	}
+	g.carry(fx)
+}
+
+// carry carries out what an event asks for, in package gateway's order.
+func (g *Gateway) carry(fx *pool.Effects) {
 	host := g.cfg.Host
 	for i := range fx.Messages {
-		p := g.cfg.Parcels.get()
-		p.from, p.to, p.message = fx.Messages[i].From, fx.Messages[i].To, fx.Messages[i].Message
-		g.send(p)
+		g.send(&fx.Messages[i])
 	}
 	for _, grant := range fx.Grants {
 		host.Grant(g.cfg.Index, protocol.Ticket(grant.Ticket))
@@ -193,20 +207,34 @@ func (g *Gateway) step(e kmutex.Event) {
 		}
 		g.watch(fx.Trace[i])
 	}
+	for _, l := range fx.Letters {
+		g.post(l)
+	}
+	if fx.Recover != 0 {
+		g.cfg.Recover(fx.Recover)
+	}
+	if fx.WakeAt != 0 {
+		g.wakes++
+		host.After(g.cfg.Index, max(0, fx.WakeAt-g.now())+time.Microsecond, sim.Timer{Kind: TimerWake, Arg: g.wakes})
+	}
+	if err := fx.Err; err != nil {
+		g.fail(fmt.Errorf("node %d: %w", g.self, err))
+	}
+	if len(fx.Doubled) > 0 {
+		g.fail(fmt.Errorf("node %d: tokens %v are in use twice", g.self, fx.Doubled))
+	}
 }
 
-// send gives a message to the link to its receiver. There is none yet to a member
-// that only a newer view names, of whom another gateway has told: the message
-// waits for that view. One to a gateway that has just left is void anyway.
-func (g *Gateway) send(p *parcel) {
-	switch to, known := g.view.Member(p.to); {
-	case known:
-		g.cfg.Host.Send(g.cfg.Index, to.Host, p.Kind(), p)
-	case p.to > kmutex.Node(g.view.Index):
-		g.stash = append(g.stash, p)
-	default:
-		g.cfg.Parcels.put(p)
+// send gives a message to the link to its receiver. One to a gateway that has just
+// left is void anyway.
+func (g *Gateway) send(m *kmutex.Envelope) {
+	to, known := g.view.Member(m.To)
+	if !known {
+		return
 	}
+	p := g.cfg.Parcels.get()
+	p.from, p.to, p.message = m.From, m.To, m.Message
+	g.cfg.Host.Send(g.cfg.Index, to.Host, p.Kind(), p)
 }
 
 func (g *Gateway) watch(t kmutex.Trace) {
@@ -232,10 +260,19 @@ func (g *Gateway) binding() kmutex.Binding {
 	return new(coordinator.Late)
 }
 
-// Stashed calls visit for every message that waits for a view.
-func (g *Gateway) Stashed(visit func(kmutex.Envelope)) {
+// Waiting calls visit for every message that waits for a view.
+func (g *Gateway) Waiting(visit func(kmutex.Envelope)) {
 	for _, p := range g.stash {
 		e, _ := Envelope(p)
 		visit(e)
+	}
+	g.pool.Early(visit)
+}
+
+// Unsent takes back a message to a lost gateway that never left this one. It comes
+// before the view without that gateway.
+func (g *Gateway) Unsent(m any) {
+	if e, ok := Envelope(m); ok && g.pool != nil {
+		g.pool.Unsent(&e.Message)
 	}
 }

@@ -6,6 +6,7 @@ import (
 	"strconv"
 
 	"github.com/kgate/kgate/chordring"
+	"github.com/kgate/kgate/internal/pool"
 	"github.com/kgate/kgate/kmutex"
 )
 
@@ -63,17 +64,13 @@ func Owner(members []Member) kmutex.Node {
 	return nodes[chordring.New(names).Owner("pool")]
 }
 
-func (v *View) formation() kmutex.Formation {
-	return kmutex.Formation{Epoch: v.Epoch, K: v.K, Home: v.Home, Owed: len(v.Owed) > 0}
-}
-
-// founders are the members that form the epoch; later ones join it.
-func (v *View) founders() []kmutex.Node {
-	var nodes []kmutex.Node
-	for _, m := range v.Members {
-		if uint64(m.Node) <= v.Began {
-			nodes = append(nodes, m.Node)
-		}
+// pool is what package pool wants to know of the view.
+func (v *View) pool() pool.View {
+	p := pool.View{
+		Newest: kmutex.Node(v.Index), K: v.K, Epoch: v.Epoch, Began: kmutex.Node(v.Began), Home: v.Home, Owed: len(v.Owed) > 0,
 	}
-	return nodes
+	for _, m := range v.Members {
+		p.Members = append(p.Members, m.Node)
+	}
+	return p
 }

@@ -1,0 +1,240 @@
+package gateway
+
+import (
+	"context"
+	"log/slog"
+	"slices"
+	"time"
+
+	purepool "github.com/kgate/kgate/internal/pool"
+	"github.com/kgate/kgate/kmutex"
+	"github.com/kgate/kgate/membership"
+	"github.com/kgate/kgate/replication"
+)
+
+// How a pool moves from epoch to epoch is for package internal/pool to decide.
+// Here it is given the agreed views, and what it decides is carried out.
+
+// follow takes over what the agreed view says about the pool.
+func (p *pool) follow(self kmutex.Node, view *membership.View, spec membership.Pool) {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	p.view = view
+	if p.core == nil {
+		p.self = self
+		p.core = purepool.New(purepool.Config{
+			Self: self, Binding: newBinding(spec.Binding), Memory: p.g.memoryOf(p.name),
+			Audit: true, Interval: p.askInterval, Placed: p.placed, Left: p.leftBehind,
+		})
+	} else if spec.Epoch <= p.spec.Epoch {
+		spec.Home, spec.Epoch = p.spec.Home, p.spec.Epoch // only the tickets change within an epoch
+	}
+	if spec.Epoch > p.spec.Epoch {
+		p.entering, p.reason = p.g.now(), reasonOf(p.spec, spec)
+		p.endLetters()
+	}
+	p.spec = spec
+	loaded := spec.Tickets == 0 || p.g.openDisk(view.Cluster)
+	if loaded {
+		p.followDesk()
+	}
+	p.carry(p.core.Follow(p.g.clock(), poolView(view, spec), loaded))
+}
+
+// loaded goes on when the tickets on disk are there.
+func (p *pool) loaded() {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	if p.alive() {
+		p.followDesk()
+		p.carry(p.core.Loaded(p.g.clock()))
+	}
+}
+
+// followDesk brings the pool's tickets in line with the view, and begins to keep
+// them when the first is taken anywhere.
+func (p *pool) followDesk() {
+	if p.spec.Tickets == 0 {
+		return
+	}
+	if p.desk == nil {
+		p.desk = newDesk(p, p.g.copiesOf(p.name))
+	}
+	p.desk.follow(p.view, p.g.cfg.Replicas)
+}
+
+// poolView is what the agreed view says about one pool.
+func poolView(view *membership.View, spec membership.Pool) purepool.View {
+	v := purepool.View{
+		K: spec.K, Epoch: spec.Epoch, Began: kmutex.Node(spec.Began), Home: spec.Home, Owed: len(spec.Owed) > 0,
+	}
+	for _, m := range view.Members {
+		v.Members = append(v.Members, m.Node)
+		v.Newest = max(v.Newest, m.Node)
+	}
+	for _, l := range view.Lost {
+		v.Newest = max(v.Newest, l.Node)
+		if spec.Tickets > 0 && l.At > spec.Tickets {
+			v.Lost = append(v.Lost, replication.Lost{Node: l.Node, Heir: l.Heir})
+		}
+	}
+	return v
+}
+
+// reasonOf tells why a pool entered an epoch.
+func reasonOf(before, after membership.Pool) Reason {
+	switch {
+	case before.Epoch > 0 && before.K != after.K:
+		return ReasonK
+	case len(after.Owed) > len(before.Owed):
+		return ReasonLoss
+	case len(after.Owed) < len(before.Owed):
+		return ReasonReturn
+	default:
+		return ReasonOther
+	}
+}
+
+// placed tells when a waiting ticket took its place in line. The caller holds the
+// lock.
+func (p *pool) placed(t kmutex.Ticket) (stamp int64, waits bool) {
+	s := p.slots[t]
+	if s == nil {
+		return 0, false
+	}
+	return s.placed.UnixNano(), true
+}
+
+// leftBehind is this gateway's word on the tickets that lost ones left. The caller
+// holds the lock.
+func (p *pool) leftBehind() *replication.Report {
+	if p.desk == nil {
+		return nil
+	}
+	return p.desk.report(p.view)
+}
+
+// wakeDue is for the timer that the pool has asked for.
+func (p *pool) wakeDue() {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	if p.alive() && p.g.ctx.Err() == nil {
+		p.carry(p.core.Wake(p.g.clock()))
+	}
+}
+
+// carry carries out what an event asks for, and gives places to the clients whose
+// turn it is after it. The caller holds the lock.
+func (p *pool) carry(fx *purepool.Effects) {
+	begun := fx.Begun
+	var refused []kmutex.Ticket
+	if begun != nil && p.desk != nil {
+		refused = p.desk.inherit(begun.Inherit)
+	}
+	missed := p.sendAll(fx.Messages)
+	for _, g := range fx.Grants {
+		p.grant(g)
+	}
+	if fx.AskTimer {
+		p.ask.Reset(p.askInterval())
+	}
+	for _, t := range fx.Trace {
+		p.watch.Moved(t)
+	}
+	for _, l := range fx.Letters {
+		p.post(l)
+	}
+	if fx.Recover != 0 {
+		p.recover(fx.Recover)
+	}
+	if fx.WakeAt != 0 {
+		p.wake.Reset(fx.WakeAt - p.g.clock())
+	}
+	p.report(fx)
+	// From here on there are further events, and fx is void.
+	if missed != 0 {
+		p.carry(p.core.MessageLost(p.g.clock(), missed))
+	}
+	if begun != nil {
+		p.begun(begun, refused)
+	}
+	for len(p.due) > 0 { // who comes in makes others due
+		s := p.due[0]
+		p.due = slices.Delete(p.due, 0, 1)
+		p.step(p.place(s, p.g.now()))
+	}
+}
+
+// report tells people what has gone wrong.
+func (p *pool) report(fx *purepool.Effects) {
+	epoch := slog.Uint64("epoch", p.spec.Epoch)
+	if fx.Err != nil {
+		p.log.Error("the pool's epoch has not begun in order", epoch, slog.Any("error", fx.Err))
+	}
+	if len(fx.Doubled) > 0 {
+		p.watch.AuditFailed()
+		p.log.Error("tokens were in use twice; what is one too many ends with its request", epoch, slog.Any("tokens", fx.Doubled))
+	}
+	if len(fx.Faulty) > 0 {
+		p.watch.AuditFailed()
+		p.log.Error("tokens are lost or doubled: a new epoch is asked for", epoch, slog.Any("tokens", fx.Faulty))
+	}
+	if len(fx.Unknown) > 0 {
+		p.log.Warn("what lost gateways had given out cannot be known: their tokens are withheld until it has run out",
+			slog.Any("nodes", fx.Unknown), slog.Duration("longest", replication.MaxTTL))
+	}
+}
+
+// begun goes on after an epoch has begun here.
+func (p *pool) begun(a *replication.EpochAnswer, refused []kmutex.Ticket) {
+	in := a.Install
+	p.trail = nil
+	if p.desk != nil {
+		p.desk.renew(in.Running, a.Settled)
+	}
+	for _, t := range refused {
+		_ = p.try(kmutex.Event{Kind: kmutex.EventCancel, Ticket: t}) // one without a token is not there
+	}
+	took := p.g.now().Sub(p.entering)
+	attrs := []any{
+		slog.Uint64("epoch", in.Epoch), slog.Int("k", in.K),
+		slog.String("binding", p.spec.Binding), slog.Bool("home", in.Home == p.self),
+	}
+	if n := in.Withheld.Len(); n > 0 {
+		attrs = append(attrs, slog.Int("withheld", n))
+	}
+	if p.spec.Epoch > 1 && uint64(p.self) <= p.spec.Began {
+		p.watch.Recovered(p.reason, took)
+		attrs = append(attrs, slog.String("reason", string(p.reason)), slog.Duration("took", took))
+	}
+	p.log.Info("pool installed", attrs...)
+}
+
+// recover asks for a new epoch, in the background. The pool asks again if none
+// comes.
+func (p *pool) recover(epoch uint64) {
+	if p.g.ctx.Err() != nil {
+		return
+	}
+	p.g.wg.Go(func() {
+		const patience = 10 * time.Second
+		ctx, cancel := context.WithTimeout(p.g.ctx, patience)
+		defer cancel()
+		if err := p.g.cfg.Views.Recover(ctx, p.name, epoch); err != nil && p.g.ctx.Err() == nil {
+			p.log.Error("the pool cannot move to a new epoch", slog.Uint64("epoch", epoch), slog.Any("error", err))
+		}
+	})
+}
+
+// memoryOf returns what this gateway remembers of a pool, whatever incarnation it
+// is.
+func (g *Gateway) memoryOf(pool string) *purepool.Memory {
+	g.mu.Lock()
+	defer g.mu.Unlock()
+	m := g.memories[pool]
+	if m == nil {
+		m = new(purepool.Memory)
+		g.memories[pool] = m
+	}
+	return m
+}

@@ -1,0 +1,112 @@
+package gateway
+
+import (
+	"context"
+	"encoding/json"
+	"fmt"
+	"log/slog"
+	"strings"
+	"time"
+
+	purepool "github.com/kgate/kgate/internal/pool"
+	"github.com/kgate/kgate/kmutex"
+)
+
+// Letters between two gateways' parts of a pool go over the link that there is for
+// the messages: a gateway that cannot open a new connection to another one still
+// takes part. They can be long, so they are written and read as JSON outside the
+// pool's lock.
+
+// poolTopic names a pool's letters on the links.
+const poolTopic = "pool/"
+
+// letterPatience bounds the time that a letter takes. One that is not there by
+// then goes again.
+const letterPatience = 30 * time.Second
+
+// post sends a letter in the background, as long as its epoch lasts. The caller
+// holds the lock.
+func (p *pool) post(l purepool.Letter) {
+	if p.g.ctx.Err() != nil {
+		return // Close waits for what has begun before it
+	}
+	if p.letters == nil {
+		p.letters, p.stopLetters = context.WithCancel(p.g.ctx)
+	}
+	epoch := p.letters
+	p.g.wg.Go(func() {
+		ctx, cancel := context.WithTimeout(epoch, letterPatience)
+		defer cancel()
+		data, err := json.Marshal(&l)
+		if err == nil {
+			err = p.g.cfg.Links.SendPayload(ctx, l.To, poolTopic+p.name, data)
+		}
+		if err == nil || epoch.Err() != nil {
+			return
+		}
+		if p.g.losses.First("letter/" + p.name) {
+			p.log.Info("a letter to a peer did not arrive; it goes again", slog.Uint64("node", uint64(l.To)), slog.Any("error", err))
+		}
+		p.mu.Lock()
+		defer p.mu.Unlock()
+		if p.alive() {
+			p.carry(p.core.Undelivered(p.g.clock(), l))
+		}
+	})
+}
+
+// endLetters gives up those that are under way. The caller holds the lock.
+func (p *pool) endLetters() {
+	if p.letters != nil {
+		p.stopLetters()
+		p.letters = nil
+	}
+}
+
+// Missing returns the gateways whose reports this one misses as the home of a pool,
+// and since when it has waited for them. Until they report, or are no members any
+// more, the pool lets nobody in.
+func (g *Gateway) Missing() map[kmutex.Node]time.Time {
+	missing := make(map[kmutex.Node]time.Time)
+	for _, p := range g.all() {
+		p.mu.Lock()
+		var nodes []kmutex.Node
+		var since time.Duration
+		if p.alive() {
+			nodes, since = p.core.Missing()
+		}
+		p.mu.Unlock()
+		at := g.started.Add(since)
+		for _, n := range nodes {
+			if before, known := missing[n]; !known || at.Before(before) {
+				missing[n] = at
+			}
+		}
+	}
+	return missing
+}
+
+// ReceivePayload takes in what another gateway has sent with
+// [Links].SendPayload. It may take as long as reading the payload does.
+func (g *Gateway) ReceivePayload(from kmutex.Node, topic string, payload []byte) error {
+	name, ours := strings.CutPrefix(topic, poolTopic)
+	if !ours {
+		return fmt.Errorf("gateway: node %d sends something about %q", from, topic)
+	}
+	l := new(purepool.Letter)
+	if err := json.Unmarshal(payload, l); err != nil {
+		return fmt.Errorf("gateway: letter of node %d: %w", from, err)
+	}
+	p := g.pool(name)
+	if p == nil {
+		return fmt.Errorf("%w: %q", ErrUnknownPool, name)
+	}
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	if !p.alive() {
+		return ErrIsolated
+	}
+	fx, err := p.core.Take(g.clock(), from, l)
+	p.carry(fx)
+	return err
+}

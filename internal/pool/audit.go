@@ -1,0 +1,158 @@
+package pool
+
+import (
+	"slices"
+	"time"
+
+	"github.com/kgate/kgate/kmutex"
+)
+
+// Home counts the pool's tokens now and then. A token that some message carries
+// is nowhere at that moment, and the gateways are not asked at the same moment,
+// so one count proves nothing. A token that several counts in a row see nowhere,
+// or see in use by the same two tickets, is lost or doubled: a new epoch mends
+// it. Should it only have been on its way each time, that epoch costs a few
+// milliseconds and nothing else.
+
+const (
+	// auditEvery is the time between two counts with few gateways; with many it
+	// grows, so that home asks auditRate gateways a second.
+	auditEvery = 2 * time.Second
+	auditRate  = 100
+	// auditStrikes is how many counts in a row must find the same fault.
+	auditStrikes = 3
+)
+
+// Count asks a gateway which of the pool's tokens it has.
+type Count struct{ Round uint64 }
+
+// Holdings is what one gateway has of a pool's tokens.
+type Holdings struct {
+	Round uint64
+	// Epoch that runs here; another epoch's holdings do not count.
+	Epoch   uint64
+	Running []kmutex.Grant
+	Free    kmutex.TokenSet
+}
+
+// audit is what the counts of the present epoch have found.
+type audit struct {
+	due     time.Duration // 0: this gateway is not home, or the epoch does not run
+	round   uint64
+	from    map[kmutex.Node]*Holdings // in this round
+	strikes map[fault]int
+}
+
+// fault is a token that is nowhere (no tickets), or in use by two.
+type fault struct {
+	token    kmutex.Token
+	one, two kmutex.Ticket
+}
+
+func (p *Pool) auditEvery() time.Duration {
+	return max(auditEvery, time.Duration(len(p.view.Members))*time.Second/auditRate)
+}
+
+func (p *Pool) nextCount() time.Duration { return p.audit.due }
+
+// count ends one round of counting and begins the next.
+func (p *Pool) count(now time.Duration) {
+	a := &p.audit
+	if a.due == 0 || now < a.due {
+		return
+	}
+	if a.round > 0 {
+		p.judge(now)
+	}
+	a.due = now + p.auditEvery()
+	a.round++
+	a.from = make(map[kmutex.Node]*Holdings, len(p.view.Members))
+	for _, n := range p.view.Members {
+		p.deliver(now, Letter{To: n, Count: &Count{Round: a.round}})
+	}
+}
+
+func (p *Pool) holdings(c *Count) *Holdings {
+	h := &Holdings{Round: c.Round}
+	if p.state == Installed {
+		h.Epoch = p.installed
+		h.Running, h.Free = p.machine.Holdings()
+	}
+	return h
+}
+
+func (p *Pool) counted(from kmutex.Node, h *Holdings) {
+	if a := &p.audit; a.due > 0 && h.Round == a.round && h.Epoch == p.installed {
+		a.from[from] = h
+	}
+}
+
+// judge looks at a whole round. One in which a gateway did not answer, or was in
+// another epoch, says nothing: whether that gateway is there is for its lease to
+// say.
+func (p *Pool) judge(now time.Duration) {
+	a := &p.audit
+	all := make([]*Holdings, 0, len(p.view.Members))
+	for _, n := range p.view.Members {
+		if a.from[n] == nil {
+			a.strikes = nil
+			return
+		}
+		all = append(all, a.from[n])
+	}
+	faulty := a.strike(p.whole, all)
+	if len(faulty) > 0 {
+		a.strikes = nil
+		p.fx.Faulty = faulty
+		p.mend(now)
+	}
+}
+
+// strike adds a count and returns the tokens that have been found at fault often
+// enough. The tokens of whole have to be somewhere.
+func (a *audit) strike(whole kmutex.TokenSet, all []*Holdings) []kmutex.Token {
+	var seen kmutex.TokenSet
+	user := make(map[kmutex.Token]kmutex.Ticket)
+	strikes := make(map[fault]int)
+	for _, h := range all {
+		seen.AddAll(h.Free)
+		for _, g := range h.Running {
+			if g.Token < 0 {
+				continue
+			}
+			seen.Add(g.Token)
+			if other, twice := user[g.Token]; twice {
+				f := fault{token: g.Token, one: other, two: g.Ticket}
+				strikes[f] = a.strikes[f] + 1
+			}
+			user[g.Token] = g.Ticket
+		}
+	}
+	lost := whole.Clone()
+	lost.RemoveAll(seen)
+	for _, q := range lost.Tokens() {
+		f := fault{token: q}
+		strikes[f] = a.strikes[f] + 1
+	}
+	a.strikes = strikes
+	var bad []kmutex.Token
+	for f, n := range strikes {
+		if n >= auditStrikes {
+			bad = append(bad, f.token)
+		}
+	}
+	slices.Sort(bad)
+	return slices.Compact(bad)
+}
+
+// expected returns the tokens that are somewhere all the time in the epoch that
+// begins so: those that nobody may still use at a lost gateway, and that are not
+// retired when their tickets end.
+func expected(in *kmutex.Install) kmutex.TokenSet {
+	whole := kmutex.NewTokenSet(in.K)
+	if in.Tokens != nil {
+		whole.Retain(in.Tokens)
+	}
+	whole.RemoveAll(in.Withheld)
+	return whole
+}

@@ -1,0 +1,58 @@
+// Package pool is one gateway's part of one pool: it runs the machine of package
+// kmutex and moves it from epoch to epoch.
+//
+// # What it promises
+//
+// While gateways are lost, join, leave and k changes, each gateway takes its
+// running and waiting tickets from one epoch into the next, and all gateways
+// begin an epoch as one plan says. An epoch that cannot begin, because the plan
+// fails, or is refused, or a message got lost, asks for another one, at a bounded
+// rate, until one begins. The pool's home knows at any moment whose report it
+// waits for, and since when ([Pool.Missing]); somebody has to take those gateways
+// out of the view, or the epoch never begins. Home counts the tokens now and
+// then and has a new epoch formed when one is lost or doubled.
+//
+// # Model
+//
+// The package is pure: no clock, goroutine, lock, random source or I/O. A method
+// takes in one event and returns [Effects]: what to send, whom to let in, and when
+// to call [Pool.Wake]. Times are a monotonic clock's, from any origin. Package
+// gateway drives a Pool under one lock with real links and timers, and package
+// fairk of the lab with simulated ones.
+//
+// Gateways exchange messages of the machine, and letters: reports, answers and
+// counts of tokens, which can be long. A letter can fail to arrive; then the
+// driver says so ([Pool.Undelivered]) and it goes again as long as it matters.
+//
+// # States
+//
+//	state      meaning
+//	Void       the gateway is in no view yet, or its incarnation has ended
+//	Frozen     the machine is frozen for the view's epoch; what the disk knows of
+//	           lost gateways' tickets has not been loaded, so there is no report yet
+//	Reporting  the report is on its way to home, or home waits for others'
+//	Refused    the epoch cannot begin here; a new one is asked for
+//	Installed  the epoch runs here
+//
+//	event                           from                  to
+//	Follow, first epoch or joined   any                   Installed
+//	Follow, newer epoch             any but Void          Frozen, Reporting once loaded
+//	Follow, newer, cannot freeze    any but Void          Refused
+//	Loaded                          Frozen                Reporting
+//	Take an answer of the epoch     Reporting             Installed
+//	  ... the machine refuses it    Reporting             Refused
+//	Take the last report, at home   Frozen, Reporting     the same, and home has planned
+//	  ... and the plan fails        Frozen, Reporting     Refused
+//	End                             any                   Void
+//
+// A view of an older epoch, and a letter of one, change nothing. A report of a
+// newer epoch is kept until the view that tells of it. Whatever the state, a newer
+// epoch takes the place of the present one; its plan is known to nobody then, or
+// the other gateways' reports tell what became of it (see [kmutex.Reform]).
+//
+// # Source
+//
+// The paper (V. Reddy, P. Mittal, I. Gupta, ICDCS 2008) mends the pointers to a
+// lost node one by one; here the whole line is planned at home from all reports,
+// docs/adr/0006. Who drives the package is in docs/adr/0022.
+package pool

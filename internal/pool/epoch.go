@@ -1,0 +1,243 @@
+package pool
+
+import (
+	"fmt"
+	"slices"
+	"time"
+
+	"github.com/kgate/kgate/kmutex"
+	"github.com/kgate/kgate/replication"
+)
+
+// A pool's epoch moves on with a view that takes a gateway out, gives back what
+// one has left, changes k, or mends what went wrong. Requests keep their slots
+// and their places meanwhile.
+
+// Follow takes over a view. Its epoch is not older than that of the view before;
+// loaded tells whether [Config.Left] knows already what the disk has.
+func (p *Pool) Follow(now time.Duration, v View, loaded bool) *Effects {
+	p.fx.reset()
+	before := p.view
+	p.view = v
+	p.sendEarly()
+	p.loaded = loaded
+	if p.state == Void || v.Epoch > before.Epoch {
+		p.enter(now, before.Epoch)
+	}
+	return p.done(now)
+}
+
+// sendEarly sends what was kept for members that the view has now. What has
+// become of them meanwhile is the links' to say.
+func (p *Pool) sendEarly() {
+	early := p.early
+	p.early = nil
+	for i := range early {
+		p.send(&early[i])
+	}
+}
+
+// enter moves the pool toward the view's epoch.
+func (p *Pool) enter(now time.Duration, before uint64) {
+	if p.home != nil && !p.home.forming.Planned() {
+		p.unplanned = append(p.unplanned, before)
+	}
+	p.home, p.report, p.again, p.repair.wanted, p.overflow, p.expiry = nil, nil, nil, false, false, 0
+	p.audit = audit{}
+	v := &p.view
+	if v.joins(p.cfg.Self) {
+		p.install(now, &replication.EpochAnswer{Install: kmutex.Genesis(v.Epoch, v.K, v.Home, p.cfg.Self)})
+		return
+	}
+	fx, err := p.machine.Step(kmutex.Event{Kind: kmutex.EventFreeze, Epoch: v.Epoch, K: v.K})
+	if err != nil {
+		p.refuse(now, err)
+		return
+	}
+	p.fx.Trace = append(p.fx.Trace, fx.Trace...)
+	p.state = Frozen
+	p.report = &replication.EpochReport{Report: *fx.Report}
+	if v.Home == p.cfg.Self {
+		p.home = newHome(now, v, p.cfg.Memory)
+	}
+	if p.loaded {
+		p.sendReport(now)
+	}
+	p.takeAhead(now)
+}
+
+// Loaded takes in that [Config.Left] knows what the disk has.
+func (p *Pool) Loaded(now time.Duration) *Effects {
+	p.fx.reset()
+	p.loaded = true
+	if p.state == Frozen {
+		p.sendReport(now)
+	}
+	return p.done(now)
+}
+
+// sendReport completes the report and sends it to home.
+func (p *Pool) sendReport(now time.Duration) {
+	r := p.report
+	r.Waiting = p.restamp(r.Waiting)
+	r.Unplanned = slices.Clone(p.unplanned)
+	r.Free.AddAll(p.reclaimed)
+	if p.cfg.Left != nil {
+		r.Left = p.cfg.Left()
+	}
+	p.state = Reporting
+	p.deliver(now, Letter{To: p.view.Home, Report: r})
+}
+
+// restamp splits the waiting tickets into turns by when their places were taken,
+// as finely as the line is: to one ask interval. A ticket that waits no more has
+// been cancelled since the machine was frozen; its cancel is deferred in the
+// machine, which wants it in its place until then.
+func (p *Pool) restamp(turns []kmutex.ReportedTurn) []kmutex.ReportedTurn {
+	interval := int64(p.cfg.Interval())
+	var out []kmutex.ReportedTurn
+	for _, turn := range turns {
+		for _, t := range turn.Tickets {
+			stamp, waits := p.cfg.Placed(t)
+			switch n := len(out); {
+			case !waits && n == 0:
+				out = append(out, kmutex.ReportedTurn{})
+			case waits && (n == 0 || stamp-out[n-1].Stamp > interval):
+				out = append(out, kmutex.ReportedTurn{Stamp: stamp})
+			}
+			last := &out[len(out)-1]
+			last.Tickets = append(last.Tickets, t)
+		}
+	}
+	return out
+}
+
+// install begins an epoch. What the machine had deferred can be refused; then the
+// epoch has begun all the same.
+func (p *Pool) install(now time.Duration, a *replication.EpochAnswer) {
+	in := a.Install
+	err := p.step(kmutex.Event{Kind: kmutex.EventInstall, Install: in})
+	if p.machine.Frozen() {
+		p.refuse(now, err)
+		return
+	}
+	p.state, p.fx.Begun, p.fx.Err = Installed, a, err
+	p.installed, p.withheld, p.whole = in.Epoch, in.Withheld, expected(in)
+	p.report, p.unplanned, p.reclaimed = nil, nil, nil
+	if p.cfg.Audit && p.view.Home == p.cfg.Self {
+		p.audit.due = now + p.auditEvery()
+	}
+}
+
+// refuse ends what was begun for the view's epoch, and asks for another one.
+func (p *Pool) refuse(now time.Duration, err error) {
+	p.state = Refused
+	p.fx.Err = fmt.Errorf("pool: epoch %d cannot begin: %w", p.view.Epoch, err)
+	p.mend(now)
+}
+
+// Take takes in a letter. It fails with ErrVoid and ErrLetter, and then it has
+// changed nothing.
+func (p *Pool) Take(now time.Duration, from kmutex.Node, l *Letter) (*Effects, error) {
+	p.fx.reset()
+	if p.state == Void {
+		return &p.fx, ErrVoid
+	}
+	err := p.take(now, from, l)
+	return p.done(now), err
+}
+
+func (p *Pool) take(now time.Duration, from kmutex.Node, l *Letter) error {
+	switch {
+	case l.Report != nil:
+		return p.takeReport(now, from, l.Report)
+	case l.Answer != nil:
+		return p.takeAnswer(now, l.Answer)
+	case l.Count != nil:
+		p.deliver(now, Letter{To: from, Tokens: p.holdings(l.Count)})
+		return nil
+	case l.Tokens != nil:
+		p.counted(from, l.Tokens)
+		return nil
+	default:
+		return fmt.Errorf("%w: node %d sends an empty one", ErrLetter, from)
+	}
+}
+
+func (p *Pool) takeAnswer(now time.Duration, a *replication.EpochAnswer) error {
+	switch {
+	case a.Install == nil:
+		return fmt.Errorf("%w: an answer without an install", ErrLetter)
+	case p.state == Reporting && a.Install.Epoch == p.view.Epoch:
+		p.install(now, a)
+	}
+	return nil
+}
+
+// deliver sends a letter, or takes it in here.
+func (p *Pool) deliver(now time.Duration, l Letter) {
+	if l.To != p.cfg.Self {
+		p.fx.Letters = append(p.fx.Letters, l)
+		return
+	}
+	if err := p.take(now, p.cfg.Self, &l); err != nil {
+		p.refuse(now, err)
+	}
+}
+
+// retry is a letter that goes again.
+type retry struct {
+	at     time.Duration
+	letter Letter
+}
+
+// Pauses before a letter goes again: they double. Home may only not have seen the
+// view yet.
+const (
+	retryFirst   = 4 * time.Millisecond
+	retryLongest = 250 * time.Millisecond
+)
+
+// Undelivered takes in that a letter has not arrived, or may not have, or was not
+// taken. It goes again as long as it matters; a count does not, there is a next
+// one.
+func (p *Pool) Undelivered(now time.Duration, l Letter) *Effects {
+	p.fx.reset()
+	if p.matters(&l) {
+		pause := min(retryFirst<<min(l.tries, 10), retryLongest)
+		l.tries++
+		p.again = append(p.again, retry{now + pause, l})
+	}
+	return p.done(now)
+}
+
+func (p *Pool) matters(l *Letter) bool {
+	switch {
+	case l.Report != nil:
+		return p.state == Reporting && l.Report.Epoch == p.view.Epoch
+	case l.Answer != nil:
+		return p.state != Void && l.Answer.Install.Epoch == p.view.Epoch && slices.Contains(p.view.Members, l.To)
+	default:
+		return false
+	}
+}
+
+func (p *Pool) retry(now time.Duration) {
+	p.again = slices.DeleteFunc(p.again, func(r retry) bool {
+		due := now >= r.at
+		if due && p.matters(&r.letter) {
+			p.fx.Letters = append(p.fx.Letters, r.letter)
+		}
+		return due
+	})
+}
+
+func (p *Pool) nextRetry() time.Duration {
+	next := time.Duration(0)
+	for _, r := range p.again {
+		if next == 0 || r.at < next {
+			next = r.at
+		}
+	}
+	return next
+}

@@ -1,0 +1,116 @@
+package pool
+
+import (
+	"fmt"
+	"maps"
+	"slices"
+	"time"
+
+	"github.com/kgate/kgate/kmutex"
+	"github.com/kgate/kgate/replication"
+)
+
+// home is what the pool's home does for an epoch: it waits for the reports of all
+// founders, plans once, and answers everybody. The plan stays until the next
+// epoch, for those whose answer was lost.
+type home struct {
+	forming *replication.Forming
+	since   time.Duration // when it began to wait
+	failed  bool
+}
+
+func newHome(now time.Duration, v *View, m *Memory) *home {
+	lost := slices.Clone(v.Lost)
+	for i := range lost {
+		since, unknown := m.unknown[lost[i].Node]
+		lost[i].Over = unknown && now-since >= replication.MaxTTL
+	}
+	maps.DeleteFunc(m.unknown, func(n kmutex.Node, _ time.Duration) bool {
+		return !slices.ContainsFunc(lost, func(l replication.Lost) bool { return l.Node == n })
+	})
+	return &home{forming: replication.NewForming(v.formation(), v.founders(), lost), since: now}
+}
+
+// Missing returns, at home, the gateways whose reports the pool's epoch waits for,
+// in ascending order, and since when; nobody if it waits for none.
+func (p *Pool) Missing() (nodes []kmutex.Node, since time.Duration) {
+	if p.home == nil || p.home.failed {
+		return nil, 0
+	}
+	return p.home.forming.Missing(), p.home.since
+}
+
+// takeReport takes in a report, at home; with the last one the epoch is planned.
+// One that comes again is answered again.
+func (p *Pool) takeReport(now time.Duration, from kmutex.Node, r *replication.EpochReport) error {
+	switch {
+	case r.Epoch > p.view.Epoch: // the view that says so is on its way
+		if p.ahead == nil {
+			p.ahead = make(map[kmutex.Node]*replication.EpochReport)
+		}
+		p.ahead[from] = r
+		return nil
+	case r.Epoch < p.view.Epoch:
+		return nil // superseded: the sender hears of the newer epoch, too
+	case p.home == nil || r.Node != from:
+		return fmt.Errorf("%w: a report of node %d for epoch %d from node %d, and home is %d", ErrLetter, r.Node, r.Epoch, from, p.view.Home)
+	case p.home.failed:
+		return nil // a new epoch is asked for
+	}
+	f := p.home.forming
+	if f.Planned() {
+		p.answer(now, from)
+		return nil
+	}
+	if err := f.Admit(*r); err != nil {
+		p.home.failed = true
+		p.refuse(now, err)
+		return nil
+	}
+	if !f.Planned() {
+		return nil
+	}
+	p.fx.Doubled = f.Doubled()
+	p.remember(now, f.Unknown())
+	for _, n := range p.view.founders() {
+		p.answer(now, n)
+	}
+	return nil
+}
+
+// takeAhead takes in the reports that have come before the view.
+func (p *Pool) takeAhead(now time.Duration) {
+	ahead := p.ahead
+	p.ahead = nil
+	for _, n := range slices.Sorted(maps.Keys(ahead)) {
+		// One that makes no sense is none; the answer to that is a log entry of
+		// the links when it comes in time.
+		_ = p.takeReport(now, n, ahead[n])
+	}
+}
+
+func (p *Pool) answer(now time.Duration, n kmutex.Node) {
+	if a := p.home.forming.Answer(n); a != nil {
+		p.deliver(now, Letter{To: n, Answer: a})
+	}
+}
+
+// remember notes that nobody knows the tickets of some lost gateways, and has the
+// epoch end when their tokens can come back.
+func (p *Pool) remember(now time.Duration, nodes []kmutex.Node) {
+	if len(nodes) == 0 {
+		return
+	}
+	m := p.cfg.Memory
+	if m.unknown == nil {
+		m.unknown = make(map[kmutex.Node]time.Duration)
+	}
+	oldest := now
+	for _, n := range nodes {
+		if _, known := m.unknown[n]; !known {
+			m.unknown[n] = now
+		}
+		oldest = min(oldest, m.unknown[n])
+	}
+	p.fx.Unknown, p.expiry = nodes, oldest+replication.MaxTTL
+}

@@ -1,0 +1,85 @@
+package pool
+
+import (
+	"testing"
+
+	"github.com/kgate/kgate/test/mutant"
+)
+
+// The tests find these defects.
+func TestMutantsAreCaught(t *testing.T) {
+	mutant.Suite{Mutants: []mutant.Mutant{
+		{
+			Name: "a pool that cannot begin its epoch asks for nothing", File: "epoch.go",
+			Old:    "begin: %w\", p.view.Epoch, err)\n\tp.mend(now)",
+			New:    "begin: %w\", p.view.Epoch, err)",
+			Caught: "asked for 0 times", By: "^TestAsksUntilAnEpochBegins$",
+		},
+		{
+			Name: "a new epoch is asked for once only", File: "repair.go",
+			Old:    "if !r.wanted || now < r.due {",
+			New:    "if !r.wanted || now < r.due || r.pause > 0 {",
+			Caught: "asked for 1 times in 10 minutes", By: "^TestAsksUntilAnEpochBegins$",
+		},
+		{
+			Name: "a new epoch is asked for all the time", File: "repair.go",
+			Old:    "r.pause = min(max(2*r.pause, repairFirst), repairLongest)",
+			New:    "r.pause = repairFirst",
+			Caught: "times in 10 minutes", By: "^TestAsksUntilAnEpochBegins$",
+		},
+		{
+			Name: "a report goes before the disk has been read", File: "epoch.go",
+			Old:    "if p.loaded {\n\t\tp.sendReport(now)",
+			New:    "if true {\n\t\tp.sendReport(now)",
+			Caught: "want frozen", By: "^TestStates$",
+		},
+		{
+			Name: "a report that is ahead of home's view is forgotten", File: "home.go",
+			Old:    "p.ahead[from] = r\n",
+			New:    "",
+			Caught: "home misses", By: "^TestStates$",
+		},
+		{
+			Name: "home does not tell since when it waits", File: "home.go",
+			Old:    "return p.home.forming.Missing(), p.home.since",
+			New:    "return p.home.forming.Missing(), 0",
+			Caught: "home misses", By: "^TestStates$",
+		},
+		{
+			Name: "a letter that is lost stays lost", File: "epoch.go",
+			Old:    "if p.matters(&l) {\n\t\tpause",
+			New:    "if false {\n\t\tpause",
+			Caught: "sent 1 times", By: "^TestLettersGoAgain$",
+		},
+		{
+			Name: "a letter goes again at once, always", File: "epoch.go",
+			Old:    "min(retryFirst<<min(l.tries, 10), retryLongest)",
+			New:    "retryFirst",
+			Caught: "sent \\d\\d\\d+ times", By: "^TestLettersGoAgain$",
+		},
+		{
+			Name: "tokens that never left are withheld", File: "epoch.go",
+			Old:    "r.Free.AddAll(p.reclaimed)\n",
+			New:    "",
+			Caught: "free: ", By: "^TestUnsent$",
+		},
+		{
+			Name: "tokens of an old epoch's message are free", File: "pool.go",
+			Old:    "if p.state == Void || m.Epoch != p.installed {",
+			New:    "if p.state == Void {",
+			Caught: "free: ", By: "^TestUnsent$",
+		},
+		{
+			Name: "the tokens are not counted while some are withheld", File: "audit.go",
+			Old:    "whole.RemoveAll(in.Withheld)",
+			New:    "if in.Withheld.Len() > 0 {\n\t\treturn nil\n\t}",
+			Caught: "while another is withheld", By: "^TestStrikes$",
+		},
+		{
+			Name: "a gateway's tokens are not counted", File: "audit.go",
+			Old:    "a.from[from] = h\n",
+			New:    "",
+			Caught: "not found", By: "^TestAudit$",
+		},
+	}}.Run(t)
+}

@@ -1,0 +1,308 @@
+package pool
+
+import (
+	"slices"
+	"testing"
+	"time"
+
+	"github.com/kgate/kgate/coordinator"
+	"github.com/kgate/kgate/kmutex"
+	"github.com/kgate/kgate/replication"
+)
+
+// trio is three gateways of one pool, in its first epoch, home is the first. What
+// they send each other waits to be delivered.
+type trio struct {
+	t     *testing.T
+	now   time.Duration
+	pools map[kmutex.Node]*Pool
+	mail  []sent
+	asked []time.Duration // when a new epoch was asked for
+	view  View
+}
+
+type sent struct {
+	from   kmutex.Node
+	letter Letter
+}
+
+func newTrio(t *testing.T, k int) *trio {
+	w := &trio{t: t, now: time.Hour, pools: make(map[kmutex.Node]*Pool)}
+	w.view = View{Members: []kmutex.Node{1, 2, 3}, Newest: 3, K: k, Epoch: 1, Began: 3, Home: 1}
+	for _, n := range w.view.Members {
+		w.pools[n] = New(Config{
+			Self: n, Binding: new(coordinator.Late), Audit: true,
+			Interval: func() time.Duration { return 0 },
+			Placed:   func(t kmutex.Ticket) (int64, bool) { return int64(t), true },
+		})
+		w.carry(n, w.pools[n].Follow(w.now, w.view, true))
+	}
+	return w
+}
+
+func (w *trio) carry(n kmutex.Node, fx *Effects) *Effects {
+	for _, l := range fx.Letters {
+		w.mail = append(w.mail, sent{n, l})
+	}
+	if fx.Recover != 0 {
+		w.asked = append(w.asked, w.now)
+	}
+	return fx
+}
+
+// next moves the pool to another epoch at gateway n.
+func (w *trio) next(n kmutex.Node, loaded bool) {
+	v := w.view
+	v.Epoch++
+	w.carry(n, w.pools[n].Follow(w.now, v, loaded))
+}
+
+// deliver delivers all letters that keep lets through, and drops the others.
+func (w *trio) deliver(keep func(sent) bool) {
+	w.t.Helper()
+	for len(w.mail) > 0 {
+		s := w.mail[0]
+		w.mail = w.mail[1:]
+		if keep != nil && !keep(s) {
+			continue
+		}
+		fx, err := w.pools[s.letter.To].Take(w.now, s.from, &s.letter)
+		if err != nil {
+			w.t.Errorf("%+v: %v", s, err)
+		}
+		w.carry(s.letter.To, fx)
+	}
+}
+
+func (w *trio) wake(d time.Duration) {
+	for end := w.now + d; w.now < end; w.now += 10 * time.Millisecond {
+		for _, n := range w.view.Members {
+			w.carry(n, w.pools[n].Wake(w.now))
+		}
+	}
+}
+
+func (w *trio) states(want ...State) {
+	w.t.Helper()
+	for i, s := range want {
+		if got := w.pools[kmutex.Node(i+1)].State(); got != s {
+			w.t.Errorf("gateway %d is %v, want %v", i+1, got, s)
+		}
+	}
+}
+
+// The states of an epoch that begins in order, one report ahead of home's view.
+func TestStates(t *testing.T) {
+	w := newTrio(t, 2)
+	w.states(Installed, Installed, Installed)
+	w.next(2, true)
+	w.deliver(nil) // home has not heard of the epoch
+	w.next(3, false)
+	w.states(Installed, Reporting, Frozen)
+	w.next(1, true)
+	w.states(Reporting, Reporting, Frozen)
+	if missing, since := w.pools[1].Missing(); !slices.Equal(missing, []kmutex.Node{3}) || since != w.now {
+		t.Errorf("home misses %v since %v", missing, since)
+	}
+	w.deliver(nil)
+	w.states(Reporting, Reporting, Frozen)
+	w.carry(3, w.pools[3].Loaded(w.now))
+	w.states(Reporting, Reporting, Reporting)
+	w.deliver(nil)
+	w.states(Installed, Installed, Installed)
+	if missing, _ := w.pools[1].Missing(); len(missing) > 0 {
+		t.Errorf("home misses %v", missing)
+	}
+	w.pools[2].End()
+	if _, err := w.pools[2].Step(kmutex.Event{Kind: kmutex.EventAskDue}); err == nil {
+		t.Error("a pool without an incarnation takes in an event")
+	}
+	w.states(Installed, Void, Installed)
+}
+
+// A plan that fails, or is refused, has a new epoch asked for: at once, and then
+// at a bounded rate until there is one.
+func TestAsksUntilAnEpochBegins(t *testing.T) {
+	spoil := map[string]func(*sent){
+		"plan": func(s *sent) {
+			if r := s.letter.Report; r != nil {
+				worse := *r
+				worse.Peak = -1
+				s.letter.Report = &worse
+			}
+		},
+		"install": func(s *sent) {
+			if a := s.letter.Answer; a != nil {
+				in := *a.Install
+				in.Running = []kmutex.Grant{{Ticket: 7, Token: 1}}
+				s.letter.Answer = &replication.EpochAnswer{Install: &in}
+			}
+		},
+	}
+	for name, spoil := range spoil {
+		t.Run(name, func(t *testing.T) {
+			w := newTrio(t, 2)
+			for _, n := range w.view.Members {
+				w.next(n, true)
+			}
+			w.deliver(func(s sent) bool {
+				if s.from != 2 && s.letter.To != 2 {
+					return true
+				}
+				spoil(&s)
+				fx, err := w.pools[s.letter.To].Take(w.now, s.from, &s.letter)
+				if err != nil {
+					t.Error(err)
+				}
+				w.carry(s.letter.To, fx)
+				return false
+			})
+			if len(w.asked) != 1 {
+				t.Fatalf("a new epoch was asked for %d times", len(w.asked))
+			}
+			w.wake(10 * time.Minute)
+			if n := len(w.asked); n < 10 || n > 20 {
+				t.Errorf("asked for %d times in 10 minutes", n)
+			}
+			if first := w.asked[1] - w.asked[0]; first > 2*time.Second {
+				t.Errorf("asked for again after %v", first)
+			}
+			w.mail = nil
+			w.view.Epoch++
+			for _, n := range w.view.Members {
+				w.next(n, true)
+			}
+			w.deliver(nil)
+			w.states(Installed, Installed, Installed)
+			asked := len(w.asked)
+			w.wake(time.Minute)
+			if len(w.asked) > asked {
+				t.Error("asked for although the epoch has begun")
+			}
+		})
+	}
+}
+
+// A letter that did not arrive goes again, less and less often, until its epoch is
+// over.
+func TestLettersGoAgain(t *testing.T) {
+	for _, lost := range []func(Letter) bool{
+		func(l Letter) bool { return l.Report != nil }, func(l Letter) bool { return l.Answer != nil },
+	} {
+		w := newTrio(t, 2)
+		for _, n := range w.view.Members {
+			w.next(n, true)
+		}
+		tries := 0
+		for end := w.now + 10*time.Second; w.now < end; w.wake(10 * time.Millisecond) {
+			w.deliver(func(s sent) bool {
+				if !lost(s.letter) || s.letter.To != 2 && s.from != 2 {
+					return true
+				}
+				tries++
+				w.carry(s.from, w.pools[s.from].Undelivered(w.now, s.letter))
+				return false
+			})
+		}
+		if tries < 10 || tries > 60 {
+			t.Errorf("sent %d times in 10 s", tries)
+		}
+		if len(w.asked) > 0 {
+			t.Error("a new epoch was asked for")
+		}
+		w.wake(time.Second)
+		w.deliver(nil)
+		w.states(Installed, Installed, Installed)
+	}
+}
+
+// A message that the line misses has a new epoch asked for, but not one of an epoch
+// that is over.
+func TestLostMessage(t *testing.T) {
+	w := newTrio(t, 2)
+	w.carry(2, w.pools[2].MessageLost(w.now, 7))
+	if len(w.asked) > 0 {
+		t.Error("asked for a new epoch after a message of another one")
+	}
+	w.carry(2, w.pools[2].MessageLost(w.now, 1))
+	if len(w.asked) != 1 {
+		t.Errorf("asked for a new epoch %d times", len(w.asked))
+	}
+}
+
+// What never left this gateway is free again with the epoch that the loss of its
+// receiver begins.
+func TestUnsent(t *testing.T) {
+	w := newTrio(t, 2)
+	p := w.pools[2]
+	p.Unsent(&kmutex.Message{Kind: kmutex.KindToken, Epoch: 7, Token: 0})
+	p.Unsent(&kmutex.Message{Kind: kmutex.KindToken, Epoch: 1, Token: 1})
+	w.next(2, true)
+	if got := w.mail[len(w.mail)-1].letter.Report.Free; !slices.Equal(got.Tokens(), []kmutex.Token{1}) {
+		t.Errorf("free: %v", got)
+	}
+}
+
+// Home finds a token that is lost or in use twice after three counts, also while
+// others are withheld, and asks for an epoch that mends it.
+func TestAudit(t *testing.T) {
+	w := newTrio(t, 2)
+	w.wake(time.Minute)
+	w.deliver(nil)
+	if len(w.asked) > 0 {
+		t.Fatal("a fault was found where there is none")
+	}
+	lie := func(s sent) bool {
+		if h := s.letter.Tokens; h != nil && s.from == 2 {
+			h.Running = []kmutex.Grant{{Ticket: 1, Token: 0}}
+		}
+		if h := s.letter.Tokens; h != nil && s.from == 3 {
+			h.Running = []kmutex.Grant{{Ticket: 2, Token: 0}}
+		}
+		return true
+	}
+	for range 60 {
+		w.wake(100 * time.Millisecond)
+		w.deliver(lie)
+	}
+	w.wake(2 * auditEvery)
+	if len(w.asked) == 0 {
+		t.Error("a doubled token was not found")
+	}
+}
+
+// A fault counts when three counts in a row find the same one.
+func TestStrikes(t *testing.T) {
+	free := kmutex.NewTokenSet
+	whole := []*Holdings{{Free: free(2)}, {Running: []kmutex.Grant{{Ticket: 5, Token: 2}}}}
+	without := []*Holdings{{Free: free(2)}, {}}
+	doubled := []*Holdings{
+		{Free: free(1), Running: []kmutex.Grant{{Ticket: 5, Token: 1}}},
+		{Running: []kmutex.Grant{{Ticket: 7, Token: 1}, {Ticket: 8, Token: 2}}},
+	}
+	withheld := kmutex.TokenSet{}
+	withheld.Add(2)
+	for _, c := range []struct {
+		name     string
+		withheld kmutex.TokenSet
+		counts   [][]*Holdings
+		want     []kmutex.Token
+	}{
+		{"whole", nil, [][]*Holdings{whole, whole, whole, whole}, nil},
+		{"on its way now and then", nil, [][]*Holdings{without, without, whole, without, without}, nil},
+		{"lost", nil, [][]*Holdings{whole, without, without, without}, []kmutex.Token{2}},
+		{"withheld on purpose", withheld, [][]*Holdings{without, without, without}, nil},
+		{"lost, while another is withheld", withheld, [][]*Holdings{{{Free: free(1)}}, {{Free: free(1)}}, {{Free: free(1)}}}, []kmutex.Token{1}},
+		{"doubled", nil, [][]*Holdings{doubled, doubled, doubled}, []kmutex.Token{1}},
+		{"doubled, while another is withheld", withheld, [][]*Holdings{doubled, doubled, doubled}, []kmutex.Token{1}},
+	} {
+		var a audit
+		var got []kmutex.Token
+		for _, all := range c.counts {
+			got = a.strike(expected(&kmutex.Install{K: 3, Tokens: free(3), Withheld: c.withheld}), all)
+		}
+		if !slices.Equal(got, c.want) {
+			t.Errorf("%s: %v, want %v", c.name, got, c.want)
+		}
+	}
+}

@@ -1,0 +1,44 @@
+package pool
+
+import (
+	"slices"
+
+	"github.com/kgate/kgate/kmutex"
+	"github.com/kgate/kgate/replication"
+)
+
+// View is what the agreed view says about one pool. It does not change after
+// [Pool.Follow] was given it.
+type View struct {
+	// Members in ascending order.
+	Members []kmutex.Node
+	// Newest is the youngest node that the view tells of, present or lost. A
+	// message to a younger one waits for the view that has it.
+	Newest kmutex.Node
+
+	// K is the number of tokens.
+	K int
+	// Epoch of the pool, from 1.
+	Epoch uint64
+	// Began: members up to this node form the epoch, younger ones join it.
+	Began kmutex.Node
+	// Home plans the epoch.
+	Home kmutex.Node
+	// Owed: lost gateways may still run tickets.
+	Owed bool
+	// Lost gateways that may have left tickets; none in a pool without tickets.
+	Lost []replication.Lost
+}
+
+// joins reports whether node n has nothing to report as the epoch begins: nobody
+// had the pool before its first epoch, and a younger node was not there.
+func (v *View) joins(n kmutex.Node) bool { return v.Epoch == 1 || n > v.Began }
+
+// founders are the members that form the epoch.
+func (v *View) founders() []kmutex.Node {
+	return slices.DeleteFunc(slices.Clone(v.Members), func(n kmutex.Node) bool { return n > v.Began })
+}
+
+func (v *View) formation() kmutex.Formation {
+	return kmutex.Formation{Epoch: v.Epoch, K: v.K, Home: v.Home, Owed: v.Owed}
+}

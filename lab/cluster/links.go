@@ -1,0 +1,177 @@
+package cluster
+
+import (
+	"slices"
+	"time"
+
+	"github.com/kgate/kgate/kmutex"
+	"github.com/kgate/kgate/membership/leader"
+)
+
+// link is what is special about the link between two hosts: it is down, or is about
+// to be. Links that nothing is known of are up. Its queues are the engine's.
+type link struct {
+	// lost is since when nothing passes, and down since when both ends know that
+	// there is no connection; never: it is not so.
+	lost, down time.Duration
+}
+
+const never = time.Duration(-1)
+
+// Bar lets a host open no new connections to another. Those that are open go on.
+func (c *Cluster) Bar(from, to int) {
+	c.tracef("", "host %d: can open no connections to %d", from, to)
+	c.bars[[2]int{from, to}] = true
+	c.doubt(from, to)
+}
+
+// Unbar ends it.
+func (c *Cluster) Unbar(from, to int) {
+	delete(c.bars, [2]int{from, to})
+	c.checkLinks(from)
+}
+
+// Cut lets nothing pass from a host to another.
+func (c *Cluster) Cut(from, to int) {
+	c.Engine.Cut(from, to)
+	c.doubt(from, to)
+}
+
+// Heal ends it.
+func (c *Cluster) Heal(from, to int) {
+	c.Engine.Heal(from, to)
+	c.checkLinks(from)
+}
+
+// Dials reports whether a host can open a connection to another and talk over it.
+func (c *Cluster) Dials(from, to int) bool {
+	return c.hears(from, to) && (from == to || !c.bars[[2]int{from, to}])
+}
+
+// doubt has the link between two hosts looked at from now on.
+func (c *Cluster) doubt(a, b int) *link {
+	if l := c.links[a][b]; l != nil {
+		return l
+	}
+	l := &link{lost: never, down: never}
+	for _, end := range [][2]int{{a, b}, {b, a}} {
+		if c.links[end[0]] == nil {
+			c.links[end[0]] = make(map[int]*link)
+		}
+		c.links[end[0]][end[1]] = l
+	}
+	return l
+}
+
+// doubtAll has all links of a host looked at. Fresh: another incarnation begins
+// there, which has none yet.
+func (c *Cluster) doubtAll(host int, fresh bool) {
+	for other := range c.hosts {
+		if other == host || c.hosts[host].process == nil && c.hosts[other].process == nil {
+			continue
+		}
+		l := c.doubt(host, other)
+		if fresh && l.down == never {
+			c.breaks(host, other, l)
+		}
+	}
+	c.checkLinks(host)
+}
+
+// checkAllLinks looks at all links that are in doubt.
+func (c *Cluster) checkAllLinks() {
+	for host := range c.links {
+		if len(c.links[host]) > 0 {
+			c.checkLinks(host)
+		}
+	}
+}
+
+// checkLinks looks at the links of a host that are in doubt, in order: what a link
+// held back is sent then.
+func (c *Cluster) checkLinks(host int) {
+	others := make([]int, 0, len(c.links[host]))
+	for other := range c.links[host] {
+		others = append(others, other)
+	}
+	slices.Sort(others)
+	for _, other := range others {
+		c.checkLink(host, other)
+	}
+}
+
+// checkLink follows one link. Three pings in a row that get no answer break it; a
+// process that ends does so at once. Either end may dial.
+func (c *Cluster) checkLink(a, b int) {
+	l := c.links[a][b]
+	if l == nil {
+		return
+	}
+	pa, pb := c.hosts[a].process, c.hosts[b].process
+	if !c.hears(a, b) {
+		if l.lost == never {
+			l.lost = c.Now()
+		}
+		silent := c.Now()-l.lost >= 3*c.cfg.Terms.Interval()
+		if l.down == never && (pa == nil || pb == nil || silent) {
+			c.breaks(a, b, l)
+		}
+		return
+	}
+	l.lost = never
+	if l.down != never {
+		members := pa.gateway.Node() != 0 && pb.gateway.Node() != 0
+		if !members || !c.Dials(a, b) && !c.Dials(b, a) {
+			return
+		}
+		c.Engine.Hold(a, b, nil)
+		c.Engine.Hold(b, a, nil)
+	}
+	delete(c.links[a], b)
+	delete(c.links[b], a)
+}
+
+// breaks notes that a link is down. What the gateways send each other is held back
+// until it is up again; other connections are not its business.
+func (c *Cluster) breaks(a, b int, l *link) {
+	l.down = c.Now()
+	c.Engine.Hold(a, b, overLink)
+	c.Engine.Hold(b, a, overLink)
+}
+
+// overLink reports that a message goes over the link, and not over a connection of
+// raft's or of the leases.
+func overLink(m any) bool {
+	_, ok := m.(interface{ Kind() string })
+	return ok
+}
+
+// down returns the members that a process complains about: its link to them has been
+// down for a while.
+func (p *process) down() []kmutex.Node {
+	var nodes []kmutex.Node
+	for other, l := range p.c.links[p.host] {
+		m, in := p.gateway.View().Named(other)
+		if in && l.down != never && p.c.Now()-l.down >= leader.DownAfter(p.c.cfg.Terms) {
+			nodes = append(nodes, m.Node)
+		}
+	}
+	slices.Sort(nodes)
+	return nodes
+}
+
+// linkDown reports that the link between two hosts is down.
+func (c *Cluster) linkDown(a, b int) bool {
+	l := c.links[a][b]
+	return l != nil && l.down != never
+}
+
+// missing returns the members that a process complains about as the home of the pool:
+// it has waited for their reports for a while.
+func (p *process) missing() []kmutex.Node {
+	nodes, since := p.gateway.Pool().Missing()
+	if p.clock()-since < leader.MissingAfter(p.c.cfg.Terms) {
+		return nil
+	}
+	return nodes
+}

@@ -1,0 +1,103 @@
+package netns
+
+import (
+	"errors"
+	"os"
+	"strconv"
+	"sync"
+	"time"
+)
+
+// relay carries IP packets between the gateways, each after a delay. It takes
+// the place of tc's netem, which needs a module that many kernels lack: every
+// gateway has a TUN device for its peers, and the relay reads and writes them.
+type relay struct {
+	delay   time.Duration
+	devices []*os.File // in the order of Network.Hosts
+	stop    chan struct{}
+	wg      sync.WaitGroup
+}
+
+// underway bounds the packets of one gateway that are on their way; what is
+// beyond it is lost, as in a router.
+const underway = 1 << 14
+
+type packet struct {
+	due  time.Time
+	to   int
+	data []byte
+}
+
+// startRelay joins the gateways by a relay.
+func (nw *Network) startRelay(n int, delay time.Duration) error {
+	r := &relay{delay: delay, stop: make(chan struct{})}
+	nw.relay = r
+	for i := range n {
+		ns, host := nw.gateway(i), strconv.Itoa(i+1)
+		device, err := openTUN(ns, "peers")
+		if err != nil {
+			return err
+		}
+		r.devices = append(r.devices, device)
+		err = errors.Join(
+			ip("-n", ns, "addr", "add", peers+host+"/24", "dev", "peers"),
+			ip("-n", ns, "link", "set", "peers", "up", "txqueuelen", "10000"),
+		)
+		if err != nil {
+			return err
+		}
+	}
+	for _, from := range r.devices {
+		line := make(chan packet, underway)
+		r.wg.Go(func() { r.read(from, line) })
+		r.wg.Go(func() { r.write(line) })
+	}
+	return nil
+}
+
+// read takes packets from a gateway until its device is closed.
+func (r *relay) read(from *os.File, line chan<- packet) {
+	defer close(line)
+	b := make([]byte, 1<<16)
+	for {
+		n, err := from.Read(b)
+		if err != nil {
+			return
+		}
+		const header = 20
+		if n < header || b[0]>>4 != 4 {
+			continue
+		}
+		to := int(b[19]) - 1 // the last byte of the address is the gateway's number
+		if to < 0 || to >= len(r.devices) {
+			continue
+		}
+		select {
+		case line <- packet{time.Now().Add(r.delay), to, append([]byte(nil), b[:n]...)}:
+		default:
+		}
+	}
+}
+
+// write hands packets on when they are due.
+func (r *relay) write(line <-chan packet) {
+	timer := time.NewTimer(0)
+	defer timer.Stop()
+	for p := range line {
+		timer.Reset(time.Until(p.due))
+		select {
+		case <-timer.C:
+			_, _ = r.devices[p.to].Write(p.data) // a full or closed device loses it
+		case <-r.stop:
+		}
+	}
+}
+
+// Close ends the relay.
+func (r *relay) Close() {
+	close(r.stop)
+	for _, d := range r.devices {
+		_ = d.Close()
+	}
+	r.wg.Wait()
+}
