@@ -86,13 +86,15 @@ func noStore(next http.Handler) http.Handler {
 	})
 }
 
-// authorize lets changes through from clients on this machine, and from others
-// that show the token. Reading is free.
+// authorize lets changes through that come over a Unix socket, whose file guards it,
+// and those that show the token. Without a token those from this machine are let
+// through: with one they are not, since a proxy on this machine need not say for whom
+// it asks. Reading is free.
 func authorize(token string) func(http.Handler) http.Handler {
 	want := sha256.Sum256([]byte(token))
 	return func(next http.Handler) http.Handler {
 		return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
-			if r.Method == http.MethodGet || r.Method == http.MethodHead || fromLoopback(r) {
+			if r.Method == http.MethodGet || r.Method == http.MethodHead || overSocket(r) || token == "" && fromLoopback(r) {
 				next.ServeHTTP(w, r)
 				return
 			}
@@ -113,6 +115,12 @@ func authorize(token string) func(http.Handler) http.Handler {
 	}
 }
 
+// overSocket reports whether r came over a Unix socket.
+func overSocket(r *http.Request) bool {
+	addr, ok := r.Context().Value(http.LocalAddrContextKey).(*net.UnixAddr)
+	return ok && addr != nil
+}
+
 // fromLoopback reports whether r came from this machine to a loopback address.
 func fromLoopback(r *http.Request) bool {
 	addr, ok := r.Context().Value(http.LocalAddrContextKey).(net.Addr)
@@ -130,7 +138,7 @@ func isLocal(r *http.Request) bool {
 			return false
 		}
 	}
-	return isLoopback(r.RemoteAddr)
+	return isLoopback(r.RemoteAddr) || overSocket(r)
 }
 
 // localOnly serves clients on this machine and refuses all others.

@@ -95,7 +95,7 @@ type Pool struct {
 	// Fence sends the slot's fence to the upstream, in the header Kgate-Fence.
 	Fence bool
 	// Tickets lets clients of the pool take a ticket for their request, with
-	// "Prefer: respond-async".
+	// "Prefer: kgate-ticket".
 	Tickets bool
 	// Transport is how the upstreams are reached.
 	Transport Transport

@@ -25,7 +25,7 @@ func FuzzPrefer(f *testing.F) {
 				t.Errorf("limit %v: waits %v, applied %d", limit, wait, applied)
 			}
 		}
-		_ = prefersAsync(h)
+		_ = prefersTicket(h)
 	})
 }
 

@@ -125,11 +125,11 @@ func (h *plane) dispatch(ex *exchange, r *http.Request) {
 	slot, err := h.admit(ex, r, t)
 	ex.rec.Wait = time.Since(ex.arrived)
 	switch {
+	case errors.Is(err, errTicketGiven):
+		return
 	case err != nil:
 		h.refuse(ex, r, t, err)
 		ex.traceQueue(false)
-		return
-	case slot == nil: // the client has got a ticket
 		return
 	}
 	defer slot.Release()
@@ -145,14 +145,13 @@ func (h *plane) dispatch(ex *exchange, r *http.Request) {
 }
 
 // admit gets the request a slot: that of the ticket it brings, or the next one
-// in the pool's line, at most for the pool's or the client's time. A request
-// that rather has a ticket gets that for an answer, and no slot.
+// in the pool's line, at most for the pool's or the client's time.
 func (h *plane) admit(ex *exchange, r *http.Request, t *target) (Slot, error) {
 	if ids, ok := r.Header[ticketHeader]; ok {
 		return h.redeem(r, t, ids)
 	}
-	if t.Tickets && prefersAsync(r.Header) {
-		return nil, h.handOut(ex, r, t)
+	if t.Tickets && prefersTicket(r.Header) {
+		return h.admitOrTicket(ex, r, t)
 	}
 	ex.note = Note{Method: r.Method, Path: r.URL.Path, Remote: clientAddr(r, h.cfg.TrustedProxies), Trace: ex.rec.TraceID}
 	ask := Ask{Pool: t.Name, Client: h.client(r, t), Span: ex.spanBytes(), Request: &ex.note}

@@ -25,10 +25,14 @@ func preference(h http.Header, name string) (value string, found bool) {
 	return "", false
 }
 
-// prefersAsync reports whether the client rather has a ticket now than an answer
-// later (section 4.1).
-func prefersAsync(h http.Header) bool {
-	_, ok := preference(h, "respond-async")
+// ticketPreference is the gateway's own: a client that would rather have a ticket than
+// wait for long. It is not respond-async (section 4.1), which is between client and
+// upstream: a 202 to that would look like the upstream's.
+const ticketPreference = "kgate-ticket"
+
+// prefersTicket reports whether the client would rather have a ticket than wait.
+func prefersTicket(h http.Header) bool {
+	_, ok := preference(h, ticketPreference)
 	return ok
 }
 

@@ -263,6 +263,34 @@ func accessFormat(l config.Log) proxy.AccessFormat {
 	}
 }
 
+// trust is how each pool's upstreams are reached over TLS.
+type trust map[string]*tls.Config
+
+// keep has cfg use what t has where it says the same. Whoever is reached in the same
+// way keeps its connections when the configuration is read again. It returns what
+// cfg uses then, and whether that is anything new.
+func (t trust) keep(cfg *proxy.Config) (now trust, changed bool) {
+	now = make(trust, len(cfg.Pools))
+	for i := range cfg.Pools {
+		p := &cfg.Pools[i]
+		if before, known := t[p.Name]; known && sameTLS(before, p.Transport.TLS) {
+			p.Transport.TLS = before
+		} else {
+			changed = true
+		}
+		now[p.Name] = p.Transport.TLS
+	}
+	return now, changed
+}
+
+// sameTLS reports whether two results of upstreamTLS say the same.
+func sameTLS(a, b *tls.Config) bool {
+	if a == nil || b == nil {
+		return a == b
+	}
+	return a.InsecureSkipVerify == b.InsecureSkipVerify && a.RootCAs.Equal(b.RootCAs)
+}
+
 func upstreamTLS(t config.UpstreamTLS) (*tls.Config, error) {
 	if t.CA == "" && !t.InsecureSkipVerify {
 		return nil, nil

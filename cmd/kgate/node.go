@@ -45,6 +45,7 @@ type node struct {
 	clients *proxy.Server
 	admin   *http.Server
 
+	trust       trust              // in the pools' upstreams, as the handler has it
 	certificate *proxy.Certificate // of listen.https; nil: none
 	peerTLS     *peerTLS           // of cluster.tls; nil: none. Once it runs watchCertificates' own
 
@@ -283,6 +284,7 @@ func (n *node) startClients(context.Context) error {
 	if err != nil {
 		return err
 	}
+	n.trust, _ = n.trust.keep(&cfg)
 	if n.handler, err = proxy.New(cfg); err != nil {
 		return err
 	}
