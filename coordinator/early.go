@@ -14,7 +14,13 @@ import (
 // Install.
 type Early struct {
 	self kmutex.Node
-	k    int
+
+	// excess tokens are too many in this epoch. If there are any, the tokens in
+	// away, of tickets that run here, go to the node gate when these end. Gate keeps
+	// those in kept, and lets the others into the queues that begin there.
+	excess     int
+	gate       kmutex.Node
+	away, kept kmutex.TokenSet
 
 	// coordinator: the baton is here, and with it tails and counter.
 	coordinator bool
@@ -26,8 +32,8 @@ type Early struct {
 	serial uint64
 	// waiting tells in which seat a ticket waits for its token.
 	waiting map[kmutex.Ticket]uint64
-	// at tells in which seat of this node a token is; 0: in none.
-	at []uint64
+	// at tells in which seat of this node a token is.
+	at map[kmutex.Token]uint64
 	// idle are the tokens here that nobody uses and nobody waits for.
 	idle kmutex.TokenSet
 }
@@ -43,21 +49,32 @@ type seat struct {
 var _ kmutex.Binding = (*Early)(nil)
 
 // Install implements [kmutex.Binding]: each token that begins at this node is
-// in the seat that [kmutex.SeatOf] gives.
+// in the seat that [kmutex.SeatOf] gives. When there are too many, no token is in
+// a seat, and those seats at the first coordinator wait for theirs.
 func (e *Early) Install(self kmutex.Node, in *kmutex.Install) error {
 	n := &Early{
-		self: self, k: in.K, at: make([]uint64, in.K), serial: uint64(in.K),
-		seats: make(map[uint64]seat), waiting: make(map[kmutex.Ticket]uint64),
+		self: self, excess: in.Excess, gate: in.Holder, serial: uint64(max(in.K, len(in.Tails))),
+		seats: make(map[uint64]seat), waiting: make(map[kmutex.Ticket]uint64), at: make(map[kmutex.Token]uint64),
 	}
 	for _, g := range in.Running {
-		if in.Reusable(g.Token) {
+		switch {
+		case in.Withheld.Has(g.Token):
+		case in.Excess > 0:
+			n.away.Add(g.Token)
+		default:
 			n.put(kmutex.SeatOf(self, g.Token).Serial, seat{ticket: g.Ticket, token: g.Token})
+			n.serial = max(n.serial, kmutex.SeatOf(self, g.Token).Serial)
 		}
 	}
 	for _, q := range in.Free.Tokens() {
 		n.put(kmutex.SeatOf(self, q).Serial, seat{token: q})
 	}
 	if in.Holder == self {
+		for q, s := range in.Tails {
+			if in.Excess > 0 && !s.IsZero() {
+				n.seats[kmutex.SeatOf(self, kmutex.Token(q)).Serial] = seat{token: kmutex.NoToken}
+			}
+		}
 		if err := n.checkTails(in.Tails); err != nil {
 			return err
 		}
@@ -106,7 +123,7 @@ func (e *Early) Enter(t kmutex.Ticket, fx *kmutex.Effects) bool {
 		return false
 	}
 	s := e.seats[e.at[q]]
-	s.ticket, s.last = t, e.serialAfter(s.last, q)
+	s.ticket, s.last = t, serialAfter(s.last, q)
 	e.put(e.at[q], s)
 	fx.Grant(t, q, s.last)
 	return true
@@ -114,11 +131,11 @@ func (e *Early) Enter(t kmutex.Ticket, fx *kmutex.Effects) bool {
 
 // serialAfter returns the serial of q's next grant: the tokens share them out,
 // so that each counts its own uses and no two grants have the same.
-func (e *Early) serialAfter(last uint64, q kmutex.Token) uint64 {
+func serialAfter(last uint64, q kmutex.Token) uint64 {
 	if last == 0 {
 		return uint64(q) + 1
 	}
-	return last + uint64(e.k)
+	return last + kmutex.MaxK
 }
 
 // Assign implements [kmutex.Binding]: every ticket is tied at once.
@@ -141,12 +158,12 @@ func (e *Early) dealable() bool {
 // tie puts s at the end of the next queue in round-robin order.
 func (e *Early) tie(s kmutex.Seat, fx *kmutex.Effects) {
 	for e.tails[e.counter].IsZero() {
-		e.counter = (e.counter + 1) % e.k
+		e.counter = (e.counter + 1) % len(e.tails)
 	}
 	tail := e.tails[e.counter]
 	e.tails[e.counter] = s
 	fx.Note(kmutex.Trace{Kind: kmutex.TraceTied, Token: kmutex.Token(e.counter), Seat: s})
-	e.counter = (e.counter + 1) % e.k
+	e.counter = (e.counter + 1) % len(e.tails)
 	if tail.Node == e.self {
 		e.child(tail.Serial, s, fx)
 		return
@@ -176,7 +193,7 @@ func (e *Early) handOver(serial uint64, fx *kmutex.Effects) {
 		}
 		q := s.token
 		delete(e.seats, serial)
-		e.at[q] = 0
+		delete(e.at, q)
 		e.idle.Remove(q)
 		if s.child.Node != e.self {
 			fx.Send(s.child.Node, kmutex.Message{Kind: kmutex.KindToken, Token: q, Seat: s.child, Serial: s.last})
@@ -198,7 +215,7 @@ func (e *Early) token(serial uint64, q kmutex.Token, last uint64, fx *kmutex.Eff
 		e.put(serial, s)
 		return false
 	}
-	s.last = e.serialAfter(last, q)
+	s.last = serialAfter(last, q)
 	e.put(serial, s)
 	delete(e.waiting, s.ticket)
 	fx.Grant(s.ticket, q, s.last)
@@ -217,7 +234,7 @@ func (e *Early) Depart(next kmutex.Place, baton *kmutex.Message, fx *kmutex.Effe
 
 // CheckBaton implements [kmutex.Binding].
 func (e *Early) CheckBaton(baton *kmutex.Message) error {
-	if len(baton.Free) != 0 || int(baton.Counter) >= e.k {
+	if len(baton.Free) != 0 || baton.Excess != 0 || int(baton.Counter) >= len(baton.Tails) {
 		return errors.New("not a baton of this pool")
 	}
 	return e.checkTails(baton.Tails)
@@ -225,12 +242,12 @@ func (e *Early) CheckBaton(baton *kmutex.Message) error {
 
 // checkTails tells why these cannot be the last seats of the queues.
 func (e *Early) checkTails(tails []kmutex.Seat) error {
-	if len(tails) != e.k {
-		return fmt.Errorf("%d tails for %d tokens", len(tails), e.k)
+	if len(tails) == 0 || len(tails) > kmutex.MaxK {
+		return fmt.Errorf("%d tails", len(tails))
 	}
 	for _, s := range tails {
 		if s.IsZero() {
-			continue // a token that is withheld in this epoch
+			continue // a token that has no queue in this epoch
 		}
 		mine, ok := e.seats[s.Serial]
 		if s.Node == 0 || s.Node == e.self && (!ok || !mine.child.IsZero()) {
@@ -247,11 +264,35 @@ func (e *Early) Arrive(baton *kmutex.Message, _ *kmutex.Effects) {
 
 // Free implements [kmutex.Binding].
 func (e *Early) Free(q kmutex.Token, fx *kmutex.Effects) {
+	if e.away.Has(q) {
+		e.away.Remove(q)
+		if e.gate == e.self {
+			e.collect(q, fx)
+			return
+		}
+		fx.Send(e.gate, kmutex.Message{Kind: kmutex.KindToken, Token: q})
+		return
+	}
 	serial := e.at[q]
 	s := e.seats[serial]
 	s.ticket = 0
 	e.seats[serial] = s
 	e.handOver(serial, fx)
+}
+
+// collect takes in a token that was one of too many. When enough are kept, the
+// lowest one goes to its queue: so many are higher that it is sure to have one.
+func (e *Early) collect(q kmutex.Token, fx *kmutex.Effects) {
+	e.kept.Add(q)
+	if e.kept.Len() <= e.excess {
+		return
+	}
+	q, _ = e.kept.Next(0)
+	e.kept.Remove(q)
+	serial := kmutex.SeatOf(e.self, q).Serial
+	if !e.token(serial, q, 0, fx) {
+		e.handOver(serial, fx)
+	}
 }
 
 // Cancel implements [kmutex.Binding]: the seat stays in its queue, and the
@@ -275,6 +316,9 @@ func (e *Early) Waiting(ts []kmutex.Ticket) []kmutex.Ticket {
 
 // Receive implements [kmutex.Binding].
 func (e *Early) Receive(m *kmutex.Message, fx *kmutex.Effects) error {
+	if m.Kind == kmutex.KindToken && m.Seat.IsZero() {
+		return e.returned(m.Token, fx)
+	}
 	s, ok := e.seats[m.Seat.Serial]
 	switch {
 	case m.Seat.Node != e.self || !ok:
@@ -286,10 +330,10 @@ func (e *Early) Receive(m *kmutex.Message, fx *kmutex.Effects) error {
 		e.child(m.Seat.Serial, m.Child, fx)
 		return nil
 	case m.Kind == kmutex.KindToken:
-		if m.Token < 0 || int(m.Token) >= e.k || e.at[m.Token] != 0 || s.token != kmutex.NoToken {
+		if m.Token < 0 || m.Token >= kmutex.MaxK || e.at[m.Token] != 0 || s.token != kmutex.NoToken {
 			return errors.New("no such token, or one too many")
 		}
-		if m.Serial != 0 && (m.Serial-1)%uint64(e.k) != uint64(m.Token) {
+		if m.Serial != 0 && (m.Serial-1)%kmutex.MaxK != uint64(m.Token) {
 			return errors.New("a serial of another token")
 		}
 		if !e.token(m.Seat.Serial, m.Token, m.Serial, fx) {
@@ -300,8 +344,24 @@ func (e *Early) Receive(m *kmutex.Message, fx *kmutex.Effects) error {
 	return errors.New("not a message of early binding")
 }
 
+// returned takes in a token that another node sends because there are too many.
+func (e *Early) returned(q kmutex.Token, fx *kmutex.Effects) error {
+	switch {
+	case e.gate != e.self || e.excess == 0:
+		return errors.New("a token that is not collected here")
+	case q < 0 || q >= kmutex.MaxK || e.kept.Has(q) || e.away.Has(q) || e.at[q] != 0:
+		return errors.New("no such token, or one too many")
+	}
+	e.collect(q, fx)
+	return nil
+}
+
 // FreeHere implements [kmutex.Binding].
-func (e *Early) FreeHere() kmutex.TokenSet { return e.idle.Clone() }
+func (e *Early) FreeHere() (free kmutex.TokenSet, kept int) {
+	free = e.idle.Clone()
+	free.AddAll(e.kept)
+	return free, e.kept.Len()
+}
 
 // canFollow reports whether child may come after a seat of this node. A child
 // that is here too must be waiting for its token.
@@ -315,7 +375,7 @@ func (e *Early) canFollow(s, child kmutex.Seat) bool {
 
 // Export implements [kmutex.Binding].
 func (e *Early) Export(s *kmutex.State) {
-	s.Counter, s.Tails = uint32(e.counter), slices.Clone(e.tails)
+	s.Counter, s.Tails, s.Kept = uint32(e.counter), slices.Clone(e.tails), e.kept.Clone()
 	for _, serial := range slices.Sorted(maps.Keys(e.seats)) {
 		it := e.seats[serial]
 		s.Seats = append(s.Seats, kmutex.SeatState{Serial: serial, Ticket: it.ticket, Token: it.token, Last: it.last, Child: it.child})
@@ -325,7 +385,8 @@ func (e *Early) Export(s *kmutex.State) {
 // Clone implements [kmutex.Binding].
 func (e *Early) Clone() kmutex.Binding {
 	c := *e
-	c.tails, c.at, c.idle = slices.Clone(e.tails), slices.Clone(e.at), e.idle.Clone()
+	c.tails, c.at, c.idle = slices.Clone(e.tails), maps.Clone(e.at), e.idle.Clone()
+	c.away, c.kept = e.away.Clone(), e.kept.Clone()
 	c.seats, c.waiting = maps.Clone(e.seats), maps.Clone(e.waiting)
 	return &c
 }

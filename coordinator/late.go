@@ -12,12 +12,16 @@ import (
 type Late struct {
 	self, home kmutex.Node
 	k          int
+	// tokens that there are; nil: not known.
+	tokens kmutex.TokenSet
 	// running are the tokens of tickets of this node.
 	running kmutex.TokenSet
 
-	// coordinator: the baton is here, and with it free and counter.
+	// coordinator: the baton is here, and with it free and counter. So many of the
+	// free tokens as excess says stay free.
 	coordinator bool
 	free        kmutex.TokenSet
+	excess      int
 	counter     int
 	// serial of the last grant of the epoch, as far as this node knows: at the
 	// coordinator, of all.
@@ -42,15 +46,15 @@ func (l *Late) Install(self kmutex.Node, in *kmutex.Install) error {
 		return errors.New("free tokens without the baton")
 	}
 	holder := kmutex.Whereabouts{Holder: in.Holder}
-	*l = Late{self: self, home: in.Home, k: in.K, where: holder, directory: holder}
+	*l = Late{self: self, home: in.Home, k: in.K, tokens: in.Tokens, where: holder, directory: holder}
 	for _, g := range in.Running {
-		if in.Reusable(g.Token) {
+		if !in.Withheld.Has(g.Token) {
 			l.running.Add(g.Token)
 		}
 	}
 	if in.Holder == self {
 		// Every node, home too, knows from its Install where the baton begins.
-		l.coordinator, l.free, l.announced = true, in.Free.Clone(), true
+		l.coordinator, l.free, l.excess, l.announced = true, in.Free.Clone(), in.Excess, true
 	}
 	return nil
 }
@@ -69,22 +73,27 @@ func (l *Late) Enter(kmutex.Ticket, *kmutex.Effects) bool { return false }
 // baton, where the released ones are wanted.
 func (l *Late) Assign(tickets []kmutex.Ticket, fx *kmutex.Effects) int {
 	for i, t := range tickets {
-		q, ok := l.free.Next(kmutex.Token(l.counter))
-		if !ok {
+		if l.out() {
 			if !l.announced {
 				l.announced = true
 				l.announce(fx)
 			}
 			return i
 		}
+		q, _ := l.free.Next(kmutex.Token(l.counter))
 		l.free.Remove(q)
 		l.running.Add(q)
-		l.counter = (int(q) + 1) % l.k
+		if l.counter = int(q) + 1; l.counter >= l.k {
+			l.counter = 0
+		}
 		l.serial++
 		fx.Grant(t, q, l.serial)
 	}
 	return len(tickets)
 }
+
+// out reports that no token is free, or only those that stay so.
+func (l *Late) out() bool { return l.free.Len() <= l.excess }
 
 // announce tells home where the baton is or goes.
 func (l *Late) announce(fx *kmutex.Effects) {
@@ -101,9 +110,9 @@ func (l *Late) announce(fx *kmutex.Effects) {
 // none, the next coordinator will want those that are released, and home learns it one
 // delay before that one could say so.
 func (l *Late) Depart(next kmutex.Place, baton *kmutex.Message, fx *kmutex.Effects) {
-	baton.Counter, baton.Free, baton.Serial = uint32(l.counter), l.free, l.serial
+	baton.Counter, baton.Free, baton.Excess, baton.Serial = uint32(l.counter), l.free, uint32(l.excess), l.serial
 	l.where = kmutex.Whereabouts{Number: baton.Number, Holder: next.Node}
-	if l.free.Len() == 0 {
+	if l.out() {
 		l.announce(fx)
 	}
 	l.coordinator, l.free, l.announced = false, nil, false
@@ -111,7 +120,7 @@ func (l *Late) Depart(next kmutex.Place, baton *kmutex.Message, fx *kmutex.Effec
 
 // CheckBaton implements [kmutex.Binding].
 func (l *Late) CheckBaton(baton *kmutex.Message) error {
-	if baton.Tails != nil || int(baton.Counter) >= l.k || baton.Serial < l.serial {
+	if baton.Tails != nil || int(baton.Counter) >= l.k || baton.Excess > kmutex.MaxK || baton.Serial < l.serial {
 		return errors.New("not a baton of this pool")
 	}
 	for _, q := range baton.Free.Tokens() {
@@ -126,7 +135,7 @@ func (l *Late) CheckBaton(baton *kmutex.Message) error {
 func (l *Late) checkToken(q kmutex.Token) error {
 	parked := slices.ContainsFunc(l.parked, func(p kmutex.ParkedToken) bool { return p.Token == q })
 	switch {
-	case q < 0 || int(q) >= l.k:
+	case q < 0 || q >= kmutex.MaxK || l.tokens != nil && !l.tokens.Has(q):
 		return errors.New("no such token")
 	case l.free.Has(q) || l.running.Has(q) || parked:
 		return errors.New("a token that is here already")
@@ -138,9 +147,10 @@ func (l *Late) checkToken(q kmutex.Token) error {
 // join the free ones.
 func (l *Late) Arrive(baton *kmutex.Message, _ *kmutex.Effects) {
 	l.coordinator, l.free, l.counter = true, baton.Free.Clone(), int(baton.Counter)
+	l.excess = int(baton.Excess)
 	l.got, l.serial = baton.Number, baton.Serial
 	l.where = kmutex.Whereabouts{Number: baton.Number, Holder: l.self}
-	l.announced = baton.Free.Len() == 0
+	l.announced = l.out()
 	l.parked = slices.DeleteFunc(l.parked, func(p kmutex.ParkedToken) bool {
 		arrived := p.Number <= l.got
 		if arrived {
@@ -214,12 +224,15 @@ func (l *Late) Receive(m *kmutex.Message, fx *kmutex.Effects) error {
 }
 
 // FreeHere implements [kmutex.Binding].
-func (l *Late) FreeHere() kmutex.TokenSet {
-	free := l.free.Clone()
+func (l *Late) FreeHere() (free kmutex.TokenSet, kept int) {
+	free = l.free.Clone()
+	if l.coordinator {
+		kept = min(free.Len(), l.excess)
+	}
 	for _, p := range l.parked {
 		free.Add(p.Token)
 	}
-	return free
+	return free, kept
 }
 
 // Export implements [kmutex.Binding].

@@ -48,9 +48,8 @@ type Links interface {
 	MeanRTT() time.Duration
 }
 
-// Exchange carries what gateways ask each other: copies of tickets and their
-// acknowledgements, what is asked about another's ticket, and how long its line
-// is. [transport.Stream]
+// Exchange carries what gateways ask each other: what becomes of another's ticket,
+// and how long its line is. [transport.Stream]
 // implements it.
 type Exchange interface {
 	net.Listener

@@ -45,9 +45,10 @@
 // # Tickets
 //
 // A ticket over HTTP is a slot under a time to live. It belongs to the gateway
-// that took it in, which any other one asks (desk.go, ticket.go, ticketcall.go);
-// its record is copied to the ring's successors (replicate.go) and to the disk
-// (persist.go), and an heir takes it over with the next epoch.
+// that took it in, which any other one asks (ticket.go, ticketcall.go). Package
+// internal/pool has its state, and copies it to the ring's successors by letter;
+// here it has its slot (tickets.go), and goes to the disk (persist.go). An heir
+// takes it over with the next epoch.
 //
 // # Who is there
 //

@@ -24,7 +24,8 @@ func (p *pool) follow(self kmutex.Node, view *membership.View, spec membership.P
 		p.self = self
 		p.core = purepool.New(purepool.Config{
 			Self: self, Binding: newBinding(spec.Binding), Memory: p.g.memoryOf(p.name),
-			Audit: true, Interval: p.askInterval, Placed: p.placed, Left: p.leftBehind,
+			Audit: true, Interval: p.askInterval, Placed: p.placed,
+			Wall: func() int64 { return p.g.now().UnixNano() },
 		})
 	} else if spec.Epoch <= p.spec.Epoch {
 		spec.Home, spec.Epoch = p.spec.Home, p.spec.Epoch // only the tickets change within an epoch
@@ -34,11 +35,11 @@ func (p *pool) follow(self kmutex.Node, view *membership.View, spec membership.P
 		p.endLetters()
 	}
 	p.spec = spec
-	loaded := spec.Tickets == 0 || p.g.openDisk(view.Cluster)
-	if loaded {
-		p.followDesk()
+	disk := purepool.DiskNone
+	if spec.Tickets > 0 {
+		disk = p.g.openDisk(view.Cluster)
 	}
-	p.carry(p.core.Follow(p.g.clock(), poolView(view, spec), loaded))
+	p.carry(p.core.Follow(p.g.clock(), p.viewOf(view, spec), disk))
 }
 
 // loaded goes on when the tickets on disk are there.
@@ -46,27 +47,15 @@ func (p *pool) loaded() {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	if p.alive() {
-		p.followDesk()
-		p.carry(p.core.Loaded(p.g.clock()))
+		p.carry(p.core.Loaded(p.g.clock(), p.g.keeper.state()))
 	}
 }
 
-// followDesk brings the pool's tickets in line with the view, and begins to keep
-// them when the first is taken anywhere.
-func (p *pool) followDesk() {
-	if p.spec.Tickets == 0 {
-		return
-	}
-	if p.desk == nil {
-		p.desk = newDesk(p, p.g.copiesOf(p.name))
-	}
-	p.desk.follow(p.view, p.g.cfg.Replicas)
-}
-
-// poolView is what the agreed view says about one pool.
-func poolView(view *membership.View, spec membership.Pool) purepool.View {
+// viewOf is what the agreed view says about one pool.
+func (p *pool) viewOf(view *membership.View, spec membership.Pool) purepool.View {
 	v := purepool.View{
 		K: spec.K, Epoch: spec.Epoch, Began: kmutex.Node(spec.Began), Home: spec.Home, Owed: len(spec.Owed) > 0,
+		Tickets: spec.Tickets > 0, Wait: view.LeaseWait(),
 	}
 	for _, m := range view.Members {
 		v.Members = append(v.Members, m.Node)
@@ -74,8 +63,16 @@ func poolView(view *membership.View, spec membership.Pool) purepool.View {
 	}
 	for _, l := range view.Lost {
 		v.Newest = max(v.Newest, l.Node)
-		if spec.Tickets > 0 && l.At > spec.Tickets {
+		v.Gone = append(v.Gone, l.Node)
+		if v.Tickets && l.At > spec.Tickets {
 			v.Lost = append(v.Lost, replication.Lost{Node: l.Node, Heir: l.Heir})
+		}
+	}
+	if v.Tickets {
+		self, _ := view.Member(p.self)
+		for _, name := range view.Ring().Successors(self.Name, p.g.cfg.Replicas) {
+			m, _ := view.Named(name)
+			v.Successors = append(v.Successors, m.Node)
 		}
 	}
 	return v
@@ -105,15 +102,6 @@ func (p *pool) placed(t kmutex.Ticket) (stamp int64, waits bool) {
 	return s.placed.UnixNano(), true
 }
 
-// leftBehind is this gateway's word on the tickets that lost ones left. The caller
-// holds the lock.
-func (p *pool) leftBehind() *replication.Report {
-	if p.desk == nil {
-		return nil
-	}
-	return p.desk.report(p.view)
-}
-
 // wakeDue is for the timer that the pool has asked for.
 func (p *pool) wakeDue() {
 	p.mu.Lock()
@@ -123,13 +111,11 @@ func (p *pool) wakeDue() {
 	}
 }
 
-// carry carries out what an event asks for, and gives places to the clients whose
-// turn it is after it. The caller holds the lock.
+// carry carries out what an event asks for, and what follows from that. The caller
+// holds the lock.
 func (p *pool) carry(fx *purepool.Effects) {
-	begun := fx.Begun
-	var refused []kmutex.Ticket
-	if begun != nil && p.desk != nil {
-		refused = p.desk.inherit(begun.Inherit)
+	for _, i := range fx.Inherited {
+		p.inherit(i)
 	}
 	missed := p.sendAll(fx.Messages)
 	for _, g := range fx.Grants {
@@ -150,14 +136,30 @@ func (p *pool) carry(fx *purepool.Effects) {
 	if fx.WakeAt != 0 {
 		p.wake.Reset(fx.WakeAt - p.g.clock())
 	}
+	if fx.Begun != nil {
+		p.begun(fx.Begun)
+	}
+	p.forgetTickets(fx.Gone)
+	if fx.Moved {
+		p.g.keeper.changed()
+		p.moved.signal(true)
+	}
 	p.report(fx)
-	// From here on there are further events, and fx is void.
+	p.goOn(missed, slices.Clone(fx.Ended))
+}
+
+// goOn lets the events happen that follow from one: a message that the line misses,
+// tickets that have ended or got their slots, clients whose turn it is.
+func (p *pool) goOn(missed uint64, ended []*purepool.Ticket) {
 	if missed != 0 {
 		p.carry(p.core.MessageLost(p.g.clock(), missed))
 	}
-	if begun != nil {
-		p.begun(begun, refused)
+	for len(p.granted) > 0 {
+		s := p.granted[0]
+		p.granted = slices.Delete(p.granted, 0, 1)
+		p.carry(p.core.TicketGranted(p.g.clock(), s.at.UnixNano(), s.held, s.grant))
 	}
+	p.endTickets(ended)
 	for len(p.due) > 0 { // who comes in makes others due
 		s := p.due[0]
 		p.due = slices.Delete(p.due, 0, 1)
@@ -185,15 +187,13 @@ func (p *pool) report(fx *purepool.Effects) {
 	}
 }
 
-// begun goes on after an epoch has begun here.
-func (p *pool) begun(a *replication.EpochAnswer, refused []kmutex.Ticket) {
-	in := a.Install
+// begun tells that an epoch has begun here.
+func (p *pool) begun(in *kmutex.Install) {
 	p.trail = nil
-	if p.desk != nil {
-		p.desk.renew(in.Running, a.Settled)
-	}
-	for _, t := range refused {
-		_ = p.try(kmutex.Event{Kind: kmutex.EventCancel, Ticket: t}) // one without a token is not there
+	for _, g := range in.Running {
+		if s := p.slots[g.Ticket]; s != nil && s.state == slotGranted {
+			s.grant = g
+		}
 	}
 	took := p.g.now().Sub(p.entering)
 	attrs := []any{

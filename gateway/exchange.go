@@ -37,7 +37,6 @@ func (g *Gateway) CallFleet(ctx context.Context, name, path string, body, into a
 func (g *Gateway) startExchange() {
 	mux := http.NewServeMux()
 	mux.HandleFunc("GET /v1/pools/{pool}/line", g.serveLine)
-	mux.HandleFunc("POST /v1/pools/{pool}/copies", g.serveCopy)
 	mux.HandleFunc("POST "+ticketsPath, g.serveTicket)
 	if g.cfg.Fleet != nil {
 		mux.Handle(FleetPath, http.StripPrefix(strings.TrimSuffix(FleetPath, "/"), g.cfg.Fleet))

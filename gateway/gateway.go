@@ -16,7 +16,6 @@ import (
 	"github.com/kgate/kgate/kmutex"
 	"github.com/kgate/kgate/membership"
 	"github.com/kgate/kgate/oncelog"
-	"github.com/kgate/kgate/replication"
 	"github.com/kgate/kgate/transport"
 )
 
@@ -46,8 +45,6 @@ type Gateway struct {
 	pools map[string]*pool
 	size  int // gateways in the view
 	stash stash
-	// copies of other gateways' tickets, by pool, whatever incarnation this is.
-	copies map[string]*replication.Copies
 	// memories of pools, by name, whatever incarnation this is.
 	memories map[string]*purepool.Memory
 }
@@ -62,9 +59,9 @@ func New(cfg Config) (*Gateway, error) {
 	}
 	g := &Gateway{
 		cfg: cfg.withDefaults(), now: time.Now, pools: make(map[string]*pool),
-		keeper: &keeper{kick: make(chan struct{}, 1)},
-		copies: make(map[string]*replication.Copies), memories: make(map[string]*purepool.Memory),
-		started: time.Now(),
+		keeper:   &keeper{kick: make(chan struct{}, 1)},
+		memories: make(map[string]*purepool.Memory),
+		started:  time.Now(),
 	}
 	g.ctx, g.cancel = context.WithCancel(context.Background())
 	return g, nil

@@ -120,7 +120,7 @@ func (f *fleet) letIn(n *node) {
 // change makes a new view. The caller holds the lock.
 func (f *fleet) change(do func(*membership.View)) {
 	f.view = &membership.View{
-		Number: f.view.Number + 1, Members: slices.Clone(f.view.Members),
+		Number: f.view.Number + 1, Lease: f.view.Lease, Members: slices.Clone(f.view.Members),
 		Lost: slices.Clone(f.view.Lost), Pools: slices.Clone(f.view.Pools),
 	}
 	do(f.view)

@@ -41,10 +41,10 @@ func (p *pool) post(l purepool.Letter) {
 		if err == nil {
 			err = p.g.cfg.Links.SendPayload(ctx, l.To, poolTopic+p.name, data)
 		}
-		if err == nil || epoch.Err() != nil {
+		if err == nil || p.g.ctx.Err() != nil {
 			return
 		}
-		if p.g.losses.First("letter/" + p.name) {
+		if epoch.Err() == nil && p.g.losses.First("letter/"+p.name) {
 			p.log.Info("a letter to a peer did not arrive; it goes again", slog.Uint64("node", uint64(l.To)), slog.Any("error", err))
 		}
 		p.mu.Lock()

@@ -116,7 +116,7 @@ func (s *Slot) entry() LineEntry {
 		e.Note = *s.note
 	}
 	if s.held != nil {
-		e.Ticket, e.Remark = true, s.held.note
+		e.Ticket, e.Remark = true, s.held.Note
 	}
 	return e
 }
@@ -206,7 +206,7 @@ func (g *Gateway) Cancel(id string) error {
 		return fmt.Errorf("%w: %.100q", ErrUnknownEntry, id)
 	}
 	if s.held != nil {
-		p.desk.end(s.held, EndCancelled)
+		p.carry(p.core.Finish(p.g.clock(), s.held))
 		return nil
 	}
 	s.err = ErrCancelled

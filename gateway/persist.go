@@ -6,6 +6,7 @@ import (
 	"sync/atomic"
 	"time"
 
+	purepool "github.com/kgate/kgate/internal/pool"
 	"github.com/kgate/kgate/replication/disk"
 )
 
@@ -21,14 +22,14 @@ type keeper struct {
 	kick  chan struct{} // something has changed
 }
 
-// openDisk begins to keep tickets on disk when the first pool has some, and
-// reports whether what is there has been brought in: copies that this gateway had,
-// and its own table, before it was started. When it has not, the pools are told
-// later (pool.loaded).
-func (g *Gateway) openDisk(cluster string) (loaded bool) {
+// openDisk begins to keep tickets on disk when the first pool has some, and tells
+// whether what is there has been brought in: copies that this gateway had, and its
+// own table, before it was started. When it has not, the pools are told later
+// (pool.loaded).
+func (g *Gateway) openDisk(cluster string) purepool.Disk {
 	k := g.keeper
 	if g.cfg.DataDir == "" {
-		return true
+		return purepool.DiskNone
 	}
 	if !k.opened {
 		k.opened = true
@@ -40,7 +41,19 @@ func (g *Gateway) openDisk(cluster string) (loaded bool) {
 			}
 		})
 	}
-	return k.loaded.Load()
+	return k.state()
+}
+
+// state tells what is known of the disk.
+func (k *keeper) state() purepool.Disk {
+	switch {
+	case !k.loaded.Load():
+		return purepool.DiskUnread
+	case k.store.Load() == nil:
+		return purepool.DiskNone
+	default:
+		return purepool.DiskRead
+	}
 }
 
 // loadDisk opens the disk. It can take long: neither a lock nor a lease waits for
@@ -57,7 +70,7 @@ func (g *Gateway) loadDisk(cluster string) {
 	}
 	for pool, all := range tables {
 		for _, d := range all {
-			if err := g.copiesOf(pool).Restore(d); err != nil {
+			if err := g.memoryOf(pool).Copies().Restore(d); err != nil {
 				g.cfg.Logger.Error("tickets on disk cannot be used", slog.String("pool", pool), slog.Any("error", err))
 			}
 		}
@@ -68,7 +81,8 @@ func (g *Gateway) loadDisk(cluster string) {
 
 // written notes that the disk has a pool's table up to a version.
 type written struct {
-	desk    *desk
+	pool    *pool
+	tickets *purepool.Tickets
 	version uint64
 }
 
@@ -91,9 +105,9 @@ func (g *Gateway) keep(store *disk.Store) {
 		var news []written
 		for _, p := range g.all() {
 			p.mu.Lock()
-			if d := p.desk; d != nil {
-				changes = append(changes, store.Pending(p.name, d.table, d.copies)...)
-				news = append(news, written{d, d.table.Version()})
+			if ts := p.tickets(); ts != nil {
+				changes = append(changes, store.Pending(p.name, ts.Table(), ts.Copies())...)
+				news = append(news, written{p, ts, ts.Table().Version()})
 			}
 			p.mu.Unlock()
 		}
@@ -102,11 +116,13 @@ func (g *Gateway) keep(store *disk.Store) {
 			g.cfg.Logger.Error("tickets cannot be written: they are lost if all gateways are at once", slog.Any("error", err))
 		}
 		for _, w := range news {
-			w.desk.pool.mu.Lock()
-			// With a disk that is full, the successors have to do.
-			w.desk.written = w.version
-			w.desk.moved.signal(true)
-			w.desk.pool.mu.Unlock()
+			w.pool.mu.Lock()
+			if w.pool.tickets() == w.tickets {
+				// With a disk that is full, the successors have to do.
+				w.pool.core.Written(w.version)
+				w.pool.moved.signal(true)
+			}
+			w.pool.mu.Unlock()
 		}
 		if err != nil {
 			select {
@@ -127,7 +143,10 @@ func (k *keeper) changed() {
 	}
 }
 
-// kept reports whether the disk has what it should have of a version.
-func (d *desk) kept(version uint64) bool {
-	return d.pool.g.keeper.store.Load() == nil || version <= d.written
+// tickets returns those of this incarnation, or nil. The caller holds the lock.
+func (p *pool) tickets() *purepool.Tickets {
+	if !p.alive() {
+		return nil
+	}
+	return p.core.Tickets()
 }

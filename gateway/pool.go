@@ -44,19 +44,22 @@ type pool struct {
 	slots    map[kmutex.Ticket]*Slot // that have a place in line, or are held
 	clients  map[string]*client      // where they are told apart
 	due      []*Slot                 // that get their places at the end of the step
+	granted  []*Slot                 // of tickets, in this step
 	waiting  int
 	inFlight int
-	requests int   // that wait or are in flight; the rest are tickets
-	desk     *desk // nil until the pool has tickets
-	rate     serviceRate
-	idle     signal
-	newest   time.Time // arrival of the youngest request that was admitted
-	trail    trail
+	requests int                        // that wait or are in flight; the rest are tickets
+	held     map[*purepool.Ticket]*Slot // of the tickets
+	// moved wakes whoever waits for a ticket.
+	moved  signal
+	rate   serviceRate
+	idle   signal
+	newest time.Time // arrival of the youngest request that was admitted
+	trail  trail
 }
 
 func newPool(g *Gateway, name string) *pool {
 	p := &pool{
-		g: g, name: name, slots: make(map[kmutex.Ticket]*Slot), clients: make(map[string]*client),
+		g: g, name: name, slots: make(map[kmutex.Ticket]*Slot), held: make(map[*purepool.Ticket]*Slot), clients: make(map[string]*client),
 		log: g.cfg.Logger.With(slog.String("pool", name)), watch: g.cfg.Observer.Pool(name),
 	}
 	p.positions.turn = make(chan struct{}, 1)
@@ -93,7 +96,7 @@ func (p *pool) deliver(from kmutex.Node, m kmutex.Message) error {
 	}
 	p.watch.Received(m.Kind)
 	if m.Epoch == p.core.Epoch() {
-		p.trail = p.trail.arrived(&m, p.spec.K)
+		p.trail = p.trail.arrived(&m, kmutex.MaxK)
 	}
 	return p.try(kmutex.Event{Kind: kmutex.EventReceive, From: from, Message: m})
 }

@@ -63,14 +63,6 @@ func (g *Gateway) serveLine(w http.ResponseWriter, r *http.Request) {
 	respond(w, p.lineView())
 }
 
-// place adds position and expected wait to a waiting ticket.
-func (d *desk) place(ctx context.Context, t Ticket, stamp int64) Ticket {
-	if !t.Granted {
-		t.Position, t.ETA = d.pool.position(ctx, stamp)
-	}
-	return t
-}
-
 // position returns the place of who came at the given time, from 1, and the wait
 // to be expected; 0 where they are not known. Without the answers of all gateways
 // it is an estimate from those that there are.

@@ -16,7 +16,10 @@ type Redeemed struct {
 	g      *Gateway
 	self   kmutex.Node // incarnation that redeemed it
 	ticket Ticket
+	// renew asks whoever has the ticket for one more time to live.
+	renew  func(context.Context) (Ticket, error)
 	cancel context.CancelFunc
+	timer  *time.Timer // loses the slot at until
 
 	mu    sync.Mutex
 	until time.Time // counted from the sending of the last renewal
@@ -44,57 +47,105 @@ func (g *Gateway) RedeemTicket(ctx context.Context, pool, id string) (*Redeemed,
 	if t, err = g.onTicket(ctx, ticketCall{Op: opUse, ID: id}); err != nil {
 		return nil, err
 	}
-	r := &Redeemed{g: g, self: self, ticket: t, until: usableUntil(sent, t)}
-	var life context.Context
-	life, r.cancel = context.WithCancel(g.ctx)
-	g.wg.Go(func() { r.renew(life) })
+	r := &Redeemed{g: g, self: self, ticket: t}
+	r.renew = func(ctx context.Context) (Ticket, error) { return g.RenewTicket(ctx, t.ID) }
+	r.start(sent)
 	return r, nil
 }
 
 // usableUntil is when a slot that was renewed at sent may be used no longer: before its
 // owner can think so.
 func usableUntil(sent time.Time, t Ticket) time.Time {
-	const margin = 10          // of the time to live, for what has to be broken off
-	life := min(t.TTL, t.Left) // less is left where the pool bounds the hold
-	return sent.Add(life - life/margin)
+	const margin = 10 // of the time to live, for what has to be broken off
+	return sent.Add(life(t) - life(t)/margin)
 }
 
-// renew keeps the ticket until the slot is released or lost.
-func (r *Redeemed) renew(ctx context.Context) {
+// life is how long a ticket lives after a sign of its holder. Less than its time to
+// live is left where the pool bounds the hold.
+func life(t Ticket) time.Duration { return min(t.TTL, t.Left) }
+
+// start begins the life of a slot that was given, or renewed, at sent.
+func (r *Redeemed) start(sent time.Time) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	r.until = usableUntil(sent, r.ticket)
+	// The timer alone ends the slot in time, whatever the renewal under way does.
+	r.timer = time.AfterFunc(r.until.Sub(r.g.now()), r.expire)
+	var ctx context.Context
+	ctx, r.cancel = context.WithCancel(r.g.ctx)
+	r.g.wg.Go(func() { r.keep(ctx, sent) })
+}
+
+// keep renews the ticket until the slot is released or lost.
+func (r *Redeemed) keep(ctx context.Context, renewed time.Time) {
+	pause := r.ticket.TTL / 30
+	next := renewed.Add(life(r.ticket) / 3)
 	for {
-		r.mu.Lock()
-		left := r.until.Sub(r.g.now())
-		r.mu.Unlock()
 		select {
-		case <-time.After(min(r.ticket.TTL/3, left)):
+		case <-time.After(next.Sub(r.g.now())):
 		case <-ctx.Done():
 			return
 		}
 		sent := r.g.now()
-		r.mu.Lock()
-		left = r.until.Sub(sent)
-		r.mu.Unlock()
-		call, cancel := context.WithTimeout(ctx, max(left, 0))
-		t, err := r.g.RenewTicket(call, r.ticket.ID)
-		cancel()
+		t, err := r.try(ctx)
 		var ended *EndedError
-		if ctx.Err() != nil {
+		switch {
+		case ctx.Err() != nil:
 			return
-		}
-		r.mu.Lock()
-		if err == nil {
-			r.until = usableUntil(sent, t)
-		}
-		gone := errors.As(err, &ended) || errors.Is(err, ErrUnknownTicket) || !r.g.now().Before(r.until)
-		r.mu.Unlock()
-		if gone {
+		case errors.As(err, &ended), errors.Is(err, ErrUnknownTicket):
 			r.lose()
 			return
+		case err != nil:
+			next = r.g.now().Add(pause)
+		default:
+			if !r.extend(sent, t) {
+				return
+			}
+			next = sent.Add(max(life(t)/3, pause))
 		}
 	}
 }
 
+// try renews once. It leaves time for another try, because who has the ticket may
+// be silent, and another gateway have it soon.
+func (r *Redeemed) try(ctx context.Context) (Ticket, error) {
+	const longest = 5 * time.Second
+	r.mu.Lock()
+	left := r.until.Sub(r.g.now())
+	r.mu.Unlock()
+	ctx, cancel := context.WithTimeout(ctx, min(2*left/3, longest))
+	defer cancel()
+	return r.renew(ctx)
+}
+
+// extend notes a renewal that was sent at sent, and answered with t, and reports
+// whether it was in time.
+func (r *Redeemed) extend(sent time.Time, t Ticket) bool {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	if r.lost || r.over {
+		return false
+	}
+	r.until = usableUntil(sent, t)
+	r.timer.Reset(r.until.Sub(r.g.now()))
+	return true
+}
+
+// expire loses the slot if it has not been renewed meanwhile.
+func (r *Redeemed) expire() {
+	r.mu.Lock()
+	left := r.until.Sub(r.g.now())
+	if left > 0 {
+		r.timer.Reset(left)
+	}
+	r.mu.Unlock()
+	if left <= 0 {
+		r.lose()
+	}
+}
+
 func (r *Redeemed) lose() {
+	r.cancel()
 	r.mu.Lock()
 	r.lost = true
 	abort := r.abort
@@ -116,6 +167,7 @@ func (r *Redeemed) Release() {
 	if !first {
 		return
 	}
+	r.timer.Stop()
 	r.cancel()
 	r.g.wg.Go(func() { // nobody waits for it; if it fails, the ticket expires
 		const patience = 5 * time.Second

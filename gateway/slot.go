@@ -6,8 +6,8 @@ import (
 	"strconv"
 	"time"
 
+	purepool "github.com/kgate/kgate/internal/pool"
 	"github.com/kgate/kgate/kmutex"
-	"github.com/kgate/kgate/replication"
 )
 
 // Slot is one ticket's place in a pool: first in line, then in the critical
@@ -28,14 +28,14 @@ type Slot struct {
 	placed time.Time     // when its place was taken
 	state  slotState
 	grant  kmutex.Grant
-	at     time.Time     // when it was granted here
-	epoch  uint64        // in which it was granted
-	err    error         // why the wait ended without a grant
-	ready  chan struct{} // closed when the wait is over; nil if it never began
-	abort  func()        // see OnLost
-	held   *ticket       // whose slot it is; nil: a request's
-	span   string        // see Ask
-	after  string        // see Entry
+	at     time.Time        // when it was granted here
+	epoch  uint64           // in which it was granted
+	err    error            // why the wait ended without a grant
+	ready  chan struct{}    // closed when the wait is over; nil if it never began
+	abort  func()           // see OnLost
+	held   *purepool.Ticket // whose slot it is; nil: a request's
+	span   string           // see Ask
+	after  string           // see Entry
 }
 
 type slotState uint8
@@ -225,7 +225,7 @@ func (p *pool) enter(ask Ask) (*Slot, error) {
 
 // line puts a new slot in line: a request's, or a ticket's. The caller holds the
 // lock.
-func (p *pool) line(ask Ask, held *ticket) (*Slot, error) {
+func (p *pool) line(ask Ask, held *purepool.Ticket) (*Slot, error) {
 	switch {
 	case p.g.draining.Load():
 		return nil, ErrDraining
@@ -251,34 +251,9 @@ func (p *pool) line(ask Ask, held *ticket) (*Slot, error) {
 	return s, nil
 }
 
-func (p *pool) newSlot(since time.Time, held *ticket) *Slot {
+func (p *pool) newSlot(since time.Time, held *purepool.Ticket) *Slot {
 	p.numbers++
 	return &Slot{pool: p, owner: p.self, number: p.numbers, since: since, held: held}
-}
-
-// inherit makes the slot of a ticket that a lost gateway left. The machine has
-// it from its next install on. The caller holds the lock.
-func (p *pool) inherit(number kmutex.Ticket, r replication.Record, held *ticket) *Slot {
-	arrived := time.Unix(0, r.Stamp)
-	s := p.newSlot(arrived, held)
-	s.ticket, s.placed = number, arrived
-	p.slots[number] = s
-	if r.State == replication.StateGranted {
-		s.state, s.epoch = slotGranted, r.Fence.Epoch
-		s.grant = kmutex.Grant{Ticket: number, Token: kmutex.NoToken, Serial: r.Fence.Serial}
-		p.inFlight++
-	} else {
-		p.waiting++
-	}
-	return s
-}
-
-// forget takes out a slot that the machine does not know. The caller holds the
-// lock.
-func (s *Slot) forget() {
-	delete(s.pool.slots, s.ticket)
-	s.state = slotEnded
-	s.pool.inFlight--
 }
 
 // end takes s out of the pool, by releasing or cancelling its ticket. The caller
@@ -319,8 +294,7 @@ func (p *pool) grant(grant kmutex.Grant) {
 	s.after = p.trail.take(grant.Token)
 	s.wake()
 	if s.held != nil {
-		p.desk.granted(s.held, s)
-		p.desk.moved.signal(true)
+		p.granted = append(p.granted, s)
 	}
 }
 

@@ -162,14 +162,14 @@ func (p *pool) void() (refused, aborted int, ended <-chan struct{}) {
 	clear(p.slots)
 	clear(p.clients)
 	p.waiting, p.inFlight, p.requests = 0, 0, aborted
-	if p.desk != nil {
-		p.desk.void()
-		p.desk = nil
-	}
 	if aborted > 0 {
 		ended = p.idle.wait()
 	}
-	p.core.End()
+	if err := p.core.End(); err != nil {
+		p.log.Error("tickets of the lost incarnation cannot be kept", slog.Any("error", err))
+	}
+	clear(p.held)
+	p.moved.signal(true)
 	p.stopTimers()
 	p.endLetters()
 	p.mu.Unlock()

@@ -56,10 +56,10 @@ func (p *pool) status() PoolStatus {
 		Name: p.name, K: p.spec.K, Binding: p.spec.Binding, Epoch: p.spec.Epoch, Home: p.spec.Home,
 		InFlight: p.inFlight, Waiting: p.waiting, ClientLimit: p.cfg.ClientLimit, ClientTickets: p.cfg.ClientTickets,
 	}
-	if p.desk != nil {
-		s.ReplicaLag = p.desk.replicas.Lag()
-	}
 	if p.alive() {
+		if ts := p.core.Tickets(); ts != nil {
+			s.ReplicaLag = ts.Lag()
+		}
 		m := p.core.Machine()
 		s.Baton, s.Forming, s.Free = m.Coordinator(), m.Frozen(), m.FreeHere()
 		s.Withheld = p.core.Withheld().Len()

@@ -389,8 +389,8 @@ func TestClientTickets(t *testing.T) {
 		}
 		time.Sleep(20 * time.Minute) // all expire
 		f.check()
-		if d := n.pool(testPool).desk; len(d.clients) > 0 {
-			t.Errorf("left behind: %v", d.clients)
+		if ts := n.pool(testPool).core.Tickets(); ts.Of("hog") > 0 {
+			t.Errorf("a client that has no ticket left counts for %d", ts.Of("hog"))
 		}
 	})
 }

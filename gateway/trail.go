@@ -64,7 +64,7 @@ func (t trail) depart(m *kmutex.Message) {
 	}
 }
 
-// arrived takes in the tag of a message with tokens, k of which there are. What is
+// arrived takes in the tag of a message with tokens, all of them below k. What is
 // not in order counts as no tag.
 func (t trail) arrived(m *kmutex.Message, k int) trail {
 	for rest := m.Tag; len(rest) > 0; {

@@ -5,8 +5,8 @@ package kmutex
 // binding and calls it from Step only. Package coordinator implements it.
 type Binding interface {
 	// Install drops everything and begins an epoch. Running tickets whose
-	// tokens are not [Install.Reusable] are not the binding's. After an error
-	// nothing has changed.
+	// tokens are withheld are not the binding's. After an error nothing has
+	// changed.
 	Install(self Node, in *Install) error
 	// Asks reports whether a further turn may ask for a place in line while
 	// this node has turns there, one or more.
@@ -38,8 +38,9 @@ type Binding interface {
 	// Waiting appends the waiting tickets that the binding has taken over, in
 	// ascending order.
 	Waiting(ts []Ticket) []Ticket
-	// FreeHere returns the tokens that are at this node and nobody uses.
-	FreeHere() TokenSet
+	// FreeHere returns the tokens that are at this node and nobody uses, and how
+	// many of them stay here because there are more than k, see [Install.Excess].
+	FreeHere() (free TokenSet, kept int)
 	// Export fills in the binding's part of s.
 	Export(s *State)
 	// Clone returns a deep copy.

@@ -25,6 +25,7 @@ type churnScope struct {
 	early                            bool
 	nodes, k, requests, cancels      int
 	losses, leaves, joins, ks, moves int // agreed commands; moves begin an epoch for no reason
+	holds                            int // the more, the longer critical sections are
 }
 
 // view is what all agree on.
@@ -80,6 +81,7 @@ type peer struct {
 type heirloom struct {
 	slot    *slot
 	serial  uint64
+	token   kmutex.Token
 	running bool
 }
 
@@ -109,9 +111,8 @@ type churn struct {
 	flight  []kmutex.Envelope
 	letters []letter
 	clock   int64
-	// most is how many slots there may be: k, or, after lowering it, what has
-	// to end first.
-	most    int
+	// planned has the k of every epoch that has been planned.
+	planned map[uint64]int
 	serials map[uint64]map[uint64]bool         // by epoch, of all grants
 	last    map[uint64]map[kmutex.Token]uint64 // by epoch and token, of the last grant
 	log     []label
@@ -121,12 +122,12 @@ type churn struct {
 
 // churnStats tell what schedules have come by.
 type churnStats struct {
-	epochs, superseded, losses, adopted, withheld, retired, stale, blind int
+	epochs, superseded, losses, adopted, withheld, stale, blind int
 }
 
 func newChurn(s churnScope, c choices) *churn {
 	w := &churn{
-		churnScope: s, choices: c, most: s.k,
+		churnScope: s, choices: c, planned: map[uint64]int{1: s.k},
 		serials: make(map[uint64]map[uint64]bool), last: make(map[uint64]map[kmutex.Token]uint64),
 	}
 	v := view{epoch: 1, k: s.k, home: 1, began: kmutex.Node(s.nodes)}
@@ -194,12 +195,23 @@ func (w *churn) step(n kmutex.Node, e kmutex.Event) (*kmutex.Effects, error) {
 			return nil, fmt.Errorf("node %d: %v: %w", n, e, err)
 		}
 	}
-	for _, t := range fx.Trace {
-		if t.Kind == kmutex.TraceRetired {
-			w.stats.retired++
-		}
+	if most := w.limit(p.state.Epoch); len(fx.Grants) > 0 && w.inFlight() > most {
+		return nil, fmt.Errorf("safety: node %d lets in %v: %d slots in flight, limit %d", n, fx.Grants, w.inFlight(), most)
 	}
 	return fx, nil
+}
+
+// limit is how many slots may be in flight when a node in this epoch lets one in:
+// k, also while more than that were let in before k was lowered. A lost node that
+// does not know of a larger k is counted within that one.
+func (w *churn) limit(epoch uint64) int {
+	most := 0
+	for e, k := range w.planned {
+		if e >= epoch {
+			most = max(most, k)
+		}
+	}
+	return most
 }
 
 // granted checks the serial of a grant against all before.
@@ -244,7 +256,7 @@ func (w *churn) depart(n kmutex.Node) {
 		}
 	}
 	for _, g := range p.state.Running {
-		leave(g.Ticket, heirloom{running: true, serial: g.Serial})
+		leave(g.Ticket, heirloom{running: true, serial: g.Serial, token: g.Token})
 	}
 	for _, t := range waitingTickets(&p.state) {
 		leave(t, heirloom{})
@@ -315,7 +327,7 @@ func (w *churn) collect(p *peer, l letter) error {
 		f.next++
 		slots[t] = h.slot
 		if h.running {
-			l.report.Running = append(l.report.Running, kmutex.Grant{Ticket: t, Token: kmutex.NoToken, Serial: h.serial})
+			l.report.Running = append(l.report.Running, kmutex.Grant{Ticket: t, Token: h.token, Serial: h.serial})
 		} else {
 			l.report.Waiting = append(l.report.Waiting, kmutex.ReportedTurn{Stamp: h.slot.stamp, Tickets: []kmutex.Ticket{t}})
 			slots[t] = &slot{stamp: h.slot.stamp} // the lost node may still let it in, as another
@@ -332,6 +344,7 @@ func (w *churn) collect(p *peer, l letter) error {
 	if err != nil {
 		return err
 	}
+	w.planned[f.epoch] = v.k
 	for i, in := range installs {
 		n := f.reports[i].Node
 		w.stats.withheld += in.Withheld.Len()
@@ -393,14 +406,10 @@ func (w *churn) whole() bool {
 
 // check looks for what must never be.
 func (w *churn) check() error {
-	v := w.newest()
-	w.most = max(w.most, v.k)
-	if n := w.inFlight(); n > w.most {
-		return fmt.Errorf("safety: %d slots in flight, most %d", n, w.most)
-	}
 	if !w.whole() {
 		return nil
 	}
+	v := w.newest()
 	world := kmutex.World{K: v.k, Early: w.early}
 	for _, n := range v.members {
 		p := w.peer(n)
@@ -416,16 +425,6 @@ func (w *churn) check() error {
 	for _, e := range w.flight {
 		if e.Message.Epoch == v.epoch {
 			world.Flight = append(world.Flight, e)
-		}
-	}
-	if !v.owed {
-		w.most = v.k
-		for _, s := range world.Nodes {
-			for _, g := range s.Running {
-				if int(g.Token) >= v.k {
-					w.most++
-				}
-			}
 		}
 	}
 	return world.Check()

@@ -69,7 +69,6 @@ const (
 	TraceTied                               // early: the coordinator put a seat at the end of a queue [Token, Seat]
 	TraceGranted                            // [Ticket, Token, Number: serial]
 	TraceReleased                           // [Ticket, Token]
-	TraceRetired                            // a released token of k or more is no more [Token]
 	TraceWithheld                           // an adopted slot's token waits until nothing is owed [Token]
 	TraceAdopted                            // a ticket that a lost node left is here now [Ticket]
 	TraceCancelled                          // a waiting ticket left [Ticket]
@@ -83,7 +82,7 @@ const (
 
 var traceNames = [traceEnd]string{
 	"?", "asked", "forwarded", "queued", "baton-sent", "baton-received", "seated", "tied",
-	"granted", "released", "retired", "withheld", "adopted", "cancelled", "parked", "frozen", "installed", "stale",
+	"granted", "released", "withheld", "adopted", "cancelled", "parked", "frozen", "installed", "stale",
 }
 
 // String returns the kind's name as golden traces and logs show it.
@@ -122,8 +121,8 @@ func (t Trace) String() string {
 		return fmt.Sprintf("granted ticket=%d token=%d serial=%d", t.Ticket, t.Token, t.Number)
 	case TraceReleased:
 		return fmt.Sprintf("released ticket=%d token=%d", t.Ticket, t.Token)
-	case TraceRetired, TraceWithheld:
-		return fmt.Sprintf("%v token=%d", t.Kind, t.Token)
+	case TraceWithheld:
+		return fmt.Sprintf("withheld token=%d", t.Token)
 	case TraceAdopted, TraceCancelled:
 		return fmt.Sprintf("%v ticket=%d", t.Kind, t.Ticket)
 	case TraceParked:

@@ -22,25 +22,27 @@ type Install struct {
 	// node had reported as waiting, and the tickets that it takes over. Only the
 	// last turn of the last in line is open.
 	Turns []Turn
-	// Running tickets of this node: those that it had reported, with the tokens
-	// that they have in this epoch, and slots that it takes over.
+	// Running tickets of this node: those that it had reported, and slots that it
+	// takes over.
 	Running []Grant
 	// Free tokens that begin here: with the baton (late binding), or idle in
 	// the seats that [SeatOf] gives (early binding).
 	Free TokenSet
 	// Tails, at Holder under early binding, is the last seat of each token's
-	// queue; the zero seat for a token that is not to be had in this epoch.
+	// queue; the zero seat for a token that has no queue in this epoch.
 	Tails []Seat
 	// Tokens that there are in this epoch, at whatever node; nil: not known.
 	Tokens TokenSet
 	// Withheld of them are not to be had: lost nodes may still use them. An
 	// adopted slot may have one, which it does not leave to anybody when it ends.
 	Withheld TokenSet
+	// Excess is by how many the tokens that run, and those that are withheld, are
+	// more than K. So many of the tokens that come back stay where they are
+	// collected, and nobody gets one before: at the coordinator (late binding),
+	// or at Holder (early binding), which lets the others into the queues that
+	// begin there.
+	Excess int
 }
-
-// Reusable reports whether q, when its ticket ends, may go to another in this
-// epoch: it is below K and not withheld.
-func (in *Install) Reusable(q Token) bool { return int(q) < in.K && !in.Withheld.Has(q) }
 
 // SeatOf returns the seat in which token q of node n begins an epoch, idle or
 // running.
@@ -89,9 +91,9 @@ func (m *Machine) freeze(epoch uint64, k int) error {
 func (m *Machine) report(epoch uint64) *Report {
 	r := &Report{
 		Node: m.self, Epoch: epoch, Installed: m.installed, Tokens: m.tokens.Clone(), Peak: m.peak,
-		Running: slices.Clone(m.running), Free: m.binding.FreeHere(),
+		Running: slices.Clone(m.running),
 	}
-	r.Free.AddAll(m.retired)
+	r.Free, _ = m.binding.FreeHere()
 	add := func(ts []Ticket) {
 		if len(ts) > 0 {
 			r.Waiting = append(r.Waiting, ReportedTurn{Tickets: slices.Clone(ts)})
@@ -117,7 +119,7 @@ func (m *Machine) install(in *Install) error {
 	m.fx.epoch = in.Epoch
 	m.fx.Note(Trace{Kind: TraceInstalled, Number: in.Epoch})
 	m.installed, m.coming, m.peak = in.Epoch, 0, 0
-	m.tokens, m.withheld, m.retired = in.Tokens.Clone(), in.Withheld.Clone(), nil
+	m.tokens, m.withheld, m.excess = in.Tokens.Clone(), in.Withheld.Clone(), in.Excess
 	before := m.adopted
 	m.parent = in.Parent
 	m.turns = nil
@@ -134,14 +136,10 @@ func (m *Machine) install(in *Install) error {
 	return m.replay()
 }
 
-// resume takes over the running tickets of a new epoch. The numbers that tokens
-// had before they were renumbered end here.
+// resume takes over the running tickets of a new epoch.
 func (m *Machine) resume(running []Grant, before Ticket) {
 	for _, g := range running {
 		m.adopt(g.Ticket, before)
-		if i, mine := m.findRunning(g.Ticket); mine && m.running[i].Token != g.Token {
-			m.retired.Add(m.running[i].Token)
-		}
 	}
 	m.running = slices.Clone(running)
 	slices.SortFunc(m.running, func(a, b Grant) int { return cmp.Compare(a.Ticket, b.Ticket) })
@@ -164,7 +162,7 @@ func (m *Machine) checkInstall(in *Install) error {
 		return fmt.Errorf("this node is frozen for epoch %d", m.epoch)
 	case in.K < 1 || in.K > MaxK || in.Home == 0 || in.Holder == 0:
 		return errors.New("k, home or holder is missing or impossible")
-	case !in.Free.Below(in.K) || !in.Tokens.Below(MaxK) || !in.Withheld.Below(MaxK):
+	case !in.Free.Below(in.K) || !in.Tokens.Below(MaxK) || !in.Withheld.Below(MaxK) || in.Excess < 0:
 		return errors.New("tokens that do not exist")
 	case in.Parent == m.self:
 		return errors.New("a parent that is the node itself")
@@ -196,11 +194,7 @@ func (m *Machine) checkRunning(in *Install) error {
 		}
 		used.Add(g.Token)
 		i, mine := m.findRunning(g.Ticket)
-		if !mine {
-			continue
-		}
-		was := m.running[i]
-		if g.Serial != was.Serial || g.Token != was.Token && (int(was.Token) < in.K || int(g.Token) >= in.K) {
+		if mine && g != m.running[i] {
 			return fmt.Errorf("ticket %d has another token or serial than here", g.Ticket)
 		}
 	}

@@ -227,7 +227,7 @@ func (g *golden) recover(t *testing.T, d *datadriven.TestData) {
 			r.Waiting[j].Stamp = int64(r.Waiting[j].Tickets[0])
 		}
 		for j, kind := range g.adopted[i+1] {
-			inherit(&r, kmutex.AdoptedTicket(uint64(epoch), j), kind)
+			inherit(&r, kmutex.AdoptedTicket(uint64(epoch), j), kmutex.Token(j), kind)
 		}
 		reports = append(reports, r)
 	}
@@ -242,9 +242,9 @@ func (g *golden) recover(t *testing.T, d *datadriven.TestData) {
 }
 
 // inherit puts a ticket of a lost node, older than all others, into a report.
-func inherit(r *kmutex.Report, ticket kmutex.Ticket, kind string) {
+func inherit(r *kmutex.Report, ticket kmutex.Ticket, q kmutex.Token, kind string) {
 	if kind == "running" {
-		r.Running = append(r.Running, kmutex.Grant{Ticket: ticket, Token: kmutex.NoToken, Serial: 77})
+		r.Running = append(r.Running, kmutex.Grant{Ticket: ticket, Token: q, Serial: 77})
 		return
 	}
 	r.Waiting = append(r.Waiting, kmutex.ReportedTurn{Stamp: -1, Tickets: []kmutex.Ticket{ticket}})
@@ -280,6 +280,9 @@ func (g *golden) state() {
 		fmt.Fprintf(&g.out, "%d: parent=%d", s.Self, s.Parent)
 		if s.Withheld.Len() > 0 {
 			fmt.Fprintf(&g.out, " withheld=%v", s.Withheld)
+		}
+		if s.Excess > 0 {
+			fmt.Fprintf(&g.out, " excess=%d kept=%v", s.Excess, s.Kept)
 		}
 		if s.Baton {
 			fmt.Fprintf(&g.out, " coordinator counter=%d", s.Counter)

@@ -295,7 +295,7 @@ func NoIdleToken(w *World) error {
 			waiting += len(turn.Tickets)
 		}
 	}
-	if free > 0 && waiting > 0 {
+	if free -= w.excess(); free > 0 && waiting > 0 {
 		return fmt.Errorf("%d tokens are free while %d tickets wait", free, waiting)
 	}
 	return nil

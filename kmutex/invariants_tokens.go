@@ -7,25 +7,34 @@ import (
 
 // This file holds the invariants about tokens and their serials.
 
-// Safety checks that at most k tickets are in the critical section, but for
-// those whose tokens are retired or withheld when they end.
+// Safety checks that at most k tickets are in the critical section, with those
+// that lost nodes may have there; or, when there were more as the epoch began, no
+// more than those. (That nobody enters while there are more than k is about a
+// history and not about a world.)
 func Safety(w *World) error {
-	n := 0
+	used := w.Withheld.Clone()
 	for _, s := range w.Nodes {
 		for _, g := range s.Running {
-			if int(g.Token) < w.K && !w.Withheld.Has(g.Token) {
-				n++
-			}
+			used.Add(g.Token)
 		}
 	}
-	if n > w.K {
-		return fmt.Errorf("%d tickets in the critical section, k=%d", n, w.K)
+	if n := used.Len(); n > w.K+w.excess() {
+		return fmt.Errorf("%d tickets in the critical section, k=%d and %d too many at first", n, w.K, w.excess())
 	}
 	return nil
 }
 
+// excess is that of the epoch; newcomers do not know it.
+func (w *World) excess() int {
+	n := 0
+	for _, s := range w.Nodes {
+		n = max(n, s.Excess)
+	}
+	return n
+}
+
 // Conservation checks that each token is in exactly one place, and that one that
-// is withheld, or not below k, is nowhere but with a ticket or retired.
+// is withheld is nowhere but with a ticket.
 func Conservation(w *World) error {
 	places := w.places()
 	var errs []error
@@ -37,8 +46,6 @@ func Conservation(w *World) error {
 			errs = append(errs, fmt.Errorf("token %d does not exist and is %v", q, at))
 		case w.Withheld.Has(q) && at[0].what != running:
 			errs = append(errs, fmt.Errorf("token %d is withheld and %v", q, at))
-		case int(q) >= w.K && at[0].what != running && at[0].what != retired:
-			errs = append(errs, fmt.Errorf("token %d, k=%d, is %v", q, w.K, at))
 		}
 	}
 	for _, q := range w.Tokens.Tokens() {
@@ -55,7 +62,7 @@ type place struct {
 	node Node
 }
 
-const running, retired = "running at", "retired at"
+const running = "running at"
 
 // String formats p for error messages.
 func (p place) String() string { return fmt.Sprintf("%s %d", p.what, p.node) }
@@ -67,8 +74,8 @@ func (w *World) places() map[Token][]place {
 		places[q] = append(places[q], place{what, node})
 	}
 	for _, s := range w.Nodes {
-		for _, q := range s.Retired.Tokens() {
-			at(q, retired, s.Self)
+		for _, q := range s.Kept.Tokens() {
+			at(q, "kept at", s.Self)
 		}
 		for _, g := range s.Running {
 			at(g.Token, running, s.Self)
@@ -132,8 +139,8 @@ func Serials(w *World) error {
 
 // checkLast checks the serial of the last grant of q in this epoch.
 func (w *World) checkLast(q Token, last uint64) error {
-	if w.Early && last != 0 && (last-1)%uint64(w.K) != uint64(q) {
-		return fmt.Errorf("token %d has serial %d, k=%d", q, last, w.K)
+	if w.Early && last != 0 && (last-1)%MaxK != uint64(q) {
+		return fmt.Errorf("token %d has serial %d", q, last)
 	}
 	return nil
 }

@@ -195,7 +195,7 @@ func (w *churn) clone() *churn {
 			l.report = &r
 		}
 	}
-	c.serials, c.last = maps.Clone(w.serials), maps.Clone(w.last)
+	c.planned, c.serials, c.last = maps.Clone(w.planned), maps.Clone(w.serials), maps.Clone(w.last)
 	for epoch := range c.serials {
 		c.serials[epoch], c.last[epoch] = maps.Clone(c.serials[epoch]), maps.Clone(c.last[epoch])
 	}
@@ -242,7 +242,10 @@ func (w *churn) appendKey(b []byte) []byte {
 	for _, m := range mail {
 		b = append(append(b, byte(len(m))), m...)
 	}
-	return append(b, byte(len(w.views)), byte(w.losses), byte(w.most))
+	for epoch := range uint64(len(w.views)) {
+		b = append(b, byte(w.planned[epoch+1]))
+	}
+	return append(b, byte(len(w.views)), byte(w.losses))
 }
 
 // stateKey names a state but for its serials, which only grow.

@@ -38,9 +38,10 @@ type Machine struct {
 	k      int
 
 	// The epoch that last began here, 0: none; the tokens there are in it, nil:
-	// not known; those that nobody alive has; and those that ended here.
-	installed                 uint64
-	tokens, withheld, retired TokenSet
+	// not known; and those that nobody alive has.
+	installed        uint64
+	tokens, withheld TokenSet
+	excess           int
 	// coming is the k of the epoch that the machine is frozen for, peak the
 	// largest of those that it was frozen for before and that never began here.
 	coming, peak int
@@ -223,17 +224,12 @@ func (m *Machine) release(t Ticket) bool {
 	q := m.running[i].Token
 	m.running = slices.Delete(m.running, i, i+1)
 	m.fx.Note(Trace{Kind: TraceReleased, Ticket: t, Token: q})
-	switch {
-	case m.withheld.Has(q):
+	if m.withheld.Has(q) {
 		// An adopted slot's: the lost node may still use the token.
 		m.fx.Note(Trace{Kind: TraceWithheld, Token: q})
-	case int(q) >= m.k:
-		// The pool has fewer tokens than when this one was granted.
-		m.retired.Add(q)
-		m.fx.Note(Trace{Kind: TraceRetired, Token: q})
-	default:
-		m.binding.Free(q, &m.fx)
+		return true
 	}
+	m.binding.Free(q, &m.fx)
 	return true
 }
 

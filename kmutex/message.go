@@ -14,13 +14,14 @@ const (
 	// [request]. It sets Origin, Seat (early binding) and Hops.
 	KindRequest Kind = 1 + iota
 	// KindBaton hands over the right to assign tokens [token_locations]. It
-	// sets Number, Counter and Tails (early) or Free and Serial (late).
+	// sets Number, Counter and Tails (early) or Free, Excess and Serial (late).
 	KindBaton
 	// KindChild, early binding only, tells the owner of Seat that Child comes
 	// after it in the queue of its token [child]. It sets Seat and Child.
 	KindChild
-	// KindToken carries a token [token]. It sets Token, and Seat (early
-	// binding: the seat it is for) and Serial or Number (late binding: the baton that the
+	// KindToken carries a token [token]. It sets Token, and Seat (early binding:
+	// the seat it is for; zero when it goes to the epoch's first coordinator, see
+	// [Install.Excess]) and Serial or Number (late binding: the baton that the
 	// token wants to meet; 0 when the sender does not know one).
 	KindToken
 	// KindWhere, late binding only, tells home who holds the baton, or is about
@@ -72,6 +73,8 @@ type Message struct {
 	Tails []Seat
 	// Free holds the tokens that travel with the baton (late binding).
 	Free TokenSet
+	// Excess is how many of them stay with the baton, see [Install.Excess].
+	Excess uint32
 
 	// Serial of the last grant in this epoch: with the token (token, early
 	// binding), or of all (baton, late binding). 0: none yet.
@@ -102,6 +105,9 @@ func (m Message) String() string {
 			fmt.Fprintf(&b, " tails=%v", m.Tails)
 		} else {
 			fmt.Fprintf(&b, " free=%v serial=%d", m.Free, m.Serial)
+			if m.Excess > 0 {
+				fmt.Fprintf(&b, " excess=%d", m.Excess)
+			}
 		}
 	case KindChild:
 		fmt.Fprintf(&b, " seat=%v child=%v", m.Seat, m.Child)

@@ -16,6 +16,7 @@ import (
 type way struct {
 	name label
 	take func() error
+	ends bool // it ends a critical section
 }
 
 // label names a way. It is put into words only for a schedule that is shown.
@@ -37,7 +38,7 @@ func (w *churn) ways() []way {
 			ways = w.local(ways, n, p)
 		}
 		if p.standing == member && p.view < len(w.views)-1 {
-			ways = append(ways, way{label{"node %d learns a view", [2]any{n}}, func() error {
+			ways = append(ways, way{name: label{"node %d learns a view", [2]any{n}}, take: func() error {
 				// Views can be skipped, but for one's own first.
 				return w.learn(n, p.view+1+w.choices.IntN(len(w.views)-p.view-1))
 			}})
@@ -62,7 +63,7 @@ func (w *churn) some() []way {
 func (w *churn) local(ways []way, n kmutex.Node, p *peer) []way {
 	event := func(kind kmutex.EventKind, t kmutex.Ticket) {
 		e := kmutex.Event{Kind: kind, Ticket: t}
-		ways = append(ways, way{label{"node %d: %v", [2]any{n, &e}}, func() error {
+		ways = append(ways, way{name: label{"node %d: %v", [2]any{n, &e}}, take: func() error {
 			switch kind {
 			case kmutex.EventAcquire:
 				p.acquired++
@@ -78,7 +79,7 @@ func (w *churn) local(ways []way, n kmutex.Node, p *peer) []way {
 			}
 			_, err := w.step(n, e)
 			return err
-		}})
+		}, ends: kind == kmutex.EventRelease})
 	}
 	if p.acquired < w.requests && p.state.Epoch > 0 && p.standing == member {
 		event(kmutex.EventAcquire, kmutex.Ticket(p.acquired+1))
@@ -109,10 +110,10 @@ func (w *churn) mail(ways []way) []way {
 	for j, e := range w.flight {
 		drop := func() { w.flight = slices.Delete(w.flight, j, j+1) }
 		if cut(e.From) || cut(e.To) {
-			ways = append(ways, way{label{"lost: %v", [2]any{&e}}, func() error { drop(); return nil }})
+			ways = append(ways, way{name: label{"lost: %v", [2]any{&e}}, take: func() error { drop(); return nil }})
 		}
 		if !dead(e.To) {
-			ways = append(ways, way{label{"%v", [2]any{&e}}, func() error {
+			ways = append(ways, way{name: label{"%v", [2]any{&e}}, take: func() error {
 				drop()
 				_, err := w.step(e.To, kmutex.Event{Kind: kmutex.EventReceive, From: e.From, Message: e.Message})
 				return err
@@ -124,7 +125,7 @@ func (w *churn) mail(ways []way) []way {
 		if l.report != nil && p.state.Epoch < l.epoch && !cut(l.to) {
 			continue // home has not come to that view yet: asked again
 		}
-		ways = append(ways, way{label{"letter of epoch %d to %d", [2]any{l.epoch, l.to}}, func() error {
+		ways = append(ways, way{name: label{"letter of epoch %d to %d", [2]any{l.epoch, l.to}}, take: func() error {
 			w.letters = slices.Delete(w.letters, j, j+1)
 			switch {
 			case dead(l.to), cut(l.to) && w.choices.IntN(2) == 0:
@@ -145,7 +146,7 @@ func (w *churn) commands(n kmutex.Node, k int) []way {
 	ways := w.loss(nil, n)
 	command := func(budget *int, name label, do func()) {
 		if *budget > 0 {
-			ways = append(ways, way{name, func() error { *budget--; do(); return nil }})
+			ways = append(ways, way{name: name, take: func() error { *budget--; do(); return nil }})
 		}
 	}
 	if p := w.peer(n); len(w.newest().members) > 1 && len(p.state.Running) == 0 {
@@ -168,7 +169,7 @@ func (w *churn) loss(ways []way, n kmutex.Node) []way {
 	if w.losses == 0 || len(w.newest().members) == 1 {
 		return ways
 	}
-	return append(ways, way{label{"node %d is lost", [2]any{n}}, func() error { w.losses--; w.lose(n); return nil }})
+	return append(ways, way{name: label{"node %d is lost", [2]any{n}}, take: func() error { w.losses--; w.lose(n); return nil }})
 }
 
 // expiries appends the ends of lost nodes' leases.
@@ -176,7 +177,7 @@ func (w *churn) expiries(ways []way) []way {
 	for i, p := range w.peers {
 		if p.standing == lost {
 			n := kmutex.Node(i + 1)
-			ways = append(ways, way{label{"the lease of node %d has run out", [2]any{n}}, func() error { w.expire(n); return nil }})
+			ways = append(ways, way{name: label{"the lease of node %d has run out", [2]any{n}}, take: func() error { w.expire(n); return nil }})
 		}
 	}
 	return ways
@@ -190,6 +191,9 @@ func (w *churn) run(most int) error {
 			return w.atRest()
 		}
 		next := ways[w.choices.IntN(len(ways))]
+		for i := 0; i < w.holds && next.ends; i++ {
+			next = ways[w.choices.IntN(len(ways))]
+		}
 		w.log = append(w.log, next.name)
 		if err := next.take(); err != nil {
 			return err
@@ -206,12 +210,12 @@ func (w *churn) run(most int) error {
 // state and ends with everybody served and all tokens back. KMUTEX_SCHEDULES sets
 // how many there are.
 func TestRandomSchedules(t *testing.T) {
-	runs := 8000
+	runs := 10_000
 	if n, err := strconv.Atoi(os.Getenv("KMUTEX_SCHEDULES")); err == nil {
 		runs = n
 	}
 	if testing.Short() {
-		runs = 1000
+		runs = 1250
 	}
 	var sum churnStats
 	grants := 0
@@ -220,9 +224,12 @@ func TestRandomSchedules(t *testing.T) {
 		s := churnScope{
 			early: r.IntN(2) == 0, nodes: 1 + r.IntN(6), k: 1 + r.IntN(5), requests: 1 + r.IntN(8), cancels: r.IntN(10),
 		}
-		switch r.IntN(4) {
-		case 0: // one epoch
-		case 1:
+		switch kind := r.IntN(4); {
+		case seed%5 == 4: // long critical sections, while k goes up and down
+			s.k, s.requests, s.ks, s.holds = 1+r.IntN(8), 3+r.IntN(10), 1+r.IntN(6), r.IntN(8)
+			s.losses, s.joins, s.moves = r.IntN(3), r.IntN(2), r.IntN(2)
+		case kind == 0: // one epoch
+		case kind == 1:
 			s.losses, s.leaves, s.joins, s.ks, s.moves = r.IntN(5), r.IntN(2), r.IntN(5), r.IntN(4), r.IntN(3)
 		default: // few nodes that all wait for few tokens: what goes wrong shows
 			s.nodes, s.k, s.requests = 2+r.IntN(3), 1+r.IntN(2), 3+r.IntN(10)
@@ -247,7 +254,6 @@ func (s *churnStats) add(o churnStats) {
 	s.losses += o.losses
 	s.adopted += o.adopted
 	s.withheld += o.withheld
-	s.retired += o.retired
 	s.stale += o.stale
 	s.blind += o.blind
 }

@@ -24,10 +24,9 @@ type Report struct {
 	Peak int
 	// Running tickets stay in the critical section. The driver adds slots that a
 	// lost node had granted and this one takes over, each with an [AdoptedTicket]
-	// and NoToken.
+	// of the coming epoch and the token that it had.
 	Running []Grant
-	// Free tokens are at this node, and nobody uses them. Tokens that have been
-	// retired here are among them.
+	// Free tokens are at this node, and nobody uses them.
 	Free TokenSet
 	// Unplanned, from the driver, are epochs after Installed of which this node
 	// was home, which it has not planned and never will.
@@ -57,37 +56,35 @@ type Formation struct {
 // Reform plans an epoch from the reports of all its nodes: every waiting turn
 // in one line by stamp (then by node), a star around the last in line, the
 // baton at the first with the free tokens. The result has one Install per
-// report, in the reports' order; an adopted slot for which there is no token is
-// in none.
+// report, in the reports' order; an adopted slot whose token somebody else has
+// is in none.
 //
 // Everybody who reports is frozen, so a token that nobody runs is free, unless a
 // lost node is owed tokens: then it is free only if somebody reports it as such,
-// and else withheld. Tokens of K or more that run are renumbered to free ones
-// below K; those left over are retired when they are released, so that a lower k
-// ends nobody's critical section, and running tickets and withheld tokens
-// together are never more than K or than there were.
+// and else withheld. There are as many free tokens as running and withheld ones
+// leave room for below K. When they are more than K, after k was lowered, none is
+// free, and as many as are too many stay where they are collected when they come
+// back ([Install.Excess]). So a lower k ends nobody's critical section, and
+// nobody enters it before fewer than K are in it.
 //
-// An adopted slot has one of the tokens that are withheld for its lost node, for
-// that one may not know yet that the slot is another's now, and may end it and
-// use the token again. So the token stays withheld: it is not used again when
-// the slot ends. When nothing is owed, an adopted slot has a token like any other.
+// An adopted slot keeps its token. If a node is owed tokens, it may be that very
+// token, for the lost node may not know yet that the slot is another's now, and
+// may end it and use the token again. So the token stays withheld: it is not used
+// again when the slot ends. When nothing is owed, an adopted slot has a token
+// like any other.
 //
-// # Why numbers stay apart
+// # Why no two nodes have one token
 //
-// An epoch can be installed by some nodes only before the next takes its place:
-// the others report their tokens under the old numbers then. No two nodes ever
-// have one number all the same. A node that has not installed the epoch runs
-// what it reported and nothing else, and an epoch gives out, by renumbering or
-// as free, only numbers that nobody had reported as running and that are not
-// withheld. The number that renumbering leaves behind is K or more: nobody gets
-// it in that epoch. Therefore the tokens of an epoch are both the old and the new
-// ones, and the old one counts as withheld until its owner says that it is free.
+// An epoch can be installed by some nodes only before the next takes its place.
+// A node that has not installed the epoch runs what it reported and nothing
+// else. An epoch gives out as free only tokens that nobody had reported as
+// running and that are not withheld, and no token ever changes its number.
 //
 // # Why a lost node's tokens are all withheld
 //
 // Take any report that knows its epoch's tokens. Whatever number a lost node runs
-// a ticket under, it is among those, or was given out by a later epoch: then it
-// is below that epoch's k. The reporting node was frozen for that epoch, or it
+// a ticket under, it is among those, or was given out as free by a later epoch:
+// then it is below that epoch's k. The reporting node was frozen for that epoch, or it
 // could not have been planned, so the number is below Peak. And nobody reports it as free. A report's Free is believed only when no epoch
 // can have begun since without its node, for that one may have given them to
 // others; and a node that is frozen lets no token go.
@@ -98,7 +95,7 @@ func Reform(f Formation, reports []Report) ([]*Install, error) {
 	}
 	p.withhold()
 	p.adopt()
-	free := p.renumber()
+	free := p.vacant()
 	first, last := p.formLine()
 	p.place(free, first, last)
 	return p.installs, nil
@@ -110,8 +107,8 @@ type plan struct {
 	reports  []Report
 	installs []*Install
 	at       map[Node]*Install
-	// reported tokens run; running ones do in the new epoch.
-	reported, running TokenSet
+	// running tokens have a ticket in the new epoch.
+	running TokenSet
 	// tokens that there may be; nil: not known.
 	tokens TokenSet
 	// idle tokens are at a living node, and nobody uses them.
@@ -134,7 +131,7 @@ func newPlan(f Formation, reports []Report) (*plan, error) {
 		in := &Install{Epoch: f.Epoch, K: f.K, Home: f.Home}
 		for _, g := range r.Running {
 			switch {
-			case g.Token == NoToken && g.Ticket >= FirstAdopted:
+			case g.Ticket >= AdoptedTicket(f.Epoch, 0): // see adopt
 			case g.Token < 0 || g.Token >= MaxK || p.running.Has(g.Token):
 				return nil, fmt.Errorf("%w: token %d of node %d runs elsewhere too, or does not exist", ErrInstall, g.Token, r.Node)
 			default:
@@ -148,7 +145,6 @@ func newPlan(f Formation, reports []Report) (*plan, error) {
 	if p.at[f.Home] == nil {
 		return nil, fmt.Errorf("%w: no report of home %d", ErrInstall, f.Home)
 	}
-	p.reported = p.running.Clone()
 	return p, nil
 }
 
@@ -194,59 +190,44 @@ func (p *plan) survey() {
 	}
 }
 
-// adopt finds a token for each slot that is taken over from a lost node.
+// adopt takes over slots of lost nodes with the tokens that they had. A slot
+// whose token a living node has was released before its node was lost.
 func (p *plan) adopt() {
-	source := p.withheld.Clone()
-	if !p.Owed {
-		source = NewTokenSet(p.K)
-		source.AddAll(p.tokens)
-		source.RemoveAll(p.running)
-	}
 	for _, in := range p.installs {
-		kept := in.Running[:0]
+		in.Running = slices.DeleteFunc(in.Running, func(g Grant) bool {
+			return g.Ticket >= AdoptedTicket(p.Epoch, 0) && !p.take(g.Token)
+		})
 		for _, g := range in.Running {
-			if g.Token == NoToken {
-				q, left := source.Next(0)
-				if !left {
-					continue
-				}
-				source.Remove(q)
-				g.Token = q
-			}
 			if p.Owed && g.Ticket >= FirstAdopted {
 				p.withheld.Add(g.Token)
 			}
-			p.running.Add(g.Token)
-			kept = append(kept, g)
 		}
-		in.Running = kept
 	}
 }
 
-// renumber brings running tokens below K as far as there is room, and returns
-// the free ones: as many as there is room for then.
-func (p *plan) renumber() []Token {
-	room := p.K - p.withheld.Len()
-	var vacant []Token
-	for q := range Token(p.K) {
-		switch {
-		case p.withheld.Has(q):
-		case p.running.Has(q):
-			room--
-		default:
-			vacant = append(vacant, q)
-		}
+// take lets an adopted slot have q, if no living node has it.
+func (p *plan) take(q Token) bool {
+	if q < 0 || q >= MaxK || p.running.Has(q) || p.idle.Has(q) {
+		return false
 	}
-	vacant = vacant[:max(room, 0)]
-	for _, in := range p.installs {
-		for i := range in.Running {
-			g := &in.Running[i]
-			if int(g.Token) < p.K || len(vacant) == 0 || p.withheld.Has(g.Token) {
-				continue
-			}
-			p.running.Remove(g.Token)
-			p.running.Add(vacant[0])
-			g.Token, vacant = vacant[0], vacant[1:]
+	p.running.Add(q)
+	return true
+}
+
+// used returns how many tokens run or are withheld.
+func (p *plan) used() int {
+	used := p.running.Clone()
+	used.AddAll(p.withheld)
+	return used.Len()
+}
+
+// vacant returns the free tokens: as many as there is room for, the lowest that
+// neither run nor are withheld.
+func (p *plan) vacant() []Token {
+	var vacant []Token
+	for q := Token(0); p.used()+len(vacant) < p.K; q++ {
+		if !p.running.Has(q) && !p.withheld.Has(q) {
+			vacant = append(vacant, q)
 		}
 	}
 	return vacant
@@ -255,28 +236,56 @@ func (p *plan) renumber() []Token {
 // place writes the plan into the installs.
 func (p *plan) place(vacant []Token, first, last Node) {
 	var free, tokens TokenSet
-	tails := make([]Seat, p.K)
 	for _, q := range vacant {
 		free.Add(q)
-		tails[q] = SeatOf(first, q)
 	}
 	if !p.Owed || p.tokens != nil {
-		for _, set := range []TokenSet{p.reported, p.running, p.withheld, free} {
+		for _, set := range []TokenSet{p.running, p.withheld, free} {
 			tokens.AddAll(set)
 		}
 	}
+	excess := max(0, p.used()-p.K)
 	for n, in := range p.at {
-		in.Tokens, in.Withheld, in.Holder = tokens, p.withheld, first
+		in.Tokens, in.Withheld, in.Holder, in.Excess = tokens, p.withheld, first, excess
 		if n != last {
 			in.Parent = last
 		}
+	}
+	p.at[first].Free, p.at[first].Tails = free, p.tails(free, first, excess)
+}
+
+// tails begins the queues of the tokens, for early binding. A free token idles
+// at the first in line, and one that runs is at its node, unless there are too
+// many: then the queues of all that come back are at the first in line. Those
+// are the lowest ones, see [Install.Excess].
+func (p *plan) tails(free TokenSet, first Node, excess int) []Seat {
+	var queues TokenSet
+	at := make(map[Token]Node)
+	for _, q := range free.Tokens() {
+		queues.Add(q)
+		at[q] = first
+	}
+	for n, in := range p.at {
 		for _, g := range in.Running {
-			if in.Reusable(g.Token) {
-				tails[g.Token] = SeatOf(n, g.Token)
+			if p.withheld.Has(g.Token) {
+				continue
+			}
+			queues.Add(g.Token)
+			if at[g.Token] = n; excess > 0 {
+				at[g.Token] = first
 			}
 		}
 	}
-	p.at[first].Free, p.at[first].Tails = free, tails
+	begin := queues.Tokens()
+	begin = begin[:max(0, len(begin)-excess)]
+	tails := make([]Seat, p.K)
+	for _, q := range begin {
+		for len(tails) <= int(q) {
+			tails = append(tails, Seat{})
+		}
+		tails[q] = SeatOf(at[q], q)
+	}
+	return tails
 }
 
 // formLine sorts the turns into one line, puts them into the installs, and

@@ -26,8 +26,10 @@ func runs(qs ...kmutex.Token) []kmutex.Grant {
 	return gs
 }
 
-// slotOf is a slot that a lost node had.
-var slotOf = kmutex.Grant{Ticket: kmutex.AdoptedTicket(9, 0), Token: kmutex.NoToken, Serial: 3}
+// slotOf is a slot that a lost node had, with token q.
+func slotOf(q kmutex.Token) kmutex.Grant {
+	return kmutex.Grant{Ticket: kmutex.AdoptedTicket(9, 0), Token: q, Serial: 3}
+}
 
 // What becomes of the tokens: node 1 is home of epoch 9 and begins with what is
 // free, as nobody waits.
@@ -48,10 +50,25 @@ func TestReformTokens(t *testing.T) {
 			[]kmutex.Report{{Node: 1, Running: runs(2)}, {Node: 2, Running: runs(0)}},
 			"free {1,3,4} withheld {} running [2] [0] tokens {0,1,2,3,4}",
 		},
-		"k is lowered: renumbered as far as there is room, the old number stays apart": {
+		"k is lowered: one of three is too many": {
 			kmutex.Formation{K: 2},
 			[]kmutex.Report{{Node: 1, Running: runs(0, 5)}, {Node: 2, Running: runs(3)}},
-			"free {} withheld {} running [0 1] [3] tokens {0,1,3,5}",
+			"free {} withheld {} running [0 5] [3] tokens {0,3,5} excess 1",
+		},
+		"k is lowered: there is room beside tokens of k or more": {
+			kmutex.Formation{K: 4},
+			[]kmutex.Report{{Node: 1, Running: runs(0, 5)}, {Node: 2, Running: runs(7), Free: tokens(6)}},
+			"free {1} withheld {} running [0 5] [7] tokens {0,1,5,7}",
+		},
+		"too many run, and some are withheld": {
+			kmutex.Formation{K: 2, Owed: true},
+			[]kmutex.Report{{Node: 1, Installed: 8, Tokens: tokens(0, 1, 2, 3, 4), Running: runs(0, 4), Free: tokens(1)}},
+			"free {} withheld {2,3} running [0 4] tokens {0,2,3,4} excess 2",
+		},
+		"tokens that were kept back are no lost node's": {
+			kmutex.Formation{K: 3, Owed: true},
+			[]kmutex.Report{{Node: 1, Installed: 8, Tokens: tokens(0, 1, 4, 5), Running: runs(4), Free: tokens(0, 5)}},
+			"free {0} withheld {1} running [4] tokens {0,1,4}",
 		},
 		"a node is lost: only what somebody has": {
 			kmutex.Formation{K: 4, Owed: true},
@@ -87,15 +104,10 @@ func TestReformTokens(t *testing.T) {
 			},
 			"free {0} withheld {} running [] [1] tokens {0,1}",
 		},
-		"retired tokens are no lost node's": {
-			kmutex.Formation{K: 2, Owed: true},
-			[]kmutex.Report{{Node: 1, Installed: 8, Tokens: tokens(0, 1, 4, 5), Free: tokens(0, 4, 5)}},
-			"free {0} withheld {1} running [] tokens {0,1}",
-		},
 		"withheld tokens of k or more leave less room": {
 			kmutex.Formation{K: 3, Owed: true},
 			[]kmutex.Report{{Node: 1, Installed: 8, Tokens: tokens(0, 1, 2, 3, 4), Running: runs(4), Free: tokens(0, 1)}},
-			"free {} withheld {2,3} running [0] tokens {0,2,3,4}",
+			"free {} withheld {2,3} running [4] tokens {2,3,4}",
 		},
 		"whoever knew is gone": {
 			kmutex.Formation{K: 3, Owed: true},
@@ -109,7 +121,7 @@ func TestReformTokens(t *testing.T) {
 		},
 		"a slot is taken over: its token stays withheld": {
 			kmutex.Formation{K: 3, Owed: true},
-			[]kmutex.Report{{Node: 1, Installed: 8, Tokens: tokens(0, 1, 2), Free: tokens(0), Running: append(runs(1), slotOf)}},
+			[]kmutex.Report{{Node: 1, Installed: 8, Tokens: tokens(0, 1, 2), Free: tokens(0), Running: append(runs(1), slotOf(2))}},
 			"free {0} withheld {2} running [1 2] tokens {0,1,2}",
 		},
 		"and in the epochs after": {
@@ -118,7 +130,7 @@ func TestReformTokens(t *testing.T) {
 				Node: 1, Installed: 8, Tokens: tokens(0, 1, 2), Free: tokens(0),
 				Running: []kmutex.Grant{{Ticket: kmutex.AdoptedTicket(8, 0), Token: 2}},
 			}},
-			"free {} withheld {1,2} running [2] tokens {1,2}",
+			"free {} withheld {1,2} running [2] tokens {1,2} excess 1",
 		},
 		"and comes back with the last": {
 			kmutex.Formation{K: 3},
@@ -127,13 +139,21 @@ func TestReformTokens(t *testing.T) {
 		},
 		"a slot is taken over when nothing is owed": {
 			kmutex.Formation{K: 2},
-			[]kmutex.Report{{Node: 1, Running: append(runs(0), slotOf)}},
+			[]kmutex.Report{{Node: 1, Running: append(runs(0), slotOf(1))}},
 			"free {} withheld {} running [0 1] tokens {0,1}",
 		},
-		"slots are taken over, and there is one token": {
-			kmutex.Formation{K: 2},
-			[]kmutex.Report{{Node: 1, Running: runs(0)}, {Node: 2, Running: []kmutex.Grant{slotOf, slotOf}}},
-			"free {} withheld {} running [0] [1] tokens {0,1}",
+		"a slot whose token runs or is free elsewhere had been released": {
+			kmutex.Formation{K: 3, Owed: true},
+			[]kmutex.Report{
+				{Node: 1, Installed: 8, Tokens: tokens(0, 1, 2), Running: runs(0), Free: tokens(1)},
+				{Node: 2, Installed: 8, Running: []kmutex.Grant{slotOf(0), slotOf(1), slotOf(2)}},
+			},
+			"free {1} withheld {2} running [0] [2] tokens {0,1,2}",
+		},
+		"a slot whose token nobody has heard of is withheld, too": {
+			kmutex.Formation{K: 2, Owed: true},
+			[]kmutex.Report{{Node: 1, Installed: 8, Running: append(runs(2), slotOf(5))}},
+			"free {} withheld {0,1,5} running [2 5] tokens {} excess 2",
 		},
 	} {
 		tc.f.Epoch, tc.f.Home = 9, 1
@@ -150,7 +170,11 @@ func TestReformTokens(t *testing.T) {
 			}
 			got += fmt.Sprint(" ", qs)
 		}
-		if got += fmt.Sprintf(" tokens %v", installs[0].Tokens); got != tc.want {
+		got += fmt.Sprintf(" tokens %v", installs[0].Tokens)
+		if installs[0].Excess > 0 {
+			got += fmt.Sprintf(" excess %d", installs[0].Excess)
+		}
+		if got != tc.want {
 			t.Errorf("%s:\n got %s\nwant %s", name, got, tc.want)
 		}
 	}
@@ -215,8 +239,8 @@ func frozen(t *testing.T, b kmutex.Binding) (*kmutex.Machine, *kmutex.Install) {
 		}
 	}
 	r := *fx.Report
-	r.Running = append(r.Running, slotOf)
-	r.Waiting = append(r.Waiting, kmutex.ReportedTurn{Stamp: -1, Tickets: []kmutex.Ticket{slotOf.Ticket + 1}})
+	r.Running = append(r.Running, slotOf(1))
+	r.Waiting = append(r.Waiting, kmutex.ReportedTurn{Stamp: -1, Tickets: []kmutex.Ticket{slotOf(1).Ticket + 1}})
 	installs, err := kmutex.Reform(kmutex.Formation{Epoch: 2, K: 2, Home: 1}, []kmutex.Report{r})
 	if err != nil {
 		t.Fatal(err)
@@ -249,6 +273,7 @@ func TestBadInstalls(t *testing.T) {
 		"a token twice":         func(in *kmutex.Install) { in.Running[1].Token = in.Running[0].Token },
 		"a free one runs":       func(in *kmutex.Install) { in.Free.Add(in.Running[0].Token) },
 		"a free one of k":       func(in *kmutex.Install) { in.Free.Add(2) },
+		"a negative excess":     func(in *kmutex.Install) { in.Excess = -1 },
 		"another serial":        func(in *kmutex.Install) { in.Running[0].Serial++ },
 	} {
 		for _, b := range []kmutex.Binding{new(coordinator.Late), new(coordinator.Early)} {
@@ -277,7 +302,7 @@ func TestAdoptedOnce(t *testing.T) {
 	if trace := fmt.Sprint(fx.Trace); strings.Count(trace, "adopted") != 2 {
 		t.Errorf("trace %v, want two adopted tickets", trace)
 	}
-	for _, ticket := range []kmutex.Ticket{slotOf.Ticket, slotOf.Ticket + 1} {
+	for _, ticket := range []kmutex.Ticket{slotOf(1).Ticket, slotOf(1).Ticket + 1} {
 		if _, err = step(kmutex.Event{Kind: kmutex.EventCancel, Ticket: ticket}); err != nil {
 			t.Fatal(err)
 		}
@@ -287,7 +312,7 @@ func TestAdoptedOnce(t *testing.T) {
 		t.Fatal(err)
 	}
 	r := *fx.Report
-	r.Waiting = append(r.Waiting, kmutex.ReportedTurn{Tickets: []kmutex.Ticket{slotOf.Ticket}})
+	r.Waiting = append(r.Waiting, kmutex.ReportedTurn{Tickets: []kmutex.Ticket{slotOf(1).Ticket}})
 	installs, err := kmutex.Reform(kmutex.Formation{Epoch: 3, K: 2, Home: 1}, []kmutex.Report{r})
 	if err != nil {
 		t.Fatal(err)

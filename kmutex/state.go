@@ -12,12 +12,12 @@ type State struct {
 	Home   Node
 
 	// Installed is the epoch that last began here, 0: none. Tokens are those that
-	// there are in it, nil: not known; Withheld of them are at no living node,
-	// Retired have ended here.
+	// there are in it, nil: not known; Withheld of them are at no living node.
 	Installed uint64
 	Tokens    TokenSet
 	Withheld  TokenSet
-	Retired   TokenSet
+	// Excess is that of the epoch, see [Install.Excess]; 0 at a newcomer.
+	Excess int
 
 	Parent  Node
 	Turns   []Turn
@@ -35,6 +35,8 @@ type State struct {
 
 	// Free tokens with the baton (late binding).
 	Free TokenSet
+	// Kept tokens came back to the epoch's first coordinator (early binding).
+	Kept TokenSet
 	// Serial of the last grant that this node knows of (late binding).
 	Serial uint64
 	// Parked tokens wait for a baton (late binding).
@@ -83,7 +85,7 @@ func (s SeatState) Idle() bool { return s.Token != NoToken && s.Ticket == 0 }
 func (m *Machine) State() State {
 	s := State{
 		Self: m.self, Epoch: m.epoch, Frozen: m.frozen, K: m.k, Home: m.home,
-		Installed: m.installed, Tokens: m.tokens.Clone(), Withheld: m.withheld.Clone(), Retired: m.retired.Clone(),
+		Installed: m.installed, Tokens: m.tokens.Clone(), Withheld: m.withheld.Clone(), Excess: m.excess,
 		Parent: m.parent, Turns: cloneTurns(m.turns), Pending: slices.Clone(m.pending),
 		Asked: m.asked, Running: slices.Clone(m.running), Baton: m.baton, Number: m.number,
 		Deferred: slices.Clone(m.deferred), Arrived: slices.Clone(m.arrived),
@@ -100,7 +102,6 @@ func (m *Machine) Clone() *Machine {
 	c.pending = slices.Clone(m.pending)
 	c.running = slices.Clone(m.running)
 	c.deferred, c.arrived = slices.Clone(m.deferred), slices.Clone(m.arrived)
-	c.retired = m.retired.Clone() // tokens and withheld are never changed
 	c.fx = Effects{}
 	return &c
 }
@@ -119,9 +120,12 @@ func (m *Machine) Coordinator() bool { return m.baton }
 // Frozen reports whether the machine waits for an Install.
 func (m *Machine) Frozen() bool { return m.frozen }
 
-// FreeHere returns how many tokens are at this node and nobody uses: free with
-// the baton, parked, or idle in seats.
-func (m *Machine) FreeHere() int { return m.binding.FreeHere().Len() }
+// FreeHere returns how many tokens are at this node and may be granted: free with
+// the baton, parked, or idle in seats. Those beyond k are not counted.
+func (m *Machine) FreeHere() int {
+	free, kept := m.binding.FreeHere()
+	return free.Len() - kept
+}
 
 // Withheld returns how many of the pool's tokens are withheld in this epoch: a
 // lost node may still use them.
@@ -130,5 +134,6 @@ func (m *Machine) Withheld() int { return m.withheld.Len() }
 // Holdings returns which tokens are at this node: those of its tickets in the
 // critical section, and those that nobody uses.
 func (m *Machine) Holdings() (running []Grant, free TokenSet) {
-	return slices.Clone(m.running), m.binding.FreeHere()
+	free, _ = m.binding.FreeHere()
+	return slices.Clone(m.running), free
 }

@@ -44,17 +44,6 @@ func (s TokenSet) RemoveAll(t TokenSet) {
 	}
 }
 
-// Retain takes every token out of s that is not in t.
-func (s TokenSet) Retain(t TokenSet) {
-	for i := range s {
-		if i < len(t) {
-			s[i] &= t[i]
-		} else {
-			s[i] = 0
-		}
-	}
-}
-
 // Remove takes q out of s.
 func (s TokenSet) Remove(q Token) {
 	if word := int(q) / 64; word < len(s) {

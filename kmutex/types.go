@@ -27,9 +27,10 @@ func AdoptedTicket(epoch uint64, i int) Ticket {
 // MaxK is the largest k of a pool.
 const MaxK = 1 << 16
 
-// Token is one of the k permits of a pool, 0..k-1. Only a ticket that holds a
-// token is in the critical section. When k has been lowered, a ticket may still
-// hold a token of k or more: it is retired when the ticket ends.
+// Token is one of the permits of a pool. Only a ticket that holds a token is in
+// the critical section. A pool begins with the tokens 0..k-1. A token keeps its
+// number for as long as there is a ticket that holds it, so when k has been
+// lowered there may be tokens of k or more; see [Install.Excess].
 type Token int32
 
 // NoToken stands for a token that is still to come or to be found.

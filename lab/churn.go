@@ -14,6 +14,8 @@ type Change struct {
 	At   time.Duration
 	Node int
 	Kind ChangeKind
+	// again: of a node that is still joining.
+	again bool
 }
 
 // ChangeKind says what happens. A change that does not apply, as the crash of a
@@ -96,12 +98,30 @@ func (r *run) change(c Change) {
 			r.depart(c.Node)
 		}
 	case Join:
-		if via, ok := r.anyMember(); ok && m.phase == outside {
-			p, _ := protocol.As[protocol.Moving](r.protocol)
+		switch {
+		case m.phase == outside:
 			r.enter(c.Node, joining)
-			p.Join(c.Node, via)
-			r.moved(c.Node)
+			r.join(c)
+		case c.again && m.phase == joining:
+			r.join(c)
 		}
+	}
+}
+
+// rejoin is when a node that is still not in asks again: the one that it asked may
+// have left.
+const rejoin = time.Minute
+
+func (r *run) join(c Change) {
+	if via, ok := r.anyMember(); ok {
+		p, _ := protocol.As[protocol.Moving](r.protocol)
+		p.Join(c.Node, via)
+		r.moved(c.Node)
+	}
+	if r.nodes[c.Node].phase == joining {
+		again := Change{At: r.Now() + rejoin, Node: c.Node, Kind: Join, again: true}
+		r.cfg.Changes = append(slices.Clip(r.cfg.Changes), again)
+		r.After(sim.World, rejoin, sim.Timer{Kind: timerChange, Arg: uint64(len(r.cfg.Changes) - 1)})
 	}
 }
 

@@ -37,10 +37,10 @@ func TestMutantsAreCaught(t *testing.T) {
 				Caught: "invariant|protocol violation|more than k",
 			},
 			{
-				Name: "a retired token goes back into use", File: "../kmutex/machine.go",
-				Old:    "case int(q) >= m.k:",
-				New:    "case int(q) > m.k:",
-				Caught: "invariant 2|protocol violation|more than k",
+				Name: "the coordinator grants tokens beyond k", File: "../coordinator/late.go",
+				Old:    "l.free.Len() <= l.excess",
+				New:    "l.free.Len() == 0",
+				Caught: "more than k",
 			},
 			{
 				Name: "tokens that lost gateways may use are not withheld", File: "../kmutex/reform.go",
@@ -131,6 +131,30 @@ func TestMutantsAreCaught(t *testing.T) {
 				Old:    "p.early = append(p.early, *m)",
 				New:    "_ = m",
 				Caught: "invariant|not served",
+			},
+			{
+				Name: "an incarnation that has lapsed stays as long as gossip sees the name", File: "../membership/leader/judge.go",
+				Old:    "case quiet >= r.terms.Wait():\n\t\t\ttake(node, Over)\n\t\tcase quiet >= r.terms.Lease/2 && s.Boots[m.Name] != m.Boot:",
+				New:    "case quiet >= r.terms.Lease/2 && s.Boots[m.Name] == \"\":",
+				Caught: "does not move",
+			},
+			{
+				Name: "links that are down between members stay so", File: "../membership/leader/judge.go",
+				Old:    "if a != b && slices.Contains(down[b], a) {",
+				New:    "if a == b && slices.Contains(down[b], a) {",
+				Caught: "does not move|not in order",
+			},
+			{
+				Name: "a leader stays whom the members do not get through to", File: "../membership/leader/judge.go",
+				Old:    "if r.unconfirmed != never && now-max(r.unconfirmed, r.awake) >= patience {\n\t\treturn true",
+				New:    "if true {\n\t\treturn false",
+				Caught: "does not move",
+			},
+			{
+				Name: "homes are not believed", File: "../membership/leader/judge.go",
+				Old:    "if !r.members[home].Home ||",
+				New:    "if true ||",
+				Caught: "does not move|not in order",
 			},
 		},
 	}.Run(t)

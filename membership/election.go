@@ -22,26 +22,31 @@ import (
 // voters have a leader.
 const maxElectionPause = 500 * time.Millisecond
 
-// elections calls an election when that is up to this gateway.
+// elections calls an election when that is up to this gateway. One that knows its
+// leader to be gone asks the others at once. One that knows of no leader waits for a
+// while, since somebody may just have been elected.
 func (c *Cluster) elections() {
 	timer := time.NewTimer(leader.Interval)
 	defer timer.Stop()
-	pause, lasting := leader.Interval, false
+	pause := leader.Interval
+	var since time.Time // it has had no leader
 	for {
 		select {
 		case <-c.closing.Done():
 			return
 		case <-timer.C:
 		}
-		switch {
+		_, known := c.Leader()
+		switch now := time.Now(); {
 		case !c.leaderless():
-			pause, lasting = leader.Interval, false
-		case !lasting: // one may be about to show up
-			lasting = true
+			pause, since = leader.Interval, time.Time{}
+		case since.IsZero() && !known:
+			since = now
+		case !known && now.Sub(since) < c.config.ElectionTimeout/2:
 		case c.shouldCall(c.voters()):
 			c.config.Logger.Info("calling an election, since most voters have no leader")
 			c.electMyself()
-			pause = c.config.ElectionTimeout
+			pause = 2 * c.config.ElectionTimeout // votes may need new connections
 		default:
 			pause = min(2*pause, maxElectionPause)
 		}
@@ -82,7 +87,7 @@ func (c *Cluster) shouldCall(voters []string) bool {
 	if !slices.Contains(voters, self) {
 		return false
 	}
-	ctx, cancel := context.WithTimeout(c.closing, probeTimeout(c.config.Lease))
+	ctx, cancel := context.WithTimeout(c.closing, probeTimeout(c.lease()))
 	defer cancel()
 	voices := make(chan voice, len(voters))
 	for _, v := range voters {

@@ -141,7 +141,7 @@ func (c *Cluster) watchLinks(now time.Time) {
 // reaches dials a peer port. Only a dial that was refused, not answered or had
 // no way failed: any other answer comes from somebody who lives.
 func (c *Cluster) reaches(ctx context.Context, addr string) bool {
-	ctx, cancel := context.WithTimeout(ctx, probeTimeout(c.config.Lease))
+	ctx, cancel := context.WithTimeout(ctx, probeTimeout(c.lease()))
 	defer cancel()
 	conn, err := c.config.Control.Dial(ctx, addr)
 	if err == nil {

@@ -33,7 +33,10 @@ func TestMain(m *testing.M) {
 // address is where its control stream listens; its raft stream listens beside
 // it, as the multiplexed peer port will hide.
 type network struct {
-	delay time.Duration // of each direction; set before the first gateway starts
+	// Set before the first gateway starts: the delay of each direction, and whom a
+	// gateway misses.
+	delay   time.Duration
+	missing func(*gateway) map[kmutex.Node]time.Time
 
 	mu   sync.Mutex
 	raft map[string]string // peer address -> raft address
@@ -42,6 +45,9 @@ type network struct {
 	dead    map[string]time.Time
 	blocked map[pair]time.Time
 	conns   map[pair][]net.Conn
+	// barred are the pairs of which the first can open no connection to the second;
+	// those that are open go on.
+	barred map[[2]string]bool
 }
 
 // pair of peer addresses, the lesser first.
@@ -90,7 +96,21 @@ func (n *network) isBlocked(a, b string) bool {
 	n.mu.Lock()
 	defer n.mu.Unlock()
 	_, blocked := n.blocked[pairOf(a, b)]
-	return blocked
+	return blocked || n.barred[[2]string{a, b}]
+}
+
+// bar lets a gateway open no new connection to another.
+func (n *network) bar(from, to *gateway) {
+	n.mu.Lock()
+	defer n.mu.Unlock()
+	n.barred[[2]string{from.peerAddr, to.peerAddr}] = true
+}
+
+// unblock lets two gateways reach each other again.
+func (n *network) unblock(a, b *gateway) {
+	n.mu.Lock()
+	defer n.mu.Unlock()
+	delete(n.blocked, pairOf(a.peerAddr, b.peerAddr))
 }
 
 // block lets nothing more pass between two gateways but gossip: their links,
@@ -110,6 +130,7 @@ func (n *network) heal() {
 	n.mu.Lock()
 	defer n.mu.Unlock()
 	clear(n.blocked)
+	clear(n.barred)
 }
 
 func (n *network) raftAddr(peer string) string {
@@ -124,6 +145,7 @@ func (n *network) note(peer, raft string) {
 	if n.raft == nil {
 		n.raft, n.dead = map[string]string{}, map[string]time.Time{}
 		n.blocked, n.conns = map[pair]time.Time{}, map[pair][]net.Conn{}
+		n.barred = map[[2]string]bool{}
 	}
 	n.raft[peer] = raft
 }
@@ -236,10 +258,16 @@ func (n *network) start(t testing.TB, name string, conf config) *gateway {
 	}
 	conf.peer, conf.gossip = peer, agent.Addr()
 	g := &gateway{t: t, name: name, agent: agent, config: conf, peerAddr: peer, n: n}
+	missing := func() map[kmutex.Node]time.Time {
+		if g.cluster.Load() == nil || n.missing == nil {
+			return nil
+		}
+		return n.missing(g)
+	}
 	g.Cluster, err = Start(t.Context(), Config{
 		Name: name, Boot: boot, PeerAddr: peer, DataDir: conf.dir,
 		BootstrapExpect: conf.expect, Joining: conf.joining,
-		Discovery: agent, Links: links{g},
+		Discovery: agent, Links: links{g}, Missing: missing,
 		Raft:      layer{raftListener, n, peer, n.raftAddr},
 		Control:   layer{control, n, peer, func(addr string) string { return addr }},
 		SwapAfter: 500 * time.Millisecond, Lease: cmp.Or(conf.lease, time.Second),

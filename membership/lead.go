@@ -47,6 +47,7 @@ func (c *Cluster) run() {
 func (c *Cluster) turn(l *loop) time.Duration {
 	peers := c.config.Discovery.Members()
 	c.noteAddresses(peers)
+	c.followLease()
 	now := time.Now()
 	l.note(peers, now)
 	if _, leader := c.raft.LeaderWithID(); leader != "" {

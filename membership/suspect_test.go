@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"log/slog"
 	"net"
 	"os"
 	"slices"
@@ -84,7 +85,7 @@ func TestWhichDialsFail(t *testing.T) {
 		{errors.New("tls: bad certificate"), true},
 		{syscall.ECONNRESET, true},
 	} {
-		c := &Cluster{config: Config{Control: stuckLayer{err: tt.err}}}
+		c := &Cluster{config: Config{Control: stuckLayer{err: tt.err}}, machine: newMachine(slog.New(slog.DiscardHandler))}
 		if got := c.reaches(t.Context(), "here"); got != tt.want {
 			t.Errorf("%v: reached %v", tt.err, got)
 		}

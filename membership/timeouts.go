@@ -1,6 +1,9 @@
 package membership
 
-import "time"
+import (
+	"log/slog"
+	"time"
+)
 
 // Timeouts follow from the lease. What counts is how they compare with a round trip
 // to another gateway: with the default lease of 3 s all of them leave room for one
@@ -41,3 +44,29 @@ func probeTimeout(lease time.Duration) time.Duration {
 
 // renewTimeout is how long a renewal is waited for.
 func renewTimeout(lease time.Duration) time.Duration { return lease / 3 }
+
+// lease returns the agreed lease; as long as none is agreed, the configured one.
+func (c *Cluster) lease() time.Duration {
+	if agreed := c.View().Lease; agreed > 0 {
+		return agreed
+	}
+	return c.config.Lease
+}
+
+// followLease has raft's timeouts follow the agreed lease where the configuration has
+// another one.
+func (c *Cluster) followLease() {
+	agreed := c.lease()
+	if agreed == c.config.Lease || !c.once.First("lease "+agreed.String()) {
+		return
+	}
+	c.config.Logger.Warn("the cluster has agreed on another lease than this gateway's, and keeps it",
+		slog.Duration("agreed", agreed), slog.Duration("configured", c.config.Lease),
+		slog.String("hint", "set cluster.lease to the agreed one; another lease needs a new cluster"))
+	timeouts := c.raft.ReloadableConfig()
+	timeouts.HeartbeatTimeout = max(raftTimeout(agreed), c.config.LeaderLease)
+	timeouts.ElectionTimeout = timeouts.HeartbeatTimeout
+	if err := c.raft.ReloadConfig(timeouts); err != nil {
+		c.config.Logger.Warn("raft keeps its timeouts", slog.Any("error", err))
+	}
+}

@@ -8,6 +8,7 @@ import (
 
 	"github.com/kgate/kgate/chordring"
 	"github.com/kgate/kgate/kmutex"
+	"github.com/kgate/kgate/membership/lease"
 )
 
 // Status of a member in a view.
@@ -206,3 +207,7 @@ func findPool(pools []Pool, name string) (int, bool) {
 		return strings.Compare(p.Name, name)
 	})
 }
+
+// LeaseWait is how long a gateway that has been taken out of the view may go on
+// as if it had not, by the clock of any other.
+func (v *View) LeaseWait() time.Duration { return lease.Terms{Lease: v.Lease}.Wait() }

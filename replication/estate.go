@@ -87,10 +87,11 @@ type Estate struct {
 
 // Settle plans, at the pool's home, who takes over what lost gateways left. It
 // wants the reports of all living gateways, the gateways lost since the pool
-// had its first ticket, and the tokens that living gateways run.
+// had its first ticket, and the tokens that living gateways have.
 //
-// A slot in a copy whose token somebody living runs, or which a later use of
-// the token is known of, has been released since; it is not handed on.
+// A slot in a copy whose token somebody living has, or which a later use of the
+// token is known of, has been released since; it is not handed on. That is for
+// sure, for a slot keeps its token for as long as it lasts, in all epochs.
 func Settle(lost []Lost, running kmutex.TokenSet, reports []Report) Estate {
 	var e Estate
 	newest := make(map[kmutex.Node]*Delta)

@@ -98,9 +98,11 @@ func (f *Forming) plan() error {
 	plain := make([]kmutex.Report, len(f.reports))
 	for i := range f.reports {
 		plain[i] = f.reports[i].Report
-		bequeathTo(&plain[i], inherit[plain[i].Node])
 	}
 	f.doubled = part(plain)
+	for i := range plain {
+		bequeathTo(&plain[i], inherit[plain[i].Node])
+	}
 	installs, err := kmutex.Reform(formation, plain)
 	if err != nil {
 		return err
@@ -128,7 +130,7 @@ func part(reports []kmutex.Report) (doubled []kmutex.Token) {
 		for j := range r.Running {
 			g := &r.Running[j]
 			if !isToken(g.Token) {
-				continue // adopted, or refused by the plan
+				continue // refused by the plan
 			}
 			if running.Has(g.Token) && spare >= 0 {
 				doubled = append(doubled, g.Token)
@@ -183,7 +185,7 @@ func bequeathTo(r *kmutex.Report, inherit []Inheritance) {
 		r.Running, r.Waiting = slices.Clone(r.Running), slices.Clone(r.Waiting)
 		for n, rec := range i.Records {
 			if rec.State == StateGranted {
-				r.Running = append(r.Running, kmutex.Grant{Ticket: i.Tickets[n], Token: kmutex.NoToken, Serial: rec.Fence.Serial})
+				r.Running = append(r.Running, kmutex.Grant{Ticket: i.Tickets[n], Token: rec.Token, Serial: rec.Fence.Serial})
 			} else {
 				r.Waiting = append(r.Waiting, kmutex.ReportedTurn{Stamp: rec.Stamp, Tickets: i.Tickets[n : n+1]})
 			}

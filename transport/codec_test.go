@@ -26,8 +26,8 @@ func examples() []kmutex.Message {
 		{Kind: kmutex.KindRequest, Epoch: 1, Origin: 3},
 		{Kind: kmutex.KindRequest, Epoch: math.MaxUint64, Origin: math.MaxUint64, Hops: math.MaxUint32, Seat: far},
 		{Kind: kmutex.KindBaton, Epoch: 1},
-		{Kind: kmutex.KindBaton, Epoch: 1, Number: 300, Counter: 7, Free: kmutex.NewTokenSet(8), Serial: 300},
-		{Kind: kmutex.KindBaton, Epoch: 1, Number: math.MaxUint64, Counter: maxTokens - 1, Free: kmutex.NewTokenSet(maxTokens), Serial: math.MaxUint64},
+		{Kind: kmutex.KindBaton, Epoch: 1, Number: 300, Counter: 7, Free: kmutex.NewTokenSet(8), Excess: 5, Serial: 300},
+		{Kind: kmutex.KindBaton, Epoch: 1, Number: math.MaxUint64, Counter: maxTokens - 1, Free: kmutex.NewTokenSet(maxTokens), Excess: maxTokens, Serial: math.MaxUint64},
 		{Kind: kmutex.KindBaton, Epoch: 1, Number: 2, Tails: []kmutex.Seat{seat, {}, far}},
 		{Kind: kmutex.KindBaton, Epoch: 1, Number: 2, Tails: tails},
 		{Kind: kmutex.KindChild, Epoch: 1, Seat: seat, Child: far},
@@ -106,6 +106,8 @@ func TestEncoderRefuses(t *testing.T) {
 		"token both ways":       {kmutex.Message{Kind: kmutex.KindToken, Epoch: 1, Seat: seat, Number: 1}, errFields},
 		"serial without seat":   {kmutex.Message{Kind: kmutex.KindToken, Epoch: 1, Serial: 1}, errFields},
 		"serial with tails":     {kmutex.Message{Kind: kmutex.KindBaton, Epoch: 1, Tails: []kmutex.Seat{seat}, Serial: 1}, errFields},
+		"excess with tails":     {kmutex.Message{Kind: kmutex.KindBaton, Epoch: 1, Tails: []kmutex.Seat{seat}, Excess: 1}, errFields},
+		"excess too large":      {kmutex.Message{Kind: kmutex.KindBaton, Epoch: 1, Excess: maxTokens + 1}, errRange},
 		"serial elsewhere":      {kmutex.Message{Kind: kmutex.KindWhere, Epoch: 1, Holder: 1, Serial: 1}, errFields},
 		"baton both ways":       {kmutex.Message{Kind: kmutex.KindBaton, Epoch: 1, Tails: []kmutex.Seat{seat}, Free: kmutex.NewTokenSet(1)}, errFields},
 		"baton without tails":   {kmutex.Message{Kind: kmutex.KindBaton, Epoch: 1, Tails: []kmutex.Seat{}}, errRange},
@@ -276,6 +278,7 @@ func drawMessage(t *rapid.T) kmutex.Message {
 			break
 		}
 		m.Serial = rapid.Uint64().Draw(t, "serial")
+		m.Excess = rapid.Uint32Max(maxTokens).Draw(t, "excess")
 		for _, q := range rapid.SliceOf(rapid.Int32Range(0, maxTokens-1)).Draw(t, "free") {
 			m.Free.Add(kmutex.Token(q))
 		}

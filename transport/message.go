@@ -31,6 +31,7 @@ const (
 	fieldCounter
 	fieldTails
 	fieldFree
+	fieldExcess
 	fieldSerial
 	fieldHolder
 	fieldTag
@@ -39,7 +40,7 @@ const (
 // fieldsOf tells which fields each kind may set.
 var fieldsOf = [...]field{
 	kmutex.KindRequest: fieldOrigin | fieldHops | fieldSeat,
-	kmutex.KindBaton:   fieldNumber | fieldCounter | fieldTails | fieldFree | fieldSerial | fieldTag,
+	kmutex.KindBaton:   fieldNumber | fieldCounter | fieldTails | fieldFree | fieldExcess | fieldSerial | fieldTag,
 	kmutex.KindChild:   fieldSeat | fieldChild,
 	kmutex.KindToken:   fieldToken | fieldSeat | fieldSerial | fieldNumber | fieldTag,
 	kmutex.KindWhere:   fieldNumber | fieldHolder,
@@ -62,6 +63,7 @@ func fieldsSet(m *kmutex.Message) field {
 	add(m.Counter != 0, fieldCounter)
 	add(m.Tails != nil, fieldTails)
 	add(m.Free != nil, fieldFree)
+	add(m.Excess != 0, fieldExcess)
 	add(m.Serial != 0, fieldSerial)
 	add(m.Holder != 0, fieldHolder)
 	add(m.Tag != nil, fieldTag)
@@ -123,10 +125,13 @@ func checkBaton(m *kmutex.Message) error {
 		if n := len(trimmed(m.Free)); n > maxTokens/64 {
 			return fmt.Errorf("%w: %d words of free tokens", errRange, n)
 		}
+		if m.Excess > maxTokens {
+			return fmt.Errorf("%w: %d tokens too many", errRange, m.Excess)
+		}
 		return nil
 	}
-	if m.Free != nil || m.Serial != 0 {
-		return fmt.Errorf("%w (a baton with tails and free tokens or serial)", errFields)
+	if m.Free != nil || m.Excess != 0 || m.Serial != 0 {
+		return fmt.Errorf("%w (a baton with tails and free tokens, excess or serial)", errFields)
 	}
 	if n := len(m.Tails); n == 0 || n > maxTokens {
 		return fmt.Errorf("%w: %d tails", errRange, n)
@@ -189,6 +194,7 @@ func appendFields(dst []byte, m *kmutex.Message) []byte {
 			dst = append(dst, batonLate)
 			dst = binary.AppendUvarint(dst, m.Serial)
 			dst = appendFree(dst, m.Free)
+			dst = binary.AppendUvarint(dst, uint64(m.Excess))
 			break
 		}
 		dst = append(dst, batonEarly)
@@ -258,6 +264,7 @@ func (c *cursor) fields(m *kmutex.Message) {
 		case batonLate:
 			m.Serial = c.uvarint()
 			m.Free = c.free()
+			m.Excess = uint32(c.upTo(maxTokens))
 		case batonEarly:
 			m.Tails = c.tails()
 		default:

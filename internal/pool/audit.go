@@ -146,13 +146,9 @@ func (a *audit) strike(whole kmutex.TokenSet, all []*Holdings) []kmutex.Token {
 }
 
 // expected returns the tokens that are somewhere all the time in the epoch that
-// begins so: those that nobody may still use at a lost gateway, and that are not
-// retired when their tickets end.
+// begins so: those that no lost gateway may still use.
 func expected(in *kmutex.Install) kmutex.TokenSet {
-	whole := kmutex.NewTokenSet(in.K)
-	if in.Tokens != nil {
-		whole.Retain(in.Tokens)
-	}
+	whole := in.Tokens.Clone()
 	whole.RemoveAll(in.Withheld)
 	return whole
 }

@@ -1,5 +1,5 @@
 // Package pool is one gateway's part of one pool: it runs the machine of package
-// kmutex and moves it from epoch to epoch.
+// kmutex, moves it from epoch to epoch, and manages the pool's tickets.
 //
 // # What it promises
 //
@@ -12,6 +12,11 @@
 // out of the view, or the epoch never begins. Home counts the tokens now and
 // then and has a new epoch formed when one is lost or doubled.
 //
+// A ticket lives as long as its holder gives signs of life in time. Nobody is told
+// of its state before all successors of this gateway, and the disk if there is one,
+// have it ([Tickets.Synced]). An heir gives a ticket that it takes over a whole time
+// to live beyond anything that the lost gateway may still have promised.
+//
 // # Model
 //
 // The package is pure: no clock, goroutine, lock, random source or I/O. A method
@@ -20,8 +25,8 @@
 // gateway drives a Pool under one lock with real links and timers, and package
 // fairk of the lab with simulated ones.
 //
-// Gateways exchange messages of the machine, and letters: reports, answers and
-// counts of tokens, which can be long. A letter can fail to arrive; then the
+// Gateways exchange messages of the machine, and letters: reports, answers, counts
+// of tokens, copies of tickets. They can be long. A letter can fail to arrive; then the
 // driver says so ([Pool.Undelivered]) and it goes again as long as it matters.
 //
 // # States

@@ -10,13 +10,21 @@ import (
 // Effects is what an event asks of the driver, to be carried out in the order of
 // the fields. It stays valid until the pool's next event.
 type Effects struct {
-	// Begun: an epoch has begun with this answer. Tickets that the answer hands
-	// over are in the machine from now on.
-	Begun *replication.EpochAnswer
+	// Begun: an epoch has begun so.
+	Begun *kmutex.Install
+	// Inherited tickets are in the machine from now on.
+	Inherited []Inherited
 	// Messages to send. They own their slices.
 	Messages []kmutex.Envelope
 	// Grants are the tickets that are in the critical section from now on.
 	Grants []kmutex.Grant
+	// Gone are tickets that had slots and have none in the epoch that has begun; the
+	// machine does not know them.
+	Gone []*Ticket
+	// Ended tickets: their slots are given back, their places in line given up.
+	Ended []*Ticket
+	// Moved: a ticket's state may have changed, or may be told of now.
+	Moved bool
 	// AskTimer asks for one kmutex.EventAskDue after the ask interval, in place of
 	// any that was asked for before.
 	AskTimer bool
@@ -43,7 +51,8 @@ type Effects struct {
 
 func (fx *Effects) reset() {
 	*fx = Effects{
-		Messages: fx.Messages[:0], Grants: fx.Grants[:0], Trace: fx.Trace[:0], Letters: fx.Letters[:0],
+		Inherited: fx.Inherited[:0], Messages: fx.Messages[:0], Grants: fx.Grants[:0], Gone: fx.Gone[:0], Ended: fx.Ended[:0],
+		Trace: fx.Trace[:0], Letters: fx.Letters[:0],
 	}
 }
 
@@ -55,6 +64,8 @@ type Letter struct {
 	Answer *replication.EpochAnswer `json:",omitempty"`
 	Count  *Count                   `json:",omitempty"`
 	Tokens *Holdings                `json:",omitempty"`
+	Push   *replication.Push        `json:",omitempty"`
+	Ack    *replication.Ack         `json:",omitempty"`
 
 	tries int // that failed
 }

@@ -13,14 +13,15 @@ import (
 // one has left, changes k, or mends what went wrong. Requests keep their slots
 // and their places meanwhile.
 
-// Follow takes over a view. Its epoch is not older than that of the view before;
-// loaded tells whether [Config.Left] knows already what the disk has.
-func (p *Pool) Follow(now time.Duration, v View, loaded bool) *Effects {
+// Follow takes over a view. Its epoch is not older than that of the view before. In
+// a pool without tickets the disk does not matter.
+func (p *Pool) Follow(now time.Duration, v View, disk Disk) *Effects {
 	p.fx.reset()
 	before := p.view
 	p.view = v
 	p.sendEarly()
-	p.loaded = loaded
+	p.disk = disk
+	p.followTickets()
 	if p.state == Void || v.Epoch > before.Epoch {
 		p.enter(now, before.Epoch)
 	}
@@ -42,7 +43,7 @@ func (p *Pool) enter(now time.Duration, before uint64) {
 	if p.home != nil && !p.home.forming.Planned() {
 		p.unplanned = append(p.unplanned, before)
 	}
-	p.home, p.report, p.again, p.repair.wanted, p.overflow, p.expiry = nil, nil, nil, false, false, 0
+	p.home, p.report, p.repair.wanted, p.overflow, p.expiry = nil, nil, false, false, 0
 	p.audit = audit{}
 	v := &p.view
 	if v.joins(p.cfg.Self) {
@@ -60,16 +61,20 @@ func (p *Pool) enter(now time.Duration, before uint64) {
 	if v.Home == p.cfg.Self {
 		p.home = newHome(now, v, p.cfg.Memory)
 	}
-	if p.loaded {
+	if p.disk != DiskUnread || !v.Tickets {
 		p.sendReport(now)
 	}
 	p.takeAhead(now)
 }
 
-// Loaded takes in that [Config.Left] knows what the disk has.
-func (p *Pool) Loaded(now time.Duration) *Effects {
+// Loaded takes in that what the disk has is among the copies, or that it cannot be
+// read.
+func (p *Pool) Loaded(now time.Duration, disk Disk) *Effects {
 	p.fx.reset()
-	p.loaded = true
+	p.disk = disk
+	if p.state != Void {
+		p.followTickets()
+	}
 	if p.state == Frozen {
 		p.sendReport(now)
 	}
@@ -82,9 +87,7 @@ func (p *Pool) sendReport(now time.Duration) {
 	r.Waiting = p.restamp(r.Waiting)
 	r.Unplanned = slices.Clone(p.unplanned)
 	r.Free.AddAll(p.reclaimed)
-	if p.cfg.Left != nil {
-		r.Left = p.cfg.Left()
-	}
+	r.Left = p.left()
 	p.state = Reporting
 	p.deliver(now, Letter{To: p.view.Home, Report: r})
 }
@@ -116,12 +119,20 @@ func (p *Pool) restamp(turns []kmutex.ReportedTurn) []kmutex.ReportedTurn {
 // epoch has begun all the same.
 func (p *Pool) install(now time.Duration, a *replication.EpochAnswer) {
 	in := a.Install
+	refused := p.inherit(now, a.Inherit)
 	err := p.step(kmutex.Event{Kind: kmutex.EventInstall, Install: in})
 	if p.machine.Frozen() {
 		p.refuse(now, err)
 		return
 	}
-	p.state, p.fx.Begun, p.fx.Err = Installed, a, err
+	p.state, p.fx.Begun = Installed, in
+	if err != nil {
+		p.fx.Err = err
+	}
+	p.renewTickets(a)
+	for _, t := range refused {
+		_ = p.step(kmutex.Event{Kind: kmutex.EventCancel, Ticket: t}) // one without a token is not there
+	}
 	p.installed, p.withheld, p.whole = in.Epoch, in.Withheld, expected(in)
 	p.report, p.unplanned, p.reclaimed = nil, nil, nil
 	if p.cfg.Audit && p.view.Home == p.cfg.Self {
@@ -158,6 +169,11 @@ func (p *Pool) take(now time.Duration, from kmutex.Node, l *Letter) error {
 		return nil
 	case l.Tokens != nil:
 		p.counted(from, l.Tokens)
+		return nil
+	case l.Push != nil:
+		return p.takePush(from, l.Push)
+	case l.Ack != nil:
+		p.takeAck(from, l.Ack)
 		return nil
 	default:
 		return fmt.Errorf("%w: node %d sends an empty one", ErrLetter, from)
@@ -196,6 +212,7 @@ type retry struct {
 const (
 	retryFirst   = 4 * time.Millisecond
 	retryLongest = 250 * time.Millisecond
+	pushPause    = 100 * time.Millisecond
 )
 
 // Undelivered takes in that a letter has not arrived, or may not have, or was not
@@ -203,7 +220,9 @@ const (
 // one.
 func (p *Pool) Undelivered(now time.Duration, l Letter) *Effects {
 	p.fx.reset()
-	if p.matters(&l) {
+	if l.Push != nil && p.tickets != nil { // what has changed meanwhile goes with it
+		p.again = append(p.again, retry{now + pushPause, l})
+	} else if p.matters(&l) {
 		pause := min(retryFirst<<min(l.tries, 10), retryLongest)
 		l.tries++
 		p.again = append(p.again, retry{now + pause, l})
@@ -217,6 +236,8 @@ func (p *Pool) matters(l *Letter) bool {
 		return p.state == Reporting && l.Report.Epoch == p.view.Epoch
 	case l.Answer != nil:
 		return p.state != Void && l.Answer.Install.Epoch == p.view.Epoch && slices.Contains(p.view.Members, l.To)
+	case l.Ack != nil:
+		return p.tickets != nil && slices.Contains(p.view.Members, l.To)
 	default:
 		return false
 	}
@@ -225,7 +246,9 @@ func (p *Pool) matters(l *Letter) bool {
 func (p *Pool) retry(now time.Duration) {
 	p.again = slices.DeleteFunc(p.again, func(r retry) bool {
 		due := now >= r.at
-		if due && p.matters(&r.letter) {
+		if due && r.letter.Push != nil {
+			p.tickets.replicas.Failed(r.letter.To, r.letter.Push.Seq)
+		} else if due && p.matters(&r.letter) {
 			p.fx.Letters = append(p.fx.Letters, r.letter)
 		}
 		return due

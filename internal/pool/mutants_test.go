@@ -29,7 +29,7 @@ func TestMutantsAreCaught(t *testing.T) {
 		},
 		{
 			Name: "a report goes before the disk has been read", File: "epoch.go",
-			Old:    "if p.loaded {\n\t\tp.sendReport(now)",
+			Old:    "if p.disk != DiskUnread || !v.Tickets {\n\t\tp.sendReport(now)",
 			New:    "if true {\n\t\tp.sendReport(now)",
 			Caught: "want frozen", By: "^TestStates$",
 		},
@@ -47,8 +47,8 @@ func TestMutantsAreCaught(t *testing.T) {
 		},
 		{
 			Name: "a letter that is lost stays lost", File: "epoch.go",
-			Old:    "if p.matters(&l) {\n\t\tpause",
-			New:    "if false {\n\t\tpause",
+			Old:    "} else if p.matters(&l) {\n\t\tpause",
+			New:    "} else if false {\n\t\tpause",
 			Caught: "sent 1 times", By: "^TestLettersGoAgain$",
 		},
 		{

@@ -49,9 +49,9 @@ type Config struct {
 	// Placed returns when a waiting ticket took its place, by the wall clock in
 	// nanoseconds; false: it has been cancelled.
 	Placed func(kmutex.Ticket) (stamp int64, waits bool)
-	// Left returns what this gateway knows of the tickets that lost ones left, or
-	// nil. It may be nil itself.
-	Left func() *replication.Report
+	// Wall is the time by the wall clock in nanoseconds. It is asked for tickets that
+	// are taken over and may keep their slots until then.
+	Wall func() int64
 }
 
 // Memory is what a gateway remembers of a pool from one incarnation to the next.
@@ -59,6 +59,15 @@ type Config struct {
 type Memory struct {
 	// unknown are lost gateways whose tickets nobody knew, and since when.
 	unknown map[kmutex.Node]time.Duration
+	copies  *replication.Copies
+}
+
+// Copies are those of other gateways' tickets.
+func (m *Memory) Copies() *replication.Copies {
+	if m.copies == nil {
+		m.copies = replication.NewCopies()
+	}
+	return m.copies
 }
 
 // maxEarly bounds the messages that wait for a view.
@@ -69,7 +78,7 @@ type Pool struct {
 	cfg      Config
 	machine  *kmutex.Machine
 	state    State
-	loaded   bool
+	disk     Disk
 	view     View
 	early    []kmutex.Envelope // to members of a view to come
 	overflow bool              // of early: a message is missing in the line
@@ -85,8 +94,9 @@ type Pool struct {
 	// which it has not planned and never will.
 	unplanned []uint64
 
-	report *replication.EpochReport // of the view's epoch
-	home   *home                    // nil: another gateway is, or the epoch just begins
+	tickets *Tickets
+	report  *replication.EpochReport // of the view's epoch
+	home    *home                    // nil: another gateway is, or the epoch just begins
 	// ahead are reports of epochs that this gateway has not heard of yet.
 	ahead  map[kmutex.Node]*replication.EpochReport
 	again  []retry
@@ -203,18 +213,25 @@ func (p *Pool) Wake(now time.Duration) *Effects {
 			p.mend(now)
 		}
 		p.count(now)
+		p.expire(now)
 	}
 	return p.done(now)
 }
 
-// End ends the incarnation's part: nothing of it is left.
-func (p *Pool) End() { *p = Pool{cfg: p.cfg} }
+// End ends the incarnation's part. Its tickets are from now on among the copies of
+// what lost gateways left; nothing else is left of it.
+func (p *Pool) End() error {
+	err := p.voidTickets()
+	*p = Pool{cfg: p.cfg}
+	return err
+}
 
 // done completes the effects of an event that may have changed when to wake up.
 func (p *Pool) done(now time.Duration) *Effects {
+	p.pushTickets()
 	p.repair.fire(now, p)
 	next := p.repair.next()
-	for _, at := range []time.Duration{p.nextRetry(), p.expiry, p.nextCount()} {
+	for _, at := range []time.Duration{p.nextRetry(), p.expiry, p.nextCount(), p.nextExpiry()} {
 		if at > 0 && (next == 0 || at < next) {
 			next = at
 		}

@@ -28,14 +28,14 @@ type sent struct {
 
 func newTrio(t *testing.T, k int) *trio {
 	w := &trio{t: t, now: time.Hour, pools: make(map[kmutex.Node]*Pool)}
-	w.view = View{Members: []kmutex.Node{1, 2, 3}, Newest: 3, K: k, Epoch: 1, Began: 3, Home: 1}
+	w.view = View{Members: []kmutex.Node{1, 2, 3}, Newest: 3, K: k, Epoch: 1, Began: 3, Home: 1, Tickets: true}
 	for _, n := range w.view.Members {
 		w.pools[n] = New(Config{
 			Self: n, Binding: new(coordinator.Late), Audit: true,
 			Interval: func() time.Duration { return 0 },
 			Placed:   func(t kmutex.Ticket) (int64, bool) { return int64(t), true },
 		})
-		w.carry(n, w.pools[n].Follow(w.now, w.view, true))
+		w.carry(n, w.pools[n].Follow(w.now, w.view, DiskNone))
 	}
 	return w
 }
@@ -51,10 +51,10 @@ func (w *trio) carry(n kmutex.Node, fx *Effects) *Effects {
 }
 
 // next moves the pool to another epoch at gateway n.
-func (w *trio) next(n kmutex.Node, loaded bool) {
+func (w *trio) next(n kmutex.Node, disk Disk) {
 	v := w.view
 	v.Epoch++
-	w.carry(n, w.pools[n].Follow(w.now, v, loaded))
+	w.carry(n, w.pools[n].Follow(w.now, v, disk))
 }
 
 // deliver delivers all letters that keep lets through, and drops the others.
@@ -95,25 +95,27 @@ func (w *trio) states(want ...State) {
 func TestStates(t *testing.T) {
 	w := newTrio(t, 2)
 	w.states(Installed, Installed, Installed)
-	w.next(2, true)
+	w.next(2, DiskNone)
 	w.deliver(nil) // home has not heard of the epoch
-	w.next(3, false)
+	w.next(3, DiskUnread)
 	w.states(Installed, Reporting, Frozen)
-	w.next(1, true)
+	w.next(1, DiskNone)
 	w.states(Reporting, Reporting, Frozen)
 	if missing, since := w.pools[1].Missing(); !slices.Equal(missing, []kmutex.Node{3}) || since != w.now {
 		t.Errorf("home misses %v since %v", missing, since)
 	}
 	w.deliver(nil)
 	w.states(Reporting, Reporting, Frozen)
-	w.carry(3, w.pools[3].Loaded(w.now))
+	w.carry(3, w.pools[3].Loaded(w.now, DiskNone))
 	w.states(Reporting, Reporting, Reporting)
 	w.deliver(nil)
 	w.states(Installed, Installed, Installed)
 	if missing, _ := w.pools[1].Missing(); len(missing) > 0 {
 		t.Errorf("home misses %v", missing)
 	}
-	w.pools[2].End()
+	if err := w.pools[2].End(); err != nil {
+		t.Error(err)
+	}
 	if _, err := w.pools[2].Step(kmutex.Event{Kind: kmutex.EventAskDue}); err == nil {
 		t.Error("a pool without an incarnation takes in an event")
 	}
@@ -143,7 +145,7 @@ func TestAsksUntilAnEpochBegins(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			w := newTrio(t, 2)
 			for _, n := range w.view.Members {
-				w.next(n, true)
+				w.next(n, DiskNone)
 			}
 			w.deliver(func(s sent) bool {
 				if s.from != 2 && s.letter.To != 2 {
@@ -170,7 +172,7 @@ func TestAsksUntilAnEpochBegins(t *testing.T) {
 			w.mail = nil
 			w.view.Epoch++
 			for _, n := range w.view.Members {
-				w.next(n, true)
+				w.next(n, DiskNone)
 			}
 			w.deliver(nil)
 			w.states(Installed, Installed, Installed)
@@ -191,7 +193,7 @@ func TestLettersGoAgain(t *testing.T) {
 	} {
 		w := newTrio(t, 2)
 		for _, n := range w.view.Members {
-			w.next(n, true)
+			w.next(n, DiskNone)
 		}
 		tries := 0
 		for end := w.now + 10*time.Second; w.now < end; w.wake(10 * time.Millisecond) {
@@ -237,7 +239,7 @@ func TestUnsent(t *testing.T) {
 	p := w.pools[2]
 	p.Unsent(&kmutex.Message{Kind: kmutex.KindToken, Epoch: 7, Token: 0})
 	p.Unsent(&kmutex.Message{Kind: kmutex.KindToken, Epoch: 1, Token: 1})
-	w.next(2, true)
+	w.next(2, DiskNone)
 	if got := w.mail[len(w.mail)-1].letter.Report.Free; !slices.Equal(got.Tokens(), []kmutex.Token{1}) {
 		t.Errorf("free: %v", got)
 	}

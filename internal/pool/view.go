@@ -2,6 +2,7 @@ package pool
 
 import (
 	"slices"
+	"time"
 
 	"github.com/kgate/kgate/kmutex"
 	"github.com/kgate/kgate/replication"
@@ -26,9 +27,19 @@ type View struct {
 	Home kmutex.Node
 	// Owed: lost gateways may still run tickets.
 	Owed bool
-	// Lost gateways that may have left tickets; none in a pool without tickets.
+
+	// Tickets: the pool gives some out. What follows counts only then.
+	Tickets bool
+	// Successors of this gateway on the ring keep copies of its tickets.
+	Successors []kmutex.Node
+	// Lost gateways that may have left tickets, and Gone all that the view knows of.
 	Lost []replication.Lost
+	Gone []kmutex.Node
+	// Wait is how long a gateway that was taken out may go on as if it had not.
+	Wait time.Duration
 }
+
+func (v *View) gone(n kmutex.Node) bool { return slices.Contains(v.Gone, n) }
 
 // joins reports whether node n has nothing to report as the epoch begins: nobody
 // had the pool before its first epoch, and a younger node was not there.

@@ -29,7 +29,7 @@ const MaxDelay = 2 * time.Second
 const (
 	fuzzChanges = 10 * time.Minute
 	fuzzEnd     = 30 * time.Minute
-	fuzzDetect  = 3 * time.Second
+	fuzzDetect  = 3 * time.Second // or a hundredth of it
 	// fuzzWait is the longest that anybody may wait at the end: all others twice
 	// in line before it, and the way there.
 	fuzzWait = 10 * time.Minute
@@ -63,8 +63,8 @@ func scenario(p protocol.Spec, c Claims, seed uint64) lab.Config {
 	}
 	cfg := lab.Config{
 		Seed: seed, Nodes: 2 + r.IntN(c.Nodes-1), K: 1 + r.IntN(max(c.K, 1)), Protocol: p, Network: uniform{MaxDelay / time.Duration(1+r.IntN(20)), r.IntN(2) == 0},
-		Workload: workload.Config{Hold: workload.Exponential(time.Duration(1+r.IntN(4)) * time.Second)},
-		Duration: fuzzEnd, Detect: fuzzDetect,
+		Workload: workload.Config{Hold: workload.Exponential([]time.Duration{100 * time.Millisecond, time.Second, 3 * time.Second}[r.IntN(3)])},
+		Duration: fuzzEnd, Detect: fuzzDetect / []time.Duration{1, 100}[r.IntN(2)],
 	}
 	cfg.Members = cfg.Nodes
 	if c.Joins {
@@ -83,7 +83,7 @@ func scenario(p protocol.Spec, c Claims, seed uint64) lab.Config {
 	if len(kinds) == 0 {
 		return cfg
 	}
-	for range r.IntN(12) {
+	for range r.IntN(12 * len(kinds) * len(kinds)) {
 		at := time.Duration(r.Int64N(int64(fuzzChanges)))
 		if n := len(cfg.Changes); n > 0 && r.IntN(3) == 0 { // soon after another one
 			at = cfg.Changes[n-1].At + time.Duration(r.Int64N(int64(2*fuzzDetect)))

@@ -170,7 +170,7 @@ func (c *Cluster) linkDown(a, b int) bool {
 // it has waited for their reports for a while.
 func (p *process) missing() []kmutex.Node {
 	nodes, since := p.gateway.Pool().Missing()
-	if p.clock()-since < leader.MissingAfter(p.c.cfg.Terms) {
+	if p.c.Now()-since < leader.MissingAfter(p.c.cfg.Terms) {
 		return nil
 	}
 	return nodes

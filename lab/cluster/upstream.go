@@ -21,7 +21,6 @@ type Request struct {
 	Hold     time.Duration // how long it is at the upstream
 	patience time.Duration // 0: for ever
 	gateway  *fairk.Gateway
-	epoch    uint64 // in which it was granted
 	began    time.Duration
 	state    state
 	outcome  string
@@ -140,22 +139,23 @@ func (c *Cluster) endAll(g *fairk.Gateway, outcome string) {
 type upstream struct {
 	cluster *Cluster
 	flying  []protocol.Ticket
+	newest  uint64 // epoch in which a request was granted
 	most    int
 	served  int
 	apart   int // most that paused processes had open beyond their leases
 }
 
-// start notes a request that begins. A lower k ends nobody's critical section, so
-// the largest k counts of the epochs since the one in which the oldest request in
-// flight was granted.
+// start notes a request that begins. No more than k may be in flight then, also
+// while those are that began before k was lowered. A gateway that was lost before k
+// was raised is counted within the larger k.
 func (u *upstream) start(p *process, t protocol.Ticket) {
 	u.flying = append(u.flying, t)
 	c := u.cluster
-	c.requests[t].epoch, c.requests[t].began = p.gateway.Pool().Epoch(), c.Now()
-	oldest := p.gateway.Pool().Epoch()
+	c.requests[t].began = c.Now()
+	epoch := p.gateway.Pool().Epoch()
+	u.newest = max(u.newest, epoch)
 	n, apart := 0, 0
 	for _, f := range u.flying {
-		oldest = min(oldest, c.requests[f].epoch)
 		if c.hosts[c.requests[f].host].process.stuck(c.requests[f]) {
 			apart++
 		} else {
@@ -165,7 +165,7 @@ func (u *upstream) start(p *process, t protocol.Ticket) {
 	u.most, u.apart = max(u.most, n), max(u.apart, apart)
 	p.tracef("request %d begins, %d in flight", t, n)
 	limit := 0
-	for _, k := range c.ks[oldest:] {
+	for _, k := range c.ks[epoch : u.newest+1] {
 		limit = max(limit, k)
 	}
 	if n > limit+c.cfg.Slack {

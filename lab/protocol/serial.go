@@ -51,8 +51,8 @@ func (s *serial) Acquire(node int, t Ticket) {
 // Release implements [Protocol].
 func (s *serial) Release(node int, t Ticket) {
 	l := &s.lines[node]
-	s.Protocol.Release(node, t)
 	*l = line{behind: l.behind}
+	s.Protocol.Release(node, t)
 	if len(l.behind) > 0 {
 		next := l.behind[0]
 		l.behind = slices.Delete(l.behind, 0, 1)

@@ -48,7 +48,7 @@ var rooms = map[string][]string{
 	"lab/ring":             {},
 	"lab/heirs":            {"chordring", "kmutex", "replication"},
 	"lab/protocol":         {"lab/sim"},
-	"lab/protocol/bv95":    {"lab/protocol", "lab/sim"},
+	"lab/protocol/bv95":    {"lab/protocol", "lab/protocol/naimi"},
 	"lab/protocol/central": {"lab/protocol", "lab/sim"},
 	"lab/protocol/fairk":   {"chordring", "coordinator", "internal/pool", "kmutex", "lab/protocol", "lab/sim"},
 	"lab/protocol/ideal":   {"lab/protocol", "lab/sim"},
@@ -59,6 +59,14 @@ var rooms = map[string][]string{
 	"lab/fuzz":             {"lab/cluster", "lab/network", "membership/lease"},
 	"lab":                  {"lab/meter", "lab/network", "lab/protocol", "lab/sim", "lab/workload"},
 	"lab/check":            {"lab", "lab/protocol", "lab/sim", "lab/workload"},
+
+	// The protocols of the other papers, and what judges them.
+	"lab/handover":              {"lab/network", "lab/protocol", "lab/sim"},
+	"lab/protocol/elmp":         {"lab/protocol", "lab/sim"},
+	"lab/protocol/naimi":        {"lab/protocol", "lab/sim"},
+	"lab/protocol/suzukikasami": {"lab/protocol", "lab/sim"},
+	"lab/protocol/token":        {"lab/protocol", "lab/sim"},
+
 	"lab/experiment": {
 		"lab", "lab/heirs", "lab/meter", "lab/network", "lab/protocol", "lab/protocol/bv95", "lab/protocol/central", "lab/protocol/fairk",
 		"lab/protocol/ideal", "lab/protocol/static", "lab/protocol/trial", "lab/ring", "lab/workload",

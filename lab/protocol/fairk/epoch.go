@@ -94,7 +94,7 @@ func (g *Gateway) Follow(v *View) bool {
 			Placed:   func(t kmutex.Ticket) (int64, bool) { return g.cfg.Since(protocol.Ticket(t)) },
 		})
 	}
-	g.carry(g.pool.Follow(g.now(), v.pool(), true))
+	g.carry(g.pool.Follow(g.now(), v.pool(), pool.DiskNone))
 	stash := g.stash
 	g.stash = nil
 	for _, p := range stash {

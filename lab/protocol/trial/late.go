@@ -170,7 +170,7 @@ func (l *late) Receive(m *kmutex.Message, fx *kmutex.Effects) error {
 	return nil
 }
 
-func (l *late) FreeHere() kmutex.TokenSet { return l.free.Clone() }
+func (l *late) FreeHere() (free kmutex.TokenSet, kept int) { return l.free.Clone(), 0 }
 
 func (*late) Export(*kmutex.State) {}
 

@@ -1,0 +1,232 @@
+package gateway
+
+import (
+	"context"
+	"crypto/rand"
+	"errors"
+	"fmt"
+	"time"
+
+	purepool "github.com/kgate/kgate/internal/pool"
+	"github.com/kgate/kgate/replication"
+)
+
+// What becomes of a pool's tickets is for package internal/pool to decide: when one
+// ends, what goes to the successors, who may be told. Here they have their slots,
+// and calls wait for them.
+
+// takeTicket puts a new ticket in line. The caller holds the lock.
+func (p *pool) takeTicket(ask Ask, ttl time.Duration, note string) (*purepool.Ticket, error) {
+	ts := p.core.Tickets()
+	switch limit := p.cfg.ClientTickets; {
+	case ts == nil:
+		return nil, ErrIsolated
+	case limit > 0 && ask.Client != "" && ts.Of(ask.Client) >= limit:
+		return nil, ErrClientLimit
+	case ts.Full():
+		return nil, ErrQueueFull
+	}
+	var secret [16]byte
+	_, _ = rand.Read(secret[:]) // never fails
+	t := &purepool.Ticket{
+		ID: replication.NewID(secret, p.self), Client: ask.Client, TTL: ttl, HoldMax: ask.HoldMax, Note: note,
+		Stamp: p.g.now().UnixNano(),
+	}
+	s, err := p.line(ask, t)
+	if err != nil {
+		return nil, err
+	}
+	t.Stamp = s.since.UnixNano()
+	p.held[t] = s
+	p.carry(p.core.Keep(p.g.clock(), t))
+	return t, nil
+}
+
+// openTickets makes the agreed view say that the pool has tickets, if it is the
+// first; from then on what lost gateways leave is looked after.
+func (p *pool) openTickets(ctx context.Context) error {
+	for {
+		changed := p.g.cfg.Views.Changed()
+		p.mu.Lock()
+		alive := p.alive()
+		ready := alive && p.core.Tickets() != nil
+		p.mu.Unlock()
+		switch {
+		case !alive:
+			return ErrIsolated
+		case ready:
+			return nil
+		}
+		if err := p.g.cfg.Views.UseTickets(ctx, p.name); err != nil {
+			return fmt.Errorf("%w: %w", ErrIsolated, err)
+		}
+		select {
+		case <-changed:
+		case <-time.After(10 * time.Millisecond): // the view is here, this pool has not followed yet
+		case <-ctx.Done():
+			return ctx.Err()
+		}
+	}
+}
+
+// findTicket returns a ticket. The caller holds the lock.
+func (p *pool) findTicket(id string) (*purepool.Ticket, error) {
+	if !p.alive() || p.core.Tickets() == nil || !p.g.entitled(p.self) {
+		return nil, ErrElsewhere
+	}
+	ts := p.core.Tickets()
+	if t := ts.Get(id); t != nil {
+		return t, nil
+	}
+	if how, known := ts.Ended(id); known {
+		return nil, &EndedError{how}
+	}
+	return nil, ErrUnknownTicket
+}
+
+// awaitTicket returns the ticket when ready holds, or after wait, as soon as its
+// successors know of that state. If one of them does not answer for long, the
+// ticket is out of reach: soon that one is suspended.
+func (p *pool) awaitTicket(ctx context.Context, id string, wait time.Duration, ready func(*purepool.Ticket) bool) (Ticket, error) {
+	const patience = 5 * time.Second
+	over := wait <= 0
+	timeout := time.NewTimer(wait)
+	defer timeout.Stop()
+	if over {
+		timeout.Reset(patience)
+	}
+	for {
+		p.mu.Lock()
+		t, err := p.findTicket(id)
+		if err != nil {
+			p.mu.Unlock()
+			return Ticket{}, err
+		}
+		if (ready(t) || over) && p.core.Tickets().Synced(t) {
+			out, stamp := p.describe(t), t.Stamp
+			p.mu.Unlock()
+			if !out.Granted {
+				out.Position, out.ETA = p.position(ctx, stamp)
+			}
+			return out, nil
+		}
+		moved := p.moved.wait()
+		p.mu.Unlock()
+		select {
+		case <-moved:
+		case <-timeout.C:
+			if over {
+				return Ticket{}, ErrElsewhere
+			}
+			over = true
+			timeout.Reset(patience)
+		case <-ctx.Done():
+			return Ticket{}, context.Cause(ctx)
+		}
+	}
+}
+
+// now is a state that needs no waiting for.
+func now(*purepool.Ticket) bool { return true }
+
+func (p *pool) testTicket(ctx context.Context, c ticketCall) (Ticket, error) {
+	count := func(by int) {
+		p.mu.Lock()
+		defer p.mu.Unlock()
+		if t, err := p.findTicket(c.ID); err == nil {
+			p.carry(p.core.Await(p.g.clock(), t, by))
+		}
+	}
+	count(1)
+	defer count(-1)
+	return p.awaitTicket(ctx, c.ID, c.Wait, func(t *purepool.Ticket) bool { return t.Granted != c.Granted })
+}
+
+func (p *pool) renewTicket(ctx context.Context, id string) (Ticket, error) {
+	err := p.onTicket(id, func(t *purepool.Ticket) (*purepool.Effects, error) { return p.core.Sign(p.g.clock(), t), nil })
+	if err != nil {
+		return Ticket{}, err
+	}
+	return p.awaitTicket(ctx, id, 0, now)
+}
+
+// useTicket lets one request have the ticket's slot, and no other ever.
+func (p *pool) useTicket(ctx context.Context, id string) (Ticket, error) {
+	err := p.onTicket(id, func(t *purepool.Ticket) (*purepool.Effects, error) { return p.core.Use(p.g.clock(), t) })
+	switch {
+	case errors.Is(err, purepool.ErrWaiting):
+		return Ticket{}, ErrTicketWaiting
+	case errors.Is(err, purepool.ErrUsed):
+		return Ticket{}, ErrTicketUsed
+	case err != nil:
+		return Ticket{}, err
+	}
+	return p.awaitTicket(ctx, id, 0, now)
+}
+
+// finishTicket ends a ticket on its holder's word.
+func (p *pool) finishTicket(id string) error {
+	return p.onTicket(id, func(t *purepool.Ticket) (*purepool.Effects, error) { return p.core.Finish(p.g.clock(), t), nil })
+}
+
+// onTicket lets an event of a ticket happen.
+func (p *pool) onTicket(id string, event func(*purepool.Ticket) (*purepool.Effects, error)) error {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	t, err := p.findTicket(id)
+	if err != nil {
+		return err
+	}
+	fx, err := event(t)
+	if err == nil {
+		p.carry(fx)
+	}
+	return err
+}
+
+// describe says how t stands. The caller holds the lock.
+func (p *pool) describe(t *purepool.Ticket) Ticket {
+	s := p.held[t]
+	out := Ticket{ID: t.ID, Pool: p.name, TTL: t.TTL, Left: t.Expires - p.g.clock(), Arrived: s.since, Place: s.id()}
+	if t.Granted {
+		out.Granted, out.Fence, out.Entry = true, s.Fence(), s.Entry()
+	}
+	return out
+}
+
+// inherit makes the slot of a ticket that a lost gateway left. The caller holds the
+// lock.
+func (p *pool) inherit(i purepool.Inherited) {
+	t, arrived := i.Ticket, time.Unix(0, i.Ticket.Stamp)
+	s := p.newSlot(arrived, t)
+	s.ticket, s.placed = i.Number, arrived
+	p.slots[i.Number], p.held[t] = s, s
+	if t.Granted {
+		s.state, s.epoch, s.grant = slotGranted, t.Epoch, t.Grant
+		p.inFlight++
+	} else {
+		p.waiting++
+	}
+}
+
+// endTickets gives back the slots of tickets that have ended. The caller holds the
+// lock.
+func (p *pool) endTickets(ended []*purepool.Ticket) {
+	for _, t := range ended {
+		s := p.held[t]
+		delete(p.held, t)
+		s.release()
+	}
+}
+
+// forgetTickets takes out the slots of tickets that the machine does not know. The
+// caller holds the lock.
+func (p *pool) forgetTickets(gone []*purepool.Ticket) {
+	for _, t := range gone {
+		s := p.held[t]
+		delete(p.held, t)
+		delete(p.slots, s.ticket)
+		s.state = slotEnded
+		p.inFlight--
+	}
+}

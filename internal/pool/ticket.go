@@ -1,0 +1,237 @@
+package pool
+
+import (
+	"container/heap"
+	"errors"
+	"slices"
+	"time"
+
+	"github.com/kgate/kgate/kmutex"
+	"github.com/kgate/kgate/replication"
+)
+
+// Errors of the ticket events.
+var (
+	// ErrWaiting: the ticket has no slot yet.
+	ErrWaiting = errors.New("pool: the ticket is still waiting")
+	// ErrUsed: a request is or was in flight on the ticket's slot.
+	ErrUsed = errors.New("pool: the ticket has been used")
+	// ErrTickets: there are as many tickets as there may be.
+	ErrTickets = errors.New("pool: too many tickets")
+	// ErrNoTickets: the pool has none here, or they are not known yet.
+	ErrNoTickets = errors.New("pool: no tickets are known of here yet")
+)
+
+// Ending says how a ticket ended.
+type Ending string
+
+// The endings.
+const (
+	EndReleased  Ending = "released"  // by its holder
+	EndCancelled Ending = "cancelled" // by its holder, while it waited
+	EndExpired   Ending = "expired"   // no sign of its holder within its time to live
+	EndHoldMax   Ending = "hold-max"  // it has had its slot for as long as it may
+	EndLost      Ending = "lost"      // with the gateways that knew of it
+)
+
+// Ticket is a place in line, and then a slot, that outlives its gateway. Its
+// driver reads it and does not change it, but before [Pool.Keep].
+type Ticket struct {
+	// ID is a secret, see [replication.NewID].
+	ID string
+	// TTL is how long it lives without a sign of its holder.
+	TTL time.Duration
+	// HoldMax is how long it may keep its slot; 0: as long as it lives.
+	HoldMax time.Duration
+	// Stamp is when it arrived, by the wall clock in nanoseconds.
+	Stamp int64
+	// Note says who asked, for people. Client counts who has how many; empty:
+	// nobody in particular.
+	Note, Client string
+	// Granted: it has a slot, with this Grant since Epoch.
+	Granted bool
+	Grant   kmutex.Grant
+	Epoch   uint64
+	// Used: a request has or had the slot; no other may.
+	Used bool
+	// Expires is when it ends without a further sign of its holder.
+	Expires time.Duration
+
+	ends    time.Duration // its slot, at the latest; 0: never
+	endsAt  int64         // the same by the wall clock
+	version uint64        // that has to be synced before the holder is told
+	waiters int           // calls of the holder that wait
+	index   int           // in Tickets.due
+}
+
+// Inherited is a ticket that a lost gateway left, and that is here now under
+// Number.
+type Inherited struct {
+	Ticket *Ticket
+	Number kmutex.Ticket
+}
+
+// Tickets are those of one pool that one incarnation answers for.
+type Tickets struct {
+	table    *replication.Table
+	replicas *replication.Replicas
+	copies   *replication.Copies // outlive the incarnation
+	byID     map[string]*Ticket
+	clients  map[string]int
+	due      expiries
+	ended    endings
+	disk     Disk
+	written  uint64 // the version that the disk has
+}
+
+// Disk is what is known of the tickets on disk.
+type Disk uint8
+
+// The disk.
+const (
+	DiskUnread Disk = iota // what is there has not been brought in yet
+	DiskNone               // none is there, or it cannot be used: nobody waits for it
+	DiskRead               // what was there has been brought in; changes go there
+)
+
+func newTickets(self kmutex.Node, copies *replication.Copies, disk Disk) *Tickets {
+	table := replication.NewTable(self)
+	return &Tickets{
+		table: table, replicas: replication.NewReplicas(table), copies: copies, disk: disk,
+		byID: make(map[string]*Ticket), clients: make(map[string]int),
+	}
+}
+
+// Get returns a ticket that has not ended; nil: there is none.
+func (ts *Tickets) Get(id string) *Ticket { return ts.byID[id] }
+
+// Ended returns how one of the last tickets ended.
+func (ts *Tickets) Ended(id string) (Ending, bool) {
+	how, known := ts.ended.how[id]
+	return how, known
+}
+
+// Of returns how many tickets a client has.
+func (ts *Tickets) Of(client string) int { return ts.clients[client] }
+
+// Lag tells how many changes each successor has not acknowledged.
+func (ts *Tickets) Lag() map[kmutex.Node]int { return ts.replicas.Lag() }
+
+// Table and Copies go to disk.
+func (ts *Tickets) Table() *replication.Table { return ts.table }
+
+// Copies are those of other gateways' tables.
+func (ts *Tickets) Copies() *replication.Copies { return ts.copies }
+
+// Synced reports whether t's holder may be told of its present state: whoever may
+// have to answer for it knows that.
+func (ts *Tickets) Synced(t *Ticket) bool {
+	return t.version <= ts.replicas.Synced() && (ts.disk != DiskRead || t.version <= ts.written)
+}
+
+// Absorbed reports whether the tickets of a lost gateway have been taken over here.
+func (ts *Tickets) Absorbed(n kmutex.Node) bool {
+	return slices.ContainsFunc(ts.table.Absorbed(), func(a replication.Absorbed) bool { return a.Node == n })
+}
+
+// Full reports whether no more tickets are taken in.
+func (ts *Tickets) Full() bool { return ts.table.Len() >= replication.MaxRecords }
+
+// keep lets t live for its time to live, and no less than least.
+func (ts *Tickets) keep(now time.Duration, t *Ticket, least time.Duration) {
+	ts.byID[t.ID] = t
+	if t.Client != "" {
+		ts.clients[t.Client]++
+	}
+	t.Expires = max(t.Expires, now+least)
+	t.sign(now)
+	heap.Push(&ts.due, t)
+}
+
+// sign notes that t's holder is there. It does not take back what t was given
+// before.
+func (t *Ticket) sign(now time.Duration) {
+	t.Expires = max(t.Expires, now+t.TTL)
+	if t.ends > 0 {
+		t.Expires = min(t.Expires, t.ends)
+	}
+}
+
+// write puts t's state into the table.
+func (ts *Tickets) write(t *Ticket) error {
+	r := replication.Record{
+		ID: t.ID, Stamp: t.Stamp, TTL: t.TTL, State: replication.StateWaiting, Note: t.Note, Used: t.Used,
+		HoldMax: t.HoldMax, Ends: t.endsAt,
+	}
+	if t.Granted {
+		r.State, r.Token = replication.StateGranted, t.Grant.Token
+		r.Fence = replication.Fence{Epoch: t.Epoch, Serial: t.Grant.Serial}
+	}
+	version, err := ts.table.Put(r)
+	if err != nil {
+		version = ^uint64(0) // it stays unsynced, so nobody is ever told of it, and expires
+	}
+	t.version = version
+	return err
+}
+
+// remove takes t out.
+func (ts *Tickets) remove(t *Ticket, how Ending) {
+	delete(ts.byID, t.ID)
+	if ts.clients[t.Client]--; ts.clients[t.Client] <= 0 {
+		delete(ts.clients, t.Client)
+	}
+	heap.Remove(&ts.due, t.index)
+	ts.ended.add(t.ID, how)
+	ts.table.Delete(t.ID)
+}
+
+// expiries are tickets by when they end, as container/heap wants them.
+type expiries []*Ticket
+
+// Len implements heap.Interface.
+func (e expiries) Len() int { return len(e) }
+
+// Less implements heap.Interface.
+func (e expiries) Less(i, j int) bool { return e[i].Expires < e[j].Expires }
+
+// Swap implements heap.Interface.
+func (e expiries) Swap(i, j int) {
+	e[i], e[j] = e[j], e[i]
+	e[i].index, e[j].index = i, j
+}
+
+// Push implements heap.Interface.
+func (e *expiries) Push(x any) {
+	t := x.(*Ticket) //nolint:forcetypeassert // nothing else is in the heap
+	t.index = len(*e)
+	*e = append(*e, t)
+}
+
+// Pop implements heap.Interface.
+func (e *expiries) Pop() any {
+	last := len(*e) - 1
+	t := (*e)[last]
+	(*e)[last] = nil
+	*e = (*e)[:last]
+	return t
+}
+
+// endings remembers how the last tickets ended, so that their holders get a
+// better answer than that nobody knows them.
+type endings struct {
+	how  map[string]Ending
+	next int
+	ring [endingsKept]string
+}
+
+const endingsKept = 4096
+
+func (e *endings) add(id string, how Ending) {
+	if e.how == nil {
+		e.how = make(map[string]Ending)
+	}
+	delete(e.how, e.ring[e.next])
+	e.ring[e.next], e.how[id] = id, how
+	e.next = (e.next + 1) % endingsKept
+}

@@ -1,0 +1,105 @@
+package token_test
+
+import (
+	"errors"
+	"flag"
+	"testing"
+	"time"
+
+	"github.com/kgate/kgate/lab/check"
+	"github.com/kgate/kgate/lab/protocol/token"
+	"github.com/kgate/kgate/test/mutant"
+)
+
+var seeds = flag.Uint64("seeds", 1000, "seeds of the fuzz")
+
+// Every interleaving of small systems. With crashes, timers run out when no message
+// is on its way: they are longer than the longest delay.
+func TestExplore(t *testing.T) {
+	for _, s := range []struct {
+		check.Scope
+		long bool
+	}{
+		{check.Scope{Nodes: 2, Requests: 3}, false},
+		{check.Scope{Nodes: 2, Requests: 2, Crashes: 1, Bounded: true}, false},
+		{check.Scope{Nodes: 3, Requests: 2}, true},
+		{check.Scope{Nodes: 3, Requests: 1, Crashes: 1, Bounded: true}, true},
+	} {
+		if s.long && testing.Short() {
+			continue
+		}
+		s.Protocol, s.K = token.Spec(0), 1
+		states, err := check.Explore(s.Scope)
+		t.Logf("%d nodes, %d requests each, %d crashes: %d states", s.Nodes, s.Requests, s.Crashes, states)
+		if err != nil {
+			t.Error(err)
+		}
+	}
+}
+
+// Crashes and restarts at any time, with a perfect detector and bounded delays.
+func TestFuzz(t *testing.T) {
+	if err := fuzz(check.MaxDelay); err != nil {
+		t.Error(err)
+	}
+}
+
+func fuzz(bound time.Duration) error {
+	for seed := range *seeds {
+		if err := check.Fuzz(token.Spec(bound), check.Claims{K: 1, Crashes: true, Restarts: true}, seed); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// What it does not survive: messages that are later than the bound.
+func TestLateMessages(t *testing.T) {
+	if err := fuzz(check.MaxDelay / 50); err == nil || errors.Is(err, check.ErrPanic) {
+		t.Errorf("with a bound that does not hold: %v", err)
+	}
+}
+
+// The mends of the printed algorithm, each left out once.
+func TestMutantsAreCaught(t *testing.T) {
+	mutant.Suite{
+		By: "^(TestFuzz|TestExplore)$", Args: []string{"-timeout=300s"},
+		Mutants: []mutant.Mutant{
+			{
+				Name: "whoever notices a crash makes a token", File: "recovery.go",
+				Old: "\tn.everybody(\"inquiry\", inquiry{})\n\tn.answered(nobody)", New: "\tn.poll.awaited = nil\n\tn.answered(nobody)",
+				Caught: "more than k|never served|panic",
+			},
+			{
+				Name: "a token that arrives during the poll is not reported", File: "token.go",
+				Old: "for _, c := range n.pollers {", New: "for _, c := range n.pollers[:0] {",
+				Caught: "more than k",
+			},
+			{
+				Name: "the token is given away in the critical section", File: "token.go",
+				Old: "if n.status == have {\n\t\t\tn.hand()", New: "if n.status = have; true {\n\t\t\tn.hand()",
+				Caught: "more than k|panic",
+			},
+			{
+				Name: "the queue that comes with the token is discarded", File: "token.go",
+				Old: "slices.Concat(p.queue, early)", New: "slices.Concat(early)",
+				Caught: "never served",
+			},
+			{
+				Name: "a request that comes before the token is forwarded", File: "token.go",
+				Old: "case n.recovering || r.stamp.after(n.stamp):", New: "case n.recovering:",
+				Caught: "never served|panic",
+			},
+			{
+				Name: "those who wait are not told of the new holder", File: "token.go",
+				Old: "if w.node != n.self {\n\t\t\tn.sys.Send(n.self, w.node, \"ok\"", New: "if false {\n\t\t\tn.sys.Send(n.self, w.node, \"ok\"",
+				Caught: "never served",
+			},
+			{
+				Name: "after a restart a node believes its old pointer", File: "recovery.go",
+				Old: "n.stamp, n.holder, n.recovering = old, i, true", New: "n.stamp = old",
+				Caught: "never served|more than k|panic",
+			},
+		},
+	}.Run(t)
+}
