@@ -96,7 +96,9 @@ type Cluster struct {
 	// does not found one at all.
 	BootstrapExpect int `yaml:"bootstrap_expect"`
 	// Lease is how long a gateway may have requests in flight without hearing
-	// from the cluster; at least one second. The same on every gateway.
+	// from the cluster; at least one second. The same on every gateway: the
+	// cluster agrees on it when it is founded. Round trips between gateways may
+	// take a tenth of it.
 	Lease time.Duration `yaml:"lease"`
 	// Replicas is the number of ring successors that keep a gateway's tickets;
 	// with 0 they are lost with it.
@@ -195,7 +197,8 @@ type Health struct {
 	Interval time.Duration `yaml:"interval"`
 	// Timeout of a check; more than zero.
 	Timeout time.Duration `yaml:"timeout"`
-	// UnhealthyAfter is how many failures in a row take an upstream out.
+	// UnhealthyAfter is how many failures in a row take an upstream out: of checks, or
+	// of requests if there are no checks.
 	UnhealthyAfter int `yaml:"unhealthy_after"`
 	// HealthyAfter is how many good checks in a row bring it back.
 	HealthyAfter int `yaml:"healthy_after"`

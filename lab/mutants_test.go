@@ -151,7 +151,7 @@ func TestMutantsAreCaught(t *testing.T) {
 				Caught: "does not move",
 			},
 			{
-				Name: "homes are not believed", File: "../membership/leader/judge.go",
+				Name: "the complaints of homes are not believed", File: "../membership/leader/judge.go",
 				Old:    "if !r.members[home].Home ||",
 				New:    "if true ||",
 				Caught: "does not move|not in order",

@@ -15,7 +15,7 @@
 //   - A member that goes is [Lost]. Until its lease has provably run out (Leased)
 //     it may have requests in flight, and each pool lists it in Owed: its tokens
 //     are withheld. One that left in order owes nothing. With ReclaimHold a pool
-//     is owed for HoldMax at least.
+//     is owed for HoldMax more.
 //   - The Heir of a lost member is the first ring successor of its name. When the
 //     heir is lost, all that it had goes on to its own heir.
 //   - A [Pool] is defined once: the first definition wins, whatever others say. So
@@ -66,20 +66,20 @@
 // lost gateway is kept for CleanAfter, in case it returns; its vote goes to
 // another after SwapAfter, if there is one.
 //
-// Twenty times a second it looks for members to suspend:
+// Whom to suspend, whose lease to call expired, whom to let in and when to hand the
+// lead over is decided by package leader, which has the table of faults, rules and
+// bounds. This package tells it what there is to know: renewals and the complaints
+// that come with them, gossip, and dials of members whose link is down or that are
+// silent. Every gateway collects failed dials all the time, so that a new leader can
+// act at once. All suspicions of a moment go into one command, so that they cost one
+// epoch.
 //
-//   - strong evidence: the link is down, three dials of the peer port in a row
-//     were refused or not answered within 300 ms, and no renewal has come since.
-//     Every gateway collects this about its links all the time, so that a new
-//     leader can act at once.
-//   - gossip has given the member up, and no renewal has come for half a lease.
-//   - two members that both renew complain that the link between them has been
-//     down for half a lease: the one with fewer links goes, of equals the younger.
-//     It is let in again when it reaches everybody, later each time.
+// # Elections
 //
-// A broken connection alone is no evidence, nor is a slow answer. All suspicions
-// of a moment go into one command, so that they cost one epoch. When a lease has
-// provably run out, another command gives the tokens back.
+// Raft's own timeouts follow from the lease, so that long round trips cost nothing.
+// Elections do not wait for them: voters that know their leader to be gone, or have
+// none, ask each other, and if a majority says so one of them calls an election at
+// once. See election.go.
 //
 // # The disk
 //

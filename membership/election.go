@@ -14,44 +14,69 @@ import (
 // Raft's followers wait for HeartbeatTimeout and longer before they call an election,
 // and that has to be long where round trips are. But a voter knows sooner that its
 // leader is gone: from its link and its dials, or because there has been none yet. If
-// a majority of the voters say so of themselves, no leader can commit anything, and
-// an election deposes nobody who is of use. The one of them with the newest log calls
-// it. Raft's timeouts remain for all other cases.
+// a majority of the voters say so of themselves, and can be dialed now, no leader can
+// commit anything, and an election deposes nobody who is of use. The one of them with
+// the newest log calls it; the others wait for it a little, each for longer than the
+// one before it. Raft's timeouts remain for all other cases.
+//
+// A voter that cannot open connections must not call: its term would rise with each
+// call, and who has a later term takes nothing from the leader whom the others elect.
 
 // maxElectionPause is the longest pause between two questions whether the other
 // voters have a leader.
 const maxElectionPause = 500 * time.Millisecond
 
-// elections calls an election when that is up to this gateway. One that knows its
-// leader to be gone asks the others at once. One that knows of no leader waits for a
-// while, since somebody may just have been elected.
+// vacancy is what a gateway without a leader remembers from one turn to the next.
+type vacancy struct {
+	// since it has had no leader, and agreed since a majority of the voters say so.
+	since, agreed time.Time
+	pause         time.Duration
+}
+
+// elections calls an election when that is up to this gateway.
 func (c *Cluster) elections() {
 	timer := time.NewTimer(leader.Interval)
 	defer timer.Stop()
-	pause := leader.Interval
-	var since time.Time // it has had no leader
+	var v vacancy
 	for {
 		select {
 		case <-c.closing.Done():
 			return
 		case <-timer.C:
+			timer.Reset(c.fill(&v, time.Now()))
 		}
-		_, known := c.Leader()
-		switch now := time.Now(); {
-		case !c.leaderless():
-			pause, since = leader.Interval, time.Time{}
-		case since.IsZero() && !known:
-			since = now
-		case !known && now.Sub(since) < c.config.ElectionTimeout/2:
-		case c.shouldCall(c.voters()):
-			c.config.Logger.Info("calling an election, since most voters have no leader")
-			c.electMyself()
-			pause = 2 * c.config.ElectionTimeout // votes may need new connections
-		default:
-			pause = min(2*pause, maxElectionPause)
-		}
-		timer.Reset(pause)
 	}
+}
+
+// fill takes a turn in filling a vacancy, if there is one, and returns when to take
+// the next. Who knows its leader to be gone asks the others at once. Who knows of no
+// leader waits a little, since somebody may just have been elected.
+func (c *Cluster) fill(v *vacancy, now time.Time) time.Duration {
+	if !c.leaderless() {
+		*v = vacancy{}
+		return leader.Interval
+	}
+	if v.since.IsZero() {
+		v.since = now
+	}
+	if _, known := c.Leader(); !known && now.Sub(v.since) < c.config.ElectionTimeout/2 {
+		return leader.Interval
+	}
+	before, most := c.canvass(c.voters())
+	if !most {
+		v.agreed = time.Time{}
+		v.pause = min(max(2*v.pause, leader.Interval), maxElectionPause)
+		return v.pause
+	}
+	if v.agreed.IsZero() {
+		v.agreed = now
+	}
+	if now.Sub(v.agreed) < time.Duration(before)*c.config.ElectionTimeout/2 {
+		return leader.Interval
+	}
+	c.config.Logger.Info("calling an election, since most voters have no leader")
+	c.electMyself()
+	return 2 * c.config.ElectionTimeout // votes may need new connections
 }
 
 // leaderless reports that this gateway has no leader: it knows of none, or has
@@ -75,46 +100,65 @@ func (c *Cluster) serverGone(id string) bool {
 	return false
 }
 
-// shouldCall asks the other voters whether they have a leader, and reports whether
-// this gateway should call an election: a majority has none, and of these none has a
-// newer log, or the same and a lesser id.
-func (c *Cluster) shouldCall(voters []string) bool {
-	type voice struct {
-		server string
-		termAnswer
-	}
+// canvass asks the other voters whether they have a leader. Most: a majority has none
+// and can be dialed; before is how many of these have a newer log, or the same and a
+// lesser id. Those that take much longer than the majority do not count.
+func (c *Cluster) canvass(voters []string) (before int, most bool) {
 	self := c.storage.meta.Server
 	if !slices.Contains(voters, self) {
-		return false
+		return 0, false
 	}
-	ctx, cancel := context.WithTimeout(c.closing, probeTimeout(c.lease()))
+	ctx, cancel := context.WithTimeout(c.closing, c.config.CallTimeout)
 	defer cancel()
+	mine := c.term()
 	voices := make(chan voice, len(voters))
 	for _, v := range voters {
-		c.wg.Go(func() {
-			said := voice{server: v}
-			switch {
-			case v == self:
-				said.termAnswer = c.term()
-			case !c.serverGone(v):
-				if t, err := c.termOf(ctx, v); err == nil {
-					said.termAnswer = t
-				}
-			}
-			voices <- said
-		})
-	}
-	var without []voice
-	for range voters {
-		if v := <-voices; v.Leaderless {
-			without = append(without, v)
+		if v != self && !c.serverGone(v) {
+			c.wg.Go(func() { voices <- c.askVacant(ctx, v) })
+		} else {
+			voices <- voice{}
 		}
 	}
-	if len(without) <= len(voters)/2 {
-		return false
+	without, last := 1, ctx.Done()
+	for range voters {
+		select {
+		case <-last:
+			return before, without > len(voters)/2
+		case said := <-voices:
+			if !said.Leaderless {
+				continue
+			}
+			if cmp.Or(cmp.Compare(mine.Last, said.Last), cmp.Compare(said.server, self)) < 0 {
+				before++
+			}
+			if without++; without == len(voters)/2+1 {
+				soon, stop := context.WithTimeout(ctx, leader.Interval)
+				defer stop()
+				last = soon.Done()
+			}
+		}
 	}
-	first := slices.MinFunc(without, func(a, b voice) int {
-		return cmp.Or(cmp.Compare(b.Last, a.Last), cmp.Compare(a.server, b.server))
-	})
-	return first.server == self
+	return before, without > len(voters)/2
+}
+
+// voice is what a voter said that was asked whether it has a leader.
+type voice struct {
+	server string
+	termAnswer
+}
+
+// askVacant asks a voter whether it has a leader, and dials it: only one that can be
+// dialed counts.
+func (c *Cluster) askVacant(ctx context.Context, voter string) voice {
+	addr, known := c.addressOf(raft.ServerID(voter))
+	if !known {
+		return voice{}
+	}
+	dialed := make(chan bool, 1)
+	c.wg.Go(func() { dialed <- c.reaches(ctx, addr) })
+	said, err := c.termOf(ctx, voter)
+	if !<-dialed || err != nil {
+		return voice{}
+	}
+	return voice{voter, said}
 }

@@ -27,7 +27,7 @@ const (
 const (
 	// ReclaimLease: when its lease has provably run out.
 	ReclaimLease = "lease"
-	// ReclaimHold: not before HoldMax after its suspension either, for upstreams
+	// ReclaimHold: not before HoldMax after that either, for upstreams
 	// that must not be overrun even by a process that was stopped and could not
 	// close its connections.
 	ReclaimHold = "hold"
@@ -66,7 +66,7 @@ type Pool struct {
 	Owed []kmutex.Node `json:"owed,omitempty"`
 	// Reclaim is ReclaimLease or ReclaimHold.
 	Reclaim string `json:"reclaim"`
-	// HoldMax with ReclaimHold: how long after a suspension Owed ends at the
+	// HoldMax with ReclaimHold: how long after the end of the lease Owed ends at the
 	// earliest.
 	HoldMax time.Duration `json:"hold_max,omitempty"`
 	// Tickets is the index of the log entry that let the pool give out tickets

@@ -5,7 +5,8 @@
 //
 //   - a request of a pool reaches an upstream only between an Acquire of that
 //     pool and the matching Release. The slot is held until the upstream's last
-//     body byte has been read or the exchange was aborted; for upgrades
+//     body byte has been read or the exchange was aborted: the connection is
+//     closed or, with HTTP/2, the stream is closed on the wire; for upgrades
 //     (WebSocket) until both connections are closed. Whatever happens in
 //     between, a panic included, the slot is released exactly once. (An
 //     upstream notices an abort only when it looks at its connection; until
@@ -31,16 +32,15 @@
 //	  route without a pool: reverse proxy
 //
 // The package knows nothing of how admission is decided; whoever wires it
-// gives it an Admitter. Parsing is left to net/http and forwarding to
-// net/http/httputil, so that nothing of HTTP is parsed by hand here.
+// gives it an Admitter. Parsing is left to net/http. Package upstream makes the
+// requests, over connections of its own.
 //
 // # Several upstreams
 //
 // Of the healthy ones that with the fewest requests in flight is taken (group.go).
-// A request for which no connection could be made has not been sent: it goes to
-// the next upstream, on the same slot; no other request is sent to two. Over a
-// kept connection that turns out to be dead, net/http sends again what RFC 9110,
-// section 9.2.2, allows, and nothing that has a body.
+// A request for which no connection could be made, TLS included, has not been
+// sent: it goes to the next upstream, on the same slot; no other request is sent
+// to two. Package upstream says what is sent again to the same one.
 //
 // An upstream is unhealthy after failures in a row, of requests or of its checks
 // (health.go). One that fails checks gets nothing, and when all do, requests are
@@ -59,19 +59,15 @@
 // before anything can tell it. So the right is checked again, at two places:
 //
 //	the slot       before the request, and each piece of its body or of an
-//	               upgraded connection, is handed to the transport (hold.go)
-//	the standing   right before each write to a connection (lane.go)
+//	               upgraded connection, is handed to a connection (hold.go)
+//	the standing   right before each write to a socket (package upstream)
 //
 // The second is what makes the promise good: there is nothing between the check
 // and the system call. The first is for a slot that is lost alone. What remains:
 // bytes that the kernel, or one write that was under way, had taken already are
 // not called back; until the process wakes its sockets stay open; and over an
 // HTTP/2 connection that other requests share, a request whose slot alone was
-// lost may still send what had been handed to the transport, and its reset.
-//
-// The wrapped connections cost no system call that would be saved without:
-// splice and sendfile never applied here, because net/http reads a client's body
-// through its own buffers, and ReverseProxy an upstream's through ours.
+// lost may still send what had been handed to net/http, and its reset.
 //
 // # What an upstream sees
 //

@@ -10,11 +10,13 @@ import (
 	"strconv"
 	"sync/atomic"
 	"time"
+
+	"github.com/kgate/kgate/proxy/upstream"
 )
 
 // exchange is one request and its answer: the ResponseWriter that the reverse
 // proxy writes to, and what is known about the request meanwhile. It is used by
-// the request's goroutine only, but for body, hold, lanes and wrote.
+// the request's goroutine only, but for body, hold, client and wrote.
 type exchange struct {
 	http.ResponseWriter
 	handler *plane
@@ -26,11 +28,11 @@ type exchange struct {
 	spans   spans
 
 	route    *route
-	upstream *upstream
-	lanes    atomic.Pointer[lanes] // the upstream's
-	failure  error                 // why the upstream gave no answer
-	verdict  verdict               // on the upstream
-	backend  io.ReadWriteCloser    // the upstream's side of an upgraded connection
+	upstream *backend
+	client   atomic.Pointer[upstream.Client] // the upstream's
+	failure  error                           // why the upstream gave no answer
+	verdict  verdict                         // on the upstream
+	backend  io.ReadWriteCloser              // the upstream's side of an upgraded connection
 
 	arrived  time.Time
 	admitted time.Time     // zero until then

@@ -9,6 +9,8 @@ import (
 	"net"
 	"net/http"
 	"time"
+
+	"github.com/kgate/kgate/proxy/upstream"
 )
 
 // forward sends the request to an upstream and copies the answer. When it
@@ -41,7 +43,7 @@ func (h *plane) forward(ex *exchange, r *http.Request) {
 		defer ex.watch()()
 	}
 	t := ex.route.target
-	var tried []*upstream
+	var tried []*backend
 	for u := t.pick(nil); u != nil; u = t.pick(tried) {
 		if ex.try(r, t, u); !ex.rec.DialFailed {
 			break
@@ -63,9 +65,9 @@ func (t *target) downRefusal() *Refusal {
 }
 
 // try sends the request to one upstream.
-func (ex *exchange) try(r *http.Request, t *target, u *upstream) {
+func (ex *exchange) try(r *http.Request, t *target, u *backend) {
 	ex.upstream, ex.failure, ex.verdict = u, nil, verdictNone
-	ex.lanes.Store(u.lanes)
+	ex.client.Store(u.client)
 	ex.rec.Upstream, ex.rec.DialFailed = u.name, false
 	defer func() { t.done(u, ex.verdict, ex.failure) }()
 	u.proxy.ServeHTTP(ex, r)
@@ -91,28 +93,8 @@ func upstreamAnswered(res *http.Response) error {
 	if both, ok := res.Body.(io.ReadWriteCloser); ok && res.StatusCode == http.StatusSwitchingProtocols {
 		ex.backend = &upgraded{ReadWriteCloser: both, hold: &ex.hold}
 		res.Body = ex.backend
-	} else if res.ProtoMajor == 2 && ex.body.unread() {
-		res.Body = &lastOfStream{res.Body, ex}
 	}
 	return nil
-}
-
-// lastOfStream is an HTTP/2 upstream's answer to a request whose body still comes.
-// When the upstream is done with the stream, nobody wants the rest of that body;
-// but closing the answer waits until the transport has stopped reading it, which
-// the client alone could end: a gRPC server that fails a call would leave its
-// client waiting, slot in hand.
-type lastOfStream struct {
-	io.ReadCloser
-	ex *exchange
-}
-
-// Close implements io.Closer.
-func (s *lastOfStream) Close() error {
-	if s.ex.body.unread() {
-		_ = http.NewResponseController(s.ex.ResponseWriter).SetReadDeadline(time.Now())
-	}
-	return s.ReadCloser.Close()
 }
 
 // upstreamFailed is every ReverseProxy's ErrorHandler: no answer came. It finds
@@ -120,14 +102,14 @@ func (s *lastOfStream) Close() error {
 func upstreamFailed(_ http.ResponseWriter, r *http.Request, err error) {
 	ex := exchangeOf(r)
 	ex.failure = err
-	if errors.Is(err, errLapsed) || ex.hold.check() != nil {
+	if errors.Is(err, upstream.ErrLapsed) || ex.hold.check() != nil {
 		ex.hold.breakOff(errLost) // unless it already was, for another reason
 	}
 	if ex.hold.broken() != nil || r.Context().Err() != nil || ex.body.failed.Load() {
 		return
 	}
-	var opErr *net.OpError
-	ex.rec.DialFailed = errors.As(err, &opErr) && opErr.Op == "dial"
+	var dial *upstream.DialError
+	ex.rec.DialFailed = errors.As(err, &dial)
 	if ex.rec.DialFailed || !isTimeout(err) {
 		ex.verdict = verdictFailed
 	}

@@ -11,7 +11,7 @@ import (
 // configuration, so that it knows of all requests that are in flight.
 type group struct {
 	mu        sync.Mutex
-	upstreams []*upstream
+	upstreams []*backend
 	turn      int // where the next search begins, so that ties spread evenly
 	pool      string
 	health    Health
@@ -25,7 +25,7 @@ type group struct {
 // When there is none, those that are only thought to be unhealthy, because
 // requests to them have failed, are as good as any: one that is back is noticed
 // by the first request. Those that fail their checks are not: nil.
-func (g *group) pick(tried []*upstream) *upstream {
+func (g *group) pick(tried []*backend) *backend {
 	g.mu.Lock()
 	defer g.mu.Unlock()
 	u := g.fewestLocked(tried, true)
@@ -43,8 +43,8 @@ func (g *group) pick(tried []*upstream) *upstream {
 	return u
 }
 
-func (g *group) fewestLocked(tried []*upstream, healthy bool) *upstream {
-	var best *upstream
+func (g *group) fewestLocked(tried []*backend, healthy bool) *backend {
+	var best *backend
 	for i := range g.upstreams {
 		u := g.upstreams[(g.turn+i)%len(g.upstreams)]
 		switch {
@@ -57,17 +57,23 @@ func (g *group) fewestLocked(tried []*upstream, healthy bool) *upstream {
 }
 
 // done takes a request to u off its count, and notes what it says of u.
-func (g *group) done(u *upstream, v verdict, cause error) {
+func (g *group) done(u *backend, v verdict, cause error) {
 	g.mu.Lock()
 	defer g.mu.Unlock()
 	u.inFlight--
+	if v == verdictFailed && g.health.checks() {
+		select {
+		case u.suspected <- struct{}{}:
+		default: // it has been asked for
+		}
+	}
 	if u.health.request(v, g.health) {
 		g.logLocked(u, cause)
 	}
 }
 
 // checked notes the result of a health check.
-func (g *group) checked(u *upstream, err error) {
+func (g *group) checked(u *backend, err error) {
 	g.mu.Lock()
 	defer g.mu.Unlock()
 	if u.health.check(err == nil, g.health) {
@@ -75,7 +81,7 @@ func (g *group) checked(u *upstream, err error) {
 	}
 }
 
-func (g *group) logLocked(u *upstream, cause error) {
+func (g *group) logLocked(u *backend, cause error) {
 	attrs := []any{slog.String("pool", g.pool), slog.String("upstream", u.from)}
 	if u.health.bad {
 		g.logger.Warn("upstream is unhealthy", append(attrs, slog.Any("error", cause))...)
@@ -88,7 +94,7 @@ func (g *group) logLocked(u *upstream, cause error) {
 func (g *group) isDown() bool {
 	g.mu.Lock()
 	defer g.mu.Unlock()
-	return !slices.ContainsFunc(g.upstreams, func(u *upstream) bool { return !u.health.bad })
+	return !slices.ContainsFunc(g.upstreams, func(u *backend) bool { return !u.health.bad })
 }
 
 // status returns what is known of the upstreams.
@@ -104,7 +110,7 @@ func (g *group) status() []UpstreamStatus {
 
 // replace has the requests to come go to next, the upstreams of p, and to none of
 // those before that are not among them.
-func (g *group) replace(next []*upstream, p Pool, logger *slog.Logger) {
+func (g *group) replace(next []*backend, p Pool, logger *slog.Logger) {
 	g.mu.Lock()
 	before := g.upstreams
 	g.upstreams, g.turn, g.pool, g.health, g.logger = next, 0, p.Name, p.Health, logger
@@ -112,7 +118,7 @@ func (g *group) replace(next []*upstream, p Pool, logger *slog.Logger) {
 	for _, u := range before {
 		u.endChecks()
 		if !slices.Contains(next, u) {
-			u.closeIdle()
+			u.client.CloseIdle()
 		}
 	}
 	for _, u := range next {
@@ -122,7 +128,7 @@ func (g *group) replace(next []*upstream, p Pool, logger *slog.Logger) {
 
 // same returns the upstream that is reached in the same way at the same URL; nil:
 // there is none.
-func (g *group) same(from string, transport Transport) *upstream {
+func (g *group) same(from string, transport Transport) *backend {
 	g.mu.Lock()
 	defer g.mu.Unlock()
 	for _, u := range g.upstreams {
@@ -140,6 +146,6 @@ func (g *group) close() {
 	g.mu.Unlock()
 	for _, u := range upstreams {
 		u.endChecks()
-		u.closeIdle()
+		u.client.CloseIdle()
 	}
 }

@@ -10,14 +10,16 @@ import (
 	"time"
 )
 
-// Health says when an upstream is passed over: after failures in a row, either of
-// requests (no connection, or one that broke before there was an answer; a slow
-// or a bad answer is no failure) or of its checks.
+// Health says when an upstream is passed over. With checks, only they decide: a
+// request that fails brings the next check forward. Otherwise failures of requests
+// in a row do (no connection, or one that broke before there was an answer; a slow
+// or a bad answer is no failure).
 type Health struct {
 	// Path is asked for with GET, below the upstream's URL; a status of 200 to
 	// 399 is good. These checks come beside the pool's k requests. Empty: no
 	// checks. Then an unhealthy upstream gets one request every Interval, and
-	// is healthy again once that is answered.
+	// is healthy again once that is answered; when all are unhealthy, they all get
+	// requests.
 	Path string
 	// Interval between two checks of a gateway, default 5 s.
 	Interval time.Duration
@@ -80,6 +82,10 @@ const (
 	verdictFailed                // no connection, or it broke before the answer
 )
 
+// checkGap is the least time between two checks that failed requests ask for: who
+// can make requests fail cannot flood an upstream with checks.
+const checkGap = 100 * time.Millisecond
+
 // eligible reports whether the upstream may get a request.
 func (s *health) eligible(cfg Health) bool {
 	return !s.bad || !cfg.checks() && !time.Now().Before(s.again)
@@ -96,6 +102,9 @@ func (s *health) request(v verdict, cfg Health) (changed bool) {
 			return true
 		}
 	case verdictFailed:
+		if cfg.checks() {
+			return false
+		}
 		s.requests++
 		s.again = time.Now().Add(cfg.Interval)
 		return s.failing(s.requests, cfg)
@@ -131,7 +140,7 @@ func (s *health) failing(times int, cfg Health) (changed bool) {
 }
 
 // startChecks has the upstream checked until endChecks.
-func (g *group) startChecks(u *upstream, cfg Health) {
+func (g *group) startChecks(u *backend, cfg Health) {
 	if !cfg.checks() {
 		return
 	}
@@ -151,11 +160,18 @@ func (g *group) startChecks(u *upstream, cfg Health) {
 		tick := time.NewTicker(cfg.Interval)
 		defer tick.Stop()
 		for {
+			began := time.Now()
 			if err := probe(ctx, client, url.String()); ctx.Err() == nil {
 				g.checked(u, err)
 			}
 			select {
 			case <-tick.C:
+			case <-u.suspected:
+				select {
+				case <-time.After(time.Until(began.Add(checkGap))):
+				case <-ctx.Done():
+					return
+				}
 			case <-ctx.Done():
 				return
 			}
@@ -164,7 +180,7 @@ func (g *group) startChecks(u *upstream, cfg Health) {
 	u.checks = func() { cancel(); wg.Wait() }
 }
 
-func (u *upstream) endChecks() {
+func (u *backend) endChecks() {
 	if u.checks != nil {
 		u.checks()
 		u.checks = nil

@@ -111,7 +111,7 @@ func TestNotSentTwice(t *testing.T) {
 func TestPassedOver(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		const first, second = 0, 1
-		ups := []*upstream{{from: "first"}, {from: "second"}}
+		ups := []*backend{{from: "first"}, {from: "second"}}
 		var log bytes.Buffer
 		g := &group{upstreams: ups, health: Health{}.withDefaults(), logger: slog.New(slog.NewTextHandler(&log, nil))}
 		// expect picks ten times, and wants so many of them to be the first.
@@ -216,7 +216,7 @@ func TestChecks(t *testing.T) {
 		}
 	}), func(c *Config) {
 		c.Pools[0].Upstreams[0].Path = "/base"
-		c.Pools[0].Health = Health{Path: "/health?deep", Interval: 5 * time.Millisecond}
+		c.Pools[0].Health = Health{Path: "/health?deep", Interval: 5 * time.Millisecond, Timeout: patience}
 		c.Logger = logger
 	})
 	first, second := g.dial(), g.dial()
@@ -239,18 +239,32 @@ func TestChecks(t *testing.T) {
 		if res.StatusCode != 503 || res.Header.Get("Kgate-Refusal") != "upstream-down" || res.Header.Get("Retry-After") == "" || !bytes.Contains(b, []byte("health check")) {
 			t.Errorf("got %s, header %v, body %s", res.Status, res.Header, b)
 		}
-		if rec := g.records.next(t); rec.Outcome != OutcomeUpstreamDown || rec.Upstream != "" {
-			t.Errorf("record %+v", rec)
+	}
+	expectRecords := func(down, admitted int) {
+		t.Helper()
+		for range down + admitted { // a slot is free before its request's record is there: in any order
+			switch rec := g.records.next(t); {
+			case rec.Outcome == OutcomeUpstreamDown && rec.Upstream == "":
+				down--
+			case rec.Outcome == OutcomeAdmitted:
+				admitted--
+			default:
+				t.Errorf("record %+v", rec)
+			}
+		}
+		if down != 0 || admitted != 0 {
+			t.Errorf("%d too few were refused, %d admitted", down, admitted)
 		}
 	}
 	expectDown(third)
+	expectRecords(1, 0)
 	g.sem.await(1, 1)
 	close(up.proceed)
 	if res := first.response(); res.StatusCode != 200 {
 		t.Errorf("status %d", res.StatusCode)
 	}
-	g.records.next(t)
 	expectDown(second)
+	expectRecords(1, 1)
 	g.sem.await(0, 0)
 
 	sick.Store(false)
@@ -283,11 +297,58 @@ func TestChecksAndRequests(t *testing.T) {
 	if !s.check(true, cfg) || s.bad {
 		t.Error("not healthy after two good checks")
 	}
-	for range 3 {
-		s.check(true, cfg)
+	for range 10 {
 		s.request(verdictFailed, cfg)
 	}
-	if !s.bad {
-		t.Error("good checks hide requests that fail")
+	if s.bad {
+		t.Error("unhealthy by requests, in spite of the checks")
+	}
+}
+
+// TestSuspected: with checks, requests that fail do not stop a pool, whoever makes
+// them fail; but they bring the next check forward.
+func TestSuspected(t *testing.T) {
+	var sick atomic.Bool
+	var checks atomic.Int64
+	logger, lines := logOf()
+	g := newGateway(t, 1, http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		switch {
+		case r.URL.Path == "/health":
+			checks.Add(1)
+			if sick.Load() {
+				w.WriteHeader(http.StatusServiceUnavailable)
+			}
+		case r.URL.Path == "/hang-up" || sick.Load():
+			panic(http.ErrAbortHandler)
+		}
+	}), func(c *Config) {
+		c.Pools[0].Health = Health{Path: "/health", Interval: time.Hour, Timeout: patience}
+		c.Logger = logger
+	})
+	for range 20 {
+		if got := g.answer("/hang-up"); !strings.HasPrefix(got, "502") {
+			t.Fatalf("got %q", got)
+		}
+		if got := g.answer("/"); got != "200 " {
+			t.Fatalf("an honest request got %q", got)
+		}
+	}
+	if s := g.handler.Upstreams()[0]; !s.Healthy {
+		t.Errorf("%+v", s)
+	}
+	sick.Store(true)
+	before := checks.Load()
+	began := time.Now()
+	for down := false; !down; {
+		down = strings.HasPrefix(g.answer("/"), "503")
+		if time.Since(began) > patience {
+			t.Fatalf("%d checks since it is sick", checks.Load()-before)
+		}
+		time.Sleep(time.Millisecond)
+	}
+	awaitLine(t, lines, "upstream is unhealthy")
+	t.Logf("down after %v and %d checks, of which the clock brought none", time.Since(began), checks.Load()-before)
+	if n := checks.Load(); n > int64(time.Since(began)/checkGap)+25 {
+		t.Errorf("%d checks", n)
 	}
 }

@@ -2,8 +2,10 @@ package proxy
 
 import (
 	"context"
+	"errors"
 	"io"
 	"log/slog"
+	"net"
 	"net/http"
 	"sync"
 	"sync/atomic"
@@ -48,6 +50,12 @@ type hold struct {
 	upload    pace
 	since     time.Time
 	moved     atomic.Int64 // when a byte moved last, as time after since
+
+	// client is the client's connection; nil: nothing is known of it. What is
+	// written there may wait for minutes while the client reads it slowly: that is
+	// a download that moves.
+	client net.Conn
+	acked  uint64 // bytes that the client had acknowledged at the last look; 0: none yet
 
 	// cut breaks the request off. It is called under mu, hence never after end:
 	// what it cuts belongs to the server again when the request is over.
@@ -94,7 +102,7 @@ func (h *hold) judge(now time.Duration) (cause *breach, next time.Duration) {
 	if slow {
 		return errMinUpload, 0
 	}
-	for _, limit := range []struct {
+	for _, limit := range [...]struct {
 		length, at time.Duration
 		cause      *breach
 	}{
@@ -109,7 +117,22 @@ func (h *hold) judge(now time.Duration) (cause *breach, next time.Duration) {
 			next = left
 		}
 	}
+	if h.client != nil {
+		next = min(next, h.idle/4) // to look at it
+	}
 	return nil, next
+}
+
+// look notes whether the client has acknowledged bytes since the last look.
+func (h *hold) look(now time.Duration) {
+	if h.client == nil {
+		return
+	}
+	n := ackedBy(h.client)
+	if h.acked != 0 && n != h.acked {
+		h.moved.Store(int64(now))
+	}
+	h.acked = n
 }
 
 // due is the timer's function. Bytes that moved meanwhile have not touched the
@@ -117,7 +140,9 @@ func (h *hold) judge(now time.Duration) (cause *breach, next time.Duration) {
 func (h *hold) due() {
 	h.mu.Lock()
 	defer h.mu.Unlock()
-	switch cause, next := h.judge(time.Since(h.since)); {
+	now := time.Since(h.since)
+	h.look(now)
+	switch cause, next := h.judge(now); {
 	case cause != nil:
 		h.breakOffLocked(cause)
 	case next > 0 && !h.over:
@@ -165,9 +190,12 @@ func (h *hold) check() error {
 // returned function ends the watch.
 func (ex *exchange) watch() (stop func()) {
 	rc := http.NewResponseController(ex.ResponseWriter)
+	if client, _ := connOf(&ex.ctx); client != nil && ex.overHTTP1 && ex.hold.idle > 0 {
+		ex.hold.client = client.raw
+	}
 	ex.hold.begin(func(cause *breach) {
-		if lanes := ex.lanes.Load(); lanes != nil {
-			lanes.sweep()
+		if client := ex.client.Load(); client != nil {
+			client.EndLapsed()
 		}
 		ex.cancel(cause)
 		// The exchange may be stuck in reading a body that the client does not
@@ -238,3 +266,11 @@ func (u *upgraded) Write(p []byte) (int, error) {
 
 // CloseWrite passes a half-close on.
 func (u *upgraded) CloseWrite() error { return closeWrite(u.ReadWriteCloser) }
+
+// closeWrite closes the sending side of w, if it can be closed alone.
+func closeWrite(w io.Writer) error {
+	if half, ok := w.(interface{ CloseWrite() error }); ok {
+		return half.CloseWrite()
+	}
+	return errors.ErrUnsupported
+}

@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"io"
+	"net"
 	"net/http"
 	"net/http/httptest"
 	"net/http/httptrace"
@@ -253,4 +254,33 @@ func TestHoldEnds(t *testing.T) {
 			slot.Release()
 		}
 	})
+}
+
+// TestSlowDownload: a download that is read steadily is not idle, though the
+// connection has taken far more than was read, and takes no more for long. Once
+// nothing is read, it is.
+func TestSlowDownload(t *testing.T) {
+	needDisconnectWatch(t) // what needs the kernel, too
+	const idle = 600 * time.Millisecond
+	g := newGateway(t, 1, http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) { _, _ = io.Copy(w, endless{}) }),
+		func(c *Config) { c.Pools[0].HoldIdle = idle })
+	c := g.dial()
+	if err := c.Conn.(*net.TCPConn).SetReadBuffer(16 << 10); err != nil {
+		t.Fatal(err)
+	}
+	c.send("GET / HTTP/1.1\r\nHost: h\r\n\r\n")
+	buf := make([]byte, 2<<10)
+	for began := time.Now(); time.Since(began) < 5*idle; time.Sleep(5 * time.Millisecond) {
+		if _, err := c.Read(buf); err != nil {
+			t.Fatalf("broken off after %v: %v", time.Since(began), err)
+		}
+	}
+	if n := g.sem.now(); n != 1 {
+		t.Fatalf("%d slots are held", n)
+	}
+	stopped := time.Now()
+	g.sem.await(0, 0)
+	if rec := g.records.next(t); !rec.Aborted || time.Since(stopped) > 4*idle {
+		t.Errorf("broken off after %v, record %+v", time.Since(stopped), rec)
+	}
 }

@@ -50,15 +50,7 @@ func overTLS(t *testing.T, h2 bool, handler http.Handler) func(*Config) {
 
 // openConns returns how many connections to its upstream the pool keeps.
 func (g *gateway) openConns() int {
-	s := g.handler.now.Load().targets[0].upstreams[0].lanes
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	if s.lane == nil {
-		return 0
-	}
-	s.lane.mu.Lock()
-	defer s.lane.mu.Unlock()
-	return len(s.lane.conns)
+	return g.handler.now.Load().targets[0].upstreams[0].client.Open()
 }
 
 func awaitGone(t *testing.T, gone <-chan struct{}) {

@@ -134,7 +134,7 @@ func TestReloadUnderLoad(t *testing.T) {
 		})
 	}
 	go func() { wg.Wait(); close(done) }()
-	seen := map[*upstream]bool{}
+	seen := map[*backend]bool{}
 	for i, busy := 0, true; busy; i++ {
 		select {
 		case <-done:

@@ -5,10 +5,14 @@ import (
 	"crypto/tls"
 	"net"
 	"net/http"
+	"net/http/httptrace"
 	"net/http/httputil"
+	"net/textproto"
 	"net/url"
 	"sync"
 	"time"
+
+	"github.com/kgate/kgate/proxy/upstream"
 )
 
 const (
@@ -30,8 +34,8 @@ type target struct {
 	*group
 }
 
-// upstream is one server that requests are sent to.
-type upstream struct {
+// backend is one upstream: a server that requests are sent to.
+type backend struct {
 	from      string // the URL in the configuration
 	scheme    string // its scheme, which h2c is not any more in url
 	transport Transport
@@ -39,23 +43,19 @@ type upstream struct {
 	url    *url.URL
 	name   string // host and port, for logs
 	proxy  *httputil.ReverseProxy
-	lanes  *lanes             // nil without admission
+	client *upstream.Client
 	checks context.CancelFunc // ends its checks; nil: there are none
+
+	suspected chan struct{} // a request has failed: the next check is to come at once
 
 	inFlight int // guarded by group.mu
 	health   health
 }
 
-func (u *upstream) closeIdle() {
-	if tr, ok := u.proxy.Transport.(interface{ CloseIdleConnections() }); ok {
-		tr.CloseIdleConnections()
-	}
-}
-
 // newTarget returns the target of a pool or, if p has no name, of a route
 // without one. Its upstreams become those of g.
 func newTarget(p Pool, g *group, standing func() uint64, logger *stdLog) *target {
-	upstreams := make([]*upstream, len(p.Upstreams))
+	upstreams := make([]*backend, len(p.Upstreams))
 	for i, u := range p.Upstreams {
 		if upstreams[i] = g.same(u.String(), p.Transport); upstreams[i] == nil {
 			upstreams[i] = newUpstream(u, p, standing, logger)
@@ -65,12 +65,12 @@ func newTarget(p Pool, g *group, standing func() uint64, logger *stdLog) *target
 	return &target{Pool: p, group: g}
 }
 
-func newUpstream(u *url.URL, p Pool, standing func() uint64, logger *stdLog) *upstream {
+func newUpstream(u *url.URL, p Pool, standing func() uint64, logger *stdLog) *backend {
 	to := *u
 	if to.Scheme == "h2c" {
 		to.Scheme = "http"
 	}
-	up := &upstream{scheme: u.Scheme, from: u.String(), transport: p.Transport, url: &to, name: to.Host, proxy: &httputil.ReverseProxy{
+	up := &backend{suspected: make(chan struct{}, 1), scheme: u.Scheme, from: u.String(), transport: p.Transport, url: &to, name: to.Host, proxy: &httputil.ReverseProxy{
 		Rewrite:        rewrite,
 		ErrorLog:       logger.std(),
 		BufferPool:     buffers,
@@ -78,12 +78,52 @@ func newUpstream(u *url.URL, p Pool, standing func() uint64, logger *stdLog) *up
 		ErrorHandler:   upstreamFailed,
 	}}
 	if p.Name == "" {
-		up.proxy.Transport = newTransport(u.Scheme, p.Transport)
-	} else {
-		up.lanes = &lanes{current: standing, dial: func() *http.Transport { return newTransport(u.Scheme, p.Transport) }}
-		up.proxy.Transport = up.lanes
+		standing = nil
 	}
+	up.client = newClient(u, p.Transport, standing)
+	up.proxy.Transport = over{up.client}
 	return up
+}
+
+// newClient returns the connections to one upstream.
+func newClient(u *url.URL, cfg Transport, standing func() uint64) *upstream.Client {
+	port := u.Port()
+	if port == "" {
+		port = map[string]string{"http": "80", "h2c": "80", "https": "443"}[u.Scheme]
+	}
+	return upstream.New(upstream.Config{
+		Scheme:                u.Scheme,
+		Address:               net.JoinHostPort(u.Hostname(), port),
+		TLS:                   cfg.TLS,
+		DialTimeout:           cfg.DialTimeout,
+		ResponseHeaderTimeout: max(cfg.ResponseHeaderTimeout, 0),
+		IdleTimeout:           idleConnTimeout,
+		Standing:              standing,
+	})
+}
+
+type over struct{ client *upstream.Client }
+
+func (o over) RoundTrip(req *http.Request) (*http.Response, error) {
+	return o.client.RoundTrip(req, caller{exchangeOf(req), req})
+}
+
+type caller struct {
+	ex  *exchange
+	req *http.Request
+}
+
+func (c caller) Check() error { return c.ex.hold.check() }
+
+func (c caller) Informational(status int, header http.Header) error {
+	if trace := httptrace.ContextClientTrace(c.req.Context()); trace != nil && trace.Got1xxResponse != nil {
+		return trace.Got1xxResponse(status, textproto.MIMEHeader(header))
+	}
+	return nil
+}
+
+func (c caller) StopUpload() bool {
+	return http.NewResponseController(c.ex.ResponseWriter).SetReadDeadline(time.Now()) == nil
 }
 
 // newTransport returns a transport for one upstream. It differs from

@@ -87,7 +87,8 @@ type Estate struct {
 
 // Settle plans, at the pool's home, who takes over what lost gateways left. It
 // wants the reports of all living gateways, the gateways lost since the pool
-// had its first ticket, and the tokens that living gateways have.
+// had its first ticket in the order of their losses, and the tokens that living
+// gateways have.
 //
 // A slot in a copy whose token somebody living has, or which a later use of the
 // token is known of, has been released since; it is not handed on. That is for
@@ -109,8 +110,9 @@ func Settle(lost []Lost, running kmutex.TokenSet, reports []Report) Estate {
 	}
 	slices.Sort(e.Settled)
 	e.Settled = slices.Compact(e.Settled)
-	// What a lost gateway had taken over itself is in its own copy, newer.
-	for _, l := range lost {
+	// What a lost gateway had taken over itself is in its own copy, newer; if that
+	// one is used. It was taken over by one that was lost later.
+	for _, l := range slices.Backward(lost) {
 		if d := newest[l.Node]; d != nil && !taken[l.Node] {
 			for _, a := range d.Absorbed {
 				taken[a.Node] = true

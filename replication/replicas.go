@@ -119,7 +119,8 @@ func (r *Replicas) Next() []Outgoing {
 		if s.outstanding == 0 && (s.Version < r.table.Version() || s.Staged > 0) {
 			d := r.table.next(s.Progress, s.began, r.limit)
 			if d.Whole && d.From == 0 {
-				s.began = r.table.Version()
+				// Should this push get lost, the transfer before it must not go on.
+				s.began, s.Staged = r.table.Version(), 0
 			}
 			d.Synced = min(synced, d.To)
 			out = append(out, r.send(n, s, &Push{Delta: d}))

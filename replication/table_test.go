@@ -203,6 +203,39 @@ func TestChunks(t *testing.T) {
 	}
 }
 
+// A transfer of the whole table that begins anew, and is lost before it arrives, does
+// not go on where the one before it was.
+func TestLostRestart(t *testing.T) {
+	table := NewTable(1)
+	table.memory = 1
+	r, c := NewReplicas(table), NewCopies()
+	r.limit = 3 * recordSize
+	r.Follow([]kmutex.Node{2}, []kmutex.Node{1, 2})
+	put(t, table, record(1), record(2), record(3))
+	begun := r.Next()[0].Push
+	a, err := c.Receive(begun)
+	if err != nil || a.Staged == 0 {
+		t.Fatalf("%+v, %v", a, err)
+	}
+	r.Acked(2, a)
+	for n := range 3 { // and this table does not remember that
+		table.Delete(record(n + 1).ID)
+	}
+	for range 20 {
+		put(t, table, record(4, func(r *Record) { r.Stamp++ }), record(4))
+	}
+	r.Failed(2, r.Next()[0].Push.Seq)
+	for out := r.Next(); len(out) > 0; out = r.Next() {
+		if a, err = c.Receive(out[0].Push); err != nil {
+			t.Fatal(err)
+		}
+		r.Acked(2, a)
+	}
+	if got := c.Of(1).Records(); !slices.Equal(got, table.Records()) {
+		t.Errorf("copy %v, want %v", got, table.Records())
+	}
+}
+
 func TestSettle(t *testing.T) {
 	whole := func(owner kmutex.Node, records ...Record) *Delta {
 		table := NewTable(owner)
@@ -236,6 +269,25 @@ func TestSettle(t *testing.T) {
 	}}})
 	if len(e.Bequests[0].Records) != 0 || len(e.Bequests[1].Records) != 1 {
 		t.Errorf("%+v", e.Bequests)
+	}
+}
+
+// What a lost gateway had taken over counts only if its own copy is used: the heir
+// of 2 took an older copy of it over, in which it had not taken over 1 yet.
+func TestSettleChain(t *testing.T) {
+	absorbing := func(owner kmutex.Node, absorbed ...kmutex.Node) *Delta {
+		table := NewTable(owner)
+		for _, n := range absorbed {
+			if _, err := table.Absorb(Bequest{Owner: n, Heir: owner}); err != nil {
+				t.Fatal(err)
+			}
+		}
+		return table.Since(0)
+	}
+	lost := []Lost{{Node: 1, Heir: 4}, {Node: 2, Heir: 4}, {Node: 3, Heir: 4}}
+	e := Settle(lost, nil, []Report{{Node: 4, Copies: []*Delta{absorbing(1), absorbing(2, 1), absorbing(3, 2)}}})
+	if len(e.Bequests) != 2 || e.Bequests[0].Owner != 1 || e.Bequests[1].Owner != 3 {
+		t.Errorf("%+v, want those of 1 and 3", e.Bequests)
 	}
 }
 

@@ -42,9 +42,10 @@ type Cluster struct {
 	ks      []int // k of each epoch
 	raft    raft
 	// links by their two ends: those that are in doubt. bars are the pairs of which
-	// the first can open no new connection to the second.
-	links []map[int]*link
-	bars  map[[2]int]bool
+	// the first can open no new connection to the second, mutes those of which its
+	// reports do not get there.
+	links       []map[int]*link
+	bars, mutes map[[2]int]bool
 
 	requests []*Request // by ticket, from 1
 	coming   []*Request // in order of Request
@@ -77,7 +78,7 @@ const (
 func New(cfg Config) *Cluster {
 	c := &Cluster{
 		cfg: cfg, hosts: make([]host, cfg.Hosts), requests: make([]*Request, 1),
-		links: make([]map[int]*link, cfg.Hosts), bars: make(map[[2]int]bool),
+		links: make([]map[int]*link, cfg.Hosts), bars: make(map[[2]int]bool), mutes: make(map[[2]int]bool),
 	}
 	c.Engine = sim.New(cfg.Seed, cfg.Hosts, cfg.Network, c)
 	c.upstream = upstream{cluster: c}
@@ -174,9 +175,11 @@ func (c *Cluster) Send(from, to int, kind string, m any) {
 		}
 		return
 	}
-	if !called(m) || !c.bars[[2]int{from, to}] {
-		c.Engine.Send(from, to, m)
+	way := [2]int{from, to}
+	if called(m) && c.bars[way] || kind == "report" && c.mutes[way] {
+		return
 	}
+	c.Engine.Send(from, to, m)
 }
 
 // Found implements [protocol.Host].

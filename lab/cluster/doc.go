@@ -7,15 +7,25 @@
 //
 // The machines are those that kgate ships: kmutex and coordinator, driven by
 // [fairk.Gateway]; replication.Forming, which plans epochs; both ends of the leases
-// (membership/lease). The chord ring gives the home.
+// (membership/lease); the leader's rules (membership/leader). The chord ring gives the
+// home.
 //
 // Raft is a model: one log that all agree on. A leader can append to it only while
 // a majority of the voters is with it and in its term; an election takes its
 // voters' terms up at one instant; whoever led before and was not among them goes
-// on believing that it leads. Views, heartbeats, renewals and the rounds that
-// confirm them are messages on the links like all others and suffer what the links
-// do. Evidence that a process is gone is a model too: a leader that can reach the
-// host suspects it after 300 ms.
+// on believing that it leads. A candidate needs the votes of a majority to which it
+// can open connections and whose logs are no newer than its own, and nobody is
+// elected before raft's longest timeout has passed, unless the leader's process is
+// gone: so the model is not more alive than raft is. Views, heartbeats, renewals and
+// the rounds that confirm them are messages like all others and suffer what the ways
+// between hosts do.
+//
+// What the leader's rules are told is modelled, too. Gossip knows which processes
+// run, as long as there is a way by one other host. Dials fail for 300 ms before they
+// count. The link between two hosts carries what the gateways say to each other; it
+// breaks when three pings had no answer, and one of its ends must be able to open a
+// connection before it is up again. Renewals and votes have no connection of before
+// where new ones are refused, which is worse than the truth.
 //
 // # The judge
 //

@@ -31,6 +31,19 @@ func (c *Cluster) Unbar(from, to int) {
 	c.checkLinks(from)
 }
 
+// Mute has the reports of a host to another go nowhere, though all else passes: a
+// gateway that cannot write them, or a home that cannot take them in.
+func (c *Cluster) Mute(from, to int) {
+	c.tracef("", "host %d: its reports to %d go nowhere", from, to)
+	c.mutes[[2]int{from, to}] = true
+}
+
+// Unmute ends it.
+func (c *Cluster) Unmute(from, to int) { delete(c.mutes, [2]int{from, to}) }
+
+// Muted tells whether it is so.
+func (c *Cluster) Muted(from, to int) bool { return c.mutes[[2]int{from, to}] }
+
 // Cut lets nothing pass from a host to another.
 func (c *Cluster) Cut(from, to int) {
 	c.Engine.Cut(from, to)

@@ -183,3 +183,71 @@ func needsTime(t *testing.T) {
 		t.Skip("-short")
 	}
 }
+
+// Seed 001: the formulas, and where the detector stops paying.
+func TestDetectorPays(t *testing.T) {
+	needsTime(t)
+	r := found(t, "001-eq", 2)
+	for _, c := range r.Checks[:2] {
+		if !c.Agrees {
+			t.Errorf("%s: %s, quoted %s", c.What, c.Found, c.Quoted)
+		}
+	}
+}
+
+// Seed 004: the law of the cycle, the overlap, and table 2. What a place in line costs
+// beside lock and fetch is one message peer to peer and two through a server.
+func TestHandover(t *testing.T) {
+	needsTime(t)
+	for name, agrees := range map[string]int{"004-fig6": 1, "004-fig7": 3, "004-tab2": 2} {
+		r := found(t, name, 3)
+		for _, c := range r.Checks[:agrees] {
+			if !c.Agrees {
+				t.Errorf("%s: %s: %s, quoted %s", name, c.What, c.Found, c.Quoted)
+			}
+		}
+		if name == "004-fig6" {
+			_, peers, _ := fitCycles(r.Table, peerToPeer)
+			_, server, _ := fitCycles(r.Table, withServer)
+			if d := peerDelay.Seconds(); !within(peers, .8*d, 1.1*d) || !within(server, 1.9*d, 2.1*d) {
+				t.Errorf("a place costs %.0f us, through a server %.0f us", 1e6*peers, 1e6*server)
+			}
+		}
+	}
+}
+
+// One table over all: who goes on after a loss, and what an entry costs.
+func TestField(t *testing.T) {
+	needsTime(t)
+	table := some(t, "field", Size{Seeds: 2, Entries: 600}, 0, with("1", text(fieldNodes)))
+	at := func(figure, p string) float64 { return table.At(figure, "1", p, text(fieldNodes)).Mean }
+	for p, served := range map[string]float64{
+		late: 1, early: 1, "token-FD": 1, "sigma": 1, "e2e": 1, "none2e": 1, "central": 0, "Naimi-Trehel": 0, "ELMP": 0, "Suzuki-Kasami": 0,
+	} {
+		if v := at("served_after", p); v != served {
+			t.Errorf("%s: %.2f of the survivors are served after a loss, want %g", p, v, served)
+		}
+	}
+	for _, c := range []struct {
+		p         string
+		low, high float64
+	}{{late, 7, 8.3}, {early, 5.2, 6.3}, {"Naimi-Trehel", 4.3, 5.2}, {"ELMP", 17, 22}, {"Suzuki-Kasami", 31, 32}, {"central", 2.7, 3}} {
+		if v := at("messages", c.p); !within(v, c.low, c.high) {
+			t.Errorf("%s: %.1f messages per entry, want %g..%g", c.p, v, c.low, c.high)
+		}
+	}
+}
+
+// found runs an experiment with few seeds.
+func found(t *testing.T, name string, seeds int) *Result {
+	t.Helper()
+	e, err := Find(name)
+	if err != nil {
+		t.Fatal(err)
+	}
+	r, err := NewRunner(Options{Seeds: seeds}).Run(t.Context(), e)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return r
+}

@@ -12,10 +12,12 @@
 // epoch; and whenever all members are in one epoch and nothing is owed, the
 // invariants of package kmutex hold.
 //
-// In the liveness mode all faults are healed at the end. Then every gateway must be
-// back with a lease, all tokens must be back, every request that waits must be
-// served, and a new one at each gateway too, within a bound. In the safety mode
-// there is no healing, and worse faults happen.
+// In the liveness mode the faults end twice. First nothing changes any more, and all
+// that is broken stays so: wherever a majority of the voters is fully connected, no
+// fewer gateways than these must serve within a bound. Then all faults are healed:
+// every gateway must be back with a lease, all tokens must be back, every request
+// that waits must be served, and a new one at each gateway too, within a bound. In
+// the safety mode there is no healing, and worse faults happen.
 //
 // # A failing seed
 //

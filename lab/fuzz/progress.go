@@ -43,7 +43,7 @@ func (p *play) connected() uint {
 func (p *play) clique(voters []int, set uint) bool {
 	for i, a := range voters {
 		for j, b := range voters {
-			if set>>i&1 == 1 && set>>j&1 == 1 && (!p.Dials(a, b) || p.slow[[2]int{a, b}] > 0) {
+			if set>>i&1 == 1 && set>>j&1 == 1 && (!p.Dials(a, b) || p.Muted(a, b) || p.slow[[2]int{a, b}] > 0) {
 				return false
 			}
 		}

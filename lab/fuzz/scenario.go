@@ -50,14 +50,16 @@ const (
 	OpLeave   Kind = "leave"
 	OpPause   Kind = "pause"
 	OpResume  Kind = "resume"
-	OpCut     Kind = "cut"   // From and To: sets of hosts, as bits
-	OpHeal    Kind = "heal"  // the same
-	OpBar     Kind = "bar"   // no new connections; the same
-	OpUnbar   Kind = "unbar" // the same
-	OpSlow    Kind = "slow"  // Host and To, Hold: by how much
-	OpSetK    Kind = "k"     // K
-	OpRate    Kind = "rate"  // Host, Rate: of its clock
-	OpStep    Kind = "step"  // Host, Hold: of its wall clock
+	OpCut     Kind = "cut"    // From and To: sets of hosts, as bits
+	OpHeal    Kind = "heal"   // the same
+	OpBar     Kind = "bar"    // no new connections; the same
+	OpUnbar   Kind = "unbar"  // the same
+	OpMute    Kind = "mute"   // reports go nowhere; the same
+	OpUnmute  Kind = "unmute" // the same
+	OpSlow    Kind = "slow"   // Host and To, Hold: by how much
+	OpSetK    Kind = "k"      // K
+	OpRate    Kind = "rate"   // Host, Rate: of its clock
+	OpStep    Kind = "step"   // Host, Hold: of its wall clock
 	OpElect   Kind = "elect"
 	OpSuspect Kind = "suspect"
 	OpRecover Kind = "recover"
@@ -91,7 +93,7 @@ func (o Op) String() string {
 		if o.Patience > 0 {
 			fmt.Fprintf(&b, " patience=%v", o.Patience)
 		}
-	case OpCut, OpHeal, OpBar, OpUnbar:
+	case OpCut, OpHeal, OpBar, OpUnbar, OpMute, OpUnmute:
 		fmt.Fprintf(&b, " from=%b to=%b", o.From, o.To)
 	case OpSlow, OpStep:
 		fmt.Fprintf(&b, " host=%d by=%v", o.Host, o.Hold)
@@ -179,7 +181,7 @@ func (g *generator) requests() {
 func (g *generator) faults() {
 	kinds := []func(){
 		g.restart, g.pause, g.partition, g.spike, g.changeK, g.join, g.laggard, g.leave, g.clocks, g.elect, g.suspect, g.recover, g.limit, g.headless,
-		g.partialHeal, g.refuse, g.oneWay, g.flap,
+		g.partialHeal, g.refuse, g.mute, g.oneWay, g.flap,
 	}
 	chosen := g.r.Perm(len(kinds))[:1+g.r.IntN(4)]
 	for range 1 + g.r.IntN(10) {
@@ -355,8 +357,13 @@ func (g *generator) partialHeal() {
 
 // refuse is links that keep old connections and refuse new ones: from one gateway to
 // another, to all, or from all to one. Then something else goes wrong.
-func (g *generator) refuse() {
-	o := Op{At: g.any() / 2, Kind: OpBar, From: g.host(), To: g.host()}
+func (g *generator) refuse() { g.limited(OpBar, OpUnbar) }
+
+// mute is the same for reports.
+func (g *generator) mute() { g.limited(OpMute, OpUnmute) }
+
+func (g *generator) limited(begin, end Kind) {
+	o := Op{At: g.any() / 2, Kind: begin, From: g.host(), To: g.host()}
 	switch g.r.IntN(3) {
 	case 0:
 		o.From = g.all()
@@ -364,7 +371,7 @@ func (g *generator) refuse() {
 		o.To = g.all()
 	}
 	g.add(o)
-	o.At, o.Kind = g.lasts(o.At), OpUnbar
+	o.At, o.Kind = g.lasts(o.At), end
 	g.add(o)
 	[]func(){g.restart, g.pause, g.recover, g.suspect, g.changeK}[g.r.IntN(5)]()
 }

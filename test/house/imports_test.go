@@ -30,7 +30,8 @@ var rooms = map[string][]string{
 	"internal/httplist":    {},
 	"internal/socket":      {},
 	"internal/problems":    {"internal/httplist"},
-	"proxy":                {"internal/httplist", "internal/problems", "oncelog"},
+	"proxy":                {"internal/httplist", "internal/problems", "oncelog", "proxy/upstream"},
+	"proxy/upstream":       {},
 	"config":               {"internal/socket"},
 	"configs":              {},
 	"configs/grafana":      {},
@@ -65,9 +66,11 @@ var rooms = map[string][]string{
 	"lab/protocol/elmp":         {"lab/protocol", "lab/sim"},
 	"lab/protocol/naimi":        {"lab/protocol", "lab/sim"},
 	"lab/protocol/suzukikasami": {"lab/protocol", "lab/sim"},
-	"lab/protocol/token":        {"lab/protocol", "lab/sim"},
+	"lab/protocol/token":        {"lab/network", "lab/protocol", "lab/sim"},
 
 	"lab/experiment": {
+		"lab/cluster", "lab/handover", "lab/protocol/elmp", "lab/protocol/naimi", "lab/protocol/quorum", "lab/protocol/suzukikasami",
+		"lab/protocol/token", "membership/lease",
 		"lab", "lab/heirs", "lab/meter", "lab/network", "lab/protocol", "lab/protocol/bv95", "lab/protocol/central", "lab/protocol/fairk",
 		"lab/protocol/ideal", "lab/protocol/static", "lab/protocol/trial", "lab/ring", "lab/workload",
 	},

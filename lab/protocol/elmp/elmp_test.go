@@ -83,13 +83,14 @@ func TestMutantsAreCaught(t *testing.T) {
 				Caught: "never served|panic|itself",
 			},
 			{
-				Name: "a path is freed from above", File: "elmp.go",
-				Old: "others := without(n.path, n.self)", New: "others := without(n.path, n.self)\n\tslices.Reverse(others)",
+				Name: "a path is freed all at once", File: "elmp.go",
+				Old:    "\tf := free{path: others, owner: n.self}\n\tf.next(n)\n",
+				New:    "\tfor _, p := range others {\n\t\tn.host.Send(n.self, p, \"free\", free{owner: p})\n\t}\n\tn.finish()\n",
 				Caught: "never served|panic|itself",
 			},
 			{
 				Name: "a new parent is acknowledged to the one who decided", File: "elmp.go",
-				Old: "n.host.Send(to, m.old, \"ack\", ack{})", New: "n.host.Send(to, from, \"ack\", ack{})",
+				Old: "n.host.Send(n.self, m.old, \"ack\", ack{})", New: "n.host.Send(n.self, by, \"ack\", ack{})",
 				Caught: "never served|panic|itself",
 			},
 			{

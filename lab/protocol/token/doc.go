@@ -20,7 +20,8 @@
 //	       (not in the paper: is the token lost?)    node.startPoll, node.settle
 //	43-50  the token is lost; request again          node.fresh
 //	51-58  time-out: the new token is passed on      node.regenerated
-//	       recovery                                  node.restart
+//	       recovery                                  system.Restart, node.inquireHolder
+//	equations 3.2 to 3.5                             [Check]
 //
 // What else is mended, each with a test that fails without it: a request that
 // reaches a process before the token does is kept (the paper drops it); whoever

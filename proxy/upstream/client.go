@@ -1,0 +1,164 @@
+package upstream
+
+import (
+	"context"
+	"crypto/tls"
+	"errors"
+	"net"
+	"net/http"
+	"sync"
+	"time"
+)
+
+// ErrLapsed is the error of what would have been sent without the right to send.
+var ErrLapsed = errors.New("upstream: this gateway may have no requests in flight any more")
+
+// DialError is why no connection could be made, the TLS handshake included.
+// Nothing of the request has been sent.
+type DialError struct{ Err error }
+
+// Error implements error.
+func (e *DialError) Error() string { return "upstream: cannot connect: " + e.Err.Error() }
+
+// Unwrap returns the cause.
+func (e *DialError) Unwrap() error { return e.Err }
+
+// Config of a Client. Durations of zero mean no bound.
+type Config struct {
+	// Scheme is http, https or h2c. With https the server chooses between HTTP/2
+	// and HTTP/1.1, unless TLS.NextProtos says otherwise.
+	Scheme string
+	// Address is host and port.
+	Address string
+	// TLS is used for https; nil means the system's roots and TLS 1.2 or later.
+	TLS *tls.Config
+	// DialTimeout bounds connecting, TLS handshake included.
+	DialTimeout time.Duration
+	// ResponseHeaderTimeout bounds the time from the last byte of the request to
+	// the header of the answer.
+	ResponseHeaderTimeout time.Duration
+	// IdleTimeout is how long a connection is kept unused.
+	IdleTimeout time.Duration
+	// MaxHeaderBytes of an answer. Default 1 MiB.
+	MaxHeaderBytes int
+	// Standing identifies the right to send: 0 while there is none, and another
+	// number each time it was won anew. It must be fast and safe for concurrent
+	// use. Nil: the right is never lost.
+	Standing func() uint64
+}
+
+// Caller is the one for whom a request is made. Its methods are called until
+// RoundTrip has failed, or Close of the answer's body has returned; Informational
+// until RoundTrip has returned.
+type Caller interface {
+	// Check is called after a connection was chosen and before anything is
+	// handed to it. Its error ends the request.
+	Check() error
+	// Informational takes each answer of status 100 to 199 but 101. Its error
+	// ends the request.
+	Informational(status int, header http.Header) error
+	// StopUpload makes a Read of the request's body return that waits for the
+	// client. It reports false if that is not possible.
+	StopUpload() bool
+}
+
+// Client makes requests to one server. It is safe for concurrent use.
+type Client struct {
+	cfg     Config
+	dialTCP func(context.Context) (net.Conn, error)
+	h2      *http.Transport // makes HTTP/2 connections of dialled ones
+
+	ending sync.Mutex // held while the connections of a lapsed standing are closed
+
+	mu       sync.Mutex
+	standing uint64             // of all connections
+	conns    map[*conn]struct{} // all that are open
+	idle     []*http1           // unused for longest first
+	streams  []*http2           // that may take requests
+	sharing  *sharedDial        // under way
+	speaksH2 bool               // the server chose HTTP/2 last
+	sweeper  *time.Timer        // closes what was idle too long; nil: nothing is idle
+}
+
+// New returns a Client without connections.
+func New(cfg Config) *Client {
+	if cfg.Standing == nil {
+		cfg.Standing = func() uint64 { return 1 }
+	}
+	if cfg.MaxHeaderBytes == 0 {
+		cfg.MaxHeaderBytes = 1 << 20
+	}
+	c := &Client{cfg: cfg, conns: make(map[*conn]struct{}), speaksH2: cfg.Scheme == "h2c"}
+	// A host that is gone without a word is found out in about half a minute.
+	dialer := net.Dialer{KeepAliveConfig: net.KeepAliveConfig{Enable: true, Idle: 15 * time.Second, Interval: 5 * time.Second, Count: 3}}
+	c.dialTCP = func(ctx context.Context) (net.Conn, error) { return dialer.DialContext(ctx, "tcp", cfg.Address) }
+	c.h2 = newHTTP2Transport(cfg)
+	return c
+}
+
+// RoundTrip sends req and returns the answer's header. The caller must close the
+// answer's body, also when it has been read to its end. It does not follow
+// redirects, does not decompress, and does not close the request's body.
+//
+// The answer to a request that asked for an upgrade may have status 101. Its body
+// is then an io.ReadWriteCloser, which may have a method CloseWrite.
+//
+// When req's context ends, so does the request, and what reads its answer.
+func (c *Client) RoundTrip(req *http.Request, caller Caller) (*http.Response, error) {
+	if err := req.Context().Err(); err != nil {
+		return nil, context.Cause(req.Context())
+	}
+	res, err := c.try(req, caller, false)
+	var dead *deadError
+	if errors.As(err, &dead) && mayResend(req, dead) {
+		res, err = c.try(req, caller, true)
+	}
+	return res, err
+}
+
+// exchanger is a connection that has been chosen for a request.
+type exchanger interface {
+	roundTrip(req *http.Request, caller Caller) (*http.Response, error)
+	// unused gives it back instead.
+	unused()
+}
+
+// try makes the request over one connection. The order matters: who is still
+// allowed to send after the connection was chosen has that right under the
+// connection's standing.
+func (c *Client) try(req *http.Request, caller Caller, fresh bool) (*http.Response, error) {
+	over, err := c.choose(req.Context(), fresh)
+	if err != nil {
+		return nil, err
+	}
+	if err := caller.Check(); err != nil {
+		over.unused()
+		return nil, err
+	}
+	return over.roundTrip(req, caller)
+}
+
+// deadError is the failure of a kept connection that has answered nothing.
+type deadError struct {
+	err    error
+	unseen bool // the server has not looked at the request, of whose body nothing was read
+}
+
+func (e *deadError) Error() string { return e.err.Error() }
+func (e *deadError) Unwrap() error { return e.err }
+
+// mayResend reports whether req, of which a connection has died, may be sent
+// again (RFC 9110, section 9.2.2).
+func mayResend(req *http.Request, dead *deadError) bool {
+	if req.Context().Err() != nil || hasBody(req) && !dead.unseen {
+		return false
+	}
+	switch req.Method {
+	case http.MethodGet, http.MethodHead, http.MethodOptions, http.MethodTrace:
+		return true
+	default:
+		return dead.unseen
+	}
+}
+
+func hasBody(req *http.Request) bool { return req.Body != nil && req.Body != http.NoBody }

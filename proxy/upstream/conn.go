@@ -1,0 +1,74 @@
+package upstream
+
+import (
+	"errors"
+	"io"
+	"net"
+	"sync"
+)
+
+// conn is a fenced connection. A gateway that was stopped, or cut off for longer
+// than its lease, may have requests in flight no more, and finds out late: between
+// a check and the write it may have slept for minutes. So the check stands right
+// before the write. All slots of a gateway end together when its right to have any
+// ends, so a connection need not know whose bytes it carries, and HTTP/1.1,
+// HTTP/2, TLS and upgraded connections are guarded alike.
+//
+// It embeds the interface and not the TCP connection, whose ReadFrom would be a
+// way around Write.
+type conn struct {
+	net.Conn
+	client   *Client
+	standing uint64
+
+	mu   sync.Mutex
+	gone bool
+}
+
+// Write implements net.Conn. It sends nothing when the standing is over.
+func (c *conn) Write(p []byte) (int, error) {
+	if c.client.cfg.Standing() != c.standing {
+		return 0, ErrLapsed
+	}
+	return c.Conn.Write(p)
+}
+
+// CloseWrite closes the sending side.
+func (c *conn) CloseWrite() error { return closeWrite(c.Conn) }
+
+// closeWrite closes the sending side of w, if it can be closed alone.
+func closeWrite(w io.Writer) error {
+	if half, ok := w.(interface{ CloseWrite() error }); ok {
+		return half.CloseWrite()
+	}
+	return errors.ErrUnsupported
+}
+
+// Close implements net.Conn. When it returns the socket is closed, whoever closed
+// it.
+func (c *conn) Close() error { return c.end(false) }
+
+func (c *conn) isClosed() bool {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	return c.gone
+}
+
+// reset closes the connection and drops what has not left the kernel. The server
+// is told at once.
+func (c *conn) reset() { _ = c.end(true) }
+
+func (c *conn) end(reset bool) error {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	if c.gone {
+		return nil
+	}
+	c.gone = true
+	if tcp, ok := c.Conn.(interface{ SetLinger(sec int) error }); ok && reset {
+		_ = tcp.SetLinger(0)
+	}
+	err := c.Conn.Close()
+	c.client.forget(c)
+	return err
+}

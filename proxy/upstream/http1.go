@@ -1,0 +1,253 @@
+package upstream
+
+import (
+	"bufio"
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"net"
+	"net/http"
+	"time"
+)
+
+// maxKeptHeader is the largest buffer for a request's header that a connection
+// keeps.
+const maxKeptHeader = 16 << 10
+
+var errHeaderTooLarge = errors.New("upstream: the header of the answer is too large")
+
+// http1 is a connection that speaks HTTP/1.1. One exchange at a time owns it,
+// until it is kept for the next or closed.
+type http1 struct {
+	client *Client
+	raw    *conn
+	stream net.Conn // raw, or TLS over it
+	probe  probe
+	br     *bufio.Reader
+	out    []byte    // the request's header, before it is written
+	names  []string  // of its fields, while they are sorted
+	since  time.Time // when it was kept
+	reused bool
+
+	// Of the exchange.
+	allowed int64 // bytes of header that may still be read; negative: no bound
+	began   bool  // a byte of the answer has been read
+	upload  *upload
+	detach  func() bool // stops watching the context
+}
+
+func newHTTP1(c *Client, raw *conn, stream net.Conn) *http1 {
+	h := &http1{client: c, raw: raw, stream: stream, allowed: -1}
+	h.br = bufio.NewReaderSize(h, 4<<10)
+	h.probe.of(raw.Conn)
+	return h
+}
+
+// Read reads from the server for br.
+func (h *http1) Read(p []byte) (int, error) {
+	if h.allowed == 0 {
+		return 0, errHeaderTooLarge
+	}
+	if h.allowed > 0 && int64(len(p)) > h.allowed {
+		p = p[:h.allowed]
+	}
+	n, err := h.stream.Read(p)
+	if h.allowed > 0 {
+		h.allowed -= int64(n)
+	}
+	h.began = h.began || n > 0
+	return n, err
+}
+
+// stale reports whether a kept connection is no good any more: the server has
+// closed it, or sent what nobody has asked for.
+func (h *http1) stale() bool { return h.br.Buffered() > 0 || h.probe.readable() }
+
+// unused implements exchanger.
+func (h *http1) unused() { h.client.keep(h) }
+
+// hangUp closes a connection between two exchanges. TLS says goodbye.
+func (h *http1) hangUp() {
+	if h.stream != net.Conn(h.raw) {
+		_ = h.stream.SetWriteDeadline(time.Now().Add(time.Second))
+		_ = h.stream.Close()
+	}
+	_ = h.raw.Close()
+}
+
+// roundTrip implements exchanger.
+func (h *http1) roundTrip(req *http.Request, caller Caller) (*http.Response, error) {
+	var err error
+	if h.out, err = h.appendRequest(h.out[:0], req); err != nil {
+		h.unused()
+		return nil, err
+	}
+	h.began, h.upload = false, nil
+	h.detach = context.AfterFunc(req.Context(), func() { _ = h.raw.Close() })
+	res, err := h.exchange(req, caller)
+	if err != nil {
+		reused := h.reused && !h.began
+		err = h.fail(req, caller, err)
+		if reused && !errors.Is(err, ErrLapsed) {
+			err = &deadError{err: err}
+		}
+		return nil, err
+	}
+	return res, nil
+}
+
+// exchange writes the request and reads the answer's header.
+func (h *http1) exchange(req *http.Request, caller Caller) (*http.Response, error) {
+	_, err := h.stream.Write(h.out)
+	if cap(h.out) > maxKeptHeader {
+		h.out = nil
+	}
+	if err != nil {
+		return nil, err
+	}
+	if hasBody(req) {
+		h.upload = newUpload(h, req)
+		go h.upload.run()
+	} else {
+		h.awaitHeader()
+	}
+	for {
+		h.allowed = int64(h.client.cfg.MaxHeaderBytes)
+		res, err := http.ReadResponse(h.br, req)
+		h.allowed = -1
+		if err != nil {
+			return nil, err
+		}
+		switch {
+		case res.StatusCode < 100:
+			return nil, fmt.Errorf("upstream: the answer has status %d", res.StatusCode)
+		case res.StatusCode == http.StatusSwitchingProtocols:
+			h.gotHeader()
+			res.Body = &tunnel{http1: h, caller: caller}
+			return res, nil
+		case res.StatusCode < 200:
+			if h.upload != nil && res.StatusCode == http.StatusContinue {
+				h.upload.begin()
+			}
+			if err := caller.Informational(res.StatusCode, res.Header); err != nil {
+				return nil, err
+			}
+		default:
+			h.gotHeader()
+			res.Body = &answer{ReadCloser: res.Body, http1: h, caller: caller, closes: res.Close}
+			return res, nil
+		}
+	}
+}
+
+// awaitHeader begins the time in which the answer's header must come.
+func (h *http1) awaitHeader() {
+	if d := h.client.cfg.ResponseHeaderTimeout; d > 0 {
+		_ = h.stream.SetReadDeadline(time.Now().Add(d))
+	}
+}
+
+// gotHeader ends it.
+func (h *http1) gotHeader() {
+	if h.upload != nil {
+		h.upload.answered()
+	} else {
+		h.endAwait()
+	}
+}
+
+func (h *http1) endAwait() {
+	if h.client.cfg.ResponseHeaderTimeout > 0 {
+		_ = h.stream.SetReadDeadline(time.Time{})
+	}
+}
+
+// fail ends an exchange that has no answer, and returns why.
+func (h *http1) fail(req *http.Request, caller Caller, err error) error {
+	h.abandon(caller)
+	if h.upload != nil {
+		if own := h.upload.failure(); own != nil {
+			err = own // the connection was closed for that
+		}
+	}
+	if req.Context().Err() != nil {
+		return context.Cause(req.Context())
+	}
+	return err
+}
+
+// abandon ends the exchange and the connection.
+func (h *http1) abandon(caller Caller) {
+	_ = h.raw.Close()
+	h.detach()
+	if h.upload != nil {
+		h.upload.end(caller)
+	}
+}
+
+// finish ends an exchange whose answer has been read to its end.
+func (h *http1) finish(caller Caller, closes bool) {
+	if closes || h.br.Buffered() > 0 || h.upload != nil && !h.upload.isWhole() || !h.detach() {
+		h.abandon(caller)
+		return
+	}
+	h.upload = nil
+	h.client.keep(h)
+}
+
+// answer is the body of an answer.
+type answer struct {
+	io.ReadCloser // never closed: it would read to the end
+	http1         *http1
+	caller        Caller
+	closes        bool // the connection ends with it
+	ended         bool
+}
+
+// Read implements io.Reader. At its end the exchange is over.
+func (a *answer) Read(p []byte) (int, error) {
+	if a.ended {
+		return 0, io.EOF
+	}
+	n, err := a.ReadCloser.Read(p)
+	if errors.Is(err, io.EOF) {
+		a.ended = true
+		a.http1.finish(a.caller, a.closes)
+	}
+	return n, err
+}
+
+// Close implements io.Closer.
+func (a *answer) Close() error {
+	if a.ended {
+		return nil
+	}
+	a.ended = true
+	if a.ReadCloser == http.NoBody {
+		a.http1.finish(a.caller, a.closes)
+	} else {
+		a.http1.abandon(a.caller)
+	}
+	return nil
+}
+
+// tunnel is an upgraded connection.
+type tunnel struct {
+	http1  *http1
+	caller Caller
+}
+
+var _ io.ReadWriteCloser = (*tunnel)(nil)
+
+func (t *tunnel) Read(p []byte) (int, error)  { return t.http1.br.Read(p) }
+func (t *tunnel) Write(p []byte) (int, error) { return t.http1.stream.Write(p) }
+
+// CloseWrite closes the sending side.
+func (t *tunnel) CloseWrite() error { return closeWrite(t.http1.stream) }
+
+// Close may be called again, and while others read and write.
+func (t *tunnel) Close() error {
+	t.http1.abandon(t.caller)
+	return nil
+}

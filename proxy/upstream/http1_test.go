@@ -1,0 +1,456 @@
+package upstream
+
+import (
+	"bufio"
+	"context"
+	"crypto/tls"
+	"errors"
+	"io"
+	"net"
+	"net/http"
+	"net/http/httptest"
+	"strings"
+	"sync/atomic"
+	"syscall"
+	"testing"
+	"time"
+)
+
+// TestKept: a connection is used again when the answer was read to its end and
+// nothing follows it, and only then.
+func TestKept(t *testing.T) {
+	for name, tt := range map[string]struct {
+		answer string
+		method string
+		kept   bool
+	}{
+		"length":        {short, "GET", true},
+		"chunks":        {"HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\n\r\n2\r\nok\r\n0\r\n\r\n", "GET", true},
+		"none":          {"HTTP/1.1 204 No Content\r\n\r\n", "GET", true},
+		"head":          {"HTTP/1.1 200 OK\r\nContent-Length: 2\r\n\r\n", "HEAD", true},
+		"not modified":  {"HTTP/1.1 304 Not Modified\r\nContent-Length: 2\r\n\r\n", "GET", true},
+		"upload":        {short, "POST", true},
+		"too much":      {short + "x", "GET", false},
+		"head and body": {short, "HEAD", false},
+		"close":         {"HTTP/1.1 200 OK\r\nContent-Length: 2\r\nConnection: close\r\n\r\nok", "GET", false},
+		"HTTP/1.0":      {"HTTP/1.0 200 OK\r\nContent-Length: 2\r\n\r\nok", "GET", false},
+	} {
+		t.Run(name, func(t *testing.T) {
+			s := serve(t, answers(tt.answer))
+			c := newClient(t, s.addr)
+			for range 3 {
+				var body io.Reader
+				if tt.method == "POST" {
+					body = strings.NewReader("hello")
+				}
+				if _, err := get(t, c, request(t, tt.method, body)); err != nil {
+					t.Fatal(err)
+				}
+			}
+			if want := map[bool]int64{true: 1, false: 3}[tt.kept]; s.conns.Load() != want {
+				t.Errorf("%d connections, want %d", s.conns.Load(), want)
+			}
+		})
+	}
+}
+
+// TestAbandoned: an answer that is closed early ends its connection before Close
+// returns.
+func TestAbandoned(t *testing.T) {
+	gone := make(chan error, 1)
+	s := serve(t, func(c net.Conn, br *bufio.Reader) {
+		_, _ = http.ReadRequest(br)
+		_, _ = io.WriteString(c, "HTTP/1.1 200 OK\r\nContent-Length: 100\r\n\r\nsome")
+		_, err := br.ReadByte()
+		gone <- err
+	})
+	c := newClient(t, s.addr)
+	res, err := c.RoundTrip(request(t, "GET", nil), &plain{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	_ = res.Body.Close()
+	if n := c.Open(); n != 0 {
+		t.Errorf("%d connections are open", n)
+	}
+	if err := <-gone; err == nil {
+		t.Error("the server sees more")
+	}
+}
+
+// TestStale: a kept connection that the server has closed, or on which it has said
+// more, is noticed before it is used: also by requests that could not be sent again.
+func TestStale(t *testing.T) {
+	for name, last := range map[string]string{"closed": "", "said more": "HTTP/1.1 408 Request Timeout\r\nContent-Length: 0\r\n\r\n"} {
+		t.Run(name, func(t *testing.T) {
+			next := make(chan struct{})
+			ended := make(chan struct{}, 1)
+			s := serve(t, func(c net.Conn, br *bufio.Reader) {
+				_, _ = http.ReadRequest(br)
+				_, _ = io.WriteString(c, short)
+				<-next
+				_, _ = io.WriteString(c, last)
+				if last == "" {
+					_ = c.Close()
+				}
+				ended <- struct{}{}
+				_, _ = br.ReadByte()
+			})
+			c := newClient(t, s.addr)
+			for i := range 2 {
+				if b, err := get(t, c, request(t, "POST", strings.NewReader("x"))); err != nil || b != "ok" {
+					t.Fatalf("request %d: %q, %v", i, b, err)
+				}
+				next <- struct{}{}
+				<-ended
+				awaitStale(t, c)
+			}
+			if s.conns.Load() != 2 {
+				t.Errorf("%d connections", s.conns.Load())
+			}
+		})
+	}
+}
+
+// awaitStale waits until what the server did has arrived here.
+func awaitStale(t *testing.T, c *Client) {
+	t.Helper()
+	for end := time.Now().Add(patience); time.Now().Before(end); time.Sleep(time.Millisecond) {
+		c.mu.Lock()
+		stale := len(c.idle) == 1 && c.idle[0].stale()
+		c.mu.Unlock()
+		if stale {
+			return
+		}
+	}
+	t.Fatal("the connection is not stale")
+}
+
+// TestResend: over a kept connection that dies unanswered, a request is sent once
+// more if RFC 9110, section 9.2.2, allows it; over a new one never, nor when a byte
+// of an answer has come.
+func TestResend(t *testing.T) {
+	for _, tt := range []struct {
+		method, body, last string
+		first              bool // the connection is new
+		seen               int64
+		ok                 bool
+	}{
+		{"GET", "", "", false, 2, true},
+		{"HEAD", "", "", false, 2, true},
+		{"OPTIONS", "", "", false, 2, true},
+		{"TRACE", "", "", false, 2, true},
+		{"GET", "body", "", false, 1, false},
+		{"POST", "", "", false, 1, false},
+		{"PUT", "", "", false, 1, false},
+		{"DELETE", "", "", false, 1, false},
+		{"GET", "", "H", false, 1, false},
+		{"GET", "", "HTTP/1.1 200 OK\r\nContent-Le", false, 1, false},
+		{"GET", "", "", true, 1, false},
+	} {
+		var seen atomic.Int64
+		var conns atomic.Int64
+		s := serve(t, func(c net.Conn, br *bufio.Reader) {
+			n := conns.Add(1)
+			if !tt.first && n == 1 {
+				_, _ = http.ReadRequest(br)
+				_, _ = io.WriteString(c, short)
+			}
+			req, err := http.ReadRequest(br)
+			if err != nil {
+				return
+			}
+			_, _ = io.Copy(io.Discard, req.Body)
+			seen.Add(1)
+			if n == 1 {
+				_, _ = io.WriteString(c, tt.last)
+				return
+			}
+			_, _ = io.WriteString(c, "HTTP/1.1 200 OK\r\nContent-Length: 0\r\nConnection: close\r\n\r\n")
+		})
+		c := newClient(t, s.addr)
+		if !tt.first {
+			if _, err := get(t, c, request(t, "GET", nil)); err != nil {
+				t.Fatal(err)
+			}
+		}
+		var body io.Reader
+		if tt.body != "" {
+			body = strings.NewReader(tt.body)
+		}
+		_, err := get(t, c, request(t, tt.method, body))
+		if (err == nil) != tt.ok || seen.Load() != tt.seen {
+			t.Errorf("%+v: seen %d times, %v", tt, seen.Load(), err)
+		}
+	}
+}
+
+// TestEarlyAnswer: an answer ends the exchange while the body still comes; what
+// reads the body is stopped before Close returns.
+func TestEarlyAnswer(t *testing.T) {
+	s := serve(t, func(c net.Conn, br *bufio.Reader) {
+		_, _ = http.ReadRequest(br)
+		_, _ = io.WriteString(c, "HTTP/1.1 413 Too Large\r\nContent-Length: 0\r\n\r\n")
+		_, _ = io.Copy(io.Discard, br)
+	})
+	c := newClient(t, s.addr)
+	body, w := io.Pipe()
+	stopped := false
+	res, err := c.RoundTrip(request(t, "POST", body), &plain{stop: func() { stopped = true; _ = w.CloseWithError(io.ErrClosedPipe) }})
+	if err != nil {
+		t.Fatal(err)
+	}
+	_ = res.Body.Close()
+	if res.StatusCode != 413 || !stopped || c.Open() != 0 {
+		t.Errorf("got %s, stopped %v, %d connections", res.Status, stopped, c.Open())
+	}
+}
+
+// TestExpect: a body is sent when the server asks for it, or after a while; it is
+// not sent after a final answer.
+func TestExpect(t *testing.T) {
+	for name, tt := range map[string]struct {
+		say  string // before the body
+		want string
+		body bool
+	}{
+		"asked":     {"HTTP/1.1 100 Continue\r\n\r\n", "ok", true},
+		"not asked": {"", "ok", true},
+		"refused":   {"HTTP/1.1 417 No\r\nContent-Length: 2\r\n\r\nno", "no", false},
+	} {
+		t.Run(name, func(t *testing.T) {
+			s := serve(t, func(c net.Conn, br *bufio.Reader) {
+				req, _ := http.ReadRequest(br)
+				_, _ = io.WriteString(c, tt.say)
+				b, err := io.ReadAll(req.Body)
+				if (string(b) == "hello") != tt.body {
+					t.Errorf("got %q, %v", b, err)
+				}
+				_, _ = io.WriteString(c, short)
+			})
+			c := newClient(t, s.addr)
+			if got, err := get(t, c, request(t, "POST", strings.NewReader("hello"), "Expect", "100-continue")); err != nil || got != tt.want {
+				t.Errorf("got %q, %v", got, err)
+			}
+		})
+	}
+}
+
+// TestBodyFails: a body that cannot be read, or is not as long as announced, is
+// never taken for whole.
+func TestBodyFails(t *testing.T) {
+	broken := errors.New("broken")
+	for name, tt := range map[string]struct {
+		body   io.Reader
+		length int64
+	}{
+		"breaks, chunks": {io.MultiReader(strings.NewReader("hello"), errReader{broken}), -1},
+		"breaks, length": {io.MultiReader(strings.NewReader("hello"), errReader{broken}), 10},
+		"too short":      {strings.NewReader("hello"), 10},
+		"too long":       {strings.NewReader("hello"), 3},
+	} {
+		t.Run(name, func(t *testing.T) {
+			s := serve(t, func(_ net.Conn, br *bufio.Reader) {
+				req, err := http.ReadRequest(br)
+				if err != nil {
+					return
+				}
+				if b, err := io.ReadAll(req.Body); err == nil {
+					t.Errorf("the server takes %q for whole", b)
+				}
+			})
+			c := newClient(t, s.addr)
+			req := request(t, "POST", io.NopCloser(tt.body))
+			req.ContentLength = tt.length
+			_, err := get(t, c, req)
+			var invalid *InvalidRequestError
+			if !errors.Is(err, broken) && !errors.As(err, &invalid) {
+				t.Errorf("failed with %v", err)
+			}
+		})
+	}
+}
+
+type errReader struct{ err error }
+
+func (r errReader) Read([]byte) (int, error) { return 0, r.err }
+
+// TestTimes: each bound ends what it is for, and is no longer in force after.
+func TestTimes(t *testing.T) {
+	s := serve(t, func(c net.Conn, br *bufio.Reader) {
+		for {
+			req, err := http.ReadRequest(br)
+			if err != nil {
+				return
+			}
+			_, _ = io.Copy(io.Discard, req.Body)
+			if req.Header.Get("Silent") != "" {
+				_, _ = br.ReadByte()
+				return
+			}
+			_, _ = io.WriteString(c, "HTTP/1.1 200 OK\r\nContent-Length: 2\r\n\r\no")
+			time.Sleep(150 * time.Millisecond)
+			_, _ = io.WriteString(c, "k")
+		}
+	})
+	c := newClient(t, s.addr, func(c *Config) {
+		c.ResponseHeaderTimeout = 100 * time.Millisecond
+		c.IdleTimeout = 50 * time.Millisecond
+	})
+	for _, body := range []string{"", "hello"} {
+		var r io.Reader
+		if body != "" {
+			r = strings.NewReader(body)
+		}
+		_, err := get(t, c, request(t, "POST", r, "Silent", "yes"))
+		var timeout net.Error
+		if !errors.As(err, &timeout) || !timeout.Timeout() {
+			t.Errorf("a silent server: %v", err)
+		}
+		if b, err := get(t, c, request(t, "GET", nil)); b != "ok" || err != nil {
+			t.Errorf("a slow body: %q, %v", b, err)
+		}
+	}
+	for end := time.Now().Add(patience); c.Open() > 0 && time.Now().Before(end); time.Sleep(time.Millisecond) {
+	}
+	if n := c.Open(); n != 0 {
+		t.Errorf("%d connections are kept too long", n)
+	}
+}
+
+// TestHeaderTooLarge: what a server can make us store is bounded, before and after
+// informational answers.
+func TestHeaderTooLarge(t *testing.T) {
+	large := "X: " + strings.Repeat("x", 13<<10) + "\r\n\r\n"
+	for _, raw := range []string{"HTTP/1.1 200 OK\r\n" + large, "HTTP/1.1 103 Early\r\n\r\nHTTP/1.1 200 OK\r\n" + large, "HTTP/1.1 103 Early\r\n" + large} {
+		if o := ours(t, "GET", raw); !o.failed {
+			t.Errorf("%.30q: %d", raw, o.status)
+		}
+	}
+}
+
+// TestCancel: the end of the context ends a request at once, in each of its states.
+func TestCancel(t *testing.T) {
+	for name, answer := range map[string]string{"header": "", "body": "HTTP/1.1 200 OK\r\nContent-Length: 10\r\n\r\nx", "tunnel": "HTTP/1.1 101 S\r\n\r\nx"} {
+		t.Run(name, func(t *testing.T) {
+			entered := make(chan struct{})
+			s := serve(t, func(c net.Conn, br *bufio.Reader) {
+				_, _ = http.ReadRequest(br)
+				_, _ = io.WriteString(c, answer)
+				close(entered)
+				_, _ = br.ReadByte()
+			})
+			c := newClient(t, s.addr)
+			ctx, cancel := context.WithCancelCause(t.Context())
+			why := errors.New("why")
+			go func() { <-entered; cancel(why) }()
+			res, err := c.RoundTrip(request(t, "GET", nil).WithContext(ctx), &plain{})
+			if err == nil {
+				_, err = io.ReadAll(res.Body)
+				_ = res.Body.Close()
+			} else if !errors.Is(err, why) {
+				t.Errorf("failed with %v", err)
+			}
+			if err == nil || c.Open() != 0 {
+				t.Errorf("%v, %d connections", err, c.Open())
+			}
+		})
+	}
+}
+
+// TestDialError: whatever keeps a connection from being made is one, the handshake
+// of TLS included.
+func TestDialError(t *testing.T) {
+	mute := serve(t, func(_ net.Conn, br *bufio.Reader) { _, _ = io.Copy(io.Discard, br) })
+	other := httptest.NewTLSServer(http.NotFoundHandler())
+	defer other.Close()
+	other.Config.ErrorLog = nil
+	for name, cfg := range map[string]Config{
+		"refused":           {Scheme: "http", Address: "127.0.0.1:1"},
+		"says nothing":      {Scheme: "https", Address: mute.addr},
+		"not trusted":       {Scheme: "https", Address: strings.TrimPrefix(other.URL, "https://"), TLS: &tls.Config{}},
+		"not to be reached": {Scheme: "h2c", Address: "127.0.0.1:1"},
+	} {
+		cfg.DialTimeout = 200 * time.Millisecond
+		c := New(cfg)
+		_, err := c.RoundTrip(request(t, "POST", strings.NewReader("x")), &plain{})
+		var dial *DialError
+		if !errors.As(err, &dial) || c.Open() != 0 {
+			t.Errorf("%s: %v, %d connections", name, err, c.Open())
+		}
+	}
+}
+
+// TestLapse: the end of the standing resets all connections, with what they had not
+// sent yet, before EndLapsed returns. A dial that was under way gives none.
+func TestLapse(t *testing.T) {
+	var standing atomic.Uint64
+	standing.Store(1)
+	stuck, heard := make(chan struct{}), make(chan error, 1)
+	s := serve(t, func(_ net.Conn, br *bufio.Reader) {
+		_, _ = http.ReadRequest(br)
+		<-stuck
+		_, err := io.Copy(io.Discard, br)
+		heard <- err
+	})
+	c := newClient(t, s.addr, func(c *Config) { c.Standing = standing.Load })
+	failed := make(chan error, 1)
+	filled := make(chan struct{}, 1<<20)
+	go func() {
+		body := readerFunc(func(p []byte) (int, error) { filled <- struct{}{}; return len(p), nil })
+		_, err := c.RoundTrip(request(t, "POST", io.NopCloser(body)), &plain{stop: func() {}})
+		failed <- err
+	}()
+	for quiet := false; !quiet; { // until nothing more fits
+		select {
+		case <-filled:
+		case <-time.After(100 * time.Millisecond):
+			quiet = true
+		}
+	}
+	standing.Store(2)
+	c.EndLapsed()
+	if n := c.Open(); n != 0 {
+		t.Errorf("%d connections are open", n)
+	}
+	close(stuck)
+	if err := <-heard; !errors.Is(err, syscall.ECONNRESET) {
+		t.Errorf("the server got %v, want a reset", err)
+	}
+	if err := <-failed; err == nil {
+		t.Error("the request succeeded")
+	}
+
+	dial := c.dialTCP
+	c.dialTCP = func(ctx context.Context) (net.Conn, error) {
+		defer standing.Store(0)
+		return dial(ctx)
+	}
+	standing.Store(3)
+	for range 2 { // dialled too late, and not at all
+		if _, err := get(t, c, request(t, "GET", nil)); !errors.Is(err, ErrLapsed) {
+			t.Errorf("got %v", err)
+		}
+		if n := c.Open(); n != 0 {
+			t.Errorf("%d connections are open", n)
+		}
+	}
+}
+
+type readerFunc func([]byte) (int, error)
+
+func (f readerFunc) Read(p []byte) (int, error) { return f(p) }
+
+// TestCheck: a caller that may not send any more sends nothing, and does not lose
+// the connection for others.
+func TestCheck(t *testing.T) {
+	s := serve(t, answers(short))
+	c := newClient(t, s.addr)
+	no := errors.New("no")
+	if _, err := c.RoundTrip(request(t, "GET", nil), &plain{check: no}); !errors.Is(err, no) {
+		t.Errorf("got %v", err)
+	}
+	if b, err := get(t, c, request(t, "GET", nil)); b != "ok" || err != nil || s.conns.Load() != 1 {
+		t.Errorf("got %q, %v, %d connections", b, err, s.conns.Load())
+	}
+}

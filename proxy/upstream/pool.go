@@ -1,0 +1,287 @@
+package upstream
+
+import (
+	"context"
+	"crypto/tls"
+	"maps"
+	"net"
+	"slices"
+	"time"
+)
+
+// sweepInterval is how often kept connections are looked at.
+const sweepInterval = 5 * time.Second
+
+// choose returns a connection for a request: a kept one unless fresh, or one that
+// it dials.
+func (c *Client) choose(ctx context.Context, fresh bool) (exchanger, error) {
+	for {
+		standing := c.endLapsed()
+		if standing == 0 {
+			return nil, ErrLapsed
+		}
+		if !fresh {
+			if over := c.kept(); over != nil {
+				return over, nil
+			}
+		}
+		over, err := c.dial(ctx, standing)
+		if over != nil || err != nil {
+			return over, err
+		}
+		fresh = false // somebody else has dialled a connection that can be shared
+	}
+}
+
+// EndLapsed closes all connections if the standing under which they were made is
+// over. When it returns they are closed.
+func (c *Client) EndLapsed() { c.endLapsed() }
+
+// endLapsed returns the present standing as well.
+func (c *Client) endLapsed() uint64 {
+	c.mu.Lock()
+	standing := c.cfg.Standing()
+	same := standing == c.standing
+	c.mu.Unlock()
+	if same {
+		return standing
+	}
+	c.ending.Lock() // until they are closed: others wait for that, too
+	defer c.ending.Unlock()
+	c.mu.Lock()
+	var lapsed []*conn
+	if standing = c.cfg.Standing(); standing != c.standing {
+		lapsed = slices.Collect(maps.Keys(c.conns))
+		c.idle, c.streams = nil, nil
+	}
+	c.mu.Unlock()
+	for _, old := range lapsed {
+		old.reset()
+	}
+	c.mu.Lock()
+	c.standing = standing
+	c.mu.Unlock()
+	return standing
+}
+
+// kept returns a connection that can take a request; nil: there is none.
+func (c *Client) kept() exchanger {
+	for {
+		c.mu.Lock()
+		for _, shared := range c.streams {
+			if shared.reserve() {
+				c.mu.Unlock()
+				return shared
+			}
+		}
+		last := len(c.idle) - 1
+		if last < 0 {
+			c.mu.Unlock()
+			return nil
+		}
+		h := c.idle[last]
+		c.idle[last] = nil
+		c.idle = c.idle[:last]
+		c.mu.Unlock()
+		if !h.stale() {
+			h.reused = true
+			return h
+		}
+		h.hangUp()
+	}
+}
+
+// keep takes a connection back that can be used again.
+func (c *Client) keep(h *http1) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	if _, open := c.conns[h.raw]; !open {
+		return
+	}
+	h.since = time.Now()
+	c.idle = append(c.idle, h)
+	if c.sweeper == nil {
+		c.sweeper = time.AfterFunc(c.sweepAfter(), c.sweep)
+	}
+}
+
+func (c *Client) sweepAfter() time.Duration {
+	if c.cfg.IdleTimeout > 0 {
+		return min(sweepInterval, c.cfg.IdleTimeout)
+	}
+	return sweepInterval
+}
+
+// sweep closes connections that were unused too long, or that the server has
+// closed.
+func (c *Client) sweep() {
+	c.mu.Lock()
+	var drop []*http1
+	c.idle = slices.DeleteFunc(c.idle, func(h *http1) bool {
+		old := c.cfg.IdleTimeout > 0 && time.Since(h.since) >= c.cfg.IdleTimeout
+		if old || h.stale() {
+			drop = append(drop, h)
+			return true
+		}
+		return false
+	})
+	if len(c.idle) > 0 {
+		c.sweeper.Reset(c.sweepAfter())
+	} else {
+		c.sweeper = nil
+	}
+	c.mu.Unlock()
+	for _, h := range drop {
+		h.hangUp()
+	}
+}
+
+// forget takes a closed connection off the lists.
+func (c *Client) forget(gone *conn) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	delete(c.conns, gone)
+	c.streams = slices.DeleteFunc(c.streams, func(h *http2) bool {
+		if h.raw == gone {
+			h.changes.notify()
+			return true
+		}
+		return false
+	})
+	c.idle = slices.DeleteFunc(c.idle, func(h *http1) bool { return h.raw == gone })
+}
+
+// CloseIdle closes the connections that no request uses.
+func (c *Client) CloseIdle() {
+	c.mu.Lock()
+	idle := c.idle
+	c.idle = nil
+	if c.sweeper != nil {
+		c.sweeper.Stop()
+		c.sweeper = nil
+	}
+	shared := slices.Clone(c.streams)
+	c.mu.Unlock()
+	for _, h := range idle {
+		h.hangUp()
+	}
+	for _, h := range shared {
+		h.closeIfIdle()
+	}
+}
+
+// Open returns how many connections are open.
+func (c *Client) Open() int {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	return len(c.conns)
+}
+
+// sharedDial is a dial that several requests wait for.
+type sharedDial struct {
+	done chan struct{}
+	err  error // set before done is closed
+}
+
+// dial makes a connection. Where the server speaks HTTP/2, one dial at a time
+// serves all that wait: it returns nil and no error to those who then look again.
+func (c *Client) dial(ctx context.Context, standing uint64) (exchanger, error) {
+	c.mu.Lock()
+	if !c.speaksH2 {
+		c.mu.Unlock()
+		return c.connect(ctx, standing)
+	}
+	if other := c.sharing; other != nil {
+		c.mu.Unlock()
+		select {
+		case <-other.done:
+			return nil, other.err
+		case <-ctx.Done():
+			return nil, context.Cause(ctx)
+		}
+	}
+	mine := &sharedDial{done: make(chan struct{})}
+	c.sharing = mine
+	c.mu.Unlock()
+	over, err := c.connect(ctx, standing)
+	if _, ok := err.(*DialError); ok { //nolint:errorlint // as connect returns it; others failed for the request's sake
+		mine.err = err
+	}
+	c.mu.Lock()
+	c.sharing = nil
+	c.mu.Unlock()
+	close(mine.done)
+	return over, err
+}
+
+// connect dials, shakes hands, and makes a connection of what the server speaks.
+func (c *Client) connect(ctx context.Context, standing uint64) (exchanger, error) {
+	began := ctx
+	if c.cfg.DialTimeout > 0 {
+		var cancel context.CancelFunc
+		ctx, cancel = context.WithTimeout(ctx, c.cfg.DialTimeout)
+		defer cancel()
+	}
+	failed := func(err error) (exchanger, error) {
+		if began.Err() != nil {
+			return nil, context.Cause(began)
+		}
+		return nil, &DialError{err}
+	}
+	tcp, err := c.dialTCP(ctx)
+	if err != nil {
+		return failed(err)
+	}
+	raw := &conn{Conn: tcp, client: c, standing: standing}
+	if !c.add(raw) {
+		raw.reset()
+		return nil, ErrLapsed
+	}
+	stream, speaksH2 := net.Conn(raw), c.cfg.Scheme == "h2c"
+	if c.cfg.Scheme == "https" {
+		secure := tls.Client(raw, c.tlsConfig())
+		if err := secure.HandshakeContext(ctx); err != nil {
+			_ = raw.Close()
+			return failed(err)
+		}
+		stream, speaksH2 = secure, secure.ConnectionState().NegotiatedProtocol == "h2"
+		c.mu.Lock()
+		c.speaksH2 = speaksH2
+		c.mu.Unlock()
+	}
+	if !speaksH2 {
+		return newHTTP1(c, raw, stream), nil
+	}
+	shared, err := newHTTP2(ctx, c, raw, stream)
+	if err != nil {
+		_ = raw.Close()
+		return failed(err)
+	}
+	return shared, nil
+}
+
+// add counts a connection, unless its standing is over.
+func (c *Client) add(raw *conn) bool {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	if c.standing != raw.standing || c.cfg.Standing() != raw.standing {
+		return false
+	}
+	c.conns[raw] = struct{}{}
+	return true
+}
+
+// tlsConfig returns the configuration of a connection.
+func (c *Client) tlsConfig() *tls.Config {
+	cfg := c.cfg.TLS.Clone()
+	if cfg == nil {
+		cfg = &tls.Config{MinVersion: tls.VersionTLS12}
+	}
+	if cfg.ServerName == "" {
+		cfg.ServerName, _, _ = net.SplitHostPort(c.cfg.Address)
+	}
+	if len(cfg.NextProtos) == 0 {
+		cfg.NextProtos = []string{"h2", "http/1.1"}
+	}
+	return cfg
+}

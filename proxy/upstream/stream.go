@@ -1,0 +1,156 @@
+package upstream
+
+import (
+	"context"
+	"errors"
+	"io"
+	"net"
+	"net/http"
+	"net/http/httptrace"
+	"net/textproto"
+	"sync"
+	"sync/atomic"
+
+	xhttp2 "golang.org/x/net/http2"
+)
+
+// stream is an exchange over HTTP/2.
+type stream struct {
+	http2  *http2
+	caller Caller
+	cancel context.CancelFunc
+	upload *watchedBody // nil: the request has no body
+
+	mu     sync.Mutex
+	opened bool
+	over   bool // RoundTrip has returned
+}
+
+// roundTrip implements exchanger.
+func (h *http2) roundTrip(req *http.Request, caller Caller) (*http.Response, error) {
+	s := &stream{http2: h, caller: caller}
+	ctx, cancel := context.WithCancel(req.Context())
+	s.cancel = cancel
+	out := req.WithContext(httptrace.WithClientTrace(ctx, &httptrace.ClientTrace{
+		WroteHeaders:   s.noteOpened,
+		Got1xxResponse: s.informational,
+	}))
+	if hasBody(req) {
+		s.upload = &watchedBody{ReadCloser: req.Body}
+		out.Body = s.upload
+	}
+	res, err := h.cc.RoundTrip(out)
+	s.noteOpened()
+	s.mu.Lock()
+	s.over = true
+	s.mu.Unlock()
+	if err != nil {
+		s.end()
+		if req.Context().Err() != nil {
+			return nil, context.Cause(req.Context())
+		}
+		return nil, s.explain(err)
+	}
+	h.mu.Lock()
+	h.used = true
+	h.mu.Unlock()
+	res.Request = req
+	res.Body = &streamBody{ReadCloser: res.Body, stream: s}
+	return res, nil
+}
+
+// noteOpened is called when the HEADERS have been written, and when they will not
+// be any more: net/http looks whether a request was cancelled before it writes.
+func (s *stream) noteOpened() {
+	s.mu.Lock()
+	first := !s.opened
+	s.opened = true
+	s.mu.Unlock()
+	if first {
+		s.http2.opened()
+	}
+}
+
+// informational passes an answer of status 1xx on. It is called on a goroutine of
+// the connection.
+func (s *stream) informational(status int, header textproto.MIMEHeader) error {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if s.over {
+		return nil
+	}
+	return s.caller.Informational(status, http.Header(header))
+}
+
+// end returns when the stream is closed. What of the request's body is still to
+// come nobody wants.
+func (s *stream) end() {
+	if s.upload != nil && !s.upload.ended.Load() {
+		s.caller.StopUpload()
+	}
+	s.cancel()
+	s.http2.end()
+}
+
+// Errors of net/http that tell that the server has not looked at a request. It
+// does not export them.
+const (
+	errUnusable = "http2: client connection not usable"
+	errGoAway   = "http2: Transport received Server's graceful shutdown GOAWAY"
+)
+
+// explain returns err as a deadError if the request may be sent again.
+func (s *stream) explain(err error) error {
+	var reset xhttp2.StreamError
+	refused := errors.As(err, &reset) && reset.Code == xhttp2.ErrCodeRefusedStream
+	if refused || err.Error() == errUnusable || err.Error() == errGoAway {
+		return &deadError{err: err, unseen: s.upload == nil || !s.upload.touched.Load()}
+	}
+	var timeout net.Error
+	s.http2.mu.Lock()
+	used := s.http2.used
+	s.http2.mu.Unlock()
+	if used && s.http2.cc.Err() != nil && !(errors.As(err, &timeout) && timeout.Timeout()) {
+		return &deadError{err: err}
+	}
+	return err
+}
+
+// watchedBody is a request's body. It knows whether it has been read from, and to
+// its end. Closing it is the caller's affair.
+type watchedBody struct {
+	io.ReadCloser
+	touched, ended atomic.Bool
+}
+
+// Read implements io.Reader.
+func (b *watchedBody) Read(p []byte) (int, error) {
+	b.touched.Store(true)
+	n, err := b.ReadCloser.Read(p)
+	if err != nil {
+		b.ended.Store(true)
+	}
+	return n, err
+}
+
+// Close implements io.Closer.
+func (*watchedBody) Close() error { return nil }
+
+// streamBody is the body of an answer.
+type streamBody struct {
+	io.ReadCloser
+	stream *stream
+	closed bool
+}
+
+// Close implements io.Closer. When it returns the stream is closed on the wire.
+func (b *streamBody) Close() error {
+	if b.closed {
+		return nil
+	}
+	b.closed = true
+	b.stream.cancel()
+	_ = b.ReadCloser.Close()
+	b.stream.end()
+	return nil
+}

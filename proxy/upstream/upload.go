@@ -1,0 +1,223 @@
+package upstream
+
+import (
+	"errors"
+	"fmt"
+	"io"
+	"net/http"
+	"strconv"
+	"sync"
+	"time"
+
+	"golang.org/x/net/http/httpguts"
+)
+
+const (
+	// continueTimeout is how long a body waits for the server to ask for it, if
+	// the client wanted that. Servers that do not know of it never do.
+	continueTimeout = time.Second
+	// wholeTimeout is how long an exchange whose answer is whole waits for the
+	// last of its body to be sent, to keep the connection.
+	wholeTimeout = 50 * time.Millisecond
+)
+
+// upload sends a request's body while the answer is awaited.
+type upload struct {
+	http1    *http1
+	req      *http.Request
+	asked    chan struct{} // closed when the server wants the body; nil: it need not
+	stop     chan struct{} // closed when the body is not wanted any more
+	done     chan struct{} // closed when run has returned
+	stopOnce sync.Once
+	askOnce  sync.Once
+
+	mu     sync.Mutex
+	header bool // the answer's header is there
+	whole  bool // everything was sent
+	err    error
+}
+
+func newUpload(h *http1, req *http.Request) *upload {
+	u := &upload{http1: h, req: req, stop: make(chan struct{}), done: make(chan struct{})}
+	if httpguts.HeaderValuesContainsToken(req.Header["Expect"], "100-continue") {
+		u.asked = make(chan struct{})
+	}
+	return u
+}
+
+// begin notes that the server asks for the body.
+func (u *upload) begin() {
+	if u.asked != nil {
+		u.askOnce.Do(func() { close(u.asked) })
+	}
+}
+
+// answered notes that the answer's header is there. A body that was not asked for
+// is not sent.
+func (u *upload) answered() {
+	if u.asked != nil {
+		u.stopOnce.Do(func() { close(u.stop) })
+	}
+	u.mu.Lock()
+	defer u.mu.Unlock()
+	u.header = true
+	u.http1.endAwait()
+}
+
+// isWhole reports whether the whole body has been sent; it may be about to be.
+func (u *upload) isWhole() bool {
+	select {
+	case <-u.done:
+	default:
+		timer := time.NewTimer(wholeTimeout)
+		defer timer.Stop()
+		select {
+		case <-u.done:
+		case <-timer.C:
+			return false
+		}
+	}
+	u.mu.Lock()
+	defer u.mu.Unlock()
+	return u.whole
+}
+
+// end waits for run to return, which it can if the caller stops the body or the
+// connection was closed.
+func (u *upload) end(caller Caller) {
+	u.stopOnce.Do(func() { close(u.stop) })
+	select {
+	case <-u.done:
+		return
+	default:
+	}
+	if caller.StopUpload() {
+		<-u.done
+	}
+}
+
+// failure returns why the body could not be read, or be sent by right.
+func (u *upload) failure() error {
+	u.mu.Lock()
+	defer u.mu.Unlock()
+	return u.err
+}
+
+// errServer marks a failure of the connection: the answer, or what the reader
+// finds, tells more.
+var errServer = errors.New("upstream: the server takes no more of the body")
+
+// run sends the body.
+func (u *upload) run() {
+	defer close(u.done)
+	if !u.mayBegin() {
+		return
+	}
+	err := u.send()
+	u.mu.Lock()
+	defer u.mu.Unlock()
+	switch {
+	case err == nil:
+		u.whole = true
+		if !u.header {
+			u.http1.awaitHeader()
+		}
+	case errors.Is(err, errServer):
+		if !u.header {
+			u.http1.awaitHeader()
+		}
+	default:
+		u.err = err
+		_ = u.http1.raw.Close() // the request is not whole: the server must not take it for that
+	}
+}
+
+// mayBegin waits for the server to ask for the body, where it must.
+func (u *upload) mayBegin() bool {
+	if u.asked == nil {
+		return true
+	}
+	timer := time.NewTimer(continueTimeout)
+	defer timer.Stop()
+	select {
+	case <-u.stop:
+		return false
+	case <-u.asked:
+	case <-timer.C:
+	}
+	return true
+}
+
+const (
+	uploadBufferSize = 32 << 10
+	// chunkHead is room for a chunk's size in hexadecimal and a line break.
+	chunkHead = 16
+	lineBreak = "\r\n"
+)
+
+var uploadBuffers = sync.Pool{New: func() any { return new([uploadBufferSize]byte) }}
+
+// send copies the body to the server. A piece is sent as soon as it has come.
+func (u *upload) send() error {
+	buf := uploadBuffers.Get().(*[uploadBufferSize]byte)
+	defer uploadBuffers.Put(buf)
+	chunked := isChunked(u.req)
+	left := u.req.ContentLength
+	for {
+		room := buf[chunkHead : len(buf)-len(lineBreak)]
+		n, err := u.req.Body.Read(room)
+		if n > 0 {
+			piece := room[:n]
+			if chunked {
+				piece = chunk(buf, n)
+			} else if left -= int64(n); left < 0 {
+				return &InvalidRequestError{fmt.Sprintf("the body is longer than its length of %d", u.req.ContentLength)}
+			}
+			if werr := u.write(piece); werr != nil {
+				return werr
+			}
+		}
+		switch {
+		case errors.Is(err, io.EOF) && chunked:
+			return u.sendTrailer()
+		case errors.Is(err, io.EOF) && left > 0:
+			return &InvalidRequestError{fmt.Sprintf("the body is shorter than its length of %d", u.req.ContentLength)}
+		case errors.Is(err, io.EOF):
+			return nil
+		case err != nil:
+			return err
+		}
+	}
+}
+
+// chunk puts size and line breaks around n bytes at chunkHead.
+func chunk(buf *[uploadBufferSize]byte, n int) []byte {
+	var digits [chunkHead]byte
+	head := append(strconv.AppendInt(digits[:0], int64(n), 16), lineBreak...)
+	begin := chunkHead - len(head)
+	copy(buf[begin:], head)
+	end := chunkHead + n
+	copy(buf[end:], lineBreak)
+	return buf[begin : end+len(lineBreak)]
+}
+
+// sendTrailer ends a body in chunks. The trailer's values are known by now.
+func (u *upload) sendTrailer() error {
+	b := []byte("0\r\n")
+	var err error
+	for name, values := range u.req.Trailer {
+		if b, err = appendField(b, name, values); err != nil {
+			return err
+		}
+	}
+	return u.write(append(b, lineBreak...))
+}
+
+// write sends a piece. What the connection fails with is the server's affair.
+func (u *upload) write(p []byte) error {
+	_, err := u.http1.stream.Write(p)
+	if err != nil && !errors.Is(err, ErrLapsed) {
+		return errServer
+	}
+	return err
+}
