@@ -204,7 +204,7 @@ func TestOverGateways(t *testing.T) {
 	here := &someLines{gateway: "gw-1", id: "y@gw-1"}
 	h, err := NewHandler(Config{
 		Source: &fixedSource{status: example(), entries: exampleEntries()}, Lines: here, Peers: peer,
-		Metrics: prometheus.NewRegistry(), Token: "a token of sixteen",
+		Metrics: prometheus.NewRegistry(), Tokens: func() []string { return []string{"a token of sixteen"} },
 	})
 	if err != nil {
 		t.Fatal(err)

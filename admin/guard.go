@@ -87,25 +87,26 @@ func noStore(next http.Handler) http.Handler {
 }
 
 // authorize lets changes through that come over a Unix socket, whose file guards it,
-// and those that show the token. Without a token those from this machine are let
-// through: with one they are not, since a proxy on this machine need not say for whom
+// and those that show one of the tokens. Without tokens those from this machine are let
+// through: with them they are not, since a proxy on this machine need not say for whom
 // it asks. Reading is free.
-func authorize(token string) func(http.Handler) http.Handler {
-	want := sha256.Sum256([]byte(token))
+func authorize(tokens func() []string) func(http.Handler) http.Handler {
 	return func(next http.Handler) http.Handler {
 		return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
-			if r.Method == http.MethodGet || r.Method == http.MethodHead || overSocket(r) || token == "" && fromLoopback(r) {
+			var accepted []string
+			if tokens != nil {
+				accepted = tokens()
+			}
+			if r.Method == http.MethodGet || r.Method == http.MethodHead || overSocket(r) || len(accepted) == 0 && fromLoopback(r) {
 				next.ServeHTTP(w, r)
 				return
 			}
-			if token == "" {
+			if len(accepted) == 0 {
 				problem(w, r, http.StatusForbidden, "changes come from the gateway's own machine, as node.admin_token_file is not set")
 				return
 			}
 			scheme, shown, _ := strings.Cut(r.Header.Get("Authorization"), " ")
-			have := sha256.Sum256([]byte(strings.TrimSpace(shown)))
-			// Of the hashes, so that not even the length shows.
-			if !strings.EqualFold(scheme, "Bearer") || subtle.ConstantTimeCompare(have[:], want[:]) != 1 {
+			if !strings.EqualFold(scheme, "Bearer") || !isOneOf(strings.TrimSpace(shown), accepted) {
 				w.Header().Set("WWW-Authenticate", `Bearer realm="kgate"`)
 				problem(w, r, http.StatusUnauthorized, "this needs the admin token, as Authorization: Bearer TOKEN")
 				return
@@ -119,6 +120,18 @@ func authorize(token string) func(http.Handler) http.Handler {
 func overSocket(r *http.Request) bool {
 	addr, ok := r.Context().Value(http.LocalAddrContextKey).(*net.UnixAddr)
 	return ok && addr != nil
+}
+
+// isOneOf reports whether a token is accepted. It compares hashes, so that not
+// even the length shows.
+func isOneOf(token string, accepted []string) bool {
+	have := sha256.Sum256([]byte(token))
+	found := 0
+	for _, a := range accepted {
+		want := sha256.Sum256([]byte(a))
+		found |= subtle.ConstantTimeCompare(have[:], want[:])
+	}
+	return found == 1
 }
 
 // fromLoopback reports whether r came from this machine to a loopback address.

@@ -40,9 +40,10 @@ type Config struct {
 	Control Control
 	// Tickets are the slots that are held without a connection; nil: none.
 	Tickets Tickets
-	// Token is what changes need that do not come from this machine; empty: none
-	// can.
-	Token string
+	// Tokens returns the tokens, one of which changes need that do not come from
+	// this machine. It is called for each. Nil or none: no other machine can
+	// change anything.
+	Tokens func() []string
 	// Log takes errors; nil discards.
 	Log *slog.Logger
 }
@@ -148,7 +149,7 @@ func NewHandler(cfg Config) (http.Handler, error) {
 
 // changes adds what changes something.
 func changes(r chi.Router, cfg Config, h *handler) error {
-	r = r.With(noCrossOrigin, authorize(cfg.Token))
+	r = r.With(noCrossOrigin, authorize(cfg.Tokens))
 	r.Handle("/api/v1/line/{id}", methods{http.MethodDelete: h.cancel})
 	if cfg.Control != nil {
 		c := &changer{control: cfg.Control, log: cfg.Log}

@@ -45,7 +45,7 @@ type Ticket struct {
 	// granted.
 	Position int
 	ETA      time.Duration
-	// Fence of a granted ticket: <pool>/<epoch>/<serial>.
+	// Fence of a granted ticket: <pool>/<founded>/<epoch>/<serial>.
 	Fence string
 	// Arrived is when it was taken in; Place names it in the line, and is no secret.
 	Arrived time.Time

@@ -307,7 +307,7 @@ func (c *fakeControl) Ready() (bool, string)                     { return true, 
 func (c *fakeControl) handler(t *testing.T, token string) http.Handler {
 	t.Helper()
 	h, err := admin.NewHandler(admin.Config{
-		Source: c, Control: c, Tickets: tickets.New(map[string]int{"p": 9}), Token: token, Metrics: prometheus.NewRegistry(),
+		Source: c, Control: c, Tickets: tickets.New(map[string]int{"p": 9}), Tokens: func() []string { return tokensOf(token) }, Metrics: prometheus.NewRegistry(),
 	})
 	if err != nil {
 		t.Fatal(err)
@@ -427,4 +427,12 @@ func TestChangesNeedTheToken(t *testing.T) {
 	if a := ask(t, c.handler(t, "s3cret"), "GET", "/api/v1/drain", "", there); a.code != 405 {
 		t.Errorf("%d, %s", a.code, a.text)
 	}
+}
+
+// tokensOf returns the tokens of a gateway that has one, or none.
+func tokensOf(token string) []string {
+	if token == "" {
+		return nil
+	}
+	return []string{"the-next-token-of-this-gateway", token}
 }

@@ -11,8 +11,7 @@
 // somebody else: the time to live counts from when a renewal was sent, less a
 // tenth, on the monotonic clock. What a holder does after that is no longer
 // covered. A machine that sleeps stops that clock on some systems; where even
-// that must do no harm, let the resource refuse fences that are older than one
-// it has seen ([Slot.Fence]).
+// that must do no harm, let the resource look at the fence ([Slot.Fence]).
 //
 // A ticket and a slot outlive the gateway that gave them: the client goes on at
 // the next address of [Config.Admins].

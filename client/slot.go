@@ -41,9 +41,11 @@ func (s *Slot) ID() string { return s.status.ID }
 // Pool returns the pool's name.
 func (s *Slot) Pool() string { return s.pool }
 
-// Fence numbers the slots of the pool: <pool>/<epoch>/<serial>. A resource that
-// is told the fence can refuse a holder that does not know yet that it has lost
-// its slot.
+// Fence names this use of a slot: <pool>/<founded>/<epoch>/<serial>. No other has the
+// same. In a pool with one slot a later holder has greater numbers, compared one
+// after the other, so a resource that is told the fence can refuse a holder that
+// does not know yet that it has lost its slot. With more slots the order tells
+// nothing: a holder of long standing has smaller numbers than later ones.
 func (s *Slot) Fence() string { return s.status.Fence }
 
 // Lost is closed when the slot may be held no longer: it could not be renewed in

@@ -36,7 +36,8 @@ type Node struct {
 	// else this machine's first private address.
 	Advertise netip.Addr `yaml:"advertise"`
 	// AdminTokenFile holds the token that changes over the admin address need, unless
-	// that is a socket.
+	// that is a socket; the same on every gateway. One on each line: all are
+	// accepted. It is read again when it changes.
 	AdminTokenFile string `yaml:"admin_token_file"`
 	// Drain says what becomes of waiting requests when the gateway is taken out:
 	// refuse, so that they may wait at another gateway, or finish.
@@ -103,12 +104,28 @@ type Cluster struct {
 	// Replicas is the number of ring successors that keep a gateway's tickets;
 	// with 0 they are lost with it.
 	Replicas int `yaml:"replicas"`
-	// GossipKey encrypts gossip. Empty: gossip goes in the clear.
+	// KeyFile holds the cluster's key, which guards everything that gateways
+	// say to each other. The same file on every gateway. One key on each line:
+	// the first is used, all are accepted. It is read again when it changes.
+	KeyFile string `yaml:"key_file"`
+	// GossipKey encrypts gossip, beside tls and in place of key_file.
 	GossipKey Key `yaml:"gossip_key"`
-	// GossipKeyFile is a file that holds the key, in its place.
+	// GossipKeyFile is a file that holds the gossip key, in its place. One key
+	// on each line: the first encrypts, all decrypt. It is read again when it
+	// changes.
 	GossipKeyFile string `yaml:"gossip_key_file"`
-	// TLS between gateways, mutual. All three files, or none.
+	// TLS between gateways, mutual, with certificates of your own, in place of
+	// key_file. All three files, or none.
 	TLS PeerTLS `yaml:"tls"`
+	// Insecure lets the gateways talk in the clear on addresses that other
+	// machines reach. Whoever reaches the peer port can then change k and speak
+	// as a gateway.
+	Insecure bool `yaml:"insecure"`
+}
+
+// Guarded reports whether strangers are kept from the peer and gossip ports.
+func (c Cluster) Guarded() bool {
+	return c.KeyFile != "" || c.TLS.Enabled() && (c.GossipKeyFile != "" || len(c.GossipKey) > 0)
 }
 
 // PeerTLS names the PEM files of mutual TLS between gateways.
@@ -116,6 +133,9 @@ type PeerTLS struct {
 	CA   string `yaml:"ca"`   // who signs the certificates of the cluster
 	Cert string `yaml:"cert"` // this gateway's certificate
 	Key  string `yaml:"key"`  // its key
+	// Names are the gateways that may take part, as their certificates have
+	// them. Empty: every name that the authority has signed.
+	Names []string `yaml:"names"`
 }
 
 // Enabled reports whether gateways talk TLS to each other.
@@ -147,8 +167,8 @@ type Pool struct {
 	// agrees on hold.max with the pool, and no gateway may have a longer one.
 	Reclaim   Reclaim   `yaml:"reclaim"`
 	Transport Transport `yaml:"transport"`
-	// Fence sends the header Kgate-Fence to the upstreams: pool/epoch/serial,
-	// growing within the pool, so that they can refuse what comes too late.
+	// Fence sends the header Kgate-Fence to the upstreams: pool/founded/epoch/serial,
+	// no two the same, so that they can tell what comes too late.
 	Fence bool `yaml:"fence"`
 	// Tickets opens the ticket API for this pool on the client address. There a
 	// ticket lives for a minute at most without a sign of its holder, and has its

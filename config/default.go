@@ -1,6 +1,9 @@
 package config
 
-import "time"
+import (
+	"net/netip"
+	"time"
+)
 
 // Default returns the configuration of a gateway without a file: everything
 // but the pools, their routes, and what [Config.Resolve] asks the host for.
@@ -56,6 +59,32 @@ func (c *Config) Bootstrap() int {
 	default:
 		return 1
 	}
+}
+
+// alone reports that no other gateway is expected, and that nothing says who
+// could take part.
+func (c *Config) alone() bool {
+	return c.Bootstrap() == 1 && !c.Cluster.Guarded() && !c.Cluster.Insecure
+}
+
+// ForPeers returns where to listen for other gateways, and the address at which
+// they reach this one. They are the configured ones, but for a gateway that is
+// alone and has no cluster key: in place of the defaults it listens on free ports
+// of 127.0.0.1, so that no other machine reaches them.
+func (c *Config) ForPeers() (peer, gossip string, advertise netip.Addr) {
+	peer, gossip, advertise = c.Listen.Peer, c.Listen.Gossip, c.Node.Advertise
+	if !c.alone() {
+		return peer, gossip, advertise
+	}
+	std, loopback := Default().Listen, netip.AddrFrom4([4]byte{127, 0, 0, 1})
+	here := netip.AddrPortFrom(loopback, 0).String()
+	if peer == std.Peer {
+		peer, advertise = here, loopback
+	}
+	if gossip == std.Gossip {
+		gossip = here
+	}
+	return peer, gossip, advertise
 }
 
 // Pool returns the pool of that name, and whether there is one.

@@ -14,6 +14,7 @@ var fileKeys = []string{
 	"node.admin_token_file",
 	"listen.tls.cert",
 	"listen.tls.key",
+	"cluster.key_file",
 	"cluster.gossip_key_file",
 	"cluster.tls.ca",
 	"cluster.tls.cert",

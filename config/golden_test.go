@@ -48,7 +48,7 @@ func TestBrokenFiles(t *testing.T) {
 }
 
 // withoutLine are files of which no line can be blamed.
-var withoutLine = []string{"binary.yaml", "comment-only.yaml", "empty.yaml", "utf16.yaml"}
+var withoutLine = []string{"no-key.yaml", "binary.yaml", "comment-only.yaml", "empty.yaml", "utf16.yaml"}
 
 // each returns the errors that err joins.
 func each(err error) []*Error {

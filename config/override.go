@@ -29,6 +29,8 @@ type Overrides struct {
 	ListenGossip string `name:"listen-gossip" env:"KGATE_LISTEN_GOSSIP" placeholder:"ADDR" help:"Address for gossip, UDP and TCP (default :7946)."`
 
 	Join            []string `name:"join" env:"KGATE_JOIN" placeholder:"ADDR" help:"Gossip address of a gateway to join. May be given several times; one is enough."`
+	ClusterKeyFile  string   `name:"cluster-key-file" env:"KGATE_CLUSTER_KEY_FILE" placeholder:"FILE" help:"File with the cluster's key, made by kgate keygen."`
+	Insecure        bool     `name:"insecure" env:"KGATE_INSECURE" help:"Let gateways talk in the clear on addresses that other machines reach."`
 	BootstrapExpect *int     `name:"bootstrap-expect" env:"KGATE_BOOTSTRAP_EXPECT" placeholder:"N" help:"Found the cluster when N gateways have met."`
 
 	LogLevel  string `name:"log-level" env:"KGATE_LOG_LEVEL" placeholder:"LEVEL" help:"debug, info, warn or error (default info)."`
@@ -68,6 +70,11 @@ func (c *Config) apply(o Overrides) []error {
 	a.text(&c.Listen.Admin, o.ListenAdmin, "listen.admin", "listen-admin")
 	a.text(&c.Listen.Peer, o.ListenPeer, "listen.peer", "listen-peer")
 	a.text(&c.Listen.Gossip, o.ListenGossip, "listen.gossip", "listen-gossip")
+	a.text(&c.Cluster.KeyFile, o.ClusterKeyFile, "cluster.key_file", "cluster-key-file")
+	if o.Insecure {
+		c.Cluster.Insecure = true
+		a.mark("cluster.insecure", "insecure")
+	}
 	a.text(&c.Log.Level, o.LogLevel, "log.level", "log-level")
 	a.text(&c.Log.Format, o.LogFormat, "log.format", "log-format")
 	if o.Advertise != "" {
@@ -226,6 +233,7 @@ func (c *Config) clone() *Config {
 	next.Pools = append([]Pool(nil), c.Pools...)
 	next.Routes = append([]Route(nil), c.Routes...)
 	next.Cluster.Join = append([]string(nil), c.Cluster.Join...)
+	next.Cluster.TLS.Names = append([]string(nil), c.Cluster.TLS.Names...)
 	next.Listen.ProxyProtocol = append([]netip.Prefix(nil), c.Listen.ProxyProtocol...)
 	next.TrustedProxies = append([]netip.Prefix(nil), c.TrustedProxies...)
 	next.src = c.src.clone()

@@ -34,7 +34,7 @@ func TestFlagsAlone(t *testing.T) {
 		Upstream: []string{"http://127.0.0.1:9000", "http://127.0.0.1:9001"}, K: ptr(3),
 		Name: "gw-1", DataDir: "/tmp/x", Advertise: "10.0.0.1",
 		ListenHTTP: ":1", ListenAdmin: "localhost:2", ListenPeer: ":3", ListenGossip: ":4", ListenHTTPS: ":5", TLSCert: "c", TLSKey: "k",
-		Join: []string{"10.0.0.2:7946"}, BootstrapExpect: ptr(3), LogLevel: "debug", LogFormat: "text",
+		ClusterKeyFile: "cluster.key", Join: []string{"10.0.0.2:7946"}, BootstrapExpect: ptr(3), LogLevel: "debug", LogFormat: "text",
 	})
 	if err != nil {
 		t.Fatal(err)
@@ -47,7 +47,7 @@ func TestFlagsAlone(t *testing.T) {
 		t.Errorf("routes = %+v", c.Routes)
 	}
 	l := c.Listen
-	if got, want := strings.Join([]string{l.HTTP, l.Admin, l.Peer, l.Gossip, l.HTTPS, l.TLS.Cert, l.TLS.Key}, " "), ":1 localhost:2 :3 :4 :5 c k"; got != want {
+	if got, want := strings.Join([]string{l.HTTP, l.Admin, l.Peer, l.Gossip, l.HTTPS, l.TLS.Cert, l.TLS.Key, c.Cluster.KeyFile}, " "), ":1 localhost:2 :3 :4 :5 c k cluster.key"; got != want {
 		t.Errorf("listen = %s, want %s", got, want)
 	}
 	got := fmt.Sprintf("%v %v %v %v", c.Node, c.Cluster.Join, c.Cluster.BootstrapExpect, c.Log)
@@ -61,7 +61,7 @@ func TestEveryOverrideCounts(t *testing.T) {
 	typ := reflect.TypeFor[Overrides]()
 	for i := range typ.NumField() {
 		name := typ.Field(i).Name
-		c := mustParse(t, minimal+"listen: {https: ':8443', tls: {cert: c.pem, key: k.pem}}\n")
+		c := mustParse(t, minimal+"listen: {https: ':8443', tls: {cert: c.pem, key: k.pem}}\ncluster: {key_file: cluster.key}\n")
 		before := fmt.Sprintf("%+v", *c)
 		var o Overrides
 		switch f := reflect.ValueOf(&o).Elem().Field(i); {
@@ -71,6 +71,8 @@ func TestEveryOverrideCounts(t *testing.T) {
 			o.Upstream = []string{"http://127.0.0.1:1"}
 		case name == "Join":
 			o.Join = []string{"10.0.0.9:7946"}
+		case f.Kind() == reflect.Bool:
+			f.SetBool(true)
 		case f.Kind() == reflect.Pointer:
 			f.Set(reflect.ValueOf(ptr(7)))
 		default:
@@ -157,7 +159,7 @@ func TestBadOverrides(t *testing.T) {
 // TestOverrideMendsFile: a flag replaces what the file has, errors included.
 func TestOverrideMendsFile(t *testing.T) {
 	file := t.TempDir() + "/kgate.yaml"
-	writeFile(t, file, "node: {name: 'not a name'}\nlisten: {http: [1]}\ncluster: {join: [5, 6]}\n"+
+	writeFile(t, file, "node: {name: 'not a name'}\nlisten: {http: [1]}\ncluster: {join: [5, 6], key_file: cluster.key}\n"+
 		"pools: [{name: a, k: many, upstreams: [ftp://x]}]\n")
 	_, err := LoadWith(file, Overrides{})
 	if n := strings.Count(fmt.Sprint(err), file+":"); n != 6 {

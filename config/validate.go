@@ -19,6 +19,8 @@ const (
 	keyRoutes    = "routes"
 )
 
+const hintNodeName = "write letters, digits, - and . only, at most 128"
+
 // maxLease is the longest lease.
 const maxLease = 10 * time.Minute
 
@@ -91,6 +93,7 @@ func (c *Config) problems() []error {
 	v.node(c.Node)
 	v.listen(c.Listen, c.Node.AdminTokenFile)
 	v.cluster(c.Cluster)
+	v.guard(c)
 	v.pools(c.Pools)
 	v.routes(c.Routes, c.Pools)
 	oneOf(v, "log.level", c.Log.Level, logLevels)
@@ -104,7 +107,7 @@ func (c *Config) problems() []error {
 func (v *checker) node(n Node) {
 	oneOf(v, "node.drain", n.Drain, drains)
 	if n.Name != "" {
-		v.name("node.name", n.Name, isNodeName, "write letters, digits, - and . only, at most 128")
+		v.name("node.name", n.Name, isNodeName, hintNodeName)
 	}
 	if n.Advertise.IsValid() && (n.Advertise.IsUnspecified() || n.Advertise.IsMulticast()) {
 		v.wrong("node.advertise", n.Advertise.String()+" is no address that others can dial", "write an address of this machine, such as 10.0.0.1")
@@ -141,7 +144,18 @@ func (v *checker) cluster(c Cluster) {
 	if c.GossipKeyFile != "" && len(c.GossipKey) > 0 {
 		v.wrong("cluster.gossip_key_file", "is given beside gossip_key", "write one of them")
 	}
+	gossipKey := c.GossipKeyFile != "" || len(c.GossipKey) > 0
+	switch {
+	case c.KeyFile != "" && (gossipKey || c.TLS.Enabled()):
+		v.wrong("cluster.key_file", "is given beside tls or a gossip key, which it makes", "write key_file alone, or tls and gossip_key_file")
+	case c.TLS.Enabled() && !gossipKey && !v.src.broken(keyGossipKey):
+		v.wrong("cluster.tls", "leaves gossip open",
+			"write gossip_key_file, the file made by: kgate keygen --gossip")
+	}
 	if t := c.TLS; t.Enabled() {
+		for i, name := range t.Names {
+			v.name(fmt.Sprintf("cluster.tls.names[%d]", i), name, isNodeName, hintNodeName)
+		}
 		for _, part := range []struct{ key, file string }{{"ca", t.CA}, {"cert", t.Cert}, {"key", t.Key}} {
 			if part.file == "" {
 				v.wrong("cluster.tls."+part.key, "is missing", "write the PEM files ca, cert and key, all three, or none of them")

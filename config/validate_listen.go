@@ -66,6 +66,28 @@ func (v *checker) adminToken(addr, tokenFile string) {
 	}
 }
 
+// guard checks that not everybody who reaches the gateways' own ports may speak
+// there.
+func (v *checker) guard(c *Config) {
+	if c.Cluster.Guarded() || c.Cluster.Insecure || c.Cluster.TLS.Enabled() || v.src.broken("cluster.key_file") || v.src.broken("cluster.join[0]") {
+		return // half a guard is reported elsewhere
+	}
+	std := Default().Listen
+	for _, l := range []struct{ key, addr, std string }{
+		{"listen.peer", c.Listen.Peer, std.Peer}, {"listen.gossip", c.Listen.Gossip, std.Gossip},
+	} {
+		if c.alone() && l.addr == l.std {
+			continue // becomes an address of this machine
+		}
+		host, _, _ := net.SplitHostPort(l.addr)
+		if bad, _ := checkHostPort(l.addr, false); bad == "" && !isLoopback(host) {
+			v.wrong(l.key, quote(l.addr)+" is open to other machines, and there is no cluster.key_file",
+				"write one, made once by: kgate keygen > cluster.key; or cluster.insecure: true, which lets everybody in")
+			return
+		}
+	}
+}
+
 // isLoopback reports whether only this machine reaches what listens on host.
 func isLoopback(host string) bool {
 	addr, err := netip.ParseAddr(host)

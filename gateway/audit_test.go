@@ -41,7 +41,7 @@ func TestLostTokenComesBack(t *testing.T) {
 		if got := in.now.Load(); got != 1 {
 			t.Fatalf("%d in the critical section although a token is lost", got)
 		}
-		time.Sleep(4 * 2 * time.Second) // three counts
+		time.Sleep(5 * 2 * time.Second) // three counts, after one before which it was used
 		if got := in.now.Load(); got != 2 {
 			t.Errorf("%d in the critical section, k=2", got)
 		}

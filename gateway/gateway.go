@@ -183,6 +183,37 @@ func (g *Gateway) Drain(ctx context.Context, serve bool) error {
 			p.refuseWaiting(ErrDraining)
 		}
 	}
+	return untilIdle(ctx, pools)
+}
+
+// BreakOff ends every request that waits or holds a slot, and returns when none is
+// left, or with ctx's error: then some may still be in flight. It comes after
+// Drain.
+func (g *Gateway) BreakOff(ctx context.Context) error {
+	pools := g.all()
+	for _, p := range pools {
+		p.refuseWaiting(ErrDraining)
+		p.breakOff()
+	}
+	return untilIdle(ctx, pools)
+}
+
+// breakOff has the holders of slots break off what they do.
+func (p *pool) breakOff() {
+	var aborts []func()
+	p.mu.Lock()
+	for s := range p.each {
+		if s.state == slotGranted && s.abort != nil {
+			aborts = append(aborts, s.abort)
+		}
+	}
+	p.mu.Unlock()
+	for _, abort := range aborts {
+		abort()
+	}
+}
+
+func untilIdle(ctx context.Context, pools []*pool) error {
 	for _, p := range pools {
 		if idle := p.untilIdle(); idle != nil {
 			select {

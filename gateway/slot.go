@@ -28,14 +28,16 @@ type Slot struct {
 	placed time.Time     // when its place was taken
 	state  slotState
 	grant  kmutex.Grant
-	at     time.Time        // when it was granted here
-	epoch  uint64           // in which it was granted
-	err    error            // why the wait ended without a grant
-	ready  chan struct{}    // closed when the wait is over; nil if it never began
-	abort  func()           // see OnLost
-	held   *purepool.Ticket // whose slot it is; nil: a request's
-	span   string           // see Ask
-	after  string           // see Entry
+	at     time.Time // when it was granted here
+	epoch  uint64    // in which it was granted
+	// founded says when the cluster was, for the fence.
+	founded int64
+	err     error            // why the wait ended without a grant
+	ready   chan struct{}    // closed when the wait is over; nil if it never began
+	abort   func()           // see OnLost
+	held    *purepool.Ticket // whose slot it is; nil: a request's
+	span    string           // see Ask
+	after   string           // see Entry
 }
 
 type slotState uint8
@@ -184,8 +186,8 @@ func (p *pool) done() {
 // anything that others could see.
 func (s *Slot) Valid() bool { return s.pool.g.entitled(s.pool.self) }
 
-// OnLost has abort called, once and soon, when the slot may be used no longer
-// because the gateway has lost its lease; at once if that is so already. After
+// OnLost has abort called, soon, when the slot may be used no longer because the
+// gateway has lost its lease or breaks off its requests to stop; at once if that is so already. After
 // Release it is not called any more. It must not block.
 func (s *Slot) OnLost(abort func()) {
 	s.pool.mu.Lock()
@@ -197,11 +199,13 @@ func (s *Slot) OnLost(abort func()) {
 	}
 }
 
-// Fence returns what an upstream can order admissions by: pool, epoch, and a
-// serial that grows within the epoch.
+// Fence names this use of a token for good, also over restarts of the cluster:
+// pool, when the cluster was founded, epoch, serial. Of two uses of one token the
+// later one has the greater numbers.
 func (s *Slot) Fence() string {
-	b := make([]byte, 0, len(s.pool.name)+24)
+	b := make([]byte, 0, len(s.pool.name)+40)
 	b = append(append(b, s.pool.name...), '/')
+	b = append(strconv.AppendInt(b, s.founded, 10), '/')
 	b = append(strconv.AppendUint(b, s.epoch, 10), '/')
 	return string(strconv.AppendUint(b, s.grant.Serial, 10))
 }
@@ -253,7 +257,7 @@ func (p *pool) line(ask Ask, held *purepool.Ticket) (*Slot, error) {
 
 func (p *pool) newSlot(since time.Time, held *purepool.Ticket) *Slot {
 	p.numbers++
-	return &Slot{pool: p, owner: p.self, number: p.numbers, since: since, held: held}
+	return &Slot{pool: p, founded: p.view.Founded, owner: p.self, number: p.numbers, since: since, held: held}
 }
 
 // end takes s out of the pool, by releasing or cancelling its ticket. The caller

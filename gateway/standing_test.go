@@ -63,3 +63,32 @@ func TestLeaveIsNoLoss(t *testing.T) {
 		})
 	}
 }
+
+// A gateway whose lease has lapsed does not come back while a request that it had
+// in flight has not ended: its tokens would be given to others too early.
+func TestComesBackWithNothingInFlight(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		f := newFleet(t, 2, 1, membership.BindingLate, time.Millisecond, PoolConfig{})
+		g := f.gateways[2]
+		s, err := g.Acquire(t.Context(), Ask{Pool: testPool, Wait: NoTimeout})
+		if err != nil {
+			t.Fatal(err)
+		}
+		back := func() bool {
+			synctest.Wait()
+			f.mu.Lock()
+			defer f.mu.Unlock()
+			return g.self == 0
+		}
+		g.isolate(time.Second)
+		f.suspend(2, 1)
+		time.Sleep(time.Minute)
+		if back() {
+			t.Error("it came back with a request in flight")
+		}
+		s.Release()
+		if !back() {
+			t.Error("it does not come back")
+		}
+	})
+}

@@ -13,9 +13,11 @@ import (
 	"github.com/kgate/kgate/lab/protocol"
 	"github.com/kgate/kgate/lab/protocol/bv95"
 	"github.com/kgate/kgate/lab/protocol/central"
+	"github.com/kgate/kgate/lab/protocol/elmp"
 	"github.com/kgate/kgate/lab/protocol/fairk"
 	"github.com/kgate/kgate/lab/protocol/ideal"
 	"github.com/kgate/kgate/lab/protocol/static"
+	"github.com/kgate/kgate/lab/protocol/token"
 	"github.com/kgate/kgate/lab/workload"
 )
 
@@ -97,6 +99,36 @@ func TestDeterministic(t *testing.T) {
 		cfg.Seed++
 		if c, err := lab.Run(cfg); err != nil || reflect.DeepEqual(a, c) {
 			t.Errorf("%s: another seed does not matter", p.Name)
+		}
+	}
+}
+
+// So it is for the protocols with one token, when nodes are lost and leave.
+func TestDeterministicChanges(t *testing.T) {
+	for p, kind := range map[*protocol.Spec]lab.ChangeKind{new(token.Spec(10 * time.Second)): lab.Crash, new(elmp.Spec()): lab.Leave} {
+		cfg := paper(*p, 7, 10)
+		cfg.K, cfg.Nodes, cfg.Entries, cfg.Warmup, cfg.Detect = 1, 20, 200, 0, 5*time.Second
+		cfg.Network = network.Jitter{Base: time.Second, Extra: time.Second}
+		for node := range 5 {
+			cfg.Changes = append(cfg.Changes, lab.Change{At: time.Minute, Node: node, Kind: kind})
+		}
+		a, err := lab.Run(cfg)
+		if err != nil {
+			t.Fatal(p.Name, err)
+		}
+		if b, err := lab.Run(cfg); err != nil || !reflect.DeepEqual(a, b) {
+			t.Errorf("%s: two runs differ", p.Name)
+		}
+	}
+}
+
+// Who is to join or restart must be able to.
+func TestChangesNotKnown(t *testing.T) {
+	for _, kind := range []lab.ChangeKind{lab.Join, lab.Leave, lab.Restart} {
+		cfg := paper(central.Spec(), 1, 1)
+		cfg.Changes = []lab.Change{{At: time.Second, Node: 1, Kind: kind}}
+		if _, err := lab.Run(cfg); err == nil {
+			t.Errorf("a central queue has changes of kind %d", kind)
 		}
 	}
 }

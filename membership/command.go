@@ -74,6 +74,8 @@ func (c command) leaders() bool {
 type foundCommand struct {
 	Cluster string        `json:"cluster"`
 	Lease   time.Duration `json:"lease"`
+	// At is the time of day, in milliseconds of Unix time.
+	At int64 `json:"at,omitempty"`
 }
 
 // joinCommand lets a gateway in. A member of the same name and another boot is

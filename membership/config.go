@@ -70,6 +70,10 @@ type Config struct {
 	// block. The leader suspends a member that stays missing, or this gateway if it
 	// misses most members. Nil: nobody is ever missed.
 	Missing func() map[kmutex.Node]time.Time
+	// AdminTokens returns the tokens, any of which another gateway must show
+	// that passes on a change of k or a suspension; the first is shown to
+	// others. Nil or none: no token is needed.
+	AdminTokens func() []string
 	// Raft and Control are closed by Close.
 	Raft, Control StreamLayer
 

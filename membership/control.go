@@ -17,6 +17,7 @@ import (
 	"github.com/hashicorp/raft"
 
 	"github.com/kgate/kgate/chordring/serfring"
+	"github.com/kgate/kgate/internal/peercert"
 	"github.com/kgate/kgate/kmutex"
 )
 
@@ -122,14 +123,20 @@ func (c *Cluster) serveCommand(w http.ResponseWriter, r *http.Request) {
 		return
 	}
 	cmd, err := decodeCommand(data)
-	if err == nil && cmd.leaders() {
-		err = fmt.Errorf("%w: only the leader judges other gateways", ErrCommand)
+	if err == nil {
+		err = c.allowed(r, cmd)
 	}
 	if err != nil {
+		c.config.Logger.Warn("change refused to another gateway",
+			slog.String("remote", r.RemoteAddr), slog.Any("certificate", callerNames(r)), slog.Any("error", err))
 		writeJSON(w, http.StatusUnprocessableEntity, verdict{Refused: err.Error()})
 		return
 	}
 	err = c.applyHere(cmd)
+	if err == nil {
+		c.config.Logger.Info("change made for another gateway",
+			slog.String("change", string(data)), slog.String("remote", r.RemoteAddr), slog.Any("certificate", callerNames(r)))
+	}
 	switch {
 	case err == nil:
 		writeJSON(w, http.StatusOK, verdict{})
@@ -146,8 +153,29 @@ func writeJSON(w http.ResponseWriter, status int, body any) {
 	_ = json.NewEncoder(w).Encode(body) // the asking side sees a cut answer
 }
 
+// dialControl connects to a gateway. Over TLS it has to be one that is known
+// there.
 func (c *Cluster) dialControl(ctx context.Context, _, addr string) (net.Conn, error) {
-	return c.config.Control.Dial(ctx, addr)
+	conn, err := c.config.Control.Dial(ctx, addr)
+	if err != nil {
+		return nil, err
+	}
+	var names []string
+	for _, m := range c.View().Members {
+		if m.PeerAddr == addr {
+			names = append(names, m.Name)
+		}
+	}
+	for _, p := range c.config.Discovery.Members() {
+		if p.PeerAddr == addr {
+			names = append(names, p.Name)
+		}
+	}
+	if err := peercert.OfConn(conn, names...); len(names) > 0 && err != nil {
+		_ = conn.Close()
+		return nil, fmt.Errorf("membership: %s: %w", addr, err)
+	}
+	return conn, nil
 }
 
 // identify asks the gateway at an address who it is.
@@ -242,6 +270,9 @@ func (c *Cluster) ask(ctx context.Context, addr string, data []byte) error {
 		return fmt.Errorf("membership: ask %s: %w", addr, err)
 	}
 	request.Header.Set("Content-Type", "application/json")
+	if tokens := c.adminTokens(); len(tokens) > 0 {
+		request.Header.Set(adminTokenHeader, tokens[0])
+	}
 	response, err := c.client.Do(request)
 	if err != nil {
 		return fmt.Errorf("membership: ask %s: %w", addr, err)

@@ -8,12 +8,14 @@ import (
 	"errors"
 	"fmt"
 	"log/slog"
+	"net"
 	"slices"
 	"strings"
 
 	"github.com/hashicorp/raft"
 
 	"github.com/kgate/kgate/chordring/serfring"
+	"github.com/kgate/kgate/internal/peercert"
 )
 
 // founder is one server of the configuration that a cluster starts with.
@@ -45,10 +47,19 @@ func (c *Cluster) clusterID() string {
 }
 
 // admit judges the greeting of a raft connection. A gateway with an empty log
-// goes with whoever lets it in.
-func (c *Cluster) admit(cluster, server string) error {
+// goes with whoever lets it in; any other listens only to its raft servers.
+func (c *Cluster) admit(conn net.Conn, cluster, server string) error {
 	if server != c.storage.meta.Server {
 		return fmt.Errorf("%w: this is %s, not %s", errGreeting, c.storage.meta.Server, server)
+	}
+	if !c.blank() {
+		var names []string
+		for _, s := range c.servers() {
+			names = append(names, nameOf(s.ID))
+		}
+		if err := peercert.OfConn(conn, names...); err != nil {
+			return fmt.Errorf("%w: %w", errGreeting, err)
+		}
 	}
 	c.idMu.Lock()
 	defer c.idMu.Unlock()

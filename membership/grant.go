@@ -13,6 +13,7 @@ import (
 
 	"github.com/hashicorp/raft"
 
+	"github.com/kgate/kgate/internal/peercert"
 	"github.com/kgate/kgate/kmutex"
 	"github.com/kgate/kgate/membership/leader"
 	"github.com/kgate/kgate/membership/lease"
@@ -306,6 +307,10 @@ func (c *Cluster) serveLease(w http.ResponseWriter, r *http.Request) {
 	}
 	if err != nil {
 		http.Error(w, err.Error(), http.StatusBadRequest)
+		return
+	}
+	if m, in := c.View().Member(p.Node); in && peercert.OfState(r.TLS, m.Name) != nil {
+		http.Error(w, "a gateway renews its own lease only", http.StatusForbidden)
 		return
 	}
 	ctx, cancel := context.WithTimeout(r.Context(), c.config.CallTimeout)

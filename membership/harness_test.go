@@ -249,7 +249,7 @@ func (n *network) start(t testing.TB, name string, conf config) *gateway {
 	boot := newBoot()
 	agent, err := serfring.Start(serfring.Config{
 		Name: name, Boot: boot, PeerAddr: peer, Version: "test", Expect: conf.expect,
-		Bind: conf.gossip, Join: conf.join, Key: conf.key,
+		Bind: conf.gossip, Join: conf.join, Keys: keys(conf.key),
 		RetryInterval: 100 * time.Millisecond, LeaveDelay: 20 * time.Millisecond,
 		Logger: logger(t, name),
 	})
@@ -421,4 +421,12 @@ func leaderOf(t testing.TB, gateways []*gateway) *gateway {
 		return false
 	})
 	return leader
+}
+
+// keys returns the gossip keys of a configuration that has one, or none.
+func keys(key []byte) [][]byte {
+	if key == nil {
+		return nil
+	}
+	return [][]byte{key}
 }

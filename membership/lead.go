@@ -155,11 +155,6 @@ func (c *Cluster) reconcile(l *loop, peers []serfring.Member) (time.Duration, er
 	}
 	again := c.config.Interval
 	now := time.Now()
-	for _, p := range peers {
-		if err := c.dismiss(p); err != nil {
-			return 0, err
-		}
-	}
 	retry, err := c.letInAll(l, c.strangers(l, peers, now), now)
 	if err != nil {
 		return 0, err
@@ -180,24 +175,13 @@ func (c *Cluster) takeLead() error {
 		return err
 	}
 	if c.View().Cluster == "" {
-		if err := c.applyHere(command{Found: &foundCommand{Cluster: c.clusterID(), Lease: c.config.Lease}}); err != nil {
+		if err := c.applyHere(command{Found: &foundCommand{Cluster: c.clusterID(), Lease: c.config.Lease, At: time.Now().UnixMilli()}}); err != nil {
 			return err
 		}
 	}
 	c.grants.begin(term)
 	c.config.Logger.Info("leading", slog.Uint64("term", term))
 	return nil
-}
-
-// dismiss takes out a gateway that said goodbye. One that failed is another
-// matter: see watch.
-func (c *Cluster) dismiss(p serfring.Member) error {
-	m, in := c.View().Named(p.Name)
-	if p.Status != serfring.StatusLeft || !in || m.Boot != p.Boot {
-		return nil
-	}
-	c.config.Logger.Info("gateway left", slog.String("name", p.Name), slog.Uint64("node", uint64(m.Node)))
-	return c.applyHere(command{Remove: &removeCommand{Node: m.Node}})
 }
 
 // tidy makes the next change of raft's configuration, if one is due.

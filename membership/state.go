@@ -16,6 +16,7 @@ type state struct {
 	Number  uint64        `json:"number"`
 	Cluster string        `json:"cluster"`
 	Lease   time.Duration `json:"lease"`
+	Founded int64         `json:"founded,omitempty"`
 	Members []Member      `json:"members"`
 	Lost    []Lost        `json:"lost"`
 	Pools   []Pool        `json:"pools"`
@@ -63,7 +64,7 @@ func (s *state) found(c foundCommand) (bool, error) {
 	if s.Cluster != "" {
 		return false, nil
 	}
-	s.Cluster, s.Lease = c.Cluster, c.Lease
+	s.Cluster, s.Lease, s.Founded = c.Cluster, c.Lease, c.At
 	return true, nil
 }
 
@@ -203,6 +204,7 @@ func (s *state) view() *View {
 		Number:  s.Number,
 		Cluster: s.Cluster,
 		Lease:   s.Lease,
+		Founded: s.Founded,
 		Members: slices.Clone(s.Members),
 		Lost:    slices.Clone(s.Lost),
 		Pools:   slices.Clone(s.Pools),

@@ -152,7 +152,7 @@ func TestDecodeCommand(t *testing.T) {
 }
 
 func FuzzDecodeCommand(f *testing.F) {
-	for _, c := range []command{join("a", "x"), drop1(3), pool("p", 3), setK("p", 2), {Found: &foundCommand{"c", time.Second}}} {
+	for _, c := range []command{join("a", "x"), drop1(3), pool("p", 3), setK("p", 2), {Found: &foundCommand{"c", time.Second, 7}}} {
 		data, err := encodeCommand(c)
 		if err != nil {
 			f.Fatal(err)

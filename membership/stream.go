@@ -12,6 +12,8 @@ import (
 	"time"
 
 	"github.com/hashicorp/raft"
+
+	"github.com/kgate/kgate/internal/peercert"
 )
 
 // raftStream puts a greeting in front of every raft connection: the cluster
@@ -24,7 +26,7 @@ type raftStream struct {
 	layer StreamLayer
 	// dialing yields the greeting's cluster; admit judges that of others.
 	dialing func() string
-	admit   func(cluster, server string) error
+	admit   func(conn net.Conn, cluster, server string) error
 	timeout time.Duration
 	logger  *slog.Logger
 
@@ -62,7 +64,7 @@ const (
 // errGreeting means that a raft connection was refused.
 var errGreeting = errors.New("membership: raft connection refused")
 
-func newRaftStream(layer StreamLayer, dialing func() string, admit func(cluster, server string) error, timeout time.Duration, logger *slog.Logger) *raftStream {
+func newRaftStream(layer StreamLayer, dialing func() string, admit func(conn net.Conn, cluster, server string) error, timeout time.Duration, logger *slog.Logger) *raftStream {
 	s := &raftStream{
 		layer: layer, dialing: dialing, admit: admit, timeout: timeout, logger: logger,
 		accepted: make(chan net.Conn),
@@ -95,8 +97,12 @@ func (s *raftStream) Dial(a raft.ServerAddress, timeout time.Duration) (net.Conn
 	if err != nil {
 		return nil, err
 	}
-	if err := s.greet(ctx, conn, server); err != nil {
-		_ = conn.Close() // the greeting's error says more
+	err = peercert.OfConn(conn, nameOf(raft.ServerID(server)))
+	if err == nil {
+		err = s.greet(ctx, conn, server)
+	}
+	if err != nil {
+		_ = conn.Close() // the error says more
 		return nil, err
 	}
 	return s.keep(conn), nil
@@ -180,7 +186,7 @@ func (s *raftStream) judge(conn net.Conn) error {
 	if len(words) != 3 || words[0] != greetingWord {
 		return fmt.Errorf("%w: not a greeting", errGreeting)
 	}
-	if err := s.admit(words[1], words[2]); err != nil {
+	if err := s.admit(conn, words[1], words[2]); err != nil {
 		_, _ = fmt.Fprintf(conn, "%v\n", err) // it is refused either way
 		return err
 	}

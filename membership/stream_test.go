@@ -23,7 +23,7 @@ func (still) Members() []serfring.Member { return nil }
 func (still) Changed() <-chan struct{}   { return nil }
 func (still) SetBoot(string) error       { return nil }
 
-func testStream(t *testing.T, admit func(cluster, server string) error) *raftStream {
+func testStream(t *testing.T, admit func(conn net.Conn, cluster, server string) error) *raftStream {
 	t.Helper()
 	var n network
 	n.note("here", "")
@@ -40,7 +40,7 @@ func testStream(t *testing.T, admit func(cluster, server string) error) *raftStr
 
 func TestGreeting(t *testing.T) {
 	var got string
-	s := testStream(t, func(cluster, server string) error {
+	s := testStream(t, func(_ net.Conn, cluster, server string) error {
 		got = cluster + " to " + server
 		if server != "a b/1" {
 			return errors.New("not me")
@@ -79,7 +79,7 @@ func TestGreeting(t *testing.T) {
 
 // Bytes that are no greeting are refused, and the next one is served.
 func TestGreetingRefusesGarbage(t *testing.T) {
-	s := testStream(t, func(string, string) error { return nil })
+	s := testStream(t, func(net.Conn, string, string) error { return nil })
 	for _, garbage := range []string{
 		"\n", "GET / HTTP/1.1\r\n\r\n", "kgate-raft/2 c1 a/1\n", "kgate-raft/1\n", "kgate-raft/1 c1\n",
 		strings.Repeat("x", 2*greetingMax), "\x00\x01\x02\n",
@@ -105,7 +105,7 @@ func TestGreetingRefusesGarbage(t *testing.T) {
 // A peer that opens connections and says nothing takes a bounded number of
 // places, and gives them back.
 func TestSilentConnectionsAreBounded(t *testing.T) {
-	s := testStream(t, func(string, string) error { return nil })
+	s := testStream(t, func(net.Conn, string, string) error { return nil })
 	var open []net.Conn
 	for range greetingsAtOnce + 10 {
 		conn, err := net.Dial("tcp", s.Addr().String())
@@ -154,12 +154,12 @@ func TestAdmit(t *testing.T) {
 		{"other", own.Server, false},
 		{"", own.Server, false},
 	} {
-		if err := g.admit(tt.cluster, tt.server); (err == nil) != tt.ok {
+		if err := g.admit(nil, tt.cluster, tt.server); (err == nil) != tt.ok {
 			t.Errorf("admit(%q, %q) = %v", tt.cluster, tt.server, err)
 		}
 	}
 	blank := n.start(t, "b", config{expect: 1, joining: true})
-	if err := blank.admit("any", blank.Stats().Server); err != nil {
+	if err := blank.admit(nil, "any", blank.Stats().Server); err != nil {
 		t.Errorf("a gateway with an empty log goes with whoever lets it in: %v", err)
 	}
 }

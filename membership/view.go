@@ -101,6 +101,9 @@ type View struct {
 	Cluster string
 	// Lease of every gateway, agreed like a pool's k; 0 until Cluster is known.
 	Lease time.Duration
+	// Founded is when the cluster began, in milliseconds of Unix time. One that
+	// begins anew, because nobody has kept anything, began later.
+	Founded int64
 	// Members in order of Node: those that may take part.
 	Members []Member
 	// Lost are the members that are gone, the oldest loss first. Beyond MaxLost

@@ -57,8 +57,8 @@ type Slot interface {
 	// Release gives the slot back. It is called exactly once, when the
 	// upstream has nothing more to do with the request; also for a lost slot.
 	Release()
-	// Fence is the value of the header Kgate-Fence: pool/epoch/serial, growing
-	// within a pool, so that an upstream can refuse what comes too late.
+	// Fence is the value of the header Kgate-Fence: pool/founded/epoch/serial, no
+	// two the same, so that an upstream can tell what comes too late.
 	Fence() string
 	// Valid reports whether the slot may still be used: a gateway that has
 	// lost its lease sends nothing. It is asked before each write to the

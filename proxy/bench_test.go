@@ -43,9 +43,15 @@ func bareProxy(to *url.URL, rt http.RoundTripper) http.Handler {
 			pr.SetXForwarded()
 		},
 		Transport:  rt,
-		BufferPool: buffers,
+		BufferPool: bufferPool{},
 	}
 }
+
+// bufferPool lends a ReverseProxy the Handler's buffers.
+type bufferPool struct{}
+
+func (bufferPool) Get() []byte  { return buffers.Get().(*[copyBufferSize]byte)[:] }
+func (bufferPool) Put(b []byte) { buffers.Put((*[copyBufferSize]byte)(b)) }
 
 // openHandler has what a pool has by default: limits on the hold, and a fence.
 func openHandler(tb testing.TB, to *url.URL, change ...func(*Config)) *Handler {
@@ -148,7 +154,7 @@ func (w *blankWriter) WriteHeader(int)             {}
 func BenchmarkOverhead(b *testing.B) {
 	to := &url.URL{Scheme: "http", Host: "127.0.0.1:1"}
 	handler := openHandler(b, to)
-	handler.now.Load().targets[0].upstreams[0].proxy.Transport = cannedTransport{}
+	handler.now.Load().targets[0].upstreams[0].requests = without{cannedTransport{}}
 	for name, h := range map[string]http.Handler{"bare": bareProxy(to, cannedTransport{}), "kgate": handler} {
 		b.Run(name, func(b *testing.B) {
 			req := httptest.NewRequest(http.MethodGet, "http://h/x", http.NoBody)

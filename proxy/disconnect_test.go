@@ -87,7 +87,6 @@ func testClientLeaves(t *testing.T, sent string, secure bool, how string) {
 	served, waiting := dial(), dial()
 	served.send(sent)
 	up.awaitEntered(t)
-	served.response() // else it may leave before there is one
 	waiting.send(sent)
 	g.sem.await(1, 1)
 
@@ -98,6 +97,7 @@ func testClientLeaves(t *testing.T, sent string, secure bool, how string) {
 	if rec := g.records.next(t); rec.Outcome != OutcomeClientGone || rec.Status != 499 {
 		t.Errorf("record %+v", rec)
 	}
+	served.response() // its answer has begun
 	began = time.Now()
 	served.leave(how)
 	g.sem.await(0, 0)

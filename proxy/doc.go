@@ -28,8 +28,8 @@
 // # Model
 //
 //	listener -> Server (connection limiter, PROXY, TLS) -> Handler (chi: record, guard) -> first matching route
-//	  route with a pool:    Admitter.Acquire (or Tickets.Redeem) -> reverse proxy -> Release
-//	  route without a pool: reverse proxy
+//	  route with a pool:    Admitter.Acquire (or Tickets.Redeem) -> forward -> Release
+//	  route without a pool: forward
 //
 // The package knows nothing of how admission is decided; whoever wires it
 // gives it an Admitter. Parsing is left to net/http. Package upstream makes the

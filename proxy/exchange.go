@@ -7,6 +7,7 @@ import (
 	"io"
 	"net"
 	"net/http"
+	"net/url"
 	"strconv"
 	"sync/atomic"
 	"time"
@@ -14,8 +15,8 @@ import (
 	"github.com/kgate/kgate/proxy/upstream"
 )
 
-// exchange is one request and its answer: the ResponseWriter that the reverse
-// proxy writes to, and what is known about the request meanwhile. It is used by
+// exchange is one request and its answer: the ResponseWriter that everything
+// writes to, and what is known about the request meanwhile. It is used by
 // the request's goroutine only, but for body, hold, client and wrote.
 type exchange struct {
 	http.ResponseWriter
@@ -27,12 +28,13 @@ type exchange struct {
 	hold    hold
 	spans   spans
 
+	out outgoing
+
 	route    *route
 	upstream *backend
 	client   atomic.Pointer[upstream.Client] // the upstream's
 	failure  error                           // why the upstream gave no answer
 	verdict  verdict                         // on the upstream
-	backend  io.ReadWriteCloser              // the upstream's side of an upgraded connection
 
 	arrived  time.Time
 	admitted time.Time     // zero until then
@@ -48,6 +50,24 @@ type exchange struct {
 	chunked    bool  // the request's body comes in chunks
 	remaining  int64 // body bytes still to come, if the upstream announced how many
 	clientGone bool
+}
+
+// outgoing is the request as an upstream gets it.
+type outgoing struct {
+	request http.Request
+	url     url.URL
+	values  [10]string // of the fields that the gateway writes
+	used    int
+}
+
+// value returns s as the values of a field.
+func (o *outgoing) value(s string) []string {
+	if o.used == len(o.values) {
+		return []string{s}
+	}
+	o.values[o.used] = s
+	o.used++
+	return o.values[o.used-1 : o.used : o.used]
 }
 
 // exchangeContext is the request's context; it also leads from the request to
@@ -118,7 +138,7 @@ func (ex *exchange) WriteHeader(status int) {
 // Write implements http.ResponseWriter. No byte that has come from the upstream
 // stays in a buffer here while the next one is awaited: a slow upstream with a
 // known length is a download that somebody watches. Answers of unknown length
-// are flushed by the reverse proxy.
+// are flushed by copyBody.
 func (ex *exchange) Write(p []byte) (int, error) {
 	if !ex.wrote.Load() {
 		ex.WriteHeader(http.StatusOK)
@@ -136,8 +156,8 @@ func (ex *exchange) Write(p []byte) (int, error) {
 	return n, err
 }
 
-// Hijack implements http.Hijacker; the reverse proxy calls it once the upstream
-// has agreed to an upgrade.
+// Hijack implements http.Hijacker; it is called once the upstream has agreed to an
+// upgrade.
 func (ex *exchange) Hijack() (net.Conn, *bufio.ReadWriter, error) {
 	ex.handler.upgrades.add(1)
 	conn, brw, err := http.NewResponseController(ex.ResponseWriter).Hijack()
@@ -175,7 +195,11 @@ func (ex *exchange) decorate() {
 	b := make([]byte, 0, 40)
 	b = append(b, `kgate;desc="queue";dur=`...)
 	b = strconv.AppendFloat(b, float64(ex.rec.Wait.Microseconds())/1000, 'f', -1, 64)
-	h.Add("Server-Timing", string(b))
+	if before := h["Server-Timing"]; len(before) > 0 {
+		h["Server-Timing"] = append(before[:len(before):len(before)], string(b))
+	} else {
+		h["Server-Timing"] = ex.out.value(string(b))
+	}
 }
 
 // requestBody passes a request's body on as long as its slot may be used, and

@@ -6,8 +6,11 @@ import (
 	"errors"
 	"io"
 	"log/slog"
+	"maps"
 	"net"
 	"net/http"
+	"slices"
+	"strings"
 	"time"
 
 	"github.com/kgate/kgate/proxy/upstream"
@@ -29,23 +32,13 @@ func (h *plane) forward(ex *exchange, r *http.Request) {
 		// slow upload. Not supported means HTTP/2, which needs no such thing.
 		_ = http.NewResponseController(ex.ResponseWriter).EnableFullDuplex()
 	}
-	defer func() {
-		if ex.backend != nil {
-			// The reverse proxy leaves closing the upgraded connection to a
-			// goroutine; the slot must not be free before it is closed.
-			_ = ex.backend.Close()
-		}
-		if ex.hijacked {
-			h.upgrades.add(-1)
-		}
-	}()
 	if ex.hold.slot != nil {
 		defer ex.watch()()
 	}
 	t := ex.route.target
 	var tried []*backend
 	for u := t.pick(nil); u != nil; u = t.pick(tried) {
-		if ex.try(r, t, u); !ex.rec.DialFailed {
+		if connected := ex.try(r, t, u); connected {
 			break
 		}
 		tried = append(tried, u)
@@ -64,18 +57,49 @@ func (t *target) downRefusal() *Refusal {
 	return &Refusal{Reason: ReasonUpstreamDown, RetryAfter: t.Health.Interval}
 }
 
-// try sends the request to one upstream.
-func (ex *exchange) try(r *http.Request, t *target, u *backend) {
+// try sends the request to one upstream and copies its answer. It reports false if
+// no connection could be made: then it may go to another.
+func (ex *exchange) try(r *http.Request, t *target, u *backend) (connected bool) {
 	ex.upstream, ex.failure, ex.verdict = u, nil, verdictNone
 	ex.client.Store(u.client)
 	ex.rec.Upstream, ex.rec.DialFailed = u.name, false
 	defer func() { t.done(u, ex.verdict, ex.failure) }()
-	u.proxy.ServeHTTP(ex, r)
+	out := ex.outgoing(r)
+	res, err := u.requests.RoundTrip(out, ex)
+	if err == nil {
+		err = ex.answer(out, res)
+	}
+	if err != nil {
+		ex.upstreamFailed(r, err)
+	} else if res.ProtoMajor == 1 { // of HTTP/2, net/http may still look at it
+		recycle(out.Header)
+	}
+	return !ex.rec.DialFailed
 }
 
-// upstreamAnswered is every ReverseProxy's ModifyResponse.
-func upstreamAnswered(res *http.Response) error {
-	ex := exchangeOf(res.Request)
+var _ upstream.Caller = (*exchange)(nil)
+
+// Check implements upstream.Caller.
+func (ex *exchange) Check() error { return ex.hold.check() }
+
+// Informational implements upstream.Caller: it passes such an answer on.
+func (ex *exchange) Informational(status int, header http.Header) error {
+	h := ex.Header()
+	copyHeader(h, header)
+	ex.WriteHeader(status)
+	clear(h) // they are no part of the final answer
+	return nil
+}
+
+// StopUpload implements upstream.Caller.
+func (ex *exchange) StopUpload() bool {
+	return http.NewResponseController(ex.ResponseWriter).SetReadDeadline(time.Now()) == nil
+}
+
+// answer copies an upstream's answer. When it returns, or panics, the upstream has
+// nothing more to do with the request. An error means that nothing was copied.
+func (ex *exchange) answer(out *http.Request, res *http.Response) error {
+	defer res.Body.Close()
 	if cause := ex.hold.broken(); cause != nil {
 		return cause
 	}
@@ -83,24 +107,77 @@ func upstreamAnswered(res *http.Response) error {
 	ex.verdict = verdictGood
 	ex.rec.FirstByte = time.Since(ex.admitted)
 	ex.rec.UpstreamStatus = res.StatusCode
+	if res.StatusCode == http.StatusSwitchingProtocols {
+		return ex.upgrade(out, res)
+	}
+	removeHopByHop(res.Header)
 	ex.cleanResponse(res)
-	if len(res.Trailer) > 0 && ex.overHTTP1 && res.Request.Method != http.MethodHead {
-		// As in rewrite: only chunks can have trailers behind them.
+	announced := len(res.Trailer)
+	if announced > 0 && ex.overHTTP1 && out.Method != http.MethodHead {
+		// As in outgoing: only chunks can have trailers behind them.
 		res.ContentLength = -1
 		res.Header.Del("Content-Length")
 	}
 	ex.remaining = res.ContentLength
-	if both, ok := res.Body.(io.ReadWriteCloser); ok && res.StatusCode == http.StatusSwitchingProtocols {
-		ex.backend = &upgraded{ReadWriteCloser: both, hold: &ex.hold}
-		res.Body = ex.backend
+	header := ex.Header()
+	copyHeader(header, res.Header)
+	if announced > 0 {
+		header.Add("Trailer", strings.Join(slices.Sorted(maps.Keys(res.Trailer)), ", "))
+	}
+	ex.WriteHeader(res.StatusCode)
+	if err := ex.copyBody(res); err != nil {
+		panic(http.ErrAbortHandler) // the client must not take it for whole
+	}
+	if len(res.Trailer) > 0 {
+		// Else net/http would compute the length of a short body.
+		_ = http.NewResponseController(ex.ResponseWriter).Flush()
+		prefix := http.TrailerPrefix
+		if len(res.Trailer) == announced {
+			prefix = ""
+		}
+		for name, values := range res.Trailer {
+			header[prefix+name] = append(header[prefix+name], values...)
+		}
 	}
 	return nil
 }
 
-// upstreamFailed is every ReverseProxy's ErrorHandler: no answer came. It finds
-// out whose fault that is, and leaves the answer to forward.
-func upstreamFailed(_ http.ResponseWriter, r *http.Request, err error) {
-	ex := exchangeOf(r)
+// copyBody copies the body of an answer. Of an answer of unknown length each piece
+// is sent as it comes, and its header before the first piece if that is not there
+// yet; others are flushed by Write.
+func (ex *exchange) copyBody(res *http.Response) error {
+	streams := res.ContentLength < 0 && res.Body != http.NoBody
+	rc := http.NewResponseController(ex.ResponseWriter)
+	if ready, ok := res.Body.(interface{ Ready() bool }); streams && !(ok && ready.Ready()) {
+		_ = rc.Flush()
+	}
+	buf := buffers.Get().(*[copyBufferSize]byte)
+	defer buffers.Put(buf)
+	for {
+		n, err := res.Body.Read(buf[:])
+		if n > 0 {
+			if _, werr := ex.Write(buf[:n]); werr != nil {
+				return werr
+			}
+			if streams && err == nil {
+				if ferr := rc.Flush(); ferr != nil {
+					ex.clientGone = true
+					return ferr
+				}
+			}
+		}
+		switch {
+		case errors.Is(err, io.EOF):
+			return nil
+		case err != nil:
+			return err
+		}
+	}
+}
+
+// upstreamFailed finds out whose fault it is that no answer came, and leaves the
+// answer to forward.
+func (ex *exchange) upstreamFailed(r *http.Request, err error) {
 	ex.failure = err
 	if errors.Is(err, upstream.ErrLapsed) || ex.hold.check() != nil {
 		ex.hold.breakOff(errLost) // unless it already was, for another reason

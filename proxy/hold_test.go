@@ -7,15 +7,16 @@ import (
 	"net"
 	"net/http"
 	"net/http/httptest"
-	"net/http/httptrace"
 	"net/url"
 	"strings"
 	"testing"
 	"testing/synctest"
 	"time"
+
+	"github.com/kgate/kgate/proxy/upstream"
 )
 
-// paced is a RoundTripper that answers without a network, in the test's time:
+// paced is a requester that answers without a network, in the test's time:
 // the header after some time, then a byte now and then.
 type paced struct {
 	header, every time.Duration
@@ -23,12 +24,12 @@ type paced struct {
 	hints         int // early ones, each after the time header
 }
 
-func (p paced) RoundTrip(req *http.Request) (*http.Response, error) {
+func (p paced) RoundTrip(req *http.Request, caller upstream.Caller) (*http.Response, error) {
 	for range p.hints {
 		if err := pause(req.Context(), p.header); err != nil {
 			return nil, err
 		}
-		if err := httptrace.ContextClientTrace(req.Context()).Got1xxResponse(http.StatusEarlyHints, nil); err != nil {
+		if err := caller.Informational(http.StatusEarlyHints, nil); err != nil {
 			return nil, err
 		}
 	}
@@ -101,7 +102,7 @@ func TestHoldLimits(t *testing.T) {
 				if err != nil {
 					t.Fatal(err)
 				}
-				h.now.Load().targets[0].upstreams[0].proxy.Transport = tt.upstream
+				h.now.Load().targets[0].upstreams[0].requests = tt.upstream
 				w := httptest.NewRecorder()
 				serve(h, w, httptest.NewRequest("GET", "/", nil))
 				rec := records.next(t)

@@ -10,6 +10,8 @@ import (
 	"sync/atomic"
 	"testing"
 	"time"
+
+	"github.com/kgate/kgate/proxy/upstream"
 )
 
 const patience = 10 * time.Second
@@ -239,4 +241,11 @@ func startHandler(t testing.TB, h http.HandlerFunc) *url.URL {
 	s := httptest.NewServer(h)
 	t.Cleanup(s.Close)
 	return mustURL(t, s.URL)
+}
+
+// without is a requester that needs no caller.
+type without struct{ http.RoundTripper }
+
+func (w without) RoundTrip(req *http.Request, _ upstream.Caller) (*http.Response, error) {
+	return w.RoundTripper.RoundTrip(req)
 }

@@ -15,17 +15,16 @@ type plane struct {
 // takes what lasts: the upstreams of pools, as far as they are the same.
 func newPlane(cfg Config, before *plane) *plane {
 	h := &plane{cfg: cfg.withDefaults(), upgrades: before.upgrades, pseudonym: before.pseudonym}
-	std := &stdLog{logger: h.cfg.Logger}
 	pools := make(map[string]*target, len(h.cfg.Pools))
 	for _, p := range h.cfg.Pools {
-		t := newTarget(p, before.pool(p.Name), h.cfg.Standing, std)
+		t := newTarget(p, before.pool(p.Name), h.cfg.Standing, h.cfg.Logger)
 		pools[p.Name] = t
 		h.targets = append(h.targets, t)
 	}
 	for _, r := range h.cfg.Routes {
 		t := pools[r.Pool]
 		if r.Pool == "" {
-			t = newTarget(Pool{Upstreams: r.Upstreams, Transport: r.Transport}, new(group), nil, std)
+			t = newTarget(Pool{Upstreams: r.Upstreams, Transport: r.Transport}, new(group), nil, h.cfg.Logger)
 			h.targets = append(h.targets, t)
 		}
 		h.routes = append(h.routes, newRoute(r, t))

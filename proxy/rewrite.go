@@ -1,64 +1,185 @@
 package proxy
 
 import (
+	"net"
 	"net/http"
-	"net/http/httputil"
 	"net/netip"
+	"net/textproto"
+	"net/url"
 	"strconv"
 	"strings"
+	"sync"
+
+	"golang.org/x/net/http/httpguts"
 
 	"github.com/kgate/kgate/internal/httplist"
 )
 
-// rewrite is the Rewrite function of every ReverseProxy: it makes the upstream's
-// request of the client's. Hop-by-hop headers, Forwarded and three of
-// X-Forwarded-* are already gone from pr.Out.
-func rewrite(pr *httputil.ProxyRequest) {
-	ex := exchangeOf(pr.In)
-	if ex.route.strip != "" {
-		stripPrefix(pr.Out.URL, ex.route.strip)
-	}
-	pr.SetURL(ex.upstream.url)
-	// The gateway gives no meaning to the query, so it need not be cleaned of
-	// what Go would parse differently, and goes on as it came.
-	pr.Out.URL.RawQuery = pr.In.URL.RawQuery
-	pr.Out.Host = pr.In.Host
-	// Announced trailers get their values when the body has been read: the
-	// outgoing request must see the server's map, not a copy made before.
-	pr.Out.Trailer = pr.In.Trailer
-	removeUntrusted(pr.Out.Trailer, true)
-	if len(pr.Out.Trailer) > 0 {
-		// HTTP/2 has them behind a body of known length, too; HTTP/1.1 only
-		// behind chunks.
-		pr.Out.ContentLength = -1
-	}
+// hopByHop are the fields of a header that are for one connection (RFC 9110, section
+// 7.6.1), or were before there was Connection to say so.
+var hopByHop = []string{
+	"Connection", "Proxy-Connection", "Keep-Alive", "Proxy-Authenticate", "Proxy-Authorization",
+	"Te", "Trailer", "Transfer-Encoding", "Upgrade",
+}
 
-	trusted := contains(ex.handler.cfg.TrustedProxies, pr.In.RemoteAddr)
-	removeUntrusted(pr.Out.Header, trusted)
-	if trusted {
-		pr.Out.Header["X-Forwarded-For"] = pr.In.Header["X-Forwarded-For"]
-	}
-	pr.SetXForwarded()
-	pr.Out.Header["Forwarded"] = []string{forwarded(pr.In, trusted)}
-	if trusted {
-		keep(pr, "X-Forwarded-Host")
-		keep(pr, "X-Forwarded-Proto")
-	}
-	if n, ok := maxForwards(pr.In); ok {
-		pr.Out.Header["Max-Forwards"] = []string{strconv.FormatUint(n-1, 10)}
-	}
-	if http10 := !pr.In.ProtoAtLeast(1, 1); http10 || switchesHTTP(pr.Out.Header["Upgrade"]) {
-		delete(pr.Out.Header, "Upgrade")
-		delete(pr.Out.Header, "Connection")
-	}
-	delete(pr.Out.Header, "Http2-Settings")
-	if t := ex.route.target; t.Fence {
-		if fence := ex.hold.slot.Fence(); fence != "" {
-			pr.Out.Header["Kgate-Fence"] = []string{fence}
+// removeHopByHop removes them, and those that Connection names.
+func removeHopByHop(h http.Header) {
+	for _, line := range h["Connection"] {
+		for name := range strings.SplitSeq(line, ",") {
+			if name = textproto.TrimString(name); name != "" {
+				delete(h, http.CanonicalHeaderKey(name))
+			}
 		}
 	}
-	ex.traceUpstream(pr.Out.Header)
-	pr.Out.Header["Via"] = append(pr.Out.Header["Via"], via(pr.In, ex.handler.pseudonym))
+	for _, name := range hopByHop {
+		delete(h, name)
+	}
+}
+
+// copyHeader adds the fields of from to those of to. Values are shared, and never
+// changed in place.
+func copyHeader(to, from http.Header) {
+	for name, values := range from {
+		if have := to[name]; len(have) > 0 {
+			values = append(have[:len(have):len(have)], values...)
+		}
+		to[name] = values
+	}
+}
+
+// headers are empty ones, used before.
+var headers = sync.Pool{New: func() any { return make(http.Header, 16) }}
+
+// recycle takes back a header that nobody looks at any more.
+func recycle(h http.Header) {
+	const large = 64 // a map does not shrink
+	if len(h) <= large {
+		clear(h)
+		headers.Put(h)
+	}
+}
+
+// outgoing returns the upstream's request, made of the client's. It is valid until
+// the next call.
+func (ex *exchange) outgoing(in *http.Request) *http.Request {
+	out, header := &ex.out.request, headers.Get().(http.Header)
+	*out = *in
+	out.Header = header
+	out.Close = false
+	if in.ContentLength == 0 {
+		out.Body = http.NoBody
+	}
+	// The values of announced trailers come when the body has been read: into the
+	// server's map.
+	removeUntrusted(out.Trailer, true)
+	if len(out.Trailer) > 0 {
+		// HTTP/2 has them behind a body of known length, too; HTTP/1.1 only
+		// behind chunks.
+		out.ContentLength = -1
+	}
+	ex.address(in)
+	ex.fillHeader(header, in)
+	return out
+}
+
+// address fills in the URL at the present upstream. The gateway gives no meaning
+// to the query: it goes on as it came.
+func (ex *exchange) address(in *http.Request) {
+	to := &ex.out.url
+	*to = *in.URL
+	if ex.route.strip != "" {
+		stripPrefix(to, ex.route.strip)
+	}
+	base := ex.upstream.url
+	to.Scheme, to.Host, to.User = base.Scheme, base.Host, nil
+	if base.Path != "" {
+		joinPath(base, to)
+	}
+	ex.out.request.URL = to
+}
+
+// joinPath puts base's path before that of to, in both its forms.
+func joinPath(base, to *url.URL) {
+	raw, encoded := base.EscapedPath(), to.EscapedPath()
+	if base.RawPath == "" && to.RawPath == "" {
+		raw, encoded = "", ""
+	}
+	to.Path = oneSlash(base.Path, to.Path)
+	to.RawPath = ""
+	if raw != "" || encoded != "" {
+		to.RawPath = oneSlash(raw, encoded)
+	}
+}
+
+func oneSlash(a, b string) string {
+	return strings.TrimSuffix(a, "/") + "/" + strings.TrimPrefix(b, "/")
+}
+
+// fillHeader fills in the header for the upstream.
+func (ex *exchange) fillHeader(header http.Header, in *http.Request) {
+	for name, values := range in.Header {
+		header[name] = values
+	}
+	upgrade := upgradeType(in.Header)
+	trailers := httpguts.HeaderValuesContainsToken(in.Header["Te"], "trailers")
+	removeHopByHop(header)
+	trusted := contains(ex.handler.cfg.TrustedProxies, in.RemoteAddr)
+	removeUntrusted(header, trusted)
+	delete(header, "Http2-Settings")
+
+	ex.out.used = 0
+	set := func(name, value string) { header[name] = ex.out.value(value) }
+	if trailers {
+		set("Te", "trailers")
+	}
+	if n, ok := maxForwards(in); ok {
+		set("Max-Forwards", strconv.FormatUint(n-1, 10))
+	}
+	if upgrade != "" && in.ProtoAtLeast(1, 1) && !switchesHTTP(in.Header["Upgrade"]) {
+		set("Connection", "Upgrade")
+		set("Upgrade", upgrade)
+	}
+	if _, ok := header["User-Agent"]; !ok {
+		set("User-Agent", "") // else net/http has one of its own
+	}
+	ex.setForwarded(set, in, trusted)
+	if ex.route.target.Fence {
+		if fence := ex.hold.slot.Fence(); fence != "" {
+			set("Kgate-Fence", fence)
+		}
+	}
+	ex.traceUpstream(header)
+	if before := header["Via"]; len(before) > 0 {
+		header["Via"] = append(before[:len(before):len(before)], via(in, ex.handler.pseudonym))
+	} else {
+		set("Via", via(in, ex.handler.pseudonym))
+	}
+}
+
+// setForwarded tells the upstream whom the request is from. What a trusted proxy
+// has said of that is kept and added to.
+func (ex *exchange) setForwarded(set func(name, value string), in *http.Request, trusted bool) {
+	set("Forwarded", forwarded(in, trusted))
+	remote, _, err := net.SplitHostPort(in.RemoteAddr)
+	prior := in.Header["X-Forwarded-For"]
+	switch {
+	case err != nil: // then nothing is known
+		delete(ex.out.request.Header, "X-Forwarded-For")
+	case trusted && len(prior) > 0:
+		set("X-Forwarded-For", strings.Join(prior, ", ")+", "+remote)
+	default:
+		set("X-Forwarded-For", remote)
+	}
+	if !trusted || len(in.Header["X-Forwarded-Host"]) == 0 {
+		set("X-Forwarded-Host", in.Host)
+	}
+	if !trusted || len(in.Header["X-Forwarded-Proto"]) == 0 {
+		proto := "http"
+		if in.TLS != nil {
+			proto = "https"
+		}
+		set("X-Forwarded-Proto", proto)
+	}
 }
 
 // switchesHTTP reports whether a request wants to go on in another kind of HTTP:
@@ -72,12 +193,6 @@ func switchesHTTP(upgrade []string) bool {
 		}
 	}
 	return false
-}
-
-func keep(pr *httputil.ProxyRequest, name string) {
-	if v := pr.In.Header[name]; len(v) > 0 {
-		pr.Out.Header[name] = v
-	}
 }
 
 func via(r *http.Request, pseudonym string) string {

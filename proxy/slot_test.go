@@ -164,9 +164,9 @@ func (panicBodyTransport) RoundTrip(req *http.Request) (*http.Response, error) {
 func TestPanic(t *testing.T) {
 	g := newGateway(t, 1, http.NotFoundHandler())
 	u := g.handler.now.Load().targets[0].upstreams[0]
-	healthy := u.proxy.Transport
+	healthy := u.requests
 
-	u.proxy.Transport = panicTransport{}
+	u.requests = without{panicTransport{}}
 	res := g.do(g.request("GET", "/"))
 	_ = res.Body.Close()
 	if res.StatusCode != 500 {
@@ -177,7 +177,7 @@ func TestPanic(t *testing.T) {
 		t.Errorf("record %+v", rec)
 	}
 
-	u.proxy.Transport = panicBodyTransport{}
+	u.requests = without{panicBodyTransport{}}
 	res = g.do(g.request("GET", "/"))
 	if _, err := io.ReadAll(res.Body); err == nil {
 		t.Error("the answer looks whole")
@@ -188,7 +188,7 @@ func TestPanic(t *testing.T) {
 		t.Errorf("record %+v", rec)
 	}
 
-	u.proxy.Transport = healthy
+	u.requests = healthy
 	res = g.do(g.request("GET", "/"))
 	_ = res.Body.Close()
 	if res.StatusCode != 404 {

@@ -3,11 +3,9 @@ package proxy
 import (
 	"context"
 	"crypto/tls"
+	"log/slog"
 	"net"
 	"net/http"
-	"net/http/httptrace"
-	"net/http/httputil"
-	"net/textproto"
 	"net/url"
 	"sync"
 	"time"
@@ -40,11 +38,11 @@ type backend struct {
 	scheme    string // its scheme, which h2c is not any more in url
 	transport Transport
 
-	url    *url.URL
-	name   string // host and port, for logs
-	proxy  *httputil.ReverseProxy
-	client *upstream.Client
-	checks context.CancelFunc // ends its checks; nil: there are none
+	url      *url.URL
+	name     string // host and port, for logs
+	client   *upstream.Client
+	requests requester          // client, but for tests
+	checks   context.CancelFunc // ends its checks; nil: there are none
 
 	suspected chan struct{} // a request has failed: the next check is to come at once
 
@@ -54,35 +52,36 @@ type backend struct {
 
 // newTarget returns the target of a pool or, if p has no name, of a route
 // without one. Its upstreams become those of g.
-func newTarget(p Pool, g *group, standing func() uint64, logger *stdLog) *target {
+func newTarget(p Pool, g *group, standing func() uint64, logger *slog.Logger) *target {
 	upstreams := make([]*backend, len(p.Upstreams))
 	for i, u := range p.Upstreams {
 		if upstreams[i] = g.same(u.String(), p.Transport); upstreams[i] == nil {
-			upstreams[i] = newUpstream(u, p, standing, logger)
+			upstreams[i] = newUpstream(u, p, standing)
 		}
 	}
-	g.replace(upstreams, p, logger.logger)
+	g.replace(upstreams, p, logger)
 	return &target{Pool: p, group: g}
 }
 
-func newUpstream(u *url.URL, p Pool, standing func() uint64, logger *stdLog) *backend {
+func newUpstream(u *url.URL, p Pool, standing func() uint64) *backend {
 	to := *u
 	if to.Scheme == "h2c" {
 		to.Scheme = "http"
 	}
-	up := &backend{suspected: make(chan struct{}, 1), scheme: u.Scheme, from: u.String(), transport: p.Transport, url: &to, name: to.Host, proxy: &httputil.ReverseProxy{
-		Rewrite:        rewrite,
-		ErrorLog:       logger.std(),
-		BufferPool:     buffers,
-		ModifyResponse: upstreamAnswered,
-		ErrorHandler:   upstreamFailed,
-	}}
 	if p.Name == "" {
 		standing = nil
 	}
-	up.client = newClient(u, p.Transport, standing)
-	up.proxy.Transport = over{up.client}
-	return up
+	client := newClient(u, p.Transport, standing)
+	return &backend{
+		from: u.String(), scheme: u.Scheme, transport: p.Transport,
+		url: &to, name: to.Host, client: client, requests: client,
+		suspected: make(chan struct{}, 1),
+	}
+}
+
+// requester makes requests to an upstream.
+type requester interface {
+	RoundTrip(req *http.Request, caller upstream.Caller) (*http.Response, error)
 }
 
 // newClient returns the connections to one upstream.
@@ -100,30 +99,6 @@ func newClient(u *url.URL, cfg Transport, standing func() uint64) *upstream.Clie
 		IdleTimeout:           idleConnTimeout,
 		Standing:              standing,
 	})
-}
-
-type over struct{ client *upstream.Client }
-
-func (o over) RoundTrip(req *http.Request) (*http.Response, error) {
-	return o.client.RoundTrip(req, caller{exchangeOf(req), req})
-}
-
-type caller struct {
-	ex  *exchange
-	req *http.Request
-}
-
-func (c caller) Check() error { return c.ex.hold.check() }
-
-func (c caller) Informational(status int, header http.Header) error {
-	if trace := httptrace.ContextClientTrace(c.req.Context()); trace != nil && trace.Got1xxResponse != nil {
-		return trace.Got1xxResponse(status, textproto.MIMEHeader(header))
-	}
-	return nil
-}
-
-func (c caller) StopUpload() bool {
-	return http.NewResponseController(c.ex.ResponseWriter).SetReadDeadline(time.Now()) == nil
 }
 
 // newTransport returns a transport for one upstream. It differs from
@@ -155,25 +130,5 @@ func newTransport(scheme string, cfg Transport) *http.Transport {
 	return tr
 }
 
-// buffers lends the buffers that answers are copied through.
-var buffers = new(bufferPool)
-
-type bufferPool struct{ pool sync.Pool }
-
-var _ httputil.BufferPool = (*bufferPool)(nil)
-
-// Get implements httputil.BufferPool.
-func (p *bufferPool) Get() []byte {
-	if b, ok := p.pool.Get().(*[copyBufferSize]byte); ok {
-		return b[:]
-	}
-	return make([]byte, copyBufferSize)
-}
-
-// Put implements httputil.BufferPool. It stores a pointer to the array, since
-// putting a slice into an interface would allocate.
-func (p *bufferPool) Put(b []byte) {
-	if len(b) == copyBufferSize {
-		p.pool.Put((*[copyBufferSize]byte)(b))
-	}
-}
+// buffers are what answers are copied through.
+var buffers = sync.Pool{New: func() any { return new([copyBufferSize]byte) }}

@@ -21,6 +21,9 @@ func (t *Transport) accept() {
 		switch {
 		case err == nil:
 			pause = 0
+			if t.tls.Load() != nil {
+				conn = t.secured.below(conn)
+			}
 			// Here and not in serve: the oldest must be the first accepted.
 			waiting, evicted := t.halfOpen.add(conn)
 			if evicted != nil {

@@ -122,9 +122,11 @@ type Config struct {
 
 	// TLS, if set, makes every connection mutual TLS 1.3. It needs RootCAs, the
 	// authorities that decide who is a peer (ClientCAs are ignored), and
-	// Certificates, or GetCertificate and GetClientCertificate. Certificates
-	// are checked for their chain and usage, not for names: peers are known by
-	// the agreed view, and move between addresses.
+	// Certificates, or GetCertificate and GetClientCertificate. A certificate
+	// must be good for servers and clients. On a link it must have the name of
+	// the peer in the agreed view; addresses do not count. VerifyConnection may
+	// ask for more. All of it is checked again when SetTLS is called, and every
+	// few seconds.
 	TLS *tls.Config
 
 	// Handler takes the messages that arrive. Required. It is not called

@@ -8,6 +8,8 @@ import (
 	"math/rand/v2"
 	"net"
 	"time"
+
+	"github.com/kgate/kgate/internal/peercert"
 )
 
 // keepUp dials until the link is closed, whenever there is no connection. The
@@ -79,6 +81,11 @@ func (l *link) connect() error {
 	if err != nil {
 		return err
 	}
+	if err := peercert.OfConn(conn, l.peerName()); err != nil {
+		_ = raw.Close()
+		l.t.refusals.add(CauseCertificate, err, l.attrs()...)
+		return fmt.Errorf("%s: %w", raw.RemoteAddr(), err)
+	}
 	s := newSession(l, raw, conn)
 	switch err := l.enter(s, true); {
 	case errors.Is(err, errLinked): // the other end was quicker
@@ -96,6 +103,12 @@ func (l *link) connect() error {
 	}
 	s.run()
 	return nil
+}
+
+func (l *link) peerName() string {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	return l.name
 }
 
 func (l *link) address() string {
@@ -140,6 +153,10 @@ func (t *Transport) acceptLink(raw, conn net.Conn, h hello) {
 	if l == nil || h.to != set.self {
 		err := fmt.Errorf("link from node %d to node %d", h.from, h.to)
 		t.answerRefusal(raw, conn, statusNode, CauseNode, err)
+		return
+	}
+	if err := peercert.OfConn(conn, l.peerName()); err != nil {
+		t.answerRefusal(raw, conn, statusNode, CauseCertificate, err)
 		return
 	}
 	s := newSession(l, raw, conn)

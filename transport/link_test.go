@@ -193,8 +193,8 @@ func TestOrderAcrossCuts(t *testing.T) {
 			c1.Handler, c2.Handler, c1.Observer = at1, at2, seen
 			t1, t2 := listen(t, c1), listen(t, c2)
 			cut := newCutter(t, t2.Addr().String(), tc.maxBytes)
-			t1.SetPeers(1, []Peer{{Node: 2, Addr: cut.addr()}})
-			t2.SetPeers(2, []Peer{{Node: 1}})
+			t1.SetPeers(1, []Peer{{Node: 2, Addr: cut.addr(), Name: "gw"}})
+			t2.SetPeers(2, []Peer{{Node: 1, Name: "gw"}})
 			var wg sync.WaitGroup
 			wg.Go(func() { sendAll(t, t1, 2, n) })
 			wg.Go(func() { sendAll(t, t2, 1, n) })

@@ -34,9 +34,9 @@ func healthy(t *testing.T, c Config, f func(victim *Transport, seen *counter)) {
 		return nil
 	})
 	friend, victim := listen(t, Config{TLS: c.TLS}), listen(t, c)
-	friend.SetPeers(1, []Peer{{Node: 3, Addr: victim.Addr().String()}})
+	friend.SetPeers(1, []Peer{{Node: 3, Addr: victim.Addr().String(), Name: "gw"}})
 	// 2 is played by the test; 4 is never there.
-	victim.SetPeers(3, []Peer{{Node: 1}, {Node: 2}, {Node: 4, Addr: "127.0.0.1:1"}})
+	victim.SetPeers(3, []Peer{{Node: 1, Name: "gw"}, {Node: 2, Name: "gw"}, {Node: 4, Addr: "127.0.0.1:1"}})
 	waitUp(t, friend)
 
 	stop, sent := make(chan struct{}), uint64(0)
@@ -321,6 +321,7 @@ func TestTLS(t *testing.T) {
 			"another authority":      {mixed, CauseCertificate},
 			"both another authority": {theirs.peer(t), CauseHandshake}, // the client is the first to notice
 			"expired":                {expired, CauseCertificate},
+			"good for clients only":  {ours.peer(t, onlyFor(x509.ExtKeyUsageClientAuth)), CauseCertificate},
 			"no certificate":         {nobody, CauseHandshake},
 			"too old": {&tls.Config{
 				Certificates: ours.peer(t).Certificates, InsecureSkipVerify: true, MaxVersion: tls.VersionTLS12,
@@ -355,7 +356,7 @@ func TestTLS(t *testing.T) {
 func TestTLSServerIsChecked(t *testing.T) {
 	ours, theirs := newPKI(t), newPKI(t)
 	roots := ours.peer(t).RootCAs
-	clientOnly := ours.peer(t, func(c *x509.Certificate) { c.ExtKeyUsage = []x509.ExtKeyUsage{x509.ExtKeyUsageClientAuth} })
+	clientOnly := ours.peer(t, onlyFor(x509.ExtKeyUsageClientAuth))
 	for name, certs := range map[string][]tls.Certificate{
 		"another authority": theirs.peer(t).Certificates,
 		"no server's":       clientOnly.Certificates,
@@ -378,31 +379,5 @@ func TestTLSServerIsChecked(t *testing.T) {
 		}
 		_ = l.Close()
 		wg.Wait()
-	}
-}
-
-// Certificates are renewed, the authority replaced, while links stay.
-func TestTLSRenewed(t *testing.T) {
-	before, after := newPKI(t), newPKI(t)
-	t1, t2 := listen(t, Config{TLS: before.peer(t)}), listen(t, Config{TLS: before.peer(t)})
-	join(t1, t2)
-	waitUp(t, t1, t2)
-	for _, tr := range []*Transport{t1, t2} {
-		if err := tr.SetTLS(after.peer(t)); err != nil {
-			t.Fatal(err)
-		}
-		if err := errors.Join(tr.SetTLS(nil), tr.SetTLS(&tls.Config{})); !errors.Is(err, ErrConfig) {
-			t.Errorf("unusable configurations: %v", err)
-		}
-	}
-	t3 := listen(t, Config{TLS: after.peer(t)})
-	join(t1, t2, t3)
-	waitUp(t, t1, t2, t3)
-	if s := t1.Links()[0]; s.Reconnects != 0 {
-		t.Errorf("link = %+v", s)
-	}
-	open := listen(t, Config{})
-	if err := open.SetTLS(before.peer(t)); !errors.Is(err, ErrConfig) {
-		t.Errorf("TLS on a plaintext transport: %v", err)
 	}
 }

@@ -151,6 +151,9 @@ func (t *Transport) dial(ctx context.Context, addr string) (raw, conn net.Conn, 
 	if err != nil {
 		return nil, nil, err
 	}
+	if t.tls.Load() != nil {
+		raw = t.secured.below(raw)
+	}
 	conn, err = t.secureClient(ctx, raw)
 	if err != nil {
 		_ = raw.Close()

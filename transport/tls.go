@@ -3,15 +3,19 @@ package transport
 import (
 	"context"
 	"crypto/tls"
-	"crypto/x509"
 	"errors"
 	"fmt"
 	"net"
+
+	"github.com/kgate/kgate/internal/peercert"
 )
 
 // tlsPair holds what both directions of a connection need.
 type tlsPair struct {
 	server, client *tls.Config
+	// verify checks the other end's certificate, also of a connection that is
+	// open already.
+	verify func(tls.ConnectionState) error
 }
 
 func validateTLS(c *tls.Config) error {
@@ -26,49 +30,34 @@ func validateTLS(c *tls.Config) error {
 }
 
 // newTLSPair derives both directions from one configuration. Whatever c says,
-// both ends must have a certificate of c.RootCAs.
+// both ends must have a certificate of c.RootCAs that is good for either end.
 func newTLSPair(c *tls.Config) *tlsPair {
+	pair := &tlsPair{verify: func(state tls.ConnectionState) error {
+		if _, err := peercert.Verify(c.RootCAs, state.PeerCertificates); err != nil {
+			return &tls.CertificateVerificationError{UnverifiedCertificates: state.PeerCertificates, Err: err}
+		}
+		if c.VerifyConnection != nil {
+			return c.VerifyConnection(state)
+		}
+		return nil
+	}}
 	server := c.Clone()
 	server.MinVersion = tls.VersionTLS13
 	server.ClientAuth = tls.RequireAndVerifyClientCert
 	server.ClientCAs = c.RootCAs
 	server.GetConfigForClient = nil // would bypass the two lines above
 	server.SessionTicketsDisabled = true
+	server.VerifyConnection = pair.verify
 
 	client := c.Clone()
 	client.MinVersion = tls.VersionTLS13
 	client.ClientSessionCache = nil
-	// Peers are known by the agreed view and dialled by address, so there is no
-	// name to check: verifyChain checks all the rest.
+	// Peers are dialled by address. Which gateway is to be there is checked by
+	// who dials it: see peercert.OfConn.
 	client.InsecureSkipVerify = true
-	client.VerifyConnection = func(state tls.ConnectionState) error {
-		if err := verifyChain(c.RootCAs, state.PeerCertificates); err != nil {
-			return err
-		}
-		if c.VerifyConnection != nil {
-			return c.VerifyConnection(state)
-		}
-		return nil
-	}
-	return &tlsPair{server: server, client: client}
-}
-
-// verifyChain checks that the first certificate is a server's, valid now, and
-// issued by roots.
-func verifyChain(roots *x509.CertPool, chain []*x509.Certificate) error {
-	if len(chain) == 0 {
-		return errors.New("no certificate")
-	}
-	intermediates := x509.NewCertPool()
-	for _, c := range chain[1:] {
-		intermediates.AddCert(c)
-	}
-	_, err := chain[0].Verify(x509.VerifyOptions{
-		Roots:         roots,
-		Intermediates: intermediates,
-		KeyUsages:     []x509.ExtKeyUsage{x509.ExtKeyUsageServerAuth},
-	})
-	return err
+	client.VerifyConnection = pair.verify
+	pair.server, pair.client = server, client
+	return pair
 }
 
 // secureServer makes TLS of an accepted connection, if the transport has TLS.
@@ -77,8 +66,7 @@ func (t *Transport) secureServer(ctx context.Context, raw net.Conn) (net.Conn, e
 	if pair == nil {
 		return raw, nil
 	}
-	conn := tls.Server(raw, pair.server)
-	return conn, conn.HandshakeContext(ctx)
+	return t.secured.handshake(ctx, raw, tls.Server(raw, pair.server))
 }
 
 // secureClient makes TLS of a dialled connection, if the transport has TLS.
@@ -87,16 +75,12 @@ func (t *Transport) secureClient(ctx context.Context, raw net.Conn) (net.Conn, e
 	if pair == nil {
 		return raw, nil
 	}
-	conn := tls.Client(raw, pair.client)
-	if err := conn.HandshakeContext(ctx); err != nil {
-		return nil, err
-	}
-	return conn, nil
+	return t.secured.handshake(ctx, raw, tls.Client(raw, pair.client))
 }
 
-// SetTLS replaces the TLS configuration for connections made from now on:
-// certificates are renewed without disturbing the links. A transport cannot
-// change between TLS and plaintext.
+// SetTLS replaces the TLS configuration. Connections that are open stay, if the
+// other end's certificate is good under the new one too; the others are closed.
+// A transport cannot change between TLS and plaintext.
 func (t *Transport) SetTLS(c *tls.Config) error {
 	if (c == nil) != (t.tls.Load() == nil) {
 		return fmt.Errorf("%w: TLS cannot be switched on or off while running", ErrConfig)
@@ -107,6 +91,8 @@ func (t *Transport) SetTLS(c *tls.Config) error {
 	if err := validateTLS(c); err != nil {
 		return err
 	}
-	t.tls.Store(newTLSPair(c))
+	pair := newTLSPair(c)
+	t.tls.Store(pair)
+	t.secured.review(pair.verify, t.config.Logger)
 	return nil
 }

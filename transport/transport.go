@@ -19,7 +19,7 @@ type Peer struct {
 	Node kmutex.Node
 	// Addr is the address of its peer port, host:port. Empty: it is not dialled.
 	Addr string
-	// Name is for people.
+	// Name of the gateway. Over TLS its certificate must have it.
 	Name string
 }
 
@@ -59,6 +59,7 @@ type Transport struct {
 	listener net.Listener
 	addr     net.Addr
 	tls      atomic.Pointer[tlsPair] // nil inside: plaintext
+	secured  secured
 	refusals *refusals
 	halfOpen *halfOpen
 	streams  [streamEnd]*Stream // none for links
@@ -112,6 +113,9 @@ func Listen(c Config) (*Transport, error) {
 	t.ctx, t.cancel = context.WithCancel(context.Background())
 	t.wg.Go(t.accept)
 	t.wg.Go(t.beat)
+	if c.TLS != nil {
+		t.wg.Go(t.reviewSecured)
+	}
 	return t, nil
 }
 

@@ -50,6 +50,7 @@ type Member struct {
 type Agent struct {
 	config  Config
 	serf    *serf.Serf
+	keyring *memberlist.Keyring // nil: gossip goes in the clear
 	advise  *adviser
 	changed chan struct{}
 	stop    chan struct{}
@@ -144,7 +145,12 @@ func (a *Agent) serfConfig(events chan<- serf.Event) (*serf.Config, error) {
 	if m.AdvertisePort == 0 {
 		m.AdvertisePort = port
 	}
-	m.SecretKey = a.config.Key
+	if len(a.config.Keys) > 0 {
+		if a.keyring, err = memberlist.NewKeyring(a.config.Keys, a.config.Keys[0]); err != nil {
+			return nil, fmt.Errorf("%w: gossip key: %w", ErrConfig, err)
+		}
+		m.Keyring = a.keyring
+	}
 	m.ProbeInterval, m.ProbeTimeout = a.config.ProbeInterval, a.config.ProbeTimeout
 	m.SuspicionMult, m.SuspicionMaxTimeoutMult = 3, 2
 	m.GossipInterval = 50 * time.Millisecond

@@ -178,10 +178,10 @@ func TestNameInUse(t *testing.T) {
 }
 
 func TestGossipKeys(t *testing.T) {
-	key := func(b byte) []byte { return bytes.Repeat([]byte{b}, KeySize) }
+	key := func(b byte) [][]byte { return [][]byte{bytes.Repeat([]byte{b}, KeySize)} }
 	for _, tt := range []struct {
 		name          string
-		theirs, yours []byte
+		theirs, yours [][]byte
 		joins         bool
 	}{
 		{"same", key(1), key(1), true},
@@ -192,16 +192,16 @@ func TestGossipKeys(t *testing.T) {
 		t.Run(tt.name, func(t *testing.T) {
 			var log, other lines
 			first := base("a", "1")
-			first.Key, first.Logger = tt.theirs, other.logger()
+			first.Keys, first.Logger = tt.theirs, other.logger()
 			a := start(t, first)
 			second := base("b", "1", a.Addr())
-			second.Key, second.Logger = tt.yours, log.logger()
+			second.Keys, second.Logger = tt.yours, log.logger()
 			b := start(t, second)
 			if tt.joins {
 				sees(t, a, "a/1/alive", "b/1/alive")
 				return
 			}
-			until(t, "it says so", func() bool { return log.count("cluster.gossip_key") > 0 })
+			until(t, "it says so", func() bool { return log.count("msg=\"not joined: gossip key differs\"") > 0 })
 			if !errors.Is(b.Problem(), ErrKey) {
 				t.Errorf("problem %v", b.Problem())
 			}

@@ -57,8 +57,9 @@ type Config struct {
 	// is enough to begin with; the others are asked on. This gateway's own may be
 	// among them.
 	Join []string
-	// Key encrypts gossip: KeySize bytes, or none for plain text.
-	Key []byte
+	// Keys are for gossip, KeySize bytes each: the first encrypts, any of them
+	// decrypts. None: gossip goes in the clear. See [Agent.SetKeys].
+	Keys [][]byte
 
 	// ProbeInterval and ProbeTimeout say how often one other gateway is asked
 	// for a sign of life, and how long it has to give it. Default 200 ms and
@@ -108,8 +109,10 @@ func (c Config) Validate() error {
 	if c.Boot == "" {
 		bad("the boot id is empty")
 	}
-	if n := len(c.Key); n != 0 && n != KeySize {
-		bad("the gossip key has %d bytes, it must have %d (`kgate keygen` makes one)", n, KeySize)
+	for _, key := range c.Keys {
+		if n := len(key); n != KeySize {
+			bad("the gossip key has %d bytes, it must have %d (`kgate keygen` makes one)", n, KeySize)
+		}
 	}
 	if _, _, err := splitHostPort(c.Bind); err != nil {
 		bad("gossip address %q: %v", c.Bind, err)

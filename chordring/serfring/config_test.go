@@ -18,13 +18,13 @@ func TestValidate(t *testing.T) {
 		"no name":    {func(c *Config) { c.Name = "" }, "name is empty"},
 		"long name":  {func(c *Config) { c.Name = strings.Repeat("x", 129) }, "at most 128"},
 		"no boot":    {func(c *Config) { c.Boot = "" }, "boot id is empty"},
-		"short key":  {func(c *Config) { c.Key = make([]byte, 16) }, "must have 32 (`kgate keygen` makes one)"},
+		"short key":  {func(c *Config) { c.Keys = [][]byte{make([]byte, 16)} }, "must have 32 (`kgate keygen` makes one)"},
 		"no port":    {func(c *Config) { c.Bind = "10.0.0.1" }, "write host:port, for example :7946"},
 		"word port":  {func(c *Config) { c.Bind = ":gossip" }, `"gossip" is not a port number`},
 		"big port":   {func(c *Config) { c.Bind = ":99999" }, `"99999" is not a port number`},
 		"bad join":   {func(c *Config) { c.Join = []string{"10.0.0.2"} }, `"10.0.0.2" is not host:port`},
 		"long tags":  {func(c *Config) { c.Version = strings.Repeat("x", 500) }, "too long together"},
-		"everything": {func(c *Config) { *c = Config{Key: []byte{1}} }, "boot id is empty"},
+		"everything": {func(c *Config) { *c = Config{Keys: [][]byte{{1}}} }, "boot id is empty"},
 	} {
 		c := base("a", "1")
 		tt.change(&c)

@@ -143,7 +143,7 @@ func (a *Agent) complain(err error) {
 	case errors.Is(err, ErrKey):
 		if a.advise.once.First("join: key") {
 			log.Warn("not joined: gossip key differs", name, list, cause,
-				slog.String("hint", "give every gateway the same cluster.gossip_key"))
+				slog.String("hint", "give every gateway the same cluster.key_file, or the same gossip key"))
 		}
 	case a.advise.once.First("join: nobody"):
 		log.Warn("no gateway of the join list answers", name, list, cause, slog.String("hint",

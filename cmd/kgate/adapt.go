@@ -263,14 +263,14 @@ func accessFormat(l config.Log) proxy.AccessFormat {
 	}
 }
 
-// trust is how each pool's upstreams are reached over TLS.
-type trust map[string]*tls.Config
+// upstreamTrust is how each pool's upstreams are reached over TLS.
+type upstreamTrust map[string]*tls.Config
 
 // keep has cfg use what t has where it says the same. Whoever is reached in the same
 // way keeps its connections when the configuration is read again. It returns what
 // cfg uses then, and whether that is anything new.
-func (t trust) keep(cfg *proxy.Config) (now trust, changed bool) {
-	now = make(trust, len(cfg.Pools))
+func (t upstreamTrust) keep(cfg *proxy.Config) (now upstreamTrust, changed bool) {
+	now = make(upstreamTrust, len(cfg.Pools))
 	for i := range cfg.Pools {
 		p := &cfg.Pools[i]
 		if before, known := t[p.Name]; known && sameTLS(before, p.Transport.TLS) {

@@ -31,7 +31,8 @@ type execCommand struct {
 func (execCommand) Help() string {
 	return `The slot is one of the k that all gateways share with the requests they proxy.
 It is renewed while the command runs, by whichever gateway answers. If it is lost
-all the same, the command gets SIGTERM, and SIGKILL five seconds later. Other
+all the same, the command gets SIGTERM, and SIGKILL before somebody else can
+have the slot: after a twentieth of --ttl, and five seconds at most. Other
 signals are passed on to the command and its process group. The command finds
 the slot in KGATE_TICKET and its fence in KGATE_FENCE.
 
@@ -45,8 +46,10 @@ gateway answers, 75 no slot came in time, 126 the command cannot run, 127 there
 is no such command, 1 another failure, 2 wrong command line.`
 }
 
-// killAfter is how long a command that has lost its slot may take to end.
-const killAfter = 5 * time.Second
+// killAfter is how long a command that has lost its slot may take to end. The
+// loss is known when a tenth of the time to live is left; half of that is for what
+// comes late.
+func killAfter(ttl time.Duration) time.Duration { return min(ttl/20, 5*time.Second) }
 
 // passedOn are the signals that the command gets in this process's stead.
 var passedOn = []os.Signal{
@@ -73,7 +76,7 @@ func (c *execCommand) Run(std streams) error {
 	if err != nil {
 		return err
 	}
-	err = hold(std, slot, &exec.Cmd{Path: path, Args: args}, signals)
+	err = hold(std, slot, killAfter(c.TTL), &exec.Cmd{Path: path, Args: args}, signals)
 	if e := slot.Release(); e != nil {
 		fmt.Fprintln(std.err, "kgate: the slot was not given back:", e)
 	}
@@ -205,8 +208,8 @@ func (c *execCommand) explain(err error) error {
 	return &codedError{code: code, err: err}
 }
 
-// hold runs cmd while the slot is held.
-func hold(std streams, slot *client.Slot, cmd *exec.Cmd, signals <-chan os.Signal) error {
+// hold runs cmd while the slot is held. When it is lost, cmd has grace to end.
+func hold(std streams, slot *client.Slot, grace time.Duration, cmd *exec.Cmd, signals <-chan os.Signal) error {
 	// The system ends the command with the thread that started it.
 	runtime.LockOSThread()
 	defer runtime.UnlockOSThread()
@@ -230,7 +233,7 @@ func hold(std streams, slot *client.Slot, cmd *exec.Cmd, signals <-chan os.Signa
 		case <-lost:
 			fmt.Fprintln(std.err, "kgate: the slot is lost; the command is stopped")
 			all.signal(cmd.Process, syscall.SIGTERM)
-			lost, kill = nil, time.After(killAfter)
+			lost, kill = nil, time.After(grace)
 		case <-kill:
 			all.signal(cmd.Process, syscall.SIGKILL)
 		}

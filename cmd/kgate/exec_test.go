@@ -5,6 +5,7 @@ package main
 import (
 	"encoding/json"
 	"fmt"
+	"io"
 	"net/http"
 	"net/http/httptest"
 	"os"
@@ -14,9 +15,11 @@ import (
 	"strings"
 	"syscall"
 	"testing"
+	"testing/synctest"
 	"time"
 
 	"github.com/kgate/kgate/admin"
+	"github.com/kgate/kgate/client"
 	"github.com/kgate/kgate/test/tickets"
 )
 
@@ -148,7 +151,7 @@ func TestExecLosesItsSlot(t *testing.T) {
 		within time.Duration
 	}{
 		"it ends":    {"trap 'echo told; exit 5' TERM; echo $KGATE_TICKET; while :; do sleep .01; done", 5, 2 * time.Second},
-		"it goes on": {"trap 'echo told' TERM; echo $KGATE_TICKET; while :; do sleep .01; done", 137, killAfter + 2*time.Second},
+		"it goes on": {"trap 'echo told' TERM; echo $KGATE_TICKET; while :; do sleep .01; done", 137, 12 * time.Second},
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
@@ -253,4 +256,48 @@ func TestExecIsKilled(t *testing.T) {
 	})
 	_ = cmd.Wait()
 	await(t, "the slot's time to live", func() bool { granted, _ := g.Count("p"); return granted == 0 })
+}
+
+// roundTrip answers in memory.
+type roundTrip func(*http.Request) (*http.Response, error)
+
+func (f roundTrip) RoundTrip(r *http.Request) (*http.Response, error) { return f(r) }
+
+// A command that has lost its slot is killed before somebody else can have it,
+// whatever the time to live and whenever renewals begin to fail.
+func TestKilledBeforeTheSlotIsGone(t *testing.T) {
+	for _, answers := range []int{0, 1, 5} { // renewals that are answered
+		for ttl := time.Second; ttl <= 10*time.Minute; ttl += time.Second {
+			synctest.Test(t, func(t *testing.T) {
+				left := answers
+				var expires time.Time // at the gateways
+				gateways, err := client.New(client.Config{TTL: ttl, HTTPClient: &http.Client{Transport: roundTrip(func(r *http.Request) (*http.Response, error) {
+					if r.Method == http.MethodPut {
+						if left--; left < 0 {
+							<-r.Context().Done()
+							return nil, r.Context().Err()
+						}
+					}
+					expires = time.Now().Add(ttl)
+					return &http.Response{
+						StatusCode: http.StatusOK, Header: http.Header{}, Request: r,
+						Body: io.NopCloser(strings.NewReader(`{"id": "a", "state": "granted", "fence": "p/1/1/1"}`)),
+					}, nil
+				})}})
+				if err != nil {
+					t.Fatal(err)
+				}
+				slot, err := gateways.Acquire(t.Context(), "p")
+				if err != nil {
+					t.Fatal(err)
+				}
+				<-slot.Lost()
+				time.Sleep(killAfter(ttl))
+				if spare := time.Until(expires); spare < ttl/25 {
+					t.Errorf("ttl %v: killed %v before the slot is somebody else's", ttl, spare)
+				}
+				_ = slot.Release()
+			})
+		}
+	}
 }

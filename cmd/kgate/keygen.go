@@ -2,7 +2,6 @@ package main
 
 import (
 	"crypto/rand"
-	"encoding/base64"
 	"encoding/hex"
 	"errors"
 	"fmt"
@@ -12,31 +11,38 @@ import (
 	"regexp"
 	"strings"
 	"time"
+
+	"github.com/kgate/kgate/internal/clusterkey"
 )
 
 // keygenCommand makes the keys that guard a cluster.
 type keygenCommand struct {
-	CA     bool     `name:"ca" help:"Make an authority: ca.pem and ca-key.pem."`
-	Peer   []string `name:"peer" placeholder:"NAME" help:"Make a gateway's certificate: NAME.pem and NAME-key.pem. May be given several times."`
-	Gossip bool     `name:"gossip" help:"Make the key that encrypts gossip: gossip.key."`
-	Token  bool     `name:"token" help:"Make the token that changes from other machines need: admin.token."`
-	Dir    string   `name:"dir" placeholder:"DIR" default:"." help:"Where the files go, and where the authority is (default: here)."`
-	Days   int      `name:"days" placeholder:"N" help:"How long a certificate is valid (default: an authority 3650 days, a gateway 730)."`
+	CA      bool     `name:"ca" help:"Make an authority: ca.pem and ca-key.pem."`
+	Peer    []string `name:"peer" placeholder:"NAME" help:"Make a gateway's certificate: NAME.pem and NAME-key.pem. May be given several times."`
+	Cluster bool     `name:"cluster" help:"Make the cluster's key, for cluster.key_file: cluster.key."`
+	Gossip  bool     `name:"gossip" help:"Make the key that encrypts gossip: gossip.key. Only beside certificates of your own."`
+	Token   bool     `name:"token" help:"Make the token that changes from other machines need: admin.token."`
+	Dir     string   `name:"dir" placeholder:"DIR" default:"." help:"Where the files go, and where the authority is (default: here)."`
+	Days    int      `name:"days" placeholder:"N" help:"How long a certificate is valid (default: an authority 3650 days, a gateway 730)."`
 }
 
 // Help implements kong.HelpProvider.
 func (keygenCommand) Help() string {
-	return `Without flags it prints a gossip key. With them it writes files, and never over
-one that is there. Keys and tokens can be read by their owner only.
+	return `Without flags it prints a cluster key: put it into a file, copy that to every
+gateway, and name it with cluster.key_file or --cluster-key-file. It is all that
+gateways need to trust each other.
 
-A gateway takes every other one that has a certificate of the same authority for
-one of its own: names and addresses in certificates do not count. Keep ca-key.pem
-away from the gateways; it is only needed to make another certificate.
+With flags it writes files, and never over one that is there. Keys and tokens can
+be read by their owner only.
+
+In place of the cluster key there can be certificates, one for each gateway under
+its own name, and a gossip key. Then no gateway can take another's name. Keep
+ca-key.pem away from the gateways; it is only needed to make another certificate.
 
 Examples:
-  kgate keygen --dir keys --ca --gossip --token
-  kgate keygen --dir keys --peer gw-1 --peer gw-2 --peer gw-3
-  kgate keygen
+  kgate keygen > cluster.key
+  kgate keygen --dir keys --cluster --token
+  kgate keygen --dir keys --ca --gossip --peer gw-1 --peer gw-2 --peer gw-3
 
 Exit codes: 0 made, 1 not made, 2 wrong command line.`
 }
@@ -62,8 +68,8 @@ func (c *keygenCommand) Run(std streams) error {
 			return &codedError{code: exitUsage, err: fmt.Errorf("--peer %q is no gateway's name; write its node.name, such as gw-1", name)}
 		}
 	}
-	if !c.CA && !c.Gossip && !c.Token && len(c.Peer) == 0 {
-		_, err := fmt.Fprintln(std.out, newGossipKey())
+	if !c.CA && !c.Cluster && !c.Gossip && !c.Token && len(c.Peer) == 0 {
+		_, err := fmt.Fprintln(std.out, clusterkey.New())
 		return err
 	}
 	files, err := c.make(time.Now())
@@ -94,8 +100,11 @@ func (c *keygenCommand) make(now time.Time) ([]keyFile, error) {
 		}
 		files = append(files, made...)
 	}
+	if c.Cluster {
+		files = append(files, keyFile{"cluster.key", []byte(clusterkey.New() + "\n"), true})
+	}
 	if c.Gossip {
-		files = append(files, keyFile{"gossip.key", []byte(newGossipKey() + "\n"), true})
+		files = append(files, keyFile{"gossip.key", []byte(clusterkey.New() + "\n"), true})
 	}
 	if c.Token {
 		files = append(files, keyFile{"admin.token", []byte(newToken() + "\n"), true})
@@ -125,13 +134,6 @@ func (c *keygenCommand) validity(days int) time.Duration {
 		days = c.Days
 	}
 	return time.Duration(days) * 24 * time.Hour
-}
-
-// newGossipKey returns a key for AES-256 in base64.
-func newGossipKey() string {
-	key := make([]byte, 32)
-	_, _ = rand.Read(key) // never fails
-	return base64.StdEncoding.EncodeToString(key)
 }
 
 func newToken() string {

@@ -57,7 +57,7 @@ func readAuthority(dir string) (*authority, error) {
 func (a *authority) files() ([]keyFile, error) { return pairFiles("ca", a.cert, a.key) }
 
 // issue returns a certificate for a gateway, which is valid no longer than the
-// authority. The name is for people: the gateways compare no names.
+// authority. The gateway must have that name.
 func (a *authority) issue(name string, now time.Time, validity time.Duration) ([]keyFile, error) {
 	end := now.Add(validity)
 	if end.After(a.cert.NotAfter) {

@@ -44,7 +44,7 @@ func certificate(t *testing.T, file string) *x509.Certificate {
 	return cert
 }
 
-func TestKeygenPrintsAGossipKey(t *testing.T) {
+func TestKeygenPrintsAClusterKey(t *testing.T) {
 	out, _, code := keygen(t, t.TempDir())
 	var key config.Key
 	if err := key.UnmarshalText([]byte(strings.TrimSpace(out))); err != nil || code != exitOK || len(key) != 32 {
@@ -84,11 +84,11 @@ func TestKeygenMakesASet(t *testing.T) {
 	if !ca.IsCA || !ca.MaxPathLenZero || gw.IsCA || gw.DNSNames[0] != "gw-1" {
 		t.Errorf("authority %v, with others below it %v; the gateway's: authority %v, names %v", ca.IsCA, !ca.MaxPathLenZero, gw.IsCA, gw.DNSNames)
 	}
-	if token, err := readToken(filepath.Join(dir, "admin.token")); err != nil || len(token) != 64 {
-		t.Errorf("token of %d characters: %v", len(token), err)
+	if tokens, err := readTokens(filepath.Join(dir, "admin.token")); err != nil || len(tokens) != 1 || len(tokens[0]) != 64 {
+		t.Errorf("%d tokens: %v", len(tokens), err)
 	}
-	if key, err := gossipKey(config.Cluster{GossipKeyFile: filepath.Join(dir, "gossip.key")}); err != nil || len(key) != 32 {
-		t.Errorf("gossip key of %d bytes: %v", len(key), err)
+	if got, err := readTrust(config.Cluster{GossipKeyFile: filepath.Join(dir, "gossip.key")}, "gw-1"); err != nil || len(got.gossip) != 1 || len(got.gossip[0]) != 32 {
+		t.Errorf("gossip keys of %+v: %v", got, err)
 	}
 }
 
@@ -156,8 +156,9 @@ func TestSecretFiles(t *testing.T) {
 		t.Fatal(err)
 	}
 	for name, read := range map[string]func(string) error{
-		"node.admin_token_file":   func(f string) error { _, err := readToken(f); return err },
-		"cluster.gossip_key_file": func(f string) error { _, err := gossipKey(config.Cluster{GossipKeyFile: f}); return err },
+		"node.admin_token_file":   func(f string) error { _, err := readTokens(f); return err },
+		"cluster.gossip_key_file": func(f string) error { _, err := readTrust(config.Cluster{GossipKeyFile: f}, "gw-1"); return err },
+		"cluster.key_file":        func(f string) error { _, err := readTrust(config.Cluster{KeyFile: f}, "gw-1"); return err },
 	} {
 		for file, words := range map[string][]string{bad: {bad, "kgate keygen"}, filepath.Join(dir, "none"): {"no such file"}} {
 			err := read(file)

@@ -3,7 +3,6 @@ package main
 import (
 	"context"
 	"crypto/rand"
-	"crypto/tls"
 	"errors"
 	"fmt"
 	"log/slog"
@@ -23,6 +22,7 @@ import (
 	"github.com/kgate/kgate/gateway"
 	"github.com/kgate/kgate/kmutex"
 	"github.com/kgate/kgate/membership"
+	"github.com/kgate/kgate/oncelog"
 	"github.com/kgate/kgate/proxy"
 	"github.com/kgate/kgate/telemetry"
 	"github.com/kgate/kgate/transport"
@@ -45,9 +45,11 @@ type node struct {
 	clients *proxy.Server
 	admin   *http.Server
 
-	trust       trust              // in the pools' upstreams, as the handler has it
+	upstreams   upstreamTrust      // as the handler has it
 	certificate *proxy.Certificate // of listen.https; nil: none
-	peerTLS     *peerTLS           // of cluster.tls; nil: none. Once it runs watchCertificates' own
+	trust       *trust             // once it runs watchTrust's own
+	tokens      atomic.Pointer[[]string]
+	once        oncelog.Limit
 
 	sockets               map[string][]net.Listener // that systemd has opened, until they are used
 	clientAddr, adminAddr net.Addr
@@ -93,12 +95,13 @@ func (n *node) startMetrics(context.Context) error {
 	for _, p := range n.cfg.Pools {
 		n.metrics.AddPool(p.Name)
 	}
-	token, err := readToken(n.cfg.Node.AdminTokenFile)
+	tokens, err := readTokens(n.cfg.Node.AdminTokenFile)
 	if err != nil {
 		return err
 	}
+	n.tokens.Store(&tokens)
 	n.admin, err = admin.NewServer(admin.Config{
-		Source: n, Lines: lines{n}, Peers: n, Metrics: registry, Control: control{n}, Tickets: ticketDesk{n}, Token: token, Log: n.log,
+		Source: n, Lines: lines{n}, Peers: n, Metrics: registry, Control: control{n}, Tickets: ticketDesk{n}, Tokens: n.adminTokens, Log: n.log,
 	})
 	return err
 }
@@ -145,22 +148,20 @@ func (m *mailbox) missing() map[kmutex.Node]time.Time {
 
 func (n *node) startLinks(context.Context) error {
 	n.warnOfOpenSecrets()
-	var secure *tls.Config
 	var err error
-	if files := n.cfg.Cluster.TLS; files.Enabled() {
-		if n.peerTLS, secure, err = readPeerTLS(files); err != nil {
-			return err
-		}
+	if n.trust, err = readTrust(n.cfg.Cluster, n.cfg.Node.Name); err != nil {
+		return err
 	}
+	listen, _, advertise := n.cfg.ForPeers()
 	n.links, err = transport.Listen(transport.Config{
-		Listen: n.cfg.Listen.Peer, Advertise: n.cfg.Node.Advertise.String(), TLS: secure,
+		Listen: listen, Advertise: advertise.String(), TLS: n.trust.secure,
 		Handler: &n.mail, Receive: n.mail.receive, Observer: linkObserver{n.metrics}, Logger: n.log,
 		// A link that is silent for three pings is down, and what half a lease
 		// does not bring up again is reported.
 		PingInterval: n.cfg.Cluster.Lease / 6,
 	})
 	if err != nil {
-		return fmt.Errorf("listen.peer %s: %w", n.cfg.Listen.Peer, err)
+		return fmt.Errorf("listen.peer %s: %w", listen, err)
 	}
 	n.undo = append(n.undo, n.links.Close)
 	return nil
@@ -171,14 +172,12 @@ func (n *node) startCluster(ctx context.Context) error {
 	v, _ := buildVersion()
 	expect := n.cfg.Bootstrap()
 	peer := n.links.Addr().String()
-	key, err := gossipKey(n.cfg.Cluster)
-	if err != nil {
-		return err
-	}
+	_, listen, advertise := n.cfg.ForPeers()
+	var err error
 	n.gossip, err = serfring.Start(serfring.Config{
 		Name: n.cfg.Node.Name, Boot: boot, Version: v, PeerAddr: peer, Expect: expect,
-		Bind: n.cfg.Listen.Gossip, Advertise: n.cfg.Node.Advertise.String(),
-		Join: n.cfg.Cluster.Join, Key: key, Logger: n.log,
+		Bind: listen, Advertise: advertise.String(),
+		Join: n.cfg.Cluster.Join, Keys: n.trust.gossip, Logger: n.log,
 		// Gossip only suspects, so it may ask seldom; an answer has to have a round trip.
 		ProbeInterval: max(200*time.Millisecond, n.cfg.Cluster.Lease/5), ProbeTimeout: max(100*time.Millisecond, n.cfg.Cluster.Lease/8),
 	})
@@ -189,8 +188,8 @@ func (n *node) startCluster(ctx context.Context) error {
 	n.cluster, err = membership.Start(ctx, membership.Config{
 		Name: n.cfg.Node.Name, Boot: boot, PeerAddr: peer, DataDir: n.cfg.Node.DataDir,
 		BootstrapExpect: expect, Joining: len(n.cfg.Cluster.Join) > 0, Discovery: n.gossip, Links: linkState{n.links}, Missing: n.mail.missing,
-		Lease: n.cfg.Cluster.Lease,
-		Raft:  n.links.Stream(transport.StreamRaft), Control: n.links.Stream(transport.StreamControl),
+		Lease: n.cfg.Cluster.Lease, AdminTokens: n.adminTokens,
+		Raft: n.links.Stream(transport.StreamRaft), Control: n.links.Stream(transport.StreamControl),
 		Logger: n.log,
 	})
 	if err != nil {
@@ -284,7 +283,7 @@ func (n *node) startClients(context.Context) error {
 	if err != nil {
 		return err
 	}
-	n.trust, _ = n.trust.keep(&cfg)
+	n.upstreams, _ = n.upstreams.keep(&cfg)
 	if n.handler, err = proxy.New(cfg); err != nil {
 		return err
 	}
@@ -345,13 +344,14 @@ func (n *node) startAdmin(ctx context.Context) error {
 	var err error
 	n.adminAddr, err = n.serve("listen.admin", n.cfg.Listen.Admin, n.admin.Serve)
 	n.undo = append(n.undo, n.admin.Close)
-	n.wg.Go(func() { n.watchCertificates(ctx) })
+	n.wg.Go(func() { n.watchTrust(ctx) })
 	if err == nil {
 		err = n.unusedSockets()
 	}
 	if err == nil {
 		n.log.Info("listening", slog.String("http", n.clientAddr.String()), slog.String("admin", n.adminAddr.String()),
 			slog.String("peer", n.links.Addr().String()), slog.String("gossip", n.gossip.Addr()))
+		n.warnOfOpenPorts()
 	}
 	return err
 }
@@ -374,7 +374,8 @@ func (n *node) serve(key, addr string, serve func(net.Listener) error) (net.Addr
 
 // shutdown leaves the cluster in order: waiting requests are refused, those in
 // flight finish until ctx ends, then the others form the line without this
-// gateway.
+// gateway. Whoever leaves in order gives its slots back, so a gateway that still has
+// requests in flight does not: the others wait for the end of its lease.
 func (n *node) shutdown(ctx context.Context) error {
 	n.leaving.Store(true)
 	n.log.Info("draining", slog.Int("in_flight", n.inFlight()))
@@ -383,6 +384,10 @@ func (n *node) shutdown(ctx context.Context) error {
 	if err != nil {
 		n.log.Warn("requests were broken off", slog.Any("error", err))
 		err = n.clients.Close()
+	}
+	if !n.brokenOff() {
+		n.log.Warn("requests are still in flight: the cluster is left without a word, and has their slots back when the lease has run out")
+		return errors.Join(err, n.close())
 	}
 	const goodbye = 2 * time.Second // longer only helps when nobody is left to hear it
 	leave, cancel := context.WithTimeout(context.Background(), goodbye)
@@ -395,6 +400,14 @@ func (n *node) shutdown(ctx context.Context) error {
 	err = errors.Join(err, n.close())
 	n.log.Info("stopped")
 	return err
+}
+
+// brokenOff ends what is in flight and reports whether that has worked.
+func (n *node) brokenOff() bool {
+	const patience = 2 * time.Second
+	ctx, cancel := context.WithTimeout(context.Background(), patience)
+	defer cancel()
+	return n.gateway.BreakOff(ctx) == nil
 }
 
 // drain takes the gateway out of service; it stays in the cluster.

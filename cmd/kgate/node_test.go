@@ -18,6 +18,7 @@ import (
 	"go.uber.org/goleak"
 
 	"github.com/kgate/kgate/config"
+	"github.com/kgate/kgate/gateway"
 )
 
 func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
@@ -193,6 +194,43 @@ func TestCommandLine(t *testing.T) {
 			var out strings.Builder
 			if code := run(c.args, streams{&out, &out}); code != c.code || !strings.Contains(out.String(), c.says) {
 				t.Errorf("exit %d, want %d, with %q in\n%s", code, c.code, c.says, out.String())
+			}
+		})
+	}
+}
+
+// A gateway whose requests do not end in time breaks them off, and leaves the cluster
+// in order only when none is left.
+func TestShutdownGivesNothingBackTooEarly(t *testing.T) {
+	for name, ends := range map[string]bool{"broken off in time": true, "never ends": false} {
+		t.Run(name, func(t *testing.T) {
+			upstream, _, _ := stubborn(t)
+			n := startSingle(t, upstream.URL, nil)
+			slot, err := n.gateway.Acquire(t.Context(), gateway.Ask{Pool: "default"})
+			if err != nil {
+				t.Fatal(err)
+			}
+			released := make(chan struct{})
+			slot.OnLost(func() {
+				go func() {
+					defer close(released)
+					time.Sleep(300 * time.Millisecond) // until its connection is closed
+					if _, in := n.cluster.Self(); !in {
+						t.Error("the slot was given back while it was in use")
+					}
+					if ends {
+						slot.Release()
+					}
+				}()
+			})
+			ctx, cancel := context.WithTimeout(t.Context(), 100*time.Millisecond)
+			defer cancel()
+			if err := n.shutdown(ctx); err != nil {
+				t.Error(err)
+			}
+			<-released
+			if _, in := n.cluster.Self(); in == ends {
+				t.Errorf("in the agreed view afterwards: %t", in)
 			}
 		})
 	}

@@ -41,7 +41,7 @@ func (c *serveCommand) reload(log *slog.Logger, n *node, running *config.Config,
 // anything else than when they were read last, or cannot be read.
 func (n *node) newTrust(cfg *config.Config) bool {
 	clients, err := proxyConfig(cfg)
-	_, changed := n.trust.keep(&clients)
+	_, changed := n.upstreams.keep(&clients)
 	return err != nil || changed
 }
 
@@ -74,7 +74,7 @@ func (n *node) follow(cfg *config.Config) error {
 	if err == nil {
 		err = clients.Validate()
 	}
-	trust, _ := n.trust.keep(&clients)
+	upstreams, _ := n.upstreams.keep(&clients)
 	for _, p := range cfg.Pools {
 		err = errors.Join(err, n.holdFits(p))
 	}
@@ -98,7 +98,7 @@ func (n *node) follow(cfg *config.Config) error {
 	if err := n.handler.Reload(clients); err != nil {
 		return err
 	}
-	n.trust = trust
+	n.upstreams = upstreams
 	n.gateway.Configure(gatewayPools(cfg))
 	if len(added) > 0 {
 		n.wg.Go(func() {

@@ -37,11 +37,11 @@ func (t adminToken) read() (string, error) {
 	if err != nil {
 		return "", fmt.Errorf("--admin-token-file: %w", err)
 	}
-	token := strings.TrimSpace(string(data))
-	if token == "" {
+	tokens := tokensIn(data)
+	if len(tokens) == 0 {
 		return "", fmt.Errorf("--admin-token-file: %s is empty", t.File)
 	}
-	return token, nil
+	return tokens[0], nil
 }
 
 // remote talks to running gateways.

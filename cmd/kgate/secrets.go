@@ -5,44 +5,76 @@ import (
 	"log/slog"
 	"os"
 	"runtime"
+	"slices"
 	"strings"
-
-	"github.com/kgate/kgate/config"
 )
 
-// readToken reads the token that changes over the admin address need; "" when
-// there is none.
-func readToken(file string) (string, error) {
+// readTokens reads the tokens that changes over the admin address need, one on
+// each line; none when no file is named. The first is shown to other gateways, all
+// are accepted.
+func readTokens(file string) ([]string, error) {
 	if file == "" {
-		return "", nil
+		return nil, nil
 	}
 	data, err := os.ReadFile(file)
 	if err != nil {
-		return "", fmt.Errorf("node.admin_token_file: %w", err)
+		return nil, fmt.Errorf("node.admin_token_file: %w", err)
 	}
-	token := strings.TrimSpace(string(data))
+	tokens := tokensIn(data)
 	const least = 16
-	if len(token) < least {
-		return "", fmt.Errorf("node.admin_token_file: %s holds %d characters, a token has at least %d: make one with `kgate keygen --token`", file, len(token), least)
+	for _, token := range tokens {
+		if len(token) < least {
+			return nil, fmt.Errorf("node.admin_token_file: %s holds a token of %d characters, one has at least %d: make one with `kgate keygen --token`", file, len(token), least)
+		}
 	}
-	return token, nil
+	if len(tokens) == 0 {
+		return nil, fmt.Errorf("node.admin_token_file: %s holds no token: make one with `kgate keygen --token`", file)
+	}
+	return tokens, nil
 }
 
-// gossipKey returns the key that the configuration holds or names; nil when
-// gossip goes in the clear.
-func gossipKey(c config.Cluster) (config.Key, error) {
-	if c.GossipKeyFile == "" {
-		return c.GossipKey, nil
+// tokensIn returns the lines of a file that hold something.
+func tokensIn(data []byte) []string {
+	var tokens []string
+	for line := range strings.Lines(string(data)) {
+		if line = strings.TrimSpace(line); line != "" {
+			tokens = append(tokens, line)
+		}
 	}
-	data, err := os.ReadFile(c.GossipKeyFile)
-	if err != nil {
-		return nil, fmt.Errorf("cluster.gossip_key_file: %w", err)
+	return tokens
+}
+
+// refreshTokens uses the admin tokens as their file has them now, if it can be
+// used.
+func (n *node) refreshTokens() {
+	tokens, err := readTokens(n.cfg.Node.AdminTokenFile)
+	switch before := n.adminTokens(); {
+	case err != nil:
+		if n.once.First("admin token " + err.Error()) {
+			n.log.Error("the admin tokens cannot be read; the last good ones stay", slog.Any("error", err))
+		}
+	case !slices.Equal(tokens, before):
+		n.tokens.Store(&tokens)
+		n.log.Info("admin tokens read again", slog.Int("tokens", len(tokens)))
 	}
-	var key config.Key
-	if err := key.UnmarshalText([]byte(strings.TrimSpace(string(data)))); err != nil || len(key) != 32 {
-		return nil, fmt.Errorf("cluster.gossip_key_file: %s holds no key of 32 bytes in base64: make one with `kgate keygen --gossip`", c.GossipKeyFile)
+}
+
+// adminTokens returns the tokens that are accepted now.
+func (n *node) adminTokens() []string {
+	if tokens := n.tokens.Load(); tokens != nil {
+		return *tokens
 	}
-	return key, nil
+	return nil
+}
+
+// warnOfOpenPorts says what cluster.insecure leaves open.
+func (n *node) warnOfOpenPorts() {
+	if !n.cfg.Cluster.Insecure || n.trust.secure != nil {
+		return
+	}
+	peer, gossip, _ := n.cfg.ForPeers()
+	n.log.Warn("cluster.insecure: whoever reaches these addresses can read and change k, take slots and speak as a gateway",
+		slog.String("peer", peer), slog.String("gossip", gossip), slog.String("remedy", "make a key with kgate keygen and name it with cluster.key_file"))
 }
 
 // warnOfOpenSecrets tells of files with secrets that other users of this machine
@@ -51,6 +83,7 @@ func (n *node) warnOfOpenSecrets() {
 	c := n.cfg
 	for _, f := range []struct{ key, path string }{
 		{"node.admin_token_file", c.Node.AdminTokenFile},
+		{"cluster.key_file", c.Cluster.KeyFile},
 		{"cluster.gossip_key_file", c.Cluster.GossipKeyFile},
 		{"cluster.tls.key", c.Cluster.TLS.Key},
 		{"listen.tls.key", c.Listen.TLS.Key},

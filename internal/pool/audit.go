@@ -10,9 +10,9 @@ import (
 // Home counts the pool's tokens now and then. A token that some message carries
 // is nowhere at that moment, and the gateways are not asked at the same moment,
 // so one count proves nothing. A token that several counts in a row see nowhere,
-// or see in use by the same two tickets, is lost or doubled: a new epoch mends
-// it. Should it only have been on its way each time, that epoch costs a few
-// milliseconds and nothing else.
+// and that nobody was granted in between, or that they see in use by the same two
+// tickets, is lost or doubled: a new epoch mends it. The grants matter where
+// round trips are long: there a busy token is on its way more often than not.
 
 const (
 	// auditEvery is the time between two counts with few gateways; with many it
@@ -33,6 +33,8 @@ type Holdings struct {
 	Epoch   uint64
 	Running []kmutex.Grant
 	Free    kmutex.TokenSet
+	// Used were granted here since the last count.
+	Used kmutex.TokenSet
 }
 
 // audit is what the counts of the present epoch have found.
@@ -77,6 +79,7 @@ func (p *Pool) holdings(c *Count) *Holdings {
 	if p.state == Installed {
 		h.Epoch = p.installed
 		h.Running, h.Free = p.machine.Holdings()
+		h.Used, p.used = p.used, nil
 	}
 	return h
 }
@@ -116,6 +119,7 @@ func (a *audit) strike(whole kmutex.TokenSet, all []*Holdings) []kmutex.Token {
 	strikes := make(map[fault]int)
 	for _, h := range all {
 		seen.AddAll(h.Free)
+		seen.AddAll(h.Used)
 		for _, g := range h.Running {
 			if g.Token < 0 {
 				continue

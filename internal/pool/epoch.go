@@ -44,7 +44,7 @@ func (p *Pool) enter(now time.Duration, before uint64) {
 		p.unplanned = append(p.unplanned, before)
 	}
 	p.home, p.report, p.repair.wanted, p.overflow, p.expiry = nil, nil, false, false, 0
-	p.audit = audit{}
+	p.audit, p.used = audit{}, nil
 	v := &p.view
 	if v.joins(p.cfg.Self) {
 		p.install(now, &replication.EpochAnswer{Install: kmutex.Genesis(v.Epoch, v.K, v.Home, p.cfg.Self)})

@@ -102,8 +102,9 @@ type Pool struct {
 	again  []retry
 	repair repair
 	audit  audit
-	expiry time.Duration // when the tickets that nobody knows of have run out; 0: never
-	wakeAt time.Duration // what the driver was told last
+	used   kmutex.TokenSet // granted here since home counted last
+	expiry time.Duration   // when the tickets that nobody knows of have run out; 0: never
+	wakeAt time.Duration   // what the driver was told last
 }
 
 // New returns a pool that does nothing before its first view.
@@ -153,7 +154,12 @@ func (p *Pool) step(e kmutex.Event) error {
 	for i := range fx.Messages {
 		p.send(&fx.Messages[i])
 	}
-	p.fx.Grants = append(p.fx.Grants, fx.Grants...)
+	for _, g := range fx.Grants {
+		p.fx.Grants = append(p.fx.Grants, g)
+		if g.Token >= 0 {
+			p.used.Add(g.Token)
+		}
+	}
 	p.fx.AskTimer = p.fx.AskTimer || fx.AskTimer
 	p.fx.Trace = append(p.fx.Trace, fx.Trace...)
 	return err

@@ -278,6 +278,7 @@ func TestStrikes(t *testing.T) {
 	free := kmutex.NewTokenSet
 	whole := []*Holdings{{Free: free(2)}, {Running: []kmutex.Grant{{Ticket: 5, Token: 2}}}}
 	without := []*Holdings{{Free: free(2)}, {}}
+	moving := []*Holdings{{Free: free(2)}, {Used: free(3)}}
 	doubled := []*Holdings{
 		{Free: free(1), Running: []kmutex.Grant{{Ticket: 5, Token: 1}}},
 		{Running: []kmutex.Grant{{Ticket: 7, Token: 1}, {Ticket: 8, Token: 2}}},
@@ -292,6 +293,7 @@ func TestStrikes(t *testing.T) {
 	}{
 		{"whole", nil, [][]*Holdings{whole, whole, whole, whole}, nil},
 		{"on its way now and then", nil, [][]*Holdings{without, without, whole, without, without}, nil},
+		{"on its way at each count, and used in between", nil, [][]*Holdings{moving, moving, moving, moving}, nil},
 		{"lost", nil, [][]*Holdings{whole, without, without, without}, []kmutex.Token{2}},
 		{"withheld on purpose", withheld, [][]*Holdings{without, without, without}, nil},
 		{"lost, while another is withheld", withheld, [][]*Holdings{{{Free: free(1)}}, {{Free: free(1)}}, {{Free: free(1)}}}, []kmutex.Token{1}},

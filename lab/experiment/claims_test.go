@@ -154,28 +154,6 @@ func TestAskInterval(t *testing.T) {
 	}
 }
 
-// A ledger at home has the central queue's spread at fewer messages than early
-// binding, and that home is told ahead is never worse than on arrival.
-func TestRendezvous(t *testing.T) {
-	needsTime(t)
-	table := some(t, "rendezvous", Size{Seeds: 1, Entries: 8000}, 0, func(keys []string) bool {
-		return keys[3] == "many" && keys[2] == "0.1" && (keys[0] == "50" && keys[1] == "3" || keys[0] == "10")
-	})
-	at := func(figure, k, gateways, p string) float64 {
-		return table.At(figure, gateways, k, "0.1", "many", p).Mean
-	}
-	if m, e, s := at("messages", "3", "50", ledgerHint), at("messages", "3", "50", early), at("spread_over_central", "3", "50", ledgerHint); m > e || s > 1.4 {
-		t.Errorf("ledger: %.2f messages, early %.2f; spread %.2f of central's", m, e, s)
-	}
-	for _, k := range []string{"3", "16", "64"} {
-		for _, figure := range []string{"messages", "handoff_delays"} {
-			if ahead, before := at(figure, k, "10", late), at(figure, k, "10", onArrival); ahead > before {
-				t.Errorf("k = %s: %s %.2f, were home told on arrival %.2f", k, figure, ahead, before)
-			}
-		}
-	}
-}
-
 // needsTime skips what takes seconds and has no goroutine of its own.
 func needsTime(t *testing.T) {
 	t.Helper()
@@ -250,4 +228,71 @@ func found(t *testing.T, name string, seeds int) *Result {
 		t.Fatal(err)
 	}
 	return r
+}
+
+// Seeds 000 and 002, figures 3a and 3b: how many messages fewer than Sigma's depends
+// on how many wait.
+func TestPeerMessages(t *testing.T) {
+	needsTime(t)
+	table := some(t, "000-fig3b", Size{Seeds: 1}, 0, func(keys []string) bool { return keys[0] == "20" || keys[0] == "60" })
+	for _, c := range []struct {
+		requests, protocol string
+		low, high          float64
+	}{
+		{"20", e2e, 1.05, 1.8},
+		{"20", nonE2E, 1.05, 1.8},
+		{"20", sigmaQuiet, 1.05, 1.8},
+		{"60", e2e, 2, 3.5},
+		{"60", e2eTells, 1.5, 2.5},
+		{"60", nonE2E, 1.4, 2.5},
+	} {
+		if v := table.At("sigma_over", c.requests, c.protocol).Mean; !within(v, c.low, c.high) {
+			t.Errorf("%s requests per round: Sigma sends %.2f times as many messages as %s, not %g..%g", c.requests, v, c.protocol, c.low, c.high)
+		}
+	}
+	if s, e := table.At("per_replica", "60", sigma).Mean, table.At("per_replica", "60", e2e).Mean; e > s/2 {
+		t.Errorf("a node with replicas takes in %.2f messages under E2E, %.2f under Sigma", e, s)
+	}
+}
+
+// Seed 002, figure 6.2.1c: ENQUEUE grows with the requests, TOKEN does not.
+func TestPeerTokens(t *testing.T) {
+	needsTime(t)
+	table := some(t, "002-6.2.1c", Size{Seeds: 1}, 0, func(keys []string) bool { return keys[0] == "20" || keys[0] == "80" })
+	grown := func(figure string) float64 {
+		return table.At(figure, "80", e2e).Mean / table.At(figure, "20", e2e).Mean
+	}
+	if e, k := grown("enqueues"), grown("tokens"); e < 3 || !within(k, .7, 1.4) {
+		t.Errorf("for four times the requests ENQUEUE is %.2f times as much, TOKEN %.2f", e, k)
+	}
+}
+
+// Seed 000, figure 4, by shape: Sigma loads most nodes more than three times as much
+// as E2E, and more replicas load them more under every protocol.
+func TestPeerLoad(t *testing.T) {
+	needsTime(t)
+	table := some(t, "000-fig4", Size{Seeds: 1}, 0, func([]string) bool { return true })
+	at := func(replicas, p string) float64 { return table.At("load", replicas, p, "90").Mean }
+	if ratio := at("10", sigma) / at("10", e2e); !within(ratio, 2.5, 5) {
+		t.Errorf("Sigma loads nine of ten nodes %.2f times as much as E2E", ratio)
+	}
+	for _, p := range []string{sigma, e2e, nonE2E} {
+		if grown := at("40", p) / at("10", p); !within(grown, 2, 4.5) {
+			t.Errorf("%s: 40 replicas load nine of ten nodes %.2f times as much as 10", p, grown)
+		}
+	}
+}
+
+// Seed 000, figure 5: churn costs messages, and nobody is let in beside another one.
+func TestPeerChurn(t *testing.T) {
+	needsTime(t)
+	table := some(t, "000-fig5", Size{Seeds: 1}, 0, func(keys []string) bool { return keys[0] == "0" || keys[0] == "200" })
+	for _, p := range []string{e2e, nonE2E} {
+		if grown := table.At("messages", "200", p).Mean / table.At("messages", "0", p).Mean; !within(grown, 1.02, 1.5) {
+			t.Errorf("%s: churn makes the messages %.2f times as many", p, grown)
+		}
+	}
+	if v := table.At("double", "200", e2e+", abstains").Mean; v != 0 {
+		t.Errorf("%g were let in beside another one", v)
+	}
 }

@@ -88,8 +88,8 @@ var ErrUnknown = errors.New("experiment: unknown")
 
 // All returns the experiments in the order of the report.
 func All() []*Experiment {
-	return slices.Concat(seed003(), []*Experiment{recoveryTimes()}, seed004(), []*Experiment{
-		variability(), lateCost(), rendezvous(), stall(), nodeScaling(), tokenScaling(), skew(), field(),
+	return slices.Concat(seed000(), seed003(), []*Experiment{recoveryTimes()}, seed004(), []*Experiment{
+		variability(), lateCost(), stall(), nodeScaling(), tokenScaling(), skew(), field(),
 	})
 }
 

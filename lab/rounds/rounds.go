@@ -95,7 +95,7 @@ func Run(cfg Config) (*Result, error) {
 		cfg.Protocol.Absent = append(cfg.Protocol.Absent, cfg.Nodes+i)
 	}
 	w := &world{
-		cfg: cfg, draw: rand.New(rand.NewPCG(cfg.Seed, 7)), requests: make(map[protocol.Ticket]*asked),
+		cfg: cfg, draw: rand.New(rand.NewPCG(cfg.Seed, 7)), fate: rand.New(rand.NewPCG(cfg.Seed, 8)), requests: make(map[protocol.Ticket]*asked),
 		resources: make([]resource, cfg.Protocol.Resources),
 	}
 	w.result.Load = make([]uint64, cfg.Nodes+spare)
@@ -116,7 +116,8 @@ type world struct {
 	*sim.Engine
 	cfg       Config
 	fleet     *quorum.Fleet
-	draw      *rand.Rand // of the workload and the faults
+	draw      *rand.Rand // of the workload
+	fate      *rand.Rand // of the faults: the workload is the same without them
 	round     int
 	tickets   protocol.Ticket
 	requests  map[protocol.Ticket]*asked
@@ -213,7 +214,7 @@ func (w *world) busy(node int) bool {
 // some draws nodes that are alive or not.
 func (w *world) some(n int, alive, idle bool) []int {
 	var found []int
-	for _, i := range w.draw.Perm(w.Nodes()) {
+	for _, i := range w.fate.Perm(w.Nodes()) {
 		if len(found) == n {
 			break
 		}
@@ -236,16 +237,16 @@ func (w *world) churn() {
 
 func (w *world) faults() {
 	alive := len(w.some(w.Nodes(), true, false))
-	if w.draw.Float64() < w.cfg.Losses && alive > 2 {
+	if w.fate.Float64() < w.cfg.Losses && alive > 2 {
 		w.lose(w.some(1, true, false)[0])
 	}
-	if w.draw.Float64() < w.cfg.Joins {
+	if w.fate.Float64() < w.cfg.Joins {
 		for _, i := range w.some(1, false, false) {
 			w.join(i)
 		}
 	}
-	if w.draw.Float64() < w.cfg.Resets {
-		w.fleet.Reset(w.draw.IntN(len(w.resources)), w.draw.IntN(max(w.cfg.Protocol.Replicas, 1)))
+	if w.fate.Float64() < w.cfg.Resets {
+		w.fleet.Reset(w.fate.IntN(len(w.resources)), w.fate.IntN(max(w.cfg.Protocol.Replicas, 1)))
 	}
 }
 
@@ -282,9 +283,9 @@ func (w *world) release(x int) {
 func (w *world) request(draw *rand.Rand) {
 	const attempts = 20
 	for range attempts {
-		node, x := draw.IntN(w.Nodes()), draw.IntN(len(w.resources))
-		if !w.Alive(node) {
-			continue
+		node, x := draw.IntN(w.cfg.Nodes), draw.IntN(len(w.resources))
+		for !w.Alive(node) {
+			node = (node + 1) % w.Nodes()
 		}
 		r := &w.resources[x]
 		mine := func(t protocol.Ticket) bool { return w.requests[t].node == node }

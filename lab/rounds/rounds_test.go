@@ -57,6 +57,23 @@ func TestChurnNeedsLease(t *testing.T) {
 	}
 }
 
+// However often a request reaches the owner, it stands in line once, and nobody gets
+// a token for nothing. A former owner passes it on once.
+func TestOneTokenPerEntry(t *testing.T) {
+	cfg := small(quorum.Options{Form: quorum.EndToEnd})
+	cfg.Requests = 8
+	r, err := Run(cfg)
+	if err != nil || r.Double != 0 || r.Stuck != 0 {
+		t.Fatal(err, r)
+	}
+	if tokens := r.Of("token"); tokens > r.Entries {
+		t.Errorf("%d tokens for %d entries", tokens, r.Entries)
+	}
+	if most := uint64(cfg.Protocol.Replicas+1) * r.Requests; r.Of("enqueue") > most {
+		t.Errorf("%d ENQUEUEs for %d requests, more than %d", r.Of("enqueue"), r.Requests, most)
+	}
+}
+
 // No two owners, whatever happens, and everybody is served afterwards.
 func TestFuzz(t *testing.T) {
 	n := *seeds

@@ -218,6 +218,9 @@ func (a *answer) Read(p []byte) (int, error) {
 	return n, err
 }
 
+// Ready reports whether some of the body has been read from the connection.
+func (a *answer) Ready() bool { return !a.ended && a.http1.br.Buffered() > 0 }
+
 // Close implements io.Closer.
 func (a *answer) Close() error {
 	if a.ended {

@@ -43,6 +43,8 @@ type Options struct {
 	Binary string
 	// Durable gateways keep their views, and their addresses, over a restart.
 	Durable bool
+	// KeyFile holds the cluster's key; none if empty.
+	KeyFile string
 	// GossipKey in base64; none if empty.
 	GossipKey string
 	// TLS between the gateways; none if nil.
@@ -186,7 +188,9 @@ func (c *Cluster) start(tb testing.TB, name string, expect int) *Gateway {
 	token := ""
 	if host.Clients != loopback.Clients { // others can reach the admin address
 		token = filepath.Join(c.dir, "token")
-		if err := os.WriteFile(token, []byte(rand.Text()), 0o600); err != nil {
+		if _, err := os.Stat(token); err == nil {
+			// The same for all.
+		} else if err := os.WriteFile(token, []byte(rand.Text()), 0o600); err != nil {
 			tb.Fatal(err)
 		}
 	}
@@ -229,7 +233,10 @@ func (c *Cluster) config(name string, expect int, listen [4]string, token string
 		write(", %s", o.Listen)
 	}
 	write("}\ntrusted_proxies: [%s]\n", strings.Join(o.Trusted, ", "))
-	write("cluster:\n  bootstrap_expect: %d\n  gossip_key: %q\n", expect, o.GossipKey)
+	write("cluster:\n  bootstrap_expect: %d\n  key_file: %q\n  gossip_key: %q\n", expect, o.KeyFile, o.GossipKey)
+	if host, _, _ := net.SplitHostPort(listen[2]); host != "127.0.0.1" && o.TLS == nil && o.KeyFile == "" {
+		write("  insecure: true\n") // in a namespace of the test's own
+	}
 	if tls := o.TLS; tls != nil {
 		write("  tls: {ca: %q, cert: %q, key: %q}\n", tls.CA, tls.Cert, tls.Key)
 	}

@@ -65,7 +65,7 @@ func (f *Fence) pass(r *http.Request) bool {
 	return true
 }
 
-// parseFence reads pool/epoch/serial.
+// parseFence reads pool/founded/epoch/serial.
 func parseFence(value string) (epoch uint64, err error) {
 	rest, serial, ok := cutLast(value)
 	if !ok {

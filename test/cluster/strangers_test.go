@@ -98,7 +98,7 @@ func TestMutualTLS(t *testing.T) {
 	t.Parallel() // no times are measured
 	const k = 3
 	u, url := ServeUpstream(t, demo.UpstreamConfig{Hold: demo.Distribution{Mean: 5 * time.Millisecond}, K: k})
-	c := Start(t, Options{K: k, Upstream: url, TLS: NewTLSFiles(t)})
+	c := Start(t, Options{K: k, Upstream: url, TLS: NewTLSFiles(t), GossipKey: gossipKey(t)})
 	stop := background(t, c, 30)
 	expectOutside(t, c, c.LaunchStranger(t, "plaintext", func(o *Options) { o.TLS = nil }))
 	expectOutside(t, c, c.LaunchStranger(t, "foreign", func(o *Options) { o.TLS = NewTLSFiles(t) }))

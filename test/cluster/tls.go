@@ -16,7 +16,7 @@ import (
 )
 
 // NewTLSFiles makes an authority and one certificate of it, which proves its
-// holder a gateway, or a server on loopback.
+// holder any gateway of a test, or a server on loopback.
 func NewTLSFiles(tb testing.TB) *TLSFiles {
 	tb.Helper()
 	dir := tb.TempDir()
@@ -31,6 +31,7 @@ func NewTLSFiles(tb testing.TB) *TLSFiles {
 		NotBefore: authority.NotBefore, NotAfter: authority.NotAfter,
 		KeyUsage:    x509.KeyUsageDigitalSignature,
 		ExtKeyUsage: []x509.ExtKeyUsage{x509.ExtKeyUsageServerAuth, x509.ExtKeyUsageClientAuth},
+		DNSNames:    []string{"gw-1", "gw-2", "gw-3", "gw-4", "gw-5", "plaintext", "foreign"},
 		IPAddresses: []net.IP{{127, 0, 0, 1}},
 	}
 	authorityKey, leafKey := newKey(tb), newKey(tb)

@@ -22,6 +22,7 @@
 //	<!-- shows "0 failed" -->    it must say that, too
 //	<!-- fails -->               it must not succeed
 //	<!-- file kgate.yaml -->     the block is a file's content, not commands
+//	<!-- copied cluster.key -->  the file that it makes is on all machines then
 //	<!-- not run: reason -->     it is not run
 //
 // Several go into one comment, separated by semicolons. Needs Linux, root and

@@ -107,5 +107,22 @@ func (b Block) follow(t *testing.T, shells map[string]*shell, notes string) erro
 		}
 	}
 	wg.Wait()
+	if b.Copied != "" {
+		errs = append(errs, copyToAll(b.Copied, shells[b.At[0]], shells))
+	}
 	return errors.Join(errs...)
+}
+
+// copyToAll gives all machines the file that one has.
+func copyToAll(file string, from *shell, shells map[string]*shell) error {
+	data, err := os.ReadFile(filepath.Join(from.dir, file))
+	if err != nil {
+		return err
+	}
+	for _, s := range shells {
+		if s.dir != from.dir {
+			err = errors.Join(err, os.WriteFile(filepath.Join(s.dir, file), data, 0o600))
+		}
+	}
+	return err
 }

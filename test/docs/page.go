@@ -17,6 +17,7 @@ type Block struct {
 	Shows  []string // what it says
 	Fails  bool
 	File   string // where the block goes instead of being run
+	Copied string // the file that it makes here, and that all other machines get
 	NotRun string // why
 }
 
@@ -73,10 +74,12 @@ func (b *Block) read(comment string) error {
 			b.Fails = true
 		case "file":
 			b.File = rest
+		case "copied":
+			b.Copied = rest
 		case "not":
 			b.NotRun = strings.TrimPrefix(rest, "run: ")
 		default:
-			return fmt.Errorf("what is %q? It is one of at, until, shows, fails, file and not run", word)
+			return fmt.Errorf("what is %q? It is one of at, until, shows, fails, file, copied and not run", word)
 		}
 	}
 	return nil

@@ -177,7 +177,7 @@ func checkFiles(t *testing.T, p pod, claims int, cfg *config.Config, text string
 		}
 		return false
 	}
-	keys := []string{cfg.Node.AdminTokenFile, cfg.Cluster.GossipKeyFile, cfg.Cluster.TLS.CA, cfg.Cluster.TLS.Cert, cfg.Cluster.TLS.Key}
+	keys := []string{cfg.Node.AdminTokenFile, cfg.Cluster.KeyFile}
 	for _, file := range append(keys, "/etc/kgate/kgate.yaml", cfg.Node.DataDir) {
 		if file == "" || !mounted(file) {
 			t.Errorf("%q is not mounted", file)

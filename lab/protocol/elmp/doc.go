@@ -6,22 +6,30 @@
 //	paper, section 3                               here
 //	Requesting 1: walk up, the path becomes Busy   system.Acquire, node.take, node.proceed
 //	Requesting 2: exchange places with the root    node.exchange, node.replaced
-//	Requesting 3: free the path                    node.acknowledged
+//	Requesting 3: free the path                    node.release, node.freed
 //	Busy, Blocked                                  node.owner
-//	Exiting 1-8, the neighbours' part 1-5          node.exit, node.inherit
+//	Exiting 1-8                                    system.Leave, node.exit, node.left
+//	the neighbours' part, 1-5                      node.inherit, node.moved
 //	3.2.1 a new process, tree of order m           node.join, node.adopt
 //	3.2.1 a new process, lazy                      Options.Lazy
 //	Naimi and Trehel: token, next                  node.replaced, system.Release
 //
-// What differs, and why. In the paper a node that finds the path taken gives back
-// what it has and starts over, without any rule for who goes first; two that meet
-// can do so for ever, so theorem 1 (liveness) does not hold. Here it waits at the
-// taken node. A wait is always for a node nearer to the root, and whoever has the
-// path to the root waits for nobody, so there is no deadlock; numbers as tie
-// breakers (ID, maxID) are not needed. Children are not locked: they only learn
-// their new parent, and what waits for the old one is sent back to them. The
-// hand-over of an unused token, which section 3 forgets, is that of Naimi and
-// Trehel. The lazy tree is not rebuilt when it grows too high.
+// What differs, and why:
+//
+//   - In the paper a node that finds the path taken gives back what it has and
+//     starts over, without a rule for who goes first. Two that meet can do so for
+//     ever, so theorem 1 (liveness) does not hold. Here it waits at the taken node,
+//     and the oldest goes first. A wait is always for a node nearer to the root, and
+//     whoever has the path to the root waits for nobody, so there is no deadlock and
+//     no need for numbers as tie breakers (ID, maxID).
+//   - Children are not locked. A child that is told of its new parent says so to the
+//     old one, so that all it sent there has arrived, and takes what waited there to
+//     the new one.
+//   - A path is freed from below, one node after the other. Otherwise another
+//     operation can change the parent of a node that is not free yet.
+//   - The hand-over of an unused token, which section 3 forgets, is that of Naimi and
+//     Trehel.
+//   - The lazy tree is not rebuilt when it grows too high.
 //
 // # What it survives
 //

@@ -8,9 +8,10 @@ import (
 	"github.com/kgate/kgate/lab/protocol/quorum"
 )
 
-var seeds = flag.Int("quorum.seeds", 1000, "seeds of the fuzz for each protocol")
+var seeds = flag.Int("quorum.seeds", 250, "seeds of the fuzz for each protocol")
 
-// No seed lets two in or leaves somebody waiting.
+// No seed lets two in or leaves somebody waiting. Package rounds has a fuzz of its own,
+// with many resources and resets.
 func TestFuzz(t *testing.T) {
 	n := *seeds
 	if testing.Short() {

@@ -15,7 +15,7 @@ type client struct {
 	// yielding: it will give its votes back; soon: because nobody can win.
 	yielding, soon bool
 	asking         bool // it will ask again
-	tries          int  // how often it has yielded
+	tries          int  // how often it has yielded, up to maxTries
 	wait           time.Duration
 
 	// End-to-End. Votes count in the context in which the replica gave them: the
@@ -33,6 +33,9 @@ type ownership struct {
 	renewed time.Duration
 	line    []Request
 }
+
+// maxTries bounds how far the back-off doubles.
+const maxTries = 8
 
 // vote is what a replica has answered.
 type vote struct {
@@ -82,13 +85,19 @@ func (f *Fleet) askLater(at, resource int, c *client) {
 	f.after(at, resource, c, d, timerAsk)
 }
 
+func (f *Fleet) nextRound(c *client) {
+	if f.opt.rounds == 0 || c.req.Round < f.opt.rounds {
+		c.req.Round++
+	}
+}
+
 // askAgain is the informed back-off: the request goes to all replicas once more,
 // with its timestamp.
 func (f *Fleet) askAgain(at, resource int, c *client) {
 	if c.asking = false; c.in {
 		return
 	}
-	c.req.Round++
+	f.nextRound(c)
 	c.wait = 0
 	f.ask(at, resource, c)
 	if f.opt.Lease > 0 {
@@ -174,7 +183,7 @@ func (f *Fleet) decide(at, resource int, c *client) {
 		return
 	}
 	c.yielding, c.soon = true, stuck
-	d := f.base() << min(c.tries, 8)
+	d := f.base() << c.tries
 	if !stuck {
 		d *= 8
 	}
@@ -184,12 +193,12 @@ func (f *Fleet) decide(at, resource int, c *client) {
 // giveUp sends YIELD, with the timestamp that the request has had all along, to the
 // replicas that voted for it.
 func (f *Fleet) giveUp(at, resource int, c *client) {
-	if !c.yielding || c.in {
+	if !c.yielding || c.in || f.opt.yields > 0 && c.tries >= f.opt.yields {
 		return
 	}
 	c.yielding, c.soon = false, false
-	c.tries++
-	c.req.Round++
+	c.tries = min(c.tries+1, maxTries)
+	f.nextRound(c)
 	for j := range c.votes {
 		// A request that waits in a partial line is not known to the replica: there
 		// every replica is told, or each might prefer another one for ever.

@@ -209,7 +209,7 @@ func (f *Fleet) refused(at int, m message) {
 	if c.context = max(c.context, m.over); m.over == 0 && f.opt.Lease > 0 {
 		return // it asks again anyway
 	}
-	c.req.Round++
+	f.nextRound(c)
 	f.ask(at, resource, c)
 }
 

@@ -42,6 +42,10 @@ type Options struct {
 	Eager bool
 	// Absent are nodes that are not there at the beginning.
 	Absent []int
+
+	// For searches of all states: the rounds that requests count up to, and how
+	// often a client yields at most; 0: no limit.
+	rounds, yields int
 }
 
 // Fleet is a protocol for all nodes of a run.

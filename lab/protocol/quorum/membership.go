@@ -12,7 +12,7 @@ import (
 func (f *Fleet) Lost(node int) {
 	for at := range f.nodes {
 		n := &f.nodes[at]
-		if at == node || !f.overlay.there[at] {
+		if at == node || len(n.entries) == 0 || !f.overlay.there[at] {
 			continue
 		}
 		var torn []key

@@ -2,7 +2,6 @@ package quorum
 
 import (
 	"fmt"
-	"slices"
 
 	"github.com/kgate/kgate/chordring"
 )
@@ -11,17 +10,16 @@ import (
 // x*M to x*M + M-1.
 type key int
 
-// overlay is the Chord network below the protocols: who is there, which node is
-// responsible for which key, and where a message for a key goes next. It repairs
-// itself at once when a node comes or goes, as if every node knew.
+// overlay is the Chord network below the protocols. It repairs itself at once when
+// a node comes or goes, as if every node knew.
 type overlay struct {
-	names []string // of the nodes
-	nodes map[string]int
-	keys  []string
 	there []bool
 	place []int // by key: the responsible node
-	ring  *chordring.Ring
-	hops  map[hop]int
+	// rebuild computes the ring of those who are there, and returns the keys that
+	// have another responsible node now.
+	rebuild func() []key
+	// next returns the node to which one forwards a message for a key.
+	next func(at int, k key) int
 }
 
 // hop is one step of a route.
@@ -31,50 +29,50 @@ type hop struct {
 }
 
 func newOverlay(nodes, resources, replicas int, absent []int) *overlay {
-	o := &overlay{nodes: make(map[string]int, nodes), there: make([]bool, nodes)}
-	for i := range nodes {
-		o.names = append(o.names, fmt.Sprint("node-", i))
-		o.nodes[o.names[i]] = i
-		o.there[i] = !slices.Contains(absent, i)
+	o := &overlay{there: make([]bool, nodes), place: make([]int, resources*replicas)}
+	names, index := make([]string, nodes), make(map[string]int, nodes)
+	for i := range names {
+		names[i] = fmt.Sprint("node-", i)
+		index[names[i]], o.there[i] = i, true
 	}
-	for x := range resources {
-		for j := range replicas {
-			o.keys = append(o.keys, fmt.Sprintf("resource-%d/replica-%d", x, j))
+	for _, i := range absent {
+		o.there[i] = false
+	}
+	texts := make([]string, len(o.place))
+	for k := range texts {
+		texts[k] = fmt.Sprintf("resource-%d/replica-%d", k/replicas, k%replicas)
+	}
+	var ring *chordring.Ring
+	var hops map[hop]int // steps of routes that were looked up before
+	o.rebuild = func() (moved []key) {
+		var alive []string
+		for i, name := range names {
+			if o.there[i] {
+				alive = append(alive, name)
+			}
 		}
+		ring, hops = chordring.New(alive), make(map[hop]int)
+		for k, text := range texts {
+			if at := index[ring.Owner(text)]; at != o.place[k] {
+				o.place[k] = at
+				moved = append(moved, key(k))
+			}
+		}
+		return moved
 	}
-	o.place = make([]int, len(o.keys))
+	o.next = func(at int, k key) int {
+		if to, ok := hops[hop{at, k}]; ok {
+			return to
+		}
+		path := ring.Route(names[at], texts[k])
+		if len(path) < 2 {
+			panic(fmt.Sprintf("quorum: %s, which is not there or is responsible itself, forwards", names[at]))
+		}
+		for i := 1; i < len(path); i++ {
+			hops[hop{index[path[i-1]], k}] = index[path[i]]
+		}
+		return hops[hop{at, k}]
+	}
 	o.rebuild()
 	return o
-}
-
-// rebuild computes the ring of those who are there and returns the keys that have
-// another responsible node now.
-func (o *overlay) rebuild() (moved []key) {
-	names := make([]string, 0, len(o.names))
-	for i, name := range o.names {
-		if o.there[i] {
-			names = append(names, name)
-		}
-	}
-	o.ring, o.hops = chordring.New(names), make(map[hop]int)
-	for k, text := range o.keys {
-		if at := o.nodes[o.ring.Owner(text)]; at != o.place[k] {
-			o.place[k] = at
-			moved = append(moved, key(k))
-		}
-	}
-	return moved
-}
-
-// next returns the node to which at forwards a message for a key: the first step
-// of the Chord look-up.
-func (o *overlay) next(at int, k key) int {
-	if to, ok := o.hops[hop{at, k}]; ok {
-		return to
-	}
-	path := o.ring.Route(o.names[at], o.keys[k])
-	for i := 1; i < len(path); i++ {
-		o.hops[hop{o.nodes[path[i-1]], k}] = o.nodes[path[i]]
-	}
-	return o.hops[hop{at, k}]
 }

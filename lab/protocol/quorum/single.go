@@ -70,7 +70,7 @@ func (s *single) Down(_, crashed int) {
 // Restart implements [protocol.Restarting].
 func (s *single) Restart(node int) {
 	s.Down(node, node)
-	s.Joined(node)
+	s.Join(node, node)
 }
 
 // Join implements [protocol.Moving].

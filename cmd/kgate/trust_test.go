@@ -142,13 +142,14 @@ func TestUnusablePeerTLS(t *testing.T) {
 	none.CA = mixed.Key
 	for says, files := range map[string]config.PeerTLS{
 		"":                                 filesOf(dir, "gw-1"),
+		"it is for gw-2, not for gw-1":     filesOf(dir, "gw-2"),
 		"no such file":                     filesOf(dir, "gw-3"),
 		"expired":                          filesOf(dir, "old"),
 		"private key does not match":       mixed,
 		"unknown authority":                otherCA,
 		"holds no certificate in PEM form": none,
 	} {
-		_, _, err := readPeerTLS(files)
+		_, err := readTrust(config.Cluster{TLS: files}, "gw-1")
 		if says == "" && err != nil || says != "" && (err == nil || !strings.Contains(err.Error(), says)) {
 			t.Errorf("want %q, got %v", says, err)
 		}
@@ -163,12 +164,11 @@ func (deaf) Deliver(kmutex.Node, string, kmutex.Message) error { return nil }
 func linksWith(t *testing.T, files config.PeerTLS, log *slog.Logger) *node {
 	t.Helper()
 	n := &node{log: log, cfg: config.Default()}
-	var secure *tls.Config
 	var err error
-	if n.peerTLS, secure, err = readPeerTLS(files); err != nil {
+	if n.trust, err = readTrust(config.Cluster{TLS: files}, "gw-1"); err != nil {
 		t.Fatal(err)
 	}
-	if n.links, err = transport.Listen(transport.Config{Listen: "127.0.0.1:0", Handler: deaf{}, TLS: secure}); err != nil {
+	if n.links, err = transport.Listen(transport.Config{Listen: "127.0.0.1:0", Handler: deaf{}, TLS: n.trust.secure}); err != nil {
 		t.Fatal(err)
 	}
 	t.Cleanup(func() {
@@ -199,8 +199,8 @@ func TestPeerCertificateIsReadAgain(t *testing.T) {
 	if err := os.WriteFile(files.Key, []byte("half a key"), 0o600); err != nil {
 		t.Fatal(err)
 	}
-	n.refreshPeerTLS()
-	n.refreshPeerTLS()
+	n.refreshTrust()
+	n.refreshTrust()
 	if got := shows(); got != first {
 		t.Error("a key that cannot be used changes the certificate")
 	}
@@ -214,25 +214,25 @@ func TestPeerCertificateIsReadAgain(t *testing.T) {
 		}
 	}
 	mustKeygen(t, dir, "--peer", "gw-1")
-	n.refreshPeerTLS()
+	n.refreshTrust()
 	if got, want := shows(), certificate(t, files.Cert).SerialNumber.String(); got != want || got == first {
 		t.Errorf("shows certificate %s, want %s, not %s; log %s", got, want, first, said)
 	}
 }
 
-func TestExpiryIsToldAhead(t *testing.T) {
+func TestWarnsOfExpiry(t *testing.T) {
 	dir, said := t.TempDir(), new(output)
 	mustKeygen(t, dir, "--ca", "--peer", "gw-1", "--days", "40")
 	n := linksWith(t, filesOf(dir, "gw-1"), slog.New(slog.NewTextHandler(said, nil)))
-	if n.tellExpiry(time.Now()) || said.String() != "" {
+	if n.warnOfExpiry(time.Now()) || said.String() != "" {
 		t.Errorf("told 40 days ahead: %s", said)
 	}
-	if !n.tellExpiry(time.Now().AddDate(0, 0, 11)) || !strings.Contains(said.String(), "days_left=28") || !strings.Contains(said.String(), "gw-1.pem") {
+	if !n.warnOfExpiry(time.Now().AddDate(0, 0, 11)) || !strings.Contains(said.String(), "days_left=28") || !strings.Contains(said.String(), "gw-1.pem") {
 		t.Errorf("not told 29 days ahead: %s", said)
 	}
 }
 
-func TestOpenSecretsAreToldOf(t *testing.T) {
+func TestWarnsOfOpenSecrets(t *testing.T) {
 	dir, said := t.TempDir(), new(output)
 	mustKeygen(t, dir, "--ca", "--gossip", "--token", "--peer", "gw-1")
 	n := &node{log: slog.New(slog.NewTextHandler(said, nil)), cfg: config.Default()}

@@ -1,0 +1,216 @@
+package main
+
+import (
+	"bytes"
+	"context"
+	"crypto/tls"
+	"crypto/x509"
+	"errors"
+	"fmt"
+	"log/slog"
+	"os"
+	"strings"
+	"time"
+
+	"github.com/kgate/kgate/config"
+	"github.com/kgate/kgate/internal/clusterkey"
+	"github.com/kgate/kgate/internal/peercert"
+)
+
+// trust is what this gateway shows other gateways, and whom it believes: out of
+// one cluster key, or out of certificates and gossip keys.
+type trust struct {
+	cluster config.Cluster
+	name    string   // of this gateway
+	content [][]byte // of the files, as they were read last
+	secure  *tls.Config
+	gossip  [][]byte // the first encrypts, all decrypt; nil: gossip goes in the clear
+	// expires is when a peer no longer takes the certificate; zero: never.
+	expires time.Time
+}
+
+const (
+	// trustInterval is how often the files are read again.
+	trustInterval = 5 * time.Second
+	// expiryNotice is how long before the end of a certificate the warnings
+	// begin, and expiryAgain how often they come.
+	expiryNotice = 30 * 24 * time.Hour
+	expiryAgain  = 24 * time.Hour
+)
+
+// readTrust reads the files that c names. What it returns of files that cannot be
+// used tells whether they change.
+func readTrust(c config.Cluster, name string) (*trust, error) {
+	t := &trust{cluster: c, name: name}
+	switch {
+	case c.KeyFile != "":
+		return t, t.readClusterKey()
+	case c.TLS.Enabled():
+		return t, errors.Join(t.readCertificates(), t.readGossipKeys())
+	default:
+		return t, t.readGossipKeys()
+	}
+}
+
+// read returns what is in a file of the key.
+func (t *trust) read(key, file string) ([]byte, error) {
+	data, err := os.ReadFile(file)
+	t.content = append(t.content, data)
+	if err != nil {
+		return nil, fmt.Errorf("%s: %w", key, err)
+	}
+	return data, nil
+}
+
+func (t *trust) readClusterKey() error {
+	const key = "cluster.key_file"
+	data, err := t.read(key, t.cluster.KeyFile)
+	if err != nil {
+		return err
+	}
+	ring, err := clusterkey.Parse(data)
+	if err != nil {
+		return fmt.Errorf("%s: %s: %w; make one with `kgate keygen > cluster.key`", key, t.cluster.KeyFile, err)
+	}
+	t.gossip = ring.Gossip()
+	t.secure, err = ring.TLS(t.name)
+	return err
+}
+
+func (t *trust) readCertificates() error {
+	files := t.cluster.TLS
+	ca, errCA := t.read("cluster.tls.ca", files.CA)
+	cert, errCert := t.read("cluster.tls.cert", files.Cert)
+	key, errKey := t.read("cluster.tls.key", files.Key)
+	if err := errors.Join(errCA, errCert, errKey); err != nil {
+		return err
+	}
+	roots := x509.NewCertPool()
+	if !roots.AppendCertsFromPEM(ca) {
+		return fmt.Errorf("cluster.tls.ca: %s holds no certificate in PEM form", files.CA)
+	}
+	pair, err := tls.X509KeyPair(cert, key)
+	if err != nil {
+		return fmt.Errorf("cluster.tls.cert and cluster.tls.key: %s and %s: %w", files.Cert, files.Key, err)
+	}
+	if t.expires, err = peercert.Check(pair, roots, t.name); err != nil {
+		return fmt.Errorf("cluster.tls.cert: no peer would take %s: %w", files.Cert, err)
+	}
+	t.secure = &tls.Config{RootCAs: roots, Certificates: []tls.Certificate{pair}, MinVersion: tls.VersionTLS13}
+	if len(files.Names) > 0 {
+		t.secure.VerifyConnection = func(state tls.ConnectionState) error {
+			return peercert.Among(state.PeerCertificates[0], files.Names)
+		}
+	}
+	return nil
+}
+
+// readGossipKeys reads the keys for gossip that stand beside certificates.
+func (t *trust) readGossipKeys() error {
+	if t.cluster.GossipKeyFile == "" {
+		if key := t.cluster.GossipKey; len(key) > 0 {
+			t.gossip = [][]byte{key}
+		}
+		return nil
+	}
+	const key = "cluster.gossip_key_file"
+	data, err := t.read(key, t.cluster.GossipKeyFile)
+	if err != nil {
+		return err
+	}
+	for line := range strings.Lines(string(data)) {
+		if line = strings.TrimSpace(line); line == "" {
+			continue
+		}
+		var k config.Key
+		if err := k.UnmarshalText([]byte(line)); err != nil || len(k) != clusterkey.Size {
+			t.gossip = nil
+			break
+		}
+		t.gossip = append(t.gossip, k)
+	}
+	if t.gossip == nil {
+		return fmt.Errorf("%s: %s holds no key of 32 bytes in base64 on each line: make one with `kgate keygen --gossip`", key, t.cluster.GossipKeyFile)
+	}
+	return nil
+}
+
+func (t *trust) sameAs(other *trust) bool {
+	if len(t.content) != len(other.content) {
+		return false
+	}
+	for i := range t.content {
+		if !bytes.Equal(t.content[i], other.content[i]) {
+			return false
+		}
+	}
+	return true
+}
+
+// watchTrust takes keys and certificates into use when their files change, and
+// warns before a certificate ends.
+func (n *node) watchTrust(ctx context.Context) {
+	tick := time.NewTicker(trustInterval)
+	defer tick.Stop()
+	var warned time.Time
+	for {
+		if now := time.Now(); now.Sub(warned) >= expiryAgain && n.warnOfExpiry(now) {
+			warned = now
+		}
+		select {
+		case <-tick.C:
+			n.refreshTrust()
+			n.refreshTokens()
+		case <-ctx.Done():
+			return
+		}
+	}
+}
+
+// refreshTrust uses the files as they are now, if they can be used: tools that
+// renew certificates write one after the other.
+func (n *node) refreshTrust() {
+	next, err := readTrust(n.trust.cluster, n.trust.name)
+	if next.sameAs(n.trust) {
+		return
+	}
+	if err == nil && next.gossip != nil {
+		err = n.gossip.SetKeys(next.gossip)
+	}
+	if err == nil && next.secure != nil {
+		err = n.links.SetTLS(next.secure)
+	}
+	if err != nil {
+		next.expires = n.trust.expires
+		n.log.Error("the files that guard the peer port and gossip have changed and cannot be used; the last good ones stay", slog.Any("error", err))
+	} else {
+		attrs := []any{slog.Int("gossip_keys", len(next.gossip))}
+		if !next.expires.IsZero() {
+			attrs = append(attrs, slog.String("cert", next.cluster.TLS.Cert), slog.Time("not_after", next.expires))
+		}
+		n.log.Info("keys and certificates for other gateways read again", attrs...)
+	}
+	n.trust = next
+}
+
+// warnOfExpiry reports whether it had to warn.
+func (n *node) warnOfExpiry(now time.Time) (warned bool) {
+	warn := func(key, file string, end time.Time) {
+		left := end.Sub(now)
+		if left > expiryNotice {
+			return
+		}
+		warned = true
+		n.log.Warn("a certificate is about to expire: put a new one in its place, it is read without a restart",
+			slog.String("key", key), slog.String("file", file), slog.Time("not_after", end), slog.Int("days_left", int(left.Hours()/24)))
+	}
+	if !n.trust.expires.IsZero() {
+		warn("cluster.tls.cert", n.trust.cluster.TLS.Cert, n.trust.expires)
+	}
+	if n.certificate != nil {
+		if pair, err := n.certificate.Get(nil); err == nil {
+			warn("listen.tls.cert", n.cfg.Listen.TLS.Cert, pair.Leaf.NotAfter)
+		}
+	}
+	return warned
+}

@@ -1,0 +1,104 @@
+package upstream
+
+import (
+	"bufio"
+	"bytes"
+	"io"
+	"net"
+	"strings"
+	"sync/atomic"
+	"testing"
+
+	xhttp2 "golang.org/x/net/http2"
+	"golang.org/x/net/http2/hpack"
+)
+
+// serveFrames serves each connection's streams with each.
+func serveFrames(t *testing.T, each func(fr *xhttp2.Framer, conn int64, stream uint32)) *server {
+	var s *server
+	s = serve(t, func(c net.Conn, br *bufio.Reader) {
+		conn := s.conns.Load()
+		if _, err := io.ReadFull(br, make([]byte, len(xhttp2.ClientPreface))); err != nil {
+			return
+		}
+		fr := xhttp2.NewFramer(c, br)
+		_ = fr.WriteSettings()
+		for {
+			f, err := fr.ReadFrame()
+			if err != nil {
+				return
+			}
+			switch f := f.(type) {
+			case *xhttp2.SettingsFrame:
+				if !f.IsAck() {
+					_ = fr.WriteSettingsAck()
+				}
+			case *xhttp2.PingFrame:
+				if !f.IsAck() {
+					_ = fr.WritePing(true, f.Data)
+				}
+			case *xhttp2.HeadersFrame:
+				each(fr, conn, f.StreamID)
+			}
+		}
+	})
+	return s
+}
+
+// answerOK ends a stream with status 200.
+func answerOK(fr *xhttp2.Framer, stream uint32) {
+	var block bytes.Buffer
+	_ = hpack.NewEncoder(&block).WriteField(hpack.HeaderField{Name: ":status", Value: "200"})
+	_ = fr.WriteHeaders(xhttp2.HeadersFrameParam{StreamID: stream, BlockFragment: block.Bytes(), EndHeaders: true, EndStream: true})
+}
+
+// TestUnseen: what an HTTP/2 server says it has not looked at is sent once more.
+// What of that net/http tells with errors it does not export is told apart by their
+// text: this test fails when it changes.
+func TestUnseen(t *testing.T) {
+	for name, refuse := range map[string]func(fr *xhttp2.Framer, stream uint32){
+		"refused":    func(fr *xhttp2.Framer, stream uint32) { _ = fr.WriteRSTStream(stream, xhttp2.ErrCodeRefusedStream) },
+		"going away": func(fr *xhttp2.Framer, _ uint32) { _ = fr.WriteGoAway(0, xhttp2.ErrCodeNo, nil) },
+	} {
+		for _, method := range []string{"GET", "POST"} {
+			var streams atomic.Int64
+			s := serveFrames(t, func(fr *xhttp2.Framer, conn int64, stream uint32) {
+				if streams.Add(1) == 1 {
+					refuse(fr, stream)
+					return
+				}
+				answerOK(fr, stream)
+			})
+			c := newClient(t, s.addr, func(c *Config) { c.Scheme = "h2c" })
+			if _, err := get(t, c, request(t, method, nil)); err != nil || streams.Load() != 2 {
+				t.Errorf("%s, %s: %v after %d streams", name, method, err, streams.Load())
+			}
+		}
+	}
+}
+
+// TestNotResent: what the server may have acted on is not, nor is a request whose
+// body has been read from.
+func TestNotResent(t *testing.T) {
+	for name, tt := range map[string]struct {
+		code xhttp2.ErrCode
+		body io.Reader
+	}{
+		"internal error": {xhttp2.ErrCodeInternal, nil},
+		"cancelled":      {xhttp2.ErrCodeCancel, nil},
+		"body":           {xhttp2.ErrCodeRefusedStream, strings.NewReader("hello")},
+	} {
+		var streams atomic.Int64
+		s := serveFrames(t, func(fr *xhttp2.Framer, _ int64, stream uint32) {
+			streams.Add(1)
+			if tt.body != nil {
+				_, _ = fr.ReadFrame() // DATA
+			}
+			_ = fr.WriteRSTStream(stream, tt.code)
+		})
+		c := newClient(t, s.addr, func(c *Config) { c.Scheme = "h2c" })
+		if _, err := get(t, c, request(t, "GET", tt.body)); err == nil || streams.Load() != 1 {
+			t.Errorf("%s: %v after %d streams", name, err, streams.Load())
+		}
+	}
+}

@@ -1,0 +1,67 @@
+package netns
+
+import (
+	"testing"
+	"time"
+
+	"github.com/kgate/kgate/test/cluster"
+)
+
+// TestLongRoundTrips runs five gateways that are 300 ms apart, there and back,
+// with the default lease. Nothing must happen: no election, no suspension, no
+// lease lost, no link broken, no request refused.
+func TestLongRoundTrips(t *testing.T) {
+	if testing.Short() {
+		t.Skip("takes half a minute")
+	}
+	const (
+		oneWay = 150 * time.Millisecond
+		lease  = 3 * time.Second
+	)
+	during := 20 * time.Second
+	if cluster.Soak() {
+		during = 10 * time.Minute
+	}
+	w := newWorldIn(t, NewDelayed(t, size, oneWay), lease)
+	span(t, 3*lease) // the voters get their votes
+
+	// What they log when something happens.
+	signs := []string{
+		"leading", "calling an election, since most voters have no leader", "gateway suspended", "gateway left",
+		"coming back as a new incarnation", "no longer entitled to admit: coming back as a new incarnation",
+		"standing changed", "link down", "pool installed", "pool waits for its home",
+	}
+	count := func() (n map[string]int) {
+		n = make(map[string]int)
+		for _, g := range w.cluster.Gateways {
+			for _, sign := range signs {
+				n[sign] += len(g.Log.Records(sign))
+			}
+			for _, r := range g.Log.Records("gateway observed") {
+				if r.Text("status") == "failed" {
+					n["gateway observed: failed"]++
+				}
+			}
+		}
+		return n
+	}
+	began, before := time.Now(), count()
+	span(t, during)
+	for sign, n := range count() {
+		if n != before[sign] {
+			t.Errorf("%d times within %v: %s", n-before[sign], during, sign)
+		}
+	}
+	arrivals := w.judge.Since(began)
+	t.Logf("%d requests in %v; none for %v; %s", len(arrivals), during, cluster.Gap(arrivals, began, time.Now()).Round(time.Millisecond),
+		cluster.Refusals(w.load.Since(began)))
+	if served := cluster.Served(w.load.Since(began), time.Now()); len(served) != size {
+		t.Errorf("%d gateways serve: %v", len(served), served)
+	}
+	w.checkBound(t)
+	for _, a := range w.load.Since(began) {
+		if a.Result != cluster.OK {
+			t.Fatalf("a request at %s: %s", a.Gateway, a.Result)
+		}
+	}
+}

@@ -1,0 +1,95 @@
+package transport
+
+import (
+	"context"
+	"crypto/tls"
+	"log/slog"
+	"net"
+	"sync"
+	"time"
+
+	"github.com/kgate/kgate/internal/peercert"
+)
+
+// secured are the open connections over TLS, so that one can be closed whose
+// certificate is no longer good. The zero value is empty and ready.
+type secured struct {
+	mu    sync.Mutex
+	conns map[*securedConn]*tls.Conn // since their handshakes
+}
+
+// securedConn is what lies below a TLS connection.
+type securedConn struct {
+	net.Conn
+	of     *secured
+	closed bool // guarded by of.mu
+}
+
+// Close implements net.Conn.
+func (c *securedConn) Close() error {
+	c.of.mu.Lock()
+	c.closed = true
+	delete(c.of.conns, c)
+	c.of.mu.Unlock()
+	return c.Conn.Close()
+}
+
+// below returns what a TLS connection over raw is to lie on.
+func (s *secured) below(raw net.Conn) net.Conn { return &securedConn{Conn: raw, of: s} }
+
+// handshake makes TLS of raw, which below has returned, and keeps conn until raw
+// is closed.
+func (s *secured) handshake(ctx context.Context, raw net.Conn, conn *tls.Conn) (net.Conn, error) {
+	if err := conn.HandshakeContext(ctx); err != nil {
+		return conn, err
+	}
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if s.conns == nil {
+		s.conns = make(map[*securedConn]*tls.Conn)
+	}
+	if below, ok := raw.(*securedConn); ok && !below.closed {
+		s.conns[below] = conn
+	}
+	return conn, nil
+}
+
+// review closes the connections whose certificates verify refuses now.
+func (s *secured) review(verify func(tls.ConnectionState) error, log *slog.Logger) {
+	s.mu.Lock()
+	open := make(map[*securedConn]*tls.Conn, len(s.conns))
+	for below, conn := range s.conns {
+		open[below] = conn
+	}
+	s.mu.Unlock()
+	for below, conn := range open {
+		state := conn.ConnectionState()
+		err := verify(state)
+		if err == nil {
+			continue
+		}
+		_ = below.Close() // and not conn: TLS would say good-bye first, and could block
+		log.Warn("connection to a peer closed: its certificate is no longer good",
+			slog.String("remote", below.RemoteAddr().String()), slog.Any("names", peercert.Names(state.PeerCertificates[0])), slog.Any("error", err))
+	}
+}
+
+// reviewInterval is how often open connections are looked at again: a
+// certificate ends, too, while it is in use.
+const reviewInterval = 5 * time.Second
+
+// reviewSecured closes connections whose certificates have ended, until Close.
+func (t *Transport) reviewSecured() {
+	ticker := time.NewTicker(reviewInterval)
+	defer ticker.Stop()
+	for {
+		select {
+		case <-t.ctx.Done():
+			return
+		case <-ticker.C:
+		}
+		if pair := t.tls.Load(); pair != nil {
+			t.secured.review(pair.verify, t.config.Logger)
+		}
+	}
+}
