@@ -127,6 +127,30 @@ func TestMutantsAreCaught(t *testing.T) {
 				Caught: "more than k",
 			},
 			{
+				Name: "a holder is told before the successors know", File: "../internal/pool/ticket.go",
+				Old:    "return t.version <= ts.replicas.Synced() &&",
+				New:    "return true || t.version <= ts.replicas.Synced() &&",
+				Caught: "forgotten",
+			},
+			{
+				Name: "tickets do not expire", File: "../internal/pool/tickets.go",
+				Old:    "for ts != nil && len(ts.due) > 0 &&",
+				New:    "for false && len(ts.due) > 0 &&",
+				Caught: "not served|does not move|panic",
+			},
+			{
+				Name: "a new home does not know since when tickets are unknown", File: "../internal/pool/epoch.go",
+				Old:    "p.left(), p.cfg.Memory.ages(now)",
+				New:    "p.left(), nil",
+				Caught: "not served",
+			},
+			{
+				Name: "slots of tickets that are gone stay", File: "../internal/pool/tickets.go",
+				Old:    "p.fx.Ended = append(p.fx.Ended, t)",
+				New:    "_ = t",
+				Caught: "not served|does not move|invariant",
+			},
+			{
 				Name: "a message to a member of a newer view is lost", File: "../internal/pool/pool.go",
 				Old:    "p.early = append(p.early, *m)",
 				New:    "_ = m",

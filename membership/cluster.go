@@ -77,7 +77,7 @@ func Start(ctx context.Context, config Config) (*Cluster, error) {
 		up:      make(chan struct{}),
 		broken:  make(chan error, 1),
 
-		tenure:   newTenure(config.Boot),
+		tenure:   newTenure(config.Boot, bootNow),
 		evidence: newEvidence(),
 	}
 	c.grants = newGrants(c)

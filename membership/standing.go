@@ -28,6 +28,8 @@ func (s Standing) Valid(now time.Time) bool { return now.Before(s.Until) }
 // without the lock.
 type tenure struct {
 	start    time.Time // instants are counted from here
+	now      func() time.Time
+	leased   time.Time // the lease counts from here, on the clock of now
 	first    string    // boot of the process
 	standing atomic.Pointer[Standing]
 
@@ -40,14 +42,21 @@ type tenure struct {
 	void    bool          // nothing can come of this incarnation any more
 }
 
-func newTenure(boot string) *tenure {
-	t := &tenure{start: time.Now(), first: boot, boot: boot}
+// newTenure begins with a process; now is bootNow, but in tests.
+func newTenure(boot string, now func() time.Time) *tenure {
+	t := &tenure{start: time.Now(), now: now, leased: now(), first: boot, boot: boot}
 	t.standing.Store(&Standing{})
 	return t
 }
 
-// clock tells the time to the lease's machines.
+// clock tells the time to the leader's rules and to who grants leases. While the
+// machine sleeps it may stop: then they wait longer.
 func (t *tenure) clock() time.Duration { return time.Since(t.start) }
+
+// leaseClock tells the time to this gateway's own lease. It goes on while the machine
+// sleeps: the next look at the lease then finds it over. Standing.Until is on the
+// clock of the timers all the same, because it is read for each admission.
+func (t *tenure) leaseClock() time.Duration { return t.now().Sub(t.leased) }
 
 // at returns what the clock showed at an instant.
 func (t *tenure) at(instant time.Time) time.Duration { return instant.Sub(t.start) }
@@ -71,7 +80,7 @@ func (t *tenure) follow(v *View, name string, terms lease.Terms) bool {
 	in = in && m.Boot == t.boot
 	switch {
 	case in && t.holder == nil && terms.Lease > 0:
-		t.node, t.holder = m.Node, lease.NewHolder(terms, m.Node, t.clock())
+		t.node, t.holder = m.Node, lease.NewHolder(terms, m.Node, t.leaseClock())
 		return false
 	case !in && (t.node != 0 || v.lostBoot(name, t.boot)):
 		t.end()
@@ -83,7 +92,7 @@ func (t *tenure) follow(v *View, name string, terms lease.Terms) bool {
 
 // expire notes that the lease has lapsed. The caller holds mu.
 func (t *tenure) expire() bool {
-	if t.void || t.holder == nil || !t.holder.Over(t.clock()) {
+	if t.void || t.holder == nil || !t.holder.Over(t.leaseClock()) {
 		return false
 	}
 	t.end()
@@ -121,7 +130,7 @@ func (t *tenure) renewal() (r lease.Renewal, due bool, wait time.Duration) {
 	if t.void || t.holder == nil {
 		return lease.Renewal{}, false, time.Hour
 	}
-	now := t.clock()
+	now := t.leaseClock()
 	if due = now >= t.holder.Due(); due {
 		r = t.holder.Send(now)
 	}
@@ -140,14 +149,14 @@ func (t *tenure) answered(r lease.Renewal, err error) bool {
 	if t.void || t.holder == nil || t.node != r.Node {
 		return false
 	}
-	switch now := t.clock(); {
+	switch now := t.leaseClock(); {
 	case err == nil:
 		_, before := t.holder.Until()
 		if !t.holder.Granted(r, now) {
 			break
 		}
 		until, _ := t.holder.Until()
-		t.standing.Store(&Standing{Node: r.Node, Until: t.start.Add(until)})
+		t.standing.Store(&Standing{Node: r.Node, Until: time.Now().Add(until - now)})
 		return !before
 	case isLost(err):
 		t.holder.Refused(r)

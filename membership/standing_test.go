@@ -25,7 +25,7 @@ var second = lease.Terms{Lease: time.Second}
 // granted has a tenure of a member get its first lease.
 func granted(t *testing.T) *tenure {
 	t.Helper()
-	tn := newTenure("x")
+	tn := newTenure("x", time.Now)
 	tn.follow(in("x", 7), "a", second)
 	r, due, _ := tn.renewal()
 	if !due || r.Node != 7 || !tn.answered(r, nil) {
@@ -113,7 +113,7 @@ func TestStandingLapsesByItself(t *testing.T) {
 // One that was never let in, or never got a lease, has nothing to come back from.
 func TestNothingToRejoin(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		tn := newTenure("x")
+		tn := newTenure("x", time.Now)
 		tn.follow(in("", 0), "a", second)
 		time.Sleep(time.Hour)
 		if tn.rejoin() {

@@ -111,6 +111,7 @@ func (ex *exchange) answer(out *http.Request, res *http.Response) error {
 		return ex.upgrade(out, res)
 	}
 	removeHopByHop(res.Header)
+	ex.cleanResponse(res)
 	announced := len(res.Trailer)
 	if announced > 0 && ex.overHTTP1 && out.Method != http.MethodHead {
 		// As in outgoing: only chunks can have trailers behind them.
@@ -184,6 +185,10 @@ func (ex *exchange) upstreamFailed(r *http.Request, err error) {
 	if ex.hold.broken() != nil || r.Context().Err() != nil || ex.body.failed.Load() {
 		return
 	}
+	var invalid *upstream.InvalidRequestError
+	if errors.As(err, &invalid) {
+		return // nothing was sent: it says nothing of the upstream
+	}
 	var dial *upstream.DialError
 	ex.rec.DialFailed = errors.As(err, &dial)
 	if ex.rec.DialFailed || !isTimeout(err) {
@@ -196,6 +201,7 @@ func (ex *exchange) upstreamFailed(r *http.Request, err error) {
 // answerFailure tells the client why there is no answer from the upstream.
 func (ex *exchange) answerFailure(r *http.Request) {
 	p := problem{Status: http.StatusBadGateway, Detail: "the upstream could not be reached or broke off", Pool: ex.rec.Pool}
+	var invalid *upstream.InvalidRequestError
 	switch cause := ex.hold.broken(); {
 	case cause != nil:
 		ex.answerBroken(r, cause)
@@ -206,6 +212,8 @@ func (ex *exchange) answerFailure(r *http.Request) {
 		return
 	case ex.body.failed.Load():
 		p.Status, p.Detail = http.StatusBadRequest, "the request's body could not be read"
+	case errors.As(ex.failure, &invalid):
+		p.Status, p.Detail = http.StatusBadRequest, "the request cannot be passed on: "+invalid.Detail
 	case isTimeout(ex.failure):
 		ex.rec.Outcome = OutcomeUpstreamError
 		p.Status, p.Detail = http.StatusGatewayTimeout, "the upstream did not answer in time"

@@ -13,6 +13,8 @@ import (
 	"testing"
 	"testing/synctest"
 	"time"
+
+	"github.com/kgate/kgate/proxy/upstream"
 )
 
 // refusing returns the n-th URL where nobody listens: a port that was free a moment
@@ -351,4 +353,24 @@ func TestSuspected(t *testing.T) {
 	if n := checks.Load(); n > int64(time.Since(began)/checkGap)+25 {
 		t.Errorf("%d checks", n)
 	}
+}
+
+// TestInvalidRequest: a request that cannot be sent is its client's fault.
+func TestInvalidRequest(t *testing.T) {
+	g := newGateway(t, 1, http.NotFoundHandler())
+	g.handler.now.Load().targets[0].upstreams[0].requests = without{invalidTransport{}}
+	for range 5 {
+		if got := g.answer("/"); !strings.HasPrefix(got, "400") || !strings.Contains(got, "planted") {
+			t.Errorf("got %q", got)
+		}
+	}
+	if s := g.handler.Upstreams()[0]; !s.Healthy {
+		t.Errorf("%+v", s)
+	}
+}
+
+type invalidTransport struct{}
+
+func (invalidTransport) RoundTrip(*http.Request) (*http.Response, error) {
+	return nil, &upstream.InvalidRequestError{Detail: "planted"}
 }

@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"maps"
 	"slices"
+	"time"
 
 	"github.com/kgate/kgate/kmutex"
 )
@@ -18,6 +19,9 @@ type EpochReport struct {
 	// Left is what it knows of the tickets that lost gateways left; nil in pools
 	// without tickets.
 	Left *Report `json:",omitempty"`
+	// Unknown tells for how long this gateway has known that nobody knows a lost
+	// gateway's tickets.
+	Unknown map[kmutex.Node]time.Duration `json:",omitempty"`
 }
 
 // EpochAnswer is how that gateway begins the next one.
@@ -28,6 +32,9 @@ type EpochAnswer struct {
 	Inherit []Inheritance `json:",omitempty"`
 	// Settled are lost gateways of whom no copies are needed any more.
 	Settled []kmutex.Node `json:",omitempty"`
+	// Unknown are lost gateways whose tickets nobody knows. Every gateway remembers
+	// since when: it may be home when they have run out.
+	Unknown []kmutex.Node `json:",omitempty"`
 }
 
 // Inheritance is a bequest and the numbers of its tickets, in the order of its
@@ -110,7 +117,7 @@ func (f *Forming) plan() error {
 	f.answers = make(map[kmutex.Node]*EpochAnswer, len(installs))
 	for i, in := range installs {
 		n := f.reports[i].Node
-		f.answers[n] = &EpochAnswer{Install: in, Inherit: inherit[n], Settled: f.estate.Settled}
+		f.answers[n] = &EpochAnswer{Install: in, Inherit: inherit[n], Settled: f.estate.Settled, Unknown: f.estate.Unknown}
 	}
 	return nil
 }
@@ -163,6 +170,10 @@ func (f *Forming) settle() map[kmutex.Node][]Inheritance {
 		}
 		if r.Left != nil {
 			left = append(left, *r.Left)
+		}
+		for i := range f.lost {
+			l := &f.lost[i]
+			l.Over = l.Over || r.Unknown[l.Node] >= MaxTTL
 		}
 	}
 	f.estate = Settle(f.lost, used, left)

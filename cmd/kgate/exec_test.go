@@ -149,20 +149,21 @@ func TestExecLosesItsSlot(t *testing.T) {
 		script string
 		code   int
 		within time.Duration
+		ttl    string
 	}{
-		"it ends":    {"trap 'echo told; exit 5' TERM; echo $KGATE_TICKET; while :; do sleep .01; done", 5, 2 * time.Second},
-		"it goes on": {"trap 'echo told' TERM; echo $KGATE_TICKET; while :; do sleep .01; done", 137, 12 * time.Second},
+		"it ends":    {"trap 'echo told; exit 5' TERM; echo $KGATE_TICKET; while :; do sleep .01; done", 5, 30 * time.Second, "30s"},
+		"it goes on": {"trap 'echo told' TERM; echo $KGATE_TICKET; while :; do sleep .01; done", 137, 12 * time.Second, "2s"},
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
 			g := startFake(t, map[string]int{"p": 1})
 			var out output
-			done := start(g, &out, "--", "sh", "-c", tc.script)
+			done := start(g, &out, "--ttl", tc.ttl, "--", "sh", "-c", tc.script)
 			await(t, "the command", func() bool { return strings.HasSuffix(out.String(), "\n") })
 			begun := time.Now()
 			g.Drop(strings.TrimSpace(out.String()), admin.ReasonLost)
 			code := <-done
-			if took := time.Since(begun); code != tc.code || took > tc.within || !strings.Contains(out.String(), "the slot is lost") || !strings.Contains(out.String(), "told") {
+			if took := time.Since(begun); code != tc.code || took > tc.within || !strings.Contains(out.String(), "the slot is lost") || tc.code == 5 && !strings.Contains(out.String(), "told") {
 				t.Errorf("exit %d after %v, want %d within %v:\n%s", code, took, tc.code, tc.within, out.String())
 			}
 		})

@@ -46,6 +46,7 @@ func (p *Pool) enter(now time.Duration, before uint64) {
 	p.home, p.report, p.repair.wanted, p.overflow, p.expiry = nil, nil, false, false, 0
 	p.audit, p.used = audit{}, nil
 	v := &p.view
+	p.cfg.Memory.forget(v.Lost)
 	if v.joins(p.cfg.Self) {
 		p.install(now, &replication.EpochAnswer{Install: kmutex.Genesis(v.Epoch, v.K, v.Home, p.cfg.Self)})
 		return
@@ -59,7 +60,7 @@ func (p *Pool) enter(now time.Duration, before uint64) {
 	p.state = Frozen
 	p.report = &replication.EpochReport{Report: *fx.Report}
 	if v.Home == p.cfg.Self {
-		p.home = newHome(now, v, p.cfg.Memory)
+		p.home = newHome(now, v)
 	}
 	if p.disk != DiskUnread || !v.Tickets {
 		p.sendReport(now)
@@ -87,7 +88,7 @@ func (p *Pool) sendReport(now time.Duration) {
 	r.Waiting = p.restamp(r.Waiting)
 	r.Unplanned = slices.Clone(p.unplanned)
 	r.Free.AddAll(p.reclaimed)
-	r.Left = p.left()
+	r.Left, r.Unknown = p.left(), p.cfg.Memory.ages(now)
 	p.state = Reporting
 	p.deliver(now, Letter{To: p.view.Home, Report: r})
 }
@@ -130,6 +131,9 @@ func (p *Pool) install(now time.Duration, a *replication.EpochAnswer) {
 		p.fx.Err = err
 	}
 	p.renewTickets(a)
+	for _, n := range a.Unknown {
+		p.cfg.Memory.since(n, now)
+	}
 	for _, t := range refused {
 		_ = p.step(kmutex.Event{Kind: kmutex.EventCancel, Ticket: t}) // one without a token is not there
 	}

@@ -19,16 +19,9 @@ type home struct {
 	failed  bool
 }
 
-func newHome(now time.Duration, v *View, m *Memory) *home {
-	lost := slices.Clone(v.Lost)
-	for i := range lost {
-		since, unknown := m.unknown[lost[i].Node]
-		lost[i].Over = unknown && now-since >= replication.MaxTTL
-	}
-	maps.DeleteFunc(m.unknown, func(n kmutex.Node, _ time.Duration) bool {
-		return !slices.ContainsFunc(lost, func(l replication.Lost) bool { return l.Node == n })
-	})
-	return &home{forming: replication.NewForming(v.formation(), v.founders(), lost), since: now}
+func newHome(now time.Duration, v *View) *home {
+	forming := replication.NewForming(v.formation(), v.founders(), slices.Clone(v.Lost))
+	return &home{forming: forming, since: now}
 }
 
 // Missing returns, at home, the gateways whose reports the pool's epoch waits for,
@@ -62,6 +55,9 @@ func (p *Pool) takeReport(now time.Duration, from kmutex.Node, r *replication.Ep
 		p.answer(now, from)
 		return nil
 	}
+	for n, age := range r.Unknown {
+		p.cfg.Memory.since(n, now-age)
+	}
 	if err := f.Admit(*r); err != nil {
 		p.home.failed = true
 		p.refuse(now, err)
@@ -71,7 +67,7 @@ func (p *Pool) takeReport(now time.Duration, from kmutex.Node, r *replication.Ep
 		return nil
 	}
 	p.fx.Doubled = f.Doubled()
-	p.remember(now, f.Unknown())
+	p.awaitUnknown(now, f.Unknown())
 	for _, n := range p.view.founders() {
 		p.answer(now, n)
 	}
@@ -95,22 +91,43 @@ func (p *Pool) answer(now time.Duration, n kmutex.Node) {
 	}
 }
 
-// remember notes that nobody knows the tickets of some lost gateways, and has the
-// epoch end when their tokens can come back.
-func (p *Pool) remember(now time.Duration, nodes []kmutex.Node) {
+// awaitUnknown has the epoch end when the tokens can come back that gateways may use whose
+// tickets nobody knows.
+func (p *Pool) awaitUnknown(now time.Duration, nodes []kmutex.Node) {
 	if len(nodes) == 0 {
 		return
 	}
-	m := p.cfg.Memory
+	oldest := now
+	for _, n := range nodes {
+		oldest = min(oldest, p.cfg.Memory.since(n, now))
+	}
+	p.fx.Unknown, p.expiry = nodes, max(1, oldest+replication.MaxTTL)
+}
+
+// since notes that nobody has known a lost gateway's tickets since at, and returns
+// since when that has been so.
+func (m *Memory) since(n kmutex.Node, at time.Duration) time.Duration {
 	if m.unknown == nil {
 		m.unknown = make(map[kmutex.Node]time.Duration)
 	}
-	oldest := now
-	for _, n := range nodes {
-		if _, known := m.unknown[n]; !known {
-			m.unknown[n] = now
-		}
-		oldest = min(oldest, m.unknown[n])
+	if known, ok := m.unknown[n]; !ok || at < known {
+		m.unknown[n] = at
 	}
-	p.fx.Unknown, p.expiry = nodes, oldest+replication.MaxTTL
+	return m.unknown[n]
+}
+
+// forget drops what the view has forgotten.
+func (m *Memory) forget(lost []replication.Lost) {
+	maps.DeleteFunc(m.unknown, func(n kmutex.Node, _ time.Duration) bool {
+		return !slices.ContainsFunc(lost, func(l replication.Lost) bool { return l.Node == n })
+	})
+}
+
+// ages tells for how long the tickets of lost gateways have been unknown.
+func (m *Memory) ages(now time.Duration) map[kmutex.Node]time.Duration {
+	ages := make(map[kmutex.Node]time.Duration, len(m.unknown))
+	for n, since := range m.unknown {
+		ages[n] = now - since
+	}
+	return ages
 }

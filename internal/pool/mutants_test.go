@@ -76,6 +76,12 @@ func TestMutantsAreCaught(t *testing.T) {
 			Caught: "while another is withheld", By: "^TestStrikes$",
 		},
 		{
+			Name: "only home remembers whose tickets are unknown", File: "epoch.go",
+			Old:    "p.left(), p.cfg.Memory.ages(now)",
+			New:    "p.left(), nil",
+			Caught: "want one at", By: "^TestUnknownTicketsAndAnotherHome$",
+		},
+		{
 			Name: "a gateway's tokens are not counted", File: "audit.go",
 			Old:    "a.from[from] = h\n",
 			New:    "",

@@ -245,6 +245,44 @@ func TestUnsent(t *testing.T) {
 	}
 }
 
+// Tokens that a lost gateway may have given to tickets which nobody knows come back
+// when these have run out, also if another gateway is home by then.
+func TestUnknownTicketsAndAnotherHome(t *testing.T) {
+	w := newTrio(t, 2)
+	follow := func(epoch uint64, home kmutex.Node) {
+		w.view.Epoch, w.view.Home = epoch, home
+		w.view.Lost, w.view.Gone = []replication.Lost{{Node: 9, Heir: 3}}, []kmutex.Node{9}
+		w.view.Newest = 9
+		for _, n := range w.view.Members {
+			w.carry(n, w.pools[n].Follow(w.now, w.view, DiskNone))
+		}
+		w.deliver(nil)
+		w.states(Installed, Installed, Installed)
+	}
+	// The tokens leave home with the baton, and are never seen again.
+	ask := kmutex.Message{Kind: kmutex.KindRequest, Epoch: 1, Origin: 2}
+	if _, err := w.pools[1].Step(kmutex.Event{Kind: kmutex.EventReceive, From: 2, Message: ask}); err != nil {
+		t.Fatal(err)
+	}
+	began := w.now
+	follow(2, 1)
+	if got := w.pools[3].Withheld().Len(); got == 0 {
+		t.Error("no tokens are withheld")
+	}
+	w.wake(replication.MaxTTL / 2)
+	w.mail = nil
+	follow(3, 2)
+	w.wake(replication.MaxTTL)
+	if len(w.asked) == 0 || w.asked[0]-began < replication.MaxTTL || w.asked[0]-began > replication.MaxTTL+time.Second {
+		t.Fatalf("a new epoch was asked for at %v, want one at %v", w.asked, began+replication.MaxTTL)
+	}
+	w.mail = nil
+	follow(4, 3)
+	if got := w.pools[3].Withheld().Len(); got > 0 {
+		t.Errorf("%d tokens are still withheld", got)
+	}
+}
+
 // Home finds a token that is lost or in use twice after three counts, also while
 // others are withheld, and asks for an epoch that mends it.
 func TestAudit(t *testing.T) {

@@ -64,6 +64,9 @@ func (c *Cluster) Held() error {
 			continue
 		}
 		for _, g := range p.gateway.Pool().Machine().State().Running {
+			if p.gateway.Holds(g.Ticket) {
+				continue
+			}
 			if r := c.requests[g.Ticket]; r.state == over || r.state == waiting {
 				return fmt.Errorf("node %d holds token %d for ticket %d, which is over (%s)", m.Node, g.Token, g.Ticket, r.outcome)
 			}

@@ -23,6 +23,8 @@ type Config struct {
 	// Ask is the ask interval.
 	Ask   time.Duration
 	Terms lease.Terms
+	// Tickets lets the pool give out tickets.
+	Tickets bool
 	// Slack is added to what the upstream may see, to try the judge.
 	Slack int
 	// Trace gets a line for all that happens; nil: none.
@@ -49,6 +51,8 @@ type Cluster struct {
 
 	requests []*Request // by ticket, from 1
 	coming   []*Request // in order of Request
+	holders  []*Holder  // in order of Ticket
+	unknown  bool       // nobody knew a lost gateway's tickets, at some time
 	upstream upstream
 	errs     []error
 	// before and after are told of each message, next to its delivery.
@@ -72,6 +76,7 @@ const (
 	timerDue      = iota // [Config.Due]
 	timerElection        // the state of the leader is looked at
 	timerDone            // the upstream has answered a request
+	timerHeld            // the same of a holder's
 )
 
 // New returns a cluster whose first members are in the view.
@@ -82,7 +87,7 @@ func New(cfg Config) *Cluster {
 	}
 	c.Engine = sim.New(cfg.Seed, cfg.Hosts, cfg.Network, c)
 	c.upstream = upstream{cluster: c}
-	c.log.K = cfg.K
+	c.log.K, c.log.Tickets, c.log.Replicas = cfg.K, cfg.Tickets, replicas
 	for i := range cfg.Hosts {
 		if i < cfg.Members {
 			c.boot(i)
@@ -163,6 +168,8 @@ func (c *Cluster) Due(node int, t sim.Timer) {
 		c.watchLeader()
 	case timerDone:
 		c.upstream.done(protocol.Ticket(t.Arg))
+	case timerHeld:
+		c.holders[t.Arg].held()
 	}
 }
 

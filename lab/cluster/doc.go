@@ -5,8 +5,8 @@
 //
 // # What is real and what is a model
 //
-// The machines are those that kgate ships: kmutex and coordinator, driven by
-// [fairk.Gateway]; replication.Forming, which plans epochs; both ends of the leases
+// What a pool does is what kgate ships: internal/pool with its tickets and audits,
+// kmutex, coordinator and replication, driven by [fairk.Gateway]; both ends of the leases
 // (membership/lease); the leader's rules (membership/leader). The chord ring gives the
 // home.
 //

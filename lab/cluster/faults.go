@@ -17,6 +17,7 @@ func (c *Cluster) Kill(host int) {
 	}
 	c.tracef("", "host %d: killed", host)
 	c.endAll(h.process.gateway, "lost")
+	c.endHolders(host)
 	for _, r := range c.coming {
 		if r.host == host && r.state == coming {
 			r.over("lost")

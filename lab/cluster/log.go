@@ -27,7 +27,7 @@ type lost struct {
 // whether it did anything. A new view goes out with the leader's next heartbeat.
 func (c *Cluster) commit(change func(a *agreed) bool) bool {
 	a := agreed{View: c.log.View, lost: slices.Clone(c.log.lost)}
-	a.Members, a.Owed = slices.Clone(a.Members), slices.Clone(a.Owed)
+	a.Members, a.Owed, a.Lost = slices.Clone(a.Members), slices.Clone(a.Owed), slices.Clone(a.Lost)
 	a.Index++
 	if !change(&a) {
 		return false
@@ -61,6 +61,7 @@ func (a *agreed) join(host int, boot uint64, voided kmutex.Node) bool {
 		a.lose(old.Node, true)
 		moved = true
 	}
+	a.findHeirs()
 	if voided != 0 && a.unlease(voided) {
 		moved = true
 	}
@@ -78,6 +79,28 @@ func (a *agreed) lose(n kmutex.Node, leased bool) {
 	if leased {
 		a.Owed = append(a.Owed, n)
 		slices.Sort(a.Owed)
+	}
+	if a.Tickets {
+		a.Lost = append(a.Lost, fairk.Lost{Node: n, Host: m.Host})
+		a.findHeirs()
+	}
+}
+
+// findHeirs gives lost members heirs as package membership does: that of a lost heir
+// answers for what it had.
+func (a *agreed) findHeirs() {
+	for i := range a.Lost {
+		l := &a.Lost[i]
+		if _, in := a.Member(l.Heir); in || len(a.Members) == 0 {
+			continue
+		}
+		last := l.Host
+		for _, heir := range a.Lost {
+			if heir.Node == l.Heir {
+				last = heir.Host
+			}
+		}
+		l.Heir = append(fairk.Successors(a.Members, last, 1), a.Members[0].Node)[0]
 	}
 }
 

@@ -67,7 +67,7 @@ func (m *refuseMsg) String() string {
 // there may be an older connection.
 func called(m any) bool {
 	switch m.(type) {
-	case *askMsg, *joinMsg, *leaveMsg, *renewMsg, *recoverMsg:
+	case *askMsg, *joinMsg, *leaveMsg, *renewMsg, *recoverMsg, *callMsg:
 		return true
 	default:
 		return false
@@ -76,7 +76,7 @@ func called(m any) bool {
 
 // Kinds are the names of all kinds of messages, for [Cluster.Watch].
 var Kinds = []string{
-	"request", "baton", "child", "token", "where", "report", "answer", "count", "tokens", "returned",
+	"request", "baton", "child", "token", "where", "report", "answer", "count", "tokens", "push", "ack", "returned", "call", "reply",
 	"beat", "ask", "tell", "join", "leave", "renew", "grant", "refuse", "recover",
 }
 
@@ -101,6 +101,10 @@ func kindOf(m any) string {
 		return "grant"
 	case *recoverMsg:
 		return "recover"
+	case *callMsg:
+		return "call"
+	case *replyMsg:
+		return "reply"
 	default:
 		return "refuse"
 	}

@@ -22,6 +22,7 @@ type process struct {
 	boot    uint64
 	gateway *fairk.Gateway
 	memory  pool.Memory
+	calls   []waitingCall // about tickets that are here
 	holder  *lease.Holder // nil: in no view yet
 	voided  kmutex.Node   // the incarnation before this one, which has nothing in flight
 	leader  int           // who leads, as far as is known here; -1: nobody
@@ -45,6 +46,7 @@ const (
 	timerAnswer                            // the upstream has answered a request
 	timerGone                              // a client has left
 	timerLeave                             // SIGTERM
+	timerHolder                            // of a ticket's holder
 )
 
 // boot starts a process on a host.
@@ -65,6 +67,8 @@ func (p *process) incarnate() {
 	cfg := fairk.Config{
 		Host: p.c, Parcels: &p.c.parcels, Index: p.host, Boot: p.boot, Early: p.c.cfg.Early, Ask: p.c.cfg.Ask,
 		Clock: p.clock, Since: p.c.since, Memory: &p.memory,
+		Wait: p.c.cfg.Terms.Wait(), Wall: func() int64 { return int64(p.c.Wall(p.host)) },
+		Moved: p.answerCalls, Unknown: func() { p.c.unknown = true },
 		Recover: func(epoch uint64) { p.tell(&recoverMsg{epoch}) },
 		Failed:  func(g *fairk.Gateway, err error) { p.c.fail(err) },
 	}
@@ -133,6 +137,9 @@ func (p *process) void(why string, what any) {
 	p.tracef("comes back as a new incarnation: %s %v", why, what)
 	p.c.endAll(p.gateway, "isolated")
 	p.voided = p.gateway.Node()
+	if err := p.gateway.Pool().End(); err != nil {
+		p.c.fail(err)
+	}
 	p.incarnate()
 	p.c.doubtAll(p.host, true)
 }
@@ -215,6 +222,8 @@ func (p *process) due(t sim.Timer) {
 		p.c.gone(p, ticket)
 	case timerLeave:
 		p.drain()
+	case timerHolder:
+		p.c.holders[t.Arg].tick()
 	default:
 		p.gateway.Due(t)
 	}
@@ -241,6 +250,10 @@ func (p *process) deliver(from int, m any) {
 		if p.leads != nil {
 			p.leads.take(from, m)
 		}
+	case *callMsg:
+		p.onCall(from, m)
+	case *replyMsg:
+		p.onReply(m)
 	default:
 		p.gateway.Deliver(from, m)
 	}

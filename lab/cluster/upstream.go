@@ -21,6 +21,7 @@ type Request struct {
 	Hold     time.Duration // how long it is at the upstream
 	patience time.Duration // 0: for ever
 	gateway  *fairk.Gateway
+	holder   *Holder // whose it is; nil: an ordinary one
 	began    time.Duration
 	state    state
 	outcome  string
@@ -90,7 +91,7 @@ func (c *Cluster) Grant(host int, t protocol.Ticket) {
 		return // void comes
 	}
 	r.state = inFlight
-	c.upstream.start(p, t)
+	c.upstream.start(p, t, p.gateway.Pool().Epoch())
 	c.After(sim.World, r.Hold, sim.Timer{Kind: timerDone, Arg: uint64(t)})
 }
 
@@ -145,14 +146,13 @@ type upstream struct {
 	apart   int // most that paused processes had open beyond their leases
 }
 
-// start notes a request that begins. No more than k may be in flight then, also
+// start notes a request that begins, with a slot that was granted in an epoch. No more than k may be in flight then, also
 // while those are that began before k was lowered. A gateway that was lost before k
 // was raised is counted within the larger k.
-func (u *upstream) start(p *process, t protocol.Ticket) {
+func (u *upstream) start(p *process, t protocol.Ticket, epoch uint64) {
 	u.flying = append(u.flying, t)
 	c := u.cluster
 	c.requests[t].began = c.Now()
-	epoch := p.gateway.Pool().Epoch()
 	u.newest = max(u.newest, epoch)
 	n, apart := 0, 0
 	for _, f := range u.flying {
@@ -177,6 +177,9 @@ func (u *upstream) start(p *process, t protocol.Ticket) {
 // an incarnation whose lease is over, because it is paused, or has been until now.
 func (p *process) stuck(r *Request) bool {
 	now := p.c.Now()
+	if h := r.holder; h != nil {
+		return (p.c.Paused(p.host) || p.woke == now && r.began < now) && p.clock() >= h.until
+	}
 	return (p.c.Paused(p.host) || p.woke == now && r.began < now) && p.gateway == r.gateway && !p.entitled()
 }
 

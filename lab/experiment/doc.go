@@ -12,7 +12,9 @@
 // protocols that are compared see the same arrivals and the same holds under the
 // same seed.
 //
-// Sources are named as in the papers' list: 003 is V. Reddy, P. Mittal, I. Gupta,
-// "Fair K Mutual Exclusion Algorithm for Peer to Peer Systems", ICDCS 2008. Where
-// no source is given, the experiment is ours.
+// Sources are named as in the papers' list. 003 is V. Reddy, P. Mittal, I. Gupta,
+// "Fair K Mutual Exclusion Algorithm for Peer to Peer Systems", ICDCS 2008. 000 and
+// 002 are the paper and thesis that package quorum names, 001 is that of package
+// token, 004 that of packages elmp and handover. Where no source is given, the
+// experiment is ours.
 package experiment

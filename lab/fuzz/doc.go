@@ -2,14 +2,16 @@
 // and judges them.
 //
 // A seed makes a [Scenario]: the size of the cluster, k, the binding, the network,
-// and a list of operations: requests, and faults at any moment, among them next to
+// and a list of operations: requests, in a third of the scenarios tickets whose
+// slots are used by requests at other gateways, and faults at any moment, among them next to
 // the delivery of a message of a given kind. [Run] plays it in package cluster.
 //
 // # What is judged
 //
 // In both modes, always: the upstream never sees more requests at once than it
 // may; no machine refuses an event of its own driver; no home is unable to plan an
-// epoch; and whenever all members are in one epoch and nothing is owed, the
+// epoch; no ticket is forgotten of which its holder has been told, unless more
+// gateways are lost than have copies of it; and whenever all members are in one epoch and nothing is owed, the
 // invariants of package kmutex hold.
 //
 // In the liveness mode the faults end twice. First nothing changes any more, and all

@@ -53,7 +53,8 @@ func (p *play) clique(voters []int, set uint) bool {
 
 // moves judges progress while the faults last. Where a majority of the voters is
 // fully connected, no fewer gateways than these serve within the bound, beyond what
-// the requests before take: these, or others that are connected as well.
+// the requests before take: these, or others that are connected as well. Where all
+// copies of a lost gateway's tickets are lost, tokens are withheld for much longer.
 func (p *play) moves() error {
 	if p.connected() == 0 {
 		return nil
@@ -81,7 +82,7 @@ func (p *play) moves() error {
 			return err
 		}
 	}
-	if !enough() {
+	if !enough() && !p.Unknown() {
 		return fmt.Errorf("%w: %b are connected, voters %v, members %v: %v: %w", ErrStuck, p.connected(), p.Voters(), p.View().Members, served, p.Settled())
 	}
 	return nil

@@ -10,6 +10,7 @@ import (
 	"github.com/kgate/kgate/lab/cluster"
 	"github.com/kgate/kgate/lab/network"
 	terms "github.com/kgate/kgate/membership/lease"
+	"github.com/kgate/kgate/replication"
 )
 
 // Errors of a run, beside those of package cluster.
@@ -59,8 +60,8 @@ func Run(s *Scenario, trace io.Writer) (res Result, err error) {
 		Seed: s.Seed, Hosts: s.Hosts, Members: s.Members, K: s.K, Early: s.Early,
 		Network: delay, Ask: 4 * time.Duration(s.Members) * delay.Mean(),
 		// The bound is for connections that take time to close; here they take none.
-		Terms: terms.Terms{Lease: lease},
-		Slack: slack, Trace: trace, Due: p.due,
+		Terms:   terms.Terms{Lease: lease},
+		Tickets: s.Tickets, Slack: slack, Trace: trace, Due: p.due,
 	})
 	p.Watch(func(to int, kind string) { p.triggered(to, kind, false) }, func(to int, kind string) { p.triggered(to, kind, true) })
 	for i := range s.Ops {
@@ -77,6 +78,7 @@ type play struct {
 	*Scenario
 	*cluster.Cluster
 	asked   []*cluster.Request
+	holders []*cluster.Holder
 	armed   []Op
 	checked time.Duration
 	slow    map[[2]int]time.Duration
@@ -105,8 +107,14 @@ func (p *play) play() error {
 			p.asked = append(p.asked, p.Request(host, time.Millisecond, 0))
 		}
 	}
-	if err := p.until(p.Now()+served+p.work(), func() bool { return p.starving() == nil }); err != nil {
+	enough := func() bool { return p.starving() == nil }
+	if err := p.until(p.Now()+served+p.work(), enough); err != nil {
 		return err
+	}
+	if p.Unknown() { // what lost gateways may have given out is withheld for so long
+		if err := p.until(p.Now()+replication.MaxTTL, enough); err != nil {
+			return err
+		}
 	}
 	return p.starving()
 }
@@ -166,6 +174,11 @@ func (p *play) work() time.Duration {
 			sum += r.Hold
 		}
 	}
+	for _, h := range p.holders {
+		if !h.Over() {
+			sum += h.Lasts()
+		}
+	}
 	return sum
 }
 
@@ -211,6 +224,8 @@ func (p *play) do(o Op) {
 	switch o.Kind {
 	case OpRequest:
 		p.asked = append(p.asked, p.Request(o.Host, o.Hold, o.Patience))
+	case OpTicket:
+		p.holders = append(p.holders, p.Ticket(o.Host, o.Patience, o.Hold))
 	case OpKill:
 		p.Kill(o.Host)
 	case OpStart:

@@ -29,6 +29,7 @@ type Scenario struct {
 	Members int // of the hosts, at the beginning
 	K       int
 	Early   bool
+	Tickets bool // some are taken
 	// Delay is the network's: Base, and an exponential part.
 	Base, Extra time.Duration
 	Ops         []Op
@@ -45,6 +46,7 @@ type Kind string
 // The operations.
 const (
 	OpRequest Kind = "request" // Host, Hold, Patience
+	OpTicket  Kind = "ticket"  // Host, Hold, Patience: its time to live
 	OpKill    Kind = "kill"
 	OpStart   Kind = "start"
 	OpLeave   Kind = "leave"
@@ -88,7 +90,7 @@ func (o Op) String() string {
 	var b strings.Builder
 	fmt.Fprintf(&b, "%8.3fs %s", o.At.Seconds(), o.Kind)
 	switch o.Kind {
-	case OpRequest:
+	case OpRequest, OpTicket:
 		fmt.Fprintf(&b, " host=%d hold=%v", o.Host, o.Hold)
 		if o.Patience > 0 {
 			fmt.Fprintf(&b, " patience=%v", o.Patience)
@@ -137,6 +139,7 @@ func New(seed uint64, mode Mode) *Scenario {
 	g := generator{Scenario: s, r: r}
 	g.requests()
 	g.faults()
+	g.tickets(rand.New(rand.NewPCG(seed, 12)))
 	slices.SortStableFunc(s.Ops, func(a, b Op) int { return int(a.At - b.At) })
 	return s
 }
@@ -174,6 +177,20 @@ func (g *generator) requests() {
 		for range 1 + 6*(g.r.IntN(30)/29) {
 			g.add(o)
 		}
+	}
+}
+
+// tickets are taken in a third of the scenarios.
+func (g *generator) tickets(r *rand.Rand) {
+	if g.Tickets = r.IntN(3) == 0; !g.Tickets {
+		return
+	}
+	for range 1 + r.IntN(24) {
+		g.add(Op{
+			At: time.Duration(r.Int64N(int64(g.End))), Kind: OpTicket, Host: r.IntN(g.Hosts),
+			Hold:     time.Duration(r.ExpFloat64() * float64(time.Second)),
+			Patience: time.Second + time.Duration(r.Int64N(int64(3*time.Second))),
+		})
 	}
 }
 

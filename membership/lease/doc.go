@@ -40,7 +40,9 @@
 //
 // A machine that is suspended as a whole (a laptop's lid, a migrated virtual
 // machine) may stop its monotonic clock. That is a rate of zero, which no margin
-// covers.
+// covers. A grantor then only waits longer. For a holder the driver takes a clock
+// that goes on (Linux: CLOCK_BOOTTIME), so that the first look at the lease after
+// that finds it over; a virtual machine that is frozen may have no such clock.
 //
 // # A leader that leads no more
 //

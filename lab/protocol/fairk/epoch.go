@@ -1,6 +1,7 @@
 package fairk
 
 import (
+	"errors"
 	"fmt"
 	"time"
 
@@ -28,6 +29,10 @@ func (l *letter) Kind() string {
 		return "answer"
 	case l.letter.Count != nil:
 		return "count"
+	case l.letter.Push != nil:
+		return "push"
+	case l.letter.Ack != nil:
+		return "ack"
 	default:
 		return "tokens"
 	}
@@ -69,7 +74,9 @@ func (g *Gateway) take(host int, l *letter) {
 		return
 	}
 	fx, err := g.pool.Take(g.now(), l.from, &l.letter)
-	if err != nil {
+	if errors.Is(err, pool.ErrNoTickets) {
+		g.cfg.Host.Send(g.cfg.Index, host, "returned", &returned{l})
+	} else if err != nil {
 		g.fail(fmt.Errorf("node %d: %v: %w", g.self, l, err))
 	}
 	g.carry(fx)
@@ -91,10 +98,18 @@ func (g *Gateway) Follow(v *View) bool {
 		g.pool = pool.New(pool.Config{
 			Self: g.self, Binding: g.binding(), Memory: g.cfg.Memory, Audit: g.cfg.Recover != nil,
 			Interval: func() time.Duration { return g.cfg.Ask },
-			Placed:   func(t kmutex.Ticket) (int64, bool) { return g.cfg.Since(protocol.Ticket(t)) },
+			Placed: func(t kmutex.Ticket) (int64, bool) {
+				if held := g.held[t]; held != nil {
+					return held.Stamp, true
+				} else if t >= kmutex.FirstAdopted {
+					return 0, false
+				}
+				return g.cfg.Since(protocol.Ticket(t))
+			},
+			Wall: g.cfg.Wall,
 		})
 	}
-	g.carry(g.pool.Follow(g.now(), v.pool(), pool.DiskNone))
+	g.carry(g.pool.Follow(g.now(), v.pool(g.self, g.cfg.Wait), pool.DiskNone))
 	stash := g.stash
 	g.stash = nil
 	for _, p := range stash {

@@ -2,6 +2,7 @@ package fairk
 
 import (
 	"fmt"
+	"slices"
 	"time"
 
 	"github.com/kgate/kgate/coordinator"
@@ -32,6 +33,12 @@ type Config struct {
 	// Recover asks the cluster to end an epoch. Nil where there is one epoch only;
 	// the tokens are not counted then.
 	Recover func(epoch uint64)
+	// Wait is how long a lost gateway may go on. Wall is the wall clock, in
+	// nanoseconds, Moved is told that tickets have moved, and Unknown that nobody
+	// knows a lost gateway's tickets. They may be nil in a pool without tickets.
+	Wait           time.Duration
+	Wall           func() int64
+	Moved, Unknown func()
 	// Memory of what outlives the incarnation; nil: nothing does.
 	Memory *pool.Memory
 	// Watch is told what the machine traces, and Failed of what must not
@@ -42,14 +49,16 @@ type Config struct {
 
 // Gateway is one incarnation of a gateway's part of the pool.
 type Gateway struct {
-	cfg    Config
-	self   kmutex.Node // 0: in no view yet
-	view   *View
-	pool   *pool.Pool // nil: in no view yet
-	asks   uint64     // numbers the ask timers; only the last one counts
-	asking bool       // the last of them has not run out
-	wakes  uint64     // numbers the others
-	stash  []*parcel  // from nodes that the view here does not know yet
+	cfg     Config
+	self    kmutex.Node // 0: in no view yet
+	view    *View
+	pool    *pool.Pool // nil: in no view yet
+	asks    uint64     // numbers the ask timers; only the last one counts
+	asking  bool       // the last of them has not run out
+	wakes   uint64     // numbers the others
+	held    map[kmutex.Ticket]*pool.Ticket
+	numbers map[*pool.Ticket]kmutex.Ticket // of held
+	stash   []*parcel                      // from nodes that the view here does not know yet
 }
 
 // Timers of a gateway. Other kinds are for others to use.
@@ -190,11 +199,20 @@ func (g *Gateway) step(e kmutex.Event) {
 // carry carries out what an event asks for, in package gateway's order.
 func (g *Gateway) carry(fx *pool.Effects) {
 	host := g.cfg.Host
+	for _, i := range fx.Inherited {
+		g.hold(i.Number, i.Ticket)
+	}
 	for i := range fx.Messages {
 		g.send(&fx.Messages[i])
 	}
-	for _, grant := range fx.Grants {
-		host.Grant(g.cfg.Index, protocol.Ticket(grant.Ticket))
+	var granted []grant
+	for _, a := range fx.Grants {
+		switch t := g.held[a.Ticket]; {
+		case t != nil:
+			granted = append(granted, grant{t, a})
+		case a.Ticket < kmutex.FirstAdopted: // others are refused, and cancelled
+			host.Grant(g.cfg.Index, protocol.Ticket(a.Ticket))
+		}
 	}
 	if fx.AskTimer {
 		g.asks++
@@ -222,6 +240,17 @@ func (g *Gateway) carry(fx *pool.Effects) {
 	}
 	if len(fx.Doubled) > 0 {
 		g.fail(fmt.Errorf("node %d: tokens %v are in use twice", g.self, fx.Doubled))
+	}
+	for _, t := range fx.Gone {
+		g.letGo(t)
+	}
+	if len(fx.Unknown) > 0 {
+		g.cfg.Unknown()
+	}
+	moved := fx.Moved && g.cfg.Moved != nil
+	g.goOn(granted, slices.Clone(fx.Ended))
+	if moved {
+		g.cfg.Moved()
 	}
 }
 

@@ -4,10 +4,12 @@ import (
 	"cmp"
 	"slices"
 	"strconv"
+	"time"
 
 	"github.com/kgate/kgate/chordring"
 	"github.com/kgate/kgate/internal/pool"
 	"github.com/kgate/kgate/kmutex"
+	"github.com/kgate/kgate/replication"
 )
 
 // View is what the gateways have agreed on: that of package membership, with one
@@ -24,6 +26,17 @@ type View struct {
 	Home         kmutex.Node
 	// Owed are the lost members whose tokens are withheld in this epoch.
 	Owed []kmutex.Node
+	// Tickets: the pool has some. Lost members then may have left tickets.
+	Tickets bool
+	Lost    []Lost
+	// Replicas is how many successors have copies of a member's tickets.
+	Replicas int
+}
+
+// Lost is a member that is gone, and who takes over its tickets; 0: nobody.
+type Lost struct {
+	Node, Heir kmutex.Node
+	Host       int
 }
 
 // Member is one incarnation of a gateway.
@@ -58,19 +71,55 @@ func Owner(members []Member) kmutex.Node {
 	names := make([]string, len(members))
 	nodes := make(map[string]kmutex.Node, len(members))
 	for i, m := range members {
-		names[i] = "gw-" + strconv.Itoa(m.Host+1)
+		names[i] = name(m.Host)
 		nodes[names[i]] = m.Node
 	}
 	return nodes[chordring.New(names).Owner("pool")]
 }
 
+// Heir returns the member that answers for the tickets of a node.
+func (v *View) Heir(n kmutex.Node) (Member, bool) {
+	for _, l := range v.Lost {
+		if l.Node == n {
+			n = l.Heir
+			break
+		}
+	}
+	return v.Member(n)
+}
+
+// Successors returns the members after a host on the ring.
+func Successors(members []Member, host, n int) []kmutex.Node {
+	names := make([]string, len(members))
+	nodes := make(map[string]kmutex.Node, len(members))
+	for i, m := range members {
+		names[i] = name(m.Host)
+		nodes[names[i]] = m.Node
+	}
+	var out []kmutex.Node
+	for _, s := range chordring.New(names).Successors(name(host), n) {
+		out = append(out, nodes[s])
+	}
+	return out
+}
+
+func name(host int) string { return "gw-" + strconv.Itoa(host+1) }
+
 // pool is what package pool wants to know of the view.
-func (v *View) pool() pool.View {
+func (v *View) pool(self kmutex.Node, wait time.Duration) pool.View {
 	p := pool.View{
 		Newest: kmutex.Node(v.Index), K: v.K, Epoch: v.Epoch, Began: kmutex.Node(v.Began), Home: v.Home, Owed: len(v.Owed) > 0,
 	}
 	for _, m := range v.Members {
 		p.Members = append(p.Members, m.Node)
+	}
+	if p.Tickets, p.Wait = v.Tickets, wait; v.Tickets {
+		me, _ := v.Member(self)
+		p.Successors = Successors(v.Members, me.Host, v.Replicas)
+		for _, l := range v.Lost {
+			p.Gone = append(p.Gone, l.Node)
+			p.Lost = append(p.Lost, replication.Lost{Node: l.Node, Heir: l.Heir})
+		}
 	}
 	return p
 }

@@ -67,6 +67,8 @@
 //
 // # What is survived
 //
+// Links keep their messages in order, as those of package sim do.
+//
 // With a lease: the loss of any node, owner, replica or on a route; joins; resets of
 // any replicas. What is lost with its owner, the line or a partial line, comes back
 // when the clients ask again. A lease must be far longer than a message and its route

@@ -38,5 +38,9 @@ func TestMutantsAreCaught(t *testing.T) {
 			Name: "YIELD has a new timestamp", File: "client.go", By: "^TestThreeOutcomes$", Caught: "nobody wins",
 			Old: "	c.tries = min(c.tries+1, maxTries)\n", New: "	c.req.TS += 9\n",
 		},
+		{
+			Name: "what is behind a lost node is not cleared", File: "membership.go", By: "^TestRouteIsMended$", Caught: "cleared false",
+			Old: "		f.route(at, message{kind: clean, key: k})\n", New: "",
+		},
 	}}.Run(t)
 }

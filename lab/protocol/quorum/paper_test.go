@@ -10,22 +10,31 @@ import (
 	"github.com/kgate/kgate/lab/sim"
 )
 
+type posted struct {
+	from, to int
+	m        message
+}
+
 // recorder is a host that keeps what is sent.
 type recorder struct {
 	now     time.Duration
-	sent    []letter
+	sent    []posted
 	timers  []sim.Timer
+	owners  []int // of the timers
 	granted []int
 }
 
 func (r *recorder) Now() time.Duration { return r.now }
 func (*recorder) Rand() *rand.Rand     { return rand.New(rand.NewPCG(1, 1)) }
 func (*recorder) Found(int)            {}
-func (r *recorder) Send(_, to int, _ string, m any) {
-	r.sent = append(r.sent, letter{to, m.(message)})
+func (r *recorder) Send(from, to int, _ string, m any) {
+	r.sent = append(r.sent, posted{from, to, m.(message)})
 }
-func (r *recorder) After(_ int, _ time.Duration, t sim.Timer) { r.timers = append(r.timers, t) }
-func (r *recorder) Grant(node int, _ protocol.Ticket)         { r.granted = append(r.granted, node) }
+func (r *recorder) After(node int, _ time.Duration, t sim.Timer) {
+	r.timers, r.owners = append(r.timers, t), append(r.owners, node)
+}
+
+func (r *recorder) Grant(node int, _ protocol.Ticket) { r.granted = append(r.granted, node) }
 func (r *recorder) kinds(k kind) (found []message) {
 	for _, l := range r.sent {
 		if l.m.kind == k {
@@ -248,5 +257,48 @@ func TestBroken(t *testing.T) {
 	}
 	if got := Broken(m, q, p); got > paper/10_000 {
 		t.Errorf("%g of the paper's %g", got, paper)
+	}
+}
+
+// 000, V-A and V-B: when a node on a route is lost, its predecessor lays the route
+// anew, and its successor clears what is left of the old one.
+func TestRouteIsMended(t *testing.T) {
+	for form, anew := range map[Form]kind{EndToEnd: winner, NonEndToEnd: request} {
+		r, f := recorded(400, Options{Form: form, Lease: time.Hour})
+		f.Acquire(0, 0, 1)
+		for len(r.sent) > 0 {
+			l := r.sent[0]
+			r.sent = r.sent[1:]
+			f.Deliver(l.to, l.from, l.m)
+		}
+		lost, before, after := -1, 0, 0
+		var torn key
+		for k := range f.opt.Replicas {
+			at := 0 // two steps from the owner
+			for range 2 {
+				at = f.nodes[at].entries[key(k)].next
+			}
+			if e, there := f.nodes[at].entries[key(k)]; there && e.next != f.overlay.place[k] {
+				lost, before, after, torn = at, e.prev, e.next, key(k)
+			}
+		}
+		if lost < 0 {
+			t.Fatal("no route is long enough")
+		}
+		r.timers, r.owners = nil, nil
+		f.Lost(lost)
+		for i, timer := range r.timers {
+			if key(timer.Arg) == torn {
+				f.Due(r.owners[i], timer)
+			}
+		}
+		var laid, cleared bool
+		for _, l := range r.sent {
+			laid = laid || l.from == before && l.m.kind == anew && l.to != lost
+			cleared = cleared || l.from == after && l.m.kind == clean
+		}
+		if _, still := f.nodes[after].entries[torn]; !laid || !cleared || still {
+			t.Errorf("form %d: laid anew %v, cleared %v, entry behind the gap %v", form, laid, cleared, still)
+		}
 	}
 }
