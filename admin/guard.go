@@ -86,18 +86,20 @@ func noStore(next http.Handler) http.Handler {
 	})
 }
 
-// authorize lets changes through from clients on this machine, and from others
-// that show one of the tokens. Reading is free.
+// authorize lets changes through that come over a Unix socket, whose file guards it,
+// and those that show one of the tokens. Without tokens those from this machine are let
+// through: with them they are not, since a proxy on this machine need not say for whom
+// it asks. Reading is free.
 func authorize(tokens func() []string) func(http.Handler) http.Handler {
 	return func(next http.Handler) http.Handler {
 		return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
-			if r.Method == http.MethodGet || r.Method == http.MethodHead || fromLoopback(r) {
-				next.ServeHTTP(w, r)
-				return
-			}
 			var accepted []string
 			if tokens != nil {
 				accepted = tokens()
+			}
+			if r.Method == http.MethodGet || r.Method == http.MethodHead || overSocket(r) || len(accepted) == 0 && fromLoopback(r) {
+				next.ServeHTTP(w, r)
+				return
 			}
 			if len(accepted) == 0 {
 				problem(w, r, http.StatusForbidden, "changes come from the gateway's own machine, as node.admin_token_file is not set")
@@ -112,6 +114,12 @@ func authorize(tokens func() []string) func(http.Handler) http.Handler {
 			next.ServeHTTP(w, r)
 		})
 	}
+}
+
+// overSocket reports whether r came over a Unix socket.
+func overSocket(r *http.Request) bool {
+	addr, ok := r.Context().Value(http.LocalAddrContextKey).(*net.UnixAddr)
+	return ok && addr != nil
 }
 
 // isOneOf reports whether a token is accepted. It compares hashes, so that not
@@ -143,7 +151,7 @@ func isLocal(r *http.Request) bool {
 			return false
 		}
 	}
-	return isLoopback(r.RemoteAddr)
+	return isLoopback(r.RemoteAddr) || overSocket(r)
 }
 
 // localOnly serves clients on this machine and refuses all others.

@@ -11,6 +11,8 @@ import (
 	"strings"
 
 	"github.com/go-chi/chi/v5"
+
+	"github.com/kgate/kgate/internal/problems"
 )
 
 // handler answers from a Source.
@@ -23,18 +25,18 @@ type handler struct {
 }
 
 func healthz(w http.ResponseWriter, _ *http.Request) {
-	plain(w, http.StatusOK, "ok")
+	problems.WriteLine(w, http.StatusOK, "ok")
 }
 
 func (h *handler) readyz(w http.ResponseWriter, _ *http.Request) {
 	ready, reason := h.source.Ready()
 	switch {
 	case ready:
-		plain(w, http.StatusOK, "ready")
+		problems.WriteLine(w, http.StatusOK, "ready")
 	case reason == "":
-		plain(w, http.StatusServiceUnavailable, "not ready")
+		problems.WriteLine(w, http.StatusServiceUnavailable, "not ready")
 	default:
-		plain(w, http.StatusServiceUnavailable, reason)
+		problems.WriteLine(w, http.StatusServiceUnavailable, reason)
 	}
 }
 
@@ -108,11 +110,4 @@ func (m methods) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	allow := strings.Join(slices.Sorted(maps.Keys(m)), ", ")
 	w.Header().Set("Allow", allow)
 	problem(w, r, http.StatusMethodNotAllowed, "only "+allow+" are allowed here")
-}
-
-// plain answers with one line.
-func plain(w http.ResponseWriter, status int, line string) {
-	w.Header().Set("Content-Type", "text/plain; charset=utf-8")
-	w.WriteHeader(status)
-	_, _ = w.Write([]byte(strings.Join(strings.Fields(line), " ") + "\n"))
 }

@@ -10,6 +10,8 @@ import (
 	"mime"
 	"net/http"
 	"strings"
+
+	"github.com/kgate/kgate/internal/problems"
 )
 
 // maxBody bounds what a client may send.
@@ -64,27 +66,14 @@ func problem(w http.ResponseWriter, r *http.Request, status int, detail string, 
 	accept := r.Header.Get("Accept")
 	api := strings.HasPrefix(r.URL.Path, "/api/") || strings.HasPrefix(r.URL.Path, TicketsPath)
 	if !api && !strings.Contains(accept, "json") {
-		plain(w, status, detail)
+		problems.WriteLine(w, status, detail)
 		return
 	}
-	document := struct {
-		Type   string `json:"type"`
-		Title  string `json:"title"`
-		Status int    `json:"status"`
-		Detail string `json:"detail"`
-		Reason Reason `json:"reason,omitempty"`
-	}{Type: "about:blank", Title: http.StatusText(status), Status: status, Detail: strings.TrimPrefix(detail, "admin: ")}
+	d := problems.Details{Status: status, Detail: strings.TrimPrefix(detail, "admin: ")}
 	if gone := (*GoneError)(nil); errors.As(errors.Join(causes...), &gone) {
-		document.Reason = gone.Reason
+		d.Reason = string(gone.Reason)
 	}
-	body, err := json.Marshal(document)
-	if err != nil {
-		plain(w, status, detail)
-		return
-	}
-	w.Header().Set("Content-Type", "application/problem+json")
-	w.WriteHeader(status)
-	_, _ = w.Write(append(body, '\n'))
+	problems.WriteJSON(w, d)
 }
 
 var (

@@ -369,6 +369,12 @@ func TestChanges(t *testing.T) {
 	}
 }
 
+// overSocket is how net/http shows a request that came over a Unix socket.
+func overSocket(r *http.Request) {
+	*r = *r.WithContext(context.WithValue(r.Context(), http.LocalAddrContextKey, &net.UnixAddr{Name: "/run/kgate/admin.sock", Net: "unix"}))
+	r.RemoteAddr = "@"
+}
+
 func TestChangesNeedTheToken(t *testing.T) {
 	bearer := with("Authorization", "Bearer s3cret")
 	for name, tc := range map[string]struct {
@@ -376,7 +382,10 @@ func TestChangesNeedTheToken(t *testing.T) {
 		change []func(*http.Request)
 		code   int
 	}{
-		"this machine":                {"s3cret", []func(*http.Request){here}, 202},
+		"this machine":                {"s3cret", []func(*http.Request){here}, 401}, // a proxy here may ask for anybody
+		"this machine, with token":    {"s3cret", []func(*http.Request){here, bearer}, 202},
+		"a socket":                    {"s3cret", []func(*http.Request){overSocket}, 202},
+		"a socket, no token":          {"", []func(*http.Request){overSocket}, 202},
 		"this machine, no token":      {"", []func(*http.Request){here}, 202},
 		"this machine, behind proxy":  {"s3cret", []func(*http.Request){here, with("X-Forwarded-For", "10.0.0.9")}, 401},
 		"another machine":             {"s3cret", []func(*http.Request){there}, 401},

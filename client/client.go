@@ -12,6 +12,8 @@ import (
 	"net/url"
 	"sync/atomic"
 	"time"
+
+	"github.com/kgate/kgate/internal/socket"
 )
 
 const (
@@ -45,7 +47,7 @@ func New(cfg Config) (*Client, error) {
 	}
 	c := &Client{cfg: cfg.withDefaults()}
 	for _, a := range c.cfg.Admins {
-		u, err := url.Parse(a)
+		u, err := socket.ParseURL(a)
 		if err != nil {
 			return nil, fmt.Errorf("%w: %w", ErrConfig, err)
 		}
@@ -155,7 +157,7 @@ func (c *Client) do(ctx context.Context, q call, into any) (sent time.Time, err 
 			c.good.Store(int64(at))
 			return sent, err
 		}
-		c.cfg.Logger.Debug("gateway does not serve", slog.String("gateway", c.bases[at].Host), slog.String("cause", f.text))
+		c.cfg.Logger.Debug("gateway does not serve", slog.String("gateway", socket.Name(c.bases[at])), slog.String("cause", f.text))
 		none.add(f)
 	}
 	return sent, none
@@ -205,16 +207,16 @@ func (c *Client) ask(ctx context.Context, base *url.URL, q call, into any) error
 	defer resp.Body.Close()
 	data, err := io.ReadAll(io.LimitReader(resp.Body, maxAnswer))
 	if err != nil {
-		return &failure{kind: ErrUnreachable, text: base.Host + ": " + err.Error()}
+		return &failure{kind: ErrUnreachable, text: socket.Name(base) + ": " + err.Error()}
 	}
 	if resp.StatusCode/100 != 2 {
-		return answerError(base.Host, resp, data)
+		return answerError(socket.Name(base), resp, data)
 	}
 	if into == nil || resp.StatusCode == http.StatusNoContent {
 		return nil
 	}
 	if err := json.Unmarshal(data, into); err != nil {
-		return &failure{kind: ErrUnreachable, text: base.Host + " does not answer as a kgate does"}
+		return &failure{kind: ErrUnreachable, text: socket.Name(base) + " does not answer as a kgate does"}
 	}
 	return nil
 }

@@ -5,19 +5,19 @@ import (
 	"fmt"
 	"log/slog"
 	"net/http"
-	"net/url"
 	"strings"
 	"time"
+
+	"github.com/kgate/kgate/internal/socket"
 )
 
 // Config of a Client. The zero value asks the gateway on this machine.
 type Config struct {
-	// Admins are the base URLs of gateways: their admin addresses, or their
-	// client addresses for pools with tickets: true. Where one does not answer,
+	// Admins are the base URLs of gateways: their admin addresses, unix:/PATH for one
+	// that is a socket, or their client addresses for pools with tickets: true. Where one does not answer,
 	// the next one is asked. Default http://127.0.0.1:9080.
 	Admins []string
-	// Token is the admin token. Admin addresses need it that are not on this
-	// machine.
+	// Token is the admin token, where the gateways have one.
 	Token string
 	// TTL is how long a ticket or a slot outlives its holder, from 1 s to 10
 	// min. A slot is renewed three times in that time, so a longer one stands a
@@ -52,12 +52,9 @@ func (c Config) withDefaults() Config {
 		c.TTL = defaultTTL
 	}
 	if c.HTTPClient == nil {
-		c.HTTPClient = &http.Client{Transport: &http.Transport{
-			Proxy:               http.ProxyFromEnvironment,
-			MaxIdleConnsPerHost: 4,
-			IdleConnTimeout:     time.Minute,
-			ForceAttemptHTTP2:   true,
-		}}
+		tr := socket.Transport()
+		tr.MaxIdleConnsPerHost, tr.IdleConnTimeout, tr.ForceAttemptHTTP2 = 4, time.Minute, true
+		c.HTTPClient = &http.Client{Transport: tr}
 	}
 	if c.OnStatus == nil {
 		c.OnStatus = func(Status) {}
@@ -72,8 +69,10 @@ func (c Config) withDefaults() Config {
 func (c Config) Validate() error {
 	var errs []error
 	for _, a := range c.Admins {
-		if u, err := url.Parse(a); err != nil || u.Host == "" || u.Scheme != "http" && u.Scheme != "https" {
-			errs = append(errs, fmt.Errorf("address %q is no URL; write http://HOST:PORT", a))
+		if _, err := socket.ParseURL(a); err != nil {
+			errs = append(errs, fmt.Errorf("address %w", err))
+		} else if _, ok := socket.Path(a); ok && c.HTTPClient != nil {
+			errs = append(errs, fmt.Errorf("address %q needs the client's own HTTPClient", a))
 		}
 	}
 	if c.TTL != 0 && (c.TTL < minTTL || c.TTL > maxTTL) {

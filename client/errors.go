@@ -5,6 +5,9 @@ import (
 	"errors"
 	"fmt"
 	"net/http"
+	"strings"
+
+	"github.com/kgate/kgate/internal/problems"
 )
 
 // Errors.
@@ -45,14 +48,16 @@ func (e *GoneError) Is(target error) bool { return target == ErrGone }
 
 // answerError is the error that a gateway answered with.
 func answerError(host string, resp *http.Response, body []byte) error {
-	var problem struct {
-		Detail string `json:"detail"`
-		Reason string `json:"reason"`
-	}
-	if json.Unmarshal(body, &problem) != nil || problem.Detail == "" {
+	var problem problems.Details
+	known := json.Unmarshal(body, &problem) == nil && strings.HasPrefix(problem.Type, problems.TypeBase)
+	if problem.Detail == "" {
 		problem.Detail = resp.Status
 	}
 	switch code := resp.StatusCode; {
+	case !known && (code == http.StatusGone || code == http.StatusNotFound):
+		// It may be of a proxy that has lost its gateway, and a slot is not to be
+		// given up for that.
+		return &failure{kind: ErrUnreachable, text: host + " answers " + resp.Status + ", not as a kgate does"}
 	case code >= 500:
 		return &failure{kind: ErrUnavailable, text: host + ": " + problem.Detail}
 	case code == http.StatusTooManyRequests:

@@ -35,9 +35,9 @@ type Node struct {
 	// reach this one. Default: the host of listen.peer if that is one address,
 	// else this machine's first private address.
 	Advertise netip.Addr `yaml:"advertise"`
-	// AdminTokenFile holds the token that changes over the admin address
-	// need; the same on every gateway. One on each line: all are accepted. It is
-	// read again when it changes.
+	// AdminTokenFile holds the token that changes over the admin address need, unless
+	// that is a socket; the same on every gateway. One on each line: all are
+	// accepted. It is read again when it changes.
 	AdminTokenFile string `yaml:"admin_token_file"`
 	// Drain says what becomes of waiting requests when the gateway is taken out:
 	// refuse, so that they may wait at another gateway, or finish.
@@ -54,8 +54,9 @@ type Listen struct {
 	HTTPS string `yaml:"https"`
 	// TLS is the certificate for HTTPS.
 	TLS ClientTLS `yaml:"tls"`
-	// Admin serves status page, API, metrics and health. An address that other
-	// machines reach needs node.admin_token_file.
+	// Admin serves status page, API, metrics and health; unix:/PATH is a socket, for
+	// who may open its file. An address that other machines reach needs
+	// node.admin_token_file.
 	Admin string `yaml:"admin"`
 	// Peer is for the other gateways, TCP.
 	Peer string `yaml:"peer"`

@@ -360,8 +360,8 @@ func TestNearest(t *testing.T) {
 		"naem": "name", "kk": "k", "K": "", "upstream": "upstreams", "response_headr_timeout": "response_header_timeout",
 		"zzz": "", "": "", "ueue": "queue", strings.Repeat("k", 1000): "",
 	} {
-		if got := nearest(word, known); got != want {
-			t.Errorf("nearest(%q) = %q, want %q", word, got, want)
+		if got := Nearest(word, known); got != want {
+			t.Errorf("Nearest(%q) = %q, want %q", word, got, want)
 		}
 	}
 }

@@ -239,7 +239,7 @@ func (d *decoder) unknown(key, name string, at ast.Node, t reflect.Type) {
 	known := keysOf(t)
 	d.fail(at, joinKey(key, clip(name)), "unknown key", unknownKeyHint(name, known))
 	// The key that was meant is not missing, it is misspelt: one error will do.
-	if near := nearest(name, known); near != "" {
+	if near := Nearest(name, known); near != "" {
 		d.src.fail(joinKey(key, near))
 	}
 }

@@ -1,8 +1,8 @@
 package config
 
-// nearest returns the candidate with the least edit distance to word, or ""
-// when none is near enough to be what was meant.
-func nearest(word string, candidates []string) string {
+// Nearest returns the candidate with the least edit distance to word, or ""
+// if none is near enough to be what was meant.
+func Nearest(word string, candidates []string) string {
 	const longest = 64 // what is longer is no misspelt key, and costs the square
 	if len(word) > longest {
 		return ""
@@ -47,7 +47,7 @@ func editDistance(a, b string) int {
 
 // didYouMean is the hint about an unknown word: the nearest known one, or all.
 func didYouMean(word string, known []string, what string) string {
-	if near := nearest(word, known); near != "" {
+	if near := Nearest(word, known); near != "" {
 		return "did you mean " + near + "?"
 	}
 	return what + ": " + list(known)

@@ -5,6 +5,8 @@ import (
 	"math"
 	"net"
 	"net/netip"
+
+	"github.com/kgate/kgate/internal/socket"
 )
 
 func (v *checker) listen(l Listen, adminTokenFile string) {
@@ -16,6 +18,12 @@ func (v *checker) listen(l Listen, adminTokenFile string) {
 			continue
 		}
 		wrong, hint := checkHostPort(a.addr, false)
+		if path, ok := socket.Path(a.addr); ok && a.key == keyAdmin {
+			wrong, hint = "", ""
+			if err := socket.Check(path); err != nil {
+				wrong, hint = quote(a.addr)+": "+err.Error(), "write a path such as unix:/run/kgate/admin.sock"
+			}
+		}
 		v.wrong(a.key, wrong, hint)
 		for _, b := range all[:i] {
 			if collide(a.addr, b.addr) {

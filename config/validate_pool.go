@@ -223,7 +223,7 @@ func (v *checker) match(key string, m Match) {
 
 // near returns the known method that differs from s in one letter.
 func near(s string) string {
-	if m := nearest(s, knownMethods); m != "" && editDistance(s, m) == 1 {
+	if m := Nearest(s, knownMethods); m != "" && editDistance(s, m) == 1 {
 		return m
 	}
 	return ""

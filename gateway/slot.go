@@ -94,10 +94,23 @@ type Entry struct {
 	After string
 }
 
+// WaitError is the error of a request that has waited in line, and was not admitted.
+type WaitError struct {
+	Err error // one of those of Acquire
+	// Position among those that waited here when it asked, 1 for the next.
+	Position int
+}
+
+// Error implements error.
+func (e *WaitError) Error() string { return e.Err.Error() }
+
+// Unwrap returns Err.
+func (e *WaitError) Unwrap() error { return e.Err }
+
 // Acquire waits in the line of a pool until this request is admitted, no longer
 // than it wants to, and returns its slot, which the caller must Release. It
 // fails with ErrUnknownPool, ErrIsolated, ErrQueueFull, ErrClientLimit, ErrTimeout
-// or ErrDraining, or with the cause of ctx's end; then nothing is held and no place
+// or ErrDraining, in a WaitError if it has waited, or with the cause of ctx's end; then nothing is held and no place
 // in line is kept.
 func (g *Gateway) Acquire(ctx context.Context, ask Ask) (*Slot, error) {
 	if g.draining.Load() {
@@ -130,11 +143,12 @@ func (g *Gateway) Acquire(ctx context.Context, ask Ask) (*Slot, error) {
 	case <-timeout:
 		err = ErrTimeout
 	case <-ctx.Done():
-		err = context.Cause(ctx)
+		s.Release()
+		return nil, context.Cause(ctx)
 	}
 	if err != nil {
 		s.Release()
-		return nil, err
+		return nil, &WaitError{Err: err, Position: s.position}
 	}
 	return s, nil
 }

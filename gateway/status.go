@@ -16,6 +16,8 @@ type PoolStatus struct {
 	Home    kmutex.Node
 	// InFlight and Waiting count the requests at this gateway.
 	InFlight, Waiting int
+	// ClientLimit and ClientTickets are the bounds of one client here; 0: none.
+	ClientLimit, ClientTickets int
 	// Baton tells whether this gateway is the coordinator.
 	Baton bool
 	// Free tokens at this gateway: with the baton, parked or idle.
@@ -52,7 +54,7 @@ func (p *pool) status() PoolStatus {
 	defer p.mu.Unlock()
 	s := PoolStatus{
 		Name: p.name, K: p.spec.K, Binding: p.spec.Binding, Epoch: p.spec.Epoch, Home: p.spec.Home,
-		InFlight: p.inFlight, Waiting: p.waiting,
+		InFlight: p.inFlight, Waiting: p.waiting, ClientLimit: p.cfg.ClientLimit, ClientTickets: p.cfg.ClientTickets,
 	}
 	if p.alive() {
 		if ts := p.core.Tickets(); ts != nil {

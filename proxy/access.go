@@ -61,7 +61,16 @@ func (h *plane) logStructured(ex *exchange, r *http.Request) {
 		slog.Int64("bytes", rec.Bytes),
 		slog.Bool("aborted", rec.Aborted),
 		ex.traceAttr(),
+		ex.failureAttr(),
 	)
+}
+
+// failureAttr says why the upstream gave no answer; nothing if it gave one.
+func (ex *exchange) failureAttr() slog.Attr {
+	if ex.failure == nil {
+		return slog.Attr{}
+	}
+	return slog.String("error", ex.failure.Error())
 }
 
 // loggedPath returns how a path is written in logs: what follows in a ticket's

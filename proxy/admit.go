@@ -119,9 +119,12 @@ type Refusal struct {
 	// RetryAfter is when it may be worth while to come again. The client is
 	// told whole seconds, at least one.
 	RetryAfter time.Duration
-	// Limit is the pool's k, for the header RateLimit-Policy; 0 leaves the
-	// header out.
+	// Limit that was reached, for the header RateLimit-Policy: the client's own for
+	// ReasonClientLimit, else the pool's k; 0 leaves the header out.
 	Limit int
+	// Position is the request's place among those that waited at this gateway when
+	// it asked, 1 for the next; 0 if it did not wait.
+	Position int
 }
 
 // Error implements error.

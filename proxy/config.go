@@ -57,6 +57,9 @@ type Config struct {
 	// body, or for room to write, on a route without a pool; and at the end of every
 	// answer. Default: a minute.
 	StallTimeout time.Duration
+	// Draining reports whether the gateway is being taken out of service: clients are
+	// then told to go to another one. It must be fast; nil: it never is.
+	Draining func() bool
 	// Tickets serves requests that bring a ticket or want one; nil: none do.
 	Tickets Tickets
 	// TicketHandler answers below /.kgate/tickets, which no route ever gets; it
@@ -92,7 +95,7 @@ type Pool struct {
 	// Fence sends the slot's fence to the upstream, in the header Kgate-Fence.
 	Fence bool
 	// Tickets lets clients of the pool take a ticket for their request, with
-	// "Prefer: respond-async".
+	// "Prefer: kgate-ticket".
 	Tickets bool
 	// Transport is how the upstreams are reached.
 	Transport Transport

@@ -4,6 +4,7 @@ import (
 	"container/list"
 	"context"
 	"net"
+	"strings"
 	"sync"
 )
 
@@ -24,6 +25,7 @@ type clientConn struct {
 	idle *list.Element // its place in limiter.idle; nil: it is busy
 
 	mu     sync.Mutex
+	served bool   // a request has come since the connection was new or idle
 	left   bool   // the client has closed the connection, or its sending side
 	cancel func() // cancels the HTTP/1 request in progress; nil: there is none
 }
@@ -55,11 +57,43 @@ func (c *clientConn) Close() error {
 func (c *clientConn) begin(cancel func()) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
+	c.served = true
 	if c.left {
 		cancel()
 		return
 	}
 	c.cancel = cancel
+}
+
+// wrote takes in what is written to the client. What is written before the handler
+// has seen a request are net/http's own refusals, of which it says nothing.
+func (c *clientConn) wrote(p []byte) {
+	const status = "HTTP/1.1 "
+	if len(p) < len(status)+3 || string(p[:len(status)]) != status || p[len(status)] < '4' {
+		return
+	}
+	c.mu.Lock()
+	served := c.served
+	c.mu.Unlock()
+	if !served {
+		head, _, _ := strings.Cut(string(p[len(status):min(len(p), 200)]), "\r\n")
+		c.limiter.logRefusal(c.RemoteAddr(), head)
+	}
+}
+
+// Write implements net.Conn.
+func (c *clientConn) Write(p []byte) (int, error) {
+	if c.frames != nil { // else TLS is above
+		c.wrote(p)
+	}
+	return c.Conn.Write(p)
+}
+
+// idled notes that the connection waits for its next request.
+func (c *clientConn) idled() {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	c.served = false
 }
 
 // end ends what begin has begun. When it returns, cancel is not called any more.

@@ -24,7 +24,7 @@ func TestOwnAnswers(t *testing.T) {
 		{"404", "POST /nowhere", "", 404, nil},
 		{"400", "POST /pool/../x", "", 400, nil},
 		{"CONNECT", "CONNECT h:80", "", 405, nil},
-		{"202", "POST /pool/", "Prefer: respond-async\r\n", 202, nil},
+		{"202", "POST /pool/", "Prefer: kgate-ticket\r\n", 202, nil},
 		{"400, no ticket API", "POST /plain/", "Kgate-Ticket: a\r\nKgate-Ticket: b\r\n", 400, nil},
 		{"409", "POST /pool/", "Kgate-Ticket: unknown\r\n", 409, nil},
 		{"404, unknown ticket", "PUT /.kgate/tickets/x", "", 404, nil},

@@ -46,6 +46,7 @@ type exchange struct {
 	wrote      atomic.Bool // the final header has been written
 	hijacked   bool        // the client's connection is an upgraded one
 	overHTTP1  bool
+	http10     bool
 	chunked    bool  // the request's body comes in chunks
 	remaining  int64 // body bytes still to come, if the upstream announced how many
 	clientGone bool
@@ -96,7 +97,7 @@ func exchangeIn(ctx context.Context) *exchange {
 func newExchange(h *plane, w http.ResponseWriter, r *http.Request) *exchange {
 	ex := &exchange{
 		ResponseWriter: w, handler: h, arrived: time.Now(), prefer: -1,
-		overHTTP1: r.ProtoMajor == 1, chunked: len(r.TransferEncoding) > 0, unread: newUnreadBody(r),
+		overHTTP1: r.ProtoMajor == 1, http10: !r.ProtoAtLeast(1, 1), chunked: len(r.TransferEncoding) > 0, unread: newUnreadBody(r),
 	}
 	ctx, cancel := context.WithCancelCause(r.Context())
 	ex.ctx, ex.cancel = exchangeContext{Context: ctx, ex: ex}, cancel
@@ -121,9 +122,14 @@ func (ex *exchange) WriteHeader(status int) {
 		return
 	case status < 200:
 		ex.hold.move()
+		removeReserved(ex.Header())
+		if ex.http10 {
+			return // HTTP/1.0 has no such answers
+		}
 	case ex.wrote.CompareAndSwap(false, true):
 		ex.rec.Status = status
 		ex.answerUnread()
+		ex.closeIfDraining()
 		ex.decorate()
 	}
 	ex.ResponseWriter.WriteHeader(status)

@@ -111,6 +111,7 @@ func (ex *exchange) answer(out *http.Request, res *http.Response) error {
 		return ex.upgrade(out, res)
 	}
 	removeHopByHop(res.Header)
+	ex.cleanResponse(res)
 	announced := len(res.Trailer)
 	if announced > 0 && ex.overHTTP1 && out.Method != http.MethodHead {
 		// As in outgoing: only chunks can have trailers behind them.

@@ -26,7 +26,7 @@ func New(cfg Config) (*Handler, error) {
 		return nil, err
 	}
 	h := new(Handler)
-	h.now.Store(newPlane(cfg, &plane{upgrades: &h.upgrades}))
+	h.now.Store(newPlane(cfg, &plane{upgrades: &h.upgrades, pseudonym: newPseudonym()}))
 	return h, nil
 }
 
@@ -91,33 +91,21 @@ func (h *plane) serve(w http.ResponseWriter, r *http.Request) {
 	defer ex.watchDisconnect(r)()
 	defer ex.boundEnd()
 	defer h.finish(ex, r)
-	h.chain.ServeHTTP(ex, r.WithContext(&ex.ctx))
-}
-
-// guard refuses what must not be routed.
-func guard(next http.Handler) http.Handler {
-	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
-		switch {
-		case r.Method == http.MethodConnect:
-			writeProblem(w, r, problem{Status: http.StatusMethodNotAllowed, Detail: "this is a gateway, it opens no tunnels"})
-		case hasDotSegment(r.URL.Path):
-			writeProblem(w, r, problem{Status: http.StatusBadRequest, Detail: `the path contains "." or ".." segments`})
-		default:
-			next.ServeHTTP(w, r)
-		}
-	})
+	r = r.WithContext(&ex.ctx)
+	if !h.guard(ex, r) {
+		h.dispatch(ex, r)
+	}
 }
 
 // dispatch finds the route and takes the request along it.
-func (h *plane) dispatch(w http.ResponseWriter, r *http.Request) {
-	ex := exchangeOf(r)
+func (h *plane) dispatch(ex *exchange, r *http.Request) {
 	if isTicketPath(r.URL.Path) {
-		h.serveTickets(w, r)
+		h.serveTickets(ex, r)
 		return
 	}
 	ex.route = h.routes.find(r)
 	if ex.route == nil {
-		writeProblem(w, r, problem{Status: http.StatusNotFound, Detail: "no route matches this request"})
+		h.noRoute(ex, r)
 		return
 	}
 	t := ex.route.target
@@ -137,11 +125,11 @@ func (h *plane) dispatch(w http.ResponseWriter, r *http.Request) {
 	slot, err := h.admit(ex, r, t)
 	ex.rec.Wait = time.Since(ex.arrived)
 	switch {
+	case errors.Is(err, errTicketGiven):
+		return
 	case err != nil:
 		h.refuse(ex, r, t, err)
 		ex.traceQueue(false)
-		return
-	case slot == nil: // the client has got a ticket
 		return
 	}
 	defer slot.Release()
@@ -157,14 +145,13 @@ func (h *plane) dispatch(w http.ResponseWriter, r *http.Request) {
 }
 
 // admit gets the request a slot: that of the ticket it brings, or the next one
-// in the pool's line, at most for the pool's or the client's time. A request
-// that rather has a ticket gets that for an answer, and no slot.
+// in the pool's line, at most for the pool's or the client's time.
 func (h *plane) admit(ex *exchange, r *http.Request, t *target) (Slot, error) {
 	if ids, ok := r.Header[ticketHeader]; ok {
 		return h.redeem(r, t, ids)
 	}
-	if t.Tickets && prefersAsync(r.Header) {
-		return nil, h.handOut(ex, r, t)
+	if t.Tickets && prefersTicket(r.Header) {
+		return h.admitOrTicket(ex, r, t)
 	}
 	ex.note = Note{Method: r.Method, Path: r.URL.Path, Remote: clientAddr(r, h.cfg.TrustedProxies), Trace: ex.rec.TraceID}
 	ask := Ask{Pool: t.Name, Client: h.client(r, t), Span: ex.spanBytes(), Request: &ex.note}
@@ -182,7 +169,7 @@ func (h *plane) refuse(ex *exchange, r *http.Request, t *target, err error) {
 		ex.rec.Outcome = OutcomeClientGone
 		writeClientGone(ex, r)
 	case errors.As(err, &refusal):
-		ex.rec.Outcome = refusal.outcome()
+		ex.rec.Outcome, ex.rec.Entry.Position = refusal.outcome(), refusal.Position
 		writeRefusal(ex, r, t.Name, refusal)
 	case errors.As(err, &ticket):
 		writeProblem(ex, r, problem{Status: ticket.status, Detail: ticket.detail, Pool: t.Name})
@@ -228,6 +215,7 @@ func (h *plane) finish(ex *exchange, r *http.Request) {
 			h.logBroken(ex, r, cause)
 		}
 	}
+	ex.cleanTrailers()
 	if ex.route != nil && h.cfg.Observer != nil {
 		h.cfg.Observer.Done(&ex.rec)
 	}

@@ -63,12 +63,23 @@ func (c *connLimiter) state(conn net.Conn, state http.ConnState) {
 	if client == nil {
 		return
 	}
+	if state == http.StateIdle {
+		client.idled()
+	}
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	c.busyLocked(client)
 	if state == http.StateIdle && !client.gone {
 		client.idle = c.idle.PushBack(client)
 		c.changed.Broadcast()
+	}
+}
+
+// logRefusal notes an answer that net/http has given to what is no request. A client
+// can cause as many as it likes: of each kind there is a line a minute.
+func (c *connLimiter) logRefusal(remote net.Addr, status string) {
+	if suppressed, ok := c.once.Allow("refused " + status); ok {
+		c.logger.Info("request refused", slog.String("remote", remote.String()), slog.String("status", status), slog.Int("suppressed", suppressed))
 	}
 }
 

@@ -1,25 +1,20 @@
 package proxy
 
-import (
-	"net/http"
-
-	"github.com/go-chi/chi/v5"
-)
-
 // plane is the Handler under one configuration. A request stays on the plane that
 // it came to.
 type plane struct {
 	cfg      Config
-	chain    http.Handler
 	routes   routes
 	targets  []*target
-	upgrades *tracker // the Handler's
+	upgrades *tracker // the Handler's, as the next one
+	// pseudonym is the gateway's name in Via.
+	pseudonym string
 }
 
 // newPlane returns the plane of a valid configuration. From the plane before it
 // takes what lasts: the upstreams of pools, as far as they are the same.
 func newPlane(cfg Config, before *plane) *plane {
-	h := &plane{cfg: cfg.withDefaults(), upgrades: before.upgrades}
+	h := &plane{cfg: cfg.withDefaults(), upgrades: before.upgrades, pseudonym: before.pseudonym}
 	pools := make(map[string]*target, len(h.cfg.Pools))
 	for _, p := range h.cfg.Pools {
 		t := newTarget(p, before.pool(p.Name), h.cfg.Standing, h.cfg.Logger)
@@ -34,10 +29,6 @@ func newPlane(cfg Config, before *plane) *plane {
 		}
 		h.routes = append(h.routes, newRoute(r, t))
 	}
-	// chi carries the middleware. Its router is a trie, which finds the most
-	// specific pattern and knows only registered methods; the first route that
-	// matches, whatever the method, is found by routes.find.
-	h.chain = chi.Chain(guard).HandlerFunc(h.dispatch)
 	return h
 }
 

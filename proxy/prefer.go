@@ -5,6 +5,8 @@ import (
 	"strconv"
 	"strings"
 	"time"
+
+	"github.com/kgate/kgate/internal/httplist"
 )
 
 // minWait is what "Prefer: wait=0" is taken for: long enough to be given a slot
@@ -14,22 +16,23 @@ const minWait = 10 * time.Millisecond
 // preference returns the value of a preference in h (RFC 7240), and whether it
 // is there. Of several, the first counts (section 2).
 func preference(h http.Header, name string) (value string, found bool) {
-	for _, line := range h["Prefer"] {
-		for p := range strings.SplitSeq(line, ",") {
-			token, _, _ := strings.Cut(p, ";") // parameters of the preference
-			key, value, _ := strings.Cut(token, "=")
-			if strings.EqualFold(strings.TrimSpace(key), name) {
-				return strings.TrimSpace(value), true
-			}
+	for p := range httplist.Elements(h["Prefer"]) {
+		key, value, _ := strings.Cut(httplist.Parameters(p)[0], "=")
+		if strings.EqualFold(strings.TrimSpace(key), name) {
+			return httplist.Unquote(strings.TrimSpace(value)), true
 		}
 	}
 	return "", false
 }
 
-// prefersAsync reports whether the client rather has a ticket now than an answer
-// later (section 4.1).
-func prefersAsync(h http.Header) bool {
-	_, ok := preference(h, "respond-async")
+// ticketPreference is the gateway's own: a client that would rather have a ticket than
+// wait for long. It is not respond-async (section 4.1), which is between client and
+// upstream: a 202 to that would look like the upstream's.
+const ticketPreference = "kgate-ticket"
+
+// prefersTicket reports whether the client would rather have a ticket than wait.
+func prefersTicket(h http.Header) bool {
+	_, ok := preference(h, ticketPreference)
 	return ok
 }
 
@@ -40,12 +43,9 @@ func preferredWait(h http.Header) (seconds int, ok bool) {
 	return parseDeltaSeconds(value)
 }
 
-// parseDeltaSeconds reads digits, in quotes or not. What is too large for an
+// parseDeltaSeconds reads digits. What is too large for an
 // int32 is taken as its maximum, as RFC 9111, section 1.2.2 has it.
 func parseDeltaSeconds(s string) (int, bool) {
-	if len(s) >= 2 && s[0] == '"' && s[len(s)-1] == '"' {
-		s = s[1 : len(s)-1]
-	}
 	if s == "" || strings.Trim(s, "0123456789") != "" {
 		return 0, false
 	}

@@ -4,10 +4,11 @@ import (
 	"encoding/json"
 	"io"
 	"net/http"
-	"net/http/httptest"
 	"strings"
 	"testing"
 	"time"
+
+	"github.com/kgate/kgate/internal/problems"
 )
 
 // TestRefusals: every refusal carries its headers and the body the client wants.
@@ -20,10 +21,10 @@ func TestRefusals(t *testing.T) {
 		status     int
 	}{
 		{Refusal{Reason: ReasonQueueFull}, OutcomeQueueFull, "1", 503},
-		{Refusal{Reason: ReasonTimeout, RetryAfter: time.Millisecond}, OutcomeTimeout, "1", 503},
+		{Refusal{Reason: ReasonTimeout, RetryAfter: time.Millisecond, Position: 7}, OutcomeTimeout, "1", 503},
 		{Refusal{Reason: ReasonDraining, RetryAfter: 1001 * time.Millisecond, Limit: 8}, OutcomeDraining, "2", 503},
 		{Refusal{Reason: ReasonIsolated, RetryAfter: -time.Second}, OutcomeIsolated, "1", 503},
-		{Refusal{Reason: ReasonClientLimit}, OutcomeClientLimit, "1", 429},
+		{Refusal{Reason: ReasonClientLimit, Limit: 5}, OutcomeClientLimit, "1", 429},
 		{Refusal{Reason: ReasonCancelled}, OutcomeCancelled, "1", 503},
 	} {
 		g.sem.refusal = &tt.refusal
@@ -44,16 +45,19 @@ func TestRefusals(t *testing.T) {
 				}
 			} else {
 				var p problem
-				if err := json.Unmarshal(body, &p); err != nil || p.Status != tt.status || p.Reason != tt.refusal.Reason || p.Pool != "p" || p.Detail == "" {
+				if err := json.Unmarshal(body, &p); err != nil || p.Status != tt.status || p.Reason != string(tt.refusal.Reason) || p.Position != tt.refusal.Position || p.Type != problems.TypeBase+p.Reason || p.Pool != "p" || p.Detail == "" {
 					t.Errorf("%v: body %s, %v", tt.refusal, body, err)
 				}
 			}
 			policy, limit := h.Get("RateLimit-Policy"), h.Get("RateLimit")
-			if tt.refusal.Limit > 0 && (policy != `"p";q=8;qu="concurrent-requests"` || limit != `"p";r=0;t=2`) ||
-				tt.refusal.Limit == 0 && policy+limit != "" {
+			want := map[int]string{8: `"p";q=8;qu="concurrent-requests" "p";r=0;t=2`, 5: `"p/client";q=5;qu="concurrent-requests" "p/client";r=0;t=1`, 0: " "}
+			if policy+" "+limit != want[tt.refusal.Limit] {
 				t.Errorf("%v: RateLimit-Policy %q, RateLimit %q", tt.refusal, policy, limit)
 			}
-			if rec := g.records.next(t); rec.Outcome != tt.outcome || rec.Status != tt.status {
+			if res.Close != (tt.refusal.Reason == ReasonDraining) {
+				t.Errorf("%v: close %v", tt.refusal, res.Close)
+			}
+			if rec := g.records.next(t); rec.Outcome != tt.outcome || rec.Status != tt.status || rec.Entry.Position != tt.refusal.Position {
 				t.Errorf("%v: record %+v", tt.refusal, rec)
 			}
 		}
@@ -87,44 +91,5 @@ func TestQueueTimeoutRefuses(t *testing.T) {
 	_ = res.Body.Close()
 	if res.StatusCode != 200 || res.Header.Get("Preference-Applied") != "wait=0" {
 		t.Errorf("a free slot with wait=0: got %v %v", res.Status, res.Header)
-	}
-}
-
-func TestAcceptsProblem(t *testing.T) {
-	for accept, want := range map[string]bool{
-		"*/*":                          true,
-		"application/json":             true,
-		"application/problem+json":     true,
-		"Application/*":                true,
-		"text/plain, application/json": true,
-		"application/json;q=0.5, */*":  false, // text is as good as everything else
-		"text/plain":                   false,
-		"image/png":                    false,
-		"text/plain, */*;q=0.1":        false,
-		"text/html,application/xml;q=0.9,*/*;q=0.8":             false, // a browser
-		"application/problem+json;q=0, */*":                     false,
-		"*/*, application/json;q=0":                             false,
-		"application/problem+json;q=1, application/json;q=0":    true, // the more specific counts
-		"application/json;q=x":                                  false,
-		"application/json;q=NaN":                                false,
-		"application/json; charset=utf-8; q=0.9, text/*; q=0.8": true,
-		"": false,
-	} {
-		if got := acceptsProblem(http.Header{"Accept": {accept}}); got != want {
-			t.Errorf("Accept: %s: %v", accept, got)
-		}
-	}
-	if !acceptsProblem(http.Header{}) {
-		t.Error("no Accept accepts everything")
-	}
-}
-
-// TestProblemFields: the body is RFC 9457's, byte for byte.
-func TestProblemFields(t *testing.T) {
-	w := httptest.NewRecorder()
-	writeProblem(w, httptest.NewRequest("GET", "/", nil), problem{Status: 404, Detail: "no route"})
-	want := `{"type":"about:blank","title":"Not Found","status":404,"detail":"no route"}` + "\n"
-	if got := w.Body.String(); got != want {
-		t.Errorf("got %s", got)
 	}
 }

@@ -6,14 +6,14 @@ import (
 	"net/netip"
 	"net/textproto"
 	"net/url"
+	"strconv"
 	"strings"
 	"sync"
 
 	"golang.org/x/net/http/httpguts"
-)
 
-// pseudonym is how the gateway names itself in Via (RFC 9110, section 7.6.3).
-const pseudonym = "kgate"
+	"github.com/kgate/kgate/internal/httplist"
+)
 
 // hopByHop are the fields of a header that are for one connection (RFC 9110, section
 // 7.6.1), or were before there was Connection to say so.
@@ -132,7 +132,10 @@ func (ex *exchange) fillHeader(header http.Header, in *http.Request) {
 	if trailers {
 		set("Te", "trailers")
 	}
-	if upgrade != "" && !switchesHTTP(in.Header["Upgrade"]) {
+	if n, ok := maxForwards(in); ok {
+		set("Max-Forwards", strconv.FormatUint(n-1, 10))
+	}
+	if upgrade != "" && in.ProtoAtLeast(1, 1) && !switchesHTTP(in.Header["Upgrade"]) {
 		set("Connection", "Upgrade")
 		set("Upgrade", upgrade)
 	}
@@ -147,9 +150,9 @@ func (ex *exchange) fillHeader(header http.Header, in *http.Request) {
 	}
 	ex.traceUpstream(header)
 	if before := header["Via"]; len(before) > 0 {
-		header["Via"] = append(before[:len(before):len(before)], via(in))
+		header["Via"] = append(before[:len(before):len(before)], via(in, ex.handler.pseudonym))
 	} else {
-		set("Via", via(in))
+		set("Via", via(in, ex.handler.pseudonym))
 	}
 }
 
@@ -183,18 +186,16 @@ func (ex *exchange) setForwarded(set func(name, value string), in *http.Request,
 // then any number of requests would pass behind the one that was admitted, with
 // headers that nobody has looked at.
 func switchesHTTP(upgrade []string) bool {
-	for _, line := range upgrade {
-		for protocol := range strings.SplitSeq(line, ",") {
-			name, _, _ := strings.Cut(strings.ToLower(strings.TrimSpace(protocol)), "/")
-			if name == "h2c" || name == "h2" || name == "http" || name == "tls" {
-				return true
-			}
+	for protocol := range httplist.Elements(upgrade) {
+		switch name, _, _ := strings.Cut(strings.ToLower(protocol), "/"); name {
+		case "h2c", "h2", "http", "tls":
+			return true
 		}
 	}
 	return false
 }
 
-func via(r *http.Request) string {
+func via(r *http.Request, pseudonym string) string {
 	switch {
 	case r.ProtoMajor == 2:
 		return "2.0 " + pseudonym
@@ -205,13 +206,14 @@ func via(r *http.Request) string {
 	}
 }
 
-// removeUntrusted removes Kgate-* and, unless the client is a trusted proxy,
+// removeUntrusted removes Kgate-*, Proxy (which CGI programs take for the address of
+// a proxy that they should use) and, unless the client is a trusted proxy,
 // what is left of X-Forwarded-*. An underscore is as good as a hyphen to
 // upstreams that turn headers into CGI variables.
 func removeUntrusted(h http.Header, trusted bool) {
 	for name := range h {
 		switch {
-		case hasNamePrefix(name, "Kgate"):
+		case hasNamePrefix(name, "Kgate"), name == "Proxy":
 			delete(h, name)
 		case !trusted && hasNamePrefix(name, "X-Forwarded"):
 			delete(h, name)

@@ -33,16 +33,20 @@ func newRoute(cfg Route, t *target) *route {
 	return r
 }
 
-func (r *route) matches(method, host, path string) bool {
+// matches reports whether the route takes requests for host and path, whatever
+// their method.
+func (r *route) matches(host, path string) bool {
 	if r.host != "" && r.host != host {
 		return false
 	}
 	if r.hostSuffix != "" && !strings.HasSuffix(host, r.hostSuffix) {
 		return false
 	}
-	if !strings.HasPrefix(path, r.pathPrefix) {
-		return false
-	}
+	_, ok := cutPathPrefix(path, r.pathPrefix)
+	return ok
+}
+
+func (r *route) allows(method string) bool {
 	return len(r.methods) == 0 || slices.Contains(r.methods, method)
 }
 
@@ -50,15 +54,33 @@ func (r *route) matches(method, host, path string) bool {
 // first match, and for the few routes of a gateway a scan is as fast.
 type routes []*route
 
+// find returns the first route that matches.
 func (rs routes) find(req *http.Request) *route {
 	host := hostname(req.Host)
-	path := matchPath(req.URL.Path)
 	for _, r := range rs {
-		if r.matches(req.Method, host, path) {
+		if r.matches(host, req.URL.Path) && r.allows(req.Method) {
 			return r
 		}
 	}
 	return nil
+}
+
+// allow returns, for the header Allow, the methods for which a route would match;
+// empty if none does, or all do.
+func (rs routes) allow(req *http.Request) string {
+	host := hostname(req.Host)
+	var methods []string
+	for _, r := range rs {
+		if !r.matches(host, req.URL.Path) {
+			continue
+		}
+		if len(r.methods) == 0 {
+			return ""
+		}
+		methods = append(methods, r.methods...)
+	}
+	slices.Sort(methods)
+	return strings.Join(slices.Compact(methods), ", ")
 }
 
 // hostname returns the host of a Host header in lower case, without its port,
@@ -74,39 +96,56 @@ func hostname(host string) string {
 	return strings.ToLower(strings.TrimSuffix(host, "."))
 }
 
-// matchPath returns path with each run of slashes as one. Many upstreams read
-// "//files/x" as "/files/x"; without this, such a path would slip past the
-// route, and so past the pool, of "/files/".
-func matchPath(path string) string {
-	if !strings.Contains(path, "//") {
-		return path
+// cutPathPrefix returns what follows prefix in the decoded path, and whether path
+// begins with it. Upstreams differ in what they take for the same path; whatever one
+// of them may read as prefix does count, lest such a path slip past the route, and
+// so past the pool: a run of slashes for one, a backslash for a slash, and segments
+// with parameters (";a=b") for those without. An empty path is "/".
+func cutPathPrefix(path, prefix string) (rest string, ok bool) {
+	if path == "" {
+		path = "/"
 	}
-	b := make([]byte, 0, len(path))
-	for i := range len(path) {
-		if path[i] == '/' && len(b) > 0 && b[len(b)-1] == '/' {
-			continue
+	i := 0
+	for j := range len(prefix) {
+		if i < len(path) && path[i] == ';' && prefix[j] != ';' {
+			for i < len(path) && !isSlash(path[i]) {
+				i++
+			}
 		}
-		b = append(b, path[i])
+		switch {
+		case i == len(path):
+			return "", false
+		case prefix[j] == '/' && isSlash(path[i]):
+			for i < len(path) && isSlash(path[i]) {
+				i++
+			}
+		case prefix[j] == path[i]:
+			i++
+		default:
+			return "", false
+		}
 	}
-	return string(b)
+	return path[i:], true
 }
 
-// hasDotSegment reports whether the decoded path has a segment "." or "..".
-// Clients resolve them before they send (RFC 3986, section 5.2.4), so one that
-// arrives here is meant to be read differently by gateway and upstream, for
-// example to reach "/files/" through the free route "/free/../files/".
+func isSlash(c byte) bool { return c == '/' || c == '\\' }
+
+// hasDotSegment reports whether the decoded path has a segment "." or "..", with
+// parameters or without. Clients resolve them before they send (RFC 3986, section
+// 5.2.4), so one that arrives here is meant to be read differently by gateway and
+// upstream, for example to reach "/files/" through the free route "/free/../files/".
 func hasDotSegment(path string) bool {
-	for i := strings.Index(path, "/."); i >= 0; {
-		rest := path[i+2:]
-		rest = strings.TrimPrefix(rest, ".")
-		if rest == "" || rest[0] == '/' || rest[0] == '\\' {
+	for i := 0; i < len(path); i++ {
+		if path[i] != '.' || i > 0 && !isSlash(path[i-1]) {
+			continue
+		}
+		end := i + 1
+		if end < len(path) && path[end] == '.' {
+			end++
+		}
+		if end == len(path) || isSlash(path[end]) || path[end] == ';' {
 			return true
 		}
-		next := strings.Index(path[i+1:], "/.")
-		if next < 0 {
-			return false
-		}
-		i += 1 + next
 	}
 	return false
 }
@@ -114,7 +153,7 @@ func hasDotSegment(path string) bool {
 // stripPrefix takes prefix off u's path, in both its forms, if the path begins
 // with it.
 func stripPrefix(u *url.URL, prefix string) {
-	rest, ok := strings.CutPrefix(u.Path, prefix)
+	rest, ok := cutPathPrefix(u.Path, prefix)
 	if !ok {
 		return
 	}
@@ -122,7 +161,7 @@ func stripPrefix(u *url.URL, prefix string) {
 	if u.RawPath != "" {
 		// The encoded form can only be cut if the prefix was not encoded;
 		// otherwise net/url encodes the rest of the decoded form anew.
-		if r, ok := strings.CutPrefix(u.RawPath, prefix); ok {
+		if r, ok := cutPathPrefix(u.RawPath, prefix); ok {
 			raw = rooted(r)
 		}
 	}

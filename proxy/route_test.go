@@ -33,6 +33,8 @@ func TestFirstMatch(t *testing.T) {
 		{"PUT", "notexample.com", "/files/x", 2},
 		{"GET", "", "/filesystem", 2},
 		{"GET", "h", "//files//x", 2},
+		{"GET", "h", `/\files\x`, 2},
+		{"GET", "h", "/files;a=b/x", 2},
 		{"GET", "h", "/files/more/x", 2},
 		{"GET", "h", "/Files/", -1},
 		{"GET", "h", "/", -1},
@@ -67,7 +69,7 @@ func TestDotSegments(t *testing.T) {
 		"": false, "/": false, "*": false, "/a.b/c": false, "/.well-known/x": false, "/..a": false, "/...": false,
 		"/a/.../b": false, "/.a/..b/c.": false,
 		"/.": true, "/..": true, "/./": true, "/../x": true, "/a/./b": true, "/a/../b": true, "/a/..": true,
-		"/.a/../b": true, "/a//..": true, `/..\x`: true,
+		"/.a/../b": true, "/a//..": true, `/..\x`: true, "/..;/x": true, "/.;a=b/x": true, "/a/..;x": true, `/a\..\x`: true, `\..`: true, "..": true, "/a/..%2f": false, "/a;../b": false,
 	} {
 		if got := hasDotSegment(path); got != want {
 			t.Errorf("hasDotSegment(%q) = %v", path, got)
@@ -80,6 +82,9 @@ func TestStripPrefix(t *testing.T) {
 		{"/files/x", "/files", "/x"},
 		{"/files/x", "/files/", "/x"},
 		{"/files", "/files", "/"},
+		{"//files//x", "/files", "//x"},
+		{"//files//x", "/files/", "/x"},
+		{"/files;a=b/x", "/files/", "/x"},
 		{"/other/x", "/files", "/other/x"},
 		{"/files/a%2Fb?q=1", "/files", "/a%2Fb?q=1"},
 		{"/fil%65s/a%2Fb", "/files", "/a/b"}, // its encoded form cannot be cut
@@ -91,6 +96,30 @@ func TestStripPrefix(t *testing.T) {
 		stripPrefix(u, tt.prefix)
 		if got := u.RequestURI(); got != tt.want {
 			t.Errorf("%s without %s: %s, want %s", tt.target, tt.prefix, got, tt.want)
+		}
+	}
+}
+
+func TestCutPathPrefix(t *testing.T) {
+	for _, tt := range []struct {
+		path, prefix, rest string
+		ok                 bool
+	}{
+		{"/files/x", "/files/", "x", true},
+		{"/files/x", "/files", "/x", true},
+		{"/files/x", "", "/files/x", true},
+		{"", "/", "", true},
+		{"", "", "/", true},
+		{"*", "/", "", false},
+		{"/files", "/files/", "", false},
+		{"/filesystem", "/files/", "", false},
+		{"/files;a/../b", "/files/", "../b", true},
+		{"/f;iles/x", "/files/", "", false},
+		{"/a;b/c/x", "/a;b/c/", "x", true},
+		{`\\files\x`, "/files/", "x", true},
+	} {
+		if rest, ok := cutPathPrefix(tt.path, tt.prefix); rest != tt.rest || ok != tt.ok {
+			t.Errorf("%q from %q: %q, %v; want %q, %v", tt.prefix, tt.path, rest, ok, tt.rest, tt.ok)
 		}
 	}
 }

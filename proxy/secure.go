@@ -40,6 +40,12 @@ func (c *secureConn) Read(p []byte) (int, error) {
 	return n, err
 }
 
+// Write implements net.Conn.
+func (c *secureConn) Write(p []byte) (int, error) {
+	c.client.wrote(p)
+	return c.Conn.Write(p)
+}
+
 // CloseWrite closes the sending side of an upgraded connection.
 func (c *secureConn) CloseWrite() error { return c.tls.CloseWrite() }
 

@@ -6,7 +6,6 @@ import (
 	"net/http"
 	"net/url"
 	"strconv"
-	"strings"
 	"time"
 )
 
@@ -14,9 +13,14 @@ import (
 // for concurrent use.
 type Tickets interface {
 	// Request takes a place in the pool's line, with no regard to ask.Wait. The
-	// ticket is dropped when ttl passes without a word from whoever has it. The error is a *Refusal if the
-	// gateway gives out no tickets now.
+	// ticket ends when ttl passes without a sign of its holder. The error is a
+	// *Refusal if the gateway gives out no tickets now.
 	Request(ctx context.Context, ask Ask, ttl time.Duration) (Ticket, error)
+	// Await returns the ticket when it is granted, or after wait.
+	Await(ctx context.Context, id string, wait time.Duration) (Ticket, error)
+	// Cancel ends a ticket that nobody has been told of. It may take a while, and
+	// need not succeed: the ticket then expires.
+	Cancel(id string)
 	// Redeem turns a granted ticket of the pool into the slot of a request,
 	// without waiting; the slot's Release ends the ticket. The error wraps
 	// ErrTicketUnknown, ErrTicketWaiting or ErrTicketInUse, or is a *Refusal.
@@ -27,6 +31,8 @@ type Tickets interface {
 type Ticket struct {
 	// ID is a secret: whoever has it has the ticket.
 	ID string
+	// Granted: it has its slot.
+	Granted bool
 	// RetryAfter is when it may be worth while to ask for it.
 	RetryAfter time.Duration
 	// Body is the ticket as JSON, the same that its address answers with.
@@ -72,20 +78,19 @@ var (
 
 // isTicketPath reports whether path is the ticket API's, which no route gets.
 func isTicketPath(path string) bool {
-	rest, ok := strings.CutPrefix(matchPath(path), ticketsPath)
-	return ok && (rest == "" || rest[0] == '/')
+	rest, ok := cutPathPrefix(path, ticketsPath)
+	return ok && (rest == "" || isSlash(rest[0]) || rest[0] == ';')
 }
 
 // serveTickets passes the ticket API on.
-func (h *plane) serveTickets(w http.ResponseWriter, r *http.Request) {
+func (h *plane) serveTickets(ex *exchange, r *http.Request) {
 	if h.cfg.TicketHandler == nil {
-		writeProblem(w, r, problem{Status: http.StatusNotFound, Detail: "this gateway has no tickets"})
+		writeProblem(ex, r, problem{Status: http.StatusNotFound, Detail: "this gateway has no tickets"})
 		return
 	}
-	ex := exchangeOf(r)
 	ex.asks = r
 	ex.readOwnBody(r)
-	h.cfg.TicketHandler.ServeHTTP(w, r)
+	h.cfg.TicketHandler.ServeHTTP(ex, r)
 }
 
 // redeem returns the slot of the ticket that the request brings.
@@ -109,22 +114,55 @@ func (h *plane) redeem(r *http.Request, t *target, ids []string) (Slot, error) {
 	}
 }
 
-// handOut answers with a ticket in place of the request's answer.
-func (h *plane) handOut(ex *exchange, r *http.Request, t *target) error {
-	ticket, err := h.cfg.Tickets.Request(r.Context(), h.ticketAsk(r, t), MaxTicketTTL)
+// errTicketGiven is no failure: the request has been answered with a ticket.
+var errTicketGiven = errors.New("proxy: answered with a ticket")
+
+// admitOrTicket lets a request in that would rather have a ticket than wait: with
+// the slot of its ticket if that is granted within the wait that it prefers, at once
+// if it names none. Otherwise it is answered with the ticket, which keeps its place.
+func (h *plane) admitOrTicket(ex *exchange, r *http.Request, t *target) (Slot, error) {
+	tickets := h.cfg.Tickets
+	ticket, err := tickets.Request(r.Context(), h.ticketAsk(r, t), MaxTicketTTL)
 	if err != nil {
-		return err
+		return nil, err
 	}
+	if seconds, ok := preferredWait(r.Header); ok && !ticket.Granted {
+		var wait time.Duration
+		wait, ex.prefer = time.Duration(seconds)*time.Second, seconds
+		if t.QueueTimeout >= 0 && wait > t.QueueTimeout {
+			wait, ex.prefer = t.QueueTimeout, -1
+		}
+		later, err := tickets.Await(r.Context(), ticket.ID, wait)
+		switch {
+		case r.Context().Err() != nil:
+			tickets.Cancel(ticket.ID)
+			return nil, r.Context().Err()
+		case err == nil: // else the gateway that has it does not answer now, and the client may ask again
+			ticket = later
+		}
+	}
+	if !ticket.Granted {
+		ex.writeTicket(ticket)
+		return nil, errTicketGiven
+	}
+	slot, err := h.redeem(r, t, []string{ticket.ID})
+	if err != nil {
+		tickets.Cancel(ticket.ID)
+	}
+	return slot, err
+}
+
+// writeTicket answers with a ticket.
+func (ex *exchange) writeTicket(ticket Ticket) {
 	header := ex.Header()
 	header.Set("Location", ticketsPath+"/"+url.PathEscape(ticket.ID))
 	header.Set("Retry-After", strconv.Itoa(retryAfterSeconds(min(ticket.RetryAfter, MaxTicketTTL/2))))
-	header.Set("Preference-Applied", "respond-async")
+	header.Set("Preference-Applied", ticketPreference)
 	header.Set("Cache-Control", "no-store")
 	header.Set("Content-Type", "application/json")
 	header.Set("Content-Length", strconv.Itoa(len(ticket.Body)))
 	ex.WriteHeader(http.StatusAccepted)
 	_, _ = ex.Write(ticket.Body) // the client may be gone; its ticket then expires
-	return nil
 }
 
 // ticketAsk is what a client of the pool asks for with a ticket: a place of its own,

@@ -20,12 +20,28 @@ type counter struct {
 	*semaphore
 	asked []string // pool and ttl of each request for a ticket
 	err   error
+
+	granted, later bool   // at once, and when it is awaited
+	leaves         func() // its client, while it is awaited
+	cancelled      chan string
 }
 
 func (c *counter) Request(_ context.Context, ask Ask, ttl time.Duration) (Ticket, error) {
 	c.asked = append(c.asked, fmt.Sprint(ask.Pool, " ", ttl))
-	return Ticket{ID: "abc-1", RetryAfter: time.Hour, Body: []byte(`{"id":"abc-1"}` + "\n")}, c.err
+	return Ticket{ID: "abc-1", Granted: c.granted, RetryAfter: time.Hour, Body: []byte(`{"id":"abc-1"}` + "\n")}, c.err
 }
+
+func (c *counter) Await(ctx context.Context, id string, wait time.Duration) (Ticket, error) {
+	c.asked = append(c.asked, fmt.Sprint("await ", wait))
+	if c.leaves != nil {
+		c.leaves()
+		<-ctx.Done()
+		return Ticket{}, ctx.Err()
+	}
+	return Ticket{ID: id, Granted: c.later, Body: []byte("later")}, nil
+}
+
+func (c *counter) Cancel(id string) { c.cancelled <- id }
 
 func (c *counter) Redeem(ctx context.Context, pool, id string) (Slot, error) {
 	switch {
@@ -113,7 +129,7 @@ func TestRedeemRefused(t *testing.T) {
 	for status, err := range map[int]error{503: &Refusal{Reason: ReasonIsolated}, 500: errors.New("secret")} {
 		tickets.err = err
 		for _, header := range []string{"Kgate-Ticket", "Prefer"} {
-			res := g.do(g.request("GET", "/", header, "respond-async"))
+			res := g.do(g.request("GET", "/", header, "kgate-ticket"))
 			b, _ := io.ReadAll(res.Body)
 			_ = res.Body.Close()
 			if res.StatusCode != status || strings.Contains(string(b), "secret") {
@@ -128,7 +144,7 @@ func TestRedeemRefused(t *testing.T) {
 func TestNoTickets(t *testing.T) {
 	g := newGateway(t, 1, http.HandlerFunc(echoRequest))
 	for header, status := range map[string]int{"Kgate-Ticket": 400, "Prefer": 200} {
-		res := g.do(g.request("GET", "/", header, "respond-async"))
+		res := g.do(g.request("GET", "/", header, "kgate-ticket"))
 		_ = res.Body.Close()
 		if res.StatusCode != status || res.Header.Get("Preference-Applied") != "" {
 			t.Errorf("%s: got %v %v", header, res.Status, res.Header)
@@ -139,44 +155,75 @@ func TestNoTickets(t *testing.T) {
 	}
 }
 
-// TestRespondAsync: a ticket in place of the answer, of a pool that has them.
-func TestRespondAsync(t *testing.T) {
-	var tickets *counter
-	g := newGateway(t, 1, http.HandlerFunc(echoRequest), func(c *Config) {
-		tickets = &counter{semaphore: c.Admitter.(*semaphore)}
-		withTickets(c, tickets)
-		other := c.Pools[0]
-		other.Name, other.Tickets = "other", false
-		c.Pools = append(c.Pools, other)
-		c.Routes = []Route{{Pool: "other", Match: Match{PathPrefix: "/other/"}}, {Pool: "p"}}
-	})
-	for _, prefer := range []string{"respond-async", "wait=10, Respond-Async; x=y"} {
-		res := g.do(g.request("POST", "/x", "Prefer", prefer))
-		body, _ := io.ReadAll(res.Body)
-		_ = res.Body.Close()
-		h := res.Header
-		if res.StatusCode != 202 || h.Get("Location") != "/.kgate/tickets/abc-1" || h.Get("Retry-After") != "30" ||
-			h.Get("Preference-Applied") != "respond-async" || h.Get("Content-Type") != "application/json" ||
-			string(body) != `{"id":"abc-1"}`+"\n" || h.Get("Server-Timing") != "" {
-			t.Errorf("%s: got %v %v %s", prefer, res.Status, h, body)
-		}
-		if rec := g.records.next(t); rec.Outcome != OutcomeNone || rec.Pool != "p" || rec.Status != 202 || rec.Upstream != "" {
-			t.Errorf("record %+v", rec)
-		}
+// TestTicketPreferred: a ticket in place of a wait, of a pool that has them. The wait
+// that the client prefers comes first, and a slot that is free is not waited for.
+func TestTicketPreferred(t *testing.T) {
+	for _, c := range []struct {
+		name, path, prefer string
+		granted, later     bool
+		status             int
+		applied, asked     string
+	}{
+		{"a ticket", "/", "kgate-ticket", false, false, 202, "kgate-ticket", "[p 1m0s]"},
+		{"after the wait", "/", "wait=10, Kgate-Ticket; x=y", false, false, 202, "kgate-ticket", "[p 1m0s await 10s]"},
+		{"within the wait", "/", "kgate-ticket, wait=10", false, true, 200, "wait=10", "[p 1m0s await 10s]"},
+		{"a wait longer than the pool's", "/", "kgate-ticket, wait=100", false, true, 200, "", "[p 1m0s await 1m0s]"},
+		{"at once", "/", "kgate-ticket, wait=10", true, false, 200, "", "[p 1m0s]"},
+		{"a pool without tickets", "/other/", "kgate-ticket", false, false, 200, "", "[]"},
+		{"the upstream's business", "/", "respond-async", false, false, 200, "", "[]"},
+		{"within a quoted string", "/", `x="a, kgate-ticket"`, false, false, 200, "", "[]"},
+	} {
+		t.Run(c.name, func(t *testing.T) {
+			var tickets *counter
+			g := newGateway(t, 1, http.HandlerFunc(echoRequest), func(cfg *Config) {
+				tickets = &counter{semaphore: cfg.Admitter.(*semaphore), granted: c.granted, later: c.later}
+				withTickets(cfg, tickets)
+				other := cfg.Pools[0]
+				other.Name, other.Tickets = "other", false
+				cfg.Pools = append(cfg.Pools, other)
+				cfg.Routes = []Route{{Pool: "other", Match: Match{PathPrefix: "/other/"}}, {Pool: "p"}}
+			})
+			res := g.do(g.request("POST", c.path, "Prefer", c.prefer))
+			body, _ := io.ReadAll(res.Body)
+			_ = res.Body.Close()
+			h := res.Header
+			if res.StatusCode != c.status || h.Get("Preference-Applied") != c.applied || fmt.Sprint(tickets.asked) != c.asked {
+				t.Errorf("got %v %v, asked for %v", res.Status, h, tickets.asked)
+			}
+			if c.status != 202 {
+				if h.Get("Seen-Uri") != c.path || h.Get("Got-Prefer") != c.prefer {
+					t.Errorf("the upstream saw %v", h)
+				}
+				return
+			}
+			if h.Get("Location") != "/.kgate/tickets/abc-1" || h.Get("Content-Type") != "application/json" || len(body) == 0 || h.Get("Server-Timing") != "" {
+				t.Errorf("got %v %s", h, body)
+			}
+			if rec := g.records.next(t); rec.Outcome != OutcomeNone || rec.Pool != "p" || rec.Status != 202 || rec.Upstream != "" {
+				t.Errorf("record %+v", rec)
+			}
+		})
 	}
-	if fmt.Sprint(tickets.asked) != "[p 1m0s p 1m0s]" {
-		t.Errorf("asked for %v", tickets.asked)
+}
+
+// TestTicketPreferredLeaves: a client that leaves before it was told of its ticket
+// leaves none behind.
+func TestTicketPreferredLeaves(t *testing.T) {
+	tickets := &counter{cancelled: make(chan string, 1)}
+	g := newGateway(t, 1, http.HandlerFunc(echoRequest), func(cfg *Config) { withTickets(cfg, tickets) })
+	conn := g.dial()
+	tickets.leaves = func() { _ = conn.Close() }
+	conn.send("GET / HTTP/1.1\r\nHost: h\r\nPrefer: kgate-ticket, wait=10\r\n\r\n")
+	select {
+	case id := <-tickets.cancelled:
+		if id != "abc-1" {
+			t.Errorf("ticket %q is cancelled", id)
+		}
+	case <-time.After(patience):
+		t.Error("the ticket is left behind")
 	}
-	for path, ticket := range map[string]string{"/other/": "", "/": "granted"} {
-		req := g.request("GET", path, "Prefer", "respond-async")
-		if ticket != "" {
-			req.Header.Set("Kgate-Ticket", ticket)
-		}
-		res := g.do(req)
-		_ = res.Body.Close()
-		if res.StatusCode != 200 || res.Header.Get("Seen-Uri") != path {
-			t.Errorf("%s: got %v", path, res.Status)
-		}
+	if rec := g.records.next(t); rec.Outcome != OutcomeClientGone {
+		t.Errorf("record %+v", rec)
 	}
 }
 

@@ -1,6 +1,7 @@
 package main
 
 import (
+	"cmp"
 	"context"
 	"crypto/tls"
 	"crypto/x509"
@@ -56,7 +57,14 @@ func (s slot) Entry() proxy.Entry { return proxy.Entry(s.Slot.Entry()) }
 func (a admitter) refusal(pool string, err error) error {
 	refuse := func(why proxy.Reason) error {
 		status := a.n.gateway.Status(pool)
-		return &proxy.Refusal{Reason: why, RetryAfter: a.n.gateway.RetryAfter(pool), Limit: status.K}
+		refusal := &proxy.Refusal{Reason: why, RetryAfter: a.n.gateway.RetryAfter(pool), Limit: status.K}
+		if why == proxy.ReasonClientLimit {
+			refusal.Limit = cmp.Or(status.ClientLimit, status.ClientTickets)
+		}
+		if waited := (*gateway.WaitError)(nil); errors.As(err, &waited) {
+			refusal.Position = waited.Position
+		}
+		return refusal
 	}
 	switch {
 	case errors.Is(err, gateway.ErrQueueFull):
@@ -253,6 +261,34 @@ func accessFormat(l config.Log) proxy.AccessFormat {
 	default:
 		return proxy.AccessStructured
 	}
+}
+
+// upstreamTrust is how each pool's upstreams are reached over TLS.
+type upstreamTrust map[string]*tls.Config
+
+// keep has cfg use what t has where it says the same. Whoever is reached in the same
+// way keeps its connections when the configuration is read again. It returns what
+// cfg uses then, and whether that is anything new.
+func (t upstreamTrust) keep(cfg *proxy.Config) (now upstreamTrust, changed bool) {
+	now = make(upstreamTrust, len(cfg.Pools))
+	for i := range cfg.Pools {
+		p := &cfg.Pools[i]
+		if before, known := t[p.Name]; known && sameTLS(before, p.Transport.TLS) {
+			p.Transport.TLS = before
+		} else {
+			changed = true
+		}
+		now[p.Name] = p.Transport.TLS
+	}
+	return now, changed
+}
+
+// sameTLS reports whether two results of upstreamTLS say the same.
+func sameTLS(a, b *tls.Config) bool {
+	if a == nil || b == nil {
+		return a == b
+	}
+	return a.InsecureSkipVerify == b.InsecureSkipVerify && a.RootCAs.Equal(b.RootCAs)
 }
 
 func upstreamTLS(t config.UpstreamTLS) (*tls.Config, error) {

@@ -27,20 +27,21 @@ const (
 
 // commands is the command line.
 type commands struct {
-	Serve      serveCommand      `cmd:"" help:"Run a gateway."`
-	Demo       demoCommand       `cmd:"" help:"Run the main job on this machine: three gateways, a slow upstream, a skewed load."`
-	Check      checkCommand      `cmd:"" help:"Validate a configuration file: every error at once."`
-	Status     statusCommand     `cmd:"" help:"Show a running gateway and its cluster."`
-	Pool       poolCommand       `cmd:"" help:"Change a pool in the whole cluster."`
-	Drain      drainCommand      `cmd:"" help:"Take a gateway out of service; it stays in the cluster."`
-	Leave      leaveCommand      `cmd:"" help:"End a gateway in order, or take a lost one out by force."`
-	Exec       execCommand       `cmd:"" help:"Hold one slot while a command runs."`
-	Lab        labCommand        `cmd:"" help:"The simulator: reproduce the papers, compare protocols, find faults."`
-	Keygen     keygenCommand     `cmd:"" help:"Make the keys and certificates that guard a cluster."`
-	Version    versionCommand    `cmd:"" help:"Print the version."`
-	Completion completionCommand `cmd:"" help:"Print what a shell needs to complete command lines."`
-	Complete   completeCommand   `cmd:"" hidden:""`
-	Manual     manualCommand     `cmd:"" hidden:"" help:"Write the manual pages."`
+	Serve       serveCommand      `cmd:"" help:"Run a gateway."`
+	Demo        demoCommand       `cmd:"" help:"Run the main job on this machine: three gateways, a slow upstream, a skewed load."`
+	Check       checkCommand      `cmd:"" help:"Validate a configuration file: every error at once."`
+	Status      statusCommand     `cmd:"" help:"Show a running gateway and its cluster."`
+	Pool        poolCommand       `cmd:"" help:"Change a pool in the whole cluster."`
+	Drain       drainCommand      `cmd:"" help:"Take a gateway out of service; it stays in the cluster."`
+	Leave       leaveCommand      `cmd:"" help:"End a gateway in order, or take a lost one out by force."`
+	Exec        execCommand       `cmd:"" help:"Hold one slot while a command runs."`
+	Lab         labCommand        `cmd:"" help:"The simulator: reproduce the papers, compare protocols, find faults."`
+	Keygen      keygenCommand     `cmd:"" help:"Make the keys and certificates that guard a cluster."`
+	Version     versionCommand    `cmd:"" help:"Print the version."`
+	ShowVersion versionFlag       `name:"version" help:"Print the version."`
+	Completion  completionCommand `cmd:"" help:"Print what a shell needs to complete command lines."`
+	Complete    completeCommand   `cmd:"" hidden:""`
+	Manual      manualCommand     `cmd:"" hidden:"" help:"Write the manual pages."`
 }
 
 // streams are what a command reads and writes.
@@ -61,12 +62,12 @@ func run(args []string, std streams) int {
 		kong.Exit(func(code int) { exit = code }),
 		kong.UsageOnError(),
 		kong.ConfigureHelp(kong.HelpOptions{Compact: true, FlagsLast: true}),
-		kong.Bind(std),
 	)
 	if err != nil {
 		fmt.Fprintln(std.err, "kgate:", err)
 		return exitFailure
 	}
+	misspelt := misspeltVariables(os.Environ(), parser.Model.Node)
 	command, err := parser.Parse(args)
 	switch {
 	case exit >= 0: // --help
@@ -75,7 +76,12 @@ func run(args []string, std streams) int {
 		fmt.Fprintf(std.err, "kgate: %v\nTry: kgate --help\n", err)
 		return exitUsage
 	}
-	if err := command.Run(); err != nil {
+	if command.Command() != "serve" { // which has a log
+		for _, text := range misspelt {
+			fmt.Fprintln(std.err, "kgate:", text)
+		}
+	}
+	if err := command.Run(std, misspelt); err != nil {
 		var coded *codedError
 		if errors.As(err, &coded) {
 			if coded.err != nil {

@@ -45,6 +45,7 @@ type node struct {
 	clients *proxy.Server
 	admin   *http.Server
 
+	upstreams   upstreamTrust      // as the handler has it
 	certificate *proxy.Certificate // of listen.https; nil: none
 	trust       *trust             // once it runs watchTrust's own
 	tokens      atomic.Pointer[[]string]
@@ -282,6 +283,7 @@ func (n *node) startClients(context.Context) error {
 	if err != nil {
 		return err
 	}
+	n.upstreams, _ = n.upstreams.keep(&cfg)
 	if n.handler, err = proxy.New(cfg); err != nil {
 		return err
 	}
@@ -306,7 +308,7 @@ func (n *node) proxyConfig(cfg *config.Config) (proxy.Config, error) {
 	}
 	out.Admitter, out.Observer, out.Logger = admitter{n}, requestObserver{n.metrics}, n.log
 	out.Tracer, out.AccessWriter = n.tracer, os.Stdout
-	out.Standing, out.Tickets = n.standing, redeemer{n}
+	out.Standing, out.Tickets, out.Draining = n.standing, redeemer{n}, n.leaving.Load
 	out.TicketHandler, err = n.ticketHandler(cfg.Pools)
 	return out, err
 }

@@ -22,6 +22,10 @@ func (c *serveCommand) reload(log *slog.Logger, n *node, running *config.Config,
 		return running
 	}
 	next, changes := running.Reload(read)
+	if len(changes) == 0 && !n.newTrust(next) {
+		log.Info("reloaded", slog.Int("changes", 0))
+		return next
+	}
 	if err := errors.Join(n.follow(next), settings.Set(next.Log.Level, next.Log.Format)); err != nil {
 		notReloaded(log, err)
 		return running
@@ -31,6 +35,14 @@ func (c *serveCommand) reload(log *slog.Logger, n *node, running *config.Config,
 	}
 	log.Info("reloaded", slog.Int("changes", len(changes)))
 	return next
+}
+
+// newTrust reports whether the files that cfg names for TLS to upstreams hold
+// anything else than when they were read last, or cannot be read.
+func (n *node) newTrust(cfg *config.Config) bool {
+	clients, err := proxyConfig(cfg)
+	_, changed := n.upstreams.keep(&clients)
+	return err != nil || changed
 }
 
 // notReloaded tells everything that is wrong with a new configuration.
@@ -62,6 +74,7 @@ func (n *node) follow(cfg *config.Config) error {
 	if err == nil {
 		err = clients.Validate()
 	}
+	upstreams, _ := n.upstreams.keep(&clients)
 	for _, p := range cfg.Pools {
 		err = errors.Join(err, n.holdFits(p))
 	}
@@ -85,6 +98,7 @@ func (n *node) follow(cfg *config.Config) error {
 	if err := n.handler.Reload(clients); err != nil {
 		return err
 	}
+	n.upstreams = upstreams
 	n.gateway.Configure(gatewayPools(cfg))
 	if len(added) > 0 {
 		n.wg.Go(func() {

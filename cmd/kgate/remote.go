@@ -15,16 +15,17 @@ import (
 	"time"
 
 	"github.com/kgate/kgate/admin"
+	"github.com/kgate/kgate/internal/socket"
 )
 
 // adminAddrs are the flags of commands that read from a running gateway.
 type adminAddrs struct {
-	Admin []string `name:"admin" env:"KGATE_ADMIN" default:"http://127.0.0.1:9080" sep:"," placeholder:"URL" help:"Admin address of any gateway; of several, separated by commas, the first that answers (default ${default})."`
+	Admin []string `name:"admin" env:"KGATE_ADMIN" default:"http://127.0.0.1:9080" sep:"," placeholder:"URL" help:"Admin address of any gateway, http://HOST:PORT or unix:/PATH; of several, separated by commas, the first that answers (default ${default})."`
 }
 
 // adminToken is the flag of commands that change something.
 type adminToken struct {
-	File string `name:"admin-token-file" env:"KGATE_ADMIN_TOKEN_FILE" placeholder:"FILE" help:"File with the admin token. Changes from another machine need it."`
+	File string `name:"admin-token-file" env:"KGATE_ADMIN_TOKEN_FILE" placeholder:"FILE" help:"File with the admin token. Changes need it where the gateway has one, but for those over a socket."`
 }
 
 // read returns the token, or none where no file is named.
@@ -51,13 +52,13 @@ type remote struct {
 }
 
 func (a adminAddrs) remote(token string) (*remote, error) {
-	r := &remote{token: token, http: &http.Client{Transport: &http.Transport{
-		Proxy: http.ProxyFromEnvironment, DisableKeepAlives: true,
-	}}}
+	tr := socket.Transport()
+	tr.DisableKeepAlives = true
+	r := &remote{token: token, http: &http.Client{Transport: tr}}
 	for _, text := range a.Admin {
-		u, err := url.Parse(text)
-		if err != nil || u.Scheme == "" || u.Host == "" {
-			return nil, &codedError{code: exitUsage, err: fmt.Errorf("--admin %q is no URL; write http://HOST:PORT", text)}
+		u, err := socket.ParseURL(text)
+		if err != nil {
+			return nil, &codedError{code: exitUsage, err: fmt.Errorf("--admin %w", err)}
 		}
 		r.bases = append(r.bases, u)
 	}
@@ -94,9 +95,17 @@ func (r *remote) do(ctx context.Context, method, path string, body any) ([]byte,
 		if !errors.As(err, &dial) || dial.Op != "dial" {
 			return data, err
 		}
-		causes = append(causes, fmt.Sprintf("at %s: %v", base, dial.Err))
+		causes = append(causes, fmt.Sprintf("at %s: %v", shown(base), dial.Err))
 	}
 	return nil, fmt.Errorf("%w %s; is it running, and is this its admin address?", errNoAnswer, strings.Join(causes, ", "))
+}
+
+// shown is a base URL as it was written.
+func shown(base *url.URL) string {
+	if name := socket.Name(base); name != base.Host {
+		return name
+	}
+	return base.String()
 }
 
 func (r *remote) ask(ctx context.Context, target *url.URL, method string, body any) ([]byte, error) {
@@ -126,10 +135,10 @@ func (r *remote) ask(ctx context.Context, target *url.URL, method string, body a
 	defer resp.Body.Close()
 	data, err := io.ReadAll(io.LimitReader(resp.Body, maxDocument))
 	if err != nil {
-		return nil, fmt.Errorf("%s: %w", target.Host, err)
+		return nil, fmt.Errorf("%s: %w", socket.Name(target), err)
 	}
 	if resp.StatusCode/100 != 2 {
-		return nil, refusal(target.Host, resp, data)
+		return nil, refusal(socket.Name(target), resp, data)
 	}
 	return data, nil
 }
@@ -153,7 +162,7 @@ func (r *remote) status(ctx context.Context) (*admin.Status, []byte, error) {
 	}
 	var s admin.Status
 	if err := json.Unmarshal(data, &s); err != nil {
-		return nil, nil, fmt.Errorf("%s does not answer as a kgate does: %w", r.bases[0].Host, err)
+		return nil, nil, fmt.Errorf("%s does not answer as a kgate does: %w", socket.Name(r.bases[0]), err)
 	}
 	return &s, data, nil
 }

@@ -49,7 +49,7 @@ func (c *serveCommand) load() (*config.Config, error) {
 }
 
 // Run serves until a signal comes.
-func (c *serveCommand) Run(std streams) error {
+func (c *serveCommand) Run(std streams, misspelt misspelt) error {
 	cfg, err := c.load()
 	switch {
 	case config.FromFlags(err):
@@ -75,6 +75,9 @@ func (c *serveCommand) Run(std streams) error {
 	n, err := startNode(cfg, log, sockets)
 	if err != nil {
 		return err
+	}
+	for _, text := range misspelt {
+		log.Warn("unknown environment variable", slog.String("text", text))
 	}
 	n.wg.Go(func() { n.supervise(n.ctx) })
 	for running := true; running; {

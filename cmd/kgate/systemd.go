@@ -14,6 +14,8 @@ import (
 
 	"github.com/coreos/go-systemd/v22/activation"
 	"github.com/coreos/go-systemd/v22/daemon"
+
+	"github.com/kgate/kgate/internal/socket"
 )
 
 // supervise tells systemd, if that has started the process, that the gateway is
@@ -109,6 +111,10 @@ func (n *node) listen(key, addr string) ([]net.Listener, error) {
 		delete(n.sockets, name)
 		return sockets, nil
 	}
+	if path, ok := socket.Path(addr); ok {
+		l, err := socket.Listen(path)
+		return []net.Listener{l}, err
+	}
 	l, err := net.Listen("tcp", addr)
 	return []net.Listener{l}, err
 }
@@ -131,6 +137,9 @@ func (n *node) unusedSockets() error {
 }
 
 func isLoopback(addr net.Addr) bool {
+	if addr.Network() == "unix" {
+		return true
+	}
 	at, err := netip.ParseAddrPort(addr.String())
 	return err == nil && at.Addr().Unmap().IsLoopback()
 }

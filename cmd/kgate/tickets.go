@@ -88,12 +88,33 @@ type redeemer struct{ n *node }
 
 // Request implements proxy.Tickets.
 func (r redeemer) Request(ctx context.Context, ask proxy.Ask, ttl time.Duration) (proxy.Ticket, error) {
-	t, err := r.n.gateway.RequestTicket(ctx, askOf(ask), ttl, "Prefer: respond-async")
+	t, err := r.n.gateway.RequestTicket(ctx, askOf(ask), ttl, "Prefer: kgate-ticket")
 	if err != nil {
 		return proxy.Ticket{}, admitter(r).refusal(ask.Pool, err)
 	}
+	return proxyTicket(t)
+}
+
+// Await implements proxy.Tickets.
+func (r redeemer) Await(ctx context.Context, id string, wait time.Duration) (proxy.Ticket, error) {
+	t, err := r.n.gateway.TestTicket(ctx, id, false, wait)
+	if err != nil {
+		return proxy.Ticket{}, err
+	}
+	return proxyTicket(t)
+}
+
+// Cancel implements proxy.Tickets.
+func (r redeemer) Cancel(id string) {
+	const patience = 5 * time.Second
+	ctx, cancel := context.WithTimeout(r.n.ctx, patience)
+	defer cancel()
+	_ = r.n.gateway.EndTicket(ctx, id) // else it expires
+}
+
+func proxyTicket(t gateway.Ticket) (proxy.Ticket, error) {
 	body, err := json.Marshal(shownTicket(t))
-	return proxy.Ticket{ID: t.ID, RetryAfter: t.ETA, Body: body}, err
+	return proxy.Ticket{ID: t.ID, Granted: t.Granted, RetryAfter: t.ETA, Body: body}, err
 }
 
 // Redeem implements proxy.Tickets.

@@ -2,8 +2,11 @@ package main
 
 import (
 	"fmt"
+	"io"
 	"runtime"
 	"runtime/debug"
+
+	"github.com/alecthomas/kong"
 )
 
 // version is set by the linker in released binaries.
@@ -27,14 +30,28 @@ func buildVersion() (v, revision string) {
 	return v, revision
 }
 
-type versionCommand struct{}
-
-// Run prints the version.
-func (versionCommand) Run(std streams) error {
+func versionLine() string {
 	v, revision := buildVersion()
 	if revision != "" {
 		v += " (" + revision + ")"
 	}
-	_, err := fmt.Fprintf(std.out, "kgate %s %s %s/%s\n", v, runtime.Version(), runtime.GOOS, runtime.GOARCH)
+	return fmt.Sprintf("kgate %s %s %s/%s\n", v, runtime.Version(), runtime.GOOS, runtime.GOARCH)
+}
+
+type versionCommand struct{}
+
+// Run prints the version.
+func (versionCommand) Run(std streams) error {
+	_, err := io.WriteString(std.out, versionLine())
+	return err
+}
+
+// versionFlag is the same as a flag, which people try first.
+type versionFlag bool
+
+// BeforeReset implements kong's hook: it comes before anything is missed.
+func (versionFlag) BeforeReset(app *kong.Kong) error {
+	_, err := io.WriteString(app.Stdout, versionLine())
+	app.Exit(exitOK)
 	return err
 }

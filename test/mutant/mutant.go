@@ -3,8 +3,11 @@ package mutant
 import (
 	"cmp"
 	"fmt"
+	"os"
 	"os/exec"
+	"path/filepath"
 	"regexp"
+	"slices"
 	"strings"
 	"testing"
 )
@@ -31,6 +34,10 @@ type Suite struct {
 	By string
 	// Args are further arguments for the tests.
 	Args []string
+	// Program is a main package, as go build takes it. If it is set the defects
+	// are planted in it and not in the tests, which find its path in the
+	// environment variable Variable. They run one after the other.
+	Program, Variable string
 	// Note is a regular expression for what else of the failing run belongs in the
 	// log, as the command that repeats it.
 	Note    string
@@ -46,7 +53,9 @@ func (s Suite) Run(t *testing.T) {
 	}
 	for _, m := range s.Mutants {
 		t.Run(strings.ReplaceAll(m.Name, " ", "_"), func(t *testing.T) {
-			t.Parallel()
+			if s.Program == "" {
+				t.Parallel()
+			}
 			if wrong := s.verdict(t, m); wrong != "" {
 				t.Error(wrong)
 			}
@@ -58,10 +67,20 @@ func (s Suite) Run(t *testing.T) {
 func (s Suite) verdict(t *testing.T, m Mutant) string {
 	t.Helper()
 	by := cmp.Or(m.By, s.By)
-	args := []string{
-		"test", "-overlay", Overlay(t, Change{m.File, m.Old, m.New}), "-vet=off", "-count=1", "-run", by, cmp.Or(s.Package, "."),
+	overlay := []string{"-overlay", Overlay(t, Change{m.File, m.Old, m.New})}
+	env := os.Environ()
+	if s.Program != "" {
+		path := filepath.Join(t.TempDir(), "program")
+		build := slices.Concat([]string{"build"}, overlay, []string{"-o", path, s.Program})
+		if out, err := exec.CommandContext(t.Context(), "go", build...).CombinedOutput(); err != nil {
+			return "the mutant does not compile:\n" + string(out)
+		}
+		overlay, env = nil, append(env, s.Variable+"="+path)
 	}
-	output, err := exec.CommandContext(t.Context(), "go", append(args, s.Args...)...).CombinedOutput()
+	args := slices.Concat([]string{"test"}, overlay, []string{"-vet=off", "-count=1", "-run", by, cmp.Or(s.Package, ".")}, s.Args)
+	run := exec.CommandContext(t.Context(), "go", args...)
+	run.Env = env
+	output, err := run.CombinedOutput()
 	out := string(output)
 	found := regexp.MustCompile(m.Caught).FindString(out)
 	switch {

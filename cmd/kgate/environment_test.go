@@ -1,0 +1,35 @@
+package main
+
+import (
+	"bytes"
+	"strings"
+	"testing"
+)
+
+// TestMisspeltVariable: what is nearly a variable of ours is named; what others make
+// is not.
+func TestMisspeltVariable(t *testing.T) {
+	t.Setenv("KGATE_UPSTREM", "http://h")
+	t.Setenv("KGATE_SERVICE_HOST", "10.0.0.1")
+	t.Setenv("KGATE_PORT_8080_TCP", "tcp://10.0.0.1:8080")
+	t.Setenv("KGATE_PORT", "tcp://10.0.0.1:8080")
+	t.Setenv("KGATE_SOAK", "1")
+	t.Setenv("KGATE_LOG_LEVEL", "debug")
+	var out, errs bytes.Buffer
+	if code := run([]string{"version"}, streams{&out, &errs}); code != exitOK {
+		t.Error(errs.String())
+	}
+	if got := errs.String(); got != "kgate: the environment variable KGATE_UPSTREM means nothing; is it KGATE_UPSTREAM?\n" {
+		t.Errorf("got %q", got)
+	}
+}
+
+func TestVersionFlag(t *testing.T) {
+	var flag, command, errs bytes.Buffer
+	if code := run([]string{"--version"}, streams{&flag, &errs}); code != exitOK {
+		t.Error(errs.String())
+	}
+	if code := run([]string{"version"}, streams{&command, &errs}); code != exitOK || flag.String() != command.String() || !strings.HasPrefix(flag.String(), "kgate ") {
+		t.Errorf("%q, %q", flag.String(), command.String())
+	}
+}

@@ -1,0 +1,71 @@
+package problems
+
+import (
+	"net/http"
+	"strconv"
+	"strings"
+
+	"github.com/kgate/kgate/internal/httplist"
+)
+
+// acceptsJSON reports whether JSON is acceptable and text not preferred. A
+// browser names text/html first and everything else last: it gets the line.
+func acceptsJSON(h http.Header) bool {
+	if len(h["Accept"]) == 0 {
+		return true
+	}
+	var jsonQ, textQ quality
+	for item := range httplist.Elements(h["Accept"]) {
+		params := httplist.Parameters(item)
+		q := weight(params[1:])
+		switch strings.ToLower(params[0]) {
+		case "application/problem+json":
+			jsonQ.see(3, q)
+		case "application/json":
+			jsonQ.see(2, q)
+		case "application/*":
+			jsonQ.see(1, q)
+		case "text/plain", "text/html":
+			textQ.see(2, q)
+		case "text/*":
+			textQ.see(1, q)
+		case "*/*":
+			jsonQ.see(0, q)
+			textQ.see(0, q)
+		}
+	}
+	return jsonQ.q > 0 && jsonQ.q >= textQ.q
+}
+
+// quality is the weight of the most specific media range seen so far.
+type quality struct {
+	specificity int
+	q           float64
+	seen        bool
+}
+
+func (s *quality) see(specificity int, q float64) {
+	switch {
+	case !s.seen || specificity > s.specificity:
+		*s = quality{specificity: specificity, q: q, seen: true}
+	case specificity == s.specificity:
+		s.q = max(s.q, q)
+	}
+}
+
+// weight returns the weight among a media range's parameters; 1 if there is none, 0
+// if it is malformed.
+func weight(params []string) float64 {
+	for _, param := range params {
+		name, value, _ := strings.Cut(param, "=")
+		if !strings.EqualFold(strings.TrimSpace(name), "q") {
+			continue
+		}
+		q, err := strconv.ParseFloat(strings.TrimSpace(value), 64)
+		if err != nil || !(q >= 0 && q <= 1) {
+			return 0
+		}
+		return q
+	}
+	return 1
+}

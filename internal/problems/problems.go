@@ -1,0 +1,104 @@
+// Package problems writes the errors that a gateway answers with, as problem
+// documents (RFC 9457) or as one line of text. It is the only writer of either, for
+// the client address and for the admin address.
+package problems
+
+import (
+	"encoding/json"
+	"fmt"
+	"net/http"
+	"strconv"
+	"strings"
+)
+
+// TypeBase is where the type of every problem begins: a page with a section for
+// each. A document whose type begins so was written by a gateway.
+const TypeBase = "https://github.com/kgate/kgate/blob/main/docs/problems.md#"
+
+// Details of a problem. Its keys in JSON are a public interface.
+type Details struct {
+	// Type is a URI that names the kind of problem. Empty: Write derives it from
+	// Reason or else from Status.
+	Type string `json:"type"`
+	// Title is the status in words; Write fills it in.
+	Title  string `json:"title"`
+	Status int    `json:"status"`
+	// Detail says what is wrong, and what to do.
+	Detail string `json:"detail"`
+	Pool   string `json:"pool,omitempty"`
+	// Reason is one of the gateway's words: why a request was refused, or how a
+	// ticket ended.
+	Reason string `json:"reason,omitempty"`
+	// Position in the line when the request came, from 1; 0: it did not wait.
+	Position int `json:"position,omitempty"`
+	// RetryAfter is in seconds; 0: nothing is said.
+	RetryAfter int `json:"retry_after,omitempty"`
+}
+
+// kinds names the problems that have no reason of their own.
+var kinds = map[int]string{
+	http.StatusBadRequest:                  "bad-request",
+	http.StatusUnauthorized:                "token-needed",
+	http.StatusForbidden:                   "forbidden",
+	http.StatusNotFound:                    "not-found",
+	http.StatusMethodNotAllowed:            "method-not-allowed",
+	http.StatusRequestTimeout:              "slow-body",
+	http.StatusConflict:                    "conflict",
+	http.StatusRequestEntityTooLarge:       "too-large",
+	http.StatusUnsupportedMediaType:        "not-json",
+	http.StatusMisdirectedRequest:          "foreign-name",
+	http.StatusTooManyRequests:             "too-many",
+	http.StatusRequestHeaderFieldsTooLarge: "header-too-large",
+	http.StatusInternalServerError:         "internal-error",
+	http.StatusBadGateway:                  "upstream-failed",
+	http.StatusServiceUnavailable:          "unavailable",
+	http.StatusGatewayTimeout:              "upstream-timeout",
+	http.StatusLoopDetected:                "loop",
+}
+
+func (d *Details) complete() {
+	d.Title = http.StatusText(d.Status)
+	if d.Type != "" {
+		return
+	}
+	switch kind := kinds[d.Status]; {
+	case d.Reason != "":
+		d.Type = TypeBase + d.Reason
+	case kind != "":
+		d.Type = TypeBase + kind
+	default:
+		d.Type = "about:blank"
+	}
+}
+
+// Write answers r with d: as problem+json if r accepts JSON and does not prefer
+// text, else as one line of text.
+func Write(w http.ResponseWriter, r *http.Request, d Details) {
+	if acceptsJSON(r.Header) {
+		WriteJSON(w, d)
+		return
+	}
+	WriteLine(w, d.Status, fmt.Sprintf("%d %s: %s", d.Status, http.StatusText(d.Status), d.Detail))
+}
+
+// WriteJSON answers with d as problem+json.
+func WriteJSON(w http.ResponseWriter, d Details) {
+	d.complete()
+	body, _ := json.Marshal(d) // strings and integers cannot fail
+	write(w, d.Status, "application/problem+json", append(body, '\n'))
+}
+
+// WriteLine answers with one line of text.
+func WriteLine(w http.ResponseWriter, status int, line string) {
+	write(w, status, "text/plain; charset=utf-8", []byte(strings.Join(strings.Fields(line), " ")+"\n"))
+}
+
+func write(w http.ResponseWriter, status int, contentType string, body []byte) {
+	h := w.Header()
+	h.Set("Cache-Control", "no-store")
+	h.Set("X-Content-Type-Options", "nosniff")
+	h.Set("Content-Type", contentType)
+	h.Set("Content-Length", strconv.Itoa(len(body)))
+	w.WriteHeader(status)
+	_, _ = w.Write(body) // the client may be gone; nobody is left to tell
+}

@@ -1,0 +1,119 @@
+package proxy
+
+import (
+	"crypto/rand"
+	"encoding/hex"
+	"net/http"
+	"strconv"
+	"strings"
+
+	"github.com/kgate/kgate/internal/httplist"
+)
+
+// maxFields is how many header fields a request may have. A waiting request keeps
+// its header, and a field of two bytes costs a hundred: without a bound, 57 KB of
+// header cost ten times as much.
+const maxFields = 200
+
+// ownMethods are what a gateway can pass on to somebody, for the header Allow.
+const ownMethods = "DELETE, GET, HEAD, OPTIONS, PATCH, POST, PUT"
+
+// newPseudonym returns a name for a gateway in Via (RFC 9110, section 7.6.3), that no
+// other has.
+func newPseudonym() string {
+	var b [4]byte
+	_, _ = rand.Read(b[:]) // never fails
+	return "kgate-" + hex.EncodeToString(b[:])
+}
+
+// guard answers a request that must not be routed, and reports whether it has.
+func (h *plane) guard(w http.ResponseWriter, r *http.Request) (answered bool) {
+	switch {
+	case countFields(r.Header) > maxFields:
+		writeProblem(w, r, problem{
+			Status: http.StatusRequestHeaderFieldsTooLarge, Detail: "the request has more than " + strconv.Itoa(maxFields) + " header fields",
+		})
+	case r.Method == http.MethodConnect:
+		w.Header().Set("Allow", ownMethods)
+		writeProblem(w, r, problem{Status: http.StatusMethodNotAllowed, Detail: "this is a gateway, it opens no tunnels"})
+	case r.URL.Path == "*": // net/http answers OPTIONS
+		writeProblem(w, r, problem{Status: http.StatusBadRequest, Detail: `only OPTIONS may ask for "*"`})
+	case hasDotSegment(r.URL.Path):
+		writeProblem(w, r, problem{Status: http.StatusBadRequest, Detail: `the path contains "." or ".." segments`})
+	case hasPassed(r.Header["Via"], h.pseudonym):
+		writeProblem(w, r, problem{
+			Status: http.StatusLoopDetected, Detail: "the request has come through this gateway before: an upstream leads back to it",
+		})
+	case mustNotForward(r):
+		h.answerLast(w, r)
+	default:
+		return false
+	}
+	return true
+}
+
+func countFields(header http.Header) int {
+	n := len(header)
+	if n > maxFields {
+		return n
+	}
+	for _, values := range header {
+		n += len(values) - 1
+	}
+	return n
+}
+
+// hasPassed reports whether the gateway of that name is in Via.
+func hasPassed(via []string, pseudonym string) bool {
+	for hop := range httplist.Elements(via) {
+		if _, by, _ := strings.Cut(hop, " "); strings.HasPrefix(by, pseudonym) {
+			return true
+		}
+	}
+	return false
+}
+
+// Max-Forwards bounds how many hops an OPTIONS or a TRACE takes (RFC 9110, section
+// 7.6.2); with other methods it means nothing.
+func maxForwards(r *http.Request) (n uint64, ok bool) {
+	if r.Method != http.MethodOptions && r.Method != http.MethodTrace {
+		return 0, false
+	}
+	values := r.Header["Max-Forwards"]
+	if len(values) != 1 {
+		return 0, false
+	}
+	n, err := strconv.ParseUint(values[0], 10, 32)
+	return n, err == nil
+}
+
+func mustNotForward(r *http.Request) bool {
+	n, ok := maxForwards(r)
+	return ok && n == 0
+}
+
+// answerLast answers a request that has come to the last of its hops here. What a
+// TRACE would be answered with, the gateway keeps to itself: it may hold secrets.
+func (h *plane) answerLast(w http.ResponseWriter, r *http.Request) {
+	allow := h.routes.allow(r)
+	if allow == "" {
+		allow = ownMethods
+	}
+	w.Header().Set("Allow", allow)
+	if r.Method == http.MethodTrace {
+		writeProblem(w, r, problem{Status: http.StatusMethodNotAllowed, Detail: "this gateway answers no TRACE itself"})
+		return
+	}
+	w.Header().Set("Content-Length", "0")
+	w.WriteHeader(http.StatusOK)
+}
+
+// noRoute answers a request that no route takes.
+func (h *plane) noRoute(w http.ResponseWriter, r *http.Request) {
+	if allow := h.routes.allow(r); allow != "" {
+		w.Header().Set("Allow", allow)
+		writeProblem(w, r, problem{Status: http.StatusMethodNotAllowed, Detail: "no route takes this method here; " + allow + " are taken"})
+		return
+	}
+	writeProblem(w, r, problem{Status: http.StatusNotFound, Detail: "no route matches this request"})
+}

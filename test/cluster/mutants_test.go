@@ -1,0 +1,34 @@
+package cluster
+
+import (
+	"testing"
+
+	"github.com/kgate/kgate/test/mutant"
+)
+
+// Real processes with these defects are found out.
+func TestMutantsAreCaught(t *testing.T) {
+	if !Soak() {
+		t.Skip("takes minutes: set " + SoakVariable)
+	}
+	t.Setenv(SoakVariable, "") // the tests' ordinary form
+	mutant.Suite{
+		Program: "github.com/kgate/kgate/cmd/kgate", Variable: BinaryVariable,
+		Mutants: []mutant.Mutant{
+			{
+				Name: "a gateway that has met one asks nobody else", File: "../../chordring/serfring/join.go",
+				Old:    "if pending := a.pending(answered); len(pending) > 0 {",
+				New:    "if pending := a.pending(answered); len(pending) > 0 && alone {",
+				By:     "^TestChainOfJoinLists$",
+				Caught: `does not log "ready"`,
+			},
+			{
+				Name: "k is one more than the configuration says", File: "../../cmd/kgate/node.go",
+				Old:    "membership.Pool{Name: p.Name, K: p.K, ",
+				New:    "membership.Pool{Name: p.Name, K: p.K + 1, ",
+				By:     "^TestAllClientsOnOneOfThree$",
+				Caught: "FAIL: TestAllClientsOnOneOfThree",
+			},
+		},
+	}.Run(t)
+}

@@ -1,0 +1,35 @@
+package netns
+
+import (
+	"testing"
+
+	"github.com/kgate/kgate/test/cluster"
+	"github.com/kgate/kgate/test/mutant"
+)
+
+// Real processes with these defects are found out.
+func TestMutantsAreCaught(t *testing.T) {
+	if !cluster.Soak() {
+		t.Skip("takes minutes: set " + cluster.SoakVariable)
+	}
+	t.Setenv(cluster.SoakVariable, "") // the tests' ordinary form
+	mutant.Suite{
+		Program: "github.com/kgate/kgate/cmd/kgate", Variable: cluster.BinaryVariable,
+		Mutants: []mutant.Mutant{
+			{
+				Name: "what is in flight goes on after the lease", File: "../../gateway/standing.go",
+				Old:    "\t\t\tif s.abort != nil {\n\t\t\t\taborts = append(aborts, s.abort)\n\t\t\t}\n",
+				New:    "",
+				By:     "^TestFaults$/^the_leader_and_one_more",
+				Caught: "requests in flight at the upstream",
+			},
+			{
+				Name: "reports need a connection of their own", File: "../../transport/payload.go",
+				Old:    "\tcase s == nil:\n",
+				New:    "\tcase s == nil || !l.dials():\n",
+				By:     "^TestEdges$/^one_opens_none",
+				Caught: "while the fault lasts|after the fault|is not ready",
+			},
+		},
+	}.Run(t)
+}
