@@ -27,7 +27,7 @@ func TestGossipTakesNobodyOut(t *testing.T) {
 	if victim == leader {
 		victim = three[1]
 	}
-	before, _ := victim.Self()
+	before := victim.stands().Node
 	if err := victim.agent.Leave(); err != nil {
 		t.Fatal(err)
 	}

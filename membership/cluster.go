@@ -127,7 +127,7 @@ func (c *Cluster) start(ctx context.Context) error {
 	}
 	c.client = &http.Client{Transport: &http.Transport{
 		DialContext:           c.dialControl,
-		MaxIdleConnsPerHost:   2,
+		MaxIdleConnsPerHost:   2 * asksPerVoter,
 		IdleConnTimeout:       30 * time.Second,
 		ResponseHeaderTimeout: 5 * time.Second,
 	}}

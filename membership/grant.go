@@ -165,8 +165,8 @@ func (g *grants) rounds() {
 	}
 }
 
-// asksPerVoter bounds the questions to a voter that have no answer yet. The
-// control client keeps as many idle connections.
+// asksPerVoter bounds the questions to a voter that have no answer yet. The control
+// client keeps idle connections for them and for as many other calls.
 const asksPerVoter = 2
 
 // said is a voter's answer in a round.

@@ -48,6 +48,7 @@ type network struct {
 	// barred are the pairs of which the first can open no connection to the second;
 	// those that are open go on.
 	barred map[[2]string]bool
+	dials  int
 }
 
 // pair of peer addresses, the lesser first.
@@ -83,6 +84,7 @@ func (l layer) Dial(ctx context.Context, addr string) (net.Conn, error) {
 	}
 	l.n.mu.Lock()
 	defer l.n.mu.Unlock()
+	l.n.dials++
 	p := pairOf(l.from, addr)
 	if _, blocked := l.n.blocked[p]; blocked {
 		_ = conn.Close()

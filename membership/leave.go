@@ -4,6 +4,8 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"math/rand/v2"
+	"slices"
 	"time"
 
 	"github.com/hashicorp/raft"
@@ -62,16 +64,7 @@ func (c *Cluster) handOverOnce(ctx context.Context) error {
 	c.ops.Lock()
 	defer c.ops.Unlock()
 	peers := c.config.Discovery.Members()
-	view := c.View()
-	var heir raft.Server
-	for _, s := range c.servers() {
-		m, in := view.Named(nameOf(s.ID))
-		p, seen := find(peers, nameOf(s.ID))
-		fit := in && m.Server == string(s.ID) && seen && p.Status == serfring.StatusAlive && m.Name != c.config.Name
-		if fit && (heir.ID == "" || heir.Suffrage != raft.Voter && s.Suffrage == raft.Voter) {
-			heir = s
-		}
-	}
+	heir := c.nextLeader(peers)
 	if heir.ID == "" {
 		return fmt.Errorf("%w: nobody alive to hand over to", ErrNoLeader)
 	}
@@ -90,4 +83,33 @@ func (c *Cluster) handOverOnce(ctx context.Context) error {
 		return fmt.Errorf("membership: hand over to %s: %w", heir.ID, err)
 	}
 	return nil
+}
+
+// nextLeader returns the server to hand the lead over to: any that is alive, rather
+// one that votes, and of these rather a member. None has an empty ID. It is not always
+// the same, since one that others do not get through to hands it over in turn.
+func (c *Cluster) nextLeader(peers []serfring.Member) raft.Server {
+	view, servers := c.View(), slices.Clone(c.servers())
+	rand.Shuffle(len(servers), func(i, j int) { servers[i], servers[j] = servers[j], servers[i] })
+	var best raft.Server
+	most := 0
+	for _, s := range servers {
+		name := nameOf(s.ID)
+		p, seen := find(peers, name)
+		if !seen || p.Status != serfring.StatusAlive || name == c.config.Name {
+			continue
+		}
+		m, in := view.Named(name)
+		rank := 0
+		if in && m.Server == string(s.ID) {
+			rank++
+		}
+		if s.Suffrage == raft.Voter && (!in || rank == 1) {
+			rank += 2
+		}
+		if rank > most {
+			best, most = s, rank
+		}
+	}
+	return best
 }

@@ -6,9 +6,11 @@ import (
 	"github.com/kgate/kgate/test/mutant"
 )
 
-// Each of these defects is found by the test that is named with it.
+// Each of these defects is found by the test that is named with it. What package
+// leader decides is told right and carried out: a defect there is found with real
+// connections.
 func TestMutantsAreCaught(t *testing.T) {
-	mutant.Suite{Args: []string{"-timeout=1m"}, Mutants: []mutant.Mutant{
+	mutant.Suite{Args: []string{"-timeout=3m"}, Mutants: []mutant.Mutant{
 		{
 			Name: "a suspended gateway owes nothing", File: "lost.go",
 			Old:    "moved = s.lose(index, node, true)",
@@ -43,6 +45,48 @@ func TestMutantsAreCaught(t *testing.T) {
 			New:    "\tcase row != row:\n",
 			By:     "^TestEvidence$",
 			Caught: "FAIL: TestEvidence",
+		},
+		{
+			Name: "raft's timeouts do not follow from the lease", File: "timeouts.go",
+			Old:    "return min(max(lease/5, leastTimeout), mostTimeout)",
+			New:    "return min(200*time.Millisecond, max(lease, mostTimeout))",
+			Caught: "not within|stands as|after term", By: "^TestRoundTrips$",
+		},
+		{
+			Name: "a renewal has half a second", File: "timeouts.go",
+			Old:    "return lease / 3",
+			New:    "return min(lease, 500*time.Millisecond)",
+			Caught: "not within|stands as|after term", By: "^TestRoundTrips$",
+		},
+		{
+			Name: "a home's complaints do not get to the leader", File: "renew.go",
+			Old:    "Missing: c.missing(",
+			New:    "Missing: (&Cluster{}).missing(",
+			Caught: "not within 15s: .* sees the loss", By: "^TestMissed$",
+		},
+		{
+			Name: "connections are not used again", File: "cluster.go",
+			Old:    "MaxIdleConnsPerHost:   2 * asksPerVoter,",
+			New:    "DisableKeepAlives: true,",
+			Caught: "connections opened in three leases", By: "^TestRenewalsOpenNoConnections$",
+		},
+		{
+			Name: "a command names everybody", File: "suspect.go",
+			Old:    "const maxNodes = 512",
+			New:    "const maxNodes = 2400",
+			Caught: "a command of .* bytes", By: "^TestLongCommandsFit$",
+		},
+		{
+			Name: "a verdict is one command", File: "suspect.go",
+			Old:    "slices.Chunk(verdict.Suspend, maxNodes)",
+			New:    "slices.Chunk(verdict.Suspend, 10*maxNodes)",
+			Caught: "a command of .* bytes", By: "^TestManyLossesAtOnce$",
+		},
+		{
+			Name: "a voter that cannot be dialed counts", File: "election.go",
+			Old:    "if !<-dialed || err != nil {",
+			New:    "if <-dialed; err != nil {",
+			Caught: "it counts, and cannot be dialed", By: "^TestVacantMustBeDialed$",
 		},
 	}}.Run(t)
 }

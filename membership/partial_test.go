@@ -1,11 +1,15 @@
 package membership
 
 import (
+	"encoding/json"
+	"math"
 	"slices"
+	"strings"
 	"testing"
 	"time"
 
 	"github.com/kgate/kgate/kmutex"
+	"github.com/kgate/kgate/membership/leader"
 )
 
 // serving waits until at least so many of the gateways stand in one view of which
@@ -149,5 +153,102 @@ func TestMissed(t *testing.T) {
 	t.Logf("suspended after %v", took)
 	if bound := gateways[0].View().Lease/2 + time.Second; took > bound {
 		t.Errorf("suspended after %v, want less than %v", took, bound)
+	}
+}
+
+// Renewals, and the questions to the voters that confirm them, go over connections
+// that are there: none is given up because a majority has answered before.
+func TestRenewalsOpenNoConnections(t *testing.T) {
+	t.Parallel() // they mostly wait
+	var n network
+	gateways := n.five(t)
+	count := func() int {
+		n.mu.Lock()
+		defer n.mu.Unlock()
+		return n.dials
+	}
+	time.Sleep(gateways[0].View().Lease)
+	before := count()
+	time.Sleep(3 * gateways[0].View().Lease)
+	// A busy machine may have more than the usual number open at a time. There are
+	// 90 renewals in three leases, and a question to each voter for most of them.
+	if dials := count() - before; dials > 60 {
+		t.Errorf("%d connections opened in three leases in which nothing happened", dials)
+	}
+}
+
+// As many nodes as one command names have room in it, and as many complaints as a
+// renewal may carry.
+func TestLongCommandsFit(t *testing.T) {
+	nodes := make([]kmutex.Node, maxNodes)
+	for i := range nodes {
+		nodes[i] = math.MaxUint64 - kmutex.Node(i)
+	}
+	for _, c := range []command{
+		{Suspend: &suspendCommand{Nodes: nodes}}, {Expire: &expireCommand{Nodes: nodes}},
+		{Return: &returnCommand{Pool: strings.Repeat("p", maxText), Nodes: nodes}},
+	} {
+		data, err := encodeCommand(c)
+		if err == nil {
+			_, err = decodeCommand(data)
+		}
+		if err != nil {
+			t.Error(err)
+		}
+	}
+	data, err := json.Marshal(plea{Down: nodes[:maxComplaints], Missing: nodes[:maxComplaints], View: math.MaxUint64})
+	if err != nil || len(data) > maxCommand {
+		t.Errorf("a renewal has %d bytes, %v", len(data), err)
+	}
+}
+
+// More losses at once than one command names go into several.
+func TestManyLossesAtOnce(t *testing.T) {
+	var n network
+	g := n.start(t, "a", config{expect: 1})
+	g.stands()
+	var verdict leader.Verdict
+	back := leader.Return{Pool: "p"}
+	for i := range 10 * maxNodes {
+		node := math.MaxUint64 - kmutex.Node(i) // nobody, so nothing comes of it
+		verdict.Suspend = append(verdict.Suspend, leader.Suspicion{Member: leader.Member{Node: node}, Reason: leader.Gone})
+		verdict.Expire = append(verdict.Expire, node)
+		back.Nodes = append(back.Nodes, node)
+	}
+	define(t, g, "p", 1)
+	verdict.Return = []leader.Return{back}
+	before := g.View().Number
+	if err := g.carryOut(verdict); err != nil {
+		t.Fatal(err)
+	}
+	if now := g.View().Number; now != before {
+		t.Errorf("view %d after view %d", now, before)
+	}
+}
+
+// A voter that answers on a connection of before and cannot be dialed does not count
+// as one that would vote: neither could its vote be asked for.
+func TestVacantMustBeDialed(t *testing.T) {
+	t.Parallel() // they mostly wait
+	var n network
+	gateways := n.five(t)
+	g, o := gateways[0], gateways[1]
+	for _, dead := range gateways[2:] {
+		dead.kill() // and there is no majority any more
+	}
+	until(t, "there is no leader", func() bool { return g.term().Leaderless && o.term().Leaderless })
+	voter := o.Stats().Server
+	if said := g.askVacant(t.Context(), voter); !said.Leaderless {
+		t.Fatalf("it says %+v", said)
+	}
+	if before, most := g.canvass(g.voters()); before != 0 || most {
+		t.Errorf("%d before it, a majority: %v", before, most)
+	}
+	n.bar(g, o)
+	if said := g.askVacant(t.Context(), voter); said.Leaderless {
+		t.Error("it counts, and cannot be dialed")
+	}
+	if _, err := g.termOf(t.Context(), voter); err != nil {
+		t.Errorf("the connection of before: %v", err)
 	}
 }

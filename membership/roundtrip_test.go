@@ -108,7 +108,8 @@ func TestRoundTrips(t *testing.T) {
 	}
 	for end := time.Now().Add(quiet); time.Now().Before(end); time.Sleep(20 * time.Millisecond) {
 		for _, g := range gateways {
-			if s := g.Standing(); s.Node != nodes[g.name].Node || !s.Valid(time.Now()) {
+			now := time.Now()
+			if s := g.Standing(); s.Node != nodes[g.name].Node || !s.Valid(now) {
 				t.Fatalf("%s stands as %+v, before as %+v", g.name, s, nodes[g.name])
 			}
 		}

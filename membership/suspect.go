@@ -39,13 +39,18 @@ func notLeading(err error) bool {
 	return errors.Is(err, raft.ErrNotLeader) || errors.Is(err, raft.ErrLeadershipLost) || errors.Is(err, raft.ErrRaftShutdown)
 }
 
-// judge is the leader's turn. All suspicions of the moment go into one command. A
-// leader that cannot commit suspends nobody.
+// judge is the leader's turn.
 func (c *Cluster) judge() error {
 	verdict, leading := c.grants.judge(c.sight())
 	if !leading {
 		return nil
 	}
+	return c.carryOut(verdict)
+}
+
+// carryOut does what the leader's rules say. All suspicions of the moment go into one
+// command, if they have room in it. A leader that cannot commit suspends nobody.
+func (c *Cluster) carryOut(verdict leader.Verdict) error {
 	for batch := range slices.Chunk(verdict.Suspend, maxNodes) {
 		nodes := make([]kmutex.Node, len(batch))
 		for i, s := range batch {
@@ -90,7 +95,7 @@ func (c *Cluster) resign() error {
 
 // sight returns what this gateway sees for itself.
 func (c *Cluster) sight() leader.Sight {
-	s := leader.Sight{Boots: make(map[string]string), Gone: make(map[kmutex.Node]time.Duration)}
+	s := leader.Sight{Self: c.config.Name, Boots: make(map[string]string), Gone: make(map[kmutex.Node]time.Duration)}
 	for _, p := range alive(c.config.Discovery.Members()) {
 		s.Boots[p.Name] = p.Boot
 	}

@@ -232,6 +232,22 @@ func TestLostMessage(t *testing.T) {
 	}
 }
 
+// A message to a member of whom the view here does not tell yet goes with the view
+// that does.
+func TestEarly(t *testing.T) {
+	w := newTrio(t, 2)
+	ask := kmutex.Message{Kind: kmutex.KindRequest, Epoch: 1, Origin: 4}
+	fx, err := w.pools[1].Step(kmutex.Event{Kind: kmutex.EventReceive, From: 2, Message: ask})
+	if err != nil || len(fx.Messages) > 0 {
+		t.Fatalf("%v, %v", fx.Messages, err)
+	}
+	v := w.view
+	v.Members, v.Newest = []kmutex.Node{1, 2, 3, 4}, 4
+	if fx := w.pools[1].Follow(w.now, v, DiskNone); len(fx.Messages) != 1 || fx.Messages[0].To != 4 {
+		t.Errorf("sent: %v, want the baton to node 4", fx.Messages)
+	}
+}
+
 // What never left this gateway is free again with the epoch that the loss of its
 // receiver begins.
 func TestUnsent(t *testing.T) {

@@ -64,10 +64,11 @@ func (m *refuseMsg) String() string {
 
 // called reports that a message is sent over a connection that its sender opens for
 // it, as far as the lab goes: where that is not possible it is not sent. In truth
-// there may be an older connection.
+// there may be an older connection. Who wants to come in is found by gossip, and
+// called by the leader.
 func called(m any) bool {
 	switch m.(type) {
-	case *askMsg, *joinMsg, *leaveMsg, *renewMsg, *recoverMsg, *callMsg:
+	case *askMsg, *leaveMsg, *renewMsg, *recoverMsg, *callMsg:
 		return true
 	default:
 		return false

@@ -254,11 +254,13 @@ func (l *leadership) judge(now time.Duration) {
 	}
 }
 
-// handOver has another voter elected that this leader reaches, and that is a member.
+// handOver has another voter elected that this leader reaches.
 func (l *leadership) handOver() {
 	c := l.p.c
-	for _, v := range c.quorum(l.p.host) {
-		if _, in := c.log.Named(v); in && v != l.p.host && c.raft.term == l.term && c.electable(v) {
+	with := c.quorum(l.p.host)
+	c.Rand().Shuffle(len(with), func(i, j int) { with[i], with[j] = with[j], with[i] })
+	for _, v := range with {
+		if v != l.p.host && c.raft.term == l.term && c.electable(v) {
 			l.p.tracef("hands the lead over to %d", v)
 			c.elect(v)
 			return
@@ -269,7 +271,7 @@ func (l *leadership) handOver() {
 // sight returns what the leader sees for itself.
 func (l *leadership) sight(now time.Duration) leader.Sight {
 	c := l.p.c
-	s := leader.Sight{Boots: make(map[string]string, len(c.hosts)), Gone: make(map[kmutex.Node]time.Duration)}
+	s := leader.Sight{Self: l.p.name, Boots: make(map[string]string, len(c.hosts)), Gone: make(map[kmutex.Node]time.Duration)}
 	for i := range c.hosts {
 		if c.gossips(l.p.host, i) {
 			s.Boots[c.hosts[i].process.name] = c.hosts[i].process.bootName

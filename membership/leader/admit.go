@@ -35,17 +35,25 @@ func (r *Rules) flapped(name string, now time.Duration) {
 func (r *Rules) Waits(name string, now time.Duration) bool { return now < r.flaps[name].until }
 
 // LetIn judges a gateway that wants to come in and does not reach those that it
-// names. It returns the member for whose sake it has to stay out; empty if it may
-// come in. It must reach everybody who renews, since it would soon be suspended
-// again otherwise. A member that does not renew must not keep others out.
+// names. It returns a member for whose sake it has to stay out, the leader rather than
+// another; empty if it may come in. It must reach everybody who renews, since it would
+// soon be suspended again otherwise. A member that does not renew must not keep others
+// out.
 func (r *Rules) LetIn(name string, unreached []string, s Sight, now time.Duration) (obstacle string) {
+	delete(r.kept, name)
 	for node, m := range r.members {
 		if m.Name == name || !slices.Contains(unreached, m.Name) {
 			continue
 		}
-		if s.Boots[m.Name] == m.Boot && r.silent(node, now) < r.terms.Lease/2 && (obstacle == "" || m.Name < obstacle) {
+		if s.Boots[m.Name] != m.Boot || r.silent(node, now) >= r.terms.Lease/2 {
+			continue
+		}
+		if obstacle == "" || m.Name == s.Self || obstacle != s.Self && m.Name < obstacle {
 			obstacle = m.Name
 		}
+	}
+	if obstacle != "" && obstacle == s.Self && len(r.kept) < maxFlaps {
+		r.kept[name] = now
 	}
 	return obstacle
 }

@@ -37,9 +37,10 @@
 //	                               the member that it misses goes; a home that
 //	                               misses most of those who renew goes itself
 //	views are not followed         it renews, and names a view that is L/2 old    3 L/4
-//	the leader is not heard by     no renewal for L/3 from more than half of the  L/3
-//	the members, or cannot ask     members that gossip sees, or none confirmed:
-//	the voters                     the lead is handed over, once per 2 W
+//	the leader is not heard by     more gateways that gossip sees have not          L/3, again
+//	most, or cannot ask the        renewed for L/3, or are kept out since they do   after W
+//	voters                         not reach the leader, than have; or no renewal
+//	                               is confirmed: the lead is handed over
 //	the leader itself was stopped  silence counts from when it went on            -
 //	a lease has run out            lease.Grantor says so: expire                  W
 //	a pool with a longest hold     HoldMax after the lease was known to be over   W + HoldMax

@@ -106,23 +106,35 @@ func (r *Rules) behind(node kmutex.Node, now time.Duration) bool {
 	return ok && now-r.viewed > r.terms.Lease/2 && rep.View < r.view.Number && rep.at > r.viewed+r.terms.Lease/4
 }
 
-// unfit reports that this leader should not be one: the members, or the voters,
-// live and do not get through to it.
+// unfit reports that this leader should not be one: more gateways live and do not get
+// through to it than do, or the voters do not. One that has handed over lately stays
+// for a whole wait, so that leases can expire.
 func (r *Rules) unfit(s Sight, now time.Duration) bool {
-	patience := r.terms.Lease / 3
-	if len(r.members) < 3 || now-max(r.since, r.awake) < patience || r.resigns && now-r.handed < 2*r.terms.Wait() {
+	patience, wait := r.terms.Lease/3, r.terms.Wait()
+	if r.resigns && now-r.handed < 4*wait {
+		patience = wait
+	}
+	if now-max(r.since, r.awake) < patience || len(r.members)+len(r.kept) < 3 {
 		return false
 	}
 	if r.unconfirmed != never && now-max(r.unconfirmed, r.awake) >= patience {
 		return true
 	}
-	unheard := 0
+	through, not := 0, 0
 	for node, m := range r.members {
-		if _, gone := s.Gone[node]; !gone && s.Boots[m.Name] == m.Boot && r.silent(node, now) >= patience {
-			unheard++
+		switch _, gone := s.Gone[node]; {
+		case r.silent(node, now) < r.terms.Lease/3:
+			through++
+		case !gone && s.Boots[m.Name] == m.Boot:
+			not++
 		}
 	}
-	return unheard > len(r.members)/2
+	for _, at := range r.kept {
+		if now-at < r.terms.Lease {
+			not++
+		}
+	}
+	return not > through
 }
 
 // HandedOver notes that this leader tries to hand the lead over.

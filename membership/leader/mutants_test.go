@@ -89,7 +89,7 @@ func TestMutantsAreCaught(t *testing.T) {
 		},
 		{
 			Name: "a leader stays whom nobody gets through to", File: "judge.go",
-			Old:    "return unheard > len(r.members)/2",
+			Old:    "return not > through",
 			New:    "return false",
 			Caught: "most_are_not_heard", By: "^TestHandOver$",
 		},
@@ -101,15 +101,21 @@ func TestMutantsAreCaught(t *testing.T) {
 		},
 		{
 			Name: "the lead is handed over for those that are gone", File: "judge.go",
-			Old:    "!gone && s.Boots[m.Name] == m.Boot &&",
-			New:    "(gone || m.Name != \"\") &&",
+			Old:    "case !gone && s.Boots[m.Name] == m.Boot:",
+			New:    "case gone || m.Name != \"\":",
 			Caught: "most_are_gone", By: "^TestHandOver$",
 		},
 		{
 			Name: "the lead is handed over again and again", File: "judge.go",
-			Old:    "r.resigns && now-r.handed < 2*r.terms.Wait()",
+			Old:    "r.resigns && now-r.handed < 4*wait",
 			New:    "false",
 			Caught: "handed over again|is forgotten", By: "^TestHandOver$",
+		},
+		{
+			Name: "a leader stays that keeps everybody out", File: "admit.go",
+			Old:    "\t\tr.kept[name] = now\n",
+			New:    "",
+			Caught: "a leader that all are kept out for stays", By: "^TestHandOverToThoseKeptOut$",
 		},
 		{
 			Name: "the longest hold counts from the suspension", File: "debts.go",
@@ -131,14 +137,14 @@ func TestMutantsAreCaught(t *testing.T) {
 		},
 		{
 			Name: "one that is silent keeps others out", File: "admit.go",
-			Old:    "r.silent(node, now) < r.terms.Lease/2 &&",
-			New:    "r.silent(node, now) >= 0 &&",
+			Old:    "|| r.silent(node, now) >= r.terms.Lease/2 {",
+			New:    "|| r.silent(node, now) < 0 {",
 			Caught: "not one that is silent", By: "^TestLetIn$",
 		},
 		{
 			Name: "an incarnation that is no more keeps others out", File: "admit.go",
-			Old:    "if s.Boots[m.Name] == m.Boot && ",
-			New:    "if s.Boots[m.Name] != \"\" && ",
+			Old:    "if s.Boots[m.Name] != m.Boot ||",
+			New:    "if s.Boots[m.Name] == \"\" ||",
 			Caught: "not one that came back", By: "^TestLetIn$",
 		},
 		{

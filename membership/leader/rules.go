@@ -54,6 +54,8 @@ type Report struct {
 
 // Sight is what the leader sees for itself.
 type Sight struct {
+	// Self is the leader's own name.
+	Self string
 	// Boots are those of the gateways that gossip sees alive, by name.
 	Boots map[string]string
 	// Gone are members that did not answer three dials in a row, and when the first
@@ -81,6 +83,9 @@ type Rules struct {
 	// accused are the members that the last verdict suspends for what their links
 	// do.
 	accused map[kmutex.Node]bool
+	// kept are the gateways that were kept out since they do not reach the leader, and
+	// when.
+	kept map[string]time.Duration
 
 	// What follows outlasts the term.
 
@@ -109,7 +114,7 @@ func New(terms lease.Terms, grantor *lease.Grantor, before *Rules, now time.Dura
 	r := &Rules{
 		terms: terms, grantor: grantor, since: now, looked: now, awake: now,
 		members: make(map[kmutex.Node]Member), known: make(map[kmutex.Node]time.Duration),
-		reports: make(map[kmutex.Node]report), unconfirmed: never,
+		reports: make(map[kmutex.Node]report), unconfirmed: never, kept: make(map[string]time.Duration),
 		ended: make(map[kmutex.Node]time.Duration), flaps: make(map[string]flap),
 	}
 	if before != nil {
@@ -132,6 +137,9 @@ func (r *Rules) Follow(v View, now time.Duration) {
 		known[m.Node] = at
 	}
 	r.grantor.Follow(nodes, v.Leased)
+	for _, m := range v.Members {
+		delete(r.kept, m.Name)
+	}
 	for node := range r.accused {
 		if _, in := members[node]; !in {
 			r.flapped(r.members[node].Name, now)

@@ -155,14 +155,38 @@ func TestHandOver(t *testing.T) {
 				t.Errorf("handed over: %v after %v, want %v", got, w.handed, tt.want)
 			}
 			if first := w.handed; first != 0 {
-				if w.run(terms.Lease); w.handed != first {
+				if w.run(half); w.handed != first {
 					t.Errorf("handed over again after %v", w.handed)
 				}
-				if again := New(terms, w.grantor, w.rules, w.now); again.unfit(w.sight, w.now+third) {
-					t.Error("what was handed over is forgotten in the next term")
+				again := New(terms, w.grantor, w.rules, w.now)
+				again.Follow(w.view, w.now)
+				again.unconfirmed = w.now
+				if again.unfit(w.sight, w.now+terms.Wait()-1) || !again.unfit(w.sight, w.now+terms.Wait()) {
+					t.Error("what was handed over is forgotten in the next term, or kept for ever")
 				}
 			}
 		})
+	}
+}
+
+// A leader that is alone since the others do not reach it hands the lead over to them.
+// One that keeps out only one does not.
+func TestHandOverToThoseKeptOut(t *testing.T) {
+	w := newWorld(t, 1)
+	w.renew()
+	w.run(third)
+	w.rules.LetIn("b", []string{"a"}, w.sight, w.now)
+	w.run(Interval)
+	if w.handed != 0 {
+		t.Error("the lead is handed over for one gateway")
+	}
+	w.rules.LetIn("c", []string{"b", "a"}, w.sight, w.now)
+	w.run(Interval)
+	if w.handed == 0 {
+		t.Error("a leader that all are kept out for stays")
+	}
+	if w.run(2 * terms.Lease); w.rules.unfit(w.sight, w.now) {
+		t.Error("what was long ago counts")
 	}
 }
 

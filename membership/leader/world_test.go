@@ -50,7 +50,7 @@ func newWorld(t *testing.T, n int) *world {
 	w := &world{
 		t: t, now: start, grantor: lease.NewGrantor(terms, 1, start),
 		quiet: map[kmutex.Node]bool{}, stale: map[kmutex.Node]bool{}, reports: map[kmutex.Node]Report{},
-		sight: Sight{Boots: map[string]string{}, Gone: map[kmutex.Node]time.Duration{}},
+		sight: Sight{Self: "a", Boots: map[string]string{}, Gone: map[kmutex.Node]time.Duration{}},
 		lost:  map[kmutex.Node]fate{}, expired: map[kmutex.Node]time.Duration{}, returned: map[kmutex.Node]time.Duration{},
 		view: View{Number: 1},
 	}
