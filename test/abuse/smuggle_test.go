@@ -24,7 +24,7 @@ import (
 
 // own are the header lines that the gateway adds to each request.
 var own = []*regexp.Regexp{
-	regexp.MustCompile(`(?m)^Kgate-Fence: pool/1/\d+\r\n`),
+	regexp.MustCompile(`(?m)^Kgate-Fence: pool/\d+/1/\d+\r\n`),
 	regexp.MustCompile(`(?m)^Via: [12]\.[01] kgate-[0-9a-f]{8}\r\n`),
 	regexp.MustCompile(`(?m)^X-Forwarded-For: 127\.0\.0\.1\r\n`),
 	regexp.MustCompile(`(?m)^X-Forwarded-Host: (kgate|other)\.test\r\n`),
