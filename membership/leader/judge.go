@@ -122,8 +122,12 @@ func (r *Rules) unfit(s Sight, now time.Duration) bool {
 	}
 	through, not := 0, 0
 	for node, m := range r.members {
+		limit := r.terms.Lease / 3
+		if _, ever := r.grantor.Heard(node); !ever {
+			limit = r.terms.Lease / 2 // its first renewal may need a new connection
+		}
 		switch _, gone := s.Gone[node]; {
-		case r.silent(node, now) < r.terms.Lease/3:
+		case r.silent(node, now) < limit:
 			through++
 		case !gone && s.Boots[m.Name] == m.Boot:
 			not++
