@@ -16,8 +16,9 @@ import (
 // leader is gone: from its link and its dials, or because there has been none yet. If
 // a majority of the voters say so of themselves, and can be dialed now, no leader can
 // commit anything, and an election deposes nobody who is of use. The one of them with
-// the newest log calls it; the others wait for it a little, each for longer than the
-// one before it. Raft's timeouts remain for all other cases.
+// the newest log calls it; the others wait for it, each for longer than the one before
+// it and for as long as votes over new connections take, since a second call undoes the
+// first. Raft's timeouts remain for all other cases.
 //
 // A voter that cannot open connections must not call: its term would rise with each
 // call, and who has a later term takes nothing from the leader whom the others elect.
@@ -71,12 +72,12 @@ func (c *Cluster) fill(v *vacancy, now time.Time) time.Duration {
 	if v.agreed.IsZero() {
 		v.agreed = now
 	}
-	if now.Sub(v.agreed) < time.Duration(before)*c.config.ElectionTimeout/2 {
+	if now.Sub(v.agreed) < time.Duration(before)*3*c.config.ElectionTimeout {
 		return leader.Interval
 	}
 	c.config.Logger.Info("calling an election, since most voters have no leader")
 	c.electMyself()
-	return 2 * c.config.ElectionTimeout // votes may need new connections
+	return 5 * c.config.ElectionTimeout
 }
 
 // leaderless reports that this gateway has no leader: it knows of none, or has
