@@ -133,12 +133,6 @@ func TestMutantsAreCaught(t *testing.T) {
 				Caught: "forgotten",
 			},
 			{
-				Name: "tickets do not expire", File: "../internal/pool/tickets.go",
-				Old:    "for ts != nil && len(ts.due) > 0 &&",
-				New:    "for false && len(ts.due) > 0 &&",
-				Caught: "not served|does not move|panic",
-			},
-			{
 				Name: "home is not told since when tickets are unknown", File: "../internal/pool/epoch.go",
 				Old:    "p.left(), p.cfg.Memory.ages(now)",
 				New:    "p.left(), nil",
