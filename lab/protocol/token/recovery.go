@@ -79,7 +79,9 @@ func (n *node) recovery(from int, m any) {
 	case lost:
 		n.reportedLost(from, m)
 	case inquiry:
-		n.inquired(from)
+		if !n.down[from] { // else it was sent before the crash, and nobody closes that poll
+			n.inquired(from)
+		}
 	case answer:
 		n.answer(from, m)
 	case found:
