@@ -53,8 +53,8 @@ func TestMutantsAreCaught(t *testing.T) {
 		},
 		{
 			Name: "who gives up keeps the place", File: "slot.go",
-			Old:    "\tif err != nil {\n\t\ts.Release()\n\t\treturn nil, err\n\t}\n\treturn s, nil\n",
-			New:    "\tif err != nil {\n\t\treturn nil, err\n\t}\n\treturn s, nil\n",
+			Old:    "\t\ts.Release()\n\t\treturn nil, context.Cause(ctx)\n",
+			New:    "\t\treturn nil, context.Cause(ctx)\n",
 			By:     "^TestClientsThatComeAndGo$",
 			Caught: "FAIL",
 		},

@@ -41,7 +41,7 @@ func TestLabRun(t *testing.T) {
 		}
 	}
 	_, err := labRun(t, exitUsage, "run", "003-fig9")
-	if !strings.Contains(err, "there are 003-fig2") {
+	if !strings.Contains(err, "there are 000-fig3a") {
 		t.Errorf("an unknown experiment: %s", err)
 	}
 	labRun(t, exitUsage, "run", "003-fig6", "--latency", "fast")
