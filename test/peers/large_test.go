@@ -5,6 +5,7 @@ import (
 	"io"
 	"net/http"
 	"os"
+	"regexp"
 	"sync"
 	"testing"
 	"time"
@@ -16,11 +17,15 @@ import (
 const maxRSS = 100 << 20
 
 // checkText reads an answer that is this text.
+// pseudonym is how a gateway calls itself in Via: each has a name of its own, so
+// that it knows its own requests.
+var pseudonym = regexp.MustCompile(`kgate-[0-9a-f]{8}`)
+
 func checkText(t *testing.T, res *http.Response, want string) {
 	t.Helper()
 	defer res.Body.Close()
 	b, err := io.ReadAll(res.Body)
-	if err != nil || res.StatusCode != http.StatusOK || string(b) != want {
+	if got := pseudonym.ReplaceAllString(string(b), "kgate"); err != nil || res.StatusCode != http.StatusOK || got != want {
 		t.Errorf("%s %q, %v; want %q", res.Status, b, err, want)
 	}
 }
