@@ -185,7 +185,8 @@ func TestLongCommandsFit(t *testing.T) {
 		nodes[i] = math.MaxUint64 - kmutex.Node(i)
 	}
 	for _, c := range []command{
-		{Suspend: &suspendCommand{Nodes: nodes}}, {Expire: &expireCommand{Nodes: nodes}},
+		{Suspend: &suspendCommand{Nodes: nodes}},
+		{Expire: &expireCommand{Nodes: nodes}},
 		{Return: &returnCommand{Pool: strings.Repeat("p", maxText), Nodes: nodes}},
 	} {
 		data, err := encodeCommand(c)

@@ -41,7 +41,7 @@ func newUnreadBody(r *http.Request) unreadBody {
 // Read implements io.Reader.
 func (b *unreadBody) Read(p []byte) (int, error) {
 	n, err := b.ReadCloser.Read(p)
-	b.ended = b.ended || err == io.EOF //nolint:errorlint // readers return it as it is
+	b.ended = b.ended || err == io.EOF
 	return n, err
 }
 

@@ -124,7 +124,7 @@ func (c *rawConn) leave(how string) {
 			err = tcp.Close()
 		}
 	default:
-		err = c.Conn.Close()
+		err = c.Close()
 	}
 	if err != nil {
 		c.t.Fatal(err)

@@ -87,8 +87,6 @@ func (c *exchangeContext) Value(key any) any {
 	return c.Context.Value(key)
 }
 
-func exchangeOf(r *http.Request) *exchange { return exchangeIn(r.Context()) }
-
 func exchangeIn(ctx context.Context) *exchange {
 	ex, _ := ctx.Value(exchangeKey{}).(*exchange)
 	return ex

@@ -148,7 +148,7 @@ func (ex *exchange) answer(out *http.Request, res *http.Response) error {
 func (ex *exchange) copyBody(res *http.Response) error {
 	streams := res.ContentLength < 0 && res.Body != http.NoBody
 	rc := http.NewResponseController(ex.ResponseWriter)
-	if ready, ok := res.Body.(interface{ Ready() bool }); streams && !(ok && ready.Ready()) {
+	if ready, ok := res.Body.(interface{ Ready() bool }); streams && (!ok || !ready.Ready()) {
 		_ = rc.Flush()
 	}
 	buf := buffers.Get().(*[copyBufferSize]byte)

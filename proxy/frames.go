@@ -91,5 +91,6 @@ func (f *frameTimer) begin() {
 		f.block = !flags.Has(http2.FlagHeadersEndHeaders)
 	case http2.FrameContinuation:
 		f.block = f.block && !flags.Has(http2.FlagContinuationEndHeaders)
+	default:
 	}
 }

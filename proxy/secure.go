@@ -50,8 +50,8 @@ func (c *secureConn) Write(p []byte) (int, error) {
 func (c *secureConn) CloseWrite() error { return c.tls.CloseWrite() }
 
 func (c *secureConn) handshake() {
-	_ = c.Conn.SetWriteDeadline(time.Now().Add(c.frames.limit))
-	defer func() { _ = c.Conn.SetWriteDeadline(time.Time{}) }()
+	_ = c.SetWriteDeadline(time.Now().Add(c.frames.limit))
+	defer func() { _ = c.SetWriteDeadline(time.Time{}) }()
 	err := c.tls.Handshake()
 	if err == nil {
 		state := c.tls.ConnectionState()

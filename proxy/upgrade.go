@@ -55,8 +55,10 @@ func (ex *exchange) upgrade(out *http.Request, res *http.Response) error {
 			left--
 		}
 		_, _ = conn.Close(), backend.Close()
-		for range left {
-			<-done
+		for ; left > 0; left-- {
+			if <-done == nil {
+				continue // what could fail has been closed already
+			}
 		}
 		return nil
 	}

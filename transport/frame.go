@@ -219,6 +219,7 @@ func (c *cursor) payload(f *frame) {
 			c.fail(errRange)
 		}
 		f.ok = result == resultTaken
+	default: // has no more than the number
 	}
 }
 

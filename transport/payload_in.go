@@ -105,6 +105,7 @@ func (s *session) takePayload(f *frame) error {
 			return err
 		}
 		l.wakeWriter()
+	default: // belongs to no payload
 	}
 	return nil
 }

@@ -1,6 +1,7 @@
 package socket
 
 import (
+	"errors"
 	"io"
 	"net/http"
 	"os"
@@ -42,7 +43,9 @@ func TestSocket(t *testing.T) {
 		if err := server.Close(); err != nil {
 			t.Error(err)
 		}
-		<-served
+		if err := <-served; !errors.Is(err, http.ErrServerClosed) {
+			t.Error(err)
+		}
 		if err := os.WriteFile(path+".other", nil, 0o600); err != nil {
 			t.Fatal(err)
 		}

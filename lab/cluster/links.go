@@ -137,8 +137,8 @@ func (c *Cluster) checkLink(a, b int) {
 		if !members || !c.Dials(a, b) && !c.Dials(b, a) {
 			return
 		}
-		c.Engine.Hold(a, b, nil)
-		c.Engine.Hold(b, a, nil)
+		c.Hold(a, b, nil)
+		c.Hold(b, a, nil)
 	}
 	delete(c.links[a], b)
 	delete(c.links[b], a)
@@ -148,8 +148,8 @@ func (c *Cluster) checkLink(a, b int) {
 // until it is up again; other connections are not its business.
 func (c *Cluster) breaks(a, b int, l *link) {
 	l.down = c.Now()
-	c.Engine.Hold(a, b, overLink)
-	c.Engine.Hold(b, a, overLink)
+	c.Hold(a, b, overLink)
+	c.Hold(b, a, overLink)
 }
 
 // overLink reports that a message goes over the link, and not over a connection of

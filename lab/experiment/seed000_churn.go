@@ -38,8 +38,11 @@ func churnProtocols() []peer {
 }
 
 var churnFigures = []Figure{
-	{"messages", "messages per round"}, {"alone_s", "time to enter when nobody else holds or waits"}, {"alone_p99_s", "that 99 % of these do not exceed"},
-	{"entries", "entries per round"}, {"double", "entries beside another owner, in the whole run"},
+	{"messages", "messages per round"},
+	{"alone_s", "time to enter when nobody else holds or waits"},
+	{"alone_p99_s", "that 99 % of these do not exceed"},
+	{"entries", "entries per round"},
+	{"double", "entries beside another owner, in the whole run"},
 }
 
 func churnDesign(Setting) (*design, error) {

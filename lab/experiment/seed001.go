@@ -31,9 +31,12 @@ func recoveryTimes() *Experiment {
 			d := &design{
 				name: "001-eq", keys: []string{"p", "ts_ms"},
 				figures: []Figure{
-					{"timeouts_s", "with time-outs, simulated"}, {"timeouts_formula_s", "equation 3.3"},
-					{"detector_s", "with the detector, simulated"}, {"detector_formula_s", "equation 3.4"},
-					{"gain_s", "difference of the simulated times"}, {"gain_formula_s", "equation 3.5 without its last term"},
+					{"timeouts_s", "with time-outs, simulated"},
+					{"timeouts_formula_s", "equation 3.3"},
+					{"detector_s", "with the detector, simulated"},
+					{"detector_formula_s", "equation 3.4"},
+					{"gain_s", "difference of the simulated times"},
+					{"gain_formula_s", "equation 3.5 without its last term"},
 					{"at_once_s", "time-outs, all processes asked at once, simulated"},
 				},
 			}

@@ -60,8 +60,11 @@ func cycleTimes() *Experiment {
 		Plots: []Plot{plot(peerToPeer), plot(withServer)},
 		design: func(s Setting) (*design, error) {
 			d := &design{name: "004-fig6", keys: []string{"lock", "locked_s", "size_mib"}, figures: []Figure{
-				{"cycle_s", "mean cycle, T_DHO"}, {"queue", "others in line at a request, q"},
-				{"place_s", "cycle over q + 1"}, {"overhead_us", "the same, less T_locked and T_fetch, microseconds"}, {"messages", "messages of the lock per cycle"},
+				{"cycle_s", "mean cycle, T_DHO"},
+				{"queue", "others in line at a request, q"},
+				{"place_s", "cycle over q + 1"},
+				{"overhead_us", "the same, less T_locked and T_fetch, microseconds"},
+				{"messages", "messages of the lock per cycle"},
 			}}
 			for _, kind := range []string{peerToPeer, withServer} {
 				for _, locked := range cycleLocks {

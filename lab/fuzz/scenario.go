@@ -363,7 +363,8 @@ func (g *generator) partialHeal() {
 	for _, o := range []Op{
 		{At: at, Kind: OpCut, From: g.all(), To: g.all()},
 		{At: until, Kind: OpHeal, From: g.all(), To: g.all()},
-		{At: until, Kind: OpCut, From: a, To: b}, {At: until, Kind: OpCut, From: b, To: a},
+		{At: until, Kind: OpCut, From: a, To: b},
+		{At: until, Kind: OpCut, From: b, To: a},
 	} {
 		g.add(o)
 	}

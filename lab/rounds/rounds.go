@@ -218,7 +218,7 @@ func (w *world) some(n int, alive, idle bool) []int {
 		if len(found) == n {
 			break
 		}
-		if w.Alive(i) == alive && !(idle && w.busy(i)) {
+		if w.Alive(i) == alive && (!idle || !w.busy(i)) {
 			found = append(found, i)
 		}
 	}

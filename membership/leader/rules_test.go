@@ -37,22 +37,26 @@ func TestTable(t *testing.T) {
 		"quiet": {fault: func(*world) {}},
 		"a process is gone": {
 			func(w *world) { w.quiet[3] = true; w.sight.Gone[3] = start + 100*ms },
-			fates{3: Gone}, Interval, Interval,
+			fates{3: Gone},
+			Interval, Interval,
 		},
 		"it has renewed since the first dial": {
 			fault: func(w *world) { w.sight.Gone[3] = start - 100*ms },
 		},
 		"a host is gone": {
 			func(w *world) { w.quiet[3] = true; delete(w.sight.Boots, "c") },
-			fates{3: Silent}, half, half + Interval,
+			fates{3: Silent},
+			half, half + Interval,
 		},
 		"it came back as another": {
 			func(w *world) { w.quiet[3] = true; w.sight.Boots["c"] = "c2" },
-			fates{3: Silent}, half, half + Interval,
+			fates{3: Silent},
+			half, half + Interval,
 		},
 		"it does not renew and gossip sees it": {
 			func(w *world) { w.quiet[3] = true },
-			fates{3: Over}, terms.Wait(), terms.Wait() + Interval,
+			fates{3: Over},
+			terms.Wait(), terms.Wait() + Interval,
 		},
 		"gossip alone is no evidence": {
 			fault: func(w *world) { delete(w.sight.Boots, "c") },
@@ -72,7 +76,8 @@ func TestTable(t *testing.T) {
 		"one that is no home complains": {fault: miss(2, 3)},
 		"views are not followed": {
 			func(w *world) { w.next(); w.stale[3] = true },
-			fates{3: Behind}, half, half + third,
+			fates{3: Behind},
+			half, half + third,
 		},
 	} {
 		t.Run(name, func(t *testing.T) {

@@ -31,7 +31,7 @@ func (p *probe) of(conn net.Conn) {
 	p.look = func(fd uintptr) {
 		p.fds[0] = unix.PollFd{Fd: int32(fd), Events: unix.POLLIN}
 		for {
-			if _, err := unix.Poll(p.fds[:], 0); err != unix.EINTR { //nolint:errorlint // an errno
+			if _, err := unix.Poll(p.fds[:], 0); err != unix.EINTR {
 				return
 			}
 		}

@@ -110,7 +110,7 @@ func (s *stream) explain(err error) error {
 	s.http2.mu.Lock()
 	used := s.http2.used
 	s.http2.mu.Unlock()
-	if used && s.http2.cc.Err() != nil && !(errors.As(err, &timeout) && timeout.Timeout()) {
+	if used && s.http2.cc.Err() != nil && (!errors.As(err, &timeout) || !timeout.Timeout()) {
 		return &deadError{err: err}
 	}
 	return err

@@ -16,11 +16,11 @@ import (
 // maxRSS is what a gateway may take of memory, whatever goes through it.
 const maxRSS = 100 << 20
 
-// checkText reads an answer that is this text.
 // pseudonym is how a gateway calls itself in Via: each has a name of its own, so
 // that it knows its own requests.
 var pseudonym = regexp.MustCompile(`kgate-[0-9a-f]{8}`)
 
+// checkText reads an answer that is this text.
 func checkText(t *testing.T, res *http.Response, want string) {
 	t.Helper()
 	defer res.Body.Close()

@@ -197,6 +197,7 @@ func (f *Fleet) take(at, from int, m message) {
 		f.ownerMoved(at, m)
 	case end:
 		f.ended(at, m)
+	default: // goes to a replica
 	}
 }
 
@@ -220,6 +221,7 @@ func (f *Fleet) pass(at, from int, m message) {
 		next, stop = f.endToEndRoute(at, from, next, &m)
 	case NonEndToEnd:
 		next, stop = f.nonEndToEndRoute(at, from, next, &m)
+	case Sigma:
 	}
 	if stop {
 		f.host.Found(m.hops)

@@ -30,6 +30,7 @@ func (*recorder) Found(int)            {}
 func (r *recorder) Send(from, to int, _ string, m any) {
 	r.sent = append(r.sent, posted{from, to, m.(message)})
 }
+
 func (r *recorder) After(node int, _ time.Duration, t sim.Timer) {
 	r.timers, r.owners = append(r.timers, t), append(r.owners, node)
 }

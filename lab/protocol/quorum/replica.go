@@ -86,6 +86,7 @@ func (f *Fleet) replica(at int, m message) {
 		if r.vote.is(m.req) {
 			r.until = f.host.Now() + f.opt.Lease
 		}
+	default: // goes to a client
 	}
 }
 
@@ -103,7 +104,7 @@ func (f *Fleet) wanted(at int, r *replica, m message) {
 	}
 	free := r.vote.TS == 0
 	f.next(at, m.key, r)
-	if r.vote.TS != 0 && !(free && r.vote.is(m.req)) {
+	if r.vote.TS != 0 && (!free || !r.vote.is(m.req)) {
 		f.respond(at, m.key, r, m.req)
 	}
 }

@@ -48,7 +48,7 @@ func (c Check) Even() time.Duration {
 	return time.Duration(c.Known * float64(c.Failed) * float64(c.Timeout-c.Handle) / float64(2*c.Others))
 }
 
-// Ways to check.
+// Way to check.
 type Way int
 
 const (
