@@ -57,6 +57,7 @@ func (f *Fleet) endToEndRoute(at, from, next int, m *message) (int, bool) {
 		if n.entries[m.key].ended {
 			delete(n.entries, m.key)
 		}
+	default:
 	}
 	return next, false
 }
@@ -97,6 +98,7 @@ func (f *Fleet) endToEndReplica(at int, m message) {
 		f.won(at, r, m)
 	case release:
 		f.raise(at, m.key, r, m.epoch)
+	default:
 	}
 }
 

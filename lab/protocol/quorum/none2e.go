@@ -35,6 +35,7 @@ func (f *Fleet) nonEndToEndRoute(at, from, next int, m *message) (int, bool) {
 			}
 		}
 		delete(n.entries, m.key)
+	default:
 	}
 	return next, false
 }
