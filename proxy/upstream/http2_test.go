@@ -7,6 +7,7 @@ import (
 	"net"
 	"strings"
 	"sync/atomic"
+	"sync/atomic"
 	"testing"
 
 	xhttp2 "golang.org/x/net/http2"
@@ -15,9 +16,9 @@ import (
 
 // serveFrames serves each connection's streams with each.
 func serveFrames(t *testing.T, each func(fr *xhttp2.Framer, conn int64, stream uint32)) *server {
-	var s *server
-	s = serve(t, func(c net.Conn, br *bufio.Reader) {
-		conn := s.conns.Load()
+	var conns atomic.Int64
+	return serve(t, func(c net.Conn, br *bufio.Reader) {
+		conn := conns.Add(1)
 		if _, err := io.ReadFull(br, make([]byte, len(xhttp2.ClientPreface))); err != nil {
 			return
 		}
@@ -42,7 +43,6 @@ func serveFrames(t *testing.T, each func(fr *xhttp2.Framer, conn int64, stream u
 			}
 		}
 	})
-	return s
 }
 
 // answerOK ends a stream with status 200.
