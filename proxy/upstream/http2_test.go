@@ -7,7 +7,6 @@ import (
 	"net"
 	"strings"
 	"sync/atomic"
-	"sync/atomic"
 	"testing"
 
 	xhttp2 "golang.org/x/net/http2"
