@@ -160,9 +160,9 @@ func gatewayDies(t *testing.T, c *cluster.Cluster, page *tab) {
 	if good := eval[string](page, `getComputedStyle(document.querySelector('tr.ok .state')).color`); red == good {
 		t.Errorf("it has the colour of the others, %s", red)
 	}
-	page.await("it is said in words", fmt.Sprintf(`document.querySelector("#news").textContent.includes(%q)`, name))
+	page.await("it is said in words", fmt.Sprintf(`document.querySelector("#news")?.textContent.includes(%q)`, name))
 	page.shoot("killed")
-	page.await("it stays in the picture when its lease has run out", fmt.Sprintf(`document.querySelector('tr[data-gateway=%q] .state').textContent === "lost"`, name))
+	page.await("it stays in the picture when its lease has run out", fmt.Sprintf(`document.querySelector('tr[data-gateway=%q] .state')?.textContent === "lost"`, name))
 }
 
 // ownGatewayDies: a page that is no longer true says so.
