@@ -61,9 +61,9 @@ func rivals() []rival {
 		{named(proxyA, bv95.A()), true, false, nil}, // with k = 1 it is Naimi-Trehel
 		{named(proxyB, bv95.B()), true, true, nil},
 	}
-	for _, s := range quorum.Specs(fieldLease) {
+	for i, s := range quorum.Specs(fieldLease) {
 		if s.Name != "e2e-announce" {
-			all = append(all, rival{s, false, true, nil})
+			all = append(all, rival{s, false, true, nil}, rival{named(s.Name+", no lease", quorum.Specs(0)[i]), false, true, nil})
 		}
 	}
 	return all
