@@ -12,6 +12,7 @@ import (
 
 	"github.com/kgate/kgate/chordring/serfring"
 	"github.com/kgate/kgate/kmutex"
+	"github.com/kgate/kgate/membership/raftfile"
 )
 
 // Discovery reports which gateways gossip knows. Changed receives a value
@@ -104,8 +105,13 @@ type Config struct {
 	// leader would cost everybody's lease. Default 3 s.
 	Lease time.Duration
 
+	// DiskWrite is told how long each write to DataDir took, by the goroutine that
+	// wrote; nil: nobody is.
+	DiskWrite func(time.Duration)
 	// Logger receives what happens; nil discards it.
 	Logger *slog.Logger
+
+	files raftfile.FS // where DataDir lies; nil: in the file system
 }
 
 // Errors of [Start] and of the cluster's methods.

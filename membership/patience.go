@@ -30,6 +30,17 @@ func (p patient) AppendEntries(id raft.ServerID, target raft.ServerAddress, args
 	}
 }
 
+// RequestVote implements raft.Transport. The term and this candidate's own vote are
+// written before it asks, in one.
+func (p patient) RequestVote(id raft.ServerID, target raft.ServerAddress, args *raft.RequestVoteRequest, resp *raft.RequestVoteResponse) error {
+	if file := p.c.storage.file; file != nil {
+		if err := file.VoteForSelf(args.Term, args.Addr); err != nil {
+			return err
+		}
+	}
+	return p.NetworkTransport.RequestVote(id, target, args, resp)
+}
+
 // heartbeat tells raft's heartbeats from entries as raft itself does.
 func heartbeat(args *raft.AppendEntriesRequest) bool {
 	return args.PrevLogEntry == 0 && args.PrevLogTerm == 0 && len(args.Entries) == 0 && args.LeaderCommitIndex == 0

@@ -124,6 +124,9 @@ func (m *Metrics) LeaseLost() { m.vecs.leaseLost.Inc() }
 // RecoveryTook notes how long the forming of an epoch has taken.
 func (m *Metrics) RecoveryTook(d time.Duration) { m.vecs.recoveryTime.Observe(d.Seconds()) }
 
+// DiskWriteTook counts a write of agreed state to the disk.
+func (m *Metrics) DiskWriteTook(d time.Duration) { m.vecs.diskWrite.Observe(d.Seconds()) }
+
 // Refused counts something that a peer, or who pretends to be one, sent and
 // that was refused. cause is a short constant such as bad_frame.
 func (m *Metrics) Refused(cause string) { m.refused.inc(cause) }

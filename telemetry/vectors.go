@@ -15,7 +15,7 @@ type vectors struct {
 	traceSpans                     *prometheus.CounterVec
 	recoveries, auditFailures      *prometheus.CounterVec
 	leaseLost                      prometheus.Counter
-	recoveryTime                   prometheus.Histogram
+	recoveryTime, diskWrite        prometheus.Histogram
 	access, hold, upstream         *prometheus.HistogramVec
 	batchSize, hops                prometheus.Histogram
 }
@@ -50,6 +50,10 @@ func newVectors() vectors {
 			Name: "kgate_recovery_seconds", Help: "How long the forming of an epoch kept requests waiting at this gateway.",
 			Buckets: timeBuckets,
 		}),
+		diskWrite: prometheus.NewHistogram(prometheus.HistogramOpts{
+			Name: "kgate_disk_write_seconds", Help: "How long a write of agreed state to data_dir took, until it was on disk.",
+			Buckets: timeBuckets,
+		}),
 		batchSize: prometheus.NewHistogram(prometheus.HistogramOpts{
 			Name: "kgate_message_batch_size", Help: "Messages that one write to a peer carried.",
 			Buckets: prometheus.ExponentialBuckets(1, 2, 11),
@@ -65,7 +69,7 @@ func (v vectors) collectors() []prometheus.Collector {
 	return []prometheus.Collector{
 		v.requests, v.messages, v.batonMoves, v.inversions, v.refused, v.upstreamErrors, v.traceSpans,
 		v.access, v.hold, v.upstream, v.batchSize, v.hops,
-		v.recoveries, v.auditFailures, v.leaseLost, v.recoveryTime,
+		v.recoveries, v.auditFailures, v.leaseLost, v.recoveryTime, v.diskWrite,
 	}
 }
 

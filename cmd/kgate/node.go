@@ -188,7 +188,7 @@ func (n *node) startCluster(ctx context.Context) error {
 	n.cluster, err = membership.Start(ctx, membership.Config{
 		Name: n.cfg.Node.Name, Boot: boot, PeerAddr: peer, DataDir: n.cfg.Node.DataDir,
 		BootstrapExpect: expect, Joining: len(n.cfg.Cluster.Join) > 0, Discovery: n.gossip, Links: linkState{n.links}, Missing: n.mail.missing,
-		Lease: n.cfg.Cluster.Lease, AdminTokens: n.adminTokens,
+		Lease: n.cfg.Cluster.Lease, AdminTokens: n.adminTokens, DiskWrite: n.metrics.DiskWriteTook,
 		Raft: n.links.Stream(transport.StreamRaft), Control: n.links.Stream(transport.StreamControl),
 		Logger: n.log,
 	})
