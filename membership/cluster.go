@@ -107,7 +107,7 @@ func (c *Cluster) start(ctx context.Context) error {
 		c.machine.agreed = c.storage.file.NoteCommitted
 	}
 	c.stream = newRaftStream(c.config.Raft, c.clusterID, c.admit, c.config.CallTimeout, c.config.Logger)
-	c.stream.flush = c.storage.flush
+	c.stream.flush, c.stream.guard = c.storage.flush, c.guard
 	c.trans = raft.NewNetworkTransportWithConfig(&raft.NetworkTransportConfig{
 		Logger:  logger,
 		Stream:  c.stream,

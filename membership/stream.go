@@ -29,8 +29,10 @@ type raftStream struct {
 	admit   func(conn net.Conn, cluster, server string) error
 	timeout time.Duration
 	logger  *slog.Logger
-	// flush is called before anything is sent over a connection.
+	// flush is called before anything is sent over a connection; guard returns one of
+	// another gateway as raft is to see it.
 	flush func() error
+	guard func(net.Conn) net.Conn
 
 	accepted chan net.Conn
 	closing  context.Context
@@ -79,6 +81,7 @@ func newRaftStream(layer StreamLayer, dialing func() string, admit func(conn net
 	s := &raftStream{
 		layer: layer, dialing: dialing, admit: admit, timeout: timeout, logger: logger,
 		accepted: make(chan net.Conn), flush: func() error { return nil },
+		guard: func(conn net.Conn) net.Conn { return conn },
 	}
 	s.closing, s.close = context.WithCancel(context.Background())
 	return s
@@ -179,7 +182,7 @@ func (s *raftStream) welcome(conn net.Conn) {
 		return
 	}
 	select {
-	case s.accepted <- s.keep(conn):
+	case s.accepted <- s.keep(s.guard(conn)):
 	case <-s.closing.Done():
 		_ = conn.Close()
 	}
