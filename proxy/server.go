@@ -161,6 +161,13 @@ func (s *Server) stopWatch() {
 	}
 }
 
+// Connections returns how many connections of clients are open.
+func (s *Server) Connections() int {
+	s.limiter.mu.Lock()
+	defer s.limiter.mu.Unlock()
+	return s.limiter.open
+}
+
 // Shutdown stops accepting connections and waits until every request, upgraded
 // ones included, has ended. When ctx ends first, it breaks off the rest and
 // returns ctx's error.
