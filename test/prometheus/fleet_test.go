@@ -6,6 +6,7 @@ import (
 	"math"
 	"net"
 	"net/http"
+	"os/exec"
 	"strings"
 	"syscall"
 	"testing"
@@ -29,6 +30,7 @@ func TestFleet(t *testing.T) {
 			t.Run("rules", func(t *testing.T) { f.answersRules(t, p) })
 		}
 		t.Run("native", f.areNative)
+		t.Run("lint", f.passesLint)
 	}
 }
 
@@ -329,6 +331,24 @@ func (f *Fleet) areNative(t *testing.T) {
 		if v, err := c.of.Value(t.Context(), c.expr); err != nil || v > 0 != c.some {
 			t.Errorf("%s: %v series, %v", c.expr, v, err)
 		}
+	}
+}
+
+// passesLint: promtool finds nothing to say against what a gateway shows.
+func (f *Fleet) passesLint(t *testing.T) {
+	req, err := http.NewRequestWithContext(t.Context(), http.MethodGet, "http://"+f.Gateways[0].Admin+"/metrics", http.NoBody)
+	if err != nil {
+		t.Fatal(err)
+	}
+	res, err := client.Do(req)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer res.Body.Close()
+	cmd := exec.CommandContext(t.Context(), "promtool", "check", "metrics")
+	cmd.Stdin = res.Body
+	if out, err := cmd.CombinedOutput(); err != nil || len(out) > 0 {
+		t.Errorf("promtool check metrics: %v\n%s", err, out)
 	}
 }
 
