@@ -35,15 +35,15 @@ func (p *pace) typical() time.Duration {
 	return some[len(some)/2]
 }
 
-// slowWrite is how long a write may take before the disk is called slow: three of them
-// take as long as raft waits for a leader.
-func (c *Cluster) slowWrite() time.Duration { return c.config.HeartbeatTimeout / 3 }
+// slowWrite is how long a write may take before the disk is called slow: six of them
+// take as long as votes may.
+func (c *Cluster) slowWrite() time.Duration { return votesTime(c.lease()) / 6 }
 
 // wrote notes a write to the disk, and names a disk that is slow.
 func (c *Cluster) wrote(took time.Duration) {
 	c.pace.note(took)
-	if c.config.DiskWrite != nil {
-		c.config.DiskWrite(took)
+	if c.config.Stored != nil {
+		c.config.Stored(took)
 	}
 	if took > c.slowWrite() && c.once.First("slow disk") {
 		c.config.Logger.Warn("the disk of data_dir is slow", slog.String("data_dir", c.config.DataDir),

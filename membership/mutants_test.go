@@ -48,13 +48,13 @@ func TestMutantsAreCaught(t *testing.T) {
 		},
 		{
 			Name: "raft's timeouts do not follow from the lease", File: "timeouts.go",
-			Old:    "return min(max(lease/5, leastTimeout), mostTimeout)",
+			Old:    "return min(max(lease/3, leastTimeout), mostTimeout)",
 			New:    "return min(200*time.Millisecond, max(lease, mostTimeout))",
 			Caught: "not within|stands as|after term", By: "^TestRoundTrips$",
 		},
 		{
 			Name: "a renewal has half a second", File: "timeouts.go",
-			Old:    "return lease / 3",
+			Old:    "return lease * 4 / 5",
 			New:    "return min(lease, 500*time.Millisecond)",
 			Caught: "not within|stands as|after term", By: "^TestRoundTrips$",
 		},
