@@ -36,6 +36,7 @@ type Cluster struct {
 	silent  silences
 
 	pace     pace
+	roll     rollCall
 	tenure   *tenure
 	grants   *grants
 	evidence *evidence
@@ -77,6 +78,7 @@ func Start(ctx context.Context, config Config) (*Cluster, error) {
 		config:  config,
 		machine: newMachine(config.Logger),
 		up:      make(chan struct{}),
+		roll:    rollCall{over: make(chan struct{})},
 		broken:  make(chan error, 1),
 
 		tenure:   newTenure(config.Boot, bootNow),
@@ -102,6 +104,9 @@ func (c *Cluster) start(ctx context.Context) error {
 	options := raftfile.Options{FS: c.config.files, Failed: c.fail, Wrote: c.wrote}
 	if c.storage, err = openStorage(c.config.DataDir, c.config.Name, server, options); err != nil {
 		return err
+	}
+	if c.storage.fresh {
+		close(c.roll.over)
 	}
 	if c.storage.file != nil {
 		c.machine.agreed = c.storage.file.NoteCommitted
@@ -130,9 +135,6 @@ func (c *Cluster) start(ctx context.Context) error {
 	}
 	close(c.up)
 	c.stream.open()
-	if !c.storage.fresh && c.soleVoter() {
-		c.wg.Go(c.electMyself)
-	}
 	c.client = &http.Client{Transport: &http.Transport{
 		DialContext:           c.dialControl,
 		MaxIdleConnsPerHost:   2 * asksPerVoter,
@@ -141,6 +143,7 @@ func (c *Cluster) start(ctx context.Context) error {
 	}}
 	c.control = c.newControl()
 	c.wg.Go(func() { _ = c.control.Serve(c.config.Control) }) // always ErrServerClosed
+	c.wg.Go(c.comeBack)
 	for _, loop := range []func(){c.run, c.renew, c.watch, c.elections, c.grants.rounds} {
 		c.wg.Go(loop)
 	}

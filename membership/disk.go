@@ -42,9 +42,7 @@ func (c *Cluster) slowWrite() time.Duration { return votesTime(c.lease()) / 6 }
 // wrote notes a write to the disk, and names a disk that is slow.
 func (c *Cluster) wrote(took time.Duration) {
 	c.pace.note(took)
-	if c.config.Stored != nil {
-		c.config.Stored(took)
-	}
+	c.config.Stored(took)
 	if took > c.slowWrite() && c.once.First("slow disk") {
 		c.config.Logger.Warn("the disk of data_dir is slow", slog.String("data_dir", c.config.DataDir),
 			slog.Duration("write_took", took), slog.Duration("typical", c.pace.typical()), slog.Duration("slow_from", c.slowWrite()),

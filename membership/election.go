@@ -63,6 +63,9 @@ func (c *Cluster) fill(v *vacancy, now time.Time) time.Duration {
 	if _, known := c.Leader(); !known && now.Sub(v.since) < c.votesTime()/2 {
 		return leader.Interval
 	}
+	if !c.called() || c.behind() != nil {
+		return leader.Interval
+	}
 	before, most := c.canvass(c.voters())
 	if !most {
 		v.agreed = time.Time{}

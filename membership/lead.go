@@ -119,6 +119,10 @@ func (c *Cluster) orphaned(l *loop, peers []serfring.Member) {
 			return
 		}
 	}
+	if err := c.behind(); err != nil {
+		c.stuck(l, fmt.Errorf("membership: no leader: %w", err))
+		return
+	}
 	voters, here := 0, 0
 	for _, s := range c.servers() {
 		if s.Suffrage != raft.Voter {

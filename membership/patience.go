@@ -38,6 +38,9 @@ func (p patient) AppendEntries(id raft.ServerID, target raft.ServerAddress, args
 // RequestVote implements raft.Transport. The term and this candidate's own vote are
 // written before it asks, in one.
 func (p patient) RequestVote(id raft.ServerID, target raft.ServerAddress, args *raft.RequestVoteRequest, resp *raft.RequestVoteResponse) error {
+	if err := p.c.mayStand(); err != nil {
+		return err
+	}
 	if file := p.c.storage.file; file != nil {
 		if err := file.VoteForSelf(args.Term, args.Addr); err != nil {
 			return err
@@ -48,6 +51,9 @@ func (p patient) RequestVote(id raft.ServerID, target raft.ServerAddress, args *
 
 // RequestPreVote implements raft.WithPreVote.
 func (p patient) RequestPreVote(id raft.ServerID, target raft.ServerAddress, args *raft.RequestPreVoteRequest, resp *raft.RequestPreVoteResponse) error {
+	if err := p.c.mayStand(); err != nil {
+		return err
+	}
 	return p.answer(p.NetworkTransport.RequestPreVote(id, target, args, resp), &resp.Term)
 }
 

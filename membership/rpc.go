@@ -13,6 +13,7 @@ import (
 	"github.com/hashicorp/raft"
 
 	"github.com/kgate/kgate/internal/peercert"
+	"github.com/kgate/kgate/membership/raftfile"
 )
 
 // Raft believes what it is told: who speaks, in which term, and that a configuration
@@ -186,9 +187,9 @@ func (c *Cluster) judgeRPC(caller *tls.ConnectionState, message raft.WithRPCHead
 	case *raft.AppendEntriesRequest:
 		return errors.Join(c.plausible(m.Term, m.PrevLogTerm), checkEntries(m))
 	case *raft.RequestVoteRequest:
-		return c.plausible(m.Term, m.LastLogTerm)
+		return errors.Join(c.plausible(m.Term, m.LastLogTerm), c.mayElect(raftfile.Position{Index: m.LastLogIndex, Term: m.LastLogTerm}))
 	case *raft.RequestPreVoteRequest:
-		return c.plausible(m.Term, m.LastLogTerm)
+		return errors.Join(c.plausible(m.Term, m.LastLogTerm), c.mayElect(raftfile.Position{Index: m.LastLogIndex, Term: m.LastLogTerm}))
 	case *raft.InstallSnapshotRequest:
 		if m.Size < 0 || m.Size > maxSnapshot || m.SnapshotVersion != 1 || !isConfiguration(m.Configuration) {
 			return fmt.Errorf("%w: a snapshot of %d bytes, version %d, or its configuration", errRPC, m.Size, m.SnapshotVersion)

@@ -76,6 +76,9 @@ const writesInTimeout = 4
 
 func (c *Cluster) withDisk(configured time.Duration) time.Duration {
 	agreed := c.lease()
+	if !c.called() {
+		return 2 * agreed // no election before the roll call is over
+	}
 	if agreed != c.config.Lease {
 		configured = max(raftTimeout(agreed), c.config.LeaderLease)
 	}
