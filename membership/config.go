@@ -104,6 +104,11 @@ type Config struct {
 	// leader would cost everybody's lease. Default 3 s.
 	Lease time.Duration
 
+	// Stored is told how long each write of raft's log took, Committed how long this
+	// gateway, as the leader, waited for a change to be agreed on. They must not block;
+	// nil: nobody is told.
+	Stored, Committed func(took time.Duration)
+
 	// Logger receives what happens; nil discards it.
 	Logger *slog.Logger
 }
@@ -136,6 +141,12 @@ func (c Config) withDefaults() Config {
 	setDefault(&c.SwapAfter, 3*time.Second)
 	setDefault(&c.CleanAfter, time.Minute)
 	c.BootstrapExpect = max(c.BootstrapExpect, 1)
+	if c.Stored == nil {
+		c.Stored = func(time.Duration) {}
+	}
+	if c.Committed == nil {
+		c.Committed = func(time.Duration) {}
+	}
 	if c.Logger == nil {
 		c.Logger = slog.New(slog.DiscardHandler)
 	}
