@@ -12,6 +12,7 @@ import (
 
 	"github.com/kgate/kgate/chordring/serfring"
 	"github.com/kgate/kgate/kmutex"
+	"github.com/kgate/kgate/membership/raftfile"
 )
 
 // Discovery reports which gateways gossip knows. Changed receives a value
@@ -104,8 +105,14 @@ type Config struct {
 	// leader would cost everybody's lease. Default 3 s.
 	Lease time.Duration
 
+	// Stored is told how long each write of raft's log took, Committed how long this
+	// gateway, as the leader, waited for a change to be agreed on. They must not block;
+	// nil: nobody is told.
+	Stored, Committed func(took time.Duration)
 	// Logger receives what happens; nil discards it.
 	Logger *slog.Logger
+
+	files raftfile.FS // where DataDir lies; nil: in the file system
 }
 
 // Errors of [Start] and of the cluster's methods.
@@ -136,6 +143,12 @@ func (c Config) withDefaults() Config {
 	setDefault(&c.SwapAfter, 3*time.Second)
 	setDefault(&c.CleanAfter, time.Minute)
 	c.BootstrapExpect = max(c.BootstrapExpect, 1)
+	if c.Stored == nil {
+		c.Stored = func(time.Duration) {}
+	}
+	if c.Committed == nil {
+		c.Committed = func(time.Duration) {}
+	}
 	if c.Logger == nil {
 		c.Logger = slog.New(slog.DiscardHandler)
 	}

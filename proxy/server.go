@@ -185,6 +185,13 @@ func (s *Server) stopWatch() {
 	}
 }
 
+// Connections returns how many connections of clients are open.
+func (s *Server) Connections() int {
+	s.limiter.mu.Lock()
+	defer s.limiter.mu.Unlock()
+	return s.limiter.open
+}
+
 // firstRequestTime is how long Shutdown waits for the first request of a client
 // that has been accepted. It is on its way as a rule.
 const firstRequestTime = time.Second
