@@ -6,6 +6,7 @@ import (
 	"net"
 	"strings"
 	"sync"
+	"sync/atomic"
 )
 
 // clientConn is a client's connection as it was accepted, below TLS. The limiter
@@ -15,6 +16,7 @@ type clientConn struct {
 	raw      net.Conn // as it was accepted
 	limiter  *connLimiter
 	watch    *disconnectWatch // nil: not watched
+	watched  bool             // the kernel tells when the client leaves
 	token    uint64           // under which watch knows it
 	frames   *frameTimer      // of HTTP/2 in the clear; nil above TLS, which has its own
 
@@ -24,10 +26,14 @@ type clientConn struct {
 	gone bool          // guarded by limiter.mu, as the next one
 	idle *list.Element // its place in limiter.idle; nil: it is busy
 
-	mu     sync.Mutex
-	served bool   // a request has come since the connection was new or idle
-	left   bool   // the client has closed the connection, or its sending side
-	cancel func() // cancels the HTTP/1 request in progress; nil: there is none
+	mu      sync.Mutex
+	served  bool             // a request has come since the connection was new or idle
+	left    bool             // the client has closed the connection, or its sending side
+	request *exchangeContext // of the HTTP/1 request in progress; nil: there is none
+
+	// unread is set while a request is in progress and nobody has to read: it has
+	// no body, and the kernel tells when the client leaves.
+	unread atomic.Bool
 }
 
 // NetConn returns the connection as it was accepted, which the kernel knows.
@@ -35,6 +41,9 @@ func (c *clientConn) NetConn() net.Conn { return c.raw }
 
 // Read implements net.Conn.
 func (c *clientConn) Read(p []byte) (int, error) {
+	if len(p) == 1 && c.unread.Load() {
+		return 0, nil // net/http looks whether the client has left: see disconnect.go
+	}
 	n, err := c.Conn.Read(p)
 	if c.frames != nil {
 		c.frames.read(c.Conn, p[:n])
@@ -45,24 +54,31 @@ func (c *clientConn) Read(p []byte) (int, error) {
 // CloseWrite closes the sending side of an upgraded connection.
 func (c *clientConn) CloseWrite() error { return closeWrite(c.raw) }
 
-// Close implements net.Conn.
+// Close implements net.Conn. It cancels the request in progress.
 func (c *clientConn) Close() error {
 	c.watch.remove(c)
 	c.limiter.leave(c)
-	return c.Conn.Close()
+	err := c.Conn.Close()
+	c.leave()
+	return err
 }
 
-// begin has cancel called when the client leaves before end; at once if it has
-// left already. A connection serves one HTTP/1 request at a time.
-func (c *clientConn) begin(cancel func()) {
+// begin cancels the request when the client leaves before end; at once if it has
+// left already. A connection serves one HTTP/1 request at a time. It reports
+// whether nobody else finds out that the client has left.
+func (c *clientConn) begin(request *exchangeContext, bodyless bool) (alone bool) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	c.served = true
 	if c.left {
-		cancel()
-		return
+		request.cancel(nil)
+		return true
 	}
-	c.cancel = cancel
+	c.request = request
+	// Above TLS, net/http's read also finds a client that says goodbye and stays.
+	alone = bodyless && c.watched && c.frames != nil
+	c.unread.Store(alone)
+	return alone
 }
 
 // wrote takes in what is written to the client. What is written before the handler
@@ -96,11 +112,13 @@ func (c *clientConn) idled() {
 	c.served = false
 }
 
-// end ends what begin has begun. When it returns, cancel is not called any more.
+// end ends what begin has begun. When it returns, the request is not cancelled any
+// more.
 func (c *clientConn) end() {
+	c.unread.Store(false)
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	c.cancel = nil
+	c.request = nil
 }
 
 // leave notes that the client has left.
@@ -108,9 +126,9 @@ func (c *clientConn) leave() {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	c.left = true
-	if c.cancel != nil {
-		c.cancel()
-		c.cancel = nil
+	if c.request != nil {
+		c.request.cancel(nil)
+		c.request = nil
 	}
 }
 
