@@ -3,10 +3,14 @@ package proxy
 import (
 	"container/list"
 	"context"
+	"errors"
 	"net"
 	"strings"
 	"sync"
 	"sync/atomic"
+	"time"
+
+	"github.com/kgate/kgate/internal/deadline"
 )
 
 // clientConn is a client's connection as it was accepted, below TLS. The limiter
@@ -19,6 +23,7 @@ type clientConn struct {
 	watched  bool             // the kernel tells when the client leaves
 	token    uint64           // under which watch knows it
 	frames   *frameTimer      // of HTTP/2 in the clear; nil above TLS, which has its own
+	reads    deadline.Reader
 
 	// writeDeadline: one is set, for the answer before. Of the request's goroutine.
 	writeDeadline bool
@@ -44,11 +49,19 @@ func (c *clientConn) Read(p []byte) (int, error) {
 	if len(p) == 1 && c.unread.Load() {
 		return 0, nil // net/http looks whether the client has left: see disconnect.go
 	}
-	n, err := c.Conn.Read(p)
+	n, err := c.reads.Read(c.Conn, p)
 	if c.frames != nil {
-		c.frames.read(c.Conn, p[:n])
+		c.frames.read(c, p[:n])
 	}
 	return n, err
+}
+
+// SetReadDeadline implements net.Conn.
+func (c *clientConn) SetReadDeadline(t time.Time) error { return c.reads.Set(c.Conn, t) }
+
+// SetDeadline implements net.Conn.
+func (c *clientConn) SetDeadline(t time.Time) error {
+	return errors.Join(c.SetReadDeadline(t), c.SetWriteDeadline(t))
 }
 
 // CloseWrite closes the sending side of an upgraded connection.
