@@ -39,6 +39,7 @@ type clientConn struct {
 	// unread is set while a request is in progress and nobody has to read: it has
 	// no body, and the kernel tells when the client leaves.
 	unread atomic.Bool
+	endBuf *byte // of whoever reads, as looksForEnd knows it; nil: not known yet
 }
 
 // NetConn returns the connection as it was accepted, which the kernel knows.
@@ -46,14 +47,25 @@ func (c *clientConn) NetConn() net.Conn { return c.raw }
 
 // Read implements net.Conn.
 func (c *clientConn) Read(p []byte) (int, error) {
-	if len(p) == 1 && c.unread.Load() {
-		return 0, nil // net/http looks whether the client has left: see disconnect.go
+	if len(p) == 1 && c.looksForEnd(&p[0]) {
+		return 0, nil
 	}
 	n, err := c.reads.Read(c.Conn, p)
 	if c.frames != nil {
 		c.frames.read(c, p[:n])
 	}
 	return n, err
+}
+
+// looksForEnd reports whether a read is that by which net/http finds out that the
+// client has left, and nobody needs it: see disconnect.go. It is known by its buffer,
+// one byte that is the same for all requests of a connection; and that byte by a read
+// at a time at which nobody else reads.
+func (c *clientConn) looksForEnd(buf *byte) bool {
+	if c.unread.Load() {
+		c.endBuf = buf
+	}
+	return buf == c.endBuf
 }
 
 // SetReadDeadline implements net.Conn.
