@@ -113,7 +113,7 @@ func (c *Cluster) start(ctx context.Context) error {
 		Timeout:               c.config.CallTimeout,
 		ServerAddressProvider: c,
 	})
-	c.raft, err = raft.NewRaft(c.raftConfig(logger), c.machine, loudStore{c.storage.logs, c.fail}, c.storage.stable, c.storage.snapshots, patient{c.trans, c})
+	c.raft, err = raft.NewRaft(c.raftConfig(logger), c.machine, timedStore{loudStore{c.storage.logs, c.fail}, c.config.Stored}, c.storage.stable, c.storage.snapshots, patient{c.trans, c})
 	if err != nil {
 		if errors.Is(err, ErrNewer) || errors.Is(err, ErrOlder) {
 			err = fmt.Errorf("%w: %w", ErrDataDir, err)

@@ -274,7 +274,7 @@ func TestStartFailsClean(t *testing.T) {
 }
 
 func TestValidate(t *testing.T) {
-	err := Config{Name: "", Boot: "a/b", PeerAddr: "nowhere", LeaderLease: time.Second, ElectionTimeout: time.Millisecond}.Validate()
+	err := Config{Name: "", Boot: "a/b", PeerAddr: "nowhere", LeaderLease: 2 * time.Second, ElectionTimeout: time.Millisecond}.Validate()
 	if !errors.Is(err, ErrConfig) {
 		t.Fatal(err)
 	}

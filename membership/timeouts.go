@@ -10,11 +10,12 @@ import (
 // of 300 ms, a tenth of the lease.
 //
 //   - Raft's heartbeats follow each other in a round trip and a fifth of
-//     HeartbeatTimeout. A fifth of the lease leaves room, and a change of the leader
-//     costs nobody its lease. Elections wait that long only if nobody notices
-//     earlier that the leader is gone: see callElection.
-//   - A renewal is a round trip to the leader, and one from there to the voters. It
-//     is tried three times in a lease.
+//     HeartbeatTimeout. A third of the lease leaves room for packets that come late,
+//     and a change of the leader still costs nobody its lease. Elections wait that
+//     long only if nobody notices earlier that the leader is gone: see elections.
+//   - A renewal is a round trip to the leader, and one from there to the voters. On
+//     new connections it is six, with TLS. It is waited for as long as that, and
+//     given up at once when the leader is gone or another one is known.
 //   - A call on a new connection is three round trips and more with TLS.
 const (
 	// leastTimeout of raft's, and mostTimeout: longer leases do not mean slower
@@ -28,6 +29,11 @@ const (
 
 // raftTimeout is raft's heartbeat, election and leader lease timeout.
 func raftTimeout(lease time.Duration) time.Duration {
+	return min(max(lease/3, leastTimeout), mostTimeout)
+}
+
+// votesTime is how long votes take that go over connections.
+func votesTime(lease time.Duration) time.Duration {
 	return min(max(lease/5, leastTimeout), mostTimeout)
 }
 
@@ -43,7 +49,7 @@ func probeTimeout(lease time.Duration) time.Duration {
 }
 
 // renewTimeout is how long a renewal is waited for.
-func renewTimeout(lease time.Duration) time.Duration { return lease / 3 }
+func renewTimeout(lease time.Duration) time.Duration { return lease * 4 / 5 }
 
 // lease returns the agreed lease; as long as none is agreed, the configured one.
 func (c *Cluster) lease() time.Duration {

@@ -28,8 +28,10 @@ type clientConn struct {
 	// writeDeadline: one is set, for the answer before. Of the request's goroutine.
 	writeDeadline bool
 
-	gone bool          // guarded by limiter.mu, as the next one
-	idle *list.Element // its place in limiter.idle; nil: it is busy
+	// Guarded by limiter.mu.
+	gone  bool
+	fresh bool          // it has sent no request yet
+	idle  *list.Element // its place in limiter.idle; nil: it is busy
 
 	mu      sync.Mutex
 	served  bool             // a request has come since the connection was new or idle

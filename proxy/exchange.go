@@ -186,6 +186,7 @@ type requestBody struct {
 	hold          *hold
 	trailer       http.Header // filled in when the body ends
 	failed, ended atomic.Bool
+	read          atomic.Int64 // bytes
 }
 
 // Read implements io.Reader.
@@ -195,6 +196,7 @@ func (b *requestBody) Read(p []byte) (int, error) {
 		b.hold.upload.begin(time.Since(b.hold.since))
 	}
 	n, err := b.ReadCloser.Read(p)
+	b.read.Add(int64(n))
 	if paced {
 		b.hold.upload.end(time.Since(b.hold.since), n, err != nil)
 	}

@@ -38,6 +38,7 @@ func (h *plane) forward(ex *exchange, r *http.Request) {
 	t := ex.route.target
 	var tried []*backend
 	for u := t.pick(nil); u != nil; u = t.pick(tried) {
+		ex.rec.Retries = len(tried)
 		if connected := ex.try(r, t, u); connected {
 			break
 		}

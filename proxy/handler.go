@@ -216,6 +216,7 @@ func (h *plane) finish(ex *exchange, r *http.Request) {
 		}
 	}
 	ex.cleanTrailers()
+	ex.rec.RequestBytes = ex.body.read.Load()
 	if ex.route != nil && h.cfg.Observer != nil {
 		h.cfg.Observer.Done(&ex.rec)
 	}

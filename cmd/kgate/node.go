@@ -45,9 +45,11 @@ type node struct {
 	clients *proxy.Server
 	admin   *http.Server
 
-	upstreams   upstreamTrust      // as the handler has it
-	certificate *proxy.Certificate // of listen.https; nil: none
-	trust       *trust             // once it runs watchTrust's own
+	upstreams   upstreamTrust             // as the handler has it
+	certificate *proxy.Certificate        // of listen.https; nil: none
+	trust       *trust                    // once it runs watchTrust's own
+	peerExpiry  atomic.Pointer[time.Time] // of trust
+	read        atomic.Pointer[configRead]
 	tokens      atomic.Pointer[[]string]
 	once        oncelog.Limit
 
@@ -74,6 +76,7 @@ func startNode(cfg *config.Config, log *slog.Logger, sockets map[string][]net.Li
 	ctx, cancel := context.WithCancel(context.Background())
 	n := &node{cfg: cfg, sockets: sockets, log: log, started: time.Now(), ctx: ctx, cancel: cancel, failed: make(chan error, 4), leave: make(chan struct{})}
 	n.undo = append(n.undo, n.closeSockets)
+	n.read.Store(&configRead{at: n.started})
 	n.serving, n.stopServing = context.WithCancel(ctx)
 	for _, step := range []func(context.Context) error{
 		n.startMetrics, n.startTraces, n.startLinks, n.startCluster, n.startGateway, n.startClients, n.startAdmin,
@@ -89,7 +92,9 @@ func (n *node) startMetrics(context.Context) error {
 	v, revision := buildVersion()
 	registry := prometheus.NewRegistry()
 	var err error
-	if n.metrics, err = telemetry.New(registry, telemetry.Config{Version: v, Revision: revision}); err != nil {
+	if n.metrics, err = telemetry.New(registry, telemetry.Config{
+		Gateway: n.cfg.Node.Name, RefusalCauses: refusalCauses(), Version: v, Revision: revision,
+	}); err != nil {
 		return err
 	}
 	for _, p := range n.cfg.Pools {
@@ -152,6 +157,7 @@ func (n *node) startLinks(context.Context) error {
 	if n.trust, err = readTrust(n.cfg.Cluster, n.cfg.Node.Name); err != nil {
 		return err
 	}
+	n.peerExpiry.Store(&n.trust.expires)
 	listen, _, advertise := n.cfg.ForPeers()
 	n.links, err = transport.Listen(transport.Config{
 		Listen: listen, Advertise: advertise.String(), TLS: n.trust.secure,
@@ -190,7 +196,8 @@ func (n *node) startCluster(ctx context.Context) error {
 		BootstrapExpect: expect, Joining: len(n.cfg.Cluster.Join) > 0, Discovery: n.gossip, Links: linkState{n.links}, Missing: n.mail.missing,
 		Lease: n.cfg.Cluster.Lease, AdminTokens: n.adminTokens,
 		Raft: n.links.Stream(transport.StreamRaft), Control: n.links.Stream(transport.StreamControl),
-		Logger: n.log,
+		Stored:    func(took time.Duration) { n.metrics.DiskWrite(telemetry.DiskRaft, took) },
+		Committed: n.metrics.Committed, Logger: n.log,
 	})
 	if err != nil {
 		return err
@@ -220,6 +227,7 @@ func (n *node) startGateway(ctx context.Context) error {
 	n.mail.to.Store(n.gateway)
 	n.metrics.SetSource(stateSource{n})
 	n.gateway.Start()
+	n.wg.Go(func() { n.sample(ctx) })
 	n.wg.Go(func() {
 		if err := n.definePools(ctx, n.cfg.Pools); err != nil {
 			n.failed <- err
