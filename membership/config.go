@@ -12,6 +12,7 @@ import (
 
 	"github.com/kgate/kgate/chordring/serfring"
 	"github.com/kgate/kgate/kmutex"
+	"github.com/kgate/kgate/membership/raftfile"
 )
 
 // Discovery reports which gateways gossip knows. Changed receives a value
@@ -108,9 +109,10 @@ type Config struct {
 	// gateway, as the leader, waited for a change to be agreed on. They must not block;
 	// nil: nobody is told.
 	Stored, Committed func(took time.Duration)
-
 	// Logger receives what happens; nil discards it.
 	Logger *slog.Logger
+
+	files raftfile.FS // where DataDir lies; nil: in the file system
 }
 
 // Errors of [Start] and of the cluster's methods.

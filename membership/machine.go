@@ -9,12 +9,16 @@ import (
 	"sync/atomic"
 
 	"github.com/hashicorp/raft"
+
+	"github.com/kgate/kgate/membership/raftfile"
 )
 
 // machine feeds the log to a state and publishes its views.
 type machine struct {
 	logger *slog.Logger
 	newest atomic.Pointer[View]
+	// agreed is told of each entry that is committed; nil: nobody is.
+	agreed func(raftfile.Position)
 
 	mu      sync.Mutex
 	state   state
@@ -32,6 +36,9 @@ func newMachine(logger *slog.Logger) *machine {
 
 // Apply implements raft.FSM. What it returns is an error or nil.
 func (m *machine) Apply(entry *raft.Log) any {
+	if m.agreed != nil {
+		m.agreed(raftfile.Position{Index: entry.Index, Term: entry.Term})
+	}
 	m.mu.Lock()
 	defer m.mu.Unlock()
 	if m.broken != nil {

@@ -65,6 +65,12 @@ func TestMutantsAreCaught(t *testing.T) {
 			Caught: "not within 15s: .* sees the loss", By: "^TestMissed$",
 		},
 		{
+			Name: "who is kept out keeps its tokens", File: "newcomers.go",
+			Old:    "!lost || !l.Leased || l.Name",
+			New:    "!lost || l.Leased || l.Name",
+			Caught: "was let in first|nothing is owed", By: "^TestKeptOutOwesNothing$",
+		},
+		{
 			Name: "connections are not used again", File: "cluster.go",
 			Old:    "MaxIdleConnsPerHost:   2 * asksPerVoter,",
 			New:    "DisableKeepAlives: true,",

@@ -9,6 +9,7 @@ import (
 	"github.com/hashicorp/raft"
 
 	"github.com/kgate/kgate/chordring/serfring"
+	"github.com/kgate/kgate/kmutex"
 )
 
 // attempts remembers which gateways did not answer, so that one that cannot
@@ -102,6 +103,7 @@ func (c *Cluster) letInAll(l *loop, strangers []serfring.Member, now time.Time) 
 			again = min(again, l.failed[v.peer.Name].wait)
 		case !c.fit(v):
 			again = min(again, 4*soon)
+			failed = c.takeBack(v.peer, v.id)
 		default:
 			failed = c.letIn(v.peer, v.id)
 			delete(l.failed, v.peer.Name)
@@ -140,6 +142,15 @@ func (c *Cluster) fit(v visit) bool {
 			slog.String("hint", "every gateway must reach the peer port of every other"))
 	}
 	return false
+}
+
+// takeBack ends the lease of the incarnation before, if a gateway says that nothing of
+// it is in flight: what it had does not have to wait until the gateway may come in.
+func (c *Cluster) takeBack(p serfring.Member, id identity) error {
+	if l, lost := c.View().Gone(id.Voided); !lost || !l.Leased || l.Name != p.Name {
+		return nil
+	}
+	return c.applyHere(command{Expire: &expireCommand{Nodes: []kmutex.Node{id.Voided}}})
 }
 
 // letIn makes a gateway a raft server without a vote, if it is none yet, and

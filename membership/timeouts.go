@@ -59,20 +59,51 @@ func (c *Cluster) lease() time.Duration {
 	return c.config.Lease
 }
 
-// followLease has raft's timeouts follow the agreed lease where the configuration has
-// another one.
-func (c *Cluster) followLease() {
+// heartbeatTimeout and electionTimeout are raft's, with room for the disk: whoever
+// votes or takes entries in answers when they are written. They grow to the length of a
+// lease at most, and then a change of the leader costs leases.
+func (c *Cluster) heartbeatTimeout() time.Duration { return c.withDisk(c.config.HeartbeatTimeout) }
+func (c *Cluster) electionTimeout() time.Duration  { return c.withDisk(c.config.ElectionTimeout) }
+
+// votesTime is how long votes take that go over connections, and then to the disk.
+func (c *Cluster) votesTime() time.Duration {
+	return max(votesTime(c.lease()), min(writesInTimeout*c.pace.typical(), c.lease()))
+}
+
+// writesInTimeout is how many writes to the disk have room in a timeout of raft's: the
+// candidate's, a voter's, and as much again for the time between them.
+const writesInTimeout = 4
+
+func (c *Cluster) withDisk(configured time.Duration) time.Duration {
 	agreed := c.lease()
-	if agreed == c.config.Lease || !c.once.First("lease "+agreed.String()) {
+	if !c.called() {
+		return 2 * agreed // no election before the roll call is over
+	}
+	if agreed != c.config.Lease {
+		configured = max(raftTimeout(agreed), c.config.LeaderLease)
+	}
+	return max(configured, min(writesInTimeout*c.pace.typical(), agreed))
+}
+
+// tuneRaft has raft's timeouts follow the agreed lease, where the configuration has
+// another one, and the disk.
+func (c *Cluster) tuneRaft() {
+	agreed := c.lease()
+	if agreed != c.config.Lease && c.once.First("lease "+agreed.String()) {
+		c.config.Logger.Warn("the cluster has agreed on another lease than this gateway's, and keeps it",
+			slog.Duration("agreed", agreed), slog.Duration("configured", c.config.Lease),
+			slog.String("hint", "set cluster.lease to the agreed one; another lease needs a new cluster"))
+	}
+	timeouts := c.raft.ReloadableConfig()
+	heartbeat, election := c.heartbeatTimeout(), c.electionTimeout()
+	if near(heartbeat, timeouts.HeartbeatTimeout) && near(election, timeouts.ElectionTimeout) {
 		return
 	}
-	c.config.Logger.Warn("the cluster has agreed on another lease than this gateway's, and keeps it",
-		slog.Duration("agreed", agreed), slog.Duration("configured", c.config.Lease),
-		slog.String("hint", "set cluster.lease to the agreed one; another lease needs a new cluster"))
-	timeouts := c.raft.ReloadableConfig()
-	timeouts.HeartbeatTimeout = max(raftTimeout(agreed), c.config.LeaderLease)
-	timeouts.ElectionTimeout = timeouts.HeartbeatTimeout
-	if err := c.raft.ReloadConfig(timeouts); err != nil {
+	timeouts.HeartbeatTimeout, timeouts.ElectionTimeout = heartbeat, election
+	if err := c.raft.ReloadConfig(timeouts); err != nil && c.once.First("raft's timeouts") {
 		c.config.Logger.Warn("raft keeps its timeouts", slog.Any("error", err))
 	}
 }
+
+// near reports that two timeouts need no change of one to the other.
+func near(want, have time.Duration) bool { return want-have < have/4 && have-want < have/4 }

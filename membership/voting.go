@@ -2,7 +2,6 @@ package membership
 
 import (
 	"slices"
-	"time"
 
 	"github.com/hashicorp/raft"
 )
@@ -16,21 +15,4 @@ func (c *Cluster) Voting() (names []string, self bool) {
 	}
 	slices.Sort(names)
 	return names, self
-}
-
-// timedStore reports how long it takes to store entries.
-type timedStore struct {
-	raft.LogStore
-	took func(time.Duration)
-}
-
-// StoreLog implements raft.LogStore.
-func (s timedStore) StoreLog(log *raft.Log) error { return s.StoreLogs([]*raft.Log{log}) }
-
-// StoreLogs implements raft.LogStore.
-func (s timedStore) StoreLogs(logs []*raft.Log) error {
-	began := time.Now()
-	err := s.LogStore.StoreLogs(logs)
-	s.took(time.Since(began))
-	return err
 }
