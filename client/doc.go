@@ -9,8 +9,9 @@
 // renews it, which a [Slot] does in the background. When it cannot, or the slot
 // is taken away, [Slot.Lost] is closed before the gateways give the slot to
 // somebody else: the time to live counts from when a renewal was sent, less a
-// tenth, on the monotonic clock. What a holder does after that is no longer
-// covered. A machine that sleeps stops that clock on some systems; where even
+// tenth for clocks whose rates differ, on the monotonic clock. Lost is closed
+// [Slot.Grace] before that, so that there is time to stop. What a holder does after
+// that is no longer covered. A machine that sleeps stops that clock on some systems; where even
 // that must do no harm, let the resource look at the fence ([Slot.Fence]).
 //
 // A ticket and a slot outlive the gateway that gave them: the client goes on at

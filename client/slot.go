@@ -7,6 +7,8 @@ import (
 	"net/http"
 	"sync"
 	"time"
+
+	"github.com/kgate/kgate/internal/drift"
 )
 
 // Slot is one of the k of a pool, held until Release. It is renewed in the
@@ -48,8 +50,9 @@ func (s *Slot) Pool() string { return s.pool }
 // nothing: a holder of long standing has smaller numbers than later ones.
 func (s *Slot) Fence() string { return s.status.Fence }
 
-// Lost is closed when the slot may be held no longer: it could not be renewed in
-// time, or the gateways have ended it. Release does not close it.
+// Lost is closed when the slot cannot be held any longer: it could not be renewed in
+// time, and must be let go within [Slot.Grace], or the gateways have ended it. Release
+// does not close it.
 func (s *Slot) Lost() <-chan struct{} { return s.lost }
 
 // Release gives the slot back. It takes a few seconds at most; when no gateway
@@ -66,8 +69,13 @@ func (s *Slot) Release() error {
 
 func (s *Slot) path() string { return pathOf(s.ID()) }
 
-// margin is taken off the time to live, for clocks that do not run alike.
-func (s *Slot) margin() time.Duration { return s.ttl / 10 }
+// Grace is how long after [Slot.Lost] was closed the slot still is its holder's when it
+// could not be renewed: a twentieth of the time to live, and five seconds at most. The
+// holder must have stopped by then.
+func (s *Slot) Grace() time.Duration { return min(s.ttl/20, 5*time.Second) }
+
+// lapses returns when the slot is lost without another renewal.
+func (s *Slot) lapses() time.Time { return s.confirmed.Add(drift.Use(s.ttl) - s.Grace()) }
 
 // start renews in the background until Release or the loss of the slot.
 func (s *Slot) start() {
@@ -77,7 +85,7 @@ func (s *Slot) start() {
 		defer close(s.done)
 		defer cancel()
 		for pause(ctx, time.Until(s.confirmed.Add(s.ttl/3))) {
-			if err := s.renew(ctx, s.confirmed.Add(s.ttl-s.margin())); err != nil {
+			if err := s.renew(ctx, s.lapses()); err != nil {
 				if ctx.Err() == nil {
 					s.c.cfg.Logger.Warn("slot lost", slog.String("pool", s.pool), slog.Any("error", err))
 					close(s.lost)

@@ -26,7 +26,7 @@ func (p *pool) follow(self kmutex.Node, view *membership.View, spec membership.P
 		p.core = purepool.New(purepool.Config{
 			Self: self, Binding: newBinding(spec.Binding), Memory: p.g.memoryOf(p.name),
 			Audit: true, Interval: p.askInterval, Placed: p.placed,
-			Wall: func() int64 { return p.g.now().UnixNano() },
+			Wall: func() int64 { return p.g.wall().UnixNano() },
 		})
 	} else if spec.Epoch <= p.spec.Epoch {
 		spec.Home, spec.Epoch = p.spec.Home, p.spec.Epoch // only the tickets change within an epoch
@@ -168,7 +168,7 @@ func (p *pool) goOn(missed uint64, ended []*purepool.Ticket) {
 	for len(p.granted) > 0 {
 		s := p.granted[0]
 		p.granted = slices.Delete(p.granted, 0, 1)
-		p.carry(p.core.TicketGranted(p.g.clock(), s.at.UnixNano(), s.held, s.grant))
+		p.carry(p.core.TicketGranted(p.g.clock(), p.g.wall().UnixNano(), s.held, s.grant))
 	}
 	p.endTickets(ended)
 	for len(p.due) > 0 { // who comes in makes others due
@@ -194,7 +194,7 @@ func (p *pool) report(fx *purepool.Effects) {
 	}
 	if len(fx.Unknown) > 0 {
 		p.log.Warn("what lost gateways had given out cannot be known: their tokens are withheld until it has run out",
-			slog.Any("nodes", fx.Unknown), slog.Duration("longest", replication.MaxTTL))
+			slog.Any("nodes", fx.Unknown), slog.Duration("longest", p.core.View().UnknownFor()))
 	}
 }
 

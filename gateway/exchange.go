@@ -17,9 +17,9 @@ import (
 // What gateways ask each other beside the messages of the algorithm is JSON over
 // HTTP on the peer port: it is rare, can be long, and wants an answer each.
 
-// maxBody bounds what is taken in: a report of a million waiting tickets and
-// more.
-const maxBody = 64 << 20
+// maxBody bounds an answer. The longest is a gateway's part of a line, 20 bytes for
+// each that waits: this is room for 400,000.
+const maxBody = 8 << 20
 
 // FleetPath is where [Config].Fleet answers other gateways.
 const FleetPath = "/v1/fleet/"

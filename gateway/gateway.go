@@ -24,7 +24,8 @@ import (
 type Gateway struct {
 	cfg      Config
 	now      func() time.Time
-	started  time.Time // the origin of clock
+	wall     func() time.Time // the time of day, which people may set
+	started  time.Time        // the origin of clock
 	draining atomic.Bool
 	losses   oncelog.Limit
 	keeper   *keeper
@@ -58,7 +59,7 @@ func New(cfg Config) (*Gateway, error) {
 		return nil, err
 	}
 	g := &Gateway{
-		cfg: cfg.withDefaults(), now: time.Now, pools: make(map[string]*pool),
+		cfg: cfg.withDefaults(), now: time.Now, wall: time.Now, pools: make(map[string]*pool),
 		keeper:   &keeper{kick: make(chan struct{}, 1)},
 		memories: make(map[string]*purepool.Memory),
 		started:  time.Now(),
@@ -258,10 +259,23 @@ func (g *Gateway) RetryAfter(name string) time.Duration {
 	return 0
 }
 
+// background runs do, which Close waits for; not at all once Close has begun. It is for
+// callers that hold no pool's lock: Close takes these after it has ended g.ctx, so what
+// they begin under one is begun before Close waits.
+func (g *Gateway) background(do func()) {
+	g.mu.RLock()
+	defer g.mu.RUnlock()
+	if g.ctx.Err() == nil {
+		g.wg.Go(do)
+	}
+}
+
 // Close ends everything that runs in the background, and the exchange. Slots
 // can still be released; what that would tell other gateways is lost.
 func (g *Gateway) Close() error {
+	g.mu.Lock()
 	g.cancel()
+	g.mu.Unlock()
 	var err error
 	if g.server != nil {
 		err = g.server.Close()

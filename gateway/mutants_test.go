@@ -66,6 +66,20 @@ func TestMutantsAreCaught(t *testing.T) {
 			Caught: "FAIL",
 		},
 		{
+			Name: "a request on a ticket's slot uses all of its time to live", File: "redeem.go",
+			Old:    "sent.Add(drift.Use(life(t)))",
+			New:    "sent.Add(life(t))",
+			By:     "^TestRedeemedEndsInTime$",
+			Caught: "before the slot is somebody else's",
+		},
+		{
+			Name: "what is left is promised as if all clocks ran alike", File: "tickets.go",
+			Old:    "Left: t.Left(p.g.clock()),",
+			New:    "Left: t.Expires - p.g.clock(),",
+			By:     "^TestPromisesLess$",
+			Caught: "is promised",
+		},
+		{
 			Name: "a draining gateway takes requests", File: "gateway.go",
 			Old:    "\tg.draining.Store(true)\n",
 			New:    "",

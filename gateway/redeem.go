@@ -6,6 +6,7 @@ import (
 	"sync"
 	"time"
 
+	"github.com/kgate/kgate/internal/drift"
 	"github.com/kgate/kgate/kmutex"
 )
 
@@ -56,8 +57,7 @@ func (g *Gateway) RedeemTicket(ctx context.Context, pool, id string) (*Redeemed,
 // usableUntil is when a slot that was renewed at sent may be used no longer: before its
 // owner can think so.
 func usableUntil(sent time.Time, t Ticket) time.Time {
-	const margin = 10 // of the time to live, for what has to be broken off
-	return sent.Add(life(t) - life(t)/margin)
+	return sent.Add(drift.Use(life(t)))
 }
 
 // life is how long a ticket lives after a sign of its holder. Less than its time to
@@ -73,7 +73,7 @@ func (r *Redeemed) start(sent time.Time) {
 	r.timer = time.AfterFunc(r.until.Sub(r.g.now()), r.expire)
 	var ctx context.Context
 	ctx, r.cancel = context.WithCancel(r.g.ctx)
-	r.g.wg.Go(func() { r.keep(ctx, sent) })
+	r.g.background(func() { r.keep(ctx, sent) })
 }
 
 // keep renews the ticket until the slot is released or lost.
@@ -169,7 +169,7 @@ func (r *Redeemed) Release() {
 	}
 	r.timer.Stop()
 	r.cancel()
-	r.g.wg.Go(func() { // nobody waits for it; if it fails, the ticket expires
+	r.g.background(func() { // nobody waits for it; if it fails, the ticket expires
 		const patience = 5 * time.Second
 		ctx, cancel := context.WithTimeout(r.g.ctx, patience)
 		defer cancel()

@@ -6,12 +6,19 @@ import (
 	"testing"
 	"testing/synctest"
 	"time"
+
+	purepool "github.com/kgate/kgate/internal/pool"
+	"github.com/kgate/kgate/membership"
 )
 
 // A gateway that renews a ticket for the request which has redeemed it, and the
 // owner of the ticket, as far as the slot's life goes.
 type owner struct {
 	ttl time.Duration
+	// fast is how many seconds its clock shows in one of the gateway's.
+	fast float64
+	// ends is when it has the slot back in any case; zero: never.
+	ends time.Time
 	// expires is when the owner gives the slot to somebody else.
 	expires time.Time
 	// answer is what becomes of a renewal that is sent now.
@@ -19,9 +26,25 @@ type owner struct {
 }
 
 func (o *owner) renew(ctx context.Context) (Ticket, error) {
-	err := o.answer(ctx, func() { o.expires = time.Now().Add(o.ttl) })
-	return Ticket{TTL: o.ttl, Left: time.Until(o.expires)}, err
+	err := o.answer(ctx, o.sign)
+	return o.ticket(), err
 }
+
+// sign takes in a renewal.
+func (o *owner) sign() {
+	o.expires = time.Now().Add(time.Duration(float64(purepool.KeepFor(o.ttl)) / o.fast))
+	if !o.ends.IsZero() && o.ends.Before(o.expires) {
+		o.expires = o.ends
+	}
+}
+
+func (o *owner) ticket() Ticket {
+	t := purepool.Ticket{TTL: o.ttl, Expires: time.Duration(float64(time.Until(o.expires)) * o.fast)}
+	return Ticket{TTL: o.ttl, Left: t.Left(0)}
+}
+
+// fastest is the owner's clock a tenth fast, and the gateway's a tenth slow.
+const fastest = 1.1 / 0.9
 
 // sleep waits for d, or as long as ctx.
 func sleep(ctx context.Context, d time.Duration) error {
@@ -52,23 +75,40 @@ var faults = map[string]func(ctx context.Context, ttl time.Duration, arrived fun
 }
 
 // The request on a ticket's slot is broken off before the slot can be somebody
-// else's, whatever the time to live and whenever the fault begins.
+// else's, whatever the time to live, whenever the fault begins and however the clocks
+// run.
 func TestRedeemedEndsInTime(t *testing.T) {
 	for name, fault := range faults {
 		t.Run(name, func(t *testing.T) {
 			for ttl := time.Second; ttl <= 10*time.Minute; ttl += time.Second {
-				synctest.Test(t, func(t *testing.T) {
-					endsInTime(t, ttl, 5*ttl/2+ttl/7, fault)
-				})
+				for _, fast := range []float64{fastest, 1, 1 / fastest}[:1+2*(int(ttl/time.Second)%7/6)] {
+					synctest.Test(t, func(t *testing.T) {
+						endsInTime(t, &owner{ttl: ttl, fast: fast}, 5*ttl/2+ttl/7, fault)
+					})
+				}
 			}
 		})
 	}
 }
 
-func endsInTime(t *testing.T, ttl, healthy time.Duration, fault func(context.Context, time.Duration, func()) error) {
+// A request that is renewed as it should be is broken off in time when its hold ends.
+func TestRedeemedEndsWithItsHold(t *testing.T) {
+	for ttl := time.Second; ttl <= 10*time.Minute; ttl += 7 * time.Second {
+		for _, fast := range []float64{fastest, 1, 1 / fastest} {
+			for _, hold := range []time.Duration{ttl / 2, ttl, 3 * ttl} {
+				synctest.Test(t, func(t *testing.T) {
+					ends := time.Duration(float64(hold) / fast)
+					endsInTime(t, &owner{ttl: ttl, fast: fast, ends: time.Now().Add(ends)}, ends/2, func(_ context.Context, _ time.Duration, arrived func()) error { arrived(); return nil })
+				})
+			}
+		}
+	}
+}
+
+func endsInTime(t *testing.T, o *owner, healthy time.Duration, fault func(context.Context, time.Duration, func()) error) {
 	t.Helper()
-	began := time.Now()
-	o := &owner{ttl: ttl, expires: began.Add(ttl)}
+	began, ttl := time.Now(), o.ttl
+	o.sign()
 	o.answer = func(ctx context.Context, arrived func()) error {
 		if time.Since(began) < healthy {
 			arrived()
@@ -80,14 +120,14 @@ func endsInTime(t *testing.T, ttl, healthy time.Duration, fault func(context.Con
 	defer stop()
 	var lost time.Time
 	r.OnLost(func() { lost = time.Now() })
-	time.Sleep(healthy + 2*ttl)
+	time.Sleep(2 * (healthy + ttl))
 	synctest.Wait()
 	switch {
 	case lost.IsZero():
 		t.Fatalf("ttl %v: not lost", ttl)
 	case lost.Before(began.Add(healthy)):
 		t.Fatalf("ttl %v: lost after %v, while renewals were answered", ttl, lost.Sub(began))
-	case o.expires.Sub(lost) < ttl/20:
+	case o.expires.Sub(lost) < 100*time.Millisecond:
 		t.Fatalf("ttl %v: lost %v before the slot is somebody else's", ttl, o.expires.Sub(lost))
 	case r.Valid():
 		t.Fatalf("ttl %v: valid although it is lost", ttl)
@@ -98,7 +138,7 @@ func endsInTime(t *testing.T, ttl, healthy time.Duration, fault func(context.Con
 func redeemedOf(o *owner) (r *Redeemed, stop func()) {
 	g := &Gateway{now: time.Now, cfg: Config{Views: new(node)}}
 	g.ctx, g.cancel = context.WithCancel(context.Background())
-	r = &Redeemed{g: g, ticket: Ticket{TTL: o.ttl, Left: o.ttl}, renew: o.renew}
+	r = &Redeemed{g: g, ticket: o.ticket(), renew: o.renew}
 	r.start(time.Now())
 	return r, func() {
 		g.cancel()
@@ -116,7 +156,8 @@ func TestRedeemedOutlivesSlowOwners(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			for ttl := time.Second; ttl <= 10*time.Minute; ttl += 7 * time.Second {
 				synctest.Test(t, func(t *testing.T) {
-					o := &owner{ttl: ttl}
+					o := &owner{ttl: ttl, fast: 1}
+					o.sign()
 					tries := 0
 					o.answer = func(ctx context.Context, arrived func()) error {
 						tries++
@@ -181,5 +222,80 @@ func TestHeirWaitsForWhatTheOwnerPromised(t *testing.T) {
 		}
 		time.Sleep(ttl + time.Second)
 		f.check()
+	})
+}
+
+// The heir of a ticket whose hold is bounded gives the slot to nobody while a request
+// is in flight on it, and to the next one not much later, although its wall clock and
+// the lost gateway's differ.
+func TestHeirAndAnotherWallClock(t *testing.T) {
+	for _, ahead := range []time.Duration{-10 * time.Minute, 0, 10 * time.Minute} {
+		synctest.Test(t, func(t *testing.T) {
+			const ttl, term, holdMax = 5 * time.Second, 3 * time.Second, 30 * time.Second
+			f := newFleet(t, 4, 1, membership.BindingLate, time.Millisecond, PoolConfig{})
+			f.heirs = true
+			f.view.Lease = term
+			old := f.gateways[2]
+			for _, n := range f.all() {
+				if n != old {
+					n.wall = func() time.Time { return time.Now().Add(ahead) }
+				}
+			}
+			began := time.Now()
+			first, err := old.RequestTicket(t.Context(), Ask{Pool: testPool, HoldMax: holdMax}, ttl, "")
+			if err != nil {
+				t.Fatal(err)
+			}
+			second := request(t, f.gateways[3], 5*time.Minute)
+			r, err := f.gateways[4].RedeemTicket(t.Context(), testPool, first.ID)
+			if err != nil {
+				t.Fatal(err)
+			}
+			time.Sleep(10 * time.Second)
+			if !r.Valid() {
+				t.Fatal("lost although it is renewed")
+			}
+			old.isolate(term)
+			f.suspend(old.self, 1)
+			time.AfterFunc(term, f.expire)
+			for !test(t, f.gateways[3], second.ID).Granted {
+				if held := time.Since(began); held > 10*time.Second+term*11/10+holdMax+time.Second {
+					t.Fatalf("wall clock %v ahead: the slot is taken for %v", ahead, held)
+				}
+				time.Sleep(50 * time.Millisecond)
+			}
+			if r.Valid() {
+				t.Errorf("wall clock %v ahead: two have the slot after %v", ahead, time.Since(began))
+			}
+			r.Release()
+			if err := f.gateways[3].EndTicket(t.Context(), second.ID); err != nil {
+				t.Error(err)
+			}
+			time.Sleep(time.Minute)
+			f.check()
+		})
+	}
+}
+
+// The promise to a holder ends so long before the slot is somebody else's that clocks
+// which run differently do no harm, also where the hold is bounded.
+func TestPromisesLess(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		f := newFleet(t, 1, 1, membership.BindingLate, 0, PoolConfig{})
+		for _, c := range []struct{ holdMax, want time.Duration }{
+			{0, 20 * time.Second}, {11150 * time.Millisecond, 10 * time.Second}, {5650 * time.Millisecond, 5 * time.Second},
+		} {
+			n := f.gateways[1]
+			tk, err := n.RequestTicket(t.Context(), Ask{Pool: testPool, HoldMax: c.holdMax}, 20*time.Second, "")
+			if err != nil {
+				t.Fatal(err)
+			}
+			if tk.Left.Round(time.Microsecond) != c.want {
+				t.Errorf("hold %v: %v is promised, want %v", c.holdMax, tk.Left, c.want)
+			}
+			if err := n.EndTicket(t.Context(), tk.ID); err != nil {
+				t.Error(err)
+			}
+		}
 	})
 }

@@ -59,7 +59,8 @@ type Ticket struct {
 	// is no secret.
 	Arrived time.Time
 	Place   string
-	// Left is how long it lives without a further sign of its holder.
+	// Left is the term that its holder is promised without a further sign, in the
+	// sense of package drift: the holder must stop a tenth before that.
 	Left time.Duration
 }
 

@@ -76,7 +76,7 @@ func TestTicketCycle(t *testing.T) {
 				t.Error(err)
 			}
 		}
-		time.Sleep(61 * time.Second)
+		time.Sleep(67 * time.Second)
 		if _, err := all[1].RenewTicket(t.Context(), second.ID); !ended(err, EndExpired) {
 			t.Errorf("an expired ticket: %v", err)
 		}
@@ -262,7 +262,7 @@ func TestRedeem(t *testing.T) {
 		if r.Valid() {
 			t.Error("valid although it is lost")
 		}
-		time.Sleep(2 * time.Second)
+		time.Sleep(3 * time.Second)
 		if _, err := here.RenewTicket(t.Context(), second.ID); !ended(err, EndExpired) {
 			t.Errorf("a ticket that nobody could renew: %v", err)
 		}
@@ -337,7 +337,7 @@ func TestTicketHoldMax(t *testing.T) {
 		time.Sleep(time.Second)
 		// An heir knows how long it has been held.
 		fourth := take(owner)
-		for range 20 {
+		for range 15 {
 			time.Sleep(time.Second)
 			if _, err := other.RenewTicket(t.Context(), fourth.ID); err != nil {
 				t.Fatal(err)
@@ -347,7 +347,7 @@ func TestTicketHoldMax(t *testing.T) {
 			t.Fatal(err)
 		}
 		f.leave(2, 1)
-		if got := held(other, fourth.ID); got > holdMax-19*time.Second {
+		if got := held(other, fourth.ID); got > holdMax-14*time.Second {
 			t.Errorf("held for %v more at the heir", got)
 		}
 		f.check()

@@ -187,7 +187,7 @@ func (p *pool) onTicket(id string, event func(*purepool.Ticket) (*purepool.Effec
 // describe says how t stands. The caller holds the lock.
 func (p *pool) describe(t *purepool.Ticket) Ticket {
 	s := p.held[t]
-	out := Ticket{ID: t.ID, Pool: p.name, TTL: t.TTL, Left: t.Expires - p.g.clock(), Arrived: s.since, Place: s.id()}
+	out := Ticket{ID: t.ID, Pool: p.name, TTL: t.TTL, Left: t.Left(p.g.clock()), Arrived: s.since, Place: s.id()}
 	if t.Granted {
 		out.Granted, out.Fence, out.Entry = true, s.Fence(), s.Entry()
 	}

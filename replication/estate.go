@@ -12,8 +12,8 @@ import (
 type Lost struct {
 	Node kmutex.Node
 	Heir kmutex.Node // 0 if nobody is there
-	// Over: lost for longer than [MaxTTL]. If there still is no copy, nothing
-	// that it had given out is held any more.
+	// Over: nobody has known its tickets for so long that all have expired. If
+	// there still is no copy, nothing that it had given out is held any more.
 	Over bool
 }
 
@@ -78,7 +78,7 @@ type Estate struct {
 	Bequests []Bequest
 	// Unknown are lost gateways of which there is no copy, or no heir: all their
 	// successors were lost with them. Slots that they had given out may be held
-	// for [MaxTTL] yet, so every token that nobody has must be withheld.
+	// until the longest times to live are over, so every token that nobody has must be withheld.
 	Unknown []kmutex.Node
 	// Settled are lost gateways whose tickets a living one has taken over and
 	// synced: nobody needs their copies any more.

@@ -50,6 +50,7 @@ type Inheritance struct {
 type Forming struct {
 	formation kmutex.Formation
 	lost      []Lost
+	unknown   time.Duration // after which those nobody knows are over
 	estate    Estate
 	doubled   []kmutex.Token
 	awaited   map[kmutex.Node]bool
@@ -58,9 +59,10 @@ type Forming struct {
 }
 
 // NewForming waits for the reports of members. lost are the gateways of which
-// there may be tickets; none in pools without.
-func NewForming(f kmutex.Formation, members []kmutex.Node, lost []Lost) *Forming {
-	forming := &Forming{formation: f, lost: lost, awaited: make(map[kmutex.Node]bool, len(members))}
+// there may be tickets; none in pools without. After unknown nothing is held any more
+// that a lost gateway had given out, if nobody has known its tickets for so long.
+func NewForming(f kmutex.Formation, members []kmutex.Node, lost []Lost, unknown time.Duration) *Forming {
+	forming := &Forming{formation: f, lost: lost, unknown: unknown, awaited: make(map[kmutex.Node]bool, len(members))}
 	for _, m := range members {
 		forming.awaited[m] = true
 	}
@@ -173,7 +175,7 @@ func (f *Forming) settle() map[kmutex.Node][]Inheritance {
 		}
 		for i := range f.lost {
 			l := &f.lost[i]
-			l.Over = l.Over || r.Unknown[l.Node] >= MaxTTL
+			l.Over = l.Over || r.Unknown[l.Node] >= f.unknown
 		}
 	}
 	f.estate = Settle(f.lost, used, left)

@@ -12,7 +12,7 @@ func formed(t *testing.T, f kmutex.Formation, lost []Lost, reports ...EpochRepor
 	for _, r := range reports {
 		members = append(members, r.Node)
 	}
-	forming := NewForming(f, members, lost)
+	forming := NewForming(f, members, lost, MaxTTL)
 	for i, r := range reports {
 		if forming.Planned() {
 			t.Fatalf("planned after %d of %d reports", i, len(reports))
@@ -56,7 +56,7 @@ func TestNothingButDoubledTokens(t *testing.T) {
 	for n := range kmutex.MaxK + 100 {
 		nonsense.Running = append(nonsense.Running, kmutex.Grant{Ticket: kmutex.Ticket(1 + n)})
 	}
-	f := NewForming(kmutex.Formation{Epoch: 2, K: 2, Home: 1}, []kmutex.Node{1, 2}, nil)
+	f := NewForming(kmutex.Formation{Epoch: 2, K: 2, Home: 1}, []kmutex.Node{1, 2}, nil, MaxTTL)
 	if err := f.Admit(told(1)); err != nil {
 		t.Fatal(err)
 	}
@@ -67,7 +67,7 @@ func TestNothingButDoubledTokens(t *testing.T) {
 
 // Reports of another epoch, or of nobody that is awaited, change nothing.
 func TestReportsThatDoNotCount(t *testing.T) {
-	f := NewForming(kmutex.Formation{Epoch: 2, K: 2, Home: 1}, []kmutex.Node{1, 2}, nil)
+	f := NewForming(kmutex.Formation{Epoch: 2, K: 2, Home: 1}, []kmutex.Node{1, 2}, nil, MaxTTL)
 	old := told(1)
 	old.Epoch = 1
 	if err := f.Admit(old); err == nil {

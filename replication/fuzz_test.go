@@ -40,7 +40,7 @@ func FuzzEpochReport(f *testing.F) {
 		if lost {
 			gone = []Lost{{Node: 3, Heir: 1}, {Node: 4, Heir: 2, Over: true}}
 		}
-		forming := NewForming(kmutex.Formation{Epoch: 2, K: 2, Home: 1}, []kmutex.Node{1, 2}, gone)
+		forming := NewForming(kmutex.Formation{Epoch: 2, K: 2, Home: 1}, []kmutex.Node{1, 2}, gone, MaxTTL)
 		if err := forming.Admit(own); err != nil {
 			t.Fatal(err)
 		}

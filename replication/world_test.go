@@ -365,7 +365,7 @@ func (w *world) recover(all bool) error {
 func (w *world) form() (*Forming, error) {
 	w.epoch++
 	members := w.members()
-	f := NewForming(kmutex.Formation{Epoch: w.epoch + 1, K: tokens, Home: members[0], Owed: true}, members, w.lost)
+	f := NewForming(kmutex.Formation{Epoch: w.epoch + 1, K: tokens, Home: members[0], Owed: true}, members, w.lost, MaxTTL)
 	for i, n := range members {
 		g := w.living[n]
 		left := NewReport(g.replicas, g.copies, w.isLost)

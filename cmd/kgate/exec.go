@@ -32,7 +32,8 @@ func (execCommand) Help() string {
 	return `The slot is one of the k that all gateways share with the requests they proxy.
 It is renewed while the command runs, by whichever gateway answers. If it is lost
 all the same, the command gets SIGTERM, and SIGKILL before somebody else can
-have the slot: after a twentieth of --ttl, and five seconds at most. Other
+have the slot: after a twentieth of --ttl, and five seconds at most, which is when
+nine tenths of --ttl are over. Other
 signals are passed on to the command and its process group. The command finds
 the slot in KGATE_TICKET and its fence in KGATE_FENCE.
 
@@ -45,11 +46,6 @@ Exit codes: the command's, 128 and its number when a signal ended it; 69 no
 gateway answers, 75 no slot came in time, 126 the command cannot run, 127 there
 is no such command, 1 another failure, 2 wrong command line.`
 }
-
-// killAfter is how long a command that has lost its slot may take to end. The
-// loss is known when a tenth of the time to live is left; half of that is for what
-// comes late.
-func killAfter(ttl time.Duration) time.Duration { return min(ttl/20, 5*time.Second) }
 
 // passedOn are the signals that the command gets in this process's stead.
 var passedOn = []os.Signal{
@@ -76,7 +72,7 @@ func (c *execCommand) Run(std streams) error {
 	if err != nil {
 		return err
 	}
-	err = hold(std, slot, killAfter(c.TTL), &exec.Cmd{Path: path, Args: args}, signals)
+	err = hold(std, slot, &exec.Cmd{Path: path, Args: args}, signals)
 	if e := slot.Release(); e != nil {
 		fmt.Fprintln(std.err, "kgate: the slot was not given back:", e)
 	}
@@ -208,8 +204,8 @@ func (c *execCommand) explain(err error) error {
 	return &codedError{code: code, err: err}
 }
 
-// hold runs cmd while the slot is held. When it is lost, cmd has grace to end.
-func hold(std streams, slot *client.Slot, grace time.Duration, cmd *exec.Cmd, signals <-chan os.Signal) error {
+// hold runs cmd while the slot is held. When it is lost, cmd has the slot's grace to end.
+func hold(std streams, slot *client.Slot, cmd *exec.Cmd, signals <-chan os.Signal) error {
 	// The system ends the command with the thread that started it.
 	runtime.LockOSThread()
 	defer runtime.UnlockOSThread()
@@ -233,7 +229,7 @@ func hold(std streams, slot *client.Slot, grace time.Duration, cmd *exec.Cmd, si
 		case <-lost:
 			fmt.Fprintln(std.err, "kgate: the slot is lost; the command is stopped")
 			all.signal(cmd.Process, syscall.SIGTERM)
-			lost, kill = nil, time.After(grace)
+			lost, kill = nil, time.After(slot.Grace())
 		case <-kill:
 			all.signal(cmd.Process, syscall.SIGKILL)
 		}

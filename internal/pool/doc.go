@@ -15,7 +15,9 @@
 // A ticket lives as long as its holder gives signs of life in time. Nobody is told
 // of its state before all successors of this gateway, and the disk if there is one,
 // have it ([Tickets.Synced]). An heir gives a ticket that it takes over a whole time
-// to live beyond anything that the lost gateway may still have promised.
+// to live beyond anything that the lost gateway may still have promised. No slot is
+// given to somebody else while its holder may rely on it, whatever the rates of the
+// clocks within the bounds of package drift, and whatever the wall clocks show.
 //
 // # Model
 //

@@ -20,7 +20,7 @@ type home struct {
 }
 
 func newHome(now time.Duration, v *View) *home {
-	forming := replication.NewForming(v.formation(), v.founders(), slices.Clone(v.Lost))
+	forming := replication.NewForming(v.formation(), v.founders(), slices.Clone(v.Lost), v.UnknownFor())
 	return &home{forming: forming, since: now}
 }
 
@@ -101,7 +101,7 @@ func (p *Pool) awaitUnknown(now time.Duration, nodes []kmutex.Node) {
 	for _, n := range nodes {
 		oldest = min(oldest, p.cfg.Memory.since(n, now))
 	}
-	p.fx.Unknown, p.expiry = nodes, max(1, oldest+replication.MaxTTL)
+	p.fx.Unknown, p.expiry = nodes, max(1, oldest+p.view.UnknownFor())
 }
 
 // since notes that nobody has known a lost gateway's tickets since at, and returns

@@ -88,6 +88,36 @@ func TestMutantsAreCaught(t *testing.T) {
 			Caught: "still withheld", By: "^TestUnknownTicketsAndAnotherHome$",
 		},
 		{
+			Name: "an heir ends a hold by the wall clocks alone", File: "tickets.go",
+			Old:    "\tleft = min(max(left, p.view.Wait+least), p.view.Wait+max(t.HoldMax, least))\n",
+			New:    "\tleft = max(left, 1)\n\t_ = least\n",
+			Caught: "the hold ends after", By: "^TestHoldAtTheHeir$",
+		},
+		{
+			Name: "the next heir reads the wall clock of the one before the last", File: "tickets.go",
+			Old:    "t.ends, t.endsAt = now+left, wall+int64(left)",
+			New:    "t.ends = now + left",
+			Caught: "the next heir is told", By: "^TestHoldAtTheHeir$",
+		},
+		{
+			Name: "a slot is kept for the time to live as if all clocks ran alike", File: "view.go",
+			Old:    "return drift.Keep(term, closeTime)",
+			New:    "return term + 0*drift.Keep(term, closeTime)",
+			Caught: "kept for", By: "^TestHeirKeepsTheSlot$",
+		},
+		{
+			Name: "an heir forgets that the lost gateway may not know yet", File: "tickets.go",
+			Old:    "p.view.Wait+KeepFor(t.TTL)",
+			New:    "KeepFor(t.TTL)",
+			Caught: "kept for", By: "^TestHeirKeepsTheSlot$",
+		},
+		{
+			Name: "unknown tickets run out before their gateways' leases have", File: "view.go",
+			Old:    "return v.Wait + KeepFor",
+			New:    "return KeepFor",
+			Caught: "want one at", By: "^TestUnknownTicketsAndAnotherHome$",
+		},
+		{
 			Name: "a gateway's tokens are not counted", File: "audit.go",
 			Old:    "a.from[from] = h\n",
 			New:    "",

@@ -6,6 +6,7 @@ import (
 	"slices"
 	"time"
 
+	"github.com/kgate/kgate/internal/drift"
 	"github.com/kgate/kgate/kmutex"
 	"github.com/kgate/kgate/replication"
 )
@@ -54,7 +55,8 @@ type Ticket struct {
 	Epoch   uint64
 	// Used: a request has or had the slot; no other may.
 	Used bool
-	// Expires is when it ends without a further sign of its holder.
+	// Expires is when it ends without a further sign of its holder. That is later
+	// than its holder may rely on it, see [Ticket.Left].
 	Expires time.Duration
 
 	ends    time.Duration // its slot, at the latest; 0: never
@@ -137,7 +139,8 @@ func (ts *Tickets) Absorbed(n kmutex.Node) bool {
 // Full reports whether no more tickets are taken in.
 func (ts *Tickets) Full() bool { return ts.table.Len() >= replication.MaxRecords }
 
-// keep lets t live for its time to live, and no less than least.
+// keep lets t live until its holder must have stopped that gave a sign now, and no
+// less than least.
 func (ts *Tickets) keep(now time.Duration, t *Ticket, least time.Duration) {
 	ts.byID[t.ID] = t
 	if t.Client != "" {
@@ -148,10 +151,16 @@ func (ts *Tickets) keep(now time.Duration, t *Ticket, least time.Duration) {
 	heap.Push(&ts.due, t)
 }
 
+// Left returns the term, in the sense of package drift, that t's holder is promised
+// without a further sign: its time to live, or less where the end of its hold is near.
+func (t *Ticket) Left(now time.Duration) time.Duration {
+	return min(t.TTL, drift.Term(t.Expires-now, closeTime))
+}
+
 // sign notes that t's holder is there. It does not take back what t was given
 // before.
 func (t *Ticket) sign(now time.Duration) {
-	t.Expires = max(t.Expires, now+t.TTL)
+	t.Expires = max(t.Expires, now+KeepFor(t.TTL))
 	if t.ends > 0 {
 		t.Expires = min(t.Expires, t.ends)
 	}

@@ -200,14 +200,27 @@ func (p *Pool) inherit(now time.Duration, in []replication.Inheritance) (refused
 				t.Granted, t.Epoch = true, r.Fence.Epoch
 				t.Grant = kmutex.Grant{Ticket: i.Tickets[n], Token: kmutex.NoToken, Serial: r.Fence.Serial}
 			}
-			if r.Ends != 0 {
-				t.ends = max(1, now+time.Duration(r.Ends-p.cfg.Wall()))
-			}
-			ts.keep(now, t, p.view.Wait+t.TTL)
+			p.inheritEnd(now, t)
+			ts.keep(now, t, p.view.Wait+KeepFor(t.TTL))
 			p.fx.Inherited = append(p.fx.Inherited, Inherited{t, i.Tickets[n]})
 		}
 	}
 	return refused
+}
+
+// inheritEnd takes over when t's hold ends, which the lost gateway wrote down by its
+// wall clock. Here another one is read, and either may be wrong by any amount. So the
+// end is not before anything that the lost gateway may have promised is over, and not
+// later than if the hold had begun when that gateway could go on no longer.
+func (p *Pool) inheritEnd(now time.Duration, t *Ticket) {
+	if t.HoldMax == 0 || t.endsAt == 0 {
+		return
+	}
+	wall := p.cfg.Wall()
+	least := KeepFor(min(t.TTL, t.HoldMax))
+	left := time.Duration(t.endsAt - wall)
+	left = min(max(left, p.view.Wait+least), p.view.Wait+max(t.HoldMax, least))
+	t.ends, t.endsAt = now+left, wall+int64(left)
 }
 
 // renewTickets brings the table in line with the epoch that has begun, in one push:

@@ -4,6 +4,7 @@ import (
 	"slices"
 	"time"
 
+	"github.com/kgate/kgate/internal/drift"
 	"github.com/kgate/kgate/kmutex"
 	"github.com/kgate/kgate/replication"
 )
@@ -38,6 +39,18 @@ type View struct {
 	// Wait is how long a gateway that was taken out may go on as if it had not.
 	Wait time.Duration
 }
+
+// closeTime is how long a request that is broken off at the end of its slot may take
+// to be gone.
+const closeTime = 150 * time.Millisecond
+
+// KeepFor is how long a ticket lives after a sign of its holder, by its gateway's clock,
+// so that the holder can rely on it for a term, its time to live.
+func KeepFor(term time.Duration) time.Duration { return drift.Keep(term, closeTime) }
+
+// UnknownFor is how long the tokens of a lost gateway are withheld whose tickets
+// nobody knows, by any gateway's clock, from when that is known.
+func (v *View) UnknownFor() time.Duration { return v.Wait + KeepFor(replication.MaxTTL) }
 
 func (v *View) gone(n kmutex.Node) bool { return slices.Contains(v.Gone, n) }
 

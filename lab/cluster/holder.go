@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"time"
 
+	"github.com/kgate/kgate/internal/drift"
 	"github.com/kgate/kgate/internal/pool"
 	"github.com/kgate/kgate/kmutex"
 	"github.com/kgate/kgate/lab/protocol"
@@ -106,12 +107,22 @@ func (c *Cluster) Ticket(host int, ttl, hold time.Duration) *Holder {
 
 // Lasts returns how long the ticket may keep its slot, once it has it, also if its
 // gateway is lost and its holder gone.
-func (h *Holder) Lasts() time.Duration { return h.hold + 2*h.ttl + h.c.cfg.Terms.Wait() }
+func (h *Holder) Lasts() time.Duration {
+	return h.hold + 2*slow(pool.KeepFor(h.ttl)) + slow(h.c.cfg.Terms.Wait())
+}
+
+// slow is how long a wait takes by a clock that is a tenth slow.
+func slow(wait time.Duration) time.Duration { return wait * 10 / 9 }
 
 // Unknown reports whether the tickets of lost gateways were known to nobody, at some
-// time: then the tokens that they may have given out are withheld for
-// replication.MaxTTL.
+// time: then the tokens that they may have given out are withheld for UnknownFor.
 func (c *Cluster) Unknown() bool { return c.unknown }
+
+// UnknownFor is how long they are withheld, by a clock that may be slow.
+func (c *Cluster) UnknownFor() time.Duration {
+	v := pool.View{Wait: c.cfg.Terms.Wait()}
+	return slow(v.UnknownFor())
+}
 
 // Over reports whether a holder asks for nothing any more.
 func (h *Holder) Over() bool { return h.over }
@@ -230,7 +241,7 @@ func (p *process) onReply(m *replyMsg) {
 		return
 	}
 	h.lives, h.lost = p.c.Now()+h.ttl/2, len(p.c.log.lost)
-	until := h.sent + h.ttl - h.ttl/10
+	until := h.sent + drift.Use(h.ttl)
 	switch {
 	case h.using:
 		h.until = until

@@ -10,7 +10,6 @@ import (
 	"github.com/kgate/kgate/lab/cluster"
 	"github.com/kgate/kgate/lab/network"
 	terms "github.com/kgate/kgate/membership/lease"
-	"github.com/kgate/kgate/replication"
 )
 
 // Errors of a run, beside those of package cluster.
@@ -112,8 +111,8 @@ func (p *play) play() error {
 	if err := p.until(p.Now()+served+p.work(), enough); err != nil {
 		return err
 	}
-	if p.Unknown() { // what lost gateways may have given out is withheld for so long, by a clock that may be slow
-		if err := p.until(p.Now()+replication.MaxTTL*11/10, enough); err != nil {
+	if p.Unknown() { // what lost gateways may have given out is withheld for so long
+		if err := p.until(p.Now()+p.UnknownFor(), enough); err != nil {
 			return err
 		}
 	}

@@ -31,12 +31,10 @@
 //
 // # The arithmetic
 //
-// Let a renewal be sent at true time s and received at r >= s. A clock that is a
-// tenth slow shows 0.9 L no later than at s + 0.9 L / 0.9 = s + L. A clock that
-// is a tenth fast shows 1.1 L + bound no sooner than at r + (1.1 L + bound) / 1.1
-// = r + L + bound/1.1. So the two are at least bound/1.1 apart at the worst
-// rates, and 0.2 L + bound apart at true ones: that is the time in which the
-// connections that the holder closes when its lease ends must be gone.
+// It is that of package drift, with the lease as the term: the two ends are at
+// least bound/1.1 apart at the worst rates, and 0.2 L + bound apart at true ones.
+// That is the time in which the connections that the holder closes when its lease
+// ends must be gone.
 //
 // A machine that is suspended as a whole (a laptop's lid, a migrated virtual
 // machine) may stop its monotonic clock. That is a rate of zero, which no margin

@@ -35,7 +35,7 @@ func TestMutantsAreCaught(t *testing.T) {
 		},
 		{
 			Name: "the grantor counts from receiving without the tenth", File: "terms.go",
-			Old:    "return t.Lease + t.Margin() + t.Bound",
+			Old:    "return drift.Keep(t.Lease, t.Bound)",
 			New:    "return t.Lease + t.Bound",
 			Caught: "calls it expired",
 		},

@@ -3,6 +3,7 @@ package lease
 import (
 	"time"
 
+	"github.com/kgate/kgate/internal/drift"
 	"github.com/kgate/kgate/kmutex"
 )
 
@@ -16,7 +17,7 @@ type Terms struct {
 }
 
 // Margin is what a holder takes off its lease.
-func (t Terms) Margin() time.Duration { return t.Lease / 10 }
+func (t Terms) Margin() time.Duration { return t.Lease - drift.Use(t.Lease) }
 
 // Interval is the time between two renewals.
 func (t Terms) Interval() time.Duration { return t.Lease / 6 }
@@ -25,7 +26,7 @@ func (t Terms) Interval() time.Duration { return t.Lease / 6 }
 func (t Terms) Retry() time.Duration { return t.Lease / 30 }
 
 // Wait is how long a grantor waits before it calls a member expired.
-func (t Terms) Wait() time.Duration { return t.Lease + t.Margin() + t.Bound }
+func (t Terms) Wait() time.Duration { return drift.Keep(t.Lease, t.Bound) }
 
 // Renewal asks for one more lease for an incarnation.
 type Renewal struct {

@@ -32,6 +32,7 @@ var rooms = map[string][]string{
 	"membership/raftfile":  {},
 	"telemetry":            {"kmutex", "oncelog"},
 	"internal/deadline":    {},
+	"internal/drift":       {},
 	"internal/httplist":    {},
 	"internal/socket":      {},
 	"internal/problems":    {"internal/httplist"},
@@ -41,12 +42,12 @@ var rooms = map[string][]string{
 	"configs":              {},
 	"configs/grafana":      {},
 	"admin":                {"internal/problems"},
-	"client":               {"internal/problems", "internal/socket"},
+	"client":               {"internal/drift", "internal/problems", "internal/socket"},
 	"demo":                 {},
 	"replication":          {"kmutex"},
 	"replication/disk":     {"kmutex", "replication"},
-	"gateway":              {"coordinator", "internal/pool", "kmutex", "membership", "oncelog", "replication", "replication/disk", "transport"},
-	"internal/pool":        {"kmutex", "replication"},
+	"gateway":              {"coordinator", "internal/drift", "internal/pool", "kmutex", "membership", "oncelog", "replication", "replication/disk", "transport"},
+	"internal/pool":        {"internal/drift", "kmutex", "replication"},
 	"lab/sim":              {},
 	"lab/network":          {"lab/sim"},
 	"lab/workload":         {},
@@ -61,8 +62,8 @@ var rooms = map[string][]string{
 	"lab/protocol/quorum":  {"chordring", "lab/protocol", "lab/sim"},
 	"lab/protocol/static":  {"lab/protocol", "lab/sim"},
 	"lab/rounds":           {"lab/meter", "lab/network", "lab/protocol", "lab/protocol/quorum", "lab/sim"},
-	"lab/cluster":          {"internal/pool", "kmutex", "replication", "lab/protocol", "lab/protocol/fairk", "lab/sim", "membership/leader", "membership/lease"},
-	"lab/fuzz":             {"lab/cluster", "lab/network", "membership/lease", "replication"},
+	"lab/cluster":          {"internal/drift", "internal/pool", "kmutex", "replication", "lab/protocol", "lab/protocol/fairk", "lab/sim", "membership/leader", "membership/lease"},
+	"lab/fuzz":             {"lab/cluster", "lab/network", "membership/lease"},
 	"lab":                  {"lab/meter", "lab/network", "lab/protocol", "lab/sim", "lab/workload"},
 	"lab/check":            {"lab", "lab/protocol", "lab/sim", "lab/workload"},
 
@@ -82,7 +83,7 @@ var rooms = map[string][]string{
 	"lab/report":        {"lab/experiment", "lab/meter"},
 	"lab/plan":          {"lab", "lab/experiment", "lab/meter", "lab/protocol", "lab/protocol/fairk", "lab/protocol/static", "lab/workload"},
 	"membership/leader": {"kmutex", "membership/lease"},
-	"membership/lease":  {"kmutex"},
+	"membership/lease":  {"internal/drift", "kmutex"},
 	"cmd/kgate": {
 		"admin", "chordring", "chordring/serfring", "client", "config", "configs", "demo", "gateway", "internal/clusterkey", "internal/peercert", "internal/socket", "kmutex",
 		"lab/experiment", "lab/fuzz", "lab/meter", "lab/plan", "lab/report", "membership", "oncelog",
@@ -91,11 +92,11 @@ var rooms = map[string][]string{
 }
 
 // pure rooms import nothing with a clock, I/O, concurrency or randomness.
-var pure = []string{"internal/pool", "kmutex", "coordinator", "chordring", "membership/leader", "membership/lease", "replication"}
+var pure = []string{"internal/drift", "internal/pool", "kmutex", "coordinator", "chordring", "membership/leader", "membership/lease", "replication"}
 
 // timed rooms are pure and are told the time: they use the type time.Duration
 // and its units, and nothing else of package time.
-var timed = []string{"internal/pool", "membership/leader", "membership/lease", "replication"}
+var timed = []string{"internal/drift", "internal/pool", "membership/leader", "membership/lease", "replication"}
 
 var units = regexp.MustCompile(`^time\.(Duration|Nanosecond|Microsecond|Millisecond|Second|Minute|Hour)$`)
 

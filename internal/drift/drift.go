@@ -1,0 +1,45 @@
+// Package drift says how long a promise lasts between two processes whose clocks do
+// not run at the same rate.
+//
+// An owner promises something to a user for a term: a slot for a ticket's time to
+// live, or the right to have requests in flight for a lease. The user asks for it
+// again and again. Each of the two has its own clock, and the rates of both are
+// within a tenth of true time. The user counts from the moment it sent the request
+// that was answered, and stops after [Use]. The owner counts from the moment it
+// received that request, and gives what it promised to somebody else after [Keep].
+//
+// # The arithmetic
+//
+// Let the request be sent at true time s and received at r >= s. A clock that is a
+// tenth slow shows 0.9 term at s + 0.9 term / 0.9 = s + term at the latest. A clock
+// that is a tenth fast shows 1.1 term + bound at r + (1.1 term + bound) / 1.1
+// = r + term + bound/1.1 at the earliest. So the user stops bound/1.1 before the
+// owner goes on at the worst rates, and 0.2 term + bound before at true ones.
+//
+// An heir of the owner that knows the true time of no request waits, one after the
+// other, for two things that it knows only by their terms: until the owner can
+// receive nothing any more, and then for Keep of the longest term that the owner
+// may have promised. Each wait is long enough by itself, at any rate that the
+// clocks may have, so their sum is.
+package drift
+
+import "time"
+
+// margin is the part of a term by which a clock may be wrong: one in so many.
+const margin = 10
+
+// Use returns for how long the user of a term may rely on it, by its own clock,
+// from the sending of the request for it.
+func Use(term time.Duration) time.Duration { return term - term/margin }
+
+// Keep returns how long the owner keeps what it promised for a term, by its own
+// clock, from the receipt of the request. The bound is how long what the user breaks
+// off at the end may take to be gone.
+func Keep(term, bound time.Duration) time.Duration { return term + term/margin + bound }
+
+// Term returns the longest term that an owner can promise who gives to somebody else
+// after left what it promises now: Keep of it is at most left. It is 0 if there is
+// none.
+func Term(left, bound time.Duration) time.Duration {
+	return max(0, (left-bound)/(margin+1)*margin)
+}

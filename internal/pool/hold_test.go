@@ -1,0 +1,97 @@
+package pool
+
+import (
+	"testing"
+	"time"
+
+	"github.com/kgate/kgate/kmutex"
+	"github.com/kgate/kgate/replication"
+)
+
+// inherited has gateway 3 take over a granted ticket of a lost one. By the wall clock
+// of that one its hold ends after left; the wall clock of gateway 3 is ahead.
+func inherited(t *testing.T, r replication.Record, left, ahead time.Duration) (*trio, *Ticket) {
+	t.Helper()
+	const lost, wall = 9, int64(1_800_000_000_000_000_000)
+	w := newTrio(t, 2)
+	w.pools[3].cfg.Wall = func() int64 { return wall + int64(ahead) }
+	// The tokens leave home with the baton, and are never seen again.
+	ask := kmutex.Message{Kind: kmutex.KindRequest, Epoch: 1, Origin: 2}
+	if _, err := w.pools[1].Step(kmutex.Event{Kind: kmutex.EventReceive, From: 2, Message: ask}); err != nil {
+		t.Fatal(err)
+	}
+	table := replication.NewTable(lost)
+	r.ID, r.Stamp, r.State, r.Fence = replication.NewID([16]byte{1}, lost), wall, replication.StateGranted, replication.Fence{Epoch: 1, Serial: 1}
+	if r.HoldMax > 0 {
+		r.Ends = wall + int64(left)
+	}
+	if _, err := table.Put(r); err != nil {
+		t.Fatal(err)
+	}
+	if err := w.pools[3].cfg.Memory.Copies().Restore(table.Since(0)); err != nil {
+		t.Fatal(err)
+	}
+	w.view.Epoch, w.view.Newest, w.view.Wait = 2, lost, 3300*time.Millisecond
+	w.view.Lost, w.view.Gone = []replication.Lost{{Node: lost, Heir: 3}}, []kmutex.Node{lost}
+	for _, n := range w.view.Members {
+		w.carry(n, w.pools[n].Follow(w.now, w.view, DiskNone))
+	}
+	w.deliver(nil)
+	tk := w.pools[3].Tickets().Get(r.ID)
+	if tk == nil {
+		t.Fatal("the ticket has not been taken over")
+	}
+	return w, tk
+}
+
+// lasts returns how long gateway 3 keeps the ticket, whose holder gives signs.
+func (w *trio) lasts(tk *Ticket) time.Duration {
+	p, began := w.pools[3], w.now
+	for ; p.Tickets().Get(tk.ID) != nil && w.now-began < time.Hour; w.now += 50 * time.Millisecond {
+		p.Sign(w.now, tk)
+		p.Wake(w.now)
+	}
+	return w.now - began
+}
+
+// The end of a hold that an heir takes over lies between what the lost gateway may have
+// promised and a whole hold, whatever the wall clocks show; in between they tell. The
+// next heir reads this one's.
+func TestHoldAtTheHeir(t *testing.T) {
+	const wait = 3300 * time.Millisecond
+	for _, c := range []struct {
+		ttl, holdMax, left, ahead, want time.Duration
+	}{
+		{10 * time.Second, time.Minute, 40 * time.Second, 0, 40 * time.Second},
+		{10 * time.Second, time.Minute, 40 * time.Second, 10 * time.Minute, wait + 11150*time.Millisecond},
+		{10 * time.Second, time.Minute, 40 * time.Second, -10 * time.Minute, wait + time.Minute},
+		{time.Minute, 10 * time.Second, 5 * time.Second, 10 * time.Minute, wait + 11150*time.Millisecond},
+		{time.Minute, 10 * time.Second, 5 * time.Second, -10 * time.Minute, wait + 11150*time.Millisecond},
+	} {
+		w, tk := inherited(t, replication.Record{TTL: c.ttl, HoldMax: c.holdMax}, c.left, c.ahead)
+		r, _ := w.pools[3].Tickets().Table().Get(tk.ID)
+		if told := time.Duration(r.Ends - w.pools[3].cfg.Wall()); told != c.want {
+			t.Errorf("%+v: the next heir is told that it ends after %v", c, told)
+		}
+		if got := w.lasts(tk); got < c.want || got > c.want+100*time.Millisecond {
+			t.Errorf("%+v: the hold ends after %v", c, got)
+		}
+	}
+}
+
+// An heir keeps a ticket without a sign of its holder until the holder must have
+// stopped, also if it renewed at the lost gateway as long as that one could go on, with
+// a clock a tenth slow.
+func TestHeirKeepsTheSlot(t *testing.T) {
+	for _, ttl := range []time.Duration{time.Second, time.Minute, replication.MaxTTL} {
+		w, tk := inherited(t, replication.Record{TTL: ttl}, 0, 0)
+		began := w.now
+		for ; w.pools[3].Tickets().Get(tk.ID) != nil && w.now-began < time.Hour; w.now += 50 * time.Millisecond {
+			w.pools[3].Wake(w.now)
+		}
+		// All by a clock that is a tenth fast.
+		if got := w.now - began; got < w.view.Wait+ttl*11/10+100*time.Millisecond || got > w.view.Wait+ttl*11/10+time.Second {
+			t.Errorf("ttl %v: kept for %v", ttl, got)
+		}
+	}
+}
