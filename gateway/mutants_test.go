@@ -68,7 +68,7 @@ func TestMutantsAreCaught(t *testing.T) {
 		{
 			Name: "a request on a ticket's slot uses all of its time to live", File: "redeem.go",
 			Old:    "sent.Add(drift.Use(life(t)))",
-			New:    "sent.Add(life(t))",
+			New:    "sent.Add(max(life(t), drift.Use(life(t))))",
 			By:     "^TestRedeemedEndsInTime$",
 			Caught: "before the slot is somebody else's",
 		},
