@@ -46,6 +46,7 @@ func TestOldDataDirs(t *testing.T) {
 	for i := range c.Gateways {
 		c.Restart(t, i)
 	}
+	c.opt.K = k // and not before: the configuration still says what it said
 	began := time.Now()
 	load := StartLoad(t, c.Gateways, LoadOptions{Clients: 24}) // refusals until the cluster is there
 	ctx, cancel := context.WithTimeout(t.Context(), 20*time.Second)
@@ -55,9 +56,11 @@ func TestOldDataDirs(t *testing.T) {
 			t.Fatal(err)
 		}
 	}
+	load.Stop()
 	if err := c.AwaitWhole(ctx); err != nil { // the leases of those that were killed are over
 		t.Fatal(err)
 	}
+	load = StartLoad(t, c.Gateways, LoadOptions{Clients: 8})
 	span(t, time.Second)
 	load.Stop()
 	most := 0
