@@ -45,25 +45,27 @@ type rival struct {
 	// early is set for kgate's own machines, whose recovery is not theirs alone: a
 	// loss is played with package cluster.
 	early *bool
+	// frail: a loss is not only the end of service, but can let a second one in.
+	frail bool
 }
 
 func rivals() []rival {
 	yes, no := true, false
 	all := []rival{
-		{named(late, fairk.Late()), true, true, &no},
-		{named(early, fairk.Early()), true, true, &yes},
-		{named("central", central.Spec()), true, true, nil},
-		{named(perfect, ideal.Spec()), true, true, nil},
-		{named("Naimi-Trehel", naimi.Spec()), false, true, nil},
-		{named("ELMP", elmp.Spec()), false, true, nil},
-		{named("Suzuki-Kasami", suzukikasami.Spec()), false, true, nil},
-		{named("token-FD", token.Spec(0)), false, true, nil},
-		{named(proxyA, bv95.A()), true, false, nil}, // with k = 1 it is Naimi-Trehel
-		{named(proxyB, bv95.B()), true, true, nil},
+		{named(late, fairk.Late()), true, true, &no, false},
+		{named(early, fairk.Early()), true, true, &yes, false},
+		{named("central", central.Spec()), true, true, nil, false},
+		{named(perfect, ideal.Spec()), true, true, nil, false},
+		{named("Naimi-Trehel", naimi.Spec()), false, true, nil, false},
+		{named("ELMP", elmp.Spec()), false, true, nil, false},
+		{named("Suzuki-Kasami", suzukikasami.Spec()), false, true, nil, false},
+		{named("token-FD", token.Spec(0)), false, true, nil, false},
+		{named(proxyA, bv95.A()), true, false, nil, false}, // with k = 1 it is Naimi-Trehel
+		{named(proxyB, bv95.B()), true, true, nil, false},
 	}
 	for i, s := range quorum.Specs(fieldLease) {
 		if s.Name != "e2e-announce" {
-			all = append(all, rival{s, false, true, nil}, rival{named(s.Name+", no lease", quorum.Specs(0)[i]), false, true, nil})
+			all = append(all, rival{s, false, true, nil, false}, rival{named(s.Name+", no lease", quorum.Specs(0)[i]), false, true, nil, true})
 		}
 	}
 	return all
@@ -141,7 +143,7 @@ func (r rival) measure(s Setting, nodes, k int, seed uint64) ([][]float64, error
 	}
 	served, upkeep := math.NaN(), math.NaN()
 	switch {
-	case nodes != fieldNodes || r.Name == perfect: // nothing of the ideal line is anywhere
+	case nodes != fieldNodes || r.frail || r.Name == perfect: // nothing of the ideal line is anywhere
 	case r.early != nil:
 		served, upkeep, err = clusterAfterLoss(*r.early, k, seed)
 	default:
