@@ -28,6 +28,7 @@ test: ## all tests but long soaks, about nine minutes on two cores
 	$(GO) test $$($(GO) list ./... | grep -v $(patsubst ./%,-e /%,$(TIMED) $(PROCESSES)))
 	$(GO) test -v -p 1 $(TIMED)
 	$(GO) test -v -p 2 $(PROCESSES)
+	cd test/h2spec && $(GO) test .
 
 soak: ## the long runs of the tests with real processes, about an hour
 	KGATE_SOAK=1 $(GO) test -v -count=1 -p 1 -timeout 2h $(TIMED) $(PROCESSES)
@@ -63,6 +64,7 @@ $(LINT): tools/go.mod
 tidy: ## tidy the module files
 	$(GO) mod tidy
 	cd tools && $(GO) mod tidy
+	cd test/h2spec && $(GO) mod tidy
 
 cover: ## coverage of the unit tests
 	$(GO) test -short -coverprofile=coverage.out ./... && $(GO) tool cover -func=coverage.out | tail -1

@@ -153,7 +153,9 @@ func (l *limitedListener) Accept() (net.Conn, error) {
 		client.raw = spoken.Raw()
 	}
 	l.limiter.enter(l)
-	if err := l.limiter.watch.add(client); err != nil && !errors.Is(err, errors.ErrUnsupported) {
+	err = l.limiter.watch.add(client)
+	client.watched = err == nil
+	if err != nil && !errors.Is(err, errors.ErrUnsupported) {
 		if suppressed, ok := l.limiter.once.Allow("watch"); ok { // it is served all the same
 			l.limiter.logger.Warn("a connection cannot be watched: that its client leaves may be noticed late",
 				slog.Any("error", err), slog.Int("suppressed", suppressed))

@@ -29,7 +29,7 @@ import (
 )
 
 // listen serves the gateway's handler on one more address, in another way.
-func (g *gateway) listen(cfg ServerConfig) *Server {
+func (g *gateway) listen(cfg ServerConfig, wrap ...func(net.Listener) net.Listener) *Server {
 	g.t.Helper()
 	cfg.Handler = g.handler
 	server, err := NewServer(cfg)
@@ -41,6 +41,9 @@ func (g *gateway) listen(cfg ServerConfig) *Server {
 		g.t.Fatal(err)
 	}
 	g.addr = l.Addr().String()
+	for _, f := range wrap {
+		l = f(l)
+	}
 	served := make(chan error, 1)
 	go func() {
 		if cfg.TLS != nil {
