@@ -88,8 +88,9 @@ func (r *Rules) suspects(s Sight, now time.Duration) []Suspicion {
 	}
 	accused := make(map[kmutex.Node]bool)
 	for node, why := range r.apart(now) {
-		take(node, why)
-		accused[node] = reasons[node] == why
+		if take(node, why); reasons[node] == why {
+			accused[node] = true
+		}
 	}
 	r.accused = accused
 	suspects := make([]Suspicion, 0, len(reasons))
