@@ -277,6 +277,7 @@ func (l *leadership) sight(now time.Duration) leader.Sight {
 			s.Boots[c.hosts[i].process.name] = c.hosts[i].process.bootName
 		}
 	}
+	s.Shut = l.shut(s.Boots)
 	quiet := l.rules.Quiet(now)
 	for _, m := range c.log.Members {
 		answers := m.Host == l.p.host || c.Dials(l.p.host, m.Host)
@@ -294,6 +295,29 @@ func (l *leadership) sight(now time.Duration) leader.Sight {
 		}
 	}
 	return s
+}
+
+// shut returns the gateways that are no members and answer another member and not the
+// leader.
+func (l *leadership) shut(boots map[string]string) []string {
+	c := l.p.c
+	var names []string
+	for i := range c.hosts {
+		p := c.hosts[i].process
+		if p == nil || boots[p.name] == "" || c.Dials(l.p.host, i) {
+			continue
+		}
+		m, in := c.log.Named(i)
+		if in && m.Boot == p.boot {
+			continue
+		}
+		if slices.ContainsFunc(c.log.Members, func(m fairk.Member) bool {
+			return c.Dials(l.p.host, m.Host) && c.Dials(m.Host, i)
+		}) {
+			names = append(names, p.name)
+		}
+	}
+	return names
 }
 
 // gossips reports that gossip tells a host of another: there is a way, by a third one
