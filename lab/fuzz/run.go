@@ -163,6 +163,7 @@ func (p *play) heal() {
 			}
 			p.Unbar(a, b)
 			p.Unmute(a, b)
+			p.Unlose(a, b)
 			p.Slow(a, b, 0)
 		}
 	}
@@ -247,7 +248,7 @@ func (p *play) do(o Op) {
 		p.Pause(o.Host)
 	case OpResume:
 		p.Resume(p.first(o.Host, p.Paused))
-	case OpCut, OpHeal, OpBar, OpUnbar, OpMute, OpUnmute:
+	case OpCut, OpHeal, OpBar, OpUnbar, OpMute, OpUnmute, OpLose, OpUnlose:
 		p.links(o)
 	case OpSlow:
 		p.Slow(o.Host, int(o.To), o.Hold)
@@ -285,7 +286,7 @@ func (p *play) links(o Op) {
 			if a == b || o.From>>a&1 == 0 || o.To>>b&1 == 0 {
 				continue
 			}
-			do := map[Kind]func(a, b int){OpCut: p.Cut, OpHeal: p.Heal, OpBar: p.Bar, OpUnbar: p.Unbar, OpMute: p.Mute, OpUnmute: p.Unmute}[o.Kind]
+			do := map[Kind]func(a, b int){OpCut: p.Cut, OpHeal: p.Heal, OpBar: p.Bar, OpUnbar: p.Unbar, OpMute: p.Mute, OpUnmute: p.Unmute, OpLose: p.Lose, OpUnlose: p.Unlose}[o.Kind]
 			do(a, b)
 		}
 	}
