@@ -188,7 +188,8 @@ func (c *Cluster) Send(from, to int, kind string, m any) {
 	}
 	way := [2]int{from, to}
 	if called(m) {
-		if c.bars[way] && !c.calls[way] {
+		// A paused process has its connections opened by the kernel.
+		if opens := !c.bars[way] && c.hosts[to].process != nil && !c.IsCut(from, to) && !c.IsCut(to, from); !opens && !c.calls[way] {
 			return
 		}
 		c.calls[way] = true

@@ -111,10 +111,21 @@ func (c *Cluster) Ticket(host int, ttl, hold time.Duration) *Holder {
 // gateway is lost and its holder gone.
 func (h *Holder) Lasts() time.Duration { return h.hold + 2*h.ttl + h.c.cfg.Terms.Wait() }
 
-// Unknown reports whether the tickets of lost gateways were known to nobody, at some
-// time: then the tokens that they may have given out are withheld for
-// replication.MaxTTL.
-func (c *Cluster) Unknown() bool { return c.unknown }
+// Spent reports that all tokens are withheld, since the tickets of lost gateways are
+// known to nobody: they may have given out any token, for replication.MaxTTL.
+func (c *Cluster) Spent() bool {
+	if !c.unknown {
+		return false
+	}
+	for _, m := range c.newest.Members {
+		if p := c.hosts[m.Host].process; p != nil && p.gateway.Pool() != nil && p.gateway.Pool().Epoch() > 0 {
+			if withheld := p.gateway.Pool().Withheld(); withheld.Len() >= c.newest.K {
+				return true
+			}
+		}
+	}
+	return false
+}
 
 // Over reports whether a holder asks for nothing any more.
 func (h *Holder) Over() bool { return h.over }

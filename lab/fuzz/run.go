@@ -4,6 +4,7 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"maps"
 	"runtime/debug"
 	"time"
 
@@ -112,7 +113,7 @@ func (p *play) play() error {
 	if err := p.until(p.Now()+served+p.work(), enough); err != nil {
 		return err
 	}
-	if p.Unknown() { // what lost gateways may have given out is withheld for so long, by a clock that may be slow
+	if p.starving() != nil && p.Spent() { // by a clock that may be slow
 		if err := p.until(p.Now()+replication.MaxTTL*11/10, enough); err != nil {
 			return err
 		}
@@ -142,13 +143,16 @@ func (p *play) until(end time.Duration, enough func() bool) error {
 	return p.Err()
 }
 
-// hurry ends delays: how long a line takes in which each token takes seconds to pass
-// on is nothing to judge.
+// hurry ends the delays with which leases do not hold, docs/guarantees.md: how long a line
+// takes in which each token takes seconds to pass on is nothing to judge.
 func (p *play) hurry() {
-	for way := range p.slow {
-		p.Slow(way[0], way[1], 0)
+	slow := maps.Clone(p.slow)
+	for way, by := range slow {
+		if back := slow[[2]int{way[1], way[0]}]; by+back+2*(p.Base+p.Extra) > quick {
+			p.Slow(way[0], way[1], 0)
+			delete(p.slow, way)
+		}
 	}
-	clear(p.slow)
 }
 
 // heal ends all faults. Clocks stay wrong.

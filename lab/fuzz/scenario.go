@@ -275,18 +275,21 @@ func (g *generator) join() {
 	g.add(Op{At: g.any(), Kind: OpStart, Host: g.r.IntN(g.Hosts)})
 }
 
-// laggard is a gateway that learns late of one that joins, while all of them ask for
-// slots.
+// laggard is a gateway that learns late of another one that comes back, while both want
+// slots: others, who have heard of it, pass its requests on.
 func (g *generator) laggard() {
-	at, late := g.any(), g.r.IntN(g.Hosts)
-	for host := range g.Hosts { // whoever leads
-		g.add(Op{At: at, Kind: OpSlow, Host: host, To: uint(late), Hold: lease / 3})
-		g.add(Op{At: at + lease, Kind: OpSlow, Host: host, To: uint(late)})
-	}
-	g.add(Op{At: at + lease/30, Kind: OpStart, Host: g.r.IntN(g.Hosts)})
-	for range 40 {
-		asked := at + time.Duration(g.r.Int64N(int64(lease)))
-		g.add(Op{At: asked, Kind: OpRequest, Host: g.r.IntN(g.Hosts), Hold: g.Base})
+	at, late := g.any()/2, 1+g.r.IntN(g.Hosts-1)
+	back := 1 + (late+g.r.IntN(g.Hosts-1))%(g.Hosts-1)
+	g.add(Op{At: at, Kind: OpKill, Host: back})
+	at += lease
+	o := Op{At: at, Kind: OpSlow, To: uint(late), Hold: lease / 3}
+	g.add(o) // from host 0, which leads at first
+	g.add(Op{At: at + lease/30, Kind: OpStart, Host: back})
+	o.At, o.Hold = at+lease, 0
+	g.add(o)
+	for i := range 60 {
+		asked := at + time.Duration(g.r.Int64N(int64(lease/2)))
+		g.add(Op{At: asked, Kind: OpRequest, Host: []int{late, back}[i%2], Hold: g.Base})
 	}
 }
 
