@@ -14,7 +14,7 @@ import (
 )
 
 // shut has the gateways that are no members, that gossip sees alive, and that answer
-// another member and not this leader.
+// another member, if there is one, and not this leader.
 type shut struct {
 	mu     sync.Mutex
 	next   time.Time // when to look again
@@ -55,7 +55,7 @@ func (c *Cluster) watchOutsiders(now time.Time) {
 		return
 	}
 	var outsiders []serfring.Member
-	if view := c.View(); c.raft.State() == raft.Leader && len(view.Members) > 1 {
+	if view := c.View(); c.raft.State() == raft.Leader && len(c.voters()) > 1 {
 		for _, p := range alive(c.config.Discovery.Members()) {
 			if m, in := view.Named(p.Name); (!in || m.Boot != p.Boot) && p.Name != c.config.Name && len(outsiders) < maxOutsiders {
 				outsiders = append(outsiders, p)
@@ -70,19 +70,20 @@ func (c *Cluster) watchOutsiders(now time.Time) {
 }
 
 // shutOut returns those of the outsiders that do not answer here and answer a member
-// that is chosen at random.
+// that is chosen at random. A leader that is the only member has nobody to ask.
 func (c *Cluster) shutOut(outsiders []serfring.Member) []string {
 	members := slices.DeleteFunc(slices.Clone(c.View().Members), func(m Member) bool { return m.Name == c.config.Name })
-	if len(members) == 0 {
-		return nil
+	reached := func(string) bool { return true }
+	if len(members) > 0 {
+		other := members[rand.IntN(len(members))] //nolint:gosec // no secret
+		reached = func(name string) bool { return name != other.Name && c.reachedFrom(other, name) }
 	}
-	other := members[rand.IntN(len(members))] //nolint:gosec // no secret
 	var mu sync.Mutex
 	var wg sync.WaitGroup
 	var names []string
 	for _, p := range outsiders {
 		wg.Go(func() {
-			if c.reaches(c.closing, p.PeerAddr) || p.Name == other.Name || !c.reachedFrom(other, p.Name) {
+			if c.reaches(c.closing, p.PeerAddr) || !reached(p.Name) {
 				return
 			}
 			mu.Lock()

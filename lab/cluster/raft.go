@@ -296,8 +296,8 @@ func (l *leadership) sight(now time.Duration) leader.Sight {
 	return s
 }
 
-// shut returns the gateways that are no members and answer another member and not the
-// leader.
+// shut returns the gateways that are no members and answer another member, if there is
+// one, and not the leader.
 func (l *leadership) shut(boots map[string]string) []string {
 	c := l.p.c
 	var names []string
@@ -310,7 +310,7 @@ func (l *leadership) shut(boots map[string]string) []string {
 		if in && m.Boot == p.boot {
 			continue
 		}
-		if slices.ContainsFunc(c.log.Members, func(m fairk.Member) bool {
+		if len(c.log.Members) == 1 || slices.ContainsFunc(c.log.Members, func(m fairk.Member) bool {
 			return c.Dials(l.p.host, m.Host) && c.Dials(m.Host, i)
 		}) {
 			names = append(names, p.name)

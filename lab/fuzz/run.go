@@ -182,12 +182,13 @@ func (p *play) startAll() {
 	}
 }
 
-// work is how long those who wait will be at the upstream, in sum.
+// work is how long those who wait will be at the upstream, in sum, with the hand-overs
+// between them.
 func (p *play) work() time.Duration {
 	var sum time.Duration
 	for _, r := range p.asked {
 		if r.Outcome() == "" {
-			sum += r.Hold
+			sum += r.Hold + 4*(p.Base+p.Extra)
 		}
 	}
 	for _, h := range p.holders {

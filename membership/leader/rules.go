@@ -62,7 +62,7 @@ type Sight struct {
 	// of these dials began. Those are dialed whose link is down, and Rules.Quiet.
 	Gone map[kmutex.Node]time.Duration
 	// Shut are the gateways that are no members, that gossip sees alive, and that
-	// answer another member and not the leader.
+	// answer another member, if there is one, and not the leader.
 	Shut []string
 }
 
