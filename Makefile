@@ -28,12 +28,15 @@ test: ## all tests but long soaks, about nine minutes on two cores
 	$(GO) test $$($(GO) list ./... | grep -v $(patsubst ./%,-e /%,$(TIMED) $(PROCESSES)))
 	$(GO) test -v -p 1 $(TIMED)
 	$(GO) test -v -p 2 $(PROCESSES)
+	cd test/h2spec && $(GO) test .
 
 soak: ## the long runs of the tests with real processes, about an hour
 	KGATE_SOAK=1 $(GO) test -v -count=1 -p 1 -timeout 2h $(TIMED) $(PROCESSES)
 
-race: ## all tests but those with real processes under the race detector; the largest searches are left out
-	$(GO) test -race -short $$($(GO) list ./... | grep -v $(patsubst ./%,-e /%,$(TIMED) $(PROCESSES)))
+# Packages without a goroutine have nothing to race with.
+SEQUENTIAL = $(shell $(GO) list ./kmutex ./coordinator ./chordring ./replication ./internal/pool ./membership/leader ./membership/lease ./lab/... | grep -v -e /lab/fuzz -e /lab/experiment -e /lab/plan)
+race: ## tests under the race detector, but those with real processes and those of packages without goroutines; the largest searches are left out
+	$(GO) test -race -short $$($(GO) list ./... | grep -v $(patsubst ./%,-e /%,$(TIMED) $(PROCESSES)) | grep -vx $(addprefix -e ,$(SEQUENTIAL)))
 
 FUZZTIME ?= 30s
 fuzz: ## every fuzz target for FUZZTIME (30s)
@@ -61,6 +64,7 @@ $(LINT): tools/go.mod
 tidy: ## tidy the module files
 	$(GO) mod tidy
 	cd tools && $(GO) mod tidy
+	cd test/h2spec && $(GO) mod tidy
 
 cover: ## coverage of the unit tests
 	$(GO) test -short -coverprofile=coverage.out ./... && $(GO) tool cover -func=coverage.out | tail -1

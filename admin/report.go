@@ -99,6 +99,7 @@ func sum(windows []AccessWindow) AccessWindow {
 	for _, w := range windows {
 		total += w.MeanMillis * float64(w.Count)
 		all.MaxMillis = max(all.MaxMillis, w.MaxMillis)
+		all.OldestMillis = max(all.OldestMillis, w.OldestMillis)
 		all.Count += w.Count
 	}
 	if all.Count > 0 {
@@ -107,8 +108,11 @@ func sum(windows []AccessWindow) AccessWindow {
 	return all
 }
 
-// spread is the maximum less the mean.
-func (w AccessWindow) spread() float64 { return max(0, w.MaxMillis-w.MeanMillis) }
+// spread is the longest wait less the mean of those admitted. Who still waits counts,
+// too: a line that has stopped is not fair because nobody new has been admitted.
+func (w AccessWindow) spread() float64 {
+	return max(0, max(w.MaxMillis, w.OldestMillis)-w.MeanMillis)
+}
 
 // pastSpread puts the pasts of several gateways together. They end at the same
 // moment, but need not be equally long.
@@ -121,7 +125,7 @@ func pastSpread(past [][]AccessWindow) []*float64 {
 				windows = append(windows, p[j])
 			}
 		}
-		if w := sum(windows); w.Count > 0 {
+		if w := sum(windows); w.Count > 0 || w.OldestMillis > 0 {
 			v := w.spread()
 			out[i] = &v
 		}

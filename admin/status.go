@@ -38,6 +38,11 @@ type Cluster struct {
 	// Leader is the name of the gateway that leads the agreement on views;
 	// empty while there is none.
 	Leader string `json:"leader"`
+	// Voters counts the gateways that vote on views. LossesTolerated is how many of
+	// them may be lost now while the others still agree, as far as the gateway that
+	// answers can reach them; below 0 they do not.
+	Voters          int `json:"voters"`
+	LossesTolerated int `json:"losses_tolerated"`
 	// Members of the view, by name.
 	Members []Member `json:"members"`
 }
@@ -51,6 +56,8 @@ type Member struct {
 	// Status in the agreed view: alive, or suspended until its lease has run out;
 	// lost, if it has gone without a word and has not come back.
 	Status string `json:"status"`
+	// Votes: it has a vote on views.
+	Votes bool `json:"votes"`
 	// Self marks the gateway that answers.
 	Self bool `json:"self"`
 	// LinkUp tells whether the link to it is up; true for Self.
@@ -126,8 +133,8 @@ type PoolFleet struct {
 	// Baton is the name of the gateway that holds the baton; empty while it is on
 	// its way.
 	Baton string `json:"baton"`
-	// AccessWindow sums up the access times of the last 60 seconds; SpreadMillis
-	// is their maximum less their mean.
+	// AccessWindow sums up the waits of the last 60 seconds; SpreadMillis is the
+	// longest of them, or the oldest wait if that is longer, less their mean.
 	AccessWindow AccessWindow `json:"access_window"`
 	SpreadMillis float64      `json:"spread_ms"`
 	// Gateways has each one's part, by name.
@@ -151,16 +158,19 @@ type PoolPart struct {
 type Past struct {
 	// StepSeconds are between two values.
 	StepSeconds int `json:"step_seconds"`
-	// SpreadMillis ends now; null where nobody was admitted in the 60 seconds
-	// before.
+	// SpreadMillis ends now; null where nobody waited, and nobody was admitted in the
+	// 60 seconds before.
 	SpreadMillis []*float64 `json:"spread_ms"`
 }
 
-// AccessWindow sums up access times.
+// AccessWindow sums up the waits of the requests admitted in 60 seconds.
 type AccessWindow struct {
 	MeanMillis float64 `json:"mean_ms"`
 	MaxMillis  float64 `json:"max_ms"`
 	Count      uint64  `json:"count"`
+	// OldestMillis is how long the oldest request had waited that was still waiting
+	// at the end.
+	OldestMillis float64 `json:"oldest_ms"`
 }
 
 // withLists returns s with empty lists in place of absent ones.

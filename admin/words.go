@@ -40,6 +40,12 @@ func (s Status) Troubles() []string {
 	if s.Cluster.View > 0 && s.Cluster.Leader == "" {
 		say("No gateway leads: is a majority of them up, and can they reach each other?")
 	}
+	switch c := s.Cluster; {
+	case c.Voters > 0 && c.LossesTolerated < 0:
+		say("No majority of the %d voters can be reached from here: nothing can be agreed on, and leases end.", c.Voters)
+	case c.Voters > 2 && c.LossesTolerated == 0:
+		say("So many of the %d voters cannot be reached that one more loss stops the whole fleet.", c.Voters)
+	}
 	for _, m := range s.Cluster.Members {
 		switch {
 		case m.Self:

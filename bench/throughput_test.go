@@ -86,7 +86,7 @@ func (s *system) metrics(b *testing.B) cluster.Metrics {
 
 // count takes the algorithm's cost out of what a round has added to the metrics.
 func (s *system) count(m cluster.Metrics) {
-	admitted := m.Sum("kgate_access_time_seconds_count")
+	admitted := m.Sum("kgate_wait_time_seconds_count", `outcome="admitted"`)
 	if admitted == 0 {
 		return
 	}

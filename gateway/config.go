@@ -84,6 +84,8 @@ type Observer interface {
 	// LeaseLost counts that this gateway has lost its lease, and all that it had
 	// in flight.
 	LeaseLost()
+	// TicketsWritten reports how long it took to write tickets to DataDir.
+	TicketsWritten(took time.Duration)
 }
 
 // PoolObserver watches one pool. Its methods are called under the pool's lock:
@@ -102,6 +104,8 @@ type PoolObserver interface {
 	Overtaken()
 	// AuditFailed counts that home found tokens lost or doubled.
 	AuditFailed()
+	// Slots reports how many slots are in use at this gateway from now on.
+	Slots(inUse int)
 }
 
 // Reason says why a pool entered a new epoch.
@@ -112,20 +116,23 @@ const (
 	ReasonLoss   Reason = "loss"   // a gateway was lost
 	ReasonReturn Reason = "return" // what a lost one may have held is free again
 	ReasonK      Reason = "k"      // k was changed
-	ReasonOther  Reason = "other"  // a gateway left in order, or an audit failed
+	ReasonLeave  Reason = "leave"  // a gateway left in order
+	ReasonAudit  Reason = "audit"  // an audit found tokens lost or doubled, or a message was lost
 )
 
 type noObserver struct{}
 
-func (noObserver) Pool(string) PoolObserver { return noObserver{} }
-func (noObserver) LeaseLost()               {}
-func (noObserver) Moved(kmutex.Trace)       {}
-func (noObserver) Sent(kmutex.Kind)         {}
-func (noObserver) Received(kmutex.Kind)     {}
+func (noObserver) Pool(string) PoolObserver     { return noObserver{} }
+func (noObserver) LeaseLost()                   {}
+func (noObserver) TicketsWritten(time.Duration) {}
+func (noObserver) Moved(kmutex.Trace)           {}
+func (noObserver) Sent(kmutex.Kind)             {}
+func (noObserver) Received(kmutex.Kind)         {}
 
 func (noObserver) Recovered(Reason, time.Duration) {}
 func (noObserver) Overtaken()                      {}
 func (noObserver) AuditFailed()                    {}
+func (noObserver) Slots(int)                       {}
 
 // PoolConfig is what this gateway alone decides about a pool.
 type PoolConfig struct {

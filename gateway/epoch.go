@@ -19,6 +19,7 @@ import (
 func (p *pool) follow(self kmutex.Node, view *membership.View, spec membership.Pool) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
+	before := p.view
 	p.view = view
 	if p.core == nil {
 		p.self = self
@@ -31,7 +32,7 @@ func (p *pool) follow(self kmutex.Node, view *membership.View, spec membership.P
 		spec.Home, spec.Epoch = p.spec.Home, p.spec.Epoch // only the tickets change within an epoch
 	}
 	if spec.Epoch > p.spec.Epoch {
-		p.entering, p.reason = p.g.now(), reasonOf(p.spec, spec)
+		p.entering, p.reason = p.g.now(), reasonOf(p.spec, spec, someLeft(before, view))
 		p.endLetters()
 	}
 	p.spec = spec
@@ -79,7 +80,7 @@ func (p *pool) viewOf(view *membership.View, spec membership.Pool) purepool.View
 }
 
 // reasonOf tells why a pool entered an epoch.
-func reasonOf(before, after membership.Pool) Reason {
+func reasonOf(before, after membership.Pool, left bool) Reason {
 	switch {
 	case before.Epoch > 0 && before.K != after.K:
 		return ReasonK
@@ -87,9 +88,19 @@ func reasonOf(before, after membership.Pool) Reason {
 		return ReasonLoss
 	case len(after.Owed) < len(before.Owed):
 		return ReasonReturn
+	case left:
+		return ReasonLeave
 	default:
-		return ReasonOther
+		return ReasonAudit
 	}
+}
+
+// someLeft reports whether a member of the view before is not in the one after.
+func someLeft(before, after *membership.View) bool {
+	return before != nil && slices.ContainsFunc(before.Members, func(m membership.Member) bool {
+		_, in := after.Member(m.Node)
+		return !in
+	})
 }
 
 // placed tells when a waiting ticket took its place in line. The caller holds the

@@ -111,7 +111,9 @@ func (g *Gateway) keep(store *disk.Store) {
 			}
 			p.mu.Unlock()
 		}
+		began := time.Now()
 		err := store.Write(changes)
+		g.cfg.Observer.TicketsWritten(time.Since(began))
 		if err != nil && g.losses.First("disk") {
 			g.cfg.Logger.Error("tickets cannot be written: they are lost if all gateways are at once", slog.Any("error", err))
 		}

@@ -269,7 +269,7 @@ func (p *pool) end(s *Slot, how kmutex.EventKind) {
 		ends = p.part(s)
 		s.wake()
 	} else {
-		p.inFlight--
+		p.use(-1)
 		p.gave(s)
 		p.leaveTrail(s)
 	}
@@ -291,7 +291,7 @@ func (p *pool) grant(grant kmutex.Grant) {
 	}
 	s.state, s.grant, s.epoch, s.at = slotGranted, grant, p.spec.Epoch, p.g.now()
 	p.waiting--
-	p.inFlight++
+	p.use(1)
 	p.came(s)
 	p.rate.admitted(s.at, p.waiting > 0)
 	p.overtaken(s)
@@ -300,6 +300,12 @@ func (p *pool) grant(grant kmutex.Grant) {
 	if s.held != nil {
 		p.granted = append(p.granted, s)
 	}
+}
+
+// use notes that so many slots more are in use. The caller holds the pool's lock.
+func (p *pool) use(more int) {
+	p.inFlight += more
+	p.watch.Slots(p.inFlight)
 }
 
 // wake ends the wait. The caller holds the pool's lock.

@@ -161,7 +161,8 @@ func (p *pool) void() (refused, aborted int, ended <-chan struct{}) {
 	}
 	clear(p.slots)
 	clear(p.clients)
-	p.waiting, p.inFlight, p.requests = 0, 0, aborted
+	p.use(-p.inFlight)
+	p.waiting, p.requests = 0, aborted
 	if aborted > 0 {
 		ended = p.idle.wait()
 	}

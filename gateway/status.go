@@ -18,8 +18,15 @@ type PoolStatus struct {
 	InFlight, Waiting int
 	// ClientLimit and ClientTickets are the bounds of one client here; 0: none.
 	ClientLimit, ClientTickets int
-	// Baton tells whether this gateway is the coordinator.
-	Baton bool
+	// QueueLimit is how many may wait here.
+	QueueLimit int
+	// TicketsWaiting and TicketsHolding count the tickets here, which are among
+	// Waiting and InFlight.
+	TicketsWaiting, TicketsHolding int
+	// Baton tells whether this gateway is the coordinator, BatonNumber which baton
+	// it had last: in an epoch the number grows with each move.
+	Baton       bool
+	BatonNumber uint64
 	// Free tokens at this gateway: with the baton, parked or idle.
 	Free int
 	// Withheld tokens may still be in use at a lost gateway.
@@ -55,6 +62,7 @@ func (p *pool) status() PoolStatus {
 	s := PoolStatus{
 		Name: p.name, K: p.spec.K, Binding: p.spec.Binding, Epoch: p.spec.Epoch, Home: p.spec.Home,
 		InFlight: p.inFlight, Waiting: p.waiting, ClientLimit: p.cfg.ClientLimit, ClientTickets: p.cfg.ClientTickets,
+		QueueLimit: p.cfg.QueueLimit,
 	}
 	if p.alive() {
 		if ts := p.core.Tickets(); ts != nil {
@@ -62,7 +70,14 @@ func (p *pool) status() PoolStatus {
 		}
 		m := p.core.Machine()
 		s.Baton, s.Forming, s.Free = m.Coordinator(), m.Frozen(), m.FreeHere()
-		s.Withheld = p.core.Withheld().Len()
+		s.Withheld, s.BatonNumber = p.core.Withheld().Len(), m.BatonNumber()
+	}
+	for _, held := range p.held {
+		if held.state == slotWaiting {
+			s.TicketsWaiting++
+		} else {
+			s.TicketsHolding++
+		}
 	}
 	return s
 }

@@ -203,7 +203,7 @@ func (p *pool) inherit(i purepool.Inherited) {
 	p.slots[i.Number], p.held[t] = s, s
 	if t.Granted {
 		s.state, s.epoch, s.grant = slotGranted, t.Epoch, t.Grant
-		p.inFlight++
+		p.use(1)
 	} else {
 		p.waiting++
 	}
@@ -227,6 +227,6 @@ func (p *pool) forgetTickets(gone []*purepool.Ticket) {
 		delete(p.held, t)
 		delete(p.slots, s.ticket)
 		s.state = slotEnded
-		p.inFlight--
+		p.use(-1)
 	}
 }

@@ -117,6 +117,10 @@ func cloneTurns(turns []Turn) []Turn {
 // Coordinator reports whether the baton is at this node.
 func (m *Machine) Coordinator() bool { return m.baton }
 
+// BatonNumber returns the number of the newest baton of this epoch that has been at
+// this node: it grows with each move.
+func (m *Machine) BatonNumber() uint64 { return m.number }
+
 // Frozen reports whether the machine waits for an Install.
 func (m *Machine) Frozen() bool { return m.frozen }
 

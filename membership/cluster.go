@@ -17,6 +17,7 @@ import (
 
 	"github.com/kgate/kgate/chordring/serfring"
 	"github.com/kgate/kgate/kmutex"
+	"github.com/kgate/kgate/membership/raftfile"
 	"github.com/kgate/kgate/oncelog"
 )
 
@@ -34,6 +35,8 @@ type Cluster struct {
 	once    oncelog.Limit
 	silent  silences
 
+	pace     pace
+	roll     rollCall
 	tenure   *tenure
 	grants   *grants
 	evidence *evidence
@@ -76,6 +79,7 @@ func Start(ctx context.Context, config Config) (*Cluster, error) {
 		config:  config,
 		machine: newMachine(config.Logger),
 		up:      make(chan struct{}),
+		roll:    rollCall{over: make(chan struct{})},
 		broken:  make(chan error, 1),
 
 		tenure:   newTenure(config.Boot, bootNow),
@@ -98,10 +102,18 @@ func (c *Cluster) start(ctx context.Context) error {
 	logger := newRaftLogger(c.closing, c.config.Logger)
 	var err error
 	server := c.config.Name + "/" + c.config.Boot
-	if c.storage, err = openStorage(c.config.DataDir, c.config.Name, server, logger); err != nil {
+	options := raftfile.Options{FS: c.config.files, Failed: c.fail, Wrote: c.wrote}
+	if c.storage, err = openStorage(c.config.DataDir, c.config.Name, server, options); err != nil {
 		return err
 	}
+	if c.storage.fresh {
+		close(c.roll.over)
+	}
+	if c.storage.file != nil {
+		c.machine.agreed = c.storage.file.NoteCommitted
+	}
 	c.stream = newRaftStream(c.config.Raft, c.clusterID, c.admit, c.config.CallTimeout, c.config.Logger)
+	c.stream.flush, c.stream.guard = c.storage.flush, c.guard
 	c.trans = raft.NewNetworkTransportWithConfig(&raft.NetworkTransportConfig{
 		Logger:  logger,
 		Stream:  c.stream,
@@ -110,22 +122,20 @@ func (c *Cluster) start(ctx context.Context) error {
 		// next request waits for its place blocks for ever. The follower then
 		// gets heartbeats, but no entries, and a leader that needs it commits
 		// nothing and cannot be closed. A few views a day need no pipeline.
-		MaxRPCsInFlight:       1,
-		Timeout:               c.config.CallTimeout,
+		MaxRPCsInFlight: 1,
+		// A vote and entries are answered when they are on disk.
+		Timeout:               c.config.CallTimeout + writesInTimeout*c.pace.typical(),
 		ServerAddressProvider: c,
 	})
-	c.raft, err = raft.NewRaft(c.raftConfig(logger), c.machine, loudStore{c.storage.logs, c.fail}, c.storage.stable, c.storage.snapshots, patient{c.trans, c})
+	c.raft, err = raft.NewRaft(c.raftConfig(logger), c.machine, c.storage.logs, c.storage.stable, c.storage.snapshots, patient{c.trans, c})
 	if err != nil {
 		if errors.Is(err, ErrNewer) || errors.Is(err, ErrOlder) {
-			err = fmt.Errorf("%w: %w", ErrDataDir, err)
+			return dirError(c.config.DataDir, err)
 		}
 		return fmt.Errorf("membership: raft: %w", err)
 	}
 	close(c.up)
 	c.stream.open()
-	if !c.storage.fresh && c.soleVoter() {
-		c.wg.Go(c.electMyself)
-	}
 	c.client = &http.Client{Transport: &http.Transport{
 		DialContext:           c.dialControl,
 		MaxIdleConnsPerHost:   2 * asksPerVoter,
@@ -134,6 +144,7 @@ func (c *Cluster) start(ctx context.Context) error {
 	}}
 	c.control = c.newControl()
 	c.wg.Go(func() { _ = c.control.Serve(c.config.Control) }) // always ErrServerClosed
+	c.wg.Go(c.comeBack)
 	for _, loop := range []func(){c.run, c.renew, c.watch, c.elections, c.grants.rounds} {
 		c.wg.Go(loop)
 	}
@@ -143,8 +154,8 @@ func (c *Cluster) start(ctx context.Context) error {
 func (c *Cluster) raftConfig(logger hclog.Logger) *raft.Config {
 	conf := raft.DefaultConfig()
 	conf.LocalID = raft.ServerID(c.storage.meta.Server)
-	conf.HeartbeatTimeout = c.config.HeartbeatTimeout
-	conf.ElectionTimeout = c.config.ElectionTimeout
+	conf.HeartbeatTimeout = c.heartbeatTimeout()
+	conf.ElectionTimeout = c.electionTimeout()
 	conf.LeaderLeaseTimeout = c.config.LeaderLease
 	conf.CommitTimeout = c.config.CommitTimeout
 	// Views change rarely and are small: a log of a few hundred entries is
@@ -196,7 +207,7 @@ func (c *Cluster) Failed() <-chan error { return c.broken }
 
 func (c *Cluster) fail(err error) {
 	select {
-	case c.broken <- fmt.Errorf("%w: %s: %w%s", ErrDataDir, c.config.DataDir, err, advice(err)):
+	case c.broken <- dirError(c.config.DataDir, err):
 	default:
 	}
 }

@@ -12,6 +12,7 @@ import (
 
 	"github.com/kgate/kgate/chordring/serfring"
 	"github.com/kgate/kgate/kmutex"
+	"github.com/kgate/kgate/membership/raftfile"
 )
 
 // Discovery reports which gateways gossip knows. Changed receives a value
@@ -77,7 +78,7 @@ type Config struct {
 	// Raft and Control are closed by Close.
 	Raft, Control StreamLayer
 
-	// HeartbeatTimeout and ElectionTimeout are raft's. Default: a fifth of Lease, at
+	// HeartbeatTimeout and ElectionTimeout are raft's. Default: a third of Lease, at
 	// most 1 s.
 	HeartbeatTimeout, ElectionTimeout time.Duration
 	// LeaderLease is how long a leader stays one without hearing from a
@@ -100,12 +101,18 @@ type Config struct {
 	CleanAfter time.Duration
 	// Lease is how long a gateway may have requests in flight without the
 	// leader having heard of it. It is what a new cluster starts with; afterwards
-	// the agreed one rules. At least 5 heartbeat timeouts, or every change of the
+	// the agreed one rules. At least 3 heartbeat timeouts, or every change of the
 	// leader would cost everybody's lease. Default 3 s.
 	Lease time.Duration
 
+	// Stored is told how long each write of raft's log took, Committed how long this
+	// gateway, as the leader, waited for a change to be agreed on. They must not block;
+	// nil: nobody is told.
+	Stored, Committed func(took time.Duration)
 	// Logger receives what happens; nil discards it.
 	Logger *slog.Logger
+
+	files raftfile.FS // where DataDir lies; nil: in the file system
 }
 
 // Errors of [Start] and of the cluster's methods.
@@ -136,6 +143,12 @@ func (c Config) withDefaults() Config {
 	setDefault(&c.SwapAfter, 3*time.Second)
 	setDefault(&c.CleanAfter, time.Minute)
 	c.BootstrapExpect = max(c.BootstrapExpect, 1)
+	if c.Stored == nil {
+		c.Stored = func(time.Duration) {}
+	}
+	if c.Committed == nil {
+		c.Committed = func(time.Duration) {}
+	}
 	if c.Logger == nil {
 		c.Logger = slog.New(slog.DiscardHandler)
 	}
@@ -168,8 +181,8 @@ func (c Config) Validate() error {
 	if c.LeaderLease < 5*time.Millisecond || c.LeaderLease > c.HeartbeatTimeout {
 		bad("leader lease %v must be between 5ms and the heartbeat timeout %v", c.LeaderLease, c.HeartbeatTimeout)
 	}
-	if c.Lease < 5*c.HeartbeatTimeout || c.Lease > maxLease {
-		bad("lease %v must be between 5 heartbeat timeouts (%v) and %v", c.Lease, 5*c.HeartbeatTimeout, maxLease)
+	if c.Lease < 3*c.HeartbeatTimeout || c.Lease > maxLease {
+		bad("lease %v must be between 3 heartbeat timeouts (%v) and %v", c.Lease, 3*c.HeartbeatTimeout, maxLease)
 	}
 	return errors.Join(errs...)
 }

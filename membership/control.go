@@ -19,6 +19,7 @@ import (
 	"github.com/kgate/kgate/chordring/serfring"
 	"github.com/kgate/kgate/internal/peercert"
 	"github.com/kgate/kgate/kmutex"
+	"github.com/kgate/kgate/membership/raftfile"
 )
 
 // What gateways ask each other over the control stream.
@@ -44,6 +45,8 @@ type identity struct {
 	Founding bool `json:"founding"`
 	// Last is the index of the newest entry of its log.
 	Last uint64 `json:"last"`
+	// Agreed is how far it knows the log to be agreed on.
+	Agreed raftfile.Position `json:"agreed"`
 	// Sees names the gateways that it would start a cluster with.
 	Sees []string `json:"sees"`
 	// Founders is the configuration that it started.
@@ -81,6 +84,7 @@ func (c *Cluster) identity() identity {
 		Server:  c.storage.meta.Server,
 		Leaving: c.leaving.Load(),
 		Last:    c.raft.LastIndex(),
+		Agreed:  c.agreed(),
 		Sees:    seenBy(candidates),
 	}
 	id.Founding = id.Last == 0 && c.config.BootstrapExpect == 1 && !c.config.Joining

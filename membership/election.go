@@ -60,7 +60,10 @@ func (c *Cluster) fill(v *vacancy, now time.Time) time.Duration {
 	if v.since.IsZero() {
 		v.since = now
 	}
-	if _, known := c.Leader(); !known && now.Sub(v.since) < c.config.ElectionTimeout/2 {
+	if _, known := c.Leader(); !known && now.Sub(v.since) < c.votesTime()/2 {
+		return leader.Interval
+	}
+	if !c.called() || c.behind() != nil {
 		return leader.Interval
 	}
 	before, most := c.canvass(c.voters())
@@ -72,12 +75,12 @@ func (c *Cluster) fill(v *vacancy, now time.Time) time.Duration {
 	if v.agreed.IsZero() {
 		v.agreed = now
 	}
-	if now.Sub(v.agreed) < time.Duration(before)*3*c.config.ElectionTimeout {
+	if now.Sub(v.agreed) < time.Duration(before)*3*c.votesTime() {
 		return leader.Interval
 	}
 	c.config.Logger.Info("calling an election, since most voters have no leader")
 	c.electMyself()
-	return 5 * c.config.ElectionTimeout
+	return 5 * c.votesTime()
 }
 
 // leaderless reports that this gateway has no leader: it knows of none, or has

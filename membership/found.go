@@ -134,8 +134,11 @@ func (c *Cluster) soleVoter() bool {
 // come: it sends itself what a leader that steps down sends its successor. If
 // that fails, the election timeout does the same a moment later.
 func (c *Cluster) electMyself() {
-	request := &raft.TimeoutNowRequest{RPCHeader: raft.RPCHeader{ProtocolVersion: raft.ProtocolVersionMax}}
-	err := c.trans.TimeoutNow(raft.ServerID(c.storage.meta.Server), raft.ServerAddress(c.config.PeerAddr), request, &raft.TimeoutNowResponse{})
+	self := c.storage.meta.Server
+	request := &raft.TimeoutNowRequest{RPCHeader: raft.RPCHeader{
+		ProtocolVersion: raft.ProtocolVersionMax, ID: []byte(self), Addr: []byte(address(c.config.PeerAddr, self)),
+	}}
+	err := c.trans.TimeoutNow(raft.ServerID(self), raft.ServerAddress(c.config.PeerAddr), request, &raft.TimeoutNowResponse{})
 	if err != nil {
 		c.config.Logger.Debug("waiting for the election timeout", slog.Any("error", err))
 	}

@@ -17,6 +17,7 @@ import (
 
 	"github.com/kgate/kgate/chordring/serfring"
 	"github.com/kgate/kgate/kmutex"
+	"github.com/kgate/kgate/membership/raftfile"
 )
 
 // An http.Server that refused a request keeps its connection for half a second
@@ -203,6 +204,8 @@ type config struct {
 	gossip  string
 	key     []byte
 	lease   time.Duration
+	files   raftfile.FS // nil: the operating system's
+	logs    *slog.Logger
 	stays   bool // it does not come back by itself when its standing is lost
 }
 
@@ -273,7 +276,7 @@ func (n *network) start(t testing.TB, name string, conf config) *gateway {
 		Raft:      layer{raftListener, n, peer, n.raftAddr},
 		Control:   layer{control, n, peer, func(addr string) string { return addr }},
 		SwapAfter: 500 * time.Millisecond, Lease: cmp.Or(conf.lease, time.Second),
-		Logger: logger(t, name),
+		Logger: cmp.Or(conf.logs, logger(t, name)), files: conf.files,
 	})
 	if err != nil {
 		t.Fatal(err)

@@ -47,7 +47,7 @@ func (c *Cluster) run() {
 func (c *Cluster) turn(l *loop) time.Duration {
 	peers := c.config.Discovery.Members()
 	c.noteAddresses(peers)
-	c.followLease()
+	c.tuneRaft()
 	now := time.Now()
 	l.note(peers, now)
 	if _, leader := c.raft.LeaderWithID(); leader != "" {
@@ -119,6 +119,10 @@ func (c *Cluster) orphaned(l *loop, peers []serfring.Member) {
 			return
 		}
 	}
+	if err := c.behind(); err != nil {
+		c.stuck(l, fmt.Errorf("membership: no leader: %w", err))
+		return
+	}
 	voters, here := 0, 0
 	for _, s := range c.servers() {
 		if s.Suffrage != raft.Voter {
@@ -131,7 +135,7 @@ func (c *Cluster) orphaned(l *loop, peers []serfring.Member) {
 		}
 	}
 	c.stuck(l, fmt.Errorf("membership: no leader: %d of %d voters are seen and a majority must be there; "+
-		"gateways with a data_dir go on when they return, a cluster that lost its majority without must be restarted", here, voters))
+		"gateways with a data_dir go on when they return, a cluster that lost its majority without must be restarted%s", here, voters, c.slowDisk()))
 }
 
 // lead is the leader's turn.

@@ -9,12 +9,16 @@ import (
 	"sync/atomic"
 
 	"github.com/hashicorp/raft"
+
+	"github.com/kgate/kgate/membership/raftfile"
 )
 
 // machine feeds the log to a state and publishes its views.
 type machine struct {
 	logger *slog.Logger
 	newest atomic.Pointer[View]
+	// agreed is told of each entry that is committed; nil: nobody is.
+	agreed func(raftfile.Position)
 
 	mu      sync.Mutex
 	state   state
@@ -32,6 +36,9 @@ func newMachine(logger *slog.Logger) *machine {
 
 // Apply implements raft.FSM. What it returns is an error or nil.
 func (m *machine) Apply(entry *raft.Log) any {
+	if m.agreed != nil {
+		m.agreed(raftfile.Position{Index: entry.Index, Term: entry.Term})
+	}
 	m.mu.Lock()
 	defer m.mu.Unlock()
 	if m.broken != nil {
@@ -61,7 +68,7 @@ func (m *machine) publish() {
 	m.newest.Store(v)
 	close(m.changed)
 	m.changed = make(chan struct{})
-	m.logger.Info("view changed", slog.Uint64("view", v.Number), slog.Int("members", len(v.Members)), slog.Int("pools", len(v.Pools)))
+	m.logger.Debug("view changed", slog.Uint64("view", v.Number), slog.Int("members", len(v.Members)), slog.Int("pools", len(v.Pools)))
 }
 
 // touch wakes those that wait for a change, though the view is the same.

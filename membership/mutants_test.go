@@ -48,13 +48,13 @@ func TestMutantsAreCaught(t *testing.T) {
 		},
 		{
 			Name: "raft's timeouts do not follow from the lease", File: "timeouts.go",
-			Old:    "return min(max(lease/5, leastTimeout), mostTimeout)",
+			Old:    "return min(max(lease/3, leastTimeout), mostTimeout)",
 			New:    "return min(200*time.Millisecond, max(lease, mostTimeout))",
 			Caught: "not within|stands as|after term", By: "^TestRoundTrips$",
 		},
 		{
 			Name: "a renewal has half a second", File: "timeouts.go",
-			Old:    "return lease / 3",
+			Old:    "return lease * 4 / 5",
 			New:    "return min(lease, 500*time.Millisecond)",
 			Caught: "not within|stands as|after term", By: "^TestRoundTrips$",
 		},
@@ -63,6 +63,12 @@ func TestMutantsAreCaught(t *testing.T) {
 			Old:    "Missing: c.missing(",
 			New:    "Missing: (&Cluster{}).missing(",
 			Caught: "not within 15s: .* sees the loss", By: "^TestMissed$",
+		},
+		{
+			Name: "who is kept out keeps its tokens", File: "newcomers.go",
+			Old:    "!lost || !l.Leased || l.Name",
+			New:    "!lost || l.Leased || l.Name",
+			Caught: "was let in first|nothing is owed", By: "^TestKeptOutOwesNothing$",
 		},
 		{
 			Name: "connections are not used again", File: "cluster.go",

@@ -9,6 +9,7 @@ import (
 	"github.com/hashicorp/raft"
 
 	"github.com/kgate/kgate/chordring/serfring"
+	"github.com/kgate/kgate/kmutex"
 )
 
 // attempts remembers which gateways did not answer, so that one that cannot
@@ -102,6 +103,7 @@ func (c *Cluster) letInAll(l *loop, strangers []serfring.Member, now time.Time) 
 			again = min(again, l.failed[v.peer.Name].wait)
 		case !c.fit(v):
 			again = min(again, 4*soon)
+			failed = c.takeBack(v.peer, v.id)
 		default:
 			failed = c.letIn(v.peer, v.id)
 			delete(l.failed, v.peer.Name)
@@ -142,6 +144,15 @@ func (c *Cluster) fit(v visit) bool {
 	return false
 }
 
+// takeBack ends the lease of the incarnation before, if a gateway says that nothing of
+// it is in flight: what it had does not have to wait until the gateway may come in.
+func (c *Cluster) takeBack(p serfring.Member, id identity) error {
+	if l, lost := c.View().Gone(id.Voided); !lost || !l.Leased || l.Name != p.Name {
+		return nil
+	}
+	return c.applyHere(command{Expire: &expireCommand{Nodes: []kmutex.Node{id.Voided}}})
+}
+
 // letIn makes a gateway a raft server without a vote, if it is none yet, and
 // then a member. The address of one that returned elsewhere is not corrected
 // in raft's configuration: ServerAddr knows it from gossip.
@@ -159,6 +170,6 @@ func (c *Cluster) letIn(p serfring.Member, id identity) error {
 	if err := c.applyHere(command{Join: &join}); err != nil {
 		return err
 	}
-	c.config.Logger.Info("gateway joined", slog.String("name", p.Name), slog.String("peer_address", p.PeerAddr), slog.String("boot", p.Boot))
+	c.config.Logger.Debug("let a gateway in", slog.String("name", p.Name), slog.String("peer_address", p.PeerAddr), slog.String("boot", p.Boot))
 	return nil
 }

@@ -150,6 +150,34 @@ func TestLeaderWithTwoBrokenLinks(t *testing.T) {
 // complaints, though it renews.
 func TestMissed(t *testing.T) {
 	t.Parallel() // they mostly wait
+	gateways, old := missed(t, time.Second, config{stays: true})
+	took := suspended(t, gateways, old)
+	t.Logf("suspended after %v", took)
+	if bound := gateways[0].View().Lease/2 + time.Second; took > bound {
+		t.Errorf("suspended after %v, want less than %v", took, bound)
+	}
+}
+
+// A gateway that is kept out for its links does not keep its tokens out: they come
+// back before it does, and before its lease has run out.
+func TestKeptOutOwesNothing(t *testing.T) {
+	t.Parallel() // they mostly wait
+	gateways, old := missed(t, 6*time.Second, config{})
+	began := time.Now()
+	suspended(t, gateways, old)
+	until(t, "nothing is owed", func() bool { return len(poolOf(t, gateways[0], "p").Owed) == 0 })
+	if m, in := gateways[0].View().Named("missed"); in {
+		t.Errorf("%+v was let in first", m)
+	}
+	if took, wait := time.Since(began), gateways[0].View().LeaseWait(); took > wait {
+		t.Errorf("nothing is owed after %v, the lease was over after %v", took, wait)
+	}
+}
+
+// missed starts three gateways and one whose report does not reach the home of pool p,
+// which begins an epoch.
+func missed(t *testing.T, lease time.Duration, conf config) (others []*gateway, stood Standing) {
+	t.Helper()
 	n := network{missing: func(g *gateway) map[kmutex.Node]time.Time {
 		if p, ok := g.View().Pool("p"); ok {
 			if self, in := g.Self(); in && p.Home == self {
@@ -162,24 +190,20 @@ func TestMissed(t *testing.T) {
 		}
 		return nil
 	}}
-	gateways := n.three(t, nil)
-	settle(t, gateways)
-	define(t, gateways[0], "p", 3)
+	others = n.leased(t, lease, nil)
+	settle(t, others)
+	define(t, others[0], "p", 3)
 	// It comes into the epoch by the next one.
-	missed := n.start(t, "missed", config{expect: 1, joining: true, join: []string{gateways[0].gossip}, stays: true})
-	old := missed.stands()
-	p := poolOf(t, missed, "p")
-	if err := gateways[0].Recover(t.Context(), "p", p.Epoch); err != nil {
+	conf.expect, conf.joining, conf.join = 1, true, []string{others[0].gossip}
+	g := n.start(t, "missed", conf)
+	stood = g.stands()
+	if err := others[0].Recover(t.Context(), "p", poolOf(t, g, "p").Epoch); err != nil {
 		t.Fatal(err)
 	}
-	if poolOf(t, gateways[0], "p").Home == old.Node {
+	if poolOf(t, others[0], "p").Home == stood.Node {
 		t.Fatal("it is the home itself: give it another name")
 	}
-	took := suspended(t, gateways, old)
-	t.Logf("suspended after %v", took)
-	if bound := gateways[0].View().Lease/2 + time.Second; took > bound {
-		t.Errorf("suspended after %v, want less than %v", took, bound)
-	}
+	return others, stood
 }
 
 // Renewals, and the questions to the voters that confirm them, go over connections

@@ -156,10 +156,12 @@ func (c *Cluster) applyHere(cmd command) error {
 	if cmd.Remove != nil {
 		gone, _ = c.View().Member(cmd.Remove.Node)
 	}
+	began := time.Now()
 	future := c.raft.Apply(data, c.config.CallTimeout)
 	if err := future.Error(); err != nil {
 		return fmt.Errorf("membership: commit: %w", err)
 	}
+	c.config.Committed(time.Since(began))
 	if err, failed := future.Response().(error); failed {
 		return err
 	}

@@ -46,10 +46,13 @@ type answered struct {
 }
 
 // renew keeps the lease while the cluster runs: it follows the views, sends
-// renewals one at a time, and notices when the lease has lapsed.
+// renewals, and notices when the lease has lapsed. When one is not answered for a
+// third of the lease, another goes out beside it, over another connection: the answer
+// may be late, or the connection dead.
 func (c *Cluster) renew() {
-	answers := make(chan answered, 1)
-	asking := false
+	answers := make(chan answered, lease.Outstanding)
+	asking := 0
+	var asked time.Time
 	timer := time.NewTimer(0)
 	defer timer.Stop()
 	announced := c.config.Boot
@@ -60,13 +63,18 @@ func (c *Cluster) renew() {
 			c.standingChanged()
 		}
 		wait := c.announce(&announced)
-		if !asking {
+		patience := time.Until(asked.Add(v.Lease / 3))
+		switch {
+		case asking == 0, asking < lease.Outstanding && patience <= 0:
 			renewal, due, next := c.tenure.renewal()
 			if due {
-				asking = true
+				asking++
+				asked = time.Now()
 				c.wg.Go(func() { answers <- answered{renewal, c.sendRenewal(v, renewal)} })
 			}
 			wait = min(wait, next)
+		case asking < lease.Outstanding:
+			wait = min(wait, patience)
 		}
 		timer.Reset(wait)
 		select {
@@ -75,7 +83,7 @@ func (c *Cluster) renew() {
 		case <-changed:
 		case <-timer.C:
 		case a := <-answers:
-			asking = false
+			asking--
 			if c.tenure.answered(a.renewal, a.err) {
 				c.standingChanged()
 			}
@@ -125,6 +133,7 @@ func (c *Cluster) sendRenewal(v *View, r lease.Renewal) error {
 	if !ok {
 		return ErrNoLeader
 	}
+	c.wg.Go(func() { c.whileLed(ctx, string(id), cancel) })
 	var a answer
 	if err := c.call(ctx, http.MethodPost, addr, pathLease, p, &a); err != nil {
 		return err
@@ -136,6 +145,23 @@ func (c *Cluster) sendRenewal(v *View, r lease.Renewal) error {
 		return fmt.Errorf("membership: renewal: %s says nothing", addr)
 	default:
 		return nil
+	}
+}
+
+// whileLed calls cancel when the leader is no longer the given one, or is gone.
+func (c *Cluster) whileLed(ctx context.Context, leads string, cancel func()) {
+	tick := time.NewTicker(leader.Interval)
+	defer tick.Stop()
+	for {
+		select {
+		case <-ctx.Done():
+			return
+		case <-tick.C:
+		}
+		if _, id := c.raft.LeaderWithID(); string(id) != leads || c.serverGone(leads) {
+			cancel()
+			return
+		}
 	}
 }
 

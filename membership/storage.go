@@ -7,20 +7,18 @@ import (
 	"io/fs"
 	"os"
 	"path/filepath"
-	"strings"
 	"syscall"
 
-	"github.com/hashicorp/go-hclog"
 	"github.com/hashicorp/raft"
-	bolterrors "go.etcd.io/bbolt/errors"
+
+	"github.com/kgate/kgate/membership/raftfile"
 )
 
-// dataFormat is the version of the data directory.
-const dataFormat = 2
+// dataFile is the file of a data directory that package raftfile writes.
+const dataFile = "kgate.db"
 
 // meta says to whom a data directory belongs.
 type meta struct {
-	Format  int    `json:"format"`
 	Name    string `json:"name"`
 	Server  string `json:"server"`
 	Cluster string `json:"cluster"`
@@ -35,51 +33,47 @@ type storage struct {
 	// fresh: nothing was ever written here.
 	fresh bool
 	meta  meta
-	bolt  *boltStore // nil in memory
+	file  *raftfile.File // nil in memory
 }
 
 // openStorage opens the directory, or memory if there is none. A fresh
 // storage takes the server id offered; another one keeps its own.
-func openStorage(dir, name, server string, logger hclog.Logger) (*storage, error) {
-	want := meta{Format: dataFormat, Name: name, Server: server}
+func openStorage(dir, name, server string, options raftfile.Options) (*storage, error) {
+	want := meta{Name: name, Server: server}
 	if dir == "" {
 		memory := raft.NewInmemStore()
 		return &storage{logs: memory, stable: memory, snapshots: raft.NewInmemSnapshotStore(), fresh: true, meta: want}, nil
 	}
-	s, err := openDir(dir, want, logger)
+	s, err := openDir(dir, want, options)
 	if err != nil {
-		return nil, fmt.Errorf("%w: %s: %w%s", ErrDataDir, dir, err, advice(err))
+		return nil, dirError(dir, err)
 	}
 	return s, nil
 }
 
-func openDir(dir string, want meta, logger hclog.Logger) (_ *storage, err error) {
+// dirError says which directory cannot be used, why, and what to do.
+func dirError(dir string, err error) error {
+	return fmt.Errorf("%w: %s: %w%s", ErrDataDir, dir, err, advice(err))
+}
+
+func openDir(dir string, want meta, options raftfile.Options) (_ *storage, err error) {
 	if err := os.MkdirAll(dir, 0o700); err != nil {
 		return nil, err
 	}
-	bolt, err := openBolt(filepath.Join(dir, "kgate.db"))
+	file, err := raftfile.Open(filepath.Join(dir, dataFile), options)
 	if err != nil {
 		return nil, err
 	}
 	defer func() {
 		if err != nil {
-			err = errors.Join(err, bolt.close())
+			err = errors.Join(err, file.Close())
 		}
 	}()
-	// Reading keeps raft from noticing a newer format on its own terms.
-	have, err := bolt.get(bucketMeta, bucketMeta)
-	if err != nil {
-		return nil, err
-	}
-	s := &storage{logs: bolt, stable: bolt, bolt: bolt, meta: want}
-	if len(have) > 0 {
-		if s.meta, err = checkMeta(have, want); err != nil {
+	s := &storage{logs: file, stable: file, snapshots: file, file: file, meta: want}
+	if note := file.Note(); note != nil {
+		if s.meta, err = checkMeta(note, want); err != nil {
 			return nil, err
 		}
-	}
-	s.snapshots, err = raft.NewFileSnapshotStoreWithLogger(dir, 2, logger)
-	if err != nil {
-		return nil, err
 	}
 	used, err := raft.HasExistingState(s.logs, s.stable, s.snapshots)
 	if err != nil {
@@ -96,13 +90,7 @@ func openDir(dir string, want meta, logger hclog.Logger) (_ *storage, err error)
 func checkMeta(data []byte, want meta) (meta, error) {
 	var m meta
 	if err := json.Unmarshal(data, &m); err != nil {
-		return meta{}, fmt.Errorf("damaged: %w", err)
-	}
-	if m.Format > dataFormat {
-		return meta{}, fmt.Errorf("%w: format %d, this one knows %d", ErrNewer, m.Format, dataFormat)
-	}
-	if m.Format < dataFormat {
-		return meta{}, fmt.Errorf("%w: format %d, this one writes %d", ErrOlder, m.Format, dataFormat)
+		return meta{}, fmt.Errorf("%w: %w", raftfile.ErrDamaged, err)
 	}
 	if m.Name != want.Name {
 		return meta{}, fmt.Errorf("it belongs to the gateway %q, this one is %q: "+
@@ -118,66 +106,56 @@ func (s *storage) setCluster(cluster string) error {
 }
 
 func (s *storage) save() error {
-	if s.bolt == nil {
+	if s.file == nil {
 		return nil
 	}
 	data, err := json.Marshal(s.meta)
 	if err != nil {
 		return err
 	}
-	return s.bolt.put(bucketMeta, bucketMeta, data)
+	return s.file.SetNote(data)
 }
 
 func (s *storage) close() error {
-	if s.bolt == nil {
+	if s.file == nil {
 		return nil
 	}
-	if err := s.bolt.close(); err != nil {
+	if err := s.file.Close(); err != nil {
 		return fmt.Errorf("membership: close data_dir: %w", err)
 	}
 	return nil
 }
 
+// flush has everything on disk that must be before a message leaves.
+func (s *storage) flush() error {
+	if s.file == nil {
+		return nil
+	}
+	return s.file.Flush()
+}
+
 // advice says what to do about an error of the data directory.
 func advice(err error) string {
 	switch {
-	case errors.Is(err, ErrNewer):
-		return "; run the newer version, or move the directory away to start afresh"
-	case errors.Is(err, ErrOlder):
+	case errors.Is(err, raftfile.ErrNewer):
+		return "; run the newer version, or move the directory away: the gateway then joins as a new one"
+	case errors.Is(err, raftfile.ErrOlder):
 		return "; move the directory away: the gateway then joins as a new one"
-	case errors.Is(err, bolterrors.ErrTimeout):
+	case errors.Is(err, raftfile.ErrInUse):
 		return "; another kgate has it open: give each gateway a data_dir of its own"
+	case errors.Is(err, raftfile.ErrDamaged), errors.Is(err, raftfile.ErrForeign):
+		return "; the file is damaged or not kgate's: move the directory away, the gateway then joins as a new one"
+	case errors.Is(err, raftfile.ErrContradiction), errors.Is(err, errBehind):
+		return "; do not put old copies of a data_dir back: move the directory away from each gateway that has an old one, it then joins as a new one"
 	case errors.Is(err, fs.ErrPermission), errors.Is(err, syscall.EROFS):
 		return "; the user that runs kgate must be able to write there"
 	case errors.Is(err, syscall.ENOTDIR), errors.Is(err, fs.ErrExist), errors.Is(err, syscall.EISDIR):
 		return "; data_dir must be a directory that is empty or was written by kgate"
 	case errors.Is(err, syscall.ENOSPC), errors.Is(err, syscall.EDQUOT):
-		return "; the disk is full"
-	case errors.Is(err, bolterrors.ErrInvalid), errors.Is(err, bolterrors.ErrChecksum),
-		errors.Is(err, bolterrors.ErrVersionMismatch), errors.Is(err, bolterrors.ErrFreePagesNotLoaded),
-		strings.Contains(err.Error(), "damaged"), strings.Contains(err.Error(), "file size too small"):
-		return "; the file is damaged or not kgate's: move the directory away, the gateway then joins as a new one"
+		return "; the disk is full: free some of it, then start the gateway again"
+	case errors.Is(err, syscall.EIO):
+		return "; the disk is failing: replace it, and start with an empty directory"
 	default:
 		return ""
 	}
-}
-
-// loudStore tells of entries that could not be written. Raft itself only logs
-// that, and goes on without them.
-type loudStore struct {
-	raft.LogStore
-	failed func(error)
-}
-
-// StoreLog implements raft.LogStore.
-func (s loudStore) StoreLog(log *raft.Log) error { return s.tell(s.LogStore.StoreLog(log)) }
-
-// StoreLogs implements raft.LogStore.
-func (s loudStore) StoreLogs(logs []*raft.Log) error { return s.tell(s.LogStore.StoreLogs(logs)) }
-
-func (s loudStore) tell(err error) error {
-	if err != nil {
-		s.failed(err)
-	}
-	return err
 }

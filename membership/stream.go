@@ -29,6 +29,10 @@ type raftStream struct {
 	admit   func(conn net.Conn, cluster, server string) error
 	timeout time.Duration
 	logger  *slog.Logger
+	// flush is called before anything is sent over a connection; guard returns one of
+	// another gateway as raft is to see it.
+	flush func() error
+	guard func(net.Conn) net.Conn
 
 	accepted chan net.Conn
 	closing  context.Context
@@ -41,6 +45,15 @@ type raftStream struct {
 type closingConn struct {
 	net.Conn
 	forget func() bool
+	flush  func() error
+}
+
+// Write sends nothing before what it may speak of is on disk.
+func (c closingConn) Write(p []byte) (int, error) {
+	if err := c.flush(); err != nil {
+		return 0, err
+	}
+	return c.Conn.Write(p)
 }
 
 func (c closingConn) Close() error {
@@ -49,7 +62,7 @@ func (c closingConn) Close() error {
 }
 
 func (s *raftStream) keep(conn net.Conn) net.Conn {
-	return closingConn{conn, context.AfterFunc(s.closing, func() { _ = conn.Close() })}
+	return closingConn{conn, context.AfterFunc(s.closing, func() { _ = conn.Close() }), s.flush}
 }
 
 var _ raft.StreamLayer = (*raftStream)(nil)
@@ -67,7 +80,8 @@ var errGreeting = errors.New("membership: raft connection refused")
 func newRaftStream(layer StreamLayer, dialing func() string, admit func(conn net.Conn, cluster, server string) error, timeout time.Duration, logger *slog.Logger) *raftStream {
 	s := &raftStream{
 		layer: layer, dialing: dialing, admit: admit, timeout: timeout, logger: logger,
-		accepted: make(chan net.Conn),
+		accepted: make(chan net.Conn), flush: func() error { return nil },
+		guard: func(conn net.Conn) net.Conn { return conn },
 	}
 	s.closing, s.close = context.WithCancel(context.Background())
 	return s
@@ -168,7 +182,7 @@ func (s *raftStream) welcome(conn net.Conn) {
 		return
 	}
 	select {
-	case s.accepted <- s.keep(conn):
+	case s.accepted <- s.keep(s.guard(conn)):
 	case <-s.closing.Done():
 		_ = conn.Close()
 	}

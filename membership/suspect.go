@@ -139,7 +139,11 @@ func (g *grants) handedOver() {
 func (g *grants) waits(name string) bool {
 	g.mu.Lock()
 	defer g.mu.Unlock()
-	return !g.leading() || g.rules.Waits(name, g.c.tenure.clock())
+	if !g.leading() {
+		return true
+	}
+	g.follow() // it may have been suspended just now
+	return g.rules.Waits(name, g.c.tenure.clock())
 }
 
 // letIn returns the member for whose sake a gateway stays out that does not reach

@@ -10,11 +10,12 @@ import (
 // of 300 ms, a tenth of the lease.
 //
 //   - Raft's heartbeats follow each other in a round trip and a fifth of
-//     HeartbeatTimeout. A fifth of the lease leaves room, and a change of the leader
-//     costs nobody its lease. Elections wait that long only if nobody notices
-//     earlier that the leader is gone: see callElection.
-//   - A renewal is a round trip to the leader, and one from there to the voters. It
-//     is tried three times in a lease.
+//     HeartbeatTimeout. A third of the lease leaves room for packets that come late,
+//     and a change of the leader still costs nobody its lease. Elections wait that
+//     long only if nobody notices earlier that the leader is gone: see elections.
+//   - A renewal is a round trip to the leader, and one from there to the voters. On
+//     new connections it is six, with TLS. It is waited for as long as that, and
+//     given up at once when the leader is gone or another one is known.
 //   - A call on a new connection is three round trips and more with TLS.
 const (
 	// leastTimeout of raft's, and mostTimeout: longer leases do not mean slower
@@ -28,6 +29,11 @@ const (
 
 // raftTimeout is raft's heartbeat, election and leader lease timeout.
 func raftTimeout(lease time.Duration) time.Duration {
+	return min(max(lease/3, leastTimeout), mostTimeout)
+}
+
+// votesTime is how long votes take that go over connections.
+func votesTime(lease time.Duration) time.Duration {
 	return min(max(lease/5, leastTimeout), mostTimeout)
 }
 
@@ -43,7 +49,7 @@ func probeTimeout(lease time.Duration) time.Duration {
 }
 
 // renewTimeout is how long a renewal is waited for.
-func renewTimeout(lease time.Duration) time.Duration { return lease / 3 }
+func renewTimeout(lease time.Duration) time.Duration { return lease * 4 / 5 }
 
 // lease returns the agreed lease; as long as none is agreed, the configured one.
 func (c *Cluster) lease() time.Duration {
@@ -53,20 +59,51 @@ func (c *Cluster) lease() time.Duration {
 	return c.config.Lease
 }
 
-// followLease has raft's timeouts follow the agreed lease where the configuration has
-// another one.
-func (c *Cluster) followLease() {
+// heartbeatTimeout and electionTimeout are raft's, with room for the disk: whoever
+// votes or takes entries in answers when they are written. They grow to the length of a
+// lease at most, and then a change of the leader costs leases.
+func (c *Cluster) heartbeatTimeout() time.Duration { return c.withDisk(c.config.HeartbeatTimeout) }
+func (c *Cluster) electionTimeout() time.Duration  { return c.withDisk(c.config.ElectionTimeout) }
+
+// votesTime is how long votes take that go over connections, and then to the disk.
+func (c *Cluster) votesTime() time.Duration {
+	return max(votesTime(c.lease()), min(writesInTimeout*c.pace.typical(), c.lease()))
+}
+
+// writesInTimeout is how many writes to the disk have room in a timeout of raft's: the
+// candidate's, a voter's, and as much again for the time between them.
+const writesInTimeout = 4
+
+func (c *Cluster) withDisk(configured time.Duration) time.Duration {
 	agreed := c.lease()
-	if agreed == c.config.Lease || !c.once.First("lease "+agreed.String()) {
+	if !c.called() {
+		return 2 * agreed // no election before the roll call is over
+	}
+	if agreed != c.config.Lease {
+		configured = max(raftTimeout(agreed), c.config.LeaderLease)
+	}
+	return max(configured, min(writesInTimeout*c.pace.typical(), agreed))
+}
+
+// tuneRaft has raft's timeouts follow the agreed lease, where the configuration has
+// another one, and the disk.
+func (c *Cluster) tuneRaft() {
+	agreed := c.lease()
+	if agreed != c.config.Lease && c.once.First("lease "+agreed.String()) {
+		c.config.Logger.Warn("the cluster has agreed on another lease than this gateway's, and keeps it",
+			slog.Duration("agreed", agreed), slog.Duration("configured", c.config.Lease),
+			slog.String("hint", "set cluster.lease to the agreed one; another lease needs a new cluster"))
+	}
+	timeouts := c.raft.ReloadableConfig()
+	heartbeat, election := c.heartbeatTimeout(), c.electionTimeout()
+	if near(heartbeat, timeouts.HeartbeatTimeout) && near(election, timeouts.ElectionTimeout) {
 		return
 	}
-	c.config.Logger.Warn("the cluster has agreed on another lease than this gateway's, and keeps it",
-		slog.Duration("agreed", agreed), slog.Duration("configured", c.config.Lease),
-		slog.String("hint", "set cluster.lease to the agreed one; another lease needs a new cluster"))
-	timeouts := c.raft.ReloadableConfig()
-	timeouts.HeartbeatTimeout = max(raftTimeout(agreed), c.config.LeaderLease)
-	timeouts.ElectionTimeout = timeouts.HeartbeatTimeout
-	if err := c.raft.ReloadConfig(timeouts); err != nil {
+	timeouts.HeartbeatTimeout, timeouts.ElectionTimeout = heartbeat, election
+	if err := c.raft.ReloadConfig(timeouts); err != nil && c.once.First("raft's timeouts") {
 		c.config.Logger.Warn("raft keeps its timeouts", slog.Any("error", err))
 	}
 }
+
+// near reports that two timeouts need no change of one to the other.
+func near(want, have time.Duration) bool { return want-have < have/4 && have-want < have/4 }

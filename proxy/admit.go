@@ -234,6 +234,10 @@ type Record struct {
 	UpstreamStatus, Status int
 	// Bytes of the body sent to the client; upgraded connections count 0.
 	Bytes int64
+	// RequestBytes of the body that the client sent, as far as it was read.
+	RequestBytes int64
+	// Retries counts the upstreams that were tried after the first one.
+	Retries int
 	// Aborted reports that the answer was broken off after its header.
 	Aborted bool
 }

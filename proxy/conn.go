@@ -3,9 +3,14 @@ package proxy
 import (
 	"container/list"
 	"context"
+	"errors"
 	"net"
 	"strings"
 	"sync"
+	"sync/atomic"
+	"time"
+
+	"github.com/kgate/kgate/internal/deadline"
 )
 
 // clientConn is a client's connection as it was accepted, below TLS. The limiter
@@ -15,19 +20,28 @@ type clientConn struct {
 	raw      net.Conn // as it was accepted
 	limiter  *connLimiter
 	watch    *disconnectWatch // nil: not watched
+	watched  bool             // the kernel tells when the client leaves
 	token    uint64           // under which watch knows it
 	frames   *frameTimer      // of HTTP/2 in the clear; nil above TLS, which has its own
+	reads    deadline.Reader
 
 	// writeDeadline: one is set, for the answer before. Of the request's goroutine.
 	writeDeadline bool
 
-	gone bool          // guarded by limiter.mu, as the next one
-	idle *list.Element // its place in limiter.idle; nil: it is busy
+	// Guarded by limiter.mu.
+	gone  bool
+	fresh bool          // it has sent no request yet
+	idle  *list.Element // its place in limiter.idle; nil: it is busy
 
-	mu     sync.Mutex
-	served bool   // a request has come since the connection was new or idle
-	left   bool   // the client has closed the connection, or its sending side
-	cancel func() // cancels the HTTP/1 request in progress; nil: there is none
+	mu      sync.Mutex
+	served  bool             // a request has come since the connection was new or idle
+	left    bool             // the client has closed the connection, or its sending side
+	request *exchangeContext // of the HTTP/1 request in progress; nil: there is none
+
+	// unread is set while a request is in progress and nobody has to read: it has
+	// no body, and the kernel tells when the client leaves.
+	unread atomic.Bool
+	endBuf *byte // of whoever reads, as looksForEnd knows it; nil: not known yet
 }
 
 // NetConn returns the connection as it was accepted, which the kernel knows.
@@ -35,34 +49,63 @@ func (c *clientConn) NetConn() net.Conn { return c.raw }
 
 // Read implements net.Conn.
 func (c *clientConn) Read(p []byte) (int, error) {
-	n, err := c.Conn.Read(p)
+	if len(p) == 1 && c.looksForEnd(&p[0]) {
+		return 0, nil
+	}
+	n, err := c.reads.Read(c.Conn, p)
 	if c.frames != nil {
-		c.frames.read(c.Conn, p[:n])
+		c.frames.read(c, p[:n])
 	}
 	return n, err
+}
+
+// looksForEnd reports whether a read is that by which net/http finds out that the
+// client has left, and nobody needs it: see disconnect.go. It is known by its buffer,
+// one byte that is the same for all requests of a connection; and that byte by a read
+// at a time at which nobody else reads.
+func (c *clientConn) looksForEnd(buf *byte) bool {
+	if c.unread.Load() {
+		c.endBuf = buf
+	}
+	return buf == c.endBuf
+}
+
+// SetReadDeadline implements net.Conn.
+func (c *clientConn) SetReadDeadline(t time.Time) error { return c.reads.Set(c.Conn, t) }
+
+// SetDeadline implements net.Conn.
+func (c *clientConn) SetDeadline(t time.Time) error {
+	return errors.Join(c.SetReadDeadline(t), c.SetWriteDeadline(t))
 }
 
 // CloseWrite closes the sending side of an upgraded connection.
 func (c *clientConn) CloseWrite() error { return closeWrite(c.raw) }
 
-// Close implements net.Conn.
+// Close implements net.Conn. It cancels the request in progress.
 func (c *clientConn) Close() error {
 	c.watch.remove(c)
 	c.limiter.leave(c)
-	return c.Conn.Close()
+	err := c.Conn.Close()
+	c.leave()
+	return err
 }
 
-// begin has cancel called when the client leaves before end; at once if it has
-// left already. A connection serves one HTTP/1 request at a time.
-func (c *clientConn) begin(cancel func()) {
+// begin cancels the request when the client leaves before end; at once if it has
+// left already. A connection serves one HTTP/1 request at a time. It reports
+// whether nobody else finds out that the client has left.
+func (c *clientConn) begin(request *exchangeContext, bodyless bool) (alone bool) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	c.served = true
 	if c.left {
-		cancel()
-		return
+		request.cancel(nil)
+		return true
 	}
-	c.cancel = cancel
+	c.request = request
+	// Above TLS, net/http's read also finds a client that says goodbye and stays.
+	alone = bodyless && c.watched && c.frames != nil
+	c.unread.Store(alone)
+	return alone
 }
 
 // wrote takes in what is written to the client. What is written before the handler
@@ -96,11 +139,13 @@ func (c *clientConn) idled() {
 	c.served = false
 }
 
-// end ends what begin has begun. When it returns, cancel is not called any more.
+// end ends what begin has begun. When it returns, the request is not cancelled any
+// more.
 func (c *clientConn) end() {
+	c.unread.Store(false)
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	c.cancel = nil
+	c.request = nil
 }
 
 // leave notes that the client has left.
@@ -108,9 +153,9 @@ func (c *clientConn) leave() {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	c.left = true
-	if c.cancel != nil {
-		c.cancel()
-		c.cancel = nil
+	if c.request != nil {
+		c.request.cancel(nil)
+		c.request = nil
 	}
 }
 

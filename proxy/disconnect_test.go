@@ -7,6 +7,8 @@ import (
 	"net/http"
 	"runtime"
 	"strings"
+	"sync/atomic"
+	"syscall"
 	"testing"
 	"time"
 )
@@ -174,4 +176,58 @@ func TestExpectUnanswered(t *testing.T) {
 	}
 	_ = c.Close()
 	g.sem.await(0, 0)
+}
+
+// countedConn counts the system calls that read: each Read is one at least.
+type countedConn struct {
+	net.Conn
+	reads *atomic.Int64
+}
+
+func (c countedConn) Read(p []byte) (int, error) {
+	c.reads.Add(1)
+	return c.Conn.Read(p)
+}
+
+// SyscallConn lets the watch find the socket.
+func (c countedConn) SyscallConn() (syscall.RawConn, error) {
+	return c.Conn.(syscall.Conn).SyscallConn()
+}
+
+type countedListener struct {
+	net.Listener
+	reads *atomic.Int64
+}
+
+func (l countedListener) Accept() (net.Conn, error) {
+	c, err := l.Listener.Accept()
+	return countedConn{c, l.reads}, err
+}
+
+// TestNoReadForTheEnd: net/http does not read to see a client leave whose end the
+// kernel tells, and does not try again and again. Where it ends by itself is shown
+// by TestClientLeaves.
+func TestNoReadForTheEnd(t *testing.T) {
+	needDisconnectWatch(t)
+	up := newGate()
+	g := newGateway(t, 1, http.HandlerFunc(func(_ http.ResponseWriter, r *http.Request) { up.pass(r) }))
+	var reads atomic.Int64
+	g.listen(ServerConfig{}, func(l net.Listener) net.Listener { return countedListener{l, &reads} })
+	c := g.dial()
+	const get = "GET / HTTP/1.1\r\nHost: h\r\n\r\n"
+	c.send(get)
+	up.awaitEntered(t) // net/http may not have been known by its buffer before
+	up.proceed <- struct{}{}
+	c.response()
+	before := reads.Load()
+	for range 20 {
+		c.send(get)
+		up.awaitEntered(t)
+		time.Sleep(5 * time.Millisecond) // in which it would read
+		up.proceed <- struct{}{}
+		c.response()
+	}
+	if n := reads.Load() - before; n > 25 { // one for each request, and a few that are cut in two
+		t.Errorf("%d reads for 20 requests", n)
+	}
 }

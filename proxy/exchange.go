@@ -2,7 +2,6 @@ package proxy
 
 import (
 	"bufio"
-	"context"
 	"errors"
 	"io"
 	"net"
@@ -22,7 +21,6 @@ type exchange struct {
 	http.ResponseWriter
 	handler *plane
 	ctx     exchangeContext
-	cancel  context.CancelCauseFunc
 	body    requestBody
 	unread  unreadBody
 	hold    hold
@@ -70,35 +68,12 @@ func (o *outgoing) value(s string) []string {
 	return o.values[o.used-1 : o.used : o.used]
 }
 
-// exchangeContext is the request's context; it also leads from the request to
-// its exchange, without an allocation of its own.
-type exchangeContext struct {
-	context.Context
-	ex *exchange
-}
-
-type exchangeKey struct{}
-
-// Value implements context.Context.
-func (c *exchangeContext) Value(key any) any {
-	if _, ok := key.(exchangeKey); ok {
-		return c.ex
-	}
-	return c.Context.Value(key)
-}
-
-func exchangeIn(ctx context.Context) *exchange {
-	ex, _ := ctx.Value(exchangeKey{}).(*exchange)
-	return ex
-}
-
 func newExchange(h *plane, w http.ResponseWriter, r *http.Request) *exchange {
 	ex := &exchange{
 		ResponseWriter: w, handler: h, arrived: time.Now(), prefer: -1,
 		overHTTP1: r.ProtoMajor == 1, http10: !r.ProtoAtLeast(1, 1), chunked: len(r.TransferEncoding) > 0, unread: newUnreadBody(r),
 	}
-	ctx, cancel := context.WithCancelCause(r.Context())
-	ex.ctx, ex.cancel = exchangeContext{Context: ctx, ex: ex}, cancel
+	ex.ctx.parent, ex.ctx.ex = r.Context(), ex
 	return ex
 }
 
@@ -165,6 +140,7 @@ func (ex *exchange) Hijack() (net.Conn, *bufio.ReadWriter, error) {
 	}
 	if client, _ := connOf(&ex.ctx); client != nil {
 		client.end() // a half-closed connection may still carry an upgrade
+		ex.ctx.follow()
 	}
 	ex.hijacked = true
 	ex.wrote.Store(true)
@@ -210,6 +186,7 @@ type requestBody struct {
 	hold          *hold
 	trailer       http.Header // filled in when the body ends
 	failed, ended atomic.Bool
+	read          atomic.Int64 // bytes
 }
 
 // Read implements io.Reader.
@@ -219,6 +196,7 @@ func (b *requestBody) Read(p []byte) (int, error) {
 		b.hold.upload.begin(time.Since(b.hold.since))
 	}
 	n, err := b.ReadCloser.Read(p)
+	b.read.Add(int64(n))
 	if paced {
 		b.hold.upload.end(time.Since(b.hold.since), n, err != nil)
 	}

@@ -85,7 +85,7 @@ func (h *plane) serve(w http.ResponseWriter, r *http.Request) {
 		r.TLS = secure.state
 	}
 	ex := newExchange(h, w, r)
-	defer ex.cancel(nil) // ends last: finish asks whether the client has left
+	defer ex.ctx.cancel(nil) // ends last: finish asks whether the client has left
 	ex.unboundWrites()
 	ex.boundNothing(r)
 	defer ex.watchDisconnect(r)()
@@ -216,6 +216,7 @@ func (h *plane) finish(ex *exchange, r *http.Request) {
 		}
 	}
 	ex.cleanTrailers()
+	ex.rec.RequestBytes = ex.body.read.Load()
 	if ex.route != nil && h.cfg.Observer != nil {
 		h.cfg.Observer.Done(&ex.rec)
 	}

@@ -197,7 +197,7 @@ func (ex *exchange) watch() (stop func()) {
 		if client := ex.client.Load(); client != nil {
 			client.EndLapsed()
 		}
-		ex.cancel(cause)
+		ex.ctx.cancel(cause)
 		// The exchange may be stuck in reading a body that the client does not
 		// send, or in writing an answer that it does not read.
 		if ex.body.unread() {

@@ -2,6 +2,7 @@ package proxy
 
 import (
 	"container/list"
+	"context"
 	"errors"
 	"log/slog"
 	"net"
@@ -28,6 +29,7 @@ type connLimiter struct {
 	mu      sync.Mutex
 	changed sync.Cond // somebody has left or become idle, or a listener is closed
 	open    int
+	fresh   int       // of open, those that have sent no request yet
 	idle    list.List // of *clientConn, the longest idle first
 }
 
@@ -46,6 +48,7 @@ func (c *connLimiter) leave(conn *clientConn) {
 	}
 	conn.gone = true
 	c.busyLocked(conn)
+	c.openedLocked(conn)
 	c.open--
 	c.changed.Broadcast()
 }
@@ -54,6 +57,32 @@ func (c *connLimiter) busyLocked(conn *clientConn) {
 	if conn.idle != nil {
 		c.idle.Remove(conn.idle)
 		conn.idle = nil
+	}
+}
+
+// openedLocked notes that conn has sent its first request, or is closed.
+func (c *connLimiter) openedLocked(conn *clientConn) {
+	if conn.fresh {
+		conn.fresh = false
+		c.fresh--
+		c.changed.Broadcast()
+	}
+}
+
+// awaitFirstRequests waits until every connection has sent a request, for limit at
+// most.
+func (c *connLimiter) awaitFirstRequests(ctx context.Context, limit time.Duration) {
+	ctx, cancel := context.WithTimeout(ctx, limit)
+	defer cancel()
+	defer context.AfterFunc(ctx, func() {
+		c.mu.Lock()
+		defer c.mu.Unlock()
+		c.changed.Broadcast()
+	})()
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	for c.fresh > 0 && ctx.Err() == nil {
+		c.changed.Wait()
 	}
 }
 
@@ -69,6 +98,9 @@ func (c *connLimiter) state(conn net.Conn, state http.ConnState) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	c.busyLocked(client)
+	if state != http.StateNew {
+		c.openedLocked(client)
+	}
 	if state == http.StateIdle && !client.gone {
 		client.idle = c.idle.PushBack(client)
 		c.changed.Broadcast()
@@ -113,18 +145,17 @@ func (l *limitedListener) Accept() (net.Conn, error) {
 	if err != nil {
 		return nil, err
 	}
-	client := &clientConn{Conn: conn, raw: conn, limiter: l.limiter}
+	client := &clientConn{Conn: conn, raw: conn, limiter: l.limiter, fresh: true}
 	if l.frameTime > 0 {
 		client.frames = &frameTimer{limit: l.frameTime}
 	}
 	if spoken, ok := conn.(*proxyproto.Conn); ok {
 		client.raw = spoken.Raw()
 	}
-	if !l.limiter.enter(l) {
-		_ = conn.Close()
-		return nil, net.ErrClosed
-	}
-	if err := l.limiter.watch.add(client); err != nil && !errors.Is(err, errors.ErrUnsupported) {
+	l.limiter.enter(l)
+	err = l.limiter.watch.add(client)
+	client.watched = err == nil
+	if err != nil && !errors.Is(err, errors.ErrUnsupported) {
 		if suppressed, ok := l.limiter.once.Allow("watch"); ok { // it is served all the same
 			l.limiter.logger.Warn("a connection cannot be watched: that its client leaves may be noticed late",
 				slog.Any("error", err), slog.Int("suppressed", suppressed))
@@ -133,8 +164,9 @@ func (l *limitedListener) Accept() (net.Conn, error) {
 	return client, nil
 }
 
-// enter waits for room. It returns false if the listener is closed meanwhile.
-func (c *connLimiter) enter(l *limitedListener) bool {
+// enter waits for room. When the listener is closed, it waits no longer: the client
+// has been accepted, and is served as others that were.
+func (c *connLimiter) enter(l *limitedListener) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	for c.limit > 0 && c.open >= c.limit && !l.closed {
@@ -151,18 +183,19 @@ func (c *connLimiter) enter(l *limitedListener) bool {
 		}
 		c.changed.Wait()
 	}
-	if l.closed {
-		return false
-	}
 	c.open++
-	return true
+	c.fresh++
 }
 
-// Close implements net.Listener.
+// Close implements net.Listener. It may be called again.
 func (l *limitedListener) Close() error {
 	l.limiter.mu.Lock()
+	closed := l.closed
 	l.closed = true
 	l.limiter.changed.Broadcast()
 	l.limiter.mu.Unlock()
+	if closed {
+		return nil
+	}
 	return l.Listener.Close()
 }

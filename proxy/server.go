@@ -85,8 +85,10 @@ type Server struct {
 	limiter *connLimiter
 	cancel  context.CancelFunc // ends the context of every request
 
-	mu     sync.Mutex
-	closed bool // no listener may be served any more
+	mu        sync.Mutex
+	listeners []net.Listener
+	serving   sync.WaitGroup // of listeners
+	closing   bool           // no listener may be served any more
 }
 
 // NewServer returns a Server that does not listen yet.
@@ -129,47 +131,86 @@ func (s *Server) ServeTLS(l net.Listener) error {
 }
 
 func (s *Server) serve(l net.Listener) error {
-	if err := s.startWatch(); err != nil {
+	if ok, err := s.start(l); !ok {
 		return errors.Join(err, l.Close())
 	}
-	if err := s.http.Serve(l); !errors.Is(err, http.ErrServerClosed) {
-		return err
-	}
-	return nil
-}
-
-// startWatch starts the watch for clients that leave, with the first listener.
-func (s *Server) startWatch() error {
+	defer s.serving.Done()
+	err := s.http.Serve(l)
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	if s.closed || s.limiter.watch != nil {
+	if s.closing {
 		return nil
 	}
-	watch, err := newDisconnectWatch()
-	if err == nil {
+	return err
+}
+
+// start notes a listener, and starts the watch for clients that leave with the
+// first one. It returns false if l is not to be served.
+func (s *Server) start(l net.Listener) (bool, error) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if s.closing {
+		return false, nil
+	}
+	if s.limiter.watch == nil {
+		watch, err := newDisconnectWatch()
+		if err != nil {
+			return false, err
+		}
 		s.limiter.watch = watch
 	}
-	return err
+	s.listeners = append(s.listeners, l)
+	s.serving.Add(1)
+	return true, nil
+}
+
+// stop closes the listeners. Whoever has been accepted is served.
+func (s *Server) stop() error {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.closing = true
+	var errs []error
+	for _, l := range s.listeners {
+		errs = append(errs, l.Close())
+	}
+	s.listeners = nil
+	return errors.Join(errs...)
 }
 
 func (s *Server) stopWatch() {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	s.closed = true
 	if s.limiter.watch != nil {
 		s.limiter.watch.close()
 	}
 }
 
+// Connections returns how many connections of clients are open.
+func (s *Server) Connections() int {
+	s.limiter.mu.Lock()
+	defer s.limiter.mu.Unlock()
+	return s.limiter.open
+}
+
+// firstRequestTime is how long Shutdown waits for the first request of a client
+// that has been accepted. It is on its way as a rule.
+const firstRequestTime = time.Second
+
 // Shutdown stops accepting connections and waits until every request, upgraded
-// ones included, has ended. When ctx ends first, it breaks off the rest and
-// returns ctx's error.
+// ones included, has ended. A client that has been accepted is answered if its
+// request comes within a second. When ctx ends first, Shutdown breaks off the rest
+// and returns ctx's error.
 func (s *Server) Shutdown(ctx context.Context) error {
+	closed := s.stop()
+	s.serving.Wait() // what was being accepted has been
+	s.http.SetKeepAlivesEnabled(false)
+	// From its Shutdown on, net/http closes connections on their first request.
+	s.limiter.awaitFirstRequests(ctx, firstRequestTime)
 	err := s.http.Shutdown(ctx)
 	if err == nil {
 		err = s.cfg.Handler.upgrades.wait(ctx)
 	}
-	if err != nil {
+	if err = errors.Join(closed, err); err != nil {
 		return errors.Join(err, s.Close())
 	}
 	s.cancel()
@@ -182,7 +223,7 @@ func (s *Server) Shutdown(ctx context.Context) error {
 // closed, and so are the clients'.
 func (s *Server) Close() error {
 	s.cancel()
-	err := s.http.Close()
+	err := errors.Join(s.stop(), s.http.Close())
 	_ = s.cfg.Handler.upgrades.wait(context.Background()) // their context has ended
 	s.stopWatch()
 	s.cfg.Handler.Close()

@@ -17,6 +17,12 @@ var ErrNoRegistry = errors.New("telemetry: no registry")
 
 // Config of Metrics. The zero value serves.
 type Config struct {
+	// Gateway is this gateway's name, the label gateway of every metric. Empty: there
+	// is no such label.
+	Gateway string
+	// RefusalCauses are those that Refused is going to be told of: their counters are
+	// there from the start.
+	RefusalCauses []string
 	// Version and Revision of the program, for kgate_build_info.
 	Version, Revision string
 	// Now is the clock of the sliding window. Default: time.Now. Only its
@@ -67,7 +73,7 @@ func New(reg *prometheus.Registry, cfg Config) (*Metrics, error) {
 	}
 	m.batchSize = m.vecs.batchSize
 	m.hops = m.vecs.hops
-	m.refused = newCauses(m.vecs.refused)
+	m.refused = newCauses(m.vecs.refused, cfg.RefusalCauses)
 	build := prometheus.NewGauge(prometheus.GaugeOpts{
 		Name:        "kgate_build_info",
 		Help:        "Always 1; the labels say which program runs.",
@@ -77,8 +83,18 @@ func New(reg *prometheus.Registry, cfg Config) (*Metrics, error) {
 	all := append(m.vecs.collectors(), build, stateCollector{m},
 		collectors.NewGoCollector(),
 		collectors.NewProcessCollector(collectors.ProcessCollectorOpts{}))
+	for _, what := range []string{DiskRaft, DiskTickets} {
+		m.vecs.diskWrite.WithLabelValues(what)
+	}
+	for _, result := range []string{"taken", "lost"} {
+		m.vecs.traceSpans.WithLabelValues(result)
+	}
+	var to prometheus.Registerer = reg
+	if cfg.Gateway != "" {
+		to = prometheus.WrapRegistererWith(prometheus.Labels{"gateway": cfg.Gateway}, reg)
+	}
 	for _, c := range all {
-		if err := reg.Register(c); err != nil {
+		if err := to.Register(c); err != nil {
 			return nil, fmt.Errorf("telemetry: %w", err)
 		}
 	}
@@ -121,7 +137,24 @@ func (m *Metrics) Hops(n uint32) { m.hops.Observe(float64(n)) }
 // LeaseLost counts that this gateway has lost its lease.
 func (m *Metrics) LeaseLost() { m.vecs.leaseLost.Inc() }
 
-// RecoveryTook notes how long the forming of an epoch has taken.
+// LeaderChanged counts that another gateway leads now.
+func (m *Metrics) LeaderChanged() { m.vecs.leaderChanges.Inc() }
+
+// What DiskWrite is told of.
+const (
+	DiskRaft    = "raft"
+	DiskTickets = "tickets"
+)
+
+// DiskWrite notes how long a write of DiskRaft or DiskTickets took, sync included.
+func (m *Metrics) DiskWrite(what string, took time.Duration) {
+	m.vecs.diskWrite.WithLabelValues(what).Observe(took.Seconds())
+}
+
+// Committed notes how long the leader waited for a change to be agreed on.
+func (m *Metrics) Committed(took time.Duration) { m.vecs.commit.Observe(took.Seconds()) }
+
+// RecoveryTook notes how long the start of an epoch has taken.
 func (m *Metrics) RecoveryTook(d time.Duration) { m.vecs.recoveryTime.Observe(d.Seconds()) }
 
 // Refused counts something that a peer, or who pretends to be one, sent and

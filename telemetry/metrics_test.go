@@ -4,6 +4,8 @@ import (
 	"errors"
 	"fmt"
 	"math"
+	"slices"
+	"strings"
 	"sync"
 	"testing"
 	"time"
@@ -92,8 +94,15 @@ func countEverything(m *Metrics) {
 	p.Outcome(OutcomeAdmitted)
 	p.Outcome(OutcomeQueueFull)
 	p.Outcome("no such outcome")
-	p.Access(20*time.Millisecond, "")
-	p.Access(40*time.Millisecond, "")
+	p.Wait(OutcomeAdmitted, 20*time.Millisecond, "")
+	p.Wait(OutcomeAdmitted, 40*time.Millisecond, "")
+	p.Wait(OutcomeTimeout, 3*time.Second, "")
+	p.Wait(OutcomeQueueFull, time.Second, "")
+	p.Answered(200, 10, 20)
+	p.Answered(777, 1, 2)
+	p.Retried(2)
+	p.Slots(1)
+	p.Slots(0)
 	p.Hold(2 * time.Second)
 	p.Upstream(time.Second)
 	p.UpstreamError(UpstreamDial)
@@ -106,6 +115,9 @@ func countEverything(m *Metrics) {
 	p.Recovered("loss")
 	p.AuditFailed()
 	m.LeaseLost()
+	m.LeaderChanged()
+	m.DiskWrite(DiskRaft, 5*time.Millisecond)
+	m.Committed(7 * time.Millisecond)
 	m.RecoveryTook(20 * time.Millisecond)
 	m.BatchSize(7)
 	m.Hops(3)
@@ -114,10 +126,13 @@ func countEverything(m *Metrics) {
 	m.spans(3, true)
 	m.spans(2, false)
 	m.SetSource(fixedSource{
-		View: 9, Members: map[string]int{"active": 3, "suspended": 1}, Lease: 2500 * time.Millisecond,
+		Leader: true, Voter: true, Voters: 3, LossesTolerated: 1, ClientConnections: 12, Reloaded: time.Unix(1_800_000_000, 0),
+		Peers:        map[string]PeerState{"gw-2": {Up: true, RTT: 2 * time.Millisecond}},
+		Certificates: map[string]time.Time{"peers": time.Unix(2_000_000_000, 0)},
+		View:         9, Members: map[string]int{"alive": 3, "suspended": 1}, Lease: 2500 * time.Millisecond,
 		ReplicaLag: map[string]int{"gw-2": 3},
 		Pools: []PoolState{{
-			Name: "a", Capacity: 8, InFlight: 5, Waiting: 4, BatonHeld: true,
+			Name: "a", Capacity: 8, InFlight: 5, Waiting: 4, Oldest: 90 * time.Second, QueueLimit: 100, TicketsWaiting: 1, TicketsHolding: 2, Baton: 30000000007,
 			TokensRunning: 5, TokensFree: 1, TokensQuarantined: 2,
 			Upstreams: map[string]bool{"http://10.0.1.1:80": true, "http://10.0.1.2:80": false},
 		}},
@@ -132,11 +147,11 @@ func TestCounts(t *testing.T) {
 		"kgate_requests_total,outcome=queue_full,pool=a":            1,
 		"kgate_requests_total,outcome=timeout,pool=a":               0,
 		"kgate_requests_total,outcome=other,pool=a":                 1,
-		"kgate_access_time_seconds,pool=a,count":                    2,
-		"kgate_access_time_seconds,pool=a,sum":                      .06,
-		"kgate_access_time_window_max_seconds,pool=a":               .04,
-		"kgate_access_time_window_sum_seconds,pool=a":               .06,
-		"kgate_access_time_window_count,pool=a":                     2,
+		"kgate_wait_time_seconds,outcome=admitted,pool=a,count":     2,
+		"kgate_wait_time_seconds,outcome=admitted,pool=a,sum":       .06,
+		"kgate_window_longest_wait_seconds,pool=a":                  .04,
+		"kgate_window_wait_seconds,pool=a":                          .06,
+		"kgate_window_admissions,pool=a":                            2,
 		"kgate_hold_time_seconds,pool=a,sum":                        2,
 		"kgate_upstream_response_seconds,pool=a,sum":                1,
 		"kgate_upstream_errors_total,cause=dial,pool=a":             1,
@@ -157,14 +172,42 @@ func TestCounts(t *testing.T) {
 		"kgate_peer_refused_total,cause=bad_frame":                  1,
 		"kgate_peer_refused_total,cause=other":                      1,
 		"kgate_view_epoch":                                          9,
-		"kgate_members,status=active":                               3,
+		"kgate_members,status=alive":                                3,
 		"kgate_members,status=suspended":                            1,
 		"kgate_pool_capacity,pool=a":                                8,
 		"kgate_in_flight,pool=a":                                    5,
 		"kgate_waiting,pool=a":                                      4,
-		"kgate_baton_held,pool=a":                                   1,
-		"kgate_tokens,pool=a,state=running":                         5,
-		"kgate_tokens,pool=a,state=free":                            1,
+		"kgate_baton_number,pool=a":                                 30000000007,
+		"kgate_oldest_wait_seconds,pool=a":                          90,
+		"kgate_admissions_total,pool=a":                             1,
+		"kgate_queue_limit,pool=a":                                  100,
+		"kgate_tickets,pool=a,state=waiting":                        1,
+		"kgate_tickets,pool=a,state=holding":                        2,
+		"kgate_wait_time_seconds,outcome=timeout,pool=a,sum":        3,
+		"kgate_wait_time_seconds,outcome=client_gone,pool=a,count":  0,
+		"kgate_responses_total,code=200,pool=a":                     1,
+		"kgate_responses_total,code=503,pool=a":                     0,
+		"kgate_responses_total,code=other,pool=a":                   1,
+		"kgate_request_bytes_total,pool=a":                          11,
+		"kgate_response_bytes_total,pool=a":                         22,
+		"kgate_upstream_retries_total,pool=a":                       2,
+		"kgate_recoveries_total,pool=a,reason=loss":                 1,
+		"kgate_recoveries_total,pool=a,reason=leave":                0,
+		"kgate_leader":                                         1,
+		"kgate_voters":                                         3,
+		"kgate_voter":                                          1,
+		"kgate_losses_tolerated":                               1,
+		"kgate_leader_changes_total":                           1,
+		"kgate_peer_link_up,peer=gw-2":                         1,
+		"kgate_peer_rtt_seconds,peer=gw-2":                     .002,
+		"kgate_draining":                                       0,
+		"kgate_client_connections":                             12,
+		"kgate_config_last_reload_successful":                  1,
+		"kgate_certificate_expiry_timestamp_seconds,use=peers": 2000000000,
+		"kgate_disk_write_seconds,what=raft,sum":               .005,
+		"kgate_commit_seconds,sum":                             .007,
+		"kgate_tokens,pool=a,state=running":                    5,
+		"kgate_tokens,pool=a,state=free":                       1,
 	})
 }
 
@@ -172,7 +215,7 @@ func TestCounts(t *testing.T) {
 func TestClassicAndNativeBuckets(t *testing.T) {
 	m, reg := newMetrics(t, nil)
 	p := m.AddPool("a")
-	p.Access(3*time.Millisecond, "")
+	p.Wait(OutcomeAdmitted, 3*time.Millisecond, "")
 	p.Hold(3 * time.Millisecond)
 	p.Upstream(3 * time.Millisecond)
 	families, err := reg.Gather()
@@ -182,14 +225,14 @@ func TestClassicAndNativeBuckets(t *testing.T) {
 	found := 0
 	for _, f := range families {
 		switch f.GetName() {
-		case "kgate_access_time_seconds", "kgate_hold_time_seconds", "kgate_upstream_response_seconds":
+		case "kgate_wait_time_seconds", "kgate_hold_time_seconds", "kgate_upstream_response_seconds":
 		default:
 			continue
 		}
 		found++
 		h := f.GetMetric()[0].GetHistogram()
 		bounds := h.GetBucket()
-		if n := len(bounds); bounds[0].GetUpperBound() != .001 || bounds[n-1].GetUpperBound() != 600 {
+		if n := len(bounds); bounds[0].GetUpperBound() != .00005 || bounds[n-1].GetUpperBound() != 7200 {
 			t.Errorf("%s: classic buckets from %v to %v", f.GetName(), bounds[0], bounds[n-1])
 		}
 		if len(h.GetPositiveSpan()) == 0 {
@@ -201,19 +244,87 @@ func TestClassicAndNativeBuckets(t *testing.T) {
 	}
 }
 
-// TestExemplar: a wait whose trace is recorded names it, at either kind of
-// buckets; the others name none.
-func TestExemplar(t *testing.T) {
-	m, reg := newMetrics(t, nil)
+// TestEdgesKeepAway: no time at which something is cut off by default is close to an
+// edge of a bucket, and each is near the middle of its own: a quantile of many such
+// times reads within a sixth of what it was.
+func TestEdgesKeepAway(t *testing.T) {
+	for _, cut := range []float64{1, 3, 5, 10, 30, 60, 120, 300, 600} {
+		i, _ := slices.BinarySearch(timeBuckets, cut)
+		low, high := timeBuckets[i-1], timeBuckets[i]
+		if middle := (low + high) / 2; low > .95*cut || high < 1.05*cut || math.Abs(middle-cut) > cut/6 {
+			t.Errorf("%v s is in the bucket from %v to %v", cut, low, high)
+		}
+	}
+}
+
+// TestSlotSeconds: whenever it is read, the sum is exact.
+func TestSlotSeconds(t *testing.T) {
+	clock := newClock()
+	m, reg := newMetrics(t, clock.Now)
 	p := m.AddPool("a")
-	p.Access(3*time.Millisecond, "")
-	p.Access(70*time.Millisecond, "0af7651916cd43dd8448eb211c80319c")
+	want := 0.0
+	for _, step := range []struct {
+		inUse int
+		for_  time.Duration
+	}{{2, 1500 * time.Millisecond}, {6, 250 * time.Millisecond}, {0, time.Hour}, {3, 2 * time.Second}} {
+		p.Slots(step.inUse)
+		clock.Advance(step.for_)
+		want += float64(step.inUse) * step.for_.Seconds()
+		expect(t, values(t, reg), map[string]float64{"kgate_slot_seconds_total,pool=a": want})
+	}
+}
+
+// TestCreated: every counter and histogram says since when it counts.
+func TestCreated(t *testing.T) {
+	m, reg := newMetrics(t, nil)
+	countEverything(m)
 	families, err := reg.Gather()
 	if err != nil {
 		t.Fatal(err)
 	}
 	for _, f := range families {
-		if f.GetName() != "kgate_access_time_seconds" {
+		for _, metric := range f.GetMetric() {
+			if strings.HasPrefix(f.GetName(), "kgate_") &&
+				(metric.GetCounter() != nil && metric.GetCounter().GetCreatedTimestamp() == nil ||
+					metric.GetHistogram() != nil && metric.GetHistogram().GetCreatedTimestamp() == nil) {
+				t.Errorf("%s does not say since when", f.GetName())
+			}
+		}
+	}
+}
+
+// TestGatewayLabel: every series names its gateway.
+func TestGatewayLabel(t *testing.T) {
+	reg := prometheus.NewPedanticRegistry()
+	m, err := New(reg, Config{Gateway: "gw-1", RefusalCauses: []string{"bad_frame"}})
+	if err != nil {
+		t.Fatal(err)
+	}
+	countEverything(m)
+	got := values(t, reg)
+	for key := range got {
+		if !strings.Contains(key, ",gateway=gw-1") {
+			t.Errorf("%s does not", key)
+		}
+	}
+	if v, ok := got["kgate_peer_refused_total,cause=bad_frame,gateway=gw-1"]; !ok || v != 1 {
+		t.Errorf("bad_frame: %v", v)
+	}
+}
+
+// TestExemplar: a wait whose trace is recorded names it, at either kind of
+// buckets; the others name none.
+func TestExemplar(t *testing.T) {
+	m, reg := newMetrics(t, nil)
+	p := m.AddPool("a")
+	p.Wait(OutcomeAdmitted, 3*time.Millisecond, "")
+	p.Wait(OutcomeAdmitted, 70*time.Millisecond, "0af7651916cd43dd8448eb211c80319c")
+	families, err := reg.Gather()
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, f := range families {
+		if f.GetName() != "kgate_wait_time_seconds" {
 			continue
 		}
 		h := f.GetMetric()[0].GetHistogram()
@@ -246,7 +357,9 @@ func TestLabelsAreBounded(t *testing.T) {
 		p.Outcome(Outcome(fmt.Sprint(i)))
 		p.UpstreamError(UpstreamCause(fmt.Sprint(i)))
 		p.MessageReceived(kmutex.Kind(i % 256))
-		m.Pool(fmt.Sprint(i)).Access(time.Second, "")
+		m.Pool(fmt.Sprint(i)).Wait(OutcomeAdmitted, time.Second, "")
+		p.Wait(Outcome(fmt.Sprint(i)), time.Second, "")
+		p.Answered(i, 0, 0)
 	}
 	got := values(t, reg)
 	if more := len(got) - before; more > maxCauses {
@@ -285,7 +398,11 @@ func TestPools(t *testing.T) {
 	}
 	var none *Pool
 	none.Outcome(OutcomeAdmitted)
-	none.Access(1, "")
+	none.Wait(OutcomeAdmitted, 1, "")
+	none.Waiting(1)
+	none.Answered(200, 1, 1)
+	none.Retried(1)
+	none.Slots(1)
 	none.Hold(1)
 	none.Upstream(1)
 	none.UpstreamError(UpstreamDial)
@@ -320,7 +437,7 @@ func TestConcurrentCounting(t *testing.T) {
 		wg.Go(func() {
 			for range 250 {
 				p := m.AddPool("b")
-				p.Access(time.Millisecond, "")
+				p.Wait(OutcomeAdmitted, time.Millisecond, "")
 				p.Outcome(OutcomeAdmitted)
 				m.Refused("cause")
 				m.Pool("b").Window()
@@ -337,7 +454,7 @@ func TestConcurrentCounting(t *testing.T) {
 	wg.Wait()
 	expect(t, values(t, reg), map[string]float64{
 		"kgate_requests_total,outcome=admitted,pool=b": 1000,
-		"kgate_access_time_window_count,pool=b":        1000,
+		"kgate_window_admissions,pool=b":               1000,
 		"kgate_peer_refused_total,cause=cause":         1000,
 	})
 }
@@ -354,8 +471,10 @@ func TestHotPathAllocatesNothing(t *testing.T) {
 
 func hotPath(m *Metrics, p *Pool) {
 	p.Outcome(OutcomeAdmitted)
-	p.Access(time.Millisecond, "")
+	p.Wait(OutcomeAdmitted, time.Millisecond, "")
 	p.Hold(time.Millisecond)
+	p.Slots(3)
+	p.Answered(200, 1, 2)
 	p.Upstream(time.Millisecond)
 	p.MessageSent(kmutex.KindRequest)
 	p.MessageReceived(kmutex.KindBaton)
@@ -371,7 +490,7 @@ func BenchmarkRequest(b *testing.B) {
 	p := m.AddPool("a")
 	b.ReportAllocs()
 	for b.Loop() {
-		p.Access(time.Millisecond, "")
+		p.Wait(OutcomeAdmitted, time.Millisecond, "")
 		p.Outcome(OutcomeAdmitted)
 		p.Hold(time.Millisecond)
 	}

@@ -31,6 +31,15 @@ var outcomes = []Outcome{
 	OutcomeDraining, OutcomeIsolated, OutcomeClientLimit, OutcomeCancelled, OutcomeUpstreamDown, OutcomeUpstreamError,
 }
 
+// waited are the outcomes of requests that may have waited: each has its own
+// distribution of waits. Others end at once.
+var waited = []Outcome{
+	OutcomeAdmitted, OutcomeTimeout, OutcomeClientGone, OutcomeDraining, OutcomeIsolated, OutcomeCancelled,
+}
+
+// recoveryReasons are what Recovered is told.
+var recoveryReasons = []string{"loss", "return", "k", "leave", "audit"}
+
 // UpstreamCause says why an upstream did not answer.
 type UpstreamCause string
 
@@ -53,40 +62,58 @@ const (
 
 // Pool counts for one pool. A nil Pool counts nothing.
 type Pool struct {
-	name           string
-	outcomes       map[Outcome]prometheus.Counter
-	outcomeOther   prometheus.Counter
-	upstreamErrors map[UpstreamCause]prometheus.Counter
-	upstreamOther  prometheus.Counter
-	access         prometheus.Observer
-	hold           prometheus.Observer
-	upstream       prometheus.Observer
-	batonMoves     prometheus.Counter
-	inversions     prometheus.Counter
-	auditFailures  prometheus.Counter
-	recoveries     *prometheus.CounterVec // of this pool, by reason
-	sent, received []prometheus.Counter   // by kmutex.Kind; 0 is other
-	window         *window
+	name                           string
+	outcomes                       map[Outcome]prometheus.Counter
+	outcomeOther                   prometheus.Counter
+	upstreamErrors                 map[UpstreamCause]prometheus.Counter
+	upstreamOther                  prometheus.Counter
+	waits                          map[Outcome]prometheus.Observer
+	hold                           prometheus.Observer
+	upstream                       prometheus.Observer
+	batonMoves                     prometheus.Counter
+	inversions                     prometheus.Counter
+	auditFailures                  prometheus.Counter
+	retries                        prometheus.Counter
+	received, sent                 prometheus.Counter // bytes
+	codes                          *codes
+	admissions                     prometheus.Counter
+	recoveries                     *prometheus.CounterVec // of this pool, by reason
+	slots                          slotTime
+	messagesSent, messagesReceived []prometheus.Counter // by kmutex.Kind; 0 is other
+	window                         *window
 }
 
 func newPool(m *Metrics, name string) *Pool {
 	v := m.vecs
 	p := &Pool{
-		name:           name,
-		outcomes:       map[Outcome]prometheus.Counter{},
-		outcomeOther:   v.requests.WithLabelValues(name, other),
-		upstreamErrors: map[UpstreamCause]prometheus.Counter{},
-		upstreamOther:  v.upstreamErrors.WithLabelValues(name, other),
-		access:         v.access.WithLabelValues(name),
-		hold:           v.hold.WithLabelValues(name),
-		upstream:       v.upstream.WithLabelValues(name),
-		batonMoves:     v.batonMoves.WithLabelValues(name),
-		inversions:     v.inversions.WithLabelValues(name),
-		auditFailures:  v.auditFailures.WithLabelValues(name),
-		recoveries:     v.recoveries.MustCurryWith(prometheus.Labels{"pool": name}),
-		sent:           []prometheus.Counter{v.messages.WithLabelValues(name, other, directionSent)},
-		received:       []prometheus.Counter{v.messages.WithLabelValues(name, other, directionReceived)},
-		window:         newWindow(m.now, m.started),
+		name:             name,
+		outcomes:         map[Outcome]prometheus.Counter{},
+		outcomeOther:     v.requests.WithLabelValues(name, other),
+		upstreamErrors:   map[UpstreamCause]prometheus.Counter{},
+		upstreamOther:    v.upstreamErrors.WithLabelValues(name, other),
+		waits:            map[Outcome]prometheus.Observer{},
+		hold:             v.hold.WithLabelValues(name),
+		upstream:         v.upstream.WithLabelValues(name),
+		batonMoves:       v.batonMoves.WithLabelValues(name),
+		inversions:       v.inversions.WithLabelValues(name),
+		auditFailures:    v.auditFailures.WithLabelValues(name),
+		recoveries:       v.recoveries.MustCurryWith(prometheus.Labels{"pool": name}),
+		retries:          v.upstreamRetries.WithLabelValues(name),
+		received:         v.requestBytes.WithLabelValues(name),
+		sent:             v.responseBytes.WithLabelValues(name),
+		admissions:       v.admissions.WithLabelValues(name),
+		codes:            newCodes(v.responses.MustCurryWith(prometheus.Labels{"pool": name})),
+		messagesSent:     []prometheus.Counter{v.messages.WithLabelValues(name, other, directionSent)},
+		messagesReceived: []prometheus.Counter{v.messages.WithLabelValues(name, other, directionReceived)},
+		window:           newWindow(m.now, m.started),
+	}
+	p.slots.began = m.now()
+	p.slots.since = p.slots.began
+	for _, o := range waited {
+		p.waits[o] = v.wait.WithLabelValues(name, string(o))
+	}
+	for _, reason := range recoveryReasons {
+		p.recoveries.WithLabelValues(reason)
 	}
 	for _, o := range outcomes {
 		p.outcomes[o] = v.requests.WithLabelValues(name, string(o))
@@ -95,8 +122,8 @@ func newPool(m *Metrics, name string) *Pool {
 		p.upstreamErrors[c] = v.upstreamErrors.WithLabelValues(name, string(c))
 	}
 	for k := kmutex.Kind(1); k.Valid(); k++ {
-		p.sent = append(p.sent, v.messages.WithLabelValues(name, k.String(), directionSent))
-		p.received = append(p.received, v.messages.WithLabelValues(name, k.String(), directionReceived))
+		p.messagesSent = append(p.messagesSent, v.messages.WithLabelValues(name, k.String(), directionSent))
+		p.messagesReceived = append(p.messagesReceived, v.messages.WithLabelValues(name, k.String(), directionReceived))
 	}
 	return p
 }
@@ -113,18 +140,57 @@ func (p *Pool) Outcome(o Outcome) {
 	c.Inc()
 }
 
-// Access counts one admission, d after the request's arrival. A request whose
-// trace is recorded brings its ID, as an example of such a wait; others bring "".
-func (p *Pool) Access(d time.Duration, traceID string) {
+// Wait counts one wait that has ended, d after the request's arrival, and how. A
+// request whose trace is recorded brings its ID, as an example of such a wait; others
+// bring "". Outcomes without a wait are not counted.
+func (p *Pool) Wait(o Outcome, d time.Duration, traceID string) {
 	if p == nil {
 		return
 	}
-	if traceID == "" {
-		p.access.Observe(d.Seconds())
-	} else {
-		p.access.(prometheus.ExemplarObserver).ObserveWithExemplar(d.Seconds(), prometheus.Labels{"trace_id": traceID})
+	h, ok := p.waits[o]
+	switch {
+	case !ok:
+		return
+	case traceID == "":
+		h.Observe(d.Seconds())
+	default:
+		h.(prometheus.ExemplarObserver).ObserveWithExemplar(d.Seconds(), prometheus.Labels{"trace_id": traceID})
 	}
-	p.window.observe(d)
+	if o == OutcomeAdmitted {
+		p.window.observe(d)
+	}
+}
+
+// Waiting notes how long the oldest waiting request has waited: now, for [Pool.Past].
+// It is to be called about once a second.
+func (p *Pool) Waiting(oldest time.Duration) {
+	if p != nil {
+		p.window.waiting(oldest)
+	}
+}
+
+// Answered counts one answer to a client: its status, and the bytes of both bodies.
+func (p *Pool) Answered(status int, received, sent int64) {
+	if p == nil {
+		return
+	}
+	p.codes.inc(status)
+	p.received.Add(float64(received))
+	p.sent.Add(float64(sent))
+}
+
+// Retried counts n attempts at another upstream.
+func (p *Pool) Retried(n int) {
+	if p != nil && n > 0 {
+		p.retries.Add(float64(n))
+	}
+}
+
+// Slots notes how many slots are in use from now on. One more is an admission.
+func (p *Pool) Slots(inUse int) {
+	if p != nil && p.slots.set(p.window.now(), inUse) {
+		p.admissions.Inc()
+	}
 }
 
 // Overtaken counts one admission after that of a request which had arrived here
@@ -182,14 +248,14 @@ func (p *Pool) UpstreamError(cause UpstreamCause) {
 // MessageSent counts one message of the pool to a peer.
 func (p *Pool) MessageSent(k kmutex.Kind) {
 	if p != nil {
-		p.sent[kindIndex(k)].Inc()
+		p.messagesSent[kindIndex(k)].Inc()
 	}
 }
 
 // MessageReceived counts one message of the pool from a peer.
 func (p *Pool) MessageReceived(k kmutex.Kind) {
 	if p != nil {
-		p.received[kindIndex(k)].Inc()
+		p.messagesReceived[kindIndex(k)].Inc()
 	}
 }
 

@@ -24,10 +24,34 @@ type State struct {
 	// Lease is how long this gateway may still admit without a renewal; 0: it
 	// has no lease.
 	Lease time.Duration
+	// Leader: this gateway leads the agreement on views. Voter: it has a vote in it.
+	Leader, Voter bool
+	// Voters counts the gateways that vote, LossesTolerated how many of them may be
+	// lost now before nothing can be agreed on; negative: too many are lost already.
+	Voters, LossesTolerated int
+	// Peers are the other gateways, by name.
+	Peers map[string]PeerState
+	// Draining: the gateway is being taken out of service.
+	Draining bool
+	// ClientConnections counts the open connections of clients.
+	ClientConnections int
+	// Reloaded is when the configuration was last read without an error, ReloadFailed
+	// whether it could not be used the last time.
+	Reloaded     time.Time
+	ReloadFailed bool
+	// Certificates is when each ends, by what it is for, a short list of words.
+	Certificates map[string]time.Time
 	// ReplicaLag is, for each gateway that keeps copies of this one's tickets,
 	// how many changes it has not acknowledged yet.
 	ReplicaLag map[string]int
 	Pools      []PoolState
+}
+
+// PeerState is the link to another gateway.
+type PeerState struct {
+	Up bool
+	// RTT is the round trip; 0: not known.
+	RTT time.Duration
 }
 
 // PoolState is the state of one pool as this gateway sees it.
@@ -37,7 +61,16 @@ type PoolState struct {
 	Capacity int
 	// InFlight and Waiting count this gateway's requests.
 	InFlight, Waiting int
-	BatonHeld         bool
+	// Oldest is how long the oldest of those that wait has waited; 0: nobody waits.
+	Oldest time.Duration
+	// QueueLimit is how many may wait.
+	QueueLimit int
+	// TicketsWaiting and TicketsHolding count the tickets of the API.
+	TicketsWaiting, TicketsHolding int
+	// Baton is the number of the baton that this gateway holds, 0: none. It grows
+	// with each move, so of two gateways that claim the baton the one with the
+	// higher number has it.
+	Baton uint64
 	// TokensRunning are in the critical section here, TokensFree are free
 	// here. TokensQuarantined are withheld from all gateways, because a lost one
 	// may still use them; the pool's home alone counts them.
@@ -50,19 +83,36 @@ var (
 	capacityDesc  = desc("kgate_pool_capacity", "Requests that may be in flight over all gateways together (k).", "pool")
 	inFlightDesc  = desc("kgate_in_flight", "Requests of this gateway that hold a slot.", "pool")
 	waitingDesc   = desc("kgate_waiting", "Requests of this gateway that wait for a slot.", "pool")
-	batonDesc     = desc("kgate_baton_held", "1 while this gateway holds the baton, else 0.", "pool")
+	oldestDesc    = desc("kgate_oldest_wait_seconds", "How long the oldest waiting request of this gateway has waited; 0: nobody waits.", "pool")
+	limitDesc     = desc("kgate_queue_limit", "Requests that may wait at this gateway (queue.limit).", "pool")
+	ticketsDesc   = desc("kgate_tickets", "Tickets of the API at this gateway, by whether they wait or hold a slot.", "pool", "state")
+	batonDesc     = desc("kgate_baton_number", "Number of the baton while it is at this gateway, else 0. It grows with each move: of two gateways the higher number is right.", "pool")
+	slotTimeDesc  = desc("kgate_slot_seconds_total", "Seconds that slots were in use at this gateway, all slots added up. Its rate is the mean number of slots in use.", "pool")
+	leaderDesc    = desc("kgate_leader", "1 if this gateway leads the agreement on views, else 0.")
+	voterDesc     = desc("kgate_voter", "1 if this gateway has a vote in the agreement on views, else 0.")
+	votersDesc    = desc("kgate_voters", "Gateways that have a vote, as this gateway sees it.")
+	toleratedDesc = desc("kgate_losses_tolerated", "Voters that may be lost now while the others still agree; below 0 they do not.")
+	linkDesc      = desc("kgate_peer_link_up", "1 if the link to the other gateway is up, else 0.", "peer")
+	rttDesc       = desc("kgate_peer_rtt_seconds", "Round trip to the other gateway.", "peer")
+	drainingDesc  = desc("kgate_draining", "1 while this gateway is being taken out of service, else 0.")
+	clientsDesc   = desc("kgate_client_connections", "Open connections of clients.")
+	reloadDesc    = desc("kgate_config_last_reload_successful", "1 if the configuration could be used when it was last read, else 0.")
+	reloadedDesc  = desc("kgate_config_last_reload_success_timestamp_seconds", "When the configuration was last read without an error.")
+	expiryDesc    = desc("kgate_certificate_expiry_timestamp_seconds", "When a certificate of this gateway expires.", "use")
 	tokensDesc    = desc("kgate_tokens", "Tokens at this gateway, by state.", "pool", "state")
 	viewDesc      = desc("kgate_view_epoch", "Number of the agreed view that this gateway follows.")
 	leaseDesc     = desc("kgate_lease_remaining_seconds", "How long this gateway may still admit without a renewal of its lease.")
 	membersDesc   = desc("kgate_members", "Gateways in the cluster, by status, as this gateway sees it.", "status")
 	lagDesc       = desc("kgate_replica_lag", "Changes of tickets that a successor has not acknowledged yet.", "successor")
 	healthyDesc   = desc("kgate_upstream_healthy", "1 if this gateway holds the upstream to be in order, else 0.", "pool", "upstream")
-	windowMax     = desc("kgate_access_time_window_max_seconds", "Longest access time of the last 60 seconds.", "pool")
-	windowSum     = desc("kgate_access_time_window_sum_seconds", "Sum of the access times of the last 60 seconds.", "pool")
-	windowCount   = desc("kgate_access_time_window_count", "Number of the access times of the last 60 seconds.", "pool")
+	windowMax     = desc("kgate_window_longest_wait_seconds", "Longest wait of the requests admitted in the last 60 seconds.", "pool")
+	windowSum     = desc("kgate_window_wait_seconds", "Sum of the waits of the requests admitted in the last 60 seconds.", "pool")
+	windowCount   = desc("kgate_window_admissions", "Requests admitted in the last 60 seconds.", "pool")
 	mirroredDescs = []*prometheus.Desc{
 		capacityDesc, inFlightDesc, waitingDesc, batonDesc, tokensDesc, viewDesc, leaseDesc, membersDesc,
-		lagDesc, healthyDesc, windowMax, windowSum, windowCount,
+		lagDesc, healthyDesc, windowMax, windowSum, windowCount, oldestDesc, limitDesc, ticketsDesc, slotTimeDesc,
+		leaderDesc, voterDesc, votersDesc, toleratedDesc, linkDesc, rttDesc, drainingDesc, clientsDesc,
+		reloadDesc, reloadedDesc, expiryDesc,
 	}
 )
 
@@ -87,10 +137,13 @@ func (c stateCollector) Collect(ch chan<- prometheus.Metric) {
 	gauge := func(d *prometheus.Desc, v float64, labels ...string) {
 		ch <- prometheus.MustNewConstMetric(d, prometheus.GaugeValue, v, labels...)
 	}
-	for name, t := range c.m.windows() {
+	for name, p := range c.m.all() {
+		t := p.window.totals()
 		gauge(windowMax, t.Max.Seconds(), name)
 		gauge(windowSum, t.Sum.Seconds(), name)
 		gauge(windowCount, float64(t.Count), name)
+		ch <- prometheus.MustNewConstMetricWithCreatedTimestamp(slotTimeDesc, prometheus.CounterValue,
+			p.slots.total(c.m.now()).Seconds(), p.slots.began, name)
 	}
 	source := c.m.source.Load()
 	if source == nil {
@@ -99,6 +152,24 @@ func (c stateCollector) Collect(ch chan<- prometheus.Metric) {
 	state := (*source).State()
 	gauge(viewDesc, float64(state.View))
 	gauge(leaseDesc, state.Lease.Seconds())
+	gauge(leaderDesc, oneIf(state.Leader))
+	gauge(voterDesc, oneIf(state.Voter))
+	gauge(votersDesc, float64(state.Voters))
+	gauge(toleratedDesc, float64(state.LossesTolerated))
+	gauge(drainingDesc, oneIf(state.Draining))
+	gauge(clientsDesc, float64(state.ClientConnections))
+	gauge(reloadDesc, oneIf(!state.ReloadFailed))
+	gauge(reloadedDesc, unixSeconds(state.Reloaded))
+	for _, use := range slices.Sorted(maps.Keys(state.Certificates)) {
+		gauge(expiryDesc, unixSeconds(state.Certificates[use]), use)
+	}
+	for _, name := range slices.Sorted(maps.Keys(state.Peers)) {
+		peer := state.Peers[name]
+		gauge(linkDesc, oneIf(peer.Up), name)
+		if peer.RTT > 0 {
+			gauge(rttDesc, peer.RTT.Seconds(), name)
+		}
+	}
 	for _, status := range slices.Sorted(maps.Keys(state.Members)) {
 		gauge(membersDesc, float64(state.Members[status]), status)
 	}
@@ -109,7 +180,11 @@ func (c stateCollector) Collect(ch chan<- prometheus.Metric) {
 		gauge(capacityDesc, float64(p.Capacity), p.Name)
 		gauge(inFlightDesc, float64(p.InFlight), p.Name)
 		gauge(waitingDesc, float64(p.Waiting), p.Name)
-		gauge(batonDesc, oneIf(p.BatonHeld), p.Name)
+		gauge(oldestDesc, p.Oldest.Seconds(), p.Name)
+		gauge(limitDesc, float64(p.QueueLimit), p.Name)
+		gauge(ticketsDesc, float64(p.TicketsWaiting), p.Name, "waiting")
+		gauge(ticketsDesc, float64(p.TicketsHolding), p.Name, "holding")
+		gauge(batonDesc, float64(p.Baton), p.Name)
 		gauge(tokensDesc, float64(p.TokensRunning), p.Name, "running")
 		gauge(tokensDesc, float64(p.TokensFree), p.Name, "free")
 		gauge(tokensDesc, float64(p.TokensQuarantined), p.Name, "quarantined")
@@ -126,13 +201,16 @@ func oneIf(b bool) float64 {
 	return 0
 }
 
-// windows returns the totals of each pool's window.
-func (m *Metrics) windows() map[string]Window {
+func unixSeconds(t time.Time) float64 {
+	if t.IsZero() {
+		return 0
+	}
+	return float64(t.UnixMilli()) / 1000
+}
+
+// all returns the pools by name.
+func (m *Metrics) all() map[string]*Pool {
 	m.mu.RLock()
 	defer m.mu.RUnlock()
-	ts := make(map[string]Window, len(m.pools))
-	for name, p := range m.pools {
-		ts[name] = p.window.totals()
-	}
-	return ts
+	return maps.Clone(m.pools)
 }

@@ -9,47 +9,63 @@ import (
 
 // vectors are the metrics that are counted, not mirrored.
 type vectors struct {
-	requests, messages, batonMoves *prometheus.CounterVec
-	inversions                     *prometheus.CounterVec
-	refused, upstreamErrors        *prometheus.CounterVec
-	traceSpans                     *prometheus.CounterVec
-	recoveries, auditFailures      *prometheus.CounterVec
-	leaseLost                      prometheus.Counter
-	recoveryTime                   prometheus.Histogram
-	access, hold, upstream         *prometheus.HistogramVec
-	batchSize, hops                prometheus.Histogram
+	requests, responses, messages *prometheus.CounterVec
+	requestBytes, responseBytes   *prometheus.CounterVec
+	admissions                    *prometheus.CounterVec
+	batonMoves, inversions        *prometheus.CounterVec
+	refused, upstreamErrors       *prometheus.CounterVec
+	upstreamRetries, traceSpans   *prometheus.CounterVec
+	recoveries, auditFailures     *prometheus.CounterVec
+	leaseLost, leaderChanges      prometheus.Counter
+	wait, hold, upstream          *prometheus.HistogramVec
+	diskWrite                     *prometheus.HistogramVec
+	recoveryTime, commit          prometheus.Histogram
+	batchSize, hops               prometheus.Histogram
 }
 
-// timeBuckets are the classic buckets, in seconds: 1 ms to 10 min, about three
-// to a decade. Scrapers that can, read the native ones.
+// timeBuckets are the upper edges of the classic buckets, in seconds, from 50 us to
+// 2 h. None is near a time at which something is cut off by default (1, 3, 5, 10, 30,
+// 60 s and so on): each such time lies in the middle of a narrow bucket. A quantile
+// of many waits of 60 s, say, then reads 60 s, and not half as much again. Scrapers
+// that can, read the native buckets.
 var timeBuckets = []float64{
-	.001, .002, .005, .01, .02, .05, .1, .2, .5, 1, 2, 5, 10, 20, 30, 60, 120, 300, 600,
+	.00005, .0001, .00025, .0005, .001, .0025, .005, .01, .025, .05, .1, .25, .5,
+	.8, 1.2, 2.5, 3.5, 4.5, 5.5, 8, 12, 25, 35, 50, 70, 110, 130, 250, 350, 500, 700,
+	1500, 2100, 3300, 3900, 7200,
 }
 
 func newVectors() vectors {
 	return vectors{
-		requests: counterVec("kgate_requests_total", "Requests that have ended, by outcome; each request has exactly one.", "pool", "outcome"),
+		requests:      counterVec("kgate_requests_total", "Requests that have ended, by outcome; each request has exactly one.", "pool", "outcome"),
+		admissions:    counterVec("kgate_admissions_total", "Requests and tickets that have got a slot.", "pool"),
+		responses:     counterVec("kgate_responses_total", "Answers to clients, by status code; 499: the client left before there was one. Upstreams' own are among them.", "pool", "code"),
+		requestBytes:  counterVec("kgate_request_bytes_total", "Bytes of request bodies that clients have sent.", "pool"),
+		responseBytes: counterVec("kgate_response_bytes_total", "Bytes of response bodies that clients were sent, without upgraded connections.", "pool"),
+		upstreamRetries: counterVec("kgate_upstream_retries_total", "Attempts at another upstream of the pool, because no connection could be made to the one before.",
+			"pool"),
 		messages: counterVec("kgate_messages_total", "Messages of the algorithm between this gateway and others.", "pool", "type", "direction"),
 		batonMoves: counterVec("kgate_baton_moves_total", "Moves of the baton from this gateway to another.",
 			"pool"),
 		inversions: counterVec("kgate_inversions_total", "Requests that were overtaken: admitted after one that had arrived at the same gateway later.",
 			"pool"),
 		traceSpans:     counterVec("kgate_trace_spans_total", "Spans that were sent to the collector, and whether it has taken them.", "result"),
-		refused:        counterVec("kgate_peer_refused_total", "What came in from peers, or who pretends to be one, and was refused.", "cause"),
+		refused:        counterVec("kgate_peer_refused_total", "Connections and messages at the peer port that were refused.", "cause"),
 		upstreamErrors: counterVec("kgate_upstream_errors_total", "Requests that an upstream did not answer.", "pool", "cause"),
-		access:         timeVec("kgate_access_time_seconds", "Time from a request's arrival to its admission."),
-		hold:           timeVec("kgate_hold_time_seconds", "Time from a request's admission to the return of its slot."),
-		upstream:       timeVec("kgate_upstream_response_seconds", "Time from sending a request upstream to the answer's header."),
+		wait:           timeVec("kgate_wait_time_seconds", "Time from a request's arrival to the end of its wait, by how the wait ended.", "pool", "outcome"),
+		hold:           timeVec("kgate_hold_time_seconds", "Time from a request's admission to the return of its slot.", "pool"),
+		upstream:       timeVec("kgate_upstream_response_seconds", "Time from sending a request upstream to the answer's header.", "pool"),
+		diskWrite:      timeVec("kgate_disk_write_seconds", "Time to write to data_dir and sync, by what was written.", "what"),
 		recoveries:     counterVec("kgate_recoveries_total", "Epochs that this gateway has entered, by what made them necessary.", "pool", "reason"),
 		auditFailures: counterVec("kgate_token_audit_failures_total", "Audits by this gateway that found tokens lost or doubled.",
 			"pool"),
 		leaseLost: prometheus.NewCounter(prometheus.CounterOpts{
 			Name: "kgate_lease_lost_total", Help: "How often this gateway has lost its lease, and everything in flight with it.",
 		}),
-		recoveryTime: prometheus.NewHistogram(prometheus.HistogramOpts{
-			Name: "kgate_recovery_seconds", Help: "How long the forming of an epoch kept requests waiting at this gateway.",
-			Buckets: timeBuckets,
+		leaderChanges: prometheus.NewCounter(prometheus.CounterOpts{
+			Name: "kgate_leader_changes_total", Help: "How often this gateway has seen another gateway become the leader.",
 		}),
+		recoveryTime: prometheus.NewHistogram(timeOptions("kgate_recovery_seconds", "How long the start of an epoch kept requests waiting at this gateway.")),
+		commit:       prometheus.NewHistogram(timeOptions("kgate_commit_seconds", "How long this gateway waited, as leader, for a majority to store a change.")),
 		batchSize: prometheus.NewHistogram(prometheus.HistogramOpts{
 			Name: "kgate_message_batch_size", Help: "Messages that one write to a peer carried.",
 			Buckets: prometheus.ExponentialBuckets(1, 2, 11),
@@ -63,9 +79,10 @@ func newVectors() vectors {
 
 func (v vectors) collectors() []prometheus.Collector {
 	return []prometheus.Collector{
-		v.requests, v.messages, v.batonMoves, v.inversions, v.refused, v.upstreamErrors, v.traceSpans,
-		v.access, v.hold, v.upstream, v.batchSize, v.hops,
-		v.recoveries, v.auditFailures, v.leaseLost, v.recoveryTime,
+		v.requests, v.admissions, v.responses, v.requestBytes, v.responseBytes, v.messages, v.batonMoves, v.inversions,
+		v.refused, v.upstreamErrors, v.upstreamRetries, v.traceSpans,
+		v.wait, v.hold, v.upstream, v.diskWrite, v.batchSize, v.hops,
+		v.recoveries, v.auditFailures, v.leaseLost, v.leaderChanges, v.recoveryTime, v.commit,
 	}
 }
 
@@ -73,14 +90,19 @@ func counterVec(name, help string, labels ...string) *prometheus.CounterVec {
 	return prometheus.NewCounterVec(prometheus.CounterOpts{Name: name, Help: help}, labels)
 }
 
-// timeVec has a native histogram beside the classic buckets.
-func timeVec(name, help string) *prometheus.HistogramVec {
-	return prometheus.NewHistogramVec(prometheus.HistogramOpts{
+func timeVec(name, help string, labels ...string) *prometheus.HistogramVec {
+	return prometheus.NewHistogramVec(timeOptions(name, help), labels)
+}
+
+// timeOptions are a histogram's of times, with native buckets beside the classic
+// ones.
+func timeOptions(name, help string) prometheus.HistogramOpts {
+	return prometheus.HistogramOpts{
 		Name: name, Help: help, Buckets: timeBuckets,
 		NativeHistogramBucketFactor:     1.1,
 		NativeHistogramMaxBucketNumber:  160,
 		NativeHistogramMinResetDuration: time.Hour,
-	}, []string{"pool"})
+	}
 }
 
 // maxCauses bounds the values of a label cause.
@@ -96,8 +118,12 @@ type causes struct {
 	by map[string]prometheus.Counter
 }
 
-func newCauses(vec *prometheus.CounterVec) *causes {
-	return &causes{vec: vec, other: vec.WithLabelValues(other), by: map[string]prometheus.Counter{}}
+func newCauses(vec *prometheus.CounterVec, known []string) *causes {
+	c := &causes{vec: vec, other: vec.WithLabelValues(other), by: map[string]prometheus.Counter{}}
+	for _, cause := range known {
+		c.add(cause)
+	}
+	return c
 }
 
 func (c *causes) inc(cause string) {

@@ -31,10 +31,13 @@ type slot struct {
 	Window
 }
 
-// Window sums up the access times of the last 60 seconds.
+// Window sums up the waits of the requests admitted in 60 seconds.
 type Window struct {
 	Count    uint64
 	Sum, Max time.Duration
+	// Waiting is how long the oldest request had waited that was still waiting at the
+	// end of the window; 0: nobody was, or it is not known.
+	Waiting time.Duration
 }
 
 // Mean returns the mean access time; 0 if there was none.
@@ -56,14 +59,27 @@ func (w *window) current() int64 { return int64(w.now().Sub(w.started) / slotLen
 func (w *window) observe(d time.Duration) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
+	s := w.slot()
+	s.Count++
+	s.Sum += d
+	s.Max = max(s.Max, d)
+}
+
+// waiting notes how long the oldest that waits has waited.
+func (w *window) waiting(oldest time.Duration) {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	w.slot().Waiting = oldest
+}
+
+// slot returns the current slot. The caller holds mu.
+func (w *window) slot() *slot {
 	number := w.current()
 	s := &w.slots[number%int64(len(w.slots))]
 	if s.number != number {
 		*s = slot{number: number}
 	}
-	s.Count++
-	s.Sum += d
-	s.Max = max(s.Max, d)
+	return s
 }
 
 // totals returns the observations of the whole window.
@@ -83,6 +99,12 @@ func (w *window) until(last int64) Window {
 			t.Count += s.Count
 			t.Sum += s.Sum
 			t.Max = max(t.Max, s.Max)
+		}
+	}
+	// The newest slot may not have been told yet.
+	for number := last; number >= max(0, last-1) && t.Waiting == 0; number-- {
+		if s := &w.slots[number%int64(len(w.slots))]; s.number == number {
+			t.Waiting = s.Waiting
 		}
 	}
 	return t

@@ -5,12 +5,16 @@ import (
 	"context"
 	"crypto/tls"
 	"errors"
+	"fmt"
 	"io"
 	"log/slog"
 	"net"
 	"os"
+	"strings"
 	"sync"
 	"time"
+
+	"github.com/kgate/kgate/internal/peercert"
 )
 
 // accept takes connections until the listener is closed.
@@ -21,15 +25,13 @@ func (t *Transport) accept() {
 		switch {
 		case err == nil:
 			pause = 0
-			if t.tls.Load() != nil {
-				conn = t.secured.below(conn)
-			}
+			raw := t.secured.below(conn)
 			// Here and not in serve: the oldest must be the first accepted.
-			waiting, evicted := t.halfOpen.add(conn)
+			waiting, evicted := t.halfOpen.add(raw)
 			if evicted != nil {
 				t.refuse(evicted, CauseHalfOpen, errors.New("another one was opened"))
 			}
-			t.wg.Go(func() { t.serve(conn, waiting) })
+			t.wg.Go(func() { t.serve(raw, waiting) })
 			continue
 		case t.ctx.Err() != nil:
 			return
@@ -58,13 +60,13 @@ func sleep(ctx context.Context, d time.Duration) bool {
 }
 
 // serve finds out what a new connection is, and hands it on.
-func (t *Transport) serve(raw net.Conn, waiting *list.Element) {
+func (t *Transport) serve(raw *securedConn, waiting *list.Element) {
 	if err := raw.SetDeadline(time.Now().Add(t.config.HandshakeTimeout)); err != nil {
 		t.halfOpen.remove(waiting)
 		_ = raw.Close()
 		return
 	}
-	conn, kind, greeting, cause, err := t.open(raw)
+	conn, kind, greeting, cause, err := t.greeted(raw)
 	if !t.halfOpen.remove(waiting) {
 		return // evicted or closed, and counted then
 	}
@@ -76,6 +78,12 @@ func (t *Transport) serve(raw net.Conn, waiting *list.Element) {
 		t.acceptLink(raw, conn, greeting)
 		return
 	}
+	source := sourceOf(conn)
+	if !t.open.Take(source) {
+		t.answerRefusal(raw, conn, statusBusy, CauseStreams, fmt.Errorf("%s has %d streams already, or all have %d", source, mostStreamsEach, mostStreams))
+		return
+	}
+	raw.onClose(func() { t.open.GiveBack(source) })
 	s := t.streams[kind]
 	if !s.reserve() {
 		status, cause, err := s.refusal()
@@ -90,9 +98,30 @@ func (t *Transport) serve(raw net.Conn, waiting *list.Element) {
 	s.push(conn)
 }
 
-// open does the TLS handshake and reads preamble and, for a link, hello. On
+// mostStreams bounds the streams that others have open here, and mostStreamsEach those of
+// one gateway; without TLS, of one address. A gateway needs about ten.
+const (
+	mostStreams     = 4096
+	mostStreamsEach = 256
+)
+
+// sourceOf names the other end, as far as it can be told.
+func sourceOf(conn net.Conn) string {
+	if secure, ok := conn.(*tls.Conn); ok {
+		if certs := secure.ConnectionState().PeerCertificates; len(certs) > 0 {
+			return "certificate " + strings.Join(peercert.Names(certs[0]), ", ")
+		}
+	}
+	host, _, err := net.SplitHostPort(conn.RemoteAddr().String())
+	if err != nil {
+		return conn.RemoteAddr().String()
+	}
+	return host
+}
+
+// greeted does the TLS handshake and reads preamble and, for a link, hello. On
 // error it tells the cause, and the other end if that may be a kgate.
-func (t *Transport) open(raw net.Conn) (conn net.Conn, kind StreamKind, h hello, cause Cause, err error) {
+func (t *Transport) greeted(raw net.Conn) (conn net.Conn, kind StreamKind, h hello, cause Cause, err error) {
 	conn, err = t.secureServer(t.ctx, raw)
 	if err != nil {
 		return nil, 0, h, handshakeCause(err), err

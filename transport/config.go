@@ -80,6 +80,8 @@ const (
 	CauseKind Cause = "unknown_kind"
 	// CauseBacklog: nobody accepted the streams that were waiting already.
 	CauseBacklog Cause = "backlog_full"
+	// CauseStreams: the other end, or all others together, have too many streams open.
+	CauseStreams Cause = "too_many_streams"
 	// CausePlaintext: plaintext on a TLS port.
 	CausePlaintext Cause = "plaintext_on_tls_port"
 	// CauseTLS: TLS on a plaintext port.

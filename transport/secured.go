@@ -22,7 +22,8 @@ type secured struct {
 type securedConn struct {
 	net.Conn
 	of     *secured
-	closed bool // guarded by of.mu
+	closed bool   // guarded by of.mu
+	leave  func() // called once when it is closed; guarded by of.mu
 }
 
 // Close implements net.Conn.
@@ -30,12 +31,30 @@ func (c *securedConn) Close() error {
 	c.of.mu.Lock()
 	c.closed = true
 	delete(c.of.conns, c)
+	leave := c.leave
+	c.leave = nil
 	c.of.mu.Unlock()
+	if leave != nil {
+		leave()
+	}
 	return c.Conn.Close()
 }
 
-// below returns what a TLS connection over raw is to lie on.
-func (s *secured) below(raw net.Conn) net.Conn { return &securedConn{Conn: raw, of: s} }
+// onClose has leave called when the connection is closed; at once if it is.
+func (c *securedConn) onClose(leave func()) {
+	c.of.mu.Lock()
+	closed := c.closed
+	if !closed {
+		c.leave = leave
+	}
+	c.of.mu.Unlock()
+	if closed {
+		leave()
+	}
+}
+
+// below returns what is to be used in place of raw: a TLS connection lies on it.
+func (s *secured) below(raw net.Conn) *securedConn { return &securedConn{Conn: raw, of: s} }
 
 // handshake makes TLS of raw, which below has returned, and keeps conn until raw
 // is closed.

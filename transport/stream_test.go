@@ -71,6 +71,44 @@ func TestStreams(t *testing.T) {
 	}
 }
 
+// Whoever opens streams and never closes them has so many at most, and gets others when
+// it closes some.
+func TestStreamsAreBounded(t *testing.T) {
+	seen := newCounter()
+	t1, t2 := listen(t, Config{}), listen(t, Config{Observer: seen})
+	taken := t2.Stream(StreamControl)
+	accepted := make(chan net.Conn, mostStreamsEach+1)
+	go func() {
+		for {
+			conn, err := taken.Accept()
+			if err != nil {
+				return
+			}
+			accepted <- conn
+		}
+	}()
+	dial := func() error {
+		_, err := t1.Stream(StreamControl).Dial(within(t), t2.Addr().String())
+		return err
+	}
+	for range mostStreamsEach {
+		if err := dial(); err != nil {
+			t.Fatal(err)
+		}
+	}
+	if err := dial(); !errors.Is(err, ErrRefused) {
+		t.Errorf("one more: %v", err)
+	}
+	eventually(t, "it is counted", func() bool { return seen.count(CauseStreams) == 1 })
+	if err := (<-accepted).Close(); err != nil {
+		t.Error(err)
+	}
+	eventually(t, "a place is free", func() bool { return dial() == nil })
+	for range mostStreamsEach {
+		_ = (<-accepted).Close()
+	}
+}
+
 func TestStreamRefusals(t *testing.T) {
 	seen := newCounter()
 	t1, t2 := listen(t, Config{}), listen(t, Config{Backlog: 2, Observer: seen})

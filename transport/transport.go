@@ -11,6 +11,7 @@ import (
 	"sync/atomic"
 	"time"
 
+	"github.com/kgate/kgate/internal/places"
 	"github.com/kgate/kgate/kmutex"
 )
 
@@ -62,6 +63,7 @@ type Transport struct {
 	secured  secured
 	refusals *refusals
 	halfOpen *halfOpen
+	open     *places.Places     // streams that others have opened here
 	streams  [streamEnd]*Stream // none for links
 
 	ctx    context.Context // ends at Close
@@ -96,6 +98,7 @@ func Listen(c Config) (*Transport, error) {
 		addr:     listener.Addr(),
 		refusals: newRefusals(c.Observer, c.Logger),
 		halfOpen: newHalfOpen(c.MaxHalfOpen),
+		open:     places.New(mostStreams, mostStreamsEach),
 	}
 	if c.Advertise != "" {
 		if t.addr, err = advertised(c.Advertise, listener.Addr()); err != nil {

@@ -103,6 +103,7 @@ func Start(config Config) (*Agent, error) {
 	}()
 	a.serf, err = serf.Create(conf)
 	if err != nil {
+		_ = conf.MemberlistConfig.Transport.Shutdown() // the error says more
 		close(ended)
 		<-a.drained
 		return nil, fmt.Errorf("%w on %s: %w", ErrBind, config.Bind, err)
@@ -135,19 +136,24 @@ func (a *Agent) serfConfig(events chan<- serf.Event) (*serf.Config, error) {
 		return nil, err
 	}
 
-	if err := tryBind(ctx, net.JoinHostPort(host, strconv.Itoa(port))); err != nil {
+	m := memberlist.DefaultLANConfig()
+	m.LogOutput = nil
+	m.Logger = log.New(a.advise, "", 0)
+	gate, err := newGuard(host, port, len(a.config.Keys) > 0, a.config.Logger, m.Logger)
+	if err != nil {
 		return nil, err
 	}
-
-	m := memberlist.DefaultLANConfig()
-	m.BindAddr, m.BindPort = host, port
+	m.Transport = gate
+	m.BindAddr, m.BindPort = host, gate.GetAutoBindPort()
 	m.AdvertiseAddr, m.AdvertisePort = ip, advertisePort
 	if m.AdvertisePort == 0 {
-		m.AdvertisePort = port
+		m.AdvertisePort = m.BindPort
 	}
+	// In the clear the guard takes in nothing compressed.
+	m.EnableCompression = len(a.config.Keys) > 0
 	if len(a.config.Keys) > 0 {
 		if a.keyring, err = memberlist.NewKeyring(a.config.Keys, a.config.Keys[0]); err != nil {
-			return nil, fmt.Errorf("%w: gossip key: %w", ErrConfig, err)
+			return nil, errors.Join(fmt.Errorf("%w: gossip key: %w", ErrConfig, err), gate.Shutdown())
 		}
 		m.Keyring = a.keyring
 	}
@@ -161,8 +167,7 @@ func (a *Agent) serfConfig(events chan<- serf.Event) (*serf.Config, error) {
 	// with more than this, one that returns right after it was given up is.
 	m.DeadNodeReclaimTime = time.Millisecond
 	m.Merge = (*mergeGuard)(a)
-	m.LogOutput = nil
-	m.Logger = log.New(a.advise, "", 0)
+	m.Alive = (*newcomers)(a)
 
 	s := serf.DefaultConfig()
 	s.NodeName = a.config.Name
@@ -177,24 +182,6 @@ func (a *Agent) serfConfig(events chan<- serf.Event) (*serf.Config, error) {
 	s.BroadcastTimeout = time.Second
 	s.EnableNameConflictResolution = false
 	return s, nil
-}
-
-// tryBind listens for a moment: a serf that cannot listen leaves a goroutine
-// behind.
-func tryBind(ctx context.Context, addr string) error {
-	var l net.ListenConfig
-	tcp, err := l.Listen(ctx, "tcp", addr)
-	if err != nil {
-		return fmt.Errorf("%w: %w", ErrBind, err)
-	}
-	udp, err := l.ListenPacket(ctx, "udp", tcp.Addr().String())
-	if err != nil {
-		return fmt.Errorf("%w: %w", ErrBind, errors.Join(err, tcp.Close()))
-	}
-	if err := errors.Join(udp.Close(), tcp.Close()); err != nil {
-		return fmt.Errorf("%w: %w", ErrBind, err)
-	}
-	return nil
 }
 
 // drain keeps members up to date until serf has ended.

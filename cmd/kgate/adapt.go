@@ -86,7 +86,10 @@ func (a admitter) refusal(pool string, err error) error {
 }
 
 // requestObserver counts what became of requests.
-type requestObserver struct{ m *telemetry.Metrics }
+type requestObserver struct {
+	m        *telemetry.Metrics
+	refusals *refusalLog
+}
 
 // Admitted implements proxy.Observer.
 func (o requestObserver) Admitted(r *proxy.Record) {
@@ -94,15 +97,21 @@ func (o requestObserver) Admitted(r *proxy.Record) {
 	if r.Sampled {
 		traceID = r.TraceID
 	}
-	o.m.Pool(r.Pool).Access(r.Wait, traceID)
+	o.m.Pool(r.Pool).Wait(telemetry.OutcomeAdmitted, r.Wait, traceID)
 }
 
 // Done implements proxy.Observer.
 func (o requestObserver) Done(r *proxy.Record) {
 	p := o.m.Pool(r.Pool)
-	p.Outcome(telemetry.Outcome(r.Outcome.String()))
-	if r.Outcome == proxy.OutcomeAdmitted || r.Outcome == proxy.OutcomeUpstreamError {
+	outcome := telemetry.Outcome(r.Outcome.String())
+	p.Outcome(outcome)
+	p.Answered(r.Status, r.RequestBytes, r.Bytes)
+	p.Retried(r.Retries)
+	o.refusals.add(r)
+	if r.Hold > 0 { // it was admitted
 		p.Hold(r.Hold)
+	} else {
+		p.Wait(outcome, r.Wait, "")
 	}
 	switch {
 	case r.FirstByte > 0:
@@ -130,6 +139,11 @@ func (o poolObservers) Pool(name string) gateway.PoolObserver {
 
 // LeaseLost implements gateway.Observer.
 func (o poolObservers) LeaseLost() { o.m.LeaseLost() }
+
+// TicketsWritten implements gateway.Observer.
+func (o poolObservers) TicketsWritten(took time.Duration) {
+	o.m.DiskWrite(telemetry.DiskTickets, took)
+}
 
 type poolObserver struct {
 	m *telemetry.Metrics
@@ -165,6 +179,9 @@ func (o poolObserver) Overtaken() { o.p.Overtaken() }
 // AuditFailed implements gateway.PoolObserver.
 func (o poolObserver) AuditFailed() { o.p.AuditFailed() }
 
+// Slots implements gateway.PoolObserver.
+func (o poolObserver) Slots(inUse int) { o.p.Slots(inUse) }
+
 // linkState tells membership how the links are.
 type linkState struct{ *transport.Transport }
 
@@ -196,7 +213,20 @@ func (o linkObserver) Batch(messages, _ int) {
 }
 
 // Refused implements transport.Observer.
-func (o linkObserver) Refused(cause transport.Cause) { o.m.Refused(string(cause)) }
+func (o linkObserver) Refused(cause transport.Cause) {
+	if !cause.Expected() {
+		o.m.Refused(string(cause))
+	}
+}
+
+// refusalCauses are all that linkObserver counts.
+func refusalCauses() []string {
+	var all []string
+	for _, cause := range transport.Causes() {
+		all = append(all, string(cause))
+	}
+	return all
+}
 
 // Reconnected implements transport.Observer.
 func (linkObserver) Reconnected() {}
@@ -258,6 +288,8 @@ func accessFormat(l config.Log) proxy.AccessFormat {
 		return proxy.AccessCommon
 	case l.AccessFormat == config.AccessCombined:
 		return proxy.AccessCombined
+	case l.Format == "json" && (l.Level == "info" || l.Level == "debug"):
+		return proxy.AccessJSON
 	default:
 		return proxy.AccessStructured
 	}

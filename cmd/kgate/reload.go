@@ -3,38 +3,53 @@ package main
 import (
 	"errors"
 	"log/slog"
+	"time"
 
 	"github.com/kgate/kgate/config"
 	"github.com/kgate/kgate/telemetry"
 )
 
+// configRead is how the configuration was read last.
+type configRead struct {
+	at     time.Time // the last time without an error
+	failed bool
+}
+
 // reload reads the file again and has n follow it. It returns the configuration
 // that n then runs with: the one before, if the new one cannot be used.
 func (c *serveCommand) reload(log *slog.Logger, n *node, running *config.Config, settings *telemetry.LogSettings) *config.Config {
-	if c.File == "" {
-		log.Warn("not reloaded: there is no configuration file, only flags and variables")
+	next, err := c.reread(log, n, running, settings)
+	if err != nil {
+		n.read.Store(&configRead{at: n.read.Load().at, failed: true})
+		notReloaded(log, err)
 		return running
+	}
+	n.read.Store(&configRead{at: time.Now()})
+	return next
+}
+
+func (c *serveCommand) reread(log *slog.Logger, n *node, running *config.Config, settings *telemetry.LogSettings) (*config.Config, error) {
+	if c.File == "" {
+		return nil, errors.New("there is no configuration file, only flags and variables")
 	}
 	log = log.With(slog.String("file", c.File))
 	read, err := c.load()
 	if err != nil {
-		notReloaded(log, err)
-		return running
+		return nil, err
 	}
 	next, changes := running.Reload(read)
 	if len(changes) == 0 && !n.newTrust(next) {
 		log.Info("reloaded", slog.Int("changes", 0))
-		return next
+		return next, nil
 	}
 	if err := errors.Join(n.follow(next), settings.Set(next.Log.Level, next.Log.Format)); err != nil {
-		notReloaded(log, err)
-		return running
+		return nil, err
 	}
 	for _, change := range changes {
 		logChange(log, change)
 	}
 	log.Info("reloaded", slog.Int("changes", len(changes)))
-	return next
+	return next, nil
 }
 
 // newTrust reports whether the files that cfg names for TLS to upstreams hold

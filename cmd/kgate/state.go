@@ -1,6 +1,8 @@
 package main
 
 import (
+	"context"
+	"log/slog"
 	"slices"
 	"strings"
 	"time"
@@ -57,7 +59,8 @@ func (n *node) Report(pool string, entries int) admin.Report {
 	now := time.Now()
 	for i := range r.Status.Pools {
 		p := &r.Status.Pools[i]
-		p.OldestSeconds = n.gateway.Oldest(p.Name).Seconds()
+		oldest := n.gateway.Oldest(p.Name)
+		p.OldestSeconds, p.AccessWindow.OldestMillis = oldest.Seconds(), millis(oldest)
 		r.Tokens[p.Name] = n.gateway.Tokens(p.Name)
 		for _, w := range n.metrics.Pool(p.Name).Past(now, admin.PastStepSeconds*time.Second, admin.PastValues) {
 			r.Past[p.Name] = append(r.Past[p.Name], accessWindow(w))
@@ -85,7 +88,13 @@ func (n *node) status() admin.Status {
 	s.Gateway.LeaseSeconds = max(0, time.Until(n.cluster.Standing().Until).Seconds())
 	s.Cluster.View = view.Number
 	s.Cluster.Leader, _ = n.cluster.Leader()
+	voters, _ := n.cluster.Voting()
+	s.Cluster.Voters, s.Cluster.LossesTolerated = len(voters), n.tolerates(voters)
 	s.Cluster.Members = n.memberStatus(view, self)
+	for i := range s.Cluster.Members {
+		m := &s.Cluster.Members[i]
+		m.Votes = slices.Contains(voters, m.Name)
+	}
 	for _, p := range n.gateway.Pools() {
 		s.Pools = append(s.Pools, n.poolStatus(view, p))
 	}
@@ -161,7 +170,7 @@ func (n *node) poolStatus(view *membership.View, p gateway.PoolStatus) admin.Poo
 }
 
 func accessWindow(w telemetry.Window) admin.AccessWindow {
-	return admin.AccessWindow{MeanMillis: millis(w.Mean()), MaxMillis: millis(w.Max), Count: w.Count}
+	return admin.AccessWindow{MeanMillis: millis(w.Mean()), MaxMillis: millis(w.Max), Count: w.Count, OldestMillis: millis(w.Waiting)}
 }
 
 func millis(d time.Duration) float64 { return float64(d) / float64(time.Millisecond) }
@@ -176,17 +185,24 @@ func (s stateSource) State() telemetry.State {
 	for _, m := range view.Members {
 		out.Members[string(m.Status)]++
 	}
-	for _, l := range view.Lost {
-		if l.Leased {
-			out.Members["suspended"]++
-		}
+	for _, status := range []string{admin.StatusAlive, admin.StatusSuspended, admin.StatusLost} {
+		out.Members[status] += 0 // known from the start
+	}
+	for _, m := range s.n.lostMembers(view) {
+		out.Members[m.Status]++
 	}
 	standing := s.n.cluster.Standing()
 	out.Lease = max(0, time.Until(standing.Until))
+	s.agreement(&out)
+	s.process(&out)
 	for _, p := range s.n.gateway.Pools() {
 		state := telemetry.PoolState{
 			Name: p.Name, Capacity: p.K, InFlight: p.InFlight, Waiting: p.Waiting,
-			BatonHeld: p.Baton, TokensRunning: p.InFlight, TokensFree: p.Free, Upstreams: make(map[string]bool),
+			Oldest: s.n.gateway.Oldest(p.Name), QueueLimit: p.QueueLimit,
+			TicketsWaiting: p.TicketsWaiting, TicketsHolding: p.TicketsHolding, TokensRunning: p.InFlight, TokensFree: p.Free, Upstreams: make(map[string]bool),
+		}
+		if p.Baton {
+			state.Baton = p.Epoch*batonsPerEpoch + p.BatonNumber + 1
 		}
 		if p.Home == standing.Node {
 			state.TokensQuarantined = p.Withheld
@@ -204,4 +220,82 @@ func (s stateSource) State() telemetry.State {
 		out.Pools = append(out.Pools, state)
 	}
 	return out
+}
+
+// batonsPerEpoch makes a baton's number one that grows over epochs, too, and that is
+// exact as a float.
+const batonsPerEpoch = 10_000_000_000
+
+// agreement is what s knows of the leader, the voters and the links.
+func (s stateSource) agreement(out *telemetry.State) {
+	leader, _ := s.n.cluster.Leader()
+	out.Leader = leader == s.n.cfg.Node.Name
+	names, self := s.n.cluster.Voting()
+	out.Voter, out.Voters, out.LossesTolerated = self, len(names), s.n.tolerates(names)
+	out.Peers = make(map[string]telemetry.PeerState)
+	for _, l := range s.n.links.Links() {
+		out.Peers[l.Name] = telemetry.PeerState{Up: l.Up, RTT: l.RTT}
+	}
+}
+
+// process is what s knows of the process itself.
+func (s stateSource) process(out *telemetry.State) {
+	out.Draining = s.n.leaving.Load()
+	if s.n.clients != nil {
+		out.ClientConnections = s.n.clients.Connections()
+	}
+	if read := s.n.read.Load(); read != nil {
+		out.Reloaded, out.ReloadFailed = read.at, read.failed
+	}
+	out.Certificates = make(map[string]time.Time)
+	if expires := s.n.peerExpiry.Load(); expires != nil && !expires.IsZero() {
+		out.Certificates["peers"] = *expires
+	}
+	if s.n.certificate != nil {
+		if pair, err := s.n.certificate.Get(nil); err == nil {
+			out.Certificates["clients"] = pair.Leaf.NotAfter
+		}
+	}
+}
+
+// tolerates returns how many of the voters may be lost now while the others still
+// agree: those that are reached from here, less a majority.
+func (n *node) tolerates(voters []string) int {
+	up := map[string]bool{n.cfg.Node.Name: true}
+	for _, l := range n.links.Links() {
+		up[l.Name] = l.Up
+	}
+	reached := 0
+	for _, name := range voters {
+		if up[name] {
+			reached++
+		}
+	}
+	return reached - (len(voters)/2 + 1)
+}
+
+// sample notes once a second what has no event to be counted by, until ctx ends.
+func (n *node) sample(ctx context.Context) {
+	tick := time.NewTicker(time.Second)
+	defer tick.Stop()
+	leader := ""
+	for {
+		for _, p := range n.gateway.Pools() {
+			if p.Waiting > 0 {
+				n.metrics.Pool(p.Name).Waiting(n.gateway.Oldest(p.Name))
+			}
+		}
+		if now, known := n.cluster.Leader(); known && now != leader {
+			if leader != "" {
+				n.metrics.LeaderChanged()
+			}
+			n.log.Info("leader changed", slog.String("old", leader), slog.String("new", now))
+			leader = now
+		}
+		select {
+		case <-tick.C:
+		case <-ctx.Done():
+			return
+		}
+	}
 }

@@ -193,7 +193,7 @@ func TestCollectorAwayCostsNoRequest(t *testing.T) {
 			t.Errorf("status %d", a.status)
 		}
 	}
-	exemplar := regexp.MustCompile(`(?m)^kgate_access_time_seconds_bucket\{.*# \{trace_id="[0-9a-f]{32}"\}`)
+	exemplar := regexp.MustCompile(`(?m)^kgate_wait_time_seconds_bucket\{.*# \{trace_id="[0-9a-f]{32}"\}`)
 	if text := scrape(t, n, "application/openmetrics-text"); !exemplar.MatchString(text) {
 		t.Errorf("no exemplar in\n%s", text)
 	}
@@ -231,8 +231,9 @@ func TestMirroredNames(t *testing.T) {
 	}
 	text := scrape(t, first, "text/plain")
 	for _, want := range []string{
-		`kgate_replica_lag{successor="gw-2"} 0`, `kgate_upstream_healthy{pool="default",upstream="` + upstream.URL + `"} 1`,
-		`kgate_inversions_total{pool="default"} 0`,
+		`kgate_replica_lag{gateway="gw-1",successor="gw-2"} 0`, `kgate_upstream_healthy{gateway="gw-1",pool="default",upstream="` + upstream.URL + `"} 1`,
+		`kgate_inversions_total{gateway="gw-1",pool="default"} 0`, `kgate_peer_link_up{gateway="gw-1",peer="gw-2"} 1`,
+		`kgate_members{gateway="gw-1",status="lost"} 0`, `kgate_voters{gateway="gw-1"} 1`,
 	} {
 		if !strings.Contains(text, want+"\n") {
 			t.Errorf("no %s in\n%s", want, text)

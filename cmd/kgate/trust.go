@@ -191,6 +191,7 @@ func (n *node) refreshTrust() {
 		n.log.Info("keys and certificates for other gateways read again", attrs...)
 	}
 	n.trust = next
+	n.peerExpiry.Store(&next.expires)
 }
 
 // warnOfExpiry reports whether it had to warn.

@@ -60,11 +60,12 @@ type (
 var source = object{"type": "prometheus", "uid": "${datasource}"}
 
 // variables that the operator chooses. Each offers what the ones before it leave.
+// $gateway filters the rows that say "chosen gateways", and no other.
 var variables = []any{
 	object{"name": "datasource", "label": "Data source", "type": "datasource", "query": "prometheus"},
 	choice("job", "Fleet", `label_values(kgate_pool_capacity, job)`, nil),
 	choice("pool", "Pool", `label_values(kgate_pool_capacity{job="$job"}, pool)`, nil),
-	choice("gateway", "Gateways", `label_values(kgate_pool_capacity{job="$job",pool="$pool"}, instance)`, object{
+	choice("gateway", "Gateways", `label_values(kgate_pool_capacity{job="$job",pool="$pool"}, gateway)`, object{
 		"multi": true, "includeAll": true, "allValue": ".*",
 		"current": object{"selected": true, "text": []string{"All"}, "value": []string{"$__all"}},
 	}),
@@ -73,9 +74,10 @@ var variables = []any{
 // selectors are what the names in braces stand for.
 var selectors = strings.NewReplacer(
 	"{pool", `{job="$job",pool="$pool"`,
-	"{gateways", `{job="$job",pool="$pool",instance=~"$gateway"`,
+	`,pool}`, `,job="$job",pool="$pool"}`, // behind a pattern for names
+	"{gateways", `{job="$job",pool="$pool",gateway=~"$gateway"`,
 	"{fleet", `{job="$job"`,
-	"{nodes", `{job="$job",instance=~"$gateway"`,
+	"{nodes", `{job="$job",gateway=~"$gateway"`,
 )
 
 func choice(name, label, query string, more object) object {
@@ -101,6 +103,7 @@ var alerts = object{
 const (
 	width       = 24 // of Grafana's grid
 	panelHeight = 8
+	statHeight  = 4
 	firstRowID  = 1000 // rows have ids like panels; nobody links to them
 )
 
@@ -110,19 +113,22 @@ func arrange(rows []row) []object {
 	y := 0
 	for i, r := range rows {
 		out = append(out, object{
-			"id": firstRowID + i, "type": "row", "title": r.title, "collapsed": false,
+			"id": firstRowID + i, "type": "row", "title": r.title + " (" + string(r.scope) + ")", "collapsed": false,
 			"panels": []any{}, "gridPos": at(0, y, width, 1),
 		})
 		y++
 		for len(r.panels) > 0 {
-			n := min(len(r.panels), perLine(len(r.panels)))
+			n, height := min(len(r.panels), perLine(len(r.panels))), panelHeight
+			if r.panels[0].kind == stat {
+				n, height = len(r.panels), statHeight
+			}
 			for j, p := range r.panels[:n] {
 				d := p.draw()
-				d["gridPos"] = at(j*width/n, y, width/n, panelHeight)
+				d["gridPos"] = at(j*width/n, y, (j+1)*width/n-j*width/n, height)
 				out = append(out, d)
 			}
 			r.panels = r.panels[n:]
-			y += panelHeight
+			y += height
 		}
 	}
 	return out
@@ -148,12 +154,54 @@ func (p panel) draw() object {
 		"id": p.id, "title": p.title, "description": p.about, "datasource": source,
 		"targets": p.targets(),
 	}
-	if p.kind == heatmap {
+	switch p.kind {
+	case heatmap:
 		drawHeatmap(out, p.unit)
-	} else {
+	case stat:
+		drawStat(out, p)
+	default:
 		drawLines(out, p)
 	}
 	return out
+}
+
+// drawStat shows the last value, large, in the colour of its threshold.
+func drawStat(out object, p panel) {
+	steps := []object{}
+	for i, t := range p.thresholds {
+		step := object{"color": t.colour, "value": t.from}
+		if i == 0 {
+			step["value"] = nil // from minus infinity on
+		}
+		steps = append(steps, step)
+	}
+	out["type"] = "stat"
+	out["fieldConfig"] = object{
+		"defaults": object{
+			"unit": p.unit, "noValue": "-", "color": object{"mode": "thresholds"},
+			"thresholds": object{"mode": "absolute", "steps": steps},
+		},
+		// What is missing is good at 0.
+		"overrides": []any{object{
+			"matcher": object{"id": "byName", "options": "missing"},
+			"properties": []any{object{"id": "thresholds", "value": object{"mode": "absolute", "steps": []object{
+				{"color": "green", "value": nil}, {"color": "orange", "value": 1}, {"color": "red", "value": 2},
+			}}}},
+		}},
+	}
+	out["options"] = object{
+		"reduceOptions": object{"calcs": []string{"lastNotNull"}, "fields": "", "values": false},
+		"colorMode":     "background", "graphMode": "area", "justifyMode": "center", "textMode": "value_and_name", "orientation": "auto",
+	}
+	out["links"] = []any{
+		object{"title": "What to do", "url": runbook, "targetBlank": true},
+		object{"title": "What it means", "url": words, "targetBlank": true},
+	}
+}
+
+// statusPage leads from a series of a gateway to that gateway's own page.
+var statusPage = object{
+	"title": "Status page of ${__field.labels.gateway}", "url": "http://${__field.labels.instance}/", "targetBlank": true,
 }
 
 func (p panel) targets() []object {
@@ -165,6 +213,9 @@ func (p panel) targets() []object {
 		}
 		if p.kind == heatmap {
 			t["format"] = "heatmap"
+		}
+		if q.exemplars {
+			t["exemplar"] = true
 		}
 		out = append(out, t)
 	}
@@ -193,6 +244,11 @@ func drawLines(out object, p panel) {
 		style["stacking"] = object{"mode": "normal", "group": "A"}
 	}
 	defaults := object{"unit": p.unit, "min": 0, "custom": style}
+	for _, q := range p.queries {
+		if strings.Contains(q.legend, "{{gateway}}") {
+			defaults["links"] = []any{statusPage}
+		}
+	}
 	if p.unit == share {
 		defaults["max"] = 1
 	}

@@ -89,8 +89,27 @@ func TestPanels(t *testing.T) {
 			refs[q.RefID] = true
 		}
 	}
-	if first := d.Panels[1]; first.ID != 1 || !strings.HasPrefix(first.Title, "Spread") {
+	if first := d.Panels[1]; first.Type != "stat" || first.Title != "Oldest wait" {
 		t.Errorf("the first panel is %q", first.Title)
+	}
+}
+
+// TestScopes: $gateway filters every query of the rows that say so, and no other.
+func TestScopes(t *testing.T) {
+	filtered := false
+	for _, p := range load(t).Panels {
+		if p.Type == "row" {
+			filtered = strings.HasSuffix(p.Title, "(chosen gateways)")
+			if !filtered && !strings.HasSuffix(p.Title, "(all gateways)") {
+				t.Errorf("row %q does not say which gateways it is of", p.Title)
+			}
+			continue
+		}
+		for _, q := range p.Targets {
+			if strings.Contains(q.Expr, "$gateway") != filtered {
+				t.Errorf("%q, in a row that is filtered (%v): %s", p.Title, filtered, q.Expr)
+			}
+		}
 	}
 }
 
@@ -135,11 +154,13 @@ func TestMetrics(t *testing.T) {
 		t.Fatal(err)
 	}
 	documented := make(map[string]string) // series to metric
-	shown := map[string]bool{"kgate_build_info": true}
+	// The gauge of slots is for alerts: of gateways that are scraped one after the other
+	// it shows no sum that anybody should look at.
+	shown := map[string]bool{"kgate_build_info": true, "kgate_in_flight": true}
 	for _, m := range regexp.MustCompile("(?m)^\\| `(kgate_\\w+)` \\| (\\w+) \\|").FindAllStringSubmatch(string(doc), -1) {
 		suffixes := []string{""}
 		if m[2] == "histogram" {
-			suffixes = []string{"_bucket", "_sum", "_count"}
+			suffixes = []string{"", "_bucket", "_sum", "_count"}
 		}
 		for _, suffix := range suffixes {
 			documented[m[1]+suffix] = m[1]

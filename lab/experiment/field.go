@@ -45,25 +45,27 @@ type rival struct {
 	// early is set for kgate's own machines, whose recovery is not theirs alone: a
 	// loss is played with package cluster.
 	early *bool
+	// frail: a loss is not only the end of service, but can let a second one in.
+	frail bool
 }
 
 func rivals() []rival {
 	yes, no := true, false
 	all := []rival{
-		{named(late, fairk.Late()), true, true, &no},
-		{named(early, fairk.Early()), true, true, &yes},
-		{named("central", central.Spec()), true, true, nil},
-		{named(perfect, ideal.Spec()), true, true, nil},
-		{named("Naimi-Trehel", naimi.Spec()), false, true, nil},
-		{named("ELMP", elmp.Spec()), false, true, nil},
-		{named("Suzuki-Kasami", suzukikasami.Spec()), false, true, nil},
-		{named("token-FD", token.Spec(0)), false, true, nil},
-		{named(proxyA, bv95.A()), true, false, nil}, // with k = 1 it is Naimi-Trehel
-		{named(proxyB, bv95.B()), true, true, nil},
+		{named(late, fairk.Late()), true, true, &no, false},
+		{named(early, fairk.Early()), true, true, &yes, false},
+		{named("central", central.Spec()), true, true, nil, false},
+		{named(perfect, ideal.Spec()), true, true, nil, false},
+		{named("Naimi-Trehel", naimi.Spec()), false, true, nil, false},
+		{named("ELMP", elmp.Spec()), false, true, nil, false},
+		{named("Suzuki-Kasami", suzukikasami.Spec()), false, true, nil, false},
+		{named("token-FD", token.Spec(0)), false, true, nil, false},
+		{named(proxyA, bv95.A()), true, false, nil, false}, // with k = 1 it is Naimi-Trehel
+		{named(proxyB, bv95.B()), true, true, nil, false},
 	}
-	for _, s := range quorum.Specs(fieldLease) {
+	for i, s := range quorum.Specs(fieldLease) {
 		if s.Name != "e2e-announce" {
-			all = append(all, rival{s, false, true, nil})
+			all = append(all, rival{s, false, true, nil, false}, rival{named(s.Name+", no lease", quorum.Specs(0)[i]), false, true, nil, true})
 		}
 	}
 	return all
@@ -103,7 +105,8 @@ func fieldDesign(s Setting) (*design, error) {
 		name: "field", keys: []string{"k", "protocol", "nodes"},
 		figures: append(slices.Clone(standard),
 			Figure{"mean_over_ideal", "mean wait over that of the ideal line, same seed"},
-			Figure{"served_after", "share of the surviving nodes that are still served after a fifth was lost"}),
+			Figure{"served_after", "share of the surviving nodes that are still served after a fifth was lost"},
+			Figure{"upkeep", "messages per node and second without any entry, without the leader's beats"}),
 	}
 	for _, k := range []int{1, 6} {
 		for _, nodes := range fieldSizes {
@@ -138,17 +141,15 @@ func (r rival) measure(s Setting, nodes, k int, seed uint64) ([][]float64, error
 	if err != nil {
 		return nil, err
 	}
-	row := append(figures(calm, k), calm.Wait.Mean().Seconds()/best.Wait.Mean().Seconds(), math.NaN())
-	if nodes == fieldNodes && r.Name != perfect { // nothing of the ideal line is anywhere
-		served := r.afterLoss
-		if r.early != nil {
-			served = func(_ Latency, k int, seed uint64) (float64, error) { return clusterAfterLoss(*r.early, k, seed) }
-		}
-		if row[len(row)-1], err = served(latency, k, seed); err != nil {
-			return nil, err
-		}
+	served, upkeep := math.NaN(), math.NaN()
+	switch {
+	case nodes != fieldNodes || r.frail || r.Name == perfect: // nothing of the ideal line is anywhere
+	case r.early != nil:
+		served, upkeep, err = clusterAfterLoss(*r.early, k, seed)
+	default:
+		served, err = r.afterLoss(latency, k, seed)
 	}
-	return [][]float64{row}, nil
+	return [][]float64{append(figures(calm, k), calm.Wait.Mean().Seconds()/best.Wait.Mean().Seconds(), served, upkeep)}, err
 }
 
 // victims draws the fifth of the nodes that is lost.
@@ -179,9 +180,13 @@ func (r rival) afterLoss(l Latency, k int, seed uint64) (float64, error) {
 }
 
 // clusterAfterLoss is the same for kgate, with its views, leases and epochs: each
-// surviving gateway gets a request a minute after the loss.
-func clusterAfterLoss(isEarly bool, k int, seed uint64) (float64, error) {
-	const lossAt, askAt, end = 10 * time.Second, 70 * time.Second, 130 * time.Second
+// surviving gateway gets a request a minute after the loss. Upkeep is what each one
+// is sent per second before that, while nobody asks for anything.
+func clusterAfterLoss(isEarly bool, k int, seed uint64) (share, upkeep float64, err error) {
+	const (
+		formed, firstAsk, lossAt = 4 * time.Second, 9 * time.Second, 10 * time.Second
+		askAt, end               = 70 * time.Second, 130 * time.Second
+	)
 	lost := victims(seed)
 	var c *cluster.Cluster
 	var asked []*cluster.Request
@@ -201,12 +206,17 @@ func clusterAfterLoss(isEarly bool, k int, seed uint64) (float64, error) {
 			}
 		},
 	})
-	c.At(lossAt-time.Second, 0)
+	c.Watch(func(_ int, kind string) {
+		if now := c.Now(); kind != "beat" && now >= formed && now < firstAsk {
+			upkeep += 1 / (firstAsk - formed).Seconds() / fieldNodes
+		}
+	}, func(int, string) {})
+	c.At(firstAsk, 0)
 	c.At(lossAt, 1)
 	c.At(askAt, 2)
 	for c.Step(end) {
 		if err := c.Err(); err != nil {
-			return 0, err
+			return 0, 0, err
 		}
 	}
 	served := 0
@@ -215,7 +225,7 @@ func clusterAfterLoss(isEarly bool, k int, seed uint64) (float64, error) {
 			served++
 		}
 	}
-	return float64(served) / float64(len(asked)), nil
+	return float64(served) / float64(len(asked)), upkeep, nil
 }
 
 func checkField(t *Table) []Check {

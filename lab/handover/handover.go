@@ -26,6 +26,12 @@ type Config struct {
 	// Work is what a peer does between request and acquire: T_Wblocked. Locked is
 	// how long it uses the data.
 	Work, Locked time.Duration
+	// Workers is how many peers have other work, 0: all. If only some have, the
+	// cycles of the others are measured.
+	Workers int
+	// Yield has a peer with other work pass a lock on that it cannot use yet, if
+	// somebody else is in line, and ask again. It loses its place by that.
+	Yield bool
 	// Cycles that each peer carries out, one right after the other; the first
 	// Skip of them are not measured.
 	Cycles, Skip int
@@ -110,6 +116,7 @@ const (
 	timerFetched
 	timerRelease
 	timerDestroy
+	timerYield
 )
 
 // begin has all peers ask at once, in random order.
@@ -150,8 +157,13 @@ func (c *cycle) Due(node int, t sim.Timer) {
 		c.release(i)
 	case timerDestroy:
 		c.destroy(i)
+	case timerYield:
+		c.yield(i)
 	}
 }
+
+// works reports whether a peer has other work than what it needs the data for.
+func (c *cycle) works(i int) bool { return c.cfg.Workers == 0 || i < c.cfg.Workers }
 
 // Deliver implements [sim.Handler].
 func (c *cycle) Deliver(to, from int, m any) { c.protocol.Deliver(to, from, m) }
@@ -164,7 +176,11 @@ func (c *cycle) request(i int) {
 	c.tickets++
 	p.ticket, p.began, p.ahead = c.tickets, c.Now(), c.inLine
 	c.inLine++
-	c.set(i, c.cfg.Work, timerAcquire)
+	work := time.Duration(0)
+	if c.works(i) {
+		work = c.cfg.Work
+	}
+	c.set(i, work, timerAcquire)
 	c.protocol.Acquire(c.first+i, p.ticket)
 }
 
@@ -188,8 +204,31 @@ func (c *cycle) Grant(node int, t protocol.Ticket) {
 		c.err = ErrUnsafe
 	}
 	p.granted = true
-	if p.ready || p.leaving {
+	switch {
+	case p.ready || p.leaving:
 		c.fetch(i)
+	case c.cfg.Yield:
+		// Not at once: whoever is in line may not have come to this peer yet, and the
+		// peer would get the lock again without end.
+		c.set(i, c.cfg.Delay, timerYield)
+	}
+}
+
+// yield passes an unused lock on. If nobody else is in line, the peer looks again
+// after a while.
+func (c *cycle) yield(i int) {
+	p := &c.peers[i]
+	switch {
+	case !p.granted || p.ready || p.leaving:
+	case c.inLine == 1:
+		c.set(i, c.cfg.Fetch(), timerYield)
+	default:
+		t := p.ticket
+		c.tickets++
+		p.ticket, p.granted = c.tickets, false
+		c.locked--
+		c.protocol.Release(c.first+i, t)
+		c.protocol.Acquire(c.first+i, p.ticket)
 	}
 }
 
@@ -202,7 +241,7 @@ func (c *cycle) fetched(i int) {
 	case p.leaving:
 		c.release(i)
 		return
-	case p.done >= c.cfg.Skip && !p.leaver:
+	case p.done >= c.cfg.Skip && !p.leaver && (c.cfg.Workers == 0 || !c.works(i)):
 		c.measured++
 		c.wait += c.Now() - p.began
 		c.blocked += c.Now() - p.acquired
@@ -244,7 +283,7 @@ func (c *cycle) result() (Result, error) {
 	if c.err != nil {
 		return Result{}, c.err
 	}
-	stay := c.cfg.Peers - c.cfg.Leavers
+	stay := c.cfg.Peers - c.cfg.Leavers - c.cfg.Workers
 	if want := stay * (c.cfg.Cycles - c.cfg.Skip); c.measured != want {
 		return Result{}, fmt.Errorf("handover: %d cycles of %d came to an end", c.measured, want)
 	}

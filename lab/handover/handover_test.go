@@ -42,6 +42,22 @@ func TestCycle(t *testing.T) {
 	}
 }
 
+// One peer that works for longer than it waits holds up all others, unless it passes
+// on a lock that it cannot use yet.
+func TestUnusedLock(t *testing.T) {
+	for yield, cycle := range map[bool]time.Duration{false: time.Minute + 1400*time.Millisecond, true: 28 * time.Second} {
+		c := config(false)
+		c.Workers, c.Work, c.Yield = 1, time.Minute, yield
+		r, err := handover.Run(c)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if off := r.Cycle - cycle; off.Abs() > 2*time.Second {
+			t.Errorf("yields %v: the others' cycle takes %v, not %v", yield, r.Cycle, cycle)
+		}
+	}
+}
+
 // Peers that leave cost those behind them a fetch each.
 func TestLeavers(t *testing.T) {
 	c := config(false)

@@ -33,12 +33,12 @@
 //	a link is broken both ways     both ends complain that it is down since L/2:  2 L/3 after the
 //	                               the end in more such pairs goes, of equals     link is noticed
 //	                               the younger                                    to be down
-//	a report does not come         the home of a pool complains twice in a row:   L/2
-//	                               the member that it misses goes; a home that
-//	                               misses most of those who renew goes itself
+//	a report does not come         the home of a pool complains twice in a row:   L/2; for one that
+//	                               the member that it misses goes; a home that    has just come in,
+//	                               misses most of those who renew goes itself     2 L/3
 //	views are not followed         it renews, and names a view that is L/2 old    3 L/4
-//	the leader is not heard by     more gateways that gossip sees have not          L/3, again
-//	most, or cannot ask the        renewed for L/3, or are kept out since they do   after W
+//	the leader is not heard by     more gateways that gossip sees have not          L/2, again
+//	most, or cannot ask the        renewed for L/2, or are kept out since they do   after W
 //	voters                         not reach the leader, than have; or no renewal
 //	                               is confirmed: the lead is handed over
 //	a member is not reached by     two gateways or more that are out reach each     L/3

@@ -120,7 +120,7 @@ func (r *Rules) behind(node kmutex.Node, now time.Duration) bool {
 // leader could let in. One that has handed over lately stays
 // for a whole wait, so that leases can expire.
 func (r *Rules) unfit(s Sight, now time.Duration) bool {
-	patience, wait := r.terms.Lease/3, r.terms.Wait()
+	patience, wait := r.terms.Lease/2, r.terms.Wait()
 	if r.resigns && now-r.handed < 4*wait {
 		patience = wait
 	}
@@ -135,9 +135,9 @@ func (r *Rules) unfit(s Sight, now time.Duration) bool {
 	}
 	through, not := 0, 0
 	for node, m := range r.members {
-		limit := r.terms.Lease / 3
+		limit := r.terms.Lease / 2
 		if _, ever := r.grantor.Heard(node); !ever {
-			limit = r.terms.Lease / 2 // its first renewal may need a new connection
+			limit = newFor(r.terms) // its first renewal may need a new connection
 		}
 		switch _, gone := s.Gone[node]; {
 		case r.silent(node, now) < limit:
@@ -193,6 +193,9 @@ func (r *Rules) unreported(now time.Duration) map[kmutex.Node]Reason {
 		for node, since := range rep.missing {
 			if _, in := r.members[node]; !in || node == home || rep.at-since < r.terms.Interval()/2 {
 				continue // one complaint alone may come of a pause of the home
+			}
+			if at, joined := r.joined[node]; joined && now-at < newFor(r.terms) {
+				continue // its link may not be up yet
 			}
 			these = append(these, node)
 			if other, renews := r.reports[node]; renews && r.fresh(other, now) {

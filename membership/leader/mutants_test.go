@@ -52,6 +52,12 @@ func TestMutantsAreCaught(t *testing.T) {
 			Caught: "node 3 is suspended: gossip",
 		},
 		{
+			Name: "a newcomer's report is missed before its link can be up", File: "judge.go",
+			Old:    "joined && now-at < newFor(r.terms) {",
+			New:    "joined && now-at < 0 {",
+			Caught: "node 6:", By: "^TestNewcomerHasTime$",
+		},
+		{
 			Name: "the complaint of one end counts", File: "judge.go",
 			Old:    "if a != b && slices.Contains(down[b], a) {",
 			New:    "if a != b {",

@@ -1,6 +1,7 @@
 package leader
 
 import (
+	"maps"
 	"time"
 
 	"github.com/kgate/kgate/kmutex"
@@ -15,6 +16,10 @@ func DownAfter(t lease.Terms) time.Duration { return t.Lease / 2 }
 
 // MissingAfter is how long a home waits for a member's report before it complains.
 func MissingAfter(t lease.Terms) time.Duration { return t.Lease / 6 }
+
+// newFor is how long a member has for its first renewal to a leader, or its first
+// report: views, connections and links come before it, each with several round trips.
+func newFor(t lease.Terms) time.Duration { return 2 * t.Lease / 3 }
 
 // Member is one incarnation of a gateway in the agreed view.
 type Member struct {
@@ -79,7 +84,9 @@ type Rules struct {
 	view    View
 	members map[kmutex.Node]Member
 	// known is since when a member is known here.
-	known   map[kmutex.Node]time.Duration
+	known map[kmutex.Node]time.Duration
+	// joined is when a member came in, for those that did while this leader led.
+	joined  map[kmutex.Node]time.Duration
 	reports map[kmutex.Node]report
 	// unconfirmed is since when renewals wait for a round; negative: none does.
 	unconfirmed time.Duration
@@ -115,7 +122,7 @@ const never = time.Duration(-1)
 func New(terms lease.Terms, grantor *lease.Grantor, before *Rules, now time.Duration) *Rules {
 	r := &Rules{
 		terms: terms, grantor: grantor, since: now, looked: now, awake: now,
-		members: make(map[kmutex.Node]Member), known: make(map[kmutex.Node]time.Duration),
+		members: make(map[kmutex.Node]Member), known: make(map[kmutex.Node]time.Duration), joined: make(map[kmutex.Node]time.Duration),
 		reports: make(map[kmutex.Node]report), unconfirmed: never, kept: make(map[string]outsider),
 		ended: make(map[kmutex.Node]time.Duration), flaps: make(map[string]flap),
 	}
@@ -135,6 +142,9 @@ func (r *Rules) Follow(v View, now time.Duration) {
 		at, old := r.known[m.Node]
 		if !old {
 			at = now
+			if r.view.Number != 0 {
+				r.joined[m.Node] = now
+			}
 		}
 		known[m.Node] = at
 	}
@@ -148,11 +158,9 @@ func (r *Rules) Follow(v View, now time.Duration) {
 			delete(r.accused, node)
 		}
 	}
-	for node := range r.reports {
-		if _, in := members[node]; !in {
-			delete(r.reports, node)
-		}
-	}
+	gone := func(node kmutex.Node) bool { _, in := members[node]; return !in }
+	maps.DeleteFunc(r.reports, func(node kmutex.Node, _ report) bool { return gone(node) })
+	maps.DeleteFunc(r.joined, func(node kmutex.Node, _ time.Duration) bool { return gone(node) })
 	if v.Number != r.view.Number {
 		r.viewed = now
 	}

@@ -107,6 +107,20 @@ func TestOneComplaintIsNone(t *testing.T) {
 	w.wantLost(nil, 0, 0)
 }
 
+// Nobody has sent a report before its link was up: who has just come in has time
+// for that.
+func TestNewcomerHasTime(t *testing.T) {
+	w := newWorld(t, 5)
+	w.renew()
+	w.run(terms.Lease)
+	w.view.Members = append(w.view.Members, Member{Node: 6, Name: "f", Boot: "f"})
+	w.next()
+	w.sight.Boots["f"] = "f"
+	w.reports[1] = Report{Missing: nodes{6}}
+	w.run(2 * half)
+	w.wantLost(fates{6: Missing}, terms.Lease+newFor(terms), terms.Lease+newFor(terms)+interval)
+}
+
 // With two gateways the one that is missed goes: one of one is no majority against
 // the home.
 func TestTwoGateways(t *testing.T) {
@@ -155,8 +169,8 @@ func TestHandOver(t *testing.T) {
 			w := newWorld(t, 5)
 			w.renew()
 			tt.fault(w)
-			w.run(third + interval)
-			if got := w.handed != 0; got != tt.want || got && (w.handed < third || w.handed > third+interval) {
+			w.run(half + interval)
+			if got := w.handed != 0; got != tt.want || got && (w.handed < half || w.handed > half+interval) {
 				t.Errorf("handed over: %v after %v, want %v", got, w.handed, tt.want)
 			}
 			if first := w.handed; first != 0 {
@@ -179,7 +193,7 @@ func TestHandOver(t *testing.T) {
 func TestHandOverToThoseKeptOut(t *testing.T) {
 	w := newWorld(t, 1)
 	w.renew()
-	w.run(third)
+	w.run(half)
 	w.rules.LetIn("b", []string{"a"}, w.sight, w.now)
 	w.run(Interval)
 	if w.handed != 0 {

@@ -6,14 +6,17 @@ import (
 	"github.com/kgate/kgate/kmutex"
 )
 
+// Outstanding is how many renewals of an incarnation can be on their way.
+const Outstanding = 3
+
 // Holder is an incarnation's end of its lease. It is used by one goroutine at a
 // time.
 type Holder struct {
 	terms Terms
 	node  kmutex.Node
-	// tag is the newest renewal's, and sent when it was sent.
+	// tag is the newest renewal's, and sent when the newest ones were sent, by tag.
 	tag   uint64
-	sent  time.Duration
+	sent  [Outstanding]time.Duration
 	due   time.Duration
 	held  bool
 	until time.Duration
@@ -36,19 +39,19 @@ func (h *Holder) Due() time.Duration { return h.due }
 // nobody can have received it before.
 func (h *Holder) Send(now time.Duration) Renewal {
 	h.tag++
-	h.sent = now
+	h.sent[h.tag%Outstanding] = now
 	h.due = now + h.terms.Interval()
 	return Renewal{Node: h.node, Tag: h.tag}
 }
 
 // Granted takes in that a renewal was granted. It reports whether the lease is
-// longer now: a renewal of another incarnation, or one that was followed by a
-// newer one, counts nothing, nor does any once the lease has lapsed.
+// longer now: a renewal of another incarnation, or one that [Outstanding] newer ones
+// have followed, counts nothing, nor does any once the lease has lapsed.
 func (h *Holder) Granted(r Renewal, now time.Duration) bool {
-	if r.Node != h.node || r.Tag != h.tag || h.Over(now) {
+	if r.Node != h.node || r.Tag > h.tag || h.tag-r.Tag >= min(Outstanding, h.tag) || h.Over(now) {
 		return false
 	}
-	until := h.sent + h.terms.Lease - h.terms.Margin()
+	until := h.sent[r.Tag%Outstanding] + h.terms.Lease - h.terms.Margin()
 	if until <= now || h.held && until <= h.until {
 		return false
 	}

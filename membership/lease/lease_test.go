@@ -32,6 +32,9 @@ func TestHolderCountsFromSending(t *testing.T) {
 func TestWhatCountsNothing(t *testing.T) {
 	h := NewHolder(terms, 7, 0)
 	old := h.Send(0)
+	for range Outstanding - 1 {
+		h.Send(100 * ms)
+	}
 	r := h.Send(500 * ms)
 	for name, other := range map[string]Renewal{"an older one": old, "another incarnation's": {Node: 6, Tag: r.Tag}, "one never sent": {Node: 7, Tag: 9}} {
 		if h.Granted(other, 600*ms) {
@@ -43,6 +46,24 @@ func TestWhatCountsNothing(t *testing.T) {
 	}
 	if !h.Granted(h.Send(3300*ms), 3310*ms) {
 		t.Error("the next one counts")
+	}
+}
+
+// Each answer counts from when its own renewal was sent, whichever comes first.
+func TestAnswersInAnyOrder(t *testing.T) {
+	h := NewHolder(terms, 7, 0)
+	first, second := h.Send(0), h.Send(1000*ms)
+	if !h.Granted(first, 1200*ms) {
+		t.Error("the first one does not count")
+	}
+	if until, _ := h.Until(); until != 2700*ms {
+		t.Errorf("until %v after the first", until)
+	}
+	if !h.Granted(second, 1300*ms) || h.Granted(first, 1400*ms) {
+		t.Error("the second makes the lease longer, the first once more does not")
+	}
+	if until, _ := h.Until(); until != 3700*ms {
+		t.Errorf("until %v after both", until)
 	}
 }
 

@@ -11,20 +11,26 @@ func TestMutantsAreCaught(t *testing.T) {
 	mutant.Suite{By: "^TestWorlds$", Args: []string{"-lease.seeds=300"}, Mutants: []mutant.Mutant{
 		{
 			Name: "the lease is counted from the reply", File: "holder.go",
-			Old:    "until := h.sent +",
+			Old:    "until := h.sent[r.Tag%Outstanding] +",
 			New:    "until := now +",
 			Caught: "calls it expired",
 		},
 		{
 			Name: "the margin is ignored", File: "holder.go",
-			Old:    "h.sent + h.terms.Lease - h.terms.Margin()",
-			New:    "h.sent + h.terms.Lease",
+			Old:    "+ h.terms.Lease - h.terms.Margin()",
+			New:    "+ h.terms.Lease",
+			Caught: "calls it expired",
+		},
+		{
+			Name: "an older answer counts from the newest renewal", File: "holder.go",
+			Old:    "h.sent[r.Tag%Outstanding]",
+			New:    "h.sent[h.tag%Outstanding]",
 			Caught: "calls it expired",
 		},
 		{
 			Name: "an answer revives a lease that has lapsed", File: "holder.go",
-			Old:    "r.Tag != h.tag || h.Over(now)",
-			New:    "r.Tag != h.tag",
+			Old:    "h.tag-r.Tag >= min(Outstanding, h.tag) || h.Over(now)",
+			New:    "h.tag-r.Tag >= min(Outstanding, h.tag)",
 			Caught: "has a lease again",
 		},
 		{

@@ -4,6 +4,7 @@ import (
 	"context"
 	"crypto/tls"
 	"errors"
+	"io"
 	"net"
 	"net/http"
 	"sync"
@@ -62,6 +63,27 @@ type Caller interface {
 	StopUpload() bool
 }
 
+// Context is what the context of a request may implement besides. An HTTP/1.1
+// exchange is then broken off without what context.AfterFunc costs.
+type Context interface {
+	context.Context
+	// Attach has c closed when the context ends, before Detach; at once if it has
+	// ended. One thing at a time is attached.
+	Attach(c io.Closer)
+	// Detach reports false if what was attached is closed, or about to be.
+	Detach() bool
+	// Cause returns what context.Cause would.
+	Cause() error
+}
+
+// cause is context.Cause for all contexts.
+func cause(ctx context.Context) error {
+	if c, ok := ctx.(Context); ok {
+		return c.Cause()
+	}
+	return context.Cause(ctx)
+}
+
 // Client makes requests to one server. It is safe for concurrent use.
 type Client struct {
 	cfg     Config
@@ -106,7 +128,7 @@ func New(cfg Config) *Client {
 // When req's context ends, so does the request, and what reads its answer.
 func (c *Client) RoundTrip(req *http.Request, caller Caller) (*http.Response, error) {
 	if err := req.Context().Err(); err != nil {
-		return nil, context.Cause(req.Context())
+		return nil, cause(req.Context())
 	}
 	res, err := c.try(req, caller, false)
 	var dead *deadError

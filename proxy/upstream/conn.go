@@ -5,6 +5,9 @@ import (
 	"io"
 	"net"
 	"sync"
+	"time"
+
+	"github.com/kgate/kgate/internal/deadline"
 )
 
 // conn is a fenced connection. A gateway that was stopped, or cut off for longer
@@ -20,9 +23,21 @@ type conn struct {
 	net.Conn
 	client   *Client
 	standing uint64
+	reads    deadline.Reader
 
 	mu   sync.Mutex
 	gone bool
+}
+
+// Read implements net.Conn.
+func (c *conn) Read(p []byte) (int, error) { return c.reads.Read(c.Conn, p) }
+
+// SetReadDeadline implements net.Conn.
+func (c *conn) SetReadDeadline(t time.Time) error { return c.reads.Set(c.Conn, t) }
+
+// SetDeadline implements net.Conn.
+func (c *conn) SetDeadline(t time.Time) error {
+	return errors.Join(c.SetReadDeadline(t), c.SetWriteDeadline(t))
 }
 
 // Write implements net.Conn. It sends nothing when the standing is over.

@@ -34,7 +34,8 @@ type http1 struct {
 	allowed int64 // bytes of header that may still be read; negative: no bound
 	began   bool  // a byte of the answer has been read
 	upload  *upload
-	detach  func() bool // stops watching the context
+	ctx     Context     // the request's, if it is one; else nil
+	stop    func() bool // stops watching another context
 }
 
 func newHTTP1(c *Client, raw *conn, stream net.Conn) *http1 {
@@ -84,7 +85,7 @@ func (h *http1) roundTrip(req *http.Request, caller Caller) (*http.Response, err
 		return nil, err
 	}
 	h.began, h.upload = false, nil
-	h.detach = context.AfterFunc(req.Context(), func() { _ = h.raw.Close() })
+	h.attach(req.Context())
 	res, err := h.exchange(req, caller)
 	if err != nil {
 		reused := h.reused && !h.began
@@ -95,6 +96,23 @@ func (h *http1) roundTrip(req *http.Request, caller Caller) (*http.Response, err
 		return nil, err
 	}
 	return res, nil
+}
+
+// attach has the connection closed when ctx ends.
+func (h *http1) attach(ctx context.Context) {
+	if h.ctx, _ = ctx.(Context); h.ctx != nil {
+		h.ctx.Attach(h.raw)
+		return
+	}
+	h.stop = context.AfterFunc(ctx, func() { _ = h.raw.Close() })
+}
+
+// detach undoes that. It reports false if the connection is closed or about to be.
+func (h *http1) detach() bool {
+	if h.ctx != nil {
+		return h.ctx.Detach()
+	}
+	return h.stop()
 }
 
 // exchange writes the request and reads the answer's header.
@@ -172,7 +190,7 @@ func (h *http1) fail(req *http.Request, caller Caller, err error) error {
 		}
 	}
 	if req.Context().Err() != nil {
-		return context.Cause(req.Context())
+		return cause(req.Context())
 	}
 	return err
 }
@@ -192,7 +210,7 @@ func (h *http1) finish(caller Caller, closes bool) {
 		h.abandon(caller)
 		return
 	}
-	h.upload = nil
+	h.upload, h.ctx, h.stop = nil, nil, nil // a kept connection keeps nothing of the exchange
 	h.client.keep(h)
 }
 

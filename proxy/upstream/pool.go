@@ -197,7 +197,7 @@ func (c *Client) dial(ctx context.Context, standing uint64) (exchanger, error) {
 		case <-other.done:
 			return nil, other.err
 		case <-ctx.Done():
-			return nil, context.Cause(ctx)
+			return nil, cause(ctx)
 		}
 	}
 	mine := &sharedDial{done: make(chan struct{})}
@@ -224,7 +224,7 @@ func (c *Client) connect(ctx context.Context, standing uint64) (exchanger, error
 	}
 	failed := func(err error) (exchanger, error) {
 		if began.Err() != nil {
-			return nil, context.Cause(began)
+			return nil, cause(began)
 		}
 		return nil, &DialError{err}
 	}

@@ -47,7 +47,7 @@ func (h *http2) roundTrip(req *http.Request, caller Caller) (*http.Response, err
 	if err != nil {
 		s.end()
 		if req.Context().Err() != nil {
-			return nil, context.Cause(req.Context())
+			return nil, cause(req.Context())
 		}
 		return nil, s.explain(err)
 	}

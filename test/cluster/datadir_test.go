@@ -2,8 +2,9 @@ package cluster
 
 import (
 	"context"
-	"encoding/json"
+	"encoding/binary"
 	"fmt"
+	"hash/crc32"
 	"os"
 	"path/filepath"
 	"runtime"
@@ -11,8 +12,6 @@ import (
 	"syscall"
 	"testing"
 	"time"
-
-	"go.etcd.io/bbolt"
 
 	"github.com/kgate/kgate/demo"
 )
@@ -43,7 +42,7 @@ func TestMisuse(t *testing.T) {
 	})
 	t.Run("newer", func(t *testing.T) {
 		dir := pastOf(t, url, "newer")
-		writeMeta(t, filepath.Join(dir, "newer-1"), "format", 99)
+		writeFormat(t, filepath.Join(dir, "newer-1"), 99)
 		expectNoStart(t, dir, "newer-1", joins, "newer", "99")
 	})
 	t.Run("another gateway's", func(t *testing.T) {
@@ -61,7 +60,7 @@ func TestMisuse(t *testing.T) {
 		if err := os.WriteFile(filepath.Join(dir, "gw-9", "kgate.db"), []byte(strings.Repeat("nonsense ", 5000)), 0o600); err != nil {
 			t.Fatal(err)
 		}
-		expectNoStart(t, dir, "gw-9", joins, "invalid database", "move the directory away")
+		expectNoStart(t, dir, "gw-9", joins, "not a file of kgate", "move the directory away")
 	})
 	t.Run("read-only", func(t *testing.T) {
 		dir := t.TempDir()
@@ -146,28 +145,17 @@ func expectNoStart(t *testing.T, dir, name string, joins []string, words ...stri
 	expect(t, 1, append(words, dir), append([]string{"serve", "-c", file}, joins...)...)
 }
 
-// writeMeta changes what a data directory says of itself.
-func writeMeta(t *testing.T, dir, key string, value any) {
+// writeFormat has a data directory be of another format.
+func writeFormat(t *testing.T, dir string, format byte) {
 	t.Helper()
-	db, err := bbolt.Open(filepath.Join(dir, "kgate.db"), 0o600, &bbolt.Options{Timeout: time.Second})
+	file := filepath.Join(dir, "kgate.db")
+	data, err := os.ReadFile(file)
 	if err != nil {
 		t.Fatal(err)
 	}
-	defer db.Close()
-	err = db.Update(func(tx *bbolt.Tx) error {
-		b := tx.Bucket([]byte("meta"))
-		var meta map[string]any
-		if err := json.Unmarshal(b.Get([]byte("meta")), &meta); err != nil {
-			return err
-		}
-		meta[key] = value
-		data, err := json.Marshal(meta)
-		if err != nil {
-			return err
-		}
-		return b.Put([]byte("meta"), data)
-	})
-	if err != nil {
+	data[16] = format
+	binary.LittleEndian.PutUint32(data[20:], crc32.Checksum(data[:20], crc32.MakeTable(crc32.Castagnoli)))
+	if err := os.WriteFile(file, data, 0o600); err != nil {
 		t.Fatal(err)
 	}
 }

@@ -92,17 +92,21 @@ func (r lineRun) check(t *testing.T) {
 // that evens queues out again, lasts until the line is empty).
 func TestOneLine(t *testing.T) {
 	if testing.Short() {
-		t.Skip("takes more than a minute")
+		t.Skip("takes half a minute")
 	}
 	for _, tt := range []struct {
 		binding string
 		scv     float64
-	}{{"late", 0}, {"late", 1}, {"late", 4}, {"early", 0}} {
+		soak    bool
+	}{{"late", 0, false}, {"late", 1, true}, {"late", 4, false}, {"early", 0, false}} {
+		if tt.soak && !Soak() {
+			continue
+		}
 		t.Run(fmt.Sprintf("%s,scv=%v", tt.binding, tt.scv), func(t *testing.T) {
-			const rounds, warmup = 3, 2 * time.Second
-			window := 4 * time.Second
+			const rounds = 3
+			warmup, window := time.Second, 2*time.Second
 			if Soak() {
-				window = 20 * time.Second
+				warmup, window = 2*time.Second, 20*time.Second
 			}
 			three := runLine(t, tt.binding, tt.scv, lineSplit, warmup, window)
 			one := runLine(t, tt.binding, tt.scv, []int{90}, warmup, window)
@@ -152,7 +156,7 @@ func TestAllClientsOnOneOfThree(t *testing.T) {
 	}
 	for _, binding := range []string{"late", "early"} {
 		t.Run(binding, func(t *testing.T) {
-			run := runLine(t, binding, 1, []int{0, 90, 0}, 2*time.Second, 3*time.Second)()
+			run := runLine(t, binding, 1, []int{0, 90, 0}, time.Second, 2*time.Second)()
 			if t.Failed() {
 				return
 			}

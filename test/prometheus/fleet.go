@@ -20,6 +20,8 @@ const k = 6
 type Fleet struct {
 	*cluster.Cluster
 	Prometheus *Prometheus
+	// Native scrapes the same gateways, for native histograms.
+	Native *Prometheus
 	// Upstream of the first pool.
 	Upstream *demo.Upstream
 
@@ -48,7 +50,8 @@ func StartFleet(t *testing.T) *Fleet {
 		},
 	})
 	f.began = time.Now()
-	f.Prometheus = StartPrometheus(t, f.Gateways, Hasten(t, "rules.yaml"), Hasten(t, "alerts.yaml"))
+	f.Prometheus = StartPrometheus(t, f.Gateways, Classic, Hasten(t, "rules.yaml"), Hasten(t, "alerts.yaml"))
+	f.Native = StartPrometheus(t, f.Gateways, Native, Hasten(t, "rules.yaml"), Hasten(t, "alerts.yaml"))
 	return f
 }
 

@@ -21,9 +21,18 @@ type Prometheus struct {
 	addr string
 }
 
+// Histograms is which buckets a Prometheus scrapes.
+type Histograms string
+
+// The histograms.
+const (
+	Classic Histograms = "classic"
+	Native  Histograms = "native"
+)
+
 // StartPrometheus starts a Prometheus with these rules, which is going to scrape
 // the gateways. It ends with the test.
-func StartPrometheus(t *testing.T, gateways []*cluster.Gateway, rules ...string) *Prometheus {
+func StartPrometheus(t *testing.T, gateways []*cluster.Gateway, histograms Histograms, rules ...string) *Prometheus {
 	t.Helper()
 	binary := "prometheus"
 	p := &Prometheus{dir: t.TempDir(), addr: cluster.ReservePort(t)}
@@ -39,8 +48,14 @@ scrape_configs:
   - job_name: kgate
     file_sd_configs: [{files: [targets.json]}]
 `, interval, names))
-	process := cluster.StartProcess(t, binary, "--config.file="+config, "--storage.tsdb.path="+filepath.Join(p.dir, "data"),
-		"--web.listen-address="+p.addr, "--log.level=warn")
+	args := []string{
+		"--config.file=" + config, "--storage.tsdb.path=" + filepath.Join(p.dir, "data"),
+		"--web.listen-address=" + p.addr, "--log.level=warn",
+	}
+	if histograms == Native {
+		args = append(args, "--enable-feature=native-histograms")
+	}
+	process := cluster.StartProcess(t, binary, args...)
 	t.Cleanup(func() {
 		if log := process.Log.Tail(20); t.Failed() || log != "" {
 			t.Logf("log of Prometheus:\n%s", log)

@@ -13,6 +13,7 @@ import (
 // Series is one series that a query has found.
 type Series struct {
 	Labels map[string]string
+	// Values has a 1 for each histogram, which is no number.
 	Values []float64
 }
 
@@ -49,6 +50,8 @@ type result struct {
 		Metric map[string]string
 		Value  [2]any
 		Values [][2]any
+		// Histograms are native ones, where the values would be.
+		Histograms [][2]any
 	}
 }
 
@@ -81,6 +84,9 @@ func (p *Prometheus) Range(ctx context.Context, expr string, from time.Time) ([]
 				return nil, fmt.Errorf("%s: %w", expr, err)
 			}
 			s.Values = append(s.Values, v)
+		}
+		for range found.Histograms {
+			s.Values = append(s.Values, 1)
 		}
 		all = append(all, s)
 	}

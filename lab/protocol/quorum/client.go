@@ -64,6 +64,7 @@ func (f *Fleet) Acquire(at, resource int, t protocol.Ticket) {
 
 // ask sends the request to all replicas.
 func (f *Fleet) ask(at, resource int, c *client) {
+	c.req.At = f.host.Now()
 	f.keys(resource, func(k key) { f.askOne(at, c, k) })
 }
 
@@ -199,6 +200,7 @@ func (f *Fleet) giveUp(at, resource int, c *client) {
 	c.yielding, c.soon = false, false
 	c.tries = min(c.tries+1, maxTries)
 	f.nextRound(c)
+	c.req.At = f.host.Now()
 	for j := range c.votes {
 		// A request that waits in a partial line is not known to the replica: there
 		// every replica is told, or each might prefer another one for ever.

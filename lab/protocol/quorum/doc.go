@@ -64,6 +64,8 @@
 //	   all replicas gave them knowing of the same last ownership
 //	a replica that was reset votes twice: it abstains for a lease. [Broken] is how
 //	   likely two owners are otherwise
+//	requests of lost nodes get the vote one after the other, for a lease each: a request
+//	   that was not sent again for a lease does not get it
 //
 // # What is survived
 //
@@ -72,8 +74,10 @@
 // With a lease: the loss of any node, owner, replica or on a route; joins; resets of
 // any replicas. What is lost with its owner, the line or a partial line, comes back
 // when the clients ask again. A lease must be far longer than a message and its route
-// take; with unbounded delays two owners are possible. Not survived: the loss of so many replicas,
-// again and again within a lease, that no majority votes; then nobody gets in. The
+// take; with unbounded delays two owners are possible. Without a lease no loss is
+// survived: the node that is responsible next votes again, and a second owner gets in.
+// Not survived: the loss of so many replicas, again and again within a lease, that no
+// majority votes; then nobody gets in. The
 // copies of the line at waiting nodes (000, V-A) are not built: asking again does
 // their work.
 package quorum

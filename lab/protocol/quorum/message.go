@@ -15,6 +15,8 @@ type Request struct {
 	// last one that it has seen, so that the node can tell a vote that it has
 	// given back from one that it got afterwards.
 	Round int
+	// At is when the node last sent it, by its clock.
+	At time.Duration
 }
 
 func (r Request) is(other Request) bool { return r.TS == other.TS && r.Node == other.Node }
@@ -27,7 +29,7 @@ func (r Request) compare(other Request) int {
 func insert(line []Request, r Request) []Request {
 	i, there := slices.BinarySearchFunc(line, r, Request.compare)
 	if there {
-		line[i].Round = max(line[i].Round, r.Round)
+		line[i].Round, line[i].At = max(line[i].Round, r.Round), max(line[i].At, r.At)
 		return line
 	}
 	return slices.Insert(line, i, r)

@@ -12,7 +12,11 @@ func TestMutantsAreCaught(t *testing.T) {
 	mutant.Suite{Mutants: []mutant.Mutant{
 		{
 			Name: "a request stands in line twice", File: "message.go", By: "^TestManyEnqueues$", Caught: "in line",
-			Old: "	if there {\n		line[i].Round = max(line[i].Round, r.Round)\n		return line\n	}\n", New: "	_ = there\n",
+			Old: "	if there {\n		line[i].Round, line[i].At = max(line[i].Round, r.Round), max(line[i].At, r.At)\n		return line\n	}\n", New: "	_ = there\n",
+		},
+		{
+			Name: "lost nodes get the vote one after the other", File: "replica.go", By: "^TestRequestsOfTheLost$", Caught: "a lease later",
+			Old: "f.host.Now()-q.At >= f.opt.Lease", New: "false",
 		},
 		{
 			Name: "a former owner passes a request on each time", File: "e2e.go", By: "^TestManyEnqueues$", Caught: "passed on",

@@ -140,6 +140,23 @@ func TestOldestGetsTheVote(t *testing.T) {
 	}
 }
 
+// The requests of nodes that were lost do not get the vote one after the other, for
+// a lease each.
+func TestRequestsOfTheLost(t *testing.T) {
+	r, f := recorded(1, Options{Form: Sigma, Replicas: 1, Lease: time.Minute})
+	ask := func(ts uint64) {
+		f.replica(0, message{kind: request, req: Request{TS: ts, Node: int(ts), At: r.now}})
+	}
+	for ts := range uint64(5) {
+		ask(ts + 1)
+	}
+	r.now = time.Minute
+	ask(9)
+	if got := f.replicas[0]; got.vote.Node != 9 || len(got.line) > 0 {
+		t.Errorf("a lease later the vote is %d's, in line %v", got.vote.Node, got.line)
+	}
+}
+
 // An owner puts a request in line once, however many replicas and routes tell it
 // (000, IV-A 5), and a former owner passes it on once.
 func TestManyEnqueues(t *testing.T) {

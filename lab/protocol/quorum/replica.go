@@ -1,6 +1,9 @@
 package quorum
 
-import "time"
+import (
+	"slices"
+	"time"
+)
 
 // replica is the state of one replica at the node that is responsible for it.
 type replica struct {
@@ -26,8 +29,13 @@ func (f *Fleet) expire(r *replica) {
 	}
 }
 
-// next gives a vote that is free to the oldest request, and tells it.
+// next gives a vote that is free to the oldest request, and tells it. A request that
+// has not been sent again for a lease is of a node that was lost: it does not get the
+// vote, which would be in vain for another lease.
 func (f *Fleet) next(at int, k key, r *replica) {
+	if f.opt.Lease > 0 {
+		r.line = slices.DeleteFunc(slices.Clone(r.line), func(q Request) bool { return f.host.Now()-q.At >= f.opt.Lease })
+	}
 	if r.vote.TS != 0 || len(r.line) == 0 || f.host.Now() < r.abstain {
 		return
 	}

@@ -51,14 +51,17 @@ func (y *system) Down(i, crashed int) { y.nodes[i].crashed(crashed) }
 
 // crashed is lines 34-42.
 func (n *node) crashed(j int) {
-	n.down[j] = true
+	n.down[j], n.told[j] = true, n.sys.Now()
 	n.queue = slices.DeleteFunc(slices.Clone(n.queue), func(w waiter) bool { return w.node == j })
+	unanswered := n.reported == j || slices.Contains(n.pollers, j)
 	n.pollers = without(n.pollers, j)
 	n.heard(j)
 	if n.poll != nil {
 		n.answered(j)
 	}
-	if !n.recovering && n.lost() && (n.status == try || n.reported == j) {
+	// A question that went down with j is asked again, also if the holder is up
+	// again meanwhile: it may have come back without the token.
+	if !n.recovering && (unanswered || n.lost() && n.status == try) {
 		n.report()
 	}
 }
@@ -93,14 +96,25 @@ func (n *node) recovery(from int, m any) {
 	case fresh:
 		n.fresh(from, m.stamp)
 	case who:
-		n.down[from] = false
-		n.sys.Send(n.self, from, "holder", holder{n.holder, n.stamp})
+		n.returned(from)
 	case holder:
 		if m.stamp.after(n.stamp) || m.stamp == n.stamp && n.recovering {
 			n.holder, n.stamp = m.node, m.stamp
 		}
 		n.heard(from)
 	}
+}
+
+// returned answers a node that has restarted. What arrives within the bound after
+// the news of a crash was sent before it, by a life that is over: a new life waits
+// for as long before it asks. Whoever took the node for alive would wait for its
+// answers for ever.
+func (n *node) returned(from int) {
+	if n.down[from] && n.sys.Now()-n.told[from] <= n.bound {
+		return
+	}
+	n.down[from] = false
+	n.sys.Send(n.self, from, "holder", holder{n.holder, n.stamp})
 }
 
 func (n *node) reportedLost(from int, m lost) {

@@ -43,7 +43,7 @@ func newSystem(h protocol.Host, s protocol.Setup, bound time.Duration) *system {
 }
 
 func (y *system) newNode(i int) *node {
-	return &node{sys: y.host, bound: y.bound, self: i, reported: nobody, down: make([]bool, len(y.nodes))}
+	return &node{sys: y.host, bound: y.bound, self: i, reported: nobody, down: make([]bool, len(y.nodes)), told: make([]time.Duration, len(y.nodes))}
 }
 
 // status is what a node does: the paper's Norm, Try, HaveToken, inCS and Wait.
@@ -81,6 +81,7 @@ type node struct {
 	// before the token.
 	queue []waiter
 	down  []bool
+	told  []time.Duration // when the detector last told of the crash of each node
 
 	// Recovery.
 	reported   int // to whom the loss of the token was reported

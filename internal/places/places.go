@@ -1,0 +1,42 @@
+// Package places bounds how many have something at the same time, in all and from
+// each source, so that one source cannot take the places of all others.
+package places
+
+import "sync"
+
+// Places are handed out until there are no more. Its methods may be called by any number
+// of goroutines.
+type Places struct {
+	total, each int
+
+	mu   sync.Mutex
+	all  int
+	held map[string]int
+}
+
+// New returns so many places in all, of which each source may have so many.
+func New(total, each int) *Places {
+	return &Places{total: total, each: each, held: make(map[string]int)}
+}
+
+// Take reports whether the source has a place now; then it must give it back.
+func (p *Places) Take(source string) bool {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	if p.all >= p.total || p.held[source] >= p.each {
+		return false
+	}
+	p.all++
+	p.held[source]++
+	return true
+}
+
+// GiveBack ends what Take began, once.
+func (p *Places) GiveBack(source string) {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	p.all--
+	if p.held[source]--; p.held[source] == 0 {
+		delete(p.held, source)
+	}
+}

@@ -1,0 +1,62 @@
+package membership
+
+import (
+	"fmt"
+	"log/slog"
+	"slices"
+	"sync"
+	"time"
+)
+
+// pace tells how long a write to the disk takes. The zero value knows of none.
+type pace struct {
+	mu     sync.Mutex
+	recent [8]time.Duration
+	count  int
+}
+
+func (p *pace) note(d time.Duration) {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	p.recent[p.count%len(p.recent)] = d
+	p.count++
+}
+
+// typical returns the median of the last writes, 0 if there were none. One slow write
+// among them changes nothing.
+func (p *pace) typical() time.Duration {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	some := slices.Clone(p.recent[:min(p.count, len(p.recent))])
+	if len(some) == 0 {
+		return 0
+	}
+	slices.Sort(some)
+	return some[len(some)/2]
+}
+
+// slowWrite is how long a write may take before the disk is called slow: six of them
+// take as long as votes may.
+func (c *Cluster) slowWrite() time.Duration { return votesTime(c.lease()) / 6 }
+
+// wrote notes a write to the disk, and names a disk that is slow.
+func (c *Cluster) wrote(took time.Duration) {
+	c.pace.note(took)
+	c.config.Stored(took)
+	if took > c.slowWrite() && c.once.First("slow disk") {
+		c.config.Logger.Warn("the disk of data_dir is slow", slog.String("data_dir", c.config.DataDir),
+			slog.Duration("write_took", took), slog.Duration("typical", c.pace.typical()), slog.Duration("slow_from", c.slowWrite()),
+			slog.String("hint", "elections and changes of k take several such writes; use another disk, or a longer cluster.lease"))
+	}
+}
+
+// slowDisk says that this gateway's disk is slow, for the end of a message; empty if it
+// is not.
+func (c *Cluster) slowDisk() string {
+	typical := c.pace.typical()
+	if typical <= c.slowWrite() {
+		return ""
+	}
+	return fmt.Sprintf("; the disk of this gateway's data_dir is slow: a write takes %v, and more than %v delays elections",
+		typical.Round(time.Millisecond), c.slowWrite())
+}

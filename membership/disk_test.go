@@ -1,0 +1,127 @@
+package membership
+
+import (
+	"bytes"
+	"context"
+	"log/slog"
+	"strings"
+	"sync"
+	"sync/atomic"
+	"testing"
+	"time"
+
+	"github.com/kgate/kgate/membership/raftfile"
+)
+
+// slowFiles is a disk on which each sync takes a while.
+type slowFiles struct {
+	raftfile.OS
+	delay *atomic.Int64
+}
+
+type slowHandle struct {
+	raftfile.Handle
+	delay *atomic.Int64
+}
+
+func (s slowFiles) slow(h raftfile.Handle, err error) (raftfile.Handle, error) {
+	return slowHandle{h, s.delay}, err
+}
+
+func (s slowFiles) Open(path string) (raftfile.Handle, error)   { return s.slow(s.OS.Open(path)) }
+func (s slowFiles) Create(path string) (raftfile.Handle, error) { return s.slow(s.OS.Create(path)) }
+
+func (h slowHandle) Sync() error {
+	time.Sleep(time.Duration(h.delay.Load()))
+	return h.Handle.Sync()
+}
+
+// notes keeps a log for a test.
+type notes struct {
+	mu sync.Mutex
+	b  bytes.Buffer
+}
+
+func (n *notes) Write(p []byte) (int, error) {
+	n.mu.Lock()
+	defer n.mu.Unlock()
+	return n.b.Write(p)
+}
+
+func (n *notes) String() string {
+	n.mu.Lock()
+	defer n.mu.Unlock()
+	return n.b.String()
+}
+
+// Disks on which a sync takes long elect a leader, and another one when it is gone; the
+// log names the disk.
+func TestSlowDisks(t *testing.T) {
+	for _, c := range []struct{ lease, sync time.Duration }{
+		{3 * time.Second, 100 * time.Millisecond},
+		{time.Second, 60 * time.Millisecond},
+		{time.Second, 200 * time.Millisecond},
+	} {
+		t.Run(c.lease.String()+" "+c.sync.String(), func(t *testing.T) {
+			t.Parallel()
+			var n network
+			var log notes
+			delay := new(atomic.Int64)
+			delay.Store(int64(c.sync))
+			started := func(name string, join ...string) *gateway {
+				return n.start(t, name, config{
+					expect: 3, lease: c.lease, dir: t.TempDir(), join: join, files: slowFiles{delay: delay},
+					logs: slog.New(slog.NewTextHandler(&log, nil)),
+				})
+			}
+			began := time.Now()
+			a := started("a")
+			gateways := []*gateway{a, started("b", a.gossip), started("c", a.gossip)}
+			leader := leaderOf(t, gateways)
+			t.Logf("a leader after %v", time.Since(began))
+			for _, g := range gateways {
+				g.ready()
+			}
+			t.Logf("all ready after %v", time.Since(began))
+			if !strings.Contains(log.String(), "the disk of data_dir is slow") {
+				t.Error("no log names the disk")
+			}
+			began = time.Now()
+			leader.kill()
+			leaderOf(t, gateways)
+			t.Logf("the next leader after %v", time.Since(began))
+		})
+	}
+}
+
+// A leader whose disk begins to take 2 s for each sync keeps the leases of all.
+func TestSlowLeader(t *testing.T) {
+	var n network
+	delays := make(map[string]*atomic.Int64)
+	started := func(name string, join ...string) *gateway {
+		delays[name] = new(atomic.Int64)
+		return n.start(t, name, config{
+			expect: 3, lease: 3 * time.Second, dir: t.TempDir(), join: join, files: slowFiles{delay: delays[name]}, stays: true,
+		})
+	}
+	a := started("a")
+	gateways := []*gateway{a, started("b", a.gossip), started("c", a.gossip)}
+	for _, g := range gateways {
+		g.ready()
+	}
+	leader := leaderOf(t, gateways)
+	delays[leader.name].Store(int64(2 * time.Second))
+	ctx, cancel := context.WithTimeout(t.Context(), 20*time.Second)
+	defer cancel()
+	began := time.Now()
+	if err := leader.DefinePool(ctx, Pool{Name: "p", K: 3, Binding: BindingLate, Reclaim: ReclaimLease}); err != nil {
+		t.Error(err)
+	}
+	t.Logf("agreed after %v", time.Since(began))
+	for _, g := range gateways {
+		if !g.Standing().Valid(time.Now()) {
+			t.Errorf("%s has lost its lease", g.name)
+		}
+	}
+	delays[leader.name].Store(0)
+}
