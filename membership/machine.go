@@ -68,7 +68,7 @@ func (m *machine) publish() {
 	m.newest.Store(v)
 	close(m.changed)
 	m.changed = make(chan struct{})
-	m.logger.Info("view changed", slog.Uint64("view", v.Number), slog.Int("members", len(v.Members)), slog.Int("pools", len(v.Pools)))
+	m.logger.Debug("view changed", slog.Uint64("view", v.Number), slog.Int("members", len(v.Members)), slog.Int("pools", len(v.Pools)))
 }
 
 // touch wakes those that wait for a change, though the view is the same.

@@ -170,6 +170,6 @@ func (c *Cluster) letIn(p serfring.Member, id identity) error {
 	if err := c.applyHere(command{Join: &join}); err != nil {
 		return err
 	}
-	c.config.Logger.Info("gateway joined", slog.String("name", p.Name), slog.String("peer_address", p.PeerAddr), slog.String("boot", p.Boot))
+	c.config.Logger.Debug("let a gateway in", slog.String("name", p.Name), slog.String("peer_address", p.PeerAddr), slog.String("boot", p.Boot))
 	return nil
 }

@@ -47,6 +47,7 @@ var everyday = map[string]bool{
 	"rejecting pre-vote request since our last index is greater":                                                     true,
 	"rejecting vote request since our last term is greater":                                                          true,
 	"rejecting vote request since our last index is greater":                                                         true,
+	"peer has newer term, stopping replication":                                                                      true,
 	"failed to get previous log":                                                                                     true,
 	"previous log term mis-match":                                                                                    true,
 	"appendEntries rejected, sending older logs":                                                                     true,

@@ -40,6 +40,8 @@ type Config struct {
 	// AccessLog writes one line per request. Queries are left out: they may
 	// hold secrets.
 	AccessLog AccessFormat
+	// Gateway is this gateway's name, for AccessJSON.
+	Gateway string
 	// AccessWriter takes an access log that is not structured: a whole line with
 	// each Write. It must be safe for concurrent use, as an *os.File is.
 	AccessWriter io.Writer

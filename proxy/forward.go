@@ -195,7 +195,11 @@ func (ex *exchange) upstreamFailed(r *http.Request, err error) {
 	if ex.rec.DialFailed || !isTimeout(err) {
 		ex.verdict = verdictFailed
 	}
-	ex.handler.cfg.Logger.Debug("upstream failed", slog.String("pool", ex.rec.Pool),
+	level := slog.LevelDebug
+	if ex.handler.failures.First(ex.rec.Pool + " " + ex.rec.Upstream) {
+		level = slog.LevelWarn // one of each upstream and minute; the metrics count all
+	}
+	ex.handler.cfg.Logger.LogAttrs(r.Context(), level, "upstream failed", slog.String("pool", ex.rec.Pool),
 		slog.String("upstream", ex.rec.Upstream), ex.traceAttr(), slog.Any("error", err))
 }
 

@@ -1,5 +1,7 @@
 package proxy
 
+import "github.com/kgate/kgate/oncelog"
+
 // plane is the Handler under one configuration. A request stays on the plane that
 // it came to.
 type plane struct {
@@ -9,6 +11,7 @@ type plane struct {
 	upgrades *tracker // the Handler's, as the next one
 	// pseudonym is the gateway's name in Via.
 	pseudonym string
+	failures  oncelog.Limit // of upstreams
 }
 
 // newPlane returns the plane of a valid configuration. From the plane before it

@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"io"
 	"log/slog"
+	"strings"
 	"sync"
 	"sync/atomic"
 )
@@ -28,8 +29,23 @@ func NewLogger(w io.Writer, level, format string) (*slog.Logger, *LogSettings, e
 		return nil, nil, err
 	}
 	lines := &lockedWriter{to: w}
-	options := &slog.HandlerOptions{Level: &s.level}
+	options := &slog.HandlerOptions{Level: &s.level, ReplaceAttr: plain}
 	return slog.New(&formatHandler{s, slog.NewJSONHandler(lines, options), slog.NewTextHandler(lines, options)}), s, nil
+}
+
+// plain writes a time span as a number of milliseconds, and says so in its name; and
+// an error that was joined of several on one line.
+func plain(_ []string, a slog.Attr) slog.Attr {
+	switch a.Value.Kind() {
+	case slog.KindDuration:
+		return slog.Float64(a.Key+"_ms", float64(a.Value.Duration().Microseconds())/1000)
+	case slog.KindAny:
+		if err, ok := a.Value.Any().(error); ok {
+			return slog.String(a.Key, strings.ReplaceAll(err.Error(), "\n", "; "))
+		}
+	default:
+	}
+	return a
 }
 
 // Set changes level and format, or neither if one is unknown.

@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"io"
 	"log/slog"
 	"sync"
 	"sync/atomic"
@@ -265,11 +266,15 @@ func (l *link) wentDown(err error) {
 	l.up, l.since = false, time.Now()
 	l.lastErr = err
 	l.mu.Unlock()
-	level := slog.LevelWarn
-	if l.ctx.Err() != nil {
-		level = slog.LevelInfo // dropped or closed
+	// Whether it is a fault the views tell: the other gateway may just be leaving.
+	l.t.config.Logger.LogAttrs(l.ctx, slog.LevelInfo, "link down", append(l.attrs(), slog.String("reason", downReason(err)))...)
+}
+
+func downReason(err error) string {
+	if errors.Is(err, io.EOF) {
+		return "the other gateway has closed it"
 	}
-	l.t.config.Logger.LogAttrs(l.ctx, level, "link down", append(l.attrs(), slog.Any("error", err))...)
+	return err.Error()
 }
 
 // failed notes that an attempt to dial failed. The first is expected when

@@ -10,16 +10,18 @@ import (
 // Causes returns the causes that call for attention, in the order of the constants.
 func Causes() []Cause {
 	return []Cause{
-		CauseIncomplete, CauseSlow, CauseHalfOpen, CauseMagic, CauseVersion, CauseKind, CauseBacklog, CausePlaintext,
+		CauseSlow, CauseHalfOpen, CauseMagic, CauseVersion, CauseKind, CauseBacklog, CausePlaintext,
 		CauseTLS, CauseCertificate, CauseHandshake, CauseSequence, CauseFrame, CauseOversized, CauseProtocol,
 		CauseHandler, CauseOverflow,
 	}
 }
 
-// Expected reports whether the cause passes by itself: gateways learn of each other's
-// comings and goings at different times. A trouble that lasts shows as a link that is
-// down.
-func (c Cause) Expected() bool { return c == CauseNode || c == CauseDirection }
+// Expected reports whether the cause belongs to a cluster's normal life: gateways
+// learn of each other's comings and goings at different times, and one that stops
+// closes connections at any moment. A trouble that lasts shows as a link that is down.
+func (c Cause) Expected() bool {
+	return c == CauseNode || c == CauseDirection || c == CauseIncomplete
+}
 
 // refusals counts everything that is refused, and logs the first of each cause
 // and minute, with how many were not logged before it.

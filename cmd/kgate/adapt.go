@@ -86,7 +86,10 @@ func (a admitter) refusal(pool string, err error) error {
 }
 
 // requestObserver counts what became of requests.
-type requestObserver struct{ m *telemetry.Metrics }
+type requestObserver struct {
+	m        *telemetry.Metrics
+	refusals *refusalLog
+}
 
 // Admitted implements proxy.Observer.
 func (o requestObserver) Admitted(r *proxy.Record) {
@@ -104,6 +107,7 @@ func (o requestObserver) Done(r *proxy.Record) {
 	p.Outcome(outcome)
 	p.Answered(r.Status, r.RequestBytes, r.Bytes)
 	p.Retried(r.Retries)
+	o.refusals.add(r)
 	if r.Hold > 0 { // it was admitted
 		p.Hold(r.Hold)
 	} else {
@@ -284,6 +288,8 @@ func accessFormat(l config.Log) proxy.AccessFormat {
 		return proxy.AccessCommon
 	case l.AccessFormat == config.AccessCombined:
 		return proxy.AccessCombined
+	case l.Format == "json" && (l.Level == "info" || l.Level == "debug"):
+		return proxy.AccessJSON
 	default:
 		return proxy.AccessStructured
 	}

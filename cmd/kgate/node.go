@@ -50,8 +50,11 @@ type node struct {
 	trust       *trust                    // once it runs watchTrust's own
 	peerExpiry  atomic.Pointer[time.Time] // of trust
 	read        atomic.Pointer[configRead]
-	tokens      atomic.Pointer[[]string]
-	once        oncelog.Limit
+	refusals    *refusalLog
+	// accessLog takes lines in JSON, commonLog those of web servers.
+	accessLog, commonLog *telemetry.Buffered
+	tokens               atomic.Pointer[[]string]
+	once                 oncelog.Limit
 
 	sockets               map[string][]net.Listener // that systemd has opened, until they are used
 	clientAddr, adminAddr net.Addr
@@ -74,8 +77,10 @@ type node struct {
 // already, by name, are listened on in place of the configured addresses.
 func startNode(cfg *config.Config, log *slog.Logger, sockets map[string][]net.Listener) (*node, error) {
 	ctx, cancel := context.WithCancel(context.Background())
-	n := &node{cfg: cfg, sockets: sockets, log: log, started: time.Now(), ctx: ctx, cancel: cancel, failed: make(chan error, 4), leave: make(chan struct{})}
-	n.undo = append(n.undo, n.closeSockets)
+	n := &node{cfg: cfg, sockets: sockets, log: log, started: time.Now(),
+		// The structured lines go where the other lines go, the others to standard output.
+		accessLog: telemetry.NewBuffered(os.Stderr), commonLog: telemetry.NewBuffered(os.Stdout), ctx: ctx, cancel: cancel, failed: make(chan error, 4), leave: make(chan struct{})}
+	n.undo = append(n.undo, n.closeSockets, n.accessLog.Flush, n.commonLog.Flush)
 	n.read.Store(&configRead{at: n.started})
 	n.serving, n.stopServing = context.WithCancel(ctx)
 	for _, step := range []func(context.Context) error{
@@ -227,7 +232,10 @@ func (n *node) startGateway(ctx context.Context) error {
 	n.mail.to.Store(n.gateway)
 	n.metrics.SetSource(stateSource{n})
 	n.gateway.Start()
+	n.refusals = &refusalLog{log: n.log, counts: make(map[refusalKind]int)}
 	n.wg.Go(func() { n.sample(ctx) })
+	n.wg.Go(func() { n.logViews(ctx) })
+	n.wg.Go(func() { n.refusals.run(ctx) })
 	n.wg.Go(func() {
 		if err := n.definePools(ctx, n.cfg.Pools); err != nil {
 			n.failed <- err
@@ -314,8 +322,12 @@ func (n *node) proxyConfig(cfg *config.Config) (proxy.Config, error) {
 	if err != nil {
 		return out, err
 	}
-	out.Admitter, out.Observer, out.Logger = admitter{n}, requestObserver{n.metrics}, n.log
-	out.Tracer, out.AccessWriter = n.tracer, os.Stdout
+	out.Admitter, out.Observer, out.Logger = admitter{n}, requestObserver{n.metrics, n.refusals}, n.log
+	out.Tracer, out.Gateway = n.tracer, n.cfg.Node.Name
+	out.AccessWriter = n.commonLog
+	if out.AccessLog == proxy.AccessJSON {
+		out.AccessWriter = n.accessLog
+	}
 	out.Standing, out.Tickets, out.Draining = n.standing, redeemer{n}, n.leaving.Load
 	out.TicketHandler, err = n.ticketHandler(cfg.Pools)
 	return out, err

@@ -289,8 +289,8 @@ func (n *node) sample(ctx context.Context) {
 			if leader != "" {
 				n.metrics.LeaderChanged()
 			}
+			n.log.Info("leader changed", slog.String("old", leader), slog.String("new", now))
 			leader = now
-			n.log.Info("another gateway leads", slog.String("leader", leader))
 		}
 		select {
 		case <-tick.C:
