@@ -53,6 +53,18 @@ func TestMutantsAreCaught(t *testing.T) {
 			Caught: "not within|stands as|after term", By: "^TestRoundTrips$",
 		},
 		{
+			Name: "nobody is asked before the first vote", File: "rollcall.go",
+			Old:    "\tif r.floor.Before(p) {",
+			New:    "\tif p.Before(r.floor) {",
+			Caught: "k is 12 again|c: not ready", By: "^TestOldCopies$",
+		},
+		{
+			Name: "every term is believed", File: "rpc.go",
+			Old:    "if term > most || log > term {",
+			New:    "if term > term+most {",
+			Caught: "is answered", By: "^TestHostileRPC$",
+		},
+		{
 			Name: "a renewal has half a second", File: "timeouts.go",
 			Old:    "return lease * 4 / 5",
 			New:    "return min(lease, 500*time.Millisecond)",
