@@ -40,6 +40,7 @@ type Cluster struct {
 	tenure   *tenure
 	grants   *grants
 	evidence *evidence
+	shut     shut
 
 	// broken tells that the disk does not take what has been agreed on.
 	broken chan error
