@@ -57,6 +57,8 @@ type Cluster struct {
 	// ops is held while raft's configuration is changed, so that a departure
 	// and the leader's loop do not undo each other's work.
 	ops sync.Mutex
+	// renewed is the newest renewal of this gateway's lease by another one.
+	renewed atomic.Pointer[renewal]
 
 	idMu     sync.Mutex
 	founders []founder

@@ -87,6 +87,13 @@ func (c *Cluster) fill(v *vacancy, now time.Time) time.Duration {
 	return 5 * c.votesTime()
 }
 
+// unheard reports that a leader which has renewed this gateway's lease does not do so
+// any more: it is slow, or cut off from most voters.
+func (c *Cluster) unheard(leads string) bool {
+	last := c.renewed.Load()
+	return last != nil && last.by == leads && time.Since(last.sent) > c.lease()*3/5
+}
+
 // leaderless reports that this gateway has no leader: it knows of none, or has
 // strong evidence that it is gone.
 func (c *Cluster) leaderless() bool {
@@ -94,7 +101,7 @@ func (c *Cluster) leaderless() bool {
 		return false
 	}
 	_, id := c.raft.LeaderWithID()
-	return id == "" || c.serverGone(string(id))
+	return id == "" || c.serverGone(string(id)) || c.unheard(string(id))
 }
 
 // serverGone reports strong evidence that a raft server's process is gone.

@@ -83,6 +83,12 @@ func TestMutantsAreCaught(t *testing.T) {
 			Caught: "was let in first|nothing is owed", By: "^TestKeptOutOwesNothing$",
 		},
 		{
+			Name: "a leader whose disk hangs goes on leading", File: "patience.go",
+			Old:    "if !p.c.diskHangs() {",
+			New:    "if p.c != nil {",
+			Caught: "agreed after", By: "^TestDiskOfTheLeaderHangs$",
+		},
+		{
 			Name: "connections are not used again", File: "cluster.go",
 			Old:    "MaxIdleConnsPerHost:   2 * asksPerVoter,",
 			New:    "DisableKeepAlives: true,",
