@@ -103,7 +103,7 @@ func (c *Cluster) newControl() *http.Server {
 		writeJSON(w, http.StatusOK, c.identity())
 	})
 	mux.HandleFunc("GET "+pathReach, func(w http.ResponseWriter, r *http.Request) {
-		writeJSON(w, http.StatusOK, reach{Unreached: c.unreached(r.Context())})
+		writeJSON(w, http.StatusOK, reach{Unreached: c.unreached(r.Context(), r.URL.Query()["of"]...)})
 	})
 	mux.HandleFunc("GET "+pathTerm, c.serveTerm)
 	mux.HandleFunc("POST "+pathLease, c.serveLease)

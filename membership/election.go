@@ -66,6 +66,7 @@ func (c *Cluster) fill(v *vacancy, now time.Time) time.Duration {
 	if !c.called() || c.behind() != nil {
 		return leader.Interval
 	}
+	term := c.raft.CurrentTerm()
 	before, most := c.canvass(c.voters())
 	if !most {
 		v.agreed = time.Time{}
@@ -77,6 +78,9 @@ func (c *Cluster) fill(v *vacancy, now time.Time) time.Duration {
 	}
 	if now.Sub(v.agreed) < time.Duration(before)*3*c.votesTime() {
 		return leader.Interval
+	}
+	if !c.leaderless() || c.raft.CurrentTerm() != term {
+		return leader.Interval // somebody was elected, or is about to be
 	}
 	c.config.Logger.Info("calling an election, since most voters have no leader")
 	c.electMyself()

@@ -12,6 +12,13 @@ import (
 func TestMutantsAreCaught(t *testing.T) {
 	mutant.Suite{Args: []string{"-timeout=3m"}, Mutants: []mutant.Mutant{
 		{
+			Name: "a leader does not look for gateways that another could let in", File: "suspect.go",
+			Old:    "\t\tc.watchOutsiders(now)\n",
+			New:    "",
+			By:     "^TestLeaderWithTwoBrokenLinks$",
+			Caught: "the leader is out and the others stand",
+		},
+		{
 			Name: "a suspended gateway owes nothing", File: "lost.go",
 			Old:    "moved = s.lose(index, node, true)",
 			New:    "moved = s.lose(index, node, false)",
@@ -51,6 +58,18 @@ func TestMutantsAreCaught(t *testing.T) {
 			Old:    "return min(max(lease/3, leastTimeout), mostTimeout)",
 			New:    "return min(200*time.Millisecond, max(lease, mostTimeout))",
 			Caught: "not within|stands as|after term", By: "^TestRoundTrips$",
+		},
+		{
+			Name: "nobody is asked before the first vote", File: "rollcall.go",
+			Old:    "\tif r.floor.Before(p) {",
+			New:    "\tif p.Before(r.floor) {",
+			Caught: "k is 12 again|c: not ready", By: "^TestOldCopies$",
+		},
+		{
+			Name: "every term is believed", File: "rpc.go",
+			Old:    "if term > most || log > term {",
+			New:    "if term > term+most {",
+			Caught: "is answered", By: "^TestHostileRPC$",
 		},
 		{
 			Name: "a renewal has half a second", File: "timeouts.go",

@@ -76,6 +76,9 @@ func (c *Cluster) renew() {
 		case asking < lease.Outstanding:
 			wait = min(wait, patience)
 		}
+		if lease := v.Lease; lease > 0 {
+			wait = min(wait, lease/6) // the machine may have slept
+		}
 		timer.Reset(wait)
 		select {
 		case <-c.closing.Done():
