@@ -143,12 +143,6 @@ var (
 			Caught: "invariant 7|no such seat|panic",
 		},
 		{
-			Name: "the lease counts from the answer", File: "../membership/lease/holder.go",
-			Old:    "until := h.sent + h.terms.Lease",
-			New:    "until := now + h.terms.Lease",
-			Caught: "more than k",
-		},
-		{
 			Name: "a new leader does not wait", File: "../membership/lease/grantor.go",
 			Old:    "now-max(g.since, g.granted[node])",
 			New:    "now-g.granted[node]",
@@ -167,12 +161,6 @@ var (
 			Old:    "return g.members[node]",
 			New:    "return true",
 			Caught: "still withheld|more than k",
-		},
-		{
-			Name: "the margins are ignored", File: "../membership/lease/terms.go",
-			Old:    "return t.Lease / 10",
-			New:    "return 0",
-			Caught: "more than k",
 		},
 		{
 			Name: "whoever keeps others out stays", File: "../membership/leader/admit.go",

@@ -12,6 +12,13 @@ import (
 func TestMutantsAreCaught(t *testing.T) {
 	mutant.Suite{Args: []string{"-timeout=3m"}, Mutants: []mutant.Mutant{
 		{
+			Name: "a leader does not look for gateways that another could let in", File: "suspect.go",
+			Old:    "\t\tc.watchOutsiders(now)\n",
+			New:    "",
+			By:     "^TestLeaderWithTwoBrokenLinks$",
+			Caught: "the leader is out and the others stand",
+		},
+		{
 			Name: "a suspended gateway owes nothing", File: "lost.go",
 			Old:    "moved = s.lose(index, node, true)",
 			New:    "moved = s.lose(index, node, false)",

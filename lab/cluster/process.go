@@ -32,8 +32,8 @@ type process struct {
 	// name of the host and of boot, as gossip and the leader's rules have them.
 	name, bootName string
 	joined         time.Duration // when it last asked to be let in, by its own clock
-	// renewal is under way to the leader since asked, by its own clock; it is the only
-	// one, as in package membership.
+	// renewal is under way to the leader since asked, by its own clock. Here it is the
+	// only one; package membership has up to lease.Outstanding, which lives longer.
 	renewal lease.Renewal
 	asked   time.Duration
 	leaving bool
