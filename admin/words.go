@@ -69,6 +69,18 @@ func (s Status) Troubles() []string {
 	return out
 }
 
+// Agreement says how many gateways vote, and how many of them may be lost.
+func (c Cluster) Agreement() string {
+	switch {
+	case c.LossesTolerated < 0:
+		return fmt.Sprintf("%d voters, too few of them reached", c.Voters)
+	case c.LossesTolerated == 1:
+		return fmt.Sprintf("%d voters, 1 more may be lost", c.Voters)
+	default:
+		return fmt.Sprintf("%d voters, %d more may be lost", c.Voters, c.LossesTolerated)
+	}
+}
+
 // Bad tells whether a member is not as it should be, and Word says how it is.
 func (m Member) Bad() bool {
 	return m.Status != StatusAlive || !m.LinkUp || !m.Answers || !m.Ready

@@ -1,6 +1,7 @@
 package bench
 
 import (
+	"os/exec"
 	"testing"
 	"time"
 
@@ -122,6 +123,9 @@ func BenchmarkThroughput(b *testing.B) {
 		floored,
 		newSystem(b, "three kgates, k never reached", cluster.Options{Name: "wide", K: never, Upstream: upstream}),
 		newSystem(b, "three kgates, k = 8, contended", cluster.Options{Name: "narrow", K: 8, Upstream: upstream}),
+	}
+	if _, err := exec.LookPath("haproxy"); err == nil {
+		systems = append(systems, &system{name: "one HAProxy", urls: []string{startHAProxy(b, upstream[:len(upstream)-1], never)}})
 	}
 	for range rounds {
 		for _, s := range systems {

@@ -246,7 +246,10 @@ type Transport struct {
 	// ResponseHeaderTimeout bounds the time to the answer's header; zero is
 	// no bound.
 	ResponseHeaderTimeout time.Duration `yaml:"response_header_timeout"`
-	TLS                   UpstreamTLS   `yaml:"tls"`
+	// IdleTimeout is how long a connection is kept that no request uses; more
+	// than zero. Make it shorter than the upstream's own.
+	IdleTimeout time.Duration `yaml:"idle_timeout"`
+	TLS         UpstreamTLS   `yaml:"tls"`
 }
 
 // UpstreamTLS says which upstream certificates to believe.

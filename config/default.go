@@ -41,6 +41,7 @@ func DefaultPool() Pool {
 		Transport: Transport{
 			DialTimeout:           5 * time.Second,
 			ResponseHeaderTimeout: time.Minute,
+			IdleTimeout:           90 * time.Second,
 		},
 	}
 }

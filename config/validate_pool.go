@@ -63,6 +63,7 @@ func (v *checker) pool(key string, p Pool) {
 	v.silence(key, p)
 	v.duration(key+".transport.dial_timeout", p.Transport.DialTimeout, 1)
 	v.duration(key+".transport.response_header_timeout", p.Transport.ResponseHeaderTimeout, 0)
+	v.duration(key+".transport.idle_timeout", p.Transport.IdleTimeout, 1)
 	if t := p.Transport.TLS; t.CA != "" && t.InsecureSkipVerify {
 		v.wrong(key+".transport.tls.insecure_skip_verify", "makes tls.ca useless: every certificate is believed", "write only one of the two")
 	}

@@ -9,9 +9,14 @@ import (
 	"github.com/kgate/kgate/kmutex"
 )
 
-// This file is a pool whose nodes come, leave and are lost, as the driver in
-// package gateway sees it: agreed views that each node learns in its own time,
-// reports and installs that travel one by one, and are overtaken by newer epochs.
+// This file is the machine's world below its driver, package internal/pool: nodes come,
+// leave and are lost; agreed views, reports and installs are there, and everything else
+// is any order. It shows what a run of the driver cannot. There is no time, no link, no
+// retry and no order of messages, so that a world is few bytes, can be copied, and all
+// worlds of a few nodes are visited (TestExploreLoss); and machines meet messages, views
+// and installs in orders that no link brings them in, as a lost node does that goes on.
+// What the driver decides, when a letter goes again, who takes over a ticket, when a new
+// epoch is asked for, is tested in internal/pool and by the fuzz of the lab.
 
 // choices is where a schedule's decisions come from: a seeded source, or the
 // bytes of a fuzzer.
@@ -117,12 +122,6 @@ type churn struct {
 	last    map[uint64]map[kmutex.Token]uint64 // by epoch and token, of the last grant
 	log     []label
 	grants  int
-	stats   churnStats
-}
-
-// churnStats tell what schedules have come by.
-type churnStats struct {
-	epochs, superseded, losses, adopted, withheld, stale, blind int
 }
 
 func newChurn(s churnScope, c choices) *churn {
@@ -172,7 +171,6 @@ func (w *churn) agree(begins bool, change func(*view)) {
 		if !slices.Contains(v.members, v.home) || w.choices.IntN(3) == 0 {
 			v.home = w.pick(v.members)
 		}
-		w.stats.epochs++
 	}
 	w.views = append(w.views, v)
 }
@@ -239,7 +237,6 @@ func (w *churn) granted(epoch uint64, g kmutex.Grant) error {
 func (w *churn) lose(n kmutex.Node) {
 	p := w.peer(n)
 	p.standing, p.killed = lost, w.choices.IntN(2) == 0
-	w.stats.losses++
 	w.depart(n)
 }
 
@@ -281,9 +278,6 @@ func (w *churn) learn(n kmutex.Node, i int) error {
 	if v.epoch == 1 || n > v.began {
 		_, err := w.step(n, kmutex.Event{Kind: kmutex.EventInstall, Install: kmutex.Genesis(v.epoch, v.k, v.home, n)})
 		return err
-	}
-	if p.state.Frozen && p.state.Epoch > 0 {
-		w.stats.superseded++
 	}
 	fx, err := w.step(n, kmutex.Event{Kind: kmutex.EventFreeze, Epoch: v.epoch, K: v.k})
 	if err != nil {
@@ -347,10 +341,6 @@ func (w *churn) collect(p *peer, l letter) error {
 	w.planned[f.epoch] = v.k
 	for i, in := range installs {
 		n := f.reports[i].Node
-		w.stats.withheld += in.Withheld.Len()
-		if in.Tokens == nil {
-			w.stats.blind++
-		}
 		w.letters = append(w.letters, letter{to: n, epoch: f.epoch, install: in, adopted: f.adopted[n]})
 	}
 	return nil
@@ -361,7 +351,6 @@ func (w *churn) begin(n kmutex.Node, l letter) error {
 	p := w.peer(n)
 	e := kmutex.Event{Kind: kmutex.EventInstall, Install: l.install}
 	if !p.state.Frozen || p.state.Epoch != l.epoch {
-		w.stats.stale++
 		_, err := p.machine.Step(e)
 		if after := p.machine.State(); !errors.Is(err, kmutex.ErrInstall) || fmt.Sprint(after) != fmt.Sprint(p.state) {
 			return fmt.Errorf("node %d in epoch %d takes the install of epoch %d", n, p.state.Epoch, l.epoch)
@@ -369,7 +358,6 @@ func (w *churn) begin(n kmutex.Node, l letter) error {
 		return nil
 	}
 	for t, s := range l.adopted {
-		w.stats.adopted++
 		p.slots[t] = s
 	}
 	p.heirlooms, p.unplanned = nil, nil

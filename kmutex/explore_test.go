@@ -4,6 +4,7 @@ import (
 	"bytes"
 	"fmt"
 	"hash/maphash"
+	"os"
 	"slices"
 	"testing"
 
@@ -462,24 +463,33 @@ func (n *names) token(q kmutex.Token) byte {
 	return byte(q)
 }
 
+// soak asks for the long searches.
+var soak = os.Getenv("KGATE_SOAK") != ""
+
 // Every world of up to three nodes with two requests each, and of four with one,
 // with k from 1 to 3, both bindings and one cancel, keeps every invariant, and
-// nobody waits at any end.
+// nobody waits at any end. The largest of them only in the long run.
 func TestExplore(t *testing.T) {
+	scopes := []scope{
+		{nodes: 1, k: 1, requests: 2, cancels: 1},
+		{nodes: 2, k: 1, requests: 2, cancels: 1},
+		{nodes: 2, k: 2, requests: 2, cancels: 1},
+		{nodes: 2, k: 3, requests: 2, cancels: 1},
+		{nodes: 3, k: 1, requests: 1, cancels: 1},
+		{nodes: 3, k: 2, requests: 1, cancels: 1},
+		{nodes: 3, k: 1, requests: 2, cancels: 1},
+		{nodes: 4, k: 1, requests: 1, cancels: 1},
+	}
+	if soak { // hundreds of thousands of states each
+		scopes = append(scopes,
+			scope{nodes: 3, k: 2, requests: 2, cancels: 1},
+			scope{nodes: 3, k: 3, requests: 2, cancels: 1},
+			scope{nodes: 4, k: 2, requests: 1, cancels: 1},
+			scope{nodes: 4, k: 3, requests: 1, cancels: 1},
+		)
+	}
 	for _, early := range []bool{false, true} {
-		for _, s := range []scope{
-			{nodes: 1, k: 1, requests: 2, cancels: 1},
-			{nodes: 2, k: 1, requests: 2, cancels: 1},
-			{nodes: 2, k: 2, requests: 2, cancels: 1},
-			{nodes: 2, k: 3, requests: 2, cancels: 1},
-			{nodes: 3, k: 1, requests: 1, cancels: 1},
-			{nodes: 3, k: 1, requests: 2, cancels: 1},
-			{nodes: 3, k: 2, requests: 2, cancels: 1},
-			{nodes: 3, k: 3, requests: 2, cancels: 1},
-			{nodes: 4, k: 1, requests: 1, cancels: 1},
-			{nodes: 4, k: 2, requests: 1, cancels: 1},
-			{nodes: 4, k: 3, requests: 1, cancels: 1},
-		} {
+		for _, s := range scopes {
 			s.early = early
 			t.Run(s.String(), func(t *testing.T) {
 				if testing.Short() && (s.nodes == 4 || s.nodes == 3 && s.requests == 2) {

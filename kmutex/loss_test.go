@@ -121,14 +121,17 @@ func exploreLoss(s churnScope) (int, error) {
 // Every world of few nodes, one request each, in which one node is lost at any
 // moment, goes on for a while without knowing it, and has its lease run out.
 func TestExploreLoss(t *testing.T) {
+	scopes := []churnScope{
+		{nodes: 2, k: 1, requests: 1, losses: 1},
+		{nodes: 2, k: 2, requests: 1, losses: 1},
+		{nodes: 2, k: 1, requests: 2, losses: 1},
+		{nodes: 3, k: 1, requests: 1, losses: 1},
+	}
+	if soak {
+		scopes = append(scopes, churnScope{nodes: 3, k: 2, requests: 1, losses: 1})
+	}
 	for _, early := range []bool{false, true} {
-		for _, s := range []churnScope{
-			{nodes: 2, k: 1, requests: 1, losses: 1},
-			{nodes: 2, k: 2, requests: 1, losses: 1},
-			{nodes: 2, k: 1, requests: 2, losses: 1},
-			{nodes: 3, k: 1, requests: 1, losses: 1},
-			{nodes: 3, k: 2, requests: 1, losses: 1},
-		} {
+		for _, s := range scopes {
 			s.early = early
 			t.Run(fmt.Sprintf("early=%v,n=%d,k=%d,requests=%d", early, s.nodes, s.k, s.requests), func(t *testing.T) {
 				if testing.Short() && (s.nodes == 3 || s.requests == 2) {

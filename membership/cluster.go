@@ -40,6 +40,7 @@ type Cluster struct {
 	tenure   *tenure
 	grants   *grants
 	evidence *evidence
+	shut     shut
 
 	// broken tells that the disk does not take what has been agreed on.
 	broken chan error
@@ -56,6 +57,8 @@ type Cluster struct {
 	// ops is held while raft's configuration is changed, so that a departure
 	// and the leader's loop do not undo each other's work.
 	ops sync.Mutex
+	// renewed is the newest renewal of this gateway's lease by another one.
+	renewed atomic.Pointer[renewal]
 
 	idMu     sync.Mutex
 	founders []founder
@@ -144,7 +147,7 @@ func (c *Cluster) start(ctx context.Context) error {
 	c.control = c.newControl()
 	c.wg.Go(func() { _ = c.control.Serve(c.config.Control) }) // always ErrServerClosed
 	c.wg.Go(c.comeBack)
-	for _, loop := range []func(){c.run, c.renew, c.watch, c.elections, c.grants.rounds} {
+	for _, loop := range []func(){c.run, c.takeLeads, c.renew, c.watch, c.elections, c.grants.rounds} {
 		c.wg.Go(loop)
 	}
 	return nil

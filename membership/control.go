@@ -103,7 +103,7 @@ func (c *Cluster) newControl() *http.Server {
 		writeJSON(w, http.StatusOK, c.identity())
 	})
 	mux.HandleFunc("GET "+pathReach, func(w http.ResponseWriter, r *http.Request) {
-		writeJSON(w, http.StatusOK, reach{Unreached: c.unreached(r.Context())})
+		writeJSON(w, http.StatusOK, reach{Unreached: c.unreached(r.Context(), r.URL.Query()["of"]...)})
 	})
 	mux.HandleFunc("GET "+pathTerm, c.serveTerm)
 	mux.HandleFunc("POST "+pathLease, c.serveLease)
@@ -265,10 +265,18 @@ func (c *Cluster) identifyAll(ctx context.Context, peers []serfring.Member) map[
 	return ids
 }
 
-// ask sends a command to the leader at an address.
-func (c *Cluster) ask(ctx context.Context, addr string, data []byte) error {
+// ask sends a command to the leader at an address. It gives up when another one leads.
+func (c *Cluster) ask(ctx context.Context, leads, addr string, data []byte) error {
 	ctx, cancel := context.WithTimeout(ctx, 5*c.config.CallTimeout)
-	defer cancel()
+	watched := make(chan struct{})
+	go func() {
+		defer close(watched)
+		c.whileLed(ctx, leads, cancel)
+	}()
+	defer func() {
+		cancel()
+		<-watched
+	}()
 	request, err := http.NewRequestWithContext(ctx, http.MethodPost, "http://"+addr+pathCommands, bytes.NewReader(data))
 	if err != nil {
 		return fmt.Errorf("membership: ask %s: %w", addr, err)

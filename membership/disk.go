@@ -50,6 +50,16 @@ func (c *Cluster) wrote(took time.Duration) {
 	}
 }
 
+// diskHangs reports that a write has been under way for so long that another gateway
+// should lead: raft commits nothing meanwhile, and does not give the lead up by itself.
+func (c *Cluster) diskHangs() bool {
+	if c.storage.file == nil {
+		return false
+	}
+	lease := c.lease()
+	return c.storage.file.Writing() > max(lease/2, min(writesInTimeout*c.pace.typical(), lease))
+}
+
 // slowDisk says that this gateway's disk is slow, for the end of a message; empty if it
 // is not.
 func (c *Cluster) slowDisk() string {

@@ -66,6 +66,7 @@ func (c *Cluster) fill(v *vacancy, now time.Time) time.Duration {
 	if !c.called() || c.behind() != nil {
 		return leader.Interval
 	}
+	term := c.raft.CurrentTerm()
 	before, most := c.canvass(c.voters())
 	if !most {
 		v.agreed = time.Time{}
@@ -78,9 +79,19 @@ func (c *Cluster) fill(v *vacancy, now time.Time) time.Duration {
 	if now.Sub(v.agreed) < time.Duration(before)*3*c.votesTime() {
 		return leader.Interval
 	}
+	if !c.leaderless() || c.raft.CurrentTerm() != term {
+		return leader.Interval // somebody was elected, or is about to be
+	}
 	c.config.Logger.Info("calling an election, since most voters have no leader")
 	c.electMyself()
 	return 5 * c.votesTime()
+}
+
+// unheard reports that a leader which has renewed this gateway's lease does not do so
+// any more: it is slow, or cut off from most voters.
+func (c *Cluster) unheard(leads string) bool {
+	last := c.renewed.Load()
+	return last != nil && last.by == leads && time.Since(last.sent) > c.lease()*3/5
 }
 
 // leaderless reports that this gateway has no leader: it knows of none, or has
@@ -90,7 +101,7 @@ func (c *Cluster) leaderless() bool {
 		return false
 	}
 	_, id := c.raft.LeaderWithID()
-	return id == "" || c.serverGone(string(id))
+	return id == "" || c.serverGone(string(id)) || c.unheard(string(id))
 }
 
 // serverGone reports strong evidence that a raft server's process is gone.

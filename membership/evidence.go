@@ -5,6 +5,7 @@ import (
 	"errors"
 	"net"
 	"os"
+	"slices"
 	"sync"
 	"syscall"
 	"time"
@@ -166,16 +167,16 @@ type reach struct {
 	Unreached []string `json:"unreached"`
 }
 
-// unreached tries everybody whom gossip sees alive, and returns those that
-// cannot be dialed. One who asks to be let in must reach all members.
-func (c *Cluster) unreached(ctx context.Context) []string {
+// unreached tries everybody whom gossip sees alive, or only those named, and returns
+// those that cannot be dialed. One who asks to be let in must reach all members.
+func (c *Cluster) unreached(ctx context.Context, of ...string) []string {
 	peers := alive(c.config.Discovery.Members())
 	var mu sync.Mutex
 	var wg sync.WaitGroup
 	slots := make(chan struct{}, asksAtOnce)
 	names := []string{}
 	for _, p := range peers {
-		if p.Name == c.config.Name {
+		if p.Name == c.config.Name || len(of) > 0 && !slices.Contains(of, p.Name) {
 			continue
 		}
 		slots <- struct{}{}

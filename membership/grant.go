@@ -293,6 +293,10 @@ func (c *Cluster) serveTerm(w http.ResponseWriter, r *http.Request) {
 		http.Error(w, "another server is here", http.StatusMisdirectedRequest)
 		return
 	}
+	if !c.called() || c.behind() != nil {
+		http.Error(w, "this gateway may have lost what it has voted for", http.StatusServiceUnavailable)
+		return
+	}
 	writeJSON(w, http.StatusOK, c.term())
 }
 

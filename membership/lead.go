@@ -13,8 +13,8 @@ import (
 
 // loop is what the goroutine run keeps between its turns.
 type loop struct {
-	failed  attempts
-	suspect map[string]time.Time // since when, by name
+	failed attempts
+	unseen map[string]time.Time // since when gossip does not see it alive, by name
 	// away are the raft servers that have no member, and since when.
 	away   map[raft.ServerID]time.Time
 	orphan time.Time // since when there is no leader
@@ -25,7 +25,7 @@ const soon = 50 * time.Millisecond
 
 // run looks at the cluster whenever something changed, and now and then.
 func (c *Cluster) run() {
-	l := loop{failed: attempts{}, suspect: map[string]time.Time{}, away: map[raft.ServerID]time.Time{}, orphan: time.Now()}
+	l := loop{failed: attempts{}, unseen: map[string]time.Time{}, away: map[raft.ServerID]time.Time{}, orphan: time.Now()}
 	timer := time.NewTimer(0)
 	defer timer.Stop()
 	for {
@@ -36,7 +36,6 @@ func (c *Cluster) run() {
 			return
 		case <-timer.C:
 		case <-changed:
-		case <-c.raft.LeaderCh():
 		case <-c.config.Discovery.Changed():
 		}
 	}
@@ -58,9 +57,6 @@ func (c *Cluster) turn(l *loop) time.Duration {
 	} else if l.orphan.IsZero() {
 		l.orphan = now
 	}
-	if c.raft.State() != raft.Leader {
-		c.grants.end()
-	}
 	switch {
 	case c.leaving.Load():
 		return c.config.Interval
@@ -77,18 +73,18 @@ func (c *Cluster) turn(l *loop) time.Duration {
 	return c.config.Interval
 }
 
-// note keeps since when gateways are suspected.
+// note keeps since when gossip does not see gateways alive.
 func (l *loop) note(peers []serfring.Member, now time.Time) {
 	for _, p := range peers {
 		if p.Status == serfring.StatusAlive {
-			delete(l.suspect, p.Name)
-		} else if _, ok := l.suspect[p.Name]; !ok {
-			l.suspect[p.Name] = now
+			delete(l.unseen, p.Name)
+		} else if _, ok := l.unseen[p.Name]; !ok {
+			l.unseen[p.Name] = now
 		}
 	}
-	for name := range l.suspect {
+	for name := range l.unseen {
 		if _, known := find(peers, name); !known {
-			delete(l.suspect, name)
+			delete(l.unseen, name)
 		}
 	}
 	for name := range l.failed {
@@ -142,20 +138,25 @@ func (c *Cluster) orphaned(l *loop, peers []serfring.Member) {
 func (c *Cluster) lead(l *loop, peers []serfring.Member) time.Duration {
 	again, err := c.reconcile(l, peers)
 	if err != nil {
-		if !errors.Is(err, raft.ErrNotLeader) && !errors.Is(err, raft.ErrLeadershipLost) &&
-			!errors.Is(err, raft.ErrRaftShutdown) && c.once.First("reconcile "+err.Error()) {
-			c.config.Logger.Warn("the view could not be brought up to date, trying again", slog.Any("error", err))
-		}
+		c.troubled(err)
 		return 2 * soon
 	}
 	return again
 }
 
+// troubled says, once, what keeps a leader from its work.
+func (c *Cluster) troubled(err error) {
+	if !errors.Is(err, raft.ErrNotLeader) && !errors.Is(err, raft.ErrLeadershipLost) &&
+		!errors.Is(err, raft.ErrRaftShutdown) && c.once.First("reconcile "+err.Error()) {
+		c.config.Logger.Warn("the view could not be brought up to date, trying again", slog.Any("error", err))
+	}
+}
+
 // reconcile brings the view and raft's configuration closer to what discovery
 // reports.
 func (c *Cluster) reconcile(l *loop, peers []serfring.Member) (time.Duration, error) {
-	if err := c.takeLead(); err != nil {
-		return 0, err
+	if !c.grants.leads(c.raft.CurrentTerm()) {
+		return soon, nil // see takeLeads
 	}
 	again := c.config.Interval
 	now := time.Now()
@@ -168,13 +169,36 @@ func (c *Cluster) reconcile(l *loop, peers []serfring.Member) (time.Duration, er
 	return min(again, wait), err
 }
 
+// takeLeads takes the lead whenever raft gives it, and gives it up when raft takes it
+// away. It waits for nobody but a majority: no lease is renewed in between.
+func (c *Cluster) takeLeads() {
+	timer := time.NewTimer(0)
+	defer timer.Stop()
+	for {
+		timer.Reset(soon)
+		select {
+		case <-c.closing.Done():
+			return
+		case <-c.raft.LeaderCh():
+		case <-timer.C:
+		}
+		switch {
+		case c.raft.State() != raft.Leader:
+			c.grants.end()
+		case !c.leaving.Load() && !c.grants.leads(c.raft.CurrentTerm()):
+			if err := c.takeLead(); err != nil {
+				c.troubled(err)
+			} else {
+				c.machine.touch()
+			}
+		}
+	}
+}
+
 // takeLead makes sure that this gateway has seen what the leaders before it have
 // committed: only then it may judge others.
 func (c *Cluster) takeLead() error {
 	term := c.raft.CurrentTerm()
-	if c.grants.leads(term) {
-		return nil
-	}
 	if err := c.raft.Barrier(c.config.CallTimeout).Error(); err != nil {
 		return err
 	}
@@ -228,8 +252,8 @@ func (c *Cluster) judged(l *loop, peers []serfring.Member) []server {
 		if in {
 			delete(l.away, s.ID)
 		}
-		since, suspected := l.suspect[name]
-		now.lost = !now.leader && suspected && time.Since(since) > c.config.SwapAfter
+		since, unseen := l.unseen[name]
+		now.lost = !now.leader && unseen && time.Since(since) > c.config.SwapAfter
 		servers = append(servers, now)
 	}
 	return servers

@@ -12,6 +12,13 @@ import (
 func TestMutantsAreCaught(t *testing.T) {
 	mutant.Suite{Args: []string{"-timeout=3m"}, Mutants: []mutant.Mutant{
 		{
+			Name: "a leader does not look for gateways that another could let in", File: "suspect.go",
+			Old:    "\t\tc.watchOutsiders(now)\n",
+			New:    "",
+			By:     "^TestLeaderWithTwoBrokenLinks$",
+			Caught: "the leader is out and the others stand",
+		},
+		{
 			Name: "a suspended gateway owes nothing", File: "lost.go",
 			Old:    "moved = s.lose(index, node, true)",
 			New:    "moved = s.lose(index, node, false)",
@@ -53,6 +60,18 @@ func TestMutantsAreCaught(t *testing.T) {
 			Caught: "not within|stands as|after term", By: "^TestRoundTrips$",
 		},
 		{
+			Name: "nobody is asked before the first vote", File: "rollcall.go",
+			Old:    "\tif r.floor.Before(p) {",
+			New:    "\tif p.Before(r.floor) {",
+			Caught: "k is 12 again|c: not ready", By: "^TestOldCopies$",
+		},
+		{
+			Name: "every term is believed", File: "rpc.go",
+			Old:    "if term > most || log > term {",
+			New:    "if term > term+most {",
+			Caught: "is answered", By: "^TestHostileRPC$",
+		},
+		{
 			Name: "a renewal has half a second", File: "timeouts.go",
 			Old:    "return lease * 4 / 5",
 			New:    "return min(lease, 500*time.Millisecond)",
@@ -69,6 +88,12 @@ func TestMutantsAreCaught(t *testing.T) {
 			Old:    "!lost || !l.Leased || l.Name",
 			New:    "!lost || l.Leased || l.Name",
 			Caught: "was let in first|nothing is owed", By: "^TestKeptOutOwesNothing$",
+		},
+		{
+			Name: "a leader whose disk hangs goes on leading", File: "patience.go",
+			Old:    "if !p.c.diskHangs() {",
+			New:    "if p.c != nil {",
+			Caught: "agreed after", By: "^TestDiskOfTheLeaderHangs$",
 		},
 		{
 			Name: "connections are not used again", File: "cluster.go",

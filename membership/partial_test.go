@@ -120,6 +120,32 @@ func TestNoNewConnections(t *testing.T) {
 	}
 }
 
+// A leader that two others cannot talk to keeps them out as long as it leads, though a
+// majority gets through to it: it hands the lead over and goes, and the four others are
+// in the view.
+func TestLeaderWithTwoBrokenLinks(t *testing.T) {
+	t.Parallel() // they mostly wait
+	var n network
+	gateways := n.five(t)
+	lead := leaderOf(t, gateways)
+	others := without(gateways, lead)
+	n.block(lead, others[0])
+	n.block(lead, others[1])
+	began := time.Now()
+	until(t, "the leader is out and the others stand", func() bool {
+		for _, g := range others {
+			if m, in := others[2].View().Named(g.name); !in || g.Standing().Node != m.Node || !g.Standing().Valid(time.Now()) {
+				return false
+			}
+		}
+		_, in := others[2].View().Named(lead.name)
+		return !in
+	})
+	t.Logf("after %v", time.Since(began))
+	n.heal()
+	settle(t, gateways)
+}
+
 // A member whose report does not reach the pool's home is suspended by the home's
 // complaints, though it renews.
 func TestMissed(t *testing.T) {

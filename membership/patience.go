@@ -1,6 +1,7 @@
 package membership
 
 import (
+	"errors"
 	"io"
 	"slices"
 	"time"
@@ -21,10 +22,15 @@ type patient struct {
 
 var _ raft.Transport = patient{}
 
+var errDiskHangs = errors.New("membership: the disk of data_dir does not answer")
+
 // AppendEntries implements raft.Transport.
 func (p patient) AppendEntries(id raft.ServerID, target raft.ServerAddress, args *raft.AppendEntriesRequest, resp *raft.AppendEntriesResponse) error {
 	for {
-		err := p.NetworkTransport.AppendEntries(id, target, args, resp)
+		err := errDiskHangs // the others hear nothing then, and elect another leader
+		if !p.c.diskHangs() {
+			err = p.NetworkTransport.AppendEntries(id, target, args, resp)
+		}
 		if err == nil {
 			return p.answer(nil, &resp.Term)
 		}

@@ -141,7 +141,7 @@ func (c *Cluster) proposeOnce(ctx context.Context, cmd command, data []byte) err
 	if !ok {
 		return ErrNoLeader
 	}
-	return c.ask(ctx, addr, data)
+	return c.ask(ctx, string(leader), addr, data)
 }
 
 // applyHere commits a command as the leader. What a removed gateway had among

@@ -45,6 +45,12 @@ type answered struct {
 	err     error
 }
 
+// renewal is the newest that was granted.
+type renewal struct {
+	by   string // the leader's raft server
+	sent time.Time
+}
+
 // renew keeps the lease while the cluster runs: it follows the views, sends
 // renewals, and notices when the lease has lapsed. When one is not answered for a
 // third of the lease, another goes out beside it, over another connection: the answer
@@ -75,6 +81,9 @@ func (c *Cluster) renew() {
 			wait = min(wait, next)
 		case asking < lease.Outstanding:
 			wait = min(wait, patience)
+		}
+		if lease := v.Lease; lease > 0 {
+			wait = min(wait, lease/6) // the machine may have slept
 		}
 		timer.Reset(wait)
 		select {
@@ -123,6 +132,7 @@ func (c *Cluster) sendRenewal(v *View, r lease.Renewal) error {
 	defer cancel()
 	p := plea{Renewal: r, Down: c.down(leader.DownAfter(c.terms(v))), Missing: c.missing(leader.MissingAfter(c.terms(v))), View: v.Number}
 	_, id := c.raft.LeaderWithID()
+	sent := time.Now()
 	switch {
 	case id == "":
 		return ErrNoLeader
@@ -144,6 +154,9 @@ func (c *Cluster) sendRenewal(v *View, r lease.Renewal) error {
 	case !a.Granted:
 		return fmt.Errorf("membership: renewal: %s says nothing", addr)
 	default:
+		if last := c.renewed.Load(); last == nil || last.sent.Before(sent) {
+			c.renewed.Store(&renewal{string(id), sent}) // two at once: either will do
+		}
 		return nil
 	}
 }

@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"log/slog"
 	"sync"
+	"sync/atomic"
 	"time"
 
 	"github.com/hashicorp/raft"
@@ -30,6 +31,8 @@ var errBehind = errors.New("this gateway has lost what was agreed on")
 type rollCall struct {
 	// over is closed when votes may be given.
 	over chan struct{}
+	// complete is set once nothing of what was agreed on is missing here.
+	complete atomic.Bool
 
 	mu     sync.Mutex
 	floor  raftfile.Position // agreed on, as somebody said
@@ -139,10 +142,17 @@ func (c *Cluster) behind() error {
 	if c.storage.file == nil {
 		return nil
 	}
+	if c.roll.complete.Load() {
+		return nil
+	}
+	called := c.called()
 	floor, from := c.roll.known()
 	if last := c.lastEntry(); last.Before(floor) {
 		return fmt.Errorf("%w: its log ends at entry %d (term %d), and %s has entry %d (term %d): was an old copy of data_dir put back?",
 			errBehind, last.Index, last.Term, from, floor.Index, floor.Term)
+	}
+	if called {
+		c.roll.complete.Store(true) // nobody is asked any more
 	}
 	return nil
 }

@@ -197,7 +197,8 @@ func FuzzRaftMessages(f *testing.F) {
 	}
 	closing, stop := context.WithCancel(context.Background())
 	f.Cleanup(stop)
-	c := &Cluster{up: make(chan struct{}), closing: closing}
+	c := &Cluster{up: make(chan struct{}), closing: closing, roll: rollCall{over: make(chan struct{})}}
+	close(c.roll.over)
 	f.Fuzz(func(t *testing.T, data []byte) {
 		judged := 0
 		through := newRPCConn(byteConn{r: bytes.NewReader(data)}, func(m raft.WithRPCHeader) error {

@@ -149,6 +149,7 @@ func (t *tenure) answered(r lease.Renewal, err error) bool {
 	if t.void || t.holder == nil || t.node != r.Node {
 		return false
 	}
+	at := time.Now() // before the clock of the lease: a pause in between only shortens
 	switch now := t.leaseClock(); {
 	case err == nil:
 		_, before := t.holder.Until()
@@ -156,7 +157,7 @@ func (t *tenure) answered(r lease.Renewal, err error) bool {
 			break
 		}
 		until, _ := t.holder.Until()
-		t.standing.Store(&Standing{Node: r.Node, Until: time.Now().Add(until - now)})
+		t.standing.Store(&Standing{Node: r.Node, Until: at.Add(until - now)})
 		return !before
 	case isLost(err):
 		t.holder.Refused(r)

@@ -26,6 +26,7 @@ func (c *Cluster) watch() {
 		}
 		now := time.Now()
 		c.watchLinks(now)
+		c.watchOutsiders(now)
 		if c.leaving.Load() {
 			continue
 		}
@@ -87,7 +88,7 @@ const maxNodes = 512
 // this gateway.
 func (c *Cluster) resign() error {
 	c.grants.handedOver()
-	c.config.Logger.Warn("handing the lead over: most gateways, or the voters, live and do not get through to this one")
+	c.config.Logger.Warn("handing the lead over: gateways, or the voters, live and do not get through to this one")
 	ctx, cancel := context.WithTimeout(c.closing, c.config.CallTimeout)
 	defer cancel()
 	return c.handOverOnce(ctx)
@@ -95,7 +96,7 @@ func (c *Cluster) resign() error {
 
 // sight returns what this gateway sees for itself.
 func (c *Cluster) sight() leader.Sight {
-	s := leader.Sight{Self: c.config.Name, Boots: make(map[string]string), Gone: make(map[kmutex.Node]time.Duration)}
+	s := leader.Sight{Self: c.config.Name, Boots: make(map[string]string), Gone: make(map[kmutex.Node]time.Duration), Shut: c.shut.get()}
 	for _, p := range alive(c.config.Discovery.Members()) {
 		s.Boots[p.Name] = p.Boot
 	}

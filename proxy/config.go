@@ -111,6 +111,9 @@ type Transport struct {
 	// to the upstream's response header, default 60 s; negative means no
 	// limit.
 	ResponseHeaderTimeout time.Duration
+	// IdleTimeout is how long a connection is kept that no request uses, default
+	// 90 s. An upstream may close it sooner: see package upstream.
+	IdleTimeout time.Duration
 	// TLS is used for https upstreams; nil means the system's roots.
 	TLS *tls.Config
 }
@@ -144,6 +147,7 @@ const (
 	defaultQueueTimeout          = 60 * time.Second
 	defaultDialTimeout           = 5 * time.Second
 	defaultResponseHeaderTimeout = 60 * time.Second
+	defaultIdleTimeout           = 90 * time.Second
 	defaultUploadWindow          = 10 * time.Second
 	defaultStallTimeout          = time.Minute
 )
@@ -180,6 +184,9 @@ func (t Transport) withDefaults() Transport {
 	if t.ResponseHeaderTimeout == 0 {
 		t.ResponseHeaderTimeout = defaultResponseHeaderTimeout
 	}
+	if t.IdleTimeout == 0 {
+		t.IdleTimeout = defaultIdleTimeout
+	}
 	return t
 }
 
@@ -211,8 +218,8 @@ func (c Config) Validate() error {
 		for _, msg := range checkUpstreams(p.Upstreams) {
 			bad("pool %q: %s", p.Name, msg)
 		}
-		if p.Transport.DialTimeout < 0 {
-			bad("pool %q: negative dial timeout", p.Name)
+		if p.Transport.DialTimeout < 0 || p.Transport.IdleTimeout < 0 {
+			bad("pool %q: negative timeout of a connection", p.Name)
 		}
 		for _, msg := range p.Health.check() {
 			bad("pool %q: %s", p.Name, msg)
@@ -240,8 +247,8 @@ func (r Route) check(pools map[string]bool) []string {
 	switch {
 	case r.Pool == "":
 		msgs = append(msgs, checkUpstreams(r.Upstreams)...)
-		if r.Transport.DialTimeout < 0 {
-			msgs = append(msgs, "negative dial timeout")
+		if r.Transport.DialTimeout < 0 || r.Transport.IdleTimeout < 0 {
+			msgs = append(msgs, "negative timeout of a connection")
 		}
 	case !pools[r.Pool]:
 		msgs = append(msgs, fmt.Sprintf("there is no pool %q", r.Pool))

@@ -33,7 +33,8 @@ func (h *plane) forward(ex *exchange, r *http.Request) {
 		_ = http.NewResponseController(ex.ResponseWriter).EnableFullDuplex()
 	}
 	if ex.hold.slot != nil {
-		defer ex.watch()()
+		ex.watch()
+		defer ex.hold.end()
 	}
 	t := ex.route.target
 	var tried []*backend

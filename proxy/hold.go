@@ -186,30 +186,32 @@ func (h *hold) check() error {
 	return nil
 }
 
-// watch breaks the exchange off when its slot is lost or held too long. The
-// returned function ends the watch.
-func (ex *exchange) watch() (stop func()) {
-	rc := http.NewResponseController(ex.ResponseWriter)
+// watch breaks the exchange off when its slot is lost or held too long, until
+// hold.end.
+func (ex *exchange) watch() {
 	if client, _ := connOf(&ex.ctx); client != nil && ex.overHTTP1 && ex.hold.idle > 0 {
 		ex.hold.client = client.raw
 	}
-	ex.hold.begin(func(cause *breach) {
-		if client := ex.client.Load(); client != nil {
-			client.EndLapsed()
-		}
-		ex.ctx.cancel(cause)
-		// The exchange may be stuck in reading a body that the client does not
-		// send, or in writing an answer that it does not read.
-		if ex.body.unread() {
-			_ = rc.SetReadDeadline(time.Now())
-		}
-		patience := lastWord
-		if ex.wrote.Load() {
-			patience = 0
-		}
-		_ = rc.SetWriteDeadline(time.Now().Add(patience))
-	})
-	return ex.hold.end
+	ex.hold.begin(ex.breakOff)
+}
+
+// breakOff is the hold's cut.
+func (ex *exchange) breakOff(cause *breach) {
+	if client := ex.client.Load(); client != nil {
+		client.EndLapsed()
+	}
+	ex.ctx.cancel(cause)
+	// The exchange may be stuck in reading a body that the client does not
+	// send, or in writing an answer that it does not read.
+	rc := http.NewResponseController(ex.ResponseWriter)
+	if ex.body.unread() {
+		_ = rc.SetReadDeadline(time.Now())
+	}
+	patience := lastWord
+	if ex.wrote.Load() {
+		patience = 0
+	}
+	_ = rc.SetWriteDeadline(time.Now().Add(patience))
 }
 
 // answerBroken tells the client why there is no answer from the upstream, which

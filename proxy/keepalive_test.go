@@ -9,6 +9,7 @@ import (
 	"strings"
 	"sync"
 	"testing"
+	"time"
 )
 
 // fickle is an upstream that answers the first request of each connection and
@@ -93,5 +94,18 @@ func TestDeadIdleConnection(t *testing.T) {
 			t.Errorf("%s %q: status %d, seen %d times; want %d, %d", tt.method, tt.body, res.StatusCode, up.seen["/second"], tt.status, tt.seen)
 		}
 		up.mu.Unlock()
+	}
+}
+
+// TestIdleTimeout: a pool's connections are kept for as long as it says.
+func TestIdleTimeout(t *testing.T) {
+	g := newGateway(t, 1, http.HandlerFunc(func(http.ResponseWriter, *http.Request) {}), func(c *Config) {
+		c.Pools[0].Transport.IdleTimeout = 50 * time.Millisecond
+	})
+	g.answer("/")
+	for end := time.Now().Add(patience); g.openConns() > 0; time.Sleep(time.Millisecond) {
+		if time.Now().After(end) {
+			t.Fatalf("%d connections are kept", g.openConns())
+		}
 	}
 }

@@ -11,13 +11,14 @@ type plane struct {
 	upgrades *tracker // the Handler's, as the next one
 	// pseudonym is the gateway's name in Via.
 	pseudonym string
+	via       viaValues
 	failures  oncelog.Limit // of upstreams
 }
 
 // newPlane returns the plane of a valid configuration. From the plane before it
 // takes what lasts: the upstreams of pools, as far as they are the same.
 func newPlane(cfg Config, before *plane) *plane {
-	h := &plane{cfg: cfg.withDefaults(), upgrades: before.upgrades, pseudonym: before.pseudonym}
+	h := &plane{cfg: cfg.withDefaults(), upgrades: before.upgrades, pseudonym: before.pseudonym, via: newViaValues(before.pseudonym)}
 	pools := make(map[string]*target, len(h.cfg.Pools))
 	for _, p := range h.cfg.Pools {
 		t := newTarget(p, before.pool(p.Name), h.cfg.Standing, h.cfg.Logger)

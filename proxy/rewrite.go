@@ -150,9 +150,9 @@ func (ex *exchange) fillHeader(header http.Header, in *http.Request) {
 	}
 	ex.traceUpstream(header)
 	if before := header["Via"]; len(before) > 0 {
-		header["Via"] = append(before[:len(before):len(before)], via(in, ex.handler.pseudonym))
+		header["Via"] = append(before[:len(before):len(before)], ex.handler.via.of(in))
 	} else {
-		set("Via", via(in, ex.handler.pseudonym))
+		set("Via", ex.handler.via.of(in))
 	}
 }
 
@@ -195,14 +195,21 @@ func switchesHTTP(upgrade []string) bool {
 	return false
 }
 
-func via(r *http.Request, pseudonym string) string {
+// viaValues are the values of Via for requests that came over HTTP/1.0, 1.1 and 2.
+type viaValues [3]string
+
+func newViaValues(pseudonym string) viaValues {
+	return viaValues{"1.0 " + pseudonym, "1.1 " + pseudonym, "2.0 " + pseudonym}
+}
+
+func (v *viaValues) of(r *http.Request) string {
 	switch {
 	case r.ProtoMajor == 2:
-		return "2.0 " + pseudonym
+		return v[2]
 	case r.ProtoMajor == 1 && r.ProtoMinor == 0:
-		return "1.0 " + pseudonym
+		return v[0]
 	default:
-		return "1.1 " + pseudonym
+		return v[1]
 	}
 }
 

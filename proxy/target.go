@@ -15,9 +15,6 @@ import (
 
 const (
 	copyBufferSize = 32 << 10
-	// idleConnTimeout of kept upstream connections. An upstream may close them
-	// sooner; the transport then retries what may be retried.
-	idleConnTimeout = 90 * time.Second
 	// maxIdlePerUpstream is more than any pool's k is likely to be: a
 	// connection that a slot has used is kept for the next one.
 	maxIdlePerUpstream = 4096
@@ -96,7 +93,7 @@ func newClient(u *url.URL, cfg Transport, standing func() uint64) *upstream.Clie
 		TLS:                   cfg.TLS,
 		DialTimeout:           cfg.DialTimeout,
 		ResponseHeaderTimeout: max(cfg.ResponseHeaderTimeout, 0),
-		IdleTimeout:           idleConnTimeout,
+		IdleTimeout:           cfg.IdleTimeout,
 		Standing:              standing,
 	})
 }
@@ -111,7 +108,7 @@ func newTransport(scheme string, cfg Transport) *http.Transport {
 		TLSHandshakeTimeout:    cfg.DialTimeout,
 		ResponseHeaderTimeout:  max(cfg.ResponseHeaderTimeout, 0),
 		ExpectContinueTimeout:  time.Second,
-		IdleConnTimeout:        idleConnTimeout,
+		IdleConnTimeout:        cfg.IdleTimeout,
 		MaxIdleConnsPerHost:    maxIdlePerUpstream,
 		MaxResponseHeaderBytes: maxResponseHeaderBytes,
 		DisableCompression:     true,

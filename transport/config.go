@@ -65,7 +65,7 @@ type Cause string
 // The causes.
 const (
 	// CauseIncomplete: closed by the other end before its preamble was over
-	// (port scans, health checks of a load balancer).
+	// (port scans, health checks of a load balancer), or by this one as it stops.
 	CauseIncomplete Cause = "incomplete"
 	// CauseSlow: the preamble was not complete in time.
 	CauseSlow Cause = "slow_preamble"

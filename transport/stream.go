@@ -117,7 +117,10 @@ func (s *Stream) reserve() bool {
 func (s *Stream) refusal() (status, Cause, error) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	if !s.wanted || s.closed {
+	if s.closed { // this gateway is stopping
+		return statusKind, CauseIncomplete, fmt.Errorf("%s streams are closed", s.kind)
+	}
+	if !s.wanted {
 		return statusKind, CauseKind, fmt.Errorf("nobody accepts %s streams", s.kind)
 	}
 	return statusBusy, CauseBacklog, fmt.Errorf("%d %s streams wait", cap(s.ready), s.kind)

@@ -1,5 +1,5 @@
-// Command upstream answers every request at once with 1 KiB. It logs the address
-// it listens on, in JSON, and runs until it is ended.
+// Command upstream answers every request at once with 1 KiB, and those for /large
+// with 64 MiB. It logs the address it listens on, in JSON, and runs until it is ended.
 package main
 
 import (
@@ -23,11 +23,26 @@ func main() {
 		body[i] = 'x'
 	}
 	length := strconv.Itoa(len(body))
-	err = http.Serve(l, http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) {
+	err = http.Serve(l, http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		w.Header().Set("Content-Type", "text/plain; charset=utf-8")
+		if r.URL.Path == "/large" {
+			large(w)
+			return
+		}
 		w.Header().Set("Content-Length", length)
 		_, _ = w.Write(body) // its reader may be gone
 	}))
 	log.Error("cannot serve", slog.Any("error", err))
 	os.Exit(1)
+}
+
+func large(w http.ResponseWriter) {
+	const size = 64 << 20
+	w.Header().Set("Content-Length", strconv.Itoa(size))
+	piece := make([]byte, 64<<10)
+	for range size / len(piece) {
+		if _, err := w.Write(piece); err != nil {
+			return
+		}
+	}
 }

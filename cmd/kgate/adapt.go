@@ -262,7 +262,7 @@ func proxyConfig(cfg *config.Config) (proxy.Config, error) {
 			Name: p.Name, Upstreams: p.Upstreams, QueueTimeout: p.Queue.Timeout,
 			TellClients: tellsClients(p.Queue), ClientHeader: p.Queue.PerClient.Key.Header,
 			HoldMax: p.Hold.Max, HoldIdle: p.Hold.Idle, MinUpload: p.Hold.MinUpload, Health: proxy.Health(p.Health), Fence: p.Fence, Tickets: p.Tickets,
-			Transport: proxy.Transport{DialTimeout: p.Transport.DialTimeout, ResponseHeaderTimeout: header, TLS: secure},
+			Transport: proxy.Transport{DialTimeout: p.Transport.DialTimeout, ResponseHeaderTimeout: header, IdleTimeout: p.Transport.IdleTimeout, TLS: secure},
 		})
 	}
 	for _, r := range cfg.Routes {

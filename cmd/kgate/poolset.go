@@ -57,6 +57,10 @@ func (c *poolSetCommand) Run(std streams) error {
 			return err
 		}
 	}
+	if c.Was == c.K {
+		_, err = fmt.Fprintf(std.out, "%s: k is %d already; nothing has changed\n", c.Name, c.K)
+		return err
+	}
 	if _, err := r.do(ctx, http.MethodPost, "/api/v1/pools/"+url.PathEscape(c.Name), map[string]int{"k": c.K, "was": c.Was}); err != nil {
 		return err
 	}

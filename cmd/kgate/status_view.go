@@ -16,21 +16,75 @@ type statusView struct {
 
 func (v *statusView) say(format string, args ...any) { fmt.Fprintf(&v.out, format, args...) }
 
+// print writes as much as there is room for: without the entries of the lines if
+// these do not fit, then without tables, each gateway with one word.
 func (v *statusView) print(s *admin.Status, lines map[string]admin.Line) {
-	state := v.good("ready")
-	if !s.Gateway.Ready {
-		state = v.bad("not ready")
+	v.whole(s, lines)
+	_, height := v.size()
+	if !v.terminal || !v.drawn || height == 0 {
+		return
 	}
-	v.say("gateway %s, %s, up %s, version %s\n", v.title(s.Gateway.Name), state, admin.Uptime(s.Gateway.UptimeSeconds), s.Version)
-	v.say("view %d, led by %s\n", s.Cluster.View, orDash(s.Cluster.Leader))
-	for _, t := range s.Troubles() {
-		v.say("%s\n", v.bad("! "+t))
+	fits := func() bool { return strings.Count(v.out.String(), "\n") <= height }
+	if !fits() {
+		v.out.Reset()
+		v.whole(s, nil)
 	}
+	if !fits() {
+		v.out.Reset()
+		v.short(s)
+	}
+	v.last = v.out.String()
+}
+
+// short writes one line for each pool, and all gateways in columns.
+func (v *statusView) short(s *admin.Status) {
+	const column, troubles = 26, 2
+	v.header(s, troubles)
+	room, _ := v.size()
+	perLine := max(1, room/column)
+	for i, m := range s.Cluster.Members {
+		if i%perLine == 0 {
+			v.say("\n")
+		}
+		word := v.good(m.Word())
+		if m.Bad() {
+			word = v.bad(m.Word())
+		}
+		cell := cut(m.Name, column-visibleLen(word)-2) + " " + word
+		v.say("%s%s", cell, strings.Repeat(" ", max(1, column-visibleLen(cell))))
+	}
+	v.say("\n\n")
+	for i := range s.Pools {
+		p := &s.Pools[i]
+		v.say("%s\n", cut(fmt.Sprintf("pool %s: %d %s, %d waiting, the oldest for %s, spread %s", p.Name, p.Fleet.InFlight, p.Use(),
+			p.Fleet.Waiting, admin.Seconds(p.Fleet.OldestSeconds), admin.Millis(p.Fleet.SpreadMillis)), room))
+	}
+}
+
+func (v *statusView) whole(s *admin.Status, lines map[string]admin.Line) {
+	v.header(s, len(s.Troubles()))
 	for i := range s.Pools {
 		v.pool(&s.Pools[i], lines[s.Pools[i].Name])
 	}
 	v.members(s.Cluster.Members)
 	v.last = v.out.String()
+}
+
+// header says what is the matter, with so many troubles at most.
+func (v *statusView) header(s *admin.Status, most int) {
+	state := v.good("ready")
+	if !s.Gateway.Ready {
+		state = v.bad("not ready")
+	}
+	v.say("gateway %s, %s, up %s, version %s\n", v.title(s.Gateway.Name), state, admin.Uptime(s.Gateway.UptimeSeconds), s.Version)
+	v.say("view %d, led by %s, %s\n", s.Cluster.View, orDash(s.Cluster.Leader), s.Cluster.Agreement())
+	troubles := s.Troubles()
+	for _, t := range troubles[:min(most, len(troubles))] {
+		v.say("%s\n", v.bad("! "+t))
+	}
+	if more := len(troubles) - most; more > 0 {
+		v.say("%s\n", v.bad(fmt.Sprintf("! and %d more", more)))
+	}
 }
 
 func (v *statusView) pool(p *admin.Pool, line admin.Line) {
@@ -45,6 +99,8 @@ func (v *statusView) pool(p *admin.Pool, line admin.Line) {
 	if w := f.AccessWindow; w.Count > 0 {
 		v.say("mean wait %s, longest %s, spread %s, %d admitted in 60 s\n",
 			admin.Millis(w.MeanMillis), admin.Millis(w.MaxMillis), admin.Millis(f.SpreadMillis), w.Count)
+	} else if f.Waiting > 0 {
+		v.say("%s\n", v.bad("nobody admitted in 60 s"))
 	}
 	v.parts(f)
 	v.line(line)
@@ -112,9 +168,12 @@ func (v *statusView) line(l admin.Line) {
 }
 
 func (v *statusView) members(all []admin.Member) {
-	t := table{head: []string{"GATEWAY", "STATE", "LEASE", "ROUND TRIP", "HEIR", "ADDRESS"}, right: []int{2, 3}}
+	t := table{head: []string{"GATEWAY", "STATE", "VOTES", "LEASE", "ROUND TRIP", "HEIR", "ADDRESS"}, right: []int{3, 4}}
 	for _, m := range all {
-		lease, rtt, heir, state := "-", "-", m.Heir, v.good(m.Word())
+		lease, rtt, heir, state, vote := "-", "-", m.Heir, v.good(m.Word()), ""
+		if m.Votes {
+			vote = "yes"
+		}
 		if m.LeaseSeconds != nil {
 			lease = admin.Seconds(*m.LeaseSeconds)
 		}
@@ -130,7 +189,7 @@ func (v *statusView) members(all []admin.Member) {
 		if m.Bad() {
 			state = v.bad(m.Word())
 		}
-		t.add(m.Name, state, lease, rtt, orDash(heir), orDash(m.Addr))
+		t.add(m.Name, state, vote, lease, rtt, orDash(heir), orDash(m.Addr))
 	}
 	t.print(v)
 }

@@ -5,6 +5,7 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
+	"strings"
 	"time"
 
 	"github.com/kgate/kgate/admin"
@@ -24,6 +25,13 @@ type ticketDesk struct{ n *node }
 // Request implements admin.Tickets.
 func (t ticketDesk) Request(ctx context.Context, q admin.TicketRequest) (admin.Ticket, error) {
 	got, err := t.n.gateway.RequestTicket(ctx, askOf(proxy.TicketAsk(ctx, q.Pool)), q.TTL, q.Note)
+	if errors.Is(err, gateway.ErrUnknownPool) {
+		var names []string
+		for _, p := range t.n.gateway.Pools() {
+			names = append(names, p.Name)
+		}
+		return admin.Ticket{}, fmt.Errorf("%w: there is no such pool; there are: %s", admin.ErrUnknown, strings.Join(names, ", "))
+	}
 	return shownTicket(got), ticketError(err)
 }
 

@@ -43,11 +43,14 @@ type Cluster struct {
 	newest  *fairk.View
 	ks      []int // k of each epoch
 	raft    raft
-	// links by their two ends: those that are in doubt. bars are the pairs of which
-	// the first can open no new connection to the second, mutes those of which its
-	// reports do not get there.
-	links       []map[int]*link
-	bars, mutes map[[2]int]bool
+	// links by their two ends: those that are in doubt. calls are the pairs of which
+	// the first has a connection to the second for what is no link's business.
+	links []map[int]*link
+	calls map[[2]int]bool
+	// bars are the pairs of which the first can open no new connection to the second,
+	// mutes those of which its reports do not get there, and losses those of which half
+	// of its letters are lost.
+	bars, mutes, losses map[[2]int]bool
 
 	requests []*Request // by ticket, from 1
 	coming   []*Request // in order of Request
@@ -83,7 +86,8 @@ const (
 func New(cfg Config) *Cluster {
 	c := &Cluster{
 		cfg: cfg, hosts: make([]host, cfg.Hosts), requests: make([]*Request, 1),
-		links: make([]map[int]*link, cfg.Hosts), bars: make(map[[2]int]bool), mutes: make(map[[2]int]bool),
+		links: make([]map[int]*link, cfg.Hosts), calls: make(map[[2]int]bool),
+		bars: make(map[[2]int]bool), mutes: make(map[[2]int]bool), losses: make(map[[2]int]bool),
 	}
 	c.Engine = sim.New(cfg.Seed, cfg.Hosts, cfg.Network, c)
 	c.upstream = upstream{cluster: c}
@@ -183,10 +187,28 @@ func (c *Cluster) Send(from, to int, kind string, m any) {
 		return
 	}
 	way := [2]int{from, to}
-	if called(m) && c.bars[way] || kind == "report" && c.mutes[way] {
+	if called(m) {
+		// A paused process has its connections opened by the kernel.
+		if opens := !c.bars[way] && c.hosts[to].process != nil && !c.IsCut(from, to) && !c.IsCut(to, from); !opens && !c.calls[way] {
+			return
+		}
+		c.calls[way] = true
+	}
+	if kind == "report" && c.mutes[way] || c.losses[way] && c.loses(from, to, m) {
 		return
 	}
 	c.Engine.Send(from, to, m)
+}
+
+// loses lets a letter get lost, or the word that it was taken: in both cases its sender
+// only knows that the connection broke.
+func (c *Cluster) loses(from, to int, m any) bool {
+	told, is := fairk.Undelivered(m)
+	if !is || c.Rand().IntN(2) == 0 {
+		return false
+	}
+	c.Engine.Send(to, from, told)
+	return c.Rand().IntN(4) > 0
 }
 
 // Found implements [protocol.Host].

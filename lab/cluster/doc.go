@@ -24,8 +24,10 @@
 // run, as long as there is a way by one other host. Dials fail for 300 ms before they
 // count. The link between two hosts carries what the gateways say to each other; it
 // breaks when three pings had no answer, and one of its ends must be able to open a
-// connection before it is up again. Renewals and votes have no connection of before
-// where new ones are refused, which is worse than the truth.
+// connection before it is up again. What the pools write to each other beside the
+// machines' messages is lost with the link, and its sender is told. Renewals, and the
+// questions that confirm them, go over a connection of their own, which is kept as long
+// as both processes run and hear each other; votes need a new one.
 //
 // # The judge
 //

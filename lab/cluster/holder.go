@@ -35,9 +35,11 @@ type Holder struct {
 	done    bool          // the upstream has answered
 	calls   uint64        // of which only the last one's reply counts
 	sent    time.Duration // the last one, by the host's clock
+	called  time.Duration // the same in true time
 	until   time.Duration // the slot may be used, by the host's clock
 	lives   time.Duration // true time until which the ticket must be known
 	lost    int           // how many gateways had been lost when it was told last
+	copies  int           // of the ticket, as it was told last
 }
 
 // op is what a holder asks.
@@ -64,6 +66,7 @@ type (
 		op      op
 		granted bool
 		epoch   uint64 // in which it was
+		copies  int    // how many successors have it
 		gone    string // it has ended, or nobody knows it: how
 		busy    bool   // ask again
 		used    bool   // an answer was lost: nobody can tell whether somebody uses the slot
@@ -98,7 +101,7 @@ func (c *Cluster) Ticket(host int, ttl, hold time.Duration) *Holder {
 	t := &pool.Ticket{ID: replication.NewID(secret, p.gateway.Node()), TTL: ttl, Stamp: int64(c.Wall(host))}
 	p.tracef("holder %d takes ticket %d", h.index, h.request)
 	p.gateway.Take(h.request, t)
-	h.id, h.sent = t.ID, p.clock()
+	h.id, h.sent, h.called = t.ID, p.clock(), c.Now()
 	p.calls = append(p.calls, waitingCall{host, &callMsg{op: opSign, holder: h.index, id: t.ID}, t})
 	p.after(h.ttl/3, timerHolder, uint64(h.index))
 	p.answerCalls()
@@ -114,9 +117,21 @@ func (h *Holder) Lasts() time.Duration {
 // slow is how long a wait takes by a clock that is a tenth slow.
 func slow(wait time.Duration) time.Duration { return wait * 10 / 9 }
 
-// Unknown reports whether the tickets of lost gateways were known to nobody, at some
-// time: then the tokens that they may have given out are withheld for UnknownFor.
-func (c *Cluster) Unknown() bool { return c.unknown }
+// Spent reports that all tokens are withheld, since the tickets of lost gateways are
+// known to nobody: they may have given out any token, for UnknownFor.
+func (c *Cluster) Spent() bool {
+	if !c.unknown {
+		return false
+	}
+	for _, m := range c.newest.Members {
+		if p := c.hosts[m.Host].process; p != nil && p.gateway.Pool() != nil && p.gateway.Pool().Epoch() > 0 {
+			if withheld := p.gateway.Pool().Withheld(); withheld.Len() >= c.newest.K {
+				return true
+			}
+		}
+	}
+	return false
+}
 
 // UnknownFor is how long they are withheld, by a clock that may be slow.
 func (c *Cluster) UnknownFor() time.Duration {
@@ -131,7 +146,7 @@ func (h *Holder) Over() bool { return h.over }
 func (h *Holder) call(o op) {
 	p := h.c.hosts[h.host].process
 	h.calls++
-	h.sent = p.clock()
+	h.sent, h.called = p.clock(), h.c.Now()
 	owner, _ := replication.ParseID(h.id)
 	if to, known := p.gateway.View().Heir(owner); known {
 		h.c.Send(h.host, to.Host, "", &callMsg{op: o, holder: h.index, call: h.calls, id: h.id, owner: owner})
@@ -219,6 +234,7 @@ func (p *process) answerCalls() {
 		case p.entitled():
 			p.c.Send(p.host, w.from, "", &replyMsg{
 				holder: w.call.holder, call: w.call.call, op: w.call.op, granted: w.ticket.Granted, epoch: w.ticket.Epoch,
+				copies: min(replicas, len(p.gateway.View().Members)-1),
 			})
 		}
 	}
@@ -240,7 +256,8 @@ func (p *process) onReply(m *replyMsg) {
 		h.gone(p, m.gone)
 		return
 	}
-	h.lives, h.lost = p.c.Now()+h.ttl/2, len(p.c.log.lost)
+	h.lives, h.lost = h.called+h.ttl, len(p.c.log.lost)
+	h.copies = m.copies
 	until := h.sent + drift.Use(h.ttl)
 	switch {
 	case h.using:
@@ -262,7 +279,7 @@ func (h *Holder) gone(p *process, how string) {
 	}
 	h.over = true
 	p.tracef("holder %d: ticket %s", h.index, how)
-	if p.c.Now() < h.lives && len(p.c.log.lost)-h.lost <= replicas {
+	if p.c.Now() < h.lives && len(p.c.log.lost)-h.lost <= h.copies {
 		p.c.fail(fmt.Errorf("%w: holder %d: %s", ErrForgotten, h.index, how))
 	}
 }

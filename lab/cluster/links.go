@@ -5,6 +5,7 @@ import (
 	"time"
 
 	"github.com/kgate/kgate/kmutex"
+	"github.com/kgate/kgate/lab/protocol/fairk"
 	"github.com/kgate/kgate/membership/leader"
 )
 
@@ -43,6 +44,20 @@ func (c *Cluster) Unmute(from, to int) { delete(c.mutes, [2]int{from, to}) }
 
 // Muted tells whether it is so.
 func (c *Cluster) Muted(from, to int) bool { return c.mutes[[2]int{from, to}] }
+
+// Lose has half of what a host's pool writes to another's get lost, the messages of the
+// machines apart: reports, answers, copies of tickets. The sender is told that the
+// connection broke, also of some that arrived.
+func (c *Cluster) Lose(from, to int) {
+	c.tracef("", "host %d: half of its letters to %d are lost", from, to)
+	c.losses[[2]int{from, to}] = true
+}
+
+// Unlose ends it.
+func (c *Cluster) Unlose(from, to int) { delete(c.losses, [2]int{from, to}) }
+
+// hangUp closes the connection that a host has to another for calls.
+func (c *Cluster) hangUp(from, to int) { delete(c.calls, [2]int{from, to}) }
 
 // Cut lets nothing pass from a host to another.
 func (c *Cluster) Cut(from, to int) {
@@ -125,6 +140,10 @@ func (c *Cluster) checkLink(a, b int) {
 		if l.lost == never {
 			l.lost = c.Now()
 		}
+		if pa == nil || pb == nil || c.Now()-l.lost >= c.cfg.Terms.Lease/3 { // calls time out
+			c.hangUp(a, b)
+			c.hangUp(b, a)
+		}
 		silent := c.Now()-l.lost >= 3*c.cfg.Terms.Interval()
 		if l.down == never && (pa == nil || pb == nil || silent) {
 			c.breaks(a, b, l)
@@ -137,6 +156,8 @@ func (c *Cluster) checkLink(a, b int) {
 		if !members || !c.Dials(a, b) && !c.Dials(b, a) {
 			return
 		}
+		c.lost(a, b)
+		c.lost(b, a)
 		c.Hold(a, b, nil)
 		c.Hold(b, a, nil)
 	}
@@ -150,6 +171,18 @@ func (c *Cluster) breaks(a, b int, l *link) {
 	l.down = c.Now()
 	c.Hold(a, b, overLink)
 	c.Hold(b, a, overLink)
+}
+
+// lost has the letters get lost that a link held back: only messages of the machines
+// outlast its connection.
+func (c *Cluster) lost(from, to int) {
+	c.Withdraw(from, to, func(held any) bool {
+		told, is := fairk.Undelivered(held)
+		if is {
+			c.Engine.Send(to, from, told)
+		}
+		return is
+	})
 }
 
 // overLink reports that a message goes over the link, and not over a connection of

@@ -62,9 +62,8 @@ func (m *refuseMsg) String() string {
 	return fmt.Sprintf("refuse n%d/%d", m.renewal.Node, m.renewal.Tag)
 }
 
-// called reports that a message is sent over a connection that its sender opens for
-// it, as far as the lab goes: where that is not possible it is not sent. In truth
-// there may be an older connection. Who wants to come in is found by gossip, and
+// called reports that a message is a call: it goes over a connection that its sender
+// opens, or has opened for a call before. Who wants to come in is found by gossip, and
 // called by the leader.
 func called(m any) bool {
 	switch m.(type) {

@@ -32,9 +32,13 @@ type process struct {
 	// name of the host and of boot, as gossip and the leader's rules have them.
 	name, bootName string
 	joined         time.Duration // when it last asked to be let in, by its own clock
-	leaving        bool
-	woke           time.Duration // true time
-	watched        bool          // there is a timer for the end of the lease
+	// renewal is under way to the leader since asked, by its own clock. Here it is the
+	// only one; package membership has up to lease.Outstanding, which lives longer.
+	renewal lease.Renewal
+	asked   time.Duration
+	leaving bool
+	woke    time.Duration // true time
+	watched bool          // there is a timer for the end of the lease
 }
 
 // Timers of a process, beside those of its gateway.
@@ -62,7 +66,7 @@ func (c *Cluster) boot(i int) {
 func (p *process) incarnate() {
 	h := &p.c.hosts[p.host]
 	h.boots++
-	p.boot, p.holder, p.joined, p.watched = h.boots, nil, -time.Hour, false
+	p.boot, p.holder, p.joined, p.watched, p.renewal = h.boots, nil, -time.Hour, false, lease.Renewal{}
 	p.name, p.bootName = strconv.Itoa(p.host), strconv.FormatUint(p.boot, 10)
 	cfg := fairk.Config{
 		Host: p.c, Parcels: &p.c.parcels, Index: p.host, Boot: p.boot, Early: p.c.cfg.Early, Ask: p.c.cfg.Ask,
@@ -157,7 +161,7 @@ func (p *process) tick() {
 		p.tell(&joinMsg{host: p.host, boot: p.boot, voided: p.voided})
 	case p.holder != nil && p.holder.Over(now):
 		p.void("its lease is over since", p.c.Now())
-	case p.holder != nil && now >= p.holder.Due():
+	case p.holder != nil && now >= p.holder.Due() && !p.awaits(now):
 		p.renew()
 	case p.leaving && !p.c.busy(p.gateway):
 		p.tell(&leaveMsg{node: p.gateway.Node()})
@@ -165,9 +169,22 @@ func (p *process) tick() {
 }
 
 func (p *process) renew() {
-	p.tell(&renewMsg{p.holder.Send(p.clock()), leader.Report{
-		View: p.gateway.View().Index, Down: p.down(), Missing: p.missing(),
-	}})
+	p.asked = p.clock()
+	r := p.holder.Send(p.asked)
+	if p.leader >= 0 {
+		p.renewal = r
+	}
+	p.tell(&renewMsg{r, leader.Report{View: p.gateway.View().Index, Down: p.down(), Missing: p.missing()}})
+}
+
+// awaits reports that a renewal is under way. One that gets no answer in time breaks
+// its connection.
+func (p *process) awaits(now time.Duration) bool {
+	if p.renewal.Tag != 0 && now-p.asked >= p.c.cfg.Terms.Lease/3 {
+		p.renewal = lease.Renewal{}
+		p.c.hangUp(p.host, p.leader)
+	}
+	return p.renewal.Tag != 0
 }
 
 // tell sends something to the leader.
@@ -178,9 +195,10 @@ func (p *process) tell(m any) {
 }
 
 func (p *process) granted(r lease.Renewal) {
-	if p.holder == nil {
+	if p.holder == nil || r != p.renewal {
 		return
 	}
+	p.renewal = lease.Renewal{}
 	if p.holder.Granted(r, p.clock()) && !p.watched {
 		p.watch()
 	}

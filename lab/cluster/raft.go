@@ -114,7 +114,7 @@ func (c *Cluster) elect(v int) {
 	}
 	p := c.hosts[v].process
 	p.leads = &leadership{
-		p: p, term: c.raft.term, voters: slices.Clone(c.raft.voters), staged: new(fairk.View),
+		p: p, term: c.raft.term, voters: slices.Clone(c.raft.voters), log: new(agreed),
 		feeds: make([]bool, len(c.hosts)), doubts: make(map[kmutex.Node]time.Duration),
 	}
 	p.leads.grantor = lease.NewGrantor(c.cfg.Terms, c.raft.term, p.clock())
@@ -135,9 +135,8 @@ type leadership struct {
 	// doubts are the members that do not answer dials, and since when.
 	doubts map[kmutex.Node]time.Duration
 	// feeds are the hosts that the leader has a connection to.
-	feeds    []bool
-	staged   *fairk.View // the newest view that it knows, at first of none
-	followed uint64      // the view that the rules have seen
+	feeds []bool
+	log   *agreed // as far as it has seen it, at first nothing
 	// patience is until when the round that goes on is waited for.
 	patience time.Duration
 }
@@ -168,14 +167,13 @@ func (l *leadership) work() {
 			return // it has handed the lead over
 		}
 		l.follow(now)
-		l.staged = c.newest
 	}
 	for i := range c.hosts {
 		if i != l.p.host && l.connects(i) {
-			c.Send(l.p.host, i, "", &beatMsg{l.term, l.staged})
+			c.Send(l.p.host, i, "", &beatMsg{l.term, &l.log.View})
 		}
 	}
-	l.p.onBeat(l.p.host, &beatMsg{l.term, l.staged})
+	l.p.onBeat(l.p.host, &beatMsg{l.term, &l.log.View})
 	if l.p.leads == l && l.grantor.Waiting() && now >= l.patience {
 		l.patience = now + roundPatience
 		names := make([]string, len(l.voters))
@@ -193,9 +191,10 @@ func (l *leadership) work() {
 
 // follow has the rules see the newest view.
 func (l *leadership) follow(now time.Duration) {
-	if v := l.p.c.log.Index; v != l.followed {
-		l.followed = v
-		l.rules.Follow(l.p.c.log.forRules(), now)
+	if newest := &l.p.c.log; l.p.c.raft.term == l.term && newest.Index != l.log.Index {
+		log := *newest // its slices never change
+		l.log = &log
+		l.rules.Follow(log.forRules(), now)
 	}
 }
 
@@ -277,6 +276,7 @@ func (l *leadership) sight(now time.Duration) leader.Sight {
 			s.Boots[c.hosts[i].process.name] = c.hosts[i].process.bootName
 		}
 	}
+	s.Shut = l.shut(s.Boots)
 	quiet := l.rules.Quiet(now)
 	for _, m := range c.log.Members {
 		answers := m.Host == l.p.host || c.Dials(l.p.host, m.Host)
@@ -294,6 +294,29 @@ func (l *leadership) sight(now time.Duration) leader.Sight {
 		}
 	}
 	return s
+}
+
+// shut returns the gateways that are no members and answer another member, if there is
+// one, and not the leader.
+func (l *leadership) shut(boots map[string]string) []string {
+	c := l.p.c
+	var names []string
+	for i := range c.hosts {
+		p := c.hosts[i].process
+		if p == nil || boots[p.name] == "" || c.Dials(l.p.host, i) {
+			continue
+		}
+		m, in := c.log.Named(i)
+		if in && m.Boot == p.boot {
+			continue
+		}
+		if len(c.log.Members) == 1 || slices.ContainsFunc(c.log.Members, func(m fairk.Member) bool {
+			return c.Dials(l.p.host, m.Host) && c.Dials(m.Host, i)
+		}) {
+			names = append(names, p.name)
+		}
+	}
+	return names
 }
 
 // gossips reports that gossip tells a host of another: there is a way, by a third one
@@ -368,7 +391,7 @@ func (l *leadership) take(from int, m any) {
 	case *joinMsg:
 		switch {
 		case c.hosts[m.host].left:
-		case slices.ContainsFunc(c.log.lost, func(o lost) bool { return o.host == m.host && o.boot == m.boot }):
+		case slices.ContainsFunc(l.log.lost, func(o lost) bool { return o.host == m.host && o.boot == m.boot }):
 			c.Send(l.p.host, from, "", &refuseJoinMsg{m.boot})
 		case l.fit(m.host):
 			l.propose(func(a *agreed) bool { return a.join(m.host, m.boot, m.voided) })
@@ -392,7 +415,7 @@ func (l *leadership) take(from int, m any) {
 			return true
 		})
 	case *renewMsg:
-		if !l.rules.Receive(m.renewal, m.report, l.p.clock()) && c.log.isLost(m.renewal.Node) {
+		if !l.rules.Receive(m.renewal, m.report, l.p.clock()) && l.log.isLost(m.renewal.Node) {
 			c.Send(l.p.host, from, "", &refuseMsg{m.renewal})
 		}
 	case *tellMsg:
@@ -402,7 +425,7 @@ func (l *leadership) take(from int, m any) {
 			l.rules.Confirmed()
 		}
 		for _, r := range granted {
-			if member, in := c.log.Member(r.Node); in {
+			if member, in := l.log.Member(r.Node); in {
 				c.Send(l.p.host, member.Host, "", &grantMsg{r})
 			}
 		}
@@ -423,6 +446,9 @@ func (p *process) onBeat(from int, m *beatMsg) {
 		p.leads = nil
 	}
 	h.index = max(h.index, m.view.Index)
+	if p.leader != from {
+		p.renewal = lease.Renewal{} // its connection is to another
+	}
 	p.leader, p.heard = from, m.term
 	p.follow(m.view)
 }

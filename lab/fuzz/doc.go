@@ -15,8 +15,11 @@
 // invariants of package kmutex hold.
 //
 // In the liveness mode the faults end twice. First nothing changes any more, and all
-// that is broken stays so: wherever a majority of the voters is fully connected, no
-// fewer gateways than these must serve within a bound. Then all faults are healed:
+// that is broken stays so, but for links whose round trips are too long for leases. Where
+// gateways are fully connected that have a majority of the voters, no fewer gateways must
+// serve within a bound, and go on, than the largest such set has. That is not asked while
+// all tokens are withheld since nobody knows which tickets a lost gateway has granted.
+// What docs/guarantees.md grants is allowed and nothing else. Then all faults are healed:
 // every gateway must be back with a lease, all tokens must be back, every request
 // that waits must be served, and a new one at each gateway too, within a bound. In
 // the safety mode there is no healing, and worse faults happen.

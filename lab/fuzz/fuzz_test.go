@@ -5,24 +5,36 @@ import (
 	"crypto/sha256"
 	"flag"
 	"fmt"
+	"os"
 	"slices"
+	"strconv"
 	"testing"
 	"time"
 )
 
 var (
-	seeds    = flag.Uint64("fuzz.seeds", 1000, "how many seeds TestSeeds plays, at most 100 of them with -short")
+	seeds    = flag.Uint64("fuzz.seeds", 400, "how many seeds TestSeeds plays, at most 100 of them with -short; 5000 with KGATE_SOAK if it is 400")
+	first    = flag.Uint64("fuzz.first", 0, "the first of them")
+	try      = flag.String("fuzz.try", "", "a seed to play before the others, and no other if it fails")
 	findings = flag.Int("fuzz.findings", 0, "after how many failures TestSeeds ends")
 )
 
 // Every seed, in both modes, with every fault: the upstream never sees more than
 // it may, and when the faults are over everything comes to order.
 func TestSeeds(t *testing.T) {
-	if testing.Short() {
+	switch {
+	case testing.Short():
 		*seeds = min(*seeds, 100)
+	case os.Getenv("KGATE_SOAK") != "" && *seeds == 400:
+		*seeds = 5000
+	}
+	if seed, err := strconv.ParseUint(*try, 10, 64); err == nil {
+		for _, f := range (Campaign{First: seed, Seeds: 1}.Run(t.Context())).Findings {
+			t.Fatalf("%v\nkgate lab replay %s", f.Err, f.Scenario.Args())
+		}
 	}
 	began := time.Now()
-	r := Campaign{Seeds: *seeds, Parallel: 2, Findings: *findings}.Run(t.Context())
+	r := Campaign{First: *first, Seeds: *seeds, Parallel: 2, Findings: *findings}.Run(t.Context())
 	t.Logf("%d seeds in %.1f s: %d requests served, %d events, %d epochs; paused processes had up to %d requests open beyond their leases",
 		r.Seeds, time.Since(began).Seconds(), r.Served, r.Events, r.Epochs, r.Apart)
 	for _, f := range r.Findings {

@@ -4,6 +4,7 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"maps"
 	"runtime/debug"
 	"time"
 
@@ -111,7 +112,7 @@ func (p *play) play() error {
 	if err := p.until(p.Now()+served+p.work(), enough); err != nil {
 		return err
 	}
-	if p.Unknown() { // what lost gateways may have given out is withheld for so long
+	if p.starving() != nil && p.Spent() {
 		if err := p.until(p.Now()+p.UnknownFor(), enough); err != nil {
 			return err
 		}
@@ -141,13 +142,16 @@ func (p *play) until(end time.Duration, enough func() bool) error {
 	return p.Err()
 }
 
-// hurry ends delays: how long a line takes in which each token takes seconds to pass
-// on is nothing to judge.
+// hurry ends the delays with which leases do not hold, docs/guarantees.md: how long a line
+// takes in which each token takes seconds to pass on is nothing to judge.
 func (p *play) hurry() {
-	for way := range p.slow {
-		p.Slow(way[0], way[1], 0)
+	slow := maps.Clone(p.slow)
+	for way, by := range slow {
+		if back := slow[[2]int{way[1], way[0]}]; by+back+2*(p.Base+p.Extra) > quick {
+			p.Slow(way[0], way[1], 0)
+			delete(p.slow, way)
+		}
 	}
-	clear(p.slow)
 }
 
 // heal ends all faults. Clocks stay wrong.
@@ -162,6 +166,7 @@ func (p *play) heal() {
 			}
 			p.Unbar(a, b)
 			p.Unmute(a, b)
+			p.Unlose(a, b)
 			p.Slow(a, b, 0)
 		}
 	}
@@ -176,12 +181,13 @@ func (p *play) startAll() {
 	}
 }
 
-// work is how long those who wait will be at the upstream, in sum.
+// work is how long those who wait will be at the upstream, in sum, with the hand-overs
+// between them.
 func (p *play) work() time.Duration {
 	var sum time.Duration
 	for _, r := range p.asked {
 		if r.Outcome() == "" {
-			sum += r.Hold
+			sum += r.Hold + 4*(p.Base+p.Extra)
 		}
 	}
 	for _, h := range p.holders {
@@ -246,7 +252,7 @@ func (p *play) do(o Op) {
 		p.Pause(o.Host)
 	case OpResume:
 		p.Resume(p.first(o.Host, p.Paused))
-	case OpCut, OpHeal, OpBar, OpUnbar, OpMute, OpUnmute:
+	case OpCut, OpHeal, OpBar, OpUnbar, OpMute, OpUnmute, OpLose, OpUnlose:
 		p.links(o)
 	case OpSlow:
 		p.Slow(o.Host, int(o.To), o.Hold)
@@ -284,7 +290,7 @@ func (p *play) links(o Op) {
 			if a == b || o.From>>a&1 == 0 || o.To>>b&1 == 0 {
 				continue
 			}
-			do := map[Kind]func(a, b int){OpCut: p.Cut, OpHeal: p.Heal, OpBar: p.Bar, OpUnbar: p.Unbar, OpMute: p.Mute, OpUnmute: p.Unmute}[o.Kind]
+			do := map[Kind]func(a, b int){OpCut: p.Cut, OpHeal: p.Heal, OpBar: p.Bar, OpUnbar: p.Unbar, OpMute: p.Mute, OpUnmute: p.Unmute, OpLose: p.Lose, OpUnlose: p.Unlose}[o.Kind]
 			do(a, b)
 		}
 	}

@@ -58,6 +58,8 @@ const (
 	OpUnbar   Kind = "unbar"  // the same
 	OpMute    Kind = "mute"   // reports go nowhere; the same
 	OpUnmute  Kind = "unmute" // the same
+	OpLose    Kind = "lose"   // half of the letters are lost; the same
+	OpUnlose  Kind = "unlose" // the same
 	OpSlow    Kind = "slow"   // Host and To, Hold: by how much
 	OpSetK    Kind = "k"      // K
 	OpRate    Kind = "rate"   // Host, Rate: of its clock
@@ -95,7 +97,7 @@ func (o Op) String() string {
 		if o.Patience > 0 {
 			fmt.Fprintf(&b, " patience=%v", o.Patience)
 		}
-	case OpCut, OpHeal, OpBar, OpUnbar, OpMute, OpUnmute:
+	case OpCut, OpHeal, OpBar, OpUnbar, OpMute, OpUnmute, OpLose, OpUnlose:
 		fmt.Fprintf(&b, " from=%b to=%b", o.From, o.To)
 	case OpSlow, OpStep:
 		fmt.Fprintf(&b, " host=%d by=%v", o.Host, o.Hold)
@@ -180,11 +182,12 @@ func (g *generator) requests() {
 	}
 }
 
-// tickets are taken in a third of the scenarios.
+// tickets are taken in a third of the scenarios, and where a fault wants some.
 func (g *generator) tickets(r *rand.Rand) {
-	if g.Tickets = r.IntN(3) == 0; !g.Tickets {
+	if r.IntN(3) > 0 && !g.Tickets {
 		return
 	}
+	g.Tickets = true
 	for range 1 + r.IntN(24) {
 		g.add(Op{
 			At: time.Duration(r.Int64N(int64(g.End))), Kind: OpTicket, Host: r.IntN(g.Hosts),
@@ -198,7 +201,7 @@ func (g *generator) tickets(r *rand.Rand) {
 func (g *generator) faults() {
 	kinds := []func(){
 		g.restart, g.pause, g.partition, g.spike, g.changeK, g.join, g.laggard, g.leave, g.clocks, g.elect, g.suspect, g.recover, g.limit, g.headless,
-		g.partialHeal, g.refuse, g.mute, g.oneWay, g.flap,
+		g.partialHeal, g.refuse, g.mute, g.lose, g.oneWay, g.flap, g.promised,
 	}
 	chosen := g.r.Perm(len(kinds))[:1+g.r.IntN(4)]
 	for range 1 + g.r.IntN(10) {
@@ -272,14 +275,22 @@ func (g *generator) join() {
 	g.add(Op{At: g.any(), Kind: OpStart, Host: g.r.IntN(g.Hosts)})
 }
 
-// laggard is a gateway that learns late of one that joins.
+// laggard is a gateway that learns late of another one that comes back, while both want
+// slots: others, who have heard of it, pass its requests on.
 func (g *generator) laggard() {
-	at := g.any()
-	o := Op{At: at, Kind: OpSlow, To: uint(g.r.IntN(g.Hosts)), Hold: lease / 3}
+	at, late := g.any()/2, 1+g.r.IntN(g.Hosts-1)
+	back := 1 + (late+g.r.IntN(g.Hosts-1))%(g.Hosts-1)
+	g.add(Op{At: at, Kind: OpKill, Host: back})
+	at += lease
+	o := Op{At: at, Kind: OpSlow, To: uint(late), Hold: lease / 3}
 	g.add(o) // from host 0, which leads at first
-	g.add(Op{At: at + lease/30, Kind: OpStart, Host: g.r.IntN(g.Hosts)})
+	g.add(Op{At: at + lease/30, Kind: OpStart, Host: back})
 	o.At, o.Hold = at+lease, 0
 	g.add(o)
+	for i := range 60 {
+		asked := at + time.Duration(g.r.Int64N(int64(lease/2)))
+		g.add(Op{At: asked, Kind: OpRequest, Host: []int{late, back}[i%2], Hold: g.Base})
+	}
 }
 
 // limit is a gateway that is busy and gets lost, with everything against its lease:
@@ -325,6 +336,21 @@ func (g *generator) apart(o Op, side uint, until time.Duration) {
 		g.add(Op{At: until, Kind: OpHeal, Host: o.Host, From: o.From, To: o.To})
 		side, others = others, side
 	}
+}
+
+// promised is a gateway that is cut off together with a holder whose ticket has its slot,
+// while the others have requests for it. Until its own lease is over it may go on telling
+// the holder that the ticket lives.
+func (g *generator) promised() {
+	at, host := g.any(), g.r.IntN(g.Hosts)
+	g.Tickets = true
+	for range g.K {
+		g.add(Op{At: at, Kind: OpTicket, Host: host, Hold: 4 * lease, Patience: time.Second + time.Duration(g.r.Int64N(int64(lease)))})
+	}
+	for range 20 * g.K {
+		g.add(Op{At: at + lease/3, Kind: OpRequest, Host: g.r.IntN(g.Hosts), Hold: lease / 5})
+	}
+	g.apart(Op{At: at + lease/3, Kind: OpCut}, 1<<host, at+6*lease)
 }
 
 // headless is a cluster that loses its first leader together with a busy gateway,
@@ -379,6 +405,9 @@ func (g *generator) refuse() { g.limited(OpBar, OpUnbar) }
 
 // mute is the same for reports.
 func (g *generator) mute() { g.limited(OpMute, OpUnmute) }
+
+// lose is the same for letters of which half are lost.
+func (g *generator) lose() { g.limited(OpLose, OpUnlose) }
 
 func (g *generator) limited(begin, end Kind) {
 	o := Op{At: g.any() / 2, Kind: begin, From: g.host(), To: g.host()}

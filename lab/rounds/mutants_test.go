@@ -12,7 +12,7 @@ func TestMutantsAreCaught(t *testing.T) {
 	const bad = "let in beside another|not served|panic"
 	at := func(file string) string { return "../protocol/quorum/" + file }
 	mutant.Suite{
-		By: "^TestFuzz$",
+		By: "^TestFuzz$", Args: []string{"-rounds.seeds=1000"},
 		Mutants: []mutant.Mutant{
 			{
 				Name: "half of the replicas are enough", File: at("fleet.go"), Caught: bad,

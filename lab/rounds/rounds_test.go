@@ -10,7 +10,7 @@ import (
 	"github.com/kgate/kgate/lab/protocol/quorum"
 )
 
-var seeds = flag.Int("rounds.seeds", 1000, "seeds of the fuzz for each protocol")
+var seeds = flag.Int("rounds.seeds", 300, "seeds of the fuzz for each protocol")
 
 func small(opt quorum.Options) Config {
 	opt.Resources, opt.Replicas = 3, 5

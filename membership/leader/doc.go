@@ -41,6 +41,10 @@
 //	most, or cannot ask the        renewed for L/2, or are kept out since they do   after W
 //	voters                         not reach the leader, than have; or no renewal
 //	                               is confirmed: the lead is handed over
+//	a member is not reached by     two gateways or more that are out reach each     L/3
+//	two gateways that are out      other and all members but it, or answer another
+//	                               member and not the leader: it goes; a leader
+//	                               hands the lead over first
 //	the leader itself was stopped  silence counts from when it went on            -
 //	a lease has run out            lease.Grantor says so: expire                  W
 //	a pool with a longest hold     HoldMax after the lease was known to be over   W + HoldMax
@@ -48,5 +52,6 @@
 //	                               is silent, or that gossip shows as another
 //	                               incarnation, does not count
 //	a gateway flaps                it waits before it is let in again, twice as   1 s to 1 min
-//	                               long each time that it happens again soon
+//	                               long each time that it happens again soon; W at
+//	                               first if it was its reports that did not come
 package leader

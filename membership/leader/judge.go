@@ -20,6 +20,7 @@ const (
 	Missing Reason = "its report does not reach a pool's home"
 	Unheard Reason = "it is a pool's home and most reports do not reach it"
 	Behind  Reason = "it renews its lease and does not follow the views"
+	Keeps   Reason = "two gateways or more cannot come in because they do not reach it, and reach everybody else"
 )
 
 // Suspicion is a member to suspend.
@@ -56,6 +57,9 @@ func (r *Rules) Judge(s Sight, now time.Duration) Verdict {
 		r.awake = now
 	}
 	r.looked = now
+	for _, name := range s.Shut {
+		r.keepOut(name, outsider{by: s.Self, alone: true, unreached: []string{s.Self}}, now)
+	}
 	return Verdict{
 		Suspend: r.suspects(s, now), Expire: r.expired(now), Return: r.due(now),
 		HandOver: r.unfit(s, now),
@@ -86,12 +90,17 @@ func (r *Rules) suspects(s Sight, now time.Duration) []Suspicion {
 			take(node, Behind)
 		}
 	}
-	accused := make(map[kmutex.Node]bool)
-	for node, why := range r.apart(now) {
-		take(node, why)
-		accused[node] = reasons[node] == why
+	r.accused = r.apart(now)
+	keepers := r.keepers(s, now)
+	for node, m := range r.members {
+		if keepers[m.Name] && m.Name != s.Self && r.accused[node] == "" {
+			r.accused[node] = Keeps
+		}
 	}
-	r.accused = accused
+	for node, why := range r.accused {
+		take(node, why)
+	}
+	maps.DeleteFunc(r.accused, func(node kmutex.Node, why Reason) bool { return reasons[node] != why })
 	suspects := make([]Suspicion, 0, len(reasons))
 	for _, node := range slices.Sorted(maps.Keys(reasons)) {
 		suspects = append(suspects, Suspicion{r.members[node], reasons[node]})
@@ -107,7 +116,8 @@ func (r *Rules) behind(node kmutex.Node, now time.Duration) bool {
 }
 
 // unfit reports that this leader should not be one: more gateways live and do not get
-// through to it than do, or the voters do not. One that has handed over lately stays
+// through to it than do, or the voters do not, or it keeps out two gateways that another
+// leader could let in. One that has handed over lately stays
 // for a whole wait, so that leases can expire.
 func (r *Rules) unfit(s Sight, now time.Duration) bool {
 	patience, wait := r.terms.Lease/2, r.terms.Wait()
@@ -118,6 +128,9 @@ func (r *Rules) unfit(s Sight, now time.Duration) bool {
 		return false
 	}
 	if r.unconfirmed != never && now-max(r.unconfirmed, r.awake) >= patience {
+		return true
+	}
+	if r.keepers(s, now)[s.Self] {
 		return true
 	}
 	through, not := 0, 0
@@ -133,8 +146,8 @@ func (r *Rules) unfit(s Sight, now time.Duration) bool {
 			not++
 		}
 	}
-	for _, at := range r.kept {
-		if now-at < r.terms.Lease {
+	for _, o := range r.kept {
+		if o.by == s.Self && now-o.at < r.terms.Lease {
 			not++
 		}
 	}

@@ -10,6 +10,24 @@ import (
 func TestMutantsAreCaught(t *testing.T) {
 	mutant.Suite{By: "^TestTable$", Mutants: []mutant.Mutant{
 		{
+			Name: "whoever keeps others out stays", File: "admit.go",
+			Old:    "keepers[by] = len(names) >= 2",
+			New:    "keepers[by] = len(names) < 0",
+			Caught: "want \"two gateways", By: "^TestKeepers$",
+		},
+		{
+			Name: "gateways that do not reach each other count together", File: "admit.go",
+			Old:    "if !slices.ContainsFunc(out[o.by], func",
+			New:    "if !slices.ContainsFunc([]string(nil), func",
+			Caught: "node 2 is suspended: two gateways", By: "^TestKeepers$",
+		},
+		{
+			Name: "whose reports do not come is back at once", File: "admit.go",
+			Old:    "if why == Missing || why == Unheard {",
+			New:    "if false {",
+			Caught: "before its lease is over", By: "^TestMissingStaysOutForItsLease$",
+		},
+		{
 			Name: "a renewal does not speak against dials", File: "judge.go",
 			Old:    "!ever || heard < since",
 			New:    "true || !ever || heard < since",
@@ -119,7 +137,7 @@ func TestMutantsAreCaught(t *testing.T) {
 		},
 		{
 			Name: "a leader stays that keeps everybody out", File: "admit.go",
-			Old:    "\t\tr.kept[name] = now\n",
+			Old:    "\tr.kept[name] = o\n",
 			New:    "",
 			Caught: "a leader that all are kept out for stays", By: "^TestHandOverToThoseKeptOut$",
 		},
@@ -161,7 +179,7 @@ func TestMutantsAreCaught(t *testing.T) {
 		},
 		{
 			Name: "a gateway that flaps comes back at once", File: "rules.go",
-			Old:    "\t\t\tr.flapped(r.members[node].Name, now)\n",
+			Old:    "\t\t\tr.flapped(r.members[node].Name, r.accused[node], now)\n",
 			New:    "",
 			Caught: "d does not wait", By: "^TestFlapBackoff$",
 		},

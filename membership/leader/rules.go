@@ -66,6 +66,9 @@ type Sight struct {
 	// Gone are members that did not answer three dials in a row, and when the first
 	// of these dials began. Those are dialed whose link is down, and Rules.Quiet.
 	Gone map[kmutex.Node]time.Duration
+	// Shut are the gateways that are no members, that gossip sees alive, and that
+	// answer another member, if there is one, and not the leader.
+	Shut []string
 }
 
 // Rules are a leader's, in one term. They are used by one goroutine at a time.
@@ -89,10 +92,9 @@ type Rules struct {
 	unconfirmed time.Duration
 	// accused are the members that the last verdict suspends for what their links
 	// do.
-	accused map[kmutex.Node]bool
-	// kept are the gateways that were kept out since they do not reach the leader, and
-	// when.
-	kept map[string]time.Duration
+	accused map[kmutex.Node]Reason
+	// kept are the gateways that have to stay out.
+	kept map[string]outsider
 
 	// What follows outlasts the term.
 
@@ -121,7 +123,7 @@ func New(terms lease.Terms, grantor *lease.Grantor, before *Rules, now time.Dura
 	r := &Rules{
 		terms: terms, grantor: grantor, since: now, looked: now, awake: now,
 		members: make(map[kmutex.Node]Member), known: make(map[kmutex.Node]time.Duration), joined: make(map[kmutex.Node]time.Duration),
-		reports: make(map[kmutex.Node]report), unconfirmed: never, kept: make(map[string]time.Duration),
+		reports: make(map[kmutex.Node]report), unconfirmed: never, kept: make(map[string]outsider),
 		ended: make(map[kmutex.Node]time.Duration), flaps: make(map[string]flap),
 	}
 	if before != nil {
@@ -152,7 +154,7 @@ func (r *Rules) Follow(v View, now time.Duration) {
 	}
 	for node := range r.accused {
 		if _, in := members[node]; !in {
-			r.flapped(r.members[node].Name, now)
+			r.flapped(r.members[node].Name, r.accused[node], now)
 			delete(r.accused, node)
 		}
 	}

@@ -287,14 +287,14 @@ func TestFlapBackoff(t *testing.T) {
 	for _, wait := range []time.Duration{2, 4, 8, 16, 32, 60, 60} {
 		wait *= time.Second
 		at += wait / 2
-		w.rules.flapped("d", at)
+		w.rules.flapped("d", Apart, at)
 		if !w.rules.Waits("d", at+wait-1) || w.rules.Waits("d", at+wait) {
 			t.Errorf("it does not wait for %v", wait)
 		}
 		at += wait
 	}
 	at += time.Hour
-	w.rules.flapped("d", at)
+	w.rules.flapped("d", Apart, at)
 	if w.rules.Waits("d", at+shortBackoff) {
 		t.Error("what was an hour ago counts")
 	}
@@ -312,5 +312,59 @@ func TestQuiet(t *testing.T) {
 	w.run(Interval)
 	if quiet := w.rules.Quiet(w.now); !slices.Equal(quiet, nodes{2}) {
 		t.Errorf("%v are quiet", quiet)
+	}
+}
+
+// A member that two gateways do not reach, which reach each other and everybody else,
+// goes; a leader hands the lead over. One gateway, or two that do not reach each other,
+// stay out.
+func TestKeepers(t *testing.T) {
+	for name, tt := range map[string]struct {
+		unreached map[string][]string
+		shut      []string
+		silent    bool
+		want      fates
+		handed    bool
+	}{
+		"two do not reach a member":        {unreached: map[string][]string{"x": {"b"}, "y": {"b"}}, want: fates{2: Keeps}},
+		"one does not":                     {unreached: map[string][]string{"x": {"b"}, "y": {"c"}}},
+		"nor each other":                   {unreached: map[string][]string{"x": {"b", "y"}, "y": {"b"}}},
+		"nor another member":               {unreached: map[string][]string{"x": {"b"}, "y": {"b", "c"}}},
+		"two do not reach the leader":      {unreached: map[string][]string{"x": {"a"}, "y": {"a"}}, handed: true},
+		"one does not, one answers not":    {unreached: map[string][]string{"x": {"a"}}, shut: []string{"y"}, handed: true},
+		"two answer another member":        {shut: []string{"x", "y"}, handed: true},
+		"one answers another member":       {shut: []string{"x"}},
+		"two that gossip sees no more":     {unreached: map[string][]string{"x": {"b"}, "y": {"b"}}, silent: true},
+		"two that came in, or try no more": {},
+	} {
+		t.Run(name, func(t *testing.T) {
+			w := newWorld(t, 4)
+			w.renew()
+			if !tt.silent {
+				w.sight.Boots["x"], w.sight.Boots["y"] = "x1", "y1"
+			}
+			w.sight.Shut = tt.shut
+			for end := w.now + terms.Lease; w.now < end && len(w.lost) == 0; w.run(interval / 2) {
+				for who, unreached := range tt.unreached {
+					w.rules.LetIn(who, unreached, w.sight, w.now)
+				}
+			}
+			w.wantLost(tt.want, third, half)
+			if handed := w.handed > 0; handed != tt.handed {
+				t.Errorf("the lead is handed over: %v", handed)
+			}
+		})
+	}
+}
+
+// A gateway whose reports do not come stays out until its lease is over: nothing is
+// owed then, so no epoch has to wait for its report again.
+func TestMissingStaysOutForItsLease(t *testing.T) {
+	w := newWorld(t, 5)
+	w.reports[1] = Report{Missing: nodes{3}}
+	w.run(terms.Lease)
+	w.wantLost(fates{3: Missing}, interval, 2*interval+Interval)
+	if at := start + w.lost[3].at; !w.rules.Waits("c", at+terms.Wait()+Interval) || w.rules.Waits("c", at+terms.Wait()+3*Interval) {
+		t.Error("it may come in before its lease is over, or long after")
 	}
 }

@@ -32,6 +32,7 @@ type File struct {
 	lock   *os.File
 	failed func(error)
 	wrote  func(time.Duration)
+	began  atomic.Pointer[time.Time] // of the write that is under way
 
 	// writing is held while something is written; it guards the next fields.
 	writing   sync.Mutex
@@ -171,6 +172,8 @@ func (f *File) write(r record) error {
 		return err
 	}
 	began := time.Now()
+	f.began.Store(&began)
+	defer f.began.Store(nil)
 	_, err = f.handle.WriteAt(data, int64(f.marker.end))
 	if err == nil {
 		err = f.handle.Sync()
@@ -198,6 +201,14 @@ func (f *File) write(r record) error {
 		}
 	}
 	return nil
+}
+
+// Writing returns for how long a write has been under way, 0 if there is none.
+func (f *File) Writing() time.Duration {
+	if began := f.began.Load(); began != nil {
+		return time.Since(*began)
+	}
+	return 0
 }
 
 func (f *File) note(began time.Time) {

@@ -83,7 +83,7 @@ func (c *Client) kept() exchanger {
 		c.idle[last] = nil
 		c.idle = c.idle[:last]
 		c.mu.Unlock()
-		if !h.stale() {
+		if !h.stale() && !c.expired(h) {
 			h.reused = true
 			return h
 		}
@@ -105,6 +105,11 @@ func (c *Client) keep(h *http1) {
 	}
 }
 
+// expired reports whether a connection has been kept unused for too long.
+func (c *Client) expired(h *http1) bool {
+	return c.cfg.IdleTimeout > 0 && time.Since(h.since) >= c.cfg.IdleTimeout
+}
+
 func (c *Client) sweepAfter() time.Duration {
 	if c.cfg.IdleTimeout > 0 {
 		return min(sweepInterval, c.cfg.IdleTimeout)
@@ -118,8 +123,7 @@ func (c *Client) sweep() {
 	c.mu.Lock()
 	var drop []*http1
 	c.idle = slices.DeleteFunc(c.idle, func(h *http1) bool {
-		old := c.cfg.IdleTimeout > 0 && time.Since(h.since) >= c.cfg.IdleTimeout
-		if old || h.stale() {
+		if c.expired(h) || h.stale() {
 			drop = append(drop, h)
 			return true
 		}

@@ -10,7 +10,9 @@ import (
 	"maps"
 	"os"
 	"path/filepath"
+	"runtime/debug"
 	"slices"
+	"strings"
 	"sync"
 	"syscall"
 	"time"
@@ -79,14 +81,44 @@ func Open(dir, cluster string) (*Store, error) {
 	if err := os.MkdirAll(dir, 0o700); err != nil {
 		return nil, s.fail(err)
 	}
-	var err error
-	if s.db, err = bbolt.Open(s.path, 0o600, &bbolt.Options{Timeout: time.Second}); err != nil {
+	err := protected(func() (err error) {
+		if s.db, err = bbolt.Open(s.path, 0o600, &bbolt.Options{Timeout: time.Second}); err != nil {
+			return err
+		}
+		if err := s.begin(cluster); err != nil {
+			return errors.Join(err, s.db.Close())
+		}
+		return nil
+	})
+	if err != nil {
 		return nil, s.fail(err)
 	}
-	if err := s.begin(cluster); err != nil {
-		return nil, s.fail(errors.Join(err, s.db.Close()))
-	}
 	return s, nil
+}
+
+// readTime is how long a good file may take to be read.
+const readTime = 10 * time.Second
+
+// protected does what reads a file that may be damaged: bbolt then panics, reads behind
+// its end or never comes back. Its file cannot even be closed after that, so the process
+// should end.
+func protected(do func() error) error {
+	done := make(chan error, 1)
+	go func() {
+		defer func() {
+			if p := recover(); p != nil {
+				done <- errDamaged(fmt.Errorf("%v", p))
+			}
+		}()
+		debug.SetPanicOnFault(true) // of this goroutine
+		done <- do()
+	}()
+	select {
+	case err := <-done:
+		return err
+	case <-time.After(readTime):
+		return errDamaged(fmt.Errorf("not read after %v", readTime))
+	}
 }
 
 // begin checks whose file it is, and makes a new one this cluster's.
@@ -159,11 +191,13 @@ func readHead(b *bbolt.Bucket) (h head, err error) {
 // Load returns all tables that are stored, whole, by pool.
 func (s *Store) Load() (map[string][]*replication.Delta, error) {
 	out := make(map[string][]*replication.Delta)
-	err := s.db.View(func(tx *bbolt.Tx) error {
-		return each(tx, func(t table, b *bbolt.Bucket) error {
-			d, err := load(t.owner, b)
-			out[t.pool] = append(out[t.pool], d)
-			return err
+	err := protected(func() error {
+		return s.db.View(func(tx *bbolt.Tx) error {
+			return each(tx, func(t table, b *bbolt.Bucket) error {
+				d, err := load(t.owner, b)
+				out[t.pool] = append(out[t.pool], d)
+				return err
+			})
 		})
 	})
 	if err != nil {
@@ -347,7 +381,7 @@ func (s *Store) fail(err error) error {
 	case errors.Is(err, syscall.ENOSPC):
 		advice = "; the disk is full"
 	case errors.Is(err, errDamage), errors.Is(err, bolterrors.ErrInvalid), errors.Is(err, bolterrors.ErrChecksum),
-		errors.Is(err, bolterrors.ErrVersionMismatch):
+		errors.Is(err, bolterrors.ErrVersionMismatch), strings.Contains(err.Error(), "file size too small"):
 		advice = "; the file is damaged or not kgate's: move it away, the tickets in it are lost then"
 	}
 	return fmt.Errorf("%w: %s: %w%s", ErrDisk, s.path, err, advice)

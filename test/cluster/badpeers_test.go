@@ -4,8 +4,8 @@ import (
 	"bufio"
 	"context"
 	"encoding/binary"
+	"fmt"
 	"io"
-	"maps"
 	mathrand "math/rand/v2"
 	"net"
 	"net/http"
@@ -270,18 +270,13 @@ func checkRefusals(t *testing.T, g *Gateway) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	refused := make(map[string]float64)
-	for series, v := range m {
-		if cause, ok := strings.CutPrefix(series, `kgate_peer_refused_total{cause="`); ok && v > 0 {
-			refused[strings.TrimSuffix(cause, `"}`)] = v
-		}
-	}
-	t.Logf("%s: refused %v", g.Name, refused)
 	for _, cause := range []string{
 		"foreign_magic", "foreign_version", "unknown_kind", "unknown_node", "incomplete", "slow_preamble",
 		"too_many_half_open", "tls_on_plaintext_port",
 	} {
-		if refused[cause] == 0 {
+		n := m.Sum("kgate_peer_refused_total", fmt.Sprintf("cause=%q", cause))
+		t.Logf("%s: refused %v for the cause %s", g.Name, n, cause)
+		if n == 0 {
 			t.Errorf("%s has refused nothing for the cause %s", g.Name, cause)
 		}
 	}
@@ -295,7 +290,7 @@ func checkRefusals(t *testing.T, g *Gateway) {
 		}
 	}
 	if len(logged) == 0 {
-		t.Errorf("%s has logged no refusal; causes %v", g.Name, slices.Collect(maps.Keys(refused)))
+		t.Errorf("%s has logged no refusal", g.Name)
 	}
 }
 

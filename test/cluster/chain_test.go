@@ -16,10 +16,13 @@ func TestChainOfJoinLists(t *testing.T) {
 		t.Skip("takes ten seconds")
 	}
 	const (
-		rounds = 20
-		size   = 5
-		bound  = 5 * time.Second
+		size  = 5
+		bound = 5 * time.Second
 	)
+	rounds := 5
+	if Soak() {
+		rounds = 20
+	}
 	binary := Binary(t)
 	_, url := serve(t, &http.Server{Handler: http.NotFoundHandler()})
 	for round := range rounds {

@@ -288,7 +288,11 @@ func TestComeAndGo(t *testing.T) {
 			quiet()
 			before := goroutines(t, c)
 
-			did, errs := crowd(t.Context(), c, guests, seed, 8*time.Second)
+			during := 4 * time.Second
+			if Soak() {
+				during = 8 * time.Second
+			}
+			did, errs := crowd(t.Context(), c, guests, seed, during)
 			for _, err := range errs {
 				t.Error(err)
 			}

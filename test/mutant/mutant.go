@@ -24,6 +24,8 @@ type Mutant struct {
 	// By is the test that has to, as the go command's -run takes it; empty: the
 	// suite's.
 	By string
+	// Args are further arguments for it, after the suite's.
+	Args []string
 }
 
 // Suite is a table of defects and how to look for them.
@@ -77,7 +79,7 @@ func (s Suite) verdict(t *testing.T, m Mutant) string {
 		}
 		overlay, env = nil, append(env, s.Variable+"="+path)
 	}
-	args := slices.Concat([]string{"test"}, overlay, []string{"-vet=off", "-count=1", "-run", by, cmp.Or(s.Package, ".")}, s.Args)
+	args := slices.Concat([]string{"test"}, overlay, []string{"-vet=off", "-count=1", "-run", by, cmp.Or(s.Package, ".")}, s.Args, m.Args)
 	run := exec.CommandContext(t.Context(), "go", args...)
 	run.Env = env
 	output, err := run.CombinedOutput()

@@ -30,6 +30,13 @@ func TestMutantsAreCaught(t *testing.T) {
 				By:     "^TestEdges$/^one_opens_none",
 				Caught: "while the fault lasts|after the fault|is not ready",
 			},
+			{
+				Name: "a leader that renews nothing is a leader", File: "../../membership/election.go",
+				Old:    "time.Since(last.sent) > c.lease()*3/5",
+				New:    "time.Since(last.sent) > 100*c.lease()",
+				By:     "^TestSlowLeader$",
+				Caught: "has lost its lease|while the leader is slow",
+			},
 		},
 	}.Run(t)
 }

@@ -5,6 +5,7 @@ import (
 	"os"
 	"strconv"
 	"sync"
+	"sync/atomic"
 	"time"
 )
 
@@ -13,12 +14,13 @@ import (
 // gateway has a TUN device for its peers, and the relay reads and writes them.
 type relay struct {
 	delay   time.Duration
-	devices []*os.File // in the order of Network.Hosts
+	devices []*os.File     // in the order of Network.Hosts
+	extra   []atomic.Int64 // of each gateway: added to the delay from and to it
 	stop    chan struct{}
 	wg      sync.WaitGroup
 }
 
-// underway bounds the packets of one gateway that are on their way; what is
+// underway bounds the packets from one gateway to another that are on their way; what is
 // beyond it is lost, as in a router.
 const underway = 1 << 14
 
@@ -47,20 +49,31 @@ func (nw *Network) startRelay(n int, delay time.Duration) error {
 			return err
 		}
 	}
-	for _, from := range r.devices {
-		line := make(chan packet, underway)
-		r.wg.Go(func() { r.read(from, line) })
-		r.wg.Go(func() { r.write(line) })
+	r.extra = make([]atomic.Int64, n)
+	for i := range r.devices {
+		lines := make([]chan packet, n)
+		for to := range lines {
+			lines[to] = make(chan packet, underway)
+			r.wg.Go(func() { r.write(lines[to]) })
+		}
+		r.wg.Go(func() { r.read(i, lines) })
 	}
 	return nil
 }
 
+// Slow adds a delay to all packets from and to a gateway.
+func (nw *Network) Slow(i int, delay time.Duration) { nw.relay.extra[i].Store(int64(delay)) }
+
 // read takes packets from a gateway until its device is closed.
-func (r *relay) read(from *os.File, line chan<- packet) {
-	defer close(line)
+func (r *relay) read(i int, lines []chan packet) {
+	defer func() {
+		for _, line := range lines {
+			close(line)
+		}
+	}()
 	b := make([]byte, 1<<16)
 	for {
-		n, err := from.Read(b)
+		n, err := r.devices[i].Read(b)
 		if err != nil {
 			return
 		}
@@ -72,8 +85,9 @@ func (r *relay) read(from *os.File, line chan<- packet) {
 		if to < 0 || to >= len(r.devices) {
 			continue
 		}
+		delay := r.delay + time.Duration(r.extra[i].Load()+r.extra[to].Load())
 		select {
-		case line <- packet{time.Now().Add(r.delay), to, append([]byte(nil), b[:n]...)}:
+		case lines[to] <- packet{time.Now().Add(delay), to, append([]byte(nil), b[:n]...)}:
 		default:
 		}
 	}

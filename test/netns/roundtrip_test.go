@@ -7,6 +7,34 @@ import (
 	"github.com/kgate/kgate/test/cluster"
 )
 
+// TestSlowLeader has all packets of the leader come a second late, both ways: the
+// others elect another one, and keep their leases.
+func TestSlowLeader(t *testing.T) {
+	if testing.Short() {
+		t.Skip("takes a quarter of a minute")
+	}
+	w := newWorldIn(t, NewDelayed(t, size, time.Millisecond), 3*time.Second)
+	span(t, window)
+	roles, err := w.cluster.Roles(t.Context())
+	if err != nil {
+		t.Fatal(err)
+	}
+	since := time.Now()
+	w.Slow(roles.Leader, time.Second)
+	span(t, 10*time.Second)
+	gap := cluster.Gap(w.judge.Since(since), since, time.Now())
+	t.Logf("none for %v; roles:%s", gap.Round(time.Millisecond), w.describe(roles))
+	if gap > 5*time.Second {
+		t.Errorf("no request for %v while the leader is slow", gap)
+	}
+	for i, g := range w.cluster.Gateways {
+		if lost := len(g.Log.Records("no longer entitled to admit: coming back as a new incarnation")); lost > 0 && i != roles.Leader {
+			t.Errorf("%s has lost its lease", g.Name)
+		}
+	}
+	w.checkBound(t)
+}
+
 // TestLongRoundTrips runs five gateways that are 300 ms apart, there and back,
 // with the default lease. Nothing must happen: no election, no suspension, no
 // lease lost, no link broken, no request refused. When no packet arrives for half a

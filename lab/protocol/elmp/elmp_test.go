@@ -10,7 +10,7 @@ import (
 	"github.com/kgate/kgate/test/mutant"
 )
 
-var seeds = flag.Uint64("seeds", 1000, "seeds of the fuzz")
+var seeds = flag.Uint64("seeds", 400, "seeds of the fuzz")
 
 func TestExplore(t *testing.T) {
 	for _, s := range []struct {
@@ -60,7 +60,7 @@ func TestCrash(t *testing.T) {
 // The holes of the paper, and of our own way around them.
 func TestMutantsAreCaught(t *testing.T) {
 	mutant.Suite{
-		By: "^(TestFuzz|TestExplore)$", Args: []string{"-short", "-timeout=300s"},
+		By: "^(TestFuzz|TestExplore)$", Args: []string{"-short", "-timeout=300s", "-seeds=1000"},
 		Mutants: []mutant.Mutant{
 			{
 				Name: "the unused token of the root stays there", File: "elmp.go",

@@ -55,6 +55,13 @@ func (l *letter) String() string {
 // Kind names the message.
 func (*returned) Kind() string { return "returned" }
 
+// Undelivered returns what the sender of a letter is told when its connection breaks;
+// false: m is none.
+func Undelivered(m any) (told any, ok bool) {
+	l, ok := m.(*letter)
+	return &returned{l}, ok
+}
+
 // String formats the message for traces.
 func (r *returned) String() string { return "returned: " + r.letter.String() }
 

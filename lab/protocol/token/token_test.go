@@ -14,7 +14,7 @@ import (
 	"github.com/kgate/kgate/test/mutant"
 )
 
-var seeds = flag.Uint64("seeds", 1000, "seeds of the fuzz")
+var seeds = flag.Uint64("seeds", 400, "seeds of the fuzz")
 
 // Every interleaving of small systems. With crashes, timers run out when no message
 // is on its way: they are longer than the longest delay.
@@ -132,7 +132,7 @@ func TestEquations(t *testing.T) {
 // The mends of the printed algorithm, each left out once.
 func TestMutantsAreCaught(t *testing.T) {
 	mutant.Suite{
-		By: "^(TestFuzz|TestExplore)$", Args: []string{"-timeout=300s"},
+		By: "^(TestFuzz|TestExplore)$", Args: []string{"-timeout=300s", "-seeds=1000"},
 		Mutants: []mutant.Mutant{
 			{
 				Name: "whoever notices a crash makes a token", File: "recovery.go",
