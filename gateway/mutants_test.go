@@ -73,6 +73,13 @@ func TestMutantsAreCaught(t *testing.T) {
 			Caught: "before the slot is somebody else's",
 		},
 		{
+			Name: "a call that is repeated has no name", File: "redeem.go",
+			Old:    "Call: rand.Text()}",
+			New:    "Call: rand.Text()[:0]}",
+			By:     "^TestRedeemWithALostAnswer$",
+			Caught: "has been used",
+		},
+		{
 			Name: "what is left is promised as if all clocks ran alike", File: "tickets.go",
 			Old:    "Left: t.Left(p.g.clock()),",
 			New:    "Left: t.Expires - p.g.clock(),",

@@ -2,6 +2,7 @@ package gateway
 
 import (
 	"context"
+	"crypto/rand"
 	"errors"
 	"sync"
 	"time"
@@ -45,7 +46,7 @@ func (g *Gateway) RedeemTicket(ctx context.Context, pool, id string) (*Redeemed,
 		return nil, ErrTicketWaiting
 	}
 	sent := g.now()
-	if t, err = g.onTicket(ctx, ticketCall{Op: opUse, ID: id}); err != nil {
+	if t, err = g.onTicket(ctx, ticketCall{Op: opUse, ID: id, Call: rand.Text()}); err != nil {
 		return nil, err
 	}
 	r := &Redeemed{g: g, self: self, ticket: t}

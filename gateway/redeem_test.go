@@ -1,8 +1,12 @@
 package gateway
 
 import (
+	"bytes"
 	"context"
 	"errors"
+	"io"
+	"net/http"
+	"sync"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -298,4 +302,64 @@ func TestPromisesLess(t *testing.T) {
 			}
 		}
 	})
+}
+
+// lossy loses the answer to the first call that uses a ticket, once it was carried out.
+type lossy struct {
+	http.RoundTripper
+	once sync.Once
+	lost func()
+}
+
+// RoundTrip implements http.RoundTripper.
+func (l *lossy) RoundTrip(r *http.Request) (*http.Response, error) {
+	body, err := io.ReadAll(r.Body)
+	if err != nil {
+		return nil, err
+	}
+	r.Body = io.NopCloser(bytes.NewReader(body))
+	resp, err := l.RoundTripper.RoundTrip(r)
+	if err == nil && bytes.Contains(body, []byte(`"use"`)) {
+		l.once.Do(func() {
+			resp.Body.Close()
+			resp, err = nil, errSilent
+			l.lost()
+		})
+	}
+	return resp, err
+}
+
+// A request whose use of a ticket was carried out, and the answer lost, has the slot
+// all the same, also when the ticket's gateway was lost with the answer.
+func TestRedeemWithALostAnswer(t *testing.T) {
+	for _, lost := range []bool{false, true} {
+		synctest.Test(t, func(t *testing.T) {
+			f := newFleet(t, 4, 1, membership.BindingLate, time.Millisecond, PoolConfig{})
+			f.heirs = true
+			f.view.Lease = 3 * time.Second
+			owner, user := f.gateways[2], f.gateways[3]
+			tk := request(t, owner, time.Minute)
+			answers := 0
+			user.client.Transport = &lossy{RoundTripper: user.client.Transport, lost: func() {
+				if answers++; lost {
+					owner.isolate(3 * time.Second)
+					f.suspend(owner.self, 1)
+					time.AfterFunc(4*time.Second, f.expire)
+				}
+			}}
+			r, err := user.RedeemTicket(t.Context(), testPool, tk.ID)
+			if err != nil || answers != 1 {
+				t.Fatalf("owner lost %t: %v, %d answers lost", lost, err, answers)
+			}
+			if _, err := user.RedeemTicket(t.Context(), testPool, tk.ID); !errors.Is(err, ErrTicketUsed) {
+				t.Errorf("owner lost %t: another request: %v", lost, err)
+			}
+			if !r.Valid() {
+				t.Errorf("owner lost %t: the slot is lost", lost)
+			}
+			r.Release()
+			time.Sleep(10 * time.Second)
+			f.check()
+		})
+	}
 }

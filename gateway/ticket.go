@@ -124,7 +124,7 @@ func (g *Gateway) here(ctx context.Context, owner kmutex.Node, c ticketCall) (Ti
 	case opRenew:
 		return p.renewTicket(ctx, c.ID)
 	case opUse:
-		return p.useTicket(ctx, c.ID)
+		return p.useTicket(ctx, c)
 	case opEnd:
 		return Ticket{}, p.finishTicket(c.ID)
 	default:

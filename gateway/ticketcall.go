@@ -23,6 +23,7 @@ type ticketCall struct {
 	ID      string
 	Granted bool          // test: the state in which the answer may wait
 	Wait    time.Duration // test: how long
+	Call    string        // use: its name, the same when it comes again
 }
 
 type ticketOp string

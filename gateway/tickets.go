@@ -151,8 +151,8 @@ func (p *pool) renewTicket(ctx context.Context, id string) (Ticket, error) {
 }
 
 // useTicket lets one request have the ticket's slot, and no other ever.
-func (p *pool) useTicket(ctx context.Context, id string) (Ticket, error) {
-	err := p.onTicket(id, func(t *purepool.Ticket) (*purepool.Effects, error) { return p.core.Use(p.g.clock(), t) })
+func (p *pool) useTicket(ctx context.Context, c ticketCall) (Ticket, error) {
+	err := p.onTicket(c.ID, func(t *purepool.Ticket) (*purepool.Effects, error) { return p.core.Use(p.g.clock(), t, c.Call) })
 	switch {
 	case errors.Is(err, purepool.ErrWaiting):
 		return Ticket{}, ErrTicketWaiting
@@ -161,7 +161,7 @@ func (p *pool) useTicket(ctx context.Context, id string) (Ticket, error) {
 	case err != nil:
 		return Ticket{}, err
 	}
-	return p.awaitTicket(ctx, id, 0, now)
+	return p.awaitTicket(ctx, c.ID, 0, now)
 }
 
 // finishTicket ends a ticket on its holder's word.

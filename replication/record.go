@@ -26,6 +26,8 @@ const (
 	MaxTTL = 10 * time.Minute
 	// MaxNote bounds a note, in bytes.
 	MaxNote = 256
+	// MaxUsedBy bounds the name of a call, in bytes.
+	MaxUsedBy = 64
 	// MaxRecords bounds the tickets that one gateway takes in for one pool.
 	MaxRecords = 100_000
 	// maxHeld bounds a table together with what it has absorbed.
@@ -63,6 +65,9 @@ type Record struct {
 	Ends    int64         `json:"ends,omitempty"`
 	// Used: a request is, or was, in flight on the slot; no other may be.
 	Used bool `json:"used,omitempty"`
+	// UsedBy names the call that asked for that, so that it may ask again when the
+	// answer was lost. It is a secret between gateways.
+	UsedBy string `json:"used_by,omitempty"`
 	// Note says who asked, for people.
 	Note string `json:"note,omitempty"`
 }
@@ -93,6 +98,8 @@ func (r *Record) Validate() error {
 		return fmt.Errorf("%w: hold_max %v, ends %d", ErrInvalid, r.HoldMax, r.Ends)
 	case len(r.Note) > MaxNote || !utf8.ValidString(r.Note):
 		return fmt.Errorf("%w: a note of %d bytes", ErrInvalid, len(r.Note))
+	case len(r.UsedBy) > MaxUsedBy || !utf8.ValidString(r.UsedBy) || r.UsedBy != "" && !r.Used:
+		return fmt.Errorf("%w: used_by of %d bytes, used %t", ErrInvalid, len(r.UsedBy), r.Used)
 	case r.Token < 0, r.State == StateWaiting && (r.Token != 0 || r.Fence != Fence{}):
 		return fmt.Errorf("%w: token %d, %s", ErrInvalid, r.Token, r.State)
 	}

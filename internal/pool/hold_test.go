@@ -1,6 +1,7 @@
 package pool
 
 import (
+	"errors"
 	"testing"
 	"time"
 
@@ -93,5 +94,40 @@ func TestHeirKeepsTheSlot(t *testing.T) {
 		if got := w.now - began; got < w.view.Wait+ttl*11/10+100*time.Millisecond || got > w.view.Wait+ttl*11/10+time.Second {
 			t.Errorf("ttl %v: kept for %v", ttl, got)
 		}
+	}
+}
+
+// A call whose answer was lost may use the ticket again, also at the heir. No other
+// may, nor one that has no name.
+func TestUseAgain(t *testing.T) {
+	w, tk := inherited(t, replication.Record{TTL: time.Minute}, 0, 0)
+	p := w.pools[3]
+	use := func(call string) error {
+		_, err := p.Use(w.now, tk, call)
+		return err
+	}
+	if err := use("one"); err != nil {
+		t.Fatal(err)
+	}
+	if err := use("one"); err != nil {
+		t.Errorf("again: %v", err)
+	}
+	for _, call := range []string{"two", ""} {
+		if err := use(call); !errors.Is(err, ErrUsed) {
+			t.Errorf("call %q: %v", call, err)
+		}
+	}
+	w, tk = inherited(t, replication.Record{TTL: time.Minute, Used: true, UsedBy: "one"}, 0, 0)
+	p = w.pools[3]
+	if err := use("two"); !errors.Is(err, ErrUsed) {
+		t.Errorf("another call at the heir: %v", err)
+	}
+	if err := use("one"); err != nil {
+		t.Errorf("at the heir: %v", err)
+	}
+	w, tk = inherited(t, replication.Record{TTL: time.Minute, Used: true}, 0, 0)
+	p = w.pools[3]
+	if err := use(""); !errors.Is(err, ErrUsed) {
+		t.Errorf("without a name: %v", err)
 	}
 }

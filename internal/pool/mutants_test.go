@@ -88,6 +88,18 @@ func TestMutantsAreCaught(t *testing.T) {
 			Caught: "still withheld", By: "^TestUnknownTicketsAndAnotherHome$",
 		},
 		{
+			Name: "a call that comes again is another one", File: "tickets.go",
+			Old:    "case t.Used && (call == \"\" || call != t.UsedBy):",
+			New:    "case t.Used:",
+			Caught: "again: pool: the ticket has been used", By: "^TestUseAgain$",
+		},
+		{
+			Name: "the heir does not know who has used the slot", File: "tickets.go",
+			Old:    "Used: r.Used, UsedBy: r.UsedBy,",
+			New:    "Used: r.Used,",
+			Caught: "at the heir: pool: the ticket has been used", By: "^TestUseAgain$",
+		},
+		{
 			Name: "an heir ends a hold by the wall clocks alone", File: "tickets.go",
 			Old:    "\tleft = min(max(left, p.view.Wait+least), p.view.Wait+max(t.HoldMax, least))\n",
 			New:    "\tleft = max(left, 1)\n\t_ = least\n",

@@ -17,6 +17,8 @@ var (
 	ErrWaiting = errors.New("pool: the ticket is still waiting")
 	// ErrUsed: a request is or was in flight on the ticket's slot.
 	ErrUsed = errors.New("pool: the ticket has been used")
+	// ErrCall: no gateway in order names a call so.
+	ErrCall = errors.New("pool: the call's name is too long")
 	// ErrTickets: there are as many tickets as there may be.
 	ErrTickets = errors.New("pool: too many tickets")
 	// ErrNoTickets: the pool has none here, or they are not known yet.
@@ -53,8 +55,9 @@ type Ticket struct {
 	Granted bool
 	Grant   kmutex.Grant
 	Epoch   uint64
-	// Used: a request has or had the slot; no other may.
-	Used bool
+	// Used: a request has or had the slot, that of the call UsedBy; no other may.
+	Used   bool
+	UsedBy string
 	// Expires is when it ends without a further sign of its holder. That is later
 	// than its holder may rely on it, see [Ticket.Left].
 	Expires time.Duration
@@ -169,7 +172,7 @@ func (t *Ticket) sign(now time.Duration) {
 // write puts t's state into the table.
 func (ts *Tickets) write(t *Ticket) error {
 	r := replication.Record{
-		ID: t.ID, Stamp: t.Stamp, TTL: t.TTL, State: replication.StateWaiting, Note: t.Note, Used: t.Used,
+		ID: t.ID, Stamp: t.Stamp, TTL: t.TTL, State: replication.StateWaiting, Note: t.Note, Used: t.Used, UsedBy: t.UsedBy,
 		HoldMax: t.HoldMax, Ends: t.endsAt,
 	}
 	if t.Granted {

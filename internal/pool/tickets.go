@@ -67,17 +67,21 @@ func (p *Pool) Await(now time.Duration, t *Ticket, by int) *Effects {
 	return p.Sign(now, t)
 }
 
-// Use lets one request have the ticket's slot, and no other ever. It fails with
-// ErrWaiting and ErrUsed.
-func (p *Pool) Use(now time.Duration, t *Ticket) (*Effects, error) {
+// Use lets one request have the ticket's slot, and no other ever. The call that asks
+// for it has a name that nobody else has; when its answer is lost it asks again, here or
+// at the heir, and is answered the same. One without a name cannot. It fails with
+// ErrWaiting, ErrUsed and ErrCall.
+func (p *Pool) Use(now time.Duration, t *Ticket, call string) (*Effects, error) {
 	p.fx.reset()
 	switch {
 	case !t.Granted:
 		return &p.fx, ErrWaiting
-	case t.Used:
+	case t.Used && (call == "" || call != t.UsedBy):
 		return &p.fx, ErrUsed
+	case len(call) > replication.MaxUsedBy:
+		return &p.fx, ErrCall
 	}
-	t.Used = true
+	t.Used, t.UsedBy = true, call
 	p.note(t)
 	t.sign(now)
 	heap.Fix(&p.tickets.due, t.index)
@@ -193,7 +197,7 @@ func (p *Pool) inherit(now time.Duration, in []replication.Inheritance) (refused
 				continue
 			}
 			t := &Ticket{
-				ID: r.ID, TTL: r.TTL, HoldMax: r.HoldMax, Stamp: r.Stamp, Note: r.Note, Used: r.Used,
+				ID: r.ID, TTL: r.TTL, HoldMax: r.HoldMax, Stamp: r.Stamp, Note: r.Note, Used: r.Used, UsedBy: r.UsedBy,
 				version: version, endsAt: r.Ends,
 			}
 			if r.State == replication.StateGranted {
