@@ -177,12 +177,12 @@ func TestRaftLogIsQuietAndShort(t *testing.T) {
 	for range 3 {
 		logger.Info("entering candidate state", "term", 3)
 		logger.Warn("heartbeat timeout reached, starting election")
-		logger.Error("failed to heartbeat to", "peer", "10.0.0.1:7080", "error", io.EOF)
-		logger.Error("failed to heartbeat to", "peer", "10.0.0.2:7080", "error", io.EOF)
+		logger.Error("failed to install snapshot", "peer", "10.0.0.1:7080", "error", io.EOF)
+		logger.Error("failed to install snapshot", "peer", "10.0.0.2:7080", "error", io.EOF)
 	}
 	want := fmt.Sprintf("%s\n%s\n",
-		`level=WARN msg=raft detail="failed to heartbeat to" fields="peer=10.0.0.1:7080 error=EOF"`,
-		`level=WARN msg=raft detail="failed to heartbeat to" fields="peer=10.0.0.2:7080 error=EOF"`)
+		`level=WARN msg=raft detail="failed to install snapshot" fields="peer=10.0.0.1:7080 error=EOF"`,
+		`level=WARN msg=raft detail="failed to install snapshot" fields="peer=10.0.0.2:7080 error=EOF"`)
 	if lines.String() != want {
 		t.Errorf("got\n%s\nwant\n%s", lines.String(), want)
 	}
