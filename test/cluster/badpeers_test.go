@@ -271,7 +271,7 @@ func checkRefusals(t *testing.T, g *Gateway) {
 		t.Fatal(err)
 	}
 	for _, cause := range []string{
-		"foreign_magic", "foreign_version", "unknown_kind", "unknown_node", "incomplete", "slow_preamble",
+		"foreign_magic", "foreign_version", "unknown_kind", "slow_preamble",
 		"too_many_half_open", "tls_on_plaintext_port",
 	} {
 		n := m.Sum("kgate_peer_refused_total", fmt.Sprintf("cause=%q", cause))
