@@ -363,3 +363,23 @@ func TestRedeemWithALostAnswer(t *testing.T) {
 		})
 	}
 }
+
+// A request that ends, or redeems a ticket, while its gateway is closed begins nothing
+// that Close does not wait for.
+func TestNothingBeginsAfterClose(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		f := newFleet(t, 1, 1, membership.BindingLate, 0, PoolConfig{})
+		n := f.gateways[1]
+		tk := request(t, n, time.Minute)
+		r, err := n.RedeemTicket(t.Context(), testPool, tk.ID)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if err := n.Gateway.Close(); err != nil {
+			t.Fatal(err)
+		}
+		n.background(func() { t.Error("something begins after Close") })
+		r.Release()
+		synctest.Wait()
+	})
+}

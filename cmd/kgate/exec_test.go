@@ -329,7 +329,10 @@ func TestKilledBeforeTheHoldEnds(t *testing.T) {
 				if err != nil {
 					t.Fatal(err)
 				}
-				<-slot.Lost()
+				select {
+				case <-slot.Lost():
+				case <-time.After(time.Until(ends)):
+				}
 				held := time.Since(began)
 				time.Sleep(slot.Grace())
 				if spare := time.Until(ends); spare < 100*time.Millisecond {
