@@ -50,7 +50,8 @@ type Ticket struct {
 	// Arrived is when it was taken in; Place names it in the line, and is no secret.
 	Arrived time.Time
 	Place   string
-	// Expires is when it ends unless the holder gives a sign.
+	// Expires is when it ends unless the holder gives a sign. Its monotonic clock
+	// reading counts.
 	Expires time.Time
 }
 

@@ -98,12 +98,14 @@ type ticketDocument struct {
 	TTL      duration    `json:"ttl"`
 	Fence    string      `json:"fence,omitempty"`
 	Expires  time.Time   `json:"expires"`
+	Left     duration    `json:"left"`
 }
 
 func document(t Ticket) ticketDocument {
 	return ticketDocument{
 		ID: t.ID, Pool: t.Pool, State: t.State, Position: t.Position, ETA: duration(t.ETA.Round(time.Millisecond)),
 		TTL: duration(t.TTL), Fence: t.Fence, Expires: t.Expires.UTC().Round(time.Millisecond),
+		Left: duration(max(0, time.Until(t.Expires)).Truncate(time.Millisecond)),
 	}
 }
 

@@ -102,7 +102,7 @@ func (c *Client) Request(ctx context.Context, pool string) (*Ticket, error) {
 	if ctx.Err() != nil {
 		return nil, context.Cause(ctx)
 	}
-	t := &Ticket{c: c, pool: pool}
+	t := &Ticket{c: c, pool: pool, status: c.blank()}
 	// A ticket whose name is not heard stands in the line until its TTL.
 	asking, done := outlive(ctx, hearFor)
 	defer done()

@@ -18,9 +18,10 @@ type Slot struct {
 	pool   string
 	status Status
 	ttl    time.Duration
-	// confirmed is when the newest renewal was sent that was answered. The
-	// goroutine that renews owns it.
+	// confirmed is when the newest renewal was sent that was answered, and left what
+	// the answer promised. The goroutine that renews owns them.
 	confirmed time.Time
+	left      time.Duration
 
 	lost   chan struct{}
 	cancel context.CancelFunc
@@ -31,7 +32,7 @@ type Slot struct {
 
 func newSlot(c *Client, pool string, status Status, signed time.Time) *Slot {
 	return &Slot{
-		c: c, pool: pool, status: status, ttl: c.cfg.TTL, confirmed: signed,
+		c: c, pool: pool, status: status, ttl: c.cfg.TTL, confirmed: signed, left: time.Duration(status.Left),
 		lost: make(chan struct{}), done: make(chan struct{}),
 	}
 }
@@ -51,8 +52,8 @@ func (s *Slot) Pool() string { return s.pool }
 func (s *Slot) Fence() string { return s.status.Fence }
 
 // Lost is closed when the slot cannot be held any longer: it could not be renewed in
-// time, and must be let go within [Slot.Grace], or the gateways have ended it. Release
-// does not close it.
+// time, or its pool bounds how long it may be held, and it must be let go within
+// [Slot.Grace]; or the gateways have ended it. Release does not close it.
 func (s *Slot) Lost() <-chan struct{} { return s.lost }
 
 // Release gives the slot back. It takes a few seconds at most; when no gateway
@@ -69,13 +70,20 @@ func (s *Slot) Release() error {
 
 func (s *Slot) path() string { return pathOf(s.ID()) }
 
-// Grace is how long after [Slot.Lost] was closed the slot still is its holder's when it
-// could not be renewed: a twentieth of the time to live, and five seconds at most. The
+// Grace is how long after [Slot.Lost] was closed the slot still is its holder's, unless
+// the gateways have ended it: a twentieth of the time to live, and five seconds at most. The
 // holder must have stopped by then.
 func (s *Slot) Grace() time.Duration { return min(s.ttl/20, 5*time.Second) }
 
+// term is what the newest renewal promised. Near the end of a hold that the pool bounds
+// it is less than the time to live.
+func (s *Slot) term() time.Duration { return min(s.ttl, s.left) }
+
 // lapses returns when the slot is lost without another renewal.
-func (s *Slot) lapses() time.Time { return s.confirmed.Add(drift.Use(s.ttl) - s.Grace()) }
+func (s *Slot) lapses() time.Time { return s.confirmed.Add(drift.Use(s.term()) - s.Grace()) }
+
+// due returns when to renew next.
+func (s *Slot) due() time.Time { return s.confirmed.Add(max(s.term()/3, s.c.retry())) }
 
 // start renews in the background until Release or the loss of the slot.
 func (s *Slot) start() {
@@ -84,8 +92,8 @@ func (s *Slot) start() {
 	go func() {
 		defer close(s.done)
 		defer cancel()
-		for pause(ctx, time.Until(s.confirmed.Add(s.ttl/3))) {
-			if err := s.renew(ctx, s.lapses()); err != nil {
+		for pause(ctx, min(time.Until(s.due()), time.Until(s.lapses()))) {
+			if err := s.goOn(ctx); err != nil {
 				if ctx.Err() == nil {
 					s.c.cfg.Logger.Warn("slot lost", slog.String("pool", s.pool), slog.Any("error", err))
 					close(s.lost)
@@ -96,16 +104,25 @@ func (s *Slot) start() {
 	}()
 }
 
+// goOn renews the slot, unless too little of its hold is left for that.
+func (s *Slot) goOn(ctx context.Context) error {
+	if ends := s.lapses(); s.due().Before(ends) {
+		return s.renew(ctx, ends)
+	}
+	return &GoneError{Reason: "hold-max"}
+}
+
 // renew renews the slot, trying until it would be too late.
 func (s *Slot) renew(ctx context.Context, deadline time.Time) error {
 	ctx, cancel := context.WithDeadlineCause(ctx, deadline, ErrUnreachable)
 	defer cancel()
 	for {
 		// A gateway that is silent must leave time for another one.
-		sent, err := s.c.do(ctx, call{method: http.MethodPut, path: s.path(), within: s.ttl / 6}, nil)
+		status := s.c.blank()
+		sent, err := s.c.do(ctx, call{method: http.MethodPut, path: s.path(), within: s.ttl / 6}, &status)
 		switch {
 		case err == nil:
-			s.confirmed = sent
+			s.confirmed, s.left = sent, time.Duration(status.Left)
 			return nil
 		case errors.Is(err, ErrGone):
 			return err

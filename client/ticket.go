@@ -30,6 +30,9 @@ type Status struct {
 	ETA Duration `json:"eta"`
 	// Fence of a granted ticket, see [Slot.Fence].
 	Fence string `json:"fence"`
+	// Left is how long the ticket lives without a further sign: its TTL, or less where
+	// the pool bounds how long a slot may be held.
+	Left Duration `json:"left"`
 }
 
 // Duration is a time.Duration that JSON has as "30s".
@@ -78,7 +81,7 @@ func (t *Ticket) test(ctx context.Context, wait time.Duration) (Status, error) {
 	if wait > 0 {
 		q.query = url.Values{"wait": {wait.String()}}.Encode()
 	}
-	var s Status
+	s := t.c.blank()
 	sent, err := t.c.do(ctx, q, &s)
 	if err != nil {
 		return Status{}, err
@@ -130,12 +133,15 @@ func (t *Ticket) Wait(ctx context.Context) (*Slot, error) {
 // retry is the pause before all gateways are asked again.
 func (c *Client) retry() time.Duration { return min(c.cfg.TTL/30, time.Second) }
 
+// blank is a status of a ticket of which only the time to live is known.
+func (c *Client) blank() Status { return Status{Left: Duration(c.cfg.TTL)} }
+
 // hold makes a slot of a granted ticket.
 func (t *Ticket) hold(ctx context.Context) (*Slot, error) {
 	t.mu.Lock()
 	s := newSlot(t.c, t.pool, t.status, t.signed)
 	t.mu.Unlock()
-	if time.Since(s.confirmed) > s.ttl/2 {
+	if time.Since(s.confirmed) > s.term()/2 {
 		// Too little is left to begin with. Nobody relies on the slot yet, so it
 		// need not be in time.
 		if err := s.renew(ctx, time.Now().Add(s.ttl)); err != nil {

@@ -80,6 +80,13 @@ func TestMutantsAreCaught(t *testing.T) {
 			Caught: "has been used",
 		},
 		{
+			Name: "work begins after Close", File: "gateway.go",
+			Old:    "if g.ctx.Err() == nil {\n\t\tg.wg.Go(do)",
+			New:    "{\n\t\tg.wg.Go(do)",
+			By:     "^TestNothingBeginsAfterClose$",
+			Caught: "begins after Close",
+		},
+		{
 			Name: "what is left is promised as if all clocks ran alike", File: "tickets.go",
 			Old:    "Left: t.Left(p.g.clock()),",
 			New:    "Left: t.Expires - p.g.clock(),",

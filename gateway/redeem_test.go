@@ -7,6 +7,7 @@ import (
 	"io"
 	"net/http"
 	"sync"
+	"sync/atomic"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -229,6 +230,20 @@ func TestHeirWaitsForWhatTheOwnerPromised(t *testing.T) {
 	})
 }
 
+// deaf lets no call through once it is on.
+type deaf struct {
+	http.RoundTripper
+	on atomic.Bool
+}
+
+// RoundTrip implements http.RoundTripper.
+func (d *deaf) RoundTrip(r *http.Request) (*http.Response, error) {
+	if d.on.Load() {
+		return nil, errSilent
+	}
+	return d.RoundTripper.RoundTrip(r)
+}
+
 // The heir of a ticket whose hold is bounded gives the slot to nobody while a request
 // is in flight on it, and to the next one not much later, although its wall clock and
 // the lost gateway's differ.
@@ -251,19 +266,28 @@ func TestHeirAndAnotherWallClock(t *testing.T) {
 				t.Fatal(err)
 			}
 			second := request(t, f.gateways[3], 5*time.Minute)
-			r, err := f.gateways[4].RedeemTicket(t.Context(), testPool, first.ID)
+			// The request is at a gateway that cannot ask the heir.
+			heir := f.named(f.view.Ring().Successors("gw-2", 1)[0])
+			user := f.gateways[4]
+			if heir == user {
+				user = f.gateways[1]
+			}
+			calls := &deaf{RoundTripper: user.client.Transport}
+			user.client.Transport = calls
+			r, err := user.RedeemTicket(t.Context(), testPool, first.ID)
 			if err != nil {
 				t.Fatal(err)
 			}
-			time.Sleep(10 * time.Second)
+			time.Sleep(10*time.Second + 500*time.Millisecond) // between two renewals
 			if !r.Valid() {
 				t.Fatal("lost although it is renewed")
 			}
+			calls.on.Store(true)
 			old.isolate(term)
-			f.suspend(old.self, 1)
+			f.suspend(old.self, heir.self)
 			time.AfterFunc(term, f.expire)
 			for !test(t, f.gateways[3], second.ID).Granted {
-				if held := time.Since(began); held > 10*time.Second+term*11/10+holdMax+time.Second {
+				if held := time.Since(began); held > 11*time.Second+term*11/10+holdMax+time.Second {
 					t.Fatalf("wall clock %v ahead: the slot is taken for %v", ahead, held)
 				}
 				time.Sleep(50 * time.Millisecond)
@@ -362,4 +386,24 @@ func TestRedeemWithALostAnswer(t *testing.T) {
 			f.check()
 		})
 	}
+}
+
+// A request that ends, or redeems a ticket, while its gateway is closed begins nothing
+// that Close does not wait for.
+func TestNothingBeginsAfterClose(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		f := newFleet(t, 1, 1, membership.BindingLate, 0, PoolConfig{})
+		n := f.gateways[1]
+		tk := request(t, n, time.Minute)
+		r, err := n.RedeemTicket(t.Context(), testPool, tk.ID)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if err := n.Gateway.Close(); err != nil {
+			t.Fatal(err)
+		}
+		n.background(func() { t.Error("something begins after Close") })
+		r.Release()
+		synctest.Wait()
+	})
 }

@@ -304,3 +304,45 @@ func TestKilledBeforeTheSlotIsGone(t *testing.T) {
 		}
 	}
 }
+
+// A command whose pool bounds how long a slot may be held is killed before the end of
+// that, and not much before, also by clocks that run differently.
+func TestKilledBeforeTheHoldEnds(t *testing.T) {
+	const fast = 1.1 / 0.9 // the gateway's clock, by the command's
+	for ttl := time.Second; ttl <= 10*time.Minute; ttl += 7 * time.Second {
+		for _, hold := range []time.Duration{ttl / 2, ttl, 3 * ttl} {
+			synctest.Test(t, func(t *testing.T) {
+				ends := time.Now().Add(time.Duration(float64(hold) / fast))
+				gateways, err := client.New(client.Config{TTL: ttl, HTTPClient: &http.Client{Transport: roundTrip(func(r *http.Request) (*http.Response, error) {
+					kept := min(time.Duration(float64(time.Until(ends))*fast), purepool.KeepFor(ttl))
+					held := purepool.Ticket{TTL: ttl, Expires: kept}
+					return &http.Response{
+						StatusCode: http.StatusOK, Header: http.Header{}, Request: r,
+						Body: io.NopCloser(strings.NewReader(fmt.Sprintf(`{"id": "a", "state": "granted", "fence": "p/1/1/1", "left": "%v"}`, held.Left(0)))),
+					}, nil
+				})}})
+				if err != nil {
+					t.Fatal(err)
+				}
+				began := time.Now()
+				slot, err := gateways.Acquire(t.Context(), "p")
+				if err != nil {
+					t.Fatal(err)
+				}
+				select {
+				case <-slot.Lost():
+				case <-time.After(time.Until(ends)):
+				}
+				held := time.Since(began)
+				time.Sleep(slot.Grace())
+				if spare := time.Until(ends); spare < 100*time.Millisecond {
+					t.Errorf("ttl %v, hold %v: killed %v before the slot is somebody else's", ttl, hold, spare)
+				}
+				if least := ends.Sub(began)/2 - 2*slot.Grace() - 100*time.Millisecond; held < least {
+					t.Errorf("ttl %v, hold %v: lost after %v of %v", ttl, hold, held, ends.Sub(began))
+				}
+				_ = slot.Release()
+			})
+		}
+	}
+}

@@ -5,6 +5,7 @@ import (
 	"crypto/rand"
 	"errors"
 	"fmt"
+	"io"
 	"log/slog"
 	"net"
 	"net/http"
@@ -78,9 +79,10 @@ type node struct {
 func startNode(cfg *config.Config, log *slog.Logger, sockets map[string][]net.Listener) (*node, error) {
 	ctx, cancel := context.WithCancel(context.Background())
 	n := &node{cfg: cfg, sockets: sockets, log: log, started: time.Now(),
-		// The structured lines go where the other lines go, the others to standard output.
-		accessLog: telemetry.NewBuffered(os.Stderr), commonLog: telemetry.NewBuffered(os.Stdout), ctx: ctx, cancel: cancel, failed: make(chan error, 4), leave: make(chan struct{})}
-	n.undo = append(n.undo, n.closeSockets, n.accessLog.Flush, n.commonLog.Flush)
+		ctx: ctx, cancel: cancel, failed: make(chan error, 4), leave: make(chan struct{})}
+	n.undo = append(n.undo, n.closeSockets)
+	// The structured lines go where the other lines go, the others to standard output.
+	n.accessLog, n.commonLog = n.openLog(os.Stderr), n.openLog(os.Stdout)
 	n.read.Store(&configRead{at: n.started})
 	n.serving, n.stopServing = context.WithCancel(ctx)
 	for _, step := range []func(context.Context) error{
@@ -91,6 +93,15 @@ func startNode(cfg *config.Config, log *slog.Logger, sockets map[string][]net.Li
 		}
 	}
 	return n, nil
+}
+
+// openLog returns a writer of access log lines that makes no request wait for the
+// reader of w.
+func (n *node) openLog(w io.Writer) *telemetry.Buffered {
+	lines := telemetry.NewQueued(w)
+	b := telemetry.NewBuffered(lines)
+	n.undo = append(n.undo, func() error { lines.Close(logPatience); return nil }, b.Flush)
+	return b
 }
 
 func (n *node) startMetrics(context.Context) error {

@@ -15,6 +15,9 @@ import (
 	"github.com/kgate/kgate/telemetry"
 )
 
+// logPatience bounds how long the end of the process waits for the log's reader.
+const logPatience = 2 * time.Second
+
 // serveCommand runs a gateway.
 type serveCommand struct {
 	File            string        `name:"config" short:"c" env:"KGATE_CONFIG" placeholder:"FILE" help:"Configuration file (YAML). The simple case needs none."`
@@ -57,7 +60,9 @@ func (c *serveCommand) Run(std streams, misspelt misspelt) error {
 	case err != nil:
 		return err
 	}
-	log, settings, err := telemetry.NewLogger(std.err, cfg.Log.Level, cfg.Log.Format)
+	lines := telemetry.NewQueued(std.err)
+	defer lines.Close(logPatience) // before an error is printed
+	log, settings, err := telemetry.NewLogger(lines, cfg.Log.Level, cfg.Log.Format)
 	if err != nil {
 		return err
 	}

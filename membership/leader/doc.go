@@ -36,6 +36,8 @@
 //	a report does not come         the home of a pool complains twice in a row:   L/2; for one that
 //	                               the member that it misses goes; a home that    has just come in,
 //	                               misses most of those who renew goes itself     2 L/3
+//	a home cannot read its         its own report is among those that it misses:  L/2
+//	tickets                        it goes
 //	views are not followed         it renews, and names a view that is L/2 old    3 L/4
 //	the leader is not heard by     more gateways that gossip sees have not          L/2, again
 //	most, or cannot ask the        renewed for L/2, or are kept out since they do   after W

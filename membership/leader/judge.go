@@ -174,7 +174,8 @@ func (r *Rules) apart(now time.Duration) map[kmutex.Node]Reason {
 }
 
 // unreported returns whom the homes' complaints are against. A home that misses
-// most of those who renew is itself the one that nobody reaches.
+// most of those who renew is itself the one that nobody reaches. One that misses its
+// own report cannot read its tickets: it accuses itself.
 func (r *Rules) unreported(now time.Duration) map[kmutex.Node]Reason {
 	reasons := make(map[kmutex.Node]Reason)
 	renew := 0
@@ -191,14 +192,14 @@ func (r *Rules) unreported(now time.Duration) map[kmutex.Node]Reason {
 		var these []kmutex.Node
 		living := 0
 		for node, since := range rep.missing {
-			if _, in := r.members[node]; !in || node == home || rep.at-since < r.terms.Interval()/2 {
+			if _, in := r.members[node]; !in || rep.at-since < r.terms.Interval()/2 {
 				continue // one complaint alone may come of a pause of the home
 			}
 			if at, joined := r.joined[node]; joined && now-at < newFor(r.terms) {
 				continue // its link may not be up yet
 			}
 			these = append(these, node)
-			if other, renews := r.reports[node]; renews && r.fresh(other, now) {
+			if other, renews := r.reports[node]; node != home && renews && r.fresh(other, now) {
 				living++
 			}
 		}

@@ -70,6 +70,12 @@ func TestMutantsAreCaught(t *testing.T) {
 			Caught: "goes, and has all its links|want \\[", By: "^TestSeparate",
 		},
 		{
+			Name: "a home does not accuse itself", File: "judge.go",
+			Old:    "!in || rep.at-since",
+			New:    "!in || node == home || rep.at-since",
+			Caught: "a_home_cannot_make_its_own_report",
+		},
+		{
 			Name: "homes are not believed", File: "judge.go",
 			Old:    "if !r.members[home].Home ||",
 			New:    "if true ||",

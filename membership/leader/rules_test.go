@@ -65,7 +65,8 @@ func TestTable(t *testing.T) {
 		"one end complains": {
 			fault: func(w *world) { w.reports[2] = Report{Down: nodes{4}} },
 		},
-		"a report does not come": {miss(1, 3), fates{3: Missing}, interval, 2*interval + Interval},
+		"a report does not come":            {miss(1, 3), fates{3: Missing}, interval, 2*interval + Interval},
+		"a home cannot make its own report": {miss(1, 1), fates{1: Missing}, interval, 2*interval + Interval},
 		"two reports do not come": {
 			miss(1, 3, 4), fates{3: Missing, 4: Missing}, interval, 2*interval + Interval,
 		},
