@@ -65,8 +65,10 @@ func TestHostileRPC(t *testing.T) {
 						RPCHeader: header, Term: term, SnapshotVersion: 1, LastLogIndex: 9999,
 						Configuration: raft.EncodeConfiguration(raft.Configuration{}),
 					}, new(raft.InstallSnapshotResponse), bytes.NewReader(nil)),
-					"bad configuration": evil.AppendEntries(id, addr, &raft.AppendEntriesRequest{RPCHeader: header, Term: before, PrevLogEntry: 1, PrevLogTerm: 1,
-						Entries: []*raft.Log{{Index: 2, Term: before, Type: raft.LogConfiguration, Data: []byte("nonsense")}}}, new(raft.AppendEntriesResponse)),
+					"bad configuration": evil.AppendEntries(id, addr, &raft.AppendEntriesRequest{
+						RPCHeader: header, Term: before, PrevLogEntry: 1, PrevLogTerm: 1,
+						Entries: []*raft.Log{{Index: 2, Term: before, Type: raft.LogConfiguration, Data: []byte("nonsense")}},
+					}, new(raft.AppendEntriesResponse)),
 				}
 				for name, err := range calls {
 					if err == nil {

@@ -265,11 +265,11 @@ func TestSlotSeconds(t *testing.T) {
 	want := 0.0
 	for _, step := range []struct {
 		inUse int
-		for_  time.Duration
+		lasts time.Duration
 	}{{2, 1500 * time.Millisecond}, {6, 250 * time.Millisecond}, {0, time.Hour}, {3, 2 * time.Second}} {
 		p.Slots(step.inUse)
-		clock.Advance(step.for_)
-		want += float64(step.inUse) * step.for_.Seconds()
+		clock.Advance(step.lasts)
+		want += float64(step.inUse) * step.lasts.Seconds()
 		expect(t, values(t, reg), map[string]float64{"kgate_slot_seconds_total,pool=a": want})
 	}
 }

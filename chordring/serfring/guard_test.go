@@ -111,9 +111,14 @@ func flood(addr string, head, junk []byte, stop <-chan struct{}) (times int) {
 // than the header.
 func FuzzStream(f *testing.F) {
 	for _, seed := range [][]byte{
-		announced(10), announced(1 << 31), {}, {kindPing, 0x80}, {kindCompress}, {244, 3, 'a', 'b', 'c'},
+		announced(10), announced(1 << 31),
+		{},
+		{kindPing, 0x80},
+		{kindCompress},
+		{244, 3, 'a', 'b', 'c'},
 		encoded(f, kindPushPull, pushPull{Nodes: 3, UserStateLen: 70, Join: true}),
-		encoded(f, kindPushPull, pushPull{Nodes: -1}), {kindPushPull, 0xdf, 0xff, 0xff, 0xff, 0xff},
+		encoded(f, kindPushPull, pushPull{Nodes: -1}),
+		{kindPushPull, 0xdf, 0xff, 0xff, 0xff, 0xff},
 	} {
 		f.Add(seed, true)
 		f.Add(seed, false)
@@ -141,8 +146,13 @@ func (c readConn) Read(p []byte) (int, error) { return c.r.Read(p) }
 // FuzzPacket: nothing compressed gets through, however it is wrapped.
 func FuzzPacket(f *testing.F) {
 	for _, seed := range [][]byte{
-		{kindPing, 1}, {kindCompress, 1}, {kindCompound, 1, 0, 2, kindCompress, 0}, {kindCRC, 0, 0, 0, 0, kindCompress},
-		{kindCompound, 2, 0, 1, 0, 9, 1}, {kindCompound, 255}, bytes.Repeat([]byte{kindCRC, 0, 0, 0, 0}, 9),
+		{kindPing, 1},
+		{kindCompress, 1},
+		{kindCompound, 1, 0, 2, kindCompress, 0},
+		{kindCRC, 0, 0, 0, 0, kindCompress},
+		{kindCompound, 2, 0, 1, 0, 9, 1},
+		{kindCompound, 255},
+		bytes.Repeat([]byte{kindCRC, 0, 0, 0, 0}, 9),
 	} {
 		f.Add(seed)
 	}

@@ -78,8 +78,10 @@ type node struct {
 // already, by name, are listened on in place of the configured addresses.
 func startNode(cfg *config.Config, log *slog.Logger, sockets map[string][]net.Listener) (*node, error) {
 	ctx, cancel := context.WithCancel(context.Background())
-	n := &node{cfg: cfg, sockets: sockets, log: log, started: time.Now(),
-		ctx: ctx, cancel: cancel, failed: make(chan error, 4), leave: make(chan struct{})}
+	n := &node{
+		cfg: cfg, sockets: sockets, log: log, started: time.Now(),
+		ctx: ctx, cancel: cancel, failed: make(chan error, 4), leave: make(chan struct{}),
+	}
 	n.undo = append(n.undo, n.closeSockets)
 	// The structured lines go where the other lines go, the others to standard output.
 	n.accessLog, n.commonLog = n.openLog(os.Stderr), n.openLog(os.Stdout)

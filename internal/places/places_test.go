@@ -4,8 +4,13 @@ import "testing"
 
 func TestPlaces(t *testing.T) {
 	p := New(3, 2)
-	if !p.Take("x") || !p.Take("x") || p.Take("x") || !p.Take("y") || p.Take("z") {
-		t.Error("two for one source, three in all")
+	for i, want := range []struct {
+		source string
+		taken  bool
+	}{{"x", true}, {"x", true}, {"x", false}, {"y", true}, {"z", false}} {
+		if p.Take(want.source) != want.taken {
+			t.Errorf("place %d, for %q: want %v: two for one source, three in all", i, want.source, want.taken)
+		}
 	}
 	p.GiveBack("x")
 	if !p.Take("z") || p.Take("x") {
