@@ -1,0 +1,91 @@
+package netns
+
+import (
+	"bytes"
+	"net"
+	"testing"
+	"time"
+
+	"github.com/hashicorp/go-msgpack/v2/codec"
+
+	"github.com/kgate/kgate/test/cluster"
+)
+
+// gossiped encodes a message as memberlist and serf do: a byte for the kind, then
+// msgpack.
+func gossiped(t *testing.T, kind byte, value any) []byte {
+	t.Helper()
+	b := bytes.NewBuffer([]byte{kind})
+	if err := codec.NewEncoder(b, &codec.MsgpackHandle{}).Encode(value); err != nil {
+		t.Fatal(err)
+	}
+	return b.Bytes()
+}
+
+// farewell forges what a gateway's gossip says when it leaves: that it does, and that
+// it is gone.
+func farewell(t *testing.T, name string) [][]byte {
+	t.Helper()
+	const (
+		memberlistDead, memberlistUser = 5, 8
+		serfLeave                      = 0
+	)
+	leave := gossiped(t, serfLeave, struct {
+		LTime uint64
+		Node  string
+	}{1 << 20, name})
+	gone := gossiped(t, memberlistDead, struct {
+		Incarnation uint32
+		Node, From  string
+	}{1 << 20, name, name})
+	return [][]byte{append([]byte{memberlistUser}, leave...), gone}
+}
+
+// TestForgedFarewell cuts a gateway off and has another machine forge its farewell in
+// gossip. Its requests outlast its lease, and the others believe that it has left; its
+// slots are given to nobody as long as it may use them.
+func TestForgedFarewell(t *testing.T) {
+	if !cluster.Soak() {
+		t.Skip("takes half a minute: set " + cluster.SoakVariable)
+	}
+	const lease = 7 * time.Second // requests of the long pool take three of them
+	w := newWorldIn(t, New(t, size), lease)
+	span(t, 3*time.Second)
+	roles, err := w.cluster.Roles(t.Context())
+	if err != nil {
+		t.Fatal(err)
+	}
+	i := other(roles.Leader, roles.Home)
+	victim := w.cluster.Gateways[i]
+	w.Set(t, Split(Drop, []int{i}, Without(size, i))...)
+	forger := other(i, roles.Leader)
+	for _, at := range Without(size, i) {
+		for _, packet := range farewell(t, victim.Name) {
+			err := inside(w.gateway(forger), func() error {
+				conn, err := net.Dial("udp", w.cluster.Gateways[at].Gossip)
+				if err != nil {
+					return err
+				}
+				defer conn.Close()
+				_, err = conn.Write(packet)
+				return err
+			})
+			if err != nil {
+				t.Fatal(err)
+			}
+			span(t, 50*time.Millisecond)
+		}
+	}
+	span(t, lease+4*time.Second)
+	believed := false
+	for _, r := range w.cluster.Gateways[roles.Leader].Log.Records("gateway observed") {
+		believed = believed || r.Text("name") == victim.Name && r.Text("status") == "left"
+	}
+	if !believed {
+		t.Error("gossip at the leader does not believe the farewell: nothing is tested")
+	}
+	_, most, _ := w.judge.Counts()
+	_, mostLong, _ := w.long.Counts()
+	t.Logf("most in flight %d (k %d) and %d (k %d)", most, k, mostLong, longK)
+	w.checkBound(t)
+}
