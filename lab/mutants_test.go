@@ -78,13 +78,6 @@ var (
 			Args:   try(141),
 		},
 		{
-			Name: "an heir forgets what the lost owner may have promised", File: "../internal/pool/tickets.go",
-			Old:    "ts.keep(now, t, p.view.Wait+t.TTL)",
-			New:    "ts.keep(now, t, 0)",
-			Caught: "more than k",
-			Args:   try(121),
-		},
-		{
 			Name: "a message to a member of a newer view is lost", File: "../internal/pool/pool.go",
 			Old:    "p.early = append(p.early, *m)",
 			New:    "_ = m",
