@@ -74,7 +74,12 @@ func TestLostGateway(t *testing.T) {
 			time.Sleep(lease + lease/10)
 			f.expire()
 			time.Sleep(100 * time.Millisecond)
-			if got := in.now.Load(); got != 3 {
+			got := in.now.Load()
+			for range 20 { // a hand-over takes a moment, in which one is missing
+				time.Sleep(time.Millisecond)
+				got = max(got, in.now.Load())
+			}
+			if got != 3 {
 				t.Errorf("in the critical section after the lost gateway's lease: %d, want k=3", got)
 			}
 			close(stop)
