@@ -27,6 +27,7 @@ type trust struct {
 	gossip  [][]byte // the first encrypts, all decrypt; nil: gossip goes in the clear
 	// expires is when a peer no longer takes the certificate; zero: never.
 	expires time.Time
+	failed  bool // content cannot be used (yet)
 }
 
 const (
@@ -171,7 +172,8 @@ func (n *node) watchTrust(ctx context.Context) {
 // renew certificates write one after the other.
 func (n *node) refreshTrust() {
 	next, err := readTrust(n.trust.cluster, n.trust.name)
-	if next.sameAs(n.trust) {
+	same := next.sameAs(n.trust)
+	if same && !n.trust.failed {
 		return
 	}
 	if err == nil && next.gossip != nil {
@@ -181,8 +183,10 @@ func (n *node) refreshTrust() {
 		err = n.links.SetTLS(next.secure)
 	}
 	if err != nil {
-		next.expires = n.trust.expires
-		n.log.Error("the files that guard the peer port and gossip have changed and cannot be used; the last good ones stay", slog.Any("error", err))
+		next.expires, next.failed = n.trust.expires, true // tried again: a certificate may not be valid yet
+		if !same {
+			n.log.Error("the files that guard the peer port and gossip have changed and cannot be used; the last good ones stay", slog.Any("error", err))
+		}
 	} else {
 		attrs := []any{slog.Int("gossip_keys", len(next.gossip))}
 		if !next.expires.IsZero() {

@@ -218,6 +218,13 @@ func TestPeerCertificateIsReadAgain(t *testing.T) {
 	if got, want := shows(), certificate(t, files.Cert).SerialNumber.String(); got != want || got == first {
 		t.Errorf("shows certificate %s, want %s, not %s; log %s", got, want, first, said)
 	}
+
+	n.trust.failed = true // as with a certificate that was not valid yet
+	n.refreshTrust()
+	n.refreshTrust()
+	if again := strings.Count(said.String(), "read again"); n.trust.failed || again != 2 {
+		t.Errorf("files that could not be used are not tried again: read %d times: %s", again, said)
+	}
 }
 
 func TestWarnsOfExpiry(t *testing.T) {
