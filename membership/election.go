@@ -87,11 +87,12 @@ func (c *Cluster) fill(v *vacancy, now time.Time) time.Duration {
 	return 5 * c.votesTime()
 }
 
-// unheard reports that a leader which has renewed this gateway's lease does not do so
-// any more: it is slow, or cut off from most voters.
+// unheard reports that a leader which has renewed this gateway's lease in this term does
+// not do so any more: it is slow, or cut off from most voters. One that has just been
+// elected, be it again, has time for its first renewals.
 func (c *Cluster) unheard(leads string) bool {
 	last := c.renewed.Load()
-	return last != nil && last.by == leads && time.Since(last.sent) > c.lease()*3/5
+	return last != nil && last.by == leads && last.term == c.raft.CurrentTerm() && time.Since(last.sent) > c.lease()*3/5
 }
 
 // leaderless reports that this gateway has no leader: it knows of none, or has

@@ -158,6 +158,26 @@ func TestMissed(t *testing.T) {
 	}
 }
 
+// A leader that is silent counts as none, but not for what it was silent about in a
+// term before: that would end its new one at once.
+func TestSilenceCountsInOneTerm(t *testing.T) {
+	t.Parallel() // they mostly wait
+	var n network
+	gateways := n.three(t, nil)
+	settle(t, gateways)
+	g := followerOf(t, gateways)
+	_, id := g.raft.LeaderWithID()
+	term, long := g.raft.CurrentTerm(), time.Now().Add(-g.View().Lease)
+	g.renewed.Store(&renewal{string(id), term, long})
+	if !g.unheard(string(id)) {
+		t.Error("a leader that is silent for a lease is one")
+	}
+	g.renewed.Store(&renewal{string(id), term - 1, long})
+	if g.unheard(string(id)) {
+		t.Error("a leader is none because of a term before")
+	}
+}
+
 // A gateway that is kept out for its links does not keep its tokens out: they come
 // back before it does, and before its lease has run out.
 func TestKeptOutOwesNothing(t *testing.T) {

@@ -48,6 +48,7 @@ type answered struct {
 // renewal is the newest that was granted.
 type renewal struct {
 	by   string // the leader's raft server
+	term uint64 // in which it was sent
 	sent time.Time
 }
 
@@ -82,8 +83,8 @@ func (c *Cluster) renew() {
 		case asking < lease.Outstanding:
 			wait = min(wait, patience)
 		}
-		if lease := v.Lease; lease > 0 {
-			wait = min(wait, lease/6) // the machine may have slept
+		if v.Lease > 0 {
+			wait = min(wait, v.Lease/6) // the machine may have slept
 		}
 		timer.Reset(wait)
 		select {
@@ -132,7 +133,7 @@ func (c *Cluster) sendRenewal(v *View, r lease.Renewal) error {
 	defer cancel()
 	p := plea{Renewal: r, Down: c.down(leader.DownAfter(c.terms(v))), Missing: c.missing(leader.MissingAfter(c.terms(v))), View: v.Number}
 	_, id := c.raft.LeaderWithID()
-	sent := time.Now()
+	sent, term := time.Now(), c.raft.CurrentTerm()
 	switch {
 	case id == "":
 		return ErrNoLeader
@@ -155,7 +156,7 @@ func (c *Cluster) sendRenewal(v *View, r lease.Renewal) error {
 		return fmt.Errorf("membership: renewal: %s says nothing", addr)
 	default:
 		if last := c.renewed.Load(); last == nil || last.sent.Before(sent) {
-			c.renewed.Store(&renewal{string(id), sent}) // two at once: either will do
+			c.renewed.Store(&renewal{string(id), term, sent}) // two at once: either will do
 		}
 		return nil
 	}

@@ -56,10 +56,12 @@ func (c *Cluster) carryOut(verdict leader.Verdict) error {
 		nodes := make([]kmutex.Node, len(batch))
 		for i, s := range batch {
 			nodes[i] = s.Node
-			c.config.Logger.Warn("gateway suspended", slog.String("name", s.Name), slog.Uint64("node", uint64(s.Node)), slog.String("reason", string(s.Reason)))
 		}
 		if err := c.applyHere(command{Suspend: &suspendCommand{Nodes: nodes}}); err != nil {
 			return err
+		}
+		for _, s := range batch {
+			c.config.Logger.Warn("gateway suspended", slog.String("name", s.Name), slog.Uint64("node", uint64(s.Node)), slog.String("reason", string(s.Reason)))
 		}
 	}
 	for nodes := range slices.Chunk(verdict.Expire, maxNodes) {

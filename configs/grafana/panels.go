@@ -75,7 +75,7 @@ func mean(metric string) string {
 // gateways' scrapes are not at one moment, and what that adds above k is cut off.
 const inUse = `clamp_max(sum(rate(kgate_slot_seconds_total{pool}[$__rate_interval])), scalar(max(kgate_pool_capacity{pool})))`
 
-// Where more is told.
+// Pages that the panels link to.
 const (
 	runbook = "https://github.com/kgate/kgate/blob/main/docs/alerts.md"
 	words   = "https://github.com/kgate/kgate/blob/main/docs/metrics.md"
