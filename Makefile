@@ -12,10 +12,10 @@ build: ## build bin/kgate, static
 	CGO_ENABLED=0 $(GO) build -trimpath -o bin/kgate ./cmd/kgate
 
 dist: ## everything that is released, in dist/: the same bytes for the same commit
-	scripts/dist.sh
+	tools/dist.sh
 
 dist-again: ## make dist twice, the second time elsewhere and from nothing, and compare
-	scripts/dist-again.sh
+	tools/dist-again.sh
 
 demo: ## run the main job on this machine for 20 s
 	$(GO) run ./cmd/kgate demo --duration 20s
@@ -34,7 +34,7 @@ soak: ## the long runs of the tests with real processes, about an hour
 	KGATE_SOAK=1 $(GO) test -v -count=1 -p 1 -timeout 2h $(TIMED) $(PROCESSES)
 
 # Packages without a goroutine have nothing to race with.
-SEQUENTIAL = $(shell $(GO) list ./kmutex ./coordinator ./chordring ./replication ./internal/pool ./membership/leader ./membership/lease ./lab/... | grep -v -e /lab/fuzz -e /lab/experiment -e /lab/plan)
+SEQUENTIAL = $(shell $(GO) list ./kmutex ./coordinator ./chordring ./replication ./internal/pool ./internal/membership/leader ./internal/membership/lease ./lab/... | grep -v -e /lab/fuzz -e /lab/experiment -e /lab/plan)
 race: ## tests under the race detector, but those with real processes and those of packages without goroutines; the largest searches are left out
 	$(GO) test -race -short $$($(GO) list ./... | grep -v $(patsubst ./%,-e /%,$(TIMED) $(PROCESSES)) | grep -vx $(addprefix -e ,$(SEQUENTIAL)))
 
@@ -49,7 +49,7 @@ newcomer: ## docs/install.md on clean Debian machines with systemd, as root, som
 	KGATE_NEWCOMER=1 $(GO) test -v -count=1 -timeout 20m ./test/newcomer
 
 bench: ## side by side: upstream, ReverseProxy, one kgate, three; what an admission costs
-	$(GO) test -run '^$$' -bench . -timeout 20m ./bench
+	$(GO) test -run '^$$' -bench . -timeout 20m ./test/bench
 
 lint: $(LINT) ## golangci-lint as .golangci.yaml says
 	$(LINT) run ./...

@@ -9,7 +9,7 @@ import (
 	"testing"
 	"time"
 
-	"github.com/kgate/kgate/admin"
+	"github.com/kgate/kgate/internal/admin"
 	"github.com/kgate/kgate/test/tickets"
 )
 

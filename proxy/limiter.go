@@ -13,7 +13,7 @@ import (
 
 	"github.com/pires/go-proxyproto"
 
-	"github.com/kgate/kgate/oncelog"
+	"github.com/kgate/kgate/internal/oncelog"
 )
 
 // connLimiter bounds how many connections clients have, over all listeners of a

@@ -1,6 +1,6 @@
 package proxy
 
-import "github.com/kgate/kgate/oncelog"
+import "github.com/kgate/kgate/internal/oncelog"
 
 // plane is the Handler under one configuration. A request stays on the plane that
 // it came to.

@@ -15,7 +15,7 @@ import (
 	sdktrace "go.opentelemetry.io/otel/sdk/trace"
 	"go.opentelemetry.io/otel/trace"
 
-	"github.com/kgate/kgate/oncelog"
+	"github.com/kgate/kgate/internal/oncelog"
 )
 
 // ErrTracing is what NewTracing wraps.

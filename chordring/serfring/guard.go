@@ -15,8 +15,8 @@ import (
 	"github.com/hashicorp/go-msgpack/v2/codec"
 	"github.com/hashicorp/memberlist"
 
+	"github.com/kgate/kgate/internal/oncelog"
 	"github.com/kgate/kgate/internal/places"
-	"github.com/kgate/kgate/oncelog"
 )
 
 // Memberlist takes in 20 MB from everybody who connects, with a key, too, since it

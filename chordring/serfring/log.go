@@ -7,7 +7,7 @@ import (
 	"sync/atomic"
 	"unicode"
 
-	"github.com/kgate/kgate/oncelog"
+	"github.com/kgate/kgate/internal/oncelog"
 )
 
 // adviser brings serf's log lines into slog, as a writer below a log.Logger,

@@ -11,13 +11,13 @@ import (
 	"os"
 	"time"
 
-	"github.com/kgate/kgate/config"
-	"github.com/kgate/kgate/gateway"
+	"github.com/kgate/kgate/internal/config"
+	"github.com/kgate/kgate/internal/gateway"
+	"github.com/kgate/kgate/internal/membership"
+	"github.com/kgate/kgate/internal/transport"
 	"github.com/kgate/kgate/kmutex"
-	"github.com/kgate/kgate/membership"
 	"github.com/kgate/kgate/proxy"
 	"github.com/kgate/kgate/telemetry"
-	"github.com/kgate/kgate/transport"
 )
 
 // The rooms know nothing of each other; here they are fitted together.

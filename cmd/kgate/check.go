@@ -4,8 +4,8 @@ import (
 	"errors"
 	"fmt"
 
-	"github.com/kgate/kgate/config"
 	"github.com/kgate/kgate/configs"
+	"github.com/kgate/kgate/internal/config"
 )
 
 // checkCommand validates a configuration.

@@ -5,8 +5,8 @@ import (
 	"errors"
 	"fmt"
 
-	"github.com/kgate/kgate/admin"
-	"github.com/kgate/kgate/membership"
+	"github.com/kgate/kgate/internal/admin"
+	"github.com/kgate/kgate/internal/membership"
 )
 
 var _ admin.Control = control{}

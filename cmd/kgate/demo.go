@@ -17,8 +17,8 @@ import (
 
 	"golang.org/x/term"
 
-	"github.com/kgate/kgate/config"
-	"github.com/kgate/kgate/demo"
+	"github.com/kgate/kgate/internal/config"
+	"github.com/kgate/kgate/internal/demo"
 	"github.com/kgate/kgate/telemetry"
 )
 

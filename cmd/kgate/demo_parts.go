@@ -14,7 +14,7 @@ import (
 	"syscall"
 	"time"
 
-	"github.com/kgate/kgate/demo"
+	"github.com/kgate/kgate/internal/demo"
 )
 
 // demoUpstreamCommand serves the sample upstream alone.

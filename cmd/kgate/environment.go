@@ -6,7 +6,7 @@ import (
 
 	"github.com/alecthomas/kong"
 
-	"github.com/kgate/kgate/config"
+	"github.com/kgate/kgate/internal/config"
 )
 
 const variablePrefix = "KGATE_"

@@ -8,7 +8,7 @@ import (
 	"sync"
 	"time"
 
-	"github.com/kgate/kgate/membership"
+	"github.com/kgate/kgate/internal/membership"
 	"github.com/kgate/kgate/proxy"
 )
 

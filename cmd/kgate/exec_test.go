@@ -18,8 +18,8 @@ import (
 	"testing/synctest"
 	"time"
 
-	"github.com/kgate/kgate/admin"
 	"github.com/kgate/kgate/client"
+	"github.com/kgate/kgate/internal/admin"
 	purepool "github.com/kgate/kgate/internal/pool"
 	"github.com/kgate/kgate/test/tickets"
 )

@@ -11,7 +11,7 @@ import (
 	"testing"
 	"time"
 
-	"github.com/kgate/kgate/config"
+	"github.com/kgate/kgate/internal/config"
 )
 
 // keygen runs the command in a folder.

@@ -11,7 +11,7 @@ import (
 
 	"golang.org/x/term"
 
-	"github.com/kgate/kgate/admin"
+	"github.com/kgate/kgate/internal/admin"
 )
 
 // drainCommand takes a gateway out of service.

@@ -7,8 +7,8 @@ import (
 	"net/netip"
 	"time"
 
-	"github.com/kgate/kgate/admin"
-	"github.com/kgate/kgate/gateway"
+	"github.com/kgate/kgate/internal/admin"
+	"github.com/kgate/kgate/internal/gateway"
 )
 
 var (

@@ -17,16 +17,16 @@ import (
 	"github.com/prometheus/client_golang/prometheus"
 	"go.opentelemetry.io/otel/trace"
 
-	"github.com/kgate/kgate/admin"
 	"github.com/kgate/kgate/chordring/serfring"
-	"github.com/kgate/kgate/config"
-	"github.com/kgate/kgate/gateway"
+	"github.com/kgate/kgate/internal/admin"
+	"github.com/kgate/kgate/internal/config"
+	"github.com/kgate/kgate/internal/gateway"
+	"github.com/kgate/kgate/internal/membership"
+	"github.com/kgate/kgate/internal/oncelog"
+	"github.com/kgate/kgate/internal/transport"
 	"github.com/kgate/kgate/kmutex"
-	"github.com/kgate/kgate/membership"
-	"github.com/kgate/kgate/oncelog"
 	"github.com/kgate/kgate/proxy"
 	"github.com/kgate/kgate/telemetry"
-	"github.com/kgate/kgate/transport"
 )
 
 // node is one gateway with everything that belongs to it.

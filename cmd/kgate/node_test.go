@@ -17,8 +17,8 @@ import (
 
 	"go.uber.org/goleak"
 
-	"github.com/kgate/kgate/config"
-	"github.com/kgate/kgate/gateway"
+	"github.com/kgate/kgate/internal/config"
+	"github.com/kgate/kgate/internal/gateway"
 )
 
 func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }

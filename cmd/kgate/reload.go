@@ -5,7 +5,7 @@ import (
 	"log/slog"
 	"time"
 
-	"github.com/kgate/kgate/config"
+	"github.com/kgate/kgate/internal/config"
 	"github.com/kgate/kgate/telemetry"
 )
 

@@ -9,7 +9,7 @@ import (
 	"testing"
 	"time"
 
-	"github.com/kgate/kgate/config"
+	"github.com/kgate/kgate/internal/config"
 	"github.com/kgate/kgate/telemetry"
 )
 

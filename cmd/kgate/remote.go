@@ -14,7 +14,7 @@ import (
 	"strings"
 	"time"
 
-	"github.com/kgate/kgate/admin"
+	"github.com/kgate/kgate/internal/admin"
 	"github.com/kgate/kgate/internal/socket"
 )
 

@@ -11,7 +11,7 @@ import (
 
 	"github.com/coreos/go-systemd/v22/daemon"
 
-	"github.com/kgate/kgate/config"
+	"github.com/kgate/kgate/internal/config"
 	"github.com/kgate/kgate/telemetry"
 )
 

@@ -7,14 +7,14 @@ import (
 	"strings"
 	"time"
 
-	"github.com/kgate/kgate/admin"
 	"github.com/kgate/kgate/chordring"
 	"github.com/kgate/kgate/chordring/serfring"
-	"github.com/kgate/kgate/gateway"
+	"github.com/kgate/kgate/internal/admin"
+	"github.com/kgate/kgate/internal/gateway"
+	"github.com/kgate/kgate/internal/membership"
+	"github.com/kgate/kgate/internal/transport"
 	"github.com/kgate/kgate/kmutex"
-	"github.com/kgate/kgate/membership"
 	"github.com/kgate/kgate/telemetry"
-	"github.com/kgate/kgate/transport"
 )
 
 var (

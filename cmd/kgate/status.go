@@ -11,7 +11,7 @@ import (
 	"syscall"
 	"time"
 
-	"github.com/kgate/kgate/admin"
+	"github.com/kgate/kgate/internal/admin"
 )
 
 // statusCommand shows a running gateway.

@@ -5,7 +5,7 @@ import (
 	"strings"
 	"unicode/utf8"
 
-	"github.com/kgate/kgate/admin"
+	"github.com/kgate/kgate/internal/admin"
 )
 
 // statusView writes a status for people.

@@ -6,7 +6,7 @@ import (
 	"strings"
 	"testing"
 
-	"github.com/kgate/kgate/admin"
+	"github.com/kgate/kgate/internal/admin"
 )
 
 // TestWatchShowsEveryGateway: on a terminal of 80 by 24 no gateway is cut off, however

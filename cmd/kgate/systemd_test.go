@@ -16,7 +16,7 @@ import (
 	"testing"
 	"time"
 
-	"github.com/kgate/kgate/config"
+	"github.com/kgate/kgate/internal/config"
 )
 
 // manager is where systemd listens for what its services say.

@@ -8,8 +8,8 @@ import (
 	"strings"
 	"time"
 
-	"github.com/kgate/kgate/admin"
-	"github.com/kgate/kgate/gateway"
+	"github.com/kgate/kgate/internal/admin"
+	"github.com/kgate/kgate/internal/gateway"
 	"github.com/kgate/kgate/proxy"
 )
 

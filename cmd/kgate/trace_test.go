@@ -16,8 +16,8 @@ import (
 	otlp "go.opentelemetry.io/proto/otlp/trace/v1"
 	"google.golang.org/protobuf/proto"
 
-	"github.com/kgate/kgate/config"
-	"github.com/kgate/kgate/gateway"
+	"github.com/kgate/kgate/internal/config"
+	"github.com/kgate/kgate/internal/gateway"
 )
 
 // spanOf is a span and the gateway that sent it.

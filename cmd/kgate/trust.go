@@ -12,8 +12,8 @@ import (
 	"strings"
 	"time"
 
-	"github.com/kgate/kgate/config"
 	"github.com/kgate/kgate/internal/clusterkey"
+	"github.com/kgate/kgate/internal/config"
 	"github.com/kgate/kgate/internal/peercert"
 )
 

@@ -15,9 +15,9 @@ import (
 	"testing"
 	"time"
 
-	"github.com/kgate/kgate/config"
+	"github.com/kgate/kgate/internal/config"
+	"github.com/kgate/kgate/internal/transport"
 	"github.com/kgate/kgate/kmutex"
-	"github.com/kgate/kgate/transport"
 )
 
 // filesOf names a gateway's files in a folder that keygen has filled.

@@ -5,11 +5,11 @@ import (
 	"io"
 	"time"
 
+	"github.com/kgate/kgate/internal/membership/lease"
 	"github.com/kgate/kgate/kmutex"
 	"github.com/kgate/kgate/lab/protocol"
 	"github.com/kgate/kgate/lab/protocol/fairk"
 	"github.com/kgate/kgate/lab/sim"
-	"github.com/kgate/kgate/membership/lease"
 )
 
 // Config is a cluster.

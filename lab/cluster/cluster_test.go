@@ -4,9 +4,9 @@ import (
 	"testing"
 	"time"
 
+	"github.com/kgate/kgate/internal/membership/lease"
 	"github.com/kgate/kgate/lab/cluster"
 	"github.com/kgate/kgate/lab/network"
-	"github.com/kgate/kgate/membership/lease"
 )
 
 const (

@@ -7,7 +7,7 @@
 //
 // What a pool does is what kgate ships: internal/pool with its tickets and audits,
 // kmutex, coordinator and replication, driven by [fairk.Gateway]; both ends of the leases
-// (membership/lease); the leader's rules (membership/leader). The chord ring gives the
+// (internal/membership/lease); the leader's rules (internal/membership/leader). The chord ring gives the
 // home.
 //
 // Raft is a model: one log that all agree on. A leader can append to it only while

@@ -4,9 +4,9 @@ import (
 	"slices"
 	"time"
 
+	"github.com/kgate/kgate/internal/membership/leader"
 	"github.com/kgate/kgate/kmutex"
 	"github.com/kgate/kgate/lab/protocol/fairk"
-	"github.com/kgate/kgate/membership/leader"
 )
 
 // link is what is special about the link between two hosts: it is down, or is about

@@ -4,9 +4,9 @@ import (
 	"slices"
 	"strconv"
 
+	"github.com/kgate/kgate/internal/membership/leader"
 	"github.com/kgate/kgate/kmutex"
 	"github.com/kgate/kgate/lab/protocol/fairk"
-	"github.com/kgate/kgate/membership/leader"
 )
 
 // agreed is what the log amounts to, as in package membership.

@@ -3,10 +3,10 @@ package cluster
 import (
 	"fmt"
 
+	"github.com/kgate/kgate/internal/membership/leader"
+	"github.com/kgate/kgate/internal/membership/lease"
 	"github.com/kgate/kgate/kmutex"
 	"github.com/kgate/kgate/lab/protocol/fairk"
-	"github.com/kgate/kgate/membership/leader"
-	"github.com/kgate/kgate/membership/lease"
 )
 
 // Messages of raft and of the leases, as far as they matter.

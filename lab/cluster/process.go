@@ -6,13 +6,13 @@ import (
 	"strconv"
 	"time"
 
+	"github.com/kgate/kgate/internal/membership/leader"
+	"github.com/kgate/kgate/internal/membership/lease"
 	"github.com/kgate/kgate/internal/pool"
 	"github.com/kgate/kgate/kmutex"
 	"github.com/kgate/kgate/lab/protocol"
 	"github.com/kgate/kgate/lab/protocol/fairk"
 	"github.com/kgate/kgate/lab/sim"
-	"github.com/kgate/kgate/membership/leader"
-	"github.com/kgate/kgate/membership/lease"
 )
 
 // process is one run of kgate on a host: one incarnation after the other.

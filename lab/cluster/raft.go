@@ -5,11 +5,11 @@ import (
 	"strconv"
 	"time"
 
+	"github.com/kgate/kgate/internal/membership/leader"
+	"github.com/kgate/kgate/internal/membership/lease"
 	"github.com/kgate/kgate/kmutex"
 	"github.com/kgate/kgate/lab/protocol/fairk"
 	"github.com/kgate/kgate/lab/sim"
-	"github.com/kgate/kgate/membership/leader"
-	"github.com/kgate/kgate/membership/lease"
 )
 
 // raft is what is true of the agreement, whoever knows it.

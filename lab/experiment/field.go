@@ -7,6 +7,7 @@ import (
 	"slices"
 	"time"
 
+	"github.com/kgate/kgate/internal/membership/lease"
 	"github.com/kgate/kgate/lab"
 	"github.com/kgate/kgate/lab/cluster"
 	"github.com/kgate/kgate/lab/network"
@@ -21,7 +22,6 @@ import (
 	"github.com/kgate/kgate/lab/protocol/suzukikasami"
 	"github.com/kgate/kgate/lab/protocol/token"
 	"github.com/kgate/kgate/lab/workload"
-	"github.com/kgate/kgate/membership/lease"
 )
 
 // The field's setting: saturated, with holds that vary, a message a hundredth of a

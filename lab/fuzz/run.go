@@ -8,9 +8,9 @@ import (
 	"runtime/debug"
 	"time"
 
+	terms "github.com/kgate/kgate/internal/membership/lease"
 	"github.com/kgate/kgate/lab/cluster"
 	"github.com/kgate/kgate/lab/network"
-	terms "github.com/kgate/kgate/membership/lease"
 )
 
 // Errors of a run, beside those of package cluster.

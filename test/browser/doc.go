@@ -5,6 +5,6 @@
 // reader, as far as axe-core can tell.
 //
 // It needs the Debian package chromium. Axe-core comes from npm, see
-// scripts/test-tools.sh; without it that one test is skipped. Screenshots go to
+// tools/test-tools.sh; without it that one test is skipped. Screenshots go to
 // the directory that $KGATE_ARTIFACTS names, if it does.
 package browser

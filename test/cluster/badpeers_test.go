@@ -15,7 +15,7 @@ import (
 	"testing"
 	"time"
 
-	"github.com/kgate/kgate/demo"
+	"github.com/kgate/kgate/internal/demo"
 )
 
 // background runs a load until its stop is called, which returns the result.

@@ -10,7 +10,7 @@ import (
 	"testing"
 	"time"
 
-	"github.com/kgate/kgate/admin"
+	"github.com/kgate/kgate/internal/admin"
 )
 
 // SoakVariable asks for the long runs of the tests that have a short one.

@@ -16,7 +16,7 @@ import (
 	"testing"
 	"time"
 
-	"github.com/kgate/kgate/admin"
+	"github.com/kgate/kgate/internal/admin"
 )
 
 // PoolName names the one pool of the gateways that Start starts.

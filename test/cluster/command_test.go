@@ -13,8 +13,8 @@ import (
 	"testing"
 	"time"
 
-	"github.com/kgate/kgate/admin"
-	"github.com/kgate/kgate/demo"
+	"github.com/kgate/kgate/internal/admin"
+	"github.com/kgate/kgate/internal/demo"
 )
 
 // run runs kgate and returns what it says and its exit code.

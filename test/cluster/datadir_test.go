@@ -13,7 +13,7 @@ import (
 	"testing"
 	"time"
 
-	"github.com/kgate/kgate/demo"
+	"github.com/kgate/kgate/internal/demo"
 )
 
 // TestMisuse has gateways whose name is taken, and data directories that cannot

@@ -13,7 +13,7 @@ import (
 	"testing"
 	"time"
 
-	"github.com/kgate/kgate/admin"
+	"github.com/kgate/kgate/internal/admin"
 )
 
 // Gateway is one gateway process and its addresses.

@@ -9,8 +9,8 @@ import (
 	"testing"
 	"time"
 
-	"github.com/kgate/kgate/demo"
 	"github.com/kgate/kgate/internal/clusterkey"
+	"github.com/kgate/kgate/internal/demo"
 )
 
 // TestKeyReplaced replaces the cluster's key under load as docs/keys.md says: no

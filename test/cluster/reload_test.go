@@ -15,7 +15,7 @@ import (
 	"testing"
 	"time"
 
-	"github.com/kgate/kgate/admin"
+	"github.com/kgate/kgate/internal/admin"
 )
 
 // arrivals is an upstream that notes who comes in which order, and which keeps

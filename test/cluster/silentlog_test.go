@@ -10,7 +10,7 @@ import (
 	"testing"
 	"time"
 
-	"github.com/kgate/kgate/demo"
+	"github.com/kgate/kgate/internal/demo"
 )
 
 // A gateway whose standard error is a full pipe that nobody reads starts, keeps its

@@ -9,7 +9,7 @@ import (
 	"testing"
 	"time"
 
-	"github.com/kgate/kgate/demo"
+	"github.com/kgate/kgate/internal/demo"
 )
 
 // expectOutside checks that a stranger does not get in and says why, while the

@@ -16,7 +16,7 @@ import (
 	"time"
 
 	"github.com/kgate/kgate/chordring"
-	"github.com/kgate/kgate/demo"
+	"github.com/kgate/kgate/internal/demo"
 )
 
 const ticketsPath = "/.kgate/tickets"

@@ -6,7 +6,7 @@ import (
 	"testing"
 	"time"
 
-	"github.com/kgate/kgate/demo"
+	"github.com/kgate/kgate/internal/demo"
 )
 
 // ServeUpstream serves the sample upstream, which counts what is in flight, on a

@@ -9,7 +9,7 @@ import (
 	"testing"
 	"time"
 
-	"github.com/kgate/kgate/demo"
+	"github.com/kgate/kgate/internal/demo"
 )
 
 // TestTenThousandWaiting has 10,000 clients wait at one gateway. It and the test

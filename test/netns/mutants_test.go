@@ -17,21 +17,21 @@ func TestMutantsAreCaught(t *testing.T) {
 		Program: "github.com/kgate/kgate/cmd/kgate", Variable: cluster.BinaryVariable,
 		Mutants: []mutant.Mutant{
 			{
-				Name: "what is in flight goes on after the lease", File: "../../gateway/standing.go",
+				Name: "what is in flight goes on after the lease", File: "../../internal/gateway/standing.go",
 				Old:    "\t\t\tif s.abort != nil {\n\t\t\t\taborts = append(aborts, s.abort)\n\t\t\t}\n",
 				New:    "",
 				By:     "^TestFaults$/^the_leader_and_one_more",
 				Caught: "requests in flight at the upstream",
 			},
 			{
-				Name: "reports need a connection of their own", File: "../../transport/payload.go",
+				Name: "reports need a connection of their own", File: "../../internal/transport/payload.go",
 				Old:    "\tcase s == nil:\n",
 				New:    "\tcase s == nil || !l.dials():\n",
 				By:     "^TestEdges$/^one_opens_none",
 				Caught: "while the fault lasts|after the fault|is not ready",
 			},
 			{
-				Name: "a leader that renews nothing is a leader", File: "../../membership/election.go",
+				Name: "a leader that renews nothing is a leader", File: "../../internal/membership/election.go",
 				Old:    "time.Since(last.sent) > c.lease()*3/5",
 				New:    "time.Since(last.sent) > 100*c.lease()",
 				By:     "^TestSlowLeader$",

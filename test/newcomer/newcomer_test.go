@@ -117,7 +117,7 @@ func judge(b docs.Block, out []byte, err error) error {
 func debPackage(t *testing.T) []byte {
 	t.Helper()
 	dir := t.TempDir()
-	cmd := exec.CommandContext(t.Context(), "../../scripts/dist.sh", filepath.Join(dir, "dist"))
+	cmd := exec.CommandContext(t.Context(), "../../tools/dist.sh", filepath.Join(dir, "dist"))
 	cmd.Env = append(os.Environ(), "PLATFORMS=linux/"+runtime.GOARCH)
 	if out, err := cmd.CombinedOutput(); err != nil {
 		t.Fatalf("dist.sh: %v\n%s", err, tail(out))

@@ -11,7 +11,7 @@ import (
 
 	"github.com/goccy/go-yaml"
 
-	"github.com/kgate/kgate/config"
+	"github.com/kgate/kgate/internal/config"
 )
 
 // manifest is what of a manifest must fit the others.

@@ -10,7 +10,7 @@ import (
 	"testing"
 	"time"
 
-	"github.com/kgate/kgate/demo"
+	"github.com/kgate/kgate/internal/demo"
 	"github.com/kgate/kgate/test/cluster"
 )
 

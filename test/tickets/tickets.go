@@ -11,7 +11,7 @@ import (
 	"sync"
 	"time"
 
-	"github.com/kgate/kgate/admin"
+	"github.com/kgate/kgate/internal/admin"
 )
 
 // Memory has tickets of some pools. It implements admin.Tickets.

@@ -1,0 +1,330 @@
+package config
+
+import (
+	"fmt"
+	"go/ast"
+	"go/parser"
+	"go/token"
+	"path/filepath"
+	"reflect"
+	"regexp"
+	"slices"
+	"strings"
+	"testing"
+	"unicode"
+	"unicode/utf8"
+)
+
+// The reference of all keys, and their JSON Schema, come from the types and from
+// what is written above their fields.
+
+// reference is one key, or a group of keys.
+type reference struct {
+	path  string // pools[].queue.limit
+	name  string // limit
+	doc   string
+	typ   reflect.Type
+	std   reflect.Value // its default
+	below []*reference  // the keys of a group
+}
+
+// list reports whether the key holds a list of groups.
+func (r *reference) list() bool { return len(r.below) > 0 && r.typ.Kind() == reflect.Slice }
+
+// newReference describes all keys.
+func newReference(t *testing.T) *reference {
+	root := &reference{typ: reflect.TypeFor[Config](), std: reflect.ValueOf(Default()).Elem()}
+	root.describe(readComments(t))
+	return root
+}
+
+// describe fills in what is below r.
+func (r *reference) describe(docs comments) {
+	group, std := r.typ, r.std
+	if group.Kind() == reflect.Slice {
+		group, std = group.Elem(), entryDefault(group.Elem())
+	}
+	for i := range group.NumField() {
+		field := group.Field(i)
+		name := field.Tag.Get("yaml")
+		if name == "" {
+			continue
+		}
+		key := &reference{path: joinKey(r.path, name), name: name, typ: field.Type, std: std.Field(i), doc: docs.of(group.Name(), field.Name)}
+		inner := field.Type
+		if kindOf(reflect.Zero(inner)) == kindList && kindOf(reflect.Zero(inner.Elem())) == kindMapping {
+			key.path += "[]"
+			inner = inner.Elem()
+		}
+		if kindOf(reflect.Zero(inner)) == kindMapping {
+			key.doc = docs.group(inner.Name(), name, inner != field.Type)
+			key.describe(docs)
+		}
+		r.below = append(r.below, key)
+	}
+}
+
+// groups returns the groups at and below r, in order.
+func (r *reference) groups() []*reference {
+	all := []*reference{r}
+	for _, key := range r.below {
+		if len(key.below) > 0 {
+			all = append(all, key.groups()...)
+		}
+	}
+	return all
+}
+
+// comments are what is written about Type and Type.Field.
+type comments map[string]string
+
+func readComments(t *testing.T) comments {
+	files, err := filepath.Glob("*.go")
+	if err != nil {
+		t.Fatal(err)
+	}
+	docs := comments{}
+	for _, file := range files {
+		tree, err := parser.ParseFile(token.NewFileSet(), file, nil, parser.ParseComments)
+		if err != nil {
+			t.Fatal(err)
+		}
+		ast.Inspect(tree, func(n ast.Node) bool {
+			decl, ok := n.(*ast.GenDecl)
+			if !ok {
+				return true
+			}
+			for _, spec := range decl.Specs {
+				if s, ok := spec.(*ast.TypeSpec); ok {
+					docs["."+s.Name.Name] = decl.Doc.Text()
+					docs.fields(s)
+				}
+			}
+			return true
+		})
+	}
+	return docs
+}
+
+func (c comments) fields(s *ast.TypeSpec) {
+	group, ok := s.Type.(*ast.StructType)
+	if !ok {
+		return
+	}
+	for _, f := range group.Fields.List {
+		for _, name := range f.Names {
+			c[s.Name.Name+"."+name.Name] = f.Doc.Text() + f.Comment.Text()
+		}
+	}
+}
+
+var links = regexp.MustCompile(`\[[A-Z][A-Za-z.]*\]`)
+
+// of returns what is written about a field. What is said of it by its name stands
+// beside the key, so that the name and the verb can go.
+func (c comments) of(group, field string) string {
+	doc := strings.Join(strings.Fields(c[group+"."+field]), " ")
+	if rest, ok := strings.CutPrefix(doc, field+" "); ok && !slices.Contains([]string{"of", "that"}, strings.Fields(rest)[0]) {
+		doc = rest
+		for _, verb := range []string{"is ", "are ", "says "} {
+			doc = strings.TrimPrefix(doc, verb)
+		}
+	}
+	if first, size := utf8.DecodeRuneInString(doc); size > 0 {
+		doc = string(unicode.ToUpper(first)) + doc[size:]
+	}
+	if !strings.HasSuffix(doc, ".") {
+		doc += "."
+	}
+	return doc
+}
+
+// group returns what is written about a type, as said of its key, or of one entry
+// of a list.
+func (c comments) group(name, key string, entry bool) string {
+	doc := strings.Join(strings.Fields(c["."+name]), " ")
+	subject := "`" + key + "`"
+	if entry {
+		subject = "A " + strings.ToLower(name)
+	}
+	return subject + strings.TrimPrefix(doc, name)
+}
+
+// valueType names the type of a value, and the words that it knows.
+func valueType(path string, t reflect.Type) (name string, words []string) {
+	if words = wordsOf(path, t); words != nil {
+		return "`" + strings.Join(words, "`, `") + "`", words
+	}
+	switch kindOf(reflect.Zero(t)) {
+	case kindWhole:
+		return "whole number", nil
+	case kindNumber:
+		return "number", nil
+	case kindSwitch:
+		return "true or false", nil
+	case kindText:
+		if namesFile(path) {
+			return "file", nil
+		}
+		return "text", nil
+	case kindList:
+		inner, _ := valueType("", t.Elem())
+		return "list of " + inner + "s", nil
+	case kindParsed:
+		name, _, _ = strings.Cut(parsedTypes[t], ", such as")
+		return strings.TrimPrefix(strings.TrimPrefix(name, "an "), "a "), nil
+	case kindMapping:
+	}
+	return "keys", nil
+}
+
+// wordsOf returns the words that a key knows; nil: it takes others, too.
+func wordsOf(path string, t reflect.Type) []string {
+	switch path {
+	case "log.level":
+		return logLevels
+	case "log.format":
+		return logFormats
+	}
+	known := map[reflect.Type]any{
+		reflect.TypeFor[Binding](): bindings, reflect.TypeFor[Reclaim](): reclaims, reflect.TypeFor[Drain](): drains,
+		reflect.TypeFor[Order](): orders, reflect.TypeFor[AccessFormat](): accessFormats,
+	}
+	if list, ok := known[t]; ok {
+		return strings.Fields(strings.Trim(fmt.Sprint(list), "[]"))
+	}
+	return nil
+}
+
+// flags returns the flag of each key that has one.
+func flags(t *testing.T) map[string]string {
+	t.Helper()
+	found := map[string]string{}
+	for i := range reflect.TypeFor[Overrides]().NumField() {
+		c := mustParse(t, minimal)
+		var o Overrides
+		switch f := reflect.ValueOf(&o).Elem().Field(i).Addr().Interface().(type) {
+		case *string:
+			*f = "x"
+		case **int:
+			*f = ptr(1)
+		case *[]string:
+			*f = []string{"http://127.0.0.1:1"}
+		}
+		c.apply(o)
+		for key, p := range c.src.places {
+			if p.flag != "" && !strings.HasSuffix(key, "]") {
+				flag, _, _ := strings.Cut(p.flag, " ")
+				found[indexes.ReplaceAllString(key, "[]")] = flag
+			}
+		}
+	}
+	return found
+}
+
+const referenceHead = `# Configuration
+
+One YAML file, read by ` + "`kgate serve -c FILE`" + `. Every key has a default, but for a pool's name, k and upstreams. An unknown
+key is an error that names the nearest known one; ` + "`kgate check -c FILE`" + ` tells every error at once. A flag wins over an environment
+variable (--listen-http: KGATE_LISTEN_HTTP), a variable over the file, and the file over the default; ` + "`kgate check -c FILE --print`" + ` shows what
+then holds. Durations have a unit: 500ms, 60s, 5m, 1h30m.
+
+This page is made from the code: ` + "`go generate ./internal/config`" + `.
+
+## Changing it
+
+On SIGHUP (` + "`systemctl reload kgate`" + `) a gateway reads its file again. What has changed is in the log, key by key. Requests that
+wait keep their places and the bounds they came under; those in flight keep their connections. A file with an error changes
+nothing, and the log says what is wrong with it. The column *counts* says when a change does:
+
+| counts | |
+|---|---|
+| reload | with SIGHUP |
+| restart | when the gateway is started again: one after the other, see [Upgrading](upgrading.md) |
+| new pool | when the cluster has no pool of that name yet. Later the gateways hold to what they have agreed on; ` + "`kgate pool set NAME --k N`" + ` changes k |
+
+A pool that is new in the file is proposed to the cluster with the reload; one that is gone is not served here any more, and
+stays in the cluster. Changed certificates and keys are read again by themselves (` + "`listen.tls`" + `), or with the reload
+(` + "`transport.tls`" + `).
+
+## In an editor
+
+` + "`kgate check --schema > kgate.schema.json`" + ` writes the JSON Schema. With a YAML language server, the first line of the file is then
+
+` + "```yaml\n# yaml-language-server: $schema=kgate.schema.json\n```\n"
+
+// referencePage is docs/configuration.md.
+func referencePage(t *testing.T) string {
+	var b strings.Builder
+	b.WriteString(referenceHead)
+	flag := flags(t)
+	for _, group := range newReference(t).groups() {
+		title := "`" + group.path + "`"
+		if group.path == "" {
+			title = "Top level"
+		}
+		fmt.Fprintf(&b, "\n## %s\n\n", title)
+		if group.doc != "" {
+			b.WriteString(group.doc + "\n\n")
+		}
+		b.WriteString("| key | | default | counts | |\n|---|---|---|---|---|\n")
+		for _, key := range group.below {
+			fmt.Fprintf(&b, "| `%s` | %s | %s | %s | %s |\n", key.name, key.typeText(), key.defaultText(), key.counts(), key.docText(flag[key.path]))
+		}
+	}
+	return b.String()
+}
+
+func (r *reference) typeText() string {
+	if len(r.below) > 0 {
+		if r.list() {
+			return "list of keys"
+		}
+		return "keys"
+	}
+	name, _ := valueType(r.path, r.typ)
+	return name
+}
+
+func (r *reference) defaultText() string {
+	switch text := show(r.std); {
+	case len(r.below) > 0:
+		return ""
+	case slices.Contains([]string{"pools[].name", "pools[].k", "pools[].upstreams"}, r.path):
+		return "required"
+	case text == `""` || text == "[]" || text == "none":
+		return ""
+	default:
+		return "`" + text + "`"
+	}
+}
+
+func (r *reference) counts() string {
+	if len(r.below) > 0 {
+		return ""
+	}
+	return string(effectOf(r.path))
+}
+
+func (r *reference) docText(flag string) string {
+	doc := r.doc
+	if len(r.below) > 0 {
+		doc = "See below."
+	}
+	if flag != "" {
+		doc += " `" + flag + "`"
+	}
+	return strings.ReplaceAll(doc, "|", `\|`)
+}
+
+// TestReference holds docs/configuration.md to the code.
+func TestReference(t *testing.T) {
+	checkGolden(t, "../../docs/configuration.md", referencePage(t))
+	for _, group := range newReference(t).groups() {
+		for _, key := range group.below {
+			if utf8.RuneCountInString(key.doc) < 8 || links.MatchString(key.doc) {
+				t.Errorf("%s: %q is not what a user can read", key.path, key.doc)
+			}
+		}
+	}
+}

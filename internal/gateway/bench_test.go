@@ -1,0 +1,67 @@
+package gateway
+
+import (
+	"context"
+	"errors"
+	"net"
+	"testing"
+	"time"
+
+	"github.com/kgate/kgate/internal/membership"
+	"github.com/kgate/kgate/internal/transport"
+	"github.com/kgate/kgate/kmutex"
+)
+
+// alone is the cluster as a gateway sees it that is its only member.
+type alone struct {
+	net.Listener
+	view *membership.View
+}
+
+func (a alone) View() *membership.View { return a.view }
+func (a alone) Standing() membership.Standing {
+	return membership.Standing{Node: 1, Until: time.Now().Add(time.Hour)}
+}
+func (alone) Changed() <-chan struct{}                                       { return nil }
+func (alone) Rejoin()                                                        {}
+func (alone) Recover(context.Context, string, uint64) error                  { return nil }
+func (alone) UseTickets(context.Context, string) error                       { return nil }
+func (alone) SetPeers(kmutex.Node, []transport.Peer) []transport.Unsent      { return nil }
+func (alone) Send(kmutex.Node, string, kmutex.Message) error                 { return nil }
+func (alone) SendPayload(context.Context, kmutex.Node, string, []byte) error { return nil }
+func (alone) MeanRTT() time.Duration                                         { return 0 }
+func (alone) Dial(context.Context, string) (net.Conn, error)                 { return nil, errors.New("nobody there") }
+
+// An admission that needs no message: a request that is let in at once, and its
+// release.
+func BenchmarkAdmission(b *testing.B) {
+	for _, binding := range []string{membership.BindingLate, membership.BindingEarly} {
+		b.Run(binding, func(b *testing.B) {
+			listener, err := new(net.ListenConfig).Listen(b.Context(), "tcp", "127.0.0.1:0")
+			if err != nil {
+				b.Fatal(err)
+			}
+			a := alone{Listener: listener, view: &membership.View{
+				Number: 1, Members: []membership.Member{{Node: 1, Name: "gw-1"}},
+				Pools: []membership.Pool{{Name: testPool, K: 8, Binding: binding, Epoch: 1, Began: 1, Home: 1}},
+			}}
+			g, err := New(Config{Links: a, Exchange: a, Views: a})
+			if err != nil {
+				b.Fatal(err)
+			}
+			g.Start()
+			defer g.Close()
+			for g.pool(testPool) == nil {
+				time.Sleep(time.Millisecond)
+			}
+			b.ReportAllocs()
+			for b.Loop() {
+				s, err := g.Acquire(b.Context(), Ask{Pool: testPool, Wait: NoTimeout})
+				if err != nil {
+					b.Fatal(err)
+				}
+				s.Release()
+			}
+		})
+	}
+}

@@ -1,0 +1,208 @@
+package gateway
+
+import (
+	"context"
+	"errors"
+	"log/slog"
+	"net"
+	"net/http"
+	"time"
+
+	"github.com/kgate/kgate/internal/membership"
+	"github.com/kgate/kgate/internal/transport"
+	"github.com/kgate/kgate/kmutex"
+)
+
+// Errors of Acquire and Deliver.
+var (
+	// ErrUnknownPool: no agreed pool has this name.
+	ErrUnknownPool = errors.New("gateway: unknown pool")
+	// ErrIsolated: this gateway is not, or not yet, part of the cluster and may
+	// admit nothing.
+	ErrIsolated = errors.New("gateway: not part of the cluster")
+	// ErrQueueFull: as many requests as the pool's limit wait here already.
+	ErrQueueFull = errors.New("gateway: queue full")
+	// ErrClientLimit: as many requests of this client as the pool allows wait
+	// here already.
+	ErrClientLimit = errors.New("gateway: too many of this client's requests wait")
+	// ErrTimeout: not admitted in time.
+	ErrTimeout = errors.New("gateway: not admitted in time")
+	// ErrDraining: the gateway is being taken out.
+	ErrDraining = errors.New("gateway: draining")
+	// ErrConfig: a Config that cannot work.
+	ErrConfig = errors.New("gateway: bad configuration")
+)
+
+// Links carry the machines' messages to other gateways. [transport.Transport]
+// implements it.
+type Links interface {
+	// SetPeers says who takes part. It returns what those that do so no longer
+	// cannot have received.
+	SetPeers(self kmutex.Node, peers []transport.Peer) []transport.Unsent
+	// Send queues a message and never blocks.
+	Send(to kmutex.Node, pool string, m kmutex.Message) error
+	// SendPayload sends bytes to a peer over the link that there is, and waits until
+	// the peer's [Gateway.ReceivePayload] has returned.
+	SendPayload(ctx context.Context, to kmutex.Node, topic string, payload []byte) error
+	// MeanRTT is the mean round trip to the peers; 0 while none is known.
+	MeanRTT() time.Duration
+}
+
+// Exchange carries what gateways ask each other: what becomes of another's ticket,
+// and how long its line is. [transport.Stream]
+// implements it.
+type Exchange interface {
+	net.Listener
+	Dial(ctx context.Context, addr string) (net.Conn, error)
+}
+
+// Views tell what the gateways have agreed on. [membership.Cluster] implements
+// it.
+type Views interface {
+	// View returns the newest agreed view.
+	View() *membership.View
+	// Standing says as which incarnation, and until when, this gateway may have
+	// requests in flight. It is asked on every admission.
+	Standing() membership.Standing
+	// Changed returns a channel that is closed when the view has changed, or a
+	// standing has begun or is lost.
+	Changed() <-chan struct{}
+	// Rejoin lets the gateway come back as a new incarnation, after everything
+	// of the one before is void.
+	Rejoin()
+	// Recover begins a new epoch of a pool whose tokens are not all there, if it
+	// is still in the given one.
+	Recover(ctx context.Context, pool string, epoch uint64) error
+	// UseTickets makes the view say that a pool has tickets.
+	UseTickets(ctx context.Context, pool string) error
+}
+
+// Observer is told what the machines do, for metrics.
+type Observer interface {
+	// Pool returns who watches the named pool; asked again after a lease was lost.
+	Pool(name string) PoolObserver
+	// LeaseLost counts that this gateway has lost its lease, and all that it had
+	// in flight.
+	LeaseLost()
+	// TicketsWritten reports how long it took to write tickets to DataDir.
+	TicketsWritten(took time.Duration)
+}
+
+// PoolObserver watches one pool. Its methods are called under the pool's lock:
+// they must be quick and must not call back.
+type PoolObserver interface {
+	// Moved reports one trace event of the machine.
+	Moved(t kmutex.Trace)
+	// Sent and Received count messages.
+	Sent(kind kmutex.Kind)
+	Received(kind kmutex.Kind)
+	// Recovered reports that an epoch has begun here, and how long requests had
+	// to wait for it.
+	Recovered(why Reason, took time.Duration)
+	// Overtaken counts a request that was admitted after one which had arrived
+	// at this gateway later.
+	Overtaken()
+	// AuditFailed counts that home found tokens lost or doubled.
+	AuditFailed()
+	// Slots reports how many slots are in use at this gateway from now on.
+	Slots(inUse int)
+}
+
+// Reason says why a pool entered a new epoch.
+type Reason string
+
+// The reasons.
+const (
+	ReasonLoss   Reason = "loss"   // a gateway was lost
+	ReasonReturn Reason = "return" // what a lost one may have held is free again
+	ReasonK      Reason = "k"      // k was changed
+	ReasonLeave  Reason = "leave"  // a gateway left in order
+	ReasonAudit  Reason = "audit"  // an audit found tokens lost or doubled, or a message was lost
+)
+
+type noObserver struct{}
+
+func (noObserver) Pool(string) PoolObserver     { return noObserver{} }
+func (noObserver) LeaseLost()                   {}
+func (noObserver) TicketsWritten(time.Duration) {}
+func (noObserver) Moved(kmutex.Trace)           {}
+func (noObserver) Sent(kmutex.Kind)             {}
+func (noObserver) Received(kmutex.Kind)         {}
+
+func (noObserver) Recovered(Reason, time.Duration) {}
+func (noObserver) Overtaken()                      {}
+func (noObserver) AuditFailed()                    {}
+func (noObserver) Slots(int)                       {}
+
+// PoolConfig is what this gateway alone decides about a pool.
+type PoolConfig struct {
+	// QueueLimit bounds the requests that wait at this gateway. Default 10000.
+	QueueLimit int
+	// ClientLimit bounds those of them that one client has; 0: it does not.
+	ClientLimit int
+	// ClientInFlight bounds how many slots one client has at a time at this gateway,
+	// those of its tickets included; its other requests wait. 0: it does not.
+	ClientInFlight int
+	// ClientTickets bounds how many tickets one client has at a time at this
+	// gateway, waiting or with a slot; 0: it does not.
+	ClientTickets int
+	// Fair lets the clients in one after the other: each has one place in line at
+	// a time. Otherwise requests come in as they arrived.
+	Fair bool
+	// AskInterval is the least time between two requests for places in line.
+	// 0: four times the number of gateways times the one-way delay.
+	AskInterval time.Duration
+}
+
+// Config of a Gateway.
+type Config struct {
+	// Links to the other gateways. Required.
+	Links Links
+	// Exchange with the other gateways. Required; closed by Close.
+	Exchange Exchange
+	// Views that the gateways agree on. Required.
+	Views Views
+	// Pools by name. A pool of the cluster that is not named here takes part in
+	// its line with the defaults: this gateway may be its home.
+	Pools map[string]PoolConfig
+	// DataDir keeps tickets over a restart; empty: in memory only.
+	DataDir string
+	// Replicas is the number of ring successors that keep a gateway's tickets.
+	Replicas int
+	// Fleet answers what other gateways ask with CallFleet; nil: nothing.
+	Fleet http.Handler
+	// Observer of the machines; nil: none.
+	Observer Observer
+	// Logger; nil: silent.
+	Logger *slog.Logger
+}
+
+// defaultQueueLimit of a pool that says nothing else.
+const defaultQueueLimit = 10_000
+
+func (c Config) withDefaults() Config {
+	if c.Observer == nil {
+		c.Observer = noObserver{}
+	}
+	if c.Logger == nil {
+		c.Logger = slog.New(slog.DiscardHandler)
+	}
+	return c
+}
+
+// Validate returns what is wrong with c.
+func (c Config) Validate() error {
+	var errs []error
+	if c.Links == nil || c.Exchange == nil || c.Views == nil {
+		errs = append(errs, errors.New("links, exchange and views are required"))
+	}
+	for name, p := range c.Pools {
+		if p.QueueLimit < 0 || p.ClientLimit < 0 || p.ClientInFlight < 0 || p.ClientTickets < 0 || p.AskInterval < 0 {
+			errs = append(errs, errors.New("pool "+name+": negative limit or interval"))
+		}
+	}
+	if len(errs) > 0 {
+		return errors.Join(append([]error{ErrConfig}, errs...)...)
+	}
+	return nil
+}

@@ -1,0 +1,251 @@
+package gateway
+
+import (
+	"context"
+	"log/slog"
+	"slices"
+	"time"
+
+	"github.com/kgate/kgate/internal/membership"
+	purepool "github.com/kgate/kgate/internal/pool"
+	"github.com/kgate/kgate/kmutex"
+	"github.com/kgate/kgate/replication"
+)
+
+// How a pool moves from epoch to epoch is for package internal/pool to decide.
+// Here it is given the agreed views, and what it decides is carried out.
+
+// follow takes over what the agreed view says about the pool.
+func (p *pool) follow(self kmutex.Node, view *membership.View, spec membership.Pool) {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	before := p.view
+	p.view = view
+	if p.core == nil {
+		p.self = self
+		p.core = purepool.New(purepool.Config{
+			Self: self, Binding: newBinding(spec.Binding), Memory: p.g.memoryOf(p.name),
+			Audit: true, Interval: p.askInterval, Placed: p.placed,
+			Wall: func() int64 { return p.g.wall().UnixNano() },
+		})
+	} else if spec.Epoch <= p.spec.Epoch {
+		spec.Home, spec.Epoch = p.spec.Home, p.spec.Epoch // only the tickets change within an epoch
+	}
+	if spec.Epoch > p.spec.Epoch {
+		p.entering, p.reason = p.g.now(), reasonOf(p.spec, spec, someLeft(before, view))
+		p.endLetters()
+	}
+	p.spec = spec
+	disk := purepool.DiskNone
+	if spec.Tickets > 0 {
+		disk = p.g.openDisk(view.Cluster)
+	}
+	p.carry(p.core.Follow(p.g.clock(), p.viewOf(view, spec), disk))
+}
+
+// loaded goes on when the tickets on disk are there.
+func (p *pool) loaded() {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	if p.alive() {
+		p.carry(p.core.Loaded(p.g.clock(), p.g.keeper.state()))
+	}
+}
+
+// viewOf is what the agreed view says about one pool.
+func (p *pool) viewOf(view *membership.View, spec membership.Pool) purepool.View {
+	v := purepool.View{
+		K: spec.K, Epoch: spec.Epoch, Began: kmutex.Node(spec.Began), Home: spec.Home, Owed: len(spec.Owed) > 0,
+		Tickets: spec.Tickets > 0, Wait: view.LeaseWait(),
+	}
+	for _, m := range view.Members {
+		v.Members = append(v.Members, m.Node)
+		v.Newest = max(v.Newest, m.Node)
+	}
+	for _, l := range view.Lost {
+		v.Newest = max(v.Newest, l.Node)
+		v.Gone = append(v.Gone, l.Node)
+		if v.Tickets && l.At > spec.Tickets {
+			v.Lost = append(v.Lost, replication.Lost{Node: l.Node, Heir: l.Heir})
+		}
+	}
+	if v.Tickets {
+		self, _ := view.Member(p.self)
+		for _, name := range view.Ring().Successors(self.Name, p.g.cfg.Replicas) {
+			m, _ := view.Named(name)
+			v.Successors = append(v.Successors, m.Node)
+		}
+	}
+	return v
+}
+
+// reasonOf tells why a pool entered an epoch.
+func reasonOf(before, after membership.Pool, left bool) Reason {
+	switch {
+	case before.Epoch > 0 && before.K != after.K:
+		return ReasonK
+	case len(after.Owed) > len(before.Owed):
+		return ReasonLoss
+	case len(after.Owed) < len(before.Owed):
+		return ReasonReturn
+	case left:
+		return ReasonLeave
+	default:
+		return ReasonAudit
+	}
+}
+
+// someLeft reports whether a member of the view before is not in the one after.
+func someLeft(before, after *membership.View) bool {
+	return before != nil && slices.ContainsFunc(before.Members, func(m membership.Member) bool {
+		_, in := after.Member(m.Node)
+		return !in
+	})
+}
+
+// placed tells when a waiting ticket took its place in line. The caller holds the
+// lock.
+func (p *pool) placed(t kmutex.Ticket) (stamp int64, waits bool) {
+	s := p.slots[t]
+	if s == nil {
+		return 0, false
+	}
+	return s.placed.UnixNano(), true
+}
+
+// wakeDue is for the timer that the pool has asked for.
+func (p *pool) wakeDue() {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	if p.alive() && p.g.ctx.Err() == nil {
+		p.carry(p.core.Wake(p.g.clock()))
+	}
+}
+
+// carry carries out what an event asks for, and what follows from that. The caller
+// holds the lock.
+func (p *pool) carry(fx *purepool.Effects) {
+	for _, i := range fx.Inherited {
+		p.inherit(i)
+	}
+	missed := p.sendAll(fx.Messages)
+	for _, g := range fx.Grants {
+		p.grant(g)
+	}
+	if fx.AskTimer {
+		p.ask.Reset(p.askInterval())
+	}
+	for _, t := range fx.Trace {
+		p.watch.Moved(t)
+	}
+	for _, l := range fx.Letters {
+		p.post(l)
+	}
+	if fx.Recover != 0 {
+		p.recover(fx.Recover)
+	}
+	if fx.WakeAt != 0 {
+		p.wake.Reset(fx.WakeAt - p.g.clock())
+	}
+	if fx.Begun != nil {
+		p.begun(fx.Begun)
+	}
+	p.forgetTickets(fx.Gone)
+	if fx.Moved {
+		p.g.keeper.changed()
+		p.moved.signal(true)
+	}
+	p.report(fx)
+	p.goOn(missed, slices.Clone(fx.Ended))
+}
+
+// goOn lets the events happen that follow from one: a message that the line misses,
+// tickets that have ended or got their slots, clients whose turn it is.
+func (p *pool) goOn(missed uint64, ended []*purepool.Ticket) {
+	if missed != 0 {
+		p.carry(p.core.MessageLost(p.g.clock(), missed))
+	}
+	for len(p.granted) > 0 {
+		s := p.granted[0]
+		p.granted = slices.Delete(p.granted, 0, 1)
+		p.carry(p.core.TicketGranted(p.g.clock(), p.g.wall().UnixNano(), s.held, s.grant))
+	}
+	p.endTickets(ended)
+	for len(p.due) > 0 { // who comes in makes others due
+		s := p.due[0]
+		p.due = slices.Delete(p.due, 0, 1)
+		p.step(p.place(s, p.g.now()))
+	}
+}
+
+// report tells people what has gone wrong.
+func (p *pool) report(fx *purepool.Effects) {
+	epoch := slog.Uint64("epoch", p.spec.Epoch)
+	if fx.Err != nil {
+		p.log.Error("the pool's epoch has not begun in order", epoch, slog.Any("error", fx.Err))
+	}
+	if len(fx.Doubled) > 0 {
+		p.watch.AuditFailed()
+		p.log.Error("tokens were in use twice; what is one too many ends with its request", epoch, slog.Any("tokens", fx.Doubled))
+	}
+	if len(fx.Faulty) > 0 {
+		p.watch.AuditFailed()
+		p.log.Error("tokens are lost or doubled: a new epoch is asked for", epoch, slog.Any("tokens", fx.Faulty))
+	}
+	if len(fx.Unknown) > 0 {
+		p.log.Warn("what lost gateways had given out cannot be known: their tokens are withheld until it has run out",
+			slog.Any("nodes", fx.Unknown), slog.Duration("longest", p.core.View().UnknownFor()))
+	}
+}
+
+// begun tells that an epoch has begun here.
+func (p *pool) begun(in *kmutex.Install) {
+	p.trail = nil
+	for _, g := range in.Running {
+		if s := p.slots[g.Ticket]; s != nil && s.state == slotGranted {
+			s.grant = g
+		}
+	}
+	took := p.g.now().Sub(p.entering)
+	attrs := []any{
+		slog.Uint64("epoch", in.Epoch), slog.Int("k", in.K),
+		slog.String("binding", p.spec.Binding), slog.Bool("home", in.Home == p.self),
+	}
+	if n := in.Withheld.Len(); n > 0 {
+		attrs = append(attrs, slog.Int("withheld", n))
+	}
+	if p.spec.Epoch > 1 && uint64(p.self) <= p.spec.Began {
+		p.watch.Recovered(p.reason, took)
+		attrs = append(attrs, slog.String("reason", string(p.reason)), slog.Duration("took", took))
+	}
+	p.log.Info("pool installed", attrs...)
+}
+
+// recover asks for a new epoch, in the background. The pool asks again if none
+// comes.
+func (p *pool) recover(epoch uint64) {
+	if p.g.ctx.Err() != nil {
+		return
+	}
+	p.g.wg.Go(func() {
+		const patience = 10 * time.Second
+		ctx, cancel := context.WithTimeout(p.g.ctx, patience)
+		defer cancel()
+		if err := p.g.cfg.Views.Recover(ctx, p.name, epoch); err != nil && p.g.ctx.Err() == nil {
+			p.log.Error("the pool cannot move to a new epoch", slog.Uint64("epoch", epoch), slog.Any("error", err))
+		}
+	})
+}
+
+// memoryOf returns what this gateway remembers of a pool, whatever incarnation it
+// is.
+func (g *Gateway) memoryOf(pool string) *purepool.Memory {
+	g.mu.Lock()
+	defer g.mu.Unlock()
+	m := g.memories[pool]
+	if m == nil {
+		m = new(purepool.Memory)
+		g.memories[pool] = m
+	}
+	return m
+}

@@ -1,0 +1,293 @@
+package gateway
+
+import (
+	"cmp"
+	"context"
+	"log/slog"
+	"maps"
+	"net/http"
+	"slices"
+	"sync"
+	"sync/atomic"
+	"time"
+
+	"github.com/kgate/kgate/coordinator"
+	"github.com/kgate/kgate/internal/membership"
+	"github.com/kgate/kgate/internal/oncelog"
+	purepool "github.com/kgate/kgate/internal/pool"
+	"github.com/kgate/kgate/internal/transport"
+	"github.com/kgate/kgate/kmutex"
+)
+
+// Gateway drives the pools of one process. Its methods are safe for concurrent
+// use.
+type Gateway struct {
+	cfg      Config
+	now      func() time.Time
+	wall     func() time.Time // the time of day, which people may set
+	started  time.Time        // the origin of clock
+	draining atomic.Bool
+	losses   oncelog.Limit
+	keeper   *keeper
+
+	// self is watch's alone: the incarnation that the pools are of, 0 none.
+	self kmutex.Node
+	// rejoining: what the incarnation before had in flight is being ended.
+	rejoining atomic.Bool
+
+	// ctx ends at Close, and with it what runs in the background.
+	ctx    context.Context
+	cancel context.CancelFunc
+	wg     sync.WaitGroup
+	server *http.Server // of what other gateways ask
+	client *http.Client // to ask them
+
+	mu    sync.RWMutex
+	pools map[string]*pool
+	size  int // gateways in the view
+	stash stash
+	// memories of pools, by name, whatever incarnation this is.
+	memories map[string]*purepool.Memory
+}
+
+var _ transport.Handler = (*Gateway)(nil)
+
+// New returns a gateway that admits nothing until a view tells it its pools. It
+// is ready to be the links' handler, but does nothing by itself before Start.
+func New(cfg Config) (*Gateway, error) {
+	if err := cfg.Validate(); err != nil {
+		return nil, err
+	}
+	g := &Gateway{
+		cfg: cfg.withDefaults(), now: time.Now, wall: time.Now, pools: make(map[string]*pool),
+		keeper:   &keeper{kick: make(chan struct{}, 1)},
+		memories: make(map[string]*purepool.Memory),
+		started:  time.Now(),
+	}
+	g.ctx, g.cancel = context.WithCancel(context.Background())
+	return g, nil
+}
+
+// Start follows the views and serves the other gateways, until Close.
+func (g *Gateway) Start() {
+	g.startExchange()
+	g.wg.Go(g.watch)
+}
+
+// clock is the time as package internal/pool wants it.
+func (g *Gateway) clock() time.Duration { return g.now().Sub(g.started) }
+
+func (g *Gateway) pool(name string) *pool {
+	g.mu.RLock()
+	defer g.mu.RUnlock()
+	return g.pools[name]
+}
+
+// all returns the pools, in no order.
+func (g *Gateway) all() []*pool {
+	g.mu.RLock()
+	defer g.mu.RUnlock()
+	return slices.Collect(maps.Values(g.pools))
+}
+
+// Deliver takes in a message from another gateway. A message for a pool that is
+// not agreed here yet is kept until the view that explains it arrives.
+func (g *Gateway) Deliver(from kmutex.Node, name string, m kmutex.Message) error {
+	if p := g.pool(name); p != nil {
+		return p.deliver(from, m)
+	}
+	g.mu.Lock()
+	if p := g.pools[name]; p != nil {
+		g.mu.Unlock()
+		return p.deliver(from, m)
+	}
+	defer g.mu.Unlock()
+	return g.stash.put(g.now(), stashed{from: from, pool: name, message: m})
+}
+
+func (g *Gateway) followPool(self kmutex.Node, view *membership.View, spec membership.Pool) {
+	p := g.pool(spec.Name)
+	known := p != nil
+	if !known {
+		p = newPool(g, spec.Name)
+	}
+	p.follow(self, view, spec)
+	g.mu.Lock()
+	g.pools[spec.Name] = p
+	early := g.stash.take(spec.Name)
+	g.mu.Unlock()
+	if !known {
+		p.reconfigure() // Configure may have come between
+		if g.keeper.loaded.Load() {
+			p.loaded() // so may the disk
+		}
+	}
+	for _, s := range early {
+		if err := p.deliver(s.from, s.message); err != nil {
+			p.log.Warn("message refused", slog.Any("error", err))
+		}
+	}
+}
+
+func newBinding(name string) kmutex.Binding {
+	if name == membership.BindingEarly {
+		return new(coordinator.Early)
+	}
+	return new(coordinator.Late)
+}
+
+// Configure changes what this gateway decides about its pools, for who comes from
+// now on. Who waits keeps the place.
+func (g *Gateway) Configure(pools map[string]PoolConfig) {
+	g.mu.Lock()
+	g.cfg.Pools = maps.Clone(pools)
+	g.mu.Unlock()
+	for _, p := range g.all() {
+		p.reconfigure()
+	}
+}
+
+// reconfigure has the pool follow the gateway's configuration.
+func (p *pool) reconfigure() {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	p.g.mu.RLock()
+	cfg := p.g.cfg.Pools[p.name]
+	p.g.mu.RUnlock()
+	p.configure(cfg)
+}
+
+// askInterval is how long a gateway waits between two requests for a place in the
+// pool's line; see docs/adr on the gateway as node. The caller holds the lock.
+func (p *pool) askInterval() time.Duration {
+	if d := p.cfg.AskInterval; d > 0 {
+		return d
+	}
+	const (
+		factor  = 4
+		unknown = time.Millisecond // round trip, until one is measured
+	)
+	rtt := cmp.Or(p.g.cfg.Links.MeanRTT(), unknown)
+	p.g.mu.RLock()
+	defer p.g.mu.RUnlock()
+	return factor * time.Duration(p.g.size) * rtt / 2
+}
+
+// Drain takes the gateway out: new requests fail with ErrDraining, and so do
+// those that wait, unless they are to be served. It returns when no request waits
+// or holds a slot any more, or with ctx's error. Tickets stay, for the heir.
+func (g *Gateway) Drain(ctx context.Context, serve bool) error {
+	g.draining.Store(true)
+	pools := g.all()
+	for _, p := range pools {
+		if !serve {
+			p.refuseWaiting(ErrDraining)
+		}
+	}
+	return untilIdle(ctx, pools)
+}
+
+// BreakOff ends every request that waits or holds a slot, and returns when none is
+// left, or with ctx's error: then some may still be in flight. It comes after
+// Drain.
+func (g *Gateway) BreakOff(ctx context.Context) error {
+	pools := g.all()
+	for _, p := range pools {
+		p.refuseWaiting(ErrDraining)
+		p.breakOff()
+	}
+	return untilIdle(ctx, pools)
+}
+
+// breakOff has the holders of slots break off what they do.
+func (p *pool) breakOff() {
+	var aborts []func()
+	p.mu.Lock()
+	for s := range p.each {
+		if s.state == slotGranted && s.abort != nil {
+			aborts = append(aborts, s.abort)
+		}
+	}
+	p.mu.Unlock()
+	for _, abort := range aborts {
+		abort()
+	}
+}
+
+func untilIdle(ctx context.Context, pools []*pool) error {
+	for _, p := range pools {
+		if idle := p.untilIdle(); idle != nil {
+			select {
+			case <-idle:
+			case <-ctx.Done():
+				return ctx.Err()
+			}
+		}
+	}
+	return nil
+}
+
+// refuseWaiting ends every wait with err.
+func (p *pool) refuseWaiting(err error) {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	for _, s := range slices.Collect(p.each) {
+		if s.state == slotWaiting && s.held == nil {
+			s.err = err
+			p.end(s, kmutex.EventCancel)
+		}
+	}
+}
+
+// untilIdle returns a channel that is closed when no request waits or is in
+// flight; nil: none is.
+func (p *pool) untilIdle() <-chan struct{} {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	if p.requests == 0 {
+		return nil
+	}
+	return p.idle.wait()
+}
+
+// RetryAfter estimates how long a request to the named pool would wait now; 0
+// when there is nothing to go by.
+func (g *Gateway) RetryAfter(name string) time.Duration {
+	if p := g.pool(name); p != nil {
+		return p.retryAfter()
+	}
+	return 0
+}
+
+// background runs do, which Close waits for; not at all once Close has begun. It is for
+// callers that hold no pool's lock: Close takes these after it has ended g.ctx, so what
+// they begin under one is begun before Close waits.
+func (g *Gateway) background(do func()) {
+	g.mu.RLock()
+	defer g.mu.RUnlock()
+	if g.ctx.Err() == nil {
+		g.wg.Go(do)
+	}
+}
+
+// Close ends everything that runs in the background, and the exchange. Slots
+// can still be released; what that would tell other gateways is lost.
+func (g *Gateway) Close() error {
+	g.mu.Lock()
+	g.cancel()
+	g.mu.Unlock()
+	var err error
+	if g.server != nil {
+		err = g.server.Close()
+		g.client.CloseIdleConnections()
+	} else {
+		err = g.cfg.Exchange.Close()
+	}
+	for _, p := range g.all() {
+		p.mu.Lock()
+		p.stopTimers()
+		p.mu.Unlock()
+	}
+	g.wg.Wait()
+	return err
+}

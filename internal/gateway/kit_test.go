@@ -1,0 +1,523 @@
+package gateway
+
+import (
+	"context"
+	"fmt"
+	"net"
+	"slices"
+	"sync"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"go.uber.org/goleak"
+
+	"github.com/kgate/kgate/internal/membership"
+	"github.com/kgate/kgate/internal/transport"
+	"github.com/kgate/kgate/kmutex"
+)
+
+func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
+
+// fleet is a few gateways over a network in memory, with virtual time. It runs
+// in a synctest bubble.
+type fleet struct {
+	t     *testing.T
+	delay time.Duration
+	cfg   PoolConfig
+
+	mu       sync.Mutex
+	index    uint64 // of the log of views
+	view     *membership.View
+	gateways map[kmutex.Node]*node // by present incarnation
+	drop     func(kmutex.Message) bool
+	heirs    bool // lost gateways have the heirs that the ring says, as tickets need it
+}
+
+// node is one gateway of a fleet: its views, links and exchange.
+type node struct {
+	*Gateway
+	fleet *fleet
+	inbox chan delivery
+	calls chan net.Conn
+	done  chan struct{}
+	once  sync.Once
+	wg    sync.WaitGroup
+
+	// Under the fleet's lock.
+	self    kmutex.Node      // present incarnation
+	seen    *membership.View // newest view that has reached it
+	until   time.Time        // end of its lease
+	changed chan struct{}
+	cut     bool // nothing goes in or out
+}
+
+type delivery struct {
+	from, to kmutex.Node
+	pool     string
+	m        kmutex.Message
+	at       time.Time
+}
+
+const (
+	testPool = "downloads"
+	// always is a lease that no test outlives.
+	always = 1000 * time.Hour
+)
+
+// newFleet starts n gateways with one agreed pool.
+func newFleet(t *testing.T, n, k int, binding string, delay time.Duration, cfg PoolConfig) *fleet {
+	t.Helper()
+	f := &fleet{t: t, delay: delay, cfg: cfg, gateways: make(map[kmutex.Node]*node)}
+	f.view = &membership.View{Number: 1, Pools: []membership.Pool{
+		{Name: testPool, K: k, Binding: binding, Epoch: 1, Began: uint64(n), Home: 1},
+	}}
+	for range n {
+		f.join()
+	}
+	f.follow()
+	t.Cleanup(f.close)
+	return f
+}
+
+// join starts a gateway and lets it into the view, which nobody is shown yet.
+func (f *fleet) join() *node {
+	f.t.Helper()
+	n := f.start()
+	f.letIn(n)
+	return n
+}
+
+// start starts a gateway that is in no view.
+func (f *fleet) start() *node {
+	f.t.Helper()
+	n := &node{
+		fleet: f, inbox: make(chan delivery, 1<<16), calls: make(chan net.Conn), done: make(chan struct{}),
+		changed: make(chan struct{}), seen: new(membership.View), until: time.Now().Add(always),
+	}
+	g, err := New(Config{Links: n, Exchange: n, Views: n, Pools: map[string]PoolConfig{testPool: f.cfg}, Replicas: 2})
+	if err != nil {
+		f.t.Fatal(err)
+	}
+	n.Gateway = g
+	n.Start()
+	n.wg.Go(n.receive)
+	return n
+}
+
+func (f *fleet) letIn(n *node) {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	f.index++
+	n.self = kmutex.Node(f.index)
+	name := fmt.Sprintf("gw-%d", n.self)
+	f.gateways[n.self] = n
+	f.change(func(v *membership.View) {
+		v.Members = append(v.Members, membership.Member{Node: n.self, Name: name, PeerAddr: name + ":1", Status: membership.StatusAlive})
+	})
+}
+
+// change makes a new view. The caller holds the lock.
+func (f *fleet) change(do func(*membership.View)) {
+	f.view = &membership.View{
+		Number: f.view.Number + 1, Lease: f.view.Lease, Members: slices.Clone(f.view.Members),
+		Lost: slices.Clone(f.view.Lost), Pools: slices.Clone(f.view.Pools),
+	}
+	do(f.view)
+}
+
+// nextEpoch moves the pool on, in a new view that nobody is shown yet.
+func (f *fleet) nextEpoch(do func(*membership.View, *membership.Pool)) {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	f.index++
+	f.change(func(v *membership.View) {
+		p := &v.Pools[0]
+		p.Epoch++
+		p.Began = f.index
+		p.Owed = slices.Clone(p.Owed)
+		do(v, p)
+	})
+}
+
+func without(members []membership.Member, node kmutex.Node) []membership.Member {
+	return slices.DeleteFunc(slices.Clone(members), func(m membership.Member) bool { return m.Node == node })
+}
+
+// leave takes a gateway out of the view: a new epoch without it.
+func (f *fleet) leave(self, home kmutex.Node) {
+	f.takeOut(self, home)
+	f.follow()
+}
+
+// takeOut is leave, with nobody told yet.
+func (f *fleet) takeOut(self, home kmutex.Node) {
+	f.nextEpoch(func(v *membership.View, p *membership.Pool) {
+		v.Members, p.Home = without(v.Members, self), home
+		f.lose(v, self, home, false)
+	})
+}
+
+// suspend takes a gateway out whose tokens are owed from then on.
+func (f *fleet) suspend(self, home kmutex.Node) {
+	f.nextEpoch(func(v *membership.View, p *membership.Pool) {
+		v.Members, p.Home, p.Owed = without(v.Members, self), home, append(p.Owed, self)
+		f.lose(v, self, home, true)
+	})
+	f.follow()
+}
+
+// lose notes who answers for a lost gateway from now on, and for those that it
+// answered for.
+func (f *fleet) lose(v *membership.View, self, home kmutex.Node, leased bool) {
+	name := fmt.Sprintf("gw-%d", self)
+	heir := home
+	if f.heirs {
+		m, _ := v.Named(v.Ring().Successors(name, 1)[0])
+		heir = m.Node
+	}
+	v.Lost = append(v.Lost, membership.Lost{Node: self, At: f.index, Name: name, Leased: leased})
+	for i := range v.Lost {
+		if l := &v.Lost[i]; l.Node == self || l.Heir == self {
+			l.Heir = heir
+		}
+	}
+}
+
+// expire gives back what lost gateways owed.
+func (f *fleet) expire() {
+	f.nextEpoch(func(_ *membership.View, p *membership.Pool) { p.Owed = nil })
+	f.follow()
+}
+
+// pay gives back what one of them owed.
+func (f *fleet) pay(lost kmutex.Node) {
+	f.nextEpoch(func(_ *membership.View, p *membership.Pool) {
+		p.Owed = slices.DeleteFunc(p.Owed, func(n kmutex.Node) bool { return n == lost })
+	})
+}
+
+// setK changes k.
+func (f *fleet) setK(k int) {
+	f.nextEpoch(func(_ *membership.View, p *membership.Pool) { p.K = k })
+	f.follow()
+}
+
+// follow shows every gateway the newest view.
+func (f *fleet) follow() {
+	f.show()
+	synctest.Wait()
+}
+
+// show is follow without waiting until it has been taken in.
+func (f *fleet) show() {
+	for _, n := range f.all() {
+		n.see()
+	}
+}
+
+// Follow shows the gateway the newest view and waits until it has taken it in.
+func (n *node) Follow() {
+	n.see()
+	synctest.Wait()
+}
+
+func (n *node) see() {
+	n.fleet.mu.Lock()
+	defer n.fleet.mu.Unlock()
+	if !n.cut {
+		n.seen = n.fleet.view
+	}
+	n.wake()
+}
+
+// wake closes changed. The caller holds the lock.
+func (n *node) wake() {
+	close(n.changed)
+	n.changed = make(chan struct{})
+}
+
+// isolate cuts a gateway off; its lease runs out after d.
+func (n *node) isolate(d time.Duration) {
+	n.fleet.mu.Lock()
+	defer n.fleet.mu.Unlock()
+	n.cut, n.until = true, time.Now().Add(d)
+	n.wake()
+}
+
+// heal ends what isolate began.
+func (n *node) heal() {
+	n.uncut()
+	n.Follow()
+}
+
+func (n *node) uncut() {
+	n.fleet.mu.Lock()
+	defer n.fleet.mu.Unlock()
+	n.cut = false
+}
+
+func (f *fleet) all() []*node {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	var all []*node
+	for _, n := range f.gateways {
+		if !slices.Contains(all, n) {
+			all = append(all, n)
+		}
+	}
+	slices.SortFunc(all, func(a, b *node) int { return int(a.self) - int(b.self) })
+	return all
+}
+
+func (f *fleet) close() {
+	for _, n := range f.all() {
+		n.stop()
+	}
+}
+
+// stop ends a gateway without a word, as a crash does.
+func (n *node) stop() {
+	if err := n.Gateway.Close(); err != nil {
+		n.fleet.t.Error(err)
+	}
+	_ = n.Close()
+	n.wg.Wait()
+}
+
+// check holds the pool against the invariants, once nothing moves any more.
+func (f *fleet) check() {
+	f.t.Helper()
+	synctest.Wait()
+	time.Sleep(time.Second) // virtual: ask intervals end
+	synctest.Wait()
+	w := kmutex.World{K: f.view.Pools[0].K, Early: f.view.Pools[0].Binding == membership.BindingEarly}
+	for _, n := range f.all() {
+		if p := n.pool(testPool); p != nil {
+			p.mu.Lock()
+			w.Nodes = append(w.Nodes, p.core.Machine().State())
+			p.mu.Unlock()
+		}
+	}
+	if err := w.Check(); err != nil {
+		f.t.Error(err)
+	}
+	for _, s := range w.Nodes {
+		if len(s.Running) > 0 || len(s.Turns) > 0 || len(s.Pending) > 0 {
+			f.t.Errorf("node %d is not at rest: %d running, %d turns, %d pending", s.Self, len(s.Running), len(s.Turns), len(s.Pending))
+		}
+	}
+}
+
+// View implements Views.
+func (n *node) View() *membership.View {
+	n.fleet.mu.Lock()
+	defer n.fleet.mu.Unlock()
+	return n.seen
+}
+
+// Standing implements Views.
+func (n *node) Standing() membership.Standing {
+	n.fleet.mu.Lock()
+	defer n.fleet.mu.Unlock()
+	if _, in := n.seen.Member(n.self); !in {
+		return membership.Standing{}
+	}
+	// Also of one that has lapsed, as views may tell for a moment.
+	return membership.Standing{Node: n.self, Until: n.until}
+}
+
+// Changed implements Views.
+func (n *node) Changed() <-chan struct{} {
+	n.fleet.mu.Lock()
+	defer n.fleet.mu.Unlock()
+	return n.changed
+}
+
+// Rejoin implements Views: the test lets the gateway in when it likes.
+func (n *node) Rejoin() {
+	n.fleet.mu.Lock()
+	defer n.fleet.mu.Unlock()
+	if _, in := n.fleet.view.Member(n.self); in && time.Now().Before(n.until) {
+		return // it may still stand
+	}
+	n.self, n.until = 0, time.Now().Add(always)
+}
+
+// Recover implements Views.
+func (n *node) Recover(_ context.Context, _ string, epoch uint64) error {
+	if n.View().Pools[0].Epoch == epoch {
+		n.fleet.nextEpoch(func(*membership.View, *membership.Pool) {})
+		for _, other := range n.fleet.all() {
+			other.see()
+		}
+	}
+	return nil
+}
+
+// UseTickets implements Views.
+func (n *node) UseTickets(context.Context, string) error {
+	f := n.fleet
+	f.mu.Lock()
+	f.change(func(v *membership.View) { f.index++; v.Pools[0].Tickets = f.index })
+	f.mu.Unlock()
+	f.show()
+	return nil
+}
+
+// SetPeers implements Links.
+func (*node) SetPeers(kmutex.Node, []transport.Peer) []transport.Unsent { return nil }
+
+// MeanRTT implements Links.
+func (n *node) MeanRTT() time.Duration { return 2 * n.fleet.delay }
+
+// Send implements Links.
+func (n *node) Send(to kmutex.Node, pool string, m kmutex.Message) error {
+	n.fleet.mu.Lock()
+	peer, cut := n.fleet.gateways[to], n.cut
+	from := n.self
+	_, known := n.seen.Member(to)
+	n.fleet.mu.Unlock()
+	if !known {
+		return transport.ErrUnknownPeer
+	}
+	if cut || n.fleet.drop != nil && n.fleet.drop(m) {
+		return nil // stays in the link's queue
+	}
+	select {
+	case peer.inbox <- delivery{from, to, pool, m, time.Now().Add(n.fleet.delay)}:
+		return nil
+	case <-peer.done:
+		return transport.ErrUnknownPeer
+	}
+}
+
+// SendPayload implements Links. It waits for the views of both ends, as links do.
+func (n *node) SendPayload(ctx context.Context, to kmutex.Node, topic string, payload []byte) error {
+	f := n.fleet
+	for {
+		f.mu.Lock()
+		peer, from, changed := f.gateways[to], n.self, n.changed
+		_, here := n.seen.Member(to)
+		there := false
+		if peer != nil && peer.self == to {
+			_, there = peer.seen.Member(from)
+			changed = peer.changed
+		}
+		cut := n.cut || peer == nil || peer.cut
+		f.mu.Unlock()
+		if !here {
+			return transport.ErrUnknownPeer
+		}
+		if !cut && there {
+			time.Sleep(f.delay)
+			return peer.ReceivePayload(from, topic, payload)
+		}
+		select {
+		case <-changed:
+		case <-time.After(100 * time.Millisecond):
+			return transport.ErrLinkDown
+		case <-ctx.Done():
+			return ctx.Err()
+		}
+	}
+}
+
+func (n *node) receive() {
+	for {
+		select {
+		case d := <-n.inbox:
+			time.Sleep(time.Until(d.at))
+			if !n.linked(d) {
+				continue
+			}
+			if err := n.Deliver(d.from, d.pool, d.m); err != nil {
+				n.fleet.t.Errorf("node %d: %v", n.self, err)
+			}
+		case <-n.done:
+			return
+		}
+	}
+}
+
+// linked waits until this gateway's view has the sender, as links do, and
+// reports whether both incarnations still are there.
+func (n *node) linked(d delivery) bool {
+	for {
+		n.fleet.mu.Lock()
+		mine := n.self == d.to && !n.cut
+		_, in := n.seen.Member(d.from)
+		_, coming := n.fleet.view.Member(d.from)
+		changed := n.changed
+		n.fleet.mu.Unlock()
+		if !mine || in || !coming {
+			return mine && in
+		}
+		select {
+		case <-changed:
+		case <-n.done:
+			return false
+		}
+	}
+}
+
+// Accept implements net.Listener.
+func (n *node) Accept() (net.Conn, error) {
+	select {
+	case c := <-n.calls:
+		return c, nil
+	case <-n.done:
+		return nil, net.ErrClosed
+	}
+}
+
+// Addr implements net.Listener.
+func (n *node) Addr() net.Addr { return &net.TCPAddr{} }
+
+// Close implements net.Listener.
+func (n *node) Close() error {
+	n.once.Do(func() { close(n.done) })
+	return nil
+}
+
+// Dial implements Exchange.
+func (n *node) Dial(ctx context.Context, addr string) (net.Conn, error) {
+	var to kmutex.Node
+	if _, err := fmt.Sscanf(addr, "gw-%d:1", &to); err != nil {
+		return nil, err
+	}
+	n.fleet.mu.Lock()
+	peer := n.fleet.gateways[to]
+	cut := n.cut || peer.cut
+	n.fleet.mu.Unlock()
+	if cut {
+		<-ctx.Done()
+		return nil, ctx.Err()
+	}
+	here, there := net.Pipe()
+	select {
+	case peer.calls <- there:
+		return cutConn{here, n, peer}, nil
+	case <-peer.done:
+		return nil, net.ErrClosed
+	case <-ctx.Done():
+		return nil, ctx.Err()
+	}
+}
+
+// cutConn breaks when one of its ends is cut off.
+type cutConn struct {
+	net.Conn
+	n, peer *node
+}
+
+// Write implements net.Conn.
+func (c cutConn) Write(b []byte) (int, error) {
+	c.n.fleet.mu.Lock()
+	cut := c.n.cut || c.peer.cut
+	c.n.fleet.mu.Unlock()
+	if cut {
+		return 0, net.ErrClosed
+	}
+	return c.Conn.Write(b)
+}

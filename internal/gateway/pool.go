@@ -1,0 +1,180 @@
+package gateway
+
+import (
+	"context"
+	"errors"
+	"log/slog"
+	"sync"
+	"time"
+
+	"github.com/kgate/kgate/internal/membership"
+	purepool "github.com/kgate/kgate/internal/pool"
+	"github.com/kgate/kgate/internal/transport"
+	"github.com/kgate/kgate/kmutex"
+)
+
+// pool drives one pool. Its lock is held while an event is taken in and its
+// effects are carried out.
+type pool struct {
+	g     *Gateway
+	name  string
+	log   *slog.Logger
+	watch PoolObserver
+	ask   *time.Timer
+
+	positions positions
+
+	mu   sync.Mutex
+	cfg  PoolConfig
+	self kmutex.Node
+	view *membership.View
+	spec membership.Pool // as view has it
+	// core decides; nil before the first view. Its incarnation's end ends it.
+	core *purepool.Pool
+	wake *time.Timer // when core wants to be called
+	// entering is since when spec's epoch is to begin here, and reason why.
+	entering time.Time
+	reason   Reason
+	// letters lasts as long as the epoch whose letters are being sent.
+	letters     context.Context
+	stopLetters context.CancelFunc
+
+	last     kmutex.Ticket
+	numbers  uint64                  // of slots so far
+	slots    map[kmutex.Ticket]*Slot // that have a place in line, or are held
+	clients  map[string]*client      // where they are told apart
+	due      []*Slot                 // that get their places at the end of the step
+	granted  []*Slot                 // of tickets, in this step
+	waiting  int
+	inFlight int
+	requests int                        // that wait or are in flight; the rest are tickets
+	held     map[*purepool.Ticket]*Slot // of the tickets
+	// moved wakes whoever waits for a ticket.
+	moved  signal
+	rate   serviceRate
+	idle   signal
+	newest time.Time // arrival of the youngest request that was admitted
+	trail  trail
+}
+
+func newPool(g *Gateway, name string) *pool {
+	p := &pool{
+		g: g, name: name, slots: make(map[kmutex.Ticket]*Slot), held: make(map[*purepool.Ticket]*Slot), clients: make(map[string]*client),
+		log: g.cfg.Logger.With(slog.String("pool", name)), watch: g.cfg.Observer.Pool(name),
+	}
+	p.positions.turn = make(chan struct{}, 1)
+	p.reconfigure()
+	p.ask, p.wake = time.AfterFunc(time.Hour, p.askDue), time.AfterFunc(time.Hour, p.wakeDue)
+	p.stopTimers()
+	return p
+}
+
+// alive reports whether this incarnation has a part in the pool. The caller holds
+// the lock.
+func (p *pool) alive() bool { return p.core != nil && p.core.State() != purepool.Void }
+
+// stopTimers is for the end. The caller holds the lock.
+func (p *pool) stopTimers() {
+	p.ask.Stop()
+	p.wake.Stop()
+}
+
+func (p *pool) askDue() {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	if p.alive() {
+		p.step(kmutex.Event{Kind: kmutex.EventAskDue})
+	}
+}
+
+// deliver takes in a message. The caller holds no lock.
+func (p *pool) deliver(from kmutex.Node, m kmutex.Message) error {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	if !p.alive() {
+		return ErrIsolated
+	}
+	p.watch.Received(m.Kind)
+	if m.Epoch == p.core.Epoch() {
+		p.trail = p.trail.arrived(&m, kmutex.MaxK)
+	}
+	return p.try(kmutex.Event{Kind: kmutex.EventReceive, From: from, Message: m})
+}
+
+// step takes in an event that cannot be refused: one of this gateway's own.
+func (p *pool) step(e kmutex.Event) { p.must(p.try(e)) }
+
+func (p *pool) must(err error) {
+	if err != nil {
+		// The driver and its machine disagree about a ticket. Going on could
+		// break the promise; stopping cannot.
+		panic("gateway: pool " + p.name + ": " + err.Error())
+	}
+}
+
+// try takes in an event and carries out what it asks for. The caller holds the
+// lock.
+func (p *pool) try(e kmutex.Event) error {
+	fx, err := p.core.Step(e)
+	p.carry(fx)
+	return err
+}
+
+// unsent takes back what has never left for a gateway that is lost.
+func (p *pool) unsent(m *kmutex.Message) {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	if p.alive() {
+		p.core.Unsent(m)
+	}
+}
+
+// sendAll queues messages, and returns the epoch of one that the line misses; 0:
+// none.
+func (p *pool) sendAll(messages []kmutex.Envelope) (missed uint64) {
+	for i := range messages {
+		m := &messages[i]
+		p.watch.Sent(m.Message.Kind)
+		p.trail.depart(&m.Message)
+		if err := p.g.cfg.Links.Send(m.To, p.name, m.Message); err != nil && p.lost(m, err) {
+			missed = m.Message.Epoch
+		}
+	}
+	return missed
+}
+
+// lost notes a message that could not be queued, and reports whether anybody
+// misses it. One to a gateway that has just left the view is void anyway: the
+// pool's next epoch is on its way here.
+func (p *pool) lost(m *kmutex.Envelope, err error) bool {
+	if p.g.losses.First(p.name) {
+		p.log.Warn("message to a peer is lost",
+			slog.Uint64("node", uint64(m.To)), slog.String("message", m.Message.String()), slog.Any("error", err))
+	}
+	return !errors.Is(err, transport.ErrUnknownPeer) && !errors.Is(err, transport.ErrClosed)
+}
+
+// retryAfter estimates how long a request that came now would wait.
+func (p *pool) retryAfter() time.Duration {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	return p.rate.wait(p.g.now(), p.waiting)
+}
+
+// signal wakes whoever waits for a condition that a lock guards.
+type signal struct{ ch chan struct{} }
+
+// wait returns a channel that is closed when the condition next holds.
+func (s *signal) wait() <-chan struct{} {
+	if s.ch == nil {
+		s.ch = make(chan struct{})
+	}
+	return s.ch
+}
+
+func (s *signal) signal(holds bool) {
+	if holds && s.ch != nil {
+		close(s.ch)
+		s.ch = nil
+	}
+}

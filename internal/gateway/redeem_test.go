@@ -1,0 +1,409 @@
+package gateway
+
+import (
+	"bytes"
+	"context"
+	"errors"
+	"io"
+	"net/http"
+	"sync"
+	"sync/atomic"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/kgate/kgate/internal/membership"
+	purepool "github.com/kgate/kgate/internal/pool"
+)
+
+// A gateway that renews a ticket for the request which has redeemed it, and the
+// owner of the ticket, as far as the slot's life goes.
+type owner struct {
+	ttl time.Duration
+	// fast is how many seconds its clock shows in one of the gateway's.
+	fast float64
+	// ends is when it has the slot back in any case; zero: never.
+	ends time.Time
+	// expires is when the owner gives the slot to somebody else.
+	expires time.Time
+	// answer is what becomes of a renewal that is sent now.
+	answer func(ctx context.Context, arrived func()) error
+}
+
+func (o *owner) renew(ctx context.Context) (Ticket, error) {
+	err := o.answer(ctx, o.sign)
+	return o.ticket(), err
+}
+
+// sign takes in a renewal.
+func (o *owner) sign() {
+	o.expires = time.Now().Add(time.Duration(float64(purepool.KeepFor(o.ttl)) / o.fast))
+	if !o.ends.IsZero() && o.ends.Before(o.expires) {
+		o.expires = o.ends
+	}
+}
+
+func (o *owner) ticket() Ticket {
+	t := purepool.Ticket{TTL: o.ttl, Expires: time.Duration(float64(time.Until(o.expires)) * o.fast)}
+	return Ticket{TTL: o.ttl, Left: t.Left(0)}
+}
+
+// fastest is the owner's clock a tenth fast, and the gateway's a tenth slow.
+const fastest = 1.1 / 0.9
+
+// sleep waits for d, or as long as ctx.
+func sleep(ctx context.Context, d time.Duration) error {
+	select {
+	case <-time.After(d):
+		return nil
+	case <-ctx.Done():
+		return ctx.Err()
+	}
+}
+
+var errSilent = errors.New("no answer")
+
+// faults are what can become of renewals, from some time on.
+var faults = map[string]func(ctx context.Context, ttl time.Duration, arrived func()) error{
+	// Nothing arrives, and nobody answers.
+	"silent": func(ctx context.Context, _ time.Duration, _ func()) error { <-ctx.Done(); return ctx.Err() },
+	// The call fails at once: the owner is lost, or this gateway isolated.
+	"fails": func(context.Context, time.Duration, func()) error { return errSilent },
+	// The call does not even end with its context.
+	"stuck": func(context.Context, time.Duration, func()) error { time.Sleep(24 * time.Hour); return errSilent },
+	// The owner hears it, and its answer is lost.
+	"deaf": func(ctx context.Context, _ time.Duration, arrived func()) error {
+		arrived()
+		<-ctx.Done()
+		return ctx.Err()
+	},
+}
+
+// The request on a ticket's slot is broken off before the slot can be somebody
+// else's, whatever the time to live, whenever the fault begins and however the clocks
+// run.
+func TestRedeemedEndsInTime(t *testing.T) {
+	for name, fault := range faults {
+		t.Run(name, func(t *testing.T) {
+			for ttl := time.Second; ttl <= 10*time.Minute; ttl += time.Second {
+				for _, fast := range []float64{fastest, 1, 1 / fastest}[:1+2*(int(ttl/time.Second)%7/6)] {
+					synctest.Test(t, func(t *testing.T) {
+						endsInTime(t, &owner{ttl: ttl, fast: fast}, 5*ttl/2+ttl/7, fault)
+					})
+				}
+			}
+		})
+	}
+}
+
+// A request that is renewed as it should be is broken off in time when its hold ends.
+func TestRedeemedEndsWithItsHold(t *testing.T) {
+	for ttl := time.Second; ttl <= 10*time.Minute; ttl += 7 * time.Second {
+		for _, fast := range []float64{fastest, 1, 1 / fastest} {
+			for _, hold := range []time.Duration{ttl / 2, ttl, 3 * ttl} {
+				synctest.Test(t, func(t *testing.T) {
+					ends := time.Duration(float64(hold) / fast)
+					endsInTime(t, &owner{ttl: ttl, fast: fast, ends: time.Now().Add(ends)}, ends/2, func(_ context.Context, _ time.Duration, arrived func()) error { arrived(); return nil })
+				})
+			}
+		}
+	}
+}
+
+func endsInTime(t *testing.T, o *owner, healthy time.Duration, fault func(context.Context, time.Duration, func()) error) {
+	t.Helper()
+	began, ttl := time.Now(), o.ttl
+	o.sign()
+	o.answer = func(ctx context.Context, arrived func()) error {
+		if time.Since(began) < healthy {
+			arrived()
+			return nil
+		}
+		return fault(ctx, ttl, arrived)
+	}
+	r, stop := redeemedOf(o)
+	defer stop()
+	var lost time.Time
+	r.OnLost(func() { lost = time.Now() })
+	time.Sleep(2 * (healthy + ttl))
+	synctest.Wait()
+	switch {
+	case lost.IsZero():
+		t.Fatalf("ttl %v: not lost", ttl)
+	case lost.Before(began.Add(healthy)):
+		t.Fatalf("ttl %v: lost after %v, while renewals were answered", ttl, lost.Sub(began))
+	case o.expires.Sub(lost) < 100*time.Millisecond:
+		t.Fatalf("ttl %v: lost %v before the slot is somebody else's", ttl, o.expires.Sub(lost))
+	case r.Valid():
+		t.Fatalf("ttl %v: valid although it is lost", ttl)
+	}
+}
+
+// redeemedOf returns a slot that o's ticket has just been redeemed for.
+func redeemedOf(o *owner) (r *Redeemed, stop func()) {
+	g := &Gateway{now: time.Now, cfg: Config{Views: new(node)}}
+	g.ctx, g.cancel = context.WithCancel(context.Background())
+	r = &Redeemed{g: g, ticket: o.ticket(), renew: o.renew}
+	r.start(time.Now())
+	return r, func() {
+		g.cancel()
+		g.wg.Wait()
+	}
+}
+
+// A slow owner, and one that is replaced by its heir, lose nobody's slot.
+func TestRedeemedOutlivesSlowOwners(t *testing.T) {
+	for name, answer := range map[string]func(ttl time.Duration, tries int) (time.Duration, error){
+		"slow":               func(ttl time.Duration, _ int) (time.Duration, error) { return min(ttl/4, 4*time.Second), nil },
+		"two of three fail":  func(_ time.Duration, tries int) (time.Duration, error) { return 0, failUnless(tries%3 == 0) },
+		"silent for a while": func(ttl time.Duration, tries int) (time.Duration, error) { return ttl, failUnless(tries%2 == 0) },
+	} {
+		t.Run(name, func(t *testing.T) {
+			for ttl := time.Second; ttl <= 10*time.Minute; ttl += 7 * time.Second {
+				synctest.Test(t, func(t *testing.T) {
+					o := &owner{ttl: ttl, fast: 1}
+					o.sign()
+					tries := 0
+					o.answer = func(ctx context.Context, arrived func()) error {
+						tries++
+						took, err := answer(ttl, tries)
+						if err == nil && took == ttl {
+							took = 0
+						}
+						if e := sleep(ctx, took); e != nil {
+							return e
+						}
+						if err == nil {
+							arrived()
+						}
+						return err
+					}
+					r, stop := redeemedOf(o)
+					defer stop()
+					r.OnLost(func() { t.Errorf("ttl %v: lost", ttl) })
+					time.Sleep(10 * ttl)
+				})
+			}
+		})
+	}
+}
+
+func failUnless(ok bool) error {
+	if ok {
+		return nil
+	}
+	return errSilent
+}
+
+// A suspended gateway does not know that it is, and renews its tickets as long as
+// its lease runs. Whoever takes them over counts on that.
+func TestHeirWaitsForWhatTheOwnerPromised(t *testing.T) {
+	bindings(t, func(t *testing.T, binding string) {
+		const ttl, term = 5 * time.Second, 3 * time.Second
+		f := newFleet(t, 4, 1, binding, time.Millisecond, PoolConfig{})
+		f.heirs = true
+		f.view.Lease = term
+		old := f.gateways[2]
+		tk := request(t, old, ttl)
+		time.Sleep(time.Second)
+		if !test(t, old, tk.ID).Granted {
+			t.Fatal("not granted")
+		}
+		old.isolate(term)
+		f.suspend(old.self, 1)
+		// The holder can reach the old owner alone.
+		var until time.Time
+		for old.Standing().Until.After(time.Now()) {
+			sent := time.Now()
+			if _, err := old.here(t.Context(), old.self, ticketCall{Op: opRenew, ID: tk.ID}); err == nil {
+				until = sent.Add(ttl)
+			}
+			time.Sleep(100 * time.Millisecond)
+		}
+		f.expire()
+		time.Sleep(time.Until(until) - time.Millisecond)
+		if _, err := f.gateways[1].RenewTicket(t.Context(), tk.ID); err != nil {
+			t.Errorf("within what the owner had promised: %v", err)
+		}
+		time.Sleep(ttl + time.Second)
+		f.check()
+	})
+}
+
+// deaf lets no call through once it is on.
+type deaf struct {
+	http.RoundTripper
+	on atomic.Bool
+}
+
+// RoundTrip implements http.RoundTripper.
+func (d *deaf) RoundTrip(r *http.Request) (*http.Response, error) {
+	if d.on.Load() {
+		return nil, errSilent
+	}
+	return d.RoundTripper.RoundTrip(r)
+}
+
+// The heir of a ticket whose hold is bounded gives the slot to nobody while a request
+// is in flight on it, and to the next one not much later, although its wall clock and
+// the lost gateway's differ.
+func TestHeirAndAnotherWallClock(t *testing.T) {
+	for _, ahead := range []time.Duration{-10 * time.Minute, 0, 10 * time.Minute} {
+		synctest.Test(t, func(t *testing.T) {
+			const ttl, term, holdMax = 5 * time.Second, 3 * time.Second, 30 * time.Second
+			f := newFleet(t, 4, 1, membership.BindingLate, time.Millisecond, PoolConfig{})
+			f.heirs = true
+			f.view.Lease = term
+			old := f.gateways[2]
+			for _, n := range f.all() {
+				if n != old {
+					n.wall = func() time.Time { return time.Now().Add(ahead) }
+				}
+			}
+			began := time.Now()
+			first, err := old.RequestTicket(t.Context(), Ask{Pool: testPool, HoldMax: holdMax}, ttl, "")
+			if err != nil {
+				t.Fatal(err)
+			}
+			second := request(t, f.gateways[3], 5*time.Minute)
+			// The request is at a gateway that cannot ask the heir.
+			heir := f.named(f.view.Ring().Successors("gw-2", 1)[0])
+			user := f.gateways[4]
+			if heir == user {
+				user = f.gateways[1]
+			}
+			calls := &deaf{RoundTripper: user.client.Transport}
+			user.client.Transport = calls
+			r, err := user.RedeemTicket(t.Context(), testPool, first.ID)
+			if err != nil {
+				t.Fatal(err)
+			}
+			time.Sleep(10*time.Second + 500*time.Millisecond) // between two renewals
+			if !r.Valid() {
+				t.Fatal("lost although it is renewed")
+			}
+			calls.on.Store(true)
+			old.isolate(term)
+			f.suspend(old.self, heir.self)
+			time.AfterFunc(term, f.expire)
+			for !test(t, f.gateways[3], second.ID).Granted {
+				if held := time.Since(began); held > 11*time.Second+term*11/10+holdMax+time.Second {
+					t.Fatalf("wall clock %v ahead: the slot is taken for %v", ahead, held)
+				}
+				time.Sleep(50 * time.Millisecond)
+			}
+			if r.Valid() {
+				t.Errorf("wall clock %v ahead: two have the slot after %v", ahead, time.Since(began))
+			}
+			r.Release()
+			if err := f.gateways[3].EndTicket(t.Context(), second.ID); err != nil {
+				t.Error(err)
+			}
+			time.Sleep(time.Minute)
+			f.check()
+		})
+	}
+}
+
+// The promise to a holder ends so long before the slot is somebody else's that clocks
+// which run differently do no harm, also where the hold is bounded.
+func TestPromisesLess(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		f := newFleet(t, 1, 1, membership.BindingLate, 0, PoolConfig{})
+		for _, c := range []struct{ holdMax, want time.Duration }{
+			{0, 20 * time.Second}, {11150 * time.Millisecond, 10 * time.Second}, {5650 * time.Millisecond, 5 * time.Second},
+		} {
+			n := f.gateways[1]
+			tk, err := n.RequestTicket(t.Context(), Ask{Pool: testPool, HoldMax: c.holdMax}, 20*time.Second, "")
+			if err != nil {
+				t.Fatal(err)
+			}
+			if tk.Left.Round(time.Microsecond) != c.want {
+				t.Errorf("hold %v: %v is promised, want %v", c.holdMax, tk.Left, c.want)
+			}
+			if err := n.EndTicket(t.Context(), tk.ID); err != nil {
+				t.Error(err)
+			}
+		}
+	})
+}
+
+// lossy loses the answer to the first call that uses a ticket, once it was carried out.
+type lossy struct {
+	http.RoundTripper
+	once sync.Once
+	lost func()
+}
+
+// RoundTrip implements http.RoundTripper.
+func (l *lossy) RoundTrip(r *http.Request) (*http.Response, error) {
+	body, err := io.ReadAll(r.Body)
+	if err != nil {
+		return nil, err
+	}
+	r.Body = io.NopCloser(bytes.NewReader(body))
+	resp, err := l.RoundTripper.RoundTrip(r)
+	if err == nil && bytes.Contains(body, []byte(`"use"`)) {
+		l.once.Do(func() {
+			resp.Body.Close()
+			resp, err = nil, errSilent
+			l.lost()
+		})
+	}
+	return resp, err
+}
+
+// A request whose use of a ticket was carried out, and the answer lost, has the slot
+// all the same, also when the ticket's gateway was lost with the answer.
+func TestRedeemWithALostAnswer(t *testing.T) {
+	for _, lost := range []bool{false, true} {
+		synctest.Test(t, func(t *testing.T) {
+			f := newFleet(t, 4, 1, membership.BindingLate, time.Millisecond, PoolConfig{})
+			f.heirs = true
+			f.view.Lease = 3 * time.Second
+			owner, user := f.gateways[2], f.gateways[3]
+			tk := request(t, owner, time.Minute)
+			answers := 0
+			user.client.Transport = &lossy{RoundTripper: user.client.Transport, lost: func() {
+				if answers++; lost {
+					owner.isolate(3 * time.Second)
+					f.suspend(owner.self, 1)
+					time.AfterFunc(4*time.Second, f.expire)
+				}
+			}}
+			r, err := user.RedeemTicket(t.Context(), testPool, tk.ID)
+			if err != nil || answers != 1 {
+				t.Fatalf("owner lost %t: %v, %d answers lost", lost, err, answers)
+			}
+			if _, err := user.RedeemTicket(t.Context(), testPool, tk.ID); !errors.Is(err, ErrTicketUsed) {
+				t.Errorf("owner lost %t: another request: %v", lost, err)
+			}
+			if !r.Valid() {
+				t.Errorf("owner lost %t: the slot is lost", lost)
+			}
+			r.Release()
+			time.Sleep(10 * time.Second)
+			f.check()
+		})
+	}
+}
+
+// A request that ends, or redeems a ticket, while its gateway is closed begins nothing
+// that Close does not wait for.
+func TestNothingBeginsAfterClose(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		f := newFleet(t, 1, 1, membership.BindingLate, 0, PoolConfig{})
+		n := f.gateways[1]
+		tk := request(t, n, time.Minute)
+		r, err := n.RedeemTicket(t.Context(), testPool, tk.ID)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if err := n.Gateway.Close(); err != nil {
+			t.Fatal(err)
+		}
+		n.background(func() { t.Error("something begins after Close") })
+		r.Release()
+		synctest.Wait()
+	})
+}

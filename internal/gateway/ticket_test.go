@@ -1,0 +1,396 @@
+package gateway
+
+import (
+	"errors"
+	"fmt"
+	"slices"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/kgate/kgate/internal/membership"
+	"github.com/kgate/kgate/kmutex"
+)
+
+func request(t *testing.T, n *node, ttl time.Duration) Ticket {
+	t.Helper()
+	tk, err := n.RequestTicket(t.Context(), Ask{Pool: testPool}, ttl, "")
+	if err != nil {
+		t.Fatal(err)
+	}
+	return tk
+}
+
+func test(t *testing.T, n *node, id string) Ticket {
+	t.Helper()
+	tk, err := n.TestTicket(t.Context(), id, false, 0)
+	if err != nil {
+		t.Fatalf("ticket %s: %v", id, err)
+	}
+	return tk
+}
+
+// The cycle of a ticket, asked for at another gateway than the one that took it.
+func TestTicketCycle(t *testing.T) {
+	bindings(t, func(t *testing.T, binding string) {
+		f := newFleet(t, 3, 1, binding, time.Millisecond, PoolConfig{})
+		all := f.all()
+		first := request(t, all[0], time.Minute)
+		if first = test(t, all[1], first.ID); !first.Granted || first.Fence == "" {
+			t.Errorf("first ticket: %+v", first)
+		}
+		second := request(t, all[1], time.Minute)
+		time.Sleep(time.Millisecond)
+		third := request(t, all[2], time.Minute)
+		time.Sleep(2 * positionsKeep)
+		if second.Granted || test(t, all[0], second.ID).Position != 1 || test(t, all[0], third.ID).Position != 2 {
+			t.Errorf("second %+v, third %+v", second, test(t, all[0], third.ID))
+		}
+		got := make(chan Ticket)
+		go func() {
+			tk, err := all[2].TestTicket(t.Context(), second.ID, false, time.Minute)
+			if err != nil {
+				t.Error(err)
+			}
+			got <- tk
+		}()
+		time.Sleep(time.Second)
+		if err := all[2].EndTicket(t.Context(), first.ID); err != nil {
+			t.Error(err)
+		}
+		if tk := <-got; !tk.Granted || tk.Fence <= first.Fence {
+			t.Errorf("second ticket: %+v after %+v", tk, first)
+		}
+		if _, err := all[1].RenewTicket(t.Context(), first.ID); !ended(err, EndReleased) {
+			t.Errorf("a released ticket: %v", err)
+		}
+		if err := all[0].EndTicket(t.Context(), third.ID); err != nil {
+			t.Error(err)
+		}
+		if _, err := all[1].TestTicket(t.Context(), third.ID, false, 0); !ended(err, EndCancelled) {
+			t.Errorf("a cancelled ticket: %v", err)
+		}
+		for range 4 { // a sign now and then keeps it
+			time.Sleep(50 * time.Second)
+			if _, err := all[0].RenewTicket(t.Context(), second.ID); err != nil {
+				t.Error(err)
+			}
+		}
+		time.Sleep(67 * time.Second)
+		if _, err := all[1].RenewTicket(t.Context(), second.ID); !ended(err, EndExpired) {
+			t.Errorf("an expired ticket: %v", err)
+		}
+		for _, id := range []string{"nonsense", "aaaaaaaaaaaaaaaaaaaaaaaaaa-1", "aaaaaaaaaaaaaaaaaaaaaaaaaa-zzz"} {
+			if _, err := all[1].TestTicket(t.Context(), id, false, 0); err == nil || errors.Is(err, ErrIsolated) {
+				t.Errorf("ticket %s: %v", id, err)
+			}
+		}
+		f.check()
+	})
+}
+
+func ended(err error, how Ending) bool {
+	var e *EndedError
+	return errors.As(err, &e) && e.How == how
+}
+
+// Tickets keep their places, and granted ones their slots, when the gateway that
+// took them is lost; also when its heir goes with it, or a moment later.
+func TestTicketsOutliveTheirGateway(t *testing.T) {
+	for _, together := range []bool{true, false} {
+		bindings(t, func(t *testing.T, binding string) {
+			const k = 4
+			f := newFleet(t, 5, k, binding, time.Millisecond, PoolConfig{})
+			f.heirs = true
+			var ids []string
+			all := f.all()
+			for i := range 40 {
+				ids = append(ids, request(t, all[i%5], 10*time.Minute).ID)
+				time.Sleep(50 * time.Millisecond)
+			}
+			granted := map[string]bool{}
+			for i, id := range ids {
+				granted[id] = test(t, all[0], id).Granted
+				if binding == membership.BindingLate && granted[id] != (i < k) {
+					t.Fatalf("ticket %d granted: %t", i, granted[id])
+				}
+			}
+			// Two neighbours on the ring.
+			names := f.view.Ring().Names()
+			one, two := f.named(names[0]), f.named(names[1])
+			one.isolate(3 * time.Second)
+			if together {
+				two.isolate(3 * time.Second)
+			}
+			f.suspend(one.self, f.homeBut(one, two))
+			if !together {
+				time.Sleep(time.Second)
+				two.isolate(3 * time.Second)
+			}
+			f.suspend(two.self, f.homeBut(one, two))
+			rest := slices.DeleteFunc(f.all(), func(n *node) bool { return n == one || n == two || n.self == 0 })
+			time.Sleep(time.Second)
+			for i, id := range ids {
+				if tk := test(t, rest[i%len(rest)], id); tk.Granted != granted[id] {
+					t.Errorf("ticket %d: %+v", i, tk)
+				}
+			}
+			time.Sleep(3 * time.Second)
+			f.expire()
+			inversions := 0
+			left := slices.Clone(ids)
+			for len(left) > 0 {
+				var now []int
+				for i, id := range left {
+					if test(t, rest[0], id).Granted {
+						now = append(now, i)
+					}
+				}
+				if len(now) != min(k, len(left)) && binding == membership.BindingLate || len(now) == 0 || len(now) > k {
+					t.Fatalf("%d of %d granted, k=%d", len(now), len(left), k)
+				}
+				for n, i := range now {
+					if i != n {
+						inversions++
+					}
+				}
+				if err := rest[len(left)%len(rest)].EndTicket(t.Context(), left[now[0]]); err != nil {
+					t.Error(err)
+				}
+				left = slices.Delete(left, now[0], now[0]+1)
+				time.Sleep(100 * time.Millisecond)
+			}
+			if inversions > 0 && binding == membership.BindingLate {
+				t.Errorf("%d inversions", inversions)
+			}
+			f.check()
+		})
+	}
+}
+
+// A gateway that leaves in order hands its tickets on.
+func TestTicketsOfOneThatLeaves(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		f := newFleet(t, 3, 2, membership.BindingLate, time.Millisecond, PoolConfig{})
+		f.heirs = true
+		n := f.gateways[2]
+		ids := []string{request(t, n, time.Minute).ID, request(t, n, time.Minute).ID, request(t, n, time.Minute).ID}
+		time.Sleep(time.Second)
+		if err := n.Drain(t.Context(), false); err != nil {
+			t.Fatal(err)
+		}
+		f.leave(2, 1)
+		time.Sleep(time.Second)
+		for i, id := range ids {
+			if tk := test(t, f.gateways[3], id); tk.Granted != (i < 2) {
+				t.Errorf("ticket %d: %+v", i, tk)
+			}
+		}
+		for _, id := range ids {
+			if err := f.gateways[1].EndTicket(t.Context(), id); err != nil {
+				t.Error(err)
+			}
+		}
+		f.check()
+	})
+}
+
+// named returns the gateway of that name in the view.
+func (f *fleet) named(name string) *node {
+	m, _ := f.view.Named(name)
+	return f.gateways[m.Node]
+}
+
+// homeBut returns a member that is none of these.
+func (f *fleet) homeBut(not ...*node) kmutex.Node {
+	for _, m := range f.view.Members {
+		if !slices.Contains(not, f.gateways[m.Node]) {
+			return m.Node
+		}
+	}
+	panic(fmt.Sprint("nobody left but ", not))
+}
+
+// One request has the slot of a granted ticket, and nobody else; it ends with it.
+func TestRedeem(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		f := newFleet(t, 2, 1, membership.BindingLate, time.Millisecond, PoolConfig{})
+		here, there := f.gateways[1], f.gateways[2]
+		first, second := request(t, here, 10*time.Second), request(t, here, 10*time.Second)
+		if _, err := there.RedeemTicket(t.Context(), testPool, second.ID); !errors.Is(err, ErrTicketWaiting) {
+			t.Errorf("waiting: %v", err)
+		}
+		if _, err := there.RedeemTicket(t.Context(), "other", first.ID); !errors.Is(err, ErrUnknownTicket) {
+			t.Errorf("of another pool: %v", err)
+		}
+		r, err := there.RedeemTicket(t.Context(), testPool, first.ID)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if _, err := here.RedeemTicket(t.Context(), testPool, first.ID); !errors.Is(err, ErrTicketUsed) {
+			t.Errorf("used: %v", err)
+		}
+		for range 6 {
+			time.Sleep(9 * time.Second)
+			if _, err := here.TestTicket(t.Context(), second.ID, false, 0); err != nil {
+				t.Error(err)
+			}
+		}
+		if !r.Valid() || r.Fence() == "" {
+			t.Error("not valid although it is renewed")
+		}
+		r.Release()
+		r.Release()
+		if tk, err := there.TestTicket(t.Context(), second.ID, false, time.Minute); err != nil || !tk.Granted {
+			t.Errorf("next: %+v %v", tk, err)
+		}
+		// A slot whose ticket cannot be renewed is lost before it can be given to
+		// somebody else.
+		r, err = there.RedeemTicket(t.Context(), testPool, second.ID)
+		if err != nil {
+			t.Fatal(err)
+		}
+		lost := make(chan time.Time, 1)
+		r.OnLost(func() { lost <- time.Now() })
+		began := time.Now()
+		f.mu.Lock()
+		there.cut = true // but its lease goes on
+		f.mu.Unlock()
+		if at := <-lost; at.Sub(began) >= 10*time.Second {
+			t.Errorf("lost after %v, when the ticket had expired", at.Sub(began))
+		}
+		if r.Valid() {
+			t.Error("valid although it is lost")
+		}
+		time.Sleep(3 * time.Second)
+		if _, err := here.RenewTicket(t.Context(), second.ID); !ended(err, EndExpired) {
+			t.Errorf("a ticket that nobody could renew: %v", err)
+		}
+		if third, err := here.RequestTicket(t.Context(), Ask{Pool: testPool}, time.Minute, ""); !errors.Is(err, ErrElsewhere) {
+			t.Errorf("with a successor that does not answer: %+v %v", third, err)
+		}
+		r.Release()
+		f.mu.Lock()
+		there.cut = false
+		f.mu.Unlock()
+		time.Sleep(2 * time.Minute) // the third ticket expires
+		f.check()
+	})
+}
+
+// A ticket whose hold is bounded gives its slot back in time, however often it is
+// renewed, at its heir, too; a request on it is broken off before.
+func TestTicketHoldMax(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		const holdMax = 30 * time.Second
+		f := newFleet(t, 3, 1, membership.BindingLate, time.Millisecond, PoolConfig{})
+		f.heirs = true
+		owner, other := f.gateways[2], f.gateways[3]
+		ask := Ask{Pool: testPool, HoldMax: holdMax}
+		take := func(n *node) Ticket {
+			tk, err := n.RequestTicket(t.Context(), ask, 10*time.Second, "")
+			if err != nil {
+				t.Fatal(err)
+			}
+			return tk
+		}
+		// held renews id, every second, until it has ended.
+		held := func(n *node, id string) time.Duration {
+			began := time.Now()
+			for {
+				if _, err := n.RenewTicket(t.Context(), id); err != nil {
+					if !ended(err, EndHoldMax) {
+						t.Error(err)
+					}
+					return time.Since(began)
+				}
+				time.Sleep(time.Second)
+			}
+		}
+		first := take(owner)
+		if got := held(other, first.ID); got < holdMax-time.Second || got > holdMax+time.Second {
+			t.Errorf("held for %v", got)
+		}
+		// A request that comes late has what is left.
+		third := take(owner)
+		for range 20 {
+			time.Sleep(time.Second)
+			if _, err := other.RenewTicket(t.Context(), third.ID); err != nil {
+				t.Fatal(err)
+			}
+		}
+		r, err := other.RedeemTicket(t.Context(), testPool, third.ID)
+		if err != nil {
+			t.Fatal(err)
+		}
+		lost := make(chan struct{})
+		r.OnLost(func() { close(lost) })
+		began := time.Now()
+		<-lost
+		if got := time.Since(began); got > holdMax-20*time.Second || got < 5*time.Second {
+			t.Errorf("broken off after %v", got)
+		}
+		if _, err := owner.TestTicket(t.Context(), third.ID, false, 0); err != nil {
+			t.Errorf("the slot is given back (%v) while the request may still be in flight", err)
+		}
+		r.Release()
+		time.Sleep(time.Second)
+		// An heir knows how long it has been held.
+		fourth := take(owner)
+		for range 15 {
+			time.Sleep(time.Second)
+			if _, err := other.RenewTicket(t.Context(), fourth.ID); err != nil {
+				t.Fatal(err)
+			}
+		}
+		if err := owner.Drain(t.Context(), false); err != nil {
+			t.Fatal(err)
+		}
+		f.leave(2, 1)
+		if got := held(other, fourth.ID); got > holdMax-14*time.Second {
+			t.Errorf("held for %v more at the heir", got)
+		}
+		f.check()
+	})
+}
+
+// A client has as many tickets as it may, at a gateway.
+func TestClientTickets(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		f := newFleet(t, 1, 1, membership.BindingLate, 0, PoolConfig{ClientTickets: 3})
+		n := f.all()[0]
+		take := func(client string) (string, error) {
+			tk, err := n.RequestTicket(t.Context(), Ask{Pool: testPool, Client: client}, time.Minute, "")
+			return tk.ID, err
+		}
+		var ids []string
+		for range 3 {
+			id, err := take("hog")
+			if err != nil {
+				t.Fatal(err)
+			}
+			ids = append(ids, id)
+		}
+		if _, err := take("hog"); !errors.Is(err, ErrClientLimit) {
+			t.Errorf("a fourth: %v", err)
+		}
+		for _, client := range []string{"other", "", "", "", ""} {
+			if _, err := take(client); err != nil {
+				t.Errorf("%q: %v", client, err)
+			}
+		}
+		for _, id := range ids { // one that waits, and one that has the slot
+			if err := n.EndTicket(t.Context(), id); err != nil {
+				t.Error(err)
+			}
+			if _, err := take("hog"); err != nil {
+				t.Errorf("with one less: %v", err)
+			}
+		}
+		time.Sleep(20 * time.Minute) // all expire
+		f.check()
+		if ts := n.pool(testPool).core.Tickets(); ts.Of("hog") > 0 {
+			t.Errorf("a client that has no ticket left counts for %d", ts.Of("hog"))
+		}
+	})
+}

@@ -1,0 +1,180 @@
+package membership
+
+import (
+	"cmp"
+	"context"
+	"slices"
+	"time"
+
+	"github.com/hashicorp/raft"
+
+	"github.com/kgate/kgate/internal/membership/leader"
+)
+
+// Raft's followers wait for HeartbeatTimeout and longer before they call an election,
+// and that has to be long where round trips are. But a voter knows sooner that its
+// leader is gone: from its link and its dials, or because there has been none yet. If
+// a majority of the voters say so of themselves, and can be dialed now, no leader can
+// commit anything, and an election deposes nobody who is of use. The one of them with
+// the newest log calls it; the others wait for it, each for longer than the one before
+// it and for as long as votes over new connections take, since a second call undoes the
+// first. Raft's timeouts remain for all other cases.
+//
+// A voter that cannot open connections must not call: its term would rise with each
+// call, and who has a later term takes nothing from the leader whom the others elect.
+
+// maxElectionPause is the longest pause between two questions whether the other
+// voters have a leader.
+const maxElectionPause = 500 * time.Millisecond
+
+// vacancy is what a gateway without a leader remembers from one turn to the next.
+type vacancy struct {
+	// since it has had no leader, and agreed since a majority of the voters say so.
+	since, agreed time.Time
+	pause         time.Duration
+}
+
+// elections calls an election when that is up to this gateway.
+func (c *Cluster) elections() {
+	timer := time.NewTimer(leader.Interval)
+	defer timer.Stop()
+	var v vacancy
+	for {
+		select {
+		case <-c.closing.Done():
+			return
+		case <-timer.C:
+			timer.Reset(c.fill(&v, time.Now()))
+		}
+	}
+}
+
+// fill takes a turn in filling a vacancy, if there is one, and returns when to take
+// the next. Who knows its leader to be gone asks the others at once. Who knows of no
+// leader waits a little, since somebody may just have been elected.
+func (c *Cluster) fill(v *vacancy, now time.Time) time.Duration {
+	if !c.leaderless() {
+		*v = vacancy{}
+		return leader.Interval
+	}
+	if v.since.IsZero() {
+		v.since = now
+	}
+	if _, known := c.Leader(); !known && now.Sub(v.since) < c.votesTime()/2 {
+		return leader.Interval
+	}
+	if !c.called() || c.behind() != nil {
+		return leader.Interval
+	}
+	term := c.raft.CurrentTerm()
+	before, most := c.canvass(c.voters())
+	if !most {
+		v.agreed = time.Time{}
+		v.pause = min(max(2*v.pause, leader.Interval), maxElectionPause)
+		return v.pause
+	}
+	if v.agreed.IsZero() {
+		v.agreed = now
+	}
+	if now.Sub(v.agreed) < time.Duration(before)*3*c.votesTime() {
+		return leader.Interval
+	}
+	if !c.leaderless() || c.raft.CurrentTerm() != term {
+		return leader.Interval // somebody was elected, or is about to be
+	}
+	c.config.Logger.Info("calling an election, since most voters have no leader")
+	c.electMyself()
+	return 5 * c.votesTime()
+}
+
+// unheard reports that a leader which has renewed this gateway's lease in this term does
+// not do so any more: it is slow, or cut off from most voters. One that has just been
+// elected, be it again, has time for its first renewals.
+func (c *Cluster) unheard(leads string) bool {
+	last := c.renewed.Load()
+	return last != nil && last.by == leads && last.term == c.raft.CurrentTerm() && time.Since(last.sent) > c.lease()*3/5
+}
+
+// leaderless reports that this gateway has no leader: it knows of none, or has
+// strong evidence that it is gone.
+func (c *Cluster) leaderless() bool {
+	if c.raft.State() == raft.Leader || c.leaving.Load() {
+		return false
+	}
+	_, id := c.raft.LeaderWithID()
+	return id == "" || c.serverGone(string(id)) || c.unheard(string(id))
+}
+
+// serverGone reports strong evidence that a raft server's process is gone.
+func (c *Cluster) serverGone(id string) bool {
+	v := c.View()
+	for node := range c.evidence.gone() {
+		if m, in := v.Member(node); in && m.Server == id {
+			return true
+		}
+	}
+	return false
+}
+
+// canvass asks the other voters whether they have a leader. Most: a majority has none
+// and can be dialed; before is how many of these have a newer log, or the same and a
+// lesser id. Those that take much longer than the majority do not count.
+func (c *Cluster) canvass(voters []string) (before int, most bool) {
+	self := c.storage.meta.Server
+	if !slices.Contains(voters, self) {
+		return 0, false
+	}
+	ctx, cancel := context.WithTimeout(c.closing, c.config.CallTimeout)
+	defer cancel()
+	mine := c.term()
+	voices := make(chan voice, len(voters))
+	for _, v := range voters {
+		if v != self && !c.serverGone(v) {
+			c.wg.Go(func() { voices <- c.askVacant(ctx, v) })
+		} else {
+			voices <- voice{}
+		}
+	}
+	without, last := 1, ctx.Done()
+	for range voters {
+		select {
+		case <-last:
+			return before, without > len(voters)/2
+		case said := <-voices:
+			if !said.Leaderless {
+				continue
+			}
+			if cmp.Or(cmp.Compare(mine.Last, said.Last), cmp.Compare(said.server, self)) < 0 {
+				before++
+			}
+			if without++; without == len(voters)/2+1 {
+				soon, stop := context.WithTimeout(ctx, leader.Interval)
+				defer stop()
+				last = soon.Done()
+			}
+		}
+	}
+	return before, without > len(voters)/2
+}
+
+// voice is what a voter said that was asked whether it has a leader.
+type voice struct {
+	server string
+	termAnswer
+}
+
+// askVacant asks a voter whether it has a leader, and dials it: only one that can be
+// dialed counts.
+func (c *Cluster) askVacant(ctx context.Context, voter string) voice {
+	addr, known := c.addressOf(raft.ServerID(voter))
+	if !known {
+		return voice{}
+	}
+	dialed := make(chan bool, 1)
+	c.wg.Go(func() { dialed <- c.reaches(ctx, addr) })
+	said, err := c.termOf(ctx, voter)
+	if !<-dialed || err != nil {
+		return voice{}
+	}
+	return voice{voter, said}
+}

@@ -1,0 +1,437 @@
+package membership
+
+import (
+	"cmp"
+	"context"
+	"fmt"
+	"log/slog"
+	"net"
+	"os"
+	"slices"
+	"sync"
+	"sync/atomic"
+	"testing"
+	"time"
+
+	"go.uber.org/goleak"
+
+	"github.com/kgate/kgate/chordring/serfring"
+	"github.com/kgate/kgate/internal/membership/raftfile"
+	"github.com/kgate/kgate/kmutex"
+)
+
+// An http.Server that refused a request keeps its connection for half a second
+// after Close, to let the other end read the answer.
+func TestMain(m *testing.M) {
+	if os.Getenv(childEnv) != "" {
+		beGateway()
+		return
+	}
+	goleak.VerifyTestMain(m, goleak.IgnoreAnyFunction("net/http.(*conn).closeWriteAndWait"))
+}
+
+// network lets the gateways of one test reach each other. A gateway's peer
+// address is where its control stream listens; its raft stream listens beside
+// it, as the multiplexed peer port will hide.
+type network struct {
+	// Set before the first gateway starts: the delay of each direction, and whom a
+	// gateway misses.
+	delay   time.Duration
+	missing func(*gateway) map[kmutex.Node]time.Time
+
+	mu   sync.Mutex
+	raft map[string]string // peer address -> raft address
+	// dead boots, and pairs of peer addresses that nothing passes between, both
+	// since when.
+	dead    map[string]time.Time
+	blocked map[pair]time.Time
+	conns   map[pair][]net.Conn
+	// barred are the pairs of which the first can open no connection to the second;
+	// those that are open go on.
+	barred map[[2]string]bool
+	dials  int
+}
+
+// pair of peer addresses, the lesser first.
+type pair struct{ a, b string }
+
+func pairOf(a, b string) pair { return pair{min(a, b), max(a, b)} }
+
+// layer dials for the gateway at from.
+type layer struct {
+	net.Listener
+	n       *network
+	from    string
+	resolve func(addr string) string
+}
+
+func (l layer) Dial(ctx context.Context, addr string) (net.Conn, error) {
+	if l.n.isBlocked(l.from, addr) {
+		<-ctx.Done() // swallowed
+		return nil, ctx.Err()
+	}
+	select {
+	case <-time.After(4 * l.n.delay): // the handshakes of TCP and TLS
+	case <-ctx.Done():
+		return nil, ctx.Err()
+	}
+	var d net.Dialer
+	conn, err := d.DialContext(ctx, "tcp", l.resolve(addr))
+	if err != nil {
+		return nil, err
+	}
+	if l.n.delay > 0 {
+		conn = newSlowConn(conn, l.n.delay)
+	}
+	l.n.mu.Lock()
+	defer l.n.mu.Unlock()
+	l.n.dials++
+	p := pairOf(l.from, addr)
+	if _, blocked := l.n.blocked[p]; blocked {
+		_ = conn.Close()
+		return nil, os.ErrDeadlineExceeded
+	}
+	l.n.conns[p] = append(l.n.conns[p], conn)
+	return conn, nil
+}
+
+func (n *network) isBlocked(a, b string) bool {
+	n.mu.Lock()
+	defer n.mu.Unlock()
+	_, blocked := n.blocked[pairOf(a, b)]
+	return blocked || n.barred[[2]string{a, b}]
+}
+
+// bar lets a gateway open no new connection to another.
+func (n *network) bar(from, to *gateway) {
+	n.mu.Lock()
+	defer n.mu.Unlock()
+	n.barred[[2]string{from.peerAddr, to.peerAddr}] = true
+}
+
+// unblock lets two gateways reach each other again.
+func (n *network) unblock(a, b *gateway) {
+	n.mu.Lock()
+	defer n.mu.Unlock()
+	delete(n.blocked, pairOf(a.peerAddr, b.peerAddr))
+}
+
+// block lets nothing more pass between two gateways but gossip: their links,
+// raft's and control's connections.
+func (n *network) block(a, b *gateway) {
+	n.mu.Lock()
+	defer n.mu.Unlock()
+	p := pairOf(a.peerAddr, b.peerAddr)
+	n.blocked[p] = time.Now()
+	for _, conn := range n.conns[p] {
+		_ = conn.Close()
+	}
+	delete(n.conns, p)
+}
+
+func (n *network) heal() {
+	n.mu.Lock()
+	defer n.mu.Unlock()
+	clear(n.blocked)
+	clear(n.barred)
+}
+
+func (n *network) raftAddr(peer string) string {
+	n.mu.Lock()
+	defer n.mu.Unlock()
+	return n.raft[peer]
+}
+
+func (n *network) note(peer, raft string) {
+	n.mu.Lock()
+	defer n.mu.Unlock()
+	if n.raft == nil {
+		n.raft, n.dead = map[string]string{}, map[string]time.Time{}
+		n.blocked, n.conns = map[pair]time.Time{}, map[pair][]net.Conn{}
+		n.barred = map[[2]string]bool{}
+	}
+	n.raft[peer] = raft
+}
+
+// links are those that the gateways would have: they break at once when a
+// gateway is killed or cut off.
+type links struct{ g *gateway }
+
+func (l links) Down() map[kmutex.Node]time.Time {
+	down := make(map[kmutex.Node]time.Time)
+	cluster := l.g.cluster.Load()
+	if cluster == nil {
+		return down
+	}
+	n := l.g.n
+	n.mu.Lock()
+	defer n.mu.Unlock()
+	for _, m := range cluster.View().Members {
+		dead, isDead := n.dead[m.Boot]
+		cut, isCut := n.blocked[pairOf(l.g.peerAddr, m.PeerAddr)]
+		switch {
+		case m.Name == l.g.name:
+		case isDead:
+			down[m.Node] = dead
+		case isCut:
+			down[m.Node] = cut
+		}
+	}
+	return down
+}
+
+// gateway is what a test runs of one gateway.
+type gateway struct {
+	*Cluster
+	t     testing.TB
+	name  string
+	agent *serfring.Agent
+	config
+	peerAddr string
+	gone     bool
+	n        *network
+	cluster  atomic.Pointer[Cluster]
+	owner    sync.WaitGroup
+}
+
+// config of a gateway in a test.
+type config struct {
+	expect  int
+	joining bool
+	dir     string
+	join    []string
+	peer    string // address to listen on, to return to the same one
+	gossip  string
+	key     []byte
+	lease   time.Duration
+	files   raftfile.FS // nil: the operating system's
+	logs    *slog.Logger
+	stays   bool // it does not come back by itself when its standing is lost
+}
+
+var boots struct {
+	sync.Mutex
+	n int
+}
+
+func newBoot() string {
+	boots.Lock()
+	defer boots.Unlock()
+	boots.n++
+	return fmt.Sprintf("boot%d", boots.n)
+}
+
+func logger(t testing.TB, name string) *slog.Logger {
+	if os.Getenv("KGATE_TEST_LOG") == "" {
+		return nil
+	}
+	return slog.New(slog.NewTextHandler(t.Output(), &slog.HandlerOptions{Level: slog.LevelInfo})).With(slog.String("gateway", name))
+}
+
+func listen(t testing.TB, addr string) net.Listener {
+	t.Helper()
+	if addr == "" {
+		addr = "127.0.0.1:0"
+	}
+	l, err := (&net.ListenConfig{}).Listen(t.Context(), "tcp", addr)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return l
+}
+
+func (n *network) start(t testing.TB, name string, conf config) *gateway {
+	t.Helper()
+	control, raftListener := listen(t, conf.peer), listen(t, "")
+	if n.delay > 0 {
+		control, raftListener = slowListener{control, n.delay}, slowListener{raftListener, n.delay}
+	}
+	peer := control.Addr().String()
+	n.note(peer, raftListener.Addr().String())
+	if conf.gossip == "" {
+		conf.gossip = "127.0.0.1:0"
+	}
+	boot := newBoot()
+	agent, err := serfring.Start(serfring.Config{
+		Name: name, Boot: boot, PeerAddr: peer, Version: "test", Expect: conf.expect,
+		Bind: conf.gossip, Join: conf.join, Keys: keys(conf.key),
+		RetryInterval: 100 * time.Millisecond, LeaveDelay: 20 * time.Millisecond,
+		Logger: logger(t, name),
+	})
+	if err != nil {
+		t.Fatal(err)
+	}
+	conf.peer, conf.gossip = peer, agent.Addr()
+	g := &gateway{t: t, name: name, agent: agent, config: conf, peerAddr: peer, n: n}
+	missing := func() map[kmutex.Node]time.Time {
+		if g.cluster.Load() == nil || n.missing == nil {
+			return nil
+		}
+		return n.missing(g)
+	}
+	g.Cluster, err = Start(t.Context(), Config{
+		Name: name, Boot: boot, PeerAddr: peer, DataDir: conf.dir,
+		BootstrapExpect: conf.expect, Joining: conf.joining,
+		Discovery: agent, Links: links{g}, Missing: missing,
+		Raft:      layer{raftListener, n, peer, n.raftAddr},
+		Control:   layer{control, n, peer, func(addr string) string { return addr }},
+		SwapAfter: 500 * time.Millisecond, Lease: cmp.Or(conf.lease, time.Second),
+		Logger: cmp.Or(conf.logs, logger(t, name)), files: conf.files,
+	})
+	if err != nil {
+		t.Fatal(err)
+	}
+	g.cluster.Store(g.Cluster)
+	g.owner.Go(g.own)
+	t.Cleanup(g.kill)
+	return g
+}
+
+// own is what the gateway's owner does, who never has anything in flight.
+func (g *gateway) own() {
+	for {
+		changed := g.Changed()
+		if !g.stays && !g.Standing().Valid(time.Now()) {
+			g.Rejoin()
+		}
+		select {
+		case <-changed:
+		case <-g.closing.Done():
+			return
+		}
+	}
+}
+
+// stands waits for a standing and returns it.
+func (g *gateway) stands() Standing {
+	g.t.Helper()
+	until(g.t, g.name+" stands", func() bool { return g.Standing().Valid(time.Now()) })
+	return g.Standing()
+}
+
+// kill ends the gateway without a word to the others.
+func (g *gateway) kill() {
+	if g.gone {
+		return
+	}
+	g.gone = true
+	boot, _ := g.tenure.incarnation()
+	g.n.mu.Lock()
+	g.n.dead[boot] = time.Now()
+	g.n.mu.Unlock()
+	defer g.owner.Wait()
+	if err := g.Close(); err != nil {
+		g.t.Errorf("%s: close: %v", g.name, err)
+	}
+	if err := g.agent.Close(); err != nil {
+		g.t.Errorf("%s: close agent: %v", g.name, err)
+	}
+}
+
+// leave ends it gracefully.
+func (g *gateway) leave() {
+	g.t.Helper()
+	g.gone = true
+	defer g.owner.Wait()
+	ctx, cancel := context.WithTimeout(context.Background(), 10*time.Second)
+	defer cancel()
+	if err := g.Leave(ctx); err != nil {
+		g.t.Errorf("%s: leave: %v", g.name, err)
+	}
+	if err := g.agent.Leave(); err != nil {
+		g.t.Errorf("%s: leave gossip: %v", g.name, err)
+	}
+	if err := g.agent.Close(); err != nil {
+		g.t.Errorf("%s: close agent: %v", g.name, err)
+	}
+}
+
+func (g *gateway) ready() {
+	g.t.Helper()
+	ctx, cancel := context.WithTimeout(g.t.Context(), 15*time.Second)
+	defer cancel()
+	if err := g.Ready(ctx); err != nil {
+		g.t.Fatalf("%s: not ready: %v; %+v", g.name, err, g.Stats())
+	}
+}
+
+// until waits for something that no channel tells of.
+func until(t testing.TB, what string, ok func() bool) {
+	t.Helper()
+	deadline := time.Now().Add(15 * time.Second)
+	for !ok() {
+		if time.Now().After(deadline) {
+			t.Fatalf("not within 15s: %s", what)
+		}
+		time.Sleep(5 * time.Millisecond)
+	}
+}
+
+// names of the members of g's view, in order of node.
+func (g *gateway) names() []string {
+	var names []string
+	for _, m := range g.View().Members {
+		names = append(names, m.Name)
+	}
+	slices.Sort(names)
+	return names
+}
+
+func agree(t testing.TB, gateways []*gateway, names ...string) {
+	t.Helper()
+	slices.Sort(names)
+	until(t, fmt.Sprintf("one view of %v", names), func() bool {
+		for _, g := range gateways {
+			if !slices.Equal(g.names(), names) || g.View().Number != gateways[0].View().Number {
+				return false
+			}
+		}
+		return true
+	})
+	want := fmt.Sprint(gateways[0].View().Members, gateways[0].View().Pools)
+	for _, g := range gateways {
+		if got := fmt.Sprint(g.View().Members, g.View().Pools); got != want {
+			t.Errorf("view %d differs: %s has %s, %s has %s", g.View().Number, g.name, got, gateways[0].name, want)
+		}
+	}
+}
+
+// three starts gateways a, b and c that expect each other.
+func (n *network) three(t testing.TB, dirs func(name string) string) []*gateway {
+	return n.leased(t, 0, dirs)
+}
+
+// leased is three, with a lease.
+func (n *network) leased(t testing.TB, lease time.Duration, dirs func(name string) string) []*gateway {
+	t.Helper()
+	if dirs == nil {
+		dirs = func(string) string { return "" }
+	}
+	a := n.start(t, "a", config{expect: 3, lease: lease, dir: dirs("a")})
+	b := n.start(t, "b", config{expect: 3, lease: lease, dir: dirs("b"), join: []string{a.gossip}})
+	c := n.start(t, "c", config{expect: 3, lease: lease, dir: dirs("c"), join: []string{a.gossip}})
+	return []*gateway{a, b, c}
+}
+
+func leaderOf(t testing.TB, gateways []*gateway) *gateway {
+	t.Helper()
+	var leader *gateway
+	until(t, "a leader", func() bool {
+		for _, g := range gateways {
+			if !g.gone && g.Stats().Role == "leader" {
+				leader = g
+				return true
+			}
+		}
+		return false
+	})
+	return leader
+}
+
+// keys returns the gossip keys of a configuration that has one, or none.
+func keys(key []byte) [][]byte {
+	if key == nil {
+		return nil
+	}
+	return [][]byte{key}
+}

@@ -1,0 +1,220 @@
+package leader
+
+import (
+	"maps"
+	"time"
+
+	"github.com/kgate/kgate/internal/membership/lease"
+	"github.com/kgate/kgate/kmutex"
+)
+
+// Interval is how often the leader calls [Rules.Judge].
+const Interval = 50 * time.Millisecond
+
+// DownAfter is how long a link must be down before a member complains about it.
+func DownAfter(t lease.Terms) time.Duration { return t.Lease / 2 }
+
+// MissingAfter is how long a home waits for a member's report before it complains.
+func MissingAfter(t lease.Terms) time.Duration { return t.Lease / 6 }
+
+// newFor is how long a member has for its first renewal to a leader, or its first
+// report: views, connections and links come before it, each with several round trips.
+func newFor(t lease.Terms) time.Duration { return 2 * t.Lease / 3 }
+
+// Member is one incarnation of a gateway in the agreed view.
+type Member struct {
+	Node       kmutex.Node
+	Name, Boot string
+	// Home: a pool's line is formed there.
+	Home bool
+}
+
+// Debt is what lost members owe a pool beyond their leases.
+type Debt struct {
+	Pool    string
+	HoldMax time.Duration
+	Nodes   []kmutex.Node
+}
+
+// View is what the rules need of an agreed view.
+type View struct {
+	// Number is larger in each newer view.
+	Number  uint64
+	Members []Member
+	// Leased are the lost members whose leases may still run.
+	Leased []kmutex.Node
+	Debts  []Debt
+}
+
+// Report is what a member tells the leader with a renewal.
+type Report struct {
+	// View is the number of the newest view that it has.
+	View uint64
+	// Down are the members to which its link has been down for [DownAfter].
+	Down []kmutex.Node
+	// Missing are the members whose reports it has missed for [MissingAfter], as
+	// the home of a pool.
+	Missing []kmutex.Node
+}
+
+// Sight is what the leader sees for itself.
+type Sight struct {
+	// Self is the leader's own name.
+	Self string
+	// Boots are those of the gateways that gossip sees alive, by name.
+	Boots map[string]string
+	// Gone are members that did not answer three dials in a row, and when the first
+	// of these dials began. Those are dialed whose link is down, and Rules.Quiet.
+	Gone map[kmutex.Node]time.Duration
+	// Shut are the gateways that are no members, that gossip sees alive, and that
+	// answer another member, if there is one, and not the leader.
+	Shut []string
+}
+
+// Rules are a leader's, in one term. They are used by one goroutine at a time.
+type Rules struct {
+	terms   lease.Terms
+	grantor *lease.Grantor
+	since   time.Duration
+	// looked is when Judge was called last, and awake since when it has been called
+	// without a long pause.
+	looked, awake time.Duration
+	// viewed is since when the view is known.
+	viewed  time.Duration
+	view    View
+	members map[kmutex.Node]Member
+	// known is since when a member is known here.
+	known map[kmutex.Node]time.Duration
+	// joined is when a member came in, for those that did while this leader led.
+	joined  map[kmutex.Node]time.Duration
+	reports map[kmutex.Node]report
+	// unconfirmed is since when renewals wait for a round; negative: none does.
+	unconfirmed time.Duration
+	// accused are the members that the last verdict suspends for what their links
+	// do.
+	accused map[kmutex.Node]Reason
+	// kept are the gateways that have to stay out.
+	kept map[string]outsider
+
+	// What follows outlasts the term.
+
+	// ended is when the lease of a lost member was first known to be over.
+	ended map[kmutex.Node]time.Duration
+	// handed is when this leader handed the lead over, if it ever did.
+	handed  time.Duration
+	resigns bool
+	flaps   map[string]flap
+}
+
+// report is a member's newest, and when it came.
+type report struct {
+	Report
+	at time.Duration
+	// missing tells since when each complaint of Missing has been repeated.
+	missing map[kmutex.Node]time.Duration
+}
+
+const never = time.Duration(-1)
+
+// New returns the rules of a leader, whose leases the grantor keeps, from now on.
+// Before are those of the last term that the same process led; nil if there is
+// none.
+func New(terms lease.Terms, grantor *lease.Grantor, before *Rules, now time.Duration) *Rules {
+	r := &Rules{
+		terms: terms, grantor: grantor, since: now, looked: now, awake: now,
+		members: make(map[kmutex.Node]Member), known: make(map[kmutex.Node]time.Duration), joined: make(map[kmutex.Node]time.Duration),
+		reports: make(map[kmutex.Node]report), unconfirmed: never, kept: make(map[string]outsider),
+		ended: make(map[kmutex.Node]time.Duration), flaps: make(map[string]flap),
+	}
+	if before != nil {
+		r.ended, r.flaps, r.handed, r.resigns = before.ended, before.flaps, before.handed, before.resigns
+	}
+	return r
+}
+
+// Follow takes in the agreed view, and has the grantor follow it, too.
+func (r *Rules) Follow(v View, now time.Duration) {
+	nodes := make([]kmutex.Node, len(v.Members))
+	members := make(map[kmutex.Node]Member, len(v.Members))
+	known := make(map[kmutex.Node]time.Duration, len(v.Members))
+	for i, m := range v.Members {
+		nodes[i], members[m.Node] = m.Node, m
+		at, old := r.known[m.Node]
+		if !old {
+			at = now
+			if r.view.Number != 0 {
+				r.joined[m.Node] = now
+			}
+		}
+		known[m.Node] = at
+	}
+	r.grantor.Follow(nodes, v.Leased)
+	for _, m := range v.Members {
+		delete(r.kept, m.Name)
+	}
+	for node := range r.accused {
+		if _, in := members[node]; !in {
+			r.flapped(r.members[node].Name, r.accused[node], now)
+			delete(r.accused, node)
+		}
+	}
+	gone := func(node kmutex.Node) bool { _, in := members[node]; return !in }
+	maps.DeleteFunc(r.reports, func(node kmutex.Node, _ report) bool { return gone(node) })
+	maps.DeleteFunc(r.joined, func(node kmutex.Node, _ time.Duration) bool { return gone(node) })
+	if v.Number != r.view.Number {
+		r.viewed = now
+	}
+	r.view, r.members, r.known = v, members, known
+	r.settle(now)
+}
+
+// Receive takes in a renewal and what came with it. It reports whether the next
+// round may grant it: only those of members.
+func (r *Rules) Receive(n lease.Renewal, rep Report, now time.Duration) bool {
+	if !r.grantor.Receive(n, now) {
+		return false
+	}
+	if r.unconfirmed == never {
+		r.unconfirmed = now
+	}
+	missing := make(map[kmutex.Node]time.Duration, len(rep.Missing))
+	for _, m := range rep.Missing {
+		since, repeated := r.reports[n.Node].missing[m]
+		if !repeated {
+			since = now
+		}
+		missing[m] = since
+	}
+	r.reports[n.Node] = report{Report: rep, at: now, missing: missing}
+	return true
+}
+
+// Confirmed takes in that a round has granted what waited for it.
+func (r *Rules) Confirmed() { r.unconfirmed = never }
+
+// Terms returns the terms of the leases.
+func (r *Rules) Terms() lease.Terms { return r.terms }
+
+// silent returns for how long no renewal has come from a member, as far as this
+// leader can tell.
+func (r *Rules) silent(node kmutex.Node, now time.Duration) time.Duration {
+	heard, _ := r.grantor.Heard(node)
+	return now - max(r.known[node], heard, r.awake)
+}
+
+// Quiet returns the members that the driver should dial, since they have not renewed
+// for a third of the lease. A link takes longer to notice that a host is gone.
+func (r *Rules) Quiet(now time.Duration) []kmutex.Node {
+	var quiet []kmutex.Node
+	for node := range r.members {
+		if r.silent(node, now) >= r.terms.Lease/3 {
+			quiet = append(quiet, node)
+		}
+	}
+	return quiet
+}
+
+// fresh reports that a report is the newest that can be expected.
+func (r *Rules) fresh(rep report, now time.Duration) bool {
+	return now-rep.at <= 2*r.terms.Interval()
+}

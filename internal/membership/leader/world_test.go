@@ -1,0 +1,152 @@
+package leader
+
+import (
+	"slices"
+	"testing"
+	"time"
+
+	"github.com/kgate/kgate/internal/membership/lease"
+	"github.com/kgate/kgate/kmutex"
+)
+
+const (
+	ms = time.Millisecond
+	// start is when the leader of a world begins to lead.
+	start = 10 * time.Second
+)
+
+var terms = lease.Terms{Lease: 3 * time.Second, Bound: 600 * ms}
+
+// world is a leader, its members and what they tell it, in virtual time. Members 1
+// to n are called a, b and so on; the first leads and is the home of a pool.
+type world struct {
+	t       *testing.T
+	rules   *Rules
+	grantor *lease.Grantor
+	now     time.Duration
+	view    View
+	tags    uint64
+	// quiet members do not renew, and stale ones do not follow the views.
+	quiet, stale map[kmutex.Node]bool
+	reports      map[kmutex.Node]Report
+	sight        Sight
+	// lost are those that verdicts have suspended, why and when.
+	lost map[kmutex.Node]fate
+	// mute voters answer no round.
+	mute bool
+	// handed is when the leader was to hand over.
+	handed time.Duration
+	// follows: verdicts are carried out.
+	expired  map[kmutex.Node]time.Duration
+	returned map[kmutex.Node]time.Duration
+}
+
+type fate struct {
+	why Reason
+	at  time.Duration
+}
+
+func newWorld(t *testing.T, n int) *world {
+	w := &world{
+		t: t, now: start, grantor: lease.NewGrantor(terms, 1, start),
+		quiet: map[kmutex.Node]bool{}, stale: map[kmutex.Node]bool{}, reports: map[kmutex.Node]Report{},
+		sight: Sight{Self: "a", Boots: map[string]string{}, Gone: map[kmutex.Node]time.Duration{}},
+		lost:  map[kmutex.Node]fate{}, expired: map[kmutex.Node]time.Duration{}, returned: map[kmutex.Node]time.Duration{},
+		view: View{Number: 1},
+	}
+	w.rules = New(terms, w.grantor, nil, start)
+	for i := range n {
+		name := string(rune('a' + i))
+		w.view.Members = append(w.view.Members, Member{Node: kmutex.Node(i + 1), Name: name, Boot: name + "1", Home: i == 0})
+		w.sight.Boots[name] = name + "1"
+	}
+	w.rules.Follow(w.view, w.now)
+	return w
+}
+
+// run lets time pass, in steps of Interval.
+func (w *world) run(d time.Duration) {
+	w.t.Helper()
+	for end := w.now + d; w.now < end; {
+		w.now += Interval
+		w.renew()
+		v := w.rules.Judge(w.sight, w.now)
+		w.carryOut(v)
+	}
+}
+
+// renew has every member renew that is due, and the voters confirm it.
+func (w *world) renew() {
+	if (w.now-start)%terms.Interval() != 0 {
+		return
+	}
+	for _, m := range w.view.Members {
+		if w.quiet[m.Node] {
+			continue
+		}
+		w.tags++
+		rep := w.reports[m.Node]
+		rep.View = w.view.Number
+		if w.stale[m.Node] {
+			rep.View--
+		}
+		w.rules.Receive(lease.Renewal{Node: m.Node, Tag: w.tags}, rep, w.now)
+	}
+	if w.mute {
+		return
+	}
+	n := w.grantor.Begin(func() []string { return []string{"v"} })
+	if _, decided := w.grantor.Answer(n, "v", 1); decided {
+		w.rules.Confirmed()
+	}
+}
+
+// carryOut does what a verdict says.
+func (w *world) carryOut(v Verdict) {
+	for _, s := range v.Suspend {
+		w.lost[s.Node] = fate{s.Reason, w.now - start}
+		w.lose(s.Node)
+	}
+	for _, n := range v.Expire {
+		w.expired[n] = w.now - start
+		w.view.Leased = slices.DeleteFunc(w.view.Leased, func(l kmutex.Node) bool { return l == n })
+		w.next()
+	}
+	for _, back := range v.Return {
+		for _, n := range back.Nodes {
+			w.returned[n] = w.now - start
+		}
+		w.view.Debts = nil
+		w.next()
+	}
+	if v.HandOver {
+		w.rules.HandedOver(w.now)
+		w.handed = w.now - start
+	}
+}
+
+func (w *world) lose(n kmutex.Node) {
+	w.view.Members = slices.DeleteFunc(slices.Clone(w.view.Members), func(m Member) bool { return m.Node == n })
+	w.view.Leased = append(slices.Clone(w.view.Leased), n)
+	w.next()
+}
+
+func (w *world) next() {
+	w.view.Number++
+	w.rules.Follow(w.view, w.now)
+}
+
+// wantLost checks who was suspended, why, and when at the earliest and the latest.
+func (w *world) wantLost(want map[kmutex.Node]Reason, from, to time.Duration) {
+	w.t.Helper()
+	for n, why := range want {
+		if f, ok := w.lost[n]; !ok || f.why != why || f.at < from || f.at > to {
+			w.t.Errorf("node %d: %q after %v, want %q after %v to %v", n, f.why, f.at, why, from, to)
+		}
+	}
+	for n, f := range w.lost {
+		if want[n] == "" {
+			w.t.Errorf("node %d is suspended: %s", n, f.why)
+		}
+	}
+}

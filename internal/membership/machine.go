@@ -1,0 +1,142 @@
+package membership
+
+import (
+	"errors"
+	"fmt"
+	"io"
+	"log/slog"
+	"sync"
+	"sync/atomic"
+
+	"github.com/hashicorp/raft"
+
+	"github.com/kgate/kgate/internal/membership/raftfile"
+)
+
+// machine feeds the log to a state and publishes its views.
+type machine struct {
+	logger *slog.Logger
+	newest atomic.Pointer[View]
+	// agreed is told of each entry that is committed; nil: nobody is.
+	agreed func(raftfile.Position)
+
+	mu      sync.Mutex
+	state   state
+	changed chan struct{} // closed and replaced with every new view, and by touch
+	broken  error         // a command of another version was met; nothing is applied any more
+}
+
+var _ raft.FSM = (*machine)(nil)
+
+func newMachine(logger *slog.Logger) *machine {
+	m := &machine{logger: logger, changed: make(chan struct{})}
+	m.newest.Store(m.state.view())
+	return m
+}
+
+// Apply implements raft.FSM. What it returns is an error or nil.
+func (m *machine) Apply(entry *raft.Log) any {
+	if m.agreed != nil {
+		m.agreed(raftfile.Position{Index: entry.Index, Term: entry.Term})
+	}
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	if m.broken != nil {
+		return m.broken
+	}
+	c, err := decodeCommand(entry.Data)
+	if err == nil {
+		var changed bool
+		if changed, err = m.state.apply(entry.Index, c); changed {
+			m.publish()
+		}
+	}
+	if errors.Is(err, ErrNewer) || errors.Is(err, ErrOlder) {
+		m.broken = err
+		m.logger.Error("views are no longer followed", slog.Any("error", err), slog.Uint64("index", entry.Index),
+			slog.String("hint", "run the version of kgate that the other gateways run"))
+	}
+	if err != nil {
+		return err
+	}
+	return nil
+}
+
+// publish makes the present state the newest view. The caller holds mu.
+func (m *machine) publish() {
+	v := m.state.view()
+	m.newest.Store(v)
+	close(m.changed)
+	m.changed = make(chan struct{})
+	m.logger.Debug("view changed", slog.Uint64("view", v.Number), slog.Int("members", len(v.Members)), slog.Int("pools", len(v.Pools)))
+}
+
+// touch wakes those that wait for a change, though the view is the same.
+func (m *machine) touch() {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	close(m.changed)
+	m.changed = make(chan struct{})
+}
+
+// changes returns the channel that the next change closes.
+func (m *machine) changes() <-chan struct{} {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	return m.changed
+}
+
+func (m *machine) problem() error {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	return m.broken
+}
+
+// Snapshot implements raft.FSM.
+func (m *machine) Snapshot() (raft.FSMSnapshot, error) {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	if m.broken != nil {
+		return nil, m.broken
+	}
+	data, err := m.state.encode()
+	if err != nil {
+		return nil, err
+	}
+	return snapshot(data), nil
+}
+
+// maxSnapshot bounds what is read back: MaxMembers and MaxPools of the longest
+// texts, escaped.
+const maxSnapshot = 64 << 20
+
+// Restore implements raft.FSM.
+func (m *machine) Restore(from io.ReadCloser) error {
+	data, err := io.ReadAll(io.LimitReader(from, maxSnapshot))
+	if err = errors.Join(err, from.Close()); err != nil {
+		return fmt.Errorf("membership: read snapshot: %w", err)
+	}
+	s, err := decodeState(data)
+	if err != nil {
+		return err
+	}
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	m.state = s
+	m.publish()
+	return nil
+}
+
+// snapshot is an encoded state.
+type snapshot []byte
+
+// Persist implements raft.FSMSnapshot.
+func (s snapshot) Persist(sink raft.SnapshotSink) error {
+	if _, err := sink.Write(s); err != nil {
+		return errors.Join(fmt.Errorf("membership: write snapshot: %w", err), sink.Cancel())
+	}
+	return sink.Close()
+}
+
+// Release implements raft.FSMSnapshot.
+func (s snapshot) Release() {}

@@ -1,0 +1,209 @@
+package membership
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"log/slog"
+	"net/http"
+	"slices"
+	"time"
+
+	"github.com/kgate/kgate/internal/membership/leader"
+	"github.com/kgate/kgate/internal/membership/lease"
+	"github.com/kgate/kgate/kmutex"
+)
+
+// errLost means that the leader knows the incarnation as lost.
+var errLost = errors.New("membership: this incarnation is lost")
+
+func isLost(err error) bool { return errors.Is(err, errLost) }
+
+// plea is a renewal on its way to the leader.
+type plea struct {
+	lease.Renewal
+	// Down are members to which this one's link has been down for half a lease.
+	Down []kmutex.Node `json:"down,omitempty"`
+	// Missing are members whose reports this one misses, as the home of a pool.
+	Missing []kmutex.Node `json:"missing,omitempty"`
+	// View is the number of the newest view that this one has.
+	View uint64 `json:"view"`
+}
+
+// maxComplaints bounds how many links, and how many reports, a plea complains
+// about: all of them have room in maxCommand.
+const maxComplaints = 256
+
+// answer is the leader's to a plea.
+type answer struct {
+	Granted bool `json:"granted"`
+	Lost    bool `json:"lost"`
+}
+
+type answered struct {
+	renewal lease.Renewal
+	err     error
+}
+
+// renewal is the newest that was granted.
+type renewal struct {
+	by   string // the leader's raft server
+	term uint64 // in which it was sent
+	sent time.Time
+}
+
+// renew keeps the lease while the cluster runs: it follows the views, sends
+// renewals, and notices when the lease has lapsed. When one is not answered for a
+// third of the lease, another goes out beside it, over another connection: the answer
+// may be late, or the connection dead.
+func (c *Cluster) renew() {
+	answers := make(chan answered, lease.Outstanding)
+	asking := 0
+	var asked time.Time
+	timer := time.NewTimer(0)
+	defer timer.Stop()
+	announced := c.config.Boot
+	for {
+		changed := c.Changed()
+		v := c.View()
+		if c.tenure.follow(v, c.config.Name, c.terms(v)) {
+			c.standingChanged()
+		}
+		wait := c.announce(&announced)
+		patience := time.Until(asked.Add(v.Lease / 3))
+		switch {
+		case asking == 0, asking < lease.Outstanding && patience <= 0:
+			renewal, due, next := c.tenure.renewal()
+			if due {
+				asking++
+				asked = time.Now()
+				c.wg.Go(func() { answers <- answered{renewal, c.sendRenewal(v, renewal)} })
+			}
+			wait = min(wait, next)
+		case asking < lease.Outstanding:
+			wait = min(wait, patience)
+		}
+		if v.Lease > 0 {
+			wait = min(wait, v.Lease/6) // the machine may have slept
+		}
+		timer.Reset(wait)
+		select {
+		case <-c.closing.Done():
+			return
+		case <-changed:
+		case <-timer.C:
+		case a := <-answers:
+			asking--
+			if c.tenure.answered(a.renewal, a.err) {
+				c.standingChanged()
+			}
+		}
+	}
+}
+
+// terms of the leases in a view.
+func (*Cluster) terms(v *View) lease.Terms {
+	return lease.Terms{Lease: v.Lease, Bound: closeTime}
+}
+
+func (c *Cluster) standingChanged() {
+	s := c.Standing()
+	c.config.Logger.Info("standing changed", slog.Uint64("node", uint64(s.Node)), slog.Bool("lease", !s.Until.IsZero()))
+	c.machine.touch()
+}
+
+// announce has gossip carry the boot of a new incarnation, and returns when to
+// try again if it could not.
+func (c *Cluster) announce(announced *string) time.Duration {
+	boot, _ := c.tenure.incarnation()
+	if boot == *announced {
+		return time.Hour
+	}
+	if err := c.config.Discovery.SetBoot(boot); err != nil {
+		c.config.Logger.Warn("gossip does not carry the new incarnation yet", slog.Any("error", err))
+		return 10 * soon
+	}
+	*announced = boot
+	return 0
+}
+
+// sendRenewal asks the leader for one more lease.
+func (c *Cluster) sendRenewal(v *View, r lease.Renewal) error {
+	ctx, cancel := context.WithTimeout(c.closing, renewTimeout(v.Lease))
+	defer cancel()
+	p := plea{Renewal: r, Down: c.down(leader.DownAfter(c.terms(v))), Missing: c.missing(leader.MissingAfter(c.terms(v))), View: v.Number}
+	_, id := c.raft.LeaderWithID()
+	sent, term := time.Now(), c.raft.CurrentTerm()
+	switch {
+	case id == "":
+		return ErrNoLeader
+	case string(id) == c.storage.meta.Server:
+		return c.grants.ask(ctx, p)
+	}
+	addr, ok := c.addressOf(id)
+	if !ok {
+		return ErrNoLeader
+	}
+	c.wg.Go(func() { c.whileLed(ctx, string(id), cancel) })
+	var a answer
+	if err := c.call(ctx, http.MethodPost, addr, pathLease, p, &a); err != nil {
+		return err
+	}
+	switch {
+	case a.Lost:
+		return errLost
+	case !a.Granted:
+		return fmt.Errorf("membership: renewal: %s says nothing", addr)
+	default:
+		if last := c.renewed.Load(); last == nil || last.sent.Before(sent) {
+			c.renewed.Store(&renewal{string(id), term, sent}) // two at once: either will do
+		}
+		return nil
+	}
+}
+
+// whileLed calls cancel when the leader is no longer the given one, or is gone.
+func (c *Cluster) whileLed(ctx context.Context, leads string, cancel func()) {
+	tick := time.NewTicker(leader.Interval)
+	defer tick.Stop()
+	for {
+		select {
+		case <-ctx.Done():
+			return
+		case <-tick.C:
+		}
+		if _, id := c.raft.LeaderWithID(); string(id) != leads || c.serverGone(leads) {
+			cancel()
+			return
+		}
+	}
+}
+
+// down returns the members to which the link has been down for that long.
+func (c *Cluster) down(d time.Duration) []kmutex.Node {
+	if c.config.Links == nil {
+		return nil
+	}
+	return complaints(c.config.Links.Down(), d)
+}
+
+// missing returns the members whose reports have been missed for that long.
+func (c *Cluster) missing(d time.Duration) []kmutex.Node {
+	if c.config.Missing == nil {
+		return nil
+	}
+	return complaints(c.config.Missing(), d)
+}
+
+// complaints returns the nodes whose trouble has lasted for d, in ascending order.
+func complaints(since map[kmutex.Node]time.Time, d time.Duration) []kmutex.Node {
+	now := time.Now()
+	var nodes []kmutex.Node
+	for node, at := range since {
+		if now.Sub(at) >= d {
+			nodes = append(nodes, node)
+		}
+	}
+	slices.Sort(nodes)
+	return nodes[:min(len(nodes), maxComplaints)]
+}

@@ -1,0 +1,202 @@
+package membership
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"log/slog"
+	"sync"
+	"sync/atomic"
+	"time"
+
+	"github.com/hashicorp/raft"
+
+	"github.com/kgate/kgate/internal/membership/raftfile"
+)
+
+// An old copy of a data_dir is a good one to whoever reads it: the gateway would vote
+// for others that have lost as much, and what was agreed on since would be gone. Only the
+// others know better. So a gateway that comes back with a log asks all raft servers that
+// it knows how far the log is agreed on, before it votes or stands for the first time. Who
+// lacks something of it stands in no election, and votes only for those that have it.
+// Raft then brings the old copy up to date, as it does with all that were away.
+//
+// A majority that has what was agreed on is never held up: one of it has all of it, and
+// gets the votes.
+
+// errBehind means that this gateway has lost what was agreed on.
+var errBehind = errors.New("this gateway has lost what was agreed on")
+
+// rollCall is what a gateway knows from the others about the log.
+type rollCall struct {
+	// over is closed when votes may be given.
+	over chan struct{}
+	// complete is set once nothing of what was agreed on is missing here.
+	complete atomic.Bool
+
+	mu     sync.Mutex
+	floor  raftfile.Position // agreed on, as somebody said
+	from   string            // who said so
+	missed []string          // who has not answered
+}
+
+// heard notes how far somebody says that the log is agreed on.
+func (r *rollCall) heard(from string, p raftfile.Position) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	if r.floor.Before(p) {
+		r.floor, r.from = p, from
+	}
+}
+
+func (r *rollCall) known() (floor raftfile.Position, from string) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	return r.floor, r.from
+}
+
+// comeBack lets a gateway that has been a raft server before take part again.
+func (c *Cluster) comeBack() {
+	if c.called() {
+		return // it has no log yet, or none that lasts
+	}
+	c.callRoll()
+	c.tuneRaft()
+	if c.soleVoter() && c.behind() == nil {
+		c.electMyself()
+	}
+}
+
+// callRoll asks every raft server once, for one lease at most.
+func (c *Cluster) callRoll() {
+	defer close(c.roll.over)
+	ctx, cancel := context.WithTimeout(c.closing, c.lease())
+	defer cancel()
+	var asked sync.WaitGroup
+	for name, id := range c.others() {
+		asked.Go(func() {
+			if !c.rollOf(ctx, name, id) {
+				c.roll.mu.Lock()
+				c.roll.missed = append(c.roll.missed, name)
+				c.roll.mu.Unlock()
+			}
+		})
+	}
+	asked.Wait()
+	if len(c.roll.missed) > 0 && c.closing.Err() == nil {
+		c.config.Logger.Info("going on without the answer of other gateways", slog.Any("missing", c.roll.missed))
+	}
+	err := c.behind()
+	if err == nil {
+		return
+	}
+	c.config.Logger.Warn("data_dir is older than what the other gateways have agreed on: this gateway waits until it is up to date",
+		slog.String("data_dir", c.config.DataDir), slog.Any("reason", err))
+	if c.soleVoter() {
+		c.fail(err) // nobody else can lead
+	}
+}
+
+// called reports whether the roll call is over.
+func (c *Cluster) called() bool {
+	select {
+	case <-c.roll.over:
+		return true
+	default:
+		return false
+	}
+}
+
+// others returns the raft servers with other names, by name.
+func (c *Cluster) others() map[string]raft.ServerID {
+	others := make(map[string]raft.ServerID)
+	for _, s := range c.servers() {
+		if name := nameOf(s.ID); name != c.config.Name {
+			others[name] = s.ID
+		}
+	}
+	return others
+}
+
+// rollOf asks a gateway until it answers, and reports whether it has.
+func (c *Cluster) rollOf(ctx context.Context, name string, server raft.ServerID) bool {
+	for {
+		if addr, known := c.addressOf(server); known {
+			if id, err := c.identify(ctx, addr); err == nil && id.Name == name {
+				if id.Cluster == c.clusterID() {
+					c.roll.heard(name, id.Agreed)
+				}
+				return true
+			}
+		}
+		select {
+		case <-ctx.Done():
+			return false
+		case <-time.After(soon):
+		}
+	}
+}
+
+// behind returns an error if this gateway's log lacks something that is agreed on.
+func (c *Cluster) behind() error {
+	if c.storage.file == nil {
+		return nil
+	}
+	if c.roll.complete.Load() {
+		return nil
+	}
+	called := c.called()
+	floor, from := c.roll.known()
+	if last := c.lastEntry(); last.Before(floor) {
+		return fmt.Errorf("%w: its log ends at entry %d (term %d), and %s has entry %d (term %d): was an old copy of data_dir put back?",
+			errBehind, last.Index, last.Term, from, floor.Index, floor.Term)
+	}
+	if called {
+		c.roll.complete.Store(true) // nobody is asked any more
+	}
+	return nil
+}
+
+// lastEntry returns where the log on disk ends; the newest snapshot counts, too.
+func (c *Cluster) lastEntry() raftfile.Position {
+	last := c.storage.file.Last()
+	if metas, err := c.storage.file.List(); err == nil && len(metas) > 0 {
+		if p := (raftfile.Position{Index: metas[0].Index, Term: metas[0].Term}); last.Before(p) {
+			return p
+		}
+	}
+	return last
+}
+
+// agreed returns how far this gateway knows the log to be agreed on.
+func (c *Cluster) agreed() raftfile.Position {
+	if c.storage.file == nil {
+		return raftfile.Position{}
+	}
+	return c.storage.file.Committed()
+}
+
+// mayStand waits for the roll call, and returns an error if this gateway must not lead.
+func (c *Cluster) mayStand() error {
+	select {
+	case <-c.roll.over:
+		return c.behind()
+	case <-c.closing.Done():
+		return ErrClosed
+	}
+}
+
+// mayElect waits for the roll call, and returns an error if a candidate whose log ends at
+// last must not lead.
+func (c *Cluster) mayElect(last raftfile.Position) error {
+	select {
+	case <-c.roll.over:
+	case <-c.closing.Done():
+		return ErrClosed
+	}
+	if floor, from := c.roll.known(); last.Before(floor) {
+		return fmt.Errorf("%w: the candidate's log ends at entry %d (term %d), and %s has entry %d (term %d)",
+			errRPC, last.Index, last.Term, from, floor.Index, floor.Term)
+	}
+	return nil
+}

@@ -1,0 +1,242 @@
+package membership
+
+import (
+	"bufio"
+	"crypto/tls"
+	"errors"
+	"fmt"
+	"io"
+	"log/slog"
+	"net"
+
+	"github.com/hashicorp/go-msgpack/v2/codec"
+	"github.com/hashicorp/raft"
+
+	"github.com/kgate/kgate/internal/membership/raftfile"
+	"github.com/kgate/kgate/internal/peercert"
+)
+
+// Raft believes what it is told: who speaks, in which term, and that a configuration
+// can be decoded. So each message of another gateway is read here first. What no honest
+// gateway sends ends the connection, before raft has seen it.
+
+const (
+	// maxTermStep is by how much a term may be later than this gateway's own. Each
+	// election is one step, so an honest gateway is never further ahead; and whoever
+	// sends one such message after the other needs 2^42 of them to reach maxTerm.
+	maxTermStep = 1 << 20
+	// maxTerm is the latest term at all. Raft adds one to it without looking.
+	maxTerm = 1 << 62
+	// maxRPC bounds a message in bytes: 64 entries, raft's own bound, of the longest
+	// commands.
+	maxRPC = 4 << 20
+)
+
+// errRPC means that no honest gateway can have sent a message.
+var errRPC = errors.New("membership: raft message refused")
+
+// Raft's kinds of messages: the first byte of each.
+const (
+	rpcAppendEntries byte = iota
+	rpcRequestVote
+	rpcInstallSnapshot
+	rpcTimeoutNow
+	rpcRequestPreVote
+)
+
+// rpcConn is a connection that passes messages on to raft which judge has let through.
+type rpcConn struct {
+	net.Conn
+	judge func(message raft.WithRPCHeader) error
+
+	in       *bufio.Reader
+	messages *codec.Decoder
+	// passed is what raft has not read yet: what was read of the present message, and
+	// the length of the snapshot behind it.
+	passed []byte
+	read   int
+	body   int64
+}
+
+func newRPCConn(conn net.Conn, judge func(raft.WithRPCHeader) error) *rpcConn {
+	c := &rpcConn{Conn: conn, judge: judge, in: bufio.NewReader(conn)}
+	c.messages = codec.NewDecoder((*rpcReader)(c), &codec.MsgpackHandle{})
+	return c
+}
+
+// Read implements net.Conn for raft, which calls it from one goroutine.
+func (c *rpcConn) Read(p []byte) (int, error) {
+	if c.read == len(c.passed) && c.body > 0 {
+		n, err := c.in.Read(p[:min(int64(len(p)), c.body)])
+		c.body -= int64(n)
+		return n, err
+	}
+	if c.read == len(c.passed) {
+		if err := c.next(); err != nil {
+			return 0, err
+		}
+	}
+	n := copy(p, c.passed[c.read:])
+	c.read += n
+	return n, nil
+}
+
+// next reads one message and has it judged.
+func (c *rpcConn) next() error {
+	c.passed, c.read = c.passed[:0], 0
+	if cap(c.passed) > maxCommand {
+		c.passed = nil
+	}
+	kind, err := (*rpcReader)(c).ReadByte()
+	if err != nil {
+		return err
+	}
+	message, err := newMessage(kind)
+	if err != nil {
+		return err
+	}
+	if err := c.messages.Decode(message); err != nil {
+		return err
+	}
+	if s, ok := message.(*raft.InstallSnapshotRequest); ok {
+		c.body = s.Size
+	}
+	return c.judge(message)
+}
+
+func newMessage(kind byte) (raft.WithRPCHeader, error) {
+	switch kind {
+	case rpcAppendEntries:
+		return new(raft.AppendEntriesRequest), nil
+	case rpcRequestVote:
+		return new(raft.RequestVoteRequest), nil
+	case rpcInstallSnapshot:
+		return new(raft.InstallSnapshotRequest), nil
+	case rpcTimeoutNow:
+		return new(raft.TimeoutNowRequest), nil
+	case rpcRequestPreVote:
+		return new(raft.RequestPreVoteRequest), nil
+	default:
+		return nil, fmt.Errorf("%w: kind %d", errRPC, kind)
+	}
+}
+
+// rpcReader keeps what the decoder reads. The decoder takes single bytes back, so it
+// never reads beyond a message.
+type rpcReader rpcConn
+
+var _ io.ByteScanner = (*rpcReader)(nil)
+
+func (r *rpcReader) Read(p []byte) (int, error) {
+	if len(r.passed)+len(p) > maxRPC {
+		return 0, fmt.Errorf("%w: more than %d bytes", errRPC, maxRPC)
+	}
+	n, err := r.in.Read(p)
+	r.passed = append(r.passed, p[:n]...)
+	return n, err
+}
+
+func (r *rpcReader) ReadByte() (byte, error) {
+	if len(r.passed) >= maxRPC {
+		return 0, fmt.Errorf("%w: more than %d bytes", errRPC, maxRPC)
+	}
+	b, err := r.in.ReadByte()
+	if err == nil {
+		r.passed = append(r.passed, b)
+	}
+	return b, err
+}
+
+func (r *rpcReader) UnreadByte() error {
+	if err := r.in.UnreadByte(); err != nil {
+		return err
+	}
+	r.passed = r.passed[:len(r.passed)-1]
+	return nil
+}
+
+// guard returns conn as raft is to see it.
+func (c *Cluster) guard(conn net.Conn) net.Conn {
+	var caller *tls.ConnectionState
+	if secure, ok := conn.(*tls.Conn); ok {
+		state := secure.ConnectionState()
+		caller = &state
+	}
+	return newRPCConn(conn, func(message raft.WithRPCHeader) error {
+		err := c.judgeRPC(caller, message)
+		if err != nil && c.once.First("raft message refused") {
+			c.config.Logger.Warn("raft message of another gateway refused, and its connection closed",
+				slog.String("remote", conn.RemoteAddr().String()), slog.Any("error", err))
+		}
+		return err
+	})
+}
+
+// judgeRPC returns an error for a message that no honest gateway sends. Over TLS it has
+// to come from the gateway in whose name it speaks; caller is nil without.
+func (c *Cluster) judgeRPC(caller *tls.ConnectionState, message raft.WithRPCHeader) error {
+	header := message.GetRPCHeader()
+	sender := string(header.ID)
+	if err := peercert.OfState(caller, nameOf(raft.ServerID(sender))); err != nil {
+		return fmt.Errorf("%w: in the name of %q: %w", errRPC, sender, err)
+	}
+	if _, server := splitAddress(raft.ServerAddress(header.Addr)); server != sender || sender == "" {
+		return fmt.Errorf("%w: %q speaks as %q", errRPC, sender, header.Addr)
+	}
+	switch m := message.(type) {
+	case *raft.AppendEntriesRequest:
+		return errors.Join(c.plausible(m.Term, m.PrevLogTerm), checkEntries(m))
+	case *raft.RequestVoteRequest:
+		return errors.Join(c.plausible(m.Term, m.LastLogTerm), c.mayElect(raftfile.Position{Index: m.LastLogIndex, Term: m.LastLogTerm}))
+	case *raft.RequestPreVoteRequest:
+		return errors.Join(c.plausible(m.Term, m.LastLogTerm), c.mayElect(raftfile.Position{Index: m.LastLogIndex, Term: m.LastLogTerm}))
+	case *raft.InstallSnapshotRequest:
+		if m.Size < 0 || m.Size > maxSnapshot || m.SnapshotVersion != 1 || !isConfiguration(m.Configuration) {
+			return fmt.Errorf("%w: a snapshot of %d bytes, version %d, or its configuration", errRPC, m.Size, m.SnapshotVersion)
+		}
+		return c.plausible(m.Term, m.LastLogTerm)
+	case *raft.TimeoutNowRequest:
+		if _, leader := c.raft.LeaderWithID(); sender != string(leader) && sender != c.storage.meta.Server {
+			return fmt.Errorf("%w: %q calls for an election, and does not lead", errRPC, sender)
+		}
+		return nil
+	default:
+		return fmt.Errorf("%w: %T", errRPC, message)
+	}
+}
+
+// plausible returns an error for a term that no election has led to, or for a log that
+// is later than its sender's term.
+func (c *Cluster) plausible(term, log uint64) error {
+	most := uint64(maxTerm)
+	select {
+	case <-c.up:
+		if !c.blank() {
+			most = min(most, c.raft.CurrentTerm()+maxTermStep)
+		}
+	default: // raft asks while it is being made
+	}
+	if term > most || log > term {
+		return fmt.Errorf("%w: term %d with a log of term %d, and the latest that can be is %d", errRPC, term, log, most)
+	}
+	return nil
+}
+
+func checkEntries(m *raft.AppendEntriesRequest) error {
+	for i, e := range m.Entries {
+		if e == nil || e.Term > m.Term || e.Index != m.PrevLogEntry+1+uint64(i) {
+			return fmt.Errorf("%w: entry %d of %d", errRPC, i+1, len(m.Entries))
+		}
+		if e.Type == raft.LogConfiguration && !isConfiguration(e.Data) {
+			return fmt.Errorf("%w: entry %d is no configuration", errRPC, e.Index)
+		}
+	}
+	return nil
+}
+
+// isConfiguration reports whether raft can decode data; where it cannot, it panics.
+func isConfiguration(data []byte) (ok bool) {
+	defer func() { ok = recover() == nil }()
+	raft.DecodeConfiguration(data)
+	return true
+}

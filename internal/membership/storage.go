@@ -1,0 +1,161 @@
+package membership
+
+import (
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io/fs"
+	"os"
+	"path/filepath"
+	"syscall"
+
+	"github.com/hashicorp/raft"
+
+	"github.com/kgate/kgate/internal/membership/raftfile"
+)
+
+// dataFile is the file of a data directory that package raftfile writes.
+const dataFile = "kgate.db"
+
+// meta says to whom a data directory belongs.
+type meta struct {
+	Name    string `json:"name"`
+	Server  string `json:"server"`
+	Cluster string `json:"cluster"`
+}
+
+// storage is where a gateway keeps its share of the log: on disk, or in
+// memory for as long as the process lives.
+type storage struct {
+	logs      raft.LogStore
+	stable    raft.StableStore
+	snapshots raft.SnapshotStore
+	// fresh: nothing was ever written here.
+	fresh bool
+	meta  meta
+	file  *raftfile.File // nil in memory
+}
+
+// openStorage opens the directory, or memory if there is none. A fresh
+// storage takes the server id offered; another one keeps its own.
+func openStorage(dir, name, server string, options raftfile.Options) (*storage, error) {
+	want := meta{Name: name, Server: server}
+	if dir == "" {
+		memory := raft.NewInmemStore()
+		return &storage{logs: memory, stable: memory, snapshots: raft.NewInmemSnapshotStore(), fresh: true, meta: want}, nil
+	}
+	s, err := openDir(dir, want, options)
+	if err != nil {
+		return nil, dirError(dir, err)
+	}
+	return s, nil
+}
+
+// dirError says which directory cannot be used, why, and what to do.
+func dirError(dir string, err error) error {
+	return fmt.Errorf("%w: %s: %w%s", ErrDataDir, dir, err, advice(err))
+}
+
+func openDir(dir string, want meta, options raftfile.Options) (_ *storage, err error) {
+	if err := os.MkdirAll(dir, 0o700); err != nil {
+		return nil, err
+	}
+	file, err := raftfile.Open(filepath.Join(dir, dataFile), options)
+	if err != nil {
+		return nil, err
+	}
+	defer func() {
+		if err != nil {
+			err = errors.Join(err, file.Close())
+		}
+	}()
+	s := &storage{logs: file, stable: file, snapshots: file, file: file, meta: want}
+	if note := file.Note(); note != nil {
+		if s.meta, err = checkMeta(note, want); err != nil {
+			return nil, err
+		}
+	}
+	used, err := raft.HasExistingState(s.logs, s.stable, s.snapshots)
+	if err != nil {
+		return nil, err
+	}
+	if s.fresh = !used; s.fresh {
+		// The gateway may have ended between the first start and its first
+		// vote: others know it by its present boot, if at all.
+		s.meta = want
+	}
+	return s, s.save()
+}
+
+func checkMeta(data []byte, want meta) (meta, error) {
+	var m meta
+	if err := json.Unmarshal(data, &m); err != nil {
+		return meta{}, fmt.Errorf("%w: %w", raftfile.ErrDamaged, err)
+	}
+	if m.Name != want.Name {
+		return meta{}, fmt.Errorf("it belongs to the gateway %q, this one is %q: "+
+			"give each gateway a data_dir of its own, or go back to the old name", m.Name, want.Name)
+	}
+	return m, nil
+}
+
+// setCluster records the cluster that the gateway belongs to.
+func (s *storage) setCluster(cluster string) error {
+	s.meta.Cluster = cluster
+	return s.save()
+}
+
+func (s *storage) save() error {
+	if s.file == nil {
+		return nil
+	}
+	data, err := json.Marshal(s.meta)
+	if err != nil {
+		return err
+	}
+	return s.file.SetNote(data)
+}
+
+func (s *storage) close() error {
+	if s.file == nil {
+		return nil
+	}
+	if err := s.file.Close(); err != nil {
+		return fmt.Errorf("membership: close data_dir: %w", err)
+	}
+	return nil
+}
+
+// flush has everything on disk that must be before a message leaves.
+func (s *storage) flush() error {
+	if s.file == nil {
+		return nil
+	}
+	return s.file.Flush()
+}
+
+// advice says what to do about an error of the data directory.
+func advice(err error) string {
+	switch {
+	case errors.Is(err, raftfile.ErrNewer):
+		return "; run the newer version, or move the directory away: the gateway then joins as a new one"
+	case errors.Is(err, raftfile.ErrOlder):
+		return "; move the directory away: the gateway then joins as a new one"
+	case errors.Is(err, raftfile.ErrInUse):
+		return "; another kgate has it open: give each gateway a data_dir of its own"
+	case errors.Is(err, raftfile.ErrDamaged), errors.Is(err, raftfile.ErrForeign):
+		return "; the file is damaged or not kgate's: move the directory away, the gateway then joins as a new one"
+	case errors.Is(err, raftfile.ErrContradiction), errors.Is(err, errBehind):
+		return "; do not put old copies of a data_dir back: move the directory away from each gateway that has an old one, it then joins as a new one"
+	case errors.Is(err, fs.ErrPermission), errors.Is(err, syscall.EROFS):
+		return "; the user that runs kgate must be able to write there"
+	case errors.Is(err, syscall.ENOTDIR), errors.Is(err, fs.ErrExist), errors.Is(err, syscall.EISDIR):
+		return "; data_dir must be a directory that is empty or was written by kgate"
+	case errors.Is(err, syscall.ENOSPC), errors.Is(err, syscall.EDQUOT):
+		return "; the disk is full: free some of it, then start the gateway again"
+	case errors.Is(err, syscall.EIO):
+		return "; the disk is failing: replace it, and start with an empty directory"
+	default:
+		return ""
+	}
+}

@@ -1,0 +1,177 @@
+package membership
+
+import (
+	"context"
+	"errors"
+	"log/slog"
+	"slices"
+	"time"
+
+	"github.com/hashicorp/raft"
+
+	"github.com/kgate/kgate/internal/membership/leader"
+	"github.com/kgate/kgate/kmutex"
+)
+
+// watch collects evidence, and as the leader acts upon it: it suspends members,
+// and takes back what lost ones owe.
+func (c *Cluster) watch() {
+	ticker := time.NewTicker(leader.Interval)
+	defer ticker.Stop()
+	for {
+		select {
+		case <-c.closing.Done():
+			return
+		case <-ticker.C:
+		}
+		now := time.Now()
+		c.watchLinks(now)
+		c.watchOutsiders(now)
+		if c.leaving.Load() {
+			continue
+		}
+		if err := c.judge(); err != nil && !notLeading(err) && c.once.First("judge "+err.Error()) {
+			c.config.Logger.Warn("a suspicion could not be acted upon, trying again", slog.Any("error", err))
+		}
+	}
+}
+
+func notLeading(err error) bool {
+	return errors.Is(err, raft.ErrNotLeader) || errors.Is(err, raft.ErrLeadershipLost) || errors.Is(err, raft.ErrRaftShutdown)
+}
+
+// judge is the leader's turn.
+func (c *Cluster) judge() error {
+	verdict, leading := c.grants.judge(c.sight())
+	if !leading {
+		return nil
+	}
+	return c.carryOut(verdict)
+}
+
+// carryOut does what the leader's rules say. All suspicions of the moment go into one
+// command, if they have room in it. A leader that cannot commit suspends nobody.
+func (c *Cluster) carryOut(verdict leader.Verdict) error {
+	for batch := range slices.Chunk(verdict.Suspend, maxNodes) {
+		nodes := make([]kmutex.Node, len(batch))
+		for i, s := range batch {
+			nodes[i] = s.Node
+		}
+		if err := c.applyHere(command{Suspend: &suspendCommand{Nodes: nodes}}); err != nil {
+			return err
+		}
+		for _, s := range batch {
+			c.config.Logger.Warn("gateway suspended", slog.String("name", s.Name), slog.Uint64("node", uint64(s.Node)), slog.String("reason", string(s.Reason)))
+		}
+	}
+	for nodes := range slices.Chunk(verdict.Expire, maxNodes) {
+		if err := c.applyHere(command{Expire: &expireCommand{Nodes: nodes}}); err != nil {
+			return err
+		}
+	}
+	for _, back := range verdict.Return {
+		for nodes := range slices.Chunk(back.Nodes, maxNodes) {
+			if err := c.applyHere(command{Return: &returnCommand{Pool: back.Pool, Nodes: nodes}}); err != nil {
+				return err
+			}
+		}
+	}
+	if verdict.HandOver {
+		return c.resign()
+	}
+	return nil
+}
+
+// maxNodes is how many nodes one command names at most: the longest of them have
+// room in maxCommand.
+const maxNodes = 512
+
+// resign hands the lead over, since the members or the voters do not get through to
+// this gateway.
+func (c *Cluster) resign() error {
+	c.grants.handedOver()
+	c.config.Logger.Warn("handing the lead over: gateways, or the voters, live and do not get through to this one")
+	ctx, cancel := context.WithTimeout(c.closing, c.config.CallTimeout)
+	defer cancel()
+	return c.handOverOnce(ctx)
+}
+
+// sight returns what this gateway sees for itself.
+func (c *Cluster) sight() leader.Sight {
+	s := leader.Sight{Self: c.config.Name, Boots: make(map[string]string), Gone: make(map[kmutex.Node]time.Duration), Shut: c.shut.get()}
+	for _, p := range alive(c.config.Discovery.Members()) {
+		s.Boots[p.Name] = p.Boot
+	}
+	for node, since := range c.evidence.gone() {
+		s.Gone[node] = c.tenure.at(since)
+	}
+	return s
+}
+
+// judge returns what the leader has to do; false: this gateway does not lead.
+func (g *grants) judge(s leader.Sight) (leader.Verdict, bool) {
+	g.mu.Lock()
+	defer g.mu.Unlock()
+	if !g.leading() {
+		return leader.Verdict{}, false
+	}
+	g.follow()
+	return g.rules.Judge(s, g.c.tenure.clock()), true
+}
+
+// quiet returns the members that have not renewed for a while, but for this one.
+func (g *grants) quiet() []kmutex.Node {
+	g.mu.Lock()
+	defer g.mu.Unlock()
+	if !g.leading() {
+		return nil
+	}
+	self, _ := g.c.Self()
+	g.follow()
+	return slices.DeleteFunc(g.rules.Quiet(g.c.tenure.clock()), func(n kmutex.Node) bool { return n == self })
+}
+
+func (g *grants) handedOver() {
+	g.mu.Lock()
+	defer g.mu.Unlock()
+	g.rules.HandedOver(g.c.tenure.clock())
+}
+
+// waits reports that the leader keeps a gateway out for a while.
+func (g *grants) waits(name string) bool {
+	g.mu.Lock()
+	defer g.mu.Unlock()
+	if !g.leading() {
+		return true
+	}
+	g.follow() // it may have been suspended just now
+	return g.rules.Waits(name, g.c.tenure.clock())
+}
+
+// letIn returns the member for whose sake a gateway stays out that does not reach
+// those named.
+func (g *grants) letIn(name string, unreached []string, s leader.Sight) (obstacle string) {
+	g.mu.Lock()
+	defer g.mu.Unlock()
+	if !g.leading() {
+		return ""
+	}
+	g.follow()
+	return g.rules.LetIn(name, unreached, s, g.c.tenure.clock())
+}
+
+// forRules returns what the leader's rules need of the view.
+func (v *View) forRules() leader.View {
+	rv := leader.View{Number: v.Number, Leased: v.leased(), Members: make([]leader.Member, len(v.Members))}
+	homes := make(map[kmutex.Node]bool)
+	for _, p := range v.Pools {
+		homes[p.Home] = true
+		if p.Reclaim == ReclaimHold && len(p.Owed) > 0 {
+			rv.Debts = append(rv.Debts, leader.Debt{Pool: p.Name, HoldMax: p.HoldMax, Nodes: p.Owed})
+		}
+	}
+	for i, m := range v.Members {
+		rv.Members[i] = leader.Member{Node: m.Node, Name: m.Name, Boot: m.Boot, Home: homes[m.Node]}
+	}
+	return rv
+}

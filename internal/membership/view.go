@@ -1,0 +1,216 @@
+package membership
+
+import (
+	"slices"
+	"strings"
+	"sync"
+	"time"
+
+	"github.com/kgate/kgate/chordring"
+	"github.com/kgate/kgate/internal/membership/lease"
+	"github.com/kgate/kgate/kmutex"
+)
+
+// Status of a member in a view.
+type Status string
+
+// StatusAlive is a member that takes part.
+const StatusAlive Status = "alive"
+
+// The bindings a pool can have.
+const (
+	BindingEarly = "early"
+	BindingLate  = "late"
+)
+
+// When a lost gateway's tokens come back.
+const (
+	// ReclaimLease: when its lease has provably run out.
+	ReclaimLease = "lease"
+	// ReclaimHold: not before HoldMax after that either, for upstreams
+	// that must not be overrun even by a process that was stopped and could not
+	// close its connections.
+	ReclaimHold = "hold"
+)
+
+// Member is one incarnation of a gateway.
+type Member struct {
+	// Node is the index of the log entry that let it in.
+	Node kmutex.Node `json:"node"`
+	Name string      `json:"name"`
+	// PeerAddr is where other gateways reach it, host:port.
+	PeerAddr string `json:"peer_addr"`
+	// Boot is the random string of this incarnation.
+	Boot string `json:"boot"`
+	// Server is its id among the raft servers.
+	Server string `json:"server"`
+	Status Status `json:"status"`
+}
+
+// Pool is one critical section with K tokens.
+type Pool struct {
+	Name string `json:"name"`
+	K    int    `json:"k"`
+	// Binding is BindingEarly or BindingLate.
+	Binding string `json:"binding"`
+	// Epoch counts from 1 how often the line was formed.
+	Epoch uint64 `json:"epoch"`
+	// Began is the index of the log entry that began the epoch: the members
+	// with a Node up to it form the line, later ones join it.
+	Began uint64 `json:"began"`
+	// Home leads the forming of the line in this epoch. It is zero only in a
+	// view without members.
+	Home kmutex.Node `json:"home"`
+	// Owed lists, in ascending order, the lost members whose tokens are
+	// withheld in this epoch.
+	Owed []kmutex.Node `json:"owed,omitempty"`
+	// Reclaim is ReclaimLease or ReclaimHold.
+	Reclaim string `json:"reclaim"`
+	// HoldMax with ReclaimHold: how long after the end of the lease Owed ends at the
+	// earliest.
+	HoldMax time.Duration `json:"hold_max,omitempty"`
+	// Tickets is the index of the log entry that let the pool give out tickets
+	// through the API: members lost after it may leave some. 0: it never has.
+	Tickets uint64 `json:"tickets,omitempty"`
+}
+
+// MaxLost is how many lost members a view remembers.
+const MaxLost = 4096
+
+// Lost is a member that is gone.
+type Lost struct {
+	Node kmutex.Node `json:"node"`
+	// At is the index of the log entry that took it out.
+	At   uint64 `json:"at"`
+	Name string `json:"name"`
+	// Boot is the incarnation's; it is never let in again.
+	Boot string `json:"boot"`
+	// Heir is the member that takes over what this one left: the first ring
+	// successor of its name at the time. When the heir is lost itself, all that
+	// it had goes on to its own heir. 0: nobody is there.
+	Heir kmutex.Node `json:"heir"`
+	// Leased: its lease may still run, so it may have requests in flight.
+	Leased bool `json:"leased"`
+}
+
+// View is what the gateways have agreed on. It never changes; do not write to
+// its slices. Number 0 is the empty view that precedes all others.
+type View struct {
+	Number uint64
+	// Cluster identifies the cluster; empty until its first leader wrote it.
+	Cluster string
+	// Lease of every gateway, agreed like a pool's k; 0 until Cluster is known.
+	Lease time.Duration
+	// Founded is when the cluster began, in milliseconds of Unix time. One that
+	// begins anew, because nobody has kept anything, began later.
+	Founded int64
+	// Members in order of Node: those that may take part.
+	Members []Member
+	// Lost are the members that are gone, the oldest loss first. Beyond MaxLost
+	// the oldest are forgotten.
+	Lost []Lost
+	// Pools in order of name.
+	Pools []Pool
+
+	ringOnce sync.Once
+	ring     *chordring.Ring
+}
+
+// Member returns the member with the given node.
+func (v *View) Member(node kmutex.Node) (Member, bool) {
+	i := slices.IndexFunc(v.Members, func(m Member) bool { return m.Node == node })
+	if i < 0 {
+		return Member{}, false
+	}
+	return v.Members[i], true
+}
+
+// Named returns the member with the given name.
+func (v *View) Named(name string) (Member, bool) {
+	i := slices.IndexFunc(v.Members, func(m Member) bool { return m.Name == name })
+	if i < 0 {
+		return Member{}, false
+	}
+	return v.Members[i], true
+}
+
+// Gone returns what is known of a lost member.
+func (v *View) Gone(node kmutex.Node) (Lost, bool) {
+	i := slices.IndexFunc(v.Lost, func(l Lost) bool { return l.Node == node })
+	if i < 0 {
+		return Lost{}, false
+	}
+	return v.Lost[i], true
+}
+
+// Heir returns who answers for what the node has or left: the node itself if
+// it is a member, else its heir if there is one.
+func (v *View) Heir(node kmutex.Node) (kmutex.Node, bool) {
+	if _, in := v.Member(node); in {
+		return node, true
+	}
+	l, known := v.Gone(node)
+	return l.Heir, known && l.Heir != 0
+}
+
+// lostBoot reports that the named gateway's incarnation is lost.
+func (v *View) lostBoot(name, boot string) bool {
+	return slices.ContainsFunc(v.Lost, func(l Lost) bool { return l.Name == name && l.Boot == boot })
+}
+
+// lostName reports that an incarnation of the named gateway is lost.
+func (v *View) lostName(name string) bool {
+	return slices.ContainsFunc(v.Lost, func(l Lost) bool { return l.Name == name })
+}
+
+// leased returns, in ascending order, the lost members of which it is not
+// agreed yet that their leases have run out.
+
+func (v *View) leased() []kmutex.Node {
+	var nodes []kmutex.Node
+	for _, l := range v.Lost {
+		if l.Leased {
+			nodes = append(nodes, l.Node)
+		}
+	}
+	for _, p := range v.Pools {
+		if p.Reclaim == ReclaimLease {
+			nodes = append(nodes, p.Owed...)
+		}
+	}
+	slices.Sort(nodes)
+	return slices.Compact(nodes)
+}
+
+// Pool returns the pool with the given name.
+func (v *View) Pool(name string) (Pool, bool) {
+	i, ok := findPool(v.Pools, name)
+	if !ok {
+		return Pool{}, false
+	}
+	return v.Pools[i], true
+}
+
+// Ring returns the Chord ring of the members' names.
+func (v *View) Ring() *chordring.Ring {
+	v.ringOnce.Do(func() { v.ring = ringOf(v.Members) })
+	return v.ring
+}
+
+func ringOf(members []Member) *chordring.Ring {
+	names := make([]string, len(members))
+	for i, m := range members {
+		names[i] = m.Name
+	}
+	return chordring.New(names)
+}
+
+func findPool(pools []Pool, name string) (int, bool) {
+	return slices.BinarySearchFunc(pools, name, func(p Pool, name string) int {
+		return strings.Compare(p.Name, name)
+	})
+}
+
+// LeaseWait is how long a gateway that has been taken out of the view may go on
+// as if it had not, by the clock of any other.
+func (v *View) LeaseWait() time.Duration { return lease.Terms{Lease: v.Lease}.Wait() }

@@ -1,0 +1,175 @@
+// Package imports tests the architecture: which package may import which.
+package imports
+
+import (
+	"encoding/json"
+	"errors"
+	"io"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"regexp"
+	"slices"
+	"strings"
+	"testing"
+)
+
+const module = "github.com/kgate/kgate/"
+
+// allowed lists, for each package of the module, the others that it may import.
+var allowed = map[string][]string{
+	"kmutex":                       {},
+	"coordinator":                  {"kmutex"},
+	"chordring":                    {},
+	"chordring/serfring":           {"internal/places", "internal/oncelog"},
+	"internal/oncelog":             {},
+	"internal/clusterkey":          {},
+	"internal/peercert":            {},
+	"internal/places":              {},
+	"internal/transport":           {"internal/peercert", "internal/places", "kmutex", "internal/oncelog"},
+	"internal/membership":          {"chordring", "chordring/serfring", "internal/peercert", "kmutex", "internal/membership/leader", "internal/membership/lease", "internal/membership/raftfile", "internal/oncelog"},
+	"internal/membership/raftfile": {},
+	"telemetry":                    {"kmutex", "internal/oncelog"},
+	"internal/deadline":            {},
+	"internal/drift":               {},
+	"internal/httplist":            {},
+	"internal/socket":              {},
+	"internal/problems":            {"internal/httplist"},
+	"proxy":                        {"internal/deadline", "internal/httplist", "internal/problems", "internal/oncelog", "proxy/upstream"},
+	"proxy/upstream":               {"internal/deadline"},
+	"internal/config":              {"internal/socket"},
+	"configs":                      {},
+	"configs/grafana":              {},
+	"internal/admin":               {"internal/problems"},
+	"client":                       {"internal/drift", "internal/problems", "internal/socket"},
+	"internal/demo":                {},
+	"replication":                  {"kmutex"},
+	"replication/disk":             {"kmutex", "replication"},
+	"internal/gateway":             {"coordinator", "internal/drift", "internal/pool", "kmutex", "internal/membership", "internal/oncelog", "replication", "replication/disk", "internal/transport"},
+	"internal/pool":                {"internal/drift", "kmutex", "replication"},
+	"lab/sim":                      {},
+	"lab/network":                  {"lab/sim"},
+	"lab/workload":                 {},
+	"lab/meter":                    {},
+	"lab/ring":                     {},
+	"lab/heirs":                    {"chordring", "kmutex", "replication"},
+	"lab/protocol":                 {"lab/sim"},
+	"lab/protocol/bv95":            {"lab/protocol", "lab/protocol/naimi"},
+	"lab/protocol/central":         {"lab/protocol", "lab/sim"},
+	"lab/protocol/fairk":           {"chordring", "coordinator", "internal/pool", "kmutex", "lab/protocol", "lab/sim", "replication"},
+	"lab/protocol/ideal":           {"lab/protocol", "lab/sim"},
+	"lab/protocol/quorum":          {"chordring", "lab/protocol", "lab/sim"},
+	"lab/protocol/static":          {"lab/protocol", "lab/sim"},
+	"lab/rounds":                   {"lab/meter", "lab/network", "lab/protocol", "lab/protocol/quorum", "lab/sim"},
+	"lab/cluster":                  {"internal/drift", "internal/pool", "kmutex", "replication", "lab/protocol", "lab/protocol/fairk", "lab/sim", "internal/membership/leader", "internal/membership/lease"},
+	"lab/fuzz":                     {"lab/cluster", "lab/network", "internal/membership/lease"},
+	"lab":                          {"lab/meter", "lab/network", "lab/protocol", "lab/sim", "lab/workload"},
+	"lab/check":                    {"lab", "lab/protocol", "lab/sim", "lab/workload"},
+
+	// The protocols of the other papers, and what judges them.
+	"lab/handover":              {"lab/network", "lab/protocol", "lab/sim"},
+	"lab/protocol/elmp":         {"lab/protocol", "lab/sim"},
+	"lab/protocol/naimi":        {"lab/protocol", "lab/sim"},
+	"lab/protocol/suzukikasami": {"lab/protocol", "lab/sim"},
+	"lab/protocol/token":        {"lab/network", "lab/protocol", "lab/sim"},
+
+	"lab/experiment": {
+		"lab/cluster", "lab/handover", "lab/protocol/elmp", "lab/protocol/naimi", "lab/protocol/quorum", "lab/protocol/suzukikasami",
+		"lab/protocol/token", "internal/membership/lease",
+		"lab", "lab/heirs", "lab/meter", "lab/network", "lab/protocol", "lab/protocol/bv95", "lab/protocol/central", "lab/protocol/fairk",
+		"lab/protocol/ideal", "lab/protocol/static", "lab/ring", "lab/rounds", "lab/workload",
+	},
+	"lab/report":                 {"lab/experiment", "lab/meter"},
+	"lab/plan":                   {"lab", "lab/experiment", "lab/meter", "lab/protocol", "lab/protocol/fairk", "lab/protocol/static", "lab/workload"},
+	"internal/membership/leader": {"kmutex", "internal/membership/lease"},
+	"internal/membership/lease":  {"internal/drift", "kmutex"},
+	"cmd/kgate": {
+		"internal/admin", "chordring", "chordring/serfring", "client", "internal/config", "configs", "internal/demo", "internal/gateway", "internal/clusterkey", "internal/peercert", "internal/socket", "kmutex",
+		"lab/experiment", "lab/fuzz", "lab/meter", "lab/plan", "lab/report", "internal/membership", "internal/oncelog",
+		"proxy", "telemetry", "internal/transport",
+	},
+}
+
+// pure packages import nothing with a clock, I/O, concurrency or randomness.
+var pure = []string{"internal/drift", "internal/pool", "kmutex", "coordinator", "chordring", "internal/membership/leader", "internal/membership/lease", "replication"}
+
+// timed packages are pure and get the time from their callers: they use the
+// type time.Duration and its units, and nothing else of package time.
+var timed = []string{"internal/drift", "internal/pool", "internal/membership/leader", "internal/membership/lease", "replication"}
+
+var units = regexp.MustCompile(`^time\.(Duration|Nanosecond|Microsecond|Millisecond|Second|Minute|Hour)$`)
+
+var impure = []string{
+	"context", "crypto/rand", "io/fs", "log", "log/slog", "math/rand", "math/rand/v2", "net", "net/http", "os", "sync", "time",
+}
+
+type goPackage struct {
+	Dir, ImportPath  string
+	GoFiles, Imports []string
+}
+
+func list(t *testing.T) []goPackage {
+	t.Helper()
+	cmd := exec.CommandContext(t.Context(), "go", "list", "-json=Dir,ImportPath,GoFiles,Imports", module+"...")
+	out, err := cmd.Output()
+	if err != nil {
+		t.Fatalf("go list: %v", err)
+	}
+	var all []goPackage
+	dec := json.NewDecoder(strings.NewReader(string(out)))
+	for {
+		var p goPackage
+		switch err := dec.Decode(&p); {
+		case errors.Is(err, io.EOF):
+			return all
+		case err != nil:
+			t.Fatal(err)
+		}
+		all = append(all, p)
+	}
+}
+
+func TestImportsPointDownward(t *testing.T) {
+	seen := 0
+	for _, p := range list(t) {
+		name := strings.TrimPrefix(p.ImportPath, module)
+		if strings.HasPrefix(name, "test/") {
+			continue
+		}
+		may, known := allowed[name]
+		if !known {
+			t.Errorf("package %s is new: say in this test what it may import", name)
+			continue
+		}
+		seen++
+		if slices.Contains(timed, name) {
+			hasNoClock(t, p)
+		}
+		for _, path := range p.Imports {
+			if other, ours := strings.CutPrefix(path, module); ours && !slices.Contains(may, other) {
+				t.Errorf("%s imports %s", name, other)
+			}
+			if slices.Contains(pure, name) && slices.Contains(impure, path) && (path != "time" || !slices.Contains(timed, name)) {
+				t.Errorf("%s is pure and imports %s", name, path)
+			}
+		}
+	}
+	if seen != len(allowed) {
+		t.Errorf("%d packages found, %d expected", seen, len(allowed))
+	}
+}
+
+func hasNoClock(t *testing.T, p goPackage) {
+	t.Helper()
+	for _, name := range p.GoFiles {
+		source, err := os.ReadFile(filepath.Join(p.Dir, name))
+		if err != nil {
+			t.Fatal(err)
+		}
+		for _, use := range regexp.MustCompile(`\btime\.[A-Z]\w*`).FindAllString(string(source), -1) {
+			if !units.MatchString(use) {
+				t.Errorf("%s is pure and has %s in %s", p.ImportPath, use, name)
+			}
+		}
+	}
+}
