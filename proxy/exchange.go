@@ -11,6 +11,7 @@ import (
 	"sync/atomic"
 	"time"
 
+	"github.com/kgate/kgate/internal/admission"
 	"github.com/kgate/kgate/proxy/upstream"
 )
 
@@ -40,7 +41,7 @@ type exchange struct {
 	prefer   int           // the preference "wait" that was honoured, else -1
 
 	rec        Record
-	note       Note
+	info       admission.RequestInfo
 	wrote      atomic.Bool // the final header has been written
 	hijacked   bool        // the client's connection is an upgraded one
 	overHTTP1  bool

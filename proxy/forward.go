@@ -13,6 +13,7 @@ import (
 	"strings"
 	"time"
 
+	"github.com/kgate/kgate/internal/admission"
 	"github.com/kgate/kgate/proxy/upstream"
 )
 
@@ -21,7 +22,7 @@ import (
 // connection can be made, and so nothing of the request was sent, it goes to the
 // next upstream, with the same slot.
 func (h *plane) forward(ex *exchange, r *http.Request) {
-	ex.rec.Outcome = OutcomeAdmitted
+	ex.rec.Outcome = admission.OutcomeAdmitted
 	if r.Body != nil && r.Body != http.NoBody {
 		ex.body.ReadCloser, ex.body.hold, ex.body.trailer = r.Body, &ex.hold, r.Trailer
 		r.Body = &ex.body
@@ -55,8 +56,8 @@ func (h *plane) forward(ex *exchange, r *http.Request) {
 
 // downRefusal is for requests of a target whose upstreams all fail their checks.
 // They get no slot, or give it back: none is held for what may not come.
-func (t *target) downRefusal() *Refusal {
-	return &Refusal{Reason: ReasonUpstreamDown, RetryAfter: t.Health.Interval}
+func (t *target) downRefusal() *admission.Refusal {
+	return &admission.Refusal{Reason: admission.UpstreamDown, RetryAfter: t.Health.Interval}
 }
 
 // try sends the request to one upstream and copies its answer. It reports false if
@@ -221,10 +222,10 @@ func (ex *exchange) answerFailure(r *http.Request) {
 	case errors.As(ex.failure, &invalid):
 		p.Status, p.Detail = http.StatusBadRequest, "the request cannot be passed on: "+invalid.Detail
 	case isTimeout(ex.failure):
-		ex.rec.Outcome = OutcomeUpstreamError
+		ex.rec.Outcome = admission.OutcomeUpstreamError
 		p.Status, p.Detail = http.StatusGatewayTimeout, "the upstream did not answer in time"
 	default:
-		ex.rec.Outcome = OutcomeUpstreamError
+		ex.rec.Outcome = admission.OutcomeUpstreamError
 	}
 	writeProblem(ex, r, p)
 }

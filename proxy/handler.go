@@ -9,6 +9,8 @@ import (
 	"sync"
 	"sync/atomic"
 	"time"
+
+	"github.com/kgate/kgate/internal/admission"
 )
 
 // Handler is the data plane of one gateway. It is safe for concurrent use.
@@ -133,7 +135,7 @@ func (h *plane) dispatch(ex *exchange, r *http.Request) {
 		return
 	}
 	defer slot.Release()
-	ex.rec.Entry = slot.Entry()
+	ex.rec.Grant = slot.GrantInfo()
 	ex.traceQueue(true)
 	ex.admitted = ex.arrived.Add(ex.rec.Wait)
 	ex.hold.slot, ex.hold.max, ex.hold.idle = slot, t.HoldMax, t.HoldIdle
@@ -153,29 +155,29 @@ func (h *plane) admit(ex *exchange, r *http.Request, t *target) (Slot, error) {
 	if t.Tickets && prefersTicket(r.Header) {
 		return h.admitOrTicket(ex, r, t)
 	}
-	ex.note = Note{Method: r.Method, Path: r.URL.Path, Remote: clientAddr(r, h.cfg.TrustedProxies), Trace: ex.rec.TraceID}
-	ask := Ask{Pool: t.Name, Client: h.client(r, t), Span: ex.spanBytes(), Request: &ex.note}
-	ask.Wait, ex.prefer = queueTimeout(t.QueueTimeout, r.Header)
-	return h.cfg.Admitter.Acquire(r.Context(), ask)
+	ex.info = admission.RequestInfo{Method: r.Method, Path: r.URL.Path, Remote: clientAddr(r, h.cfg.TrustedProxies), Trace: ex.rec.TraceID}
+	req := admission.Request{Pool: t.Name, Client: h.client(r, t), Span: ex.spanBytes(), Info: &ex.info}
+	req.Wait, ex.prefer = queueTimeout(t.QueueTimeout, r.Header)
+	return h.cfg.Admitter.Acquire(r.Context(), req)
 }
 
 // refuse answers a request that was not admitted.
 func (h *plane) refuse(ex *exchange, r *http.Request, t *target, err error) {
-	var refusal *Refusal
+	var refusal *admission.Refusal
 	var ticket *ticketError
 	switch {
 	case r.Context().Err() != nil:
 		ex.clientGone = true
-		ex.rec.Outcome = OutcomeClientGone
+		ex.rec.Outcome = admission.OutcomeClientGone
 		writeClientGone(ex, r)
 	case errors.As(err, &refusal):
-		ex.rec.Outcome, ex.rec.Entry.Position = refusal.outcome(), refusal.Position
+		ex.rec.Outcome, ex.rec.Grant.Position = refusal.Reason.Outcome(), refusal.Position
 		writeRefusal(ex, r, t.Name, refusal)
 	case errors.As(err, &ticket):
 		writeProblem(ex, r, problem{Status: ticket.status, Detail: ticket.detail, Pool: t.Name})
 	default:
 		h.cfg.Logger.Error("admission failed", slog.String("pool", t.Name), ex.traceAttr(), slog.Any("error", err))
-		ex.rec.Outcome = OutcomeIsolated
+		ex.rec.Outcome = admission.Isolated.Outcome()
 		writeProblem(ex, r, problem{Status: http.StatusInternalServerError, Detail: "admission failed", Pool: t.Name})
 	}
 }
@@ -202,8 +204,8 @@ func (h *plane) finish(ex *exchange, r *http.Request) {
 	}
 	if v != nil {
 		ex.rec.Aborted = true
-		if ex.rec.Outcome == OutcomeAdmitted && !ex.clientGone && ex.ctx.Err() == nil {
-			ex.rec.Outcome = OutcomeUpstreamError
+		if ex.rec.Outcome == admission.OutcomeAdmitted && !ex.clientGone && ex.ctx.Err() == nil {
+			ex.rec.Outcome = admission.OutcomeUpstreamError
 		}
 	}
 	if !ex.admitted.IsZero() {

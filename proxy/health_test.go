@@ -14,6 +14,7 @@ import (
 	"testing/synctest"
 	"time"
 
+	"github.com/kgate/kgate/internal/admission"
 	"github.com/kgate/kgate/proxy/upstream"
 )
 
@@ -67,7 +68,7 @@ func TestNextUpstream(t *testing.T) {
 		if b, _ := io.ReadAll(res.Body); res.StatusCode != 200 || string(b) != "hello" {
 			t.Fatalf("request %d: status %d, body %q", i, res.StatusCode, b)
 		}
-		if rec := g.records.next(t); rec.Upstream != alive.Host || rec.DialFailed || rec.Outcome != OutcomeAdmitted {
+		if rec := g.records.next(t); rec.Upstream != alive.Host || rec.DialFailed || rec.Outcome != admission.OutcomeAdmitted {
 			t.Errorf("record %+v", rec)
 		}
 		_ = c.Close()
@@ -82,7 +83,7 @@ func TestNextUpstream(t *testing.T) {
 	for range 5 { // they have long been unhealthy: without checks they are tried all the same
 		res := g.do(g.request("GET", "/"))
 		_ = res.Body.Close()
-		if rec := g.records.next(t); res.StatusCode != 502 || !rec.DialFailed || rec.Outcome != OutcomeUpstreamError {
+		if rec := g.records.next(t); res.StatusCode != 502 || !rec.DialFailed || rec.Outcome != admission.OutcomeUpstreamError {
 			t.Errorf("status %d, record %+v", res.StatusCode, rec)
 		}
 	}
@@ -246,9 +247,9 @@ func TestChecks(t *testing.T) {
 		t.Helper()
 		for range down + admitted { // a slot is free before its request's record is there: in any order
 			switch rec := g.records.next(t); {
-			case rec.Outcome == OutcomeUpstreamDown && rec.Upstream == "":
+			case rec.Outcome == admission.UpstreamDown.Outcome() && rec.Upstream == "":
 				down--
-			case rec.Outcome == OutcomeAdmitted:
+			case rec.Outcome == admission.OutcomeAdmitted:
 				admitted--
 			default:
 				t.Errorf("record %+v", rec)

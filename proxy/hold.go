@@ -10,6 +10,8 @@ import (
 	"sync"
 	"sync/atomic"
 	"time"
+
+	"github.com/kgate/kgate/internal/admission"
 )
 
 // breach is why an admitted request is broken off by the gateway: as the log and
@@ -219,12 +221,12 @@ func (ex *exchange) breakOff(cause *breach) {
 func (ex *exchange) answerBroken(r *http.Request, cause *breach) {
 	switch cause {
 	case errLost:
-		ex.rec.Outcome = OutcomeIsolated
-		writeRefusalDetail(ex, r, ex.rec.Pool, &Refusal{Reason: ReasonIsolated}, cause.detail)
+		ex.rec.Outcome = admission.Isolated.Outcome()
+		writeRefusalDetail(ex, r, ex.rec.Pool, &admission.Refusal{Reason: admission.Isolated}, cause.detail)
 	case errMinUpload, errStalled:
 		writeProblem(ex, r, problem{Status: http.StatusRequestTimeout, Detail: cause.detail, Pool: ex.rec.Pool})
 	default:
-		ex.rec.Outcome = OutcomeUpstreamError
+		ex.rec.Outcome = admission.OutcomeUpstreamError
 		writeProblem(ex, r, problem{Status: http.StatusGatewayTimeout, Detail: cause.detail, Pool: ex.rec.Pool})
 	}
 }

@@ -10,6 +10,8 @@ import (
 	"strings"
 	"testing"
 	"time"
+
+	"github.com/kgate/kgate/internal/admission"
 )
 
 // TestSlotHeldUntilLastByte: the slot outlives the header and every byte of the
@@ -49,7 +51,7 @@ func TestSlotHeldUntilLastByte(t *testing.T) {
 		_ = res.Body.Close()
 		g.sem.await(0, 0)
 		rec := g.records.next(t)
-		if rec.Outcome != OutcomeAdmitted || rec.Status != 200 || rec.UpstreamStatus != 200 || rec.Bytes != 4 || rec.Aborted || rec.Pool != "p" {
+		if rec.Outcome != admission.OutcomeAdmitted || rec.Status != 200 || rec.UpstreamStatus != 200 || rec.Bytes != 4 || rec.Aborted || rec.Pool != "p" {
 			t.Errorf("record %+v", rec)
 		}
 		if rec.Hold <= 0 || rec.FirstByte <= 0 || rec.FirstByte > rec.Hold || rec.Upstream != mustURL(t, g.upstream.URL).Host {
@@ -77,7 +79,7 @@ func TestClientAbortsDownload(t *testing.T) {
 	_ = c.Close()
 	g.sem.await(0, 0)
 	<-gone
-	if rec := g.records.next(t); rec.Outcome != OutcomeAdmitted || !rec.Aborted || rec.Status != 200 {
+	if rec := g.records.next(t); rec.Outcome != admission.OutcomeAdmitted || !rec.Aborted || rec.Status != 200 {
 		t.Errorf("record %+v", rec)
 	}
 }
@@ -89,7 +91,7 @@ type orderAdmitter struct {
 	released chan struct{}
 }
 
-func (a orderAdmitter) Acquire(context.Context, Ask) (Slot, error) {
+func (a orderAdmitter) Acquire(context.Context, admission.Request) (Slot, error) {
 	return orderSlot{admitter: a}, nil
 }
 
@@ -133,7 +135,7 @@ func TestUpstreamAborts(t *testing.T) {
 	}
 	_ = res.Body.Close()
 	g.sem.await(0, 0)
-	if rec := g.records.next(t); rec.Outcome != OutcomeUpstreamError || !rec.Aborted {
+	if rec := g.records.next(t); rec.Outcome != admission.OutcomeUpstreamError || !rec.Aborted {
 		t.Errorf("record %+v", rec)
 	}
 }
@@ -237,7 +239,7 @@ func TestUpgrade(t *testing.T) {
 	}
 	_ = c.Close()
 	g.sem.await(0, 0)
-	if rec := g.records.next(t); rec.Status != 101 || rec.Outcome != OutcomeAdmitted {
+	if rec := g.records.next(t); rec.Status != 101 || rec.Outcome != admission.OutcomeAdmitted {
 		t.Errorf("record %+v", rec)
 	}
 }
@@ -291,7 +293,7 @@ func TestClientLeavesQueue(t *testing.T) {
 	_ = second.Close()
 	g.sem.await(1, 0)
 	rec := g.records.next(t)
-	if rec.Outcome != OutcomeClientGone || rec.Status != 499 || rec.Upstream != "" || rec.Wait <= 0 || rec.Hold != 0 {
+	if rec.Outcome != admission.OutcomeClientGone || rec.Status != 499 || rec.Upstream != "" || rec.Wait <= 0 || rec.Hold != 0 {
 		t.Errorf("record %+v", rec)
 	}
 	close(up.proceed)
@@ -341,7 +343,7 @@ func TestContinueAfterAdmission(t *testing.T) {
 // TestContinueRefused: a refused client is never told to send its body.
 func TestContinueRefused(t *testing.T) {
 	g := newGateway(t, 1, http.NotFoundHandler())
-	g.sem.refusal = &Refusal{Reason: ReasonQueueFull}
+	g.sem.refusal = &admission.Refusal{Reason: admission.QueueFull}
 	c := g.dial()
 	c.send("PUT / HTTP/1.1\r\nHost: h\r\nContent-Length: 5\r\nExpect: 100-continue\r\n\r\n")
 	if res := c.response(); res.StatusCode != 503 || !res.Close {
@@ -451,7 +453,7 @@ func TestClientBodyBreaks(t *testing.T) {
 		t.Errorf("status %d", res.StatusCode)
 	}
 	g.sem.await(0, 0)
-	if rec := g.records.next(t); rec.Outcome != OutcomeAdmitted {
+	if rec := g.records.next(t); rec.Outcome != admission.OutcomeAdmitted {
 		t.Errorf("record %+v", rec)
 	}
 }
@@ -470,7 +472,7 @@ func TestUpstreamUnreachable(t *testing.T) {
 		t.Error("it was admitted, but Server-Timing is missing")
 	}
 	g.sem.await(0, 0)
-	if rec := g.records.next(t); rec.Outcome != OutcomeUpstreamError || rec.UpstreamStatus != 0 || rec.Status != 502 {
+	if rec := g.records.next(t); rec.Outcome != admission.OutcomeUpstreamError || rec.UpstreamStatus != 0 || rec.Status != 502 {
 		t.Errorf("record %+v", rec)
 	}
 }
@@ -490,7 +492,7 @@ func TestUpstreamSilent(t *testing.T) {
 	}
 	<-gone
 	g.sem.await(0, 0)
-	if rec := g.records.next(t); rec.Outcome != OutcomeUpstreamError {
+	if rec := g.records.next(t); rec.Outcome != admission.OutcomeUpstreamError {
 		t.Errorf("record %+v", rec)
 	}
 }
