@@ -102,7 +102,7 @@ func TestHoldLimits(t *testing.T) {
 				if err != nil {
 					t.Fatal(err)
 				}
-				h.current.Load().targets[0].upstreams[0].requests = tt.upstream
+				h.current.Load().balancers["p"].backends[0].requests = tt.upstream
 				w := httptest.NewRecorder()
 				serve(h, w, httptest.NewRequest("GET", "/", nil))
 				rec := records.next(t)

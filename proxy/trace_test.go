@@ -200,7 +200,7 @@ func TestUnsampledCostsNothing(t *testing.T) {
 		var allocs [2]float64
 		for i, change := range []func(*Config){func(*Config) {}, change} {
 			h := openHandler(t, to, change)
-			h.current.Load().targets[0].upstreams[0].requests = without{cannedTransport{}}
+			h.current.Load().balancers["p"].backends[0].requests = without{cannedTransport{}}
 			req := httptest.NewRequest(http.MethodGet, "http://h/x", http.NoBody)
 			if parent != "" {
 				req.Header.Set("Traceparent", parent)
