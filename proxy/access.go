@@ -29,37 +29,37 @@ const (
 )
 
 // logAccess writes the request's line.
-func (h *plane) logAccess(ex *exchange, r *http.Request) {
-	switch h.cfg.AccessLog {
+func (s *snapshot) logAccess(ex *exchange, r *http.Request) {
+	switch s.cfg.AccessLog {
 	case AccessOff:
 	case AccessStructured:
-		h.logStructured(ex, r)
+		s.logStructured(ex, r)
 	case AccessJSON:
-		h.writeLine(func(b []byte) []byte { return h.appendJSON(b, ex, r) })
+		s.writeLine(func(b []byte) []byte { return s.appendJSON(b, ex, r) })
 	case AccessCommon, AccessCombined:
-		h.writeLine(func(b []byte) []byte { return h.appendAccess(b, ex, r) })
+		s.writeLine(func(b []byte) []byte { return s.appendAccess(b, ex, r) })
 	}
 }
 
 // lineBuffers keep lines of the access log while they are made.
 var lineBuffers = sync.Pool{New: func() any { b := make([]byte, 0, 1024); return &b }}
 
-func (h *plane) writeLine(appendLine func([]byte) []byte) {
+func (s *snapshot) writeLine(appendLine func([]byte) []byte) {
 	buf := lineBuffers.Get().(*[]byte)
 	*buf = appendLine((*buf)[:0])
-	_, _ = h.cfg.AccessWriter.Write(*buf) // there is nobody to tell
+	_, _ = s.cfg.AccessWriter.Write(*buf) // there is nobody to tell
 	lineBuffers.Put(buf)
 }
 
-func (h *plane) logStructured(ex *exchange, r *http.Request) {
+func (s *snapshot) logStructured(ex *exchange, r *http.Request) {
 	ctx := context.WithoutCancel(r.Context())
-	if !h.cfg.Logger.Enabled(ctx, slog.LevelInfo) {
+	if !s.cfg.Logger.Enabled(ctx, slog.LevelInfo) {
 		return
 	}
 	rec := &ex.rec
-	h.cfg.Logger.LogAttrs(ctx, slog.LevelInfo, "request",
+	s.cfg.Logger.LogAttrs(ctx, slog.LevelInfo, "request",
 		slog.String("remote", r.RemoteAddr),
-		slog.String("client", clientAddr(r, h.cfg.TrustedProxies).String()),
+		slog.String("client", clientAddr(r, s.cfg.TrustedProxies).String()),
 		slog.String("method", r.Method),
 		slog.String("host", r.Host),
 		slog.String("path", loggedPath(r.URL.Path, r.URL.Path)),
@@ -99,8 +99,8 @@ func loggedPath(path, written string) string {
 // appendAccess appends a line in the Common Log Format or that with two fields
 // more, as Apache and nginx write them. There is no remote user: the gateway
 // knows none.
-func (h *plane) appendAccess(b []byte, ex *exchange, r *http.Request) []byte {
-	b = clientAddr(r, h.cfg.TrustedProxies).AppendTo(b)
+func (s *snapshot) appendAccess(b []byte, ex *exchange, r *http.Request) []byte {
+	b = clientAddr(r, s.cfg.TrustedProxies).AppendTo(b)
 	b = append(b, " - - ["...)
 	b = ex.arrived.AppendFormat(b, "02/Jan/2006:15:04:05 -0700")
 	b = append(b, `] "`...)
@@ -117,7 +117,7 @@ func (h *plane) appendAccess(b []byte, ex *exchange, r *http.Request) []byte {
 	} else {
 		b = strconv.AppendInt(b, ex.rec.Bytes, 10)
 	}
-	if h.cfg.AccessLog == AccessCombined {
+	if s.cfg.AccessLog == AccessCombined {
 		referer, _, _ := strings.Cut(r.Header.Get("Referer"), "?")
 		b = appendQuoted(b, referer)
 		b = appendQuoted(b, r.Header.Get("User-Agent"))

@@ -9,7 +9,7 @@ import (
 
 // appendJSON appends the line that logStructured would write in JSON, without slog,
 // which costs several times as much.
-func (h *plane) appendJSON(b []byte, ex *exchange, r *http.Request) []byte {
+func (s *snapshot) appendJSON(b []byte, ex *exchange, r *http.Request) []byte {
 	rec := &ex.rec
 	text := func(key, value string) {
 		b = append(b, ',', '"')
@@ -32,12 +32,12 @@ func (h *plane) appendJSON(b []byte, ex *exchange, r *http.Request) []byte {
 	b = append(b, `{"time":"`...)
 	b = time.Now().AppendFormat(b, time.RFC3339Nano)
 	b = append(b, `","level":"INFO","msg":"request"`...)
-	if h.cfg.Gateway != "" {
-		text("gateway", h.cfg.Gateway)
+	if s.cfg.Gateway != "" {
+		text("gateway", s.cfg.Gateway)
 	}
 	text("remote", r.RemoteAddr)
 	b = append(b, `,"client":"`...)
-	b = clientAddr(r, h.cfg.TrustedProxies).AppendTo(b)
+	b = clientAddr(r, s.cfg.TrustedProxies).AppendTo(b)
 	b = append(b, '"')
 	text("method", r.Method)
 	text("host", r.Host)

@@ -16,7 +16,7 @@ func TestAccessJSONIsWhatSlogWrites(t *testing.T) {
 	for _, path := range []string{"/plain", "/quo\"te\\", "/umlaut-\u00fc-\u2028", "/ctl-\x01\x7f\n", "/bad-\xff\xfe"} {
 		var out strings.Builder
 		log := slog.New(slog.NewJSONHandler(&out, nil)).With(slog.String("gateway", "gw-1"))
-		h := &plane{cfg: Config{Logger: log, Gateway: "gw-1"}}
+		h := &snapshot{cfg: Config{Logger: log, Gateway: "gw-1"}}
 		r := httptest.NewRequest("GET", "/", nil)
 		r.URL.Path, r.Host = path, "host\t.example"
 		ex := &exchange{failure: errors.New("broken: " + path), rec: Record{
@@ -44,14 +44,14 @@ func BenchmarkAccessLog(b *testing.B) {
 	r := httptest.NewRequest("GET", "/files/large.iso", nil)
 	ex := &exchange{rec: Record{Pool: "p", Outcome: OutcomeAdmitted, Status: 200, Upstream: "10.0.0.1:80", UpstreamStatus: 200, Wait: time.Millisecond, Hold: time.Second}}
 	b.Run("slog", func(b *testing.B) {
-		h := &plane{cfg: Config{Logger: slog.New(slog.NewJSONHandler(nowhere{}, nil))}}
+		h := &snapshot{cfg: Config{Logger: slog.New(slog.NewJSONHandler(nowhere{}, nil))}}
 		b.ReportAllocs()
 		for b.Loop() {
 			h.logStructured(ex, r)
 		}
 	})
 	b.Run("json", func(b *testing.B) {
-		h := &plane{cfg: Config{AccessLog: AccessJSON, AccessWriter: nowhere{}, Logger: slog.New(slog.DiscardHandler)}}
+		h := &snapshot{cfg: Config{AccessLog: AccessJSON, AccessWriter: nowhere{}, Logger: slog.New(slog.DiscardHandler)}}
 		b.ReportAllocs()
 		for b.Loop() {
 			h.logAccess(ex, r)

@@ -106,7 +106,7 @@ func TestCommonAndCombined(t *testing.T) {
 // FuzzAccessLine: whatever a client sends, it is one line of the form, and of
 // printable characters only.
 func FuzzAccessLine(f *testing.F) {
-	h := &plane{cfg: Config{AccessLog: AccessCombined}}
+	h := &snapshot{cfg: Config{AccessLog: AccessCombined}}
 	f.Add("GET", "/a b\n1.2.3.4 - - [", "x\" 200 5\r\n", "\x1b[31mred\x9b")
 	f.Add("", "", "", "")
 	f.Fuzz(func(t *testing.T, method, path, referer, agent string) {

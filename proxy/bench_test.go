@@ -154,7 +154,7 @@ func (w *blankWriter) WriteHeader(int)             {}
 func BenchmarkOverhead(b *testing.B) {
 	to := &url.URL{Scheme: "http", Host: "127.0.0.1:1"}
 	handler := openHandler(b, to)
-	handler.now.Load().targets[0].upstreams[0].requests = without{cannedTransport{}}
+	handler.current.Load().targets[0].upstreams[0].requests = without{cannedTransport{}}
 	for name, h := range map[string]http.Handler{"bare": bareProxy(to, cannedTransport{}), "kgate": handler} {
 		b.Run(name, func(b *testing.B) {
 			req := httptest.NewRequest(http.MethodGet, "http://h/x", http.NoBody)

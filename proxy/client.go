@@ -8,18 +8,18 @@ import (
 )
 
 // client returns who asks, as the pool tells clients apart; empty if it does not.
-func (h *plane) client(r *http.Request, t *target) string {
+func (s *snapshot) client(r *http.Request, t *target) string {
 	if !t.TellClients {
 		return ""
 	}
-	return h.clientKey(r, t)
+	return s.clientKey(r, t)
 }
 
-func (h *plane) clientKey(r *http.Request, t *target) string {
+func (s *snapshot) clientKey(r *http.Request, t *target) string {
 	if values := r.Header[http.CanonicalHeaderKey(t.ClientHeader)]; len(values) > 0 {
 		return digest(values)
 	}
-	return addressKey(clientAddr(r, h.cfg.TrustedProxies))
+	return addressKey(clientAddr(r, s.cfg.TrustedProxies))
 }
 
 // digest stands for a header's value, which may be long, and a secret.

@@ -127,7 +127,7 @@ func (ex *exchange) unboundWrites() {
 // gateway waiting. An upstream may be silent for as long as it likes there.
 func (ex *exchange) boundStalls(r *http.Request) {
 	rc := http.NewResponseController(ex.ResponseWriter)
-	ex.hold.cut = func(*breach) {} // there is nothing to cut: the deadline has passed
+	ex.hold.cut = func(*abortCause) {} // there is nothing to cut: the deadline has passed
 	if r.Body != nil && r.Body != http.NoBody {
 		r.Body = &boundReader{r.Body, rc, ex}
 	}
@@ -141,14 +141,14 @@ type boundReader struct {
 }
 
 // errStalled is for clients of routes without a pool.
-var errStalled = &breach{"the client has stalled", "no byte of the request's body has come for too long"}
+var errStalled = &abortCause{"the client has stalled", "no byte of the request's body has come for too long"}
 
 // Read implements io.Reader.
 func (b *boundReader) Read(p []byte) (int, error) {
 	_ = b.rc.SetReadDeadline(time.Now().Add(b.ex.handler.cfg.StallTimeout))
 	n, err := b.ReadCloser.Read(p)
 	if errors.Is(err, os.ErrDeadlineExceeded) {
-		b.ex.hold.breakOff(errStalled)
+		b.ex.hold.abort(errStalled)
 	}
 	return n, err
 }

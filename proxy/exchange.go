@@ -19,7 +19,7 @@ import (
 // the request's goroutine only, but for body, hold, client and wrote.
 type exchange struct {
 	http.ResponseWriter
-	handler *plane
+	handler *snapshot
 	ctx     exchangeContext
 	body    requestBody
 	unread  unreadBody
@@ -68,7 +68,7 @@ func (o *outgoing) value(s string) []string {
 	return o.values[o.used-1 : o.used : o.used]
 }
 
-func newExchange(h *plane, w http.ResponseWriter, r *http.Request) *exchange {
+func newExchange(h *snapshot, w http.ResponseWriter, r *http.Request) *exchange {
 	ex := &exchange{
 		ResponseWriter: w, handler: h, arrived: time.Now(), prefer: -1,
 		overHTTP1: r.ProtoMajor == 1, http10: !r.ProtoAtLeast(1, 1), chunked: len(r.TransferEncoding) > 0, unread: newUnreadBody(r),

@@ -20,7 +20,7 @@ import (
 // returns, the upstream has nothing more to do with the request. While no
 // connection can be made, and so nothing of the request was sent, it goes to the
 // next upstream, with the same slot.
-func (h *plane) forward(ex *exchange, r *http.Request) {
+func (s *snapshot) forward(ex *exchange, r *http.Request) {
 	ex.rec.Outcome = OutcomeAdmitted
 	if r.Body != nil && r.Body != http.NoBody {
 		ex.body.ReadCloser, ex.body.hold, ex.body.trailer = r.Body, &ex.hold, r.Trailer
@@ -47,7 +47,7 @@ func (h *plane) forward(ex *exchange, r *http.Request) {
 	}
 	switch {
 	case ex.upstream == nil:
-		h.refuse(ex, r, t, t.downRefusal())
+		s.refuse(ex, r, t, t.downRefusal())
 	case ex.failure != nil:
 		ex.answerFailure(r)
 	}
@@ -102,7 +102,7 @@ func (ex *exchange) StopUpload() bool {
 // nothing more to do with the request. An error means that nothing was copied.
 func (ex *exchange) answer(out *http.Request, res *http.Response) error {
 	defer res.Body.Close()
-	if cause := ex.hold.broken(); cause != nil {
+	if cause := ex.hold.aborted(); cause != nil {
 		return cause
 	}
 	ex.hold.move()
@@ -182,9 +182,9 @@ func (ex *exchange) copyBody(res *http.Response) error {
 func (ex *exchange) upstreamFailed(r *http.Request, err error) {
 	ex.failure = err
 	if errors.Is(err, upstream.ErrLapsed) || ex.hold.check() != nil {
-		ex.hold.breakOff(errLost) // unless it already was, for another reason
+		ex.hold.abort(errLost) // unless it already was, for another reason
 	}
-	if ex.hold.broken() != nil || r.Context().Err() != nil || ex.body.failed.Load() {
+	if ex.hold.aborted() != nil || r.Context().Err() != nil || ex.body.failed.Load() {
 		return
 	}
 	var invalid *upstream.InvalidRequestError
@@ -208,9 +208,9 @@ func (ex *exchange) upstreamFailed(r *http.Request, err error) {
 func (ex *exchange) answerFailure(r *http.Request) {
 	p := problem{Status: http.StatusBadGateway, Detail: "the upstream could not be reached or broke off", Pool: ex.rec.Pool}
 	var invalid *upstream.InvalidRequestError
-	switch cause := ex.hold.broken(); {
+	switch cause := ex.hold.aborted(); {
 	case cause != nil:
-		ex.answerBroken(r, cause)
+		ex.answerAborted(r, cause)
 		return
 	case r.Context().Err() != nil:
 		ex.clientGone = true

@@ -27,7 +27,7 @@ func newPseudonym() string {
 }
 
 // guard answers a request that must not be routed, and reports whether it has.
-func (h *plane) guard(w http.ResponseWriter, r *http.Request) (answered bool) {
+func (s *snapshot) guard(w http.ResponseWriter, r *http.Request) (answered bool) {
 	switch {
 	case countFields(r.Header) > maxFields:
 		writeProblem(w, r, problem{
@@ -40,12 +40,12 @@ func (h *plane) guard(w http.ResponseWriter, r *http.Request) (answered bool) {
 		writeProblem(w, r, problem{Status: http.StatusBadRequest, Detail: `only OPTIONS may ask for "*"`})
 	case hasDotSegment(r.URL.Path):
 		writeProblem(w, r, problem{Status: http.StatusBadRequest, Detail: `the path contains "." or ".." segments`})
-	case hasPassed(r.Header["Via"], h.pseudonym):
+	case hasPassed(r.Header["Via"], s.pseudonym):
 		writeProblem(w, r, problem{
 			Status: http.StatusLoopDetected, Detail: "the request has come through this gateway before: an upstream leads back to it",
 		})
 	case mustNotForward(r):
-		h.answerLast(w, r)
+		s.answerLast(w, r)
 	default:
 		return false
 	}
@@ -94,8 +94,8 @@ func mustNotForward(r *http.Request) bool {
 
 // answerLast answers a request that has come to the last of its hops here. What a
 // TRACE would be answered with, the gateway keeps to itself: it may hold secrets.
-func (h *plane) answerLast(w http.ResponseWriter, r *http.Request) {
-	allow := h.routes.allow(r)
+func (s *snapshot) answerLast(w http.ResponseWriter, r *http.Request) {
+	allow := s.routes.allow(r)
 	if allow == "" {
 		allow = ownMethods
 	}
@@ -109,8 +109,8 @@ func (h *plane) answerLast(w http.ResponseWriter, r *http.Request) {
 }
 
 // noRoute answers a request that no route takes.
-func (h *plane) noRoute(w http.ResponseWriter, r *http.Request) {
-	if allow := h.routes.allow(r); allow != "" {
+func (s *snapshot) noRoute(w http.ResponseWriter, r *http.Request) {
+	if allow := s.routes.allow(r); allow != "" {
 		w.Header().Set("Allow", allow)
 		writeProblem(w, r, problem{Status: http.StatusMethodNotAllowed, Detail: "no route takes this method here; " + allow + " are taken"})
 		return

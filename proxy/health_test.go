@@ -358,7 +358,7 @@ func TestSuspected(t *testing.T) {
 // TestInvalidRequest: a request that cannot be sent is its client's fault.
 func TestInvalidRequest(t *testing.T) {
 	g := newGateway(t, 1, http.NotFoundHandler())
-	g.handler.now.Load().targets[0].upstreams[0].requests = without{invalidTransport{}}
+	g.handler.current.Load().targets[0].upstreams[0].requests = without{invalidTransport{}}
 	for range 5 {
 		if got := g.answer("/"); !strings.HasPrefix(got, "400") || !strings.Contains(got, "planted") {
 			t.Errorf("got %q", got)

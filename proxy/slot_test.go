@@ -99,7 +99,7 @@ type orderSlot struct {
 }
 
 func (s orderSlot) Release() {
-	if n := s.admitter.handler().now.Load().targets[0].upstreams[0].client.Open(); n != 0 {
+	if n := s.admitter.handler().current.Load().targets[0].upstreams[0].client.Open(); n != 0 {
 		s.admitter.t.Errorf("released while %d connections to the upstream are open", n)
 	}
 	s.admitter.released <- struct{}{}
@@ -163,7 +163,7 @@ func (panicBodyTransport) RoundTrip(req *http.Request) (*http.Response, error) {
 // TestPanic: a panic anywhere releases the slot, and the next request is served.
 func TestPanic(t *testing.T) {
 	g := newGateway(t, 1, http.NotFoundHandler())
-	u := g.handler.now.Load().targets[0].upstreams[0]
+	u := g.handler.current.Load().targets[0].upstreams[0]
 	healthy := u.requests
 
 	u.requests = without{panicTransport{}}

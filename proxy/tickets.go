@@ -83,25 +83,25 @@ func isTicketPath(path string) bool {
 }
 
 // serveTickets passes the ticket API on.
-func (h *plane) serveTickets(ex *exchange, r *http.Request) {
-	if h.cfg.TicketHandler == nil {
+func (s *snapshot) serveTickets(ex *exchange, r *http.Request) {
+	if s.cfg.TicketHandler == nil {
 		writeProblem(ex, r, problem{Status: http.StatusNotFound, Detail: "this gateway has no tickets"})
 		return
 	}
 	ex.asks = r
 	ex.readOwnBody(r)
-	h.cfg.TicketHandler.ServeHTTP(ex, r)
+	s.cfg.TicketHandler.ServeHTTP(ex, r)
 }
 
 // redeem returns the slot of the ticket that the request brings.
-func (h *plane) redeem(r *http.Request, t *target, ids []string) (Slot, error) {
+func (s *snapshot) redeem(r *http.Request, t *target, ids []string) (Slot, error) {
 	switch {
-	case h.cfg.Tickets == nil:
+	case s.cfg.Tickets == nil:
 		return nil, errNoTickets
 	case len(ids) != 1 || ids[0] == "":
 		return nil, errTwoTickets
 	}
-	slot, err := h.cfg.Tickets.Redeem(r.Context(), t.Name, ids[0])
+	slot, err := s.cfg.Tickets.Redeem(r.Context(), t.Name, ids[0])
 	switch {
 	case errors.Is(err, ErrTicketUnknown):
 		return nil, errUnknown
@@ -120,9 +120,9 @@ var errTicketGiven = errors.New("proxy: answered with a ticket")
 // admitOrTicket lets a request in that would rather have a ticket than wait: with
 // the slot of its ticket if that is granted within the wait that it prefers, at once
 // if it names none. Otherwise it is answered with the ticket, which keeps its place.
-func (h *plane) admitOrTicket(ex *exchange, r *http.Request, t *target) (Slot, error) {
-	tickets := h.cfg.Tickets
-	ticket, err := tickets.Request(r.Context(), h.ticketAsk(r, t), MaxTicketTTL)
+func (s *snapshot) admitOrTicket(ex *exchange, r *http.Request, t *target) (Slot, error) {
+	tickets := s.cfg.Tickets
+	ticket, err := tickets.Request(r.Context(), s.ticketAsk(r, t), MaxTicketTTL)
 	if err != nil {
 		return nil, err
 	}
@@ -145,7 +145,7 @@ func (h *plane) admitOrTicket(ex *exchange, r *http.Request, t *target) (Slot, e
 		ex.writeTicket(ticket)
 		return nil, errTicketGiven
 	}
-	slot, err := h.redeem(r, t, []string{ticket.ID})
+	slot, err := s.redeem(r, t, []string{ticket.ID})
 	if err != nil {
 		tickets.Cancel(ticket.ID)
 	}
@@ -167,8 +167,8 @@ func (ex *exchange) writeTicket(ticket Ticket) {
 
 // ticketAsk is what a client of the pool asks for with a ticket: a place of its own,
 // and a slot for no longer than a request may have one.
-func (h *plane) ticketAsk(r *http.Request, t *target) Ask {
-	return Ask{Pool: t.Name, Client: h.clientKey(r, t), HoldMax: t.HoldMax}
+func (s *snapshot) ticketAsk(r *http.Request, t *target) Ask {
+	return Ask{Pool: t.Name, Client: s.clientKey(r, t), HoldMax: t.HoldMax}
 }
 
 // TicketAsk returns what is asked for with a ticket of the pool. If ctx is that of a

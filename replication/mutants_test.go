@@ -3,7 +3,7 @@ package replication
 import (
 	"testing"
 
-	"github.com/kgate/kgate/test/mutant"
+	"github.com/kgate/kgate/internal/mutant"
 )
 
 // The random schedules find these defects.

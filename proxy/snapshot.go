@@ -2,9 +2,9 @@ package proxy
 
 import "github.com/kgate/kgate/internal/oncelog"
 
-// plane is the Handler under one configuration. A request stays on the plane that
+// snapshot is the Handler under one configuration. A request stays on the snapshot that
 // it came to.
-type plane struct {
+type snapshot struct {
 	cfg      Config
 	routes   routes
 	targets  []*target
@@ -15,10 +15,10 @@ type plane struct {
 	failures  oncelog.Limit // of upstreams
 }
 
-// newPlane returns the plane of a valid configuration. From the plane before it
+// newSnapshot returns the plane of a valid configuration. From the plane before it
 // takes what lasts: the upstreams of pools, as far as they are the same.
-func newPlane(cfg Config, before *plane) *plane {
-	h := &plane{cfg: cfg.withDefaults(), upgrades: before.upgrades, pseudonym: before.pseudonym, via: newViaValues(before.pseudonym)}
+func newSnapshot(cfg Config, before *snapshot) *snapshot {
+	h := &snapshot{cfg: cfg.withDefaults(), upgrades: before.upgrades, pseudonym: before.pseudonym, via: newViaValues(before.pseudonym)}
 	pools := make(map[string]*target, len(h.cfg.Pools))
 	for _, p := range h.cfg.Pools {
 		t := newTarget(p, before.pool(p.Name), h.cfg.Standing, h.cfg.Logger)
@@ -37,8 +37,8 @@ func newPlane(cfg Config, before *plane) *plane {
 }
 
 // pool returns the upstreams of the named pool, none if there is no such pool.
-func (h *plane) pool(name string) *group {
-	for _, t := range h.targets {
+func (s *snapshot) pool(name string) *group {
+	for _, t := range s.targets {
 		if t.Name == name && name != "" {
 			return t.group
 		}
@@ -48,8 +48,8 @@ func (h *plane) pool(name string) *group {
 
 // retire ends the checks of the plane's upstreams and closes their idle
 // connections, but for those that the next plane, if any, has taken over.
-func (h *plane) retire(next *plane) {
-	for _, t := range h.targets {
+func (s *snapshot) retire(next *snapshot) {
+	for _, t := range s.targets {
 		if next == nil || t.group != next.pool(t.Name) {
 			t.close()
 		}
