@@ -1,7 +1,9 @@
 package proxy
 
 import (
+	"errors"
 	"fmt"
+	"log/slog"
 	"net/http"
 	"strconv"
 	"time"
@@ -16,6 +18,55 @@ const statusClientGone = 499
 
 // problem is the body of an answer that the gateway gives itself.
 type problem = problems.Details
+
+// admit gets the request a slot: that of the ticket it brings, or the next one
+// in the pool's line, at most for the pool's or the client's time.
+func (ex *exchange) admit(r *http.Request, pool *Pool) (Slot, error) {
+	s := ex.snapshot
+	if ids, ok := r.Header[ticketHeader]; ok {
+		return s.redeem(r, pool.Name, ids)
+	}
+	if pool.Tickets && prefersTicket(r.Header) {
+		return ex.admitOrTicket(r, pool)
+	}
+	ex.info = admission.RequestInfo{Method: r.Method, Path: r.URL.Path, Remote: clientAddr(r, s.cfg.TrustedProxies), Trace: ex.rec.TraceID}
+	req := admission.Request{Pool: pool.Name, Span: ex.spanBytes(), Info: &ex.info}
+	if pool.TellClients {
+		req.Client = s.clientKey(r, pool)
+	}
+	req.Wait, ex.prefer = queueTimeout(pool.QueueTimeout, r.Header)
+	return s.cfg.Admitter.Acquire(r.Context(), req)
+}
+
+// refuse answers a request of a pool that was not admitted.
+func (ex *exchange) refuse(r *http.Request, err error) {
+	var refusal *admission.Refusal
+	var ticket *ticketError
+	switch {
+	case r.Context().Err() != nil:
+		ex.rec.Outcome = admission.OutcomeClientGone
+		ex.answerClientGone()
+	case errors.As(err, &refusal):
+		ex.rec.Outcome, ex.rec.Grant.Position = refusal.Reason.Outcome(), refusal.Position
+		writeRefusal(ex, r, ex.rec.Pool, refusal)
+	case errors.As(err, &ticket):
+		writeProblem(ex, r, problem{Status: ticket.status, Detail: ticket.detail, Pool: ex.rec.Pool})
+	default:
+		ex.snapshot.cfg.Logger.Error("admission failed", slog.String("pool", ex.rec.Pool), ex.traceAttr(), slog.Any("error", err))
+		ex.rec.Outcome = admission.Isolated.Outcome()
+		writeProblem(ex, r, problem{Status: http.StatusInternalServerError, Detail: "admission failed", Pool: ex.rec.Pool})
+	}
+}
+
+// answerClientGone ends a request whose client has left. Usually nobody reads
+// it; a client that has only closed its sending side gets to know why.
+func (ex *exchange) answerClientGone() {
+	ex.clientGone = true
+	if ex.http1 { // in HTTP/2 it would end the connection for other requests too
+		ex.Header().Set("Connection", "close")
+	}
+	ex.WriteHeader(statusClientGone)
+}
 
 // writeRefusal answers a request that was not admitted.
 func writeRefusal(w http.ResponseWriter, r *http.Request, pool string, refusal *admission.Refusal) {

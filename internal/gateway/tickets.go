@@ -200,9 +200,9 @@ func (p *pool) describe(t *purepool.Ticket) Ticket {
 	return out
 }
 
-// inherit makes the slot of a ticket that a lost gateway left. The caller holds the
+// adopt makes the slot of a ticket that a lost gateway left. The caller holds the
 // lock.
-func (p *pool) inherit(i purepool.Inherited) {
+func (p *pool) adopt(i purepool.Adopted) {
 	t, arrived := i.Ticket, time.Unix(0, i.Ticket.Stamp)
 	s := p.newSlot(arrived, t)
 	s.ticket, s.placed = i.Number, arrived
