@@ -4,12 +4,12 @@ import (
 	"context"
 	"crypto/tls"
 	"crypto/x509"
-	"errors"
 	"fmt"
 	"net/http"
 	"os"
 	"time"
 
+	"github.com/kgate/kgate/internal/admin"
 	"github.com/kgate/kgate/internal/admission"
 	"github.com/kgate/kgate/internal/config"
 	"github.com/kgate/kgate/internal/gateway"
@@ -24,6 +24,9 @@ import (
 
 var (
 	_ proxy.Admitter     = admitter{}
+	_ proxy.Tickets      = admitter{}
+	_ proxy.Slot         = (*gateway.Redeemed)(nil)
+	_ admin.Tickets      = (*gateway.Gateway)(nil)
 	_ proxy.Slot         = (*gateway.Slot)(nil)
 	_ proxy.Observer     = requestObserver{}
 	_ gateway.Observer   = poolObservers{}
@@ -31,25 +34,26 @@ var (
 	_ transport.Observer = linkObserver{}
 )
 
-// admitter lets the proxy's requests into the gateway's pools.
-type admitter struct{ n *node }
+// admitter lets the proxy's requests into the gateway's pools, and lets them take and
+// use tickets.
+type admitter struct{ *gateway.Gateway }
 
 // Acquire implements proxy.Admitter.
 func (a admitter) Acquire(ctx context.Context, req admission.Request) (proxy.Slot, error) {
-	s, err := a.n.gateway.Acquire(ctx, req)
+	s, err := a.Gateway.Acquire(ctx, req)
 	if err != nil {
-		return nil, admitError(err)
+		return nil, err
 	}
 	return s, nil
 }
 
-// admitError returns what the proxy is to answer. A pool of the configuration is unknown
-// only until it is agreed on.
-func admitError(err error) error {
-	if errors.Is(err, gateway.ErrUnknownPool) {
-		return &admission.Refusal{Reason: admission.Isolated}
+// RedeemTicket implements proxy.Tickets.
+func (a admitter) RedeemTicket(ctx context.Context, pool, id string) (proxy.Slot, error) {
+	s, err := a.Gateway.RedeemTicket(ctx, pool, id)
+	if err != nil {
+		return nil, err
 	}
-	return err
+	return s, nil
 }
 
 // requestObserver counts what became of requests.

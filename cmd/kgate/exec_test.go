@@ -21,6 +21,7 @@ import (
 	"github.com/kgate/kgate/client"
 	"github.com/kgate/kgate/internal/admin"
 	"github.com/kgate/kgate/internal/admin/admintest"
+	"github.com/kgate/kgate/internal/admission"
 	purepool "github.com/kgate/kgate/internal/pool"
 )
 
@@ -162,7 +163,7 @@ func TestExecLosesItsSlot(t *testing.T) {
 			done := start(g, &out, "--ttl", tc.ttl, "--", "sh", "-c", tc.script)
 			await(t, "the command", func() bool { return strings.HasSuffix(out.String(), "\n") })
 			begun := time.Now()
-			g.Drop(strings.TrimSpace(out.String()), admin.ReasonLost)
+			g.Drop(strings.TrimSpace(out.String()), admission.EndLost)
 			code := <-done
 			if took := time.Since(begun); code != tc.code || took > tc.within || !strings.Contains(out.String(), "the slot is lost") || tc.code == 5 && !strings.Contains(out.String(), "told") {
 				t.Errorf("exit %d after %v, want %d within %v:\n%s", code, took, tc.code, tc.within, out.String())

@@ -36,16 +36,17 @@ type node struct {
 	log     *slog.Logger
 	started time.Time
 
-	metrics *telemetry.Metrics
-	tracer  trace.Tracer // nil: no traces
-	mail    mailbox
-	links   *transport.Transport
-	gossip  *serfring.Agent
-	cluster *membership.Cluster
-	gateway *gateway.Gateway
-	handler *proxy.Handler
-	clients *proxy.Server
-	admin   *http.Server
+	metrics  *telemetry.Metrics
+	registry *prometheus.Registry
+	tracer   trace.Tracer // nil: no traces
+	mail     mailbox
+	links    *transport.Transport
+	gossip   *serfring.Agent
+	cluster  *membership.Cluster
+	gateway  *gateway.Gateway
+	handler  *proxy.Handler
+	clients  *proxy.Server
+	admin    *http.Server
 
 	upstreams   upstreamTrust             // as the handler has it
 	certificate *proxy.Certificate        // of listen.https; nil: none
@@ -124,10 +125,8 @@ func (n *node) startMetrics(context.Context) error {
 		return err
 	}
 	n.tokens.Store(&tokens)
-	n.admin, err = admin.NewServer(admin.Config{
-		Source: n, Lines: lines{n}, Peers: n, Metrics: registry, Control: control{n}, Tickets: ticketDesk{n}, Tokens: n.adminTokens, Log: n.log,
-	})
-	return err
+	n.registry = registry
+	return nil
 }
 
 func (n *node) startTraces(context.Context) error {
@@ -336,13 +335,13 @@ func (n *node) proxyConfig(cfg *config.Config) (proxy.Config, error) {
 	if err != nil {
 		return out, err
 	}
-	out.Admitter, out.Observer, out.Logger = admitter{n}, requestObserver{n.metrics, n.refusals}, n.log
+	out.Admitter, out.Observer, out.Logger = admitter{n.gateway}, requestObserver{n.metrics, n.refusals}, n.log
 	out.Tracer, out.Gateway = n.tracer, n.cfg.Node.Name
 	out.AccessWriter = n.commonLog
 	if out.AccessLog == proxy.AccessJSON {
 		out.AccessWriter = n.accessLog
 	}
-	out.Standing, out.Tickets, out.Draining = n.standing, redeemer{n}, n.leaving.Load
+	out.Standing, out.Tickets, out.Draining = n.standing, admitter{n.gateway}, n.leaving.Load
 	out.TicketHandler, err = n.ticketHandler(cfg.Pools)
 	return out, err
 }
@@ -360,7 +359,7 @@ func (n *node) ticketHandler(pools []config.Pool) (http.Handler, error) {
 		return nil, nil
 	}
 	h, err := admin.NewTicketHandler(admin.TicketConfig{
-		Tickets: ticketDesk{n}, Open: func(pool string) bool { return open[pool] }, MaxTTL: proxy.MaxTicketTTL, Log: n.log,
+		Tickets: n.gateway, Asks: proxy.TicketRequest, Open: func(pool string) bool { return open[pool] }, MaxTTL: proxy.MaxTicketTTL, Log: n.log,
 	})
 	if err != nil {
 		return nil, err
@@ -375,7 +374,13 @@ func (n *node) ticketHandler(pools []config.Pool) (http.Handler, error) {
 }
 
 func (n *node) startAdmin(ctx context.Context) error {
-	var err error
+	server, err := admin.NewServer(admin.Config{
+		Source: n, Lines: lines{n}, Peers: n, Metrics: n.registry, Control: control{n}, Tickets: n.gateway, Tokens: n.adminTokens, Log: n.log,
+	})
+	if err != nil {
+		return err
+	}
+	n.admin = server
 	n.adminAddr, err = n.serve("listen.admin", n.cfg.Listen.Admin, n.admin.Serve)
 	n.undo = append(n.undo, n.admin.Close)
 	n.wg.Go(func() { n.watchTrust(ctx) })

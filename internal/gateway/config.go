@@ -15,8 +15,6 @@ import (
 
 // Errors of the methods, beside the reasons to refuse of package admission.
 var (
-	// ErrUnknownPool: no agreed pool has this name.
-	ErrUnknownPool = errors.New("gateway: unknown pool")
 	// ErrConfig: a Config that cannot work.
 	ErrConfig = errors.New("gateway: bad configuration")
 )

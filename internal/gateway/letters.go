@@ -100,7 +100,7 @@ func (g *Gateway) ReceivePayload(from kmutex.Node, topic string, payload []byte)
 	}
 	p := g.pool(name)
 	if p == nil {
-		return fmt.Errorf("%w: %q", ErrUnknownPool, name)
+		return fmt.Errorf("%w: %q", admission.ErrUnknownPool, name)
 	}
 	p.mu.Lock()
 	defer p.mu.Unlock()

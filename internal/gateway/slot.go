@@ -4,7 +4,9 @@ import (
 	"cmp"
 	"context"
 	"errors"
+	"fmt"
 	"strconv"
+	"strings"
 	"time"
 
 	"github.com/kgate/kgate/internal/admission"
@@ -101,7 +103,11 @@ func (g *Gateway) missingPool(name string) error {
 	if _, agreed := g.cfg.Views.View().Pool(name); agreed || !g.entitled(g.cfg.Views.Standing().Node) {
 		return admission.Isolated
 	}
-	return ErrUnknownPool
+	var names []string
+	for _, p := range g.Pools() {
+		names = append(names, p.Name)
+	}
+	return fmt.Errorf("%w; there are: %s", admission.ErrUnknownPool, strings.Join(names, ", "))
 }
 
 // refusal returns the error of a request of the named pool, which may not exist.

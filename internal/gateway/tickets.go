@@ -3,7 +3,6 @@ package gateway
 import (
 	"context"
 	"crypto/rand"
-	"errors"
 	"fmt"
 	"time"
 
@@ -78,22 +77,22 @@ func (p *pool) openTickets(ctx context.Context) error {
 // findTicket returns a ticket. The caller holds the lock.
 func (p *pool) findTicket(id string) (*purepool.Ticket, error) {
 	if !p.alive() || p.core.Tickets() == nil || !p.g.entitled(p.self) {
-		return nil, ErrElsewhere
+		return nil, admission.ErrElsewhere
 	}
 	ts := p.core.Tickets()
 	if t := ts.Get(id); t != nil {
 		return t, nil
 	}
 	if how, known := ts.Ended(id); known {
-		return nil, &EndedError{how}
+		return nil, &admission.EndedError{How: how}
 	}
-	return nil, ErrUnknownTicket
+	return nil, admission.ErrUnknownTicket
 }
 
 // awaitTicket returns the ticket when ready holds, or after wait, as soon as its
 // successors know of that state. If one of them does not answer for long, the
 // ticket is out of reach: soon that one is suspended.
-func (p *pool) awaitTicket(ctx context.Context, id string, wait time.Duration, ready func(*purepool.Ticket) bool) (Ticket, error) {
+func (p *pool) awaitTicket(ctx context.Context, id string, wait time.Duration, ready func(*purepool.Ticket) bool) (admission.Ticket, error) {
 	const patience = 5 * time.Second
 	over := wait <= 0
 	timeout := time.NewTimer(wait)
@@ -106,7 +105,7 @@ func (p *pool) awaitTicket(ctx context.Context, id string, wait time.Duration, r
 		t, err := p.findTicket(id)
 		if err != nil {
 			p.mu.Unlock()
-			return Ticket{}, err
+			return admission.Ticket{}, err
 		}
 		if (ready(t) || over) && p.core.Tickets().Synced(t) {
 			out, stamp := p.describe(t), t.Stamp
@@ -122,12 +121,12 @@ func (p *pool) awaitTicket(ctx context.Context, id string, wait time.Duration, r
 		case <-moved:
 		case <-timeout.C:
 			if over {
-				return Ticket{}, ErrElsewhere
+				return admission.Ticket{}, admission.ErrElsewhere
 			}
 			over = true
 			timeout.Reset(patience)
 		case <-ctx.Done():
-			return Ticket{}, context.Cause(ctx)
+			return admission.Ticket{}, context.Cause(ctx)
 		}
 	}
 }
@@ -135,7 +134,7 @@ func (p *pool) awaitTicket(ctx context.Context, id string, wait time.Duration, r
 // now is a state that needs no waiting for.
 func now(*purepool.Ticket) bool { return true }
 
-func (p *pool) testTicket(ctx context.Context, c ticketCall) (Ticket, error) {
+func (p *pool) testTicket(ctx context.Context, c ticketCall) (admission.Ticket, error) {
 	count := func(by int) {
 		p.mu.Lock()
 		defer p.mu.Unlock()
@@ -148,24 +147,19 @@ func (p *pool) testTicket(ctx context.Context, c ticketCall) (Ticket, error) {
 	return p.awaitTicket(ctx, c.ID, c.Wait, func(t *purepool.Ticket) bool { return t.Granted != c.Granted })
 }
 
-func (p *pool) renewTicket(ctx context.Context, id string) (Ticket, error) {
+func (p *pool) renewTicket(ctx context.Context, id string) (admission.Ticket, error) {
 	err := p.onTicket(id, func(t *purepool.Ticket) (*purepool.Effects, error) { return p.core.Sign(p.g.clock(), t), nil })
 	if err != nil {
-		return Ticket{}, err
+		return admission.Ticket{}, err
 	}
 	return p.awaitTicket(ctx, id, 0, now)
 }
 
 // useTicket lets one request have the ticket's slot, and no other ever.
-func (p *pool) useTicket(ctx context.Context, c ticketCall) (Ticket, error) {
+func (p *pool) useTicket(ctx context.Context, c ticketCall) (admission.Ticket, error) {
 	err := p.onTicket(c.ID, func(t *purepool.Ticket) (*purepool.Effects, error) { return p.core.Use(p.g.clock(), t, c.Call) })
-	switch {
-	case errors.Is(err, purepool.ErrWaiting):
-		return Ticket{}, ErrTicketWaiting
-	case errors.Is(err, purepool.ErrUsed):
-		return Ticket{}, ErrTicketUsed
-	case err != nil:
-		return Ticket{}, err
+	if err != nil {
+		return admission.Ticket{}, err
 	}
 	return p.awaitTicket(ctx, c.ID, 0, now)
 }
@@ -191,9 +185,9 @@ func (p *pool) onTicket(id string, event func(*purepool.Ticket) (*purepool.Effec
 }
 
 // describe says how t stands. The caller holds the lock.
-func (p *pool) describe(t *purepool.Ticket) Ticket {
+func (p *pool) describe(t *purepool.Ticket) admission.Ticket {
 	s := p.held[t]
-	out := Ticket{ID: t.ID, Pool: p.name, TTL: t.TTL, Left: t.Left(p.g.clock()), Arrived: s.since, Place: s.id()}
+	out := admission.Ticket{ID: t.ID, Pool: p.name, TTL: t.TTL, Left: t.Left(p.g.clock()), Arrived: s.since, Place: s.id()}
 	if t.Granted {
 		out.Granted, out.Fence, out.Grant = true, s.Fence(), s.GrantInfo()
 	}
