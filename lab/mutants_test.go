@@ -45,7 +45,7 @@ var (
 			Caught: "more than k",
 		},
 		{
-			Name: "home does not wait for the last report", File: "../replication/forming.go",
+			Name: "home does not wait for the last report", File: "../replication/epoch.go",
 			Old:    "if len(f.awaited) > 0 {\n\t\treturn nil\n\t}\n\treturn f.plan()",
 			New:    "if len(f.awaited) > 1 || f.Planned() {\n\t\treturn nil\n\t}\n\treturn f.plan()",
 			Caught: "more than k|invariant|not in order|not back|panic",
