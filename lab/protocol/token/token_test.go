@@ -132,7 +132,7 @@ func TestEquations(t *testing.T) {
 // The mends of the printed algorithm, each left out once.
 func TestMutantsAreCaught(t *testing.T) {
 	mutant.Suite{
-		By: "^(TestFuzz|TestExplore)$", Args: []string{"-timeout=300s", "-seeds=1000"},
+		By: "^(TestFuzz|TestExplore)$", Args: []string{"-test.timeout=300s", "-seeds=1000"},
 		Mutants: []mutant.Mutant{
 			{
 				Name: "whoever notices a crash makes a token", File: "recovery.go",
