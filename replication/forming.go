@@ -41,14 +41,14 @@ type EpochAnswer struct {
 // records.
 type Inheritance struct {
 	Bequest
-	Tickets []kmutex.Ticket
+	Tickets []kmutex.Request
 }
 
 // Forming is the forming of one epoch of a pool, at its home: it waits for the
 // reports of all members and then plans the epoch once. It is not safe for
 // concurrent use.
 type Forming struct {
-	formation kmutex.Formation
+	formation kmutex.EpochChange
 	lost      []Lost
 	unknown   time.Duration // after which those nobody knows are over
 	estate    Estate
@@ -61,7 +61,7 @@ type Forming struct {
 // NewForming waits for the reports of members. lost are the gateways of which
 // there may be tickets; none in pools without. After unknown nothing is held any more
 // that a lost gateway had given out, if nobody has known its tickets for so long.
-func NewForming(f kmutex.Formation, members []kmutex.Node, lost []Lost, unknown time.Duration) *Forming {
+func NewForming(f kmutex.EpochChange, members []kmutex.Node, lost []Lost, unknown time.Duration) *Forming {
 	forming := &Forming{formation: f, lost: lost, unknown: unknown, awaited: make(map[kmutex.Node]bool, len(members))}
 	for _, m := range members {
 		forming.awaited[m] = true
@@ -112,7 +112,7 @@ func (f *Forming) plan() error {
 	for i := range plain {
 		bequeathTo(&plain[i], inherit[plain[i].Node])
 	}
-	installs, err := kmutex.Reform(formation, plain)
+	installs, err := kmutex.PlanEpoch(formation, plain)
 	if err != nil {
 		return err
 	}
@@ -184,7 +184,7 @@ func (f *Forming) settle() map[kmutex.Node][]Inheritance {
 	for _, b := range f.estate.Bequests {
 		i := Inheritance{Bequest: b}
 		for range b.Records {
-			i.Tickets = append(i.Tickets, kmutex.AdoptedTicket(f.formation.Epoch, number))
+			i.Tickets = append(i.Tickets, kmutex.AdoptedRequest(f.formation.Epoch, number))
 			number++
 		}
 		inherit[b.Heir] = append(inherit[b.Heir], i)
@@ -198,9 +198,9 @@ func bequeathTo(r *kmutex.Report, inherit []Inheritance) {
 		r.Running, r.Waiting = slices.Clone(r.Running), slices.Clone(r.Waiting)
 		for n, rec := range i.Records {
 			if rec.State == StateGranted {
-				r.Running = append(r.Running, kmutex.Grant{Ticket: i.Tickets[n], Token: rec.Token, Serial: rec.Fence.Serial})
+				r.Running = append(r.Running, kmutex.Grant{Request: i.Tickets[n], Token: rec.Token, Serial: rec.Fence.Serial})
 			} else {
-				r.Waiting = append(r.Waiting, kmutex.ReportedTurn{Stamp: rec.Stamp, Tickets: i.Tickets[n : n+1]})
+				r.Waiting = append(r.Waiting, kmutex.ReportedBatch{Stamp: rec.Stamp, Requests: i.Tickets[n : n+1]})
 			}
 		}
 	}

@@ -365,7 +365,7 @@ func (w *world) recover(all bool) error {
 func (w *world) form() (*Forming, error) {
 	w.epoch++
 	members := w.members()
-	f := NewForming(kmutex.Formation{Epoch: w.epoch + 1, K: tokens, Home: members[0], Owed: true}, members, w.lost, MaxTTL)
+	f := NewForming(kmutex.EpochChange{Epoch: w.epoch + 1, K: tokens, Home: members[0], Owed: true}, members, w.lost, MaxTTL)
 	for i, n := range members {
 		g := w.living[n]
 		left := NewReport(g.replicas, g.copies, w.isLost)
@@ -377,7 +377,7 @@ func (w *world) form() (*Forming, error) {
 		}}
 		for i, rec := range g.table.Records() {
 			if rec.State == StateGranted {
-				r.Running = append(r.Running, kmutex.Grant{Ticket: kmutex.Ticket(i + 1), Token: rec.Token, Serial: rec.Fence.Serial})
+				r.Running = append(r.Running, kmutex.Grant{Request: kmutex.Request(i + 1), Token: rec.Token, Serial: rec.Fence.Serial})
 			}
 		}
 		for q := range kmutex.Token(tokens) {
@@ -408,7 +408,7 @@ func (w *world) inherit(heir *gateway, i Inheritance, running []kmutex.Grant) er
 		if r.State != StateGranted {
 			continue
 		}
-		at := slices.IndexFunc(running, func(g kmutex.Grant) bool { return g.Ticket == i.Tickets[n] })
+		at := slices.IndexFunc(running, func(g kmutex.Grant) bool { return g.Request == i.Tickets[n] })
 		if at < 0 { // somebody else has its token
 			heir.table.Delete(r.ID)
 			t.history = append(t.history, Record{})

@@ -6,7 +6,7 @@ import (
 	"fmt"
 	"time"
 
-	purepool "github.com/kgate/kgate/internal/pool"
+	"github.com/kgate/kgate/internal/pool"
 	"github.com/kgate/kgate/kmutex"
 )
 
@@ -23,15 +23,15 @@ var (
 )
 
 // Ending says how a ticket ended.
-type Ending = purepool.Ending
+type Ending = pool.Ending
 
 // The endings.
 const (
-	EndReleased  = purepool.EndReleased
-	EndCancelled = purepool.EndCancelled
-	EndExpired   = purepool.EndExpired
-	EndHoldMax   = purepool.EndHoldMax
-	EndLost      = purepool.EndLost
+	EndReleased  = pool.EndReleased
+	EndCancelled = pool.EndCancelled
+	EndExpired   = pool.EndExpired
+	EndHoldMax   = pool.EndHoldMax
+	EndLost      = pool.EndLost
 )
 
 // EndedError says that a ticket has ended.
@@ -133,7 +133,7 @@ func (g *Gateway) here(ctx context.Context, owner kmutex.Node, c ticketCall) (Ti
 }
 
 // poolOf returns the pool that has, or had, the ticket.
-func (g *Gateway) poolOf(owner kmutex.Node, id string) (*pool, error) {
+func (g *Gateway) poolOf(owner kmutex.Node, id string) (*poolDriver, error) {
 	pending := false
 	for _, p := range g.all() {
 		p.mu.Lock()

@@ -20,7 +20,7 @@ type home struct {
 }
 
 func newHome(now time.Duration, v *View) *home {
-	forming := replication.NewForming(v.formation(), v.founders(), slices.Clone(v.Lost), v.UnknownFor())
+	forming := replication.NewForming(v.epochChange(), v.founders(), slices.Clone(v.Lost), v.UnknownFor())
 	return &home{forming: forming, since: now}
 }
 
