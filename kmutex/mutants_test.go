@@ -3,7 +3,7 @@ package kmutex_test
 import (
 	"testing"
 
-	"github.com/kgate/kgate/test/mutant"
+	"github.com/kgate/kgate/internal/mutant"
 )
 
 // The tests find these defects; where none is named, the search of small worlds

@@ -5,7 +5,7 @@ import (
 	"strconv"
 	"testing"
 
-	"github.com/kgate/kgate/test/mutant"
+	"github.com/kgate/kgate/internal/mutant"
 )
 
 // The fuzz finds these defects, and says how to see each again. The long run has those,
@@ -45,7 +45,7 @@ var (
 			Caught: "more than k",
 		},
 		{
-			Name: "home does not wait for the last report", File: "../replication/forming.go",
+			Name: "home does not wait for the last report", File: "../replication/epoch.go",
 			Old:    "if len(f.awaited) > 0 {\n\t\treturn nil\n\t}\n\treturn f.plan()",
 			New:    "if len(f.awaited) > 1 || f.Planned() {\n\t\treturn nil\n\t}\n\treturn f.plan()",
 			Caught: "more than k|invariant|not in order|not back|panic",
@@ -72,8 +72,8 @@ var (
 		},
 		{
 			Name: "a holder is told before the successors know", File: "../internal/pool/ticket.go",
-			Old:    "return t.version <= ts.replicas.Synced() &&",
-			New:    "return true || t.version <= ts.replicas.Synced() &&",
+			Old:    "return t.version <= ts.replicator.Synced() &&",
+			New:    "return true || t.version <= ts.replicator.Synced() &&",
 			Caught: "forgotten",
 			Args:   try(141),
 		},

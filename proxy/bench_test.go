@@ -85,7 +85,7 @@ func BenchmarkProxy(b *testing.B) {
 	}))
 	defer upstream.Close()
 	to := mustURL(b, upstream.URL)
-	tr := newTransport("http", Transport{}.withDefaults())
+	tr := &http.Transport{MaxIdleConnsPerHost: 1024, DisableCompression: true}
 	defer tr.CloseIdleConnections()
 	handler := openHandler(b, to)
 	defer handler.Close()
@@ -154,7 +154,7 @@ func (w *blankWriter) WriteHeader(int)             {}
 func BenchmarkOverhead(b *testing.B) {
 	to := &url.URL{Scheme: "http", Host: "127.0.0.1:1"}
 	handler := openHandler(b, to)
-	handler.now.Load().targets[0].upstreams[0].requests = without{cannedTransport{}}
+	handler.current.Load().balancers["p"].backends[0].requests = without{cannedTransport{}}
 	for name, h := range map[string]http.Handler{"bare": bareProxy(to, cannedTransport{}), "kgate": handler} {
 		b.Run(name, func(b *testing.B) {
 			req := httptest.NewRequest(http.MethodGet, "http://h/x", http.NoBody)
@@ -186,7 +186,7 @@ func BenchmarkBody(b *testing.B) {
 	}))
 	defer upstream.Close()
 	to := mustURL(b, upstream.URL)
-	tr := newTransport("http", Transport{}.withDefaults())
+	tr := &http.Transport{MaxIdleConnsPerHost: 1024, DisableCompression: true}
 	defer tr.CloseIdleConnections()
 	guarded := openHandler(b, to)
 	defer guarded.Close()

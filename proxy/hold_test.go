@@ -102,7 +102,7 @@ func TestHoldLimits(t *testing.T) {
 				if err != nil {
 					t.Fatal(err)
 				}
-				h.now.Load().targets[0].upstreams[0].requests = tt.upstream
+				h.current.Load().balancers["p"].backends[0].requests = tt.upstream
 				w := httptest.NewRecorder()
 				serve(h, w, httptest.NewRequest("GET", "/", nil))
 				rec := records.next(t)
@@ -208,9 +208,9 @@ func TestHoldMoves(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
-				cut := make(chan *breach, 1)
+				cut := make(chan *abortCause, 1)
 				h := &hold{slot: openSlot{}, idle: 20 * time.Second}
-				h.begin(func(cause *breach) { cut <- cause })
+				h.begin(func(cause *abortCause) { cut <- cause })
 				defer h.end()
 				began := time.Now()
 				for range 100 {
@@ -241,7 +241,7 @@ func TestHoldEnds(t *testing.T) {
 				t.Fatal(err)
 			}
 			h := &hold{slot: slot, max: time.Second, idle: time.Second}
-			h.begin(func(*breach) { cuts++ })
+			h.begin(func(*abortCause) { cuts++ })
 			if ended {
 				h.end()
 			}

@@ -50,7 +50,7 @@ func overTLS(t *testing.T, h2 bool, handler http.Handler) func(*Config) {
 
 // openConns returns how many connections to its upstream the pool keeps.
 func (g *gateway) openConns() int {
-	return g.handler.now.Load().targets[0].upstreams[0].client.Open()
+	return g.handler.current.Load().balancers["p"].backends[0].client.Open()
 }
 
 func awaitGone(t *testing.T, gone <-chan struct{}) {

@@ -1,7 +1,9 @@
 package proxy
 
 import (
+	"errors"
 	"fmt"
+	"log/slog"
 	"net/http"
 	"strconv"
 	"time"
@@ -24,6 +26,55 @@ var refusalDetails = map[Reason]string{
 	ReasonUpstreamDown: "no upstream of this pool passes its health check",
 	ReasonClientLimit:  "this client has as many requests or tickets here as it may",
 	ReasonCancelled:    "an operator has taken this request out of the line",
+}
+
+// admit gets the request a slot: that of the ticket it brings, or the next one
+// in the pool's line, at most for the pool's or the client's time.
+func (ex *exchange) admit(r *http.Request, pool *Pool) (Slot, error) {
+	s := ex.snapshot
+	if ids, ok := r.Header[ticketHeader]; ok {
+		return s.redeem(r, pool.Name, ids)
+	}
+	if pool.Tickets && prefersTicket(r.Header) {
+		return ex.admitOrTicket(r, pool)
+	}
+	ex.note = Note{Method: r.Method, Path: r.URL.Path, Remote: clientAddr(r, s.cfg.TrustedProxies), Trace: ex.rec.TraceID}
+	ask := Ask{Pool: pool.Name, Span: ex.spanBytes(), Request: &ex.note}
+	if pool.TellClients {
+		ask.Client = s.clientKey(r, pool)
+	}
+	ask.Wait, ex.prefer = queueTimeout(pool.QueueTimeout, r.Header)
+	return s.cfg.Admitter.Acquire(r.Context(), ask)
+}
+
+// refuse answers a request of a pool that was not admitted.
+func (ex *exchange) refuse(r *http.Request, err error) {
+	var refusal *Refusal
+	var ticket *ticketError
+	switch {
+	case r.Context().Err() != nil:
+		ex.rec.Outcome = OutcomeClientGone
+		ex.answerClientGone()
+	case errors.As(err, &refusal):
+		ex.rec.Outcome, ex.rec.Entry.Position = refusal.outcome(), refusal.Position
+		writeRefusal(ex, r, ex.rec.Pool, refusal)
+	case errors.As(err, &ticket):
+		writeProblem(ex, r, problem{Status: ticket.status, Detail: ticket.detail, Pool: ex.rec.Pool})
+	default:
+		ex.snapshot.cfg.Logger.Error("admission failed", slog.String("pool", ex.rec.Pool), ex.traceAttr(), slog.Any("error", err))
+		ex.rec.Outcome = OutcomeIsolated
+		writeProblem(ex, r, problem{Status: http.StatusInternalServerError, Detail: "admission failed", Pool: ex.rec.Pool})
+	}
+}
+
+// answerClientGone ends a request whose client has left. Usually nobody reads
+// it; a client that has only closed its sending side gets to know why.
+func (ex *exchange) answerClientGone() {
+	ex.clientGone = true
+	if ex.http1 { // in HTTP/2 it would end the connection for other requests too
+		ex.Header().Set("Connection", "close")
+	}
+	ex.WriteHeader(statusClientGone)
 }
 
 // writeRefusal answers a request that was not admitted.

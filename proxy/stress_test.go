@@ -52,7 +52,7 @@ func TestStress(t *testing.T) {
 	if err := g.server.Shutdown(ctx); err != nil {
 		t.Errorf("not all requests ended: %v", err)
 	}
-	for _, u := range g.handler.now.Load().targets[0].upstreams {
+	for _, u := range g.handler.current.Load().balancers["p"].backends {
 		if u.inFlight != 0 {
 			t.Errorf("%d counted in flight at the upstream", u.inFlight)
 		}

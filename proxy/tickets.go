@@ -83,25 +83,25 @@ func isTicketPath(path string) bool {
 }
 
 // serveTickets passes the ticket API on.
-func (h *plane) serveTickets(ex *exchange, r *http.Request) {
-	if h.cfg.TicketHandler == nil {
+func (ex *exchange) serveTickets(r *http.Request) {
+	if ex.snapshot.cfg.TicketHandler == nil {
 		writeProblem(ex, r, problem{Status: http.StatusNotFound, Detail: "this gateway has no tickets"})
 		return
 	}
 	ex.asks = r
 	ex.readOwnBody(r)
-	h.cfg.TicketHandler.ServeHTTP(ex, r)
+	ex.snapshot.cfg.TicketHandler.ServeHTTP(ex, r)
 }
 
 // redeem returns the slot of the ticket that the request brings.
-func (h *plane) redeem(r *http.Request, t *target, ids []string) (Slot, error) {
+func (s *snapshot) redeem(r *http.Request, pool string, ids []string) (Slot, error) {
 	switch {
-	case h.cfg.Tickets == nil:
+	case s.cfg.Tickets == nil:
 		return nil, errNoTickets
 	case len(ids) != 1 || ids[0] == "":
 		return nil, errTwoTickets
 	}
-	slot, err := h.cfg.Tickets.Redeem(r.Context(), t.Name, ids[0])
+	slot, err := s.cfg.Tickets.Redeem(r.Context(), pool, ids[0])
 	switch {
 	case errors.Is(err, ErrTicketUnknown):
 		return nil, errUnknown
@@ -120,17 +120,17 @@ var errTicketGiven = errors.New("proxy: answered with a ticket")
 // admitOrTicket lets a request in that would rather have a ticket than wait: with
 // the slot of its ticket if that is granted within the wait that it prefers, at once
 // if it names none. Otherwise it is answered with the ticket, which keeps its place.
-func (h *plane) admitOrTicket(ex *exchange, r *http.Request, t *target) (Slot, error) {
-	tickets := h.cfg.Tickets
-	ticket, err := tickets.Request(r.Context(), h.ticketAsk(r, t), MaxTicketTTL)
+func (ex *exchange) admitOrTicket(r *http.Request, pool *Pool) (Slot, error) {
+	tickets := ex.snapshot.cfg.Tickets
+	ticket, err := tickets.Request(r.Context(), ex.snapshot.ticketAsk(r, pool), MaxTicketTTL)
 	if err != nil {
 		return nil, err
 	}
 	if seconds, ok := preferredWait(r.Header); ok && !ticket.Granted {
 		var wait time.Duration
 		wait, ex.prefer = time.Duration(seconds)*time.Second, seconds
-		if t.QueueTimeout >= 0 && wait > t.QueueTimeout {
-			wait, ex.prefer = t.QueueTimeout, -1
+		if pool.QueueTimeout >= 0 && wait > pool.QueueTimeout {
+			wait, ex.prefer = pool.QueueTimeout, -1
 		}
 		later, err := tickets.Await(r.Context(), ticket.ID, wait)
 		switch {
@@ -145,7 +145,7 @@ func (h *plane) admitOrTicket(ex *exchange, r *http.Request, t *target) (Slot, e
 		ex.writeTicket(ticket)
 		return nil, errTicketGiven
 	}
-	slot, err := h.redeem(r, t, []string{ticket.ID})
+	slot, err := ex.snapshot.redeem(r, pool.Name, []string{ticket.ID})
 	if err != nil {
 		tickets.Cancel(ticket.ID)
 	}
@@ -167,19 +167,17 @@ func (ex *exchange) writeTicket(ticket Ticket) {
 
 // ticketAsk is what a client of the pool asks for with a ticket: a place of its own,
 // and a slot for no longer than a request may have one.
-func (h *plane) ticketAsk(r *http.Request, t *target) Ask {
-	return Ask{Pool: t.Name, Client: h.clientKey(r, t), HoldMax: t.HoldMax}
+func (s *snapshot) ticketAsk(r *http.Request, pool *Pool) Ask {
+	return Ask{Pool: pool.Name, Client: s.clientKey(r, pool), HoldMax: pool.HoldMax}
 }
 
 // TicketAsk returns what is asked for with a ticket of the pool. If ctx is that of a
 // request which a [Config].TicketHandler serves, that is what its client may have;
 // otherwise nobody in particular asks, and the hold has no bound.
 func TicketAsk(ctx context.Context, pool string) Ask {
-	if ex := exchangeIn(ctx); ex != nil && ex.asks != nil && pool != "" {
-		for _, t := range ex.handler.targets {
-			if t.Name == pool {
-				return ex.handler.ticketAsk(ex.asks, t)
-			}
+	if ex := exchangeIn(ctx); ex != nil && ex.asks != nil {
+		if p := ex.snapshot.pool(pool); p != nil {
+			return ex.snapshot.ticketAsk(ex.asks, p)
 		}
 	}
 	return Ask{Pool: pool}

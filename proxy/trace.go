@@ -104,7 +104,7 @@ func (p traceParent) context(h http.Header) trace.SpanContext {
 func (ex *exchange) startTrace(r *http.Request) {
 	parent, known := parseTraceParent(r.Header)
 	ex.rec.TraceID = parent.trace
-	cfg := &ex.handler.cfg
+	cfg := &ex.snapshot.cfg
 	if cfg.Tracer == nil || known && !parent.flags.IsSampled() || !known && !byLot(cfg.SampleRatio) {
 		return
 	}
@@ -152,7 +152,7 @@ func (ex *exchange) traceQueue(admitted bool) {
 		return
 	}
 	rec := &ex.rec
-	_, span := ex.handler.cfg.Tracer.Start(ex.spans.ctx, "kgate.queue",
+	_, span := ex.snapshot.cfg.Tracer.Start(ex.spans.ctx, "kgate.queue",
 		trace.WithTimestamp(ex.arrived), trace.WithAttributes(attribute.String("kgate.pool", rec.Pool)))
 	if admitted {
 		span.SetAttributes(
@@ -205,14 +205,14 @@ func (ex *exchange) traceUpstream(out http.Header) {
 		began = time.Now()
 		ex.spans.endUpstream(began, true)
 	}
-	attrs := []attribute.KeyValue{attribute.String("url.scheme", ex.upstream.url.Scheme)}
-	host, port, err := net.SplitHostPort(ex.upstream.name)
+	attrs := []attribute.KeyValue{attribute.String("url.scheme", ex.attempt.backend.url.Scheme)}
+	host, port, err := net.SplitHostPort(ex.attempt.backend.name)
 	if err != nil {
-		host = ex.upstream.name
+		host = ex.attempt.backend.name
 	} else if n, err := strconv.Atoi(port); err == nil {
 		attrs = append(attrs, attribute.Int("server.port", n))
 	}
-	_, ex.spans.upstream = ex.handler.cfg.Tracer.Start(ex.spans.ctx, "kgate.upstream",
+	_, ex.spans.upstream = ex.snapshot.cfg.Tracer.Start(ex.spans.ctx, "kgate.upstream",
 		trace.WithSpanKind(trace.SpanKindClient), trace.WithTimestamp(began),
 		trace.WithAttributes(append(attrs, attribute.String("server.address", host))...))
 	sc := ex.spans.upstream.SpanContext()

@@ -152,7 +152,7 @@ func TestRatio(t *testing.T) {
 		t.Errorf("spans %v, record %+v", spans, rec)
 	}
 	// The ratio follows a reload.
-	cfg := g.handler.now.Load().cfg
+	cfg := g.handler.current.Load().cfg
 	cfg.SampleRatio = 0
 	if err := g.handler.Reload(cfg); err != nil {
 		t.Fatal(err)
@@ -200,7 +200,7 @@ func TestUnsampledCostsNothing(t *testing.T) {
 		var allocs [2]float64
 		for i, change := range []func(*Config){func(*Config) {}, change} {
 			h := openHandler(t, to, change)
-			h.now.Load().targets[0].upstreams[0].requests = without{cannedTransport{}}
+			h.current.Load().balancers["p"].backends[0].requests = without{cannedTransport{}}
 			req := httptest.NewRequest(http.MethodGet, "http://h/x", http.NoBody)
 			if parent != "" {
 				req.Header.Set("Traceparent", parent)

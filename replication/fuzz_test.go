@@ -11,7 +11,7 @@ import (
 // FuzzEpochReport lets a peer report anything: the epoch is formed or refused,
 // and the machine of an honest member can begin with what it is told.
 func FuzzEpochReport(f *testing.F) {
-	left := NewReport(NewReplicas(NewTable(2)), NewCopies(), func(kmutex.Node) bool { return true })
+	left := NewReport(NewReplicator(NewTable(2)), NewReplicaSet(), func(kmutex.Node) bool { return true })
 	for _, r := range []EpochReport{
 		told(2), told(2, kmutex.Grant{Request: 1, Token: 0, Serial: 7}),
 		{Report: kmutex.Report{Node: 2, Epoch: 2, Waiting: []kmutex.ReportedBatch{{Stamp: 5, Requests: []kmutex.Request{1, 2}}}}, Left: &left},
@@ -38,9 +38,9 @@ func FuzzEpochReport(f *testing.F) {
 		own.Left = &left
 		var gone []Lost
 		if lost {
-			gone = []Lost{{Node: 3, Heir: 1}, {Node: 4, Heir: 2, Over: true}}
+			gone = []Lost{{Node: 3, Successor: 1}, {Node: 4, Successor: 2, Over: true}}
 		}
-		forming := NewForming(kmutex.EpochChange{Epoch: 2, K: 2, Home: 1}, []kmutex.Node{1, 2}, gone, MaxTTL)
+		forming := NewEpochChange(kmutex.EpochChange{Epoch: 2, K: 2, Home: 1}, []kmutex.Node{1, 2}, gone, MaxTTL)
 		if err := forming.Admit(own); err != nil {
 			t.Fatal(err)
 		}

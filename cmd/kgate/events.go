@@ -41,7 +41,7 @@ func logView(log *slog.Logger, before, now *membership.View) {
 		if _, in := now.Member(m.Node); in {
 			continue
 		}
-		gone, known := now.Gone(m.Node)
+		gone, known := now.LostMember(m.Node)
 		if known && gone.Leased {
 			log.Warn("gateway lost: its slots come back when its lease has run out", slog.String("name", m.Name),
 				slog.Uint64("node", uint64(m.Node)), slog.String("reason", "the leader has suspended it, or it left with requests in flight"))
@@ -56,7 +56,7 @@ func logView(log *slog.Logger, before, now *membership.View) {
 		}
 	}
 	for _, l := range before.Lost {
-		if gone, known := now.Gone(l.Node); l.Leased && known && !gone.Leased {
+		if gone, known := now.LostMember(l.Node); l.Leased && known && !gone.Leased {
 			log.Info("the lease of a lost gateway has run out: its slots come back", slog.String("name", l.Name), slog.Uint64("node", uint64(l.Node)))
 		}
 	}

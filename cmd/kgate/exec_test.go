@@ -20,20 +20,20 @@ import (
 
 	"github.com/kgate/kgate/client"
 	"github.com/kgate/kgate/internal/admin"
+	"github.com/kgate/kgate/internal/admin/admintest"
 	"github.com/kgate/kgate/internal/pool"
-	"github.com/kgate/kgate/test/tickets"
 )
 
 // fakeGateway answers as a gateway with tickets does.
 type fakeGateway struct {
-	*tickets.Memory
+	*admintest.Tickets
 	url string
 }
 
 func startFake(t *testing.T, pools map[string]int) *fakeGateway {
 	t.Helper()
-	g := &fakeGateway{Memory: tickets.New(pools)}
-	h, err := admin.NewTicketHandler(admin.TicketConfig{Tickets: g.Memory})
+	g := &fakeGateway{Tickets: admintest.NewTickets(pools)}
+	h, err := admin.NewTicketHandler(admin.TicketConfig{Tickets: g.Tickets})
 	if err != nil {
 		t.Fatal(err)
 	}

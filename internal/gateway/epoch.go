@@ -66,7 +66,7 @@ func (p *poolDriver) viewOf(view *membership.View, spec membership.Pool) pool.Vi
 		v.Newest = max(v.Newest, l.Node)
 		v.Gone = append(v.Gone, l.Node)
 		if v.Tickets && l.At > spec.Tickets {
-			v.Lost = append(v.Lost, replication.Lost{Node: l.Node, Heir: l.Heir})
+			v.Lost = append(v.Lost, replication.Lost{Node: l.Node, Successor: l.Heir})
 		}
 	}
 	if v.Tickets {
@@ -125,8 +125,8 @@ func (p *poolDriver) wakeDue() {
 // carry carries out what an event asks for, and what follows from that. The caller
 // holds the lock.
 func (p *poolDriver) carry(fx *pool.Effects) {
-	for _, i := range fx.Inherited {
-		p.inherit(i)
+	for _, i := range fx.Adopted {
+		p.adopt(i)
 	}
 	missed := p.sendAll(fx.Messages)
 	for _, g := range fx.Grants {

@@ -3,7 +3,7 @@ package gateway
 import (
 	"testing"
 
-	"github.com/kgate/kgate/test/mutant"
+	"github.com/kgate/kgate/internal/mutant"
 )
 
 // Each of these defects is found by the test that is named with it.

@@ -70,7 +70,7 @@ func (g *Gateway) loadDisk(cluster string) {
 	}
 	for pool, all := range tables {
 		for _, d := range all {
-			if err := g.memoryOf(pool).Copies().Restore(d); err != nil {
+			if err := g.memoryOf(pool).Replicas().Restore(d); err != nil {
 				g.cfg.Logger.Error("tickets on disk cannot be used", slog.String("pool", pool), slog.Any("error", err))
 			}
 		}
@@ -106,7 +106,7 @@ func (g *Gateway) keep(store *disk.Store) {
 		for _, p := range g.all() {
 			p.mu.Lock()
 			if ts := p.tickets(); ts != nil {
-				changes = append(changes, store.Pending(p.name, ts.Table(), ts.Copies())...)
+				changes = append(changes, store.Pending(p.name, ts.Table(), ts.Replicas())...)
 				news = append(news, written{p, ts, ts.Table().Version()})
 			}
 			p.mu.Unlock()

@@ -287,7 +287,7 @@ func (p *poolDriver) end(s *Slot, how kmutex.EventKind) {
 func (p *poolDriver) grant(grant kmutex.Grant) {
 	s := p.slots[grant.Request]
 	if s == nil {
-		return // refused in an inheritance, and about to be cancelled
+		return // refused when it was handed over, and about to be cancelled
 	}
 	s.state, s.grant, s.epoch, s.at = slotGranted, grant, p.spec.Epoch, p.g.now()
 	p.waiting--

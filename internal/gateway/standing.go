@@ -86,7 +86,7 @@ func (g *Gateway) follow() {
 // left reports that the incarnation is out of the view because it left in
 // order: nothing of it was in flight, and no lease of it is waited for.
 func (g *Gateway) left() bool {
-	gone, known := g.cfg.Views.View().Gone(g.self)
+	gone, known := g.cfg.Views.View().LostMember(g.self)
 	return g.draining.Load() && known && !gone.Leased
 }
 

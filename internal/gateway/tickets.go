@@ -194,9 +194,9 @@ func (p *poolDriver) describe(t *pool.Ticket) Ticket {
 	return out
 }
 
-// inherit makes the slot of a ticket that a lost gateway left. The caller holds the
+// adopt makes the slot of a ticket that a lost gateway left. The caller holds the
 // lock.
-func (p *poolDriver) inherit(i pool.Inherited) {
+func (p *poolDriver) adopt(i pool.Adopted) {
 	t, arrived := i.Ticket, time.Unix(0, i.Ticket.Stamp)
 	s := p.newSlot(arrived, t)
 	s.ticket, s.placed = i.Number, arrived

@@ -322,13 +322,13 @@ func checkSuccession(t *rapid.T, old, now *View, index uint64) {
 func checkLosses(t *rapid.T, old, now *View) {
 	for _, m := range old.Members {
 		_, in := now.Member(m.Node)
-		l, gone := now.Gone(m.Node)
+		l, gone := now.LostMember(m.Node)
 		if in == gone || gone && (l.Name != m.Name || l.Boot != m.Boot) {
 			t.Fatalf("member %+v became %+v, in %v", m, l, in)
 		}
 	}
 	for _, l := range now.Lost {
-		before, known := old.Gone(l.Node)
+		before, known := old.LostMember(l.Node)
 		heir, in := now.Member(l.Heir)
 		switch {
 		case in != (len(now.Members) > 0), (l.Heir != 0) != in:
@@ -337,7 +337,7 @@ func checkLosses(t *rapid.T, old, now *View) {
 			t.Fatalf("%+v has a lease again", l)
 		case known && before.Heir != 0 && before.Heir != l.Heir:
 			// It moved on because the heir was lost, to where that one's copies are.
-			if next, _ := now.Gone(before.Heir); next.Heir != l.Heir {
+			if next, _ := now.LostMember(before.Heir); next.Heir != l.Heir {
 				t.Fatalf("%+v became %+v, its heir left all to %+v", before, l, next)
 			}
 		case !known && heir.Name == l.Name && len(now.Members) > 1:

@@ -134,8 +134,8 @@ func (v *View) Named(name string) (Member, bool) {
 	return v.Members[i], true
 }
 
-// Gone returns what is known of a lost member.
-func (v *View) Gone(node kmutex.Node) (Lost, bool) {
+// LostMember returns what is known of a lost member.
+func (v *View) LostMember(node kmutex.Node) (Lost, bool) {
 	i := slices.IndexFunc(v.Lost, func(l Lost) bool { return l.Node == node })
 	if i < 0 {
 		return Lost{}, false
@@ -149,7 +149,7 @@ func (v *View) Heir(node kmutex.Node) (kmutex.Node, bool) {
 	if _, in := v.Member(node); in {
 		return node, true
 	}
-	l, known := v.Gone(node)
+	l, known := v.LostMember(node)
 	return l.Heir, known && l.Heir != 0
 }
 

@@ -68,7 +68,7 @@ func (p *Pool) enter(now time.Duration, before uint64) {
 	p.takeAhead(now)
 }
 
-// Loaded takes in that what the disk has is among the copies, or that it cannot be
+// Loaded takes in that what the disk has is among the replicas, or that it cannot be
 // read.
 func (p *Pool) Loaded(now time.Duration, disk Disk) *Effects {
 	p.fx.reset()
@@ -120,7 +120,7 @@ func (p *Pool) restamp(batches []kmutex.ReportedBatch) []kmutex.ReportedBatch {
 // epoch has begun all the same.
 func (p *Pool) install(now time.Duration, a *replication.EpochAnswer) {
 	in := a.Install
-	refused := p.inherit(now, a.Inherit)
+	refused := p.adopt(now, a.HandOvers)
 	err := p.step(kmutex.Event{Kind: kmutex.EventInstall, Install: in})
 	if p.machine.Frozen() {
 		p.refuse(now, err)
@@ -251,7 +251,7 @@ func (p *Pool) retry(now time.Duration) {
 	p.again = slices.DeleteFunc(p.again, func(r retry) bool {
 		due := now >= r.at
 		if due && r.letter.Push != nil {
-			p.tickets.replicas.Failed(r.letter.To, r.letter.Push.Seq)
+			p.tickets.replicator.Failed(r.letter.To, r.letter.Push.Seq)
 		} else if due && p.matters(&r.letter) {
 			p.fx.Letters = append(p.fx.Letters, r.letter)
 		}

@@ -58,16 +58,16 @@ type Config struct {
 // The zero value is empty.
 type Memory struct {
 	// unknown are lost gateways whose tickets nobody knew, and since when.
-	unknown map[kmutex.Node]time.Duration
-	copies  *replication.Copies
+	unknown  map[kmutex.Node]time.Duration
+	replicas *replication.ReplicaSet
 }
 
-// Copies are those of other gateways' tickets.
-func (m *Memory) Copies() *replication.Copies {
-	if m.copies == nil {
-		m.copies = replication.NewCopies()
+// Replicas are those of other gateways' tickets.
+func (m *Memory) Replicas() *replication.ReplicaSet {
+	if m.replicas == nil {
+		m.replicas = replication.NewReplicaSet()
 	}
-	return m.copies
+	return m.replicas
 }
 
 // maxEarly bounds the messages that wait for a view.
@@ -224,7 +224,7 @@ func (p *Pool) Wake(now time.Duration) *Effects {
 	return p.done(now)
 }
 
-// End ends the incarnation's part. Its tickets are from now on among the copies of
+// End ends the incarnation's part. Its tickets are from now on among the replicas of
 // what lost gateways left; nothing else is left of it.
 func (p *Pool) End() error {
 	err := p.voidTickets()

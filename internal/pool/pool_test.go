@@ -267,7 +267,7 @@ func TestUnknownTicketsAndAnotherHome(t *testing.T) {
 	w := newTrio(t, 2)
 	follow := func(epoch uint64, home kmutex.Node) {
 		w.view.Epoch, w.view.Home = epoch, home
-		w.view.Lost, w.view.Gone = []replication.Lost{{Node: 9, Heir: 3}}, []kmutex.Node{9}
+		w.view.Lost, w.view.Gone = []replication.Lost{{Node: 9, Successor: 3}}, []kmutex.Node{9}
 		w.view.Newest = 9
 		for _, n := range w.view.Members {
 			w.carry(n, w.pools[n].Follow(w.now, w.view, DiskNone))

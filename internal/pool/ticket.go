@@ -69,24 +69,24 @@ type Ticket struct {
 	index   int           // in Tickets.due
 }
 
-// Inherited is a ticket that a lost gateway left, and that is here now under
+// Adopted is a ticket that a lost gateway left, and that is here now under
 // Number.
-type Inherited struct {
+type Adopted struct {
 	Ticket *Ticket
 	Number kmutex.Request
 }
 
 // Tickets are those of one pool that one incarnation answers for.
 type Tickets struct {
-	table    *replication.Table
-	replicas *replication.Replicas
-	copies   *replication.Copies // outlive the incarnation
-	byID     map[string]*Ticket
-	clients  map[string]int
-	due      expiries
-	ended    endings
-	disk     Disk
-	written  uint64 // the version that the disk has
+	table      *replication.Table
+	replicator *replication.Replicator
+	replicas   *replication.ReplicaSet // outlive the incarnation
+	byID       map[string]*Ticket
+	clients    map[string]int
+	due        expiries
+	ended      endings
+	disk       Disk
+	written    uint64 // the version that the disk has
 }
 
 // Disk is what is known of the tickets on disk.
@@ -99,10 +99,10 @@ const (
 	DiskRead               // what was there has been brought in; changes go there
 )
 
-func newTickets(self kmutex.Node, copies *replication.Copies, disk Disk) *Tickets {
+func newTickets(self kmutex.Node, replicas *replication.ReplicaSet, disk Disk) *Tickets {
 	table := replication.NewTable(self)
 	return &Tickets{
-		table: table, replicas: replication.NewReplicas(table), copies: copies, disk: disk,
+		table: table, replicator: replication.NewReplicator(table), replicas: replicas, disk: disk,
 		byID: make(map[string]*Ticket), clients: make(map[string]int),
 	}
 }
@@ -120,18 +120,18 @@ func (ts *Tickets) Ended(id string) (Ending, bool) {
 func (ts *Tickets) Of(client string) int { return ts.clients[client] }
 
 // Lag tells how many changes each successor has not acknowledged.
-func (ts *Tickets) Lag() map[kmutex.Node]int { return ts.replicas.Lag() }
+func (ts *Tickets) Lag() map[kmutex.Node]int { return ts.replicator.Lag() }
 
-// Table and Copies go to disk.
+// Table and Replicas go to disk.
 func (ts *Tickets) Table() *replication.Table { return ts.table }
 
-// Copies are those of other gateways' tables.
-func (ts *Tickets) Copies() *replication.Copies { return ts.copies }
+// Replicas are those of other gateways' tables.
+func (ts *Tickets) Replicas() *replication.ReplicaSet { return ts.replicas }
 
 // Synced reports whether t's holder may be told of its present state: whoever may
 // have to answer for it knows that.
 func (ts *Tickets) Synced(t *Ticket) bool {
-	return t.version <= ts.replicas.Synced() && (ts.disk != DiskRead || t.version <= ts.written)
+	return t.version <= ts.replicator.Synced() && (ts.disk != DiskRead || t.version <= ts.written)
 }
 
 // Absorbed reports whether the tickets of a lost gateway have been taken over here.

@@ -31,7 +31,7 @@ type View struct {
 
 	// Tickets: the pool gives some out. What follows counts only then.
 	Tickets bool
-	// Successors of this gateway on the ring keep copies of its tickets.
+	// Successors of this gateway on the ring keep replicas of its tickets.
 	Successors []kmutex.Node
 	// Lost gateways that may have left tickets, and Gone all that the view knows of.
 	Lost []replication.Lost

@@ -4,10 +4,10 @@ import (
 	"flag"
 	"testing"
 
+	"github.com/kgate/kgate/internal/mutant"
 	"github.com/kgate/kgate/lab/check"
 	"github.com/kgate/kgate/lab/protocol"
 	"github.com/kgate/kgate/lab/protocol/elmp"
-	"github.com/kgate/kgate/test/mutant"
 )
 
 var seeds = flag.Uint64("seeds", 400, "seeds of the fuzz")

@@ -199,7 +199,7 @@ func (g *Gateway) step(e kmutex.Event) {
 // carry carries out what an event asks for, in package gateway's order.
 func (g *Gateway) carry(fx *pool.Effects) {
 	host := g.cfg.Host
-	for _, i := range fx.Inherited {
+	for _, i := range fx.Adopted {
 		g.hold(i.Number, i.Ticket)
 	}
 	for i := range fx.Messages {

@@ -6,12 +6,12 @@ import (
 	"testing"
 	"time"
 
+	"github.com/kgate/kgate/internal/mutant"
 	"github.com/kgate/kgate/lab"
 	"github.com/kgate/kgate/lab/check"
 	"github.com/kgate/kgate/lab/network"
 	"github.com/kgate/kgate/lab/protocol/token"
 	"github.com/kgate/kgate/lab/workload"
-	"github.com/kgate/kgate/test/mutant"
 )
 
 var seeds = flag.Uint64("seeds", 400, "seeds of the fuzz")

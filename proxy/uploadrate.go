@@ -5,10 +5,10 @@ import (
 	"time"
 )
 
-// pace is how fast a client's body comes. Only the time in which it was waited
+// uploadRate is how fast a client's body comes. Only the time in which it was waited
 // for counts: what an upstream is slow to take is not the client's fault. Its
 // zero value finds nothing too slow. Times are a hold's.
-type pace struct {
+type uploadRate struct {
 	least int           // bytes per second
 	over  time.Duration // how long a body is waited for before it is judged
 
@@ -21,14 +21,14 @@ type pace struct {
 }
 
 // begin notes that a piece of the body is waited for.
-func (p *pace) begin(now time.Duration) {
+func (p *uploadRate) begin(now time.Duration) {
 	p.mu.Lock()
 	p.reading, p.since = true, now
 	p.mu.Unlock()
 }
 
 // end notes that n bytes of it have come.
-func (p *pace) end(now time.Duration, n int, last bool) {
+func (p *uploadRate) end(now time.Duration, n int, last bool) {
 	p.mu.Lock()
 	p.countLocked(now)
 	p.reading, p.ended = false, last
@@ -36,7 +36,7 @@ func (p *pace) end(now time.Duration, n int, last bool) {
 	p.mu.Unlock()
 }
 
-func (p *pace) countLocked(now time.Duration) {
+func (p *uploadRate) countLocked(now time.Duration) {
 	if p.reading {
 		p.waited += now - p.since
 		p.since = now
@@ -45,7 +45,7 @@ func (p *pace) countLocked(now time.Duration) {
 
 // judge reports whether the body comes too slowly; else when it should be judged
 // again: zero if never.
-func (p *pace) judge(now time.Duration) (slow bool, next time.Duration) {
+func (p *uploadRate) judge(now time.Duration) (slow bool, next time.Duration) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	if p.least == 0 || p.ended {

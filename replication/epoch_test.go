@@ -6,13 +6,13 @@ import (
 	"github.com/kgate/kgate/kmutex"
 )
 
-func formed(t *testing.T, f kmutex.EpochChange, lost []Lost, reports ...EpochReport) *Forming {
+func formed(t *testing.T, f kmutex.EpochChange, lost []Lost, reports ...EpochReport) *EpochChange {
 	t.Helper()
 	var members []kmutex.Node
 	for _, r := range reports {
 		members = append(members, r.Node)
 	}
-	forming := NewForming(f, members, lost, MaxTTL)
+	forming := NewEpochChange(f, members, lost, MaxTTL)
 	for i, r := range reports {
 		if forming.Planned() {
 			t.Fatalf("planned after %d of %d reports", i, len(reports))
@@ -56,7 +56,7 @@ func TestNothingButDoubledTokens(t *testing.T) {
 	for n := range kmutex.MaxK + 100 {
 		nonsense.Running = append(nonsense.Running, kmutex.Grant{Request: kmutex.Request(1 + n)})
 	}
-	f := NewForming(kmutex.EpochChange{Epoch: 2, K: 2, Home: 1}, []kmutex.Node{1, 2}, nil, MaxTTL)
+	f := NewEpochChange(kmutex.EpochChange{Epoch: 2, K: 2, Home: 1}, []kmutex.Node{1, 2}, nil, MaxTTL)
 	if err := f.Admit(told(1)); err != nil {
 		t.Fatal(err)
 	}
@@ -67,7 +67,7 @@ func TestNothingButDoubledTokens(t *testing.T) {
 
 // Reports of another epoch, or of nobody that is awaited, change nothing.
 func TestReportsThatDoNotCount(t *testing.T) {
-	f := NewForming(kmutex.EpochChange{Epoch: 2, K: 2, Home: 1}, []kmutex.Node{1, 2}, nil, MaxTTL)
+	f := NewEpochChange(kmutex.EpochChange{Epoch: 2, K: 2, Home: 1}, []kmutex.Node{1, 2}, nil, MaxTTL)
 	old := told(1)
 	old.Epoch = 1
 	if err := f.Admit(old); err == nil {
@@ -78,10 +78,10 @@ func TestReportsThatDoNotCount(t *testing.T) {
 	}
 }
 
-// The heir of a lost gateway gets its tickets: the granted one runs on with a
+// The successor of a lost gateway gets its tickets: the granted one runs on with a
 // token that is withheld, the waiting one keeps its place. What nobody knows
 // withholds what is missing.
-func TestEstateInTheEpoch(t *testing.T) {
+func TestHandOverInTheEpoch(t *testing.T) {
 	dead := NewTable(3)
 	ids := []string{NewID([16]byte{1}, 3), NewID([16]byte{2}, 3)}
 	for i, r := range []Record{
@@ -92,25 +92,25 @@ func TestEstateInTheEpoch(t *testing.T) {
 			t.Fatal(i, err)
 		}
 	}
-	lost := []Lost{{Node: 3, Heir: 2}, {Node: 4, Heir: 2}}
+	lost := []Lost{{Node: 3, Successor: 2}, {Node: 4, Successor: 2}}
 	here := told(1, kmutex.Grant{Request: 1, Token: 1})
 	here.Waiting = []kmutex.ReportedBatch{{Stamp: 9, Requests: []kmutex.Request{2}}}
-	here.Left = &Report{Node: 1, Copies: []*Delta{dead.Since(0)}}
-	heir := told(2)
-	heir.Left = &Report{Node: 2}
-	f := formed(t, kmutex.EpochChange{Epoch: 2, K: 2, Home: 1}, lost, here, heir)
+	here.Left = &Report{Node: 1, Replicas: []*Delta{dead.Since(0)}}
+	successor := told(2)
+	successor.Left = &Report{Node: 2}
+	f := formed(t, kmutex.EpochChange{Epoch: 2, K: 2, Home: 1}, lost, here, successor)
 	if got := f.Unknown(); len(got) != 1 || got[0] != 4 {
 		t.Errorf("unknown: %v", got)
 	}
 	a := f.Answer(2)
-	if len(a.Inherit) != 1 || len(a.Inherit[0].Tickets) != 2 || len(f.Answer(1).Inherit) != 0 {
-		t.Fatalf("inherited: %+v", a.Inherit)
+	if len(a.HandOvers) != 1 || len(a.HandOvers[0].Tickets) != 2 || len(f.Answer(1).HandOvers) != 0 {
+		t.Fatalf("hand-overs: %+v", a.HandOvers)
 	}
 	run := a.Install.Running
-	if len(run) != 1 || run[0].Request != a.Inherit[0].Tickets[0] || run[0].Token != 0 || run[0].Serial != 7 {
-		t.Errorf("running at the heir: %+v", run)
+	if len(run) != 1 || run[0].Request != a.HandOvers[0].Tickets[0] || run[0].Token != 0 || run[0].Serial != 7 {
+		t.Errorf("running at the successor: %+v", run)
 	}
-	if a.Install.Holder != 2 || a.Install.Batches[0].Requests[0] != a.Inherit[0].Tickets[1] {
+	if a.Install.Holder != 2 || a.Install.Batches[0].Requests[0] != a.HandOvers[0].Tickets[1] {
 		t.Errorf("the older ticket is not first in line: %+v", a.Install)
 	}
 }

@@ -8,20 +8,20 @@ import (
 	"github.com/kgate/kgate/kmutex"
 )
 
-// Copies are all copies that a gateway keeps for one pool, by owner: of members
+// ReplicaSet are all replicas that a gateway keeps for one pool, by owner: of members
 // whose successor it is, and of lost gateways until somebody has taken over what
 // they left. There is at most one for each member and each lost gateway that the
 // view knows.
-type Copies struct{ of map[kmutex.Node]*Copy }
+type ReplicaSet struct{ of map[kmutex.Node]*Replica }
 
-// NewCopies returns no copies.
-func NewCopies() *Copies { return &Copies{of: make(map[kmutex.Node]*Copy)} }
+// NewReplicaSet returns no replicas.
+func NewReplicaSet() *ReplicaSet { return &ReplicaSet{of: make(map[kmutex.Node]*Replica)} }
 
-// Of returns the copy of an owner's table; nil if there is none.
-func (c *Copies) Of(owner kmutex.Node) *Copy { return c.of[owner] }
+// Of returns the replica of an owner's table; nil if there is none.
+func (c *ReplicaSet) Of(owner kmutex.Node) *Replica { return c.of[owner] }
 
-// Owners returns whose copies there are, in ascending order.
-func (c *Copies) Owners() []kmutex.Node {
+// Owners returns whose replicas there are, in ascending order.
+func (c *ReplicaSet) Owners() []kmutex.Node {
 	out := make([]kmutex.Node, 0, len(c.of))
 	for n, mine := range c.of {
 		if mine.Progress() != (Progress{}) {
@@ -36,13 +36,13 @@ func (c *Copies) Owners() []kmutex.Node {
 // sure that it comes from its owner and that the owner is no lost member. After
 // ErrGap the acknowledgement must be sent all the same: it tells the owner where
 // to go on. After other errors it must not.
-func (c *Copies) Receive(p *Push) (Ack, error) {
+func (c *ReplicaSet) Receive(p *Push) (Ack, error) {
 	if err := p.Validate(); err != nil {
 		return Ack{}, err
 	}
 	mine := c.of[p.Owner]
 	if mine == nil {
-		mine = NewCopy(p.Owner)
+		mine = NewReplica(p.Owner)
 		c.of[p.Owner] = mine
 	}
 	if p.Seq <= mine.seq { // overtaken by a newer one
@@ -62,11 +62,11 @@ func (c *Copies) Receive(p *Push) (Ack, error) {
 
 // Restore puts in a whole table that was kept on disk, or of an incarnation
 // that this process itself was.
-func (c *Copies) Restore(whole *Delta) error {
+func (c *ReplicaSet) Restore(whole *Delta) error {
 	if !whole.complete() {
 		return fmt.Errorf("%w: no whole table of node %d", ErrInvalid, whole.Owner)
 	}
-	restored := NewCopy(whole.Owner)
+	restored := NewReplica(whole.Owner)
 	if err := restored.Apply(whole); err != nil {
 		return err
 	}
@@ -82,17 +82,17 @@ func (c *Copies) Restore(whole *Delta) error {
 	return nil
 }
 
-// Settled drops the copies of lost nodes whose tickets are in good hands, as
-// [Estate] and [Copies.Absorbed] tell.
-func (c *Copies) Settled(lost ...kmutex.Node) {
+// Settled drops the replicas of lost nodes whose tickets are in good hands, as
+// [Plan] and [ReplicaSet.Absorbed] tell.
+func (c *ReplicaSet) Settled(lost ...kmutex.Node) {
 	for _, n := range lost {
 		delete(c.of, n)
 	}
 }
 
-// Absorbed returns the lost nodes whose tickets a living owner of a copy here
+// Absorbed returns the lost nodes whose tickets a living owner of a replica here
 // has taken over and synced.
-func (c *Copies) Absorbed(living func(kmutex.Node) bool) []kmutex.Node {
+func (c *ReplicaSet) Absorbed(living func(kmutex.Node) bool) []kmutex.Node {
 	var out []kmutex.Node
 	for owner, mine := range c.of {
 		if living(owner) && mine.have != nil {
@@ -114,10 +114,10 @@ func synced(absorbed []Absorbed, version uint64) []kmutex.Node {
 	return out
 }
 
-// Follow takes in a view: copies of owners that it has forgotten go, and so do
-// those that [Copies.Absorbed] tells and parts of tables whose owner is lost. A
+// Follow takes in a view: replicas of owners that it has forgotten go, and so do
+// those that [ReplicaSet.Absorbed] tells and parts of tables whose owner is lost. A
 // node that is newer than the view is a member of a later one.
-func (c *Copies) Follow(member, lost func(kmutex.Node) bool, newest kmutex.Node) {
+func (c *ReplicaSet) Follow(member, lost func(kmutex.Node) bool, newest kmutex.Node) {
 	c.Settled(c.Absorbed(member)...)
 	for owner, mine := range c.of {
 		switch {
@@ -134,8 +134,8 @@ func (c *Copies) Follow(member, lost func(kmutex.Node) bool, newest kmutex.Node)
 }
 
 // Left returns the whole tables that lost nodes left, as far as there are
-// copies here: this gateway's part of the report to the pool's home.
-func (c *Copies) Left(lost func(kmutex.Node) bool) []*Delta {
+// replicas here: this gateway's part of the report to the pool's home.
+func (c *ReplicaSet) Left(lost func(kmutex.Node) bool) []*Delta {
 	var out []*Delta
 	for _, owner := range c.Owners() {
 		if !lost(owner) {

@@ -10,8 +10,8 @@ import (
 	"github.com/kgate/kgate/kmutex"
 )
 
-// ErrForming means that a report does not belong to the epoch that is formed.
-var ErrForming = errors.New("replication: not a report of this epoch")
+// ErrOtherEpoch means that a report does not belong to the epoch that is formed.
+var ErrOtherEpoch = errors.New("replication: not a report of this epoch")
 
 // EpochReport is what one gateway tells a pool's home when an epoch ends.
 type EpochReport struct {
@@ -27,63 +27,56 @@ type EpochReport struct {
 // EpochAnswer is how that gateway begins the next one.
 type EpochAnswer struct {
 	Install *kmutex.Install
-	// Inherit is what it takes over from lost gateways. The Install has these
+	// HandOvers is what it takes over from lost gateways. The Install has these
 	// tickets under the numbers given here.
-	Inherit []Inheritance `json:",omitempty"`
-	// Settled are lost gateways of whom no copies are needed any more.
+	HandOvers []HandOver `json:",omitempty"`
+	// Settled are lost gateways whose replicas are no longer needed.
 	Settled []kmutex.Node `json:",omitempty"`
 	// Unknown are lost gateways whose tickets nobody knows. Every gateway remembers
 	// since when: it may be home when they have run out.
 	Unknown []kmutex.Node `json:",omitempty"`
 }
 
-// Inheritance is a bequest and the numbers of its tickets, in the order of its
-// records.
-type Inheritance struct {
-	Bequest
-	Tickets []kmutex.Request
-}
-
-// Forming is the forming of one epoch of a pool, at its home: it waits for the
+// EpochChange plans one epoch of a pool, at its home: it waits for the
 // reports of all members and then plans the epoch once. It is not safe for
 // concurrent use.
-type Forming struct {
-	formation kmutex.EpochChange
+type EpochChange struct {
+	change kmutex.EpochChange
 	lost      []Lost
 	unknown   time.Duration // after which those nobody knows are over
-	estate    Estate
+	handOvers Plan
 	doubled   []kmutex.Token
 	awaited   map[kmutex.Node]bool
 	reports   []EpochReport
 	answers   map[kmutex.Node]*EpochAnswer
 }
 
-// NewForming waits for the reports of members. lost are the gateways of which
+// NewEpochChange waits for the reports of members. lost are the gateways of which
 // there may be tickets; none in pools without. After unknown nothing is held any more
 // that a lost gateway had given out, if nobody has known its tickets for so long.
-func NewForming(f kmutex.EpochChange, members []kmutex.Node, lost []Lost, unknown time.Duration) *Forming {
-	forming := &Forming{formation: f, lost: lost, unknown: unknown, awaited: make(map[kmutex.Node]bool, len(members))}
+func NewEpochChange(f kmutex.EpochChange, members []kmutex.Node, lost []Lost, unknown time.Duration) *EpochChange {
+	e := &EpochChange{change: f, lost: lost, unknown: unknown, awaited: make(map[kmutex.Node]bool, len(members))}
 	for _, m := range members {
-		forming.awaited[m] = true
+		e.awaited[m] = true
 	}
-	return forming
+	return e
 }
 
 // Missing returns the members whose reports are still to come, in ascending order.
-func (f *Forming) Missing() []kmutex.Node { return slices.Sorted(maps.Keys(f.awaited)) }
+func (f *EpochChange) Missing() []kmutex.Node { return slices.Sorted(maps.Keys(f.awaited)) }
 
 // Planned tells whether there is a plan, of which some gateway may know.
-func (f *Forming) Planned() bool { return f.answers != nil }
+func (f *EpochChange) Planned() bool { return f.answers != nil }
 
 // Answer returns how a member begins the epoch; nil before all have reported, or
 // if it is no member.
-func (f *Forming) Answer(n kmutex.Node) *EpochAnswer { return f.answers[n] }
+func (f *EpochChange) Answer(n kmutex.Node) *EpochAnswer { return f.answers[n] }
 
 // Admit takes in a report. The last one awaited makes the plan. A report that
 // has come before changes nothing: its sender has not got its answer.
-func (f *Forming) Admit(r EpochReport) error {
-	if r.Epoch != f.formation.Epoch {
-		return fmt.Errorf("%w: it is for epoch %d, not %d", ErrForming, r.Epoch, f.formation.Epoch)
+func (f *EpochChange) Admit(r EpochReport) error {
+	if r.Epoch != f.change.Epoch {
+		return fmt.Errorf("%w: it is for epoch %d, not %d", ErrOtherEpoch, r.Epoch, f.change.Epoch)
 	}
 	if !f.awaited[r.Node] {
 		return nil
@@ -98,34 +91,34 @@ func (f *Forming) Admit(r EpochReport) error {
 
 // Unknown are the lost gateways whose tickets nobody knows: until their slots
 // have run out, the tokens that are missing are withheld.
-func (f *Forming) Unknown() []kmutex.Node { return f.estate.Unknown }
+func (f *EpochChange) Unknown() []kmutex.Node { return f.handOvers.Unknown }
 
-func (f *Forming) plan() error {
-	formation := f.formation
-	inherit := f.settle()
-	formation.Owed = formation.Owed || len(f.estate.Unknown) > 0
+func (f *EpochChange) plan() error {
+	change := f.change
+	handOvers := f.planHandOvers()
+	change.Owed = change.Owed || len(f.handOvers.Unknown) > 0
 	plain := make([]kmutex.Report, len(f.reports))
 	for i := range f.reports {
 		plain[i] = f.reports[i].Report
 	}
 	f.doubled = part(plain)
 	for i := range plain {
-		bequeathTo(&plain[i], inherit[plain[i].Node])
+		addHandOvers(&plain[i], handOvers[plain[i].Node])
 	}
-	installs, err := kmutex.PlanEpoch(formation, plain)
+	installs, err := kmutex.PlanEpoch(change, plain)
 	if err != nil {
 		return err
 	}
 	f.answers = make(map[kmutex.Node]*EpochAnswer, len(installs))
 	for i, in := range installs {
 		n := f.reports[i].Node
-		f.answers[n] = &EpochAnswer{Install: in, Inherit: inherit[n], Settled: f.estate.Settled, Unknown: f.estate.Unknown}
+		f.answers[n] = &EpochAnswer{Install: in, HandOvers: handOvers[n], Settled: f.handOvers.Settled, Unknown: f.handOvers.Unknown}
 	}
 	return nil
 }
 
 // Doubled are tokens that two tickets ran with. Only a defect can do that.
-func (f *Forming) Doubled() []kmutex.Token { return f.doubled }
+func (f *EpochChange) Doubled() []kmutex.Token { return f.doubled }
 
 // part gives the second ticket of a doubled token a number of its own, that no
 // token has: it goes on as one too many, and nobody gets its token after it. An
@@ -154,8 +147,8 @@ func part(reports []kmutex.Report) (doubled []kmutex.Token) {
 // isToken tells tokens from what a report may also have: none, or nonsense.
 func isToken(q kmutex.Token) bool { return q >= 0 && q < kmutex.MaxK }
 
-// settle plans who takes over what lost gateways left, by heir.
-func (f *Forming) settle() map[kmutex.Node][]Inheritance {
+// planHandOvers plans who takes over what lost gateways left, by successor.
+func (f *EpochChange) planHandOvers() map[kmutex.Node][]HandOver {
 	if len(f.lost) == 0 {
 		return nil
 	}
@@ -167,7 +160,7 @@ func (f *Forming) settle() map[kmutex.Node][]Inheritance {
 				used.Add(g.Token)
 			}
 		}
-		if r.Installed+1 == f.formation.Epoch { // its word on free tokens is not from before
+		if r.Installed+1 == f.change.Epoch { // its word on free tokens is not from before
 			used.AddAll(r.Free)
 		}
 		if r.Left != nil {
@@ -178,29 +171,28 @@ func (f *Forming) settle() map[kmutex.Node][]Inheritance {
 			l.Over = l.Over || r.Unknown[l.Node] >= f.unknown
 		}
 	}
-	f.estate = Settle(f.lost, used, left)
-	inherit := make(map[kmutex.Node][]Inheritance)
+	f.handOvers = PlanHandOvers(f.lost, used, left)
+	bySuccessor := make(map[kmutex.Node][]HandOver)
 	number := 0
-	for _, b := range f.estate.Bequests {
-		i := Inheritance{Bequest: b}
-		for range b.Records {
-			i.Tickets = append(i.Tickets, kmutex.AdoptedRequest(f.formation.Epoch, number))
+	for _, h := range f.handOvers.HandOvers {
+		for range h.Records {
+			h.Tickets = append(h.Tickets, kmutex.AdoptedRequest(f.change.Epoch, number))
 			number++
 		}
-		inherit[b.Heir] = append(inherit[b.Heir], i)
+		bySuccessor[h.Successor] = append(bySuccessor[h.Successor], h)
 	}
-	return inherit
+	return bySuccessor
 }
 
-// bequeathTo adds to an heir's report what it takes over.
-func bequeathTo(r *kmutex.Report, inherit []Inheritance) {
-	for _, i := range inherit {
+// addHandOvers adds to a successor's report what it takes over.
+func addHandOvers(r *kmutex.Report, handOvers []HandOver) {
+	for _, h := range handOvers {
 		r.Running, r.Waiting = slices.Clone(r.Running), slices.Clone(r.Waiting)
-		for n, rec := range i.Records {
+		for n, rec := range h.Records {
 			if rec.State == StateGranted {
-				r.Running = append(r.Running, kmutex.Grant{Request: i.Tickets[n], Token: rec.Token, Serial: rec.Fence.Serial})
+				r.Running = append(r.Running, kmutex.Grant{Request: h.Tickets[n], Token: rec.Token, Serial: rec.Fence.Serial})
 			} else {
-				r.Waiting = append(r.Waiting, kmutex.ReportedBatch{Stamp: rec.Stamp, Requests: i.Tickets[n : n+1]})
+				r.Waiting = append(r.Waiting, kmutex.ReportedBatch{Stamp: rec.Stamp, Requests: h.Tickets[n : n+1]})
 			}
 		}
 	}

@@ -13,9 +13,9 @@ import (
 	"github.com/kgate/kgate/chordring/serfring"
 )
 
-// shut has the gateways that are no members, that gossip sees alive, and that answer
+// outsiders are the gateways that are no members, that gossip sees alive, and that answer
 // another member, if there is one, and not this leader.
-type shut struct {
+type outsiders struct {
 	mu     sync.Mutex
 	next   time.Time // when to look again
 	asking bool
@@ -25,33 +25,33 @@ type shut struct {
 // maxOutsiders bounds how many gateways one look tries.
 const maxOutsiders = 16
 
-func (s *shut) get() []string {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	return slices.Clone(s.names)
+func (o *outsiders) get() []string {
+	o.mu.Lock()
+	defer o.mu.Unlock()
+	return slices.Clone(o.names)
 }
 
 // begin reports whether it is time to look. The caller calls end when it has.
-func (s *shut) begin(now time.Time, pause time.Duration) bool {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	if s.asking || now.Before(s.next) {
+func (o *outsiders) begin(now time.Time, pause time.Duration) bool {
+	o.mu.Lock()
+	defer o.mu.Unlock()
+	if o.asking || now.Before(o.next) {
 		return false
 	}
-	s.asking, s.next = true, now.Add(pause)
+	o.asking, o.next = true, now.Add(pause)
 	return true
 }
 
-func (s *shut) end(names []string) {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	s.asking, s.names = false, names
+func (o *outsiders) end(names []string) {
+	o.mu.Lock()
+	defer o.mu.Unlock()
+	o.asking, o.names = false, names
 }
 
 // watchOutsiders looks, as the leader, for gateways that another leader could let in.
 // One of them is no reason to hand the lead over, so it looks for two.
 func (c *Cluster) watchOutsiders(now time.Time) {
-	if !c.shut.begin(now, c.lease()/6) {
+	if !c.outsiders.begin(now, c.lease()/6) {
 		return
 	}
 	var outsiders []serfring.Member
@@ -63,15 +63,15 @@ func (c *Cluster) watchOutsiders(now time.Time) {
 		}
 	}
 	if len(outsiders) < 2 {
-		c.shut.end(nil)
+		c.outsiders.end(nil)
 		return
 	}
-	c.wg.Go(func() { c.shut.end(c.shutOut(outsiders)) })
+	c.wg.Go(func() { c.outsiders.end(c.unreachedOutsiders(outsiders)) })
 }
 
-// shutOut returns those of the outsiders that do not answer here and answer a member
+// unreachedOutsiders returns those of the outsiders that do not answer here and answer a member
 // that is chosen at random. A leader that is the only member has nobody to ask.
-func (c *Cluster) shutOut(outsiders []serfring.Member) []string {
+func (c *Cluster) unreachedOutsiders(outsiders []serfring.Member) []string {
 	members := slices.DeleteFunc(slices.Clone(c.View().Members), func(m Member) bool { return m.Name == c.config.Name })
 	reached := func(string) bool { return true }
 	if len(members) > 0 {

@@ -18,17 +18,17 @@ import (
 	"github.com/kgate/kgate/internal/peercert"
 )
 
-// founder is one server of the configuration that a cluster starts with.
-type founder struct {
+// bootstrapServer is a server of the configuration with which a cluster starts.
+type bootstrapServer struct {
 	Server string `json:"server"`
 	Addr   string `json:"addr"`
 	Voter  bool   `json:"voter"`
 }
 
-// clusterOf derives the cluster's id from its founders. Their boot ids are
+// clusterOf derives the cluster's id from its first servers. Their boot ids are
 // random, so two clusters never have the same.
-func clusterOf(founders []founder) string {
-	data, err := json.Marshal(founders)
+func clusterOf(servers []bootstrapServer) string {
+	data, err := json.Marshal(servers)
 	if err != nil {
 		panic(err) // strings and booleans always encode
 	}
@@ -75,10 +75,10 @@ func (c *Cluster) admit(conn net.Conn, cluster, server string) error {
 	}
 }
 
-// found starts a cluster of the founders, unless there is one meanwhile.
-func (c *Cluster) found(founders []founder) error {
+// bootstrap starts a cluster of the given servers, unless this gateway has joined one meanwhile.
+func (c *Cluster) bootstrap(servers []bootstrapServer) error {
 	var conf raft.Configuration
-	for _, f := range founders {
+	for _, f := range servers {
 		suffrage := raft.Nonvoter
 		if f.Voter {
 			suffrage = raft.Voter
@@ -93,7 +93,7 @@ func (c *Cluster) found(founders []founder) error {
 		return nil
 	}
 	before := c.storage.meta.Cluster
-	if err := c.storage.setCluster(clusterOf(founders)); err != nil {
+	if err := c.storage.setCluster(clusterOf(servers)); err != nil {
 		return fmt.Errorf("%w: %w", ErrDataDir, err)
 	}
 	err := c.raft.BootstrapCluster(conf).Error()
@@ -112,8 +112,8 @@ func (c *Cluster) found(founders []founder) error {
 	case err != nil:
 		return fmt.Errorf("membership: start a cluster: %w", err)
 	}
-	c.founders = founders
-	c.config.Logger.Info("cluster started", slog.String("cluster", c.storage.meta.Cluster), slog.Int("gateways", len(founders)))
+	c.bootstrapped = servers
+	c.config.Logger.Info("cluster started", slog.String("cluster", c.storage.meta.Cluster), slog.Int("gateways", len(servers)))
 	return nil
 }
 
@@ -144,40 +144,40 @@ func (c *Cluster) electMyself() {
 	}
 }
 
-// tryFound starts a cluster if it is this gateway's turn to. It returns what it
+// tryBootstrap starts a cluster if it is this gateway's turn to. It returns what it
 // waits for.
-func (c *Cluster) tryFound(ctx context.Context, peers []serfring.Member) error {
+func (c *Cluster) tryBootstrap(ctx context.Context, peers []serfring.Member) error {
 	if c.config.BootstrapExpect == 1 {
 		if c.config.Joining {
 			return errors.New("membership: waiting to be let in by a gateway of the join list")
 		}
-		return c.foundAndElect([]founder{{Server: c.storage.meta.Server, Addr: c.config.PeerAddr, Voter: true}})
+		return c.bootstrapAndElect([]bootstrapServer{{Server: c.storage.meta.Server, Addr: c.config.PeerAddr, Voter: true}})
 	}
-	candidates, err := c.candidates(peers)
+	first, err := c.bootstrapPeers(peers)
 	if err != nil {
 		return err
 	}
-	ids := c.identifyAll(ctx, candidates)
-	founders := make([]founder, 0, len(candidates))
-	seen := seenBy(candidates)
-	for _, p := range candidates {
+	ids := c.identifyAll(ctx, first)
+	servers := make([]bootstrapServer, 0, len(first))
+	seen := seenBy(first)
+	for _, p := range first {
 		id, ok := ids[p.Name]
 		if !ok {
 			return fmt.Errorf("membership: waiting for %s to answer at %s", p.Name, p.PeerAddr)
 		}
 		if id.Cluster != "" {
-			return c.followFounders(id)
+			return c.followBootstrap(id)
 		}
 		if id.Boot != p.Boot || !slices.Equal(id.Sees, seen) {
-			return fmt.Errorf("membership: waiting for %s to see the same %d gateways", p.Name, len(candidates))
+			return fmt.Errorf("membership: waiting for %s to see the same %d gateways", p.Name, len(first))
 		}
-		founders = append(founders, founder{Server: id.Server, Addr: p.PeerAddr, Voter: len(founders) < voterTarget(len(candidates))})
+		servers = append(servers, bootstrapServer{Server: id.Server, Addr: p.PeerAddr, Voter: len(servers) < voterTarget(len(first))})
 	}
-	return c.foundAndElect(founders)
+	return c.bootstrapAndElect(servers)
 }
 
-func (c *Cluster) foundAndElect(founders []founder) error {
-	if err := c.found(founders); err != nil {
+func (c *Cluster) bootstrapAndElect(servers []bootstrapServer) error {
+	if err := c.bootstrap(servers); err != nil {
 		return err
 	}
 	if c.soleVoter() {
@@ -186,29 +186,29 @@ func (c *Cluster) foundAndElect(founders []founder) error {
 	return nil
 }
 
-// followFounders starts the same configuration as a gateway that has started
+// followBootstrap starts the same configuration as a gateway that has started
 // already, if this one belongs to it; otherwise the leader will let it in.
-func (c *Cluster) followFounders(id identity) error {
-	mine := slices.ContainsFunc(id.Founders, func(f founder) bool { return f.Server == c.storage.meta.Server })
-	if !mine || clusterOf(id.Founders) != id.Cluster {
+func (c *Cluster) followBootstrap(id identity) error {
+	mine := slices.ContainsFunc(id.Servers, func(f bootstrapServer) bool { return f.Server == c.storage.meta.Server })
+	if !mine || clusterOf(id.Servers) != id.Cluster {
 		return fmt.Errorf("membership: waiting to be let in by cluster %s", id.Cluster)
 	}
-	return c.found(id.Founders)
+	return c.bootstrap(id.Servers)
 }
 
-// candidates returns the gateways that would start a cluster now, in order of
+// bootstrapPeers returns the gateways that would start a cluster now, in order of
 // name.
-func (c *Cluster) candidates(peers []serfring.Member) ([]serfring.Member, error) {
+func (c *Cluster) bootstrapPeers(peers []serfring.Member) ([]serfring.Member, error) {
 	if c.config.BootstrapExpect == 1 {
 		return nil, nil // it starts one alone, or never
 	}
-	var candidates []serfring.Member
+	var first []serfring.Member
 	for _, p := range peers {
 		if p.Status != serfring.StatusAlive {
 			continue
 		}
 		if p.Expect == c.config.BootstrapExpect {
-			candidates = append(candidates, p)
+			first = append(first, p)
 			continue
 		}
 		if p.Expect > 1 && c.once.First("expect "+p.Name) {
@@ -217,17 +217,17 @@ func (c *Cluster) candidates(peers []serfring.Member) ([]serfring.Member, error)
 				slog.String("hint", "give every gateway that starts the cluster the same bootstrap_expect"))
 		}
 	}
-	slices.SortFunc(candidates, func(a, b serfring.Member) int { return strings.Compare(a.Name, b.Name) })
-	if n := len(candidates); n < c.config.BootstrapExpect {
+	slices.SortFunc(first, func(a, b serfring.Member) int { return strings.Compare(a.Name, b.Name) })
+	if n := len(first); n < c.config.BootstrapExpect {
 		return nil, fmt.Errorf("membership: waiting for %d gateways to start a cluster, %d are there", c.config.BootstrapExpect, n)
 	}
-	return candidates, nil
+	return first, nil
 }
 
-// seenBy names the candidates with their boots.
-func seenBy(candidates []serfring.Member) []string {
-	seen := make([]string, len(candidates))
-	for i, p := range candidates {
+// seenBy names the gateways with their boots.
+func seenBy(first []serfring.Member) []string {
+	seen := make([]string, len(first))
+	for i, p := range first {
 		seen[i] = p.Name + "/" + p.Boot
 	}
 	return seen

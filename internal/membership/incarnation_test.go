@@ -22,10 +22,10 @@ func in(boot string, node uint64, lost ...Lost) *View {
 
 var second = lease.Terms{Lease: time.Second}
 
-// granted has a tenure of a member get its first lease.
-func granted(t *testing.T) *tenure {
+// granted has a incarnation of a member get its first lease.
+func granted(t *testing.T) *incarnation {
 	t.Helper()
-	tn := newTenure("x", time.Now)
+	tn := newIncarnation("x", time.Now)
 	tn.follow(in("x", 7), "a", second)
 	r, due, _ := tn.renewal()
 	if !due || r.Node != 7 || !tn.answered(r, nil) {
@@ -37,23 +37,25 @@ func granted(t *testing.T) *tenure {
 	return tn
 }
 
-func stands(tn *tenure) bool { return tn.standing.Load().Valid(time.Now()) }
+func stands(tn *incarnation) bool { return tn.standing.Load().Valid(time.Now()) }
 
-func TestTenureEnds(t *testing.T) {
-	for name, end := range map[string]func(*tenure) bool{
-		"the view has it lost": func(tn *tenure) bool { return tn.follow(in("", 0, Lost{Node: 7, Name: "a", Boot: "x"}), "a", second) },
-		"the view has it not":  func(tn *tenure) bool { return tn.follow(in("", 0), "a", second) },
-		"the view has another": func(tn *tenure) bool { return tn.follow(in("y", 9), "a", second) },
-		"it is refused": func(tn *tenure) bool {
+func TestIncarnationEnds(t *testing.T) {
+	for name, end := range map[string]func(*incarnation) bool{
+		"the view has it lost": func(tn *incarnation) bool {
+			return tn.follow(in("", 0, Lost{Node: 7, Name: "a", Boot: "x"}), "a", second)
+		},
+		"the view has it not":  func(tn *incarnation) bool { return tn.follow(in("", 0), "a", second) },
+		"the view has another": func(tn *incarnation) bool { return tn.follow(in("y", 9), "a", second) },
+		"it is refused": func(tn *incarnation) bool {
 			time.Sleep(200 * time.Millisecond)
 			r, due, _ := tn.renewal()
-			return due && tn.answered(r, fmt.Errorf("wrapped: %w", errLost))
+			return due && tn.answered(r, fmt.Errorf("wrapped: %w", errNotMember))
 		},
-		"it has lapsed": func(tn *tenure) bool {
+		"it has lapsed": func(tn *incarnation) bool {
 			time.Sleep(900 * time.Millisecond)
 			return tn.follow(in("x", 7), "a", second)
 		},
-		"it has lapsed when the answer comes": func(tn *tenure) bool {
+		"it has lapsed when the answer comes": func(tn *incarnation) bool {
 			time.Sleep(800 * time.Millisecond)
 			r, _, _ := tn.renewal()
 			time.Sleep(100 * time.Millisecond)
@@ -77,7 +79,7 @@ func TestTenureEnds(t *testing.T) {
 			if !tn.rejoin() || tn.rejoin() {
 				t.Errorf("%s: it does not rejoin once", name)
 			}
-			if boot, voided := tn.incarnation(); boot != "x.1" || voided != 7 {
+			if boot, voided := tn.current(); boot != "x.1" || voided != 7 {
 				t.Errorf("%s: it is %s after %d", name, boot, voided)
 			}
 			if tn.follow(in("x", 7), "a", second); stands(tn) {
@@ -113,7 +115,7 @@ func TestStandingLapsesByItself(t *testing.T) {
 // One that was never let in, or never got a lease, has nothing to come back from.
 func TestNothingToRejoin(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		tn := newTenure("x", time.Now)
+		tn := newIncarnation("x", time.Now)
 		tn.follow(in("", 0), "a", second)
 		time.Sleep(time.Hour)
 		if tn.rejoin() {

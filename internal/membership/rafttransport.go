@@ -9,23 +9,23 @@ import (
 	"github.com/hashicorp/raft"
 )
 
-// patient is raft's transport. It refuses answers in terms that no election has led to,
+// retryTransport is raft's transport. It refuses answers in terms that no election has led to,
 // has a candidate's vote on disk before it asks for others, and keeps raft's
 // replication from giving up on a server that cannot be reached. Raft waits twice as long after each failure, up to 10 s, so that a
 // gateway which returns after a while would be a member for seconds before it
 // saw the view that says so. Here a call for entries fails only when nobody
 // needs it any more; heartbeats fail as they do, and tell raft who is there.
-type patient struct {
+type retryTransport struct {
 	*raft.NetworkTransport
 	c *Cluster
 }
 
-var _ raft.Transport = patient{}
+var _ raft.Transport = retryTransport{}
 
 var errDiskHangs = errors.New("membership: the disk of data_dir does not answer")
 
 // AppendEntries implements raft.Transport.
-func (p patient) AppendEntries(id raft.ServerID, target raft.ServerAddress, args *raft.AppendEntriesRequest, resp *raft.AppendEntriesResponse) error {
+func (p retryTransport) AppendEntries(id raft.ServerID, target raft.ServerAddress, args *raft.AppendEntriesRequest, resp *raft.AppendEntriesResponse) error {
 	for {
 		err := errDiskHangs // the others hear nothing then, and elect another leader
 		if !p.c.diskHangs() {
@@ -43,7 +43,7 @@ func (p patient) AppendEntries(id raft.ServerID, target raft.ServerAddress, args
 
 // RequestVote implements raft.Transport. The term and this candidate's own vote are
 // written before it asks, in one.
-func (p patient) RequestVote(id raft.ServerID, target raft.ServerAddress, args *raft.RequestVoteRequest, resp *raft.RequestVoteResponse) error {
+func (p retryTransport) RequestVote(id raft.ServerID, target raft.ServerAddress, args *raft.RequestVoteRequest, resp *raft.RequestVoteResponse) error {
 	if err := p.c.mayStand(); err != nil {
 		return err
 	}
@@ -56,7 +56,7 @@ func (p patient) RequestVote(id raft.ServerID, target raft.ServerAddress, args *
 }
 
 // RequestPreVote implements raft.WithPreVote.
-func (p patient) RequestPreVote(id raft.ServerID, target raft.ServerAddress, args *raft.RequestPreVoteRequest, resp *raft.RequestPreVoteResponse) error {
+func (p retryTransport) RequestPreVote(id raft.ServerID, target raft.ServerAddress, args *raft.RequestPreVoteRequest, resp *raft.RequestPreVoteResponse) error {
 	if err := p.c.mayStand(); err != nil {
 		return err
 	}
@@ -64,13 +64,13 @@ func (p patient) RequestPreVote(id raft.ServerID, target raft.ServerAddress, arg
 }
 
 // InstallSnapshot implements raft.Transport.
-func (p patient) InstallSnapshot(id raft.ServerID, target raft.ServerAddress, args *raft.InstallSnapshotRequest, resp *raft.InstallSnapshotResponse, data io.Reader) error {
+func (p retryTransport) InstallSnapshot(id raft.ServerID, target raft.ServerAddress, args *raft.InstallSnapshotRequest, resp *raft.InstallSnapshotResponse, data io.Reader) error {
 	return p.answer(p.NetworkTransport.InstallSnapshot(id, target, args, resp, data), &resp.Term)
 }
 
 // answer refuses an answer with a term that no election has led to: raft would go on in
 // it.
-func (p patient) answer(err error, term *uint64) error {
+func (p retryTransport) answer(err error, term *uint64) error {
 	if err == nil {
 		err = p.c.plausible(*term, 0)
 	}

@@ -1,6 +1,5 @@
-// Package tickets is a fair semaphore with time limits in memory, for tests of
-// what uses tickets: it does what all gateways together do.
-package tickets
+// Package admintest has stand-ins for tests of what uses package admin.
+package admintest
 
 import (
 	"context"
@@ -14,8 +13,9 @@ import (
 	"github.com/kgate/kgate/internal/admin"
 )
 
-// Memory has tickets of some pools. It implements admin.Tickets.
-type Memory struct {
+// Tickets is a fair semaphore with time limits, in memory: it does what all
+// gateways together do. It implements admin.Tickets.
+type Tickets struct {
 	mu    sync.Mutex
 	pools map[string]*pool
 	all   map[string]*ticket
@@ -24,7 +24,7 @@ type Memory struct {
 	unavailable error
 }
 
-var _ admin.Tickets = (*Memory)(nil)
+var _ admin.Tickets = (*Tickets)(nil)
 
 type pool struct {
 	k, granted int
@@ -40,9 +40,9 @@ type ticket struct {
 	next  chan struct{} // closed when the state changes
 }
 
-// New returns pools with the k given by name.
-func New(k map[string]int) *Memory {
-	m := &Memory{pools: make(map[string]*pool), all: make(map[string]*ticket), limit: 100}
+// NewTickets returns pools with the k given by name.
+func NewTickets(k map[string]int) *Tickets {
+	m := &Tickets{pools: make(map[string]*pool), all: make(map[string]*ticket), limit: 100}
 	for name, n := range k {
 		m.pools[name] = &pool{k: n}
 	}
@@ -50,21 +50,21 @@ func New(k map[string]int) *Memory {
 }
 
 // Fail makes everything fail with err, until it is nil.
-func (m *Memory) Fail(err error) {
+func (m *Tickets) Fail(err error) {
 	m.mu.Lock()
 	defer m.mu.Unlock()
 	m.unavailable = err
 }
 
 // Count returns how many tickets of the pool hold a slot and wait.
-func (m *Memory) Count(name string) (granted, waiting int) {
+func (m *Tickets) Count(name string) (granted, waiting int) {
 	m.mu.Lock()
 	defer m.mu.Unlock()
 	return m.pools[name].granted, len(m.pools[name].line)
 }
 
 // Drop takes a ticket away from its holder.
-func (m *Memory) Drop(id string, why admin.Reason) {
+func (m *Tickets) Drop(id string, why admin.Reason) {
 	m.mu.Lock()
 	defer m.mu.Unlock()
 	if t := m.all[id]; t != nil {
@@ -73,7 +73,7 @@ func (m *Memory) Drop(id string, why admin.Reason) {
 }
 
 // DropWaiting takes all waiting tickets of the pool away from their holders.
-func (m *Memory) DropWaiting(name string, why admin.Reason) {
+func (m *Tickets) DropWaiting(name string, why admin.Reason) {
 	m.mu.Lock()
 	defer m.mu.Unlock()
 	for _, t := range slices.Clone(m.pools[name].line) {
@@ -82,7 +82,7 @@ func (m *Memory) DropWaiting(name string, why admin.Reason) {
 }
 
 // Request implements admin.Tickets.
-func (m *Memory) Request(_ context.Context, q admin.TicketRequest) (admin.Ticket, error) {
+func (m *Tickets) Request(_ context.Context, q admin.TicketRequest) (admin.Ticket, error) {
 	m.mu.Lock()
 	defer m.mu.Unlock()
 	p := m.pools[q.Pool]
@@ -105,7 +105,7 @@ func (m *Memory) Request(_ context.Context, q admin.TicketRequest) (admin.Ticket
 }
 
 // Test implements admin.Tickets.
-func (m *Memory) Test(ctx context.Context, id string, while admin.TicketState, wait time.Duration) (admin.Ticket, error) {
+func (m *Tickets) Test(ctx context.Context, id string, while admin.TicketState, wait time.Duration) (admin.Ticket, error) {
 	timeout := time.NewTimer(wait)
 	defer timeout.Stop()
 	m.mu.Lock()
@@ -148,7 +148,7 @@ func (m *Memory) Test(ctx context.Context, id string, while admin.TicketState, w
 }
 
 // Renew implements admin.Tickets.
-func (m *Memory) Renew(_ context.Context, id string) (admin.Ticket, error) {
+func (m *Tickets) Renew(_ context.Context, id string) (admin.Ticket, error) {
 	m.mu.Lock()
 	defer m.mu.Unlock()
 	t, err := m.find(id)
@@ -160,7 +160,7 @@ func (m *Memory) Renew(_ context.Context, id string) (admin.Ticket, error) {
 }
 
 // End implements admin.Tickets.
-func (m *Memory) End(_ context.Context, id string) error {
+func (m *Tickets) End(_ context.Context, id string) error {
 	m.mu.Lock()
 	defer m.mu.Unlock()
 	t, err := m.find(id)
@@ -175,7 +175,7 @@ func (m *Memory) End(_ context.Context, id string) error {
 	return nil
 }
 
-func (m *Memory) find(id string) (*ticket, error) {
+func (m *Tickets) find(id string) (*ticket, error) {
 	t := m.all[id]
 	switch {
 	case m.unavailable != nil:
@@ -196,7 +196,7 @@ func (t *ticket) sign() {
 	t.Expires = time.Now().Add(t.TTL)
 }
 
-func (m *Memory) end(t *ticket, why admin.Reason) {
+func (m *Tickets) end(t *ticket, why admin.Reason) {
 	if t.ended != "" {
 		return
 	}

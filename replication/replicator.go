@@ -7,43 +7,43 @@ import (
 	"github.com/kgate/kgate/kmutex"
 )
 
-// Replicas is the owner's side of replication: what goes to whom, and up to
+// Replicator is the owner's side of replication: what goes to whom, and up to
 // which version the table is synced.
-type Replicas struct {
+type Replicator struct {
 	table *Table
-	// successors have to acknowledge. Former ones keep their copies until the
+	// successors have to acknowledge. Former ones keep their replicas until the
 	// present ones have caught up.
-	successors, former map[kmutex.Node]*replica
+	successors, former map[kmutex.Node]*successor
 	synced             uint64
 	seq                uint64
 	limit              int // of a push, in bytes of JSON
 	// greeted are members that started after this owner did. Such a one may have
-	// a copy on disk from when it was a successor, under its former number, and
-	// is told once that the copy is void.
+	// a replica on disk from when it was a successor, under its former number, and
+	// is told once that the replica is void.
 	greeted map[kmutex.Node]bool
 }
 
-// replica is one successor as its acknowledgements tell.
-type replica struct {
+// successor is one successor as its acknowledgements tell.
+type successor struct {
 	Progress
 	began       uint64 // version of the table when the whole of it began to go
 	outstanding uint64 // number of the push that has not been answered; 0: none
 }
 
-// NewReplicas returns the owner's side for a table that nobody has yet. A table
+// NewReplicator returns the owner's side for a table that nobody has yet. A table
 // has one owner's side for as long as it lives.
-func NewReplicas(t *Table) *Replicas {
-	return &Replicas{
-		table: t, successors: make(map[kmutex.Node]*replica), former: make(map[kmutex.Node]*replica),
+func NewReplicator(t *Table) *Replicator {
+	return &Replicator{
+		table: t, successors: make(map[kmutex.Node]*successor), former: make(map[kmutex.Node]*successor),
 		greeted: make(map[kmutex.Node]bool), limit: MaxPush,
 	}
 }
 
 // Follow takes over the successors of a new view. A new one counts from now on;
 // one that is no member any more does not count.
-func (r *Replicas) Follow(successors, members []kmutex.Node) {
+func (r *Replicator) Follow(successors, members []kmutex.Node) {
 	before := r.successors
-	r.successors = make(map[kmutex.Node]*replica, len(successors))
+	r.successors = make(map[kmutex.Node]*successor, len(successors))
 	for _, n := range successors {
 		switch {
 		case before[n] != nil:
@@ -51,7 +51,7 @@ func (r *Replicas) Follow(successors, members []kmutex.Node) {
 		case r.former[n] != nil:
 			r.successors[n] = r.former[n]
 		default:
-			r.successors[n] = new(replica)
+			r.successors[n] = new(successor)
 		}
 		delete(r.former, n)
 		delete(before, n)
@@ -61,11 +61,11 @@ func (r *Replicas) Follow(successors, members []kmutex.Node) {
 	}
 	for _, n := range members {
 		if n > r.table.Owner() && !r.greeted[n] && r.successors[n] == nil && r.former[n] == nil {
-			r.former[n] = new(replica)
+			r.former[n] = new(successor)
 		}
 	}
 	gone := func(n kmutex.Node) bool { return !slices.Contains(members, n) }
-	maps.DeleteFunc(r.former, func(n kmutex.Node, _ *replica) bool { return gone(n) })
+	maps.DeleteFunc(r.former, func(n kmutex.Node, _ *successor) bool { return gone(n) })
 	maps.DeleteFunc(r.greeted, func(n kmutex.Node, _ bool) bool { return gone(n) })
 	for _, n := range members {
 		r.greeted[n] = true
@@ -75,16 +75,16 @@ func (r *Replicas) Follow(successors, members []kmutex.Node) {
 
 // Synced returns the version up to which every change is synced. It never goes
 // back: what p successors had is not lost when a view adds one that has not.
-func (r *Replicas) Synced() uint64 {
+func (r *Replicator) Synced() uint64 {
 	r.settle() // without successors, nothing else does
 	return r.synced
 }
 
 // CaughtUp reports whether all present successors have all that was ever synced.
-func (r *Replicas) CaughtUp() bool { return r.acknowledged() >= r.synced }
+func (r *Replicator) CaughtUp() bool { return r.acknowledged() >= r.synced }
 
 // Lag tells how many versions each present successor is behind the table.
-func (r *Replicas) Lag() map[kmutex.Node]int {
+func (r *Replicator) Lag() map[kmutex.Node]int {
 	lag := make(map[kmutex.Node]int, len(r.successors))
 	for n, s := range r.successors {
 		lag[n] = int(r.table.Version() - s.Version)
@@ -92,7 +92,7 @@ func (r *Replicas) Lag() map[kmutex.Node]int {
 	return lag
 }
 
-func (r *Replicas) acknowledged() uint64 {
+func (r *Replicator) acknowledged() uint64 {
 	least := r.table.Version()
 	for _, s := range r.successors {
 		least = min(least, s.Version)
@@ -100,7 +100,7 @@ func (r *Replicas) acknowledged() uint64 {
 	return least
 }
 
-func (r *Replicas) settle() { r.synced = max(r.synced, r.acknowledged()) }
+func (r *Replicator) settle() { r.synced = max(r.synced, r.acknowledged()) }
 
 // Outgoing is a push and where it goes.
 type Outgoing struct {
@@ -111,7 +111,7 @@ type Outgoing struct {
 // Next returns the pushes that may go now: to each gateway at most one at a
 // time, so that changes gather while one is under way. Each must be answered by
 // Acked or Failed.
-func (r *Replicas) Next() []Outgoing {
+func (r *Replicator) Next() []Outgoing {
 	var out []Outgoing
 	synced := r.Synced()
 	for _, n := range nodes(r.successors) {
@@ -138,14 +138,14 @@ func (r *Replicas) Next() []Outgoing {
 	return out
 }
 
-func (r *Replicas) send(to kmutex.Node, s *replica, p *Push) Outgoing {
+func (r *Replicator) send(to kmutex.Node, s *successor, p *Push) Outgoing {
 	r.seq++
 	p.Seq, p.Owner = r.seq, r.table.Owner()
 	s.outstanding = p.Seq
 	return Outgoing{To: to, Push: p}
 }
 
-func nodes(m map[kmutex.Node]*replica) []kmutex.Node {
+func nodes(m map[kmutex.Node]*successor) []kmutex.Node {
 	out := make([]kmutex.Node, 0, len(m))
 	for n := range m {
 		out = append(out, n)
@@ -156,8 +156,8 @@ func nodes(m map[kmutex.Node]*replica) []kmutex.Node {
 
 // Acked takes in the answer to a push. Answers to other pushes than the one
 // outstanding count nothing.
-func (r *Replicas) Acked(from kmutex.Node, a Ack) {
-	s := r.replica(from)
+func (r *Replicator) Acked(from kmutex.Node, a Ack) {
+	s := r.successor(from)
 	if s == nil || s.outstanding != a.Seq {
 		return
 	}
@@ -172,13 +172,13 @@ func (r *Replicas) Acked(from kmutex.Node, a Ack) {
 }
 
 // Failed says that a push will not be answered; it goes again.
-func (r *Replicas) Failed(to kmutex.Node, seq uint64) {
-	if s := r.replica(to); s != nil && s.outstanding == seq {
+func (r *Replicator) Failed(to kmutex.Node, seq uint64) {
+	if s := r.successor(to); s != nil && s.outstanding == seq {
 		s.outstanding = 0
 	}
 }
 
-func (r *Replicas) replica(n kmutex.Node) *replica {
+func (r *Replicator) successor(n kmutex.Node) *successor {
 	if s := r.successors[n]; s != nil {
 		return s
 	}

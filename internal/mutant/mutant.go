@@ -36,9 +36,10 @@ type Suite struct {
 	By string
 	// Args are further arguments for the tests.
 	Args []string
-	// Program is a main package, as go build takes it. If it is set the defects
-	// are planted in it and not in the tests, which find its path in the
-	// environment variable Variable. They run one after the other.
+	// Program is the directory of a main package, relative to the directory of the
+	// test. If it is set the defects are planted in it and not in the tests, which
+	// find its path in the environment variable Variable. They run one after the
+	// other.
 	Program, Variable string
 	// Note is a regular expression for what else of the failing run belongs in the
 	// log, as the command that repeats it.
@@ -73,8 +74,9 @@ func (s Suite) verdict(t *testing.T, m Mutant) string {
 	env := os.Environ()
 	if s.Program != "" {
 		path := filepath.Join(t.TempDir(), "program")
-		build := slices.Concat([]string{"build"}, overlay, []string{"-o", path, s.Program})
-		if out, err := exec.CommandContext(t.Context(), "go", build...).CombinedOutput(); err != nil {
+		build := exec.CommandContext(t.Context(), "go", slices.Concat([]string{"build", "-C", s.Program}, overlay, []string{"-o", path, "."})...)
+		build.Env = append(env, "GOWORK=off")
+		if out, err := build.CombinedOutput(); err != nil {
 			return "the mutant does not compile:\n" + string(out)
 		}
 		overlay, env = nil, append(env, s.Variable+"="+path)

@@ -23,10 +23,10 @@ type Standing struct {
 // Valid reports that requests may be in flight at the given time.
 func (s Standing) Valid(now time.Time) bool { return now.Before(s.Until) }
 
-// tenure is the succession of this gateway's incarnations. What the newest one
+// incarnation is the succession of this gateway's incarnations. What the newest one
 // is comes from views and from answers to renewals; only standing is read
 // without the lock.
-type tenure struct {
+type incarnation struct {
 	start    time.Time // instants are counted from here
 	now      func() time.Time
 	leased   time.Time // the lease counts from here, on the clock of now
@@ -42,35 +42,35 @@ type tenure struct {
 	void    bool          // nothing can come of this incarnation any more
 }
 
-// newTenure begins with a process; now is bootNow, but in tests.
-func newTenure(boot string, now func() time.Time) *tenure {
-	t := &tenure{start: time.Now(), now: now, leased: now(), first: boot, boot: boot}
+// newIncarnation begins with a process; now is bootNow, but in tests.
+func newIncarnation(boot string, now func() time.Time) *incarnation {
+	t := &incarnation{start: time.Now(), now: now, leased: now(), first: boot, boot: boot}
 	t.standing.Store(&Standing{})
 	return t
 }
 
 // clock tells the time to the leader's rules and to who grants leases. While the
 // machine sleeps it may stop: then they wait longer.
-func (t *tenure) clock() time.Duration { return time.Since(t.start) }
+func (t *incarnation) clock() time.Duration { return time.Since(t.start) }
 
 // leaseClock tells the time to this gateway's own lease. It goes on while the machine
 // sleeps: the next look at the lease then finds it over. Standing.Until is on the
 // clock of the timers all the same, because it is read for each admission.
-func (t *tenure) leaseClock() time.Duration { return t.now().Sub(t.leased) }
+func (t *incarnation) leaseClock() time.Duration { return t.now().Sub(t.leased) }
 
 // at returns what the clock showed at an instant.
-func (t *tenure) at(instant time.Time) time.Duration { return instant.Sub(t.start) }
+func (t *incarnation) at(instant time.Time) time.Duration { return instant.Sub(t.start) }
 
-// incarnation returns who this gateway is now, and whom it has been before
+// current returns who this gateway is now, and whom it has been before
 // without anything left of it.
-func (t *tenure) incarnation() (boot string, voided kmutex.Node) {
+func (t *incarnation) current() (boot string, voided kmutex.Node) {
 	t.mu.Lock()
 	defer t.mu.Unlock()
 	return t.boot, t.voided
 }
 
 // follow takes in a view. It reports whether the standing began or ended.
-func (t *tenure) follow(v *View, name string, terms lease.Terms) bool {
+func (t *incarnation) follow(v *View, name string, terms lease.Terms) bool {
 	t.mu.Lock()
 	defer t.mu.Unlock()
 	if t.void {
@@ -91,7 +91,7 @@ func (t *tenure) follow(v *View, name string, terms lease.Terms) bool {
 }
 
 // expire notes that the lease has lapsed. The caller holds mu.
-func (t *tenure) expire() bool {
+func (t *incarnation) expire() bool {
 	if t.void || t.holder == nil || !t.holder.Over(t.leaseClock()) {
 		return false
 	}
@@ -100,13 +100,13 @@ func (t *tenure) expire() bool {
 }
 
 // end voids the incarnation. The caller holds mu.
-func (t *tenure) end() {
+func (t *incarnation) end() {
 	t.void = true
 	t.standing.Store(&Standing{})
 }
 
 // rejoin begins the next incarnation if the present one is void.
-func (t *tenure) rejoin() bool {
+func (t *incarnation) rejoin() bool {
 	t.mu.Lock()
 	defer t.mu.Unlock()
 	t.expire()
@@ -124,7 +124,7 @@ func (t *tenure) rejoin() bool {
 
 // renewal returns the one that is due, and how long until the next thing
 // happens: a renewal, or the end of the lease.
-func (t *tenure) renewal() (r lease.Renewal, due bool, wait time.Duration) {
+func (t *incarnation) renewal() (r lease.Renewal, due bool, wait time.Duration) {
 	t.mu.Lock()
 	defer t.mu.Unlock()
 	if t.void || t.holder == nil {
@@ -143,7 +143,7 @@ func (t *tenure) renewal() (r lease.Renewal, due bool, wait time.Duration) {
 
 // answered takes in what became of a renewal. It reports whether the standing
 // began or ended.
-func (t *tenure) answered(r lease.Renewal, err error) bool {
+func (t *incarnation) answered(r lease.Renewal, err error) bool {
 	t.mu.Lock()
 	defer t.mu.Unlock()
 	if t.void || t.holder == nil || t.node != r.Node {
@@ -159,7 +159,7 @@ func (t *tenure) answered(r lease.Renewal, err error) bool {
 		until, _ := t.holder.Until()
 		t.standing.Store(&Standing{Node: r.Node, Until: at.Add(until - now)})
 		return !before
-	case isLost(err):
+	case isNotMember(err):
 		t.holder.Refused(r)
 	default:
 		t.holder.Failed(r, now)
@@ -169,17 +169,17 @@ func (t *tenure) answered(r lease.Renewal, err error) bool {
 
 // Standing returns the present one. It is cheap enough for every admission and
 // every write. It lapses by itself: compare Until with the clock.
-func (c *Cluster) Standing() Standing { return *c.tenure.standing.Load() }
+func (c *Cluster) Standing() Standing { return *c.incarnation.standing.Load() }
 
 // Rejoin lets a gateway come back whose incarnation was lost or whose lease has
 // lapsed. The caller vouches that nothing which the incarnation had is in flight
 // any more: every connection to an upstream is closed. It does nothing while the
 // incarnation may still get a standing, so it may be called at every change.
 func (c *Cluster) Rejoin() {
-	if !c.tenure.rejoin() {
+	if !c.incarnation.rejoin() {
 		return
 	}
-	boot, voided := c.tenure.incarnation()
+	boot, voided := c.incarnation.current()
 	c.config.Logger.Info("coming back as a new incarnation", slog.String("boot", boot), slog.Uint64("voided_node", uint64(voided)))
 	c.machine.touch() // the renewing goroutine tells gossip
 }

@@ -19,9 +19,9 @@ import (
 	"github.com/kgate/kgate/kmutex"
 )
 
-// grants is the leader's end of the leases: it drives a lease.Grantor for each
+// leaseServer is the leader's end of the leases: it drives a lease.Grantor for each
 // term that this gateway leads.
-type grants struct {
+type leaseServer struct {
 	c *Cluster
 	// wake tells the goroutine that asks the voters.
 	wake chan struct{}
@@ -45,17 +45,17 @@ type waiter struct {
 // errUnconfirmed means that this gateway could not make sure that it leads.
 var errUnconfirmed = errors.New("membership: the lead could not be confirmed")
 
-func newGrants(c *Cluster) *grants {
-	return &grants{c: c, wake: make(chan struct{}, 1), asking: make(map[string]int)}
+func newLeaseServer(c *Cluster) *leaseServer {
+	return &leaseServer{c: c, wake: make(chan struct{}, 1), asking: make(map[string]int)}
 }
 
 // begin takes the lead in a term. Everything that was committed before it must
 // be in the view.
-func (g *grants) begin(term uint64) {
+func (g *leaseServer) begin(term uint64) {
 	g.mu.Lock()
 	defer g.mu.Unlock()
 	g.drop()
-	now := g.c.tenure.clock()
+	now := g.c.incarnation.clock()
 	if g.last != nil {
 		g.grantor = g.last.Again(term)
 	}
@@ -71,13 +71,13 @@ func (g *grants) begin(term uint64) {
 }
 
 // end gives the lead up.
-func (g *grants) end() {
+func (g *leaseServer) end() {
 	g.mu.Lock()
 	defer g.mu.Unlock()
 	g.drop()
 }
 
-func (g *grants) drop() {
+func (g *leaseServer) drop() {
 	for _, w := range g.waiting {
 		close(w.done)
 	}
@@ -85,7 +85,7 @@ func (g *grants) drop() {
 }
 
 // leads reports that this gateway leads the term and has caught up.
-func (g *grants) leads(term uint64) bool {
+func (g *leaseServer) leads(term uint64) bool {
 	g.mu.Lock()
 	defer g.mu.Unlock()
 	return g.leading() && g.grantor.Term() == term
@@ -93,23 +93,23 @@ func (g *grants) leads(term uint64) bool {
 
 // leading reports that the grantor's word counts, as far as can be known
 // without asking. The caller holds mu.
-func (g *grants) leading() bool {
+func (g *leaseServer) leading() bool {
 	return g.grantor != nil && !g.grantor.Deposed() &&
 		g.c.raft.State() == raft.Leader && g.c.raft.CurrentTerm() == g.grantor.Term()
 }
 
 // follow has the rules see the newest view. The caller holds mu.
-func (g *grants) follow() {
+func (g *leaseServer) follow() {
 	v := g.c.View()
 	if g.view == v.Number && g.view != 0 {
 		return
 	}
 	g.view = v.Number
-	g.rules.Follow(v.forRules(), g.c.tenure.clock())
+	g.rules.Follow(v.forRules(), g.c.incarnation.clock())
 }
 
 // ask takes in a renewal and waits for what becomes of it.
-func (g *grants) ask(ctx context.Context, p plea) error {
+func (g *leaseServer) ask(ctx context.Context, p renewalRequest) error {
 	done, err := g.receive(p)
 	if err != nil {
 		return err
@@ -125,17 +125,17 @@ func (g *grants) ask(ctx context.Context, p plea) error {
 	}
 }
 
-func (g *grants) receive(p plea) (<-chan bool, error) {
+func (g *leaseServer) receive(p renewalRequest) (<-chan bool, error) {
 	g.mu.Lock()
 	defer g.mu.Unlock()
 	if !g.leading() {
 		return nil, raft.ErrNotLeader
 	}
 	g.follow()
-	if _, gone := g.c.View().Gone(p.Node); gone {
-		return nil, errLost
+	if _, gone := g.c.View().LostMember(p.Node); gone {
+		return nil, errNotMember
 	}
-	now := g.c.tenure.clock()
+	now := g.c.incarnation.clock()
 	if !g.rules.Receive(p.Renewal, leader.Report{View: p.View, Down: p.Down, Missing: p.Missing}, now) {
 		return nil, fmt.Errorf("%w: node %d is not in the view", ErrCommand, p.Node)
 	}
@@ -152,7 +152,7 @@ func (g *grants) receive(p plea) (<-chan bool, error) {
 }
 
 // rounds asks the voters, as long as there are renewals to grant.
-func (g *grants) rounds() {
+func (g *leaseServer) rounds() {
 	for {
 		select {
 		case <-g.c.closing.Done():
@@ -178,7 +178,7 @@ type said struct {
 
 // round makes sure that this gateway led after the renewals were received, and
 // grants them. It reports whether it did something.
-func (g *grants) round() bool {
+func (g *leaseServer) round() bool {
 	g.mu.Lock()
 	if !g.leading() || !g.grantor.Waiting() {
 		g.mu.Unlock()
@@ -212,7 +212,7 @@ func (g *grants) round() bool {
 // askVoter asks a voter for its term. It waits for the answer also when the round
 // is decided: giving up would cost the connection, and the next question another
 // handshake.
-func (g *grants) askVoter(voter string) said {
+func (g *leaseServer) askVoter(voter string) said {
 	ctx, cancel := context.WithTimeout(g.c.closing, g.c.config.CallTimeout)
 	defer cancel()
 	t, err := g.c.termOf(ctx, voter)
@@ -236,7 +236,7 @@ func (c *Cluster) voters() []string {
 }
 
 // answer takes in what a voter said; it reports whether the round is decided.
-func (g *grants) answer(grantor *lease.Grantor, number uint64, voter string, term uint64) bool {
+func (g *leaseServer) answer(grantor *lease.Grantor, number uint64, voter string, term uint64) bool {
 	g.mu.Lock()
 	defer g.mu.Unlock()
 	if g.grantor != grantor {
@@ -301,7 +301,7 @@ func (c *Cluster) serveTerm(w http.ResponseWriter, r *http.Request) {
 }
 
 func (c *Cluster) serveLease(w http.ResponseWriter, r *http.Request) {
-	var p plea
+	var p renewalRequest
 	data, err := io.ReadAll(http.MaxBytesReader(w, r.Body, maxCommand))
 	if err == nil {
 		err = json.Unmarshal(data, &p)
@@ -319,11 +319,11 @@ func (c *Cluster) serveLease(w http.ResponseWriter, r *http.Request) {
 	}
 	ctx, cancel := context.WithTimeout(r.Context(), c.config.CallTimeout)
 	defer cancel()
-	switch err := c.grants.ask(ctx, p); {
+	switch err := c.leases.ask(ctx, p); {
 	case err == nil:
-		writeJSON(w, http.StatusOK, answer{Granted: true})
-	case errors.Is(err, errLost):
-		writeJSON(w, http.StatusOK, answer{Lost: true})
+		writeJSON(w, http.StatusOK, renewalAnswer{Granted: true})
+	case errors.Is(err, errNotMember):
+		writeJSON(w, http.StatusOK, renewalAnswer{Lost: true})
 	default:
 		http.Error(w, err.Error(), http.StatusMisdirectedRequest)
 	}

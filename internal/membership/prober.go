@@ -21,34 +21,34 @@ const (
 	probesFailed  = 3
 )
 
-// evidence is what this gateway knows at first hand about members that it
+// prober is what this gateway knows at first hand about members that it
 // cannot reach. Every gateway collects it all the time, so that a new leader can
 // act at once.
-type evidence struct {
+type prober struct {
 	mu     sync.Mutex
-	trails map[kmutex.Node]*trail
+	byNode map[kmutex.Node]*probes
 }
 
-// trail is what there is about one member that is in doubt.
-type trail struct {
+// probes are the dials of one member that is in doubt.
+type probes struct {
 	next time.Time // of the next dial
 	open int       // dials that have no answer yet
 	// failed dials in a row, and when the first of them began.
 	failed int
 	since  time.Time
-	// run counts the rows, so that a dial of an earlier one counts nothing.
-	run int
+	// streak is the number of the present row of dials. A dial of an earlier one does not count.
+	streak int
 }
 
-func newEvidence() *evidence { return &evidence{trails: make(map[kmutex.Node]*trail)} }
+func newProber() *prober { return &prober{byNode: make(map[kmutex.Node]*probes)} }
 
-// gone returns the members that strong evidence is against: at least three dials in
+// unreachable returns the members that strong evidence is against: at least three dials in
 // a row were refused or not answered; and since when these dials have failed.
-func (e *evidence) gone() map[kmutex.Node]time.Time {
+func (e *prober) unreachable() map[kmutex.Node]time.Time {
 	e.mu.Lock()
 	defer e.mu.Unlock()
 	gone := make(map[kmutex.Node]time.Time)
-	for node, t := range e.trails {
+	for node, t := range e.byNode {
 		if t.failed >= probesFailed {
 			gone[node] = t.since
 		}
@@ -57,20 +57,20 @@ func (e *evidence) gone() map[kmutex.Node]time.Time {
 }
 
 // follow takes in which members are in doubt, and returns whom to dial now.
-func (e *evidence) follow(doubtful map[kmutex.Node]time.Time, now time.Time) []kmutex.Node {
+func (e *prober) follow(doubtful map[kmutex.Node]time.Time, now time.Time) []kmutex.Node {
 	e.mu.Lock()
 	defer e.mu.Unlock()
-	for node := range e.trails {
+	for node := range e.byNode {
 		if _, still := doubtful[node]; !still {
-			delete(e.trails, node)
+			delete(e.byNode, node)
 		}
 	}
 	var due []kmutex.Node
 	for node := range doubtful {
-		t := e.trails[node]
+		t := e.byNode[node]
 		if t == nil {
-			t = &trail{next: now}
-			e.trails[node] = t
+			t = &probes{next: now}
+			e.byNode[node] = t
 		}
 		if now.Before(t.next) || t.open >= probesFailed {
 			continue
@@ -82,21 +82,21 @@ func (e *evidence) follow(doubtful map[kmutex.Node]time.Time, now time.Time) []k
 	return due
 }
 
-// row returns which row of dials one belongs to that begins now.
-func (e *evidence) row(node kmutex.Node) int {
+// streak returns the number of the row to which a dial belongs that begins now.
+func (e *prober) streak(node kmutex.Node) int {
 	e.mu.Lock()
 	defer e.mu.Unlock()
-	if t := e.trails[node]; t != nil {
-		return t.run
+	if t := e.byNode[node]; t != nil {
+		return t.streak
 	}
 	return -1
 }
 
 // dialed takes in what became of a dial.
-func (e *evidence) dialed(node kmutex.Node, row int, began time.Time, failed bool) {
+func (e *prober) dialed(node kmutex.Node, streak int, began time.Time, failed bool) {
 	e.mu.Lock()
 	defer e.mu.Unlock()
-	t := e.trails[node]
+	t := e.byNode[node]
 	if t == nil {
 		return // there is no doubt any more
 	}
@@ -104,8 +104,8 @@ func (e *evidence) dialed(node kmutex.Node, row int, began time.Time, failed boo
 	switch {
 	case !failed:
 		t.failed = 0
-		t.run++
-	case row != t.run:
+		t.streak++
+	case streak != t.streak:
 	default:
 		if t.failed == 0 {
 			t.since = began
@@ -123,19 +123,19 @@ func (c *Cluster) watchLinks(now time.Time) {
 	}
 	v := c.View()
 	doubtful := c.config.Links.Down()
-	for _, node := range c.grants.quiet() {
+	for _, node := range c.leases.quiet() {
 		if _, down := doubtful[node]; !down {
 			doubtful[node] = now
 		}
 	}
-	for _, node := range c.evidence.follow(doubtful, now) {
+	for _, node := range c.prober.follow(doubtful, now) {
 		m, in := v.Member(node)
-		row := c.evidence.row(node)
+		streak := c.prober.streak(node)
 		if !in {
-			c.evidence.dialed(node, row, now, false)
+			c.prober.dialed(node, streak, now, false)
 			continue
 		}
-		c.wg.Go(func() { c.evidence.dialed(node, row, now, !c.reaches(c.closing, m.PeerAddr)) })
+		c.wg.Go(func() { c.prober.dialed(node, streak, now, !c.reaches(c.closing, m.PeerAddr)) })
 	}
 }
 

@@ -35,29 +35,29 @@ func (a attempts) failed(p serfring.Member, now time.Time) {
 	a[p.Name] = attempt{p.Boot, now.Add(wait), wait}
 }
 
-// strangers returns the gateways that are alive and not, or not as they are,
+// joinCandidates returns the gateways that are alive and not, or not as they are,
 // in the view or in raft's configuration.
-func (c *Cluster) strangers(l *loop, peers []serfring.Member, now time.Time) []serfring.Member {
+func (c *Cluster) joinCandidates(l *loop, peers []serfring.Member, now time.Time) []serfring.Member {
 	view := c.View()
 	there := make(map[raft.ServerID]bool)
 	for _, s := range c.servers() {
 		there[s.ID] = true
 	}
-	var strangers []serfring.Member
+	var candidates []serfring.Member
 	for _, p := range alive(peers) {
 		m, in := view.Named(p.Name)
 		settled := view.lostBoot(p.Name, p.Boot) || in && m.Boot == p.Boot && m.PeerAddr == p.PeerAddr && there[raft.ServerID(m.Server)]
 		if !settled && l.failed.due(p, now) {
-			strangers = append(strangers, p)
+			candidates = append(candidates, p)
 		}
 	}
-	return strangers
+	return candidates
 }
 
-// welcomes judges what a gateway said about itself. Gossip may be old: what
+// acceptable judges what a gateway said about itself. Gossip may be old: what
 // counts is what the gateway says.
-func (c *Cluster) welcomes(p serfring.Member, id identity) bool {
-	if id.Leaving || id.Founding || id.Boot != p.Boot || id.Server == "" || nameOf(raft.ServerID(id.Server)) != p.Name {
+func (c *Cluster) acceptable(p serfring.Member, id identity) bool {
+	if id.Leaving || id.Bootstrapping || id.Boot != p.Boot || id.Server == "" || nameOf(raft.ServerID(id.Server)) != p.Name {
 		return false
 	}
 	if own := c.clusterID(); id.Cluster != "" && id.Cluster != own {
@@ -71,8 +71,8 @@ func (c *Cluster) welcomes(p serfring.Member, id identity) bool {
 	return true
 }
 
-// visit is a call to a gateway that wants to come in, and what came of it.
-type visit struct {
+// candidate is a gateway that wants to join, and what it answered.
+type candidate struct {
 	peer serfring.Member
 	id   identity
 	// answered: it said who it is, and whom it does not reach.
@@ -80,28 +80,28 @@ type visit struct {
 	unreached []string
 }
 
-// letInAll lets in those of the strangers that may come, each as soon as it has
+// letInAll lets in those of the candidates that may come, each as soon as it has
 // answered: one that cannot be reached does not hold up the others. It returns when
 // to try again.
-func (c *Cluster) letInAll(l *loop, strangers []serfring.Member, now time.Time) (time.Duration, error) {
-	visits := make(chan visit, len(strangers))
+func (c *Cluster) letInAll(l *loop, candidates []serfring.Member, now time.Time) (time.Duration, error) {
+	answers := make(chan candidate, len(candidates))
 	slots := make(chan struct{}, asksAtOnce)
-	for _, p := range strangers {
+	for _, p := range candidates {
 		c.wg.Go(func() {
 			slots <- struct{}{}
 			defer func() { <-slots }()
-			visits <- c.visit(p)
+			answers <- c.askCandidate(p)
 		})
 	}
 	again := c.config.Interval
 	var failed error
-	for range strangers {
-		switch v := <-visits; {
+	for range candidates {
+		switch v := <-answers; {
 		case failed != nil: // all have to end
-		case !v.answered || !c.welcomes(v.peer, v.id):
+		case !v.answered || !c.acceptable(v.peer, v.id):
 			l.failed.failed(v.peer, now)
 			again = min(again, l.failed[v.peer.Name].wait)
-		case !c.fit(v):
+		case !c.mayJoin(v):
 			again = min(again, 4*soon)
 			failed = c.takeBack(v.peer, v.id)
 		default:
@@ -112,26 +112,26 @@ func (c *Cluster) letInAll(l *loop, strangers []serfring.Member, now time.Time) 
 	return again, failed
 }
 
-// visit asks a gateway who it is, and whom it does not reach.
-func (c *Cluster) visit(p serfring.Member) visit {
-	v := visit{peer: p}
+// askCandidate asks a gateway who it is, and whom it does not reach.
+func (c *Cluster) askCandidate(p serfring.Member) candidate {
+	v := candidate{peer: p}
 	v.id, v.answered = c.identifyAll(c.closing, []serfring.Member{p})[p.Name]
-	if v.answered && !c.grants.waits(p.Name) {
+	if v.answered && !c.leases.waits(p.Name) {
 		v.unreached, v.answered = c.unreachedFrom(p)
 	}
 	return v
 }
 
-// fit reports that a gateway may come in, as the leader's rules see it.
-func (c *Cluster) fit(v visit) bool {
+// mayJoin reports that a gateway may come in, as the leader's rules see it.
+func (c *Cluster) mayJoin(v candidate) bool {
 	name := v.peer.Name
 	if m, in := c.View().Named(name); in && m.Boot == v.peer.Boot {
 		return true // only its address is another
 	}
-	if c.grants.waits(name) {
+	if c.leases.waits(name) {
 		return false
 	}
-	obstacle := c.grants.letIn(name, v.unreached, c.sight())
+	obstacle := c.leases.letIn(name, v.unreached, c.observe())
 	if obstacle == "" {
 		c.silent.over("reach " + name)
 		return true
@@ -147,7 +147,7 @@ func (c *Cluster) fit(v visit) bool {
 // takeBack ends the lease of the incarnation before, if a gateway says that nothing of
 // it is in flight: what it had does not have to wait until the gateway may come in.
 func (c *Cluster) takeBack(p serfring.Member, id identity) error {
-	if l, lost := c.View().Gone(id.Voided); !lost || !l.Leased || l.Name != p.Name {
+	if l, lost := c.View().LostMember(id.Voided); !lost || !l.Leased || l.Name != p.Name {
 		return nil
 	}
 	return c.applyHere(command{Expire: &expireCommand{Nodes: []kmutex.Node{id.Voided}}})

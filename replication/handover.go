@@ -10,10 +10,10 @@ import (
 
 // Lost is a gateway that is gone, and who takes over what it left.
 type Lost struct {
-	Node kmutex.Node
-	Heir kmutex.Node // 0 if nobody is there
+	Node      kmutex.Node
+	Successor kmutex.Node // 0 if nobody is there
 	// Over: nobody has known its tickets for so long that all have expired. If
-	// there still is no copy, nothing that it had given out is held any more.
+	// there still is no replica, nothing that it had given out is held any more.
 	Over bool
 }
 
@@ -24,13 +24,13 @@ type Report struct {
 	// synced.
 	Absorbed []Absorbed `json:"absorbed,omitempty"`
 	Synced   uint64     `json:"synced,omitempty"`
-	// Copies are whole tables of lost gateways.
-	Copies []*Delta `json:"copies,omitempty"`
+	// Replicas are whole tables of lost gateways.
+	Replicas []*Delta `json:"replicas,omitempty"`
 }
 
-// NewReport returns what a gateway with this table and these copies has to say.
-func NewReport(r *Replicas, c *Copies, lost func(kmutex.Node) bool) Report {
-	return Report{Node: r.table.Owner(), Absorbed: r.table.Absorbed(), Synced: r.Synced(), Copies: c.Left(lost)}
+// NewReport returns what a gateway with this table and these replicas has to say.
+func NewReport(r *Replicator, c *ReplicaSet, lost func(kmutex.Node) bool) Report {
+	return Report{Node: r.table.Owner(), Absorbed: r.table.Absorbed(), Synced: r.Synced(), Replicas: c.Left(lost)}
 }
 
 // Validate reports what no report in order has.
@@ -38,7 +38,7 @@ func (r *Report) Validate() error {
 	if r.Node == 0 {
 		return fmt.Errorf("%w: a report of nobody", ErrInvalid)
 	}
-	for _, d := range r.Copies {
+	for _, d := range r.Replicas {
 		if d == nil || !d.complete() {
 			return fmt.Errorf("%w: node %d reports something else than whole tables", ErrInvalid, r.Node)
 		}
@@ -49,21 +49,24 @@ func (r *Report) Validate() error {
 	return nil
 }
 
-// Bequest is what one heir takes over from one lost gateway.
-type Bequest struct {
-	Owner kmutex.Node `json:"owner"`
-	Heir  kmutex.Node `json:"heir"`
+// HandOver is what one successor takes over from one lost gateway.
+type HandOver struct {
+	Owner     kmutex.Node `json:"owner"`
+	Successor kmutex.Node `json:"successor"`
 	// Records in order of arrival. The granted ones run in the new epoch.
 	Records []Record `json:"records,omitempty"`
 	// Absorbed are those whose tickets the lost gateway had taken over itself;
 	// they are among Records.
 	Absorbed []kmutex.Node `json:"absorbed,omitempty"`
+	// Tickets are the numbers of the records in the new epoch, in their order. The
+	// home gives them when it plans the epoch.
+	Tickets []kmutex.Request `json:"tickets,omitempty"`
 }
 
-// Validate reports what no bequest in order has.
-func (b *Bequest) Validate() error {
-	if b.Owner == 0 || b.Heir == 0 || slices.Contains(b.Absorbed, 0) {
-		return fmt.Errorf("%w: a bequest of node %d to node %d", ErrInvalid, b.Owner, b.Heir)
+// Validate reports what is wrong with b.
+func (b *HandOver) Validate() error {
+	if b.Owner == 0 || b.Successor == 0 || slices.Contains(b.Absorbed, 0) {
+		return fmt.Errorf("%w: a hand-over from node %d to node %d", ErrInvalid, b.Owner, b.Successor)
 	}
 	for i := range b.Records {
 		if err := b.Records[i].Validate(); err != nil {
@@ -73,28 +76,28 @@ func (b *Bequest) Validate() error {
 	return nil
 }
 
-// Estate is the plan for what lost gateways left of one pool.
-type Estate struct {
-	Bequests []Bequest
-	// Unknown are lost gateways of which there is no copy, or no heir: all their
+// Plan is the plan for what lost gateways left of one pool.
+type Plan struct {
+	HandOvers []HandOver
+	// Unknown are lost gateways of which there is no replica, or no successor: all their
 	// successors were lost with them. Slots that they had given out may be held
 	// until the longest times to live are over, so every token that nobody has must be withheld.
 	Unknown []kmutex.Node
 	// Settled are lost gateways whose tickets a living one has taken over and
-	// synced: nobody needs their copies any more.
+	// synced: nobody needs their replicas any more.
 	Settled []kmutex.Node
 }
 
-// Settle plans, at the pool's home, who takes over what lost gateways left. It
+// PlanHandOvers plans, at the pool's home, who takes over what lost gateways left. It
 // wants the reports of all living gateways, the gateways lost since the pool
 // had its first ticket in the order of their losses, and the tokens that living
 // gateways have.
 //
-// A slot in a copy whose token somebody living has, or which a later use of the
+// A slot in a replica whose token somebody living has, or which a later use of the
 // token is known of, has been released since; it is not handed on. That is for
 // sure, for a slot keeps its token for as long as it lasts, in all epochs.
-func Settle(lost []Lost, running kmutex.TokenSet, reports []Report) Estate {
-	var e Estate
+func PlanHandOvers(lost []Lost, running kmutex.TokenSet, reports []Report) Plan {
+	var e Plan
 	newest := make(map[kmutex.Node]*Delta)
 	taken := make(map[kmutex.Node]bool)
 	for _, r := range reports {
@@ -102,7 +105,7 @@ func Settle(lost []Lost, running kmutex.TokenSet, reports []Report) Estate {
 			taken[a.Node] = true
 		}
 		e.Settled = append(e.Settled, synced(r.Absorbed, r.Synced)...)
-		for _, d := range r.Copies {
+		for _, d := range r.Replicas {
 			if have := newest[d.Owner]; have == nil || have.To < d.To {
 				newest[d.Owner] = d
 			}
@@ -110,7 +113,7 @@ func Settle(lost []Lost, running kmutex.TokenSet, reports []Report) Estate {
 	}
 	slices.Sort(e.Settled)
 	e.Settled = slices.Compact(e.Settled)
-	// What a lost gateway had taken over itself is in its own copy, newer; if that
+	// What a lost gateway had taken over itself is in its own replica, newer; if that
 	// one is used. It was taken over by one that was lost later.
 	for _, l := range slices.Backward(lost) {
 		if d := newest[l.Node]; d != nil && !taken[l.Node] {
@@ -122,20 +125,20 @@ func Settle(lost []Lost, running kmutex.TokenSet, reports []Report) Estate {
 	for _, l := range lost {
 		switch d := newest[l.Node]; {
 		case taken[l.Node]:
-		case d == nil && l.Over && l.Heir != 0:
-			e.Bequests = append(e.Bequests, Bequest{Owner: l.Node, Heir: l.Heir}) // nothing, for good
-		case d == nil || l.Heir == 0:
+		case d == nil && l.Over && l.Successor != 0:
+			e.HandOvers = append(e.HandOvers, HandOver{Owner: l.Node, Successor: l.Successor}) // nothing, for good
+		case d == nil || l.Successor == 0:
 			e.Unknown = append(e.Unknown, l.Node)
 		default:
-			e.Bequests = append(e.Bequests, bequeath(d, l.Heir))
+			e.HandOvers = append(e.HandOvers, handOver(d, l.Successor))
 		}
 	}
 	e.dropReleased(running)
 	return e
 }
 
-func bequeath(d *Delta, heir kmutex.Node) Bequest {
-	b := Bequest{Owner: d.Owner, Heir: heir}
+func handOver(d *Delta, successor kmutex.Node) HandOver {
+	b := HandOver{Owner: d.Owner, Successor: successor}
 	for _, p := range d.Put {
 		b.Records = append(b.Records, p.Record)
 	}
@@ -151,17 +154,17 @@ func compareArrival(a, b Record) int {
 }
 
 // dropReleased takes out slots that somebody else has the token of.
-func (e *Estate) dropReleased(running kmutex.TokenSet) {
+func (e *Plan) dropReleased(running kmutex.TokenSet) {
 	last := make(map[kmutex.Token]Fence)
-	for _, b := range e.Bequests {
+	for _, b := range e.HandOvers {
 		for _, r := range b.Records {
 			if r.State == StateGranted && last[r.Token].Less(r.Fence) {
 				last[r.Token] = r.Fence
 			}
 		}
 	}
-	for i := range e.Bequests {
-		b := &e.Bequests[i]
+	for i := range e.HandOvers {
+		b := &e.HandOvers[i]
 		b.Records = slices.DeleteFunc(b.Records, func(r Record) bool {
 			return r.State == StateGranted && (running.Has(r.Token) || r.Fence.Less(last[r.Token]))
 		})
