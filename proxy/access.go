@@ -69,7 +69,7 @@ func (ex *exchange) logStructured(r *http.Request) {
 		slog.Int("status", rec.Status),
 		slog.String("upstream", rec.Upstream),
 		slog.Int("upstream_status", rec.UpstreamStatus),
-		slog.Int("position", rec.Entry.Position),
+		slog.Int("position", rec.Grant.Position),
 		slog.Float64("wait_ms", milliseconds(rec.Wait)),
 		slog.Float64("hold_ms", milliseconds(rec.Hold)),
 		slog.Int64("bytes", rec.Bytes),

@@ -48,7 +48,7 @@ func (ex *exchange) appendJSON(b []byte, r *http.Request) []byte {
 	number("status", int64(rec.Status))
 	text("upstream", rec.Upstream)
 	number("upstream_status", int64(rec.UpstreamStatus))
-	number("position", int64(rec.Entry.Position))
+	number("position", int64(rec.Grant.Position))
 	millis("wait_ms", rec.Wait)
 	millis("hold_ms", rec.Hold)
 	number("bytes", rec.Bytes)

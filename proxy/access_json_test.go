@@ -9,6 +9,8 @@ import (
 	"strings"
 	"testing"
 	"time"
+
+	"github.com/kgate/kgate/internal/admission"
 )
 
 // TestAccessJSONIsWhatSlogWrites: the two ways to write a structured line say the same.
@@ -20,8 +22,8 @@ func TestAccessJSONIsWhatSlogWrites(t *testing.T) {
 		r := httptest.NewRequest("GET", "/", nil)
 		r.URL.Path, r.Host = path, "host\t.example"
 		ex := &exchange{snapshot: s, attempt: attempt{err: errors.New("broken: " + path)}, rec: Record{
-			Pool: "p", Outcome: OutcomeTimeout, Status: 503, Upstream: "10.0.0.1:80", Wait: 1234567 * time.Microsecond,
-			Hold: time.Nanosecond, Bytes: 7, Aborted: true, TraceID: "0af7651916cd43dd8448eb211c80319c", Entry: Entry{Position: 3},
+			Pool: "p", Outcome: admission.Timeout.Outcome(), Status: 503, Upstream: "10.0.0.1:80", Wait: 1234567 * time.Microsecond,
+			Hold: time.Nanosecond, Bytes: 7, Aborted: true, TraceID: "0af7651916cd43dd8448eb211c80319c", Grant: admission.GrantInfo{Position: 3},
 		}}
 		ex.logStructured(r)
 		var want, got map[string]any
@@ -42,7 +44,7 @@ func TestAccessJSONIsWhatSlogWrites(t *testing.T) {
 
 func BenchmarkAccessLog(b *testing.B) {
 	r := httptest.NewRequest("GET", "/files/large.iso", nil)
-	ex := &exchange{rec: Record{Pool: "p", Outcome: OutcomeAdmitted, Status: 200, Upstream: "10.0.0.1:80", UpstreamStatus: 200, Wait: time.Millisecond, Hold: time.Second}}
+	ex := &exchange{rec: Record{Pool: "p", Outcome: admission.OutcomeAdmitted, Status: 200, Upstream: "10.0.0.1:80", UpstreamStatus: 200, Wait: time.Millisecond, Hold: time.Second}}
 	b.Run("slog", func(b *testing.B) {
 		ex.snapshot = &snapshot{cfg: Config{Logger: slog.New(slog.NewJSONHandler(nowhere{}, nil))}}
 		b.ReportAllocs()

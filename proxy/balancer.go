@@ -5,6 +5,8 @@ import (
 	"slices"
 	"sync"
 	"time"
+
+	"github.com/kgate/kgate/internal/admission"
 )
 
 // balancer chooses the upstream of each request of a pool, or of a route without a
@@ -100,10 +102,10 @@ func (b *balancer) isDown() bool {
 
 // downRefusal is for requests while isDown. They get no slot, or give it back: none
 // is held for an upstream that may not come back.
-func (b *balancer) downRefusal() *Refusal {
+func (b *balancer) downRefusal() *admission.Refusal {
 	b.mu.Lock()
 	defer b.mu.Unlock()
-	return &Refusal{Reason: ReasonUpstreamDown, RetryAfter: b.policy.Interval}
+	return &admission.Refusal{Reason: admission.UpstreamDown, RetryAfter: b.policy.Interval}
 }
 
 // status returns what is known of the upstreams.

@@ -6,6 +6,8 @@ import (
 	"net/url"
 	"sync/atomic"
 	"testing"
+
+	"github.com/kgate/kgate/internal/admission"
 )
 
 // TestSeveralUpstreams: the one with the fewest requests in flight is taken.
@@ -58,7 +60,7 @@ func TestNextUpstream(t *testing.T) {
 		if b, _ := io.ReadAll(res.Body); res.StatusCode != 200 || string(b) != "hello" {
 			t.Fatalf("request %d: status %d, body %q", i, res.StatusCode, b)
 		}
-		if rec := g.records.next(t); rec.Upstream != alive.Host || rec.DialFailed || rec.Outcome != OutcomeAdmitted {
+		if rec := g.records.next(t); rec.Upstream != alive.Host || rec.DialFailed || rec.Outcome != admission.OutcomeAdmitted {
 			t.Errorf("record %+v", rec)
 		}
 		_ = c.Close()
@@ -73,7 +75,7 @@ func TestNextUpstream(t *testing.T) {
 	for range 5 { // they have long been unhealthy: without checks they are tried all the same
 		res := g.do(g.request("GET", "/"))
 		_ = res.Body.Close()
-		if rec := g.records.next(t); res.StatusCode != 502 || !rec.DialFailed || rec.Outcome != OutcomeUpstreamError {
+		if rec := g.records.next(t); res.StatusCode != 502 || !rec.DialFailed || rec.Outcome != admission.OutcomeUpstreamError {
 			t.Errorf("status %d, record %+v", res.StatusCode, rec)
 		}
 	}

@@ -12,20 +12,22 @@ import (
 	"strings"
 	"testing"
 	"time"
+
+	"github.com/kgate/kgate/internal/admission"
 )
 
 // open admits everybody.
 type open struct{}
 
-func (open) Acquire(context.Context, Ask) (Slot, error) { return openSlot{}, nil }
+func (open) Acquire(context.Context, admission.Request) (Slot, error) { return openSlot{}, nil }
 
 type openSlot struct{}
 
-func (openSlot) Release()      {}
-func (openSlot) Fence() string { return "p/1/1" }
-func (openSlot) Valid() bool   { return true }
-func (openSlot) OnLost(func()) {}
-func (openSlot) Entry() Entry  { return Entry{} }
+func (openSlot) Release()                       {}
+func (openSlot) Fence() string                  { return "p/1/1" }
+func (openSlot) Valid() bool                    { return true }
+func (openSlot) OnLost(func())                  {}
+func (openSlot) GrantInfo() admission.GrantInfo { return admission.GrantInfo{} }
 
 // quiet observes and forgets.
 type quiet struct{}

@@ -8,6 +8,8 @@ import (
 	"strings"
 	"testing"
 	"time"
+
+	"github.com/kgate/kgate/internal/admission"
 )
 
 // TestContinueAfterAdmission: a client that waits for 100 Continue gets it only
@@ -51,7 +53,7 @@ func TestContinueAfterAdmission(t *testing.T) {
 // TestContinueRefused: a refused client is never told to send its body.
 func TestContinueRefused(t *testing.T) {
 	g := newGateway(t, 1, http.NotFoundHandler())
-	g.sem.refusal = &Refusal{Reason: ReasonQueueFull}
+	g.sem.refusal = &admission.Refusal{Reason: admission.QueueFull}
 	c := g.dial()
 	c.send("PUT / HTTP/1.1\r\nHost: h\r\nContent-Length: 5\r\nExpect: 100-continue\r\n\r\n")
 	if res := c.response(); res.StatusCode != 503 || !res.Close {
@@ -161,7 +163,7 @@ func TestClientBodyBreaks(t *testing.T) {
 		t.Errorf("status %d", res.StatusCode)
 	}
 	g.sem.await(0, 0)
-	if rec := g.records.next(t); rec.Outcome != OutcomeAdmitted {
+	if rec := g.records.next(t); rec.Outcome != admission.OutcomeAdmitted {
 		t.Errorf("record %+v", rec)
 	}
 }

@@ -23,7 +23,7 @@
 //   - no client can make the gateway wait for ever: not for a body or a frame that
 //     does not come, and not for room to write (deadlines.go, frames.go);
 //   - a request that is not admitted gets an answer that says why and when to
-//     come back (Refusal).
+//     come back (admission.Refusal).
 //
 // # Model
 //

@@ -10,6 +10,8 @@ import (
 	"runtime/debug"
 	"strconv"
 	"time"
+
+	"github.com/kgate/kgate/internal/admission"
 )
 
 // exchange is one request and its answer. Calls go down:
@@ -31,7 +33,7 @@ type exchange struct {
 	attempt  attempt     // the last one
 	spans    spans
 	rec      Record
-	note     Note
+	info     admission.RequestInfo
 
 	arrived  time.Time
 	admitted time.Time     // zero until then
@@ -103,7 +105,7 @@ func (ex *exchange) dispatch(r *http.Request) {
 		return
 	}
 	defer slot.Release()
-	ex.rec.Entry = slot.Entry()
+	ex.rec.Grant = slot.GrantInfo()
 	ex.traceQueue(true)
 	ex.admitted = ex.arrived.Add(ex.rec.Wait)
 	ex.hold.limit(slot, pool)
@@ -203,8 +205,8 @@ func (ex *exchange) finish(r *http.Request) {
 	rec := &ex.rec
 	if v != nil {
 		rec.Aborted = true
-		if rec.Outcome == OutcomeAdmitted && !ex.clientGone && ex.ctx.Err() == nil {
-			rec.Outcome = OutcomeUpstreamError
+		if rec.Outcome == admission.OutcomeAdmitted && !ex.clientGone && ex.ctx.Err() == nil {
+			rec.Outcome = admission.OutcomeUpstreamError
 		}
 	}
 	if !ex.admitted.IsZero() {

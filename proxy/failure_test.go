@@ -7,6 +7,8 @@ import (
 	"strings"
 	"testing"
 	"time"
+
+	"github.com/kgate/kgate/internal/admission"
 )
 
 // TestUpstreamAborts: the client sees a broken answer, not a short one.
@@ -22,7 +24,7 @@ func TestUpstreamAborts(t *testing.T) {
 	}
 	_ = res.Body.Close()
 	g.sem.await(0, 0)
-	if rec := g.records.next(t); rec.Outcome != OutcomeUpstreamError || !rec.Aborted {
+	if rec := g.records.next(t); rec.Outcome != admission.OutcomeUpstreamError || !rec.Aborted {
 		t.Errorf("record %+v", rec)
 	}
 }
@@ -41,7 +43,7 @@ func TestUpstreamUnreachable(t *testing.T) {
 		t.Error("it was admitted, but Server-Timing is missing")
 	}
 	g.sem.await(0, 0)
-	if rec := g.records.next(t); rec.Outcome != OutcomeUpstreamError || rec.UpstreamStatus != 0 || rec.Status != 502 {
+	if rec := g.records.next(t); rec.Outcome != admission.OutcomeUpstreamError || rec.UpstreamStatus != 0 || rec.Status != 502 {
 		t.Errorf("record %+v", rec)
 	}
 }
@@ -61,7 +63,7 @@ func TestUpstreamSilent(t *testing.T) {
 	}
 	<-gone
 	g.sem.await(0, 0)
-	if rec := g.records.next(t); rec.Outcome != OutcomeUpstreamError {
+	if rec := g.records.next(t); rec.Outcome != admission.OutcomeUpstreamError {
 		t.Errorf("record %+v", rec)
 	}
 }

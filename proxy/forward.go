@@ -15,6 +15,7 @@ import (
 	"sync/atomic"
 	"time"
 
+	"github.com/kgate/kgate/internal/admission"
 	"github.com/kgate/kgate/proxy/upstream"
 )
 
@@ -55,7 +56,7 @@ var buffers = sync.Pool{New: func() any { return new([copyBufferSize]byte) }}
 // connection can be made, and so nothing of the request was sent, it goes to the
 // next upstream, with the same slot.
 func (ex *exchange) forward(r *http.Request) {
-	ex.rec.Outcome = OutcomeAdmitted
+	ex.rec.Outcome = admission.OutcomeAdmitted
 	ex.unread = unreadBody{}
 	if r.Body != nil && r.Body != http.NoBody {
 		ex.body.ReadCloser, ex.body.hold, ex.body.trailer = r.Body, &ex.hold, r.Trailer
@@ -259,10 +260,10 @@ func (ex *exchange) answerFailure(r *http.Request) {
 	case errors.As(ex.attempt.err, &invalid):
 		p.Status, p.Detail = http.StatusBadRequest, "the request cannot be passed on: "+invalid.Detail
 	case isTimeout(ex.attempt.err):
-		ex.rec.Outcome = OutcomeUpstreamError
+		ex.rec.Outcome = admission.OutcomeUpstreamError
 		p.Status, p.Detail = http.StatusGatewayTimeout, "the upstream did not answer in time"
 	default:
-		ex.rec.Outcome = OutcomeUpstreamError
+		ex.rec.Outcome = admission.OutcomeUpstreamError
 	}
 	writeProblem(ex, r, p)
 }

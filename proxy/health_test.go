@@ -14,6 +14,7 @@ import (
 	"testing/synctest"
 	"time"
 
+	"github.com/kgate/kgate/internal/admission"
 	"github.com/kgate/kgate/proxy/upstream"
 )
 
@@ -187,9 +188,9 @@ func TestChecks(t *testing.T) {
 		t.Helper()
 		for range down + admitted { // a slot is free before its request's record is there: in any order
 			switch rec := g.records.next(t); {
-			case rec.Outcome == OutcomeUpstreamDown && rec.Upstream == "":
+			case rec.Outcome == admission.UpstreamDown.Outcome() && rec.Upstream == "":
 				down--
-			case rec.Outcome == OutcomeAdmitted:
+			case rec.Outcome == admission.OutcomeAdmitted:
 				admitted--
 			default:
 				t.Errorf("record %+v", rec)

@@ -11,6 +11,8 @@ import (
 	"sync"
 	"sync/atomic"
 	"time"
+
+	"github.com/kgate/kgate/internal/admission"
 )
 
 // abortCause is why an admitted request is broken off by the gateway: as the log and
@@ -226,12 +228,12 @@ func (ex *exchange) abort(cause *abortCause) {
 func (ex *exchange) answerAborted(r *http.Request, cause *abortCause) {
 	switch cause {
 	case errLost:
-		ex.rec.Outcome = OutcomeIsolated
-		writeRefusalDetail(ex, r, ex.rec.Pool, &Refusal{Reason: ReasonIsolated}, cause.detail)
+		ex.rec.Outcome = admission.Isolated.Outcome()
+		writeRefusalDetail(ex, r, ex.rec.Pool, &admission.Refusal{Reason: admission.Isolated}, cause.detail)
 	case errMinUpload, errStalled:
 		writeProblem(ex, r, problem{Status: http.StatusRequestTimeout, Detail: cause.detail, Pool: ex.rec.Pool})
 	default:
-		ex.rec.Outcome = OutcomeUpstreamError
+		ex.rec.Outcome = admission.OutcomeUpstreamError
 		writeProblem(ex, r, problem{Status: http.StatusGatewayTimeout, Detail: cause.detail, Pool: ex.rec.Pool})
 	}
 }

@@ -5,6 +5,8 @@ import (
 	"io"
 	"net/http"
 	"testing"
+
+	"github.com/kgate/kgate/internal/admission"
 )
 
 // TestSlotHeldUntilLastByte: the slot outlives the header and every byte of the
@@ -44,7 +46,7 @@ func TestSlotHeldUntilLastByte(t *testing.T) {
 		_ = res.Body.Close()
 		g.sem.await(0, 0)
 		rec := g.records.next(t)
-		if rec.Outcome != OutcomeAdmitted || rec.Status != 200 || rec.UpstreamStatus != 200 || rec.Bytes != 4 || rec.Aborted || rec.Pool != "p" {
+		if rec.Outcome != admission.OutcomeAdmitted || rec.Status != 200 || rec.UpstreamStatus != 200 || rec.Bytes != 4 || rec.Aborted || rec.Pool != "p" {
 			t.Errorf("record %+v", rec)
 		}
 		if rec.Hold <= 0 || rec.FirstByte <= 0 || rec.FirstByte > rec.Hold || rec.Upstream != mustURL(t, g.upstream.URL).Host {
@@ -72,7 +74,7 @@ func TestClientAbortsDownload(t *testing.T) {
 	_ = c.Close()
 	g.sem.await(0, 0)
 	<-gone
-	if rec := g.records.next(t); rec.Outcome != OutcomeAdmitted || !rec.Aborted || rec.Status != 200 {
+	if rec := g.records.next(t); rec.Outcome != admission.OutcomeAdmitted || !rec.Aborted || rec.Status != 200 {
 		t.Errorf("record %+v", rec)
 	}
 }
@@ -84,7 +86,7 @@ type orderAdmitter struct {
 	released chan struct{}
 }
 
-func (a orderAdmitter) Acquire(context.Context, Ask) (Slot, error) {
+func (a orderAdmitter) Acquire(context.Context, admission.Request) (Slot, error) {
 	return orderSlot{admitter: a}, nil
 }
 
@@ -135,7 +137,7 @@ func TestClientLeavesQueue(t *testing.T) {
 	_ = second.Close()
 	g.sem.await(1, 0)
 	rec := g.records.next(t)
-	if rec.Outcome != OutcomeClientGone || rec.Status != 499 || rec.Upstream != "" || rec.Wait <= 0 || rec.Hold != 0 {
+	if rec.Outcome != admission.OutcomeClientGone || rec.Status != 499 || rec.Upstream != "" || rec.Wait <= 0 || rec.Hold != 0 {
 		t.Errorf("record %+v", rec)
 	}
 	close(up.proceed)

@@ -7,15 +7,17 @@ import (
 	"net/url"
 	"strconv"
 	"time"
+
+	"github.com/kgate/kgate/internal/admission"
 )
 
 // Tickets are places in line, and slots, that outlive a request. It must be safe
 // for concurrent use.
 type Tickets interface {
-	// Request takes a place in the pool's line, with no regard to ask.Wait. The
+	// Request takes a place in the pool's line, with no regard to req.Wait. The
 	// ticket ends when ttl passes without a sign of its holder. The error is a
-	// *Refusal if the gateway gives out no tickets now.
-	Request(ctx context.Context, ask Ask, ttl time.Duration) (Ticket, error)
+	// *admission.Refusal if the gateway gives out no tickets now.
+	Request(ctx context.Context, req admission.Request, ttl time.Duration) (Ticket, error)
 	// Await returns the ticket when it is granted, or after wait.
 	Await(ctx context.Context, id string, wait time.Duration) (Ticket, error)
 	// Cancel ends a ticket that nobody has been told of. It may take a while, and
@@ -122,7 +124,7 @@ var errTicketGiven = errors.New("proxy: answered with a ticket")
 // if it names none. Otherwise it is answered with the ticket, which keeps its place.
 func (ex *exchange) admitOrTicket(r *http.Request, pool *Pool) (Slot, error) {
 	tickets := ex.snapshot.cfg.Tickets
-	ticket, err := tickets.Request(r.Context(), ex.snapshot.ticketAsk(r, pool), MaxTicketTTL)
+	ticket, err := tickets.Request(r.Context(), ex.snapshot.ticketRequest(r, pool), MaxTicketTTL)
 	if err != nil {
 		return nil, err
 	}
@@ -165,20 +167,20 @@ func (ex *exchange) writeTicket(ticket Ticket) {
 	_, _ = ex.Write(ticket.Body) // the client may be gone; its ticket then expires
 }
 
-// ticketAsk is what a client of the pool asks for with a ticket: a place of its own,
+// ticketRequest is what a client of the pool asks for with a ticket: a place of its own,
 // and a slot for no longer than a request may have one.
-func (s *snapshot) ticketAsk(r *http.Request, pool *Pool) Ask {
-	return Ask{Pool: pool.Name, Client: s.clientKey(r, pool), HoldMax: pool.HoldMax}
+func (s *snapshot) ticketRequest(r *http.Request, pool *Pool) admission.Request {
+	return admission.Request{Pool: pool.Name, Client: s.clientKey(r, pool), HoldMax: pool.HoldMax}
 }
 
-// TicketAsk returns what is asked for with a ticket of the pool. If ctx is that of a
+// TicketRequest returns what is asked for with a ticket of the pool. If ctx is that of a
 // request which a [Config].TicketHandler serves, that is what its client may have;
 // otherwise nobody in particular asks, and the hold has no bound.
-func TicketAsk(ctx context.Context, pool string) Ask {
+func TicketRequest(ctx context.Context, pool string) admission.Request {
 	if ex := exchangeIn(ctx); ex != nil && ex.asks != nil {
 		if p := ex.snapshot.pool(pool); p != nil {
-			return ex.snapshot.ticketAsk(ex.asks, p)
+			return ex.snapshot.ticketRequest(ex.asks, p)
 		}
 	}
-	return Ask{Pool: pool}
+	return admission.Request{Pool: pool}
 }

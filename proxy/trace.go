@@ -10,6 +10,7 @@ import (
 	"strings"
 	"time"
 
+	"github.com/kgate/kgate/internal/admission"
 	"go.opentelemetry.io/otel/attribute"
 	"go.opentelemetry.io/otel/codes"
 	"go.opentelemetry.io/otel/trace"
@@ -156,12 +157,12 @@ func (ex *exchange) traceQueue(admitted bool) {
 		trace.WithTimestamp(ex.arrived), trace.WithAttributes(attribute.String("kgate.pool", rec.Pool)))
 	if admitted {
 		span.SetAttributes(
-			attribute.Int("kgate.position", rec.Entry.Position),
-			attribute.Int("kgate.token", rec.Entry.Token),
-			attribute.Int64("kgate.epoch", int64(rec.Entry.Epoch)),
-			attribute.Int64("kgate.serial", int64(rec.Entry.Serial)),
+			attribute.Int("kgate.position", rec.Grant.Position),
+			attribute.Int("kgate.token", rec.Grant.Token),
+			attribute.Int64("kgate.epoch", int64(rec.Grant.Epoch)),
+			attribute.Int64("kgate.serial", int64(rec.Grant.Serial)),
 		)
-		if before, ok := linked(rec.Entry.After); ok {
+		if before, ok := linked(rec.Grant.After); ok {
 			span.AddLink(trace.Link{SpanContext: before, Attributes: []attribute.KeyValue{attribute.String("kgate.link", "token")}})
 		}
 	} else {
@@ -237,7 +238,7 @@ func (ex *exchange) endTrace() {
 		return
 	}
 	rec, now := &ex.rec, time.Now()
-	failed := rec.Outcome == OutcomeUpstreamError || rec.Aborted
+	failed := rec.Outcome == admission.OutcomeUpstreamError || rec.Aborted
 	if up := ex.spans.upstream; up != nil {
 		if rec.UpstreamStatus != 0 {
 			up.SetAttributes(attribute.Int("http.response.status_code", rec.UpstreamStatus))

@@ -10,6 +10,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/kgate/kgate/internal/admission"
 	"go.opentelemetry.io/otel/attribute"
 	"go.opentelemetry.io/otel/propagation"
 	sdktrace "go.opentelemetry.io/otel/sdk/trace"
@@ -180,7 +181,7 @@ func TestRatio(t *testing.T) {
 func TestRefusalIsTraced(t *testing.T) {
 	recorder, change := traced(0)
 	g := newGateway(t, 1, http.HandlerFunc(func(http.ResponseWriter, *http.Request) {}), change)
-	g.sem.refusal = &Refusal{Reason: ReasonTimeout}
+	g.sem.refusal = &admission.Refusal{Reason: admission.Timeout}
 	_ = g.do(g.request("GET", "/", "Traceparent", exampleParent)).Body.Close()
 	spans := byName(t, awaitSpans(t, recorder, 2))
 	if q := spans["kgate.queue"]; q == nil || q.Status().Description != "not admitted: timeout" {

@@ -6,6 +6,8 @@ import (
 	"net/http"
 	"strings"
 	"testing"
+
+	"github.com/kgate/kgate/internal/admission"
 )
 
 // TestHalfClose: an upgraded connection can be closed one way, guarded or not.
@@ -91,7 +93,7 @@ func TestUpgrade(t *testing.T) {
 	}
 	_ = c.Close()
 	g.sem.await(0, 0)
-	if rec := g.records.next(t); rec.Status != 101 || rec.Outcome != OutcomeAdmitted {
+	if rec := g.records.next(t); rec.Status != 101 || rec.Outcome != admission.OutcomeAdmitted {
 		t.Errorf("record %+v", rec)
 	}
 }

@@ -41,7 +41,7 @@ type EpochAnswer struct {
 // reports of all members and then plans the epoch once. It is not safe for
 // concurrent use.
 type EpochChange struct {
-	change kmutex.EpochChange
+	change    kmutex.EpochChange
 	lost      []Lost
 	unknown   time.Duration // after which those nobody knows are over
 	handOvers Plan

@@ -161,7 +161,7 @@ func (n *node) lostMembers(view *membership.View) []admin.Member {
 func (n *node) poolStatus(view *membership.View, p gateway.PoolStatus) admin.Pool {
 	home, _ := view.Member(p.Home)
 	out := admin.Pool{
-		Name: p.Name, K: p.K, Binding: p.Binding, Epoch: p.Epoch, Home: home.Name,
+		Name: p.Name, K: p.K, Binding: string(p.Binding), Epoch: p.Epoch, Home: home.Name,
 		InFlight: p.InFlight, Waiting: p.Waiting, BatonHere: p.Baton, FreeTokensHere: p.Free,
 		Withheld: p.Withheld,
 	}

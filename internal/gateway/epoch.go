@@ -209,7 +209,7 @@ func (p *poolDriver) begun(in *kmutex.Install) {
 	took := p.g.now().Sub(p.entering)
 	attrs := []any{
 		slog.Uint64("epoch", in.Epoch), slog.Int("k", in.K),
-		slog.String("binding", p.spec.Binding), slog.Bool("home", in.Home == p.self),
+		slog.String("binding", string(p.spec.Binding)), slog.Bool("home", in.Home == p.self),
 	}
 	if n := in.Withheld.Len(); n > 0 {
 		attrs = append(attrs, slog.Int("withheld", n))

@@ -12,6 +12,7 @@ import (
 	"time"
 
 	"github.com/kgate/kgate/coordinator"
+	"github.com/kgate/kgate/internal/admission"
 	"github.com/kgate/kgate/internal/membership"
 	"github.com/kgate/kgate/internal/oncelog"
 	"github.com/kgate/kgate/internal/pool"
@@ -129,8 +130,8 @@ func (g *Gateway) followPool(self kmutex.Node, view *membership.View, spec membe
 	}
 }
 
-func newBinding(name string) kmutex.Binding {
-	if name == membership.BindingEarly {
+func newBinding(name admission.Binding) kmutex.Binding {
+	if name == admission.BindingEarly {
 		return new(coordinator.Early)
 	}
 	return new(coordinator.Late)
@@ -173,7 +174,7 @@ func (p *poolDriver) askInterval() time.Duration {
 	return factor * time.Duration(p.g.size) * rtt / 2
 }
 
-// Drain takes the gateway out: new requests fail with ErrDraining, and so do
+// Drain takes the gateway out: new requests fail with admission.Draining, and so do
 // those that wait, unless they are to be served. It returns when no request waits
 // or holds a slot any more, or with ctx's error. Tickets stay, for the heir.
 func (g *Gateway) Drain(ctx context.Context, serve bool) error {
@@ -181,7 +182,7 @@ func (g *Gateway) Drain(ctx context.Context, serve bool) error {
 	pools := g.all()
 	for _, p := range pools {
 		if !serve {
-			p.refuseWaiting(ErrDraining)
+			p.refuseWaiting(admission.Draining)
 		}
 	}
 	return untilIdle(ctx, pools)
@@ -193,7 +194,7 @@ func (g *Gateway) Drain(ctx context.Context, serve bool) error {
 func (g *Gateway) BreakOff(ctx context.Context) error {
 	pools := g.all()
 	for _, p := range pools {
-		p.refuseWaiting(ErrDraining)
+		p.refuseWaiting(admission.Draining)
 		p.breakOff()
 	}
 	return untilIdle(ctx, pools)

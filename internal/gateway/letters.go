@@ -8,6 +8,7 @@ import (
 	"strings"
 	"time"
 
+	"github.com/kgate/kgate/internal/admission"
 	"github.com/kgate/kgate/internal/pool"
 	"github.com/kgate/kgate/kmutex"
 )
@@ -104,7 +105,7 @@ func (g *Gateway) ReceivePayload(from kmutex.Node, topic string, payload []byte)
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	if !p.alive() {
-		return ErrIsolated
+		return admission.Isolated
 	}
 	fx, err := p.core.Take(g.clock(), from, l)
 	p.carry(fx)

@@ -7,6 +7,7 @@ import (
 	"sync"
 	"time"
 
+	"github.com/kgate/kgate/internal/admission"
 	"github.com/kgate/kgate/internal/membership"
 	"github.com/kgate/kgate/internal/pool"
 	"github.com/kgate/kgate/internal/transport"
@@ -92,7 +93,7 @@ func (p *poolDriver) deliver(from kmutex.Node, m kmutex.Message) error {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	if !p.alive() {
-		return ErrIsolated
+		return admission.Isolated
 	}
 	p.watch.Received(m.Kind)
 	if m.Epoch == p.core.Epoch() {

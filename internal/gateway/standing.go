@@ -4,6 +4,7 @@ import (
 	"log/slog"
 	"time"
 
+	"github.com/kgate/kgate/internal/admission"
 	"github.com/kgate/kgate/internal/transport"
 	"github.com/kgate/kgate/kmutex"
 )
@@ -146,7 +147,7 @@ func (p *poolDriver) void() (refused, aborted int, ended <-chan struct{}) {
 		switch {
 		case s.state == slotWaiting:
 			refused++
-			s.err = ErrIsolated
+			s.err = admission.Isolated
 			s.wake()
 			s.state = slotEnded
 		case s.held != nil: // its holder is elsewhere, and the slot goes to the heir

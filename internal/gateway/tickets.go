@@ -7,6 +7,7 @@ import (
 	"fmt"
 	"time"
 
+	"github.com/kgate/kgate/internal/admission"
 	"github.com/kgate/kgate/internal/pool"
 	"github.com/kgate/kgate/replication"
 )
@@ -15,24 +16,29 @@ import (
 // ends, what goes to the successors, who may be told. Here they have their slots,
 // and calls wait for them.
 
-// takeTicket puts a new ticket in line. The caller holds the lock.
-func (p *poolDriver) takeTicket(ask Ask, ttl time.Duration, note string) (*pool.Ticket, error) {
+// takeTicket puts a new ticket in line.
+func (p *poolDriver) takeTicket(req admission.Request, ttl time.Duration, note string) (*pool.Ticket, error) {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	if !p.alive() {
+		return nil, admission.Isolated
+	}
 	ts := p.core.Tickets()
 	switch limit := p.cfg.ClientTickets; {
 	case ts == nil:
-		return nil, ErrIsolated
-	case limit > 0 && ask.Client != "" && ts.Of(ask.Client) >= limit:
-		return nil, ErrClientLimit
+		return nil, admission.Isolated
+	case limit > 0 && req.Client != "" && ts.Of(req.Client) >= limit:
+		return nil, admission.ClientLimit
 	case ts.Full():
-		return nil, ErrQueueFull
+		return nil, admission.QueueFull
 	}
 	var secret [16]byte
 	_, _ = rand.Read(secret[:]) // never fails
 	t := &pool.Ticket{
-		ID: replication.NewID(secret, p.self), Client: ask.Client, TTL: ttl, HoldMax: ask.HoldMax, Note: note,
+		ID: replication.NewID(secret, p.self), Client: req.Client, TTL: ttl, HoldMax: req.HoldMax, Note: note,
 		Stamp: p.g.now().UnixNano(),
 	}
-	s, err := p.line(ask, t)
+	s, err := p.line(req, t)
 	if err != nil {
 		return nil, err
 	}
@@ -53,12 +59,12 @@ func (p *poolDriver) openTickets(ctx context.Context) error {
 		p.mu.Unlock()
 		switch {
 		case !alive:
-			return ErrIsolated
+			return admission.Isolated
 		case ready:
 			return nil
 		}
 		if err := p.g.cfg.Views.UseTickets(ctx, p.name); err != nil {
-			return fmt.Errorf("%w: %w", ErrIsolated, err)
+			return fmt.Errorf("%w: %w", admission.Isolated, err)
 		}
 		select {
 		case <-changed:
@@ -189,7 +195,7 @@ func (p *poolDriver) describe(t *pool.Ticket) Ticket {
 	s := p.held[t]
 	out := Ticket{ID: t.ID, Pool: p.name, TTL: t.TTL, Left: t.Left(p.g.clock()), Arrived: s.since, Place: s.id()}
 	if t.Granted {
-		out.Granted, out.Fence, out.Entry = true, s.Fence(), s.Entry()
+		out.Granted, out.Fence, out.Grant = true, s.Fence(), s.GrantInfo()
 	}
 	return out
 }
