@@ -196,7 +196,7 @@ func TestMutantsAreCaught(t *testing.T) {
 			},
 			{
 				Name: "the maker of the token loses its own request", File: "recovery.go",
-				Old: "\tif n.ticket != 0 {\n\t\tn.enqueue(waiter{n.self, n.ticket})\n\t}\n", New: "",
+				Old: "\tif n.own != 0 {\n\t\tn.enqueue(waiter{n.self, n.own})\n\t}\n", New: "",
 				Caught: "never served",
 			},
 			{
