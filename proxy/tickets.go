@@ -7,15 +7,17 @@ import (
 	"net/url"
 	"strconv"
 	"time"
+
+	"github.com/kgate/kgate/internal/admission"
 )
 
 // Tickets are places in line, and slots, that outlive a request. It must be safe
 // for concurrent use.
 type Tickets interface {
-	// Request takes a place in the pool's line, with no regard to ask.Wait. The
+	// Request takes a place in the pool's line, with no regard to req.Wait. The
 	// ticket ends when ttl passes without a sign of its holder. The error is a
-	// *Refusal if the gateway gives out no tickets now.
-	Request(ctx context.Context, ask Ask, ttl time.Duration) (Ticket, error)
+	// *admission.Refusal if the gateway gives out no tickets now.
+	Request(ctx context.Context, req admission.Request, ttl time.Duration) (Ticket, error)
 	// Await returns the ticket when it is granted, or after wait.
 	Await(ctx context.Context, id string, wait time.Duration) (Ticket, error)
 	// Cancel ends a ticket that nobody has been told of. It may take a while, and
@@ -83,25 +85,25 @@ func isTicketPath(path string) bool {
 }
 
 // serveTickets passes the ticket API on.
-func (s *snapshot) serveTickets(ex *exchange, r *http.Request) {
-	if s.cfg.TicketHandler == nil {
+func (ex *exchange) serveTickets(r *http.Request) {
+	if ex.snapshot.cfg.TicketHandler == nil {
 		writeProblem(ex, r, problem{Status: http.StatusNotFound, Detail: "this gateway has no tickets"})
 		return
 	}
 	ex.asks = r
 	ex.readOwnBody(r)
-	s.cfg.TicketHandler.ServeHTTP(ex, r)
+	ex.snapshot.cfg.TicketHandler.ServeHTTP(ex, r)
 }
 
 // redeem returns the slot of the ticket that the request brings.
-func (s *snapshot) redeem(r *http.Request, t *target, ids []string) (Slot, error) {
+func (s *snapshot) redeem(r *http.Request, pool string, ids []string) (Slot, error) {
 	switch {
 	case s.cfg.Tickets == nil:
 		return nil, errNoTickets
 	case len(ids) != 1 || ids[0] == "":
 		return nil, errTwoTickets
 	}
-	slot, err := s.cfg.Tickets.Redeem(r.Context(), t.Name, ids[0])
+	slot, err := s.cfg.Tickets.Redeem(r.Context(), pool, ids[0])
 	switch {
 	case errors.Is(err, ErrTicketUnknown):
 		return nil, errUnknown
@@ -120,17 +122,17 @@ var errTicketGiven = errors.New("proxy: answered with a ticket")
 // admitOrTicket lets a request in that would rather have a ticket than wait: with
 // the slot of its ticket if that is granted within the wait that it prefers, at once
 // if it names none. Otherwise it is answered with the ticket, which keeps its place.
-func (s *snapshot) admitOrTicket(ex *exchange, r *http.Request, t *target) (Slot, error) {
-	tickets := s.cfg.Tickets
-	ticket, err := tickets.Request(r.Context(), s.ticketAsk(r, t), MaxTicketTTL)
+func (ex *exchange) admitOrTicket(r *http.Request, pool *Pool) (Slot, error) {
+	tickets := ex.snapshot.cfg.Tickets
+	ticket, err := tickets.Request(r.Context(), ex.snapshot.ticketRequest(r, pool), MaxTicketTTL)
 	if err != nil {
 		return nil, err
 	}
 	if seconds, ok := preferredWait(r.Header); ok && !ticket.Granted {
 		var wait time.Duration
 		wait, ex.prefer = time.Duration(seconds)*time.Second, seconds
-		if t.QueueTimeout >= 0 && wait > t.QueueTimeout {
-			wait, ex.prefer = t.QueueTimeout, -1
+		if pool.QueueTimeout >= 0 && wait > pool.QueueTimeout {
+			wait, ex.prefer = pool.QueueTimeout, -1
 		}
 		later, err := tickets.Await(r.Context(), ticket.ID, wait)
 		switch {
@@ -145,7 +147,7 @@ func (s *snapshot) admitOrTicket(ex *exchange, r *http.Request, t *target) (Slot
 		ex.writeTicket(ticket)
 		return nil, errTicketGiven
 	}
-	slot, err := s.redeem(r, t, []string{ticket.ID})
+	slot, err := ex.snapshot.redeem(r, pool.Name, []string{ticket.ID})
 	if err != nil {
 		tickets.Cancel(ticket.ID)
 	}
@@ -165,22 +167,20 @@ func (ex *exchange) writeTicket(ticket Ticket) {
 	_, _ = ex.Write(ticket.Body) // the client may be gone; its ticket then expires
 }
 
-// ticketAsk is what a client of the pool asks for with a ticket: a place of its own,
+// ticketRequest is what a client of the pool asks for with a ticket: a place of its own,
 // and a slot for no longer than a request may have one.
-func (s *snapshot) ticketAsk(r *http.Request, t *target) Ask {
-	return Ask{Pool: t.Name, Client: s.clientKey(r, t), HoldMax: t.HoldMax}
+func (s *snapshot) ticketRequest(r *http.Request, pool *Pool) admission.Request {
+	return admission.Request{Pool: pool.Name, Client: s.clientKey(r, pool), HoldMax: pool.HoldMax}
 }
 
-// TicketAsk returns what is asked for with a ticket of the pool. If ctx is that of a
+// TicketRequest returns what is asked for with a ticket of the pool. If ctx is that of a
 // request which a [Config].TicketHandler serves, that is what its client may have;
 // otherwise nobody in particular asks, and the hold has no bound.
-func TicketAsk(ctx context.Context, pool string) Ask {
-	if ex := exchangeIn(ctx); ex != nil && ex.asks != nil && pool != "" {
-		for _, t := range ex.handler.targets {
-			if t.Name == pool {
-				return ex.handler.ticketAsk(ex.asks, t)
-			}
+func TicketRequest(ctx context.Context, pool string) admission.Request {
+	if ex := exchangeIn(ctx); ex != nil && ex.asks != nil {
+		if p := ex.snapshot.pool(pool); p != nil {
+			return ex.snapshot.ticketRequest(ex.asks, p)
 		}
 	}
-	return Ask{Pool: pool}
+	return admission.Request{Pool: pool}
 }

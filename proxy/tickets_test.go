@@ -12,6 +12,8 @@ import (
 	"strings"
 	"testing"
 	"time"
+
+	"github.com/kgate/kgate/internal/admission"
 )
 
 // counter is Tickets over a semaphore: the ticket "granted" is good for one slot
@@ -26,8 +28,8 @@ type counter struct {
 	cancelled      chan string
 }
 
-func (c *counter) Request(_ context.Context, ask Ask, ttl time.Duration) (Ticket, error) {
-	c.asked = append(c.asked, fmt.Sprint(ask.Pool, " ", ttl))
+func (c *counter) Request(_ context.Context, req admission.Request, ttl time.Duration) (Ticket, error) {
+	c.asked = append(c.asked, fmt.Sprint(req.Pool, " ", ttl))
 	return Ticket{ID: "abc-1", Granted: c.granted, RetryAfter: time.Hour, Body: []byte(`{"id":"abc-1"}` + "\n")}, c.err
 }
 
@@ -54,7 +56,7 @@ func (c *counter) Redeem(ctx context.Context, pool, id string) (Slot, error) {
 	case id == "used":
 		return nil, fmt.Errorf("test: %w", ErrTicketInUse)
 	}
-	return c.Acquire(ctx, Ask{Pool: pool})
+	return c.Acquire(ctx, admission.Request{Pool: pool})
 }
 
 func withTickets(c *Config, tickets Tickets) {
@@ -96,7 +98,7 @@ func TestRedeem(t *testing.T) {
 			!strings.Contains(p.Detail, tt.detail) || res.Header.Get("Content-Type") != "application/problem+json" {
 			t.Errorf("%q: got %v %s", tt.ids, res.Status, body)
 		}
-		if rec := g.records.next(t); tt.status != 503 && rec.Outcome != OutcomeNone || rec.Hold != 0 {
+		if rec := g.records.next(t); tt.status != 503 && rec.Outcome != admission.OutcomeNone || rec.Hold != 0 {
 			t.Errorf("%q: record %+v", tt.ids, rec)
 		}
 	}
@@ -111,22 +113,22 @@ func TestRedeem(t *testing.T) {
 		t.Errorf("got %v", res.Status)
 	}
 	g.sem.await(0, 0)
-	if rec := g.records.next(t); rec.Outcome != OutcomeAdmitted {
+	if rec := g.records.next(t); rec.Outcome != admission.OutcomeAdmitted {
 		t.Errorf("record %+v", rec)
 	}
 }
 
 type refuser struct{}
 
-func (refuser) Acquire(context.Context, Ask) (Slot, error) {
-	return nil, &Refusal{Reason: ReasonQueueFull}
+func (refuser) Acquire(context.Context, admission.Request) (Slot, error) {
+	return nil, &admission.Refusal{Reason: admission.QueueFull}
 }
 
 // TestRedeemRefused: refusals and failures are those of the line.
 func TestRedeemRefused(t *testing.T) {
 	tickets := &counter{}
 	g := newGateway(t, 1, http.NotFoundHandler(), func(c *Config) { withTickets(c, tickets) })
-	for status, err := range map[int]error{503: &Refusal{Reason: ReasonIsolated}, 500: errors.New("secret")} {
+	for status, err := range map[int]error{503: &admission.Refusal{Reason: admission.Isolated}, 500: errors.New("secret")} {
 		tickets.err = err
 		for _, header := range []string{"Kgate-Ticket", "Prefer"} {
 			res := g.do(g.request("GET", "/", header, "kgate-ticket"))
@@ -199,7 +201,7 @@ func TestTicketPreferred(t *testing.T) {
 			if h.Get("Location") != "/.kgate/tickets/abc-1" || h.Get("Content-Type") != "application/json" || len(body) == 0 || h.Get("Server-Timing") != "" {
 				t.Errorf("got %v %s", h, body)
 			}
-			if rec := g.records.next(t); rec.Outcome != OutcomeNone || rec.Pool != "p" || rec.Status != 202 || rec.Upstream != "" {
+			if rec := g.records.next(t); rec.Outcome != admission.OutcomeNone || rec.Pool != "p" || rec.Status != 202 || rec.Upstream != "" {
 				t.Errorf("record %+v", rec)
 			}
 		})
@@ -222,7 +224,7 @@ func TestTicketPreferredLeaves(t *testing.T) {
 	case <-time.After(patience):
 		t.Error("the ticket is left behind")
 	}
-	if rec := g.records.next(t); rec.Outcome != OutcomeClientGone {
+	if rec := g.records.next(t); rec.Outcome != admission.OutcomeClientGone {
 		t.Errorf("record %+v", rec)
 	}
 }

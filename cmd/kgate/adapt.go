@@ -1,7 +1,6 @@
 package main
 
 import (
-	"cmp"
 	"context"
 	"crypto/tls"
 	"crypto/x509"
@@ -11,6 +10,7 @@ import (
 	"os"
 	"time"
 
+	"github.com/kgate/kgate/internal/admission"
 	"github.com/kgate/kgate/internal/config"
 	"github.com/kgate/kgate/internal/gateway"
 	"github.com/kgate/kgate/internal/membership"
@@ -24,7 +24,7 @@ import (
 
 var (
 	_ proxy.Admitter     = admitter{}
-	_ proxy.Slot         = slot{}
+	_ proxy.Slot         = (*gateway.Slot)(nil)
 	_ proxy.Observer     = requestObserver{}
 	_ gateway.Observer   = poolObservers{}
 	_ membership.Links   = linkState{}
@@ -35,54 +35,21 @@ var (
 type admitter struct{ n *node }
 
 // Acquire implements proxy.Admitter.
-func (a admitter) Acquire(ctx context.Context, ask proxy.Ask) (proxy.Slot, error) {
-	s, err := a.n.gateway.Acquire(ctx, askOf(ask))
-	if err == nil {
-		return slot{s}, nil
+func (a admitter) Acquire(ctx context.Context, req admission.Request) (proxy.Slot, error) {
+	s, err := a.n.gateway.Acquire(ctx, req)
+	if err != nil {
+		return nil, admitError(err)
 	}
-	return nil, a.refusal(ask.Pool, err)
+	return s, nil
 }
 
-func askOf(ask proxy.Ask) gateway.Ask {
-	return gateway.Ask{Pool: ask.Pool, Wait: ask.Wait, Client: ask.Client, Span: ask.Span, HoldMax: ask.HoldMax, Request: (*gateway.Note)(ask.Request)}
-}
-
-// slot is a gateway's slot as the proxy knows it.
-type slot struct{ *gateway.Slot }
-
-// Entry implements proxy.Slot.
-func (s slot) Entry() proxy.Entry { return proxy.Entry(s.Slot.Entry()) }
-
-// refusal says in the proxy's words why a request is not admitted.
-func (a admitter) refusal(pool string, err error) error {
-	refuse := func(why proxy.Reason) error {
-		status := a.n.gateway.Status(pool)
-		refusal := &proxy.Refusal{Reason: why, RetryAfter: a.n.gateway.RetryAfter(pool), Limit: status.K}
-		if why == proxy.ReasonClientLimit {
-			refusal.Limit = cmp.Or(status.ClientLimit, status.ClientTickets)
-		}
-		if waited := (*gateway.WaitError)(nil); errors.As(err, &waited) {
-			refusal.Position = waited.Position
-		}
-		return refusal
+// admitError returns what the proxy is to answer. A pool of the configuration is unknown
+// only until it is agreed on.
+func admitError(err error) error {
+	if errors.Is(err, gateway.ErrUnknownPool) {
+		return &admission.Refusal{Reason: admission.Isolated}
 	}
-	switch {
-	case errors.Is(err, gateway.ErrQueueFull):
-		return refuse(proxy.ReasonQueueFull)
-	case errors.Is(err, gateway.ErrClientLimit):
-		return refuse(proxy.ReasonClientLimit)
-	case errors.Is(err, gateway.ErrDraining):
-		return refuse(proxy.ReasonDraining)
-	case errors.Is(err, gateway.ErrIsolated), errors.Is(err, gateway.ErrUnknownPool):
-		// A pool of the configuration is unknown only until it is agreed.
-		return refuse(proxy.ReasonIsolated)
-	case errors.Is(err, gateway.ErrCancelled):
-		return refuse(proxy.ReasonCancelled)
-	case errors.Is(err, gateway.ErrTimeout):
-		return refuse(proxy.ReasonTimeout)
-	default: // the client has left
-		return err
-	}
+	return err
 }
 
 // requestObserver counts what became of requests.
@@ -97,29 +64,28 @@ func (o requestObserver) Admitted(r *proxy.Record) {
 	if r.Sampled {
 		traceID = r.TraceID
 	}
-	o.m.Pool(r.Pool).Wait(telemetry.OutcomeAdmitted, r.Wait, traceID)
+	o.m.Pool(r.Pool).Wait(admission.OutcomeAdmitted, r.Wait, traceID)
 }
 
 // Done implements proxy.Observer.
 func (o requestObserver) Done(r *proxy.Record) {
 	p := o.m.Pool(r.Pool)
-	outcome := telemetry.Outcome(r.Outcome.String())
-	p.Outcome(outcome)
+	p.Outcome(r.Outcome)
 	p.Answered(r.Status, r.RequestBytes, r.Bytes)
 	p.Retried(r.Retries)
 	o.refusals.add(r)
 	if r.Hold > 0 { // it was admitted
 		p.Hold(r.Hold)
 	} else {
-		p.Wait(outcome, r.Wait, "")
+		p.Wait(r.Outcome, r.Wait, "")
 	}
 	switch {
 	case r.FirstByte > 0:
 		p.Upstream(r.FirstByte)
-		if r.Outcome == proxy.OutcomeUpstreamError {
+		if r.Outcome == admission.OutcomeUpstreamError {
 			p.UpstreamError(telemetry.UpstreamBroken)
 		}
-	case r.Outcome != proxy.OutcomeUpstreamError:
+	case r.Outcome != admission.OutcomeUpstreamError:
 	case r.Status == http.StatusGatewayTimeout:
 		p.UpstreamError(telemetry.UpstreamTimeout)
 	case r.DialFailed:

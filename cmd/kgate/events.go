@@ -88,10 +88,8 @@ const refusalSummary = time.Minute
 
 // add counts a request that has ended.
 func (l *refusalLog) add(r *proxy.Record) {
-	switch r.Outcome {
-	case proxy.OutcomeNone, proxy.OutcomeAdmitted, proxy.OutcomeClientGone, proxy.OutcomeUpstreamError:
+	if !r.Outcome.Refused() {
 		return
-	default:
 	}
 	kind := refusalKind{r.Pool, r.Outcome.String()}
 	l.mu.Lock()

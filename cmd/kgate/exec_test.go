@@ -21,7 +21,7 @@ import (
 	"github.com/kgate/kgate/client"
 	"github.com/kgate/kgate/internal/admin"
 	"github.com/kgate/kgate/internal/admin/admintest"
-	purepool "github.com/kgate/kgate/internal/pool"
+	"github.com/kgate/kgate/internal/pool"
 )
 
 // fakeGateway answers as a gateway with tickets does.
@@ -281,7 +281,7 @@ func TestKilledBeforeTheSlotIsGone(t *testing.T) {
 							return nil, r.Context().Err()
 						}
 					}
-					expires = time.Now().Add(purepool.KeepFor(ttl) * 9 / 11)
+					expires = time.Now().Add(pool.KeepFor(ttl) * 9 / 11)
 					return &http.Response{
 						StatusCode: http.StatusOK, Header: http.Header{}, Request: r,
 						Body: io.NopCloser(strings.NewReader(`{"id": "a", "state": "granted", "fence": "p/1/1/1"}`)),
@@ -314,8 +314,8 @@ func TestKilledBeforeTheHoldEnds(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
 				ends := time.Now().Add(time.Duration(float64(hold) / fast))
 				gateways, err := client.New(client.Config{TTL: ttl, HTTPClient: &http.Client{Transport: roundTrip(func(r *http.Request) (*http.Response, error) {
-					kept := min(time.Duration(float64(time.Until(ends))*fast), purepool.KeepFor(ttl))
-					held := purepool.Ticket{TTL: ttl, Expires: kept}
+					kept := min(time.Duration(float64(time.Until(ends))*fast), pool.KeepFor(ttl))
+					held := pool.Ticket{TTL: ttl, Expires: kept}
 					return &http.Response{
 						StatusCode: http.StatusOK, Header: http.Header{}, Request: r,
 						Body: io.NopCloser(strings.NewReader(fmt.Sprintf(`{"id": "a", "state": "granted", "fence": "p/1/1/1", "left": "%v"}`, held.Left(0)))),

@@ -19,6 +19,7 @@ import (
 
 	"github.com/kgate/kgate/chordring/serfring"
 	"github.com/kgate/kgate/internal/admin"
+	"github.com/kgate/kgate/internal/admission"
 	"github.com/kgate/kgate/internal/config"
 	"github.com/kgate/kgate/internal/gateway"
 	"github.com/kgate/kgate/internal/membership"
@@ -271,8 +272,8 @@ func (n *node) definePools(ctx context.Context, pools []config.Pool) error {
 		return nil
 	}
 	for _, p := range pools {
-		spec := membership.Pool{Name: p.Name, K: p.K, Binding: string(p.Binding), Reclaim: string(p.Reclaim)}
-		if p.Reclaim == config.ReclaimHold {
+		spec := membership.Pool{Name: p.Name, K: p.K, Binding: p.Binding, Reclaim: p.Reclaim}
+		if p.Reclaim == admission.ReclaimHold {
 			spec.HoldMax = p.Hold.Max
 		}
 		err := n.cluster.DefinePool(ctx, spec)
@@ -287,10 +288,10 @@ func (n *node) definePools(ctx context.Context, pools []config.Pool) error {
 		}
 	}
 	for _, p := range pools {
-		if agreed, ok := n.cluster.View().Pool(p.Name); ok && (agreed.K != p.K || agreed.Binding != string(p.Binding)) {
+		if agreed, ok := n.cluster.View().Pool(p.Name); ok && (agreed.K != p.K || agreed.Binding != p.Binding) {
 			n.log.Warn("the cluster has agreed on other values for a pool than the configuration says; they hold",
 				slog.String("pool", p.Name), slog.Int("agreed_k", agreed.K), slog.Int("configured_k", p.K),
-				slog.String("agreed_binding", agreed.Binding), slog.String("configured_binding", string(p.Binding)))
+				slog.String("agreed_binding", string(agreed.Binding)), slog.String("configured_binding", string(p.Binding)))
 		}
 	}
 	return nil
@@ -300,7 +301,7 @@ func (n *node) definePools(ctx context.Context, pools []config.Pool) error {
 // than the cluster waits before it gives those of a lost gateway to others.
 func (n *node) holdFits(p config.Pool) error {
 	agreed, ok := n.cluster.View().Pool(p.Name)
-	if !ok || agreed.Reclaim != membership.ReclaimHold || p.Hold.Max > 0 && p.Hold.Max <= agreed.HoldMax {
+	if !ok || agreed.Reclaim != admission.ReclaimHold || p.Hold.Max > 0 && p.Hold.Max <= agreed.HoldMax {
 		return nil
 	}
 	return fmt.Errorf("pool %s: hold.max is %v, but the cluster has agreed (reclaim: hold) that no request takes longer than %v; write hold: {max: %v} or less",

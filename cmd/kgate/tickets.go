@@ -9,6 +9,7 @@ import (
 	"time"
 
 	"github.com/kgate/kgate/internal/admin"
+	"github.com/kgate/kgate/internal/admission"
 	"github.com/kgate/kgate/internal/gateway"
 	"github.com/kgate/kgate/proxy"
 )
@@ -16,7 +17,7 @@ import (
 var (
 	_ admin.Tickets = ticketDesk{}
 	_ proxy.Tickets = redeemer{}
-	_ proxy.Slot    = redeemed{}
+	_ proxy.Slot    = (*gateway.Redeemed)(nil)
 )
 
 // ticketDesk gives the ticket API the gateway's tickets.
@@ -24,7 +25,7 @@ type ticketDesk struct{ n *node }
 
 // Request implements admin.Tickets.
 func (t ticketDesk) Request(ctx context.Context, q admin.TicketRequest) (admin.Ticket, error) {
-	got, err := t.n.gateway.RequestTicket(ctx, askOf(proxy.TicketAsk(ctx, q.Pool)), q.TTL, q.Note)
+	got, err := t.n.gateway.RequestTicket(ctx, proxy.TicketRequest(ctx, q.Pool), q.TTL, q.Note)
 	if errors.Is(err, gateway.ErrUnknownPool) {
 		var names []string
 		for _, p := range t.n.gateway.Pools() {
@@ -76,13 +77,13 @@ func ticketError(err error) error {
 		return fmt.Errorf("%w: there is no such ticket", admin.ErrUnknown)
 	case errors.Is(err, gateway.ErrUnknownPool):
 		return fmt.Errorf("%w: there is no such pool", admin.ErrUnknown)
-	case errors.Is(err, gateway.ErrQueueFull):
+	case errors.Is(err, admission.QueueFull):
 		return fmt.Errorf("%w: the line is full here", admin.ErrTooMany)
-	case errors.Is(err, gateway.ErrClientLimit):
+	case errors.Is(err, admission.ClientLimit):
 		return fmt.Errorf("%w: too many of this client's requests wait already", admin.ErrTooMany)
-	case errors.Is(err, gateway.ErrDraining):
+	case errors.Is(err, admission.Draining):
 		return fmt.Errorf("%w: this gateway is being taken out", admin.ErrUnavailable)
-	case errors.Is(err, gateway.ErrIsolated):
+	case errors.Is(err, admission.Isolated):
 		return fmt.Errorf("%w: this gateway has no lease, or is not in the cluster yet", admin.ErrUnavailable)
 	case errors.Is(err, gateway.ErrElsewhere):
 		return fmt.Errorf("%w: the gateway that has the ticket does not answer; its heir soon will", admin.ErrUnavailable)
@@ -95,10 +96,10 @@ func ticketError(err error) error {
 type redeemer struct{ n *node }
 
 // Request implements proxy.Tickets.
-func (r redeemer) Request(ctx context.Context, ask proxy.Ask, ttl time.Duration) (proxy.Ticket, error) {
-	t, err := r.n.gateway.RequestTicket(ctx, askOf(ask), ttl, "Prefer: kgate-ticket")
+func (r redeemer) Request(ctx context.Context, req admission.Request, ttl time.Duration) (proxy.Ticket, error) {
+	t, err := r.n.gateway.RequestTicket(ctx, req, ttl, "Prefer: kgate-ticket")
 	if err != nil {
-		return proxy.Ticket{}, admitter(r).refusal(ask.Pool, err)
+		return proxy.Ticket{}, admitError(err)
 	}
 	return proxyTicket(t)
 }
@@ -131,7 +132,7 @@ func (r redeemer) Redeem(ctx context.Context, pool, id string) (proxy.Slot, erro
 	var ended *gateway.EndedError
 	switch {
 	case err == nil:
-		return redeemed{slot}, nil
+		return slot, nil
 	case errors.As(err, &ended), errors.Is(err, gateway.ErrUnknownTicket):
 		return nil, fmt.Errorf("%w: %w", proxy.ErrTicketUnknown, err)
 	case errors.Is(err, gateway.ErrTicketWaiting):
@@ -139,14 +140,8 @@ func (r redeemer) Redeem(ctx context.Context, pool, id string) (proxy.Slot, erro
 	case errors.Is(err, gateway.ErrTicketUsed):
 		return nil, fmt.Errorf("%w: %w", proxy.ErrTicketInUse, err)
 	case errors.Is(err, gateway.ErrElsewhere):
-		return nil, &proxy.Refusal{Reason: proxy.ReasonIsolated}
+		return nil, &admission.Refusal{Reason: admission.Isolated}
 	default:
-		return nil, admitter(r).refusal(pool, err)
+		return nil, admitError(err)
 	}
 }
-
-// redeemed is a ticket's slot as the proxy knows it.
-type redeemed struct{ *gateway.Redeemed }
-
-// Entry implements proxy.Slot.
-func (r redeemed) Entry() proxy.Entry { return proxy.Entry(r.Redeemed.Entry()) }

@@ -7,6 +7,7 @@ import (
 	"sync"
 	"time"
 
+	"github.com/kgate/kgate/internal/admission"
 	"github.com/kgate/kgate/internal/drift"
 	"github.com/kgate/kgate/kmutex"
 )
@@ -181,8 +182,8 @@ func (r *Redeemed) Release() {
 // Fence of the slot.
 func (r *Redeemed) Fence() string { return r.ticket.Fence }
 
-// Entry of the slot; the request itself has not waited.
-func (r *Redeemed) Entry() Entry { return r.ticket.Entry }
+// GrantInfo of the slot; the request itself has not waited.
+func (r *Redeemed) GrantInfo() admission.GrantInfo { return r.ticket.Grant }
 
 // Valid reports whether the slot may still be used.
 func (r *Redeemed) Valid() bool {

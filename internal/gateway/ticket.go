@@ -6,7 +6,8 @@ import (
 	"fmt"
 	"time"
 
-	purepool "github.com/kgate/kgate/internal/pool"
+	"github.com/kgate/kgate/internal/admission"
+	"github.com/kgate/kgate/internal/pool"
 	"github.com/kgate/kgate/kmutex"
 )
 
@@ -23,15 +24,15 @@ var (
 )
 
 // Ending says how a ticket ended.
-type Ending = purepool.Ending
+type Ending = pool.Ending
 
 // The endings.
 const (
-	EndReleased  = purepool.EndReleased
-	EndCancelled = purepool.EndCancelled
-	EndExpired   = purepool.EndExpired
-	EndHoldMax   = purepool.EndHoldMax
-	EndLost      = purepool.EndLost
+	EndReleased  = pool.EndReleased
+	EndCancelled = pool.EndCancelled
+	EndExpired   = pool.EndExpired
+	EndHoldMax   = pool.EndHoldMax
+	EndLost      = pool.EndLost
 )
 
 // EndedError says that a ticket has ended.
@@ -54,7 +55,8 @@ type Ticket struct {
 	ETA      time.Duration
 	// Fence of a granted ticket.
 	Fence string
-	Entry Entry
+	// Grant of a granted ticket. Other gateways know it as Entry.
+	Grant admission.GrantInfo `json:"Entry"`
 	// Arrived is when it was taken in; Place names it in listings of the line, and
 	// is no secret.
 	Arrived time.Time
@@ -66,30 +68,20 @@ type Ticket struct {
 
 // RequestTicket puts a ticket in line, where it waits as long as it lives. When
 // RequestTicket returns, the ticket outlives this gateway.
-func (g *Gateway) RequestTicket(ctx context.Context, ask Ask, ttl time.Duration, note string) (Ticket, error) {
-	p := g.pool(ask.Pool)
-	if p == nil {
-		_, err := g.Acquire(ctx, Ask{Pool: ask.Pool})
-		if err == nil {
-			err = ErrIsolated
-		}
-		return Ticket{}, err
-	}
-	if g.draining.Load() {
-		return Ticket{}, ErrDraining
+func (g *Gateway) RequestTicket(ctx context.Context, req admission.Request, ttl time.Duration, note string) (Ticket, error) {
+	p := g.pool(req.Pool)
+	switch {
+	case g.draining.Load():
+		return Ticket{}, g.refusal(req.Pool, admission.Draining, 0)
+	case p == nil:
+		return Ticket{}, g.refusal(req.Pool, g.missingPool(req.Pool), 0)
 	}
 	if err := p.openTickets(ctx); err != nil {
-		return Ticket{}, err
+		return Ticket{}, p.refusal(err, 0)
 	}
-	p.mu.Lock()
-	if !p.alive() {
-		p.mu.Unlock()
-		return Ticket{}, ErrIsolated
-	}
-	t, err := p.takeTicket(ask, ttl, note)
-	p.mu.Unlock()
+	t, err := p.takeTicket(req, ttl, note)
 	if err != nil {
-		return Ticket{}, err
+		return Ticket{}, p.refusal(err, 0)
 	}
 	return p.awaitTicket(ctx, t.ID, 0, now)
 }
@@ -133,7 +125,7 @@ func (g *Gateway) here(ctx context.Context, owner kmutex.Node, c ticketCall) (Ti
 }
 
 // poolOf returns the pool that has, or had, the ticket.
-func (g *Gateway) poolOf(owner kmutex.Node, id string) (*pool, error) {
+func (g *Gateway) poolOf(owner kmutex.Node, id string) (*poolDriver, error) {
 	pending := false
 	for _, p := range g.all() {
 		p.mu.Lock()

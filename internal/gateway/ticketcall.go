@@ -8,6 +8,7 @@ import (
 	"net/http"
 	"time"
 
+	"github.com/kgate/kgate/internal/admission"
 	"github.com/kgate/kgate/kmutex"
 	"github.com/kgate/kgate/replication"
 )
@@ -80,7 +81,7 @@ func (g *Gateway) onTicket(ctx context.Context, c ticketCall) (Ticket, error) {
 func (g *Gateway) askTicket(ctx context.Context, owner kmutex.Node, c ticketCall) (Ticket, error) {
 	view, standing := g.cfg.Views.View(), g.cfg.Views.Standing()
 	if !g.entitled(standing.Node) {
-		return Ticket{}, ErrIsolated
+		return Ticket{}, admission.Isolated
 	}
 	heir, known := view.Heir(owner)
 	if !known {
