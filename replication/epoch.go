@@ -41,7 +41,7 @@ type EpochAnswer struct {
 // reports of all members and then plans the epoch once. It is not safe for
 // concurrent use.
 type EpochChange struct {
-	formation kmutex.Formation
+	change    kmutex.EpochChange
 	lost      []Lost
 	unknown   time.Duration // after which those nobody knows are over
 	handOvers Plan
@@ -54,8 +54,8 @@ type EpochChange struct {
 // NewEpochChange waits for the reports of members. lost are the gateways of which
 // there may be tickets; none in pools without. After unknown nothing is held any more
 // that a lost gateway had given out, if nobody has known its tickets for so long.
-func NewEpochChange(f kmutex.Formation, members []kmutex.Node, lost []Lost, unknown time.Duration) *EpochChange {
-	e := &EpochChange{formation: f, lost: lost, unknown: unknown, awaited: make(map[kmutex.Node]bool, len(members))}
+func NewEpochChange(f kmutex.EpochChange, members []kmutex.Node, lost []Lost, unknown time.Duration) *EpochChange {
+	e := &EpochChange{change: f, lost: lost, unknown: unknown, awaited: make(map[kmutex.Node]bool, len(members))}
 	for _, m := range members {
 		e.awaited[m] = true
 	}
@@ -75,8 +75,8 @@ func (f *EpochChange) Answer(n kmutex.Node) *EpochAnswer { return f.answers[n] }
 // Admit takes in a report. The last one awaited makes the plan. A report that
 // has come before changes nothing: its sender has not got its answer.
 func (f *EpochChange) Admit(r EpochReport) error {
-	if r.Epoch != f.formation.Epoch {
-		return fmt.Errorf("%w: it is for epoch %d, not %d", ErrOtherEpoch, r.Epoch, f.formation.Epoch)
+	if r.Epoch != f.change.Epoch {
+		return fmt.Errorf("%w: it is for epoch %d, not %d", ErrOtherEpoch, r.Epoch, f.change.Epoch)
 	}
 	if !f.awaited[r.Node] {
 		return nil
@@ -94,9 +94,9 @@ func (f *EpochChange) Admit(r EpochReport) error {
 func (f *EpochChange) Unknown() []kmutex.Node { return f.handOvers.Unknown }
 
 func (f *EpochChange) plan() error {
-	formation := f.formation
+	change := f.change
 	handOvers := f.planHandOvers()
-	formation.Owed = formation.Owed || len(f.handOvers.Unknown) > 0
+	change.Owed = change.Owed || len(f.handOvers.Unknown) > 0
 	plain := make([]kmutex.Report, len(f.reports))
 	for i := range f.reports {
 		plain[i] = f.reports[i].Report
@@ -105,7 +105,7 @@ func (f *EpochChange) plan() error {
 	for i := range plain {
 		addHandOvers(&plain[i], handOvers[plain[i].Node])
 	}
-	installs, err := kmutex.Reform(formation, plain)
+	installs, err := kmutex.PlanEpoch(change, plain)
 	if err != nil {
 		return err
 	}
@@ -160,7 +160,7 @@ func (f *EpochChange) planHandOvers() map[kmutex.Node][]HandOver {
 				used.Add(g.Token)
 			}
 		}
-		if r.Installed+1 == f.formation.Epoch { // its word on free tokens is not from before
+		if r.Installed+1 == f.change.Epoch { // its word on free tokens is not from before
 			used.AddAll(r.Free)
 		}
 		if r.Left != nil {
@@ -176,7 +176,7 @@ func (f *EpochChange) planHandOvers() map[kmutex.Node][]HandOver {
 	number := 0
 	for _, h := range f.handOvers.HandOvers {
 		for range h.Records {
-			h.Tickets = append(h.Tickets, kmutex.AdoptedTicket(f.formation.Epoch, number))
+			h.Tickets = append(h.Tickets, kmutex.AdoptedRequest(f.change.Epoch, number))
 			number++
 		}
 		bySuccessor[h.Successor] = append(bySuccessor[h.Successor], h)
@@ -190,9 +190,9 @@ func addHandOvers(r *kmutex.Report, handOvers []HandOver) {
 		r.Running, r.Waiting = slices.Clone(r.Running), slices.Clone(r.Waiting)
 		for n, rec := range h.Records {
 			if rec.State == StateGranted {
-				r.Running = append(r.Running, kmutex.Grant{Ticket: h.Tickets[n], Token: rec.Token, Serial: rec.Fence.Serial})
+				r.Running = append(r.Running, kmutex.Grant{Request: h.Tickets[n], Token: rec.Token, Serial: rec.Fence.Serial})
 			} else {
-				r.Waiting = append(r.Waiting, kmutex.ReportedTurn{Stamp: rec.Stamp, Tickets: h.Tickets[n : n+1]})
+				r.Waiting = append(r.Waiting, kmutex.ReportedBatch{Stamp: rec.Stamp, Requests: h.Tickets[n : n+1]})
 			}
 		}
 	}

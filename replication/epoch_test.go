@@ -6,7 +6,7 @@ import (
 	"github.com/kgate/kgate/kmutex"
 )
 
-func formed(t *testing.T, f kmutex.Formation, lost []Lost, reports ...EpochReport) *EpochChange {
+func formed(t *testing.T, f kmutex.EpochChange, lost []Lost, reports ...EpochReport) *EpochChange {
 	t.Helper()
 	var members []kmutex.Node
 	for _, r := range reports {
@@ -36,8 +36,8 @@ func told(n kmutex.Node, running ...kmutex.Grant) EpochReport {
 // A token that two tickets run with does not keep the epoch from being formed:
 // the second is one too many until it ends.
 func TestDoubledToken(t *testing.T) {
-	f := formed(t, kmutex.Formation{Epoch: 2, K: 2, Home: 1}, nil,
-		told(1, kmutex.Grant{Ticket: 1, Token: 1}), told(2, kmutex.Grant{Ticket: 1, Token: 1}, kmutex.Grant{Ticket: 2, Token: 0}))
+	f := formed(t, kmutex.EpochChange{Epoch: 2, K: 2, Home: 1}, nil,
+		told(1, kmutex.Grant{Request: 1, Token: 1}), told(2, kmutex.Grant{Request: 1, Token: 1}, kmutex.Grant{Request: 2, Token: 0}))
 	if got := f.Doubled(); len(got) != 1 || got[0] != 1 {
 		t.Errorf("doubled: %v", got)
 	}
@@ -54,9 +54,9 @@ func TestDoubledToken(t *testing.T) {
 func TestNothingButDoubledTokens(t *testing.T) {
 	nonsense := told(2)
 	for n := range kmutex.MaxK + 100 {
-		nonsense.Running = append(nonsense.Running, kmutex.Grant{Ticket: kmutex.Ticket(1 + n)})
+		nonsense.Running = append(nonsense.Running, kmutex.Grant{Request: kmutex.Request(1 + n)})
 	}
-	f := NewEpochChange(kmutex.Formation{Epoch: 2, K: 2, Home: 1}, []kmutex.Node{1, 2}, nil, MaxTTL)
+	f := NewEpochChange(kmutex.EpochChange{Epoch: 2, K: 2, Home: 1}, []kmutex.Node{1, 2}, nil, MaxTTL)
 	if err := f.Admit(told(1)); err != nil {
 		t.Fatal(err)
 	}
@@ -67,7 +67,7 @@ func TestNothingButDoubledTokens(t *testing.T) {
 
 // Reports of another epoch, or of nobody that is awaited, change nothing.
 func TestReportsThatDoNotCount(t *testing.T) {
-	f := NewEpochChange(kmutex.Formation{Epoch: 2, K: 2, Home: 1}, []kmutex.Node{1, 2}, nil, MaxTTL)
+	f := NewEpochChange(kmutex.EpochChange{Epoch: 2, K: 2, Home: 1}, []kmutex.Node{1, 2}, nil, MaxTTL)
 	old := told(1)
 	old.Epoch = 1
 	if err := f.Admit(old); err == nil {
@@ -93,12 +93,12 @@ func TestHandOverInTheEpoch(t *testing.T) {
 		}
 	}
 	lost := []Lost{{Node: 3, Successor: 2}, {Node: 4, Successor: 2}}
-	here := told(1, kmutex.Grant{Ticket: 1, Token: 1})
-	here.Waiting = []kmutex.ReportedTurn{{Stamp: 9, Tickets: []kmutex.Ticket{2}}}
+	here := told(1, kmutex.Grant{Request: 1, Token: 1})
+	here.Waiting = []kmutex.ReportedBatch{{Stamp: 9, Requests: []kmutex.Request{2}}}
 	here.Left = &Report{Node: 1, Replicas: []*Delta{dead.Since(0)}}
 	successor := told(2)
 	successor.Left = &Report{Node: 2}
-	f := formed(t, kmutex.Formation{Epoch: 2, K: 2, Home: 1}, lost, here, successor)
+	f := formed(t, kmutex.EpochChange{Epoch: 2, K: 2, Home: 1}, lost, here, successor)
 	if got := f.Unknown(); len(got) != 1 || got[0] != 4 {
 		t.Errorf("unknown: %v", got)
 	}
@@ -107,10 +107,10 @@ func TestHandOverInTheEpoch(t *testing.T) {
 		t.Fatalf("hand-overs: %+v", a.HandOvers)
 	}
 	run := a.Install.Running
-	if len(run) != 1 || run[0].Ticket != a.HandOvers[0].Tickets[0] || run[0].Token != 0 || run[0].Serial != 7 {
+	if len(run) != 1 || run[0].Request != a.HandOvers[0].Tickets[0] || run[0].Token != 0 || run[0].Serial != 7 {
 		t.Errorf("running at the successor: %+v", run)
 	}
-	if a.Install.Holder != 2 || a.Install.Turns[0].Tickets[0] != a.HandOvers[0].Tickets[1] {
+	if a.Install.Holder != 2 || a.Install.Batches[0].Requests[0] != a.HandOvers[0].Tickets[1] {
 		t.Errorf("the older ticket is not first in line: %+v", a.Install)
 	}
 }

@@ -60,7 +60,7 @@ type HandOver struct {
 	Absorbed []kmutex.Node `json:"absorbed,omitempty"`
 	// Tickets are the numbers of the records in the new epoch, in their order. The
 	// home gives them when it plans the epoch.
-	Tickets []kmutex.Ticket `json:"tickets,omitempty"`
+	Tickets []kmutex.Request `json:"tickets,omitempty"`
 }
 
 // Validate reports what is wrong with b.

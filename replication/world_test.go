@@ -365,7 +365,7 @@ func (w *world) recover(all bool) error {
 func (w *world) form() (*EpochChange, error) {
 	w.epoch++
 	members := w.members()
-	f := NewEpochChange(kmutex.Formation{Epoch: w.epoch + 1, K: tokens, Home: members[0], Owed: true}, members, w.lost, MaxTTL)
+	f := NewEpochChange(kmutex.EpochChange{Epoch: w.epoch + 1, K: tokens, Home: members[0], Owed: true}, members, w.lost, MaxTTL)
 	for i, n := range members {
 		g := w.living[n]
 		left := NewReport(g.replicator, g.replicas, w.isLost)
@@ -377,7 +377,7 @@ func (w *world) form() (*EpochChange, error) {
 		}}
 		for i, rec := range g.table.Records() {
 			if rec.State == StateGranted {
-				r.Running = append(r.Running, kmutex.Grant{Ticket: kmutex.Ticket(i + 1), Token: rec.Token, Serial: rec.Fence.Serial})
+				r.Running = append(r.Running, kmutex.Grant{Request: kmutex.Request(i + 1), Token: rec.Token, Serial: rec.Fence.Serial})
 			}
 		}
 		for q := range kmutex.Token(tokens) {
@@ -408,7 +408,7 @@ func (w *world) handOver(successor *gateway, i HandOver, running []kmutex.Grant)
 		if r.State != StateGranted {
 			continue
 		}
-		at := slices.IndexFunc(running, func(g kmutex.Grant) bool { return g.Ticket == i.Tickets[n] })
+		at := slices.IndexFunc(running, func(g kmutex.Grant) bool { return g.Request == i.Tickets[n] })
 		if at < 0 { // somebody else has its token
 			successor.table.Delete(r.ID)
 			t.history = append(t.history, Record{})

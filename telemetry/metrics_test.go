@@ -134,7 +134,7 @@ func countEverything(m *Metrics) {
 		ReplicaLag: map[string]int{"gw-2": 3},
 		Pools: []PoolState{{
 			Name: "a", Capacity: 8, InFlight: 5, Waiting: 4, Oldest: 90 * time.Second, QueueLimit: 100, TicketsWaiting: 1, TicketsHolding: 2, Baton: 30000000007,
-			TokensRunning: 5, TokensFree: 1, TokensQuarantined: 2,
+			TokensRunning: 5, TokensFree: 1, TokensWithheld: 2,
 			Upstreams: map[string]bool{"http://10.0.1.1:80": true, "http://10.0.1.2:80": false},
 		}},
 	})

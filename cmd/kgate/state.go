@@ -205,7 +205,7 @@ func (s stateSource) State() telemetry.State {
 			state.Baton = p.Epoch*batonsPerEpoch + p.BatonNumber + 1
 		}
 		if p.Home == standing.Node {
-			state.TokensQuarantined = p.Withheld
+			state.TokensWithheld = p.Withheld
 		}
 		for node, lag := range p.ReplicaLag {
 			if m, in := view.Member(node); in {

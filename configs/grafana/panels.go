@@ -370,7 +370,7 @@ var rows = []row{
 		},
 		{
 			id: 23, title: "Tokens by state", kind: stacked, unit: short,
-			about: "running: in use; free: at some gateway; quarantined: withheld, because a lost gateway may still use them. " +
+			about: "running: in use; free: at some gateway; withheld: not to be had, because a lost gateway may still use them. " +
 				"What is missing from k is on its way between gateways. Read from gateways one after the other: a token that moves may be counted twice or not at all.",
 			queries: []query{
 				{expr: `clamp_max(sum by (state) (kgate_tokens{pool}), scalar(max(kgate_pool_capacity{pool})))`, legend: "{{state}}"},

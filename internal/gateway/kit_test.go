@@ -304,8 +304,8 @@ func (f *fleet) check() {
 		f.t.Error(err)
 	}
 	for _, s := range w.Nodes {
-		if len(s.Running) > 0 || len(s.Turns) > 0 || len(s.Pending) > 0 {
-			f.t.Errorf("node %d is not at rest: %d running, %d turns, %d pending", s.Self, len(s.Running), len(s.Turns), len(s.Pending))
+		if len(s.Running) > 0 || len(s.Batches) > 0 || len(s.Pending) > 0 {
+			f.t.Errorf("node %d is not at rest: %d running, %d batches, %d pending", s.Self, len(s.Running), len(s.Batches), len(s.Pending))
 		}
 	}
 }

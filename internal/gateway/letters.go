@@ -9,7 +9,7 @@ import (
 	"time"
 
 	"github.com/kgate/kgate/internal/admission"
-	purepool "github.com/kgate/kgate/internal/pool"
+	"github.com/kgate/kgate/internal/pool"
 	"github.com/kgate/kgate/kmutex"
 )
 
@@ -27,7 +27,7 @@ const letterPatience = 30 * time.Second
 
 // post sends a letter in the background, as long as its epoch lasts. The caller
 // holds the lock.
-func (p *pool) post(l purepool.Letter) {
+func (p *poolDriver) post(l pool.Letter) {
 	if p.g.ctx.Err() != nil {
 		return // Close waits for what has begun before it
 	}
@@ -57,7 +57,7 @@ func (p *pool) post(l purepool.Letter) {
 }
 
 // endLetters gives up those that are under way. The caller holds the lock.
-func (p *pool) endLetters() {
+func (p *poolDriver) endLetters() {
 	if p.letters != nil {
 		p.stopLetters()
 		p.letters = nil
@@ -94,7 +94,7 @@ func (g *Gateway) ReceivePayload(from kmutex.Node, topic string, payload []byte)
 	if !ours {
 		return fmt.Errorf("gateway: node %d sends something about %q", from, topic)
 	}
-	l := new(purepool.Letter)
+	l := new(pool.Letter)
 	if err := json.Unmarshal(payload, l); err != nil {
 		return fmt.Errorf("gateway: letter of node %d: %w", from, err)
 	}

@@ -68,7 +68,7 @@ func (g *Gateway) Line(pool string, limit int) Line {
 }
 
 // look copies who is here.
-func (p *pool) look() (waiting, holding []seen) {
+func (p *poolDriver) look() (waiting, holding []seen) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	waiting, holding = make([]seen, 0, p.waiting), make([]seen, 0, p.inFlight)
@@ -86,7 +86,7 @@ func (p *pool) look() (waiting, holding []seen) {
 }
 
 // entries sorts by place: those without one are behind all others.
-func (p *pool) entries(of []seen, limit int) []LineEntry {
+func (p *poolDriver) entries(of []seen, limit int) []LineEntry {
 	slices.SortFunc(of, func(a, b seen) int {
 		if behind := a.placed.IsZero(); behind != b.placed.IsZero() {
 			if behind {

@@ -6,7 +6,7 @@ import (
 	"sync/atomic"
 	"time"
 
-	purepool "github.com/kgate/kgate/internal/pool"
+	"github.com/kgate/kgate/internal/pool"
 	"github.com/kgate/kgate/replication/disk"
 )
 
@@ -26,10 +26,10 @@ type keeper struct {
 // whether what is there has been brought in: copies that this gateway had, and its
 // own table, before it was started. When it has not, the pools are told later
 // (pool.loaded).
-func (g *Gateway) openDisk(cluster string) purepool.Disk {
+func (g *Gateway) openDisk(cluster string) pool.Disk {
 	k := g.keeper
 	if g.cfg.DataDir == "" {
-		return purepool.DiskNone
+		return pool.DiskNone
 	}
 	if !k.opened {
 		k.opened = true
@@ -45,14 +45,14 @@ func (g *Gateway) openDisk(cluster string) purepool.Disk {
 }
 
 // state tells what is known of the disk.
-func (k *keeper) state() purepool.Disk {
+func (k *keeper) state() pool.Disk {
 	switch {
 	case !k.loaded.Load():
-		return purepool.DiskUnread
+		return pool.DiskUnread
 	case k.store.Load() == nil:
-		return purepool.DiskNone
+		return pool.DiskNone
 	default:
-		return purepool.DiskRead
+		return pool.DiskRead
 	}
 }
 
@@ -81,8 +81,8 @@ func (g *Gateway) loadDisk(cluster string) {
 
 // written notes that the disk has a pool's table up to a version.
 type written struct {
-	pool    *pool
-	tickets *purepool.Tickets
+	pool    *poolDriver
+	tickets *pool.Tickets
 	version uint64
 }
 
@@ -146,7 +146,7 @@ func (k *keeper) changed() {
 }
 
 // tickets returns those of this incarnation, or nil. The caller holds the lock.
-func (p *pool) tickets() *purepool.Tickets {
+func (p *poolDriver) tickets() *pool.Tickets {
 	if !p.alive() {
 		return nil
 	}

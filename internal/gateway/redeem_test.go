@@ -13,7 +13,7 @@ import (
 	"time"
 
 	"github.com/kgate/kgate/internal/admission"
-	purepool "github.com/kgate/kgate/internal/pool"
+	"github.com/kgate/kgate/internal/pool"
 )
 
 // A gateway that renews a ticket for the request which has redeemed it, and the
@@ -37,14 +37,14 @@ func (o *owner) renew(ctx context.Context) (admission.Ticket, error) {
 
 // sign takes in a renewal.
 func (o *owner) sign() {
-	o.expires = time.Now().Add(time.Duration(float64(purepool.KeepFor(o.ttl)) / o.fast))
+	o.expires = time.Now().Add(time.Duration(float64(pool.KeepFor(o.ttl)) / o.fast))
 	if !o.ends.IsZero() && o.ends.Before(o.expires) {
 		o.expires = o.ends
 	}
 }
 
 func (o *owner) ticket() admission.Ticket {
-	t := purepool.Ticket{TTL: o.ttl, Expires: time.Duration(float64(time.Until(o.expires)) * o.fast)}
+	t := pool.Ticket{TTL: o.ttl, Expires: time.Duration(float64(time.Until(o.expires)) * o.fast)}
 	return admission.Ticket{TTL: o.ttl, Left: t.Left(0)}
 }
 

@@ -10,14 +10,14 @@ import (
 	"time"
 
 	"github.com/kgate/kgate/internal/admission"
-	purepool "github.com/kgate/kgate/internal/pool"
+	"github.com/kgate/kgate/internal/pool"
 	"github.com/kgate/kgate/kmutex"
 )
 
 // Slot is one ticket's place in a pool: first in line, then in the critical
 // section. It is safe for concurrent use.
 type Slot struct {
-	pool   *pool
+	pool   *poolDriver
 	client *client // nil if the pool does not distinguish clients
 	since  time.Time
 	// position among those that waited here when it asked.
@@ -28,20 +28,20 @@ type Slot struct {
 	info   *admission.RequestInfo // nil: nothing is known
 
 	// The fields below are the pool's, under its lock.
-	ticket kmutex.Ticket // 0: it waits for a place in line
-	placed time.Time     // when its place was taken
+	ticket kmutex.Request // 0: it waits for a place in line
+	placed time.Time      // when its place was taken
 	state  slotState
 	grant  kmutex.Grant
 	at     time.Time // when it was granted here
 	epoch  uint64    // in which it was granted
 	// founded says when the cluster was, for the fence.
 	founded int64
-	err     error            // why the wait ended without a grant
-	ready   chan struct{}    // closed when the wait is over; nil if it never began
-	abort   func()           // see OnLost
-	held    *purepool.Ticket // whose slot it is; nil: a request's
-	span    string           // see admission.Request
-	after   string           // see admission.GrantInfo
+	err     error         // why the wait ended without a grant
+	ready   chan struct{} // closed when the wait is over; nil if it never began
+	abort   func()        // see OnLost
+	held    *pool.Ticket  // whose slot it is; nil: a request's
+	span    string        // see admission.Request
+	after   string        // see admission.GrantInfo
 }
 
 type slotState uint8
@@ -123,7 +123,7 @@ func (g *Gateway) refusal(pool string, err error, position int) error {
 
 // refusal returns the error of a request that waited at position, or did not. The
 // caller does not hold the lock.
-func (p *pool) refusal(err error, position int) error {
+func (p *poolDriver) refusal(err error, position int) error {
 	reason := admission.Reason("")
 	if !errors.As(err, &reason) {
 		return err
@@ -160,7 +160,7 @@ func (s *Slot) release() {
 }
 
 // done notes that a request has ended. The caller holds the lock.
-func (p *pool) done() {
+func (p *poolDriver) done() {
 	p.requests--
 	p.idle.signal(p.requests == 0)
 }
@@ -201,7 +201,7 @@ func (s *Slot) GrantInfo() admission.GrantInfo {
 
 // enter puts a new request in line. A slot that came at once has no ready
 // channel.
-func (p *pool) enter(req admission.Request) (*Slot, error) {
+func (p *poolDriver) enter(req admission.Request) (*Slot, error) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	s, err := p.line(req, nil)
@@ -213,7 +213,7 @@ func (p *pool) enter(req admission.Request) (*Slot, error) {
 
 // line puts a new slot in line: a request's, or a ticket's. The caller holds the
 // lock.
-func (p *pool) line(req admission.Request, held *purepool.Ticket) (*Slot, error) {
+func (p *poolDriver) line(req admission.Request, held *pool.Ticket) (*Slot, error) {
 	switch {
 	case p.g.draining.Load():
 		return nil, admission.Draining
@@ -239,14 +239,14 @@ func (p *pool) line(req admission.Request, held *purepool.Ticket) (*Slot, error)
 	return s, nil
 }
 
-func (p *pool) newSlot(since time.Time, held *purepool.Ticket) *Slot {
+func (p *poolDriver) newSlot(since time.Time, held *pool.Ticket) *Slot {
 	p.numbers++
 	return &Slot{pool: p, founded: p.view.Founded, owner: p.self, number: p.numbers, since: since, held: held}
 }
 
 // end takes s out of the pool, by releasing or cancelling its ticket. The caller
 // holds the pool's lock.
-func (p *pool) end(s *Slot, how kmutex.EventKind) {
+func (p *poolDriver) end(s *Slot, how kmutex.EventKind) {
 	ends := true
 	if s.state == slotWaiting {
 		p.waiting--
@@ -263,13 +263,13 @@ func (p *pool) end(s *Slot, how kmutex.EventKind) {
 	s.state = slotEnded
 	if ends {
 		delete(p.slots, s.ticket)
-		p.step(kmutex.Event{Kind: how, Ticket: s.ticket})
+		p.step(kmutex.Event{Kind: how, Request: s.ticket})
 	}
 }
 
 // grant lets a waiting slot in. The caller holds the pool's lock.
-func (p *pool) grant(grant kmutex.Grant) {
-	s := p.slots[grant.Ticket]
+func (p *poolDriver) grant(grant kmutex.Grant) {
+	s := p.slots[grant.Request]
 	if s == nil {
 		return // refused when it was handed over, and about to be cancelled
 	}
@@ -287,7 +287,7 @@ func (p *pool) grant(grant kmutex.Grant) {
 }
 
 // use notes that so many slots more are in use. The caller holds the pool's lock.
-func (p *pool) use(more int) {
+func (p *poolDriver) use(more int) {
 	p.inFlight += more
 	p.watch.Slots(p.inFlight)
 }

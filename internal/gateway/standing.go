@@ -116,7 +116,7 @@ func (g *Gateway) rejoin(ended []<-chan struct{}) {
 func (g *Gateway) void(left bool) []<-chan struct{} {
 	g.mu.Lock()
 	pools := g.pools
-	g.pools = make(map[string]*pool)
+	g.pools = make(map[string]*poolDriver)
 	g.mu.Unlock()
 	refused, aborted := 0, 0
 	var ended []<-chan struct{}
@@ -140,7 +140,7 @@ func (g *Gateway) void(left bool) []<-chan struct{} {
 // void refuses who waits and aborts who is in flight, and returns how many that
 // are. The channel is closed when the last of those in flight has ended; nil:
 // nobody was.
-func (p *pool) void() (refused, aborted int, ended <-chan struct{}) {
+func (p *poolDriver) void() (refused, aborted int, ended <-chan struct{}) {
 	p.mu.Lock()
 	var aborts []func()
 	for s := range p.each {

@@ -57,7 +57,7 @@ func (g *Gateway) Pools() []PoolStatus {
 	return all
 }
 
-func (p *pool) status() PoolStatus {
+func (p *poolDriver) status() PoolStatus {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	s := PoolStatus{

@@ -68,7 +68,7 @@ func (g *Gateway) here(ctx context.Context, owner kmutex.Node, c ticketCall) (ad
 }
 
 // poolOf returns the pool that has, or had, the ticket.
-func (g *Gateway) poolOf(owner kmutex.Node, id string) (*pool, error) {
+func (g *Gateway) poolOf(owner kmutex.Node, id string) (*poolDriver, error) {
 	pending := false
 	for _, p := range g.all() {
 		p.mu.Lock()

@@ -7,7 +7,7 @@ import (
 	"time"
 
 	"github.com/kgate/kgate/internal/admission"
-	purepool "github.com/kgate/kgate/internal/pool"
+	"github.com/kgate/kgate/internal/pool"
 	"github.com/kgate/kgate/replication"
 )
 
@@ -16,7 +16,7 @@ import (
 // and calls wait for them.
 
 // takeTicket puts a new ticket in line.
-func (p *pool) takeTicket(req admission.Request, ttl time.Duration, note string) (*purepool.Ticket, error) {
+func (p *poolDriver) takeTicket(req admission.Request, ttl time.Duration, note string) (*pool.Ticket, error) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	if !p.alive() {
@@ -33,7 +33,7 @@ func (p *pool) takeTicket(req admission.Request, ttl time.Duration, note string)
 	}
 	var secret [16]byte
 	_, _ = rand.Read(secret[:]) // never fails
-	t := &purepool.Ticket{
+	t := &pool.Ticket{
 		ID: replication.NewID(secret, p.self), Client: req.Client, TTL: ttl, HoldMax: req.HoldMax, Note: note,
 		Stamp: p.g.now().UnixNano(),
 	}
@@ -49,7 +49,7 @@ func (p *pool) takeTicket(req admission.Request, ttl time.Duration, note string)
 
 // openTickets makes the agreed view say that the pool has tickets, if it is the
 // first; from then on what lost gateways leave is looked after.
-func (p *pool) openTickets(ctx context.Context) error {
+func (p *poolDriver) openTickets(ctx context.Context) error {
 	for {
 		changed := p.g.cfg.Views.Changed()
 		p.mu.Lock()
@@ -75,7 +75,7 @@ func (p *pool) openTickets(ctx context.Context) error {
 }
 
 // findTicket returns a ticket. The caller holds the lock.
-func (p *pool) findTicket(id string) (*purepool.Ticket, error) {
+func (p *poolDriver) findTicket(id string) (*pool.Ticket, error) {
 	if !p.alive() || p.core.Tickets() == nil || !p.g.entitled(p.self) {
 		return nil, admission.ErrElsewhere
 	}
@@ -92,7 +92,7 @@ func (p *pool) findTicket(id string) (*purepool.Ticket, error) {
 // awaitTicket returns the ticket when ready holds, or after wait, as soon as its
 // successors know of that state. If one of them does not answer for long, the
 // ticket is out of reach: soon that one is suspended.
-func (p *pool) awaitTicket(ctx context.Context, id string, wait time.Duration, ready func(*purepool.Ticket) bool) (admission.Ticket, error) {
+func (p *poolDriver) awaitTicket(ctx context.Context, id string, wait time.Duration, ready func(*pool.Ticket) bool) (admission.Ticket, error) {
 	const patience = 5 * time.Second
 	over := wait <= 0
 	timeout := time.NewTimer(wait)
@@ -132,9 +132,9 @@ func (p *pool) awaitTicket(ctx context.Context, id string, wait time.Duration, r
 }
 
 // now is a state that needs no waiting for.
-func now(*purepool.Ticket) bool { return true }
+func now(*pool.Ticket) bool { return true }
 
-func (p *pool) testTicket(ctx context.Context, c ticketCall) (admission.Ticket, error) {
+func (p *poolDriver) testTicket(ctx context.Context, c ticketCall) (admission.Ticket, error) {
 	count := func(by int) {
 		p.mu.Lock()
 		defer p.mu.Unlock()
@@ -144,11 +144,11 @@ func (p *pool) testTicket(ctx context.Context, c ticketCall) (admission.Ticket, 
 	}
 	count(1)
 	defer count(-1)
-	return p.awaitTicket(ctx, c.ID, c.Wait, func(t *purepool.Ticket) bool { return t.Granted != c.Granted })
+	return p.awaitTicket(ctx, c.ID, c.Wait, func(t *pool.Ticket) bool { return t.Granted != c.Granted })
 }
 
-func (p *pool) renewTicket(ctx context.Context, id string) (admission.Ticket, error) {
-	err := p.onTicket(id, func(t *purepool.Ticket) (*purepool.Effects, error) { return p.core.Sign(p.g.clock(), t), nil })
+func (p *poolDriver) renewTicket(ctx context.Context, id string) (admission.Ticket, error) {
+	err := p.onTicket(id, func(t *pool.Ticket) (*pool.Effects, error) { return p.core.Sign(p.g.clock(), t), nil })
 	if err != nil {
 		return admission.Ticket{}, err
 	}
@@ -156,8 +156,8 @@ func (p *pool) renewTicket(ctx context.Context, id string) (admission.Ticket, er
 }
 
 // useTicket lets one request have the ticket's slot, and no other ever.
-func (p *pool) useTicket(ctx context.Context, c ticketCall) (admission.Ticket, error) {
-	err := p.onTicket(c.ID, func(t *purepool.Ticket) (*purepool.Effects, error) { return p.core.Use(p.g.clock(), t, c.Call) })
+func (p *poolDriver) useTicket(ctx context.Context, c ticketCall) (admission.Ticket, error) {
+	err := p.onTicket(c.ID, func(t *pool.Ticket) (*pool.Effects, error) { return p.core.Use(p.g.clock(), t, c.Call) })
 	if err != nil {
 		return admission.Ticket{}, err
 	}
@@ -165,12 +165,12 @@ func (p *pool) useTicket(ctx context.Context, c ticketCall) (admission.Ticket, e
 }
 
 // finishTicket ends a ticket on its holder's word.
-func (p *pool) finishTicket(id string) error {
-	return p.onTicket(id, func(t *purepool.Ticket) (*purepool.Effects, error) { return p.core.Finish(p.g.clock(), t), nil })
+func (p *poolDriver) finishTicket(id string) error {
+	return p.onTicket(id, func(t *pool.Ticket) (*pool.Effects, error) { return p.core.Finish(p.g.clock(), t), nil })
 }
 
 // onTicket lets an event of a ticket happen.
-func (p *pool) onTicket(id string, event func(*purepool.Ticket) (*purepool.Effects, error)) error {
+func (p *poolDriver) onTicket(id string, event func(*pool.Ticket) (*pool.Effects, error)) error {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	t, err := p.findTicket(id)
@@ -185,7 +185,7 @@ func (p *pool) onTicket(id string, event func(*purepool.Ticket) (*purepool.Effec
 }
 
 // describe says how t stands. The caller holds the lock.
-func (p *pool) describe(t *purepool.Ticket) admission.Ticket {
+func (p *poolDriver) describe(t *pool.Ticket) admission.Ticket {
 	s := p.held[t]
 	out := admission.Ticket{ID: t.ID, Pool: p.name, TTL: t.TTL, Left: t.Left(p.g.clock()), Arrived: s.since, Place: s.id()}
 	if t.Granted {
@@ -196,7 +196,7 @@ func (p *pool) describe(t *purepool.Ticket) admission.Ticket {
 
 // adopt makes the slot of a ticket that a lost gateway left. The caller holds the
 // lock.
-func (p *pool) adopt(i purepool.Adopted) {
+func (p *poolDriver) adopt(i pool.Adopted) {
 	t, arrived := i.Ticket, time.Unix(0, i.Ticket.Stamp)
 	s := p.newSlot(arrived, t)
 	s.ticket, s.placed = i.Number, arrived
@@ -211,7 +211,7 @@ func (p *pool) adopt(i purepool.Adopted) {
 
 // endTickets gives back the slots of tickets that have ended. The caller holds the
 // lock.
-func (p *pool) endTickets(ended []*purepool.Ticket) {
+func (p *poolDriver) endTickets(ended []*pool.Ticket) {
 	for _, t := range ended {
 		s := p.held[t]
 		delete(p.held, t)
@@ -221,7 +221,7 @@ func (p *pool) endTickets(ended []*purepool.Ticket) {
 
 // forgetTickets takes out the slots of tickets that the machine does not know. The
 // caller holds the lock.
-func (p *pool) forgetTickets(gone []*purepool.Ticket) {
+func (p *poolDriver) forgetTickets(gone []*pool.Ticket) {
 	for _, t := range gone {
 		s := p.held[t]
 		delete(p.held, t)

@@ -79,7 +79,7 @@ func TestTag(t *testing.T) {
 			t.Errorf("token %d comes from %q, want %q", q, span, sent[q])
 		}
 	}
-	where := kmutex.Message{Kind: kmutex.KindWhere}
+	where := kmutex.Message{Kind: kmutex.KindLocate}
 	here.depart(&where)
 	if where.Tag != nil || len(here) != 1 {
 		t.Error("a message without tokens takes spans along")

@@ -55,7 +55,7 @@
 // A view of an older epoch, and a letter of one, change nothing. A report of a
 // newer epoch is kept until the view that tells of it. Whatever the state, a newer
 // epoch takes the place of the present one; its plan is known to nobody then, or
-// the other gateways' reports tell what became of it (see [kmutex.Reform]).
+// the other gateways' reports tell what became of it (see [kmutex.PlanEpoch]).
 //
 // # Source
 //

@@ -33,8 +33,8 @@ type Effects struct {
 	// Letters to send. They share slices with the pool, which does not change
 	// them any more.
 	Letters []Letter
-	// Recover, if it is not 0, asks the cluster to end this epoch.
-	Recover uint64
+	// ChangeEpoch, if it is not 0, asks the cluster to end this epoch.
+	ChangeEpoch uint64
 	// Doubled tokens were in use by two tickets as the epoch was planned: a defect.
 	Doubled []kmutex.Token
 	// Faulty tokens were found to be lost or doubled by several counts in a row.

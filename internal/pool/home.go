@@ -20,7 +20,7 @@ type home struct {
 }
 
 func newHome(now time.Duration, v *View) *home {
-	forming := replication.NewEpochChange(v.formation(), v.founders(), slices.Clone(v.Lost), v.UnknownFor())
+	forming := replication.NewEpochChange(v.epochChange(), v.founders(), slices.Clone(v.Lost), v.UnknownFor())
 	return &home{forming: forming, since: now}
 }
 

@@ -48,7 +48,7 @@ type Config struct {
 	Audit bool
 	// Placed returns when a waiting ticket took its place, by the wall clock in
 	// nanoseconds; false: it has been cancelled.
-	Placed func(kmutex.Ticket) (stamp int64, waits bool)
+	Placed func(kmutex.Request) (stamp int64, waits bool)
 	// Wall is the time by the wall clock in nanoseconds. It is asked for tickets that
 	// are taken over and may keep their slots until then.
 	Wall func() int64

@@ -58,7 +58,7 @@ type Ticket struct {
 // Number.
 type Adopted struct {
 	Ticket *Ticket
-	Number kmutex.Ticket
+	Number kmutex.Request
 }
 
 // Tickets are those of one pool that one incarnation answers for.

@@ -180,7 +180,7 @@ func (p *Pool) left() *replication.Report {
 // machine is to give up again. A lost gateway may not know yet that it is, and
 // renew its tickets as long as its lease runs: their first time to live here begins
 // after that.
-func (p *Pool) adopt(now time.Duration, in []replication.HandOver) (refused []kmutex.Ticket) {
+func (p *Pool) adopt(now time.Duration, in []replication.HandOver) (refused []kmutex.Request) {
 	ts := p.tickets
 	for _, i := range in {
 		if ts == nil {
@@ -203,7 +203,7 @@ func (p *Pool) adopt(now time.Duration, in []replication.HandOver) (refused []km
 			}
 			if r.State == replication.StateGranted {
 				t.Granted, t.Epoch = true, r.Fence.Epoch
-				t.Grant = kmutex.Grant{Ticket: i.Tickets[n], Token: kmutex.NoToken, Serial: r.Fence.Serial}
+				t.Grant = kmutex.Grant{Request: i.Tickets[n], Token: kmutex.NoToken, Serial: r.Fence.Serial}
 			}
 			p.adoptEnd(now, t)
 			ts.keep(now, t, p.view.Wait+KeepFor(t.TTL))
@@ -236,28 +236,28 @@ func (p *Pool) renewTickets(a *replication.EpochAnswer) {
 	if ts == nil {
 		return
 	}
-	tokens := make(map[kmutex.Ticket]kmutex.Grant, len(a.Install.Running))
+	tokens := make(map[kmutex.Request]kmutex.Grant, len(a.Install.Running))
 	for _, g := range a.Install.Running {
-		tokens[g.Ticket] = g
+		tokens[g.Request] = g
 	}
 	var gone, changed []*Ticket
 	for _, t := range ts.byID {
 		if !t.Granted {
 			continue
 		}
-		switch g, runs := tokens[t.Grant.Ticket]; {
-		case !runs && t.Grant.Ticket >= kmutex.FirstAdopted && t.Grant.Token == kmutex.NoToken:
+		switch g, runs := tokens[t.Grant.Request]; {
+		case !runs && t.Grant.Request >= kmutex.FirstAdopted && t.Grant.Token == kmutex.NoToken:
 			gone = append(gone, t)
 		case runs && g != t.Grant:
 			t.Grant = g
 			changed = append(changed, t)
 		}
 	}
-	slices.SortFunc(changed, func(a, b *Ticket) int { return cmp.Compare(a.Grant.Ticket, b.Grant.Ticket) })
+	slices.SortFunc(changed, func(a, b *Ticket) int { return cmp.Compare(a.Grant.Request, b.Grant.Request) })
 	for _, t := range changed {
 		p.note(t)
 	}
-	slices.SortFunc(gone, func(a, b *Ticket) int { return cmp.Compare(a.Grant.Ticket, b.Grant.Ticket) })
+	slices.SortFunc(gone, func(a, b *Ticket) int { return cmp.Compare(a.Grant.Request, b.Grant.Request) })
 	for _, t := range gone {
 		ts.remove(t, admission.EndLost)
 		p.fx.Gone = append(p.fx.Gone, t)

@@ -132,7 +132,7 @@ func TestEquations(t *testing.T) {
 // The mends of the printed algorithm, each left out once.
 func TestMutantsAreCaught(t *testing.T) {
 	mutant.Suite{
-		By: "^(TestFuzz|TestExplore)$", Args: []string{"-timeout=300s", "-seeds=1000"},
+		By: "^(TestFuzz|TestExplore)$", Args: []string{"-test.timeout=300s", "-seeds=1000"},
 		Mutants: []mutant.Mutant{
 			{
 				Name: "whoever notices a crash makes a token", File: "recovery.go",
@@ -196,7 +196,7 @@ func TestMutantsAreCaught(t *testing.T) {
 			},
 			{
 				Name: "the maker of the token loses its own request", File: "recovery.go",
-				Old: "\tif n.ticket != 0 {\n\t\tn.enqueue(waiter{n.self, n.ticket})\n\t}\n", New: "",
+				Old: "\tif n.own != 0 {\n\t\tn.enqueue(waiter{n.self, n.own})\n\t}\n", New: "",
 				Caught: "never served",
 			},
 			{

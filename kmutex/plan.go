@@ -6,7 +6,7 @@ import (
 	"slices"
 )
 
-// This file plans an epoch. It is home's part, and no machine's.
+// This file plans an epoch. Home does this; no machine takes part.
 
 // Report is what a frozen machine has that outlives the epoch.
 type Report struct {
@@ -18,12 +18,12 @@ type Report struct {
 	// Tokens are those that there were in that epoch, at whatever node; nil: not
 	// known here, because the node joined in the middle of it.
 	Tokens TokenSet
-	// Peak is the largest k of the epochs after Installed, other than the coming
-	// one, that this node has heard of: where one of them began, tokens below it
-	// may have been granted.
-	Peak int
-	// Running tickets stay in the critical section. The driver adds slots that a
-	// lost node had granted and this one takes over, each with an [AdoptedTicket]
+	// MaxK is the largest k of the epochs between Installed and the coming one
+	// that this node has heard of. If one of them began somewhere, tokens below
+	// MaxK may have been granted there.
+	MaxK int `json:"Peak"`
+	// Running requests stay in the critical section. The driver adds slots that a
+	// lost node had granted and this one takes over, each with an [AdoptedRequest]
 	// of the coming epoch and the token that it had.
 	Running []Grant
 	// Free tokens are at this node, and nobody uses them.
@@ -31,47 +31,46 @@ type Report struct {
 	// Unplanned, from the driver, are epochs after Installed of which this node
 	// was home, which it has not planned and never will.
 	Unplanned []uint64
-	// Waiting tickets, oldest first, by the turns in which they stood. The
-	// driver puts in the stamps, and adopted tickets.
-	Waiting []ReportedTurn
+	// Waiting requests, oldest first, by the batches in which they stood. The
+	// driver puts in the stamps, and adopted requests.
+	Waiting []ReportedBatch
 }
 
-// ReportedTurn is a run of waiting tickets.
-type ReportedTurn struct {
+// ReportedBatch is a run of waiting requests.
+type ReportedBatch struct {
 	// Stamp orders the line of the new epoch; the driver sets it to the
-	// arrival time of the first ticket.
-	Stamp   int64
-	Tickets []Ticket
+	// arrival time of the first request.
+	Stamp    int64
+	Requests []Request `json:"Tickets"`
 }
 
-// Formation is what the agreed view says about an epoch that is to be planned.
-type Formation struct {
+// EpochChange is what the agreed view says about an epoch that is to be planned.
+type EpochChange struct {
 	Epoch uint64
 	K     int
 	Home  Node
-	// Owed: some lost node may still run tickets.
+	// Owed means that a lost node may still run requests.
 	Owed bool
 }
 
-// Reform plans an epoch from the reports of all its nodes: every waiting turn
+// PlanEpoch plans an epoch from the reports of all its nodes: every waiting batch
 // in one line by stamp (then by node), a star around the last in line, the
 // baton at the first with the free tokens. The result has one Install per
 // report, in the reports' order; an adopted slot whose token somebody else has
 // is in none.
 //
-// Everybody who reports is frozen, so a token that nobody runs is free, unless a
-// lost node is owed tokens: then it is free only if somebody reports it as such,
-// and else withheld. There are as many free tokens as running and withheld ones
-// leave room for below K. When they are more than K, after k was lowered, none is
-// free, and as many as are too many stay where they are collected when they come
-// back ([Install.Excess]). So a lower k ends nobody's critical section, and
-// nobody enters it before fewer than K are in it.
+// Every node that reports is frozen, so a token that no request has is free. But if
+// a lost node is owed tokens, a token is free only if a node reports it as free;
+// otherwise it is withheld. Running and withheld tokens count against K, and the
+// rest of K is free. If they are more than K, after k was lowered, none is free, and
+// the excess stays where tokens are collected when they come back
+// ([Install.Excess]). So a lower k ends nobody's critical section, and nobody enters
+// it before fewer than K are in it.
 //
-// An adopted slot keeps its token. If a node is owed tokens, it may be that very
-// token, for the lost node may not know yet that the slot is another's now, and
-// may end it and use the token again. So the token stays withheld: it is not used
-// again when the slot ends. When nothing is owed, an adopted slot has a token
-// like any other.
+// An adopted slot keeps its token. While a lost node is owed tokens, that token
+// stays withheld: the lost node may not know that the slot has moved, may end it,
+// and may use the token again. So it is not used again when the adopted slot ends.
+// When nothing is owed, the token of an adopted slot is like any other.
 //
 // # Why no two nodes have one token
 //
@@ -83,12 +82,13 @@ type Formation struct {
 // # Why a lost node's tokens are all withheld
 //
 // Take any report that knows its epoch's tokens. Whatever number a lost node runs
-// a ticket under, it is among those, or was given out as free by a later epoch:
+// a request under, it is among those, or was given out as free by a later epoch:
 // then it is below that epoch's k. The reporting node was frozen for that epoch, or it
-// could not have been planned, so the number is below Peak. And nobody reports it as free. A report's Free is believed only when no epoch
-// can have begun since without its node, for that one may have given them to
-// others; and a node that is frozen lets no token go.
-func Reform(f Formation, reports []Report) ([]*Install, error) {
+// could not have been planned, so the number is below
+// MaxK. And nobody reports it as free: a report's Free counts only when no epoch can
+// have begun since without its node, because that one may have given the tokens to
+// others; and a frozen node lets no token go.
+func PlanEpoch(f EpochChange, reports []Report) ([]*Install, error) {
 	p, err := newPlan(f, reports)
 	if err != nil {
 		return nil, err
@@ -96,18 +96,18 @@ func Reform(f Formation, reports []Report) ([]*Install, error) {
 	p.withhold()
 	p.adopt()
 	free := p.vacant()
-	first, last := p.formLine()
+	first, last := p.planLine()
 	p.place(free, first, last)
 	return p.installs, nil
 }
 
 // plan is an epoch that is being planned.
 type plan struct {
-	Formation
+	EpochChange
 	reports  []Report
 	installs []*Install
 	at       map[Node]*Install
-	// running tokens have a ticket in the new epoch.
+	// running tokens have a request in the new epoch.
 	running TokenSet
 	// tokens that there may be; nil: not known.
 	tokens TokenSet
@@ -116,8 +116,8 @@ type plan struct {
 	withheld TokenSet
 }
 
-func newPlan(f Formation, reports []Report) (*plan, error) {
-	p := &plan{Formation: f, reports: reports, at: make(map[Node]*Install, len(reports))}
+func newPlan(f EpochChange, reports []Report) (*plan, error) {
+	p := &plan{EpochChange: f, reports: reports, at: make(map[Node]*Install, len(reports))}
 	if f.K < 1 || f.K > MaxK {
 		return nil, fmt.Errorf("%w: k=%d", ErrInstall, f.K)
 	}
@@ -125,13 +125,13 @@ func newPlan(f Formation, reports []Report) (*plan, error) {
 		if p.at[r.Node] != nil {
 			return nil, fmt.Errorf("%w: two reports of node %d", ErrInstall, r.Node)
 		}
-		if !r.Tokens.Below(MaxK) || !r.Free.Below(MaxK) || r.Peak < 0 || r.Peak > MaxK {
+		if !r.Tokens.Below(MaxK) || !r.Free.Below(MaxK) || r.MaxK < 0 || r.MaxK > MaxK {
 			return nil, fmt.Errorf("%w: node %d reports tokens of %d or more", ErrInstall, r.Node, MaxK)
 		}
 		in := &Install{Epoch: f.Epoch, K: f.K, Home: f.Home}
 		for _, g := range r.Running {
 			switch {
-			case g.Ticket >= AdoptedTicket(f.Epoch, 0): // see adopt
+			case g.Request >= AdoptedRequest(f.Epoch, 0): // see adopt
 			case g.Token < 0 || g.Token >= MaxK || p.running.Has(g.Token):
 				return nil, fmt.Errorf("%w: token %d of node %d runs elsewhere too, or does not exist", ErrInstall, g.Token, r.Node)
 			default:
@@ -185,7 +185,7 @@ func (p *plan) survey() {
 		}
 		p.tokens.AddAll(r.Tokens)
 		if !current {
-			p.tokens.AddAll(NewTokenSet(r.Peak))
+			p.tokens.AddAll(NewTokenSet(r.MaxK))
 		}
 	}
 }
@@ -195,10 +195,10 @@ func (p *plan) survey() {
 func (p *plan) adopt() {
 	for _, in := range p.installs {
 		in.Running = slices.DeleteFunc(in.Running, func(g Grant) bool {
-			return g.Ticket >= AdoptedTicket(p.Epoch, 0) && !p.take(g.Token)
+			return g.Request >= AdoptedRequest(p.Epoch, 0) && !p.take(g.Token)
 		})
 		for _, g := range in.Running {
-			if p.Owed && g.Ticket >= FirstAdopted {
+			if p.Owed && g.Request >= FirstAdopted {
 				p.withheld.Add(g.Token)
 			}
 		}
@@ -288,40 +288,40 @@ func (p *plan) tails(free TokenSet, first Node, excess int) []Seat {
 	return tails
 }
 
-// formLine sorts the turns into one line, puts them into the installs, and
+// planLine sorts the batches into one line, puts them into the installs, and
 // returns the first and the last node of it; home when nobody waits.
-func (p *plan) formLine() (first, last Node) {
-	type linedTurn struct {
+func (p *plan) planLine() (first, last Node) {
+	type linedBatch struct {
 		node Node
-		ReportedTurn
+		ReportedBatch
 	}
-	var line []linedTurn
+	var line []linedBatch
 	for _, r := range p.reports {
 		for _, t := range r.Waiting {
-			if len(t.Tickets) > 0 {
-				line = append(line, linedTurn{r.Node, t})
+			if len(t.Requests) > 0 {
+				line = append(line, linedBatch{r.Node, t})
 			}
 		}
 	}
 	if len(line) == 0 {
 		return p.Home, p.Home
 	}
-	slices.SortStableFunc(line, func(a, b linedTurn) int {
+	slices.SortStableFunc(line, func(a, b linedBatch) int {
 		return cmp.Or(cmp.Compare(a.Stamp, b.Stamp), cmp.Compare(a.node, b.node))
 	})
 	var before Node
 	for _, t := range line {
 		in := p.at[t.node]
-		if t.node == before { // neighbours of one node are one turn
-			turn := &in.Turns[len(in.Turns)-1]
-			turn.Tickets = append(turn.Tickets, t.Tickets...)
+		if t.node == before { // neighbours of one node are one batch
+			batch := &in.Batches[len(in.Batches)-1]
+			batch.Requests = append(batch.Requests, t.Requests...)
 			continue
 		}
 		if before != 0 {
-			turns := p.at[before].Turns
-			turns[len(turns)-1].Next = Place{Node: t.node}
+			batches := p.at[before].Batches
+			batches[len(batches)-1].Next = Place{Node: t.node}
 		}
-		in.Turns = append(in.Turns, Turn{Tickets: slices.Clone(t.Tickets)})
+		in.Batches = append(in.Batches, Batch{Requests: slices.Clone(t.Requests)})
 		before = t.node
 	}
 	return line[0].node, before

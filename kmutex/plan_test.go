@@ -21,57 +21,57 @@ func tokens(qs ...kmutex.Token) kmutex.TokenSet {
 func runs(qs ...kmutex.Token) []kmutex.Grant {
 	var gs []kmutex.Grant
 	for i, q := range qs {
-		gs = append(gs, kmutex.Grant{Ticket: kmutex.Ticket(i + 1), Token: q, Serial: 7})
+		gs = append(gs, kmutex.Grant{Request: kmutex.Request(i + 1), Token: q, Serial: 7})
 	}
 	return gs
 }
 
 // slotOf is a slot that a lost node had, with token q.
 func slotOf(q kmutex.Token) kmutex.Grant {
-	return kmutex.Grant{Ticket: kmutex.AdoptedTicket(9, 0), Token: q, Serial: 3}
+	return kmutex.Grant{Request: kmutex.AdoptedRequest(9, 0), Token: q, Serial: 3}
 }
 
 // What becomes of the tokens: node 1 is home of epoch 9 and begins with what is
 // free, as nobody waits.
-func TestReformTokens(t *testing.T) {
+func TestPlanTokens(t *testing.T) {
 	for name, tc := range map[string]struct {
-		f       kmutex.Formation
+		f       kmutex.EpochChange
 		reports []kmutex.Report
 		// free, withheld, and each node's running tokens.
 		want string
 	}{
 		"nobody is lost": {
-			kmutex.Formation{K: 3},
+			kmutex.EpochChange{K: 3},
 			[]kmutex.Report{{Node: 1, Running: runs(2)}, {Node: 2}},
 			"free {0,1} withheld {} running [2] [] tokens {0,1,2}",
 		},
 		"k is raised": {
-			kmutex.Formation{K: 5},
+			kmutex.EpochChange{K: 5},
 			[]kmutex.Report{{Node: 1, Running: runs(2)}, {Node: 2, Running: runs(0)}},
 			"free {1,3,4} withheld {} running [2] [0] tokens {0,1,2,3,4}",
 		},
 		"k is lowered: one of three is too many": {
-			kmutex.Formation{K: 2},
+			kmutex.EpochChange{K: 2},
 			[]kmutex.Report{{Node: 1, Running: runs(0, 5)}, {Node: 2, Running: runs(3)}},
 			"free {} withheld {} running [0 5] [3] tokens {0,3,5} excess 1",
 		},
 		"k is lowered: there is room beside tokens of k or more": {
-			kmutex.Formation{K: 4},
+			kmutex.EpochChange{K: 4},
 			[]kmutex.Report{{Node: 1, Running: runs(0, 5)}, {Node: 2, Running: runs(7), Free: tokens(6)}},
 			"free {1} withheld {} running [0 5] [7] tokens {0,1,5,7}",
 		},
 		"too many run, and some are withheld": {
-			kmutex.Formation{K: 2, Owed: true},
+			kmutex.EpochChange{K: 2, Owed: true},
 			[]kmutex.Report{{Node: 1, Installed: 8, Tokens: tokens(0, 1, 2, 3, 4), Running: runs(0, 4), Free: tokens(1)}},
 			"free {} withheld {2,3} running [0 4] tokens {0,2,3,4} excess 2",
 		},
 		"tokens that were kept back are no lost node's": {
-			kmutex.Formation{K: 3, Owed: true},
+			kmutex.EpochChange{K: 3, Owed: true},
 			[]kmutex.Report{{Node: 1, Installed: 8, Tokens: tokens(0, 1, 4, 5), Running: runs(4), Free: tokens(0, 5)}},
 			"free {0} withheld {1} running [4] tokens {0,1,4}",
 		},
 		"a node is lost: only what somebody has": {
-			kmutex.Formation{K: 4, Owed: true},
+			kmutex.EpochChange{K: 4, Owed: true},
 			[]kmutex.Report{
 				{Node: 1, Installed: 8, Tokens: tokens(0, 1, 2, 3), Running: runs(2)},
 				{Node: 2, Installed: 8, Tokens: tokens(0, 1, 2, 3), Free: tokens(1)},
@@ -79,25 +79,25 @@ func TestReformTokens(t *testing.T) {
 			"free {1} withheld {0,3} running [2] [] tokens {0,1,2,3}",
 		},
 		"an epoch may have begun since: what was free is somebody's": {
-			kmutex.Formation{K: 2, Owed: true},
-			[]kmutex.Report{{Node: 1, Installed: 7, Tokens: tokens(0, 1), Free: tokens(0, 1), Peak: 2}},
+			kmutex.EpochChange{K: 2, Owed: true},
+			[]kmutex.Report{{Node: 1, Installed: 7, Tokens: tokens(0, 1), Free: tokens(0, 1), MaxK: 2}},
 			"free {} withheld {0,1} running [] tokens {0,1}",
 		},
 		"it has not begun: its home says so": {
-			kmutex.Formation{K: 2, Owed: true},
+			kmutex.EpochChange{K: 2, Owed: true},
 			[]kmutex.Report{
-				{Node: 1, Installed: 6, Tokens: tokens(0, 1), Free: tokens(0, 1), Peak: 5, Unplanned: []uint64{7}},
+				{Node: 1, Installed: 6, Tokens: tokens(0, 1), Free: tokens(0, 1), MaxK: 5, Unplanned: []uint64{7}},
 				{Node: 2, Installed: 7, Unplanned: []uint64{8}},
 			},
 			"free {0,1} withheld {} running [] [] tokens {0,1}",
 		},
 		"k was larger in an epoch that may have begun": {
-			kmutex.Formation{K: 6, Owed: true},
-			[]kmutex.Report{{Node: 1, Installed: 7, Tokens: tokens(0, 1), Running: runs(0), Peak: 4}},
+			kmutex.EpochChange{K: 6, Owed: true},
+			[]kmutex.Report{{Node: 1, Installed: 7, Tokens: tokens(0, 1), Running: runs(0), MaxK: 4}},
 			"free {4,5} withheld {1,2,3} running [0] tokens {0,1,2,3,4,5}",
 		},
 		"a token that runs is not free, whatever others say": {
-			kmutex.Formation{K: 2, Owed: true},
+			kmutex.EpochChange{K: 2, Owed: true},
 			[]kmutex.Report{
 				{Node: 1, Installed: 8, Tokens: tokens(0, 1), Free: tokens(0, 1)},
 				{Node: 2, Installed: 8, Tokens: tokens(0, 1), Running: runs(1)},
@@ -105,45 +105,45 @@ func TestReformTokens(t *testing.T) {
 			"free {0} withheld {} running [] [1] tokens {0,1}",
 		},
 		"withheld tokens of k or more leave less room": {
-			kmutex.Formation{K: 3, Owed: true},
+			kmutex.EpochChange{K: 3, Owed: true},
 			[]kmutex.Report{{Node: 1, Installed: 8, Tokens: tokens(0, 1, 2, 3, 4), Running: runs(4), Free: tokens(0, 1)}},
 			"free {} withheld {2,3} running [4] tokens {2,3,4}",
 		},
 		"whoever knew is gone": {
-			kmutex.Formation{K: 3, Owed: true},
+			kmutex.EpochChange{K: 3, Owed: true},
 			[]kmutex.Report{{Node: 1, Installed: 8, Running: runs(2), Free: tokens(0)}},
 			"free {} withheld {0,1} running [2] tokens {}",
 		},
 		"whoever knew is gone, and nothing is owed": {
-			kmutex.Formation{K: 3},
+			kmutex.EpochChange{K: 3},
 			[]kmutex.Report{{Node: 1, Installed: 8, Running: runs(2)}},
 			"free {0,1} withheld {} running [2] tokens {0,1,2}",
 		},
 		"a slot is taken over: its token stays withheld": {
-			kmutex.Formation{K: 3, Owed: true},
+			kmutex.EpochChange{K: 3, Owed: true},
 			[]kmutex.Report{{Node: 1, Installed: 8, Tokens: tokens(0, 1, 2), Free: tokens(0), Running: append(runs(1), slotOf(2))}},
 			"free {0} withheld {2} running [1 2] tokens {0,1,2}",
 		},
 		"and in the epochs after": {
-			kmutex.Formation{K: 1, Owed: true},
+			kmutex.EpochChange{K: 1, Owed: true},
 			[]kmutex.Report{{
 				Node: 1, Installed: 8, Tokens: tokens(0, 1, 2), Free: tokens(0),
-				Running: []kmutex.Grant{{Ticket: kmutex.AdoptedTicket(8, 0), Token: 2}},
+				Running: []kmutex.Grant{{Request: kmutex.AdoptedRequest(8, 0), Token: 2}},
 			}},
 			"free {} withheld {1,2} running [2] tokens {1,2} excess 1",
 		},
 		"and comes back with the last": {
-			kmutex.Formation{K: 3},
-			[]kmutex.Report{{Node: 1, Installed: 8, Running: []kmutex.Grant{{Ticket: kmutex.AdoptedTicket(8, 0), Token: 2}}}},
+			kmutex.EpochChange{K: 3},
+			[]kmutex.Report{{Node: 1, Installed: 8, Running: []kmutex.Grant{{Request: kmutex.AdoptedRequest(8, 0), Token: 2}}}},
 			"free {0,1} withheld {} running [2] tokens {0,1,2}",
 		},
 		"a slot is taken over when nothing is owed": {
-			kmutex.Formation{K: 2},
+			kmutex.EpochChange{K: 2},
 			[]kmutex.Report{{Node: 1, Running: append(runs(0), slotOf(1))}},
 			"free {} withheld {} running [0 1] tokens {0,1}",
 		},
 		"a slot whose token runs or is free elsewhere had been released": {
-			kmutex.Formation{K: 3, Owed: true},
+			kmutex.EpochChange{K: 3, Owed: true},
 			[]kmutex.Report{
 				{Node: 1, Installed: 8, Tokens: tokens(0, 1, 2), Running: runs(0), Free: tokens(1)},
 				{Node: 2, Installed: 8, Running: []kmutex.Grant{slotOf(0), slotOf(1), slotOf(2)}},
@@ -151,13 +151,13 @@ func TestReformTokens(t *testing.T) {
 			"free {1} withheld {2} running [0] [2] tokens {0,1,2}",
 		},
 		"a slot whose token nobody has heard of is withheld, too": {
-			kmutex.Formation{K: 2, Owed: true},
+			kmutex.EpochChange{K: 2, Owed: true},
 			[]kmutex.Report{{Node: 1, Installed: 8, Running: append(runs(2), slotOf(5))}},
 			"free {} withheld {0,1,5} running [2 5] tokens {} excess 2",
 		},
 	} {
 		tc.f.Epoch, tc.f.Home = 9, 1
-		installs, err := kmutex.Reform(tc.f, tc.reports)
+		installs, err := kmutex.PlanEpoch(tc.f, tc.reports)
 		if err != nil {
 			t.Errorf("%s: %v", name, err)
 			continue
@@ -180,7 +180,7 @@ func TestReformTokens(t *testing.T) {
 	}
 }
 
-func TestReformRefuses(t *testing.T) {
+func TestPlanRefuses(t *testing.T) {
 	huge := make(kmutex.TokenSet, kmutex.MaxK/64+1)
 	huge[kmutex.MaxK/64] = 1
 	for name, tc := range map[string]struct {
@@ -197,10 +197,10 @@ func TestReformRefuses(t *testing.T) {
 		"an own one without": {2, []kmutex.Report{{Node: 1, Running: runs(kmutex.NoToken)}}},
 		"tokens too large":   {2, []kmutex.Report{{Node: 1, Tokens: huge}}},
 		"free too large":     {2, []kmutex.Report{{Node: 1, Free: huge}}},
-		"peak too large":     {2, []kmutex.Report{{Node: 1, Peak: kmutex.MaxK + 1}}},
-		"peak negative":      {2, []kmutex.Report{{Node: 1, Peak: -1}}},
+		"peak too large":     {2, []kmutex.Report{{Node: 1, MaxK: kmutex.MaxK + 1}}},
+		"peak negative":      {2, []kmutex.Report{{Node: 1, MaxK: -1}}},
 	} {
-		if _, err := kmutex.Reform(kmutex.Formation{Epoch: 9, K: tc.k, Home: 1}, tc.reports); !errors.Is(err, kmutex.ErrInstall) {
+		if _, err := kmutex.PlanEpoch(kmutex.EpochChange{Epoch: 9, K: tc.k, Home: 1}, tc.reports); !errors.Is(err, kmutex.ErrInstall) {
 			t.Errorf("%s: error %v", name, err)
 		}
 	}
@@ -220,7 +220,7 @@ func TestNewcomersDoNotKnowTheTokens(t *testing.T) {
 	}
 }
 
-// frozen returns a machine of node 1 that is frozen for epoch 2, with ticket 1
+// frozen returns a machine of node 1 that is frozen for epoch 2, with request 1
 // running, 2 and 3 waiting; and an install that fits.
 func frozen(t *testing.T, b kmutex.Binding) (*kmutex.Machine, *kmutex.Install) {
 	t.Helper()
@@ -228,9 +228,9 @@ func frozen(t *testing.T, b kmutex.Binding) (*kmutex.Machine, *kmutex.Install) {
 	var fx *kmutex.Effects
 	for _, e := range []kmutex.Event{
 		{Kind: kmutex.EventInstall, Install: kmutex.Genesis(1, 1, 1, 1)},
-		{Kind: kmutex.EventAcquire, Ticket: 1},
-		{Kind: kmutex.EventAcquire, Ticket: 2},
-		{Kind: kmutex.EventAcquire, Ticket: 3},
+		{Kind: kmutex.EventAcquire, Request: 1},
+		{Kind: kmutex.EventAcquire, Request: 2},
+		{Kind: kmutex.EventAcquire, Request: 3},
 		{Kind: kmutex.EventFreeze, Epoch: 2, K: 2},
 	} {
 		var err error
@@ -240,8 +240,8 @@ func frozen(t *testing.T, b kmutex.Binding) (*kmutex.Machine, *kmutex.Install) {
 	}
 	r := *fx.Report
 	r.Running = append(r.Running, slotOf(1))
-	r.Waiting = append(r.Waiting, kmutex.ReportedTurn{Stamp: -1, Tickets: []kmutex.Ticket{slotOf(1).Ticket + 1}})
-	installs, err := kmutex.Reform(kmutex.Formation{Epoch: 2, K: 2, Home: 1}, []kmutex.Report{r})
+	r.Waiting = append(r.Waiting, kmutex.ReportedBatch{Stamp: -1, Requests: []kmutex.Request{slotOf(1).Request + 1}})
+	installs, err := kmutex.PlanEpoch(kmutex.EpochChange{Epoch: 2, K: 2, Home: 1}, []kmutex.Report{r})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -259,13 +259,13 @@ func TestBadInstalls(t *testing.T) {
 		"no home":               func(in *kmutex.Install) { in.Home = 0 },
 		"no holder":             func(in *kmutex.Install) { in.Holder = 0 },
 		"its own parent":        func(in *kmutex.Install) { in.Parent = 1 },
-		"a turn behind itself":  func(in *kmutex.Install) { in.Parent, in.Turns[0].Next.Node = 2, 1 },
-		"a closed last turn":    func(in *kmutex.Install) { in.Turns[0].Next.Node = 2 },
-		"a ticket is missing":   func(in *kmutex.Install) { in.Turns[0].Tickets = in.Turns[0].Tickets[:2] },
-		"a ticket twice":        func(in *kmutex.Install) { in.Turns[0].Tickets[1] = in.Turns[0].Tickets[2] },
-		"an adopted one twice":  func(in *kmutex.Install) { in.Turns[0].Tickets[0] = in.Running[1].Ticket },
-		"a foreign ticket":      func(in *kmutex.Install) { in.Turns[0].Tickets[1] = 9 },
-		"a waiting one runs":    func(in *kmutex.Install) { in.Running[1].Ticket = 2 },
+		"a batch behind itself": func(in *kmutex.Install) { in.Parent, in.Batches[0].Next.Node = 2, 1 },
+		"a closed last batch":   func(in *kmutex.Install) { in.Batches[0].Next.Node = 2 },
+		"a request is missing":  func(in *kmutex.Install) { in.Batches[0].Requests = in.Batches[0].Requests[:2] },
+		"a request twice":       func(in *kmutex.Install) { in.Batches[0].Requests[1] = in.Batches[0].Requests[2] },
+		"an adopted one twice":  func(in *kmutex.Install) { in.Batches[0].Requests[0] = in.Running[1].Request },
+		"a foreign request":     func(in *kmutex.Install) { in.Batches[0].Requests[1] = 9 },
+		"a waiting one runs":    func(in *kmutex.Install) { in.Running[1].Request = 2 },
 		"a running one is lost": func(in *kmutex.Install) { in.Running = in.Running[1:] },
 		"another token":         func(in *kmutex.Install) { in.Running[0].Token = 5 },
 		"no token":              func(in *kmutex.Install) { in.Running[1].Token = kmutex.NoToken },
@@ -300,10 +300,10 @@ func TestAdoptedOnce(t *testing.T) {
 		t.Fatal(err)
 	}
 	if trace := fmt.Sprint(fx.Trace); strings.Count(trace, "adopted") != 2 {
-		t.Errorf("trace %v, want two adopted tickets", trace)
+		t.Errorf("trace %v, want two adopted requests", trace)
 	}
-	for _, ticket := range []kmutex.Ticket{slotOf(1).Ticket, slotOf(1).Ticket + 1} {
-		if _, err = step(kmutex.Event{Kind: kmutex.EventCancel, Ticket: ticket}); err != nil {
+	for _, request := range []kmutex.Request{slotOf(1).Request, slotOf(1).Request + 1} {
+		if _, err = step(kmutex.Event{Kind: kmutex.EventCancel, Request: request}); err != nil {
 			t.Fatal(err)
 		}
 	}
@@ -312,12 +312,12 @@ func TestAdoptedOnce(t *testing.T) {
 		t.Fatal(err)
 	}
 	r := *fx.Report
-	r.Waiting = append(r.Waiting, kmutex.ReportedTurn{Tickets: []kmutex.Ticket{slotOf(1).Ticket}})
-	installs, err := kmutex.Reform(kmutex.Formation{Epoch: 3, K: 2, Home: 1}, []kmutex.Report{r})
+	r.Waiting = append(r.Waiting, kmutex.ReportedBatch{Requests: []kmutex.Request{slotOf(1).Request}})
+	installs, err := kmutex.PlanEpoch(kmutex.EpochChange{Epoch: 3, K: 2, Home: 1}, []kmutex.Report{r})
 	if err != nil {
 		t.Fatal(err)
 	}
 	if _, err = step(kmutex.Event{Kind: kmutex.EventInstall, Install: installs[0]}); !errors.Is(err, kmutex.ErrInstall) {
-		t.Errorf("a ticket that was here before is taken over again: error %v", err)
+		t.Errorf("a request that was here before is taken over again: error %v", err)
 	}
 }
