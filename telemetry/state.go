@@ -187,7 +187,7 @@ func (c stateCollector) Collect(ch chan<- prometheus.Metric) {
 		gauge(batonDesc, float64(p.Baton), p.Name)
 		gauge(tokensDesc, float64(p.TokensRunning), p.Name, "running")
 		gauge(tokensDesc, float64(p.TokensFree), p.Name, "free")
-		gauge(tokensDesc, float64(p.TokensQuarantined), p.Name, "quarantined")
+		gauge(tokensDesc, float64(p.TokensQuarantined), p.Name, "withheld")
 		for _, name := range slices.Sorted(maps.Keys(p.Upstreams)) {
 			gauge(healthyDesc, oneIf(p.Upstreams[name]), p.Name, name)
 		}
