@@ -11,6 +11,8 @@ import (
 	"syscall"
 	"testing"
 	"time"
+
+	"github.com/kgate/kgate/internal/admission"
 )
 
 // needDisconnectWatch skips where the kernel is not asked.
@@ -96,7 +98,7 @@ func testClientLeaves(t *testing.T, sent string, secure bool, how string) {
 	waiting.leave(how)
 	g.sem.await(1, 0)
 	left := time.Since(began)
-	if rec := g.records.next(t); rec.Outcome != OutcomeClientGone || rec.Status != 499 {
+	if rec := g.records.next(t); rec.Outcome != admission.OutcomeClientGone || rec.Status != 499 {
 		t.Errorf("record %+v", rec)
 	}
 	served.response() // its answer has begun
@@ -104,7 +106,7 @@ func testClientLeaves(t *testing.T, sent string, secure bool, how string) {
 	served.leave(how)
 	g.sem.await(0, 0)
 	t.Logf("noticed after %v in line, %v in service", left, time.Since(began))
-	if rec := g.records.next(t); rec.Outcome != OutcomeAdmitted || !rec.Aborted {
+	if rec := g.records.next(t); rec.Outcome != admission.OutcomeAdmitted || !rec.Aborted {
 		t.Errorf("record %+v", rec)
 	}
 	close(up.proceed)

@@ -62,7 +62,7 @@ func recycle(h http.Header) {
 // outgoing returns the upstream's request, made of the client's. It is valid until
 // the next call.
 func (ex *exchange) outgoing(in *http.Request) *http.Request {
-	out, header := &ex.out.request, headers.Get().(http.Header)
+	out, header := &ex.attempt.out.request, headers.Get().(http.Header)
 	*out = *in
 	out.Header = header
 	out.Close = false
@@ -85,17 +85,17 @@ func (ex *exchange) outgoing(in *http.Request) *http.Request {
 // address fills in the URL at the present upstream. The gateway gives no meaning
 // to the query: it goes on as it came.
 func (ex *exchange) address(in *http.Request) {
-	to := &ex.out.url
+	to := &ex.attempt.out.url
 	*to = *in.URL
 	if ex.route.strip != "" {
 		stripPrefix(to, ex.route.strip)
 	}
-	base := ex.upstream.url
+	base := ex.attempt.backend.url
 	to.Scheme, to.Host, to.User = base.Scheme, base.Host, nil
 	if base.Path != "" {
 		joinPath(base, to)
 	}
-	ex.out.request.URL = to
+	ex.attempt.out.request.URL = to
 }
 
 // joinPath puts base's path before that of to, in both its forms.
@@ -123,12 +123,12 @@ func (ex *exchange) fillHeader(header http.Header, in *http.Request) {
 	upgrade := upgradeType(in.Header)
 	trailers := httpguts.HeaderValuesContainsToken(in.Header["Te"], "trailers")
 	removeHopByHop(header)
-	trusted := contains(ex.handler.cfg.TrustedProxies, in.RemoteAddr)
+	trusted := contains(ex.snapshot.cfg.TrustedProxies, in.RemoteAddr)
 	removeUntrusted(header, trusted)
 	delete(header, "Http2-Settings")
 
-	ex.out.used = 0
-	set := func(name, value string) { header[name] = ex.out.value(value) }
+	ex.attempt.out.used = 0
+	set := func(name, value string) { header[name] = ex.attempt.out.value(value) }
 	if trailers {
 		set("Te", "trailers")
 	}
@@ -143,16 +143,16 @@ func (ex *exchange) fillHeader(header http.Header, in *http.Request) {
 		set("User-Agent", "") // else net/http has one of its own
 	}
 	ex.setForwarded(set, in, trusted)
-	if ex.route.target.Fence {
+	if pool := ex.route.pool; pool != nil && pool.Fence {
 		if fence := ex.hold.slot.Fence(); fence != "" {
 			set("Kgate-Fence", fence)
 		}
 	}
 	ex.traceUpstream(header)
 	if before := header["Via"]; len(before) > 0 {
-		header["Via"] = append(before[:len(before):len(before)], ex.handler.via.of(in))
+		header["Via"] = append(before[:len(before):len(before)], ex.snapshot.via.of(in))
 	} else {
-		set("Via", ex.handler.via.of(in))
+		set("Via", ex.snapshot.via.of(in))
 	}
 }
 
@@ -164,7 +164,7 @@ func (ex *exchange) setForwarded(set func(name, value string), in *http.Request,
 	prior := in.Header["X-Forwarded-For"]
 	switch {
 	case err != nil: // then nothing is known
-		delete(ex.out.request.Header, "X-Forwarded-For")
+		delete(ex.attempt.out.request.Header, "X-Forwarded-For")
 	case trusted && len(prior) > 0:
 		set("X-Forwarded-For", strings.Join(prior, ", ")+", "+remote)
 	default:
@@ -223,6 +223,17 @@ func removeUntrusted(h http.Header, trusted bool) {
 		case hasNamePrefix(name, "Kgate"), name == "Proxy":
 			delete(h, name)
 		case !trusted && hasNamePrefix(name, "X-Forwarded"):
+			delete(h, name)
+		}
+	}
+}
+
+// removeReserved removes what only the gateway may say in an answer: Kgate-*, by
+// which its own answers are known; and Alt-Svc, which would lead clients past it.
+func removeReserved(h http.Header) {
+	for name := range h {
+		bare := strings.TrimPrefix(name, http.TrailerPrefix)
+		if hasNamePrefix(bare, "Kgate") || bare == "Alt-Svc" {
 			delete(h, name)
 		}
 	}

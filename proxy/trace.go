@@ -10,6 +10,7 @@ import (
 	"strings"
 	"time"
 
+	"github.com/kgate/kgate/internal/admission"
 	"go.opentelemetry.io/otel/attribute"
 	"go.opentelemetry.io/otel/codes"
 	"go.opentelemetry.io/otel/trace"
@@ -104,7 +105,7 @@ func (p traceParent) context(h http.Header) trace.SpanContext {
 func (ex *exchange) startTrace(r *http.Request) {
 	parent, known := parseTraceParent(r.Header)
 	ex.rec.TraceID = parent.trace
-	cfg := &ex.handler.cfg
+	cfg := &ex.snapshot.cfg
 	if cfg.Tracer == nil || known && !parent.flags.IsSampled() || !known && !byLot(cfg.SampleRatio) {
 		return
 	}
@@ -152,16 +153,16 @@ func (ex *exchange) traceQueue(admitted bool) {
 		return
 	}
 	rec := &ex.rec
-	_, span := ex.handler.cfg.Tracer.Start(ex.spans.ctx, "kgate.queue",
+	_, span := ex.snapshot.cfg.Tracer.Start(ex.spans.ctx, "kgate.queue",
 		trace.WithTimestamp(ex.arrived), trace.WithAttributes(attribute.String("kgate.pool", rec.Pool)))
 	if admitted {
 		span.SetAttributes(
-			attribute.Int("kgate.position", rec.Entry.Position),
-			attribute.Int("kgate.token", rec.Entry.Token),
-			attribute.Int64("kgate.epoch", int64(rec.Entry.Epoch)),
-			attribute.Int64("kgate.serial", int64(rec.Entry.Serial)),
+			attribute.Int("kgate.position", rec.Grant.Position),
+			attribute.Int("kgate.token", rec.Grant.Token),
+			attribute.Int64("kgate.epoch", int64(rec.Grant.Epoch)),
+			attribute.Int64("kgate.serial", int64(rec.Grant.Serial)),
 		)
-		if before, ok := linked(rec.Entry.After); ok {
+		if before, ok := linked(rec.Grant.After); ok {
 			span.AddLink(trace.Link{SpanContext: before, Attributes: []attribute.KeyValue{attribute.String("kgate.link", "token")}})
 		}
 	} else {
@@ -205,14 +206,14 @@ func (ex *exchange) traceUpstream(out http.Header) {
 		began = time.Now()
 		ex.spans.endUpstream(began, true)
 	}
-	attrs := []attribute.KeyValue{attribute.String("url.scheme", ex.upstream.url.Scheme)}
-	host, port, err := net.SplitHostPort(ex.upstream.name)
+	attrs := []attribute.KeyValue{attribute.String("url.scheme", ex.attempt.backend.url.Scheme)}
+	host, port, err := net.SplitHostPort(ex.attempt.backend.name)
 	if err != nil {
-		host = ex.upstream.name
+		host = ex.attempt.backend.name
 	} else if n, err := strconv.Atoi(port); err == nil {
 		attrs = append(attrs, attribute.Int("server.port", n))
 	}
-	_, ex.spans.upstream = ex.handler.cfg.Tracer.Start(ex.spans.ctx, "kgate.upstream",
+	_, ex.spans.upstream = ex.snapshot.cfg.Tracer.Start(ex.spans.ctx, "kgate.upstream",
 		trace.WithSpanKind(trace.SpanKindClient), trace.WithTimestamp(began),
 		trace.WithAttributes(append(attrs, attribute.String("server.address", host))...))
 	sc := ex.spans.upstream.SpanContext()
@@ -237,7 +238,7 @@ func (ex *exchange) endTrace() {
 		return
 	}
 	rec, now := &ex.rec, time.Now()
-	failed := rec.Outcome == OutcomeUpstreamError || rec.Aborted
+	failed := rec.Outcome == admission.OutcomeUpstreamError || rec.Aborted
 	if up := ex.spans.upstream; up != nil {
 		if rec.UpstreamStatus != 0 {
 			up.SetAttributes(attribute.Int("http.response.status_code", rec.UpstreamStatus))

@@ -10,6 +10,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/kgate/kgate/internal/admission"
 	"go.opentelemetry.io/otel/attribute"
 	"go.opentelemetry.io/otel/propagation"
 	sdktrace "go.opentelemetry.io/otel/sdk/trace"
@@ -152,7 +153,7 @@ func TestRatio(t *testing.T) {
 		t.Errorf("spans %v, record %+v", spans, rec)
 	}
 	// The ratio follows a reload.
-	cfg := g.handler.now.Load().cfg
+	cfg := g.handler.current.Load().cfg
 	cfg.SampleRatio = 0
 	if err := g.handler.Reload(cfg); err != nil {
 		t.Fatal(err)
@@ -180,7 +181,7 @@ func TestRatio(t *testing.T) {
 func TestRefusalIsTraced(t *testing.T) {
 	recorder, change := traced(0)
 	g := newGateway(t, 1, http.HandlerFunc(func(http.ResponseWriter, *http.Request) {}), change)
-	g.sem.refusal = &Refusal{Reason: ReasonTimeout}
+	g.sem.refusal = &admission.Refusal{Reason: admission.Timeout}
 	_ = g.do(g.request("GET", "/", "Traceparent", exampleParent)).Body.Close()
 	spans := byName(t, awaitSpans(t, recorder, 2))
 	if q := spans["kgate.queue"]; q == nil || q.Status().Description != "not admitted: timeout" {
@@ -200,7 +201,7 @@ func TestUnsampledCostsNothing(t *testing.T) {
 		var allocs [2]float64
 		for i, change := range []func(*Config){func(*Config) {}, change} {
 			h := openHandler(t, to, change)
-			h.now.Load().targets[0].upstreams[0].requests = without{cannedTransport{}}
+			h.current.Load().balancers["p"].backends[0].requests = without{cannedTransport{}}
 			req := httptest.NewRequest(http.MethodGet, "http://h/x", http.NoBody)
 			if parent != "" {
 				req.Header.Set("Traceparent", parent)

@@ -40,7 +40,7 @@ func (ex *exchange) upgrade(out *http.Request, res *http.Response) error {
 	if err != nil {
 		return fmt.Errorf("proxy: the client's connection cannot be upgraded: %w", err)
 	}
-	defer ex.handler.upgrades.add(-1)
+	defer ex.snapshot.upgrades.add(-1)
 	header := ex.Header()
 	copyHeader(header, res.Header)
 	if err = writeSwitch(brw.Writer, header); err == nil {

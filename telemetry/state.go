@@ -72,9 +72,9 @@ type PoolState struct {
 	// higher number has it.
 	Baton uint64
 	// TokensRunning are in the critical section here, TokensFree are free
-	// here. TokensQuarantined are withheld from all gateways, because a lost one
+	// here. TokensWithheld are withheld from all gateways, because a lost one
 	// may still use them; the pool's home alone counts them.
-	TokensRunning, TokensFree, TokensQuarantined int
+	TokensRunning, TokensFree, TokensWithheld int
 	// Upstreams of the pool, by URL, and whether they are in order.
 	Upstreams map[string]bool
 }
@@ -187,7 +187,7 @@ func (c stateCollector) Collect(ch chan<- prometheus.Metric) {
 		gauge(batonDesc, float64(p.Baton), p.Name)
 		gauge(tokensDesc, float64(p.TokensRunning), p.Name, "running")
 		gauge(tokensDesc, float64(p.TokensFree), p.Name, "free")
-		gauge(tokensDesc, float64(p.TokensQuarantined), p.Name, "withheld")
+		gauge(tokensDesc, float64(p.TokensWithheld), p.Name, "withheld")
 		for _, name := range slices.Sorted(maps.Keys(p.Upstreams)) {
 			gauge(healthyDesc, oneIf(p.Upstreams[name]), p.Name, name)
 		}

@@ -1,16 +1,16 @@
 package main
 
 import (
-	"cmp"
 	"context"
 	"crypto/tls"
 	"crypto/x509"
-	"errors"
 	"fmt"
 	"net/http"
 	"os"
 	"time"
 
+	"github.com/kgate/kgate/internal/admin"
+	"github.com/kgate/kgate/internal/admission"
 	"github.com/kgate/kgate/internal/config"
 	"github.com/kgate/kgate/internal/gateway"
 	"github.com/kgate/kgate/internal/membership"
@@ -24,65 +24,36 @@ import (
 
 var (
 	_ proxy.Admitter     = admitter{}
-	_ proxy.Slot         = slot{}
+	_ proxy.Tickets      = admitter{}
+	_ proxy.Slot         = (*gateway.Redeemed)(nil)
+	_ admin.Tickets      = (*gateway.Gateway)(nil)
+	_ proxy.Slot         = (*gateway.Slot)(nil)
 	_ proxy.Observer     = requestObserver{}
 	_ gateway.Observer   = poolObservers{}
 	_ membership.Links   = linkState{}
 	_ transport.Observer = linkObserver{}
 )
 
-// admitter lets the proxy's requests into the gateway's pools.
-type admitter struct{ n *node }
+// admitter lets the proxy's requests into the gateway's pools, and lets them take and
+// use tickets.
+type admitter struct{ *gateway.Gateway }
 
 // Acquire implements proxy.Admitter.
-func (a admitter) Acquire(ctx context.Context, ask proxy.Ask) (proxy.Slot, error) {
-	s, err := a.n.gateway.Acquire(ctx, askOf(ask))
-	if err == nil {
-		return slot{s}, nil
+func (a admitter) Acquire(ctx context.Context, req admission.Request) (proxy.Slot, error) {
+	s, err := a.Gateway.Acquire(ctx, req)
+	if err != nil {
+		return nil, err
 	}
-	return nil, a.refusal(ask.Pool, err)
+	return s, nil
 }
 
-func askOf(ask proxy.Ask) gateway.Ask {
-	return gateway.Ask{Pool: ask.Pool, Wait: ask.Wait, Client: ask.Client, Span: ask.Span, HoldMax: ask.HoldMax, Request: (*gateway.Note)(ask.Request)}
-}
-
-// slot is a gateway's slot as the proxy knows it.
-type slot struct{ *gateway.Slot }
-
-// Entry implements proxy.Slot.
-func (s slot) Entry() proxy.Entry { return proxy.Entry(s.Slot.Entry()) }
-
-// refusal says in the proxy's words why a request is not admitted.
-func (a admitter) refusal(pool string, err error) error {
-	refuse := func(why proxy.Reason) error {
-		status := a.n.gateway.Status(pool)
-		refusal := &proxy.Refusal{Reason: why, RetryAfter: a.n.gateway.RetryAfter(pool), Limit: status.K}
-		if why == proxy.ReasonClientLimit {
-			refusal.Limit = cmp.Or(status.ClientLimit, status.ClientTickets)
-		}
-		if waited := (*gateway.WaitError)(nil); errors.As(err, &waited) {
-			refusal.Position = waited.Position
-		}
-		return refusal
+// RedeemTicket implements proxy.Tickets.
+func (a admitter) RedeemTicket(ctx context.Context, pool, id string) (proxy.Slot, error) {
+	s, err := a.Gateway.RedeemTicket(ctx, pool, id)
+	if err != nil {
+		return nil, err
 	}
-	switch {
-	case errors.Is(err, gateway.ErrQueueFull):
-		return refuse(proxy.ReasonQueueFull)
-	case errors.Is(err, gateway.ErrClientLimit):
-		return refuse(proxy.ReasonClientLimit)
-	case errors.Is(err, gateway.ErrDraining):
-		return refuse(proxy.ReasonDraining)
-	case errors.Is(err, gateway.ErrIsolated), errors.Is(err, gateway.ErrUnknownPool):
-		// A pool of the configuration is unknown only until it is agreed.
-		return refuse(proxy.ReasonIsolated)
-	case errors.Is(err, gateway.ErrCancelled):
-		return refuse(proxy.ReasonCancelled)
-	case errors.Is(err, gateway.ErrTimeout):
-		return refuse(proxy.ReasonTimeout)
-	default: // the client has left
-		return err
-	}
+	return s, nil
 }
 
 // requestObserver counts what became of requests.
@@ -97,29 +68,28 @@ func (o requestObserver) Admitted(r *proxy.Record) {
 	if r.Sampled {
 		traceID = r.TraceID
 	}
-	o.m.Pool(r.Pool).Wait(telemetry.OutcomeAdmitted, r.Wait, traceID)
+	o.m.Pool(r.Pool).Wait(admission.OutcomeAdmitted, r.Wait, traceID)
 }
 
 // Done implements proxy.Observer.
 func (o requestObserver) Done(r *proxy.Record) {
 	p := o.m.Pool(r.Pool)
-	outcome := telemetry.Outcome(r.Outcome.String())
-	p.Outcome(outcome)
+	p.Outcome(r.Outcome)
 	p.Answered(r.Status, r.RequestBytes, r.Bytes)
 	p.Retried(r.Retries)
 	o.refusals.add(r)
 	if r.Hold > 0 { // it was admitted
 		p.Hold(r.Hold)
 	} else {
-		p.Wait(outcome, r.Wait, "")
+		p.Wait(r.Outcome, r.Wait, "")
 	}
 	switch {
 	case r.FirstByte > 0:
 		p.Upstream(r.FirstByte)
-		if r.Outcome == proxy.OutcomeUpstreamError {
+		if r.Outcome == admission.OutcomeUpstreamError {
 			p.UpstreamError(telemetry.UpstreamBroken)
 		}
-	case r.Outcome != proxy.OutcomeUpstreamError:
+	case r.Outcome != admission.OutcomeUpstreamError:
 	case r.Status == http.StatusGatewayTimeout:
 		p.UpstreamError(telemetry.UpstreamTimeout)
 	case r.DialFailed:

@@ -17,6 +17,7 @@ import (
 
 	"golang.org/x/term"
 
+	"github.com/kgate/kgate/internal/admission"
 	"github.com/kgate/kgate/internal/config"
 	"github.com/kgate/kgate/internal/demo"
 	"github.com/kgate/kgate/telemetry"
@@ -144,7 +145,7 @@ func (c *demoAllCommand) startFleet(ctx context.Context, upstream *url.URL, log 
 			cfg.Cluster.Join = []string{fleet[0].gossip.Addr()}
 		}
 		pool := config.DefaultPool()
-		pool.Name, pool.K, pool.Binding = "demo", c.K, config.Binding(c.Binding)
+		pool.Name, pool.K, pool.Binding = "demo", c.K, admission.Binding(c.Binding)
 		pool.Upstreams = []*url.URL{upstream}
 		cfg.Pools = []config.Pool{pool}
 		cfg.Routes = []config.Route{{Pool: pool.Name}}

@@ -41,7 +41,7 @@ func logView(log *slog.Logger, before, now *membership.View) {
 		if _, in := now.Member(m.Node); in {
 			continue
 		}
-		gone, known := now.Gone(m.Node)
+		gone, known := now.LostMember(m.Node)
 		if known && gone.Leased {
 			log.Warn("gateway lost: its slots come back when its lease has run out", slog.String("name", m.Name),
 				slog.Uint64("node", uint64(m.Node)), slog.String("reason", "the leader has suspended it, or it left with requests in flight"))
@@ -56,7 +56,7 @@ func logView(log *slog.Logger, before, now *membership.View) {
 		}
 	}
 	for _, l := range before.Lost {
-		if gone, known := now.Gone(l.Node); l.Leased && known && !gone.Leased {
+		if gone, known := now.LostMember(l.Node); l.Leased && known && !gone.Leased {
 			log.Info("the lease of a lost gateway has run out: its slots come back", slog.String("name", l.Name), slog.Uint64("node", uint64(l.Node)))
 		}
 	}
@@ -88,10 +88,8 @@ const refusalSummary = time.Minute
 
 // add counts a request that has ended.
 func (l *refusalLog) add(r *proxy.Record) {
-	switch r.Outcome {
-	case proxy.OutcomeNone, proxy.OutcomeAdmitted, proxy.OutcomeClientGone, proxy.OutcomeUpstreamError:
+	if !r.Outcome.Refused() {
 		return
-	default:
 	}
 	kind := refusalKind{r.Pool, r.Outcome.String()}
 	l.mu.Lock()

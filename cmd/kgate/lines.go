@@ -69,7 +69,7 @@ func (n *node) entries(line gateway.Line) admin.Entries {
 		for i, e := range of {
 			out[i] = admin.Entry{
 				ID: e.ID, Gateway: n.cfg.Node.Name, Seconds: e.For.Seconds(), InLineSeconds: e.InLine.Seconds(), Arrived: e.Arrived.UTC(),
-				Client: addr(e.Note.Remote), Method: e.Note.Method, Path: shortened(e.Note.Path), Trace: e.Note.Trace,
+				Client: addr(e.Info.Remote), Method: e.Info.Method, Path: shortened(e.Info.Path), Trace: e.Info.Trace,
 				Ticket: e.Ticket, Note: e.Remark,
 			}
 		}

@@ -19,6 +19,7 @@ import (
 
 	"github.com/kgate/kgate/chordring/serfring"
 	"github.com/kgate/kgate/internal/admin"
+	"github.com/kgate/kgate/internal/admission"
 	"github.com/kgate/kgate/internal/config"
 	"github.com/kgate/kgate/internal/gateway"
 	"github.com/kgate/kgate/internal/membership"
@@ -35,16 +36,17 @@ type node struct {
 	log     *slog.Logger
 	started time.Time
 
-	metrics *telemetry.Metrics
-	tracer  trace.Tracer // nil: no traces
-	mail    mailbox
-	links   *transport.Transport
-	gossip  *serfring.Agent
-	cluster *membership.Cluster
-	gateway *gateway.Gateway
-	handler *proxy.Handler
-	clients *proxy.Server
-	admin   *http.Server
+	metrics  *telemetry.Metrics
+	registry *prometheus.Registry
+	tracer   trace.Tracer // nil: no traces
+	mail     mailbox
+	links    *transport.Transport
+	gossip   *serfring.Agent
+	cluster  *membership.Cluster
+	gateway  *gateway.Gateway
+	handler  *proxy.Handler
+	clients  *proxy.Server
+	admin    *http.Server
 
 	upstreams   upstreamTrust             // as the handler has it
 	certificate *proxy.Certificate        // of listen.https; nil: none
@@ -123,10 +125,8 @@ func (n *node) startMetrics(context.Context) error {
 		return err
 	}
 	n.tokens.Store(&tokens)
-	n.admin, err = admin.NewServer(admin.Config{
-		Source: n, Lines: lines{n}, Peers: n, Metrics: registry, Control: control{n}, Tickets: ticketDesk{n}, Tokens: n.adminTokens, Log: n.log,
-	})
-	return err
+	n.registry = registry
+	return nil
 }
 
 func (n *node) startTraces(context.Context) error {
@@ -271,8 +271,8 @@ func (n *node) definePools(ctx context.Context, pools []config.Pool) error {
 		return nil
 	}
 	for _, p := range pools {
-		spec := membership.Pool{Name: p.Name, K: p.K, Binding: string(p.Binding), Reclaim: string(p.Reclaim)}
-		if p.Reclaim == config.ReclaimHold {
+		spec := membership.Pool{Name: p.Name, K: p.K, Binding: p.Binding, Reclaim: p.Reclaim}
+		if p.Reclaim == admission.ReclaimHold {
 			spec.HoldMax = p.Hold.Max
 		}
 		err := n.cluster.DefinePool(ctx, spec)
@@ -287,10 +287,10 @@ func (n *node) definePools(ctx context.Context, pools []config.Pool) error {
 		}
 	}
 	for _, p := range pools {
-		if agreed, ok := n.cluster.View().Pool(p.Name); ok && (agreed.K != p.K || agreed.Binding != string(p.Binding)) {
+		if agreed, ok := n.cluster.View().Pool(p.Name); ok && (agreed.K != p.K || agreed.Binding != p.Binding) {
 			n.log.Warn("the cluster has agreed on other values for a pool than the configuration says; they hold",
 				slog.String("pool", p.Name), slog.Int("agreed_k", agreed.K), slog.Int("configured_k", p.K),
-				slog.String("agreed_binding", agreed.Binding), slog.String("configured_binding", string(p.Binding)))
+				slog.String("agreed_binding", string(agreed.Binding)), slog.String("configured_binding", string(p.Binding)))
 		}
 	}
 	return nil
@@ -300,7 +300,7 @@ func (n *node) definePools(ctx context.Context, pools []config.Pool) error {
 // than the cluster waits before it gives those of a lost gateway to others.
 func (n *node) holdFits(p config.Pool) error {
 	agreed, ok := n.cluster.View().Pool(p.Name)
-	if !ok || agreed.Reclaim != membership.ReclaimHold || p.Hold.Max > 0 && p.Hold.Max <= agreed.HoldMax {
+	if !ok || agreed.Reclaim != admission.ReclaimHold || p.Hold.Max > 0 && p.Hold.Max <= agreed.HoldMax {
 		return nil
 	}
 	return fmt.Errorf("pool %s: hold.max is %v, but the cluster has agreed (reclaim: hold) that no request takes longer than %v; write hold: {max: %v} or less",
@@ -335,13 +335,13 @@ func (n *node) proxyConfig(cfg *config.Config) (proxy.Config, error) {
 	if err != nil {
 		return out, err
 	}
-	out.Admitter, out.Observer, out.Logger = admitter{n}, requestObserver{n.metrics, n.refusals}, n.log
+	out.Admitter, out.Observer, out.Logger = admitter{n.gateway}, requestObserver{n.metrics, n.refusals}, n.log
 	out.Tracer, out.Gateway = n.tracer, n.cfg.Node.Name
 	out.AccessWriter = n.commonLog
 	if out.AccessLog == proxy.AccessJSON {
 		out.AccessWriter = n.accessLog
 	}
-	out.Standing, out.Tickets, out.Draining = n.standing, redeemer{n}, n.leaving.Load
+	out.Standing, out.Tickets, out.Draining = n.standing, admitter{n.gateway}, n.leaving.Load
 	out.TicketHandler, err = n.ticketHandler(cfg.Pools)
 	return out, err
 }
@@ -359,7 +359,7 @@ func (n *node) ticketHandler(pools []config.Pool) (http.Handler, error) {
 		return nil, nil
 	}
 	h, err := admin.NewTicketHandler(admin.TicketConfig{
-		Tickets: ticketDesk{n}, Open: func(pool string) bool { return open[pool] }, MaxTTL: proxy.MaxTicketTTL, Log: n.log,
+		Tickets: n.gateway, Asks: proxy.TicketRequest, Open: func(pool string) bool { return open[pool] }, MaxTTL: proxy.MaxTicketTTL, Log: n.log,
 	})
 	if err != nil {
 		return nil, err
@@ -374,7 +374,13 @@ func (n *node) ticketHandler(pools []config.Pool) (http.Handler, error) {
 }
 
 func (n *node) startAdmin(ctx context.Context) error {
-	var err error
+	server, err := admin.NewServer(admin.Config{
+		Source: n, Lines: lines{n}, Peers: n, Metrics: n.registry, Control: control{n}, Tickets: n.gateway, Tokens: n.adminTokens, Log: n.log,
+	})
+	if err != nil {
+		return err
+	}
+	n.admin = server
 	n.adminAddr, err = n.serve("listen.admin", n.cfg.Listen.Admin, n.admin.Serve)
 	n.undo = append(n.undo, n.admin.Close)
 	n.wg.Go(func() { n.watchTrust(ctx) })

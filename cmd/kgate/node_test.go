@@ -17,8 +17,8 @@ import (
 
 	"go.uber.org/goleak"
 
+	"github.com/kgate/kgate/internal/admission"
 	"github.com/kgate/kgate/internal/config"
-	"github.com/kgate/kgate/internal/gateway"
 )
 
 func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
@@ -206,7 +206,7 @@ func TestShutdownGivesNothingBackTooEarly(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			upstream, _, _ := stubborn(t)
 			n := startSingle(t, upstream.URL, nil)
-			slot, err := n.gateway.Acquire(t.Context(), gateway.Ask{Pool: "default"})
+			slot, err := n.gateway.Acquire(t.Context(), admission.Request{Pool: "default"})
 			if err != nil {
 				t.Fatal(err)
 			}

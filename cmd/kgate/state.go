@@ -161,7 +161,7 @@ func (n *node) lostMembers(view *membership.View) []admin.Member {
 func (n *node) poolStatus(view *membership.View, p gateway.PoolStatus) admin.Pool {
 	home, _ := view.Member(p.Home)
 	out := admin.Pool{
-		Name: p.Name, K: p.K, Binding: p.Binding, Epoch: p.Epoch, Home: home.Name,
+		Name: p.Name, K: p.K, Binding: string(p.Binding), Epoch: p.Epoch, Home: home.Name,
 		InFlight: p.InFlight, Waiting: p.Waiting, BatonHere: p.Baton, FreeTokensHere: p.Free,
 		Withheld: p.Withheld,
 	}
@@ -205,7 +205,7 @@ func (s stateSource) State() telemetry.State {
 			state.Baton = p.Epoch*batonsPerEpoch + p.BatonNumber + 1
 		}
 		if p.Home == standing.Node {
-			state.TokensQuarantined = p.Withheld
+			state.TokensWithheld = p.Withheld
 		}
 		for node, lag := range p.ReplicaLag {
 			if m, in := view.Member(node); in {

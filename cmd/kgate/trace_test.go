@@ -16,8 +16,8 @@ import (
 	otlp "go.opentelemetry.io/proto/otlp/trace/v1"
 	"google.golang.org/protobuf/proto"
 
+	"github.com/kgate/kgate/internal/admission"
 	"github.com/kgate/kgate/internal/config"
-	"github.com/kgate/kgate/internal/gateway"
 )
 
 // spanOf is a span and the gateway that sent it.
@@ -226,7 +226,7 @@ func TestMirroredNames(t *testing.T) {
 	upstream := httptest.NewServer(http.HandlerFunc(func(http.ResponseWriter, *http.Request) {}))
 	t.Cleanup(upstream.Close)
 	first, _ := startPair(t, upstream.URL, func(*config.Config) {})
-	if _, err := first.gateway.RequestTicket(t.Context(), gateway.Ask{Pool: "default"}, time.Minute, ""); err != nil {
+	if _, err := first.gateway.RequestTicket(t.Context(), admission.Request{Pool: "default"}, time.Minute, ""); err != nil {
 		t.Fatal(err)
 	}
 	text := scrape(t, first, "text/plain")

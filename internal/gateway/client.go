@@ -33,7 +33,7 @@ func (c *client) next() *Slot {
 
 // atLimit reports that no more requests of the client may wait here. The caller
 // holds the lock.
-func (p *pool) atLimit(key string) bool {
+func (p *poolDriver) atLimit(key string) bool {
 	if p.cfg.ClientLimit == 0 {
 		return false
 	}
@@ -43,7 +43,7 @@ func (p *pool) atLimit(key string) bool {
 
 // join makes s wait for its client, and reports whether it takes a place in line
 // now. The caller holds the lock.
-func (p *pool) join(s *Slot, key string) bool {
+func (p *poolDriver) join(s *Slot, key string) bool {
 	if key == "" || !p.cfg.Fair && p.cfg.ClientLimit == 0 && p.cfg.ClientInFlight == 0 {
 		return true
 	}
@@ -64,7 +64,7 @@ func (p *pool) join(s *Slot, key string) bool {
 
 // mayPlace reports whether one more request of c may take a place in line. The
 // caller holds the lock.
-func (p *pool) mayPlace(c *client) bool {
+func (p *poolDriver) mayPlace(c *client) bool {
 	if p.cfg.Fair && c.inLine > 0 {
 		return false
 	}
@@ -73,7 +73,7 @@ func (p *pool) mayPlace(c *client) bool {
 
 // advance makes those of c's requests due that may take a place in line now. The
 // caller holds the lock.
-func (p *pool) advance(c *client) {
+func (p *poolDriver) advance(c *client) {
 	for len(c.behind) > 0 && p.mayPlace(c) {
 		p.due = append(p.due, c.next())
 		c.inLine++
@@ -82,16 +82,16 @@ func (p *pool) advance(c *client) {
 
 // place gives s the last place in line, with the returned event. The caller holds
 // the lock.
-func (p *pool) place(s *Slot, now time.Time) kmutex.Event {
+func (p *poolDriver) place(s *Slot, now time.Time) kmutex.Event {
 	p.last++
 	s.ticket, s.placed = p.last, now
 	p.slots[s.ticket] = s
-	return kmutex.Event{Kind: kmutex.EventAcquire, Ticket: s.ticket}
+	return kmutex.Event{Kind: kmutex.EventAcquire, Request: s.ticket}
 }
 
 // came notes that s is in: its client's next is due for a place. The caller holds
 // the lock.
-func (p *pool) came(s *Slot) {
+func (p *poolDriver) came(s *Slot) {
 	c := s.client
 	if c == nil {
 		return
@@ -103,7 +103,7 @@ func (p *pool) came(s *Slot) {
 }
 
 // gave notes that s, which was in, gives its slot back. The caller holds the lock.
-func (p *pool) gave(s *Slot) {
+func (p *poolDriver) gave(s *Slot) {
 	c := s.client
 	if c == nil {
 		return
@@ -115,7 +115,7 @@ func (p *pool) gave(s *Slot) {
 
 // part takes s, which waits no longer, from its client, and reports whether its
 // place in line is left to nobody. The caller holds the lock.
-func (p *pool) part(s *Slot) bool {
+func (p *poolDriver) part(s *Slot) bool {
 	c := s.client
 	if c == nil {
 		return true
@@ -136,12 +136,12 @@ func (p *pool) part(s *Slot) bool {
 	return false
 }
 
-func (p *pool) left(c *client) {
+func (p *poolDriver) left(c *client) {
 	c.waiting--
 	p.forgetIdle(c)
 }
 
-func (p *pool) forgetIdle(c *client) {
+func (p *poolDriver) forgetIdle(c *client) {
 	if c.waiting == 0 && c.held == 0 {
 		delete(p.clients, c.key)
 	}
@@ -149,7 +149,7 @@ func (p *pool) forgetIdle(c *client) {
 
 // configure takes over what this gateway decides about the pool, for who is next
 // from now on. The caller holds the lock.
-func (p *pool) configure(cfg PoolConfig) {
+func (p *poolDriver) configure(cfg PoolConfig) {
 	p.cfg = cfg
 	if p.cfg.QueueLimit == 0 {
 		p.cfg.QueueLimit = defaultQueueLimit
@@ -168,7 +168,7 @@ func (p *pool) configure(cfg PoolConfig) {
 
 // each yields all slots that wait or are held. The caller holds the lock and
 // changes none meanwhile.
-func (p *pool) each(yield func(*Slot) bool) {
+func (p *poolDriver) each(yield func(*Slot) bool) {
 	for _, s := range p.slots {
 		if !yield(s) {
 			return

@@ -13,22 +13,8 @@ import (
 	"github.com/kgate/kgate/kmutex"
 )
 
-// Errors of Acquire and Deliver.
+// Errors of the methods, beside the reasons to refuse of package admission.
 var (
-	// ErrUnknownPool: no agreed pool has this name.
-	ErrUnknownPool = errors.New("gateway: unknown pool")
-	// ErrIsolated: this gateway is not, or not yet, part of the cluster and may
-	// admit nothing.
-	ErrIsolated = errors.New("gateway: not part of the cluster")
-	// ErrQueueFull: as many requests as the pool's limit wait here already.
-	ErrQueueFull = errors.New("gateway: queue full")
-	// ErrClientLimit: as many requests of this client as the pool allows wait
-	// here already.
-	ErrClientLimit = errors.New("gateway: too many of this client's requests wait")
-	// ErrTimeout: not admitted in time.
-	ErrTimeout = errors.New("gateway: not admitted in time")
-	// ErrDraining: the gateway is being taken out.
-	ErrDraining = errors.New("gateway: draining")
 	// ErrConfig: a Config that cannot work.
 	ErrConfig = errors.New("gateway: bad configuration")
 )

@@ -12,6 +12,8 @@ import (
 	"net/http"
 	"strings"
 	"time"
+
+	"github.com/kgate/kgate/internal/admission"
 )
 
 // What gateways ask each other beside the messages of the algorithm is JSON over
@@ -29,7 +31,7 @@ const FleetPath = "/v1/fleet/"
 func (g *Gateway) CallFleet(ctx context.Context, name, path string, body, into any) error {
 	m, in := g.cfg.Views.View().Named(name)
 	if !in {
-		return fmt.Errorf("%w: %s is not in the cluster", ErrElsewhere, name)
+		return fmt.Errorf("%w: %s is not in the cluster", admission.ErrElsewhere, name)
 	}
 	return g.call(ctx, m.PeerAddr, FleetPath+strings.TrimPrefix(path, "/"), body, into)
 }

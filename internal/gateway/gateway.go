@@ -12,9 +12,10 @@ import (
 	"time"
 
 	"github.com/kgate/kgate/coordinator"
+	"github.com/kgate/kgate/internal/admission"
 	"github.com/kgate/kgate/internal/membership"
 	"github.com/kgate/kgate/internal/oncelog"
-	purepool "github.com/kgate/kgate/internal/pool"
+	"github.com/kgate/kgate/internal/pool"
 	"github.com/kgate/kgate/internal/transport"
 	"github.com/kgate/kgate/kmutex"
 )
@@ -43,11 +44,11 @@ type Gateway struct {
 	client *http.Client // to ask them
 
 	mu    sync.RWMutex
-	pools map[string]*pool
+	pools map[string]*poolDriver
 	size  int // gateways in the view
 	stash stash
 	// memories of pools, by name, whatever incarnation this is.
-	memories map[string]*purepool.Memory
+	memories map[string]*pool.Memory
 }
 
 var _ transport.Handler = (*Gateway)(nil)
@@ -59,9 +60,9 @@ func New(cfg Config) (*Gateway, error) {
 		return nil, err
 	}
 	g := &Gateway{
-		cfg: cfg.withDefaults(), now: time.Now, wall: time.Now, pools: make(map[string]*pool),
+		cfg: cfg.withDefaults(), now: time.Now, wall: time.Now, pools: make(map[string]*poolDriver),
 		keeper:   &keeper{kick: make(chan struct{}, 1)},
-		memories: make(map[string]*purepool.Memory),
+		memories: make(map[string]*pool.Memory),
 		started:  time.Now(),
 	}
 	g.ctx, g.cancel = context.WithCancel(context.Background())
@@ -77,14 +78,14 @@ func (g *Gateway) Start() {
 // clock is the time as package internal/pool wants it.
 func (g *Gateway) clock() time.Duration { return g.now().Sub(g.started) }
 
-func (g *Gateway) pool(name string) *pool {
+func (g *Gateway) pool(name string) *poolDriver {
 	g.mu.RLock()
 	defer g.mu.RUnlock()
 	return g.pools[name]
 }
 
 // all returns the pools, in no order.
-func (g *Gateway) all() []*pool {
+func (g *Gateway) all() []*poolDriver {
 	g.mu.RLock()
 	defer g.mu.RUnlock()
 	return slices.Collect(maps.Values(g.pools))
@@ -129,8 +130,8 @@ func (g *Gateway) followPool(self kmutex.Node, view *membership.View, spec membe
 	}
 }
 
-func newBinding(name string) kmutex.Binding {
-	if name == membership.BindingEarly {
+func newBinding(name admission.Binding) kmutex.Binding {
+	if name == admission.BindingEarly {
 		return new(coordinator.Early)
 	}
 	return new(coordinator.Late)
@@ -148,7 +149,7 @@ func (g *Gateway) Configure(pools map[string]PoolConfig) {
 }
 
 // reconfigure has the pool follow the gateway's configuration.
-func (p *pool) reconfigure() {
+func (p *poolDriver) reconfigure() {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	p.g.mu.RLock()
@@ -159,7 +160,7 @@ func (p *pool) reconfigure() {
 
 // askInterval is how long a gateway waits between two requests for a place in the
 // pool's line; see docs/adr on the gateway as node. The caller holds the lock.
-func (p *pool) askInterval() time.Duration {
+func (p *poolDriver) askInterval() time.Duration {
 	if d := p.cfg.AskInterval; d > 0 {
 		return d
 	}
@@ -173,7 +174,7 @@ func (p *pool) askInterval() time.Duration {
 	return factor * time.Duration(p.g.size) * rtt / 2
 }
 
-// Drain takes the gateway out: new requests fail with ErrDraining, and so do
+// Drain takes the gateway out: new requests fail with admission.Draining, and so do
 // those that wait, unless they are to be served. It returns when no request waits
 // or holds a slot any more, or with ctx's error. Tickets stay, for the heir.
 func (g *Gateway) Drain(ctx context.Context, serve bool) error {
@@ -181,7 +182,7 @@ func (g *Gateway) Drain(ctx context.Context, serve bool) error {
 	pools := g.all()
 	for _, p := range pools {
 		if !serve {
-			p.refuseWaiting(ErrDraining)
+			p.refuseWaiting(admission.Draining)
 		}
 	}
 	return untilIdle(ctx, pools)
@@ -193,14 +194,14 @@ func (g *Gateway) Drain(ctx context.Context, serve bool) error {
 func (g *Gateway) BreakOff(ctx context.Context) error {
 	pools := g.all()
 	for _, p := range pools {
-		p.refuseWaiting(ErrDraining)
+		p.refuseWaiting(admission.Draining)
 		p.breakOff()
 	}
 	return untilIdle(ctx, pools)
 }
 
 // breakOff has the holders of slots break off what they do.
-func (p *pool) breakOff() {
+func (p *poolDriver) breakOff() {
 	var aborts []func()
 	p.mu.Lock()
 	for s := range p.each {
@@ -214,7 +215,7 @@ func (p *pool) breakOff() {
 	}
 }
 
-func untilIdle(ctx context.Context, pools []*pool) error {
+func untilIdle(ctx context.Context, pools []*poolDriver) error {
 	for _, p := range pools {
 		if idle := p.untilIdle(); idle != nil {
 			select {
@@ -228,7 +229,7 @@ func untilIdle(ctx context.Context, pools []*pool) error {
 }
 
 // refuseWaiting ends every wait with err.
-func (p *pool) refuseWaiting(err error) {
+func (p *poolDriver) refuseWaiting(err error) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	for _, s := range slices.Collect(p.each) {
@@ -241,7 +242,7 @@ func (p *pool) refuseWaiting(err error) {
 
 // untilIdle returns a channel that is closed when no request waits or is in
 // flight; nil: none is.
-func (p *pool) untilIdle() <-chan struct{} {
+func (p *poolDriver) untilIdle() <-chan struct{} {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	if p.requests == 0 {

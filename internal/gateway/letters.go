@@ -8,7 +8,8 @@ import (
 	"strings"
 	"time"
 
-	purepool "github.com/kgate/kgate/internal/pool"
+	"github.com/kgate/kgate/internal/admission"
+	"github.com/kgate/kgate/internal/pool"
 	"github.com/kgate/kgate/kmutex"
 )
 
@@ -26,7 +27,7 @@ const letterPatience = 30 * time.Second
 
 // post sends a letter in the background, as long as its epoch lasts. The caller
 // holds the lock.
-func (p *pool) post(l purepool.Letter) {
+func (p *poolDriver) post(l pool.Letter) {
 	if p.g.ctx.Err() != nil {
 		return // Close waits for what has begun before it
 	}
@@ -56,7 +57,7 @@ func (p *pool) post(l purepool.Letter) {
 }
 
 // endLetters gives up those that are under way. The caller holds the lock.
-func (p *pool) endLetters() {
+func (p *poolDriver) endLetters() {
 	if p.letters != nil {
 		p.stopLetters()
 		p.letters = nil
@@ -93,18 +94,18 @@ func (g *Gateway) ReceivePayload(from kmutex.Node, topic string, payload []byte)
 	if !ours {
 		return fmt.Errorf("gateway: node %d sends something about %q", from, topic)
 	}
-	l := new(purepool.Letter)
+	l := new(pool.Letter)
 	if err := json.Unmarshal(payload, l); err != nil {
 		return fmt.Errorf("gateway: letter of node %d: %w", from, err)
 	}
 	p := g.pool(name)
 	if p == nil {
-		return fmt.Errorf("%w: %q", ErrUnknownPool, name)
+		return fmt.Errorf("%w: %q", admission.ErrUnknownPool, name)
 	}
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	if !p.alive() {
-		return ErrIsolated
+		return admission.Isolated
 	}
 	fx, err := p.core.Take(g.clock(), from, l)
 	p.carry(fx)

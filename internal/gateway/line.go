@@ -10,6 +10,7 @@ import (
 	"strings"
 	"time"
 
+	"github.com/kgate/kgate/internal/admission"
 	"github.com/kgate/kgate/kmutex"
 )
 
@@ -21,8 +22,6 @@ import (
 var (
 	// ErrUnknownEntry: nobody who waits here has this name.
 	ErrUnknownEntry = errors.New("gateway: nobody waits here under this name")
-	// ErrCancelled: somebody with the right to do so has sent the request away.
-	ErrCancelled = errors.New("gateway: taken out of the line")
 )
 
 // Line is what one gateway knows of who is in a pool.
@@ -35,7 +34,7 @@ type Line struct {
 type LineEntry struct {
 	// ID names it to Cancel. It is no secret, and not a ticket's own.
 	ID   string
-	Note Note
+	Info admission.RequestInfo
 	// Ticket tells that it is a ticket, whose Remark its holder has written.
 	Ticket bool
 	Remark string
@@ -69,7 +68,7 @@ func (g *Gateway) Line(pool string, limit int) Line {
 }
 
 // look copies who is here.
-func (p *pool) look() (waiting, holding []seen) {
+func (p *poolDriver) look() (waiting, holding []seen) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	waiting, holding = make([]seen, 0, p.waiting), make([]seen, 0, p.inFlight)
@@ -87,7 +86,7 @@ func (p *pool) look() (waiting, holding []seen) {
 }
 
 // entries sorts by place: those without one are behind all others.
-func (p *pool) entries(of []seen, limit int) []LineEntry {
+func (p *poolDriver) entries(of []seen, limit int) []LineEntry {
 	slices.SortFunc(of, func(a, b seen) int {
 		if behind := a.placed.IsZero(); behind != b.placed.IsZero() {
 			if behind {
@@ -112,8 +111,8 @@ func (p *pool) entries(of []seen, limit int) []LineEntry {
 // entry describes s, but for how long.
 func (s *Slot) entry() LineEntry {
 	e := LineEntry{ID: s.id(), Arrived: s.since}
-	if s.note != nil {
-		e.Note = *s.note
+	if s.info != nil {
+		e.Info = *s.info
 	}
 	if s.held != nil {
 		e.Ticket, e.Remark = true, s.held.Note
@@ -170,7 +169,7 @@ func (g *Gateway) FindTrace(trace string) (pool string, found Line) {
 	const most = 10
 	for _, p := range g.all() {
 		waiting, holding := p.look()
-		other := func(e seen) bool { return e.slot.note == nil || e.slot.note.Trace != trace }
+		other := func(e seen) bool { return e.slot.info == nil || e.slot.info.Trace != trace }
 		found = Line{
 			Waiting: p.entries(slices.DeleteFunc(waiting, other), most),
 			Holding: p.entries(slices.DeleteFunc(holding, other), most),
@@ -209,7 +208,7 @@ func (g *Gateway) Cancel(id string) error {
 		p.carry(p.core.Finish(p.g.clock(), s.held))
 		return nil
 	}
-	s.err = ErrCancelled
+	s.err = admission.Cancelled
 	p.end(s, kmutex.EventCancel)
 	return nil
 }

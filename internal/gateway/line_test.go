@@ -9,7 +9,7 @@ import (
 	"testing/synctest"
 	"time"
 
-	"github.com/kgate/kgate/internal/membership"
+	"github.com/kgate/kgate/internal/admission"
 )
 
 // queue has n requests ask at a gateway, a second apart, and returns what
@@ -21,8 +21,8 @@ func queue(t *testing.T, at *node, n int) []chan error {
 		ended := make(chan error, 1)
 		out = append(out, ended)
 		go func() {
-			note := &Note{Method: "GET", Path: fmt.Sprintf("/%d", i), Remote: netip.MustParseAddr("192.0.2.1"), Trace: fmt.Sprintf("trace-%d", i)}
-			s, err := at.Acquire(t.Context(), Ask{Pool: testPool, Wait: NoTimeout, Request: note})
+			note := &admission.RequestInfo{Method: "GET", Path: fmt.Sprintf("/%d", i), Remote: netip.MustParseAddr("192.0.2.1"), Trace: fmt.Sprintf("trace-%d", i)}
+			s, err := at.Acquire(t.Context(), admission.Request{Pool: testPool, Wait: -1, Info: note})
 			ended <- err
 			if err == nil {
 				<-t.Context().Done()
@@ -39,7 +39,7 @@ func queue(t *testing.T, at *node, n int) []chan error {
 // who waits can be sent away, alone.
 func TestLine(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		f := newFleet(t, 1, 2, membership.BindingLate, time.Millisecond, PoolConfig{})
+		f := newFleet(t, 1, 2, admission.BindingLate, time.Millisecond, PoolConfig{})
 		at := f.all()[0]
 		ended := queue(t, at, 6)
 		line := at.Line(testPool, 3)
@@ -47,8 +47,8 @@ func TestLine(t *testing.T) {
 			t.Fatalf("%d hold, %d of 4 wait; want 2 and the 3 asked for", len(line.Holding), len(line.Waiting))
 		}
 		for i, e := range append(line.Holding, line.Waiting...) {
-			want := Note{Method: "GET", Path: fmt.Sprintf("/%d", i), Remote: netip.MustParseAddr("192.0.2.1"), Trace: fmt.Sprintf("trace-%d", i)}
-			if e.Note != want || e.For != time.Duration(6-i)*time.Second || e.Ticket {
+			want := admission.RequestInfo{Method: "GET", Path: fmt.Sprintf("/%d", i), Remote: netip.MustParseAddr("192.0.2.1"), Trace: fmt.Sprintf("trace-%d", i)}
+			if e.Info != want || e.For != time.Duration(6-i)*time.Second || e.Ticket {
 				t.Errorf("entry %d: %+v", i, e)
 			}
 		}
@@ -64,7 +64,7 @@ func TestLine(t *testing.T) {
 		if err := at.Cancel(line.Waiting[1].ID); err != nil {
 			t.Error(err)
 		}
-		if err := <-ended[3]; !errors.Is(err, ErrCancelled) {
+		if err := <-ended[3]; !errors.Is(err, admission.Cancelled) {
 			t.Errorf("who was sent away gets: %v", err)
 		}
 		for _, id := range []string{
@@ -85,11 +85,11 @@ func TestLine(t *testing.T) {
 // secret, and who cancels the place ends the ticket.
 func TestLineOfTickets(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		f := newFleet(t, 1, 1, membership.BindingLate, time.Millisecond, PoolConfig{})
+		f := newFleet(t, 1, 1, admission.BindingLate, time.Millisecond, PoolConfig{})
 		at := f.all()[0]
-		var tickets []Ticket
+		var tickets []admission.Ticket
 		for i := range 2 {
-			got, err := at.RequestTicket(t.Context(), Ask{Pool: testPool}, time.Minute, fmt.Sprintf("job %d", i))
+			got, err := at.RequestTicket(t.Context(), admission.Request{Pool: testPool}, time.Minute, fmt.Sprintf("job %d", i))
 			if err != nil {
 				t.Fatal(err)
 			}
@@ -107,8 +107,8 @@ func TestLineOfTickets(t *testing.T) {
 		if err := at.Cancel(e.ID); err != nil {
 			t.Fatal(err)
 		}
-		var ended *EndedError
-		if _, err := at.TestTicket(t.Context(), tickets[1].ID, false, 0); !errors.As(err, &ended) || ended.How != EndCancelled {
+		var ended *admission.EndedError
+		if _, err := at.TestTicket(t.Context(), tickets[1].ID, false, 0); !errors.As(err, &ended) || ended.How != admission.EndCancelled {
 			t.Errorf("the ticket after it: %v", err)
 		}
 		if err := at.EndTicket(t.Context(), tickets[0].ID); err != nil {
@@ -121,14 +121,14 @@ func TestLineOfTickets(t *testing.T) {
 // yet are listed behind all who have one, and can be sent away as well.
 func TestLineInTurns(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		f := newFleet(t, 1, 1, membership.BindingLate, time.Millisecond, PoolConfig{Fair: true})
+		f := newFleet(t, 1, 1, admission.BindingLate, time.Millisecond, PoolConfig{Fair: true})
 		at := f.all()[0]
 		ended := make(map[string]chan error)
 		for _, who := range []string{"a1", "a2", "a3", "b1"} {
 			done := make(chan error, 1)
 			ended[who] = done
 			go func() {
-				s, err := at.Acquire(t.Context(), Ask{Pool: testPool, Wait: NoTimeout, Client: who[:1], Request: &Note{Path: who}})
+				s, err := at.Acquire(t.Context(), admission.Request{Pool: testPool, Wait: -1, Client: who[:1], Info: &admission.RequestInfo{Path: who}})
 				done <- err
 				if err == nil {
 					<-t.Context().Done()
@@ -142,7 +142,7 @@ func TestLineInTurns(t *testing.T) {
 		var got []string
 		line := at.Line(testPool, 10).Waiting
 		for _, e := range line {
-			got = append(got, e.Note.Path)
+			got = append(got, e.Info.Path)
 		}
 		if want := []string{"a2", "b1", "a3"}; !slices.Equal(got, want) {
 			t.Fatalf("the line is %v, want %v", got, want)
@@ -153,7 +153,7 @@ func TestLineInTurns(t *testing.T) {
 		if err := at.Cancel(line[2].ID); err != nil {
 			t.Fatal(err)
 		}
-		if err := <-ended["a3"]; !errors.Is(err, ErrCancelled) {
+		if err := <-ended["a3"]; !errors.Is(err, admission.Cancelled) {
 			t.Errorf("who was sent away gets: %v", err)
 		}
 	})

@@ -3,12 +3,12 @@ package gateway
 import (
 	"testing"
 
-	"github.com/kgate/kgate/test/mutant"
+	"github.com/kgate/kgate/internal/mutant"
 )
 
 // Each of these defects is found by the test that is named with it.
 func TestMutantsAreCaught(t *testing.T) {
-	mutant.Suite{Args: []string{"-timeout=1m"}, Mutants: []mutant.Mutant{
+	mutant.Suite{Args: []string{"-test.timeout=1m"}, Mutants: []mutant.Mutant{
 		{
 			Name: "who wakes up is not asked for the lease", File: "slot.go",
 			Old:    "if err = s.err; err == nil && !s.Valid() {",

@@ -6,7 +6,7 @@ import (
 	"sync/atomic"
 	"time"
 
-	purepool "github.com/kgate/kgate/internal/pool"
+	"github.com/kgate/kgate/internal/pool"
 	"github.com/kgate/kgate/replication/disk"
 )
 
@@ -26,10 +26,10 @@ type keeper struct {
 // whether what is there has been brought in: copies that this gateway had, and its
 // own table, before it was started. When it has not, the pools are told later
 // (pool.loaded).
-func (g *Gateway) openDisk(cluster string) purepool.Disk {
+func (g *Gateway) openDisk(cluster string) pool.Disk {
 	k := g.keeper
 	if g.cfg.DataDir == "" {
-		return purepool.DiskNone
+		return pool.DiskNone
 	}
 	if !k.opened {
 		k.opened = true
@@ -45,14 +45,14 @@ func (g *Gateway) openDisk(cluster string) purepool.Disk {
 }
 
 // state tells what is known of the disk.
-func (k *keeper) state() purepool.Disk {
+func (k *keeper) state() pool.Disk {
 	switch {
 	case !k.loaded.Load():
-		return purepool.DiskUnread
+		return pool.DiskUnread
 	case k.store.Load() == nil:
-		return purepool.DiskNone
+		return pool.DiskNone
 	default:
-		return purepool.DiskRead
+		return pool.DiskRead
 	}
 }
 
@@ -70,7 +70,7 @@ func (g *Gateway) loadDisk(cluster string) {
 	}
 	for pool, all := range tables {
 		for _, d := range all {
-			if err := g.memoryOf(pool).Copies().Restore(d); err != nil {
+			if err := g.memoryOf(pool).Replicas().Restore(d); err != nil {
 				g.cfg.Logger.Error("tickets on disk cannot be used", slog.String("pool", pool), slog.Any("error", err))
 			}
 		}
@@ -81,8 +81,8 @@ func (g *Gateway) loadDisk(cluster string) {
 
 // written notes that the disk has a pool's table up to a version.
 type written struct {
-	pool    *pool
-	tickets *purepool.Tickets
+	pool    *poolDriver
+	tickets *pool.Tickets
 	version uint64
 }
 
@@ -106,7 +106,7 @@ func (g *Gateway) keep(store *disk.Store) {
 		for _, p := range g.all() {
 			p.mu.Lock()
 			if ts := p.tickets(); ts != nil {
-				changes = append(changes, store.Pending(p.name, ts.Table(), ts.Copies())...)
+				changes = append(changes, store.Pending(p.name, ts.Table(), ts.Replicas())...)
 				news = append(news, written{p, ts, ts.Table().Version()})
 			}
 			p.mu.Unlock()
@@ -146,7 +146,7 @@ func (k *keeper) changed() {
 }
 
 // tickets returns those of this incarnation, or nil. The caller holds the lock.
-func (p *pool) tickets() *purepool.Tickets {
+func (p *poolDriver) tickets() *pool.Tickets {
 	if !p.alive() {
 		return nil
 	}

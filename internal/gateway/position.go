@@ -12,7 +12,7 @@ import (
 	"github.com/kgate/kgate/internal/membership"
 )
 
-// A ticket's position is not kept anywhere: the line is linked turn by turn over
+// A ticket's position is not kept anywhere: the line is linked batch by batch over
 // the gateways. It is found by asking every gateway when its waiting requests
 // have arrived, at most once a second per pool and only while somebody asks.
 
@@ -38,7 +38,7 @@ type positions struct {
 	rate   float64
 }
 
-func (p *pool) lineView() lineView {
+func (p *poolDriver) lineView() lineView {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	v := lineView{Stamps: make([]int64, 0, p.waiting)}
@@ -66,7 +66,7 @@ func (g *Gateway) serveLine(w http.ResponseWriter, r *http.Request) {
 // position returns the place of who came at the given time, from 1, and the wait
 // to be expected; 0 where they are not known. Without the answers of all gateways
 // it is an estimate from those that there are.
-func (p *pool) position(ctx context.Context, stamp int64) (n int, wait time.Duration) {
+func (p *poolDriver) position(ctx context.Context, stamp int64) (n int, wait time.Duration) {
 	l := &p.positions
 	select {
 	case l.turn <- struct{}{}:
@@ -89,7 +89,7 @@ func (p *pool) position(ctx context.Context, stamp int64) (n int, wait time.Dura
 	return n, wait
 }
 
-func (p *pool) wholeLine(ctx context.Context) []lineView {
+func (p *poolDriver) wholeLine(ctx context.Context) []lineView {
 	p.mu.Lock()
 	var members []membership.Member
 	if p.view != nil {

@@ -4,6 +4,7 @@ import (
 	"log/slog"
 	"time"
 
+	"github.com/kgate/kgate/internal/admission"
 	"github.com/kgate/kgate/internal/transport"
 	"github.com/kgate/kgate/kmutex"
 )
@@ -86,7 +87,7 @@ func (g *Gateway) follow() {
 // left reports that the incarnation is out of the view because it left in
 // order: nothing of it was in flight, and no lease of it is waited for.
 func (g *Gateway) left() bool {
-	gone, known := g.cfg.Views.View().Gone(g.self)
+	gone, known := g.cfg.Views.View().LostMember(g.self)
 	return g.draining.Load() && known && !gone.Leased
 }
 
@@ -115,7 +116,7 @@ func (g *Gateway) rejoin(ended []<-chan struct{}) {
 func (g *Gateway) void(left bool) []<-chan struct{} {
 	g.mu.Lock()
 	pools := g.pools
-	g.pools = make(map[string]*pool)
+	g.pools = make(map[string]*poolDriver)
 	g.mu.Unlock()
 	refused, aborted := 0, 0
 	var ended []<-chan struct{}
@@ -139,14 +140,14 @@ func (g *Gateway) void(left bool) []<-chan struct{} {
 // void refuses who waits and aborts who is in flight, and returns how many that
 // are. The channel is closed when the last of those in flight has ended; nil:
 // nobody was.
-func (p *pool) void() (refused, aborted int, ended <-chan struct{}) {
+func (p *poolDriver) void() (refused, aborted int, ended <-chan struct{}) {
 	p.mu.Lock()
 	var aborts []func()
 	for s := range p.each {
 		switch {
 		case s.state == slotWaiting:
 			refused++
-			s.err = ErrIsolated
+			s.err = admission.Isolated
 			s.wake()
 			s.state = slotEnded
 		case s.held != nil: // its holder is elsewhere, and the slot goes to the heir

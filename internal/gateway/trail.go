@@ -21,7 +21,7 @@ const spanSize = 16 + 8
 type trail map[kmutex.Token]string
 
 // leaveTrail notes that s lets its token go. The caller holds the lock.
-func (p *pool) leaveTrail(s *Slot) {
+func (p *poolDriver) leaveTrail(s *Slot) {
 	if len(s.span) != spanSize || s.grant.Token == kmutex.NoToken {
 		return
 	}

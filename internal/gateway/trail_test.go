@@ -8,6 +8,7 @@ import (
 	"testing/synctest"
 	"time"
 
+	"github.com/kgate/kgate/internal/admission"
 	"github.com/kgate/kgate/internal/transport"
 	"github.com/kgate/kgate/kmutex"
 )
@@ -15,7 +16,7 @@ import (
 // TestTokenTellsWhereItWas: whoever has the token next is told of a sampled
 // holder, at its own gateway and at others, by way of home too; and of no other.
 func TestTokenTellsWhereItWas(t *testing.T) {
-	bindings(t, func(t *testing.T, binding string) {
+	bindings(t, func(t *testing.T, binding admission.Binding) {
 		f := newFleet(t, 3, 1, binding, time.Millisecond, PoolConfig{})
 		all := f.all()
 		before, earlier := all[0].hasSlot(t, strings.Repeat("a", spanSize)), strings.Repeat("a", spanSize)
@@ -28,7 +29,7 @@ func TestTokenTellsWhereItWas(t *testing.T) {
 			synctest.Wait()
 			before.Release()
 			now := <-next
-			if got := now.Entry().After; got != earlier {
+			if got := now.GrantInfo().After; got != earlier {
 				t.Errorf("holder %d comes after %q, want %q", i, got, earlier)
 			}
 			before, earlier = now, span
@@ -44,7 +45,7 @@ func TestTokenTellsWhereItWas(t *testing.T) {
 }
 
 func (n *node) hasSlot(t *testing.T, span string) *Slot {
-	s, err := n.Acquire(t.Context(), Ask{Pool: testPool, Wait: NoTimeout, Span: span})
+	s, err := n.Acquire(t.Context(), admission.Request{Pool: testPool, Wait: -1, Span: span})
 	if err != nil {
 		t.Error(err)
 		return new(Slot)
@@ -78,7 +79,7 @@ func TestTag(t *testing.T) {
 			t.Errorf("token %d comes from %q, want %q", q, span, sent[q])
 		}
 	}
-	where := kmutex.Message{Kind: kmutex.KindWhere}
+	where := kmutex.Message{Kind: kmutex.KindLocate}
 	here.depart(&where)
 	if where.Tag != nil || len(here) != 1 {
 		t.Error("a message without tokens takes spans along")

@@ -41,16 +41,16 @@ type identity struct {
 	Voided kmutex.Node `json:"voided,omitempty"`
 	// Leaving gateways do not want to be let in again.
 	Leaving bool `json:"leaving"`
-	// Founding gateways are about to start a cluster alone.
-	Founding bool `json:"founding"`
+	// Bootstrapping gateways are about to start a cluster alone.
+	Bootstrapping bool `json:"founding"`
 	// Last is the index of the newest entry of its log.
 	Last uint64 `json:"last"`
 	// Agreed is how far it knows the log to be agreed on.
 	Agreed raftfile.Position `json:"agreed"`
 	// Sees names the gateways that it would start a cluster with.
 	Sees []string `json:"sees"`
-	// Founders is the configuration that it started.
-	Founders []founder `json:"founders"`
+	// Servers is the configuration with which it bootstrapped the cluster.
+	Servers []bootstrapServer `json:"servers"`
 }
 
 // verdict is the answer to a command.
@@ -72,11 +72,11 @@ func (v verdict) err() error {
 }
 
 func (c *Cluster) identity() identity {
-	candidates, err := c.candidates(c.config.Discovery.Members())
+	first, err := c.bootstrapPeers(c.config.Discovery.Members())
 	if err != nil {
-		candidates = nil
+		first = nil
 	}
-	boot, voided := c.tenure.incarnation()
+	boot, voided := c.incarnation.current()
 	id := identity{
 		Name:    c.config.Name,
 		Boot:    boot,
@@ -85,13 +85,13 @@ func (c *Cluster) identity() identity {
 		Leaving: c.leaving.Load(),
 		Last:    c.raft.LastIndex(),
 		Agreed:  c.agreed(),
-		Sees:    seenBy(candidates),
+		Sees:    seenBy(first),
 	}
-	id.Founding = id.Last == 0 && c.config.BootstrapExpect == 1 && !c.config.Joining
+	id.Bootstrapping = id.Last == 0 && c.config.BootstrapExpect == 1 && !c.config.Joining
 	if id.Last > 0 {
 		id.Cluster = c.clusterID()
 		c.idMu.Lock()
-		id.Founders = c.founders
+		id.Servers = c.bootstrapped
 		c.idMu.Unlock()
 	}
 	return id

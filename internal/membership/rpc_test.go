@@ -129,7 +129,7 @@ func TestSpeaksForItself(t *testing.T) {
 		}
 	}
 	for _, answer := range []uint64{math.MaxUint64, maxTerm + 1, term + maxTermStep + 1} {
-		if err := (patient{c: g.Cluster}).answer(nil, &answer); err == nil || answer != 0 {
+		if err := (retryTransport{c: g.Cluster}).answer(nil, &answer); err == nil || answer != 0 {
 			t.Errorf("an answer in term %d: %v", answer, err)
 		}
 	}
