@@ -17,4 +17,5 @@ GOWORK=off go build -buildvcs=false -o "$new/kgate" ./cmd/kgate
 to=bin/test/$(sha256sum "$new/kgate" | cut -c1-16)
 mkdir -p "$to"
 mv "$new/kgate" "$to/kgate"
+find bin/test -mindepth 1 -maxdepth 1 -mmin +1440 -exec rm -rf {} +
 echo "$PWD/$to/kgate"
