@@ -40,7 +40,7 @@ func (p *poolDriver) post(l pool.Letter) {
 		defer cancel()
 		data, err := json.Marshal(&l)
 		if err == nil {
-			err = p.g.cfg.Links.SendPayload(ctx, l.To, poolTopic+p.name, data)
+			err = p.g.links.SendPayload(ctx, l.To, poolTopic+p.name, data)
 		}
 		if err == nil || p.g.ctx.Err() != nil {
 			return
@@ -100,7 +100,7 @@ func (g *Gateway) ReceivePayload(from kmutex.Node, topic string, payload []byte)
 	}
 	p := g.pool(name)
 	if p == nil {
-		return fmt.Errorf("%w: %q", ErrUnknownPool, name)
+		return fmt.Errorf("%w: %q", admission.ErrUnknownPool, name)
 	}
 	p.mu.Lock()
 	defer p.mu.Unlock()

@@ -18,9 +18,9 @@ import (
 type Redeemed struct {
 	g      *Gateway
 	self   kmutex.Node // incarnation that redeemed it
-	ticket Ticket
+	ticket admission.Ticket
 	// renew asks whoever has the ticket for one more time to live.
-	renew  func(context.Context) (Ticket, error)
+	renew  func(context.Context) (admission.Ticket, error)
 	cancel context.CancelFunc
 	timer  *time.Timer // loses the slot at until
 
@@ -32,39 +32,39 @@ type Redeemed struct {
 }
 
 // RedeemTicket lets one request have the slot of a granted ticket of the pool. It
-// fails with ErrTicketWaiting, ErrTicketUsed, ErrUnknownTicket, or as the other
+// fails with ErrTicketWaiting, ErrTicketUsed or ErrUnknownTicket, or as the other
 // ticket methods do. Its Release ends the ticket.
 func (g *Gateway) RedeemTicket(ctx context.Context, pool, id string) (*Redeemed, error) {
-	self := g.cfg.Views.Standing().Node
+	self := g.views.Standing().Node
 	// Asked before it is used, so that a ticket of another pool stays good.
 	t, err := g.onTicket(ctx, ticketCall{Op: opTest, ID: id})
 	switch {
 	case err != nil:
-		return nil, err
+		return nil, g.refusal(pool, err, 0)
 	case t.Pool != pool:
-		return nil, ErrUnknownTicket
+		return nil, admission.ErrUnknownTicket
 	case !t.Granted:
-		return nil, ErrTicketWaiting
+		return nil, admission.ErrTicketWaiting
 	}
 	sent := g.now()
 	if t, err = g.onTicket(ctx, ticketCall{Op: opUse, ID: id, Call: rand.Text()}); err != nil {
-		return nil, err
+		return nil, g.refusal(pool, err, 0)
 	}
 	r := &Redeemed{g: g, self: self, ticket: t}
-	r.renew = func(ctx context.Context) (Ticket, error) { return g.RenewTicket(ctx, t.ID) }
+	r.renew = func(ctx context.Context) (admission.Ticket, error) { return g.RenewTicket(ctx, t.ID) }
 	r.start(sent)
 	return r, nil
 }
 
 // usableUntil is when a slot that was renewed at sent may be used no longer: before its
 // owner can think so.
-func usableUntil(sent time.Time, t Ticket) time.Time {
+func usableUntil(sent time.Time, t admission.Ticket) time.Time {
 	return sent.Add(drift.Use(life(t)))
 }
 
 // life is how long a ticket lives after a sign of its holder. Less than its time to
 // live is left where the pool bounds the hold.
-func life(t Ticket) time.Duration { return min(t.TTL, t.Left) }
+func life(t admission.Ticket) time.Duration { return min(t.TTL, t.Left) }
 
 // start begins the life of a slot that was given, or renewed, at sent.
 func (r *Redeemed) start(sent time.Time) {
@@ -90,11 +90,11 @@ func (r *Redeemed) keep(ctx context.Context, renewed time.Time) {
 		}
 		sent := r.g.now()
 		t, err := r.try(ctx)
-		var ended *EndedError
+		var ended *admission.EndedError
 		switch {
 		case ctx.Err() != nil:
 			return
-		case errors.As(err, &ended), errors.Is(err, ErrUnknownTicket):
+		case errors.As(err, &ended), errors.Is(err, admission.ErrUnknownTicket):
 			r.lose()
 			return
 		case err != nil:
@@ -110,7 +110,7 @@ func (r *Redeemed) keep(ctx context.Context, renewed time.Time) {
 
 // try renews once. It leaves time for another try, because who has the ticket may
 // be silent, and another gateway have it soon.
-func (r *Redeemed) try(ctx context.Context) (Ticket, error) {
+func (r *Redeemed) try(ctx context.Context) (admission.Ticket, error) {
 	const longest = 5 * time.Second
 	r.mu.Lock()
 	left := r.until.Sub(r.g.now())
@@ -122,7 +122,7 @@ func (r *Redeemed) try(ctx context.Context) (Ticket, error) {
 
 // extend notes a renewal that was sent at sent, and answered with t, and reports
 // whether it was in time.
-func (r *Redeemed) extend(sent time.Time, t Ticket) bool {
+func (r *Redeemed) extend(sent time.Time, t admission.Ticket) bool {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	if r.lost || r.over {

@@ -4,7 +4,9 @@ import (
 	"cmp"
 	"context"
 	"errors"
+	"fmt"
 	"strconv"
+	"strings"
 	"time"
 
 	"github.com/kgate/kgate/internal/admission"
@@ -98,10 +100,14 @@ func (g *Gateway) Acquire(ctx context.Context, req admission.Request) (*Slot, er
 
 // missingPool says why there is no pool of a name here.
 func (g *Gateway) missingPool(name string) error {
-	if _, agreed := g.cfg.Views.View().Pool(name); agreed || !g.entitled(g.cfg.Views.Standing().Node) {
+	if _, agreed := g.views.View().Pool(name); agreed || !g.entitled(g.views.Standing().Node) {
 		return admission.Isolated
 	}
-	return ErrUnknownPool
+	var names []string
+	for _, p := range g.Pools() {
+		names = append(names, p.Name)
+	}
+	return fmt.Errorf("%w; there are: %s", admission.ErrUnknownPool, strings.Join(names, ", "))
 }
 
 // refusal returns the error of a request of the named pool, which may not exist.

@@ -5,6 +5,7 @@ import (
 	"slices"
 	"time"
 
+	"github.com/kgate/kgate/internal/admission"
 	"github.com/kgate/kgate/kmutex"
 )
 
@@ -37,7 +38,7 @@ func (s *stash) put(now time.Time, m stashed) error {
 		return gone
 	})
 	if expired || len(s.messages) >= stashLimit {
-		return fmt.Errorf("%w: %q, from node %d", ErrUnknownPool, m.pool, m.from)
+		return fmt.Errorf("%w: %q, from node %d", admission.ErrUnknownPool, m.pool, m.from)
 	}
 	m.at = now
 	s.messages = append(s.messages, m)

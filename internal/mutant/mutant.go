@@ -124,7 +124,7 @@ func (s Suite) verdict(t *testing.T, m Mutant, p planted) string {
 		}
 	}
 	by := cmp.Or(m.By, s.By)
-	args := slices.Concat([]string{"-test.paniconexit0", "-test.timeout=10m", "-test.run=" + by}, s.Args, m.Args)
+	args := slices.Concat([]string{"-test.paniconexit0", "-test.failfast", "-test.timeout=10m", "-test.run=" + by}, s.Args, m.Args)
 	run := exec.CommandContext(t.Context(), p.path, args...)
 	run.Dir, run.Env = s.Package, append(os.Environ(), chosen+"="+p.choice)
 	if s.Program != "" {

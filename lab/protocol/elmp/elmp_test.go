@@ -31,7 +31,7 @@ func TestExplore(t *testing.T) {
 		states, err := check.Explore(s.Scope)
 		t.Logf("%d nodes, %d requests each, %d leave, %d join: %d states", s.Nodes, s.Requests, s.Leaves, s.Joins, states)
 		if err != nil {
-			t.Error(err)
+			t.Fatal(err)
 		}
 	}
 }
