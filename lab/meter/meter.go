@@ -47,7 +47,7 @@ type Result struct {
 	Events uint64
 }
 
-// Count is how many messages there were of a type.
+// observations is how many messages there were of a type.
 type Count struct {
 	Type string
 	N    uint64
@@ -144,16 +144,16 @@ func (m *Meter) Result(now time.Duration) *Result {
 // Entries returns how many requests have been counted so far.
 func (m *Meter) Entries() uint64 { return m.r.Entries }
 
-// Throughput returns the entries per second.
-func (r *Result) Throughput() float64 {
+// throughput returns the entries per second.
+func (r *Result) throughput() float64 {
 	if r.Measured == 0 {
 		return 0
 	}
 	return float64(r.Entries) / r.Measured.Seconds()
 }
 
-// Sent returns how many messages there were in all.
-func (r *Result) Sent() uint64 {
+// sent returns how many messages there were in all.
+func (r *Result) sent() uint64 {
 	var n uint64
 	for _, c := range r.Messages {
 		n += c.N
@@ -162,7 +162,7 @@ func (r *Result) Sent() uint64 {
 }
 
 // MessagesPerEntry returns what an entry cost.
-func (r *Result) MessagesPerEntry() float64 { return r.perEntry(r.Sent()) }
+func (r *Result) MessagesPerEntry() float64 { return r.perEntry(r.sent()) }
 
 // HopsPerEntry returns how far a request went on average.
 func (r *Result) HopsPerEntry() float64 { return r.perEntry(r.Hops) }
@@ -174,12 +174,12 @@ func (r *Result) perEntry(n uint64) float64 {
 	return float64(n) / float64(r.Entries)
 }
 
-// Merge adds another run of the same kind.
-func (r *Result) Merge(o *Result) {
+// merge adds another run of the same kind.
+func (r *Result) merge(o *Result) {
 	r.Measured += o.Measured
 	r.Entries += o.Entries
 	r.Left += o.Left
-	r.Wait.Merge(&o.Wait)
+	r.Wait.merge(&o.Wait)
 	for i, d := range o.NodeMax {
 		r.NodeMax[i] = max(r.NodeMax[i], d)
 		r.NodeLast[i] = max(r.NodeLast[i], o.NodeLast[i])
