@@ -124,6 +124,7 @@ func (o requestObserver) Done(r *proxy.Record) {
 	p.Outcome(r.Outcome)
 	p.Answered(r.Status, r.RequestBytes, r.Bytes)
 	p.Retried(r.Retries)
+	p.Connected(r.NewConns, r.ReusedConns)
 	o.refusals.add(r)
 	if r.Hold > 0 { // it was admitted
 		p.Hold(r.Hold)
