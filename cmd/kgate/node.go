@@ -56,6 +56,7 @@ type node struct {
 	refusals    *refusalLog
 	// accessLog takes lines in JSON, commonLog those of web servers.
 	accessLog, commonLog *telemetry.Buffered
+	accessLines          []*telemetry.Queued // of both
 	tokens               atomic.Pointer[[]string]
 	once                 oncelog.Limit
 
@@ -103,6 +104,7 @@ func startNode(cfg *config.Config, log *slog.Logger, sockets map[string][]net.Li
 // reader of w.
 func (n *node) openLog(w io.Writer) *telemetry.Buffered {
 	lines := telemetry.NewQueued(w)
+	n.accessLines = append(n.accessLines, lines)
 	b := telemetry.NewBuffered(lines)
 	n.undo = append(n.undo, func() error { lines.Close(logPatience); return nil }, b.Flush)
 	return b
@@ -117,6 +119,7 @@ func (n *node) startMetrics(context.Context) error {
 	}); err != nil {
 		return err
 	}
+	n.metrics.CountDropped(telemetry.LogAccess, n.accessLines...)
 	for _, p := range n.cfg.Pools {
 		n.metrics.AddPool(p.Name)
 	}
