@@ -102,6 +102,7 @@ func countEverything(m *Metrics) {
 	p.Answered(200, 10, 20)
 	p.Answered(777, 1, 2)
 	p.Retried(2)
+	p.Connected(1, 3)
 	p.Slots(1)
 	p.Slots(0)
 	p.Hold(2 * time.Second)
@@ -195,6 +196,8 @@ func TestCounts(t *testing.T) {
 		"kgate_request_bytes_total,pool=a":                          11,
 		"kgate_response_bytes_total,pool=a":                         22,
 		"kgate_upstream_retries_total,pool=a":                       2,
+		"kgate_upstream_connections_total,connection=new,pool=a":    1,
+		"kgate_upstream_connections_total,connection=reused,pool=a": 3,
 		"kgate_recoveries_total,pool=a,reason=loss":                 1,
 		"kgate_recoveries_total,pool=a,reason=leave":                0,
 		"kgate_leader":                                         1,
@@ -406,6 +409,7 @@ func TestPools(t *testing.T) {
 	none.Waiting(1)
 	none.Answered(200, 1, 1)
 	none.Retried(1)
+	none.Connected(1, 1)
 	none.Slots(1)
 	none.Hold(1)
 	none.Upstream(1)

@@ -95,41 +95,41 @@ func tokensIn(data []byte) []string {
 
 // refreshTokens uses the admin tokens as their file has them now, if it can be
 // used.
-func (n *node) refreshTokens() {
-	tokens, err := readTokens(n.cfg.Node.AdminTokenFile)
-	switch before := n.adminTokens(); {
+func (s *server) refreshTokens() {
+	tokens, err := readTokens(s.cfg.Node.AdminTokenFile)
+	switch before := s.adminTokens(); {
 	case err != nil:
-		if n.once.First("admin token " + err.Error()) {
-			n.log.Error("the admin tokens cannot be read; the last good ones stay", slog.Any("error", err))
+		if s.once.First("admin token " + err.Error()) {
+			s.log.Error("the admin tokens cannot be read; the last good ones stay", slog.Any("error", err))
 		}
 	case !slices.Equal(tokens, before):
-		n.tokens.Store(&tokens)
-		n.log.Info("admin tokens read again", slog.Int("tokens", len(tokens)))
+		s.tokens.Store(&tokens)
+		s.log.Info("admin tokens read again", slog.Int("tokens", len(tokens)))
 	}
 }
 
 // adminTokens returns the tokens that are accepted now.
-func (n *node) adminTokens() []string {
-	if tokens := n.tokens.Load(); tokens != nil {
+func (s *server) adminTokens() []string {
+	if tokens := s.tokens.Load(); tokens != nil {
 		return *tokens
 	}
 	return nil
 }
 
 // warnOfOpenPorts says what cluster.insecure leaves open.
-func (n *node) warnOfOpenPorts() {
-	if !n.cfg.Cluster.Insecure || n.trust.secure != nil {
+func (s *server) warnOfOpenPorts() {
+	if !s.cfg.Cluster.Insecure || s.trust.secure != nil {
 		return
 	}
-	peer, gossip, _ := n.cfg.ForPeers()
-	n.log.Warn("cluster.insecure: whoever reaches these addresses can read and change k, take slots and speak as a gateway",
+	peer, gossip, _ := s.cfg.ForPeers()
+	s.log.Warn("cluster.insecure: whoever reaches these addresses can read and change k, take slots and speak as a gateway",
 		slog.String("peer", peer), slog.String("gossip", gossip), slog.String("remedy", "make a key with kgate keygen and name it with cluster.key_file"))
 }
 
 // warnOfOpenSecrets tells of files with secrets that other users of this machine
 // can read. Their group may: that is how services are handed what root owns.
-func (n *node) warnOfOpenSecrets() {
-	c := n.cfg
+func (s *server) warnOfOpenSecrets() {
+	c := s.cfg
 	for _, f := range []struct{ key, path string }{
 		{"node.admin_token_file", c.Node.AdminTokenFile},
 		{"cluster.key_file", c.Cluster.KeyFile},
@@ -145,7 +145,7 @@ func (n *node) warnOfOpenSecrets() {
 			continue // whoever reads it says so
 		}
 		if mode := info.Mode().Perm(); mode&0o027 != 0 {
-			n.log.Warn("a file with a secret is open to other users of this machine: chmod 600 is enough",
+			s.log.Warn("a file with a secret is open to other users of this machine: chmod 600 is enough",
 				slog.String("key", f.key), slog.String("file", f.path), slog.String("mode", fmt.Sprintf("%04o", mode)))
 		}
 	}

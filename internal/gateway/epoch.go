@@ -231,7 +231,7 @@ func (p *poolDriver) recover(epoch uint64) {
 		const patience = 10 * time.Second
 		ctx, cancel := context.WithTimeout(p.g.ctx, patience)
 		defer cancel()
-		if err := p.g.cfg.Views.Recover(ctx, p.name, epoch); err != nil && p.g.ctx.Err() == nil {
+		if err := p.g.views.Recover(ctx, p.name, epoch); err != nil && p.g.ctx.Err() == nil {
 			p.log.Error("the pool cannot move to a new epoch", slog.Uint64("epoch", epoch), slog.Any("error", err))
 		}
 	})

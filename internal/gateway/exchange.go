@@ -29,7 +29,7 @@ const FleetPath = "/v1/fleet/"
 // CallFleet asks the Fleet of another gateway, by POST if there is a body. The
 // path begins with a slash. It fails with ErrElsewhere for who is not in the view.
 func (g *Gateway) CallFleet(ctx context.Context, name, path string, body, into any) error {
-	m, in := g.cfg.Views.View().Named(name)
+	m, in := g.views.View().Named(name)
 	if !in {
 		return fmt.Errorf("%w: %s is not in the cluster", admission.ErrElsewhere, name)
 	}
@@ -58,13 +58,13 @@ func (g *Gateway) startExchange() {
 			const patience = 2 * time.Second
 			ctx, cancel := context.WithTimeout(ctx, patience)
 			defer cancel()
-			return g.cfg.Exchange.Dial(ctx, addr)
+			return g.exchange.Dial(ctx, addr)
 		},
 		MaxIdleConnsPerHost: 4,
 		IdleConnTimeout:     10 * time.Second,
 	}}
 	g.wg.Go(func() {
-		if err := g.server.Serve(g.cfg.Exchange); !errors.Is(err, http.ErrServerClosed) {
+		if err := g.server.Serve(g.exchange); !errors.Is(err, http.ErrServerClosed) {
 			g.cfg.Logger.Error("other gateways' calls cannot be taken in", slog.Any("error", err))
 		}
 	})

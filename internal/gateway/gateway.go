@@ -37,11 +37,14 @@ type Gateway struct {
 	rejoining atomic.Bool
 
 	// ctx ends at Close, and with it what runs in the background.
-	ctx    context.Context
-	cancel context.CancelFunc
-	wg     sync.WaitGroup
-	server *http.Server // of what other gateways ask
-	client *http.Client // to ask them
+	ctx      context.Context
+	cancel   context.CancelFunc
+	wg       sync.WaitGroup
+	links    Links
+	exchange Exchange
+	views    Views
+	server   *http.Server // of what other gateways ask
+	client   *http.Client // to ask them
 
 	mu    sync.RWMutex
 	pools map[string]*poolDriver
@@ -69,8 +72,10 @@ func New(cfg Config) (*Gateway, error) {
 	return g, nil
 }
 
-// Start follows the views and serves the other gateways, until Close.
-func (g *Gateway) Start() {
+// Start follows the views and serves the other gateways, until Close, which also
+// closes the exchange. The links deliver nothing before they have been given peers.
+func (g *Gateway) Start(links Links, exchange Exchange, views Views) {
+	g.links, g.exchange, g.views = links, exchange, views
 	g.startExchange()
 	g.wg.Go(g.watch)
 }
@@ -168,7 +173,7 @@ func (p *poolDriver) askInterval() time.Duration {
 		factor  = 4
 		unknown = time.Millisecond // round trip, until one is measured
 	)
-	rtt := cmp.Or(p.g.cfg.Links.MeanRTT(), unknown)
+	rtt := cmp.Or(p.g.links.MeanRTT(), unknown)
 	p.g.mu.RLock()
 	defer p.g.mu.RUnlock()
 	return factor * time.Duration(p.g.size) * rtt / 2
@@ -278,11 +283,9 @@ func (g *Gateway) Close() error {
 	g.cancel()
 	g.mu.Unlock()
 	var err error
-	if g.server != nil {
+	if g.server != nil { // it has been started
 		err = g.server.Close()
 		g.client.CloseIdleConnections()
-	} else {
-		err = g.cfg.Exchange.Close()
 	}
 	for _, p := range g.all() {
 		p.mu.Lock()

@@ -40,7 +40,7 @@ func (p *poolDriver) post(l pool.Letter) {
 		defer cancel()
 		data, err := json.Marshal(&l)
 		if err == nil {
-			err = p.g.cfg.Links.SendPayload(ctx, l.To, poolTopic+p.name, data)
+			err = p.g.links.SendPayload(ctx, l.To, poolTopic+p.name, data)
 		}
 		if err == nil || p.g.ctx.Err() != nil {
 			return

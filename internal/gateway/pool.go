@@ -137,7 +137,7 @@ func (p *poolDriver) sendAll(messages []kmutex.Envelope) (missed uint64) {
 		m := &messages[i]
 		p.watch.Sent(m.Message.Kind)
 		p.trail.depart(&m.Message)
-		if err := p.g.cfg.Links.Send(m.To, p.name, m.Message); err != nil && p.lost(m, err) {
+		if err := p.g.links.Send(m.To, p.name, m.Message); err != nil && p.lost(m, err) {
 			missed = m.Message.Epoch
 		}
 	}

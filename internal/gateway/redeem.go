@@ -35,7 +35,7 @@ type Redeemed struct {
 // fails with ErrTicketWaiting, ErrTicketUsed or ErrUnknownTicket, or as the other
 // ticket methods do. Its Release ends the ticket.
 func (g *Gateway) RedeemTicket(ctx context.Context, pool, id string) (*Redeemed, error) {
-	self := g.cfg.Views.Standing().Node
+	self := g.views.Standing().Node
 	// Asked before it is used, so that a ticket of another pool stays good.
 	t, err := g.onTicket(ctx, ticketCall{Op: opTest, ID: id})
 	switch {

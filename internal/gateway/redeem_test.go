@@ -141,7 +141,7 @@ func endsInTime(t *testing.T, o *owner, healthy time.Duration, fault func(contex
 
 // redeemedOf returns a slot that o's ticket has just been redeemed for.
 func redeemedOf(o *owner) (r *Redeemed, stop func()) {
-	g := &Gateway{now: time.Now, cfg: Config{Views: new(node)}}
+	g := &Gateway{now: time.Now, views: new(node)}
 	g.ctx, g.cancel = context.WithCancel(context.Background())
 	r = &Redeemed{g: g, ticket: o.ticket(), renew: o.renew}
 	r.start(time.Now())

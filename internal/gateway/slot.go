@@ -100,7 +100,7 @@ func (g *Gateway) Acquire(ctx context.Context, req admission.Request) (*Slot, er
 
 // missingPool says why there is no pool of a name here.
 func (g *Gateway) missingPool(name string) error {
-	if _, agreed := g.cfg.Views.View().Pool(name); agreed || !g.entitled(g.cfg.Views.Standing().Node) {
+	if _, agreed := g.views.View().Pool(name); agreed || !g.entitled(g.views.Standing().Node) {
 		return admission.Isolated
 	}
 	var names []string

@@ -16,7 +16,7 @@ import (
 
 // entitled reports whether the incarnation may have requests in flight now.
 func (g *Gateway) entitled(self kmutex.Node) bool {
-	s := g.cfg.Views.Standing()
+	s := g.views.Standing()
 	return self != 0 && s.Node == self && g.now().Before(s.Until)
 }
 
@@ -25,9 +25,9 @@ func (g *Gateway) watch() {
 	lapse := time.NewTimer(0)
 	defer lapse.Stop()
 	for {
-		changed := g.cfg.Views.Changed()
+		changed := g.views.Changed()
 		g.follow()
-		if left := g.cfg.Views.Standing().Until.Sub(g.now()); left > 0 {
+		if left := g.views.Standing().Until.Sub(g.now()); left > 0 {
 			lapse.Reset(left)
 		}
 		select {
@@ -41,7 +41,7 @@ func (g *Gateway) watch() {
 
 // follow takes over the newest agreed view and this gateway's standing in it.
 func (g *Gateway) follow() {
-	s := g.cfg.Views.Standing()
+	s := g.views.Standing()
 	// A lapsed incarnation is over, also while the views still name it: it must
 	// not be taken up again as one that runs nothing.
 	over := s.Node == 0 || !s.Until.IsZero() && !g.now().Before(s.Until)
@@ -56,11 +56,11 @@ func (g *Gateway) follow() {
 	}
 	if over {
 		if !g.rejoining.Load() {
-			g.cfg.Views.Rejoin() // should it have been lost before it was followed here
+			g.views.Rejoin() // should it have been lost before it was followed here
 		}
 		return
 	}
-	view := g.cfg.Views.View()
+	view := g.views.View()
 	if _, in := view.Member(s.Node); !in {
 		return
 	}
@@ -71,7 +71,7 @@ func (g *Gateway) follow() {
 			peers = append(peers, transport.Peer{Node: m.Node, Name: m.Name, Addr: m.PeerAddr})
 		}
 	}
-	for _, u := range g.cfg.Links.SetPeers(g.self, peers) {
+	for _, u := range g.links.SetPeers(g.self, peers) {
 		if p := g.pool(u.Pool); p != nil {
 			p.unsent(&u.Message)
 		}
@@ -87,7 +87,7 @@ func (g *Gateway) follow() {
 // left reports that the incarnation is out of the view because it left in
 // order: nothing of it was in flight, and no lease of it is waited for.
 func (g *Gateway) left() bool {
-	gone, known := g.cfg.Views.View().LostMember(g.self)
+	gone, known := g.views.View().LostMember(g.self)
 	return g.draining.Load() && known && !gone.Leased
 }
 
@@ -107,7 +107,7 @@ func (g *Gateway) rejoin(ended []<-chan struct{}) {
 		}
 	}
 	g.rejoining.Store(false)
-	g.cfg.Views.Rejoin()
+	g.views.Rejoin()
 }
 
 // void ends everything of the present incarnation: nothing waits any more, and
@@ -127,7 +127,7 @@ func (g *Gateway) void(left bool) []<-chan struct{} {
 			ended = append(ended, ch)
 		}
 	}
-	g.cfg.Links.SetPeers(0, nil)
+	g.links.SetPeers(0, nil)
 	if !left || refused+aborted > 0 {
 		g.cfg.Observer.LeaseLost()
 		g.cfg.Logger.Warn("no longer entitled to admit: coming back as a new incarnation",

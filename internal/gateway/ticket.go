@@ -83,7 +83,7 @@ func (g *Gateway) poolOf(owner kmutex.Node, id string) (*poolDriver, error) {
 		}
 		p.mu.Unlock()
 	}
-	if pending || !g.entitled(g.cfg.Views.Standing().Node) {
+	if pending || !g.entitled(g.views.Standing().Node) {
 		return nil, admission.ErrElsewhere // not taken over yet
 	}
 	return nil, admission.ErrUnknownTicket

@@ -82,7 +82,7 @@ func (g *Gateway) onTicket(ctx context.Context, c ticketCall) (admission.Ticket,
 }
 
 func (g *Gateway) askTicket(ctx context.Context, owner kmutex.Node, c ticketCall) (admission.Ticket, error) {
-	view, standing := g.cfg.Views.View(), g.cfg.Views.Standing()
+	view, standing := g.views.View(), g.views.Standing()
 	if !g.entitled(standing.Node) {
 		return admission.Ticket{}, admission.Isolated
 	}

@@ -51,7 +51,7 @@ func (p *poolDriver) takeTicket(req admission.Request, ttl time.Duration, note s
 // first; from then on what lost gateways leave is looked after.
 func (p *poolDriver) openTickets(ctx context.Context) error {
 	for {
-		changed := p.g.cfg.Views.Changed()
+		changed := p.g.views.Changed()
 		p.mu.Lock()
 		alive := p.alive()
 		ready := alive && p.core.Tickets() != nil
@@ -62,7 +62,7 @@ func (p *poolDriver) openTickets(ctx context.Context) error {
 		case ready:
 			return nil
 		}
-		if err := p.g.cfg.Views.UseTickets(ctx, p.name); err != nil {
+		if err := p.g.views.UseTickets(ctx, p.name); err != nil {
 			return fmt.Errorf("%w: %w", admission.Isolated, err)
 		}
 		select {

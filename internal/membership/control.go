@@ -29,6 +29,7 @@ const (
 	pathLease    = "/v1/lease"
 	pathTerm     = "/v1/term"
 	pathReach    = "/v1/reach"
+	pathState    = "/v1/state"
 )
 
 // identity is what a gateway says about itself. Fields may be added.
@@ -106,6 +107,7 @@ func (c *Cluster) newControl() *http.Server {
 		writeJSON(w, http.StatusOK, reach{Unreached: c.unreached(r.Context(), r.URL.Query()["of"]...)})
 	})
 	mux.HandleFunc("GET "+pathTerm, c.serveTerm)
+	mux.HandleFunc("GET "+pathState, c.serveState)
 	mux.HandleFunc("POST "+pathLease, c.serveLease)
 	mux.HandleFunc("POST "+pathCommands, c.serveCommand)
 	return &http.Server{

@@ -75,10 +75,6 @@ func readSwitched(path string) (*switchedFile, error) {
 
 func (f *switchedFile) offset(p token.Pos) int { return f.fset.Position(p).Offset }
 
-func (f *switchedFile) text(n ast.Node) string {
-	return string(f.source[f.offset(n.Pos()):f.offset(n.End())])
-}
-
 // add copies the function d, with the change at that offset.
 func (f *switchedFile) add(number int, d *ast.FuncDecl, at int, c Change) error {
 	begin, end := f.offset(d.Pos()), f.offset(d.End())

@@ -86,10 +86,14 @@ var allowed = map[string][]string{
 	"lab/plan":                   {"lab", "lab/experiment", "lab/meter", "lab/protocol", "lab/protocol/fairk", "lab/protocol/static", "lab/workload"},
 	"internal/membership/leader": {"kmutex", "internal/membership/lease"},
 	"internal/membership/lease":  {"internal/drift", "kmutex"},
+	"internal/node": {
+		"chordring", "chordring/serfring", "internal/admin", "internal/admission", "internal/gateway", "internal/membership", "internal/transport",
+		"kmutex", "proxy", "telemetry",
+	},
 	"cmd/kgate": {
-		"internal/admission", "internal/admin", "chordring", "chordring/serfring", "client", "internal/config", "configs", "internal/demo", "internal/gateway", "internal/clusterkey", "internal/peercert", "internal/socket", "kmutex",
-		"lab/experiment", "lab/fuzz", "lab/meter", "lab/plan", "lab/report", "internal/membership", "internal/oncelog",
-		"proxy", "telemetry", "internal/transport",
+		"client", "configs", "internal/admin", "internal/admission", "internal/clusterkey", "internal/config", "internal/demo", "internal/node",
+		"internal/oncelog", "internal/peercert", "internal/socket", "lab/experiment", "lab/fuzz", "lab/meter", "lab/plan", "lab/report",
+		"proxy", "telemetry",
 	},
 }
 

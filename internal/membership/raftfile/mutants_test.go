@@ -29,8 +29,8 @@ func TestMutantsAreCaught(t *testing.T) {
 		},
 		{
 			Name: "each number of a vote is written", File: "stores.go",
-			Old:    "k != keyTerm && k != keyVoteTerm",
-			New:    "k != keyTerm+keyVoteTerm",
+			Old:    "k != keyTerm && k != KeyVoteTerm",
+			New:    "k != keyTerm+KeyVoteTerm",
 			Caught: "syncs, want", By: "^TestOneSyncForAVote$",
 		},
 		{
