@@ -32,10 +32,10 @@ type server struct {
 	metrics *telemetry.Metrics
 	// accessLines are what the access logs are written to.
 	accessLines []*telemetry.Queued
-	tracer  trace.Tracer // nil: no traces
-	keys    peerKeys     // the node
-	clients *proxy.Server
-	admin   *http.Server
+	tracer      trace.Tracer // nil: no traces
+	keys        peerKeys     // the node
+	clients     *proxy.Server
+	admin       *http.Server
 
 	upstreams   upstreamTrust             // as the node has it
 	certificate *proxy.Certificate        // of listen.https; nil: none
