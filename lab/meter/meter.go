@@ -1,7 +1,6 @@
 package meter
 
 import (
-	"slices"
 	"time"
 )
 
@@ -144,14 +143,6 @@ func (m *Meter) Result(now time.Duration) *Result {
 // Entries returns how many requests have been counted so far.
 func (m *Meter) Entries() uint64 { return m.r.Entries }
 
-// throughput returns the entries per second.
-func (r *Result) throughput() float64 {
-	if r.Measured == 0 {
-		return 0
-	}
-	return float64(r.Entries) / r.Measured.Seconds()
-}
-
 // sent returns how many messages there were in all.
 func (r *Result) sent() uint64 {
 	var n uint64
@@ -174,30 +165,3 @@ func (r *Result) perEntry(n uint64) float64 {
 	return float64(n) / float64(r.Entries)
 }
 
-// merge adds another run of the same kind.
-func (r *Result) merge(o *Result) {
-	r.Measured += o.Measured
-	r.Entries += o.Entries
-	r.Left += o.Left
-	r.Wait.merge(&o.Wait)
-	for i, d := range o.NodeMax {
-		r.NodeMax[i] = max(r.NodeMax[i], d)
-		r.NodeLast[i] = max(r.NodeLast[i], o.NodeLast[i])
-	}
-	r.Oldest = max(r.Oldest, o.Oldest)
-	for _, c := range o.Messages {
-		i := slices.IndexFunc(r.Messages, func(have Count) bool { return have.Type == c.Type })
-		if i < 0 {
-			r.Messages = append(r.Messages, c)
-		} else {
-			r.Messages[i].N += c.N
-		}
-	}
-	r.Hops += o.Hops
-	r.Busy += o.Busy
-	r.Idle += o.Idle
-	r.Inversions += o.Inversions
-	r.Overtakes += o.Overtakes
-	r.MaxRunning = max(r.MaxRunning, o.MaxRunning)
-	r.Events += o.Events
-}

@@ -52,7 +52,7 @@ func TestDamaged(t *testing.T) {
 		}
 		if err != nil {
 			refused++
-			if !errors.Is(err, ErrDisk) || !strings.Contains(err.Error(), "move it away") && !strings.Contains(err.Error(), "move the file away") && !strings.Contains(err.Error(), "newer version") {
+			if !errors.Is(err, errDisk) || !strings.Contains(err.Error(), "move it away") && !strings.Contains(err.Error(), "move the file away") && !strings.Contains(err.Error(), "newer version") {
 				t.Errorf("%d: %v", i, err)
 			}
 		}

@@ -26,13 +26,13 @@ import (
 
 // Errors.
 var (
-	// ErrDisk: the file cannot be read or written. What it wraps says why, and
+	// errDisk: the file cannot be read or written. What it wraps says why, and
 	// what to do.
-	ErrDisk = errors.New("disk: tickets")
-	// ErrNewer: a newer version of kgate has written the file.
-	ErrNewer = errors.New("written by a newer version")
-	// ErrForeign: the file belongs to another cluster.
-	ErrForeign = errors.New("of another cluster")
+	errDisk = errors.New("disk: tickets")
+	// errNewer: a newer version of kgate has written the file.
+	errNewer = errors.New("written by a newer version")
+	// errForeign: the file belongs to another cluster.
+	errForeign = errors.New("of another cluster")
 )
 
 const (
@@ -131,9 +131,9 @@ func (s *Store) begin(cluster string) error {
 			}
 			switch {
 			case have.Format > format:
-				return fmt.Errorf("%w: format %d, this one knows %d", ErrNewer, have.Format, format)
+				return fmt.Errorf("%w: format %d, this one knows %d", errNewer, have.Format, format)
 			case have.Cluster != cluster:
-				return fmt.Errorf("%w: %q, this one is %q", ErrForeign, have.Cluster, cluster)
+				return fmt.Errorf("%w: %q, this one is %q", errForeign, have.Cluster, cluster)
 			}
 			return s.readVersions(tx)
 		}
@@ -370,9 +370,9 @@ func errDamaged(err error) error { return fmt.Errorf("%w: %w", errDamage, err) }
 func (s *Store) fail(err error) error {
 	var advice string
 	switch {
-	case errors.Is(err, ErrNewer):
+	case errors.Is(err, errNewer):
 		advice = "; run the newer version, or move the file away: the tickets in it are lost then"
-	case errors.Is(err, ErrForeign):
+	case errors.Is(err, errForeign):
 		advice = "; give each gateway a data_dir of its own, or move the file away"
 	case errors.Is(err, bolterrors.ErrTimeout):
 		advice = "; another kgate has it open: give each gateway a data_dir of its own"
@@ -384,5 +384,5 @@ func (s *Store) fail(err error) error {
 		errors.Is(err, bolterrors.ErrVersionMismatch), strings.Contains(err.Error(), "file size too small"):
 		advice = "; the file is damaged or not kgate's: move it away, the tickets in it are lost then"
 	}
-	return fmt.Errorf("%w: %s: %w%s", ErrDisk, s.path, err, advice)
+	return fmt.Errorf("%w: %s: %w%s", errDisk, s.path, err, advice)
 }

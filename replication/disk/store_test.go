@@ -144,15 +144,15 @@ func TestForeignNewerDamaged(t *testing.T) {
 		is     error
 		says   string
 	}{
-		"foreign": {func(t *testing.T, dir string) { rewrite(t, dir, meta{Format: format, Cluster: "other"}) }, ErrForeign, `"other", this one is "c"`},
-		"newer":   {func(t *testing.T, dir string) { rewrite(t, dir, meta{Format: 2, Cluster: "c"}) }, ErrNewer, "run the newer version"},
+		"foreign": {func(t *testing.T, dir string) { rewrite(t, dir, meta{Format: format, Cluster: "other"}) }, errForeign, `"other", this one is "c"`},
+		"newer":   {func(t *testing.T, dir string) { rewrite(t, dir, meta{Format: 2, Cluster: "c"}) }, errNewer, "run the newer version"},
 		"damaged": {func(t *testing.T, dir string) { rewrite(t, dir, "garbage") }, errDamage, "move it away"},
 		"no bolt": {func(t *testing.T, dir string) {
 			if err := os.WriteFile(filepath.Join(dir, fileName), []byte(strings.Repeat("garbage ", 5000)), 0o600); err != nil {
 				t.Fatal(err)
 			}
-		}, ErrDisk, "move it away"},
-		"open": {func(t *testing.T, dir string) { open(t, dir) }, ErrDisk, "another kgate has it open"},
+		}, errDisk, "move it away"},
+		"open": {func(t *testing.T, dir string) { open(t, dir) }, errDisk, "another kgate has it open"},
 		"a file": {func(t *testing.T, dir string) {
 			if err := errors.Join(os.RemoveAll(dir), os.WriteFile(dir, nil, 0o600)); err != nil {
 				t.Fatal(err)
@@ -166,7 +166,7 @@ func TestForeignNewerDamaged(t *testing.T) {
 				t.Fatal(err)
 			}
 			tc.change(t, dir)
-			if _, err := Open(dir, "c"); !errors.Is(err, ErrDisk) || !errors.Is(err, tc.is) || !strings.Contains(err.Error(), tc.says) {
+			if _, err := Open(dir, "c"); !errors.Is(err, errDisk) || !errors.Is(err, tc.is) || !strings.Contains(err.Error(), tc.says) {
 				t.Errorf("%v", err)
 			}
 		})

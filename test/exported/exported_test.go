@@ -81,7 +81,7 @@ func keyOf(obj types.Object) string {
 	if f, ok := obj.(*types.Func); ok {
 		if recv := f.Origin().Signature().Recv(); recv != nil {
 			named := namedOf(recv.Type())
-			if named == nil {
+			if named == nil || !named.Obj().Exported() {
 				return ""
 			}
 			return obj.Pkg().Path() + "." + named.Obj().Name() + "." + obj.Name()

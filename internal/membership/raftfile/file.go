@@ -60,8 +60,8 @@ var (
 // leastRewrite is the size up to which a file is never written again.
 const leastRewrite = 1 << 20
 
-// ErrClosed is the error of writes to a closed file.
-var ErrClosed = errors.New("raftfile: closed")
+// errClosed is the error of writes to a closed file.
+var errClosed = errors.New("raftfile: closed")
 
 // Open opens the file at path, or makes one. Beside it there are path.lock, and
 // path.new while the file is being written again.
@@ -157,7 +157,7 @@ func (f *File) Close() error {
 		f.lock = nil
 	}
 	if f.broken == nil {
-		f.broken = ErrClosed
+		f.broken = errClosed
 	}
 	return errors.Join(errs...)
 }

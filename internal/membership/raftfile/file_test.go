@@ -90,7 +90,7 @@ func TestReopen(t *testing.T) {
 		t.Errorf("snapshot %q", b[:n])
 	}
 	try(t, f.Close())
-	if err := f.SetNote(json.RawMessage("1")); !errors.Is(err, ErrClosed) {
+	if err := f.SetNote(json.RawMessage("1")); !errors.Is(err, errClosed) {
 		t.Errorf("after Close: %v", err)
 	}
 }
