@@ -127,6 +127,7 @@ func countEverything(m *Metrics) {
 	m.Refused("Foreign\nWords")
 	m.spans(3, true)
 	m.spans(2, false)
+	m.CountDropped(LogAccess, &Queued{dropped: 2})
 	m.SetSource(fixedSource{
 		Leader: true, Voter: true, Voters: 3, LossesTolerated: 1, ClientConnections: 12, Reloaded: time.Unix(1_800_000_000, 0),
 		Peers:        map[string]PeerState{"gw-2": {Up: true, RTT: 2 * time.Millisecond}},
@@ -167,6 +168,8 @@ func TestCounts(t *testing.T) {
 		"kgate_trace_spans_total,result=taken":                      3,
 		"kgate_trace_spans_total,result=lost":                       2,
 		"kgate_replica_lag,successor=gw-2":                          3,
+		"kgate_log_lines_dropped_total,log=access":                  2,
+		"kgate_log_lines_dropped_total,log=process":                 0,
 		"kgate_upstream_healthy,pool=a,upstream=http://10.0.1.1:80": 1,
 		"kgate_upstream_healthy,pool=a,upstream=http://10.0.1.2:80": 0,
 		"kgate_message_batch_size,sum":                              7,

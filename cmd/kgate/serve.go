@@ -81,6 +81,7 @@ func (c *serveCommand) Run(std streams, misspelt misspelt) error {
 	if err != nil {
 		return err
 	}
+	s.metrics.CountDropped(telemetry.LogProcess, lines)
 	for _, text := range misspelt {
 		log.Warn("unknown environment variable", slog.String("text", text))
 	}

@@ -30,10 +30,12 @@ type server struct {
 	log *slog.Logger
 
 	metrics *telemetry.Metrics
-	tracer  trace.Tracer // nil: no traces
-	keys    peerKeys     // the node
-	clients *proxy.Server
-	admin   *http.Server
+	// accessLines are what the access logs are written to.
+	accessLines []*telemetry.Queued
+	tracer      trace.Tracer // nil: no traces
+	keys        peerKeys     // the node
+	clients     *proxy.Server
+	admin       *http.Server
 
 	upstreams   upstreamTrust             // as the node has it
 	certificate *proxy.Certificate        // of listen.https; nil: none
@@ -81,6 +83,7 @@ func startServer(cfg *config.Config, log *slog.Logger, sockets map[string][]net.
 // reader of w.
 func (s *server) openLog(w io.Writer) *telemetry.Buffered {
 	lines := telemetry.NewQueued(w)
+	s.accessLines = append(s.accessLines, lines)
 	b := telemetry.NewBuffered(lines)
 	s.undo = append(s.undo, func() error { lines.Close(logPatience); return nil }, b.Flush)
 	return b
@@ -112,6 +115,7 @@ func (s *server) startNode() error {
 	if err != nil {
 		return err
 	}
+	s.metrics.CountDropped(telemetry.LogAccess, s.accessLines...)
 	if endpoint := s.cfg.Telemetry.OTLPEndpoint; endpoint != "" {
 		tracing, err := telemetry.NewTracing(telemetry.TracingConfig{
 			Endpoint: endpoint, Gateway: s.cfg.Node.Name, Version: version, Metrics: s.metrics, Logger: s.log,

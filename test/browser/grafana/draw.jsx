@@ -147,7 +147,7 @@ function Panel({ panel }) {
 }
 
 function Dashboard({ rows }) {
-  return rows.map(({ title, id, panels, y }) => <section key={id} id={`row-${id}`} data-title={title}>
+  return rows.map(({ title, id, panels, y }) => <section className="dashboard-row" key={id}>
     <h2>{title}</h2>
     <div className="grid" style={{ height: Math.max(...panels.map((p) => p.gridPos.y + p.gridPos.h - y)) * (unit + gap) }}>
       {panels.map((p) => <div key={p.id} data-panel={p.title} style={{ position: "absolute", left: p.gridPos.x * (total + gap) / 24, top: (p.gridPos.y - y) * (unit + gap) }}>
@@ -176,7 +176,7 @@ async function load() {
 window.__grafana_public_path__ = "/public/";
 const style = document.createElement("style");
 style.textContent = `body { background: ${theme.colors.background.canvas}; color: ${theme.colors.text.primary}; width: ${total}px; font: 14px Inter, sans-serif; margin: 0; padding: 8px; }
-  section h2 { font-size: 16px; font-weight: 500; margin: 8px 0; } .grid { position: relative; } .empty { color: ${theme.colors.text.secondary}; display: grid; height: 100%; place-items: center; font-size: 18px; }`;
+  .dashboard-row h2 { font-size: 16px; font-weight: 500; margin: 8px 0; } .grid { position: relative; } .empty { color: ${theme.colors.text.secondary}; display: grid; height: 100%; place-items: center; font-size: 18px; }`;
 document.head.append(style);
 load().then((rows) => {
   createRoot(document.getElementById("root")).render(<data.ThemeContext.Provider value={theme}><ui.GlobalStyles /><ui.PortalContainer /><Dashboard rows={rows} /></data.ThemeContext.Provider>);
