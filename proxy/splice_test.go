@@ -21,7 +21,9 @@ type splicedConn struct {
 	bytes *atomic.Int64
 }
 
-func (c splicedConn) SyscallConn() (syscall.RawConn, error) { return c.Conn.(syscall.Conn).SyscallConn() }
+func (c splicedConn) SyscallConn() (syscall.RawConn, error) {
+	return c.Conn.(syscall.Conn).SyscallConn()
+}
 
 func (c splicedConn) ReadFrom(r io.Reader) (int64, error) {
 	n, err := c.Conn.(*net.TCPConn).ReadFrom(r)
