@@ -3,10 +3,12 @@
 -- newer, loaded with lua-load (not lua-load-per-thread). haproxy.cfg beside this
 -- file shows its use; docs/keep-your-haproxy.md says what it promises.
 --
--- A ticket is asked for, kept and given back by tasks of this script, never by
--- the stream that needs it: HAProxy may drop a stream at any point, and a stream
--- that is dropped while it asks would leave a ticket behind that nobody knows.
--- The filter sees the end of every stream, however it ends.
+-- A ticket is asked for, awaited, kept and given back by tasks of this script, never
+-- by the stream that needs it. HAProxy may drop a stream at any point: a stream
+-- dropped while it asks would leave a ticket behind that nobody knows, and HAProxy
+-- 2.6 corrupts its memory when it drops one whose Lua code waits for a socket. So a
+-- stream waits in the filter, which looks now and then whether its slot has come and
+-- sees the end of every stream, however it ends.
 
 local function setting(name, default)
   local value = os.getenv(name)
@@ -24,15 +26,16 @@ end
 local ttl = number("KGATE_TTL", 10, 2, 600)        -- seconds that a slot outlives this HAProxy
 local wait = number("KGATE_WAIT", 60, 0, 86400)    -- seconds that a request waits at most
 local cli = setting("KGATE_CLI", nil)              -- HAProxy's own admin socket: to break off a stream
-local headers = {["content-type"] = {"application/json"}}
-local gateways = {}                                -- base URLs, asked in turn
-for url in setting("KGATE_ADMIN", "http://127.0.0.1:9080"):gmatch("[^%s,]+") do
-  table.insert(gateways, (url:gsub("/$", "")))
+local authorization = ""
+local gateways = {}                                -- asked in turn
+for host, port in setting("KGATE_ADMIN", "127.0.0.1:9080"):gmatch("([%w.:%[%]]+):(%d+)") do
+  table.insert(gateways, {host = (host:gsub("[%[%]]", "")), port = tonumber(port)})
 end
+assert(#gateways > 0, "KGATE_ADMIN has no address such as 10.0.0.1:9080; HAProxy's Lua does not resolve names")
 local token_file = setting("KGATE_TOKEN_FILE", nil)
 if token_file then
   local file = assert(io.open(token_file))
-  headers["authorization"] = {"Bearer " .. file:read("l")}
+  authorization = "Authorization: Bearer " .. file:read("l") .. "\r\n"
   file:close()
 end
 
@@ -55,54 +58,80 @@ local function seconds(text) -- of "1m29.5s"
   return sum
 end
 
--- Jobs wait in queues for tasks that were started with HAProxy: a task for each
--- job would leak memory in HAProxy 2.6. A queue holds at most a few jobs for each
--- stream, so it is as bounded as maxconn.
-local streams = {} -- by number
-local active = 0   -- how many of them have asked for a slot
+-- Jobs wait in queues for tasks. Tasks stay, and look for the next job, because each
+-- new one leaks some memory in HAProxy 2.6. More start when all are busy, as many
+-- as there are streams at most, and end when they have been idle for long.
+local streams = 0 -- how many have asked for a slot and have not ended
 
-local function queue(workers)
-  local first, last, jobs = 1, 0, {}
-  local function work()
-    while true do
-      if first > last then
-        core.msleep(active > 0 and 4 or 20)
+local function queue(least)
+  local first, last, jobs, tasks, idle = 1, 0, {}, 0, 0
+  local work
+  local function take()
+    local job = jobs[first]
+    jobs[first], first = nil, first + 1
+    if first <= last and idle == 0 then
+      tasks = tasks + 1
+      core.register_task(work)
+    end
+    local ok, err = pcall(job[1], job[2])
+    if not ok then core.log(core.err, "kgate: " .. tostring(err)) end
+  end
+  work = function()
+    local resting = mark()
+    while tasks <= least or since(resting) < 30 do
+      if first <= last then
+        take()
+        resting = mark()
       else
-        local job = jobs[first]
-        jobs[first], first = nil, first + 1
-        local ok, err = pcall(job[1], job[2])
-        if not ok then core.log(core.err, "kgate: " .. tostring(err)) end
+        idle = idle + 1
+        core.msleep(streams > 0 and 4 or 20)
+        idle = idle - 1
       end
     end
+    tasks = tasks - 1
   end
-  for _ = 1, workers do core.register_task(work) end
+  for _ = 1, least do
+    tasks = tasks + 1
+    core.register_task(work)
+  end
   return function(f, s)
     last = last + 1
     jobs[last] = {f, s}
   end
 end
 
-local new_jobs = queue(8)  -- tickets to ask for
-local care_jobs = queue(8) -- tickets to keep and give back: never behind those
+local wait_jobs = queue(8) -- a ticket to ask for and to wait for
+local care_jobs = queue(8) -- a ticket to keep or to give back: never behind those
 
--- ask sends a request about tickets to the gateway that answered last, and to the
--- others if that one cannot tell.
+-- exchange sends one request to a gateway and returns the status, the body and the
+-- Retry-After of its answer. (core.httpclient takes twice as long.)
+local function exchange(gateway, method, path, body, within)
+  local socket = core.tcp()
+  socket:settimeout(within)
+  if not socket:connect(gateway.host, gateway.port) then return nil end
+  socket:send(string.format("%s /.kgate/tickets%s HTTP/1.0\r\nHost: %s:%d\r\n%sContent-Type: application/json\r\nContent-Length: %d\r\n\r\n%s",
+    method, path, gateway.host, gateway.port, authorization, #(body or ""), body or ""))
+  local answer = socket:receive("*a")
+  socket:close()
+  local head, text = (answer or ""):match("^(HTTP/.-\r\n)\r\n(.*)$")
+  if not head then return nil end
+  return tonumber(head:match("^HTTP/%d.%d (%d+)")), text, head:match("\r\n[Rr]etry%-[Aa]fter: *(%d+)")
+end
+
+-- ask asks the gateway that answered last, and the others if that one cannot tell.
 local good = 1
 local function ask(method, path, body, within)
-  local answer
+  local text, retry_after
   for i = 0, #gateways - 1 do
     local at = (good + i - 1) % #gateways + 1
-    local client = core.httpclient()
-    answer = client[method](client, {
-      url = gateways[at] .. "/.kgate/tickets" .. path,
-      headers = headers, body = body, timeout = math.ceil(within * 1000),
-    })
-    if answer and answer.status and answer.status >= 200 and answer.status < 500 then
+    local status
+    status, text, retry_after = exchange(gateways[at], method, path, body, within)
+    if status and status < 500 then
       good = at
-      return answer.status, answer.body or "", answer.headers or {}
+      return status, text, retry_after
     end
   end
-  return 503, answer and answer.body or "", answer and answer.headers or {}
+  return 503, text or "", retry_after
 end
 
 local function gone(status) return status == 404 or status == 410 end
@@ -118,7 +147,7 @@ end
 
 local function give_back(s)
   for _ = 1, 3 do
-    local status = ask("delete", "/" .. s.id, nil, ttl / 3)
+    local status = ask("DELETE", "/" .. s.id, nil, ttl / 3)
     if status == 204 or gone(status) then return end
     core.msleep(200)
   end
@@ -129,10 +158,10 @@ local function create(s)
   if s.over then return end
   local sent = mark()
   local body = string.format('{"pool":"%s","ttl":"%ds","note":"haproxy"}', s.pool, ttl)
-  local status, text, fields = ask("post", "", body, math.min(5, ttl / 2))
+  local status, text, retry_after = ask("POST", "", body, math.min(5, ttl / 2))
   if status ~= 201 then
     s.why = (text:match('"detail":"([^"]*)"') or "no kgate answers") .. " (" .. status .. ")"
-    s.retry_after = fields["retry-after"] and fields["retry-after"][0]
+    s.retry_after = retry_after
     s.refused = status == 429 and "queue-full" or "unavailable"
     return
   end
@@ -178,7 +207,7 @@ end
 
 local function renew(s)
   local sent = mark()
-  local status, text = ask("put", "/" .. s.id, nil, ttl / 6)
+  local status, text = ask("PUT", "/" .. s.id, nil, ttl / 6)
   if status == 200 then
     heard(s, text, sent)
   elseif gone(status) and held[s] then
@@ -204,57 +233,14 @@ core.register_task(function()
   end
 end)
 
--- The filter numbers streams and sees them end.
-local Filter = {id = "kgate", flags = filter.FLT_CFG_FL_HTX}
-Filter.__index = Filter
-function Filter:new() return setmetatable({channels = 0}, self) end
-
-local count = 0
-function Filter:start_analyze(txn)
-  self.channels = self.channels + 1
-  if self.stream then return end
-  count = count + 1
-  self.stream, self.key = {}, count
-  streams[count] = self.stream
-  txn:set_var("txn.kgate", count)
-end
-
--- A filter that does not look at data does not see the end of a WebSocket.
-function Filter:http_headers(txn, message)
-  if message:is_resp() and tonumber(message:get_stline().code) == 101 then
-    filter.register_data_filter(self, txn.req)
-    filter.register_data_filter(self, txn.res)
-  end
-end
-
-function Filter:end_analyze()
-  self.channels = self.channels - 1
-  local s = self.stream
-  if self.channels > 0 or s.over then return end
-  s.over = true
-  streams[self.key], held[s] = nil, nil
-  if s.pool then active = active - 1 end
-  if s.id then care_jobs(give_back, s) end
-end
-
-core.register_filter("kgate", Filter, function(f) return f end)
-
-local function refuse(txn, why, retry_after)
-  local reply = txn:reply{status = 503, reason = "Service Unavailable"}
-  reply:add_header("Retry-After", retry_after or "1")
-  reply:add_header("Kgate-Refusal", why)
-  reply:add_header("Cache-Control", "no-store")
-  txn:done(reply)
-end
-
 -- await asks for the ticket until it is granted, and returns why not if it is not.
 local function await(s)
-  while not s.granted do
+  while not s.granted and not s.over do
     local left = wait - since(s.asked)
     if left <= 0 then return "timeout" end
     local poll = math.min(left, ttl / 3, 20)
     local sent = mark()
-    local status, text = ask("get", string.format("/%s?wait=%dms", s.id, math.ceil(poll * 1000)), nil, poll + math.min(5, ttl / 3))
+    local status, text = ask("GET", string.format("/%s?wait=%dms", s.id, math.ceil(poll * 1000)), nil, poll + math.min(5, ttl / 3))
     if status == 200 then
       heard(s, text, sent)
     elseif gone(status) then
@@ -265,27 +251,95 @@ local function await(s)
       core.msleep(200)
     end
   end
-  if since(s.sent) > s.term / 2 then renew(s) end -- too little is left to begin with
-  if since(s.sent) > s.term / 2 then return "unavailable" end
+  if not s.over and since(s.sent) > s.term / 2 then renew(s) end -- too little is left to begin with
 end
 
-core.register_action("kgate", {"http-req"}, function(txn, pool)
-  local s = streams[txn:get_var("txn.kgate")]
-  if not s or not pool:match("^[%w._-]+$") or s.pool and s.pool ~= pool then
-    core.log(core.err, s and "kgate: one request, one pool: http-request lua.kgate NAME" or 'kgate: "filter lua.kgate" is missing beside "http-request lua.kgate"')
-    return refuse(txn, "misconfigured")
+local waiting = {} -- streams in the order in which they came
+local function admit(s)
+  create(s)
+  if s.id and not s.over then s.refused = await(s) end
+  if s.id and not s.over and not s.refused then
+    s.ready, held[s] = true, true
   end
-  if s.pool then return end
-  s.pool, s.asked, s.number = pool, mark(), txn:get_var("txn.kgate_stream")
-  active = active + 1
-  new_jobs(create, s)
-  repeat core.msleep(1) until s.id or s.refused
-  local refused = s.refused or await(s)
-  if refused then
-    if s.why then core.log(core.warning, "kgate: " .. s.why) end
-    return refuse(txn, refused, s.retry_after)
+  for i, w in ipairs(waiting) do
+    if w == s then table.remove(waiting, i) break end
   end
-  held[s] = true
-  txn:set_var("txn.kgate_fence", s.fence)
+end
+
+-- rest is how many milliseconds a stream waits until it looks again: the first in line
+-- looks often.
+local function rest(s)
+  for i, w in ipairs(waiting) do
+    if w == s then return 2 + i // 4 end
+  end
+  return 1
+end
+
+local Filter = {id = "kgate", flags = filter.FLT_CFG_FL_HTX}
+Filter.__index = Filter
+function Filter:new() return setmetatable({channels = 0}, self) end
+
+function Filter:start_analyze() self.channels = self.channels + 1 end
+
+local function refuse(txn, s)
+  if s.why then core.log(core.warning, "kgate: " .. s.why) end
+  local reply = txn:reply{status = 503, reason = "Service Unavailable"}
+  reply:add_header("Retry-After", s.retry_after or "1")
+  reply:add_header("Kgate-Refusal", s.refused)
+  reply:add_header("Cache-Control", "no-store")
+  txn:done(reply)
+end
+
+local function request(flt, txn, message)
+  local pool = txn:get_var("txn.kgate_pool")
+  message:del_header("Kgate-Fence")
+  if not pool then return filter.CONTINUE end
+  local s = flt.stream
+  if not s then
+    s = {pool = pool, asked = mark(), number = txn:get_var("txn.kgate_stream")}
+    flt.stream, streams = s, streams + 1
+    if pool:match("^[%w._-]+$") then
+      table.insert(waiting, s)
+      wait_jobs(admit, s)
+    else
+      s.why, s.refused = "no pool is named " .. pool, "misconfigured"
+    end
+  end
+  if s.refused then
+    refuse(txn, s)
+    return filter.ERROR
+  elseif not message.channel:may_recv() then
+    return filter.ERROR -- the client has left
+  elseif not s.ready then
+    filter.wake_time(rest(s))
+    return filter.WAIT
+  elseif not held[s] or since(s.sent) > 0.85 * s.term then
+    s.refused = "lost"
+    refuse(txn, s)
+    return filter.ERROR
+  end
+  message:set_header("Kgate-Fence", s.fence)
   txn:set_var("txn.kgate_wait", math.floor(since(s.asked) * 1000))
-end, 1)
+  return filter.CONTINUE
+end
+
+function Filter:http_headers(txn, message)
+  if not message:is_resp() then return request(self, txn, message) end
+  if tonumber(message:get_stline().code) == 101 then
+    -- A filter that does not look at data does not see the end of a WebSocket.
+    filter.register_data_filter(self, txn.req)
+    filter.register_data_filter(self, txn.res)
+  end
+  return filter.CONTINUE
+end
+
+function Filter:end_analyze()
+  self.channels = self.channels - 1
+  local s = self.stream
+  if self.channels > 0 or not s or s.over then return filter.CONTINUE end
+  s.over, held[s], streams = true, nil, streams - 1
+  if s.id then care_jobs(give_back, s) end
+  return filter.CONTINUE
+end
+
+core.register_filter("kgate", Filter, function(f) return f end)

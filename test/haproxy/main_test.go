@@ -77,11 +77,7 @@ func start(t *testing.T, o options) *haproxy {
 		}
 		config = strings.ReplaceAll(config, old, new)
 	}
-	var admins []string
-	for _, a := range o.admins {
-		admins = append(admins, "http://"+a)
-	}
-	replace("http://127.0.0.1:9080,http://10.0.0.2:9080,http://10.0.0.3:9080", strings.Join(admins, ","))
+	replace("127.0.0.1:9080 10.0.0.2:9080 10.0.0.3:9080", strings.Join(o.admins, " "))
 	replace("KGATE_TTL 10", fmt.Sprintf("KGATE_TTL %d", o.ttl))
 	replace("KGATE_WAIT 60", fmt.Sprintf("KGATE_WAIT %d", o.wait))
 	if o.blind {
@@ -90,7 +86,7 @@ func start(t *testing.T, o options) *haproxy {
 	replace("/run/haproxy/kgate.sock", socket)
 	replace("/etc/haproxy/kgate.lua", script)
 	replace("bind :80", "bind "+addr)
-	replace("lua.kgate downloads if { path_beg /downloads/ }", "lua.kgate "+cluster.PoolName)
+	replace("str(downloads) if { path_beg /downloads/ }", "str("+cluster.PoolName+")")
 	replace("10.0.1.1:80", strings.TrimPrefix(o.upstream, "http://"))
 	h := &haproxy{url: "http://" + addr + "/", config: filepath.Join(dir, "haproxy.cfg")}
 	if err := os.WriteFile(h.config, []byte(config), 0o600); err != nil {
@@ -103,7 +99,7 @@ func start(t *testing.T, o options) *haproxy {
 // launch starts the process. With arguments it takes over from another one.
 func (h *haproxy) launch(t *testing.T, args ...string) {
 	t.Helper()
-	h.Process = cluster.StartProcess(t, "haproxy", append([]string{"-db", "-f", h.config}, args...)...)
+	h.Process = cluster.StartProcess(t, "haproxy", append([]string{"-db", "-q", "-f", h.config}, args...)...)
 	p := h.Process
 	t.Cleanup(func() {
 		if t.Failed() {
