@@ -1,7 +1,7 @@
 -- kgate.lua lets HAProxy hold a slot of a kgate pool for each request that it
 -- passes on. HAProxy stays the proxy; kgate keeps the line. For HAProxy 2.6 or
--- newer, loaded with lua-load (not lua-load-per-thread). haproxy.cfg beside this
--- file shows its use; docs/keep-your-haproxy.md says what it promises.
+-- newer, loaded with lua-load-per-thread. haproxy.cfg beside this file shows its
+-- use; docs/keep-your-haproxy.md says what it promises.
 --
 -- A ticket is asked for, awaited, kept and given back by tasks of this script, never
 -- by the stream that needs it. HAProxy may drop a stream at any point: a stream
@@ -9,6 +9,12 @@
 -- 2.6 corrupts its memory when it drops one whose Lua code waits for a socket. So a
 -- stream waits in the filter, which looks now and then whether its slot has come and
 -- sees the end of every stream, however it ends.
+
+-- With one Lua state for all threads HAProxy 2.6 corrupts its memory: filters of two
+-- threads use the state at once.
+if core.thread == 0 then
+  error("load kgate.lua with lua-load-per-thread, not with lua-load")
+end
 
 local function setting(name, default)
   local value = os.getenv(name)
