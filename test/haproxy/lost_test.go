@@ -2,6 +2,7 @@ package haproxy
 
 import (
 	"context"
+	"fmt"
 	"io"
 	"net/http"
 	"net/http/httptest"
@@ -36,8 +37,8 @@ func newLink(t *testing.T, to string) *link {
 	return l
 }
 
-// ask sends a request that asks for an upgrade if its path says so, and returns
-// when its answer has ended.
+// ask sends a request and returns when its answer has ended; an answer that is not
+// a success is an error.
 func ask(ctx context.Context, c *http.Client, url string, upgrade bool) error {
 	req, err := http.NewRequestWithContext(ctx, http.MethodGet, url, http.NoBody)
 	if err != nil {
@@ -52,6 +53,9 @@ func ask(ctx context.Context, c *http.Client, url string, upgrade bool) error {
 		return err
 	}
 	defer res.Body.Close()
+	if res.StatusCode >= 300 {
+		return fmt.Errorf("%s, Kgate-Refusal %q", res.Status, res.Header.Get("Kgate-Refusal"))
+	}
 	_, err = io.Copy(io.Discard, res.Body)
 	return err
 }
