@@ -29,37 +29,37 @@ const (
 )
 
 // logAccess writes the request's line.
-func (h *plane) logAccess(ex *exchange, r *http.Request) {
-	switch h.cfg.AccessLog {
+func (ex *exchange) logAccess(r *http.Request) {
+	switch ex.snapshot.cfg.AccessLog {
 	case AccessOff:
 	case AccessStructured:
-		h.logStructured(ex, r)
+		ex.logStructured(r)
 	case AccessJSON:
-		h.writeLine(func(b []byte) []byte { return h.appendJSON(b, ex, r) })
+		ex.snapshot.writeLine(func(b []byte) []byte { return ex.appendJSON(b, r) })
 	case AccessCommon, AccessCombined:
-		h.writeLine(func(b []byte) []byte { return h.appendAccess(b, ex, r) })
+		ex.snapshot.writeLine(func(b []byte) []byte { return ex.appendAccess(b, r) })
 	}
 }
 
 // lineBuffers keep lines of the access log while they are made.
 var lineBuffers = sync.Pool{New: func() any { b := make([]byte, 0, 1024); return &b }}
 
-func (h *plane) writeLine(appendLine func([]byte) []byte) {
+func (s *snapshot) writeLine(appendLine func([]byte) []byte) {
 	buf := lineBuffers.Get().(*[]byte)
 	*buf = appendLine((*buf)[:0])
-	_, _ = h.cfg.AccessWriter.Write(*buf) // there is nobody to tell
+	_, _ = s.cfg.AccessWriter.Write(*buf) // there is nobody to tell
 	lineBuffers.Put(buf)
 }
 
-func (h *plane) logStructured(ex *exchange, r *http.Request) {
+func (ex *exchange) logStructured(r *http.Request) {
 	ctx := context.WithoutCancel(r.Context())
-	if !h.cfg.Logger.Enabled(ctx, slog.LevelInfo) {
+	if !ex.snapshot.cfg.Logger.Enabled(ctx, slog.LevelInfo) {
 		return
 	}
 	rec := &ex.rec
-	h.cfg.Logger.LogAttrs(ctx, slog.LevelInfo, "request",
+	ex.snapshot.cfg.Logger.LogAttrs(ctx, slog.LevelInfo, "request",
 		slog.String("remote", r.RemoteAddr),
-		slog.String("client", clientAddr(r, h.cfg.TrustedProxies).String()),
+		slog.String("client", clientAddr(r, ex.snapshot.cfg.TrustedProxies).String()),
 		slog.String("method", r.Method),
 		slog.String("host", r.Host),
 		slog.String("path", loggedPath(r.URL.Path, r.URL.Path)),
@@ -69,7 +69,7 @@ func (h *plane) logStructured(ex *exchange, r *http.Request) {
 		slog.Int("status", rec.Status),
 		slog.String("upstream", rec.Upstream),
 		slog.Int("upstream_status", rec.UpstreamStatus),
-		slog.Int("position", rec.Entry.Position),
+		slog.Int("position", rec.Grant.Position),
 		slog.Float64("wait_ms", milliseconds(rec.Wait)),
 		slog.Float64("hold_ms", milliseconds(rec.Hold)),
 		slog.Int64("bytes", rec.Bytes),
@@ -81,10 +81,10 @@ func (h *plane) logStructured(ex *exchange, r *http.Request) {
 
 // failureAttr says why the upstream gave no answer; nothing if it gave one.
 func (ex *exchange) failureAttr() slog.Attr {
-	if ex.failure == nil {
+	if ex.attempt.err == nil {
 		return slog.Attr{}
 	}
-	return slog.String("error", ex.failure.Error())
+	return slog.String("error", ex.attempt.err.Error())
 }
 
 // loggedPath returns how a path is written in logs: what follows in a ticket's
@@ -99,8 +99,8 @@ func loggedPath(path, written string) string {
 // appendAccess appends a line in the Common Log Format or that with two fields
 // more, as Apache and nginx write them. There is no remote user: the gateway
 // knows none.
-func (h *plane) appendAccess(b []byte, ex *exchange, r *http.Request) []byte {
-	b = clientAddr(r, h.cfg.TrustedProxies).AppendTo(b)
+func (ex *exchange) appendAccess(b []byte, r *http.Request) []byte {
+	b = clientAddr(r, ex.snapshot.cfg.TrustedProxies).AppendTo(b)
 	b = append(b, " - - ["...)
 	b = ex.arrived.AppendFormat(b, "02/Jan/2006:15:04:05 -0700")
 	b = append(b, `] "`...)
@@ -117,7 +117,7 @@ func (h *plane) appendAccess(b []byte, ex *exchange, r *http.Request) []byte {
 	} else {
 		b = strconv.AppendInt(b, ex.rec.Bytes, 10)
 	}
-	if h.cfg.AccessLog == AccessCombined {
+	if ex.snapshot.cfg.AccessLog == AccessCombined {
 		referer, _, _ := strings.Cut(r.Header.Get("Referer"), "?")
 		b = appendQuoted(b, referer)
 		b = appendQuoted(b, r.Header.Get("User-Agent"))

@@ -7,19 +7,12 @@ import (
 	"strings"
 )
 
-// client returns who asks, as the pool tells clients apart; empty if it does not.
-func (h *plane) client(r *http.Request, t *target) string {
-	if !t.TellClients {
-		return ""
-	}
-	return h.clientKey(r, t)
-}
-
-func (h *plane) clientKey(r *http.Request, t *target) string {
-	if values := r.Header[http.CanonicalHeaderKey(t.ClientHeader)]; len(values) > 0 {
+// clientKey returns who asks, as the pool distinguishes clients.
+func (s *snapshot) clientKey(r *http.Request, pool *Pool) string {
+	if values := r.Header[http.CanonicalHeaderKey(pool.ClientHeader)]; len(values) > 0 {
 		return digest(values)
 	}
-	return addressKey(clientAddr(r, h.cfg.TrustedProxies))
+	return addressKey(clientAddr(r, s.cfg.TrustedProxies))
 }
 
 // digest stands for a header's value, which may be long, and a secret.

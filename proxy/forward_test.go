@@ -74,7 +74,7 @@ func TestRequestHeaders(t *testing.T) {
 			"Got-X-Forward":         {"kept"},
 			"Got-X-Hop":             nil,
 			"Got-Keep-Alive":        nil,
-			"Got-Via":               {"1.0 other", "1.1 " + g.handler.now.Load().pseudonym},
+			"Got-Via":               {"1.0 other", "1.1 " + g.handler.current.Load().pseudonym},
 			"Got-Accept-Encoding":   {"br"},
 			"Got-User-Agent":        {"Go-http-client/1.1"},
 		}
@@ -168,7 +168,7 @@ func TestMethods(t *testing.T) {
 	}
 	c = g.dial()
 	c.send("OPTIONS / HTTP/1.0\r\n\r\n") // HAProxy's health check
-	if res := c.response(); res.StatusCode != 200 || res.Header.Get("Got-Via") != "1.0 "+g.handler.now.Load().pseudonym {
+	if res := c.response(); res.StatusCode != 200 || res.Header.Get("Got-Via") != "1.0 "+g.handler.current.Load().pseudonym {
 		t.Errorf("HTTP/1.0: status %d, Via %q", res.StatusCode, res.Header.Get("Got-Via"))
 	}
 }
@@ -250,7 +250,7 @@ func TestHTTP2(t *testing.T) {
 				b, err := io.ReadAll(res.Body)
 				_ = res.Body.Close()
 				if err == nil && (res.ProtoMajor != 2 || string(b) != "hello" || res.Trailer.Get("Grpc-Status") != "0" ||
-					res.Header.Get("Got-Via") != "2.0 "+g.handler.now.Load().pseudonym || (res.Header.Get("Seen-Proto") == "HTTP/2.0") != (scheme == "h2c")) {
+					res.Header.Get("Got-Via") != "2.0 "+g.handler.current.Load().pseudonym || (res.Header.Get("Seen-Proto") == "HTTP/2.0") != (scheme == "h2c")) {
 					err = fmt.Errorf("got %v %q, header %v, trailer %v", res.Proto, b, res.Header, res.Trailer)
 				}
 				errs <- err

@@ -1,21 +1,19 @@
 package proxy
 
 import (
-	"errors"
-	"fmt"
-	"log/slog"
 	"net/http"
-	"runtime/debug"
 	"sync"
 	"sync/atomic"
-	"time"
+
+	"github.com/kgate/kgate/internal/oncelog"
 )
 
 // Handler is the data plane of one gateway. It is safe for concurrent use.
 type Handler struct {
-	now      atomic.Pointer[plane]
+	current  atomic.Pointer[snapshot]
 	upgrades tracker
-	mu       sync.Mutex // held by who changes now
+	failures oncelog.Limit
+	mu       sync.Mutex // held by who replaces current
 }
 
 var _ http.Handler = (*Handler)(nil)
@@ -26,7 +24,7 @@ func New(cfg Config) (*Handler, error) {
 		return nil, err
 	}
 	h := new(Handler)
-	h.now.Store(newPlane(cfg, &plane{upgrades: &h.upgrades, pseudonym: newPseudonym()}))
+	h.current.Store(newSnapshot(cfg, &snapshot{upgrades: &h.upgrades, failures: &h.failures, pseudonym: newPseudonym()}))
 	return h, nil
 }
 
@@ -40,10 +38,10 @@ func (h *Handler) Reload(cfg Config) error {
 	}
 	h.mu.Lock()
 	defer h.mu.Unlock()
-	before := h.now.Load()
-	now := newPlane(cfg, before)
-	h.now.Store(now)
-	before.retire(now)
+	before := h.current.Load()
+	after := newSnapshot(cfg, before)
+	h.current.Store(after)
+	before.retire(after)
 	return nil
 }
 
@@ -52,7 +50,7 @@ func (h *Handler) Reload(cfg Config) error {
 func (h *Handler) Close() {
 	h.mu.Lock()
 	defer h.mu.Unlock()
-	h.now.Load().retire(nil)
+	h.current.Load().retire(nil)
 }
 
 // UpstreamStatus is what a gateway knows of an upstream.
@@ -68,163 +66,14 @@ type UpstreamStatus struct {
 // configuration.
 func (h *Handler) Upstreams() []UpstreamStatus {
 	var all []UpstreamStatus
-	for _, t := range h.now.Load().targets {
-		if t.Name != "" {
-			all = append(all, t.status()...)
-		}
+	s := h.current.Load()
+	for _, p := range s.cfg.Pools {
+		all = append(all, s.balancers[p.Name].status()...)
 	}
 	return all
 }
 
 // ServeHTTP implements http.Handler.
-func (h *Handler) ServeHTTP(w http.ResponseWriter, r *http.Request) { h.now.Load().serve(w, r) }
-
-// serve sees a request through.
-func (h *plane) serve(w http.ResponseWriter, r *http.Request) {
-	if _, secure := connOf(r.Context()); secure != nil {
-		r.TLS = secure.state
-	}
-	ex := newExchange(h, w, r)
-	defer ex.ctx.cancel(nil) // ends last: finish asks whether the client has left
-	ex.unboundWrites()
-	ex.boundNothing(r)
-	defer ex.watchDisconnect(r)()
-	defer ex.boundEnd()
-	defer h.finish(ex, r)
-	r = r.WithContext(&ex.ctx)
-	if !h.guard(ex, r) {
-		h.dispatch(ex, r)
-	}
-}
-
-// dispatch finds the route and takes the request along it.
-func (h *plane) dispatch(ex *exchange, r *http.Request) {
-	if isTicketPath(r.URL.Path) {
-		h.serveTickets(ex, r)
-		return
-	}
-	ex.route = h.routes.find(r)
-	if ex.route == nil {
-		h.noRoute(ex, r)
-		return
-	}
-	t := ex.route.target
-	ex.rec.Pool = t.Name
-	ex.startTrace(r)
-	if t.Name == "" {
-		ex.admitted = ex.arrived
-		ex.boundStalls(r)
-		ex.unread = unreadBody{}
-		h.forward(ex, r)
-		return
-	}
-	if t.Health.checks() && t.isDown() {
-		h.refuse(ex, r, t, t.downRefusal())
-		return
-	}
-	slot, err := h.admit(ex, r, t)
-	ex.rec.Wait = time.Since(ex.arrived)
-	switch {
-	case errors.Is(err, errTicketGiven):
-		return
-	case err != nil:
-		h.refuse(ex, r, t, err)
-		ex.traceQueue(false)
-		return
-	}
-	defer slot.Release()
-	ex.rec.Entry = slot.Entry()
-	ex.traceQueue(true)
-	ex.admitted = ex.arrived.Add(ex.rec.Wait)
-	ex.hold.slot, ex.hold.max, ex.hold.idle = slot, t.HoldMax, t.HoldIdle
-	if o := h.cfg.Observer; o != nil {
-		o.Admitted(&ex.rec)
-	}
-	ex.unread = unreadBody{}
-	h.forward(ex, r)
-}
-
-// admit gets the request a slot: that of the ticket it brings, or the next one
-// in the pool's line, at most for the pool's or the client's time.
-func (h *plane) admit(ex *exchange, r *http.Request, t *target) (Slot, error) {
-	if ids, ok := r.Header[ticketHeader]; ok {
-		return h.redeem(r, t, ids)
-	}
-	if t.Tickets && prefersTicket(r.Header) {
-		return h.admitOrTicket(ex, r, t)
-	}
-	ex.note = Note{Method: r.Method, Path: r.URL.Path, Remote: clientAddr(r, h.cfg.TrustedProxies), Trace: ex.rec.TraceID}
-	ask := Ask{Pool: t.Name, Client: h.client(r, t), Span: ex.spanBytes(), Request: &ex.note}
-	ask.Wait, ex.prefer = queueTimeout(t.QueueTimeout, r.Header)
-	return h.cfg.Admitter.Acquire(r.Context(), ask)
-}
-
-// refuse answers a request that was not admitted.
-func (h *plane) refuse(ex *exchange, r *http.Request, t *target, err error) {
-	var refusal *Refusal
-	var ticket *ticketError
-	switch {
-	case r.Context().Err() != nil:
-		ex.clientGone = true
-		ex.rec.Outcome = OutcomeClientGone
-		writeClientGone(ex, r)
-	case errors.As(err, &refusal):
-		ex.rec.Outcome, ex.rec.Entry.Position = refusal.outcome(), refusal.Position
-		writeRefusal(ex, r, t.Name, refusal)
-	case errors.As(err, &ticket):
-		writeProblem(ex, r, problem{Status: ticket.status, Detail: ticket.detail, Pool: t.Name})
-	default:
-		h.cfg.Logger.Error("admission failed", slog.String("pool", t.Name), ex.traceAttr(), slog.Any("error", err))
-		ex.rec.Outcome = OutcomeIsolated
-		writeProblem(ex, r, problem{Status: http.StatusInternalServerError, Detail: "admission failed", Pool: t.Name})
-	}
-}
-
-// writeClientGone ends a request whose client has left. Usually nobody reads
-// it; a client that has only closed its sending side gets to know why.
-func writeClientGone(ex *exchange, r *http.Request) {
-	if r.ProtoMajor == 1 { // in HTTP/2 it would end the connection for other requests too
-		ex.Header().Set("Connection", "close")
-	}
-	ex.WriteHeader(statusClientGone)
-}
-
-// finish sees every request out, also a panicking one.
-func (h *plane) finish(ex *exchange, r *http.Request) {
-	v := recover()
-	if v != nil && v != http.ErrAbortHandler { //nolint:errorlint // a panic's value is compared as net/http does
-		h.cfg.Logger.Error("panic while serving a request", slog.String("panic", fmt.Sprint(v)),
-			ex.traceAttr(), slog.String("stack", string(debug.Stack())))
-		if !ex.wrote.Load() {
-			writeProblem(ex, r, problem{Status: http.StatusInternalServerError, Detail: "the gateway failed", Pool: ex.rec.Pool})
-			v = nil
-		}
-	}
-	if v != nil {
-		ex.rec.Aborted = true
-		if ex.rec.Outcome == OutcomeAdmitted && !ex.clientGone && ex.ctx.Err() == nil {
-			ex.rec.Outcome = OutcomeUpstreamError
-		}
-	}
-	if !ex.admitted.IsZero() {
-		ex.rec.Hold = time.Since(ex.admitted)
-	}
-	if cause := ex.hold.broken(); cause != nil {
-		ex.rec.Aborted = ex.rec.Aborted || ex.hijacked
-		if ex.rec.Aborted || ex.rec.UpstreamStatus == 0 {
-			h.logBroken(ex, r, cause)
-		}
-	}
-	ex.cleanTrailers()
-	ex.rec.RequestBytes = ex.body.read.Load()
-	if ex.route != nil && h.cfg.Observer != nil {
-		h.cfg.Observer.Done(&ex.rec)
-	}
-	ex.endTrace()
-	h.logAccess(ex, r)
-	if v != nil {
-		// net/http ends the connection, so that the client does not take a
-		// broken answer for a whole one, and says nothing.
-		panic(http.ErrAbortHandler)
-	}
+func (h *Handler) ServeHTTP(w http.ResponseWriter, r *http.Request) {
+	newExchange(h.current.Load(), w, r).serve(r)
 }

@@ -1,6 +1,7 @@
 package proxy
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"io"
@@ -10,29 +11,31 @@ import (
 	"sync"
 	"sync/atomic"
 	"time"
+
+	"github.com/kgate/kgate/internal/admission"
 )
 
-// breach is why an admitted request is broken off by the gateway: as the log and
+// abortCause is why an admitted request is broken off by the gateway: as the log and
 // as the client gets to know it.
-type breach struct{ cause, detail string }
+type abortCause struct{ cause, detail string }
 
 // Error implements error.
-func (b *breach) Error() string { return "proxy: broken off: " + b.cause }
+func (b *abortCause) Error() string { return "proxy: broken off: " + b.cause }
 
 var (
-	errLost = &breach{
+	errLost = &abortCause{
 		"the slot was lost",
 		"the gateway lost touch with the others while this request was in flight; whether the upstream has acted on it is not known",
 	}
-	errHoldMax = &breach{
+	errHoldMax = &abortCause{
 		"hold.max is reached",
 		"the request took longer than its pool allows (hold.max)",
 	}
-	errMinUpload = &breach{
+	errMinUpload = &abortCause{
 		"hold.min_upload is not reached",
 		"the request's body comes more slowly than its pool allows (hold.min_upload)",
 	}
-	errHoldIdle = &breach{
+	errHoldIdle = &abortCause{
 		"hold.idle is reached",
 		"no byte has moved for longer than the request's pool allows (hold.idle)",
 	}
@@ -47,7 +50,7 @@ const lastWord = time.Second
 type hold struct {
 	slot      Slot
 	max, idle time.Duration // 0: no bound
-	upload    pace
+	upload    uploadRate
 	since     time.Time
 	moved     atomic.Int64 // when a byte moved last, as time after since
 
@@ -59,23 +62,29 @@ type hold struct {
 
 	// cut breaks the request off. It is called under mu, hence never after end:
 	// what it cuts belongs to the server again when the request is over.
-	cut func(*breach)
+	cut func(*abortCause)
 
 	mu    sync.Mutex
 	timer *time.Timer
-	cause *breach // set once, by what broke the request off
+	cause *abortCause // set once, by what broke the request off
 	over  bool
 }
 
+// limit says what the request has, and for how long its pool lets it.
+func (h *hold) limit(slot Slot, pool *Pool) {
+	h.slot, h.max, h.idle = slot, pool.HoldMax, pool.HoldIdle
+	h.upload.least, h.upload.over = pool.MinUpload, cmp.Or(pool.HoldIdle, defaultUploadWindow)
+}
+
 // begin starts the watch. The slot may turn out to be lost already.
-func (h *hold) begin(cut func(*breach)) {
+func (h *hold) begin(cut func(*abortCause)) {
 	h.since, h.cut = time.Now(), cut
 	if _, next := h.judge(0); next > 0 {
 		h.mu.Lock() // due may run before timer is set
 		h.timer = time.AfterFunc(next, h.due)
 		h.mu.Unlock()
 	}
-	h.slot.OnLost(func() { h.breakOff(errLost) })
+	h.slot.OnLost(func() { h.abort(errLost) })
 }
 
 // end ends the watch: when it returns, nothing is cut any more.
@@ -97,14 +106,14 @@ func (h *hold) move() {
 
 // judge returns the limit that is reached now, a time after since, or else how
 // much later the next one may be; 0 if there is none.
-func (h *hold) judge(now time.Duration) (cause *breach, next time.Duration) {
+func (h *hold) judge(now time.Duration) (cause *abortCause, next time.Duration) {
 	slow, next := h.upload.judge(now)
 	if slow {
 		return errMinUpload, 0
 	}
 	for _, limit := range [...]struct {
 		length, at time.Duration
-		cause      *breach
+		cause      *abortCause
 	}{
 		{h.max, h.max, errHoldMax},
 		{h.idle, h.idle + time.Duration(h.moved.Load()), errHoldIdle},
@@ -144,19 +153,19 @@ func (h *hold) due() {
 	h.look(now)
 	switch cause, next := h.judge(now); {
 	case cause != nil:
-		h.breakOffLocked(cause)
+		h.abortLocked(cause)
 	case next > 0 && !h.over:
 		h.timer.Reset(next)
 	}
 }
 
-func (h *hold) breakOff(cause *breach) {
+func (h *hold) abort(cause *abortCause) {
 	h.mu.Lock()
 	defer h.mu.Unlock()
-	h.breakOffLocked(cause)
+	h.abortLocked(cause)
 }
 
-func (h *hold) breakOffLocked(cause *breach) {
+func (h *hold) abortLocked(cause *abortCause) {
 	if h.over || h.cause != nil {
 		return
 	}
@@ -164,8 +173,8 @@ func (h *hold) breakOffLocked(cause *breach) {
 	h.cut(cause)
 }
 
-// broken returns why the request was broken off, nil if it was not.
-func (h *hold) broken() *breach {
+// aborted returns why the request was broken off, nil if it was not.
+func (h *hold) aborted() *abortCause {
 	h.mu.Lock()
 	defer h.mu.Unlock()
 	return h.cause
@@ -178,9 +187,9 @@ func (h *hold) check() error {
 		return nil
 	}
 	if !h.slot.Valid() {
-		h.breakOff(errLost)
+		h.abort(errLost)
 	}
-	if cause := h.broken(); cause != nil {
+	if cause := h.aborted(); cause != nil {
 		return cause
 	}
 	return nil
@@ -189,15 +198,15 @@ func (h *hold) check() error {
 // watch breaks the exchange off when its slot is lost or held too long, until
 // hold.end.
 func (ex *exchange) watch() {
-	if client, _ := connOf(&ex.ctx); client != nil && ex.overHTTP1 && ex.hold.idle > 0 {
-		ex.hold.client = client.raw
+	if ex.conn != nil && ex.http1 && ex.hold.idle > 0 {
+		ex.hold.client = ex.conn.raw
 	}
-	ex.hold.begin(ex.breakOff)
+	ex.hold.begin(ex.abort)
 }
 
-// breakOff is the hold's cut.
-func (ex *exchange) breakOff(cause *breach) {
-	if client := ex.client.Load(); client != nil {
+// abort is the hold's cut.
+func (ex *exchange) abort(cause *abortCause) {
+	if client := ex.attempt.client.Load(); client != nil {
 		client.EndLapsed()
 	}
 	ex.ctx.cancel(cause)
@@ -214,25 +223,25 @@ func (ex *exchange) breakOff(cause *breach) {
 	_ = rc.SetWriteDeadline(time.Now().Add(patience))
 }
 
-// answerBroken tells the client why there is no answer from the upstream, which
+// answerAborted tells the client why there is no answer from the upstream, which
 // may have begun to act on the request.
-func (ex *exchange) answerBroken(r *http.Request, cause *breach) {
+func (ex *exchange) answerAborted(r *http.Request, cause *abortCause) {
 	switch cause {
 	case errLost:
-		ex.rec.Outcome = OutcomeIsolated
-		writeRefusalDetail(ex, r, ex.rec.Pool, &Refusal{Reason: ReasonIsolated}, cause.detail)
+		ex.rec.Outcome = admission.Isolated.Outcome()
+		writeRefusalDetail(ex, r, ex.rec.Pool, &admission.Refusal{Reason: admission.Isolated}, cause.detail)
 	case errMinUpload, errStalled:
 		writeProblem(ex, r, problem{Status: http.StatusRequestTimeout, Detail: cause.detail, Pool: ex.rec.Pool})
 	default:
-		ex.rec.Outcome = OutcomeUpstreamError
+		ex.rec.Outcome = admission.OutcomeUpstreamError
 		writeProblem(ex, r, problem{Status: http.StatusGatewayTimeout, Detail: cause.detail, Pool: ex.rec.Pool})
 	}
 }
 
-// logBroken says why an admitted request came to an early end. There are at most
+// logAborted says why an admitted request came to an early end. There are at most
 // as many such lines as slots.
-func (h *plane) logBroken(ex *exchange, r *http.Request, cause *breach) {
-	h.cfg.Logger.LogAttrs(context.WithoutCancel(r.Context()), slog.LevelWarn, "request broken off",
+func (ex *exchange) logAborted(r *http.Request, cause *abortCause) {
+	ex.snapshot.cfg.Logger.LogAttrs(context.WithoutCancel(r.Context()), slog.LevelWarn, "request broken off",
 		slog.String("cause", cause.cause),
 		slog.String("pool", ex.rec.Pool),
 		slog.String("upstream", ex.rec.Upstream),

@@ -64,7 +64,7 @@ func TestLetter(t *testing.T) {
 				}
 			})
 			conn := g.dial()
-			conn.send(c.line + "\r\nHost: h\r\n" + strings.ReplaceAll(c.header, "PSEUDONYM", g.handler.now.Load().pseudonym) + "\r\n")
+			conn.send(c.line + "\r\nHost: h\r\n" + strings.ReplaceAll(c.header, "PSEUDONYM", g.handler.current.Load().pseudonym) + "\r\n")
 			res := conn.response()
 			if res.StatusCode != c.status || res.Header.Get("Allow") != c.allow || res.Header.Get("Seen") != c.seen {
 				t.Errorf("got %v, Allow %q, the upstream saw %q; want %d, %q, %q",
@@ -85,7 +85,7 @@ func TestLetter(t *testing.T) {
 // with every slot taken.
 func TestLoop(t *testing.T) {
 	g := newGateway(t, 3, http.NotFoundHandler(), func(c *Config) { c.Pools[0].QueueTimeout = -1 })
-	cfg := g.handler.now.Load().cfg
+	cfg := g.handler.current.Load().cfg
 	cfg.Pools[0].Upstreams[0] = mustURL(t, g.url)
 	if err := g.handler.Reload(cfg); err != nil {
 		t.Fatal(err)

@@ -15,7 +15,7 @@ import (
 // reload changes the configuration that g runs with.
 func (g *gateway) reload(change func(*Config)) {
 	g.t.Helper()
-	cfg := g.handler.now.Load().cfg
+	cfg := g.handler.current.Load().cfg
 	change(&cfg)
 	if err := g.handler.Reload(cfg); err != nil {
 		g.t.Fatal(err)
@@ -96,13 +96,13 @@ func TestReloadKeepsUpstreams(t *testing.T) {
 	other := startHandler(t, func(http.ResponseWriter, *http.Request) {})
 	same := mustURL(t, g.upstream.URL)
 	g.answer("/")
-	before := g.handler.now.Load().targets[0].upstreams[0]
+	before := g.handler.current.Load().balancers["p"].backends[0]
 	for i := range 3 {
 		g.reload(func(c *Config) { c.Pools[0].Upstreams = []*url.URL{same, other}[:1+i%2] })
 		g.answer("/")
 		g.answer("/")
 	}
-	if now := g.handler.now.Load().targets[0].upstreams[0]; now != before {
+	if now := g.handler.current.Load().balancers["p"].backends[0]; now != before {
 		t.Error("an upstream that stays was begun anew")
 	}
 	if n := g.metered.conns.Load(); n != 1 {
@@ -144,7 +144,7 @@ func TestReloadUnderLoad(t *testing.T) {
 				c.Pools[0].Upstreams = [][]*url.URL{{same}, {other, same}, {other}}[i%3]
 				c.Pools[0].Transport.DialTimeout = time.Duration(1+i%2) * time.Second
 			})
-			for _, u := range g.handler.now.Load().targets[0].upstreams {
+			for _, u := range g.handler.current.Load().balancers["p"].backends {
 				seen[u] = true
 			}
 		}
@@ -176,11 +176,11 @@ func TestReloadTrust(t *testing.T) {
 // TestReloadRefused: what is wrong changes nothing.
 func TestReloadRefused(t *testing.T) {
 	g := newGateway(t, 1, http.HandlerFunc(func(http.ResponseWriter, *http.Request) {}))
-	before := g.handler.now.Load()
+	before := g.handler.current.Load()
 	if err := g.handler.Reload(Config{Routes: []Route{{Pool: "p"}}}); !errors.Is(err, ErrConfig) {
 		t.Errorf("reloaded: %v", err)
 	}
-	if g.handler.now.Load() != before || g.answer("/") != "200 " {
+	if g.handler.current.Load() != before || g.answer("/") != "200 " {
 		t.Error("a refused configuration has changed something")
 	}
 }

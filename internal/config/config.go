@@ -4,6 +4,8 @@ import (
 	"net/netip"
 	"net/url"
 	"time"
+
+	"github.com/kgate/kgate/internal/admission"
 )
 
 // Config is the configuration of one gateway. Build one with [Load],
@@ -150,7 +152,7 @@ type Pool struct {
 	K int `yaml:"k"`
 	// Binding says when the coordinator ties a request to a token: late, when one
 	// is free for it, or early, when it arrives, as the published algorithm does.
-	Binding Binding `yaml:"binding"`
+	Binding admission.Binding `yaml:"binding"`
 	// AskInterval is how finely gateways interleave in the line; auto is four
 	// times the number of gateways times the one-way delay between them.
 	AskInterval AskInterval `yaml:"ask_interval"`
@@ -165,8 +167,8 @@ type Pool struct {
 	// Reclaim says when a lost gateway's slots come back: with the end of its
 	// lease, or not before hold.max has passed, either. With hold, the cluster
 	// agrees on hold.max with the pool, and no gateway may have a longer one.
-	Reclaim   Reclaim   `yaml:"reclaim"`
-	Transport Transport `yaml:"transport"`
+	Reclaim   admission.Reclaim `yaml:"reclaim"`
+	Transport Transport         `yaml:"transport"`
 	// Fence sends the header Kgate-Fence to the upstreams: pool/founded/epoch/serial,
 	// no two the same, so that they can tell what comes too late.
 	Fence bool `yaml:"fence"`

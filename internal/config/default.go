@@ -3,6 +3,8 @@ package config
 import (
 	"net/netip"
 	"time"
+
+	"github.com/kgate/kgate/internal/admission"
 )
 
 // Default returns the configuration of a gateway without a file: everything
@@ -31,12 +33,12 @@ func Default() *Config {
 // Upstreams have no default.
 func DefaultPool() Pool {
 	return Pool{
-		Binding:     BindingLate,
+		Binding:     admission.BindingLate,
 		AskInterval: AskInterval{Auto: true},
 		Queue:       Queue{Timeout: time.Minute, Limit: 10_000, Order: OrderFIFO, PerClient: PerClient{Tickets: 20}},
 		Hold:        Hold{Max: 30 * time.Minute, Idle: time.Minute},
 		Health:      Health{Interval: 5 * time.Second, Timeout: 2 * time.Second, UnhealthyAfter: 3, HealthyAfter: 2},
-		Reclaim:     ReclaimLease,
+		Reclaim:     admission.ReclaimLease,
 		Fence:       true,
 		Transport: Transport{
 			DialTimeout:           5 * time.Second,

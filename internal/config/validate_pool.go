@@ -8,6 +8,8 @@ import (
 	"slices"
 	"strings"
 	"time"
+
+	"github.com/kgate/kgate/internal/admission"
 )
 
 // MaxK is the largest k of a pool.
@@ -57,7 +59,7 @@ func (v *checker) pool(key string, p Pool) {
 	v.duration(key+".hold.max", p.Hold.Max, 0)
 	v.duration(key+".hold.idle", p.Hold.Idle, 0)
 	v.whole(key+".hold.min_upload", p.Hold.MinUpload, 0, math.MaxInt32)
-	if p.Reclaim == ReclaimHold && p.Hold.Max == 0 {
+	if p.Reclaim == admission.ReclaimHold && p.Hold.Max == 0 {
 		v.wrong(key+".reclaim", "hold needs a bound on the hold", "write hold.max, or reclaim: lease")
 	}
 	v.silence(key, p)

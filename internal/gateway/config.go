@@ -13,22 +13,8 @@ import (
 	"github.com/kgate/kgate/kmutex"
 )
 
-// Errors of Acquire and Deliver.
+// Errors of the methods, beside the reasons to refuse of package admission.
 var (
-	// ErrUnknownPool: no agreed pool has this name.
-	ErrUnknownPool = errors.New("gateway: unknown pool")
-	// ErrIsolated: this gateway is not, or not yet, part of the cluster and may
-	// admit nothing.
-	ErrIsolated = errors.New("gateway: not part of the cluster")
-	// ErrQueueFull: as many requests as the pool's limit wait here already.
-	ErrQueueFull = errors.New("gateway: queue full")
-	// ErrClientLimit: as many requests of this client as the pool allows wait
-	// here already.
-	ErrClientLimit = errors.New("gateway: too many of this client's requests wait")
-	// ErrTimeout: not admitted in time.
-	ErrTimeout = errors.New("gateway: not admitted in time")
-	// ErrDraining: the gateway is being taken out.
-	ErrDraining = errors.New("gateway: draining")
 	// ErrConfig: a Config that cannot work.
 	ErrConfig = errors.New("gateway: bad configuration")
 )
@@ -156,12 +142,6 @@ type PoolConfig struct {
 
 // Config of a Gateway.
 type Config struct {
-	// Links to the other gateways. Required.
-	Links Links
-	// Exchange with the other gateways. Required; closed by Close.
-	Exchange Exchange
-	// Views that the gateways agree on. Required.
-	Views Views
 	// Pools by name. A pool of the cluster that is not named here takes part in
 	// its line with the defaults: this gateway may be its home.
 	Pools map[string]PoolConfig
@@ -193,9 +173,6 @@ func (c Config) withDefaults() Config {
 // Validate returns what is wrong with c.
 func (c Config) Validate() error {
 	var errs []error
-	if c.Links == nil || c.Exchange == nil || c.Views == nil {
-		errs = append(errs, errors.New("links, exchange and views are required"))
-	}
 	for name, p := range c.Pools {
 		if p.QueueLimit < 0 || p.ClientLimit < 0 || p.ClientInFlight < 0 || p.ClientTickets < 0 || p.AskInterval < 0 {
 			errs = append(errs, errors.New("pool "+name+": negative limit or interval"))

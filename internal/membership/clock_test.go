@@ -19,7 +19,7 @@ func TestBootNow(t *testing.T) {
 // it wakes, the next look finds the lease over.
 func TestLeaseEndsWhileTheMachineSleeps(t *testing.T) {
 	slept := time.Duration(0)
-	w := newTenure("x", func() time.Time { return time.Now().Add(slept) })
+	w := newIncarnation("x", func() time.Time { return time.Now().Add(slept) })
 	w.follow(in("x", 7), "a", second)
 	r, due, _ := w.renewal()
 	if !due || !w.answered(r, nil) || !stands(w) {

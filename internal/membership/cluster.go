@@ -35,12 +35,12 @@ type Cluster struct {
 	once    oncelog.Limit
 	silent  silences
 
-	pace     pace
-	roll     rollCall
-	tenure   *tenure
-	grants   *grants
-	evidence *evidence
-	shut     shut
+	disk        writeTimes
+	roll        rollCall
+	incarnation *incarnation
+	leases      *leaseServer
+	prober      *prober
+	outsiders   outsiders
 
 	// broken tells that the disk does not take what has been agreed on.
 	broken chan error
@@ -51,6 +51,8 @@ type Cluster struct {
 	wg      sync.WaitGroup
 	closed  func() error
 	leaving atomic.Bool
+	// handsOver is the server that the lead is being handed over to.
+	handsOver atomic.Pointer[string]
 	// addresses of the gateways that gossip sees alive, by name.
 	addresses atomic.Pointer[map[string]string]
 
@@ -60,8 +62,8 @@ type Cluster struct {
 	// renewed is the newest renewal of this gateway's lease by another one.
 	renewed atomic.Pointer[renewal]
 
-	idMu     sync.Mutex
-	founders []founder
+	idMu         sync.Mutex
+	bootstrapped []bootstrapServer
 
 	problemMu sync.Mutex
 	trouble   error
@@ -84,10 +86,10 @@ func Start(ctx context.Context, config Config) (*Cluster, error) {
 		roll:    rollCall{over: make(chan struct{})},
 		broken:  make(chan error, 1),
 
-		tenure:   newTenure(config.Boot, bootNow),
-		evidence: newEvidence(),
+		incarnation: newIncarnation(config.Boot, bootNow),
+		prober:      newProber(),
 	}
-	c.grants = newGrants(c)
+	c.leases = newLeaseServer(c)
 	c.closing, c.cancel = context.WithCancel(context.Background())
 	c.closed = sync.OnceValue(c.shutdown)
 	c.noteAddresses(config.Discovery.Members())
@@ -126,10 +128,10 @@ func (c *Cluster) start(ctx context.Context) error {
 		// nothing and cannot be closed. A few views a day need no pipeline.
 		MaxRPCsInFlight: 1,
 		// A vote and entries are answered when they are on disk.
-		Timeout:               c.config.CallTimeout + writesInTimeout*c.pace.typical(),
+		Timeout:               c.config.CallTimeout + writesInTimeout*c.disk.typical(),
 		ServerAddressProvider: c,
 	})
-	c.raft, err = raft.NewRaft(c.raftConfig(logger), c.machine, c.storage.logs, c.storage.stable, c.storage.snapshots, patient{c.trans, c})
+	c.raft, err = raft.NewRaft(c.raftConfig(logger), c.machine, c.storage.logs, c.storage.stable, c.storage.snapshots, retryTransport{c.trans, c})
 	if err != nil {
 		if errors.Is(err, ErrNewer) || errors.Is(err, ErrOlder) {
 			return dirError(c.config.DataDir, err)
@@ -147,7 +149,7 @@ func (c *Cluster) start(ctx context.Context) error {
 	c.control = c.newControl()
 	c.wg.Go(func() { _ = c.control.Serve(c.config.Control) }) // always ErrServerClosed
 	c.wg.Go(c.comeBack)
-	for _, loop := range []func(){c.run, c.takeLeads, c.renew, c.watch, c.elections, c.grants.rounds} {
+	for _, loop := range []func(){c.run, c.takeLeads, c.renew, c.watch, c.elections, c.leases.rounds, c.compareStates} {
 		c.wg.Go(loop)
 	}
 	return nil
@@ -208,8 +210,12 @@ func (c *Cluster) Close() error { return c.closed() }
 func (c *Cluster) Failed() <-chan error { return c.broken }
 
 func (c *Cluster) fail(err error) {
+	said := dirError(c.config.DataDir, err)
+	if c.config.DataDir == "" || errors.Is(err, errDiffers) {
+		said = fmt.Errorf("membership: %w%s", err, advice(err))
+	}
 	select {
-	case c.broken <- dirError(c.config.DataDir, err):
+	case c.broken <- said:
 	default:
 	}
 }
@@ -231,7 +237,7 @@ func (c *Cluster) Changed() <-chan struct{} { return c.machine.changes() }
 // Self returns the Node of this gateway's newest incarnation, if the newest
 // view has it.
 func (c *Cluster) Self() (kmutex.Node, bool) {
-	boot, _ := c.tenure.incarnation()
+	boot, _ := c.incarnation.current()
 	m, ok := c.View().Named(c.config.Name)
 	if !ok || m.Boot != boot {
 		return 0, false

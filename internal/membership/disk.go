@@ -8,14 +8,14 @@ import (
 	"time"
 )
 
-// pace tells how long a write to the disk takes. The zero value knows of none.
-type pace struct {
+// writeTimes tells how long a write to the disk takes. The zero value knows of none.
+type writeTimes struct {
 	mu     sync.Mutex
 	recent [8]time.Duration
 	count  int
 }
 
-func (p *pace) note(d time.Duration) {
+func (p *writeTimes) note(d time.Duration) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	p.recent[p.count%len(p.recent)] = d
@@ -24,7 +24,7 @@ func (p *pace) note(d time.Duration) {
 
 // typical returns the median of the last writes, 0 if there were none. One slow write
 // among them changes nothing.
-func (p *pace) typical() time.Duration {
+func (p *writeTimes) typical() time.Duration {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	some := slices.Clone(p.recent[:min(p.count, len(p.recent))])
@@ -41,11 +41,11 @@ func (c *Cluster) slowWrite() time.Duration { return votesTime(c.lease()) / 6 }
 
 // wrote notes a write to the disk, and names a disk that is slow.
 func (c *Cluster) wrote(took time.Duration) {
-	c.pace.note(took)
+	c.disk.note(took)
 	c.config.Stored(took)
 	if took > c.slowWrite() && c.once.First("slow disk") {
 		c.config.Logger.Warn("the disk of data_dir is slow", slog.String("data_dir", c.config.DataDir),
-			slog.Duration("write_took", took), slog.Duration("typical", c.pace.typical()), slog.Duration("slow_from", c.slowWrite()),
+			slog.Duration("write_took", took), slog.Duration("typical", c.disk.typical()), slog.Duration("slow_from", c.slowWrite()),
 			slog.String("hint", "elections and changes of k take several such writes; use another disk, or a longer cluster.lease"))
 	}
 }
@@ -57,13 +57,13 @@ func (c *Cluster) diskHangs() bool {
 		return false
 	}
 	lease := c.lease()
-	return c.storage.file.Writing() > max(lease/2, min(writesInTimeout*c.pace.typical(), lease))
+	return c.storage.file.Writing() > max(lease/2, min(writesInTimeout*c.disk.typical(), lease))
 }
 
 // slowDisk says that this gateway's disk is slow, for the end of a message; empty if it
 // is not.
 func (c *Cluster) slowDisk() string {
-	typical := c.pace.typical()
+	typical := c.disk.typical()
 	if typical <= c.slowWrite() {
 		return ""
 	}

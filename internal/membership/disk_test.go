@@ -11,6 +11,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/kgate/kgate/internal/admission"
 	"github.com/kgate/kgate/internal/membership/raftfile"
 )
 
@@ -115,7 +116,7 @@ func TestSlowLeader(t *testing.T) {
 	ctx, cancel := context.WithTimeout(t.Context(), 20*time.Second)
 	defer cancel()
 	began := time.Now()
-	if err := leader.DefinePool(ctx, Pool{Name: "p", K: 3, Binding: BindingLate, Reclaim: ReclaimLease}); err != nil {
+	if err := leader.DefinePool(ctx, Pool{Name: "p", K: 3, Binding: admission.BindingLate, Reclaim: admission.ReclaimLease}); err != nil {
 		t.Error(err)
 	}
 	t.Logf("agreed after %v", time.Since(began))
@@ -150,7 +151,7 @@ func TestDiskOfTheLeaderHangs(t *testing.T) {
 	ctx, cancel := context.WithTimeout(t.Context(), 15*time.Second)
 	defer cancel()
 	began := time.Now()
-	if err := others[0].DefinePool(ctx, Pool{Name: "p", K: 3, Binding: BindingLate, Reclaim: ReclaimLease}); err != nil {
+	if err := others[0].DefinePool(ctx, Pool{Name: "p", K: 3, Binding: admission.BindingLate, Reclaim: admission.ReclaimLease}); err != nil {
 		t.Error(err)
 	}
 	took := time.Since(began)

@@ -27,8 +27,8 @@ import (
 // voters have a leader.
 const maxElectionPause = 500 * time.Millisecond
 
-// vacancy is what a gateway without a leader remembers from one turn to the next.
-type vacancy struct {
+// leaderlessTime is what a gateway without a leader remembers from one turn to the next.
+type leaderlessTime struct {
 	// since it has had no leader, and agreed since a majority of the voters say so.
 	since, agreed time.Time
 	pause         time.Duration
@@ -38,23 +38,23 @@ type vacancy struct {
 func (c *Cluster) elections() {
 	timer := time.NewTimer(leader.Interval)
 	defer timer.Stop()
-	var v vacancy
+	var v leaderlessTime
 	for {
 		select {
 		case <-c.closing.Done():
 			return
 		case <-timer.C:
-			timer.Reset(c.fill(&v, time.Now()))
+			timer.Reset(c.campaign(&v, time.Now()))
 		}
 	}
 }
 
-// fill takes a turn in filling a vacancy, if there is one, and returns when to take
+// campaign calls an election if this gateway has no leader and it is its turn. It returns when to call it again.
 // the next. Who knows its leader to be gone asks the others at once. Who knows of no
 // leader waits a little, since somebody may just have been elected.
-func (c *Cluster) fill(v *vacancy, now time.Time) time.Duration {
+func (c *Cluster) campaign(v *leaderlessTime, now time.Time) time.Duration {
 	if !c.leaderless() {
-		*v = vacancy{}
+		*v = leaderlessTime{}
 		return leader.Interval
 	}
 	if v.since.IsZero() {
@@ -67,7 +67,7 @@ func (c *Cluster) fill(v *vacancy, now time.Time) time.Duration {
 		return leader.Interval
 	}
 	term := c.raft.CurrentTerm()
-	before, most := c.canvass(c.voters())
+	before, most := c.askVoters(c.voters())
 	if !most {
 		v.agreed = time.Time{}
 		v.pause = min(max(2*v.pause, leader.Interval), maxElectionPause)
@@ -87,10 +87,10 @@ func (c *Cluster) fill(v *vacancy, now time.Time) time.Duration {
 	return 5 * c.votesTime()
 }
 
-// unheard reports that a leader which has renewed this gateway's lease in this term does
+// leaderIsSilent reports that a leader which has renewed this gateway's lease in this term does
 // not do so any more: it is slow, or cut off from most voters. One that has just been
 // elected, be it again, has time for its first renewals.
-func (c *Cluster) unheard(leads string) bool {
+func (c *Cluster) leaderIsSilent(leads string) bool {
 	last := c.renewed.Load()
 	return last != nil && last.by == leads && last.term == c.raft.CurrentTerm() && time.Since(last.sent) > c.lease()*3/5
 }
@@ -102,13 +102,13 @@ func (c *Cluster) leaderless() bool {
 		return false
 	}
 	_, id := c.raft.LeaderWithID()
-	return id == "" || c.serverGone(string(id)) || c.unheard(string(id))
+	return id == "" || c.serverUnreachable(string(id)) || c.leaderIsSilent(string(id))
 }
 
-// serverGone reports strong evidence that a raft server's process is gone.
-func (c *Cluster) serverGone(id string) bool {
+// serverUnreachable reports strong evidence that a raft server's process is gone.
+func (c *Cluster) serverUnreachable(id string) bool {
 	v := c.View()
-	for node := range c.evidence.gone() {
+	for node := range c.prober.unreachable() {
 		if m, in := v.Member(node); in && m.Server == id {
 			return true
 		}
@@ -116,10 +116,10 @@ func (c *Cluster) serverGone(id string) bool {
 	return false
 }
 
-// canvass asks the other voters whether they have a leader. Most: a majority has none
+// askVoters asks the other voters whether they have a leader. Most: a majority has none
 // and can be dialed; before is how many of these have a newer log, or the same and a
 // lesser id. Those that take much longer than the majority do not count.
-func (c *Cluster) canvass(voters []string) (before int, most bool) {
+func (c *Cluster) askVoters(voters []string) (before int, most bool) {
 	self := c.storage.meta.Server
 	if !slices.Contains(voters, self) {
 		return 0, false
@@ -127,12 +127,12 @@ func (c *Cluster) canvass(voters []string) (before int, most bool) {
 	ctx, cancel := context.WithTimeout(c.closing, c.config.CallTimeout)
 	defer cancel()
 	mine := c.term()
-	voices := make(chan voice, len(voters))
+	answers := make(chan voterAnswer, len(voters))
 	for _, v := range voters {
-		if v != self && !c.serverGone(v) {
-			c.wg.Go(func() { voices <- c.askVacant(ctx, v) })
+		if v != self && !c.serverUnreachable(v) {
+			c.wg.Go(func() { answers <- c.askLeaderless(ctx, v) })
 		} else {
-			voices <- voice{}
+			answers <- voterAnswer{}
 		}
 	}
 	without, last := 1, ctx.Done()
@@ -140,7 +140,7 @@ func (c *Cluster) canvass(voters []string) (before int, most bool) {
 		select {
 		case <-last:
 			return before, without > len(voters)/2
-		case said := <-voices:
+		case said := <-answers:
 			if !said.Leaderless {
 				continue
 			}
@@ -157,24 +157,24 @@ func (c *Cluster) canvass(voters []string) (before int, most bool) {
 	return before, without > len(voters)/2
 }
 
-// voice is what a voter said that was asked whether it has a leader.
-type voice struct {
+// voterAnswer is what a voter said that was asked whether it has a leader.
+type voterAnswer struct {
 	server string
 	termAnswer
 }
 
-// askVacant asks a voter whether it has a leader, and dials it: only one that can be
+// askLeaderless asks a voter whether it has a leader, and dials it: only one that can be
 // dialed counts.
-func (c *Cluster) askVacant(ctx context.Context, voter string) voice {
+func (c *Cluster) askLeaderless(ctx context.Context, voter string) voterAnswer {
 	addr, known := c.addressOf(raft.ServerID(voter))
 	if !known {
-		return voice{}
+		return voterAnswer{}
 	}
 	dialed := make(chan bool, 1)
 	c.wg.Go(func() { dialed <- c.reaches(ctx, addr) })
 	said, err := c.termOf(ctx, voter)
 	if !<-dialed || err != nil {
-		return voice{}
+		return voterAnswer{}
 	}
-	return voice{voter, said}
+	return voterAnswer{voter, said}
 }

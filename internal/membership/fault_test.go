@@ -50,7 +50,7 @@ func suspended(t testing.TB, gateways []*gateway, lost Standing) time.Duration {
 	t.Helper()
 	began := time.Now()
 	for _, g := range gateways {
-		until(t, g.name+" sees the loss", func() bool { _, gone := g.View().Gone(lost.Node); return gone })
+		until(t, g.name+" sees the loss", func() bool { _, gone := g.View().LostMember(lost.Node); return gone })
 	}
 	return time.Since(began)
 }
@@ -184,7 +184,7 @@ func TestRejoinOwesNothing(t *testing.T) {
 	for _, g := range gateways {
 		until(t, "nothing is owed", func() bool { return len(poolOf(t, g, "p").Owed) == 0 })
 	}
-	if l, _ := g.View().Gone(old.Node); l.Leased {
+	if l, _ := g.View().LostMember(old.Node); l.Leased {
 		t.Errorf("%+v", l)
 	}
 	if took := time.Since(began); took > g.View().Lease {
@@ -205,7 +205,7 @@ func TestNobodyIsLetInAsBefore(t *testing.T) {
 		t.Fatal(err)
 	}
 	until(t, "it knows", func() bool { return b.Standing() == Standing{} })
-	until(t, "expired", func() bool { l, _ := a.View().Gone(old.Node); return !l.Leased })
+	until(t, "expired", func() bool { l, _ := a.View().LostMember(old.Node); return !l.Leased })
 	if names := a.names(); len(names) != 1 || (b.Standing() != Standing{}) {
 		t.Errorf("members %v, standing %+v", names, b.Standing())
 	}
@@ -380,6 +380,6 @@ func TestLeaveThoughTheLeadComesBack(t *testing.T) {
 		t.Errorf("it cannot leave: %v", err)
 	}
 	for _, g := range without(gateways, leader) {
-		until(t, "it has left", func() bool { l, gone := g.View().Gone(node); return gone && !l.Leased })
+		until(t, "it has left", func() bool { l, gone := g.View().LostMember(node); return gone && !l.Leased })
 	}
 }

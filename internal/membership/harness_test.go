@@ -315,7 +315,7 @@ func (g *gateway) kill() {
 		return
 	}
 	g.gone = true
-	boot, _ := g.tenure.incarnation()
+	boot, _ := g.incarnation.current()
 	g.n.mu.Lock()
 	g.n.dead[boot] = time.Now()
 	g.n.mu.Unlock()

@@ -63,7 +63,7 @@ func (c *Cluster) turn(l *loop) time.Duration {
 	case c.raft.State() == raft.Leader:
 		return c.lead(l, peers)
 	case c.blank():
-		if err := c.tryFound(c.closing, peers); err != nil {
+		if err := c.tryBootstrap(c.closing, peers); err != nil {
 			c.stuck(l, err)
 		}
 		return 2 * soon
@@ -155,17 +155,17 @@ func (c *Cluster) troubled(err error) {
 // reconcile brings the view and raft's configuration closer to what discovery
 // reports.
 func (c *Cluster) reconcile(l *loop, peers []serfring.Member) (time.Duration, error) {
-	if !c.grants.leads(c.raft.CurrentTerm()) {
+	if !c.leases.leads(c.raft.CurrentTerm()) {
 		return soon, nil // see takeLeads
 	}
 	again := c.config.Interval
 	now := time.Now()
-	retry, err := c.letInAll(l, c.strangers(l, peers, now), now)
+	retry, err := c.letInAll(l, c.joinCandidates(l, peers, now), now)
 	if err != nil {
 		return 0, err
 	}
 	again = min(again, retry)
-	wait, err := c.tidy(l, peers)
+	wait, err := c.reconcileVoters(l, peers)
 	return min(again, wait), err
 }
 
@@ -184,8 +184,8 @@ func (c *Cluster) takeLeads() {
 		}
 		switch {
 		case c.raft.State() != raft.Leader:
-			c.grants.end()
-		case !c.leaving.Load() && !c.grants.leads(c.raft.CurrentTerm()):
+			c.leases.end()
+		case !c.leaving.Load() && !c.leases.leads(c.raft.CurrentTerm()):
 			if err := c.takeLead(); err != nil {
 				c.troubled(err)
 			} else {
@@ -207,14 +207,14 @@ func (c *Cluster) takeLead() error {
 			return err
 		}
 	}
-	c.grants.begin(term)
+	c.leases.begin(term)
 	c.config.Logger.Info("leading", slog.Uint64("term", term))
 	return nil
 }
 
-// tidy makes the next change of raft's configuration, if one is due.
-func (c *Cluster) tidy(l *loop, peers []serfring.Member) (time.Duration, error) {
-	next := nextStep(c.judged(l, peers))
+// reconcileVoters makes the next change of raft's configuration, if one is due.
+func (c *Cluster) reconcileVoters(l *loop, peers []serfring.Member) (time.Duration, error) {
+	next := nextStep(c.assessServers(l, peers))
 	switch {
 	case next.do == nothing:
 		return c.config.Interval, nil
@@ -223,14 +223,14 @@ func (c *Cluster) tidy(l *loop, peers []serfring.Member) (time.Duration, error) 
 	}
 	c.ops.Lock()
 	defer c.ops.Unlock()
-	if c.leaving.Load() || nextStep(c.judged(l, peers)) != next {
+	if c.leaving.Load() || nextStep(c.assessServers(l, peers)) != next {
 		return soon, nil
 	}
 	return 0, c.change(next)
 }
 
-// judged describes raft's servers for nextStep.
-func (c *Cluster) judged(l *loop, peers []serfring.Member) []server {
+// assessServers describes raft's servers for nextStep.
+func (c *Cluster) assessServers(l *loop, peers []serfring.Member) []server {
 	view := c.View()
 	members := make(map[string]Member, len(view.Members))
 	for _, m := range view.Members {
@@ -253,7 +253,7 @@ func (c *Cluster) judged(l *loop, peers []serfring.Member) []server {
 			delete(l.away, s.ID)
 		}
 		since, unseen := l.unseen[name]
-		now.lost = !now.leader && unseen && time.Since(since) > c.config.SwapAfter
+		now.failed = !now.leader && unseen && time.Since(since) > c.config.SwapAfter
 		servers = append(servers, now)
 	}
 	return servers

@@ -3,14 +3,14 @@ package membership
 import (
 	"testing"
 
-	"github.com/kgate/kgate/test/mutant"
+	"github.com/kgate/kgate/internal/mutant"
 )
 
 // Each of these defects is found by the test that is named with it. What package
 // leader decides is told right and carried out: a defect there is found with real
 // connections.
 func TestMutantsAreCaught(t *testing.T) {
-	mutant.Suite{Args: []string{"-timeout=3m"}, Mutants: []mutant.Mutant{
+	mutant.Suite{Args: []string{"-test.timeout=3m"}, Mutants: []mutant.Mutant{
 		{
 			Name: "a leader does not look for gateways that another could let in", File: "suspect.go",
 			Old:    "\t\tc.watchOutsiders(now)\n",
@@ -19,39 +19,39 @@ func TestMutantsAreCaught(t *testing.T) {
 			Caught: "the leader is out and the others stand",
 		},
 		{
-			Name: "a suspended gateway owes nothing", File: "lost.go",
+			Name: "a suspended gateway owes nothing", File: "removal.go",
 			Old:    "moved = s.lose(index, node, true)",
 			New:    "moved = s.lose(index, node, false)",
 			By:     "^TestLosses$",
 			Caught: "FAIL: TestLosses",
 		},
 		{
-			Name: "slots come back while the lease may run", File: "lost.go",
+			Name: "slots come back while the lease may run", File: "removal.go",
 			Old:    "if !s.leased(node) && s.Pools[at].forgive(node) {",
 			New:    "if s.Pools[at].forgive(node) {",
 			By:     "^TestLosses$",
 			Caught: "FAIL: TestLosses",
 		},
 		{
-			Name: "a refused renewal ends nothing", File: "standing.go",
+			Name: "a refused renewal ends nothing", File: "incarnation.go",
 			Old:    "\t\tt.holder.Refused(r)\n",
 			New:    "",
-			By:     "^TestTenureEnds$",
-			Caught: "FAIL: TestTenureEnds",
+			By:     "^TestIncarnationEnds$",
+			Caught: "FAIL: TestIncarnationEnds",
 		},
 		{
-			Name: "a standing does not lapse", File: "standing.go",
+			Name: "a standing does not lapse", File: "incarnation.go",
 			Old:    "func (s Standing) Valid(now time.Time) bool { return now.Before(s.Until) }",
 			New:    "func (s Standing) Valid(now time.Time) bool { return !s.Until.IsZero() || now.IsZero() }",
 			By:     "^TestStandingLapsesByItself$",
 			Caught: "FAIL: TestStandingLapsesByItself",
 		},
 		{
-			Name: "dials of an earlier row count", File: "evidence.go",
-			Old:    "\tcase row != t.run:\n",
-			New:    "\tcase row != row:\n",
-			By:     "^TestEvidence$",
-			Caught: "FAIL: TestEvidence",
+			Name: "dials of an earlier row count", File: "prober.go",
+			Old:    "\tcase streak != t.streak:\n",
+			New:    "\tcase streak != streak:\n",
+			By:     "^TestProber$",
+			Caught: "FAIL: TestProber",
 		},
 		{
 			Name: "raft's timeouts do not follow from the lease", File: "timeouts.go",
@@ -84,13 +84,13 @@ func TestMutantsAreCaught(t *testing.T) {
 			Caught: "not within 15s: .* sees the loss", By: "^TestMissed$",
 		},
 		{
-			Name: "who is kept out keeps its tokens", File: "newcomers.go",
+			Name: "who is kept out keeps its tokens", File: "join.go",
 			Old:    "!lost || !l.Leased || l.Name",
 			New:    "!lost || l.Leased || l.Name",
 			Caught: "was let in first|nothing is owed", By: "^TestKeptOutOwesNothing$",
 		},
 		{
-			Name: "a leader whose disk hangs goes on leading", File: "patience.go",
+			Name: "a leader whose disk hangs goes on leading", File: "rafttransport.go",
 			Old:    "if !p.c.diskHangs() {",
 			New:    "if p.c != nil {",
 			Caught: "agreed after", By: "^TestDiskOfTheLeaderHangs$",
@@ -117,7 +117,7 @@ func TestMutantsAreCaught(t *testing.T) {
 			Name: "a voter that cannot be dialed counts", File: "election.go",
 			Old:    "if !<-dialed || err != nil {",
 			New:    "if <-dialed; err != nil {",
-			Caught: "it counts, and cannot be dialed", By: "^TestVacantMustBeDialed$",
+			Caught: "it counts, and cannot be dialed", By: "^TestLeaderlessMustBeDialed$",
 		},
 	}}.Run(t)
 }

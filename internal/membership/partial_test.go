@@ -169,11 +169,11 @@ func TestSilenceCountsInOneTerm(t *testing.T) {
 	_, id := g.raft.LeaderWithID()
 	term, long := g.raft.CurrentTerm(), time.Now().Add(-g.View().Lease)
 	g.renewed.Store(&renewal{string(id), term, long})
-	if !g.unheard(string(id)) {
+	if !g.leaderIsSilent(string(id)) {
 		t.Error("a leader that is silent for a lease is one")
 	}
 	g.renewed.Store(&renewal{string(id), term - 1, long})
-	if g.unheard(string(id)) {
+	if g.leaderIsSilent(string(id)) {
 		t.Error("a leader is none because of a term before")
 	}
 }
@@ -267,7 +267,7 @@ func TestLongCommandsFit(t *testing.T) {
 			t.Error(err)
 		}
 	}
-	data, err := json.Marshal(plea{Down: nodes[:maxComplaints], Missing: nodes[:maxComplaints], View: math.MaxUint64})
+	data, err := json.Marshal(renewalRequest{Down: nodes[:maxComplaints], Missing: nodes[:maxComplaints], View: math.MaxUint64})
 	if err != nil || len(data) > maxCommand {
 		t.Errorf("a renewal has %d bytes, %v", len(data), err)
 	}
@@ -299,7 +299,7 @@ func TestManyLossesAtOnce(t *testing.T) {
 
 // A voter that answers on a connection of before and cannot be dialed does not count
 // as one that would vote: neither could its vote be asked for.
-func TestVacantMustBeDialed(t *testing.T) {
+func TestLeaderlessMustBeDialed(t *testing.T) {
 	t.Parallel() // they mostly wait
 	var n network
 	gateways := n.five(t)
@@ -309,14 +309,14 @@ func TestVacantMustBeDialed(t *testing.T) {
 	}
 	until(t, "there is no leader", func() bool { return g.term().Leaderless && o.term().Leaderless })
 	voter := o.Stats().Server
-	if said := g.askVacant(t.Context(), voter); !said.Leaderless {
+	if said := g.askLeaderless(t.Context(), voter); !said.Leaderless {
 		t.Fatalf("it says %+v", said)
 	}
-	if before, most := g.canvass(g.voters()); before != 0 || most {
+	if before, most := g.askVoters(g.voters()); before != 0 || most {
 		t.Errorf("%d before it, a majority: %v", before, most)
 	}
 	n.bar(g, o)
-	if said := g.askVacant(t.Context(), voter); said.Leaderless {
+	if said := g.askLeaderless(t.Context(), voter); said.Leaderless {
 		t.Error("it counts, and cannot be dialed")
 	}
 	if _, err := g.termOf(t.Context(), voter); err != nil {

@@ -14,13 +14,13 @@ import (
 	"github.com/kgate/kgate/kmutex"
 )
 
-// errLost means that the leader knows the incarnation as lost.
-var errLost = errors.New("membership: this incarnation is lost")
+// errNotMember means that the leader knows the incarnation as lost.
+var errNotMember = errors.New("membership: this incarnation is lost")
 
-func isLost(err error) bool { return errors.Is(err, errLost) }
+func isNotMember(err error) bool { return errors.Is(err, errNotMember) }
 
-// plea is a renewal on its way to the leader.
-type plea struct {
+// renewalRequest is a renewal with what the member reports.
+type renewalRequest struct {
 	lease.Renewal
 	// Down are members to which this one's link has been down for half a lease.
 	Down []kmutex.Node `json:"down,omitempty"`
@@ -30,17 +30,17 @@ type plea struct {
 	View uint64 `json:"view"`
 }
 
-// maxComplaints bounds how many links, and how many reports, a plea complains
+// maxComplaints bounds how many links, and how many reports, a request complains
 // about: all of them have room in maxCommand.
 const maxComplaints = 256
 
-// answer is the leader's to a plea.
-type answer struct {
+// renewalAnswer is the leader's answer to a renewalRequest.
+type renewalAnswer struct {
 	Granted bool `json:"granted"`
 	Lost    bool `json:"lost"`
 }
 
-type answered struct {
+type renewalResult struct {
 	renewal lease.Renewal
 	err     error
 }
@@ -57,7 +57,7 @@ type renewal struct {
 // third of the lease, another goes out beside it, over another connection: the answer
 // may be late, or the connection dead.
 func (c *Cluster) renew() {
-	answers := make(chan answered, lease.Outstanding)
+	answers := make(chan renewalResult, lease.Outstanding)
 	asking := 0
 	var asked time.Time
 	timer := time.NewTimer(0)
@@ -66,18 +66,18 @@ func (c *Cluster) renew() {
 	for {
 		changed := c.Changed()
 		v := c.View()
-		if c.tenure.follow(v, c.config.Name, c.terms(v)) {
+		if c.incarnation.follow(v, c.config.Name, c.terms(v)) {
 			c.standingChanged()
 		}
 		wait := c.announce(&announced)
 		patience := time.Until(asked.Add(v.Lease / 3))
 		switch {
 		case asking == 0, asking < lease.Outstanding && patience <= 0:
-			renewal, due, next := c.tenure.renewal()
+			renewal, due, next := c.incarnation.renewal()
 			if due {
 				asking++
 				asked = time.Now()
-				c.wg.Go(func() { answers <- answered{renewal, c.sendRenewal(v, renewal)} })
+				c.wg.Go(func() { answers <- renewalResult{renewal, c.sendRenewal(v, renewal)} })
 			}
 			wait = min(wait, next)
 		case asking < lease.Outstanding:
@@ -94,7 +94,7 @@ func (c *Cluster) renew() {
 		case <-timer.C:
 		case a := <-answers:
 			asking--
-			if c.tenure.answered(a.renewal, a.err) {
+			if c.incarnation.answered(a.renewal, a.err) {
 				c.standingChanged()
 			}
 		}
@@ -115,7 +115,7 @@ func (c *Cluster) standingChanged() {
 // announce has gossip carry the boot of a new incarnation, and returns when to
 // try again if it could not.
 func (c *Cluster) announce(announced *string) time.Duration {
-	boot, _ := c.tenure.incarnation()
+	boot, _ := c.incarnation.current()
 	if boot == *announced {
 		return time.Hour
 	}
@@ -131,27 +131,27 @@ func (c *Cluster) announce(announced *string) time.Duration {
 func (c *Cluster) sendRenewal(v *View, r lease.Renewal) error {
 	ctx, cancel := context.WithTimeout(c.closing, renewTimeout(v.Lease))
 	defer cancel()
-	p := plea{Renewal: r, Down: c.down(leader.DownAfter(c.terms(v))), Missing: c.missing(leader.MissingAfter(c.terms(v))), View: v.Number}
+	p := renewalRequest{Renewal: r, Down: c.down(leader.DownAfter(c.terms(v))), Missing: c.missing(leader.MissingAfter(c.terms(v))), View: v.Number}
 	_, id := c.raft.LeaderWithID()
 	sent, term := time.Now(), c.raft.CurrentTerm()
 	switch {
 	case id == "":
 		return ErrNoLeader
 	case string(id) == c.storage.meta.Server:
-		return c.grants.ask(ctx, p)
+		return c.leases.ask(ctx, p)
 	}
 	addr, ok := c.addressOf(id)
 	if !ok {
 		return ErrNoLeader
 	}
 	c.wg.Go(func() { c.whileLed(ctx, string(id), cancel) })
-	var a answer
+	var a renewalAnswer
 	if err := c.call(ctx, http.MethodPost, addr, pathLease, p, &a); err != nil {
 		return err
 	}
 	switch {
 	case a.Lost:
-		return errLost
+		return errNotMember
 	case !a.Granted:
 		return fmt.Errorf("membership: renewal: %s says nothing", addr)
 	default:
@@ -172,7 +172,7 @@ func (c *Cluster) whileLed(ctx context.Context, leads string, cancel func()) {
 			return
 		case <-tick.C:
 		}
-		if _, id := c.raft.LeaderWithID(); string(id) != leads || c.serverGone(leads) {
+		if _, id := c.raft.LeaderWithID(); string(id) != leads || c.serverUnreachable(leads) {
 			cancel()
 			return
 		}

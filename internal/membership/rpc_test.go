@@ -121,7 +121,7 @@ func TestSpeaksForItself(t *testing.T) {
 		for _, message := range []raft.WithRPCHeader{
 			&raft.RequestVoteRequest{RPCHeader: c.header, Term: term},
 			&raft.RequestPreVoteRequest{RPCHeader: c.header, Term: term},
-			&raft.AppendEntriesRequest{RPCHeader: c.header, Term: term},
+			&raft.AppendEntriesRequest{RPCHeader: c.header, Term: term - 1}, // this one leads the present one
 		} {
 			if err := g.judgeRPC(c.caller, message); (err == nil) != c.ok || !c.ok && !errors.Is(err, errRPC) {
 				t.Errorf("%s, %T: %v", c.what, message, err)
@@ -129,7 +129,7 @@ func TestSpeaksForItself(t *testing.T) {
 		}
 	}
 	for _, answer := range []uint64{math.MaxUint64, maxTerm + 1, term + maxTermStep + 1} {
-		if err := (patient{c: g.Cluster}).answer(nil, &answer); err == nil || answer != 0 {
+		if err := (retryTransport{c: g.Cluster}).answer(nil, &answer); err == nil || answer != 0 {
 			t.Errorf("an answer in term %d: %v", answer, err)
 		}
 	}

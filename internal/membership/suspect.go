@@ -9,6 +9,7 @@ import (
 
 	"github.com/hashicorp/raft"
 
+	"github.com/kgate/kgate/internal/admission"
 	"github.com/kgate/kgate/internal/membership/leader"
 	"github.com/kgate/kgate/kmutex"
 )
@@ -42,7 +43,7 @@ func notLeading(err error) bool {
 
 // judge is the leader's turn.
 func (c *Cluster) judge() error {
-	verdict, leading := c.grants.judge(c.sight())
+	verdict, leading := c.leases.judge(c.observe())
 	if !leading {
 		return nil
 	}
@@ -89,38 +90,38 @@ const maxNodes = 512
 // resign hands the lead over, since the members or the voters do not get through to
 // this gateway.
 func (c *Cluster) resign() error {
-	c.grants.handedOver()
+	c.leases.handedOver()
 	c.config.Logger.Warn("handing the lead over: gateways, or the voters, live and do not get through to this one")
 	ctx, cancel := context.WithTimeout(c.closing, c.config.CallTimeout)
 	defer cancel()
 	return c.handOverOnce(ctx)
 }
 
-// sight returns what this gateway sees for itself.
-func (c *Cluster) sight() leader.Sight {
-	s := leader.Sight{Self: c.config.Name, Boots: make(map[string]string), Gone: make(map[kmutex.Node]time.Duration), Shut: c.shut.get()}
+// observe returns what this gateway sees for itself.
+func (c *Cluster) observe() leader.Observation {
+	s := leader.Observation{Self: c.config.Name, Boots: make(map[string]string), Unreachable: make(map[kmutex.Node]time.Duration), Outsiders: c.outsiders.get()}
 	for _, p := range alive(c.config.Discovery.Members()) {
 		s.Boots[p.Name] = p.Boot
 	}
-	for node, since := range c.evidence.gone() {
-		s.Gone[node] = c.tenure.at(since)
+	for node, since := range c.prober.unreachable() {
+		s.Unreachable[node] = c.incarnation.at(since)
 	}
 	return s
 }
 
 // judge returns what the leader has to do; false: this gateway does not lead.
-func (g *grants) judge(s leader.Sight) (leader.Verdict, bool) {
+func (g *leaseServer) judge(s leader.Observation) (leader.Verdict, bool) {
 	g.mu.Lock()
 	defer g.mu.Unlock()
 	if !g.leading() {
 		return leader.Verdict{}, false
 	}
 	g.follow()
-	return g.rules.Judge(s, g.c.tenure.clock()), true
+	return g.rules.Judge(s, g.c.incarnation.clock()), true
 }
 
 // quiet returns the members that have not renewed for a while, but for this one.
-func (g *grants) quiet() []kmutex.Node {
+func (g *leaseServer) quiet() []kmutex.Node {
 	g.mu.Lock()
 	defer g.mu.Unlock()
 	if !g.leading() {
@@ -128,36 +129,36 @@ func (g *grants) quiet() []kmutex.Node {
 	}
 	self, _ := g.c.Self()
 	g.follow()
-	return slices.DeleteFunc(g.rules.Quiet(g.c.tenure.clock()), func(n kmutex.Node) bool { return n == self })
+	return slices.DeleteFunc(g.rules.Quiet(g.c.incarnation.clock()), func(n kmutex.Node) bool { return n == self })
 }
 
-func (g *grants) handedOver() {
+func (g *leaseServer) handedOver() {
 	g.mu.Lock()
 	defer g.mu.Unlock()
-	g.rules.HandedOver(g.c.tenure.clock())
+	g.rules.HandedOver(g.c.incarnation.clock())
 }
 
 // waits reports that the leader keeps a gateway out for a while.
-func (g *grants) waits(name string) bool {
+func (g *leaseServer) waits(name string) bool {
 	g.mu.Lock()
 	defer g.mu.Unlock()
 	if !g.leading() {
 		return true
 	}
 	g.follow() // it may have been suspended just now
-	return g.rules.Waits(name, g.c.tenure.clock())
+	return g.rules.Waits(name, g.c.incarnation.clock())
 }
 
 // letIn returns the member for whose sake a gateway stays out that does not reach
 // those named.
-func (g *grants) letIn(name string, unreached []string, s leader.Sight) (obstacle string) {
+func (g *leaseServer) letIn(name string, unreached []string, s leader.Observation) (obstacle string) {
 	g.mu.Lock()
 	defer g.mu.Unlock()
 	if !g.leading() {
 		return ""
 	}
 	g.follow()
-	return g.rules.LetIn(name, unreached, s, g.c.tenure.clock())
+	return g.rules.LetIn(name, unreached, s, g.c.incarnation.clock())
 }
 
 // forRules returns what the leader's rules need of the view.
@@ -166,7 +167,7 @@ func (v *View) forRules() leader.View {
 	homes := make(map[kmutex.Node]bool)
 	for _, p := range v.Pools {
 		homes[p.Home] = true
-		if p.Reclaim == ReclaimHold && len(p.Owed) > 0 {
+		if p.Reclaim == admission.ReclaimHold && len(p.Owed) > 0 {
 			rv.Debts = append(rv.Debts, leader.Debt{Pool: p.Name, HoldMax: p.HoldMax, Nodes: p.Owed})
 		}
 	}

@@ -16,8 +16,8 @@ import (
 	"github.com/kgate/kgate/kmutex"
 )
 
-func TestEvidence(t *testing.T) {
-	e := newEvidence()
+func TestProber(t *testing.T) {
+	e := newProber()
 	start := time.Now()
 	down := map[kmutex.Node]time.Time{7: start}
 	// dial has one dial begin at a time after the start, and end.
@@ -27,40 +27,40 @@ func TestEvidence(t *testing.T) {
 		if due := e.follow(down, now); !slices.Equal(due, []kmutex.Node{7}) {
 			t.Fatalf("at %v: %v are due", at, due)
 		}
-		e.dialed(7, e.row(7), now, failed)
+		e.dialed(7, e.streak(7), now, failed)
 	}
 	dial(0, true)
 	if due := e.follow(down, start.Add(50*time.Millisecond)); due != nil {
 		t.Errorf("%v are due again at once", due)
 	}
 	dial(100*time.Millisecond, true)
-	if gone := e.gone(); len(gone) != 0 {
+	if gone := e.unreachable(); len(gone) != 0 {
 		t.Errorf("two dials are enough: %v", gone)
 	}
 	dial(200*time.Millisecond, false) // slow, not gone
 	dial(300*time.Millisecond, true)
 	dial(400*time.Millisecond, true)
-	if gone := e.gone(); len(gone) != 0 {
+	if gone := e.unreachable(); len(gone) != 0 {
 		t.Errorf("not three in a row: %v", gone)
 	}
 	dial(500*time.Millisecond, true)
-	if since, ok := e.gone()[7]; !ok || !since.Equal(start.Add(300*time.Millisecond)) {
+	if since, ok := e.unreachable()[7]; !ok || !since.Equal(start.Add(300*time.Millisecond)) {
 		t.Errorf("gone %v since %v", ok, since.Sub(start))
 	}
 	// A dial of before the last answer says nothing about now.
 	e.follow(down, start.Add(600*time.Millisecond))
-	row := e.row(7)
+	row := e.streak(7)
 	dial(700*time.Millisecond, false)
 	e.dialed(7, row, start.Add(600*time.Millisecond), true)
 	dial(800*time.Millisecond, true)
 	dial(900*time.Millisecond, true)
-	if gone := e.gone(); len(gone) != 0 {
+	if gone := e.unreachable(); len(gone) != 0 {
 		t.Errorf("a late failure counts: %v", gone)
 	}
 	e.follow(nil, start.Add(time.Second))
 	e.dialed(7, 0, start, true) // its link is up: nothing to say
-	if len(e.trails) != 0 {
-		t.Errorf("%d trails are kept", len(e.trails))
+	if len(e.byNode) != 0 {
+		t.Errorf("%d byNode are kept", len(e.byNode))
 	}
 }
 
@@ -105,7 +105,7 @@ func TestUnconfirmedLeaderGrantsNothing(t *testing.T) {
 		go func() {
 			ctx, cancel := context.WithTimeout(t.Context(), 2*time.Second)
 			defer cancel()
-			done <- leader.grants.ask(ctx, plea{Renewal: lease.Renewal{Node: s.Node, Tag: tag}})
+			done <- leader.leases.ask(ctx, renewalRequest{Renewal: lease.Renewal{Node: s.Node, Tag: tag}})
 		}()
 		return done
 	}
@@ -113,10 +113,10 @@ func TestUnconfirmedLeaderGrantsNothing(t *testing.T) {
 		t.Fatalf("a confirmed leader does not grant: %v", err)
 	}
 	// A voter says that it is in a later term, as it would after an election.
-	leader.grants.mu.Lock()
-	grantor := leader.grants.grantor
-	leader.grants.mu.Unlock()
-	leader.grants.answer(grantor, 0, "somebody", grantor.Term()+1)
+	leader.leases.mu.Lock()
+	grantor := leader.leases.grantor
+	leader.leases.mu.Unlock()
+	leader.leases.answer(grantor, 0, "somebody", grantor.Term()+1)
 	if grantor.Receive(lease.Renewal{Node: s.Node, Tag: 1001}, 0) || grantor.Waiting() {
 		t.Error("a leader that heard of a later term grants")
 	}

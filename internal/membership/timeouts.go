@@ -67,7 +67,7 @@ func (c *Cluster) electionTimeout() time.Duration  { return c.withDisk(c.config.
 
 // votesTime is how long votes take that go over connections, and then to the disk.
 func (c *Cluster) votesTime() time.Duration {
-	return max(votesTime(c.lease()), min(writesInTimeout*c.pace.typical(), c.lease()))
+	return max(votesTime(c.lease()), min(writesInTimeout*c.disk.typical(), c.lease()))
 }
 
 // writesInTimeout is how many writes to the disk have room in a timeout of raft's: the
@@ -82,7 +82,7 @@ func (c *Cluster) withDisk(configured time.Duration) time.Duration {
 	if agreed != c.config.Lease {
 		configured = max(raftTimeout(agreed), c.config.LeaderLease)
 	}
-	return max(configured, min(writesInTimeout*c.pace.typical(), agreed))
+	return max(configured, min(writesInTimeout*c.disk.typical(), agreed))
 }
 
 // tuneRaft has raft's timeouts follow the agreed lease, where the configuration has

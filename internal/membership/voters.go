@@ -35,8 +35,8 @@ type server struct {
 	away bool
 	// alive: nobody suspects it at the moment.
 	alive bool
-	// lost: suspected for so long that its vote should go to another.
-	lost bool
+	// failed: gossip has not seen it alive for so long that its vote should go to another.
+	failed bool
 	// leader is this gateway.
 	leader bool
 }
@@ -77,16 +77,16 @@ func nextStep(servers []server) step {
 		}
 	}
 	target := voterTarget(members)
-	voters, lost := 0, 0
+	voters, failed := 0, 0
 	for _, s := range servers {
 		if s.voter {
 			voters++
-			if s.lost {
-				lost++
+			if s.failed {
+				failed++
 			}
 		}
 	}
-	if voters < target || voters == target && lost > 0 {
+	if voters < target || voters == target && failed > 0 {
 		for _, s := range servers {
 			if !s.voter && s.alive && s.node != 0 && committable(servers, step{promote, s.id}) {
 				return step{promote, s.id}
@@ -99,11 +99,11 @@ func nextStep(servers []server) step {
 	return step{}
 }
 
-// firstToDemote prefers voters that are lost, then suspected, then young ones.
+// firstToDemote prefers voters that have failed, then suspected ones, then young ones.
 func firstToDemote(servers []server) step {
 	rank := func(s server) int {
 		switch {
-		case s.lost:
+		case s.failed:
 			return 0
 		case !s.alive:
 			return 1

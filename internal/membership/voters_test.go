@@ -25,7 +25,7 @@ func readServers(text string) []server {
 			case '-':
 				s.alive = false
 			case '!':
-				s.alive, s.lost = false, true
+				s.alive, s.failed = false, true
 			case '?':
 				s.pending, s.node = true, 0
 			case 'x':
@@ -65,7 +65,7 @@ func TestNextStep(t *testing.T) {
 		{"A* Bx- C- D", "remove b"},   // a majority of the rest is alive
 		{"A* Bx C- D- E", "demote d"}, // without b, 2 of 4 would be alive: first one of the dead
 		{"A* bx", "remove b"},         //
-		{"A* b? c", ""},               // a founder that has not joined yet stays
+		{"A* b? c", ""},               // a bootstrap server that has not joined yet stays
 		{"A* B? C?", ""},              // a cluster that just started
 		{"A* B C~", ""},               // it may come back: the others keep their votes
 		{"A* B C~ d", ""},             // gone for a moment
@@ -95,7 +95,7 @@ func TestStepsEnd(t *testing.T) {
 				servers[i].node = 0
 			}
 			if i > 0 && rapid.IntRange(0, 4).Draw(t, "dead") == 0 {
-				servers[i].alive, servers[i].lost = false, true
+				servers[i].alive, servers[i].failed = false, true
 			}
 		}
 		servers[0].leader, servers[0].voter = true, true

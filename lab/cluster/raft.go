@@ -268,15 +268,15 @@ func (l *leadership) handOver() {
 }
 
 // sight returns what the leader sees for itself.
-func (l *leadership) sight(now time.Duration) leader.Sight {
+func (l *leadership) sight(now time.Duration) leader.Observation {
 	c := l.p.c
-	s := leader.Sight{Self: l.p.name, Boots: make(map[string]string, len(c.hosts)), Gone: make(map[kmutex.Node]time.Duration)}
+	s := leader.Observation{Self: l.p.name, Boots: make(map[string]string, len(c.hosts)), Unreachable: make(map[kmutex.Node]time.Duration)}
 	for i := range c.hosts {
 		if c.gossips(l.p.host, i) {
 			s.Boots[c.hosts[i].process.name] = c.hosts[i].process.bootName
 		}
 	}
-	s.Shut = l.shut(s.Boots)
+	s.Outsiders = l.shut(s.Boots)
 	quiet := l.rules.Quiet(now)
 	for _, m := range c.log.Members {
 		answers := m.Host == l.p.host || c.Dials(l.p.host, m.Host)
@@ -290,7 +290,7 @@ func (l *leadership) sight(now time.Duration) leader.Sight {
 			l.doubts[m.Node] = now
 		}
 		if now-since > evidence {
-			s.Gone[m.Node] = since
+			s.Unreachable[m.Node] = since
 		}
 	}
 	return s

@@ -18,7 +18,7 @@ func TestDamaged(t *testing.T) {
 	own := replication.NewTable(7)
 	for i := range 40 {
 		put(t, own, i)
-		if err := s.Write(s.Pending("p", own, replication.NewCopies())); err != nil {
+		if err := s.Write(s.Pending("p", own, replication.NewReplicaSet())); err != nil {
 			t.Fatal(err)
 		}
 	}

@@ -1,4 +1,4 @@
-// Package disk keeps the tickets of a gateway, its own and its copies of others,
+// Package disk keeps the tickets of a gateway, its own and its replicas of others,
 // in a file below the data directory.
 //
 // # What it promises
@@ -14,10 +14,10 @@
 //
 // # Model
 //
-// The disk is one more place that has copies: each table and each copy goes
+// The disk is one more place that has replicas: each table and each replica goes
 // there as the changes since the version that is there, so that a write costs
 // what has changed and not what there is. [Store.Pending] gathers them, in
 // memory; [Store.Write] writes them in one transaction of bbolt, so writes should
-// be gathered while one is under way. What [Store.Load] returns are copies like
+// be gathered while one is under way. What [Store.Load] returns are replicas like
 // all others (package replication), this gateway's own last table among them.
 package disk

@@ -237,8 +237,8 @@ type Change struct {
 }
 
 // Pending returns what has changed of a pool since the last write. It only reads
-// memory: whoever guards the table and the copies may hold a lock meanwhile.
-func (s *Store) Pending(pool string, own *replication.Table, copies *replication.Copies) []Change {
+// memory: whoever guards the table and the replicas may hold a lock meanwhile.
+func (s *Store) Pending(pool string, own *replication.Table, replicas *replication.ReplicaSet) []Change {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	var out []Change
@@ -254,8 +254,8 @@ func (s *Store) Pending(pool string, own *replication.Table, copies *replication
 		}
 	}
 	add(own.Owner(), own.Version(), own.Since)
-	for _, owner := range copies.Owners() {
-		c := copies.Of(owner)
+	for _, owner := range replicas.Owners() {
+		c := replicas.Of(owner)
 		add(owner, c.Version(), c.Since)
 	}
 	for _, t := range slices.SortedFunc(maps.Keys(s.written), func(a, b table) int { return cmp.Compare(a.owner, b.owner) }) {

@@ -48,13 +48,13 @@ func put(t *testing.T, into *replication.Table, n int) {
 }
 
 // loaded returns what is on disk of a pool.
-func loaded(t *testing.T, s *Store, pool string) *replication.Copies {
+func loaded(t *testing.T, s *Store, pool string) *replication.ReplicaSet {
 	t.Helper()
 	all, err := s.Load()
 	if err != nil {
 		t.Fatal(err)
 	}
-	c := replication.NewCopies()
+	c := replication.NewReplicaSet()
 	for _, d := range all[pool] {
 		if err := c.Restore(d); err != nil {
 			t.Fatal(err)
@@ -63,9 +63,9 @@ func loaded(t *testing.T, s *Store, pool string) *replication.Copies {
 	return c
 }
 
-func copyOf(t *testing.T, table *replication.Table) *replication.Copies {
+func copyOf(t *testing.T, table *replication.Table) *replication.ReplicaSet {
 	t.Helper()
-	c := replication.NewCopies()
+	c := replication.NewReplicaSet()
 	if err := c.Restore(table.Since(0)); err != nil {
 		t.Fatal(err)
 	}
@@ -87,7 +87,7 @@ func TestWhatIsWrittenIsThere(t *testing.T) {
 			put(t, table, n)
 		}
 		if n%50 == 20 {
-			if _, err := own.Absorb(replication.Bequest{Owner: kmutex.Node(100 + n), Heir: 7}); err != nil {
+			if _, err := own.Absorb(replication.HandOver{Owner: kmutex.Node(100 + n), Successor: 7}); err != nil {
 				t.Fatal(err)
 			}
 		}
@@ -117,11 +117,11 @@ func TestWhatIsWrittenIsThere(t *testing.T) {
 			}
 		}
 	}
-	// A copy that is no longer needed goes, and other pools are untouched.
-	if err := s.Write(s.Pending("q", own, replication.NewCopies())); err != nil {
+	// A replica that is no longer needed goes, and other pools are untouched.
+	if err := s.Write(s.Pending("q", own, replication.NewReplicaSet())); err != nil {
 		t.Fatal(err)
 	}
-	if err := s.Write(s.Pending("p", own, replication.NewCopies())); err != nil {
+	if err := s.Write(s.Pending("p", own, replication.NewReplicaSet())); err != nil {
 		t.Fatal(err)
 	}
 	if err := s.Write(s.Pending("p", own, copyOf(t, other))); err != nil {
@@ -130,7 +130,7 @@ func TestWhatIsWrittenIsThere(t *testing.T) {
 	if p := loaded(t, s, "p").Owners(); !slices.Equal(p, []kmutex.Node{3, 7}) {
 		t.Errorf("after it came back: owners %v", p)
 	}
-	if err := s.Write(s.Pending("p", own, replication.NewCopies())); err != nil {
+	if err := s.Write(s.Pending("p", own, replication.NewReplicaSet())); err != nil {
 		t.Fatal(err)
 	}
 	if p, q := loaded(t, s, "p").Owners(), loaded(t, s, "q").Owners(); !slices.Equal(p, []kmutex.Node{7}) || !slices.Equal(q, p) {
@@ -208,7 +208,7 @@ func BenchmarkWrite(b *testing.B) {
 		if _, err := table.Put(r); err != nil {
 			b.Fatal(err)
 		}
-		if err := s.Write(s.Pending("p", table, replication.NewCopies())); err != nil {
+		if err := s.Write(s.Pending("p", table, replication.NewReplicaSet())); err != nil {
 			b.Fatal(err)
 		}
 	}

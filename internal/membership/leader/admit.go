@@ -45,7 +45,7 @@ func (r *Rules) Waits(name string, now time.Duration) bool { return now < r.flap
 // another; empty if it may come in. It must reach everybody who renews, since it would
 // soon be suspended again otherwise. A member that does not renew must not keep others
 // out.
-func (r *Rules) LetIn(name string, unreached []string, s Sight, now time.Duration) (obstacle string) {
+func (r *Rules) LetIn(name string, unreached []string, s Observation, now time.Duration) (obstacle string) {
 	obstacles := 0
 	for node, m := range r.members {
 		if m.Name == name || !slices.Contains(unreached, m.Name) {
@@ -92,7 +92,7 @@ func (r *Rules) keepOut(name string, o outsider, now time.Duration) {
 // keepers returns the members for whose sake alone two gateways or more have to stay
 // out that reach each other: without such a member there would be more gateways in the
 // view.
-func (r *Rules) keepers(s Sight, now time.Duration) map[string]bool {
+func (r *Rules) keepers(s Observation, now time.Duration) map[string]bool {
 	if len(r.members) < 2 || len(r.kept) < 2 {
 		return nil
 	}

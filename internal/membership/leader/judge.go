@@ -51,13 +51,13 @@ type Verdict struct {
 
 // Judge returns what is to be done now. The driver calls it every [Interval] and
 // follows the view that comes of it before it judges again.
-func (r *Rules) Judge(s Sight, now time.Duration) Verdict {
+func (r *Rules) Judge(s Observation, now time.Duration) Verdict {
 	if now-r.looked > r.terms.Lease/4 {
 		// The leader itself was stopped: what it has not heard says nothing.
 		r.awake = now
 	}
 	r.looked = now
-	for _, name := range s.Shut {
+	for _, name := range s.Outsiders {
 		r.keepOut(name, outsider{by: s.Self, alone: true, unreached: []string{s.Self}}, now)
 	}
 	return Verdict{
@@ -66,14 +66,14 @@ func (r *Rules) Judge(s Sight, now time.Duration) Verdict {
 	}
 }
 
-func (r *Rules) suspects(s Sight, now time.Duration) []Suspicion {
+func (r *Rules) suspects(s Observation, now time.Duration) []Suspicion {
 	reasons := make(map[kmutex.Node]Reason)
 	take := func(node kmutex.Node, why Reason) {
 		if _, in := r.members[node]; in && reasons[node] == "" {
 			reasons[node] = why
 		}
 	}
-	for node, since := range s.Gone {
+	for node, since := range s.Unreachable {
 		// A renewal that came after the first of the dials speaks against it.
 		if heard, ever := r.grantor.Heard(node); !ever || heard < since {
 			take(node, Gone)
@@ -119,7 +119,7 @@ func (r *Rules) behind(node kmutex.Node, now time.Duration) bool {
 // through to it than do, or the voters do not, or it keeps out two gateways that another
 // leader could let in. One that has handed over lately stays
 // for a whole wait, so that leases can expire.
-func (r *Rules) unfit(s Sight, now time.Duration) bool {
+func (r *Rules) unfit(s Observation, now time.Duration) bool {
 	patience, wait := r.terms.Lease/2, r.terms.Wait()
 	if r.resigns && now-r.handed < 4*wait {
 		patience = wait
@@ -139,7 +139,7 @@ func (r *Rules) unfit(s Sight, now time.Duration) bool {
 		if _, ever := r.grantor.Heard(node); !ever {
 			limit = newFor(r.terms) // its first renewal may need a new connection
 		}
-		switch _, gone := s.Gone[node]; {
+		switch _, gone := s.Unreachable[node]; {
 		case r.silent(node, now) < limit:
 			through++
 		case !gone && s.Boots[m.Name] == m.Boot:

@@ -57,18 +57,19 @@ type Report struct {
 	Missing []kmutex.Node
 }
 
-// Sight is what the leader sees for itself.
-type Sight struct {
+// Observation is what the leader itself sees of the other gateways.
+type Observation struct {
 	// Self is the leader's own name.
 	Self string
-	// Boots are those of the gateways that gossip sees alive, by name.
+	// Boots are the boots of the gateways that gossip sees alive, by name.
 	Boots map[string]string
-	// Gone are members that did not answer three dials in a row, and when the first
-	// of these dials began. Those are dialed whose link is down, and Rules.Quiet.
-	Gone map[kmutex.Node]time.Duration
-	// Shut are the gateways that are no members, that gossip sees alive, and that
-	// answer another member, if there is one, and not the leader.
-	Shut []string
+	// Unreachable are the members that did not answer three dials in a row, and when
+	// the first of these dials began. The driver dials members whose link is down, and
+	// those that [Rules.Quiet] returns.
+	Unreachable map[kmutex.Node]time.Duration
+	// Outsiders are the gateways that are not members, that gossip sees alive, and
+	// that answer another member, if there is one, but not the leader.
+	Outsiders []string
 }
 
 // Rules are a leader's, in one term. They are used by one goroutine at a time.

@@ -36,20 +36,20 @@ func TestTable(t *testing.T) {
 	}{
 		"quiet": {fault: func(*world) {}},
 		"a process is gone": {
-			func(w *world) { w.quiet[3] = true; w.sight.Gone[3] = start + 100*ms },
+			func(w *world) { w.quiet[3] = true; w.seen.Unreachable[3] = start + 100*ms },
 			fates{3: Gone},
 			Interval, Interval,
 		},
 		"it has renewed since the first dial": {
-			fault: func(w *world) { w.sight.Gone[3] = start - 100*ms },
+			fault: func(w *world) { w.seen.Unreachable[3] = start - 100*ms },
 		},
 		"a host is gone": {
-			func(w *world) { w.quiet[3] = true; delete(w.sight.Boots, "c") },
+			func(w *world) { w.quiet[3] = true; delete(w.seen.Boots, "c") },
 			fates{3: Silent},
 			half, half + Interval,
 		},
 		"it came back as another": {
-			func(w *world) { w.quiet[3] = true; w.sight.Boots["c"] = "c2" },
+			func(w *world) { w.quiet[3] = true; w.seen.Boots["c"] = "c2" },
 			fates{3: Silent},
 			half, half + Interval,
 		},
@@ -59,7 +59,7 @@ func TestTable(t *testing.T) {
 			terms.Wait(), terms.Wait() + Interval,
 		},
 		"gossip alone is no evidence": {
-			fault: func(w *world) { delete(w.sight.Boots, "c") },
+			fault: func(w *world) { delete(w.seen.Boots, "c") },
 		},
 		"a link is broken": {down(2, 4), fates{4: Apart}, interval, interval + Interval},
 		"one end complains": {
@@ -116,7 +116,7 @@ func TestNewcomerHasTime(t *testing.T) {
 	w.run(terms.Lease)
 	w.view.Members = append(w.view.Members, Member{Node: 6, Name: "f", Boot: "f"})
 	w.next()
-	w.sight.Boots["f"] = "f"
+	w.seen.Boots["f"] = "f"
 	w.reports[1] = Report{Missing: nodes{6}}
 	w.run(2 * half)
 	w.wantLost(fates{6: Missing}, terms.Lease+newFor(terms), terms.Lease+newFor(terms)+interval)
@@ -139,7 +139,7 @@ func TestStoppedLeaderSuspectsNobody(t *testing.T) {
 	w.now += 2 * terms.Wait() / interval * interval
 	began := w.now - start
 	w.quiet[3] = true
-	delete(w.sight.Boots, "c")
+	delete(w.seen.Boots, "c")
 	w.run(terms.Lease)
 	w.wantLost(fates{3: Silent}, began+half, began+half+2*Interval)
 }
@@ -155,13 +155,13 @@ func TestHandOver(t *testing.T) {
 		"two are not heard":  {func(w *world) { w.quiet[2], w.quiet[3] = true, true }, false},
 		"most are gone": {func(w *world) {
 			for n := range kmutex.Node(3) {
-				w.quiet[n+2], w.sight.Gone[n+2] = true, start
+				w.quiet[n+2], w.seen.Unreachable[n+2] = true, start
 			}
 		}, false},
 		"gossip does not see most": {func(w *world) {
 			for n := range kmutex.Node(3) {
 				w.quiet[n+2] = true
-				delete(w.sight.Boots, string(rune('b'+n)))
+				delete(w.seen.Boots, string(rune('b'+n)))
 			}
 		}, false},
 		"the voters do not answer": {func(w *world) { w.mute = true }, true},
@@ -181,7 +181,7 @@ func TestHandOver(t *testing.T) {
 				again := New(terms, w.grantor, w.rules, w.now)
 				again.Follow(w.view, w.now)
 				again.unconfirmed = w.now
-				if again.unfit(w.sight, w.now+terms.Wait()-1) || !again.unfit(w.sight, w.now+terms.Wait()) {
+				if again.unfit(w.seen, w.now+terms.Wait()-1) || !again.unfit(w.seen, w.now+terms.Wait()) {
 					t.Error("what was handed over is forgotten in the next term, or kept for ever")
 				}
 			}
@@ -195,17 +195,17 @@ func TestHandOverToThoseKeptOut(t *testing.T) {
 	w := newWorld(t, 1)
 	w.renew()
 	w.run(half)
-	w.rules.LetIn("b", []string{"a"}, w.sight, w.now)
+	w.rules.LetIn("b", []string{"a"}, w.seen, w.now)
 	w.run(Interval)
 	if w.handed != 0 {
 		t.Error("the lead is handed over for one gateway")
 	}
-	w.rules.LetIn("c", []string{"b", "a"}, w.sight, w.now)
+	w.rules.LetIn("c", []string{"b", "a"}, w.seen, w.now)
 	w.run(Interval)
 	if w.handed == 0 {
 		t.Error("a leader that all are kept out for stays")
 	}
-	if w.run(2 * terms.Lease); w.rules.unfit(w.sight, w.now) {
+	if w.run(2 * terms.Lease); w.rules.unfit(w.seen, w.now) {
 		t.Error("what was long ago counts")
 	}
 }
@@ -261,13 +261,13 @@ func TestLetIn(t *testing.T) {
 		"not itself":                 {func(*world) {}, []string{"e"}, ""},
 		"not one that is silent":     {func(w *world) { w.quiet[2] = true; w.run(half) }, []string{"b"}, ""},
 		"not yet silent":             {func(w *world) { w.quiet[2] = true; w.run(third) }, []string{"b"}, "b"},
-		"not one that came back":     {func(w *world) { w.sight.Boots["b"] = "b2" }, []string{"b"}, ""},
-		"not one that gossip misses": {func(w *world) { delete(w.sight.Boots, "b") }, []string{"b"}, ""},
+		"not one that came back":     {func(w *world) { w.seen.Boots["b"] = "b2" }, []string{"b"}, ""},
+		"not one that gossip misses": {func(w *world) { delete(w.seen.Boots, "b") }, []string{"b"}, ""},
 	} {
 		w := newWorld(t, 4)
 		w.renew()
 		tt.fault(w)
-		if got := w.rules.LetIn("e", tt.unreached, w.sight, w.now); got != tt.want {
+		if got := w.rules.LetIn("e", tt.unreached, w.seen, w.now); got != tt.want {
 			t.Errorf("%s: stays out for %q, want %q", name, got, tt.want)
 		}
 	}
@@ -278,7 +278,7 @@ func TestLetIn(t *testing.T) {
 func TestFlapBackoff(t *testing.T) {
 	w := newWorld(t, 5)
 	w.reports[2], w.reports[4] = Report{Down: nodes{4}}, Report{Down: nodes{2}}
-	w.quiet[3], w.sight.Gone[3] = true, start+1
+	w.quiet[3], w.seen.Unreachable[3] = true, start+1
 	w.run(terms.Lease)
 	w.wantLost(fates{3: Gone, 4: Apart}, Interval, interval+Interval)
 	at := start + w.lost[4].at
@@ -342,12 +342,12 @@ func TestKeepers(t *testing.T) {
 			w := newWorld(t, 4)
 			w.renew()
 			if !tt.silent {
-				w.sight.Boots["x"], w.sight.Boots["y"] = "x1", "y1"
+				w.seen.Boots["x"], w.seen.Boots["y"] = "x1", "y1"
 			}
-			w.sight.Shut = tt.shut
+			w.seen.Outsiders = tt.shut
 			for end := w.now + terms.Lease; w.now < end && len(w.lost) == 0; w.run(interval / 2) {
 				for who, unreached := range tt.unreached {
-					w.rules.LetIn(who, unreached, w.sight, w.now)
+					w.rules.LetIn(who, unreached, w.seen, w.now)
 				}
 			}
 			w.wantLost(tt.want, third, half)

@@ -29,7 +29,7 @@ type world struct {
 	// quiet members do not renew, and stale ones do not follow the views.
 	quiet, stale map[kmutex.Node]bool
 	reports      map[kmutex.Node]Report
-	sight        Sight
+	seen         Observation
 	// lost are those that verdicts have suspended, why and when.
 	lost map[kmutex.Node]fate
 	// mute voters answer no round.
@@ -50,15 +50,15 @@ func newWorld(t *testing.T, n int) *world {
 	w := &world{
 		t: t, now: start, grantor: lease.NewGrantor(terms, 1, start),
 		quiet: map[kmutex.Node]bool{}, stale: map[kmutex.Node]bool{}, reports: map[kmutex.Node]Report{},
-		sight: Sight{Self: "a", Boots: map[string]string{}, Gone: map[kmutex.Node]time.Duration{}},
-		lost:  map[kmutex.Node]fate{}, expired: map[kmutex.Node]time.Duration{}, returned: map[kmutex.Node]time.Duration{},
+		seen: Observation{Self: "a", Boots: map[string]string{}, Unreachable: map[kmutex.Node]time.Duration{}},
+		lost: map[kmutex.Node]fate{}, expired: map[kmutex.Node]time.Duration{}, returned: map[kmutex.Node]time.Duration{},
 		view: View{Number: 1},
 	}
 	w.rules = New(terms, w.grantor, nil, start)
 	for i := range n {
 		name := string(rune('a' + i))
 		w.view.Members = append(w.view.Members, Member{Node: kmutex.Node(i + 1), Name: name, Boot: name + "1", Home: i == 0})
-		w.sight.Boots[name] = name + "1"
+		w.seen.Boots[name] = name + "1"
 	}
 	w.rules.Follow(w.view, w.now)
 	return w
@@ -70,7 +70,7 @@ func (w *world) run(d time.Duration) {
 	for end := w.now + d; w.now < end; {
 		w.now += Interval
 		w.renew()
-		v := w.rules.Judge(w.sight, w.now)
+		v := w.rules.Judge(w.seen, w.now)
 		w.carryOut(v)
 	}
 }

@@ -1,0 +1,103 @@
+package membership
+
+import (
+	"errors"
+	"io"
+	"slices"
+	"time"
+
+	"github.com/hashicorp/raft"
+)
+
+// retryTransport is raft's transport. It refuses answers in terms that no election has led to,
+// has a candidate's vote on disk before it asks for others, and keeps raft's
+// replication from giving up on a server that cannot be reached. Raft waits twice as long after each failure, up to 10 s, so that a
+// gateway which returns after a while would be a member for seconds before it
+// saw the view that says so. Here a call for entries fails only when nobody
+// needs it any more; heartbeats fail as they do, and tell raft who is there.
+type retryTransport struct {
+	*raft.NetworkTransport
+	c *Cluster
+}
+
+var _ raft.Transport = retryTransport{}
+
+var errDiskHangs = errors.New("membership: the disk of data_dir does not answer")
+
+// AppendEntries implements raft.Transport.
+func (p retryTransport) AppendEntries(id raft.ServerID, target raft.ServerAddress, args *raft.AppendEntriesRequest, resp *raft.AppendEntriesResponse) error {
+	for {
+		err := errDiskHangs // the others hear nothing then, and elect another leader
+		if !p.c.diskHangs() {
+			err = p.NetworkTransport.AppendEntries(id, target, args, resp)
+		}
+		if err == nil {
+			return p.answer(nil, &resp.Term)
+		}
+		if heartbeat(args) || !p.c.stillFeeds(id, args.Term) {
+			return err
+		}
+		*resp = raft.AppendEntriesResponse{}
+	}
+}
+
+// RequestVote implements raft.Transport. The term and this candidate's own vote are
+// written before it asks, in one.
+func (p retryTransport) RequestVote(id raft.ServerID, target raft.ServerAddress, args *raft.RequestVoteRequest, resp *raft.RequestVoteResponse) error {
+	if err := p.c.mayStand(); err != nil {
+		return err
+	}
+	if file := p.c.storage.file; file != nil {
+		if err := file.VoteForSelf(args.Term, args.Addr); err != nil {
+			return err
+		}
+	}
+	return p.answer(p.NetworkTransport.RequestVote(id, target, args, resp), &resp.Term)
+}
+
+// RequestPreVote implements raft.WithPreVote.
+func (p retryTransport) RequestPreVote(id raft.ServerID, target raft.ServerAddress, args *raft.RequestPreVoteRequest, resp *raft.RequestPreVoteResponse) error {
+	if err := p.c.mayStand(); err != nil {
+		return err
+	}
+	return p.answer(p.NetworkTransport.RequestPreVote(id, target, args, resp), &resp.Term)
+}
+
+// InstallSnapshot implements raft.Transport.
+func (p retryTransport) InstallSnapshot(id raft.ServerID, target raft.ServerAddress, args *raft.InstallSnapshotRequest, resp *raft.InstallSnapshotResponse, data io.Reader) error {
+	return p.answer(p.NetworkTransport.InstallSnapshot(id, target, args, resp, data), &resp.Term)
+}
+
+// answer refuses an answer with a term that no election has led to: raft would go on in
+// it.
+func (p retryTransport) answer(err error, term *uint64) error {
+	if err == nil {
+		err = p.c.plausible(*term, 0)
+	}
+	if err != nil {
+		*term = 0
+	}
+	return err
+}
+
+// heartbeat tells raft's heartbeats from entries as raft itself does.
+func heartbeat(args *raft.AppendEntriesRequest) bool {
+	return args.PrevLogEntry == 0 && args.PrevLogTerm == 0 && len(args.Entries) == 0 && args.LeaderCommitIndex == 0
+}
+
+// stillFeeds waits for a moment and reports whether the server is still to get
+// entries of the term from here.
+func (c *Cluster) stillFeeds(id raft.ServerID, term uint64) bool {
+	select {
+	case <-time.After(soon):
+	case <-c.closing.Done():
+		return false
+	}
+	select {
+	case <-c.up:
+	default:
+		return false
+	}
+	return c.raft.State() == raft.Leader && c.raft.CurrentTerm() == term &&
+		slices.ContainsFunc(c.servers(), func(s raft.Server) bool { return s.ID == id })
+}

@@ -1,0 +1,171 @@
+package membership
+
+import (
+	"slices"
+
+	"github.com/kgate/kgate/chordring"
+	"github.com/kgate/kgate/internal/admission"
+	"github.com/kgate/kgate/kmutex"
+)
+
+// remove takes a member out that left with nothing in flight. What its tickets
+// held outlives it, so it has an heir like any other.
+func (s *state) remove(index uint64, c removeCommand) bool {
+	if !s.has(c.Node) {
+		return false
+	}
+	moved := s.lose(index, c.Node, false)
+	s.findHeirs()
+	s.beginEpochs(index, moved)
+	return true
+}
+
+// suspend takes members out that may still have requests in flight: their
+// tokens are owed.
+func (s *state) suspend(index uint64, c suspendCommand) bool {
+	moved := make(pools)
+	changed := false
+	for _, node := range c.Nodes {
+		if s.has(node) {
+			moved = s.lose(index, node, true)
+			changed = true
+		}
+	}
+	s.findHeirs()
+	s.beginEpochs(index, moved)
+	return changed
+}
+
+// expire ends what lost members owe because of their leases.
+func (s *state) expire(index uint64, c expireCommand) bool {
+	moved := make(pools)
+	changed := false
+	for _, node := range c.Nodes {
+		if !s.has(node) && s.unlease(node, moved) {
+			changed = true
+		}
+	}
+	s.beginEpochs(index, moved)
+	return changed
+}
+
+// giveBack ends what lost members owe a pool beyond their leases.
+func (s *state) giveBack(index uint64, c returnCommand) (bool, error) {
+	at, err := s.pool(c.Pool)
+	if err != nil {
+		return false, err
+	}
+	changed := false
+	for _, node := range c.Nodes {
+		if !s.leased(node) && s.Pools[at].forgive(node) {
+			changed = true
+		}
+	}
+	if changed {
+		s.beginEpochs(index, pools{at: true})
+	}
+	return changed, nil
+}
+
+func (s *state) has(node kmutex.Node) bool {
+	return slices.ContainsFunc(s.Members, func(m Member) bool { return m.Node == node })
+}
+
+func (s *state) lostAs(node kmutex.Node, name string) bool {
+	return slices.ContainsFunc(s.Lost, func(l Lost) bool { return l.Node == node && l.Name == name })
+}
+
+func (s *state) leased(node kmutex.Node) bool {
+	return slices.ContainsFunc(s.Lost, func(l Lost) bool { return l.Node == node && l.Leased })
+}
+
+// lose moves a member to the lost. If its lease may still run, it owes every
+// pool the tokens that it may have. It returns all pools: any of them may have
+// lost tokens, the baton or a place in the tree.
+func (s *state) lose(index uint64, node kmutex.Node, leased bool) pools {
+	at := slices.IndexFunc(s.Members, func(m Member) bool { return m.Node == node })
+	m := s.Members[at]
+	s.Members = slices.Delete(s.Members, at, at+1)
+	s.Lost = append(s.Lost, Lost{Node: node, At: index, Name: m.Name, Boot: m.Boot, Heir: node, Leased: leased})
+	if len(s.Lost) > MaxLost {
+		s.Lost = slices.Delete(s.Lost, 0, len(s.Lost)-MaxLost)
+	}
+	return s.poolSet(func(p *Pool) bool {
+		if leased {
+			p.owe(node)
+		}
+		return true
+	})
+}
+
+// unlease notes that a lost member has nothing in flight any more, and adds
+// the pools to moved that get tokens back by it. Pools that reclaim by the
+// longest hold do not: the upstream may still be at work for a connection that
+// has been closed. A member that has been forgotten may still be owed.
+func (s *state) unlease(node kmutex.Node, moved pools) bool {
+	changed := false
+	for i := range s.Lost {
+		if l := &s.Lost[i]; l.Node == node && l.Leased {
+			l.Leased, changed = false, true
+		}
+	}
+	for i := range s.Pools {
+		if p := &s.Pools[i]; p.Reclaim == admission.ReclaimLease && p.forgive(node) {
+			moved[i], changed = true, true
+		}
+	}
+	return changed
+}
+
+// findHeirs gives every lost member whose heir is no member an heir. An heir
+// that is lost hands what it had to its own heir, which has the copies of it:
+// so heirs are followed from loss to loss, not computed anew. While nobody is
+// there the last one stays noted.
+func (s *state) findHeirs() {
+	ring := ringOf(s.Members)
+	nodes := make(map[string]kmutex.Node, len(s.Members))
+	members := make(map[kmutex.Node]bool, len(s.Members))
+	for _, m := range s.Members {
+		nodes[m.Name], members[m.Node] = m.Node, true
+	}
+	names := make(map[kmutex.Node]string, len(s.Lost))
+	for _, l := range s.Lost {
+		names[l.Node] = l.Name
+	}
+	for i := range s.Lost {
+		l := &s.Lost[i]
+		if members[l.Heir] {
+			continue
+		}
+		last := l.Name
+		if name, known := names[l.Heir]; known {
+			last = name
+		}
+		if heir := successor(ring, last); heir != "" {
+			l.Heir = nodes[heir]
+		}
+	}
+}
+
+// successor returns the first ring successor of a name. A gateway that is alone
+// inherits what it left itself.
+func successor(ring *chordring.Ring, name string) string {
+	if next := ring.Successors(name, 1); len(next) > 0 {
+		return next[0]
+	}
+	return ring.Owner(name)
+}
+
+func (p *Pool) owe(node kmutex.Node) {
+	if at, owes := slices.BinarySearch(p.Owed, node); !owes {
+		p.Owed = slices.Insert(p.Owed, at, node)
+	}
+}
+
+func (p *Pool) forgive(node kmutex.Node) bool {
+	at, owes := slices.BinarySearch(p.Owed, node)
+	if owes {
+		p.Owed = slices.Delete(p.Owed, at, at+1)
+	}
+	return owes
+}
