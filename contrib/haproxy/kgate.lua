@@ -35,7 +35,7 @@ local cli = setting("KGATE_CLI", nil)              -- HAProxy's own admin socket
 local authorization = ""
 local gateways = {}                                -- asked in turn
 for host, port in setting("KGATE_ADMIN", "127.0.0.1:9080"):gmatch("([%w.:%[%]]+):(%d+)") do
-  table.insert(gateways, {host = (host:gsub("[%[%]]", "")), port = tonumber(port)})
+  table.insert(gateways, {host = (host:gsub("[%[%]]", "")), port = tonumber(port), name = host .. ":" .. port})
 end
 assert(#gateways > 0, "KGATE_ADMIN has no address such as 10.0.0.1:9080; HAProxy's Lua does not resolve names")
 local token_file = setting("KGATE_TOKEN_FILE", nil)
@@ -75,7 +75,7 @@ local function queue(least)
   local function take()
     local job = jobs[first]
     jobs[first], first = nil, first + 1
-    if first <= last and idle == 0 then
+    if idle == 0 then -- one is always free: a job may wait for its slot for long
       tasks = tasks + 1
       core.register_task(work)
     end
@@ -110,13 +110,13 @@ local wait_jobs = queue(8) -- a ticket to ask for and to wait for
 local care_jobs = queue(8) -- a ticket to keep or to give back: never behind those
 
 -- exchange sends one request to a gateway and returns the status, the body and the
--- Retry-After of its answer. (core.httpclient takes twice as long.)
+-- Retry-After of its answer.
 local function exchange(gateway, method, path, body, within)
   local socket = core.tcp()
   socket:settimeout(within)
   if not socket:connect(gateway.host, gateway.port) then return nil end
-  socket:send(string.format("%s /.kgate/tickets%s HTTP/1.0\r\nHost: %s:%d\r\n%sContent-Type: application/json\r\nContent-Length: %d\r\n\r\n%s",
-    method, path, gateway.host, gateway.port, authorization, #(body or ""), body or ""))
+  socket:send(string.format("%s /.kgate/tickets%s HTTP/1.0\r\nHost: %s\r\n%sContent-Type: application/json\r\nContent-Length: %d\r\n\r\n%s",
+    method, path, gateway.name, authorization, #(body or ""), body or ""))
   local answer = socket:receive("*a")
   socket:close()
   local head, text = (answer or ""):match("^(HTTP/.-\r\n)\r\n(.*)$")

@@ -68,7 +68,7 @@ func TestAborted(t *testing.T) {
 		default:
 		}
 	}
-	whole(t, c, 5*time.Second)
+	whole(t, c, patience)
 	_, most, total := judge.Counts()
 	t.Logf("%d requests at the upstream, at most %d at once; %d served in full, %d left", total, most, served.Load(), left.Load())
 	if most > k {
