@@ -164,4 +164,3 @@ func (r *Result) perEntry(n uint64) float64 {
 	}
 	return float64(n) / float64(r.Entries)
 }
-
