@@ -27,7 +27,7 @@ var (
 	_ proxy.Slot         = slot{}
 	_ proxy.Observer     = requestObserver{}
 	_ gateway.Observer   = poolObservers{}
-	_ membership.Links   = linkState{}
+	_ membership.Links   = (*transport.Transport)(nil)
 	_ transport.Observer = linkObserver{}
 )
 
@@ -181,20 +181,6 @@ func (o poolObserver) AuditFailed() { o.p.AuditFailed() }
 
 // Slots implements gateway.PoolObserver.
 func (o poolObserver) Slots(inUse int) { o.p.Slots(inUse) }
-
-// linkState tells membership how the links are.
-type linkState struct{ *transport.Transport }
-
-// Down implements membership.Links.
-func (l linkState) Down() map[kmutex.Node]time.Time {
-	down := make(map[kmutex.Node]time.Time)
-	for _, s := range l.Links() {
-		if !s.Up {
-			down[s.Node] = s.Since
-		}
-	}
-	return down
-}
 
 // linkObserver counts what the links do.
 type linkObserver struct{ m *telemetry.Metrics }

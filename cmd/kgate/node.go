@@ -180,9 +180,9 @@ func (n *node) startLinks(context.Context) error {
 	n.links, err = transport.Listen(transport.Config{
 		Listen: listen, Advertise: advertise.String(), TLS: n.trust.secure,
 		Handler: &n.mail, Receive: n.mail.receive, Observer: linkObserver{n.metrics}, Logger: n.log,
-		// A link that is silent for three pings is down, and what half a lease
-		// does not bring up again is reported.
-		PingInterval: n.cfg.Cluster.Lease / 6,
+		// A silent link is down after half a lease if something depends on it, else
+		// after three quarters. What half a lease does not bring up again is reported.
+		PingInterval: n.cfg.Cluster.Lease / 2,
 	})
 	if err != nil {
 		return fmt.Errorf("listen.peer %s: %w", listen, err)
@@ -211,7 +211,7 @@ func (n *node) startCluster(ctx context.Context) error {
 	n.undo = append(n.undo, n.gossip.Close)
 	n.cluster, err = membership.Start(ctx, membership.Config{
 		Name: n.cfg.Node.Name, Boot: boot, PeerAddr: peer, DataDir: n.cfg.Node.DataDir,
-		BootstrapExpect: expect, Joining: len(n.cfg.Cluster.Join) > 0, Discovery: n.gossip, Links: linkState{n.links}, Missing: n.mail.missing,
+		BootstrapExpect: expect, Joining: len(n.cfg.Cluster.Join) > 0, Discovery: n.gossip, Links: n.links, Missing: n.mail.missing,
 		Lease: n.cfg.Cluster.Lease, AdminTokens: n.adminTokens,
 		Raft: n.links.Stream(transport.StreamRaft), Control: n.links.Stream(transport.StreamControl),
 		Stored:    func(took time.Duration) { n.metrics.DiskWrite(telemetry.DiskRaft, took) },
