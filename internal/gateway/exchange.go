@@ -1,12 +1,10 @@
 package gateway
 
 import (
-	"bytes"
 	"context"
 	"encoding/json"
 	"errors"
 	"fmt"
-	"io"
 	"log/slog"
 	"net"
 	"net/http"
@@ -14,6 +12,7 @@ import (
 	"time"
 
 	"github.com/kgate/kgate/internal/admission"
+	"github.com/kgate/kgate/internal/peercall"
 )
 
 // What gateways ask each other beside the messages of the algorithm is JSON over
@@ -72,35 +71,12 @@ func (g *Gateway) startExchange() {
 
 // call asks the gateway at addr: with a body by POST, else by GET. The answer
 // goes into into.
-func (g *Gateway) call(ctx context.Context, addr, path string, body, into any) error {
-	method, payload := http.MethodGet, io.Reader(http.NoBody)
+func (e *env) call(ctx context.Context, addr, path string, body, into any) error {
+	method := http.MethodGet
 	if body != nil {
-		data, err := json.Marshal(body)
-		if err != nil {
-			return err
-		}
-		method, payload = http.MethodPost, bytes.NewReader(data)
+		method = http.MethodPost
 	}
-	req, err := http.NewRequestWithContext(ctx, method, "http://"+addr+path, payload)
-	if err != nil {
-		return err
-	}
-	resp, err := g.client.Do(req)
-	if err != nil {
-		return err
-	}
-	defer resp.Body.Close()
-	data, err := io.ReadAll(io.LimitReader(resp.Body, maxBody))
-	switch {
-	case err != nil:
-		return err
-	case resp.StatusCode != http.StatusOK:
-		return fmt.Errorf("gateway: %s answers %s: %.200s", addr, resp.Status, data)
-	}
-	if err := json.Unmarshal(data, into); err != nil {
-		return fmt.Errorf("gateway: answer of %s to %s: %w", addr, path, err)
-	}
-	return nil
+	return peercall.JSON(ctx, e.client, method, addr, path, body, into, maxBody)
 }
 
 func respond(w http.ResponseWriter, body any) {

@@ -16,11 +16,12 @@ import (
 // wherever the ticket is. It lives as long as the ticket is renewed in time.
 // It is safe for concurrent use.
 type Redeemed struct {
-	g      *Gateway
+	env    *env
 	self   kmutex.Node // incarnation that redeemed it
 	ticket admission.Ticket
 	// renew asks whoever has the ticket for one more time to live.
 	renew  func(context.Context) (admission.Ticket, error)
+	end    func(ctx context.Context, id string) error
 	cancel context.CancelFunc
 	timer  *time.Timer // loses the slot at until
 
@@ -50,7 +51,7 @@ func (g *Gateway) RedeemTicket(ctx context.Context, pool, id string) (*Redeemed,
 	if t, err = g.onTicket(ctx, ticketCall{Op: opUse, ID: id, Call: rand.Text()}); err != nil {
 		return nil, g.refusal(pool, err, 0)
 	}
-	r := &Redeemed{g: g, self: self, ticket: t}
+	r := &Redeemed{env: &g.env, end: g.EndTicket, self: self, ticket: t}
 	r.renew = func(ctx context.Context) (admission.Ticket, error) { return g.RenewTicket(ctx, t.ID) }
 	r.start(sent)
 	return r, nil
@@ -72,10 +73,10 @@ func (r *Redeemed) start(sent time.Time) {
 	defer r.mu.Unlock()
 	r.until = usableUntil(sent, r.ticket)
 	// The timer alone ends the slot in time, whatever the renewal under way does.
-	r.timer = time.AfterFunc(r.until.Sub(r.g.now()), r.expire)
+	r.timer = time.AfterFunc(r.until.Sub(r.env.now()), r.expire)
 	var ctx context.Context
-	ctx, r.cancel = context.WithCancel(r.g.ctx)
-	r.g.background(func() { r.keep(ctx, sent) })
+	ctx, r.cancel = context.WithCancel(r.env.ctx)
+	r.env.background(func() { r.keep(ctx, sent) })
 }
 
 // keep renews the ticket until the slot is released or lost.
@@ -84,11 +85,11 @@ func (r *Redeemed) keep(ctx context.Context, renewed time.Time) {
 	next := renewed.Add(life(r.ticket) / 3)
 	for {
 		select {
-		case <-time.After(next.Sub(r.g.now())):
+		case <-time.After(next.Sub(r.env.now())):
 		case <-ctx.Done():
 			return
 		}
-		sent := r.g.now()
+		sent := r.env.now()
 		t, err := r.try(ctx)
 		var ended *admission.EndedError
 		switch {
@@ -98,7 +99,7 @@ func (r *Redeemed) keep(ctx context.Context, renewed time.Time) {
 			r.lose()
 			return
 		case err != nil:
-			next = r.g.now().Add(pause)
+			next = r.env.now().Add(pause)
 		default:
 			if !r.extend(sent, t) {
 				return
@@ -113,7 +114,7 @@ func (r *Redeemed) keep(ctx context.Context, renewed time.Time) {
 func (r *Redeemed) try(ctx context.Context) (admission.Ticket, error) {
 	const longest = 5 * time.Second
 	r.mu.Lock()
-	left := r.until.Sub(r.g.now())
+	left := r.until.Sub(r.env.now())
 	r.mu.Unlock()
 	ctx, cancel := context.WithTimeout(ctx, min(2*left/3, longest))
 	defer cancel()
@@ -129,14 +130,14 @@ func (r *Redeemed) extend(sent time.Time, t admission.Ticket) bool {
 		return false
 	}
 	r.until = usableUntil(sent, t)
-	r.timer.Reset(r.until.Sub(r.g.now()))
+	r.timer.Reset(r.until.Sub(r.env.now()))
 	return true
 }
 
 // expire loses the slot if it has not been renewed meanwhile.
 func (r *Redeemed) expire() {
 	r.mu.Lock()
-	left := r.until.Sub(r.g.now())
+	left := r.until.Sub(r.env.now())
 	if left > 0 {
 		r.timer.Reset(left)
 	}
@@ -171,11 +172,11 @@ func (r *Redeemed) Release() {
 	}
 	r.timer.Stop()
 	r.cancel()
-	r.g.background(func() { // nobody waits for it; if it fails, the ticket expires
+	r.env.background(func() { // nobody waits for it; if it fails, the ticket expires
 		const patience = 5 * time.Second
-		ctx, cancel := context.WithTimeout(r.g.ctx, patience)
+		ctx, cancel := context.WithTimeout(r.env.ctx, patience)
 		defer cancel()
-		_ = r.g.EndTicket(ctx, r.ticket.ID)
+		_ = r.end(ctx, r.ticket.ID)
 	})
 }
 
@@ -189,7 +190,7 @@ func (r *Redeemed) GrantInfo() admission.GrantInfo { return r.ticket.Grant }
 func (r *Redeemed) Valid() bool {
 	r.mu.Lock()
 	defer r.mu.Unlock()
-	return !r.lost && r.g.now().Before(r.until) && r.g.entitled(r.self)
+	return !r.lost && r.env.now().Before(r.until) && r.env.entitled(r.self)
 }
 
 // OnLost has abort called when the slot may be used no longer; at once if that

@@ -141,9 +141,9 @@ func endsInTime(t *testing.T, o *owner, healthy time.Duration, fault func(contex
 
 // redeemedOf returns a slot that o's ticket has just been redeemed for.
 func redeemedOf(o *owner) (r *Redeemed, stop func()) {
-	g := &Gateway{now: time.Now, views: new(node)}
+	g := &Gateway{env: env{now: time.Now, views: new(node)}}
 	g.ctx, g.cancel = context.WithCancel(context.Background())
-	r = &Redeemed{g: g, ticket: o.ticket(), renew: o.renew}
+	r = &Redeemed{env: &g.env, end: func(context.Context, string) error { return nil }, ticket: o.ticket(), renew: o.renew}
 	r.start(time.Now())
 	return r, func() {
 		g.cancel()

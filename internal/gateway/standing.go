@@ -6,19 +6,12 @@ import (
 
 	"github.com/kgate/kgate/internal/admission"
 	"github.com/kgate/kgate/internal/transport"
-	"github.com/kgate/kgate/kmutex"
 )
 
 // A gateway acts as one incarnation at a time, and only while that one has a
 // lease. When the lease lapses, or the others have suspended the incarnation,
 // everything it had is void: waiting requests are refused, those in flight are
 // aborted, and the gateway comes back as a new one that remembers nothing.
-
-// entitled reports whether the incarnation may have requests in flight now.
-func (g *Gateway) entitled(self kmutex.Node) bool {
-	s := g.views.Standing()
-	return self != 0 && s.Node == self && g.now().Before(s.Until)
-}
 
 // watch follows the views, and the lease to its end, until Close.
 func (g *Gateway) watch() {
@@ -48,14 +41,14 @@ func (g *Gateway) follow() {
 	if g.self != 0 && (over || s.Node != g.self) {
 		left := g.left()
 		ended := g.void(left)
-		g.rejoining.Store(true) // for good, if it has left
+		g.ending.Store(true) // for good, if it has left
 		if !left {
-			g.wg.Go(func() { g.rejoin(ended) })
+			g.wg.Go(func() { g.comeBack(ended) })
 		}
 		return // comes back as another incarnation, in a view to come
 	}
 	if over {
-		if !g.rejoining.Load() {
+		if !g.ending.Load() {
 			g.views.Rejoin() // should it have been lost before it was followed here
 		}
 		return
@@ -76,9 +69,7 @@ func (g *Gateway) follow() {
 			p.unsent(&u.Message)
 		}
 	}
-	g.mu.Lock()
-	g.size = len(view.Members)
-	g.mu.Unlock()
+	g.size.Store(int64(len(view.Members)))
 	for _, spec := range view.Pools {
 		g.followPool(g.self, view, spec)
 	}
@@ -91,9 +82,9 @@ func (g *Gateway) left() bool {
 	return g.draining.Load() && known && !gone.Leased
 }
 
-// rejoin comes back once nothing of the incarnation before is in flight: then its
+// comeBack rejoins once nothing of the incarnation before is in flight: then its
 // tokens need not be withheld any longer.
-func (g *Gateway) rejoin(ended []<-chan struct{}) {
+func (g *Gateway) comeBack(ended []<-chan struct{}) {
 	const patience = 5 * time.Second // not a bound, only to be told of it
 	late := time.AfterFunc(patience, func() {
 		g.cfg.Logger.Warn("requests that were broken off have not ended yet; this gateway waits for them before it comes back")
@@ -106,7 +97,7 @@ func (g *Gateway) rejoin(ended []<-chan struct{}) {
 			return
 		}
 	}
-	g.rejoining.Store(false)
+	g.ending.Store(false)
 	g.views.Rejoin()
 }
 
