@@ -31,6 +31,7 @@ var allowed = map[string][]string{
 	"internal/transport":           {"internal/peercert", "internal/places", "kmutex", "internal/oncelog"},
 	"internal/membership":          {"internal/peercall", "internal/admission", "chordring", "chordring/serfring", "internal/peercert", "kmutex", "internal/membership/leader", "internal/membership/lease", "internal/journal", "internal/membership/raftfile", "internal/oncelog"},
 	"internal/journal":             {},
+	"internal/journal/journaltest": {"internal/journal"},
 	"internal/membership/raftfile": {"internal/journal"},
 	"telemetry":                    {"internal/admission", "kmutex", "internal/oncelog"},
 	"internal/deadline":            {},
