@@ -9,7 +9,7 @@ help: ## list the targets
 	@grep -hE '^[a-z-]+:.*## ' $(MAKEFILE_LIST) | sed 's/:.*## /\t/' | expand -t 12
 
 build: ## build bin/kgate, static
-	CGO_ENABLED=0 $(GO) build -trimpath -o bin/kgate ./cmd/kgate
+	GOWORK=off CGO_ENABLED=0 $(GO) build -trimpath -o bin/kgate ./cmd/kgate
 
 dist: ## everything that is released, in dist/: the same bytes for the same commit
 	tools/dist.sh
@@ -20,15 +20,20 @@ dist-again: ## make dist twice, the second time elsewhere and from nothing, and 
 demo: ## run the main job on this machine for 20 s
 	$(GO) run ./cmd/kgate demo --duration 20s
 
+# Two modules: the product's, and test, which needs more than who imports kgate should
+# inherit. go.work joins them, so that each of these commands works in this folder, too.
+
 # Tests with real processes. Those that measure times want the machine for themselves.
 TIMED := ./test/cluster ./test/netns ./test/prometheus ./test/plan
-PROCESSES := ./test/docs ./test/abuse ./test/peers ./test/browser
+PROCESSES := ./test/docs ./test/abuse ./test/peers ./test/browser ./test/haproxy
+# The others wait for much of their time, or compute: more at a time than there are cores.
+UNIT = $(shell $(GO) list work | grep -v $(patsubst ./%,-e /%,$(TIMED) $(PROCESSES)))
 test: ## all tests but long soaks, about nine minutes on two cores
-	$(GO) vet ./...
-	$(GO) test $$($(GO) list ./... | grep -v $(patsubst ./%,-e /%,$(TIMED) $(PROCESSES)))
-	$(GO) test -v -p 1 $(TIMED)
-	$(GO) test -v -p 2 $(PROCESSES)
-	cd test/h2spec && $(GO) test .
+	$(GO) vet work
+	$(GO) test -vet=off -p 3 -parallel 8 $(UNIT)
+	set -e; export KGATE_TEST_BINARY=$$(tools/test-binary.sh); \
+	$(GO) test -vet=off -v -p 1 -parallel 3 $(TIMED); \
+	$(GO) test -vet=off -v -p 2 $(PROCESSES)
 
 soak: ## the long runs of the tests with real processes, about an hour
 	KGATE_SOAK=1 $(GO) test -v -count=1 -p 1 -timeout 2h $(TIMED) $(PROCESSES)
@@ -36,11 +41,11 @@ soak: ## the long runs of the tests with real processes, about an hour
 # Packages without a goroutine have nothing to race with.
 SEQUENTIAL = $(shell $(GO) list ./kmutex ./coordinator ./chordring ./replication ./internal/pool ./internal/membership/leader ./internal/membership/lease ./lab/... | grep -v -e /lab/fuzz -e /lab/experiment -e /lab/plan)
 race: ## tests under the race detector, but those with real processes and those of packages without goroutines; the largest searches are left out
-	$(GO) test -race -short $$($(GO) list ./... | grep -v $(patsubst ./%,-e /%,$(TIMED) $(PROCESSES)) | grep -vx $(addprefix -e ,$(SEQUENTIAL)))
+	$(GO) test -vet=off -race -short -p 3 -parallel 8 $(filter-out $(SEQUENTIAL),$(UNIT))
 
 FUZZTIME ?= 30s
 fuzz: ## every fuzz target for FUZZTIME (30s)
-	@set -e; for pkg in $$($(GO) list ./...); do \
+	@set -e; for pkg in $$($(GO) list work); do \
 		for target in $$($(GO) test -list '^Fuzz' $$pkg | grep '^Fuzz' || true); do \
 			echo "$$pkg $$target"; $(GO) test -run '^$$' -fuzz "^$$target\$$" -fuzztime $(FUZZTIME) $$pkg; \
 		done; done
@@ -52,19 +57,17 @@ bench: ## side by side: upstream, ReverseProxy, one kgate, three; what an admiss
 	$(GO) test -run '^$$' -bench . -timeout 20m ./test/bench
 
 lint: $(LINT) ## golangci-lint as .golangci.yaml says
-	$(LINT) run ./...
+	$(LINT) run ./... ./test/...
 	$(LINT) fmt --diff ./...
 
 fmt: $(LINT) ## format
 	$(LINT) fmt ./...
 
 $(LINT): tools/go.mod
-	cd tools && $(GO) build -o $@ github.com/golangci/golangci-lint/v2/cmd/golangci-lint
+	cd tools && GOWORK=off $(GO) build -o $@ github.com/golangci/golangci-lint/v2/cmd/golangci-lint
 
 tidy: ## tidy the module files
-	$(GO) mod tidy
-	cd tools && $(GO) mod tidy
-	cd test/h2spec && $(GO) mod tidy
+	@set -e; for module in . test tools; do (cd $$module && GOWORK=off $(GO) mod tidy); done
 
 cover: ## coverage of the unit tests
 	$(GO) test -short -coverprofile=coverage.out ./... && $(GO) tool cover -func=coverage.out | tail -1

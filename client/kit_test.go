@@ -10,14 +10,15 @@ import (
 	"time"
 
 	"github.com/kgate/kgate/internal/admin"
-	"github.com/kgate/kgate/test/tickets"
+	"github.com/kgate/kgate/internal/admin/admintest"
+	"github.com/kgate/kgate/internal/admission"
 )
 
 // network is some gateways, by host, that all have the same tickets. It carries
 // requests without sockets, so that the tests run on virtual time.
 type network struct {
 	t       *testing.T
-	memory  *tickets.Memory
+	memory  *admintest.Tickets
 	handler http.Handler
 
 	mu    sync.Mutex
@@ -26,7 +27,7 @@ type network struct {
 }
 
 func newNetwork(t *testing.T, k int) *network {
-	m := tickets.New(map[string]int{"p": k})
+	m := admintest.NewTickets(map[string]int{"p": k})
 	h, err := admin.NewTicketHandler(admin.TicketConfig{Tickets: m})
 	if err != nil {
 		t.Fatal(err)
@@ -98,7 +99,7 @@ func (n *network) want(granted, waiting int) {
 }
 
 // dropWaiting takes their places away from all that wait.
-func (n *network) dropWaiting() { n.memory.DropWaiting("p", admin.ReasonLost) }
+func (n *network) dropWaiting() { n.memory.DropWaiting("p", admission.EndLost) }
 
 // delayed gives answers back late.
 type delayed struct {

@@ -1,18 +1,18 @@
 // Package coordinator says when, and to what, the coordinator of a pool ties a
-// ticket. It implements [kmutex.Binding] twice; the tree, the line and the baton
+// request. It implements [kmutex.Binding] twice; the tree, the line and the baton
 // are package kmutex's and common to both.
 //
 // [Early] is the paper's way (seed algorithm: V. Reddy, P. Mittal, I. Gupta,
 // ICDCS 2008, section 3.2). Each of the k tokens has a queue of its own. The
-// coordinator deals tickets to the queues round-robin as they come, so a ticket
+// coordinator deals requests to the queues round-robin as they come, so a request
 // knows at once behind whom it stands, and a token goes straight from one
 // critical section to the next. While critical sections take equally long, that
 // is one fair line with the fastest hand-off there is. When they do not, a
-// ticket can stand behind a long one while another token idles.
+// request can stand behind a long one while another token idles.
 //
-// [Late] is ours. Free tokens travel with the baton, and a ticket is tied only
-// when there is a free token for it. It costs a second message delay per
-// hand-off and stays fair whatever the critical sections take.
+// [Late] is ours. Free tokens travel with the baton, and a request is bound to a
+// token only when one is free for it. It costs a second message delay per
+// hand-off and stays fair however long the critical sections take.
 //
 // Both serve tokens in round-robin order from a counter that travels with the
 // baton. Like kmutex, the package is pure: no clock, no I/O, no concurrency.

@@ -9,14 +9,14 @@ import (
 	"github.com/kgate/kgate/kmutex"
 )
 
-// Early binds a ticket to a token's queue as soon as the ticket is the
+// Early binds a request to a token's queue as soon as the request is the
 // coordinator's to assign, as the paper does. The zero value is ready for
 // Install.
 type Early struct {
 	self kmutex.Node
 
 	// excess tokens are too many in this epoch. If there are any, the tokens in
-	// away, of tickets that run here, go to the node gate when these end. Gate keeps
+	// away, of requests that run here, go to the node gate when these end. Gate keeps
 	// those in kept, and lets the others into the queues that begin there.
 	excess     int
 	gate       kmutex.Node
@@ -30,8 +30,8 @@ type Early struct {
 	// seats of this node, by serial, and the last serial given out.
 	seats  map[uint64]seat
 	serial uint64
-	// waiting tells in which seat a ticket waits for its token.
-	waiting map[kmutex.Ticket]uint64
+	// waiting tells in which seat a request waits for its token.
+	waiting map[kmutex.Request]uint64
 	// at tells in which seat of this node a token is.
 	at map[kmutex.Token]uint64
 	// idle are the tokens here that nobody uses and nobody waits for.
@@ -40,10 +40,10 @@ type Early struct {
 
 // seat is one place in a token's queue.
 type seat struct {
-	ticket kmutex.Ticket // 0: it has ended
-	token  kmutex.Token  // kmutex.NoToken: to come
-	last   uint64        // serial of the token's last grant in this epoch; 0: none
-	child  kmutex.Seat   // who comes after; zero: nobody that is known of
+	request kmutex.Request // 0: it has ended
+	token   kmutex.Token   // kmutex.NoToken: to come
+	last    uint64         // serial of the token's last grant in this epoch; 0: none
+	child   kmutex.Seat    // who comes after; zero: nobody that is known of
 }
 
 var _ kmutex.Binding = (*Early)(nil)
@@ -54,7 +54,7 @@ var _ kmutex.Binding = (*Early)(nil)
 func (e *Early) Install(self kmutex.Node, in *kmutex.Install) error {
 	n := &Early{
 		self: self, excess: in.Excess, gate: in.Holder, serial: uint64(max(in.K, len(in.Tails))),
-		seats: make(map[uint64]seat), waiting: make(map[kmutex.Ticket]uint64), at: make(map[kmutex.Token]uint64),
+		seats: make(map[uint64]seat), waiting: make(map[kmutex.Request]uint64), at: make(map[kmutex.Token]uint64),
 	}
 	for _, g := range in.Running {
 		switch {
@@ -62,7 +62,7 @@ func (e *Early) Install(self kmutex.Node, in *kmutex.Install) error {
 		case in.Excess > 0:
 			n.away.Add(g.Token)
 		default:
-			n.put(kmutex.SeatOf(self, g.Token).Serial, seat{ticket: g.Ticket, token: g.Token})
+			n.put(kmutex.SeatOf(self, g.Token).Serial, seat{request: g.Request, token: g.Token})
 			n.serial = max(n.serial, kmutex.SeatOf(self, g.Token).Serial)
 		}
 	}
@@ -88,7 +88,7 @@ func (e *Early) Install(self kmutex.Node, in *kmutex.Install) error {
 func (e *Early) put(serial uint64, s seat) {
 	e.seats[serial] = s
 	e.at[s.token] = serial
-	if s.ticket == 0 {
+	if s.request == 0 {
 		e.idle.Add(s.token)
 	} else {
 		e.idle.Remove(s.token)
@@ -96,34 +96,34 @@ func (e *Early) put(serial uint64, s seat) {
 }
 
 // sit gives t a new seat in which to wait for a token.
-func (e *Early) sit(t kmutex.Ticket, fx *kmutex.Effects) kmutex.Seat {
+func (e *Early) sit(t kmutex.Request, fx *kmutex.Effects) kmutex.Seat {
 	e.serial++
-	e.seats[e.serial] = seat{ticket: t, token: kmutex.NoToken}
+	e.seats[e.serial] = seat{request: t, token: kmutex.NoToken}
 	e.waiting[t] = e.serial
 	s := kmutex.Seat{Node: e.self, Serial: e.serial}
-	fx.Note(kmutex.Trace{Kind: kmutex.TraceSeated, Ticket: t, Seat: s})
+	fx.Note(kmutex.Trace{Kind: kmutex.TraceSeated, Request: t, Seat: s})
 	return s
 }
 
-// Asks implements [kmutex.Binding]: one request at a time, as in the paper; the
-// baton comes round fast, because it waits for no token.
+// Asks implements [kmutex.Binding]: one Request message at a time, as in the paper;
+// the baton comes round fast, because it waits for no token.
 func (*Early) Asks() bool { return false }
 
 // Ask implements [kmutex.Binding]: as in the paper, the coordinator before this
-// node ties the first ticket, so that ticket's seat goes into the request.
-func (e *Early) Ask(tickets []kmutex.Ticket, fx *kmutex.Effects) (kmutex.Seat, int) {
-	return e.sit(tickets[0], fx), 1
+// node ties the first request, so that request's seat goes into the message.
+func (e *Early) Ask(requests []kmutex.Request, fx *kmutex.Effects) (kmutex.Seat, int) {
+	return e.sit(requests[0], fx), 1
 }
 
 // Enter implements [kmutex.Binding]: an idle token may be taken at once; its
 // seat stays where it is in the token's queue.
-func (e *Early) Enter(t kmutex.Ticket, fx *kmutex.Effects) bool {
+func (e *Early) Enter(t kmutex.Request, fx *kmutex.Effects) bool {
 	q, ok := e.idle.Next(0)
 	if !ok {
 		return false
 	}
 	s := e.seats[e.at[q]]
-	s.ticket, s.last = t, serialAfter(s.last, q)
+	s.request, s.last = t, serialAfter(s.last, q)
 	e.put(e.at[q], s)
 	fx.Grant(t, q, s.last)
 	return true
@@ -138,15 +138,15 @@ func serialAfter(last uint64, q kmutex.Token) uint64 {
 	return last + kmutex.MaxK
 }
 
-// Assign implements [kmutex.Binding]: every ticket is tied at once.
-func (e *Early) Assign(tickets []kmutex.Ticket, fx *kmutex.Effects) int {
-	for i, t := range tickets {
+// Assign implements [kmutex.Binding]: every request is tied at once.
+func (e *Early) Assign(requests []kmutex.Request, fx *kmutex.Effects) int {
+	for i, t := range requests {
 		if !e.dealable() {
 			return i
 		}
 		e.tie(e.sit(t, fx), fx)
 	}
-	return len(tickets)
+	return len(requests)
 }
 
 // dealable reports whether there is a queue to deal to: a recovery may have
@@ -176,14 +176,14 @@ func (e *Early) child(serial uint64, c kmutex.Seat, fx *kmutex.Effects) {
 	s := e.seats[serial]
 	s.child = c
 	e.seats[serial] = s
-	if s.token != kmutex.NoToken && s.ticket == 0 {
+	if s.token != kmutex.NoToken && s.request == 0 {
 		e.handOver(serial, fx)
 	}
 }
 
-// handOver sends the token of a seat whose ticket has ended to the seat's
+// handOver sends the token of a seat whose request has ended to the seat's
 // child, and further as long as the children are seats of this node whose
-// tickets have ended too. A seat without a child keeps its token, idle.
+// requests have ended too. A seat without a child keeps its token, idle.
 func (e *Early) handOver(serial uint64, fx *kmutex.Effects) {
 	for {
 		s := e.seats[serial]
@@ -207,22 +207,22 @@ func (e *Early) handOver(serial uint64, fx *kmutex.Effects) {
 }
 
 // token brings q, last granted as number last, to a seat and reports whether a
-// ticket there has taken it.
+// request there has taken it.
 func (e *Early) token(serial uint64, q kmutex.Token, last uint64, fx *kmutex.Effects) bool {
 	s := e.seats[serial]
 	s.token, s.last = q, last
-	if s.ticket == 0 {
+	if s.request == 0 {
 		e.put(serial, s)
 		return false
 	}
 	s.last = serialAfter(last, q)
 	e.put(serial, s)
-	delete(e.waiting, s.ticket)
-	fx.Grant(s.ticket, q, s.last)
+	delete(e.waiting, s.request)
+	fx.Grant(s.request, q, s.last)
 	return true
 }
 
-// Depart implements [kmutex.Binding]: the first ticket of the turn behind is
+// Depart implements [kmutex.Binding]: the first request of the batch behind is
 // tied here, as in the paper; then the table of tails goes along.
 func (e *Early) Depart(next kmutex.Place, baton *kmutex.Message, fx *kmutex.Effects) {
 	if !next.Seat.IsZero() && e.dealable() {
@@ -275,7 +275,7 @@ func (e *Early) Free(q kmutex.Token, fx *kmutex.Effects) {
 	}
 	serial := e.at[q]
 	s := e.seats[serial]
-	s.ticket = 0
+	s.request = 0
 	e.seats[serial] = s
 	e.handOver(serial, fx)
 }
@@ -297,20 +297,20 @@ func (e *Early) collect(q kmutex.Token, fx *kmutex.Effects) {
 
 // Cancel implements [kmutex.Binding]: the seat stays in its queue, and the
 // token passes it by when it comes.
-func (e *Early) Cancel(t kmutex.Ticket) bool {
+func (e *Early) Cancel(t kmutex.Request) bool {
 	serial, ok := e.waiting[t]
 	if !ok {
 		return false
 	}
 	delete(e.waiting, t)
 	s := e.seats[serial]
-	s.ticket = 0
+	s.request = 0
 	e.seats[serial] = s
 	return true
 }
 
 // Waiting implements [kmutex.Binding].
-func (e *Early) Waiting(ts []kmutex.Ticket) []kmutex.Ticket {
+func (e *Early) Waiting(ts []kmutex.Request) []kmutex.Request {
 	return slices.AppendSeq(ts, slices.Values(slices.Sorted(maps.Keys(e.waiting))))
 }
 
@@ -378,7 +378,7 @@ func (e *Early) Export(s *kmutex.State) {
 	s.Counter, s.Tails, s.Kept = uint32(e.counter), slices.Clone(e.tails), e.kept.Clone()
 	for _, serial := range slices.Sorted(maps.Keys(e.seats)) {
 		it := e.seats[serial]
-		s.Seats = append(s.Seats, kmutex.SeatState{Serial: serial, Ticket: it.ticket, Token: it.token, Last: it.last, Child: it.child})
+		s.Seats = append(s.Seats, kmutex.SeatState{Serial: serial, Request: it.request, Token: it.token, Last: it.last, Child: it.child})
 	}
 }
 

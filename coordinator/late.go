@@ -7,14 +7,14 @@ import (
 	"github.com/kgate/kgate/kmutex"
 )
 
-// Late binds a ticket to a token when the token is free. The zero value is
+// Late binds a request to a token when the token is free. The zero value is
 // ready for Install.
 type Late struct {
 	self, home kmutex.Node
 	k          int
 	// tokens that there are; nil: not known.
 	tokens kmutex.TokenSet
-	// running are the tokens of tickets of this node.
+	// running are the tokens of requests of this node.
 	running kmutex.TokenSet
 
 	// coordinator: the baton is here, and with it free and counter. So many of the
@@ -34,7 +34,7 @@ type Late struct {
 	got uint64
 	// where the baton is, or went, as far as this node knows by itself;
 	// directory: as home was told.
-	where, directory kmutex.Whereabouts
+	where, directory kmutex.Location
 	parked           []kmutex.ParkedToken
 }
 
@@ -45,7 +45,7 @@ func (l *Late) Install(self kmutex.Node, in *kmutex.Install) error {
 	if in.Holder != self && in.Free.Len() > 0 {
 		return errors.New("free tokens without the baton")
 	}
-	holder := kmutex.Whereabouts{Holder: in.Holder}
+	holder := kmutex.Location{Holder: in.Holder}
 	*l = Late{self: self, home: in.Home, k: in.K, tokens: in.Tokens, where: holder, directory: holder}
 	for _, g := range in.Running {
 		if !in.Withheld.Has(g.Token) {
@@ -59,20 +59,20 @@ func (l *Late) Install(self kmutex.Node, in *kmutex.Install) error {
 	return nil
 }
 
-// Asks implements [kmutex.Binding]: a node may have many turns in line.
+// Asks implements [kmutex.Binding]: a node may have many batches in line.
 func (*Late) Asks() bool { return true }
 
 // Ask implements [kmutex.Binding]: nothing is tied yet.
-func (l *Late) Ask([]kmutex.Ticket, *kmutex.Effects) (kmutex.Seat, int) { return kmutex.Seat{}, 0 }
+func (l *Late) Ask([]kmutex.Request, *kmutex.Effects) (kmutex.Seat, int) { return kmutex.Seat{}, 0 }
 
 // Enter implements [kmutex.Binding]: no token idles away from the baton.
-func (l *Late) Enter(kmutex.Ticket, *kmutex.Effects) bool { return false }
+func (l *Late) Enter(kmutex.Request, *kmutex.Effects) bool { return false }
 
-// Assign implements [kmutex.Binding]: each ticket gets the next free token at
+// Assign implements [kmutex.Binding]: each request gets the next free token at
 // or after the counter. When tokens run out, home learns, once per stay of the
 // baton, where the released ones are wanted.
-func (l *Late) Assign(tickets []kmutex.Ticket, fx *kmutex.Effects) int {
-	for i, t := range tickets {
+func (l *Late) Assign(requests []kmutex.Request, fx *kmutex.Effects) int {
+	for i, t := range requests {
 		if l.out() {
 			if !l.announced {
 				l.announced = true
@@ -89,7 +89,7 @@ func (l *Late) Assign(tickets []kmutex.Ticket, fx *kmutex.Effects) int {
 		l.serial++
 		fx.Grant(t, q, l.serial)
 	}
-	return len(tickets)
+	return len(requests)
 }
 
 // out reports that no token is free, or only those that stay so.
@@ -102,7 +102,7 @@ func (l *Late) announce(fx *kmutex.Effects) {
 		l.directory = l.where
 	case l.where.Holder: // it knows as soon as it has the baton
 	default:
-		fx.Send(l.home, kmutex.Message{Kind: kmutex.KindWhere, Number: l.where.Number, Holder: l.where.Holder})
+		fx.Send(l.home, kmutex.Message{Kind: kmutex.KindLocate, Number: l.where.Number, Holder: l.where.Holder})
 	}
 }
 
@@ -111,7 +111,7 @@ func (l *Late) announce(fx *kmutex.Effects) {
 // delay before that one could say so.
 func (l *Late) Depart(next kmutex.Place, baton *kmutex.Message, fx *kmutex.Effects) {
 	baton.Counter, baton.Free, baton.Excess, baton.Serial = uint32(l.counter), l.free, uint32(l.excess), l.serial
-	l.where = kmutex.Whereabouts{Number: baton.Number, Holder: next.Node}
+	l.where = kmutex.Location{Number: baton.Number, Holder: next.Node}
 	if l.out() {
 		l.announce(fx)
 	}
@@ -149,7 +149,7 @@ func (l *Late) Arrive(baton *kmutex.Message, _ *kmutex.Effects) {
 	l.coordinator, l.free, l.counter = true, baton.Free.Clone(), int(baton.Counter)
 	l.excess = int(baton.Excess)
 	l.got, l.serial = baton.Number, baton.Serial
-	l.where = kmutex.Whereabouts{Number: baton.Number, Holder: l.self}
+	l.where = kmutex.Location{Number: baton.Number, Holder: l.self}
 	l.announced = l.out()
 	l.parked = slices.DeleteFunc(l.parked, func(p kmutex.ParkedToken) bool {
 		arrived := p.Number <= l.got
@@ -192,18 +192,18 @@ func (l *Late) park(q kmutex.Token, number uint64, fx *kmutex.Effects) {
 	fx.Note(kmutex.Trace{Kind: kmutex.TraceParked, Token: q, Number: number})
 }
 
-// Cancel implements [kmutex.Binding]: waiting tickets stay in their turns.
-func (l *Late) Cancel(kmutex.Ticket) bool { return false }
+// Cancel implements [kmutex.Binding]: waiting requests stay in their batches.
+func (l *Late) Cancel(kmutex.Request) bool { return false }
 
 // Waiting implements [kmutex.Binding].
-func (l *Late) Waiting(ts []kmutex.Ticket) []kmutex.Ticket { return ts }
+func (l *Late) Waiting(ts []kmutex.Request) []kmutex.Request { return ts }
 
 // Receive implements [kmutex.Binding].
 func (l *Late) Receive(m *kmutex.Message, fx *kmutex.Effects) error {
 	switch {
-	case m.Kind == kmutex.KindWhere && l.self == l.home && m.Holder != 0:
+	case m.Kind == kmutex.KindLocate && l.self == l.home && m.Holder != 0:
 		if m.Number > l.directory.Number {
-			l.directory = kmutex.Whereabouts{Number: m.Number, Holder: m.Holder}
+			l.directory = kmutex.Location{Number: m.Number, Holder: m.Holder}
 		}
 		return nil
 	case m.Kind == kmutex.KindToken && m.Seat.IsZero():

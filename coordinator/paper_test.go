@@ -28,34 +28,34 @@ func step(t *testing.T, m *kmutex.Machine, e kmutex.Event) *kmutex.Effects {
 	return fx
 }
 
-func acquire(t *testing.T, m *kmutex.Machine, ticket kmutex.Ticket) *kmutex.Effects {
+func acquire(t *testing.T, m *kmutex.Machine, request kmutex.Request) *kmutex.Effects {
 	t.Helper()
-	return step(t, m, kmutex.Event{Kind: kmutex.EventAcquire, Ticket: ticket})
+	return step(t, m, kmutex.Event{Kind: kmutex.EventAcquire, Request: request})
 }
 
-func release(t *testing.T, m *kmutex.Machine, ticket kmutex.Ticket) *kmutex.Effects {
+func release(t *testing.T, m *kmutex.Machine, request kmutex.Request) *kmutex.Effects {
 	t.Helper()
-	return step(t, m, kmutex.Event{Kind: kmutex.EventRelease, Ticket: ticket})
+	return step(t, m, kmutex.Event{Kind: kmutex.EventRelease, Request: request})
 }
 
-// "The coordinator could then guide people who enter the cinema hall to ticket
+// "The coordinator could then guide people who enter the cinema hall to request
 // counters in a round robin fashion."
 func TestEarlyDealsRoundRobin(t *testing.T) {
 	const k = 3
 	m := machine(t, new(coordinator.Early), k)
-	for ticket := range kmutex.Ticket(k) {
-		acquire(t, m, ticket+1) // the idle tokens
+	for request := range kmutex.Request(k) {
+		acquire(t, m, request+1) // the idle tokens
 	}
-	for ticket := range kmutex.Ticket(4 * k) {
-		fx := acquire(t, m, k+1+ticket)
+	for request := range kmutex.Request(4 * k) {
+		fx := acquire(t, m, k+1+request)
 		tied := -1
 		for _, tr := range fx.Trace {
 			if tr.Kind == kmutex.TraceTied {
 				tied = int(tr.Token)
 			}
 		}
-		if want := int(ticket) % k; tied != want {
-			t.Errorf("ticket %d stands for token %d, want %d", k+1+ticket, tied, want)
+		if want := int(request) % k; tied != want {
+			t.Errorf("request %d stands for token %d, want %d", k+1+request, tied, want)
 		}
 	}
 }
@@ -66,7 +66,7 @@ func TestEarlyReleaseGoesToTheChild(t *testing.T) {
 	m := machine(t, new(coordinator.Early), 1)
 	acquire(t, m, 1)
 	acquire(t, m, 2)
-	if fx := release(t, m, 1); len(fx.Grants) != 1 || fx.Grants[0].Ticket != 2 || len(fx.Messages) != 0 {
+	if fx := release(t, m, 1); len(fx.Grants) != 1 || fx.Grants[0].Request != 2 || len(fx.Messages) != 0 {
 		t.Errorf("grants %v, messages %v", fx.Grants, fx.Messages)
 	}
 	release(t, m, 2)
@@ -87,16 +87,16 @@ func TestEarlyIdleTokenGoesAtOnce(t *testing.T) {
 	}
 }
 
-// "Process Token": the ticket that sits where the token arrives enters; if it has
+// "Process Token": the request that sits where the token arrives enters; if it has
 // left, the token goes on.
 func TestEarlyAbandonedSeatPassesTheToken(t *testing.T) {
 	m := machine(t, new(coordinator.Early), 1)
-	for ticket := range kmutex.Ticket(3) {
-		acquire(t, m, ticket+1)
+	for request := range kmutex.Request(3) {
+		acquire(t, m, request+1)
 	}
-	step(t, m, kmutex.Event{Kind: kmutex.EventCancel, Ticket: 2})
-	if fx := release(t, m, 1); len(fx.Grants) != 1 || fx.Grants[0].Ticket != 3 {
-		t.Errorf("grants %v, want ticket 3", fx.Grants)
+	step(t, m, kmutex.Event{Kind: kmutex.EventCancel, Request: 2})
+	if fx := release(t, m, 1); len(fx.Grants) != 1 || fx.Grants[0].Request != 3 {
+		t.Errorf("grants %v, want request 3", fx.Grants)
 	}
 }
 
@@ -105,10 +105,10 @@ func TestEarlyAbandonedSeatPassesTheToken(t *testing.T) {
 func TestLateTakesTheNextFreeToken(t *testing.T) {
 	m := machine(t, new(coordinator.Late), 3)
 	var got []kmutex.Token
-	for ticket := range kmutex.Ticket(7) {
-		fx := acquire(t, m, ticket+1)
+	for request := range kmutex.Request(7) {
+		fx := acquire(t, m, request+1)
 		got = append(got, fx.Grants[0].Token)
-		release(t, m, ticket+1)
+		release(t, m, request+1)
 	}
 	for i, q := range got {
 		if int(q) != i%3 {
@@ -117,15 +117,15 @@ func TestLateTakesTheNextFreeToken(t *testing.T) {
 	}
 }
 
-// A ticket is tied when a token is free for it, and not before: whichever comes
+// A request is tied when a token is free for it, and not before: whichever comes
 // back first is taken by the oldest.
 func TestLateTiesTheOldestToWhatIsFreeFirst(t *testing.T) {
 	m := machine(t, new(coordinator.Late), 2)
-	for ticket := range kmutex.Ticket(4) {
-		acquire(t, m, ticket+1)
+	for request := range kmutex.Request(4) {
+		acquire(t, m, request+1)
 	}
-	if fx := release(t, m, 2); len(fx.Grants) != 1 || fx.Grants[0] != (kmutex.Grant{Ticket: 3, Token: 1, Serial: 3}) {
-		t.Errorf("grants %v, want ticket 3 with token 1", fx.Grants)
+	if fx := release(t, m, 2); len(fx.Grants) != 1 || fx.Grants[0] != (kmutex.Grant{Request: 3, Token: 1, Serial: 3}) {
+		t.Errorf("grants %v, want request 3 with token 1", fx.Grants)
 	}
 }
 
@@ -140,7 +140,7 @@ func TestLateAnnouncesOnce(t *testing.T) {
 	if len(fx.Grants) != 1 || len(fx.Messages) != 0 {
 		t.Fatalf("with a free token: grants %v, messages %v", fx.Grants, fx.Messages)
 	}
-	if fx = acquire(t, m, 2); len(fx.Messages) != 1 || fx.Messages[0].Message.Kind != kmutex.KindWhere || fx.Messages[0].To != 1 {
+	if fx = acquire(t, m, 2); len(fx.Messages) != 1 || fx.Messages[0].Message.Kind != kmutex.KindLocate || fx.Messages[0].To != 1 {
 		t.Errorf("out of tokens: messages %v, want where", fx.Messages)
 	}
 	if fx = acquire(t, m, 3); len(fx.Messages) != 0 {

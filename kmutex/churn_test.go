@@ -15,7 +15,7 @@ import (
 // retry and no order of messages, so that a world is few bytes, can be copied, and all
 // worlds of a few nodes are visited (TestExploreLoss); and machines meet messages, views
 // and installs in orders that no link brings them in, as a lost node does that goes on.
-// What the driver decides, when a letter goes again, who takes over a ticket, when a new
+// What the driver decides, when a letter goes again, who takes over a request, when a new
 // epoch is asked for, is tested in internal/pool and by the fuzz of the lab.
 
 // choices is where a schedule's decisions come from: a seeded source, or the
@@ -43,7 +43,7 @@ type view struct {
 	members []kmutex.Node
 }
 
-// slot is a request as its client sees it: tickets that were adopted one after
+// slot is a request as its client sees it: requests that were adopted one after
 // the other are the same slot. over: the client has ended it.
 type slot struct {
 	stamp int64
@@ -55,7 +55,7 @@ type standing int
 
 const (
 	member standing = iota
-	lost            // suspended: it may still run tickets, and does not know
+	lost            // suspended: it may still run requests, and does not know
 	gone            // its lease has run out, or it had left
 )
 
@@ -72,17 +72,17 @@ type peer struct {
 	view     int  // the newest view that it knows
 	acquired int
 	asking   bool
-	slots    map[kmutex.Ticket]*slot
-	ended    map[kmutex.Ticket]bool // its release or cancel was given to the machine
-	// forming is the epoch that the node, as home, waits for reports of, unplanned
+	slots    map[kmutex.Request]*slot
+	ended    map[kmutex.Request]bool // its release or cancel was given to the machine
+	// planning is the epoch that the node, as home, waits for reports of, unplanned
 	// the epochs since the last install for which it gave that up.
-	forming   *forming
+	planning  *planning
 	unplanned []uint64
 	// heirlooms are what lost nodes have left to this one.
 	heirlooms []heirloom
 }
 
-// heirloom is a ticket that a lost node had.
+// heirloom is a request that a lost node had.
 type heirloom struct {
 	slot    *slot
 	serial  uint64
@@ -90,12 +90,12 @@ type heirloom struct {
 	running bool
 }
 
-type forming struct {
+type planning struct {
 	epoch   uint64
 	awaited map[kmutex.Node]bool
 	reports []kmutex.Report
-	adopted map[kmutex.Node]map[kmutex.Ticket]*slot
-	next    int // of the adopted tickets
+	adopted map[kmutex.Node]map[kmutex.Request]*slot
+	next    int // of the adopted requests
 }
 
 // letter is a report on its way to home, or an install on its way back.
@@ -105,7 +105,7 @@ type letter struct {
 	report    *kmutex.Report
 	heirlooms []heirloom
 	install   *kmutex.Install
-	adopted   map[kmutex.Ticket]*slot
+	adopted   map[kmutex.Request]*slot
 }
 
 type churn struct {
@@ -149,7 +149,7 @@ func (w *churn) add() {
 	}
 	p := &peer{
 		machine: kmutex.New(self, b), view: -1,
-		slots: make(map[kmutex.Ticket]*slot), ended: make(map[kmutex.Ticket]bool),
+		slots: make(map[kmutex.Request]*slot), ended: make(map[kmutex.Request]bool),
 	}
 	p.state = p.machine.State()
 	w.peers = append(w.peers, p)
@@ -247,15 +247,15 @@ func (w *churn) depart(n kmutex.Node) {
 	})
 	p := w.peer(n)
 	left := p.heirlooms
-	leave := func(t kmutex.Ticket, h heirloom) {
+	leave := func(t kmutex.Request, h heirloom) {
 		if h.slot = p.slots[t]; !h.slot.over && w.choices.IntN(2) == 0 {
 			left = append(left, h)
 		}
 	}
 	for _, g := range p.state.Running {
-		leave(g.Ticket, heirloom{running: true, serial: g.Serial, token: g.Token})
+		leave(g.Request, heirloom{running: true, serial: g.Serial, token: g.Token})
 	}
-	for _, t := range waitingTickets(&p.state) {
+	for _, t := range waitingRequests(&p.state) {
 		leave(t, heirloom{})
 	}
 	heir := w.peer(w.pick(w.newest().members))
@@ -283,47 +283,47 @@ func (w *churn) learn(n kmutex.Node, i int) error {
 	if err != nil {
 		return err
 	}
-	if p.forming != nil {
-		p.unplanned = append(p.unplanned, p.forming.epoch)
-		p.forming = nil
+	if p.planning != nil {
+		p.unplanned = append(p.unplanned, p.planning.epoch)
+		p.planning = nil
 	}
 	if v.home == n {
-		p.forming = &forming{epoch: v.epoch, awaited: make(map[kmutex.Node]bool), adopted: make(map[kmutex.Node]map[kmutex.Ticket]*slot)}
+		p.planning = &planning{epoch: v.epoch, awaited: make(map[kmutex.Node]bool), adopted: make(map[kmutex.Node]map[kmutex.Request]*slot)}
 		for _, m := range v.members {
 			if m <= v.began {
-				p.forming.awaited[m] = true
+				p.planning.awaited[m] = true
 			}
 		}
 	}
 	r := *fx.Report
 	r.Unplanned = slices.Clone(p.unplanned)
-	var turns []kmutex.ReportedTurn
-	for _, turn := range r.Waiting {
-		for _, t := range turn.Tickets {
-			turns = append(turns, kmutex.ReportedTurn{Stamp: p.slots[t].stamp, Tickets: []kmutex.Ticket{t}})
+	var batches []kmutex.ReportedBatch
+	for _, batch := range r.Waiting {
+		for _, t := range batch.Requests {
+			batches = append(batches, kmutex.ReportedBatch{Stamp: p.slots[t].stamp, Requests: []kmutex.Request{t}})
 		}
 	}
-	r.Waiting = turns
+	r.Waiting = batches
 	w.letters = append(w.letters, letter{to: v.home, epoch: v.epoch, report: &r, heirlooms: slices.Clone(p.heirlooms)})
 	return nil
 }
 
 // collect takes in a report, at home; with the last one home plans the epoch.
 func (w *churn) collect(p *peer, l letter) error {
-	f := p.forming
+	f := p.planning
 	if f == nil || f.epoch != l.epoch || !f.awaited[l.report.Node] {
 		return nil // superseded
 	}
 	delete(f.awaited, l.report.Node)
-	slots := make(map[kmutex.Ticket]*slot)
+	slots := make(map[kmutex.Request]*slot)
 	for _, h := range l.heirlooms {
-		t := kmutex.AdoptedTicket(f.epoch, f.next)
+		t := kmutex.AdoptedRequest(f.epoch, f.next)
 		f.next++
 		slots[t] = h.slot
 		if h.running {
-			l.report.Running = append(l.report.Running, kmutex.Grant{Ticket: t, Token: h.token, Serial: h.serial})
+			l.report.Running = append(l.report.Running, kmutex.Grant{Request: t, Token: h.token, Serial: h.serial})
 		} else {
-			l.report.Waiting = append(l.report.Waiting, kmutex.ReportedTurn{Stamp: h.slot.stamp, Tickets: []kmutex.Ticket{t}})
+			l.report.Waiting = append(l.report.Waiting, kmutex.ReportedBatch{Stamp: h.slot.stamp, Requests: []kmutex.Request{t}})
 			slots[t] = &slot{stamp: h.slot.stamp} // the lost node may still let it in, as another
 		}
 	}
@@ -332,9 +332,9 @@ func (w *churn) collect(p *peer, l letter) error {
 	if len(f.awaited) > 0 {
 		return nil
 	}
-	p.forming = nil
+	p.planning = nil
 	v := w.views[slices.IndexFunc(w.views, func(v view) bool { return v.epoch == f.epoch })]
-	installs, err := kmutex.Reform(kmutex.Formation{Epoch: f.epoch, K: v.k, Home: v.home, Owed: v.owed}, f.reports)
+	installs, err := kmutex.PlanEpoch(kmutex.EpochChange{Epoch: f.epoch, K: v.k, Home: v.home, Owed: v.owed}, f.reports)
 	if err != nil {
 		return err
 	}
@@ -375,7 +375,7 @@ func (w *churn) inFlight() int {
 			continue
 		}
 		for _, g := range p.state.Running {
-			if s := p.slots[g.Ticket]; !s.over {
+			if s := p.slots[g.Request]; !s.over {
 				seen[s] = true
 			}
 		}
@@ -426,8 +426,8 @@ func (w *churn) atRest() error {
 	v, free := w.newest(), 0
 	for _, n := range v.members {
 		p := w.peer(n)
-		if ts := waitingTickets(&p.state); len(ts) > 0 || len(p.state.Running) > 0 {
-			return fmt.Errorf("nothing can happen any more, and tickets %v of node %d wait", ts, n)
+		if ts := waitingRequests(&p.state); len(ts) > 0 || len(p.state.Running) > 0 {
+			return fmt.Errorf("nothing can happen any more, and requests %v of node %d wait", ts, n)
 		}
 		free += p.machine.FreeHere()
 	}

@@ -3,15 +3,15 @@
 //
 // # What it promises
 //
-// Over all nodes together at most k tickets are in the critical section at any
-// time, and every ticket gets in: the tickets stand in one line, and the line
+// Over all nodes together at most k requests are in the critical section at any
+// time, and every request gets in: the requests stand in one line, and the line
 // is first come, first served up to the interval at which a node asks for
 // places in it. Both hold while messages between living nodes arrive, in any
-// order. What a lost node does to a pool is repaired by a new epoch, which
-// [Reform] plans from the reports of all others, and which begins with
-// [EventFreeze] and [EventInstall]; within one epoch nothing is ever minted. A
-// lost node may go on for a while without knowing that it is lost: what it may
-// run is withheld until the driver knows that it has stopped.
+// order. When a node is lost, the pool changes to a new epoch: every other node is
+// frozen and reports ([EventFreeze]), [PlanEpoch] plans the epoch from the reports,
+// and each node installs its part ([EventInstall]). Within an epoch no token is
+// ever minted. A lost node may go on for a while without knowing that it is lost:
+// the tokens that it may use are withheld until the driver knows that it has stopped.
 //
 // # Model
 //
@@ -21,12 +21,14 @@
 // timer and tells the time; the simulator in lab drives the same code. One
 // machine is one pool on one node and is used by one goroutine at a time.
 //
-// The words: a ticket is one request for the critical section. Tickets of one
-// node stand in turns; a turn holds one place in the line, and a node has one
-// turn after another in it. Turns are linked by next. The baton goes along that
-// line; who holds it is the coordinator and may assign tokens to the tickets of
-// its turn. When and to what the coordinator ties a ticket is the [Binding],
-// implemented in package coordinator: early, as in the paper, or late.
+// The words: a request asks once for the critical section. The requests of one
+// node stand in batches. A batch holds one place in the line; a node can have
+// several batches in it. Batches are linked by next. The baton moves along that
+// line. The node that holds it is the coordinator and may assign tokens to the
+// requests of its batch. When the coordinator binds a request, and to what, is the
+// [Binding]'s part. Package coordinator implements two: early, as in the paper,
+// and late. With a capital letter, a Request is the message with which a node asks
+// for a place in the line, as in the paper.
 //
 // # Source
 //
@@ -43,6 +45,6 @@
 //	Release CS                        release (machine.go), coordinator.Early.Free
 //	Process Token, Process Child      coordinator.Early.Receive
 //	is_coordinator, token_locations   baton, coordinator.Early.tails
-//	next                              turn.Next
+//	next                              batch.Next
 //	parent                            parent
 package kmutex

@@ -12,7 +12,7 @@ type Effects struct {
 	Report *Report
 	// Messages to send. The sending node never addresses itself.
 	Messages []Envelope
-	// Grants are the tickets that are in the critical section from now on.
+	// Grants are the requests that are in the critical section from now on.
 	Grants []Grant
 	// AskTimer asks for one EventAskDue after the ask interval.
 	AskTimer bool
@@ -32,19 +32,19 @@ func (fx *Effects) Send(to Node, m Message) {
 	fx.Messages = append(fx.Messages, Envelope{From: fx.self, To: to, Message: m})
 }
 
-// Grant admits ticket t with token q.
-func (fx *Effects) Grant(t Ticket, q Token, serial uint64) {
-	fx.Grants = append(fx.Grants, Grant{Ticket: t, Token: q, Serial: serial})
-	fx.Note(Trace{Kind: TraceGranted, Ticket: t, Token: q, Number: serial})
+// Grant admits request t with token q.
+func (fx *Effects) Grant(t Request, q Token, serial uint64) {
+	fx.Grants = append(fx.Grants, Grant{Request: t, Token: q, Serial: serial})
+	fx.Note(Trace{Kind: TraceGranted, Request: t, Token: q, Number: serial})
 }
 
 // Note adds a trace event.
 func (fx *Effects) Note(t Trace) { fx.Trace = append(fx.Trace, t) }
 
 // revoke takes back the grant of t when it was made in this very step, so that
-// the driver never hears of a ticket that has ended.
-func (fx *Effects) revoke(t Ticket) {
-	fx.Grants = slices.DeleteFunc(fx.Grants, func(g Grant) bool { return g.Ticket == t })
+// the driver never hears of a request that has ended.
+func (fx *Effects) revoke(t Request) {
+	fx.Grants = slices.DeleteFunc(fx.Grants, func(g Grant) bool { return g.Request == t })
 }
 
 func (fx *Effects) reset() {
@@ -60,18 +60,18 @@ type TraceKind uint8
 
 // What can move. In brackets the fields of [Trace] that are set.
 const (
-	TraceAsked         TraceKind = 1 + iota // a turn asked for its place [Node: asked, Seat, Count: tickets]
-	TraceForwarded                          // a request went on to the parent [Node: origin, Count: hops so far]
-	TraceQueued                             // a request found the last in line, this node [Node: origin, Count: hops]
+	TraceAsked         TraceKind = 1 + iota // a batch asked for its place [Node: asked, Seat, Count: requests]
+	TraceForwarded                          // a Request message went on to the parent [Node: origin, Count: hops so far]
+	TraceQueued                             // a Request message found the last in line, this node [Node: origin, Count: hops]
 	TraceBatonSent                          // [Node: receiver, Number]
 	TraceBatonReceived                      // [Node: sender, Number]
-	TraceSeated                             // early: a ticket got a seat [Ticket, Seat]
+	TraceSeated                             // early: a request got a seat [Request, Seat]
 	TraceTied                               // early: the coordinator put a seat at the end of a queue [Token, Seat]
-	TraceGranted                            // [Ticket, Token, Number: serial]
-	TraceReleased                           // [Ticket, Token]
+	TraceGranted                            // [Request, Token, Number: serial]
+	TraceReleased                           // [Request, Token]
 	TraceWithheld                           // an adopted slot's token waits until nothing is owed [Token]
-	TraceAdopted                            // a ticket that a lost node left is here now [Ticket]
-	TraceCancelled                          // a waiting ticket left [Ticket]
+	TraceAdopted                            // a request that a lost node left is here now [Request]
+	TraceCancelled                          // a waiting request left [Request]
 	TraceParked                             // late: a token waits for the baton [Token, Number]
 	TraceFrozen                             // [Number: epoch that is to come]
 	TraceInstalled                          // [Number: epoch]
@@ -95,36 +95,36 @@ func (k TraceKind) String() string {
 
 // Trace is one thing that moved.
 type Trace struct {
-	Kind   TraceKind
-	Node   Node
-	Ticket Ticket
-	Token  Token
-	Seat   Seat
-	Number uint64
-	Count  int
+	Kind    TraceKind
+	Node    Node
+	Request Request
+	Token   Token
+	Seat    Seat
+	Number  uint64
+	Count   int
 }
 
 // String formats t for golden traces.
 func (t Trace) String() string {
 	switch t.Kind {
 	case TraceAsked:
-		return fmt.Sprintf("asked node=%d tickets=%d", t.Node, t.Count)
+		return fmt.Sprintf("asked node=%d requests=%d", t.Node, t.Count)
 	case TraceForwarded, TraceQueued:
 		return fmt.Sprintf("%v origin=%d hops=%d", t.Kind, t.Node, t.Count)
 	case TraceBatonSent, TraceBatonReceived:
 		return fmt.Sprintf("%v node=%d number=%d", t.Kind, t.Node, t.Number)
 	case TraceSeated:
-		return fmt.Sprintf("seated ticket=%d seat=%v", t.Ticket, t.Seat)
+		return fmt.Sprintf("seated request=%d seat=%v", t.Request, t.Seat)
 	case TraceTied:
 		return fmt.Sprintf("tied token=%d seat=%v", t.Token, t.Seat)
 	case TraceGranted:
-		return fmt.Sprintf("granted ticket=%d token=%d serial=%d", t.Ticket, t.Token, t.Number)
+		return fmt.Sprintf("granted request=%d token=%d serial=%d", t.Request, t.Token, t.Number)
 	case TraceReleased:
-		return fmt.Sprintf("released ticket=%d token=%d", t.Ticket, t.Token)
+		return fmt.Sprintf("released request=%d token=%d", t.Request, t.Token)
 	case TraceWithheld:
 		return fmt.Sprintf("withheld token=%d", t.Token)
 	case TraceAdopted, TraceCancelled:
-		return fmt.Sprintf("%v ticket=%d", t.Kind, t.Ticket)
+		return fmt.Sprintf("%v request=%d", t.Kind, t.Request)
 	case TraceParked:
 		return fmt.Sprintf("parked token=%d number=%d", t.Token, t.Number)
 	case TraceFrozen, TraceInstalled:

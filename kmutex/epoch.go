@@ -18,11 +18,11 @@ type Install struct {
 	Holder Node
 	// Parent points toward the last in line; 0 at the last in line itself.
 	Parent Node
-	// Turns of this node in the line. Together they hold each ticket that the
-	// node had reported as waiting, and the tickets that it takes over. Only the
-	// last turn of the last in line is open.
-	Turns []Turn
-	// Running tickets of this node: those that it had reported, and slots that it
+	// Batches of this node in the line. Together they hold each request that the
+	// node had reported as waiting, and the requests that it takes over. Only the
+	// last batch of the last in line is open.
+	Batches []Batch `json:"Turns"`
+	// Running requests of this node: those that it had reported, and slots that it
 	// takes over.
 	Running []Grant
 	// Free tokens that begin here: with the baton (late binding), or idle in
@@ -73,7 +73,7 @@ func (m *Machine) freeze(epoch uint64, k int) error {
 		return fmt.Errorf("%w: freeze for epoch %d with k=%d in epoch %d", ErrInstall, epoch, k, m.epoch)
 	}
 	if m.frozen {
-		m.peak = max(m.peak, m.coming)
+		m.maxK = max(m.maxK, m.coming)
 	}
 	m.coming = k
 	m.fx.Report = m.report(epoch)
@@ -90,18 +90,18 @@ func (m *Machine) freeze(epoch uint64, k int) error {
 // changes, so a second report says the same.
 func (m *Machine) report(epoch uint64) *Report {
 	r := &Report{
-		Node: m.self, Epoch: epoch, Installed: m.installed, Tokens: m.tokens.Clone(), Peak: m.peak,
+		Node: m.self, Epoch: epoch, Installed: m.installed, Tokens: m.tokens.Clone(), MaxK: m.maxK,
 		Running: slices.Clone(m.running),
 	}
 	r.Free, _ = m.binding.FreeHere()
-	add := func(ts []Ticket) {
+	add := func(ts []Request) {
 		if len(ts) > 0 {
-			r.Waiting = append(r.Waiting, ReportedTurn{Tickets: slices.Clone(ts)})
+			r.Waiting = append(r.Waiting, ReportedBatch{Requests: slices.Clone(ts)})
 		}
 	}
 	add(m.binding.Waiting(nil))
-	for _, turn := range m.turns {
-		add(turn.Tickets)
+	for _, batch := range m.batches {
+		add(batch.Requests)
 	}
 	add(m.pending)
 	return r
@@ -118,14 +118,14 @@ func (m *Machine) install(in *Install) error {
 	m.epoch, m.frozen, m.home, m.k = in.Epoch, false, in.Home, in.K
 	m.fx.epoch = in.Epoch
 	m.fx.Note(Trace{Kind: TraceInstalled, Number: in.Epoch})
-	m.installed, m.coming, m.peak = in.Epoch, 0, 0
+	m.installed, m.coming, m.maxK = in.Epoch, 0, 0
 	m.tokens, m.withheld, m.excess = in.Tokens.Clone(), in.Withheld.Clone(), in.Excess
 	before := m.adopted
 	m.parent = in.Parent
-	m.turns = nil
-	for _, turn := range in.Turns {
-		m.turns = append(m.turns, Turn{Tickets: slices.Clone(turn.Tickets), Next: turn.Next})
-		for _, t := range turn.Tickets {
+	m.batches = nil
+	for _, batch := range in.Batches {
+		m.batches = append(m.batches, Batch{Requests: slices.Clone(batch.Requests), Next: batch.Next})
+		for _, t := range batch.Requests {
 			m.adopt(t, before)
 		}
 	}
@@ -136,20 +136,20 @@ func (m *Machine) install(in *Install) error {
 	return m.replay()
 }
 
-// resume takes over the running tickets of a new epoch.
-func (m *Machine) resume(running []Grant, before Ticket) {
+// resume takes over the running requests of a new epoch.
+func (m *Machine) resume(running []Grant, before Request) {
 	for _, g := range running {
-		m.adopt(g.Ticket, before)
+		m.adopt(g.Request, before)
 	}
 	m.running = slices.Clone(running)
-	slices.SortFunc(m.running, func(a, b Grant) int { return cmp.Compare(a.Ticket, b.Ticket) })
+	slices.SortFunc(m.running, func(a, b Grant) int { return cmp.Compare(a.Request, b.Request) })
 }
 
 // adopt notes t if it is new, that is, larger than before.
-func (m *Machine) adopt(t, before Ticket) {
+func (m *Machine) adopt(t, before Request) {
 	if t > before {
 		m.adopted = max(m.adopted, t)
-		m.fx.Note(Trace{Kind: TraceAdopted, Ticket: t})
+		m.fx.Note(Trace{Kind: TraceAdopted, Request: t})
 	}
 }
 
@@ -166,77 +166,77 @@ func (m *Machine) checkInstall(in *Install) error {
 		return errors.New("tokens that do not exist")
 	case in.Parent == m.self:
 		return errors.New("a parent that is the node itself")
-	case in.Parent == 0 && len(in.Turns) == 0 && !holds:
-		return errors.New("last in line with neither turn nor baton")
+	case in.Parent == 0 && len(in.Batches) == 0 && !holds:
+		return errors.New("last in line with neither batch nor baton")
 	}
-	var waiting []Ticket
-	for i, turn := range in.Turns {
-		if open := turn.Next.IsZero(); open != (in.Parent == 0 && i == len(in.Turns)-1) {
-			return errors.New("only the last turn of the last in line is open")
+	var waiting []Request
+	for i, batch := range in.Batches {
+		if open := batch.Next.IsZero(); open != (in.Parent == 0 && i == len(in.Batches)-1) {
+			return errors.New("only the last batch of the last in line is open")
 		}
-		if turn.Next.Node == m.self {
-			return errors.New("a turn behind itself")
+		if batch.Next.Node == m.self {
+			return errors.New("a batch behind itself")
 		}
-		waiting = append(waiting, turn.Tickets...)
+		waiting = append(waiting, batch.Requests...)
 	}
 	if err := m.checkRunning(in); err != nil {
 		return err
 	}
-	return m.checkTickets(in, waiting)
+	return m.checkRequests(in, waiting)
 }
 
-// checkRunning compares the running tickets, and their tokens, with those here.
+// checkRunning compares the running requests, and their tokens, with those here.
 func (m *Machine) checkRunning(in *Install) error {
 	var used TokenSet
 	for _, g := range in.Running {
 		if g.Token < 0 || g.Token >= MaxK || used.Has(g.Token) || in.Free.Has(g.Token) {
-			return fmt.Errorf("ticket %d runs with token %d, which is impossible", g.Ticket, g.Token)
+			return fmt.Errorf("request %d runs with token %d, which is impossible", g.Request, g.Token)
 		}
 		used.Add(g.Token)
-		i, mine := m.findRunning(g.Ticket)
+		i, mine := m.findRunning(g.Request)
 		if mine && g != m.running[i] {
-			return fmt.Errorf("ticket %d has another token or serial than here", g.Ticket)
+			return fmt.Errorf("request %d has another token or serial than here", g.Request)
 		}
 	}
 	return nil
 }
 
-// checkTickets compares the tickets of an install with those here. Only tickets
+// checkRequests compares the requests of an install with those here. Only requests
 // that are taken over may be new.
-func (m *Machine) checkTickets(in *Install, waiting []Ticket) error {
-	running := make([]Ticket, 0, len(in.Running))
+func (m *Machine) checkRequests(in *Install, waiting []Request) error {
+	running := make([]Request, 0, len(in.Running))
 	for _, g := range in.Running {
-		running = append(running, g.Ticket)
+		running = append(running, g.Request)
 	}
-	have := make([]Ticket, 0, len(m.running))
+	have := make([]Request, 0, len(m.running))
 	for _, g := range m.running {
-		have = append(have, g.Ticket)
+		have = append(have, g.Request)
 	}
 	if !m.same(running, have) {
-		return errors.New("other tickets in the critical section than this node has")
+		return errors.New("other requests in the critical section than this node has")
 	}
 	have = have[:0]
 	for _, t := range m.report(in.Epoch).Waiting {
-		have = append(have, t.Tickets...)
+		have = append(have, t.Requests...)
 	}
 	if !m.same(waiting, have) {
-		return errors.New("other waiting tickets than this node has")
+		return errors.New("other waiting requests than this node has")
 	}
 	all := slices.Sorted(slices.Values(append(running, waiting...)))
 	if len(slices.Compact(all)) != len(running)+len(waiting) {
-		return errors.New("a ticket twice")
+		return errors.New("a request twice")
 	}
 	return nil
 }
 
-// same reports whether ts are the tickets that are here, in any order, and new
+// same reports whether ts are the requests that are here, in any order, and new
 // ones that are taken over.
-func (m *Machine) same(ts, have []Ticket) bool {
-	known := slices.DeleteFunc(slices.Clone(ts), func(t Ticket) bool { return t > m.adopted })
+func (m *Machine) same(ts, have []Request) bool {
+	known := slices.DeleteFunc(slices.Clone(ts), func(t Request) bool { return t > m.adopted })
 	return slices.Equal(slices.Sorted(slices.Values(known)), slices.Sorted(slices.Values(have)))
 }
 
-// replay takes in what was deferred, in order, and the tickets that have arrived.
+// replay takes in what was deferred, in order, and the requests that have arrived.
 // Messages of epochs still to come stay deferred.
 func (m *Machine) replay() error {
 	deferred := m.deferred

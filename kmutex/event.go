@@ -7,20 +7,20 @@ type EventKind uint8
 
 // The events.
 const (
-	// EventAcquire puts Ticket, which must be larger than any before it, in line.
+	// EventAcquire puts Request, which must be larger than any before it, in line.
 	EventAcquire EventKind = 1 + iota
-	// EventCancel ends Ticket whatever its state: it leaves the line, or, when
+	// EventCancel ends Request whatever its state: it leaves the line, or, when
 	// it is in the critical section already, releases its token.
 	EventCancel
-	// EventRelease ends Ticket's critical section.
+	// EventRelease ends Request's critical section.
 	EventRelease
 	// EventAskDue: the ask interval that [Effects].AskTimer started has passed.
 	EventAskDue
 	// EventReceive delivers Message from node From.
 	EventReceive
-	// EventFreeze ends the epoch in which the machine is, because the pool is
-	// about to enter Epoch, with K tokens. The effects hold the [Report]. Until that epoch's
-	// Install, tickets in the critical section go on and every other event is
+	// EventFreeze ends the machine's epoch, because the pool is about to enter
+	// Epoch, with K tokens. The effects hold the [Report]. Until the Install of that
+	// epoch, requests in the critical section go on and every other event is
 	// deferred.
 	EventFreeze
 	// EventInstall begins an epoch as Install says.
@@ -30,7 +30,7 @@ const (
 // Event is one input of a machine. Which fields count depends on Kind.
 type Event struct {
 	Kind    EventKind
-	Ticket  Ticket
+	Request Request
 	From    Node
 	Message Message
 	Epoch   uint64
@@ -42,11 +42,11 @@ type Event struct {
 func (e Event) String() string {
 	switch e.Kind {
 	case EventAcquire:
-		return fmt.Sprintf("acquire %d", e.Ticket)
+		return fmt.Sprintf("acquire %d", e.Request)
 	case EventCancel:
-		return fmt.Sprintf("cancel %d", e.Ticket)
+		return fmt.Sprintf("cancel %d", e.Request)
 	case EventRelease:
-		return fmt.Sprintf("release %d", e.Ticket)
+		return fmt.Sprintf("release %d", e.Request)
 	case EventAskDue:
 		return "ask-due"
 	case EventReceive:

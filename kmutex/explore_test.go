@@ -100,20 +100,20 @@ func (s step) String() string { return fmt.Sprintf("node %d: %v", s.node+1, s.ev
 func (w *world) steps() []step {
 	out := make([]step, 0, 16)
 	for i := range w.machines {
-		local := func(kind kmutex.EventKind, t kmutex.Ticket) {
-			out = append(out, step{node: i, deliver: -1, event: kmutex.Event{Kind: kind, Ticket: t}})
+		local := func(kind kmutex.EventKind, t kmutex.Request) {
+			out = append(out, step{node: i, deliver: -1, event: kmutex.Event{Kind: kind, Request: t}})
 		}
 		if w.acquired[i] < w.scope.requests {
-			local(kmutex.EventAcquire, kmutex.Ticket(w.acquired[i]+1))
+			local(kmutex.EventAcquire, kmutex.Request(w.acquired[i]+1))
 		}
 		if w.asking[i] {
 			local(kmutex.EventAskDue, 0)
 		}
 		for _, g := range w.states[i].Running {
-			local(kmutex.EventRelease, g.Ticket)
+			local(kmutex.EventRelease, g.Request)
 		}
 		if w.cancels > 0 {
-			for _, t := range waitingTickets(w.states[i]) {
+			for _, t := range waitingRequests(w.states[i]) {
 				local(kmutex.EventCancel, t)
 			}
 		}
@@ -147,11 +147,11 @@ func (w *world) take(s step) error {
 }
 
 // tidy takes at once the steps that change nothing whenever they are taken: the
-// ask interval's end at a node that has asked for all its tickets, and news of
+// ask interval's end at a node that has asked for all its requests, and news of
 // the baton that home has had already.
 func (w *world) tidy(i int) error {
 	w.flight = slices.DeleteFunc(w.flight, func(e kmutex.Envelope) bool {
-		return e.Message.Kind == kmutex.KindWhere && e.Message.Number <= w.states[e.To-1].Directory.Number
+		return e.Message.Kind == kmutex.KindLocate && e.Message.Number <= w.states[e.To-1].Directory.Number
 	})
 	if w.asking[i] && w.acquired[i] == w.scope.requests && len(w.states[i].Pending) == 0 {
 		w.asking[i] = false
@@ -160,15 +160,15 @@ func (w *world) tidy(i int) error {
 	return nil
 }
 
-func waitingTickets(s *kmutex.State) []kmutex.Ticket {
-	var ts []kmutex.Ticket
-	for _, turn := range s.Turns {
-		ts = append(ts, turn.Tickets...)
+func waitingRequests(s *kmutex.State) []kmutex.Request {
+	var ts []kmutex.Request
+	for _, batch := range s.Batches {
+		ts = append(ts, batch.Requests...)
 	}
 	ts = append(ts, s.Pending...)
 	for _, seat := range s.Seats {
-		if seat.Ticket != 0 && seat.Token == kmutex.NoToken {
-			ts = append(ts, seat.Ticket)
+		if seat.Request != 0 && seat.Token == kmutex.NoToken {
+			ts = append(ts, seat.Request)
 		}
 	}
 	return ts
@@ -189,8 +189,8 @@ func (w *world) check(ways []step) error {
 		return nil
 	}
 	for _, s := range w.states {
-		if ts := waitingTickets(s); len(ts) > 0 {
-			return fmt.Errorf("nothing can happen any more and tickets %v of node %d wait", ts, s.Self)
+		if ts := waitingRequests(s); len(ts) > 0 {
+			return fmt.Errorf("nothing can happen any more and requests %v of node %d wait", ts, s.Self)
 		}
 	}
 	return nil
@@ -211,7 +211,7 @@ type explorer struct {
 // worlds that are equal up to such a renaming go on in the same way. Under late
 // binding that holds for tokens too: whoever gets one does not care which. So
 // their names, and the counter that only chooses among free ones, are left out.
-// So are those of tickets: their order in the turns is all that counts.
+// So are those of requests: their order in the batches is all that counts.
 type names struct {
 	early  bool
 	node   []kmutex.Node
@@ -335,8 +335,8 @@ func (n *names) rank(w *world) {
 		for _, p := range s.Parked {
 			n.number[p.Number] = 1
 		}
-		for _, turn := range s.Turns {
-			seat(turn.Next.Seat)
+		for _, batch := range s.Batches {
+			seat(batch.Next.Seat)
 		}
 		for _, it := range s.Tails {
 			seat(it)
@@ -414,11 +414,11 @@ func (n *names) appendSeat(b []byte, s kmutex.Seat) []byte {
 
 // appendState encodes what decides the future of a state.
 func (n *names) appendState(b []byte, s *kmutex.State) []byte {
-	b = append(b, byte(n.node[s.Parent]), byte(len(s.Turns)))
-	for _, turn := range s.Turns {
-		b = append(b, byte(len(turn.Tickets)))
-		b = append(b, byte(n.node[turn.Next.Node]))
-		b = n.appendSeat(b, turn.Next.Seat)
+	b = append(b, byte(n.node[s.Parent]), byte(len(s.Batches)))
+	for _, batch := range s.Batches {
+		b = append(b, byte(len(batch.Requests)))
+		b = append(b, byte(n.node[batch.Next.Node]))
+		b = n.appendSeat(b, batch.Next.Seat)
 	}
 	b = append(b, byte(len(s.Pending)))
 	b = appendBool(b, s.Asked)
@@ -438,7 +438,7 @@ func (n *names) appendState(b []byte, s *kmutex.State) []byte {
 	b = append(b, byte(len(s.Seats)))
 	for _, seat := range s.Seats {
 		b = append(b, n.serial[s.Self][seat.Serial], byte(seat.Token))
-		b = appendBool(b, seat.Ticket != 0)
+		b = appendBool(b, seat.Request != 0)
 		b = n.appendSeat(b, seat.Child)
 	}
 	return b

@@ -17,13 +17,13 @@ import (
 //
 //	genesis nodes=N k=K binding=early|late   node 1 is home
 //	paper nodes=N k=K root=R                 early; tokens at nodes 1..k, root and coordinator R
-//	acquire NODE...                          next ticket of each node
+//	acquire NODE...                          next request of each node
 //	release|cancel NODE TICKET
 //	ask-due NODE
 //	deliver [KIND] [to=N] [from=N]           the first message in flight that fits
 //	deliver-all                              in order of sending, up to quiet
-//	adopt NODE waiting|running               at the next recover, a ticket that a lost node left
-//	recover epoch=E home=H [k=K] [without=N] [owed]   freeze every node but those lost, reform, install
+//	adopt NODE waiting|running               at the next change, a request that a lost node left
+//	change epoch=E home=H [k=K] [without=N] [owed]   freeze every node but those lost, plan, install
 //	state
 func TestGolden(t *testing.T) {
 	datadriven.Walk(t, "testdata", func(t *testing.T, path string) {
@@ -38,7 +38,7 @@ type golden struct {
 	early    bool
 	k        int
 	machines []*kmutex.Machine
-	tickets  []kmutex.Ticket
+	requests []kmutex.Request
 	flight   []kmutex.Envelope
 	asking   []bool
 	lost     []bool
@@ -54,11 +54,11 @@ func (g *golden) run(t *testing.T, d *datadriven.TestData) string {
 	case "acquire":
 		for _, arg := range d.CmdArgs {
 			i := atoi(t, arg.Key) - 1
-			g.tickets[i]++
-			g.step(i, kmutex.Event{Kind: kmutex.EventAcquire, Ticket: g.tickets[i]})
+			g.requests[i]++
+			g.step(i, kmutex.Event{Kind: kmutex.EventAcquire, Request: g.requests[i]})
 		}
 	case "release", "cancel":
-		e := kmutex.Event{Kind: kmutex.EventRelease, Ticket: ticket(t, d.CmdArgs[1].Key)}
+		e := kmutex.Event{Kind: kmutex.EventRelease, Request: request(t, d.CmdArgs[1].Key)}
 		if d.Cmd == "cancel" {
 			e.Kind = kmutex.EventCancel
 		}
@@ -74,8 +74,8 @@ func (g *golden) run(t *testing.T, d *datadriven.TestData) string {
 	case "adopt":
 		n := atoi(t, d.CmdArgs[0].Key)
 		g.adopted[n] = append(g.adopted[n], d.CmdArgs[1].Key)
-	case "recover":
-		g.recover(t, d)
+	case "change":
+		g.change(t, d)
 	case "state":
 		g.state()
 	default:
@@ -96,15 +96,15 @@ func atoi(t *testing.T, s string) int {
 	return n
 }
 
-// ticket reads a ticket; adopted/E.I is the I-th that was taken over in epoch E.
-func ticket(t *testing.T, s string) kmutex.Ticket {
+// request reads a request; adopted/E.I is the I-th that was taken over in epoch E.
+func request(t *testing.T, s string) kmutex.Request {
 	t.Helper()
 	var epoch uint64
 	var i int
 	if _, err := fmt.Sscanf(s, "adopted/%d.%d", &epoch, &i); err == nil {
-		return kmutex.AdoptedTicket(epoch, i)
+		return kmutex.AdoptedRequest(epoch, i)
 	}
-	return kmutex.Ticket(atoi(t, s))
+	return kmutex.Request(atoi(t, s))
 }
 
 func (g *golden) start(t *testing.T, d *datadriven.TestData) {
@@ -120,7 +120,7 @@ func (g *golden) start(t *testing.T, d *datadriven.TestData) {
 		d.ScanArgs(t, "binding", &binding)
 	}
 	*g = golden{
-		k: g.k, early: binding == "early", tickets: make([]kmutex.Ticket, n), asking: make([]bool, n),
+		k: g.k, early: binding == "early", requests: make([]kmutex.Request, n), asking: make([]bool, n),
 		lost: make([]bool, n), adopted: make(map[int][]string),
 	}
 	for i := range n {
@@ -204,8 +204,8 @@ func (g *golden) take(j int) {
 	g.step(int(m.To)-1, kmutex.Event{Kind: kmutex.EventReceive, From: m.From, Message: m.Message})
 }
 
-// recover lets the pool enter an epoch without one of its nodes, or with all.
-func (g *golden) recover(t *testing.T, d *datadriven.TestData) {
+// change lets the pool enter an epoch without one of its nodes, or with all.
+func (g *golden) change(t *testing.T, d *datadriven.TestData) {
 	var epoch, home, without int
 	d.ScanArgs(t, "epoch", &epoch)
 	d.ScanArgs(t, "home", &home)
@@ -224,30 +224,30 @@ func (g *golden) recover(t *testing.T, d *datadriven.TestData) {
 		}
 		r := *fx.Report
 		for j := range r.Waiting {
-			r.Waiting[j].Stamp = int64(r.Waiting[j].Tickets[0])
+			r.Waiting[j].Stamp = int64(r.Waiting[j].Requests[0])
 		}
 		for j, kind := range g.adopted[i+1] {
-			inherit(&r, kmutex.AdoptedTicket(uint64(epoch), j), kmutex.Token(j), kind)
+			inherit(&r, kmutex.AdoptedRequest(uint64(epoch), j), kmutex.Token(j), kind)
 		}
 		reports = append(reports, r)
 	}
 	clear(g.adopted)
-	installs, err := kmutex.Reform(kmutex.Formation{Epoch: uint64(epoch), K: g.k, Home: kmutex.Node(home), Owed: d.HasArg("owed")}, reports)
+	installs, err := kmutex.PlanEpoch(kmutex.EpochChange{Epoch: uint64(epoch), K: g.k, Home: kmutex.Node(home), Owed: d.HasArg("owed")}, reports)
 	if err != nil {
-		d.Fatalf(t, "reform: %v", err)
+		d.Fatalf(t, "plan: %v", err)
 	}
 	for j, in := range installs {
 		g.step(int(reports[j].Node)-1, kmutex.Event{Kind: kmutex.EventInstall, Install: in})
 	}
 }
 
-// inherit puts a ticket of a lost node, older than all others, into a report.
-func inherit(r *kmutex.Report, ticket kmutex.Ticket, q kmutex.Token, kind string) {
+// inherit puts a request of a lost node, older than all others, into a report.
+func inherit(r *kmutex.Report, request kmutex.Request, q kmutex.Token, kind string) {
 	if kind == "running" {
-		r.Running = append(r.Running, kmutex.Grant{Ticket: ticket, Token: q, Serial: 77})
+		r.Running = append(r.Running, kmutex.Grant{Request: request, Token: q, Serial: 77})
 		return
 	}
-	r.Waiting = append(r.Waiting, kmutex.ReportedTurn{Stamp: -1, Tickets: []kmutex.Ticket{ticket}})
+	r.Waiting = append(r.Waiting, kmutex.ReportedBatch{Stamp: -1, Requests: []kmutex.Request{request}})
 }
 
 func (g *golden) check(t *testing.T, d *datadriven.TestData) {
@@ -293,10 +293,10 @@ func (g *golden) state() {
 			}
 		}
 		for _, r := range s.Running {
-			fmt.Fprintf(&g.out, " running=%d(token %d)", r.Ticket, r.Token)
+			fmt.Fprintf(&g.out, " running=%d(token %d)", r.Request, r.Token)
 		}
-		for _, turn := range s.Turns {
-			fmt.Fprintf(&g.out, " turn%v->%d", turn.Tickets, turn.Next.Node)
+		for _, batch := range s.Batches {
+			fmt.Fprintf(&g.out, " batch%v->%d", batch.Requests, batch.Next.Node)
 		}
 		if len(s.Pending) > 0 {
 			fmt.Fprintf(&g.out, " pending%v", s.Pending)
@@ -305,7 +305,7 @@ func (g *golden) state() {
 			fmt.Fprintf(&g.out, " parked=%d(number %d)", p.Token, p.Number)
 		}
 		for _, seat := range s.Seats {
-			fmt.Fprintf(&g.out, " seat %d.%d(ticket=%d token=%d child=%v)", s.Self, seat.Serial, seat.Ticket, seat.Token, seat.Child)
+			fmt.Fprintf(&g.out, " seat %d.%d(request=%d token=%d child=%v)", s.Self, seat.Serial, seat.Request, seat.Token, seat.Child)
 		}
 		g.out.WriteString("\n")
 	}

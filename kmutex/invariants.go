@@ -20,7 +20,7 @@ type World struct {
 	// Early tells the binding.
 	Early bool
 	// AskPending reports that an ask interval is running somewhere, so that
-	// pending tickets may wait for it.
+	// pending requests may wait for it.
 	AskPending bool
 }
 
@@ -39,9 +39,9 @@ var Invariants = []Invariant{
 	{"3 one baton", OneBaton},
 	{"4 acyclic parents", AcyclicParents},
 	{"5 one line", OneLine},
-	{"6 one place per waiting ticket", OnePlace},
+	{"6 one place per waiting request", OnePlace},
 	{"7 disjoint queues (early)", DisjointQueues},
-	{"8 no idle token while a ticket waits (late)", NoIdleToken},
+	{"8 no idle token while a request waits (late)", NoIdleToken},
 	{"10 serials", Serials},
 }
 
@@ -76,7 +76,7 @@ func OneBaton(w *World) error {
 }
 
 // AcyclicParents checks that every chain of parents ends at the last in line or at the
-// origin of a request in flight; both have no parent.
+// origin of a Request message in flight; both have no parent.
 func AcyclicParents(w *World) error {
 	parent := make(map[Node]Node, len(w.Nodes))
 	roots := 0
@@ -107,28 +107,28 @@ func AcyclicParents(w *World) error {
 	return nil
 }
 
-// OneLine checks that, from the baton along next, each turn is visited at most once and in
-// its node's order, up to an open turn; turns that are not visited are behind a
-// request in flight.
+// OneLine checks that, from the baton along next, each batch is visited at most once and in
+// its node's order, up to an open batch; batches that are not visited are behind a
+// Request message in flight.
 func OneLine(w *World) error {
-	turns := make(map[Node][]Turn, len(w.Nodes))
-	heads := make(map[Node]int) // how many turns of a node have somebody before them, or are the first
+	batches := make(map[Node][]Batch, len(w.Nodes))
+	heads := make(map[Node]int) // how many batches of a node have somebody before them, or are the first
 	var at Node
 	total := 0
 	for _, s := range w.Nodes {
-		turns[s.Self] = s.Turns
-		total += len(s.Turns)
+		batches[s.Self] = s.Batches
+		total += len(s.Batches)
 		if s.Baton {
 			at = s.Self
-			if len(s.Turns) > 0 {
+			if len(s.Batches) > 0 {
 				heads[at]++
 			}
 		}
-		for i, t := range s.Turns {
+		for i, t := range s.Batches {
 			if !t.Next.IsZero() {
 				heads[t.Next.Node]++
-			} else if i != len(s.Turns)-1 || s.Parent != 0 {
-				return fmt.Errorf("turn %d of node %d is open and not the last", i, s.Self)
+			} else if i != len(s.Batches)-1 || s.Parent != 0 {
+				return fmt.Errorf("batch %d of node %d is open and not the last", i, s.Self)
 			}
 		}
 	}
@@ -145,68 +145,68 @@ func OneLine(w *World) error {
 		}
 	}
 	for _, s := range w.Nodes {
-		if heads[s.Self] != len(s.Turns) {
-			return fmt.Errorf("node %d has %d turns, and %d ways lead to them", s.Self, len(s.Turns), heads[s.Self])
+		if heads[s.Self] != len(s.Batches) {
+			return fmt.Errorf("node %d has %d batches, and %d ways lead to them", s.Self, len(s.Batches), heads[s.Self])
 		}
 	}
-	visited := walkLine(turns, at)
+	visited := walkLine(batches, at)
 	if requests == 0 && visited != total {
-		return fmt.Errorf("%d turns, the line from the baton has %d", total, visited)
+		return fmt.Errorf("%d batches, the line from the baton has %d", total, visited)
 	}
 	return nil
 }
 
-// walkLine follows the line from the first turn of node at and returns how many
-// turns it has.
-func walkLine(turns map[Node][]Turn, at Node) int {
+// walkLine follows the line from the first batch of node at and returns how many
+// batches it has.
+func walkLine(batches map[Node][]Batch, at Node) int {
 	done := make(map[Node]int)
 	visited := 0
-	for done[at] < len(turns[at]) {
-		turn := turns[at][done[at]]
+	for done[at] < len(batches[at]) {
+		batch := batches[at][done[at]]
 		done[at]++
 		visited++
-		if turn.Next.IsZero() {
+		if batch.Next.IsZero() {
 			break
 		}
-		at = turn.Next.Node
+		at = batch.Next.Node
 	}
 	return visited
 }
 
-// OnePlace checks that no ticket is in two of: the turns, pending, the seats, the critical
+// OnePlace checks that no request is in two of: the batches, pending, the seats, the critical
 // section.
 func OnePlace(w *World) error {
 	for _, s := range w.Nodes {
-		seen := make(map[Ticket]int)
-		count := func(ts ...Ticket) {
+		seen := make(map[Request]int)
+		count := func(ts ...Request) {
 			for _, t := range ts {
 				seen[t]++
 			}
 		}
-		for _, turn := range s.Turns {
-			count(turn.Tickets...)
+		for _, batch := range s.Batches {
+			count(batch.Requests...)
 		}
 		count(s.Pending...)
 		for _, g := range s.Running {
 			if !w.Early {
-				count(g.Ticket)
+				count(g.Request)
 			}
 		}
 		for _, seat := range s.Seats {
-			if seat.Ticket == 0 {
+			if seat.Request == 0 {
 				continue
 			}
-			count(seat.Ticket)
+			count(seat.Request)
 			running := slices.ContainsFunc(s.Running, func(g Grant) bool {
-				return g.Ticket == seat.Ticket && g.Token == seat.Token
+				return g.Request == seat.Request && g.Token == seat.Token
 			})
 			if running != (seat.Token != NoToken) {
-				return fmt.Errorf("ticket %d of node %d and its seat disagree", seat.Ticket, s.Self)
+				return fmt.Errorf("request %d of node %d and its seat disagree", seat.Request, s.Self)
 			}
 		}
 		for t, n := range seen {
 			if n != 1 {
-				return fmt.Errorf("ticket %d of node %d is in %d places", t, s.Self, n)
+				return fmt.Errorf("request %d of node %d is in %d places", t, s.Self, n)
 			}
 		}
 	}
@@ -282,7 +282,7 @@ func walkQueues(heads []Seat, next map[Seat]Seat, seats map[Seat]SeatState) erro
 }
 
 // NoIdleToken checks, under late binding, that when nothing is in flight and no ask interval is
-// running, no token is free or parked while a ticket waits.
+// running, no token is free or parked while a request waits.
 func NoIdleToken(w *World) error {
 	if w.Early || len(w.Flight) > 0 || w.AskPending {
 		return nil
@@ -291,12 +291,12 @@ func NoIdleToken(w *World) error {
 	for _, s := range w.Nodes {
 		free += s.Free.Len() + len(s.Parked)
 		waiting += len(s.Pending)
-		for _, turn := range s.Turns {
-			waiting += len(turn.Tickets)
+		for _, batch := range s.Batches {
+			waiting += len(batch.Requests)
 		}
 	}
 	if free -= w.excess(); free > 0 && waiting > 0 {
-		return fmt.Errorf("%d tokens are free while %d tickets wait", free, waiting)
+		return fmt.Errorf("%d tokens are free while %d requests wait", free, waiting)
 	}
 	return nil
 }

@@ -7,7 +7,7 @@ import (
 
 // This file holds the invariants about tokens and their serials.
 
-// Safety checks that at most k tickets are in the critical section, with those
+// Safety checks that at most k requests are in the critical section, with those
 // that lost nodes may have there; or, when there were more as the epoch began, no
 // more than those. (That nobody enters while there are more than k is about a
 // history and not about a world.)
@@ -19,7 +19,7 @@ func Safety(w *World) error {
 		}
 	}
 	if n := used.Len(); n > w.K+w.excess() {
-		return fmt.Errorf("%d tickets in the critical section, k=%d and %d too many at first", n, w.K, w.excess())
+		return fmt.Errorf("%d requests in the critical section, k=%d and %d too many at first", n, w.K, w.excess())
 	}
 	return nil
 }
@@ -34,7 +34,7 @@ func (w *World) excess() int {
 }
 
 // Conservation checks that each token is in exactly one place, and that one that
-// is withheld is nowhere but with a ticket.
+// is withheld is nowhere but with a request.
 func Conservation(w *World) error {
 	places := w.places()
 	var errs []error

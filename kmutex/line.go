@@ -2,7 +2,7 @@ package kmutex
 
 import "errors"
 
-// This file holds the tree and the line: requests that reverse paths, turns,
+// This file holds the tree and the line: requests that reverse paths, batches,
 // and the baton that goes along them.
 
 // onRequest handles another node's search for the last in line (Process
@@ -23,12 +23,12 @@ func (m *Machine) onRequest(msg *Message) error {
 		m.fx.Note(Trace{Kind: TraceForwarded, Node: msg.Origin, Count: int(forward.Hops)})
 		m.parent = msg.Origin
 		return nil
-	case len(m.turns) > 0: // the last: the origin comes after my last turn
-		m.turns[len(m.turns)-1].Next = place
+	case len(m.batches) > 0: // the last: the origin comes after my last batch
+		m.batches[len(m.batches)-1].Next = place
 	case m.baton: // the last and nobody waits: the origin is served next
 		m.pass(place)
 	default:
-		panic("kmutex: last in line with neither turn nor baton")
+		panic("kmutex: last in line with neither batch nor baton")
 	}
 	m.parent = msg.Origin
 	m.fx.Note(Trace{Kind: TraceQueued, Node: msg.Origin, Count: int(msg.Hops)})
@@ -42,7 +42,7 @@ func (m *Machine) onBaton(from Node, msg *Message) error {
 		return errors.New("a second baton")
 	case msg.Number <= m.number:
 		return errors.New("a baton that was here before")
-	case len(m.turns) == 0:
+	case len(m.batches) == 0:
 		return errors.New("a baton that nobody here has asked for")
 	}
 	if err := m.binding.CheckBaton(msg); err != nil {
@@ -55,17 +55,17 @@ func (m *Machine) onBaton(from Node, msg *Message) error {
 }
 
 // serve assigns tokens while the baton is here and somebody here waits for
-// one, and passes the baton on when the turn it is at has nobody left.
+// one, and passes the baton on when the batch it is at has nobody left.
 func (m *Machine) serve() {
-	for m.baton && len(m.turns) > 0 {
-		turn := &m.turns[0]
-		turn.Tickets = turn.Tickets[m.binding.Assign(turn.Tickets, &m.fx):]
-		if len(turn.Tickets) > 0 {
+	for m.baton && len(m.batches) > 0 {
+		batch := &m.batches[0]
+		batch.Requests = batch.Requests[m.binding.Assign(batch.Requests, &m.fx):]
+		if len(batch.Requests) > 0 {
 			return // no free token
 		}
-		next := turn.Next
-		m.turns[0] = Turn{}
-		m.turns = m.turns[1:]
+		next := batch.Next
+		m.batches[0] = Batch{}
+		m.batches = m.batches[1:]
 		if next.IsZero() {
 			return // nobody behind: idle coordinator
 		}
@@ -73,7 +73,7 @@ func (m *Machine) serve() {
 	}
 }
 
-// pass hands the baton to the turn next.
+// pass hands the baton to the batch next.
 func (m *Machine) pass(next Place) {
 	m.number++
 	baton := Message{Kind: KindBaton, Number: m.number}
@@ -83,40 +83,40 @@ func (m *Machine) pass(next Place) {
 	m.fx.Note(Trace{Kind: TraceBatonSent, Node: next.Node, Number: m.number})
 }
 
-// pump moves pending tickets into a turn.
+// pump moves pending requests into a batch.
 func (m *Machine) pump() {
 	switch {
 	case len(m.pending) == 0:
-	case m.parent == 0: // the last in line: join the open turn
-		if len(m.turns) == 0 {
-			m.turns = append(m.turns, Turn{})
+	case m.parent == 0: // the last in line: join the open batch
+		if len(m.batches) == 0 {
+			m.batches = append(m.batches, Batch{})
 		}
-		turn := &m.turns[len(m.turns)-1]
-		turn.Tickets = append(turn.Tickets, m.pending...)
+		batch := &m.batches[len(m.batches)-1]
+		batch.Requests = append(batch.Requests, m.pending...)
 		m.pending = m.pending[:0]
 		m.serve()
-	case len(m.turns) == 0, !m.asked && m.binding.Asks():
-		// With no turn left in the line there is nothing to spare by waiting:
+	case len(m.batches) == 0, !m.asked && m.binding.Asks():
+		// With no batch left in the line there is nothing to spare by waiting:
 		// this ask is paced by the way of the baton itself.
 		m.ask()
 	}
 }
 
-// ask makes a turn of all pending tickets and looks for its place in line
+// ask makes a batch of all pending requests and looks for its place in line
 // (Request CS).
 func (m *Machine) ask() {
-	tickets := m.pending
+	requests := m.pending
 	m.pending = nil
-	m.fx.Note(Trace{Kind: TraceAsked, Node: m.parent, Count: len(tickets)})
-	seat, taken := m.binding.Ask(tickets, &m.fx)
-	m.turns = append(m.turns, Turn{Tickets: tickets[taken:]})
+	m.fx.Note(Trace{Kind: TraceAsked, Node: m.parent, Count: len(requests)})
+	seat, taken := m.binding.Ask(requests, &m.fx)
+	m.batches = append(m.batches, Batch{Requests: requests[taken:]})
 	m.fx.Send(m.parent, Message{Kind: KindRequest, Origin: m.self, Seat: seat})
 	m.parent = 0
 	m.asked = true
 	m.fx.AskTimer = true
 }
 
-// enterIdle lets the oldest waiting tickets take tokens that idle here and that
+// enterIdle lets the oldest waiting requests take tokens that idle here and that
 // nobody else waits for.
 func (m *Machine) enterIdle() {
 	for {
@@ -128,12 +128,12 @@ func (m *Machine) enterIdle() {
 	}
 }
 
-// oldest returns the queue whose first ticket is the oldest that waits outside
+// oldest returns the queue whose first request is the oldest that waits outside
 // the binding; nil: none waits.
-func (m *Machine) oldest() *[]Ticket {
-	for i := range m.turns {
-		if len(m.turns[i].Tickets) > 0 {
-			return &m.turns[i].Tickets
+func (m *Machine) oldest() *[]Request {
+	for i := range m.batches {
+		if len(m.batches[i].Requests) > 0 {
+			return &m.batches[i].Requests
 		}
 	}
 	if len(m.pending) > 0 {

@@ -166,8 +166,8 @@ func (w *churn) clone() *churn {
 		}
 		return hs
 	}
-	bySlot := func(m map[kmutex.Ticket]*slot) map[kmutex.Ticket]*slot {
-		n := make(map[kmutex.Ticket]*slot, len(m))
+	bySlot := func(m map[kmutex.Request]*slot) map[kmutex.Request]*slot {
+		n := make(map[kmutex.Request]*slot, len(m))
 		for t, s := range m {
 			n[t] = same(s)
 		}
@@ -179,13 +179,13 @@ func (w *churn) clone() *churn {
 		p.shared, n.shared = true, true
 		n.slots, n.ended, n.unplanned = bySlot(p.slots), maps.Clone(p.ended), slices.Clone(p.unplanned)
 		n.heirlooms = heirlooms(p.heirlooms)
-		if p.forming != nil {
-			f := *p.forming
+		if p.planning != nil {
+			f := *p.planning
 			f.awaited, f.reports, f.adopted = maps.Clone(f.awaited), slices.Clone(f.reports), maps.Clone(f.adopted)
 			for node, m := range f.adopted {
 				f.adopted[node] = bySlot(m)
 			}
-			n.forming = &f
+			n.planning = &f
 		}
 		c.peers = append(c.peers, &n)
 	}
@@ -214,14 +214,14 @@ func (w *churn) appendKey(b []byte) []byte {
 		}
 		b = append(b, p.key...)
 		b = append(b, byte(p.standing), byte(p.view), byte(p.acquired), byte(len(p.heirlooms)), byte(len(p.unplanned)))
-		b = appendBool(appendBool(appendBool(b, p.killed), p.asking), p.forming != nil)
+		b = appendBool(appendBool(appendBool(b, p.killed), p.asking), p.planning != nil)
 		for _, epoch := range p.unplanned {
 			b = append(b, byte(epoch))
 		}
-		if p.forming != nil {
-			b = append(b, byte(p.forming.epoch))
+		if p.planning != nil {
+			b = append(b, byte(p.planning.epoch))
 			for i := range w.peers {
-				b = appendBool(b, p.forming.awaited[kmutex.Node(i+1)])
+				b = appendBool(b, p.planning.awaited[kmutex.Node(i+1)])
 			}
 		}
 		for _, t := range slices.Sorted(maps.Keys(p.slots)) {

@@ -9,8 +9,8 @@ import (
 
 // Errors of Step. After an error the machine is as before the event.
 var (
-	// ErrTicket: the ticket is not one that the event can be about.
-	ErrTicket = errors.New("kmutex: unexpected ticket")
+	// ErrRequest: the request is not one that the event can be about.
+	ErrRequest = errors.New("kmutex: unexpected request")
 	// ErrProtocol: a correct peer cannot have sent this message.
 	ErrProtocol = errors.New("kmutex: protocol violation")
 	// ErrInstall: the epoch cannot begin like this.
@@ -22,7 +22,7 @@ var (
 )
 
 // MaxDeferred bounds the messages that a machine keeps for an epoch which it has
-// not entered yet. Of its own tickets it keeps those that wait, which the driver's
+// not entered yet. Of its own requests it keeps those that wait, which the driver's
 // queue limit bounds, and the ends of those that it had before.
 const MaxDeferred = 1 << 16
 
@@ -42,17 +42,17 @@ type Machine struct {
 	installed        uint64
 	tokens, withheld TokenSet
 	excess           int
-	// coming is the k of the epoch that the machine is frozen for, peak the
+	// coming is the k of the epoch that the machine is frozen for, maxK the
 	// largest of those that it was frozen for before and that never began here.
-	coming, peak int
+	coming, maxK int
 
 	// parent points toward the last in line; 0: this node is the last.
 	parent Node
-	// turns of this node in the line, the oldest first. Only the last one can
+	// batches of this node in the line, the oldest first. Only the last one can
 	// be open (nobody behind it yet).
-	turns []Turn
-	// pending tickets are in no turn yet.
-	pending []Ticket
+	batches []Batch
+	// pending requests are in no batch yet.
+	pending []Request
 	// asked: the ask interval is running.
 	asked bool
 	// baton: this node is the coordinator. number is that of the baton while
@@ -60,27 +60,27 @@ type Machine struct {
 	baton  bool
 	number uint64
 
-	running []Grant // in ascending order of tickets
-	last    Ticket  // the largest ticket of this node's own so far
-	adopted Ticket  // the largest that it has taken over
+	running []Grant // in ascending order of requests
+	last    Request // the largest request of this node's own so far
+	adopted Request // the largest that it has taken over
 
-	// Until the next Install: the ends of this node's tickets and messages of an
-	// epoch to come, in order; and tickets that have arrived, in order.
+	// Until the next Install: the ends of this node's requests and messages of an
+	// epoch to come, in order; and requests that have arrived, in order.
 	deferred []Event
-	arrived  []Ticket
+	arrived  []Request
 
 	fx       Effects
 	recorded int // how many of fx.Grants are in running
 }
 
-// Turn is a run of tickets of one node that holds one place in the line.
-type Turn struct {
-	// Tickets that wait, in the order of the line; those that the binding has
-	// taken over are gone from it. Numbers ascend, but for adopted tickets,
+// Batch is a run of requests of one node that holds one place in the line.
+type Batch struct {
+	// Requests that wait, in the order of the line; those that the binding has
+	// taken over are gone from it. Numbers ascend, but for adopted requests,
 	// which have high ones and stand where they stood at the lost node.
-	Tickets []Ticket
-	// Next is the turn behind this one. The zero Place: none yet, the turn is
-	// open and later tickets of this node join it.
+	Requests []Request `json:"Tickets"`
+	// Next is the batch behind this one. The zero Place: none yet, the batch is
+	// open and later requests of this node join it.
 	Next Place
 }
 
@@ -90,7 +90,7 @@ func New(self Node, b Binding) *Machine {
 }
 
 // Step lets the machine take in one event. The effects stay valid until the
-// next step. An error (ErrTicket, ErrProtocol, ErrInstall, ErrOverflow) means
+// next step. An error (ErrRequest, ErrProtocol, ErrInstall, ErrOverflow) means
 // that the event was refused and nothing changed.
 func (m *Machine) Step(e Event) (*Effects, error) {
 	m.fx.reset()
@@ -108,10 +108,10 @@ func (m *Machine) dispatch(e Event) error {
 	case EventReceive:
 		return m.receive(e)
 	case EventAcquire:
-		if e.Ticket <= m.last || e.Ticket >= FirstAdopted {
-			return fmt.Errorf("%w: acquire %d after %d", ErrTicket, e.Ticket, m.last)
+		if e.Request <= m.last || e.Request >= FirstAdopted {
+			return fmt.Errorf("%w: acquire %d after %d", ErrRequest, e.Request, m.last)
 		}
-		m.last = e.Ticket
+		m.last = e.Request
 	case EventCancel, EventRelease, EventAskDue:
 	default:
 		return fmt.Errorf("%w: %d", ErrEvent, e.Kind)
@@ -123,17 +123,17 @@ func (m *Machine) dispatch(e Event) error {
 	return m.local(e)
 }
 
-// postpone keeps a local event for the next Install. A ticket that comes and goes
+// postpone keeps a local event for the next Install. A request that comes and goes
 // before it leaves nothing behind.
 func (m *Machine) postpone(e Event) {
 	switch e.Kind {
 	case EventAcquire:
-		m.arrived = append(m.arrived, e.Ticket)
+		m.arrived = append(m.arrived, e.Request)
 	case EventAskDue: // the next epoch begins without an ask interval
 	default:
-		if i, ok := slices.BinarySearch(m.arrived, e.Ticket); ok {
+		if i, ok := slices.BinarySearch(m.arrived, e.Request); ok {
 			m.arrived = slices.Delete(m.arrived, i, i+1)
-			m.fx.Note(Trace{Kind: TraceCancelled, Ticket: e.Ticket})
+			m.fx.Note(Trace{Kind: TraceCancelled, Request: e.Request})
 			return
 		}
 		m.deferred = append(m.deferred, e)
@@ -144,14 +144,14 @@ func (m *Machine) postpone(e Event) {
 func (m *Machine) local(e Event) error {
 	switch e.Kind {
 	case EventAcquire:
-		m.pending = append(m.pending, e.Ticket)
+		m.pending = append(m.pending, e.Request)
 	case EventCancel:
-		if err := m.cancel(e.Ticket); err != nil {
+		if err := m.cancel(e.Request); err != nil {
 			return err
 		}
 	case EventRelease:
-		if !m.release(e.Ticket) {
-			return fmt.Errorf("%w: release %d, which is not in the critical section", ErrTicket, e.Ticket)
+		if !m.release(e.Request) {
+			return fmt.Errorf("%w: release %d, which is not in the critical section", ErrRequest, e.Request)
 		}
 	case EventAskDue:
 		m.asked = false
@@ -180,7 +180,7 @@ func (m *Machine) receive(e Event) error {
 		err = m.onRequest(&e.Message)
 	case KindBaton:
 		err = m.onBaton(e.From, &e.Message)
-	case KindChild, KindToken, KindWhere:
+	case KindChild, KindToken, KindLocate:
 		err = m.binding.Receive(&e.Message, &m.fx)
 	default:
 		err = fmt.Errorf("unknown kind %d", e.Message.Kind)
@@ -204,26 +204,26 @@ func (m *Machine) settle() {
 func (m *Machine) record() {
 	for ; m.recorded < len(m.fx.Grants); m.recorded++ {
 		g := m.fx.Grants[m.recorded]
-		i, _ := m.findRunning(g.Ticket)
+		i, _ := m.findRunning(g.Request)
 		m.running = slices.Insert(m.running, i, g)
 	}
 }
 
-func (m *Machine) findRunning(t Ticket) (int, bool) {
-	return slices.BinarySearchFunc(m.running, t, func(g Grant, t Ticket) int {
-		return cmp.Compare(g.Ticket, t)
+func (m *Machine) findRunning(t Request) (int, bool) {
+	return slices.BinarySearchFunc(m.running, t, func(g Grant, t Request) int {
+		return cmp.Compare(g.Request, t)
 	})
 }
 
 // release ends t's critical section, if it is in it.
-func (m *Machine) release(t Ticket) bool {
+func (m *Machine) release(t Request) bool {
 	i, ok := m.findRunning(t)
 	if !ok {
 		return false
 	}
 	q := m.running[i].Token
 	m.running = slices.Delete(m.running, i, i+1)
-	m.fx.Note(Trace{Kind: TraceReleased, Ticket: t, Token: q})
+	m.fx.Note(Trace{Kind: TraceReleased, Request: t, Token: q})
 	if m.withheld.Has(q) {
 		// An adopted slot's: the lost node may still use the token.
 		m.fx.Note(Trace{Kind: TraceWithheld, Token: q})
@@ -234,7 +234,7 @@ func (m *Machine) release(t Ticket) bool {
 }
 
 // cancel ends t in whatever state it is.
-func (m *Machine) cancel(t Ticket) error {
+func (m *Machine) cancel(t Request) error {
 	if _, running := m.findRunning(t); running {
 		m.fx.revoke(t)
 		m.recorded = len(m.fx.Grants)
@@ -242,26 +242,26 @@ func (m *Machine) cancel(t Ticket) error {
 		return nil
 	}
 	if !m.binding.Cancel(t) && !m.leaveLine(t) {
-		return fmt.Errorf("%w: cancel %d, which neither waits nor is in the critical section", ErrTicket, t)
+		return fmt.Errorf("%w: cancel %d, which neither waits nor is in the critical section", ErrRequest, t)
 	}
-	m.fx.Note(Trace{Kind: TraceCancelled, Ticket: t})
+	m.fx.Note(Trace{Kind: TraceCancelled, Request: t})
 	return nil
 }
 
-// leaveLine takes a waiting ticket out of its turn or out of pending. A turn
+// leaveLine takes a waiting request out of its batch or out of pending. A batch
 // that it empties keeps its place; the baton passes it by.
-func (m *Machine) leaveLine(t Ticket) bool {
-	for i := range m.turns {
-		if remove(&m.turns[i].Tickets, t) {
+func (m *Machine) leaveLine(t Request) bool {
+	for i := range m.batches {
+		if remove(&m.batches[i].Requests, t) {
 			return true
 		}
 	}
 	return remove(&m.pending, t)
 }
 
-// remove takes t out of ts. Taking it out moves the tickets behind it anyway,
+// remove takes t out of ts. Taking it out moves the requests behind it anyway,
 // so looking at those before it costs no more.
-func remove(ts *[]Ticket, t Ticket) bool {
+func remove(ts *[]Request, t Request) bool {
 	i := slices.Index(*ts, t)
 	if i >= 0 {
 		*ts = slices.Delete(*ts, i, i+1)

@@ -24,14 +24,14 @@ const (
 	// [Install.Excess]) and Serial or Number (late binding: the baton that the
 	// token wants to meet; 0 when the sender does not know one).
 	KindToken
-	// KindWhere, late binding only, tells home who holds the baton, or is about
-	// to, and wants tokens. It sets Number and Holder.
-	KindWhere
+	// KindLocate, late binding only, tells home which node holds the baton, or is
+	// about to, and needs tokens. It sets Number and Holder.
+	KindLocate
 
 	kindEnd
 )
 
-var kindNames = [kindEnd]string{"?", "request", "baton", "child", "token", "where"}
+var kindNames = [kindEnd]string{"?", "request", "baton", "child", "token", "locate"}
 
 // Valid reports whether k is one of the kinds above.
 func (k Kind) Valid() bool { return k > 0 && k < kindEnd }
@@ -54,10 +54,10 @@ type Message struct {
 
 	// Origin is the node that asks for a place in line.
 	Origin Node
-	// Hops counts the nodes that have forwarded this request.
+	// Hops counts the nodes that have forwarded this message.
 	Hops uint32
 
-	// Seat: the first seat of the asking turn (request), the seat that gets a
+	// Seat: the first seat of the asking batch (request), the seat that gets a
 	// child (child), the seat the token is for (token, early binding).
 	Seat Seat
 	// Child is the seat that follows Seat.
@@ -118,7 +118,7 @@ func (m Message) String() string {
 		} else {
 			fmt.Fprintf(&b, " number=%d", m.Number)
 		}
-	case KindWhere:
+	case KindLocate:
 		fmt.Fprintf(&b, " number=%d holder=%d", m.Number, m.Holder)
 	default:
 	}

@@ -3,7 +3,7 @@ package kmutex_test
 import (
 	"testing"
 
-	"github.com/kgate/kgate/test/mutant"
+	"github.com/kgate/kgate/internal/mutant"
 )
 
 // The tests find these defects; where none is named, the search of small worlds
@@ -24,7 +24,7 @@ func TestMutantsAreCaught(t *testing.T) {
 			Caught: "invariant 3",
 		},
 		{
-			Name: "a turn that is over does not pass the baton on", File: "line.go",
+			Name: "a batch that is over does not pass the baton on", File: "line.go",
 			Old:    "if next.IsZero() {\n\t\t\treturn // nobody behind: idle coordinator",
 			New:    "{\n\t\t\treturn",
 			Caught: "invariant 5|nothing can happen|invariant 8",
@@ -55,13 +55,13 @@ func TestMutantsAreCaught(t *testing.T) {
 		},
 		{
 			Name: "a token is handed over in the critical section", File: "../coordinator/early.go",
-			Old:    "if s.token != kmutex.NoToken && s.ticket == 0 {\n\t\te.handOver",
+			Old:    "if s.token != kmutex.NoToken && s.request == 0 {\n\t\te.handOver",
 			New:    "if s.token != kmutex.NoToken {\n\t\te.handOver",
 			Caught: "invariant 1|invariant 2|invariant 6",
 		},
 		{
-			Name: "a cancelled ticket takes its seat along", File: "../coordinator/early.go",
-			Old:    "s := e.seats[serial]\n\ts.ticket = 0\n\te.seats[serial] = s\n\treturn true",
+			Name: "a cancelled request takes its seat along", File: "../coordinator/early.go",
+			Old:    "s := e.seats[serial]\n\ts.request = 0\n\te.seats[serial] = s\n\treturn true",
 			New:    "delete(e.seats, serial)\n\treturn true",
 			Caught: "invariant 7|no such seat|panic",
 		},
@@ -72,25 +72,25 @@ func TestMutantsAreCaught(t *testing.T) {
 			Caught: "invariant|nothing can happen|panic",
 		},
 		{
-			Name: "withheld tokens are given out", File: "reform.go",
+			Name: "withheld tokens are given out", File: "plan.go",
 			Old:    "if !p.Owed {\n\t\treturn\n\t}\n\tif p.withheld",
 			New:    "return\n\tif p.withheld",
 			Caught: "safety", By: "^TestRandomSchedules$",
 		},
 		{
-			Name: "a free token is believed although an epoch may have begun since", File: "reform.go",
+			Name: "a free token is believed although an epoch may have begun since", File: "plan.go",
 			Old:    "if current {\n\t\t\tp.idle",
 			New:    "if true {\n\t\t\tp.idle",
 			Caught: "safety", By: "^TestRandomSchedules$",
 		},
 		{
-			Name: "the k of an epoch that nobody alive has entered is forgotten", File: "reform.go",
+			Name: "the k of an epoch that nobody alive has entered is forgotten", File: "plan.go",
 			Old:    "if !current {\n\t\t\tp.tokens",
 			New:    "if false {\n\t\t\tp.tokens",
 			Caught: "safety", By: "^TestRandomSchedules$",
 		},
 		{
-			Name: "tokens are minted when nobody knows how many there were", File: "reform.go",
+			Name: "tokens are minted when nobody knows how many there were", File: "plan.go",
 			Old:    "p.withheld, p.idle = NewTokenSet(p.K), nil",
 			New:    "p.idle = nil",
 			Caught: "safety", By: "^TestRandomSchedules$",
@@ -102,19 +102,19 @@ func TestMutantsAreCaught(t *testing.T) {
 			Caught: "tokens", By: "^TestNewcomersDoNotKnowTheTokens$",
 		},
 		{
-			Name: "a withheld token is given out as free", File: "reform.go",
+			Name: "a withheld token is given out as free", File: "plan.go",
 			Old:    "if !p.running.Has(q) && !p.withheld.Has(q) {",
 			New:    "if !p.running.Has(q) {",
 			Caught: "invariant|safety", By: "^TestRandomSchedules$",
 		},
 		{
-			Name: "withheld tokens leave room for others", File: "reform.go",
+			Name: "withheld tokens leave room for others", File: "plan.go",
 			Old:    "used.AddAll(p.withheld)\n",
 			New:    "",
 			Caught: "invariant|safety|bad install", By: "^TestRandomSchedules$",
 		},
 		{
-			Name: "after k is lowered, none of the tokens is too many", File: "reform.go",
+			Name: "after k is lowered, none of the tokens is too many", File: "plan.go",
 			Old:    "excess := max(0, p.used()-p.K)",
 			New:    "excess := 0",
 			Caught: "safety", By: "^TestRandomSchedules$",
@@ -150,25 +150,25 @@ func TestMutantsAreCaught(t *testing.T) {
 			Caught: "safety|invariant|panic", By: "^TestRandomSchedules$",
 		},
 		{
-			Name: "two adopted slots get one token", File: "reform.go",
+			Name: "two adopted slots get one token", File: "plan.go",
 			Old:    "\tp.running.Add(q)\n\treturn true",
 			New:    "\treturn true",
 			Caught: "which is impossible|runs elsewhere too|invariant 2", By: "^TestRandomSchedules$",
 		},
 		{
-			Name: "an adopted slot gets the token that another one runs with", File: "reform.go",
+			Name: "an adopted slot gets the token that another one runs with", File: "plan.go",
 			Old:    "p.running.Has(q) || p.idle.Has(q) {",
 			New:    "p.idle.Has(q) {",
-			Caught: "had been released", By: "^TestReformTokens$",
+			Caught: "had been released", By: "^TestPlanTokens$",
 		},
 		{
-			Name: "an adopted slot's token is used again while its lost node may use it", File: "reform.go",
-			Old:    "if p.Owed && g.Ticket >= FirstAdopted {",
+			Name: "an adopted slot's token is used again while its lost node may use it", File: "plan.go",
+			Old:    "if p.Owed && g.Request >= FirstAdopted {",
 			New:    "if false {",
-			Caught: "in the epochs after", By: "^TestReformTokens$",
+			Caught: "in the epochs after", By: "^TestPlanTokens$",
 		},
 		{
-			Name: "a ticket is adopted twice", File: "epoch.go",
+			Name: "a request is adopted twice", File: "epoch.go",
 			Old:    "m.adopted = max(m.adopted, t)",
 			New:    "_ = t",
 			Caught: "taken over again", By: "^TestAdoptedOnce$",

@@ -61,8 +61,8 @@ func (w *churn) some() []way {
 
 // local appends the events of a node's own clients and timer.
 func (w *churn) local(ways []way, n kmutex.Node, p *peer) []way {
-	event := func(kind kmutex.EventKind, t kmutex.Ticket) {
-		e := kmutex.Event{Kind: kind, Ticket: t}
+	event := func(kind kmutex.EventKind, t kmutex.Request) {
+		e := kmutex.Event{Kind: kind, Request: t}
 		ways = append(ways, way{name: label{"node %d: %v", [2]any{n, &e}}, take: func() error {
 			switch kind {
 			case kmutex.EventAcquire:
@@ -82,18 +82,18 @@ func (w *churn) local(ways []way, n kmutex.Node, p *peer) []way {
 		}, ends: kind == kmutex.EventRelease})
 	}
 	if p.acquired < w.requests && p.state.Epoch > 0 && p.standing == member {
-		event(kmutex.EventAcquire, kmutex.Ticket(p.acquired+1))
+		event(kmutex.EventAcquire, kmutex.Request(p.acquired+1))
 	}
 	if p.asking {
 		event(kmutex.EventAskDue, 0)
 	}
 	for _, g := range p.state.Running {
-		if !p.ended[g.Ticket] {
-			event(kmutex.EventRelease, g.Ticket)
+		if !p.ended[g.Request] {
+			event(kmutex.EventRelease, g.Request)
 		}
 	}
 	if w.cancels > 0 {
-		for _, t := range waitingTickets(&p.state) {
+		for _, t := range waitingRequests(&p.state) {
 			if !p.ended[t] {
 				event(kmutex.EventCancel, t)
 			}

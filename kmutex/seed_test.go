@@ -150,13 +150,13 @@ type sideBySide struct {
 	sent     []seedMessage // by the paper, this step
 	entered  []int
 	flight   []kmutex.Envelope
-	tickets  []kmutex.Ticket // of each machine
+	requests []kmutex.Request // of each machine
 	inCS     []bool
 	waiting  []bool
 }
 
 func newSideBySide(t *testing.T, n, k int) *sideBySide {
-	s := &sideBySide{tickets: make([]kmutex.Ticket, n), inCS: make([]bool, n), waiting: make([]bool, n)}
+	s := &sideBySide{requests: make([]kmutex.Request, n), inCS: make([]bool, n), waiting: make([]bool, n)}
 	for i := range n {
 		node := newSeedNode(i, k)
 		node.send = func(m seedMessage) { s.sent = append(s.sent, m) }
@@ -229,11 +229,11 @@ func (s *sideBySide) random(r *rand.Rand, requests *int) (bool, error) {
 		case choice == 0 && *requests > 0 && !s.waiting[i] && !s.inCS[i]:
 			*requests--
 			s.waiting[i] = true
-			s.tickets[i]++
-			return true, s.step(i, (*seedNode).requestCS, kmutex.Event{Kind: kmutex.EventAcquire, Ticket: s.tickets[i]})
+			s.requests[i]++
+			return true, s.step(i, (*seedNode).requestCS, kmutex.Event{Kind: kmutex.EventAcquire, Request: s.requests[i]})
 		case choice == 1 && s.inCS[i]:
 			s.inCS[i] = false
-			return true, s.step(i, (*seedNode).releaseCS, kmutex.Event{Kind: kmutex.EventRelease, Ticket: s.tickets[i]})
+			return true, s.step(i, (*seedNode).releaseCS, kmutex.Event{Kind: kmutex.EventRelease, Request: s.requests[i]})
 		case choice >= 2 && len(s.flight) > 0:
 			j := r.IntN(len(s.flight))
 			env := s.flight[j]
@@ -245,7 +245,7 @@ func (s *sideBySide) random(r *rand.Rand, requests *int) (bool, error) {
 	return *requests > 0 || len(s.flight) > 0 || slices.Contains(s.inCS, true), nil
 }
 
-// With one ticket per turn, early binding is the paper's algorithm: the same
+// With one request per batch, early binding is the paper's algorithm: the same
 // messages between the same nodes and the same entries, step for step, on random
 // schedules with deliveries in any order.
 func TestEarlyBindingIsThePapersAlgorithm(t *testing.T) {

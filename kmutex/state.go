@@ -20,15 +20,15 @@ type State struct {
 	Excess int
 
 	Parent  Node
-	Turns   []Turn
-	Pending []Ticket
+	Batches []Batch
+	Pending []Request
 	Asked   bool
 	Running []Grant
 	Baton   bool
 	Number  uint64
-	// Deferred events and Arrived tickets wait for the next Install.
+	// Deferred events and Arrived requests wait for the next Install.
 	Deferred []Event
-	Arrived  []Ticket
+	Arrived  []Request
 
 	// Counter, at the coordinator, is its round-robin position.
 	Counter uint32
@@ -43,7 +43,7 @@ type State struct {
 	Parked []ParkedToken
 	// Where the baton is, as far as this node knows (late binding); Directory
 	// the same, told to home.
-	Where, Directory Whereabouts
+	Where, Directory Location
 	// Announced: home knows that the baton here waits for tokens (late binding).
 	Announced bool
 
@@ -59,8 +59,8 @@ type ParkedToken struct {
 	Number uint64
 }
 
-// Whereabouts says that Holder had, or is to have, baton Number.
-type Whereabouts struct {
+// Location says that Holder had, or is to have, baton Number.
+type Location struct {
 	Number uint64
 	Holder Node
 }
@@ -68,8 +68,8 @@ type Whereabouts struct {
 // SeatState is one place in a token's queue.
 type SeatState struct {
 	Serial uint64
-	// Ticket that sits here; 0: its ticket has ended.
-	Ticket Ticket
+	// Request that sits here; 0: its request has ended.
+	Request Request
 	// Token that is here, running or idle; NoToken: it is to come.
 	Token Token
 	// Last is the serial of the last grant of Token in this epoch; 0: none.
@@ -79,14 +79,14 @@ type SeatState struct {
 }
 
 // Idle reports whether the seat has a token that nobody here uses.
-func (s SeatState) Idle() bool { return s.Token != NoToken && s.Ticket == 0 }
+func (s SeatState) Idle() bool { return s.Token != NoToken && s.Request == 0 }
 
 // State returns a copy of the machine's state.
 func (m *Machine) State() State {
 	s := State{
 		Self: m.self, Epoch: m.epoch, Frozen: m.frozen, K: m.k, Home: m.home,
 		Installed: m.installed, Tokens: m.tokens.Clone(), Withheld: m.withheld.Clone(), Excess: m.excess,
-		Parent: m.parent, Turns: cloneTurns(m.turns), Pending: slices.Clone(m.pending),
+		Parent: m.parent, Batches: cloneBatches(m.batches), Pending: slices.Clone(m.pending),
 		Asked: m.asked, Running: slices.Clone(m.running), Baton: m.baton, Number: m.number,
 		Deferred: slices.Clone(m.deferred), Arrived: slices.Clone(m.arrived),
 	}
@@ -98,7 +98,7 @@ func (m *Machine) State() State {
 func (m *Machine) Clone() *Machine {
 	c := *m
 	c.binding = m.binding.Clone()
-	c.turns = cloneTurns(m.turns)
+	c.batches = cloneBatches(m.batches)
 	c.pending = slices.Clone(m.pending)
 	c.running = slices.Clone(m.running)
 	c.deferred, c.arrived = slices.Clone(m.deferred), slices.Clone(m.arrived)
@@ -106,10 +106,10 @@ func (m *Machine) Clone() *Machine {
 	return &c
 }
 
-func cloneTurns(turns []Turn) []Turn {
-	c := slices.Clone(turns)
+func cloneBatches(batches []Batch) []Batch {
+	c := slices.Clone(batches)
 	for i := range c {
-		c[i].Tickets = slices.Clone(c[i].Tickets)
+		c[i].Requests = slices.Clone(c[i].Requests)
 	}
 	return c
 }
@@ -135,7 +135,7 @@ func (m *Machine) FreeHere() int {
 // lost node may still use them.
 func (m *Machine) Withheld() int { return m.withheld.Len() }
 
-// Holdings returns which tokens are at this node: those of its tickets in the
+// Holdings returns which tokens are at this node: those of its requests in the
 // critical section, and those that nobody uses.
 func (m *Machine) Holdings() (running []Grant, free TokenSet) {
 	free, _ = m.binding.FreeHere()

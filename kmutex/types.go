@@ -7,29 +7,29 @@ import "fmt"
 // Zero is no node.
 type Node uint64
 
-// Ticket is one request for the critical section. The driver numbers its
-// tickets in order of arrival, so that within one gateway a smaller ticket is
-// an older one. Zero is no ticket. A ticket is unique only together with its
+// Request is the number of one request for the critical section. The driver
+// numbers its requests in order of arrival, so within one node a smaller number is
+// an older request. Zero is no request. A number is unique only together with its
 // Node.
-type Ticket uint64
+type Request uint64
 
-// FirstAdopted is where the tickets begin that a lost node left and that another
-// node has taken over in an [Install]. They are not in order of arrival.
-const FirstAdopted Ticket = 1 << 63
+// FirstAdopted is the first number of adopted requests: those of a lost node that
+// another node has taken over with an [Install]. They are not in order of arrival.
+const FirstAdopted Request = 1 << 63
 
-// AdoptedTicket returns the number, from 0, i < 1<<24, of a ticket that is taken
-// over as epoch begins. Numbers of a later epoch are larger, so a machine knows
-// one that it has had from a new one.
-func AdoptedTicket(epoch uint64, i int) Ticket {
-	return FirstAdopted + Ticket(epoch<<24) + Ticket(i)
+// AdoptedRequest returns the number of the i-th request that is taken over as
+// epoch begins, 0 <= i < 1<<24. Numbers of a later epoch are larger, so a machine
+// can tell new ones from those that it has.
+func AdoptedRequest(epoch uint64, i int) Request {
+	return FirstAdopted + Request(epoch<<24) + Request(i)
 }
 
 // MaxK is the largest k of a pool.
 const MaxK = 1 << 16
 
-// Token is one of the permits of a pool. Only a ticket that holds a token is in
+// Token is one of the permits of a pool. Only a request that holds a token is in
 // the critical section. A pool begins with the tokens 0..k-1. A token keeps its
-// number for as long as there is a ticket that holds it, so when k has been
+// number for as long as there is a request that holds it, so when k has been
 // lowered there may be tokens of k or more; see [Install.Excess].
 type Token int32
 
@@ -54,11 +54,11 @@ func (s Seat) String() string {
 	return fmt.Sprintf("%d.%d", s.Node, s.Serial)
 }
 
-// Grant admits Ticket to the critical section: it holds Token until the event
+// Grant admits Request to the critical section: it holds Token until the event
 // Release.
 type Grant struct {
-	Ticket Ticket
-	Token  Token
+	Request Request `json:"Ticket"`
+	Token   Token
 	// Serial tells later uses from earlier ones (the fence): within an epoch no
 	// two grants of a pool have the same, and the serials of a token grow. Under
 	// late binding all serials of the pool grow.

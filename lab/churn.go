@@ -150,7 +150,7 @@ func (r *run) crash(node int) {
 }
 
 // forget ends a request whose node is gone.
-func (r *run) forget(t protocol.Ticket) {
+func (r *run) forget(t protocol.Request) {
 	if r.requests[t].granted {
 		r.meter.Ended(r.Now())
 	} else {
@@ -217,8 +217,8 @@ func (r *run) anyMember() (int, bool) {
 }
 
 // requestsOf returns the requests of a node, oldest first.
-func (r *run) requestsOf(node int) []protocol.Ticket {
-	var all []protocol.Ticket
+func (r *run) requestsOf(node int) []protocol.Request {
+	var all []protocol.Request
 	for t, q := range r.requests {
 		if q.node == node {
 			all = append(all, t)

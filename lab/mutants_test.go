@@ -5,7 +5,7 @@ import (
 	"strconv"
 	"testing"
 
-	"github.com/kgate/kgate/test/mutant"
+	"github.com/kgate/kgate/internal/mutant"
 )
 
 // The fuzz finds these defects, and says how to see each again. The long run has those,
@@ -39,13 +39,13 @@ var (
 			Caught: "invariant|protocol violation|more than k",
 		},
 		{
-			Name: "tokens that lost gateways may use are not withheld", File: "../kmutex/reform.go",
+			Name: "tokens that lost gateways may use are not withheld", File: "../kmutex/plan.go",
 			Old:    "p.survey()\n\tif !p.Owed {",
 			New:    "p.survey()\n\tif true {",
 			Caught: "more than k",
 		},
 		{
-			Name: "home does not wait for the last report", File: "../replication/forming.go",
+			Name: "home does not wait for the last report", File: "../replication/epoch.go",
 			Old:    "if len(f.awaited) > 0 {\n\t\treturn nil\n\t}\n\treturn f.plan()",
 			New:    "if len(f.awaited) > 1 || f.Planned() {\n\t\treturn nil\n\t}\n\treturn f.plan()",
 			Caught: "more than k|invariant|not in order|not back|panic",
@@ -72,8 +72,8 @@ var (
 		},
 		{
 			Name: "a holder is told before the successors know", File: "../internal/pool/ticket.go",
-			Old:    "return t.version <= ts.replicas.Synced() &&",
-			New:    "return true || t.version <= ts.replicas.Synced() &&",
+			Old:    "return t.version <= ts.replicator.Synced() &&",
+			New:    "return true || t.version <= ts.replicator.Synced() &&",
 			Caught: "forgotten",
 			Args:   try(141),
 		},
@@ -125,13 +125,13 @@ var (
 		},
 		{
 			Name: "a token is handed over in the critical section", File: "../coordinator/early.go",
-			Old:    "if s.token != kmutex.NoToken && s.ticket == 0 {\n\t\te.handOver",
+			Old:    "if s.token != kmutex.NoToken && s.request == 0 {\n\t\te.handOver",
 			New:    "if s.token != kmutex.NoToken {\n\t\te.handOver",
-			Caught: "invariant|more than k|unexpected ticket|panic",
+			Caught: "invariant|more than k|unexpected request|panic",
 		},
 		{
-			Name: "a cancelled ticket takes its seat along", File: "../coordinator/early.go",
-			Old:    "s := e.seats[serial]\n\ts.ticket = 0\n\te.seats[serial] = s\n\treturn true",
+			Name: "a cancelled request takes its seat along", File: "../coordinator/early.go",
+			Old:    "s := e.seats[serial]\n\ts.request = 0\n\te.seats[serial] = s\n\treturn true",
 			New:    "delete(e.seats, serial)\n\treturn true",
 			Caught: "invariant 7|no such seat|panic",
 		},

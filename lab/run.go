@@ -95,7 +95,7 @@ func Run(cfg Config) (*meter.Result, error) {
 	r := &run{
 		cfg:      cfg,
 		meter:    meter.New(cfg.Nodes, cfg.K, cfg.Warmup),
-		requests: make(map[protocol.Ticket]request),
+		requests: make(map[protocol.Request]request),
 		nodes:    make([]member, cfg.Nodes),
 	}
 	r.Engine = sim.New(cfg.Seed, cfg.Nodes, cfg.Network, r)
@@ -131,8 +131,8 @@ type run struct {
 	protocol protocol.Protocol
 	source   *workload.Source
 	meter    *meter.Meter
-	requests map[protocol.Ticket]request
-	stalled  []protocol.Ticket // came or ended at a node that is paused
+	requests map[protocol.Request]request
+	stalled  []protocol.Request // came or ended at a node that is paused
 	nodes    []member
 	full     bool // all entries that were wanted
 }
@@ -149,8 +149,8 @@ type request struct {
 const (
 	timerArrival = iota // open: the next requests come [node and count drawn before]
 	timerThought        // closed: a client has thought [node, and its life]
-	timerEnd            // a critical section ends [ticket]
-	timerLeave          // a client's patience ends [ticket]
+	timerEnd            // a critical section ends [request]
+	timerLeave          // a client's patience ends [request]
 	timerStall          // a node stops [stall]
 	timerResume         // it goes on [stall]
 	timerChange         // something happens to a node [change]
@@ -211,9 +211,9 @@ func (r *run) Due(node int, t sim.Timer) {
 			r.arrive(node)
 		}
 	case timerEnd:
-		r.end(protocol.Ticket(t.Arg))
+		r.end(protocol.Request(t.Arg))
 	case timerLeave:
-		r.leave(protocol.Ticket(t.Arg))
+		r.leave(protocol.Request(t.Arg))
 	case timerStall:
 		r.Pause(r.cfg.Stalls[t.Arg].Node)
 	case timerResume:
@@ -246,7 +246,7 @@ func (r *run) arrive(node int) {
 	if r.nodes[node].phase != inside {
 		return // nobody is there to take it
 	}
-	t := protocol.Ticket(r.meter.Arrived(r.Now()) + 1)
+	t := protocol.Request(r.meter.Arrived(r.Now()) + 1)
 	r.requests[t] = request{node: node, since: r.Now(), hold: r.source.Hold()}
 	if patience, leaves := r.source.Patience(); leaves {
 		r.After(sim.World, patience, sim.Timer{Kind: timerLeave, Arg: uint64(t)})
@@ -259,10 +259,10 @@ func (r *run) arrive(node int) {
 }
 
 // Grant implements [protocol.Host].
-func (r *run) Grant(node int, t protocol.Ticket) {
+func (r *run) Grant(node int, t protocol.Request) {
 	q, ok := r.requests[t]
 	if !ok || q.granted || q.node != node {
-		panic(fmt.Sprintf("lab: %s grants ticket %d of node %d, which does not wait there", r.cfg.Protocol.Name, t, node))
+		panic(fmt.Sprintf("lab: %s grants request %d of node %d, which does not wait there", r.cfg.Protocol.Name, t, node))
 	}
 	q.granted = true
 	r.requests[t] = q
@@ -271,7 +271,7 @@ func (r *run) Grant(node int, t protocol.Ticket) {
 	r.full = r.cfg.Entries > 0 && r.meter.Entries() >= r.cfg.Entries
 }
 
-func (r *run) end(t protocol.Ticket) {
+func (r *run) end(t protocol.Request) {
 	q, ok := r.requests[t]
 	if !ok {
 		return // its node has crashed
@@ -287,7 +287,7 @@ func (r *run) end(t protocol.Ticket) {
 	r.moved(q.node)
 }
 
-func (r *run) leave(t protocol.Ticket) {
+func (r *run) leave(t protocol.Request) {
 	q, ok := r.requests[t]
 	if !ok || q.granted {
 		return

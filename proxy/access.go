@@ -29,15 +29,15 @@ const (
 )
 
 // logAccess writes the request's line.
-func (s *snapshot) logAccess(ex *exchange, r *http.Request) {
-	switch s.cfg.AccessLog {
+func (ex *exchange) logAccess(r *http.Request) {
+	switch ex.snapshot.cfg.AccessLog {
 	case AccessOff:
 	case AccessStructured:
-		s.logStructured(ex, r)
+		ex.logStructured(r)
 	case AccessJSON:
-		s.writeLine(func(b []byte) []byte { return s.appendJSON(b, ex, r) })
+		ex.snapshot.writeLine(func(b []byte) []byte { return ex.appendJSON(b, r) })
 	case AccessCommon, AccessCombined:
-		s.writeLine(func(b []byte) []byte { return s.appendAccess(b, ex, r) })
+		ex.snapshot.writeLine(func(b []byte) []byte { return ex.appendAccess(b, r) })
 	}
 }
 
@@ -51,15 +51,15 @@ func (s *snapshot) writeLine(appendLine func([]byte) []byte) {
 	lineBuffers.Put(buf)
 }
 
-func (s *snapshot) logStructured(ex *exchange, r *http.Request) {
+func (ex *exchange) logStructured(r *http.Request) {
 	ctx := context.WithoutCancel(r.Context())
-	if !s.cfg.Logger.Enabled(ctx, slog.LevelInfo) {
+	if !ex.snapshot.cfg.Logger.Enabled(ctx, slog.LevelInfo) {
 		return
 	}
 	rec := &ex.rec
-	s.cfg.Logger.LogAttrs(ctx, slog.LevelInfo, "request",
+	ex.snapshot.cfg.Logger.LogAttrs(ctx, slog.LevelInfo, "request",
 		slog.String("remote", r.RemoteAddr),
-		slog.String("client", clientAddr(r, s.cfg.TrustedProxies).String()),
+		slog.String("client", clientAddr(r, ex.snapshot.cfg.TrustedProxies).String()),
 		slog.String("method", r.Method),
 		slog.String("host", r.Host),
 		slog.String("path", loggedPath(r.URL.Path, r.URL.Path)),
@@ -69,7 +69,7 @@ func (s *snapshot) logStructured(ex *exchange, r *http.Request) {
 		slog.Int("status", rec.Status),
 		slog.String("upstream", rec.Upstream),
 		slog.Int("upstream_status", rec.UpstreamStatus),
-		slog.Int("position", rec.Entry.Position),
+		slog.Int("position", rec.Grant.Position),
 		slog.Float64("wait_ms", milliseconds(rec.Wait)),
 		slog.Float64("hold_ms", milliseconds(rec.Hold)),
 		slog.Int64("bytes", rec.Bytes),
@@ -81,10 +81,10 @@ func (s *snapshot) logStructured(ex *exchange, r *http.Request) {
 
 // failureAttr says why the upstream gave no answer; nothing if it gave one.
 func (ex *exchange) failureAttr() slog.Attr {
-	if ex.failure == nil {
+	if ex.attempt.err == nil {
 		return slog.Attr{}
 	}
-	return slog.String("error", ex.failure.Error())
+	return slog.String("error", ex.attempt.err.Error())
 }
 
 // loggedPath returns how a path is written in logs: what follows in a ticket's
@@ -99,8 +99,8 @@ func loggedPath(path, written string) string {
 // appendAccess appends a line in the Common Log Format or that with two fields
 // more, as Apache and nginx write them. There is no remote user: the gateway
 // knows none.
-func (s *snapshot) appendAccess(b []byte, ex *exchange, r *http.Request) []byte {
-	b = clientAddr(r, s.cfg.TrustedProxies).AppendTo(b)
+func (ex *exchange) appendAccess(b []byte, r *http.Request) []byte {
+	b = clientAddr(r, ex.snapshot.cfg.TrustedProxies).AppendTo(b)
 	b = append(b, " - - ["...)
 	b = ex.arrived.AppendFormat(b, "02/Jan/2006:15:04:05 -0700")
 	b = append(b, `] "`...)
@@ -117,7 +117,7 @@ func (s *snapshot) appendAccess(b []byte, ex *exchange, r *http.Request) []byte 
 	} else {
 		b = strconv.AppendInt(b, ex.rec.Bytes, 10)
 	}
-	if s.cfg.AccessLog == AccessCombined {
+	if ex.snapshot.cfg.AccessLog == AccessCombined {
 		referer, _, _ := strings.Cut(r.Header.Get("Referer"), "?")
 		b = appendQuoted(b, referer)
 		b = appendQuoted(b, r.Header.Get("User-Agent"))

@@ -9,7 +9,7 @@ import (
 
 // appendJSON appends the line that logStructured would write in JSON, without slog,
 // which costs several times as much.
-func (s *snapshot) appendJSON(b []byte, ex *exchange, r *http.Request) []byte {
+func (ex *exchange) appendJSON(b []byte, r *http.Request) []byte {
 	rec := &ex.rec
 	text := func(key, value string) {
 		b = append(b, ',', '"')
@@ -32,12 +32,12 @@ func (s *snapshot) appendJSON(b []byte, ex *exchange, r *http.Request) []byte {
 	b = append(b, `{"time":"`...)
 	b = time.Now().AppendFormat(b, time.RFC3339Nano)
 	b = append(b, `","level":"INFO","msg":"request"`...)
-	if s.cfg.Gateway != "" {
-		text("gateway", s.cfg.Gateway)
+	if ex.snapshot.cfg.Gateway != "" {
+		text("gateway", ex.snapshot.cfg.Gateway)
 	}
 	text("remote", r.RemoteAddr)
 	b = append(b, `,"client":"`...)
-	b = clientAddr(r, s.cfg.TrustedProxies).AppendTo(b)
+	b = clientAddr(r, ex.snapshot.cfg.TrustedProxies).AppendTo(b)
 	b = append(b, '"')
 	text("method", r.Method)
 	text("host", r.Host)
@@ -48,7 +48,7 @@ func (s *snapshot) appendJSON(b []byte, ex *exchange, r *http.Request) []byte {
 	number("status", int64(rec.Status))
 	text("upstream", rec.Upstream)
 	number("upstream_status", int64(rec.UpstreamStatus))
-	number("position", int64(rec.Entry.Position))
+	number("position", int64(rec.Grant.Position))
 	millis("wait_ms", rec.Wait)
 	millis("hold_ms", rec.Hold)
 	number("bytes", rec.Bytes)
@@ -57,8 +57,8 @@ func (s *snapshot) appendJSON(b []byte, ex *exchange, r *http.Request) []byte {
 	if rec.TraceID != "" {
 		text("trace_id", rec.TraceID)
 	}
-	if ex.failure != nil {
-		text("error", ex.failure.Error())
+	if ex.attempt.err != nil {
+		text("error", ex.attempt.err.Error())
 	}
 	return append(b, '}', '\n')
 }

@@ -9,6 +9,8 @@ import (
 	"strings"
 	"testing"
 	"time"
+
+	"github.com/kgate/kgate/internal/admission"
 )
 
 // TestAccessJSONIsWhatSlogWrites: the two ways to write a structured line say the same.
@@ -16,19 +18,19 @@ func TestAccessJSONIsWhatSlogWrites(t *testing.T) {
 	for _, path := range []string{"/plain", "/quo\"te\\", "/umlaut-\u00fc-\u2028", "/ctl-\x01\x7f\n", "/bad-\xff\xfe"} {
 		var out strings.Builder
 		log := slog.New(slog.NewJSONHandler(&out, nil)).With(slog.String("gateway", "gw-1"))
-		h := &snapshot{cfg: Config{Logger: log, Gateway: "gw-1"}}
+		s := &snapshot{cfg: Config{Logger: log, Gateway: "gw-1"}}
 		r := httptest.NewRequest("GET", "/", nil)
 		r.URL.Path, r.Host = path, "host\t.example"
-		ex := &exchange{failure: errors.New("broken: " + path), rec: Record{
-			Pool: "p", Outcome: OutcomeTimeout, Status: 503, Upstream: "10.0.0.1:80", Wait: 1234567 * time.Microsecond,
-			Hold: time.Nanosecond, Bytes: 7, Aborted: true, TraceID: "0af7651916cd43dd8448eb211c80319c", Entry: Entry{Position: 3},
+		ex := &exchange{snapshot: s, attempt: attempt{err: errors.New("broken: " + path)}, rec: Record{
+			Pool: "p", Outcome: admission.Timeout.Outcome(), Status: 503, Upstream: "10.0.0.1:80", Wait: 1234567 * time.Microsecond,
+			Hold: time.Nanosecond, Bytes: 7, Aborted: true, TraceID: "0af7651916cd43dd8448eb211c80319c", Grant: admission.GrantInfo{Position: 3},
 		}}
-		h.logStructured(ex, r)
+		ex.logStructured(r)
 		var want, got map[string]any
 		if err := json.Unmarshal([]byte(out.String()), &want); err != nil {
 			t.Fatal(err)
 		}
-		line := string(h.appendJSON(nil, ex, r))
+		line := string(ex.appendJSON(nil, r))
 		if err := json.Unmarshal([]byte(line), &got); err != nil || strings.Count(line, "\n") != 1 {
 			t.Fatalf("%v: %s", err, line)
 		}
@@ -42,19 +44,19 @@ func TestAccessJSONIsWhatSlogWrites(t *testing.T) {
 
 func BenchmarkAccessLog(b *testing.B) {
 	r := httptest.NewRequest("GET", "/files/large.iso", nil)
-	ex := &exchange{rec: Record{Pool: "p", Outcome: OutcomeAdmitted, Status: 200, Upstream: "10.0.0.1:80", UpstreamStatus: 200, Wait: time.Millisecond, Hold: time.Second}}
+	ex := &exchange{rec: Record{Pool: "p", Outcome: admission.OutcomeAdmitted, Status: 200, Upstream: "10.0.0.1:80", UpstreamStatus: 200, Wait: time.Millisecond, Hold: time.Second}}
 	b.Run("slog", func(b *testing.B) {
-		h := &snapshot{cfg: Config{Logger: slog.New(slog.NewJSONHandler(nowhere{}, nil))}}
+		ex.snapshot = &snapshot{cfg: Config{Logger: slog.New(slog.NewJSONHandler(nowhere{}, nil))}}
 		b.ReportAllocs()
 		for b.Loop() {
-			h.logStructured(ex, r)
+			ex.logStructured(r)
 		}
 	})
 	b.Run("json", func(b *testing.B) {
-		h := &snapshot{cfg: Config{AccessLog: AccessJSON, AccessWriter: nowhere{}, Logger: slog.New(slog.DiscardHandler)}}
+		ex.snapshot = &snapshot{cfg: Config{AccessLog: AccessJSON, AccessWriter: nowhere{}, Logger: slog.New(slog.DiscardHandler)}}
 		b.ReportAllocs()
 		for b.Loop() {
-			h.logAccess(ex, r)
+			ex.logAccess(r)
 		}
 	})
 }

@@ -106,7 +106,7 @@ func TestCommonAndCombined(t *testing.T) {
 // FuzzAccessLine: whatever a client sends, it is one line of the form, and of
 // printable characters only.
 func FuzzAccessLine(f *testing.F) {
-	h := &snapshot{cfg: Config{AccessLog: AccessCombined}}
+	s := &snapshot{cfg: Config{AccessLog: AccessCombined}}
 	f.Add("GET", "/a b\n1.2.3.4 - - [", "x\" 200 5\r\n", "\x1b[31mred\x9b")
 	f.Add("", "", "", "")
 	f.Fuzz(func(t *testing.T, method, path, referer, agent string) {
@@ -117,7 +117,7 @@ func FuzzAccessLine(f *testing.F) {
 		r.Method, r.URL = method, &url.URL{Path: path}
 		r.Header.Set("Referer", referer)
 		r.Header.Set("User-Agent", agent)
-		line := string(h.appendAccess(nil, &exchange{rec: Record{Status: 200}}, r))
+		line := string((&exchange{snapshot: s, rec: Record{Status: 200}}).appendAccess(nil, r))
 		body, ended := strings.CutSuffix(line, "\n")
 		if !ended || strings.ContainsFunc(body, func(c rune) bool { return c < ' ' || c > '~' }) {
 			t.Fatalf("%q", line)

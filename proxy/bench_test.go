@@ -12,20 +12,22 @@ import (
 	"strings"
 	"testing"
 	"time"
+
+	"github.com/kgate/kgate/internal/admission"
 )
 
 // open admits everybody.
 type open struct{}
 
-func (open) Acquire(context.Context, Ask) (Slot, error) { return openSlot{}, nil }
+func (open) Acquire(context.Context, admission.Request) (Slot, error) { return openSlot{}, nil }
 
 type openSlot struct{}
 
-func (openSlot) Release()      {}
-func (openSlot) Fence() string { return "p/1/1" }
-func (openSlot) Valid() bool   { return true }
-func (openSlot) OnLost(func()) {}
-func (openSlot) Entry() Entry  { return Entry{} }
+func (openSlot) Release()                       {}
+func (openSlot) Fence() string                  { return "p/1/1" }
+func (openSlot) Valid() bool                    { return true }
+func (openSlot) OnLost(func())                  {}
+func (openSlot) GrantInfo() admission.GrantInfo { return admission.GrantInfo{} }
 
 // quiet observes and forgets.
 type quiet struct{}
@@ -85,7 +87,7 @@ func BenchmarkProxy(b *testing.B) {
 	}))
 	defer upstream.Close()
 	to := mustURL(b, upstream.URL)
-	tr := newTransport("http", Transport{}.withDefaults())
+	tr := &http.Transport{MaxIdleConnsPerHost: 1024, DisableCompression: true}
 	defer tr.CloseIdleConnections()
 	handler := openHandler(b, to)
 	defer handler.Close()
@@ -154,7 +156,7 @@ func (w *blankWriter) WriteHeader(int)             {}
 func BenchmarkOverhead(b *testing.B) {
 	to := &url.URL{Scheme: "http", Host: "127.0.0.1:1"}
 	handler := openHandler(b, to)
-	handler.current.Load().targets[0].upstreams[0].requests = without{cannedTransport{}}
+	handler.current.Load().balancers["p"].backends[0].requests = without{cannedTransport{}}
 	for name, h := range map[string]http.Handler{"bare": bareProxy(to, cannedTransport{}), "kgate": handler} {
 		b.Run(name, func(b *testing.B) {
 			req := httptest.NewRequest(http.MethodGet, "http://h/x", http.NoBody)
@@ -186,7 +188,7 @@ func BenchmarkBody(b *testing.B) {
 	}))
 	defer upstream.Close()
 	to := mustURL(b, upstream.URL)
-	tr := newTransport("http", Transport{}.withDefaults())
+	tr := &http.Transport{MaxIdleConnsPerHost: 1024, DisableCompression: true}
 	defer tr.CloseIdleConnections()
 	guarded := openHandler(b, to)
 	defer guarded.Close()

@@ -7,16 +7,9 @@ import (
 	"strings"
 )
 
-// client returns who asks, as the pool tells clients apart; empty if it does not.
-func (s *snapshot) client(r *http.Request, t *target) string {
-	if !t.TellClients {
-		return ""
-	}
-	return s.clientKey(r, t)
-}
-
-func (s *snapshot) clientKey(r *http.Request, t *target) string {
-	if values := r.Header[http.CanonicalHeaderKey(t.ClientHeader)]; len(values) > 0 {
+// clientKey returns who asks, as the pool distinguishes clients.
+func (s *snapshot) clientKey(r *http.Request, pool *Pool) string {
+	if values := r.Header[http.CanonicalHeaderKey(pool.ClientHeader)]; len(values) > 0 {
 		return digest(values)
 	}
 	return addressKey(clientAddr(r, s.cfg.TrustedProxies))

@@ -10,6 +10,8 @@ import (
 	"strings"
 	"testing"
 	"time"
+
+	"github.com/kgate/kgate/internal/admission"
 )
 
 // TestClientAddr: the client is who the trusted proxies say it is, and nobody
@@ -51,9 +53,9 @@ type asker struct {
 	clients []string
 }
 
-func (a *asker) Acquire(ctx context.Context, ask Ask) (Slot, error) {
-	a.clients = append(a.clients, ask.Client)
-	return a.refuser.Acquire(ctx, ask)
+func (a *asker) Acquire(ctx context.Context, req admission.Request) (Slot, error) {
+	a.clients = append(a.clients, req.Client)
+	return a.refuser.Acquire(ctx, req)
 }
 
 // TestClientKey: what is one client's has one key, and nobody gets another's.
@@ -99,9 +101,9 @@ func TestClientKey(t *testing.T) {
 // TestTicketAsk: the ticket API learns who asks it, and for how long the pool lets it
 // have a slot; only there.
 func TestTicketAsk(t *testing.T) {
-	var got []Ask
+	var got []admission.Request
 	tickets := http.HandlerFunc(func(_ http.ResponseWriter, r *http.Request) {
-		got = []Ask{TicketAsk(r.Context(), "p"), TicketAsk(r.Context(), "alike"), TicketAsk(r.Context(), "unknown"), TicketAsk(t.Context(), "p")}
+		got = []admission.Request{TicketRequest(r.Context(), "p"), TicketRequest(r.Context(), "alike"), TicketRequest(r.Context(), "unknown"), TicketRequest(t.Context(), "p")}
 	})
 	up := []*url.URL{{Scheme: "http", Host: "h"}}
 	h, err := New(Config{
@@ -115,7 +117,7 @@ func TestTicketAsk(t *testing.T) {
 	defer h.Close()
 	h.ServeHTTP(httptest.NewRecorder(), httptest.NewRequest("POST", "/.kgate/tickets", nil))
 	const client = "192.0.2.1" // httptest's
-	want := []Ask{{Pool: "p", Client: client, HoldMax: time.Second}, {Pool: "alike", Client: client}, {Pool: "unknown"}, {Pool: "p"}}
+	want := []admission.Request{{Pool: "p", Client: client, HoldMax: time.Second}, {Pool: "alike", Client: client}, {Pool: "unknown"}, {Pool: "p"}}
 	if !slices.Equal(got, want) {
 		t.Errorf("got %+v, want %+v", got, want)
 	}

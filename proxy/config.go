@@ -81,7 +81,7 @@ type Pool struct {
 	// QueueTimeout is the longest wait for admission, 60 s if 0; negative
 	// means no limit. A client shortens it with "Prefer: wait=N".
 	QueueTimeout time.Duration
-	// TellClients tells the pool's clients apart, for [Ask].Client: by the value
+	// TellClients distinguishes the pool's clients, for Request.Client: by the value
 	// of ClientHeader, for a request that has it, else by the address, IPv6 by the
 	// first half of it.
 	TellClients  bool

@@ -8,6 +8,8 @@ import (
 	"strings"
 	"testing"
 	"time"
+
+	"github.com/kgate/kgate/internal/admission"
 )
 
 // TestOwnAnswers: what the gateway answers itself does not wait for a body that has
@@ -18,7 +20,7 @@ func TestOwnAnswers(t *testing.T) {
 	for _, c := range []struct {
 		name, line, header string
 		status             int
-		refusal            *Refusal
+		refusal            *admission.Refusal
 	}{
 		{"404", "POST /nowhere", "", 404, nil},
 		{"400", "POST /pool/../x", "", 400, nil},
@@ -27,10 +29,10 @@ func TestOwnAnswers(t *testing.T) {
 		{"400, no ticket API", "POST /plain/", "Kgate-Ticket: a\r\nKgate-Ticket: b\r\n", 400, nil},
 		{"409", "POST /pool/", "Kgate-Ticket: unknown\r\n", 409, nil},
 		{"404, unknown ticket", "PUT /.kgate/tickets/x", "", 404, nil},
-		{"503", "POST /pool/", "", 503, &Refusal{Reason: ReasonQueueFull}},
-		{"429", "POST /pool/", "", 429, &Refusal{Reason: ReasonClientLimit}},
+		{"503", "POST /pool/", "", 503, &admission.Refusal{Reason: admission.QueueFull}},
+		{"429", "POST /pool/", "", 429, &admission.Refusal{Reason: admission.ClientLimit}},
 		{"417", "POST /pool/", "Expect: x\r\n", 417, nil},
-		{"no body, 503", "POST /pool/", "Expect: 100-continue\r\n", 503, &Refusal{Reason: ReasonQueueFull}},
+		{"no body, 503", "POST /pool/", "Expect: 100-continue\r\n", 503, &admission.Refusal{Reason: admission.QueueFull}},
 	} {
 		t.Run(c.name, func(t *testing.T) {
 			t.Parallel()
@@ -86,6 +88,7 @@ func TestOwnAnswers(t *testing.T) {
 // TestUnreadBodyEndsConnection: after any answer to a request whose body does not
 // come, also one of the upstream's, the connection is not kept for long.
 func TestUnreadBodyEndsConnection(t *testing.T) {
+	t.Parallel()
 	g := newGateway(t, 1, http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) {
 		w.Header().Set("Connection", "close")
 		w.WriteHeader(http.StatusRequestEntityTooLarge)
@@ -104,6 +107,7 @@ func TestUnreadBodyEndsConnection(t *testing.T) {
 // TestNoBodiesFillConnections: clients that send no body do not keep others out for
 // long.
 func TestNoBodiesFillConnections(t *testing.T) {
+	t.Parallel()
 	const connections = 100
 	g := newGateway(t, 1, http.HandlerFunc(echoRequest), func(c *Config) {
 		c.Routes = []Route{{Pool: "p", Match: Match{PathPrefix: "/pool/"}}}
@@ -169,6 +173,7 @@ func TestStalledClients(t *testing.T) {
 // TestOwnBodyRead: a body that the gateway itself has read does not stand in the way
 // of the next request on its connection; one that does not come ends.
 func TestOwnBodyRead(t *testing.T) {
+	t.Parallel()
 	g := newGateway(t, 1, http.HandlerFunc(echoRequest), func(c *Config) {
 		c.TicketHandler = http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 			_, err := io.ReadAll(r.Body)

@@ -22,14 +22,13 @@ import "net/http"
 // watchDisconnect cancels the exchange when its client leaves. The returned
 // function ends the watch; it must be called. It may be called twice.
 func (ex *exchange) watchDisconnect(r *http.Request) (stop func()) {
-	conn, _ := connOf(r.Context())
-	if r.ProtoMajor != 1 || conn == nil {
+	if !ex.http1 || ex.conn == nil {
 		ex.ctx.follow()
 		return func() {}
 	}
-	alone := conn.begin(&ex.ctx, r.Body == http.NoBody)
+	alone := ex.conn.begin(&ex.ctx, r.Body == http.NoBody)
 	if !alone {
 		ex.ctx.follow()
 	}
-	return conn.end
+	return ex.conn.end
 }

@@ -11,6 +11,8 @@ import (
 	"syscall"
 	"testing"
 	"time"
+
+	"github.com/kgate/kgate/internal/admission"
 )
 
 // needDisconnectWatch skips where the kernel is not asked.
@@ -45,6 +47,7 @@ func (g *gateway) serveTLS(cfg ServerConfig) {
 // TestClientLeaves: a client that closes its connection gives up its place in line,
 // or its slot, whatever it has sent behind its request.
 func TestClientLeaves(t *testing.T) {
+	t.Parallel()
 	needDisconnectWatch(t)
 	const (
 		get  = "GET / HTTP/1.1\r\nHost: h\r\n\r\n"
@@ -96,7 +99,7 @@ func testClientLeaves(t *testing.T, sent string, secure bool, how string) {
 	waiting.leave(how)
 	g.sem.await(1, 0)
 	left := time.Since(began)
-	if rec := g.records.next(t); rec.Outcome != OutcomeClientGone || rec.Status != 499 {
+	if rec := g.records.next(t); rec.Outcome != admission.OutcomeClientGone || rec.Status != 499 {
 		t.Errorf("record %+v", rec)
 	}
 	served.response() // its answer has begun
@@ -104,7 +107,7 @@ func testClientLeaves(t *testing.T, sent string, secure bool, how string) {
 	served.leave(how)
 	g.sem.await(0, 0)
 	t.Logf("noticed after %v in line, %v in service", left, time.Since(began))
-	if rec := g.records.next(t); rec.Outcome != OutcomeAdmitted || !rec.Aborted {
+	if rec := g.records.next(t); rec.Outcome != admission.OutcomeAdmitted || !rec.Aborted {
 		t.Errorf("record %+v", rec)
 	}
 	close(up.proceed)

@@ -23,21 +23,28 @@
 //   - no client can make the gateway wait for ever: not for a body or a frame that
 //     does not come, and not for room to write (deadlines.go, frames.go);
 //   - a request that is not admitted gets an answer that says why and when to
-//     come back (Refusal).
+//     come back (admission.Refusal).
 //
 // # Model
 //
-//	listener -> Server (connection limiter, PROXY, TLS) -> Handler (chi: record, guard) -> first matching route
-//	  route with a pool:    Admitter.Acquire (or Tickets.Redeem) -> forward -> Release
-//	  route without a pool: forward
+//	listener   connection limiter, PROXY protocol, TLS, frame timer     limiter.go, conn.go, secure.go, frames.go
+//	net/http   parses
+//	Handler    one snapshot per configuration                           handler.go, snapshot.go
+//	exchange   one request: guard, first matching route, then           exchange.go, guard.go, route.go
+//	           with a pool: Admitter.Acquire, or Tickets.Redeem         refuse.go, tickets.go
+//	           forward, while the hold lasts                            forward.go, rewrite.go, hold.go
+//	           Release, record                                          access.go, trace.go
+//	balancer   chooses the upstream                                     balancer.go, backend.go, health.go
+//	upstream   connections to it                                        package upstream
 //
 // The package knows nothing of how admission is decided; whoever wires it
-// gives it an Admitter. Parsing is left to net/http. Package upstream makes the
-// requests, over connections of its own.
+// gives it an Admitter. Routes are matched in order by a scan (route.go), not by a
+// router: a router finds the longest prefix, and a path that upstreams may read in
+// two ways has to count as both.
 //
 // # Several upstreams
 //
-// Of the healthy ones that with the fewest requests in flight is taken (group.go).
+// Of the healthy ones that with the fewest requests in flight is taken (balancer.go).
 // A request for which no connection could be made, TLS included, has not been
 // sent: it goes to the next upstream, on the same slot; no other request is sent
 // to two. Package upstream says what is sent again to the same one.

@@ -3,78 +3,42 @@ package proxy
 import (
 	"bufio"
 	"errors"
-	"io"
+	"fmt"
+	"log/slog"
 	"net"
 	"net/http"
-	"net/url"
+	"runtime/debug"
 	"strconv"
-	"sync/atomic"
 	"time"
 
-	"github.com/kgate/kgate/proxy/upstream"
+	"github.com/kgate/kgate/internal/admission"
 )
 
-// exchange is one request and its answer: the ResponseWriter that everything
-// writes to, and what is known about the request meanwhile. It is used by
-// the request's goroutine only, but for body, hold, client and wrote.
+// exchange is one request and its answer. Calls go down:
+//
+//	exchange     the order of things: guard, route, admission, forward, record
+//	  attempt    the request at one upstream
+//	  hold       how long it may keep its slot
+//	  response   what net/http is told: the answer, deadlines
+//
+// It is used by the request's goroutine only, except for ctx, hold, body,
+// attempt.client and response.wrote.
 type exchange struct {
-	http.ResponseWriter
-	handler *snapshot
-	ctx     exchangeContext
-	body    requestBody
-	unread  unreadBody
-	hold    hold
-	spans   spans
-
-	out outgoing
-
+	response
+	snapshot *snapshot
+	ctx      exchangeContext
 	route    *route
-	upstream *backend
-	client   atomic.Pointer[upstream.Client] // the upstream's
-	failure  error                           // why the upstream gave no answer
-	verdict  verdict                         // on the upstream
+	hold     hold
+	body     requestBody // that is forwarded
+	attempt  attempt     // the last one
+	spans    spans
+	rec      Record
+	info     admission.RequestInfo
 
 	arrived  time.Time
 	admitted time.Time     // zero until then
 	asks     *http.Request // for a ticket, through the ticket API
 	prefer   int           // the preference "wait" that was honoured, else -1
-
-	rec        Record
-	note       Note
-	wrote      atomic.Bool // the final header has been written
-	hijacked   bool        // the client's connection is an upgraded one
-	overHTTP1  bool
-	http10     bool
-	chunked    bool  // the request's body comes in chunks
-	remaining  int64 // body bytes still to come, if the upstream announced how many
-	clientGone bool
-}
-
-// outgoing is the request as an upstream gets it.
-type outgoing struct {
-	request http.Request
-	url     url.URL
-	values  [10]string // of the fields that the gateway writes
-	used    int
-}
-
-// value returns s as the values of a field.
-func (o *outgoing) value(s string) []string {
-	if o.used == len(o.values) {
-		return []string{s}
-	}
-	o.values[o.used] = s
-	o.used++
-	return o.values[o.used-1 : o.used : o.used]
-}
-
-func newExchange(h *snapshot, w http.ResponseWriter, r *http.Request) *exchange {
-	ex := &exchange{
-		ResponseWriter: w, handler: h, arrived: time.Now(), prefer: -1,
-		overHTTP1: r.ProtoMajor == 1, http10: !r.ProtoAtLeast(1, 1), chunked: len(r.TransferEncoding) > 0, unread: newUnreadBody(r),
-	}
-	ex.ctx.parent, ex.ctx.ex = r.Context(), ex
-	return ex
 }
 
 var (
@@ -82,77 +46,122 @@ var (
 	_ http.Hijacker       = (*exchange)(nil)
 )
 
-// Unwrap lets http.ResponseController reach the server's own writer.
-func (ex *exchange) Unwrap() http.ResponseWriter { return ex.ResponseWriter }
+func newExchange(s *snapshot, w http.ResponseWriter, r *http.Request) *exchange {
+	conn, secure := connOf(r.Context())
+	if secure != nil {
+		r.TLS = secure.state
+	}
+	ex := &exchange{response: newResponse(w, r, conn, s.cfg.StallTimeout), snapshot: s, arrived: time.Now(), prefer: -1}
+	ex.ctx.parent, ex.ctx.ex = r.Context(), ex
+	return ex
+}
 
-// WriteHeader implements http.ResponseWriter. Informational answers pass, but for
-// an upstream's 100: it makes the transport read the body, upon which net/http
+// serve sees the request through.
+func (ex *exchange) serve(r *http.Request) {
+	defer ex.ctx.cancel(nil) // ends last: finish asks whether the client has left
+	ex.unboundWrites()
+	ex.boundNothing(r)
+	defer ex.watchDisconnect(r)()
+	defer ex.boundEnd(&ex.body)
+	defer ex.finish(r)
+	r = r.WithContext(&ex.ctx)
+	if !ex.guard(r) {
+		ex.dispatch(r)
+	}
+}
+
+// dispatch finds the route and takes the request along it.
+func (ex *exchange) dispatch(r *http.Request) {
+	if isTicketPath(r.URL.Path) {
+		ex.serveTickets(r)
+		return
+	}
+	if ex.route = ex.snapshot.routes.find(r); ex.route == nil {
+		ex.noRoute(r)
+		return
+	}
+	pool := ex.route.pool
+	if pool == nil {
+		ex.startTrace(r)
+		ex.admitted = ex.arrived
+		ex.boundStalls(r, &ex.hold)
+		ex.forward(r)
+		return
+	}
+	ex.rec.Pool = pool.Name
+	ex.startTrace(r)
+	if b := ex.route.balancer; b.isDown() {
+		ex.refuse(r, b.downRefusal())
+		return
+	}
+	slot, err := ex.admit(r, pool)
+	ex.rec.Wait = time.Since(ex.arrived)
+	switch {
+	case errors.Is(err, errTicketGiven):
+		return
+	case err != nil:
+		ex.refuse(r, err)
+		ex.traceQueue(false)
+		return
+	}
+	defer slot.Release()
+	ex.rec.Grant = slot.GrantInfo()
+	ex.traceQueue(true)
+	ex.admitted = ex.arrived.Add(ex.rec.Wait)
+	ex.hold.limit(slot, pool)
+	if o := ex.snapshot.cfg.Observer; o != nil {
+		o.Admitted(&ex.rec)
+	}
+	ex.forward(r)
+}
+
+// WriteHeader implements http.ResponseWriter. Informational answers pass, except an
+// upstream's 100: it makes package upstream read the body, upon which net/http
 // itself tells the client to go on, and the client should hear it once.
 func (ex *exchange) WriteHeader(status int) {
 	switch {
-	case status == http.StatusContinue:
-		ex.hold.move()
-		return
 	case status < 200:
 		ex.hold.move()
-		removeReserved(ex.Header())
-		if ex.http10 {
-			return // HTTP/1.0 has no such answers
+		if status == http.StatusContinue {
+			return
 		}
-	case ex.wrote.CompareAndSwap(false, true):
-		ex.rec.Status = status
-		ex.answerUnread()
-		ex.closeIfDraining()
+	case !ex.wrote.Load():
 		ex.decorate()
 	}
-	ex.ResponseWriter.WriteHeader(status)
+	ex.response.WriteHeader(status)
 }
 
-// Write implements http.ResponseWriter. No byte that has come from the upstream
-// stays in a buffer here while the next one is awaited: a slow upstream with a
-// known length is a download that somebody watches. Answers of unknown length
-// are flushed by copyBody.
+// Write implements http.ResponseWriter.
 func (ex *exchange) Write(p []byte) (int, error) {
 	if !ex.wrote.Load() {
 		ex.WriteHeader(http.StatusOK)
 	}
-	n, err := ex.ResponseWriter.Write(p)
-	ex.rec.Bytes += int64(n)
-	ex.remaining -= int64(n)
+	n, err := ex.response.Write(p)
 	ex.hold.move()
-	if err == nil && ex.remaining > 0 && n < copyBufferSize {
-		err = http.NewResponseController(ex.ResponseWriter).Flush()
-	}
-	if err != nil {
-		ex.clientGone = true
-	}
 	return n, err
 }
 
 // Hijack implements http.Hijacker; it is called once the upstream has agreed to an
 // upgrade.
 func (ex *exchange) Hijack() (net.Conn, *bufio.ReadWriter, error) {
-	ex.handler.upgrades.add(1)
-	conn, brw, err := http.NewResponseController(ex.ResponseWriter).Hijack()
+	ex.snapshot.upgrades.add(1)
+	conn, brw, err := ex.response.Hijack()
 	if err != nil {
-		ex.handler.upgrades.add(-1)
+		ex.snapshot.upgrades.add(-1)
 		return nil, nil, err
 	}
-	if client, _ := connOf(&ex.ctx); client != nil {
-		client.end() // a half-closed connection may still carry an upgrade
+	if ex.conn != nil {
+		ex.conn.end() // a half-closed connection may still carry an upgrade
 		ex.ctx.follow()
 	}
-	ex.hijacked = true
-	ex.wrote.Store(true)
-	ex.rec.Status = http.StatusSwitchingProtocols
 	ex.decorate()
 	return conn, brw, nil
 }
 
-// decorate adds the gateway's own headers to an answer.
+// decorate adds the gateway's own fields to the header of an answer.
 func (ex *exchange) decorate() {
 	h := ex.Header()
-	if ex.overHTTP1 && (ex.chunked || ex.body.unread()) {
+	if ex.http1 && (ex.chunked || ex.body.unread()) {
 		// In full duplex net/http would take what follows a broken or unread
 		// body for the next request. And a request in chunks may have had a
 		// Content-Length too, by which somebody in front of the gateway has found
@@ -160,10 +169,15 @@ func (ex *exchange) decorate() {
 		// net/http does not say which it was.
 		h.Set("Connection", "close")
 	}
+	if draining := ex.snapshot.cfg.Draining; draining != nil && draining() {
+		// The next request goes to another gateway. In HTTP/2 net/http makes it a
+		// GOAWAY, which ends no request.
+		h.Set("Connection", "close")
+	}
 	if ex.prefer >= 0 {
 		h.Add("Preference-Applied", "wait="+strconv.Itoa(ex.prefer))
 	}
-	if ex.admitted.IsZero() || ex.route.target.Name == "" {
+	if ex.admitted.IsZero() || ex.route.pool == nil {
 		return
 	}
 	b := make([]byte, 0, 40)
@@ -172,48 +186,47 @@ func (ex *exchange) decorate() {
 	if before := h["Server-Timing"]; len(before) > 0 {
 		h["Server-Timing"] = append(before[:len(before):len(before)], string(b))
 	} else {
-		h["Server-Timing"] = ex.out.value(string(b))
+		h["Server-Timing"] = ex.attempt.out.value(string(b))
 	}
 }
 
-// requestBody passes a request's body on as long as its slot may be used, and
-// notes how reading the client's body went: a failure of the client
-// is not put down to the upstream, and a connection on which some of the body may
-// still come carries no further request. The transport reads the body on a
-// goroutine of its own.
-type requestBody struct {
-	io.ReadCloser
-	hold          *hold
-	trailer       http.Header // filled in when the body ends
-	failed, ended atomic.Bool
-	read          atomic.Int64 // bytes
+// finish sees every request out, also a panicking one.
+func (ex *exchange) finish(r *http.Request) {
+	v := recover()
+	if v != nil && v != http.ErrAbortHandler { //nolint:errorlint // a panic's value is compared as net/http does
+		ex.snapshot.cfg.Logger.Error("panic while serving a request", slog.String("panic", fmt.Sprint(v)),
+			ex.traceAttr(), slog.String("stack", string(debug.Stack())))
+		if !ex.wrote.Load() {
+			writeProblem(ex, r, problem{Status: http.StatusInternalServerError, Detail: "the gateway failed", Pool: ex.rec.Pool})
+			v = nil
+		}
+	}
+	rec := &ex.rec
+	if v != nil {
+		rec.Aborted = true
+		if rec.Outcome == admission.OutcomeAdmitted && !ex.clientGone && ex.ctx.Err() == nil {
+			rec.Outcome = admission.OutcomeUpstreamError
+		}
+	}
+	if !ex.admitted.IsZero() {
+		rec.Hold = time.Since(ex.admitted)
+	}
+	if cause := ex.hold.aborted(); cause != nil {
+		rec.Aborted = rec.Aborted || ex.hijacked
+		if rec.Aborted || rec.UpstreamStatus == 0 {
+			ex.logAborted(r, cause)
+		}
+	}
+	ex.cleanTrailers()
+	rec.Status, rec.Bytes, rec.RequestBytes = ex.status, ex.bytes, ex.body.read.Load()
+	if o := ex.snapshot.cfg.Observer; ex.route != nil && o != nil {
+		o.Done(rec)
+	}
+	ex.endTrace()
+	ex.logAccess(r)
+	if v != nil {
+		// net/http ends the connection, so that the client does not take a
+		// broken answer for a whole one, and says nothing.
+		panic(http.ErrAbortHandler)
+	}
 }
-
-// Read implements io.Reader.
-func (b *requestBody) Read(p []byte) (int, error) {
-	paced := b.hold.upload.least > 0
-	if paced {
-		b.hold.upload.begin(time.Since(b.hold.since))
-	}
-	n, err := b.ReadCloser.Read(p)
-	b.read.Add(int64(n))
-	if paced {
-		b.hold.upload.end(time.Since(b.hold.since), n, err != nil)
-	}
-	switch {
-	case err == nil:
-	case errors.Is(err, io.EOF):
-		removeUntrusted(b.trailer, true)
-		b.ended.Store(true)
-	default:
-		b.failed.Store(true)
-	}
-	b.hold.move()
-	if lost := b.hold.check(); lost != nil {
-		return 0, lost
-	}
-	return n, err
-}
-
-// unread reports whether the request has a body whose end has not been seen.
-func (b *requestBody) unread() bool { return b.ReadCloser != nil && !b.ended.Load() }

@@ -1,7 +1,6 @@
 package proxy
 
 import (
-	"cmp"
 	"context"
 	"errors"
 	"io"
@@ -9,24 +8,59 @@ import (
 	"maps"
 	"net"
 	"net/http"
+	"net/url"
 	"slices"
 	"strings"
+	"sync"
+	"sync/atomic"
 	"time"
 
+	"github.com/kgate/kgate/internal/admission"
 	"github.com/kgate/kgate/proxy/upstream"
 )
+
+// attempt is the request at one upstream.
+type attempt struct {
+	backend *backend
+	client  atomic.Pointer[upstream.Client] // backend's, for abort
+	out     outgoing
+	err     error   // why it gave no answer
+	verdict verdict // on the backend
+}
+
+// outgoing is the request as an upstream gets it.
+type outgoing struct {
+	request http.Request
+	url     url.URL
+	values  [10]string // of the fields that the gateway writes
+	used    int
+}
+
+// value returns s as the values of a field.
+func (o *outgoing) value(s string) []string {
+	if o.used == len(o.values) {
+		return []string{s}
+	}
+	o.values[o.used] = s
+	o.used++
+	return o.values[o.used-1 : o.used : o.used]
+}
+
+const copyBufferSize = 32 << 10
+
+// buffers are what answers are copied through.
+var buffers = sync.Pool{New: func() any { return new([copyBufferSize]byte) }}
 
 // forward sends the request to an upstream and copies the answer. When it
 // returns, the upstream has nothing more to do with the request. While no
 // connection can be made, and so nothing of the request was sent, it goes to the
 // next upstream, with the same slot.
-func (s *snapshot) forward(ex *exchange, r *http.Request) {
-	ex.rec.Outcome = OutcomeAdmitted
+func (ex *exchange) forward(r *http.Request) {
+	ex.rec.Outcome = admission.OutcomeAdmitted
+	ex.unread = unreadBody{}
 	if r.Body != nil && r.Body != http.NoBody {
 		ex.body.ReadCloser, ex.body.hold, ex.body.trailer = r.Body, &ex.hold, r.Trailer
 		r.Body = &ex.body
-		ex.hold.upload.least = ex.route.target.MinUpload
-		ex.hold.upload.over = cmp.Or(ex.hold.idle, defaultUploadWindow)
 		// By default net/http reads an HTTP/1.1 request's body before it sends
 		// the answer: an upstream's early "413" would wait, slot in hand, for a
 		// slow upload. Not supported means HTTP/2, which needs no such thing.
@@ -36,36 +70,31 @@ func (s *snapshot) forward(ex *exchange, r *http.Request) {
 		ex.watch()
 		defer ex.hold.end()
 	}
-	t := ex.route.target
+	b := ex.route.balancer
 	var tried []*backend
-	for u := t.pick(nil); u != nil; u = t.pick(tried) {
+	for u := b.pick(nil); u != nil; u = b.pick(tried) {
 		ex.rec.Retries = len(tried)
-		if connected := ex.try(r, t, u); connected {
+		ex.try(r, u)
+		if !ex.rec.DialFailed {
 			break
 		}
 		tried = append(tried, u)
 	}
 	switch {
-	case ex.upstream == nil:
-		s.refuse(ex, r, t, t.downRefusal())
-	case ex.failure != nil:
+	case ex.attempt.backend == nil:
+		ex.refuse(r, b.downRefusal())
+	case ex.attempt.err != nil:
 		ex.answerFailure(r)
 	}
 }
 
-// downRefusal is for requests of a target whose upstreams all fail their checks.
-// They get no slot, or give it back: none is held for what may not come.
-func (t *target) downRefusal() *Refusal {
-	return &Refusal{Reason: ReasonUpstreamDown, RetryAfter: t.Health.Interval}
-}
-
-// try sends the request to one upstream and copies its answer. It reports false if
-// no connection could be made: then it may go to another.
-func (ex *exchange) try(r *http.Request, t *target, u *backend) (connected bool) {
-	ex.upstream, ex.failure, ex.verdict = u, nil, verdictNone
-	ex.client.Store(u.client)
+// try sends the request to one upstream and copies its answer.
+func (ex *exchange) try(r *http.Request, u *backend) {
+	at := &ex.attempt
+	at.backend, at.err, at.verdict = u, nil, verdictNone
+	at.client.Store(u.client)
 	ex.rec.Upstream, ex.rec.DialFailed = u.name, false
-	defer func() { t.done(u, ex.verdict, ex.failure) }()
+	defer func() { ex.route.balancer.done(u, at.verdict, at.err) }()
 	out := ex.outgoing(r)
 	res, err := u.requests.RoundTrip(out, ex)
 	if err == nil {
@@ -76,7 +105,6 @@ func (ex *exchange) try(r *http.Request, t *target, u *backend) (connected bool)
 	} else if res.ProtoMajor == 1 { // of HTTP/2, net/http may still look at it
 		recycle(out.Header)
 	}
-	return !ex.rec.DialFailed
 }
 
 var _ upstream.Caller = (*exchange)(nil)
@@ -84,10 +112,19 @@ var _ upstream.Caller = (*exchange)(nil)
 // Check implements upstream.Caller.
 func (ex *exchange) Check() error { return ex.hold.check() }
 
+// Connected implements upstream.Caller.
+func (ex *exchange) Connected(reused bool) {
+	if reused {
+		ex.rec.ReusedConns++
+	} else {
+		ex.rec.NewConns++
+	}
+}
+
 // Informational implements upstream.Caller: it passes such an answer on.
 func (ex *exchange) Informational(status int, header http.Header) error {
 	h := ex.Header()
-	copyHeader(h, header)
+	copyEndToEnd(h, header)
 	ex.WriteHeader(status)
 	clear(h) // they are no part of the final answer
 	return nil
@@ -106,23 +143,26 @@ func (ex *exchange) answer(out *http.Request, res *http.Response) error {
 		return cause
 	}
 	ex.hold.move()
-	ex.verdict = verdictGood
+	ex.attempt.verdict = verdictGood
 	ex.rec.FirstByte = time.Since(ex.admitted)
 	ex.rec.UpstreamStatus = res.StatusCode
 	if res.StatusCode == http.StatusSwitchingProtocols {
 		return ex.upgrade(out, res)
 	}
-	removeHopByHop(res.Header)
-	ex.cleanResponse(res)
+	removeReserved(res.Trailer)
+	removeNamed(res.Header, res.Header["Connection"])
 	announced := len(res.Trailer)
-	if announced > 0 && ex.overHTTP1 && out.Method != http.MethodHead {
+	if announced > 0 && ex.http1 && out.Method != http.MethodHead {
 		// As in outgoing: only chunks can have trailers behind them.
 		res.ContentLength = -1
 		res.Header.Del("Content-Length")
 	}
 	ex.remaining = res.ContentLength
 	header := ex.Header()
-	copyHeader(header, res.Header)
+	if _, ok := res.Header["Content-Type"]; !ok {
+		header["Content-Type"] = nil // else net/http would guess one
+	}
+	copyEndToEnd(header, res.Header)
 	if announced > 0 {
 		header.Add("Trailer", strings.Join(slices.Sorted(maps.Keys(res.Trailer)), ", "))
 	}
@@ -156,6 +196,9 @@ func (ex *exchange) copyBody(res *http.Response) error {
 	buf := buffers.Get().(*[copyBufferSize]byte)
 	defer buffers.Put(buf)
 	for {
+		if done, err := ex.splice(res.Body); done {
+			return err
+		}
 		n, err := res.Body.Read(buf[:])
 		if n > 0 {
 			if _, werr := ex.Write(buf[:n]); werr != nil {
@@ -177,10 +220,18 @@ func (ex *exchange) copyBody(res *http.Response) error {
 	}
 }
 
+// cleanTrailers removes from the trailers of an answer what only the gateway may
+// say. They have come when the answer has ended.
+func (ex *exchange) cleanTrailers() {
+	if ex.rec.UpstreamStatus != 0 && ex.remaining < 0 { // of no known length: it may have some
+		removeReserved(ex.Header())
+	}
+}
+
 // upstreamFailed finds out whose fault it is that no answer came, and leaves the
 // answer to forward.
 func (ex *exchange) upstreamFailed(r *http.Request, err error) {
-	ex.failure = err
+	ex.attempt.err = err
 	if errors.Is(err, upstream.ErrLapsed) || ex.hold.check() != nil {
 		ex.hold.abort(errLost) // unless it already was, for another reason
 	}
@@ -194,13 +245,13 @@ func (ex *exchange) upstreamFailed(r *http.Request, err error) {
 	var dial *upstream.DialError
 	ex.rec.DialFailed = errors.As(err, &dial)
 	if ex.rec.DialFailed || !isTimeout(err) {
-		ex.verdict = verdictFailed
+		ex.attempt.verdict = verdictFailed
 	}
 	level := slog.LevelDebug
-	if ex.handler.failures.First(ex.rec.Pool + " " + ex.rec.Upstream) {
+	if ex.snapshot.failures.First(ex.rec.Pool + " " + ex.rec.Upstream) {
 		level = slog.LevelWarn // one of each upstream and minute; the metrics count all
 	}
-	ex.handler.cfg.Logger.LogAttrs(r.Context(), level, "upstream failed", slog.String("pool", ex.rec.Pool),
+	ex.snapshot.cfg.Logger.LogAttrs(r.Context(), level, "upstream failed", slog.String("pool", ex.rec.Pool),
 		slog.String("upstream", ex.rec.Upstream), ex.traceAttr(), slog.Any("error", err))
 }
 
@@ -213,18 +264,17 @@ func (ex *exchange) answerFailure(r *http.Request) {
 		ex.answerAborted(r, cause)
 		return
 	case r.Context().Err() != nil:
-		ex.clientGone = true
-		writeClientGone(ex, r)
+		ex.answerClientGone()
 		return
 	case ex.body.failed.Load():
 		p.Status, p.Detail = http.StatusBadRequest, "the request's body could not be read"
-	case errors.As(ex.failure, &invalid):
+	case errors.As(ex.attempt.err, &invalid):
 		p.Status, p.Detail = http.StatusBadRequest, "the request cannot be passed on: "+invalid.Detail
-	case isTimeout(ex.failure):
-		ex.rec.Outcome = OutcomeUpstreamError
+	case isTimeout(ex.attempt.err):
+		ex.rec.Outcome = admission.OutcomeUpstreamError
 		p.Status, p.Detail = http.StatusGatewayTimeout, "the upstream did not answer in time"
 	default:
-		ex.rec.Outcome = OutcomeUpstreamError
+		ex.rec.Outcome = admission.OutcomeUpstreamError
 	}
 	writeProblem(ex, r, p)
 }

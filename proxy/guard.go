@@ -27,25 +27,25 @@ func newPseudonym() string {
 }
 
 // guard answers a request that must not be routed, and reports whether it has.
-func (s *snapshot) guard(w http.ResponseWriter, r *http.Request) (answered bool) {
+func (ex *exchange) guard(r *http.Request) (answered bool) {
 	switch {
 	case countFields(r.Header) > maxFields:
-		writeProblem(w, r, problem{
+		writeProblem(ex, r, problem{
 			Status: http.StatusRequestHeaderFieldsTooLarge, Detail: "the request has more than " + strconv.Itoa(maxFields) + " header fields",
 		})
 	case r.Method == http.MethodConnect:
-		w.Header().Set("Allow", ownMethods)
-		writeProblem(w, r, problem{Status: http.StatusMethodNotAllowed, Detail: "this is a gateway, it opens no tunnels"})
+		ex.Header().Set("Allow", ownMethods)
+		writeProblem(ex, r, problem{Status: http.StatusMethodNotAllowed, Detail: "this is a gateway, it opens no tunnels"})
 	case r.URL.Path == "*": // net/http answers OPTIONS
-		writeProblem(w, r, problem{Status: http.StatusBadRequest, Detail: `only OPTIONS may ask for "*"`})
+		writeProblem(ex, r, problem{Status: http.StatusBadRequest, Detail: `only OPTIONS may ask for "*"`})
 	case hasDotSegment(r.URL.Path):
-		writeProblem(w, r, problem{Status: http.StatusBadRequest, Detail: `the path contains "." or ".." segments`})
-	case hasPassed(r.Header["Via"], s.pseudonym):
-		writeProblem(w, r, problem{
+		writeProblem(ex, r, problem{Status: http.StatusBadRequest, Detail: `the path contains "." or ".." segments`})
+	case hasPassed(r.Header["Via"], ex.snapshot.pseudonym):
+		writeProblem(ex, r, problem{
 			Status: http.StatusLoopDetected, Detail: "the request has come through this gateway before: an upstream leads back to it",
 		})
 	case mustNotForward(r):
-		s.answerLast(w, r)
+		ex.answerLast(r)
 	default:
 		return false
 	}
@@ -94,26 +94,26 @@ func mustNotForward(r *http.Request) bool {
 
 // answerLast answers a request that has come to the last of its hops here. What a
 // TRACE would be answered with, the gateway keeps to itself: it may hold secrets.
-func (s *snapshot) answerLast(w http.ResponseWriter, r *http.Request) {
-	allow := s.routes.allow(r)
+func (ex *exchange) answerLast(r *http.Request) {
+	allow := ex.snapshot.routes.allow(r)
 	if allow == "" {
 		allow = ownMethods
 	}
-	w.Header().Set("Allow", allow)
+	ex.Header().Set("Allow", allow)
 	if r.Method == http.MethodTrace {
-		writeProblem(w, r, problem{Status: http.StatusMethodNotAllowed, Detail: "this gateway answers no TRACE itself"})
+		writeProblem(ex, r, problem{Status: http.StatusMethodNotAllowed, Detail: "this gateway answers no TRACE itself"})
 		return
 	}
-	w.Header().Set("Content-Length", "0")
-	w.WriteHeader(http.StatusOK)
+	ex.Header().Set("Content-Length", "0")
+	ex.WriteHeader(http.StatusOK)
 }
 
 // noRoute answers a request that no route takes.
-func (s *snapshot) noRoute(w http.ResponseWriter, r *http.Request) {
-	if allow := s.routes.allow(r); allow != "" {
-		w.Header().Set("Allow", allow)
-		writeProblem(w, r, problem{Status: http.StatusMethodNotAllowed, Detail: "no route takes this method here; " + allow + " are taken"})
+func (ex *exchange) noRoute(r *http.Request) {
+	if allow := ex.snapshot.routes.allow(r); allow != "" {
+		ex.Header().Set("Allow", allow)
+		writeProblem(ex, r, problem{Status: http.StatusMethodNotAllowed, Detail: "no route takes this method here; " + allow + " are taken"})
 		return
 	}
-	writeProblem(w, r, problem{Status: http.StatusNotFound, Detail: "no route matches this request"})
+	writeProblem(ex, r, problem{Status: http.StatusNotFound, Detail: "no route matches this request"})
 }

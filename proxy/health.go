@@ -64,7 +64,7 @@ func (h Health) check() []string {
 
 func (h Health) checks() bool { return h.Path != "" }
 
-// health is what an upstream is known for. It is guarded by group.mu.
+// health is what an upstream is known for. It is guarded by balancer.mu.
 type health struct {
 	bad      bool
 	requests int       // that failed, in a row
@@ -140,17 +140,14 @@ func (s *health) failing(times int, cfg Health) (changed bool) {
 }
 
 // startChecks has the upstream checked until endChecks.
-func (g *group) startChecks(u *backend, cfg Health) {
+func (b *balancer) startChecks(u *backend, cfg Health) {
 	if !cfg.checks() {
 		return
 	}
-	// A connection of its own for each check: one that is kept would hide an
-	// upstream that takes no new ones.
-	tr := newTransport(u.scheme, u.transport)
-	tr.DisableKeepAlives = true
-	client := &http.Client{Transport: tr, Timeout: cfg.Timeout, CheckRedirect: func(*http.Request, []*http.Request) error {
-		return http.ErrUseLastResponse
-	}}
+	client := &http.Client{
+		Transport: newCheckTransport(u.scheme, u.transport), Timeout: cfg.Timeout,
+		CheckRedirect: func(*http.Request, []*http.Request) error { return http.ErrUseLastResponse },
+	}
 	path, query, _ := strings.Cut(cfg.Path, "?")
 	url := u.url.JoinPath(path)
 	url.RawQuery = query
@@ -162,7 +159,7 @@ func (g *group) startChecks(u *backend, cfg Health) {
 		for {
 			began := time.Now()
 			if err := probe(ctx, client, url.String()); ctx.Err() == nil {
-				g.checked(u, err)
+				b.checked(u, err)
 			}
 			select {
 			case <-tick.C:

@@ -14,6 +14,7 @@ import (
 	"testing/synctest"
 	"time"
 
+	"github.com/kgate/kgate/internal/admission"
 	"github.com/kgate/kgate/proxy/upstream"
 )
 
@@ -48,74 +49,15 @@ func awaitLine(t testing.TB, lines <-chan string, text string) {
 	}
 }
 
-// TestNextUpstream: a request that cannot be delivered goes to the next upstream,
-// body and all, on the same slot; when there is none left it fails.
-func TestNextUpstream(t *testing.T) {
-	alive := startHandler(t, func(w http.ResponseWriter, r *http.Request) { _, _ = io.Copy(w, r.Body) })
-	alive.Path = "/base"
-	g := newGateway(t, 1, http.NotFoundHandler(), func(c *Config) {
-		c.Pools[0].Upstreams = []*url.URL{refusing(1), alive, refusing(2)}
-	})
-	for i := range 10 {
-		c := g.dial()
-		c.send("PUT /x HTTP/1.1\r\nHost: h\r\nContent-Length: 5\r\nExpect: 100-continue\r\n\r\n")
-		if res := c.response(); res.StatusCode != 100 {
-			t.Fatalf("request %d: status %d, want 100", i, res.StatusCode)
-		}
-		c.send("hello")
-		res := c.response()
-		if b, _ := io.ReadAll(res.Body); res.StatusCode != 200 || string(b) != "hello" {
-			t.Fatalf("request %d: status %d, body %q", i, res.StatusCode, b)
-		}
-		if rec := g.records.next(t); rec.Upstream != alive.Host || rec.DialFailed || rec.Outcome != OutcomeAdmitted {
-			t.Errorf("record %+v", rec)
-		}
-		_ = c.Close()
-	}
-	if admitted := len(g.records.admitted); admitted != 10 {
-		t.Errorf("%d slots for 10 requests", admitted)
-	}
-
-	g = newGateway(t, 1, http.NotFoundHandler(), func(c *Config) {
-		c.Pools[0].Upstreams = []*url.URL{refusing(1), refusing(2)}
-	})
-	for range 5 { // they have long been unhealthy: without checks they are tried all the same
-		res := g.do(g.request("GET", "/"))
-		_ = res.Body.Close()
-		if rec := g.records.next(t); res.StatusCode != 502 || !rec.DialFailed || rec.Outcome != OutcomeUpstreamError {
-			t.Errorf("status %d, record %+v", res.StatusCode, rec)
-		}
-	}
-}
-
-// TestNotSentTwice: what an upstream has begun to read goes to no other one.
-func TestNotSentTwice(t *testing.T) {
-	var hits atomic.Int32
-	breaks := func(http.ResponseWriter, *http.Request) {
-		hits.Add(1)
-		panic(http.ErrAbortHandler)
-	}
-	g := newGateway(t, 1, http.NotFoundHandler(), func(c *Config) {
-		c.Pools[0].Upstreams = []*url.URL{startHandler(t, breaks), startHandler(t, breaks)}
-	})
-	for i, method := range []string{"GET", "POST"} {
-		res := g.do(g.request(method, "/"))
-		_ = res.Body.Close()
-		if n := hits.Load(); res.StatusCode != 502 || n != int32(i+1) {
-			t.Errorf("%s: status %d, %d upstreams have seen it", method, res.StatusCode, n)
-		}
-	}
-}
-
 // TestPassedOver: failures in a row have an upstream passed over, all others in
 // between and after do not; it gets one request per interval until one is
 // answered.
 func TestPassedOver(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		const first, second = 0, 1
-		ups := []*backend{{from: "first"}, {from: "second"}}
+		ups := []*backend{{configured: "first"}, {configured: "second"}}
 		var log bytes.Buffer
-		g := &group{upstreams: ups, health: Health{}.withDefaults(), logger: slog.New(slog.NewTextHandler(&log, nil))}
+		g := &balancer{backends: ups, policy: Health{}.withDefaults(), logger: slog.New(slog.NewTextHandler(&log, nil))}
 		// expect picks ten times, and wants so many of them to be the first.
 		expect := func(want int) {
 			t.Helper()
@@ -246,9 +188,9 @@ func TestChecks(t *testing.T) {
 		t.Helper()
 		for range down + admitted { // a slot is free before its request's record is there: in any order
 			switch rec := g.records.next(t); {
-			case rec.Outcome == OutcomeUpstreamDown && rec.Upstream == "":
+			case rec.Outcome == admission.UpstreamDown.Outcome() && rec.Upstream == "":
 				down--
-			case rec.Outcome == OutcomeAdmitted:
+			case rec.Outcome == admission.OutcomeAdmitted:
 				admitted--
 			default:
 				t.Errorf("record %+v", rec)
@@ -358,7 +300,7 @@ func TestSuspected(t *testing.T) {
 // TestInvalidRequest: a request that cannot be sent is its client's fault.
 func TestInvalidRequest(t *testing.T) {
 	g := newGateway(t, 1, http.NotFoundHandler())
-	g.handler.current.Load().targets[0].upstreams[0].requests = without{invalidTransport{}}
+	g.handler.current.Load().balancers["p"].backends[0].requests = without{invalidTransport{}}
 	for range 5 {
 		if got := g.answer("/"); !strings.HasPrefix(got, "400") || !strings.Contains(got, "planted") {
 			t.Errorf("got %q", got)

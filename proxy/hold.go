@@ -1,6 +1,7 @@
 package proxy
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"io"
@@ -10,6 +11,8 @@ import (
 	"sync"
 	"sync/atomic"
 	"time"
+
+	"github.com/kgate/kgate/internal/admission"
 )
 
 // abortCause is why an admitted request is broken off by the gateway: as the log and
@@ -65,6 +68,12 @@ type hold struct {
 	timer *time.Timer
 	cause *abortCause // set once, by what broke the request off
 	over  bool
+}
+
+// limit says what the request has, and for how long its pool lets it.
+func (h *hold) limit(slot Slot, pool *Pool) {
+	h.slot, h.max, h.idle = slot, pool.HoldMax, pool.HoldIdle
+	h.upload.least, h.upload.over = pool.MinUpload, cmp.Or(pool.HoldIdle, defaultUploadWindow)
 }
 
 // begin starts the watch. The slot may turn out to be lost already.
@@ -189,15 +198,15 @@ func (h *hold) check() error {
 // watch breaks the exchange off when its slot is lost or held too long, until
 // hold.end.
 func (ex *exchange) watch() {
-	if client, _ := connOf(&ex.ctx); client != nil && ex.overHTTP1 && ex.hold.idle > 0 {
-		ex.hold.client = client.raw
+	if ex.conn != nil && ex.http1 && ex.hold.idle > 0 {
+		ex.hold.client = ex.conn.raw
 	}
 	ex.hold.begin(ex.abort)
 }
 
 // abort is the hold's cut.
 func (ex *exchange) abort(cause *abortCause) {
-	if client := ex.client.Load(); client != nil {
+	if client := ex.attempt.client.Load(); client != nil {
 		client.EndLapsed()
 	}
 	ex.ctx.cancel(cause)
@@ -219,20 +228,20 @@ func (ex *exchange) abort(cause *abortCause) {
 func (ex *exchange) answerAborted(r *http.Request, cause *abortCause) {
 	switch cause {
 	case errLost:
-		ex.rec.Outcome = OutcomeIsolated
-		writeRefusalDetail(ex, r, ex.rec.Pool, &Refusal{Reason: ReasonIsolated}, cause.detail)
+		ex.rec.Outcome = admission.Isolated.Outcome()
+		writeRefusalDetail(ex, r, ex.rec.Pool, &admission.Refusal{Reason: admission.Isolated}, cause.detail)
 	case errMinUpload, errStalled:
 		writeProblem(ex, r, problem{Status: http.StatusRequestTimeout, Detail: cause.detail, Pool: ex.rec.Pool})
 	default:
-		ex.rec.Outcome = OutcomeUpstreamError
+		ex.rec.Outcome = admission.OutcomeUpstreamError
 		writeProblem(ex, r, problem{Status: http.StatusGatewayTimeout, Detail: cause.detail, Pool: ex.rec.Pool})
 	}
 }
 
 // logAborted says why an admitted request came to an early end. There are at most
 // as many such lines as slots.
-func (s *snapshot) logAborted(ex *exchange, r *http.Request, cause *abortCause) {
-	s.cfg.Logger.LogAttrs(context.WithoutCancel(r.Context()), slog.LevelWarn, "request broken off",
+func (ex *exchange) logAborted(r *http.Request, cause *abortCause) {
+	ex.snapshot.cfg.Logger.LogAttrs(context.WithoutCancel(r.Context()), slog.LevelWarn, "request broken off",
 		slog.String("cause", cause.cause),
 		slog.String("pool", ex.rec.Pool),
 		slog.String("upstream", ex.rec.Upstream),

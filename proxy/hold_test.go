@@ -13,6 +13,7 @@ import (
 	"testing/synctest"
 	"time"
 
+	"github.com/kgate/kgate/internal/admission"
 	"github.com/kgate/kgate/proxy/upstream"
 )
 
@@ -102,14 +103,14 @@ func TestHoldLimits(t *testing.T) {
 				if err != nil {
 					t.Fatal(err)
 				}
-				h.current.Load().targets[0].upstreams[0].requests = tt.upstream
+				h.current.Load().balancers["p"].backends[0].requests = tt.upstream
 				w := httptest.NewRecorder()
 				serve(h, w, httptest.NewRequest("GET", "/", nil))
 				rec := records.next(t)
 				if rec.Hold != tt.hold || rec.Status != tt.status || rec.Aborted != tt.aborted {
 					t.Errorf("record %+v", rec)
 				}
-				if want := map[int]Outcome{200: OutcomeAdmitted, 504: OutcomeUpstreamError}[tt.status]; rec.Outcome != want {
+				if want := map[int]admission.Outcome{200: admission.OutcomeAdmitted, 504: admission.OutcomeUpstreamError}[tt.status]; rec.Outcome != want {
 					t.Errorf("outcome %v, want %v", rec.Outcome, want)
 				}
 				if s := log.String(); tt.cause == "" && s != "" || !strings.Contains(s, tt.cause) {
@@ -236,7 +237,7 @@ func TestHoldEnds(t *testing.T) {
 		for _, ended := range []bool{true, false} {
 			cuts := 0
 			sem := newSemaphore(t, 1)
-			slot, err := sem.Acquire(t.Context(), Ask{Pool: "p"})
+			slot, err := sem.Acquire(t.Context(), admission.Request{Pool: "p"})
 			if err != nil {
 				t.Fatal(err)
 			}

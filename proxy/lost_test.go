@@ -11,6 +11,8 @@ import (
 	"sync"
 	"testing"
 	"time"
+
+	"github.com/kgate/kgate/internal/admission"
 )
 
 // safeBuffer takes a log.
@@ -50,7 +52,7 @@ func overTLS(t *testing.T, h2 bool, handler http.Handler) func(*Config) {
 
 // openConns returns how many connections to its upstream the pool keeps.
 func (g *gateway) openConns() int {
-	return g.handler.current.Load().targets[0].upstreams[0].client.Open()
+	return g.handler.current.Load().balancers["p"].backends[0].client.Open()
 }
 
 func awaitGone(t *testing.T, gone <-chan struct{}) {
@@ -100,7 +102,7 @@ func TestLostBeforeHeader(t *testing.T) {
 			}
 			awaitGone(t, gone)
 			g.sem.await(0, 0)
-			if rec := g.records.next(t); rec.Outcome != OutcomeIsolated || rec.Status != 503 || rec.Aborted || rec.UpstreamStatus != 0 {
+			if rec := g.records.next(t); rec.Outcome != admission.Isolated.Outcome() || rec.Status != 503 || rec.Aborted || rec.UpstreamStatus != 0 {
 				t.Errorf("record %+v", rec)
 			}
 			if s := log.String(); strings.Count(s, `msg="request broken off" cause="the slot was lost" pool=p`) != 1 || strings.Contains(s, "secret") {
@@ -171,7 +173,7 @@ func TestLostInDownload(t *testing.T) {
 		if _, err := io.Copy(io.Discard, res.Body); err == nil {
 			t.Errorf("reads %v: the answer looks whole", reads)
 		}
-		if rec := g.records.next(t); rec.Outcome != OutcomeAdmitted || !rec.Aborted || rec.Status != 200 {
+		if rec := g.records.next(t); rec.Outcome != admission.OutcomeAdmitted || !rec.Aborted || rec.Status != 200 {
 			t.Errorf("reads %v: record %+v", reads, rec)
 		}
 	}
@@ -198,7 +200,7 @@ func TestLostInUpload(t *testing.T) {
 		}
 		awaitGone(t, gone)
 		g.sem.await(0, 0)
-		if rec := g.records.next(t); rec.Outcome != OutcomeIsolated || rec.Status != 503 {
+		if rec := g.records.next(t); rec.Outcome != admission.Isolated.Outcome() || rec.Status != 503 {
 			t.Errorf("%s: record %+v", scheme, rec)
 		}
 	}
@@ -258,7 +260,7 @@ func TestLostUpgrade(t *testing.T) {
 		awaitGone(t, gone)
 		g.sem.await(0, 0)
 		_, _ = io.Copy(io.Discard, c.br) // ends, or fails at its deadline
-		if rec := g.records.next(t); rec.Outcome != OutcomeAdmitted || !rec.Aborted || rec.Status != 101 || rec.Hold > patience/2 {
+		if rec := g.records.next(t); rec.Outcome != admission.OutcomeAdmitted || !rec.Aborted || rec.Status != 101 || rec.Hold > patience/2 {
 			t.Errorf("reads %v: record %+v", reads, rec)
 		}
 	}

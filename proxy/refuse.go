@@ -1,11 +1,14 @@
 package proxy
 
 import (
+	"errors"
 	"fmt"
+	"log/slog"
 	"net/http"
 	"strconv"
 	"time"
 
+	"github.com/kgate/kgate/internal/admission"
 	"github.com/kgate/kgate/internal/problems"
 )
 
@@ -16,43 +19,83 @@ const statusClientGone = 499
 // problem is the body of an answer that the gateway gives itself.
 type problem = problems.Details
 
-var refusalDetails = map[Reason]string{
-	ReasonQueueFull:    "the line of this pool is full",
-	ReasonTimeout:      "no slot became free in time",
-	ReasonDraining:     "this gateway is being taken out of service",
-	ReasonIsolated:     "this gateway has lost touch with the others and may not admit requests",
-	ReasonUpstreamDown: "no upstream of this pool passes its health check",
-	ReasonClientLimit:  "this client has as many requests or tickets here as it may",
-	ReasonCancelled:    "an operator has taken this request out of the line",
+// admit gets the request a slot: that of the ticket it brings, or the next one
+// in the pool's line, at most for the pool's or the client's time.
+func (ex *exchange) admit(r *http.Request, pool *Pool) (Slot, error) {
+	s := ex.snapshot
+	if ids, ok := r.Header[ticketHeader]; ok {
+		return s.redeem(r, pool.Name, ids)
+	}
+	if pool.Tickets && prefersTicket(r.Header) {
+		return ex.admitOrTicket(r, pool)
+	}
+	ex.info = admission.RequestInfo{Method: r.Method, Path: r.URL.Path, Remote: clientAddr(r, s.cfg.TrustedProxies), Trace: ex.rec.TraceID}
+	req := admission.Request{Pool: pool.Name, Span: ex.spanBytes(), Info: &ex.info}
+	if pool.TellClients {
+		req.Client = s.clientKey(r, pool)
+	}
+	req.Wait, ex.prefer = queueTimeout(pool.QueueTimeout, r.Header)
+	return s.cfg.Admitter.Acquire(r.Context(), req)
+}
+
+// refuse answers a request of a pool that was not admitted.
+func (ex *exchange) refuse(r *http.Request, err error) {
+	if errors.Is(err, admission.ErrUnknownPool) || errors.Is(err, admission.ErrElsewhere) {
+		// The pool is not agreed on yet, or its ticket is with a gateway that does not
+		// answer: both pass.
+		err = &admission.Refusal{Reason: admission.Isolated}
+	}
+	var refusal *admission.Refusal
+	var ticket *ticketError
+	switch {
+	case r.Context().Err() != nil:
+		ex.rec.Outcome = admission.OutcomeClientGone
+		ex.answerClientGone()
+	case errors.As(err, &refusal):
+		ex.rec.Outcome, ex.rec.Grant.Position = refusal.Reason.Outcome(), refusal.Position
+		writeRefusal(ex, r, ex.rec.Pool, refusal)
+	case errors.As(err, &ticket):
+		writeProblem(ex, r, problem{Status: ticket.status, Detail: ticket.detail, Pool: ex.rec.Pool})
+	default:
+		ex.snapshot.cfg.Logger.Error("admission failed", slog.String("pool", ex.rec.Pool), ex.traceAttr(), slog.Any("error", err))
+		ex.rec.Outcome = admission.Isolated.Outcome()
+		writeProblem(ex, r, problem{Status: http.StatusInternalServerError, Detail: "admission failed", Pool: ex.rec.Pool})
+	}
+}
+
+// answerClientGone ends a request whose client has left. Usually nobody reads
+// it; a client that has only closed its sending side gets to know why.
+func (ex *exchange) answerClientGone() {
+	ex.clientGone = true
+	if ex.http1 { // in HTTP/2 it would end the connection for other requests too
+		ex.Header().Set("Connection", "close")
+	}
+	ex.WriteHeader(statusClientGone)
 }
 
 // writeRefusal answers a request that was not admitted.
-func writeRefusal(w http.ResponseWriter, r *http.Request, pool string, refusal *Refusal) {
-	detail, ok := refusalDetails[refusal.Reason]
-	if !ok {
-		detail = "the gateway does not admit this request"
-	}
-	writeRefusalDetail(w, r, pool, refusal, detail)
+func writeRefusal(w http.ResponseWriter, r *http.Request, pool string, refusal *admission.Refusal) {
+	writeRefusalDetail(w, r, pool, refusal, refusal.Reason.Detail())
 }
 
-func writeRefusalDetail(w http.ResponseWriter, r *http.Request, pool string, refusal *Refusal, detail string) {
+func writeRefusalDetail(w http.ResponseWriter, r *http.Request, pool string, refusal *admission.Refusal, detail string) {
 	seconds := retryAfterSeconds(refusal.RetryAfter)
 	h := w.Header()
 	h.Set("Retry-After", strconv.Itoa(seconds))
 	h.Set("Kgate-Refusal", string(refusal.Reason))
 	if refusal.Limit > 0 {
 		policy := pool
-		if refusal.Reason == ReasonClientLimit {
+		if refusal.Reason == admission.ClientLimit {
 			policy += "/client"
 		}
 		h.Set("RateLimit-Policy", fmt.Sprintf(`"%s";q=%d;qu="concurrent-requests"`, policy, refusal.Limit))
 		h.Set("RateLimit", fmt.Sprintf(`"%s";r=0;t=%d`, policy, seconds))
 	}
-	if refusal.Reason == ReasonDraining {
+	if refusal.Reason == admission.Draining {
 		h.Set("Connection", "close") // the next request is to go to another gateway
 	}
 	writeProblem(w, r, problem{
-		Status:     refusal.Reason.status(),
+		Status:     refusal.Reason.Status(),
 		Detail:     detail,
 		Pool:       pool,
 		Reason:     string(refusal.Reason),

@@ -8,6 +8,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/kgate/kgate/internal/admission"
 	"github.com/kgate/kgate/internal/problems"
 )
 
@@ -15,17 +16,17 @@ import (
 func TestRefusals(t *testing.T) {
 	g := newGateway(t, 1, http.NotFoundHandler())
 	for _, tt := range []struct {
-		refusal    Refusal
-		outcome    Outcome
+		refusal    admission.Refusal
+		outcome    admission.Outcome
 		retryAfter string
 		status     int
 	}{
-		{Refusal{Reason: ReasonQueueFull}, OutcomeQueueFull, "1", 503},
-		{Refusal{Reason: ReasonTimeout, RetryAfter: time.Millisecond, Position: 7}, OutcomeTimeout, "1", 503},
-		{Refusal{Reason: ReasonDraining, RetryAfter: 1001 * time.Millisecond, Limit: 8}, OutcomeDraining, "2", 503},
-		{Refusal{Reason: ReasonIsolated, RetryAfter: -time.Second}, OutcomeIsolated, "1", 503},
-		{Refusal{Reason: ReasonClientLimit, Limit: 5}, OutcomeClientLimit, "1", 429},
-		{Refusal{Reason: ReasonCancelled}, OutcomeCancelled, "1", 503},
+		{admission.Refusal{Reason: admission.QueueFull}, admission.QueueFull.Outcome(), "1", 503},
+		{admission.Refusal{Reason: admission.Timeout, RetryAfter: time.Millisecond, Position: 7}, admission.Timeout.Outcome(), "1", 503},
+		{admission.Refusal{Reason: admission.Draining, RetryAfter: 1001 * time.Millisecond, Limit: 8}, admission.Draining.Outcome(), "2", 503},
+		{admission.Refusal{Reason: admission.Isolated, RetryAfter: -time.Second}, admission.Isolated.Outcome(), "1", 503},
+		{admission.Refusal{Reason: admission.ClientLimit, Limit: 5}, admission.ClientLimit.Outcome(), "1", 429},
+		{admission.Refusal{Reason: admission.Cancelled}, admission.Cancelled.Outcome(), "1", 503},
 	} {
 		g.sem.refusal = &tt.refusal
 		for _, accept := range []string{"*/*", "text/plain"} {
@@ -54,10 +55,10 @@ func TestRefusals(t *testing.T) {
 			if policy+" "+limit != want[tt.refusal.Limit] {
 				t.Errorf("%v: RateLimit-Policy %q, RateLimit %q", tt.refusal, policy, limit)
 			}
-			if res.Close != (tt.refusal.Reason == ReasonDraining) {
+			if res.Close != (tt.refusal.Reason == admission.Draining) {
 				t.Errorf("%v: close %v", tt.refusal, res.Close)
 			}
-			if rec := g.records.next(t); rec.Outcome != tt.outcome || rec.Status != tt.status || rec.Entry.Position != tt.refusal.Position {
+			if rec := g.records.next(t); rec.Outcome != tt.outcome || rec.Status != tt.status || rec.Grant.Position != tt.refusal.Position {
 				t.Errorf("%v: record %+v", tt.refusal, rec)
 			}
 		}
@@ -80,7 +81,7 @@ func TestQueueTimeoutRefuses(t *testing.T) {
 			t.Errorf("Prefer %q: got %v %v", prefer, res.Status, res.Header)
 		}
 		rec := g.records.next(t)
-		if rec.Outcome != OutcomeTimeout || rec.Wait < minWait || rec.Wait > patience/2 {
+		if rec.Outcome != admission.Timeout.Outcome() || rec.Wait < minWait || rec.Wait > patience/2 {
 			t.Errorf("Prefer %q: record %+v", prefer, rec)
 		}
 		g.sem.await(1, 0)

@@ -96,13 +96,13 @@ func TestReloadKeepsUpstreams(t *testing.T) {
 	other := startHandler(t, func(http.ResponseWriter, *http.Request) {})
 	same := mustURL(t, g.upstream.URL)
 	g.answer("/")
-	before := g.handler.current.Load().targets[0].upstreams[0]
+	before := g.handler.current.Load().balancers["p"].backends[0]
 	for i := range 3 {
 		g.reload(func(c *Config) { c.Pools[0].Upstreams = []*url.URL{same, other}[:1+i%2] })
 		g.answer("/")
 		g.answer("/")
 	}
-	if now := g.handler.current.Load().targets[0].upstreams[0]; now != before {
+	if now := g.handler.current.Load().balancers["p"].backends[0]; now != before {
 		t.Error("an upstream that stays was begun anew")
 	}
 	if n := g.metered.conns.Load(); n != 1 {
@@ -144,7 +144,7 @@ func TestReloadUnderLoad(t *testing.T) {
 				c.Pools[0].Upstreams = [][]*url.URL{{same}, {other, same}, {other}}[i%3]
 				c.Pools[0].Transport.DialTimeout = time.Duration(1+i%2) * time.Second
 			})
-			for _, u := range g.handler.current.Load().targets[0].upstreams {
+			for _, u := range g.handler.current.Load().balancers["p"].backends {
 				seen[u] = true
 			}
 		}

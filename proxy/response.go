@@ -1,43 +1,77 @@
 package proxy
 
 import (
+	"bufio"
+	"net"
 	"net/http"
-	"strings"
+	"sync/atomic"
+	"time"
 )
 
-// cleanResponse takes out of an upstream's answer what is not the upstream's to say
-// to a client of the gateway, and keeps net/http from adding what it has not said.
-func (ex *exchange) cleanResponse(res *http.Response) {
-	removeReserved(res.Header)
-	removeReserved(res.Trailer)
-	if _, ok := res.Header["Content-Type"]; !ok {
-		ex.Header()["Content-Type"] = nil // else net/http would guess one
+// response is an answer as net/http takes it: what has been written of it, and which
+// deadlines its connection has (deadlines.go). It knows nothing of pools and upstreams.
+type response struct {
+	http.ResponseWriter
+	conn    *clientConn // nil: the server is not ours
+	http1   bool
+	http10  bool
+	chunked bool          // the request's body comes in chunks
+	stall   time.Duration // how long the client may leave the gateway waiting, once that is bounded
+	unread  unreadBody
+
+	wrote      atomic.Bool // the final header has been written
+	hijacked   bool        // the client's connection is an upgraded one
+	clientGone bool
+	status     int
+	bytes      int64 // of the body, that have been written
+	remaining  int64 // of the body, still to come, if their number is known
+}
+
+func newResponse(w http.ResponseWriter, r *http.Request, conn *clientConn, stall time.Duration) response {
+	return response{
+		ResponseWriter: w, conn: conn, stall: stall, unread: newUnreadBody(r),
+		http1: r.ProtoMajor == 1, http10: !r.ProtoAtLeast(1, 1), chunked: len(r.TransferEncoding) > 0,
 	}
 }
 
-// removeReserved removes what only the gateway may say in an answer: Kgate-*, by
-// which its own answers are known; and Alt-Svc, which would lead clients past it.
-func removeReserved(h http.Header) {
-	for name := range h {
-		bare := strings.TrimPrefix(name, http.TrailerPrefix)
-		if hasNamePrefix(bare, "Kgate") || bare == "Alt-Svc" {
-			delete(h, name)
-		}
+// Unwrap lets http.ResponseController reach the server's own writer.
+func (w *response) Unwrap() http.ResponseWriter { return w.ResponseWriter }
+
+// WriteHeader implements http.ResponseWriter. HTTP/1.0 has no informational answers.
+func (w *response) WriteHeader(status int) {
+	switch {
+	case status < 200 && w.http10:
+		return
+	case status >= 200 && w.wrote.CompareAndSwap(false, true):
+		w.status = status
+		w.answerUnread()
 	}
+	w.ResponseWriter.WriteHeader(status)
 }
 
-// cleanTrailers does the same when the answer has ended: its trailers have come.
-func (ex *exchange) cleanTrailers() {
-	if ex.rec.UpstreamStatus != 0 && ex.remaining < 0 { // of no known length: it may have some
-		removeReserved(ex.Header())
+// Write implements http.ResponseWriter. No byte that has come from the upstream
+// stays in a buffer here while the next one is awaited: a slow upstream with a
+// known length is a download that somebody watches. Answers of unknown length
+// are flushed by copyBody.
+func (w *response) Write(p []byte) (int, error) {
+	n, err := w.ResponseWriter.Write(p)
+	w.bytes += int64(n)
+	w.remaining -= int64(n)
+	if err == nil && w.remaining > 0 && n < copyBufferSize {
+		err = http.NewResponseController(w.ResponseWriter).Flush()
 	}
+	if err != nil {
+		w.clientGone = true
+	}
+	return n, err
 }
 
-// closeIfDraining tells the client that this gateway is going, so that the next
-// request goes to another one. In HTTP/2 net/http makes it a GOAWAY, which ends no
-// request.
-func (ex *exchange) closeIfDraining() {
-	if draining := ex.handler.cfg.Draining; draining != nil && draining() {
-		ex.Header().Set("Connection", "close")
+// Hijack takes the connection over for an upgrade.
+func (w *response) Hijack() (net.Conn, *bufio.ReadWriter, error) {
+	conn, brw, err := http.NewResponseController(w.ResponseWriter).Hijack()
+	if err == nil {
+		w.hijacked, w.status = true, http.StatusSwitchingProtocols
+		w.wrote.Store(true)
 	}
+	return conn, brw, err
 }

@@ -15,31 +15,36 @@ import (
 	"github.com/kgate/kgate/internal/httplist"
 )
 
-// hopByHop are the fields of a header that are for one connection (RFC 9110, section
-// 7.6.1), or were before there was Connection to say so.
-var hopByHop = []string{
-	"Connection", "Proxy-Connection", "Keep-Alive", "Proxy-Authenticate", "Proxy-Authorization",
-	"Te", "Trailer", "Transfer-Encoding", "Upgrade",
+// isHopByHop reports whether a field is for one connection (RFC 9110, section
+// 7.6.1), or was before there was Connection to say so.
+func isHopByHop(name string) bool {
+	switch name {
+	case "Connection", "Proxy-Connection", "Keep-Alive", "Proxy-Authenticate", "Proxy-Authorization",
+		"Te", "Trailer", "Transfer-Encoding", "Upgrade":
+		return true
+	}
+	return false
 }
 
-// removeHopByHop removes them, and those that Connection names.
-func removeHopByHop(h http.Header) {
-	for _, line := range h["Connection"] {
+// removeNamed removes the fields that the values of Connection name.
+func removeNamed(h http.Header, connection []string) {
+	for _, line := range connection {
 		for name := range strings.SplitSeq(line, ",") {
 			if name = textproto.TrimString(name); name != "" {
 				delete(h, http.CanonicalHeaderKey(name))
 			}
 		}
 	}
-	for _, name := range hopByHop {
-		delete(h, name)
-	}
 }
 
-// copyHeader adds the fields of from to those of to. Values are shared, and never
-// changed in place.
-func copyHeader(to, from http.Header) {
+// copyEndToEnd adds the fields of an answer to those of to, except what is for one
+// connection or not the upstream's to say. Values are shared, and never changed in
+// place.
+func copyEndToEnd(to, from http.Header) {
 	for name, values := range from {
+		if isHopByHop(name) || isReserved(name) {
+			continue
+		}
 		if have := to[name]; len(have) > 0 {
 			values = append(have[:len(have):len(have)], values...)
 		}
@@ -62,7 +67,7 @@ func recycle(h http.Header) {
 // outgoing returns the upstream's request, made of the client's. It is valid until
 // the next call.
 func (ex *exchange) outgoing(in *http.Request) *http.Request {
-	out, header := &ex.out.request, headers.Get().(http.Header)
+	out, header := &ex.attempt.out.request, headers.Get().(http.Header)
 	*out = *in
 	out.Header = header
 	out.Close = false
@@ -85,17 +90,17 @@ func (ex *exchange) outgoing(in *http.Request) *http.Request {
 // address fills in the URL at the present upstream. The gateway gives no meaning
 // to the query: it goes on as it came.
 func (ex *exchange) address(in *http.Request) {
-	to := &ex.out.url
+	to := &ex.attempt.out.url
 	*to = *in.URL
 	if ex.route.strip != "" {
 		stripPrefix(to, ex.route.strip)
 	}
-	base := ex.upstream.url
+	base := ex.attempt.backend.url
 	to.Scheme, to.Host, to.User = base.Scheme, base.Host, nil
 	if base.Path != "" {
 		joinPath(base, to)
 	}
-	ex.out.request.URL = to
+	ex.attempt.out.request.URL = to
 }
 
 // joinPath puts base's path before that of to, in both its forms.
@@ -117,18 +122,18 @@ func oneSlash(a, b string) string {
 
 // fillHeader fills in the header for the upstream.
 func (ex *exchange) fillHeader(header http.Header, in *http.Request) {
+	trusted := contains(ex.snapshot.cfg.TrustedProxies, in.RemoteAddr)
 	for name, values := range in.Header {
-		header[name] = values
+		if !isHopByHop(name) && !isUntrusted(name, trusted) && name != "Http2-Settings" {
+			header[name] = values
+		}
 	}
+	removeNamed(header, in.Header["Connection"])
 	upgrade := upgradeType(in.Header)
 	trailers := httpguts.HeaderValuesContainsToken(in.Header["Te"], "trailers")
-	removeHopByHop(header)
-	trusted := contains(ex.handler.cfg.TrustedProxies, in.RemoteAddr)
-	removeUntrusted(header, trusted)
-	delete(header, "Http2-Settings")
 
-	ex.out.used = 0
-	set := func(name, value string) { header[name] = ex.out.value(value) }
+	ex.attempt.out.used = 0
+	set := func(name, value string) { header[name] = ex.attempt.out.value(value) }
 	if trailers {
 		set("Te", "trailers")
 	}
@@ -143,16 +148,16 @@ func (ex *exchange) fillHeader(header http.Header, in *http.Request) {
 		set("User-Agent", "") // else net/http has one of its own
 	}
 	ex.setForwarded(set, in, trusted)
-	if ex.route.target.Fence {
+	if pool := ex.route.pool; pool != nil && pool.Fence {
 		if fence := ex.hold.slot.Fence(); fence != "" {
 			set("Kgate-Fence", fence)
 		}
 	}
 	ex.traceUpstream(header)
 	if before := header["Via"]; len(before) > 0 {
-		header["Via"] = append(before[:len(before):len(before)], ex.handler.via.of(in))
+		header["Via"] = append(before[:len(before):len(before)], ex.snapshot.via.of(in))
 	} else {
-		set("Via", ex.handler.via.of(in))
+		set("Via", ex.snapshot.via.of(in))
 	}
 }
 
@@ -164,7 +169,7 @@ func (ex *exchange) setForwarded(set func(name, value string), in *http.Request,
 	prior := in.Header["X-Forwarded-For"]
 	switch {
 	case err != nil: // then nothing is known
-		delete(ex.out.request.Header, "X-Forwarded-For")
+		delete(ex.attempt.out.request.Header, "X-Forwarded-For")
 	case trusted && len(prior) > 0:
 		set("X-Forwarded-For", strings.Join(prior, ", ")+", "+remote)
 	default:
@@ -213,16 +218,34 @@ func (v *viaValues) of(r *http.Request) string {
 	}
 }
 
-// removeUntrusted removes Kgate-*, Proxy (which CGI programs take for the address of
-// a proxy that they should use) and, unless the client is a trusted proxy,
-// what is left of X-Forwarded-*. An underscore is as good as a hyphen to
-// upstreams that turn headers into CGI variables.
+// isUntrusted reports whether a field of a client goes no further: Kgate-*, Proxy
+// (which CGI programs take for the address of a proxy that they should use) and,
+// unless the client is a trusted proxy, X-Forwarded-*. An underscore is as good as a
+// hyphen to upstreams that turn headers into CGI variables.
+func isUntrusted(name string, trusted bool) bool {
+	return hasNamePrefix(name, "Kgate") || name == "Proxy" || !trusted && hasNamePrefix(name, "X-Forwarded")
+}
+
+// removeUntrusted removes such fields from a trailer.
 func removeUntrusted(h http.Header, trusted bool) {
 	for name := range h {
-		switch {
-		case hasNamePrefix(name, "Kgate"), name == "Proxy":
+		if isUntrusted(name, trusted) {
 			delete(h, name)
-		case !trusted && hasNamePrefix(name, "X-Forwarded"):
+		}
+	}
+}
+
+// isReserved reports whether only the gateway may say a field in an answer: Kgate-*,
+// by which its own answers are known; and Alt-Svc, which would lead clients past it.
+func isReserved(name string) bool {
+	bare := strings.TrimPrefix(name, http.TrailerPrefix)
+	return hasNamePrefix(bare, "Kgate") || bare == "Alt-Svc"
+}
+
+// removeReserved removes such fields.
+func removeReserved(h http.Header) {
+	for name := range h {
+		if isReserved(name) {
 			delete(h, name)
 		}
 	}

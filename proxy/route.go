@@ -9,23 +9,25 @@ import (
 )
 
 // route is a Route made ready: its host split into the cases that are compared
-// differently, and its target resolved.
+// differently, and where it leads.
 type route struct {
 	host       string // exact, lower case; empty: any
 	hostSuffix string // ".example.com" of "*.example.com"
 	pathPrefix string
 	methods    []string
 	strip      string
-	target     *target
+	pool       *Pool // nil: no admission
+	balancer   *balancer
 }
 
-func newRoute(cfg Route, t *target) *route {
+func newRoute(cfg Route, pool *Pool, b *balancer) *route {
 	r := &route{
 		host:       strings.ToLower(cfg.Match.Host),
 		pathPrefix: cfg.Match.PathPrefix,
 		methods:    cfg.Match.Methods,
 		strip:      cfg.StripPrefix,
-		target:     t,
+		pool:       pool,
+		balancer:   b,
 	}
 	if strings.HasPrefix(r.host, "*.") {
 		r.host, r.hostSuffix = "", r.host[1:]

@@ -17,7 +17,7 @@ func TestFirstMatch(t *testing.T) {
 		{Methods: []string{"PROPFIND"}},
 		{Host: "::1"},
 	} {
-		rs = append(rs, newRoute(Route{Match: m}, nil))
+		rs = append(rs, newRoute(Route{Match: m}, nil, nil))
 	}
 	for _, tt := range []struct {
 		method, host, path string

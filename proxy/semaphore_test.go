@@ -8,6 +8,8 @@ import (
 	"sync/atomic"
 	"testing"
 	"time"
+
+	"github.com/kgate/kgate/internal/admission"
 )
 
 // semaphore is an Admitter: a counting semaphore with one FIFO line for all
@@ -19,9 +21,9 @@ type semaphore struct {
 	k, held int
 	maxHeld int
 	line    []chan struct{}
-	refusal *Refusal      // refuse everybody with it
-	err     error         // fail with it
-	changed chan struct{} // closed and replaced at every change
+	refusal *admission.Refusal // refuse everybody with it
+	err     error              // fail with it
+	changed chan struct{}      // closed and replaced at every change
 
 	standing atomic.Uint64 // Config.Standing
 	serial   int           // of the last fence
@@ -40,7 +42,7 @@ func (s *semaphore) notify() {
 	s.changed = make(chan struct{})
 }
 
-func (s *semaphore) Acquire(ctx context.Context, ask Ask) (Slot, error) {
+func (s *semaphore) Acquire(ctx context.Context, req admission.Request) (Slot, error) {
 	s.mu.Lock()
 	if s.refusal != nil || s.err != nil {
 		defer s.mu.Unlock()
@@ -58,9 +60,9 @@ func (s *semaphore) Acquire(ctx context.Context, ask Ask) (Slot, error) {
 	s.notify()
 	s.mu.Unlock()
 
-	if ask.Wait >= 0 {
+	if req.Wait >= 0 {
 		var cancel context.CancelFunc
-		ctx, cancel = context.WithTimeoutCause(ctx, ask.Wait, &Refusal{Reason: ReasonTimeout})
+		ctx, cancel = context.WithTimeoutCause(ctx, req.Wait, &admission.Refusal{Reason: admission.Timeout})
 		defer cancel()
 	}
 	select {
@@ -93,7 +95,7 @@ func (s *semaphore) admitLocked() *semSlot {
 
 func (s *semaphore) slotLocked() *semSlot {
 	s.serial++
-	sl := &semSlot{sem: s, fence: fmt.Sprintf("p/1/%d", s.serial), entry: Entry{Epoch: 1, Serial: uint64(s.serial)}}
+	sl := &semSlot{sem: s, fence: fmt.Sprintf("p/1/%d", s.serial), entry: admission.GrantInfo{Epoch: 1, Serial: uint64(s.serial)}}
 	s.slots = append(s.slots, sl)
 	return sl
 }
@@ -123,7 +125,7 @@ func (s *semaphore) lapse() {
 type semSlot struct {
 	sem     *semaphore
 	fence   string
-	entry   Entry
+	entry   admission.GrantInfo
 	invalid atomic.Bool
 
 	// Under sem.mu.
@@ -151,9 +153,9 @@ func (sl *semSlot) Release() {
 	s.notify()
 }
 
-func (sl *semSlot) Fence() string { return sl.fence }
-func (sl *semSlot) Valid() bool   { return !sl.invalid.Load() }
-func (sl *semSlot) Entry() Entry  { return sl.entry }
+func (sl *semSlot) Fence() string                  { return sl.fence }
+func (sl *semSlot) Valid() bool                    { return !sl.invalid.Load() }
+func (sl *semSlot) GrantInfo() admission.GrantInfo { return sl.entry }
 
 func (sl *semSlot) OnLost(abort func()) {
 	sl.sem.mu.Lock()

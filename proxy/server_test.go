@@ -314,61 +314,6 @@ func TestMaxConnectionsClose(t *testing.T) {
 	}
 }
 
-// lateListener accepts one connection, and has shut called before it hands the
-// connection on.
-type lateListener struct {
-	net.Listener
-	shut   func()
-	closed chan struct{} // by Close
-	once   sync.Once
-}
-
-func (l *lateListener) Accept() (net.Conn, error) {
-	conn, err := l.Listener.Accept()
-	if err == nil {
-		go l.shut()
-		<-l.closed
-	}
-	return conn, err
-}
-
-func (l *lateListener) Close() error {
-	l.once.Do(func() { close(l.closed) })
-	return l.Listener.Close()
-}
-
-// TestShutdownServesTheAccepted: a client whose connection has been accepted when
-// the server shuts down gets an answer.
-func TestShutdownServesTheAccepted(t *testing.T) {
-	g := newGateway(t, 1, http.HandlerFunc(echoRequest))
-	server, err := NewServer(ServerConfig{Handler: g.handler})
-	if err != nil {
-		t.Fatal(err)
-	}
-	l, err := net.Listen("tcp", "127.0.0.1:0")
-	if err != nil {
-		t.Fatal(err)
-	}
-	g.addr = l.Addr().String()
-	down := make(chan error, 1)
-	late := &lateListener{Listener: l, closed: make(chan struct{}), shut: func() { down <- server.Shutdown(context.Background()) }}
-	var wg sync.WaitGroup
-	wg.Go(func() {
-		if err := server.Serve(late); err != nil {
-			t.Error(err)
-		}
-	})
-	conn := g.dial()
-	conn.send("GET / HTTP/1.1\r\nHost: h\r\nConnection: close\r\n\r\n")
-	if res := conn.response(); res.StatusCode != http.StatusOK {
-		t.Errorf("got %s", res.Status)
-	}
-	if err := <-down; err != nil {
-		t.Error(err)
-	}
-	wg.Wait()
-}
-
 // TestSlowHeader: a header must be complete in its time, however its bytes come.
 func TestSlowHeader(t *testing.T) {
 	g := newGateway(t, 1, http.HandlerFunc(echoRequest))

@@ -2,56 +2,66 @@ package proxy
 
 import "github.com/kgate/kgate/internal/oncelog"
 
-// snapshot is the Handler under one configuration. A request stays on the snapshot that
-// it came to.
+// snapshot is all that a Handler derives from one configuration. A request stays on
+// the snapshot that it came to. Nothing in it changes but the balancers of pools,
+// which the next snapshot takes over.
 type snapshot struct {
-	cfg      Config
-	routes   routes
-	targets  []*target
-	upgrades *tracker // the Handler's, as the next one
+	cfg       Config
+	routes    routes
+	balancers map[string]*balancer // of pools, by name
+	direct    []*balancer          // of routes without a pool
+	upgrades  *tracker             // the Handler's
 	// pseudonym is the gateway's name in Via.
 	pseudonym string
 	via       viaValues
-	failures  oncelog.Limit // of upstreams
+	failures  *oncelog.Limit // of upstreams; the Handler's
 }
 
-// newSnapshot returns the plane of a valid configuration. From the plane before it
-// takes what lasts: the upstreams of pools, as far as they are the same.
+// newSnapshot returns the snapshot of a valid configuration, after that before it.
 func newSnapshot(cfg Config, before *snapshot) *snapshot {
-	h := &snapshot{cfg: cfg.withDefaults(), upgrades: before.upgrades, pseudonym: before.pseudonym, via: newViaValues(before.pseudonym)}
-	pools := make(map[string]*target, len(h.cfg.Pools))
-	for _, p := range h.cfg.Pools {
-		t := newTarget(p, before.pool(p.Name), h.cfg.Standing, h.cfg.Logger)
-		pools[p.Name] = t
-		h.targets = append(h.targets, t)
+	s := &snapshot{
+		cfg: cfg.withDefaults(), balancers: make(map[string]*balancer, len(cfg.Pools)),
+		upgrades: before.upgrades, failures: before.failures, pseudonym: before.pseudonym, via: newViaValues(before.pseudonym),
 	}
-	for _, r := range h.cfg.Routes {
-		t := pools[r.Pool]
+	for _, p := range s.cfg.Pools {
+		b := before.balancers[p.Name]
+		if b == nil {
+			b = new(balancer)
+		}
+		b.update(p, s.cfg.Standing, s.cfg.Logger)
+		s.balancers[p.Name] = b
+	}
+	for _, r := range s.cfg.Routes {
+		b := s.balancers[r.Pool]
 		if r.Pool == "" {
-			t = newTarget(Pool{Upstreams: r.Upstreams, Transport: r.Transport}, new(group), nil, h.cfg.Logger)
-			h.targets = append(h.targets, t)
+			b = new(balancer)
+			b.update(Pool{Upstreams: r.Upstreams, Transport: r.Transport}, nil, s.cfg.Logger)
+			s.direct = append(s.direct, b)
 		}
-		h.routes = append(h.routes, newRoute(r, t))
+		s.routes = append(s.routes, newRoute(r, s.pool(r.Pool), b))
 	}
-	return h
+	return s
 }
 
-// pool returns the upstreams of the named pool, none if there is no such pool.
-func (s *snapshot) pool(name string) *group {
-	for _, t := range s.targets {
-		if t.Name == name && name != "" {
-			return t.group
+// pool returns the configuration of the named pool; nil if there is none.
+func (s *snapshot) pool(name string) *Pool {
+	for i := range s.cfg.Pools {
+		if p := &s.cfg.Pools[i]; p.Name == name {
+			return p
 		}
 	}
-	return new(group)
+	return nil
 }
 
-// retire ends the checks of the plane's upstreams and closes their idle
-// connections, but for those that the next plane, if any, has taken over.
+// retire ends the checks of the snapshot's upstreams and closes their idle
+// connections, except those that the next snapshot, if any, has taken over.
 func (s *snapshot) retire(next *snapshot) {
-	for _, t := range s.targets {
-		if next == nil || t.group != next.pool(t.Name) {
-			t.close()
+	for name, b := range s.balancers {
+		if next == nil || b != next.balancers[name] {
+			b.close()
 		}
+	}
+	for _, b := range s.direct {
+		b.close()
 	}
 }

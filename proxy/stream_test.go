@@ -5,6 +5,8 @@ import (
 	"net/http"
 	"strings"
 	"testing"
+
+	"github.com/kgate/kgate/internal/admission"
 )
 
 // h2cClient speaks HTTP/2 with prior knowledge, all over one connection.
@@ -101,7 +103,7 @@ func TestLostStream(t *testing.T) {
 		t.Error("the lost stream looks whole")
 	}
 	g.sem.await(1, 0)
-	if rec := g.records.next(t); rec.Outcome != OutcomeAdmitted || !rec.Aborted {
+	if rec := g.records.next(t); rec.Outcome != admission.OutcomeAdmitted || !rec.Aborted {
 		t.Errorf("record %+v", rec)
 	}
 	stays.ping()
@@ -171,7 +173,7 @@ func TestUpstreamEndsStream(t *testing.T) {
 				t.Errorf("%s, upstream %s: %q, %v, trailer %v", name, scheme, b, err, res.Trailer)
 			}
 			g.sem.await(0, 0)
-			if rec := g.records.next(t); rec.Outcome != OutcomeAdmitted || rec.Aborted {
+			if rec := g.records.next(t); rec.Outcome != admission.OutcomeAdmitted || rec.Aborted {
 				t.Errorf("%s, upstream %s: record %+v", name, scheme, rec)
 			}
 		}

@@ -13,6 +13,8 @@ import (
 	"sync"
 	"testing"
 	"time"
+
+	"github.com/kgate/kgate/internal/admission"
 )
 
 // TestStress lets clients come and go at random: plain requests, uploads,
@@ -52,7 +54,7 @@ func TestStress(t *testing.T) {
 	if err := g.server.Shutdown(ctx); err != nil {
 		t.Errorf("not all requests ended: %v", err)
 	}
-	for _, u := range g.handler.current.Load().targets[0].upstreams {
+	for _, u := range g.handler.current.Load().balancers["p"].backends {
 		if u.inFlight != 0 {
 			t.Errorf("%d counted in flight at the upstream", u.inFlight)
 		}
@@ -60,7 +62,7 @@ func TestStress(t *testing.T) {
 	if n := g.handler.upgrades.n; n != 0 {
 		t.Errorf("%d upgrades counted", n)
 	}
-	outcomes := map[Outcome]int{}
+	outcomes := map[admission.Outcome]int{}
 	for len(g.records.done) > 0 {
 		outcomes[(<-g.records.done).Outcome]++
 	}
@@ -104,9 +106,9 @@ func (g *gateway) fill(k int) {
 }
 
 // missing lists the outcomes that every run must have.
-func missing(outcomes map[Outcome]int) []Outcome {
-	return slices.DeleteFunc([]Outcome{OutcomeAdmitted, OutcomeClientGone, OutcomeUpstreamError, OutcomeTimeout},
-		func(o Outcome) bool { return outcomes[o] > 0 })
+func missing(outcomes map[admission.Outcome]int) []admission.Outcome {
+	return slices.DeleteFunc([]admission.Outcome{admission.OutcomeAdmitted, admission.OutcomeClientGone, admission.OutcomeUpstreamError, admission.Timeout.Outcome()},
+		func(o admission.Outcome) bool { return outcomes[o] > 0 })
 }
 
 // chaoticUpstream answers, streams, aborts, upgrades or stays silent.

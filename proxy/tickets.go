@@ -2,52 +2,35 @@ package proxy
 
 import (
 	"context"
+	"encoding/json"
 	"errors"
 	"net/http"
 	"net/url"
 	"strconv"
 	"time"
+
+	"github.com/kgate/kgate/internal/admission"
 )
 
 // Tickets are places in line, and slots, that outlive a request. It must be safe
 // for concurrent use.
 type Tickets interface {
-	// Request takes a place in the pool's line, with no regard to ask.Wait. The
-	// ticket ends when ttl passes without a sign of its holder. The error is a
-	// *Refusal if the gateway gives out no tickets now.
-	Request(ctx context.Context, ask Ask, ttl time.Duration) (Ticket, error)
-	// Await returns the ticket when it is granted, or after wait.
-	Await(ctx context.Context, id string, wait time.Duration) (Ticket, error)
-	// Cancel ends a ticket that nobody has been told of. It may take a while, and
-	// need not succeed: the ticket then expires.
-	Cancel(id string)
-	// Redeem turns a granted ticket of the pool into the slot of a request,
+	// RequestTicket takes a place in the pool's line, whatever req.Wait says. The
+	// ticket ends when ttl passes without a sign of its holder; the note is for
+	// people. The error is an *admission.Refusal if the gateway gives out no tickets
+	// now.
+	RequestTicket(ctx context.Context, req admission.Request, ttl time.Duration, note string) (admission.Ticket, error)
+	// TestTicket returns the ticket as soon as it is not in the state granted, or
+	// after wait.
+	TestTicket(ctx context.Context, id string, granted bool, wait time.Duration) (admission.Ticket, error)
+	// EndTicket ends a ticket. If it fails, the ticket expires.
+	EndTicket(ctx context.Context, id string) error
+	// RedeemTicket turns a granted ticket of the pool into the slot of a request,
 	// without waiting; the slot's Release ends the ticket. The error wraps
-	// ErrTicketUnknown, ErrTicketWaiting or ErrTicketInUse, or is a *Refusal.
-	Redeem(ctx context.Context, pool, id string) (Slot, error)
+	// ErrUnknownTicket, ErrTicketWaiting, ErrTicketUsed or ErrElsewhere of package
+	// admission, or is an *EndedError or a *Refusal of it.
+	RedeemTicket(ctx context.Context, pool, id string) (Slot, error)
 }
-
-// Ticket as a client gets it.
-type Ticket struct {
-	// ID is a secret: whoever has it has the ticket.
-	ID string
-	// Granted: it has its slot.
-	Granted bool
-	// RetryAfter is when it may be worth while to ask for it.
-	RetryAfter time.Duration
-	// Body is the ticket as JSON, the same that its address answers with.
-	Body []byte
-}
-
-// Why a ticket cannot be redeemed.
-var (
-	// ErrTicketUnknown: there is no such ticket of this pool, or no more.
-	ErrTicketUnknown = errors.New("proxy: unknown ticket")
-	// ErrTicketWaiting: its turn has not come.
-	ErrTicketWaiting = errors.New("proxy: ticket is still waiting")
-	// ErrTicketInUse: a request is in flight on it.
-	ErrTicketInUse = errors.New("proxy: ticket is in use")
-)
 
 const (
 	ticketsPath  = "/.kgate/tickets"
@@ -83,31 +66,32 @@ func isTicketPath(path string) bool {
 }
 
 // serveTickets passes the ticket API on.
-func (s *snapshot) serveTickets(ex *exchange, r *http.Request) {
-	if s.cfg.TicketHandler == nil {
+func (ex *exchange) serveTickets(r *http.Request) {
+	if ex.snapshot.cfg.TicketHandler == nil {
 		writeProblem(ex, r, problem{Status: http.StatusNotFound, Detail: "this gateway has no tickets"})
 		return
 	}
 	ex.asks = r
 	ex.readOwnBody(r)
-	s.cfg.TicketHandler.ServeHTTP(ex, r)
+	ex.snapshot.cfg.TicketHandler.ServeHTTP(ex, r)
 }
 
 // redeem returns the slot of the ticket that the request brings.
-func (s *snapshot) redeem(r *http.Request, t *target, ids []string) (Slot, error) {
+func (s *snapshot) redeem(r *http.Request, pool string, ids []string) (Slot, error) {
 	switch {
 	case s.cfg.Tickets == nil:
 		return nil, errNoTickets
 	case len(ids) != 1 || ids[0] == "":
 		return nil, errTwoTickets
 	}
-	slot, err := s.cfg.Tickets.Redeem(r.Context(), t.Name, ids[0])
+	slot, err := s.cfg.Tickets.RedeemTicket(r.Context(), pool, ids[0])
+	var ended *admission.EndedError
 	switch {
-	case errors.Is(err, ErrTicketUnknown):
+	case errors.Is(err, admission.ErrUnknownTicket), errors.As(err, &ended):
 		return nil, errUnknown
-	case errors.Is(err, ErrTicketWaiting):
+	case errors.Is(err, admission.ErrTicketWaiting):
 		return nil, errWaiting
-	case errors.Is(err, ErrTicketInUse):
+	case errors.Is(err, admission.ErrTicketUsed):
 		return nil, errInUse
 	default:
 		return slot, err
@@ -120,67 +104,80 @@ var errTicketGiven = errors.New("proxy: answered with a ticket")
 // admitOrTicket lets a request in that would rather have a ticket than wait: with
 // the slot of its ticket if that is granted within the wait that it prefers, at once
 // if it names none. Otherwise it is answered with the ticket, which keeps its place.
-func (s *snapshot) admitOrTicket(ex *exchange, r *http.Request, t *target) (Slot, error) {
-	tickets := s.cfg.Tickets
-	ticket, err := tickets.Request(r.Context(), s.ticketAsk(r, t), MaxTicketTTL)
+func (ex *exchange) admitOrTicket(r *http.Request, pool *Pool) (Slot, error) {
+	tickets := ex.snapshot.cfg.Tickets
+	ticket, err := tickets.RequestTicket(r.Context(), ex.snapshot.ticketRequest(r, pool), MaxTicketTTL, "Prefer: "+ticketPreference)
 	if err != nil {
 		return nil, err
 	}
 	if seconds, ok := preferredWait(r.Header); ok && !ticket.Granted {
 		var wait time.Duration
 		wait, ex.prefer = time.Duration(seconds)*time.Second, seconds
-		if t.QueueTimeout >= 0 && wait > t.QueueTimeout {
-			wait, ex.prefer = t.QueueTimeout, -1
+		if pool.QueueTimeout >= 0 && wait > pool.QueueTimeout {
+			wait, ex.prefer = pool.QueueTimeout, -1
 		}
-		later, err := tickets.Await(r.Context(), ticket.ID, wait)
+		later, err := tickets.TestTicket(r.Context(), ticket.ID, false, wait)
 		switch {
 		case r.Context().Err() != nil:
-			tickets.Cancel(ticket.ID)
+			cancelTicket(tickets, ticket.ID)
 			return nil, r.Context().Err()
 		case err == nil: // else the gateway that has it does not answer now, and the client may ask again
 			ticket = later
 		}
 	}
 	if !ticket.Granted {
-		ex.writeTicket(ticket)
+		if err := ex.writeTicket(ticket); err != nil {
+			return nil, err
+		}
 		return nil, errTicketGiven
 	}
-	slot, err := s.redeem(r, t, []string{ticket.ID})
+	slot, err := ex.snapshot.redeem(r, pool.Name, []string{ticket.ID})
 	if err != nil {
-		tickets.Cancel(ticket.ID)
+		cancelTicket(tickets, ticket.ID)
 	}
 	return slot, err
 }
 
+// cancelTicket ends a ticket whose holder never learns of it.
+func cancelTicket(tickets Tickets, id string) {
+	const patience = 5 * time.Second
+	ctx, cancel := context.WithTimeout(context.Background(), patience)
+	defer cancel()
+	_ = tickets.EndTicket(ctx, id) // else it expires
+}
+
 // writeTicket answers with a ticket.
-func (ex *exchange) writeTicket(ticket Ticket) {
+func (ex *exchange) writeTicket(ticket admission.Ticket) error {
+	body, err := json.Marshal(ticket)
+	if err != nil {
+		return err
+	}
 	header := ex.Header()
 	header.Set("Location", ticketsPath+"/"+url.PathEscape(ticket.ID))
-	header.Set("Retry-After", strconv.Itoa(retryAfterSeconds(min(ticket.RetryAfter, MaxTicketTTL/2))))
+	header.Set("Retry-After", strconv.Itoa(retryAfterSeconds(min(ticket.ETA, MaxTicketTTL/2))))
 	header.Set("Preference-Applied", ticketPreference)
 	header.Set("Cache-Control", "no-store")
 	header.Set("Content-Type", "application/json")
-	header.Set("Content-Length", strconv.Itoa(len(ticket.Body)))
+	header.Set("Content-Length", strconv.Itoa(len(body)))
 	ex.WriteHeader(http.StatusAccepted)
-	_, _ = ex.Write(ticket.Body) // the client may be gone; its ticket then expires
+	_, _ = ex.Write(body) // the client may be gone; its ticket then expires
+	return nil
 }
 
-// ticketAsk is what a client of the pool asks for with a ticket: a place of its own,
+// ticketRequest is what a client of the pool asks for with a ticket: a place of its own,
 // and a slot for no longer than a request may have one.
-func (s *snapshot) ticketAsk(r *http.Request, t *target) Ask {
-	return Ask{Pool: t.Name, Client: s.clientKey(r, t), HoldMax: t.HoldMax}
+func (s *snapshot) ticketRequest(r *http.Request, pool *Pool) admission.Request {
+	return admission.Request{Pool: pool.Name, Client: s.clientKey(r, pool), HoldMax: pool.HoldMax}
 }
 
-// TicketAsk returns what is asked for with a ticket of the pool. If ctx is that of a
+// TicketRequest returns what is asked for with a ticket of the pool. If ctx is that of a
 // request which a [Config].TicketHandler serves, that is what its client may have;
 // otherwise nobody in particular asks, and the hold has no bound.
-func TicketAsk(ctx context.Context, pool string) Ask {
-	if ex := exchangeIn(ctx); ex != nil && ex.asks != nil && pool != "" {
-		for _, t := range ex.handler.targets {
-			if t.Name == pool {
-				return ex.handler.ticketAsk(ex.asks, t)
-			}
+func TicketRequest(ctx context.Context, pool string) admission.Request {
+	if ex := exchangeIn(ctx); ex != nil && ex.asks != nil {
+		if p := ex.snapshot.pool(pool); p != nil {
+			return ex.snapshot.ticketRequest(ex.asks, p)
 		}
 	}
-	return Ask{Pool: pool}
+	return admission.Request{Pool: pool}
 }

@@ -12,6 +12,8 @@ import (
 	"strings"
 	"testing"
 	"time"
+
+	"github.com/kgate/kgate/internal/admission"
 )
 
 // counter is Tickets over a semaphore: the ticket "granted" is good for one slot
@@ -26,35 +28,38 @@ type counter struct {
 	cancelled      chan string
 }
 
-func (c *counter) Request(_ context.Context, ask Ask, ttl time.Duration) (Ticket, error) {
-	c.asked = append(c.asked, fmt.Sprint(ask.Pool, " ", ttl))
-	return Ticket{ID: "abc-1", Granted: c.granted, RetryAfter: time.Hour, Body: []byte(`{"id":"abc-1"}` + "\n")}, c.err
+func (c *counter) RequestTicket(_ context.Context, req admission.Request, ttl time.Duration, _ string) (admission.Ticket, error) {
+	c.asked = append(c.asked, fmt.Sprint(req.Pool, " ", ttl))
+	return admission.Ticket{ID: "abc-1", Granted: c.granted, ETA: time.Hour}, c.err
 }
 
-func (c *counter) Await(ctx context.Context, id string, wait time.Duration) (Ticket, error) {
+func (c *counter) TestTicket(ctx context.Context, id string, _ bool, wait time.Duration) (admission.Ticket, error) {
 	c.asked = append(c.asked, fmt.Sprint("await ", wait))
 	if c.leaves != nil {
 		c.leaves()
 		<-ctx.Done()
-		return Ticket{}, ctx.Err()
+		return admission.Ticket{}, ctx.Err()
 	}
-	return Ticket{ID: id, Granted: c.later, Body: []byte("later")}, nil
+	return admission.Ticket{ID: id, Granted: c.later, Pool: "later"}, nil
 }
 
-func (c *counter) Cancel(id string) { c.cancelled <- id }
+func (c *counter) EndTicket(_ context.Context, id string) error {
+	c.cancelled <- id
+	return nil
+}
 
-func (c *counter) Redeem(ctx context.Context, pool, id string) (Slot, error) {
+func (c *counter) RedeemTicket(ctx context.Context, pool, id string) (Slot, error) {
 	switch {
 	case c.err != nil:
 		return nil, c.err
 	case pool != "p" || id == "unknown":
-		return nil, fmt.Errorf("test: %w", ErrTicketUnknown)
+		return nil, fmt.Errorf("test: %w", admission.ErrUnknownTicket)
 	case id == "waiting":
-		return nil, fmt.Errorf("test: %w", ErrTicketWaiting)
+		return nil, fmt.Errorf("test: %w", admission.ErrTicketWaiting)
 	case id == "used":
-		return nil, fmt.Errorf("test: %w", ErrTicketInUse)
+		return nil, fmt.Errorf("test: %w", admission.ErrTicketUsed)
 	}
-	return c.Acquire(ctx, Ask{Pool: pool})
+	return c.Acquire(ctx, admission.Request{Pool: pool})
 }
 
 func withTickets(c *Config, tickets Tickets) {
@@ -96,7 +101,7 @@ func TestRedeem(t *testing.T) {
 			!strings.Contains(p.Detail, tt.detail) || res.Header.Get("Content-Type") != "application/problem+json" {
 			t.Errorf("%q: got %v %s", tt.ids, res.Status, body)
 		}
-		if rec := g.records.next(t); tt.status != 503 && rec.Outcome != OutcomeNone || rec.Hold != 0 {
+		if rec := g.records.next(t); tt.status != 503 && rec.Outcome != admission.OutcomeNone || rec.Hold != 0 {
 			t.Errorf("%q: record %+v", tt.ids, rec)
 		}
 	}
@@ -111,22 +116,22 @@ func TestRedeem(t *testing.T) {
 		t.Errorf("got %v", res.Status)
 	}
 	g.sem.await(0, 0)
-	if rec := g.records.next(t); rec.Outcome != OutcomeAdmitted {
+	if rec := g.records.next(t); rec.Outcome != admission.OutcomeAdmitted {
 		t.Errorf("record %+v", rec)
 	}
 }
 
 type refuser struct{}
 
-func (refuser) Acquire(context.Context, Ask) (Slot, error) {
-	return nil, &Refusal{Reason: ReasonQueueFull}
+func (refuser) Acquire(context.Context, admission.Request) (Slot, error) {
+	return nil, &admission.Refusal{Reason: admission.QueueFull}
 }
 
 // TestRedeemRefused: refusals and failures are those of the line.
 func TestRedeemRefused(t *testing.T) {
 	tickets := &counter{}
 	g := newGateway(t, 1, http.NotFoundHandler(), func(c *Config) { withTickets(c, tickets) })
-	for status, err := range map[int]error{503: &Refusal{Reason: ReasonIsolated}, 500: errors.New("secret")} {
+	for status, err := range map[int]error{503: &admission.Refusal{Reason: admission.Isolated}, 500: errors.New("secret")} {
 		tickets.err = err
 		for _, header := range []string{"Kgate-Ticket", "Prefer"} {
 			res := g.do(g.request("GET", "/", header, "kgate-ticket"))
@@ -199,7 +204,7 @@ func TestTicketPreferred(t *testing.T) {
 			if h.Get("Location") != "/.kgate/tickets/abc-1" || h.Get("Content-Type") != "application/json" || len(body) == 0 || h.Get("Server-Timing") != "" {
 				t.Errorf("got %v %s", h, body)
 			}
-			if rec := g.records.next(t); rec.Outcome != OutcomeNone || rec.Pool != "p" || rec.Status != 202 || rec.Upstream != "" {
+			if rec := g.records.next(t); rec.Outcome != admission.OutcomeNone || rec.Pool != "p" || rec.Status != 202 || rec.Upstream != "" {
 				t.Errorf("record %+v", rec)
 			}
 		})
@@ -222,7 +227,7 @@ func TestTicketPreferredLeaves(t *testing.T) {
 	case <-time.After(patience):
 		t.Error("the ticket is left behind")
 	}
-	if rec := g.records.next(t); rec.Outcome != OutcomeClientGone {
+	if rec := g.records.next(t); rec.Outcome != admission.OutcomeClientGone {
 		t.Errorf("record %+v", rec)
 	}
 }

@@ -6,10 +6,12 @@ import (
 	"net/http"
 	"net/http/httptest"
 	"net/url"
+	"strconv"
 	"strings"
 	"testing"
 	"time"
 
+	"github.com/kgate/kgate/internal/admission"
 	"go.opentelemetry.io/otel/attribute"
 	"go.opentelemetry.io/otel/propagation"
 	sdktrace "go.opentelemetry.io/otel/sdk/trace"
@@ -90,6 +92,25 @@ func TestTraceGoesThrough(t *testing.T) {
 	// One byte that is not UTF-8 would lose a whole batch.
 	if agent := attributeOf(server, "user_agent.original").AsString(); agent != "a\uFFFDb" {
 		t.Errorf("user agent %q", agent)
+	}
+	target, err := url.Parse(g.upstream.URL)
+	if err != nil {
+		t.Fatal(err)
+	}
+	port, _ := strconv.ParseInt(target.Port(), 10, 64)
+	for key, want := range map[string]attribute.Value{
+		"http.request.method": attribute.StringValue("GET"), "url.scheme": attribute.StringValue("http"),
+		"server.address": attribute.StringValue(target.Hostname()), "server.port": attribute.Int64Value(port),
+		"url.full": attribute.StringValue(target.String() + "/x"), "http.response.status_code": attribute.IntValue(http.StatusTeapot),
+		"error.type": attribute.StringValue("418"),
+	} {
+		if got := attributeOf(up, key); got != want {
+			t.Errorf("%s of the upstream's span: %v, want %v", key, got.Emit(), want.Emit())
+		}
+	}
+	if port := attributeOf(server, "server.port").AsInt64(); strings.Contains(attributeOf(server, "server.address").AsString(), ":") || port == 0 ||
+		attributeOf(server, "url.scheme").AsString() != "http" || attributeOf(server, "error.type").AsString() != "" {
+		t.Errorf("the server's span: %v", server.Attributes())
 	}
 	if attributeOf(server, "http.response.status_code").AsInt64() != http.StatusTeapot || attributeOf(server, "url.path").AsString() != "/x" {
 		t.Errorf("the server's span: %v", server.Attributes())
@@ -180,7 +201,7 @@ func TestRatio(t *testing.T) {
 func TestRefusalIsTraced(t *testing.T) {
 	recorder, change := traced(0)
 	g := newGateway(t, 1, http.HandlerFunc(func(http.ResponseWriter, *http.Request) {}), change)
-	g.sem.refusal = &Refusal{Reason: ReasonTimeout}
+	g.sem.refusal = &admission.Refusal{Reason: admission.Timeout}
 	_ = g.do(g.request("GET", "/", "Traceparent", exampleParent)).Body.Close()
 	spans := byName(t, awaitSpans(t, recorder, 2))
 	if q := spans["kgate.queue"]; q == nil || q.Status().Description != "not admitted: timeout" {
@@ -200,7 +221,7 @@ func TestUnsampledCostsNothing(t *testing.T) {
 		var allocs [2]float64
 		for i, change := range []func(*Config){func(*Config) {}, change} {
 			h := openHandler(t, to, change)
-			h.current.Load().targets[0].upstreams[0].requests = without{cannedTransport{}}
+			h.current.Load().balancers["p"].backends[0].requests = without{cannedTransport{}}
 			req := httptest.NewRequest(http.MethodGet, "http://h/x", http.NoBody)
 			if parent != "" {
 				req.Header.Set("Traceparent", parent)

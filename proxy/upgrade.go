@@ -40,9 +40,10 @@ func (ex *exchange) upgrade(out *http.Request, res *http.Response) error {
 	if err != nil {
 		return fmt.Errorf("proxy: the client's connection cannot be upgraded: %w", err)
 	}
-	defer ex.handler.upgrades.add(-1)
+	defer ex.snapshot.upgrades.add(-1)
 	header := ex.Header()
-	copyHeader(header, res.Header)
+	copyEndToEnd(header, res.Header)
+	header["Connection"], header["Upgrade"] = []string{"Upgrade"}, []string{agreed}
 	if err = writeSwitch(brw.Writer, header); err == nil {
 		early := io.LimitReader(brw.Reader, int64(brw.Reader.Buffered())) // sent with the request
 		done := make(chan error, 2)

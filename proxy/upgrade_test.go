@@ -4,7 +4,10 @@ import (
 	"io"
 	"net"
 	"net/http"
+	"strings"
 	"testing"
+
+	"github.com/kgate/kgate/internal/admission"
 )
 
 // TestHalfClose: an upgraded connection can be closed one way, guarded or not.
@@ -49,5 +52,83 @@ func TestUpstreamHalfCloses(t *testing.T) {
 	_ = c.Close()
 	if got := <-heard; got != "last words" {
 		t.Errorf("the upstream heard %q", got)
+	}
+}
+
+// echoUpgrade answers an upgrade with an echo.
+func echoUpgrade(t testing.TB) http.HandlerFunc {
+	return func(w http.ResponseWriter, r *http.Request) {
+		conn, brw, err := http.NewResponseController(w).Hijack()
+		if err != nil {
+			t.Error(err)
+			return
+		}
+		defer conn.Close()
+		_, _ = brw.WriteString("HTTP/1.1 101 Switching Protocols\r\nConnection: Upgrade\r\nUpgrade: " + r.Header.Get("Upgrade") + "\r\n\r\n")
+		_ = brw.Flush()
+		_, _ = io.Copy(conn, brw)
+	}
+}
+
+const upgradeRequest = "GET /ws HTTP/1.1\r\nHost: h\r\nConnection: Upgrade\r\nUpgrade: echo\r\n\r\n"
+
+// TestUpgrade: an upgraded connection holds its slot until it is closed.
+func TestUpgrade(t *testing.T) {
+	g := newGateway(t, 1, echoUpgrade(t))
+	c := g.dial()
+	c.send(upgradeRequest)
+	res := c.response()
+	if res.StatusCode != 101 || res.Header.Get("Upgrade") != "echo" || res.Header.Get("Server-Timing") == "" {
+		t.Fatalf("got %v %v", res.Status, res.Header)
+	}
+	for range 3 {
+		c.send("ping")
+		buf := make([]byte, 4)
+		if _, err := io.ReadFull(c.br, buf); err != nil || string(buf) != "ping" {
+			t.Fatalf("echo %q, %v", buf, err)
+		}
+		if g.sem.now() != 1 {
+			t.Fatal("the slot was released while the connection is open")
+		}
+	}
+	_ = c.Close()
+	g.sem.await(0, 0)
+	if rec := g.records.next(t); rec.Status != 101 || rec.Outcome != admission.OutcomeAdmitted {
+		t.Errorf("record %+v", rec)
+	}
+}
+
+// TestUpgradeRefused: an upstream that answers with another protocol, or not
+// at all with one, costs no slot.
+func TestUpgradeRefused(t *testing.T) {
+	g := newGateway(t, 1, http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		if r.URL.Path == "/plain" {
+			_, _ = io.WriteString(w, "no")
+			return
+		}
+		conn, brw, err := http.NewResponseController(w).Hijack()
+		if err != nil {
+			t.Error(err)
+			return
+		}
+		defer conn.Close()
+		_, _ = brw.WriteString("HTTP/1.1 101 Switching Protocols\r\nConnection: Upgrade\r\nUpgrade: other\r\n\r\n")
+		_ = brw.Flush()
+		_, _ = io.Copy(io.Discard, brw) // until the gateway closes it
+	}))
+	c := g.dial()
+	c.send(upgradeRequest)
+	if res := c.response(); res.StatusCode != 502 {
+		t.Errorf("status %d", res.StatusCode)
+	}
+	g.sem.await(0, 0)
+	c = g.dial()
+	c.send(strings.Replace(upgradeRequest, "/ws", "/plain", 1))
+	if res := c.response(); res.StatusCode != 200 {
+		t.Errorf("status %d", res.StatusCode)
+	}
+	g.sem.await(0, 0)
+	if n := g.handler.upgrades.n; n != 0 {
+		t.Errorf("%d upgrades counted", n)
 	}
 }

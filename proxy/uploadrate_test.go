@@ -82,7 +82,7 @@ func TestMinUpload(t *testing.T) {
 				if err != nil {
 					t.Fatal(err)
 				}
-				h.current.Load().targets[0].upstreams[0].requests = without{tt.taker}
+				h.current.Load().balancers["p"].backends[0].requests = without{tt.taker}
 				// The server ends a read that is under way; here the context does.
 				ctx, cancel := context.WithTimeout(t.Context(), tt.hold+time.Millisecond)
 				defer cancel()

@@ -11,11 +11,11 @@ import (
 // FuzzEpochReport lets a peer report anything: the epoch is formed or refused,
 // and the machine of an honest member can begin with what it is told.
 func FuzzEpochReport(f *testing.F) {
-	left := NewReport(NewReplicas(NewTable(2)), NewCopies(), func(kmutex.Node) bool { return true })
+	left := NewReport(NewReplicator(NewTable(2)), NewReplicaSet(), func(kmutex.Node) bool { return true })
 	for _, r := range []EpochReport{
-		told(2), told(2, kmutex.Grant{Ticket: 1, Token: 0, Serial: 7}),
-		{Report: kmutex.Report{Node: 2, Epoch: 2, Waiting: []kmutex.ReportedTurn{{Stamp: 5, Tickets: []kmutex.Ticket{1, 2}}}}, Left: &left},
-		{Report: kmutex.Report{Node: 2, Epoch: 2, Installed: 1, Peak: 9, Free: kmutex.NewTokenSet(2), Unplanned: []uint64{1}}},
+		told(2), told(2, kmutex.Grant{Request: 1, Token: 0, Serial: 7}),
+		{Report: kmutex.Report{Node: 2, Epoch: 2, Waiting: []kmutex.ReportedBatch{{Stamp: 5, Requests: []kmutex.Request{1, 2}}}}, Left: &left},
+		{Report: kmutex.Report{Node: 2, Epoch: 2, Installed: 1, MaxK: 9, Free: kmutex.NewTokenSet(2), Unplanned: []uint64{1}}},
 	} {
 		data, err := json.Marshal(r)
 		if err != nil {
@@ -33,14 +33,14 @@ func FuzzEpochReport(f *testing.F) {
 		}
 		home := kmutex.New(1, new(coordinator.Late))
 		step(t, home, kmutex.Event{Kind: kmutex.EventInstall, Install: kmutex.Genesis(1, 2, 1, 1)})
-		step(t, home, kmutex.Event{Kind: kmutex.EventAcquire, Ticket: 1})
+		step(t, home, kmutex.Event{Kind: kmutex.EventAcquire, Request: 1})
 		own := EpochReport{Report: *step(t, home, kmutex.Event{Kind: kmutex.EventFreeze, Epoch: 2, K: 2}).Report}
 		own.Left = &left
 		var gone []Lost
 		if lost {
-			gone = []Lost{{Node: 3, Heir: 1}, {Node: 4, Heir: 2, Over: true}}
+			gone = []Lost{{Node: 3, Successor: 1}, {Node: 4, Successor: 2, Over: true}}
 		}
-		forming := NewForming(kmutex.Formation{Epoch: 2, K: 2, Home: 1}, []kmutex.Node{1, 2}, gone, MaxTTL)
+		forming := NewEpochChange(kmutex.EpochChange{Epoch: 2, K: 2, Home: 1}, []kmutex.Node{1, 2}, gone, MaxTTL)
 		if err := forming.Admit(own); err != nil {
 			t.Fatal(err)
 		}

@@ -21,7 +21,7 @@ func NewID(secret [idSecret]byte, owner kmutex.Node) string {
 	return idEncoding.EncodeToString(secret[:]) + "-" + strconv.FormatUint(uint64(owner), 36)
 }
 
-// ParseID returns the node that took the ticket in. It, or else its heir, knows
+// ParseID returns the node that took the ticket in. It, or else its successor, knows
 // the ticket. An id has one spelling; any other string is an error.
 func ParseID(id string) (owner kmutex.Node, err error) {
 	text, number, _ := strings.Cut(id, "-")

@@ -15,11 +15,11 @@ const MaxPush = 1 << 20
 
 // Push is what an owner sends to one of its successors.
 type Push struct {
-	// Seq numbers the pushes of one owner: a copy takes no older one after a
+	// Seq numbers the pushes of one owner: a replica takes no older one after a
 	// newer one.
 	Seq   uint64      `json:"seq"`
 	Owner kmutex.Node `json:"owner"`
-	// Retire: the copy is no longer needed; there is no Delta.
+	// Retire: the replica is no longer needed; there is no Delta.
 	Retire bool   `json:"retire,omitempty"`
 	Delta  *Delta `json:"delta,omitempty"`
 }

@@ -40,7 +40,7 @@ var (
 	ErrFull = errors.New("replication: too many tickets")
 	// ErrInvalid: something that no gateway in order sends.
 	ErrInvalid = errors.New("replication: invalid")
-	// ErrGap: a change that does not follow on what the copy has. The
+	// ErrGap: a change that does not follow on what the replica has. The
 	// acknowledgement tells what it has.
 	ErrGap = errors.New("replication: changes are missing before this one")
 )

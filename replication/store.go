@@ -12,7 +12,7 @@ import (
 const maxTombstones = 16_384
 
 // store is one state of a table with enough of its past to say what changed
-// since a version. The owner's table and its copies are both stores.
+// since a version. The owner's table and its replicas are both stores.
 type store struct {
 	version uint64
 	live    map[string]Put
@@ -113,7 +113,7 @@ func (s *store) since(from uint64, limit int) (d *Delta, all bool) {
 	return d, d.To == s.version
 }
 
-// follow returns the next delta for a copy that has come as far as p. A transfer
+// follow returns the next delta for a replica that has come as far as p. A transfer
 // of the whole table under way has begun at version began: it goes on unless a
 // deletion since then is forgotten.
 func (s *store) follow(p Progress, began uint64, limit int) *Delta {

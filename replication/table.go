@@ -10,7 +10,7 @@ import (
 )
 
 // Table has all tickets of one pool at the gateway that answers for them. It
-// begins at version 1, empty: version 0 is to have no copy at all.
+// begins at version 1, empty: version 0 is to have no replica at all.
 type Table struct {
 	owner kmutex.Node
 	*store
@@ -77,15 +77,15 @@ func (t *Table) Delete(id string) bool {
 	return true
 }
 
-// Absorb takes over what a lost gateway left, as [Settle] planned it. The heir
+// Absorb takes over what a lost gateway left, as [PlanHandOvers] planned it. The successor
 // may answer for these tickets when the version it returns is synced. To absorb
 // the same gateway again changes nothing.
-func (t *Table) Absorb(b Bequest) (version uint64, err error) {
+func (t *Table) Absorb(b HandOver) (version uint64, err error) {
 	if err := b.Validate(); err != nil {
 		return 0, err
 	}
-	if b.Heir != t.owner || b.Owner == t.owner {
-		return 0, fmt.Errorf("%w: the bequest of node %d to node %d at node %d", ErrInvalid, b.Owner, b.Heir, t.owner)
+	if b.Successor != t.owner || b.Owner == t.owner {
+		return 0, fmt.Errorf("%w: the hand-over from node %d to node %d at node %d", ErrInvalid, b.Owner, b.Successor, t.owner)
 	}
 	if i := slices.IndexFunc(t.absorbed, func(a Absorbed) bool { return a.Node == b.Owner }); i >= 0 {
 		return t.absorbed[i].At, nil

@@ -91,40 +91,40 @@ func TestTableRefuses(t *testing.T) {
 }
 
 func TestAbsorb(t *testing.T) {
-	heir := NewTable(2)
-	b := Bequest{Owner: 1, Heir: 2, Records: []Record{record(1), record(2, granted(0, 1, 1))}, Absorbed: []kmutex.Node{7}}
-	v, err := heir.Absorb(b)
-	if err != nil || v != heir.Version() || heir.Len() != 2 {
-		t.Fatalf("version %d of %d, %d records, %v", v, heir.Version(), heir.Len(), err)
+	successor := NewTable(2)
+	b := HandOver{Owner: 1, Successor: 2, Records: []Record{record(1), record(2, granted(0, 1, 1))}, Absorbed: []kmutex.Node{7}}
+	v, err := successor.Absorb(b)
+	if err != nil || v != successor.Version() || successor.Len() != 2 {
+		t.Fatalf("version %d of %d, %d records, %v", v, successor.Version(), successor.Len(), err)
 	}
-	put(t, heir, record(3))
-	heir.Delete(record(1).ID)
-	if again, err := heir.Absorb(b); err != nil || again != v || heir.Len() != 2 {
-		t.Errorf("again: %d, %v, %d records", again, err, heir.Len())
+	put(t, successor, record(3))
+	successor.Delete(record(1).ID)
+	if again, err := successor.Absorb(b); err != nil || again != v || successor.Len() != 2 {
+		t.Errorf("again: %d, %v, %d records", again, err, successor.Len())
 	}
-	if got := fmt.Sprint(heir.Absorbed()); got != "[{4 7} {5 1}]" {
+	if got := fmt.Sprint(successor.Absorbed()); got != "[{4 7} {5 1}]" {
 		t.Errorf("absorbed %s", got)
 	}
-	heir.Forget(func(n kmutex.Node) bool { return n == 1 })
-	if got := fmt.Sprint(heir.Absorbed()); got != "[{5 1}]" {
+	successor.Forget(func(n kmutex.Node) bool { return n == 1 })
+	if got := fmt.Sprint(successor.Absorbed()); got != "[{5 1}]" {
 		t.Errorf("absorbed %s", got)
 	}
-	for name, b := range map[string]Bequest{
-		"another's": {Owner: 1, Heir: 3},
-		"its own":   {Owner: 2, Heir: 2},
-		"nobody's":  {Heir: 2},
-		"a bad one": {Owner: 5, Heir: 2, Records: []Record{{}}},
+	for name, b := range map[string]HandOver{
+		"another's": {Owner: 1, Successor: 3},
+		"its own":   {Owner: 2, Successor: 2},
+		"nobody's":  {Successor: 2},
+		"a bad one": {Owner: 5, Successor: 2, Records: []Record{{}}},
 	} {
-		if _, err := heir.Absorb(b); !errors.Is(err, ErrInvalid) {
+		if _, err := successor.Absorb(b); !errors.Is(err, ErrInvalid) {
 			t.Errorf("%s: %v", name, err)
 		}
 	}
 }
 
-func TestCopy(t *testing.T) {
+func TestReplica(t *testing.T) {
 	table := NewTable(1)
 	put(t, table, record(1), record(2))
-	c := NewCopy(1)
+	c := NewReplica(1)
 	first := table.Since(2)
 	if err := c.Apply(first); !errors.Is(err, ErrGap) || c.Progress() != (Progress{}) {
 		t.Errorf("changes without a table: %v, %+v", err, c.Progress())
@@ -150,7 +150,7 @@ func TestCopy(t *testing.T) {
 		t.Errorf("another owner's: %v", err)
 	}
 	if d := c.Since(2); !d.Whole {
-		t.Errorf("a copy cannot know what was deleted before it had all: %v", d)
+		t.Errorf("a replica cannot know what was deleted before it had all: %v", d)
 	}
 	if d := c.Since(3); d.Whole || len(d.Put) != 2 {
 		t.Errorf("since 3: %v", d)
@@ -167,7 +167,7 @@ func TestChunks(t *testing.T) {
 			r.TTL = MaxTTL
 		}, granted(math.MaxInt32, math.MaxUint64, math.MaxUint64)))
 	}
-	r, c := NewReplicas(table), NewCopies()
+	r, c := NewReplicator(table), NewReplicaSet()
 	r.Follow([]kmutex.Node{2}, []kmutex.Node{2, math.MaxUint64})
 	if lag := r.Lag(); len(lag) != 1 || lag[2] != int(table.Version()) {
 		t.Errorf("lag %v before anything went, of %d versions", lag, table.Version())
@@ -208,7 +208,7 @@ func TestChunks(t *testing.T) {
 func TestLostRestart(t *testing.T) {
 	table := NewTable(1)
 	table.memory = 1
-	r, c := NewReplicas(table), NewCopies()
+	r, c := NewReplicator(table), NewReplicaSet()
 	r.limit = 3 * recordSize
 	r.Follow([]kmutex.Node{2}, []kmutex.Node{1, 2})
 	put(t, table, record(1), record(2), record(3))
@@ -232,7 +232,7 @@ func TestLostRestart(t *testing.T) {
 		r.Acked(2, a)
 	}
 	if got := c.Of(1).Records(); !slices.Equal(got, table.Records()) {
-		t.Errorf("copy %v, want %v", got, table.Records())
+		t.Errorf("replica %v, want %v", got, table.Records())
 	}
 }
 
@@ -242,20 +242,20 @@ func TestSettle(t *testing.T) {
 		put(t, table, records...)
 		return table.Since(0)
 	}
-	lost := []Lost{{Node: 1, Heir: 2}, {Node: 9, Heir: 2}, {Node: 10, Heir: 3, Over: true}, {Node: 11}, {Node: 12, Heir: 3}}
+	lost := []Lost{{Node: 1, Successor: 2}, {Node: 9, Successor: 2}, {Node: 10, Successor: 3, Over: true}, {Node: 11}, {Node: 12, Successor: 3}}
 	var running kmutex.TokenSet
 	running.Add(5)
-	e := Settle(lost, running, []Report{
-		{Node: 2, Copies: []*Delta{whole(1, record(1))}, Absorbed: []Absorbed{{4, 12}, {6, 13}}, Synced: 5},
-		{Node: 3, Copies: []*Delta{
+	e := PlanHandOvers(lost, running, []Report{
+		{Node: 2, Replicas: []*Delta{whole(1, record(1))}, Absorbed: []Absorbed{{4, 12}, {6, 13}}, Synced: 5},
+		{Node: 3, Replicas: []*Delta{
 			whole(1, record(4, granted(5, 1, 9)), record(2), record(1), record(3, granted(2, 1, 3))), whole(12, record(8)), whole(11),
 		}},
-		{Node: 4, Copies: []*Delta{whole(1, record(7))}},
+		{Node: 4, Replicas: []*Delta{whole(1, record(7))}},
 	})
-	want := Estate{
-		Bequests: []Bequest{
-			{Owner: 1, Heir: 2, Records: []Record{record(1), record(2), record(3, granted(2, 1, 3))}},
-			{Owner: 10, Heir: 3},
+	want := Plan{
+		HandOvers: []HandOver{
+			{Owner: 1, Successor: 2, Records: []Record{record(1), record(2), record(3, granted(2, 1, 3))}},
+			{Owner: 10, Successor: 3},
 		},
 		Unknown: []kmutex.Node{9, 11},
 		Settled: []kmutex.Node{12},
@@ -264,30 +264,30 @@ func TestSettle(t *testing.T) {
 		t.Errorf("%s\nwant %+v", got, want)
 	}
 	// Two lost gateways that both believe in a token: the later use is the true one.
-	e = Settle([]Lost{{Node: 1, Heir: 2}, {Node: 9, Heir: 2}}, nil, []Report{{Node: 2, Copies: []*Delta{
+	e = PlanHandOvers([]Lost{{Node: 1, Successor: 2}, {Node: 9, Successor: 2}}, nil, []Report{{Node: 2, Replicas: []*Delta{
 		whole(1, record(1, granted(0, 3, 4))), whole(9, record(2, granted(0, 3, 5))),
 	}}})
-	if len(e.Bequests[0].Records) != 0 || len(e.Bequests[1].Records) != 1 {
-		t.Errorf("%+v", e.Bequests)
+	if len(e.HandOvers[0].Records) != 0 || len(e.HandOvers[1].Records) != 1 {
+		t.Errorf("%+v", e.HandOvers)
 	}
 }
 
-// What a lost gateway had taken over counts only if its own copy is used: the heir
-// of 2 took an older copy of it over, in which it had not taken over 1 yet.
+// What a lost gateway had taken over counts only if its own replica is used: the successor
+// of 2 took an older replica of it over, in which it had not taken over 1 yet.
 func TestSettleChain(t *testing.T) {
 	absorbing := func(owner kmutex.Node, absorbed ...kmutex.Node) *Delta {
 		table := NewTable(owner)
 		for _, n := range absorbed {
-			if _, err := table.Absorb(Bequest{Owner: n, Heir: owner}); err != nil {
+			if _, err := table.Absorb(HandOver{Owner: n, Successor: owner}); err != nil {
 				t.Fatal(err)
 			}
 		}
 		return table.Since(0)
 	}
-	lost := []Lost{{Node: 1, Heir: 4}, {Node: 2, Heir: 4}, {Node: 3, Heir: 4}}
-	e := Settle(lost, nil, []Report{{Node: 4, Copies: []*Delta{absorbing(1), absorbing(2, 1), absorbing(3, 2)}}})
-	if len(e.Bequests) != 2 || e.Bequests[0].Owner != 1 || e.Bequests[1].Owner != 3 {
-		t.Errorf("%+v, want those of 1 and 3", e.Bequests)
+	lost := []Lost{{Node: 1, Successor: 4}, {Node: 2, Successor: 4}, {Node: 3, Successor: 4}}
+	e := PlanHandOvers(lost, nil, []Report{{Node: 4, Replicas: []*Delta{absorbing(1), absorbing(2, 1), absorbing(3, 2)}}})
+	if len(e.HandOvers) != 2 || e.HandOvers[0].Owner != 1 || e.HandOvers[1].Owner != 3 {
+		t.Errorf("%+v, want those of 1 and 3", e.HandOvers)
 	}
 }
 
@@ -353,9 +353,9 @@ func FuzzDecodePush(f *testing.F) {
 			}
 			return
 		}
-		// What is decoded can be taken in, in any state of the copy, and comes out
+		// What is decoded can be taken in, in any state of the replica, and comes out
 		// as it went in.
-		c := NewCopies()
+		c := NewReplicaSet()
 		_, _ = c.Receive(&Push{Seq: 1, Owner: 1, Delta: table.Since(0)})
 		if _, err := c.Receive(p); err != nil && !errors.Is(err, ErrGap) {
 			t.Errorf("valid, and %v", err)

@@ -31,13 +31,13 @@ type world struct {
 }
 
 type gateway struct {
-	node     kmutex.Node
-	name     string
-	table    *Table
-	replicas *Replicas
-	copies   *Copies
-	tell     []tell
-	disk     []*Delta
+	node       kmutex.Node
+	name       string
+	table      *Table
+	replicator *Replicator
+	replicas   *ReplicaSet
+	tell       []tell
+	disk       []*Delta
 }
 
 // tell is a state of a ticket that its holder is told once version is synced.
@@ -127,14 +127,14 @@ func (w *world) join() {
 			continue
 		}
 		w.next++
-		g := &gateway{node: w.next, name: name, table: NewTable(w.next), copies: NewCopies()}
-		g.replicas = NewReplicas(g.table)
-		g.replicas.limit = 3 * recordSize
+		g := &gateway{node: w.next, name: name, table: NewTable(w.next), replicas: NewReplicaSet()}
+		g.replicator = NewReplicator(g.table)
+		g.replicator.limit = 3 * recordSize
 		g.table.memory = 1
 		for _, old := range w.last {
 			if old.name == name && w.rng.IntN(2) == 0 {
 				for _, d := range old.disk {
-					if err := g.copies.Restore(d); err != nil {
+					if err := g.replicas.Restore(d); err != nil {
 						panic(err)
 					}
 				}
@@ -155,8 +155,8 @@ func (w *world) newView() {
 		for _, name := range ring.Successors(g.name, w.p) {
 			successors = append(successors, w.named(name).node)
 		}
-		g.replicas.Follow(successors, members)
-		g.copies.Follow(w.isLiving, w.isLost, w.next)
+		g.replicator.Follow(successors, members)
+		g.replicas.Follow(w.isLiving, w.isLost, w.next)
 		g.table.Forget(w.isLost)
 	}
 }
@@ -167,14 +167,14 @@ func (w *world) lose(g *gateway) {
 	w.spare--
 	w.lost = append(w.lost, Lost{Node: g.node})
 	for i, l := range w.lost {
-		if w.isLiving(l.Heir) || len(w.living) == 0 {
+		if w.isLiving(l.Successor) || len(w.living) == 0 {
 			continue
 		}
-		name := g.name // the heir's heir
-		if l.Heir != 0 {
-			name = w.last[l.Heir].name
+		name := g.name // the successor's successor
+		if l.Successor != 0 {
+			name = w.last[l.Successor].name
 		}
-		w.lost[i].Heir = w.named(w.ring().Successors(name, 1)[0]).node
+		w.lost[i].Successor = w.named(w.ring().Successors(name, 1)[0]).node
 	}
 	w.newView()
 }
@@ -254,7 +254,7 @@ func (w *world) put(g *gateway, t *truth, r Record) {
 
 // send puts on the wire what may go.
 func (w *world) send(g *gateway) {
-	for _, o := range g.replicas.Next() {
+	for _, o := range g.replicator.Next() {
 		data, err := json.Marshal(o.Push)
 		if err != nil {
 			panic(err)
@@ -272,7 +272,7 @@ func (w *world) deliver(i int, faults bool) error {
 		w.wire = slices.Delete(w.wire, i, i+1)
 	}
 	if from := w.living[l.from]; faults && fate <= 2 && from != nil && l.push != nil {
-		from.replicas.Failed(l.to, l.seq)
+		from.replicator.Failed(l.to, l.seq)
 		if fate == 2 {
 			return nil
 		}
@@ -280,7 +280,7 @@ func (w *world) deliver(i int, faults bool) error {
 	g := w.living[l.to]
 	if g == nil {
 		if from := w.living[l.from]; from != nil && l.push != nil {
-			from.replicas.Failed(l.to, l.seq)
+			from.replicator.Failed(l.to, l.seq)
 		}
 		return nil
 	}
@@ -289,7 +289,7 @@ func (w *world) deliver(i int, faults bool) error {
 		if err != nil {
 			return err
 		}
-		g.replicas.Acked(l.from, a)
+		g.replicator.Acked(l.from, a)
 		return w.tellHolders(g)
 	}
 	p, err := DecodePush(l.push)
@@ -299,7 +299,7 @@ func (w *world) deliver(i int, faults bool) error {
 	if !w.isLiving(p.Owner) {
 		return nil // as the receiver knows from its view
 	}
-	a, err := g.copies.Receive(p)
+	a, err := g.replicas.Receive(p)
 	if err != nil && a.Seq == 0 {
 		return err
 	}
@@ -310,7 +310,7 @@ func (w *world) deliver(i int, faults bool) error {
 
 // tellHolders tells what is synced.
 func (w *world) tellHolders(g *gateway) error {
-	synced := g.replicas.Synced()
+	synced := g.replicator.Synced()
 	g.tell = slices.DeleteFunc(g.tell, func(x tell) bool {
 		if x.version > synced {
 			return false
@@ -324,14 +324,14 @@ func (w *world) tellHolders(g *gateway) error {
 // write saves everything to the disk.
 func (w *world) write(g *gateway) {
 	g.disk = []*Delta{g.table.Since(0)}
-	for _, owner := range g.copies.Owners() {
-		if d := g.copies.Of(owner).Since(0); d != nil {
+	for _, owner := range g.replicas.Owners() {
+		if d := g.replicas.Of(owner).Since(0); d != nil {
 			g.disk = append(g.disk, d)
 		}
 	}
 }
 
-// recover plans who takes over what, and tells some heirs or all.
+// recover plans who takes over what, and tells some successors or all.
 func (w *world) recover(all bool) error {
 	f, err := w.form()
 	if err != nil {
@@ -346,29 +346,29 @@ func (w *world) recover(all bool) error {
 	}
 	for _, n := range w.members() {
 		a := f.Answer(n)
-		for _, i := range a.Inherit {
+		for _, i := range a.HandOvers {
 			if !all && w.rng.IntN(2) == 0 {
 				continue
 			}
-			if err := w.inherit(w.living[n], i, a.Install.Running); err != nil {
+			if err := w.handOver(w.living[n], i, a.Install.Running); err != nil {
 				return err
 			}
 		}
 	}
 	for _, n := range w.members() {
-		w.living[n].copies.Settled(f.Answer(n).Settled...)
+		w.living[n].replicas.Settled(f.Answer(n).Settled...)
 	}
 	return w.check()
 }
 
 // form plans an epoch, in which whatever the lost gateways had is withheld.
-func (w *world) form() (*Forming, error) {
+func (w *world) form() (*EpochChange, error) {
 	w.epoch++
 	members := w.members()
-	f := NewForming(kmutex.Formation{Epoch: w.epoch + 1, K: tokens, Home: members[0], Owed: true}, members, w.lost, MaxTTL)
+	f := NewEpochChange(kmutex.EpochChange{Epoch: w.epoch + 1, K: tokens, Home: members[0], Owed: true}, members, w.lost, MaxTTL)
 	for i, n := range members {
 		g := w.living[n]
-		left := NewReport(g.replicas, g.copies, w.isLost)
+		left := NewReport(g.replicator, g.replicas, w.isLost)
 		if err := left.Validate(); err != nil {
 			return nil, err
 		}
@@ -377,7 +377,7 @@ func (w *world) form() (*Forming, error) {
 		}}
 		for i, rec := range g.table.Records() {
 			if rec.State == StateGranted {
-				r.Running = append(r.Running, kmutex.Grant{Ticket: kmutex.Ticket(i + 1), Token: rec.Token, Serial: rec.Fence.Serial})
+				r.Running = append(r.Running, kmutex.Grant{Request: kmutex.Request(i + 1), Token: rec.Token, Serial: rec.Fence.Serial})
 			}
 		}
 		for q := range kmutex.Token(tokens) {
@@ -395,30 +395,30 @@ func (w *world) form() (*Forming, error) {
 	return f, nil
 }
 
-// inherit lets an heir take over what one lost gateway left. It has to say which
+// handOver lets a successor take over what one lost gateway left. It has to say which
 // tokens the slots have now, if they are others.
-func (w *world) inherit(heir *gateway, i Inheritance, running []kmutex.Grant) error {
-	v, err := heir.table.Absorb(i.Bequest)
+func (w *world) handOver(successor *gateway, i HandOver, running []kmutex.Grant) error {
+	v, err := successor.table.Absorb(i)
 	if err != nil {
 		return err
 	}
 	for n, r := range i.Records {
 		t := w.byID[r.ID]
-		heir.tell = append(heir.tell, tell{v, t, slices.Index(t.history, r)})
+		successor.tell = append(successor.tell, tell{v, t, slices.Index(t.history, r)})
 		if r.State != StateGranted {
 			continue
 		}
-		at := slices.IndexFunc(running, func(g kmutex.Grant) bool { return g.Ticket == i.Tickets[n] })
+		at := slices.IndexFunc(running, func(g kmutex.Grant) bool { return g.Request == i.Tickets[n] })
 		if at < 0 { // somebody else has its token
-			heir.table.Delete(r.ID)
+			successor.table.Delete(r.ID)
 			t.history = append(t.history, Record{})
 			continue
 		}
 		w.holder[running[at].Token] = t
 		if r.Token != running[at].Token {
 			r.Token = running[at].Token
-			w.put(heir, t, r)
-			w.send(heir)
+			w.put(successor, t, r)
+			w.send(successor)
 		}
 	}
 	return nil
@@ -476,17 +476,17 @@ func (w *world) calm() error {
 			return err
 		}
 	}
-	w.spare = min(w.p, len(w.living)-1) // so many have a copy
+	w.spare = min(w.p, len(w.living)-1) // so many have a replica
 	for _, n := range w.members() {
 		g := w.living[n]
-		if g.replicas.Synced() != g.table.Version() || !g.replicas.CaughtUp() {
-			return fmt.Errorf("node %d is synced to %d of %d", n, g.replicas.Synced(), g.table.Version())
+		if g.replicator.Synced() != g.table.Version() || !g.replicator.CaughtUp() {
+			return fmt.Errorf("node %d is synced to %d of %d", n, g.replicator.Synced(), g.table.Version())
 		}
 		if err := w.tellHolders(g); err != nil {
 			return err
 		}
 	}
-	if err := w.recover(true); err != nil { // drops the copies that are settled
+	if err := w.recover(true); err != nil { // drops the replicas that are settled
 		return err
 	}
 	// Tokens that only the lost had are free again.
@@ -515,24 +515,24 @@ func (w *world) nothingMissing() error {
 			return fmt.Errorf("ticket %s has gone back to %+v; its holder was told %+v", t.id, r, t.history[t.told])
 		}
 		owner, _ := ParseID(t.id)
-		if w.isLost(owner) && w.heir(owner) != at[0] {
-			return fmt.Errorf("ticket %s is at node %d, and the heir is %d", t.id, at[0], w.heir(owner))
+		if w.isLost(owner) && w.successor(owner) != at[0] {
+			return fmt.Errorf("ticket %s is at node %d, and the successor is %d", t.id, at[0], w.successor(owner))
 		}
 	}
 	for _, n := range w.members() {
-		for _, owner := range w.living[n].copies.Owners() {
-			if g := w.living[owner]; g == nil || g.replicas.successors[n] == nil {
-				return fmt.Errorf("node %d still has a copy of node %d", n, owner)
+		for _, owner := range w.living[n].replicas.Owners() {
+			if g := w.living[owner]; g == nil || g.replicator.successors[n] == nil {
+				return fmt.Errorf("node %d still has a replica of node %d", n, owner)
 			}
 		}
 	}
 	return nil
 }
 
-func (w *world) heir(n kmutex.Node) kmutex.Node {
+func (w *world) successor(n kmutex.Node) kmutex.Node {
 	for _, l := range w.lost {
 		if l.Node == n {
-			return l.Heir
+			return l.Successor
 		}
 	}
 	return 0
@@ -592,14 +592,14 @@ func TestRandomSchedules(t *testing.T) {
 }
 
 // Two losses at every boundary of messages: the owner is lost after some letters,
-// its heir after some more, while a slot that the owner had is ended and its token
+// its successor after some more, while a slot that the owner had is ended and its token
 // goes to another gateway.
 func TestTwoLosses(t *testing.T) {
 	for first := range 40 {
 		for second := range 40 {
 			for order := range uint64(4) {
 				if err := twoLosses(order, first, second); err != nil {
-					t.Fatalf("order %d, owner lost after %d letters, heir after %d more: %v", order, first, second, err)
+					t.Fatalf("order %d, owner lost after %d letters, successor after %d more: %v", order, first, second, err)
 				}
 			}
 		}
@@ -609,7 +609,7 @@ func TestTwoLosses(t *testing.T) {
 func twoLosses(order uint64, first, second int) error {
 	w := newWorld(order, 4, 2)
 	for _, g := range w.living {
-		g.replicas.limit = MaxPush // a change is seen as soon as it arrives
+		g.replicator.limit = MaxPush // a change is seen as soon as it arrives
 	}
 	owner, other := w.living[1], w.living[2]
 	var tickets []*truth
@@ -654,6 +654,6 @@ func twoLosses(order uint64, first, second int) error {
 	if err := deliver(second); err != nil {
 		return err
 	}
-	w.lose(w.living[w.heir(1)])
+	w.lose(w.living[w.successor(1)])
 	return w.calm()
 }

@@ -12,6 +12,7 @@ import (
 
 	"github.com/prometheus/client_golang/prometheus"
 
+	"github.com/kgate/kgate/internal/admission"
 	"github.com/kgate/kgate/kmutex"
 )
 
@@ -90,17 +91,18 @@ func expect(t *testing.T, got map[string]float64, want map[string]float64) {
 // countEverything calls each method once or more.
 func countEverything(m *Metrics) {
 	p := m.AddPool("a")
-	p.Outcome(OutcomeAdmitted)
-	p.Outcome(OutcomeAdmitted)
-	p.Outcome(OutcomeQueueFull)
+	p.Outcome(admission.OutcomeAdmitted)
+	p.Outcome(admission.OutcomeAdmitted)
+	p.Outcome(admission.QueueFull.Outcome())
 	p.Outcome("no such outcome")
-	p.Wait(OutcomeAdmitted, 20*time.Millisecond, "")
-	p.Wait(OutcomeAdmitted, 40*time.Millisecond, "")
-	p.Wait(OutcomeTimeout, 3*time.Second, "")
-	p.Wait(OutcomeQueueFull, time.Second, "")
+	p.Wait(admission.OutcomeAdmitted, 20*time.Millisecond, "")
+	p.Wait(admission.OutcomeAdmitted, 40*time.Millisecond, "")
+	p.Wait(admission.Timeout.Outcome(), 3*time.Second, "")
+	p.Wait(admission.QueueFull.Outcome(), time.Second, "")
 	p.Answered(200, 10, 20)
 	p.Answered(777, 1, 2)
 	p.Retried(2)
+	p.Connected(1, 3)
 	p.Slots(1)
 	p.Slots(0)
 	p.Hold(2 * time.Second)
@@ -125,6 +127,7 @@ func countEverything(m *Metrics) {
 	m.Refused("Foreign\nWords")
 	m.spans(3, true)
 	m.spans(2, false)
+	m.CountDropped(LogAccess, &Queued{dropped: 2})
 	m.SetSource(fixedSource{
 		Leader: true, Voter: true, Voters: 3, LossesTolerated: 1, ClientConnections: 12, Reloaded: time.Unix(1_800_000_000, 0),
 		Peers:        map[string]PeerState{"gw-2": {Up: true, RTT: 2 * time.Millisecond}},
@@ -133,7 +136,7 @@ func countEverything(m *Metrics) {
 		ReplicaLag: map[string]int{"gw-2": 3},
 		Pools: []PoolState{{
 			Name: "a", Capacity: 8, InFlight: 5, Waiting: 4, Oldest: 90 * time.Second, QueueLimit: 100, TicketsWaiting: 1, TicketsHolding: 2, Baton: 30000000007,
-			TokensRunning: 5, TokensFree: 1, TokensQuarantined: 2,
+			TokensRunning: 5, TokensFree: 1, TokensWithheld: 2,
 			Upstreams: map[string]bool{"http://10.0.1.1:80": true, "http://10.0.1.2:80": false},
 		}},
 	})
@@ -165,6 +168,8 @@ func TestCounts(t *testing.T) {
 		"kgate_trace_spans_total,result=taken":                      3,
 		"kgate_trace_spans_total,result=lost":                       2,
 		"kgate_replica_lag,successor=gw-2":                          3,
+		"kgate_log_lines_dropped_total,log=access":                  2,
+		"kgate_log_lines_dropped_total,log=process":                 0,
 		"kgate_upstream_healthy,pool=a,upstream=http://10.0.1.1:80": 1,
 		"kgate_upstream_healthy,pool=a,upstream=http://10.0.1.2:80": 0,
 		"kgate_message_batch_size,sum":                              7,
@@ -191,6 +196,8 @@ func TestCounts(t *testing.T) {
 		"kgate_request_bytes_total,pool=a":                          11,
 		"kgate_response_bytes_total,pool=a":                         22,
 		"kgate_upstream_retries_total,pool=a":                       2,
+		"kgate_upstream_connections_total,connection=new,pool=a":    1,
+		"kgate_upstream_connections_total,connection=reused,pool=a": 3,
 		"kgate_recoveries_total,pool=a,reason=loss":                 1,
 		"kgate_recoveries_total,pool=a,reason=leave":                0,
 		"kgate_leader":                                         1,
@@ -215,7 +222,7 @@ func TestCounts(t *testing.T) {
 func TestClassicAndNativeBuckets(t *testing.T) {
 	m, reg := newMetrics(t, nil)
 	p := m.AddPool("a")
-	p.Wait(OutcomeAdmitted, 3*time.Millisecond, "")
+	p.Wait(admission.OutcomeAdmitted, 3*time.Millisecond, "")
 	p.Hold(3 * time.Millisecond)
 	p.Upstream(3 * time.Millisecond)
 	families, err := reg.Gather()
@@ -317,8 +324,8 @@ func TestGatewayLabel(t *testing.T) {
 func TestExemplar(t *testing.T) {
 	m, reg := newMetrics(t, nil)
 	p := m.AddPool("a")
-	p.Wait(OutcomeAdmitted, 3*time.Millisecond, "")
-	p.Wait(OutcomeAdmitted, 70*time.Millisecond, "0af7651916cd43dd8448eb211c80319c")
+	p.Wait(admission.OutcomeAdmitted, 3*time.Millisecond, "")
+	p.Wait(admission.OutcomeAdmitted, 70*time.Millisecond, "0af7651916cd43dd8448eb211c80319c")
 	families, err := reg.Gather()
 	if err != nil {
 		t.Fatal(err)
@@ -354,11 +361,11 @@ func TestLabelsAreBounded(t *testing.T) {
 		}
 		m.Refused(string(word[:]))
 		m.Refused(fmt.Sprint("cause ", i))
-		p.Outcome(Outcome(fmt.Sprint(i)))
+		p.Outcome(admission.Outcome(fmt.Sprint(i)))
 		p.UpstreamError(UpstreamCause(fmt.Sprint(i)))
 		p.MessageReceived(kmutex.Kind(i % 256))
-		m.Pool(fmt.Sprint(i)).Wait(OutcomeAdmitted, time.Second, "")
-		p.Wait(Outcome(fmt.Sprint(i)), time.Second, "")
+		m.Pool(fmt.Sprint(i)).Wait(admission.OutcomeAdmitted, time.Second, "")
+		p.Wait(admission.Outcome(fmt.Sprint(i)), time.Second, "")
 		p.Answered(i, 0, 0)
 	}
 	got := values(t, reg)
@@ -397,11 +404,12 @@ func TestPools(t *testing.T) {
 		t.Error("not the same handle")
 	}
 	var none *Pool
-	none.Outcome(OutcomeAdmitted)
-	none.Wait(OutcomeAdmitted, 1, "")
+	none.Outcome(admission.OutcomeAdmitted)
+	none.Wait(admission.OutcomeAdmitted, 1, "")
 	none.Waiting(1)
 	none.Answered(200, 1, 1)
 	none.Retried(1)
+	none.Connected(1, 1)
 	none.Slots(1)
 	none.Hold(1)
 	none.Upstream(1)
@@ -437,8 +445,8 @@ func TestConcurrentCounting(t *testing.T) {
 		wg.Go(func() {
 			for range 250 {
 				p := m.AddPool("b")
-				p.Wait(OutcomeAdmitted, time.Millisecond, "")
-				p.Outcome(OutcomeAdmitted)
+				p.Wait(admission.OutcomeAdmitted, time.Millisecond, "")
+				p.Outcome(admission.OutcomeAdmitted)
 				m.Refused("cause")
 				m.Pool("b").Window()
 			}
@@ -470,8 +478,8 @@ func TestHotPathAllocatesNothing(t *testing.T) {
 }
 
 func hotPath(m *Metrics, p *Pool) {
-	p.Outcome(OutcomeAdmitted)
-	p.Wait(OutcomeAdmitted, time.Millisecond, "")
+	p.Outcome(admission.OutcomeAdmitted)
+	p.Wait(admission.OutcomeAdmitted, time.Millisecond, "")
 	p.Hold(time.Millisecond)
 	p.Slots(3)
 	p.Answered(200, 1, 2)
@@ -479,7 +487,7 @@ func hotPath(m *Metrics, p *Pool) {
 	p.MessageSent(kmutex.KindRequest)
 	p.MessageReceived(kmutex.KindBaton)
 	p.BatonMoved()
-	m.Pool("a").Outcome(OutcomeTimeout)
+	m.Pool("a").Outcome(admission.Timeout.Outcome())
 	m.BatchSize(3)
 	m.Hops(1)
 	m.Refused("cause")
@@ -490,8 +498,8 @@ func BenchmarkRequest(b *testing.B) {
 	p := m.AddPool("a")
 	b.ReportAllocs()
 	for b.Loop() {
-		p.Wait(OutcomeAdmitted, time.Millisecond, "")
-		p.Outcome(OutcomeAdmitted)
+		p.Wait(admission.OutcomeAdmitted, time.Millisecond, "")
+		p.Outcome(admission.OutcomeAdmitted)
 		p.Hold(time.Millisecond)
 	}
 }

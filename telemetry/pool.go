@@ -5,37 +5,9 @@ import (
 
 	"github.com/prometheus/client_golang/prometheus"
 
+	"github.com/kgate/kgate/internal/admission"
 	"github.com/kgate/kgate/kmutex"
 )
-
-// Outcome says how a request ended. Every request has exactly one.
-type Outcome string
-
-// The outcomes. A request that was admitted and then failed upstream is an
-// OutcomeUpstreamError.
-const (
-	OutcomeAdmitted      Outcome = "admitted"
-	OutcomeQueueFull     Outcome = "queue_full"
-	OutcomeTimeout       Outcome = "timeout"
-	OutcomeClientGone    Outcome = "client_gone"
-	OutcomeDraining      Outcome = "draining"
-	OutcomeIsolated      Outcome = "isolated"
-	OutcomeClientLimit   Outcome = "client_limit"
-	OutcomeCancelled     Outcome = "cancelled"
-	OutcomeUpstreamDown  Outcome = "upstream_down"
-	OutcomeUpstreamError Outcome = "upstream_error"
-)
-
-var outcomes = []Outcome{
-	OutcomeAdmitted, OutcomeQueueFull, OutcomeTimeout, OutcomeClientGone,
-	OutcomeDraining, OutcomeIsolated, OutcomeClientLimit, OutcomeCancelled, OutcomeUpstreamDown, OutcomeUpstreamError,
-}
-
-// waited are the outcomes of requests that may have waited: each has its own
-// distribution of waits. Others end at once.
-var waited = []Outcome{
-	OutcomeAdmitted, OutcomeTimeout, OutcomeClientGone, OutcomeDraining, OutcomeIsolated, OutcomeCancelled,
-}
 
 // recoveryReasons are what Recovered is told.
 var recoveryReasons = []string{"loss", "return", "k", "leave", "audit"}
@@ -63,17 +35,18 @@ const (
 // Pool counts for one pool. A nil Pool counts nothing.
 type Pool struct {
 	name                           string
-	outcomes                       map[Outcome]prometheus.Counter
+	outcomes                       map[admission.Outcome]prometheus.Counter
 	outcomeOther                   prometheus.Counter
 	upstreamErrors                 map[UpstreamCause]prometheus.Counter
 	upstreamOther                  prometheus.Counter
-	waits                          map[Outcome]prometheus.Observer
+	waits                          map[admission.Outcome]prometheus.Observer
 	hold                           prometheus.Observer
 	upstream                       prometheus.Observer
 	batonMoves                     prometheus.Counter
 	inversions                     prometheus.Counter
 	auditFailures                  prometheus.Counter
 	retries                        prometheus.Counter
+	connsNew, connsReused          prometheus.Counter
 	received, sent                 prometheus.Counter // bytes
 	codes                          *codes
 	admissions                     prometheus.Counter
@@ -87,11 +60,11 @@ func newPool(m *Metrics, name string) *Pool {
 	v := m.vecs
 	p := &Pool{
 		name:             name,
-		outcomes:         map[Outcome]prometheus.Counter{},
+		outcomes:         map[admission.Outcome]prometheus.Counter{},
 		outcomeOther:     v.requests.WithLabelValues(name, other),
 		upstreamErrors:   map[UpstreamCause]prometheus.Counter{},
 		upstreamOther:    v.upstreamErrors.WithLabelValues(name, other),
-		waits:            map[Outcome]prometheus.Observer{},
+		waits:            map[admission.Outcome]prometheus.Observer{},
 		hold:             v.hold.WithLabelValues(name),
 		upstream:         v.upstream.WithLabelValues(name),
 		batonMoves:       v.batonMoves.WithLabelValues(name),
@@ -99,6 +72,8 @@ func newPool(m *Metrics, name string) *Pool {
 		auditFailures:    v.auditFailures.WithLabelValues(name),
 		recoveries:       v.recoveries.MustCurryWith(prometheus.Labels{"pool": name}),
 		retries:          v.upstreamRetries.WithLabelValues(name),
+		connsNew:         v.upstreamConns.WithLabelValues(name, "new"),
+		connsReused:      v.upstreamConns.WithLabelValues(name, "reused"),
 		received:         v.requestBytes.WithLabelValues(name),
 		sent:             v.responseBytes.WithLabelValues(name),
 		admissions:       v.admissions.WithLabelValues(name),
@@ -109,13 +84,13 @@ func newPool(m *Metrics, name string) *Pool {
 	}
 	p.slots.began = m.now()
 	p.slots.since = p.slots.began
-	for _, o := range waited {
+	for _, o := range admission.WaitOutcomes() {
 		p.waits[o] = v.wait.WithLabelValues(name, string(o))
 	}
 	for _, reason := range recoveryReasons {
 		p.recoveries.WithLabelValues(reason)
 	}
-	for _, o := range outcomes {
+	for _, o := range admission.Outcomes() {
 		p.outcomes[o] = v.requests.WithLabelValues(name, string(o))
 	}
 	for _, c := range upstreamCauses {
@@ -129,7 +104,7 @@ func newPool(m *Metrics, name string) *Pool {
 }
 
 // Outcome counts one request that has ended.
-func (p *Pool) Outcome(o Outcome) {
+func (p *Pool) Outcome(o admission.Outcome) {
 	if p == nil {
 		return
 	}
@@ -143,7 +118,7 @@ func (p *Pool) Outcome(o Outcome) {
 // Wait counts one wait that has ended, d after the request's arrival, and how. A
 // request whose trace is recorded brings its ID, as an example of such a wait; others
 // bring "". Outcomes without a wait are not counted.
-func (p *Pool) Wait(o Outcome, d time.Duration, traceID string) {
+func (p *Pool) Wait(o admission.Outcome, d time.Duration, traceID string) {
 	if p == nil {
 		return
 	}
@@ -156,7 +131,7 @@ func (p *Pool) Wait(o Outcome, d time.Duration, traceID string) {
 	default:
 		h.(prometheus.ExemplarObserver).ObserveWithExemplar(d.Seconds(), prometheus.Labels{"trace_id": traceID})
 	}
-	if o == OutcomeAdmitted {
+	if o == admission.OutcomeAdmitted {
 		p.window.observe(d)
 	}
 }
@@ -184,6 +159,16 @@ func (p *Pool) Retried(n int) {
 	if p != nil && n > 0 {
 		p.retries.Add(float64(n))
 	}
+}
+
+// Connected counts the connections to upstreams that a request was written to: made
+// for it, or made before.
+func (p *Pool) Connected(fresh, reused int) {
+	if p == nil {
+		return
+	}
+	p.connsNew.Add(float64(fresh))
+	p.connsReused.Add(float64(reused))
 }
 
 // Slots notes how many slots are in use from now on. One more is an admission.

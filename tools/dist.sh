@@ -14,7 +14,7 @@ nfpm=github.com/goreleaser/nfpm/v2/cmd/nfpm@v2.44.0
 version=${VERSION:-$(git describe --tags --match 'v*' 2>/dev/null || echo "0.0.0+git$(git log -1 --format=%cd.%h --date=format:%Y%m%d --abbrev=9)")}
 version=${version#v}
 SOURCE_DATE_EPOCH=${SOURCE_DATE_EPOCH:-$(git log -1 --format=%ct)}
-export SOURCE_DATE_EPOCH LC_ALL=C TZ=UTC
+export SOURCE_DATE_EPOCH LC_ALL=C TZ=UTC GOWORK=off
 umask 022
 rm -rf "$out"
 work=$out/.work

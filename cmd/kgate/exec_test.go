@@ -20,20 +20,21 @@ import (
 
 	"github.com/kgate/kgate/client"
 	"github.com/kgate/kgate/internal/admin"
-	purepool "github.com/kgate/kgate/internal/pool"
-	"github.com/kgate/kgate/test/tickets"
+	"github.com/kgate/kgate/internal/admin/admintest"
+	"github.com/kgate/kgate/internal/admission"
+	"github.com/kgate/kgate/internal/pool"
 )
 
 // fakeGateway answers as a gateway with tickets does.
 type fakeGateway struct {
-	*tickets.Memory
+	*admintest.Tickets
 	url string
 }
 
 func startFake(t *testing.T, pools map[string]int) *fakeGateway {
 	t.Helper()
-	g := &fakeGateway{Memory: tickets.New(pools)}
-	h, err := admin.NewTicketHandler(admin.TicketConfig{Tickets: g.Memory})
+	g := &fakeGateway{Tickets: admintest.NewTickets(pools)}
+	h, err := admin.NewTicketHandler(admin.TicketConfig{Tickets: g.Tickets})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -89,7 +90,7 @@ func TestExecExitCodes(t *testing.T) {
 		"not a program":      {[]string{"--", script}, 126, "exec format error"},
 		"no command":         {[]string{}, exitUsage, "<command>"},
 		"nothing after --":   {[]string{"--"}, exitUsage, "command"},
-		"no such pool":       {[]string{"--pool", "x", "--", "true"}, exitFailure, `no pool is named "x"`},
+		"no such pool":       {[]string{"--pool", "x", "--", "true"}, exitFailure, `there is no such pool: "x"`},
 		"a ttl of a year":    {[]string{"--ttl", "8760h", "--", "true"}, exitUsage, "between 1s and 10m0s"},
 		"which pool":         {[]string{"--admin", two.url, "--", "true"}, exitUsage, "--pool: which one of"},
 		"nobody there":       {[]string{"--pool", "p", "--admin", "http://127.0.0.1:1", "--", "true"}, 69, "no gateway answers"},
@@ -162,7 +163,7 @@ func TestExecLosesItsSlot(t *testing.T) {
 			done := start(g, &out, "--ttl", tc.ttl, "--", "sh", "-c", tc.script)
 			await(t, "the command", func() bool { return strings.HasSuffix(out.String(), "\n") })
 			begun := time.Now()
-			g.Drop(strings.TrimSpace(out.String()), admin.ReasonLost)
+			g.Drop(strings.TrimSpace(out.String()), admission.EndLost)
 			code := <-done
 			if took := time.Since(begun); code != tc.code || took > tc.within || !strings.Contains(out.String(), "the slot is lost") || tc.code == 5 && !strings.Contains(out.String(), "told") {
 				t.Errorf("exit %d after %v, want %d within %v:\n%s", code, took, tc.code, tc.within, out.String())
@@ -281,7 +282,7 @@ func TestKilledBeforeTheSlotIsGone(t *testing.T) {
 							return nil, r.Context().Err()
 						}
 					}
-					expires = time.Now().Add(purepool.KeepFor(ttl) * 9 / 11)
+					expires = time.Now().Add(pool.KeepFor(ttl) * 9 / 11)
 					return &http.Response{
 						StatusCode: http.StatusOK, Header: http.Header{}, Request: r,
 						Body: io.NopCloser(strings.NewReader(`{"id": "a", "state": "granted", "fence": "p/1/1/1"}`)),
@@ -314,8 +315,8 @@ func TestKilledBeforeTheHoldEnds(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
 				ends := time.Now().Add(time.Duration(float64(hold) / fast))
 				gateways, err := client.New(client.Config{TTL: ttl, HTTPClient: &http.Client{Transport: roundTrip(func(r *http.Request) (*http.Response, error) {
-					kept := min(time.Duration(float64(time.Until(ends))*fast), purepool.KeepFor(ttl))
-					held := purepool.Ticket{TTL: ttl, Expires: kept}
+					kept := min(time.Duration(float64(time.Until(ends))*fast), pool.KeepFor(ttl))
+					held := pool.Ticket{TTL: ttl, Expires: kept}
 					return &http.Response{
 						StatusCode: http.StatusOK, Header: http.Header{}, Request: r,
 						Body: io.NopCloser(strings.NewReader(fmt.Sprintf(`{"id": "a", "state": "granted", "fence": "p/1/1/1", "left": "%v"}`, held.Left(0)))),

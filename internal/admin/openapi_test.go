@@ -16,7 +16,7 @@ import (
 	"github.com/go-chi/chi/v5"
 
 	"github.com/kgate/kgate/internal/admin"
-	"github.com/kgate/kgate/test/tickets"
+	"github.com/kgate/kgate/internal/admin/admintest"
 )
 
 // notDescribed are for people and for the page's own script.
@@ -85,7 +85,7 @@ func TestOpenAPIHasAllRoutes(t *testing.T) {
 // requests and answers against the description.
 func TestAnswersAreAsDescribed(t *testing.T) {
 	cfg := admin.ConfigForTest()
-	cfg.Control, cfg.Tickets = new(fakeControl), tickets.New(map[string]int{"downloads": 1})
+	cfg.Control, cfg.Tickets = new(fakeControl), admintest.NewTickets(map[string]int{"downloads": 1})
 	h, err := admin.NewHandler(cfg)
 	if err != nil {
 		t.Fatal(err)

@@ -18,7 +18,8 @@ import (
 	"github.com/prometheus/client_golang/prometheus"
 
 	"github.com/kgate/kgate/internal/admin"
-	"github.com/kgate/kgate/test/tickets"
+	"github.com/kgate/kgate/internal/admin/admintest"
+	"github.com/kgate/kgate/internal/admission"
 )
 
 // document is what a client reads.
@@ -72,7 +73,7 @@ const at = "/.kgate/tickets"
 
 func TestTicketCycle(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		m := tickets.New(map[string]int{"p": 1})
+		m := admintest.NewTickets(map[string]int{"p": 1})
 		h := ticketHandler(t, m)
 		first := ask(t, h, "POST", at, `{"pool":"p","ttl":"1m","note":"me"}`)
 		if first.code != 201 || first.State != "granted" || first.header.Get("Location") != at+"/"+first.ID ||
@@ -124,7 +125,7 @@ func TestTicketCycle(t *testing.T) {
 }
 
 func TestTicketRefusals(t *testing.T) {
-	m := tickets.New(map[string]int{"p": 1, "closed": 1})
+	m := admintest.NewTickets(map[string]int{"p": 1, "closed": 1})
 	h := ticketHandler(t, m)
 	id := ask(t, h, "POST", at, `{"pool":"p"}`).ID
 	for name, tc := range map[string]struct {
@@ -190,7 +191,7 @@ func TestTicketRefusals(t *testing.T) {
 
 // A page of another site cannot have a visitor's browser ask for tickets.
 func TestNoTicketsForOtherOrigins(t *testing.T) {
-	m := tickets.New(map[string]int{"p": 1})
+	m := admintest.NewTickets(map[string]int{"p": 1})
 	h := ticketHandler(t, m)
 	for name, change := range map[string]func(*http.Request){
 		"fetch": func(r *http.Request) { r.Header.Set("Sec-Fetch-Site", "cross-site") },
@@ -209,7 +210,7 @@ func TestNoTicketsForOtherOrigins(t *testing.T) {
 
 // A client that is gone when its ticket is there leaves none behind.
 func TestTicketOfALostClient(t *testing.T) {
-	m := tickets.New(map[string]int{"p": 1})
+	m := admintest.NewTickets(map[string]int{"p": 1})
 	h := ticketHandler(t, m)
 	ask(t, h, "POST", at, `{"pool":"p"}`, func(r *http.Request) {
 		ctx, cancel := context.WithCancel(r.Context())
@@ -224,7 +225,7 @@ func TestTicketOfALostClient(t *testing.T) {
 // The server's timeouts do not cut long polls and events short, also when the
 // handler is mounted in another router.
 func TestTicketsOverASocket(t *testing.T) {
-	m := tickets.New(map[string]int{"p": 1})
+	m := admintest.NewTickets(map[string]int{"p": 1})
 	router := chi.NewRouter()
 	router.Mount(at, ticketHandler(t, m))
 	server := httptest.NewUnstartedServer(router)
@@ -272,11 +273,11 @@ func TestTicketsOverASocket(t *testing.T) {
 	if event, data := next(); event != "waiting" || !strings.Contains(data, `"position":1`) {
 		t.Errorf("%s %s", event, data)
 	}
-	time.AfterFunc(500*time.Millisecond, func() { m.Drop(first.ID, admin.ReasonExpired) })
+	time.AfterFunc(500*time.Millisecond, func() { m.Drop(first.ID, admission.EndExpired) })
 	if event, data := next(); event != "granted" || !strings.Contains(data, `"fence":"p/1/2"`) {
 		t.Errorf("%s %s", event, data)
 	}
-	m.Drop(second.ID, admin.ReasonLost)
+	m.Drop(second.ID, admission.EndLost)
 	if event, data := next(); event != "gone" || data != `{"reason":"lost"}` {
 		t.Errorf("%s %s", event, data)
 	}
@@ -307,7 +308,7 @@ func (c *fakeControl) Ready() (bool, string)                     { return true, 
 func (c *fakeControl) handler(t *testing.T, token string) http.Handler {
 	t.Helper()
 	h, err := admin.NewHandler(admin.Config{
-		Source: c, Control: c, Tickets: tickets.New(map[string]int{"p": 9}), Tokens: func() []string { return tokensOf(token) }, Metrics: prometheus.NewRegistry(),
+		Source: c, Control: c, Tickets: admintest.NewTickets(map[string]int{"p": 9}), Tokens: func() []string { return tokensOf(token) }, Metrics: prometheus.NewRegistry(),
 	})
 	if err != nil {
 		t.Fatal(err)

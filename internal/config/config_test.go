@@ -12,6 +12,8 @@ import (
 	"strings"
 	"testing"
 	"time"
+
+	"github.com/kgate/kgate/internal/admission"
 )
 
 const minimal = "pools: [{name: a, k: 3, upstreams: ['http://127.0.0.1:9000']}]\n"
@@ -149,10 +151,10 @@ routes:
 	if cc.K != 8 || cc.Queue != a.Queue || cc.Upstreams[0].String() != "http://127.0.0.1:9000" {
 		t.Errorf("c = %+v", cc)
 	}
-	if d.Binding != BindingEarly || d.K != 8 {
+	if d.Binding != admission.BindingEarly || d.K != 8 {
 		t.Errorf("d = %+v", d)
 	}
-	if e := c.Pools[4]; e.Binding != BindingEarly || e.K != 9 || e.Queue != a.Queue || e.Name != "e" {
+	if e := c.Pools[4]; e.Binding != admission.BindingEarly || e.K != 9 || e.Queue != a.Queue || e.Name != "e" {
 		t.Errorf("e = %+v, what it merges merges, too", e)
 	}
 }

@@ -27,25 +27,6 @@ func Default() *Config {
 	}
 }
 
-// DefaultPool returns the pool that a file's entry starts from. Name, K and
-// Upstreams have no default.
-func DefaultPool() Pool {
-	return Pool{
-		Binding:     BindingLate,
-		AskInterval: AskInterval{Auto: true},
-		Queue:       Queue{Timeout: time.Minute, Limit: 10_000, Order: OrderFIFO, PerClient: PerClient{Tickets: 20}},
-		Hold:        Hold{Max: 30 * time.Minute, Idle: time.Minute},
-		Health:      Health{Interval: 5 * time.Second, Timeout: 2 * time.Second, UnhealthyAfter: 3, HealthyAfter: 2},
-		Reclaim:     ReclaimLease,
-		Fence:       true,
-		Transport: Transport{
-			DialTimeout:           5 * time.Second,
-			ResponseHeaderTimeout: time.Minute,
-			IdleTimeout:           90 * time.Second,
-		},
-	}
-}
-
 // Bootstrap returns how many gateways found the cluster together: 1 for a
 // gateway that founds one alone, n when it waits for n gateways, and 0 when it
 // only ever joins a cluster that exists. With addresses to join and

@@ -13,6 +13,8 @@ import (
 	"testing"
 	"unicode"
 	"unicode/utf8"
+
+	"github.com/kgate/kgate/internal/admission"
 )
 
 // The reference of all keys, and their JSON Schema, come from the types and from
@@ -187,7 +189,7 @@ func wordsOf(path string, t reflect.Type) []string {
 		return logFormats
 	}
 	known := map[reflect.Type]any{
-		reflect.TypeFor[Binding](): bindings, reflect.TypeFor[Reclaim](): reclaims, reflect.TypeFor[Drain](): drains,
+		reflect.TypeFor[admission.Binding](): bindings, reflect.TypeFor[admission.Reclaim](): reclaims, reflect.TypeFor[Drain](): drains,
 		reflect.TypeFor[Order](): orders, reflect.TypeFor[AccessFormat](): accessFormats,
 	}
 	if list, ok := known[t]; ok {

@@ -8,33 +8,14 @@ import (
 	"net/http"
 	"strings"
 	"time"
+
+	"github.com/kgate/kgate/internal/admission"
 )
 
-// Binding says when the coordinator ties a request to a token.
-type Binding string
-
-// The bindings.
-const (
-	// BindingLate ties a request to a token when the token is free.
-	BindingLate Binding = "late"
-	// BindingEarly ties it on arrival, as the published algorithm does.
-	BindingEarly Binding = "early"
+var (
+	bindings = []admission.Binding{admission.BindingLate, admission.BindingEarly}
+	reclaims = []admission.Reclaim{admission.ReclaimLease, admission.ReclaimHold}
 )
-
-var bindings = []Binding{BindingLate, BindingEarly}
-
-// Reclaim says when a lost gateway's slots come back.
-type Reclaim string
-
-// The ways to reclaim.
-const (
-	// ReclaimLease waits for the end of the lost gateway's lease.
-	ReclaimLease Reclaim = "lease"
-	// ReclaimHold waits, too, until hold.max has passed.
-	ReclaimHold Reclaim = "hold"
-)
-
-var reclaims = []Reclaim{ReclaimLease, ReclaimHold}
 
 // Drain says what becomes of waiting requests when a gateway is taken out.
 type Drain string

@@ -5,16 +5,16 @@ import (
 	"testing/synctest"
 	"time"
 
-	"github.com/kgate/kgate/internal/membership"
+	"github.com/kgate/kgate/internal/admission"
 	"github.com/kgate/kgate/kmutex"
 )
 
 // A token that is lost by a defect comes back by itself.
 func TestLostTokenComesBack(t *testing.T) {
-	bindings(t, func(t *testing.T, binding string) {
+	bindings(t, func(t *testing.T, binding admission.Binding) {
 		f := newFleet(t, 3, 2, binding, time.Millisecond, PoolConfig{})
 		n := f.gateways[2]
-		s, err := n.Acquire(t.Context(), Ask{Pool: testPool, Wait: NoTimeout})
+		s, err := n.Acquire(t.Context(), admission.Request{Pool: testPool, Wait: -1})
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -56,7 +56,7 @@ func TestLostTokenComesBack(t *testing.T) {
 // While tokens only move, nothing is suspected.
 func TestAuditIsQuiet(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		f := newFleet(t, 3, 3, membership.BindingLate, 100*time.Millisecond, PoolConfig{})
+		f := newFleet(t, 3, 3, admission.BindingLate, 100*time.Millisecond, PoolConfig{})
 		var in gauge
 		stop := make(chan struct{})
 		done := make(chan struct{})

@@ -7,6 +7,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/kgate/kgate/internal/admission"
 	"github.com/kgate/kgate/internal/membership"
 	"github.com/kgate/kgate/internal/transport"
 	"github.com/kgate/kgate/kmutex"
@@ -25,6 +26,7 @@ func (a alone) Standing() membership.Standing {
 func (alone) Changed() <-chan struct{}                                       { return nil }
 func (alone) Rejoin()                                                        {}
 func (alone) Recover(context.Context, string, uint64) error                  { return nil }
+func (alone) KeepsTickets() (bool, error)                                    { return false, nil }
 func (alone) UseTickets(context.Context, string) error                       { return nil }
 func (alone) SetPeers(kmutex.Node, []transport.Peer) []transport.Unsent      { return nil }
 func (alone) Send(kmutex.Node, string, kmutex.Message) error                 { return nil }
@@ -35,8 +37,8 @@ func (alone) Dial(context.Context, string) (net.Conn, error)                 { r
 // An admission that needs no message: a request that is let in at once, and its
 // release.
 func BenchmarkAdmission(b *testing.B) {
-	for _, binding := range []string{membership.BindingLate, membership.BindingEarly} {
-		b.Run(binding, func(b *testing.B) {
+	for _, binding := range []admission.Binding{admission.BindingLate, admission.BindingEarly} {
+		b.Run(string(binding), func(b *testing.B) {
 			listener, err := new(net.ListenConfig).Listen(b.Context(), "tcp", "127.0.0.1:0")
 			if err != nil {
 				b.Fatal(err)
@@ -45,18 +47,18 @@ func BenchmarkAdmission(b *testing.B) {
 				Number: 1, Members: []membership.Member{{Node: 1, Name: "gw-1"}},
 				Pools: []membership.Pool{{Name: testPool, K: 8, Binding: binding, Epoch: 1, Began: 1, Home: 1}},
 			}}
-			g, err := New(Config{Links: a, Exchange: a, Views: a})
+			g, err := New(Config{})
 			if err != nil {
 				b.Fatal(err)
 			}
-			g.Start()
+			g.Start(a, a, a)
 			defer g.Close()
 			for g.pool(testPool) == nil {
 				time.Sleep(time.Millisecond)
 			}
 			b.ReportAllocs()
 			for b.Loop() {
-				s, err := g.Acquire(b.Context(), Ask{Pool: testPool, Wait: NoTimeout})
+				s, err := g.Acquire(b.Context(), admission.Request{Pool: testPool, Wait: -1})
 				if err != nil {
 					b.Fatal(err)
 				}

@@ -9,6 +9,7 @@ import (
 	"testing/synctest"
 	"time"
 
+	"github.com/kgate/kgate/internal/admission"
 	"github.com/kgate/kgate/internal/membership"
 	"github.com/kgate/kgate/kmutex"
 )
@@ -26,8 +27,8 @@ func work(t *testing.T, wg *sync.WaitGroup, n *node, g *gauge, clients int, stop
 					return
 				default:
 				}
-				s, err := n.Acquire(t.Context(), Ask{Pool: testPool, Wait: NoTimeout})
-				if errors.Is(err, ErrIsolated) || errors.Is(err, ErrDraining) {
+				s, err := n.Acquire(t.Context(), admission.Request{Pool: testPool, Wait: -1})
+				if errors.Is(err, admission.Isolated) || errors.Is(err, admission.Draining) {
 					time.Sleep(50 * time.Millisecond)
 					continue
 				}
@@ -54,7 +55,7 @@ func work(t *testing.T, wg *sync.WaitGroup, n *node, g *gauge, clients int, stop
 func TestLostGateway(t *testing.T) {
 	const lease = 3 * time.Second
 	for _, lost := range []kmutex.Node{1, 2, 3} {
-		bindings(t, func(t *testing.T, binding string) {
+		bindings(t, func(t *testing.T, binding admission.Binding) {
 			f := newFleet(t, 3, 3, binding, time.Millisecond, PoolConfig{})
 			var in gauge
 			var wg sync.WaitGroup
@@ -95,10 +96,10 @@ func TestLostGateway(t *testing.T) {
 // When the lease lapses, waiting requests are refused and those in flight are
 // aborted before anything else; the gateway comes back as another incarnation.
 func TestLapsedLease(t *testing.T) {
-	bindings(t, func(t *testing.T, binding string) {
+	bindings(t, func(t *testing.T, binding admission.Binding) {
 		f := newFleet(t, 2, 1, binding, time.Millisecond, PoolConfig{})
 		n := f.gateways[2]
-		held, err := n.Acquire(t.Context(), Ask{Pool: testPool, Wait: NoTimeout})
+		held, err := n.Acquire(t.Context(), admission.Request{Pool: testPool, Wait: -1})
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -106,7 +107,7 @@ func TestLapsedLease(t *testing.T) {
 		held.OnLost(func() { aborted <- time.Now() })
 		waiting := make(chan error, 1)
 		go func() {
-			_, err := n.Acquire(t.Context(), Ask{Pool: testPool, Wait: NoTimeout})
+			_, err := n.Acquire(t.Context(), admission.Request{Pool: testPool, Wait: -1})
 			waiting <- err
 		}()
 		time.Sleep(time.Second)
@@ -120,7 +121,7 @@ func TestLapsedLease(t *testing.T) {
 		if at := <-aborted; !at.Equal(end) {
 			t.Errorf("aborted %v after the end of the lease", at.Sub(end))
 		}
-		if err := <-waiting; !errors.Is(err, ErrIsolated) {
+		if err := <-waiting; !errors.Is(err, admission.Isolated) {
 			t.Errorf("waiting: %v", err)
 		}
 		if held.Valid() {
@@ -131,12 +132,12 @@ func TestLapsedLease(t *testing.T) {
 		held.Release()
 		f.expire()
 		n.heal()
-		if _, err := n.Acquire(t.Context(), Ask{Pool: testPool, Wait: NoTimeout}); !errors.Is(err, ErrIsolated) {
+		if _, err := n.Acquire(t.Context(), admission.Request{Pool: testPool, Wait: -1}); !errors.Is(err, admission.Isolated) {
 			t.Errorf("before it is let in again: %v", err)
 		}
 		f.letIn(n)
 		f.follow()
-		s, err := n.Acquire(t.Context(), Ask{Pool: testPool, Wait: time.Second})
+		s, err := n.Acquire(t.Context(), admission.Request{Pool: testPool, Wait: time.Second})
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -149,16 +150,16 @@ func TestLapsedLease(t *testing.T) {
 // although it was granted a slot meanwhile.
 func TestWakesUpWithoutLease(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		f := newFleet(t, 1, 1, membership.BindingLate, 0, PoolConfig{})
+		f := newFleet(t, 1, 1, admission.BindingLate, 0, PoolConfig{})
 		n := f.gateways[1]
 		p := n.pool(testPool)
-		s, err := n.Acquire(t.Context(), Ask{Pool: testPool, Wait: NoTimeout})
+		s, err := n.Acquire(t.Context(), admission.Request{Pool: testPool, Wait: -1})
 		if err != nil {
 			t.Fatal(err)
 		}
 		waiting := make(chan error, 1)
 		go func() {
-			_, err := n.Acquire(t.Context(), Ask{Pool: testPool, Wait: NoTimeout})
+			_, err := n.Acquire(t.Context(), admission.Request{Pool: testPool, Wait: -1})
 			waiting <- err
 		}()
 		synctest.Wait()
@@ -167,10 +168,10 @@ func TestWakesUpWithoutLease(t *testing.T) {
 		n.until = time.Now()
 		f.mu.Unlock()
 		s.Release()
-		if err := <-waiting; !errors.Is(err, ErrIsolated) {
+		if err := <-waiting; !errors.Is(err, admission.Isolated) {
 			t.Errorf("granted without a lease: %v", err)
 		}
-		if _, err := p.enter(Ask{}); !errors.Is(err, ErrIsolated) {
+		if _, err := p.enter(admission.Request{}); !errors.Is(err, admission.Isolated) {
 			t.Errorf("admitted without a lease: %v", err)
 		}
 		n.Follow()
@@ -180,7 +181,7 @@ func TestWakesUpWithoutLease(t *testing.T) {
 // k changes under load: nobody is aborted, and what is in flight never exceeds
 // the larger of both until the surplus has been released.
 func TestChangeOfK(t *testing.T) {
-	bindings(t, func(t *testing.T, binding string) {
+	bindings(t, func(t *testing.T, binding admission.Binding) {
 		f := newFleet(t, 3, 6, binding, time.Millisecond, PoolConfig{})
 		var in gauge
 		var wg sync.WaitGroup
@@ -217,14 +218,14 @@ func TestChurn(t *testing.T) {
 		seeds = 20
 	}
 	for seed := range seeds {
-		bindings(t, func(t *testing.T, binding string) { churn(t, uint64(seed), binding) })
+		bindings(t, func(t *testing.T, binding admission.Binding) { churn(t, uint64(seed), binding) })
 		if t.Failed() {
 			t.Fatalf("seed %d", seed)
 		}
 	}
 }
 
-func churn(t *testing.T, seed uint64, binding string) {
+func churn(t *testing.T, seed uint64, binding admission.Binding) {
 	const (
 		k     = 3
 		lease = 500 * time.Millisecond
@@ -303,11 +304,11 @@ func (f *fleet) members() []kmutex.Node {
 // A gateway that has not seen yet that another one joined still answers its
 // requests: what it sends it goes out when the view is there.
 func TestMessageToOneThatIsToCome(t *testing.T) {
-	bindings(t, func(t *testing.T, binding string) {
+	bindings(t, func(t *testing.T, binding admission.Binding) {
 		f := newFleet(t, 3, 1, binding, time.Millisecond, PoolConfig{})
 		home, late := f.gateways[1], f.gateways[2]
 		// The second gateway is last in line: requests end there.
-		held, err := late.Acquire(t.Context(), Ask{Pool: testPool, Wait: NoTimeout})
+		held, err := late.Acquire(t.Context(), admission.Request{Pool: testPool, Wait: -1})
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -336,9 +337,9 @@ func TestMessageToOneThatIsToCome(t *testing.T) {
 // taken up again, although the views name it yet.
 func TestLapsedIsNotTakenUpAgain(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		f := newFleet(t, 2, 1, membership.BindingLate, time.Millisecond, PoolConfig{})
+		f := newFleet(t, 2, 1, admission.BindingLate, time.Millisecond, PoolConfig{})
 		n := f.gateways[2]
-		held, err := n.Acquire(t.Context(), Ask{Pool: testPool, Wait: NoTimeout})
+		held, err := n.Acquire(t.Context(), admission.Request{Pool: testPool, Wait: -1})
 		if err != nil {
 			t.Fatal(err)
 		}

@@ -11,14 +11,14 @@ import (
 	"testing/synctest"
 	"time"
 
-	"github.com/kgate/kgate/internal/membership"
+	"github.com/kgate/kgate/internal/admission"
 )
 
 // acquire asks for client and reports when it is in or has failed.
 func acquire(t *testing.T, n *node, client string) (s *Slot, waited time.Duration) {
 	t.Helper()
 	began := time.Now()
-	s, err := n.Acquire(t.Context(), Ask{Pool: testPool, Wait: NoTimeout, Client: client})
+	s, err := n.Acquire(t.Context(), admission.Request{Pool: testPool, Wait: -1, Client: client})
 	if err != nil {
 		t.Errorf("client %s at node %d: %v", client, n.self, err)
 		return nil, 0
@@ -37,7 +37,7 @@ func TestFairTakesTurns(t *testing.T) {
 	)
 	for gateways, fair := range map[int]bool{1: true, 3: true, 2: false} {
 		t.Run(fmt.Sprintf("%d gateways, fair %t", gateways, fair), func(t *testing.T) {
-			bindings(t, func(t *testing.T, binding string) {
+			bindings(t, func(t *testing.T, binding admission.Binding) {
 				f := newFleet(t, gateways, k, binding, 100*time.Microsecond, PoolConfig{Fair: fair})
 				all := f.all()
 				stop := make(chan struct{})
@@ -88,23 +88,23 @@ func TestFairTakesTurns(t *testing.T) {
 func TestClientLimit(t *testing.T) {
 	for _, fair := range []bool{false, true} {
 		synctest.Test(t, func(t *testing.T) {
-			f := newFleet(t, 1, 1, membership.BindingLate, 0, PoolConfig{ClientLimit: 5, Fair: fair})
+			f := newFleet(t, 1, 1, admission.BindingLate, 0, PoolConfig{ClientLimit: 5, Fair: fair})
 			n := f.all()[0]
 			slots := make(chan *Slot, 20)
 			wait := func(ctx context.Context, client string) {
 				go func() {
-					if s, err := n.Acquire(ctx, Ask{Pool: testPool, Wait: NoTimeout, Client: client}); err == nil {
+					if s, err := n.Acquire(ctx, admission.Request{Pool: testPool, Wait: -1, Client: client}); err == nil {
 						slots <- s
 					}
 				}()
 				synctest.Wait()
 			}
 			refused := func() bool {
-				s, err := n.Acquire(t.Context(), Ask{Pool: testPool, Client: "hog"})
+				s, err := n.Acquire(t.Context(), admission.Request{Pool: testPool, Client: "hog"})
 				if err == nil {
 					s.Release()
 				}
-				return errors.Is(err, ErrClientLimit)
+				return errors.Is(err, admission.ClientLimit)
 			}
 			ctx, cancel := context.WithCancel(t.Context())
 			wait(t.Context(), "hog") // is in at once
@@ -118,7 +118,7 @@ func TestClientLimit(t *testing.T) {
 			if !refused() {
 				t.Error("not refused with five waiting")
 			}
-			if _, err := n.RequestTicket(t.Context(), Ask{Pool: testPool, Client: "hog"}, time.Minute, ""); !errors.Is(err, ErrClientLimit) {
+			if _, err := n.RequestTicket(t.Context(), admission.Request{Pool: testPool, Client: "hog"}, time.Minute, ""); !errors.Is(err, admission.ClientLimit) {
 				t.Errorf("a ticket: %v", err)
 			}
 			for _, other := range []string{"other", "", "", "", "", "", ""} {
@@ -150,7 +150,7 @@ func TestClientLimit(t *testing.T) {
 // The requests of one client come in as they arrived, whoever of them leaves; a
 // place in line that one leaves is the next one's.
 func TestPlaceIsHandedOn(t *testing.T) {
-	bindings(t, func(t *testing.T, binding string) {
+	bindings(t, func(t *testing.T, binding admission.Binding) {
 		f := newFleet(t, 2, 1, binding, time.Millisecond, PoolConfig{Fair: true})
 		f.heirs = true
 		here, there := f.gateways[1], f.gateways[2]
@@ -162,7 +162,7 @@ func TestPlaceIsHandedOn(t *testing.T) {
 			ctx, cancel := context.WithCancel(t.Context())
 			cancels = append(cancels, cancel)
 			wg.Go(func() {
-				s, err := n.Acquire(ctx, Ask{Pool: testPool, Wait: NoTimeout, Client: client})
+				s, err := n.Acquire(ctx, admission.Request{Pool: testPool, Wait: -1, Client: client})
 				if err == nil {
 					order = append(order, number)
 					s.Release()
@@ -175,7 +175,7 @@ func TestPlaceIsHandedOn(t *testing.T) {
 		}
 		use(there, "b", 10)
 		use(here, "", 20) // nobody is told from it
-		tk, err := here.RequestTicket(t.Context(), Ask{Pool: testPool, Client: "a"}, 10*time.Minute, "")
+		tk, err := here.RequestTicket(t.Context(), admission.Request{Pool: testPool, Client: "a"}, 10*time.Minute, "")
 		if err != nil || tk.Granted {
 			t.Fatal(tk, err)
 		}
@@ -203,7 +203,7 @@ func TestPlaceIsHandedOn(t *testing.T) {
 // arrived.
 func TestOrderChanges(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		f := newFleet(t, 1, 1, membership.BindingLate, 0, PoolConfig{Fair: true})
+		f := newFleet(t, 1, 1, admission.BindingLate, 0, PoolConfig{Fair: true})
 		n := f.all()[0]
 		first, _ := acquire(t, n, "a")
 		var order []int
@@ -232,7 +232,7 @@ func TestOrderChanges(t *testing.T) {
 // Clients that are told apart come and go while gateways leave, lapse and come
 // back and k changes: nobody is lost, no place, and never more than k are in.
 func TestFairUnderChurn(t *testing.T) {
-	bindings(t, func(t *testing.T, binding string) {
+	bindings(t, func(t *testing.T, binding admission.Binding) {
 		const k = 3
 		f := newFleet(t, 4, k, binding, time.Millisecond, PoolConfig{Fair: true, ClientLimit: 20})
 		var in gauge
@@ -249,7 +249,7 @@ func TestFairUnderChurn(t *testing.T) {
 						default:
 						}
 						ctx, cancel := context.WithTimeout(t.Context(), time.Duration(r.IntN(400))*time.Millisecond)
-						s, err := n.Acquire(ctx, Ask{Pool: testPool, Wait: NoTimeout, Client: string("aaabc"[r.IntN(5)])})
+						s, err := n.Acquire(ctx, admission.Request{Pool: testPool, Wait: -1, Client: string("aaabc"[r.IntN(5)])})
 						if err == nil {
 							in.enter()
 							time.Sleep(time.Duration(r.IntN(10)) * time.Millisecond)
@@ -304,7 +304,7 @@ func TestClientInFlight(t *testing.T) {
 	for _, fair := range []bool{false, true} {
 		synctest.Test(t, func(t *testing.T) {
 			const k, limit = 8, 3
-			f := newFleet(t, 1, k, membership.BindingLate, 0, PoolConfig{ClientInFlight: limit, Fair: fair})
+			f := newFleet(t, 1, k, admission.BindingLate, 0, PoolConfig{ClientInFlight: limit, Fair: fair})
 			n := f.all()[0]
 			got := make(chan int, 20)
 			slots := make(map[int]*Slot)
@@ -345,7 +345,7 @@ func TestClientInFlight(t *testing.T) {
 				}
 			}
 			// Its tickets count, too, and leaving makes no room for more.
-			tk, err := n.RequestTicket(t.Context(), Ask{Pool: testPool, Client: "hog"}, time.Minute, "")
+			tk, err := n.RequestTicket(t.Context(), admission.Request{Pool: testPool, Client: "hog"}, time.Minute, "")
 			if err != nil || tk.Granted {
 				t.Errorf("ticket %+v, %v", tk, err)
 			}

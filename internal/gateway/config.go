@@ -13,22 +13,8 @@ import (
 	"github.com/kgate/kgate/kmutex"
 )
 
-// Errors of Acquire and Deliver.
+// Errors of the methods, beside the reasons to refuse of package admission.
 var (
-	// ErrUnknownPool: no agreed pool has this name.
-	ErrUnknownPool = errors.New("gateway: unknown pool")
-	// ErrIsolated: this gateway is not, or not yet, part of the cluster and may
-	// admit nothing.
-	ErrIsolated = errors.New("gateway: not part of the cluster")
-	// ErrQueueFull: as many requests as the pool's limit wait here already.
-	ErrQueueFull = errors.New("gateway: queue full")
-	// ErrClientLimit: as many requests of this client as the pool allows wait
-	// here already.
-	ErrClientLimit = errors.New("gateway: too many of this client's requests wait")
-	// ErrTimeout: not admitted in time.
-	ErrTimeout = errors.New("gateway: not admitted in time")
-	// ErrDraining: the gateway is being taken out.
-	ErrDraining = errors.New("gateway: draining")
 	// ErrConfig: a Config that cannot work.
 	ErrConfig = errors.New("gateway: bad configuration")
 )
@@ -75,6 +61,9 @@ type Views interface {
 	Recover(ctx context.Context, pool string, epoch uint64) error
 	// UseTickets makes the view say that a pool has tickets.
 	UseTickets(ctx context.Context, pool string) error
+	// KeepsTickets notes that tickets are kept in DataDir, and reports whether they
+	// were before.
+	KeepsTickets() (before bool, err error)
 }
 
 // Observer is told what the machines do, for metrics.
@@ -134,34 +123,8 @@ func (noObserver) Overtaken()                      {}
 func (noObserver) AuditFailed()                    {}
 func (noObserver) Slots(int)                       {}
 
-// PoolConfig is what this gateway alone decides about a pool.
-type PoolConfig struct {
-	// QueueLimit bounds the requests that wait at this gateway. Default 10000.
-	QueueLimit int
-	// ClientLimit bounds those of them that one client has; 0: it does not.
-	ClientLimit int
-	// ClientInFlight bounds how many slots one client has at a time at this gateway,
-	// those of its tickets included; its other requests wait. 0: it does not.
-	ClientInFlight int
-	// ClientTickets bounds how many tickets one client has at a time at this
-	// gateway, waiting or with a slot; 0: it does not.
-	ClientTickets int
-	// Fair lets the clients in one after the other: each has one place in line at
-	// a time. Otherwise requests come in as they arrived.
-	Fair bool
-	// AskInterval is the least time between two requests for places in line.
-	// 0: four times the number of gateways times the one-way delay.
-	AskInterval time.Duration
-}
-
 // Config of a Gateway.
 type Config struct {
-	// Links to the other gateways. Required.
-	Links Links
-	// Exchange with the other gateways. Required; closed by Close.
-	Exchange Exchange
-	// Views that the gateways agree on. Required.
-	Views Views
 	// Pools by name. A pool of the cluster that is not named here takes part in
 	// its line with the defaults: this gateway may be its home.
 	Pools map[string]PoolConfig
@@ -177,9 +140,6 @@ type Config struct {
 	Logger *slog.Logger
 }
 
-// defaultQueueLimit of a pool that says nothing else.
-const defaultQueueLimit = 10_000
-
 func (c Config) withDefaults() Config {
 	if c.Observer == nil {
 		c.Observer = noObserver{}
@@ -193,11 +153,8 @@ func (c Config) withDefaults() Config {
 // Validate returns what is wrong with c.
 func (c Config) Validate() error {
 	var errs []error
-	if c.Links == nil || c.Exchange == nil || c.Views == nil {
-		errs = append(errs, errors.New("links, exchange and views are required"))
-	}
 	for name, p := range c.Pools {
-		if p.QueueLimit < 0 || p.ClientLimit < 0 || p.ClientInFlight < 0 || p.ClientTickets < 0 || p.AskInterval < 0 {
+		if !p.valid() {
 			errs = append(errs, errors.New("pool "+name+": negative limit or interval"))
 		}
 	}

@@ -7,7 +7,7 @@ import (
 	"time"
 
 	"github.com/kgate/kgate/internal/membership"
-	purepool "github.com/kgate/kgate/internal/pool"
+	"github.com/kgate/kgate/internal/pool"
 	"github.com/kgate/kgate/kmutex"
 	"github.com/kgate/kgate/replication"
 )
@@ -16,45 +16,45 @@ import (
 // Here it is given the agreed views, and what it decides is carried out.
 
 // follow takes over what the agreed view says about the pool.
-func (p *pool) follow(self kmutex.Node, view *membership.View, spec membership.Pool) {
+func (p *poolDriver) follow(self kmutex.Node, view *membership.View, spec membership.Pool) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	before := p.view
 	p.view = view
 	if p.core == nil {
 		p.self = self
-		p.core = purepool.New(purepool.Config{
-			Self: self, Binding: newBinding(spec.Binding), Memory: p.g.memoryOf(p.name),
+		p.core = pool.New(pool.Config{
+			Self: self, Binding: newBinding(spec.Binding), Memory: p.memory,
 			Audit: true, Interval: p.askInterval, Placed: p.placed,
-			Wall: func() int64 { return p.g.wall().UnixNano() },
+			Wall: func() int64 { return p.env.wall().UnixNano() },
 		})
 	} else if spec.Epoch <= p.spec.Epoch {
 		spec.Home, spec.Epoch = p.spec.Home, p.spec.Epoch // only the tickets change within an epoch
 	}
 	if spec.Epoch > p.spec.Epoch {
-		p.entering, p.reason = p.g.now(), reasonOf(p.spec, spec, someLeft(before, view))
+		p.entering, p.reason = p.env.now(), reasonOf(p.spec, spec, someLeft(before, view))
 		p.endLetters()
 	}
 	p.spec = spec
-	disk := purepool.DiskNone
+	disk := pool.DiskNone
 	if spec.Tickets > 0 {
-		disk = p.g.openDisk(view.Cluster)
+		disk = p.env.disk.state()
 	}
-	p.carry(p.core.Follow(p.g.clock(), p.viewOf(view, spec), disk))
+	p.carry(p.core.Follow(p.env.clock(), p.viewOf(view, spec), disk))
 }
 
 // loaded goes on when the tickets on disk are there.
-func (p *pool) loaded() {
+func (p *poolDriver) loaded() {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	if p.alive() {
-		p.carry(p.core.Loaded(p.g.clock(), p.g.keeper.state()))
+		p.carry(p.core.Loaded(p.env.clock(), p.env.disk.state()))
 	}
 }
 
 // viewOf is what the agreed view says about one pool.
-func (p *pool) viewOf(view *membership.View, spec membership.Pool) purepool.View {
-	v := purepool.View{
+func (p *poolDriver) viewOf(view *membership.View, spec membership.Pool) pool.View {
+	v := pool.View{
 		K: spec.K, Epoch: spec.Epoch, Began: kmutex.Node(spec.Began), Home: spec.Home, Owed: len(spec.Owed) > 0,
 		Tickets: spec.Tickets > 0, Wait: view.LeaseWait(),
 	}
@@ -66,12 +66,12 @@ func (p *pool) viewOf(view *membership.View, spec membership.Pool) purepool.View
 		v.Newest = max(v.Newest, l.Node)
 		v.Gone = append(v.Gone, l.Node)
 		if v.Tickets && l.At > spec.Tickets {
-			v.Lost = append(v.Lost, replication.Lost{Node: l.Node, Heir: l.Heir})
+			v.Lost = append(v.Lost, replication.Lost{Node: l.Node, Successor: l.Heir})
 		}
 	}
 	if v.Tickets {
 		self, _ := view.Member(p.self)
-		for _, name := range view.Ring().Successors(self.Name, p.g.cfg.Replicas) {
+		for _, name := range view.Ring().Successors(self.Name, p.env.cfg.Replicas) {
 			m, _ := view.Named(name)
 			v.Successors = append(v.Successors, m.Node)
 		}
@@ -105,7 +105,7 @@ func someLeft(before, after *membership.View) bool {
 
 // placed tells when a waiting ticket took its place in line. The caller holds the
 // lock.
-func (p *pool) placed(t kmutex.Ticket) (stamp int64, waits bool) {
+func (p *poolDriver) placed(t kmutex.Request) (stamp int64, waits bool) {
 	s := p.slots[t]
 	if s == nil {
 		return 0, false
@@ -114,19 +114,19 @@ func (p *pool) placed(t kmutex.Ticket) (stamp int64, waits bool) {
 }
 
 // wakeDue is for the timer that the pool has asked for.
-func (p *pool) wakeDue() {
+func (p *poolDriver) wakeDue() {
 	p.mu.Lock()
 	defer p.mu.Unlock()
-	if p.alive() && p.g.ctx.Err() == nil {
-		p.carry(p.core.Wake(p.g.clock()))
+	if p.alive() && p.env.ctx.Err() == nil {
+		p.carry(p.core.Wake(p.env.clock()))
 	}
 }
 
 // carry carries out what an event asks for, and what follows from that. The caller
 // holds the lock.
-func (p *pool) carry(fx *purepool.Effects) {
-	for _, i := range fx.Inherited {
-		p.inherit(i)
+func (p *poolDriver) carry(fx *pool.Effects) {
+	for _, i := range fx.Adopted {
+		p.adopt(i)
 	}
 	missed := p.sendAll(fx.Messages)
 	for _, g := range fx.Grants {
@@ -141,18 +141,18 @@ func (p *pool) carry(fx *purepool.Effects) {
 	for _, l := range fx.Letters {
 		p.post(l)
 	}
-	if fx.Recover != 0 {
-		p.recover(fx.Recover)
+	if fx.ChangeEpoch != 0 {
+		p.recover(fx.ChangeEpoch)
 	}
 	if fx.WakeAt != 0 {
-		p.wake.Reset(fx.WakeAt - p.g.clock())
+		p.wake.Reset(fx.WakeAt - p.env.clock())
 	}
 	if fx.Begun != nil {
 		p.begun(fx.Begun)
 	}
 	p.forgetTickets(fx.Gone)
 	if fx.Moved {
-		p.g.keeper.changed()
+		p.env.disk.changed()
 		p.moved.signal(true)
 	}
 	p.report(fx)
@@ -161,25 +161,25 @@ func (p *pool) carry(fx *purepool.Effects) {
 
 // goOn lets the events happen that follow from one: a message that the line misses,
 // tickets that have ended or got their slots, clients whose turn it is.
-func (p *pool) goOn(missed uint64, ended []*purepool.Ticket) {
+func (p *poolDriver) goOn(missed uint64, ended []*pool.Ticket) {
 	if missed != 0 {
-		p.carry(p.core.MessageLost(p.g.clock(), missed))
+		p.carry(p.core.MessageLost(p.env.clock(), missed))
 	}
 	for len(p.granted) > 0 {
 		s := p.granted[0]
 		p.granted = slices.Delete(p.granted, 0, 1)
-		p.carry(p.core.TicketGranted(p.g.clock(), p.g.wall().UnixNano(), s.held, s.grant))
+		p.carry(p.core.TicketGranted(p.env.clock(), p.env.wall().UnixNano(), s.held, s.grant))
 	}
 	p.endTickets(ended)
 	for len(p.due) > 0 { // who comes in makes others due
 		s := p.due[0]
 		p.due = slices.Delete(p.due, 0, 1)
-		p.step(p.place(s, p.g.now()))
+		p.step(p.place(s, p.env.now()))
 	}
 }
 
 // report tells people what has gone wrong.
-func (p *pool) report(fx *purepool.Effects) {
+func (p *poolDriver) report(fx *pool.Effects) {
 	epoch := slog.Uint64("epoch", p.spec.Epoch)
 	if fx.Err != nil {
 		p.log.Error("the pool's epoch has not begun in order", epoch, slog.Any("error", fx.Err))
@@ -199,17 +199,17 @@ func (p *pool) report(fx *purepool.Effects) {
 }
 
 // begun tells that an epoch has begun here.
-func (p *pool) begun(in *kmutex.Install) {
-	p.trail = nil
+func (p *poolDriver) begun(in *kmutex.Install) {
+	p.links = nil
 	for _, g := range in.Running {
-		if s := p.slots[g.Ticket]; s != nil && s.state == slotGranted {
+		if s := p.slots[g.Request]; s != nil && s.state == slotGranted {
 			s.grant = g
 		}
 	}
-	took := p.g.now().Sub(p.entering)
+	took := p.env.now().Sub(p.entering)
 	attrs := []any{
 		slog.Uint64("epoch", in.Epoch), slog.Int("k", in.K),
-		slog.String("binding", p.spec.Binding), slog.Bool("home", in.Home == p.self),
+		slog.String("binding", string(p.spec.Binding)), slog.Bool("home", in.Home == p.self),
 	}
 	if n := in.Withheld.Len(); n > 0 {
 		attrs = append(attrs, slog.Int("withheld", n))
@@ -223,29 +223,16 @@ func (p *pool) begun(in *kmutex.Install) {
 
 // recover asks for a new epoch, in the background. The pool asks again if none
 // comes.
-func (p *pool) recover(epoch uint64) {
-	if p.g.ctx.Err() != nil {
+func (p *poolDriver) recover(epoch uint64) {
+	if p.env.ctx.Err() != nil {
 		return
 	}
-	p.g.wg.Go(func() {
+	p.env.wg.Go(func() {
 		const patience = 10 * time.Second
-		ctx, cancel := context.WithTimeout(p.g.ctx, patience)
+		ctx, cancel := context.WithTimeout(p.env.ctx, patience)
 		defer cancel()
-		if err := p.g.cfg.Views.Recover(ctx, p.name, epoch); err != nil && p.g.ctx.Err() == nil {
+		if err := p.env.views.Recover(ctx, p.name, epoch); err != nil && p.env.ctx.Err() == nil {
 			p.log.Error("the pool cannot move to a new epoch", slog.Uint64("epoch", epoch), slog.Any("error", err))
 		}
 	})
-}
-
-// memoryOf returns what this gateway remembers of a pool, whatever incarnation it
-// is.
-func (g *Gateway) memoryOf(pool string) *purepool.Memory {
-	g.mu.Lock()
-	defer g.mu.Unlock()
-	m := g.memories[pool]
-	if m == nil {
-		m = new(purepool.Memory)
-		g.memories[pool] = m
-	}
-	return m
 }

@@ -11,6 +11,7 @@ import (
 	"testing/synctest"
 	"time"
 
+	"github.com/kgate/kgate/internal/admission"
 	"github.com/kgate/kgate/internal/membership"
 	"github.com/kgate/kgate/kmutex"
 )
@@ -28,7 +29,7 @@ func (g *gauge) leave() { g.now.Add(-1) }
 
 // hold acquires, stays for d and releases.
 func hold(ctx context.Context, n *node, g *gauge, d time.Duration) error {
-	s, err := n.Acquire(ctx, Ask{Pool: testPool, Wait: NoTimeout})
+	s, err := n.Acquire(ctx, admission.Request{Pool: testPool, Wait: -1})
 	if err != nil {
 		return err
 	}
@@ -39,16 +40,16 @@ func hold(ctx context.Context, n *node, g *gauge, d time.Duration) error {
 	return nil
 }
 
-func bindings(t *testing.T, f func(t *testing.T, binding string)) {
-	for _, b := range []string{membership.BindingLate, membership.BindingEarly} {
-		t.Run(b, func(t *testing.T) {
+func bindings(t *testing.T, f func(t *testing.T, binding admission.Binding)) {
+	for _, b := range []admission.Binding{admission.BindingLate, admission.BindingEarly} {
+		t.Run(string(b), func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) { f(t, b) })
 		})
 	}
 }
 
 func TestNeverMoreThanKAndEverybodyGetsIn(t *testing.T) {
-	bindings(t, func(t *testing.T, binding string) {
+	bindings(t, func(t *testing.T, binding admission.Binding) {
 		f := newFleet(t, 3, 4, binding, time.Millisecond, PoolConfig{})
 		var in gauge
 		var wg sync.WaitGroup
@@ -74,7 +75,7 @@ func TestNeverMoreThanKAndEverybodyGetsIn(t *testing.T) {
 
 // Clients that leave in every state leave nothing behind.
 func TestClientsThatComeAndGo(t *testing.T) {
-	bindings(t, func(t *testing.T, binding string) {
+	bindings(t, func(t *testing.T, binding admission.Binding) {
 		f := newFleet(t, 3, 3, binding, time.Millisecond, PoolConfig{})
 		var in gauge
 		var wg sync.WaitGroup
@@ -103,17 +104,17 @@ func TestClientsThatComeAndGo(t *testing.T) {
 
 // A grant that meets a caller who leaves goes on to the next in line.
 func TestGrantMeetsCancel(t *testing.T) {
-	bindings(t, func(t *testing.T, binding string) {
+	bindings(t, func(t *testing.T, binding admission.Binding) {
 		f := newFleet(t, 2, 1, binding, 10*time.Millisecond, PoolConfig{})
 		all := f.all()
-		first, err := all[0].Acquire(t.Context(), Ask{Pool: testPool, Wait: NoTimeout})
+		first, err := all[0].Acquire(t.Context(), admission.Request{Pool: testPool, Wait: -1})
 		if err != nil {
 			t.Fatal(err)
 		}
 		ctx, cancel := context.WithCancel(t.Context())
 		var wg sync.WaitGroup
 		wg.Go(func() {
-			if s, err := all[1].Acquire(ctx, Ask{Pool: testPool, Wait: NoTimeout}); err == nil {
+			if s, err := all[1].Acquire(ctx, admission.Request{Pool: testPool, Wait: -1}); err == nil {
 				s.Release()
 			} else if !errors.Is(err, context.Canceled) {
 				t.Error(err)
@@ -121,7 +122,7 @@ func TestGrantMeetsCancel(t *testing.T) {
 		})
 		time.Sleep(100 * time.Millisecond)
 		wg.Go(func() {
-			s, err := all[1].Acquire(t.Context(), Ask{Pool: testPool, Wait: NoTimeout})
+			s, err := all[1].Acquire(t.Context(), admission.Request{Pool: testPool, Wait: -1})
 			if err != nil {
 				t.Error(err)
 				return
@@ -139,27 +140,27 @@ func TestGrantMeetsCancel(t *testing.T) {
 
 func TestRefusals(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		f := newFleet(t, 1, 1, membership.BindingLate, 0, PoolConfig{QueueLimit: 1})
+		f := newFleet(t, 1, 1, admission.BindingLate, 0, PoolConfig{QueueLimit: 1})
 		n := f.all()[0]
-		if _, err := n.Acquire(t.Context(), Ask{Pool: "nonsense", Wait: NoTimeout}); !errors.Is(err, ErrUnknownPool) {
+		if _, err := n.Acquire(t.Context(), admission.Request{Pool: "nonsense", Wait: -1}); !errors.Is(err, admission.ErrUnknownPool) {
 			t.Errorf("unknown pool: %v", err)
 		}
-		s, err := n.Acquire(t.Context(), Ask{Pool: testPool, Wait: NoTimeout})
+		s, err := n.Acquire(t.Context(), admission.Request{Pool: testPool, Wait: -1})
 		if err != nil {
 			t.Fatal(err)
 		}
 		began := time.Now()
-		if _, err := n.Acquire(t.Context(), Ask{Pool: testPool, Wait: time.Second}); !errors.Is(err, ErrTimeout) || time.Since(began) != time.Second {
+		if _, err := n.Acquire(t.Context(), admission.Request{Pool: testPool, Wait: time.Second}); !errors.Is(err, admission.Timeout) || time.Since(began) != time.Second {
 			t.Errorf("after %v: %v", time.Since(began), err)
 		}
 		var wg sync.WaitGroup
 		wg.Go(func() {
-			if _, err := n.Acquire(t.Context(), Ask{Pool: testPool, Wait: NoTimeout}); !errors.Is(err, ErrDraining) {
+			if _, err := n.Acquire(t.Context(), admission.Request{Pool: testPool, Wait: -1}); !errors.Is(err, admission.Draining) {
 				t.Errorf("waiting while drained: %v", err)
 			}
 		})
 		synctest.Wait()
-		if _, err := n.Acquire(t.Context(), Ask{Pool: testPool, Wait: NoTimeout}); !errors.Is(err, ErrQueueFull) {
+		if _, err := n.Acquire(t.Context(), admission.Request{Pool: testPool, Wait: -1}); !errors.Is(err, admission.QueueFull) {
 			t.Errorf("line full: %v", err)
 		}
 		wg.Go(func() {
@@ -171,7 +172,7 @@ func TestRefusals(t *testing.T) {
 			}
 		})
 		synctest.Wait()
-		if _, err := n.Acquire(t.Context(), Ask{Pool: testPool, Wait: NoTimeout}); !errors.Is(err, ErrDraining) {
+		if _, err := n.Acquire(t.Context(), admission.Request{Pool: testPool, Wait: -1}); !errors.Is(err, admission.Draining) {
 			t.Errorf("draining: %v", err)
 		}
 		s.Release()
@@ -183,10 +184,10 @@ func TestRefusals(t *testing.T) {
 
 func TestIsolatedUntilInTheView(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		f := newFleet(t, 1, 1, membership.BindingLate, 0, PoolConfig{})
+		f := newFleet(t, 1, 1, admission.BindingLate, 0, PoolConfig{})
 		n := f.start()
 		n.Follow()
-		if _, err := n.Acquire(t.Context(), Ask{Pool: testPool, Wait: NoTimeout}); !errors.Is(err, ErrIsolated) {
+		if _, err := n.Acquire(t.Context(), admission.Request{Pool: testPool, Wait: -1}); !errors.Is(err, admission.Isolated) {
 			t.Errorf("got %v", err)
 		}
 		n.stop()
@@ -197,23 +198,23 @@ func TestIsolatedUntilInTheView(t *testing.T) {
 // who waits already.
 func TestTakenOutOfTheView(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		f := newFleet(t, 2, 1, membership.BindingLate, time.Millisecond, PoolConfig{})
+		f := newFleet(t, 2, 1, admission.BindingLate, time.Millisecond, PoolConfig{})
 		all := f.all()
-		s, err := all[0].Acquire(t.Context(), Ask{Pool: testPool, Wait: NoTimeout})
+		s, err := all[0].Acquire(t.Context(), admission.Request{Pool: testPool, Wait: -1})
 		if err != nil {
 			t.Fatal(err)
 		}
 		waiting := make(chan error)
 		go func() {
-			_, err := all[1].Acquire(t.Context(), Ask{Pool: testPool, Wait: NoTimeout})
+			_, err := all[1].Acquire(t.Context(), admission.Request{Pool: testPool, Wait: -1})
 			waiting <- err
 		}()
 		time.Sleep(time.Second)
 		f.leave(2, 1)
-		if err := <-waiting; !errors.Is(err, ErrIsolated) {
+		if err := <-waiting; !errors.Is(err, admission.Isolated) {
 			t.Errorf("waiting: %v", err)
 		}
-		if _, err := all[1].Acquire(t.Context(), Ask{Pool: testPool, Wait: NoTimeout}); !errors.Is(err, ErrIsolated) {
+		if _, err := all[1].Acquire(t.Context(), admission.Request{Pool: testPool, Wait: -1}); !errors.Is(err, admission.Isolated) {
 			t.Errorf("new: %v", err)
 		}
 		s.Release()
@@ -223,7 +224,7 @@ func TestTakenOutOfTheView(t *testing.T) {
 
 // A join pauses nobody, and the newcomer gets in.
 func TestJoin(t *testing.T) {
-	bindings(t, func(t *testing.T, binding string) {
+	bindings(t, func(t *testing.T, binding admission.Binding) {
 		f := newFleet(t, 2, 1, binding, time.Millisecond, PoolConfig{})
 		var in gauge
 		var wg sync.WaitGroup
@@ -257,7 +258,7 @@ func TestJoin(t *testing.T) {
 // goes on, who waits keeps waiting, and no token is missing.
 func TestLeave(t *testing.T) {
 	for _, leaver := range []kmutex.Node{1, 2, 3} {
-		bindings(t, func(t *testing.T, binding string) {
+		bindings(t, func(t *testing.T, binding admission.Binding) {
 			f := newFleet(t, 3, 3, binding, time.Millisecond, PoolConfig{})
 			var in gauge
 			var wg sync.WaitGroup
@@ -267,7 +268,7 @@ func TestLeave(t *testing.T) {
 					wg.Go(func() {
 						for range 20 {
 							err := hold(t.Context(), n, &in, 5*time.Millisecond)
-							if errors.Is(err, ErrDraining) && self == leaver {
+							if errors.Is(err, admission.Draining) && self == leaver {
 								return
 							}
 							if err != nil {
@@ -294,7 +295,7 @@ func TestLeave(t *testing.T) {
 
 // Epochs that begin while the one before is still being formed.
 func TestLeaveAndLeave(t *testing.T) {
-	bindings(t, func(t *testing.T, binding string) {
+	bindings(t, func(t *testing.T, binding admission.Binding) {
 		f := newFleet(t, 4, 2, binding, time.Millisecond, PoolConfig{})
 		var in gauge
 		var wg sync.WaitGroup
@@ -323,10 +324,10 @@ func TestLeaveAndLeave(t *testing.T) {
 // A client that leaves while an epoch is being formed is forgotten by the gateway
 // and still in its frozen machine's report when the next epoch begins.
 func TestClientLeavesBetweenEpochs(t *testing.T) {
-	bindings(t, func(t *testing.T, binding string) {
+	bindings(t, func(t *testing.T, binding admission.Binding) {
 		f := newFleet(t, 4, 1, binding, time.Millisecond, PoolConfig{})
 		n := f.gateways[4]
-		held, err := n.Acquire(t.Context(), Ask{Pool: testPool, Wait: NoTimeout})
+		held, err := n.Acquire(t.Context(), admission.Request{Pool: testPool, Wait: -1})
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -357,18 +358,18 @@ func TestClientLeavesBetweenEpochs(t *testing.T) {
 // refused when it never does.
 func TestMessageBeforeItsView(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		f := newFleet(t, 2, 1, membership.BindingLate, time.Millisecond, PoolConfig{})
+		f := newFleet(t, 2, 1, admission.BindingLate, time.Millisecond, PoolConfig{})
 		home := f.all()[0]
 		f.mu.Lock()
 		f.view = &membership.View{
 			Number: f.view.Number + 1, Members: f.view.Members,
-			Pools: append(slices.Clone(f.view.Pools), membership.Pool{Name: "new", K: 1, Binding: membership.BindingLate, Epoch: 1, Began: 9, Home: 1}),
+			Pools: append(slices.Clone(f.view.Pools), membership.Pool{Name: "new", K: 1, Binding: admission.BindingLate, Epoch: 1, Began: 9, Home: 1}),
 		}
 		f.mu.Unlock()
 		f.all()[1].Follow() // home has not seen the view yet
 		done := make(chan error)
 		go func() {
-			s, err := f.all()[1].Acquire(t.Context(), Ask{Pool: "new", Wait: NoTimeout})
+			s, err := f.all()[1].Acquire(t.Context(), admission.Request{Pool: "new", Wait: -1})
 			if err == nil {
 				s.Release()
 			}
@@ -385,7 +386,7 @@ func TestMessageBeforeItsView(t *testing.T) {
 			t.Errorf("first message of a pool to come: %v", err)
 		}
 		time.Sleep(time.Minute)
-		if err := home.Deliver(2, "nonsense", m); !errors.Is(err, ErrUnknownPool) {
+		if err := home.Deliver(2, "nonsense", m); !errors.Is(err, admission.ErrUnknownPool) {
 			t.Errorf("got %v", err)
 		}
 	})

@@ -12,6 +12,7 @@ import (
 
 	"go.uber.org/goleak"
 
+	"github.com/kgate/kgate/internal/admission"
 	"github.com/kgate/kgate/internal/membership"
 	"github.com/kgate/kgate/internal/transport"
 	"github.com/kgate/kgate/kmutex"
@@ -66,7 +67,7 @@ const (
 )
 
 // newFleet starts n gateways with one agreed pool.
-func newFleet(t *testing.T, n, k int, binding string, delay time.Duration, cfg PoolConfig) *fleet {
+func newFleet(t *testing.T, n, k int, binding admission.Binding, delay time.Duration, cfg PoolConfig) *fleet {
 	t.Helper()
 	f := &fleet{t: t, delay: delay, cfg: cfg, gateways: make(map[kmutex.Node]*node)}
 	f.view = &membership.View{Number: 1, Pools: []membership.Pool{
@@ -95,12 +96,12 @@ func (f *fleet) start() *node {
 		fleet: f, inbox: make(chan delivery, 1<<16), calls: make(chan net.Conn), done: make(chan struct{}),
 		changed: make(chan struct{}), seen: new(membership.View), until: time.Now().Add(always),
 	}
-	g, err := New(Config{Links: n, Exchange: n, Views: n, Pools: map[string]PoolConfig{testPool: f.cfg}, Replicas: 2})
+	g, err := New(Config{Pools: map[string]PoolConfig{testPool: f.cfg}, Replicas: 2})
 	if err != nil {
 		f.t.Fatal(err)
 	}
 	n.Gateway = g
-	n.Start()
+	n.Start(n, n, n)
 	n.wg.Go(n.receive)
 	return n
 }
@@ -291,7 +292,7 @@ func (f *fleet) check() {
 	synctest.Wait()
 	time.Sleep(time.Second) // virtual: ask intervals end
 	synctest.Wait()
-	w := kmutex.World{K: f.view.Pools[0].K, Early: f.view.Pools[0].Binding == membership.BindingEarly}
+	w := kmutex.World{K: f.view.Pools[0].K, Early: f.view.Pools[0].Binding == admission.BindingEarly}
 	for _, n := range f.all() {
 		if p := n.pool(testPool); p != nil {
 			p.mu.Lock()
@@ -303,8 +304,8 @@ func (f *fleet) check() {
 		f.t.Error(err)
 	}
 	for _, s := range w.Nodes {
-		if len(s.Running) > 0 || len(s.Turns) > 0 || len(s.Pending) > 0 {
-			f.t.Errorf("node %d is not at rest: %d running, %d turns, %d pending", s.Self, len(s.Running), len(s.Turns), len(s.Pending))
+		if len(s.Running) > 0 || len(s.Batches) > 0 || len(s.Pending) > 0 {
+			f.t.Errorf("node %d is not at rest: %d running, %d batches, %d pending", s.Self, len(s.Running), len(s.Batches), len(s.Pending))
 		}
 	}
 }
@@ -354,6 +355,9 @@ func (n *node) Recover(_ context.Context, _ string, epoch uint64) error {
 	}
 	return nil
 }
+
+// KeepsTickets implements Views.
+func (*node) KeepsTickets() (bool, error) { return false, nil }
 
 // UseTickets implements Views.
 func (n *node) UseTickets(context.Context, string) error {

@@ -8,7 +8,8 @@ import (
 	"strings"
 	"time"
 
-	purepool "github.com/kgate/kgate/internal/pool"
+	"github.com/kgate/kgate/internal/admission"
+	"github.com/kgate/kgate/internal/pool"
 	"github.com/kgate/kgate/kmutex"
 )
 
@@ -26,37 +27,37 @@ const letterPatience = 30 * time.Second
 
 // post sends a letter in the background, as long as its epoch lasts. The caller
 // holds the lock.
-func (p *pool) post(l purepool.Letter) {
-	if p.g.ctx.Err() != nil {
+func (p *poolDriver) post(l pool.Letter) {
+	if p.env.ctx.Err() != nil {
 		return // Close waits for what has begun before it
 	}
 	if p.letters == nil {
-		p.letters, p.stopLetters = context.WithCancel(p.g.ctx)
+		p.letters, p.stopLetters = context.WithCancel(p.env.ctx)
 	}
 	epoch := p.letters
-	p.g.wg.Go(func() {
+	p.env.wg.Go(func() {
 		ctx, cancel := context.WithTimeout(epoch, letterPatience)
 		defer cancel()
 		data, err := json.Marshal(&l)
 		if err == nil {
-			err = p.g.cfg.Links.SendPayload(ctx, l.To, poolTopic+p.name, data)
+			err = p.env.links.SendPayload(ctx, l.To, poolTopic+p.name, data)
 		}
-		if err == nil || p.g.ctx.Err() != nil {
+		if err == nil || p.env.ctx.Err() != nil {
 			return
 		}
-		if epoch.Err() == nil && p.g.losses.First("letter/"+p.name) {
+		if epoch.Err() == nil && p.env.losses.First("letter/"+p.name) {
 			p.log.Info("a letter to a peer did not arrive; it goes again", slog.Uint64("node", uint64(l.To)), slog.Any("error", err))
 		}
 		p.mu.Lock()
 		defer p.mu.Unlock()
 		if p.alive() {
-			p.carry(p.core.Undelivered(p.g.clock(), l))
+			p.carry(p.core.Undelivered(p.env.clock(), l))
 		}
 	})
 }
 
 // endLetters gives up those that are under way. The caller holds the lock.
-func (p *pool) endLetters() {
+func (p *poolDriver) endLetters() {
 	if p.letters != nil {
 		p.stopLetters()
 		p.letters = nil
@@ -93,18 +94,18 @@ func (g *Gateway) ReceivePayload(from kmutex.Node, topic string, payload []byte)
 	if !ours {
 		return fmt.Errorf("gateway: node %d sends something about %q", from, topic)
 	}
-	l := new(purepool.Letter)
+	l := new(pool.Letter)
 	if err := json.Unmarshal(payload, l); err != nil {
 		return fmt.Errorf("gateway: letter of node %d: %w", from, err)
 	}
 	p := g.pool(name)
 	if p == nil {
-		return fmt.Errorf("%w: %q", ErrUnknownPool, name)
+		return fmt.Errorf("%w: %q", admission.ErrUnknownPool, name)
 	}
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	if !p.alive() {
-		return ErrIsolated
+		return admission.Isolated
 	}
 	fx, err := p.core.Take(g.clock(), from, l)
 	p.carry(fx)

@@ -6,7 +6,7 @@ import (
 	"testing/synctest"
 	"time"
 
-	"github.com/kgate/kgate/internal/membership"
+	"github.com/kgate/kgate/internal/admission"
 )
 
 // overtakes counts requests that were overtaken.
@@ -20,8 +20,8 @@ func (o *overtakes) Overtaken() { o.n++ }
 // TestOvertaken: two tokens, one held for long. Early binding ties the next
 // request to it, and the one behind that overtakes; late binding ties none.
 func TestOvertaken(t *testing.T) {
-	for binding, want := range map[string]int{membership.BindingEarly: 1, membership.BindingLate: 0} {
-		t.Run(binding, func(t *testing.T) {
+	for binding, want := range map[admission.Binding]int{admission.BindingEarly: 1, admission.BindingLate: 0} {
+		t.Run(string(binding), func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
 				f := newFleet(t, 1, 2, binding, 0, PoolConfig{})
 				n := f.gateways[1]

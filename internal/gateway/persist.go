@@ -6,14 +6,15 @@ import (
 	"sync/atomic"
 	"time"
 
-	purepool "github.com/kgate/kgate/internal/pool"
+	"github.com/kgate/kgate/internal/pool"
 	"github.com/kgate/kgate/replication/disk"
 )
 
-// keeper writes tickets to disk, so that they outlive even the loss of all
+// ticketDisk writes tickets to disk, so that they outlive even the loss of all
 // gateways at once. What changes while one write is under way goes with the
 // next.
-type keeper struct {
+type ticketDisk struct {
+	none   bool        // there is no data directory
 	opened bool        // or is being; watch's alone
 	loaded atomic.Bool // what was there has been brought in
 	// store is nil while no pool has tickets, without a data directory, and if
@@ -22,38 +23,43 @@ type keeper struct {
 	kick  chan struct{} // something has changed
 }
 
-// openDisk begins to keep tickets on disk when the first pool has some, and tells
-// whether what is there has been brought in: copies that this gateway had, and its
-// own table, before it was started. When it has not, the pools are told later
-// (pool.loaded).
-func (g *Gateway) openDisk(cluster string) purepool.Disk {
-	k := g.keeper
-	if g.cfg.DataDir == "" {
-		return purepool.DiskNone
+// state tells what is known of the disk.
+func (d *ticketDisk) state() pool.Disk {
+	switch {
+	case d.none:
+		return pool.DiskNone
+	case !d.loaded.Load():
+		return pool.DiskUnread
+	case d.store.Load() == nil:
+		return pool.DiskNone
+	default:
+		return pool.DiskRead
 	}
-	if !k.opened {
-		k.opened = true
-		g.wg.Go(func() {
-			g.loadDisk(cluster)
-			k.loaded.Store(true)
-			for _, p := range g.all() {
-				p.loaded()
-			}
-		})
-	}
-	return k.state()
 }
 
-// state tells what is known of the disk.
-func (k *keeper) state() purepool.Disk {
-	switch {
-	case !k.loaded.Load():
-		return purepool.DiskUnread
-	case k.store.Load() == nil:
-		return purepool.DiskNone
+// changed schedules a write.
+func (d *ticketDisk) changed() {
+	select {
+	case d.kick <- struct{}{}:
 	default:
-		return purepool.DiskRead
 	}
+}
+
+// openDisk begins to keep tickets on disk when the first pool has some. It brings in
+// what is there: copies that this gateway had, and its own table, before it was
+// started. Then it tells the pools (poolDriver.loaded).
+func (g *Gateway) openDisk(cluster string) {
+	if g.disk.none || g.disk.opened {
+		return
+	}
+	g.disk.opened = true
+	g.wg.Go(func() {
+		g.loadDisk(cluster)
+		g.disk.loaded.Store(true)
+		for _, p := range g.all() {
+			p.loaded()
+		}
+	})
 }
 
 // loadDisk opens the disk. It can take long: neither a lock nor a lease waits for
@@ -64,32 +70,35 @@ func (g *Gateway) loadDisk(cluster string) {
 		g.cfg.Logger.Error("tickets are not kept on disk: they are lost if all gateways are at once", slog.Any("error", err))
 		return
 	}
-	tables, err := store.Load()
-	if err != nil {
-		g.cfg.Logger.Error("tickets on disk cannot be read", slog.Any("error", err))
+	switch before, err := g.views.KeepsTickets(); {
+	case err != nil:
+		g.cfg.Logger.Error("data_dir cannot be written", slog.Any("error", err))
+	case before && store.Created():
+		g.cfg.Logger.Error("the file of the tickets is gone from data_dir: those that only this gateway knew are lost, and their slots may be given out again",
+			slog.String("data_dir", g.cfg.DataDir), slog.String("remedy", "put nothing back; find out who removed it, or whether data_dir is the right one"))
 	}
-	for pool, all := range tables {
+	for pool, all := range store.Load() {
 		for _, d := range all {
-			if err := g.memoryOf(pool).Copies().Restore(d); err != nil {
+			if err := g.memoryOf(pool).Replicas().Restore(d); err != nil {
 				g.cfg.Logger.Error("tickets on disk cannot be used", slog.String("pool", pool), slog.Any("error", err))
 			}
 		}
 	}
-	g.keeper.store.Store(store)
+	g.disk.store.Store(store)
 	g.wg.Go(func() { g.keep(store) })
 }
 
 // written notes that the disk has a pool's table up to a version.
 type written struct {
-	pool    *pool
-	tickets *purepool.Tickets
+	pool    *poolDriver
+	tickets *pool.Tickets
 	version uint64
 }
 
 // keep writes until Close.
 func (g *Gateway) keep(store *disk.Store) {
 	const pause = time.Second // after a failure
-	k := g.keeper
+	k := &g.disk
 	defer func() {
 		if err := store.Close(); err != nil {
 			g.cfg.Logger.Error("tickets on disk", slog.Any("error", err))
@@ -106,7 +115,7 @@ func (g *Gateway) keep(store *disk.Store) {
 		for _, p := range g.all() {
 			p.mu.Lock()
 			if ts := p.tickets(); ts != nil {
-				changes = append(changes, store.Pending(p.name, ts.Table(), ts.Copies())...)
+				changes = append(changes, store.Pending(p.name, ts.Table(), ts.Replicas())...)
 				news = append(news, written{p, ts, ts.Table().Version()})
 			}
 			p.mu.Unlock()
@@ -137,16 +146,8 @@ func (g *Gateway) keep(store *disk.Store) {
 	}
 }
 
-// changed has the disk brought up to date.
-func (k *keeper) changed() {
-	select {
-	case k.kick <- struct{}{}:
-	default:
-	}
-}
-
 // tickets returns those of this incarnation, or nil. The caller holds the lock.
-func (p *pool) tickets() *purepool.Tickets {
+func (p *poolDriver) tickets() *pool.Tickets {
 	if !p.alive() {
 		return nil
 	}

@@ -1,36 +1,39 @@
 package gateway
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"log/slog"
 	"sync"
 	"time"
 
+	"github.com/kgate/kgate/coordinator"
+	"github.com/kgate/kgate/internal/admission"
 	"github.com/kgate/kgate/internal/membership"
-	purepool "github.com/kgate/kgate/internal/pool"
+	"github.com/kgate/kgate/internal/pool"
 	"github.com/kgate/kgate/internal/transport"
 	"github.com/kgate/kgate/kmutex"
 )
 
-// pool drives one pool. Its lock is held while an event is taken in and its
+// poolDriver drives one pool. Its lock is held while an event is taken in and its
 // effects are carried out.
-type pool struct {
-	g     *Gateway
+type poolDriver struct {
+	env   *env
 	name  string
 	log   *slog.Logger
 	watch PoolObserver
 	ask   *time.Timer
 
+	memory    *pool.Memory
 	positions positions
 
 	mu   sync.Mutex
-	cfg  PoolConfig
 	self kmutex.Node
 	view *membership.View
 	spec membership.Pool // as view has it
 	// core decides; nil before the first view. Its incarnation's end ends it.
-	core *purepool.Pool
+	core *pool.Pool
 	wake *time.Timer // when core wants to be called
 	// entering is since when spec's epoch is to begin here, and reason why.
 	entering time.Time
@@ -39,47 +42,73 @@ type pool struct {
 	letters     context.Context
 	stopLetters context.CancelFunc
 
-	last     kmutex.Ticket
-	numbers  uint64                  // of slots so far
-	slots    map[kmutex.Ticket]*Slot // that have a place in line, or are held
-	clients  map[string]*client      // where they are told apart
-	due      []*Slot                 // that get their places at the end of the step
-	granted  []*Slot                 // of tickets, in this step
-	waiting  int
+	claims
+	numbers  uint64   // of claims so far
+	granted  []*claim // of tickets, in this step
 	inFlight int
-	requests int                        // that wait or are in flight; the rest are tickets
-	held     map[*purepool.Ticket]*Slot // of the tickets
+	requests int                     // that wait or are in flight; the rest are tickets
+	held     map[*pool.Ticket]*claim // of the tickets
 	// moved wakes whoever waits for a ticket.
 	moved  signal
 	rate   serviceRate
 	idle   signal
 	newest time.Time // arrival of the youngest request that was admitted
-	trail  trail
+	links  spanLinks // of the tokens that are here
 }
 
-func newPool(g *Gateway, name string) *pool {
-	p := &pool{
-		g: g, name: name, slots: make(map[kmutex.Ticket]*Slot), held: make(map[*purepool.Ticket]*Slot), clients: make(map[string]*client),
-		log: g.cfg.Logger.With(slog.String("pool", name)), watch: g.cfg.Observer.Pool(name),
+func newPool(e *env, name string, memory *pool.Memory) *poolDriver {
+	p := &poolDriver{
+		env: e, name: name, memory: memory, held: make(map[*pool.Ticket]*claim),
+		claims: claims{slots: make(map[kmutex.Request]*claim), clients: make(map[string]*client)},
+		log:    e.cfg.Logger.With(slog.String("pool", name)), watch: e.cfg.Observer.Pool(name),
 	}
 	p.positions.turn = make(chan struct{}, 1)
-	p.reconfigure()
 	p.ask, p.wake = time.AfterFunc(time.Hour, p.askDue), time.AfterFunc(time.Hour, p.wakeDue)
 	p.stopTimers()
 	return p
 }
 
+func newBinding(name admission.Binding) kmutex.Binding {
+	if name == admission.BindingEarly {
+		return new(coordinator.Early)
+	}
+	return new(coordinator.Late)
+}
+
+// askInterval is how long a gateway waits between two requests for a place in the
+// pool's line; see docs/adr on the gateway as node. The caller holds the lock.
+func (p *poolDriver) askInterval() time.Duration {
+	if d := p.cfg.AskInterval; d > 0 {
+		return d
+	}
+	const (
+		factor  = 4
+		unknown = time.Millisecond // round trip, until one is measured
+	)
+	rtt := cmp.Or(p.env.links.MeanRTT(), unknown)
+	return factor * time.Duration(p.env.size.Load()) * rtt / 2
+}
+
+// configure takes over what this gateway decides about the pool.
+func (p *poolDriver) configure(cfg PoolConfig) {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	for _, s := range p.claims.configure(cfg) {
+		p.step(p.place(s, s.since))
+	}
+}
+
 // alive reports whether this incarnation has a part in the pool. The caller holds
 // the lock.
-func (p *pool) alive() bool { return p.core != nil && p.core.State() != purepool.Void }
+func (p *poolDriver) alive() bool { return p.core != nil && p.core.State() != pool.Void }
 
 // stopTimers is for the end. The caller holds the lock.
-func (p *pool) stopTimers() {
+func (p *poolDriver) stopTimers() {
 	p.ask.Stop()
 	p.wake.Stop()
 }
 
-func (p *pool) askDue() {
+func (p *poolDriver) askDue() {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	if p.alive() {
@@ -88,23 +117,23 @@ func (p *pool) askDue() {
 }
 
 // deliver takes in a message. The caller holds no lock.
-func (p *pool) deliver(from kmutex.Node, m kmutex.Message) error {
+func (p *poolDriver) deliver(from kmutex.Node, m kmutex.Message) error {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	if !p.alive() {
-		return ErrIsolated
+		return admission.Isolated
 	}
 	p.watch.Received(m.Kind)
 	if m.Epoch == p.core.Epoch() {
-		p.trail = p.trail.arrived(&m, kmutex.MaxK)
+		p.links = p.links.arrived(&m, kmutex.MaxK)
 	}
 	return p.try(kmutex.Event{Kind: kmutex.EventReceive, From: from, Message: m})
 }
 
 // step takes in an event that cannot be refused: one of this gateway's own.
-func (p *pool) step(e kmutex.Event) { p.must(p.try(e)) }
+func (p *poolDriver) step(e kmutex.Event) { p.must(p.try(e)) }
 
-func (p *pool) must(err error) {
+func (p *poolDriver) must(err error) {
 	if err != nil {
 		// The driver and its machine disagree about a ticket. Going on could
 		// break the promise; stopping cannot.
@@ -114,14 +143,14 @@ func (p *pool) must(err error) {
 
 // try takes in an event and carries out what it asks for. The caller holds the
 // lock.
-func (p *pool) try(e kmutex.Event) error {
+func (p *poolDriver) try(e kmutex.Event) error {
 	fx, err := p.core.Step(e)
 	p.carry(fx)
 	return err
 }
 
 // unsent takes back what has never left for a gateway that is lost.
-func (p *pool) unsent(m *kmutex.Message) {
+func (p *poolDriver) unsent(m *kmutex.Message) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	if p.alive() {
@@ -131,12 +160,12 @@ func (p *pool) unsent(m *kmutex.Message) {
 
 // sendAll queues messages, and returns the epoch of one that the line misses; 0:
 // none.
-func (p *pool) sendAll(messages []kmutex.Envelope) (missed uint64) {
+func (p *poolDriver) sendAll(messages []kmutex.Envelope) (missed uint64) {
 	for i := range messages {
 		m := &messages[i]
 		p.watch.Sent(m.Message.Kind)
-		p.trail.depart(&m.Message)
-		if err := p.g.cfg.Links.Send(m.To, p.name, m.Message); err != nil && p.lost(m, err) {
+		p.links.depart(&m.Message)
+		if err := p.env.links.Send(m.To, p.name, m.Message); err != nil && p.lost(m, err) {
 			missed = m.Message.Epoch
 		}
 	}
@@ -146,8 +175,8 @@ func (p *pool) sendAll(messages []kmutex.Envelope) (missed uint64) {
 // lost notes a message that could not be queued, and reports whether anybody
 // misses it. One to a gateway that has just left the view is void anyway: the
 // pool's next epoch is on its way here.
-func (p *pool) lost(m *kmutex.Envelope, err error) bool {
-	if p.g.losses.First(p.name) {
+func (p *poolDriver) lost(m *kmutex.Envelope, err error) bool {
+	if p.env.losses.First(p.name) {
 		p.log.Warn("message to a peer is lost",
 			slog.Uint64("node", uint64(m.To)), slog.String("message", m.Message.String()), slog.Any("error", err))
 	}
@@ -155,10 +184,10 @@ func (p *pool) lost(m *kmutex.Envelope, err error) bool {
 }
 
 // retryAfter estimates how long a request that came now would wait.
-func (p *pool) retryAfter() time.Duration {
+func (p *poolDriver) retryAfter() time.Duration {
 	p.mu.Lock()
 	defer p.mu.Unlock()
-	return p.rate.wait(p.g.now(), p.waiting)
+	return p.rate.wait(p.env.now(), p.waiting)
 }
 
 // signal wakes whoever waits for a condition that a lock guards.

@@ -6,13 +6,13 @@ import (
 	"net/url"
 	"slices"
 	"sort"
-	"sync"
 	"time"
 
 	"github.com/kgate/kgate/internal/membership"
+	"github.com/kgate/kgate/internal/peercall"
 )
 
-// A ticket's position is not kept anywhere: the line is linked turn by turn over
+// A ticket's position is not kept anywhere: the line is linked batch by batch over
 // the gateways. It is found by asking every gateway when its waiting requests
 // have arrived, at most once a second per pool and only while somebody asks.
 
@@ -38,7 +38,7 @@ type positions struct {
 	rate   float64
 }
 
-func (p *pool) lineView() lineView {
+func (p *poolDriver) lineView() lineView {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	v := lineView{Stamps: make([]int64, 0, p.waiting)}
@@ -66,7 +66,7 @@ func (g *Gateway) serveLine(w http.ResponseWriter, r *http.Request) {
 // position returns the place of who came at the given time, from 1, and the wait
 // to be expected; 0 where they are not known. Without the answers of all gateways
 // it is an estimate from those that there are.
-func (p *pool) position(ctx context.Context, stamp int64) (n int, wait time.Duration) {
+func (p *poolDriver) position(ctx context.Context, stamp int64) (n int, wait time.Duration) {
 	l := &p.positions
 	select {
 	case l.turn <- struct{}{}:
@@ -74,7 +74,7 @@ func (p *pool) position(ctx context.Context, stamp int64) (n int, wait time.Dura
 	case <-ctx.Done():
 		return 0, 0
 	}
-	if now := p.g.now(); now.Sub(l.at) > positionsKeep {
+	if now := p.env.now(); now.Sub(l.at) > positionsKeep {
 		l.at, l.stamps, l.rate = now, nil, 0
 		for _, v := range p.wholeLine(ctx) {
 			l.stamps = append(l.stamps, v.Stamps...)
@@ -89,7 +89,7 @@ func (p *pool) position(ctx context.Context, stamp int64) (n int, wait time.Dura
 	return n, wait
 }
 
-func (p *pool) wholeLine(ctx context.Context) []lineView {
+func (p *poolDriver) wholeLine(ctx context.Context) []lineView {
 	p.mu.Lock()
 	var members []membership.Member
 	if p.view != nil {
@@ -97,34 +97,19 @@ func (p *pool) wholeLine(ctx context.Context) []lineView {
 	}
 	self := p.self
 	p.mu.Unlock()
-	all := make([]lineView, len(members))
-	eachMember(ctx, members, func(ctx context.Context, i int, m membership.Member) {
-		if m.Node == self {
-			all[i] = p.lineView()
-		} else if p.g.call(ctx, m.PeerAddr, linePath(p.name), nil, &all[i]) != nil {
-			all[i] = lineView{} // it does not answer: its part is missing
-		}
-	})
-	return all
-}
-
-// eachMember calls do for all members, some at a time, and gives up after a
-// second.
-func eachMember(ctx context.Context, members []membership.Member, do func(context.Context, int, membership.Member)) {
 	const (
 		patience = time.Second
 		atOnce   = 16
 	)
 	ctx, cancel := context.WithTimeout(ctx, patience)
 	defer cancel()
-	slots := make(chan struct{}, atOnce)
-	var wg sync.WaitGroup
-	for i, m := range members {
-		slots <- struct{}{}
-		wg.Go(func() {
-			defer func() { <-slots }()
-			do(ctx, i, m)
-		})
-	}
-	wg.Wait()
+	all := make([]lineView, len(members))
+	peercall.Each(members, atOnce, func(i int, m membership.Member) {
+		if m.Node == self {
+			all[i] = p.lineView()
+		} else if p.env.call(ctx, m.PeerAddr, linePath(p.name), nil, &all[i]) != nil {
+			all[i] = lineView{} // it does not answer: its part is missing
+		}
+	})
+	return all
 }

@@ -12,8 +12,8 @@ import (
 	"testing/synctest"
 	"time"
 
-	"github.com/kgate/kgate/internal/membership"
-	purepool "github.com/kgate/kgate/internal/pool"
+	"github.com/kgate/kgate/internal/admission"
+	"github.com/kgate/kgate/internal/pool"
 )
 
 // A gateway that renews a ticket for the request which has redeemed it, and the
@@ -30,22 +30,22 @@ type owner struct {
 	answer func(ctx context.Context, arrived func()) error
 }
 
-func (o *owner) renew(ctx context.Context) (Ticket, error) {
+func (o *owner) renew(ctx context.Context) (admission.Ticket, error) {
 	err := o.answer(ctx, o.sign)
 	return o.ticket(), err
 }
 
 // sign takes in a renewal.
 func (o *owner) sign() {
-	o.expires = time.Now().Add(time.Duration(float64(purepool.KeepFor(o.ttl)) / o.fast))
+	o.expires = time.Now().Add(time.Duration(float64(pool.KeepFor(o.ttl)) / o.fast))
 	if !o.ends.IsZero() && o.ends.Before(o.expires) {
 		o.expires = o.ends
 	}
 }
 
-func (o *owner) ticket() Ticket {
-	t := purepool.Ticket{TTL: o.ttl, Expires: time.Duration(float64(time.Until(o.expires)) * o.fast)}
-	return Ticket{TTL: o.ttl, Left: t.Left(0)}
+func (o *owner) ticket() admission.Ticket {
+	t := pool.Ticket{TTL: o.ttl, Expires: time.Duration(float64(time.Until(o.expires)) * o.fast)}
+	return admission.Ticket{TTL: o.ttl, Left: t.Left(0)}
 }
 
 // fastest is the owner's clock a tenth fast, and the gateway's a tenth slow.
@@ -141,9 +141,9 @@ func endsInTime(t *testing.T, o *owner, healthy time.Duration, fault func(contex
 
 // redeemedOf returns a slot that o's ticket has just been redeemed for.
 func redeemedOf(o *owner) (r *Redeemed, stop func()) {
-	g := &Gateway{now: time.Now, cfg: Config{Views: new(node)}}
+	g := &Gateway{env: env{now: time.Now, views: new(node)}}
 	g.ctx, g.cancel = context.WithCancel(context.Background())
-	r = &Redeemed{g: g, ticket: o.ticket(), renew: o.renew}
+	r = &Redeemed{env: &g.env, end: func(context.Context, string) error { return nil }, ticket: o.ticket(), renew: o.renew}
 	r.start(time.Now())
 	return r, func() {
 		g.cancel()
@@ -198,7 +198,7 @@ func failUnless(ok bool) error {
 // A suspended gateway does not know that it is, and renews its tickets as long as
 // its lease runs. Whoever takes them over counts on that.
 func TestHeirWaitsForWhatTheOwnerPromised(t *testing.T) {
-	bindings(t, func(t *testing.T, binding string) {
+	bindings(t, func(t *testing.T, binding admission.Binding) {
 		const ttl, term = 5 * time.Second, 3 * time.Second
 		f := newFleet(t, 4, 1, binding, time.Millisecond, PoolConfig{})
 		f.heirs = true
@@ -251,7 +251,7 @@ func TestHeirAndAnotherWallClock(t *testing.T) {
 	for _, ahead := range []time.Duration{-10 * time.Minute, 0, 10 * time.Minute} {
 		synctest.Test(t, func(t *testing.T) {
 			const ttl, term, holdMax = 5 * time.Second, 3 * time.Second, 30 * time.Second
-			f := newFleet(t, 4, 1, membership.BindingLate, time.Millisecond, PoolConfig{})
+			f := newFleet(t, 4, 1, admission.BindingLate, time.Millisecond, PoolConfig{})
 			f.heirs = true
 			f.view.Lease = term
 			old := f.gateways[2]
@@ -261,7 +261,7 @@ func TestHeirAndAnotherWallClock(t *testing.T) {
 				}
 			}
 			began := time.Now()
-			first, err := old.RequestTicket(t.Context(), Ask{Pool: testPool, HoldMax: holdMax}, ttl, "")
+			first, err := old.RequestTicket(t.Context(), admission.Request{Pool: testPool, HoldMax: holdMax}, ttl, "")
 			if err != nil {
 				t.Fatal(err)
 			}
@@ -309,12 +309,12 @@ func TestHeirAndAnotherWallClock(t *testing.T) {
 // which run differently do no harm, also where the hold is bounded.
 func TestPromisesLess(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		f := newFleet(t, 1, 1, membership.BindingLate, 0, PoolConfig{})
+		f := newFleet(t, 1, 1, admission.BindingLate, 0, PoolConfig{})
 		for _, c := range []struct{ holdMax, want time.Duration }{
 			{0, 20 * time.Second}, {11150 * time.Millisecond, 10 * time.Second}, {5650 * time.Millisecond, 5 * time.Second},
 		} {
 			n := f.gateways[1]
-			tk, err := n.RequestTicket(t.Context(), Ask{Pool: testPool, HoldMax: c.holdMax}, 20*time.Second, "")
+			tk, err := n.RequestTicket(t.Context(), admission.Request{Pool: testPool, HoldMax: c.holdMax}, 20*time.Second, "")
 			if err != nil {
 				t.Fatal(err)
 			}
@@ -358,7 +358,7 @@ func (l *lossy) RoundTrip(r *http.Request) (*http.Response, error) {
 func TestRedeemWithALostAnswer(t *testing.T) {
 	for _, lost := range []bool{false, true} {
 		synctest.Test(t, func(t *testing.T) {
-			f := newFleet(t, 4, 1, membership.BindingLate, time.Millisecond, PoolConfig{})
+			f := newFleet(t, 4, 1, admission.BindingLate, time.Millisecond, PoolConfig{})
 			f.heirs = true
 			f.view.Lease = 3 * time.Second
 			owner, user := f.gateways[2], f.gateways[3]
@@ -375,7 +375,7 @@ func TestRedeemWithALostAnswer(t *testing.T) {
 			if err != nil || answers != 1 {
 				t.Fatalf("owner lost %t: %v, %d answers lost", lost, err, answers)
 			}
-			if _, err := user.RedeemTicket(t.Context(), testPool, tk.ID); !errors.Is(err, ErrTicketUsed) {
+			if _, err := user.RedeemTicket(t.Context(), testPool, tk.ID); !errors.Is(err, admission.ErrTicketUsed) {
 				t.Errorf("owner lost %t: another request: %v", lost, err)
 			}
 			if !r.Valid() {
@@ -392,7 +392,7 @@ func TestRedeemWithALostAnswer(t *testing.T) {
 // that Close does not wait for.
 func TestNothingBeginsAfterClose(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		f := newFleet(t, 1, 1, membership.BindingLate, 0, PoolConfig{})
+		f := newFleet(t, 1, 1, admission.BindingLate, 0, PoolConfig{})
 		n := f.gateways[1]
 		tk := request(t, n, time.Minute)
 		r, err := n.RedeemTicket(t.Context(), testPool, tk.ID)

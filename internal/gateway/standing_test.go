@@ -9,7 +9,7 @@ import (
 	"testing/synctest"
 	"time"
 
-	"github.com/kgate/kgate/internal/membership"
+	"github.com/kgate/kgate/internal/admission"
 )
 
 // leaseCounter counts lost leases.
@@ -33,7 +33,7 @@ func TestLeaveIsNoLoss(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
-				f := newFleet(t, 3, 2, membership.BindingLate, time.Millisecond, PoolConfig{})
+				f := newFleet(t, 3, 2, admission.BindingLate, time.Millisecond, PoolConfig{})
 				g := f.gateways[2]
 				var count leaseCounter
 				var logs bytes.Buffer
@@ -68,9 +68,9 @@ func TestLeaveIsNoLoss(t *testing.T) {
 // in flight has not ended: its tokens would be given to others too early.
 func TestComesBackWithNothingInFlight(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		f := newFleet(t, 2, 1, membership.BindingLate, time.Millisecond, PoolConfig{})
+		f := newFleet(t, 2, 1, admission.BindingLate, time.Millisecond, PoolConfig{})
 		g := f.gateways[2]
-		s, err := g.Acquire(t.Context(), Ask{Pool: testPool, Wait: NoTimeout})
+		s, err := g.Acquire(t.Context(), admission.Request{Pool: testPool, Wait: -1})
 		if err != nil {
 			t.Fatal(err)
 		}

@@ -4,6 +4,7 @@ import (
 	"slices"
 	"strings"
 
+	"github.com/kgate/kgate/internal/admission"
 	"github.com/kgate/kgate/kmutex"
 )
 
@@ -11,7 +12,7 @@ import (
 type PoolStatus struct {
 	Name    string
 	K       int
-	Binding string
+	Binding admission.Binding
 	Epoch   uint64
 	Home    kmutex.Node
 	// InFlight and Waiting count the requests at this gateway.
@@ -56,7 +57,7 @@ func (g *Gateway) Pools() []PoolStatus {
 	return all
 }
 
-func (p *pool) status() PoolStatus {
+func (p *poolDriver) status() PoolStatus {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	s := PoolStatus{

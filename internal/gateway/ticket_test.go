@@ -8,20 +8,20 @@ import (
 	"testing/synctest"
 	"time"
 
-	"github.com/kgate/kgate/internal/membership"
+	"github.com/kgate/kgate/internal/admission"
 	"github.com/kgate/kgate/kmutex"
 )
 
-func request(t *testing.T, n *node, ttl time.Duration) Ticket {
+func request(t *testing.T, n *node, ttl time.Duration) admission.Ticket {
 	t.Helper()
-	tk, err := n.RequestTicket(t.Context(), Ask{Pool: testPool}, ttl, "")
+	tk, err := n.RequestTicket(t.Context(), admission.Request{Pool: testPool}, ttl, "")
 	if err != nil {
 		t.Fatal(err)
 	}
 	return tk
 }
 
-func test(t *testing.T, n *node, id string) Ticket {
+func test(t *testing.T, n *node, id string) admission.Ticket {
 	t.Helper()
 	tk, err := n.TestTicket(t.Context(), id, false, 0)
 	if err != nil {
@@ -32,7 +32,7 @@ func test(t *testing.T, n *node, id string) Ticket {
 
 // The cycle of a ticket, asked for at another gateway than the one that took it.
 func TestTicketCycle(t *testing.T) {
-	bindings(t, func(t *testing.T, binding string) {
+	bindings(t, func(t *testing.T, binding admission.Binding) {
 		f := newFleet(t, 3, 1, binding, time.Millisecond, PoolConfig{})
 		all := f.all()
 		first := request(t, all[0], time.Minute)
@@ -46,7 +46,7 @@ func TestTicketCycle(t *testing.T) {
 		if second.Granted || test(t, all[0], second.ID).Position != 1 || test(t, all[0], third.ID).Position != 2 {
 			t.Errorf("second %+v, third %+v", second, test(t, all[0], third.ID))
 		}
-		got := make(chan Ticket)
+		got := make(chan admission.Ticket)
 		go func() {
 			tk, err := all[2].TestTicket(t.Context(), second.ID, false, time.Minute)
 			if err != nil {
@@ -61,13 +61,13 @@ func TestTicketCycle(t *testing.T) {
 		if tk := <-got; !tk.Granted || tk.Fence <= first.Fence {
 			t.Errorf("second ticket: %+v after %+v", tk, first)
 		}
-		if _, err := all[1].RenewTicket(t.Context(), first.ID); !ended(err, EndReleased) {
+		if _, err := all[1].RenewTicket(t.Context(), first.ID); !ended(err, admission.EndReleased) {
 			t.Errorf("a released ticket: %v", err)
 		}
 		if err := all[0].EndTicket(t.Context(), third.ID); err != nil {
 			t.Error(err)
 		}
-		if _, err := all[1].TestTicket(t.Context(), third.ID, false, 0); !ended(err, EndCancelled) {
+		if _, err := all[1].TestTicket(t.Context(), third.ID, false, 0); !ended(err, admission.EndCancelled) {
 			t.Errorf("a cancelled ticket: %v", err)
 		}
 		for range 4 { // a sign now and then keeps it
@@ -77,11 +77,11 @@ func TestTicketCycle(t *testing.T) {
 			}
 		}
 		time.Sleep(67 * time.Second)
-		if _, err := all[1].RenewTicket(t.Context(), second.ID); !ended(err, EndExpired) {
+		if _, err := all[1].RenewTicket(t.Context(), second.ID); !ended(err, admission.EndExpired) {
 			t.Errorf("an expired ticket: %v", err)
 		}
 		for _, id := range []string{"nonsense", "aaaaaaaaaaaaaaaaaaaaaaaaaa-1", "aaaaaaaaaaaaaaaaaaaaaaaaaa-zzz"} {
-			if _, err := all[1].TestTicket(t.Context(), id, false, 0); err == nil || errors.Is(err, ErrIsolated) {
+			if _, err := all[1].TestTicket(t.Context(), id, false, 0); err == nil || errors.Is(err, admission.Isolated) {
 				t.Errorf("ticket %s: %v", id, err)
 			}
 		}
@@ -89,8 +89,8 @@ func TestTicketCycle(t *testing.T) {
 	})
 }
 
-func ended(err error, how Ending) bool {
-	var e *EndedError
+func ended(err error, how admission.Ending) bool {
+	var e *admission.EndedError
 	return errors.As(err, &e) && e.How == how
 }
 
@@ -98,7 +98,7 @@ func ended(err error, how Ending) bool {
 // took them is lost; also when its heir goes with it, or a moment later.
 func TestTicketsOutliveTheirGateway(t *testing.T) {
 	for _, together := range []bool{true, false} {
-		bindings(t, func(t *testing.T, binding string) {
+		bindings(t, func(t *testing.T, binding admission.Binding) {
 			const k = 4
 			f := newFleet(t, 5, k, binding, time.Millisecond, PoolConfig{})
 			f.heirs = true
@@ -111,7 +111,7 @@ func TestTicketsOutliveTheirGateway(t *testing.T) {
 			granted := map[string]bool{}
 			for i, id := range ids {
 				granted[id] = test(t, all[0], id).Granted
-				if binding == membership.BindingLate && granted[id] != (i < k) {
+				if binding == admission.BindingLate && granted[id] != (i < k) {
 					t.Fatalf("ticket %d granted: %t", i, granted[id])
 				}
 			}
@@ -146,7 +146,7 @@ func TestTicketsOutliveTheirGateway(t *testing.T) {
 						now = append(now, i)
 					}
 				}
-				if len(now) != min(k, len(left)) && binding == membership.BindingLate || len(now) == 0 || len(now) > k {
+				if len(now) != min(k, len(left)) && binding == admission.BindingLate || len(now) == 0 || len(now) > k {
 					t.Fatalf("%d of %d granted, k=%d", len(now), len(left), k)
 				}
 				for n, i := range now {
@@ -160,7 +160,7 @@ func TestTicketsOutliveTheirGateway(t *testing.T) {
 				left = slices.Delete(left, now[0], now[0]+1)
 				time.Sleep(100 * time.Millisecond)
 			}
-			if inversions > 0 && binding == membership.BindingLate {
+			if inversions > 0 && binding == admission.BindingLate {
 				t.Errorf("%d inversions", inversions)
 			}
 			f.check()
@@ -171,7 +171,7 @@ func TestTicketsOutliveTheirGateway(t *testing.T) {
 // A gateway that leaves in order hands its tickets on.
 func TestTicketsOfOneThatLeaves(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		f := newFleet(t, 3, 2, membership.BindingLate, time.Millisecond, PoolConfig{})
+		f := newFleet(t, 3, 2, admission.BindingLate, time.Millisecond, PoolConfig{})
 		f.heirs = true
 		n := f.gateways[2]
 		ids := []string{request(t, n, time.Minute).ID, request(t, n, time.Minute).ID, request(t, n, time.Minute).ID}
@@ -214,20 +214,20 @@ func (f *fleet) homeBut(not ...*node) kmutex.Node {
 // One request has the slot of a granted ticket, and nobody else; it ends with it.
 func TestRedeem(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		f := newFleet(t, 2, 1, membership.BindingLate, time.Millisecond, PoolConfig{})
+		f := newFleet(t, 2, 1, admission.BindingLate, time.Millisecond, PoolConfig{})
 		here, there := f.gateways[1], f.gateways[2]
 		first, second := request(t, here, 10*time.Second), request(t, here, 10*time.Second)
-		if _, err := there.RedeemTicket(t.Context(), testPool, second.ID); !errors.Is(err, ErrTicketWaiting) {
+		if _, err := there.RedeemTicket(t.Context(), testPool, second.ID); !errors.Is(err, admission.ErrTicketWaiting) {
 			t.Errorf("waiting: %v", err)
 		}
-		if _, err := there.RedeemTicket(t.Context(), "other", first.ID); !errors.Is(err, ErrUnknownTicket) {
+		if _, err := there.RedeemTicket(t.Context(), "other", first.ID); !errors.Is(err, admission.ErrUnknownTicket) {
 			t.Errorf("of another pool: %v", err)
 		}
 		r, err := there.RedeemTicket(t.Context(), testPool, first.ID)
 		if err != nil {
 			t.Fatal(err)
 		}
-		if _, err := here.RedeemTicket(t.Context(), testPool, first.ID); !errors.Is(err, ErrTicketUsed) {
+		if _, err := here.RedeemTicket(t.Context(), testPool, first.ID); !errors.Is(err, admission.ErrTicketUsed) {
 			t.Errorf("used: %v", err)
 		}
 		for range 6 {
@@ -263,10 +263,10 @@ func TestRedeem(t *testing.T) {
 			t.Error("valid although it is lost")
 		}
 		time.Sleep(3 * time.Second)
-		if _, err := here.RenewTicket(t.Context(), second.ID); !ended(err, EndExpired) {
+		if _, err := here.RenewTicket(t.Context(), second.ID); !ended(err, admission.EndExpired) {
 			t.Errorf("a ticket that nobody could renew: %v", err)
 		}
-		if third, err := here.RequestTicket(t.Context(), Ask{Pool: testPool}, time.Minute, ""); !errors.Is(err, ErrElsewhere) {
+		if third, err := here.RequestTicket(t.Context(), admission.Request{Pool: testPool}, time.Minute, ""); !errors.Is(err, admission.ErrElsewhere) {
 			t.Errorf("with a successor that does not answer: %+v %v", third, err)
 		}
 		r.Release()
@@ -283,11 +283,11 @@ func TestRedeem(t *testing.T) {
 func TestTicketHoldMax(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		const holdMax = 30 * time.Second
-		f := newFleet(t, 3, 1, membership.BindingLate, time.Millisecond, PoolConfig{})
+		f := newFleet(t, 3, 1, admission.BindingLate, time.Millisecond, PoolConfig{})
 		f.heirs = true
 		owner, other := f.gateways[2], f.gateways[3]
-		ask := Ask{Pool: testPool, HoldMax: holdMax}
-		take := func(n *node) Ticket {
+		ask := admission.Request{Pool: testPool, HoldMax: holdMax}
+		take := func(n *node) admission.Ticket {
 			tk, err := n.RequestTicket(t.Context(), ask, 10*time.Second, "")
 			if err != nil {
 				t.Fatal(err)
@@ -299,7 +299,7 @@ func TestTicketHoldMax(t *testing.T) {
 			began := time.Now()
 			for {
 				if _, err := n.RenewTicket(t.Context(), id); err != nil {
-					if !ended(err, EndHoldMax) {
+					if !ended(err, admission.EndHoldMax) {
 						t.Error(err)
 					}
 					return time.Since(began)
@@ -357,10 +357,10 @@ func TestTicketHoldMax(t *testing.T) {
 // A client has as many tickets as it may, at a gateway.
 func TestClientTickets(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		f := newFleet(t, 1, 1, membership.BindingLate, 0, PoolConfig{ClientTickets: 3})
+		f := newFleet(t, 1, 1, admission.BindingLate, 0, PoolConfig{ClientTickets: 3})
 		n := f.all()[0]
 		take := func(client string) (string, error) {
-			tk, err := n.RequestTicket(t.Context(), Ask{Pool: testPool, Client: client}, time.Minute, "")
+			tk, err := n.RequestTicket(t.Context(), admission.Request{Pool: testPool, Client: client}, time.Minute, "")
 			return tk.ID, err
 		}
 		var ids []string
@@ -371,7 +371,7 @@ func TestClientTickets(t *testing.T) {
 			}
 			ids = append(ids, id)
 		}
-		if _, err := take("hog"); !errors.Is(err, ErrClientLimit) {
+		if _, err := take("hog"); !errors.Is(err, admission.ClientLimit) {
 			t.Errorf("a fourth: %v", err)
 		}
 		for _, client := range []string{"other", "", "", "", ""} {

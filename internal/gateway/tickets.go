@@ -3,62 +3,69 @@ package gateway
 import (
 	"context"
 	"crypto/rand"
-	"errors"
 	"fmt"
 	"time"
 
-	purepool "github.com/kgate/kgate/internal/pool"
+	"github.com/kgate/kgate/internal/admission"
+	"github.com/kgate/kgate/internal/pool"
 	"github.com/kgate/kgate/replication"
 )
 
-// What becomes of a pool's tickets is for package internal/pool to decide: when one
-// ends, what goes to the successors, who may be told. Here they have their slots,
-// and calls wait for them.
+// ticketManager takes in what holders of tickets ask of a pool at this gateway, and
+// waits until they may be answered. What becomes of the tickets is for package
+// internal/pool to decide: when one ends, what goes to the successors, who may be told.
+// The driver carries that out, and does not know the manager.
+type ticketManager struct{ *poolDriver }
 
-// takeTicket puts a new ticket in line. The caller holds the lock.
-func (p *pool) takeTicket(ask Ask, ttl time.Duration, note string) (*purepool.Ticket, error) {
+// take puts a new ticket in line.
+func (p ticketManager) take(req admission.Request, ttl time.Duration, note string) (*pool.Ticket, error) {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	if !p.alive() {
+		return nil, admission.Isolated
+	}
 	ts := p.core.Tickets()
 	switch limit := p.cfg.ClientTickets; {
 	case ts == nil:
-		return nil, ErrIsolated
-	case limit > 0 && ask.Client != "" && ts.Of(ask.Client) >= limit:
-		return nil, ErrClientLimit
+		return nil, admission.Isolated
+	case limit > 0 && req.Client != "" && ts.Of(req.Client) >= limit:
+		return nil, admission.ClientLimit
 	case ts.Full():
-		return nil, ErrQueueFull
+		return nil, admission.QueueFull
 	}
 	var secret [16]byte
 	_, _ = rand.Read(secret[:]) // never fails
-	t := &purepool.Ticket{
-		ID: replication.NewID(secret, p.self), Client: ask.Client, TTL: ttl, HoldMax: ask.HoldMax, Note: note,
-		Stamp: p.g.now().UnixNano(),
+	t := &pool.Ticket{
+		ID: replication.NewID(secret, p.self), Client: req.Client, TTL: ttl, HoldMax: req.HoldMax, Note: note,
+		Stamp: p.env.now().UnixNano(),
 	}
-	s, err := p.line(ask, t)
-	if err != nil {
+	s := new(claim)
+	if err := p.queue(s, req, t); err != nil {
 		return nil, err
 	}
 	t.Stamp = s.since.UnixNano()
 	p.held[t] = s
-	p.carry(p.core.Keep(p.g.clock(), t))
+	p.carry(p.core.Keep(p.env.clock(), t))
 	return t, nil
 }
 
-// openTickets makes the agreed view say that the pool has tickets, if it is the
+// open makes the agreed view say that the pool has tickets, if it is the
 // first; from then on what lost gateways leave is looked after.
-func (p *pool) openTickets(ctx context.Context) error {
+func (p ticketManager) open(ctx context.Context) error {
 	for {
-		changed := p.g.cfg.Views.Changed()
+		changed := p.env.views.Changed()
 		p.mu.Lock()
 		alive := p.alive()
 		ready := alive && p.core.Tickets() != nil
 		p.mu.Unlock()
 		switch {
 		case !alive:
-			return ErrIsolated
+			return admission.Isolated
 		case ready:
 			return nil
 		}
-		if err := p.g.cfg.Views.UseTickets(ctx, p.name); err != nil {
-			return fmt.Errorf("%w: %w", ErrIsolated, err)
+		if err := p.env.views.UseTickets(ctx, p.name); err != nil {
+			return fmt.Errorf("%w: %w", admission.Isolated, err)
 		}
 		select {
 		case <-changed:
@@ -69,25 +76,25 @@ func (p *pool) openTickets(ctx context.Context) error {
 	}
 }
 
-// findTicket returns a ticket. The caller holds the lock.
-func (p *pool) findTicket(id string) (*purepool.Ticket, error) {
-	if !p.alive() || p.core.Tickets() == nil || !p.g.entitled(p.self) {
-		return nil, ErrElsewhere
+// find returns a ticket. The caller holds the lock.
+func (p ticketManager) find(id string) (*pool.Ticket, error) {
+	if !p.alive() || p.core.Tickets() == nil || !p.env.entitled(p.self) {
+		return nil, admission.ErrElsewhere
 	}
 	ts := p.core.Tickets()
 	if t := ts.Get(id); t != nil {
 		return t, nil
 	}
 	if how, known := ts.Ended(id); known {
-		return nil, &EndedError{how}
+		return nil, &admission.EndedError{How: how}
 	}
-	return nil, ErrUnknownTicket
+	return nil, admission.ErrUnknownTicket
 }
 
-// awaitTicket returns the ticket when ready holds, or after wait, as soon as its
+// await returns the ticket when ready holds, or after wait, as soon as its
 // successors know of that state. If one of them does not answer for long, the
 // ticket is out of reach: soon that one is suspended.
-func (p *pool) awaitTicket(ctx context.Context, id string, wait time.Duration, ready func(*purepool.Ticket) bool) (Ticket, error) {
+func (p ticketManager) await(ctx context.Context, id string, wait time.Duration, ready func(*pool.Ticket) bool) (admission.Ticket, error) {
 	const patience = 5 * time.Second
 	over := wait <= 0
 	timeout := time.NewTimer(wait)
@@ -97,10 +104,10 @@ func (p *pool) awaitTicket(ctx context.Context, id string, wait time.Duration, r
 	}
 	for {
 		p.mu.Lock()
-		t, err := p.findTicket(id)
+		t, err := p.find(id)
 		if err != nil {
 			p.mu.Unlock()
-			return Ticket{}, err
+			return admission.Ticket{}, err
 		}
 		if (ready(t) || over) && p.core.Tickets().Synced(t) {
 			out, stamp := p.describe(t), t.Stamp
@@ -116,64 +123,59 @@ func (p *pool) awaitTicket(ctx context.Context, id string, wait time.Duration, r
 		case <-moved:
 		case <-timeout.C:
 			if over {
-				return Ticket{}, ErrElsewhere
+				return admission.Ticket{}, admission.ErrElsewhere
 			}
 			over = true
 			timeout.Reset(patience)
 		case <-ctx.Done():
-			return Ticket{}, context.Cause(ctx)
+			return admission.Ticket{}, context.Cause(ctx)
 		}
 	}
 }
 
 // now is a state that needs no waiting for.
-func now(*purepool.Ticket) bool { return true }
+func now(*pool.Ticket) bool { return true }
 
-func (p *pool) testTicket(ctx context.Context, c ticketCall) (Ticket, error) {
+func (p ticketManager) test(ctx context.Context, c ticketCall) (admission.Ticket, error) {
 	count := func(by int) {
 		p.mu.Lock()
 		defer p.mu.Unlock()
-		if t, err := p.findTicket(c.ID); err == nil {
-			p.carry(p.core.Await(p.g.clock(), t, by))
+		if t, err := p.find(c.ID); err == nil {
+			p.carry(p.core.Await(p.env.clock(), t, by))
 		}
 	}
 	count(1)
 	defer count(-1)
-	return p.awaitTicket(ctx, c.ID, c.Wait, func(t *purepool.Ticket) bool { return t.Granted != c.Granted })
+	return p.await(ctx, c.ID, c.Wait, func(t *pool.Ticket) bool { return t.Granted != c.Granted })
 }
 
-func (p *pool) renewTicket(ctx context.Context, id string) (Ticket, error) {
-	err := p.onTicket(id, func(t *purepool.Ticket) (*purepool.Effects, error) { return p.core.Sign(p.g.clock(), t), nil })
+func (p ticketManager) renew(ctx context.Context, id string) (admission.Ticket, error) {
+	err := p.on(id, func(t *pool.Ticket) (*pool.Effects, error) { return p.core.Sign(p.env.clock(), t), nil })
 	if err != nil {
-		return Ticket{}, err
+		return admission.Ticket{}, err
 	}
-	return p.awaitTicket(ctx, id, 0, now)
+	return p.await(ctx, id, 0, now)
 }
 
-// useTicket lets one request have the ticket's slot, and no other ever.
-func (p *pool) useTicket(ctx context.Context, c ticketCall) (Ticket, error) {
-	err := p.onTicket(c.ID, func(t *purepool.Ticket) (*purepool.Effects, error) { return p.core.Use(p.g.clock(), t, c.Call) })
-	switch {
-	case errors.Is(err, purepool.ErrWaiting):
-		return Ticket{}, ErrTicketWaiting
-	case errors.Is(err, purepool.ErrUsed):
-		return Ticket{}, ErrTicketUsed
-	case err != nil:
-		return Ticket{}, err
+// use lets one request have the ticket's slot, and no other ever.
+func (p ticketManager) use(ctx context.Context, c ticketCall) (admission.Ticket, error) {
+	err := p.on(c.ID, func(t *pool.Ticket) (*pool.Effects, error) { return p.core.Use(p.env.clock(), t, c.Call) })
+	if err != nil {
+		return admission.Ticket{}, err
 	}
-	return p.awaitTicket(ctx, c.ID, 0, now)
+	return p.await(ctx, c.ID, 0, now)
 }
 
-// finishTicket ends a ticket on its holder's word.
-func (p *pool) finishTicket(id string) error {
-	return p.onTicket(id, func(t *purepool.Ticket) (*purepool.Effects, error) { return p.core.Finish(p.g.clock(), t), nil })
+// finish ends a ticket on its holder's word.
+func (p ticketManager) finish(id string) error {
+	return p.on(id, func(t *pool.Ticket) (*pool.Effects, error) { return p.core.Finish(p.env.clock(), t), nil })
 }
 
-// onTicket lets an event of a ticket happen.
-func (p *pool) onTicket(id string, event func(*purepool.Ticket) (*purepool.Effects, error)) error {
+// on lets an event of a ticket happen.
+func (p ticketManager) on(id string, event func(*pool.Ticket) (*pool.Effects, error)) error {
 	p.mu.Lock()
 	defer p.mu.Unlock()
-	t, err := p.findTicket(id)
+	t, err := p.find(id)
 	if err != nil {
 		return err
 	}
@@ -185,48 +187,11 @@ func (p *pool) onTicket(id string, event func(*purepool.Ticket) (*purepool.Effec
 }
 
 // describe says how t stands. The caller holds the lock.
-func (p *pool) describe(t *purepool.Ticket) Ticket {
+func (p ticketManager) describe(t *pool.Ticket) admission.Ticket {
 	s := p.held[t]
-	out := Ticket{ID: t.ID, Pool: p.name, TTL: t.TTL, Left: t.Left(p.g.clock()), Arrived: s.since, Place: s.id()}
+	out := admission.Ticket{ID: t.ID, Pool: p.name, TTL: t.TTL, Left: t.Left(p.env.clock()), Arrived: s.since, Place: s.id(p.name)}
 	if t.Granted {
-		out.Granted, out.Fence, out.Entry = true, s.Fence(), s.Entry()
+		out.Granted, out.Fence, out.Grant = true, s.fence(p.name), s.grantInfo()
 	}
 	return out
-}
-
-// inherit makes the slot of a ticket that a lost gateway left. The caller holds the
-// lock.
-func (p *pool) inherit(i purepool.Inherited) {
-	t, arrived := i.Ticket, time.Unix(0, i.Ticket.Stamp)
-	s := p.newSlot(arrived, t)
-	s.ticket, s.placed = i.Number, arrived
-	p.slots[i.Number], p.held[t] = s, s
-	if t.Granted {
-		s.state, s.epoch, s.grant = slotGranted, t.Epoch, t.Grant
-		p.use(1)
-	} else {
-		p.waiting++
-	}
-}
-
-// endTickets gives back the slots of tickets that have ended. The caller holds the
-// lock.
-func (p *pool) endTickets(ended []*purepool.Ticket) {
-	for _, t := range ended {
-		s := p.held[t]
-		delete(p.held, t)
-		s.release()
-	}
-}
-
-// forgetTickets takes out the slots of tickets that the machine does not know. The
-// caller holds the lock.
-func (p *pool) forgetTickets(gone []*purepool.Ticket) {
-	for _, t := range gone {
-		s := p.held[t]
-		delete(p.held, t)
-		delete(p.slots, s.ticket)
-		s.state = slotEnded
-		p.use(-1)
-	}
 }

@@ -51,6 +51,8 @@ type Cluster struct {
 	wg      sync.WaitGroup
 	closed  func() error
 	leaving atomic.Bool
+	// handsOver is the server that the lead is being handed over to.
+	handsOver atomic.Pointer[string]
 	// addresses of the gateways that gossip sees alive, by name.
 	addresses atomic.Pointer[map[string]string]
 
@@ -147,7 +149,7 @@ func (c *Cluster) start(ctx context.Context) error {
 	c.control = c.newControl()
 	c.wg.Go(func() { _ = c.control.Serve(c.config.Control) }) // always ErrServerClosed
 	c.wg.Go(c.comeBack)
-	for _, loop := range []func(){c.run, c.takeLeads, c.watchLeader, c.renew, c.watch, c.elections, c.leases.rounds} {
+	for _, loop := range []func(){c.run, c.takeLeads, c.watchLeader, c.renew, c.watch, c.elections, c.leases.rounds, c.compareStates} {
 		c.wg.Go(loop)
 	}
 	return nil
@@ -208,14 +210,26 @@ func (c *Cluster) Close() error { return c.closed() }
 func (c *Cluster) Failed() <-chan error { return c.broken }
 
 func (c *Cluster) fail(err error) {
+	said := dirError(c.config.DataDir, err)
+	if c.config.DataDir == "" || errors.Is(err, errDiffers) {
+		said = fmt.Errorf("membership: %w%s", err, advice(err))
+	}
 	select {
-	case c.broken <- dirError(c.config.DataDir, err):
+	case c.broken <- said:
 	default:
 	}
 }
 
 // View returns the newest view that this gateway knows of.
 func (c *Cluster) View() *View { return c.machine.newest.Load() }
+
+// KeepsTickets notes in DataDir that the owner keeps tickets there, and reports whether
+// it did so before: then their file must be there.
+func (c *Cluster) KeepsTickets() (before bool, err error) {
+	c.idMu.Lock()
+	defer c.idMu.Unlock()
+	return c.storage.keepsTickets()
+}
 
 // Changed returns a channel that is closed when the next view is there, when this
 // gateway's standing has begun or ended, or when there is another leader. Take it before View and Standing,

@@ -9,6 +9,8 @@ import (
 	"sync"
 	"testing"
 	"time"
+
+	"github.com/kgate/kgate/internal/admission"
 )
 
 func TestAloneIsReadyAtOnce(t *testing.T) {
@@ -26,12 +28,12 @@ func TestAloneIsReadyAtOnce(t *testing.T) {
 	}
 	ctx, cancel := context.WithTimeout(t.Context(), 5*time.Second)
 	defer cancel()
-	if err := g.DefinePool(ctx, Pool{Name: "p", K: 3, Binding: BindingLate}); err != nil {
+	if err := g.DefinePool(ctx, Pool{Name: "p", K: 3, Binding: admission.BindingLate}); err != nil {
 		t.Fatal(err)
 	}
 	p, _ := g.View().Pool("p")
 	self, _ := g.Self()
-	want := Pool{Name: "p", K: 3, Binding: BindingLate, Epoch: 1, Began: p.Began, Home: self, Reclaim: ReclaimLease}
+	want := Pool{Name: "p", K: 3, Binding: admission.BindingLate, Epoch: 1, Began: p.Began, Home: self, Reclaim: admission.ReclaimLease}
 	if !reflect.DeepEqual(p, want) || p.Began <= uint64(self) {
 		t.Errorf("pool %+v, want %+v", p, want)
 	}
@@ -82,7 +84,7 @@ func TestTwoDefineOnePool(t *testing.T) {
 		wg.Go(func() {
 			ctx, cancel := context.WithTimeout(t.Context(), 10*time.Second)
 			defer cancel()
-			if err := g.DefinePool(ctx, Pool{Name: "p", K: 10 + i, Binding: BindingLate}); err != nil {
+			if err := g.DefinePool(ctx, Pool{Name: "p", K: 10 + i, Binding: admission.BindingLate}); err != nil {
 				t.Errorf("%s: %v", g.name, err)
 			}
 			if _, ok := g.View().Pool("p"); !ok {
@@ -106,7 +108,7 @@ func TestRefusesBadPools(t *testing.T) {
 	var n network
 	g := n.start(t, "a", config{expect: 1})
 	g.ready()
-	for _, p := range []Pool{{}, {Name: "p", Binding: BindingLate}, {Name: "p", K: 1, Binding: "never"}, {Name: "p", K: MaxK + 1, Binding: BindingLate}} {
+	for _, p := range []Pool{{}, {Name: "p", Binding: admission.BindingLate}, {Name: "p", K: 1, Binding: "never"}, {Name: "p", K: MaxK + 1, Binding: admission.BindingLate}} {
 		if err := g.DefinePool(t.Context(), p); !errors.Is(err, ErrCommand) {
 			t.Errorf("DefinePool(%+v) = %v, want ErrCommand", p, err)
 		}
@@ -307,7 +309,7 @@ func define(t testing.TB, g *gateway, name string, k int) {
 	t.Helper()
 	ctx, cancel := context.WithTimeout(t.Context(), 15*time.Second)
 	defer cancel()
-	if err := g.DefinePool(ctx, Pool{Name: name, K: k, Binding: BindingLate}); err != nil {
+	if err := g.DefinePool(ctx, Pool{Name: name, K: k, Binding: admission.BindingLate}); err != nil {
 		t.Fatalf("%s: %v; %+v", g.name, err, g.Stats())
 	}
 }

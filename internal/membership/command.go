@@ -8,6 +8,7 @@ import (
 	"io"
 	"time"
 
+	"github.com/kgate/kgate/internal/admission"
 	"github.com/kgate/kgate/kmutex"
 )
 
@@ -114,11 +115,11 @@ type returnCommand struct {
 
 // defineCommand creates a pool; the first definition wins.
 type defineCommand struct {
-	Name    string        `json:"name"`
-	K       int           `json:"k"`
-	Binding string        `json:"binding"`
-	Reclaim string        `json:"reclaim"`
-	HoldMax time.Duration `json:"hold_max,omitempty"`
+	Name    string            `json:"name"`
+	K       int               `json:"k"`
+	Binding admission.Binding `json:"binding"`
+	Reclaim admission.Reclaim `json:"reclaim"`
+	HoldMax time.Duration     `json:"hold_max,omitempty"`
 }
 
 // setKCommand changes the number of tokens of a pool, if it still is Was (0:
@@ -242,15 +243,15 @@ func (c joinCommand) check() error {
 
 func (c defineCommand) check() error {
 	errs := []error{checkText("the pool's name", c.Name), checkK(c.K)}
-	if c.Binding != BindingEarly && c.Binding != BindingLate {
-		errs = append(errs, fmt.Errorf("%w: binding is %q, it must be %q or %q", ErrCommand, c.Binding, BindingLate, BindingEarly))
+	if c.Binding != admission.BindingEarly && c.Binding != admission.BindingLate {
+		errs = append(errs, fmt.Errorf("%w: binding is %q, it must be %q or %q", ErrCommand, c.Binding, admission.BindingLate, admission.BindingEarly))
 	}
 	switch {
-	case c.Reclaim != ReclaimLease && c.Reclaim != ReclaimHold:
-		errs = append(errs, fmt.Errorf("%w: reclaim is %q, it must be %q or %q", ErrCommand, c.Reclaim, ReclaimLease, ReclaimHold))
-	case c.Reclaim == ReclaimHold && c.HoldMax <= 0:
+	case c.Reclaim != admission.ReclaimLease && c.Reclaim != admission.ReclaimHold:
+		errs = append(errs, fmt.Errorf("%w: reclaim is %q, it must be %q or %q", ErrCommand, c.Reclaim, admission.ReclaimLease, admission.ReclaimHold))
+	case c.Reclaim == admission.ReclaimHold && c.HoldMax <= 0:
 		errs = append(errs, fmt.Errorf("%w: reclaim is %q, so a longest hold is needed", ErrCommand, c.Reclaim))
-	case c.Reclaim == ReclaimLease && c.HoldMax != 0:
+	case c.Reclaim == admission.ReclaimLease && c.HoldMax != 0:
 		errs = append(errs, fmt.Errorf("%w: reclaim is %q, so a longest hold of %v has no meaning", ErrCommand, c.Reclaim, c.HoldMax))
 	default:
 	}

@@ -11,26 +11,27 @@ import (
 	"testing"
 	"time"
 
-	"github.com/kgate/kgate/internal/membership/raftfile"
+	"github.com/kgate/kgate/internal/admission"
+	"github.com/kgate/kgate/internal/journal"
 )
 
 // slowFiles is a disk on which each sync takes a while.
 type slowFiles struct {
-	raftfile.OS
+	journal.OS
 	delay *atomic.Int64
 }
 
 type slowHandle struct {
-	raftfile.Handle
+	journal.Handle
 	delay *atomic.Int64
 }
 
-func (s slowFiles) slow(h raftfile.Handle, err error) (raftfile.Handle, error) {
+func (s slowFiles) slow(h journal.Handle, err error) (journal.Handle, error) {
 	return slowHandle{h, s.delay}, err
 }
 
-func (s slowFiles) Open(path string) (raftfile.Handle, error)   { return s.slow(s.OS.Open(path)) }
-func (s slowFiles) Create(path string) (raftfile.Handle, error) { return s.slow(s.OS.Create(path)) }
+func (s slowFiles) Open(path string) (journal.Handle, error)   { return s.slow(s.OS.Open(path)) }
+func (s slowFiles) Create(path string) (journal.Handle, error) { return s.slow(s.OS.Create(path)) }
 
 func (h slowHandle) Sync() error {
 	time.Sleep(time.Duration(h.delay.Load()))
@@ -115,7 +116,7 @@ func TestSlowLeader(t *testing.T) {
 	ctx, cancel := context.WithTimeout(t.Context(), 20*time.Second)
 	defer cancel()
 	began := time.Now()
-	if err := leader.DefinePool(ctx, Pool{Name: "p", K: 3, Binding: BindingLate, Reclaim: ReclaimLease}); err != nil {
+	if err := leader.DefinePool(ctx, Pool{Name: "p", K: 3, Binding: admission.BindingLate, Reclaim: admission.ReclaimLease}); err != nil {
 		t.Error(err)
 	}
 	t.Logf("agreed after %v", time.Since(began))
@@ -150,7 +151,7 @@ func TestDiskOfTheLeaderHangs(t *testing.T) {
 	ctx, cancel := context.WithTimeout(t.Context(), 15*time.Second)
 	defer cancel()
 	began := time.Now()
-	if err := others[0].DefinePool(ctx, Pool{Name: "p", K: 3, Binding: BindingLate, Reclaim: ReclaimLease}); err != nil {
+	if err := others[0].DefinePool(ctx, Pool{Name: "p", K: 3, Binding: admission.BindingLate, Reclaim: admission.ReclaimLease}); err != nil {
 		t.Error(err)
 	}
 	took := time.Since(began)

@@ -14,7 +14,7 @@
 //     the old one out.
 //   - A member that goes is [Lost]. Until its lease has provably run out (Leased)
 //     it may have requests in flight, and each pool lists it in Owed: its tokens
-//     are withheld. One that left in order owes nothing. With ReclaimHold a pool
+//     are withheld. One that left in order owes nothing. With admission.ReclaimHold a pool
 //     is owed for HoldMax more.
 //   - The Heir of a lost member is the first ring successor of its name. When the
 //     heir is lost, all that it had goes on to its own heir.

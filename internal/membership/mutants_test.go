@@ -3,14 +3,14 @@ package membership
 import (
 	"testing"
 
-	"github.com/kgate/kgate/test/mutant"
+	"github.com/kgate/kgate/internal/mutant"
 )
 
 // Each of these defects is found by the test that is named with it. What package
 // leader decides is told right and carried out: a defect there is found with real
 // connections.
 func TestMutantsAreCaught(t *testing.T) {
-	mutant.Suite{Args: []string{"-timeout=3m"}, Mutants: []mutant.Mutant{
+	mutant.Suite{Args: []string{"-test.timeout=3m"}, Mutants: []mutant.Mutant{
 		{
 			Name: "a leader does not look for gateways that another could let in", File: "suspect.go",
 			Old:    "\t\tc.watchOutsiders(now)\n",

@@ -10,16 +10,17 @@ import (
 
 	"github.com/hashicorp/raft"
 
+	"github.com/kgate/kgate/internal/admission"
 	"github.com/kgate/kgate/kmutex"
 )
 
 // DefinePool makes sure that there is a pool of the given name: it returns nil
 // when this gateway's view has one. The first definition wins, so K, Binding,
-// Reclaim (default ReclaimLease) and HoldMax of the view's pool may be others;
+// Reclaim (default admission.ReclaimLease) and HoldMax of the view's pool may be others;
 // the other fields of the argument do not count. It waits until this gateway is
 // in the view, and keeps trying until ctx ends.
 func (c *Cluster) DefinePool(ctx context.Context, p Pool) error {
-	define := defineCommand{Name: p.Name, K: p.K, Binding: p.Binding, Reclaim: cmp.Or(p.Reclaim, ReclaimLease), HoldMax: p.HoldMax}
+	define := defineCommand{Name: p.Name, K: p.K, Binding: p.Binding, Reclaim: cmp.Or(p.Reclaim, admission.ReclaimLease), HoldMax: p.HoldMax}
 	if err := define.check(); err != nil {
 		return err
 	}

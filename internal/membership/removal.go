@@ -4,6 +4,7 @@ import (
 	"slices"
 
 	"github.com/kgate/kgate/chordring"
+	"github.com/kgate/kgate/internal/admission"
 	"github.com/kgate/kgate/kmutex"
 )
 
@@ -109,7 +110,7 @@ func (s *state) unlease(node kmutex.Node, moved pools) bool {
 		}
 	}
 	for i := range s.Pools {
-		if p := &s.Pools[i]; p.Reclaim == ReclaimLease && p.forgive(node) {
+		if p := &s.Pools[i]; p.Reclaim == admission.ReclaimLease && p.forgive(node) {
 			moved[i], changed = true, true
 		}
 	}

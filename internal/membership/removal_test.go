@@ -8,6 +8,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/kgate/kgate/internal/admission"
 	"github.com/kgate/kgate/kmutex"
 )
 
@@ -20,7 +21,7 @@ func returned(pool string, nodes ...kmutex.Node) command {
 }
 
 func holding(name string) command {
-	return command{Define: &defineCommand{Name: name, K: 3, Binding: BindingLate, Reclaim: ReclaimHold, HoldMax: time.Minute}}
+	return command{Define: &defineCommand{Name: name, K: 3, Binding: admission.BindingLate, Reclaim: admission.ReclaimHold, HoldMax: time.Minute}}
 }
 
 func voiding(name, boot string, node kmutex.Node) command {
@@ -175,7 +176,7 @@ func TestLostIsBounded(t *testing.T) {
 func TestForgottenExpires(t *testing.T) {
 	s := state{
 		Members: []Member{{Node: 9, Name: "a"}},
-		Pools:   []Pool{{Name: "p", K: 1, Epoch: 2, Reclaim: ReclaimLease, Owed: []kmutex.Node{3}}},
+		Pools:   []Pool{{Name: "p", K: 1, Epoch: 2, Reclaim: admission.ReclaimLease, Owed: []kmutex.Node{3}}},
 	}
 	if nodes := s.view().leased(); !slices.Equal(nodes, []kmutex.Node{3}) {
 		t.Errorf("leased %v", nodes)

@@ -15,6 +15,7 @@ import (
 	"github.com/hashicorp/raft"
 	"pgregory.net/rapid"
 
+	"github.com/kgate/kgate/internal/admission"
 	"github.com/kgate/kgate/kmutex"
 )
 
@@ -25,7 +26,7 @@ func join(name, boot string) command {
 func drop1(node kmutex.Node) command { return command{Remove: &removeCommand{Node: node}} }
 
 func pool(name string, k int) command {
-	return command{Define: &defineCommand{Name: name, K: k, Binding: BindingLate, Reclaim: ReclaimLease}}
+	return command{Define: &defineCommand{Name: name, K: k, Binding: admission.BindingLate, Reclaim: admission.ReclaimLease}}
 }
 
 func setK(name string, k int) command { return command{SetK: &setKCommand{Name: name, K: k}} }
@@ -93,7 +94,7 @@ func TestRefusedCommandsChangeNothing(t *testing.T) {
 		"negative k":     pool("p", -1),
 		"huge k":         pool("p", MaxK+1),
 		"no pool name":   pool("", 1),
-		"bad binding":    {Define: &defineCommand{Name: "p", K: 1, Binding: "sometimes", Reclaim: ReclaimLease}},
+		"bad binding":    {Define: &defineCommand{Name: "p", K: 1, Binding: "sometimes", Reclaim: admission.ReclaimLease}},
 		"unknown pool":   setK("nobody", 1),
 		"k of zero":      setK("known", 0),
 		"empty cluster":  {Found: &foundCommand{Lease: time.Second}},
@@ -101,9 +102,9 @@ func TestRefusedCommandsChangeNothing(t *testing.T) {
 		"endless lease":  {Found: &foundCommand{Cluster: "c", Lease: 2 * maxLease}},
 		"negative k set": setK("known", -1),
 		"huge k set":     setK("known", MaxK+1),
-		"hold no limit":  {Define: &defineCommand{Name: "p", K: 1, Binding: BindingLate, Reclaim: ReclaimHold}},
-		"lease, limit":   {Define: &defineCommand{Name: "p", K: 1, Binding: BindingLate, Reclaim: ReclaimLease, HoldMax: 1}},
-		"bad reclaim":    {Define: &defineCommand{Name: "p", K: 1, Binding: BindingLate, Reclaim: "never"}},
+		"hold no limit":  {Define: &defineCommand{Name: "p", K: 1, Binding: admission.BindingLate, Reclaim: admission.ReclaimHold}},
+		"lease, limit":   {Define: &defineCommand{Name: "p", K: 1, Binding: admission.BindingLate, Reclaim: admission.ReclaimLease, HoldMax: 1}},
+		"bad reclaim":    {Define: &defineCommand{Name: "p", K: 1, Binding: admission.BindingLate, Reclaim: "never"}},
 		"recover what":   {Recover: &recoverCommand{Pool: "nobody", Epoch: 1}},
 		"return what":    {Return: &returnCommand{Pool: "nobody", Nodes: []kmutex.Node{1}}},
 		"tickets where":  {UseTickets: &useTicketsCommand{Pool: "nobody"}},
@@ -220,7 +221,7 @@ func drawLog(t *rapid.T) []command {
 		case 7, 8:
 			c := pool(named.Draw(t, "pool"), rapid.IntRange(0, 4).Draw(t, "k"))
 			if rapid.Bool().Draw(t, "hold") {
-				c.Define.Reclaim, c.Define.HoldMax = ReclaimHold, time.Minute
+				c.Define.Reclaim, c.Define.HoldMax = admission.ReclaimHold, time.Minute
 			}
 			return c
 		case 9:
@@ -349,7 +350,7 @@ func checkLosses(t *rapid.T, old, now *View) {
 			switch {
 			case l.Leased && !owes && slices.Contains(was.Owed, l.Node):
 				t.Fatalf("%+v is leased, and pool %+v has its tokens back", l, p)
-			case owes && !l.Leased && p.Reclaim == ReclaimLease:
+			case owes && !l.Leased && p.Reclaim == admission.ReclaimLease:
 				t.Fatalf("%+v is expired, and pool %+v has not its tokens back", l, p)
 			case owes && known && !slices.Contains(was.Owed, l.Node):
 				t.Fatalf("%+v owes pool %+v later than its loss", l, p)
@@ -383,9 +384,9 @@ func restored(t *rapid.T, m *machine) *machine {
 
 func TestRestoreRefusesGarbage(t *testing.T) {
 	for text, want := range map[string]string{
-		``: "snapshot", `{}`: "format 0", `{"format":3}`: "newer version", `{"format":2,"leases":[]}`: "unknown field",
-		`{"format":2,"members":[{"node":2,"name":"a"},{"node":1,"name":"b"}]}`: "in order: false",
-		`{"format":2} trailing`: "snapshot",
+		``: "snapshot", `{}`: "format 0", `{"format":4}`: "newer version", `{"format":3,"leases":[]}`: "unknown field",
+		`{"format":3,"members":[{"node":2,"name":"a"},{"node":1,"name":"b"}]}`: "in order: false",
+		`{"format":3} trailing`: "snapshot",
 	} {
 		m := newMachine(slog.New(slog.DiscardHandler))
 		err := m.Restore(io.NopCloser(strings.NewReader(text)))

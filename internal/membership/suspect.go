@@ -9,6 +9,7 @@ import (
 
 	"github.com/hashicorp/raft"
 
+	"github.com/kgate/kgate/internal/admission"
 	"github.com/kgate/kgate/internal/membership/leader"
 	"github.com/kgate/kgate/kmutex"
 )
@@ -180,7 +181,7 @@ func (v *View) forRules() leader.View {
 	homes := make(map[kmutex.Node]bool)
 	for _, p := range v.Pools {
 		homes[p.Home] = true
-		if p.Reclaim == ReclaimHold && len(p.Owed) > 0 {
+		if p.Reclaim == admission.ReclaimHold && len(p.Owed) > 0 {
 			rv.Debts = append(rv.Debts, leader.Debt{Pool: p.Name, HoldMax: p.HoldMax, Nodes: p.Owed})
 		}
 	}

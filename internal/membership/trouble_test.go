@@ -13,6 +13,7 @@ import (
 	"time"
 
 	"github.com/kgate/kgate/chordring/serfring"
+	"github.com/kgate/kgate/internal/admission"
 )
 
 func TestWrongGossipKeyStaysOut(t *testing.T) {
@@ -111,7 +112,7 @@ func TestMajorityLost(t *testing.T) {
 	ctx, cancel := context.WithTimeout(t.Context(), 500*time.Millisecond)
 	defer cancel()
 	until(t, "no leader", func() bool { _, ok := c.Leader(); return !ok })
-	if err := c.DefinePool(ctx, Pool{Name: "p", K: 1, Binding: BindingLate}); !errors.Is(err, context.DeadlineExceeded) {
+	if err := c.DefinePool(ctx, Pool{Name: "p", K: 1, Binding: admission.BindingLate}); !errors.Is(err, context.DeadlineExceeded) {
 		t.Errorf("%v", err)
 	}
 	until(t, "it says why", func() bool { return strings.Contains(c.Stats().Problem, "no leader: 1 of 3 voters are seen") })
@@ -151,7 +152,9 @@ func TestCloseEndsWaiters(t *testing.T) {
 	g := n.start(t, "a", config{expect: 2})
 	done := make(chan error, 2)
 	go func() { done <- g.Ready(context.Background()) }()
-	go func() { done <- g.DefinePool(context.Background(), Pool{Name: "p", K: 1, Binding: BindingLate}) }()
+	go func() {
+		done <- g.DefinePool(context.Background(), Pool{Name: "p", K: 1, Binding: admission.BindingLate})
+	}()
 	g.kill()
 	for range 2 {
 		if err := <-done; !errors.Is(err, ErrClosed) {

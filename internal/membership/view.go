@@ -7,6 +7,7 @@ import (
 	"time"
 
 	"github.com/kgate/kgate/chordring"
+	"github.com/kgate/kgate/internal/admission"
 	"github.com/kgate/kgate/internal/membership/lease"
 	"github.com/kgate/kgate/kmutex"
 )
@@ -16,22 +17,6 @@ type Status string
 
 // StatusAlive is a member that takes part.
 const StatusAlive Status = "alive"
-
-// The bindings a pool can have.
-const (
-	BindingEarly = "early"
-	BindingLate  = "late"
-)
-
-// When a lost gateway's tokens come back.
-const (
-	// ReclaimLease: when its lease has provably run out.
-	ReclaimLease = "lease"
-	// ReclaimHold: not before HoldMax after that either, for upstreams
-	// that must not be overrun even by a process that was stopped and could not
-	// close its connections.
-	ReclaimHold = "hold"
-)
 
 // Member is one incarnation of a gateway.
 type Member struct {
@@ -51,8 +36,8 @@ type Member struct {
 type Pool struct {
 	Name string `json:"name"`
 	K    int    `json:"k"`
-	// Binding is BindingEarly or BindingLate.
-	Binding string `json:"binding"`
+	// Binding is early or late.
+	Binding admission.Binding `json:"binding"`
 	// Epoch counts from 1 how often the line was formed.
 	Epoch uint64 `json:"epoch"`
 	// Began is the index of the log entry that began the epoch: the members
@@ -64,9 +49,9 @@ type Pool struct {
 	// Owed lists, in ascending order, the lost members whose tokens are
 	// withheld in this epoch.
 	Owed []kmutex.Node `json:"owed,omitempty"`
-	// Reclaim is ReclaimLease or ReclaimHold.
-	Reclaim string `json:"reclaim"`
-	// HoldMax with ReclaimHold: how long after the end of the lease Owed ends at the
+	// Reclaim is lease or hold.
+	Reclaim admission.Reclaim `json:"reclaim"`
+	// HoldMax with admission.ReclaimHold: how long after the end of the lease Owed ends at the
 	// earliest.
 	HoldMax time.Duration `json:"hold_max,omitempty"`
 	// Tickets is the index of the log entry that let the pool give out tickets
@@ -174,7 +159,7 @@ func (v *View) leased() []kmutex.Node {
 		}
 	}
 	for _, p := range v.Pools {
-		if p.Reclaim == ReclaimLease {
+		if p.Reclaim == admission.ReclaimLease {
 			nodes = append(nodes, p.Owed...)
 		}
 	}

@@ -48,7 +48,7 @@ type audit struct {
 // fault is a token that is nowhere (no tickets), or in use by two.
 type fault struct {
 	token    kmutex.Token
-	one, two kmutex.Ticket
+	one, two kmutex.Request
 }
 
 func (p *Pool) auditEvery() time.Duration {
@@ -115,7 +115,7 @@ func (p *Pool) judge(now time.Duration) {
 // enough. The tokens of whole have to be somewhere.
 func (a *audit) strike(whole kmutex.TokenSet, all []*Holdings) []kmutex.Token {
 	var seen kmutex.TokenSet
-	user := make(map[kmutex.Token]kmutex.Ticket)
+	user := make(map[kmutex.Token]kmutex.Request)
 	strikes := make(map[fault]int)
 	for _, h := range all {
 		seen.AddAll(h.Free)
@@ -126,10 +126,10 @@ func (a *audit) strike(whole kmutex.TokenSet, all []*Holdings) []kmutex.Token {
 			}
 			seen.Add(g.Token)
 			if other, twice := user[g.Token]; twice {
-				f := fault{token: g.Token, one: other, two: g.Ticket}
+				f := fault{token: g.Token, one: other, two: g.Request}
 				strikes[f] = a.strikes[f] + 1
 			}
-			user[g.Token] = g.Ticket
+			user[g.Token] = g.Request
 		}
 	}
 	lost := whole.Clone()

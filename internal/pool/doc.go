@@ -14,7 +14,7 @@
 //
 // A ticket lives as long as its holder gives signs of life in time. Nobody is told
 // of its state before all successors of this gateway, and the disk if there is one,
-// have it ([Tickets.Synced]). An heir gives a ticket that it takes over a whole time
+// have it ([Tickets.Synced]). A successor gives a ticket that it takes over a whole time
 // to live beyond anything that the lost gateway may still have promised. No slot is
 // given to somebody else while its holder may rely on it, whatever the rates of the
 // clocks within the bounds of package drift, and whatever the wall clocks show.
@@ -28,7 +28,7 @@
 // fairk of the lab with simulated ones.
 //
 // Gateways exchange messages of the machine, and letters: reports, answers, counts
-// of tokens, copies of tickets. They can be long. A letter can fail to arrive; then the
+// of tokens, replicas of tickets. They can be long. A letter can fail to arrive; then the
 // driver says so ([Pool.Undelivered]) and it goes again as long as it matters.
 //
 // # States
@@ -55,7 +55,7 @@
 // A view of an older epoch, and a letter of one, change nothing. A report of a
 // newer epoch is kept until the view that tells of it. Whatever the state, a newer
 // epoch takes the place of the present one; its plan is known to nobody then, or
-// the other gateways' reports tell what became of it (see [kmutex.Reform]).
+// the other gateways' reports tell what became of it (see [kmutex.PlanEpoch]).
 //
 // # Source
 //

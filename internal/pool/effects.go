@@ -12,8 +12,8 @@ import (
 type Effects struct {
 	// Begun: an epoch has begun so.
 	Begun *kmutex.Install
-	// Inherited tickets are in the machine from now on.
-	Inherited []Inherited
+	// Adopted tickets are in the machine from now on.
+	Adopted []Adopted
 	// Messages to send. They own their slices.
 	Messages []kmutex.Envelope
 	// Grants are the tickets that are in the critical section from now on.
@@ -33,8 +33,8 @@ type Effects struct {
 	// Letters to send. They share slices with the pool, which does not change
 	// them any more.
 	Letters []Letter
-	// Recover, if it is not 0, asks the cluster to end this epoch.
-	Recover uint64
+	// ChangeEpoch, if it is not 0, asks the cluster to end this epoch.
+	ChangeEpoch uint64
 	// Doubled tokens were in use by two tickets as the epoch was planned: a defect.
 	Doubled []kmutex.Token
 	// Faulty tokens were found to be lost or doubled by several counts in a row.
@@ -51,7 +51,7 @@ type Effects struct {
 
 func (fx *Effects) reset() {
 	*fx = Effects{
-		Inherited: fx.Inherited[:0], Messages: fx.Messages[:0], Grants: fx.Grants[:0], Gone: fx.Gone[:0], Ended: fx.Ended[:0],
+		Adopted: fx.Adopted[:0], Messages: fx.Messages[:0], Grants: fx.Grants[:0], Gone: fx.Gone[:0], Ended: fx.Ended[:0],
 		Trace: fx.Trace[:0], Letters: fx.Letters[:0],
 	}
 }

@@ -68,7 +68,7 @@ func (p *Pool) enter(now time.Duration, before uint64) {
 	p.takeAhead(now)
 }
 
-// Loaded takes in that what the disk has is among the copies, or that it cannot be
+// Loaded takes in that what the disk has is among the replicas, or that it cannot be
 // read.
 func (p *Pool) Loaded(now time.Duration, disk Disk) *Effects {
 	p.fx.reset()
@@ -93,24 +93,24 @@ func (p *Pool) sendReport(now time.Duration) {
 	p.deliver(now, Letter{To: p.view.Home, Report: r})
 }
 
-// restamp splits the waiting tickets into turns by when their places were taken,
-// as finely as the line is: to one ask interval. A ticket that waits no more has
+// restamp splits the waiting requests into batches by when their places were taken,
+// as finely as the line is: to one ask interval. A request that waits no more has
 // been cancelled since the machine was frozen; its cancel is deferred in the
 // machine, which wants it in its place until then.
-func (p *Pool) restamp(turns []kmutex.ReportedTurn) []kmutex.ReportedTurn {
+func (p *Pool) restamp(batches []kmutex.ReportedBatch) []kmutex.ReportedBatch {
 	interval := int64(p.cfg.Interval())
-	var out []kmutex.ReportedTurn
-	for _, turn := range turns {
-		for _, t := range turn.Tickets {
+	var out []kmutex.ReportedBatch
+	for _, batch := range batches {
+		for _, t := range batch.Requests {
 			stamp, waits := p.cfg.Placed(t)
 			switch n := len(out); {
 			case !waits && n == 0:
-				out = append(out, kmutex.ReportedTurn{})
+				out = append(out, kmutex.ReportedBatch{})
 			case waits && (n == 0 || stamp-out[n-1].Stamp > interval):
-				out = append(out, kmutex.ReportedTurn{Stamp: stamp})
+				out = append(out, kmutex.ReportedBatch{Stamp: stamp})
 			}
 			last := &out[len(out)-1]
-			last.Tickets = append(last.Tickets, t)
+			last.Requests = append(last.Requests, t)
 		}
 	}
 	return out
@@ -120,7 +120,7 @@ func (p *Pool) restamp(turns []kmutex.ReportedTurn) []kmutex.ReportedTurn {
 // epoch has begun all the same.
 func (p *Pool) install(now time.Duration, a *replication.EpochAnswer) {
 	in := a.Install
-	refused := p.inherit(now, a.Inherit)
+	refused := p.adopt(now, a.HandOvers)
 	err := p.step(kmutex.Event{Kind: kmutex.EventInstall, Install: in})
 	if p.machine.Frozen() {
 		p.refuse(now, err)
@@ -135,7 +135,7 @@ func (p *Pool) install(now time.Duration, a *replication.EpochAnswer) {
 		p.cfg.Memory.since(n, now)
 	}
 	for _, t := range refused {
-		_ = p.step(kmutex.Event{Kind: kmutex.EventCancel, Ticket: t}) // one without a token is not there
+		_ = p.step(kmutex.Event{Kind: kmutex.EventCancel, Request: t}) // one without a token is not there
 	}
 	p.installed, p.withheld, p.whole = in.Epoch, in.Withheld, expected(in)
 	p.report, p.unplanned, p.reclaimed = nil, nil, nil
@@ -251,7 +251,7 @@ func (p *Pool) retry(now time.Duration) {
 	p.again = slices.DeleteFunc(p.again, func(r retry) bool {
 		due := now >= r.at
 		if due && r.letter.Push != nil {
-			p.tickets.replicas.Failed(r.letter.To, r.letter.Push.Seq)
+			p.tickets.replicator.Failed(r.letter.To, r.letter.Push.Seq)
 		} else if due && p.matters(&r.letter) {
 			p.fx.Letters = append(p.fx.Letters, r.letter)
 		}

@@ -5,13 +5,14 @@ import (
 	"testing"
 	"time"
 
+	"github.com/kgate/kgate/internal/admission"
 	"github.com/kgate/kgate/kmutex"
 	"github.com/kgate/kgate/replication"
 )
 
-// inherited has gateway 3 take over a granted ticket of a lost one. By the wall clock
+// adopted has gateway 3 take over a granted ticket of a lost one. By the wall clock
 // of that one its hold ends after left; the wall clock of gateway 3 is ahead.
-func inherited(t *testing.T, r replication.Record, left, ahead time.Duration) (*trio, *Ticket) {
+func adopted(t *testing.T, r replication.Record, left, ahead time.Duration) (*trio, *Ticket) {
 	t.Helper()
 	const lost, wall = 9, int64(1_800_000_000_000_000_000)
 	w := newTrio(t, 2)
@@ -29,11 +30,11 @@ func inherited(t *testing.T, r replication.Record, left, ahead time.Duration) (*
 	if _, err := table.Put(r); err != nil {
 		t.Fatal(err)
 	}
-	if err := w.pools[3].cfg.Memory.Copies().Restore(table.Since(0)); err != nil {
+	if err := w.pools[3].cfg.Memory.Replicas().Restore(table.Since(0)); err != nil {
 		t.Fatal(err)
 	}
 	w.view.Epoch, w.view.Newest, w.view.Wait = 2, lost, 3300*time.Millisecond
-	w.view.Lost, w.view.Gone = []replication.Lost{{Node: lost, Heir: 3}}, []kmutex.Node{lost}
+	w.view.Lost, w.view.Gone = []replication.Lost{{Node: lost, Successor: 3}}, []kmutex.Node{lost}
 	for _, n := range w.view.Members {
 		w.carry(n, w.pools[n].Follow(w.now, w.view, DiskNone))
 	}
@@ -55,10 +56,10 @@ func (w *trio) lasts(tk *Ticket) time.Duration {
 	return w.now - began
 }
 
-// The end of a hold that an heir takes over lies between what the lost gateway may have
+// The end of a hold that a successor takes over lies between what the lost gateway may have
 // promised and a whole hold, whatever the wall clocks show; in between they tell. The
-// next heir reads this one's.
-func TestHoldAtTheHeir(t *testing.T) {
+// next successor reads this one's.
+func TestHoldAtTheSuccessor(t *testing.T) {
 	const wait = 3300 * time.Millisecond
 	for _, c := range []struct {
 		ttl, holdMax, left, ahead, want time.Duration
@@ -69,10 +70,10 @@ func TestHoldAtTheHeir(t *testing.T) {
 		{time.Minute, 10 * time.Second, 5 * time.Second, 10 * time.Minute, wait + 11150*time.Millisecond},
 		{time.Minute, 10 * time.Second, 5 * time.Second, -10 * time.Minute, wait + 11150*time.Millisecond},
 	} {
-		w, tk := inherited(t, replication.Record{TTL: c.ttl, HoldMax: c.holdMax}, c.left, c.ahead)
+		w, tk := adopted(t, replication.Record{TTL: c.ttl, HoldMax: c.holdMax}, c.left, c.ahead)
 		r, _ := w.pools[3].Tickets().Table().Get(tk.ID)
 		if told := time.Duration(r.Ends - w.pools[3].cfg.Wall()); told != c.want {
-			t.Errorf("%+v: the next heir is told that it ends after %v", c, told)
+			t.Errorf("%+v: the next successor is told that it ends after %v", c, told)
 		}
 		if got := w.lasts(tk); got < c.want || got > c.want+100*time.Millisecond {
 			t.Errorf("%+v: the hold ends after %v", c, got)
@@ -80,12 +81,12 @@ func TestHoldAtTheHeir(t *testing.T) {
 	}
 }
 
-// An heir keeps a ticket without a sign of its holder until the holder must have
+// A successor keeps a ticket without a sign of its holder until the holder must have
 // stopped, also if it renewed at the lost gateway as long as that one could go on, with
 // a clock a tenth slow.
-func TestHeirKeepsTheSlot(t *testing.T) {
+func TestSuccessorKeepsTheSlot(t *testing.T) {
 	for _, ttl := range []time.Duration{time.Second, time.Minute, replication.MaxTTL} {
-		w, tk := inherited(t, replication.Record{TTL: ttl}, 0, 0)
+		w, tk := adopted(t, replication.Record{TTL: ttl}, 0, 0)
 		began := w.now
 		for ; w.pools[3].Tickets().Get(tk.ID) != nil && w.now-began < time.Hour; w.now += 50 * time.Millisecond {
 			w.pools[3].Wake(w.now)
@@ -97,10 +98,10 @@ func TestHeirKeepsTheSlot(t *testing.T) {
 	}
 }
 
-// A call whose answer was lost may use the ticket again, also at the heir. No other
+// A call whose answer was lost may use the ticket again, also at the successor. No other
 // may, nor one that has no name.
 func TestUseAgain(t *testing.T) {
-	w, tk := inherited(t, replication.Record{TTL: time.Minute}, 0, 0)
+	w, tk := adopted(t, replication.Record{TTL: time.Minute}, 0, 0)
 	p := w.pools[3]
 	use := func(call string) error {
 		_, err := p.Use(w.now, tk, call)
@@ -113,21 +114,21 @@ func TestUseAgain(t *testing.T) {
 		t.Errorf("again: %v", err)
 	}
 	for _, call := range []string{"two", ""} {
-		if err := use(call); !errors.Is(err, ErrUsed) {
+		if err := use(call); !errors.Is(err, admission.ErrTicketUsed) {
 			t.Errorf("call %q: %v", call, err)
 		}
 	}
-	w, tk = inherited(t, replication.Record{TTL: time.Minute, Used: true, UsedBy: "one"}, 0, 0)
+	w, tk = adopted(t, replication.Record{TTL: time.Minute, Used: true, UsedBy: "one"}, 0, 0)
 	p = w.pools[3]
-	if err := use("two"); !errors.Is(err, ErrUsed) {
-		t.Errorf("another call at the heir: %v", err)
+	if err := use("two"); !errors.Is(err, admission.ErrTicketUsed) {
+		t.Errorf("another call at the successor: %v", err)
 	}
 	if err := use("one"); err != nil {
-		t.Errorf("at the heir: %v", err)
+		t.Errorf("at the successor: %v", err)
 	}
-	w, tk = inherited(t, replication.Record{TTL: time.Minute, Used: true}, 0, 0)
+	w, tk = adopted(t, replication.Record{TTL: time.Minute, Used: true}, 0, 0)
 	p = w.pools[3]
-	if err := use(""); !errors.Is(err, ErrUsed) {
+	if err := use(""); !errors.Is(err, admission.ErrTicketUsed) {
 		t.Errorf("without a name: %v", err)
 	}
 }

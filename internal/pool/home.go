@@ -14,13 +14,13 @@ import (
 // founders, plans once, and answers everybody. The plan stays until the next
 // epoch, for those whose answer was lost.
 type home struct {
-	forming *replication.Forming
+	forming *replication.EpochChange
 	since   time.Duration // when it began to wait
 	failed  bool
 }
 
 func newHome(now time.Duration, v *View) *home {
-	forming := replication.NewForming(v.formation(), v.founders(), slices.Clone(v.Lost), v.UnknownFor())
+	forming := replication.NewEpochChange(v.epochChange(), v.founders(), slices.Clone(v.Lost), v.UnknownFor())
 	return &home{forming: forming, since: now}
 }
 

@@ -3,7 +3,7 @@ package pool
 import (
 	"testing"
 
-	"github.com/kgate/kgate/test/mutant"
+	"github.com/kgate/kgate/internal/mutant"
 )
 
 // The tests find these defects.
@@ -94,34 +94,34 @@ func TestMutantsAreCaught(t *testing.T) {
 			Caught: "again: pool: the ticket has been used", By: "^TestUseAgain$",
 		},
 		{
-			Name: "the heir does not know who has used the slot", File: "tickets.go",
+			Name: "the successor does not know who has used the slot", File: "tickets.go",
 			Old:    "Used: r.Used, UsedBy: r.UsedBy,",
 			New:    "Used: r.Used,",
-			Caught: "at the heir: pool: the ticket has been used", By: "^TestUseAgain$",
+			Caught: "at the successor: pool: the ticket has been used", By: "^TestUseAgain$",
 		},
 		{
-			Name: "an heir ends a hold by the wall clocks alone", File: "tickets.go",
+			Name: "a successor ends a hold by the wall clocks alone", File: "tickets.go",
 			Old:    "\tleft = min(max(left, p.view.Wait+least), p.view.Wait+max(t.HoldMax, least))\n",
 			New:    "\tleft = max(left, 1)\n\t_ = least\n",
-			Caught: "the hold ends after", By: "^TestHoldAtTheHeir$",
+			Caught: "the hold ends after", By: "^TestHoldAtTheSuccessor$",
 		},
 		{
-			Name: "the next heir reads the wall clock of the one before the last", File: "tickets.go",
+			Name: "the next successor reads the wall clock of the one before the last", File: "tickets.go",
 			Old:    "t.ends, t.endsAt = now+left, wall+int64(left)",
 			New:    "t.ends = now + left",
-			Caught: "the next heir is told", By: "^TestHoldAtTheHeir$",
+			Caught: "the next successor is told", By: "^TestHoldAtTheSuccessor$",
 		},
 		{
 			Name: "a slot is kept for the time to live as if all clocks ran alike", File: "view.go",
 			Old:    "return drift.Keep(term, closeTime)",
 			New:    "return term + 0*drift.Keep(term, closeTime)",
-			Caught: "kept for", By: "^TestHeirKeepsTheSlot$",
+			Caught: "kept for", By: "^TestSuccessorKeepsTheSlot$",
 		},
 		{
-			Name: "an heir forgets that the lost gateway may not know yet", File: "tickets.go",
+			Name: "a successor forgets that the lost gateway may not know yet", File: "tickets.go",
 			Old:    "p.view.Wait+KeepFor(t.TTL)",
 			New:    "KeepFor(t.TTL)",
-			Caught: "kept for", By: "^TestHeirKeepsTheSlot$",
+			Caught: "kept for", By: "^TestSuccessorKeepsTheSlot$",
 		},
 		{
 			Name: "unknown tickets run out before their gateways' leases have", File: "view.go",

@@ -48,7 +48,7 @@ type Config struct {
 	Audit bool
 	// Placed returns when a waiting ticket took its place, by the wall clock in
 	// nanoseconds; false: it has been cancelled.
-	Placed func(kmutex.Ticket) (stamp int64, waits bool)
+	Placed func(kmutex.Request) (stamp int64, waits bool)
 	// Wall is the time by the wall clock in nanoseconds. It is asked for tickets that
 	// are taken over and may keep their slots until then.
 	Wall func() int64
@@ -58,16 +58,16 @@ type Config struct {
 // The zero value is empty.
 type Memory struct {
 	// unknown are lost gateways whose tickets nobody knew, and since when.
-	unknown map[kmutex.Node]time.Duration
-	copies  *replication.Copies
+	unknown  map[kmutex.Node]time.Duration
+	replicas *replication.ReplicaSet
 }
 
-// Copies are those of other gateways' tickets.
-func (m *Memory) Copies() *replication.Copies {
-	if m.copies == nil {
-		m.copies = replication.NewCopies()
+// Replicas are those of other gateways' tickets.
+func (m *Memory) Replicas() *replication.ReplicaSet {
+	if m.replicas == nil {
+		m.replicas = replication.NewReplicaSet()
 	}
-	return m.copies
+	return m.replicas
 }
 
 // maxEarly bounds the messages that wait for a view.
@@ -224,7 +224,7 @@ func (p *Pool) Wake(now time.Duration) *Effects {
 	return p.done(now)
 }
 
-// End ends the incarnation's part. Its tickets are from now on among the copies of
+// End ends the incarnation's part. Its tickets are from now on among the replicas of
 // what lost gateways left; nothing else is left of it.
 func (p *Pool) End() error {
 	err := p.voidTickets()

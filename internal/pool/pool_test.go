@@ -33,7 +33,7 @@ func newTrio(t *testing.T, k int) *trio {
 		w.pools[n] = New(Config{
 			Self: n, Binding: new(coordinator.Late), Audit: true,
 			Interval: func() time.Duration { return 0 },
-			Placed:   func(t kmutex.Ticket) (int64, bool) { return int64(t), true },
+			Placed:   func(t kmutex.Request) (int64, bool) { return int64(t), true },
 		})
 		w.carry(n, w.pools[n].Follow(w.now, w.view, DiskNone))
 	}
@@ -44,7 +44,7 @@ func (w *trio) carry(n kmutex.Node, fx *Effects) *Effects {
 	for _, l := range fx.Letters {
 		w.mail = append(w.mail, sent{n, l})
 	}
-	if fx.Recover != 0 {
+	if fx.ChangeEpoch != 0 {
 		w.asked = append(w.asked, w.now)
 	}
 	return fx
@@ -129,14 +129,14 @@ func TestAsksUntilAnEpochBegins(t *testing.T) {
 		"plan": func(s *sent) {
 			if r := s.letter.Report; r != nil {
 				worse := *r
-				worse.Peak = -1
+				worse.MaxK = -1
 				s.letter.Report = &worse
 			}
 		},
 		"install": func(s *sent) {
 			if a := s.letter.Answer; a != nil {
 				in := *a.Install
-				in.Running = []kmutex.Grant{{Ticket: 7, Token: 1}}
+				in.Running = []kmutex.Grant{{Request: 7, Token: 1}}
 				s.letter.Answer = &replication.EpochAnswer{Install: &in}
 			}
 		},
@@ -267,7 +267,7 @@ func TestUnknownTicketsAndAnotherHome(t *testing.T) {
 	w := newTrio(t, 2)
 	follow := func(epoch uint64, home kmutex.Node) {
 		w.view.Epoch, w.view.Home = epoch, home
-		w.view.Lost, w.view.Gone = []replication.Lost{{Node: 9, Heir: 3}}, []kmutex.Node{9}
+		w.view.Lost, w.view.Gone = []replication.Lost{{Node: 9, Successor: 3}}, []kmutex.Node{9}
 		w.view.Newest = 9
 		for _, n := range w.view.Members {
 			w.carry(n, w.pools[n].Follow(w.now, w.view, DiskNone))
@@ -311,10 +311,10 @@ func TestAudit(t *testing.T) {
 	}
 	lie := func(s sent) bool {
 		if h := s.letter.Tokens; h != nil && s.from == 2 {
-			h.Running = []kmutex.Grant{{Ticket: 1, Token: 0}}
+			h.Running = []kmutex.Grant{{Request: 1, Token: 0}}
 		}
 		if h := s.letter.Tokens; h != nil && s.from == 3 {
-			h.Running = []kmutex.Grant{{Ticket: 2, Token: 0}}
+			h.Running = []kmutex.Grant{{Request: 2, Token: 0}}
 		}
 		return true
 	}
@@ -331,12 +331,12 @@ func TestAudit(t *testing.T) {
 // A fault counts when three counts in a row find the same one.
 func TestStrikes(t *testing.T) {
 	free := kmutex.NewTokenSet
-	whole := []*Holdings{{Free: free(2)}, {Running: []kmutex.Grant{{Ticket: 5, Token: 2}}}}
+	whole := []*Holdings{{Free: free(2)}, {Running: []kmutex.Grant{{Request: 5, Token: 2}}}}
 	without := []*Holdings{{Free: free(2)}, {}}
 	moving := []*Holdings{{Free: free(2)}, {Used: free(3)}}
 	doubled := []*Holdings{
-		{Free: free(1), Running: []kmutex.Grant{{Ticket: 5, Token: 1}}},
-		{Running: []kmutex.Grant{{Ticket: 7, Token: 1}, {Ticket: 8, Token: 2}}},
+		{Free: free(1), Running: []kmutex.Grant{{Request: 5, Token: 1}}},
+		{Running: []kmutex.Grant{{Request: 7, Token: 1}, {Request: 8, Token: 2}}},
 	}
 	withheld := kmutex.TokenSet{}
 	withheld.Add(2)

@@ -8,6 +8,7 @@ import (
 	"slices"
 	"time"
 
+	"github.com/kgate/kgate/internal/admission"
 	"github.com/kgate/kgate/kmutex"
 	"github.com/kgate/kgate/replication"
 )
@@ -69,15 +70,15 @@ func (p *Pool) Await(now time.Duration, t *Ticket, by int) *Effects {
 
 // Use lets one request have the ticket's slot, and no other ever. The call that asks
 // for it has a name that nobody else has; when its answer is lost it asks again, here or
-// at the heir, and is answered the same. One without a name cannot. It fails with
-// ErrWaiting, ErrUsed and ErrCall.
+// at the successor, and is answered the same. One without a name cannot. It fails with
+// admission.ErrTicketWaiting, admission.ErrTicketUsed and ErrCall.
 func (p *Pool) Use(now time.Duration, t *Ticket, call string) (*Effects, error) {
 	p.fx.reset()
 	switch {
 	case !t.Granted:
-		return &p.fx, ErrWaiting
+		return &p.fx, admission.ErrTicketWaiting
 	case t.Used && (call == "" || call != t.UsedBy):
-		return &p.fx, ErrUsed
+		return &p.fx, admission.ErrTicketUsed
 	case len(call) > replication.MaxUsedBy:
 		return &p.fx, ErrCall
 	}
@@ -91,9 +92,9 @@ func (p *Pool) Use(now time.Duration, t *Ticket, call string) (*Effects, error) 
 // Finish ends t on its holder's word.
 func (p *Pool) Finish(now time.Duration, t *Ticket) *Effects {
 	p.fx.reset()
-	how := EndReleased
+	how := admission.EndReleased
 	if !t.Granted {
-		how = EndCancelled
+		how = admission.EndCancelled
 	}
 	p.endTicket(t, how)
 	return p.done(now)
@@ -115,7 +116,7 @@ func (p *Pool) note(t *Ticket) {
 	p.fx.Moved = true
 }
 
-func (p *Pool) endTicket(t *Ticket, how Ending) {
+func (p *Pool) endTicket(t *Ticket, how admission.Ending) {
 	p.tickets.remove(t, how)
 	p.fx.Ended = append(p.fx.Ended, t)
 	p.fx.Moved = true
@@ -133,9 +134,9 @@ func (p *Pool) expire(now time.Duration) {
 		case t.Expires > now:
 			heap.Fix(&ts.due, t.index)
 		case t.ends > 0 && t.ends <= now:
-			p.endTicket(t, EndHoldMax)
+			p.endTicket(t, admission.EndHoldMax)
 		default:
-			p.endTicket(t, EndExpired)
+			p.endTicket(t, admission.EndExpired)
 		}
 	}
 }
@@ -155,12 +156,12 @@ func (p *Pool) followTickets() {
 		return
 	}
 	if p.tickets == nil {
-		p.tickets = newTickets(p.cfg.Self, p.cfg.Memory.Copies(), p.disk)
+		p.tickets = newTickets(p.cfg.Self, p.cfg.Memory.Replicas(), p.disk)
 	}
 	ts := p.tickets
-	ts.replicas.Follow(v.Successors, v.Members)
+	ts.replicator.Follow(v.Successors, v.Members)
 	member := func(n kmutex.Node) bool { return slices.Contains(v.Members, n) }
-	ts.copies.Follow(member, v.gone, slices.Max(v.Members))
+	ts.replicas.Follow(member, v.gone, slices.Max(v.Members))
 	ts.table.Forget(v.gone)
 	p.fx.Moved = true
 }
@@ -170,22 +171,22 @@ func (p *Pool) left() *replication.Report {
 	if p.tickets == nil {
 		return nil
 	}
-	r := replication.NewReport(p.tickets.replicas, p.tickets.copies, p.view.gone)
+	r := replication.NewReport(p.tickets.replicator, p.tickets.replicas, p.view.gone)
 	return &r
 }
 
-// inherit takes over what lost gateways left, before the machine begins the epoch
+// adopt takes over what lost gateways left, before the machine begins the epoch
 // in which it runs or waits here, and returns the numbers of tickets that the
 // machine is to give up again. A lost gateway may not know yet that it is, and
 // renew its tickets as long as its lease runs: their first time to live here begins
 // after that.
-func (p *Pool) inherit(now time.Duration, in []replication.Inheritance) (refused []kmutex.Ticket) {
+func (p *Pool) adopt(now time.Duration, in []replication.HandOver) (refused []kmutex.Request) {
 	ts := p.tickets
 	for _, i := range in {
 		if ts == nil {
 			return append(refused, i.Tickets...)
 		}
-		version, err := ts.table.Absorb(i.Bequest)
+		version, err := ts.table.Absorb(i)
 		if err != nil {
 			p.fx.Err = fmt.Errorf("pool: tickets of node %d cannot be taken over: %w", i.Owner, err)
 			refused = append(refused, i.Tickets...)
@@ -202,21 +203,21 @@ func (p *Pool) inherit(now time.Duration, in []replication.Inheritance) (refused
 			}
 			if r.State == replication.StateGranted {
 				t.Granted, t.Epoch = true, r.Fence.Epoch
-				t.Grant = kmutex.Grant{Ticket: i.Tickets[n], Token: kmutex.NoToken, Serial: r.Fence.Serial}
+				t.Grant = kmutex.Grant{Request: i.Tickets[n], Token: kmutex.NoToken, Serial: r.Fence.Serial}
 			}
-			p.inheritEnd(now, t)
+			p.adoptEnd(now, t)
 			ts.keep(now, t, p.view.Wait+KeepFor(t.TTL))
-			p.fx.Inherited = append(p.fx.Inherited, Inherited{t, i.Tickets[n]})
+			p.fx.Adopted = append(p.fx.Adopted, Adopted{t, i.Tickets[n]})
 		}
 	}
 	return refused
 }
 
-// inheritEnd takes over when t's hold ends, which the lost gateway wrote down by its
+// adoptEnd takes over when t's hold ends, which the lost gateway wrote down by its
 // wall clock. Here another one is read, and either may be wrong by any amount. So the
 // end is not before anything that the lost gateway may have promised is over, and not
 // later than if the hold had begun when that gateway could go on no longer.
-func (p *Pool) inheritEnd(now time.Duration, t *Ticket) {
+func (p *Pool) adoptEnd(now time.Duration, t *Ticket) {
 	if t.HoldMax == 0 || t.endsAt == 0 {
 		return
 	}
@@ -235,33 +236,33 @@ func (p *Pool) renewTickets(a *replication.EpochAnswer) {
 	if ts == nil {
 		return
 	}
-	tokens := make(map[kmutex.Ticket]kmutex.Grant, len(a.Install.Running))
+	tokens := make(map[kmutex.Request]kmutex.Grant, len(a.Install.Running))
 	for _, g := range a.Install.Running {
-		tokens[g.Ticket] = g
+		tokens[g.Request] = g
 	}
 	var gone, changed []*Ticket
 	for _, t := range ts.byID {
 		if !t.Granted {
 			continue
 		}
-		switch g, runs := tokens[t.Grant.Ticket]; {
-		case !runs && t.Grant.Ticket >= kmutex.FirstAdopted && t.Grant.Token == kmutex.NoToken:
+		switch g, runs := tokens[t.Grant.Request]; {
+		case !runs && t.Grant.Request >= kmutex.FirstAdopted && t.Grant.Token == kmutex.NoToken:
 			gone = append(gone, t)
 		case runs && g != t.Grant:
 			t.Grant = g
 			changed = append(changed, t)
 		}
 	}
-	slices.SortFunc(changed, func(a, b *Ticket) int { return cmp.Compare(a.Grant.Ticket, b.Grant.Ticket) })
+	slices.SortFunc(changed, func(a, b *Ticket) int { return cmp.Compare(a.Grant.Request, b.Grant.Request) })
 	for _, t := range changed {
 		p.note(t)
 	}
-	slices.SortFunc(gone, func(a, b *Ticket) int { return cmp.Compare(a.Grant.Ticket, b.Grant.Ticket) })
+	slices.SortFunc(gone, func(a, b *Ticket) int { return cmp.Compare(a.Grant.Request, b.Grant.Request) })
 	for _, t := range gone {
-		ts.remove(t, EndLost)
+		ts.remove(t, admission.EndLost)
 		p.fx.Gone = append(p.fx.Gone, t)
 	}
-	ts.copies.Settled(a.Settled...)
+	ts.replicas.Settled(a.Settled...)
 	p.fx.Moved = true
 }
 
@@ -270,13 +271,13 @@ func (p *Pool) pushTickets() {
 	if p.tickets == nil {
 		return
 	}
-	for _, out := range p.tickets.replicas.Next() {
+	for _, out := range p.tickets.replicator.Next() {
 		p.fx.Letters = append(p.fx.Letters, Letter{To: out.To, Push: out.Push})
 	}
 }
 
 // takePush takes in what an owner of tickets sends its successor. What a lost owner
-// has sent last may come late: then its copies are reported already.
+// has sent last may come late: then its replicas are reported already.
 func (p *Pool) takePush(from kmutex.Node, push *replication.Push) error {
 	switch {
 	case p.tickets == nil:
@@ -286,7 +287,7 @@ func (p *Pool) takePush(from kmutex.Node, push *replication.Push) error {
 	case p.view.gone(from):
 		return nil
 	}
-	ack, err := p.tickets.copies.Receive(push)
+	ack, err := p.tickets.replicas.Receive(push)
 	if err != nil && !errors.Is(err, replication.ErrGap) {
 		return fmt.Errorf("%w: %w", ErrLetter, err)
 	}
@@ -297,16 +298,16 @@ func (p *Pool) takePush(from kmutex.Node, push *replication.Push) error {
 
 func (p *Pool) takeAck(from kmutex.Node, a *replication.Ack) {
 	if p.tickets != nil {
-		p.tickets.replicas.Acked(from, *a)
+		p.tickets.replicator.Acked(from, *a)
 		p.fx.Moved = true
 	}
 }
 
 // voidTickets ends the tickets with their incarnation. What it had is from now on a
-// copy of what a lost owner left.
+// replica of what a lost owner left.
 func (p *Pool) voidTickets() error {
 	if p.tickets == nil {
 		return nil
 	}
-	return p.tickets.copies.Restore(p.tickets.table.Since(0))
+	return p.tickets.replicas.Restore(p.tickets.table.Since(0))
 }

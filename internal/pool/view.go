@@ -31,7 +31,7 @@ type View struct {
 
 	// Tickets: the pool gives some out. What follows counts only then.
 	Tickets bool
-	// Successors of this gateway on the ring keep copies of its tickets.
+	// Successors of this gateway on the ring keep replicas of its tickets.
 	Successors []kmutex.Node
 	// Lost gateways that may have left tickets, and Gone all that the view knows of.
 	Lost []replication.Lost
@@ -63,6 +63,6 @@ func (v *View) founders() []kmutex.Node {
 	return slices.DeleteFunc(slices.Clone(v.Members), func(n kmutex.Node) bool { return n > v.Began })
 }
 
-func (v *View) formation() kmutex.Formation {
-	return kmutex.Formation{Epoch: v.Epoch, K: v.K, Home: v.Home, Owed: v.Owed}
+func (v *View) epochChange() kmutex.EpochChange {
+	return kmutex.EpochChange{Epoch: v.Epoch, K: v.K, Home: v.Home, Owed: v.Owed}
 }

@@ -39,7 +39,7 @@ func examples() []kmutex.Message {
 		{Kind: kmutex.KindToken, Epoch: 1, Token: 2, Seat: seat, Serial: 3, Tag: make([]byte, MaxTag)},
 		{Kind: kmutex.KindBaton, Epoch: 1, Number: 2, Free: kmutex.NewTokenSet(8), Tag: []byte("tag")},
 		{Kind: kmutex.KindBaton, Epoch: 1, Number: 2, Tails: []kmutex.Seat{seat}, Tag: []byte("tag")},
-		{Kind: kmutex.KindWhere, Epoch: 1, Number: 4, Holder: 5},
+		{Kind: kmutex.KindLocate, Epoch: 1, Number: 4, Holder: 5},
 	}
 }
 
@@ -100,7 +100,7 @@ func TestEncoderRefuses(t *testing.T) {
 		"seat without node":     {kmutex.Message{Kind: kmutex.KindRequest, Epoch: 1, Origin: 1, Seat: kmutex.Seat{Serial: 1}}, errSeat},
 		"child of nobody":       {kmutex.Message{Kind: kmutex.KindChild, Epoch: 1, Child: seat}, errSeat},
 		"no child":              {kmutex.Message{Kind: kmutex.KindChild, Epoch: 1, Seat: seat}, errSeat},
-		"where is nobody":       {kmutex.Message{Kind: kmutex.KindWhere, Epoch: 1, Number: 2}, errNoNode},
+		"where is nobody":       {kmutex.Message{Kind: kmutex.KindLocate, Epoch: 1, Number: 2}, errNoNode},
 		"token negative":        {kmutex.Message{Kind: kmutex.KindToken, Epoch: 1, Token: -1}, errRange},
 		"token too large":       {kmutex.Message{Kind: kmutex.KindToken, Epoch: 1, Token: maxTokens}, errRange},
 		"token both ways":       {kmutex.Message{Kind: kmutex.KindToken, Epoch: 1, Seat: seat, Number: 1}, errFields},
@@ -108,7 +108,7 @@ func TestEncoderRefuses(t *testing.T) {
 		"serial with tails":     {kmutex.Message{Kind: kmutex.KindBaton, Epoch: 1, Tails: []kmutex.Seat{seat}, Serial: 1}, errFields},
 		"excess with tails":     {kmutex.Message{Kind: kmutex.KindBaton, Epoch: 1, Tails: []kmutex.Seat{seat}, Excess: 1}, errFields},
 		"excess too large":      {kmutex.Message{Kind: kmutex.KindBaton, Epoch: 1, Excess: maxTokens + 1}, errRange},
-		"serial elsewhere":      {kmutex.Message{Kind: kmutex.KindWhere, Epoch: 1, Holder: 1, Serial: 1}, errFields},
+		"serial elsewhere":      {kmutex.Message{Kind: kmutex.KindLocate, Epoch: 1, Holder: 1, Serial: 1}, errFields},
 		"baton both ways":       {kmutex.Message{Kind: kmutex.KindBaton, Epoch: 1, Tails: []kmutex.Seat{seat}, Free: kmutex.NewTokenSet(1)}, errFields},
 		"baton without tails":   {kmutex.Message{Kind: kmutex.KindBaton, Epoch: 1, Tails: []kmutex.Seat{}}, errRange},
 		"too many tails":        {kmutex.Message{Kind: kmutex.KindBaton, Epoch: 1, Tails: make([]kmutex.Seat, maxTokens+1)}, errRange},
@@ -117,8 +117,8 @@ func TestEncoderRefuses(t *testing.T) {
 		"tail without serial":   {kmutex.Message{Kind: kmutex.KindBaton, Epoch: 1, Tails: []kmutex.Seat{{Node: 1}}}, errSeat},
 		"tag of no bytes":       {kmutex.Message{Kind: kmutex.KindToken, Epoch: 1, Tag: []byte{}}, errRange},
 		"tag too long":          {kmutex.Message{Kind: kmutex.KindToken, Epoch: 1, Tag: make([]byte, MaxTag+1)}, errRange},
-		"tag elsewhere":         {kmutex.Message{Kind: kmutex.KindWhere, Epoch: 1, Holder: 1, Tag: []byte{1}}, errFields},
-		"foreign field":         {kmutex.Message{Kind: kmutex.KindWhere, Epoch: 1, Holder: 1, Token: 1}, errFields},
+		"tag elsewhere":         {kmutex.Message{Kind: kmutex.KindLocate, Epoch: 1, Holder: 1, Tag: []byte{1}}, errFields},
+		"foreign field":         {kmutex.Message{Kind: kmutex.KindLocate, Epoch: 1, Holder: 1, Token: 1}, errFields},
 		"foreign field, origin": {kmutex.Message{Kind: kmutex.KindToken, Epoch: 1, Origin: 1}, errFields},
 	} {
 		before := []byte("before")
@@ -259,7 +259,7 @@ func drawMessage(t *rapid.T) kmutex.Message {
 		return kmutex.Seat{Node: node.Draw(t, "node"), Serial: rapid.Uint64Min(1).Draw(t, "serial")}
 	})
 	m := kmutex.Message{
-		Kind:  rapid.SampledFrom([]kmutex.Kind{kmutex.KindRequest, kmutex.KindBaton, kmutex.KindChild, kmutex.KindToken, kmutex.KindWhere}).Draw(t, "kind"),
+		Kind:  rapid.SampledFrom([]kmutex.Kind{kmutex.KindRequest, kmutex.KindBaton, kmutex.KindChild, kmutex.KindToken, kmutex.KindLocate}).Draw(t, "kind"),
 		Epoch: rapid.Uint64Min(1).Draw(t, "epoch"),
 	}
 	early := rapid.Bool().Draw(t, "early")
@@ -291,7 +291,7 @@ func drawMessage(t *rapid.T) kmutex.Message {
 		} else {
 			m.Number = rapid.Uint64().Draw(t, "number")
 		}
-	case kmutex.KindWhere:
+	case kmutex.KindLocate:
 		m.Number, m.Holder = rapid.Uint64().Draw(t, "number"), node.Draw(t, "holder")
 	}
 	return m

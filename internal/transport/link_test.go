@@ -18,7 +18,7 @@ import (
 
 // numbered is the n-th message of a test.
 func numbered(n int) kmutex.Message {
-	return kmutex.Message{Kind: kmutex.KindWhere, Epoch: 1, Number: uint64(n), Holder: 1}
+	return kmutex.Message{Kind: kmutex.KindLocate, Epoch: 1, Number: uint64(n), Holder: 1}
 }
 
 // inOrder is a handler that wants messages 1, 2, ..., want from each sender.
@@ -539,7 +539,7 @@ func TestHandlerErrors(t *testing.T) {
 	if got.Load() != 100 || seen.count(CauseHandler) != 50 || t1.Links()[0].Reconnects != 0 {
 		t.Errorf("%d delivered, %d errors, link %+v", got.Load(), seen.count(CauseHandler), t1.Links()[0])
 	}
-	if n := seen.received[kmutex.KindWhere]; n != 100 {
+	if n := seen.received[kmutex.KindLocate]; n != 100 {
 		t.Errorf("%d counted as received, want 100", n)
 	}
 }

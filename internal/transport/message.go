@@ -43,7 +43,7 @@ var fieldsOf = [...]field{
 	kmutex.KindBaton:   fieldNumber | fieldCounter | fieldTails | fieldFree | fieldExcess | fieldSerial | fieldTag,
 	kmutex.KindChild:   fieldSeat | fieldChild,
 	kmutex.KindToken:   fieldToken | fieldSeat | fieldSerial | fieldNumber | fieldTag,
-	kmutex.KindWhere:   fieldNumber | fieldHolder,
+	kmutex.KindLocate:  fieldNumber | fieldHolder,
 }
 
 // fieldsSet tells which fields of m are not zero.
@@ -99,7 +99,7 @@ func checkMessage(m *kmutex.Message) error {
 		return errors.Join(checkSeat(m.Seat, false), checkSeat(m.Child, false))
 	case kmutex.KindToken:
 		return checkToken(m)
-	case kmutex.KindWhere:
+	case kmutex.KindLocate:
 		if m.Holder == 0 {
 			return errNoNode
 		}
@@ -213,7 +213,7 @@ func appendFields(dst []byte, m *kmutex.Message) []byte {
 			number = m.Serial
 		}
 		dst = binary.AppendUvarint(dst, number)
-	case kmutex.KindWhere:
+	case kmutex.KindLocate:
 		dst = binary.AppendUvarint(dst, m.Number)
 		dst = binary.AppendUvarint(dst, uint64(m.Holder))
 	default: // checkMessage refuses other kinds
@@ -281,7 +281,7 @@ func (c *cursor) fields(m *kmutex.Message) {
 		} else {
 			m.Serial = c.uvarint()
 		}
-	case kmutex.KindWhere:
+	case kmutex.KindLocate:
 		m.Number = c.uvarint()
 		m.Holder = kmutex.Node(c.uvarint())
 	default:

@@ -68,12 +68,12 @@ type anarchy struct {
 	shy  bool
 }
 
-func (a *anarchy) Acquire(node int, t protocol.Ticket) {
+func (a *anarchy) Acquire(node int, t protocol.Request) {
 	if !a.shy || node == 0 {
 		a.host.Grant(node, t)
 	}
 }
-func (*anarchy) Release(int, protocol.Ticket) {}
-func (*anarchy) Cancel(int, protocol.Ticket)  {}
-func (*anarchy) Deliver(int, int, any)        {}
-func (*anarchy) Due(int, sim.Timer)           {}
+func (*anarchy) Release(int, protocol.Request) {}
+func (*anarchy) Cancel(int, protocol.Request)  {}
+func (*anarchy) Deliver(int, int, any)         {}
+func (*anarchy) Due(int, sim.Timer)            {}

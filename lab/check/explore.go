@@ -232,10 +232,10 @@ func (w *world) After(node int, _ time.Duration, t sim.Timer) {
 	w.timers = append(w.timers, timer{node, t})
 }
 
-func (w *world) Grant(node int, t protocol.Ticket) {
+func (w *world) Grant(node int, t protocol.Request) {
 	c := &w.clients[node]
-	if c.ticket != t || c.granted {
-		panic(fmt.Sprintf("ticket %d is granted at node %d, which waits for %d", t, node, c.ticket))
+	if c.request != t || c.granted {
+		panic(fmt.Sprintf("request %d is granted at node %d, which waits for %d", t, node, c.request))
 	}
 	c.granted = true
 }

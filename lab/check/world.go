@@ -18,7 +18,7 @@ type world struct {
 	flight   map[[2]int][]any
 	timers   []timer
 	downs    [][2]int // who has still to be told, and of whose crash
-	tickets  protocol.Ticket
+	last     protocol.Request
 	path     []action
 
 	crashes, leaves, joins int
@@ -28,7 +28,7 @@ type world struct {
 type client struct {
 	life    life
 	asked   int
-	ticket  protocol.Ticket // 0: none
+	request protocol.Request // 0: none
 	granted bool
 }
 
@@ -87,7 +87,7 @@ func (w *world) actions() (all []action) {
 	moves, _ := protocol.As[protocol.Moving](w.protocol)
 	for i := range w.clients {
 		c := &w.clients[i]
-		if c.life == inside && c.ticket == 0 && c.asked < w.scope.Requests {
+		if c.life == inside && c.request == 0 && c.asked < w.scope.Requests {
 			all = append(all, action{kind: request, node: i})
 		}
 		if c.granted {
@@ -162,13 +162,13 @@ func (w *world) step(a action) {
 	c := &w.clients[a.node]
 	switch a.kind {
 	case request:
-		w.tickets++
+		w.last++
 		c.asked++
-		c.ticket = w.tickets
-		w.protocol.Acquire(a.node, c.ticket)
+		c.request = w.last
+		w.protocol.Acquire(a.node, c.request)
 	case release:
-		t := c.ticket
-		c.ticket, c.granted = 0, false
+		t := c.request
+		c.request, c.granted = 0, false
 		w.protocol.Release(a.node, t)
 	case deliver:
 		link := [2]int{a.from, a.node}
@@ -209,8 +209,8 @@ func (w *world) step(a action) {
 func (w *world) leave(node int) {
 	c := &w.clients[node]
 	c.life = leaving
-	if t := c.ticket; t != 0 && !c.granted {
-		c.ticket = 0
+	if t := c.request; t != 0 && !c.granted {
+		c.request = 0
 		w.protocol.Cancel(node, t)
 	}
 	p, _ := protocol.As[protocol.Moving](w.protocol)
@@ -246,7 +246,7 @@ func (w *world) gone(node int, l life) {
 // done reports whether nobody waits, leaves or joins, and nobody is in the
 // critical section.
 func (w *world) done() bool {
-	return !slices.ContainsFunc(w.clients, func(c client) bool { return c.ticket != 0 || c.life == joining || c.life == leaving })
+	return !slices.ContainsFunc(w.clients, func(c client) bool { return c.request != 0 || c.life == joining || c.life == leaving })
 }
 
 // encode writes down all that decides what can happen from here.

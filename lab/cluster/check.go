@@ -64,11 +64,11 @@ func (c *Cluster) Held() error {
 			continue
 		}
 		for _, g := range p.gateway.Pool().Machine().State().Running {
-			if p.gateway.Holds(g.Ticket) {
+			if p.gateway.Holds(g.Request) {
 				continue
 			}
-			if r := c.requests[g.Ticket]; r.state == over || r.state == waiting {
-				return fmt.Errorf("node %d holds token %d for ticket %d, which is over (%s)", m.Node, g.Token, g.Ticket, r.outcome)
+			if r := c.requests[g.Request]; r.state == over || r.state == waiting {
+				return fmt.Errorf("node %d holds token %d for ticket %d, which is over (%s)", m.Node, g.Token, g.Request, r.outcome)
 			}
 		}
 	}

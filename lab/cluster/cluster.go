@@ -171,7 +171,7 @@ func (c *Cluster) Due(node int, t sim.Timer) {
 		c.checkAllLinks()
 		c.watchLeader()
 	case timerDone:
-		c.upstream.done(protocol.Ticket(t.Arg))
+		c.upstream.done(protocol.Request(t.Arg))
 	case timerHeld:
 		c.holders[t.Arg].held()
 	}

@@ -67,7 +67,7 @@ func (p *process) drain() {
 	for i, r := range c.requests[1:] {
 		if r.gateway == p.gateway && r.state == waiting {
 			r.over("refused")
-			p.gateway.Cancel(protocol.Ticket(i + 1))
+			p.gateway.Cancel(protocol.Request(i + 1))
 		}
 	}
 }

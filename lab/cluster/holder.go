@@ -26,8 +26,8 @@ type Holder struct {
 	c       *Cluster
 	index   int
 	host    int
-	request protocol.Ticket // its number at the first gateway; at the upstream, too
-	id      string          // empty: it has not been told
+	request protocol.Request // its number at the first gateway; at the upstream, too
+	id      string           // empty: it has not been told
 	ttl     time.Duration
 	hold    time.Duration
 	using   bool
@@ -94,7 +94,7 @@ func (c *Cluster) Ticket(host int, ttl, hold time.Duration) *Holder {
 		return h
 	}
 	c.holders = append(c.holders, h)
-	h.request = protocol.Ticket(len(c.requests))
+	h.request = protocol.Request(len(c.requests))
 	c.requests = append(c.requests, &Request{host: host, Hold: hold, state: over, holder: h})
 	var secret [16]byte
 	binary.BigEndian.PutUint64(secret[:], uint64(h.index)+1)

@@ -221,7 +221,7 @@ func (p *process) lapse() {
 }
 
 func (p *process) due(t sim.Timer) {
-	switch ticket := protocol.Ticket(t.Arg); t.Kind {
+	switch ticket := protocol.Request(t.Arg); t.Kind {
 	case timerTick:
 		p.tick()
 	case timerLapse:

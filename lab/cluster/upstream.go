@@ -62,7 +62,7 @@ func (p *process) enter(r *Request) {
 		r.over("refused")
 		return
 	}
-	t := protocol.Ticket(len(p.c.requests))
+	t := protocol.Request(len(p.c.requests))
 	p.c.requests = append(p.c.requests, r)
 	r.state, r.gateway = waiting, p.gateway
 	r.arrived, r.stamp = p.c.Now(), int64(p.c.Wall(p.host))
@@ -74,13 +74,13 @@ func (p *process) enter(r *Request) {
 }
 
 // since tells gateways when a waiting ticket arrived.
-func (c *Cluster) since(t protocol.Ticket) (int64, bool) {
+func (c *Cluster) since(t protocol.Request) (int64, bool) {
 	r := c.requests[t]
 	return r.stamp, r.state == waiting
 }
 
 // Grant implements [protocol.Host].
-func (c *Cluster) Grant(host int, t protocol.Ticket) {
+func (c *Cluster) Grant(host int, t protocol.Request) {
 	r := c.requests[t]
 	p := c.hosts[host].process
 	if r.state != waiting || r.gateway != p.gateway {
@@ -96,7 +96,7 @@ func (c *Cluster) Grant(host int, t protocol.Ticket) {
 }
 
 // answered lets a gateway know that the upstream is done with a request.
-func (c *Cluster) answered(p *process, t protocol.Ticket) {
+func (c *Cluster) answered(p *process, t protocol.Request) {
 	r := c.requests[t]
 	if r.state == answered && r.gateway == p.gateway {
 		r.over("served")
@@ -105,7 +105,7 @@ func (c *Cluster) answered(p *process, t protocol.Ticket) {
 }
 
 // gone lets a waiting client leave.
-func (c *Cluster) gone(p *process, t protocol.Ticket) {
+func (c *Cluster) gone(p *process, t protocol.Request) {
 	r := c.requests[t]
 	if r.state == waiting && r.gateway == p.gateway {
 		r.over("left")
@@ -130,7 +130,7 @@ func (c *Cluster) endAll(g *fairk.Gateway, outcome string) {
 			continue
 		}
 		if r.state == inFlight {
-			c.upstream.end(protocol.Ticket(i + 1))
+			c.upstream.end(protocol.Request(i + 1))
 		}
 		r.over(outcome)
 	}
@@ -139,7 +139,7 @@ func (c *Cluster) endAll(g *fairk.Gateway, outcome string) {
 // upstream counts by itself what is in flight.
 type upstream struct {
 	cluster *Cluster
-	flying  []protocol.Ticket
+	flying  []protocol.Request
 	newest  uint64 // epoch in which a request was granted
 	most    int
 	served  int
@@ -149,7 +149,7 @@ type upstream struct {
 // start notes a request that begins, with a slot that was granted in an epoch. No more than k may be in flight then, also
 // while those are that began before k was lowered. A gateway that was lost before k
 // was raised is counted within the larger k.
-func (u *upstream) start(p *process, t protocol.Ticket, epoch uint64) {
+func (u *upstream) start(p *process, t protocol.Request, epoch uint64) {
 	u.flying = append(u.flying, t)
 	c := u.cluster
 	c.requests[t].began = c.Now()
@@ -183,7 +183,7 @@ func (p *process) stuck(r *Request) bool {
 	return (p.c.Paused(p.host) || p.woke == now && r.began < now) && p.gateway == r.gateway && !p.entitled()
 }
 
-func (u *upstream) end(t protocol.Ticket) {
+func (u *upstream) end(t protocol.Request) {
 	for i, f := range u.flying {
 		if f == t {
 			u.flying = append(u.flying[:i], u.flying[i+1:]...)
@@ -193,7 +193,7 @@ func (u *upstream) end(t protocol.Ticket) {
 }
 
 // done lets the upstream answer a request.
-func (u *upstream) done(t protocol.Ticket) {
+func (u *upstream) done(t protocol.Request) {
 	c := u.cluster
 	r := c.requests[t]
 	if r.state != inFlight {

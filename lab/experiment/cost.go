@@ -216,7 +216,7 @@ func checkCost(t *Table) []Check {
 			What: "late keeps tokens busy whatever the network", Quoted: "nothing quoted; the worst of this table: 200 gateways with a ticket each, k = 64, T = .1 holds",
 			Found:  fmt.Sprintf("busy %.2f at %.0f messages per entry, central %.2f at %.1f", one("busy", lateAt(4)), one("messages", lateAt(4)), one("busy", "central"), one("messages", "central")),
 			Agrees: one("busy", lateAt(4)) > .8,
-			Why:    "k admissions per hold are 6.4 per delay there, the baton makes one move per delay at best, and with a ticket per turn no interval helps: tokens run after it. Late binding wants k T below a hold, or many tickets per gateway",
+			Why:    "k admissions per hold are 6.4 per delay there, the baton makes one move per delay at best, and with one request per batch no interval helps: tokens run after it. Late binding wants k T below a hold, or many tickets per gateway",
 		},
 	}
 }

@@ -125,7 +125,7 @@ func tokenScaling() *Experiment {
 		checks: func(t *Table) []Check {
 			l, i := t.At("mean_s", late, "256"), t.At("mean_s", perfect, "256")
 			return []Check{{
-				What: "late keeps up when k admissions per hold are more than one per delay", Quoted: "turns grow, and the baton is no bottleneck (algorithm)",
+				What: "late keeps up when k admissions per hold are more than one per delay", Quoted: "batches grow, and the baton is no bottleneck (algorithm)",
 				Found: fmt.Sprintf("k = 256, 230 admissions/s at 200 delays/s: mean wait %.3f s, ideal %.3f s", l.Mean, i.Mean), Agrees: l.Mean-i.Mean < .1,
 				Why: "the wait for the token on top of the ideal one is more than twenty delays",
 			}}

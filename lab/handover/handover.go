@@ -85,7 +85,7 @@ type cycle struct {
 	protocol protocol.Protocol
 	first    int // the node of peer 0
 	peers    []peer
-	tickets  protocol.Ticket
+	last     protocol.Request
 	inLine   int
 	locked   int
 	sent     int
@@ -101,7 +101,7 @@ type peer struct {
 	done     int // cycles
 	leaver   bool
 	leaving  bool
-	ticket   protocol.Ticket
+	request  protocol.Request
 	granted  bool
 	ready    bool // it has called acquire
 	began    time.Duration
@@ -173,15 +173,15 @@ func (c *cycle) request(i int) {
 	if p.leaving {
 		return
 	}
-	c.tickets++
-	p.ticket, p.began, p.ahead = c.tickets, c.Now(), c.inLine
+	c.last++
+	p.request, p.began, p.ahead = c.last, c.Now(), c.inLine
 	c.inLine++
 	work := time.Duration(0)
 	if c.works(i) {
 		work = c.cfg.Work
 	}
 	c.set(i, work, timerAcquire)
-	c.protocol.Acquire(c.first+i, p.ticket)
+	c.protocol.Acquire(c.first+i, p.request)
 }
 
 // acquire is when the peer has nothing else to do.
@@ -194,11 +194,11 @@ func (c *cycle) acquire(i int) {
 }
 
 // Grant implements [protocol.Host].
-func (c *cycle) Grant(node int, t protocol.Ticket) {
+func (c *cycle) Grant(node int, t protocol.Request) {
 	i := node - c.first
 	p := &c.peers[i]
-	if p.ticket != t {
-		panic(fmt.Sprintf("handover: ticket %d is granted to peer %d, which waits for %d", t, i, p.ticket))
+	if p.request != t {
+		panic(fmt.Sprintf("handover: request %d is granted to peer %d, which waits for %d", t, i, p.request))
 	}
 	if c.locked++; c.locked > 1 {
 		c.err = ErrUnsafe
@@ -223,12 +223,12 @@ func (c *cycle) yield(i int) {
 	case c.inLine == 1:
 		c.set(i, c.cfg.Fetch(), timerYield)
 	default:
-		t := p.ticket
-		c.tickets++
-		p.ticket, p.granted = c.tickets, false
+		t := p.request
+		c.last++
+		p.request, p.granted = c.last, false
 		c.locked--
 		c.protocol.Release(c.first+i, t)
-		c.protocol.Acquire(c.first+i, p.ticket)
+		c.protocol.Acquire(c.first+i, p.request)
 	}
 }
 
@@ -253,10 +253,10 @@ func (c *cycle) fetched(i int) {
 
 func (c *cycle) release(i int) {
 	p := &c.peers[i]
-	if p.ticket == 0 {
+	if p.request == 0 {
 		return // it left in the critical section
 	}
-	t := p.ticket
+	t := p.request
 	*p = peer{done: p.done + 1, leaver: p.leaver, leaving: p.leaving}
 	c.locked--
 	c.inLine--

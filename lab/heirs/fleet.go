@@ -24,11 +24,11 @@ type Fleet struct {
 
 // member is one gateway. Number n is at members[n-1].
 type member struct {
-	node     kmutex.Node
-	name     string
-	replicas *replication.Replicas
-	table    *replication.Table
-	copies   *replication.Copies
+	node       kmutex.Node
+	name       string
+	replicator *replication.Replicator
+	table      *replication.Table
+	replicas   *replication.ReplicaSet
 }
 
 // New returns n gateways with two tickets each, one waiting and one granted,
@@ -42,7 +42,7 @@ func New(n, p int) (*Fleet, error) {
 		table := replication.NewTable(node)
 		m := &member{
 			node: node, name: names[i], table: table,
-			replicas: replication.NewReplicas(table), copies: replication.NewCopies(),
+			replicator: replication.NewReplicator(table), replicas: replication.NewReplicaSet(),
 		}
 		f.members, f.byName[names[i]] = append(f.members, m), m
 	}
@@ -52,7 +52,7 @@ func New(n, p int) (*Fleet, error) {
 		for _, name := range f.ring.Successors(m.name, p) {
 			successors = append(successors, f.byName[name].node)
 		}
-		m.replicas.Follow(successors, successors) // of other members it need not know
+		m.replicator.Follow(successors, successors) // of other members it need not know
 		if err := f.fill(m); err != nil {
 			return nil, err
 		}
@@ -76,13 +76,13 @@ func (f *Fleet) fill(m *member) error {
 			return err
 		}
 	}
-	for m.replicas.Synced() < m.table.Version() {
-		for _, o := range m.replicas.Next() {
-			a, err := f.members[o.To-1].copies.Receive(o.Push)
+	for m.replicator.Synced() < m.table.Version() {
+		for _, o := range m.replicator.Next() {
+			a, err := f.members[o.To-1].replicas.Receive(o.Push)
 			if err != nil {
 				return err
 			}
-			m.replicas.Acked(o.To, a)
+			m.replicator.Acked(o.To, a)
 		}
 	}
 	return nil
@@ -110,7 +110,7 @@ func (f *Fleet) Lose(gone []bool) (kept, missing int, err error) {
 			continue
 		}
 		running.Add(kmutex.Token(m.node - 1))
-		reports = append(reports, replication.NewReport(m.replicas, m.copies, isLost))
+		reports = append(reports, replication.NewReport(m.replicator, m.replicas, isLost))
 		names = append(names, m.name)
 	}
 	ring := chordring.New(names)
@@ -118,26 +118,26 @@ func (f *Fleet) Lose(gone []bool) (kept, missing int, err error) {
 	for i, m := range f.members {
 		if gone[i] {
 			l := replication.Lost{Node: m.node}
-			if heir := ring.Successors(m.name, 1); len(heir) == 1 {
-				l.Heir = f.byName[heir[0]].node
+			if successor := ring.Successors(m.name, 1); len(successor) == 1 {
+				l.Successor = f.byName[successor[0]].node
 			}
 			lost = append(lost, l)
 		}
 	}
-	return f.judge(lost, replication.Settle(lost, running, reports))
+	return f.judge(lost, replication.PlanHandOvers(lost, running, reports))
 }
 
-// judge lets the heirs take over what the plan gives them and looks for every
+// judge lets the successors take over what the plan gives them and looks for every
 // ticket of every lost gateway.
-func (f *Fleet) judge(lost []replication.Lost, plan replication.Estate) (kept, missing int, err error) {
-	taken := make(map[kmutex.Node]*replication.Table, len(plan.Bequests))
-	for _, b := range plan.Bequests {
-		table := replication.NewTable(b.Heir) // the heir's own is for the next loss
+func (f *Fleet) judge(lost []replication.Lost, plan replication.Plan) (kept, missing int, err error) {
+	taken := make(map[kmutex.Node]*replication.Table, len(plan.HandOvers))
+	for _, b := range plan.HandOvers {
+		table := replication.NewTable(b.Successor) // the successor's own is for the next loss
 		if _, err := table.Absorb(b); err != nil {
 			return 0, 0, err
 		}
 		if taken[b.Owner] != nil {
-			return 0, 0, fmt.Errorf("%w: node %d has two heirs", ErrBroken, b.Owner)
+			return 0, 0, fmt.Errorf("%w: node %d has two successors", ErrBroken, b.Owner)
 		}
 		taken[b.Owner] = table
 	}
@@ -152,7 +152,7 @@ func (f *Fleet) judge(lost []replication.Lost, plan replication.Estate) (kept, m
 			continue
 		}
 		if !slices.Equal(table.Records(), had) {
-			return 0, 0, fmt.Errorf("%w: node %d takes over other tickets than node %d had", ErrBroken, l.Heir, l.Node)
+			return 0, 0, fmt.Errorf("%w: node %d takes over other tickets than node %d had", ErrBroken, l.Successor, l.Node)
 		}
 		kept += len(had)
 	}

@@ -4,11 +4,11 @@ import (
 	"flag"
 	"testing"
 
+	"github.com/kgate/kgate/internal/mutant"
 	"github.com/kgate/kgate/lab/check"
 	"github.com/kgate/kgate/lab/protocol"
 	"github.com/kgate/kgate/lab/protocol/naimi"
 	"github.com/kgate/kgate/lab/protocol/suzukikasami"
-	"github.com/kgate/kgate/test/mutant"
 )
 
 var seeds = flag.Uint64("seeds", 1000, "seeds of the fuzz for each algorithm")

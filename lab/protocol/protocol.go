@@ -7,18 +7,18 @@ import (
 	"github.com/kgate/kgate/lab/sim"
 )
 
-// Ticket is one request for the critical section. Tickets grow in order of
+// Request is one request for the critical section. Requests grow in order of
 // arrival over the whole run and start at 1.
-type Ticket uint64
+type Request uint64
 
 // Protocol is mutual exclusion with k tokens over all nodes of a run.
 type Protocol interface {
 	// Acquire puts a new request of a node in line. It may be granted at once.
-	Acquire(node int, t Ticket)
+	Acquire(node int, t Request)
 	// Release ends a granted request.
-	Release(node int, t Ticket)
+	Release(node int, t Request)
 	// Cancel ends a waiting request; it must not be granted any more.
-	Cancel(node int, t Ticket)
+	Cancel(node int, t Request)
 	// Handler takes in the protocol's own messages and timers.
 	sim.Handler
 }
@@ -33,7 +33,7 @@ type Host interface {
 	// After sets a timer of a node.
 	After(node int, d time.Duration, t sim.Timer)
 	// Grant lets a waiting request into the critical section.
-	Grant(node int, t Ticket)
+	Grant(node int, t Request)
 	// Found notes that a request has found its place in line after it was
 	// forwarded so many times.
 	Found(hops int)

@@ -24,10 +24,10 @@ type serial struct {
 
 // line is what a node has: the request that the protocol knows, and those behind.
 type line struct {
-	at        Ticket // 0: none
+	at        Request // 0: none
 	cancelled bool
 	granted   bool
-	behind    []Ticket
+	behind    []Request
 }
 
 // Forget drops the requests that [Serial] keeps for a node that has crashed or left.
@@ -38,7 +38,7 @@ func Forget(p Protocol, node int) {
 }
 
 // Acquire implements [Protocol].
-func (s *serial) Acquire(node int, t Ticket) {
+func (s *serial) Acquire(node int, t Request) {
 	l := &s.lines[node]
 	if l.at != 0 {
 		l.behind = append(l.behind, t)
@@ -49,7 +49,7 @@ func (s *serial) Acquire(node int, t Ticket) {
 }
 
 // Release implements [Protocol].
-func (s *serial) Release(node int, t Ticket) {
+func (s *serial) Release(node int, t Request) {
 	l := &s.lines[node]
 	*l = line{behind: l.behind}
 	s.Protocol.Release(node, t)
@@ -61,7 +61,7 @@ func (s *serial) Release(node int, t Ticket) {
 }
 
 // Cancel implements [Protocol].
-func (s *serial) Cancel(node int, t Ticket) {
+func (s *serial) Cancel(node int, t Request) {
 	l := &s.lines[node]
 	if l.at == t {
 		l.cancelled = true
@@ -73,7 +73,7 @@ func (s *serial) Cancel(node int, t Ticket) {
 }
 
 // Grant implements [Host] for the protocol inside.
-func (s *serial) Grant(node int, t Ticket) {
+func (s *serial) Grant(node int, t Request) {
 	l := &s.lines[node]
 	if !l.cancelled {
 		s.Host.Grant(node, t)

@@ -3,7 +3,7 @@ package rounds_test
 import (
 	"testing"
 
-	"github.com/kgate/kgate/test/mutant"
+	"github.com/kgate/kgate/internal/mutant"
 )
 
 // What had to be closed in package quorum is needed: without it the fuzz finds two

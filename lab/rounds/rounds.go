@@ -95,7 +95,7 @@ func Run(cfg Config) (*Result, error) {
 		cfg.Protocol.Absent = append(cfg.Protocol.Absent, cfg.Nodes+i)
 	}
 	w := &world{
-		cfg: cfg, draw: rand.New(rand.NewPCG(cfg.Seed, 7)), fate: rand.New(rand.NewPCG(cfg.Seed, 8)), requests: make(map[protocol.Ticket]*asked),
+		cfg: cfg, draw: rand.New(rand.NewPCG(cfg.Seed, 7)), fate: rand.New(rand.NewPCG(cfg.Seed, 8)), requests: make(map[protocol.Request]*asked),
 		resources: make([]resource, cfg.Protocol.Resources),
 	}
 	w.result.Load = make([]uint64, cfg.Nodes+spare)
@@ -119,8 +119,8 @@ type world struct {
 	draw      *rand.Rand // of the workload
 	fate      *rand.Rand // of the faults: the workload is the same without them
 	round     int
-	tickets   protocol.Ticket
-	requests  map[protocol.Ticket]*asked
+	last      protocol.Request
+	requests  map[protocol.Request]*asked
 	resources []resource
 	result    Result
 }
@@ -134,8 +134,8 @@ type asked struct {
 
 // resource is what is true of a resource.
 type resource struct {
-	held    []protocol.Ticket // more than one: the protocol has failed
-	waiting []protocol.Ticket
+	held    []protocol.Request // more than one: the protocol has failed
+	waiting []protocol.Request
 }
 
 // Timers of the world.
@@ -255,7 +255,7 @@ func (w *world) lose(node int) {
 	w.Kill(node)
 	w.fleet.Lost(node)
 	for i := range w.resources {
-		gone := func(t protocol.Ticket) bool { return w.requests[t].node == node }
+		gone := func(t protocol.Request) bool { return w.requests[t].node == node }
 		r := &w.resources[i]
 		r.held, r.waiting = slices.DeleteFunc(r.held, gone), slices.DeleteFunc(r.waiting, gone)
 	}
@@ -288,29 +288,29 @@ func (w *world) request(draw *rand.Rand) {
 			node = (node + 1) % w.Nodes()
 		}
 		r := &w.resources[x]
-		mine := func(t protocol.Ticket) bool { return w.requests[t].node == node }
+		mine := func(t protocol.Request) bool { return w.requests[t].node == node }
 		if slices.ContainsFunc(r.held, mine) || slices.ContainsFunc(r.waiting, mine) {
 			continue
 		}
-		w.tickets++
-		w.requests[w.tickets] = &asked{node: node, resource: x, since: w.Now(), alone: len(r.held)+len(r.waiting) == 0}
+		w.last++
+		w.requests[w.last] = &asked{node: node, resource: x, since: w.Now(), alone: len(r.held)+len(r.waiting) == 0}
 		for _, t := range r.waiting {
 			w.requests[t].alone = false
 		}
-		r.waiting = append(r.waiting, w.tickets)
+		r.waiting = append(r.waiting, w.last)
 		w.result.Requests++
-		w.fleet.Acquire(node, x, w.tickets)
+		w.fleet.Acquire(node, x, w.last)
 		return
 	}
 }
 
 // Grant implements [protocol.Host].
-func (w *world) Grant(node int, t protocol.Ticket) {
+func (w *world) Grant(node int, t protocol.Request) {
 	q := w.requests[t]
 	r := &w.resources[q.resource]
 	i := slices.Index(r.waiting, t)
 	if i < 0 || q.node != node {
-		panic(fmt.Sprintf("rounds: ticket %d is granted at node %d, where it does not wait", t, node))
+		panic(fmt.Sprintf("rounds: request %d is granted at node %d, where it does not wait", t, node))
 	}
 	r.waiting = slices.Delete(r.waiting, i, i+1)
 	if len(r.held) > 0 {

@@ -57,7 +57,7 @@ func TestFullDisk(t *testing.T) {
 		return
 	}
 	dir := mount(t, 0, "size=512k")
-	s := open(t, dir)
+	s := opened(t, dir)
 	defer s.Close()
 	table := replication.NewTable(1)
 	var full error
@@ -67,7 +67,7 @@ func TestFullDisk(t *testing.T) {
 		for i := range 100 {
 			put(t, table, n+i)
 		}
-		full = s.Write(s.Pending("p", table, replication.NewCopies()))
+		full = s.Write(s.Pending("p", table, replication.NewReplicaSet()))
 	}
 	if !errors.Is(full, syscall.ENOSPC) || !strings.Contains(full.Error(), "the disk is full") {
 		t.Fatalf("%v", full)
@@ -78,7 +78,7 @@ func TestFullDisk(t *testing.T) {
 	if err := syscall.Mount("tmpfs", dir, "tmpfs", syscall.MS_REMOUNT, "size=16m"); err != nil {
 		t.Fatal(err)
 	}
-	if err := s.Write(s.Pending("p", table, replication.NewCopies())); err != nil {
+	if err := s.Write(s.Pending("p", table, replication.NewReplicaSet())); err != nil {
 		t.Fatal(err)
 	}
 	if have := len(loaded(t, s, "p").Of(1).Records()); have != table.Len() {

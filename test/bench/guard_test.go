@@ -3,14 +3,15 @@ package bench
 import (
 	"io"
 	"net/http"
+	"os"
 	"os/exec"
 	"path/filepath"
 	"strings"
 	"testing"
 	"time"
 
+	"github.com/kgate/kgate/internal/mutant"
 	"github.com/kgate/kgate/test/cluster"
-	"github.com/kgate/kgate/test/mutant"
 )
 
 // unguarded makes a kgate without what this benchmark asks the price of: the
@@ -28,7 +29,8 @@ var unguarded = []mutant.Change{
 func buildChanged(b *testing.B, changes ...mutant.Change) string {
 	b.Helper()
 	path := filepath.Join(b.TempDir(), "kgate")
-	build := exec.CommandContext(b.Context(), "go", "build", "-overlay", mutant.Overlay(b, changes...), "-o", path, "../../cmd/kgate")
+	build := exec.CommandContext(b.Context(), "go", "build", "-C", "../../cmd/kgate", "-overlay", mutant.Overlay(b, changes...), "-o", path, ".")
+	build.Env = append(os.Environ(), "GOWORK=off")
 	if out, err := build.CombinedOutput(); err != nil {
 		b.Fatalf("go build: %v\n%s", err, out)
 	}

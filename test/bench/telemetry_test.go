@@ -6,8 +6,8 @@ import (
 	"net/http/httptest"
 	"testing"
 
+	"github.com/kgate/kgate/internal/mutant"
 	"github.com/kgate/kgate/test/cluster"
-	"github.com/kgate/kgate/test/mutant"
 )
 
 // uncounted are the places that make a kgate whose requests and messages nobody

@@ -31,7 +31,7 @@ type system struct {
 // its URL.
 func startProcess(b *testing.B, pkg string, args ...string) string {
 	b.Helper()
-	p := cluster.StartProcess(b, cluster.Build(b, "github.com/kgate/kgate/test/bench/"+pkg), args...)
+	p := cluster.StartProcess(b, cluster.Build(b, pkg), args...)
 	r, err := p.AwaitRecord("listening")
 	if err != nil {
 		b.Fatal(err)

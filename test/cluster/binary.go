@@ -16,7 +16,7 @@ const BinaryVariable = "KGATE_TEST_BINARY"
 var built struct {
 	mu       sync.Mutex
 	dir      string
-	binaries map[string]string // by package
+	binaries map[string]string // by directory of the main package
 }
 
 // Main runs the tests of a package that uses this harness, and removes what was
@@ -40,30 +40,33 @@ func Binary(tb testing.TB) string {
 	if path := os.Getenv(BinaryVariable); path != "" {
 		return path
 	}
-	return Build(tb, "github.com/kgate/kgate/cmd/kgate")
+	return Build(tb, "../../cmd/kgate")
 }
 
-// Build returns the binary of a main package of this module. It is built at the
-// first call.
-func Build(tb testing.TB, pkg string) string {
+// Build returns the binary of the main package in a directory, which is relative
+// to the test's. It is built at the first call, with the module versions of that
+// package's own go.mod, as a release is.
+func Build(tb testing.TB, dir string) string {
 	tb.Helper()
 	built.mu.Lock()
 	defer built.mu.Unlock()
-	if path, ok := built.binaries[pkg]; ok {
+	if path, ok := built.binaries[dir]; ok {
 		return path
 	}
 	if built.dir == "" {
-		dir, err := os.MkdirTemp("", "kgate-test-")
+		temp, err := os.MkdirTemp("", "kgate-test-")
 		if err != nil {
 			tb.Fatal(err)
 		}
-		built.dir, built.binaries = dir, make(map[string]string)
+		built.dir, built.binaries = temp, make(map[string]string)
 	}
-	path := filepath.Join(built.dir, filepath.Base(pkg))
-	out, err := exec.Command("go", "build", "-o", path, pkg).CombinedOutput()
+	path := filepath.Join(built.dir, filepath.Base(dir))
+	build := exec.Command("go", "build", "-C", dir, "-o", path, ".")
+	build.Env = append(os.Environ(), "GOWORK=off")
+	out, err := build.CombinedOutput()
 	if err != nil {
-		tb.Fatalf("go build %s: %v\n%s", pkg, err, out)
+		tb.Fatalf("go build -C %s: %v\n%s", dir, err, out)
 	}
-	built.binaries[pkg] = path
+	built.binaries[dir] = path
 	return path
 }

@@ -3,7 +3,7 @@ package cluster
 import (
 	"testing"
 
-	"github.com/kgate/kgate/test/mutant"
+	"github.com/kgate/kgate/internal/mutant"
 )
 
 // Real processes with these defects are found out.
@@ -13,7 +13,7 @@ func TestMutantsAreCaught(t *testing.T) {
 	}
 	t.Setenv(SoakVariable, "") // the tests' ordinary form
 	mutant.Suite{
-		Program: "github.com/kgate/kgate/cmd/kgate", Variable: BinaryVariable,
+		Program: "../../cmd/kgate", Variable: BinaryVariable,
 		Mutants: []mutant.Mutant{
 			{
 				Name: "a gateway that has met one asks nobody else", File: "../../chordring/serfring/join.go",

@@ -20,6 +20,7 @@ import (
 	"github.com/summerwind/h2spec/http2"
 	"github.com/summerwind/h2spec/spec"
 
+	"github.com/kgate/kgate/internal/admission"
 	"github.com/kgate/kgate/proxy"
 )
 
@@ -121,15 +122,15 @@ func servePlain(t *testing.T, h http.Handler) *net.TCPAddr {
 // everybody admits all requests.
 type everybody struct{}
 
-func (everybody) Acquire(context.Context, proxy.Ask) (proxy.Slot, error) { return slot{}, nil }
+func (everybody) Acquire(context.Context, admission.Request) (proxy.Slot, error) { return slot{}, nil }
 
 type slot struct{}
 
-func (slot) Release()           {}
-func (slot) Fence() string      { return "p/1/1/1" }
-func (slot) Valid() bool        { return true }
-func (slot) OnLost(func())      {}
-func (slot) Entry() proxy.Entry { return proxy.Entry{} }
+func (slot) Release()                       {}
+func (slot) Fence() string                  { return "p/1/1/1" }
+func (slot) Valid() bool                    { return true }
+func (slot) OnLost(func())                  {}
+func (slot) GrantInfo() admission.GrantInfo { return admission.GrantInfo{} }
 
 func serveGateway(t *testing.T, h http.Handler) *net.TCPAddr {
 	t.Helper()

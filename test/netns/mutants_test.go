@@ -3,8 +3,8 @@ package netns
 import (
 	"testing"
 
+	"github.com/kgate/kgate/internal/mutant"
 	"github.com/kgate/kgate/test/cluster"
-	"github.com/kgate/kgate/test/mutant"
 )
 
 // Real processes with these defects are found out.
@@ -14,7 +14,7 @@ func TestMutantsAreCaught(t *testing.T) {
 	}
 	t.Setenv(cluster.SoakVariable, "") // the tests' ordinary form
 	mutant.Suite{
-		Program: "github.com/kgate/kgate/cmd/kgate", Variable: cluster.BinaryVariable,
+		Program: "../../cmd/kgate", Variable: cluster.BinaryVariable,
 		Mutants: []mutant.Mutant{
 			{
 				Name: "what is in flight goes on after the lease", File: "../../internal/gateway/standing.go",

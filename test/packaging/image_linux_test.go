@@ -82,8 +82,8 @@ func image(t *testing.T) string {
 	if err := os.Chown(filepath.Join(root, "var/lib/kgate"), 65532, 65532); err != nil {
 		t.Fatal(err)
 	}
-	build := exec.CommandContext(t.Context(), "go", "build", "-o", filepath.Join(root, "usr/bin/kgate"), "github.com/kgate/kgate/cmd/kgate")
-	build.Env = append(os.Environ(), "CGO_ENABLED=0")
+	build := exec.CommandContext(t.Context(), "go", "build", "-C", "../../cmd/kgate", "-o", filepath.Join(root, "usr/bin/kgate"), ".")
+	build.Env = append(os.Environ(), "CGO_ENABLED=0", "GOWORK=off")
 	if out, err := build.CombinedOutput(); err != nil {
 		t.Fatalf("go build: %v\n%s", err, out)
 	}

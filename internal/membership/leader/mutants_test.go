@@ -3,7 +3,7 @@ package leader
 import (
 	"testing"
 
-	"github.com/kgate/kgate/test/mutant"
+	"github.com/kgate/kgate/internal/mutant"
 )
 
 // A rule that is broken is found by the table, or by the test that it names.

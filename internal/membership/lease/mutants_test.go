@@ -3,7 +3,7 @@ package lease
 import (
 	"testing"
 
-	"github.com/kgate/kgate/test/mutant"
+	"github.com/kgate/kgate/internal/mutant"
 )
 
 // The worlds find these defects, or a table does.

@@ -15,7 +15,7 @@ func Spec() protocol.Spec {
 	return protocol.Spec{
 		Name: "central", About: "a queue at one node, the home",
 		New: func(h protocol.Host, s protocol.Setup) (protocol.Protocol, error) {
-			return &queue{host: h, free: s.K, over: make([]map[protocol.Ticket]bool, s.Nodes)}, nil
+			return &queue{host: h, free: s.K, over: make([]map[protocol.Request]bool, s.Nodes)}, nil
 		},
 	}
 }
@@ -25,15 +25,15 @@ type queue struct {
 	// At home.
 	free    int
 	waiting []request
-	// over are, at each node, the tickets whose cancel is on its way; a grant
+	// over are, at each node, the requests whose cancel is on its way; a grant
 	// that crosses it goes back.
-	over []map[protocol.Ticket]bool
+	over []map[protocol.Request]bool
 	pool []*message
 }
 
 type request struct {
-	node   int
-	ticket protocol.Ticket
+	node    int
+	request protocol.Request
 }
 
 type kind uint8
@@ -48,11 +48,11 @@ const (
 var names = [...]string{"request", "grant", "release", "cancel"}
 
 type message struct {
-	kind   kind
-	ticket protocol.Ticket
+	kind    kind
+	request protocol.Request
 }
 
-func (q *queue) send(from, to int, k kind, t protocol.Ticket) {
+func (q *queue) send(from, to int, k kind, t protocol.Request) {
 	if from == to {
 		q.take(to, from, k, t)
 		return
@@ -70,11 +70,11 @@ func (q *queue) send(from, to int, k kind, t protocol.Ticket) {
 
 func (q *queue) Deliver(to, from int, m any) {
 	msg := m.(*message)
-	q.take(to, from, msg.kind, msg.ticket)
+	q.take(to, from, msg.kind, msg.request)
 	q.pool = append(q.pool, msg)
 }
 
-func (q *queue) take(to, from int, k kind, t protocol.Ticket) {
+func (q *queue) take(to, from int, k kind, t protocol.Request) {
 	switch k {
 	case ask:
 		q.waiting = append(q.waiting, request{from, t})
@@ -101,21 +101,21 @@ func (q *queue) serve() {
 		r := q.waiting[0]
 		q.waiting = q.waiting[1:]
 		q.free--
-		q.send(home, r.node, grant, r.ticket)
+		q.send(home, r.node, grant, r.request)
 	}
 }
 
-func (q *queue) Acquire(node int, t protocol.Ticket) {
+func (q *queue) Acquire(node int, t protocol.Request) {
 	q.host.Found(0)
 	q.send(node, home, ask, t)
 }
 
-func (q *queue) Release(node int, t protocol.Ticket) { q.send(node, home, release, t) }
+func (q *queue) Release(node int, t protocol.Request) { q.send(node, home, release, t) }
 
-func (q *queue) Cancel(node int, t protocol.Ticket) {
+func (q *queue) Cancel(node int, t protocol.Request) {
 	if node != home {
 		if q.over[node] == nil {
-			q.over[node] = make(map[protocol.Ticket]bool)
+			q.over[node] = make(map[protocol.Request]bool)
 		}
 		q.over[node][t] = true
 	}

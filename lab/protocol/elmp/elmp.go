@@ -80,10 +80,10 @@ type node struct {
 	offered  int // the newcomer that has an offer; none
 	offers   uint64
 	// The token and the queue.
-	ticket protocol.Ticket // of the own request; 0: none
-	inside bool
-	token  bool
-	next   int
+	request protocol.Request // of the own request; 0: none
+	inside  bool
+	token   bool
+	next    int
 	// owner is the node whose operation this one is part of: the paper's
 	// Requesting and Exiting if that is itself, else Busy or Blocked.
 	owner   int
@@ -104,7 +104,7 @@ type node struct {
 // operation waits for a node, or goes on to the next.
 type operation struct {
 	kind  kind
-	age   protocol.Ticket // the lowest goes first
+	age   protocol.Request // the lowest goes first
 	owner int
 	from  int   // the child that it came from; none: it begins here
 	path  []int // the nodes that it has
@@ -163,9 +163,9 @@ type (
 )
 
 // Acquire implements [protocol.Protocol].
-func (y *system) Acquire(i int, t protocol.Ticket) {
+func (y *system) Acquire(i int, t protocol.Request) {
 	n := y.nodes[i]
-	n.ticket = t
+	n.request = t
 	n.begin(request)
 }
 
@@ -175,13 +175,13 @@ func (n *node) begin(k kind) {
 		n.enter()
 		return
 	}
-	n.waiting = append(n.waiting, operation{kind: k, age: n.ticket, owner: n.self, from: none})
+	n.waiting = append(n.waiting, operation{kind: k, age: n.request, owner: n.self, from: none})
 	n.take()
 }
 
 func (n *node) enter() {
 	n.inside = true
-	n.host.Grant(n.self, n.ticket)
+	n.host.Grant(n.self, n.request)
 }
 
 // take lets operations that wait go on, as long as the node is free: the oldest
@@ -286,7 +286,7 @@ func (n *node) replaced(by int, r replaced) {
 	n.by = by
 	n.awaited += r.orphans
 	n.complete()
-	if n.token && !n.inside && n.ticket == 0 {
+	if n.token && !n.inside && n.request == 0 {
 		n.token = false
 		n.host.Send(n.self, by, "token", token{})
 		return
@@ -324,7 +324,7 @@ func (n *node) release() {
 	}
 	f := free{path: others, owner: n.self}
 	f.next(n)
-	if n.leaving && n.ticket == 0 && !n.hasBegun(exit) {
+	if n.leaving && n.request == 0 && !n.hasBegun(exit) {
 		n.left()
 	}
 }
@@ -368,9 +368,9 @@ func (n *node) hasBegun(k kind) bool {
 }
 
 // Release implements [protocol.Protocol].
-func (y *system) Release(i int, _ protocol.Ticket) {
+func (y *system) Release(i int, _ protocol.Request) {
 	n := y.nodes[i]
-	n.inside, n.ticket = false, 0
+	n.inside, n.request = false, 0
 	if n.next != none {
 		n.host.Send(i, n.next, "token", token{})
 		n.next, n.token = none, false
@@ -412,7 +412,7 @@ func (y *system) Deliver(to, from int, m any) {
 }
 
 // Cancel implements [protocol.Protocol]; see [protocol.Serial].
-func (*system) Cancel(int, protocol.Ticket) {}
+func (*system) Cancel(int, protocol.Request) {}
 
 func without(list []int, i int) []int {
 	return slices.DeleteFunc(slices.Clone(list), func(have int) bool { return have == i })

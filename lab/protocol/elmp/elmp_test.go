@@ -4,10 +4,10 @@ import (
 	"flag"
 	"testing"
 
+	"github.com/kgate/kgate/internal/mutant"
 	"github.com/kgate/kgate/lab/check"
 	"github.com/kgate/kgate/lab/protocol"
 	"github.com/kgate/kgate/lab/protocol/elmp"
-	"github.com/kgate/kgate/test/mutant"
 )
 
 var seeds = flag.Uint64("seeds", 400, "seeds of the fuzz")
@@ -31,7 +31,7 @@ func TestExplore(t *testing.T) {
 		states, err := check.Explore(s.Scope)
 		t.Logf("%d nodes, %d requests each, %d leave, %d join: %d states", s.Nodes, s.Requests, s.Leaves, s.Joins, states)
 		if err != nil {
-			t.Error(err)
+			t.Fatal(err)
 		}
 	}
 }
@@ -60,16 +60,16 @@ func TestCrash(t *testing.T) {
 // The holes of the paper, and of our own way around them.
 func TestMutantsAreCaught(t *testing.T) {
 	mutant.Suite{
-		By: "^(TestFuzz|TestExplore)$", Args: []string{"-short", "-timeout=300s", "-seeds=1000"},
+		By: "^(TestFuzz|TestExplore)$", Args: []string{"-test.short", "-test.timeout=300s", "-seeds=1000"},
 		Mutants: []mutant.Mutant{
 			{
 				Name: "the unused token of the root stays there", File: "elmp.go",
-				Old: "if n.token && !n.inside && n.ticket == 0 {", New: "if false {",
+				Old: "if n.token && !n.inside && n.request == 0 {", New: "if false {",
 				Caught: "never served",
 			},
 			{
 				Name: "the token is given away in the critical section", File: "elmp.go",
-				Old: "if n.token && !n.inside && n.ticket == 0 {", New: "if n.token {",
+				Old: "if n.token && !n.inside && n.request == 0 {", New: "if n.token {",
 				Caught: "more than k|panic|never served",
 			},
 			{
@@ -115,7 +115,7 @@ func TestMutantsAreCaught(t *testing.T) {
 			},
 			{
 				Name: "the heir of the root goes on asking for the token", File: "moving.go",
-				Old: "if n.ticket != 0 { // it need not", New: "if false { // it need not",
+				Old: "if n.request != 0 { // it need not", New: "if false { // it need not",
 				Caught: "never served|panic",
 			},
 		},

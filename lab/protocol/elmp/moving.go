@@ -10,7 +10,7 @@ import (
 func (y *system) Leave(i int) {
 	n := y.nodes[i]
 	n.leaving = true
-	if n.ticket == 0 {
+	if n.request == 0 {
 		n.begin(exit)
 	}
 }
@@ -45,7 +45,7 @@ func (n *node) inherit(from int, m inherit) {
 		return
 	}
 	n.parent, n.token, n.held = none, true, true
-	if n.ticket != 0 { // it need not go anywhere to ask
+	if n.request != 0 { // it need not go anywhere to ask
 		n.waiting = slices.DeleteFunc(slices.Clone(n.waiting), func(o operation) bool { return o.owner == n.self && o.kind == request })
 		n.enter()
 	}
@@ -87,7 +87,7 @@ func (n *node) newcomer(from int, m any) {
 			n.children = append(slices.Clip(n.children), from)
 		}
 		n.owner, n.offered = none, none
-		if n.leaving && n.ticket == 0 && !n.hasBegun(exit) {
+		if n.leaving && n.request == 0 && !n.hasBegun(exit) {
 			n.begin(exit) // it was the last one
 		}
 		n.take()

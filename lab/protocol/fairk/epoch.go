@@ -105,13 +105,13 @@ func (g *Gateway) Follow(v *View) bool {
 		g.pool = pool.New(pool.Config{
 			Self: g.self, Binding: g.binding(), Memory: g.cfg.Memory, Audit: g.cfg.Recover != nil,
 			Interval: func() time.Duration { return g.cfg.Ask },
-			Placed: func(t kmutex.Ticket) (int64, bool) {
+			Placed: func(t kmutex.Request) (int64, bool) {
 				if held := g.held[t]; held != nil {
 					return held.Stamp, true
 				} else if t >= kmutex.FirstAdopted {
 					return 0, false
 				}
-				return g.cfg.Since(protocol.Ticket(t))
+				return g.cfg.Since(protocol.Request(t))
 			},
 			Wall: g.cfg.Wall,
 		})

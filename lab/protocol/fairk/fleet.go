@@ -110,13 +110,13 @@ func (a *apart) Install(self kmutex.Node, in *kmutex.Install) error {
 }
 
 // Acquire implements [protocol.Protocol].
-func (f *Fleet) Acquire(node int, t protocol.Ticket) { f.gateways[node].Acquire(t) }
+func (f *Fleet) Acquire(node int, t protocol.Request) { f.gateways[node].Acquire(t) }
 
 // Release implements [protocol.Protocol].
-func (f *Fleet) Release(node int, t protocol.Ticket) { f.gateways[node].Release(t) }
+func (f *Fleet) Release(node int, t protocol.Request) { f.gateways[node].Release(t) }
 
 // Cancel implements [protocol.Protocol].
-func (f *Fleet) Cancel(node int, t protocol.Ticket) { f.gateways[node].Cancel(t) }
+func (f *Fleet) Cancel(node int, t protocol.Request) { f.gateways[node].Cancel(t) }
 
 // Deliver implements [sim.Handler].
 func (f *Fleet) Deliver(to, from int, m any) { f.gateways[to].Deliver(from, m) }

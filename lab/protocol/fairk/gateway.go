@@ -29,7 +29,7 @@ type Config struct {
 	Clock func() time.Duration
 	// Since returns when a waiting ticket arrived, by the wall clock; it orders
 	// the line of a new epoch. Nil where there is one epoch only.
-	Since func(protocol.Ticket) (int64, bool)
+	Since func(protocol.Request) (int64, bool)
 	// Recover asks the cluster to end an epoch. Nil where there is one epoch only;
 	// the tokens are not counted then.
 	Recover func(epoch uint64)
@@ -56,9 +56,9 @@ type Gateway struct {
 	asks    uint64     // numbers the ask timers; only the last one counts
 	asking  bool       // the last of them has not run out
 	wakes   uint64     // numbers the others
-	held    map[kmutex.Ticket]*pool.Ticket
-	numbers map[*pool.Ticket]kmutex.Ticket // of held
-	stash   []*parcel                      // from nodes that the view here does not know yet
+	held    map[kmutex.Request]*pool.Ticket
+	numbers map[*pool.Ticket]kmutex.Request // of held
+	stash   []*parcel                       // from nodes that the view here does not know yet
 }
 
 // Timers of a gateway. Other kinds are for others to use.
@@ -135,18 +135,18 @@ func (g *Gateway) Pool() *pool.Pool { return g.pool }
 func (g *Gateway) Asking() bool { return g.asking }
 
 // Acquire puts a new ticket in line. The gateway must be in the view.
-func (g *Gateway) Acquire(t protocol.Ticket) {
-	g.step(kmutex.Event{Kind: kmutex.EventAcquire, Ticket: kmutex.Ticket(t)})
+func (g *Gateway) Acquire(t protocol.Request) {
+	g.step(kmutex.Event{Kind: kmutex.EventAcquire, Request: kmutex.Request(t)})
 }
 
 // Release ends a granted ticket.
-func (g *Gateway) Release(t protocol.Ticket) {
-	g.step(kmutex.Event{Kind: kmutex.EventRelease, Ticket: kmutex.Ticket(t)})
+func (g *Gateway) Release(t protocol.Request) {
+	g.step(kmutex.Event{Kind: kmutex.EventRelease, Request: kmutex.Request(t)})
 }
 
 // Cancel ends a waiting ticket.
-func (g *Gateway) Cancel(t protocol.Ticket) {
-	g.step(kmutex.Event{Kind: kmutex.EventCancel, Ticket: kmutex.Ticket(t)})
+func (g *Gateway) Cancel(t protocol.Request) {
+	g.step(kmutex.Event{Kind: kmutex.EventCancel, Request: kmutex.Request(t)})
 }
 
 // Deliver takes in a message of the node from.
@@ -199,7 +199,7 @@ func (g *Gateway) step(e kmutex.Event) {
 // carry carries out what an event asks for, in package gateway's order.
 func (g *Gateway) carry(fx *pool.Effects) {
 	host := g.cfg.Host
-	for _, i := range fx.Inherited {
+	for _, i := range fx.Adopted {
 		g.hold(i.Number, i.Ticket)
 	}
 	for i := range fx.Messages {
@@ -207,11 +207,11 @@ func (g *Gateway) carry(fx *pool.Effects) {
 	}
 	var granted []grant
 	for _, a := range fx.Grants {
-		switch t := g.held[a.Ticket]; {
+		switch t := g.held[a.Request]; {
 		case t != nil:
 			granted = append(granted, grant{t, a})
-		case a.Ticket < kmutex.FirstAdopted: // others are refused, and cancelled
-			host.Grant(g.cfg.Index, protocol.Ticket(a.Ticket))
+		case a.Request < kmutex.FirstAdopted: // others are refused, and cancelled
+			host.Grant(g.cfg.Index, protocol.Request(a.Request))
 		}
 	}
 	if fx.AskTimer {
@@ -228,8 +228,8 @@ func (g *Gateway) carry(fx *pool.Effects) {
 	for _, l := range fx.Letters {
 		g.post(l)
 	}
-	if fx.Recover != 0 {
-		g.cfg.Recover(fx.Recover)
+	if fx.ChangeEpoch != 0 {
+		g.cfg.Recover(fx.ChangeEpoch)
 	}
 	if fx.WakeAt != 0 {
 		g.wakes++

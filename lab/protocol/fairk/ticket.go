@@ -10,15 +10,15 @@ import (
 // that answers for it. Here they have their places in line.
 
 // hold notes under which number the machine has a ticket.
-func (g *Gateway) hold(n kmutex.Ticket, t *pool.Ticket) {
+func (g *Gateway) hold(n kmutex.Request, t *pool.Ticket) {
 	if g.held == nil {
-		g.held, g.numbers = make(map[kmutex.Ticket]*pool.Ticket), make(map[*pool.Ticket]kmutex.Ticket)
+		g.held, g.numbers = make(map[kmutex.Request]*pool.Ticket), make(map[*pool.Ticket]kmutex.Request)
 	}
 	g.held[n], g.numbers[t] = t, n
 }
 
 // letGo forgets a ticket, and returns its number.
-func (g *Gateway) letGo(t *pool.Ticket) kmutex.Ticket {
+func (g *Gateway) letGo(t *pool.Ticket) kmutex.Request {
 	n := g.numbers[t]
 	delete(g.held, n)
 	delete(g.numbers, t)
@@ -26,14 +26,14 @@ func (g *Gateway) letGo(t *pool.Ticket) kmutex.Ticket {
 }
 
 // Take puts a ticket in line. The pool must have tickets.
-func (g *Gateway) Take(n protocol.Ticket, t *pool.Ticket) {
-	g.hold(kmutex.Ticket(n), t)
-	g.step(kmutex.Event{Kind: kmutex.EventAcquire, Ticket: kmutex.Ticket(n)})
+func (g *Gateway) Take(n protocol.Request, t *pool.Ticket) {
+	g.hold(kmutex.Request(n), t)
+	g.step(kmutex.Event{Kind: kmutex.EventAcquire, Request: kmutex.Request(n)})
 	g.carry(g.pool.Keep(g.now(), t))
 }
 
 // Holds reports whether the machine has a ticket under this number.
-func (g *Gateway) Holds(n kmutex.Ticket) bool { return g.held[n] != nil }
+func (g *Gateway) Holds(n kmutex.Request) bool { return g.held[n] != nil }
 
 // Sign notes a sign of a ticket's holder.
 func (g *Gateway) Sign(t *pool.Ticket) { g.carry(g.pool.Sign(g.now(), t)) }
@@ -66,6 +66,6 @@ func (g *Gateway) goOn(granted []grant, ended []*pool.Ticket) {
 		if t.Granted {
 			kind = kmutex.EventRelease
 		}
-		g.step(kmutex.Event{Kind: kind, Ticket: g.letGo(t)})
+		g.step(kmutex.Event{Kind: kind, Request: g.letGo(t)})
 	}
 }

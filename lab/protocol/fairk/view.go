@@ -118,7 +118,7 @@ func (v *View) pool(self kmutex.Node, wait time.Duration) pool.View {
 		p.Successors = Successors(v.Members, me.Host, v.Replicas)
 		for _, l := range v.Lost {
 			p.Gone = append(p.Gone, l.Node)
-			p.Lost = append(p.Lost, replication.Lost{Node: l.Node, Heir: l.Heir})
+			p.Lost = append(p.Lost, replication.Lost{Node: l.Node, Successor: l.Heir})
 		}
 	}
 	return p

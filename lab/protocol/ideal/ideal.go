@@ -24,16 +24,16 @@ type line struct {
 }
 
 type request struct {
-	node   int
-	ticket protocol.Ticket
+	node    int
+	request protocol.Request
 }
 
-func (l *line) Acquire(node int, t protocol.Ticket) {
+func (l *line) Acquire(node int, t protocol.Request) {
 	l.waiting = append(l.waiting, request{node, t})
 	l.serve()
 }
 
-func (l *line) Release(int, protocol.Ticket) {
+func (l *line) Release(int, protocol.Request) {
 	l.free++
 	l.serve()
 }
@@ -43,11 +43,11 @@ func (l *line) serve() {
 		r := l.waiting[0]
 		l.waiting = l.waiting[1:]
 		l.free--
-		l.host.Grant(r.node, r.ticket)
+		l.host.Grant(r.node, r.request)
 	}
 }
 
-func (l *line) Cancel(node int, t protocol.Ticket) {
+func (l *line) Cancel(node int, t protocol.Request) {
 	i := slices.Index(l.waiting, request{node, t})
 	l.waiting = slices.Delete(l.waiting, i, i+1)
 }

@@ -35,7 +35,7 @@ type forest struct {
 	caching bool
 	// trees[q][i] is node i in the tree of token q.
 	trees [][]node
-	// tree and ticket of each node's request; ticket 0: it has none.
+	// tree and request of each node's request; request 0: it has none.
 	at []request
 }
 
@@ -47,7 +47,7 @@ type node struct {
 }
 
 type request struct {
-	ticket  protocol.Ticket
+	request protocol.Request
 	tree    int
 	entered bool
 }
@@ -74,9 +74,9 @@ type token struct {
 	line []int
 }
 
-func (f *forest) Acquire(i int, t protocol.Ticket) {
+func (f *forest) Acquire(i int, t protocol.Request) {
 	q := f.host.Rand().IntN(len(f.trees))
-	f.at[i] = request{ticket: t, tree: q}
+	f.at[i] = request{request: t, tree: q}
 	n := &f.trees[q][i]
 	if n.token {
 		f.enter(i)
@@ -88,10 +88,10 @@ func (f *forest) Acquire(i int, t protocol.Ticket) {
 
 func (f *forest) enter(i int) {
 	f.at[i].entered = true
-	f.host.Grant(i, f.at[i].ticket)
+	f.host.Grant(i, f.at[i].request)
 }
 
-func (f *forest) Release(i int, _ protocol.Ticket) {
+func (f *forest) Release(i int, _ protocol.Request) {
 	q := f.at[i].tree
 	f.at[i] = request{}
 	f.handOver(q, i)
@@ -128,7 +128,7 @@ func (f *forest) Deliver(to, _ int, m any) {
 
 func (f *forest) wanted(i int, m wanted) {
 	n := &f.trees[m.q][i]
-	waits := f.at[i].ticket != 0 && f.at[i].tree == m.q
+	waits := f.at[i].request != 0 && f.at[i].tree == m.q
 	keep := n.parent == none // the last in line
 	if f.caching {
 		keep = n.token || waits
@@ -148,5 +148,5 @@ func (f *forest) wanted(i int, m wanted) {
 	}
 }
 
-func (*forest) Cancel(int, protocol.Ticket) {} // see [protocol.Serial]
-func (*forest) Due(int, sim.Timer)          {}
+func (*forest) Cancel(int, protocol.Request) {} // see [protocol.Serial]
+func (*forest) Due(int, sim.Timer)           {}

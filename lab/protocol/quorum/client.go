@@ -8,10 +8,10 @@ import (
 
 // client is a node's request for a resource, waiting or in the critical section.
 type client struct {
-	ticket protocol.Ticket
-	req    Request
-	in     bool
-	votes  []vote // by replica
+	request protocol.Request
+	req     Request
+	in      bool
+	votes   []vote // by replica
 	// yielding: it will give its votes back; soon: because nobody can win.
 	yielding, soon bool
 	asking         bool // it will ask again
@@ -49,11 +49,11 @@ type vote struct {
 }
 
 // Acquire asks for a resource. A node asks for one resource once at a time.
-func (f *Fleet) Acquire(at, resource int, t protocol.Ticket) {
+func (f *Fleet) Acquire(at, resource int, t protocol.Request) {
 	f.follow()
 	n := &f.nodes[at]
 	n.clock++
-	c := &client{ticket: t, req: Request{TS: n.clock, Node: at}, votes: make([]vote, f.opt.Replicas)}
+	c := &client{request: t, req: Request{TS: n.clock, Node: at}, votes: make([]vote, f.opt.Replicas)}
 	n.clients[resource] = c
 	f.ask(at, resource, c)
 	if f.opt.Lease > 0 {
@@ -225,7 +225,7 @@ func (f *Fleet) enter(at, resource int, c *client) {
 	if f.opt.Lease > 0 {
 		f.after(at, resource, c, c.renewed+f.opt.Lease/4-f.host.Now(), timerRenew)
 	}
-	f.host.Grant(at, c.ticket)
+	f.host.Grant(at, c.request)
 }
 
 // renew tells the replicas that the owner still is one. Those that have lost their

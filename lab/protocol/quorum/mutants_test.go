@@ -3,7 +3,7 @@ package quorum_test
 import (
 	"testing"
 
-	"github.com/kgate/kgate/test/mutant"
+	"github.com/kgate/kgate/internal/mutant"
 )
 
 // Defects that need a certain order of events, which the fuzz of package rounds does

@@ -35,7 +35,7 @@ func (r *recorder) After(node int, _ time.Duration, t sim.Timer) {
 	r.timers, r.owners = append(r.timers, t), append(r.owners, node)
 }
 
-func (r *recorder) Grant(node int, _ protocol.Ticket) { r.granted = append(r.granted, node) }
+func (r *recorder) Grant(node int, _ protocol.Request) { r.granted = append(r.granted, node) }
 func (r *recorder) kinds(k kind) (found []message) {
 	for _, l := range r.sent {
 		if l.m.kind == k {

@@ -48,16 +48,16 @@ type single struct {
 }
 
 // Acquire implements [protocol.Protocol].
-func (s *single) Acquire(node int, t protocol.Ticket) { s.Fleet.Acquire(node, 0, t) }
+func (s *single) Acquire(node int, t protocol.Request) { s.Fleet.Acquire(node, 0, t) }
 
 // Release implements [protocol.Protocol].
-func (s *single) Release(node int, _ protocol.Ticket) {
+func (s *single) Release(node int, _ protocol.Request) {
 	s.Fleet.Release(node, 0)
 	s.depart(node)
 }
 
 // Cancel implements [protocol.Protocol]; see [protocol.Serial].
-func (*single) Cancel(int, protocol.Ticket) {}
+func (*single) Cancel(int, protocol.Request) {}
 
 // Down implements [protocol.Detecting]. The overlay is one for all: it repairs
 // itself as soon as the first node knows.

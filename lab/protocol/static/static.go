@@ -36,15 +36,15 @@ type split struct {
 
 type node struct {
 	free    int
-	waiting []protocol.Ticket
+	waiting []protocol.Request
 }
 
-func (p *split) Acquire(i int, t protocol.Ticket) {
+func (p *split) Acquire(i int, t protocol.Request) {
 	p.nodes[i].waiting = append(p.nodes[i].waiting, t)
 	p.serve(i)
 }
 
-func (p *split) Release(i int, _ protocol.Ticket) {
+func (p *split) Release(i int, _ protocol.Request) {
 	p.nodes[i].free++
 	p.serve(i)
 }
@@ -59,7 +59,7 @@ func (p *split) serve(i int) {
 	}
 }
 
-func (p *split) Cancel(i int, t protocol.Ticket) {
+func (p *split) Cancel(i int, t protocol.Request) {
 	n := &p.nodes[i]
 	at := slices.Index(n.waiting, t)
 	n.waiting = slices.Delete(n.waiting, at, at+1)

@@ -27,7 +27,7 @@ type system struct {
 }
 
 type node struct {
-	ticket    protocol.Ticket // of the own request; 0: none
+	request   protocol.Request // of the own request; 0: none
 	inside    bool
 	requested []uint64 // RN: the newest request of each node
 	token     *token   // nil: elsewhere
@@ -51,9 +51,9 @@ func newSystem(h protocol.Host, nodes int) *system {
 	return y
 }
 
-func (y *system) Acquire(i int, t protocol.Ticket) {
+func (y *system) Acquire(i int, t protocol.Request) {
 	n := &y.nodes[i]
-	n.ticket = t
+	n.request = t
 	n.requested[i]++
 	y.host.Found(0)
 	if n.token != nil {
@@ -69,12 +69,12 @@ func (y *system) Acquire(i int, t protocol.Ticket) {
 
 func (y *system) enter(i int) {
 	y.nodes[i].inside = true
-	y.host.Grant(i, y.nodes[i].ticket)
+	y.host.Grant(i, y.nodes[i].request)
 }
 
-func (y *system) Release(i int, _ protocol.Ticket) {
+func (y *system) Release(i int, _ protocol.Request) {
 	n := &y.nodes[i]
-	n.ticket, n.inside = 0, false
+	n.request, n.inside = 0, false
 	n.token.served[i] = n.requested[i]
 	y.hand(i)
 }
@@ -111,6 +111,6 @@ func (y *system) Deliver(to, from int, m any) {
 }
 
 // Cancel implements [protocol.Protocol]; see [protocol.Serial].
-func (*system) Cancel(int, protocol.Ticket) {}
+func (*system) Cancel(int, protocol.Request) {}
 
 func (*system) Due(int, sim.Timer) {}

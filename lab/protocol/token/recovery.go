@@ -217,8 +217,8 @@ func (n *node) settle() {
 	n.stamp = stamp{epoch: max(n.poll.newest.epoch, n.stamp.epoch) + 1}
 	n.poll, n.reported, n.recovering = nil, nobody, false
 	n.status, n.holder, n.queue = regenerating, n.self, nil
-	if n.ticket != 0 {
-		n.enqueue(waiter{n.self, n.ticket})
+	if n.own != 0 {
+		n.enqueue(waiter{n.self, n.own})
 	}
 	n.everybody("fresh", fresh{n.stamp})
 	n.sys.After(n.self, 2*n.bound, sim.Timer{Kind: timerPassOn})
@@ -232,7 +232,7 @@ func (n *node) fresh(from int, s stamp) {
 	}
 	if n.status == have || n.status == regenerating {
 		n.status = norm // an older token, which is destroyed
-		if n.ticket != 0 {
+		if n.own != 0 {
 			n.status = try
 		}
 	}
@@ -248,7 +248,7 @@ func (n *node) regenerated() {
 	if n.status != regenerating {
 		return
 	}
-	slices.SortFunc(n.queue, func(a, b waiter) int { return cmp.Compare(a.ticket, b.ticket) })
+	slices.SortFunc(n.queue, func(a, b waiter) int { return cmp.Compare(a.request, b.request) })
 	n.status = have
 	if len(n.queue) > 0 && n.queue[0].node == n.self {
 		n.queue = n.queue[1:]

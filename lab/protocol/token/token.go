@@ -73,7 +73,7 @@ type node struct {
 	bound  time.Duration
 	self   int
 	status status
-	ticket protocol.Ticket // of the own request; 0: none
+	own    protocol.Request // of the own request; 0: none
 	// holder is who had the token at the stamp, as far as this node knows.
 	holder int
 	stamp  stamp
@@ -93,8 +93,8 @@ type node struct {
 }
 
 type waiter struct {
-	node   int
-	ticket protocol.Ticket
+	node    int
+	request protocol.Request
 }
 
 // Messages.
@@ -119,9 +119,9 @@ type (
 )
 
 // Acquire implements [protocol.Protocol]: figure 3.1, lines 9-12.
-func (y *system) Acquire(i int, t protocol.Ticket) {
+func (y *system) Acquire(i int, t protocol.Request) {
 	n := y.nodes[i]
-	n.ticket = t
+	n.own = t
 	if n.status == have {
 		n.enter()
 		return
@@ -137,7 +137,7 @@ func (n *node) ask() {
 	case n.lost():
 		n.report()
 	default:
-		n.sys.Send(n.self, n.holder, "request", request{waiter{n.self, n.ticket}, n.stamp})
+		n.sys.Send(n.self, n.holder, "request", request{waiter{n.self, n.own}, n.stamp})
 	}
 }
 
@@ -149,13 +149,13 @@ func (n *node) holds() bool { return n.status >= have && n.holder == n.self }
 
 func (n *node) enter() {
 	n.status = inside
-	n.sys.Grant(n.self, n.ticket)
+	n.sys.Grant(n.self, n.own)
 }
 
 // Release implements [protocol.Protocol]: lines 26-33.
-func (y *system) Release(i int, _ protocol.Ticket) {
+func (y *system) Release(i int, _ protocol.Request) {
 	n := y.nodes[i]
-	n.ticket = 0
+	n.own = 0
 	if !n.holds() {
 		n.status = norm // its token was replaced by a newer one
 		return
@@ -172,7 +172,7 @@ func (n *node) hand() {
 	next, rest := n.queue[0], n.queue[1:]
 	n.stamp.hop++
 	n.holder, n.queue, n.status = next.node, nil, norm
-	if n.ticket != 0 {
+	if n.own != 0 {
 		n.status = try // it has made the token and waits behind older requests
 	}
 	n.sys.Send(n.self, next.node, "token", pass{rest, n.stamp})
@@ -233,7 +233,7 @@ func (n *node) enqueue(w waiter) {
 	switch {
 	case n.down[w.node] || w.node == n.self && n.status != regenerating:
 	case i >= 0:
-		n.queue[i].ticket = w.ticket
+		n.queue[i].request = w.request
 	default:
 		n.queue = append(slices.Clip(n.queue), w)
 	}
@@ -288,7 +288,7 @@ func (n *node) everybody(kind string, m any) {
 }
 
 // Cancel implements [protocol.Protocol]; see [protocol.Serial].
-func (*system) Cancel(int, protocol.Ticket) {}
+func (*system) Cancel(int, protocol.Request) {}
 
 var (
 	_ protocol.Protocol   = (*system)(nil)

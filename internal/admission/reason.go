@@ -1,0 +1,88 @@
+package admission
+
+import (
+	"net/http"
+	"time"
+)
+
+// Reason says why a request is refused. It is an error, and its text is the value
+// of the header Kgate-Refusal.
+type Reason string
+
+// The reasons.
+const (
+	// QueueFull: as many requests wait at this gateway as the pool's limit allows.
+	QueueFull Reason = "queue-full"
+	// Timeout: no slot became free in the time the request could wait.
+	Timeout Reason = "timeout"
+	// Draining: the gateway is being taken out of service.
+	Draining Reason = "draining"
+	// Isolated: the gateway is not part of the cluster, or has lost its lease.
+	Isolated Reason = "isolated"
+	// ClientLimit: the client has as many requests or tickets here as it may.
+	ClientLimit Reason = "client-limit"
+	// Cancelled: an operator took the request out of the line.
+	Cancelled Reason = "cancelled"
+	// UpstreamDown: no upstream of the pool passes its health checks.
+	UpstreamDown Reason = "upstream-down"
+)
+
+// row is what follows from a reason.
+type row struct {
+	reason  Reason
+	outcome Outcome
+	status  int  // of the answer
+	waits   bool // a request may have waited before it is refused so
+	detail  string
+}
+
+var reasons = []row{
+	{QueueFull, "queue_full", http.StatusServiceUnavailable, false, "the line of this pool is full"},
+	{Timeout, "timeout", http.StatusServiceUnavailable, true, "no slot became free in time"},
+	{Draining, "draining", http.StatusServiceUnavailable, true, "this gateway is being taken out of service"},
+	{Isolated, "isolated", http.StatusServiceUnavailable, true, "this gateway has lost touch with the others and may not admit requests"},
+	{ClientLimit, "client_limit", http.StatusTooManyRequests, false, "this client has as many requests or tickets here as it may"},
+	{Cancelled, "cancelled", http.StatusServiceUnavailable, true, "an operator has taken this request out of the line"},
+	{UpstreamDown, "upstream_down", http.StatusServiceUnavailable, false, "no upstream of this pool passes its health check"},
+}
+
+func (r Reason) row() row {
+	for _, known := range reasons {
+		if known.reason == r {
+			return known
+		}
+	}
+	return row{r, Isolated.Outcome(), http.StatusServiceUnavailable, false, "the gateway does not admit this request"}
+}
+
+// Error implements error.
+func (r Reason) Error() string { return "admission: " + r.Detail() }
+
+// Detail explains r to the client.
+func (r Reason) Detail() string { return r.row().detail }
+
+// Status is the HTTP status of the answer.
+func (r Reason) Status() int { return r.row().status }
+
+// Outcome of a request that is refused for r.
+func (r Reason) Outcome() Outcome { return r.row().outcome }
+
+// Refusal is the error of a request that is not admitted. It wraps its Reason, so
+// errors.Is(err, admission.QueueFull) works.
+type Refusal struct {
+	Reason Reason
+	// RetryAfter is when it may be worthwhile to try again; 0: not known.
+	RetryAfter time.Duration
+	// Limit that was reached: the client's own for ClientLimit, else the pool's k; 0
+	// if it is not known.
+	Limit int
+	// Position of the request among those that waited at this gateway when it
+	// arrived, 1 for the next; 0 if it did not wait.
+	Position int
+}
+
+// Error implements error.
+func (r *Refusal) Error() string { return r.Reason.Error() }
+
+// Unwrap returns the Reason.
+func (r *Refusal) Unwrap() error { return r.Reason }

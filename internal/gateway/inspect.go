@@ -1,0 +1,263 @@
+package gateway
+
+import (
+	"cmp"
+	"context"
+	"errors"
+	"fmt"
+	"slices"
+	"strconv"
+	"strings"
+	"time"
+
+	"github.com/kgate/kgate/internal/admission"
+	"github.com/kgate/kgate/kmutex"
+)
+
+// People want to see who waits and who holds what, and to send somebody away.
+// Nothing is kept for that but a pointer with each slot: the line is copied when
+// somebody looks, and sorted after the pool's lock has been let go.
+
+// Errors of [Gateway.Cancel], and of who was cancelled.
+var (
+	// ErrUnknownEntry: nobody who waits here has this name.
+	ErrUnknownEntry = errors.New("gateway: nobody waits here under this name")
+)
+
+// Line is what one gateway knows of who is in a pool.
+type Line struct {
+	// Waiting and Holding, the longest first: as many as were asked for.
+	Waiting, Holding []LineEntry
+}
+
+// LineEntry is somebody in a pool: a request, or a ticket.
+type LineEntry struct {
+	// ID names it to Cancel. It is no secret, and not a ticket's own.
+	ID   string
+	Info admission.RequestInfo
+	// Ticket tells that it is a ticket, whose Remark its holder has written.
+	Ticket bool
+	Remark string
+	// For is how long it has waited, or held its slot.
+	For time.Duration
+	// InLine is how long it has had its place in the line: as long as it waits, but
+	// where clients are served in turn. 0: it has none yet, as another request of
+	// its client has.
+	InLine time.Duration
+	// Arrived is when it came, as this gateway's clock says.
+	Arrived time.Time
+}
+
+// seen is an entry as copied under the lock; what its slot points to beside does
+// not change.
+type seen struct {
+	slot   *claim
+	from   time.Time // it waits, or holds its slot
+	placed time.Time // it has a place in line; zero: its client has another request there
+}
+
+// Line returns who is in a pool at this gateway, at most limit that wait and
+// limit that hold a slot. It is empty for an unknown pool.
+func (g *Gateway) Line(pool string, limit int) Line {
+	p := g.pool(pool)
+	if p == nil {
+		return Line{}
+	}
+	waiting, holding := p.look()
+	return Line{Waiting: p.entries(waiting, limit), Holding: p.entries(holding, limit)}
+}
+
+// look copies who is here.
+func (p *poolDriver) look() (waiting, holding []seen) {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	waiting, holding = make([]seen, 0, p.waiting), make([]seen, 0, p.inFlight)
+	for s := range p.each {
+		switch {
+		case s.state == slotWaiting:
+			waiting = append(waiting, seen{s, s.since, s.placed})
+		case s.at.IsZero(): // taken over from a lost gateway
+			holding = append(holding, seen{s, s.since, s.since})
+		default:
+			holding = append(holding, seen{s, s.at, s.at})
+		}
+	}
+	return waiting, holding
+}
+
+// entries sorts by place: those without one are behind all others.
+func (p *poolDriver) entries(of []seen, limit int) []LineEntry {
+	slices.SortFunc(of, func(a, b seen) int {
+		if behind := a.placed.IsZero(); behind != b.placed.IsZero() {
+			if behind {
+				return 1
+			}
+			return -1
+		}
+		return cmp.Or(a.placed.Compare(b.placed), a.from.Compare(b.from), cmp.Compare(a.slot.number, b.slot.number))
+	})
+	of = of[:min(limit, len(of))]
+	out, now := make([]LineEntry, len(of)), p.env.now()
+	for i, e := range of {
+		out[i] = e.slot.entry(p.name)
+		out[i].For = max(0, now.Sub(e.from))
+		if !e.placed.IsZero() {
+			out[i].InLine = max(1, now.Sub(e.placed))
+		}
+	}
+	return out
+}
+
+// entry describes s, but for how long.
+func (s *claim) entry(pool string) LineEntry {
+	e := LineEntry{ID: s.id(pool), Arrived: s.since}
+	if s.info != nil {
+		e.Info = *s.info
+	}
+	if s.held != nil {
+		e.Ticket, e.Remark = true, s.held.Note
+	}
+	return e
+}
+
+// id names a slot: POOL.NODE.NUMBER.
+func (s *claim) id(pool string) string {
+	return fmt.Sprintf("%s.%d.%d", pool, s.owner, s.number)
+}
+
+// ParseEntry returns the pool and the incarnation that the id of a LineEntry
+// names.
+func ParseEntry(id string) (pool string, node kmutex.Node, err error) {
+	pool, node, _, err = parseEntry(id)
+	return pool, node, err
+}
+
+func parseEntry(id string) (pool string, node kmutex.Node, number uint64, err error) {
+	bad := func() (string, kmutex.Node, uint64, error) {
+		return "", 0, 0, fmt.Errorf("%w: %.100q", ErrUnknownEntry, id)
+	}
+	rest, last, ok := cutLast(id)
+	if !ok {
+		return bad()
+	}
+	pool, middle, ok := cutLast(rest)
+	if !ok || pool == "" {
+		return bad()
+	}
+	n, err := strconv.ParseUint(middle, 10, 64)
+	if err != nil {
+		return bad()
+	}
+	number, err = strconv.ParseUint(last, 10, 64)
+	if err != nil {
+		return bad()
+	}
+	return pool, kmutex.Node(n), number, nil
+}
+
+func cutLast(s string) (before, after string, ok bool) {
+	i := strings.LastIndexByte(s, '.')
+	if i < 0 {
+		return "", "", false
+	}
+	return s[:i], s[i+1:], true
+}
+
+// FindTrace returns who is in any pool of this gateway with a request of the
+// given trace: some of them, if they are many.
+func (g *Gateway) FindTrace(trace string) (pool string, found Line) {
+	const most = 10
+	for _, p := range g.all() {
+		waiting, holding := p.look()
+		other := func(e seen) bool { return e.slot.info == nil || e.slot.info.Trace != trace }
+		found = Line{
+			Waiting: p.entries(slices.DeleteFunc(waiting, other), most),
+			Holding: p.entries(slices.DeleteFunc(holding, other), most),
+		}
+		if len(found.Waiting)+len(found.Holding) > 0 {
+			return p.name, found
+		}
+	}
+	return "", Line{}
+}
+
+// Cancel takes who waits at this gateway under the id of a LineEntry out of the
+// line. It fails with ErrUnknownEntry; who has been let in meanwhile stays.
+func (g *Gateway) Cancel(id string) error {
+	name, node, number, err := parseEntry(id)
+	if err != nil {
+		return err
+	}
+	p := g.pool(name)
+	if p == nil {
+		return fmt.Errorf("%w: %.100q", ErrUnknownEntry, id)
+	}
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	var s *claim
+	for other := range p.each {
+		if other.number == number && other.owner == node && other.state == slotWaiting {
+			s = other
+			break
+		}
+	}
+	if s == nil {
+		return fmt.Errorf("%w: %.100q", ErrUnknownEntry, id)
+	}
+	if s.held != nil {
+		p.carry(p.core.Finish(p.env.clock(), s.held))
+		return nil
+	}
+	s.err = admission.Cancelled
+	p.end(s, kmutex.EventCancel)
+	return nil
+}
+
+// Position returns the place in a pool's line, from 1, of who came at the given
+// time, over all gateways, and the wait to be expected; 0 where it is not known.
+func (g *Gateway) Position(ctx context.Context, pool string, arrived time.Time) (position int, wait time.Duration) {
+	if p := g.pool(pool); p != nil {
+		return p.position(ctx, arrived.UnixNano())
+	}
+	return 0, 0
+}
+
+// Oldest returns how long the one that has waited longest at this gateway has
+// waited; 0: nobody waits.
+func (g *Gateway) Oldest(pool string) time.Duration {
+	p := g.pool(pool)
+	if p == nil {
+		return 0
+	}
+	now := g.now()
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	oldest := now
+	for s := range p.each {
+		if s.state == slotWaiting && s.since.Before(oldest) {
+			oldest = s.since
+		}
+	}
+	return now.Sub(oldest)
+}
+
+// Tokens returns the numbers of a pool's tokens that are in use at this gateway.
+func (g *Gateway) Tokens(pool string) []int {
+	p := g.pool(pool)
+	if p == nil {
+		return nil
+	}
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	if !p.alive() {
+		return nil
+	}
+	var out []int
+	running, _ := p.core.Machine().Holdings()
+	for _, grant := range running {
+		if grant.Token != kmutex.NoToken {
+			out = append(out, int(grant.Token))
+		}
+	}
+	return out
+}

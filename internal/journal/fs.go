@@ -1,0 +1,66 @@
+package journal
+
+import (
+	"errors"
+	"io"
+	"os"
+	"path/filepath"
+)
+
+// FS is what a [Journal] lies on. Tests put slow, full and forgetful disks in its
+// place.
+type FS interface {
+	// Open opens an existing file; the error wraps fs.ErrNotExist if there is none.
+	Open(path string) (Handle, error)
+	// Create makes an empty file, in place of the one that is there.
+	Create(path string) (Handle, error)
+	// Rename is on disk when it returns.
+	Rename(from, to string) error
+}
+
+// Handle is an open file of an [FS].
+type Handle interface {
+	io.ReaderAt
+	io.WriterAt
+	io.Closer
+	Size() (int64, error)
+	Truncate(size int64) error
+	Sync() error
+}
+
+// OS is the operating system's file system.
+type OS struct{}
+
+type osHandle struct{ *os.File }
+
+func (h osHandle) Size() (int64, error) {
+	info, err := h.Stat()
+	if err != nil {
+		return 0, err
+	}
+	return info.Size(), nil
+}
+
+// Open implements [FS].
+func (OS) Open(path string) (Handle, error) {
+	f, err := os.OpenFile(path, os.O_RDWR, 0)
+	return osHandle{f}, err
+}
+
+// Create implements [FS].
+func (OS) Create(path string) (Handle, error) {
+	f, err := os.OpenFile(path, os.O_RDWR|os.O_CREATE|os.O_TRUNC, 0o600)
+	return osHandle{f}, err
+}
+
+// Rename implements [FS].
+func (OS) Rename(from, to string) error {
+	if err := os.Rename(from, to); err != nil {
+		return err
+	}
+	dir, err := os.Open(filepath.Dir(to))
+	if err != nil {
+		return err
+	}
+	return errors.Join(dir.Sync(), dir.Close())
+}

@@ -1,0 +1,328 @@
+package kmutex
+
+import (
+	"cmp"
+	"fmt"
+	"slices"
+)
+
+// This file plans an epoch. Home does this; no machine takes part.
+
+// Report is what a frozen machine has that outlives the epoch.
+type Report struct {
+	Node Node
+	// Epoch that is to come.
+	Epoch uint64
+	// Installed is the last epoch that began at this node; 0: none.
+	Installed uint64
+	// Tokens are those that there were in that epoch, at whatever node; nil: not
+	// known here, because the node joined in the middle of it.
+	Tokens TokenSet
+	// MaxK is the largest k of the epochs between Installed and the coming one
+	// that this node has heard of. If one of them began somewhere, tokens below
+	// MaxK may have been granted there.
+	MaxK int `json:"Peak"`
+	// Running requests stay in the critical section. The driver adds slots that a
+	// lost node had granted and this one takes over, each with an [AdoptedRequest]
+	// of the coming epoch and the token that it had.
+	Running []Grant
+	// Free tokens are at this node, and nobody uses them.
+	Free TokenSet
+	// Unplanned, from the driver, are epochs after Installed of which this node
+	// was home, which it has not planned and never will.
+	Unplanned []uint64
+	// Waiting requests, oldest first, by the batches in which they stood. The
+	// driver puts in the stamps, and adopted requests.
+	Waiting []ReportedBatch
+}
+
+// ReportedBatch is a run of waiting requests.
+type ReportedBatch struct {
+	// Stamp orders the line of the new epoch; the driver sets it to the
+	// arrival time of the first request.
+	Stamp    int64
+	Requests []Request `json:"Tickets"`
+}
+
+// EpochChange is what the agreed view says about an epoch that is to be planned.
+type EpochChange struct {
+	Epoch uint64
+	K     int
+	Home  Node
+	// Owed means that a lost node may still run requests.
+	Owed bool
+}
+
+// PlanEpoch plans an epoch from the reports of all its nodes: every waiting batch
+// in one line by stamp (then by node), a star around the last in line, the
+// baton at the first with the free tokens. The result has one Install per
+// report, in the reports' order; an adopted slot whose token somebody else has
+// is in none.
+//
+// Every node that reports is frozen, so a token that no request has is free. But if
+// a lost node is owed tokens, a token is free only if a node reports it as free;
+// otherwise it is withheld. Running and withheld tokens count against K, and the
+// rest of K is free. If they are more than K, after k was lowered, none is free, and
+// the excess stays where tokens are collected when they come back
+// ([Install.Excess]). So a lower k ends nobody's critical section, and nobody enters
+// it before fewer than K are in it.
+//
+// An adopted slot keeps its token. While a lost node is owed tokens, that token
+// stays withheld: the lost node may not know that the slot has moved, may end it,
+// and may use the token again. So it is not used again when the adopted slot ends.
+// When nothing is owed, the token of an adopted slot is like any other.
+//
+// # Why no two nodes have one token
+//
+// An epoch can be installed by some nodes only before the next takes its place.
+// A node that has not installed the epoch runs what it reported and nothing
+// else. An epoch gives out as free only tokens that nobody had reported as
+// running and that are not withheld, and no token ever changes its number.
+//
+// # Why a lost node's tokens are all withheld
+//
+// Take any report that knows its epoch's tokens. Whatever number a lost node runs
+// a request under, it is among those, or was given out as free by a later epoch:
+// then it is below that epoch's k. The reporting node was frozen for that epoch, or it
+// could not have been planned, so the number is below
+// MaxK. And nobody reports it as free: a report's Free counts only when no epoch can
+// have begun since without its node, because that one may have given the tokens to
+// others; and a frozen node lets no token go.
+func PlanEpoch(f EpochChange, reports []Report) ([]*Install, error) {
+	p, err := newPlan(f, reports)
+	if err != nil {
+		return nil, err
+	}
+	p.withhold()
+	p.adopt()
+	free := p.vacant()
+	first, last := p.planLine()
+	p.place(free, first, last)
+	return p.installs, nil
+}
+
+// plan is an epoch that is being planned.
+type plan struct {
+	EpochChange
+	reports  []Report
+	installs []*Install
+	at       map[Node]*Install
+	// running tokens have a request in the new epoch.
+	running TokenSet
+	// tokens that there may be; nil: not known.
+	tokens TokenSet
+	// idle tokens are at a living node, and nobody uses them.
+	idle     TokenSet
+	withheld TokenSet
+}
+
+func newPlan(f EpochChange, reports []Report) (*plan, error) {
+	p := &plan{EpochChange: f, reports: reports, at: make(map[Node]*Install, len(reports))}
+	if f.K < 1 || f.K > MaxK {
+		return nil, fmt.Errorf("%w: k=%d", ErrInstall, f.K)
+	}
+	for _, r := range reports {
+		if p.at[r.Node] != nil {
+			return nil, fmt.Errorf("%w: two reports of node %d", ErrInstall, r.Node)
+		}
+		if !r.Tokens.Below(MaxK) || !r.Free.Below(MaxK) || r.MaxK < 0 || r.MaxK > MaxK {
+			return nil, fmt.Errorf("%w: node %d reports tokens of %d or more", ErrInstall, r.Node, MaxK)
+		}
+		in := &Install{Epoch: f.Epoch, K: f.K, Home: f.Home}
+		for _, g := range r.Running {
+			switch {
+			case g.Request >= AdoptedRequest(f.Epoch, 0): // see adopt
+			case g.Token < 0 || g.Token >= MaxK || p.running.Has(g.Token):
+				return nil, fmt.Errorf("%w: token %d of node %d runs elsewhere too, or does not exist", ErrInstall, g.Token, r.Node)
+			default:
+				p.running.Add(g.Token)
+			}
+			in.Running = append(in.Running, g)
+		}
+		p.installs = append(p.installs, in)
+		p.at[r.Node] = in
+	}
+	if p.at[f.Home] == nil {
+		return nil, fmt.Errorf("%w: no report of home %d", ErrInstall, f.Home)
+	}
+	return p, nil
+}
+
+// withhold finds the tokens that a lost node may still use.
+func (p *plan) withhold() {
+	p.survey()
+	if !p.Owed {
+		return
+	}
+	if p.withheld = p.tokens.Clone(); p.tokens == nil {
+		// Whoever knew the tokens is gone: until all that they had is back,
+		// nobody gets one.
+		p.withheld, p.idle = NewTokenSet(p.K), nil
+	}
+	p.withheld.RemoveAll(p.running)
+	p.withheld.RemoveAll(p.idle)
+}
+
+// survey finds out which tokens there may be and which of them are idle.
+func (p *plan) survey() {
+	unplanned := make(map[uint64]bool)
+	for _, r := range p.reports {
+		for _, epoch := range r.Unplanned {
+			unplanned[epoch] = true
+		}
+	}
+	for _, r := range p.reports {
+		next := r.Installed + 1
+		for next < p.Epoch && unplanned[next] {
+			next++
+		}
+		current := next >= p.Epoch // no epoch can have begun since
+		if current {
+			p.idle.AddAll(r.Free)
+		}
+		if r.Tokens == nil {
+			continue
+		}
+		p.tokens.AddAll(r.Tokens)
+		if !current {
+			p.tokens.AddAll(NewTokenSet(r.MaxK))
+		}
+	}
+}
+
+// adopt takes over slots of lost nodes with the tokens that they had. A slot
+// whose token a living node has was released before its node was lost.
+func (p *plan) adopt() {
+	for _, in := range p.installs {
+		in.Running = slices.DeleteFunc(in.Running, func(g Grant) bool {
+			return g.Request >= AdoptedRequest(p.Epoch, 0) && !p.take(g.Token)
+		})
+		for _, g := range in.Running {
+			if p.Owed && g.Request >= FirstAdopted {
+				p.withheld.Add(g.Token)
+			}
+		}
+	}
+}
+
+// take lets an adopted slot have q, if no living node has it.
+func (p *plan) take(q Token) bool {
+	if q < 0 || q >= MaxK || p.running.Has(q) || p.idle.Has(q) {
+		return false
+	}
+	p.running.Add(q)
+	return true
+}
+
+// used returns how many tokens run or are withheld.
+func (p *plan) used() int {
+	used := p.running.Clone()
+	used.AddAll(p.withheld)
+	return used.Len()
+}
+
+// vacant returns the free tokens: as many as there is room for, the lowest that
+// neither run nor are withheld.
+func (p *plan) vacant() []Token {
+	var vacant []Token
+	for q := Token(0); p.used()+len(vacant) < p.K; q++ {
+		if !p.running.Has(q) && !p.withheld.Has(q) {
+			vacant = append(vacant, q)
+		}
+	}
+	return vacant
+}
+
+// place writes the plan into the installs.
+func (p *plan) place(vacant []Token, first, last Node) {
+	var free, tokens TokenSet
+	for _, q := range vacant {
+		free.Add(q)
+	}
+	if !p.Owed || p.tokens != nil {
+		for _, set := range []TokenSet{p.running, p.withheld, free} {
+			tokens.AddAll(set)
+		}
+	}
+	excess := max(0, p.used()-p.K)
+	for n, in := range p.at {
+		in.Tokens, in.Withheld, in.Holder, in.Excess = tokens, p.withheld, first, excess
+		if n != last {
+			in.Parent = last
+		}
+	}
+	p.at[first].Free, p.at[first].Tails = free, p.tails(free, first, excess)
+}
+
+// tails begins the queues of the tokens, for early binding. A free token idles
+// at the first in line, and one that runs is at its node, unless there are too
+// many: then the queues of all that come back are at the first in line. Those
+// are the lowest ones, see [Install.Excess].
+func (p *plan) tails(free TokenSet, first Node, excess int) []Seat {
+	var queues TokenSet
+	at := make(map[Token]Node)
+	for _, q := range free.Tokens() {
+		queues.Add(q)
+		at[q] = first
+	}
+	for n, in := range p.at {
+		for _, g := range in.Running {
+			if p.withheld.Has(g.Token) {
+				continue
+			}
+			queues.Add(g.Token)
+			if at[g.Token] = n; excess > 0 {
+				at[g.Token] = first
+			}
+		}
+	}
+	begin := queues.Tokens()
+	begin = begin[:max(0, len(begin)-excess)]
+	tails := make([]Seat, p.K)
+	for _, q := range begin {
+		for len(tails) <= int(q) {
+			tails = append(tails, Seat{})
+		}
+		tails[q] = SeatOf(at[q], q)
+	}
+	return tails
+}
+
+// planLine sorts the batches into one line, puts them into the installs, and
+// returns the first and the last node of it; home when nobody waits.
+func (p *plan) planLine() (first, last Node) {
+	type linedBatch struct {
+		node Node
+		ReportedBatch
+	}
+	var line []linedBatch
+	for _, r := range p.reports {
+		for _, t := range r.Waiting {
+			if len(t.Requests) > 0 {
+				line = append(line, linedBatch{r.Node, t})
+			}
+		}
+	}
+	if len(line) == 0 {
+		return p.Home, p.Home
+	}
+	slices.SortStableFunc(line, func(a, b linedBatch) int {
+		return cmp.Or(cmp.Compare(a.Stamp, b.Stamp), cmp.Compare(a.node, b.node))
+	})
+	var before Node
+	for _, t := range line {
+		in := p.at[t.node]
+		if t.node == before { // neighbours of one node are one batch
+			batch := &in.Batches[len(in.Batches)-1]
+			batch.Requests = append(batch.Requests, t.Requests...)
+			continue
+		}
+		if before != 0 {
+			batches := p.at[before].Batches
+			batches[len(batches)-1].Next = Place{Node: t.node}
+		}
+		in.Batches = append(in.Batches, Batch{Requests: slices.Clone(t.Requests)})
+		before = t.node
+	}
+	return line[0].node, before
+}

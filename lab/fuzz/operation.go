@@ -1,0 +1,90 @@
+package fuzz
+
+import (
+	"fmt"
+	"strings"
+	"time"
+)
+
+// Kind of an operation.
+type Kind string
+
+// The operations.
+const (
+	OpRequest Kind = "request" // Host, Hold, Patience
+	OpTicket  Kind = "ticket"  // Host, Hold, Patience: its time to live
+	OpKill    Kind = "kill"
+	OpStart   Kind = "start"
+	OpLeave   Kind = "leave"
+	OpPause   Kind = "pause"
+	OpResume  Kind = "resume"
+	OpCut     Kind = "cut"    // From and To: sets of hosts, as bits
+	OpHeal    Kind = "heal"   // the same
+	OpBar     Kind = "bar"    // no new connections; the same
+	OpUnbar   Kind = "unbar"  // the same
+	OpMute    Kind = "mute"   // reports go nowhere; the same
+	OpUnmute  Kind = "unmute" // the same
+	OpLose    Kind = "lose"   // half of the letters are lost; the same
+	OpUnlose  Kind = "unlose" // the same
+	OpSlow    Kind = "slow"   // Host and To, Hold: by how much
+	OpSetK    Kind = "k"      // K
+	OpRate    Kind = "rate"   // Host, Rate: of its clock
+	OpStep    Kind = "step"   // Host, Hold: of its wall clock
+	OpElect   Kind = "elect"
+	OpSuspect Kind = "suspect"
+	OpRecover Kind = "recover"
+)
+
+// Op is one operation.
+type Op struct {
+	At   time.Duration
+	Kind Kind
+	Host int
+	// On lets it wait, from At on, for the next message of this kind, and
+	// happen to its receiver, just before it or (After) just after; with Here
+	// for the next one that Host gets.
+	On    string
+	After bool
+	Here  bool
+
+	Hold, Patience time.Duration
+	From, To       uint
+	K              int
+	Rate           float64
+}
+
+// String formats the operation for people.
+func (o Op) String() string {
+	var b strings.Builder
+	fmt.Fprintf(&b, "%8.3fs %s", o.At.Seconds(), o.Kind)
+	switch o.Kind {
+	case OpRequest, OpTicket:
+		fmt.Fprintf(&b, " host=%d hold=%v", o.Host, o.Hold)
+		if o.Patience > 0 {
+			fmt.Fprintf(&b, " patience=%v", o.Patience)
+		}
+	case OpCut, OpHeal, OpBar, OpUnbar, OpMute, OpUnmute, OpLose, OpUnlose:
+		fmt.Fprintf(&b, " from=%b to=%b", o.From, o.To)
+	case OpSlow, OpStep:
+		fmt.Fprintf(&b, " host=%d by=%v", o.Host, o.Hold)
+	case OpSetK:
+		fmt.Fprintf(&b, "=%d", o.K)
+	case OpRate:
+		fmt.Fprintf(&b, " host=%d rate=%.3f", o.Host, o.Rate)
+	case OpRecover:
+	default:
+		fmt.Fprintf(&b, " host=%d", o.Host)
+	}
+	if o.On != "" {
+		when := "before"
+		if o.After {
+			when = "after"
+		}
+		who := "who gets it"
+		if o.Here {
+			who = fmt.Sprintf("host %d", o.Host)
+		}
+		fmt.Fprintf(&b, " (%s, %s the next %s)", who, when, o.On)
+	}
+	return b.String()
+}

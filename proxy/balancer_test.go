@@ -1,0 +1,101 @@
+package proxy
+
+import (
+	"io"
+	"net/http"
+	"net/url"
+	"sync/atomic"
+	"testing"
+
+	"github.com/kgate/kgate/internal/admission"
+)
+
+// TestSeveralUpstreams: the one with the fewest requests in flight is taken.
+func TestSeveralUpstreams(t *testing.T) {
+	gates := []*gate{newGate(), newGate(), newGate()}
+	var urls []*url.URL
+	for _, up := range gates {
+		urls = append(urls, startHandler(t, func(_ http.ResponseWriter, r *http.Request) { up.pass(r) }))
+	}
+	g := newGateway(t, 100, http.NotFoundHandler(), func(c *Config) { c.Pools[0].Upstreams = urls })
+	conns := make([]*rawConn, 9)
+	for i := range conns {
+		conns[i] = g.dial()
+		conns[i].send("GET / HTTP/1.1\r\nHost: h\r\n\r\n")
+		g.sem.await(i+1, 0)
+	}
+	for _, up := range gates {
+		for range 3 {
+			up.awaitEntered(t)
+		}
+	}
+	close(gates[1].proceed) // its three end, the next ones go there
+	g.sem.await(6, 0)
+	for range 3 {
+		c := g.dial()
+		c.send("GET / HTTP/1.1\r\nHost: h\r\n\r\n")
+		c.response()
+		gates[1].awaitEntered(t)
+	}
+	close(gates[0].proceed)
+	close(gates[2].proceed)
+}
+
+// TestNextUpstream: a request that cannot be delivered goes to the next upstream,
+// body and all, on the same slot; when there is none left it fails.
+func TestNextUpstream(t *testing.T) {
+	alive := startHandler(t, func(w http.ResponseWriter, r *http.Request) { _, _ = io.Copy(w, r.Body) })
+	alive.Path = "/base"
+	g := newGateway(t, 1, http.NotFoundHandler(), func(c *Config) {
+		c.Pools[0].Upstreams = []*url.URL{refusing(1), alive, refusing(2)}
+	})
+	for i := range 10 {
+		c := g.dial()
+		c.send("PUT /x HTTP/1.1\r\nHost: h\r\nContent-Length: 5\r\nExpect: 100-continue\r\n\r\n")
+		if res := c.response(); res.StatusCode != 100 {
+			t.Fatalf("request %d: status %d, want 100", i, res.StatusCode)
+		}
+		c.send("hello")
+		res := c.response()
+		if b, _ := io.ReadAll(res.Body); res.StatusCode != 200 || string(b) != "hello" {
+			t.Fatalf("request %d: status %d, body %q", i, res.StatusCode, b)
+		}
+		if rec := g.records.next(t); rec.Upstream != alive.Host || rec.DialFailed || rec.Outcome != admission.OutcomeAdmitted {
+			t.Errorf("record %+v", rec)
+		}
+		_ = c.Close()
+	}
+	if admitted := len(g.records.admitted); admitted != 10 {
+		t.Errorf("%d slots for 10 requests", admitted)
+	}
+
+	g = newGateway(t, 1, http.NotFoundHandler(), func(c *Config) {
+		c.Pools[0].Upstreams = []*url.URL{refusing(1), refusing(2)}
+	})
+	for range 5 { // they have long been unhealthy: without checks they are tried all the same
+		res := g.do(g.request("GET", "/"))
+		_ = res.Body.Close()
+		if rec := g.records.next(t); res.StatusCode != 502 || !rec.DialFailed || rec.Outcome != admission.OutcomeUpstreamError {
+			t.Errorf("status %d, record %+v", res.StatusCode, rec)
+		}
+	}
+}
+
+// TestNotSentTwice: what an upstream has begun to read goes to no other one.
+func TestNotSentTwice(t *testing.T) {
+	var hits atomic.Int32
+	breaks := func(http.ResponseWriter, *http.Request) {
+		hits.Add(1)
+		panic(http.ErrAbortHandler)
+	}
+	g := newGateway(t, 1, http.NotFoundHandler(), func(c *Config) {
+		c.Pools[0].Upstreams = []*url.URL{startHandler(t, breaks), startHandler(t, breaks)}
+	})
+	for i, method := range []string{"GET", "POST"} {
+		res := g.do(g.request(method, "/"))
+		_ = res.Body.Close()
+		if n := hits.Load(); res.StatusCode != 502 || n != int32(i+1) {
+			t.Errorf("%s: status %d, %d upstreams have seen it", method, res.StatusCode, n)
+		}
+	}
+}

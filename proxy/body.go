@@ -1,0 +1,75 @@
+package proxy
+
+import (
+	"errors"
+	"io"
+	"net/http"
+	"sync/atomic"
+	"time"
+)
+
+// requestBody passes a request's body on as long as its slot may be used, and
+// notes how reading the client's body went: a failure of the client
+// is not put down to the upstream, and a connection on which some of the body may
+// still come carries no further request. Package upstream reads the body on a
+// goroutine of its own.
+type requestBody struct {
+	io.ReadCloser // nil: there is none
+	hold          *hold
+	trailer       http.Header // filled in when the body ends
+	failed, ended atomic.Bool
+	read          atomic.Int64 // bytes
+}
+
+// Read implements io.Reader.
+func (b *requestBody) Read(p []byte) (int, error) {
+	rated := b.hold.upload.least > 0
+	if rated {
+		b.hold.upload.begin(time.Since(b.hold.since))
+	}
+	n, err := b.ReadCloser.Read(p)
+	b.read.Add(int64(n))
+	if rated {
+		b.hold.upload.end(time.Since(b.hold.since), n, err != nil)
+	}
+	switch {
+	case err == nil:
+	case errors.Is(err, io.EOF):
+		removeUntrusted(b.trailer, true)
+		b.ended.Store(true)
+	default:
+		b.failed.Store(true)
+	}
+	b.hold.move()
+	if lost := b.hold.check(); lost != nil {
+		return 0, lost
+	}
+	return n, err
+}
+
+// unread reports whether the request has a body whose end has not been seen.
+func (b *requestBody) unread() bool { return b.ReadCloser != nil && !b.ended.Load() }
+
+// unreadBody is an HTTP/1 request's body that has not been forwarded. net/http
+// waits for its end before it sends the header of an answer, and for ever; an
+// answer of the gateway's own is not to depend on that.
+type unreadBody struct {
+	io.ReadCloser      // nil: the request has none, or it has been forwarded
+	expects       bool // reading it would tell the client to go on
+	ended         bool // its end has come; net/http then reads on from the connection
+	open          bool // an answer has been given, and its end has not come
+}
+
+func newUnreadBody(r *http.Request) unreadBody {
+	if r.ProtoMajor != 1 || r.Body == nil || r.Body == http.NoBody {
+		return unreadBody{}
+	}
+	return unreadBody{ReadCloser: r.Body, expects: r.Header.Get("Expect") != ""}
+}
+
+// Read implements io.Reader.
+func (b *unreadBody) Read(p []byte) (int, error) {
+	n, err := b.ReadCloser.Read(p)
+	b.ended = b.ended || err == io.EOF
+	return n, err
+}

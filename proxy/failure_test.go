@@ -1,0 +1,82 @@
+package proxy
+
+import (
+	"errors"
+	"io"
+	"net/http"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/kgate/kgate/internal/admission"
+)
+
+// TestUpstreamAborts: the client sees a broken answer, not a short one.
+func TestUpstreamAborts(t *testing.T) {
+	g := newGateway(t, 1, http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) {
+		_, _ = w.Write([]byte("x"))
+		_ = http.NewResponseController(w).Flush()
+		panic(http.ErrAbortHandler)
+	}))
+	res := g.do(g.request("GET", "/"))
+	if _, err := io.ReadAll(res.Body); err == nil {
+		t.Error("the answer looks whole")
+	}
+	_ = res.Body.Close()
+	g.sem.await(0, 0)
+	if rec := g.records.next(t); rec.Outcome != admission.OutcomeUpstreamError || !rec.Aborted {
+		t.Errorf("record %+v", rec)
+	}
+}
+
+// TestUpstreamUnreachable: 502, and the slot is free.
+func TestUpstreamUnreachable(t *testing.T) {
+	g := newGateway(t, 1, http.NotFoundHandler())
+	g.upstream.Close()
+	res := g.do(g.request("GET", "/"))
+	b, _ := io.ReadAll(res.Body)
+	_ = res.Body.Close()
+	if res.StatusCode != 502 || res.Header.Get("Content-Type") != "application/problem+json" || !strings.Contains(string(b), `"status":502`) {
+		t.Errorf("got %v %v %s", res.Status, res.Header, b)
+	}
+	if res.Header.Get("Server-Timing") == "" {
+		t.Error("it was admitted, but Server-Timing is missing")
+	}
+	g.sem.await(0, 0)
+	if rec := g.records.next(t); rec.Outcome != admission.OutcomeUpstreamError || rec.UpstreamStatus != 0 || rec.Status != 502 {
+		t.Errorf("record %+v", rec)
+	}
+}
+
+// TestUpstreamSilent: 504 after the time for the header, and the upstream's
+// connection is closed.
+func TestUpstreamSilent(t *testing.T) {
+	gone := make(chan struct{})
+	g := newGateway(t, 1, http.HandlerFunc(func(_ http.ResponseWriter, r *http.Request) {
+		<-r.Context().Done()
+		close(gone)
+	}), func(c *Config) { c.Pools[0].Transport.ResponseHeaderTimeout = 20 * time.Millisecond })
+	res := g.do(g.request("GET", "/"))
+	_ = res.Body.Close()
+	if res.StatusCode != 504 {
+		t.Errorf("got %v", res.Status)
+	}
+	<-gone
+	g.sem.await(0, 0)
+	if rec := g.records.next(t); rec.Outcome != admission.OutcomeUpstreamError {
+		t.Errorf("record %+v", rec)
+	}
+}
+
+// TestAdmissionFails: an error that the Admitter should not return is a 500,
+// and is not shown to the client.
+func TestAdmissionFails(t *testing.T) {
+	g := newGateway(t, 1, http.NotFoundHandler())
+	g.sem.err = errors.New("secret")
+	res := g.do(g.request("GET", "/"))
+	b, _ := io.ReadAll(res.Body)
+	_ = res.Body.Close()
+	if res.StatusCode != 500 || strings.Contains(string(b), "secret") {
+		t.Errorf("got %v %s", res.Status, b)
+	}
+}

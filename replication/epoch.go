@@ -1,0 +1,199 @@
+package replication
+
+import (
+	"errors"
+	"fmt"
+	"maps"
+	"slices"
+	"time"
+
+	"github.com/kgate/kgate/kmutex"
+)
+
+// ErrOtherEpoch means that a report does not belong to the epoch that is formed.
+var ErrOtherEpoch = errors.New("replication: not a report of this epoch")
+
+// EpochReport is what one gateway tells a pool's home when an epoch ends.
+type EpochReport struct {
+	kmutex.Report
+	// Left is what it knows of the tickets that lost gateways left; nil in pools
+	// without tickets.
+	Left *Report `json:",omitempty"`
+	// Unknown tells for how long this gateway has known that nobody knows a lost
+	// gateway's tickets.
+	Unknown map[kmutex.Node]time.Duration `json:",omitempty"`
+}
+
+// EpochAnswer is how that gateway begins the next one.
+type EpochAnswer struct {
+	Install *kmutex.Install
+	// HandOvers is what it takes over from lost gateways. The Install has these
+	// tickets under the numbers given here.
+	HandOvers []HandOver `json:",omitempty"`
+	// Settled are lost gateways whose replicas are no longer needed.
+	Settled []kmutex.Node `json:",omitempty"`
+	// Unknown are lost gateways whose tickets nobody knows. Every gateway remembers
+	// since when: it may be home when they have run out.
+	Unknown []kmutex.Node `json:",omitempty"`
+}
+
+// EpochChange plans one epoch of a pool, at its home: it waits for the
+// reports of all members and then plans the epoch once. It is not safe for
+// concurrent use.
+type EpochChange struct {
+	change    kmutex.EpochChange
+	lost      []Lost
+	unknown   time.Duration // after which those nobody knows are over
+	handOvers Plan
+	doubled   []kmutex.Token
+	awaited   map[kmutex.Node]bool
+	reports   []EpochReport
+	answers   map[kmutex.Node]*EpochAnswer
+}
+
+// NewEpochChange waits for the reports of members. lost are the gateways of which
+// there may be tickets; none in pools without. After unknown nothing is held any more
+// that a lost gateway had given out, if nobody has known its tickets for so long.
+func NewEpochChange(f kmutex.EpochChange, members []kmutex.Node, lost []Lost, unknown time.Duration) *EpochChange {
+	e := &EpochChange{change: f, lost: lost, unknown: unknown, awaited: make(map[kmutex.Node]bool, len(members))}
+	for _, m := range members {
+		e.awaited[m] = true
+	}
+	return e
+}
+
+// Missing returns the members whose reports are still to come, in ascending order.
+func (f *EpochChange) Missing() []kmutex.Node { return slices.Sorted(maps.Keys(f.awaited)) }
+
+// Planned tells whether there is a plan, of which some gateway may know.
+func (f *EpochChange) Planned() bool { return f.answers != nil }
+
+// Answer returns how a member begins the epoch; nil before all have reported, or
+// if it is no member.
+func (f *EpochChange) Answer(n kmutex.Node) *EpochAnswer { return f.answers[n] }
+
+// Admit takes in a report. The last one awaited makes the plan. A report that
+// has come before changes nothing: its sender has not got its answer.
+func (f *EpochChange) Admit(r EpochReport) error {
+	if r.Epoch != f.change.Epoch {
+		return fmt.Errorf("%w: it is for epoch %d, not %d", ErrOtherEpoch, r.Epoch, f.change.Epoch)
+	}
+	if !f.awaited[r.Node] {
+		return nil
+	}
+	delete(f.awaited, r.Node)
+	f.reports = append(f.reports, r)
+	if len(f.awaited) > 0 {
+		return nil
+	}
+	return f.plan()
+}
+
+// Unknown are the lost gateways whose tickets nobody knows: until their slots
+// have run out, the tokens that are missing are withheld.
+func (f *EpochChange) Unknown() []kmutex.Node { return f.handOvers.Unknown }
+
+func (f *EpochChange) plan() error {
+	change := f.change
+	handOvers := f.planHandOvers()
+	change.Owed = change.Owed || len(f.handOvers.Unknown) > 0
+	plain := make([]kmutex.Report, len(f.reports))
+	for i := range f.reports {
+		plain[i] = f.reports[i].Report
+	}
+	f.doubled = part(plain)
+	for i := range plain {
+		addHandOvers(&plain[i], handOvers[plain[i].Node])
+	}
+	installs, err := kmutex.PlanEpoch(change, plain)
+	if err != nil {
+		return err
+	}
+	f.answers = make(map[kmutex.Node]*EpochAnswer, len(installs))
+	for i, in := range installs {
+		n := f.reports[i].Node
+		f.answers[n] = &EpochAnswer{Install: in, HandOvers: handOvers[n], Settled: f.handOvers.Settled, Unknown: f.handOvers.Unknown}
+	}
+	return nil
+}
+
+// Doubled are tokens that two tickets ran with. Only a defect can do that.
+func (f *EpochChange) Doubled() []kmutex.Token { return f.doubled }
+
+// part gives the second ticket of a doubled token a number of its own, that no
+// token has: it goes on as one too many, and nobody gets its token after it. An
+// epoch that cannot be formed would help nobody.
+func part(reports []kmutex.Report) (doubled []kmutex.Token) {
+	var running kmutex.TokenSet
+	spare := kmutex.Token(kmutex.MaxK - 1)
+	for i := range reports {
+		r := &reports[i]
+		r.Running = slices.Clone(r.Running)
+		for j := range r.Running {
+			g := &r.Running[j]
+			if !isToken(g.Token) {
+				continue // refused by the plan
+			}
+			if running.Has(g.Token) && spare >= 0 {
+				doubled = append(doubled, g.Token)
+				g.Token, spare = spare, spare-1
+			}
+			running.Add(g.Token)
+		}
+	}
+	return doubled
+}
+
+// isToken tells tokens from what a report may also have: none, or nonsense.
+func isToken(q kmutex.Token) bool { return q >= 0 && q < kmutex.MaxK }
+
+// planHandOvers plans who takes over what lost gateways left, by successor.
+func (f *EpochChange) planHandOvers() map[kmutex.Node][]HandOver {
+	if len(f.lost) == 0 {
+		return nil
+	}
+	var used kmutex.TokenSet
+	var left []Report
+	for _, r := range f.reports {
+		for _, g := range r.Running {
+			if isToken(g.Token) {
+				used.Add(g.Token)
+			}
+		}
+		if r.Installed+1 == f.change.Epoch { // its word on free tokens is not from before
+			used.AddAll(r.Free)
+		}
+		if r.Left != nil {
+			left = append(left, *r.Left)
+		}
+		for i := range f.lost {
+			l := &f.lost[i]
+			l.Over = l.Over || r.Unknown[l.Node] >= f.unknown
+		}
+	}
+	f.handOvers = PlanHandOvers(f.lost, used, left)
+	bySuccessor := make(map[kmutex.Node][]HandOver)
+	number := 0
+	for _, h := range f.handOvers.HandOvers {
+		for range h.Records {
+			h.Tickets = append(h.Tickets, kmutex.AdoptedRequest(f.change.Epoch, number))
+			number++
+		}
+		bySuccessor[h.Successor] = append(bySuccessor[h.Successor], h)
+	}
+	return bySuccessor
+}
+
+// addHandOvers adds to a successor's report what it takes over.
+func addHandOvers(r *kmutex.Report, handOvers []HandOver) {
+	for _, h := range handOvers {
+		r.Running, r.Waiting = slices.Clone(r.Running), slices.Clone(r.Waiting)
+		for n, rec := range h.Records {
+			if rec.State == StateGranted {
+				r.Running = append(r.Running, kmutex.Grant{Request: h.Tickets[n], Token: rec.Token, Serial: rec.Fence.Serial})
+			} else {
+				r.Waiting = append(r.Waiting, kmutex.ReportedBatch{Stamp: rec.Stamp, Requests: h.Tickets[n : n+1]})
+			}
+		}
+	}
+}

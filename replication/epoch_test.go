@@ -1,0 +1,116 @@
+package replication
+
+import (
+	"testing"
+
+	"github.com/kgate/kgate/kmutex"
+)
+
+func formed(t *testing.T, f kmutex.EpochChange, lost []Lost, reports ...EpochReport) *EpochChange {
+	t.Helper()
+	var members []kmutex.Node
+	for _, r := range reports {
+		members = append(members, r.Node)
+	}
+	forming := NewEpochChange(f, members, lost, MaxTTL)
+	for i, r := range reports {
+		if forming.Planned() {
+			t.Fatalf("planned after %d of %d reports", i, len(reports))
+		}
+		for range 2 { // an answer that was lost
+			if err := forming.Admit(r); err != nil {
+				t.Fatal(err)
+			}
+		}
+	}
+	if !forming.Planned() || len(forming.Missing()) != 0 {
+		t.Fatal("not planned with all reports")
+	}
+	return forming
+}
+
+func told(n kmutex.Node, running ...kmutex.Grant) EpochReport {
+	return EpochReport{Report: kmutex.Report{Node: n, Epoch: 2, Installed: 1, Tokens: kmutex.NewTokenSet(2), Running: running}}
+}
+
+// A token that two tickets run with does not keep the epoch from being formed:
+// the second is one too many until it ends.
+func TestDoubledToken(t *testing.T) {
+	f := formed(t, kmutex.EpochChange{Epoch: 2, K: 2, Home: 1}, nil,
+		told(1, kmutex.Grant{Request: 1, Token: 1}), told(2, kmutex.Grant{Request: 1, Token: 1}, kmutex.Grant{Request: 2, Token: 0}))
+	if got := f.Doubled(); len(got) != 1 || got[0] != 1 {
+		t.Errorf("doubled: %v", got)
+	}
+	one, two := f.Answer(1).Install, f.Answer(2).Install
+	if one.Running[0].Token != 1 || two.Running[0].Token < 2 || two.Running[1].Token != 0 {
+		t.Errorf("running: %v and %v", one.Running, two.Running)
+	}
+	if one.Free.Len()+two.Free.Len() > 0 {
+		t.Errorf("free while three run: %v and %v", one.Free, two.Free)
+	}
+}
+
+// More doubled tokens than there are numbers are nonsense, and refused as such.
+func TestNothingButDoubledTokens(t *testing.T) {
+	nonsense := told(2)
+	for n := range kmutex.MaxK + 100 {
+		nonsense.Running = append(nonsense.Running, kmutex.Grant{Request: kmutex.Request(1 + n)})
+	}
+	f := NewEpochChange(kmutex.EpochChange{Epoch: 2, K: 2, Home: 1}, []kmutex.Node{1, 2}, nil, MaxTTL)
+	if err := f.Admit(told(1)); err != nil {
+		t.Fatal(err)
+	}
+	if err := f.Admit(nonsense); err == nil {
+		t.Error("an epoch was planned of it")
+	}
+}
+
+// Reports of another epoch, or of nobody that is awaited, change nothing.
+func TestReportsThatDoNotCount(t *testing.T) {
+	f := NewEpochChange(kmutex.EpochChange{Epoch: 2, K: 2, Home: 1}, []kmutex.Node{1, 2}, nil, MaxTTL)
+	old := told(1)
+	old.Epoch = 1
+	if err := f.Admit(old); err == nil {
+		t.Error("a report for another epoch was taken")
+	}
+	if err := f.Admit(told(7)); err != nil || len(f.Missing()) != 2 || f.Answer(7) != nil {
+		t.Errorf("a stranger's report: %v, %v awaited", err, f.Missing())
+	}
+}
+
+// The successor of a lost gateway gets its tickets: the granted one runs on with a
+// token that is withheld, the waiting one keeps its place. What nobody knows
+// withholds what is missing.
+func TestHandOverInTheEpoch(t *testing.T) {
+	dead := NewTable(3)
+	ids := []string{NewID([16]byte{1}, 3), NewID([16]byte{2}, 3)}
+	for i, r := range []Record{
+		{ID: ids[0], Stamp: 1, TTL: MinTTL, State: StateGranted, Token: 0, Fence: Fence{1, 7}},
+		{ID: ids[1], Stamp: 5, TTL: MinTTL, State: StateWaiting},
+	} {
+		if _, err := dead.Put(r); err != nil {
+			t.Fatal(i, err)
+		}
+	}
+	lost := []Lost{{Node: 3, Successor: 2}, {Node: 4, Successor: 2}}
+	here := told(1, kmutex.Grant{Request: 1, Token: 1})
+	here.Waiting = []kmutex.ReportedBatch{{Stamp: 9, Requests: []kmutex.Request{2}}}
+	here.Left = &Report{Node: 1, Replicas: []*Delta{dead.Since(0)}}
+	successor := told(2)
+	successor.Left = &Report{Node: 2}
+	f := formed(t, kmutex.EpochChange{Epoch: 2, K: 2, Home: 1}, lost, here, successor)
+	if got := f.Unknown(); len(got) != 1 || got[0] != 4 {
+		t.Errorf("unknown: %v", got)
+	}
+	a := f.Answer(2)
+	if len(a.HandOvers) != 1 || len(a.HandOvers[0].Tickets) != 2 || len(f.Answer(1).HandOvers) != 0 {
+		t.Fatalf("hand-overs: %+v", a.HandOvers)
+	}
+	run := a.Install.Running
+	if len(run) != 1 || run[0].Request != a.HandOvers[0].Tickets[0] || run[0].Token != 0 || run[0].Serial != 7 {
+		t.Errorf("running at the successor: %+v", run)
+	}
+	if a.Install.Holder != 2 || a.Install.Batches[0].Requests[0] != a.HandOvers[0].Tickets[1] {
+		t.Errorf("the older ticket is not first in line: %+v", a.Install)
+	}
+}

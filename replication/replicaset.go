@@ -1,0 +1,149 @@
+package replication
+
+import (
+	"errors"
+	"fmt"
+	"slices"
+
+	"github.com/kgate/kgate/kmutex"
+)
+
+// ReplicaSet are all replicas that a gateway keeps for one pool, by owner: of members
+// whose successor it is, and of lost gateways until somebody has taken over what
+// they left. There is at most one for each member and each lost gateway that the
+// view knows.
+type ReplicaSet struct{ of map[kmutex.Node]*Replica }
+
+// NewReplicaSet returns no replicas.
+func NewReplicaSet() *ReplicaSet { return &ReplicaSet{of: make(map[kmutex.Node]*Replica)} }
+
+// Of returns the replica of an owner's table; nil if there is none.
+func (c *ReplicaSet) Of(owner kmutex.Node) *Replica { return c.of[owner] }
+
+// Owners returns whose replicas there are, in ascending order.
+func (c *ReplicaSet) Owners() []kmutex.Node {
+	out := make([]kmutex.Node, 0, len(c.of))
+	for n, mine := range c.of {
+		if mine.Progress() != (Progress{}) {
+			out = append(out, n)
+		}
+	}
+	slices.Sort(out)
+	return out
+}
+
+// Receive takes in a push and returns the acknowledgement. The caller has made
+// sure that it comes from its owner and that the owner is no lost member. After
+// ErrGap the acknowledgement must be sent all the same: it tells the owner where
+// to go on. After other errors it must not.
+func (c *ReplicaSet) Receive(p *Push) (Ack, error) {
+	if err := p.Validate(); err != nil {
+		return Ack{}, err
+	}
+	mine := c.of[p.Owner]
+	if mine == nil {
+		mine = NewReplica(p.Owner)
+		c.of[p.Owner] = mine
+	}
+	if p.Seq <= mine.seq { // overtaken by a newer one
+		return Ack{Seq: p.Seq, Progress: mine.Progress()}, nil
+	}
+	mine.seq = p.Seq
+	if p.Retire { // the number stays and holds back older pushes
+		mine.have, mine.stage = nil, nil
+		return Ack{Seq: p.Seq}, nil
+	}
+	err := mine.Apply(p.Delta)
+	if err != nil && !errors.Is(err, ErrGap) {
+		return Ack{}, err
+	}
+	return Ack{Seq: p.Seq, Progress: mine.Progress()}, err
+}
+
+// Restore puts in a whole table that was kept on disk, or of an incarnation
+// that this process itself was.
+func (c *ReplicaSet) Restore(whole *Delta) error {
+	if !whole.complete() {
+		return fmt.Errorf("%w: no whole table of node %d", ErrInvalid, whole.Owner)
+	}
+	restored := NewReplica(whole.Owner)
+	if err := restored.Apply(whole); err != nil {
+		return err
+	}
+	have := c.of[whole.Owner]
+	switch {
+	case have == nil:
+	case have.Version() >= restored.Version():
+		return nil
+	default:
+		restored.seq = have.seq
+	}
+	c.of[whole.Owner] = restored
+	return nil
+}
+
+// Settled drops the replicas of lost nodes whose tickets are in good hands, as
+// [Plan] and [ReplicaSet.Absorbed] tell.
+func (c *ReplicaSet) Settled(lost ...kmutex.Node) {
+	for _, n := range lost {
+		delete(c.of, n)
+	}
+}
+
+// Absorbed returns the lost nodes whose tickets a living owner of a replica here
+// has taken over and synced.
+func (c *ReplicaSet) Absorbed(living func(kmutex.Node) bool) []kmutex.Node {
+	var out []kmutex.Node
+	for owner, mine := range c.of {
+		if living(owner) && mine.have != nil {
+			out = append(out, synced(mine.have.absorbed, mine.synced)...)
+		}
+	}
+	slices.Sort(out)
+	return slices.Compact(out)
+}
+
+// synced returns who was absorbed up to a version.
+func synced(absorbed []Absorbed, version uint64) []kmutex.Node {
+	var out []kmutex.Node
+	for _, a := range absorbed {
+		if a.At <= version {
+			out = append(out, a.Node)
+		}
+	}
+	return out
+}
+
+// Follow takes in a view: replicas of owners that it has forgotten go, and so do
+// those that [ReplicaSet.Absorbed] tells and parts of tables whose owner is lost. A
+// node that is newer than the view is a member of a later one.
+func (c *ReplicaSet) Follow(member, lost func(kmutex.Node) bool, newest kmutex.Node) {
+	c.Settled(c.Absorbed(member)...)
+	for owner, mine := range c.of {
+		switch {
+		case member(owner), owner > newest:
+		case !lost(owner), mine.have == nil:
+			delete(c.of, owner)
+		default:
+			mine.stage = nil // the rest will not come
+		}
+		if mine.have != nil {
+			mine.have.forget(lost)
+		}
+	}
+}
+
+// Left returns the whole tables that lost nodes left, as far as there are
+// replicas here: this gateway's part of the report to the pool's home.
+func (c *ReplicaSet) Left(lost func(kmutex.Node) bool) []*Delta {
+	var out []*Delta
+	for _, owner := range c.Owners() {
+		if !lost(owner) {
+			continue
+		}
+		if d := c.of[owner].Since(0); d != nil {
+			out = append(out, d)
+		}
+	}
+	return out
+}

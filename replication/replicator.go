@@ -1,0 +1,186 @@
+package replication
+
+import (
+	"maps"
+	"slices"
+
+	"github.com/kgate/kgate/kmutex"
+)
+
+// Replicator is the owner's side of replication: what goes to whom, and up to
+// which version the table is synced.
+type Replicator struct {
+	table *Table
+	// successors have to acknowledge. Former ones keep their replicas until the
+	// present ones have caught up.
+	successors, former map[kmutex.Node]*successor
+	synced             uint64
+	seq                uint64
+	limit              int // of a push, in bytes of JSON
+	// greeted are members that started after this owner did. Such a one may have
+	// a replica on disk from when it was a successor, under its former number, and
+	// is told once that the replica is void.
+	greeted map[kmutex.Node]bool
+}
+
+// successor is one successor as its acknowledgements tell.
+type successor struct {
+	Progress
+	began       uint64 // version of the table when the whole of it began to go
+	outstanding uint64 // number of the push that has not been answered; 0: none
+}
+
+// NewReplicator returns the owner's side for a table that nobody has yet. A table
+// has one owner's side for as long as it lives.
+func NewReplicator(t *Table) *Replicator {
+	return &Replicator{
+		table: t, successors: make(map[kmutex.Node]*successor), former: make(map[kmutex.Node]*successor),
+		greeted: make(map[kmutex.Node]bool), limit: MaxPush,
+	}
+}
+
+// Follow takes over the successors of a new view. A new one counts from now on;
+// one that is no member any more does not count.
+func (r *Replicator) Follow(successors, members []kmutex.Node) {
+	before := r.successors
+	r.successors = make(map[kmutex.Node]*successor, len(successors))
+	for _, n := range successors {
+		switch {
+		case before[n] != nil:
+			r.successors[n] = before[n]
+		case r.former[n] != nil:
+			r.successors[n] = r.former[n]
+		default:
+			r.successors[n] = new(successor)
+		}
+		delete(r.former, n)
+		delete(before, n)
+	}
+	for n, old := range before {
+		r.former[n] = old
+	}
+	for _, n := range members {
+		if n > r.table.Owner() && !r.greeted[n] && r.successors[n] == nil && r.former[n] == nil {
+			r.former[n] = new(successor)
+		}
+	}
+	gone := func(n kmutex.Node) bool { return !slices.Contains(members, n) }
+	maps.DeleteFunc(r.former, func(n kmutex.Node, _ *successor) bool { return gone(n) })
+	maps.DeleteFunc(r.greeted, func(n kmutex.Node, _ bool) bool { return gone(n) })
+	for _, n := range members {
+		r.greeted[n] = true
+	}
+	r.settle()
+}
+
+// Synced returns the version up to which every change is synced. It never goes
+// back: what p successors had is not lost when a view adds one that has not.
+func (r *Replicator) Synced() uint64 {
+	r.settle() // without successors, nothing else does
+	return r.synced
+}
+
+// CaughtUp reports whether all present successors have all that was ever synced.
+func (r *Replicator) CaughtUp() bool { return r.acknowledged() >= r.synced }
+
+// Lag tells how many versions each present successor is behind the table.
+func (r *Replicator) Lag() map[kmutex.Node]int {
+	lag := make(map[kmutex.Node]int, len(r.successors))
+	for n, s := range r.successors {
+		lag[n] = int(r.table.Version() - s.Version)
+	}
+	return lag
+}
+
+func (r *Replicator) acknowledged() uint64 {
+	least := r.table.Version()
+	for _, s := range r.successors {
+		least = min(least, s.Version)
+	}
+	return least
+}
+
+func (r *Replicator) settle() { r.synced = max(r.synced, r.acknowledged()) }
+
+// Outgoing is a push and where it goes.
+type Outgoing struct {
+	To   kmutex.Node
+	Push *Push
+}
+
+// Next returns the pushes that may go now: to each gateway at most one at a
+// time, so that changes gather while one is under way. Each must be answered by
+// Acked or Failed.
+func (r *Replicator) Next() []Outgoing {
+	var out []Outgoing
+	synced := r.Synced()
+	for _, n := range nodes(r.successors) {
+		s := r.successors[n]
+		if s.outstanding == 0 && (s.Version < r.table.Version() || s.Staged > 0) {
+			d := r.table.next(s.Progress, s.began, r.limit)
+			if d.Whole && d.From == 0 {
+				// Should this push get lost, the transfer before it must not go on.
+				s.began, s.Staged = r.table.Version(), 0
+			}
+			d.Synced = min(synced, d.To)
+			out = append(out, r.send(n, s, &Push{Delta: d}))
+		}
+	}
+	if !r.CaughtUp() {
+		return out
+	}
+	for _, n := range nodes(r.former) {
+		if s := r.former[n]; s.outstanding == 0 {
+			s.Progress = Progress{} // should it become a successor again
+			out = append(out, r.send(n, s, &Push{Retire: true}))
+		}
+	}
+	return out
+}
+
+func (r *Replicator) send(to kmutex.Node, s *successor, p *Push) Outgoing {
+	r.seq++
+	p.Seq, p.Owner = r.seq, r.table.Owner()
+	s.outstanding = p.Seq
+	return Outgoing{To: to, Push: p}
+}
+
+func nodes(m map[kmutex.Node]*successor) []kmutex.Node {
+	out := make([]kmutex.Node, 0, len(m))
+	for n := range m {
+		out = append(out, n)
+	}
+	slices.Sort(out)
+	return out
+}
+
+// Acked takes in the answer to a push. Answers to other pushes than the one
+// outstanding count nothing.
+func (r *Replicator) Acked(from kmutex.Node, a Ack) {
+	s := r.successor(from)
+	if s == nil || s.outstanding != a.Seq {
+		return
+	}
+	s.outstanding, s.Progress = 0, a.Progress
+	if s.Version > r.table.Version() { // no gateway in order says so
+		s.Progress = Progress{}
+	}
+	if _, ok := r.former[from]; ok && s.Progress == (Progress{}) {
+		delete(r.former, from)
+	}
+	r.settle()
+}
+
+// Failed says that a push will not be answered; it goes again.
+func (r *Replicator) Failed(to kmutex.Node, seq uint64) {
+	if s := r.successor(to); s != nil && s.outstanding == seq {
+		s.outstanding = 0
+	}
+}
+
+func (r *Replicator) successor(n kmutex.Node) *successor {
+	if s := r.successors[n]; s != nil {
+		return s
+	}
+	return r.former[n]
+}
