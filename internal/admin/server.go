@@ -148,11 +148,7 @@ func changes(r chi.Router, cfg Config, h *handler) error {
 	r = r.With(noCrossOrigin, authorize(cfg.Tokens))
 	r.Handle("/api/v1/line/{id}", methods{http.MethodDelete: h.cancel})
 	if cfg.Control != nil {
-		c := &changer{control: cfg.Control, log: cfg.Log}
-		r.Handle("/api/v1/pools/{name}", methods{http.MethodPost: c.setK})
-		r.Handle("/api/v1/drain", methods{http.MethodPost: c.drain})
-		r.Handle("/api/v1/leave", methods{http.MethodPost: c.leave})
-		r.Handle("/api/v1/members/{name}/suspend", methods{http.MethodPost: c.suspend})
+		(&changer{control: cfg.Control, log: cfg.Log}).routes(r)
 	}
 	if cfg.Tickets != nil {
 		h, err := NewTicketHandler(TicketConfig{Tickets: cfg.Tickets, Log: cfg.Log})

@@ -3,8 +3,6 @@ package config
 import (
 	"net/netip"
 	"time"
-
-	"github.com/kgate/kgate/internal/admission"
 )
 
 // Default returns the configuration of a gateway without a file: everything
@@ -26,25 +24,6 @@ func Default() *Config {
 		Log:       Log{Level: "info", Format: "json", Access: true, AccessFormat: AccessStructured},
 		Telemetry: Telemetry{SampleRatio: 0.01},
 		src:       newSource("", nil),
-	}
-}
-
-// DefaultPool returns the pool that a file's entry starts from. Name, K and
-// Upstreams have no default.
-func DefaultPool() Pool {
-	return Pool{
-		Binding:     admission.BindingLate,
-		AskInterval: AskInterval{Auto: true},
-		Queue:       Queue{Timeout: time.Minute, Limit: 10_000, Order: OrderFIFO, PerClient: PerClient{Tickets: 20}},
-		Hold:        Hold{Max: 30 * time.Minute, Idle: time.Minute},
-		Health:      Health{Interval: 5 * time.Second, Timeout: 2 * time.Second, UnhealthyAfter: 3, HealthyAfter: 2},
-		Reclaim:     admission.ReclaimLease,
-		Fence:       true,
-		Transport: Transport{
-			DialTimeout:           5 * time.Second,
-			ResponseHeaderTimeout: time.Minute,
-			IdleTimeout:           90 * time.Second,
-		},
 	}
 }
 

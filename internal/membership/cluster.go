@@ -223,6 +223,14 @@ func (c *Cluster) fail(err error) {
 // View returns the newest view that this gateway knows of.
 func (c *Cluster) View() *View { return c.machine.newest.Load() }
 
+// KeepsTickets notes in DataDir that the owner keeps tickets there, and reports whether
+// it did so before: then their file must be there.
+func (c *Cluster) KeepsTickets() (before bool, err error) {
+	c.idMu.Lock()
+	defer c.idMu.Unlock()
+	return c.storage.keepsTickets()
+}
+
 // Changed returns a channel that is closed when the next view is there, or when
 // this gateway's standing has begun or ended. Take it before View and Standing,
 // then nothing is missed:

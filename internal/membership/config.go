@@ -11,7 +11,7 @@ import (
 	"unicode"
 
 	"github.com/kgate/kgate/chordring/serfring"
-	"github.com/kgate/kgate/internal/membership/raftfile"
+	"github.com/kgate/kgate/internal/journal"
 	"github.com/kgate/kgate/kmutex"
 )
 
@@ -112,7 +112,7 @@ type Config struct {
 	// Logger receives what happens; nil discards it.
 	Logger *slog.Logger
 
-	files raftfile.FS // where DataDir lies; nil: in the file system
+	files journal.FS // where DataDir lies; nil: in the file system
 }
 
 // Errors of [Start] and of the cluster's methods.

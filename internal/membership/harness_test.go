@@ -16,7 +16,7 @@ import (
 	"go.uber.org/goleak"
 
 	"github.com/kgate/kgate/chordring/serfring"
-	"github.com/kgate/kgate/internal/membership/raftfile"
+	"github.com/kgate/kgate/internal/journal"
 	"github.com/kgate/kgate/kmutex"
 )
 
@@ -204,7 +204,7 @@ type config struct {
 	gossip  string
 	key     []byte
 	lease   time.Duration
-	files   raftfile.FS // nil: the operating system's
+	files   journal.FS // nil: the operating system's
 	logs    *slog.Logger
 	stays   bool // it does not come back by itself when its standing is lost
 }
