@@ -26,8 +26,8 @@ type Replica struct {
 	seq    uint64 // of the newest push
 }
 
-// newReplica returns a replica that has nothing yet.
-func newReplica(owner kmutex.Node) *Replica { return &Replica{owner: owner} }
+// NewReplica returns a replica that has nothing yet.
+func NewReplica(owner kmutex.Node) *Replica { return &Replica{owner: owner} }
 
 // Version that the replica has; 0: none.
 func (c *Replica) Version() uint64 {

@@ -42,7 +42,7 @@ func (c *ReplicaSet) Receive(p *Push) (Ack, error) {
 	}
 	mine := c.of[p.Owner]
 	if mine == nil {
-		mine = newReplica(p.Owner)
+		mine = NewReplica(p.Owner)
 		c.of[p.Owner] = mine
 	}
 	if p.Seq <= mine.seq { // overtaken by a newer one
@@ -66,7 +66,7 @@ func (c *ReplicaSet) Restore(whole *Delta) error {
 	if !whole.complete() {
 		return fmt.Errorf("%w: no whole table of node %d", errInvalid, whole.Owner)
 	}
-	restored := newReplica(whole.Owner)
+	restored := NewReplica(whole.Owner)
 	if err := restored.Apply(whole); err != nil {
 		return err
 	}

@@ -124,7 +124,7 @@ func TestAbsorb(t *testing.T) {
 func TestReplica(t *testing.T) {
 	table := NewTable(1)
 	put(t, table, record(1), record(2))
-	c := newReplica(1)
+	c := NewReplica(1)
 	first := table.Since(2)
 	if err := c.Apply(first); !errors.Is(err, ErrGap) || c.progress() != (Progress{}) {
 		t.Errorf("changes without a table: %v, %+v", err, c.progress())

@@ -61,6 +61,9 @@ type Views interface {
 	Recover(ctx context.Context, pool string, epoch uint64) error
 	// UseTickets makes the view say that a pool has tickets.
 	UseTickets(ctx context.Context, pool string) error
+	// KeepsTickets notes that tickets are kept in DataDir, and reports whether they
+	// were before.
+	KeepsTickets() (before bool, err error)
 }
 
 // Observer is told what the machines do, for metrics.

@@ -177,3 +177,19 @@ func TestValidate(t *testing.T) {
 		t.Errorf("%d complaints:\n%v", len(lines), err)
 	}
 }
+
+// A data directory remembers that tickets were kept in it.
+func TestKeepsTickets(t *testing.T) {
+	dir := t.TempDir()
+	for _, want := range []bool{false, true} {
+		s, err := openStorage(dir, "a", "a/1", raftfile.Options{})
+		if err != nil {
+			t.Fatal(err)
+		}
+		before, err := s.keepsTickets()
+		err = errors.Join(err, s.stable.SetUint64([]byte("CurrentTerm"), 1), s.flush(), s.close())
+		if before != want || err != nil {
+			t.Errorf("before: %t, want %t; %v", before, want, err)
+		}
+	}
+}
