@@ -131,7 +131,7 @@ func (c *Cluster) start(ctx context.Context) error {
 		Timeout:               c.config.CallTimeout + writesInTimeout*c.disk.typical(),
 		ServerAddressProvider: c,
 	})
-	c.raft, err = raft.NewRaft(c.raftConfig(logger), c.machine, c.storage.logs, c.storage.stable, c.storage.snapshots, retryTransport{c.trans, c})
+	c.raft, err = raft.NewRaft(c.raftConfig(logger), c.machine, c.storage.logs, c.storage.stable, c.storage.snapshots, retryTransport{c.trans, c, new(sync.Map)})
 	if err != nil {
 		if errors.Is(err, ErrNewer) || errors.Is(err, ErrOlder) {
 			return dirError(c.config.DataDir, err)
@@ -149,7 +149,7 @@ func (c *Cluster) start(ctx context.Context) error {
 	c.control = c.newControl()
 	c.wg.Go(func() { _ = c.control.Serve(c.config.Control) }) // always ErrServerClosed
 	c.wg.Go(c.comeBack)
-	for _, loop := range []func(){c.run, c.takeLeads, c.renew, c.watch, c.elections, c.leases.rounds, c.compareStates} {
+	for _, loop := range []func(){c.run, c.takeLeads, c.watchLeader, c.renew, c.watch, c.elections, c.leases.rounds, c.compareStates} {
 		c.wg.Go(loop)
 	}
 	return nil
@@ -231,8 +231,8 @@ func (c *Cluster) KeepsTickets() (before bool, err error) {
 	return c.storage.keepsTickets()
 }
 
-// Changed returns a channel that is closed when the next view is there, or when
-// this gateway's standing has begun or ended. Take it before View and Standing,
+// Changed returns a channel that is closed when the next view is there, when this
+// gateway's standing has begun or ended, or when there is another leader. Take it before View and Standing,
 // then nothing is missed:
 //
 //	for {

@@ -31,6 +31,9 @@ type Links interface {
 	// Down returns the members to which there should be a link but none is up,
 	// and since when.
 	Down() map[kmutex.Node]time.Time
+	// LinksChanged receives a value when what Down returns may differ; it has no
+	// other reader.
+	LinksChanged() <-chan struct{}
 }
 
 // StreamLayer carries connections of one kind between gateways. Its Addr
@@ -84,8 +87,9 @@ type Config struct {
 	// LeaderLease is how long a leader stays one without hearing from a
 	// majority; at most HeartbeatTimeout, which is the default.
 	LeaderLease time.Duration
-	// CommitTimeout is how long an idle leader waits to tell others what is
-	// committed. Default 50 ms.
+	// CommitTimeout is how long an idle leader waits before it tells the others again
+	// what is committed. Each commit is told at once; this is for what was lost on the
+	// way. Default: a third of Lease.
 	CommitTimeout time.Duration
 	// CallTimeout bounds one call to another gateway. Default: half of Lease, at least
 	// 1 s and at most 5 s.
@@ -137,7 +141,7 @@ func (c Config) withDefaults() Config {
 	setDefault(&c.HeartbeatTimeout, raftTimeout(c.Lease))
 	setDefault(&c.ElectionTimeout, c.HeartbeatTimeout)
 	setDefault(&c.LeaderLease, c.HeartbeatTimeout)
-	setDefault(&c.CommitTimeout, 50*time.Millisecond)
+	setDefault(&c.CommitTimeout, c.Lease/3)
 	setDefault(&c.CallTimeout, callTimeout(c.Lease))
 	setDefault(&c.Interval, time.Second)
 	setDefault(&c.SwapAfter, 3*time.Second)

@@ -127,8 +127,8 @@ type Config struct {
 	// Certificates, or GetCertificate and GetClientCertificate. A certificate
 	// must be good for servers and clients. On a link it must have the name of
 	// the peer in the agreed view; addresses do not count. VerifyConnection may
-	// ask for more. All of it is checked again when SetTLS is called, and every
-	// few seconds.
+	// ask for more. All of it is checked again when SetTLS is called, and when
+	// the certificate ends.
 	TLS *tls.Config
 
 	// Handler takes the messages that arrive. Required. It is not called
@@ -165,8 +165,10 @@ type Config struct {
 	// from one to the other while they fail, and is jittered by half. Defaults
 	// 10 ms and 1 s.
 	BackoffMin, BackoffMax time.Duration
-	// PingInterval is the time between pings on a link. A connection on which
-	// nothing arrives for three of them is closed. Default 1 s.
+	// PingInterval is after how long without a byte from its peer a link sends a
+	// ping. A connection on which nothing arrives for 3/2 of it is closed, with an
+	// acknowledgement outstanding after one; either may take a quarter longer.
+	// Default 1 s.
 	PingInterval time.Duration
 
 	// Delay, if set, is how long what from sends to to is held back. For

@@ -183,7 +183,7 @@ func TestOrderAcrossCuts(t *testing.T) {
 			config := Config{
 				TLS: tc.config, QueueMessages: 500,
 				BackoffMin: time.Millisecond, BackoffMax: 2 * time.Millisecond,
-				PingInterval: 20 * time.Millisecond, DialTimeout: 100 * time.Millisecond,
+				PingInterval: 60 * time.Millisecond, DialTimeout: 100 * time.Millisecond,
 			}
 			if tc.delay > 0 {
 				config.Delay = func(kmutex.Node, kmutex.Node) time.Duration { return tc.delay }
@@ -549,7 +549,7 @@ func TestHandlerErrors(t *testing.T) {
 func TestDelay(t *testing.T) {
 	const n = 2000
 	at2 := newInOrder(n)
-	config := Config{PingInterval: 20 * time.Millisecond, Delay: func(from, to kmutex.Node) time.Duration {
+	config := Config{PingInterval: 60 * time.Millisecond, Delay: func(from, to kmutex.Node) time.Duration {
 		if from == 1 && to == 2 {
 			return 10 * time.Millisecond
 		}

@@ -177,6 +177,9 @@ func (o *outPayloads) next() *outPayload {
 	return nil
 }
 
+// pending reports whether there are payloads that the peer has not taken.
+func (o *outPayloads) pending() bool { return len(o.waiting)+len(o.offered) > 0 }
+
 // due reports whether take has something to write.
 func (o *outPayloads) due() bool {
 	return len(o.dropped) > 0 || o.startable() >= 0 || o.next() != nil

@@ -318,7 +318,7 @@ func TestPayloadAbandoned(t *testing.T) {
 // and its sender knows when it has to send it again.
 func TestPayloadsAcrossCuts(t *testing.T) {
 	var in inbox
-	quick := Config{BackoffMin: time.Millisecond, BackoffMax: 2 * time.Millisecond, PingInterval: 20 * time.Millisecond, DialTimeout: 100 * time.Millisecond}
+	quick := Config{BackoffMin: time.Millisecond, BackoffMax: 2 * time.Millisecond, PingInterval: 60 * time.Millisecond, DialTimeout: 100 * time.Millisecond}
 	c2 := quick
 	c2.Receive = in.receive
 	t1, t2 := listen(t, quick), listen(t, c2)

@@ -68,6 +68,9 @@ func TestAborted(t *testing.T) {
 		default:
 		}
 	}
+	// HAProxy 2.6 stops reading some of the connections whose HTTP/2 streams are reset
+	// under load: their requests leave with the connection.
+	http2.CloseIdleConnections()
 	whole(t, c, patience)
 	_, most, total := judge.Counts()
 	t.Logf("%d requests at the upstream, at most %d at once; %d served in full, %d left", total, most, served.Load(), left.Load())
