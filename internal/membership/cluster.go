@@ -282,8 +282,8 @@ func (c *Cluster) Leader() (string, bool) {
 	return nameOf(id), id != ""
 }
 
-// Stats is what a status page shows of the agreement.
-type Stats struct {
+// stats is what a status page shows of the agreement.
+type stats struct {
 	// Cluster identifies the cluster; empty before it is known.
 	Cluster string `json:"cluster"`
 	// Server is this gateway's id among the raft servers.
@@ -304,8 +304,8 @@ type Stats struct {
 }
 
 // stats returns the present figures.
-func (c *Cluster) stats() Stats {
-	s := Stats{
+func (c *Cluster) stats() stats {
+	s := stats{
 		Cluster:   c.clusterID(),
 		Server:    c.storage.meta.Server,
 		Role:      strings.ToLower(c.raft.State().String()),

@@ -63,7 +63,7 @@ func TestDamage(t *testing.T) {
 			_ = s.Close()
 		case errors.Is(err, journal.ErrDamaged) || errors.Is(err, journal.ErrForeign):
 			refused++
-			if !errors.Is(err, ErrDisk) || !strings.Contains(err.Error(), "move the file away") {
+			if !errors.Is(err, errDisk) || !strings.Contains(err.Error(), "move the file away") {
 				t.Errorf("%s: %v", name, err)
 			}
 		default:

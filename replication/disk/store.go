@@ -19,11 +19,11 @@ import (
 
 // Errors.
 var (
-	// ErrDisk: the file cannot be read or written. What it wraps says why, and
+	// errDisk: the file cannot be read or written. What it wraps says why, and
 	// what to do.
-	ErrDisk = errors.New("disk: tickets")
-	// ErrForeign: the file belongs to another cluster.
-	ErrForeign = fmt.Errorf("%w: of another cluster", journal.ErrForeign)
+	errDisk = errors.New("disk: tickets")
+	// errForeign: the file belongs to another cluster.
+	errForeign = fmt.Errorf("%w: of another cluster", journal.ErrForeign)
 )
 
 const (
@@ -92,7 +92,7 @@ func (s *Store) load(body []byte) error {
 		return err
 	}
 	if e.Cluster != s.cluster {
-		return fmt.Errorf("%w: %q, this one is %q", ErrForeign, e.Cluster, s.cluster)
+		return fmt.Errorf("%w: %q, this one is %q", errForeign, e.Cluster, s.cluster)
 	}
 	return s.apply(e.Changes)
 }
@@ -218,8 +218,8 @@ func (s *Store) Close() error {
 // fail says which file it is about, and what to do.
 func (s *Store) fail(err error) error {
 	remedy := journal.Remedy(err, "the file away: the tickets in it are lost then")
-	if errors.Is(err, ErrForeign) {
+	if errors.Is(err, errForeign) {
 		remedy = "; give each gateway a data_dir of its own, or move the file away"
 	}
-	return fmt.Errorf("%w: %s: %w%s", ErrDisk, s.path, err, remedy)
+	return fmt.Errorf("%w: %s: %w%s", errDisk, s.path, err, remedy)
 }

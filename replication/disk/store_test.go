@@ -156,7 +156,7 @@ func TestForeignNewerDamaged(t *testing.T) {
 		is      error
 		says    string
 	}{
-		"foreign": {func(*testing.T, string) {}, "other", ErrForeign, `"c", this one is "other"; give each`},
+		"foreign": {func(*testing.T, string) {}, "other", errForeign, `"c", this one is "other"; give each`},
 		"newer":   {header(func(b []byte) { b[16]++ }), "c", journal.ErrNewer, "run the newer version"},
 		"older":   {header(func(b []byte) { b[16]-- }), "c", journal.ErrOlder, "move the file away"},
 		"damaged": {header(func(b []byte) { clear(b[4096:]) }), "c", journal.ErrDamaged, "move the file away: the tickets in it are lost then"},
@@ -182,7 +182,7 @@ func TestForeignNewerDamaged(t *testing.T) {
 				t.Fatal(err)
 			}
 			tc.change(t, dir)
-			if _, err := Open(dir, tc.cluster); !errors.Is(err, ErrDisk) || !errors.Is(err, tc.is) || !strings.Contains(err.Error(), tc.says) {
+			if _, err := Open(dir, tc.cluster); !errors.Is(err, errDisk) || !errors.Is(err, tc.is) || !strings.Contains(err.Error(), tc.says) {
 				t.Errorf("%v", err)
 			}
 		})
