@@ -72,7 +72,7 @@ func (c ServerConfig) Validate() error {
 		errs = append(errs, errors.New("negative number of connections"))
 	}
 	if err := errors.Join(errs...); err != nil {
-		return errors.Join(ErrConfig, err)
+		return errors.Join(errConfig, err)
 	}
 	return nil
 }

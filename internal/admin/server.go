@@ -12,8 +12,8 @@ import (
 	"github.com/prometheus/client_golang/prometheus/promhttp"
 )
 
-// ErrConfig is what New wraps when something is missing.
-var ErrConfig = errors.New("admin: incomplete configuration")
+// errConfig is what New wraps when something is missing.
+var errConfig = errors.New("admin: incomplete configuration")
 
 // Source tells what to show. Its methods are called by any goroutine and
 // should answer at once.
@@ -65,7 +65,7 @@ func (c Config) Validate() error {
 		errs = append(errs, errors.New("no Metrics"))
 	}
 	if len(errs) > 0 {
-		return errors.Join(append([]error{ErrConfig}, errs...)...)
+		return errors.Join(append([]error{errConfig}, errs...)...)
 	}
 	return nil
 }

@@ -6,7 +6,7 @@ import (
 	"time"
 )
 
-// Config is the configuration of one gateway. Build one with [Load],
+// Config is the configuration of one gateway. Build one with load,
 // [LoadWith], [Parse] or [Default]; it is not changed afterwards except by
 // [Config.Apply] and [Config.Resolve]. Reading it is safe for concurrent use.
 type Config struct {
@@ -123,8 +123,8 @@ type Cluster struct {
 	Insecure bool `yaml:"insecure"`
 }
 
-// Guarded reports whether strangers are kept from the peer and gossip ports.
-func (c Cluster) Guarded() bool {
+// guarded reports whether strangers are kept from the peer and gossip ports.
+func (c Cluster) guarded() bool {
 	return c.KeyFile != "" || c.TLS.Enabled() && (c.GossipKeyFile != "" || len(c.GossipKey) > 0)
 }
 

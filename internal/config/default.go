@@ -46,7 +46,7 @@ func (c *Config) Bootstrap() int {
 // alone reports that no other gateway is expected, and that nothing says who
 // could take part.
 func (c *Config) alone() bool {
-	return c.Bootstrap() == 1 && !c.Cluster.Guarded() && !c.Cluster.Insecure
+	return c.Bootstrap() == 1 && !c.Cluster.guarded() && !c.Cluster.Insecure
 }
 
 // ForPeers returns where to listen for other gateways, and the address at which
@@ -69,8 +69,8 @@ func (c *Config) ForPeers() (peer, gossip string, advertise netip.Addr) {
 	return peer, gossip, advertise
 }
 
-// Pool returns the pool of that name, and whether there is one.
-func (c *Config) Pool(name string) (Pool, bool) {
+// pool returns the pool of that name, and whether there is one.
+func (c *Config) pool(name string) (Pool, bool) {
 	for _, p := range c.Pools {
 		if p.Name == name {
 			return p, true

@@ -160,7 +160,7 @@ func (v *checker) pool(key string, p Pool) {
 	if p.K == 0 && !v.src.given(key+".k") {
 		v.wrong(key+".k", "is missing", "write how many requests the upstream may get at once, such as k: 8")
 	} else {
-		v.whole(key+".k", p.K, 1, MaxK)
+		v.whole(key+".k", p.K, 1, maxK)
 	}
 	oneOf(v, key+".binding", p.Binding, bindings)
 	oneOf(v, key+".reclaim", p.Reclaim, reclaims)

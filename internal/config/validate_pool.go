@@ -9,8 +9,8 @@ import (
 	"strings"
 )
 
-// MaxK is the largest k of a pool.
-const MaxK = 65536
+// maxK is the largest k of a pool.
+const maxK = 65536
 
 func (v *checker) pools(pools []Pool) {
 	if len(pools) == 0 {

@@ -15,8 +15,8 @@ import (
 
 // Errors of the methods, beside the reasons to refuse of package admission.
 var (
-	// ErrConfig: a Config that cannot work.
-	ErrConfig = errors.New("gateway: bad configuration")
+	// errConfig: a Config that cannot work.
+	errConfig = errors.New("gateway: bad configuration")
 )
 
 // Links carry the machines' messages to other gateways. [transport.Transport]
@@ -159,7 +159,7 @@ func (c Config) Validate() error {
 		}
 	}
 	if len(errs) > 0 {
-		return errors.Join(append([]error{ErrConfig}, errs...)...)
+		return errors.Join(append([]error{errConfig}, errs...)...)
 	}
 	return nil
 }

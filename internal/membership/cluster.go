@@ -133,7 +133,7 @@ func (c *Cluster) start(ctx context.Context) error {
 	})
 	c.raft, err = raft.NewRaft(c.raftConfig(logger), c.machine, c.storage.logs, c.storage.stable, c.storage.snapshots, retryTransport{c.trans, c, new(sync.Map)})
 	if err != nil {
-		if errors.Is(err, ErrNewer) || errors.Is(err, ErrOlder) {
+		if errors.Is(err, errNewer) || errors.Is(err, errOlder) {
 			return dirError(c.config.DataDir, err)
 		}
 		return fmt.Errorf("membership: raft: %w", err)
@@ -270,7 +270,7 @@ func (c *Cluster) await(ctx context.Context, ok func(*View) bool) error {
 		case <-ctx.Done():
 			return errors.Join(ctx.Err(), c.Problem())
 		case <-c.closing.Done():
-			return ErrClosed
+			return errClosed
 		}
 	}
 }
@@ -303,8 +303,8 @@ type Stats struct {
 	Problem string `json:"problem"`
 }
 
-// Stats returns the present figures.
-func (c *Cluster) Stats() Stats {
+// stats returns the present figures.
+func (c *Cluster) stats() Stats {
 	s := Stats{
 		Cluster:   c.clusterID(),
 		Server:    c.storage.meta.Server,

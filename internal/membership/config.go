@@ -121,14 +121,14 @@ type Config struct {
 
 // Errors of [Start] and of the cluster's methods.
 var (
-	// ErrConfig is wrapped by every error of [Config.Validate].
-	ErrConfig = errors.New("membership: bad configuration")
-	// ErrDataDir means that the data directory cannot be used.
-	ErrDataDir = errors.New("membership: data_dir cannot be used")
-	// ErrClosed means that the cluster was closed meanwhile.
-	ErrClosed = errors.New("membership: closed")
-	// ErrNoLeader means that no leader could be reached in time.
-	ErrNoLeader = errors.New("membership: no leader")
+	// errConfig is wrapped by every error of [Config.Validate].
+	errConfig = errors.New("membership: bad configuration")
+	// errDataDir means that the data directory cannot be used.
+	errDataDir = errors.New("membership: data_dir cannot be used")
+	// errClosed means that the cluster was closed meanwhile.
+	errClosed = errors.New("membership: closed")
+	// errNoLeader means that no leader could be reached in time.
+	errNoLeader = errors.New("membership: no leader")
 )
 
 func (c Config) withDefaults() Config {
@@ -164,7 +164,7 @@ func (c Config) Validate() error {
 	c = c.withDefaults()
 	var errs []error
 	bad := func(format string, args ...any) {
-		errs = append(errs, fmt.Errorf("%w: "+format, append([]any{ErrConfig}, args...)...))
+		errs = append(errs, fmt.Errorf("%w: "+format, append([]any{errConfig}, args...)...))
 	}
 	if c.Name == "" || len(c.Name) > 128 || strings.ContainsFunc(c.Name, unicode.IsControl) {
 		bad("name %q: 1 to 128 bytes without control characters are allowed", c.Name)

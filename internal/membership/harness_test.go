@@ -380,7 +380,7 @@ func (g *gateway) ready() {
 	ctx, cancel := context.WithTimeout(g.t.Context(), 15*time.Second)
 	defer cancel()
 	if err := g.Ready(ctx); err != nil {
-		g.t.Fatalf("%s: not ready: %v; %+v", g.name, err, g.Stats())
+		g.t.Fatalf("%s: not ready: %v; %+v", g.name, err, g.stats())
 	}
 }
 
@@ -447,7 +447,7 @@ func leaderOf(t testing.TB, gateways []*gateway) *gateway {
 	var leader *gateway
 	until(t, "a leader", func() bool {
 		for _, g := range gateways {
-			if !g.gone && g.Stats().Role == "leader" {
+			if !g.gone && g.stats().Role == "leader" {
 				leader = g
 				return true
 			}

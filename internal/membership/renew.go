@@ -136,13 +136,13 @@ func (c *Cluster) sendRenewal(v *View, r lease.Renewal) error {
 	sent, term := time.Now(), c.raft.CurrentTerm()
 	switch {
 	case id == "":
-		return ErrNoLeader
+		return errNoLeader
 	case string(id) == c.storage.meta.Server:
 		return c.leases.ask(ctx, p)
 	}
 	addr, ok := c.addressOf(id)
 	if !ok {
-		return ErrNoLeader
+		return errNoLeader
 	}
 	c.wg.Go(func() { c.whileLed(ctx, string(id), cancel) })
 	var a renewalAnswer

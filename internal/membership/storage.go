@@ -54,7 +54,7 @@ func openStorage(dir, name, server string, options raftfile.Options) (*storage, 
 
 // dirError says which directory cannot be used, why, and what to do.
 func dirError(dir string, err error) error {
-	return fmt.Errorf("%w: %s: %w%s", ErrDataDir, dir, err, advice(err))
+	return fmt.Errorf("%w: %s: %w%s", errDataDir, dir, err, advice(err))
 }
 
 func openDir(dir string, want meta, options raftfile.Options) (_ *storage, err error) {

@@ -110,7 +110,7 @@ func TestBadDataDirs(t *testing.T) {
 	}
 	for dir, want := range cases {
 		_, err := openStorage(place(dir), "a", "a/1", raftfile.Options{})
-		if !errors.Is(err, ErrDataDir) || !strings.Contains(err.Error(), want) || !strings.Contains(err.Error(), dir) {
+		if !errors.Is(err, errDataDir) || !strings.Contains(err.Error(), want) || !strings.Contains(err.Error(), dir) {
 			t.Errorf("%s: %v\nwant something with %q", dir, err, want)
 		}
 	}
@@ -156,7 +156,7 @@ func TestStartFailsClean(t *testing.T) {
 		Name: "a", Boot: "x", PeerAddr: control.Addr().String(), DataDir: path,
 		Discovery: still{}, Raft: layer{Listener: stream}, Control: layer{Listener: control},
 	})
-	if !errors.Is(err, ErrDataDir) {
+	if !errors.Is(err, errDataDir) {
 		t.Errorf("%v", err)
 	}
 	if _, err := control.Accept(); err == nil {
@@ -169,7 +169,7 @@ func TestStartFailsClean(t *testing.T) {
 
 func TestValidate(t *testing.T) {
 	err := Config{Name: "", Boot: "a/b", PeerAddr: "nowhere", LeaderLease: 2 * time.Second, ElectionTimeout: time.Millisecond}.Validate()
-	if !errors.Is(err, ErrConfig) {
+	if !errors.Is(err, errConfig) {
 		t.Fatal(err)
 	}
 	lines := strings.Split(err.Error(), "\n")

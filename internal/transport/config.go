@@ -18,16 +18,16 @@ var (
 	// ErrUnknownPeer says that a node is not among the peers last set. A node
 	// is never a peer of itself.
 	ErrUnknownPeer = errors.New("transport: unknown peer")
-	// ErrOverflow says that a peer's queue is full; the message was not taken.
+	// errOverflow says that a peer's queue is full; the message was not taken.
 	// A message that is not taken is lost to the algorithm: the epoch needs
 	// recovery.
-	ErrOverflow = errors.New("transport: queue full")
-	// ErrMessage says that a message cannot be put on the wire.
-	ErrMessage = errors.New("transport: bad message")
-	// ErrRefused says that the other end refused a connection, and why.
-	ErrRefused = errors.New("transport: refused by peer")
-	// ErrConfig says that a Config cannot be used, and why.
-	ErrConfig = errors.New("transport: bad configuration")
+	errOverflow = errors.New("transport: queue full")
+	// errMessage says that a message cannot be put on the wire.
+	errMessage = errors.New("transport: bad message")
+	// errRefused says that the other end refused a connection, and why.
+	errRefused = errors.New("transport: refused by peer")
+	// errConfig says that a Config cannot be used, and why.
+	errConfig = errors.New("transport: bad configuration")
 )
 
 // Handler takes the messages that arrive.
@@ -208,7 +208,7 @@ func (c Config) Validate() error {
 	var errs []error
 	bad := func(wrong bool, format string, args ...any) {
 		if wrong {
-			errs = append(errs, fmt.Errorf("%w: "+format, append([]any{ErrConfig}, args...)...))
+			errs = append(errs, fmt.Errorf("%w: "+format, append([]any{errConfig}, args...)...))
 		}
 	}
 	bad(c.Handler == nil, "Handler is missing")

@@ -94,7 +94,7 @@ func (l *link) send(pool string, m *kmutex.Message) error {
 	switch {
 	case err == nil:
 		l.t.config.Observer.Sent(m.Kind)
-	case errors.Is(err, ErrOverflow):
+	case errors.Is(err, errOverflow):
 		l.t.refusals.add(CauseOverflow, err, l.attrs()...)
 	}
 	return err

@@ -22,10 +22,10 @@ type tlsPair struct {
 func validateTLS(c *tls.Config) error {
 	var errs []error
 	if c.RootCAs == nil {
-		errs = append(errs, fmt.Errorf("%w: TLS.RootCAs is missing: it says whose certificates make a peer", ErrConfig))
+		errs = append(errs, fmt.Errorf("%w: TLS.RootCAs is missing: it says whose certificates make a peer", errConfig))
 	}
 	if len(c.Certificates) == 0 && (c.GetCertificate == nil || c.GetClientCertificate == nil) {
-		errs = append(errs, fmt.Errorf("%w: TLS.Certificates is missing: peers show certificates to each other", ErrConfig))
+		errs = append(errs, fmt.Errorf("%w: TLS.Certificates is missing: peers show certificates to each other", errConfig))
 	}
 	return errors.Join(errs...)
 }
@@ -89,7 +89,7 @@ func (t *Transport) secureClient(ctx context.Context, raw net.Conn) (net.Conn, e
 // A transport cannot change between TLS and plaintext.
 func (t *Transport) SetTLS(c *tls.Config) error {
 	if (c == nil) != (t.tls.Load() == nil) {
-		return fmt.Errorf("%w: TLS cannot be switched on or off while running", ErrConfig)
+		return fmt.Errorf("%w: TLS cannot be switched on or off while running", errConfig)
 	}
 	if c == nil {
 		return nil

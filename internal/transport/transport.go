@@ -107,7 +107,7 @@ func Listen(c Config) (*Transport, error) {
 	if c.Advertise != "" {
 		if t.addr, err = advertised(c.Advertise, listener.Addr()); err != nil {
 			_ = listener.Close()
-			return nil, fmt.Errorf("%w: Advertise %q: %w", ErrConfig, c.Advertise, err)
+			return nil, fmt.Errorf("%w: Advertise %q: %w", errConfig, c.Advertise, err)
 		}
 	}
 	if c.TLS != nil {
@@ -208,7 +208,7 @@ func (t *Transport) SetPeers(self kmutex.Node, peers []Peer) []Unsent {
 }
 
 // Send queues m for the peer and never blocks. It returns ErrUnknownPeer if
-// the peer is not set, ErrOverflow if its queue is full, ErrMessage if m cannot
+// the peer is not set, errOverflow if its queue is full, errMessage if m cannot
 // be sent, ErrClosed after Close. The message is encoded before Send returns:
 // m's slices are not kept.
 func (t *Transport) Send(to kmutex.Node, pool string, m kmutex.Message) error {
@@ -236,9 +236,9 @@ func (t *Transport) Flush(ctx context.Context) error {
 	return nil
 }
 
-// RTT returns the smoothed round-trip time to a peer, if one has been
+// rtt returns the smoothed round-trip time to a peer, if one has been
 // measured.
-func (t *Transport) RTT(node kmutex.Node) (time.Duration, bool) {
+func (t *Transport) rtt(node kmutex.Node) (time.Duration, bool) {
 	l := t.peers.Load().links[node]
 	if l == nil {
 		return 0, false
@@ -247,8 +247,8 @@ func (t *Transport) RTT(node kmutex.Node) (time.Duration, bool) {
 	return rtt, rtt > 0
 }
 
-// MaxRTT returns the longest round-trip time to a peer whose link is up, or 0.
-func (t *Transport) MaxRTT() time.Duration {
+// maxRTT returns the longest round-trip time to a peer whose link is up, or 0.
+func (t *Transport) maxRTT() time.Duration {
 	return slices.Max(append(t.rtts(), 0))
 }
 
