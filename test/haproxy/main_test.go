@@ -70,12 +70,12 @@ func start(t *testing.T, o options) *haproxy {
 		t.Fatal(err)
 	}
 	config := string(text)
-	replace := func(old, new string) {
+	replace := func(old, with string) {
 		t.Helper()
 		if !strings.Contains(config, old) {
 			t.Fatalf("haproxy.cfg has no %q", old)
 		}
-		config = strings.ReplaceAll(config, old, new)
+		config = strings.ReplaceAll(config, old, with)
 	}
 	replace("127.0.0.1:9080 10.0.0.2:9080 10.0.0.3:9080", strings.Join(o.admins, " "))
 	replace("KGATE_TTL 10", fmt.Sprintf("KGATE_TTL %d", o.ttl))
