@@ -1,8 +1,8 @@
 package proxy
 
 import (
-	"errors"
 	"bytes"
+	"errors"
 	"io"
 	"net"
 	"net/http"
