@@ -80,6 +80,8 @@ type Member struct {
 	Copies []string `json:"copies"`
 	// Heir of a suspended or lost gateway has taken over its tickets.
 	Heir string `json:"heir,omitempty"`
+	// LostReason says, in plain words, why a suspended or lost gateway was taken out.
+	LostReason string `json:"lost_reason,omitempty"`
 }
 
 // The statuses of members.

@@ -39,10 +39,9 @@ func logView(log *slog.Logger, before, now *membership.View) {
 		gone, known := now.LostMember(m.Node)
 		if known && gone.Leased {
 			log.Warn("gateway lost: its slots come back when its lease has run out", slog.String("name", m.Name),
-				slog.Uint64("node", uint64(m.Node)), slog.String("reason", "the leader has suspended it, or it left with requests in flight"))
+				slog.Uint64("node", uint64(m.Node)), slog.String("reason", gone.Reason))
 		} else {
-			log.Info("gateway left", slog.String("name", m.Name), slog.Uint64("node", uint64(m.Node)),
-				slog.String("reason", "it was stopped in order"))
+			log.Info("gateway left", slog.String("name", m.Name), slog.Uint64("node", uint64(m.Node)), slog.String("reason", gone.Reason))
 		}
 	}
 	for _, m := range now.Members {
