@@ -29,6 +29,7 @@ func example() Status {
 			Name: "downloads", K: 8, Binding: "late", Epoch: 4, Home: "gw-2", InFlight: 5, Waiting: 12, OldestSeconds: 3.5,
 			FreeTokensHere: 1, Withheld: 1, AccessWindow: AccessWindow{MeanMillis: 12.5, MaxMillis: 2340, Count: 1234},
 		}},
+		Events: []Event{{At: time.Date(2026, 11, 21, 3, 0, 0, 0, time.UTC), Text: "gw-3 is lost: no lease renewed for 3.2 s, and its lease is over, reported by gw-2"}},
 	}
 }
 

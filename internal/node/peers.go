@@ -25,6 +25,7 @@ type peers struct {
 	links   *transport.Transport
 	gossip  *serfring.Agent
 	cluster *membership.Cluster
+	history history
 }
 
 // startLinks opens the peer port. What arrives for pools goes to g.

@@ -25,6 +25,7 @@ func TestFleet(t *testing.T) {
 	ok := t.Run("spread", f.showsSpread) && t.Run("quiet", f.isQuiet) &&
 		t.Run("pools", f.alertsOfPools) && t.Run("majority", f.alertsOfMajority) && t.Run("killed", f.alertsOfKill)
 	if ok {
+		f.changeK(t, k+1)
 		for _, p := range []*Prometheus{f.Prometheus, f.Native} {
 			t.Run("dashboard", func(t *testing.T) { f.answersDashboard(t, p) })
 			t.Run("rules", func(t *testing.T) { f.answersRules(t, p) })
@@ -251,19 +252,42 @@ func (f *Fleet) alertsOfKill(t *testing.T) {
 	f.awaitQuiet(t, began, append(want, comeback...)...)
 }
 
+// changeK changes k, and waits until both have seen it.
+func (f *Fleet) changeK(t *testing.T, to int) {
+	t.Helper()
+	status := make(chan int, 1)
+	ask(t, http.MethodPost, "http://"+f.Gateways[0].Admin+"/api/v1/pools/"+cluster.PoolName, fmt.Sprintf(`{"k": %d}`, to), status)
+	if got := <-status; got != http.StatusOK {
+		t.Fatalf("k is not changed: %d", got)
+	}
+	for _, p := range []*Prometheus{f.Prometheus, f.Native} {
+		await(t, 20*time.Second, func() error {
+			v, err := p.Value(t.Context(), panelOf(t, "event k changed").queries[0])
+			if err == nil && v != 1 {
+				err = fmt.Errorf("k has changed %g times", v)
+			}
+			return err
+		})
+	}
+}
+
 // picture is a panel of the dashboard.
 type picture struct {
 	title   string
 	queries []string
 }
 
-// panels returns the dashboard's panels, with the variables put in.
+// panels returns the dashboard's panels, with the variables put in. The events that it
+// marks are the last ones.
 func panels(t *testing.T) []picture {
 	t.Helper()
 	var dashboard struct {
 		Panels []struct {
 			Title   string
 			Targets []struct{ Expr string }
+		}
+		Annotations struct {
+			List []struct{ Name, Expr string }
 		}
 	}
 	if err := json.Unmarshal([]byte(read(t, "../../configs/grafana/dashboards/kgate.json")), &dashboard); err != nil {
@@ -280,6 +304,9 @@ func panels(t *testing.T) []picture {
 			one.queries = append(one.queries, variables.Replace(target.Expr))
 		}
 		all = append(all, one)
+	}
+	for _, a := range dashboard.Annotations.List {
+		all = append(all, picture{"event " + a.Name, []string{variables.Replace(a.Expr)}})
 	}
 	return all
 }
