@@ -95,7 +95,7 @@ func between(v Verdict, from, to []int) (ways []Way) {
 // outage cuts everybody off for three leases, then heals all links but one.
 func outage(a, b int) edge {
 	return edge{
-		name:     fmt.Sprintf("an outage, healed but for the link %d-%d", a+1, b+1),
+		name:     fmt.Sprintf("an outage, healed except for the link %d-%d", a+1, b+1),
 		ordinary: a == 0 && b == 1,
 		begin: func(t *testing.T, w *world, _ cluster.Roles) (time.Time, int) {
 			w.Set(t, Split(Drop, []int{0}, []int{1}, []int{2}, []int{3}, []int{4})...)
