@@ -42,7 +42,7 @@ func ghosts(t *testing.T, gateways []*gateway) []string {
 	return names
 }
 
-// Everything is cut for three leases and then healed but for one link: the others go
+// Everything is cut for three leases and then healed except for one link: the others go
 // on, and the view has nobody who does not stand. The two ends of the link may be
 // anybody, the leader of before among them.
 func TestHealedButForOneLink(t *testing.T) {
