@@ -400,7 +400,7 @@ func TestRestoreRefusesGarbage(t *testing.T) {
 // going on would make another view out of the same log.
 func TestNewerCommandStops(t *testing.T) {
 	m := newMachine(slog.New(slog.DiscardHandler))
-	newer := m.Apply(&raft.Log{Index: 1, Data: []byte(`{"v":3,"lease":{}}`)})
+	newer := m.Apply(&raft.Log{Index: 1, Data: []byte(`{"v":4,"lease":{}}`)})
 	if err, ok := newer.(error); !ok || !errors.Is(err, errNewer) {
 		t.Fatalf("%v", newer)
 	}
