@@ -7,6 +7,7 @@ import (
 	"net"
 	"net/http"
 	"os/exec"
+	"slices"
 	"strings"
 	"syscall"
 	"testing"
@@ -25,13 +26,14 @@ func TestFleet(t *testing.T) {
 	ok := t.Run("spread", f.showsSpread) && t.Run("quiet", f.isQuiet) &&
 		t.Run("pools", f.alertsOfPools) && t.Run("majority", f.alertsOfMajority) && t.Run("killed", f.alertsOfKill)
 	if ok {
+		t.Run("lint", f.passesLint)
 		f.changeK(t, k+1)
+		f.changeLeader(t)
 		for _, p := range []*Prometheus{f.Prometheus, f.Native} {
 			t.Run("dashboard", func(t *testing.T) { f.answersDashboard(t, p) })
 			t.Run("rules", func(t *testing.T) { f.answersRules(t, p) })
 		}
 		t.Run("native", f.areNative)
-		t.Run("lint", f.passesLint)
 	}
 }
 
@@ -252,7 +254,7 @@ func (f *Fleet) alertsOfKill(t *testing.T) {
 	f.awaitQuiet(t, began, append(want, comeback...)...)
 }
 
-// changeK changes k, and waits until both have seen it.
+// changeK changes k, and waits until the dashboard marks it.
 func (f *Fleet) changeK(t *testing.T, to int) {
 	t.Helper()
 	status := make(chan int, 1)
@@ -260,12 +262,32 @@ func (f *Fleet) changeK(t *testing.T, to int) {
 	if got := <-status; got != http.StatusOK {
 		t.Fatalf("k is not changed: %d", got)
 	}
+	f.awaitEvent(t, "k changed")
+}
+
+// changeLeader stops the gateway that leads.
+func (f *Fleet) changeLeader(t *testing.T) {
+	t.Helper()
+	s, err := f.Gateways[0].Status(t.Context())
+	if err != nil {
+		t.Fatal(err)
+	}
+	i := slices.IndexFunc(f.Gateways, func(g *cluster.Gateway) bool { return g.Name == s.Cluster.Leader })
+	if i < 0 {
+		t.Fatalf("%q leads", s.Cluster.Leader)
+	}
+	if _, err := f.Gateways[i].Stop(); err != nil {
+		t.Fatal(err)
+	}
+	f.awaitEvent(t, "Leader changed")
+}
+
+// awaitEvent waits until the dashboard marks an event.
+func (f *Fleet) awaitEvent(t *testing.T, name string) {
+	t.Helper()
 	for _, p := range []*Prometheus{f.Prometheus, f.Native} {
 		await(t, 20*time.Second, func() error {
-			v, err := p.Value(t.Context(), panelOf(t, "event k changed").queries[0])
-			if err == nil && v != 1 {
-				err = fmt.Errorf("k has changed %g times", v)
-			}
+			_, err := p.Value(t.Context(), panelOf(t, "event "+name).queries[0])
 			return err
 		})
 	}
