@@ -177,8 +177,9 @@ func (m *Metrics) RecoveryTook(d time.Duration) { m.vecs.recoveryTime.Observe(d.
 // that was refused. cause is a short constant such as bad_frame.
 func (m *Metrics) Refused(cause string) { m.refused.inc(cause) }
 
-// spans counts spans that went to the collector.
-func (m *Metrics) spans(n int, taken bool) {
+// SpansSent counts spans that the collector has taken, or not. A nil m counts
+// nothing.
+func (m *Metrics) SpansSent(n int, taken bool) {
 	switch {
 	case m == nil:
 	case taken:

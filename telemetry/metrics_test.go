@@ -125,8 +125,8 @@ func countEverything(m *Metrics) {
 	m.Hops(3)
 	m.Refused("bad_frame")
 	m.Refused("Foreign\nWords")
-	m.spans(3, true)
-	m.spans(2, false)
+	m.SpansSent(3, true)
+	m.SpansSent(2, false)
 	m.CountDropped(LogAccess, &Queued{dropped: 2})
 	m.SetSource(fixedSource{
 		Leader: true, Voter: true, Voters: 3, LossesTolerated: 1, ClientConnections: 12, Reloaded: time.Unix(1_800_000_000, 0),

@@ -20,6 +20,7 @@ import (
 	"github.com/kgate/kgate/internal/oncelog"
 	"github.com/kgate/kgate/proxy"
 	"github.com/kgate/kgate/telemetry"
+	"github.com/kgate/kgate/telemetry/otlp"
 )
 
 // server is a node with what surrounds it in a process of its own: a configuration
@@ -117,7 +118,7 @@ func (s *server) startNode() error {
 	}
 	s.metrics.CountDropped(telemetry.LogAccess, s.accessLines...)
 	if endpoint := s.cfg.Telemetry.OTLPEndpoint; endpoint != "" {
-		tracing, err := telemetry.NewTracing(telemetry.TracingConfig{
+		tracing, err := otlp.New(otlp.Config{
 			Endpoint: endpoint, Gateway: s.cfg.Node.Name, Version: version, Metrics: s.metrics, Logger: s.log,
 		})
 		if err != nil {

@@ -33,7 +33,8 @@ var allowed = map[string][]string{
 	"internal/journal":             {},
 	"internal/journal/journaltest": {"internal/journal"},
 	"internal/membership/raftfile": {"internal/journal"},
-	"telemetry":                    {"internal/admission", "kmutex", "internal/oncelog"},
+	"telemetry":                    {"internal/admission", "kmutex"},
+	"telemetry/otlp":               {"internal/oncelog", "telemetry"},
 	"internal/deadline":            {},
 	"internal/drift":               {},
 	"internal/httplist":            {},
@@ -96,7 +97,7 @@ var allowed = map[string][]string{
 	"cmd/kgate": {
 		"client", "configs", "internal/admin", "internal/admission", "internal/clusterkey", "internal/config", "internal/demo", "internal/node",
 		"internal/oncelog", "internal/peercert", "internal/socket", "lab/experiment", "lab/fuzz", "lab/meter", "lab/plan", "lab/report",
-		"proxy", "telemetry",
+		"proxy", "telemetry", "telemetry/otlp",
 	},
 }
 
