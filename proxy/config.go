@@ -74,7 +74,8 @@ type Pool struct {
 	// Name as the Admitter knows it.
 	Name string
 	// Upstreams that serve the pool; of several healthy ones, the one with the
-	// fewest requests in flight from this gateway is taken.
+	// fewest requests in flight from this gateway is taken. A pool without any can
+	// have no route.
 	Upstreams []*url.URL
 	// Health says when an upstream is passed over.
 	Health Health
@@ -206,15 +207,15 @@ func (c Config) Validate() error {
 	if c.StallTimeout < 0 {
 		bad("negative stall timeout")
 	}
-	pools := make(map[string]bool, len(c.Pools))
+	pools := make(map[string]*Pool, len(c.Pools))
 	for i, p := range c.Pools {
 		switch {
 		case p.Name == "":
 			bad("pool %d has no name", i)
-		case pools[p.Name]:
+		case pools[p.Name] != nil:
 			bad("pool %q is given twice", p.Name)
 		}
-		pools[p.Name] = true
+		pools[p.Name] = &c.Pools[i]
 		for _, msg := range checkUpstreams(p.Upstreams) {
 			bad("pool %q: %s", p.Name, msg)
 		}
@@ -242,18 +243,22 @@ func (c Config) Validate() error {
 	return errors.Join(errs...)
 }
 
-func (r Route) check(pools map[string]bool) []string {
+func (r Route) check(pools map[string]*Pool) []string {
 	var msgs []string
 	switch {
+	case r.Pool == "" && len(r.Upstreams) == 0:
+		msgs = append(msgs, "no upstream")
 	case r.Pool == "":
 		msgs = append(msgs, checkUpstreams(r.Upstreams)...)
 		if r.Transport.DialTimeout < 0 || r.Transport.IdleTimeout < 0 {
 			msgs = append(msgs, "negative timeout of a connection")
 		}
-	case !pools[r.Pool]:
+	case pools[r.Pool] == nil:
 		msgs = append(msgs, fmt.Sprintf("there is no pool %q", r.Pool))
 	case len(r.Upstreams) > 0:
 		msgs = append(msgs, "a route with a pool uses the pool's upstreams")
+	case len(pools[r.Pool].Upstreams) == 0:
+		msgs = append(msgs, fmt.Sprintf("the pool %q has no upstream", r.Pool))
 	}
 	if p := r.Match.PathPrefix; p != "" && p[0] != '/' {
 		msgs = append(msgs, fmt.Sprintf("path prefix %q does not begin with a slash", p))
@@ -268,9 +273,6 @@ func (r Route) check(pools map[string]bool) []string {
 }
 
 func checkUpstreams(us []*url.URL) []string {
-	if len(us) == 0 {
-		return []string{"no upstream"}
-	}
 	var msgs []string
 	for _, u := range us {
 		switch {

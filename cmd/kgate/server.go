@@ -132,6 +132,11 @@ func (s *server) startNode() error {
 		return err
 	}
 	s.upstreams, _ = s.upstreams.keep(cfg.Pools)
+	for _, p := range cfg.Pools {
+		if len(p.Upstreams) == 0 {
+			s.log.Info("the pool has no upstreams: it gives out slots and proxies nothing", slog.String("pool", p.Name))
+		}
+	}
 	cfg.Name, cfg.Version, cfg.DataDir = s.cfg.Node.Name, version, s.cfg.Node.DataDir
 	cfg.ServeWaiting = s.cfg.Node.Drain == config.DrainFinish
 	cfg.AdminTokens, cfg.Metrics, cfg.Gathered, cfg.State, cfg.Logger = s.adminTokens, s.metrics, registry, s.state, s.log

@@ -146,7 +146,7 @@ func TestSchema(t *testing.T) {
 func TestSchemaRefuses(t *testing.T) {
 	compiled := compileSchema(t)
 	for _, name := range []string{
-		"unknown-key", "unknown-key-elsewhere", "wrong-types", "enums", "k-range", "durations", "no-upstreams", "urls", "clients",
+		"unknown-key", "unknown-key-elsewhere", "wrong-types", "enums", "k-range", "durations", "urls", "clients",
 	} {
 		if validate(t, compiled, "testdata/broken/"+name+".yaml") == nil {
 			t.Errorf("%s: the schema takes it", name)

@@ -95,7 +95,7 @@ func (c *Config) apply(o Overrides) []error {
 
 // implyRoute leads every request to the only pool if there is no route.
 func (c *Config) implyRoute() {
-	if len(c.Routes) == 0 && len(c.Pools) == 1 && c.Pools[0].Name != "" && !c.src.broken(keyRoutes) {
+	if len(c.Routes) == 0 && len(c.Pools) == 1 && c.Pools[0].Name != "" && len(c.Pools[0].Upstreams) > 0 && !c.src.broken(keyRoutes) {
 		c.Routes = []Route{{Pool: c.Pools[0].Name}}
 	}
 }

@@ -55,7 +55,7 @@ func (v *checker) upstreams(key string, us []*url.URL) {
 }
 
 func (v *checker) routes(routes []Route, pools []Pool) {
-	if len(routes) == 0 && len(pools) > 1 {
+	if len(routes) == 0 && len(pools) > 1 && slices.ContainsFunc(pools, func(p Pool) bool { return len(p.Upstreams) > 0 }) {
 		v.wrong(keyPools, "there are several, and no route to any", "write routes, which say what goes to which pool, such as {pool: "+pools[0].Name+", match: {path_prefix: /}}")
 	}
 	catchAll := -1
@@ -106,6 +106,9 @@ func (v *checker) poolOf(key string, r Route, pools []Pool) {
 	names := make([]string, 0, len(pools))
 	for i, p := range pools {
 		if p.Name == r.Pool {
+			if at := fmt.Sprintf("%s[%d].upstreams", keyPools, i); len(p.Upstreams) == 0 && !v.src.broken(at) {
+				v.wrong(at, "there is no upstream, and a route leads to the pool", `write where the requests go, such as ["http://127.0.0.1:9000"], or remove the route`)
+			}
 			return
 		}
 		if v.src.broken(fmt.Sprintf("%s[%d].name", keyPools, i)) {
