@@ -48,6 +48,9 @@ type Config struct {
 	// TrustedProxies are the peers whose X-Forwarded-* headers are believed
 	// and passed on, and of whose requests X-Forwarded-For names the client. From everybody else they are removed.
 	TrustedProxies []netip.Prefix
+	// ClientAddr returns the address of a request's client, to tell clients apart and
+	// for people who look at the line. Nil: it is found as TrustedProxies says.
+	ClientAddr func(*http.Request) netip.Addr
 	// Standing identifies the right of this gateway to have requests in flight:
 	// 0 while it has none, and another number each time it has won the right
 	// anew. Slots that were given under one standing are lost with it. It is

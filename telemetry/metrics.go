@@ -25,6 +25,9 @@ type Config struct {
 	RefusalCauses []string
 	// Version and Revision of the program, for kgate_build_info.
 	Version, Revision string
+	// Embedded leaves out what Go and the operating system say of the process: the
+	// program has collectors of its own for that.
+	Embedded bool
 	// Now is the clock of the sliding window. Default: time.Now. Only its
 	// monotonic part counts.
 	Now func() time.Time
@@ -61,7 +64,7 @@ type Metrics struct {
 }
 
 // New registers the metrics in reg and returns what counts them.
-func New(reg *prometheus.Registry, cfg Config) (*Metrics, error) {
+func New(reg prometheus.Registerer, cfg Config) (*Metrics, error) {
 	if reg == nil {
 		return nil, errNoRegistry
 	}
@@ -82,16 +85,17 @@ func New(reg *prometheus.Registry, cfg Config) (*Metrics, error) {
 		ConstLabels: prometheus.Labels{"version": cfg.Version, "revision": cfg.Revision, "goversion": runtime.Version()},
 	})
 	build.Set(1)
-	all := append(m.vecs.collectors(), build, stateCollector{m},
-		collectors.NewGoCollector(),
-		collectors.NewProcessCollector(collectors.ProcessCollectorOpts{}))
+	all := append(m.vecs.collectors(), build, stateCollector{m})
+	if !cfg.Embedded {
+		all = append(all, collectors.NewGoCollector(), collectors.NewProcessCollector(collectors.ProcessCollectorOpts{}))
+	}
 	for _, what := range []string{DiskRaft, DiskTickets} {
 		m.vecs.diskWrite.WithLabelValues(what)
 	}
 	for _, result := range []string{"taken", "lost"} {
 		m.vecs.traceSpans.WithLabelValues(result)
 	}
-	var to prometheus.Registerer = reg
+	to := reg
 	if cfg.Gateway != "" {
 		to = prometheus.WrapRegistererWith(prometheus.Labels{"gateway": cfg.Gateway}, reg)
 	}

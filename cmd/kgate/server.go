@@ -145,7 +145,7 @@ func (s *server) startNode() error {
 		Listen: peer, Gossip: gossip, Advertise: advertise, Join: s.cfg.Cluster.Join, Expect: s.cfg.Bootstrap(),
 		Lease: s.cfg.Cluster.Lease, Replicas: s.cfg.Cluster.Replicas, TLS: s.trust.secure, GossipKeys: s.trust.gossip,
 	}
-	if s.Node, err = node.Start(cfg); err != nil {
+	if s.Node, err = node.Start(s.ctx, cfg); err != nil {
 		return err
 	}
 	s.keys = s.Node

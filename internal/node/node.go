@@ -11,7 +11,6 @@ import (
 	"time"
 
 	"github.com/kgate/kgate/internal/admin"
-	"github.com/kgate/kgate/internal/admission"
 	"github.com/kgate/kgate/internal/gateway"
 	"github.com/kgate/kgate/proxy"
 )
@@ -41,13 +40,19 @@ type Node struct {
 }
 
 // Start starts a gateway. When it returns, the gateway's handler refuses what it may
-// not admit yet; Ready tells when it takes part. The caller ends it with Drain,
+// not admit yet; Ready tells when it takes part. The end of ctx breaks Start
+// off, and means nothing afterwards. The caller ends the gateway with Drain,
 // LeaveCluster and Close, or with Close alone. Nothing stays open if Start fails.
-func Start(cfg Config) (*Node, error) {
+func Start(ctx context.Context, cfg Config) (*Node, error) {
 	n := &Node{cfg: cfg.withDefaults(), failed: make(chan error, 4), leave: make(chan struct{})}
 	n.ctx, n.cancel = context.WithCancel(context.Background())
 	n.serving, n.stopServing = context.WithCancel(n.ctx)
-	if err := n.start(); err != nil {
+	started := context.AfterFunc(ctx, n.cancel)
+	err := n.start()
+	if !started() {
+		err = errors.Join(context.Cause(ctx), err)
+	}
+	if err != nil {
 		return nil, errors.Join(err, n.Close())
 	}
 	return n, nil
@@ -183,11 +188,6 @@ func (n *Node) GossipAddr() string { return n.peers.gossip.Addr() }
 func (n *Node) Member() bool {
 	_, in := n.peers.cluster.Self()
 	return in
-}
-
-// Acquire waits for a slot of a pool: see [gateway.Gateway.Acquire].
-func (n *Node) Acquire(ctx context.Context, req admission.Request) (*gateway.Slot, error) {
-	return n.pools.gateway.Acquire(ctx, req)
 }
 
 // Status of the named pool at this gateway.
