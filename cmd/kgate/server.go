@@ -140,6 +140,7 @@ func (s *server) startNode() error {
 	cfg.Name, cfg.Version, cfg.DataDir = s.cfg.Node.Name, version, s.cfg.Node.DataDir
 	cfg.ServeWaiting = s.cfg.Node.Drain == config.DrainFinish
 	cfg.AdminTokens, cfg.Metrics, cfg.Gathered, cfg.State, cfg.Logger = s.adminTokens, s.metrics, registry, s.state, s.log
+	cfg.Profiles = profiles()
 	peer, gossip, advertise := s.cfg.ForPeers()
 	cfg.Peers = node.Peers{
 		Listen: peer, Gossip: gossip, Advertise: advertise, Join: s.cfg.Cluster.Join, Expect: s.cfg.Bootstrap(),

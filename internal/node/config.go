@@ -3,6 +3,7 @@ package node
 import (
 	"crypto/tls"
 	"log/slog"
+	"net/http"
 	"net/netip"
 	"time"
 
@@ -36,6 +37,8 @@ type Config struct {
 	// Metrics count, and Gathered is what the admin handler shows of them.
 	Metrics  *telemetry.Metrics
 	Gathered prometheus.Gatherer
+	// Profiles of the process for the admin handler; nil: none.
+	Profiles http.Handler
 	// State adds to what the metrics mirror; nil: nothing is added.
 	State func(*telemetry.State)
 	// Logger; nil: silent.

@@ -80,7 +80,8 @@ func (n *Node) start() error {
 	n.cfg.Metrics.SetSource(n.report)
 	n.admin, err = admin.NewHandler(admin.Config{
 		Source: n.report, Lines: n.report, Peers: n.report, Metrics: n.cfg.Gathered, Tickets: n.pools.gateway,
-		Control: control{n.peers.cluster, n.drainOnly, n.askToLeave}, Tokens: n.cfg.AdminTokens, Log: n.cfg.Logger,
+		Control: control{n.peers.cluster, n.drainOnly, n.askToLeave}, Tokens: n.cfg.AdminTokens,
+		Profiles: n.cfg.Profiles, Log: n.cfg.Logger,
 	})
 	if err != nil {
 		return err
