@@ -451,3 +451,37 @@ func TestChanges(t *testing.T) {
 		t.Error("a pool without k")
 	}
 }
+
+// TestTransport: of requests that Middleware has admitted and of slots of Acquire.
+func TestTransport(t *testing.T) {
+	n := cluster(t, 1, 1)[0]
+	fences := make(chan string, 2)
+	upstream := httptest.NewServer(http.HandlerFunc(func(_ http.ResponseWriter, r *http.Request) { fences <- r.Header.Get("Kgate-Fence") }))
+	defer upstream.Close()
+	client := http.Client{Transport: n.Transport(nil)}
+	defer client.CloseIdleConnections()
+	get := func(ctx context.Context) {
+		want := kgate.FromContext(ctx).Fence()
+		req, err := http.NewRequestWithContext(ctx, http.MethodGet, upstream.URL, nil)
+		if err != nil {
+			t.Error(err)
+			return
+		}
+		res, err := client.Do(req)
+		if err != nil {
+			t.Error(err)
+			return
+		}
+		_ = res.Body.Close()
+		if got := <-fences; got != want || !strings.HasPrefix(got, "p/") {
+			t.Errorf("fence %q, want %q", got, want)
+		}
+	}
+	n.Middleware("p")(http.HandlerFunc(func(_ http.ResponseWriter, r *http.Request) { get(r.Context()) })).
+		ServeHTTP(httptest.NewRecorder(), httptest.NewRequest(http.MethodGet, "/", nil))
+	slot := acquire(t, n)
+	defer slot.Release()
+	ctx, cancel := slot.Context(t.Context())
+	defer cancel()
+	get(ctx)
+}

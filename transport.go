@@ -20,6 +20,12 @@ var errNoSlot = errors.New("kgate: the request has no slot: give it the context 
 // A request needs a context with a slot; see [FromContext]. The slot's fence is sent as
 // the header Kgate-Fence unless the request has one.
 func (n *Node) Transport(base *http.Transport) http.RoundTripper {
+	return newFenced(base, n.node.Entitled)
+}
+
+// newFenced returns a Transport under leases that entitled names: 0 is none, and each has
+// another number.
+func newFenced(base *http.Transport, entitled func() uint64) http.RoundTripper {
 	if base == nil {
 		base = http.DefaultTransport.(*http.Transport)
 	}
@@ -28,9 +34,9 @@ func (n *Node) Transport(base *http.Transport) http.RoundTripper {
 	if dial == nil {
 		dial = new(net.Dialer).DialContext
 	}
-	base.DialContext = n.fenced(dial)
+	base.DialContext = fenced(dial, entitled)
 	if base.DialTLSContext != nil {
-		base.DialTLSContext = n.fenced(base.DialTLSContext)
+		base.DialTLSContext = fenced(base.DialTLSContext, entitled)
 	}
 	return &fencedTransport{base}
 }
@@ -38,14 +44,14 @@ func (n *Node) Transport(base *http.Transport) http.RoundTripper {
 type dialFunc = func(ctx context.Context, network, addr string) (net.Conn, error)
 
 // fenced returns dial for connections that belong to a lease.
-func (n *Node) fenced(dial dialFunc) dialFunc {
+func fenced(dial dialFunc, entitled func() uint64) dialFunc {
 	return func(ctx context.Context, network, addr string) (net.Conn, error) {
-		under := n.node.Entitled()
+		under := entitled()
 		conn, err := dial(ctx, network, addr)
 		if err != nil {
 			return nil, err
 		}
-		return &fencedConn{Conn: conn, entitled: n.node.Entitled, under: under}, nil
+		return &fencedConn{Conn: conn, entitled: entitled, under: under}, nil
 	}
 }
 
