@@ -117,8 +117,8 @@ func NewServer(cfg ServerConfig) (*Server, error) {
 		Protocols:         new(http.Protocols),
 	}
 	// A request with a body waits in line with its window full.
-	// A client that takes no byte keeps the connection as long as one that stalls on a
-	// route without a pool. The deadlines of requests cannot end that: see closeBlocked.
+	// A write fails when the client takes no byte for as long as it may stall on a route
+	// without a pool. The deadlines of requests cannot end that: see closeBlocked.
 	// No frame may be announced that is larger than the window: net/http would take
 	// 1 MiB, and keep a buffer of that.
 	s.http.HTTP2 = &http.HTTP2Config{
