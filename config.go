@@ -5,6 +5,7 @@ import (
 	"crypto/tls"
 	"errors"
 	"fmt"
+	"io"
 	"log/slog"
 	"net"
 	"net/http"
@@ -14,12 +15,14 @@ import (
 	"slices"
 	"time"
 
+	"github.com/prometheus/client_golang/prometheus"
 	"go.opentelemetry.io/otel/trace"
 
 	"github.com/kgate/kgate/internal/admission"
 	"github.com/kgate/kgate/internal/clusterkey"
 	"github.com/kgate/kgate/internal/node"
 	"github.com/kgate/kgate/proxy"
+	"github.com/kgate/kgate/telemetry"
 )
 
 // Config of a [Node]. The zero value, with a pool, is a node alone.
@@ -46,15 +49,41 @@ type Config struct {
 	// ServeWaiting has Drain and Shutdown serve the requests that wait.
 	ServeWaiting bool
 	// AdminTokens returns the tokens that changes over Admin need, the same on every
-	// node: the first is shown to other nodes, all are accepted. Nil: none is needed.
+	// node: the first is shown to other nodes, all are accepted. Nil: changes need none,
+	// and have to come from this machine.
 	AdminTokens func() []string
-	// Tracer makes the spans of waits, and of Handler's requests; nil: there are none.
-	Tracer trace.TracerProvider
+	// TracerProvider makes the spans of waits, and of Handler's requests; nil: there are
+	// none.
+	TracerProvider trace.TracerProvider
 	// SampleRatio is the share of Handler's requests to sample, 0 to 1. A request with a
 	// trace context brings the decision with it.
 	SampleRatio float64
+	// AccessLog is the form of a line for each of Handler's requests, by default none.
+	// AccessWriter takes the lines, but those of proxy.AccessStructured, which are
+	// Logger's.
+	AccessLog    proxy.AccessFormat
+	AccessWriter io.Writer
 	// Logger; nil: silent.
 	Logger *slog.Logger
+	// Process is for a program that is nothing but a node, such as `kgate serve`.
+	Process Process
+}
+
+// Process joins a node to a program of its own. Where the node is a part of the program,
+// the zero value is right.
+type Process struct {
+	// Metrics count in place of the node's own; then the node as a collector has none.
+	Metrics *telemetry.Metrics
+	// Gatherer is what Admin shows as /metrics. Nil: the node's metrics, Go's and those
+	// of the process.
+	Gatherer prometheus.Gatherer
+	// State adds to what Metrics mirror.
+	State func(*telemetry.State)
+	// Profiles serves Admin's /debug/pprof/, for this machine alone. Nil: there are none.
+	Profiles http.Handler
+	// OnLeave is called when an operator has the node leave, and must not wait. Nil: the
+	// node shuts down.
+	OnLeave func()
 }
 
 // Peers says how this node and the others of its cluster reach each other.
@@ -125,6 +154,10 @@ type Pool struct {
 	// Tickets lets clients of Handler take tickets.
 	Tickets bool
 
+	// AskInterval is the least time between two requests of this node for places in
+	// line; 0: four times the number of nodes times the delay between them.
+	AskInterval time.Duration
+
 	// Upstreams and what follows are Handler's alone. Of several healthy upstreams the one
 	// with the fewest requests in flight from this node is taken.
 	Upstreams []*url.URL
@@ -149,6 +182,12 @@ const (
 	defaultLease      = 3 * time.Second
 	defaultReplicas   = 2
 )
+
+// reloaded returns c as a node that was started with before may follow it.
+func (c Config) reloaded(before Config) (Config, error) {
+	c.Name, c.Version, c.Peers, c.Process = before.Name, before.Version, before.Peers, before.Process
+	return c.withDefaults()
+}
 
 // withDefaults fills in what c leaves open, also from this host, and says what is wrong.
 func (c Config) withDefaults() (Config, error) {
@@ -185,14 +224,11 @@ func (p Peers) withDefaults(name string) (Peers, error) {
 		if p.TLS != nil || p.GossipKeys != nil {
 			return p, fmt.Errorf("%w: Peers.Key takes the place of TLS and GossipKeys: set either", errConfig)
 		}
-		ring, err := clusterkey.Parse(p.Key)
-		if err != nil {
-			return p, fmt.Errorf("%w: Peers.Key: %w; make one with `kgate keygen`", errConfig, err)
+		var err error
+		if p.TLS, p.GossipKeys, err = fromKey(p.Key, name); err != nil {
+			return p, err
 		}
-		if p.TLS, err = ring.TLS(name); err != nil {
-			return p, fmt.Errorf("%w: Peers.Key: %w", errConfig, err)
-		}
-		p.Key, p.GossipKeys = nil, ring.Gossip()
+		p.Key = nil
 	}
 	guarded := p.TLS != nil && p.GossipKeys != nil
 	listen, gossip := defaultPeerPort, defaultGossipPort
@@ -216,6 +252,19 @@ func (p Peers) withDefaults(name string) (Peers, error) {
 		}
 	}
 	return p, nil
+}
+
+// fromKey returns what the node of a name makes of a cluster key.
+func fromKey(key []byte, name string) (secure *tls.Config, gossip [][]byte, err error) {
+	ring, err := clusterkey.Parse(key)
+	if err != nil {
+		return nil, nil, fmt.Errorf("%w: Peers.Key: %w; make one with `kgate keygen`", errConfig, err)
+	}
+	secure, err = ring.TLS(name)
+	if err != nil {
+		return nil, nil, fmt.Errorf("%w: Peers.Key: %w", errConfig, err)
+	}
+	return secure, ring.Gossip(), nil
 }
 
 // boundTo returns the one address that a listener is bound to; invalid if it is not
@@ -265,10 +314,12 @@ func (c Config) node() node.Config {
 		},
 		Proxy: proxy.Config{
 			Routes: c.Routes, TrustedProxies: c.TrustedProxies, ClientAddr: c.ClientAddr, SampleRatio: c.SampleRatio,
+			AccessLog: c.AccessLog, AccessWriter: c.AccessWriter,
 		},
+		Metrics: c.Process.Metrics, Gathered: c.Process.Gatherer, State: c.Process.State, Profiles: c.Process.Profiles,
 	}
-	if c.Tracer != nil {
-		out.Proxy.Tracer = c.Tracer.Tracer("github.com/kgate/kgate")
+	if c.TracerProvider != nil {
+		out.Proxy.Tracer = c.TracerProvider.Tracer("github.com/kgate/kgate", trace.WithSchemaURL(telemetry.TraceSchema))
 	}
 	for i := range c.Pools {
 		out.Pools = append(out.Pools, c.Pools[i].node())
@@ -281,7 +332,7 @@ func (p *Pool) node() node.Pool {
 		K: p.K, Binding: admission.BindingLate, Reclaim: admission.ReclaimLease,
 		Limits: node.Limits{
 			QueueLimit: p.QueueLimit, ClientLimit: p.ClientLimit, ClientInFlight: p.ClientInFlight,
-			ClientTickets: p.ClientTickets, Fair: p.Fair,
+			ClientTickets: p.ClientTickets, Fair: p.Fair, AskInterval: p.AskInterval,
 		},
 		Pool: proxy.Pool{
 			Name: p.Name, Upstreams: p.Upstreams, Health: p.Health, Transport: p.Transport, QueueTimeout: p.QueueTimeout,

@@ -2,11 +2,13 @@ package kgate_test
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"io"
 	"log"
 	"net/http"
 	"net/http/httptest"
+	"os"
 	"sync"
 	"time"
 
@@ -127,4 +129,109 @@ func ExampleNode_Acquire() {
 		log.Fatal(err)
 	}
 	// Output: 20 jobs done
+}
+
+// One of three machines that share a pool: the others name this one and each other.
+func ExampleStart() {
+	run := func(ctx context.Context) error {
+		key, err := os.ReadFile("cluster.key") // of `kgate keygen`, the same on each machine
+		if err != nil {
+			return err
+		}
+		node, err := kgate.Start(ctx, kgate.Config{
+			Name:  "web-1",
+			Peers: kgate.Peers{Join: []string{"10.0.0.2:7946", "10.0.0.3:7946"}, Expect: 3, Key: key},
+			Pools: []kgate.Pool{{Name: "reports", K: 6}},
+		})
+		if err != nil {
+			return err
+		}
+		if err := node.Ready(ctx); err != nil {
+			return errors.Join(err, node.Close())
+		}
+		// Serve until it is time to end.
+		return node.Shutdown(ctx) // before the http.Server's
+	}
+	fmt.Println(run(context.Background()))
+	// Output: open cluster.key: no such file or directory
+}
+
+// An API allows six calls at a time, from all machines together.
+func ExampleSlot_Context() {
+	ctx := context.Background()
+	node, err := kgate.Start(ctx, kgate.Config{Name: "worker-1", Pools: []kgate.Pool{{Name: "model", K: 6}}})
+	if err != nil {
+		log.Fatal(err)
+	}
+	if err := node.Ready(ctx); err != nil {
+		log.Fatal(err)
+	}
+
+	api := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) { _, _ = io.WriteString(w, "an answer") }))
+	client := http.Client{Transport: node.Transport(nil)}
+	ask := func(ctx context.Context) error {
+		slot, err := node.Acquire(ctx, "model") // waits in line as long as ctx
+		if err != nil {
+			return err
+		}
+		defer slot.Release()
+		ctx, cancel := slot.Context(ctx) // ends when the slot is lost, and so does the call
+		defer cancel()
+		req, err := http.NewRequestWithContext(ctx, http.MethodGet, api.URL, nil)
+		if err != nil {
+			return err
+		}
+		res, err := client.Do(req)
+		if err != nil {
+			return err
+		}
+		defer res.Body.Close()
+		text, err := io.ReadAll(res.Body)
+		fmt.Println(string(text))
+		return err
+	}
+	if err := ask(ctx); err != nil {
+		log.Fatal(err)
+	}
+
+	client.CloseIdleConnections()
+	api.Close()
+	if err := node.Shutdown(ctx); err != nil {
+		log.Fatal(err)
+	}
+	// Output: an answer
+}
+
+// A place in line for who comes back later, on any machine: here for a job that a web
+// request has ordered.
+func ExampleNode_RequestTicket() {
+	ctx := context.Background()
+	node, err := kgate.Start(ctx, kgate.Config{Name: "worker-1", Pools: []kgate.Pool{{Name: "jobs", K: 2}}})
+	if err != nil {
+		log.Fatal(err)
+	}
+	if err := node.Ready(ctx); err != nil {
+		log.Fatal(err)
+	}
+
+	ticket, err := node.RequestTicket(ctx, "jobs", time.Minute, kgate.Note("report 7"))
+	if err != nil {
+		log.Fatal(err)
+	}
+	for !ticket.Granted { // it lives as long as somebody asks once a minute
+		if ticket, err = node.AwaitTicket(ctx, ticket.ID, 30*time.Second); err != nil {
+			log.Fatal(err)
+		}
+	}
+	slot, err := node.Redeem(ctx, "jobs", ticket.ID)
+	if err != nil {
+		log.Fatal(err)
+	}
+	fmt.Println("valid:", slot.Valid())
+	slot.Release()
+
+	if err := node.Shutdown(ctx); err != nil {
+		log.Fatal(err)
+	}
+	// Output: valid: true
 }

@@ -2,6 +2,7 @@ package kgate
 
 import (
 	"context"
+	"crypto/tls"
 	"errors"
 	"fmt"
 	"log/slog"
@@ -56,13 +57,16 @@ func Start(ctx context.Context, cfg Config) (*Node, error) {
 	return n, nil
 }
 
-// measure makes the node's metrics.
+// measure makes the node's metrics, where the program has not.
 func (n *Node) measure(inner *node.Config) (err error) {
-	inner.Metrics, err = telemetry.New(&n.metrics, telemetry.Config{
-		Gateway: inner.Name, RefusalCauses: node.RefusalCauses(), Version: inner.Version, Embedded: true,
-	})
-	if err != nil {
-		return fmt.Errorf("kgate: %w", err)
+	if inner.Metrics == nil {
+		inner.Metrics, err = telemetry.New(&n.metrics, telemetry.Config{Gateway: inner.Name, Version: inner.Version, Embedded: true})
+		if err != nil {
+			return fmt.Errorf("kgate: %w", err)
+		}
+	}
+	if inner.Gathered != nil {
+		return nil
 	}
 	// What the admin handler shows has the process, too. The program's own registry has
 	// collectors for that already.
@@ -81,9 +85,13 @@ func (n *Node) measure(inner *node.Config) (err error) {
 func (n *Node) supervise() {
 	select {
 	case err := <-n.node.Failed():
-		n.cfg.Logger.Error("the node cannot go on", slog.Any("error", err))
+		n.cfg.Logger.Error("the gateway cannot go on", slog.Any("error", err))
 		n.end(fmt.Errorf("kgate: %w", err))
 	case <-n.node.LeaveRequested():
+		if leave := n.cfg.Process.OnLeave; leave != nil {
+			leave()
+			return
+		}
 		_ = n.Shutdown(n.stopping)
 	case <-n.stopping.Done():
 	}
@@ -178,13 +186,46 @@ func (n *Node) Close() error { return n.end(ErrClosed) }
 // Reload has requests that come from now on served as the Pools, Routes and what else
 // concerns requests in cfg say. Those that wait keep their places. Names, addresses and
 // what concerns other nodes stay as they were at Start. On an error nothing has changed.
-func (n *Node) Reload(cfg Config) error {
-	cfg.Name, cfg.Peers, cfg.Version = n.cfg.Name, n.cfg.Peers, n.cfg.Version
-	cfg, err := cfg.withDefaults()
+func (n *Node) Reload(cfg Config) error { return n.follow(cfg, n.node.Reload) }
+
+// Check returns the error of a Reload, and changes nothing.
+func (n *Node) Check(cfg Config) error { return n.follow(cfg, n.node.Check) }
+
+func (n *Node) follow(cfg Config, do func(node.Config) error) error {
+	cfg, err := cfg.reloaded(n.cfg)
 	if err != nil {
 		return err
 	}
-	if err := n.node.Reload(cfg.node()); err != nil {
+	if err := do(cfg.node()); err != nil {
+		return fmt.Errorf("kgate: %w", err)
+	}
+	return nil
+}
+
+// SetPeerKey has the node show and accept other cluster keys from now on: what
+// [Peers.Key] is at the start. Connections that there are stay. To replace a key, add
+// the new one as the second line on every node, then make it the first, then remove the
+// old one.
+func (n *Node) SetPeerKey(key []byte) error {
+	secure, gossip, err := fromKey(key, n.cfg.Name)
+	if err != nil {
+		return err
+	}
+	return errors.Join(n.SetGossipKeys(gossip), n.SetPeerTLS(secure))
+}
+
+// SetPeerTLS has connections to other nodes that begin from now on use other
+// certificates: see [Peers.TLS].
+func (n *Node) SetPeerTLS(cfg *tls.Config) error {
+	if err := n.node.SetPeerTLS(cfg); err != nil {
+		return fmt.Errorf("kgate: %w", err)
+	}
+	return nil
+}
+
+// SetGossipKeys has gossip use other keys: see [Peers.GossipKeys].
+func (n *Node) SetGossipKeys(keys [][]byte) error {
+	if err := n.node.SetGossipKeys(keys); err != nil {
 		return fmt.Errorf("kgate: %w", err)
 	}
 	return nil
@@ -206,12 +247,14 @@ func (n *Node) PeerAddr() string { return n.node.PeerAddr().String() }
 func (n *Node) GossipAddr() string { return n.node.GossipAddr() }
 
 // Handler returns the whole proxy: it finds the route of a request, waits for a slot of
-// the route's pool and forwards the request to an upstream.
-func (n *Node) Handler() http.Handler { return n.node.Handler() }
+// the route's pool and forwards the request to an upstream. Any http.Server may serve
+// it; that of proxy.NewServer, which `kgate serve` has, also bounds what clients
+// can hold.
+func (n *Node) Handler() *proxy.Handler { return n.node.Handler() }
 
-// Admin returns the status page, the API and the metrics, for operators. It may be
-// behind http.StripPrefix. It lets whoever reaches it change k unless
-// Config.AdminTokens asks for a token.
+// Admin returns the status page, the API and the metrics, for operators. The page works
+// behind http.StripPrefix. Changes need a token, see [Config.AdminTokens], or come from
+// this machine, as everything does that a proxy on this machine passes on.
 func (n *Node) Admin() http.Handler { return n.node.Admin() }
 
 // Stats of a pool at this node.

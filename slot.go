@@ -10,6 +10,7 @@ import (
 	"go.opentelemetry.io/otel/trace"
 
 	"github.com/kgate/kgate/internal/admission"
+	"github.com/kgate/kgate/internal/node"
 	"github.com/kgate/kgate/proxy"
 )
 
@@ -65,8 +66,8 @@ func (r *Refused) Unwrap() error { return r.reason }
 // AcquireOption says more about who acquires a slot.
 type AcquireOption func(*admission.Request)
 
-// Client tells the pool's clients apart, for Pool.PerClient and Pool.Fair: an account, a
-// key, an address.
+// Client tells the pool's clients apart, for the bounds on one client and Pool.Fair: an
+// account, a key, an address.
 func Client(name string) AcquireOption {
 	return func(r *admission.Request) { r.Client = name }
 }
@@ -109,10 +110,14 @@ func (n *Node) Acquire(ctx context.Context, pool string, options ...AcquireOptio
 	if err != nil {
 		return nil, refused(pool, err)
 	}
+	return newSlot(got, time.Since(arrived)), nil
+}
+
+func newSlot(got *node.Slot, wait time.Duration) *Slot {
 	s := &Slot{release: got.Release, lost: make(chan struct{})}
-	s.held = &proxy.Held{Slot: got, Lost: s.lost, Wait: time.Since(arrived)}
+	s.held = &proxy.Held{Slot: got, Lost: s.lost, Wait: wait}
 	got.OnLost(func() { s.once.Do(func() { close(s.lost) }) })
-	return s, nil
+	return s
 }
 
 // FromContext returns the slot that [Node.Middleware] or [Slot.Context] has put into a

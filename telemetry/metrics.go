@@ -20,9 +20,6 @@ type Config struct {
 	// Gateway is this gateway's name, the label gateway of every metric. Empty: there
 	// is no such label.
 	Gateway string
-	// RefusalCauses are those that Refused is going to be told of: their counters are
-	// there from the start.
-	RefusalCauses []string
 	// Version and Revision of the program, for kgate_build_info.
 	Version, Revision string
 	// Embedded leaves out what Go and the operating system say of the process: the
@@ -78,7 +75,7 @@ func New(reg prometheus.Registerer, cfg Config) (*Metrics, error) {
 	}
 	m.batchSize = m.vecs.batchSize
 	m.hops = m.vecs.hops
-	m.refused = newCauses(m.vecs.refused, cfg.RefusalCauses)
+	m.refused = newCauses(m.vecs.refused)
 	build := prometheus.NewGauge(prometheus.GaugeOpts{
 		Name:        "kgate_build_info",
 		Help:        "Always 1; the labels say which program runs.",
@@ -160,6 +157,10 @@ func (m *Metrics) LeaseLost() { m.vecs.leaseLost.Inc() }
 // LeaderChanged counts that another gateway leads now.
 func (m *Metrics) LeaderChanged() { m.vecs.leaderChanges.Inc() }
 
+// TraceSchema is the version of OpenTelemetry's semantic conventions whose names the spans
+// have.
+const TraceSchema = "https://opentelemetry.io/schemas/1.26.0"
+
 // What DiskWrite is told of.
 const (
 	DiskRaft    = "raft"
@@ -176,6 +177,9 @@ func (m *Metrics) Committed(took time.Duration) { m.vecs.commit.Observe(took.Sec
 
 // RecoveryTook notes how long the start of an epoch has taken.
 func (m *Metrics) RecoveryTook(d time.Duration) { m.vecs.recoveryTime.Observe(d.Seconds()) }
+
+// AddRefusalCause has the counter of a cause there before Refused counts the first.
+func (m *Metrics) AddRefusalCause(cause string) { m.refused.add(cause) }
 
 // Refused counts something that a peer, or who pretends to be one, sent and
 // that was refused. cause is a short constant such as bad_frame.

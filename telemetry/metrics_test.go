@@ -303,12 +303,16 @@ func TestCreated(t *testing.T) {
 // TestGatewayLabel: every series names its gateway.
 func TestGatewayLabel(t *testing.T) {
 	reg := prometheus.NewPedanticRegistry()
-	m, err := New(reg, Config{Gateway: "gw-1", RefusalCauses: []string{"bad_frame"}})
+	m, err := New(reg, Config{Gateway: "gw-1"})
 	if err != nil {
 		t.Fatal(err)
 	}
+	m.AddRefusalCause("bad_cause")
 	countEverything(m)
 	got := values(t, reg)
+	if v, ok := got["kgate_peer_refused_total,cause=bad_cause,gateway=gw-1"]; !ok || v != 0 {
+		t.Errorf("a cause that has not come up: %v, there %t", v, ok)
+	}
 	for key := range got {
 		if !strings.Contains(key, ",gateway=gw-1") {
 			t.Errorf("%s does not", key)

@@ -11,7 +11,6 @@ import (
 
 	"github.com/kgate/kgate/internal/admission"
 	"github.com/kgate/kgate/internal/gateway"
-	"github.com/kgate/kgate/internal/transport"
 	"github.com/kgate/kgate/proxy"
 	"github.com/kgate/kgate/telemetry"
 )
@@ -100,13 +99,4 @@ func (c Config) limits() map[string]Limits {
 		out[p.Name] = p.Limits
 	}
 	return out
-}
-
-// RefusalCauses are those for which the links refuse what peers send.
-func RefusalCauses() []string {
-	var all []string
-	for _, cause := range transport.Causes() {
-		all = append(all, string(cause))
-	}
-	return all
 }

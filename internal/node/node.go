@@ -12,6 +12,7 @@ import (
 
 	"github.com/kgate/kgate/internal/admin"
 	"github.com/kgate/kgate/internal/gateway"
+	"github.com/kgate/kgate/internal/transport"
 	"github.com/kgate/kgate/proxy"
 )
 
@@ -61,6 +62,9 @@ func Start(ctx context.Context, cfg Config) (*Node, error) {
 func (n *Node) start() error {
 	for _, p := range n.cfg.Pools {
 		n.cfg.Metrics.AddPool(p.Name)
+	}
+	for _, cause := range transport.Causes() {
+		n.cfg.Metrics.AddRefusalCause(string(cause))
 	}
 	n.peers = &peers{cfg: n.cfg}
 	n.report = &report{cfg: n.cfg, started: time.Now(), peers: n.peers, ready: n.Ready}
@@ -184,12 +188,6 @@ func (n *Node) PeerAddr() net.Addr { return n.peers.links.Addr() }
 
 // GossipAddr is where the gateway gossips.
 func (n *Node) GossipAddr() string { return n.peers.gossip.Addr() }
-
-// Member reports whether the gateway is in the agreed view.
-func (n *Node) Member() bool {
-	_, in := n.peers.cluster.Self()
-	return in
-}
 
 // Status of the named pool at this gateway.
 func (n *Node) Status(pool string) gateway.PoolStatus { return n.pools.gateway.Status(pool) }

@@ -29,7 +29,7 @@ func alone(t *testing.T) Config {
 		t.Fatal(err)
 	}
 	registry := prometheus.NewRegistry()
-	metrics, err := telemetry.New(registry, telemetry.Config{RefusalCauses: RefusalCauses()})
+	metrics, err := telemetry.New(registry, telemetry.Config{})
 	if err != nil {
 		t.Fatal(err)
 	}

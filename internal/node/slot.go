@@ -7,14 +7,14 @@ import (
 	"sync"
 	"time"
 
+	"github.com/kgate/kgate/internal/admin"
 	"github.com/kgate/kgate/internal/admission"
-	"github.com/kgate/kgate/internal/gateway"
 	"github.com/kgate/kgate/proxy"
 )
 
 // Slot of a pool that was acquired by the program itself, counted as a request is.
 type Slot struct {
-	*gateway.Slot
+	proxy.Slot
 	observer requestObserver
 	rec      proxy.Record
 	granted  time.Time
@@ -24,9 +24,21 @@ type Slot struct {
 // Acquire waits for a slot of a pool: see [gateway.Gateway.Acquire].
 func (n *Node) Acquire(ctx context.Context, req admission.Request) (*Slot, error) {
 	arrived := time.Now()
-	slot, err := n.pools.gateway.Acquire(ctx, req)
+	slot, err := admitter{n.pools.gateway}.Acquire(ctx, req)
+	return n.counted(req.Pool, arrived, slot, err)
+}
+
+// RedeemTicket returns the slot of a granted ticket: see [gateway.Gateway.RedeemTicket].
+func (n *Node) RedeemTicket(ctx context.Context, pool, id string) (*Slot, error) {
+	arrived := time.Now()
+	slot, err := admitter{n.pools.gateway}.RedeemTicket(ctx, pool, id)
+	return n.counted(pool, arrived, slot, err)
+}
+
+// counted returns what there is of a slot and err, and counts it.
+func (n *Node) counted(pool string, arrived time.Time, slot proxy.Slot, err error) (*Slot, error) {
 	s := &Slot{Slot: slot, observer: requestObserver{n.cfg.Metrics, n.data.refusals}, granted: time.Now()}
-	s.rec.Pool, s.rec.Wait, s.rec.Outcome = req.Pool, s.granted.Sub(arrived), admission.OutcomeAdmitted
+	s.rec.Pool, s.rec.Wait, s.rec.Outcome = pool, s.granted.Sub(arrived), admission.OutcomeAdmitted
 	if err != nil {
 		s.rec.Outcome = admission.OutcomeClientGone
 		if reason := admission.Reason(""); errors.As(err, &reason) {
@@ -41,12 +53,15 @@ func (n *Node) Acquire(ctx context.Context, req admission.Request) (*Slot, error
 
 // Release gives the slot back. Calls after the first do nothing.
 func (s *Slot) Release() {
-	s.Slot.Release()
 	s.released.Do(func() {
+		s.Slot.Release()
 		s.rec.Hold = time.Since(s.granted)
 		s.observer.Done(&s.rec)
 	})
 }
+
+// Tickets are the slots that are held without a connection.
+func (n *Node) Tickets() admin.Tickets { return n.pools.gateway }
 
 // Middleware admits requests to a pool before next serves them: see
 // [proxy.Handler.Middleware].

@@ -101,7 +101,7 @@ func New(cfg Config) (*Tracing, error) {
 		// The caller has sampled already.
 		sdktrace.WithSampler(sdktrace.AlwaysSample()),
 		sdktrace.WithRawSpanLimits(limits),
-		sdktrace.WithResource(resource.NewWithAttributes(schema,
+		sdktrace.WithResource(resource.NewWithAttributes(telemetry.TraceSchema,
 			attribute.String("service.name", "kgate"),
 			attribute.String("service.instance.id", cfg.Gateway),
 			attribute.String("service.version", cfg.Version),
@@ -109,14 +109,8 @@ func New(cfg Config) (*Tracing, error) {
 	)}, nil
 }
 
-// schema is the version of OpenTelemetry's semantic conventions whose names are used here
-// and in package proxy.
-const schema = "https://opentelemetry.io/schemas/1.26.0"
-
-// Tracer makes spans; all of them are recorded.
-func (t *Tracing) Tracer() trace.Tracer {
-	return t.provider.Tracer("github.com/kgate/kgate", trace.WithSchemaURL(schema))
-}
+// Provider returns what makes the spans; all of them are recorded.
+func (t *Tracing) Provider() trace.TracerProvider { return t.provider }
 
 // Close sends what is left, if the collector answers soon, and ends what runs in the
 // background.

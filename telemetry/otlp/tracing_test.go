@@ -97,7 +97,7 @@ func TestSpansReachTheCollector(t *testing.T) {
 	url, requests := startCollector(t, http.StatusOK)
 	m, reg := newMetrics(t)
 	tracing := newTracing(t, url, m, io.Discard)
-	_, span := tracing.Tracer().Start(context.Background(), "GET /", trace.WithAttributes(attribute.String("url.path", strings.Repeat("x", 100_000))))
+	_, span := tracing.Provider().Tracer("test").Start(context.Background(), "GET /", trace.WithAttributes(attribute.String("url.path", strings.Repeat("x", 100_000))))
 	span.End()
 	if err := tracing.Close(); err != nil {
 		t.Fatal(err)
@@ -136,7 +136,7 @@ func TestCollectorAway(t *testing.T) {
 		const count = 3 * spanQueue
 		began := time.Now()
 		for range count {
-			_, span := tracing.Tracer().Start(context.Background(), "GET /")
+			_, span := tracing.Provider().Tracer("test").Start(context.Background(), "GET /")
 			span.End()
 		}
 		took := time.Since(began)
@@ -162,7 +162,7 @@ func TestCollectorHangs(t *testing.T) {
 	defer s.Close()
 	defer close(hangs)
 	tracing := newTracing(t, s.URL, nil, io.Discard)
-	_, span := tracing.Tracer().Start(context.Background(), "GET /")
+	_, span := tracing.Provider().Tracer("test").Start(context.Background(), "GET /")
 	span.End()
 	began := time.Now()
 	if err := tracing.Close(); err != nil || time.Since(began) > 10*exportTimeout {

@@ -106,10 +106,10 @@ var allowed = map[string][]string{
 		"chordring", "chordring/serfring", "internal/admin", "internal/admission", "internal/gateway", "internal/membership", "internal/transport",
 		"kmutex", "proxy", "telemetry",
 	},
-	"kgate":          {"internal/admission", "internal/clusterkey", "internal/node", "proxy", "telemetry"},
+	"kgate":          {"internal/admin", "internal/admission", "internal/clusterkey", "internal/node", "proxy", "telemetry"},
 	"examples/three": {"kgate"},
 	"cmd/kgate": {
-		"client", "configs", "internal/admin", "internal/admission", "internal/clusterkey", "internal/config", "internal/demo", "internal/node",
+		"kgate", "client", "configs", "internal/admin", "internal/admission", "internal/clusterkey", "internal/config", "internal/demo",
 		"internal/oncelog", "internal/peercert", "internal/socket", "lab/experiment", "lab/fuzz", "lab/meter", "lab/plan", "lab/report",
 		"proxy", "telemetry", "telemetry/otlp",
 	},
