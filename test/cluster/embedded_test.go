@@ -87,6 +87,7 @@ func passOn(t *testing.T, client *http.Client, upstream string) http.HandlerFunc
 		}
 		defer res.Body.Close()
 		w.WriteHeader(res.StatusCode)
+		_ = http.NewResponseController(w).Flush() // the client's wait ends here
 		_, _ = io.Copy(w, res.Body)
 	}
 }
