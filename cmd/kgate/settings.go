@@ -46,14 +46,15 @@ func nodePools(cfg *config.Config) ([]node.Pool, error) {
 				Name: p.Name, Upstreams: p.Upstreams, QueueTimeout: p.Queue.Timeout,
 				TellClients: tellsClients(p.Queue), ClientHeader: p.Queue.PerClient.Key.Header,
 				HoldMax: p.Hold.Max, HoldIdle: p.Hold.Idle, MinUpload: p.Hold.MinUpload, Health: proxy.Health(p.Health), Fence: p.Fence, Tickets: p.Tickets,
-				Transport: proxy.Transport{DialTimeout: p.Transport.DialTimeout, ResponseHeaderTimeout: header, IdleTimeout: p.Transport.IdleTimeout, TLS: secure},
+				Transport: proxy.Transport{DialTimeout: p.Transport.DialTimeout, ResponseHeaderTimeout: header, IdleTimeout: p.Transport.IdleTimeout, TLS: secure,
+					ProxyHeader: proxyHeader(p.Transport.ProxyProtocol)},
 			},
 		})
 	}
 	return out, nil
 }
 
-// proxyConfig translates the routes and the access log.
+// proxyConfig translates the routes, the TCP listeners and the access log.
 func proxyConfig(cfg *config.Config) proxy.Config {
 	out := proxy.Config{
 		AccessLog: accessFormat(cfg.Log), TrustedProxies: cfg.TrustedProxies, SampleRatio: cfg.Telemetry.SampleRatio,
@@ -64,7 +65,15 @@ func proxyConfig(cfg *config.Config) proxy.Config {
 			Match: proxy.Match{Host: r.Match.Host, PathPrefix: r.Match.PathPrefix, Methods: r.Match.Methods},
 		})
 	}
+	for _, l := range cfg.Listen.TCP {
+		out.TCP = append(out.TCP, proxy.TCP{Listener: l.Addr, Pool: l.Pool})
+	}
 	return out
+}
+
+// proxyHeader returns the version as a number.
+func proxyHeader(p config.ProxyProtocol) int {
+	return map[config.ProxyProtocol]int{config.ProxyV1: 1, config.ProxyV2: 2}[p]
 }
 
 // tellsClients reports whether a pool's requests need to be told apart by client;
