@@ -31,7 +31,7 @@ var purpose = map[string]string{
 	"internal/transport":  "links between gateways",
 	"kmutex":              "the algorithm",
 	"lab":                 "simulator and experiments",
-	"proxy":               "the HTTP data plane",
+	"proxy":               "the data plane",
 	"replication":         "copies of tickets",
 	"telemetry":           "metrics, traces, logs",
 	"internal/demo":       "clients and an upstream",
