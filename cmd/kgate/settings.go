@@ -46,8 +46,10 @@ func nodePools(cfg *config.Config) ([]node.Pool, error) {
 				Name: p.Name, Upstreams: p.Upstreams, QueueTimeout: p.Queue.Timeout,
 				TellClients: tellsClients(p.Queue), ClientHeader: p.Queue.PerClient.Key.Header,
 				HoldMax: p.Hold.Max, HoldIdle: p.Hold.Idle, MinUpload: p.Hold.MinUpload, Health: proxy.Health(p.Health), Fence: p.Fence, Tickets: p.Tickets,
-				Transport: proxy.Transport{DialTimeout: p.Transport.DialTimeout, ResponseHeaderTimeout: header, IdleTimeout: p.Transport.IdleTimeout, TLS: secure,
-					ProxyHeader: proxyHeader(p.Transport.ProxyProtocol)},
+				Transport: proxy.Transport{
+					DialTimeout: p.Transport.DialTimeout, ResponseHeaderTimeout: header, IdleTimeout: p.Transport.IdleTimeout, TLS: secure,
+					ProxyHeader: proxyHeader(p.Transport.ProxyProtocol),
+				},
 			},
 		})
 	}

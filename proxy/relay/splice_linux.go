@@ -116,7 +116,7 @@ func (p *pipe) drain(to syscall.RawConn, size int, allowed func() error) (n int,
 func spliceOnce(from, to, size int) (int, error) {
 	for {
 		n, err := unix.Splice(from, nil, to, nil, size, unix.SPLICE_F_MOVE|unix.SPLICE_F_NONBLOCK)
-		if err == unix.EINTR { //nolint:errorlint // a system call's own
+		if err == unix.EINTR {
 			continue
 		}
 		return int(max(n, 0)), err
