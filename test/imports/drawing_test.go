@@ -12,7 +12,7 @@ import (
 	"testing"
 )
 
-var update = flag.Bool("update", false, "draw the architecture anew")
+var update = flag.Bool("update", false, "redraw the architecture")
 
 const drawingFile = "../../docs/architecture.svg"
 
