@@ -34,7 +34,7 @@ func TestTCP(t *testing.T) {
 	c := Start(t, Options{K: 1, Upstream: "http://127.0.0.1:9", Durable: true, Lease: lease, Pools: []Pool{{Name: "tcp", K: k, Upstream: "tcp://" + addr}}})
 	ask := func(ctx context.Context, g *Gateway) error { return converse(ctx, c.TCP(g.Name, "tcp")) }
 	load := StartLoad(t, c.Gateways, LoadOptions{Clients: 8, Ask: ask})
-	span(t, 2*time.Second)
+	Span(t, 2*time.Second)
 	calm := time.Now()
 
 	killed := time.Now()
@@ -44,14 +44,14 @@ func TestTCP(t *testing.T) {
 	if _, err := c.Gateways[0].Wait(patience); err != nil {
 		t.Fatal(err)
 	}
-	span(t, Whole(lease))
+	Span(t, Whole(lease))
 	killGap := Gap(judge.Since(killed), killed, time.Now())
 	ctx, cancel := context.WithTimeout(t.Context(), patience)
 	defer cancel()
 	if err := c.Restart(t, 0).AwaitReady(ctx); err != nil {
 		t.Fatal(err)
 	}
-	span(t, time.Second)
+	Span(t, time.Second)
 
 	victim := c.Gateways[1]
 	if err := victim.Signal(syscall.SIGSTOP); err != nil {
@@ -59,7 +59,7 @@ func TestTCP(t *testing.T) {
 	}
 	stopped := time.Now()
 	t.Cleanup(func() { _ = victim.Signal(syscall.SIGCONT) })
-	span(t, stop)
+	Span(t, stop)
 	pauseGap := Gap(judge.Since(stopped), stopped, time.Now())
 	if err := victim.Signal(syscall.SIGCONT); err != nil {
 		t.Fatal(err)
@@ -68,7 +68,7 @@ func TestTCP(t *testing.T) {
 		t.Fatal(err)
 	}
 	woken := time.Now()
-	span(t, time.Second)
+	Span(t, time.Second)
 	load.Stop()
 
 	_, most, total := judge.Counts()
