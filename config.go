@@ -41,6 +41,8 @@ type Config struct {
 	// Routes of Handler, in order: the first that matches takes the request. None: all
 	// requests go to the only pool, if that has upstreams.
 	Routes []proxy.Route
+	// TCP says which pool serves the connections of a listener of [proxy.Server.ServeTCP].
+	TCP []proxy.TCP
 	// TrustedProxies are the peers whose X-Forwarded-* headers Handler believes and
 	// passes on, and of whose requests X-Forwarded-For names the client.
 	TrustedProxies []netip.Prefix
@@ -202,7 +204,7 @@ func (c Config) withDefaults() (Config, error) {
 	if c.Logger == nil {
 		c.Logger = slog.New(slog.DiscardHandler)
 	}
-	if len(c.Routes) == 0 && len(c.Pools) == 1 && len(c.Pools[0].Upstreams) > 0 {
+	if len(c.Routes) == 0 && len(c.Pools) == 1 && c.Pools[0].servesRequests() {
 		c.Routes = []proxy.Route{{Pool: c.Pools[0].Name}}
 	}
 	var errs []error
@@ -313,7 +315,7 @@ func (c Config) node() node.Config {
 			Lease: c.Peers.Lease, Replicas: c.Peers.Replicas, TLS: c.Peers.TLS, GossipKeys: c.Peers.GossipKeys,
 		},
 		Proxy: proxy.Config{
-			Routes: c.Routes, TrustedProxies: c.TrustedProxies, ClientAddr: c.ClientAddr, SampleRatio: c.SampleRatio,
+			Routes: c.Routes, TCP: c.TCP, TrustedProxies: c.TrustedProxies, ClientAddr: c.ClientAddr, SampleRatio: c.SampleRatio,
 			AccessLog: c.AccessLog, AccessWriter: c.AccessWriter,
 		},
 		Metrics: c.Process.Metrics, Gathered: c.Process.Gatherer, State: c.Process.State, Profiles: c.Process.Profiles,
@@ -325,6 +327,11 @@ func (c Config) node() node.Config {
 		out.Pools = append(out.Pools, c.Pools[i].node())
 	}
 	return out
+}
+
+// servesRequests reports whether the pool has an upstream for other than TCP connections.
+func (p *Pool) servesRequests() bool {
+	return slices.ContainsFunc(p.Upstreams, func(u *url.URL) bool { return u == nil || u.Scheme != "tcp" })
 }
 
 func (p *Pool) node() node.Pool {

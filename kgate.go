@@ -86,7 +86,7 @@ func (n *Node) supervise() {
 	select {
 	case err := <-n.node.Failed():
 		n.cfg.Logger.Error("the gateway cannot go on", slog.Any("error", err))
-		n.end(fmt.Errorf("kgate: %w", err))
+		_ = n.end(fmt.Errorf("kgate: %w", err))
 	case <-n.node.LeaveRequested():
 		if leave := n.cfg.Process.OnLeave; leave != nil {
 			leave()

@@ -65,7 +65,7 @@ type fencedConn struct {
 // Write implements net.Conn.
 func (c *fencedConn) Write(p []byte) (int, error) {
 	if now := c.entitled(); now == 0 || now != c.under {
-		_ = c.Conn.Close()
+		_ = c.Close()
 		return 0, ErrLost
 	}
 	return c.Conn.Write(p)

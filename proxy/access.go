@@ -110,7 +110,11 @@ func (ex *exchange) appendAccess(b []byte, r *http.Request) []byte {
 	b = append(b, ' ')
 	b = appendEscaped(b, r.Proto)
 	b = append(b, `" `...)
-	b = strconv.AppendInt(b, int64(ex.rec.Status), 10)
+	if ex.rec.Status == 0 { // a TCP connection
+		b = append(b, '-')
+	} else {
+		b = strconv.AppendInt(b, int64(ex.rec.Status), 10)
+	}
 	b = append(b, ' ')
 	if ex.rec.Bytes == 0 {
 		b = append(b, '-')

@@ -292,7 +292,7 @@ func TestPoolWithoutUpstreams(t *testing.T) {
 		t.Error(err)
 	}
 	cfg.Routes = []Route{{Pool: "a"}}
-	if err := cfg.Validate(); err == nil || !strings.Contains(err.Error(), `the pool "a" has no upstream`) {
+	if err := cfg.Validate(); err == nil || !strings.Contains(err.Error(), `pool "a" has no upstream for requests`) {
 		t.Errorf("with a route: %v", err)
 	}
 }

@@ -32,8 +32,18 @@ func (s *server) listenForClients() error {
 		return err
 	}
 	s.undo = append(s.undo, s.clients.Close)
-	if s.clientAddr, err = s.serve("listen.http", l.HTTP, s.clients.Serve); err != nil || l.HTTPS == "" {
+	if s.clientAddr, err = s.serve("listen.http", l.HTTP, s.clients.Serve); err != nil {
 		return err
+	}
+	for i, t := range l.TCP {
+		at, err := s.serve(fmt.Sprintf("listen.tcp[%d]", i), t.Addr, func(l net.Listener) error { return s.clients.ServeTCP(l, t.Addr) })
+		if err != nil {
+			return err
+		}
+		s.log.Info("listening for TCP connections", slog.String("tcp", at.String()), slog.String("pool", t.Pool))
+	}
+	if l.HTTPS == "" {
+		return nil
 	}
 	secure, err := s.serve("listen.https", l.HTTPS, s.clients.ServeTLS)
 	if err == nil {

@@ -27,6 +27,9 @@ func (s *server) nodeConfig(cfg *config.Config) (kgate.Config, error) {
 			Match: proxy.Match{Host: r.Match.Host, PathPrefix: r.Match.PathPrefix, Methods: r.Match.Methods},
 		})
 	}
+	for _, l := range cfg.Listen.TCP {
+		out.TCP = append(out.TCP, proxy.TCP{Listener: l.Addr, Pool: l.Pool})
+	}
 	var err error
 	out.Pools, err = nodePools(cfg)
 	return out, err
@@ -50,10 +53,18 @@ func nodePools(cfg *config.Config) ([]kgate.Pool, error) {
 			ClientLimit: p.Queue.PerClient.Limit, ClientInFlight: p.Queue.PerClient.InFlight, ClientTickets: p.Queue.PerClient.Tickets,
 			ClientHeader: p.Queue.PerClient.Key.Header, Tickets: p.Tickets, Fence: p.Fence, Upstreams: p.Upstreams,
 			HoldMax: p.Hold.Max, HoldIdle: p.Hold.Idle, MinUpload: p.Hold.MinUpload, Health: proxy.Health(p.Health),
-			Transport: proxy.Transport{DialTimeout: p.Transport.DialTimeout, ResponseHeaderTimeout: header, IdleTimeout: p.Transport.IdleTimeout, TLS: secure},
+			Transport: proxy.Transport{
+				DialTimeout: p.Transport.DialTimeout, ResponseHeaderTimeout: header, IdleTimeout: p.Transport.IdleTimeout, TLS: secure,
+				ProxyHeader: proxyHeader(p.Transport.ProxyProtocol),
+			},
 		})
 	}
 	return out, nil
+}
+
+// proxyHeader returns the version as a number.
+func proxyHeader(p config.ProxyProtocol) int {
+	return map[config.ProxyProtocol]int{config.ProxyV1: 1, config.ProxyV2: 2}[p]
 }
 
 func accessFormat(l config.Log) proxy.AccessFormat {

@@ -191,6 +191,7 @@ func wordsOf(path string, t reflect.Type) []string {
 	known := map[reflect.Type]any{
 		reflect.TypeFor[admission.Binding](): bindings, reflect.TypeFor[admission.Reclaim](): reclaims, reflect.TypeFor[Drain](): drains,
 		reflect.TypeFor[Order](): orders, reflect.TypeFor[AccessFormat](): accessFormats,
+		reflect.TypeFor[ProxyProtocol](): proxyProtocols,
 	}
 	if list, ok := known[t]; ok {
 		return strings.Fields(strings.Trim(fmt.Sprint(list), "[]"))

@@ -33,7 +33,7 @@ var purpose = map[string]string{
 	"kgate":               "the library",
 	"examples":            "programs that use it",
 	"lab":                 "simulator and experiments",
-	"proxy":               "the HTTP data plane",
+	"proxy":               "the data plane",
 	"replication":         "copies of tickets",
 	"telemetry":           "metrics, traces, logs",
 	"internal/demo":       "clients and an upstream",
