@@ -52,6 +52,7 @@ func (l *least) forward(w http.ResponseWriter) error {
 	if err != nil {
 		return err
 	}
+	defer res.Body.Close()
 	maps.Copy(w.Header(), res.Header)
 	w.WriteHeader(res.StatusCode)
 	if _, err = io.CopyBuffer(struct{ io.Writer }{w}, struct{ io.Reader }{res.Body}, c.buffer[:]); err != nil {
