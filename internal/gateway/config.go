@@ -66,7 +66,7 @@ type Views interface {
 	KeepsTickets() (before bool, err error)
 }
 
-// Observer is told what the machines do, for metrics.
+// Observer counts what the machines do, for metrics.
 type Observer interface {
 	// Pool returns who watches the named pool; asked again after a lease was lost.
 	Pool(name string) PoolObserver
