@@ -63,7 +63,7 @@ func TestMutantsAreCaught(t *testing.T) {
 			Name: "nobody is asked before the first vote", File: "rollcall.go",
 			Old:    "\tif r.floor.Before(p) {",
 			New:    "\tif p.Before(r.floor) {",
-			Caught: "k is 12 again|c: not ready", By: "^TestOldCopies$",
+			Caught: "waits for the liar", By: "^TestOverstatedRollCall$",
 		},
 		{
 			Name: "every term is believed", File: "rpc.go",
