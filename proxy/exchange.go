@@ -144,10 +144,10 @@ func (ex *exchange) Write(p []byte) (int, error) {
 // Hijack implements http.Hijacker; it is called once the upstream has agreed to an
 // upgrade.
 func (ex *exchange) Hijack() (net.Conn, *bufio.ReadWriter, error) {
-	ex.snapshot.upgrades.add(1)
+	ex.snapshot.streams.add(1)
 	conn, brw, err := ex.response.Hijack()
 	if err != nil {
-		ex.snapshot.upgrades.add(-1)
+		ex.snapshot.streams.add(-1)
 		return nil, nil, err
 	}
 	if ex.conn != nil {

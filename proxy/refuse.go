@@ -29,7 +29,7 @@ func (ex *exchange) admit(r *http.Request, pool *Pool) (Slot, error) {
 	if pool.Tickets && prefersTicket(r.Header) {
 		return ex.admitOrTicket(r, pool)
 	}
-	ex.info = admission.RequestInfo{Method: r.Method, Path: r.URL.Path, Remote: clientAddr(r, s.cfg.TrustedProxies), Trace: ex.rec.TraceID}
+	ex.info = admission.RequestInfo{Method: r.Method, Path: r.URL.Path, Remote: s.clientAddr(r), Trace: ex.rec.TraceID}
 	req := admission.Request{Pool: pool.Name, Span: ex.spanBytes(), Info: &ex.info}
 	if pool.TellClients {
 		req.Client = s.clientKey(r, pool)

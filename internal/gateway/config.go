@@ -67,7 +67,7 @@ type Views interface {
 	SetTicketsMark(mark string) error
 }
 
-// Observer is told what the machines do, for metrics.
+// Observer counts what the machines do, for metrics.
 type Observer interface {
 	// Pool returns who watches the named pool; asked again after a lease was lost.
 	Pool(name string) PoolObserver

@@ -1,9 +1,7 @@
 package bench
 
 import (
-	"context"
 	"fmt"
-	"net"
 	"os"
 	"os/exec"
 	"path/filepath"
@@ -66,16 +64,7 @@ listen pool
 		b.Fatal(err)
 	}
 	cluster.StartProcess(b, "haproxy", "-db", "-q", "-f", file)
-	ctx, cancel := context.WithTimeout(b.Context(), 10*time.Second)
-	defer cancel()
-	err := cluster.Await(ctx, func() error {
-		conn, err := net.Dial("tcp", addr)
-		if err != nil {
-			return err
-		}
-		return conn.Close()
-	})
-	if err != nil {
+	if err := cluster.AwaitListening(b.Context(), addr); err != nil {
 		b.Fatal(err)
 	}
 	return "http://" + addr + "/"

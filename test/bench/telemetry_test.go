@@ -22,7 +22,7 @@ var uncounted = []mutant.Change{
 }
 
 // BenchmarkTelemetry compares one kgate with one that counts nothing, and with
-// ones that trace, side by side. A gateway's processor time per request is told
+// ones that trace, side by side. A gateway's processor time per request is shown
 // too: a busy machine changes it less than it does the throughput.
 func BenchmarkTelemetry(b *testing.B) {
 	t, filled := newTable("What metrics and traces cost one kgate: median of 15 rounds in turn",

@@ -52,7 +52,7 @@ func TestKill(t *testing.T) {
 			// Two gateways can use all slots, and none can have more than four: the
 			// slots of the others go on.
 			r.load = StartLoad(t, r.c.Gateways, LoadOptions{Clients: 4})
-			span(t, time.Second)
+			Span(t, time.Second)
 			for i := range total / 2 {
 				victim, roles := r.choose(t, i)
 				if err := r.kill(t, victim, roles); err != nil {
@@ -95,7 +95,7 @@ func (r *killRun) kill(t *testing.T, victim int, roles Roles) error {
 	}
 	ctx, cancel := context.WithTimeout(t.Context(), Whole(r.lease)+5*time.Second)
 	defer cancel()
-	span(t, time.Until(k.at.Add(Whole(r.lease)))) // the line may stop more than once
+	Span(t, time.Until(k.at.Add(Whole(r.lease)))) // the line may stop more than once
 	late := time.Now()
 	err := Await(ctx, func() error {
 		if slices.ContainsFunc(r.judge.Since(late), r.full) {
