@@ -234,7 +234,7 @@ func linked(bytes string) (trace.SpanContext, bool) {
 
 // traceUpstream begins the span of the upstream's part, and makes it the parent
 // of what the upstream records. It is called for each upstream that is tried.
-func (ex *exchange) traceUpstream(out http.Header) {
+func (ex *exchange) traceUpstream(out *http.Request) {
 	if ex.spans.server == nil {
 		return
 	}
@@ -243,19 +243,19 @@ func (ex *exchange) traceUpstream(out http.Header) {
 		began = time.Now()
 		ex.spans.endUpstream(began, "dial")
 	}
-	to := ex.attempt.out.request.URL
+	to := out.URL
 	attrs := append(serverAttributes(to.Host),
-		attribute.String("http.request.method", knownMethod(ex.attempt.out.request.Method)),
+		attribute.String("http.request.method", knownMethod(out.Method)),
 		attribute.String("url.scheme", to.Scheme),
 		attribute.String("url.full", to.Scheme+"://"+to.Host+to.EscapedPath())) // a query may hold secrets
-	_, ex.spans.upstream = ex.snapshot.cfg.Tracer.Start(ex.spans.ctx, spanMethod(ex.attempt.out.request.Method),
+	_, ex.spans.upstream = ex.snapshot.cfg.Tracer.Start(ex.spans.ctx, spanMethod(out.Method),
 		trace.WithSpanKind(trace.SpanKindClient), trace.WithTimestamp(began), trace.WithAttributes(attrs...))
 	sc := ex.spans.upstream.SpanContext()
-	out[traceParentHeader] = []string{"00-" + sc.TraceID().String() + "-" + sc.SpanID().String() + "-" + sc.TraceFlags().String()}
+	out.Header[traceParentHeader] = []string{"00-" + sc.TraceID().String() + "-" + sc.SpanID().String() + "-" + sc.TraceFlags().String()}
 	if state := sc.TraceState().String(); state != "" {
-		out[traceStateHeader] = []string{state}
+		out.Header[traceStateHeader] = []string{state}
 	} else {
-		delete(out, traceStateHeader)
+		delete(out.Header, traceStateHeader)
 	}
 }
 
