@@ -20,10 +20,24 @@ func TestMutantsAreCaught(t *testing.T) {
 		},
 		{
 			Name: "a suspended gateway owes nothing", File: "removal.go",
-			Old:    "moved = s.lose(index, node, true)",
-			New:    "moved = s.lose(index, node, false)",
+			Old:    "maps.Copy(moved, s.lose(index, node, true))",
+			New:    "maps.Copy(moved, s.lose(index, node, false))",
 			By:     "^TestLosses$",
 			Caught: "FAIL: TestLosses",
+		},
+		{
+			Name: "a witness owes tokens", File: "removal.go",
+			Old:    "leased = leased && !m.Witness",
+			New:    "leased = leased || m.Witness",
+			By:     "^TestWitnessHasNoPartInPools$",
+			Caught: "owe tokens",
+		},
+		{
+			Name: "a witness is a home", File: "view.go",
+			Old:    "\t\tif !m.Witness {\n\t\t\tnames",
+			New:    "\t\tif m.Name != \"\" {\n\t\t\tnames",
+			By:     "^TestWitnessHasNoPartInPools$",
+			Caught: "after command",
 		},
 		{
 			Name: "slots come back while the lease may run", File: "removal.go",
