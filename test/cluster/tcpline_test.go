@@ -100,7 +100,7 @@ func TestTenThousandConnections(t *testing.T) {
 	if each >= 24 {
 		t.Errorf("%.1f KiB for each that waits", each)
 	}
-	if worst > 50 { // clients that come within microseconds may pass each other on the way in
+	if worst > waiters/10 { // who is accepted just when the system stops a thread is overtaken by some
 		t.Errorf("a client was served %d places from where it came", worst)
 	}
 }
