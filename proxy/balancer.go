@@ -38,10 +38,10 @@ func (b *balancer) pick(tried []*backend) *backend {
 	if u == nil && !b.policy.checks() {
 		u = b.fewestLocked(tried, false)
 	}
-	b.next = (b.next + 1) % len(b.backends)
 	if u == nil {
 		return nil
 	}
+	b.next = (b.next + 1) % len(b.backends)
 	if u.health.bad {
 		u.health.again = time.Now().Add(b.policy.Interval) // one request at a time tries it
 	}

@@ -50,6 +50,9 @@ type Config struct {
 	// TrustedProxies are the peers whose X-Forwarded-* headers are believed
 	// and passed on, and of whose requests X-Forwarded-For names the client. From everybody else they are removed.
 	TrustedProxies []netip.Prefix
+	// ClientAddr returns the address of a request's client, to tell clients apart and
+	// for people who look at the line. Nil: it is found as TrustedProxies says.
+	ClientAddr func(*http.Request) netip.Addr
 	// Standing identifies the right of this gateway to have requests in flight:
 	// 0 while it has none, and another number each time it has won the right
 	// anew. Slots that were given under one standing are lost with it. It is
@@ -77,7 +80,7 @@ type Pool struct {
 	Name string
 	// Upstreams that serve the pool: those of scheme tcp its TCP connections, the
 	// others its requests. Of several healthy ones, the one with the fewest in flight
-	// from this gateway is taken.
+	// from this gateway is taken. A pool without any can have no route.
 	Upstreams []*url.URL
 	// Health says when an upstream is passed over.
 	Health Health
@@ -264,6 +267,8 @@ func (c Config) Validate() error {
 func (r Route) check(pools map[string]*Pool) []string {
 	var msgs []string
 	switch {
+	case r.Pool == "" && len(r.Upstreams) == 0:
+		msgs = append(msgs, "no upstream")
 	case r.Pool == "":
 		msgs = append(msgs, checkUpstreams(r.Upstreams, "http", "https", "h2c")...)
 		if r.Transport.DialTimeout < 0 || r.Transport.IdleTimeout < 0 {
@@ -289,9 +294,6 @@ func (r Route) check(pools map[string]*Pool) []string {
 }
 
 func checkUpstreams(us []*url.URL, schemes ...string) []string {
-	if len(us) == 0 {
-		return []string{"no upstream"}
-	}
 	var msgs []string
 	for _, u := range us {
 		switch {

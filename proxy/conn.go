@@ -200,9 +200,30 @@ func (c *clientConn) leave() {
 
 type connKey struct{}
 
-// withConn is the server's ConnContext.
-func withConn(ctx context.Context, c net.Conn) context.Context {
+// ConnContext is for the ConnContext of an http.Server that is not ours. Without it, a
+// client of such a server that leaves before the body of its HTTP/1.1 request was
+// read keeps its place in line.
+func ConnContext(ctx context.Context, c net.Conn) context.Context {
 	return context.WithValue(ctx, connKey{}, c)
+}
+
+// foreignConn returns the TCP connection that a request came over if the server is not
+// ours and has ConnContext; else nil.
+func foreignConn(ctx context.Context) *net.TCPConn {
+	conn, _ := ctx.Value(connKey{}).(net.Conn)
+	for conn != nil {
+		switch c := conn.(type) {
+		case *clientConn, *secureConn:
+			return nil
+		case *net.TCPConn:
+			return c
+		case interface{ NetConn() net.Conn }: // such as *tls.Conn
+			conn = c.NetConn()
+		default:
+			return nil
+		}
+	}
+	return nil
 }
 
 // connOf returns the connection that a request came over, nil if the server is

@@ -113,7 +113,7 @@ func NewServer(cfg ServerConfig) (*Server, error) {
 		MaxHeaderBytes:    cfg.MaxHeaderBytes,
 		ErrorLog:          (&stdLog{logger: cfg.Logger}).std(),
 		BaseContext:       func(net.Listener) context.Context { return base },
-		ConnContext:       withConn,
+		ConnContext:       ConnContext,
 		ConnState:         s.limiter.state,
 		Protocols:         new(http.Protocols),
 	}

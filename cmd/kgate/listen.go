@@ -7,6 +7,7 @@ import (
 	"log/slog"
 	"net"
 	"net/http"
+	"net/http/pprof"
 
 	"github.com/kgate/kgate/internal/admin"
 	"github.com/kgate/kgate/proxy"
@@ -76,4 +77,15 @@ func (s *server) serve(key, addr string, serve func(net.Listener) error) (net.Ad
 		})
 	}
 	return listeners[0].Addr(), nil
+}
+
+// profiles serves what package runtime knows of the process.
+func profiles() http.Handler {
+	mux := http.NewServeMux()
+	mux.HandleFunc("/debug/pprof/", pprof.Index)
+	mux.HandleFunc("/debug/pprof/cmdline", pprof.Cmdline)
+	mux.HandleFunc("/debug/pprof/profile", pprof.Profile)
+	mux.HandleFunc("/debug/pprof/symbol", pprof.Symbol)
+	mux.HandleFunc("/debug/pprof/trace", pprof.Trace)
+	return mux
 }

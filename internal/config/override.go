@@ -96,8 +96,7 @@ func (c *Config) apply(o Overrides) []error {
 // implyRoute leads every request to the only pool if there is no route, and the pool
 // serves requests.
 func (c *Config) implyRoute() {
-	if len(c.Routes) == 0 && len(c.Pools) == 1 && c.Pools[0].Name != "" && !c.src.broken(keyRoutes) &&
-		(len(c.Pools[0].Upstreams) == 0 || c.Pools[0].serves(false)) {
+	if len(c.Routes) == 0 && len(c.Pools) == 1 && c.Pools[0].Name != "" && !c.src.broken(keyRoutes) && c.Pools[0].serves(false) {
 		c.Routes = []Route{{Pool: c.Pools[0].Name}}
 	}
 }

@@ -30,7 +30,7 @@ type Pool struct {
 	// Upstreams serve the pool's requests: http, https or h2c (HTTP/2 in the
 	// clear), with an optional path in front of the request's. Those of the form
 	// tcp://host:port serve its TCP connections (listen.tcp). Several: least in
-	// flight first.
+	// flight first. None: the pool gives out slots, as tickets, and proxies nothing.
 	Upstreams []*url.URL `yaml:"upstreams"`
 	// Health says when an upstream is passed over.
 	Health Health `yaml:"health"`
@@ -137,8 +137,8 @@ type UpstreamTLS struct {
 	InsecureSkipVerify bool `yaml:"insecure_skip_verify"`
 }
 
-// DefaultPool returns the pool that a file's entry starts from. Name, K and
-// Upstreams have no default.
+// DefaultPool returns the pool that a file's entry starts from. Name and K have
+// no default.
 func DefaultPool() Pool {
 	return Pool{
 		Binding:     admission.BindingLate,
@@ -173,9 +173,6 @@ func (v *checker) pool(key string, p Pool) {
 	v.proxyProtocol(key, p)
 	if !p.AskInterval.Auto {
 		v.duration(key+".ask_interval", p.AskInterval.Every, 0)
-	}
-	if len(p.Upstreams) == 0 {
-		v.wrong(key+".upstreams", "there is no upstream", `write where the requests go, such as ["http://127.0.0.1:9000"]`)
 	}
 	v.upstreams(key+".upstreams", p.Upstreams, poolSchemes)
 	v.health(key+".health", p.Health)

@@ -103,7 +103,13 @@ func (v *checker) poolOf(key string, r Route, pools []Pool) {
 	if len(r.Upstreams) > 0 {
 		v.wrong(key+".upstreams", "a route to a pool has no upstreams of its own", "write them under the pool, or remove pool")
 	}
-	if p := v.findPool(key+".pool", r.Pool, pools); p != nil && len(p.Upstreams) > 0 && !p.serves(false) {
+	p := v.findPool(key+".pool", r.Pool, pools)
+	at := fmt.Sprintf("%s[%d].upstreams", keyPools, slices.IndexFunc(pools, func(p Pool) bool { return p.Name == r.Pool }))
+	switch {
+	case p == nil, p.serves(false), v.src.broken(at):
+	case len(p.Upstreams) == 0:
+		v.wrong(at, "there is no upstream, and a route leads to the pool", `write where the requests go, such as ["http://127.0.0.1:9000"], or remove the route`)
+	default:
 		v.wrong(key+".pool", "pool "+quote(r.Pool)+" has tcp upstreams only, which serve no requests", "write an http upstream under the pool, or remove the route")
 	}
 }

@@ -30,6 +30,8 @@ var purpose = map[string]string{
 	"internal/pool":       "a pool at one gateway",
 	"internal/transport":  "links between gateways",
 	"kmutex":              "the algorithm",
+	"kgate":               "the library",
+	"examples":            "programs that use it",
 	"lab":                 "simulator and experiments",
 	"proxy":               "the data plane",
 	"replication":         "copies of tickets",

@@ -38,7 +38,7 @@ func TestSchemaTakes(t *testing.T) {
 func TestSchemaRefuses(t *testing.T) {
 	schema := compileSchema(t)
 	for _, name := range []string{
-		"unknown-key", "unknown-key-elsewhere", "wrong-types", "enums", "k-range", "durations", "no-upstreams", "urls", "clients",
+		"unknown-key", "unknown-key-elsewhere", "wrong-types", "enums", "k-range", "durations", "urls", "clients",
 	} {
 		if validate(t, schema, configData+"broken/"+name+".yaml") == nil {
 			t.Errorf("%s: the schema takes it", name)
