@@ -25,9 +25,13 @@ type Install struct {
 	// Running requests of this node: those that it had reported, and slots that it
 	// takes over.
 	Running []Grant
-	// Free tokens that begin here: with the baton (late binding), or idle in
-	// the seats that [SeatOf] gives (early binding).
+	// Free tokens that begin here: with the baton, or at a node in Resting (late
+	// binding); idle in the seats that [SeatOf] gives (early binding).
 	Free TokenSet
+	// Resting names the nodes where tokens may rest when the epoch begins (late
+	// binding): nobody waits for them. Elsewhere, those that run go to home when
+	// they are released.
+	Resting []Node `json:",omitempty"`
 	// Tails, at Holder under early binding, is the last seat of each token's
 	// queue; the zero seat for a token that has no queue in this epoch.
 	Tails []Seat

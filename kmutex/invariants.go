@@ -43,6 +43,8 @@ var Invariants = []Invariant{
 	{"7 disjoint queues (early)", DisjointQueues},
 	{"8 no idle token while a request waits (late)", NoIdleToken},
 	{"10 serials", Serials},
+	{"11 every token can be found (late)", Findable},
+	{"12 home owes what the coordinator expects (late)", Owed},
 }
 
 // Check returns every invariant that w violates.
@@ -289,7 +291,10 @@ func NoIdleToken(w *World) error {
 	}
 	free, waiting := 0, 0
 	for _, s := range w.Nodes {
-		free += s.Free.Len() + len(s.Parked)
+		free += s.Free.Len() + s.Stock.Len()
+		for _, p := range s.Parked {
+			free += p.Free.Len()
+		}
 		waiting += len(s.Pending)
 		for _, batch := range s.Batches {
 			waiting += len(batch.Requests)

@@ -180,7 +180,7 @@ func (m *Machine) receive(e Event) error {
 		err = m.onRequest(&e.Message)
 	case KindBaton:
 		err = m.onBaton(e.From, &e.Message)
-	case KindChild, KindToken, KindLocate:
+	case KindChild, KindToken, KindLocate, KindRecall, KindTokens:
 		err = m.binding.Receive(&e.Message, &m.fx)
 	default:
 		err = fmt.Errorf("unknown kind %d", e.Message.Kind)
