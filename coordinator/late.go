@@ -155,7 +155,7 @@ func (l *Late) Depart(next kmutex.Place, waited bool, baton *kmutex.Message, fx 
 	names := slices.DeleteFunc(l.resting, func(n kmutex.Node) bool { return n == next.Node })
 	switch {
 	case n > 0 && !waited:
-		keep = n / 2
+		keep, l.back = n/2, nil
 	case n > 0:
 		l.mark()
 		l.recall(l.k, 1, l.where, names, fx)

@@ -72,6 +72,23 @@ func Genesis(epoch uint64, k int, home, self Node) *Install {
 	return in
 }
 
+// Found returns how node self, one of the founders, enters a pool's first epoch. All
+// founders must be given the same.
+func Found(c EpochChange, founders []Node, self Node) *Install {
+	if !c.Spread || !slices.Contains(founders, c.Home) {
+		return Genesis(c.Epoch, c.K, c.Home, self)
+	}
+	reports := make([]Report, len(founders))
+	for i, n := range founders {
+		reports[i] = Report{Node: n, Epoch: c.Epoch}
+	}
+	installs, err := PlanEpoch(c, reports)
+	if err != nil {
+		panic(fmt.Sprintf("kmutex: a pool cannot be founded: %v", err)) // k is the agreed view's
+	}
+	return installs[slices.Index(founders, self)]
+}
+
 func (m *Machine) freeze(epoch uint64, k int) error {
 	if epoch <= m.epoch || k < 1 || k > MaxK {
 		return fmt.Errorf("%w: freeze for epoch %d with k=%d in epoch %d", ErrInstall, epoch, k, m.epoch)

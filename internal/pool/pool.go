@@ -201,7 +201,7 @@ func (p *Pool) Unsent(m *kmutex.Message) {
 	switch m.Kind {
 	case kmutex.KindToken:
 		p.reclaimed.Add(m.Token)
-	case kmutex.KindBaton:
+	case kmutex.KindBaton, kmutex.KindTokens:
 		p.reclaimed.AddAll(m.Free)
 	default: // carries no token
 	}
