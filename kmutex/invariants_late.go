@@ -42,7 +42,7 @@ func Findable(w *World) error {
 			return fmt.Errorf("tokens %v rest at node %d, which nobody knows", s.Free, s.Self)
 		}
 		for _, g := range s.Running {
-			if !s.Back.Has(g.Token) && !w.Withheld.Has(g.Token) {
+			if !s.Back.Has(g.Token) && !s.Withheld.Has(g.Token) {
 				return fmt.Errorf("token %d will rest at node %d, which nobody knows", g.Token, s.Self)
 			}
 		}

@@ -107,14 +107,14 @@ var (
 		},
 		{
 			Name: "the coordinator grants tokens beyond k", File: "../coordinator/late.go",
-			Old:    "l.free.Len() <= l.excess",
-			New:    "l.free.Len() == 0",
+			Old:    "return max(0, l.free.Len()-l.excess)",
+			New:    "return l.free.Len()",
 			Caught: "more than k",
 		},
 		{
 			Name: "free tokens are passed on and kept", File: "../coordinator/late.go",
-			Old:    "l.coordinator, l.free, l.announced = false, nil, false",
-			New:    "l.coordinator, l.free, l.announced = false, l.free.Clone(), false",
+			Old:    "baton.Free = l.take(&l.free, l.free.Len()-keep)",
+			New:    "baton.Free = l.free.Clone()",
 			Caught: "invariant 2",
 		},
 		{

@@ -32,15 +32,30 @@ func examples() []kmutex.Message {
 		{Kind: kmutex.KindBaton, Epoch: 1, Number: 2, Tails: tails},
 		{Kind: kmutex.KindChild, Epoch: 1, Seat: seat, Child: far},
 		{Kind: kmutex.KindToken, Epoch: 1},
-		{Kind: kmutex.KindToken, Epoch: 1, Token: maxTokens - 1, Number: math.MaxUint64},
+		{Kind: kmutex.KindToken, Epoch: 1, Token: maxTokens - 1},
 		{Kind: kmutex.KindToken, Epoch: 1, Token: 2, Seat: seat},
 		{Kind: kmutex.KindToken, Epoch: 1, Token: 2, Seat: seat, Serial: math.MaxUint64},
-		{Kind: kmutex.KindToken, Epoch: 1, Token: 2, Number: 3, Tag: []byte{0}},
+		{Kind: kmutex.KindToken, Epoch: 1, Token: 2, Tag: []byte{0}},
 		{Kind: kmutex.KindToken, Epoch: 1, Token: 2, Seat: seat, Serial: 3, Tag: make([]byte, MaxTag)},
 		{Kind: kmutex.KindBaton, Epoch: 1, Number: 2, Free: kmutex.NewTokenSet(8), Tag: []byte("tag")},
 		{Kind: kmutex.KindBaton, Epoch: 1, Number: 2, Tails: []kmutex.Seat{seat}, Tag: []byte("tag")},
 		{Kind: kmutex.KindLocate, Epoch: 1, Number: 4, Holder: 5},
+		{Kind: kmutex.KindLocate, Epoch: 1, Number: 4, Holder: 5, Want: maxTokens},
+		{Kind: kmutex.KindBaton, Epoch: 1, Number: 300, Free: kmutex.NewTokenSet(8), Want: 2, Resting: []kmutex.Node{3, math.MaxUint64}},
+		{Kind: kmutex.KindRecall, Epoch: 1, Holder: 5, Want: 1},
+		{Kind: kmutex.KindRecall, Epoch: 1, Number: math.MaxUint64, Holder: 5, Want: maxTokens, Resting: make1000()},
+		{Kind: kmutex.KindTokens, Epoch: 1, Free: kmutex.NewTokenSet(1)},
+		{Kind: kmutex.KindTokens, Epoch: 1, Free: kmutex.NewTokenSet(maxTokens), Number: math.MaxUint64, Want: 7, Hops: 2, Resting: []kmutex.Node{1}, Serial: 300, Tag: []byte("tag")},
 	}
+}
+
+// make1000 returns a thousand nodes.
+func make1000() []kmutex.Node {
+	nodes := make([]kmutex.Node, 1000)
+	for i := range nodes {
+		nodes[i] = kmutex.Node(i + 1)
+	}
+	return nodes
 }
 
 func encode(tb rapid.TB, m kmutex.Message) []byte {
@@ -103,7 +118,14 @@ func TestEncoderRefuses(t *testing.T) {
 		"where is nobody":       {kmutex.Message{Kind: kmutex.KindLocate, Epoch: 1, Number: 2}, errNoNode},
 		"token negative":        {kmutex.Message{Kind: kmutex.KindToken, Epoch: 1, Token: -1}, errRange},
 		"token too large":       {kmutex.Message{Kind: kmutex.KindToken, Epoch: 1, Token: maxTokens}, errRange},
-		"token both ways":       {kmutex.Message{Kind: kmutex.KindToken, Epoch: 1, Seat: seat, Number: 1}, errFields},
+		"token with a baton":    {kmutex.Message{Kind: kmutex.KindToken, Epoch: 1, Seat: seat, Number: 1}, errFields},
+		"recall for nobody":     {kmutex.Message{Kind: kmutex.KindRecall, Epoch: 1, Want: 1}, errNoNode},
+		"rests at nobody":       {kmutex.Message{Kind: kmutex.KindRecall, Epoch: 1, Holder: 1, Want: 1, Resting: []kmutex.Node{2, 0}}, errNoNode},
+		"no names":              {kmutex.Message{Kind: kmutex.KindTokens, Epoch: 1, Resting: []kmutex.Node{}}, errRange},
+		"too many names":        {kmutex.Message{Kind: kmutex.KindTokens, Epoch: 1, Resting: make([]kmutex.Node, maxResting+1)}, errRange},
+		"too many wanted":       {kmutex.Message{Kind: kmutex.KindLocate, Epoch: 1, Holder: 1, Want: maxTokens + 1}, errRange},
+		"names with tails":      {kmutex.Message{Kind: kmutex.KindBaton, Epoch: 1, Tails: []kmutex.Seat{seat}, Resting: []kmutex.Node{1}}, errFields},
+		"names in locate":       {kmutex.Message{Kind: kmutex.KindLocate, Epoch: 1, Holder: 1, Resting: []kmutex.Node{1}}, errFields},
 		"serial without seat":   {kmutex.Message{Kind: kmutex.KindToken, Epoch: 1, Serial: 1}, errFields},
 		"serial with tails":     {kmutex.Message{Kind: kmutex.KindBaton, Epoch: 1, Tails: []kmutex.Seat{seat}, Serial: 1}, errFields},
 		"excess with tails":     {kmutex.Message{Kind: kmutex.KindBaton, Epoch: 1, Tails: []kmutex.Seat{seat}, Excess: 1}, errFields},
@@ -259,7 +281,7 @@ func drawMessage(t *rapid.T) kmutex.Message {
 		return kmutex.Seat{Node: node.Draw(t, "node"), Serial: rapid.Uint64Min(1).Draw(t, "serial")}
 	})
 	m := kmutex.Message{
-		Kind:  rapid.SampledFrom([]kmutex.Kind{kmutex.KindRequest, kmutex.KindBaton, kmutex.KindChild, kmutex.KindToken, kmutex.KindLocate}).Draw(t, "kind"),
+		Kind:  rapid.SampledFrom([]kmutex.Kind{kmutex.KindRequest, kmutex.KindBaton, kmutex.KindChild, kmutex.KindToken, kmutex.KindLocate, kmutex.KindRecall, kmutex.KindTokens}).Draw(t, "kind"),
 		Epoch: rapid.Uint64Min(1).Draw(t, "epoch"),
 	}
 	early := rapid.Bool().Draw(t, "early")
@@ -279,6 +301,7 @@ func drawMessage(t *rapid.T) kmutex.Message {
 		}
 		m.Serial = rapid.Uint64().Draw(t, "serial")
 		m.Excess = rapid.Uint32Max(maxTokens).Draw(t, "excess")
+		drawDemand(t, &m)
 		for _, q := range rapid.SliceOf(rapid.Int32Range(0, maxTokens-1)).Draw(t, "free") {
 			m.Free.Add(kmutex.Token(q))
 		}
@@ -288,13 +311,27 @@ func drawMessage(t *rapid.T) kmutex.Message {
 		m.Token = kmutex.Token(rapid.Int32Range(0, maxTokens-1).Draw(t, "token"))
 		if early {
 			m.Seat, m.Serial = seat.Draw(t, "seat"), rapid.Uint64().Draw(t, "serial")
-		} else {
-			m.Number = rapid.Uint64().Draw(t, "number")
 		}
 	case kmutex.KindLocate:
 		m.Number, m.Holder = rapid.Uint64().Draw(t, "number"), node.Draw(t, "holder")
+		m.Want = rapid.Uint32Max(maxTokens).Draw(t, "want")
+	case kmutex.KindRecall:
+		m.Number, m.Holder = rapid.Uint64().Draw(t, "number"), node.Draw(t, "holder")
+		drawDemand(t, &m)
+	case kmutex.KindTokens:
+		m.Number, m.Serial = rapid.Uint64().Draw(t, "number"), rapid.Uint64().Draw(t, "serial")
+		m.Hops = rapid.Uint32().Draw(t, "hops")
+		m.Free.Add(kmutex.Token(rapid.Int32Range(0, maxTokens-1).Draw(t, "token")))
+		drawDemand(t, &m)
 	}
 	return m
+}
+
+func drawDemand(t *rapid.T, m *kmutex.Message) {
+	m.Want = rapid.Uint32Max(maxTokens).Draw(t, "want")
+	for _, n := range rapid.SliceOfN(rapid.Uint64Min(1), 0, 20).Draw(t, "resting") {
+		m.Resting = append(m.Resting, kmutex.Node(n))
+	}
 }
 
 func TestAnyMessageRoundTrips(t *testing.T) {
