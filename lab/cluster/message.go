@@ -76,7 +76,7 @@ func called(m any) bool {
 
 // Kinds are the names of all kinds of messages, for [Cluster.Watch].
 var Kinds = []string{
-	"request", "baton", "child", "token", "where", "report", "answer", "count", "tokens", "push", "ack", "returned", "call", "reply",
+	"request", "baton", "child", "token", "locate", "report", "answer", "count", "tokens", "push", "ack", "returned", "call", "reply",
 	"beat", "ask", "tell", "join", "leave", "renew", "grant", "refuse", "recover",
 }
 
