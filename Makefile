@@ -26,12 +26,14 @@ demo: ## run the main job on this machine for 20 s
 # Tests with real processes. Those that measure times want the machine for themselves.
 TIMED := ./test/cluster ./test/netns ./test/prometheus ./test/plan
 PROCESSES := ./test/docs ./test/abuse ./test/peers ./test/browser
+# The others wait for much of their time, or compute: more at a time than there are cores.
 UNIT = $(shell $(GO) list work | grep -v $(patsubst ./%,-e /%,$(TIMED) $(PROCESSES)))
 test: ## all tests but long soaks, about nine minutes on two cores
 	$(GO) vet work
-	$(GO) test $(UNIT)
-	$(GO) test -v -p 1 $(TIMED)
-	$(GO) test -v -p 2 $(PROCESSES)
+	$(GO) test -vet=off -p 3 -parallel 8 $(UNIT)
+	set -e; export KGATE_TEST_BINARY=$$(tools/test-binary.sh); \
+	$(GO) test -vet=off -v -p 1 -parallel 3 $(TIMED); \
+	$(GO) test -vet=off -v -p 2 $(PROCESSES)
 
 soak: ## the long runs of the tests with real processes, about an hour
 	KGATE_SOAK=1 $(GO) test -v -count=1 -p 1 -timeout 2h $(TIMED) $(PROCESSES)
@@ -39,7 +41,7 @@ soak: ## the long runs of the tests with real processes, about an hour
 # Packages without a goroutine have nothing to race with.
 SEQUENTIAL = $(shell $(GO) list ./kmutex ./coordinator ./chordring ./replication ./internal/pool ./internal/membership/leader ./internal/membership/lease ./lab/... | grep -v -e /lab/fuzz -e /lab/experiment -e /lab/plan)
 race: ## tests under the race detector, but those with real processes and those of packages without goroutines; the largest searches are left out
-	$(GO) test -race -short $(filter-out $(SEQUENTIAL),$(UNIT))
+	$(GO) test -vet=off -race -short -p 3 -parallel 8 $(filter-out $(SEQUENTIAL),$(UNIT))
 
 FUZZTIME ?= 30s
 fuzz: ## every fuzz target for FUZZTIME (30s)

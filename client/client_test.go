@@ -8,7 +8,7 @@ import (
 	"testing/synctest"
 	"time"
 
-	"github.com/kgate/kgate/internal/admin"
+	"github.com/kgate/kgate/internal/admission"
 )
 
 func acquire(t *testing.T, c *Client) *Slot {
@@ -95,8 +95,8 @@ func TestSlotIsLost(t *testing.T) {
 		"gateways down":          {func(n *network, _ *Slot) { n.set("a", "down"); n.set("b", "down") }, 25500 * time.Millisecond, ""},
 		"gateways silent":        {func(n *network, _ *Slot) { n.set("a", "silent"); n.set("b", "silent") }, 25500 * time.Millisecond, ""},
 		"answers do not come":    {func(n *network, _ *Slot) { n.set("a", "mute"); n.set("b", "mute") }, 25500 * time.Millisecond, ""},
-		"gateways without lease": {func(n *network, _ *Slot) { n.memory.Fail(admin.ErrUnavailable) }, 25500 * time.Millisecond, ""},
-		"taken away":             {func(n *network, s *Slot) { n.memory.Drop(s.ID(), admin.ReasonLost) }, 10 * time.Second, "lost"},
+		"gateways without lease": {func(n *network, _ *Slot) { n.memory.Fail(admission.ErrElsewhere) }, 25500 * time.Millisecond, ""},
+		"taken away":             {func(n *network, s *Slot) { n.memory.Drop(s.ID(), admission.EndLost) }, 10 * time.Second, "lost"},
 	} {
 		t.Run(name, func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
@@ -231,7 +231,7 @@ func TestAcquireAgain(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		n := newNetwork(t, 1)
 		c := n.client(nil)
-		n.memory.Fail(admin.ErrUnavailable)
+		n.memory.Fail(admission.ErrElsewhere)
 		time.AfterFunc(10*time.Second, func() { n.memory.Fail(nil) })
 		s := acquire(t, c)
 		ticket, err := c.Request(t.Context(), "p")
@@ -340,7 +340,7 @@ func TestRefusals(t *testing.T) {
 		if _, err := c.Acquire(t.Context(), "nosuch"); !errors.Is(err, ErrRefused) {
 			t.Error(err)
 		}
-		n.memory.Fail(admin.ErrTooMany)
+		n.memory.Fail(admission.QueueFull)
 		if _, err := c.Acquire(t.Context(), "p"); !errors.Is(err, ErrBusy) {
 			t.Error(err)
 		}

@@ -11,6 +11,7 @@ import (
 
 	"github.com/kgate/kgate/internal/admin"
 	"github.com/kgate/kgate/internal/admin/admintest"
+	"github.com/kgate/kgate/internal/admission"
 )
 
 // network is some gateways, by host, that all have the same tickets. It carries
@@ -98,7 +99,7 @@ func (n *network) want(granted, waiting int) {
 }
 
 // dropWaiting takes their places away from all that wait.
-func (n *network) dropWaiting() { n.memory.DropWaiting("p", admin.ReasonLost) }
+func (n *network) dropWaiting() { n.memory.DropWaiting("p", admission.EndLost) }
 
 // delayed gives answers back late.
 type delayed struct {

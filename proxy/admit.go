@@ -74,6 +74,9 @@ type Record struct {
 	RequestBytes int64
 	// Retries counts the upstreams that were tried after the first one.
 	Retries int
+	// NewConns and ReusedConns count the connections to upstreams that the request
+	// was written to: one, unless it was sent again.
+	NewConns, ReusedConns int
 	// Aborted reports that the answer was broken off after its header.
 	Aborted bool
 }

@@ -88,6 +88,7 @@ func TestOwnAnswers(t *testing.T) {
 // TestUnreadBodyEndsConnection: after any answer to a request whose body does not
 // come, also one of the upstream's, the connection is not kept for long.
 func TestUnreadBodyEndsConnection(t *testing.T) {
+	t.Parallel()
 	g := newGateway(t, 1, http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) {
 		w.Header().Set("Connection", "close")
 		w.WriteHeader(http.StatusRequestEntityTooLarge)
@@ -106,6 +107,7 @@ func TestUnreadBodyEndsConnection(t *testing.T) {
 // TestNoBodiesFillConnections: clients that send no body do not keep others out for
 // long.
 func TestNoBodiesFillConnections(t *testing.T) {
+	t.Parallel()
 	const connections = 100
 	g := newGateway(t, 1, http.HandlerFunc(echoRequest), func(c *Config) {
 		c.Routes = []Route{{Pool: "p", Match: Match{PathPrefix: "/pool/"}}}
@@ -171,6 +173,7 @@ func TestStalledClients(t *testing.T) {
 // TestOwnBodyRead: a body that the gateway itself has read does not stand in the way
 // of the next request on its connection; one that does not come ends.
 func TestOwnBodyRead(t *testing.T) {
+	t.Parallel()
 	g := newGateway(t, 1, http.HandlerFunc(echoRequest), func(c *Config) {
 		c.TicketHandler = http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 			_, err := io.ReadAll(r.Body)

@@ -47,6 +47,7 @@ func (g *gateway) serveTLS(cfg ServerConfig) {
 // TestClientLeaves: a client that closes its connection gives up its place in line,
 // or its slot, whatever it has sent behind its request.
 func TestClientLeaves(t *testing.T) {
+	t.Parallel()
 	needDisconnectWatch(t)
 	const (
 		get  = "GET / HTTP/1.1\r\nHost: h\r\n\r\n"

@@ -125,7 +125,6 @@ func (ex *exchange) WriteHeader(status int) {
 		if status == http.StatusContinue {
 			return
 		}
-		removeReserved(ex.Header())
 	case !ex.wrote.Load():
 		ex.decorate()
 	}

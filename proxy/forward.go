@@ -112,10 +112,19 @@ var _ upstream.Caller = (*exchange)(nil)
 // Check implements upstream.Caller.
 func (ex *exchange) Check() error { return ex.hold.check() }
 
+// Connected implements upstream.Caller.
+func (ex *exchange) Connected(reused bool) {
+	if reused {
+		ex.rec.ReusedConns++
+	} else {
+		ex.rec.NewConns++
+	}
+}
+
 // Informational implements upstream.Caller: it passes such an answer on.
 func (ex *exchange) Informational(status int, header http.Header) error {
 	h := ex.Header()
-	copyHeader(h, header)
+	copyEndToEnd(h, header)
 	ex.WriteHeader(status)
 	clear(h) // they are no part of the final answer
 	return nil
@@ -140,9 +149,8 @@ func (ex *exchange) answer(out *http.Request, res *http.Response) error {
 	if res.StatusCode == http.StatusSwitchingProtocols {
 		return ex.upgrade(out, res)
 	}
-	removeHopByHop(res.Header)
-	removeReserved(res.Header)
 	removeReserved(res.Trailer)
+	removeNamed(res.Header, res.Header["Connection"])
 	announced := len(res.Trailer)
 	if announced > 0 && ex.http1 && out.Method != http.MethodHead {
 		// As in outgoing: only chunks can have trailers behind them.
@@ -154,7 +162,7 @@ func (ex *exchange) answer(out *http.Request, res *http.Response) error {
 	if _, ok := res.Header["Content-Type"]; !ok {
 		header["Content-Type"] = nil // else net/http would guess one
 	}
-	copyHeader(header, res.Header)
+	copyEndToEnd(header, res.Header)
 	if announced > 0 {
 		header.Add("Trailer", strings.Join(slices.Sorted(maps.Keys(res.Trailer)), ", "))
 	}

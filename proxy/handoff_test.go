@@ -133,6 +133,7 @@ func (f *rawUpstream) serve(c net.Conn) {
 // wire, whatever ended the request. The upstream is the judge: with k = 1 it never
 // has two streams open.
 func TestHandOff(t *testing.T) {
+	t.Parallel()
 	handOffs := 1000
 	if testing.Short() {
 		handOffs = 100

@@ -40,6 +40,11 @@ func (ex *exchange) admit(r *http.Request, pool *Pool) (Slot, error) {
 
 // refuse answers a request of a pool that was not admitted.
 func (ex *exchange) refuse(r *http.Request, err error) {
+	if errors.Is(err, admission.ErrUnknownPool) || errors.Is(err, admission.ErrElsewhere) {
+		// The pool is not agreed on yet, or its ticket is with a gateway that does not
+		// answer: both pass.
+		err = &admission.Refusal{Reason: admission.Isolated}
+	}
 	var refusal *admission.Refusal
 	var ticket *ticketError
 	switch {

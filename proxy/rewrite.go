@@ -15,31 +15,36 @@ import (
 	"github.com/kgate/kgate/internal/httplist"
 )
 
-// hopByHop are the fields of a header that are for one connection (RFC 9110, section
-// 7.6.1), or were before there was Connection to say so.
-var hopByHop = []string{
-	"Connection", "Proxy-Connection", "Keep-Alive", "Proxy-Authenticate", "Proxy-Authorization",
-	"Te", "Trailer", "Transfer-Encoding", "Upgrade",
+// isHopByHop reports whether a field is for one connection (RFC 9110, section
+// 7.6.1), or was before there was Connection to say so.
+func isHopByHop(name string) bool {
+	switch name {
+	case "Connection", "Proxy-Connection", "Keep-Alive", "Proxy-Authenticate", "Proxy-Authorization",
+		"Te", "Trailer", "Transfer-Encoding", "Upgrade":
+		return true
+	}
+	return false
 }
 
-// removeHopByHop removes them, and those that Connection names.
-func removeHopByHop(h http.Header) {
-	for _, line := range h["Connection"] {
+// removeNamed removes the fields that the values of Connection name.
+func removeNamed(h http.Header, connection []string) {
+	for _, line := range connection {
 		for name := range strings.SplitSeq(line, ",") {
 			if name = textproto.TrimString(name); name != "" {
 				delete(h, http.CanonicalHeaderKey(name))
 			}
 		}
 	}
-	for _, name := range hopByHop {
-		delete(h, name)
-	}
 }
 
-// copyHeader adds the fields of from to those of to. Values are shared, and never
-// changed in place.
-func copyHeader(to, from http.Header) {
+// copyEndToEnd adds the fields of an answer to those of to, except what is for one
+// connection or not the upstream's to say. Values are shared, and never changed in
+// place.
+func copyEndToEnd(to, from http.Header) {
 	for name, values := range from {
+		if isHopByHop(name) || isReserved(name) {
+			continue
+		}
 		if have := to[name]; len(have) > 0 {
 			values = append(have[:len(have):len(have)], values...)
 		}
@@ -117,15 +122,15 @@ func oneSlash(a, b string) string {
 
 // fillHeader fills in the header for the upstream.
 func (ex *exchange) fillHeader(header http.Header, in *http.Request) {
+	trusted := contains(ex.snapshot.cfg.TrustedProxies, in.RemoteAddr)
 	for name, values := range in.Header {
-		header[name] = values
+		if !isHopByHop(name) && !isUntrusted(name, trusted) && name != "Http2-Settings" {
+			header[name] = values
+		}
 	}
+	removeNamed(header, in.Header["Connection"])
 	upgrade := upgradeType(in.Header)
 	trailers := httpguts.HeaderValuesContainsToken(in.Header["Te"], "trailers")
-	removeHopByHop(header)
-	trusted := contains(ex.snapshot.cfg.TrustedProxies, in.RemoteAddr)
-	removeUntrusted(header, trusted)
-	delete(header, "Http2-Settings")
 
 	ex.attempt.out.used = 0
 	set := func(name, value string) { header[name] = ex.attempt.out.value(value) }
@@ -213,27 +218,34 @@ func (v *viaValues) of(r *http.Request) string {
 	}
 }
 
-// removeUntrusted removes Kgate-*, Proxy (which CGI programs take for the address of
-// a proxy that they should use) and, unless the client is a trusted proxy,
-// what is left of X-Forwarded-*. An underscore is as good as a hyphen to
-// upstreams that turn headers into CGI variables.
+// isUntrusted reports whether a field of a client goes no further: Kgate-*, Proxy
+// (which CGI programs take for the address of a proxy that they should use) and,
+// unless the client is a trusted proxy, X-Forwarded-*. An underscore is as good as a
+// hyphen to upstreams that turn headers into CGI variables.
+func isUntrusted(name string, trusted bool) bool {
+	return hasNamePrefix(name, "Kgate") || name == "Proxy" || !trusted && hasNamePrefix(name, "X-Forwarded")
+}
+
+// removeUntrusted removes such fields from a trailer.
 func removeUntrusted(h http.Header, trusted bool) {
 	for name := range h {
-		switch {
-		case hasNamePrefix(name, "Kgate"), name == "Proxy":
-			delete(h, name)
-		case !trusted && hasNamePrefix(name, "X-Forwarded"):
+		if isUntrusted(name, trusted) {
 			delete(h, name)
 		}
 	}
 }
 
-// removeReserved removes what only the gateway may say in an answer: Kgate-*, by
-// which its own answers are known; and Alt-Svc, which would lead clients past it.
+// isReserved reports whether only the gateway may say a field in an answer: Kgate-*,
+// by which its own answers are known; and Alt-Svc, which would lead clients past it.
+func isReserved(name string) bool {
+	bare := strings.TrimPrefix(name, http.TrailerPrefix)
+	return hasNamePrefix(bare, "Kgate") || bare == "Alt-Svc"
+}
+
+// removeReserved removes such fields.
 func removeReserved(h http.Header) {
 	for name := range h {
-		bare := strings.TrimPrefix(name, http.TrailerPrefix)
-		if hasNamePrefix(bare, "Kgate") || bare == "Alt-Svc" {
+		if isReserved(name) {
 			delete(h, name)
 		}
 	}

@@ -77,6 +77,11 @@ func (c ServerConfig) Validate() error {
 	return nil
 }
 
+// h2Window bounds what an HTTP/2 client may send of its bodies before they are read: of
+// one request, and over one connection. net/http's own bound is 1 MiB, which each
+// connection with a request in line could fill.
+const h2Window = 128 << 10
+
 // Server listens for clients. Unlike http.Server it also ends upgraded
 // connections.
 type Server struct {
@@ -111,6 +116,8 @@ func NewServer(cfg ServerConfig) (*Server, error) {
 		ConnState:         s.limiter.state,
 		Protocols:         new(http.Protocols),
 	}
+	// A request with a body waits in line with its window full.
+	s.http.HTTP2 = &http.HTTP2Config{MaxReceiveBufferPerConnection: h2Window, MaxReceiveBufferPerStream: h2Window}
 	s.http.Protocols.SetHTTP1(true)
 	s.http.Protocols.SetHTTP2(true)
 	s.http.Protocols.SetUnencryptedHTTP2(true)

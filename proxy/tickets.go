@@ -2,6 +2,7 @@ package proxy
 
 import (
 	"context"
+	"encoding/json"
 	"errors"
 	"net/http"
 	"net/url"
@@ -14,42 +15,22 @@ import (
 // Tickets are places in line, and slots, that outlive a request. It must be safe
 // for concurrent use.
 type Tickets interface {
-	// Request takes a place in the pool's line, with no regard to req.Wait. The
-	// ticket ends when ttl passes without a sign of its holder. The error is a
-	// *admission.Refusal if the gateway gives out no tickets now.
-	Request(ctx context.Context, req admission.Request, ttl time.Duration) (Ticket, error)
-	// Await returns the ticket when it is granted, or after wait.
-	Await(ctx context.Context, id string, wait time.Duration) (Ticket, error)
-	// Cancel ends a ticket that nobody has been told of. It may take a while, and
-	// need not succeed: the ticket then expires.
-	Cancel(id string)
-	// Redeem turns a granted ticket of the pool into the slot of a request,
+	// RequestTicket takes a place in the pool's line, whatever req.Wait says. The
+	// ticket ends when ttl passes without a sign of its holder; the note is for
+	// people. The error is an *admission.Refusal if the gateway gives out no tickets
+	// now.
+	RequestTicket(ctx context.Context, req admission.Request, ttl time.Duration, note string) (admission.Ticket, error)
+	// TestTicket returns the ticket as soon as it is not in the state granted, or
+	// after wait.
+	TestTicket(ctx context.Context, id string, granted bool, wait time.Duration) (admission.Ticket, error)
+	// EndTicket ends a ticket. If it fails, the ticket expires.
+	EndTicket(ctx context.Context, id string) error
+	// RedeemTicket turns a granted ticket of the pool into the slot of a request,
 	// without waiting; the slot's Release ends the ticket. The error wraps
-	// ErrTicketUnknown, ErrTicketWaiting or ErrTicketInUse, or is a *Refusal.
-	Redeem(ctx context.Context, pool, id string) (Slot, error)
+	// ErrUnknownTicket, ErrTicketWaiting, ErrTicketUsed or ErrElsewhere of package
+	// admission, or is an *EndedError or a *Refusal of it.
+	RedeemTicket(ctx context.Context, pool, id string) (Slot, error)
 }
-
-// Ticket as a client gets it.
-type Ticket struct {
-	// ID is a secret: whoever has it has the ticket.
-	ID string
-	// Granted: it has its slot.
-	Granted bool
-	// RetryAfter is when it may be worth while to ask for it.
-	RetryAfter time.Duration
-	// Body is the ticket as JSON, the same that its address answers with.
-	Body []byte
-}
-
-// Why a ticket cannot be redeemed.
-var (
-	// ErrTicketUnknown: there is no such ticket of this pool, or no more.
-	ErrTicketUnknown = errors.New("proxy: unknown ticket")
-	// ErrTicketWaiting: its turn has not come.
-	ErrTicketWaiting = errors.New("proxy: ticket is still waiting")
-	// ErrTicketInUse: a request is in flight on it.
-	ErrTicketInUse = errors.New("proxy: ticket is in use")
-)
 
 const (
 	ticketsPath  = "/.kgate/tickets"
@@ -103,13 +84,14 @@ func (s *snapshot) redeem(r *http.Request, pool string, ids []string) (Slot, err
 	case len(ids) != 1 || ids[0] == "":
 		return nil, errTwoTickets
 	}
-	slot, err := s.cfg.Tickets.Redeem(r.Context(), pool, ids[0])
+	slot, err := s.cfg.Tickets.RedeemTicket(r.Context(), pool, ids[0])
+	var ended *admission.EndedError
 	switch {
-	case errors.Is(err, ErrTicketUnknown):
+	case errors.Is(err, admission.ErrUnknownTicket), errors.As(err, &ended):
 		return nil, errUnknown
-	case errors.Is(err, ErrTicketWaiting):
+	case errors.Is(err, admission.ErrTicketWaiting):
 		return nil, errWaiting
-	case errors.Is(err, ErrTicketInUse):
+	case errors.Is(err, admission.ErrTicketUsed):
 		return nil, errInUse
 	default:
 		return slot, err
@@ -124,7 +106,7 @@ var errTicketGiven = errors.New("proxy: answered with a ticket")
 // if it names none. Otherwise it is answered with the ticket, which keeps its place.
 func (ex *exchange) admitOrTicket(r *http.Request, pool *Pool) (Slot, error) {
 	tickets := ex.snapshot.cfg.Tickets
-	ticket, err := tickets.Request(r.Context(), ex.snapshot.ticketRequest(r, pool), MaxTicketTTL)
+	ticket, err := tickets.RequestTicket(r.Context(), ex.snapshot.ticketRequest(r, pool), MaxTicketTTL, "Prefer: "+ticketPreference)
 	if err != nil {
 		return nil, err
 	}
@@ -134,37 +116,52 @@ func (ex *exchange) admitOrTicket(r *http.Request, pool *Pool) (Slot, error) {
 		if pool.QueueTimeout >= 0 && wait > pool.QueueTimeout {
 			wait, ex.prefer = pool.QueueTimeout, -1
 		}
-		later, err := tickets.Await(r.Context(), ticket.ID, wait)
+		later, err := tickets.TestTicket(r.Context(), ticket.ID, false, wait)
 		switch {
 		case r.Context().Err() != nil:
-			tickets.Cancel(ticket.ID)
+			cancelTicket(tickets, ticket.ID)
 			return nil, r.Context().Err()
 		case err == nil: // else the gateway that has it does not answer now, and the client may ask again
 			ticket = later
 		}
 	}
 	if !ticket.Granted {
-		ex.writeTicket(ticket)
+		if err := ex.writeTicket(ticket); err != nil {
+			return nil, err
+		}
 		return nil, errTicketGiven
 	}
 	slot, err := ex.snapshot.redeem(r, pool.Name, []string{ticket.ID})
 	if err != nil {
-		tickets.Cancel(ticket.ID)
+		cancelTicket(tickets, ticket.ID)
 	}
 	return slot, err
 }
 
+// cancelTicket ends a ticket whose holder never learns of it.
+func cancelTicket(tickets Tickets, id string) {
+	const patience = 5 * time.Second
+	ctx, cancel := context.WithTimeout(context.Background(), patience)
+	defer cancel()
+	_ = tickets.EndTicket(ctx, id) // else it expires
+}
+
 // writeTicket answers with a ticket.
-func (ex *exchange) writeTicket(ticket Ticket) {
+func (ex *exchange) writeTicket(ticket admission.Ticket) error {
+	body, err := json.Marshal(ticket)
+	if err != nil {
+		return err
+	}
 	header := ex.Header()
 	header.Set("Location", ticketsPath+"/"+url.PathEscape(ticket.ID))
-	header.Set("Retry-After", strconv.Itoa(retryAfterSeconds(min(ticket.RetryAfter, MaxTicketTTL/2))))
+	header.Set("Retry-After", strconv.Itoa(retryAfterSeconds(min(ticket.ETA, MaxTicketTTL/2))))
 	header.Set("Preference-Applied", ticketPreference)
 	header.Set("Cache-Control", "no-store")
 	header.Set("Content-Type", "application/json")
-	header.Set("Content-Length", strconv.Itoa(len(ticket.Body)))
+	header.Set("Content-Length", strconv.Itoa(len(body)))
 	ex.WriteHeader(http.StatusAccepted)
-	_, _ = ex.Write(ticket.Body) // the client may be gone; its ticket then expires
+	_, _ = ex.Write(body) // the client may be gone; its ticket then expires
+	return nil
 }
 
 // ticketRequest is what a client of the pool asks for with a ticket: a place of its own,

@@ -28,33 +28,36 @@ type counter struct {
 	cancelled      chan string
 }
 
-func (c *counter) Request(_ context.Context, req admission.Request, ttl time.Duration) (Ticket, error) {
+func (c *counter) RequestTicket(_ context.Context, req admission.Request, ttl time.Duration, _ string) (admission.Ticket, error) {
 	c.asked = append(c.asked, fmt.Sprint(req.Pool, " ", ttl))
-	return Ticket{ID: "abc-1", Granted: c.granted, RetryAfter: time.Hour, Body: []byte(`{"id":"abc-1"}` + "\n")}, c.err
+	return admission.Ticket{ID: "abc-1", Granted: c.granted, ETA: time.Hour}, c.err
 }
 
-func (c *counter) Await(ctx context.Context, id string, wait time.Duration) (Ticket, error) {
+func (c *counter) TestTicket(ctx context.Context, id string, _ bool, wait time.Duration) (admission.Ticket, error) {
 	c.asked = append(c.asked, fmt.Sprint("await ", wait))
 	if c.leaves != nil {
 		c.leaves()
 		<-ctx.Done()
-		return Ticket{}, ctx.Err()
+		return admission.Ticket{}, ctx.Err()
 	}
-	return Ticket{ID: id, Granted: c.later, Body: []byte("later")}, nil
+	return admission.Ticket{ID: id, Granted: c.later, Pool: "later"}, nil
 }
 
-func (c *counter) Cancel(id string) { c.cancelled <- id }
+func (c *counter) EndTicket(_ context.Context, id string) error {
+	c.cancelled <- id
+	return nil
+}
 
-func (c *counter) Redeem(ctx context.Context, pool, id string) (Slot, error) {
+func (c *counter) RedeemTicket(ctx context.Context, pool, id string) (Slot, error) {
 	switch {
 	case c.err != nil:
 		return nil, c.err
 	case pool != "p" || id == "unknown":
-		return nil, fmt.Errorf("test: %w", ErrTicketUnknown)
+		return nil, fmt.Errorf("test: %w", admission.ErrUnknownTicket)
 	case id == "waiting":
-		return nil, fmt.Errorf("test: %w", ErrTicketWaiting)
+		return nil, fmt.Errorf("test: %w", admission.ErrTicketWaiting)
 	case id == "used":
-		return nil, fmt.Errorf("test: %w", ErrTicketInUse)
+		return nil, fmt.Errorf("test: %w", admission.ErrTicketUsed)
 	}
 	return c.Acquire(ctx, admission.Request{Pool: pool})
 }

@@ -123,13 +123,33 @@ func (ex *exchange) startTrace(r *http.Request) {
 			attribute.String("http.request.method", method),
 			attribute.String("http.route", route),
 			attribute.String("url.path", r.URL.EscapedPath()),
-			attribute.String("server.address", printable(r.Host)),
+			attribute.String("url.scheme", scheme(r)),
 			attribute.String("client.address", clientAddr(r, cfg.TrustedProxies).String()),
 			attribute.String("network.protocol.version", strings.TrimPrefix(r.Proto, "HTTP/")),
 			attribute.String("user_agent.original", printable(r.UserAgent())),
-		))
+		), trace.WithAttributes(serverAttributes(printable(r.Host))...))
 	ex.rec.TraceID = ex.spans.server.SpanContext().TraceID().String()
 	ex.rec.Sampled = ex.spans.server.SpanContext().IsSampled()
+}
+
+// serverAttributes name a server by the address that it was asked at: host, or host:port.
+func serverAttributes(address string) []attribute.KeyValue {
+	host, port, err := net.SplitHostPort(address)
+	if err != nil {
+		return []attribute.KeyValue{attribute.String("server.address", strings.Trim(address, "[]"))}
+	}
+	attrs := []attribute.KeyValue{attribute.String("server.address", host)}
+	if n, err := strconv.Atoi(port); err == nil {
+		attrs = append(attrs, attribute.Int("server.port", n))
+	}
+	return attrs
+}
+
+func scheme(r *http.Request) string {
+	if r.TLS != nil {
+		return "https"
+	}
+	return "http"
 }
 
 // printable makes s what OTLP can carry: it refuses a batch for one bad byte.
@@ -204,18 +224,15 @@ func (ex *exchange) traceUpstream(out http.Header) {
 	began := ex.admitted
 	if ex.spans.upstream != nil { // to which no connection could be made
 		began = time.Now()
-		ex.spans.endUpstream(began, true)
+		ex.spans.endUpstream(began, "dial")
 	}
-	attrs := []attribute.KeyValue{attribute.String("url.scheme", ex.attempt.backend.url.Scheme)}
-	host, port, err := net.SplitHostPort(ex.attempt.backend.name)
-	if err != nil {
-		host = ex.attempt.backend.name
-	} else if n, err := strconv.Atoi(port); err == nil {
-		attrs = append(attrs, attribute.Int("server.port", n))
-	}
+	to := ex.attempt.out.request.URL
+	attrs := append(serverAttributes(to.Host),
+		attribute.String("http.request.method", loggedMethod(ex.attempt.out.request.Method)),
+		attribute.String("url.scheme", to.Scheme),
+		attribute.String("url.full", to.Scheme+"://"+to.Host+to.EscapedPath())) // a query may hold secrets
 	_, ex.spans.upstream = ex.snapshot.cfg.Tracer.Start(ex.spans.ctx, "kgate.upstream",
-		trace.WithSpanKind(trace.SpanKindClient), trace.WithTimestamp(began),
-		trace.WithAttributes(append(attrs, attribute.String("server.address", host))...))
+		trace.WithSpanKind(trace.SpanKindClient), trace.WithTimestamp(began), trace.WithAttributes(attrs...))
 	sc := ex.spans.upstream.SpanContext()
 	out[traceParentHeader] = []string{"00-" + sc.TraceID().String() + "-" + sc.SpanID().String() + "-" + sc.TraceFlags().String()}
 	if state := sc.TraceState().String(); state != "" {
@@ -225,10 +242,10 @@ func (ex *exchange) traceUpstream(out http.Header) {
 	}
 }
 
-func (s *spans) endUpstream(at time.Time, failed bool) {
-	if failed {
-		s.upstream.SetStatus(codes.Error, "")
-	}
+// endUpstream ends the upstream's span. failure says what went wrong, in one word or as a
+// status code; empty: nothing.
+func (s *spans) endUpstream(at time.Time, failure string) {
+	fail(s.upstream, failure)
 	s.upstream.End(trace.WithTimestamp(at))
 }
 
@@ -238,7 +255,6 @@ func (ex *exchange) endTrace() {
 		return
 	}
 	rec, now := &ex.rec, time.Now()
-	failed := rec.Outcome == admission.OutcomeUpstreamError || rec.Aborted
 	if up := ex.spans.upstream; up != nil {
 		if rec.UpstreamStatus != 0 {
 			up.SetAttributes(attribute.Int("http.response.status_code", rec.UpstreamStatus))
@@ -246,7 +262,7 @@ func (ex *exchange) endTrace() {
 		if rec.FirstByte > 0 {
 			up.AddEvent("first byte", trace.WithTimestamp(ex.admitted.Add(rec.FirstByte)))
 		}
-		ex.spans.endUpstream(now, failed || rec.UpstreamStatus >= http.StatusBadRequest)
+		ex.spans.endUpstream(now, rec.upstreamFailure())
 	}
 	server := ex.spans.server
 	server.SetAttributes(
@@ -254,10 +270,46 @@ func (ex *exchange) endTrace() {
 		attribute.Int64("http.response.body.size", rec.Bytes),
 		attribute.String("kgate.outcome", rec.Outcome.String()),
 	)
-	if failed || rec.Status >= http.StatusInternalServerError {
-		server.SetStatus(codes.Error, "")
-	}
+	fail(server, rec.failure())
 	server.End(trace.WithTimestamp(now))
+}
+
+// fail marks a span as failed, if it has.
+func fail(span trace.Span, failure string) {
+	if failure != "" {
+		span.SetStatus(codes.Error, "")
+		span.SetAttributes(attribute.String("error.type", failure))
+	}
+}
+
+// failure says why the request failed, as the attribute error.type; empty: it has not.
+func (r *Record) failure() string {
+	switch {
+	case r.Aborted:
+		return "aborted"
+	case r.Outcome == admission.OutcomeUpstreamError:
+		return r.Outcome.String()
+	case r.Status >= http.StatusInternalServerError:
+		return strconv.Itoa(r.Status)
+	default:
+		return ""
+	}
+}
+
+// upstreamFailure says the same of the upstream's part.
+func (r *Record) upstreamFailure() string {
+	switch {
+	case r.DialFailed:
+		return "dial"
+	case r.UpstreamStatus >= http.StatusBadRequest:
+		return strconv.Itoa(r.UpstreamStatus)
+	case r.Aborted:
+		return "aborted"
+	case r.Outcome == admission.OutcomeUpstreamError:
+		return "no_answer"
+	default:
+		return ""
+	}
 }
 
 // traceAttr names the request's trace in a log line; nothing if it has none.

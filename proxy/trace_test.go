@@ -6,6 +6,7 @@ import (
 	"net/http"
 	"net/http/httptest"
 	"net/url"
+	"strconv"
 	"strings"
 	"testing"
 	"time"
@@ -91,6 +92,25 @@ func TestTraceGoesThrough(t *testing.T) {
 	// One byte that is not UTF-8 would lose a whole batch.
 	if agent := attributeOf(server, "user_agent.original").AsString(); agent != "a\uFFFDb" {
 		t.Errorf("user agent %q", agent)
+	}
+	target, err := url.Parse(g.upstream.URL)
+	if err != nil {
+		t.Fatal(err)
+	}
+	port, _ := strconv.ParseInt(target.Port(), 10, 64)
+	for key, want := range map[string]attribute.Value{
+		"http.request.method": attribute.StringValue("GET"), "url.scheme": attribute.StringValue("http"),
+		"server.address": attribute.StringValue(target.Hostname()), "server.port": attribute.Int64Value(port),
+		"url.full": attribute.StringValue(target.String() + "/x"), "http.response.status_code": attribute.IntValue(http.StatusTeapot),
+		"error.type": attribute.StringValue("418"),
+	} {
+		if got := attributeOf(up, key); got != want {
+			t.Errorf("%s of the upstream's span: %v, want %v", key, got.Emit(), want.Emit())
+		}
+	}
+	if port := attributeOf(server, "server.port").AsInt64(); strings.Contains(attributeOf(server, "server.address").AsString(), ":") || port == 0 ||
+		attributeOf(server, "url.scheme").AsString() != "http" || attributeOf(server, "error.type").AsString() != "" {
+		t.Errorf("the server's span: %v", server.Attributes())
 	}
 	if attributeOf(server, "http.response.status_code").AsInt64() != http.StatusTeapot || attributeOf(server, "url.path").AsString() != "/x" {
 		t.Errorf("the server's span: %v", server.Attributes())

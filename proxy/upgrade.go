@@ -42,7 +42,8 @@ func (ex *exchange) upgrade(out *http.Request, res *http.Response) error {
 	}
 	defer ex.snapshot.upgrades.add(-1)
 	header := ex.Header()
-	copyHeader(header, res.Header)
+	copyEndToEnd(header, res.Header)
+	header["Connection"], header["Upgrade"] = []string{"Upgrade"}, []string{agreed}
 	if err = writeSwitch(brw.Writer, header); err == nil {
 		early := io.LimitReader(brw.Reader, int64(brw.Reader.Buffered())) // sent with the request
 		done := make(chan error, 2)

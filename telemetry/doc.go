@@ -23,7 +23,9 @@
 // gateways together is then
 //
 //	max({__name__=~"kgate_window_longest_wait_seconds|kgate_oldest_wait_seconds"})
-//	  - sum(kgate_window_wait_seconds) / clamp_min(sum(kgate_window_admissions), 1)
+//	  - sum(kgate_window_wait_seconds) / sum(kgate_window_admissions)
+//
+// provided that more than k requests were admitted.
 //
 // # Slots
 //

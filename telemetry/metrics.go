@@ -55,8 +55,9 @@ type Metrics struct {
 	hops      prometheus.Observer
 	refused   *causes
 
-	mu    sync.RWMutex // guards pools
+	mu    sync.RWMutex // guards the rest
 	pools map[string]*Pool
+	logs  map[string][]*Queued
 }
 
 // New registers the metrics in reg and returns what counts them.
@@ -70,6 +71,7 @@ func New(reg *prometheus.Registry, cfg Config) (*Metrics, error) {
 		started: cfg.Now(),
 		vecs:    newVectors(),
 		pools:   map[string]*Pool{},
+		logs:    map[string][]*Queued{},
 	}
 	m.batchSize = m.vecs.batchSize
 	m.hops = m.vecs.hops
@@ -104,6 +106,20 @@ func New(reg *prometheus.Registry, cfg Config) (*Metrics, error) {
 // SetSource says where the metrics that mirror state are read from. Until
 // then they are absent.
 func (m *Metrics) SetSource(s Source) { m.source.Store(&s) }
+
+// The logs of a gateway.
+const (
+	LogProcess = "process"
+	LogAccess  = "access"
+)
+
+// CountDropped counts the lines that the writers drop, as those of LogProcess or
+// LogAccess.
+func (m *Metrics) CountDropped(log string, writers ...*Queued) {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	m.logs[log] = append(m.logs[log], writers...)
+}
 
 // AddPool returns the handle that counts for the pool of that name, and makes
 // it if need be. Only names of the configuration belong here, never one that

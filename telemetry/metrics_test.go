@@ -102,6 +102,7 @@ func countEverything(m *Metrics) {
 	p.Answered(200, 10, 20)
 	p.Answered(777, 1, 2)
 	p.Retried(2)
+	p.Connected(1, 3)
 	p.Slots(1)
 	p.Slots(0)
 	p.Hold(2 * time.Second)
@@ -126,6 +127,7 @@ func countEverything(m *Metrics) {
 	m.Refused("Foreign\nWords")
 	m.spans(3, true)
 	m.spans(2, false)
+	m.CountDropped(LogAccess, &Queued{dropped: 2})
 	m.SetSource(fixedSource{
 		Leader: true, Voter: true, Voters: 3, LossesTolerated: 1, ClientConnections: 12, Reloaded: time.Unix(1_800_000_000, 0),
 		Peers:        map[string]PeerState{"gw-2": {Up: true, RTT: 2 * time.Millisecond}},
@@ -166,6 +168,8 @@ func TestCounts(t *testing.T) {
 		"kgate_trace_spans_total,result=taken":                      3,
 		"kgate_trace_spans_total,result=lost":                       2,
 		"kgate_replica_lag,successor=gw-2":                          3,
+		"kgate_log_lines_dropped_total,log=access":                  2,
+		"kgate_log_lines_dropped_total,log=process":                 0,
 		"kgate_upstream_healthy,pool=a,upstream=http://10.0.1.1:80": 1,
 		"kgate_upstream_healthy,pool=a,upstream=http://10.0.1.2:80": 0,
 		"kgate_message_batch_size,sum":                              7,
@@ -192,6 +196,8 @@ func TestCounts(t *testing.T) {
 		"kgate_request_bytes_total,pool=a":                          11,
 		"kgate_response_bytes_total,pool=a":                         22,
 		"kgate_upstream_retries_total,pool=a":                       2,
+		"kgate_upstream_connections_total,connection=new,pool=a":    1,
+		"kgate_upstream_connections_total,connection=reused,pool=a": 3,
 		"kgate_recoveries_total,pool=a,reason=loss":                 1,
 		"kgate_recoveries_total,pool=a,reason=leave":                0,
 		"kgate_leader":                                         1,
@@ -403,6 +409,7 @@ func TestPools(t *testing.T) {
 	none.Waiting(1)
 	none.Answered(200, 1, 1)
 	none.Retried(1)
+	none.Connected(1, 1)
 	none.Slots(1)
 	none.Hold(1)
 	none.Upstream(1)

@@ -46,6 +46,7 @@ type Pool struct {
 	inversions                     prometheus.Counter
 	auditFailures                  prometheus.Counter
 	retries                        prometheus.Counter
+	connsNew, connsReused          prometheus.Counter
 	received, sent                 prometheus.Counter // bytes
 	codes                          *codes
 	admissions                     prometheus.Counter
@@ -71,6 +72,8 @@ func newPool(m *Metrics, name string) *Pool {
 		auditFailures:    v.auditFailures.WithLabelValues(name),
 		recoveries:       v.recoveries.MustCurryWith(prometheus.Labels{"pool": name}),
 		retries:          v.upstreamRetries.WithLabelValues(name),
+		connsNew:         v.upstreamConns.WithLabelValues(name, "new"),
+		connsReused:      v.upstreamConns.WithLabelValues(name, "reused"),
 		received:         v.requestBytes.WithLabelValues(name),
 		sent:             v.responseBytes.WithLabelValues(name),
 		admissions:       v.admissions.WithLabelValues(name),
@@ -156,6 +159,16 @@ func (p *Pool) Retried(n int) {
 	if p != nil && n > 0 {
 		p.retries.Add(float64(n))
 	}
+}
+
+// Connected counts the connections to upstreams that a request was written to: made
+// for it, or made before.
+func (p *Pool) Connected(fresh, reused int) {
+	if p == nil {
+		return
+	}
+	p.connsNew.Add(float64(fresh))
+	p.connsReused.Add(float64(reused))
 }
 
 // Slots notes how many slots are in use from now on. One more is an admission.

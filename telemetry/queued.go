@@ -1,6 +1,7 @@
 package telemetry
 
 import (
+	"bytes"
 	"fmt"
 	"io"
 	"sync"
@@ -36,14 +37,15 @@ func NewQueued(w io.Writer) *Queued {
 	return q
 }
 
-// Write implements io.Writer. It keeps nothing of line, and returns no error: a line
-// that is dropped is counted.
+// Write implements io.Writer. line is one line or several. Write does not retain it and
+// returns no error: lines that are dropped are counted.
 func (q *Queued) Write(line []byte) (int, error) {
 	q.mu.Lock()
 	defer q.mu.Unlock()
 	if q.closed || q.size+len(line) > queueSize {
-		q.dropped++
-		q.untold++
+		lines := uint64(bytes.Count(line, []byte{'\n'}))
+		q.dropped += lines
+		q.untold += lines
 		return len(line), nil
 	}
 	q.size += len(line)
@@ -52,7 +54,7 @@ func (q *Queued) Write(line []byte) (int, error) {
 	return len(line), nil
 }
 
-// Dropped returns how many writes have been dropped.
+// Dropped returns how many lines have been dropped.
 func (q *Queued) Dropped() uint64 {
 	q.mu.Lock()
 	defer q.mu.Unlock()

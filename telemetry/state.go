@@ -108,11 +108,12 @@ var (
 	windowMax     = desc("kgate_window_longest_wait_seconds", "Longest wait of the requests admitted in the last 60 seconds.", "pool")
 	windowSum     = desc("kgate_window_wait_seconds", "Sum of the waits of the requests admitted in the last 60 seconds.", "pool")
 	windowCount   = desc("kgate_window_admissions", "Requests admitted in the last 60 seconds.", "pool")
+	droppedDesc   = desc("kgate_log_lines_dropped_total", "Log lines that were dropped because nobody read the log.", "log")
 	mirroredDescs = []*prometheus.Desc{
 		capacityDesc, inFlightDesc, waitingDesc, batonDesc, tokensDesc, viewDesc, leaseDesc, membersDesc,
 		lagDesc, healthyDesc, windowMax, windowSum, windowCount, oldestDesc, limitDesc, ticketsDesc, slotTimeDesc,
 		leaderDesc, voterDesc, votersDesc, toleratedDesc, linkDesc, rttDesc, drainingDesc, clientsDesc,
-		reloadDesc, reloadedDesc, expiryDesc,
+		reloadDesc, reloadedDesc, expiryDesc, droppedDesc,
 	}
 )
 
@@ -144,6 +145,9 @@ func (c stateCollector) Collect(ch chan<- prometheus.Metric) {
 		gauge(windowCount, float64(t.Count), name)
 		ch <- prometheus.MustNewConstMetricWithCreatedTimestamp(slotTimeDesc, prometheus.CounterValue,
 			p.slots.total(c.m.now()).Seconds(), p.slots.began, name)
+	}
+	for log, lines := range c.m.logDrops() {
+		ch <- prometheus.MustNewConstMetricWithCreatedTimestamp(droppedDesc, prometheus.CounterValue, float64(lines), c.m.started, log)
 	}
 	source := c.m.source.Load()
 	if source == nil {
@@ -192,6 +196,19 @@ func (c stateCollector) Collect(ch chan<- prometheus.Metric) {
 			gauge(healthyDesc, oneIf(p.Upstreams[name]), p.Name, name)
 		}
 	}
+}
+
+// logDrops returns how many lines each log has dropped.
+func (m *Metrics) logDrops() map[string]uint64 {
+	m.mu.RLock()
+	defer m.mu.RUnlock()
+	drops := map[string]uint64{LogProcess: 0, LogAccess: 0}
+	for log, writers := range m.logs {
+		for _, q := range writers {
+			drops[log] += q.Dropped()
+		}
+	}
+	return drops
 }
 
 func oneIf(b bool) float64 {

@@ -101,7 +101,7 @@ func NewTracing(cfg TracingConfig) (*Tracing, error) {
 		// Whoever asks for a span has decided that it is wanted.
 		sdktrace.WithSampler(sdktrace.AlwaysSample()),
 		sdktrace.WithRawSpanLimits(limits),
-		sdktrace.WithResource(resource.NewSchemaless(
+		sdktrace.WithResource(resource.NewWithAttributes(schema,
 			attribute.String("service.name", "kgate"),
 			attribute.String("service.instance.id", cfg.Gateway),
 			attribute.String("service.version", cfg.Version),
@@ -109,8 +109,14 @@ func NewTracing(cfg TracingConfig) (*Tracing, error) {
 	)}, nil
 }
 
+// schema is the version of OpenTelemetry's semantic conventions whose names are used here
+// and in package proxy.
+const schema = "https://opentelemetry.io/schemas/1.26.0"
+
 // Tracer makes spans; all of them are recorded.
-func (t *Tracing) Tracer() trace.Tracer { return t.provider.Tracer("github.com/kgate/kgate") }
+func (t *Tracing) Tracer() trace.Tracer {
+	return t.provider.Tracer("github.com/kgate/kgate", trace.WithSchemaURL(schema))
+}
 
 // Close brings what is left to the collector, if it answers soon, and ends what
 // runs in the background.

@@ -15,6 +15,7 @@ type vectors struct {
 	batonMoves, inversions        *prometheus.CounterVec
 	refused, upstreamErrors       *prometheus.CounterVec
 	upstreamRetries, traceSpans   *prometheus.CounterVec
+	upstreamConns                 *prometheus.CounterVec
 	recoveries, auditFailures     *prometheus.CounterVec
 	leaseLost, leaderChanges      prometheus.Counter
 	wait, hold, upstream          *prometheus.HistogramVec
@@ -43,6 +44,8 @@ func newVectors() vectors {
 		responseBytes: counterVec("kgate_response_bytes_total", "Bytes of response bodies that clients were sent, without upgraded connections.", "pool"),
 		upstreamRetries: counterVec("kgate_upstream_retries_total", "Attempts at another upstream of the pool, because no connection could be made to the one before.",
 			"pool"),
+		upstreamConns: counterVec("kgate_upstream_connections_total", "Requests that were written to a connection to an upstream, by whether it was new or had carried others.",
+			"pool", "connection"),
 		messages: counterVec("kgate_messages_total", "Messages of the algorithm between this gateway and others.", "pool", "type", "direction"),
 		batonMoves: counterVec("kgate_baton_moves_total", "Moves of the baton from this gateway to another.",
 			"pool"),
@@ -80,7 +83,7 @@ func newVectors() vectors {
 func (v vectors) collectors() []prometheus.Collector {
 	return []prometheus.Collector{
 		v.requests, v.admissions, v.responses, v.requestBytes, v.responseBytes, v.messages, v.batonMoves, v.inversions,
-		v.refused, v.upstreamErrors, v.upstreamRetries, v.traceSpans,
+		v.refused, v.upstreamErrors, v.upstreamRetries, v.upstreamConns, v.traceSpans,
 		v.wait, v.hold, v.upstream, v.diskWrite, v.batchSize, v.hops,
 		v.recoveries, v.auditFailures, v.leaseLost, v.leaderChanges, v.recoveryTime, v.commit,
 	}

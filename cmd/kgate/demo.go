@@ -130,11 +130,11 @@ func serveUpstream(u *demo.Upstream) (at *url.URL, stop func(), err error) {
 }
 
 // startFleet starts the gateways and waits until all are ready.
-func (c *demoAllCommand) startFleet(ctx context.Context, upstream *url.URL, log *slog.Logger) ([]*node, error) {
+func (c *demoAllCommand) startFleet(ctx context.Context, upstream *url.URL, log *slog.Logger) ([]*server, error) {
 	const patience = 20 * time.Second
 	ctx, cancel := context.WithTimeout(ctx, patience)
 	defer cancel()
-	var fleet []*node
+	var fleet []*server
 	for i := range demoGateways {
 		cfg := config.Default()
 		cfg.Node.Name = fmt.Sprintf("gw-%d", i+1)
@@ -142,7 +142,7 @@ func (c *demoAllCommand) startFleet(ctx context.Context, upstream *url.URL, log 
 		cfg.Cluster.BootstrapExpect = demoGateways
 		cfg.Log.Access = false
 		if i > 0 {
-			cfg.Cluster.Join = []string{fleet[0].gossip.Addr()}
+			cfg.Cluster.Join = []string{fleet[0].GossipAddr()}
 		}
 		pool := config.DefaultPool()
 		pool.Name, pool.K, pool.Binding = "demo", c.K, admission.Binding(c.Binding)
@@ -152,7 +152,7 @@ func (c *demoAllCommand) startFleet(ctx context.Context, upstream *url.URL, log 
 		if err := errors.Join(cfg.Validate(), cfg.Resolve()); err != nil {
 			return fleet, err
 		}
-		n, err := startNode(cfg, log.With(slog.String("gateway", cfg.Node.Name)), nil)
+		n, err := startServer(cfg, log.With(slog.String("gateway", cfg.Node.Name)), nil)
 		if err != nil {
 			return fleet, err
 		}
@@ -174,25 +174,27 @@ func onLoopback(l *config.Listen) {
 }
 
 // awaitReady waits until the gateway takes part.
-func (n *node) awaitReady(ctx context.Context) error {
+func (s *server) awaitReady(ctx context.Context) error {
 	tick := time.NewTicker(10 * time.Millisecond)
 	defer tick.Stop()
 	for {
-		ready, reason := n.Ready()
+		ready, reason := s.Ready()
 		if ready {
 			return nil
 		}
 		select {
 		case <-tick.C:
-		case err := <-n.failed:
+		case err := <-s.failed:
+			return err
+		case err := <-s.Failed():
 			return err
 		case <-ctx.Done():
-			return fmt.Errorf("gateway %s is not ready: %s", n.cfg.Node.Name, reason)
+			return fmt.Errorf("gateway %s is not ready: %s", s.cfg.Node.Name, reason)
 		}
 	}
 }
 
-func (c *demoAllCommand) announce(out io.Writer, upstream *url.URL, fleet []*node) {
+func (c *demoAllCommand) announce(out io.Writer, upstream *url.URL, fleet []*server) {
 	fmt.Fprintf(out, "upstream  %s  holds each request for %v on average (SCV %g)\n", upstream, c.Hold, c.SCV)
 	clients := c.split()
 	for i, n := range fleet {
@@ -208,7 +210,7 @@ func (c *demoAllCommand) split() [demoGateways]int {
 }
 
 // load runs the clients and shows how it goes.
-func (c *demoAllCommand) load(ctx context.Context, out io.Writer, upstream *demo.Upstream, fleet []*node) (*demoResult, error) {
+func (c *demoAllCommand) load(ctx context.Context, out io.Writer, upstream *demo.Upstream, fleet []*server) (*demoResult, error) {
 	const endless = 100 * 24 * time.Hour
 	cfg := demo.LoadConfig{
 		Warmup: min(2*time.Second, c.Duration/4), Duration: endless, Seed: 1,
@@ -307,3 +309,5 @@ func (p *progress) update(now demo.Progress, s demo.Stats, k int) {
 	p.lines = 1 + len(now.Targets)
 	fmt.Fprint(p.out, b.String())
 }
+
+func millis(d time.Duration) float64 { return float64(d) / float64(time.Millisecond) }

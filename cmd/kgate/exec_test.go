@@ -21,6 +21,7 @@ import (
 	"github.com/kgate/kgate/client"
 	"github.com/kgate/kgate/internal/admin"
 	"github.com/kgate/kgate/internal/admin/admintest"
+	"github.com/kgate/kgate/internal/admission"
 	"github.com/kgate/kgate/internal/pool"
 )
 
@@ -89,7 +90,7 @@ func TestExecExitCodes(t *testing.T) {
 		"not a program":      {[]string{"--", script}, 126, "exec format error"},
 		"no command":         {[]string{}, exitUsage, "<command>"},
 		"nothing after --":   {[]string{"--"}, exitUsage, "command"},
-		"no such pool":       {[]string{"--pool", "x", "--", "true"}, exitFailure, `no pool is named "x"`},
+		"no such pool":       {[]string{"--pool", "x", "--", "true"}, exitFailure, `there is no such pool: "x"`},
 		"a ttl of a year":    {[]string{"--ttl", "8760h", "--", "true"}, exitUsage, "between 1s and 10m0s"},
 		"which pool":         {[]string{"--admin", two.url, "--", "true"}, exitUsage, "--pool: which one of"},
 		"nobody there":       {[]string{"--pool", "p", "--admin", "http://127.0.0.1:1", "--", "true"}, 69, "no gateway answers"},
@@ -162,7 +163,7 @@ func TestExecLosesItsSlot(t *testing.T) {
 			done := start(g, &out, "--ttl", tc.ttl, "--", "sh", "-c", tc.script)
 			await(t, "the command", func() bool { return strings.HasSuffix(out.String(), "\n") })
 			begun := time.Now()
-			g.Drop(strings.TrimSpace(out.String()), admin.ReasonLost)
+			g.Drop(strings.TrimSpace(out.String()), admission.EndLost)
 			code := <-done
 			if took := time.Since(begun); code != tc.code || took > tc.within || !strings.Contains(out.String(), "the slot is lost") || tc.code == 5 && !strings.Contains(out.String(), "told") {
 				t.Errorf("exit %d after %v, want %d within %v:\n%s", code, took, tc.code, tc.within, out.String())

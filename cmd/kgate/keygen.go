@@ -1,8 +1,6 @@
 package main
 
 import (
-	"crypto/rand"
-	"encoding/hex"
 	"errors"
 	"fmt"
 	"io/fs"
@@ -134,12 +132,6 @@ func (c *keygenCommand) validity(days int) time.Duration {
 		days = c.Days
 	}
 	return time.Duration(days) * 24 * time.Hour
-}
-
-func newToken() string {
-	token := make([]byte, 32)
-	_, _ = rand.Read(token) // never fails
-	return hex.EncodeToString(token)
 }
 
 // writeKeyFiles writes files that are not there yet. If one is, none is written.

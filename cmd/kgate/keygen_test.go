@@ -84,7 +84,7 @@ func TestKeygenMakesASet(t *testing.T) {
 	if !ca.IsCA || !ca.MaxPathLenZero || gw.IsCA || gw.DNSNames[0] != "gw-1" {
 		t.Errorf("authority %v, with others below it %v; the gateway's: authority %v, names %v", ca.IsCA, !ca.MaxPathLenZero, gw.IsCA, gw.DNSNames)
 	}
-	if tokens, err := readTokens(filepath.Join(dir, "admin.token")); err != nil || len(tokens) != 1 || len(tokens[0]) != 64 {
+	if tokens, err := readTokens(filepath.Join(dir, "admin.token")); err != nil || len(tokens) != 1 || len(tokens[0]) != len(tokenPrefix)+64+8 {
 		t.Errorf("%d tokens: %v", len(tokens), err)
 	}
 	if got, err := readTrust(config.Cluster{GossipKeyFile: filepath.Join(dir, "gossip.key")}, "gw-1"); err != nil || len(got.gossip) != 1 || len(got.gossip[0]) != 32 {
@@ -152,7 +152,7 @@ func TestCertificateEndsWithItsAuthority(t *testing.T) {
 func TestSecretFiles(t *testing.T) {
 	dir := t.TempDir()
 	bad := filepath.Join(dir, "bad")
-	if err := os.WriteFile(bad, []byte("short"), 0o600); err != nil {
+	if err := os.WriteFile(bad, []byte("short\n"), 0o600); err != nil {
 		t.Fatal(err)
 	}
 	for name, read := range map[string]func(string) error{
@@ -169,5 +169,37 @@ func TestSecretFiles(t *testing.T) {
 				t.Errorf("the error shows the secret: %v", err)
 			}
 		}
+	}
+}
+
+// TestHalfATokenIsNone: whoever reads the file while it is written, or after its writer
+// was killed, must not accept a part of a token.
+func TestHalfATokenIsNone(t *testing.T) {
+	file := filepath.Join(t.TempDir(), "admin.token")
+	put := func(text string) {
+		t.Helper()
+		if err := os.WriteFile(file, []byte(text), 0o600); err != nil {
+			t.Fatal(err)
+		}
+	}
+	whole := newToken()
+	for n := 1; n < len(whole); n++ {
+		put(whole[:n])
+		if err := os.Chtimes(file, time.Time{}, time.Now().Add(-time.Hour)); err != nil {
+			t.Fatal(err)
+		}
+		if tokens, err := readTokens(file); err == nil || strings.Contains(err.Error(), whole[:n]) && n > len(tokenPrefix) {
+			t.Fatalf("of %d characters the first %d: %v, %v", len(whole), n, tokens, err)
+		}
+	}
+	// A token that kgate has not made is whole when nobody writes any more.
+	foreign := strings.Repeat("0123456789", 4)
+	put(foreign[:16])
+	go func() {
+		time.Sleep(settleTime / 4)
+		_ = os.WriteFile(file, []byte(foreign), 0o600)
+	}()
+	if tokens, err := readTokens(file); err != nil || len(tokens) != 1 || tokens[0] != foreign {
+		t.Errorf("read %q while it was written: %v", tokens, err)
 	}
 }

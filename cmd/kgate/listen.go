@@ -2,37 +2,68 @@ package main
 
 import (
 	"crypto/tls"
+	"errors"
 	"fmt"
 	"log/slog"
+	"net"
+	"net/http"
 
+	"github.com/kgate/kgate/internal/admin"
 	"github.com/kgate/kgate/proxy"
 )
 
 // listenForClients serves the data plane on the addresses for clients.
-func (n *node) listenForClients() error {
-	l := n.cfg.Listen
+func (s *server) listenForClients() error {
+	l := s.cfg.Listen
 	cfg := proxy.ServerConfig{
-		Handler: n.handler, ReadHeaderTimeout: l.HeaderTimeout, IdleTimeout: l.IdleTimeout, MaxHeaderBytes: l.MaxHeaderBytes,
-		MaxConnections: l.MaxConnections, ProxyProtocol: l.ProxyProtocol, Logger: n.log,
+		Handler: s.Handler(), ReadHeaderTimeout: l.HeaderTimeout, IdleTimeout: l.IdleTimeout, MaxHeaderBytes: l.MaxHeaderBytes,
+		MaxConnections: l.MaxConnections, ProxyProtocol: l.ProxyProtocol, Logger: s.log,
 	}
 	var err error
 	if l.HTTPS != "" {
-		if n.certificate, err = proxy.LoadCertificate(l.TLS.Cert, l.TLS.Key, n.log); err != nil {
+		if s.certificate, err = proxy.LoadCertificate(l.TLS.Cert, l.TLS.Key, s.log); err != nil {
 			return fmt.Errorf("listen.tls: %w", err)
 		}
-		n.wg.Go(func() { n.certificate.Watch(n.ctx) })
-		cfg.TLS = &tls.Config{MinVersion: tls.VersionTLS12, GetCertificate: n.certificate.Get}
+		s.wg.Go(func() { s.certificate.Watch(s.ctx) })
+		cfg.TLS = &tls.Config{MinVersion: tls.VersionTLS12, GetCertificate: s.certificate.Get}
 	}
-	if n.clients, err = proxy.NewServer(cfg); err != nil {
+	if s.clients, err = proxy.NewServer(cfg); err != nil {
 		return err
 	}
-	n.undo = append(n.undo, n.clients.Close)
-	if n.clientAddr, err = n.serve("listen.http", l.HTTP, n.clients.Serve); err != nil || l.HTTPS == "" {
+	s.undo = append(s.undo, s.clients.Close)
+	if s.clientAddr, err = s.serve("listen.http", l.HTTP, s.clients.Serve); err != nil || l.HTTPS == "" {
 		return err
 	}
-	secure, err := n.serve("listen.https", l.HTTPS, n.clients.ServeTLS)
+	secure, err := s.serve("listen.https", l.HTTPS, s.clients.ServeTLS)
 	if err == nil {
-		n.log.Info("listening for clients over TLS", slog.String("https", secure.String()))
+		s.log.Info("listening for clients over TLS", slog.String("https", secure.String()))
 	}
 	return err
+}
+
+// listenForOperators serves the admin API on its address.
+func (s *server) listenForOperators() error {
+	s.admin = admin.NewServer(s.Admin(), s.log)
+	s.undo = append(s.undo, s.admin.Close)
+	var err error
+	if s.adminAddr, err = s.serve("listen.admin", s.cfg.Listen.Admin, s.admin.Serve); err != nil {
+		return err
+	}
+	return s.unusedSockets()
+}
+
+// serve runs a server on an address, and returns where it listens.
+func (s *server) serve(key, addr string, serve func(net.Listener) error) (net.Addr, error) {
+	listeners, err := s.listen(key, addr)
+	if err != nil {
+		return nil, fmt.Errorf("%s %s: %w", key, addr, err)
+	}
+	for _, l := range listeners {
+		s.wg.Go(func() {
+			if err := serve(l); err != nil && !errors.Is(err, http.ErrServerClosed) {
+				s.failed <- fmt.Errorf("%s %s: %w", key, l.Addr(), err)
+			}
+		})
+	}
+	return listeners[0].Addr(), nil
 }

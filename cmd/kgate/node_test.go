@@ -24,13 +24,13 @@ import (
 func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
 
 // startSingle starts one gateway on free ports in front of upstream.
-func startSingle(t *testing.T, upstream string, change func(*config.Config)) *node {
+func startSingle(t *testing.T, upstream string, change func(*config.Config)) *server {
 	t.Helper()
 	return startSingleOn(t, upstream, nil, change)
 }
 
 // startSingleOn is startSingle with sockets that are open already.
-func startSingleOn(t *testing.T, upstream string, sockets map[string][]net.Listener, change func(*config.Config)) *node {
+func startSingleOn(t *testing.T, upstream string, sockets map[string][]net.Listener, change func(*config.Config)) *server {
 	t.Helper()
 	at, err := url.Parse(upstream)
 	if err != nil {
@@ -49,7 +49,7 @@ func startSingleOn(t *testing.T, upstream string, sockets map[string][]net.Liste
 	if err := errors.Join(cfg.Validate(), cfg.Resolve()); err != nil {
 		t.Fatal(err)
 	}
-	n, err := startNode(cfg, slog.New(slog.DiscardHandler), sockets)
+	n, err := startServer(cfg, slog.New(slog.DiscardHandler), sockets)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -73,7 +73,7 @@ type answer struct {
 }
 
 // get asks over a connection of its own.
-func get(t *testing.T, n *node, header http.Header) answer {
+func get(t *testing.T, n *server, header http.Header) answer {
 	t.Helper()
 	req, err := http.NewRequestWithContext(t.Context(), http.MethodGet, "http://"+n.clientAddr.String()+"/", nil)
 	if err != nil {
@@ -134,7 +134,7 @@ func TestRefusalsReachTheClient(t *testing.T) {
 
 	waiting := make(chan answer)
 	go func() { waiting <- get(t, n, nil) }()
-	for n.gateway.Status("default").Waiting == 0 {
+	for n.Status("default").Waiting == 0 {
 		time.Sleep(time.Millisecond)
 	}
 	refused(get(t, n, nil), "queue-full")
@@ -206,7 +206,7 @@ func TestShutdownGivesNothingBackTooEarly(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			upstream, _, _ := stubborn(t)
 			n := startSingle(t, upstream.URL, nil)
-			slot, err := n.gateway.Acquire(t.Context(), admission.Request{Pool: "default"})
+			slot, err := n.Acquire(t.Context(), admission.Request{Pool: "default"})
 			if err != nil {
 				t.Fatal(err)
 			}
@@ -215,7 +215,7 @@ func TestShutdownGivesNothingBackTooEarly(t *testing.T) {
 				go func() {
 					defer close(released)
 					time.Sleep(300 * time.Millisecond) // until its connection is closed
-					if _, in := n.cluster.Self(); !in {
+					if !n.Member() {
 						t.Error("the slot was given back while it was in use")
 					}
 					if ends {
@@ -229,7 +229,7 @@ func TestShutdownGivesNothingBackTooEarly(t *testing.T) {
 				t.Error(err)
 			}
 			<-released
-			if _, in := n.cluster.Self(); in == ends {
+			if in := n.Member(); in == ends {
 				t.Errorf("in the agreed view afterwards: %t", in)
 			}
 		})

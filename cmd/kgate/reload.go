@@ -17,18 +17,18 @@ type configRead struct {
 
 // reload reads the file again and has n follow it. It returns the configuration
 // that n then runs with: the one before, if the new one cannot be used.
-func (c *serveCommand) reload(log *slog.Logger, n *node, running *config.Config, settings *telemetry.LogSettings) *config.Config {
-	next, err := c.reread(log, n, running, settings)
+func (c *serveCommand) reload(log *slog.Logger, s *server, running *config.Config, settings *telemetry.LogSettings) *config.Config {
+	next, err := c.reread(log, s, running, settings)
 	if err != nil {
-		n.read.Store(&configRead{at: n.read.Load().at, failed: true})
+		s.read.Store(&configRead{at: s.read.Load().at, failed: true})
 		notReloaded(log, err)
 		return running
 	}
-	n.read.Store(&configRead{at: time.Now()})
+	s.read.Store(&configRead{at: time.Now()})
 	return next
 }
 
-func (c *serveCommand) reread(log *slog.Logger, n *node, running *config.Config, settings *telemetry.LogSettings) (*config.Config, error) {
+func (c *serveCommand) reread(log *slog.Logger, s *server, running *config.Config, settings *telemetry.LogSettings) (*config.Config, error) {
 	if c.File == "" {
 		return nil, errors.New("there is no configuration file, only flags and variables")
 	}
@@ -38,11 +38,11 @@ func (c *serveCommand) reread(log *slog.Logger, n *node, running *config.Config,
 		return nil, err
 	}
 	next, changes := running.Reload(read)
-	if len(changes) == 0 && !n.newTrust(next) {
+	if len(changes) == 0 && !s.newTrust(next) {
 		log.Info("reloaded", slog.Int("changes", 0))
 		return next, nil
 	}
-	if err := errors.Join(n.follow(next), settings.Set(next.Log.Level, next.Log.Format)); err != nil {
+	if err := errors.Join(s.follow(next), settings.Set(next.Log.Level, next.Log.Format)); err != nil {
 		return nil, err
 	}
 	for _, change := range changes {
@@ -54,9 +54,9 @@ func (c *serveCommand) reread(log *slog.Logger, n *node, running *config.Config,
 
 // newTrust reports whether the files that cfg names for TLS to upstreams hold
 // anything else than when they were read last, or cannot be read.
-func (n *node) newTrust(cfg *config.Config) bool {
-	clients, err := proxyConfig(cfg)
-	_, changed := n.upstreams.keep(&clients)
+func (s *server) newTrust(cfg *config.Config) bool {
+	pools, err := nodePools(cfg)
+	_, changed := s.upstreams.keep(pools)
 	return err != nil || changed
 }
 
@@ -84,43 +84,23 @@ func logChange(log *slog.Logger, change config.Change) {
 // follow has requests that come from now on served as cfg says. Those that wait
 // keep their places, those in flight their connections. On an error nothing has
 // changed.
-func (n *node) follow(cfg *config.Config) error {
-	clients, err := n.proxyConfig(cfg)
-	if err == nil {
-		err = clients.Validate()
-	}
-	upstreams, _ := n.upstreams.keep(&clients)
-	for _, p := range cfg.Pools {
-		err = errors.Join(err, n.holdFits(p))
-	}
-	if err == nil && n.certificate != nil && cfg.Listen.TLS.Enabled() {
-		err = n.certificate.Use(cfg.Listen.TLS.Cert, cfg.Listen.TLS.Key)
-	}
+func (s *server) follow(cfg *config.Config) error {
+	next, err := s.nodeConfig(cfg)
 	if err != nil {
 		return err
 	}
-	known := make(map[string]bool)
-	for _, p := range n.gateway.Pools() {
-		known[p.Name] = true
-	}
-	var added []config.Pool
-	for _, p := range cfg.Pools {
-		n.metrics.AddPool(p.Name)
-		if !known[p.Name] {
-			added = append(added, p)
-		}
-	}
-	if err := n.handler.Reload(clients); err != nil {
+	upstreams, _ := s.upstreams.keep(next.Pools)
+	if err := s.Check(next); err != nil {
 		return err
 	}
-	n.upstreams = upstreams
-	n.gateway.Configure(gatewayPools(cfg))
-	if len(added) > 0 {
-		n.wg.Go(func() {
-			if err := n.definePools(n.ctx, added); err != nil {
-				n.log.Error("the cluster does not take a new pool", slog.Any("error", err))
-			}
-		})
+	if s.certificate != nil && cfg.Listen.TLS.Enabled() {
+		if err := s.certificate.Use(cfg.Listen.TLS.Cert, cfg.Listen.TLS.Key); err != nil {
+			return err
+		}
 	}
+	if err := s.Reload(next); err != nil {
+		return err
+	}
+	s.upstreams = upstreams
 	return nil
 }

@@ -7,9 +7,7 @@ import (
 	"path/filepath"
 	"strings"
 	"testing"
-	"time"
 
-	"github.com/kgate/kgate/internal/admission"
 	"github.com/kgate/kgate/internal/config"
 	"github.com/kgate/kgate/telemetry"
 )
@@ -47,27 +45,8 @@ func TestFollowCertificate(t *testing.T) {
 		t.Error("followed, with a key that is not the certificate's")
 	}
 	shows("new")
-	if n.handler.Upstreams() == nil {
+	if n.Handler().Upstreams() == nil {
 		t.Error("the routes were followed")
-	}
-}
-
-// TestFollowHold: where a lost gateway's slots come back after hold.max, nobody
-// may have a longer one.
-func TestFollowHold(t *testing.T) {
-	upstream, _, _ := stubborn(t)
-	n := startSingle(t, upstream.URL, func(c *config.Config) {
-		c.Pools[0].Reclaim, c.Pools[0].Hold.Max = admission.ReclaimHold, time.Minute
-	})
-	for hold, fits := range map[time.Duration]bool{time.Second: true, time.Minute: true, 2 * time.Minute: false, 0: false} {
-		next := *n.cfg
-		next.Pools = []config.Pool{n.cfg.Pools[0]}
-		next.Pools[0].Reclaim, next.Pools[0].Hold.Max = admission.ReclaimLease, hold
-		for what, err := range map[string]error{"reload": n.follow(&next), "start": n.definePools(t.Context(), next.Pools)} {
-			if (err == nil) != fits || err != nil && !strings.Contains(err.Error(), "write hold: {max: 1m0s}") {
-				t.Errorf("%s with hold.max %v: %v", what, hold, err)
-			}
-		}
 	}
 }
 

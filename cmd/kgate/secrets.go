@@ -1,22 +1,27 @@
 package main
 
 import (
+	"bytes"
+	"crypto/rand"
+	"encoding/hex"
 	"fmt"
+	"hash/crc32"
 	"log/slog"
 	"os"
 	"runtime"
 	"slices"
 	"strings"
+	"time"
 )
 
 // readTokens reads the tokens that changes over the admin address need, one on
 // each line; none when no file is named. The first is shown to other gateways, all
-// are accepted.
+// are accepted. A part of a token is none: whoever writes the file may be half way.
 func readTokens(file string) ([]string, error) {
 	if file == "" {
 		return nil, nil
 	}
-	data, err := os.ReadFile(file)
+	data, err := readSettled(file)
 	if err != nil {
 		return nil, fmt.Errorf("node.admin_token_file: %w", err)
 	}
@@ -26,11 +31,55 @@ func readTokens(file string) ([]string, error) {
 		if len(token) < least {
 			return nil, fmt.Errorf("node.admin_token_file: %s holds a token of %d characters, one has at least %d: make one with `kgate keygen --token`", file, len(token), least)
 		}
+		if isCut(token) {
+			return nil, fmt.Errorf("node.admin_token_file: %s holds a token of kgate keygen that is not whole: write it again", file)
+		}
 	}
 	if len(tokens) == 0 {
 		return nil, fmt.Errorf("node.admin_token_file: %s holds no token: make one with `kgate keygen --token`", file)
 	}
 	return tokens, nil
+}
+
+// settleTime is how long a file must be unchanged before its last line counts
+// without a line break behind it.
+const settleTime = 2 * time.Second
+
+// readSettled reads a file of lines. It waits while the last line has no end and the
+// file has just been written, and fails if that does not stop.
+func readSettled(file string) ([]byte, error) {
+	for range 3 {
+		info, err := os.Stat(file)
+		if err != nil {
+			return nil, err
+		}
+		data, err := os.ReadFile(file)
+		fresh := settleTime - time.Since(info.ModTime())
+		if err != nil || bytes.HasSuffix(data, []byte("\n")) || fresh <= 0 {
+			return data, err
+		}
+		time.Sleep(min(fresh, settleTime))
+	}
+	return nil, fmt.Errorf("%s is being written, and its last line has no end", file)
+}
+
+// tokenPrefix begins the tokens that kgate makes. They end with a checksum, so that a
+// part of one is recognized.
+const tokenPrefix = "kgate-"
+
+func newToken() string {
+	secret := make([]byte, 32)
+	_, _ = rand.Read(secret) // never fails
+	token := tokenPrefix + hex.EncodeToString(secret)
+	return token + tokenSum(token)
+}
+
+func tokenSum(token string) string { return fmt.Sprintf("%08x", crc32.ChecksumIEEE([]byte(token))) }
+
+// isCut reports whether token is a part of one that newToken made.
+func isCut(token string) bool {
+	end := len(token) - len(tokenSum(""))
+	return strings.HasPrefix(token, tokenPrefix) && tokenSum(token[:end]) != token[end:]
 }
 
 // tokensIn returns the lines of a file that hold something.
@@ -46,41 +95,41 @@ func tokensIn(data []byte) []string {
 
 // refreshTokens uses the admin tokens as their file has them now, if it can be
 // used.
-func (n *node) refreshTokens() {
-	tokens, err := readTokens(n.cfg.Node.AdminTokenFile)
-	switch before := n.adminTokens(); {
+func (s *server) refreshTokens() {
+	tokens, err := readTokens(s.cfg.Node.AdminTokenFile)
+	switch before := s.adminTokens(); {
 	case err != nil:
-		if n.once.First("admin token " + err.Error()) {
-			n.log.Error("the admin tokens cannot be read; the last good ones stay", slog.Any("error", err))
+		if s.once.First("admin token " + err.Error()) {
+			s.log.Error("the admin tokens cannot be read; the last good ones stay", slog.Any("error", err))
 		}
 	case !slices.Equal(tokens, before):
-		n.tokens.Store(&tokens)
-		n.log.Info("admin tokens read again", slog.Int("tokens", len(tokens)))
+		s.tokens.Store(&tokens)
+		s.log.Info("admin tokens read again", slog.Int("tokens", len(tokens)))
 	}
 }
 
 // adminTokens returns the tokens that are accepted now.
-func (n *node) adminTokens() []string {
-	if tokens := n.tokens.Load(); tokens != nil {
+func (s *server) adminTokens() []string {
+	if tokens := s.tokens.Load(); tokens != nil {
 		return *tokens
 	}
 	return nil
 }
 
 // warnOfOpenPorts says what cluster.insecure leaves open.
-func (n *node) warnOfOpenPorts() {
-	if !n.cfg.Cluster.Insecure || n.trust.secure != nil {
+func (s *server) warnOfOpenPorts() {
+	if !s.cfg.Cluster.Insecure || s.trust.secure != nil {
 		return
 	}
-	peer, gossip, _ := n.cfg.ForPeers()
-	n.log.Warn("cluster.insecure: whoever reaches these addresses can read and change k, take slots and speak as a gateway",
+	peer, gossip, _ := s.cfg.ForPeers()
+	s.log.Warn("cluster.insecure: whoever reaches these addresses can read and change k, take slots and speak as a gateway",
 		slog.String("peer", peer), slog.String("gossip", gossip), slog.String("remedy", "make a key with kgate keygen and name it with cluster.key_file"))
 }
 
 // warnOfOpenSecrets tells of files with secrets that other users of this machine
 // can read. Their group may: that is how services are handed what root owns.
-func (n *node) warnOfOpenSecrets() {
-	c := n.cfg
+func (s *server) warnOfOpenSecrets() {
+	c := s.cfg
 	for _, f := range []struct{ key, path string }{
 		{"node.admin_token_file", c.Node.AdminTokenFile},
 		{"cluster.key_file", c.Cluster.KeyFile},
@@ -96,7 +145,7 @@ func (n *node) warnOfOpenSecrets() {
 			continue // whoever reads it says so
 		}
 		if mode := info.Mode().Perm(); mode&0o027 != 0 {
-			n.log.Warn("a file with a secret is open to other users of this machine: chmod 600 is enough",
+			s.log.Warn("a file with a secret is open to other users of this machine: chmod 600 is enough",
 				slog.String("key", f.key), slog.String("file", f.path), slog.String("mode", fmt.Sprintf("%04o", mode)))
 		}
 	}

@@ -77,33 +77,41 @@ func (c *serveCommand) Run(std streams, misspelt misspelt) error {
 		return err
 	}
 	log = log.With(slog.String("gateway", cfg.Node.Name))
-	n, err := startNode(cfg, log, sockets)
+	s, err := startServer(cfg, log, sockets)
 	if err != nil {
 		return err
 	}
+	s.metrics.CountDropped(telemetry.LogProcess, lines)
 	for _, text := range misspelt {
 		log.Warn("unknown environment variable", slog.String("text", text))
 	}
-	n.wg.Go(func() { n.supervise(n.ctx) })
+	s.wg.Go(func() { s.supervise(s.ctx) })
 	for running := true; running; {
 		select {
 		case <-again:
 			done := notifyReloading()
-			cfg = c.reload(log, n, cfg, settings)
+			cfg = c.reload(log, s, cfg, settings)
 			done()
 		case <-stop.Done():
 			running = false
-		case <-n.leave:
+		case <-s.LeaveRequested():
 			running = false
-		case err := <-n.failed:
-			// Whoever reads its log must find it there.
-			n.log.Error("the gateway cannot go on", slog.Any("error", errors.Join(err, n.close())))
-			return &codedError{code: exitFailure}
+		case err := <-s.failed:
+			return s.giveUp(err)
+		case err := <-s.Failed():
+			return s.giveUp(err)
 		}
 	}
 	notify(daemon.SdNotifyStopping)
 	cancel() // a second signal ends the process at once
 	ctx, done := context.WithTimeout(context.Background(), c.ShutdownTimeout)
 	defer done()
-	return n.shutdown(ctx)
+	return s.shutdown(ctx)
+}
+
+// giveUp ends a gateway that cannot go on.
+func (s *server) giveUp(why error) error {
+	// Whoever reads its log must find it there.
+	s.log.Error("the gateway cannot go on", slog.Any("error", errors.Join(why, s.close())))
+	return &codedError{code: exitFailure}
 }

@@ -25,10 +25,10 @@ import (
 // gateways that is a refusal until the others have come. Were it told as starting
 // until then, systemctl would hang on the first machine of a new cluster, and
 // systemd would end gateways that wait for a majority to come back.
-func (n *node) supervise(ctx context.Context) {
+func (s *server) supervise(ctx context.Context) {
 	if told, err := daemon.SdNotify(false, daemon.SdNotifyReady); !told {
 		if err != nil {
-			n.log.Warn("systemd cannot be told that the gateway is up", slog.Any("error", err))
+			s.log.Warn("systemd cannot be told that the gateway is up", slog.Any("error", err))
 		}
 		return
 	}
@@ -44,7 +44,7 @@ func (n *node) supervise(ctx context.Context) {
 		// Asking takes the locks of the cluster and of each pool: a gateway that
 		// is stuck in one says nothing any more.
 		status := "ready"
-		if ready, reason := n.Ready(); !ready {
+		if ready, reason := s.Ready(); !ready {
 			status = reason
 		}
 		if status != said {
@@ -99,16 +99,16 @@ func inheritedSockets() (map[string][]net.Listener, error) {
 
 // listen returns the sockets that systemd has opened for an address, or else a new
 // one.
-func (n *node) listen(key, addr string) ([]net.Listener, error) {
+func (s *server) listen(key, addr string) ([]net.Listener, error) {
 	name := strings.TrimPrefix(key, "listen.")
-	if sockets := n.sockets[name]; len(sockets) > 0 {
+	if sockets := s.sockets[name]; len(sockets) > 0 {
 		for _, l := range sockets {
 			// As for an address of the configuration, which says so itself.
-			if name == "admin" && n.cfg.Node.AdminTokenFile == "" && !isLoopback(l.Addr()) {
+			if name == "admin" && s.cfg.Node.AdminTokenFile == "" && !isLoopback(l.Addr()) {
 				return nil, errors.New("the socket from systemd can be reached from other machines, and there is no node.admin_token_file: make one with kgate keygen --token, or listen on 127.0.0.1")
 			}
 		}
-		delete(n.sockets, name)
+		delete(s.sockets, name)
 		return sockets, nil
 	}
 	if path, ok := socket.Path(addr); ok {
@@ -120,8 +120,8 @@ func (n *node) listen(key, addr string) ([]net.Listener, error) {
 }
 
 // closeSockets closes those that nobody has begun to use.
-func (n *node) closeSockets() error {
-	for _, sockets := range n.sockets {
+func (s *server) closeSockets() error {
+	for _, sockets := range s.sockets {
 		closeAll(sockets)
 	}
 	return nil
@@ -129,8 +129,8 @@ func (n *node) closeSockets() error {
 
 // unusedSockets is an error if systemd has opened sockets that nothing of the
 // configuration uses.
-func (n *node) unusedSockets() error {
-	for name := range n.sockets {
+func (s *server) unusedSockets() error {
+	for name := range s.sockets {
 		return fmt.Errorf("systemd hands over a socket named %q, and listen.%s is not in the configuration", name, name)
 	}
 	return nil

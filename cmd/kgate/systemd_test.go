@@ -80,7 +80,9 @@ func TestSystemdIsTold(t *testing.T) {
 	for _, want := range []string{"READY=1", "STATUS=ready", "WATCHDOG=1", "WATCHDOG=1"} {
 		hear(t, said, want)
 	}
-	n.drain()
+	if err := n.Drain(t.Context()); err != nil {
+		t.Fatal(err)
+	}
 	hear(t, said, "STATUS=draining")
 	done := notifyReloading()
 	hear(t, said, "RELOADING=1\nMONOTONIC_USEC=")
@@ -133,7 +135,7 @@ func TestSocketsThatDoNotFit(t *testing.T) {
 		if err := cfg.Resolve(); err != nil {
 			t.Fatal(err)
 		}
-		n, err := startNode(cfg, slog.New(slog.DiscardHandler), map[string][]net.Listener{tt.name: {l}})
+		n, err := startServer(cfg, slog.New(slog.DiscardHandler), map[string][]net.Listener{tt.name: {l}})
 		if err == nil || !strings.Contains(err.Error(), tt.says) {
 			t.Errorf("started with a socket for %s at %s: %v", tt.name, tt.addr, err)
 		}

@@ -10,13 +10,12 @@ import (
 	"strings"
 	"sync"
 	"testing"
-	"time"
 
 	collector "go.opentelemetry.io/proto/otlp/collector/trace/v1"
 	otlp "go.opentelemetry.io/proto/otlp/trace/v1"
 	"google.golang.org/protobuf/proto"
 
-	"github.com/kgate/kgate/internal/admission"
+	"github.com/kgate/kgate/internal/admin"
 	"github.com/kgate/kgate/internal/config"
 )
 
@@ -101,11 +100,11 @@ func number(s spanOf, key string) int64 {
 }
 
 // startPair starts two gateways of one cluster, with one pool of k = 1.
-func startPair(t *testing.T, upstream string, change func(*config.Config)) (first, second *node) {
+func startPair(t *testing.T, upstream string, change func(*config.Config)) (first, second *server) {
 	t.Helper()
 	first = startSingle(t, upstream, func(c *config.Config) { c.Node.Name = "gw-1"; change(c) })
 	second = startSingle(t, upstream, func(c *config.Config) {
-		c.Node.Name, c.Cluster.Join = "gw-2", []string{first.gossip.Addr()}
+		c.Node.Name, c.Cluster.Join = "gw-2", []string{first.GossipAddr()}
 		change(c)
 	})
 	return first, second
@@ -136,12 +135,12 @@ func TestOneTraceOverTwoGateways(t *testing.T) {
 	wg.Go(func() { get(t, first, header) })
 	one := <-visits
 	wg.Go(func() { get(t, second, header) })
-	await(t, "the second to wait", func() bool { return second.gateway.Status("default").Waiting == 1 })
+	await(t, "the second to wait", func() bool { return second.Status("default").Waiting == 1 })
 	leave <- struct{}{}
 	two := <-visits
 	leave <- struct{}{}
 	wg.Wait()
-	for _, n := range []*node{second, first} { // what was recorded is sent
+	for _, n := range []*server{second, first} { // what was recorded is sent
 		if err := n.close(); err != nil {
 			t.Fatal(err)
 		}
@@ -200,7 +199,7 @@ func TestCollectorAwayCostsNoRequest(t *testing.T) {
 }
 
 // scrape returns what a gateway's /metrics has in a form.
-func scrape(t *testing.T, n *node, accept string) string {
+func scrape(t *testing.T, n *server, accept string) string {
 	t.Helper()
 	req, err := http.NewRequestWithContext(t.Context(), http.MethodGet, "http://"+n.adminAddr.String()+"/metrics", nil)
 	if err != nil {
@@ -226,8 +225,13 @@ func TestMirroredNames(t *testing.T) {
 	upstream := httptest.NewServer(http.HandlerFunc(func(http.ResponseWriter, *http.Request) {}))
 	t.Cleanup(upstream.Close)
 	first, _ := startPair(t, upstream.URL, func(*config.Config) {})
-	if _, err := first.gateway.RequestTicket(t.Context(), admission.Request{Pool: "default"}, time.Minute, ""); err != nil {
+	res, err := http.Post("http://"+first.adminAddr.String()+admin.TicketsPath, "application/json", strings.NewReader(`{"pool":"default"}`))
+	if err != nil {
 		t.Fatal(err)
+	}
+	_ = res.Body.Close()
+	if res.StatusCode != http.StatusCreated {
+		t.Fatal(res.Status)
 	}
 	text := scrape(t, first, "text/plain")
 	for _, want := range []string{

@@ -17,6 +17,12 @@ import (
 	"github.com/kgate/kgate/internal/peercert"
 )
 
+// peerKeys takes certificates and keys into use.
+type peerKeys interface {
+	SetPeerTLS(cfg *tls.Config) error
+	SetGossipKeys(keys [][]byte) error
+}
+
 // trust is what this gateway shows other gateways, and whom it believes: out of
 // one cluster key, or out of certificates and gossip keys.
 type trust struct {
@@ -150,18 +156,18 @@ func (t *trust) sameAs(other *trust) bool {
 
 // watchTrust takes keys and certificates into use when their files change, and
 // warns before a certificate ends.
-func (n *node) watchTrust(ctx context.Context) {
+func (s *server) watchTrust(ctx context.Context) {
 	tick := time.NewTicker(trustInterval)
 	defer tick.Stop()
 	var warned time.Time
 	for {
-		if now := time.Now(); now.Sub(warned) >= expiryAgain && n.warnOfExpiry(now) {
+		if now := time.Now(); now.Sub(warned) >= expiryAgain && s.warnOfExpiry(now) {
 			warned = now
 		}
 		select {
 		case <-tick.C:
-			n.refreshTrust()
-			n.refreshTokens()
+			s.refreshTrust()
+			s.refreshTokens()
 		case <-ctx.Done():
 			return
 		}
@@ -170,51 +176,51 @@ func (n *node) watchTrust(ctx context.Context) {
 
 // refreshTrust uses the files as they are now, if they can be used: tools that
 // renew certificates write one after the other.
-func (n *node) refreshTrust() {
-	next, err := readTrust(n.trust.cluster, n.trust.name)
-	same := next.sameAs(n.trust)
-	if same && !n.trust.failed {
+func (s *server) refreshTrust() {
+	next, err := readTrust(s.trust.cluster, s.trust.name)
+	same := next.sameAs(s.trust)
+	if same && !s.trust.failed {
 		return
 	}
 	if err == nil && next.gossip != nil {
-		err = n.gossip.SetKeys(next.gossip)
+		err = s.keys.SetGossipKeys(next.gossip)
 	}
 	if err == nil && next.secure != nil {
-		err = n.links.SetTLS(next.secure)
+		err = s.keys.SetPeerTLS(next.secure)
 	}
 	if err != nil {
-		next.expires, next.failed = n.trust.expires, true // tried again: a certificate may not be valid yet
+		next.expires, next.failed = s.trust.expires, true // tried again: a certificate may not be valid yet
 		if !same {
-			n.log.Error("the files that guard the peer port and gossip have changed and cannot be used; the last good ones stay", slog.Any("error", err))
+			s.log.Error("the files that guard the peer port and gossip have changed and cannot be used; the last good ones stay", slog.Any("error", err))
 		}
 	} else {
 		attrs := []any{slog.Int("gossip_keys", len(next.gossip))}
 		if !next.expires.IsZero() {
 			attrs = append(attrs, slog.String("cert", next.cluster.TLS.Cert), slog.Time("not_after", next.expires))
 		}
-		n.log.Info("keys and certificates for other gateways read again", attrs...)
+		s.log.Info("keys and certificates for other gateways read again", attrs...)
 	}
-	n.trust = next
-	n.peerExpiry.Store(&next.expires)
+	s.trust = next
+	s.peerExpiry.Store(&next.expires)
 }
 
 // warnOfExpiry reports whether it had to warn.
-func (n *node) warnOfExpiry(now time.Time) (warned bool) {
+func (s *server) warnOfExpiry(now time.Time) (warned bool) {
 	warn := func(key, file string, end time.Time) {
 		left := end.Sub(now)
 		if left > expiryNotice {
 			return
 		}
 		warned = true
-		n.log.Warn("a certificate is about to expire: put a new one in its place, it is read without a restart",
+		s.log.Warn("a certificate is about to expire: put a new one in its place, it is read without a restart",
 			slog.String("key", key), slog.String("file", file), slog.Time("not_after", end), slog.Int("days_left", int(left.Hours()/24)))
 	}
-	if !n.trust.expires.IsZero() {
-		warn("cluster.tls.cert", n.trust.cluster.TLS.Cert, n.trust.expires)
+	if !s.trust.expires.IsZero() {
+		warn("cluster.tls.cert", s.trust.cluster.TLS.Cert, s.trust.expires)
 	}
-	if n.certificate != nil {
-		if pair, err := n.certificate.Get(nil); err == nil {
-			warn("listen.tls.cert", n.cfg.Listen.TLS.Cert, pair.Leaf.NotAfter)
+	if s.certificate != nil {
+		if pair, err := s.certificate.Get(nil); err == nil {
+			warn("listen.tls.cert", s.cfg.Listen.TLS.Cert, pair.Leaf.NotAfter)
 		}
 	}
 	return warned

@@ -83,7 +83,7 @@ func TestGeneratedSet(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	var fleet []*node
+	var fleet []*server
 	for _, name := range []string{"gw-1", "gw-2", "gw-3"} {
 		cfg := config.Default()
 		cfg.Node.Name, cfg.Node.AdminTokenFile = name, filepath.Join(dir, "admin.token")
@@ -91,7 +91,7 @@ func TestGeneratedSet(t *testing.T) {
 		cfg.Cluster.BootstrapExpect, cfg.Cluster.TLS = 3, filesOf(dir, name)
 		cfg.Cluster.GossipKeyFile = filepath.Join(dir, "gossip.key")
 		if len(fleet) > 0 {
-			cfg.Cluster.Join = []string{fleet[0].gossip.Addr()}
+			cfg.Cluster.Join = []string{fleet[0].GossipAddr()}
 		}
 		pool := config.DefaultPool()
 		pool.Name, pool.K, pool.Upstreams = "default", 1, []*url.URL{at}
@@ -99,7 +99,7 @@ func TestGeneratedSet(t *testing.T) {
 		if err := errors.Join(cfg.Validate(), cfg.Resolve()); err != nil {
 			t.Fatal(err)
 		}
-		n, err := startNode(cfg, slog.New(slog.DiscardHandler), nil)
+		n, err := startServer(cfg, slog.New(slog.DiscardHandler), nil)
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -117,7 +117,7 @@ func TestGeneratedSet(t *testing.T) {
 			t.Fatal(err)
 		}
 	}
-	peer := fleet[0].links.Addr().String()
+	peer := fleet[0].PeerAddr().String()
 	if _, err := greet(peer, filesOf(dir, "gw-2")); err != nil {
 		t.Errorf("a gateway's certificate is refused: %v", err)
 	}
@@ -160,23 +160,31 @@ type deaf struct{}
 
 func (deaf) Deliver(kmutex.Node, string, kmutex.Message) error { return nil }
 
-// linksWith returns a node of which only the peer port is there.
-func linksWith(t *testing.T, files config.PeerTLS, log *slog.Logger) *node {
+// linkKeys are the keys of a peer port.
+type linkKeys struct{ *transport.Transport }
+
+func (k linkKeys) SetPeerTLS(cfg *tls.Config) error { return k.SetTLS(cfg) }
+func (linkKeys) SetGossipKeys([][]byte) error       { return nil }
+
+// linksWith returns a server of which only the peer port is there, and its address.
+func linksWith(t *testing.T, files config.PeerTLS, log *slog.Logger) (*server, string) {
 	t.Helper()
-	n := &node{log: log, cfg: config.Default()}
+	n := &server{log: log, cfg: config.Default()}
 	var err error
 	if n.trust, err = readTrust(config.Cluster{TLS: files}, "gw-1"); err != nil {
 		t.Fatal(err)
 	}
-	if n.links, err = transport.Listen(transport.Config{Listen: "127.0.0.1:0", Handler: deaf{}, TLS: n.trust.secure}); err != nil {
+	links, err := transport.Listen(transport.Config{Listen: "127.0.0.1:0", Handler: deaf{}, TLS: n.trust.secure})
+	if err != nil {
 		t.Fatal(err)
 	}
 	t.Cleanup(func() {
-		if err := n.links.Close(); err != nil {
+		if err := links.Close(); err != nil {
 			t.Error(err)
 		}
 	})
-	return n
+	n.keys = linkKeys{links}
+	return n, links.Addr().String()
 }
 
 // A new certificate is shown to peers without a restart; one that cannot be used
@@ -185,10 +193,10 @@ func TestPeerCertificateIsReadAgain(t *testing.T) {
 	dir := t.TempDir()
 	mustKeygen(t, dir, "--ca", "--peer", "gw-1", "--peer", "other")
 	files, said := filesOf(dir, "gw-1"), new(output)
-	n := linksWith(t, files, slog.New(slog.NewTextHandler(said, nil)))
+	n, addr := linksWith(t, files, slog.New(slog.NewTextHandler(said, nil)))
 	shows := func() string {
 		t.Helper()
-		state, err := greet(n.links.Addr().String(), filesOf(dir, "other"))
+		state, err := greet(addr, filesOf(dir, "other"))
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -230,7 +238,7 @@ func TestPeerCertificateIsReadAgain(t *testing.T) {
 func TestWarnsOfExpiry(t *testing.T) {
 	dir, said := t.TempDir(), new(output)
 	mustKeygen(t, dir, "--ca", "--peer", "gw-1", "--days", "40")
-	n := linksWith(t, filesOf(dir, "gw-1"), slog.New(slog.NewTextHandler(said, nil)))
+	n, _ := linksWith(t, filesOf(dir, "gw-1"), slog.New(slog.NewTextHandler(said, nil)))
 	if n.warnOfExpiry(time.Now()) || said.String() != "" {
 		t.Errorf("told 40 days ahead: %s", said)
 	}
@@ -242,7 +250,7 @@ func TestWarnsOfExpiry(t *testing.T) {
 func TestWarnsOfOpenSecrets(t *testing.T) {
 	dir, said := t.TempDir(), new(output)
 	mustKeygen(t, dir, "--ca", "--gossip", "--token", "--peer", "gw-1")
-	n := &node{log: slog.New(slog.NewTextHandler(said, nil)), cfg: config.Default()}
+	n := &server{log: slog.New(slog.NewTextHandler(said, nil)), cfg: config.Default()}
 	n.cfg.Node.AdminTokenFile, n.cfg.Cluster.GossipKeyFile = filepath.Join(dir, "admin.token"), filepath.Join(dir, "gossip.key")
 	n.cfg.Cluster.TLS = filesOf(dir, "gw-1")
 	for _, tt := range []struct {

@@ -5,6 +5,7 @@ import (
 	"errors"
 	"flag"
 	"io"
+	"log/slog"
 	"math"
 	"net"
 	"net/http"
@@ -226,7 +227,7 @@ func TestFormats(t *testing.T) {
 }
 
 func TestConfig(t *testing.T) {
-	_, err := NewServer(Config{})
+	_, err := NewHandler(Config{})
 	if !errors.Is(err, ErrConfig) || !strings.Contains(err.Error(), "Source") || !strings.Contains(err.Error(), "Metrics") {
 		t.Errorf("%v", err)
 	}
@@ -235,10 +236,11 @@ func TestConfig(t *testing.T) {
 // TestServer serves over a real connection: HEAD without a body, a header of
 // unbounded size refused, Shutdown in order.
 func TestServer(t *testing.T) {
-	srv, err := NewServer(Config{Source: &fixedSource{status: example(), ready: true}, Metrics: prometheus.NewRegistry()})
+	h, err := NewHandler(Config{Source: &fixedSource{status: example(), ready: true}, Metrics: prometheus.NewRegistry()})
 	if err != nil {
 		t.Fatal(err)
 	}
+	srv := NewServer(h, slog.New(slog.DiscardHandler))
 	for name, d := range map[string]int64{
 		"ReadHeaderTimeout": int64(srv.ReadHeaderTimeout), "ReadTimeout": int64(srv.ReadTimeout),
 		"WriteTimeout": int64(srv.WriteTimeout), "IdleTimeout": int64(srv.IdleTimeout),

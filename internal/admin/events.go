@@ -6,6 +6,8 @@ import (
 	"fmt"
 	"net/http"
 	"time"
+
+	"github.com/kgate/kgate/internal/admission"
 )
 
 const (
@@ -25,7 +27,7 @@ func (h *ticketHandler) events(w http.ResponseWriter, r *http.Request) {
 		return
 	}
 	defer h.polls.Add(-1)
-	t, err := h.Tickets.Test(r.Context(), id, "", 0)
+	t, err := h.Tickets.TestTicket(r.Context(), id, false, 0)
 	if err != nil {
 		h.fail(w, r, err)
 		return
@@ -33,23 +35,23 @@ func (h *ticketHandler) events(w http.ResponseWriter, r *http.Request) {
 	w.Header().Set("Content-Type", "text/event-stream")
 	w.WriteHeader(http.StatusOK)
 	s := eventStream{w: w, c: http.NewResponseController(w)}
-	told := s.send(string(t.State), document(t))
+	told := s.send(string(t.State()), t)
 	for quiet := time.Duration(0); told == nil; {
 		wait := eventEvery
-		if t.State == TicketGranted {
+		if t.Granted {
 			wait = eventBeat
 		}
 		extend(w, wait+writeFor)
-		next, err := h.Tickets.Test(r.Context(), id, t.State, wait)
-		var gone *GoneError
+		next, err := h.Tickets.TestTicket(r.Context(), id, t.Granted, wait)
+		var ended *admission.EndedError
 		switch {
-		case errors.As(err, &gone):
-			_ = s.send("gone", map[string]Reason{"reason": gone.Reason}) // it is the last word
+		case errors.As(err, &ended):
+			_ = s.send("gone", map[string]admission.Ending{"reason": ended.How}) // it is the last word
 			return
 		case err != nil:
 			return // the client comes back, here or at another gateway
-		case next.State != t.State || next.Position != t.Position:
-			told = s.send(string(next.State), document(next))
+		case next.Granted != t.Granted || next.Position != t.Position:
+			told = s.send(string(next.State()), next)
 			quiet = 0
 		case quiet+wait >= eventBeat:
 			told = s.comment()

@@ -37,7 +37,8 @@ func exampleReport(s Status) Report {
 	r := Report{Status: s, Past: map[string][]AccessWindow{}, Tokens: map[string][]int{}, Entries: map[string]Entries{}}
 	for i, p := range s.Pools {
 		if i == 0 {
-			r.Past[p.Name] = append(make([]AccessWindow, PastValues-2), AccessWindow{MeanMillis: 10, MaxMillis: 30, Count: 1}, p.AccessWindow)
+			r.Past[p.Name] = append(make([]AccessWindow, PastValues-3),
+				AccessWindow{MeanMillis: 10, MaxMillis: 30, Count: 1}, AccessWindow{MeanMillis: 10, MaxMillis: 30, Count: 100}, p.AccessWindow)
 		}
 		for t := range p.InFlight {
 			r.Tokens[p.Name] = append(r.Tokens[p.Name], t)

@@ -11,6 +11,7 @@ import (
 	"time"
 
 	"github.com/go-chi/chi/v5"
+	"github.com/kgate/kgate/internal/peercall"
 )
 
 // What people see is the whole fleet. Each gateway puts its own picture together
@@ -158,22 +159,17 @@ func (f *fleet) ask(ctx context.Context, r *round, q question) {
 // each calls do for the other members of the cluster, some at a time, and
 // unreachable for those whose links are down: they would only use up the time.
 func (f *fleet) each(ctx context.Context, members []Member, do func(context.Context, Member), unreachable func(Member)) {
-	slots := make(chan struct{}, askedAtOnce)
-	var wg sync.WaitGroup
+	var reached []Member
 	for _, m := range members {
 		switch {
 		case m.Self || m.Status != StatusAlive:
 		case f.peers == nil || !m.LinkUp:
 			unreachable(m)
 		default:
-			slots <- struct{}{}
-			wg.Go(func() {
-				defer func() { <-slots }()
-				do(ctx, m)
-			})
+			reached = append(reached, m)
 		}
 	}
-	wg.Wait()
+	peercall.Each(reached, askedAtOnce, func(_ int, m Member) { do(ctx, m) })
 }
 
 // cancel takes somebody out of the line, wherever that is.

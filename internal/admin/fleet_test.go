@@ -125,7 +125,7 @@ func TestMerge(t *testing.T) {
 	if w := p.AccessWindow; w.Count != 2468 || w.MeanMillis != 12.5 || w.MaxMillis != 2340 || p.SpreadMillis != 2327.5 {
 		t.Errorf("window %+v, spread %v", w, p.SpreadMillis)
 	}
-	if past := p.Past.SpreadMillis; len(past) != PastValues || past[0] != nil || *past[PastValues-2] != 20 || *past[PastValues-1] != 2327.5 {
+	if past := p.Past.SpreadMillis; len(past) != PastValues || past[0] != nil || *past[PastValues-3] != 30 || *past[PastValues-2] != 20 || *past[PastValues-1] != 2327.5 {
 		t.Errorf("the past is %d values", len(past))
 	}
 	line := entries["downloads"].Waiting

@@ -9,6 +9,7 @@ import (
 	"time"
 
 	"github.com/kgate/kgate/internal/admin"
+	"github.com/kgate/kgate/internal/admission"
 )
 
 // strictTickets fails a test when it is asked for what cannot be.
@@ -20,31 +21,31 @@ func (s strictTickets) id(id string) {
 	}
 }
 
-// Request implements admin.Tickets.
-func (s strictTickets) Request(_ context.Context, q admin.TicketRequest) (admin.Ticket, error) {
-	if q.Pool == "" || q.TTL < admin.MinTTL || q.TTL > admin.MaxTTL || len(q.Note) > admin.MaxNote {
-		s.t.Errorf("asked for %+v", q)
+// RequestTicket implements admin.Tickets.
+func (s strictTickets) RequestTicket(_ context.Context, req admission.Request, ttl time.Duration, note string) (admission.Ticket, error) {
+	if req.Pool == "" || ttl < admin.MinTTL || ttl > admin.MaxTTL || len(note) > admin.MaxNote {
+		s.t.Errorf("asked for %+v, %v, %q", req, ttl, note)
 	}
-	return admin.Ticket{ID: "a-1", Pool: q.Pool, State: admin.TicketWaiting, TTL: q.TTL}, nil
+	return admission.Ticket{ID: "a-1", Pool: req.Pool, TTL: ttl}, nil
 }
 
-// Test implements admin.Tickets.
-func (s strictTickets) Test(_ context.Context, id string, _ admin.TicketState, wait time.Duration) (admin.Ticket, error) {
+// TestTicket implements admin.Tickets.
+func (s strictTickets) TestTicket(_ context.Context, id string, _ bool, wait time.Duration) (admission.Ticket, error) {
 	s.id(id)
 	if wait < 0 || wait > time.Minute {
 		s.t.Errorf("waits %v", wait)
 	}
-	return admin.Ticket{ID: id}, nil
+	return admission.Ticket{ID: id}, nil
 }
 
-// Renew implements admin.Tickets.
-func (s strictTickets) Renew(_ context.Context, id string) (admin.Ticket, error) {
+// RenewTicket implements admin.Tickets.
+func (s strictTickets) RenewTicket(_ context.Context, id string) (admission.Ticket, error) {
 	s.id(id)
-	return admin.Ticket{ID: id}, nil
+	return admission.Ticket{ID: id}, nil
 }
 
-// End implements admin.Tickets.
-func (s strictTickets) End(_ context.Context, id string) error {
+// EndTicket implements admin.Tickets.
+func (s strictTickets) EndTicket(_ context.Context, id string) error {
 	s.id(id)
 	return nil
 }

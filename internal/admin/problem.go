@@ -11,6 +11,7 @@ import (
 	"net/http"
 	"strings"
 
+	"github.com/kgate/kgate/internal/admission"
 	"github.com/kgate/kgate/internal/problems"
 )
 
@@ -26,19 +27,26 @@ var statuses = []struct {
 	{ErrUnknown, http.StatusNotFound},
 	{ErrConflict, http.StatusConflict},
 	{ErrTooMany, http.StatusTooManyRequests},
+	{admission.ErrUnknownPool, http.StatusNotFound},
+	{admission.ErrUnknownTicket, http.StatusNotFound},
+	{admission.QueueFull, http.StatusTooManyRequests},
+	{admission.ErrElsewhere, http.StatusServiceUnavailable},
 	{ErrUnavailable, http.StatusServiceUnavailable},
 	{errContentType, http.StatusUnsupportedMediaType},
 	{errTooLarge, http.StatusRequestEntityTooLarge},
 }
 
 func statusOf(err error) int {
-	if gone := (*GoneError)(nil); errors.As(err, &gone) {
+	if ended := (*admission.EndedError)(nil); errors.As(err, &ended) {
 		return http.StatusGone
 	}
 	for _, s := range statuses {
 		if errors.Is(err, s.err) {
 			return s.status
 		}
+	}
+	if reason := admission.Reason(""); errors.As(err, &reason) {
+		return reason.Status()
 	}
 	return http.StatusInternalServerError
 }
@@ -50,6 +58,9 @@ func failed(w http.ResponseWriter, r *http.Request, err error, log *slog.Logger)
 	}
 	status := statusOf(err)
 	detail := err.Error()
+	if errors.Is(err, admission.ErrElsewhere) { // why it does not answer is for the log
+		detail = admission.ErrElsewhere.Error()
+	}
 	switch status {
 	case http.StatusInternalServerError:
 		log.Error("request failed", slog.String("path", r.URL.Path), slog.Any("error", err))
@@ -61,7 +72,7 @@ func failed(w http.ResponseWriter, r *http.Request, err error, log *slog.Logger)
 }
 
 // problem answers with an error: RFC 9457 to a client of an API or one that
-// asks for it, else one line. A GoneError among the causes adds its reason.
+// asks for it, else one line. An EndedError among the causes adds its reason.
 func problem(w http.ResponseWriter, r *http.Request, status int, detail string, causes ...error) {
 	accept := r.Header.Get("Accept")
 	api := strings.HasPrefix(r.URL.Path, "/api/") || strings.HasPrefix(r.URL.Path, TicketsPath)
@@ -69,9 +80,9 @@ func problem(w http.ResponseWriter, r *http.Request, status int, detail string, 
 		problems.WriteLine(w, status, detail)
 		return
 	}
-	d := problems.Details{Status: status, Detail: strings.TrimPrefix(detail, "admin: ")}
-	if gone := (*GoneError)(nil); errors.As(errors.Join(causes...), &gone) {
-		d.Reason = string(gone.Reason)
+	d := problems.Details{Status: status, Detail: strings.TrimPrefix(strings.TrimPrefix(detail, "admin: "), "admission: ")}
+	if ended := (*admission.EndedError)(nil); errors.As(errors.Join(causes...), &ended) {
+		d.Reason = string(ended.How)
 	}
 	problems.WriteJSON(w, d)
 }

@@ -48,12 +48,12 @@ func merge(s Status, all map[string]Report, missing []string) Status {
 		m.Answers, m.Ready, m.Reason, m.Version, m.LeaseSeconds = true, g.Ready, g.Reason, r.Status.Version, &lease
 	}
 	for i := range s.Pools {
-		s.Pools[i].Fleet = mergePool(s.Pools[i].Name, all, missing)
+		s.Pools[i].Fleet = mergePool(s.Pools[i].Name, s.Pools[i].K, all, missing)
 	}
 	return s
 }
 
-func mergePool(name string, all map[string]Report, missing []string) PoolFleet {
+func mergePool(name string, k int, all map[string]Report, missing []string) PoolFleet {
 	f := PoolFleet{Missing: list(missing), Gateways: []PoolPart{}}
 	var windows []AccessWindow
 	tokens := make(map[int]bool)
@@ -87,8 +87,8 @@ func mergePool(name string, all map[string]Report, missing []string) PoolFleet {
 	}
 	slices.SortFunc(f.Gateways, func(a, b PoolPart) int { return cmp.Compare(a.Name, b.Name) })
 	f.AccessWindow = sum(windows)
-	f.SpreadMillis = f.AccessWindow.spread()
-	f.Past = Past{StepSeconds: PastStepSeconds, SpreadMillis: pastSpread(past)}
+	f.SpreadMillis = f.AccessWindow.spread(k)
+	f.Past = Past{StepSeconds: PastStepSeconds, SpreadMillis: pastSpread(past, k)}
 	return f
 }
 
@@ -108,15 +108,21 @@ func sum(windows []AccessWindow) AccessWindow {
 	return all
 }
 
-// spread is the longest wait less the mean of those admitted. Who still waits counts,
-// too: a line that has stopped is not fair because nobody new has been admitted.
-func (w AccessWindow) spread() float64 {
-	return max(0, max(w.MaxMillis, w.OldestMillis)-w.MeanMillis)
+// spread is the longest wait minus the mean wait of the requests that were admitted.
+// Requests that still wait count among the longest. With at most k admissions, not even
+// one for each slot, there is too little to compare and the mean counts as 0: otherwise a
+// line that has nearly stopped would look fair.
+func (w AccessWindow) spread(k int) float64 {
+	longest := max(w.MaxMillis, w.OldestMillis)
+	if w.Count <= uint64(max(k, 0)) {
+		return longest
+	}
+	return max(0, longest-w.MeanMillis)
 }
 
 // pastSpread puts the pasts of several gateways together. They end at the same
 // moment, but need not be equally long.
-func pastSpread(past [][]AccessWindow) []*float64 {
+func pastSpread(past [][]AccessWindow, k int) []*float64 {
 	out := make([]*float64, PastValues)
 	for i := range out {
 		var windows []AccessWindow
@@ -126,7 +132,7 @@ func pastSpread(past [][]AccessWindow) []*float64 {
 			}
 		}
 		if w := sum(windows); w.Count > 0 || w.OldestMillis > 0 {
-			v := w.spread()
+			v := w.spread(k)
 			out[i] = &v
 		}
 	}

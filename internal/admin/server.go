@@ -80,13 +80,9 @@ const (
 	maxScrapes        = 8
 )
 
-// NewServer returns a server for the admin address. The caller calls its Serve
-// and Shutdown.
-func NewServer(cfg Config) (*http.Server, error) {
-	h, err := NewHandler(cfg)
-	if err != nil {
-		return nil, err
-	}
+// NewServer returns a server for the admin address, of what [NewHandler] has returned.
+// The caller calls its Serve and Shutdown. Log takes errors.
+func NewServer(h http.Handler, log *slog.Logger) *http.Server {
 	return &http.Server{
 		Handler:           h,
 		ReadHeaderTimeout: readHeaderTimeout,
@@ -94,11 +90,11 @@ func NewServer(cfg Config) (*http.Server, error) {
 		WriteTimeout:      writeTimeout,
 		IdleTimeout:       idleTimeout,
 		MaxHeaderBytes:    maxHeaderBytes,
-		ErrorLog:          slog.NewLogLogger(cfg.withDefaults().Log.Handler(), slog.LevelWarn),
-	}, nil
+		ErrorLog:          slog.NewLogLogger(log.Handler(), slog.LevelWarn),
+	}
 }
 
-// NewHandler returns the handler of [NewServer] alone.
+// NewHandler returns the handler for the admin address.
 func NewHandler(cfg Config) (http.Handler, error) {
 	if err := cfg.Validate(); err != nil {
 		return nil, err

@@ -3,7 +3,6 @@ package admin
 import (
 	"context"
 	"encoding/json"
-	"errors"
 	"fmt"
 	"log/slog"
 	"net/http"
@@ -14,6 +13,7 @@ import (
 	"unicode/utf8"
 
 	"github.com/go-chi/chi/v5"
+	"github.com/kgate/kgate/internal/admission"
 )
 
 // TicketsPath is where a ticket handler answers.
@@ -34,6 +34,9 @@ type TicketConfig struct {
 	Tickets Tickets
 	// Open tells of which pools tickets are given out here; nil: of all.
 	Open func(pool string) bool
+	// Asks returns what the client behind ctx may ask of a pool; nil: it is nobody in
+	// particular, and holds its slot for as long as it likes.
+	Asks func(ctx context.Context, pool string) admission.Request
 	// MaxTTL of a ticket that is given out here; 0: [MaxTTL].
 	MaxTTL time.Duration
 	// Log takes errors; nil discards.
@@ -43,6 +46,9 @@ type TicketConfig struct {
 func (c TicketConfig) withDefaults() TicketConfig {
 	if c.Open == nil {
 		c.Open = func(string) bool { return true }
+	}
+	if c.Asks == nil {
+		c.Asks = func(_ context.Context, pool string) admission.Request { return admission.Request{Pool: pool} }
 	}
 	if c.MaxTTL == 0 {
 		c.MaxTTL = MaxTTL
@@ -88,32 +94,8 @@ type ticketHandler struct {
 	polls atomic.Int64 // requests that wait
 }
 
-// ticketDocument is a ticket as JSON. Its keys are a public interface.
-type ticketDocument struct {
-	ID       string      `json:"id"`
-	Pool     string      `json:"pool"`
-	State    TicketState `json:"state"`
-	Position int         `json:"position,omitempty"`
-	ETA      duration    `json:"eta,omitzero"`
-	TTL      duration    `json:"ttl"`
-	Fence    string      `json:"fence,omitempty"`
-	Expires  time.Time   `json:"expires"`
-	Left     duration    `json:"left"`
-}
-
-func document(t Ticket) ticketDocument {
-	return ticketDocument{
-		ID: t.ID, Pool: t.Pool, State: t.State, Position: t.Position, ETA: duration(t.ETA.Round(time.Millisecond)),
-		TTL: duration(t.TTL), Fence: t.Fence, Expires: t.Expires.UTC().Round(time.Millisecond),
-		Left: duration(max(0, time.Until(t.Expires)).Truncate(time.Millisecond)),
-	}
-}
-
-// duration is a time.Duration that JSON has as "30s".
+// duration is a time.Duration that is written as "30s" in JSON.
 type duration time.Duration
-
-// MarshalText implements encoding.TextMarshaler.
-func (d duration) MarshalText() ([]byte, error) { return []byte(time.Duration(d).String()), nil }
 
 // UnmarshalText implements encoding.TextUnmarshaler.
 func (d *duration) UnmarshalText(text []byte) error {
@@ -135,12 +117,8 @@ func (h *ticketHandler) create(w http.ResponseWriter, r *http.Request) {
 		problem(w, r, statusOf(err), err.Error())
 		return
 	}
-	ask := TicketRequest{Pool: q.Pool, TTL: time.Duration(q.TTL), Note: q.Note}
-	err := ask.Validate()
-	if err == nil && ask.TTL > h.MaxTTL {
-		err = fmt.Errorf("%w: a ttl of %v is more than %v, the longest on this address; renew the ticket for as long as you need it", ErrInvalid, ask.TTL, h.MaxTTL)
-	}
-	if err != nil {
+	ttl := time.Duration(q.TTL)
+	if err := h.check(q.Pool, ttl, q.Note); err != nil {
 		h.fail(w, r, err)
 		return
 	}
@@ -148,7 +126,7 @@ func (h *ticketHandler) create(w http.ResponseWriter, r *http.Request) {
 		h.fail(w, r, fmt.Errorf("%w: no tickets of a pool %q are given out here", ErrUnknown, q.Pool))
 		return
 	}
-	t, err := h.Tickets.Request(r.Context(), ask)
+	t, err := h.Tickets.RequestTicket(r.Context(), h.Asks(r.Context(), q.Pool), ttl, q.Note)
 	if err != nil {
 		h.fail(w, r, err)
 		return
@@ -156,24 +134,26 @@ func (h *ticketHandler) create(w http.ResponseWriter, r *http.Request) {
 	if r.Context().Err() != nil { // nobody learns of it
 		ctx, cancel := context.WithTimeout(context.WithoutCancel(r.Context()), endFor)
 		defer cancel()
-		_ = h.Tickets.End(ctx, t.ID) // else it expires
+		_ = h.Tickets.EndTicket(ctx, t.ID) // else it expires
 		return
 	}
 	w.Header().Set("Location", TicketsPath+"/"+t.ID)
-	writeJSON(w, http.StatusCreated, document(t))
+	writeJSON(w, http.StatusCreated, t)
 }
 
-// Validate reports what a gateway would not take.
-func (q TicketRequest) Validate() error {
+// check reports what a gateway would not take.
+func (h *ticketHandler) check(pool string, ttl time.Duration, note string) error {
 	switch {
-	case q.Pool == "":
+	case pool == "":
 		return fmt.Errorf("%w: pool is missing", ErrInvalid)
-	case q.TTL < MinTTL || q.TTL > MaxTTL:
+	case ttl < MinTTL || ttl > MaxTTL:
 		return fmt.Errorf("%w: a ttl of %v is not between %v and %v; renew the ticket for as long as you need it",
-			ErrInvalid, q.TTL, MinTTL, MaxTTL)
-	case len(q.Note) > MaxNote:
-		return fmt.Errorf("%w: a note of %d bytes is longer than %d", ErrInvalid, len(q.Note), MaxNote)
-	case !utf8.ValidString(q.Note) || strings.ContainsFunc(q.Note, unicode.IsControl):
+			ErrInvalid, ttl, MinTTL, MaxTTL)
+	case ttl > h.MaxTTL:
+		return fmt.Errorf("%w: a ttl of %v is more than %v, the longest on this address; renew the ticket for as long as you need it", ErrInvalid, ttl, h.MaxTTL)
+	case len(note) > MaxNote:
+		return fmt.Errorf("%w: a note of %d bytes is longer than %d", ErrInvalid, len(note), MaxNote)
+	case !utf8.ValidString(note) || strings.ContainsFunc(note, unicode.IsControl):
 		return fmt.Errorf("%w: the note holds control characters", ErrInvalid)
 	}
 	return nil
@@ -199,13 +179,13 @@ func (h *ticketHandler) test(w http.ResponseWriter, r *http.Request) {
 		defer h.polls.Add(-1)
 		extend(w, wait+writeFor)
 	}
-	t, err := h.Tickets.Test(r.Context(), id, TicketWaiting, wait)
+	t, err := h.Tickets.TestTicket(r.Context(), id, false, wait)
 	h.answer(w, r, t, err)
 }
 
 func (h *ticketHandler) renew(w http.ResponseWriter, r *http.Request) {
 	if id, ok := h.ticketID(w, r); ok {
-		t, err := h.Tickets.Renew(r.Context(), id)
+		t, err := h.Tickets.RenewTicket(r.Context(), id)
 		h.answer(w, r, t, err)
 	}
 }
@@ -215,26 +195,26 @@ func (h *ticketHandler) end(w http.ResponseWriter, r *http.Request) {
 	if !ok {
 		return
 	}
-	if err := h.Tickets.End(r.Context(), id); err != nil {
+	if err := h.Tickets.EndTicket(r.Context(), id); err != nil {
 		h.fail(w, r, err)
 		return
 	}
 	w.WriteHeader(http.StatusNoContent)
 }
 
-func (h *ticketHandler) answer(w http.ResponseWriter, r *http.Request, t Ticket, err error) {
+func (h *ticketHandler) answer(w http.ResponseWriter, r *http.Request, t admission.Ticket, err error) {
 	if err != nil {
 		h.fail(w, r, err)
 		return
 	}
-	writeJSON(w, http.StatusOK, document(t))
+	writeJSON(w, http.StatusOK, t)
 }
 
 // ticketID returns the id in the path, if it could be one.
 func (h *ticketHandler) ticketID(w http.ResponseWriter, r *http.Request) (string, bool) {
 	id := chi.URLParam(r, "id")
 	if !isTicketID(id) {
-		h.fail(w, r, ErrUnknown)
+		h.fail(w, r, admission.ErrUnknownTicket)
 		return "", false
 	}
 	return id, true
@@ -264,9 +244,6 @@ func extend(w http.ResponseWriter, d time.Duration) {
 
 // fail answers with an error of Tickets.
 func (h *ticketHandler) fail(w http.ResponseWriter, r *http.Request, err error) {
-	if errors.Is(err, ErrUnknown) && chi.URLParam(r, "id") != "" {
-		err = fmt.Errorf("%w: there is no such ticket, or it ended long ago", ErrUnknown)
-	}
 	failed(w, r, err, h.Log)
 }
 

@@ -19,6 +19,7 @@ import (
 
 	"github.com/kgate/kgate/internal/admin"
 	"github.com/kgate/kgate/internal/admin/admintest"
+	"github.com/kgate/kgate/internal/admission"
 )
 
 // document is what a client reads.
@@ -272,11 +273,11 @@ func TestTicketsOverASocket(t *testing.T) {
 	if event, data := next(); event != "waiting" || !strings.Contains(data, `"position":1`) {
 		t.Errorf("%s %s", event, data)
 	}
-	time.AfterFunc(500*time.Millisecond, func() { m.Drop(first.ID, admin.ReasonExpired) })
+	time.AfterFunc(500*time.Millisecond, func() { m.Drop(first.ID, admission.EndExpired) })
 	if event, data := next(); event != "granted" || !strings.Contains(data, `"fence":"p/1/2"`) {
 		t.Errorf("%s %s", event, data)
 	}
-	m.Drop(second.ID, admin.ReasonLost)
+	m.Drop(second.ID, admission.EndLost)
 	if event, data := next(); event != "gone" || data != `{"reason":"lost"}` {
 		t.Errorf("%s %s", event, data)
 	}

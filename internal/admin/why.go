@@ -6,6 +6,8 @@ import (
 	"net/http"
 	"strings"
 	"time"
+
+	"github.com/kgate/kgate/internal/admission"
 )
 
 // Why is the document at /api/v1/why: why somebody waits. Its keys are a public
@@ -13,7 +15,7 @@ import (
 type Why struct {
 	Pool string `json:"pool"`
 	// State is waiting, or granted for who holds a slot.
-	State TicketState `json:"state"`
+	State admission.TicketState `json:"state"`
 	// Summary says all of it in plain words.
 	Summary string `json:"summary"`
 	// Entry is who is asked about.
@@ -65,9 +67,9 @@ func (h *handler) why(w http.ResponseWriter, r *http.Request) {
 
 func (h *handler) ofTicket(ctx context.Context, id string) (Why, error) {
 	if h.tickets == nil || !isTicketID(id) {
-		return Why{}, fmt.Errorf("%w: there is no such ticket", ErrUnknown)
+		return Why{}, admission.ErrUnknownTicket
 	}
-	t, err := h.tickets.Test(ctx, id, "", 0)
+	t, err := h.tickets.TestTicket(ctx, id, false, 0)
 	if err != nil {
 		return Why{}, err
 	}
@@ -76,7 +78,7 @@ func (h *handler) ofTicket(ctx context.Context, id string) (Why, error) {
 		return Why{}, err
 	}
 	e := Entry{ID: t.Place, Gateway: at, Position: t.Position, Seconds: since(t.Arrived), Arrived: t.Arrived.UTC(), Ticket: true}
-	return Why{Pool: t.Pool, State: t.State, Entry: e, Ahead: max(0, t.Position-1), ExpectedSeconds: t.ETA.Seconds()}, nil
+	return Why{Pool: t.Pool, State: t.State(), Entry: e, Ahead: max(0, t.Position-1), ExpectedSeconds: t.ETA.Seconds()}, nil
 }
 
 func since(t time.Time) float64 { return max(0, time.Since(t).Seconds()) }
@@ -88,9 +90,9 @@ func (h *handler) ofTrace(ctx context.Context, trace string) (Why, error) {
 		e := found.Waiting[0]
 		position, wait := h.fleet.lines.Position(ctx, pool, e.Arrived)
 		e.Position = position
-		return Why{Pool: pool, State: TicketWaiting, Entry: e, Ahead: max(0, position-1), ExpectedSeconds: wait.Seconds()}, nil
+		return Why{Pool: pool, State: admission.TicketWaiting, Entry: e, Ahead: max(0, position-1), ExpectedSeconds: wait.Seconds()}, nil
 	case len(found.Holding) > 0:
-		return Why{Pool: pool, State: TicketGranted, Entry: found.Holding[0]}, nil
+		return Why{Pool: pool, State: admission.TicketGranted, Entry: found.Holding[0]}, nil
 	default:
 		return Why{}, fmt.Errorf("%w: no request of trace %.64q waits or holds a slot", ErrUnknown, trace)
 	}
@@ -122,7 +124,7 @@ func (h *handler) explain(ctx context.Context, y *Why) error {
 func (y *Why) sum() string {
 	var b strings.Builder
 	say := func(format string, args ...any) { fmt.Fprintf(&b, format, args...) }
-	if y.State == TicketGranted {
+	if y.State == admission.TicketGranted {
 		say("It holds one of the %d slots of pool %s, at %s.", y.K, y.Pool, y.Entry.Gateway)
 		return b.String()
 	}

@@ -46,11 +46,11 @@ func BenchmarkAdmission(b *testing.B) {
 				Number: 1, Members: []membership.Member{{Node: 1, Name: "gw-1"}},
 				Pools: []membership.Pool{{Name: testPool, K: 8, Binding: binding, Epoch: 1, Began: 1, Home: 1}},
 			}}
-			g, err := New(Config{Links: a, Exchange: a, Views: a})
+			g, err := New(Config{})
 			if err != nil {
 				b.Fatal(err)
 			}
-			g.Start()
+			g.Start(a, a, a)
 			defer g.Close()
 			for g.pool(testPool) == nil {
 				time.Sleep(time.Millisecond)

@@ -15,8 +15,6 @@ import (
 
 // Errors of the methods, beside the reasons to refuse of package admission.
 var (
-	// ErrUnknownPool: no agreed pool has this name.
-	ErrUnknownPool = errors.New("gateway: unknown pool")
 	// ErrConfig: a Config that cannot work.
 	ErrConfig = errors.New("gateway: bad configuration")
 )
@@ -144,12 +142,6 @@ type PoolConfig struct {
 
 // Config of a Gateway.
 type Config struct {
-	// Links to the other gateways. Required.
-	Links Links
-	// Exchange with the other gateways. Required; closed by Close.
-	Exchange Exchange
-	// Views that the gateways agree on. Required.
-	Views Views
 	// Pools by name. A pool of the cluster that is not named here takes part in
 	// its line with the defaults: this gateway may be its home.
 	Pools map[string]PoolConfig
@@ -181,9 +173,6 @@ func (c Config) withDefaults() Config {
 // Validate returns what is wrong with c.
 func (c Config) Validate() error {
 	var errs []error
-	if c.Links == nil || c.Exchange == nil || c.Views == nil {
-		errs = append(errs, errors.New("links, exchange and views are required"))
-	}
 	for name, p := range c.Pools {
 		if p.QueueLimit < 0 || p.ClientLimit < 0 || p.ClientInFlight < 0 || p.ClientTickets < 0 || p.AskInterval < 0 {
 			errs = append(errs, errors.New("pool "+name+": negative limit or interval"))

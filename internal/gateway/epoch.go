@@ -24,23 +24,23 @@ func (p *poolDriver) follow(self kmutex.Node, view *membership.View, spec member
 	if p.core == nil {
 		p.self = self
 		p.core = pool.New(pool.Config{
-			Self: self, Binding: newBinding(spec.Binding), Memory: p.g.memoryOf(p.name),
+			Self: self, Binding: newBinding(spec.Binding), Memory: p.memory,
 			Audit: true, Interval: p.askInterval, Placed: p.placed,
-			Wall: func() int64 { return p.g.wall().UnixNano() },
+			Wall: func() int64 { return p.env.wall().UnixNano() },
 		})
 	} else if spec.Epoch <= p.spec.Epoch {
 		spec.Home, spec.Epoch = p.spec.Home, p.spec.Epoch // only the tickets change within an epoch
 	}
 	if spec.Epoch > p.spec.Epoch {
-		p.entering, p.reason = p.g.now(), reasonOf(p.spec, spec, someLeft(before, view))
+		p.entering, p.reason = p.env.now(), reasonOf(p.spec, spec, someLeft(before, view))
 		p.endLetters()
 	}
 	p.spec = spec
 	disk := pool.DiskNone
 	if spec.Tickets > 0 {
-		disk = p.g.openDisk(view.Cluster)
+		disk = p.env.disk.state()
 	}
-	p.carry(p.core.Follow(p.g.clock(), p.viewOf(view, spec), disk))
+	p.carry(p.core.Follow(p.env.clock(), p.viewOf(view, spec), disk))
 }
 
 // loaded goes on when the tickets on disk are there.
@@ -48,7 +48,7 @@ func (p *poolDriver) loaded() {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	if p.alive() {
-		p.carry(p.core.Loaded(p.g.clock(), p.g.keeper.state()))
+		p.carry(p.core.Loaded(p.env.clock(), p.env.disk.state()))
 	}
 }
 
@@ -71,7 +71,7 @@ func (p *poolDriver) viewOf(view *membership.View, spec membership.Pool) pool.Vi
 	}
 	if v.Tickets {
 		self, _ := view.Member(p.self)
-		for _, name := range view.Ring().Successors(self.Name, p.g.cfg.Replicas) {
+		for _, name := range view.Ring().Successors(self.Name, p.env.cfg.Replicas) {
 			m, _ := view.Named(name)
 			v.Successors = append(v.Successors, m.Node)
 		}
@@ -117,8 +117,8 @@ func (p *poolDriver) placed(t kmutex.Request) (stamp int64, waits bool) {
 func (p *poolDriver) wakeDue() {
 	p.mu.Lock()
 	defer p.mu.Unlock()
-	if p.alive() && p.g.ctx.Err() == nil {
-		p.carry(p.core.Wake(p.g.clock()))
+	if p.alive() && p.env.ctx.Err() == nil {
+		p.carry(p.core.Wake(p.env.clock()))
 	}
 }
 
@@ -145,14 +145,14 @@ func (p *poolDriver) carry(fx *pool.Effects) {
 		p.recover(fx.ChangeEpoch)
 	}
 	if fx.WakeAt != 0 {
-		p.wake.Reset(fx.WakeAt - p.g.clock())
+		p.wake.Reset(fx.WakeAt - p.env.clock())
 	}
 	if fx.Begun != nil {
 		p.begun(fx.Begun)
 	}
 	p.forgetTickets(fx.Gone)
 	if fx.Moved {
-		p.g.keeper.changed()
+		p.env.disk.changed()
 		p.moved.signal(true)
 	}
 	p.report(fx)
@@ -163,18 +163,18 @@ func (p *poolDriver) carry(fx *pool.Effects) {
 // tickets that have ended or got their slots, clients whose turn it is.
 func (p *poolDriver) goOn(missed uint64, ended []*pool.Ticket) {
 	if missed != 0 {
-		p.carry(p.core.MessageLost(p.g.clock(), missed))
+		p.carry(p.core.MessageLost(p.env.clock(), missed))
 	}
 	for len(p.granted) > 0 {
 		s := p.granted[0]
 		p.granted = slices.Delete(p.granted, 0, 1)
-		p.carry(p.core.TicketGranted(p.g.clock(), p.g.wall().UnixNano(), s.held, s.grant))
+		p.carry(p.core.TicketGranted(p.env.clock(), p.env.wall().UnixNano(), s.held, s.grant))
 	}
 	p.endTickets(ended)
 	for len(p.due) > 0 { // who comes in makes others due
 		s := p.due[0]
 		p.due = slices.Delete(p.due, 0, 1)
-		p.step(p.place(s, p.g.now()))
+		p.step(p.place(s, p.env.now()))
 	}
 }
 
@@ -200,13 +200,13 @@ func (p *poolDriver) report(fx *pool.Effects) {
 
 // begun tells that an epoch has begun here.
 func (p *poolDriver) begun(in *kmutex.Install) {
-	p.trail = nil
+	p.links = nil
 	for _, g := range in.Running {
 		if s := p.slots[g.Request]; s != nil && s.state == slotGranted {
 			s.grant = g
 		}
 	}
-	took := p.g.now().Sub(p.entering)
+	took := p.env.now().Sub(p.entering)
 	attrs := []any{
 		slog.Uint64("epoch", in.Epoch), slog.Int("k", in.K),
 		slog.String("binding", string(p.spec.Binding)), slog.Bool("home", in.Home == p.self),
@@ -224,28 +224,15 @@ func (p *poolDriver) begun(in *kmutex.Install) {
 // recover asks for a new epoch, in the background. The pool asks again if none
 // comes.
 func (p *poolDriver) recover(epoch uint64) {
-	if p.g.ctx.Err() != nil {
+	if p.env.ctx.Err() != nil {
 		return
 	}
-	p.g.wg.Go(func() {
+	p.env.wg.Go(func() {
 		const patience = 10 * time.Second
-		ctx, cancel := context.WithTimeout(p.g.ctx, patience)
+		ctx, cancel := context.WithTimeout(p.env.ctx, patience)
 		defer cancel()
-		if err := p.g.cfg.Views.Recover(ctx, p.name, epoch); err != nil && p.g.ctx.Err() == nil {
+		if err := p.env.views.Recover(ctx, p.name, epoch); err != nil && p.env.ctx.Err() == nil {
 			p.log.Error("the pool cannot move to a new epoch", slog.Uint64("epoch", epoch), slog.Any("error", err))
 		}
 	})
-}
-
-// memoryOf returns what this gateway remembers of the pool name, whatever incarnation it
-// is.
-func (g *Gateway) memoryOf(name string) *pool.Memory {
-	g.mu.Lock()
-	defer g.mu.Unlock()
-	m := g.memories[name]
-	if m == nil {
-		m = new(pool.Memory)
-		g.memories[name] = m
-	}
-	return m
 }

@@ -1,17 +1,18 @@
 package gateway
 
 import (
-	"bytes"
 	"context"
 	"encoding/json"
 	"errors"
 	"fmt"
-	"io"
 	"log/slog"
 	"net"
 	"net/http"
 	"strings"
 	"time"
+
+	"github.com/kgate/kgate/internal/admission"
+	"github.com/kgate/kgate/internal/peercall"
 )
 
 // What gateways ask each other beside the messages of the algorithm is JSON over
@@ -27,9 +28,9 @@ const FleetPath = "/v1/fleet/"
 // CallFleet asks the Fleet of another gateway, by POST if there is a body. The
 // path begins with a slash. It fails with ErrElsewhere for who is not in the view.
 func (g *Gateway) CallFleet(ctx context.Context, name, path string, body, into any) error {
-	m, in := g.cfg.Views.View().Named(name)
+	m, in := g.views.View().Named(name)
 	if !in {
-		return fmt.Errorf("%w: %s is not in the cluster", ErrElsewhere, name)
+		return fmt.Errorf("%w: %s is not in the cluster", admission.ErrElsewhere, name)
 	}
 	return g.call(ctx, m.PeerAddr, FleetPath+strings.TrimPrefix(path, "/"), body, into)
 }
@@ -56,13 +57,13 @@ func (g *Gateway) startExchange() {
 			const patience = 2 * time.Second
 			ctx, cancel := context.WithTimeout(ctx, patience)
 			defer cancel()
-			return g.cfg.Exchange.Dial(ctx, addr)
+			return g.exchange.Dial(ctx, addr)
 		},
 		MaxIdleConnsPerHost: 4,
 		IdleConnTimeout:     10 * time.Second,
 	}}
 	g.wg.Go(func() {
-		if err := g.server.Serve(g.cfg.Exchange); !errors.Is(err, http.ErrServerClosed) {
+		if err := g.server.Serve(g.exchange); !errors.Is(err, http.ErrServerClosed) {
 			g.cfg.Logger.Error("other gateways' calls cannot be taken in", slog.Any("error", err))
 		}
 	})
@@ -70,35 +71,12 @@ func (g *Gateway) startExchange() {
 
 // call asks the gateway at addr: with a body by POST, else by GET. The answer
 // goes into into.
-func (g *Gateway) call(ctx context.Context, addr, path string, body, into any) error {
-	method, payload := http.MethodGet, io.Reader(http.NoBody)
+func (e *env) call(ctx context.Context, addr, path string, body, into any) error {
+	method := http.MethodGet
 	if body != nil {
-		data, err := json.Marshal(body)
-		if err != nil {
-			return err
-		}
-		method, payload = http.MethodPost, bytes.NewReader(data)
+		method = http.MethodPost
 	}
-	req, err := http.NewRequestWithContext(ctx, method, "http://"+addr+path, payload)
-	if err != nil {
-		return err
-	}
-	resp, err := g.client.Do(req)
-	if err != nil {
-		return err
-	}
-	defer resp.Body.Close()
-	data, err := io.ReadAll(io.LimitReader(resp.Body, maxBody))
-	switch {
-	case err != nil:
-		return err
-	case resp.StatusCode != http.StatusOK:
-		return fmt.Errorf("gateway: %s answers %s: %.200s", addr, resp.Status, data)
-	}
-	if err := json.Unmarshal(data, into); err != nil {
-		return fmt.Errorf("gateway: answer of %s to %s: %w", addr, path, err)
-	}
-	return nil
+	return peercall.JSON(ctx, e.client, method, addr, path, body, into, maxBody)
 }
 
 func respond(w http.ResponseWriter, body any) {

@@ -1,7 +1,6 @@
 package gateway
 
 import (
-	"cmp"
 	"context"
 	"log/slog"
 	"maps"
@@ -11,10 +10,8 @@ import (
 	"sync/atomic"
 	"time"
 
-	"github.com/kgate/kgate/coordinator"
 	"github.com/kgate/kgate/internal/admission"
 	"github.com/kgate/kgate/internal/membership"
-	"github.com/kgate/kgate/internal/oncelog"
 	"github.com/kgate/kgate/internal/pool"
 	"github.com/kgate/kgate/internal/transport"
 	"github.com/kgate/kgate/kmutex"
@@ -23,30 +20,18 @@ import (
 // Gateway drives the pools of one process. Its methods are safe for concurrent
 // use.
 type Gateway struct {
-	cfg      Config
-	now      func() time.Time
-	wall     func() time.Time // the time of day, which people may set
-	started  time.Time        // the origin of clock
-	draining atomic.Bool
-	losses   oncelog.Limit
-	keeper   *keeper
+	env
+	server *http.Server // of what other gateways ask
 
 	// self is watch's alone: the incarnation that the pools are of, 0 none.
 	self kmutex.Node
-	// rejoining: what the incarnation before had in flight is being ended.
-	rejoining atomic.Bool
+	// ending: what the incarnation before had in flight is being ended.
+	ending atomic.Bool
 
-	// ctx ends at Close, and with it what runs in the background.
-	ctx    context.Context
-	cancel context.CancelFunc
-	wg     sync.WaitGroup
-	server *http.Server // of what other gateways ask
-	client *http.Client // to ask them
-
-	mu    sync.RWMutex
-	pools map[string]*poolDriver
-	size  int // gateways in the view
-	stash stash
+	mu      sync.RWMutex
+	limits  map[string]PoolConfig
+	pools   map[string]*poolDriver
+	pending pendingMessages
 	// memories of pools, by name, whatever incarnation this is.
 	memories map[string]*pool.Memory
 }
@@ -60,23 +45,21 @@ func New(cfg Config) (*Gateway, error) {
 		return nil, err
 	}
 	g := &Gateway{
-		cfg: cfg.withDefaults(), now: time.Now, wall: time.Now, pools: make(map[string]*poolDriver),
-		keeper:   &keeper{kick: make(chan struct{}, 1)},
-		memories: make(map[string]*pool.Memory),
-		started:  time.Now(),
+		env:    env{cfg: cfg.withDefaults(), now: time.Now, wall: time.Now, started: time.Now()},
+		limits: cfg.Pools, pools: make(map[string]*poolDriver), memories: make(map[string]*pool.Memory),
 	}
+	g.disk.kick, g.disk.none = make(chan struct{}, 1), cfg.DataDir == ""
 	g.ctx, g.cancel = context.WithCancel(context.Background())
 	return g, nil
 }
 
-// Start follows the views and serves the other gateways, until Close.
-func (g *Gateway) Start() {
+// Start follows the views and serves the other gateways, until Close, which also
+// closes the exchange. The links deliver nothing before they have been given peers.
+func (g *Gateway) Start(links Links, exchange Exchange, views Views) {
+	g.links, g.exchange, g.views = links, exchange, views
 	g.startExchange()
 	g.wg.Go(g.watch)
 }
-
-// clock is the time as package internal/pool wants it.
-func (g *Gateway) clock() time.Duration { return g.now().Sub(g.started) }
 
 func (g *Gateway) pool(name string) *poolDriver {
 	g.mu.RLock()
@@ -103,23 +86,27 @@ func (g *Gateway) Deliver(from kmutex.Node, name string, m kmutex.Message) error
 		return p.deliver(from, m)
 	}
 	defer g.mu.Unlock()
-	return g.stash.put(g.now(), stashed{from: from, pool: name, message: m})
+	return g.pending.put(g.now(), pendingMessage{from: from, pool: name, message: m})
 }
 
 func (g *Gateway) followPool(self kmutex.Node, view *membership.View, spec membership.Pool) {
 	p := g.pool(spec.Name)
 	known := p != nil
 	if !known {
-		p = newPool(g, spec.Name)
+		p = newPool(&g.env, spec.Name, g.memoryOf(spec.Name))
+		p.configure(g.limitsOf(spec.Name))
+	}
+	if spec.Tickets > 0 {
+		g.openDisk(view.Cluster)
 	}
 	p.follow(self, view, spec)
 	g.mu.Lock()
 	g.pools[spec.Name] = p
-	early := g.stash.take(spec.Name)
+	early := g.pending.take(spec.Name)
 	g.mu.Unlock()
 	if !known {
-		p.reconfigure() // Configure may have come between
-		if g.keeper.loaded.Load() {
+		p.configure(g.limitsOf(spec.Name)) // Configure may have come between
+		if g.disk.loaded.Load() {
 			p.loaded() // so may the disk
 		}
 	}
@@ -130,48 +117,34 @@ func (g *Gateway) followPool(self kmutex.Node, view *membership.View, spec membe
 	}
 }
 
-func newBinding(name admission.Binding) kmutex.Binding {
-	if name == admission.BindingEarly {
-		return new(coordinator.Early)
+// memoryOf returns what this gateway remembers of the pool name, whatever incarnation it
+// is.
+func (g *Gateway) memoryOf(name string) *pool.Memory {
+	g.mu.Lock()
+	defer g.mu.Unlock()
+	m := g.memories[name]
+	if m == nil {
+		m = new(pool.Memory)
+		g.memories[name] = m
 	}
-	return new(coordinator.Late)
+	return m
 }
 
 // Configure changes what this gateway decides about its pools, for who comes from
 // now on. Who waits keeps the place.
 func (g *Gateway) Configure(pools map[string]PoolConfig) {
 	g.mu.Lock()
-	g.cfg.Pools = maps.Clone(pools)
+	g.limits = maps.Clone(pools)
 	g.mu.Unlock()
 	for _, p := range g.all() {
-		p.reconfigure()
+		p.configure(g.limitsOf(p.name))
 	}
 }
 
-// reconfigure has the pool follow the gateway's configuration.
-func (p *poolDriver) reconfigure() {
-	p.mu.Lock()
-	defer p.mu.Unlock()
-	p.g.mu.RLock()
-	cfg := p.g.cfg.Pools[p.name]
-	p.g.mu.RUnlock()
-	p.configure(cfg)
-}
-
-// askInterval is how long a gateway waits between two requests for a place in the
-// pool's line; see docs/adr on the gateway as node. The caller holds the lock.
-func (p *poolDriver) askInterval() time.Duration {
-	if d := p.cfg.AskInterval; d > 0 {
-		return d
-	}
-	const (
-		factor  = 4
-		unknown = time.Millisecond // round trip, until one is measured
-	)
-	rtt := cmp.Or(p.g.cfg.Links.MeanRTT(), unknown)
-	p.g.mu.RLock()
-	defer p.g.mu.RUnlock()
-	return factor * time.Duration(p.g.size) * rtt / 2
+func (g *Gateway) limitsOf(name string) PoolConfig {
+	g.mu.RLock()
+	defer g.mu.RUnlock()
+	return g.limits[name]
 }
 
 // Drain takes the gateway out: new requests fail with admission.Draining, and so do
@@ -260,29 +233,14 @@ func (g *Gateway) RetryAfter(name string) time.Duration {
 	return 0
 }
 
-// background runs do, which Close waits for; not at all once Close has begun. It is for
-// callers that hold no pool's lock: Close takes these after it has ended g.ctx, so what
-// they begin under one is begun before Close waits.
-func (g *Gateway) background(do func()) {
-	g.mu.RLock()
-	defer g.mu.RUnlock()
-	if g.ctx.Err() == nil {
-		g.wg.Go(do)
-	}
-}
-
 // Close ends everything that runs in the background, and the exchange. Slots
 // can still be released; what that would tell other gateways is lost.
 func (g *Gateway) Close() error {
-	g.mu.Lock()
-	g.cancel()
-	g.mu.Unlock()
+	g.end()
 	var err error
-	if g.server != nil {
+	if g.server != nil { // it has been started
 		err = g.server.Close()
 		g.client.CloseIdleConnections()
-	} else {
-		err = g.cfg.Exchange.Close()
 	}
 	for _, p := range g.all() {
 		p.mu.Lock()

@@ -142,7 +142,7 @@ func TestRefusals(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		f := newFleet(t, 1, 1, admission.BindingLate, 0, PoolConfig{QueueLimit: 1})
 		n := f.all()[0]
-		if _, err := n.Acquire(t.Context(), admission.Request{Pool: "nonsense", Wait: -1}); !errors.Is(err, ErrUnknownPool) {
+		if _, err := n.Acquire(t.Context(), admission.Request{Pool: "nonsense", Wait: -1}); !errors.Is(err, admission.ErrUnknownPool) {
 			t.Errorf("unknown pool: %v", err)
 		}
 		s, err := n.Acquire(t.Context(), admission.Request{Pool: testPool, Wait: -1})
@@ -386,7 +386,7 @@ func TestMessageBeforeItsView(t *testing.T) {
 			t.Errorf("first message of a pool to come: %v", err)
 		}
 		time.Sleep(time.Minute)
-		if err := home.Deliver(2, "nonsense", m); !errors.Is(err, ErrUnknownPool) {
+		if err := home.Deliver(2, "nonsense", m); !errors.Is(err, admission.ErrUnknownPool) {
 			t.Errorf("got %v", err)
 		}
 	})

@@ -96,12 +96,12 @@ func (f *fleet) start() *node {
 		fleet: f, inbox: make(chan delivery, 1<<16), calls: make(chan net.Conn), done: make(chan struct{}),
 		changed: make(chan struct{}), seen: new(membership.View), until: time.Now().Add(always),
 	}
-	g, err := New(Config{Links: n, Exchange: n, Views: n, Pools: map[string]PoolConfig{testPool: f.cfg}, Replicas: 2})
+	g, err := New(Config{Pools: map[string]PoolConfig{testPool: f.cfg}, Replicas: 2})
 	if err != nil {
 		f.t.Fatal(err)
 	}
 	n.Gateway = g
-	n.Start()
+	n.Start(n, n, n)
 	n.wg.Go(n.receive)
 	return n
 }

@@ -28,30 +28,30 @@ const letterPatience = 30 * time.Second
 // post sends a letter in the background, as long as its epoch lasts. The caller
 // holds the lock.
 func (p *poolDriver) post(l pool.Letter) {
-	if p.g.ctx.Err() != nil {
+	if p.env.ctx.Err() != nil {
 		return // Close waits for what has begun before it
 	}
 	if p.letters == nil {
-		p.letters, p.stopLetters = context.WithCancel(p.g.ctx)
+		p.letters, p.stopLetters = context.WithCancel(p.env.ctx)
 	}
 	epoch := p.letters
-	p.g.wg.Go(func() {
+	p.env.wg.Go(func() {
 		ctx, cancel := context.WithTimeout(epoch, letterPatience)
 		defer cancel()
 		data, err := json.Marshal(&l)
 		if err == nil {
-			err = p.g.cfg.Links.SendPayload(ctx, l.To, poolTopic+p.name, data)
+			err = p.env.links.SendPayload(ctx, l.To, poolTopic+p.name, data)
 		}
-		if err == nil || p.g.ctx.Err() != nil {
+		if err == nil || p.env.ctx.Err() != nil {
 			return
 		}
-		if epoch.Err() == nil && p.g.losses.First("letter/"+p.name) {
+		if epoch.Err() == nil && p.env.losses.First("letter/"+p.name) {
 			p.log.Info("a letter to a peer did not arrive; it goes again", slog.Uint64("node", uint64(l.To)), slog.Any("error", err))
 		}
 		p.mu.Lock()
 		defer p.mu.Unlock()
 		if p.alive() {
-			p.carry(p.core.Undelivered(p.g.clock(), l))
+			p.carry(p.core.Undelivered(p.env.clock(), l))
 		}
 	})
 }
@@ -100,7 +100,7 @@ func (g *Gateway) ReceivePayload(from kmutex.Node, topic string, payload []byte)
 	}
 	p := g.pool(name)
 	if p == nil {
-		return fmt.Errorf("%w: %q", ErrUnknownPool, name)
+		return fmt.Errorf("%w: %q", admission.ErrUnknownPool, name)
 	}
 	p.mu.Lock()
 	defer p.mu.Unlock()

@@ -8,7 +8,7 @@ import (
 
 // Each of these defects is found by the test that is named with it.
 func TestMutantsAreCaught(t *testing.T) {
-	mutant.Suite{Args: []string{"-timeout=1m"}, Mutants: []mutant.Mutant{
+	mutant.Suite{Args: []string{"-test.timeout=1m"}, Mutants: []mutant.Mutant{
 		{
 			Name: "who wakes up is not asked for the lease", File: "slot.go",
 			Old:    "if err = s.err; err == nil && !s.Valid() {",
@@ -17,8 +17,8 @@ func TestMutantsAreCaught(t *testing.T) {
 			Caught: "granted without a lease",
 		},
 		{
-			Name: "a lapsed lease is as good as another", File: "standing.go",
-			Old:    "return self != 0 && s.Node == self && g.now().Before(s.Until)",
+			Name: "a lapsed lease is as good as another", File: "env.go",
+			Old:    "return self != 0 && s.Node == self && e.now().Before(s.Until)",
 			New:    "return self != 0 && s.Node == self",
 			By:     "^TestLapsedLease$|^TestWakesUpWithoutLease$",
 			Caught: "without a lease|after waking|before it is let in",
@@ -59,7 +59,7 @@ func TestMutantsAreCaught(t *testing.T) {
 			Caught: "FAIL",
 		},
 		{
-			Name: "one more may wait", File: "slot.go",
+			Name: "one more may wait", File: "claim.go",
 			Old:    "case p.waiting >= p.cfg.QueueLimit:",
 			New:    "case p.waiting > p.cfg.QueueLimit:",
 			By:     "^TestRefusals$",
@@ -80,16 +80,16 @@ func TestMutantsAreCaught(t *testing.T) {
 			Caught: "has been used",
 		},
 		{
-			Name: "work begins after Close", File: "gateway.go",
-			Old:    "if g.ctx.Err() == nil {\n\t\tg.wg.Go(do)",
-			New:    "{\n\t\tg.wg.Go(do)",
+			Name: "work begins after Close", File: "env.go",
+			Old:    "if e.ctx.Err() == nil {\n\t\te.wg.Go(do)",
+			New:    "{\n\t\te.wg.Go(do)",
 			By:     "^TestNothingBeginsAfterClose$",
 			Caught: "begins after Close",
 		},
 		{
 			Name: "what is left is promised as if all clocks ran alike", File: "tickets.go",
-			Old:    "Left: t.Left(p.g.clock()),",
-			New:    "Left: t.Expires - p.g.clock(),",
+			Old:    "Left: t.Left(p.env.clock()),",
+			New:    "Left: t.Expires - p.env.clock(),",
 			By:     "^TestPromisesLess$",
 			Caught: "is promised",
 		},

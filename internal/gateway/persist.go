@@ -10,10 +10,11 @@ import (
 	"github.com/kgate/kgate/replication/disk"
 )
 
-// keeper writes tickets to disk, so that they outlive even the loss of all
+// ticketDisk writes tickets to disk, so that they outlive even the loss of all
 // gateways at once. What changes while one write is under way goes with the
 // next.
-type keeper struct {
+type ticketDisk struct {
+	none   bool        // there is no data directory
 	opened bool        // or is being; watch's alone
 	loaded atomic.Bool // what was there has been brought in
 	// store is nil while no pool has tickets, without a data directory, and if
@@ -22,38 +23,43 @@ type keeper struct {
 	kick  chan struct{} // something has changed
 }
 
-// openDisk begins to keep tickets on disk when the first pool has some, and tells
-// whether what is there has been brought in: copies that this gateway had, and its
-// own table, before it was started. When it has not, the pools are told later
-// (pool.loaded).
-func (g *Gateway) openDisk(cluster string) pool.Disk {
-	k := g.keeper
-	if g.cfg.DataDir == "" {
-		return pool.DiskNone
-	}
-	if !k.opened {
-		k.opened = true
-		g.wg.Go(func() {
-			g.loadDisk(cluster)
-			k.loaded.Store(true)
-			for _, p := range g.all() {
-				p.loaded()
-			}
-		})
-	}
-	return k.state()
-}
-
 // state tells what is known of the disk.
-func (k *keeper) state() pool.Disk {
+func (d *ticketDisk) state() pool.Disk {
 	switch {
-	case !k.loaded.Load():
+	case d.none:
+		return pool.DiskNone
+	case !d.loaded.Load():
 		return pool.DiskUnread
-	case k.store.Load() == nil:
+	case d.store.Load() == nil:
 		return pool.DiskNone
 	default:
 		return pool.DiskRead
 	}
+}
+
+// changed schedules a write.
+func (d *ticketDisk) changed() {
+	select {
+	case d.kick <- struct{}{}:
+	default:
+	}
+}
+
+// openDisk begins to keep tickets on disk when the first pool has some. It brings in
+// what is there: copies that this gateway had, and its own table, before it was
+// started. Then it tells the pools (poolDriver.loaded).
+func (g *Gateway) openDisk(cluster string) {
+	if g.disk.none || g.disk.opened {
+		return
+	}
+	g.disk.opened = true
+	g.wg.Go(func() {
+		g.loadDisk(cluster)
+		g.disk.loaded.Store(true)
+		for _, p := range g.all() {
+			p.loaded()
+		}
+	})
 }
 
 // loadDisk opens the disk. It can take long: neither a lock nor a lease waits for
@@ -75,7 +81,7 @@ func (g *Gateway) loadDisk(cluster string) {
 			}
 		}
 	}
-	g.keeper.store.Store(store)
+	g.disk.store.Store(store)
 	g.wg.Go(func() { g.keep(store) })
 }
 
@@ -89,7 +95,7 @@ type written struct {
 // keep writes until Close.
 func (g *Gateway) keep(store *disk.Store) {
 	const pause = time.Second // after a failure
-	k := g.keeper
+	k := &g.disk
 	defer func() {
 		if err := store.Close(); err != nil {
 			g.cfg.Logger.Error("tickets on disk", slog.Any("error", err))
@@ -134,14 +140,6 @@ func (g *Gateway) keep(store *disk.Store) {
 				return
 			}
 		}
-	}
-}
-
-// changed has the disk brought up to date.
-func (k *keeper) changed() {
-	select {
-	case k.kick <- struct{}{}:
-	default:
 	}
 }
 

@@ -1,12 +1,14 @@
 package gateway
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"log/slog"
 	"sync"
 	"time"
 
+	"github.com/kgate/kgate/coordinator"
 	"github.com/kgate/kgate/internal/admission"
 	"github.com/kgate/kgate/internal/membership"
 	"github.com/kgate/kgate/internal/pool"
@@ -14,19 +16,19 @@ import (
 	"github.com/kgate/kgate/kmutex"
 )
 
-// poolDriver drives one poolDriver. Its lock is held while an event is taken in and its
+// poolDriver drives one pool. Its lock is held while an event is taken in and its
 // effects are carried out.
 type poolDriver struct {
-	g     *Gateway
+	env   *env
 	name  string
 	log   *slog.Logger
 	watch PoolObserver
 	ask   *time.Timer
 
+	memory    *pool.Memory
 	positions positions
 
 	mu   sync.Mutex
-	cfg  PoolConfig
 	self kmutex.Node
 	view *membership.View
 	spec membership.Pool // as view has it
@@ -40,34 +42,60 @@ type poolDriver struct {
 	letters     context.Context
 	stopLetters context.CancelFunc
 
-	last     kmutex.Request
-	numbers  uint64                   // of slots so far
-	slots    map[kmutex.Request]*Slot // that have a place in line, or are held
-	clients  map[string]*client       // where they are told apart
-	due      []*Slot                  // that get their places at the end of the step
-	granted  []*Slot                  // of tickets, in this step
-	waiting  int
+	claims
+	numbers  uint64   // of claims so far
+	granted  []*claim // of tickets, in this step
 	inFlight int
-	requests int                    // that wait or are in flight; the rest are tickets
-	held     map[*pool.Ticket]*Slot // of the tickets
+	requests int                     // that wait or are in flight; the rest are tickets
+	held     map[*pool.Ticket]*claim // of the tickets
 	// moved wakes whoever waits for a ticket.
 	moved  signal
 	rate   serviceRate
 	idle   signal
 	newest time.Time // arrival of the youngest request that was admitted
-	trail  trail
+	links  spanLinks // of the tokens that are here
 }
 
-func newPool(g *Gateway, name string) *poolDriver {
+func newPool(e *env, name string, memory *pool.Memory) *poolDriver {
 	p := &poolDriver{
-		g: g, name: name, slots: make(map[kmutex.Request]*Slot), held: make(map[*pool.Ticket]*Slot), clients: make(map[string]*client),
-		log: g.cfg.Logger.With(slog.String("pool", name)), watch: g.cfg.Observer.Pool(name),
+		env: e, name: name, memory: memory, held: make(map[*pool.Ticket]*claim),
+		claims: claims{slots: make(map[kmutex.Request]*claim), clients: make(map[string]*client)},
+		log:    e.cfg.Logger.With(slog.String("pool", name)), watch: e.cfg.Observer.Pool(name),
 	}
 	p.positions.turn = make(chan struct{}, 1)
-	p.reconfigure()
 	p.ask, p.wake = time.AfterFunc(time.Hour, p.askDue), time.AfterFunc(time.Hour, p.wakeDue)
 	p.stopTimers()
 	return p
+}
+
+func newBinding(name admission.Binding) kmutex.Binding {
+	if name == admission.BindingEarly {
+		return new(coordinator.Early)
+	}
+	return new(coordinator.Late)
+}
+
+// askInterval is how long a gateway waits between two requests for a place in the
+// pool's line; see docs/adr on the gateway as node. The caller holds the lock.
+func (p *poolDriver) askInterval() time.Duration {
+	if d := p.cfg.AskInterval; d > 0 {
+		return d
+	}
+	const (
+		factor  = 4
+		unknown = time.Millisecond // round trip, until one is measured
+	)
+	rtt := cmp.Or(p.env.links.MeanRTT(), unknown)
+	return factor * time.Duration(p.env.size.Load()) * rtt / 2
+}
+
+// configure takes over what this gateway decides about the pool.
+func (p *poolDriver) configure(cfg PoolConfig) {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	for _, s := range p.claims.configure(cfg) {
+		p.step(p.place(s, s.since))
+	}
 }
 
 // alive reports whether this incarnation has a part in the pool. The caller holds
@@ -97,7 +125,7 @@ func (p *poolDriver) deliver(from kmutex.Node, m kmutex.Message) error {
 	}
 	p.watch.Received(m.Kind)
 	if m.Epoch == p.core.Epoch() {
-		p.trail = p.trail.arrived(&m, kmutex.MaxK)
+		p.links = p.links.arrived(&m, kmutex.MaxK)
 	}
 	return p.try(kmutex.Event{Kind: kmutex.EventReceive, From: from, Message: m})
 }
@@ -136,8 +164,8 @@ func (p *poolDriver) sendAll(messages []kmutex.Envelope) (missed uint64) {
 	for i := range messages {
 		m := &messages[i]
 		p.watch.Sent(m.Message.Kind)
-		p.trail.depart(&m.Message)
-		if err := p.g.cfg.Links.Send(m.To, p.name, m.Message); err != nil && p.lost(m, err) {
+		p.links.depart(&m.Message)
+		if err := p.env.links.Send(m.To, p.name, m.Message); err != nil && p.lost(m, err) {
 			missed = m.Message.Epoch
 		}
 	}
@@ -148,7 +176,7 @@ func (p *poolDriver) sendAll(messages []kmutex.Envelope) (missed uint64) {
 // misses it. One to a gateway that has just left the view is void anyway: the
 // pool's next epoch is on its way here.
 func (p *poolDriver) lost(m *kmutex.Envelope, err error) bool {
-	if p.g.losses.First(p.name) {
+	if p.env.losses.First(p.name) {
 		p.log.Warn("message to a peer is lost",
 			slog.Uint64("node", uint64(m.To)), slog.String("message", m.Message.String()), slog.Any("error", err))
 	}
@@ -159,7 +187,7 @@ func (p *poolDriver) lost(m *kmutex.Envelope, err error) bool {
 func (p *poolDriver) retryAfter() time.Duration {
 	p.mu.Lock()
 	defer p.mu.Unlock()
-	return p.rate.wait(p.g.now(), p.waiting)
+	return p.rate.wait(p.env.now(), p.waiting)
 }
 
 // signal wakes whoever waits for a condition that a lock guards.

@@ -6,10 +6,10 @@ import (
 	"net/url"
 	"slices"
 	"sort"
-	"sync"
 	"time"
 
 	"github.com/kgate/kgate/internal/membership"
+	"github.com/kgate/kgate/internal/peercall"
 )
 
 // A ticket's position is not kept anywhere: the line is linked batch by batch over
@@ -74,7 +74,7 @@ func (p *poolDriver) position(ctx context.Context, stamp int64) (n int, wait tim
 	case <-ctx.Done():
 		return 0, 0
 	}
-	if now := p.g.now(); now.Sub(l.at) > positionsKeep {
+	if now := p.env.now(); now.Sub(l.at) > positionsKeep {
 		l.at, l.stamps, l.rate = now, nil, 0
 		for _, v := range p.wholeLine(ctx) {
 			l.stamps = append(l.stamps, v.Stamps...)
@@ -97,34 +97,19 @@ func (p *poolDriver) wholeLine(ctx context.Context) []lineView {
 	}
 	self := p.self
 	p.mu.Unlock()
-	all := make([]lineView, len(members))
-	eachMember(ctx, members, func(ctx context.Context, i int, m membership.Member) {
-		if m.Node == self {
-			all[i] = p.lineView()
-		} else if p.g.call(ctx, m.PeerAddr, linePath(p.name), nil, &all[i]) != nil {
-			all[i] = lineView{} // it does not answer: its part is missing
-		}
-	})
-	return all
-}
-
-// eachMember calls do for all members, some at a time, and gives up after a
-// second.
-func eachMember(ctx context.Context, members []membership.Member, do func(context.Context, int, membership.Member)) {
 	const (
 		patience = time.Second
 		atOnce   = 16
 	)
 	ctx, cancel := context.WithTimeout(ctx, patience)
 	defer cancel()
-	slots := make(chan struct{}, atOnce)
-	var wg sync.WaitGroup
-	for i, m := range members {
-		slots <- struct{}{}
-		wg.Go(func() {
-			defer func() { <-slots }()
-			do(ctx, i, m)
-		})
-	}
-	wg.Wait()
+	all := make([]lineView, len(members))
+	peercall.Each(members, atOnce, func(i int, m membership.Member) {
+		if m.Node == self {
+			all[i] = p.lineView()
+		} else if p.env.call(ctx, m.PeerAddr, linePath(p.name), nil, &all[i]) != nil {
+			all[i] = lineView{} // it does not answer: its part is missing
+		}
+	})
+	return all
 }

@@ -30,7 +30,7 @@ type owner struct {
 	answer func(ctx context.Context, arrived func()) error
 }
 
-func (o *owner) renew(ctx context.Context) (Ticket, error) {
+func (o *owner) renew(ctx context.Context) (admission.Ticket, error) {
 	err := o.answer(ctx, o.sign)
 	return o.ticket(), err
 }
@@ -43,9 +43,9 @@ func (o *owner) sign() {
 	}
 }
 
-func (o *owner) ticket() Ticket {
+func (o *owner) ticket() admission.Ticket {
 	t := pool.Ticket{TTL: o.ttl, Expires: time.Duration(float64(time.Until(o.expires)) * o.fast)}
-	return Ticket{TTL: o.ttl, Left: t.Left(0)}
+	return admission.Ticket{TTL: o.ttl, Left: t.Left(0)}
 }
 
 // fastest is the owner's clock a tenth fast, and the gateway's a tenth slow.
@@ -141,9 +141,9 @@ func endsInTime(t *testing.T, o *owner, healthy time.Duration, fault func(contex
 
 // redeemedOf returns a slot that o's ticket has just been redeemed for.
 func redeemedOf(o *owner) (r *Redeemed, stop func()) {
-	g := &Gateway{now: time.Now, cfg: Config{Views: new(node)}}
+	g := &Gateway{env: env{now: time.Now, views: new(node)}}
 	g.ctx, g.cancel = context.WithCancel(context.Background())
-	r = &Redeemed{g: g, ticket: o.ticket(), renew: o.renew}
+	r = &Redeemed{env: &g.env, end: func(context.Context, string) error { return nil }, ticket: o.ticket(), renew: o.renew}
 	r.start(time.Now())
 	return r, func() {
 		g.cancel()
@@ -375,7 +375,7 @@ func TestRedeemWithALostAnswer(t *testing.T) {
 			if err != nil || answers != 1 {
 				t.Fatalf("owner lost %t: %v, %d answers lost", lost, err, answers)
 			}
-			if _, err := user.RedeemTicket(t.Context(), testPool, tk.ID); !errors.Is(err, ErrTicketUsed) {
+			if _, err := user.RedeemTicket(t.Context(), testPool, tk.ID); !errors.Is(err, admission.ErrTicketUsed) {
 				t.Errorf("owner lost %t: another request: %v", lost, err)
 			}
 			if !r.Valid() {

@@ -6,7 +6,6 @@ import (
 
 	"github.com/kgate/kgate/internal/admission"
 	"github.com/kgate/kgate/internal/transport"
-	"github.com/kgate/kgate/kmutex"
 )
 
 // A gateway acts as one incarnation at a time, and only while that one has a
@@ -14,20 +13,14 @@ import (
 // everything it had is void: waiting requests are refused, those in flight are
 // aborted, and the gateway comes back as a new one that remembers nothing.
 
-// entitled reports whether the incarnation may have requests in flight now.
-func (g *Gateway) entitled(self kmutex.Node) bool {
-	s := g.cfg.Views.Standing()
-	return self != 0 && s.Node == self && g.now().Before(s.Until)
-}
-
 // watch follows the views, and the lease to its end, until Close.
 func (g *Gateway) watch() {
 	lapse := time.NewTimer(0)
 	defer lapse.Stop()
 	for {
-		changed := g.cfg.Views.Changed()
+		changed := g.views.Changed()
 		g.follow()
-		if left := g.cfg.Views.Standing().Until.Sub(g.now()); left > 0 {
+		if left := g.views.Standing().Until.Sub(g.now()); left > 0 {
 			lapse.Reset(left)
 		}
 		select {
@@ -41,26 +34,26 @@ func (g *Gateway) watch() {
 
 // follow takes over the newest agreed view and this gateway's standing in it.
 func (g *Gateway) follow() {
-	s := g.cfg.Views.Standing()
+	s := g.views.Standing()
 	// A lapsed incarnation is over, also while the views still name it: it must
 	// not be taken up again as one that runs nothing.
 	over := s.Node == 0 || !s.Until.IsZero() && !g.now().Before(s.Until)
 	if g.self != 0 && (over || s.Node != g.self) {
 		left := g.left()
 		ended := g.void(left)
-		g.rejoining.Store(true) // for good, if it has left
+		g.ending.Store(true) // for good, if it has left
 		if !left {
-			g.wg.Go(func() { g.rejoin(ended) })
+			g.wg.Go(func() { g.comeBack(ended) })
 		}
 		return // comes back as another incarnation, in a view to come
 	}
 	if over {
-		if !g.rejoining.Load() {
-			g.cfg.Views.Rejoin() // should it have been lost before it was followed here
+		if !g.ending.Load() {
+			g.views.Rejoin() // should it have been lost before it was followed here
 		}
 		return
 	}
-	view := g.cfg.Views.View()
+	view := g.views.View()
 	if _, in := view.Member(s.Node); !in {
 		return
 	}
@@ -71,14 +64,12 @@ func (g *Gateway) follow() {
 			peers = append(peers, transport.Peer{Node: m.Node, Name: m.Name, Addr: m.PeerAddr})
 		}
 	}
-	for _, u := range g.cfg.Links.SetPeers(g.self, peers) {
+	for _, u := range g.links.SetPeers(g.self, peers) {
 		if p := g.pool(u.Pool); p != nil {
 			p.unsent(&u.Message)
 		}
 	}
-	g.mu.Lock()
-	g.size = len(view.Members)
-	g.mu.Unlock()
+	g.size.Store(int64(len(view.Members)))
 	for _, spec := range view.Pools {
 		g.followPool(g.self, view, spec)
 	}
@@ -87,13 +78,13 @@ func (g *Gateway) follow() {
 // left reports that the incarnation is out of the view because it left in
 // order: nothing of it was in flight, and no lease of it is waited for.
 func (g *Gateway) left() bool {
-	gone, known := g.cfg.Views.View().LostMember(g.self)
+	gone, known := g.views.View().LostMember(g.self)
 	return g.draining.Load() && known && !gone.Leased
 }
 
-// rejoin comes back once nothing of the incarnation before is in flight: then its
+// comeBack rejoins once nothing of the incarnation before is in flight: then its
 // tokens need not be withheld any longer.
-func (g *Gateway) rejoin(ended []<-chan struct{}) {
+func (g *Gateway) comeBack(ended []<-chan struct{}) {
 	const patience = 5 * time.Second // not a bound, only to be told of it
 	late := time.AfterFunc(patience, func() {
 		g.cfg.Logger.Warn("requests that were broken off have not ended yet; this gateway waits for them before it comes back")
@@ -106,8 +97,8 @@ func (g *Gateway) rejoin(ended []<-chan struct{}) {
 			return
 		}
 	}
-	g.rejoining.Store(false)
-	g.cfg.Views.Rejoin()
+	g.ending.Store(false)
+	g.views.Rejoin()
 }
 
 // void ends everything of the present incarnation: nothing waits any more, and
@@ -127,7 +118,7 @@ func (g *Gateway) void(left bool) []<-chan struct{} {
 			ended = append(ended, ch)
 		}
 	}
-	g.cfg.Links.SetPeers(0, nil)
+	g.links.SetPeers(0, nil)
 	if !left || refused+aborted > 0 {
 		g.cfg.Observer.LeaseLost()
 		g.cfg.Logger.Warn("no longer entitled to admit: coming back as a new incarnation",

@@ -12,7 +12,7 @@ import (
 	"github.com/kgate/kgate/kmutex"
 )
 
-func request(t *testing.T, n *node, ttl time.Duration) Ticket {
+func request(t *testing.T, n *node, ttl time.Duration) admission.Ticket {
 	t.Helper()
 	tk, err := n.RequestTicket(t.Context(), admission.Request{Pool: testPool}, ttl, "")
 	if err != nil {
@@ -21,7 +21,7 @@ func request(t *testing.T, n *node, ttl time.Duration) Ticket {
 	return tk
 }
 
-func test(t *testing.T, n *node, id string) Ticket {
+func test(t *testing.T, n *node, id string) admission.Ticket {
 	t.Helper()
 	tk, err := n.TestTicket(t.Context(), id, false, 0)
 	if err != nil {
@@ -46,7 +46,7 @@ func TestTicketCycle(t *testing.T) {
 		if second.Granted || test(t, all[0], second.ID).Position != 1 || test(t, all[0], third.ID).Position != 2 {
 			t.Errorf("second %+v, third %+v", second, test(t, all[0], third.ID))
 		}
-		got := make(chan Ticket)
+		got := make(chan admission.Ticket)
 		go func() {
 			tk, err := all[2].TestTicket(t.Context(), second.ID, false, time.Minute)
 			if err != nil {
@@ -61,13 +61,13 @@ func TestTicketCycle(t *testing.T) {
 		if tk := <-got; !tk.Granted || tk.Fence <= first.Fence {
 			t.Errorf("second ticket: %+v after %+v", tk, first)
 		}
-		if _, err := all[1].RenewTicket(t.Context(), first.ID); !ended(err, EndReleased) {
+		if _, err := all[1].RenewTicket(t.Context(), first.ID); !ended(err, admission.EndReleased) {
 			t.Errorf("a released ticket: %v", err)
 		}
 		if err := all[0].EndTicket(t.Context(), third.ID); err != nil {
 			t.Error(err)
 		}
-		if _, err := all[1].TestTicket(t.Context(), third.ID, false, 0); !ended(err, EndCancelled) {
+		if _, err := all[1].TestTicket(t.Context(), third.ID, false, 0); !ended(err, admission.EndCancelled) {
 			t.Errorf("a cancelled ticket: %v", err)
 		}
 		for range 4 { // a sign now and then keeps it
@@ -77,7 +77,7 @@ func TestTicketCycle(t *testing.T) {
 			}
 		}
 		time.Sleep(67 * time.Second)
-		if _, err := all[1].RenewTicket(t.Context(), second.ID); !ended(err, EndExpired) {
+		if _, err := all[1].RenewTicket(t.Context(), second.ID); !ended(err, admission.EndExpired) {
 			t.Errorf("an expired ticket: %v", err)
 		}
 		for _, id := range []string{"nonsense", "aaaaaaaaaaaaaaaaaaaaaaaaaa-1", "aaaaaaaaaaaaaaaaaaaaaaaaaa-zzz"} {
@@ -89,8 +89,8 @@ func TestTicketCycle(t *testing.T) {
 	})
 }
 
-func ended(err error, how Ending) bool {
-	var e *EndedError
+func ended(err error, how admission.Ending) bool {
+	var e *admission.EndedError
 	return errors.As(err, &e) && e.How == how
 }
 
@@ -217,17 +217,17 @@ func TestRedeem(t *testing.T) {
 		f := newFleet(t, 2, 1, admission.BindingLate, time.Millisecond, PoolConfig{})
 		here, there := f.gateways[1], f.gateways[2]
 		first, second := request(t, here, 10*time.Second), request(t, here, 10*time.Second)
-		if _, err := there.RedeemTicket(t.Context(), testPool, second.ID); !errors.Is(err, ErrTicketWaiting) {
+		if _, err := there.RedeemTicket(t.Context(), testPool, second.ID); !errors.Is(err, admission.ErrTicketWaiting) {
 			t.Errorf("waiting: %v", err)
 		}
-		if _, err := there.RedeemTicket(t.Context(), "other", first.ID); !errors.Is(err, ErrUnknownTicket) {
+		if _, err := there.RedeemTicket(t.Context(), "other", first.ID); !errors.Is(err, admission.ErrUnknownTicket) {
 			t.Errorf("of another pool: %v", err)
 		}
 		r, err := there.RedeemTicket(t.Context(), testPool, first.ID)
 		if err != nil {
 			t.Fatal(err)
 		}
-		if _, err := here.RedeemTicket(t.Context(), testPool, first.ID); !errors.Is(err, ErrTicketUsed) {
+		if _, err := here.RedeemTicket(t.Context(), testPool, first.ID); !errors.Is(err, admission.ErrTicketUsed) {
 			t.Errorf("used: %v", err)
 		}
 		for range 6 {
@@ -263,10 +263,10 @@ func TestRedeem(t *testing.T) {
 			t.Error("valid although it is lost")
 		}
 		time.Sleep(3 * time.Second)
-		if _, err := here.RenewTicket(t.Context(), second.ID); !ended(err, EndExpired) {
+		if _, err := here.RenewTicket(t.Context(), second.ID); !ended(err, admission.EndExpired) {
 			t.Errorf("a ticket that nobody could renew: %v", err)
 		}
-		if third, err := here.RequestTicket(t.Context(), admission.Request{Pool: testPool}, time.Minute, ""); !errors.Is(err, ErrElsewhere) {
+		if third, err := here.RequestTicket(t.Context(), admission.Request{Pool: testPool}, time.Minute, ""); !errors.Is(err, admission.ErrElsewhere) {
 			t.Errorf("with a successor that does not answer: %+v %v", third, err)
 		}
 		r.Release()
@@ -287,7 +287,7 @@ func TestTicketHoldMax(t *testing.T) {
 		f.heirs = true
 		owner, other := f.gateways[2], f.gateways[3]
 		ask := admission.Request{Pool: testPool, HoldMax: holdMax}
-		take := func(n *node) Ticket {
+		take := func(n *node) admission.Ticket {
 			tk, err := n.RequestTicket(t.Context(), ask, 10*time.Second, "")
 			if err != nil {
 				t.Fatal(err)
@@ -299,7 +299,7 @@ func TestTicketHoldMax(t *testing.T) {
 			began := time.Now()
 			for {
 				if _, err := n.RenewTicket(t.Context(), id); err != nil {
-					if !ended(err, EndHoldMax) {
+					if !ended(err, admission.EndHoldMax) {
 						t.Error(err)
 					}
 					return time.Since(began)

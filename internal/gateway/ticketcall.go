@@ -38,83 +38,86 @@ const (
 
 // ticketReply is the answer of another gateway: a ticket, or why not.
 type ticketReply struct {
-	Ticket *Ticket
+	Ticket *wireTicket
 	Error  string
-	Ending Ending
+	Ending admission.Ending
 }
+
+// wireTicket is a ticket as it travels between gateways: field by field.
+type wireTicket admission.Ticket
 
 // replies name the errors that cross between gateways.
 var replies = map[string]error{
-	"unknown": ErrUnknownTicket, "elsewhere": ErrElsewhere, "waiting": ErrTicketWaiting, "used": ErrTicketUsed,
+	"unknown": admission.ErrUnknownTicket, "elsewhere": admission.ErrElsewhere, "waiting": admission.ErrTicketWaiting, "used": admission.ErrTicketUsed,
 }
 
 // onTicket carries out a call where the ticket is. While its gateway is being
 // replaced by its heir it tries again for a while.
-func (g *Gateway) onTicket(ctx context.Context, c ticketCall) (Ticket, error) {
+func (g *Gateway) onTicket(ctx context.Context, c ticketCall) (admission.Ticket, error) {
 	const (
 		patience = 5 * time.Second
 		pause    = 50 * time.Millisecond
 	)
 	owner, err := replication.ParseID(c.ID)
 	if err != nil {
-		return Ticket{}, fmt.Errorf("%w: %w", ErrUnknownTicket, err)
+		return admission.Ticket{}, fmt.Errorf("%w: %w", admission.ErrUnknownTicket, err)
 	}
 	give := time.NewTimer(patience + c.Wait)
 	defer give.Stop()
 	for {
 		began := g.now()
 		t, err := g.askTicket(ctx, owner, c)
-		if err == nil || !errors.Is(err, ErrElsewhere) {
+		if err == nil || !errors.Is(err, admission.ErrElsewhere) {
 			return t, err
 		}
 		c.Wait = max(0, c.Wait-g.now().Sub(began))
 		select {
 		case <-time.After(pause):
 		case <-give.C:
-			return Ticket{}, err
+			return admission.Ticket{}, err
 		case <-ctx.Done():
-			return Ticket{}, context.Cause(ctx)
+			return admission.Ticket{}, context.Cause(ctx)
 		}
 	}
 }
 
-func (g *Gateway) askTicket(ctx context.Context, owner kmutex.Node, c ticketCall) (Ticket, error) {
-	view, standing := g.cfg.Views.View(), g.cfg.Views.Standing()
+func (g *Gateway) askTicket(ctx context.Context, owner kmutex.Node, c ticketCall) (admission.Ticket, error) {
+	view, standing := g.views.View(), g.views.Standing()
 	if !g.entitled(standing.Node) {
-		return Ticket{}, admission.Isolated
+		return admission.Ticket{}, admission.Isolated
 	}
 	heir, known := view.Heir(owner)
 	if !known {
 		for _, m := range view.Members {
 			if m.Node > owner { // the view here is not too old to have it
-				return Ticket{}, ErrUnknownTicket
+				return admission.Ticket{}, admission.ErrUnknownTicket
 			}
 		}
-		return Ticket{}, ErrElsewhere
+		return admission.Ticket{}, admission.ErrElsewhere
 	}
 	if heir == standing.Node {
 		return g.here(ctx, owner, c)
 	}
 	m, in := view.Member(heir)
 	if !in {
-		return Ticket{}, ErrElsewhere
+		return admission.Ticket{}, admission.ErrElsewhere
 	}
 	var reply ticketReply
 	if err := g.call(ctx, m.PeerAddr, ticketsPath, c, &reply); err != nil {
-		return Ticket{}, fmt.Errorf("%w: %w", ErrElsewhere, err)
+		return admission.Ticket{}, fmt.Errorf("%w: %w", admission.ErrElsewhere, err)
 	}
 	switch {
 	case reply.Ticket != nil:
-		return *reply.Ticket, nil
+		return admission.Ticket(*reply.Ticket), nil
 	case reply.Ending != "":
-		return Ticket{}, &EndedError{reply.Ending}
+		return admission.Ticket{}, &admission.EndedError{How: reply.Ending}
 	case reply.Error == "":
-		return Ticket{}, nil
+		return admission.Ticket{}, nil
 	}
 	if err := replies[reply.Error]; err != nil {
-		return Ticket{}, err
+		return admission.Ticket{}, err
 	}
-	return Ticket{}, fmt.Errorf("%w: %s", ErrElsewhere, reply.Error)
+	return admission.Ticket{}, fmt.Errorf("%w: %s", admission.ErrElsewhere, reply.Error)
 }
 
 // serveTicket answers another gateway.
@@ -126,18 +129,18 @@ func (g *Gateway) serveTicket(w http.ResponseWriter, r *http.Request) {
 		return
 	}
 	owner, err := replication.ParseID(c.ID)
-	var t Ticket
+	var t admission.Ticket
 	if err == nil {
 		t, err = g.here(r.Context(), owner, c)
 	}
 	respond(w, replyOf(t, err))
 }
 
-func replyOf(t Ticket, err error) ticketReply {
-	var ended *EndedError
+func replyOf(t admission.Ticket, err error) ticketReply {
+	var ended *admission.EndedError
 	switch {
 	case err == nil:
-		return ticketReply{Ticket: &t}
+		return ticketReply{Ticket: (*wireTicket)(&t)}
 	case errors.As(err, &ended):
 		return ticketReply{Ending: ended.How}
 	}

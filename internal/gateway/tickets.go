@@ -3,7 +3,6 @@ package gateway
 import (
 	"context"
 	"crypto/rand"
-	"errors"
 	"fmt"
 	"time"
 
@@ -36,15 +35,15 @@ func (p *poolDriver) takeTicket(req admission.Request, ttl time.Duration, note s
 	_, _ = rand.Read(secret[:]) // never fails
 	t := &pool.Ticket{
 		ID: replication.NewID(secret, p.self), Client: req.Client, TTL: ttl, HoldMax: req.HoldMax, Note: note,
-		Stamp: p.g.now().UnixNano(),
+		Stamp: p.env.now().UnixNano(),
 	}
-	s, err := p.line(req, t)
-	if err != nil {
+	s := new(claim)
+	if err := p.queue(s, req, t); err != nil {
 		return nil, err
 	}
 	t.Stamp = s.since.UnixNano()
 	p.held[t] = s
-	p.carry(p.core.Keep(p.g.clock(), t))
+	p.carry(p.core.Keep(p.env.clock(), t))
 	return t, nil
 }
 
@@ -52,7 +51,7 @@ func (p *poolDriver) takeTicket(req admission.Request, ttl time.Duration, note s
 // first; from then on what lost gateways leave is looked after.
 func (p *poolDriver) openTickets(ctx context.Context) error {
 	for {
-		changed := p.g.cfg.Views.Changed()
+		changed := p.env.views.Changed()
 		p.mu.Lock()
 		alive := p.alive()
 		ready := alive && p.core.Tickets() != nil
@@ -63,7 +62,7 @@ func (p *poolDriver) openTickets(ctx context.Context) error {
 		case ready:
 			return nil
 		}
-		if err := p.g.cfg.Views.UseTickets(ctx, p.name); err != nil {
+		if err := p.env.views.UseTickets(ctx, p.name); err != nil {
 			return fmt.Errorf("%w: %w", admission.Isolated, err)
 		}
 		select {
@@ -77,23 +76,23 @@ func (p *poolDriver) openTickets(ctx context.Context) error {
 
 // findTicket returns a ticket. The caller holds the lock.
 func (p *poolDriver) findTicket(id string) (*pool.Ticket, error) {
-	if !p.alive() || p.core.Tickets() == nil || !p.g.entitled(p.self) {
-		return nil, ErrElsewhere
+	if !p.alive() || p.core.Tickets() == nil || !p.env.entitled(p.self) {
+		return nil, admission.ErrElsewhere
 	}
 	ts := p.core.Tickets()
 	if t := ts.Get(id); t != nil {
 		return t, nil
 	}
 	if how, known := ts.Ended(id); known {
-		return nil, &EndedError{how}
+		return nil, &admission.EndedError{How: how}
 	}
-	return nil, ErrUnknownTicket
+	return nil, admission.ErrUnknownTicket
 }
 
 // awaitTicket returns the ticket when ready holds, or after wait, as soon as its
 // successors know of that state. If one of them does not answer for long, the
 // ticket is out of reach: soon that one is suspended.
-func (p *poolDriver) awaitTicket(ctx context.Context, id string, wait time.Duration, ready func(*pool.Ticket) bool) (Ticket, error) {
+func (p *poolDriver) awaitTicket(ctx context.Context, id string, wait time.Duration, ready func(*pool.Ticket) bool) (admission.Ticket, error) {
 	const patience = 5 * time.Second
 	over := wait <= 0
 	timeout := time.NewTimer(wait)
@@ -106,7 +105,7 @@ func (p *poolDriver) awaitTicket(ctx context.Context, id string, wait time.Durat
 		t, err := p.findTicket(id)
 		if err != nil {
 			p.mu.Unlock()
-			return Ticket{}, err
+			return admission.Ticket{}, err
 		}
 		if (ready(t) || over) && p.core.Tickets().Synced(t) {
 			out, stamp := p.describe(t), t.Stamp
@@ -122,12 +121,12 @@ func (p *poolDriver) awaitTicket(ctx context.Context, id string, wait time.Durat
 		case <-moved:
 		case <-timeout.C:
 			if over {
-				return Ticket{}, ErrElsewhere
+				return admission.Ticket{}, admission.ErrElsewhere
 			}
 			over = true
 			timeout.Reset(patience)
 		case <-ctx.Done():
-			return Ticket{}, context.Cause(ctx)
+			return admission.Ticket{}, context.Cause(ctx)
 		}
 	}
 }
@@ -135,12 +134,12 @@ func (p *poolDriver) awaitTicket(ctx context.Context, id string, wait time.Durat
 // now is a state that needs no waiting for.
 func now(*pool.Ticket) bool { return true }
 
-func (p *poolDriver) testTicket(ctx context.Context, c ticketCall) (Ticket, error) {
+func (p *poolDriver) testTicket(ctx context.Context, c ticketCall) (admission.Ticket, error) {
 	count := func(by int) {
 		p.mu.Lock()
 		defer p.mu.Unlock()
 		if t, err := p.findTicket(c.ID); err == nil {
-			p.carry(p.core.Await(p.g.clock(), t, by))
+			p.carry(p.core.Await(p.env.clock(), t, by))
 		}
 	}
 	count(1)
@@ -148,31 +147,26 @@ func (p *poolDriver) testTicket(ctx context.Context, c ticketCall) (Ticket, erro
 	return p.awaitTicket(ctx, c.ID, c.Wait, func(t *pool.Ticket) bool { return t.Granted != c.Granted })
 }
 
-func (p *poolDriver) renewTicket(ctx context.Context, id string) (Ticket, error) {
-	err := p.onTicket(id, func(t *pool.Ticket) (*pool.Effects, error) { return p.core.Sign(p.g.clock(), t), nil })
+func (p *poolDriver) renewTicket(ctx context.Context, id string) (admission.Ticket, error) {
+	err := p.onTicket(id, func(t *pool.Ticket) (*pool.Effects, error) { return p.core.Sign(p.env.clock(), t), nil })
 	if err != nil {
-		return Ticket{}, err
+		return admission.Ticket{}, err
 	}
 	return p.awaitTicket(ctx, id, 0, now)
 }
 
 // useTicket lets one request have the ticket's slot, and no other ever.
-func (p *poolDriver) useTicket(ctx context.Context, c ticketCall) (Ticket, error) {
-	err := p.onTicket(c.ID, func(t *pool.Ticket) (*pool.Effects, error) { return p.core.Use(p.g.clock(), t, c.Call) })
-	switch {
-	case errors.Is(err, pool.ErrWaiting):
-		return Ticket{}, ErrTicketWaiting
-	case errors.Is(err, pool.ErrUsed):
-		return Ticket{}, ErrTicketUsed
-	case err != nil:
-		return Ticket{}, err
+func (p *poolDriver) useTicket(ctx context.Context, c ticketCall) (admission.Ticket, error) {
+	err := p.onTicket(c.ID, func(t *pool.Ticket) (*pool.Effects, error) { return p.core.Use(p.env.clock(), t, c.Call) })
+	if err != nil {
+		return admission.Ticket{}, err
 	}
 	return p.awaitTicket(ctx, c.ID, 0, now)
 }
 
 // finishTicket ends a ticket on its holder's word.
 func (p *poolDriver) finishTicket(id string) error {
-	return p.onTicket(id, func(t *pool.Ticket) (*pool.Effects, error) { return p.core.Finish(p.g.clock(), t), nil })
+	return p.onTicket(id, func(t *pool.Ticket) (*pool.Effects, error) { return p.core.Finish(p.env.clock(), t), nil })
 }
 
 // onTicket lets an event of a ticket happen.
@@ -191,11 +185,11 @@ func (p *poolDriver) onTicket(id string, event func(*pool.Ticket) (*pool.Effects
 }
 
 // describe says how t stands. The caller holds the lock.
-func (p *poolDriver) describe(t *pool.Ticket) Ticket {
+func (p *poolDriver) describe(t *pool.Ticket) admission.Ticket {
 	s := p.held[t]
-	out := Ticket{ID: t.ID, Pool: p.name, TTL: t.TTL, Left: t.Left(p.g.clock()), Arrived: s.since, Place: s.id()}
+	out := admission.Ticket{ID: t.ID, Pool: p.name, TTL: t.TTL, Left: t.Left(p.env.clock()), Arrived: s.since, Place: s.id(p.name)}
 	if t.Granted {
-		out.Granted, out.Fence, out.Grant = true, s.Fence(), s.GrantInfo()
+		out.Granted, out.Fence, out.Grant = true, s.fence(p.name), s.grantInfo()
 	}
 	return out
 }
@@ -204,7 +198,8 @@ func (p *poolDriver) describe(t *pool.Ticket) Ticket {
 // lock.
 func (p *poolDriver) adopt(i pool.Adopted) {
 	t, arrived := i.Ticket, time.Unix(0, i.Ticket.Stamp)
-	s := p.newSlot(arrived, t)
+	s := new(claim)
+	p.init(s, arrived, t)
 	s.ticket, s.placed = i.Number, arrived
 	p.slots[i.Number], p.held[t] = s, s
 	if t.Granted {
@@ -221,7 +216,7 @@ func (p *poolDriver) endTickets(ended []*pool.Ticket) {
 	for _, t := range ended {
 		s := p.held[t]
 		delete(p.held, t)
-		s.release()
+		p.release(s)
 	}
 }
 

@@ -13,7 +13,8 @@ import (
 // others follows from that: to go itself, to renew its own lease, and as a member
 // what any gateway may; a change that people make needs their token as well.
 
-// adminTokenHeader carries the token of who changes k or suspends a gateway.
+// adminTokenHeader carries the token of who changes k, defines a pool or suspends a
+// gateway.
 const adminTokenHeader = "Kgate-Admin-Token"
 
 // callerNames returns the names in the caller's certificate; nil without TLS.
@@ -35,7 +36,7 @@ func (c *Cluster) allowed(r *http.Request, cmd command) error {
 		if err := peercert.OfState(r.TLS, m.Name); in && err != nil {
 			return fmt.Errorf("%w: a gateway can take out itself only: %w", ErrCommand, err)
 		}
-	case (cmd.SetK != nil || cmd.Suspend != nil) && !c.tokenFits(r.Header.Get(adminTokenHeader)):
+	case (cmd.SetK != nil || cmd.Suspend != nil || cmd.Define != nil) && !c.tokenFits(r.Header.Get(adminTokenHeader)):
 		return fmt.Errorf("%w: the leader asks for the admin token: give every gateway the same node.admin_token_file", ErrCommand)
 	default:
 		var names []string

@@ -51,6 +51,8 @@ type Cluster struct {
 	wg      sync.WaitGroup
 	closed  func() error
 	leaving atomic.Bool
+	// handsOver is the server that the lead is being handed over to.
+	handsOver atomic.Pointer[string]
 	// addresses of the gateways that gossip sees alive, by name.
 	addresses atomic.Pointer[map[string]string]
 
@@ -147,7 +149,7 @@ func (c *Cluster) start(ctx context.Context) error {
 	c.control = c.newControl()
 	c.wg.Go(func() { _ = c.control.Serve(c.config.Control) }) // always ErrServerClosed
 	c.wg.Go(c.comeBack)
-	for _, loop := range []func(){c.run, c.takeLeads, c.renew, c.watch, c.elections, c.leases.rounds} {
+	for _, loop := range []func(){c.run, c.takeLeads, c.renew, c.watch, c.elections, c.leases.rounds, c.compareStates} {
 		c.wg.Go(loop)
 	}
 	return nil
@@ -208,8 +210,12 @@ func (c *Cluster) Close() error { return c.closed() }
 func (c *Cluster) Failed() <-chan error { return c.broken }
 
 func (c *Cluster) fail(err error) {
+	said := dirError(c.config.DataDir, err)
+	if c.config.DataDir == "" || errors.Is(err, errDiffers) {
+		said = fmt.Errorf("membership: %w%s", err, advice(err))
+	}
 	select {
-	case c.broken <- dirError(c.config.DataDir, err):
+	case c.broken <- said:
 	default:
 	}
 }

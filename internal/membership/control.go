@@ -18,6 +18,7 @@ import (
 
 	"github.com/kgate/kgate/chordring/serfring"
 	"github.com/kgate/kgate/internal/membership/raftfile"
+	"github.com/kgate/kgate/internal/peercall"
 	"github.com/kgate/kgate/internal/peercert"
 	"github.com/kgate/kgate/kmutex"
 )
@@ -29,6 +30,7 @@ const (
 	pathLease    = "/v1/lease"
 	pathTerm     = "/v1/term"
 	pathReach    = "/v1/reach"
+	pathState    = "/v1/state"
 )
 
 // identity is what a gateway says about itself. Fields may be added.
@@ -106,6 +108,7 @@ func (c *Cluster) newControl() *http.Server {
 		writeJSON(w, http.StatusOK, reach{Unreached: c.unreached(r.Context(), r.URL.Query()["of"]...)})
 	})
 	mux.HandleFunc("GET "+pathTerm, c.serveTerm)
+	mux.HandleFunc("GET "+pathState, c.serveState)
 	mux.HandleFunc("POST "+pathLease, c.serveLease)
 	mux.HandleFunc("POST "+pathCommands, c.serveCommand)
 	return &http.Server{
@@ -194,28 +197,8 @@ func (c *Cluster) identify(ctx context.Context, addr string) (identity, error) {
 // call asks the gateway at an address something, and reads its answer if it is
 // a good one.
 func (c *Cluster) call(ctx context.Context, method, addr, path string, question, answer any) error {
-	var body io.Reader = http.NoBody
-	if question != nil {
-		data, err := json.Marshal(question)
-		if err != nil {
-			return fmt.Errorf("membership: ask %s: %w", addr, err)
-		}
-		body = bytes.NewReader(data)
-	}
-	request, err := http.NewRequestWithContext(ctx, method, "http://"+addr+path, body)
-	if err != nil {
-		return fmt.Errorf("membership: ask %s: %w", addr, err)
-	}
-	response, err := c.client.Do(request)
-	if err != nil {
-		return fmt.Errorf("membership: ask %s: %w", addr, err)
-	}
-	defer response.Body.Close()
-	defer drop(response.Body)
-	if response.StatusCode != http.StatusOK {
-		return fmt.Errorf("membership: ask %s: status %d", addr, response.StatusCode)
-	}
-	if err := json.NewDecoder(io.LimitReader(response.Body, 4<<20)).Decode(answer); err != nil {
+	const limit = 4 << 20
+	if err := peercall.JSON(ctx, c.client, method, addr, path, question, answer, limit); err != nil {
 		return fmt.Errorf("membership: ask %s: %w", addr, err)
 	}
 	return nil
@@ -228,41 +211,41 @@ const asksAtOnce = 16
 // from what it returns. This gateway answers for itself.
 func (c *Cluster) identifyAll(ctx context.Context, peers []serfring.Member) map[string]identity {
 	var mu sync.Mutex
-	var wg sync.WaitGroup
-	slots := make(chan struct{}, asksAtOnce)
 	ids := make(map[string]identity, len(peers))
-	for _, p := range peers {
+	peercall.Each(peers, asksAtOnce, func(_ int, p serfring.Member) {
+		id, ok := identity{}, true
 		if p.Name == c.config.Name {
-			mu.Lock()
-			ids[p.Name] = c.identity()
-			mu.Unlock()
-			continue
+			id = c.identity()
+		} else {
+			id, ok = c.identifyPeer(ctx, p)
 		}
-		slots <- struct{}{}
-		wg.Go(func() {
-			defer func() { <-slots }()
-			id, err := c.identify(ctx, p.PeerAddr)
-			if err == nil && id.Name != p.Name {
-				err = fmt.Errorf("membership: at %s is %q, not %q", p.PeerAddr, id.Name, p.Name)
-			}
-			if err != nil {
-				// One that is just leaving does not answer either, for a moment.
-				lasting := c.silent.lasts(p.Name)
-				if ctx.Err() == nil && lasting && c.once.First("identify "+p.Name) {
-					c.config.Logger.Warn("a gateway that gossip sees does not answer on its peer port",
-						slog.String("name", p.Name), slog.String("peer_address", p.PeerAddr), slog.Any("error", err),
-						slog.String("hint", "check its advertised address, the firewall and the TLS certificates"))
-				}
-				return
-			}
-			c.silent.over(p.Name)
+		if ok {
 			mu.Lock()
+			defer mu.Unlock()
 			ids[p.Name] = id
-			mu.Unlock()
-		})
-	}
-	wg.Wait()
+		}
+	})
 	return ids
+}
+
+// identifyPeer asks a peer, and logs that it does not answer once that has lasted.
+func (c *Cluster) identifyPeer(ctx context.Context, p serfring.Member) (id identity, ok bool) {
+	id, err := c.identify(ctx, p.PeerAddr)
+	if err == nil && id.Name != p.Name {
+		err = fmt.Errorf("membership: at %s is %q, not %q", p.PeerAddr, id.Name, p.Name)
+	}
+	if err == nil {
+		c.silent.over(p.Name)
+		return id, true
+	}
+	// One that is just leaving does not answer either, for a moment.
+	lasting := c.silent.lasts(p.Name)
+	if ctx.Err() == nil && lasting && c.once.First("identify "+p.Name) {
+		c.config.Logger.Warn("a gateway that gossip sees does not answer on its peer port",
+			slog.String("name", p.Name), slog.String("peer_address", p.PeerAddr), slog.Any("error", err),
+			slog.String("hint", "check its advertised address, the firewall and the TLS certificates"))
+	}
+	return identity{}, false
 }
 
 // ask sends a command to the leader at an address. It gives up when another one leads.

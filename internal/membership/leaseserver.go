@@ -279,10 +279,18 @@ type termAnswer struct {
 	// Leaderless: it has no leader. Last is the index of the newest entry of its log.
 	Leaderless bool   `json:"leaderless,omitempty"`
 	Last       uint64 `json:"last"`
+	// Leader is the server that it follows, itself if it leads; empty if there is none.
+	// HandsOver is the server that it is handing the lead over to.
+	Leader    string `json:"leader,omitempty"`
+	HandsOver string `json:"hands_over,omitempty"`
 }
 
 func (c *Cluster) term() termAnswer {
-	return termAnswer{Term: c.raft.CurrentTerm(), Leaderless: c.leaderless(), Last: c.raft.LastIndex()}
+	a := termAnswer{Term: c.raft.CurrentTerm(), Leaderless: c.leaderless(), Last: c.raft.LastIndex(), Leader: c.follows()}
+	if to := c.handsOver.Load(); to != nil {
+		a.HandsOver = *to
+	}
+	return a
 }
 
 // serveTerm answers a leader that wants to know whether it still is one, and voters

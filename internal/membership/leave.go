@@ -79,6 +79,9 @@ func (c *Cluster) handOverOnce(ctx context.Context) error {
 	if err := ctx.Err(); err != nil {
 		return err
 	}
+	to := string(heir.ID)
+	c.handsOver.Store(&to)
+	defer c.handsOver.Store(nil)
 	if err := c.raft.LeadershipTransferToServer(heir.ID, heir.Address).Error(); err != nil {
 		return fmt.Errorf("membership: hand over to %s: %w", heir.ID, err)
 	}

@@ -22,6 +22,7 @@ type machine struct {
 
 	mu      sync.Mutex
 	state   state
+	digests digests
 	changed chan struct{} // closed and replaced with every new view, and by touch
 	broken  error         // a command of another version was met; nothing is applied any more
 }
@@ -44,6 +45,8 @@ func (m *machine) Apply(entry *raft.Log) any {
 	if m.broken != nil {
 		return m.broken
 	}
+	m.digests.add(entry.Index, entry.Data)
+	m.state.Applied = m.digests.newest()
 	c, err := decodeCommand(entry.Data)
 	if err == nil {
 		var changed bool
@@ -92,6 +95,19 @@ func (m *machine) problem() error {
 	return m.broken
 }
 
+// newestCheckpoint and compare are those of digests.
+func (m *machine) newestCheckpoint() checkpoint {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	return m.digests.newest()
+}
+
+func (m *machine) compare(c checkpoint) (same, known bool) {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	return m.digests.compare(c)
+}
+
 // Snapshot implements raft.FSM.
 func (m *machine) Snapshot() (raft.FSMSnapshot, error) {
 	m.mu.Lock()
@@ -123,6 +139,7 @@ func (m *machine) Restore(from io.ReadCloser) error {
 	m.mu.Lock()
 	defer m.mu.Unlock()
 	m.state = s
+	m.digests = digests{kept: []checkpoint{s.Applied}}
 	m.publish()
 	return nil
 }

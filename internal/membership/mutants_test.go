@@ -10,7 +10,7 @@ import (
 // leader decides is told right and carried out: a defect there is found with real
 // connections.
 func TestMutantsAreCaught(t *testing.T) {
-	mutant.Suite{Args: []string{"-timeout=3m"}, Mutants: []mutant.Mutant{
+	mutant.Suite{Args: []string{"-test.timeout=3m"}, Mutants: []mutant.Mutant{
 		{
 			Name: "a leader does not look for gateways that another could let in", File: "suspect.go",
 			Old:    "\t\tc.watchOutsiders(now)\n",

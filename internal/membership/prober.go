@@ -11,6 +11,7 @@ import (
 	"time"
 
 	"github.com/kgate/kgate/chordring/serfring"
+	"github.com/kgate/kgate/internal/peercall"
 	"github.com/kgate/kgate/kmutex"
 )
 
@@ -172,24 +173,15 @@ type reach struct {
 func (c *Cluster) unreached(ctx context.Context, of ...string) []string {
 	peers := alive(c.config.Discovery.Members())
 	var mu sync.Mutex
-	var wg sync.WaitGroup
-	slots := make(chan struct{}, asksAtOnce)
 	names := []string{}
-	for _, p := range peers {
-		if p.Name == c.config.Name || len(of) > 0 && !slices.Contains(of, p.Name) {
-			continue
+	peercall.Each(peers, asksAtOnce, func(_ int, p serfring.Member) {
+		if p.Name == c.config.Name || len(of) > 0 && !slices.Contains(of, p.Name) || c.reaches(ctx, p.PeerAddr) {
+			return
 		}
-		slots <- struct{}{}
-		wg.Go(func() {
-			defer func() { <-slots }()
-			if !c.reaches(ctx, p.PeerAddr) {
-				mu.Lock()
-				defer mu.Unlock()
-				names = append(names, p.Name)
-			}
-		})
-	}
-	wg.Wait()
+		mu.Lock()
+		defer mu.Unlock()
+		names = append(names, p.Name)
+	})
 	return names
 }
 

@@ -46,6 +46,8 @@ var everyday = map[string]bool{
 	"rejecting pre-vote request since our last term is greater":                                                      true,
 	"rejecting pre-vote request since our last index is greater":                                                     true,
 	"rejecting vote request since our last term is greater":                                                          true,
+	"rejecting vote request since node is not in configuration":                                                      true, // it was restarted
+	"rejecting pre-vote request since node is not in configuration":                                                  true,
 	"rejecting vote request since our last index is greater":                                                         true,
 	"failed to heartbeat to":                                                                                         true,
 	"failed to appendEntries to":                                                                                     true,

@@ -185,16 +185,29 @@ func (c *Cluster) judgeRPC(caller *tls.ConnectionState, message raft.WithRPCHead
 	}
 	switch m := message.(type) {
 	case *raft.AppendEntriesRequest:
-		return errors.Join(c.plausible(m.Term, m.PrevLogTerm), checkEntries(m))
+		if err := errors.Join(c.plausible(m.Term, m.PrevLogTerm), checkEntries(m)); err != nil {
+			return err
+		}
+		if err := c.checkLeader(sender, m.Term); err != nil {
+			return err
+		}
+		return c.checkOverlap(m)
 	case *raft.RequestVoteRequest:
-		return errors.Join(c.plausible(m.Term, m.LastLogTerm), c.mayElect(raftfile.Position{Index: m.LastLogIndex, Term: m.LastLogTerm}))
+		err := errors.Join(c.plausible(m.Term, m.LastLogTerm), c.mayElect(raftfile.Position{Index: m.LastLogIndex, Term: m.LastLogTerm}))
+		if err == nil && m.LeadershipTransfer {
+			err = c.checkTransfer(sender)
+		}
+		return err
 	case *raft.RequestPreVoteRequest:
 		return errors.Join(c.plausible(m.Term, m.LastLogTerm), c.mayElect(raftfile.Position{Index: m.LastLogIndex, Term: m.LastLogTerm}))
 	case *raft.InstallSnapshotRequest:
 		if m.Size < 0 || m.Size > maxSnapshot || m.SnapshotVersion != 1 || !isConfiguration(m.Configuration) {
 			return fmt.Errorf("%w: a snapshot of %d bytes, version %d, or its configuration", errRPC, m.Size, m.SnapshotVersion)
 		}
-		return c.plausible(m.Term, m.LastLogTerm)
+		if err := c.plausible(m.Term, m.LastLogTerm); err != nil {
+			return err
+		}
+		return c.checkLeader(sender, m.Term)
 	case *raft.TimeoutNowRequest:
 		if _, leader := c.raft.LeaderWithID(); sender != string(leader) && sender != c.storage.meta.Server {
 			return fmt.Errorf("%w: %q calls for an election, and does not lead", errRPC, sender)

@@ -121,7 +121,7 @@ func TestSpeaksForItself(t *testing.T) {
 		for _, message := range []raft.WithRPCHeader{
 			&raft.RequestVoteRequest{RPCHeader: c.header, Term: term},
 			&raft.RequestPreVoteRequest{RPCHeader: c.header, Term: term},
-			&raft.AppendEntriesRequest{RPCHeader: c.header, Term: term},
+			&raft.AppendEntriesRequest{RPCHeader: c.header, Term: term - 1}, // this one leads the present one
 		} {
 			if err := g.judgeRPC(c.caller, message); (err == nil) != c.ok || !c.ok && !errors.Is(err, errRPC) {
 				t.Errorf("%s, %T: %v", c.what, message, err)

@@ -20,6 +20,8 @@ type state struct {
 	Members []Member      `json:"members"`
 	Lost    []Lost        `json:"lost"`
 	Pools   []Pool        `json:"pools"`
+	// Applied is what led to this state.
+	Applied checkpoint `json:"applied"`
 }
 
 // apply carries out one committed command. It reports whether the view
@@ -221,7 +223,7 @@ func (s *state) view() *View {
 }
 
 // stateFormat is the version of a snapshot.
-const stateFormat = 2
+const stateFormat = 3
 
 func (s *state) encode() ([]byte, error) {
 	s.Format = stateFormat

@@ -384,9 +384,9 @@ func restored(t *rapid.T, m *machine) *machine {
 
 func TestRestoreRefusesGarbage(t *testing.T) {
 	for text, want := range map[string]string{
-		``: "snapshot", `{}`: "format 0", `{"format":3}`: "newer version", `{"format":2,"leases":[]}`: "unknown field",
-		`{"format":2,"members":[{"node":2,"name":"a"},{"node":1,"name":"b"}]}`: "in order: false",
-		`{"format":2} trailing`: "snapshot",
+		``: "snapshot", `{}`: "format 0", `{"format":4}`: "newer version", `{"format":3,"leases":[]}`: "unknown field",
+		`{"format":3,"members":[{"node":2,"name":"a"},{"node":1,"name":"b"}]}`: "in order: false",
+		`{"format":3} trailing`: "snapshot",
 	} {
 		m := newMachine(slog.New(slog.DiscardHandler))
 		err := m.Restore(io.NopCloser(strings.NewReader(text)))

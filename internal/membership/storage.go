@@ -145,6 +145,9 @@ func advice(err error) string {
 		return "; another kgate has it open: give each gateway a data_dir of its own"
 	case errors.Is(err, raftfile.ErrDamaged), errors.Is(err, raftfile.ErrForeign):
 		return "; the file is damaged or not kgate's: move the directory away, the gateway then joins as a new one"
+	case errors.Is(err, errDiffers):
+		return "; a gateway lies or has a defect: move the data_dir of this one away, it then joins as a new one; " +
+			"if it happens again, give all gateways new keys or certificates"
 	case errors.Is(err, raftfile.ErrContradiction), errors.Is(err, errBehind):
 		return "; do not put old copies of a data_dir back: move the directory away from each gateway that has an old one, it then joins as a new one"
 	case errors.Is(err, fs.ErrPermission), errors.Is(err, syscall.EROFS):

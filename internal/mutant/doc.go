@@ -6,4 +6,8 @@
 // written to the source tree. A table of defects beside the tests that have to
 // find them is a [Suite]; its test fails for a defect that passes, that does not
 // compile, or that something else than the named check has found.
+//
+// A suite is compiled once: each function with a defect gets a copy that has it,
+// and an environment variable chooses the copy that is called. Only a change
+// outside a function's body needs a binary of its own.
 package mutant

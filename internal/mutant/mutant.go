@@ -2,12 +2,14 @@ package mutant
 
 import (
 	"cmp"
+	"errors"
 	"fmt"
 	"os"
 	"os/exec"
 	"path/filepath"
 	"regexp"
 	"slices"
+	"strconv"
 	"strings"
 	"testing"
 )
@@ -34,7 +36,7 @@ type Suite struct {
 	Package string
 	// By is the test that has to find what names no other.
 	By string
-	// Args are further arguments for the tests.
+	// Args are further arguments for the tests, as a test binary takes them.
 	Args []string
 	// Program is the directory of a main package, relative to the directory of the
 	// test. If it is set the defects are planted in it and not in the tests, which
@@ -47,50 +49,93 @@ type Suite struct {
 	Mutants []Mutant
 }
 
-// Run plants one defect after the other, as subtests, and logs what caught each.
-// Each one is compiled on its own, which takes a second or two: not with -short.
+// Run plants the defects and looks for one after the other, as subtests, and logs
+// what caught each. It compiles for seconds: not with -short.
 func (s Suite) Run(t *testing.T) {
 	t.Helper()
 	if testing.Short() {
-		t.Skip("compiles a package once per mutant; not with -short")
+		t.Skip("compiles packages again, with defects; not with -short")
 	}
-	for _, m := range s.Mutants {
+	binary, err := s.build(t)
+	if err != nil {
+		t.Fatal(err)
+	}
+	for i, m := range s.Mutants {
 		t.Run(strings.ReplaceAll(m.Name, " ", "_"), func(t *testing.T) {
 			if s.Program == "" {
 				t.Parallel()
 			}
-			if wrong := s.verdict(t, m); wrong != "" {
+			if wrong := s.verdict(t, m, binary[i]); wrong != "" {
 				t.Error(wrong)
 			}
 		})
 	}
 }
 
-// verdict plants m and returns what is wrong with the check that has to find it.
-func (s Suite) verdict(t *testing.T, m Mutant) string {
+// planted is a binary with a defect, and how to choose it.
+type planted struct{ path, choice string }
+
+// build compiles the package, or the program, with those defects that one binary
+// can hold. What it cannot hold, or all if it does not compile, is left to be
+// built on its own, which is as good and takes longer.
+func (s Suite) build(t *testing.T) (map[int]planted, error) {
 	t.Helper()
-	by := cmp.Or(m.By, s.By)
-	overlay := []string{"-overlay", Overlay(t, Change{m.File, m.Old, m.New})}
-	env := os.Environ()
+	dir := t.TempDir()
+	all, in := switches{make(map[string]*switchedFile)}, make(map[int]planted)
+	path := filepath.Join(dir, "all")
+	for i, m := range s.Mutants {
+		switch err := all.add(i+1, Change{m.File, m.Old, m.New}); {
+		case err == nil:
+			in[i] = planted{path, strconv.Itoa(i + 1)}
+		case !errors.Is(err, errNoSwitch):
+			return nil, fmt.Errorf("%s: %w", m.Name, err)
+		}
+	}
+	overlay, err := all.overlay(dir)
+	if err != nil || len(in) < 2 {
+		return nil, err
+	}
+	if out, err := s.compile(t, overlay, path); err != nil {
+		t.Logf("the defects do not compile together:\n%s", out)
+		return nil, nil
+	}
+	t.Logf("%d of %d defects are in one binary", len(in), len(s.Mutants))
+	return in, nil
+}
+
+// compile builds what the defects are planted in.
+func (s Suite) compile(t *testing.T, overlay, path string) ([]byte, error) {
+	t.Helper()
 	if s.Program != "" {
-		path := filepath.Join(t.TempDir(), "program")
-		build := exec.CommandContext(t.Context(), "go", slices.Concat([]string{"build", "-C", s.Program}, overlay, []string{"-o", path, "."})...)
-		build.Env = append(env, "GOWORK=off")
-		if out, err := build.CombinedOutput(); err != nil {
+		build := exec.CommandContext(t.Context(), "go", "build", "-C", s.Program, "-overlay", overlay, "-o", path, ".")
+		build.Env = append(os.Environ(), "GOWORK=off")
+		return build.CombinedOutput()
+	}
+	return exec.CommandContext(t.Context(), "go", "test", "-c", "-overlay", overlay, "-o", path, cmp.Or(s.Package, ".")).CombinedOutput()
+}
+
+// verdict runs the check that has to find m and returns what is wrong with it.
+func (s Suite) verdict(t *testing.T, m Mutant, p planted) string {
+	t.Helper()
+	if p.path == "" {
+		p.path = filepath.Join(t.TempDir(), "one")
+		if out, err := s.compile(t, Overlay(t, Change{m.File, m.Old, m.New}), p.path); err != nil {
 			return "the mutant does not compile:\n" + string(out)
 		}
-		overlay, env = nil, append(env, s.Variable+"="+path)
 	}
-	args := slices.Concat([]string{"test"}, overlay, []string{"-vet=off", "-count=1", "-run", by, cmp.Or(s.Package, ".")}, s.Args, m.Args)
-	run := exec.CommandContext(t.Context(), "go", args...)
-	run.Env = env
+	by := cmp.Or(m.By, s.By)
+	args := slices.Concat([]string{"-test.paniconexit0", "-test.failfast", "-test.timeout=10m", "-test.run=" + by}, s.Args, m.Args)
+	run := exec.CommandContext(t.Context(), p.path, args...)
+	run.Dir, run.Env = s.Package, append(os.Environ(), chosen+"="+p.choice)
+	if s.Program != "" {
+		run = exec.CommandContext(t.Context(), "go", slices.Concat([]string{"test", "-vet=off", "-count=1", "-run", by, cmp.Or(s.Package, ".")}, s.Args, m.Args)...)
+		run.Env = append(os.Environ(), s.Variable+"="+p.path, chosen+"="+p.choice)
+	}
 	output, err := run.CombinedOutput()
 	out := string(output)
 	found := regexp.MustCompile(m.Caught).FindString(out)
 	switch {
-	case strings.Contains(out, "[build failed]"):
-		return "the mutant does not compile:\n" + out
-	case strings.Contains(out, "[no tests to run]"):
+	case strings.Contains(out, "no tests to run"):
 		return "no test is called " + by
 	case err == nil:
 		return "not caught: " + by + " is content"

@@ -37,10 +37,80 @@ func TestLook(t *testing.T) {
 		{"no such test", Mutant{File: "main.go", Old: `"one"`, New: `"two"`, Caught: ".", By: "^TestNobody$"}, "no test is called"},
 	} {
 		t.Run(tt.name, func(t *testing.T) {
-			if got := (Suite{By: "^TestName$"}).verdict(t, tt.m); !strings.HasPrefix(got, tt.want) || tt.want == "" && got != "" {
+			if got := (Suite{By: "^TestName$"}).verdict(t, tt.m, planted{}); !strings.HasPrefix(got, tt.want) || tt.want == "" && got != "" {
 				t.Errorf("%q, want %q", got, tt.want)
 			}
 		})
+	}
+}
+
+// One binary holds many defects, each acts when it is chosen, and none does
+// otherwise. What cannot be switched has a binary of its own.
+func TestSwitches(t *testing.T) {
+	dir := writeModule(t)
+	t.Chdir(dir)
+	source := `package main
+
+type box[T any] struct{ in []T }
+
+func (b *box[T]) first(n int, more ...T) (got T) { return append(b.in, more...)[n] }
+
+func pick[K comparable, V any](m map[K]V, k K) V {
+	v := m[k]
+	return v
+}
+
+func setName(to string) {
+	name = to
+}
+
+const size = 1
+
+func (box[T]) size(_ int) int { return size }
+`
+	test := `package main
+
+import "testing"
+
+func TestParts(t *testing.T) {
+	setName("new")
+	b := &box[string]{in: []string{"a", "b"}}
+	t.Log(b.first(0, "c"), b.first(2, "c"), pick(map[string]int{"x": 7}, "x"), name, b.size(0))
+	if b.first(0, "c") != "a" || b.first(2, "c") != "c" || pick(map[string]int{"x": 7}, "x") != 7 || name != "new" || b.size(0) != 1 {
+		t.Fatal("wrong")
+	}
+}
+`
+	for name, text := range map[string]string{"parts.go": source, "parts_test.go": test} {
+		if err := os.WriteFile(name, []byte(text), 0o600); err != nil {
+			t.Fatal(err)
+		}
+	}
+	s := Suite{By: "^TestParts$", Mutants: []Mutant{
+		{Name: "a method of a generic type", File: "parts.go", Old: "append(b.in, more...)[n]", New: "append(b.in, more...)[n/2]", Caught: "a b 7 new 1"},
+		{Name: "another line of it", File: "parts.go", Old: "return append(b.in,", New: "b.in = b.in[1:]; return append(b.in,", Caught: "panic"},
+		{Name: "a generic function", File: "parts.go", Old: "v := m[k]", New: "var v V; _ = m[k]", Caught: "a c 0 new 1"},
+		{Name: "no result", File: "parts.go", Old: "name = to", New: "_ = to", Caught: "a c 7 one 1"},
+		{Name: "a constant", File: "parts.go", Old: "const size = 1", New: "const size = 2", Caught: "a c 7 new 2"},
+		{Name: "a receiver without a name", File: "parts.go", Old: "int { return size }", New: "int { return size + 2 }", Caught: "a c 7 new 3"},
+	}}
+	binary, err := s.build(t)
+	if err != nil || len(binary) != 4 {
+		t.Fatalf("%d are in one binary, %v", len(binary), err)
+	}
+	for i, m := range s.Mutants {
+		if wrong := s.verdict(t, m, binary[i]); wrong != "" {
+			t.Errorf("%s: %s", m.Name, wrong)
+		}
+	}
+	none := planted{binary[0].path, ""}
+	if got := s.verdict(t, s.Mutants[0], none); !strings.HasPrefix(got, "not caught: ") {
+		t.Errorf("no defect is chosen: %s", got)
+	}
+	// One that does not compile leaves none with a common binary.
+	s.Mutants = append(s.Mutants, Mutant{File: "parts.go", Old: "v := m[k]", New: "v := 7"})
+	if binary, err = s.build(t); err != nil || len(binary) != 0 {
+		t.Errorf("%d are in one binary with one that does not compile, %v", len(binary), err)
 	}
 }
 
@@ -69,7 +139,9 @@ func TestName(t *testing.T) {
 }
 `,
 	} {
-		write(t, filepath.Join(dir, name), []byte(text))
+		if err := os.WriteFile(filepath.Join(dir, name), []byte(text), 0o600); err != nil {
+			t.Fatal(err)
+		}
 	}
 	return dir
 }

@@ -31,26 +31,39 @@ func Overlay(tb testing.TB, changes ...Change) string {
 		if err != nil {
 			tb.Fatal(err)
 		}
-		if n := strings.Count(string(source), c.Old); n != 1 {
-			tb.Fatalf("%s has the text to change %d times: %q", c.File, n, c.Old)
+		at, err := find(source, c)
+		if err != nil {
+			tb.Fatal(err)
 		}
 		if replace[path] == path {
 			replace[path] = filepath.Join(dir, fmt.Sprintf("%d.go", len(replace)))
 		}
-		write(tb, replace[path], []byte(strings.Replace(string(source), c.Old, c.New, 1)))
+		changed := string(source[:at]) + c.New + string(source[at+len(c.Old):])
+		if err := os.WriteFile(replace[path], []byte(changed), 0o600); err != nil {
+			tb.Fatal(err)
+		}
 	}
-	data, err := json.Marshal(map[string]any{"Replace": replace})
+	overlay, err := writeOverlay(dir, replace)
 	if err != nil {
 		tb.Fatal(err)
 	}
-	overlay := filepath.Join(dir, "overlay.json")
-	write(tb, overlay, data)
 	return overlay
 }
 
-func write(tb testing.TB, path string, data []byte) {
-	tb.Helper()
-	if err := os.WriteFile(path, data, 0o600); err != nil {
-		tb.Fatal(err)
+// find returns where the text to change begins.
+func find(source []byte, c Change) (int, error) {
+	if n := strings.Count(string(source), c.Old); n != 1 {
+		return 0, fmt.Errorf("%s has the text to change %d times: %q", c.File, n, c.Old)
 	}
+	return strings.Index(string(source), c.Old), nil
+}
+
+// writeOverlay writes what the go command takes for an overlay.
+func writeOverlay(dir string, replace map[string]string) (string, error) {
+	data, err := json.Marshal(map[string]any{"Replace": replace})
+	if err != nil {
+		return "", err
+	}
+	path := filepath.Join(dir, "overlay.json")
+	return path, os.WriteFile(path, data, 0o600)
 }

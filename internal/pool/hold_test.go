@@ -5,6 +5,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/kgate/kgate/internal/admission"
 	"github.com/kgate/kgate/kmutex"
 	"github.com/kgate/kgate/replication"
 )
@@ -113,13 +114,13 @@ func TestUseAgain(t *testing.T) {
 		t.Errorf("again: %v", err)
 	}
 	for _, call := range []string{"two", ""} {
-		if err := use(call); !errors.Is(err, ErrUsed) {
+		if err := use(call); !errors.Is(err, admission.ErrTicketUsed) {
 			t.Errorf("call %q: %v", call, err)
 		}
 	}
 	w, tk = adopted(t, replication.Record{TTL: time.Minute, Used: true, UsedBy: "one"}, 0, 0)
 	p = w.pools[3]
-	if err := use("two"); !errors.Is(err, ErrUsed) {
+	if err := use("two"); !errors.Is(err, admission.ErrTicketUsed) {
 		t.Errorf("another call at the successor: %v", err)
 	}
 	if err := use("one"); err != nil {
@@ -127,7 +128,7 @@ func TestUseAgain(t *testing.T) {
 	}
 	w, tk = adopted(t, replication.Record{TTL: time.Minute, Used: true}, 0, 0)
 	p = w.pools[3]
-	if err := use(""); !errors.Is(err, ErrUsed) {
+	if err := use(""); !errors.Is(err, admission.ErrTicketUsed) {
 		t.Errorf("without a name: %v", err)
 	}
 }

@@ -6,6 +6,7 @@ import (
 	"slices"
 	"time"
 
+	"github.com/kgate/kgate/internal/admission"
 	"github.com/kgate/kgate/internal/drift"
 	"github.com/kgate/kgate/kmutex"
 	"github.com/kgate/kgate/replication"
@@ -13,28 +14,12 @@ import (
 
 // Errors of the ticket events.
 var (
-	// ErrWaiting: the ticket has no slot yet.
-	ErrWaiting = errors.New("pool: the ticket is still waiting")
-	// ErrUsed: a request is or was in flight on the ticket's slot.
-	ErrUsed = errors.New("pool: the ticket has been used")
 	// ErrCall: no gateway in order names a call so.
 	ErrCall = errors.New("pool: the call's name is too long")
 	// ErrTickets: there are as many tickets as there may be.
 	ErrTickets = errors.New("pool: too many tickets")
 	// ErrNoTickets: the pool has none here, or they are not known yet.
 	ErrNoTickets = errors.New("pool: no tickets are known of here yet")
-)
-
-// Ending says how a ticket ended.
-type Ending string
-
-// The endings.
-const (
-	EndReleased  Ending = "released"  // by its holder
-	EndCancelled Ending = "cancelled" // by its holder, while it waited
-	EndExpired   Ending = "expired"   // no sign of its holder within its time to live
-	EndHoldMax   Ending = "hold-max"  // it has had its slot for as long as it may
-	EndLost      Ending = "lost"      // with the gateways that knew of it
 )
 
 // Ticket is a place in line, and then a slot, that outlives its gateway. Its
@@ -111,7 +96,7 @@ func newTickets(self kmutex.Node, replicas *replication.ReplicaSet, disk Disk) *
 func (ts *Tickets) Get(id string) *Ticket { return ts.byID[id] }
 
 // Ended returns how one of the last tickets ended.
-func (ts *Tickets) Ended(id string) (Ending, bool) {
+func (ts *Tickets) Ended(id string) (admission.Ending, bool) {
 	how, known := ts.ended.how[id]
 	return how, known
 }
@@ -188,7 +173,7 @@ func (ts *Tickets) write(t *Ticket) error {
 }
 
 // remove takes t out.
-func (ts *Tickets) remove(t *Ticket, how Ending) {
+func (ts *Tickets) remove(t *Ticket, how admission.Ending) {
 	delete(ts.byID, t.ID)
 	if ts.clients[t.Client]--; ts.clients[t.Client] <= 0 {
 		delete(ts.clients, t.Client)
@@ -232,16 +217,16 @@ func (e *expiries) Pop() any {
 // endings remembers how the last tickets ended, so that their holders get a
 // better answer than that nobody knows them.
 type endings struct {
-	how  map[string]Ending
+	how  map[string]admission.Ending
 	next int
 	ring [endingsKept]string
 }
 
 const endingsKept = 4096
 
-func (e *endings) add(id string, how Ending) {
+func (e *endings) add(id string, how admission.Ending) {
 	if e.how == nil {
-		e.how = make(map[string]Ending)
+		e.how = make(map[string]admission.Ending)
 	}
 	delete(e.how, e.ring[e.next])
 	e.ring[e.next], e.how[id] = id, how

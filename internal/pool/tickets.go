@@ -8,6 +8,7 @@ import (
 	"slices"
 	"time"
 
+	"github.com/kgate/kgate/internal/admission"
 	"github.com/kgate/kgate/kmutex"
 	"github.com/kgate/kgate/replication"
 )
@@ -70,14 +71,14 @@ func (p *Pool) Await(now time.Duration, t *Ticket, by int) *Effects {
 // Use lets one request have the ticket's slot, and no other ever. The call that asks
 // for it has a name that nobody else has; when its answer is lost it asks again, here or
 // at the successor, and is answered the same. One without a name cannot. It fails with
-// ErrWaiting, ErrUsed and ErrCall.
+// admission.ErrTicketWaiting, admission.ErrTicketUsed and ErrCall.
 func (p *Pool) Use(now time.Duration, t *Ticket, call string) (*Effects, error) {
 	p.fx.reset()
 	switch {
 	case !t.Granted:
-		return &p.fx, ErrWaiting
+		return &p.fx, admission.ErrTicketWaiting
 	case t.Used && (call == "" || call != t.UsedBy):
-		return &p.fx, ErrUsed
+		return &p.fx, admission.ErrTicketUsed
 	case len(call) > replication.MaxUsedBy:
 		return &p.fx, ErrCall
 	}
@@ -91,9 +92,9 @@ func (p *Pool) Use(now time.Duration, t *Ticket, call string) (*Effects, error) 
 // Finish ends t on its holder's word.
 func (p *Pool) Finish(now time.Duration, t *Ticket) *Effects {
 	p.fx.reset()
-	how := EndReleased
+	how := admission.EndReleased
 	if !t.Granted {
-		how = EndCancelled
+		how = admission.EndCancelled
 	}
 	p.endTicket(t, how)
 	return p.done(now)
@@ -115,7 +116,7 @@ func (p *Pool) note(t *Ticket) {
 	p.fx.Moved = true
 }
 
-func (p *Pool) endTicket(t *Ticket, how Ending) {
+func (p *Pool) endTicket(t *Ticket, how admission.Ending) {
 	p.tickets.remove(t, how)
 	p.fx.Ended = append(p.fx.Ended, t)
 	p.fx.Moved = true
@@ -133,9 +134,9 @@ func (p *Pool) expire(now time.Duration) {
 		case t.Expires > now:
 			heap.Fix(&ts.due, t.index)
 		case t.ends > 0 && t.ends <= now:
-			p.endTicket(t, EndHoldMax)
+			p.endTicket(t, admission.EndHoldMax)
 		default:
-			p.endTicket(t, EndExpired)
+			p.endTicket(t, admission.EndExpired)
 		}
 	}
 }
@@ -258,7 +259,7 @@ func (p *Pool) renewTickets(a *replication.EpochAnswer) {
 	}
 	slices.SortFunc(gone, func(a, b *Ticket) int { return cmp.Compare(a.Grant.Request, b.Grant.Request) })
 	for _, t := range gone {
-		ts.remove(t, EndLost)
+		ts.remove(t, admission.EndLost)
 		p.fx.Gone = append(p.fx.Gone, t)
 	}
 	ts.replicas.Settled(a.Settled...)

@@ -80,19 +80,19 @@ func TestFuzz(t *testing.T) {
 	if testing.Short() {
 		n = min(n, 100)
 	}
-	for form := quorum.Sigma; form <= quorum.NonEndToEnd; form++ {
-		entries := uint64(0)
-		for seed := range uint64(n) {
+	var entries [quorum.NonEndToEnd + 1]uint64
+	for seed := range uint64(n) {
+		for form := quorum.Sigma; form <= quorum.NonEndToEnd; form++ {
 			cfg := Fuzz(seed, form)
 			r, err := Run(cfg)
 			if err != nil {
 				t.Fatal(err)
 			}
-			entries += r.Entries
+			entries[form] += r.Entries
 			if r.Double > 0 || r.Stuck > 0 {
 				t.Fatalf("form %d, seed %d: %d let in beside another, %d not served: %+v", form, seed, r.Double, r.Stuck, cfg)
 			}
 		}
-		t.Logf("form %d: %d entries", form, entries)
 	}
+	t.Logf("entries by form: %v", entries)
 }

@@ -55,6 +55,9 @@ type Caller interface {
 	// Check is called after a connection was chosen and before anything is
 	// handed to it. Its error ends the request.
 	Check() error
+	// Connected is called before the request is written to a connection, which has
+	// carried others if it is reused.
+	Connected(reused bool)
 	// Informational takes each answer of status 100 to 199 but 101. Its error
 	// ends the request.
 	Informational(status int, header http.Header) error
@@ -149,7 +152,7 @@ type exchanger interface {
 // allowed to send after the connection was chosen has that right under the
 // connection's standing.
 func (c *Client) try(req *http.Request, caller Caller, fresh bool) (*http.Response, error) {
-	over, err := c.choose(req.Context(), fresh)
+	over, reused, err := c.choose(req.Context(), fresh)
 	if err != nil {
 		return nil, err
 	}
@@ -157,6 +160,7 @@ func (c *Client) try(req *http.Request, caller Caller, fresh bool) (*http.Respon
 		over.unused()
 		return nil, err
 	}
+	caller.Connected(reused)
 	return over.roundTrip(req, caller)
 }
 

@@ -38,6 +38,8 @@ func (p *plain) Informational(status int, _ http.Header) error {
 	return nil
 }
 
+func (*plain) Connected(bool) {}
+
 func (p *plain) StopUpload() bool {
 	if p.stop != nil {
 		p.stop()

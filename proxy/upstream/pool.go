@@ -14,20 +14,20 @@ const sweepInterval = 5 * time.Second
 
 // choose returns a connection for a request: a kept one unless fresh, or one that
 // it dials.
-func (c *Client) choose(ctx context.Context, fresh bool) (exchanger, error) {
+func (c *Client) choose(ctx context.Context, fresh bool) (over exchanger, reused bool, err error) {
 	for {
 		standing := c.endLapsed()
 		if standing == 0 {
-			return nil, ErrLapsed
+			return nil, false, ErrLapsed
 		}
 		if !fresh {
 			if over := c.kept(); over != nil {
-				return over, nil
+				return over, true, nil
 			}
 		}
 		over, err := c.dial(ctx, standing)
 		if over != nil || err != nil {
-			return over, err
+			return over, false, err
 		}
 		fresh = false // somebody else has dialled a connection that can be shared
 	}

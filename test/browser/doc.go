@@ -4,7 +4,11 @@
 // no error in its console; and that it can be used by keyboard and with a screen
 // reader, as far as axe-core can tell.
 //
-// It needs the Debian package chromium. Axe-core comes from npm, see
-// tools/test-tools.sh; without it that one test is skipped. Screenshots go to
+// It draws the dashboard of configs/grafana, too: with Grafana's own components
+// (@grafana/ui and @grafana/data), on what a Prometheus scrapes from a fleet at work.
+// grafana/draw.jsx says which parts of a dashboard they lack.
+//
+// It needs the Debian package chromium. Axe-core and Grafana's components come from
+// npm, see tools/test-tools.sh; without them the tests that use them are skipped. Screenshots go to
 // the directory that $KGATE_ARTIFACTS names, if it does.
 package browser

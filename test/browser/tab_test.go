@@ -1,8 +1,11 @@
 package browser
 
 import (
+	"bytes"
 	"context"
 	"fmt"
+	"image"
+	"image/png"
 	"net/url"
 	"os"
 	"path/filepath"
@@ -152,15 +155,56 @@ func (b *tab) look(width int64, scheme string) {
 // shoot keeps a picture of the whole page, where somebody wants it.
 func (b *tab) shoot(name string) {
 	b.t.Helper()
-	dir := os.Getenv("KGATE_ARTIFACTS")
-	if dir == "" {
+	if os.Getenv("KGATE_ARTIFACTS") == "" {
 		return
 	}
-	picture := run(b, chromedp.FullScreenshot(100))
+	b.keep(name, run(b, chromedp.FullScreenshot(100)))
+}
+
+// shootParts keeps a picture of each element that the selector finds, where somebody
+// wants them.
+func (b *tab) shootParts(name, selector string) {
+	b.t.Helper()
+	if os.Getenv("KGATE_ARTIFACTS") == "" {
+		return
+	}
+	boxes := eval[[][4]int](b, fmt.Sprintf(`[...document.querySelectorAll(%q)].map((e) => e.getBoundingClientRect())
+		.map((r) => [r.left, r.top + scrollY, r.right, r.bottom + scrollY].map(Math.round))`, selector))
+	whole, err := png.Decode(bytes.NewReader(run(b, chromedp.FullScreenshot(100))))
+	if err != nil {
+		b.t.Fatal(err)
+	}
+	cut, ok := whole.(interface {
+		SubImage(r image.Rectangle) image.Image
+	})
+	if !ok {
+		b.t.Fatalf("a picture of type %T", whole)
+	}
+	for i, box := range boxes {
+		var part bytes.Buffer
+		if err := png.Encode(&part, cut.SubImage(image.Rect(box[0], box[1], box[2], box[3]))); err != nil {
+			b.t.Fatal(err)
+		}
+		b.keep(fmt.Sprintf("%s-%d", name, i+1), part.Bytes())
+	}
+}
+
+func (b *tab) keep(name string, picture []byte) {
+	b.t.Helper()
+	dir := os.Getenv("KGATE_ARTIFACTS")
 	if err := os.MkdirAll(dir, 0o755); err != nil {
 		b.t.Fatal(err)
 	}
 	if err := os.WriteFile(filepath.Join(dir, name+".png"), picture, 0o600); err != nil {
 		b.t.Fatal(err)
 	}
+}
+
+// skip skips a test that lacks a tool; what CI does not run is not tested.
+func skip(t *testing.T, why string) {
+	t.Helper()
+	if os.Getenv("CI") == "true" {
+		t.Fatal(why)
+	}
+	t.Skip(why)
 }

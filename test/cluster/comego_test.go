@@ -269,6 +269,7 @@ func TestComeAndGo(t *testing.T) {
 	if testing.Short() {
 		t.Skip("takes half a minute")
 	}
+	t.Parallel() // no times are measured
 	const (
 		guests    = 1000
 		k         = 20

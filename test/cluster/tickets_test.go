@@ -268,6 +268,7 @@ func TestExecOutlivesGateway(t *testing.T) {
 	if testing.Short() {
 		t.Skip("takes several seconds")
 	}
+	t.Parallel() // no times are measured
 	_, url := ServeUpstream(t, demo.UpstreamConfig{})
 	c := Start(t, Options{K: 1, Upstream: url, Lease: time.Second})
 	var admins []string
@@ -329,6 +330,7 @@ func TestSlotsOutliveAll(t *testing.T) {
 	if testing.Short() {
 		t.Skip("takes ten seconds")
 	}
+	t.Parallel() // no times are measured
 	const (
 		k    = 2
 		ttl  = 4 * time.Second

@@ -267,7 +267,7 @@ func panels(t *testing.T) []picture {
 	if err := json.Unmarshal([]byte(read(t, "../../configs/grafana/dashboards/kgate.json")), &dashboard); err != nil {
 		t.Fatal(err)
 	}
-	variables := strings.NewReplacer("$job", "kgate", "$pool", cluster.PoolName, "$gateway", ".*", "[$__rate_interval:]", "[4s:250ms]", "$__rate_interval", "4s")
+	variables := strings.NewReplacer("$job", "kgate", "$pool", cluster.PoolName, "$gateway", ".*", "[5m:]", "[4s:250ms]", "$__rate_interval", "4s")
 	var all []picture
 	for _, p := range dashboard.Panels {
 		if len(p.Targets) == 0 {

@@ -64,6 +64,9 @@ scrape_configs:
 	return p
 }
 
+// URL returns where it answers queries.
+func (p *Prometheus) URL() string { return "http://" + p.addr }
+
 // Scrape says which gateways are scraped, and waits until they are and no others.
 // Prometheus takes up to 5 s to notice.
 func (p *Prometheus) Scrape(t *testing.T, gateways ...*cluster.Gateway) {

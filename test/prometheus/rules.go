@@ -46,7 +46,7 @@ var hasty = []struct {
 }{
 	{regexp.MustCompile(`(expr: up == 0 .*\n +for:) 1m`), "$1 2000ms"}, // a busy machine misses some scrapes
 	{regexp.MustCompile(`for: \d+[sm]\b`), "for: 500ms"},
-	{regexp.MustCompile(`oldest_wait:seconds > 60`), "oldest_wait:seconds > 1"},
+	{regexp.MustCompile(`0\.05 \* 60`), "0.05 * 1"},
 	{regexp.MustCompile(`kgate_replica_lag\) > 1000`), "kgate_replica_lag) > 0"},
 	{regexp.MustCompile(`\[15m\]\)\) > 3`), "[4s])) > 0"},
 	{regexp.MustCompile(`\[1m\]`), "[1s]"},

@@ -11,6 +11,7 @@ import (
 	"time"
 
 	"github.com/kgate/kgate/internal/admin"
+	"github.com/kgate/kgate/internal/admission"
 )
 
 // Tickets is a fair semaphore with time limits, in memory: it does what all
@@ -33,11 +34,12 @@ type pool struct {
 }
 
 type ticket struct {
-	admin.Ticket
-	timer *time.Timer
-	polls int
-	ended admin.Reason
-	next  chan struct{} // closed when the state changes
+	admission.Ticket
+	expires time.Time
+	timer   *time.Timer
+	polls   int
+	ended   admission.Ending
+	next    chan struct{} // closed when the state changes
 }
 
 // NewTickets returns pools with the k given by name.
@@ -64,7 +66,7 @@ func (m *Tickets) Count(name string) (granted, waiting int) {
 }
 
 // Drop takes a ticket away from its holder.
-func (m *Tickets) Drop(id string, why admin.Reason) {
+func (m *Tickets) Drop(id string, why admission.Ending) {
 	m.mu.Lock()
 	defer m.mu.Unlock()
 	if t := m.all[id]; t != nil {
@@ -73,7 +75,7 @@ func (m *Tickets) Drop(id string, why admin.Reason) {
 }
 
 // DropWaiting takes all waiting tickets of the pool away from their holders.
-func (m *Tickets) DropWaiting(name string, why admin.Reason) {
+func (m *Tickets) DropWaiting(name string, why admission.Ending) {
 	m.mu.Lock()
 	defer m.mu.Unlock()
 	for _, t := range slices.Clone(m.pools[name].line) {
@@ -81,40 +83,40 @@ func (m *Tickets) DropWaiting(name string, why admin.Reason) {
 	}
 }
 
-// Request implements admin.Tickets.
-func (m *Tickets) Request(_ context.Context, q admin.TicketRequest) (admin.Ticket, error) {
+// RequestTicket implements admin.Tickets.
+func (m *Tickets) RequestTicket(_ context.Context, req admission.Request, ttl time.Duration, _ string) (admission.Ticket, error) {
 	m.mu.Lock()
 	defer m.mu.Unlock()
-	p := m.pools[q.Pool]
+	p := m.pools[req.Pool]
 	switch {
 	case m.unavailable != nil:
-		return admin.Ticket{}, m.unavailable
+		return admission.Ticket{}, m.unavailable
 	case p == nil:
-		return admin.Ticket{}, fmt.Errorf("%w: no pool is named %q", admin.ErrUnknown, q.Pool)
+		return admission.Ticket{}, fmt.Errorf("%w: %q", admission.ErrUnknownPool, req.Pool)
 	case len(p.line) >= m.limit:
-		return admin.Ticket{}, fmt.Errorf("%w: %d tickets wait", admin.ErrTooMany, len(p.line))
+		return admission.Ticket{}, admission.QueueFull
 	}
 	t := &ticket{next: make(chan struct{})}
-	t.Ticket = admin.Ticket{ID: strings.ToLower(rand.Text()) + "-1", Pool: q.Pool, State: admin.TicketWaiting, TTL: q.TTL}
-	t.timer = time.AfterFunc(t.TTL, func() { m.Drop(t.ID, admin.ReasonExpired) })
-	t.Expires = time.Now().Add(t.TTL)
+	t.Ticket = admission.Ticket{ID: strings.ToLower(rand.Text()) + "-1", Pool: req.Pool, TTL: ttl}
+	t.timer = time.AfterFunc(t.TTL, func() { m.Drop(t.ID, admission.EndExpired) })
+	t.expires = time.Now().Add(t.TTL)
 	m.all[t.ID] = t
 	p.line = append(p.line, t)
 	p.serve()
-	return t.Ticket, nil
+	return t.now(), nil
 }
 
-// Test implements admin.Tickets.
-func (m *Tickets) Test(ctx context.Context, id string, while admin.TicketState, wait time.Duration) (admin.Ticket, error) {
+// TestTicket implements admin.Tickets.
+func (m *Tickets) TestTicket(ctx context.Context, id string, granted bool, wait time.Duration) (admission.Ticket, error) {
 	timeout := time.NewTimer(wait)
 	defer timeout.Stop()
 	m.mu.Lock()
 	defer m.mu.Unlock()
 	t, err := m.find(id)
 	if err != nil {
-		return admin.Ticket{}, err
+		return admission.Ticket{}, err
 	}
-	if t.State == admin.TicketWaiting {
+	if !t.Granted {
 		t.polls++
 		t.timer.Stop()
 		defer func() {
@@ -123,7 +125,7 @@ func (m *Tickets) Test(ctx context.Context, id string, while admin.TicketState, 
 			}
 		}()
 	}
-	for t.State == while && ctx.Err() == nil && t.ended == "" {
+	for t.Granted == granted && ctx.Err() == nil && t.ended == "" {
 		next := t.next
 		m.mu.Unlock()
 		over := false
@@ -139,38 +141,38 @@ func (m *Tickets) Test(ctx context.Context, id string, while admin.TicketState, 
 		}
 	}
 	if ctx.Err() != nil {
-		return admin.Ticket{}, ctx.Err()
+		return admission.Ticket{}, ctx.Err()
 	}
 	if _, err := m.find(id); err != nil {
-		return admin.Ticket{}, err
+		return admission.Ticket{}, err
 	}
-	return t.Ticket, nil
+	return t.now(), nil
 }
 
-// Renew implements admin.Tickets.
-func (m *Tickets) Renew(_ context.Context, id string) (admin.Ticket, error) {
+// RenewTicket implements admin.Tickets.
+func (m *Tickets) RenewTicket(_ context.Context, id string) (admission.Ticket, error) {
 	m.mu.Lock()
 	defer m.mu.Unlock()
 	t, err := m.find(id)
 	if err != nil {
-		return admin.Ticket{}, err
+		return admission.Ticket{}, err
 	}
 	t.sign()
-	return t.Ticket, nil
+	return t.now(), nil
 }
 
-// End implements admin.Tickets.
-func (m *Tickets) End(_ context.Context, id string) error {
+// EndTicket implements admin.Tickets.
+func (m *Tickets) EndTicket(_ context.Context, id string) error {
 	m.mu.Lock()
 	defer m.mu.Unlock()
 	t, err := m.find(id)
 	if err != nil {
 		return err
 	}
-	if t.State == admin.TicketGranted {
-		m.end(t, admin.ReasonReleased)
+	if t.Granted {
+		m.end(t, admission.EndReleased)
 	} else {
-		m.end(t, admin.ReasonCancelled)
+		m.end(t, admission.EndCancelled)
 	}
 	return nil
 }
@@ -181,9 +183,9 @@ func (m *Tickets) find(id string) (*ticket, error) {
 	case m.unavailable != nil:
 		return nil, m.unavailable
 	case t == nil:
-		return nil, admin.ErrUnknown
+		return nil, admission.ErrUnknownTicket
 	case t.ended != "":
-		return nil, &admin.GoneError{Reason: t.ended}
+		return nil, &admission.EndedError{How: t.ended}
 	}
 	if i := slices.Index(m.pools[t.Pool].line, t); i >= 0 {
 		t.Position, t.ETA = i+1, time.Duration(i+1)*time.Second
@@ -191,17 +193,23 @@ func (m *Tickets) find(id string) (*ticket, error) {
 	return t, nil
 }
 
-func (t *ticket) sign() {
-	t.timer.Reset(t.TTL)
-	t.Expires = time.Now().Add(t.TTL)
+// now returns the ticket as it is now.
+func (t *ticket) now() admission.Ticket {
+	t.Left = time.Until(t.expires)
+	return t.Ticket
 }
 
-func (m *Tickets) end(t *ticket, why admin.Reason) {
+func (t *ticket) sign() {
+	t.timer.Reset(t.TTL)
+	t.expires = time.Now().Add(t.TTL)
+}
+
+func (m *Tickets) end(t *ticket, why admission.Ending) {
 	if t.ended != "" {
 		return
 	}
 	p := m.pools[t.Pool]
-	if t.State == admin.TicketGranted {
+	if t.Granted {
 		p.granted--
 	} else {
 		p.line = slices.DeleteFunc(p.line, func(x *ticket) bool { return x == t })
@@ -218,7 +226,7 @@ func (p *pool) serve() {
 		p.line = p.line[1:]
 		p.granted++
 		p.serial++
-		t.State, t.Position, t.ETA = admin.TicketGranted, 0, 0
+		t.Granted, t.Position, t.ETA = true, 0, 0
 		t.Fence = fmt.Sprintf("%s/1/%d", t.Pool, p.serial)
 		close(t.next)
 		t.next = make(chan struct{})

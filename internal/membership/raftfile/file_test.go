@@ -41,7 +41,7 @@ func logEntry(index, term uint64) *raft.Log {
 }
 
 func vote(f *File, term uint64, candidate string) error {
-	return errors.Join(f.SetUint64([]byte(keyTerm), term), f.SetUint64([]byte(keyVoteTerm), term), f.Set([]byte(keyVoteCandidate), []byte(candidate)))
+	return errors.Join(f.SetUint64([]byte(keyTerm), term), f.SetUint64([]byte(KeyVoteTerm), term), f.Set([]byte(KeyVoteCandidate), []byte(candidate)))
 }
 
 func takeSnapshot(f *File, index, term uint64, data string) error {
@@ -123,19 +123,19 @@ func TestOneSyncForAVote(t *testing.T) {
 			for i := range errs {
 				asked.Go(func() { errs[i] = f.VoteForSelf(term, []byte("a")) })
 			}
-			err = errors.Join(err, f.SetUint64([]byte(keyVoteTerm), term), f.Set([]byte(keyVoteCandidate), []byte("a")))
+			err = errors.Join(err, f.SetUint64([]byte(KeyVoteTerm), term), f.Set([]byte(KeyVoteCandidate), []byte("a")))
 			asked.Wait()
 			return errors.Join(append(errs, err)...)
 		})
 	}
 	syncs("late question", 0, func() error { return f.VoteForSelf(8, []byte("a")) })
-	if v, _ := f.GetUint64([]byte(keyVoteTerm)); v != 39 {
+	if v, _ := f.GetUint64([]byte(KeyVoteTerm)); v != 39 {
 		t.Errorf("voted in term %d", v)
 	}
 	syncs("half a vote", 1, func() error {
-		return errors.Join(f.SetUint64([]byte(keyTerm), 50), f.SetUint64([]byte(keyVoteTerm), 50), f.Flush())
+		return errors.Join(f.SetUint64([]byte(keyTerm), 50), f.SetUint64([]byte(KeyVoteTerm), 50), f.Flush())
 	})
-	if stored := f.state.stable[keyVoteTerm]; stored[0] != 39 {
+	if stored := f.state.stable[KeyVoteTerm]; stored[0] != 39 {
 		t.Error("the term of a vote was written without its candidate")
 	}
 }

@@ -8,7 +8,7 @@ import (
 
 // Each of these defects is found by the test that is named with it.
 func TestMutantsAreCaught(t *testing.T) {
-	mutant.Suite{Args: []string{"-timeout=1m"}, Mutants: []mutant.Mutant{
+	mutant.Suite{Args: []string{"-test.timeout=1m"}, Mutants: []mutant.Mutant{
 		{
 			Name: "a missing end is taken for one that was never written", File: "file.go",
 			Old:    "if number < acknowledged.records {",
@@ -29,8 +29,8 @@ func TestMutantsAreCaught(t *testing.T) {
 		},
 		{
 			Name: "each number of a vote is written", File: "stores.go",
-			Old:    "k != keyTerm && k != keyVoteTerm",
-			New:    "k != keyTerm+keyVoteTerm",
+			Old:    "k != keyTerm && k != KeyVoteTerm",
+			New:    "k != keyTerm+KeyVoteTerm",
 			Caught: "syncs, want", By: "^TestOneSyncForAVote$",
 		},
 		{

@@ -14,8 +14,8 @@ import (
 // The keys of raft's term and vote.
 const (
 	keyTerm          = "CurrentTerm"
-	keyVoteTerm      = "LastVoteTerm"
-	keyVoteCandidate = "LastVoteCand"
+	KeyVoteTerm      = "LastVoteTerm"
+	KeyVoteCandidate = "LastVoteCand" // an address
 )
 
 // ErrContradiction means that raft was about to remove entries that are known to be
@@ -105,7 +105,7 @@ func (f *File) Set(key, value []byte) error {
 	if same {
 		return f.broken
 	}
-	return f.writeWithTerm(record{Stable: map[string][]byte{string(key): value}}, keyTerm, keyVoteTerm)
+	return f.writeWithTerm(record{Stable: map[string][]byte{string(key): value}}, keyTerm, KeyVoteTerm)
 }
 
 // Get reads a value of raft's; nil if there is none.
@@ -122,7 +122,7 @@ func (f *File) Get(key []byte) ([]byte, error) {
 // for the vote; other numbers are written.
 func (f *File) SetUint64(key []byte, value uint64) error {
 	data := binary.LittleEndian.AppendUint64(nil, value)
-	if k := string(key); k != keyTerm && k != keyVoteTerm {
+	if k := string(key); k != keyTerm && k != KeyVoteTerm {
 		return f.Set(key, data)
 	}
 	f.mu.Lock()
@@ -173,8 +173,8 @@ func (f *File) VoteForSelf(term uint64, candidate []byte) error {
 		return errors.Join(err, f.writeWithTerm(record{}, keyTerm))
 	}
 	f.mu.RLock()
-	same := bytes.Equal(f.state.stable[keyVoteTerm], f.number(keyTerm)) && bytes.Equal(f.state.stable[keyVoteCandidate], candidate)
-	r := record{Stable: map[string][]byte{keyVoteTerm: f.number(keyTerm), keyVoteCandidate: candidate}}
+	same := bytes.Equal(f.state.stable[KeyVoteTerm], f.number(keyTerm)) && bytes.Equal(f.state.stable[KeyVoteCandidate], candidate)
+	r := record{Stable: map[string][]byte{KeyVoteTerm: f.number(keyTerm), KeyVoteCandidate: candidate}}
 	f.mu.RUnlock()
 	if same {
 		r = record{}

@@ -31,7 +31,7 @@ func TestExplore(t *testing.T) {
 		states, err := check.Explore(s.Scope)
 		t.Logf("%d nodes, %d requests each, %d leave, %d join: %d states", s.Nodes, s.Requests, s.Leaves, s.Joins, states)
 		if err != nil {
-			t.Error(err)
+			t.Fatal(err)
 		}
 	}
 }
@@ -60,7 +60,7 @@ func TestCrash(t *testing.T) {
 // The holes of the paper, and of our own way around them.
 func TestMutantsAreCaught(t *testing.T) {
 	mutant.Suite{
-		By: "^(TestFuzz|TestExplore)$", Args: []string{"-short", "-timeout=300s", "-seeds=1000"},
+		By: "^(TestFuzz|TestExplore)$", Args: []string{"-test.short", "-test.timeout=300s", "-seeds=1000"},
 		Mutants: []mutant.Mutant{
 			{
 				Name: "the unused token of the root stays there", File: "elmp.go",

@@ -34,7 +34,7 @@ func TestExplore(t *testing.T) {
 		states, err := check.Explore(s.Scope)
 		t.Logf("%d nodes, %d requests each, %d crashes: %d states", s.Nodes, s.Requests, s.Crashes, states)
 		if err != nil {
-			t.Error(err)
+			t.Fatal(err)
 		}
 	}
 }
@@ -132,7 +132,7 @@ func TestEquations(t *testing.T) {
 // The mends of the printed algorithm, each left out once.
 func TestMutantsAreCaught(t *testing.T) {
 	mutant.Suite{
-		By: "^(TestFuzz|TestExplore)$", Args: []string{"-timeout=300s", "-seeds=1000"},
+		By: "^(TestFuzz|TestExplore)$", Args: []string{"-test.short", "-test.timeout=300s", "-seeds=1000"},
 		Mutants: []mutant.Mutant{
 			{
 				Name: "whoever notices a crash makes a token", File: "recovery.go",
@@ -140,7 +140,7 @@ func TestMutantsAreCaught(t *testing.T) {
 				Caught: "more than k|never served|panic",
 			},
 			{
-				Name: "a token that arrives during the poll is not reported", File: "token.go",
+				Name: "a token that arrives during the poll is not reported", File: "token.go", Args: []string{"-test.short=false"},
 				Old: "for _, c := range n.pollers {", New: "for _, c := range n.pollers[:0] {",
 				Caught: "more than k",
 			},
@@ -160,7 +160,7 @@ func TestMutantsAreCaught(t *testing.T) {
 				Caught: "never served",
 			},
 			{
-				Name: "those who wait are not told of the new holder", File: "token.go",
+				Name: "those who wait are not told of the new holder", File: "token.go", Args: []string{"-test.short=false"},
 				Old: "if w.node != n.self {\n\t\t\tn.sys.Send(n.self, w.node, \"ok\"", New: "if false {\n\t\t\tn.sys.Send(n.self, w.node, \"ok\"",
 				Caught: "never served",
 			},

@@ -87,7 +87,7 @@ func TestLineOfTickets(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		f := newFleet(t, 1, 1, admission.BindingLate, time.Millisecond, PoolConfig{})
 		at := f.all()[0]
-		var tickets []Ticket
+		var tickets []admission.Ticket
 		for i := range 2 {
 			got, err := at.RequestTicket(t.Context(), admission.Request{Pool: testPool}, time.Minute, fmt.Sprintf("job %d", i))
 			if err != nil {
@@ -107,8 +107,8 @@ func TestLineOfTickets(t *testing.T) {
 		if err := at.Cancel(e.ID); err != nil {
 			t.Fatal(err)
 		}
-		var ended *EndedError
-		if _, err := at.TestTicket(t.Context(), tickets[1].ID, false, 0); !errors.As(err, &ended) || ended.How != EndCancelled {
+		var ended *admission.EndedError
+		if _, err := at.TestTicket(t.Context(), tickets[1].ID, false, 0); !errors.As(err, &ended) || ended.How != admission.EndCancelled {
 			t.Errorf("the ticket after it: %v", err)
 		}
 		if err := at.EndTicket(t.Context(), tickets[0].ID); err != nil {

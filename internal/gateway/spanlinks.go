@@ -17,22 +17,22 @@ import (
 // spanSize is the size of a span's name: the ids of its trace and of itself.
 const spanSize = 16 + 8
 
-// trail has, for tokens that are here, the spans of their last holders.
-type trail map[kmutex.Token]string
+// spanLinks has, for tokens that are here, the spans of their last holders.
+type spanLinks map[kmutex.Token]string
 
-// leaveTrail notes that s lets its token go. The caller holds the lock.
-func (p *poolDriver) leaveTrail(s *Slot) {
+// leaveSpan notes that s lets its token go. The caller holds the lock.
+func (p *poolDriver) leaveSpan(s *claim) {
 	if len(s.span) != spanSize || s.grant.Token == kmutex.NoToken {
 		return
 	}
-	if p.trail == nil {
-		p.trail = make(trail)
+	if p.links == nil {
+		p.links = make(spanLinks)
 	}
-	p.trail[s.grant.Token] = s.span
+	p.links[s.grant.Token] = s.span
 }
 
 // take returns the span that q has come from, and forgets it.
-func (t trail) take(q kmutex.Token) string {
+func (t spanLinks) take(q kmutex.Token) string {
 	span, ok := t[q]
 	if ok {
 		delete(t, q)
@@ -41,7 +41,7 @@ func (t trail) take(q kmutex.Token) string {
 }
 
 // depart moves the spans of the tokens that m carries into its tag.
-func (t trail) depart(m *kmutex.Message) {
+func (t spanLinks) depart(m *kmutex.Message) {
 	if len(t) == 0 {
 		return
 	}
@@ -66,14 +66,14 @@ func (t trail) depart(m *kmutex.Message) {
 
 // arrived takes in the tag of a message with tokens, all of them below k. What is
 // not in order counts as no tag.
-func (t trail) arrived(m *kmutex.Message, k int) trail {
+func (t spanLinks) arrived(m *kmutex.Message, k int) spanLinks {
 	for rest := m.Tag; len(rest) > 0; {
 		q, n := binary.Uvarint(rest)
 		if n <= 0 || q >= uint64(k) || len(rest) < n+spanSize {
 			return t
 		}
 		if t == nil {
-			t = make(trail)
+			t = make(spanLinks)
 		}
 		t[kmutex.Token(q)] = string(rest[n : n+spanSize])
 		rest = rest[n+spanSize:]

@@ -1,8 +1,7 @@
-package main
+package node
 
 import (
 	"context"
-	"errors"
 	"fmt"
 	"net/netip"
 	"time"
@@ -11,43 +10,29 @@ import (
 	"github.com/kgate/kgate/internal/gateway"
 )
 
-var (
-	_ admin.Lines = lines{}
-	_ admin.Peers = (*node)(nil)
-)
-
-// errStarting: there is no gateway yet.
-var errStarting = errors.New("starting")
-
 // CallFleet implements admin.Peers.
-func (n *node) CallFleet(ctx context.Context, name, path string, body, into any) error {
-	if n.gateway == nil {
-		return errStarting
-	}
-	return n.gateway.CallFleet(ctx, name, path, body, into)
+func (r *report) CallFleet(ctx context.Context, name, path string, body, into any) error {
+	return r.pools.gateway.CallFleet(ctx, name, path, body, into)
 }
 
-// lines shows who is in the gateway's pools.
-type lines struct{ n *node }
-
 // Find implements admin.Lines.
-func (l lines) Find(trace string) (pool string, found admin.Entries) {
-	pool, line := l.n.gateway.FindTrace(trace)
-	return pool, l.n.entries(line)
+func (r *report) Find(trace string) (pool string, found admin.Entries) {
+	pool, line := r.pools.gateway.FindTrace(trace)
+	return pool, r.entries(line)
 }
 
 // Position implements admin.Lines.
-func (l lines) Position(ctx context.Context, pool string, arrived time.Time) (position int, wait time.Duration) {
-	return l.n.gateway.Position(ctx, pool, arrived)
+func (r *report) Position(ctx context.Context, pool string, arrived time.Time) (position int, wait time.Duration) {
+	return r.pools.gateway.Position(ctx, pool, arrived)
 }
 
 // Gateway implements admin.Lines.
-func (l lines) Gateway(id string) (string, error) {
+func (r *report) Gateway(id string) (string, error) {
 	_, node, err := gateway.ParseEntry(id)
 	if err != nil {
 		return "", fmt.Errorf("%w: nothing in the line is called %.100q", admin.ErrUnknown, id)
 	}
-	m, in := l.n.cluster.View().Member(node)
+	m, in := r.peers.cluster.View().Member(node)
 	if !in {
 		return "", fmt.Errorf("%w: its gateway is no longer in the cluster", admin.ErrUnknown)
 	}
@@ -55,20 +40,20 @@ func (l lines) Gateway(id string) (string, error) {
 }
 
 // Cancel implements admin.Lines.
-func (l lines) Cancel(id string) error {
-	if err := l.n.gateway.Cancel(id); err != nil {
+func (r *report) Cancel(id string) error {
+	if err := r.pools.gateway.Cancel(id); err != nil {
 		return fmt.Errorf("%w: it waits no longer", admin.ErrUnknown)
 	}
 	return nil
 }
 
-// entries are a line in the words of the admin address.
-func (n *node) entries(line gateway.Line) admin.Entries {
+// entries is a line as the admin API shows it.
+func (r *report) entries(line gateway.Line) admin.Entries {
 	shown := func(of []gateway.LineEntry) []admin.Entry {
 		out := make([]admin.Entry, len(of))
 		for i, e := range of {
 			out[i] = admin.Entry{
-				ID: e.ID, Gateway: n.cfg.Node.Name, Seconds: e.For.Seconds(), InLineSeconds: e.InLine.Seconds(), Arrived: e.Arrived.UTC(),
+				ID: e.ID, Gateway: r.cfg.Name, Seconds: e.For.Seconds(), InLineSeconds: e.InLine.Seconds(), Arrived: e.Arrived.UTC(),
 				Client: addr(e.Info.Remote), Method: e.Info.Method, Path: shortened(e.Info.Path), Trace: e.Info.Trace,
 				Ticket: e.Ticket, Note: e.Remark,
 			}

@@ -1,4 +1,4 @@
-package main
+package node
 
 import (
 	"context"
@@ -12,34 +12,37 @@ import (
 var _ admin.Control = control{}
 
 // control lets the admin address change the cluster.
-type control struct{ n *node }
+type control struct {
+	cluster      *membership.Cluster
+	drain, leave func()
+}
 
 // SetK implements admin.Control.
 func (c control) SetK(ctx context.Context, pool string, k, was int) error {
-	if _, known := c.n.cluster.View().Pool(pool); !known {
+	if _, known := c.cluster.View().Pool(pool); !known {
 		return fmt.Errorf("%w: the cluster has no pool %q", admin.ErrUnknown, pool)
 	}
-	return controlError(c.n.cluster.SetK(ctx, pool, k, was))
+	return controlError(c.cluster.SetK(ctx, pool, k, was))
 }
 
 // Drain implements admin.Control.
 func (c control) Drain(context.Context) error {
-	c.n.drain()
+	c.drain()
 	return nil
 }
 
 // Leave implements admin.Control.
 func (c control) Leave(context.Context) error {
-	c.n.askToLeave()
+	c.leave()
 	return nil
 }
 
 // Suspend implements admin.Control.
 func (c control) Suspend(ctx context.Context, member string) error {
-	if _, known := c.n.cluster.View().Named(member); !known {
+	if _, known := c.cluster.View().Named(member); !known {
 		return fmt.Errorf("%w: there is no gateway %q in the cluster", admin.ErrUnknown, member)
 	}
-	return controlError(c.n.cluster.Suspend(ctx, member))
+	return controlError(c.cluster.Suspend(ctx, member))
 }
 
 func controlError(err error) error {

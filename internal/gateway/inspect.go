@@ -51,7 +51,7 @@ type LineEntry struct {
 // seen is an entry as copied under the lock; what its slot points to beside does
 // not change.
 type seen struct {
-	slot   *Slot
+	slot   *claim
 	from   time.Time // it waits, or holds its slot
 	placed time.Time // it has a place in line; zero: its client has another request there
 }
@@ -97,9 +97,9 @@ func (p *poolDriver) entries(of []seen, limit int) []LineEntry {
 		return cmp.Or(a.placed.Compare(b.placed), a.from.Compare(b.from), cmp.Compare(a.slot.number, b.slot.number))
 	})
 	of = of[:min(limit, len(of))]
-	out, now := make([]LineEntry, len(of)), p.g.now()
+	out, now := make([]LineEntry, len(of)), p.env.now()
 	for i, e := range of {
-		out[i] = e.slot.entry()
+		out[i] = e.slot.entry(p.name)
 		out[i].For = max(0, now.Sub(e.from))
 		if !e.placed.IsZero() {
 			out[i].InLine = max(1, now.Sub(e.placed))
@@ -109,8 +109,8 @@ func (p *poolDriver) entries(of []seen, limit int) []LineEntry {
 }
 
 // entry describes s, but for how long.
-func (s *Slot) entry() LineEntry {
-	e := LineEntry{ID: s.id(), Arrived: s.since}
+func (s *claim) entry(pool string) LineEntry {
+	e := LineEntry{ID: s.id(pool), Arrived: s.since}
 	if s.info != nil {
 		e.Info = *s.info
 	}
@@ -121,8 +121,8 @@ func (s *Slot) entry() LineEntry {
 }
 
 // id names a slot: POOL.NODE.NUMBER.
-func (s *Slot) id() string {
-	return fmt.Sprintf("%s.%d.%d", s.pool.name, s.owner, s.number)
+func (s *claim) id(pool string) string {
+	return fmt.Sprintf("%s.%d.%d", pool, s.owner, s.number)
 }
 
 // ParseEntry returns the pool and the incarnation that the id of a LineEntry
@@ -194,7 +194,7 @@ func (g *Gateway) Cancel(id string) error {
 	}
 	p.mu.Lock()
 	defer p.mu.Unlock()
-	var s *Slot
+	var s *claim
 	for other := range p.each {
 		if other.number == number && other.owner == node && other.state == slotWaiting {
 			s = other
@@ -205,7 +205,7 @@ func (g *Gateway) Cancel(id string) error {
 		return fmt.Errorf("%w: %.100q", ErrUnknownEntry, id)
 	}
 	if s.held != nil {
-		p.carry(p.core.Finish(p.g.clock(), s.held))
+		p.carry(p.core.Finish(p.env.clock(), s.held))
 		return nil
 	}
 	s.err = admission.Cancelled

@@ -37,8 +37,8 @@ func TestTokenTellsWhereItWas(t *testing.T) {
 		before.Release()
 		synctest.Wait()
 		for _, n := range all {
-			if p := n.pool(testPool); earlier == "" && len(p.trail) != 0 {
-				t.Errorf("node %d keeps %v", n.self, p.trail)
+			if p := n.pool(testPool); earlier == "" && len(p.links) != 0 {
+				t.Errorf("node %d keeps %v", n.self, p.links)
 			}
 		}
 	})
@@ -57,7 +57,7 @@ func (n *node) hasSlot(t *testing.T, span string) *Slot {
 // forgotten, and so is what a peer makes up.
 func TestTag(t *testing.T) {
 	const k = 200
-	here := make(trail)
+	here := make(spanLinks)
 	for q := range kmutex.Token(k) {
 		here[q] = strings.Repeat(string('a'+rune(q%26)), spanSize)
 	}
@@ -70,7 +70,7 @@ func TestTag(t *testing.T) {
 	if len(here) != 1 || here[stays] == "" || len(m.Tag) > transport.MaxTag {
 		t.Errorf("%d spans stay, %d bytes go", len(here), len(m.Tag))
 	}
-	got := trail(nil).arrived(&m, k)
+	got := spanLinks(nil).arrived(&m, k)
 	if len(got) < 30 {
 		t.Errorf("%d spans arrive", len(got))
 	}
@@ -89,14 +89,14 @@ func TestTag(t *testing.T) {
 // FuzzTag: whatever a peer sends, there is at most one span for each token.
 func FuzzTag(f *testing.F) {
 	m := kmutex.Message{Kind: kmutex.KindToken, Token: 3}
-	trail{3: strings.Repeat("x", spanSize)}.depart(&m)
+	spanLinks{3: strings.Repeat("x", spanSize)}.depart(&m)
 	f.Add(m.Tag)
 	f.Add(m.Tag[:len(m.Tag)-1])
 	f.Add(bytes.Replace(m.Tag, []byte{3}, []byte{4}, 1)) // of a token that is not there
 	f.Add(bytes.Repeat([]byte{0xff}, 40))
 	f.Fuzz(func(t *testing.T, tag []byte) {
 		const k = 4
-		for q, span := range trail(nil).arrived(&kmutex.Message{Tag: tag}, k) {
+		for q, span := range spanLinks(nil).arrived(&kmutex.Message{Tag: tag}, k) {
 			if q < 0 || q >= k || len(span) != spanSize {
 				t.Errorf("token %d comes from %q", q, span)
 			}

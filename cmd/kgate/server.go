@@ -1,0 +1,193 @@
+package main
+
+import (
+	"context"
+	"errors"
+	"io"
+	"log/slog"
+	"net"
+	"net/http"
+	"os"
+	"sync"
+	"sync/atomic"
+	"time"
+
+	"github.com/prometheus/client_golang/prometheus"
+	"go.opentelemetry.io/otel/trace"
+
+	"github.com/kgate/kgate/internal/config"
+	"github.com/kgate/kgate/internal/node"
+	"github.com/kgate/kgate/internal/oncelog"
+	"github.com/kgate/kgate/proxy"
+	"github.com/kgate/kgate/telemetry"
+)
+
+// server is a node with what surrounds it in a process of its own: a configuration
+// file, listeners, files with certificates and secrets, logs and traces.
+type server struct {
+	*node.Node
+	cfg *config.Config
+	log *slog.Logger
+
+	metrics *telemetry.Metrics
+	// accessLines are what the access logs are written to.
+	accessLines []*telemetry.Queued
+	tracer      trace.Tracer // nil: no traces
+	keys        peerKeys     // the node
+	clients     *proxy.Server
+	admin       *http.Server
+
+	upstreams   upstreamTrust             // as the node has it
+	certificate *proxy.Certificate        // of listen.https; nil: none
+	trust       *trust                    // once it runs watchTrust's own
+	peerExpiry  atomic.Pointer[time.Time] // of trust
+	read        atomic.Pointer[configRead]
+	// accessLog takes lines in JSON, commonLog those of web servers.
+	accessLog, commonLog *telemetry.Buffered
+	tokens               atomic.Pointer[[]string]
+	once                 oncelog.Limit
+
+	sockets               map[string][]net.Listener // that systemd has opened, until they are used
+	clientAddr, adminAddr net.Addr
+
+	ctx    context.Context
+	cancel context.CancelFunc
+	wg     sync.WaitGroup
+	failed chan error     // a listener
+	undo   []func() error // what start has opened, in order
+}
+
+// startServer starts a gateway. It serves, and refuses what it may not admit yet,
+// when startServer returns; Ready tells when it takes part. Sockets that are open
+// already, by name, are listened on in place of the configured addresses.
+func startServer(cfg *config.Config, log *slog.Logger, sockets map[string][]net.Listener) (*server, error) {
+	ctx, cancel := context.WithCancel(context.Background())
+	s := &server{cfg: cfg, sockets: sockets, log: log, ctx: ctx, cancel: cancel, failed: make(chan error, 4)}
+	s.undo = append(s.undo, s.closeSockets)
+	// The structured lines go where the other lines go, the others to standard output.
+	s.accessLog, s.commonLog = s.openLog(os.Stderr), s.openLog(os.Stdout)
+	s.read.Store(&configRead{at: time.Now()})
+	for _, step := range []func() error{s.readSecrets, s.startNode, s.listenForClients, s.listenForOperators} {
+		if err := step(); err != nil {
+			return nil, errors.Join(err, s.close())
+		}
+	}
+	s.wg.Go(func() { s.watchTrust(s.ctx) })
+	s.log.Info("listening", slog.String("http", s.clientAddr.String()), slog.String("admin", s.adminAddr.String()),
+		slog.String("peer", s.PeerAddr().String()), slog.String("gossip", s.GossipAddr()))
+	s.warnOfOpenPorts()
+	return s, nil
+}
+
+// openLog returns a writer of access log lines that makes no request wait for the
+// reader of w.
+func (s *server) openLog(w io.Writer) *telemetry.Buffered {
+	lines := telemetry.NewQueued(w)
+	s.accessLines = append(s.accessLines, lines)
+	b := telemetry.NewBuffered(lines)
+	s.undo = append(s.undo, func() error { lines.Close(logPatience); return nil }, b.Flush)
+	return b
+}
+
+// readSecrets reads what the configuration keeps in files.
+func (s *server) readSecrets() error {
+	tokens, err := readTokens(s.cfg.Node.AdminTokenFile)
+	if err != nil {
+		return err
+	}
+	s.tokens.Store(&tokens)
+	s.warnOfOpenSecrets()
+	if s.trust, err = readTrust(s.cfg.Cluster, s.cfg.Node.Name); err != nil {
+		return err
+	}
+	s.peerExpiry.Store(&s.trust.expires)
+	return nil
+}
+
+// startNode starts the node, and before it what counts and traces.
+func (s *server) startNode() error {
+	version, revision := buildVersion()
+	registry := prometheus.NewRegistry()
+	var err error
+	s.metrics, err = telemetry.New(registry, telemetry.Config{
+		Gateway: s.cfg.Node.Name, RefusalCauses: node.RefusalCauses(), Version: version, Revision: revision,
+	})
+	if err != nil {
+		return err
+	}
+	s.metrics.CountDropped(telemetry.LogAccess, s.accessLines...)
+	if endpoint := s.cfg.Telemetry.OTLPEndpoint; endpoint != "" {
+		tracing, err := telemetry.NewTracing(telemetry.TracingConfig{
+			Endpoint: endpoint, Gateway: s.cfg.Node.Name, Version: version, Metrics: s.metrics, Logger: s.log,
+		})
+		if err != nil {
+			return err
+		}
+		s.tracer = tracing.Tracer()
+		s.undo = append(s.undo, tracing.Close)
+	}
+	cfg, err := s.nodeConfig(s.cfg)
+	if err != nil {
+		return err
+	}
+	s.upstreams, _ = s.upstreams.keep(cfg.Pools)
+	cfg.Name, cfg.Version, cfg.DataDir = s.cfg.Node.Name, version, s.cfg.Node.DataDir
+	cfg.ServeWaiting = s.cfg.Node.Drain == config.DrainFinish
+	cfg.AdminTokens, cfg.Metrics, cfg.Gathered, cfg.State, cfg.Logger = s.adminTokens, s.metrics, registry, s.state, s.log
+	peer, gossip, advertise := s.cfg.ForPeers()
+	cfg.Peers = node.Peers{
+		Listen: peer, Gossip: gossip, Advertise: advertise, Join: s.cfg.Cluster.Join, Expect: s.cfg.Bootstrap(),
+		Lease: s.cfg.Cluster.Lease, Replicas: s.cfg.Cluster.Replicas, TLS: s.trust.secure, GossipKeys: s.trust.gossip,
+	}
+	if s.Node, err = node.Start(cfg); err != nil {
+		return err
+	}
+	s.keys = s.Node
+	s.undo = append(s.undo, s.Node.Close)
+	return nil
+}
+
+// state adds what the metrics mirror of the process.
+func (s *server) state(out *telemetry.State) {
+	if s.clients != nil {
+		out.ClientConnections = s.clients.Connections()
+	}
+	if read := s.read.Load(); read != nil {
+		out.Reloaded, out.ReloadFailed = read.at, read.failed
+	}
+	out.Certificates = make(map[string]time.Time)
+	if expires := s.peerExpiry.Load(); expires != nil && !expires.IsZero() {
+		out.Certificates["peers"] = *expires
+	}
+	if s.certificate != nil {
+		if pair, err := s.certificate.Get(nil); err == nil {
+			out.Certificates["clients"] = pair.Leaf.NotAfter
+		}
+	}
+}
+
+// shutdown leaves the cluster in order: waiting requests are refused, those in
+// flight finish until ctx ends, then the others form the line without this gateway.
+func (s *server) shutdown(ctx context.Context) error {
+	err := errors.Join(s.Drain(ctx), s.clients.Shutdown(ctx))
+	if err != nil {
+		s.log.Warn("requests were broken off", slog.Any("error", err))
+		err = s.clients.Close()
+	}
+	s.LeaveCluster()
+	err = errors.Join(err, s.close())
+	s.log.Info("stopped")
+	return err
+}
+
+// close ends everything at once, in the reverse order of its start.
+func (s *server) close() error {
+	s.cancel()
+	var errs []error
+	for i := len(s.undo) - 1; i >= 0; i-- {
+		errs = append(errs, s.undo[i]())
+	}
+	s.undo = nil
+	s.wg.Wait()
+	return errors.Join(errs...)
+}

@@ -1,0 +1,172 @@
+package gateway
+
+import (
+	"strconv"
+	"time"
+
+	"github.com/kgate/kgate/internal/admission"
+	"github.com/kgate/kgate/internal/pool"
+	"github.com/kgate/kgate/kmutex"
+)
+
+// claim is a request's or a ticket's claim on a slot: first in line, then in the
+// critical section. The pool has it under its lock.
+type claim struct {
+	client *client // nil if the pool does not distinguish clients
+	since  time.Time
+	// position among those that waited here when it asked.
+	position int
+	// owner and number name it for good.
+	owner  kmutex.Node
+	number uint64
+	info   *admission.RequestInfo // nil: nothing is known
+
+	ticket kmutex.Request // 0: it waits for a place in line
+	placed time.Time      // when its place was taken
+	state  slotState
+	grant  kmutex.Grant
+	at     time.Time // when it was granted here
+	epoch  uint64    // in which it was granted
+	// founded says when the cluster was, for the fence.
+	founded int64
+	err     error         // why the wait ended without a grant
+	ready   chan struct{} // closed when the wait is over; nil if it never began
+	abort   func()        // see Slot.OnLost
+	held    *pool.Ticket  // whose slot it is; nil: a request's
+	span    string        // see admission.Request
+	after   string        // see admission.GrantInfo
+}
+
+type slotState uint8
+
+const (
+	slotWaiting slotState = iota
+	slotGranted
+	slotEnded
+	slotLost // with its incarnation, but its holder has not ended yet
+)
+
+// wake ends the wait.
+func (s *claim) wake() {
+	if s.ready != nil {
+		close(s.ready)
+	}
+}
+
+// fence names this use of a token for good, also over restarts of the cluster: pool,
+// when the cluster was founded, epoch, serial. Of two uses of one token the later one
+// has the greater numbers.
+func (s *claim) fence(pool string) string {
+	b := make([]byte, 0, len(pool)+40)
+	b = append(append(b, pool...), '/')
+	b = append(strconv.AppendInt(b, s.founded, 10), '/')
+	b = append(strconv.AppendUint(b, s.epoch, 10), '/')
+	return string(strconv.AppendUint(b, s.grant.Serial, 10))
+}
+
+// grantInfo describes how the slot was granted.
+func (s *claim) grantInfo() admission.GrantInfo {
+	return admission.GrantInfo{Position: s.position, Token: int(s.grant.Token), Epoch: s.epoch, Serial: s.grant.Serial, After: s.after}
+}
+
+// release ends s, whatever its state. The caller holds the lock.
+func (p *poolDriver) release(s *claim) {
+	switch s.state {
+	case slotGranted:
+		p.end(s, kmutex.EventRelease)
+	case slotWaiting:
+		p.end(s, kmutex.EventCancel)
+	case slotLost:
+		s.state = slotEnded
+		p.done()
+	case slotEnded:
+	}
+}
+
+// done notes that a request has ended. The caller holds the lock.
+func (p *poolDriver) done() {
+	p.requests--
+	p.idle.signal(p.requests == 0)
+}
+
+// queue puts a new slot in line: a request's, or a ticket's. The caller holds the
+// lock.
+func (p *poolDriver) queue(s *claim, req admission.Request, held *pool.Ticket) error {
+	switch {
+	case p.env.draining.Load():
+		return admission.Draining
+	case !p.alive(), !p.env.entitled(p.self):
+		return admission.Isolated
+	case p.atLimit(req.Client):
+		return admission.ClientLimit
+	case p.waiting >= p.cfg.QueueLimit:
+		return admission.QueueFull
+	}
+	p.init(s, p.env.now(), held)
+	s.info, s.span = req.Info, req.Span
+	p.waiting++
+	if held == nil {
+		p.requests++
+	}
+	if p.join(s, req.Client) {
+		p.step(p.place(s, s.since))
+	}
+	if s.state == slotWaiting && p.waiting == 1 {
+		p.rate.begins(s.since)
+	}
+	return nil
+}
+
+// init makes s a new claim. The caller holds the lock.
+func (p *poolDriver) init(s *claim, since time.Time, held *pool.Ticket) {
+	p.numbers++
+	s.founded, s.owner, s.number, s.since, s.held = p.view.Founded, p.self, p.numbers, since, held
+}
+
+// end takes s out of the pool, by releasing or cancelling its ticket. The caller
+// holds the pool's lock.
+func (p *poolDriver) end(s *claim, how kmutex.EventKind) {
+	ends := true
+	if s.state == slotWaiting {
+		p.waiting--
+		ends = p.part(s)
+		s.wake()
+	} else {
+		p.use(-1)
+		p.gave(s)
+		p.leaveSpan(s)
+	}
+	if s.held == nil {
+		p.done()
+	}
+	s.state = slotEnded
+	if ends {
+		delete(p.slots, s.ticket)
+		p.step(kmutex.Event{Kind: how, Request: s.ticket})
+	}
+}
+
+// grant lets a waiting slot in. The caller holds the pool's lock.
+func (p *poolDriver) grant(grant kmutex.Grant) {
+	s := p.slots[grant.Request]
+	if s == nil {
+		return // refused when it was handed over, and about to be cancelled
+	}
+	s.state, s.grant, s.epoch, s.at = slotGranted, grant, p.spec.Epoch, p.env.now()
+	p.waiting--
+	p.use(1)
+	p.came(s)
+	p.rate.admitted(s.at, p.waiting > 0)
+	p.overtaken(s)
+	s.after = p.links.take(grant.Token)
+	s.wake()
+	if s.held != nil {
+		p.granted = append(p.granted, s)
+	}
+}
+
+// use notes that so many slots more are in use. The caller holds the pool's lock.
+func (p *poolDriver) use(more int) {
+	p.inFlight += more
+	p.watch.Slots(p.inFlight)
+}

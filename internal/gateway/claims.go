@@ -1,0 +1,187 @@
+package gateway
+
+import (
+	"slices"
+	"time"
+
+	"github.com/kgate/kgate/kmutex"
+)
+
+// A pool may distinguish clients, to bound how many requests of one wait here, and
+// to serve them in turn. For the latter a client has one place in line at a time:
+// its next request takes one, at the end, when the one before is in. So the line
+// itself goes round the clients, over all gateways, and the machine need not know
+// of them. Where clients are not distinguished there is no record of them: all requests
+// stand in line at once.
+
+// claims are a pool's at this gateway: in line, in the critical section, or behind
+// others of their client. The pool's lock guards them.
+type claims struct {
+	cfg     PoolConfig
+	last    kmutex.Request
+	slots   map[kmutex.Request]*claim // that have a place in line, or are held
+	clients map[string]*client        // where they are distinguished
+	due     []*claim                  // that get their places at the end of the step
+	waiting int
+}
+
+// client is one who has requests that wait, or hold slots, here.
+type client struct {
+	key string
+	// waiting requests, of which inLine have a place in the line, and slots held.
+	waiting, inLine, held int
+	// behind are the others, in order of arrival.
+	behind []*claim
+}
+
+// next takes out the first of those behind.
+func (c *client) next() *claim {
+	s := c.behind[0]
+	c.behind[0] = nil
+	c.behind = c.behind[1:]
+	return s
+}
+
+// atLimit reports that no more requests of the client may wait here.
+func (q *claims) atLimit(key string) bool {
+	if q.cfg.ClientLimit == 0 {
+		return false
+	}
+	c := q.clients[key]
+	return c != nil && c.waiting >= q.cfg.ClientLimit
+}
+
+// join makes s wait for its client, and reports whether it takes a place in line
+// now.
+func (q *claims) join(s *claim, key string) bool {
+	if key == "" || !q.cfg.Fair && q.cfg.ClientLimit == 0 && q.cfg.ClientInFlight == 0 {
+		return true
+	}
+	c := q.clients[key]
+	if c == nil {
+		c = &client{key: key}
+		q.clients[key] = c
+	}
+	s.client = c
+	c.waiting++
+	if !q.mayPlace(c) {
+		c.behind = append(c.behind, s)
+		return false
+	}
+	c.inLine++
+	return true
+}
+
+// mayPlace reports whether one more request of c may take a place in line.
+func (q *claims) mayPlace(c *client) bool {
+	if q.cfg.Fair && c.inLine > 0 {
+		return false
+	}
+	return q.cfg.ClientInFlight == 0 || c.inLine+c.held < q.cfg.ClientInFlight
+}
+
+// advance makes those of c's requests due that may take a place in line now.
+func (q *claims) advance(c *client) {
+	for len(c.behind) > 0 && q.mayPlace(c) {
+		q.due = append(q.due, c.next())
+		c.inLine++
+	}
+}
+
+// place gives s the last place in line, with the returned event.
+func (q *claims) place(s *claim, now time.Time) kmutex.Event {
+	q.last++
+	s.ticket, s.placed = q.last, now
+	q.slots[s.ticket] = s
+	return kmutex.Event{Kind: kmutex.EventAcquire, Request: s.ticket}
+}
+
+// came notes that s is in: its client's next is due for a place.
+func (q *claims) came(s *claim) {
+	c := s.client
+	if c == nil {
+		return
+	}
+	c.inLine--
+	c.held++
+	q.advance(c)
+	q.left(c)
+}
+
+// gave notes that s, which was in, gives its slot back.
+func (q *claims) gave(s *claim) {
+	c := s.client
+	if c == nil {
+		return
+	}
+	c.held--
+	q.advance(c)
+	q.forgetIdle(c)
+}
+
+// part takes s, which waits no longer, from its client, and reports whether its
+// place in line is left to nobody.
+func (q *claims) part(s *claim) bool {
+	c := s.client
+	if c == nil {
+		return true
+	}
+	q.left(c)
+	if s.ticket == 0 {
+		i := slices.Index(c.behind, s)
+		c.behind = slices.Delete(c.behind, i, i+1)
+		return false
+	}
+	if len(c.behind) == 0 {
+		c.inLine--
+		return true
+	}
+	next := c.next()
+	next.ticket, next.placed = s.ticket, s.placed
+	q.slots[next.ticket] = next
+	return false
+}
+
+func (q *claims) left(c *client) {
+	c.waiting--
+	q.forgetIdle(c)
+}
+
+func (q *claims) forgetIdle(c *client) {
+	if c.waiting == 0 && c.held == 0 {
+		delete(q.clients, c.key)
+	}
+}
+
+// configure takes over what this gateway decides about the pool, for who is next
+// from now on. It returns who is due for a place. Who has one keeps it.
+func (q *claims) configure(cfg PoolConfig) []*claim {
+	q.cfg = cfg
+	if q.cfg.QueueLimit == 0 {
+		q.cfg.QueueLimit = defaultQueueLimit
+	}
+	for _, c := range q.clients {
+		q.advance(c)
+	}
+	due := slices.Clone(q.due)
+	q.due = q.due[:0]
+	slices.SortFunc(due, func(a, b *claim) int { return a.since.Compare(b.since) })
+	return due
+}
+
+// each yields all slots that wait or are held. The caller holds the lock and
+// changes none meanwhile.
+func (q *claims) each(yield func(*claim) bool) {
+	for _, s := range q.slots {
+		if !yield(s) {
+			return
+		}
+	}
+	for _, c := range q.clients {
+		for _, s := range c.behind {
+			if !yield(s) {
+				return
+			}
+		}
+	}
+}

@@ -1,0 +1,63 @@
+package gateway
+
+import (
+	"context"
+	"net/http"
+	"sync"
+	"sync/atomic"
+	"time"
+
+	"github.com/kgate/kgate/internal/oncelog"
+	"github.com/kgate/kgate/kmutex"
+)
+
+// env is what all pools of a gateway share: clocks, links, agreed views, the disk and
+// the life of what runs in the background. Pools know it, and not the Gateway.
+type env struct {
+	cfg      Config // as it began: Pools may have changed since
+	now      func() time.Time
+	wall     func() time.Time // the time of day, which people may set
+	started  time.Time        // the origin of clock
+	draining atomic.Bool
+	losses   oncelog.Limit
+	disk     ticketDisk
+	size     atomic.Int64 // gateways in the view
+
+	links    Links
+	exchange Exchange
+	views    Views
+	client   *http.Client // to ask other gateways
+
+	// ctx ends at Close, and with it what runs in the background.
+	ctx     context.Context
+	cancel  context.CancelFunc
+	closing sync.RWMutex
+	wg      sync.WaitGroup
+}
+
+// clock is the time as package internal/pool wants it.
+func (e *env) clock() time.Duration { return e.now().Sub(e.started) }
+
+// entitled reports whether the incarnation may have requests in flight now.
+func (e *env) entitled(self kmutex.Node) bool {
+	s := e.views.Standing()
+	return self != 0 && s.Node == self && e.now().Before(s.Until)
+}
+
+// background runs do, which Close waits for; not at all once Close has begun. It is for
+// callers that hold no pool's lock: Close takes these after it has ended e.ctx, so what
+// they begin under one is begun before Close waits.
+func (e *env) background(do func()) {
+	e.closing.RLock()
+	defer e.closing.RUnlock()
+	if e.ctx.Err() == nil {
+		e.wg.Go(do)
+	}
+}
+
+// end ends what runs in the background; the caller waits for it.
+func (e *env) end() {
+	e.closing.Lock()
+	defer e.closing.Unlock()
+	e.cancel()
+}

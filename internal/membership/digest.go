@@ -1,0 +1,215 @@
+package membership
+
+import (
+	"context"
+	"crypto/sha256"
+	"encoding/binary"
+	"errors"
+	"fmt"
+	"log/slog"
+	"net/http"
+	"net/url"
+	"slices"
+	"strconv"
+	"time"
+
+	"github.com/hashicorp/raft"
+)
+
+// All gateways must have applied the same entries. Raft sees to that as long as its
+// servers tell the truth: one that lies, or a defect, can give gateways different
+// entries, and each would go on with its own k. So each gateway keeps a digest of all
+// that it has applied, compares it with that of another voter a few times in a lease,
+// and if they differ, with all. The gateways that differ from most voters end.
+
+// checkpoint is the digest of all entries that were applied up to an index.
+type checkpoint struct {
+	Index  uint64 `json:"index"`
+	Digest []byte `json:"digest"`
+}
+
+// checkpointsKept bounds a digests. Who is further behind is compared when it has
+// caught up.
+const checkpointsKept = 1024
+
+// digests are the newest checkpoints, in order of their indices. The zero value is that
+// of an empty log.
+type digests struct{ kept []checkpoint }
+
+// add takes in the next entry.
+func (d *digests) add(index uint64, data []byte) {
+	h := sha256.New()
+	h.Write(d.newest().Digest)
+	h.Write(binary.BigEndian.AppendUint64(nil, index))
+	h.Write(data)
+	if len(d.kept) == checkpointsKept {
+		d.kept = slices.Clone(d.kept[checkpointsKept/2:])
+	}
+	d.kept = append(d.kept, checkpoint{index, h.Sum(nil)})
+}
+
+func (d *digests) newest() checkpoint {
+	if len(d.kept) == 0 {
+		return checkpoint{}
+	}
+	return d.kept[len(d.kept)-1]
+}
+
+// compare reports whether the entries up to c are those that were applied here, and
+// whether that can be told.
+func (d *digests) compare(c checkpoint) (same, known bool) {
+	if len(d.kept) == 0 || c.Index < d.kept[0].Index || c.Index > d.newest().Index {
+		return false, false
+	}
+	i, found := slices.BinarySearchFunc(d.kept, c.Index, func(have checkpoint, index uint64) int {
+		return int(int64(have.Index) - int64(index))
+	})
+	return found && slices.Equal(d.kept[i].Digest, c.Digest), true
+}
+
+// stateAnswer is what a gateway says of the entries that it has applied.
+type stateAnswer struct {
+	Newest checkpoint `json:"newest"`
+	// Same tells whether the checkpoint that was asked about is one of its own, and
+	// Known whether it could tell.
+	Same  bool `json:"same,omitempty"`
+	Known bool `json:"known,omitempty"`
+	// Leads: it is the leader in Term, and nothing behind Commit is agreed on.
+	Leads  bool   `json:"leads,omitempty"`
+	Term   uint64 `json:"term"`
+	Commit uint64 `json:"commit"`
+}
+
+// stateOf describes this gateway's state to one that has applied the entries up to
+// theirs.
+func (c *Cluster) stateOf(theirs checkpoint) stateAnswer {
+	a := stateAnswer{Term: c.raft.CurrentTerm(), Newest: c.machine.newestCheckpoint()}
+	a.Same, a.Known = c.machine.compare(theirs)
+	a.Leads = c.leases.leads(a.Term)
+	a.Commit = c.raft.CommitIndex()
+	return a
+}
+
+func (c *Cluster) serveState(w http.ResponseWriter, r *http.Request) {
+	q := r.URL.Query()
+	index, err := strconv.ParseUint(q.Get("index"), 10, 64)
+	if err != nil || q.Get("server") != c.storage.meta.Server {
+		http.Error(w, "another server is here", http.StatusMisdirectedRequest)
+		return
+	}
+	writeJSON(w, http.StatusOK, c.stateOf(checkpoint{index, []byte(q.Get("digest"))}))
+}
+
+// errDiffers means that this gateway's state is not what the others have agreed on.
+var errDiffers = errors.New("this gateway's state is not what the others have agreed on")
+
+// compareStates compares this gateway's state with those of others while the cluster
+// runs: in turn with the leader, which knows most, and with another voter, since the
+// leader may be the one that lies.
+func (c *Cluster) compareStates() {
+	tick := time.NewTimer(c.compareAfter())
+	defer tick.Stop()
+	for turn := 0; ; turn++ {
+		select {
+		case <-c.closing.Done():
+			return
+		case <-tick.C:
+		}
+		others := c.otherVoters()
+		if len(others) > 0 && c.machine.problem() == nil {
+			one := others[turn/2%len(others)]
+			if _, leader := c.raft.LeaderWithID(); turn%2 == 0 && slices.Contains(others, string(leader)) {
+				one = string(leader)
+			}
+			if c.compareWith(c.closing, one) == stateDiffers {
+				c.settleDifference(others)
+			}
+		}
+		tick.Reset(c.compareAfter())
+	}
+}
+
+// compareAfter is the pause between two comparisons.
+func (c *Cluster) compareAfter() time.Duration {
+	return max(c.lease()/4, leastTimeout)
+}
+
+func (c *Cluster) otherVoters() []string {
+	return slices.DeleteFunc(c.voters(), func(v string) bool { return v == c.storage.meta.Server })
+}
+
+// comparison is what came of comparing two gateways' states.
+type comparison int
+
+const (
+	stateUnknown comparison = iota
+	stateSame
+	stateDiffers
+)
+
+// compareWith asks a voter about this gateway's state.
+func (c *Cluster) compareWith(ctx context.Context, voter string) comparison {
+	ctx, cancel := context.WithTimeout(ctx, c.config.CallTimeout)
+	defer cancel()
+	addr, known := c.addressOf(raft.ServerID(voter))
+	if !known {
+		return stateUnknown
+	}
+	_, leader := c.raft.LeaderWithID()
+	term, mine := c.raft.CurrentTerm(), c.machine.newestCheckpoint()
+	var said stateAnswer
+	question := url.Values{"server": {voter}, "index": {strconv.FormatUint(mine.Index, 10)}, "digest": {string(mine.Digest)}}
+	if err := c.call(ctx, http.MethodGet, addr, pathState+"?"+question.Encode(), nil, &said); err != nil {
+		return stateUnknown
+	}
+	// Whoever leads in our term or a later one has seen all that was agreed on before.
+	ahead := said.Leads && voter == string(leader) && said.Term >= term && mine.Index > said.Commit
+	same, known := c.machine.compare(said.Newest)
+	switch {
+	case ahead, said.Known && !said.Same, known && !same:
+		return stateDiffers
+	case said.Known:
+		return stateSame
+	default: // one of the two is behind
+		return stateUnknown
+	}
+}
+
+// settleDifference compares this gateway's state with those of all other voters, and
+// ends this gateway if more of them differ from it than do not, itself counted; the
+// leader decides a tie.
+func (c *Cluster) settleDifference(others []string) {
+	_, leader := c.raft.LeaderWithID()
+	results := make([]comparison, len(others))
+	done := make(chan struct{})
+	for i, v := range others {
+		c.wg.Go(func() {
+			results[i] = c.compareWith(c.closing, v)
+			done <- struct{}{}
+		})
+	}
+	for range others {
+		<-done
+	}
+	var differ []string
+	same, leaderDiffers := 1, false
+	for i, v := range others {
+		switch results[i] {
+		case stateSame:
+			same++
+		case stateDiffers:
+			differ = append(differ, v)
+			leaderDiffers = leaderDiffers || v == string(leader)
+		case stateUnknown:
+		}
+	}
+	switch mine := c.machine.newestCheckpoint(); {
+	case len(differ) == 0:
+	case len(differ) > same || len(differ) == same && leaderDiffers:
+		c.fail(fmt.Errorf("%w: of %d others %d differ from it at entry %d", errDiffers, len(others), len(differ), mine.Index))
+	case c.once.First("states differ"):
+		c.config.Logger.Error("gateways have agreed on different states: one of them lies or has a defect",
+			slog.Any("differ", differ), slog.Int("same", same-1), slog.Uint64("index", mine.Index),
+			slog.String("remedy", "stop those that differ, give them new keys or certificates, move their data_dir away and start them again"))
+	}
+}

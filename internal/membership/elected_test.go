@@ -1,0 +1,250 @@
+package membership
+
+import (
+	"bytes"
+	"errors"
+	"io"
+	"log/slog"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/hashicorp/raft"
+
+	"github.com/kgate/kgate/internal/membership/raftfile"
+)
+
+// entryOf is a command as a leader of that term sends it.
+func entryOf(t *testing.T, index, term uint64, c command) *raft.Log {
+	t.Helper()
+	data, err := encodeCommand(c)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return &raft.Log{Index: index, Term: term, Type: raft.LogCommand, Data: data}
+}
+
+// TestOnlyTheElectedLead: a voter that speaks raft, and was not elected, changes nothing:
+// not what one gateway believes, not the term, not the leader.
+func TestOnlyTheElectedLead(t *testing.T) {
+	var n network
+	three := n.leased(t, 3*time.Second, nil)
+	for _, g := range three {
+		g.ready()
+	}
+	define(t, three[0], "p", 2)
+	leader := leaderOf(t, three)
+	until(t, "two more voters", func() bool { names, _ := leader.Voting(); return len(names) == 3 })
+	agree(t, three, "a", "b", "c")
+	term := leader.raft.CurrentTerm()
+	evil := n.attacker(t, leader.clusterID())
+	for _, as := range three {
+		if as == leader {
+			continue
+		}
+		header := asServer(as.Stats().Server, as.peerAddr)
+		for _, to := range three {
+			if to == as {
+				continue
+			}
+			id, addr := raft.ServerID(to.Stats().Server), address(to.peerAddr, to.Stats().Server)
+			for _, now := range []uint64{term, term + 1, term + 9} {
+				last := to.raft.LastIndex()
+				var before raft.Log
+				if err := to.storage.logs.GetLog(last, &before); err != nil {
+					t.Fatal(err)
+				}
+				append := &raft.AppendEntriesRequest{
+					RPCHeader: header, Term: now, PrevLogEntry: last, PrevLogTerm: before.Term, LeaderCommitIndex: last + 1,
+					Entries: []*raft.Log{entryOf(t, last+1, now, setK("p", 50))},
+				}
+				if err := evil.AppendEntries(id, addr, append, new(raft.AppendEntriesResponse)); err == nil {
+					t.Errorf("entries of term %d, the leader's is %d, as %s to %s are answered", now, term, as.name, to.name)
+				}
+				forged := state{Number: 99, Pools: []Pool{{Name: "p", K: 50, Binding: "late", Reclaim: "lease"}}}
+				data, err := forged.encode()
+				if err != nil {
+					t.Fatal(err)
+				}
+				install := &raft.InstallSnapshotRequest{
+					RPCHeader: header, Term: now, SnapshotVersion: 1, LastLogIndex: last + 1, LastLogTerm: term, Size: int64(len(data)),
+					Configuration: raft.EncodeConfiguration(raft.Configuration{Servers: to.servers()}), ConfigurationIndex: 1,
+				}
+				if err := evil.InstallSnapshot(id, addr, install, new(raft.InstallSnapshotResponse), bytes.NewReader(data)); err == nil {
+					t.Errorf("a snapshot of term %d as %s to %s is answered", now, as.name, to.name)
+				}
+			}
+			vote := &raft.RequestVoteRequest{RPCHeader: header, Term: term + 1, LastLogIndex: 1 << 40, LastLogTerm: term, LeadershipTransfer: true}
+			if err := evil.RequestVote(id, addr, vote, new(raft.RequestVoteResponse)); err == nil {
+				t.Errorf("%s, which was not told to take over, is given a vote by %s", as.name, to.name)
+			}
+		}
+	}
+	time.Sleep(100 * time.Millisecond)
+	for _, g := range three {
+		if p, _ := g.View().Pool("p"); p.K != 2 || g.raft.CurrentTerm() != term {
+			t.Errorf("%s has k %d in term %d", g.name, p.K, g.raft.CurrentTerm())
+		}
+	}
+	if now := leaderOf(t, three); now != leader {
+		t.Errorf("%s leads", now.name)
+	}
+	if err := three[1].SetK(t.Context(), "p", 3, 2); err != nil {
+		t.Error(err)
+	}
+}
+
+// TestLeadersAreBelieved: whoever is elected is believed: after a loss, after a hand-over,
+// and by a gateway that could not vote.
+func TestLeadersAreBelieved(t *testing.T) {
+	var n network
+	three := n.leased(t, 0, nil)
+	for _, g := range three {
+		g.ready()
+	}
+	define(t, three[0], "p", 2)
+	leader := leaderOf(t, three)
+	until(t, "three voters", func() bool { names, _ := leader.Voting(); return len(names) == 3 })
+	began := time.Now()
+	leader.leave()
+	var left []*gateway
+	for _, g := range three {
+		if g != leader {
+			left = append(left, g)
+		}
+	}
+	next := leaderOf(t, left)
+	if err := left[0].SetK(t.Context(), "p", 3, 2); err != nil {
+		t.Fatal(err)
+	}
+	t.Logf("%s leads and has set k %v after the last one left", next.name, time.Since(began).Round(time.Millisecond))
+}
+
+// TestStatesAreCompared: a gateway whose state differs from what the others agreed on
+// ends within a lease, whether it leads or not; the others go on.
+func TestStatesAreCompared(t *testing.T) {
+	const lease = 2 * time.Second
+	for _, c := range []struct {
+		name  string
+		leads bool
+		more  bool // the log goes on
+	}{{"a follower", false, false}, {"a follower, and the log goes on", false, true}, {"the leader, and the log goes on", true, true}} {
+		t.Run(c.name, func(t *testing.T) {
+			var n network
+			three := n.leased(t, lease, nil)
+			for _, g := range three {
+				g.ready()
+			}
+			define(t, three[0], "p", 2)
+			leader := leaderOf(t, three)
+			until(t, "three voters", func() bool { names, _ := leader.Voting(); return len(names) == 3 })
+			agree(t, three, "a", "b", "c")
+			victim := leader
+			if !c.leads {
+				victim = three[(indexOf(three, leader)+1)%3]
+			}
+			planted := victim.raft.LastIndex() + 1
+			if c.more {
+				planted = victim.machine.newestCheckpoint().Index + 1
+			}
+			victim.machine.Apply(entryOf(t, planted, 1, setK("p", 50)))
+			if c.more {
+				for k := 3; k < 6; k++ {
+					if err := leader.applyHere(setK("p", k)); err != nil {
+						t.Fatal(err)
+					}
+				}
+			}
+			began := time.Now()
+			for _, g := range three {
+				if g == victim {
+					continue
+				}
+				select {
+				case err := <-g.Failed():
+					t.Fatalf("%s: %v", g.name, err)
+				case err := <-victim.Failed():
+					if !errors.Is(err, errDiffers) || !strings.Contains(err.Error(), "move the data_dir") {
+						t.Errorf("%v", err)
+					}
+					t.Logf("%s ends after %v: %v", victim.name, time.Since(began).Round(time.Millisecond), err)
+					return
+				case <-time.After(lease):
+					t.Fatal("nobody notices")
+				}
+			}
+		})
+	}
+}
+
+func indexOf(gateways []*gateway, g *gateway) int {
+	for i := range gateways {
+		if gateways[i] == g {
+			return i
+		}
+	}
+	return -1
+}
+
+// TestRewrittenEntries: other entries in place of those that were agreed on end the
+// gateway that is to take them, also where they have the same term.
+func TestRewrittenEntries(t *testing.T) {
+	for _, sameTerm := range []bool{true, false} {
+		var n network
+		g := n.start(t, "a", config{expect: 1})
+		g.ready()
+		define(t, g, "p", 2)
+		index, term := g.machine.newestCheckpoint().Index, g.raft.CurrentTerm()
+		var have raft.Log
+		if err := g.storage.logs.GetLog(index, &have); err != nil {
+			t.Fatal(err)
+		}
+		m := &raft.AppendEntriesRequest{Term: term, Entries: []*raft.Log{&have}}
+		if err := g.checkOverlap(m); err != nil {
+			t.Errorf("the same entry again: %v", err)
+		}
+		other := entryOf(t, index, term, setK("p", 50))
+		if !sameTerm {
+			other.Term, m.Term = term+1, term+1
+		}
+		m.Entries = []*raft.Log{other}
+		if err := g.checkOverlap(m); !errors.Is(err, raftfile.ErrContradiction) {
+			t.Errorf("another entry: %v", err)
+		}
+		select {
+		case <-g.Failed():
+		default:
+			t.Error("it goes on")
+		}
+	}
+}
+
+// TestDigestSurvivesSnapshots: a gateway that began with a snapshot has the digest of
+// those that applied every entry.
+func TestDigestSurvivesSnapshots(t *testing.T) {
+	all, late := newMachine(slog.New(slog.DiscardHandler)), newMachine(slog.New(slog.DiscardHandler))
+	for i := range uint64(3 * checkpointsKept) {
+		all.Apply(entryOf(t, 5+2*i, 1, join("a", "x")))
+		if i == checkpointsKept {
+			snap, err := all.Snapshot()
+			if err != nil {
+				t.Fatal(err)
+			}
+			if err := late.Restore(io.NopCloser(bytes.NewReader(snap.(snapshot)))); err != nil {
+				t.Fatal(err)
+			}
+		} else if i > checkpointsKept {
+			late.Apply(entryOf(t, 5+2*i, 1, join("a", "x")))
+		}
+	}
+	if same, known := all.compare(late.newestCheckpoint()); !same || !known {
+		t.Errorf("same %t, known %t", same, known)
+	}
+	gap := checkpoint{late.newestCheckpoint().Index - 1, late.newestCheckpoint().Digest}
+	if same, known := all.compare(gap); same || !known {
+		t.Errorf("an entry that was never agreed on: same %t, known %t", same, known)
+	}
+	if _, known := all.compare(checkpoint{Index: 1}); known {
+		t.Error("what is long forgotten is known")
+	}
+}

@@ -1,0 +1,207 @@
+package node
+
+import (
+	"context"
+	"log/slog"
+	"maps"
+	"net/http"
+	"slices"
+	"sync"
+	"time"
+
+	"github.com/kgate/kgate/internal/admin"
+	"github.com/kgate/kgate/internal/admission"
+	"github.com/kgate/kgate/internal/gateway"
+	"github.com/kgate/kgate/proxy"
+	"github.com/kgate/kgate/telemetry"
+)
+
+// dataPlane serves clients, and asks the pools who is let in.
+type dataPlane struct {
+	pools    *pools
+	metrics  *telemetry.Metrics
+	name     string
+	log      *slog.Logger
+	refusals *refusalLog
+	handler  *proxy.Handler
+	draining func() bool
+	serving  context.Context // of clients that watch tickets
+}
+
+// config returns the whole configuration of the proxy.
+func (d *dataPlane) config(cfg Config) (proxy.Config, error) {
+	out := cfg.Proxy
+	out.Pools = make([]proxy.Pool, len(cfg.Pools))
+	for i, p := range cfg.Pools {
+		out.Pools[i] = p.Pool
+	}
+	g := d.pools.gateway
+	out.Admitter, out.Tickets, out.Observer = admitter{g}, admitter{g}, requestObserver{d.metrics, d.refusals}
+	out.Gateway, out.Logger = d.name, d.log
+	out.Standing, out.Draining = d.pools.peers.entitled, d.draining
+	var err error
+	out.TicketHandler, err = d.ticketHandler(cfg.Pools)
+	return out, err
+}
+
+// ticketHandler serves the tickets of pools that have them on the client address;
+// nil when there are none.
+func (d *dataPlane) ticketHandler(pools []Pool) (http.Handler, error) {
+	open := make(map[string]bool)
+	for _, p := range pools {
+		if p.Tickets {
+			open[p.Name] = true
+		}
+	}
+	if len(open) == 0 {
+		return nil, nil
+	}
+	h, err := admin.NewTicketHandler(admin.TicketConfig{
+		Tickets: d.pools.gateway, Asks: proxy.TicketRequest, Open: func(pool string) bool { return open[pool] },
+		MaxTTL: proxy.MaxTicketTTL, Log: d.log,
+	})
+	if err != nil {
+		return nil, err
+	}
+	// Who watches a ticket would keep the server from shutting down.
+	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		ctx, cancel := context.WithCancel(r.Context())
+		defer cancel()
+		defer context.AfterFunc(d.serving, cancel)()
+		h.ServeHTTP(w, r.WithContext(ctx))
+	}), nil
+}
+
+var (
+	_ proxy.Admitter = admitter{}
+	_ proxy.Tickets  = admitter{}
+	_ proxy.Slot     = (*gateway.Slot)(nil)
+	_ proxy.Slot     = (*gateway.Redeemed)(nil)
+	_ proxy.Observer = requestObserver{}
+	_ admin.Tickets  = (*gateway.Gateway)(nil)
+)
+
+// admitter lets the proxy's requests into the gateway's pools, and lets them take and
+// use tickets.
+type admitter struct{ *gateway.Gateway }
+
+// Acquire implements proxy.Admitter.
+func (a admitter) Acquire(ctx context.Context, req admission.Request) (proxy.Slot, error) {
+	s, err := a.Gateway.Acquire(ctx, req)
+	if err != nil {
+		return nil, err
+	}
+	return s, nil
+}
+
+// RedeemTicket implements proxy.Tickets.
+func (a admitter) RedeemTicket(ctx context.Context, pool, id string) (proxy.Slot, error) {
+	s, err := a.Gateway.RedeemTicket(ctx, pool, id)
+	if err != nil {
+		return nil, err
+	}
+	return s, nil
+}
+
+// requestObserver counts what became of requests.
+type requestObserver struct {
+	m        *telemetry.Metrics
+	refusals *refusalLog
+}
+
+// Admitted implements proxy.Observer.
+func (o requestObserver) Admitted(r *proxy.Record) {
+	traceID := ""
+	if r.Sampled {
+		traceID = r.TraceID
+	}
+	o.m.Pool(r.Pool).Wait(admission.OutcomeAdmitted, r.Wait, traceID)
+}
+
+// Done implements proxy.Observer.
+func (o requestObserver) Done(r *proxy.Record) {
+	p := o.m.Pool(r.Pool)
+	p.Outcome(r.Outcome)
+	p.Answered(r.Status, r.RequestBytes, r.Bytes)
+	p.Retried(r.Retries)
+	p.Connected(r.NewConns, r.ReusedConns)
+	o.refusals.add(r)
+	if r.Hold > 0 { // it was admitted
+		p.Hold(r.Hold)
+	} else {
+		p.Wait(r.Outcome, r.Wait, "")
+	}
+	switch {
+	case r.FirstByte > 0:
+		p.Upstream(r.FirstByte)
+		if r.Outcome == admission.OutcomeUpstreamError {
+			p.UpstreamError(telemetry.UpstreamBroken)
+		}
+	case r.Outcome != admission.OutcomeUpstreamError:
+	case r.Status == http.StatusGatewayTimeout:
+		p.UpstreamError(telemetry.UpstreamTimeout)
+	case r.DialFailed:
+		p.UpstreamError(telemetry.UpstreamDial)
+	default:
+		p.UpstreamError(telemetry.UpstreamBroken)
+	}
+}
+
+// refusalLog tells of refused requests without a line for each: of each kind the
+// first one in a minute, and how many there were at the end of it. It is safe for
+// concurrent use.
+type refusalLog struct {
+	log *slog.Logger
+
+	mu     sync.Mutex // guards counts
+	counts map[refusalKind]int
+}
+
+// refusalKind has few values: pools and outcomes come from short lists.
+type refusalKind struct{ pool, outcome string }
+
+// refusalSummary is how often the counts are logged.
+const refusalSummary = time.Minute
+
+// add counts a request that has ended.
+func (l *refusalLog) add(r *proxy.Record) {
+	if !r.Outcome.Refused() {
+		return
+	}
+	kind := refusalKind{r.Pool, r.Outcome.String()}
+	l.mu.Lock()
+	l.counts[kind]++
+	first := l.counts[kind] == 1
+	l.mu.Unlock()
+	if first {
+		l.log.Info("request refused", slog.String("pool", kind.pool), slog.String("outcome", kind.outcome), slog.Int("status", r.Status),
+			slog.Float64("wait_ms", millis(r.Wait)), slog.String("hint", "the first of its kind in this minute; a summary follows"))
+	}
+}
+
+// run logs the summaries until ctx ends.
+func (l *refusalLog) run(ctx context.Context) {
+	tick := time.NewTicker(refusalSummary)
+	defer tick.Stop()
+	for {
+		select {
+		case <-tick.C:
+			l.summarize()
+		case <-ctx.Done():
+			return
+		}
+	}
+}
+
+func (l *refusalLog) summarize() {
+	l.mu.Lock()
+	counts := l.counts
+	l.counts = make(map[refusalKind]int)
+	l.mu.Unlock()
+	for _, kind := range slices.SortedFunc(maps.Keys(counts), func(a, b refusalKind) int {
+		return slices.Compare([]string{a.pool, a.outcome}, []string{b.pool, b.outcome})
+	}) {
+		l.log.Info("requests refused in the last minute", slog.String("pool", kind.pool), slog.String("outcome", kind.outcome),
+			slog.Int("requests", counts[kind]))
+	}
+}

@@ -1,0 +1,109 @@
+package node
+
+import (
+	"crypto/tls"
+	"log/slog"
+	"net/netip"
+	"time"
+
+	"github.com/prometheus/client_golang/prometheus"
+
+	"github.com/kgate/kgate/internal/admission"
+	"github.com/kgate/kgate/internal/gateway"
+	"github.com/kgate/kgate/internal/transport"
+	"github.com/kgate/kgate/proxy"
+	"github.com/kgate/kgate/telemetry"
+)
+
+// Config of a Node.
+type Config struct {
+	// Name of this gateway, unique in the cluster. Version of the program.
+	Name, Version string
+	// DataDir keeps the agreed views and tickets over a restart; empty: in memory
+	// only.
+	DataDir string
+	// ServeWaiting makes Drain serve the requests that wait, instead of refusing
+	// them.
+	ServeWaiting bool
+	Peers        Peers
+	Pools        []Pool
+	// Proxy is the configuration of the data plane. The node fills in its pools and
+	// whatever connects it to the rest of the node.
+	Proxy proxy.Config
+	// AdminTokens returns the tokens that allow changes, the first of which this
+	// gateway shows to others. It is called for each change. Nil: there are none.
+	AdminTokens func() []string
+	// Metrics count, and Gathered is what the admin handler shows of them.
+	Metrics  *telemetry.Metrics
+	Gathered prometheus.Gatherer
+	// State adds to what the metrics mirror; nil: nothing is added.
+	State func(*telemetry.State)
+	// Logger; nil: silent.
+	Logger *slog.Logger
+}
+
+// Peers says how this gateway and the others reach each other.
+type Peers struct {
+	// Listen and Gossip are the addresses to listen on, Advertise the address at which
+	// the others reach them.
+	Listen, Gossip string
+	Advertise      netip.Addr
+	// Join are addresses of other gateways; none: this one starts a cluster.
+	Join []string
+	// Expect is how many gateways must be there before a new cluster begins.
+	Expect int
+	// Lease is how long a gateway may admit without news of the others.
+	Lease time.Duration
+	// Replicas is how many other gateways keep copies of this one's tickets.
+	Replicas int
+	// TLS and GossipKeys guard what they say to each other; nil: nothing does. The
+	// first key encrypts, all decrypt.
+	TLS        *tls.Config
+	GossipKeys [][]byte
+}
+
+// Pool of a Node. Those that share a name over all gateways share k slots.
+type Pool struct {
+	proxy.Pool
+	// K, Binding and Reclaim are what a new pool starts with; a pool that the cluster
+	// knows keeps what was agreed on.
+	K       int
+	Binding admission.Binding
+	Reclaim admission.Reclaim
+	// Limits are this gateway's own.
+	Limits Limits
+}
+
+// Limits of a pool at one gateway.
+type Limits = gateway.PoolConfig
+
+func (c Config) withDefaults() Config {
+	if c.Logger == nil {
+		c.Logger = slog.New(slog.DiscardHandler)
+	}
+	if c.AdminTokens == nil {
+		c.AdminTokens = func() []string { return nil }
+	}
+	if c.State == nil {
+		c.State = func(*telemetry.State) {}
+	}
+	return c
+}
+
+// limits of the pools, by name.
+func (c Config) limits() map[string]Limits {
+	out := make(map[string]Limits, len(c.Pools))
+	for _, p := range c.Pools {
+		out[p.Name] = p.Limits
+	}
+	return out
+}
+
+// RefusalCauses are those for which the links refuse what peers send.
+func RefusalCauses() []string {
+	var all []string
+	for _, cause := range transport.Causes() {
+		all = append(all, string(cause))
+	}
+	return all
+}

@@ -1,0 +1,220 @@
+package node
+
+import (
+	"context"
+	"errors"
+	"log/slog"
+	"net"
+	"net/http"
+	"sync"
+	"sync/atomic"
+	"time"
+
+	"github.com/kgate/kgate/internal/admin"
+	"github.com/kgate/kgate/internal/admission"
+	"github.com/kgate/kgate/internal/gateway"
+	"github.com/kgate/kgate/proxy"
+)
+
+// Node is one running gateway. Its methods are safe for concurrent use.
+type Node struct {
+	cfg    Config
+	peers  *peers
+	pools  *pools
+	data   *dataPlane
+	report *report
+	admin  http.Handler
+
+	reload      sync.Mutex      // held during Reload
+	leaving     atomic.Bool     // or draining: no longer ready
+	agreed      atomic.Bool     // the cluster has all our pools
+	serving     context.Context // ends when clients are to be done
+	stopServing context.CancelFunc
+	leave       chan struct{}
+	leaveOnce   sync.Once
+
+	ctx    context.Context
+	cancel context.CancelFunc
+	wg     sync.WaitGroup
+	failed chan error
+	undo   []func() error // what start has opened, in order
+}
+
+// Start starts a gateway. When it returns, the gateway's handler refuses what it may
+// not admit yet; Ready tells when it takes part. The caller ends it with Drain,
+// LeaveCluster and Close, or with Close alone. Nothing stays open if Start fails.
+func Start(cfg Config) (*Node, error) {
+	n := &Node{cfg: cfg.withDefaults(), failed: make(chan error, 4), leave: make(chan struct{})}
+	n.ctx, n.cancel = context.WithCancel(context.Background())
+	n.serving, n.stopServing = context.WithCancel(n.ctx)
+	if err := n.start(); err != nil {
+		return nil, errors.Join(err, n.Close())
+	}
+	return n, nil
+}
+
+func (n *Node) start() error {
+	for _, p := range n.cfg.Pools {
+		n.cfg.Metrics.AddPool(p.Name)
+	}
+	n.peers = &peers{cfg: n.cfg}
+	n.report = &report{cfg: n.cfg, started: time.Now(), peers: n.peers, ready: n.Ready}
+	var err error
+	if n.pools, err = newPools(n.cfg, n.peers, admin.NewPeerHandler(n.report, n.report)); err != nil {
+		return err
+	}
+	n.report.pools = n.pools
+	if err := n.startPeers(); err != nil {
+		return err
+	}
+	if err := n.startDataPlane(); err != nil {
+		return err
+	}
+	n.pools.start()
+	n.undo = append(n.undo, n.pools.gateway.Close)
+	n.cfg.Metrics.SetSource(n.report)
+	n.admin, err = admin.NewHandler(admin.Config{
+		Source: n.report, Lines: n.report, Peers: n.report, Metrics: n.cfg.Gathered, Tickets: n.pools.gateway,
+		Control: control{n.peers.cluster, n.drainOnly, n.askToLeave}, Tokens: n.cfg.AdminTokens, Log: n.cfg.Logger,
+	})
+	if err != nil {
+		return err
+	}
+	n.wg.Go(func() { n.sample(n.ctx) })
+	n.wg.Go(func() { n.peers.logViews(n.ctx) })
+	n.wg.Go(func() { n.data.refusals.run(n.ctx) })
+	n.wg.Go(n.agree)
+	return nil
+}
+
+func (n *Node) startPeers() error {
+	boot := newBoot()
+	if err := n.peers.startLinks(n.pools.gateway); err != nil {
+		return err
+	}
+	n.undo = append(n.undo, n.peers.links.Close)
+	if err := n.peers.startGossip(boot); err != nil {
+		return err
+	}
+	n.undo = append(n.undo, n.peers.gossip.Close)
+	if err := n.peers.startCluster(n.ctx, boot, n.pools.gateway); err != nil {
+		return err
+	}
+	n.undo = append(n.undo, n.peers.cluster.Close)
+	n.wg.Go(func() {
+		select {
+		case err := <-n.peers.cluster.Failed():
+			n.failed <- err
+		case <-n.ctx.Done():
+		}
+	})
+	return nil
+}
+
+func (n *Node) startDataPlane() error {
+	n.data = &dataPlane{
+		pools: n.pools, metrics: n.cfg.Metrics, name: n.cfg.Name, log: n.cfg.Logger, draining: n.leaving.Load, serving: n.serving,
+		refusals: &refusalLog{log: n.cfg.Logger, counts: make(map[refusalKind]int)},
+	}
+	n.report.data = n.data
+	cfg, err := n.data.config(n.cfg)
+	if err != nil {
+		return err
+	}
+	if n.data.handler, err = proxy.New(cfg); err != nil {
+		return err
+	}
+	n.undo = append(n.undo, func() error { n.data.handler.Close(); return nil })
+	return nil
+}
+
+// agree has the cluster agree on the pools of the configuration.
+func (n *Node) agree() {
+	if err := n.pools.define(n.ctx, n.cfg.Pools); err != nil {
+		n.failed <- err
+		return
+	}
+	if n.ctx.Err() != nil {
+		return
+	}
+	n.agreed.Store(true)
+	self, _ := n.peers.cluster.Self()
+	n.cfg.Logger.Info("ready", slog.Uint64("node", uint64(self)), slog.Int("gateways", len(n.peers.cluster.View().Members)))
+}
+
+// Ready reports whether the gateway takes part, and if not, why, in plain words.
+func (n *Node) Ready() (ready bool, reason string) {
+	if n.leaving.Load() {
+		return false, "draining: this gateway is being taken out"
+	}
+	if reason := n.peers.notReady(); reason != "" {
+		return false, reason
+	}
+	if !n.agreed.Load() {
+		return false, "the cluster has not agreed on the pools yet"
+	}
+	if pool := n.pools.forming(); pool != "" {
+		return false, "pool " + pool + " is forming its line"
+	}
+	return true, ""
+}
+
+// Failed tells why the gateway cannot go on.
+func (n *Node) Failed() <-chan error { return n.failed }
+
+// LeaveRequested is closed when an operator has asked for the end of this gateway.
+func (n *Node) LeaveRequested() <-chan struct{} { return n.leave }
+
+func (n *Node) askToLeave() { n.leaveOnce.Do(func() { close(n.leave) }) }
+
+// Handler serves clients.
+func (n *Node) Handler() *proxy.Handler { return n.data.handler }
+
+// Admin serves operators: the status page, the API and the metrics.
+func (n *Node) Admin() http.Handler { return n.admin }
+
+// PeerAddr and GossipAddr are where the gateway listens for others.
+func (n *Node) PeerAddr() net.Addr { return n.peers.links.Addr() }
+
+// GossipAddr is where the gateway gossips.
+func (n *Node) GossipAddr() string { return n.peers.gossip.Addr() }
+
+// Member reports whether the gateway is in the agreed view.
+func (n *Node) Member() bool {
+	_, in := n.peers.cluster.Self()
+	return in
+}
+
+// Acquire waits for a slot of a pool: see [gateway.Gateway.Acquire].
+func (n *Node) Acquire(ctx context.Context, req admission.Request) (*gateway.Slot, error) {
+	return n.pools.gateway.Acquire(ctx, req)
+}
+
+// Status of the named pool at this gateway.
+func (n *Node) Status(pool string) gateway.PoolStatus { return n.pools.gateway.Status(pool) }
+
+// sample notes once a second what has no event to be counted by, until ctx ends.
+func (n *Node) sample(ctx context.Context) {
+	tick := time.NewTicker(time.Second)
+	defer tick.Stop()
+	leader := ""
+	for {
+		for _, p := range n.pools.gateway.Pools() {
+			if p.Waiting > 0 {
+				n.cfg.Metrics.Pool(p.Name).Waiting(n.pools.gateway.Oldest(p.Name))
+			}
+		}
+		if now, known := n.peers.cluster.Leader(); known && now != leader {
+			if leader != "" {
+				n.cfg.Metrics.LeaderChanged()
+			}
+			n.cfg.Logger.Info("leader changed", slog.String("old", leader), slog.String("new", now))
+			leader = now
+		}
+		select {
+		case <-tick.C:
+		case <-ctx.Done():
+			return
+		}
+	}
+}

@@ -1,0 +1,104 @@
+package node
+
+import (
+	"net/http"
+	"net/http/httptest"
+	"net/netip"
+	"net/url"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/prometheus/client_golang/prometheus"
+	"go.uber.org/goleak"
+
+	"github.com/kgate/kgate/internal/admission"
+	"github.com/kgate/kgate/proxy"
+	"github.com/kgate/kgate/telemetry"
+)
+
+func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
+
+// alone returns the configuration of a gateway alone, with one pool of one slot.
+func alone(t *testing.T) Config {
+	t.Helper()
+	upstream := httptest.NewServer(http.NotFoundHandler())
+	t.Cleanup(upstream.Close)
+	at, err := url.Parse(upstream.URL)
+	if err != nil {
+		t.Fatal(err)
+	}
+	registry := prometheus.NewRegistry()
+	metrics, err := telemetry.New(registry, telemetry.Config{RefusalCauses: RefusalCauses()})
+	if err != nil {
+		t.Fatal(err)
+	}
+	return Config{
+		Name: "gw-1", Version: "test", Metrics: metrics, Gathered: registry,
+		Peers: Peers{
+			Listen: "127.0.0.1:0", Gossip: "127.0.0.1:0", Advertise: netip.MustParseAddr("127.0.0.1"),
+			Expect: 1, Lease: 3 * time.Second,
+		},
+		Pools: []Pool{{
+			Pool: proxy.Pool{Name: "p", Upstreams: []*url.URL{at}}, K: 1,
+			Binding: admission.BindingLate, Reclaim: admission.ReclaimLease,
+		}},
+		Proxy: proxy.Config{Routes: []proxy.Route{{Pool: "p"}}},
+	}
+}
+
+func start(t *testing.T, cfg Config) *Node {
+	t.Helper()
+	n, err := Start(cfg)
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() {
+		if err := n.Close(); err != nil {
+			t.Error(err)
+		}
+	})
+	for begun := time.Now(); ; time.Sleep(10 * time.Millisecond) {
+		ready, reason := n.Ready()
+		if ready {
+			return n
+		}
+		if time.Since(begun) > 20*time.Second {
+			t.Fatal(reason)
+		}
+	}
+}
+
+// TestHoldFits: where a lost gateway's slots come back after hold.max, nobody may
+// have a longer one.
+func TestHoldFits(t *testing.T) {
+	cfg := alone(t)
+	cfg.Pools[0].Reclaim, cfg.Pools[0].HoldMax = admission.ReclaimHold, time.Minute
+	n := start(t, cfg)
+	for hold, fits := range map[time.Duration]bool{time.Second: true, time.Minute: true, 2 * time.Minute: false, 0: false} {
+		next := cfg
+		next.Pools = []Pool{cfg.Pools[0]}
+		next.Pools[0].Reclaim, next.Pools[0].HoldMax = admission.ReclaimLease, hold
+		for what, err := range map[string]error{"reload": n.Reload(next), "start": n.pools.define(t.Context(), next.Pools)} {
+			if (err == nil) != fits || err != nil && !strings.Contains(err.Error(), "write hold: {max: 1m0s}") {
+				t.Errorf("%s with hold.max %v: %v", what, hold, err)
+			}
+		}
+	}
+}
+
+// TestStartThatFails leaves nothing open: TestMain looks for goroutines.
+func TestStartThatFails(t *testing.T) {
+	first := start(t, alone(t))
+	for what, change := range map[string]func(*Config){
+		"peer port taken": func(c *Config) { c.Peers.Listen = first.PeerAddr().String() },
+		"gossip taken":    func(c *Config) { c.Peers.Gossip = first.GossipAddr() },
+		"no such pool":    func(c *Config) { c.Proxy.Routes[0].Pool = "q" },
+	} {
+		cfg := alone(t)
+		change(&cfg)
+		if _, err := Start(cfg); err == nil {
+			t.Errorf("%s: started", what)
+		}
+	}
+}

@@ -1,0 +1,222 @@
+package node
+
+import (
+	"context"
+	"crypto/rand"
+	"fmt"
+	"slices"
+	"strings"
+	"time"
+
+	"github.com/kgate/kgate/chordring"
+	"github.com/kgate/kgate/chordring/serfring"
+	"github.com/kgate/kgate/internal/admin"
+	"github.com/kgate/kgate/internal/gateway"
+	"github.com/kgate/kgate/internal/membership"
+	"github.com/kgate/kgate/internal/transport"
+	"github.com/kgate/kgate/kmutex"
+	"github.com/kgate/kgate/telemetry"
+)
+
+// peers is this gateway's part in the cluster: links to the others, gossip about who
+// is there, and the views that all agree on.
+type peers struct {
+	cfg     Config
+	links   *transport.Transport
+	gossip  *serfring.Agent
+	cluster *membership.Cluster
+}
+
+// startLinks opens the peer port. What arrives for pools goes to g.
+func (p *peers) startLinks(g *gateway.Gateway) error {
+	cfg := &p.cfg.Peers
+	var err error
+	p.links, err = transport.Listen(transport.Config{
+		Listen: cfg.Listen, Advertise: cfg.Advertise.String(), TLS: cfg.TLS,
+		Handler: g, Receive: g.ReceivePayload, Observer: linkObserver{p.cfg.Metrics}, Logger: p.cfg.Logger,
+		// A link that is silent for three pings is down, and what half a lease
+		// does not bring up again is reported.
+		PingInterval: cfg.Lease / 6,
+	})
+	if err != nil {
+		return fmt.Errorf("listen.peer %s: %w", cfg.Listen, err)
+	}
+	return nil
+}
+
+// startGossip begins to look for other gateways as the incarnation boot.
+func (p *peers) startGossip(boot string) error {
+	cfg := &p.cfg.Peers
+	var err error
+	p.gossip, err = serfring.Start(serfring.Config{
+		Name: p.cfg.Name, Boot: boot, Version: p.cfg.Version, PeerAddr: p.links.Addr().String(), Expect: cfg.Expect,
+		Bind: cfg.Gossip, Advertise: cfg.Advertise.String(),
+		Join: cfg.Join, Keys: cfg.GossipKeys, Logger: p.cfg.Logger,
+		// Gossip only suspects, so it may ask seldom; an answer has to have a round trip.
+		ProbeInterval: max(200*time.Millisecond, cfg.Lease/5), ProbeTimeout: max(100*time.Millisecond, cfg.Lease/8),
+	})
+	return err
+}
+
+// startCluster joins the cluster, or begins one. Missing are the gateways that g
+// waits for.
+func (p *peers) startCluster(ctx context.Context, boot string, g *gateway.Gateway) error {
+	cfg := &p.cfg.Peers
+	var err error
+	p.cluster, err = membership.Start(ctx, membership.Config{
+		Name: p.cfg.Name, Boot: boot, PeerAddr: p.links.Addr().String(), DataDir: p.cfg.DataDir,
+		BootstrapExpect: cfg.Expect, Joining: len(cfg.Join) > 0, Discovery: p.gossip, Links: linkState{p.links}, Missing: g.Missing,
+		Lease: cfg.Lease, AdminTokens: p.cfg.AdminTokens,
+		Raft: p.links.Stream(transport.StreamRaft), Control: p.links.Stream(transport.StreamControl),
+		Stored:    func(took time.Duration) { p.cfg.Metrics.DiskWrite(telemetry.DiskRaft, took) },
+		Committed: p.cfg.Metrics.Committed, Logger: p.cfg.Logger,
+	})
+	return err
+}
+
+// newBoot names an incarnation of this gateway.
+func newBoot() string { return rand.Text() }
+
+// entitled returns the incarnation of this gateway as long as it has a lease, else 0.
+func (p *peers) entitled() uint64 {
+	s := p.cluster.Standing()
+	if !s.Valid(time.Now()) {
+		return 0
+	}
+	return uint64(s.Node)
+}
+
+// notReady says why this gateway is no member, or has no lease; empty: it has.
+func (p *peers) notReady() string {
+	switch standing := p.cluster.Standing(); {
+	case standing.Node != 0 && !standing.Valid(time.Now()):
+		return "no lease: the leader has not renewed it"
+	case standing.Node == 0:
+		// Gossip comes first: without it nobody lets this gateway in.
+		for _, err := range []error{p.gossip.Problem(), p.cluster.Problem()} {
+			if err != nil {
+				return "not in the cluster: " + err.Error()
+			}
+		}
+		return "not in the cluster yet, or no lease yet"
+	}
+	return ""
+}
+
+// members describes the gateways of a view, and those that are lost.
+func (p *peers) members(view *membership.View, self kmutex.Node) []admin.Member {
+	links := make(map[kmutex.Node]transport.LinkStatus)
+	for _, l := range p.links.Links() {
+		links[l.Node] = l
+	}
+	var out []admin.Member
+	for _, m := range view.Members {
+		link := links[m.Node]
+		member := admin.Member{
+			Name: m.Name, Node: uint64(m.Node), Addr: m.PeerAddr, Status: string(m.Status),
+			Self: m.Node == self, LinkUp: m.Node == self || link.Up,
+			Copies: view.Ring().Successors(m.Name, p.cfg.Peers.Replicas),
+		}
+		if link.RTT > 0 {
+			rtt := millis(link.RTT)
+			member.RTTMillis = &rtt
+		}
+		out = append(out, member)
+	}
+	out = append(out, p.lost(view)...)
+	slices.SortStableFunc(out, func(a, b admin.Member) int { return strings.Compare(a.Name, b.Name) })
+	names := make([]string, len(out))
+	for i, m := range out {
+		names[i] = m.Name
+	}
+	ring := chordring.New(names).Names()
+	for i := range out {
+		out[i].RingPlace = 1 + slices.Index(ring, out[i].Name)
+	}
+	return out
+}
+
+// lost describes the gateways whose leases may still run, and those that have left
+// without a word and that gossip has not given up.
+func (p *peers) lost(view *membership.View) []admin.Member {
+	gone := make(map[string]admin.Member)
+	for _, l := range view.Lost {
+		heir, _ := view.Member(l.Heir)
+		m := admin.Member{Name: l.Name, Node: uint64(l.Node), Status: admin.StatusLost, Heir: heir.Name}
+		if l.Leased {
+			m.Status = admin.StatusSuspended
+		}
+		gone[l.Name] = m // the last one of this name
+	}
+	failed := make(map[string]bool)
+	for _, m := range p.gossip.Members() {
+		failed[m.Name] = m.Status == serfring.StatusFailed
+	}
+	var out []admin.Member
+	for name, m := range gone {
+		if _, back := view.Named(name); m.Status == admin.StatusSuspended || failed[name] && !back {
+			out = append(out, m)
+		}
+	}
+	return out
+}
+
+// tolerates returns how many of the voters may be lost now while the others still
+// agree: those that are reached from here, less a majority.
+func (p *peers) tolerates(voters []string) int {
+	up := map[string]bool{p.cfg.Name: true}
+	for _, l := range p.links.Links() {
+		up[l.Name] = l.Up
+	}
+	reached := 0
+	for _, name := range voters {
+		if up[name] {
+			reached++
+		}
+	}
+	return reached - (len(voters)/2 + 1)
+}
+
+// linkState tells membership which links are down.
+type linkState struct{ *transport.Transport }
+
+var _ membership.Links = linkState{}
+
+// Down implements membership.Links.
+func (l linkState) Down() map[kmutex.Node]time.Time {
+	down := make(map[kmutex.Node]time.Time)
+	for _, s := range l.Links() {
+		if !s.Up {
+			down[s.Node] = s.Since
+		}
+	}
+	return down
+}
+
+// linkObserver counts what the links do.
+type linkObserver struct{ m *telemetry.Metrics }
+
+var _ transport.Observer = linkObserver{}
+
+// Sent implements transport.Observer; the pools count their messages.
+func (linkObserver) Sent(kmutex.Kind) {}
+
+// Received implements transport.Observer.
+func (linkObserver) Received(kmutex.Kind) {}
+
+// Batch implements transport.Observer.
+func (o linkObserver) Batch(messages, _ int) {
+	if messages > 0 {
+		o.m.BatchSize(messages)
+	}
+}
+
+// Refused implements transport.Observer.
+func (o linkObserver) Refused(cause transport.Cause) {
+	if !cause.Expected() {
+		o.m.Refused(string(cause))
+	}
+}
+
+// Reconnected implements transport.Observer.
+func (linkObserver) Reconnected() {}

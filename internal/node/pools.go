@@ -1,0 +1,170 @@
+package node
+
+import (
+	"cmp"
+	"context"
+	"fmt"
+	"log/slog"
+	"net/http"
+	"time"
+
+	"github.com/kgate/kgate/internal/admission"
+	"github.com/kgate/kgate/internal/gateway"
+	"github.com/kgate/kgate/internal/membership"
+	"github.com/kgate/kgate/internal/transport"
+	"github.com/kgate/kgate/kmutex"
+	"github.com/kgate/kgate/telemetry"
+)
+
+// pools is this gateway's part in the pools, and their terms in the cluster.
+type pools struct {
+	gateway *gateway.Gateway
+	peers   *peers
+	log     *slog.Logger
+}
+
+// newPools returns pools that are ready for links, and do nothing before start. Fleet
+// answers what other gateways ask.
+func newPools(cfg Config, p *peers, fleet http.Handler) (*pools, error) {
+	g, err := gateway.New(gateway.Config{
+		Pools: cfg.limits(), Replicas: cfg.Peers.Replicas, DataDir: cfg.DataDir,
+		Observer: poolObservers{cfg.Metrics}, Logger: cfg.Logger, Fleet: fleet,
+	})
+	return &pools{gateway: g, peers: p, log: cfg.Logger}, err
+}
+
+func (p *pools) start() {
+	p.gateway.Start(p.peers.links, p.peers.links.Stream(transport.StreamPools), p.peers.cluster)
+}
+
+// define proposes pools until the cluster has them, and logs where it has agreed on
+// something else. It returns nil when ctx ends.
+func (p *pools) define(ctx context.Context, all []Pool) error {
+	cluster := p.peers.cluster
+	if cluster.Ready(ctx) != nil {
+		return nil
+	}
+	for i := range all {
+		pool := &all[i]
+		spec := membership.Pool{Name: pool.Name, K: pool.K, Binding: pool.Binding, Reclaim: pool.Reclaim}
+		if pool.Reclaim == admission.ReclaimHold {
+			spec.HoldMax = pool.HoldMax
+		}
+		err := cluster.DefinePool(ctx, spec)
+		if ctx.Err() != nil {
+			return nil
+		}
+		if err != nil {
+			return fmt.Errorf("pool %s: %w", pool.Name, err)
+		}
+		if err := p.holdFits(pool); err != nil {
+			return err
+		}
+		if agreed, ok := cluster.View().Pool(pool.Name); ok && (agreed.K != pool.K || agreed.Binding != pool.Binding) {
+			p.log.Warn("the cluster has agreed on other values for a pool than the configuration says; they hold",
+				slog.String("pool", pool.Name), slog.Int("agreed_k", agreed.K), slog.Int("configured_k", pool.K),
+				slog.String("agreed_binding", string(agreed.Binding)), slog.String("configured_binding", string(pool.Binding)))
+		}
+	}
+	return nil
+}
+
+// holdFits returns an error if requests of a pool could hold their slots for longer
+// than the cluster waits before it gives those of a lost gateway to others.
+func (p *pools) holdFits(pool *Pool) error {
+	agreed, ok := p.peers.cluster.View().Pool(pool.Name)
+	if !ok || agreed.Reclaim != admission.ReclaimHold || pool.HoldMax > 0 && pool.HoldMax <= agreed.HoldMax {
+		return nil
+	}
+	return fmt.Errorf("pool %s: hold.max is %v, but the cluster has agreed (reclaim: hold) that no request takes longer than %v; write hold: {max: %v} or less",
+		pool.Name, pool.HoldMax, agreed.HoldMax, agreed.HoldMax)
+}
+
+// unknown returns those of the pools that the cluster does not have yet.
+func (p *pools) unknown(all []Pool) []Pool {
+	known := make(map[string]bool)
+	for _, s := range p.gateway.Pools() {
+		known[s.Name] = true
+	}
+	var out []Pool
+	for _, pool := range all {
+		if !known[pool.Name] {
+			out = append(out, pool)
+		}
+	}
+	return out
+}
+
+// forming names a pool whose line is being formed; empty: none is.
+func (p *pools) forming() string {
+	name := ""
+	for _, s := range p.gateway.Pools() {
+		if s.Forming {
+			name = cmp.Or(name, s.Name)
+		}
+	}
+	return name
+}
+
+func (p *pools) inFlight() int {
+	total := 0
+	for _, s := range p.gateway.Pools() {
+		total += s.InFlight
+	}
+	return total
+}
+
+// poolObservers counts what the pools do.
+type poolObservers struct{ m *telemetry.Metrics }
+
+var _ gateway.Observer = poolObservers{}
+
+// Pool implements gateway.Observer.
+func (o poolObservers) Pool(name string) gateway.PoolObserver {
+	return poolObserver{o.m, o.m.Pool(name)}
+}
+
+// LeaseLost implements gateway.Observer.
+func (o poolObservers) LeaseLost() { o.m.LeaseLost() }
+
+// TicketsWritten implements gateway.Observer.
+func (o poolObservers) TicketsWritten(took time.Duration) {
+	o.m.DiskWrite(telemetry.DiskTickets, took)
+}
+
+type poolObserver struct {
+	m *telemetry.Metrics
+	p *telemetry.Pool
+}
+
+// Moved implements gateway.PoolObserver.
+func (o poolObserver) Moved(t kmutex.Trace) {
+	switch t.Kind {
+	case kmutex.TraceQueued:
+		o.m.Hops(uint32(t.Count))
+	case kmutex.TraceBatonSent:
+		o.p.BatonMoved()
+	default: // nothing to count
+	}
+}
+
+// Sent implements gateway.PoolObserver.
+func (o poolObserver) Sent(k kmutex.Kind) { o.p.MessageSent(k) }
+
+// Received implements gateway.PoolObserver.
+func (o poolObserver) Received(k kmutex.Kind) { o.p.MessageReceived(k) }
+
+// Recovered implements gateway.PoolObserver.
+func (o poolObserver) Recovered(why gateway.Reason, took time.Duration) {
+	o.p.Recovered(string(why))
+	o.m.RecoveryTook(took)
+}
+
+// Overtaken implements gateway.PoolObserver.
+func (o poolObserver) Overtaken() { o.p.Overtaken() }
+
+// AuditFailed implements gateway.PoolObserver.
+func (o poolObserver) AuditFailed() { o.p.AuditFailed() }
+
+// Slots implements gateway.PoolObserver.
+func (o poolObserver) Slots(inUse int) { o.p.Slots(inUse) }

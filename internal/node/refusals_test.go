@@ -1,0 +1,54 @@
+package node
+
+import (
+	"bytes"
+	"context"
+	"log/slog"
+	"strings"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/kgate/kgate/internal/admission"
+	"github.com/kgate/kgate/proxy"
+)
+
+// TestRefusalLog: of each kind of refusal the first in a minute has a line, the others
+// are in the minute's summary; what is no refusal has neither.
+func TestRefusalLog(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		var out bytes.Buffer
+		l := &refusalLog{log: slog.New(slog.NewTextHandler(&out, nil)), counts: make(map[refusalKind]int)}
+		ctx, cancel := context.WithCancel(t.Context())
+		done := make(chan struct{})
+		go func() { l.run(ctx); close(done) }()
+		say := func() []string {
+			synctest.Wait()
+			defer out.Reset()
+			return strings.Split(strings.TrimSpace(out.String()), "\n")
+		}
+		timeout, full := admission.Timeout.Outcome(), admission.QueueFull.Outcome()
+		for _, o := range []admission.Outcome{timeout, timeout, full, timeout, admission.OutcomeAdmitted, admission.OutcomeClientGone, admission.OutcomeUpstreamError} {
+			l.add(&proxy.Record{Pool: "files", Outcome: o, Status: 503, Wait: 2 * time.Second})
+		}
+		got := say()
+		if len(got) != 2 || !strings.Contains(got[0], "outcome=timeout status=503 wait_ms=2000") || !strings.Contains(got[1], "outcome=queue_full") {
+			t.Errorf("at once:\n%s", strings.Join(got, "\n"))
+		}
+		time.Sleep(refusalSummary)
+		got = say()
+		if len(got) != 2 || !strings.Contains(got[0], "outcome=queue_full requests=1") || !strings.Contains(got[1], "outcome=timeout requests=3") {
+			t.Errorf("after a minute:\n%s", strings.Join(got, "\n"))
+		}
+		time.Sleep(refusalSummary)
+		if got = say(); len(got) != 1 || got[0] != "" {
+			t.Errorf("a minute without refusals:\n%s", strings.Join(got, "\n"))
+		}
+		l.add(&proxy.Record{Pool: "files", Outcome: timeout})
+		if got = say(); len(got) != 1 || !strings.Contains(got[0], "request refused") {
+			t.Errorf("the first of another minute:\n%s", strings.Join(got, "\n"))
+		}
+		cancel()
+		<-done
+	})
+}

@@ -1,0 +1,60 @@
+package node
+
+import (
+	"crypto/tls"
+	"errors"
+	"log/slog"
+
+	"github.com/kgate/kgate/proxy"
+)
+
+// Check reports why Reload would not follow cfg.
+func (n *Node) Check(cfg Config) error {
+	_, err := n.check(cfg)
+	return err
+}
+
+func (n *Node) check(cfg Config) (proxy.Config, error) {
+	clients, err := n.data.config(cfg)
+	if err == nil {
+		err = clients.Validate()
+	}
+	for i := range cfg.Pools {
+		err = errors.Join(err, n.pools.holdFits(&cfg.Pools[i]))
+	}
+	return clients, err
+}
+
+// Reload has requests that come from now on served as the Pools and Proxy of cfg say.
+// Those that wait keep their places, those in flight their connections. The rest of
+// cfg does not count. On an error nothing has changed.
+func (n *Node) Reload(cfg Config) error {
+	n.reload.Lock()
+	defer n.reload.Unlock()
+	clients, err := n.check(cfg)
+	if err != nil {
+		return err
+	}
+	for _, p := range cfg.Pools {
+		n.cfg.Metrics.AddPool(p.Name)
+	}
+	added := n.pools.unknown(cfg.Pools)
+	if err := n.data.handler.Reload(clients); err != nil {
+		return err
+	}
+	n.pools.gateway.Configure(cfg.limits())
+	if len(added) > 0 {
+		n.wg.Go(func() {
+			if err := n.pools.define(n.ctx, added); err != nil {
+				n.cfg.Logger.Error("the cluster does not take a new pool", slog.Any("error", err))
+			}
+		})
+	}
+	return nil
+}
+
+// SetPeerTLS has links and calls that begin from now on use other certificates.
+func (n *Node) SetPeerTLS(cfg *tls.Config) error { return n.peers.links.SetTLS(cfg) }
+
+// SetGossipKeys has gossip use other keys. The first encrypts, all decrypt.
+func (n *Node) SetGossipKeys(keys [][]byte) error { return n.peers.gossip.SetKeys(keys) }

@@ -1,0 +1,154 @@
+package node
+
+import (
+	"slices"
+	"time"
+
+	"github.com/kgate/kgate/internal/admin"
+	"github.com/kgate/kgate/internal/gateway"
+	"github.com/kgate/kgate/internal/membership"
+	"github.com/kgate/kgate/telemetry"
+)
+
+// report is what operators, other gateways and the metrics see of a node.
+type report struct {
+	cfg     Config
+	started time.Time
+	peers   *peers
+	pools   *pools
+	data    *dataPlane
+	ready   func() (bool, string)
+}
+
+var (
+	_ admin.Source     = (*report)(nil)
+	_ admin.Lines      = (*report)(nil)
+	_ admin.Peers      = (*report)(nil)
+	_ telemetry.Source = (*report)(nil)
+)
+
+// Ready implements admin.Source.
+func (r *report) Ready() (ready bool, reason string) { return r.ready() }
+
+// Report implements admin.Source.
+func (r *report) Report(pool string, entries int) admin.Report {
+	out := admin.Report{Status: r.status(), Past: make(map[string][]admin.AccessWindow), Tokens: make(map[string][]int), Entries: make(map[string]admin.Entries)}
+	now := time.Now()
+	for i := range out.Status.Pools {
+		p := &out.Status.Pools[i]
+		oldest := r.pools.gateway.Oldest(p.Name)
+		p.OldestSeconds, p.AccessWindow.OldestMillis = oldest.Seconds(), millis(oldest)
+		out.Tokens[p.Name] = r.pools.gateway.Tokens(p.Name)
+		for _, w := range r.cfg.Metrics.Pool(p.Name).Past(now, admin.PastStepSeconds*time.Second, admin.PastValues) {
+			out.Past[p.Name] = append(out.Past[p.Name], accessWindow(w))
+		}
+		if entries > 0 && (pool == "" || pool == p.Name) {
+			out.Entries[p.Name] = r.entries(r.pools.gateway.Line(p.Name, entries))
+		}
+	}
+	return out
+}
+
+// status is this gateway's own.
+func (r *report) status() admin.Status {
+	ready, reason := r.ready()
+	s := admin.Status{Version: r.cfg.Version, Gateway: admin.Gateway{
+		Name: r.cfg.Name, Ready: ready, Reason: reason, UptimeSeconds: time.Since(r.started).Seconds(),
+	}}
+	cluster := r.peers.cluster
+	view := cluster.View()
+	self, _ := cluster.Self()
+	s.Gateway.Node = uint64(self)
+	s.Gateway.LeaseSeconds = max(0, time.Until(cluster.Standing().Until).Seconds())
+	s.Cluster.View = view.Number
+	s.Cluster.Leader, _ = cluster.Leader()
+	voters, _ := cluster.Voting()
+	s.Cluster.Voters, s.Cluster.LossesTolerated = len(voters), r.peers.tolerates(voters)
+	s.Cluster.Members = r.peers.members(view, self)
+	for i := range s.Cluster.Members {
+		m := &s.Cluster.Members[i]
+		m.Votes = slices.Contains(voters, m.Name)
+	}
+	for _, p := range r.pools.gateway.Pools() {
+		s.Pools = append(s.Pools, r.pool(view, p))
+	}
+	return s
+}
+
+func (r *report) pool(view *membership.View, p gateway.PoolStatus) admin.Pool {
+	home, _ := view.Member(p.Home)
+	out := admin.Pool{
+		Name: p.Name, K: p.K, Binding: string(p.Binding), Epoch: p.Epoch, Home: home.Name,
+		InFlight: p.InFlight, Waiting: p.Waiting, BatonHere: p.Baton, FreeTokensHere: p.Free,
+		Withheld: p.Withheld,
+	}
+	out.AccessWindow = accessWindow(r.cfg.Metrics.Pool(p.Name).Window())
+	return out
+}
+
+func accessWindow(w telemetry.Window) admin.AccessWindow {
+	return admin.AccessWindow{MeanMillis: millis(w.Mean()), MaxMillis: millis(w.Max), Count: w.Count, OldestMillis: millis(w.Waiting)}
+}
+
+func millis(d time.Duration) float64 { return float64(d) / float64(time.Millisecond) }
+
+// State implements telemetry.Source.
+func (r *report) State() telemetry.State {
+	view := r.peers.cluster.View()
+	out := telemetry.State{View: view.Number, Members: make(map[string]int), ReplicaLag: make(map[string]int)}
+	for _, m := range view.Members {
+		out.Members[string(m.Status)]++
+	}
+	for _, status := range []string{admin.StatusAlive, admin.StatusSuspended, admin.StatusLost} {
+		out.Members[status] += 0 // known from the start
+	}
+	for _, m := range r.peers.lost(view) {
+		out.Members[m.Status]++
+	}
+	standing := r.peers.cluster.Standing()
+	out.Lease = max(0, time.Until(standing.Until))
+	r.agreement(&out)
+	out.Draining = r.data.draining()
+	r.cfg.State(&out)
+	for _, p := range r.pools.gateway.Pools() {
+		state := telemetry.PoolState{
+			Name: p.Name, Capacity: p.K, InFlight: p.InFlight, Waiting: p.Waiting,
+			Oldest: r.pools.gateway.Oldest(p.Name), QueueLimit: p.QueueLimit,
+			TicketsWaiting: p.TicketsWaiting, TicketsHolding: p.TicketsHolding, TokensRunning: p.InFlight, TokensFree: p.Free, Upstreams: make(map[string]bool),
+		}
+		if p.Baton {
+			state.Baton = p.Epoch*batonsPerEpoch + p.BatonNumber + 1
+		}
+		if p.Home == standing.Node {
+			state.TokensWithheld = p.Withheld
+		}
+		for node, lag := range p.ReplicaLag {
+			if m, in := view.Member(node); in {
+				out.ReplicaLag[m.Name] += lag
+			}
+		}
+		for _, u := range r.data.handler.Upstreams() {
+			if u.Pool == p.Name {
+				state.Upstreams[u.URL] = u.Healthy
+			}
+		}
+		out.Pools = append(out.Pools, state)
+	}
+	return out
+}
+
+// batonsPerEpoch makes a baton's number one that grows over epochs, too, and that is
+// exact as a float.
+const batonsPerEpoch = 10_000_000_000
+
+// agreement adds what is known of the leader, the voters and the links.
+func (r *report) agreement(out *telemetry.State) {
+	leader, _ := r.peers.cluster.Leader()
+	out.Leader = leader == r.cfg.Name
+	names, self := r.peers.cluster.Voting()
+	out.Voter, out.Voters, out.LossesTolerated = self, len(names), r.peers.tolerates(names)
+	out.Peers = make(map[string]telemetry.PeerState)
+	for _, l := range r.peers.links.Links() {
+		out.Peers[l.Name] = telemetry.PeerState{Up: l.Up, RTT: l.RTT}
+	}
+}

@@ -1,0 +1,71 @@
+package node
+
+import (
+	"context"
+	"errors"
+	"log/slog"
+	"time"
+)
+
+// Drain takes the gateway out of service: new requests are refused, and so are those
+// that wait, unless the configuration has them served. It returns when none is in
+// flight, or with ctx's error. The gateway stays in the cluster.
+func (n *Node) Drain(ctx context.Context) error {
+	n.leaving.Store(true)
+	n.cfg.Logger.Info("draining", slog.Int("in_flight", n.pools.inFlight()))
+	n.stopServing()
+	return n.pools.gateway.Drain(ctx, n.cfg.ServeWaiting)
+}
+
+// drainOnly begins to drain; who watches a ticket goes on.
+func (n *Node) drainOnly() {
+	if n.leaving.Swap(true) {
+		return
+	}
+	n.cfg.Logger.Info("draining, and staying in the cluster", slog.Int("in_flight", n.pools.inFlight()))
+	n.wg.Go(func() {
+		if n.pools.gateway.Drain(n.ctx, n.cfg.ServeWaiting) == nil {
+			n.cfg.Logger.Info("drained")
+		}
+	})
+}
+
+// LeaveCluster leaves the cluster in order, after Drain: it breaks off what is still in
+// flight, and the others form the line without this gateway. A gateway that leaves in
+// order gives its slots back, so one whose requests do not end does not: the others
+// wait for the end of its lease. Close comes next.
+func (n *Node) LeaveCluster() {
+	log := n.cfg.Logger
+	if !n.brokenOff() {
+		log.Warn("requests are still in flight: the cluster is left without a word, and has their slots back when the lease has run out")
+		return
+	}
+	const goodbye = 2 * time.Second // longer only helps when nobody is left to hear it
+	ctx, cancel := context.WithTimeout(context.Background(), goodbye)
+	defer cancel()
+	if err := n.peers.cluster.Leave(ctx); err != nil {
+		log.Warn("the cluster was left without a word", slog.Any("error", err))
+	} else if err := n.peers.gossip.Leave(); err != nil {
+		log.Warn("gossip was left without a word", slog.Any("error", err))
+	}
+}
+
+// brokenOff ends what is in flight and reports whether that has worked.
+func (n *Node) brokenOff() bool {
+	const patience = 2 * time.Second
+	ctx, cancel := context.WithTimeout(context.Background(), patience)
+	defer cancel()
+	return n.pools.gateway.BreakOff(ctx) == nil
+}
+
+// Close ends everything at once, in the reverse order of its start.
+func (n *Node) Close() error {
+	n.cancel()
+	var errs []error
+	for i := len(n.undo) - 1; i >= 0; i-- {
+		errs = append(errs, n.undo[i]())
+	}
+	n.undo = nil
+	n.wg.Wait()
+	return errors.Join(errs...)
+}

@@ -1,0 +1,66 @@
+package node
+
+import (
+	"context"
+	"log/slog"
+
+	"github.com/kgate/kgate/internal/membership"
+)
+
+// logViews logs which gateways come and go, by name, until ctx ends. It begins with
+// the view that this gateway is in: what was agreed before it came is no news.
+func (p *peers) logViews(ctx context.Context) {
+	if p.cluster.Ready(ctx) != nil {
+		return
+	}
+	before := p.cluster.View()
+	for {
+		changed := p.cluster.Changed()
+		now := p.cluster.View()
+		if now.Number != before.Number {
+			logView(p.cfg.Logger, before, now)
+			before = now
+		}
+		select {
+		case <-changed:
+		case <-ctx.Done():
+			return
+		}
+	}
+}
+
+// logView logs what is different in a newer view.
+func logView(log *slog.Logger, before, now *membership.View) {
+	log = log.With(slog.Uint64("view", now.Number), slog.Int("gateways", len(now.Members)))
+	for _, m := range before.Members {
+		if _, in := now.Member(m.Node); in {
+			continue
+		}
+		gone, known := now.LostMember(m.Node)
+		if known && gone.Leased {
+			log.Warn("gateway lost: its slots come back when its lease has run out", slog.String("name", m.Name),
+				slog.Uint64("node", uint64(m.Node)), slog.String("reason", "the leader has suspended it, or it left with requests in flight"))
+		} else {
+			log.Info("gateway left", slog.String("name", m.Name), slog.Uint64("node", uint64(m.Node)),
+				slog.String("reason", "it was stopped in order"))
+		}
+	}
+	for _, m := range now.Members {
+		if _, in := before.Member(m.Node); !in {
+			log.Info("gateway joined", slog.String("name", m.Name), slog.Uint64("node", uint64(m.Node)), slog.String("peer_address", m.PeerAddr))
+		}
+	}
+	for _, l := range before.Lost {
+		if gone, known := now.LostMember(l.Node); l.Leased && known && !gone.Leased {
+			log.Info("the lease of a lost gateway has run out: its slots come back", slog.String("name", l.Name), slog.Uint64("node", uint64(l.Node)))
+		}
+	}
+	for _, p := range now.Pools {
+		switch was, known := before.Pool(p.Name); {
+		case !known:
+			log.Info("pool agreed", slog.String("pool", p.Name), slog.Int("k", p.K))
+		case was.K != p.K:
+			log.Info("k changed", slog.String("pool", p.Name), slog.Int("old", was.K), slog.Int("new", p.K))
+		}
+	}
+}

@@ -1,0 +1,148 @@
+package proxy
+
+import (
+	"bytes"
+	"io"
+	"net"
+	"net/http"
+	"runtime"
+	"testing"
+	"time"
+
+	"golang.org/x/net/http2"
+)
+
+// sendBody sends a POST and as much of an endless body as the server's windows allow,
+// and returns how many bytes that were. It leaves the request open.
+func sendBody(t *testing.T, conn net.Conn) (sent int) {
+	t.Helper()
+	f := http2.NewFramer(conn, conn)
+	if _, err := io.WriteString(conn, http2.ClientPreface); err != nil {
+		t.Fatal(err)
+	}
+	if err := f.WriteSettings(); err != nil {
+		t.Fatal(err)
+	}
+	if err := f.WriteHeaders(http2.HeadersFrameParam{StreamID: 1, BlockFragment: requestHeader(t, "POST", "/"), EndHeaders: true}); err != nil {
+		t.Fatal(err)
+	}
+	const initial = 65535 // of both windows, RFC 9113, section 6.9.2
+	stream, connection := initial, initial
+	chunk := make([]byte, 16<<10)
+	ping := [8]byte{1}
+	for {
+		// The answer to a PING is behind every window that the server gives.
+		if err := f.WritePing(false, ping); err != nil {
+			t.Fatal(err)
+		}
+		for answered := false; !answered; {
+			frame, err := f.ReadFrame()
+			if err != nil {
+				t.Fatal(err)
+			}
+			switch frame := frame.(type) {
+			case *http2.SettingsFrame:
+				if v, ok := frame.Value(http2.SettingInitialWindowSize); ok {
+					stream += int(v) - initial
+				}
+			case *http2.WindowUpdateFrame:
+				if frame.StreamID == 0 {
+					connection += int(frame.Increment)
+				} else {
+					stream += int(frame.Increment)
+				}
+			case *http2.PingFrame:
+				answered = frame.IsAck()
+			}
+		}
+		if stream <= 0 || connection <= 0 {
+			return sent
+		}
+		for stream > 0 && connection > 0 {
+			n := min(len(chunk), stream, connection)
+			if err := f.WriteData(1, false, chunk[:n]); err != nil {
+				t.Fatal(err)
+			}
+			stream, connection, sent = stream-n, connection-n, sent+n
+		}
+	}
+}
+
+// TestWaitingUploads: a request that waits in line has taken no more of its body than
+// its window, and costs not much more than that.
+func TestWaitingUploads(t *testing.T) {
+	const clients = 64
+	up := newGate()
+	g := newGateway(t, 1, http.HandlerFunc(func(_ http.ResponseWriter, r *http.Request) { up.pass(r) }))
+	go func() { // has the slot
+		if res, err := g.client.Get(g.url); err == nil {
+			res.Body.Close()
+		}
+	}()
+	up.awaitEntered(t)
+	before := memoryInUse()
+	for i := range clients {
+		conn, err := net.DialTimeout("tcp", g.addr, patience)
+		if err != nil {
+			t.Fatal(err)
+		}
+		defer conn.Close()
+		if err := conn.SetDeadline(time.Now().Add(patience)); err != nil {
+			t.Fatal(err)
+		}
+		if sent := sendBody(t, conn); sent > h2Window {
+			t.Errorf("%d bytes of a body were taken from a request in line", sent)
+		}
+		g.sem.await(1, i+1)
+	}
+	each := (memoryInUse() - before) / clients
+	t.Logf("%d KiB for each of %d uploads in line", each>>10, clients)
+	if each > h2Window+64<<10 {
+		t.Errorf("an upload in line costs %d KiB", each>>10)
+	}
+	close(up.proceed)
+}
+
+// memoryInUse returns the memory of heap and stacks.
+func memoryInUse() int {
+	var m runtime.MemStats
+	runtime.GC()
+	runtime.ReadMemStats(&m)
+	return int(m.HeapAlloc + m.StackInuse)
+}
+
+// BenchmarkUploadHTTP2 is one upload of 64 MiB.
+func BenchmarkUploadHTTP2(b *testing.B) {
+	const size = 64 << 20
+	up := startHandler(b, func(_ http.ResponseWriter, r *http.Request) { _, _ = io.Copy(io.Discard, r.Body) })
+	s, err := NewServer(ServerConfig{Handler: openHandler(b, up)})
+	if err != nil {
+		b.Fatal(err)
+	}
+	l, err := net.Listen("tcp", "127.0.0.1:0")
+	if err != nil {
+		b.Fatal(err)
+	}
+	served := make(chan error, 1)
+	go func() { served <- s.Serve(l) }()
+	tr := &http.Transport{Protocols: new(http.Protocols)}
+	tr.Protocols.SetUnencryptedHTTP2(true)
+	client := &http.Client{Transport: tr}
+	defer func() {
+		tr.CloseIdleConnections()
+		_ = s.Close()
+		<-served
+	}()
+	body := make([]byte, size)
+	b.SetBytes(size)
+	for b.Loop() {
+		res, err := client.Post("http://"+l.Addr().String(), "", bytes.NewReader(body))
+		if err != nil {
+			b.Fatal(err)
+		}
+		res.Body.Close()
+		if res.StatusCode != http.StatusOK || res.ProtoMajor != 2 {
+			b.Fatalf("%s over %s", res.Status, res.Proto)
+		}
+	}
+}
