@@ -88,6 +88,13 @@ func (l *Late) Install(self kmutex.Node, in *kmutex.Install) error {
 		l.excess = in.Excess
 		l.list(in.Resting)
 	}
+	switch { // what is too much is collected at the coordinator, whether it lacks tokens or not
+	case in.Holder == in.Home:
+	case l.coordinator:
+		l.due = in.Excess
+	case self == in.Home:
+		l.wanted = in.Excess
+	}
 	return nil
 }
 
@@ -168,7 +175,7 @@ func (l *Late) Depart(next kmutex.Place, waited bool, baton *kmutex.Message, fx 
 		if waited && l.k > 1 {
 			want = 2
 		}
-		baton.Want = uint32(l.ask(want, fx))
+		baton.Want = uint32(l.ask(want+l.excess-l.free.Len(), fx))
 	}
 	baton.Free = l.take(&l.free, l.free.Len()-keep)
 	baton.Counter, baton.Excess, baton.Serial = uint32(l.counter), uint32(l.excess), l.serial

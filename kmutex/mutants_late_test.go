@@ -13,7 +13,7 @@ func TestLateMutantsAreCaught(t *testing.T) {
 	mutant.Suite{By: "^TestExplore$/late.*/(n=2|n=3,k=2,requests=1|n=4,k=1)", Mutants: []mutant.Mutant{
 		{
 			Name: "free tokens are passed on and kept", File: machine,
-			Old: "baton.Free = l.take(&l.free, l.free.Len()-keep)", New: "baton.Free = l.free.Clone()",
+			Old: "baton.Free = l.take(&l.free, l.free.Len()-keep)", New: "baton.Free, keep = l.free.Clone(), 0",
 			Caught: "invariant 2",
 		},
 		{
@@ -33,7 +33,7 @@ func TestLateMutantsAreCaught(t *testing.T) {
 		},
 		{
 			Name: "a released token that is wanted stays", File: machine,
-			Old: "if l.coordinator || !marked {", New: "if true {",
+			Old: "if l.coordinator || !marked {", New: "if true || marked {",
 			Caught: "invariant 8|invariant 11|nothing can happen",
 		},
 		{
@@ -88,7 +88,7 @@ func TestLateMutantsAreCaught(t *testing.T) {
 		},
 		{
 			Name: "the next coordinator does not know what was asked for", File: machine,
-			Old: "baton.Want = uint32(l.ask(want, fx))", New: "l.ask(want, fx)",
+			Old: "baton.Want = uint32(l.ask(want+l.excess-l.free.Len(), fx))", New: "l.ask(want+l.excess-l.free.Len(), fx)",
 			Caught: "invariant 12",
 		},
 		{

@@ -181,9 +181,10 @@ func bytesOf(parts ...any) []byte {
 
 func TestDecoderRefuses(t *testing.T) {
 	const (
-		msg, ack, ping, pong               = 0x31, 0x32, 0x33, 0x34
-		offer, chunk, read, taken, abandon = 0x35, 0x36, 0x37, 0x38, 0x39
-		request, baton, child, tok, wher   = 1, 2, 3, 4, 5
+		msg, ack, ping, pong               = 0x41, 0x42, 0x43, 0x44
+		offer, chunk, read, taken, abandon = 0x45, 0x46, 0x47, 0x48, 0x49
+		request, baton, child, tok, locate = 1, 2, 3, 4, 5
+		recall, tokens                     = 6, 7
 	)
 	far := uint64(maxTokens)
 	for name, tc := range map[string]struct {
@@ -194,9 +195,10 @@ func TestDecoderRefuses(t *testing.T) {
 		"version 0":            {bytesOf(0x01, 1), errVersion},
 		"version 1":            {bytesOf(0x11, 1), errVersion},
 		"version 2":            {bytesOf(0x21, 1), errVersion},
-		"version 4":            {bytesOf(0x41, 1), errVersion},
-		"type 0":               {bytesOf(0x30), errType},
-		"type 10":              {bytesOf(0x3a, 1), errType},
+		"version 3":            {bytesOf(0x31, 1), errVersion},
+		"version 5":            {bytesOf(0x51, 1), errVersion},
+		"type 0":               {bytesOf(0x40), errType},
+		"type 10":              {bytesOf(0x4a, 1), errType},
 		"offer 0":              {bytesOf(offer, 0, 1, 1, "t"), errRange},
 		"offer of nothing":     {bytesOf(offer, 1, 0, 1, "t"), errRange},
 		"offer too large":      {bytesOf(offer, 1, uint64(MaxPayload+1), 1, "t"), errRange},
@@ -227,7 +229,7 @@ func TestDecoderRefuses(t *testing.T) {
 		"pool too long":        {bytesOf(msg, 1, maxPool+1, strings.Repeat("p", maxPool+1), tok, 1, 0, 0, 0), errRange},
 		"pool truncated":       {bytesOf(msg, 1, 9, "p"), errTruncated},
 		"kind 0":               {bytesOf(msg, 1, 1, "p", 0, 1), errKind},
-		"kind 6":               {bytesOf(msg, 1, 1, "p", 6, 1), errKind},
+		"kind 8":               {bytesOf(msg, 1, 1, "p", 8, 1), errKind},
 		"epoch 0":              {bytesOf(msg, 1, 1, "p", tok, 0, 0, 0, 0), errEpoch},
 		"trailing":             {bytesOf(msg, 1, 1, "p", tok, 1, 0, 0, 0, 0), errTrailing},
 		"truncated":            {bytesOf(msg, 1, 1, "p", tok, 1, 0, 0), errTruncated},
@@ -248,8 +250,13 @@ func TestDecoderRefuses(t *testing.T) {
 		"tag of no bytes":      {bytesOf(msg, 1, 1, "p", tok|tagged, 1, 0, 0, 0, 0), errRange},
 		"tag truncated":        {bytesOf(msg, 1, 1, "p", tok|tagged, 1, 0, 0, 0, 2, 1), errTruncated},
 		"tag too long":         {bytesOf(msg, 1, 1, "p", tok|tagged, 1, 0, 0, 0, uint64(MaxTag+1), strings.Repeat("t", MaxTag+1)), errRange},
-		"tag elsewhere":        {bytesOf(msg, 1, 1, "p", wher|tagged, 1, 1, 1, 1, 1), errFields},
-		"holder 0":             {bytesOf(msg, 1, 1, "p", wher, 1, 1, 0), errNoNode},
+		"tag elsewhere":        {bytesOf(msg, 1, 1, "p", locate|tagged, 1, 1, 1, 1, 0, 1, 1), errFields},
+		"holder 0":             {bytesOf(msg, 1, 1, "p", locate, 1, 1, 0, 1, 0), errNoNode},
+		"names in locate":      {bytesOf(msg, 1, 1, "p", locate, 1, 1, 1, 1, 1, 2), errFields},
+		"recall of node 0":     {bytesOf(msg, 1, 1, "p", recall, 1, 1, 1, 1, 1, 0), errRange},
+		"recall, count only":   {bytesOf(msg, 1, 1, "p", recall, 1, 1, 1, 1, 9), errTruncated},
+		"too many wanted":      {bytesOf(msg, 1, 1, "p", recall, 1, 1, 1, far+1, 0), errRange},
+		"tokens, last word 0":  {bytesOf(msg, 1, 1, "p", tokens, 1, 1, 1, 2, 1, 0, 0, 0, 0), errNotMinimal},
 	} {
 		var f frame
 		if err := decodeFrame(tc.body, names{}, &f); !errors.Is(err, tc.want) || !errors.Is(err, errFrame) {
