@@ -96,12 +96,12 @@ func badFrames(t *testing.T, g *Gateway, from, to uint64) {
 	t.Helper()
 	for _, frame := range []string{
 		"\xff\xff\xff\xff",                         // oversized
-		"\x00\x00\x00\x05\x31\x01",                 // truncated
+		"\x00\x00\x00\x05\x41\x01",                 // truncated
 		"\x00\x00\x00\x02\x91\x01",                 // a frame of a foreign version
-		"\x00\x00\x00\x02\x3f\x01",                 // an unknown type
-		"\x00\x00\x00\x09\x31\x01\x04none\x63\x01", // an unknown pool and kind
+		"\x00\x00\x00\x02\x4f\x01",                 // an unknown type
+		"\x00\x00\x00\x09\x41\x01\x04none\x63\x01", // an unknown pool and kind
 	} {
-		say(t, g.Peer, append(link(3, from, to), frame...))
+		say(t, g.Peer, append(link(4, from, to), frame...))
 	}
 }
 
