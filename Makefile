@@ -25,7 +25,7 @@ demo: ## run the main job on this machine for 20 s
 
 # Tests with real processes. Those that measure times want the machine for themselves.
 TIMED := ./test/cluster ./test/netns ./test/prometheus ./test/plan
-PROCESSES := ./test/docs ./test/abuse ./test/peers ./test/browser
+PROCESSES := ./test/docs ./test/abuse ./test/peers ./test/browser ./test/haproxy
 # The others wait for much of their time, or compute: more at a time than there are cores.
 UNIT = $(shell $(GO) list work | grep -v $(patsubst ./%,-e /%,$(TIMED) $(PROCESSES)))
 test: ## all tests but long soaks, about nine minutes on two cores

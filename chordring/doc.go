@@ -28,9 +28,8 @@
 // IEEE/ACM Transactions on Networking 11(1), 2003.
 //
 //	section                                  here
-//	IV-B consistent hashing, SHA-1, m = 160  IDOf, Ring.Owner
+//	IV-B consistent hashing, SHA-1, m = 160  Ring.Owner
 //	IV-C successor of a node                 Ring.Successors(name, 1)
-//	IV-D finger table (table I, figure 5)    Ring.Fingers, Ring.Route
-//	IV-E predecessor                         Ring.Predecessor
+//	IV-D finger table (table I, figure 5)    Ring.Route
 //	V-A  successor lists, replicas           Ring.Successors(name, p)
 package chordring

@@ -7,23 +7,23 @@ import (
 	"math/bits"
 )
 
-// Bits is m of the paper: the length of an identifier.
-const Bits = sha1.Size * 8
+// idBits is m of the paper: the length of an identifier.
+const idBits = sha1.Size * 8
 
-// ID is a point on the identifier circle modulo 2^160, big endian.
-type ID [sha1.Size]byte
+// identifier is a point on the identifier circle modulo 2^160, big endian.
+type identifier [sha1.Size]byte
 
-// IDOf returns the identifier of a gateway's name or of a key.
-func IDOf(s string) ID { return sha1.Sum([]byte(s)) }
+// identify returns the identifier of a gateway's name or of a key.
+func identify(s string) identifier { return sha1.Sum([]byte(s)) }
 
 // String returns the identifier in hexadecimal.
-func (a ID) String() string { return hex.EncodeToString(a[:]) }
+func (a identifier) String() string { return hex.EncodeToString(a[:]) }
 
-// Compare orders identifiers as numbers; it returns -1, 0 or 1.
-func (a ID) Compare(b ID) int { return bytes.Compare(a[:], b[:]) }
+// compare orders identifiers as numbers; it returns -1, 0 or 1.
+func (a identifier) compare(b identifier) int { return bytes.Compare(a[:], b[:]) }
 
 // plusPower returns a + 2^i modulo 2^160, for 0 <= i < Bits.
-func (a ID) plusPower(i int) ID {
+func (a identifier) plusPower(i int) identifier {
 	at := len(a) - 1 - i/8
 	carry := uint16(1) << (i % 8)
 	for ; at >= 0 && carry > 0; at-- {
@@ -35,7 +35,7 @@ func (a ID) plusPower(i int) ID {
 }
 
 // minus returns a - b modulo 2^160: the way from b to a, clockwise.
-func (a ID) minus(b ID) ID {
+func (a identifier) minus(b identifier) identifier {
 	borrow := 0
 	for at := len(a) - 1; at >= 0; at-- {
 		d := int(a[at]) - int(b[at]) - borrow
@@ -50,7 +50,7 @@ func (a ID) minus(b ID) ID {
 }
 
 // log2 returns the position of the highest bit that is set, -1 for zero.
-func (a ID) log2() int {
+func (a identifier) log2() int {
 	for at, b := range a {
 		if b != 0 {
 			return (len(a)-1-at)*8 + bits.Len8(b) - 1

@@ -23,9 +23,9 @@ var someNames = rapid.SliceOfNDistinct(rapid.StringMatching(`[a-z]{1,6}`), 1, 40
 
 // ownerByDefinition goes round the circle from the key, the slow way.
 func ownerByDefinition(names []string, key string) string {
-	from := IDOf(key)
+	from := identify(key)
 	return slices.MinFunc(names, func(a, b string) int {
-		return cmp.Or(IDOf(a).minus(from).Compare(IDOf(b).minus(from)), cmp.Compare(a, b))
+		return cmp.Or(identify(a).minus(from).compare(identify(b).minus(from)), cmp.Compare(a, b))
 	})
 }
 
@@ -90,17 +90,17 @@ func TestFingersByDefinition(t *testing.T) {
 	names := gateways(50)
 	r := New(names)
 	for _, name := range names[:10] {
-		fingers := r.Fingers(name)
-		if len(fingers) != Bits {
+		fingers := r.fingers(name)
+		if len(fingers) != idBits {
 			t.Fatalf("%d fingers", len(fingers))
 		}
 		for i, got := range fingers {
-			start := IDOf(name)
+			start := identify(name)
 			for range 1 << min(i, 4) { // add 2^i as a sum of equal parts
 				start = start.plusPower(max(i-4, 0))
 			}
 			want := slices.MinFunc(names, func(a, b string) int {
-				return IDOf(a).minus(start).Compare(IDOf(b).minus(start))
+				return identify(a).minus(start).compare(identify(b).minus(start))
 			})
 			if got != want {
 				t.Fatalf("finger %d of %s is %s, want %s", i, name, got, want)
@@ -126,17 +126,17 @@ func TestRouteNeverPassesKey(t *testing.T) {
 		if path[0] != from || path[len(path)-1] != r.Owner(key) {
 			t.Fatalf("path %q from %q to the owner %q", path, from, r.Owner(key))
 		}
-		if n := len(path); n > 1 && path[n-2] != r.Predecessor(r.Owner(key)) {
-			t.Fatalf("path %q does not come to the key's predecessor %q", path, r.Predecessor(r.Owner(key)))
+		if n := len(path); n > 1 && path[n-2] != r.predecessor(r.Owner(key)) {
+			t.Fatalf("path %q does not come to the key's predecessor %q", path, r.predecessor(r.Owner(key)))
 		}
 		for i := 1; i < len(path); i++ {
 			if i < len(path)-1 {
-				before, now := IDOf(key).minus(IDOf(path[i-1])), IDOf(key).minus(IDOf(path[i]))
-				if now.Compare(before) >= 0 {
+				before, now := identify(key).minus(identify(path[i-1])), identify(key).minus(identify(path[i]))
+				if now.compare(before) >= 0 {
 					t.Fatalf("hop %d of %q does not come closer to the key", i, path)
 				}
 			}
-			if fingers := r.Fingers(path[i-1]); !slices.Contains(fingers, path[i]) {
+			if fingers := r.fingers(path[i-1]); !slices.Contains(fingers, path[i]) {
 				t.Fatalf("hop %d of %q is no finger", i, path)
 			}
 		}
@@ -184,8 +184,8 @@ func TestSuccessorsGoRound(t *testing.T) {
 			}
 		}
 		for at := name; len(all) > 0; all = all[1:] {
-			if r.Predecessor(all[0]) != at {
-				t.Fatalf("%q follows %q, whose predecessor is %q", all[0], at, r.Predecessor(all[0]))
+			if r.predecessor(all[0]) != at {
+				t.Fatalf("%q follows %q, whose predecessor is %q", all[0], at, r.predecessor(all[0]))
 			}
 			at = all[0]
 		}
@@ -203,11 +203,38 @@ func TestSuccessorsOfOneThatIsGone(t *testing.T) {
 		if got, want := after.Successors(gone, 3), before.Successors(gone, 3); !slices.Equal(got, want) {
 			t.Fatalf("successors %q, before %q", got, want)
 		}
-		if after.Len() > 0 && after.Owner(gone) != after.Successors(gone, 1)[0] {
+		if len(after.nodes) > 0 && after.Owner(gone) != after.Successors(gone, 1)[0] {
 			t.Fatal("the first heir does not own what was the gateway's")
 		}
-		if after.Len() > 0 && after.Predecessor(gone) != before.Predecessor(gone) {
+		if len(after.nodes) > 0 && after.predecessor(gone) != before.predecessor(gone) {
 			t.Fatal("another predecessor")
 		}
 	})
+}
+
+// fingers returns the finger table of a gateway: entry i is the first gateway
+// at or after its identifier + 2^i, for i = 0..159 (the paper, table I, counts
+// from 1). Entry 0 is its successor. It returns nil for a name that is not on
+// the ring.
+func (r *Ring) fingers(name string) []string {
+	at, ok := r.at[name]
+	if !ok {
+		return nil
+	}
+	fingers := make([]string, idBits)
+	for i := range fingers {
+		fingers[i] = r.nodes[r.finger(at, i)].name
+	}
+	return fingers
+}
+
+// predecessor returns the gateway before name, counter-clockwise: the name
+// itself if it is alone, "" if the ring is empty. The name need not be on the
+// ring.
+func (r *Ring) predecessor(name string) string {
+	if len(r.nodes) == 0 {
+		return ""
+	}
+	i, _ := r.place(name)
+	return r.nodes[(i-1+len(r.nodes))%len(r.nodes)].name
 }

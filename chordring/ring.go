@@ -2,8 +2,6 @@ package chordring
 
 import (
 	"cmp"
-	"encoding/binary"
-	"hash/fnv"
 	"slices"
 )
 
@@ -12,25 +10,25 @@ import (
 type Ring struct {
 	nodes []node         // in order of identifier, ties in order of name
 	at    map[string]int // name -> position in nodes
-	hash  func(string) ID
+	hash  func(string) identifier
 }
 
 type node struct {
-	id   ID
+	id   identifier
 	name string
 }
 
 func (a node) compare(b node) int {
-	return cmp.Or(a.id.Compare(b.id), cmp.Compare(a.name, b.name))
+	return cmp.Or(a.id.compare(b.id), cmp.Compare(a.name, b.name))
 }
 
 // New returns the ring of the gateways named. Order and repetitions do not
 // count. The ring of no names is valid; it owns nothing.
-func New(names []string) *Ring { return newRing(names, IDOf) }
+func New(names []string) *Ring { return newRing(names, identify) }
 
 // newRing takes the hash function as a parameter for the sake of tests: two
 // names with the same SHA-1 are hard to come by.
-func newRing(names []string, hash func(string) ID) *Ring {
+func newRing(names []string, hash func(string) identifier) *Ring {
 	r := &Ring{
 		nodes: make([]node, 0, len(names)),
 		at:    make(map[string]int, len(names)),
@@ -45,15 +43,6 @@ func newRing(names []string, hash func(string) ID) *Ring {
 		r.at[n.name] = i
 	}
 	return r
-}
-
-// Len returns the number of gateways on the ring.
-func (r *Ring) Len() int { return len(r.nodes) }
-
-// Has reports whether the gateway is on the ring.
-func (r *Ring) Has(name string) bool {
-	_, ok := r.at[name]
-	return ok
 }
 
 // Names returns the gateways in the order of the ring, clockwise from
@@ -97,36 +86,11 @@ func (r *Ring) Successors(name string, p int) []string {
 	return names
 }
 
-// Predecessor returns the gateway before name, counter-clockwise: the name
-// itself if it is alone, "" if the ring is empty. The name need not be on the
-// ring.
-func (r *Ring) Predecessor(name string) string {
-	if len(r.nodes) == 0 {
-		return ""
-	}
-	i, _ := r.place(name)
-	return r.nodes[(i-1+len(r.nodes))%len(r.nodes)].name
-}
-
-// Checksum identifies the set of gateways: rings of the same names have the
-// same checksum, in whatever order the names were given. Gateways put it on
-// their messages to notice that their views differ.
-func (r *Ring) Checksum() uint64 {
-	h := fnv.New64a()
-	var length [8]byte
-	for _, n := range r.nodes {
-		binary.BigEndian.PutUint64(length[:], uint64(len(n.name)))
-		_, _ = h.Write(length[:]) // a hash never fails
-		_, _ = h.Write([]byte(n.name))
-	}
-	return h.Sum64()
-}
-
 // successor returns the position of the first node at or after id. The ring
 // must not be empty.
-func (r *Ring) successor(id ID) int {
-	i, _ := slices.BinarySearchFunc(r.nodes, id, func(n node, id ID) int {
-		return n.id.Compare(id)
+func (r *Ring) successor(id identifier) int {
+	i, _ := slices.BinarySearchFunc(r.nodes, id, func(n node, id identifier) int {
+		return n.id.compare(id)
 	})
 	return i % len(r.nodes)
 }

@@ -1,21 +1,5 @@
 package chordring
 
-// Fingers returns the finger table of a gateway: entry i is the first gateway
-// at or after its identifier + 2^i, for i = 0..159 (the paper, table I, counts
-// from 1). Entry 0 is its successor. It returns nil for a name that is not on
-// the ring.
-func (r *Ring) Fingers(name string) []string {
-	at, ok := r.at[name]
-	if !ok {
-		return nil
-	}
-	fingers := make([]string, Bits)
-	for i := range fingers {
-		fingers[i] = r.nodes[r.finger(at, i)].name
-	}
-	return fingers
-}
-
 // Route returns the gateways that a Chord look-up of key visits, from first,
 // the owner last (paper IV-D, find_successor): from each one to its closest
 // finger before the key. The number of hops is the length minus 1. It returns
@@ -49,13 +33,13 @@ func (r *Ring) finger(at, i int) int {
 // closest_preceding_finger). The caller has made sure that the node's
 // successor lies there. Fingers that reach beyond id from the start are
 // skipped.
-func (r *Ring) closestPreceding(at int, id ID) int {
+func (r *Ring) closestPreceding(at int, id identifier) int {
 	self := r.nodes[at].id
 	way := id.minus(self)
 	for i := way.log2(); i >= 0; i-- {
 		f := r.finger(at, i)
 		step := r.nodes[f].id.minus(self)
-		if step.log2() >= 0 && step.Compare(way) < 0 {
+		if step.log2() >= 0 && step.compare(way) < 0 {
 			return f
 		}
 	}

@@ -37,7 +37,7 @@ type Install struct {
 	Tails []Seat
 	// Tokens that there are in this epoch, at whatever node; nil: not known.
 	Tokens TokenSet
-	// Withheld of them are not to be had: lost nodes may still use them. An
+	// withheldTokens of them are not to be had: lost nodes may still use them. An
 	// adopted slot may have one, which it does not leave to anybody when it ends.
 	Withheld TokenSet
 	// Excess is by how many the tokens that run, and those that are withheld, are
@@ -183,7 +183,7 @@ func (m *Machine) checkInstall(in *Install) error {
 		return fmt.Errorf("this node is frozen for epoch %d", m.epoch)
 	case in.K < 1 || in.K > MaxK || in.Home == 0 || in.Holder == 0:
 		return errors.New("k, home or holder is missing or impossible")
-	case !in.Free.Below(in.K) || !in.Tokens.Below(MaxK) || !in.Withheld.Below(MaxK) || in.Excess < 0:
+	case !in.Free.below(in.K) || !in.Tokens.below(MaxK) || !in.Withheld.below(MaxK) || in.Excess < 0:
 		return errors.New("tokens that do not exist")
 	case in.Parent == m.self:
 		return errors.New("a parent that is the node itself")

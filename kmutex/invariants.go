@@ -24,33 +24,33 @@ type World struct {
 	AskPending bool
 }
 
-// Invariant is one property that holds in every world a correct run can reach.
-type Invariant struct {
+// invariant is one property that holds in every world a correct run can reach.
+type invariant struct {
 	Name  string
 	Check func(*World) error
 }
 
-// Invariants are the properties of the algorithm, numbered as in docs/algorithm.md.
+// invariants are the properties of the algorithm, numbered as in docs/algorithm.md.
 // (The ninth, fairness, is about a history and not about a world; the lab counts
 // inversions.)
-var Invariants = []Invariant{
-	{"1 safety", Safety},
-	{"2 token conservation", Conservation},
-	{"3 one baton", OneBaton},
-	{"4 acyclic parents", AcyclicParents},
-	{"5 one line", OneLine},
-	{"6 one place per waiting request", OnePlace},
-	{"7 disjoint queues (early)", DisjointQueues},
-	{"8 no idle token while a request waits (late)", NoIdleToken},
-	{"10 serials", Serials},
-	{"11 every token can be found (late)", Findable},
-	{"12 home owes what the coordinator expects (late)", Owed},
+var invariants = []invariant{
+	{"1 safety", safety},
+	{"2 token conservation", conservation},
+	{"3 one baton", oneBaton},
+	{"4 acyclic parents", acyclicParents},
+	{"5 one line", oneLine},
+	{"6 one place per waiting request", onePlace},
+	{"7 disjoint queues (early)", disjointQueues},
+	{"8 no idle token while a request waits (late)", noIdleToken},
+	{"10 serials", serials},
+	{"11 every token can be found (late)", findable},
+	{"12 home owes what the coordinator expects (late)", owed},
 }
 
 // Check returns every invariant that w violates.
 func (w *World) Check() error {
 	var errs []error
-	for _, inv := range Invariants {
+	for _, inv := range invariants {
 		if err := inv.Check(w); err != nil {
 			errs = append(errs, fmt.Errorf("invariant %s: %w", inv.Name, err))
 		}
@@ -58,8 +58,8 @@ func (w *World) Check() error {
 	return errors.Join(errs...)
 }
 
-// OneBaton checks that there is exactly one baton, held or in flight.
-func OneBaton(w *World) error {
+// oneBaton checks that there is exactly one baton, held or in flight.
+func oneBaton(w *World) error {
 	n := 0
 	for _, s := range w.Nodes {
 		if s.Baton {
@@ -77,9 +77,9 @@ func OneBaton(w *World) error {
 	return nil
 }
 
-// AcyclicParents checks that every chain of parents ends at the last in line or at the
+// acyclicParents checks that every chain of parents ends at the last in line or at the
 // origin of a Request message in flight; both have no parent.
-func AcyclicParents(w *World) error {
+func acyclicParents(w *World) error {
 	parent := make(map[Node]Node, len(w.Nodes))
 	roots := 0
 	for _, s := range w.Nodes {
@@ -109,10 +109,10 @@ func AcyclicParents(w *World) error {
 	return nil
 }
 
-// OneLine checks that, from the baton along next, each batch is visited at most once and in
+// oneLine checks that, from the baton along next, each batch is visited at most once and in
 // its node's order, up to an open batch; batches that are not visited are behind a
 // Request message in flight.
-func OneLine(w *World) error {
+func oneLine(w *World) error {
 	batches := make(map[Node][]Batch, len(w.Nodes))
 	heads := make(map[Node]int) // how many batches of a node have somebody before them, or are the first
 	var at Node
@@ -175,9 +175,9 @@ func walkLine(batches map[Node][]Batch, at Node) int {
 	return visited
 }
 
-// OnePlace checks that no request is in two of: the batches, pending, the seats, the critical
+// onePlace checks that no request is in two of: the batches, pending, the seats, the critical
 // section.
-func OnePlace(w *World) error {
+func onePlace(w *World) error {
 	for _, s := range w.Nodes {
 		seen := make(map[Request]int)
 		count := func(ts ...Request) {
@@ -215,9 +215,9 @@ func OnePlace(w *World) error {
 	return nil
 }
 
-// DisjointQueues checks, under early binding, that following child, and messages child in
+// disjointQueues checks, under early binding, that following child, and messages child in
 // flight, no seat comes after two others, and each queue has at most one token.
-func DisjointQueues(w *World) error {
+func disjointQueues(w *World) error {
 	if !w.Early {
 		return nil
 	}
@@ -283,9 +283,9 @@ func walkQueues(heads []Seat, next map[Seat]Seat, seats map[Seat]SeatState) erro
 	return nil
 }
 
-// NoIdleToken checks, under late binding, that when nothing is in flight and no ask interval is
+// noIdleToken checks, under late binding, that when nothing is in flight and no ask interval is
 // running, no token is free or parked while a request waits.
-func NoIdleToken(w *World) error {
+func noIdleToken(w *World) error {
 	if w.Early || len(w.Flight) > 0 || w.AskPending {
 		return nil
 	}

@@ -5,10 +5,10 @@ import "fmt"
 // This file holds the invariants about tokens that rest away from the baton (late
 // binding).
 
-// Findable checks that the baton can find every token: each node where one rests, or
+// findable checks that the baton can find every token: each node where one rests, or
 // will when its request ends, is home or the coordinator, or is named in a list or a
 // message.
-func Findable(w *World) error {
+func findable(w *World) error {
 	if w.Early {
 		return nil
 	}
@@ -50,9 +50,9 @@ func Findable(w *World) error {
 	return nil
 }
 
-// Owed checks that what the coordinator expects of home is what home owes, or is
+// owed checks that what the coordinator expects of home is what home owes, or is
 // asked for, or has sent.
-func Owed(w *World) error {
+func owed(w *World) error {
 	if w.Early {
 		return nil
 	}

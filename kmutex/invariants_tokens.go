@@ -7,11 +7,11 @@ import (
 
 // This file holds the invariants about tokens and their serials.
 
-// Safety checks that at most k requests are in the critical section, with those
+// safety checks that at most k requests are in the critical section, with those
 // that lost nodes may have there; or, when there were more as the epoch began, no
 // more than those. (That nobody enters while there are more than k is about a
 // history and not about a world.)
-func Safety(w *World) error {
+func safety(w *World) error {
 	used := w.Withheld.Clone()
 	for _, s := range w.Nodes {
 		for _, g := range s.Running {
@@ -33,9 +33,9 @@ func (w *World) excess() int {
 	return n
 }
 
-// Conservation checks that each token is in exactly one place, and that one that
+// conservation checks that each token is in exactly one place, and that one that
 // is withheld is nowhere but with a request.
-func Conservation(w *World) error {
+func conservation(w *World) error {
 	places := w.places()
 	var errs []error
 	for q, at := range places {
@@ -92,7 +92,7 @@ func (w *World) places() map[Token][]place {
 			}
 		}
 		for _, seat := range s.Seats {
-			if seat.Idle() {
+			if seat.idle() {
 				at(seat.Token, "idle at", s.Self)
 			}
 		}
@@ -108,9 +108,9 @@ func (w *World) places() map[Token][]place {
 	return places
 }
 
-// Serials checks that no grant can get a serial that another had. Each token counts in
+// serials checks that no grant can get a serial that another had. Each token counts in
 // numbers of its own. (That they grow is about a history and not about a world.)
-func Serials(w *World) error {
+func serials(w *World) error {
 	for _, s := range w.Nodes {
 		for _, seat := range s.Seats {
 			if err := w.checkLast(seat.Token, seat.Last); err != nil {

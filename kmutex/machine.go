@@ -9,22 +9,22 @@ import (
 
 // Errors of Step. After an error the machine is as before the event.
 var (
-	// ErrRequest: the request is not one that the event can be about.
-	ErrRequest = errors.New("kmutex: unexpected request")
-	// ErrProtocol: a correct peer cannot have sent this message.
-	ErrProtocol = errors.New("kmutex: protocol violation")
+	// errRequest: the request is not one that the event can be about.
+	errRequest = errors.New("kmutex: unexpected request")
+	// errProtocol: a correct peer cannot have sent this message.
+	errProtocol = errors.New("kmutex: protocol violation")
 	// ErrInstall: the epoch cannot begin like this.
 	ErrInstall = errors.New("kmutex: bad install")
-	// ErrOverflow: too many messages of an epoch to come.
-	ErrOverflow = errors.New("kmutex: too many events before install")
-	// ErrEvent: no such event.
-	ErrEvent = errors.New("kmutex: unknown event")
+	// errOverflow: too many messages of an epoch to come.
+	errOverflow = errors.New("kmutex: too many events before install")
+	// errEvent: no such event.
+	errEvent = errors.New("kmutex: unknown event")
 )
 
-// MaxDeferred bounds the messages that a machine keeps for an epoch which it has
+// maxDeferred bounds the messages that a machine keeps for an epoch which it has
 // not entered yet. Of its own requests it keeps those that wait, which the driver's
 // queue limit bounds, and the ends of those that it had before.
-const MaxDeferred = 1 << 16
+const maxDeferred = 1 << 16
 
 // Machine runs the algorithm for one pool on one node. Make it with [New]; it
 // is not safe for concurrent use.
@@ -90,7 +90,7 @@ func New(self Node, b Binding) *Machine {
 }
 
 // Step lets the machine take in one event. The effects stay valid until the
-// next step. An error (ErrRequest, ErrProtocol, ErrInstall, ErrOverflow) means
+// next step. An error (errRequest, errProtocol, ErrInstall, errOverflow) means
 // that the event was refused and nothing changed.
 func (m *Machine) Step(e Event) (*Effects, error) {
 	m.fx.reset()
@@ -109,12 +109,12 @@ func (m *Machine) dispatch(e Event) error {
 		return m.receive(e)
 	case EventAcquire:
 		if e.Request <= m.last || e.Request >= FirstAdopted {
-			return fmt.Errorf("%w: acquire %d after %d", ErrRequest, e.Request, m.last)
+			return fmt.Errorf("%w: acquire %d after %d", errRequest, e.Request, m.last)
 		}
 		m.last = e.Request
 	case EventCancel, EventRelease, EventAskDue:
 	default:
-		return fmt.Errorf("%w: %d", ErrEvent, e.Kind)
+		return fmt.Errorf("%w: %d", errEvent, e.Kind)
 	}
 	if m.frozen {
 		m.postpone(e)
@@ -151,12 +151,12 @@ func (m *Machine) local(e Event) error {
 		}
 	case EventRelease:
 		if !m.release(e.Request) {
-			return fmt.Errorf("%w: release %d, which is not in the critical section", ErrRequest, e.Request)
+			return fmt.Errorf("%w: release %d, which is not in the critical section", errRequest, e.Request)
 		}
 	case EventAskDue:
 		m.asked = false
 	default:
-		return fmt.Errorf("%w: %d is not local", ErrEvent, e.Kind)
+		return fmt.Errorf("%w: %d is not local", errEvent, e.Kind)
 	}
 	m.settle()
 	return nil
@@ -168,8 +168,8 @@ func (m *Machine) receive(e Event) error {
 		m.fx.Note(Trace{Kind: TraceStale, Node: e.From})
 		return nil
 	case e.Message.Epoch > m.epoch || m.frozen:
-		if len(m.deferred) >= MaxDeferred {
-			return fmt.Errorf("%w: %v", ErrOverflow, e)
+		if len(m.deferred) >= maxDeferred {
+			return fmt.Errorf("%w: %v", errOverflow, e)
 		}
 		m.deferred = append(m.deferred, e)
 		return nil
@@ -186,7 +186,7 @@ func (m *Machine) receive(e Event) error {
 		err = fmt.Errorf("unknown kind %d", e.Message.Kind)
 	}
 	if err != nil {
-		return fmt.Errorf("%w: from node %d: %v: %w", ErrProtocol, e.From, e.Message, err)
+		return fmt.Errorf("%w: from node %d: %v: %w", errProtocol, e.From, e.Message, err)
 	}
 	m.settle()
 	return nil
@@ -242,7 +242,7 @@ func (m *Machine) cancel(t Request) error {
 		return nil
 	}
 	if !m.binding.Cancel(t) && !m.leaveLine(t) {
-		return fmt.Errorf("%w: cancel %d, which neither waits nor is in the critical section", ErrRequest, t)
+		return fmt.Errorf("%w: cancel %d, which neither waits nor is in the critical section", errRequest, t)
 	}
 	m.fx.Note(Trace{Kind: TraceCancelled, Request: t})
 	return nil

@@ -129,7 +129,7 @@ func newPlan(f EpochChange, reports []Report) (*plan, error) {
 		if p.at[r.Node] != nil {
 			return nil, fmt.Errorf("%w: two reports of node %d", ErrInstall, r.Node)
 		}
-		if !r.Tokens.Below(MaxK) || !r.Free.Below(MaxK) || r.MaxK < 0 || r.MaxK > MaxK {
+		if !r.Tokens.below(MaxK) || !r.Free.below(MaxK) || r.MaxK < 0 || r.MaxK > MaxK {
 			return nil, fmt.Errorf("%w: node %d reports tokens of %d or more", ErrInstall, r.Node, MaxK)
 		}
 		in := &Install{Epoch: f.Epoch, K: f.K, Home: f.Home}

@@ -87,8 +87,8 @@ type SeatState struct {
 	Child Seat
 }
 
-// Idle reports whether the seat has a token that nobody here uses.
-func (s SeatState) Idle() bool { return s.Token != NoToken && s.Request == 0 }
+// idle reports whether the seat has a token that nobody here uses.
+func (s SeatState) idle() bool { return s.Token != NoToken && s.Request == 0 }
 
 // State returns a copy of the machine's state.
 func (m *Machine) State() State {
@@ -143,10 +143,6 @@ func (m *Machine) FreeHere() int {
 	free, kept := m.binding.FreeHere()
 	return free.Len() - kept
 }
-
-// Withheld returns how many of the pool's tokens are withheld in this epoch: a
-// lost node may still use them.
-func (m *Machine) Withheld() int { return m.withheld.Len() }
 
 // Holdings returns which tokens are at this node: those of its requests in the
 // critical section, and those that nobody uses.

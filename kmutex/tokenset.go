@@ -57,8 +57,8 @@ func (s TokenSet) Has(q Token) bool {
 	return q >= 0 && word < len(s) && s[word]&(1<<(uint(q)%64)) != 0
 }
 
-// Below reports whether every token of s is smaller than k.
-func (s TokenSet) Below(k int) bool {
+// below reports whether every token of s is smaller than k.
+func (s TokenSet) below(k int) bool {
 	_, beyond := s.atOrAfter(Token(k))
 	return !beyond
 }

@@ -144,7 +144,7 @@ var (
 		},
 		{
 			Name: "tokens come back before the lease has run out", File: "../internal/membership/lease/terms.go",
-			Old:    "return t.Lease + t.Margin() + t.Bound",
+			Old:    "return t.Lease + t.margin() + t.Bound",
 			New:    "return t.Lease / 2",
 			Caught: "more than k",
 			Args:   try(55),

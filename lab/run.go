@@ -14,8 +14,8 @@ import (
 	"github.com/kgate/kgate/lab/workload"
 )
 
-// ErrUnsafe means that more than k requests were in the critical section.
-var ErrUnsafe = errors.New("lab: more than k in the critical section")
+// errUnsafe means that more than k requests were in the critical section.
+var errUnsafe = errors.New("lab: more than k in the critical section")
 
 // Config is one run. The same configuration gives the same result.
 type Config struct {
@@ -119,7 +119,7 @@ func Run(cfg Config) (*meter.Result, error) {
 	result.Events = r.Events()
 	result.Oldest = r.oldest()
 	if result.MaxRunning > cfg.K {
-		return result, fmt.Errorf("%w: %d, k=%d, %s, seed %d", ErrUnsafe, result.MaxRunning, cfg.K, cfg.Protocol.Name, cfg.Seed)
+		return result, fmt.Errorf("%w: %d, k=%d, %s, seed %d", errUnsafe, result.MaxRunning, cfg.K, cfg.Protocol.Name, cfg.Seed)
 	}
 	return result, nil
 }

@@ -16,8 +16,8 @@ import (
 	"go.opentelemetry.io/otel/trace"
 )
 
-// ErrConfig is wrapped by every error of Config.Validate.
-var ErrConfig = errors.New("proxy: invalid configuration")
+// errConfig is wrapped by every error of Config.Validate.
+var errConfig = errors.New("proxy: invalid configuration")
 
 // Config of a Handler.
 type Config struct {
@@ -191,11 +191,11 @@ func (t Transport) withDefaults() Transport {
 }
 
 // Validate reports everything that is wrong with c, joined. Each error wraps
-// ErrConfig.
+// errConfig.
 func (c Config) Validate() error {
 	var errs []error
 	bad := func(format string, args ...any) {
-		errs = append(errs, fmt.Errorf("%w: %s", ErrConfig, fmt.Sprintf(format, args...)))
+		errs = append(errs, fmt.Errorf("%w: %s", errConfig, fmt.Sprintf(format, args...)))
 	}
 	if !(c.SampleRatio >= 0 && c.SampleRatio <= 1) {
 		bad("sample ratio %v is not between 0 and 1", c.SampleRatio)

@@ -196,6 +196,9 @@ func (ex *exchange) copyBody(res *http.Response) error {
 	buf := buffers.Get().(*[copyBufferSize]byte)
 	defer buffers.Put(buf)
 	for {
+		if done, err := ex.splice(res.Body); done {
+			return err
+		}
 		n, err := res.Body.Read(buf[:])
 		if n > 0 {
 			if _, werr := ex.Write(buf[:n]); werr != nil {

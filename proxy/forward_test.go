@@ -305,7 +305,7 @@ func TestConfigValidate(t *testing.T) {
 	if err == nil {
 		t.Fatal("accepted")
 	}
-	if got := strings.Count(err.Error(), ErrConfig.Error()); got != 18 {
+	if got := strings.Count(err.Error(), errConfig.Error()); got != 18 {
 		t.Errorf("%d errors:\n%v", got, err)
 	}
 	if _, err := NewServer(ServerConfig{ReadHeaderTimeout: -1, MaxHeaderBytes: -1}); err == nil {

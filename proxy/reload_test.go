@@ -177,7 +177,7 @@ func TestReloadTrust(t *testing.T) {
 func TestReloadRefused(t *testing.T) {
 	g := newGateway(t, 1, http.HandlerFunc(func(http.ResponseWriter, *http.Request) {}))
 	before := g.handler.current.Load()
-	if err := g.handler.Reload(Config{Routes: []Route{{Pool: "p"}}}); !errors.Is(err, ErrConfig) {
+	if err := g.handler.Reload(Config{Routes: []Route{{Pool: "p"}}}); !errors.Is(err, errConfig) {
 		t.Errorf("reloaded: %v", err)
 	}
 	if g.handler.current.Load() != before || g.answer("/") != "200 " {

@@ -72,7 +72,7 @@ func (c ServerConfig) Validate() error {
 		errs = append(errs, errors.New("negative number of connections"))
 	}
 	if err := errors.Join(errs...); err != nil {
-		return errors.Join(ErrConfig, err)
+		return errors.Join(errConfig, err)
 	}
 	return nil
 }
@@ -117,7 +117,11 @@ func NewServer(cfg ServerConfig) (*Server, error) {
 		Protocols:         new(http.Protocols),
 	}
 	// A request with a body waits in line with its window full.
-	s.http.HTTP2 = &http.HTTP2Config{MaxReceiveBufferPerConnection: h2Window, MaxReceiveBufferPerStream: h2Window}
+	// No frame may be announced that is larger than the window: net/http would take
+	// 1 MiB, and keep a buffer of that.
+	s.http.HTTP2 = &http.HTTP2Config{
+		MaxReceiveBufferPerConnection: h2Window, MaxReceiveBufferPerStream: h2Window, MaxReadFrameSize: h2Window / 2,
+	}
 	s.http.Protocols.SetHTTP1(true)
 	s.http.Protocols.SetHTTP2(true)
 	s.http.Protocols.SetUnencryptedHTTP2(true)

@@ -155,7 +155,7 @@ func TestNoTickets(t *testing.T) {
 			t.Errorf("%s: got %v %v", header, res.Status, res.Header)
 		}
 	}
-	if _, err := New(Config{Admitter: g.sem, Pools: []Pool{{Name: "p", Upstreams: g.handler.current.Load().cfg.Pools[0].Upstreams, Tickets: true}}}); !errors.Is(err, ErrConfig) {
+	if _, err := New(Config{Admitter: g.sem, Pools: []Pool{{Name: "p", Upstreams: g.handler.current.Load().cfg.Pools[0].Upstreams, Tickets: true}}}); !errors.Is(err, errConfig) {
 		t.Errorf("a pool with tickets and nobody to serve them: %v", err)
 	}
 }

@@ -49,7 +49,7 @@ func (d *Delta) complete() bool { return d.Whole && d.From == 0 && d.Last }
 // Validate reports what no delta in order has.
 func (d *Delta) Validate() error {
 	if d.Owner == 0 || d.From > d.To || d.Last && !d.Whole || d.Synced > d.To && (d.Last || !d.Whole) {
-		return fmt.Errorf("%w: delta of node %d from %d to %d", ErrInvalid, d.Owner, d.From, d.To)
+		return fmt.Errorf("%w: delta of node %d from %d to %d", errInvalid, d.Owner, d.From, d.To)
 	}
 	inOrder := order{from: d.From, to: d.To}
 	for i := range d.Put {
@@ -72,7 +72,7 @@ func (d *Delta) Validate() error {
 	inOrder = order{from: d.From, to: d.To}
 	for _, a := range d.Absorbed {
 		if a.Node == 0 || a.Node == d.Owner {
-			return fmt.Errorf("%w: node %d has absorbed node %d", ErrInvalid, d.Owner, a.Node)
+			return fmt.Errorf("%w: node %d has absorbed node %d", errInvalid, d.Owner, a.Node)
 		}
 		if err := inOrder.next(a.At); err != nil {
 			return err
@@ -86,7 +86,7 @@ type order struct{ from, to uint64 }
 
 func (o *order) next(at uint64) error {
 	if at <= o.from || at > o.to {
-		return fmt.Errorf("%w: version %d is not in order", ErrInvalid, at)
+		return fmt.Errorf("%w: version %d is not in order", errInvalid, at)
 	}
 	o.from = at
 	return nil

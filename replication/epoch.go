@@ -10,8 +10,8 @@ import (
 	"github.com/kgate/kgate/kmutex"
 )
 
-// ErrOtherEpoch means that a report does not belong to the epoch that is formed.
-var ErrOtherEpoch = errors.New("replication: not a report of this epoch")
+// errOtherEpoch means that a report does not belong to the epoch that is formed.
+var errOtherEpoch = errors.New("replication: not a report of this epoch")
 
 // EpochReport is what one gateway tells a pool's home when an epoch ends.
 type EpochReport struct {
@@ -76,7 +76,7 @@ func (f *EpochChange) Answer(n kmutex.Node) *EpochAnswer { return f.answers[n] }
 // has come before changes nothing: its sender has not got its answer.
 func (f *EpochChange) Admit(r EpochReport) error {
 	if r.Epoch != f.change.Epoch {
-		return fmt.Errorf("%w: it is for epoch %d, not %d", ErrOtherEpoch, r.Epoch, f.change.Epoch)
+		return fmt.Errorf("%w: it is for epoch %d, not %d", errOtherEpoch, r.Epoch, f.change.Epoch)
 	}
 	if !f.awaited[r.Node] {
 		return nil

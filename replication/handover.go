@@ -30,17 +30,17 @@ type Report struct {
 
 // NewReport returns what a gateway with this table and these replicas has to say.
 func NewReport(r *Replicator, c *ReplicaSet, lost func(kmutex.Node) bool) Report {
-	return Report{Node: r.table.Owner(), Absorbed: r.table.Absorbed(), Synced: r.Synced(), Replicas: c.Left(lost)}
+	return Report{Node: r.table.Owner(), Absorbed: r.table.Absorbed(), Synced: r.Synced(), Replicas: c.left(lost)}
 }
 
 // Validate reports what no report in order has.
 func (r *Report) Validate() error {
 	if r.Node == 0 {
-		return fmt.Errorf("%w: a report of nobody", ErrInvalid)
+		return fmt.Errorf("%w: a report of nobody", errInvalid)
 	}
 	for _, d := range r.Replicas {
 		if d == nil || !d.complete() {
-			return fmt.Errorf("%w: node %d reports something else than whole tables", ErrInvalid, r.Node)
+			return fmt.Errorf("%w: node %d reports something else than whole tables", errInvalid, r.Node)
 		}
 		if err := d.Validate(); err != nil {
 			return err
@@ -66,7 +66,7 @@ type HandOver struct {
 // Validate reports what is wrong with b.
 func (b *HandOver) Validate() error {
 	if b.Owner == 0 || b.Successor == 0 || slices.Contains(b.Absorbed, 0) {
-		return fmt.Errorf("%w: a hand-over from node %d to node %d", ErrInvalid, b.Owner, b.Successor)
+		return fmt.Errorf("%w: a hand-over from node %d to node %d", errInvalid, b.Owner, b.Successor)
 	}
 	for i := range b.Records {
 		if err := b.Records[i].Validate(); err != nil {
@@ -158,7 +158,7 @@ func (e *Plan) dropReleased(running kmutex.TokenSet) {
 	last := make(map[kmutex.Token]Fence)
 	for _, b := range e.HandOvers {
 		for _, r := range b.Records {
-			if r.State == StateGranted && last[r.Token].Less(r.Fence) {
+			if r.State == StateGranted && last[r.Token].less(r.Fence) {
 				last[r.Token] = r.Fence
 			}
 		}
@@ -166,7 +166,7 @@ func (e *Plan) dropReleased(running kmutex.TokenSet) {
 	for i := range e.HandOvers {
 		b := &e.HandOvers[i]
 		b.Records = slices.DeleteFunc(b.Records, func(r Record) bool {
-			return r.State == StateGranted && (running.Has(r.Token) || r.Fence.Less(last[r.Token]))
+			return r.State == StateGranted && (running.Has(r.Token) || r.Fence.less(last[r.Token]))
 		})
 	}
 }

@@ -39,4 +39,4 @@ func ParseID(id string) (owner kmutex.Node, err error) {
 	return kmutex.Node(n), nil
 }
 
-func errID(id string) error { return fmt.Errorf("%w: no ticket has the id %.50q", ErrInvalid, id) }
+func errID(id string) error { return fmt.Errorf("%w: no ticket has the id %.50q", errInvalid, id) }

@@ -41,7 +41,7 @@ func TestMutantsAreCaught(t *testing.T) {
 		},
 		{
 			Name: "former successors drop their replicas at once", File: "replicator.go",
-			Old:    "if !r.CaughtUp() {\n\t\treturn out\n\t}\n",
+			Old:    "if !r.caughtUp() {\n\t\treturn out\n\t}\n",
 			New:    "",
 			Caught: "is nowhere|has gone back|is unknown",
 		},
@@ -71,7 +71,7 @@ func TestMutantsAreCaught(t *testing.T) {
 		},
 		{
 			Name: "a slot that was given back is handed on", File: "handover.go",
-			Old:    "(running.Has(r.Token) || r.Fence.Less(last[r.Token]))",
+			Old:    "(running.Has(r.Token) || r.Fence.less(last[r.Token]))",
 			New:    "false",
 			Caught: "want", By: "^TestSettle$",
 		},

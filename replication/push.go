@@ -10,8 +10,8 @@ import (
 	"github.com/kgate/kgate/kmutex"
 )
 
-// MaxPush bounds the JSON of one push, in bytes.
-const MaxPush = 1 << 20
+// maxPush bounds the JSON of one push, in bytes.
+const maxPush = 1 << 20
 
 // Push is what an owner sends to one of its successors.
 type Push struct {
@@ -33,7 +33,7 @@ type Ack struct {
 // Validate reports what no push in order has.
 func (p *Push) Validate() error {
 	if p.Owner == 0 || p.Seq == 0 || p.Retire != (p.Delta == nil) || p.Delta != nil && p.Delta.Owner != p.Owner {
-		return fmt.Errorf("%w: push %d of node %d", ErrInvalid, p.Seq, p.Owner)
+		return fmt.Errorf("%w: push %d of node %d", errInvalid, p.Seq, p.Owner)
 	}
 	if p.Delta == nil {
 		return nil
@@ -41,10 +41,10 @@ func (p *Push) Validate() error {
 	return p.Delta.Validate()
 }
 
-// DecodePush reads the JSON of a push, strictly.
-func DecodePush(data []byte) (*Push, error) {
-	if len(data) > MaxPush {
-		return nil, fmt.Errorf("%w: a push of %d bytes", ErrInvalid, len(data))
+// decodePush reads the JSON of a push, strictly.
+func decodePush(data []byte) (*Push, error) {
+	if len(data) > maxPush {
+		return nil, fmt.Errorf("%w: a push of %d bytes", errInvalid, len(data))
 	}
 	p := new(Push)
 	if err := decode(data, p); err != nil {
@@ -53,8 +53,8 @@ func DecodePush(data []byte) (*Push, error) {
 	return p, p.Validate()
 }
 
-// DecodeAck reads the JSON of an acknowledgement, strictly.
-func DecodeAck(data []byte) (Ack, error) {
+// decodeAck reads the JSON of an acknowledgement, strictly.
+func decodeAck(data []byte) (Ack, error) {
 	var a Ack
 	err := decode(data, &a)
 	return a, err
@@ -64,10 +64,10 @@ func decode(data []byte, into any) error {
 	dec := json.NewDecoder(bytes.NewReader(data))
 	dec.DisallowUnknownFields()
 	if err := dec.Decode(into); err != nil {
-		return fmt.Errorf("%w: %w", ErrInvalid, err)
+		return fmt.Errorf("%w: %w", errInvalid, err)
 	}
 	if _, err := dec.Token(); !errors.Is(err, io.EOF) {
-		return fmt.Errorf("%w: more than one document", ErrInvalid)
+		return fmt.Errorf("%w: more than one document", errInvalid)
 	}
 	return nil
 }

@@ -24,8 +24,8 @@ const (
 	// holder.
 	MinTTL = time.Second
 	MaxTTL = 10 * time.Minute
-	// MaxNote bounds a note, in bytes.
-	MaxNote = 256
+	// maxNote bounds a note, in bytes.
+	maxNote = 256
 	// MaxUsedBy bounds the name of a call, in bytes.
 	MaxUsedBy = 64
 	// MaxRecords bounds the tickets that one gateway takes in for one pool.
@@ -36,10 +36,10 @@ const (
 
 // Errors.
 var (
-	// ErrFull: the table holds as many tickets as it may.
-	ErrFull = errors.New("replication: too many tickets")
-	// ErrInvalid: something that no gateway in order sends.
-	ErrInvalid = errors.New("replication: invalid")
+	// errFull: the table holds as many tickets as it may.
+	errFull = errors.New("replication: too many tickets")
+	// errInvalid: something that no gateway in order sends.
+	errInvalid = errors.New("replication: invalid")
 	// ErrGap: a change that does not follow on what the replica has. The
 	// acknowledgement tells what it has.
 	ErrGap = errors.New("replication: changes are missing before this one")
@@ -79,8 +79,8 @@ type Fence struct {
 	Serial uint64 `json:"serial"`
 }
 
-// Less reports whether f is older than g.
-func (f Fence) Less(g Fence) bool {
+// less reports whether f is older than g.
+func (f Fence) less(g Fence) bool {
 	return f.Epoch < g.Epoch || f.Epoch == g.Epoch && f.Serial < g.Serial
 }
 
@@ -91,17 +91,17 @@ func (r *Record) Validate() error {
 	}
 	switch {
 	case r.State != StateWaiting && r.State != StateGranted:
-		return fmt.Errorf("%w: state %.20q", ErrInvalid, r.State)
+		return fmt.Errorf("%w: state %.20q", errInvalid, r.State)
 	case r.TTL < MinTTL || r.TTL > MaxTTL:
-		return fmt.Errorf("%w: ttl %v", ErrInvalid, r.TTL)
+		return fmt.Errorf("%w: ttl %v", errInvalid, r.TTL)
 	case r.HoldMax < 0 || r.Ends < 0:
-		return fmt.Errorf("%w: hold_max %v, ends %d", ErrInvalid, r.HoldMax, r.Ends)
-	case len(r.Note) > MaxNote || !utf8.ValidString(r.Note):
-		return fmt.Errorf("%w: a note of %d bytes", ErrInvalid, len(r.Note))
+		return fmt.Errorf("%w: hold_max %v, ends %d", errInvalid, r.HoldMax, r.Ends)
+	case len(r.Note) > maxNote || !utf8.ValidString(r.Note):
+		return fmt.Errorf("%w: a note of %d bytes", errInvalid, len(r.Note))
 	case len(r.UsedBy) > MaxUsedBy || !utf8.ValidString(r.UsedBy) || r.UsedBy != "" && !r.Used:
-		return fmt.Errorf("%w: used_by of %d bytes, used %t", ErrInvalid, len(r.UsedBy), r.Used)
+		return fmt.Errorf("%w: used_by of %d bytes, used %t", errInvalid, len(r.UsedBy), r.Used)
 	case r.Token < 0, r.State == StateWaiting && (r.Token != 0 || r.Fence != Fence{}):
-		return fmt.Errorf("%w: token %d, %s", ErrInvalid, r.Token, r.State)
+		return fmt.Errorf("%w: token %d, %s", errInvalid, r.Token, r.State)
 	}
 	return nil
 }

@@ -29,9 +29,6 @@ type Replica struct {
 // NewReplica returns a replica that has nothing yet.
 func NewReplica(owner kmutex.Node) *Replica { return &Replica{owner: owner} }
 
-// Owner returns the incarnation whose table is copied.
-func (c *Replica) Owner() kmutex.Node { return c.owner }
-
 // Version that the replica has; 0: none.
 func (c *Replica) Version() uint64 {
 	if c.have == nil {
@@ -40,8 +37,8 @@ func (c *Replica) Version() uint64 {
 	return c.have.version
 }
 
-// Progress of the replica, for the acknowledgement.
-func (c *Replica) Progress() Progress {
+// progress of the replica, for the acknowledgement.
+func (c *Replica) progress() Progress {
 	p := Progress{Version: c.Version()}
 	if c.stage != nil {
 		p.Staged = c.stage.version
@@ -58,14 +55,14 @@ func (c *Replica) Records() []Record {
 }
 
 // Apply takes in a delta. It fails with ErrGap when changes before it are
-// missing, and with ErrInvalid; then nothing has changed. Older deltas and
+// missing, and with errInvalid; then nothing has changed. Older deltas and
 // repetitions are harmless.
 func (c *Replica) Apply(d *Delta) error {
 	if err := d.Validate(); err != nil {
 		return err
 	}
 	if d.Owner != c.owner {
-		return fmt.Errorf("%w: a delta of node %d for a replica of node %d", ErrInvalid, d.Owner, c.owner)
+		return fmt.Errorf("%w: a delta of node %d for a replica of node %d", errInvalid, d.Owner, c.owner)
 	}
 	if !d.Whole {
 		return c.apply(d)
@@ -80,7 +77,7 @@ func (c *Replica) apply(d *Delta) error {
 	case d.To <= c.Version():
 		return nil
 	case len(c.have.live)+len(d.Put) > maxHeld:
-		return fmt.Errorf("%w: in the replica of node %d", ErrFull, c.owner)
+		return fmt.Errorf("%w: in the replica of node %d", errFull, c.owner)
 	}
 	c.have.take(d)
 	c.synced = max(c.synced, d.Synced)
@@ -99,9 +96,9 @@ func (c *Replica) applyChunk(d *Delta) error {
 		c.stage = nil // an old transfer
 		return nil
 	case stage == nil || d.From > stage.version:
-		return fmt.Errorf("%w: node %d, staged %d, got %d to %d", ErrGap, c.owner, c.Progress().Staged, d.From, d.To)
+		return fmt.Errorf("%w: node %d, staged %d, got %d to %d", ErrGap, c.owner, c.progress().Staged, d.From, d.To)
 	case len(stage.live)+len(d.Put) > maxHeld:
-		return fmt.Errorf("%w: in the replica of node %d", ErrFull, c.owner)
+		return fmt.Errorf("%w: in the replica of node %d", errFull, c.owner)
 	}
 	stage.take(d)
 	c.stage = stage

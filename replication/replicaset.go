@@ -24,7 +24,7 @@ func (c *ReplicaSet) Of(owner kmutex.Node) *Replica { return c.of[owner] }
 func (c *ReplicaSet) Owners() []kmutex.Node {
 	out := make([]kmutex.Node, 0, len(c.of))
 	for n, mine := range c.of {
-		if mine.Progress() != (Progress{}) {
+		if mine.progress() != (Progress{}) {
 			out = append(out, n)
 		}
 	}
@@ -46,7 +46,7 @@ func (c *ReplicaSet) Receive(p *Push) (Ack, error) {
 		c.of[p.Owner] = mine
 	}
 	if p.Seq <= mine.seq { // overtaken by a newer one
-		return Ack{Seq: p.Seq, Progress: mine.Progress()}, nil
+		return Ack{Seq: p.Seq, Progress: mine.progress()}, nil
 	}
 	mine.seq = p.Seq
 	if p.Retire { // the number stays and holds back older pushes
@@ -57,14 +57,14 @@ func (c *ReplicaSet) Receive(p *Push) (Ack, error) {
 	if err != nil && !errors.Is(err, ErrGap) {
 		return Ack{}, err
 	}
-	return Ack{Seq: p.Seq, Progress: mine.Progress()}, err
+	return Ack{Seq: p.Seq, Progress: mine.progress()}, err
 }
 
 // Restore puts in a whole table that was kept on disk, or of an incarnation
 // that this process itself was.
 func (c *ReplicaSet) Restore(whole *Delta) error {
 	if !whole.complete() {
-		return fmt.Errorf("%w: no whole table of node %d", ErrInvalid, whole.Owner)
+		return fmt.Errorf("%w: no whole table of node %d", errInvalid, whole.Owner)
 	}
 	restored := NewReplica(whole.Owner)
 	if err := restored.Apply(whole); err != nil {
@@ -90,9 +90,9 @@ func (c *ReplicaSet) Settled(lost ...kmutex.Node) {
 	}
 }
 
-// Absorbed returns the lost nodes whose tickets a living owner of a replica here
+// absorbed returns the lost nodes whose tickets a living owner of a replica here
 // has taken over and synced.
-func (c *ReplicaSet) Absorbed(living func(kmutex.Node) bool) []kmutex.Node {
+func (c *ReplicaSet) absorbed(living func(kmutex.Node) bool) []kmutex.Node {
 	var out []kmutex.Node
 	for owner, mine := range c.of {
 		if living(owner) && mine.have != nil {
@@ -118,7 +118,7 @@ func synced(absorbed []Absorbed, version uint64) []kmutex.Node {
 // those that [ReplicaSet.Absorbed] tells and parts of tables whose owner is lost. A
 // node that is newer than the view is a member of a later one.
 func (c *ReplicaSet) Follow(member, lost func(kmutex.Node) bool, newest kmutex.Node) {
-	c.Settled(c.Absorbed(member)...)
+	c.Settled(c.absorbed(member)...)
 	for owner, mine := range c.of {
 		switch {
 		case member(owner), owner > newest:
@@ -133,9 +133,9 @@ func (c *ReplicaSet) Follow(member, lost func(kmutex.Node) bool, newest kmutex.N
 	}
 }
 
-// Left returns the whole tables that lost nodes left, as far as there are
+// left returns the whole tables that lost nodes left, as far as there are
 // replicas here: this gateway's part of the report to the pool's home.
-func (c *ReplicaSet) Left(lost func(kmutex.Node) bool) []*Delta {
+func (c *ReplicaSet) left(lost func(kmutex.Node) bool) []*Delta {
 	var out []*Delta
 	for _, owner := range c.Owners() {
 		if !lost(owner) {

@@ -35,7 +35,7 @@ type successor struct {
 func NewReplicator(t *Table) *Replicator {
 	return &Replicator{
 		table: t, successors: make(map[kmutex.Node]*successor), former: make(map[kmutex.Node]*successor),
-		greeted: make(map[kmutex.Node]bool), limit: MaxPush,
+		greeted: make(map[kmutex.Node]bool), limit: maxPush,
 	}
 }
 
@@ -80,8 +80,8 @@ func (r *Replicator) Synced() uint64 {
 	return r.synced
 }
 
-// CaughtUp reports whether all present successors have all that was ever synced.
-func (r *Replicator) CaughtUp() bool { return r.acknowledged() >= r.synced }
+// caughtUp reports whether all present successors have all that was ever synced.
+func (r *Replicator) caughtUp() bool { return r.acknowledged() >= r.synced }
 
 // Lag tells how many versions each present successor is behind the table.
 func (r *Replicator) Lag() map[kmutex.Node]int {
@@ -126,7 +126,7 @@ func (r *Replicator) Next() []Outgoing {
 			out = append(out, r.send(n, s, &Push{Delta: d}))
 		}
 	}
-	if !r.CaughtUp() {
+	if !r.caughtUp() {
 		return out
 	}
 	for _, n := range nodes(r.former) {

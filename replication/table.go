@@ -51,8 +51,8 @@ func records(puts iter.Seq[Put]) []Record {
 }
 
 // Put adds a ticket or changes its record, and returns the version that has to
-// be synced before its holder may be told. It fails with ErrFull and
-// ErrInvalid; then nothing has changed.
+// be synced before its holder may be told. It fails with errFull and
+// errInvalid; then nothing has changed.
 func (t *Table) Put(r Record) (version uint64, err error) {
 	if err := r.Validate(); err != nil {
 		return 0, err
@@ -62,7 +62,7 @@ func (t *Table) Put(r Record) (version uint64, err error) {
 			return had.At, nil
 		}
 	} else if len(t.live) >= MaxRecords {
-		return 0, fmt.Errorf("%w: %d", ErrFull, len(t.live))
+		return 0, fmt.Errorf("%w: %d", errFull, len(t.live))
 	}
 	t.put(t.version+1, r)
 	return t.version, nil
@@ -85,13 +85,13 @@ func (t *Table) Absorb(b HandOver) (version uint64, err error) {
 		return 0, err
 	}
 	if b.Successor != t.owner || b.Owner == t.owner {
-		return 0, fmt.Errorf("%w: the hand-over from node %d to node %d at node %d", ErrInvalid, b.Owner, b.Successor, t.owner)
+		return 0, fmt.Errorf("%w: the hand-over from node %d to node %d at node %d", errInvalid, b.Owner, b.Successor, t.owner)
 	}
 	if i := slices.IndexFunc(t.absorbed, func(a Absorbed) bool { return a.Node == b.Owner }); i >= 0 {
 		return t.absorbed[i].At, nil
 	}
 	if len(t.live)+len(b.Records) > maxHeld {
-		return 0, fmt.Errorf("%w: %d, and %d that node %d left", ErrFull, len(t.live), len(b.Records), b.Owner)
+		return 0, fmt.Errorf("%w: %d, and %d that node %d left", errFull, len(t.live), len(b.Records), b.Owner)
 	}
 	for _, r := range b.Records {
 		if _, ok := t.live[r.ID]; !ok {

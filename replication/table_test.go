@@ -67,21 +67,21 @@ func TestTableRefuses(t *testing.T) {
 		"no id":           record(1, func(r *Record) { r.ID = "" }),
 		"a year":          record(1, func(r *Record) { r.TTL = 365 * 24 * time.Hour }),
 		"no time":         record(1, func(r *Record) { r.TTL = 0 }),
-		"long note":       record(1, func(r *Record) { r.Note = strings.Repeat("x", MaxNote+1) }),
+		"long note":       record(1, func(r *Record) { r.Note = strings.Repeat("x", maxNote+1) }),
 		"note of bytes":   record(1, func(r *Record) { r.Note = "\xff" }),
 		"no state":        record(1, func(r *Record) { r.State = "" }),
 		"waiting, token":  record(1, func(r *Record) { r.Token = 3 }),
 		"negative token":  record(1, granted(-1, 1, 1)),
 		"id of node zero": record(1, func(r *Record) { r.ID = strings.TrimSuffix(r.ID, "1") + "0" }),
 	} {
-		if _, err := table.Put(r); !errors.Is(err, ErrInvalid) {
+		if _, err := table.Put(r); !errors.Is(err, errInvalid) {
 			t.Errorf("%s: %v", name, err)
 		}
 	}
 	for n := range MaxRecords {
 		put(t, table, record(n))
 	}
-	if _, err := table.Put(record(MaxRecords)); !errors.Is(err, ErrFull) {
+	if _, err := table.Put(record(MaxRecords)); !errors.Is(err, errFull) {
 		t.Errorf("one too many: %v", err)
 	}
 	put(t, table, record(5, granted(1, 1, 1))) // those that are there go on
@@ -115,7 +115,7 @@ func TestAbsorb(t *testing.T) {
 		"nobody's":  {Successor: 2},
 		"a bad one": {Owner: 5, Successor: 2, Records: []Record{{}}},
 	} {
-		if _, err := successor.Absorb(b); !errors.Is(err, ErrInvalid) {
+		if _, err := successor.Absorb(b); !errors.Is(err, errInvalid) {
 			t.Errorf("%s: %v", name, err)
 		}
 	}
@@ -126,8 +126,8 @@ func TestReplica(t *testing.T) {
 	put(t, table, record(1), record(2))
 	c := NewReplica(1)
 	first := table.Since(2)
-	if err := c.Apply(first); !errors.Is(err, ErrGap) || c.Progress() != (Progress{}) {
-		t.Errorf("changes without a table: %v, %+v", err, c.Progress())
+	if err := c.Apply(first); !errors.Is(err, ErrGap) || c.progress() != (Progress{}) {
+		t.Errorf("changes without a table: %v, %+v", err, c.progress())
 	}
 	whole := table.Since(0)
 	put(t, table, record(3))
@@ -146,7 +146,7 @@ func TestReplica(t *testing.T) {
 	if !slices.Equal(c.Records(), table.Records()) {
 		t.Errorf("%v, want %v", c.Records(), table.Records())
 	}
-	if err := c.Apply(NewTable(2).Since(0)); !errors.Is(err, ErrInvalid) {
+	if err := c.Apply(NewTable(2).Since(0)); !errors.Is(err, errInvalid) {
 		t.Errorf("another owner's: %v", err)
 	}
 	if d := c.Since(2); !d.Whole {
@@ -162,7 +162,7 @@ func TestChunks(t *testing.T) {
 	table := NewTable(math.MaxUint64)
 	for n := range 3000 {
 		put(t, table, record(n, func(r *Record) {
-			r.Note = strings.Repeat("\x01", MaxNote)
+			r.Note = strings.Repeat("\x01", maxNote)
 			r.Stamp = math.MinInt64
 			r.TTL = MaxTTL
 		}, granted(math.MaxInt32, math.MaxUint64, math.MaxUint64)))
@@ -178,7 +178,7 @@ func TestChunks(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		p, err := DecodePush(data)
+		p, err := decodePush(data)
 		if err != nil {
 			t.Fatalf("push %d: %v", pushes, err)
 		}
@@ -192,7 +192,7 @@ func TestChunks(t *testing.T) {
 		}
 		r.Acked(2, a)
 		if pushes++; c.Of(table.Owner()).Version() != 0 && r.Synced() != table.Version() {
-			t.Fatalf("a part counts for the whole: %+v", c.Of(table.Owner()).Progress())
+			t.Fatalf("a part counts for the whole: %+v", c.Of(table.Owner()).progress())
 		}
 	}
 	if lag := r.Lag(); lag[2] != 0 {
@@ -322,7 +322,7 @@ func TestIDs(t *testing.T) {
 		strings.Replace(id, "-1z", "-01z", 1), strings.Replace(id, "-1z", "-0", 1), strings.Replace(id, "-1z", "-+1z", 1),
 		strings.Replace(id, "4-", "5-", 1), strings.Replace(id, "a", "1", 1), id + "\n",
 	} {
-		if owner, err := ParseID(bad); !errors.Is(err, ErrInvalid) {
+		if owner, err := ParseID(bad); !errors.Is(err, errInvalid) {
 			t.Errorf("%q: node %d, %v", bad, owner, err)
 		}
 	}
@@ -346,9 +346,9 @@ func FuzzDecodePush(f *testing.F) {
 	f.Add([]byte(`{"seq":1,"owner":3,"retire":true}`))
 	f.Add([]byte(`{"seq":1,"owner":3,"delta":{"owner":3,"from":0,"to":1,"whole":true,"last":true}} {}`))
 	f.Fuzz(func(t *testing.T, data []byte) {
-		p, err := DecodePush(data)
+		p, err := decodePush(data)
 		if err != nil {
-			if !errors.Is(err, ErrInvalid) {
+			if !errors.Is(err, errInvalid) {
 				t.Errorf("%v", err)
 			}
 			return
@@ -364,7 +364,7 @@ func FuzzDecodePush(f *testing.F) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		if _, err := DecodePush(again); err != nil && len(again) <= MaxPush {
+		if _, err := decodePush(again); err != nil && len(again) <= maxPush {
 			t.Errorf("%s: %v", again, err)
 		}
 	})

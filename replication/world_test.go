@@ -285,14 +285,14 @@ func (w *world) deliver(i int, faults bool) error {
 		return nil
 	}
 	if l.ack != nil {
-		a, err := DecodeAck(l.ack)
+		a, err := decodeAck(l.ack)
 		if err != nil {
 			return err
 		}
 		g.replicator.Acked(l.from, a)
 		return w.tellHolders(g)
 	}
-	p, err := DecodePush(l.push)
+	p, err := decodePush(l.push)
 	if err != nil {
 		return err
 	}
@@ -479,7 +479,7 @@ func (w *world) calm() error {
 	w.spare = min(w.p, len(w.living)-1) // so many have a replica
 	for _, n := range w.members() {
 		g := w.living[n]
-		if g.replicator.Synced() != g.table.Version() || !g.replicator.CaughtUp() {
+		if g.replicator.Synced() != g.table.Version() || !g.replicator.caughtUp() {
 			return fmt.Errorf("node %d is synced to %d of %d", n, g.replicator.Synced(), g.table.Version())
 		}
 		if err := w.tellHolders(g); err != nil {
@@ -609,7 +609,7 @@ func TestTwoLosses(t *testing.T) {
 func twoLosses(order uint64, first, second int) error {
 	w := newWorld(order, 4, 2)
 	for _, g := range w.living {
-		g.replicator.limit = MaxPush // a change is seen as soon as it arrives
+		g.replicator.limit = maxPush // a change is seen as soon as it arrives
 	}
 	owner, other := w.living[1], w.living[2]
 	var tickets []*truth

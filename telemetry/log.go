@@ -11,8 +11,8 @@ import (
 	"sync/atomic"
 )
 
-// ErrLogOption is what NewLogger wraps when a level or format is unknown.
-var ErrLogOption = errors.New("telemetry: unknown log option")
+// errLogOption is what NewLogger wraps when a level or format is unknown.
+var errLogOption = errors.New("telemetry: unknown log option")
 
 // LogSettings are what can be changed about a logger, and all that were made of
 // it, while it is in use. It is safe for concurrent use.
@@ -55,10 +55,10 @@ func (s *LogSettings) Set(level, format string) error {
 	}
 	l, ok := levels[level]
 	if !ok {
-		return fmt.Errorf("%w: level %q; write debug, info, warn or error", ErrLogOption, level)
+		return fmt.Errorf("%w: level %q; write debug, info, warn or error", errLogOption, level)
 	}
 	if format != "json" && format != "text" {
-		return fmt.Errorf("%w: format %q; write json or text", ErrLogOption, format)
+		return fmt.Errorf("%w: format %q; write json or text", errLogOption, format)
 	}
 	s.level.Set(l)
 	s.text.Store(format == "text")

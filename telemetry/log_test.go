@@ -32,11 +32,11 @@ func TestNewLogger(t *testing.T) {
 			t.Errorf("%v: %s", step, got)
 		}
 	}
-	if err := settings.Set("warn", "xml"); !errors.Is(err, ErrLogOption) || !log.Enabled(t.Context(), slog.LevelDebug) {
+	if err := settings.Set("warn", "xml"); !errors.Is(err, errLogOption) || !log.Enabled(t.Context(), slog.LevelDebug) {
 		t.Errorf("a refused setting: %v, or it changed the level", err)
 	}
 	for _, bad := range [][2]string{{"INFO", "json"}, {"", "json"}, {"info", "xml"}} {
-		if _, _, err := NewLogger(io.Discard, bad[0], bad[1]); !errors.Is(err, ErrLogOption) {
+		if _, _, err := NewLogger(io.Discard, bad[0], bad[1]); !errors.Is(err, errLogOption) {
 			t.Errorf("%v: %v", bad, err)
 		}
 	}

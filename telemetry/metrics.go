@@ -12,8 +12,8 @@ import (
 	"github.com/prometheus/client_golang/prometheus/collectors"
 )
 
-// ErrNoRegistry is returned by New without a registry.
-var ErrNoRegistry = errors.New("telemetry: no registry")
+// errNoRegistry is returned by New without a registry.
+var errNoRegistry = errors.New("telemetry: no registry")
 
 // Config of Metrics. The zero value serves.
 type Config struct {
@@ -63,7 +63,7 @@ type Metrics struct {
 // New registers the metrics in reg and returns what counts them.
 func New(reg *prometheus.Registry, cfg Config) (*Metrics, error) {
 	if reg == nil {
-		return nil, ErrNoRegistry
+		return nil, errNoRegistry
 	}
 	cfg = cfg.withDefaults()
 	m := &Metrics{

@@ -424,7 +424,7 @@ func TestPools(t *testing.T) {
 }
 
 func TestNewRefuses(t *testing.T) {
-	if _, err := New(nil, Config{}); !errors.Is(err, ErrNoRegistry) {
+	if _, err := New(nil, Config{}); !errors.Is(err, errNoRegistry) {
 		t.Errorf("no registry: %v", err)
 	}
 	reg := prometheus.NewRegistry()

@@ -54,8 +54,8 @@ func (q *Queued) Write(line []byte) (int, error) {
 	return len(line), nil
 }
 
-// Dropped returns how many lines have been dropped.
-func (q *Queued) Dropped() uint64 {
+// lost returns how many lines have been dropped.
+func (q *Queued) lost() uint64 {
 	q.mu.Lock()
 	defer q.mu.Unlock()
 	return q.dropped

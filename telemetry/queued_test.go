@@ -26,7 +26,7 @@ func TestQueuedNeverWaits(t *testing.T) {
 	case <-time.After(20 * time.Second):
 		t.Fatal("a writer waits for the reader")
 	}
-	if got := q.Dropped(); got != queueSize/1024 {
+	if got := q.lost(); got != queueSize/1024 {
 		t.Errorf("%d lines dropped, want %d", got, queueSize/1024)
 	}
 	var all []byte

@@ -205,7 +205,7 @@ func (m *Metrics) logDrops() map[string]uint64 {
 	drops := map[string]uint64{LogProcess: 0, LogAccess: 0}
 	for log, writers := range m.logs {
 		for _, q := range writers {
-			drops[log] += q.Dropped()
+			drops[log] += q.lost()
 		}
 	}
 	return drops

@@ -18,8 +18,8 @@ import (
 	"github.com/kgate/kgate/internal/oncelog"
 )
 
-// ErrTracing is what NewTracing wraps.
-var ErrTracing = errors.New("telemetry: invalid tracing")
+// errTracing is what NewTracing wraps.
+var errTracing = errors.New("telemetry: invalid tracing")
 
 const (
 	// exportTimeout bounds one attempt to bring spans to the collector, and what
@@ -52,10 +52,10 @@ type TracingConfig struct {
 func (c TracingConfig) Validate() error {
 	u, err := url.Parse(c.Endpoint)
 	if err != nil {
-		return fmt.Errorf("%w: endpoint: %w", ErrTracing, err)
+		return fmt.Errorf("%w: endpoint: %w", errTracing, err)
 	}
 	if u.Scheme != "http" && u.Scheme != "https" || u.Host == "" {
-		return fmt.Errorf("%w: endpoint %q is no URL such as http://127.0.0.1:4318", ErrTracing, u.Redacted())
+		return fmt.Errorf("%w: endpoint %q is no URL such as http://127.0.0.1:4318", errTracing, u.Redacted())
 	}
 	return nil
 }
@@ -91,7 +91,7 @@ func NewTracing(cfg TracingConfig) (*Tracing, error) {
 	}
 	exporter, err := otlptracehttp.New(context.Background(), options...)
 	if err != nil {
-		return nil, fmt.Errorf("%w: %w", ErrTracing, err)
+		return nil, fmt.Errorf("%w: %w", errTracing, err)
 	}
 	limits := sdktrace.NewSpanLimits()
 	limits.AttributeValueLengthLimit = maxAttribute

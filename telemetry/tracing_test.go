@@ -136,7 +136,7 @@ func TestCollectorHangs(t *testing.T) {
 
 func TestTracingRefuses(t *testing.T) {
 	for _, endpoint := range []string{"", "collector:4318", "grpc://collector:4317", "http://", "http://a b"} {
-		if _, err := NewTracing(TracingConfig{Endpoint: endpoint}); !errors.Is(err, ErrTracing) {
+		if _, err := NewTracing(TracingConfig{Endpoint: endpoint}); !errors.Is(err, errTracing) {
 			t.Errorf("%q: %v", endpoint, err)
 		}
 	}

@@ -5,6 +5,7 @@ go 1.26.0
 require (
 	github.com/kgate/kgate v0.0.0
 	github.com/summerwind/h2spec v2.2.1+incompatible
+	golang.org/x/tools v0.52.0
 )
 
 replace github.com/kgate/kgate => ../
@@ -38,6 +39,8 @@ require (
 	github.com/munnerz/goautoneg v0.0.0-20191010083416-a7dc8b61c822 // indirect
 	github.com/prometheus/common v0.72.0 // indirect
 	github.com/prometheus/procfs v0.22.0 // indirect
+	golang.org/x/mod v0.42.0 // indirect
+	golang.org/x/sync v0.24.0 // indirect
 	golang.org/x/text v0.43.0 // indirect
 	google.golang.org/genproto/googleapis/rpc v0.0.0-20260928230214-8a89bd6388cc // indirect
 )

@@ -106,7 +106,7 @@ func Start(config Config) (*Agent, error) {
 		_ = conf.MemberlistConfig.Transport.Shutdown() // the error says more
 		close(ended)
 		<-a.drained
-		return nil, fmt.Errorf("%w on %s: %w", ErrBind, config.Bind, err)
+		return nil, fmt.Errorf("%w on %s: %w", errBind, config.Bind, err)
 	}
 	local := a.serf.LocalMember()
 	a.mu.Lock()
@@ -124,7 +124,7 @@ func Start(config Config) (*Agent, error) {
 func (a *Agent) serfConfig(events chan<- serf.Event) (*serf.Config, error) {
 	host, port, err := splitHostPort(a.config.Bind)
 	if err != nil {
-		return nil, fmt.Errorf("%w: %w", ErrConfig, err)
+		return nil, fmt.Errorf("%w: %w", errConfig, err)
 	}
 	if host == "" {
 		host = "0.0.0.0"
@@ -153,7 +153,7 @@ func (a *Agent) serfConfig(events chan<- serf.Event) (*serf.Config, error) {
 	m.EnableCompression = len(a.config.Keys) > 0
 	if len(a.config.Keys) > 0 {
 		if a.keyring, err = memberlist.NewKeyring(a.config.Keys, a.config.Keys[0]); err != nil {
-			return nil, errors.Join(fmt.Errorf("%w: gossip key: %w", ErrConfig, err), gate.Shutdown())
+			return nil, errors.Join(fmt.Errorf("%w: gossip key: %w", errConfig, err), gate.Shutdown())
 		}
 		m.Keyring = a.keyring
 	}

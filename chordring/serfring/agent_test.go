@@ -224,7 +224,7 @@ func TestNobodyAnswers(t *testing.T) {
 	lonely.Logger = log.logger()
 	b := start(t, lonely)
 	until(t, "it says so", func() bool { return log.count(`msg="no gateway of the join list answers"`) > 0 })
-	if !errors.Is(b.Problem(), ErrNobody) {
+	if !errors.Is(b.Problem(), errNobody) {
 		t.Errorf("problem %v", b.Problem())
 	}
 	// It keeps trying.
@@ -241,7 +241,7 @@ func TestBindFails(t *testing.T) {
 	a := start(t, base("a", "1"))
 	taken := base("b", "1")
 	taken.Bind = a.Addr()
-	if _, err := Start(taken); !errors.Is(err, ErrBind) || !strings.Contains(err.Error(), a.Addr()) {
+	if _, err := Start(taken); !errors.Is(err, errBind) || !strings.Contains(err.Error(), a.Addr()) {
 		t.Errorf("%v", err)
 	}
 }
@@ -297,7 +297,7 @@ func TestSetBoot(t *testing.T) {
 		t.Errorf("its other tags are gone: %+v", m)
 	}
 	for _, bad := range []string{"", strings.Repeat("x", tagLimit)} {
-		if err := b.SetBoot(bad); !errors.Is(err, ErrConfig) {
+		if err := b.SetBoot(bad); !errors.Is(err, errConfig) {
 			t.Errorf("%.10q: %v", bad, err)
 		}
 	}

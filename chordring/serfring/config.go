@@ -18,12 +18,12 @@ const tagLimit = 512
 
 // Errors of [Start] and of joining.
 var (
-	// ErrConfig is wrapped by every error of [Config.Validate].
-	ErrConfig = errors.New("serfring: bad configuration")
-	// ErrBind means that the gossip address cannot be listened on.
-	ErrBind = errors.New("serfring: cannot listen for gossip")
-	// ErrNobody means that no address of the join list answered.
-	ErrNobody = errors.New("serfring: no gateway of the join list answers")
+	// errConfig is wrapped by every error of [Config.Validate].
+	errConfig = errors.New("serfring: bad configuration")
+	// errBind means that the gossip address cannot be listened on.
+	errBind = errors.New("serfring: cannot listen for gossip")
+	// errNobody means that no address of the join list answered.
+	errNobody = errors.New("serfring: no gateway of the join list answers")
 	// ErrName means that another live gateway has this gateway's name.
 	ErrName = errors.New("serfring: another gateway has this name")
 	// ErrKey means that the asked gateway uses another gossip key, or none.
@@ -98,7 +98,7 @@ func (c Config) withDefaults() Config {
 func (c Config) Validate() error {
 	var errs []error
 	bad := func(format string, args ...any) {
-		errs = append(errs, fmt.Errorf("%w: "+format, append([]any{ErrConfig}, args...)...))
+		errs = append(errs, fmt.Errorf("%w: "+format, append([]any{errConfig}, args...)...))
 	}
 	if c.Name == "" {
 		bad("the name is empty")
@@ -182,7 +182,7 @@ func (c Config) advertised(ctx context.Context) (ip string, port int, err error)
 	}
 	addrs, err := net.DefaultResolver.LookupIPAddr(ctx, host)
 	if err != nil {
-		return "", 0, fmt.Errorf("%w: advertise address %q: %w", ErrConfig, c.Advertise, err)
+		return "", 0, fmt.Errorf("%w: advertise address %q: %w", errConfig, c.Advertise, err)
 	}
 	return addrs[0].IP.String(), port, nil
 }

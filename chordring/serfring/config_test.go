@@ -29,10 +29,10 @@ func TestValidate(t *testing.T) {
 		c := base("a", "1")
 		tt.change(&c)
 		err := c.Validate()
-		if !errors.Is(err, ErrConfig) || !strings.Contains(err.Error(), tt.want) {
+		if !errors.Is(err, errConfig) || !strings.Contains(err.Error(), tt.want) {
 			t.Errorf("%s: %v, want something with %q", name, err, tt.want)
 		}
-		if _, startErr := Start(c); !errors.Is(startErr, ErrConfig) {
+		if _, startErr := Start(c); !errors.Is(startErr, errConfig) {
 			t.Errorf("%s: started with %v", name, startErr)
 		}
 	}
@@ -72,7 +72,7 @@ func TestAdvertise(t *testing.T) {
 	}
 	c := base("a", "1")
 	c.Advertise = "name.invalid:7946"
-	if _, err := Start(c); !errors.Is(err, ErrConfig) || !strings.Contains(err.Error(), "name.invalid") {
+	if _, err := Start(c); !errors.Is(err, errConfig) || !strings.Contains(err.Error(), "name.invalid") {
 		t.Errorf("%v", err)
 	}
 }

@@ -85,7 +85,7 @@ func newGuard(host string, port int, keyed bool, logger *slog.Logger, legacy *lo
 		}
 	}
 	if err != nil {
-		return nil, fmt.Errorf("%w: %w", ErrBind, err)
+		return nil, fmt.Errorf("%w: %w", errBind, err)
 	}
 	g.wg.Go(g.passStreams)
 	g.wg.Go(g.passPackets)

@@ -121,7 +121,7 @@ func (a *Agent) join(addrs []string, answered map[string]bool) {
 		a.setProblem(nil)
 	case !a.alone():
 		a.setProblem(nil)
-		if !errors.Is(err, ErrNobody) { // which is usual: one of several is down
+		if !errors.Is(err, errNobody) { // which is usual: one of several is down
 			a.complain(err)
 		}
 	default:
@@ -215,7 +215,7 @@ func classify(err error) error {
 	case speaksOfKeys(text):
 		return fmt.Errorf("%w: %w", ErrKey, err)
 	default:
-		return fmt.Errorf("%w: %w", ErrNobody, err)
+		return fmt.Errorf("%w: %w", errNobody, err)
 	}
 }
 

@@ -17,7 +17,7 @@ func (a *Agent) SetKeys(keys [][]byte) error {
 	next.Keys = keys
 	switch {
 	case a.keyring == nil || len(keys) == 0:
-		return fmt.Errorf("%w: encryption of gossip begins and ends with the process", ErrConfig)
+		return fmt.Errorf("%w: encryption of gossip begins and ends with the process", errConfig)
 	case next.Validate() != nil:
 		return next.Validate()
 	}

@@ -45,14 +45,14 @@ func TestReplaceAKey(t *testing.T) {
 func TestSetKeysRefuses(t *testing.T) {
 	key := bytes.Repeat([]byte{1}, KeySize)
 	open := start(t, base("a", "1"))
-	if err := open.SetKeys([][]byte{key}); !errors.Is(err, ErrConfig) {
+	if err := open.SetKeys([][]byte{key}); !errors.Is(err, errConfig) {
 		t.Errorf("encryption begins: %v", err)
 	}
 	guarded := base("b", "1")
 	guarded.Keys = [][]byte{key}
 	b := start(t, guarded)
 	for _, keys := range [][][]byte{nil, {key[:16]}, {key, key[:1]}} {
-		if err := b.SetKeys(keys); !errors.Is(err, ErrConfig) {
+		if err := b.SetKeys(keys); !errors.Is(err, errConfig) {
 			t.Errorf("%d keys: %v", len(keys), err)
 		}
 	}

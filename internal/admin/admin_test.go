@@ -228,7 +228,7 @@ func TestFormats(t *testing.T) {
 
 func TestConfig(t *testing.T) {
 	_, err := NewHandler(Config{})
-	if !errors.Is(err, ErrConfig) || !strings.Contains(err.Error(), "Source") || !strings.Contains(err.Error(), "Metrics") {
+	if !errors.Is(err, errConfig) || !strings.Contains(err.Error(), "Source") || !strings.Contains(err.Error(), "Metrics") {
 		t.Errorf("%v", err)
 	}
 }

@@ -1,6 +1,7 @@
 package admin
 
 import (
+	"context"
 	"fmt"
 	"log/slog"
 	"net/http"
@@ -9,10 +10,36 @@ import (
 	"github.com/go-chi/chi/v5"
 )
 
+// Control changes the cluster. The gateway's process implements it.
+type Control interface {
+	// SetK changes the k of a pool in the whole cluster. With a was other than 0
+	// it fails with ErrConflict unless k is that now. It fails with ErrUnknown
+	// for the pool, with ErrInvalid for a k that cannot be, and with
+	// ErrUnavailable without a majority.
+	SetK(ctx context.Context, pool string, k, was int) error
+	// Drain begins to take this gateway out of service: it refuses new requests,
+	// finishes those in flight, and stays in the cluster.
+	Drain(ctx context.Context) error
+	// Leave begins to end this gateway as SIGTERM does.
+	Leave(ctx context.Context) error
+	// Suspend takes another gateway out by force: one that is lost for good or
+	// must not go on. It fails with ErrUnknown for its name.
+	Suspend(ctx context.Context, member string) error
+}
+
 // changer carries out changes of the cluster.
 type changer struct {
 	control Control
 	log     *slog.Logger
+}
+
+// routes adds the changes to r.
+func (c *changer) routes(r chi.Router) {
+	post := func(pattern string, f http.HandlerFunc) { r.Handle(pattern, methods{http.MethodPost: f}) }
+	post("/api/v1/pools/{name}", c.setK)
+	post("/api/v1/drain", c.drain)
+	post("/api/v1/leave", c.leave)
+	post("/api/v1/members/{name}/suspend", c.suspend)
 }
 
 func (c *changer) setK(w http.ResponseWriter, r *http.Request) {

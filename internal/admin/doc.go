@@ -8,7 +8,7 @@
 //	/metrics        Prometheus metrics
 //	/api/v1/status  the document [Status]
 //	/api/v1/line    the document [Line]: who waits and who holds slots in a pool
-//	/api/v1/why     the document [Why]: why a ticket, or a request by its trace, waits
+//	/api/v1/why     the document why: why a ticket, or a request by its trace, waits
 //	/api/v1/openapi.json
 //	/               the same for people: a page, and /events to keep it up to date
 //	/debug/line     the line as text

@@ -12,8 +12,8 @@ import (
 	"github.com/prometheus/client_golang/prometheus/promhttp"
 )
 
-// ErrConfig is what New wraps when something is missing.
-var ErrConfig = errors.New("admin: incomplete configuration")
+// errConfig is what New wraps when something is missing.
+var errConfig = errors.New("admin: incomplete configuration")
 
 // Source tells what to show. Its methods are called by any goroutine and
 // should answer at once.
@@ -65,7 +65,7 @@ func (c Config) Validate() error {
 		errs = append(errs, errors.New("no Metrics"))
 	}
 	if len(errs) > 0 {
-		return errors.Join(append([]error{ErrConfig}, errs...)...)
+		return errors.Join(append([]error{errConfig}, errs...)...)
 	}
 	return nil
 }
@@ -148,11 +148,7 @@ func changes(r chi.Router, cfg Config, h *handler) error {
 	r = r.With(noCrossOrigin, authorize(cfg.Tokens))
 	r.Handle("/api/v1/line/{id}", methods{http.MethodDelete: h.cancel})
 	if cfg.Control != nil {
-		c := &changer{control: cfg.Control, log: cfg.Log}
-		r.Handle("/api/v1/pools/{name}", methods{http.MethodPost: c.setK})
-		r.Handle("/api/v1/drain", methods{http.MethodPost: c.drain})
-		r.Handle("/api/v1/leave", methods{http.MethodPost: c.leave})
-		r.Handle("/api/v1/members/{name}/suspend", methods{http.MethodPost: c.suspend})
+		(&changer{control: cfg.Control, log: cfg.Log}).routes(r)
 	}
 	if cfg.Tickets != nil {
 		h, err := NewTicketHandler(TicketConfig{Tickets: cfg.Tickets, Log: cfg.Log})

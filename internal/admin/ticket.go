@@ -27,7 +27,7 @@ var (
 const (
 	MinTTL     = time.Second
 	MaxTTL     = 10 * time.Minute
-	DefaultTTL = 30 * time.Second
+	defaultTTL = 30 * time.Second
 	MaxNote    = 256 // bytes
 )
 

@@ -62,7 +62,7 @@ func (c TicketConfig) withDefaults() TicketConfig {
 // Validate reports what is missing.
 func (c TicketConfig) Validate() error {
 	if c.Tickets == nil {
-		return fmt.Errorf("%w: no Tickets", ErrConfig)
+		return fmt.Errorf("%w: no Tickets", errConfig)
 	}
 	return nil
 }
@@ -112,7 +112,7 @@ func (h *ticketHandler) create(w http.ResponseWriter, r *http.Request) {
 		Pool string   `json:"pool"`
 		TTL  duration `json:"ttl"`
 		Note string   `json:"note"`
-	}{TTL: duration(DefaultTTL)}
+	}{TTL: duration(defaultTTL)}
 	if err := readJSON(w, r, &q); err != nil {
 		problem(w, r, statusOf(err), err.Error())
 		return

@@ -10,9 +10,9 @@ import (
 	"github.com/kgate/kgate/internal/admission"
 )
 
-// Why is the document at /api/v1/why: why somebody waits. Its keys are a public
+// why is the document at /api/v1/why: why somebody waits. Its keys are a public
 // interface.
-type Why struct {
+type why struct {
 	Pool string `json:"pool"`
 	// State is waiting, or granted for who holds a slot.
 	State admission.TicketState `json:"state"`
@@ -44,7 +44,7 @@ func (h *handler) why(w http.ResponseWriter, r *http.Request) {
 	q := r.URL.Query()
 	ticket, trace := q.Get("ticket"), strings.ToLower(q.Get("trace"))
 	var (
-		out Why
+		out why
 		err error
 	)
 	switch {
@@ -65,41 +65,41 @@ func (h *handler) why(w http.ResponseWriter, r *http.Request) {
 	writeJSON(w, http.StatusOK, out)
 }
 
-func (h *handler) ofTicket(ctx context.Context, id string) (Why, error) {
+func (h *handler) ofTicket(ctx context.Context, id string) (why, error) {
 	if h.tickets == nil || !isTicketID(id) {
-		return Why{}, admission.ErrUnknownTicket
+		return why{}, admission.ErrUnknownTicket
 	}
 	t, err := h.tickets.TestTicket(ctx, id, false, 0)
 	if err != nil {
-		return Why{}, err
+		return why{}, err
 	}
 	at, err := h.fleet.lines.Gateway(t.Place)
 	if err != nil {
-		return Why{}, err
+		return why{}, err
 	}
 	e := Entry{ID: t.Place, Gateway: at, Position: t.Position, Seconds: since(t.Arrived), Arrived: t.Arrived.UTC(), Ticket: true}
-	return Why{Pool: t.Pool, State: t.State(), Entry: e, Ahead: max(0, t.Position-1), ExpectedSeconds: t.ETA.Seconds()}, nil
+	return why{Pool: t.Pool, State: t.State(), Entry: e, Ahead: max(0, t.Position-1), ExpectedSeconds: t.ETA.Seconds()}, nil
 }
 
 func since(t time.Time) float64 { return max(0, time.Since(t).Seconds()) }
 
-func (h *handler) ofTrace(ctx context.Context, trace string) (Why, error) {
+func (h *handler) ofTrace(ctx context.Context, trace string) (why, error) {
 	pool, found := h.fleet.find(ctx, trace)
 	switch {
 	case len(found.Waiting) > 0:
 		e := found.Waiting[0]
 		position, wait := h.fleet.lines.Position(ctx, pool, e.Arrived)
 		e.Position = position
-		return Why{Pool: pool, State: admission.TicketWaiting, Entry: e, Ahead: max(0, position-1), ExpectedSeconds: wait.Seconds()}, nil
+		return why{Pool: pool, State: admission.TicketWaiting, Entry: e, Ahead: max(0, position-1), ExpectedSeconds: wait.Seconds()}, nil
 	case len(found.Holding) > 0:
-		return Why{Pool: pool, State: admission.TicketGranted, Entry: found.Holding[0]}, nil
+		return why{Pool: pool, State: admission.TicketGranted, Entry: found.Holding[0]}, nil
 	default:
-		return Why{}, fmt.Errorf("%w: no request of trace %.64q waits or holds a slot", ErrUnknown, trace)
+		return why{}, fmt.Errorf("%w: no request of trace %.64q waits or holds a slot", ErrUnknown, trace)
 	}
 }
 
 // explain adds what is the same for all who wait in the pool.
-func (h *handler) explain(ctx context.Context, y *Why) error {
+func (h *handler) explain(ctx context.Context, y *why) error {
 	s, entries, err := h.fleet.look(ctx, question{y.Pool, entriesShown})
 	if err != nil {
 		return err
@@ -121,7 +121,7 @@ func (h *handler) explain(ctx context.Context, y *Why) error {
 }
 
 // sum says it in plain words.
-func (y *Why) sum() string {
+func (y *why) sum() string {
 	var b strings.Builder
 	say := func(format string, args ...any) { fmt.Fprintf(&b, format, args...) }
 	if y.State == admission.TicketGranted {

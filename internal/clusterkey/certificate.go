@@ -34,7 +34,7 @@ func (r Ring) TLS(name string) (*tls.Config, error) {
 		roots.AddCert(a.cert)
 	}
 	if own == nil {
-		return nil, fmt.Errorf("%w: no key", ErrKey)
+		return nil, fmt.Errorf("%w: no key", errKey)
 	}
 	pair, err := own.issue(name)
 	if err != nil {

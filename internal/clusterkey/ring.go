@@ -17,8 +17,8 @@ const Size = 32
 // maxKeys bounds a ring. Replacing a key needs two.
 const maxKeys = 8
 
-// ErrKey is wrapped by every error of [Parse].
-var ErrKey = errors.New("clusterkey: not a cluster key")
+// errKey is wrapped by every error of [Parse].
+var errKey = errors.New("clusterkey: not a cluster key")
 
 // Ring is the keys of one cluster. The zero value has none. It is not changed
 // once it is made, and safe for concurrent use.
@@ -43,20 +43,20 @@ func Parse(text []byte) (Ring, error) {
 		key, err := base64.StdEncoding.DecodeString(line)
 		switch {
 		case err != nil:
-			return Ring{}, fmt.Errorf("%w: line %d is not base64", ErrKey, n+1)
+			return Ring{}, fmt.Errorf("%w: line %d is not base64", errKey, n+1)
 		case len(key) != Size:
-			return Ring{}, fmt.Errorf("%w: line %d holds %d bytes, a key has %d", ErrKey, n+1, len(key), Size)
+			return Ring{}, fmt.Errorf("%w: line %d holds %d bytes, a key has %d", errKey, n+1, len(key), Size)
 		case bytes.Equal(key, make([]byte, Size)):
-			return Ring{}, fmt.Errorf("%w: line %d is all zeros", ErrKey, n+1)
+			return Ring{}, fmt.Errorf("%w: line %d is all zeros", errKey, n+1)
 		case r.has(key):
-			return Ring{}, fmt.Errorf("%w: line %d is there twice", ErrKey, n+1)
+			return Ring{}, fmt.Errorf("%w: line %d is there twice", errKey, n+1)
 		case len(r.keys) == maxKeys:
-			return Ring{}, fmt.Errorf("%w: more than %d keys", ErrKey, maxKeys)
+			return Ring{}, fmt.Errorf("%w: more than %d keys", errKey, maxKeys)
 		}
 		r.keys = append(r.keys, key)
 	}
 	if len(r.keys) == 0 {
-		return Ring{}, fmt.Errorf("%w: no key in it", ErrKey)
+		return Ring{}, fmt.Errorf("%w: no key in it", errKey)
 	}
 	return r, nil
 }

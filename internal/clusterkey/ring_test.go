@@ -38,7 +38,7 @@ func TestParse(t *testing.T) {
 		switch {
 		case c.wrong == "" && err != nil:
 			t.Errorf("%q: %v", c.text, err)
-		case c.wrong != "" && (!errors.Is(err, ErrKey) || !strings.Contains(err.Error(), c.wrong)):
+		case c.wrong != "" && (!errors.Is(err, errKey) || !strings.Contains(err.Error(), c.wrong)):
 			t.Errorf("%q: error %v, want %q", c.text, err, c.wrong)
 		case err != nil && strings.Contains(err.Error(), good):
 			t.Errorf("an error shows the key: %v", err)
@@ -185,7 +185,7 @@ func decrypts(a, b Ring) bool {
 }
 
 func TestNoKeyNoTLS(t *testing.T) {
-	if _, err := (Ring{}).TLS("gw-1"); !errors.Is(err, ErrKey) {
+	if _, err := (Ring{}).TLS("gw-1"); !errors.Is(err, errKey) {
 		t.Errorf("error %v, want ErrKey", err)
 	}
 }

@@ -93,7 +93,7 @@ func (c *Config) changes(next *Config) []Change {
 	})
 	for _, p := range next.Pools {
 		key := keyPools + "[" + p.Name + "]"
-		was, ok := c.Pool(p.Name)
+		was, ok := c.pool(p.Name)
 		if !ok {
 			note(key, nothing, summary(p, DefaultPool()), EffectReload)
 			continue
@@ -103,7 +103,7 @@ func (c *Config) changes(next *Config) []Change {
 		})
 	}
 	for _, p := range c.Pools {
-		if _, ok := next.Pool(p.Name); !ok {
+		if _, ok := next.pool(p.Name); !ok {
 			note(keyPools+"["+p.Name+"]", summary(p, DefaultPool()), nothing, EffectReload)
 		}
 	}

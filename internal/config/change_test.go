@@ -60,7 +60,7 @@ func TestReload(t *testing.T) {
 		running.Listen.HTTPS != ":8443" || running.Listen.HeaderTimeout != 10*time.Second || running.Telemetry.OTLPEndpoint != c.Telemetry.OTLPEndpoint {
 		t.Errorf("what needs a restart has changed: %+v", running)
 	}
-	downloads, _ := running.Pool("downloads")
+	downloads, _ := running.pool("downloads")
 	if running.Listen.TLS.Cert != "b.pem" || running.Log.Level != "debug" || len(running.TrustedProxies) != 1 || len(running.Routes) != 4 || downloads.Queue.Limit != 5 {
 		t.Errorf("what needs none has not: %+v", running)
 	}

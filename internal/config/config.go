@@ -4,11 +4,9 @@ import (
 	"net/netip"
 	"net/url"
 	"time"
-
-	"github.com/kgate/kgate/internal/admission"
 )
 
-// Config is the configuration of one gateway. Build one with [Load],
+// Config is the configuration of one gateway. Build one with load,
 // [LoadWith], [Parse] or [Default]; it is not changed afterwards except by
 // [Config.Apply] and [Config.Resolve]. Reading it is safe for concurrent use.
 type Config struct {
@@ -125,8 +123,8 @@ type Cluster struct {
 	Insecure bool `yaml:"insecure"`
 }
 
-// Guarded reports whether strangers are kept from the peer and gossip ports.
-func (c Cluster) Guarded() bool {
+// guarded reports whether strangers are kept from the peer and gossip ports.
+func (c Cluster) guarded() bool {
 	return c.KeyFile != "" || c.TLS.Enabled() && (c.GossipKeyFile != "" || len(c.GossipKey) > 0)
 }
 
@@ -142,125 +140,6 @@ type PeerTLS struct {
 
 // Enabled reports whether gateways talk TLS to each other.
 func (t PeerTLS) Enabled() bool { return t.CA != "" || t.Cert != "" || t.Key != "" }
-
-// Pool is one critical section: at most K of its requests are in flight over
-// all gateways together.
-type Pool struct {
-	// Name of the pool, the same on every gateway.
-	Name string `yaml:"name"`
-	// K is what a new pool starts with; later the cluster's agreed k rules.
-	K int `yaml:"k"`
-	// Binding says when the coordinator ties a request to a token: late, when one
-	// is free for it, or early, when it arrives, as the published algorithm does.
-	Binding admission.Binding `yaml:"binding"`
-	// AskInterval is how finely gateways interleave in the line; auto is four
-	// times the number of gateways times the one-way delay between them.
-	AskInterval AskInterval `yaml:"ask_interval"`
-	// Upstreams serve the pool's requests: http, https or h2c (HTTP/2 in the
-	// clear), with an optional path in front of the request's. Several: least
-	// in flight first.
-	Upstreams []*url.URL `yaml:"upstreams"`
-	// Health says when an upstream is passed over.
-	Health Health `yaml:"health"`
-	Queue  Queue  `yaml:"queue"`
-	Hold   Hold   `yaml:"hold"`
-	// Reclaim says when a lost gateway's slots come back: with the end of its
-	// lease, or not before hold.max has passed, either. With hold, the cluster
-	// agrees on hold.max with the pool, and no gateway may have a longer one.
-	Reclaim   admission.Reclaim `yaml:"reclaim"`
-	Transport Transport         `yaml:"transport"`
-	// Fence sends the header Kgate-Fence to the upstreams: pool/founded/epoch/serial,
-	// no two the same, so that they can tell what comes too late.
-	Fence bool `yaml:"fence"`
-	// Tickets opens the ticket API for this pool on the client address. There a
-	// ticket lives for a minute at most without a sign of its holder, and has its
-	// slot for hold.max at most.
-	Tickets bool `yaml:"tickets"`
-}
-
-// Queue bounds the waiters of one pool on this gateway.
-type Queue struct {
-	// Timeout is the longest wait for a slot; more than zero.
-	Timeout time.Duration `yaml:"timeout"`
-	// Limit is how many requests wait at most; one more is refused at once.
-	Limit int `yaml:"limit"`
-	// Order says who of this gateway's waiters is next: fifo, who came first, or
-	// fair, the clients in turn.
-	Order Order `yaml:"order"`
-	// PerClient bounds what one client takes of the line.
-	PerClient PerClient `yaml:"per_client"`
-}
-
-// PerClient says who one client is, and what it may have at this gateway at a time.
-type PerClient struct {
-	// Key tells clients apart, for these limits and for the order fair: ip is the
-	// client's address.
-	Key ClientKey `yaml:"key"`
-	// Limit is how many requests of one client wait at this gateway at most;
-	// one more is refused at once, with status 429. 0: no limit.
-	Limit int `yaml:"limit"`
-	// InFlight is how many slots one client has through this gateway at most; its
-	// other requests wait, and let those of others pass. 0: no limit.
-	InFlight int `yaml:"in_flight"`
-	// Tickets is how many tickets one client has at most that this gateway has given
-	// out on the client address, waiting or with a slot; one more is refused with
-	// status 429. 0: no limit.
-	Tickets int `yaml:"tickets"`
-}
-
-// Health says when one of a pool's upstreams is passed over. Refused and broken
-// connections count as failures, too, with active checks and without.
-type Health struct {
-	// Path is asked for with GET; a status of 200 to 399 is good. Empty: no
-	// active checks.
-	Path string `yaml:"path"`
-	// Interval is the time between two checks; without active checks, the time
-	// after which an unhealthy upstream is tried again.
-	Interval time.Duration `yaml:"interval"`
-	// Timeout of a check; more than zero.
-	Timeout time.Duration `yaml:"timeout"`
-	// UnhealthyAfter is how many failures in a row take an upstream out: of checks, or
-	// of requests if there are no checks.
-	UnhealthyAfter int `yaml:"unhealthy_after"`
-	// HealthyAfter is how many good checks in a row bring it back.
-	HealthyAfter int `yaml:"healthy_after"`
-}
-
-// Hold bounds how long one request keeps its slot; then it is broken off. Zero
-// is no bound.
-type Hold struct {
-	// Max is the longest that a request takes, however busy it is.
-	Max time.Duration `yaml:"max"`
-	// Idle is the longest that no byte of it moves in either direction: the
-	// upstream is silent, or the client neither reads nor sends. Upgraded
-	// connections (WebSocket) count too.
-	Idle time.Duration `yaml:"idle"`
-	// MinUpload is how many bytes per second a client's request body must at
-	// least come with, over the length of hold.idle, or 10 s without it. 0: no
-	// bound.
-	MinUpload int `yaml:"min_upload"`
-}
-
-// Transport says how this gateway talks to a pool's upstreams.
-type Transport struct {
-	// DialTimeout bounds the connection's set-up; more than zero.
-	DialTimeout time.Duration `yaml:"dial_timeout"`
-	// ResponseHeaderTimeout bounds the time to the answer's header; zero is
-	// no bound.
-	ResponseHeaderTimeout time.Duration `yaml:"response_header_timeout"`
-	// IdleTimeout is how long a connection is kept that no request uses; more
-	// than zero. Make it shorter than the upstream's own.
-	IdleTimeout time.Duration `yaml:"idle_timeout"`
-	TLS         UpstreamTLS   `yaml:"tls"`
-}
-
-// UpstreamTLS says which upstream certificates to believe.
-type UpstreamTLS struct {
-	// CA is a PEM file of roots. Empty: the system's.
-	CA string `yaml:"ca"`
-	// InsecureSkipVerify believes every certificate. For tests only.
-	InsecureSkipVerify bool `yaml:"insecure_skip_verify"`
-}
 
 // Route leads requests to a pool. The first route that matches wins; a
 // request that none matches gets 404.

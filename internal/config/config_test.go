@@ -37,7 +37,7 @@ func TestExamples(t *testing.T) {
 		if filepath.Base(file) == "compose.yaml" {
 			continue
 		}
-		if _, err := Load(file); err != nil {
+		if _, err := load(file); err != nil {
 			t.Errorf("%v", err)
 		}
 	}
@@ -46,7 +46,7 @@ func TestExamples(t *testing.T) {
 // TestEveryKey reads a file that sets every key to something else than its
 // default, and finds every one of them again.
 func TestEveryKey(t *testing.T) {
-	c, err := Load("testdata/every-key.yaml")
+	c, err := load("testdata/every-key.yaml")
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -64,7 +64,7 @@ func TestEveryKey(t *testing.T) {
 	if string(c.Cluster.GossipKey) != "0123456789abcdef0123456789abcdef" {
 		t.Errorf("gossip key %q", []byte(c.Cluster.GossipKey))
 	}
-	pool, _ := c.Pool("downloads")
+	pool, _ := c.pool("downloads")
 	for _, path := range leaves(reflect.TypeFor[Config](), "") {
 		if path == "cluster.gossip_key_file" || path == "cluster.key_file" {
 			continue // exclude gossip_key
@@ -182,7 +182,7 @@ func TestBootstrap(t *testing.T) {
 func TestValidateBuiltInCode(t *testing.T) {
 	var c Config
 	err := c.Validate()
-	if !errors.Is(err, ErrInvalid) {
+	if !errors.Is(err, errInvalid) {
 		t.Fatalf("the zero Config: %v", err)
 	}
 	for _, key := range []string{"pools:", "node.drain:", "listen.http:", "cluster.lease:", "log.level:", "log.format:"} {
@@ -192,7 +192,7 @@ func TestValidateBuiltInCode(t *testing.T) {
 	}
 	d := Default()
 	d.Pools = []Pool{DefaultPool()}
-	d.Pools[0].Name, d.Pools[0].K = "a", MaxK
+	d.Pools[0].Name, d.Pools[0].K = "a", maxK
 	d.Pools[0].Upstreams = []*url.URL{{Scheme: "h2c", Host: "127.0.0.1:9000"}}
 	if err := d.Validate(); err != nil {
 		t.Errorf("valid: %v", err)
@@ -201,10 +201,10 @@ func TestValidateBuiltInCode(t *testing.T) {
 
 func TestReadFile(t *testing.T) {
 	dir := t.TempDir()
-	if _, err := Load(filepath.Join(dir, "absent.yaml")); !errors.Is(err, os.ErrNotExist) || !strings.Contains(err.Error(), "absent.yaml") {
+	if _, err := load(filepath.Join(dir, "absent.yaml")); !errors.Is(err, os.ErrNotExist) || !strings.Contains(err.Error(), "absent.yaml") {
 		t.Errorf("absent: %v", err)
 	}
-	if _, err := Load(dir); err == nil {
+	if _, err := load(dir); err == nil {
 		t.Error("a folder was read")
 	}
 	large := filepath.Join(dir, "large.yaml")
@@ -215,7 +215,7 @@ func TestReadFile(t *testing.T) {
 	if err := errors.Join(f.Truncate(100<<20), f.Close()); err != nil {
 		t.Fatal(err)
 	}
-	if _, err := Load(large); err == nil || !strings.Contains(err.Error(), "larger than 1 MiB") {
+	if _, err := load(large); err == nil || !strings.Contains(err.Error(), "larger than 1 MiB") {
 		t.Errorf("100 MiB: %v", err)
 	}
 }
@@ -254,7 +254,7 @@ routes: [{pool: a}]
 	if err := mustParse(t, strings.Replace(text, "cert: "+dir+"\n", "cert: "+pem+"\n", 1)).CheckFiles(); err != nil {
 		t.Errorf("all are there: %v", err)
 	}
-	every, err := Load("testdata/every-key.yaml")
+	every, err := load("testdata/every-key.yaml")
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -338,7 +338,7 @@ func TestKeyStaysSecret(t *testing.T) {
 
 // TestYAML prints every key and reads it again.
 func TestYAML(t *testing.T) {
-	c, err := Load("testdata/every-key.yaml")
+	c, err := load("testdata/every-key.yaml")
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -387,7 +387,7 @@ func FuzzParse(f *testing.F) {
 			t.Fatalf("%v and %v", c, err)
 		}
 		if err != nil {
-			if !errors.Is(err, ErrInvalid) {
+			if !errors.Is(err, errInvalid) {
 				t.Fatalf("%v is not ErrInvalid", err)
 			}
 			_ = err.Error()

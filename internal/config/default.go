@@ -3,8 +3,6 @@ package config
 import (
 	"net/netip"
 	"time"
-
-	"github.com/kgate/kgate/internal/admission"
 )
 
 // Default returns the configuration of a gateway without a file: everything
@@ -29,25 +27,6 @@ func Default() *Config {
 	}
 }
 
-// DefaultPool returns the pool that a file's entry starts from. Name, K and
-// Upstreams have no default.
-func DefaultPool() Pool {
-	return Pool{
-		Binding:     admission.BindingLate,
-		AskInterval: AskInterval{Auto: true},
-		Queue:       Queue{Timeout: time.Minute, Limit: 10_000, Order: OrderFIFO, PerClient: PerClient{Tickets: 20}},
-		Hold:        Hold{Max: 30 * time.Minute, Idle: time.Minute},
-		Health:      Health{Interval: 5 * time.Second, Timeout: 2 * time.Second, UnhealthyAfter: 3, HealthyAfter: 2},
-		Reclaim:     admission.ReclaimLease,
-		Fence:       true,
-		Transport: Transport{
-			DialTimeout:           5 * time.Second,
-			ResponseHeaderTimeout: time.Minute,
-			IdleTimeout:           90 * time.Second,
-		},
-	}
-}
-
 // Bootstrap returns how many gateways found the cluster together: 1 for a
 // gateway that founds one alone, n when it waits for n gateways, and 0 when it
 // only ever joins a cluster that exists. With addresses to join and
@@ -67,7 +46,7 @@ func (c *Config) Bootstrap() int {
 // alone reports that no other gateway is expected, and that nothing says who
 // could take part.
 func (c *Config) alone() bool {
-	return c.Bootstrap() == 1 && !c.Cluster.Guarded() && !c.Cluster.Insecure
+	return c.Bootstrap() == 1 && !c.Cluster.guarded() && !c.Cluster.Insecure
 }
 
 // ForPeers returns where to listen for other gateways, and the address at which
@@ -90,8 +69,8 @@ func (c *Config) ForPeers() (peer, gossip string, advertise netip.Addr) {
 	return peer, gossip, advertise
 }
 
-// Pool returns the pool of that name, and whether there is one.
-func (c *Config) Pool(name string) (Pool, bool) {
+// pool returns the pool of that name, and whether there is one.
+func (c *Config) pool(name string) (Pool, bool) {
 	for _, p := range c.Pools {
 		if p.Name == name {
 			return p, true

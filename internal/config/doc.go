@@ -4,7 +4,7 @@
 //
 // # What it promises
 //
-// A [Config] that [Load], [LoadWith] or [Parse] returns is complete and
+// A [Config] that load, [LoadWith] or [Parse] returns is complete and
 // valid: [Config.Validate] finds nothing in it. A file that is not valid
 // yields every error at once, joined; each one is an [*Error] that names file,
 // line and column, the key, what is wrong and what to write instead. Unknown

@@ -29,7 +29,7 @@ func TestBrokenFiles(t *testing.T) {
 			if err == nil {
 				t.Fatalf("accepted: %+v", c)
 			}
-			if !errors.Is(err, ErrInvalid) {
+			if !errors.Is(err, errInvalid) {
 				t.Errorf("%v is not ErrInvalid", err)
 			}
 			checkGolden(t, strings.TrimSuffix(file, ".yaml")+".golden", err.Error()+"\n")
@@ -51,16 +51,16 @@ func TestBrokenFiles(t *testing.T) {
 var withoutLine = []string{"no-key.yaml", "binary.yaml", "comment-only.yaml", "empty.yaml", "utf16.yaml"}
 
 // each returns the errors that err joins.
-func each(err error) []*Error {
+func each(err error) []*valueError {
 	var joined interface{ Unwrap() []error }
 	if !errors.As(err, &joined) {
-		var e *Error
+		var e *valueError
 		if !errors.As(err, &e) {
 			return nil
 		}
-		return []*Error{e}
+		return []*valueError{e}
 	}
-	var all []*Error
+	var all []*valueError
 	for _, err := range joined.Unwrap() {
 		all = append(all, each(err)...)
 	}

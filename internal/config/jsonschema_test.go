@@ -87,7 +87,7 @@ func scalarSchema(path string, t reflect.Type) *schema {
 	case kindWhole:
 		s := &schema{Type: "integer", Minimum: ptr(0)}
 		if path == "pools[].k" {
-			s.Minimum, s.Maximum = ptr(1), ptr(MaxK)
+			s.Minimum, s.Maximum = ptr(1), ptr(maxK)
 		}
 		return s
 	case kindNumber:

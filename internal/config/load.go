@@ -25,9 +25,9 @@ const maxSize = 1 << 20
 // maxErrors is how many errors of one file are reported.
 const maxErrors = 50
 
-// Load reads and checks the file at path. It asks nothing of the host it runs
+// load reads and checks the file at path. It asks nothing of the host it runs
 // on, so it suits a check of files meant for another machine.
-func Load(path string) (*Config, error) {
+func load(path string) (*Config, error) {
 	data, err := readFile(path)
 	if err != nil {
 		return nil, err
@@ -52,7 +52,7 @@ func LoadWith(path string, o Overrides) (*Config, error) {
 	applied := c.apply(o)
 	// What a flag replaces need not be right in the file.
 	decoded = slices.DeleteFunc(decoded, func(err error) bool {
-		var e *Error
+		var e *valueError
 		return errors.As(err, &e) && c.src.overridden(e.Key)
 	})
 	if err := c.check(append(decoded, applied...)); err != nil {
@@ -80,14 +80,14 @@ func (c *Config) check(errs []error) error { return c.join(append(errs, c.proble
 // join joins errors in the order of the file.
 func (c *Config) join(errs []error) error {
 	slices.SortStableFunc(errs, func(a, b error) int {
-		var x, y *Error
+		var x, y *valueError
 		if !errors.As(a, &x) || !errors.As(b, &y) {
 			return 0
 		}
 		return cmp.Or(cmp.Compare(x.Line, y.Line), cmp.Compare(x.Column, y.Column))
 	})
 	if more := len(errs) - maxErrors; more > 0 {
-		errs = append(errs[:maxErrors:maxErrors], fmt.Errorf("%s: and %d more %w", c.src.file, more, ErrInvalid))
+		errs = append(errs[:maxErrors:maxErrors], fmt.Errorf("%s: and %d more %w", c.src.file, more, errInvalid))
 	}
 	return errors.Join(errs...)
 }
@@ -123,7 +123,7 @@ func decode(name string, data []byte) (c *Config, errs []error, err error) {
 
 // syntax parses one YAML document.
 func syntax(src *source, data []byte) (ast.Node, error) {
-	whole := func(wrong, hint string) error { return &Error{File: src.file, Wrong: wrong, Hint: hint} }
+	whole := func(wrong, hint string) error { return &valueError{File: src.file, Wrong: wrong, Hint: hint} }
 	if len(data) > maxSize {
 		return nil, whole("is larger than 1 MiB", "is this the right file?")
 	}
@@ -192,7 +192,7 @@ func checkTokens(src *source, tokens token.Tokens) error {
 func syntaxError(src *source, err error) error {
 	var ye yaml.Error
 	if !errors.As(err, &ye) || ye.GetToken() == nil {
-		return &Error{File: src.file, Wrong: "is not YAML", Hint: quote(err.Error())}
+		return &valueError{File: src.file, Wrong: "is not YAML", Hint: quote(err.Error())}
 	}
 	at := ye.GetToken().Position
 	if line := src.line(at.Line); strings.HasPrefix(strings.TrimLeft(line, " "), "\t") {

@@ -37,8 +37,8 @@ type Overrides struct {
 	LogFormat string `name:"log-format" env:"KGATE_LOG_FORMAT" placeholder:"FORMAT" help:"json or text (default json)."`
 }
 
-// DefaultPoolName names the pool of a gateway that runs without a file.
-const DefaultPoolName = "default"
+// defaultPoolName names the pool of a gateway that runs without a file.
+const defaultPoolName = "default"
 
 // Apply puts o on top of c and checks the result; on an error c is as before.
 //
@@ -205,7 +205,7 @@ func (a *overrider) poolIndex(c *Config, o Overrides) (int, bool) {
 
 func (a *overrider) newPool(c *Config, o Overrides) bool {
 	p := DefaultPool()
-	p.Name = DefaultPoolName
+	p.Name = defaultPoolName
 	a.mark(keyPools, "upstream")
 	if o.Pool != "" {
 		p.Name = o.Pool
@@ -224,7 +224,7 @@ func (a *overrider) newPool(c *Config, o Overrides) bool {
 }
 
 func (a *overrider) flagError(flag, wrong, hint string) {
-	a.errs = append(a.errs, &Error{File: flagName(flag), Wrong: wrong, Hint: hint})
+	a.errs = append(a.errs, &valueError{File: flagName(flag), Wrong: wrong, Hint: hint})
 }
 
 // clone returns a copy that apply can change without changing c.

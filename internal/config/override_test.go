@@ -40,10 +40,10 @@ func TestFlagsAlone(t *testing.T) {
 		t.Fatal(err)
 	}
 	p := c.Pools[0]
-	if len(c.Pools) != 1 || p.Name != DefaultPoolName || p.K != 3 || fmt.Sprint(p.Upstreams) != "[http://127.0.0.1:9000 http://127.0.0.1:9001]" {
+	if len(c.Pools) != 1 || p.Name != defaultPoolName || p.K != 3 || fmt.Sprint(p.Upstreams) != "[http://127.0.0.1:9000 http://127.0.0.1:9001]" {
 		t.Errorf("pools = %+v", c.Pools)
 	}
-	if len(c.Routes) != 1 || c.Routes[0].Pool != DefaultPoolName || !c.Routes[0].Match.all() {
+	if len(c.Routes) != 1 || c.Routes[0].Pool != defaultPoolName || !c.Routes[0].Match.all() {
 		t.Errorf("routes = %+v", c.Routes)
 	}
 	l := c.Listen
@@ -141,7 +141,7 @@ func TestBadOverrides(t *testing.T) {
 			}
 			before := fmt.Sprintf("%+v", *c)
 			err := c.Apply(tc.o)
-			if !errors.Is(err, ErrInvalid) {
+			if !errors.Is(err, errInvalid) {
 				t.Fatalf("%v", err)
 			}
 			for _, part := range tc.want {

@@ -13,11 +13,11 @@ import (
 	"unicode/utf8"
 )
 
-// ErrInvalid is what every error about the contents of a configuration wraps.
-var ErrInvalid = errors.New("config: invalid")
+// errInvalid is what every error about the contents of a configuration wraps.
+var errInvalid = errors.New("config: invalid")
 
-// Error is one thing that is wrong with a configuration.
-type Error struct {
+// valueError is one thing that is wrong with a configuration.
+type valueError struct {
 	// File, Line and Column say where, Line and Column from 1. Line 0: the
 	// value is in no file. File is a flag's name when a flag gave the value.
 	File         string
@@ -32,7 +32,7 @@ type Error struct {
 
 // Error formats e as file:line:column: key: what is wrong; what to write, and
 // the line in question below it.
-func (e *Error) Error() string {
+func (e *valueError) Error() string {
 	var b strings.Builder
 	if e.File != "" {
 		b.WriteString(e.File)
@@ -56,7 +56,7 @@ func (e *Error) Error() string {
 // is wrong: for a log, without the lines in question.
 func Lines(err error) []string {
 	switch e := err.(type) { //nolint:errorlint // walks the tree itself: all leaves count
-	case *Error:
+	case *valueError:
 		bare := *e
 		bare.excerpt = ""
 		return []string{strings.ReplaceAll(bare.Error(), "\n", " ")}
@@ -75,7 +75,7 @@ func Lines(err error) []string {
 // and not about a file or the host.
 func FromFlags(err error) bool {
 	switch e := err.(type) { //nolint:errorlint // walks the tree itself: all leaves count
-	case *Error:
+	case *valueError:
 		return strings.HasPrefix(e.File, "--") || e.File == "" && e.Line == 0
 	case interface{ Unwrap() []error }:
 		all := e.Unwrap()
@@ -87,8 +87,8 @@ func FromFlags(err error) bool {
 	}
 }
 
-// Unwrap returns [ErrInvalid].
-func (e *Error) Unwrap() error { return ErrInvalid }
+// Unwrap returns errInvalid.
+func (e *valueError) Unwrap() error { return errInvalid }
 
 // place is where a value comes from: a line and column of the file, or a flag.
 type place struct {
@@ -178,23 +178,23 @@ func (s *source) broken(key string) bool {
 
 // at returns the error about key. A key that nobody gave is reported where the
 // nearest key around it stands.
-func (s *source) at(key, wrong, hint string) *Error {
+func (s *source) at(key, wrong, hint string) *valueError {
 	if s == nil {
-		return &Error{Key: key, Wrong: wrong, Hint: hint}
+		return &valueError{Key: key, Wrong: wrong, Hint: hint}
 	}
 	for outer := key; outer != ""; outer = parentKey(outer) {
 		if p, ok := s.places[outer]; ok {
 			return s.atPlace(p, key, wrong, hint)
 		}
 	}
-	return &Error{File: s.file, Key: key, Wrong: wrong, Hint: hint}
+	return &valueError{File: s.file, Key: key, Wrong: wrong, Hint: hint}
 }
 
-func (s *source) atPlace(p place, key, wrong, hint string) *Error {
+func (s *source) atPlace(p place, key, wrong, hint string) *valueError {
 	if p.flag != "" {
-		return &Error{File: p.flag, Key: key, Wrong: wrong, Hint: hint}
+		return &valueError{File: p.flag, Key: key, Wrong: wrong, Hint: hint}
 	}
-	e := &Error{File: s.file, Line: p.line, Column: p.column, Key: key, Wrong: wrong, Hint: hint}
+	e := &valueError{File: s.file, Line: p.line, Column: p.column, Key: key, Wrong: wrong, Hint: hint}
 	if !p.secret {
 		e.excerpt = s.excerpt(p.line, p.column)
 	}

@@ -69,7 +69,7 @@ func (v *checker) adminToken(addr, tokenFile string) {
 // guard checks that not everybody who reaches the gateways' own ports may speak
 // there.
 func (v *checker) guard(c *Config) {
-	if c.Cluster.Guarded() || c.Cluster.Insecure || c.Cluster.TLS.Enabled() || v.src.broken("cluster.key_file") || v.src.broken("cluster.join[0]") {
+	if c.Cluster.guarded() || c.Cluster.Insecure || c.Cluster.TLS.Enabled() || v.src.broken("cluster.key_file") || v.src.broken("cluster.join[0]") {
 		return // half a guard is reported elsewhere
 	}
 	std := Default().Listen

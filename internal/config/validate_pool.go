@@ -7,13 +7,10 @@ import (
 	"net/url"
 	"slices"
 	"strings"
-	"time"
-
-	"github.com/kgate/kgate/internal/admission"
 )
 
-// MaxK is the largest k of a pool.
-const MaxK = 65536
+// maxK is the largest k of a pool.
+const maxK = 65536
 
 func (v *checker) pools(pools []Pool) {
 	if len(pools) == 0 {
@@ -31,77 +28,6 @@ func (v *checker) pools(pools []Pool) {
 			continue
 		}
 		firstOf[p.Name] = i
-	}
-}
-
-func (v *checker) pool(key string, p Pool) {
-	if p.Name == "" {
-		v.wrong(key+".name", "is missing", "write a name, such as downloads")
-	} else {
-		v.name(key+".name", p.Name, isPoolName, "write 1 to 64 of a-z, 0-9, - _ and .")
-	}
-	if p.K == 0 && !v.src.given(key+".k") {
-		v.wrong(key+".k", "is missing", "write how many requests the upstream may get at once, such as k: 8")
-	} else {
-		v.whole(key+".k", p.K, 1, MaxK)
-	}
-	oneOf(v, key+".binding", p.Binding, bindings)
-	oneOf(v, key+".reclaim", p.Reclaim, reclaims)
-	if !p.AskInterval.Auto {
-		v.duration(key+".ask_interval", p.AskInterval.Every, 0)
-	}
-	if len(p.Upstreams) == 0 {
-		v.wrong(key+".upstreams", "there is no upstream", `write where the requests go, such as ["http://127.0.0.1:9000"]`)
-	}
-	v.upstreams(key+".upstreams", p.Upstreams)
-	v.health(key+".health", p.Health)
-	v.queue(key+".queue", p.Queue)
-	v.duration(key+".hold.max", p.Hold.Max, 0)
-	v.duration(key+".hold.idle", p.Hold.Idle, 0)
-	v.whole(key+".hold.min_upload", p.Hold.MinUpload, 0, math.MaxInt32)
-	if p.Reclaim == admission.ReclaimHold && p.Hold.Max == 0 {
-		v.wrong(key+".reclaim", "hold needs a bound on the hold", "write hold.max, or reclaim: lease")
-	}
-	v.silence(key, p)
-	v.duration(key+".transport.dial_timeout", p.Transport.DialTimeout, 1)
-	v.duration(key+".transport.response_header_timeout", p.Transport.ResponseHeaderTimeout, 0)
-	v.duration(key+".transport.idle_timeout", p.Transport.IdleTimeout, 1)
-	if t := p.Transport.TLS; t.CA != "" && t.InsecureSkipVerify {
-		v.wrong(key+".transport.tls.insecure_skip_verify", "makes tls.ca useless: every certificate is believed", "write only one of the two")
-	}
-}
-
-func (v *checker) queue(key string, q Queue) {
-	v.duration(key+".timeout", q.Timeout, 1)
-	v.whole(key+".limit", q.Limit, 1, math.MaxInt32)
-	oneOf(v, key+".order", q.Order, orders)
-	if name := q.PerClient.Key.Header; name != "" && !isHeaderName(name) {
-		v.wrong(key+".per_client.key", quote(name)+" is not the name of a header", "write a header such as header:X-Api-Key")
-	}
-	v.whole(key+".per_client.limit", q.PerClient.Limit, 0, math.MaxInt32)
-	v.whole(key+".per_client.in_flight", q.PerClient.InFlight, 0, math.MaxInt32)
-	v.whole(key+".per_client.tickets", q.PerClient.Tickets, 0, math.MaxInt32)
-}
-
-func (v *checker) health(key string, h Health) {
-	if h.Path != "" && !strings.HasPrefix(h.Path, "/") {
-		v.wrong(key+".path", quote(h.Path)+" does not begin with /", "write "+quote("/"+h.Path))
-	}
-	v.duration(key+".interval", h.Interval, 100*time.Millisecond)
-	v.duration(key+".timeout", h.Timeout, 1)
-	v.whole(key+".unhealthy_after", h.UnhealthyAfter, 1, 1000)
-	v.whole(key+".healthy_after", h.HealthyAfter, 1, 1000)
-}
-
-// silence checks that hold.idle lets an upstream think for as long as the file
-// says that it may.
-func (v *checker) silence(key string, p Pool) {
-	header := key + ".transport.response_header_timeout"
-	if !v.src.given(header) || p.Hold.Idle <= 0 || v.src.broken(key+".hold.idle") {
-		return
-	}
-	if t := p.Transport.ResponseHeaderTimeout; t == 0 || t > p.Hold.Idle {
-		v.wrong(header, fmt.Sprintf("is never reached: hold.idle ends the request after %v without a byte", p.Hold.Idle), "write hold: {idle: "+t.String()+"}, too, or more")
 	}
 }
 

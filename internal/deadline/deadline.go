@@ -41,6 +41,13 @@ func (r *Reader) armLocked(conn net.Conn) error {
 	return conn.SetReadDeadline(r.want)
 }
 
+// Settle has conn itself keep the deadline, for who reads from it without Read.
+func (r *Reader) Settle(conn net.Conn) error {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	return r.armLocked(conn)
+}
+
 // Read reads from conn.
 func (r *Reader) Read(conn net.Conn, p []byte) (int, error) {
 	for {

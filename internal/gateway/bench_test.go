@@ -26,6 +26,7 @@ func (a alone) Standing() membership.Standing {
 func (alone) Changed() <-chan struct{}                                       { return nil }
 func (alone) Rejoin()                                                        {}
 func (alone) Recover(context.Context, string, uint64) error                  { return nil }
+func (alone) KeepsTickets() (bool, error)                                    { return false, nil }
 func (alone) UseTickets(context.Context, string) error                       { return nil }
 func (alone) SetPeers(kmutex.Node, []transport.Peer) []transport.Unsent      { return nil }
 func (alone) Send(kmutex.Node, string, kmutex.Message) error                 { return nil }

@@ -170,3 +170,41 @@ func (p *poolDriver) use(more int) {
 	p.inFlight += more
 	p.watch.Slots(p.inFlight)
 }
+
+// adopt makes the slot of a ticket that a lost gateway left. The caller holds the
+// lock.
+func (p *poolDriver) adopt(i pool.Adopted) {
+	t, arrived := i.Ticket, time.Unix(0, i.Ticket.Stamp)
+	s := new(claim)
+	p.init(s, arrived, t)
+	s.ticket, s.placed = i.Number, arrived
+	p.slots[i.Number], p.held[t] = s, s
+	if t.Granted {
+		s.state, s.epoch, s.grant = slotGranted, t.Epoch, t.Grant
+		p.use(1)
+	} else {
+		p.waiting++
+	}
+}
+
+// endTickets gives back the slots of tickets that have ended. The caller holds the
+// lock.
+func (p *poolDriver) endTickets(ended []*pool.Ticket) {
+	for _, t := range ended {
+		s := p.held[t]
+		delete(p.held, t)
+		p.release(s)
+	}
+}
+
+// forgetTickets takes out the slots of tickets that the machine does not know. The
+// caller holds the lock.
+func (p *poolDriver) forgetTickets(gone []*pool.Ticket) {
+	for _, t := range gone {
+		s := p.held[t]
+		delete(p.held, t)
+		delete(p.slots, s.ticket)
+		s.state = slotEnded
+		p.use(-1)
+	}
+}

@@ -14,6 +14,33 @@ import (
 // of them. Where clients are not distinguished there is no record of them: all requests
 // stand in line at once.
 
+// PoolConfig is what this gateway alone decides about a pool.
+type PoolConfig struct {
+	// QueueLimit bounds the requests that wait at this gateway. Default 10000.
+	QueueLimit int
+	// ClientLimit bounds those of them that one client has; 0: it does not.
+	ClientLimit int
+	// ClientInFlight bounds how many slots one client has at a time at this gateway,
+	// those of its tickets included; its other requests wait. 0: it does not.
+	ClientInFlight int
+	// ClientTickets bounds how many tickets one client has at a time at this
+	// gateway, waiting or with a slot; 0: it does not.
+	ClientTickets int
+	// Fair lets the clients in one after the other: each has one place in line at
+	// a time. Otherwise requests come in as they arrived.
+	Fair bool
+	// AskInterval is the least time between two requests for places in line.
+	// 0: four times the number of gateways times the one-way delay.
+	AskInterval time.Duration
+}
+
+// defaultQueueLimit of a pool that says nothing else.
+const defaultQueueLimit = 10_000
+
+func (c PoolConfig) valid() bool {
+	return min(c.QueueLimit, c.ClientLimit, c.ClientInFlight, c.ClientTickets) >= 0 && c.AskInterval >= 0
+}
+
 // claims are a pool's at this gateway: in line, in the critical section, or behind
 // others of their client. The pool's lock guards them.
 type claims struct {

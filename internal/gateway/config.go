@@ -15,8 +15,8 @@ import (
 
 // Errors of the methods, beside the reasons to refuse of package admission.
 var (
-	// ErrConfig: a Config that cannot work.
-	ErrConfig = errors.New("gateway: bad configuration")
+	// errConfig: a Config that cannot work.
+	errConfig = errors.New("gateway: bad configuration")
 )
 
 // Links carry the machines' messages to other gateways. [transport.Transport]
@@ -61,6 +61,9 @@ type Views interface {
 	Recover(ctx context.Context, pool string, epoch uint64) error
 	// UseTickets makes the view say that a pool has tickets.
 	UseTickets(ctx context.Context, pool string) error
+	// KeepsTickets notes that tickets are kept in DataDir, and reports whether they
+	// were before.
+	KeepsTickets() (before bool, err error)
 }
 
 // Observer is told what the machines do, for metrics.
@@ -120,26 +123,6 @@ func (noObserver) Overtaken()                      {}
 func (noObserver) AuditFailed()                    {}
 func (noObserver) Slots(int)                       {}
 
-// PoolConfig is what this gateway alone decides about a pool.
-type PoolConfig struct {
-	// QueueLimit bounds the requests that wait at this gateway. Default 10000.
-	QueueLimit int
-	// ClientLimit bounds those of them that one client has; 0: it does not.
-	ClientLimit int
-	// ClientInFlight bounds how many slots one client has at a time at this gateway,
-	// those of its tickets included; its other requests wait. 0: it does not.
-	ClientInFlight int
-	// ClientTickets bounds how many tickets one client has at a time at this
-	// gateway, waiting or with a slot; 0: it does not.
-	ClientTickets int
-	// Fair lets the clients in one after the other: each has one place in line at
-	// a time. Otherwise requests come in as they arrived.
-	Fair bool
-	// AskInterval is the least time between two requests for places in line.
-	// 0: four times the number of gateways times the one-way delay.
-	AskInterval time.Duration
-}
-
 // Config of a Gateway.
 type Config struct {
 	// Pools by name. A pool of the cluster that is not named here takes part in
@@ -157,9 +140,6 @@ type Config struct {
 	Logger *slog.Logger
 }
 
-// defaultQueueLimit of a pool that says nothing else.
-const defaultQueueLimit = 10_000
-
 func (c Config) withDefaults() Config {
 	if c.Observer == nil {
 		c.Observer = noObserver{}
@@ -174,12 +154,12 @@ func (c Config) withDefaults() Config {
 func (c Config) Validate() error {
 	var errs []error
 	for name, p := range c.Pools {
-		if p.QueueLimit < 0 || p.ClientLimit < 0 || p.ClientInFlight < 0 || p.ClientTickets < 0 || p.AskInterval < 0 {
+		if !p.valid() {
 			errs = append(errs, errors.New("pool "+name+": negative limit or interval"))
 		}
 	}
 	if len(errs) > 0 {
-		return errors.Join(append([]error{ErrConfig}, errs...)...)
+		return errors.Join(append([]error{errConfig}, errs...)...)
 	}
 	return nil
 }

@@ -18,7 +18,8 @@
 //	letters, agreed view (Follow)                     grants to the waiters, timers
 //
 // An event takes the pool's lock and goes into package internal/pool, which
-// decides; its effects are carried out before the lock is let go (epoch.go).
+// decides; its effects are carried out before the lock is let go (epoch.go). Calls
+// go one way: [Gateway] and ticketManager call poolDriver, which calls claims and env.
 // Sending never blocks (a message is an append to a link's bounded queue, a letter
 // has a goroutine, letters.go), and a grant is a channel closed. So there is no
 // loop goroutine and no queue of events between a request and the machine, and an
@@ -47,11 +48,11 @@
 // A ticket over HTTP is a slot under a time to live. It belongs to the gateway
 // that took it in, which any other one asks (ticket.go, ticketcall.go). Package
 // internal/pool has its state, and copies it to the ring's successors by letter;
-// here it has its slot (tickets.go), and goes to the disk (persist.go). An heir
+// here it has its claim (claim.go), and goes to the disk (persist.go). An heir
 // takes it over with the next epoch.
 //
 // # Who is there
 //
-// People see who waits and who holds what, and send somebody away (line.go), at
+// People see who waits and who holds what, and send somebody away (inspect.go), at
 // this gateway; [Gateway.CallFleet] carries their questions to the others.
 package gateway

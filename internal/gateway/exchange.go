@@ -22,8 +22,8 @@ import (
 // each that waits: this is room for 400,000.
 const maxBody = 8 << 20
 
-// FleetPath is where [Config].Fleet answers other gateways.
-const FleetPath = "/v1/fleet/"
+// fleetPath is where [Config].Fleet answers other gateways.
+const fleetPath = "/v1/fleet/"
 
 // CallFleet asks the Fleet of another gateway, by POST if there is a body. The
 // path begins with a slash. It fails with ErrElsewhere for who is not in the view.
@@ -32,7 +32,7 @@ func (g *Gateway) CallFleet(ctx context.Context, name, path string, body, into a
 	if !in {
 		return fmt.Errorf("%w: %s is not in the cluster", admission.ErrElsewhere, name)
 	}
-	return g.call(ctx, m.PeerAddr, FleetPath+strings.TrimPrefix(path, "/"), body, into)
+	return g.call(ctx, m.PeerAddr, fleetPath+strings.TrimPrefix(path, "/"), body, into)
 }
 
 func (g *Gateway) startExchange() {
@@ -40,7 +40,7 @@ func (g *Gateway) startExchange() {
 	mux.HandleFunc("GET /v1/pools/{pool}/line", g.serveLine)
 	mux.HandleFunc("POST "+ticketsPath, g.serveTicket)
 	if g.cfg.Fleet != nil {
-		mux.Handle(FleetPath, http.StripPrefix(strings.TrimSuffix(FleetPath, "/"), g.cfg.Fleet))
+		mux.Handle(fleetPath, http.StripPrefix(strings.TrimSuffix(fleetPath, "/"), g.cfg.Fleet))
 	}
 	g.server = &http.Server{
 		Handler:           mux,

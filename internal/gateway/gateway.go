@@ -224,15 +224,6 @@ func (p *poolDriver) untilIdle() <-chan struct{} {
 	return p.idle.wait()
 }
 
-// RetryAfter estimates how long a request to the named pool would wait now; 0
-// when there is nothing to go by.
-func (g *Gateway) RetryAfter(name string) time.Duration {
-	if p := g.pool(name); p != nil {
-		return p.retryAfter()
-	}
-	return 0
-}
-
 // Close ends everything that runs in the background, and the exchange. Slots
 // can still be released; what that would tell other gateways is lost.
 func (g *Gateway) Close() error {

@@ -20,8 +20,8 @@ import (
 
 // Errors of [Gateway.Cancel], and of who was cancelled.
 var (
-	// ErrUnknownEntry: nobody who waits here has this name.
-	ErrUnknownEntry = errors.New("gateway: nobody waits here under this name")
+	// errUnknownEntry: nobody who waits here has this name.
+	errUnknownEntry = errors.New("gateway: nobody waits here under this name")
 )
 
 // Line is what one gateway knows of who is in a pool.
@@ -134,7 +134,7 @@ func ParseEntry(id string) (pool string, node kmutex.Node, err error) {
 
 func parseEntry(id string) (pool string, node kmutex.Node, number uint64, err error) {
 	bad := func() (string, kmutex.Node, uint64, error) {
-		return "", 0, 0, fmt.Errorf("%w: %.100q", ErrUnknownEntry, id)
+		return "", 0, 0, fmt.Errorf("%w: %.100q", errUnknownEntry, id)
 	}
 	rest, last, ok := cutLast(id)
 	if !ok {
@@ -182,7 +182,7 @@ func (g *Gateway) FindTrace(trace string) (pool string, found Line) {
 }
 
 // Cancel takes who waits at this gateway under the id of a LineEntry out of the
-// line. It fails with ErrUnknownEntry; who has been let in meanwhile stays.
+// line. It fails with errUnknownEntry; who has been let in meanwhile stays.
 func (g *Gateway) Cancel(id string) error {
 	name, node, number, err := parseEntry(id)
 	if err != nil {
@@ -190,7 +190,7 @@ func (g *Gateway) Cancel(id string) error {
 	}
 	p := g.pool(name)
 	if p == nil {
-		return fmt.Errorf("%w: %.100q", ErrUnknownEntry, id)
+		return fmt.Errorf("%w: %.100q", errUnknownEntry, id)
 	}
 	p.mu.Lock()
 	defer p.mu.Unlock()
@@ -202,7 +202,7 @@ func (g *Gateway) Cancel(id string) error {
 		}
 	}
 	if s == nil {
-		return fmt.Errorf("%w: %.100q", ErrUnknownEntry, id)
+		return fmt.Errorf("%w: %.100q", errUnknownEntry, id)
 	}
 	if s.held != nil {
 		p.carry(p.core.Finish(p.env.clock(), s.held))

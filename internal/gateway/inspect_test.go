@@ -71,7 +71,7 @@ func TestLine(t *testing.T) {
 			line.Waiting[1].ID, line.Holding[0].ID, "", "x", "x.1.1", testPool + ".1", testPool + ".1.x", testPool + ".x.1",
 			testPool + ".1.99999999999999999999", testPool + ".2.4", ".1.1",
 		} {
-			if err := at.Cancel(id); !errors.Is(err, ErrUnknownEntry) {
+			if err := at.Cancel(id); !errors.Is(err, errUnknownEntry) {
 				t.Errorf("cancel of %q: %v", id, err)
 			}
 		}

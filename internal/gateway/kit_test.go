@@ -356,6 +356,9 @@ func (n *node) Recover(_ context.Context, _ string, epoch uint64) error {
 	return nil
 }
 
+// KeepsTickets implements Views.
+func (*node) KeepsTickets() (bool, error) { return false, nil }
+
 // UseTickets implements Views.
 func (n *node) UseTickets(context.Context, string) error {
 	f := n.fleet

@@ -70,11 +70,14 @@ func (g *Gateway) loadDisk(cluster string) {
 		g.cfg.Logger.Error("tickets are not kept on disk: they are lost if all gateways are at once", slog.Any("error", err))
 		return
 	}
-	tables, err := store.Load()
-	if err != nil {
-		g.cfg.Logger.Error("tickets on disk cannot be read", slog.Any("error", err))
+	switch before, err := g.views.KeepsTickets(); {
+	case err != nil:
+		g.cfg.Logger.Error("data_dir cannot be written", slog.Any("error", err))
+	case before && store.Created():
+		g.cfg.Logger.Error("the file of the tickets is gone from data_dir: those that only this gateway knew are lost, and their slots may be given out again",
+			slog.String("data_dir", g.cfg.DataDir), slog.String("remedy", "put nothing back; find out who removed it, or whether data_dir is the right one"))
 	}
-	for pool, all := range tables {
+	for pool, all := range store.Load() {
 		for _, d := range all {
 			if err := g.memoryOf(pool).Replicas().Restore(d); err != nil {
 				g.cfg.Logger.Error("tickets on disk cannot be used", slog.String("pool", pool), slog.Any("error", err))

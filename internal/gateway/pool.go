@@ -183,13 +183,6 @@ func (p *poolDriver) lost(m *kmutex.Envelope, err error) bool {
 	return !errors.Is(err, transport.ErrUnknownPeer) && !errors.Is(err, transport.ErrClosed)
 }
 
-// retryAfter estimates how long a request that came now would wait.
-func (p *poolDriver) retryAfter() time.Duration {
-	p.mu.Lock()
-	defer p.mu.Unlock()
-	return p.rate.wait(p.env.now(), p.waiting)
-}
-
 // signal wakes whoever waits for a condition that a lock guards.
 type signal struct{ ch chan struct{} }
 

@@ -19,14 +19,15 @@ func (g *Gateway) RequestTicket(ctx context.Context, req admission.Request, ttl 
 	case p == nil:
 		return admission.Ticket{}, g.refusal(req.Pool, g.missingPool(req.Pool), 0)
 	}
-	if err := p.openTickets(ctx); err != nil {
+	tickets := ticketManager{p}
+	if err := tickets.open(ctx); err != nil {
 		return admission.Ticket{}, p.refusal(err, 0)
 	}
-	t, err := p.takeTicket(req, ttl, note)
+	t, err := tickets.take(req, ttl, note)
 	if err != nil {
 		return admission.Ticket{}, p.refusal(err, 0)
 	}
-	return p.awaitTicket(ctx, t.ID, 0, now)
+	return tickets.await(ctx, t.ID, 0, now)
 }
 
 // TestTicket returns the ticket as soon as it is not in the state granted, or
@@ -53,15 +54,16 @@ func (g *Gateway) here(ctx context.Context, owner kmutex.Node, c ticketCall) (ad
 	if err != nil {
 		return admission.Ticket{}, err
 	}
+	tickets := ticketManager{p}
 	switch c.Op {
 	case opTest:
-		return p.testTicket(ctx, c)
+		return tickets.test(ctx, c)
 	case opRenew:
-		return p.renewTicket(ctx, c.ID)
+		return tickets.renew(ctx, c.ID)
 	case opUse:
-		return p.useTicket(ctx, c)
+		return tickets.use(ctx, c)
 	case opEnd:
-		return admission.Ticket{}, p.finishTicket(c.ID)
+		return admission.Ticket{}, tickets.finish(c.ID)
 	default:
 		return admission.Ticket{}, fmt.Errorf("%w: %q", admission.ErrUnknownTicket, c.Op)
 	}

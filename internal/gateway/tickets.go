@@ -11,12 +11,14 @@ import (
 	"github.com/kgate/kgate/replication"
 )
 
-// What becomes of a pool's tickets is for package internal/pool to decide: when one
-// ends, what goes to the successors, who may be told. Here they have their slots,
-// and calls wait for them.
+// ticketManager takes in what holders of tickets ask of a pool at this gateway, and
+// waits until they may be answered. What becomes of the tickets is for package
+// internal/pool to decide: when one ends, what goes to the successors, who may be told.
+// The driver carries that out, and does not know the manager.
+type ticketManager struct{ *poolDriver }
 
-// takeTicket puts a new ticket in line.
-func (p *poolDriver) takeTicket(req admission.Request, ttl time.Duration, note string) (*pool.Ticket, error) {
+// take puts a new ticket in line.
+func (p ticketManager) take(req admission.Request, ttl time.Duration, note string) (*pool.Ticket, error) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	if !p.alive() {
@@ -47,9 +49,9 @@ func (p *poolDriver) takeTicket(req admission.Request, ttl time.Duration, note s
 	return t, nil
 }
 
-// openTickets makes the agreed view say that the pool has tickets, if it is the
+// open makes the agreed view say that the pool has tickets, if it is the
 // first; from then on what lost gateways leave is looked after.
-func (p *poolDriver) openTickets(ctx context.Context) error {
+func (p ticketManager) open(ctx context.Context) error {
 	for {
 		changed := p.env.views.Changed()
 		p.mu.Lock()
@@ -74,8 +76,8 @@ func (p *poolDriver) openTickets(ctx context.Context) error {
 	}
 }
 
-// findTicket returns a ticket. The caller holds the lock.
-func (p *poolDriver) findTicket(id string) (*pool.Ticket, error) {
+// find returns a ticket. The caller holds the lock.
+func (p ticketManager) find(id string) (*pool.Ticket, error) {
 	if !p.alive() || p.core.Tickets() == nil || !p.env.entitled(p.self) {
 		return nil, admission.ErrElsewhere
 	}
@@ -89,10 +91,10 @@ func (p *poolDriver) findTicket(id string) (*pool.Ticket, error) {
 	return nil, admission.ErrUnknownTicket
 }
 
-// awaitTicket returns the ticket when ready holds, or after wait, as soon as its
+// await returns the ticket when ready holds, or after wait, as soon as its
 // successors know of that state. If one of them does not answer for long, the
 // ticket is out of reach: soon that one is suspended.
-func (p *poolDriver) awaitTicket(ctx context.Context, id string, wait time.Duration, ready func(*pool.Ticket) bool) (admission.Ticket, error) {
+func (p ticketManager) await(ctx context.Context, id string, wait time.Duration, ready func(*pool.Ticket) bool) (admission.Ticket, error) {
 	const patience = 5 * time.Second
 	over := wait <= 0
 	timeout := time.NewTimer(wait)
@@ -102,7 +104,7 @@ func (p *poolDriver) awaitTicket(ctx context.Context, id string, wait time.Durat
 	}
 	for {
 		p.mu.Lock()
-		t, err := p.findTicket(id)
+		t, err := p.find(id)
 		if err != nil {
 			p.mu.Unlock()
 			return admission.Ticket{}, err
@@ -134,46 +136,46 @@ func (p *poolDriver) awaitTicket(ctx context.Context, id string, wait time.Durat
 // now is a state that needs no waiting for.
 func now(*pool.Ticket) bool { return true }
 
-func (p *poolDriver) testTicket(ctx context.Context, c ticketCall) (admission.Ticket, error) {
+func (p ticketManager) test(ctx context.Context, c ticketCall) (admission.Ticket, error) {
 	count := func(by int) {
 		p.mu.Lock()
 		defer p.mu.Unlock()
-		if t, err := p.findTicket(c.ID); err == nil {
+		if t, err := p.find(c.ID); err == nil {
 			p.carry(p.core.Await(p.env.clock(), t, by))
 		}
 	}
 	count(1)
 	defer count(-1)
-	return p.awaitTicket(ctx, c.ID, c.Wait, func(t *pool.Ticket) bool { return t.Granted != c.Granted })
+	return p.await(ctx, c.ID, c.Wait, func(t *pool.Ticket) bool { return t.Granted != c.Granted })
 }
 
-func (p *poolDriver) renewTicket(ctx context.Context, id string) (admission.Ticket, error) {
-	err := p.onTicket(id, func(t *pool.Ticket) (*pool.Effects, error) { return p.core.Sign(p.env.clock(), t), nil })
+func (p ticketManager) renew(ctx context.Context, id string) (admission.Ticket, error) {
+	err := p.on(id, func(t *pool.Ticket) (*pool.Effects, error) { return p.core.Sign(p.env.clock(), t), nil })
 	if err != nil {
 		return admission.Ticket{}, err
 	}
-	return p.awaitTicket(ctx, id, 0, now)
+	return p.await(ctx, id, 0, now)
 }
 
-// useTicket lets one request have the ticket's slot, and no other ever.
-func (p *poolDriver) useTicket(ctx context.Context, c ticketCall) (admission.Ticket, error) {
-	err := p.onTicket(c.ID, func(t *pool.Ticket) (*pool.Effects, error) { return p.core.Use(p.env.clock(), t, c.Call) })
+// use lets one request have the ticket's slot, and no other ever.
+func (p ticketManager) use(ctx context.Context, c ticketCall) (admission.Ticket, error) {
+	err := p.on(c.ID, func(t *pool.Ticket) (*pool.Effects, error) { return p.core.Use(p.env.clock(), t, c.Call) })
 	if err != nil {
 		return admission.Ticket{}, err
 	}
-	return p.awaitTicket(ctx, c.ID, 0, now)
+	return p.await(ctx, c.ID, 0, now)
 }
 
-// finishTicket ends a ticket on its holder's word.
-func (p *poolDriver) finishTicket(id string) error {
-	return p.onTicket(id, func(t *pool.Ticket) (*pool.Effects, error) { return p.core.Finish(p.env.clock(), t), nil })
+// finish ends a ticket on its holder's word.
+func (p ticketManager) finish(id string) error {
+	return p.on(id, func(t *pool.Ticket) (*pool.Effects, error) { return p.core.Finish(p.env.clock(), t), nil })
 }
 
-// onTicket lets an event of a ticket happen.
-func (p *poolDriver) onTicket(id string, event func(*pool.Ticket) (*pool.Effects, error)) error {
+// on lets an event of a ticket happen.
+func (p ticketManager) on(id string, event func(*pool.Ticket) (*pool.Effects, error)) error {
 	p.mu.Lock()
 	defer p.mu.Unlock()
-	t, err := p.findTicket(id)
+	t, err := p.find(id)
 	if err != nil {
 		return err
 	}
@@ -185,49 +187,11 @@ func (p *poolDriver) onTicket(id string, event func(*pool.Ticket) (*pool.Effects
 }
 
 // describe says how t stands. The caller holds the lock.
-func (p *poolDriver) describe(t *pool.Ticket) admission.Ticket {
+func (p ticketManager) describe(t *pool.Ticket) admission.Ticket {
 	s := p.held[t]
 	out := admission.Ticket{ID: t.ID, Pool: p.name, TTL: t.TTL, Left: t.Left(p.env.clock()), Arrived: s.since, Place: s.id(p.name)}
 	if t.Granted {
 		out.Granted, out.Fence, out.Grant = true, s.fence(p.name), s.grantInfo()
 	}
 	return out
-}
-
-// adopt makes the slot of a ticket that a lost gateway left. The caller holds the
-// lock.
-func (p *poolDriver) adopt(i pool.Adopted) {
-	t, arrived := i.Ticket, time.Unix(0, i.Ticket.Stamp)
-	s := new(claim)
-	p.init(s, arrived, t)
-	s.ticket, s.placed = i.Number, arrived
-	p.slots[i.Number], p.held[t] = s, s
-	if t.Granted {
-		s.state, s.epoch, s.grant = slotGranted, t.Epoch, t.Grant
-		p.use(1)
-	} else {
-		p.waiting++
-	}
-}
-
-// endTickets gives back the slots of tickets that have ended. The caller holds the
-// lock.
-func (p *poolDriver) endTickets(ended []*pool.Ticket) {
-	for _, t := range ended {
-		s := p.held[t]
-		delete(p.held, t)
-		p.release(s)
-	}
-}
-
-// forgetTickets takes out the slots of tickets that the machine does not know. The
-// caller holds the lock.
-func (p *poolDriver) forgetTickets(gone []*pool.Ticket) {
-	for _, t := range gone {
-		s := p.held[t]
-		delete(p.held, t)
-		delete(p.slots, s.ticket)
-		s.state = slotEnded
-		p.use(-1)
-	}
 }

@@ -94,7 +94,7 @@ func (c *Cluster) bootstrap(servers []bootstrapServer) error {
 	}
 	before := c.storage.meta.Cluster
 	if err := c.storage.setCluster(clusterOf(servers)); err != nil {
-		return fmt.Errorf("%w: %w", ErrDataDir, err)
+		return fmt.Errorf("%w: %w", errDataDir, err)
 	}
 	err := c.raft.BootstrapCluster(conf).Error()
 	switch {
@@ -106,7 +106,7 @@ func (c *Cluster) bootstrap(servers []bootstrapServer) error {
 			return nil
 		}
 		if err := c.storage.setCluster(before); err != nil {
-			return fmt.Errorf("%w: %w", ErrDataDir, err)
+			return fmt.Errorf("%w: %w", errDataDir, err)
 		}
 		return nil
 	case err != nil:

@@ -131,9 +131,9 @@ func (c *Cluster) start(ctx context.Context) error {
 		Timeout:               c.config.CallTimeout + writesInTimeout*c.disk.typical(),
 		ServerAddressProvider: c,
 	})
-	c.raft, err = raft.NewRaft(c.raftConfig(logger), c.machine, c.storage.logs, c.storage.stable, c.storage.snapshots, retryTransport{c.trans, c})
+	c.raft, err = raft.NewRaft(c.raftConfig(logger), c.machine, c.storage.logs, c.storage.stable, c.storage.snapshots, retryTransport{c.trans, c, new(sync.Map)})
 	if err != nil {
-		if errors.Is(err, ErrNewer) || errors.Is(err, ErrOlder) {
+		if errors.Is(err, errNewer) || errors.Is(err, errOlder) {
 			return dirError(c.config.DataDir, err)
 		}
 		return fmt.Errorf("membership: raft: %w", err)
@@ -149,7 +149,7 @@ func (c *Cluster) start(ctx context.Context) error {
 	c.control = c.newControl()
 	c.wg.Go(func() { _ = c.control.Serve(c.config.Control) }) // always ErrServerClosed
 	c.wg.Go(c.comeBack)
-	for _, loop := range []func(){c.run, c.takeLeads, c.renew, c.watch, c.elections, c.leases.rounds, c.compareStates} {
+	for _, loop := range []func(){c.run, c.takeLeads, c.watchLeader, c.renew, c.watch, c.elections, c.leases.rounds, c.compareStates} {
 		c.wg.Go(loop)
 	}
 	return nil
@@ -223,8 +223,16 @@ func (c *Cluster) fail(err error) {
 // View returns the newest view that this gateway knows of.
 func (c *Cluster) View() *View { return c.machine.newest.Load() }
 
-// Changed returns a channel that is closed when the next view is there, or when
-// this gateway's standing has begun or ended. Take it before View and Standing,
+// KeepsTickets notes in DataDir that the owner keeps tickets there, and reports whether
+// it did so before: then their file must be there.
+func (c *Cluster) KeepsTickets() (before bool, err error) {
+	c.idMu.Lock()
+	defer c.idMu.Unlock()
+	return c.storage.keepsTickets()
+}
+
+// Changed returns a channel that is closed when the next view is there, when this
+// gateway's standing has begun or ended, or when there is another leader. Take it before View and Standing,
 // then nothing is missed:
 //
 //	for {
@@ -262,7 +270,7 @@ func (c *Cluster) await(ctx context.Context, ok func(*View) bool) error {
 		case <-ctx.Done():
 			return errors.Join(ctx.Err(), c.Problem())
 		case <-c.closing.Done():
-			return ErrClosed
+			return errClosed
 		}
 	}
 }
@@ -274,8 +282,8 @@ func (c *Cluster) Leader() (string, bool) {
 	return nameOf(id), id != ""
 }
 
-// Stats is what a status page shows of the agreement.
-type Stats struct {
+// stats is what a status page shows of the agreement.
+type stats struct {
 	// Cluster identifies the cluster; empty before it is known.
 	Cluster string `json:"cluster"`
 	// Server is this gateway's id among the raft servers.
@@ -295,9 +303,9 @@ type Stats struct {
 	Problem string `json:"problem"`
 }
 
-// Stats returns the present figures.
-func (c *Cluster) Stats() Stats {
-	s := Stats{
+// stats returns the present figures.
+func (c *Cluster) stats() stats {
+	s := stats{
 		Cluster:   c.clusterID(),
 		Server:    c.storage.meta.Server,
 		Role:      strings.ToLower(c.raft.State().String()),

@@ -108,7 +108,7 @@ func TestRefusesBadPools(t *testing.T) {
 	var n network
 	g := n.start(t, "a", config{expect: 1})
 	g.ready()
-	for _, p := range []Pool{{}, {Name: "p", Binding: admission.BindingLate}, {Name: "p", K: 1, Binding: "never"}, {Name: "p", K: MaxK + 1, Binding: admission.BindingLate}} {
+	for _, p := range []Pool{{}, {Name: "p", Binding: admission.BindingLate}, {Name: "p", K: 1, Binding: "never"}, {Name: "p", K: maxK + 1, Binding: admission.BindingLate}} {
 		if err := g.DefinePool(t.Context(), p); !errors.Is(err, ErrCommand) {
 			t.Errorf("DefinePool(%+v) = %v, want ErrCommand", p, err)
 		}
@@ -146,8 +146,8 @@ func TestLeaderKilled(t *testing.T) {
 	agree(t, left, names...) // the lost one is suspended
 	// Its vote goes to the newcomer, since it is lost for longer than SwapAfter.
 	until(t, "the newcomer votes", func() bool {
-		s := leaderOf(t, left).Stats()
-		return len(s.Voters) == 3 && slices.Contains(s.Voters, d.Stats().Server)
+		s := leaderOf(t, left).stats()
+		return len(s.Voters) == 3 && slices.Contains(s.Voters, d.stats().Server)
 	})
 }
 
@@ -183,7 +183,7 @@ func TestReturnsFromDisk(t *testing.T) {
 	if p, ok := now.Pool("p"); !ok || p.K != 3 || p.Epoch < 2 {
 		t.Errorf("pool %+v, %v: want k 3 in a later epoch", p, ok)
 	}
-	if s := gateways[0].Stats(); len(s.Voters) != 3 || len(s.NonVoters) != 0 {
+	if s := gateways[0].stats(); len(s.Voters) != 3 || len(s.NonVoters) != 0 {
 		t.Errorf("servers %v and %v, want the three of before", s.Voters, s.NonVoters)
 	}
 }
@@ -215,7 +215,7 @@ func TestRestartInMemoryIsNewIncarnation(t *testing.T) {
 	agree(t, gateways, "a", "b", "c")
 	follower := gateways[0]
 	for _, g := range gateways {
-		if g.Stats().Role != "leader" {
+		if g.stats().Role != "leader" {
 			follower = g
 		}
 	}
@@ -239,7 +239,7 @@ func TestRestartInMemoryIsNewIncarnation(t *testing.T) {
 		t.Errorf("epoch %d after %d", p.Epoch, oldPool.Epoch)
 	}
 	until(t, "three voters, the old server gone", func() bool {
-		s := leaderOf(t, gateways).Stats()
+		s := leaderOf(t, gateways).stats()
 		return len(s.Voters) == 3 && len(s.NonVoters) == 0 && !slices.Contains(s.Voters, before.Server)
 	})
 }
@@ -280,7 +280,7 @@ func TestLeave(t *testing.T) {
 				}
 				define(t, gateways[0], going.name, 1)
 			}
-			if s := gateways[0].Stats(); len(s.Voters) != 1 || len(s.NonVoters) != 0 || s.Role != "leader" {
+			if s := gateways[0].stats(); len(s.Voters) != 1 || len(s.NonVoters) != 0 || s.Role != "leader" {
 				t.Errorf("the last one: %+v", s)
 			}
 		})
@@ -298,7 +298,7 @@ func TestSevenGateways(t *testing.T) {
 	}
 	agree(t, gateways, "a", "b", "c", "d", "e", "f", "g")
 	until(t, "5 voters", func() bool {
-		s := leaderOf(t, gateways).Stats()
+		s := leaderOf(t, gateways).stats()
 		return len(s.Voters) == 5 && len(s.NonVoters) == 2
 	})
 	define(t, gateways[6], "p", 3)
@@ -310,7 +310,7 @@ func define(t testing.TB, g *gateway, name string, k int) {
 	ctx, cancel := context.WithTimeout(t.Context(), 15*time.Second)
 	defer cancel()
 	if err := g.DefinePool(ctx, Pool{Name: name, K: k, Binding: admission.BindingLate}); err != nil {
-		t.Fatalf("%s: %v; %+v", g.name, err, g.Stats())
+		t.Fatalf("%s: %v; %+v", g.name, err, g.stats())
 	}
 }
 

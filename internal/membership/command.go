@@ -19,12 +19,12 @@ const commandVersion = 2
 
 // Bounds on what a view may hold.
 const (
-	// MaxMembers is the largest number of gateways.
-	MaxMembers = 10_000
-	// MaxPools is the largest number of pools.
-	MaxPools = 4096
-	// MaxK is the largest number of tokens of a pool.
-	MaxK = 1 << 16
+	// maxMembers is the largest number of gateways.
+	maxMembers = 10_000
+	// maxPools is the largest number of pools.
+	maxPools = 4096
+	// maxK is the largest number of tokens of a pool.
+	maxK = 1 << 16
 
 	minLease = 50 * time.Millisecond
 	maxLease = time.Hour
@@ -147,11 +147,11 @@ var (
 	ErrCommand = errors.New("membership: refused")
 	// ErrConflict means that a value is no longer what the proposer took it for.
 	ErrConflict = errors.New("membership: changed by somebody else meanwhile")
-	// ErrNewer means that something was written by a newer version of kgate.
-	ErrNewer = errors.New("membership: written by a newer version of kgate")
-	// ErrOlder means that something was written by an older version of kgate
+	// errNewer means that something was written by a newer version of kgate.
+	errNewer = errors.New("membership: written by a newer version of kgate")
+	// errOlder means that something was written by an older version of kgate
 	// that this one does not read.
-	ErrOlder = errors.New("membership: written by an older version of kgate")
+	errOlder = errors.New("membership: written by an older version of kgate")
 )
 
 func encodeCommand(c command) ([]byte, error) {
@@ -175,10 +175,10 @@ func decodeCommand(data []byte) (command, error) {
 		return command{}, fmt.Errorf("%w: command: %w", ErrCommand, err)
 	}
 	if version.V > commandVersion {
-		return command{}, fmt.Errorf("%w: command version %d, this one knows %d", ErrNewer, version.V, commandVersion)
+		return command{}, fmt.Errorf("%w: command version %d, this one knows %d", errNewer, version.V, commandVersion)
 	}
 	if version.V > 0 && version.V < commandVersion {
-		return command{}, fmt.Errorf("%w: command version %d, this one writes %d", ErrOlder, version.V, commandVersion)
+		return command{}, fmt.Errorf("%w: command version %d, this one writes %d", errOlder, version.V, commandVersion)
 	}
 	var c command
 	if err := decodeStrict(data, &c); err != nil {
@@ -219,8 +219,8 @@ func checkText(what, text string) error {
 }
 
 func checkK(k int) error {
-	if k < 1 || k > MaxK {
-		return fmt.Errorf("%w: k is %d, it must be between 1 and %d", ErrCommand, k, MaxK)
+	if k < 1 || k > maxK {
+		return fmt.Errorf("%w: k is %d, it must be between 1 and %d", ErrCommand, k, maxK)
 	}
 	return nil
 }

@@ -11,7 +11,7 @@ import (
 	"unicode"
 
 	"github.com/kgate/kgate/chordring/serfring"
-	"github.com/kgate/kgate/internal/membership/raftfile"
+	"github.com/kgate/kgate/internal/journal"
 	"github.com/kgate/kgate/kmutex"
 )
 
@@ -31,6 +31,9 @@ type Links interface {
 	// Down returns the members to which there should be a link but none is up,
 	// and since when.
 	Down() map[kmutex.Node]time.Time
+	// LinksChanged receives a value when what Down returns may differ; it has no
+	// other reader.
+	LinksChanged() <-chan struct{}
 }
 
 // StreamLayer carries connections of one kind between gateways. Its Addr
@@ -84,8 +87,9 @@ type Config struct {
 	// LeaderLease is how long a leader stays one without hearing from a
 	// majority; at most HeartbeatTimeout, which is the default.
 	LeaderLease time.Duration
-	// CommitTimeout is how long an idle leader waits to tell others what is
-	// committed. Default 50 ms.
+	// CommitTimeout is how long an idle leader waits before it tells the others again
+	// what is committed. Each commit is told at once; this is for what was lost on the
+	// way. Default: a third of Lease.
 	CommitTimeout time.Duration
 	// CallTimeout bounds one call to another gateway. Default: half of Lease, at least
 	// 1 s and at most 5 s.
@@ -112,19 +116,19 @@ type Config struct {
 	// Logger receives what happens; nil discards it.
 	Logger *slog.Logger
 
-	files raftfile.FS // where DataDir lies; nil: in the file system
+	files journal.FS // where DataDir lies; nil: in the file system
 }
 
 // Errors of [Start] and of the cluster's methods.
 var (
-	// ErrConfig is wrapped by every error of [Config.Validate].
-	ErrConfig = errors.New("membership: bad configuration")
-	// ErrDataDir means that the data directory cannot be used.
-	ErrDataDir = errors.New("membership: data_dir cannot be used")
-	// ErrClosed means that the cluster was closed meanwhile.
-	ErrClosed = errors.New("membership: closed")
-	// ErrNoLeader means that no leader could be reached in time.
-	ErrNoLeader = errors.New("membership: no leader")
+	// errConfig is wrapped by every error of [Config.Validate].
+	errConfig = errors.New("membership: bad configuration")
+	// errDataDir means that the data directory cannot be used.
+	errDataDir = errors.New("membership: data_dir cannot be used")
+	// errClosed means that the cluster was closed meanwhile.
+	errClosed = errors.New("membership: closed")
+	// errNoLeader means that no leader could be reached in time.
+	errNoLeader = errors.New("membership: no leader")
 )
 
 func (c Config) withDefaults() Config {
@@ -137,7 +141,7 @@ func (c Config) withDefaults() Config {
 	setDefault(&c.HeartbeatTimeout, raftTimeout(c.Lease))
 	setDefault(&c.ElectionTimeout, c.HeartbeatTimeout)
 	setDefault(&c.LeaderLease, c.HeartbeatTimeout)
-	setDefault(&c.CommitTimeout, 50*time.Millisecond)
+	setDefault(&c.CommitTimeout, c.Lease/3)
 	setDefault(&c.CallTimeout, callTimeout(c.Lease))
 	setDefault(&c.Interval, time.Second)
 	setDefault(&c.SwapAfter, 3*time.Second)
@@ -160,7 +164,7 @@ func (c Config) Validate() error {
 	c = c.withDefaults()
 	var errs []error
 	bad := func(format string, args ...any) {
-		errs = append(errs, fmt.Errorf("%w: "+format, append([]any{ErrConfig}, args...)...))
+		errs = append(errs, fmt.Errorf("%w: "+format, append([]any{errConfig}, args...)...))
 	}
 	if c.Name == "" || len(c.Name) > 128 || strings.ContainsFunc(c.Name, unicode.IsControl) {
 		bad("name %q: 1 to 128 bytes without control characters are allowed", c.Name)

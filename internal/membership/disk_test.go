@@ -12,26 +12,26 @@ import (
 	"time"
 
 	"github.com/kgate/kgate/internal/admission"
-	"github.com/kgate/kgate/internal/membership/raftfile"
+	"github.com/kgate/kgate/internal/journal"
 )
 
 // slowFiles is a disk on which each sync takes a while.
 type slowFiles struct {
-	raftfile.OS
+	journal.OS
 	delay *atomic.Int64
 }
 
 type slowHandle struct {
-	raftfile.Handle
+	journal.Handle
 	delay *atomic.Int64
 }
 
-func (s slowFiles) slow(h raftfile.Handle, err error) (raftfile.Handle, error) {
+func (s slowFiles) slow(h journal.Handle, err error) (journal.Handle, error) {
 	return slowHandle{h, s.delay}, err
 }
 
-func (s slowFiles) Open(path string) (raftfile.Handle, error)   { return s.slow(s.OS.Open(path)) }
-func (s slowFiles) Create(path string) (raftfile.Handle, error) { return s.slow(s.OS.Create(path)) }
+func (s slowFiles) Open(path string) (journal.Handle, error)   { return s.slow(s.OS.Open(path)) }
+func (s slowFiles) Create(path string) (journal.Handle, error) { return s.slow(s.OS.Create(path)) }
 
 func (h slowHandle) Sync() error {
 	time.Sleep(time.Duration(h.delay.Load()))

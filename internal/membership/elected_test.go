@@ -42,12 +42,12 @@ func TestOnlyTheElectedLead(t *testing.T) {
 		if as == leader {
 			continue
 		}
-		header := asServer(as.Stats().Server, as.peerAddr)
+		header := asServer(as.stats().Server, as.peerAddr)
 		for _, to := range three {
 			if to == as {
 				continue
 			}
-			id, addr := raft.ServerID(to.Stats().Server), address(to.peerAddr, to.Stats().Server)
+			id, addr := raft.ServerID(to.stats().Server), address(to.peerAddr, to.stats().Server)
 			for _, now := range []uint64{term, term + 1, term + 9} {
 				last := to.raft.LastIndex()
 				var before raft.Log

@@ -27,35 +27,66 @@ import (
 // voters have a leader.
 const maxElectionPause = 500 * time.Millisecond
 
-// leaderlessTime is what a gateway without a leader remembers from one turn to the next.
+// leaderlessTime is what a voter without a leader remembers from one call of campaign
+// to the next.
 type leaderlessTime struct {
-	// since it has had no leader, and agreed since a majority of the voters say so.
+	// since is when this voter lost its leader, and agreed since when a majority of
+	// the voters have none.
 	since, agreed time.Time
 	pause         time.Duration
 }
 
 // elections calls an election when that is up to this gateway.
 func (c *Cluster) elections() {
-	timer := time.NewTimer(leader.Interval)
+	timer := time.NewTimer(0)
 	defer timer.Stop()
 	var v leaderlessTime
 	for {
+		changed := c.Changed()
+		timer.Reset(c.campaign(&v, time.Now()))
+		if v != (leaderlessTime{}) {
+			changed = nil // the next call has its time
+		}
 		select {
 		case <-c.closing.Done():
 			return
+		case <-changed:
 		case <-timer.C:
-			timer.Reset(c.campaign(&v, time.Now()))
 		}
 	}
 }
 
-// campaign calls an election if this gateway has no leader and it is its turn. It returns when to call it again.
-// the next. Who knows its leader to be gone asks the others at once. Who knows of no
-// leader waits a little, since somebody may just have been elected.
+// watchLeader tells everybody who waits for a change when raft has another leader, or
+// none.
+func (c *Cluster) watchLeader() {
+	seen := make(chan raft.Observation, 1)
+	observer := raft.NewObserver(seen, false, func(o *raft.Observation) bool {
+		_, leader := o.Data.(raft.LeaderObservation)
+		return leader
+	})
+	c.raft.RegisterObserver(observer)
+	defer c.raft.DeregisterObserver(observer)
+	for {
+		select {
+		case <-c.closing.Done():
+			return
+		case <-seen:
+			c.machine.touch()
+		}
+	}
+}
+
+// campaign calls an election if this gateway votes, has no leader, and it is its turn.
+// It returns when to call it again. A voter that knows its leader to be unreachable asks
+// the others at once. One that knows of no leader waits a little, since somebody may
+// just have been elected.
 func (c *Cluster) campaign(v *leaderlessTime, now time.Time) time.Duration {
+	if !slices.Contains(c.voters(), c.storage.meta.Server) {
+		return maxElectionPause
+	}
 	if !c.leaderless() {
 		*v = leaderlessTime{}
-		return leader.Interval
+		return 4 * leader.Interval
 	}
 	if v.since.IsZero() {
 		v.since = now

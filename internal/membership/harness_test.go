@@ -16,7 +16,7 @@ import (
 	"go.uber.org/goleak"
 
 	"github.com/kgate/kgate/chordring/serfring"
-	"github.com/kgate/kgate/internal/membership/raftfile"
+	"github.com/kgate/kgate/internal/journal"
 	"github.com/kgate/kgate/kmutex"
 )
 
@@ -50,6 +50,18 @@ type network struct {
 	// those that are open go on.
 	barred map[[2]string]bool
 	dials  int
+	// changed wakes each gateway when links may have changed.
+	changed []chan struct{}
+}
+
+// linksChanged wakes all gateways. The caller holds mu.
+func (n *network) linksChanged() {
+	for _, c := range n.changed {
+		select {
+		case c <- struct{}{}:
+		default:
+		}
+	}
 }
 
 // pair of peer addresses, the lesser first.
@@ -114,6 +126,7 @@ func (n *network) unblock(a, b *gateway) {
 	n.mu.Lock()
 	defer n.mu.Unlock()
 	delete(n.blocked, pairOf(a.peerAddr, b.peerAddr))
+	n.linksChanged()
 }
 
 // block lets nothing more pass between two gateways but gossip: their links,
@@ -127,6 +140,7 @@ func (n *network) block(a, b *gateway) {
 		_ = conn.Close()
 	}
 	delete(n.conns, p)
+	n.linksChanged()
 }
 
 func (n *network) heal() {
@@ -134,6 +148,7 @@ func (n *network) heal() {
 	defer n.mu.Unlock()
 	clear(n.blocked)
 	clear(n.barred)
+	n.linksChanged()
 }
 
 func (n *network) raftAddr(peer string) string {
@@ -155,7 +170,20 @@ func (n *network) note(peer, raft string) {
 
 // links are those that the gateways would have: they break at once when a
 // gateway is killed or cut off.
-type links struct{ g *gateway }
+type links struct {
+	g       *gateway
+	changed chan struct{}
+}
+
+func (n *network) links(g *gateway) links {
+	l := links{g, make(chan struct{}, 1)}
+	n.mu.Lock()
+	defer n.mu.Unlock()
+	n.changed = append(n.changed, l.changed)
+	return l
+}
+
+func (l links) LinksChanged() <-chan struct{} { return l.changed }
 
 func (l links) Down() map[kmutex.Node]time.Time {
 	down := make(map[kmutex.Node]time.Time)
@@ -204,7 +232,7 @@ type config struct {
 	gossip  string
 	key     []byte
 	lease   time.Duration
-	files   raftfile.FS // nil: the operating system's
+	files   journal.FS // nil: the operating system's
 	logs    *slog.Logger
 	stays   bool // it does not come back by itself when its standing is lost
 }
@@ -272,7 +300,7 @@ func (n *network) start(t testing.TB, name string, conf config) *gateway {
 	g.Cluster, err = Start(t.Context(), Config{
 		Name: name, Boot: boot, PeerAddr: peer, DataDir: conf.dir,
 		BootstrapExpect: conf.expect, Joining: conf.joining,
-		Discovery: agent, Links: links{g}, Missing: missing,
+		Discovery: agent, Links: n.links(g), Missing: missing,
 		Raft:      layer{raftListener, n, peer, n.raftAddr},
 		Control:   layer{control, n, peer, func(addr string) string { return addr }},
 		SwapAfter: 500 * time.Millisecond, Lease: cmp.Or(conf.lease, time.Second),
@@ -318,6 +346,7 @@ func (g *gateway) kill() {
 	boot, _ := g.incarnation.current()
 	g.n.mu.Lock()
 	g.n.dead[boot] = time.Now()
+	g.n.linksChanged()
 	g.n.mu.Unlock()
 	defer g.owner.Wait()
 	if err := g.Close(); err != nil {
@@ -351,7 +380,7 @@ func (g *gateway) ready() {
 	ctx, cancel := context.WithTimeout(g.t.Context(), 15*time.Second)
 	defer cancel()
 	if err := g.Ready(ctx); err != nil {
-		g.t.Fatalf("%s: not ready: %v; %+v", g.name, err, g.Stats())
+		g.t.Fatalf("%s: not ready: %v; %+v", g.name, err, g.stats())
 	}
 }
 
@@ -418,7 +447,7 @@ func leaderOf(t testing.TB, gateways []*gateway) *gateway {
 	var leader *gateway
 	until(t, "a leader", func() bool {
 		for _, g := range gateways {
-			if !g.gone && g.Stats().Role == "leader" {
+			if !g.gone && g.stats().Role == "leader" {
 				leader = g
 				return true
 			}

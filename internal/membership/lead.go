@@ -175,13 +175,7 @@ func (c *Cluster) takeLeads() {
 	timer := time.NewTimer(0)
 	defer timer.Stop()
 	for {
-		timer.Reset(soon)
-		select {
-		case <-c.closing.Done():
-			return
-		case <-c.raft.LeaderCh():
-		case <-timer.C:
-		}
+		pause := c.config.Interval // raft tells when that ends
 		switch {
 		case c.raft.State() != raft.Leader:
 			c.leases.end()
@@ -191,6 +185,16 @@ func (c *Cluster) takeLeads() {
 			} else {
 				c.machine.touch()
 			}
+			fallthrough
+		default:
+			pause = soon // a voter may depose it by an error
+		}
+		timer.Reset(pause)
+		select {
+		case <-c.closing.Done():
+			return
+		case <-c.raft.LeaderCh():
+		case <-timer.C:
 		}
 	}
 }
@@ -207,6 +211,7 @@ func (c *Cluster) takeLead() error {
 			return err
 		}
 	}
+	_ = c.raft.Barrier(c.config.CallTimeout) // tells the others what is committed
 	c.leases.begin(term)
 	c.config.Logger.Info("leading", slog.Uint64("term", term))
 	return nil

@@ -1,6 +1,7 @@
 package membership
 
 import (
+	"cmp"
 	"context"
 	"encoding/json"
 	"errors"
@@ -10,6 +11,7 @@ import (
 	"net/url"
 	"slices"
 	"sync"
+	"time"
 
 	"github.com/hashicorp/raft"
 
@@ -151,8 +153,11 @@ func (g *leaseServer) receive(p renewalRequest) (<-chan bool, error) {
 	return done, nil
 }
 
-// rounds asks the voters, as long as there are renewals to grant.
+// rounds asks the voters, as long as there are renewals to grant. Two rounds begin
+// roundGap apart at least: one round answers all renewals that came before it.
 func (g *leaseServer) rounds() {
+	gap := time.NewTimer(0)
+	defer gap.Stop()
 	for {
 		select {
 		case <-g.c.closing.Done():
@@ -160,24 +165,39 @@ func (g *leaseServer) rounds() {
 			return
 		case <-g.wake:
 		}
-		for g.round() {
+		for again := true; again; {
+			select {
+			case <-g.c.closing.Done():
+				g.end()
+				return
+			case <-gap.C:
+			}
+			gap.Reset(roundGap(g.c.lease()))
+			again = g.round()
 		}
 	}
 }
+
+// roundGap is the least time between two rounds.
+func roundGap(lease time.Duration) time.Duration { return lease / 20 }
+
+// askAgainAfter is how long a round waits for a majority before it asks all voters, and
+// those that it has asked once more, over other connections: those in use may be dead.
+func askAgainAfter(lease time.Duration) time.Duration { return lease / 5 }
 
 // asksPerVoter bounds the questions to a voter that have no answer yet. The control
 // client keeps idle connections for them and for as many other calls.
 const asksPerVoter = 2
 
-// said is a voter's answer in a round.
-type said struct {
+// termSaid is a voter's answer in a round.
+type termSaid struct {
 	voter string
 	term  uint64
 	err   error
 }
 
 // round makes sure that this gateway led after the renewals were received, and
-// grants them. It reports whether it did something.
+// grants them. It reports whether there may be more to do.
 func (g *leaseServer) round() bool {
 	g.mu.Lock()
 	if !g.leading() || !g.grantor.Waiting() {
@@ -190,29 +210,84 @@ func (g *leaseServer) round() bool {
 		voters = g.c.voters()
 		return voters
 	})
-	asked := slices.DeleteFunc(slices.Clone(voters), func(v string) bool { return g.asking[v] >= asksPerVoter })
-	for _, v := range asked {
-		g.asking[v]++
-	}
 	g.mu.Unlock()
 
-	answers := make(chan said, len(asked))
-	for _, voter := range asked {
-		g.c.wg.Go(func() { answers <- g.askVoter(voter) })
-	}
-	for range asked {
-		s := <-answers
-		if s.err == nil && g.answer(grantor, number, s.voter, s.term) {
-			return true
+	q := &questions{g: g, voters: g.preferred(voters, number), answers: make(chan termSaid, asksPerVoter*len(voters))}
+	q.ask(len(voters)/2 + 1)
+	began := q.open > 0
+	again := time.NewTimer(askAgainAfter(g.c.lease()))
+	defer again.Stop()
+	for q.open > 0 {
+		select {
+		case s := <-q.answers:
+			q.open--
+			if s.err == nil && g.answer(grantor, number, s.voter, s.term) {
+				return true
+			}
+			if s.err != nil || s.term != grantor.Term() {
+				q.ask(1) // in its place
+			}
+		case <-again.C:
+			q.ask(len(voters))
+			q.next = 0
+			q.ask(len(voters))
 		}
 	}
-	return len(asked) > 0 // those that wait try again
+	return began // those that wait try again
+}
+
+// questions are those of one round. A majority is asked at first, and each of the
+// others when an answer is of no use, or late.
+type questions struct {
+	g       *leaseServer
+	voters  []string
+	next    int // the first of voters that is not asked yet
+	open    int // questions without an answer
+	answers chan termSaid
+}
+
+// ask asks n more voters, if there are as many that do not owe too many answers.
+func (q *questions) ask(n int) {
+	g := q.g
+	g.mu.Lock()
+	defer g.mu.Unlock()
+	for ; n > 0 && q.next < len(q.voters); q.next++ {
+		voter := q.voters[q.next]
+		if g.asking[voter] >= asksPerVoter {
+			continue
+		}
+		n--
+		q.open++
+		g.asking[voter]++
+		g.c.wg.Go(func() { q.answers <- g.askVoter(voter) })
+	}
+}
+
+// preferred returns the voters in the order in which a round asks them: those that owe
+// no answers first, and not always the same.
+func (g *leaseServer) preferred(voters []string, round uint64) []string {
+	g.mu.Lock()
+	defer g.mu.Unlock()
+	n := uint64(len(voters))
+	order := make([]string, n)
+	for i, v := range voters {
+		order[(uint64(i)+round)%n] = v
+	}
+	self := g.c.storage.meta.Server // costs nothing
+	rank := func(v string) int {
+		if v == self {
+			return -1
+		}
+		return g.asking[v]
+	}
+	slices.SortStableFunc(order, func(a, b string) int { return cmp.Compare(rank(a), rank(b)) })
+	return order
 }
 
 // askVoter asks a voter for its term. It waits for the answer also when the round
 // is decided: giving up would cost the connection, and the next question another
 // handshake.
-func (g *leaseServer) askVoter(voter string) said {
+func (g *leaseServer) askVoter(voter string) termSaid {
 	ctx, cancel := context.WithTimeout(g.c.closing, g.c.config.CallTimeout)
 	defer cancel()
 	t, err := g.c.termOf(ctx, voter)
@@ -221,7 +296,7 @@ func (g *leaseServer) askVoter(voter string) said {
 	if g.asking[voter]--; g.asking[voter] == 0 {
 		delete(g.asking, voter)
 	}
-	return said{voter, t.Term, err}
+	return termSaid{voter, t.Term, err}
 }
 
 // voters returns the ids of raft's voters.

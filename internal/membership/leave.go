@@ -54,7 +54,7 @@ func (c *Cluster) handOver(ctx context.Context) error {
 		case <-ctx.Done():
 			return errors.Join(ctx.Err(), err)
 		case <-c.closing.Done():
-			return ErrClosed
+			return errClosed
 		}
 	}
 	return nil
@@ -66,11 +66,11 @@ func (c *Cluster) handOverOnce(ctx context.Context) error {
 	peers := c.config.Discovery.Members()
 	heir := c.nextLeader(peers)
 	if heir.ID == "" {
-		return fmt.Errorf("%w: nobody alive to hand over to", ErrNoLeader)
+		return fmt.Errorf("%w: nobody alive to hand over to", errNoLeader)
 	}
 	if heir.Suffrage != raft.Voter {
 		if !c.caughtUp(peers, heir.ID) {
-			return fmt.Errorf("%w: %s has not caught up", ErrNoLeader, heir.ID)
+			return fmt.Errorf("%w: %s has not caught up", errNoLeader, heir.ID)
 		}
 		if err := c.change(step{promote, heir.ID}); err != nil {
 			return err

@@ -54,7 +54,7 @@ func (m *machine) Apply(entry *raft.Log) any {
 			m.publish()
 		}
 	}
-	if errors.Is(err, ErrNewer) || errors.Is(err, ErrOlder) {
+	if errors.Is(err, errNewer) || errors.Is(err, errOlder) {
 		m.broken = err
 		m.logger.Error("views are no longer followed", slog.Any("error", err), slog.Uint64("index", entry.Index),
 			slog.String("hint", "run the version of kgate that the other gateways run"))
@@ -122,7 +122,7 @@ func (m *machine) Snapshot() (raft.FSMSnapshot, error) {
 	return snapshot(data), nil
 }
 
-// maxSnapshot bounds what is read back: MaxMembers and MaxPools of the longest
+// maxSnapshot bounds what is read back: maxMembers and maxPools of the longest
 // texts, escaped.
 const maxSnapshot = 64 << 20
 

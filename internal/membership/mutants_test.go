@@ -119,5 +119,33 @@ func TestMutantsAreCaught(t *testing.T) {
 			New:    "if <-dialed; err != nil {",
 			Caught: "it counts, and cannot be dialed", By: "^TestLeaderlessMustBeDialed$",
 		},
+		{
+			Name: "whoever says that it leads is believed", File: "elected.go",
+			Old:    "\tif denied > allowed {",
+			New:    "\tif denied > len(voters) {",
+			By:     "^TestOnlyTheElectedLead$",
+			Caught: "are answered|is answered",
+		},
+		{
+			Name: "who says that the lead is handed over is believed", File: "elected.go",
+			Old:    "said.Leader != leads || said.HandsOver == sender",
+			New:    "said.Leader == leads || said.HandsOver == sender",
+			By:     "^TestOnlyTheElectedLead$",
+			Caught: "given a vote",
+		},
+		{
+			Name: "a leader rewrites its own term", File: "elected.go",
+			Old:    "!bytes.Equal(have.Data, e.Data)",
+			New:    "!bytes.Equal(have.Data, have.Data)",
+			By:     "^TestRewrittenEntries$",
+			Caught: "another entry",
+		},
+		{
+			Name: "states that differ are the same", File: "digest.go",
+			Old:    "return found && slices.Equal(d.kept[i].Digest, c.Digest), true",
+			New:    "return true || found && slices.Equal(d.kept[i].Digest, c.Digest), true",
+			By:     "^TestStatesAreCompared$",
+			Caught: "nobody notices",
+		},
 	}}.Run(t)
 }

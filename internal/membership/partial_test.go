@@ -308,7 +308,7 @@ func TestLeaderlessMustBeDialed(t *testing.T) {
 		dead.kill() // and there is no majority any more
 	}
 	until(t, "there is no leader", func() bool { return g.term().Leaderless && o.term().Leaderless })
-	voter := o.Stats().Server
+	voter := o.stats().Server
 	if said := g.askLeaderless(t.Context(), voter); !said.Leaderless {
 		t.Fatalf("it says %+v", said)
 	}

@@ -93,13 +93,14 @@ func (e *prober) streak(node kmutex.Node) int {
 	return -1
 }
 
-// dialed takes in what became of a dial.
-func (e *prober) dialed(node kmutex.Node, streak int, began time.Time, failed bool) {
+// dialed takes in what became of a dial. It reports whether the member is unreachable
+// from now on.
+func (e *prober) dialed(node kmutex.Node, streak int, began time.Time, failed bool) (unreachable bool) {
 	e.mu.Lock()
 	defer e.mu.Unlock()
 	t := e.byNode[node]
 	if t == nil {
-		return // there is no doubt any more
+		return false // there is no doubt any more
 	}
 	t.open--
 	switch {
@@ -113,14 +114,15 @@ func (e *prober) dialed(node kmutex.Node, streak int, began time.Time, failed bo
 		}
 		t.failed++
 	}
+	return failed && t.failed == probesFailed
 }
 
 // watchLinks dials the members to which the link is down, and as the leader those
 // that have been silent for a while: a link needs half a lease to notice that a host
-// is gone.
-func (c *Cluster) watchLinks(now time.Time) {
+// is gone. It reports whether there are any.
+func (c *Cluster) watchLinks(now time.Time) (doubts bool) {
 	if c.config.Links == nil {
-		return
+		return false
 	}
 	v := c.View()
 	doubtful := c.config.Links.Down()
@@ -136,8 +138,13 @@ func (c *Cluster) watchLinks(now time.Time) {
 			c.prober.dialed(node, streak, now, false)
 			continue
 		}
-		c.wg.Go(func() { c.prober.dialed(node, streak, now, !c.reaches(c.closing, m.PeerAddr)) })
+		c.wg.Go(func() {
+			if c.prober.dialed(node, streak, now, !c.reaches(c.closing, m.PeerAddr)) {
+				c.machine.touch() // it may be the leader
+			}
+		})
 	}
+	return len(doubtful) > 0
 }
 
 // reaches dials a peer port. Only a dial that was refused, not answered or had

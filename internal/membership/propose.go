@@ -113,7 +113,7 @@ func (c *Cluster) propose(ctx context.Context, cmd command) error {
 	pause := 10 * time.Millisecond
 	for {
 		err := c.proposeOnce(ctx, cmd, data)
-		if err == nil || errors.Is(err, ErrCommand) || errors.Is(err, ErrConflict) || errors.Is(err, ErrNewer) {
+		if err == nil || errors.Is(err, ErrCommand) || errors.Is(err, ErrConflict) || errors.Is(err, errNewer) {
 			return err
 		}
 		select {
@@ -122,7 +122,7 @@ func (c *Cluster) propose(ctx context.Context, cmd command) error {
 		case <-ctx.Done():
 			return errors.Join(ctx.Err(), err, c.Problem())
 		case <-c.closing.Done():
-			return ErrClosed
+			return errClosed
 		}
 	}
 }
@@ -131,16 +131,16 @@ func (c *Cluster) proposeOnce(ctx context.Context, cmd command, data []byte) err
 	_, leader := c.raft.LeaderWithID()
 	switch {
 	case leader == "":
-		return ErrNoLeader
+		return errNoLeader
 	case string(leader) == c.storage.meta.Server && c.leaving.Load() && cmd.Remove != nil:
 		// Handed over, but not noticed yet; or the lead came back.
-		return errors.Join(ErrNoLeader, c.handOver(ctx))
+		return errors.Join(errNoLeader, c.handOver(ctx))
 	case string(leader) == c.storage.meta.Server:
 		return c.applyHere(cmd)
 	}
 	addr, ok := c.addressOf(leader)
 	if !ok {
-		return ErrNoLeader
+		return errNoLeader
 	}
 	return c.ask(ctx, string(leader), addr, data)
 }

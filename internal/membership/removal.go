@@ -87,8 +87,8 @@ func (s *state) lose(index uint64, node kmutex.Node, leased bool) pools {
 	m := s.Members[at]
 	s.Members = slices.Delete(s.Members, at, at+1)
 	s.Lost = append(s.Lost, Lost{Node: node, At: index, Name: m.Name, Boot: m.Boot, Heir: node, Leased: leased})
-	if len(s.Lost) > MaxLost {
-		s.Lost = slices.Delete(s.Lost, 0, len(s.Lost)-MaxLost)
+	if len(s.Lost) > maxLost {
+		s.Lost = slices.Delete(s.Lost, 0, len(s.Lost)-maxLost)
 	}
 	return s.poolSet(func(p *Pool) bool {
 		if leased {

@@ -159,15 +159,15 @@ func TestSetKKnowsWhatItWas(t *testing.T) {
 }
 
 func TestLostIsBounded(t *testing.T) {
-	s := state{Members: []Member{{Node: MaxLost + 1, Name: "a", Boot: "old"}}}
-	for i := range MaxLost {
-		s.Lost = append(s.Lost, Lost{Node: kmutex.Node(i + 1), Name: "b", Heir: MaxLost + 1})
+	s := state{Members: []Member{{Node: maxLost + 1, Name: "a", Boot: "old"}}}
+	for i := range maxLost {
+		s.Lost = append(s.Lost, Lost{Node: kmutex.Node(i + 1), Name: "b", Heir: maxLost + 1})
 	}
-	if _, err := s.apply(MaxLost+2, join("a", "new")); err != nil {
+	if _, err := s.apply(maxLost+2, join("a", "new")); err != nil {
 		t.Fatal(err)
 	}
 	v := s.view()
-	if len(v.Lost) != MaxLost || v.Lost[0].Node != 2 || v.Lost[MaxLost-1].Node != MaxLost+1 {
+	if len(v.Lost) != maxLost || v.Lost[0].Node != 2 || v.Lost[maxLost-1].Node != maxLost+1 {
 		t.Errorf("%d lost, from %+v to %+v", len(v.Lost), v.Lost[0], v.Lost[len(v.Lost)-1])
 	}
 }

@@ -136,13 +136,13 @@ func (c *Cluster) sendRenewal(v *View, r lease.Renewal) error {
 	sent, term := time.Now(), c.raft.CurrentTerm()
 	switch {
 	case id == "":
-		return ErrNoLeader
+		return errNoLeader
 	case string(id) == c.storage.meta.Server:
 		return c.leases.ask(ctx, p)
 	}
 	addr, ok := c.addressOf(id)
 	if !ok {
-		return ErrNoLeader
+		return errNoLeader
 	}
 	c.wg.Go(func() { c.whileLed(ctx, string(id), cancel) })
 	var a renewalAnswer
@@ -162,19 +162,18 @@ func (c *Cluster) sendRenewal(v *View, r lease.Renewal) error {
 	}
 }
 
-// whileLed calls cancel when the leader is no longer the given one, or is gone.
+// whileLed calls cancel when the leader is no longer the given one, or is unreachable.
 func (c *Cluster) whileLed(ctx context.Context, leads string, cancel func()) {
-	tick := time.NewTicker(leader.Interval)
-	defer tick.Stop()
 	for {
-		select {
-		case <-ctx.Done():
-			return
-		case <-tick.C:
-		}
+		changed := c.Changed()
 		if _, id := c.raft.LeaderWithID(); string(id) != leads || c.serverUnreachable(leads) {
 			cancel()
 			return
+		}
+		select {
+		case <-ctx.Done():
+			return
+		case <-changed:
 		}
 	}
 }

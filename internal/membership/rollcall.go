@@ -182,7 +182,7 @@ func (c *Cluster) mayStand() error {
 	case <-c.roll.over:
 		return c.behind()
 	case <-c.closing.Done():
-		return ErrClosed
+		return errClosed
 	}
 }
 
@@ -192,7 +192,7 @@ func (c *Cluster) mayElect(last raftfile.Position) error {
 	select {
 	case <-c.roll.over:
 	case <-c.closing.Done():
-		return ErrClosed
+		return errClosed
 	}
 	if floor, from := c.roll.known(); last.Before(floor) {
 		return fmt.Errorf("%w: the candidate's log ends at entry %d (term %d), and %s has entry %d (term %d)",

@@ -100,7 +100,7 @@ func TestOldCopyOfTheOnlyVoter(t *testing.T) {
 	case <-time.After(15 * time.Second):
 		t.Errorf("an old copy is believed: k is %d", kOf(a))
 	}
-	if a.Stats().Role == "leader" {
+	if a.stats().Role == "leader" {
 		t.Error("it leads")
 	}
 }

@@ -100,7 +100,7 @@ func TestRoundTrips(t *testing.T) {
 	terms := make(map[string]uint64)
 	nodes := make(map[string]Standing)
 	for _, g := range gateways {
-		terms[g.name], nodes[g.name] = g.Stats().Term, g.stands()
+		terms[g.name], nodes[g.name] = g.stats().Term, g.stands()
 	}
 	quiet := 5 * leaseTime
 	if os.Getenv("KGATE_SOAK") != "" {
@@ -115,7 +115,7 @@ func TestRoundTrips(t *testing.T) {
 		}
 	}
 	for _, g := range gateways {
-		if now := g.Stats().Term; now != terms[g.name] || g.View().Number != before {
+		if now := g.stats().Term; now != terms[g.name] || g.View().Number != before {
 			t.Errorf("%s: term %d after term %d, view %d after view %d", g.name, now, terms[g.name], g.View().Number, before)
 		}
 	}

@@ -51,9 +51,9 @@ func TestHostileRPC(t *testing.T) {
 	before := leader.raft.CurrentTerm()
 	evil := n.attacker(t, leader.clusterID())
 	for _, as := range three {
-		header := asServer(as.Stats().Server, as.peerAddr)
+		header := asServer(as.stats().Server, as.peerAddr)
 		for _, to := range three {
-			id, addr := raft.ServerID(to.Stats().Server), address(to.peerAddr, to.Stats().Server)
+			id, addr := raft.ServerID(to.stats().Server), address(to.peerAddr, to.stats().Server)
 			for _, term := range []uint64{math.MaxUint64, math.MaxUint64 - 1, maxTerm, before + maxTermStep + 100} {
 				calls := map[string]error{
 					"RequestVote": evil.RequestVote(id, addr, &raft.RequestVoteRequest{

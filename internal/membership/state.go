@@ -86,7 +86,7 @@ func (s *state) join(index uint64, c joinCommand) (bool, error) {
 	if slices.ContainsFunc(s.Lost, func(l Lost) bool { return l.Name == c.Name && l.Boot == c.Boot }) {
 		return false, fmt.Errorf("%w: %s/%s is lost and must come back as another incarnation", ErrCommand, c.Name, c.Boot)
 	}
-	if old < 0 && len(s.Members) >= MaxMembers {
+	if old < 0 && len(s.Members) >= maxMembers {
 		return false, fmt.Errorf("%w: there are %d gateways already, no more are allowed", ErrCommand, len(s.Members))
 	}
 	// The index grows with the log, so the order of Node is kept.
@@ -114,7 +114,7 @@ func (s *state) define(index uint64, c defineCommand) (bool, error) {
 	if known {
 		return false, nil
 	}
-	if len(s.Pools) >= MaxPools {
+	if len(s.Pools) >= maxPools {
 		return false, fmt.Errorf("%w: there are %d pools already, no more are allowed", ErrCommand, len(s.Pools))
 	}
 	s.Pools = slices.Insert(s.Pools, at, Pool{Name: c.Name, K: c.K, Binding: c.Binding, Reclaim: c.Reclaim, HoldMax: c.HoldMax})
@@ -242,10 +242,10 @@ func decodeState(data []byte) (state, error) {
 		return state{}, fmt.Errorf("membership: snapshot: %w", err)
 	}
 	if format.Format > stateFormat {
-		return state{}, fmt.Errorf("%w: snapshot format %d, this one knows %d", ErrNewer, format.Format, stateFormat)
+		return state{}, fmt.Errorf("%w: snapshot format %d, this one knows %d", errNewer, format.Format, stateFormat)
 	}
 	if format.Format > 0 && format.Format < stateFormat {
-		return state{}, fmt.Errorf("%w: snapshot format %d, this one writes %d", ErrOlder, format.Format, stateFormat)
+		return state{}, fmt.Errorf("%w: snapshot format %d, this one writes %d", errOlder, format.Format, stateFormat)
 	}
 	var s state
 	if err := decodeStrict(data, &s); err != nil {

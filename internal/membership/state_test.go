@@ -92,7 +92,7 @@ func TestRefusedCommandsChangeNothing(t *testing.T) {
 		"long name":      join(long, "x"),
 		"no k":           pool("p", 0),
 		"negative k":     pool("p", -1),
-		"huge k":         pool("p", MaxK+1),
+		"huge k":         pool("p", maxK+1),
 		"no pool name":   pool("", 1),
 		"bad binding":    {Define: &defineCommand{Name: "p", K: 1, Binding: "sometimes", Reclaim: admission.ReclaimLease}},
 		"unknown pool":   setK("nobody", 1),
@@ -101,7 +101,7 @@ func TestRefusedCommandsChangeNothing(t *testing.T) {
 		"no lease":       {Found: &foundCommand{Cluster: "c"}},
 		"endless lease":  {Found: &foundCommand{Cluster: "c", Lease: 2 * maxLease}},
 		"negative k set": setK("known", -1),
-		"huge k set":     setK("known", MaxK+1),
+		"huge k set":     setK("known", maxK+1),
 		"hold no limit":  {Define: &defineCommand{Name: "p", K: 1, Binding: admission.BindingLate, Reclaim: admission.ReclaimHold}},
 		"lease, limit":   {Define: &defineCommand{Name: "p", K: 1, Binding: admission.BindingLate, Reclaim: admission.ReclaimLease, HoldMax: 1}},
 		"bad reclaim":    {Define: &defineCommand{Name: "p", K: 1, Binding: admission.BindingLate, Reclaim: "never"}},
@@ -137,7 +137,7 @@ func TestDecodeCommand(t *testing.T) {
 		`{}`:                                     ErrCommand,
 		`{"v":2}`:                                ErrCommand,
 		`{"v":0,"remove":{"node":1}}`:            ErrCommand,
-		`{"v":3,"lease":{"node":1}}`:             ErrNewer,
+		`{"v":3,"lease":{"node":1}}`:             errNewer,
 		`{"v":2,"lease":{"node":1}}`:             ErrCommand,
 		`{"v":2,"remove":{"node":1}} more`:       ErrCommand,
 		`{"v":2,"remove":{"node":1,"why":"so"}}`: ErrCommand,
@@ -401,7 +401,7 @@ func TestRestoreRefusesGarbage(t *testing.T) {
 func TestNewerCommandStops(t *testing.T) {
 	m := newMachine(slog.New(slog.DiscardHandler))
 	newer := m.Apply(&raft.Log{Index: 1, Data: []byte(`{"v":3,"lease":{}}`)})
-	if err, ok := newer.(error); !ok || !errors.Is(err, ErrNewer) {
+	if err, ok := newer.(error); !ok || !errors.Is(err, errNewer) {
 		t.Fatalf("%v", newer)
 	}
 	data, err := encodeCommand(join("a", "x"))
@@ -411,7 +411,7 @@ func TestNewerCommandStops(t *testing.T) {
 	if m.Apply(&raft.Log{Index: 2, Data: data}) == nil || len(m.newest.Load().Members) != 0 {
 		t.Error("it goes on after a command that it did not understand")
 	}
-	if !errors.Is(m.problem(), ErrNewer) {
+	if !errors.Is(m.problem(), errNewer) {
 		t.Errorf("problem %v", m.problem())
 	}
 	if _, err := m.Snapshot(); err == nil {

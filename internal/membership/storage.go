@@ -4,13 +4,12 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
-	"io/fs"
 	"os"
 	"path/filepath"
-	"syscall"
 
 	"github.com/hashicorp/raft"
 
+	"github.com/kgate/kgate/internal/journal"
 	"github.com/kgate/kgate/internal/membership/raftfile"
 )
 
@@ -22,6 +21,8 @@ type meta struct {
 	Name    string `json:"name"`
 	Server  string `json:"server"`
 	Cluster string `json:"cluster"`
+	// Tickets: tickets have been kept in this directory, too.
+	Tickets bool `json:"tickets,omitempty"`
 }
 
 // storage is where a gateway keeps its share of the log: on disk, or in
@@ -53,7 +54,7 @@ func openStorage(dir, name, server string, options raftfile.Options) (*storage, 
 
 // dirError says which directory cannot be used, why, and what to do.
 func dirError(dir string, err error) error {
-	return fmt.Errorf("%w: %s: %w%s", ErrDataDir, dir, err, advice(err))
+	return fmt.Errorf("%w: %s: %w%s", errDataDir, dir, err, advice(err))
 }
 
 func openDir(dir string, want meta, options raftfile.Options) (_ *storage, err error) {
@@ -90,7 +91,7 @@ func openDir(dir string, want meta, options raftfile.Options) (_ *storage, err e
 func checkMeta(data []byte, want meta) (meta, error) {
 	var m meta
 	if err := json.Unmarshal(data, &m); err != nil {
-		return meta{}, fmt.Errorf("%w: %w", raftfile.ErrDamaged, err)
+		return meta{}, fmt.Errorf("%w: %w", journal.ErrDamaged, err)
 	}
 	if m.Name != want.Name {
 		return meta{}, fmt.Errorf("it belongs to the gateway %q, this one is %q: "+
@@ -103,6 +104,16 @@ func checkMeta(data []byte, want meta) (meta, error) {
 func (s *storage) setCluster(cluster string) error {
 	s.meta.Cluster = cluster
 	return s.save()
+}
+
+// keepsTickets notes that tickets are kept in the directory, and reports whether that
+// was noted before.
+func (s *storage) keepsTickets() (before bool, err error) {
+	if before = s.meta.Tickets; before {
+		return true, nil
+	}
+	s.meta.Tickets = true
+	return false, s.save()
 }
 
 func (s *storage) save() error {
@@ -137,28 +148,12 @@ func (s *storage) flush() error {
 // advice says what to do about an error of the data directory.
 func advice(err error) string {
 	switch {
-	case errors.Is(err, raftfile.ErrNewer):
-		return "; run the newer version, or move the directory away: the gateway then joins as a new one"
-	case errors.Is(err, raftfile.ErrOlder):
-		return "; move the directory away: the gateway then joins as a new one"
-	case errors.Is(err, raftfile.ErrInUse):
-		return "; another kgate has it open: give each gateway a data_dir of its own"
-	case errors.Is(err, raftfile.ErrDamaged), errors.Is(err, raftfile.ErrForeign):
-		return "; the file is damaged or not kgate's: move the directory away, the gateway then joins as a new one"
 	case errors.Is(err, errDiffers):
 		return "; a gateway lies or has a defect: move the data_dir of this one away, it then joins as a new one; " +
 			"if it happens again, give all gateways new keys or certificates"
 	case errors.Is(err, raftfile.ErrContradiction), errors.Is(err, errBehind):
 		return "; do not put old copies of a data_dir back: move the directory away from each gateway that has an old one, it then joins as a new one"
-	case errors.Is(err, fs.ErrPermission), errors.Is(err, syscall.EROFS):
-		return "; the user that runs kgate must be able to write there"
-	case errors.Is(err, syscall.ENOTDIR), errors.Is(err, fs.ErrExist), errors.Is(err, syscall.EISDIR):
-		return "; data_dir must be a directory that is empty or was written by kgate"
-	case errors.Is(err, syscall.ENOSPC), errors.Is(err, syscall.EDQUOT):
-		return "; the disk is full: free some of it, then start the gateway again"
-	case errors.Is(err, syscall.EIO):
-		return "; the disk is failing: replace it, and start with an empty directory"
 	default:
-		return ""
+		return journal.Remedy(err, "the directory away: the gateway then joins as a new one")
 	}
 }

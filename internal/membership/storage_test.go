@@ -110,7 +110,7 @@ func TestBadDataDirs(t *testing.T) {
 	}
 	for dir, want := range cases {
 		_, err := openStorage(place(dir), "a", "a/1", raftfile.Options{})
-		if !errors.Is(err, ErrDataDir) || !strings.Contains(err.Error(), want) || !strings.Contains(err.Error(), dir) {
+		if !errors.Is(err, errDataDir) || !strings.Contains(err.Error(), want) || !strings.Contains(err.Error(), dir) {
 			t.Errorf("%s: %v\nwant something with %q", dir, err, want)
 		}
 	}
@@ -156,7 +156,7 @@ func TestStartFailsClean(t *testing.T) {
 		Name: "a", Boot: "x", PeerAddr: control.Addr().String(), DataDir: path,
 		Discovery: still{}, Raft: layer{Listener: stream}, Control: layer{Listener: control},
 	})
-	if !errors.Is(err, ErrDataDir) {
+	if !errors.Is(err, errDataDir) {
 		t.Errorf("%v", err)
 	}
 	if _, err := control.Accept(); err == nil {
@@ -169,11 +169,27 @@ func TestStartFailsClean(t *testing.T) {
 
 func TestValidate(t *testing.T) {
 	err := Config{Name: "", Boot: "a/b", PeerAddr: "nowhere", LeaderLease: 2 * time.Second, ElectionTimeout: time.Millisecond}.Validate()
-	if !errors.Is(err, ErrConfig) {
+	if !errors.Is(err, errConfig) {
 		t.Fatal(err)
 	}
 	lines := strings.Split(err.Error(), "\n")
 	if len(lines) != 6 || slices.Contains(lines, "") {
 		t.Errorf("%d complaints:\n%v", len(lines), err)
+	}
+}
+
+// A data directory remembers that tickets were kept in it.
+func TestKeepsTickets(t *testing.T) {
+	dir := t.TempDir()
+	for _, want := range []bool{false, true} {
+		s, err := openStorage(dir, "a", "a/1", raftfile.Options{})
+		if err != nil {
+			t.Fatal(err)
+		}
+		before, err := s.keepsTickets()
+		err = errors.Join(err, s.stable.SetUint64([]byte("CurrentTerm"), 1), s.flush(), s.close())
+		if before != want || err != nil {
+			t.Errorf("before: %t, want %t; %v", before, want, err)
+		}
 	}
 }

@@ -144,7 +144,7 @@ func TestAdmit(t *testing.T) {
 	var n network
 	g := n.start(t, "a", config{expect: 1})
 	g.ready()
-	own := g.Stats()
+	own := g.stats()
 	for _, tt := range []struct {
 		cluster, server string
 		ok              bool
@@ -159,7 +159,7 @@ func TestAdmit(t *testing.T) {
 		}
 	}
 	blank := n.start(t, "b", config{expect: 1, joining: true})
-	if err := blank.admit(nil, "any", blank.Stats().Server); err != nil {
+	if err := blank.admit(nil, "any", blank.stats().Server); err != nil {
 		t.Errorf("a gateway with an empty log goes with whoever lets it in: %v", err)
 	}
 }

@@ -14,21 +14,35 @@ import (
 	"github.com/kgate/kgate/kmutex"
 )
 
-// watch collects evidence, and as the leader acts upon it: it suspends members,
-// and takes back what lost ones owe.
+// watch probes the members that may be unreachable, and as the leader acts upon what
+// is known of all members. A gateway that does not lead and has all its links has
+// nothing to do.
 func (c *Cluster) watch() {
-	ticker := time.NewTicker(leader.Interval)
-	defer ticker.Stop()
+	var linksChanged <-chan struct{}
+	if c.config.Links != nil {
+		linksChanged = c.config.Links.LinksChanged()
+	}
+	timer := time.NewTimer(0)
+	defer timer.Stop()
 	for {
+		changed := c.Changed() // the lead, too
+		now := time.Now()
+		doubts := c.watchLinks(now)
+		c.watchOutsiders(now)
+		leads := c.raft.State() == raft.Leader
+		pause := leader.Interval
+		if !leads && !doubts {
+			pause = c.config.Interval
+		}
+		timer.Reset(pause)
 		select {
 		case <-c.closing.Done():
 			return
-		case <-ticker.C:
+		case <-changed:
+		case <-linksChanged:
+		case <-timer.C:
 		}
-		now := time.Now()
-		c.watchLinks(now)
-		c.watchOutsiders(now)
-		if c.leaving.Load() {
+		if !leads || c.leaving.Load() {
 			continue
 		}
 		if err := c.judge(); err != nil && !notLeading(err) && c.once.First("judge "+err.Error()) {

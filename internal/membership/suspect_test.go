@@ -134,7 +134,7 @@ func TestOtherServerDoesNotConfirm(t *testing.T) {
 	if err := g.call(t.Context(), "GET", g.peerAddr, pathTerm+"?server=a%2Felse", nil, &said); err == nil {
 		t.Errorf("another server's question is answered: %+v", said)
 	}
-	if err := g.call(t.Context(), "GET", g.peerAddr, pathTerm+"?server="+g.Stats().Server, nil, &said); err != nil || said.Term != g.Stats().Term {
+	if err := g.call(t.Context(), "GET", g.peerAddr, pathTerm+"?server="+g.stats().Server, nil, &said); err != nil || said.Term != g.stats().Term {
 		t.Errorf("%+v, %v", said, err)
 	}
 }

@@ -26,7 +26,7 @@ func TestWrongGossipKeyStaysOut(t *testing.T) {
 	if _, in := b.Self(); in || len(a.names()) != 1 {
 		t.Errorf("it is in: %v", a.names())
 	}
-	until(t, "it says what it waits for", func() bool { return strings.Contains(b.Stats().Problem, "waiting to be let in") })
+	until(t, "it says what it waits for", func() bool { return strings.Contains(b.stats().Problem, "waiting to be let in") })
 }
 
 // A second gateway of a name stays out, whether it asks the one or another.
@@ -50,7 +50,7 @@ func TestExpectationsDiffer(t *testing.T) {
 	b := n.start(t, "b", config{expect: 3, join: []string{a.gossip}})
 	for _, g := range []*gateway{a, b} {
 		until(t, g.name+" waits", func() bool {
-			return strings.Contains(g.Stats().Problem, fmt.Sprintf("waiting for %d gateways to start a cluster, 1 are there", g.expect))
+			return strings.Contains(g.stats().Problem, fmt.Sprintf("waiting for %d gateways to start a cluster, 1 are there", g.expect))
 		})
 	}
 	c := n.start(t, "c", config{expect: 2, join: []string{a.gossip}})
@@ -92,7 +92,7 @@ func TestForeignDataDir(t *testing.T) {
 	a.ready()
 	// y has no vote in its old cluster, so it has no leader.
 	y := n.start(t, "y", config{expect: 1, joining: true, dir: dirs["y"], join: []string{a.gossip}})
-	until(t, "it says so", func() bool { return strings.Contains(y.Stats().Problem, "move its data_dir away") })
+	until(t, "it says so", func() bool { return strings.Contains(y.stats().Problem, "move its data_dir away") })
 	if len(a.names()) != 1 {
 		t.Errorf("it is in: %v", a.names())
 	}
@@ -115,7 +115,7 @@ func TestMajorityLost(t *testing.T) {
 	if err := c.DefinePool(ctx, Pool{Name: "p", K: 1, Binding: admission.BindingLate}); !errors.Is(err, context.DeadlineExceeded) {
 		t.Errorf("%v", err)
 	}
-	until(t, "it says why", func() bool { return strings.Contains(c.Stats().Problem, "no leader: 1 of 3 voters are seen") })
+	until(t, "it says why", func() bool { return strings.Contains(c.stats().Problem, "no leader: 1 of 3 voters are seen") })
 }
 
 func TestSetKAndSuspend(t *testing.T) {
@@ -157,7 +157,7 @@ func TestCloseEndsWaiters(t *testing.T) {
 	}()
 	g.kill()
 	for range 2 {
-		if err := <-done; !errors.Is(err, ErrClosed) {
+		if err := <-done; !errors.Is(err, errClosed) {
 			t.Errorf("%v", err)
 		}
 	}

@@ -59,8 +59,8 @@ type Pool struct {
 	Tickets uint64 `json:"tickets,omitempty"`
 }
 
-// MaxLost is how many lost members a view remembers.
-const MaxLost = 4096
+// maxLost is how many lost members a view remembers.
+const maxLost = 4096
 
 // Lost is a member that is gone.
 type Lost struct {
@@ -91,7 +91,7 @@ type View struct {
 	Founded int64
 	// Members in order of Node: those that may take part.
 	Members []Member
-	// Lost are the members that are gone, the oldest loss first. Beyond MaxLost
+	// Lost are the members that are gone, the oldest loss first. Beyond maxLost
 	// the oldest are forgotten.
 	Lost []Lost
 	// Pools in order of name.

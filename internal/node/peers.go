@@ -34,9 +34,9 @@ func (p *peers) startLinks(g *gateway.Gateway) error {
 	p.links, err = transport.Listen(transport.Config{
 		Listen: cfg.Listen, Advertise: cfg.Advertise.String(), TLS: cfg.TLS,
 		Handler: g, Receive: g.ReceivePayload, Observer: linkObserver{p.cfg.Metrics}, Logger: p.cfg.Logger,
-		// A link that is silent for three pings is down, and what half a lease
-		// does not bring up again is reported.
-		PingInterval: cfg.Lease / 6,
+		// A silent link is down after half a lease if something depends on it, else
+		// after three quarters. What half a lease does not bring up again is reported.
+		PingInterval: cfg.Lease / 2,
 	})
 	if err != nil {
 		return fmt.Errorf("listen.peer %s: %w", cfg.Listen, err)
@@ -65,7 +65,7 @@ func (p *peers) startCluster(ctx context.Context, boot string, g *gateway.Gatewa
 	var err error
 	p.cluster, err = membership.Start(ctx, membership.Config{
 		Name: p.cfg.Name, Boot: boot, PeerAddr: p.links.Addr().String(), DataDir: p.cfg.DataDir,
-		BootstrapExpect: cfg.Expect, Joining: len(cfg.Join) > 0, Discovery: p.gossip, Links: linkState{p.links}, Missing: g.Missing,
+		BootstrapExpect: cfg.Expect, Joining: len(cfg.Join) > 0, Discovery: p.gossip, Links: p.links, Missing: g.Missing,
 		Lease: cfg.Lease, AdminTokens: p.cfg.AdminTokens,
 		Raft: p.links.Stream(transport.StreamRaft), Control: p.links.Stream(transport.StreamControl),
 		Stored:    func(took time.Duration) { p.cfg.Metrics.DiskWrite(telemetry.DiskRaft, took) },
@@ -177,21 +177,7 @@ func (p *peers) tolerates(voters []string) int {
 	return reached - (len(voters)/2 + 1)
 }
 
-// linkState tells membership which links are down.
-type linkState struct{ *transport.Transport }
-
-var _ membership.Links = linkState{}
-
-// Down implements membership.Links.
-func (l linkState) Down() map[kmutex.Node]time.Time {
-	down := make(map[kmutex.Node]time.Time)
-	for _, s := range l.Links() {
-		if !s.Up {
-			down[s.Node] = s.Since
-		}
-	}
-	return down
-}
+var _ membership.Links = (*transport.Transport)(nil)
 
 // linkObserver counts what the links do.
 type linkObserver struct{ m *telemetry.Metrics }

@@ -10,9 +10,9 @@ import (
 const (
 	// Period is the least time between two lines of one cause.
 	Period = time.Minute
-	// MaxCauses bounds the memory: the text of a cause can come from a peer.
+	// maxCauses bounds the memory: the text of a cause can come from a peer.
 	// Beyond it all causes are forgotten, and each may be logged once more.
-	MaxCauses = 256
+	maxCauses = 256
 )
 
 // Limit tells which lines may be logged. There is no timer: what is left out is
@@ -46,7 +46,7 @@ func (l *Limit) Allow(cause string) (suppressed int, ok bool) {
 		l.seen[cause] = e
 		return 0, false
 	}
-	if l.seen == nil || !known && len(l.seen) >= MaxCauses {
+	if l.seen == nil || !known && len(l.seen) >= maxCauses {
 		l.seen = make(map[string]entry)
 	}
 	l.seen[cause] = entry{logged: now}

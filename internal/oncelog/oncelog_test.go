@@ -43,7 +43,7 @@ func TestBounded(t *testing.T) {
 		})
 	}
 	wg.Wait()
-	if n := len(l.seen); n > MaxCauses {
+	if n := len(l.seen); n > maxCauses {
 		t.Errorf("%d causes kept", n)
 	}
 }

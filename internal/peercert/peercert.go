@@ -16,8 +16,8 @@ import (
 	"time"
 )
 
-// ErrName means that a good certificate is another gateway's.
-var ErrName = errors.New("the certificate is another gateway's")
+// errName means that a good certificate is another gateway's.
+var errName = errors.New("the certificate is another gateway's")
 
 var errNone = errors.New("no certificate")
 
@@ -60,7 +60,7 @@ func Among(cert *x509.Certificate, names []string) error {
 	if slices.ContainsFunc(have, func(name string) bool { return slices.Contains(names, name) }) {
 		return nil
 	}
-	return fmt.Errorf("%w: it is for %s, not for %s", ErrName, strings.Join(have, ", "), strings.Join(names, ", "))
+	return fmt.Errorf("%w: it is for %s, not for %s", errName, strings.Join(have, ", "), strings.Join(names, ", "))
 }
 
 // Check returns an error unless the gateway of that name can use its certificate

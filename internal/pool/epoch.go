@@ -160,12 +160,12 @@ func (p *Pool) refuse(now time.Duration, err error) {
 	p.mend(now)
 }
 
-// Take takes in a letter. It fails with ErrVoid and ErrLetter, and then it has
+// Take takes in a letter. It fails with errVoid and errLetter, and then it has
 // changed nothing.
 func (p *Pool) Take(now time.Duration, from kmutex.Node, l *Letter) (*Effects, error) {
 	p.fx.reset()
 	if p.state == Void {
-		return &p.fx, ErrVoid
+		return &p.fx, errVoid
 	}
 	err := p.take(now, from, l)
 	return p.done(now), err
@@ -189,14 +189,14 @@ func (p *Pool) take(now time.Duration, from kmutex.Node, l *Letter) error {
 		p.takeAck(from, l.Ack)
 		return nil
 	default:
-		return fmt.Errorf("%w: node %d sends an empty one", ErrLetter, from)
+		return fmt.Errorf("%w: node %d sends an empty one", errLetter, from)
 	}
 }
 
 func (p *Pool) takeAnswer(now time.Duration, a *replication.EpochAnswer) error {
 	switch {
 	case a.Install == nil:
-		return fmt.Errorf("%w: an answer without an install", ErrLetter)
+		return fmt.Errorf("%w: an answer without an install", errLetter)
 	case p.state == Reporting && a.Install.Epoch == p.view.Epoch:
 		p.install(now, a)
 	}

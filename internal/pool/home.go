@@ -46,7 +46,7 @@ func (p *Pool) takeReport(now time.Duration, from kmutex.Node, r *replication.Ep
 	case r.Epoch < p.view.Epoch:
 		return nil // superseded: the sender hears of the newer epoch, too
 	case p.home == nil || r.Node != from:
-		return fmt.Errorf("%w: a report of node %d for epoch %d from node %d, and home is %d", ErrLetter, r.Node, r.Epoch, from, p.view.Home)
+		return fmt.Errorf("%w: a report of node %d for epoch %d from node %d, and home is %d", errLetter, r.Node, r.Epoch, from, p.view.Home)
 	case p.home.failed:
 		return nil // a new epoch is asked for
 	}

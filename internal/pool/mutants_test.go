@@ -91,13 +91,13 @@ func TestMutantsAreCaught(t *testing.T) {
 			Name: "a call that comes again is another one", File: "tickets.go",
 			Old:    "case t.Used && (call == \"\" || call != t.UsedBy):",
 			New:    "case t.Used:",
-			Caught: "again: pool: the ticket has been used", By: "^TestUseAgain$",
+			Caught: "again: admission: the ticket has been used", By: "^TestUseAgain$",
 		},
 		{
 			Name: "the successor does not know who has used the slot", File: "tickets.go",
 			Old:    "Used: r.Used, UsedBy: r.UsedBy,",
 			New:    "Used: r.Used,",
-			Caught: "at the successor: pool: the ticket has been used", By: "^TestUseAgain$",
+			Caught: "at the successor: admission: the ticket has been used", By: "^TestUseAgain$",
 		},
 		{
 			Name: "a successor ends a hold by the wall clocks alone", File: "tickets.go",

@@ -10,10 +10,10 @@ import (
 
 // Errors of [Pool.Step] and [Pool.Take], beside those of package kmutex.
 var (
-	// ErrVoid: this gateway has no part in the pool now.
-	ErrVoid = errors.New("pool: no part in it")
-	// ErrLetter: no gateway in order sends this letter.
-	ErrLetter = errors.New("pool: a letter that makes no sense")
+	// errVoid: this gateway has no part in the pool now.
+	errVoid = errors.New("pool: no part in it")
+	// errLetter: no gateway in order sends this letter.
+	errLetter = errors.New("pool: a letter that makes no sense")
 )
 
 // State of a pool at one gateway. The package's doc tells how one follows the
@@ -142,7 +142,7 @@ func (p *Pool) Early(visit func(kmutex.Envelope)) {
 func (p *Pool) Step(e kmutex.Event) (*Effects, error) {
 	p.fx.reset()
 	if p.state == Void {
-		return &p.fx, ErrVoid
+		return &p.fx, errVoid
 	}
 	err := p.step(e)
 	return &p.fx, err

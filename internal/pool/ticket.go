@@ -14,10 +14,8 @@ import (
 
 // Errors of the ticket events.
 var (
-	// ErrCall: no gateway in order names a call so.
-	ErrCall = errors.New("pool: the call's name is too long")
-	// ErrTickets: there are as many tickets as there may be.
-	ErrTickets = errors.New("pool: too many tickets")
+	// errCall: no gateway in order names a call so.
+	errCall = errors.New("pool: the call's name is too long")
 	// ErrNoTickets: the pool has none here, or they are not known yet.
 	ErrNoTickets = errors.New("pool: no tickets are known of here yet")
 )

@@ -71,7 +71,7 @@ func (p *Pool) Await(now time.Duration, t *Ticket, by int) *Effects {
 // Use lets one request have the ticket's slot, and no other ever. The call that asks
 // for it has a name that nobody else has; when its answer is lost it asks again, here or
 // at the successor, and is answered the same. One without a name cannot. It fails with
-// admission.ErrTicketWaiting, admission.ErrTicketUsed and ErrCall.
+// admission.ErrTicketWaiting, admission.ErrTicketUsed and errCall.
 func (p *Pool) Use(now time.Duration, t *Ticket, call string) (*Effects, error) {
 	p.fx.reset()
 	switch {
@@ -80,7 +80,7 @@ func (p *Pool) Use(now time.Duration, t *Ticket, call string) (*Effects, error) 
 	case t.Used && (call == "" || call != t.UsedBy):
 		return &p.fx, admission.ErrTicketUsed
 	case len(call) > replication.MaxUsedBy:
-		return &p.fx, ErrCall
+		return &p.fx, errCall
 	}
 	t.Used, t.UsedBy = true, call
 	p.note(t)
@@ -283,13 +283,13 @@ func (p *Pool) takePush(from kmutex.Node, push *replication.Push) error {
 	case p.tickets == nil:
 		return ErrNoTickets
 	case push.Owner != from:
-		return fmt.Errorf("%w: node %d pushes tickets of node %d", ErrLetter, from, push.Owner)
+		return fmt.Errorf("%w: node %d pushes tickets of node %d", errLetter, from, push.Owner)
 	case p.view.gone(from):
 		return nil
 	}
 	ack, err := p.tickets.replicas.Receive(push)
 	if err != nil && !errors.Is(err, replication.ErrGap) {
-		return fmt.Errorf("%w: %w", ErrLetter, err)
+		return fmt.Errorf("%w: %w", errLetter, err)
 	}
 	p.fx.Moved = true
 	p.fx.Letters = append(p.fx.Letters, Letter{To: from, Ack: &ack})

@@ -145,7 +145,7 @@ func TestEncoderRefuses(t *testing.T) {
 	} {
 		before := []byte("before")
 		b, err := appendMessage(before, 1, "p", &tc.m)
-		if !errors.Is(err, tc.want) || !errors.Is(err, ErrMessage) {
+		if !errors.Is(err, tc.want) || !errors.Is(err, errMessage) {
 			t.Errorf("%s: error %v, want %v", name, err, tc.want)
 		}
 		if !bytes.Equal(b, before) {
@@ -154,11 +154,11 @@ func TestEncoderRefuses(t *testing.T) {
 	}
 	ok := kmutex.Message{Kind: kmutex.KindToken, Epoch: 1}
 	for _, pool := range []string{"", strings.Repeat("p", maxPool+1)} {
-		if _, err := appendMessage(nil, 1, pool, &ok); !errors.Is(err, ErrMessage) {
+		if _, err := appendMessage(nil, 1, pool, &ok); !errors.Is(err, errMessage) {
 			t.Errorf("pool %q: error %v", pool, err)
 		}
 	}
-	if _, err := appendMessage(nil, 0, "p", &ok); !errors.Is(err, ErrMessage) {
+	if _, err := appendMessage(nil, 0, "p", &ok); !errors.Is(err, errMessage) {
 		t.Errorf("number 0: error %v", err)
 	}
 }
@@ -201,7 +201,7 @@ func TestDecoderRefuses(t *testing.T) {
 		"type 10":              {bytesOf(0x4a, 1), errType},
 		"offer 0":              {bytesOf(offer, 0, 1, 1, "t"), errRange},
 		"offer of nothing":     {bytesOf(offer, 1, 0, 1, "t"), errRange},
-		"offer too large":      {bytesOf(offer, 1, uint64(MaxPayload+1), 1, "t"), errRange},
+		"offer too large":      {bytesOf(offer, 1, uint64(maxPayload+1), 1, "t"), errRange},
 		"offer far too large":  {bytesOf(offer, 1, uint64(1<<63+1), 1, "t"), errRange},
 		"offer without topic":  {bytesOf(offer, 1, 1, 0), errRange},
 		"topic too long":       {bytesOf(offer, 1, 1, maxTopic+1, strings.Repeat("t", maxTopic+1)), errRange},

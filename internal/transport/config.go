@@ -18,16 +18,16 @@ var (
 	// ErrUnknownPeer says that a node is not among the peers last set. A node
 	// is never a peer of itself.
 	ErrUnknownPeer = errors.New("transport: unknown peer")
-	// ErrOverflow says that a peer's queue is full; the message was not taken.
+	// errOverflow says that a peer's queue is full; the message was not taken.
 	// A message that is not taken is lost to the algorithm: the epoch needs
 	// recovery.
-	ErrOverflow = errors.New("transport: queue full")
-	// ErrMessage says that a message cannot be put on the wire.
-	ErrMessage = errors.New("transport: bad message")
-	// ErrRefused says that the other end refused a connection, and why.
-	ErrRefused = errors.New("transport: refused by peer")
-	// ErrConfig says that a Config cannot be used, and why.
-	ErrConfig = errors.New("transport: bad configuration")
+	errOverflow = errors.New("transport: queue full")
+	// errMessage says that a message cannot be put on the wire.
+	errMessage = errors.New("transport: bad message")
+	// errRefused says that the other end refused a connection, and why.
+	errRefused = errors.New("transport: refused by peer")
+	// errConfig says that a Config cannot be used, and why.
+	errConfig = errors.New("transport: bad configuration")
 )
 
 // Handler takes the messages that arrive.
@@ -127,8 +127,8 @@ type Config struct {
 	// Certificates, or GetCertificate and GetClientCertificate. A certificate
 	// must be good for servers and clients. On a link it must have the name of
 	// the peer in the agreed view; addresses do not count. VerifyConnection may
-	// ask for more. All of it is checked again when SetTLS is called, and every
-	// few seconds.
+	// ask for more. All of it is checked again when SetTLS is called, and when
+	// the certificate ends.
 	TLS *tls.Config
 
 	// Handler takes the messages that arrive. Required. It is not called
@@ -165,8 +165,10 @@ type Config struct {
 	// from one to the other while they fail, and is jittered by half. Defaults
 	// 10 ms and 1 s.
 	BackoffMin, BackoffMax time.Duration
-	// PingInterval is the time between pings on a link. A connection on which
-	// nothing arrives for three of them is closed. Default 1 s.
+	// PingInterval is after how long without a byte from its peer a link sends a
+	// ping. A connection on which nothing arrives for 3/2 of it is closed, with an
+	// acknowledgement outstanding after one; either may take a quarter longer.
+	// Default 1 s.
 	PingInterval time.Duration
 
 	// Delay, if set, is how long what from sends to to is held back. For
@@ -206,7 +208,7 @@ func (c Config) Validate() error {
 	var errs []error
 	bad := func(wrong bool, format string, args ...any) {
 		if wrong {
-			errs = append(errs, fmt.Errorf("%w: "+format, append([]any{ErrConfig}, args...)...))
+			errs = append(errs, fmt.Errorf("%w: "+format, append([]any{errConfig}, args...)...))
 		}
 	}
 	bad(c.Handler == nil, "Handler is missing")

@@ -20,7 +20,7 @@ func TestConfigValidate(t *testing.T) {
 		BackoffMin: 2 * time.Second, BackoffMax: time.Second,
 		Advertise: ":80", TLS: &tls.Config{},
 	}.Validate()
-	if !errors.Is(err, ErrConfig) {
+	if !errors.Is(err, errConfig) {
 		t.Fatalf("error %v", err)
 	}
 	for _, want := range []string{
@@ -38,7 +38,7 @@ func TestConfigValidate(t *testing.T) {
 	if c := (Config{BackoffMin: time.Minute}).withDefaults(); c.BackoffMax != time.Minute {
 		t.Errorf("BackoffMax = %v", c.BackoffMax)
 	}
-	if _, err := Listen(Config{}); !errors.Is(err, ErrConfig) {
+	if _, err := Listen(Config{}); !errors.Is(err, errConfig) {
 		t.Errorf("Listen: %v", err)
 	}
 	if _, err := Listen(Config{Handler: discard, Listen: "127.0.0.1:no"}); err == nil {

@@ -36,10 +36,14 @@
 // shortest delay (100 ms), so does the higher one: it is enough that one of the
 // two can reach the other. When both dial at once the lower node's connection
 // holds. The link is kept up always: dialled again after a jittered, growing
-// delay. Both
-// ends open with a hello that names the two nodes and the number of the last
-// message received. A connection that says nothing for three ping intervals is
-// taken as broken; pings also give the round-trip estimate.
+// delay. Both ends open with a hello that names the two nodes and the number of the
+// last message received.
+//
+// An end that has received nothing for a ping interval sends a ping. A connection
+// on which nothing arrives for 3/2 of it is broken. So the two ends of an idle link
+// take turns, and a busy link needs hardly any pings. An end that waits for an
+// acknowledgement pings after a quarter of the interval, and gives the connection up
+// after one. Pings also give the round-trip estimate.
 //
 // Each connection has one reading and one writing goroutine. The writer takes
 // everything that is queued, adds a pending acknowledgement, and writes it at

@@ -94,13 +94,13 @@ func (n names) get(b []byte) string {
 // error dst comes back unchanged.
 func appendMessage(dst []byte, number uint64, pool string, m *kmutex.Message) ([]byte, error) {
 	if number == 0 {
-		return dst, fmt.Errorf("%w: number 0", ErrMessage)
+		return dst, fmt.Errorf("%w: number 0", errMessage)
 	}
 	if pool == "" || len(pool) > maxPool {
-		return dst, fmt.Errorf("%w: the pool's name has %d bytes, not 1 to %d", ErrMessage, len(pool), maxPool)
+		return dst, fmt.Errorf("%w: the pool's name has %d bytes, not 1 to %d", errMessage, len(pool), maxPool)
 	}
 	if err := checkMessage(m); err != nil {
-		return dst, fmt.Errorf("%w: %w", ErrMessage, err)
+		return dst, fmt.Errorf("%w: %w", errMessage, err)
 	}
 	start := len(dst)
 	dst = append(dst, 0, 0, 0, 0, frameByte(frameMessage))
@@ -208,7 +208,7 @@ func decodeFrame(body []byte, pools names, f *frame) error {
 func (c *cursor) payload(f *frame) {
 	switch f.kind {
 	case frameOffer:
-		if f.size = int(c.upTo(MaxPayload)); f.size == 0 {
+		if f.size = int(c.upTo(maxPayload)); f.size == 0 {
 			c.fail(errRange)
 		}
 		f.topic = string(c.name(maxTopic))

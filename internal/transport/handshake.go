@@ -131,7 +131,7 @@ func decodeAnswer(b []byte) error {
 	case s == 0 || s >= statusEnd:
 		return fmt.Errorf("%w: status %d", errPreamble, what)
 	case s != statusOK:
-		return fmt.Errorf("%w: %s", ErrRefused, statusText[s])
+		return fmt.Errorf("%w: %s", errRefused, statusText[s])
 	}
 	return nil
 }

@@ -17,7 +17,7 @@ func TestPreambleRoundTrips(t *testing.T) {
 		t.Errorf("ok: %v", err)
 	}
 	for s := statusVersion; s < statusEnd; s++ {
-		if err := decodeAnswer(appendAnswer(nil, s)); !errors.Is(err, ErrRefused) || statusText[s] == "" {
+		if err := decodeAnswer(appendAnswer(nil, s)); !errors.Is(err, errRefused) || statusText[s] == "" {
 			t.Errorf("status %d: error %v", s, err)
 		}
 	}

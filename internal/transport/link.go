@@ -94,7 +94,7 @@ func (l *link) send(pool string, m *kmutex.Message) error {
 	switch {
 	case err == nil:
 		l.t.config.Observer.Sent(m.Kind)
-	case errors.Is(err, ErrOverflow):
+	case errors.Is(err, errOverflow):
 		l.t.refusals.add(CauseOverflow, err, l.attrs()...)
 	}
 	return err
@@ -218,8 +218,11 @@ func (l *link) flushed() <-chan struct{} {
 	return w.done
 }
 
-// beat sends a ping, or ends a connection on which nothing has arrived for
-// long.
+// beat sends a ping if nothing has arrived for a ping interval, and ends a connection
+// on which nothing arrives for longer. The peer does the same, so on an idle link the
+// two take turns: what one end hears, a ping or its answer, saves its own. One-way loss
+// shows at the end that hears nothing. An end that waits for an acknowledgement is less
+// patient: something may depend on it.
 func (l *link) beat() {
 	l.mu.Lock()
 	s := l.session
@@ -227,28 +230,45 @@ func (l *link) beat() {
 		l.mu.Unlock()
 		return
 	}
+	s.beats++
 	s.silent++
 	if s.heard.Swap(false) {
 		s.silent = 0
 	}
-	dead := s.silent >= silentBeats
-	s.pingDue = true
-	l.wakeWriter()
+	pingAfter, deadAfter := pingBeats, deadBeats
+	if l.out.messages() > 0 || s.out.pending() {
+		pingAfter, deadAfter = 1, pingBeats
+	}
+	dead := s.silent >= deadAfter
+	if s.silent >= pingAfter || s.beats%rttBeats == 0 {
+		s.pingDue = true
+		l.wakeWriter()
+	}
 	l.mu.Unlock()
 	if dead {
 		s.fail(errSilent)
 	}
 }
 
-const silentBeats = 3
+// A link counts time in beats. Those of all links come at the same moments: a process
+// that is idle wakes up as seldom as it can.
+const (
+	// pingBeats make a ping interval, and deadBeats without a byte end a connection;
+	// one that owes acknowledgements ends after pingBeats.
+	pingBeats = 4
+	deadBeats = 6
+	// rttBeats is how long a busy link goes without measuring its round trip.
+	rttBeats = 48
+)
 
-var errSilent = fmt.Errorf("nothing arrived for %d ping intervals", silentBeats)
+var errSilent = errors.New("the peer has been silent for too long")
 
 // wentUp notes that s is in use.
 func (l *link) wentUp(s *session) {
 	l.mu.Lock()
 	l.up, l.since = true, time.Now()
 	l.idle = false
+	l.t.linkChanged()
 	l.failures, l.lastErr, l.logged = 0, nil, time.Time{}
 	l.connects++
 	again := l.connects > 1
@@ -266,6 +286,7 @@ func (l *link) wentDown(err error) {
 	l.up, l.since = false, time.Now()
 	l.lastErr = err
 	l.mu.Unlock()
+	l.t.linkChanged()
 	// Whether it is a fault the views tell: the other gateway may just be leaving.
 	l.t.config.Logger.LogAttrs(l.ctx, slog.LevelInfo, "link down", append(l.attrs(), slog.String("reason", downReason(err)))...)
 }
@@ -303,6 +324,13 @@ func (l *link) sampleRTT(d time.Duration) {
 	l.rttSamples = min(l.rttSamples+1, 8)
 	l.rtt += (d - l.rtt) / time.Duration(l.rttSamples)
 	l.rtt = max(l.rtt, 1)
+}
+
+// downSince returns since when the link has been down; false if it is up.
+func (l *link) downSince() (time.Time, bool) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	return l.since, !l.up
 }
 
 func (l *link) status() LinkStatus {

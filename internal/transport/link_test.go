@@ -59,7 +59,7 @@ func sendAll(t *testing.T, from *Transport, to kmutex.Node, n int) {
 		switch err := from.Send(to, "downloads", numbered(i)); {
 		case err == nil:
 			i++
-		case errors.Is(err, ErrOverflow):
+		case errors.Is(err, errOverflow):
 			time.Sleep(100 * time.Microsecond) // pacing, not synchronisation
 		default:
 			t.Errorf("send: %v", err)
@@ -183,7 +183,7 @@ func TestOrderAcrossCuts(t *testing.T) {
 			config := Config{
 				TLS: tc.config, QueueMessages: 500,
 				BackoffMin: time.Millisecond, BackoffMax: 2 * time.Millisecond,
-				PingInterval: 20 * time.Millisecond, DialTimeout: 100 * time.Millisecond,
+				PingInterval: 60 * time.Millisecond, DialTimeout: 100 * time.Millisecond,
 			}
 			if tc.delay > 0 {
 				config.Delay = func(kmutex.Node, kmutex.Node) time.Duration { return tc.delay }
@@ -264,11 +264,11 @@ func TestSendRefuses(t *testing.T) {
 			t.Errorf("to node %d: %v", node, err)
 		}
 	}
-	if err := one.Send(2, "p", kmutex.Message{}); !errors.Is(err, ErrMessage) {
+	if err := one.Send(2, "p", kmutex.Message{}); !errors.Is(err, errMessage) {
 		t.Errorf("no message: %v", err)
 	}
 	for i := range 5 {
-		if err := one.Send(2, "p", numbered(i)); (i >= 3) != errors.Is(err, ErrOverflow) {
+		if err := one.Send(2, "p", numbered(i)); (i >= 3) != errors.Is(err, errOverflow) {
 			t.Errorf("message %d of 3: %v", i+1, err)
 		}
 	}
@@ -302,7 +302,7 @@ func TestQueueWaitsForPeer(t *testing.T) {
 			t.Fatal(err)
 		}
 	}
-	if err := t1.Send(2, "downloads", numbered(51)); !errors.Is(err, ErrOverflow) {
+	if err := t1.Send(2, "downloads", numbered(51)); !errors.Is(err, errOverflow) {
 		t.Fatalf("to a full queue: %v", err)
 	}
 	ctx, cancel := context.WithCancel(context.Background())
@@ -338,15 +338,15 @@ func TestAcknowledgements(t *testing.T) {
 	join(t1, t2)
 	// The pings of the beginning are over.
 	eventually(t, "round-trip times", func() bool {
-		_, ok1 := t1.RTT(2)
-		_, ok2 := t2.RTT(1)
+		_, ok1 := t1.rtt(2)
+		_, ok2 := t2.rtt(1)
 		return ok1 && ok2
 	})
 	go func() { // ends when the transport is closed, at the latest
 		for i := 1; i < n; {
 			if err := t1.Send(2, "downloads", numbered(i)); err == nil {
 				i++
-			} else if !errors.Is(err, ErrOverflow) {
+			} else if !errors.Is(err, errOverflow) {
 				return
 			}
 		}
@@ -515,7 +515,7 @@ func TestNewIncarnationOfSelf(t *testing.T) {
 	t2.SetPeers(2, []Peer{{Node: 9, Addr: t1.Addr().String()}})
 	sendAll(t, t1, 2, 3)
 	wait(t, "messages of the new incarnation", at2.done)
-	if rtt, ok := t2.RTT(1); ok {
+	if rtt, ok := t2.rtt(1); ok {
 		t.Errorf("RTT to the old incarnation: %v", rtt)
 	}
 }
@@ -549,7 +549,7 @@ func TestHandlerErrors(t *testing.T) {
 func TestDelay(t *testing.T) {
 	const n = 2000
 	at2 := newInOrder(n)
-	config := Config{PingInterval: 20 * time.Millisecond, Delay: func(from, to kmutex.Node) time.Duration {
+	config := Config{PingInterval: 60 * time.Millisecond, Delay: func(from, to kmutex.Node) time.Duration {
 		if from == 1 && to == 2 {
 			return 10 * time.Millisecond
 		}
@@ -560,16 +560,16 @@ func TestDelay(t *testing.T) {
 	t2 := listen(t, config)
 	join(t1, t2)
 	eventually(t, "round-trip times", func() bool {
-		_, ok1 := t1.RTT(2)
-		_, ok2 := t2.RTT(1)
+		_, ok1 := t1.rtt(2)
+		_, ok2 := t2.rtt(1)
 		return ok1 && ok2
 	})
 	for _, tr := range []*Transport{t1, t2} {
-		if rtt := tr.MaxRTT(); rtt < 30*time.Millisecond || tr.MeanRTT() != rtt {
+		if rtt := tr.maxRTT(); rtt < 30*time.Millisecond || tr.MeanRTT() != rtt {
 			t.Errorf("RTT = %v, mean %v, want at least 30 ms", rtt, tr.MeanRTT())
 		}
 	}
-	if _, ok := t1.RTT(3); ok {
+	if _, ok := t1.rtt(3); ok {
 		t.Error("RTT to nobody")
 	}
 	start := time.Now()

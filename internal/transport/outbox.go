@@ -36,7 +36,7 @@ type outbox struct {
 // put encodes m at the end.
 func (o *outbox) put(pool string, m *kmutex.Message) error {
 	if o.messages() >= o.maxMessages {
-		return fmt.Errorf("%w: %d messages", ErrOverflow, o.messages())
+		return fmt.Errorf("%w: %d messages", errOverflow, o.messages())
 	}
 	old := len(o.buf)
 	buf, err := appendMessage(o.buf, o.last+1, pool, m)
@@ -46,7 +46,7 @@ func (o *outbox) put(pool string, m *kmutex.Message) error {
 	o.buf = buf
 	if o.bytes() > o.maxBytes {
 		o.buf = o.buf[:old]
-		return fmt.Errorf("%w: %d bytes", ErrOverflow, o.bytes())
+		return fmt.Errorf("%w: %d bytes", errOverflow, o.bytes())
 	}
 	o.last++
 	return nil

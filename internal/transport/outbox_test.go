@@ -20,7 +20,7 @@ func TestOutboxAgainstModel(t *testing.T) {
 			"put": func(t *rapid.T) {
 				m := kmutex.Message{Kind: kmutex.KindBaton, Epoch: 1, Number: last + 1, Free: kmutex.NewTokenSet(rapid.IntRange(0, 300).Draw(t, "k"))}
 				err := o.put("p", &m)
-				if full := last-acked == uint64(o.maxMessages); full != errors.Is(err, ErrOverflow) {
+				if full := last-acked == uint64(o.maxMessages); full != errors.Is(err, errOverflow) {
 					t.Fatalf("put: %v with %d of %d", err, last-acked, o.maxMessages)
 				}
 				if err == nil {
@@ -97,7 +97,7 @@ func TestOutboxBoundsBytes(t *testing.T) {
 	n := 0
 	for ; ; n++ {
 		if err := o.put("p", &m); err != nil {
-			if !errors.Is(err, ErrOverflow) {
+			if !errors.Is(err, errOverflow) {
 				t.Fatal(err)
 			}
 			break

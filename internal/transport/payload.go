@@ -9,9 +9,9 @@ import (
 	"github.com/kgate/kgate/kmutex"
 )
 
-// MaxPayload bounds the size of one payload, and what all unfinished payloads
+// maxPayload bounds the size of one payload, and what all unfinished payloads
 // from one peer may add up to.
-const MaxPayload = 64 << 20
+const maxPayload = 64 << 20
 
 const (
 	// maxPayloads bounds how many payloads from one peer are unfinished.
@@ -27,19 +27,19 @@ const (
 	payloadWindow = 1 << 20
 )
 
-// Errors of SendPayload, besides ErrUnknownPeer, ErrOverflow, ErrMessage and
+// Errors of SendPayload, besides ErrUnknownPeer, errOverflow, errMessage and
 // ErrClosed.
 var (
 	// ErrLinkDown says that there is no link to the peer, or that it broke
 	// before the peer had taken the payload. The peer may have taken it
 	// nevertheless.
 	ErrLinkDown = errors.New("transport: link down")
-	// ErrNotTaken says that the peer's Receive returned an error, or that the
+	// errNotTaken says that the peer's Receive returned an error, or that the
 	// peer has no Receive.
-	ErrNotTaken = errors.New("transport: payload not taken")
+	errNotTaken = errors.New("transport: payload not taken")
 )
 
-// SendPayload sends a payload of 1 to MaxPayload bytes over the link to a peer,
+// SendPayload sends a payload of 1 to maxPayload bytes over the link to a peer,
 // whichever end opened it, and waits until the peer's [Config.Receive] has
 // returned. Messages do not wait behind it: it goes in chunks between them.
 //
@@ -53,9 +53,9 @@ var (
 func (t *Transport) SendPayload(ctx context.Context, to kmutex.Node, topic string, payload []byte) error {
 	switch {
 	case topic == "" || len(topic) > maxTopic:
-		return fmt.Errorf("%w: the topic has %d bytes, not 1 to %d", ErrMessage, len(topic), maxTopic)
-	case len(payload) == 0 || len(payload) > MaxPayload:
-		return fmt.Errorf("%w: the payload has %d bytes, not 1 to %d", ErrMessage, len(payload), MaxPayload)
+		return fmt.Errorf("%w: the topic has %d bytes, not 1 to %d", errMessage, len(topic), maxTopic)
+	case len(payload) == 0 || len(payload) > maxPayload:
+		return fmt.Errorf("%w: the payload has %d bytes, not 1 to %d", errMessage, len(payload), maxPayload)
 	}
 	l := t.peers.Load().links[to]
 	switch {
@@ -122,7 +122,7 @@ type outPayloads struct {
 
 func (o *outPayloads) add(p *outPayload) error {
 	if n := len(o.waiting) + len(o.offered); n >= maxPayloadQueue {
-		return fmt.Errorf("%w: %d payloads", ErrOverflow, n)
+		return fmt.Errorf("%w: %d payloads", errOverflow, n)
 	}
 	o.waiting = append(o.waiting, p)
 	return nil
@@ -156,7 +156,7 @@ func (o *outPayloads) startable() int {
 		if slices.ContainsFunc(o.offered, func(q *outPayload) bool { return q.topic == p.topic }) {
 			continue
 		}
-		if o.bytes+p.size > MaxPayload {
+		if o.bytes+p.size > maxPayload {
 			break // smaller ones do not overtake it: it could wait for ever
 		}
 		return i
@@ -176,6 +176,9 @@ func (o *outPayloads) next() *outPayload {
 	}
 	return nil
 }
+
+// pending reports whether there are payloads that the peer has not taken.
+func (o *outPayloads) pending() bool { return len(o.waiting)+len(o.offered) > 0 }
 
 // due reports whether take has something to write.
 func (o *outPayloads) due() bool {
@@ -228,7 +231,7 @@ func (o *outPayloads) taken(id uint64, ok bool) error {
 	case ok:
 		o.offered[i].done <- nil
 	default:
-		o.offered[i].done <- ErrNotTaken
+		o.offered[i].done <- errNotTaken
 	}
 	o.remove(i)
 	return nil

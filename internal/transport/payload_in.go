@@ -118,7 +118,7 @@ func (s *session) offered(f *frame) error {
 	}
 	l.mu.Lock()
 	defer l.mu.Unlock()
-	if in.count == maxPayloads || in.bytes+f.size > MaxPayload {
+	if in.count == maxPayloads || in.bytes+f.size > maxPayload {
 		return fmt.Errorf("%w: a payload of %d bytes, besides %d with %d bytes", errProtocol, f.size, in.count, in.bytes)
 	}
 	in.lastID = f.number
@@ -149,7 +149,7 @@ func (s *session) receive() {
 		case <-s.stop:
 			return
 		}
-		err := ErrNotTaken
+		err := errNotTaken
 		if f := l.t.config.Receive; f != nil {
 			err = f(l.node, p.topic, p.data)
 		}

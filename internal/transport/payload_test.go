@@ -248,17 +248,17 @@ func TestPayloadRefusals(t *testing.T) {
 		size  int
 		want  error
 	}{
-		{"", 1, ErrMessage},
-		{string(make([]byte, maxTopic+1)), 1, ErrMessage},
-		{"t", 0, ErrMessage},
-		{"t", MaxPayload + 1, ErrMessage},
-		{"t", 1, ErrNotTaken}, // by Receive
+		{"", 1, errMessage},
+		{string(make([]byte, maxTopic+1)), 1, errMessage},
+		{"t", 0, errMessage},
+		{"t", maxPayload + 1, errMessage},
+		{"t", 1, errNotTaken}, // by Receive
 	} {
 		if err := t1.SendPayload(within(t), 2, tc.topic, make([]byte, tc.size)); !errors.Is(err, tc.want) {
 			t.Errorf("topic of %d bytes, payload of %d: %v, want %v", len(tc.topic), tc.size, err, tc.want)
 		}
 	}
-	if err := t2.SendPayload(within(t), 1, "t", []byte("x")); !errors.Is(err, ErrNotTaken) {
+	if err := t2.SendPayload(within(t), 1, "t", []byte("x")); !errors.Is(err, errNotTaken) {
 		t.Errorf("to one without Receive: %v", err)
 	}
 	if n := seen.count(CauseHandler); n != 1 {
@@ -318,7 +318,7 @@ func TestPayloadAbandoned(t *testing.T) {
 // and its sender knows when it has to send it again.
 func TestPayloadsAcrossCuts(t *testing.T) {
 	var in inbox
-	quick := Config{BackoffMin: time.Millisecond, BackoffMax: 2 * time.Millisecond, PingInterval: 20 * time.Millisecond, DialTimeout: 100 * time.Millisecond}
+	quick := Config{BackoffMin: time.Millisecond, BackoffMax: 2 * time.Millisecond, PingInterval: 60 * time.Millisecond, DialTimeout: 100 * time.Millisecond}
 	c2 := quick
 	c2.Receive = in.receive
 	t1, t2 := listen(t, quick), listen(t, c2)
@@ -378,7 +378,7 @@ func TestHostilePayloads(t *testing.T) {
 			"offers out of order":        offer(2, 1),
 			"offer twice":                join(offer(1, 10), offer(1, 10)),
 			"too many":                   many(maxPayloads+1, 10),
-			"too large together":         many(2, MaxPayload/2+1),
+			"too large together":         many(2, maxPayload/2+1),
 			"chunk of nothing offered":   appendChunk(nil, 1, []byte("x")),
 			"chunk beyond the end":       join(offer(1, 3), appendChunk(nil, 1, []byte("long"))),
 			"abandoned what is not":      appendControl(nil, frameAbandon, 1),
@@ -396,11 +396,11 @@ func TestHostilePayloads(t *testing.T) {
 		// As much as may be is in order, also when all of it is given up and
 		// offered again.
 		conn := rawLink(t, victim)
-		say := many(maxPayloads, MaxPayload/maxPayloads)
+		say := many(maxPayloads, maxPayload/maxPayloads)
 		for i := range maxPayloads {
 			say = appendControl(say, frameAbandon, uint64(i+1))
 		}
-		say = append(say, offer(maxPayloads+1, MaxPayload)...)
+		say = append(say, offer(maxPayloads+1, maxPayload)...)
 		say = append(appendControl(say, frameAbandon, maxPayloads+1), offer(maxPayloads+2, 4)...)
 		say = appendControl(appendChunk(say, maxPayloads+2, []byte("good")), framePing, 5)
 		_, _ = conn.Write(say)
@@ -418,7 +418,7 @@ func TestHostilePayloads(t *testing.T) {
 // A payload of which everything is announced and little sent takes little
 // memory.
 func TestAnnouncedPayloadTakesNoMemory(t *testing.T) {
-	p := inPayload{size: MaxPayload}
+	p := inPayload{size: maxPayload}
 	p.add(make([]byte, 100))
 	if cap(p.data) > 2*chunkSize {
 		t.Errorf("%d bytes taken for the first 100", cap(p.data))

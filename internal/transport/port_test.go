@@ -261,7 +261,7 @@ func TestNewConnectionWaits(t *testing.T) {
 
 // TestSilentPeer: a connection on which nothing comes back is given up.
 func TestSilentPeer(t *testing.T) {
-	victim := listen(t, Config{PingInterval: 10 * time.Millisecond})
+	victim := listen(t, Config{PingInterval: 40 * time.Millisecond})
 	victim.SetPeers(3, []Peer{{Node: 2}})
 	closed(t, rawLink(t, victim))
 	eventually(t, "the reason is shown", func() bool { return victim.Links()[0].Err == errSilent.Error() })

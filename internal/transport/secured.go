@@ -18,12 +18,20 @@ type secured struct {
 	conns map[*securedConn]*tls.Conn // since their handshakes
 }
 
+// verified is a pair of configurations that accepted a certificate, and until when
+// the certificate is good.
+type verified struct {
+	by    *tlsPair
+	until time.Time
+}
+
 // securedConn is what lies below a TLS connection.
 type securedConn struct {
 	net.Conn
 	of     *secured
-	closed bool   // guarded by of.mu
-	leave  func() // called once when it is closed; guarded by of.mu
+	last   verified // used by review alone
+	closed bool     // guarded by of.mu
+	leave  func()   // called once when it is closed; guarded by of.mu
 }
 
 // Close implements net.Conn.
@@ -73,21 +81,27 @@ func (s *secured) handshake(ctx context.Context, raw net.Conn, conn *tls.Conn) (
 	return conn, nil
 }
 
-// review closes the connections whose certificates verify refuses now.
-func (s *secured) review(verify func(tls.ConnectionState) error, log *slog.Logger) {
+// review closes the connections whose certificates the pair refuses now. A signature
+// is checked once for each pair: later only the time counts. Calls must not overlap.
+func (s *secured) review(pair *tlsPair, log *slog.Logger) {
 	s.mu.Lock()
 	open := make(map[*securedConn]*tls.Conn, len(s.conns))
 	for below, conn := range s.conns {
 		open[below] = conn
 	}
 	s.mu.Unlock()
+	now := time.Now()
 	for below, conn := range open {
-		state := conn.ConnectionState()
-		err := verify(state)
-		if err == nil {
+		if below.last.by == pair && now.Before(below.last.until) {
 			continue
 		}
-		_ = below.Close() // and not conn: TLS would say good-bye first, and could block
+		state := conn.ConnectionState()
+		until, err := pair.verify(state)
+		if err == nil {
+			below.last = verified{pair, until}
+			continue
+		}
+		_ = below.Close() // not conn: TLS would say good-bye first, and could block
 		log.Warn("connection to a peer closed: its certificate is no longer good",
 			slog.String("remote", below.RemoteAddr().String()), slog.Any("names", peercert.Names(state.PeerCertificates[0])), slog.Any("error", err))
 	}
@@ -107,8 +121,15 @@ func (t *Transport) reviewSecured() {
 			return
 		case <-ticker.C:
 		}
-		if pair := t.tls.Load(); pair != nil {
-			t.secured.review(pair.verify, t.config.Logger)
-		}
+		t.review()
+	}
+}
+
+// review looks at the open connections under the present configuration.
+func (t *Transport) review() {
+	t.reviewing.Lock()
+	defer t.reviewing.Unlock()
+	if pair := t.tls.Load(); pair != nil {
+		t.secured.review(pair, t.config.Logger)
 	}
 }

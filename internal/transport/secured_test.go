@@ -107,11 +107,11 @@ func TestAuthorityReplaced(t *testing.T) {
 	if _, err := stream.Read(make([]byte, 1)); err == nil || errors.Is(err, os.ErrDeadlineExceeded) {
 		t.Errorf("the stream of the old certificate is still open: %v", err)
 	}
-	if err := errors.Join(t1.SetTLS(nil), t1.SetTLS(&tls.Config{})); !errors.Is(err, ErrConfig) {
+	if err := errors.Join(t1.SetTLS(nil), t1.SetTLS(&tls.Config{})); !errors.Is(err, errConfig) {
 		t.Errorf("unusable configurations: %v", err)
 	}
 	open := listen(t, Config{})
-	if err := open.SetTLS(before.peer(t)); !errors.Is(err, ErrConfig) {
+	if err := open.SetTLS(before.peer(t)); !errors.Is(err, errConfig) {
 		t.Errorf("TLS on a plaintext transport: %v", err)
 	}
 }

@@ -45,6 +45,7 @@ type session struct {
 
 	// The rest is under link.mu.
 	out     outPayloads
+	beats   int
 	silent  int // beats since anything has arrived
 	ackDue  bool
 	pong    uint64 // id of the ping to answer, 0: none

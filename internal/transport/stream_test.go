@@ -96,7 +96,7 @@ func TestStreamsAreBounded(t *testing.T) {
 			t.Fatal(err)
 		}
 	}
-	if err := dial(); !errors.Is(err, ErrRefused) {
+	if err := dial(); !errors.Is(err, errRefused) {
 		t.Errorf("one more: %v", err)
 	}
 	eventually(t, "it is counted", func() bool { return seen.count(CauseStreams) == 1 })
@@ -114,7 +114,7 @@ func TestStreamRefusals(t *testing.T) {
 	t1, t2 := listen(t, Config{}), listen(t, Config{Backlog: 2, Observer: seen})
 	addr := t2.Addr().String()
 	dial := func() (net.Conn, error) { return t1.Stream(StreamRaft).Dial(within(t), addr) }
-	if _, err := dial(); !errors.Is(err, ErrRefused) {
+	if _, err := dial(); !errors.Is(err, errRefused) {
 		t.Errorf("before anybody accepts: %v", err)
 	}
 	eventually(t, "it is counted", func() bool { return seen.count(CauseKind) == 1 }) // after the answer
@@ -127,7 +127,7 @@ func TestStreamRefusals(t *testing.T) {
 		}
 		waiting = append(waiting, conn)
 	}
-	if _, err := dial(); !errors.Is(err, ErrRefused) {
+	if _, err := dial(); !errors.Is(err, errRefused) {
 		t.Errorf("to a full backlog: %v", err)
 	}
 	eventually(t, "it is counted", func() bool { return seen.count(CauseBacklog) == 1 })
@@ -147,7 +147,7 @@ func TestStreamRefusals(t *testing.T) {
 		closed(t, conn)
 		_ = conn.Close()
 	}
-	if _, err := dial(); !errors.Is(err, ErrRefused) {
+	if _, err := dial(); !errors.Is(err, errRefused) {
 		t.Errorf("after Close: %v", err)
 	}
 	eventually(t, "it is counted", func() bool { return seen.count(CauseIncomplete) == 1 }) // this end is about to close

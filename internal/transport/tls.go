@@ -6,6 +6,7 @@ import (
 	"errors"
 	"fmt"
 	"net"
+	"time"
 
 	"github.com/kgate/kgate/internal/peercert"
 )
@@ -14,17 +15,17 @@ import (
 type tlsPair struct {
 	server, client *tls.Config
 	// verify checks the other end's certificate, also of a connection that is
-	// open already.
-	verify func(tls.ConnectionState) error
+	// open already, and returns until when it is good.
+	verify func(tls.ConnectionState) (until time.Time, err error)
 }
 
 func validateTLS(c *tls.Config) error {
 	var errs []error
 	if c.RootCAs == nil {
-		errs = append(errs, fmt.Errorf("%w: TLS.RootCAs is missing: it says whose certificates make a peer", ErrConfig))
+		errs = append(errs, fmt.Errorf("%w: TLS.RootCAs is missing: it says whose certificates make a peer", errConfig))
 	}
 	if len(c.Certificates) == 0 && (c.GetCertificate == nil || c.GetClientCertificate == nil) {
-		errs = append(errs, fmt.Errorf("%w: TLS.Certificates is missing: peers show certificates to each other", ErrConfig))
+		errs = append(errs, fmt.Errorf("%w: TLS.Certificates is missing: peers show certificates to each other", errConfig))
 	}
 	return errors.Join(errs...)
 }
@@ -32,22 +33,27 @@ func validateTLS(c *tls.Config) error {
 // newTLSPair derives both directions from one configuration. Whatever c says,
 // both ends must have a certificate of c.RootCAs that is good for either end.
 func newTLSPair(c *tls.Config) *tlsPair {
-	pair := &tlsPair{verify: func(state tls.ConnectionState) error {
-		if _, err := peercert.Verify(c.RootCAs, state.PeerCertificates); err != nil {
-			return &tls.CertificateVerificationError{UnverifiedCertificates: state.PeerCertificates, Err: err}
+	pair := &tlsPair{verify: func(state tls.ConnectionState) (time.Time, error) {
+		until, err := peercert.Verify(c.RootCAs, state.PeerCertificates)
+		if err != nil {
+			return until, &tls.CertificateVerificationError{UnverifiedCertificates: state.PeerCertificates, Err: err}
 		}
 		if c.VerifyConnection != nil {
-			return c.VerifyConnection(state)
+			err = c.VerifyConnection(state)
 		}
-		return nil
+		return until, err
 	}}
+	verify := func(state tls.ConnectionState) error {
+		_, err := pair.verify(state)
+		return err
+	}
 	server := c.Clone()
 	server.MinVersion = tls.VersionTLS13
 	server.ClientAuth = tls.RequireAndVerifyClientCert
 	server.ClientCAs = c.RootCAs
 	server.GetConfigForClient = nil // would bypass the two lines above
 	server.SessionTicketsDisabled = true
-	server.VerifyConnection = pair.verify
+	server.VerifyConnection = verify
 
 	client := c.Clone()
 	client.MinVersion = tls.VersionTLS13
@@ -55,7 +61,7 @@ func newTLSPair(c *tls.Config) *tlsPair {
 	// Peers are dialled by address. Which gateway is to be there is checked by
 	// who dials it: see peercert.OfConn.
 	client.InsecureSkipVerify = true
-	client.VerifyConnection = pair.verify
+	client.VerifyConnection = verify
 	pair.server, pair.client = server, client
 	return pair
 }
@@ -83,7 +89,7 @@ func (t *Transport) secureClient(ctx context.Context, raw net.Conn) (net.Conn, e
 // A transport cannot change between TLS and plaintext.
 func (t *Transport) SetTLS(c *tls.Config) error {
 	if (c == nil) != (t.tls.Load() == nil) {
-		return fmt.Errorf("%w: TLS cannot be switched on or off while running", ErrConfig)
+		return fmt.Errorf("%w: TLS cannot be switched on or off while running", errConfig)
 	}
 	if c == nil {
 		return nil
@@ -93,6 +99,6 @@ func (t *Transport) SetTLS(c *tls.Config) error {
 	}
 	pair := newTLSPair(c)
 	t.tls.Store(pair)
-	t.secured.review(pair.verify, t.config.Logger)
+	t.review()
 	return nil
 }

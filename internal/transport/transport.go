@@ -37,7 +37,7 @@ type LinkStatus struct {
 	Node kmutex.Node
 	Name string
 	Addr string
-	// Up: both ends have said hello, and neither has missed three pings.
+	// Up: both ends have said hello, and something has arrived lately.
 	Up bool
 	// Since is when Up last changed, or when the peer was set.
 	Since time.Time
@@ -56,15 +56,16 @@ type LinkStatus struct {
 // Transport is the peer port of one gateway, and its links. All methods may be
 // called from several goroutines.
 type Transport struct {
-	config   Config
-	listener net.Listener
-	addr     net.Addr
-	tls      atomic.Pointer[tlsPair] // nil inside: plaintext
-	secured  secured
-	refusals *refusals
-	halfOpen *halfOpen
-	open     *places.Places     // streams that others have opened here
-	streams  [streamEnd]*Stream // none for links
+	config    Config
+	listener  net.Listener
+	addr      net.Addr
+	tls       atomic.Pointer[tlsPair] // nil inside: plaintext
+	secured   secured
+	reviewing sync.Mutex // held during a review of secured
+	refusals  *refusals
+	halfOpen  *halfOpen
+	open      *places.Places     // streams that others have opened here
+	streams   [streamEnd]*Stream // none for links
 
 	ctx    context.Context // ends at Close
 	cancel context.CancelFunc
@@ -73,6 +74,8 @@ type Transport struct {
 	mu     sync.Mutex // orders SetPeers and Close
 	closed bool
 	peers  atomic.Pointer[peerSet]
+
+	changed chan struct{} // see LinksChanged
 }
 
 // peerSet is what SetPeers has set last. It is not changed once it is visible.
@@ -99,11 +102,12 @@ func Listen(c Config) (*Transport, error) {
 		refusals: newRefusals(c.Observer, c.Logger),
 		halfOpen: newHalfOpen(c.MaxHalfOpen),
 		open:     places.New(mostStreams, mostStreamsEach),
+		changed:  make(chan struct{}, 1),
 	}
 	if c.Advertise != "" {
 		if t.addr, err = advertised(c.Advertise, listener.Addr()); err != nil {
 			_ = listener.Close()
-			return nil, fmt.Errorf("%w: Advertise %q: %w", ErrConfig, c.Advertise, err)
+			return nil, fmt.Errorf("%w: Advertise %q: %w", errConfig, c.Advertise, err)
 		}
 	}
 	if c.TLS != nil {
@@ -199,11 +203,12 @@ func (t *Transport) SetPeers(self kmutex.Node, peers []Peer) []Unsent {
 	for _, l := range added {
 		t.wg.Go(l.keepUp)
 	}
+	t.linkChanged() // new links are down
 	return unsent
 }
 
 // Send queues m for the peer and never blocks. It returns ErrUnknownPeer if
-// the peer is not set, ErrOverflow if its queue is full, ErrMessage if m cannot
+// the peer is not set, errOverflow if its queue is full, errMessage if m cannot
 // be sent, ErrClosed after Close. The message is encoded before Send returns:
 // m's slices are not kept.
 func (t *Transport) Send(to kmutex.Node, pool string, m kmutex.Message) error {
@@ -231,9 +236,9 @@ func (t *Transport) Flush(ctx context.Context) error {
 	return nil
 }
 
-// RTT returns the smoothed round-trip time to a peer, if one has been
+// rtt returns the smoothed round-trip time to a peer, if one has been
 // measured.
-func (t *Transport) RTT(node kmutex.Node) (time.Duration, bool) {
+func (t *Transport) rtt(node kmutex.Node) (time.Duration, bool) {
 	l := t.peers.Load().links[node]
 	if l == nil {
 		return 0, false
@@ -242,8 +247,8 @@ func (t *Transport) RTT(node kmutex.Node) (time.Duration, bool) {
 	return rtt, rtt > 0
 }
 
-// MaxRTT returns the longest round-trip time to a peer whose link is up, or 0.
-func (t *Transport) MaxRTT() time.Duration {
+// maxRTT returns the longest round-trip time to a peer whose link is up, or 0.
+func (t *Transport) maxRTT() time.Duration {
 	return slices.Max(append(t.rtts(), 0))
 }
 
@@ -278,6 +283,29 @@ func (t *Transport) Links() []LinkStatus {
 	return all
 }
 
+// LinksChanged receives a value when a link may have come up or gone down, or when
+// there is a new one. Changes that nobody has seen yet count as one. It is for one
+// reader.
+func (t *Transport) LinksChanged() <-chan struct{} { return t.changed }
+
+func (t *Transport) linkChanged() {
+	select {
+	case t.changed <- struct{}{}:
+	default: // a reader that has not come yet will see this change as well
+	}
+}
+
+// Down returns the peers whose links are down, and since when.
+func (t *Transport) Down() map[kmutex.Node]time.Time {
+	down := make(map[kmutex.Node]time.Time)
+	for node, l := range t.peers.Load().links {
+		if since, is := l.downSince(); is {
+			down[node] = since
+		}
+	}
+	return down
+}
+
 // Close closes the port, all links and all streams that wait for Accept, and
 // waits for the transport's goroutines; what is queued is dropped. Streams that
 // were handed out belong to their owners. Close must not be called under a lock
@@ -305,9 +333,9 @@ func (t *Transport) Close() error {
 	return err
 }
 
-// beat makes the links send their pings, and notice when nothing comes back.
+// beat makes the links ping, and notice when nothing comes back.
 func (t *Transport) beat() {
-	ticker := time.NewTicker(t.config.PingInterval)
+	ticker := time.NewTicker(t.config.PingInterval / pingBeats)
 	defer ticker.Stop()
 	for {
 		select {

@@ -17,8 +17,8 @@ import (
 // replicas is how many successors have copies of a gateway's tickets.
 const replicas = 2
 
-// ErrForgotten means that a ticket was gone of which its holder had been told.
-var ErrForgotten = errors.New("a ticket is forgotten")
+// errForgotten means that a ticket was gone of which its holder had been told.
+var errForgotten = errors.New("a ticket is forgotten")
 
 // Holder is a client with a ticket. It asks the gateway of its host, which asks the
 // gateway that answers for the ticket, and lets the request in on the ticket's slot.
@@ -280,7 +280,7 @@ func (h *Holder) gone(p *process, how string) {
 	h.over = true
 	p.tracef("holder %d: ticket %s", h.index, how)
 	if p.c.Now() < h.lives && len(p.c.log.lost)-h.lost <= h.copies {
-		p.c.fail(fmt.Errorf("%w: holder %d: %s", ErrForgotten, h.index, how))
+		p.c.fail(fmt.Errorf("%w: holder %d: %s", errForgotten, h.index, how))
 	}
 }
 

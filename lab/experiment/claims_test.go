@@ -12,7 +12,7 @@ import (
 func TestPaperFigures(t *testing.T) {
 	needsTime(t)
 	table := some(t, "003-fig2", Size{Seeds: 4, Entries: 400}, 0, with("LAN", half))
-	at := func(figure, protocol string) float64 { return table.At(figure, "LAN", protocol, half).Mean }
+	at := func(figure, protocol string) float64 { return table.at(figure, "LAN", protocol, half).Mean }
 	for _, c := range []struct {
 		figure, protocol string
 		low, high        float64
@@ -39,7 +39,7 @@ func TestPaperNodes(t *testing.T) {
 			t.Errorf("%s: %s, quoted %s", c.What, c.Found, c.Quoted)
 		}
 	}
-	if least := table.At("max_s", "LAN", proxyB, "0").Mean; least < 800 {
+	if least := table.at("max_s", "LAN", proxyB, "0").Mean; least < 800 {
 		t.Errorf("a node waits at most %.0f s under proxy B", least)
 	}
 }
@@ -74,11 +74,11 @@ func TestProductionReplicas(t *testing.T) {
 		return slices.Contains([]string{"1", "4", "7"}, keys[2])
 	})
 	for _, row := range table.Rows {
-		if same := table.At("as_the_ring", row.Keys...).Mean; same != 1 {
+		if same := table.at("as_the_ring", row.Keys...).Mean; same != 1 {
 			t.Errorf("%v: the ring model says the same in %.2f of the losses", row.Keys, same)
 		}
 	}
-	if none, all := table.At("survived", "1000", "50", "1").Mean, table.At("survived", "100", "20", "7").Mean; none != 0 || all < .95 {
+	if none, all := table.at("survived", "1000", "50", "1").Mean, table.at("survived", "100", "20", "7").Mean; none != 0 || all < .95 {
 		t.Errorf("a loss that nothing outlasts is outlasted %.2f times, one that nearly all do %.2f times", none, all)
 	}
 }
@@ -93,7 +93,7 @@ func TestMessagesGrowAsLogN(t *testing.T) {
 		if perDecade, explained := growth(table, load); !within(perDecade, 1.8, 3) || explained < .97 {
 			t.Errorf("%s: %.2f messages per decade, a line explains %.3f", load, perDecade, explained)
 		}
-		if v := table.At("messages", load, "central", "1000").Mean; !within(v, 2.9, 3) {
+		if v := table.at("messages", load, "central", "1000").Mean; !within(v, 2.9, 3) {
 			t.Errorf("%s: a central queue sends %.2f messages", load, v)
 		}
 	}
@@ -110,7 +110,7 @@ func TestVariability(t *testing.T) {
 		late, atHand float64 // at most, over ideal and over central
 		early        float64 // at least
 	}{{"1", 1.2, 1.05, 4}, {"10", 1.18, 1.05, 5}} {
-		at := func(p string) float64 { return table.At("mean_over_ideal", "open .9", c.scv, p).Mean }
+		at := func(p string) float64 { return table.at("mean_over_ideal", "open .9", c.scv, p).Mean }
 		if l := at(late); l > c.late || l > c.atHand*at("central") || l < 1 {
 			t.Errorf("SCV %s: late waits %.3f times as long as ideal, central %.3f", c.scv, l, at("central"))
 		}
@@ -129,7 +129,7 @@ func TestStallStays(t *testing.T) {
 	table := some(t, "stall", Size{Seeds: 2}, 0, func(keys []string) bool {
 		return keys[1] == "5" && (keys[2] == "-1" || keys[2] == "10") && keys[0] != "central"
 	})
-	spread := func(p, minute string) float64 { return table.At("spread_s", p, "5", minute).Mean }
+	spread := func(p, minute string) float64 { return table.at("spread_s", p, "5", minute).Mean }
 	if before, after := spread(early, "-1"), spread(early, "10"); after < before+1.5 {
 		t.Errorf("early: spread %.2f s before a stall, %.2f s ten minutes after it", before, after)
 	}
@@ -148,7 +148,7 @@ func TestAskInterval(t *testing.T) {
 		t.Errorf("the shortest interval that is enough is %g N T: %+v", best, askSummary(table))
 	}
 	for _, row := range table.rowsOf("protocol", lateAt(4)) {
-		if handoff := table.At("handoff_delays", row.Keys...).Mean; row.Keys[2] == "0.001" && handoff > 2.3 {
+		if handoff := table.at("handoff_delays", row.Keys...).Mean; row.Keys[2] == "0.001" && handoff > 2.3 {
 			t.Errorf("%v: a hand-off takes %.2f delays", row.Keys, handoff)
 		}
 	}
@@ -198,7 +198,7 @@ func TestHandover(t *testing.T) {
 func TestField(t *testing.T) {
 	needsTime(t)
 	table := some(t, "field", Size{Seeds: 2, Entries: 600}, 0, with("1", text(fieldNodes)))
-	at := func(figure, p string) float64 { return table.At(figure, "1", p, text(fieldNodes)).Mean }
+	at := func(figure, p string) float64 { return table.at(figure, "1", p, text(fieldNodes)).Mean }
 	for p, served := range map[string]float64{
 		late: 1, early: 1, "token-FD": 1, "sigma": 1, "e2e": 1, "none2e": 1, "central": 0, "Naimi-Trehel": 0, "ELMP": 0, "Suzuki-Kasami": 0,
 	} {
@@ -246,11 +246,11 @@ func TestPeerMessages(t *testing.T) {
 		{"60", e2eTells, 1.5, 2.5},
 		{"60", nonE2E, 1.4, 2.5},
 	} {
-		if v := table.At("sigma_over", c.requests, c.protocol).Mean; !within(v, c.low, c.high) {
+		if v := table.at("sigma_over", c.requests, c.protocol).Mean; !within(v, c.low, c.high) {
 			t.Errorf("%s requests per round: Sigma sends %.2f times as many messages as %s, not %g..%g", c.requests, v, c.protocol, c.low, c.high)
 		}
 	}
-	if s, e := table.At("per_replica", "60", sigma).Mean, table.At("per_replica", "60", e2e).Mean; e > s/2 {
+	if s, e := table.at("per_replica", "60", sigma).Mean, table.at("per_replica", "60", e2e).Mean; e > s/2 {
 		t.Errorf("a node with replicas takes in %.2f messages under E2E, %.2f under Sigma", e, s)
 	}
 }
@@ -260,7 +260,7 @@ func TestPeerTokens(t *testing.T) {
 	needsTime(t)
 	table := some(t, "002-6.2.1c", Size{Seeds: 1}, 0, func(keys []string) bool { return keys[0] == "20" || keys[0] == "80" })
 	grown := func(figure string) float64 {
-		return table.At(figure, "80", e2e).Mean / table.At(figure, "20", e2e).Mean
+		return table.at(figure, "80", e2e).Mean / table.at(figure, "20", e2e).Mean
 	}
 	if e, k := grown("enqueues"), grown("tokens"); e < 3 || !within(k, .7, 1.4) {
 		t.Errorf("for four times the requests ENQUEUE is %.2f times as much, TOKEN %.2f", e, k)
@@ -272,7 +272,7 @@ func TestPeerTokens(t *testing.T) {
 func TestPeerLoad(t *testing.T) {
 	needsTime(t)
 	table := some(t, "000-fig4", Size{Seeds: 1}, 0, func([]string) bool { return true })
-	at := func(replicas, p string) float64 { return table.At("load", replicas, p, "90").Mean }
+	at := func(replicas, p string) float64 { return table.at("load", replicas, p, "90").Mean }
 	if ratio := at("10", sigma) / at("10", e2e); !within(ratio, 2.5, 5) {
 		t.Errorf("Sigma loads nine of ten nodes %.2f times as much as E2E", ratio)
 	}
@@ -288,11 +288,11 @@ func TestPeerChurn(t *testing.T) {
 	needsTime(t)
 	table := some(t, "000-fig5", Size{Seeds: 1}, 0, func(keys []string) bool { return keys[0] == "0" || keys[0] == "200" })
 	for _, p := range []string{e2e, nonE2E} {
-		if grown := table.At("messages", "200", p).Mean / table.At("messages", "0", p).Mean; !within(grown, 1.02, 1.5) {
+		if grown := table.at("messages", "200", p).Mean / table.at("messages", "0", p).Mean; !within(grown, 1.02, 1.5) {
 			t.Errorf("%s: churn makes the messages %.2f times as many", p, grown)
 		}
 	}
-	if v := table.At("double", "200", e2e+", abstains").Mean; v != 0 {
+	if v := table.at("double", "200", e2e+", abstains").Mean; v != 0 {
 		t.Errorf("%g were let in beside another one", v)
 	}
 }

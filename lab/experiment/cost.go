@@ -133,7 +133,7 @@ func lateCost() *Experiment {
 		About: "hand-off, messages and spread of late binding by ask interval, beside early and central, saturated",
 		Quick: Size{Seeds: 2, Entries: 8000}, Full: Size{Seeds: 10, Entries: 100_000},
 		Plots: plots,
-		design: func(s Setting) (*design, error) {
+		design: func(s setting) (*design, error) {
 			protocols := []protocol.Spec{named("central", central.Spec()), named(early, fairk.Early())}
 			for _, factor := range askFactors {
 				protocols = append(protocols, fairk.Spec(lateAt(factor), fairk.Options{Ask: fairk.Times(factor)}))
@@ -168,7 +168,7 @@ func askSummary(t *Table) []asked {
 				continue
 			}
 			at := func(figure, protocol string) float64 {
-				return t.At(figure, append(slices.Clone(row.Keys[:4]), protocol)...).Mean
+				return t.at(figure, append(slices.Clone(row.Keys[:4]), protocol)...).Mean
 			}
 			sum.wait = max(sum.wait, at("mean_s", row.Keys[4])/at("mean_s", "central"))
 			spreads = append(spreads, at("spread_over_central", row.Keys[4]))
@@ -197,11 +197,11 @@ func checkCost(t *Table) []Check {
 	most := 0.0
 	for _, row := range t.rowsOf("protocol", lateAt(4)) {
 		if row.Keys[2] == "0.001" {
-			most = max(most, t.At("handoff_delays", row.Keys...).Mean)
+			most = max(most, t.at("handoff_delays", row.Keys...).Mean)
 		}
 	}
 	one := func(figure, protocol string) float64 {
-		return t.At(figure, "200", "64", "0.1", "one", protocol).Mean
+		return t.at(figure, "200", "64", "0.1", "one", protocol).Mean
 	}
 	return []Check{
 		{

@@ -21,7 +21,7 @@ type Experiment struct {
 	// Plots of the table, in the order in which they are shown.
 	Plots []Plot
 
-	design func(Setting) (*design, error)
+	design func(setting) (*design, error)
 	// checks compares the table with what is claimed.
 	checks func(*Table) []Check
 	// finding is the one line, without the name.
@@ -37,8 +37,8 @@ type Size struct {
 	Entries int
 }
 
-// Setting is what a design depends on.
-type Setting struct {
+// setting is what a design depends on.
+type setting struct {
 	Size
 	// Full is the large size, which may have more configurations too.
 	Full    bool
@@ -83,8 +83,8 @@ type cell struct {
 	measure func(seed uint64) ([][]float64, error)
 }
 
-// ErrUnknown means that there is no such experiment.
-var ErrUnknown = errors.New("experiment: unknown")
+// errUnknown means that there is no such experiment.
+var errUnknown = errors.New("experiment: unknown")
 
 // All returns the experiments in the order of the report.
 func All() []*Experiment {
@@ -102,5 +102,5 @@ func Find(name string) (*Experiment, error) {
 		}
 		names = append(names, e.Name)
 	}
-	return nil, fmt.Errorf("%w: %q; there are %s", ErrUnknown, name, strings.Join(names, ", "))
+	return nil, fmt.Errorf("%w: %q; there are %s", errUnknown, name, strings.Join(names, ", "))
 }

@@ -29,7 +29,7 @@ func some(t *testing.T, name string, size Size, parallel int, keep func(keys []s
 	if err != nil {
 		t.Fatal(err)
 	}
-	d, err := e.design(Setting{Size: size})
+	d, err := e.design(setting{Size: size})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -57,7 +57,7 @@ func TestPlotsShowSomething(t *testing.T) {
 		}
 		names[e.Name] = true
 		for _, full := range []bool{false, true} {
-			d, err := e.design(Setting{Size: e.Quick, Full: full})
+			d, err := e.design(setting{Size: e.Quick, Full: full})
 			if err != nil {
 				t.Fatal(err)
 			}
@@ -137,7 +137,7 @@ func TestRunner(t *testing.T) {
 	e := func(name string) *Experiment {
 		return &Experiment{
 			Name: name, Quick: Size{Seeds: 3},
-			design: func(Setting) (*design, error) {
+			design: func(setting) (*design, error) {
 				return &design{name: "shared", keys: []string{"a"}, figures: []Figure{{Name: "seed"}}, cells: []cell{{
 					rows:    [][]string{{"x"}, {"y"}},
 					measure: func(seed uint64) ([][]float64, error) { runs++; return [][]float64{{float64(seed)}, {10}}, nil },
@@ -153,11 +153,11 @@ func TestRunner(t *testing.T) {
 		if err != nil || result.Finding != name+": found" {
 			t.Fatal(result, err)
 		}
-		x, y := result.Table.At("seed", "x"), result.Table.At("seed", "y")
+		x, y := result.Table.at("seed", "x"), result.Table.at("seed", "y")
 		if x.Mean != 2 || x.Runs != 3 || math.Abs(x.Half-2.484) > .01 || y.Mean != 10 || y.Half != 0 {
 			t.Errorf("%+v, %+v", x, y)
 		}
-		if none := result.Table.At("seed", "z"); !math.IsNaN(none.Mean) {
+		if none := result.Table.at("seed", "z"); !math.IsNaN(none.Mean) {
 			t.Errorf("a row that is not there has %v", none)
 		}
 	}
@@ -166,7 +166,7 @@ func TestRunner(t *testing.T) {
 	}
 	broken := e("broken")
 	failure := errors.New("planted")
-	broken.design = func(Setting) (*design, error) {
+	broken.design = func(setting) (*design, error) {
 		return &design{name: "broken", cells: []cell{{rows: [][]string{{"x"}}, measure: func(uint64) ([][]float64, error) { return nil, failure }}}}, nil
 	}
 	if _, err := r.Run(t.Context(), broken); !errors.Is(err, failure) || !strings.Contains(err.Error(), "seed 1") {
@@ -180,7 +180,7 @@ func TestRunner(t *testing.T) {
 }
 
 func TestFind(t *testing.T) {
-	if _, err := Find("nothing"); !errors.Is(err, ErrUnknown) || !strings.Contains(err.Error(), "003-fig2") {
+	if _, err := Find("nothing"); !errors.Is(err, errUnknown) || !strings.Contains(err.Error(), "003-fig2") {
 		t.Error(err)
 	}
 }

@@ -92,7 +92,7 @@ func field() *Experiment {
 		design: fieldDesign,
 		checks: checkField,
 		finding: func(t *Table) string {
-			at := func(figure, p string) float64 { return t.At(figure, "1", p, text(fieldNodes)).Mean }
+			at := func(figure, p string) float64 { return t.at(figure, "1", p, text(fieldNodes)).Mean }
 			return fmt.Sprintf("k = 1, %d nodes: messages per entry late %.1f, Naimi-Trehel %.1f, ELMP %.1f, e2e %.1f, Sigma %.1f, Suzuki-Kasami %.1f, token-FD %.1f; served after a loss of a fifth: late %.2f, token-FD %.2f, Sigma %.2f, e2e %.2f, the others less",
 				fieldNodes, at("messages", late), at("messages", "Naimi-Trehel"), at("messages", "ELMP"), at("messages", "e2e"), at("messages", "sigma"), at("messages", "Suzuki-Kasami"), at("messages", "token-FD"),
 				at("served_after", late), at("served_after", "token-FD"), at("served_after", "sigma"), at("served_after", "e2e"))
@@ -100,7 +100,7 @@ func field() *Experiment {
 	}
 }
 
-func fieldDesign(s Setting) (*design, error) {
+func fieldDesign(s setting) (*design, error) {
 	d := &design{
 		name: "field", keys: []string{"k", "protocol", "nodes"},
 		figures: append(slices.Clone(standard),
@@ -131,7 +131,7 @@ func fieldRun(p protocol.Spec, nodes, k, entries int) lab.Config {
 	}
 }
 
-func (r rival) measure(s Setting, nodes, k int, seed uint64) ([][]float64, error) {
+func (r rival) measure(s setting, nodes, k int, seed uint64) ([][]float64, error) {
 	latency := s.Latency.or(constant("constant:10ms", fieldDelay))
 	calm, err := under(latency, fieldRun(r.Spec, nodes, k, s.Entries), seed)
 	if err != nil {
@@ -229,7 +229,7 @@ func clusterAfterLoss(isEarly bool, k int, seed uint64) (share, upkeep float64, 
 }
 
 func checkField(t *Table) []Check {
-	at := func(figure, k, p, nodes string) float64 { return t.At(figure, k, p, nodes).Mean }
+	at := func(figure, k, p, nodes string) float64 { return t.at(figure, k, p, nodes).Mean }
 	middle := text(fieldNodes)
 	var served, stuck []string
 	for _, r := range rivals() {

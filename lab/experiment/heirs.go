@@ -19,7 +19,7 @@ func productionReplicas() *Experiment {
 			Title: "Tickets survive a loss of many gateways at once", X: "p", Y: "survived", XLabel: "replicas p", YLabel: "share of losses with no ticket lost",
 			Series: []string{"nodes", "lost_percent"},
 		}},
-		design: func(s Setting) (*design, error) {
+		design: func(s setting) (*design, error) {
 			d := &design{
 				name: "003-fig6-production", keys: []string{"nodes", "lost_percent", "p"},
 				figures: []Figure{
@@ -47,9 +47,9 @@ func productionReplicas() *Experiment {
 		checks: checkHeirs,
 		finding: func(t *Table) string {
 			return fmt.Sprintf("with what ships, four replicas outlast a loss of 20 %% of 100 gateways with probability %.2f, six one of 50 %% with %.2f (paper: > .95, > .8); of 1000 gateways with %.2f and %.2f, where %.2f %% and %.2f %% of the lost gateways' tickets are gone",
-				t.At("survived", "100", "20", "4").Mean, t.At("survived", "100", "50", "6").Mean,
-				t.At("survived", "1000", "20", "4").Mean, t.At("survived", "1000", "50", "6").Mean,
-				t.At("missing_percent", "1000", "20", "4").Mean, t.At("missing_percent", "1000", "50", "6").Mean)
+				t.at("survived", "100", "20", "4").Mean, t.at("survived", "100", "50", "6").Mean,
+				t.at("survived", "1000", "20", "4").Mean, t.at("survived", "1000", "50", "6").Mean,
+				t.at("missing_percent", "1000", "20", "4").Mean, t.at("missing_percent", "1000", "50", "6").Mean)
 		},
 	}
 }
@@ -89,10 +89,10 @@ func loseMany(n, lost, p, draws int, seed uint64) ([]float64, error) {
 }
 
 func checkHeirs(t *Table) []Check {
-	low, high := t.At("survived", "100", "20", "4").Mean, t.At("survived", "100", "50", "6").Mean
+	low, high := t.at("survived", "100", "20", "4").Mean, t.at("survived", "100", "50", "6").Mean
 	least := 1.0
 	for i := range t.Rows {
-		least = min(least, t.At("as_the_ring", t.Rows[i].Keys...).Mean)
+		least = min(least, t.at("as_the_ring", t.Rows[i].Keys...).Mean)
 	}
 	return []Check{
 		{What: "20 % of 100 lost, p = 4", Quoted: "more than .95", Found: fmt.Sprintf("%.3f", low), Agrees: low > .95},

@@ -10,8 +10,8 @@ import (
 	"github.com/kgate/kgate/lab/network"
 )
 
-// ErrLatency means that a latency model cannot be understood.
-var ErrLatency = errors.New("experiment: latency is constant:5ms, jitter:5ms,1ms, clustered, or king:FILE")
+// errLatency means that a latency model cannot be understood.
+var errLatency = errors.New("experiment: latency is constant:5ms, jitter:5ms,1ms, clustered, or king:FILE")
 
 // Latency makes networks. The zero value leaves the choice to the experiment.
 type Latency struct {
@@ -48,13 +48,13 @@ func ParseLatency(text string) (Latency, error) {
 	case "king":
 		return king(text, rest)
 	}
-	return Latency{}, fmt.Errorf("%w, not %q", ErrLatency, text)
+	return Latency{}, fmt.Errorf("%w, not %q", errLatency, text)
 }
 
 func delay(text string) (time.Duration, error) {
 	d, err := time.ParseDuration(text)
 	if err != nil || d < 0 {
-		return 0, fmt.Errorf("%w: %q is no delay", ErrLatency, text)
+		return 0, fmt.Errorf("%w: %q is no delay", errLatency, text)
 	}
 	return d, nil
 }

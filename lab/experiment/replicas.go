@@ -17,7 +17,7 @@ func replicas() *Experiment {
 			Title: "State survives a loss of many nodes at once", X: "p", Y: "exact", XLabel: "backup nodes p", YLabel: "probability",
 			Series: []string{"nodes", "lost_percent"},
 		}},
-		design: func(s Setting) (*design, error) {
+		design: func(s setting) (*design, error) {
 			d := &design{
 				name: "003-fig6", keys: []string{"nodes", "lost_percent", "p"},
 				figures: []Figure{
@@ -45,19 +45,19 @@ func replicas() *Experiment {
 			return d, nil
 		},
 		checks: func(t *Table) []Check {
-			low, high := t.At("exact", "100", "20", "4").Mean, t.At("exact", "100", "50", "6").Mean
+			low, high := t.at("exact", "100", "20", "4").Mean, t.at("exact", "100", "50", "6").Mean
 			return []Check{
 				{What: "20 % lost, p = 4", Quoted: "more than .95", Found: fmt.Sprintf("%.3f", low), Agrees: low > .95},
 				{
 					What: "50 % lost, p = 6", Quoted: "more than .8", Found: fmt.Sprintf("%.3f", high), Agrees: high > .8,
 					Why: fmt.Sprintf("p = 7 gives %.3f, and p = 6 gives %.3f if only 50 nodes have state that matters; the paper does not say what it counts as success",
-						t.At("exact", "100", "50", "7").Mean, t.At("exact", "50", "50", "6").Mean),
+						t.at("exact", "100", "50", "7").Mean, t.at("exact", "50", "50", "6").Mean),
 				},
 			}
 		},
 		finding: func(t *Table) string {
 			return fmt.Sprintf("four successors outlast a loss of 20 %% with probability %.3f (paper: > .95), six one of 50 %% with %.3f (paper: > .8)",
-				t.At("exact", "100", "20", "4").Mean, t.At("exact", "100", "50", "6").Mean)
+				t.at("exact", "100", "20", "4").Mean, t.at("exact", "100", "50", "6").Mean)
 		},
 	}
 }

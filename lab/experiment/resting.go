@@ -43,7 +43,7 @@ func resting() *Experiment {
 			Title: "Messages per admission, 10 gateways, k = 16", X: "load", Y: "messages", XLabel: "load (1: saturated)", YLabel: "messages per admission",
 			Series: []string{"protocol"}, Where: map[string][]string{"gateways": {"10"}, "t_over_hold": {"0.005"}},
 		}},
-		design: func(s Setting) (*design, error) {
+		design: func(s setting) (*design, error) {
 			d := &design{name: "resting-tokens", keys: []string{"gateways", "k", "load", "t_over_hold", "protocol"}, figures: standard}
 			for _, delays := range []float64{.005, .05} {
 				for _, c := range restingLoads {
@@ -65,7 +65,7 @@ func resting() *Experiment {
 		checks: func(t *Table) []Check {
 			var checks []Check
 			for _, c := range restingLoads {
-				got := t.At("messages", text(c.nodes), text(c.k), text(c.load), "0.005", late).Mean
+				got := t.at("messages", text(c.nodes), text(c.k), text(c.load), "0.005", late).Mean
 				checks = append(checks, Check{
 					What: fmt.Sprintf("messages per admission, %d gateways, k = %d, load %v", c.nodes, c.k, c.load), Quoted: fmt.Sprintf("our aim: at most %v", c.most),
 					Found: fmt.Sprintf("%.2f", got), Agrees: got <= c.most, Why: "tokens do not stay where they are used, or are looked for where none are",
@@ -74,7 +74,7 @@ func resting() *Experiment {
 			return checks
 		},
 		finding: func(t *Table) string {
-			at := func(n, k, load string) float64 { return t.At("messages", n, k, load, "0.005", late).Mean }
+			at := func(n, k, load string) float64 { return t.at("messages", n, k, load, "0.005", late).Mean }
 			return fmt.Sprintf("messages per admission under late binding, load .3: %.2f with 3 gateways and k = 16, %.2f with 10 and 16, %.2f with 100 and 64; saturated: %.2f with 10 and 16",
 				at("3", "16", "0.3"), at("10", "16", "0.3"), at("100", "64", "0.3"), at("10", "16", "1"))
 		},

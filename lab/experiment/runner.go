@@ -53,7 +53,7 @@ type Result struct {
 
 // Run runs an experiment.
 func (r *Runner) Run(ctx context.Context, e *Experiment) (*Result, error) {
-	s := Setting{Size: e.Quick, Full: r.opt.Full, Latency: r.opt.Latency}
+	s := setting{Size: e.Quick, Full: r.opt.Full, Latency: r.opt.Latency}
 	if s.Full {
 		s.Size = e.Full
 	}

@@ -29,7 +29,7 @@ func nodeScaling() *Experiment {
 		About: "messages per entry from 10 to 10,000 nodes, saturated and at a load of .3",
 		Quick: Size{Seeds: 2, Entries: 20_000}, Full: Size{Seeds: 10, Entries: 100_000},
 		Plots: []Plot{plot(saturated), plot(light)},
-		design: func(s Setting) (*design, error) {
+		design: func(s setting) (*design, error) {
 			d := &design{name: "n-scaling", keys: []string{"load", "protocol", "nodes"}, figures: standard}
 			for _, load := range []string{saturated, light} {
 				for _, p := range []protocol.Spec{
@@ -55,7 +55,7 @@ func nodeScaling() *Experiment {
 		finding: func(t *Table) string {
 			perDecade, _ := growth(t, saturated)
 			return fmt.Sprintf("early binding sends %.1f messages per entry with 10 nodes and %.1f with 10,000, %.2f more for ten times the nodes",
-				t.At("messages", saturated, early, "10").Mean, t.At("messages", saturated, early, "10000").Mean, perDecade)
+				t.at("messages", saturated, early, "10").Mean, t.at("messages", saturated, early, "10000").Mean, perDecade)
 		},
 	}
 }
@@ -90,7 +90,7 @@ func growth(t *Table, load string) (perDecade, explained float64) {
 	for _, nodes := range t.Values("nodes") {
 		n, _ := strconv.ParseFloat(nodes, 64)
 		x = append(x, math.Log10(n))
-		y = append(y, t.At("messages", load, early, nodes).Mean)
+		y = append(y, t.at("messages", load, early, nodes).Mean)
 	}
 	return slope(x, y)
 }
@@ -108,7 +108,7 @@ func tokenScaling() *Experiment {
 			plot("Mean wait", "mean_s", "mean wait, s"), plot("Spread", "spread_s", "spread, s"),
 			plot("Messages per entry", "messages", "messages per entry"),
 		},
-		design: func(s Setting) (*design, error) {
+		design: func(s setting) (*design, error) {
 			d := &design{name: "k-scaling", keys: []string{"protocol", "k"}, figures: standard}
 			for _, p := range []protocol.Spec{
 				named(perfect, ideal.Spec()), named("central", central.Spec()), named(late, fairk.Late()), named(early, fairk.Early()),
@@ -123,7 +123,7 @@ func tokenScaling() *Experiment {
 			return d, nil
 		},
 		checks: func(t *Table) []Check {
-			l, i := t.At("mean_s", late, "256"), t.At("mean_s", perfect, "256")
+			l, i := t.at("mean_s", late, "256"), t.at("mean_s", perfect, "256")
 			return []Check{{
 				What: "late keeps up when k admissions per hold are more than one per delay", Quoted: "batches grow, and the baton is no bottleneck (algorithm)",
 				Found: fmt.Sprintf("k = 256, 230 admissions/s at 200 delays/s: mean wait %.3f s, ideal %.3f s", l.Mean, i.Mean), Agrees: l.Mean-i.Mean < .1,
@@ -132,8 +132,8 @@ func tokenScaling() *Experiment {
 		},
 		finding: func(t *Table) string {
 			return fmt.Sprintf("late binding sends %.1f messages per entry at k = 1 and %.1f at k = 256, early %.1f and %.1f; early's mean wait is %.1f times the ideal one at k = 4 and %.0f times at k = 64",
-				t.At("messages", late, "1").Mean, t.At("messages", late, "256").Mean, t.At("messages", early, "1").Mean, t.At("messages", early, "256").Mean,
-				t.At("mean_s", early, "4").Mean/t.At("mean_s", perfect, "4").Mean, t.At("mean_s", early, "64").Mean/t.At("mean_s", perfect, "64").Mean)
+				t.at("messages", late, "1").Mean, t.at("messages", late, "256").Mean, t.at("messages", early, "1").Mean, t.at("messages", early, "256").Mean,
+				t.at("mean_s", early, "4").Mean/t.at("mean_s", perfect, "4").Mean, t.at("mean_s", early, "64").Mean/t.at("mean_s", perfect, "64").Mean)
 		},
 	}
 }
@@ -157,7 +157,7 @@ func skew() *Experiment {
 		About: "mean wait and spread when load is uneven over ten gateways, k = 20, open load .8, exponential holds",
 		Quick: Size{Seeds: 3, Entries: 40_000}, Full: Size{Seeds: 20, Entries: 400_000},
 		Plots: []Plot{plot("Mean wait", "mean_s", "mean wait, s"), plot("Spread", "spread_s", "spread, s")},
-		design: func(s Setting) (*design, error) {
+		design: func(s setting) (*design, error) {
 			d := &design{name: "skew", keys: []string{"protocol", "skew"}, figures: standard}
 			for _, p := range []protocol.Spec{
 				named(perfect, ideal.Spec()), named("central", central.Spec()), named(late, fairk.Late()), named(early, fairk.Early()), named(split, static.Spec()),
@@ -171,7 +171,7 @@ func skew() *Experiment {
 			return d, nil
 		},
 		checks: func(t *Table) []Check {
-			even, uneven := t.At("mean_s", late, "0"), t.At("mean_s", late, "2")
+			even, uneven := t.at("mean_s", late, "0"), t.at("mean_s", late, "2")
 			return []Check{{
 				What: "late does not mind where requests come in", Quoted: "one line over all gateways",
 				Found: fmt.Sprintf("mean wait %.3f s without skew, %.3f s with skew 2", even.Mean, uneven.Mean), Agrees: uneven.Mean < 1.3*even.Mean,
@@ -180,7 +180,7 @@ func skew() *Experiment {
 		},
 		finding: func(t *Table) string {
 			return fmt.Sprintf("with skew 1 the mean wait is %.2f s under late binding and %.0f s under a static split, whose busiest gateway is overloaded and grows without end",
-				t.At("mean_s", late, "1").Mean, t.At("mean_s", split, "1").Mean)
+				t.at("mean_s", late, "1").Mean, t.at("mean_s", split, "1").Mean)
 		},
 	}
 }

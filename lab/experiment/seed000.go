@@ -145,7 +145,7 @@ func seed000() []*Experiment {
 				peerPlot("Messages against nodes", "nodes", "nodes", "messages", "messages per round"),
 				peerPlot("Sigma's messages over the others'", "nodes", "nodes", "sigma_over", "times", sigmaQuiet, e2e, e2eTells, nonE2E),
 			},
-			design: func(s Setting) (*design, error) {
+			design: func(s setting) (*design, error) {
 				d := &design{name: "000-nodes", keys: []string{"nodes", "protocol"}, figures: peerFigures}
 				for _, n := range []int{650, 1300, 2600, 4550, peers} {
 					d.cells = append(d.cells, peersAt(n).cell(peerProtocols(), text(n)))
@@ -153,7 +153,7 @@ func seed000() []*Experiment {
 				return d, nil
 			},
 			checks: checkPeerNodes, finding: func(t *Table) string {
-				at := func(p string) float64 { return t.At("sigma_over", text(peers), p).Mean }
+				at := func(p string) float64 { return t.at("sigma_over", text(peers), p).Mean }
 				return fmt.Sprintf("with %d nodes Sigma sends %.2f times as many messages as E2E and %.2f times as many as NonE2E (paper: 1.5 to 2.5)", peers, at(e2e), at(nonE2E))
 			},
 		},
@@ -165,7 +165,7 @@ func seed000() []*Experiment {
 				peerPlot("Sigma's messages over the others'", "requests", "requests per round", "sigma_over", "times", sigmaQuiet, e2e, e2eTells, nonE2E),
 			},
 			design: peerLoad, checks: checkPeerLoad, finding: func(t *Table) string {
-				at := func(requests, p string) float64 { return t.At("sigma_over", requests, p).Mean }
+				at := func(requests, p string) float64 { return t.at("sigma_over", requests, p).Mean }
 				return fmt.Sprintf("from 10 to 100 requests per round Sigma sends %.2f to %.2f times as many messages as E2E, %.2f to %.2f times as many as NonE2E",
 					at("10", e2e), at("100", e2e), at("10", nonE2E), at("100", nonE2E))
 			},
@@ -177,7 +177,7 @@ func seed000() []*Experiment {
 				peerPlot("ENQUEUE against requests", "requests", "requests per round", "enqueues", "ENQUEUE per round"),
 				peerPlot("TOKEN against requests", "requests", "requests per round", "tokens", "TOKEN per round"),
 			},
-			design: func(Setting) (*design, error) {
+			design: func(setting) (*design, error) {
 				d := &design{name: "002-6.2.1c", keys: []string{"requests", "protocol"}, figures: peerFigures}
 				for _, requests := range []int{10, 20, 40, 60, 80} {
 					d.cells = append(d.cells, peering{100, 20, peersReplicas, requests}.cell(peerProtocols()[2:4], text(requests)))
@@ -185,7 +185,7 @@ func seed000() []*Experiment {
 				return d, nil
 			},
 			checks: checkTokens, finding: func(t *Table) string {
-				at := func(figure, requests string) float64 { return t.At(figure, requests, e2e).Mean }
+				at := func(figure, requests string) float64 { return t.at(figure, requests, e2e).Mean }
 				return fmt.Sprintf("from 10 to 80 requests per round ENQUEUE goes from %.0f to %.0f per round, TOKEN from %.1f to %.1f",
 					at("enqueues", "10"), at("enqueues", "80"), at("tokens", "10"), at("tokens", "80"))
 			},
@@ -195,7 +195,7 @@ func seed000() []*Experiment {
 			About:  "messages at the nodes that have replicas",
 			Plots:  []Plot{peerPlot("Load of a node with replicas", "requests", "requests per round", "per_replica", "messages per round")},
 			design: peerLoad, checks: checkReplicaLoad, finding: func(t *Table) string {
-				at := func(p string) float64 { return t.At("per_replica", "20", p).Mean }
+				at := func(p string) float64 { return t.at("per_replica", "20", p).Mean }
 				return fmt.Sprintf("with 20 requests per round a node with replicas takes in %.2f messages per round under Sigma, %.2f under E2E, %.2f under NonE2E", at(sigma), at(e2e), at(nonE2E))
 			},
 		},
@@ -204,7 +204,7 @@ func seed000() []*Experiment {
 }
 
 // peerLoad is table 1 with other numbers of requests.
-func peerLoad(Setting) (*design, error) {
+func peerLoad(setting) (*design, error) {
 	d := &design{name: "000-requests", keys: []string{"requests", "protocol"}, figures: peerFigures}
 	for _, requests := range []int{10, 20, 40, 60, 80, 100} {
 		p := peersAt(peers)
@@ -220,11 +220,11 @@ const whyRatio = "a request costs M routes of about half log2 N hops, and so doe
 func checkPeerNodes(t *Table) []Check {
 	var checks []Check
 	for _, p := range []string{e2e, nonE2E} {
-		v := t.At("sigma_over", text(peers), p)
+		v := t.at("sigma_over", text(peers), p)
 		checks = append(checks, Check{
 			What: p + "'s messages, table 1", Quoted: "1.5 to 2.5 times fewer than Sigma's",
 			Found: fmt.Sprintf("%.2f times fewer; %.2f than Sigma's without its polls", v.Mean,
-				v.Mean/t.At("sigma_over", text(peers), sigmaQuiet).Mean),
+				v.Mean/t.at("sigma_over", text(peers), sigmaQuiet).Mean),
 			Agrees: within(v.Mean, 1.5, 2.5), Why: whyRatio,
 		})
 	}
@@ -244,7 +244,7 @@ func (t *Table) numbers(key, figure, protocol string) (x, y []float64) {
 	for _, v := range t.Values(key) {
 		var n float64
 		if _, err := fmt.Sscan(v, &n); err == nil {
-			x, y = append(x, n), append(y, t.At(figure, v, protocol).Mean)
+			x, y = append(x, n), append(y, t.at(figure, v, protocol).Mean)
 		}
 	}
 	return x, y
@@ -255,7 +255,7 @@ func checkPeerLoad(t *Table) []Check {
 	least, most := 1e9, 0.0
 	for _, requests := range t.Values("requests") {
 		for _, p := range []string{e2e, nonE2E} {
-			v := t.At("sigma_over", requests, p).Mean
+			v := t.at("sigma_over", requests, p).Mean
 			least, most = min(least, v), max(most, v)
 			found = append(found, fmt.Sprintf("%s at %s: %.2f", p, requests, v))
 		}
@@ -267,8 +267,8 @@ func checkPeerLoad(t *Table) []Check {
 }
 
 func checkTokens(t *Table) []Check {
-	enqueues := t.At("enqueues", "80", e2e).Mean / t.At("enqueues", "10", e2e).Mean
-	tokens := t.At("tokens", "80", e2e).Mean / t.At("tokens", "20", e2e).Mean
+	enqueues := t.at("enqueues", "80", e2e).Mean / t.at("enqueues", "10", e2e).Mean
+	tokens := t.at("tokens", "80", e2e).Mean / t.at("tokens", "20", e2e).Mean
 	x, y := t.numbers("requests", "enqueues", e2e)
 	_, explained := slope(x, y)
 	return []Check{
@@ -281,7 +281,7 @@ func checkTokens(t *Table) []Check {
 }
 
 func checkReplicaLoad(t *Table) []Check {
-	at := func(p string) float64 { return t.At("per_replica", "20", p).Mean }
+	at := func(p string) float64 { return t.at("per_replica", "20", p).Mean }
 	return []Check{{
 		What: "load of the replicas, table 1", Quoted: "E2E has the lowest of the three, Sigma the highest",
 		Found:  fmt.Sprintf("Sigma %.2f, Sigma without polls %.2f, E2E %.2f, NonE2E %.2f messages per round", at(sigma), at(sigmaQuiet), at(e2e), at(nonE2E)),

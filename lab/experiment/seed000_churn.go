@@ -45,7 +45,7 @@ var churnFigures = []Figure{
 	{"double", "entries beside another owner, in the whole run"},
 }
 
-func churnDesign(Setting) (*design, error) {
+func churnDesign(setting) (*design, error) {
 	d := &design{name: "000-churn", keys: []string{"churn", "protocol"}, figures: churnFigures}
 	for _, churn := range []int{0, 50, 100, 200} {
 		for _, one := range churnProtocols() {
@@ -71,7 +71,7 @@ func churnDesign(Setting) (*design, error) {
 func checkChurn(t *Table) []Check {
 	var checks []Check
 	for _, p := range []string{e2e, nonE2E} {
-		at := func(churn string) float64 { return t.At("messages", churn, p).Mean }
+		at := func(churn string) float64 { return t.at("messages", churn, p).Mean }
 		first, later := (at("50")-at("0"))/50, (at("200")-at("50"))/150
 		checks = append(checks, Check{
 			What: p + "'s messages against churn", Quoted: "more at first, then much slower growth",
@@ -86,8 +86,8 @@ func checkChurn(t *Table) []Check {
 func doubleCheck(t *Table) Check {
 	eager, abstains := 0.0, 0.0
 	for _, churn := range t.Values("churn") {
-		eager += t.At("double", churn, e2e).Mean + t.At("double", churn, nonE2E).Mean
-		abstains += t.At("double", churn, e2e+", abstains").Mean
+		eager += t.at("double", churn, e2e).Mean + t.at("double", churn, nonE2E).Mean
+		abstains += t.at("double", churn, e2e+", abstains").Mean
 	}
 	return Check{
 		What: "two owners at once", Quoted: "\"probabilistic correctness\" with resets", Found: fmt.Sprintf("%.1f if new replicas vote at once, %.1f if they abstain for a lease", eager, abstains),
@@ -96,12 +96,12 @@ func doubleCheck(t *Table) Check {
 }
 
 func findChurn(t *Table) string {
-	at := func(churn, p string) float64 { return t.At("messages", churn, p).Mean }
+	at := func(churn, p string) float64 { return t.at("messages", churn, p).Mean }
 	return fmt.Sprintf("from no churn to 200 nodes per round messages grow by %.0f %% (E2E) and %.0f %% (NonE2E)", 100*(at("200", e2e)/at("0", e2e)-1), 100*(at("200", nonE2E)/at("0", nonE2E)-1))
 }
 
 func checkChurnTime(t *Table) []Check {
-	at := func(churn, p string) float64 { return t.At("alone_s", churn, p).Mean }
+	at := func(churn, p string) float64 { return t.at("alone_s", churn, p).Mean }
 	grown := at("200", e2e) / at("0", e2e)
 	return []Check{{
 		What: "time to enter, uncontended, E2E", Quoted: "3 s without churn, 7.5 s with 200: 2.5 times", Found: fmt.Sprintf("%.2f s, %.2f s: %.2f times; %.2f s if new replicas abstain", at("0", e2e), at("200", e2e), grown, at("200", e2e+", abstains")),
@@ -111,6 +111,6 @@ func checkChurnTime(t *Table) []Check {
 }
 
 func findChurnTime(t *Table) string {
-	at := func(churn, p string) float64 { return t.At("alone_s", churn, p).Mean }
+	at := func(churn, p string) float64 { return t.at("alone_s", churn, p).Mean }
 	return fmt.Sprintf("alone, a node enters after %.2f s without churn and %.2f s with 200 nodes per round (E2E; abstaining replicas: %.2f s)", at("0", e2e), at("200", e2e), at("200", e2e+", abstains"))
 }

@@ -21,7 +21,7 @@ func peerCDF() *Experiment {
 		Name: "000-fig4", Source: "seed 000, figure 4a, 4b, 4c and table 2; seed 002, figure 6.2.3",
 		About: "messages that each node takes in, over the nodes, 10 and 40 replicas", Quick: Size{Seeds: 4}, Full: Size{Seeds: 10},
 		Plots: plots,
-		design: func(Setting) (*design, error) {
+		design: func(setting) (*design, error) {
 			d := &design{name: "000-fig4", keys: []string{"replicas", "protocol", "percent"}, figures: []Figure{{"load", "messages per round of the node at this percentile"}}}
 			for _, replicas := range []int{10, 40} {
 				for _, one := range peerProtocols() {
@@ -32,7 +32,7 @@ func peerCDF() *Experiment {
 		},
 		checks: checkPeerCDF,
 		finding: func(t *Table) string {
-			at := func(replicas, p, percent string) float64 { return t.At("load", replicas, p, percent).Mean }
+			at := func(replicas, p, percent string) float64 { return t.at("load", replicas, p, percent).Mean }
 			return fmt.Sprintf("with 10 replicas 90 %% of the nodes take in at most %.1f (E2E), %.1f (NonE2E), %.1f (Sigma) messages per round and the busiest %.0f, %.0f, %.0f",
 				at("10", e2e, "90"), at("10", nonE2E, "90"), at("10", sigma, "90"), at("10", e2e, "100"), at("10", nonE2E, "100"), at("10", sigma, "100"))
 		},
@@ -60,7 +60,7 @@ func loadCell(p peering, one peer) cell {
 }
 
 func checkPeerCDF(t *Table) []Check {
-	at := func(replicas, p, percent string) float64 { return t.At("load", replicas, p, percent).Mean }
+	at := func(replicas, p, percent string) float64 { return t.at("load", replicas, p, percent).Mean }
 	grown := func(p string) float64 { return at("40", p, "90") / at("10", p, "90") }
 	scale := "messages per round at a node; 20 requests to 10 replicas each are some 1500 messages per round, 1.5 per node: 200 cannot be the messages of one round. The shapes are compared"
 	tail := func(p string) float64 { return at("10", p, "100") / at("10", p, "90") }

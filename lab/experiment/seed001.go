@@ -27,7 +27,7 @@ func recoveryTimes() *Experiment {
 				Series: []string{"p"},
 			},
 		},
-		design: func(Setting) (*design, error) {
+		design: func(setting) (*design, error) {
 			d := &design{
 				name: "001-eq", keys: []string{"p", "ts_ms"},
 				figures: []Figure{
@@ -57,7 +57,7 @@ func recoveryTimes() *Experiment {
 		checks: checkRecovery,
 		finding: func(t *Table) string {
 			return fmt.Sprintf("with p = .7 the detector saves time up to Ts = %.1f ms (p Nf (To - Tp) = 2 N Ts: %.1f ms); asking all at once takes %.2f s, with time-outs in turn %.1f s",
-				evenSignal(t, .7), 1000*checkOf(.7, 0).Even().Seconds(), t.At("at_once_s", "0.7", "0").Mean, t.At("timeouts_s", "0.7", "0").Mean)
+				evenSignal(t, .7), 1000*checkOf(.7, 0).Even().Seconds(), t.at("at_once_s", "0.7", "0").Mean, t.at("timeouts_s", "0.7", "0").Mean)
 		},
 	}
 }
@@ -78,7 +78,7 @@ func checkOf(p, ts float64) token.Check {
 // evenSignal is the Ts, in ms, at which the simulated gain crosses zero.
 func evenSignal(t *Table, p float64) float64 {
 	for i := 1; i < len(signals); i++ {
-		a, b := t.At("gain_s", text(p), text(signals[i-1])).Mean, t.At("gain_s", text(p), text(signals[i])).Mean
+		a, b := t.at("gain_s", text(p), text(signals[i-1])).Mean, t.at("gain_s", text(p), text(signals[i])).Mean
 		if a >= 0 && b < 0 {
 			return signals[i-1] + (signals[i]-signals[i-1])*a/(a-b)
 		}
@@ -90,9 +90,9 @@ func checkRecovery(t *Table) []Check {
 	worst, behind := 0.0, 0
 	for _, row := range t.Rows {
 		for _, pair := range [][2]string{{"timeouts_s", "timeouts_formula_s"}, {"detector_s", "detector_formula_s"}} {
-			worst = max(worst, math.Abs(t.At(pair[0], row.Keys...).Mean/t.At(pair[1], row.Keys...).Mean-1))
+			worst = max(worst, math.Abs(t.at(pair[0], row.Keys...).Mean/t.at(pair[1], row.Keys...).Mean-1))
 		}
-		if ts, _ := strconv.ParseFloat(row.Keys[1], 64); ts > 0 && t.At("gain_s", row.Keys...).Mean < 0 {
+		if ts, _ := strconv.ParseFloat(row.Keys[1], 64); ts > 0 && t.at("gain_s", row.Keys...).Mean < 0 {
 			behind++
 		}
 	}
@@ -109,7 +109,7 @@ func checkRecovery(t *Table) []Check {
 		{What: "the detector stops paying at p Nf (To - Tp) = 2 N Ts", Quoted: "follows from 3.5, corrected", Found: fmt.Sprint(slices.Clone(found)), Agrees: even, Why: "the simulated crossing is elsewhere"},
 		{
 			What: "equation 3.5 as printed, p = .7, Ts = 1 ms", Quoted: fmt.Sprintf("%.1f s: its last term cancels the first", printed),
-			Found: fmt.Sprintf("%.2f s saved", t.At("gain_s", "0.7", "1").Mean), Agrees: false,
+			Found: fmt.Sprintf("%.2f s saved", t.at("gain_s", "0.7", "1").Mean), Agrees: false,
 			Why: "3.3 - 3.4 is p Nf (To - Tp) - 2 N Ts; as printed the detector would never save anything",
 		},
 		{
@@ -117,7 +117,7 @@ func checkRecovery(t *Table) []Check {
 			Agrees: behind == 0, Why: "true where a signal takes far less than p Nf To / 2N; with p = 0 the detector only costs",
 		},
 		{
-			What: "one process after the other", Quoted: "3.3 and 3.4 add up the waits", Found: fmt.Sprintf("asked at once: %.2f s instead of %.1f s", t.At("at_once_s", "0.7", "0").Mean, t.At("timeouts_s", "0.7", "0").Mean),
+			What: "one process after the other", Quoted: "3.3 and 3.4 add up the waits", Found: fmt.Sprintf("asked at once: %.2f s instead of %.1f s", t.at("at_once_s", "0.7", "0").Mean, t.at("timeouts_s", "0.7", "0").Mean),
 			Agrees: false, Why: "the paper praises checks that run at the same time and then computes checks in turn. At once, the list saves time only if all failed processes are on it: one that is not costs the whole time-out",
 		},
 	}

@@ -114,7 +114,7 @@ func paperRun(p protocol.Spec, lambda float64, entries int) lab.Config {
 var lambdas = []float64{.001, .0025, .005, .01, .05, .1, .5, 1}
 
 // sweep is what figures 2, 3 and 5 look at.
-func sweep(s Setting) (*design, error) {
+func sweep(s setting) (*design, error) {
 	d := &design{name: "003-sweep", keys: []string{"network", "protocol", "lambda"}, figures: standard}
 	models := settings(s.Latency)
 	for _, name := range networks {
@@ -133,9 +133,9 @@ const (
 )
 
 func checkMeans(t *Table) []Check {
-	atHalf, atOne := t.At("mean_s", "LAN", early, half).Mean, t.At("mean_s", "LAN", early, whole).Mean
-	wan := t.At("mean_s", "WAN", early, half).Mean
-	b := t.At("mean_s", "LAN", proxyB, half).Mean
+	atHalf, atOne := t.at("mean_s", "LAN", early, half).Mean, t.at("mean_s", "LAN", early, whole).Mean
+	wan := t.at("mean_s", "WAN", early, half).Mean
+	b := t.at("mean_s", "LAN", proxyB, half).Mean
 	return []Check{
 		{
 			What: "mean beyond lambda = .5, LAN", Quoted: "stabilises at 355 s",
@@ -162,14 +162,14 @@ func checkMeans(t *Table) []Check {
 }
 
 func findMeans(t *Table) string {
-	v := t.At("mean_s", "LAN", early, half)
+	v := t.at("mean_s", "LAN", early, half)
 	return fmt.Sprintf("early binding waits %.2f +- %.2f s at lambda = .5 (paper: 355 s; the law of a saturated closed system: 354.67 s)", v.Mean, v.Half)
 }
 
 func checkMaxima(t *Table) []Check {
-	most, mean := t.At("max_s", "LAN", early, half).Mean, t.At("mean_s", "LAN", early, half).Mean
-	a, b := t.At("max_s", "LAN", proxyA, half).Mean, t.At("max_s", "LAN", proxyB, half).Mean
-	wan := t.At("spread_s", "WAN", early, half)
+	most, mean := t.at("max_s", "LAN", early, half).Mean, t.at("mean_s", "LAN", early, half).Mean
+	a, b := t.at("max_s", "LAN", proxyA, half).Mean, t.at("max_s", "LAN", proxyB, half).Mean
+	wan := t.at("spread_s", "WAN", early, half)
 	return []Check{
 		{
 			What: "longest wait at lambda = .5, LAN", Quoted: "370 s", Found: fmt.Sprintf("%.1f s", most), Agrees: within(most, 366, 373),
@@ -197,12 +197,12 @@ func checkMaxima(t *Table) []Check {
 }
 
 func findMaxima(t *Table) string {
-	most, spread := t.At("max_s", "LAN", early, half), t.At("spread_s", "LAN", early, half)
+	most, spread := t.at("max_s", "LAN", early, half), t.at("spread_s", "LAN", early, half)
 	return fmt.Sprintf("at lambda = .5 nobody waits longer than %.1f +- %.1f s under early binding (paper: 370 s), a spread of %.1f s (paper: < 15 s)", most.Mean, most.Half, spread.Mean)
 }
 
 // nodeMaxima is figure 4: how long each node had to wait at most.
-func nodeMaxima(s Setting) (*design, error) {
+func nodeMaxima(s setting) (*design, error) {
 	d := &design{
 		name: "003-nodes", keys: []string{"network", "protocol", "nodes_percent"},
 		figures: []Figure{{"max_s", "longest wait of a node that so many nodes do not exceed"}, {"over_mean_s", "the same less the mean of all waits"}},
@@ -234,10 +234,10 @@ func nodeMaxima(s Setting) (*design, error) {
 }
 
 func checkNodes(t *Table) []Check {
-	least, most := t.At("max_s", "LAN", early, "0").Mean, t.At("max_s", "LAN", early, "100").Mean
-	spread := t.At("over_mean_s", "LAN", early, "100").Mean
-	b0, b90 := t.At("max_s", "LAN", proxyB, "0").Mean, t.At("max_s", "LAN", proxyB, "90").Mean
-	b := t.At("over_mean_s", "LAN", proxyB, "100").Mean
+	least, most := t.at("max_s", "LAN", early, "0").Mean, t.at("max_s", "LAN", early, "100").Mean
+	spread := t.at("over_mean_s", "LAN", early, "100").Mean
+	b0, b90 := t.at("max_s", "LAN", proxyB, "0").Mean, t.at("max_s", "LAN", proxyB, "90").Mean
+	b := t.at("over_mean_s", "LAN", proxyB, "100").Mean
 	return []Check{
 		{
 			What: "every node's longest wait", Quoted: "very close to 370 s", Found: fmt.Sprintf("%.1f..%.1f s", least, most),
@@ -255,12 +255,12 @@ func checkNodes(t *Table) []Check {
 
 func findNodes(t *Table) string {
 	return fmt.Sprintf("every node's longest wait lies in %.1f..%.1f s under early binding; under BV95 proxy B it is %.0f s for nine nodes of ten (paper: 370 s, over 1700 s)",
-		t.At("max_s", "LAN", early, "0").Mean, t.At("max_s", "LAN", early, "100").Mean, t.At("max_s", "LAN", proxyB, "90").Mean)
+		t.at("max_s", "LAN", early, "0").Mean, t.at("max_s", "LAN", early, "100").Mean, t.at("max_s", "LAN", proxyB, "90").Mean)
 }
 
 func checkMessages(t *Table) []Check {
-	high, low := t.At("messages", "LAN", early, half).Mean, t.At("messages", "LAN", early, "0.001").Mean
-	a, b := t.At("messages", "LAN", proxyA, half).Mean, t.At("messages", "LAN", proxyB, half).Mean
+	high, low := t.at("messages", "LAN", early, half).Mean, t.at("messages", "LAN", early, "0.001").Mean
+	a, b := t.at("messages", "LAN", proxyA, half).Mean, t.at("messages", "LAN", proxyB, half).Mean
 	return []Check{
 		{
 			What: "messages per entry, lambda = .5", Quoted: "relatively high, O(log N); no number survives", Found: fmt.Sprintf("%.2f saturated, %.2f at the lowest rate", high, low),
@@ -273,7 +273,7 @@ func checkMessages(t *Table) []Check {
 }
 
 func findMessages(t *Table) string {
-	v, l := t.At("messages", "LAN", early, half), t.At("messages", "LAN", late, half)
+	v, l := t.at("messages", "LAN", early, half), t.at("messages", "LAN", late, half)
 	return fmt.Sprintf("early binding sends %.2f +- %.2f messages per entry at lambda = .5, late %.2f", v.Mean, v.Half, l.Mean)
 }
 

@@ -57,7 +57,7 @@ func cycleTimes() *Experiment {
 		About: "data handover without other work: cycle time against size and time in use, peer to peer and client-server",
 		Quick: Size{Seeds: 3, Entries: 20}, Full: Size{Seeds: 10, Entries: 100},
 		Plots: []Plot{plot(peerToPeer), plot(withServer)},
-		design: func(s Setting) (*design, error) {
+		design: func(s setting) (*design, error) {
 			d := &design{name: "004-fig6", keys: []string{"lock", "locked_s", "size_mib"}, figures: []Figure{
 				{"cycle_s", "mean cycle, T_DHO"},
 				{"queue", "others in line at a request, q"},
@@ -97,8 +97,8 @@ func cycleTimes() *Experiment {
 					Why:   "with a line the token goes straight from one peer to the next, one delay, and through a server it takes two; the exchange of places in the tree, which the paper blames, goes on while the request waits. In the paper's implementation it delays the hand-over",
 				},
 				{
-					What: "q is smaller peer to peer", Quoted: "significantly reduced", Found: fmt.Sprintf("%.1f and %.1f", t.At("queue", peerToPeer, "1", "50").Mean, t.At("queue", withServer, "1", "50").Mean),
-					Agrees: t.At("queue", peerToPeer, "1", "50").Mean < .9*t.At("queue", withServer, "1", "50").Mean,
+					What: "q is smaller peer to peer", Quoted: "significantly reduced", Found: fmt.Sprintf("%.1f and %.1f", t.at("queue", peerToPeer, "1", "50").Mean, t.at("queue", withServer, "1", "50").Mean),
+					Agrees: t.at("queue", peerToPeer, "1", "50").Mean < .9*t.at("queue", withServer, "1", "50").Mean,
 					Why:    "50 peers without idle time are 49 in line ahead of the 50th, whoever keeps the line; if the requests that are still on their way through the tree are not counted, q is smaller, and the wait is the same",
 				},
 			}
@@ -122,7 +122,7 @@ func fitCycles(t *Table, kind string) (b, a, explained float64) {
 			continue // only messages: the requests' own way is as long as the line
 		}
 		x = append(x, locked+transfer(size).Seconds()+2*peerDelay.Seconds())
-		y = append(y, t.At("place_s", row.Keys...).Mean)
+		y = append(y, t.at("place_s", row.Keys...).Mean)
 	}
 	b, explained = slope(x, y)
 	for i := range x {
@@ -166,7 +166,7 @@ func asynchronous() *Experiment {
 		About: "data handover with other work while the request waits, peer to peer",
 		Quick: Size{Seeds: 3, Entries: 20}, Full: Size{Seeds: 10, Entries: 100},
 		Plots: plots,
-		design: func(s Setting) (*design, error) {
+		design: func(s setting) (*design, error) {
 			d := &design{name: "004-fig7", keys: []string{"working", "locked_s", "time", "work_s"}, figures: []Figure{{"seconds", "mean over the cycles"}}}
 			for _, work := range asyncWorks {
 				for _, locked := range asyncLocks {
@@ -177,8 +177,8 @@ func asynchronous() *Experiment {
 			return d, nil
 		},
 		checks: func(t *Table) []Check {
-			at := func(locked, name, work string) float64 { return t.At("seconds", allWork, locked, name, work).Mean }
-			others := func(working string) float64 { return t.At("seconds", working, "1", timeCycle, "200").Mean }
+			at := func(locked, name, work string) float64 { return t.at("seconds", allWork, locked, name, work).Mean }
+			others := func(working string) float64 { return t.at("seconds", working, "1", timeCycle, "200").Mean }
 			same := at("0", timeCycle, "0") == at("0", timeWait, "0") && at("0", timeWait, "0") == at("0", timeBlocking, "0")
 			hidden := func(locked string) float64 { return at(locked, timeBlocking, "0") - at(locked, timeBlocking, "5") }
 			longer := at("5", timeCycle, "5") / at("5", timeCycle, "0")
@@ -201,7 +201,7 @@ func asynchronous() *Experiment {
 			}
 		},
 		finding: func(t *Table) string {
-			at := func(working, name, work string) float64 { return t.At("seconds", working, "1", name, work).Mean }
+			at := func(working, name, work string) float64 { return t.at("seconds", working, "1", name, work).Mean }
 			return fmt.Sprintf("with T_locked = 1 s, 5 s of work cut the time that a peer is blocked from %.1f s to %.1f s; one peer that works for 200 s makes the cycle of the 49 others %.1f times as long",
 				at(allWork, timeBlocking, "0"), at(allWork, timeBlocking, "5"), at(oneWorks, timeCycle, "200")/at(allWork, timeCycle, "0"))
 		},
@@ -243,7 +243,7 @@ func departures() *Experiment {
 			Title: "Overhead of departures", X: "leave_percent", Y: "overhead_s", XLabel: "share of the peers that leave, %", YLabel: "seconds more per cycle",
 			Series: []string{"peers", "tree"},
 		}},
-		design: func(Setting) (*design, error) {
+		design: func(setting) (*design, error) {
 			d := &design{name: "004-tab2", keys: []string{"peers", "tree", "leave_percent"}, figures: []Figure{
 				{"overhead_s", "mean cycle of those who stay, less that without the others"}, {"percent", "the same over a cycle with all peers"}, {"cycle_s", "mean cycle"},
 			}}
@@ -279,7 +279,7 @@ func departures() *Experiment {
 			for _, peers := range departPeers {
 				last := 0.0
 				for i, share := range departShares {
-					v, q := t.At("overhead_s", text(peers), "order 2", text(share)).Mean, departQuoted[peers][i]
+					v, q := t.at("overhead_s", text(peers), "order 2", text(share)).Mean, departQuoted[peers][i]
 					found += fmt.Sprintf("%.2f ", v)
 					quoted += fmt.Sprintf("%.2f ", q)
 					within2 = within2 && v > q/2 && v < 2*q
@@ -293,14 +293,14 @@ func departures() *Experiment {
 					Why: "see the table",
 				},
 				{
-					What: "negligible", Quoted: ".7 to 1.7 % of a cycle", Found: fmt.Sprintf("%.2f to %.2f %%", t.At("percent", "50", "order 2", "25").Mean, t.At("percent", "120", "order 2", "50").Mean),
-					Agrees: t.At("percent", "120", "order 2", "50").Mean < 3.4, Why: "see the table",
+					What: "negligible", Quoted: ".7 to 1.7 % of a cycle", Found: fmt.Sprintf("%.2f to %.2f %%", t.at("percent", "50", "order 2", "25").Mean, t.at("percent", "120", "order 2", "50").Mean),
+					Agrees: t.at("percent", "120", "order 2", "50").Mean < 3.4, Why: "see the table",
 				},
 			}
 		},
 		finding: func(t *Table) string {
 			return fmt.Sprintf("half of 120 peers that leave cost the others %.1f s per cycle (paper: 10.34 s): each one in line fetches the data before it passes the token on",
-				t.At("overhead_s", "120", "order 2", "50").Mean)
+				t.at("overhead_s", "120", "order 2", "50").Mean)
 		},
 	}
 }

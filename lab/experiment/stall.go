@@ -28,7 +28,7 @@ func stall() *Experiment {
 			stallPlot("Share of overtakers after one stall of one hold", "1", "overtakes", "share"),
 			stallPlot("Spread after one stall of five holds", "5", "spread_s", "spread, s"),
 		},
-		design: func(s Setting) (*design, error) {
+		design: func(s setting) (*design, error) {
 			d := &design{name: "stall", keys: []string{"protocol", "stall_holds", "minute"}, figures: standard}
 			for _, p := range []protocol.Spec{named(early, fairk.Early()), named(late, fairk.Late()), named("central", central.Spec())} {
 				for _, holds := range []int{1, 5} {
@@ -47,7 +47,7 @@ func stall() *Experiment {
 		},
 		checks: func(t *Table) []Check {
 			at := func(figure, protocol, holds, minute string) float64 {
-				return t.At(figure, protocol, holds, minute).Mean
+				return t.at(figure, protocol, holds, minute).Mean
 			}
 			changed := func(protocol string) string {
 				return fmt.Sprintf("after one hold: overtakes %.2f before, %.2f forty minutes later; after five: spread %.2f s before, %.2f s forty minutes later",
@@ -65,7 +65,7 @@ func stall() *Experiment {
 			}
 		},
 		finding: func(t *Table) string {
-			at := func(protocol, minute string) float64 { return t.At("spread_s", protocol, "5", minute).Mean }
+			at := func(protocol, minute string) float64 { return t.at("spread_s", protocol, "5", minute).Mean }
 			return fmt.Sprintf("forty minutes after one gateway stalled for five holds the spread is %.2f s under early binding (before: %.2f s) and %.2f s under late (before: %.2f s)",
 				at(early, "40"), at(early, "-1"), at(late, "40"), at(late, "-1"))
 		},

@@ -33,9 +33,9 @@ type Row struct {
 	Values []meter.Interval
 }
 
-// At returns a figure of the row with these keys. The mean is NaN if there is
+// at returns a figure of the row with these keys. The mean is NaN if there is
 // none.
-func (t *Table) At(figure string, keys ...string) meter.Interval {
+func (t *Table) at(figure string, keys ...string) meter.Interval {
 	none := meter.Interval{Mean: math.NaN(), Half: math.NaN()}
 	f := slices.IndexFunc(t.Figures, func(have Figure) bool { return have.Name == figure })
 	if f < 0 {

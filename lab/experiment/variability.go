@@ -54,7 +54,7 @@ func variability() *Experiment {
 			plot("Mean wait", "mean_s", "mean wait, s", "open .5"), plot("Mean wait", "mean_s", "mean wait, s", "open .9"),
 			plot("Spread", "spread_s", "spread, s", "open .9"),
 		},
-		design: func(s Setting) (*design, error) {
+		design: func(s setting) (*design, error) {
 			d := &design{
 				name: "scv", keys: []string{"system", "scv", "protocol"},
 				figures: append(slices.Clone(standard), Figure{"mean_over_ideal", "mean wait over that of the ideal line under the same arrivals"}),
@@ -76,7 +76,7 @@ const (
 	closedGateways = "closed, 10 gateways, k=16"
 )
 
-func systems(s Setting, scv float64) []system {
+func systems(s setting, scv float64) []system {
 	run := lab.Config{Nodes: gateways, K: gatewayK, Warmup: gatewayWarm, Entries: uint64(s.Entries)}
 	hold := workload.SCV(gatewayHold, scv)
 	all := []protocol.Spec{
@@ -150,7 +150,7 @@ const limit = 1.15
 func checkVariability(t *Table) []Check {
 	var checks []Check
 	for _, scv := range []string{"1", "10"} {
-		at := func(p string) meter.Interval { return t.At("mean_over_ideal", "open .9", scv, p) }
+		at := func(p string) meter.Interval { return t.at("mean_over_ideal", "open .9", scv, p) }
 		l, e := at(late), at(early)
 		checks = append(checks,
 			Check{
@@ -168,7 +168,7 @@ func checkVariability(t *Table) []Check {
 }
 
 func findVariability(t *Table) string {
-	at := func(scv, p string) float64 { return t.At("mean_over_ideal", "open .9", scv, p).Mean }
+	at := func(scv, p string) float64 { return t.at("mean_over_ideal", "open .9", scv, p).Mean }
 	return fmt.Sprintf("at load .9 late binding waits %.2f (SCV 1) and %.2f (SCV 10) times as long as the ideal line, a static split %.1f and %.1f times, early binding %.0f and %.0f times",
 		at("1", late), at("10", late), at("1", split), at("10", split), at("1", early), at("10", early))
 }

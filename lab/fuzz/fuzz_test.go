@@ -84,7 +84,7 @@ func TestArgs(t *testing.T) {
 		if err != nil {
 			t.Error(err)
 		}
-		if again, err := ParseRanges(Ranges(ns)); err != nil || !slices.Equal(again, ns) {
+		if again, err := ParseRanges(ranges(ns)); err != nil || !slices.Equal(again, ns) {
 			t.Errorf("%s: %v, %v", text, again, err)
 		}
 	}

@@ -9,9 +9,9 @@ import (
 	"github.com/kgate/kgate/lab/cluster"
 )
 
-// ErrStuck means that the line did not move though a majority of the voters was
+// errStuck means that the line did not move though a majority of the voters was
 // fully connected.
-var ErrStuck = errors.New("the line does not move while the fault lasts")
+var errStuck = errors.New("the line does not move while the fault lasts")
 
 // moving is how long the line may stand still while faults last that change no more:
 // leases that ran have to be over, a leader has to be elected, and those that lost
@@ -95,7 +95,7 @@ func (p *play) serve(bound time.Duration) error {
 		}
 	}
 	if !enough() && !p.Spent() {
-		return fmt.Errorf("%w: %b are connected, voters %v, members %v: %v: %w", ErrStuck, p.connected(), p.Voters(), p.View().Members, served, p.Settled())
+		return fmt.Errorf("%w: %b are connected, voters %v, members %v: %v: %w", errStuck, p.connected(), p.Voters(), p.View().Members, served, p.Settled())
 	}
 	return nil
 }

@@ -6,8 +6,8 @@ import (
 	"strings"
 )
 
-// Ranges writes ascending numbers as 0-3,7; none as "none".
-func Ranges(ns []int) string {
+// ranges writes ascending numbers as 0-3,7; none as "none".
+func ranges(ns []int) string {
 	if len(ns) == 0 {
 		return "none"
 	}
@@ -30,7 +30,7 @@ func Ranges(ns []int) string {
 // maxOps bounds the operations that ParseRanges takes.
 const maxOps = 1 << 20
 
-// ParseRanges reads what [Ranges] has written.
+// ParseRanges reads what ranges has written.
 func ParseRanges(text string) ([]int, error) {
 	ns := []int{}
 	if text == "none" {

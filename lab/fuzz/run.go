@@ -15,14 +15,14 @@ import (
 
 // Errors of a run, beside those of package cluster.
 var (
-	// ErrInvariant means that the machines contradict each other.
-	ErrInvariant = errors.New("an invariant is violated")
-	// ErrStarved means that somebody was not served in time.
-	ErrStarved = errors.New("not served in time")
-	// ErrUnsettled means that the cluster did not come to order in time.
-	ErrUnsettled = errors.New("not in order in time")
-	// ErrPanic means that a machine stopped.
-	ErrPanic = errors.New("panic")
+	// errInvariant means that the machines contradict each other.
+	errInvariant = errors.New("an invariant is violated")
+	// errStarved means that somebody was not served in time.
+	errStarved = errors.New("not served in time")
+	// errUnsettled means that the cluster did not come to order in time.
+	errUnsettled = errors.New("not in order in time")
+	// errPanic means that a machine stopped.
+	errPanic = errors.New("panic")
 )
 
 // Result is what a run was like.
@@ -52,7 +52,7 @@ func Run(s *Scenario, trace io.Writer) (res Result, err error) {
 	p := &play{Scenario: s, slow: make(map[[2]int]time.Duration)}
 	defer func() {
 		if r := recover(); r != nil {
-			err = fmt.Errorf("%w: %v\n%s", ErrPanic, r, debug.Stack())
+			err = fmt.Errorf("%w: %v\n%s", errPanic, r, debug.Stack())
 		}
 	}()
 	delay := network.Jitter{Base: s.Base, Extra: s.Extra}
@@ -101,7 +101,7 @@ func (p *play) play() error {
 		return err
 	}
 	if err := p.Settled(); err != nil {
-		return fmt.Errorf("%w: %w", ErrUnsettled, err)
+		return fmt.Errorf("%w: %w", errUnsettled, err)
 	}
 	for host := range p.Hosts {
 		if p.Alive(host) {
@@ -132,7 +132,7 @@ func (p *play) until(end time.Duration, enough func() bool) error {
 		p.checked = p.Now()
 		if w, whole := p.Whole(); whole {
 			if err := errors.Join(w.Check(), p.Held()); err != nil {
-				return fmt.Errorf("%w: %w", ErrInvariant, err)
+				return fmt.Errorf("%w: %w", errInvariant, err)
 			}
 		}
 		if enough != nil && enough() {
@@ -207,7 +207,7 @@ func (p *play) starving() error {
 		}
 	}
 	if waiting > 0 {
-		return fmt.Errorf("%w: %d of %d requests", ErrStarved, waiting, len(p.asked))
+		return fmt.Errorf("%w: %d of %d requests", errStarved, waiting, len(p.asked))
 	}
 	return nil
 }

@@ -92,7 +92,7 @@ func (s *Scenario) Args() string {
 		args += fmt.Sprintf(" --hosts %d", s.Hosts)
 	}
 	if s.keep != nil {
-		args += " --keep " + Ranges(s.keep)
+		args += " --keep " + ranges(s.keep)
 	}
 	return args
 }

@@ -8,7 +8,7 @@ import (
 )
 
 // kinds of failures: while shrinking, one must not turn into another.
-var kinds = []error{ErrInvariant, ErrStarved, ErrUnsettled, ErrPanic, cluster.ErrTooMany}
+var kinds = []error{errInvariant, errStarved, errUnsettled, errPanic, cluster.ErrTooMany}
 
 func sameKind(a, b error) bool {
 	if a == nil || b == nil {

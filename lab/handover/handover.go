@@ -53,8 +53,8 @@ type Result struct {
 	Messages float64
 }
 
-// ErrUnsafe means that two peers had the lock.
-var ErrUnsafe = errors.New("handover: two peers have the lock")
+// errUnsafe means that two peers had the lock.
+var errUnsafe = errors.New("handover: two peers have the lock")
 
 // Fetch returns T_fetch: to ask for the data and to get them.
 func (c *Config) Fetch() time.Duration { return 2*c.Delay + c.Transfer }
@@ -201,7 +201,7 @@ func (c *cycle) Grant(node int, t protocol.Request) {
 		panic(fmt.Sprintf("handover: request %d is granted to peer %d, which waits for %d", t, i, p.request))
 	}
 	if c.locked++; c.locked > 1 {
-		c.err = ErrUnsafe
+		c.err = errUnsafe
 	}
 	p.granted = true
 	switch {

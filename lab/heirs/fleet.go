@@ -11,9 +11,9 @@ import (
 	"github.com/kgate/kgate/replication"
 )
 
-// ErrBroken means that the recovery did something else than to find a ticket or
+// errBroken means that the recovery did something else than to find a ticket or
 // to say that it is lost.
-var ErrBroken = errors.New("heirs: the recovery is wrong")
+var errBroken = errors.New("heirs: the recovery is wrong")
 
 // Fleet is gateways that keep each other's tickets.
 type Fleet struct {
@@ -137,7 +137,7 @@ func (f *Fleet) judge(lost []replication.Lost, plan replication.Plan) (kept, mis
 			return 0, 0, err
 		}
 		if taken[b.Owner] != nil {
-			return 0, 0, fmt.Errorf("%w: node %d has two successors", ErrBroken, b.Owner)
+			return 0, 0, fmt.Errorf("%w: node %d has two successors", errBroken, b.Owner)
 		}
 		taken[b.Owner] = table
 	}
@@ -145,14 +145,14 @@ func (f *Fleet) judge(lost []replication.Lost, plan replication.Plan) (kept, mis
 		had := f.members[l.Node-1].table.Records()
 		table := taken[l.Node]
 		if (table == nil) != slices.Contains(plan.Unknown, l.Node) {
-			return 0, 0, fmt.Errorf("%w: node %d is neither known to be missing nor taken over", ErrBroken, l.Node)
+			return 0, 0, fmt.Errorf("%w: node %d is neither known to be missing nor taken over", errBroken, l.Node)
 		}
 		if table == nil {
 			missing += len(had)
 			continue
 		}
 		if !slices.Equal(table.Records(), had) {
-			return 0, 0, fmt.Errorf("%w: node %d takes over other tickets than node %d had", ErrBroken, l.Successor, l.Node)
+			return 0, 0, fmt.Errorf("%w: node %d takes over other tickets than node %d had", errBroken, l.Successor, l.Node)
 		}
 		kept += len(had)
 	}

@@ -49,8 +49,8 @@ func (h *Histogram) Add(d time.Duration) {
 	h.max = max(h.max, d)
 }
 
-// Merge adds what o has counted.
-func (h *Histogram) Merge(o *Histogram) {
+// merge adds what o has counted.
+func (h *Histogram) merge(o *Histogram) {
 	if len(o.buckets) > len(h.buckets) {
 		h.buckets = append(h.buckets, make([]uint64, len(o.buckets)-len(h.buckets))...)
 	}
@@ -62,8 +62,8 @@ func (h *Histogram) Merge(o *Histogram) {
 	h.max = max(h.max, o.max)
 }
 
-// Count returns how many times were added.
-func (h *Histogram) Count() uint64 { return h.count }
+// observations returns how many times were added.
+func (h *Histogram) observations() uint64 { return h.count }
 
 // Mean returns the exact mean.
 func (h *Histogram) Mean() time.Duration {

@@ -1,7 +1,6 @@
 package meter
 
 import (
-	"slices"
 	"time"
 )
 
@@ -47,7 +46,7 @@ type Result struct {
 	Events uint64
 }
 
-// Count is how many messages there were of a type.
+// observations is how many messages there were of a type.
 type Count struct {
 	Type string
 	N    uint64
@@ -144,16 +143,8 @@ func (m *Meter) Result(now time.Duration) *Result {
 // Entries returns how many requests have been counted so far.
 func (m *Meter) Entries() uint64 { return m.r.Entries }
 
-// Throughput returns the entries per second.
-func (r *Result) Throughput() float64 {
-	if r.Measured == 0 {
-		return 0
-	}
-	return float64(r.Entries) / r.Measured.Seconds()
-}
-
-// Sent returns how many messages there were in all.
-func (r *Result) Sent() uint64 {
+// sent returns how many messages there were in all.
+func (r *Result) sent() uint64 {
 	var n uint64
 	for _, c := range r.Messages {
 		n += c.N
@@ -162,7 +153,7 @@ func (r *Result) Sent() uint64 {
 }
 
 // MessagesPerEntry returns what an entry cost.
-func (r *Result) MessagesPerEntry() float64 { return r.perEntry(r.Sent()) }
+func (r *Result) MessagesPerEntry() float64 { return r.perEntry(r.sent()) }
 
 // HopsPerEntry returns how far a request went on average.
 func (r *Result) HopsPerEntry() float64 { return r.perEntry(r.Hops) }
@@ -172,32 +163,4 @@ func (r *Result) perEntry(n uint64) float64 {
 		return 0
 	}
 	return float64(n) / float64(r.Entries)
-}
-
-// Merge adds another run of the same kind.
-func (r *Result) Merge(o *Result) {
-	r.Measured += o.Measured
-	r.Entries += o.Entries
-	r.Left += o.Left
-	r.Wait.Merge(&o.Wait)
-	for i, d := range o.NodeMax {
-		r.NodeMax[i] = max(r.NodeMax[i], d)
-		r.NodeLast[i] = max(r.NodeLast[i], o.NodeLast[i])
-	}
-	r.Oldest = max(r.Oldest, o.Oldest)
-	for _, c := range o.Messages {
-		i := slices.IndexFunc(r.Messages, func(have Count) bool { return have.Type == c.Type })
-		if i < 0 {
-			r.Messages = append(r.Messages, c)
-		} else {
-			r.Messages[i].N += c.N
-		}
-	}
-	r.Hops += o.Hops
-	r.Busy += o.Busy
-	r.Idle += o.Idle
-	r.Inversions += o.Inversions
-	r.Overtakes += o.Overtakes
-	r.MaxRunning = max(r.MaxRunning, o.MaxRunning)
-	r.Events += o.Events
 }

@@ -25,7 +25,7 @@ func TestHistogram(t *testing.T) {
 			right.Add(d)
 		}
 	}
-	left.Merge(&right)
+	left.merge(&right)
 	slices.Sort(all)
 	for _, q := range []float64{0, .05, .5, .9, .99, .999, 1} {
 		want := all[min(len(all)-1, int(q*float64(len(all))))]
@@ -35,7 +35,7 @@ func TestHistogram(t *testing.T) {
 			}
 		}
 	}
-	if left.Count() != whole.Count() || left.Max() != all[len(all)-1] || (left.Mean()-whole.Mean()).Abs() > time.Microsecond {
+	if left.observations() != whole.observations() || left.Max() != all[len(all)-1] || (left.Mean()-whole.Mean()).Abs() > time.Microsecond {
 		t.Error("merging is not adding")
 	}
 }

@@ -163,8 +163,8 @@ func (q Question) run(p protocol.Spec, seed uint64) (*meter.Result, error) {
 	})
 }
 
-// ErrGoal means that no k can meet the goal.
-var ErrGoal = errors.New("plan: no k meets the goal")
+// errGoal means that no k can meet the goal.
+var errGoal = errors.New("plan: no k meets the goal")
 
 // Smallest returns the smallest k with which 99 % of the requests wait no longer
 // than p99 under late binding, and how the pool does then. The question's own k
@@ -187,7 +187,7 @@ func (q Question) Smallest(ctx context.Context, p99 time.Duration) (int, Answer,
 	var best Answer
 	for {
 		if high = low + step; high > maxK {
-			return 0, Answer{}, fmt.Errorf("%w: a p99 of %v; the network's own delays may be longer", ErrGoal, p99)
+			return 0, Answer{}, fmt.Errorf("%w: a p99 of %v; the network's own delays may be longer", errGoal, p99)
 		}
 		ok, a, err := meets(high)
 		if err != nil {
@@ -199,7 +199,7 @@ func (q Question) Smallest(ctx context.Context, p99 time.Duration) (int, Answer,
 		}
 		// More slots than twice what is ever busy change nothing.
 		if float64(high) > 4*q.Rate*q.HoldMean.Seconds()+64 {
-			return 0, Answer{}, fmt.Errorf("%w: a p99 of %v; with k = %d it is %.3g s, which is the network's", ErrGoal, p99, high, a.P99.Mean)
+			return 0, Answer{}, fmt.Errorf("%w: a p99 of %v; with k = %d it is %.3g s, which is the network's", errGoal, p99, high, a.P99.Mean)
 		}
 		low, step = high, 2*step
 	}

@@ -79,7 +79,7 @@ func TestSmallest(t *testing.T) {
 	if below[0].Unstable == "" && below[0].P99.Mean <= goal.Seconds() {
 		t.Errorf("k = %d has a p99 of %.3f s too", k-1, below[0].P99.Mean)
 	}
-	if _, _, err := q.Smallest(t.Context(), 10*time.Microsecond); !errors.Is(err, ErrGoal) {
+	if _, _, err := q.Smallest(t.Context(), 10*time.Microsecond); !errors.Is(err, errGoal) {
 		t.Errorf("a goal below the network's delay: %v", err)
 	}
 }

@@ -20,9 +20,9 @@ var page = template.Must(template.New("page").Funcs(template.FuncMap{
 	"charts": charts, "interval": interval,
 }).Parse(pageText))
 
-// WritePage writes the results as one page that needs nothing else, with how they
+// writePage writes the results as one page that needs nothing else, with how they
 // were made.
-func WritePage(w io.Writer, command, version string, results []*experiment.Result) error {
+func writePage(w io.Writer, command, version string, results []*experiment.Result) error {
 	agree, differ := 0, 0
 	for _, r := range results {
 		for _, c := range r.Checks {
@@ -45,7 +45,7 @@ func WriteReport(dir, command, version string, results []*experiment.Result) err
 			return err
 		}
 	}
-	return writeFile(filepath.Join(dir, "index.html"), func(w io.Writer) error { return WritePage(w, command, version, results) })
+	return writeFile(filepath.Join(dir, "index.html"), func(w io.Writer) error { return writePage(w, command, version, results) })
 }
 
 func charts(r *experiment.Result) (template.HTML, error) {

@@ -8,10 +8,10 @@ import (
 	"github.com/kgate/kgate/lab/protocol/quorum"
 )
 
-// Fuzz draws a run of one of the protocols with delays that vary tenfold, losses of
+// fuzz draws a run of one of the protocols with delays that vary tenfold, losses of
 // any nodes, joins, and resets, as the seed says. Nobody may ever be let in beside
 // another one, and when the faults have ended everybody has to be served.
-func Fuzz(seed uint64, form quorum.Form) Config {
+func fuzz(seed uint64, form quorum.Form) Config {
 	r := rand.New(rand.NewPCG(seed, uint64(form)+100))
 	const latest = 100 * time.Millisecond
 	cfg := Config{

@@ -83,7 +83,7 @@ func TestFuzz(t *testing.T) {
 	var entries [quorum.NonEndToEnd + 1]uint64
 	for seed := range uint64(n) {
 		for form := quorum.Sigma; form <= quorum.NonEndToEnd; form++ {
-			cfg := Fuzz(seed, form)
+			cfg := fuzz(seed, form)
 			r, err := Run(cfg)
 			if err != nil {
 				t.Fatal(err)

@@ -236,6 +236,30 @@ func (a *answer) Read(p []byte) (int, error) {
 	return n, err
 }
 
+// Splice copies the rest of the body, left bytes, from the connection itself to w,
+// so that the system may do it without this process. The error is ErrUnsupported if
+// that is not possible; then nothing was copied. It may be the error of either side.
+func (a *answer) Splice(w io.ReaderFrom, left int64) (int64, error) {
+	h := a.http1
+	inTheClear := h.stream == net.Conn(h.raw)
+	if a.ended || a.ReadCloser == http.NoBody || !inTheClear || h.br.Buffered() > 0 {
+		return 0, errors.ErrUnsupported
+	}
+	if err := h.raw.reads.Settle(h.raw.Conn); err != nil {
+		return 0, err
+	}
+	n, err := w.ReadFrom(&io.LimitedReader{R: h.raw.Conn, N: left})
+	if err != nil {
+		return n, err
+	}
+	if n < left {
+		return n, io.ErrUnexpectedEOF
+	}
+	a.ended = true
+	h.finish(a.caller, a.closes)
+	return n, nil
+}
+
 // Ready reports whether some of the body has been read from the connection.
 func (a *answer) Ready() bool { return !a.ended && a.http1.br.Buffered() > 0 }
 

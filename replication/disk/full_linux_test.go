@@ -57,7 +57,7 @@ func TestFullDisk(t *testing.T) {
 		return
 	}
 	dir := mount(t, 0, "size=512k")
-	s := open(t, dir)
+	s := opened(t, dir)
 	defer s.Close()
 	table := replication.NewTable(1)
 	var full error

@@ -1,239 +1,146 @@
 package disk
 
 import (
+	"bytes"
 	"cmp"
-	"encoding/binary"
 	"encoding/json"
 	"errors"
 	"fmt"
-	"io/fs"
 	"maps"
 	"os"
 	"path/filepath"
-	"runtime/debug"
 	"slices"
-	"strings"
 	"sync"
-	"syscall"
-	"time"
 
-	"go.etcd.io/bbolt"
-	bolterrors "go.etcd.io/bbolt/errors"
-
+	"github.com/kgate/kgate/internal/journal"
 	"github.com/kgate/kgate/kmutex"
 	"github.com/kgate/kgate/replication"
 )
 
 // Errors.
 var (
-	// ErrDisk: the file cannot be read or written. What it wraps says why, and
+	// errDisk: the file cannot be read or written. What it wraps says why, and
 	// what to do.
-	ErrDisk = errors.New("disk: tickets")
-	// ErrNewer: a newer version of kgate has written the file.
-	ErrNewer = errors.New("written by a newer version")
-	// ErrForeign: the file belongs to another cluster.
-	ErrForeign = errors.New("of another cluster")
+	errDisk = errors.New("disk: tickets")
+	// errForeign: the file belongs to another cluster.
+	errForeign = fmt.Errorf("%w: of another cluster", journal.ErrForeign)
 )
 
 const (
 	fileName = "tickets.db"
-	// format is the version of the file.
-	format = 1
+	// format is the version of the records. 1 was a bbolt file.
+	format = 2
 )
-
-var (
-	bucketMeta   = []byte("meta")
-	bucketTables = []byte("tables") // pool -> owner -> table
-	bucketLive   = []byte("records")
-	keyHead      = []byte("head")
-)
-
-// meta says to whom the file belongs.
-type meta struct {
-	Format  int    `json:"format"`
-	Cluster string `json:"cluster"`
-}
-
-// head is a stored table without its records.
-type head struct {
-	Version  uint64                 `json:"version"`
-	Absorbed []replication.Absorbed `json:"absorbed,omitempty"`
-}
 
 // table names one stored table.
 type table struct {
-	pool  string
-	owner kmutex.Node
+	Pool  string      `json:"pool"`
+	Owner kmutex.Node `json:"owner"`
 }
 
-// Store is the file. It is safe for concurrent use.
-type Store struct {
-	db   *bbolt.DB
-	path string
+// Change is what one table on disk lacks.
+type Change struct {
+	table
+	Delta *replication.Delta `json:"delta,omitempty"` // nil: the table goes
+}
 
-	mu      sync.Mutex
-	written map[table]uint64 // versions
+// entry is what is written at a time.
+type entry struct {
+	Cluster string   `json:"cluster"`
+	Changes []Change `json:"changes,omitempty"`
+}
+
+// Store is the file, and what it holds. It is safe for concurrent use.
+type Store struct {
+	path    string
+	cluster string
+
+	// writing is held while something is written; it guards the journal.
+	writing sync.Mutex
+	journal *journal.Journal
+
+	mu     sync.Mutex
+	tables map[table]*replication.Replica
 }
 
 // Open opens or creates the file in dir, for tickets of this cluster.
-func Open(dir, cluster string) (*Store, error) {
-	s := &Store{path: filepath.Join(dir, fileName), written: make(map[table]uint64)}
-	if err := os.MkdirAll(dir, 0o700); err != nil {
-		return nil, s.fail(err)
+func Open(dir, cluster string) (*Store, error) { return open(dir, cluster, nil) }
+
+func open(dir, cluster string, on journal.FS) (*Store, error) {
+	s := &Store{path: filepath.Join(dir, fileName), cluster: cluster, tables: make(map[table]*replication.Replica)}
+	err := os.MkdirAll(dir, 0o700)
+	if err == nil {
+		s.journal, err = journal.Open(s.path, journal.Options{
+			Magic: "kgate tickets  \n", Format: format, Apply: s.load, Whole: s.whole, FS: on,
+		})
 	}
-	err := protected(func() (err error) {
-		if s.db, err = bbolt.Open(s.path, 0o600, &bbolt.Options{Timeout: time.Second}); err != nil {
-			return err
-		}
-		if err := s.begin(cluster); err != nil {
-			return errors.Join(err, s.db.Close())
-		}
-		return nil
-	})
 	if err != nil {
 		return nil, s.fail(err)
 	}
 	return s, nil
 }
 
-// readTime is how long a good file may take to be read.
-const readTime = 10 * time.Second
+// Created reports whether Open has made the file.
+func (s *Store) Created() bool { return s.journal.Created() }
 
-// protected does what reads a file that may be damaged: bbolt then panics, reads behind
-// its end or never comes back. Its file cannot even be closed after that, so the process
-// should end.
-func protected(do func() error) error {
-	done := make(chan error, 1)
-	go func() {
-		defer func() {
-			if p := recover(); p != nil {
-				done <- errDamaged(fmt.Errorf("%v", p))
-			}
-		}()
-		debug.SetPanicOnFault(true) // of this goroutine
-		done <- do()
-	}()
-	select {
-	case err := <-done:
+// load takes in a record of the file that is opened.
+func (s *Store) load(body []byte) error {
+	var e entry
+	d := json.NewDecoder(bytes.NewReader(body))
+	d.DisallowUnknownFields()
+	if err := d.Decode(&e); err != nil {
 		return err
-	case <-time.After(readTime):
-		return errDamaged(fmt.Errorf("not read after %v", readTime))
 	}
+	if e.Cluster != s.cluster {
+		return fmt.Errorf("%w: %q, this one is %q", errForeign, e.Cluster, s.cluster)
+	}
+	return s.apply(e.Changes)
 }
 
-// begin checks whose file it is, and makes a new one this cluster's.
-func (s *Store) begin(cluster string) error {
-	return s.db.Update(func(tx *bbolt.Tx) error {
-		if b := tx.Bucket(bucketMeta); b != nil {
-			var have meta
-			if err := json.Unmarshal(b.Get(bucketMeta), &have); err != nil {
-				return errDamaged(err)
-			}
-			switch {
-			case have.Format > format:
-				return fmt.Errorf("%w: format %d, this one knows %d", ErrNewer, have.Format, format)
-			case have.Cluster != cluster:
-				return fmt.Errorf("%w: %q, this one is %q", ErrForeign, have.Cluster, cluster)
-			}
-			return s.readVersions(tx)
+// apply takes changes into memory.
+func (s *Store) apply(changes []Change) error {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	for _, c := range changes {
+		if c.Delta == nil {
+			delete(s.tables, c.table)
+			continue
 		}
-		b, err := tx.CreateBucket(bucketMeta)
-		if err != nil {
+		if s.tables[c.table] == nil {
+			s.tables[c.table] = replication.NewReplica(c.Owner)
+		}
+		if err := s.tables[c.table].Apply(c.Delta); err != nil {
 			return err
 		}
-		data, err := json.Marshal(meta{Format: format, Cluster: cluster})
-		if err != nil {
-			return err
-		}
-		if err := b.Put(bucketMeta, data); err != nil {
-			return err
-		}
-		_, err = tx.CreateBucket(bucketTables)
-		return err
-	})
+	}
+	return nil
 }
 
-func (s *Store) readVersions(tx *bbolt.Tx) error {
-	return each(tx, func(t table, b *bbolt.Bucket) error {
-		h, err := readHead(b)
-		s.written[t] = h.Version
-		return err
-	})
+// all returns all tables, whole. The caller holds mu.
+func (s *Store) all() []Change {
+	var out []Change
+	for t, r := range s.tables {
+		out = append(out, Change{t, r.Since(0)})
+	}
+	slices.SortFunc(out, func(a, b Change) int { return cmp.Or(cmp.Compare(a.Pool, b.Pool), cmp.Compare(a.Owner, b.Owner)) })
+	return out
 }
 
-// each visits all stored tables.
-func each(tx *bbolt.Tx, visit func(table, *bbolt.Bucket) error) error {
-	tables := tx.Bucket(bucketTables)
-	if tables == nil {
-		return errDamaged(errors.New("no tables"))
-	}
-	return tables.ForEachBucket(func(pool []byte) error {
-		owners := tables.Bucket(pool)
-		return owners.ForEachBucket(func(owner []byte) error {
-			if len(owner) != 8 {
-				return errDamaged(fmt.Errorf("owner %x", owner))
-			}
-			return visit(table{string(pool), kmutex.Node(binary.BigEndian.Uint64(owner))}, owners.Bucket(owner))
-		})
-	})
-}
-
-func readHead(b *bbolt.Bucket) (h head, err error) {
-	if err := json.Unmarshal(b.Get(keyHead), &h); err != nil {
-		return h, errDamaged(err)
-	}
-	if b.Bucket(bucketLive) == nil {
-		return h, errDamaged(errors.New("a table without records"))
-	}
-	return h, nil
+func (s *Store) whole() ([]byte, error) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return json.Marshal(entry{s.cluster, s.all()})
 }
 
 // Load returns all tables that are stored, whole, by pool.
-func (s *Store) Load() (map[string][]*replication.Delta, error) {
+func (s *Store) Load() map[string][]*replication.Delta {
+	s.mu.Lock()
+	defer s.mu.Unlock()
 	out := make(map[string][]*replication.Delta)
-	err := protected(func() error {
-		return s.db.View(func(tx *bbolt.Tx) error {
-			return each(tx, func(t table, b *bbolt.Bucket) error {
-				d, err := load(t.owner, b)
-				out[t.pool] = append(out[t.pool], d)
-				return err
-			})
-		})
-	})
-	if err != nil {
-		return nil, s.fail(err)
+	for _, c := range s.all() {
+		out[c.Pool] = append(out[c.Pool], c.Delta)
 	}
-	return out, nil
-}
-
-func load(owner kmutex.Node, b *bbolt.Bucket) (*replication.Delta, error) {
-	h, err := readHead(b)
-	if err != nil {
-		return nil, err
-	}
-	d := &replication.Delta{Owner: owner, To: h.Version, Whole: true, Last: true, Absorbed: h.Absorbed}
-	err = b.Bucket(bucketLive).ForEach(func(_, data []byte) error {
-		var p replication.Put
-		if err := json.Unmarshal(data, &p); err != nil {
-			return errDamaged(err)
-		}
-		d.Put = append(d.Put, p)
-		return nil
-	})
-	if err != nil {
-		return nil, err
-	}
-	slices.SortFunc(d.Put, func(a, b replication.Put) int { return cmp.Compare(a.At, b.At) })
-	if err := d.Validate(); err != nil {
-		return nil, errDamaged(err)
-	}
-	return d, nil
-}
-
-// Change is what one table on disk lacks.
-type Change struct {
-	table
-	delta *replication.Delta // nil: the table goes
+	return out
 }
 
 // Pending returns what has changed of a pool since the last write. It only reads
@@ -249,17 +156,21 @@ func (s *Store) Pending(pool string, own *replication.Table, replicas *replicati
 			return
 		}
 		has[t] = true
-		if s.written[t] != version {
-			out = append(out, Change{table: t, delta: since(s.written[t])})
+		var written uint64
+		if r := s.tables[t]; r != nil {
+			written = r.Version()
+		}
+		if written != version {
+			out = append(out, Change{t, since(written)})
 		}
 	}
 	add(own.Owner(), own.Version(), own.Since)
 	for _, owner := range replicas.Owners() {
-		c := replicas.Of(owner)
-		add(owner, c.Version(), c.Since)
+		r := replicas.Of(owner)
+		add(owner, r.Version(), r.Since)
 	}
-	for _, t := range slices.SortedFunc(maps.Keys(s.written), func(a, b table) int { return cmp.Compare(a.owner, b.owner) }) {
-		if t.pool == pool && !has[t] {
+	for _, t := range slices.SortedFunc(maps.Keys(s.tables), func(a, b table) int { return cmp.Compare(a.Owner, b.Owner) }) {
+		if t.Pool == pool && !has[t] {
 			out = append(out, Change{table: t})
 		}
 	}
@@ -273,116 +184,42 @@ func (s *Store) Write(changes []Change) error {
 	if len(changes) == 0 {
 		return nil
 	}
-	err := s.db.Update(func(tx *bbolt.Tx) error {
-		for _, c := range changes {
-			if err := write(tx, c); err != nil {
-				return err
-			}
-		}
-		return nil
-	})
-	if err != nil {
+	s.writing.Lock()
+	defer s.writing.Unlock()
+	if err := s.journal.Recover(); err != nil {
 		return s.fail(err)
 	}
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	for _, c := range changes {
-		if c.delta == nil {
-			delete(s.written, c.table)
-		} else {
-			s.written[c.table] = c.delta.To
-		}
+	body, err := json.Marshal(entry{s.cluster, changes})
+	if err == nil {
+		err = s.journal.Append(body, journal.Tag{})
 	}
-	return nil
-}
-
-func write(tx *bbolt.Tx, c Change) error {
-	owners, err := tx.Bucket(bucketTables).CreateBucketIfNotExists([]byte(c.pool))
+	if err == nil {
+		err = s.apply(changes)
+	}
+	if err == nil {
+		err = s.journal.Compact()
+	}
 	if err != nil {
-		return err
-	}
-	key := binary.BigEndian.AppendUint64(nil, uint64(c.owner))
-	if c.delta == nil || c.delta.Whole {
-		if err := owners.DeleteBucket(key); err != nil && !errors.Is(err, bolterrors.ErrBucketNotFound) {
-			return err
-		}
-	}
-	if c.delta == nil {
-		return nil
-	}
-	b, err := owners.CreateBucketIfNotExists(key)
-	if err != nil {
-		return err
-	}
-	live, err := b.CreateBucketIfNotExists(bucketLive)
-	if err != nil {
-		return err
-	}
-	if err := apply(live, c.delta); err != nil {
-		return err
-	}
-	h := head{Version: c.delta.To, Absorbed: c.delta.Absorbed}
-	if !c.delta.Whole {
-		before, err := readHead(b)
-		if err != nil {
-			return err
-		}
-		h.Absorbed = append(before.Absorbed, h.Absorbed...)
-	}
-	data, err := json.Marshal(h)
-	if err != nil {
-		return err
-	}
-	return b.Put(keyHead, data)
-}
-
-func apply(live *bbolt.Bucket, d *replication.Delta) error {
-	for _, p := range d.Put {
-		data, err := json.Marshal(p)
-		if err != nil {
-			return err
-		}
-		if err := live.Put([]byte(p.Record.ID), data); err != nil {
-			return err
-		}
-	}
-	for _, x := range d.Deleted {
-		if err := live.Delete([]byte(x.ID)); err != nil {
-			return err
-		}
+		return s.fail(err)
 	}
 	return nil
 }
 
 // Close closes the file.
 func (s *Store) Close() error {
-	if err := s.db.Close(); err != nil {
+	s.writing.Lock()
+	defer s.writing.Unlock()
+	if err := s.journal.Close(); err != nil {
 		return s.fail(err)
 	}
 	return nil
 }
 
-var errDamage = errors.New("damaged")
-
-func errDamaged(err error) error { return fmt.Errorf("%w: %w", errDamage, err) }
-
 // fail says which file it is about, and what to do.
 func (s *Store) fail(err error) error {
-	var advice string
-	switch {
-	case errors.Is(err, ErrNewer):
-		advice = "; run the newer version, or move the file away: the tickets in it are lost then"
-	case errors.Is(err, ErrForeign):
-		advice = "; give each gateway a data_dir of its own, or move the file away"
-	case errors.Is(err, bolterrors.ErrTimeout):
-		advice = "; another kgate has it open: give each gateway a data_dir of its own"
-	case errors.Is(err, fs.ErrPermission), errors.Is(err, syscall.EROFS):
-		advice = "; the user that runs kgate must be able to write there"
-	case errors.Is(err, syscall.ENOSPC):
-		advice = "; the disk is full"
-	case errors.Is(err, errDamage), errors.Is(err, bolterrors.ErrInvalid), errors.Is(err, bolterrors.ErrChecksum),
-		errors.Is(err, bolterrors.ErrVersionMismatch), strings.Contains(err.Error(), "file size too small"):
-		advice = "; the file is damaged or not kgate's: move it away, the tickets in it are lost then"
+	remedy := journal.Remedy(err, "the file away: the tickets in it are lost then")
+	if errors.Is(err, errForeign) {
+		remedy = "; give each gateway a data_dir of its own, or move the file away"
 	}
-	return fmt.Errorf("%w: %s: %w%s", ErrDisk, s.path, err, advice)
+	return fmt.Errorf("%w: %s: %w%s", errDisk, s.path, err, remedy)
 }

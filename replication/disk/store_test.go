@@ -1,9 +1,10 @@
 package disk
 
 import (
-	"encoding/json"
+	"encoding/binary"
 	"errors"
 	"fmt"
+	"hash/crc32"
 	"math/rand/v2"
 	"os"
 	"path/filepath"
@@ -13,16 +14,16 @@ import (
 	"testing"
 	"time"
 
-	"go.etcd.io/bbolt"
 	"go.uber.org/goleak"
 
+	"github.com/kgate/kgate/internal/journal"
 	"github.com/kgate/kgate/kmutex"
 	"github.com/kgate/kgate/replication"
 )
 
 func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
 
-func open(t *testing.T, dir string) *Store {
+func opened(t *testing.T, dir string) *Store {
 	t.Helper()
 	s, err := Open(dir, "c")
 	if err != nil {
@@ -50,12 +51,8 @@ func put(t *testing.T, into *replication.Table, n int) {
 // loaded returns what is on disk of a pool.
 func loaded(t *testing.T, s *Store, pool string) *replication.ReplicaSet {
 	t.Helper()
-	all, err := s.Load()
-	if err != nil {
-		t.Fatal(err)
-	}
 	c := replication.NewReplicaSet()
-	for _, d := range all[pool] {
+	for _, d := range s.Load()[pool] {
 		if err := c.Restore(d); err != nil {
 			t.Fatal(err)
 		}
@@ -77,7 +74,7 @@ func copyOf(t *testing.T, table *replication.Table) *replication.ReplicaSet {
 func TestWhatIsWrittenIsThere(t *testing.T) {
 	rng := rand.New(rand.NewPCG(1, 2))
 	dir := t.TempDir()
-	s := open(t, dir)
+	s := opened(t, dir)
 	own, other := replication.NewTable(7), replication.NewTable(3)
 	for n := range 200 {
 		table := []*replication.Table{own, other}[rng.IntN(2)]
@@ -105,7 +102,7 @@ func TestWhatIsWrittenIsThere(t *testing.T) {
 			if err := s.Close(); err != nil {
 				t.Fatal(err)
 			}
-			s = open(t, dir)
+			s = opened(t, dir)
 		}
 		have := loaded(t, s, "p")
 		for _, want := range []*replication.Table{own, other} {
@@ -139,53 +136,56 @@ func TestWhatIsWrittenIsThere(t *testing.T) {
 }
 
 func TestForeignNewerDamaged(t *testing.T) {
-	for name, tc := range map[string]struct {
-		change func(*testing.T, string)
-		is     error
-		says   string
-	}{
-		"foreign": {func(t *testing.T, dir string) { rewrite(t, dir, meta{Format: format, Cluster: "other"}) }, ErrForeign, `"other", this one is "c"`},
-		"newer":   {func(t *testing.T, dir string) { rewrite(t, dir, meta{Format: 2, Cluster: "c"}) }, ErrNewer, "run the newer version"},
-		"damaged": {func(t *testing.T, dir string) { rewrite(t, dir, "garbage") }, errDamage, "move it away"},
-		"no bolt": {func(t *testing.T, dir string) {
-			if err := os.WriteFile(filepath.Join(dir, fileName), []byte(strings.Repeat("garbage ", 5000)), 0o600); err != nil {
+	header := func(change func(b []byte)) func(*testing.T, string) {
+		return func(t *testing.T, dir string) {
+			path := filepath.Join(dir, fileName)
+			b, err := os.ReadFile(path)
+			if err != nil {
 				t.Fatal(err)
 			}
-		}, ErrDisk, "move it away"},
-		"open": {func(t *testing.T, dir string) { open(t, dir) }, ErrDisk, "another kgate has it open"},
+			change(b)
+			binary.LittleEndian.PutUint32(b[20:], crc32.Checksum(b[:20], crc32.MakeTable(crc32.Castagnoli)))
+			if err := os.WriteFile(path, b, 0o600); err != nil {
+				t.Fatal(err)
+			}
+		}
+	}
+	for name, tc := range map[string]struct {
+		change  func(*testing.T, string)
+		cluster string
+		is      error
+		says    string
+	}{
+		"foreign": {func(*testing.T, string) {}, "other", errForeign, `"c", this one is "other"; give each`},
+		"newer":   {header(func(b []byte) { b[16]++ }), "c", journal.ErrNewer, "run the newer version"},
+		"older":   {header(func(b []byte) { b[16]-- }), "c", journal.ErrOlder, "move the file away"},
+		"damaged": {header(func(b []byte) { clear(b[4096:]) }), "c", journal.ErrDamaged, "move the file away: the tickets in it are lost then"},
+		"empty": {func(t *testing.T, dir string) {
+			if err := os.Truncate(filepath.Join(dir, fileName), 0); err != nil {
+				t.Fatal(err)
+			}
+		}, "c", journal.ErrDamaged, "move the file away"},
+		"another program's": {header(func(b []byte) { b[0]++ }), "c", journal.ErrForeign, "not kgate's"},
+		"open":              {func(t *testing.T, dir string) { opened(t, dir) }, "c", journal.ErrInUse, "another kgate has it open"},
 		"a file": {func(t *testing.T, dir string) {
 			if err := errors.Join(os.RemoveAll(dir), os.WriteFile(dir, nil, 0o600)); err != nil {
 				t.Fatal(err)
 			}
-		}, syscall.ENOTDIR, "tickets"},
+		}, "c", syscall.ENOTDIR, "tickets"},
 	} {
 		t.Run(name, func(t *testing.T) {
 			dir := filepath.Join(t.TempDir(), "tickets")
-			s := open(t, dir)
-			if err := s.Close(); err != nil {
+			s := opened(t, dir)
+			own := replication.NewTable(7)
+			put(t, own, 1)
+			if err := errors.Join(s.Write(s.Pending("p", own, replication.NewReplicaSet())), s.Close()); err != nil {
 				t.Fatal(err)
 			}
 			tc.change(t, dir)
-			if _, err := Open(dir, "c"); !errors.Is(err, ErrDisk) || !errors.Is(err, tc.is) || !strings.Contains(err.Error(), tc.says) {
+			if _, err := Open(dir, tc.cluster); !errors.Is(err, errDisk) || !errors.Is(err, tc.is) || !strings.Contains(err.Error(), tc.says) {
 				t.Errorf("%v", err)
 			}
 		})
-	}
-}
-
-func rewrite(t *testing.T, dir string, m any) {
-	t.Helper()
-	db, err := bbolt.Open(filepath.Join(dir, fileName), 0o600, nil)
-	if err != nil {
-		t.Fatal(err)
-	}
-	data, err := json.Marshal(m)
-	if err != nil {
-		t.Fatal(err)
-	}
-	err = db.Update(func(tx *bbolt.Tx) error { return tx.Bucket(bucketMeta).Put(bucketMeta, data) })
-	if err := errors.Join(err, db.Close()); err != nil {
-		t.Fatal(err)
 	}
 }
 

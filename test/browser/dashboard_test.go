@@ -54,7 +54,12 @@ func TestDashboard(t *testing.T) {
 	killed.says("Gateways", "ready2", "missing1")
 
 	c.Restart(t, 2)
-	time.Sleep(15 * time.Second)
+	ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
+	defer cancel()
+	if err := c.AwaitReady(ctx); err != nil {
+		t.Fatal(err)
+	}
+	time.Sleep(10 * time.Second)
 	back := d.draw(t, "back")
 	back.says("Gateways", "ready3", "missing0")
 	back.hasData("Replica lag") // there are no tickets

@@ -112,7 +112,7 @@ func withoutScript(t *testing.T, c *cluster.Cluster, page *tab) {
 			t.Errorf("without script %s is missing", g.Name)
 		}
 	}
-	for _, want := range []string{"of 4 slots in use", "GET /files/waits-1.iso", "Loaded anew every 5 seconds."} {
+	for _, want := range []string{"of 4 slots in use", "GET /files/waits-1.iso", "Reloads every 5 seconds."} {
 		if !strings.Contains(text, want) {
 			t.Errorf("without script %q is missing in:\n%s", want, text)
 		}
@@ -132,7 +132,7 @@ func pictures(page *tab) {
 		name   string
 		width  int64
 		scheme string
-	}{{"dark", 1280, "dark"}, {"phone", 360, "light"}, {"phone-dark", 360, "dark"}, {"light", 1280, "light"}} {
+	}{{"dark", 1280, "dark"}, {"phone", 360, "light"}, {"tablet", 768, "light"}, {"phone-dark", 360, "dark"}, {"light", 1280, "light"}} {
 		page.look(look.width, look.scheme)
 		page.shoot(look.name)
 		if over := eval[float64](page, `Math.max(...[...document.querySelectorAll("body *")].map((e) => e.getBoundingClientRect().right)) - innerWidth`); over > 0 {

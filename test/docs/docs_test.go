@@ -17,7 +17,7 @@ func TestMain(m *testing.M) { os.Exit(cluster.Main(m)) }
 
 // machines by name, with their addresses.
 var machines = []struct{ name, addr string }{
-	{"gw-1", "10.0.0.1/16"}, {"gw-2", "10.0.0.2/16"}, {"gw-3", "10.0.0.3/16"}, {"upstream", "10.0.1.1/16"},
+	{"gw-1", "10.0.0.1/16"}, {"gw-2", "10.0.0.2/16"}, {"gw-3", "10.0.0.3/16"}, {"upstream", "10.0.1.1/16"}, {"lb", "10.0.0.9/16"},
 }
 
 // pages are those whose commands are run.
@@ -35,6 +35,7 @@ func TestCommandBlocks(t *testing.T) {
 		t.Skip("starts real gateways")
 	}
 	cluster.Need(t, "curl", "curl")
+	cluster.Need(t, "haproxy", "haproxy")
 	binary := cluster.Binary(t)
 	for _, page := range pages(t) {
 		blocks, err := Parse(page)

@@ -240,13 +240,14 @@ func (f *Fleet) alertsOfKill(t *testing.T) {
 	if err := f.Gateways[2].Signal(syscall.SIGKILL); err != nil {
 		t.Fatal(err)
 	}
-	want := []string{"KgateCapacityWithheld/kept", "KgateGatewayDown", "KgateLineStuck/kept", "KgateNoProgress/kept"}
+	want := []string{"KgateCapacityWithheld/kept", "KgateGatewayDown", "KgateLineStuck/kept"}
 	f.awaitFiring(t, began, want...)
 	if status := <-answer; status != http.StatusOK {
 		t.Errorf("who waited for the slot of the killed gateway got %d", status)
 	}
 	f.Restart(t, 2)
-	f.awaitQuiet(t, began, append(want, comeback...)...)
+	// Two admissions are no usual rate: this alert may fire or not.
+	f.awaitQuiet(t, began, append(append(want, "KgateNoProgress/kept"), comeback...)...)
 }
 
 // picture is a panel of the dashboard.
@@ -267,7 +268,7 @@ func panels(t *testing.T) []picture {
 	if err := json.Unmarshal([]byte(read(t, "../../configs/grafana/dashboards/kgate.json")), &dashboard); err != nil {
 		t.Fatal(err)
 	}
-	variables := strings.NewReplacer("$job", "kgate", "$pool", cluster.PoolName, "$gateway", ".*", "[5m:]", "[4s:250ms]", "$__rate_interval", "4s")
+	variables := strings.NewReplacer("$job", "kgate", "$pool", cluster.PoolName, "$gateway", ".*", "[5m:5s]", "[4s:250ms]", "$__rate_interval", "4s")
 	var all []picture
 	for _, p := range dashboard.Panels {
 		if len(p.Targets) == 0 {

@@ -193,9 +193,6 @@ func (r *Rules) Receive(n lease.Renewal, rep Report, now time.Duration) bool {
 // Confirmed takes in that a round has granted what waited for it.
 func (r *Rules) Confirmed() { r.unconfirmed = never }
 
-// Terms returns the terms of the leases.
-func (r *Rules) Terms() lease.Terms { return r.terms }
-
 // silent returns for how long no renewal has come from a member, as far as this
 // leader can tell.
 func (r *Rules) silent(node kmutex.Node, now time.Duration) time.Duration {

@@ -29,8 +29,8 @@ func NewHolder(terms Terms, node kmutex.Node, now time.Duration) *Holder {
 	return &Holder{terms: terms, node: node, due: now}
 }
 
-// Node returns the incarnation.
-func (h *Holder) Node() kmutex.Node { return h.node }
+// self returns the incarnation.
+func (h *Holder) self() kmutex.Node { return h.node }
 
 // Due returns when the next renewal is to be sent.
 func (h *Holder) Due() time.Duration { return h.due }
@@ -51,7 +51,7 @@ func (h *Holder) Granted(r Renewal, now time.Duration) bool {
 	if r.Node != h.node || r.Tag > h.tag || h.tag-r.Tag >= min(Outstanding, h.tag) || h.Over(now) {
 		return false
 	}
-	until := h.sent[r.Tag%Outstanding] + h.terms.Lease - h.terms.Margin()
+	until := h.sent[r.Tag%Outstanding] + h.terms.Lease - h.terms.margin()
 	if until <= now || h.held && until <= h.until {
 		return false
 	}

@@ -17,7 +17,7 @@ func TestMutantsAreCaught(t *testing.T) {
 		},
 		{
 			Name: "the margin is ignored", File: "holder.go",
-			Old:    "+ h.terms.Lease - h.terms.Margin()",
+			Old:    "+ h.terms.Lease - h.terms.margin()",
 			New:    "+ h.terms.Lease",
 			Caught: "calls it expired",
 		},

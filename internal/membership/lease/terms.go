@@ -16,8 +16,8 @@ type Terms struct {
 	Bound time.Duration
 }
 
-// Margin is what a holder takes off its lease.
-func (t Terms) Margin() time.Duration { return t.Lease - drift.Use(t.Lease) }
+// margin is what a holder takes off its lease.
+func (t Terms) margin() time.Duration { return t.Lease - drift.Use(t.Lease) }
 
 // Interval is the time between two renewals.
 func (t Terms) Interval() time.Duration { return t.Lease / 6 }

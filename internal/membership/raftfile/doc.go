@@ -1,39 +1,12 @@
 // Package raftfile keeps one gateway's share of raft's log in one file: entries,
-// term and vote, the newest snapshot, and a note that says whose file it is.
+// term and vote, the newest snapshot, and a note that says whose file it is. The file is
+// a journal (package journal): damage is told, and what was acknowledged is there.
 //
-// # What it promises
+// What a method has written is on disk when it returns, with one exception: a term may
+// wait for [File.Flush], the next entries or the vote, so that an election costs one
+// sync. Nothing may be sent to other gateways before Flush; see its comment.
 //
-//   - What a method has written is on disk when it returns, with one exception:
-//     a term may wait for [File.Flush], the next entries or the vote, so that an
-//     election costs one sync. Nothing may be sent to other gateways before
-//     Flush; see its comment.
-//   - After a crash or a loss of power the file holds all that was acknowledged, and
-//     of the last write that was not either all or nothing.
-//   - A file that was damaged (bits flipped, parts zeroed, its end cut off) is
-//     refused with [ErrDamaged]. It is never read as an older state.
-//   - After a write or a sync has failed, every later write fails: what the disk
-//     holds is unknown then. Options.Failed is called.
-//
-// An old copy of a whole file is in itself a good file. Only others can tell; see
+// After a write or a sync has failed, every later write fails, and Options.Failed is
+// called. An old copy of a whole file is in itself a good file: only others can tell; see
 // package membership.
-//
-// # Format
-//
-// All numbers are little-endian, all checksums CRC-32C.
-//
-//	0     magic (16), format (4), checksum (4)
-//	512   marker
-//	1024  marker
-//	4096  records, one behind the other
-//
-// A record is its length (4), a checksum over all else (4), its number (8) and a JSON
-// object. Numbers start at 1 and have no gaps.
-//
-// A marker says how many records have been acknowledged. It is written after the
-// sync of a record, to the older of its two places, and reaches the disk with the next
-// sync at the latest. So a record that is missing or does not match its checksum is
-// damaged if the marker counts it, and was never acknowledged if it does not.
-//
-// When the file has grown it is written again beside itself, as one record, and
-// renamed.
 package raftfile

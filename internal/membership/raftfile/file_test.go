@@ -1,7 +1,6 @@
 package raftfile
 
 import (
-	"bytes"
 	"encoding/json"
 	"errors"
 	"fmt"
@@ -15,9 +14,12 @@ import (
 	"time"
 
 	"github.com/hashicorp/raft"
+
+	"github.com/kgate/kgate/internal/journal"
+	"github.com/kgate/kgate/internal/journal/journaltest"
 )
 
-func open(t testing.TB, d *disk, path string) *File {
+func open(t testing.TB, d *journaltest.Disk, path string) *File {
 	t.Helper()
 	f, err := Open(path, Options{FS: d})
 	if err != nil {
@@ -68,7 +70,7 @@ func fill(t testing.TB, f *File) {
 }
 
 func TestReopen(t *testing.T) {
-	d := newDisk()
+	d := journaltest.NewDisk()
 	path := filepath.Join(t.TempDir(), "db")
 	f := open(t, d, path)
 	fill(t, f)
@@ -90,7 +92,7 @@ func TestReopen(t *testing.T) {
 		t.Errorf("snapshot %q", b[:n])
 	}
 	try(t, f.Close())
-	if err := f.SetNote(json.RawMessage("1")); !errors.Is(err, ErrClosed) {
+	if err := f.SetNote(json.RawMessage("1")); !errors.Is(err, journal.ErrClosed) {
 		t.Errorf("after Close: %v", err)
 	}
 }
@@ -98,14 +100,14 @@ func TestReopen(t *testing.T) {
 // A vote is one write, for whoever gives it and for the candidate; a term alone
 // waits for the next message.
 func TestOneSyncForAVote(t *testing.T) {
-	d := newDisk()
+	d := journaltest.NewDisk()
 	f := open(t, d, filepath.Join(t.TempDir(), "db"))
 	defer f.Close()
 	syncs := func(what string, want int, do func() error) {
 		t.Helper()
-		before := d.syncs
+		before := d.Syncs()
 		try(t, do())
-		if got := d.syncs - before; got != want {
+		if got := d.Syncs() - before; got != want {
 			t.Errorf("%s: %d syncs, want %d", what, got, want)
 		}
 	}
@@ -142,44 +144,27 @@ func TestOneSyncForAVote(t *testing.T) {
 
 // Damage of 660 kinds: each is told, or has no effect.
 func TestDamage(t *testing.T) {
-	d := newDisk()
+	d := journaltest.NewDisk()
 	path := filepath.Join(t.TempDir(), "db")
 	f := open(t, d, path)
 	fill(t, f)
 	want := f.state
 	try(t, f.Close())
-	good := d.files[path].now()
-	r := rand.New(rand.NewPCG(1, 2))
-	kinds := []struct {
-		name  string
-		spoil func(b []byte) []byte
-	}{
-		{"flip", func(b []byte) []byte { b[r.IntN(len(b))] ^= 1 << r.IntN(8); return b }},
-		{"flip what is used", func(b []byte) []byte {
-			used := []int{r.IntN(headerSize), 512 + r.IntN(markerSize), 1024 + r.IntN(markerSize), firstRecord + r.IntN(len(b)-firstRecord)}
-			b[used[r.IntN(len(used))]] ^= 1 << r.IntN(8)
-			return b
-		}},
-		{"cut", func(b []byte) []byte { return b[:r.IntN(len(b))] }},
-		{"zero", func(b []byte) []byte { at := r.IntN(len(b)); clear(b[at:min(len(b), at+1+r.IntN(2048))]); return b }},
-		{"zero the end", func(b []byte) []byte { clear(b[r.IntN(len(b)):]); return b }},
-	}
+	good := d.Read(path)
 	told := 0
-	for i := range 660 {
-		kind := kinds[i%len(kinds)]
-		bad := kind.spoil(bytes.Clone(good))
-		d := newDisk()
-		d.files[path] = &content{synced: bad}
+	for name, bad := range journaltest.Damage(good, 660) {
+		d := journaltest.NewDisk()
+		d.Write(path, bad)
 		switch f, err := Open(path, Options{FS: d}); {
 		case err == nil:
 			try(t, f.Close())
 			if !reflect.DeepEqual(f.state, want) {
-				t.Errorf("%d, %s: read as another state", i, kind.name)
+				t.Errorf("%s: read as another state", name)
 			}
-		case errors.Is(err, ErrDamaged), errors.Is(err, ErrForeign):
+		case errors.Is(err, journal.ErrDamaged), errors.Is(err, journal.ErrForeign):
 			told++
 		default:
-			t.Errorf("%d, %s: %v", i, kind.name, err)
+			t.Errorf("%s: %v", name, err)
 		}
 	}
 	t.Logf("660 damaged files: %d refused, %d with nothing lost", told, 660-told)
@@ -194,10 +179,9 @@ func TestPowerLoss(t *testing.T) {
 	path := filepath.Join(t.TempDir(), "db")
 	for seed := range uint64(300) {
 		r := rand.New(rand.NewPCG(seed, 7))
-		d := newDisk()
-		f := open(t, d, path)
-		// One byte more than before at each step: rewrites happen as well.
-		f.rewriteAt = 8000
+		d := journaltest.NewDisk()
+		f, err := Open(path, Options{FS: d, rewriteAt: 8000}) // rewrites happen as well
+		try(t, err)
 		last := uint64(0)
 		for range 1 + r.IntN(60) {
 			switch r.IntN(4) {
@@ -214,13 +198,11 @@ func TestPowerLoss(t *testing.T) {
 		want := whole(t, f)
 		// What is under way when the power goes: written, and not synced.
 		if r.IntN(2) == 0 {
-			data, err := record{Entries: []entry{entry(*logEntry(last+1, 1))}}.encode(f.marker.records + 1)
-			try(t, err)
-			_, err = f.handle.WriteAt(data, int64(f.marker.end))
-			try(t, err)
+			d.Interrupt()
+			_ = f.StoreLog(logEntry(last+1, 1))
 		}
 		try(t, f.Close())
-		again, err := Open(path, Options{FS: d.lose(r)})
+		again, err := Open(path, Options{FS: d.Lose(r)})
 		if err != nil {
 			t.Fatalf("seed %d: %v", seed, err)
 		}
@@ -243,26 +225,26 @@ func whole(t testing.TB, f *File) string {
 }
 
 func TestFullDisk(t *testing.T) {
-	d := newDisk()
+	d := journaltest.NewDisk()
 	path := filepath.Join(t.TempDir(), "db")
 	var told []error
 	f, err := Open(path, Options{FS: d, Failed: func(err error) { told = append(told, err) }})
 	try(t, err)
 	fill(t, f)
 	want := whole(t, f)
-	d.full = errNoSpace
+	d.Fill(journaltest.ErrNoSpace)
 	for range 3 {
-		if err := f.StoreLog(logEntry(41, 6)); !errors.Is(err, errNoSpace) {
+		if err := f.StoreLog(logEntry(41, 6)); !errors.Is(err, journaltest.ErrNoSpace) {
 			t.Errorf("%v", err)
 		}
 	}
 	// Raft panics when a term cannot be set: that waits for the message.
 	try(t, f.SetUint64([]byte(keyTerm), 90))
-	if err := f.Flush(); !errors.Is(err, errNoSpace) {
+	if err := f.Flush(); !errors.Is(err, journaltest.ErrNoSpace) {
 		t.Errorf("%v", err)
 	}
-	d.full = nil
-	if err := f.StoreLog(logEntry(41, 6)); !errors.Is(err, errNoSpace) {
+	d.Fill(nil)
+	if err := f.StoreLog(logEntry(41, 6)); !errors.Is(err, journaltest.ErrNoSpace) {
 		t.Errorf("a disk that has failed is believed again: %v", err)
 	}
 	if len(told) != 1 {
@@ -278,7 +260,7 @@ func TestFullDisk(t *testing.T) {
 
 // Entries that are agreed on are not taken back.
 func TestContradiction(t *testing.T) {
-	d := newDisk()
+	d := journaltest.NewDisk()
 	path := filepath.Join(t.TempDir(), "db")
 	f := open(t, d, path)
 	fill(t, f)
@@ -294,14 +276,14 @@ func TestContradiction(t *testing.T) {
 }
 
 func TestGrowth(t *testing.T) {
-	d := newDisk()
+	d := journaltest.NewDisk()
 	path := filepath.Join(t.TempDir(), "db")
 	f := open(t, d, path)
 	big := strings.Repeat("x", 100_000)
 	for i := range uint64(100) {
 		try(t, vote(f, i+1, big))
 	}
-	if size := len(d.files[path].now()); size > 2*leastRewrite {
+	if size := len(d.Read(path)); size > 2<<20 {
 		t.Errorf("%d bytes for 100 votes", size)
 	}
 	try(t, f.Close())
@@ -317,23 +299,21 @@ func TestRealFiles(t *testing.T) {
 	f, err := Open(path, Options{})
 	try(t, err)
 	fill(t, f)
-	if _, err := Open(path, Options{}); !errors.Is(err, ErrInUse) {
+	if _, err := Open(path, Options{}); !errors.Is(err, journal.ErrInUse) {
 		t.Errorf("opened twice: %v", err)
 	}
-	try(t, f.rewrite(), f.StoreLog(logEntry(41, 6)), f.Close())
+	try(t, f.StoreLog(logEntry(41, 6)), f.Close())
 	f, err = Open(path, Options{})
 	try(t, err)
 	if f.Last().Index != 41 {
 		t.Errorf("%+v", f.Last())
 	}
 	try(t, f.Close())
-	header := encodeHeader()
-	header[len(magic)]++
 	b, err := os.ReadFile(path)
 	try(t, err)
-	copy(b, header)
+	b[16]++ // the format
 	try(t, os.WriteFile(path, b, 0o600))
-	if _, err := Open(path, Options{}); !errors.Is(err, ErrDamaged) {
+	if _, err := Open(path, Options{}); !errors.Is(err, journal.ErrDamaged) {
 		t.Errorf("another format without its checksum: %v", err)
 	}
 }

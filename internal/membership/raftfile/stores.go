@@ -103,7 +103,7 @@ func (f *File) Set(key, value []byte) error {
 	same := known && bytes.Equal(have, value) && len(f.pending) == 0
 	f.mu.RUnlock()
 	if same {
-		return f.broken
+		return f.journal.Broken()
 	}
 	return f.writeWithTerm(record{Stable: map[string][]byte{string(key): value}}, keyTerm, KeyVoteTerm)
 }
@@ -203,7 +203,7 @@ func (f *File) writeWithTerm(r record, keys ...string) error {
 	f.mu.RUnlock()
 	maps.Copy(stable, r.Stable)
 	if r.Stable = stable; len(stable) == 0 && len(r.Entries) == 0 {
-		return f.broken
+		return f.journal.Broken()
 	}
 	if err := f.write(r); err != nil {
 		return err

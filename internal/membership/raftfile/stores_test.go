@@ -9,13 +9,15 @@ import (
 
 	"github.com/hashicorp/raft"
 	"pgregory.net/rapid"
+
+	"github.com/kgate/kgate/internal/journal/journaltest"
 )
 
 // The store behaves as raft's own store in memory does, over closing and
 // opening again.
 func TestLikeInmem(t *testing.T) {
 	rapid.Check(t, func(rt *rapid.T) {
-		d, path := newDisk(), filepath.Join(t.TempDir(), "db")
+		d, path := journaltest.NewDisk(), filepath.Join(t.TempDir(), "db")
 		have, want := open(t, d, path), raft.NewInmemStore()
 		next := uint64(1)
 		rt.Repeat(map[string]func(*rapid.T){

@@ -65,18 +65,18 @@ func Spec(name string, o Options) protocol.Spec {
 	}
 }
 
-// Fleet is all gateways of one pool under one view.
-type Fleet struct{ gateways []*Gateway }
+// fleet is all gateways of one pool under one view.
+type fleet struct{ gateways []*Gateway }
 
-var _ protocol.Protocol = (*Fleet)(nil)
+var _ protocol.Protocol = (*fleet)(nil)
 
-func newFleet(h protocol.Host, s protocol.Setup, o Options) *Fleet {
+func newFleet(h protocol.Host, s protocol.Setup, o Options) *fleet {
 	view := &View{Index: uint64(s.Nodes), K: s.K, Epoch: 1}
 	for i := range s.Nodes {
 		view.Members = append(view.Members, Member{Node: kmutex.Node(i + 1), Host: i})
 	}
 	view.Home = Owner(view.Members)
-	f := new(Fleet)
+	f := new(fleet)
 	parcels := new(Parcels)
 	for i := range s.Nodes {
 		binding := o.Binding
@@ -110,16 +110,16 @@ func (a *apart) Install(self kmutex.Node, in *kmutex.Install) error {
 }
 
 // Acquire implements [protocol.Protocol].
-func (f *Fleet) Acquire(node int, t protocol.Request) { f.gateways[node].Acquire(t) }
+func (f *fleet) Acquire(node int, t protocol.Request) { f.gateways[node].Acquire(t) }
 
 // Release implements [protocol.Protocol].
-func (f *Fleet) Release(node int, t protocol.Request) { f.gateways[node].Release(t) }
+func (f *fleet) Release(node int, t protocol.Request) { f.gateways[node].Release(t) }
 
 // Cancel implements [protocol.Protocol].
-func (f *Fleet) Cancel(node int, t protocol.Request) { f.gateways[node].Cancel(t) }
+func (f *fleet) Cancel(node int, t protocol.Request) { f.gateways[node].Cancel(t) }
 
 // Deliver implements [sim.Handler].
-func (f *Fleet) Deliver(to, from int, m any) { f.gateways[to].Deliver(from, m) }
+func (f *fleet) Deliver(to, from int, m any) { f.gateways[to].Deliver(from, m) }
 
 // Due implements [sim.Handler].
-func (f *Fleet) Due(node int, t sim.Timer) { f.gateways[node].Due(t) }
+func (f *fleet) Due(node int, t sim.Timer) { f.gateways[node].Due(t) }

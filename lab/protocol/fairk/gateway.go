@@ -63,8 +63,8 @@ type Gateway struct {
 
 // Timers of a gateway. Other kinds are for others to use.
 const (
-	TimerAsk  = iota // the ask interval is over
-	TimerWake        // the pool wants to be called
+	timerAsk  = iota // the ask interval is over
+	timerWake        // the pool wants to be called
 	TimerOther
 )
 
@@ -179,10 +179,10 @@ func (g *Gateway) receive(p *parcel) {
 // Due takes in that a timer has run out.
 func (g *Gateway) Due(t sim.Timer) {
 	switch {
-	case t.Kind == TimerAsk && t.Arg == g.asks:
+	case t.Kind == timerAsk && t.Arg == g.asks:
 		g.asking = false
 		g.step(kmutex.Event{Kind: kmutex.EventAskDue})
-	case t.Kind == TimerWake && t.Arg == g.wakes:
+	case t.Kind == timerWake && t.Arg == g.wakes:
 		g.carry(g.pool.Wake(g.now()))
 	}
 }
@@ -217,7 +217,7 @@ func (g *Gateway) carry(fx *pool.Effects) {
 	if fx.AskTimer {
 		g.asks++
 		g.asking = true
-		host.After(g.cfg.Index, g.cfg.Ask, sim.Timer{Kind: TimerAsk, Arg: g.asks})
+		host.After(g.cfg.Index, g.cfg.Ask, sim.Timer{Kind: timerAsk, Arg: g.asks})
 	}
 	for i := range fx.Trace {
 		if fx.Trace[i].Kind == kmutex.TraceQueued {
@@ -233,7 +233,7 @@ func (g *Gateway) carry(fx *pool.Effects) {
 	}
 	if fx.WakeAt != 0 {
 		g.wakes++
-		host.After(g.cfg.Index, max(0, fx.WakeAt-g.now())+time.Microsecond, sim.Timer{Kind: TimerWake, Arg: g.wakes})
+		host.After(g.cfg.Index, max(0, fx.WakeAt-g.now())+time.Microsecond, sim.Timer{Kind: timerWake, Arg: g.wakes})
 	}
 	if err := fx.Err; err != nil {
 		g.fail(fmt.Errorf("node %d: %w", g.self, err))

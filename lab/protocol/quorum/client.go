@@ -9,7 +9,7 @@ import (
 // client is a node's request for a resource, waiting or in the critical section.
 type client struct {
 	request protocol.Request
-	req     Request
+	req     stamp
 	in      bool
 	votes   []vote // by replica
 	// yielding: it will give its votes back; soon: because nobody can win.
@@ -31,7 +31,7 @@ type ownership struct {
 	// told the replicas, which was at renewed.
 	anchor  int
 	renewed time.Duration
-	line    []Request
+	line    []stamp
 }
 
 // maxTries bounds how far the back-off doubles.
@@ -39,7 +39,7 @@ const maxTries = 8
 
 // vote is what a replica has answered.
 type vote struct {
-	who     Request // TS 0: nothing yet
+	who     stamp // TS 0: nothing yet
 	sure    bool
 	at      time.Duration
 	context uint64
@@ -53,7 +53,7 @@ func (f *Fleet) Acquire(at, resource int, t protocol.Request) {
 	f.follow()
 	n := &f.nodes[at]
 	n.clock++
-	c := &client{request: t, req: Request{TS: n.clock, Node: at}, votes: make([]vote, f.opt.Replicas)}
+	c := &client{request: t, req: stamp{TS: n.clock, Node: at}, votes: make([]vote, f.opt.Replicas)}
 	n.clients[resource] = c
 	f.ask(at, resource, c)
 	if f.opt.Lease > 0 {

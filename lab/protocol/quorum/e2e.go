@@ -15,8 +15,8 @@ type past struct {
 	at        uint64
 	successor int
 	ended     uint64
-	passed    []Request // what it has passed on
-	early     []Request // what came before the token did
+	passed    []stamp // what it has passed on
+	early     []stamp // what came before the token did
 }
 
 // endToEndRoute does a node's part of a route: a REQUEST stops at the first node
@@ -91,7 +91,7 @@ func (f *Fleet) endToEndReplica(at int, m message) {
 	case drop:
 		r.line = remove(r.line, m.req)
 		if r.epoch == 0 && r.vote.is(m.req) {
-			r.vote = Request{}
+			r.vote = stamp{}
 		}
 		f.next(at, m.key, r)
 	case winner:
@@ -249,7 +249,7 @@ func (f *Fleet) handed(at int, m message) {
 	for _, q := range n.past[resource].early {
 		line = insert(line, q)
 	}
-	line = slices.DeleteFunc(line, func(q Request) bool { return q.Node == at })
+	line = slices.DeleteFunc(line, func(q stamp) bool { return q.Node == at })
 	c := n.clients[resource]
 	o := ownership{epoch: m.epoch, anchor: m.owner, renewed: m.renewed, line: line}
 	if c == nil { // it was served before: a request stands in line twice at worst

@@ -75,14 +75,14 @@ type node struct {
 type entry struct {
 	// holder and epoch are whose route it is. In the Non-End-to-End protocol that
 	// is only whom the node believes to hold the replica.
-	holder Request
+	holder stamp
 	owner  int
 	epoch  uint64
 	ended  bool
 	// next and prev are the route's neighbours.
 	next, prev int
 	until      time.Duration
-	line       []Request // Non-End-to-End: a partial line
+	line       []stamp // Non-End-to-End: a partial line
 }
 
 type letter struct {

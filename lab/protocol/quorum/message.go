@@ -6,9 +6,9 @@ import (
 	"time"
 )
 
-// Request identifies one request of a node by its Lamport timestamp. It keeps its
+// stamp identifies one request of a node by its Lamport timestamp. It keeps its
 // timestamp however often it is sent again.
-type Request struct {
+type stamp struct {
 	TS   uint64 // 0: none
 	Node int
 	// Round counts how often the node has sent the request. A replica repeats the
@@ -19,15 +19,15 @@ type Request struct {
 	At time.Duration
 }
 
-func (r Request) is(other Request) bool { return r.TS == other.TS && r.Node == other.Node }
+func (r stamp) is(other stamp) bool { return r.TS == other.TS && r.Node == other.Node }
 
-func (r Request) compare(other Request) int {
+func (r stamp) compare(other stamp) int {
 	return cmp.Or(cmp.Compare(r.TS, other.TS), cmp.Compare(r.Node, other.Node))
 }
 
 // insert puts a request into a line in order of timestamps, once.
-func insert(line []Request, r Request) []Request {
-	i, there := slices.BinarySearchFunc(line, r, Request.compare)
+func insert(line []stamp, r stamp) []stamp {
+	i, there := slices.BinarySearchFunc(line, r, stamp.compare)
 	if there {
 		line[i].Round, line[i].At = max(line[i].Round, r.Round), max(line[i].At, r.At)
 		return line
@@ -35,8 +35,8 @@ func insert(line []Request, r Request) []Request {
 	return slices.Insert(line, i, r)
 }
 
-func remove(line []Request, r Request) []Request {
-	if i, there := slices.BinarySearchFunc(line, r, Request.compare); there {
+func remove(line []stamp, r stamp) []stamp {
+	if i, there := slices.BinarySearchFunc(line, r, stamp.compare); there {
 		return slices.Delete(line, i, i+1)
 	}
 	return line
@@ -76,9 +76,9 @@ type message struct {
 	clock uint64 // Lamport's, of those who have sent and forwarded it
 	key   key
 	// req is the request that is asked for, answered or meant.
-	req Request
+	req stamp
 	// vote is whom a replica has voted for; sure: the replica itself says so.
-	vote Request
+	vote stamp
 	sure bool
 	wait time.Duration // until req's turn, as far as the replica can tell
 	// owner is a node, epoch its ownership. In a token it is the anchor.
@@ -88,7 +88,7 @@ type message struct {
 	// all.
 	over, high uint64
 	// line is the token's line, or the partial lines that a release collects.
-	line []Request
+	line []stamp
 	// renewed is, in a token, when an owner last told the replicas.
 	renewed time.Duration
 	// passed: an owner has passed this on to its successor.

@@ -51,7 +51,7 @@ func recorded(nodes int, opt Options) (*recorder, *Fleet) {
 }
 
 // answer lets a replica of resource 0 tell node 0 whom it has voted for.
-func answer(f *Fleet, replica int, vote Request) {
+func answer(f *Fleet, replica int, vote stamp) {
 	c := f.nodes[0].clients[0]
 	f.Deliver(0, 1, message{kind: response, key: key(replica), req: c.req, vote: vote, sure: true})
 }
@@ -76,7 +76,7 @@ func TestThreeOutcomes(t *testing.T) {
 		for j, who := range c.votes {
 			vote := mine
 			if who != 0 {
-				vote = Request{TS: 7, Node: who}
+				vote = stamp{TS: 7, Node: who}
 			}
 			answer(f, j, vote)
 		}
@@ -100,7 +100,7 @@ func TestVoteFromBeforeTheYield(t *testing.T) {
 	r, f := recorded(400, Options{Form: Sigma})
 	f.Acquire(0, 0, 1)
 	old := f.nodes[0].clients[0].req
-	for j, vote := range []Request{old, old, {TS: 7, Node: 2}, {TS: 7, Node: 3}, {TS: 7, Node: 4}} {
+	for j, vote := range []stamp{old, old, {TS: 7, Node: 2}, {TS: 7, Node: 3}, {TS: 7, Node: 4}} {
 		answer(f, j, vote)
 	}
 	f.Due(0, r.timers[len(r.timers)-1])
@@ -121,7 +121,7 @@ func TestVoteFromBeforeTheYield(t *testing.T) {
 func TestOldestGetsTheVote(t *testing.T) {
 	_, f := recorded(1, Options{Form: Sigma, Replicas: 1})
 	ask := func(k kind, ts uint64, node int) {
-		f.replica(0, message{kind: k, req: Request{TS: ts, Node: node}})
+		f.replica(0, message{kind: k, req: stamp{TS: ts, Node: node}})
 	}
 	ask(request, 5, 5)
 	ask(request, 4, 4)
@@ -145,7 +145,7 @@ func TestOldestGetsTheVote(t *testing.T) {
 func TestRequestsOfTheLost(t *testing.T) {
 	r, f := recorded(1, Options{Form: Sigma, Replicas: 1, Lease: time.Minute})
 	ask := func(ts uint64) {
-		f.replica(0, message{kind: request, req: Request{TS: ts, Node: int(ts), At: r.now}})
+		f.replica(0, message{kind: request, req: stamp{TS: ts, Node: int(ts), At: r.now}})
 	}
 	for ts := range uint64(5) {
 		ask(ts + 1)
@@ -168,7 +168,7 @@ func TestManyEnqueues(t *testing.T) {
 	}
 	tell := func(node int) {
 		for j := range 5 {
-			f.Deliver(0, 1, message{kind: enqueue, key: key(j), req: Request{TS: uint64(node), Node: node}, epoch: newTerm(0)})
+			f.Deliver(0, 1, message{kind: enqueue, key: key(j), req: stamp{TS: uint64(node), Node: node}, epoch: newTerm(0)})
 		}
 	}
 	tell(8)
@@ -231,7 +231,7 @@ func TestOldVotes(t *testing.T) {
 func TestVoteForNothing(t *testing.T) {
 	for form, back := range map[Form]kind{Sigma: release, EndToEnd: drop, NonEndToEnd: release} {
 		r, f := recorded(400, Options{Form: form})
-		f.Deliver(0, 1, message{kind: response, req: Request{TS: 3}, vote: Request{TS: 3}, sure: true})
+		f.Deliver(0, 1, message{kind: response, req: stamp{TS: 3}, vote: stamp{TS: 3}, sure: true})
 		if len(r.sent) != 1 || r.sent[0].m.kind != back || r.sent[0].m.req.TS != 3 {
 			t.Errorf("form %d sends %v", form, r.sent)
 		}
@@ -270,10 +270,10 @@ func TestBroken(t *testing.T) {
 			broken++
 		}
 	}
-	if got, drawn := Broken(m, q, 4*p), float64(broken)/draws; math.Abs(got/drawn-1) > .05 {
+	if got, drawn := oddsBroken(m, q, 4*p), float64(broken)/draws; math.Abs(got/drawn-1) > .05 {
 		t.Errorf("%g, drawn %g", got, drawn)
 	}
-	if got := Broken(m, q, p); got > paper/10_000 {
+	if got := oddsBroken(m, q, p); got > paper/10_000 {
 		t.Errorf("%g of the paper's %g", got, paper)
 	}
 }

@@ -7,8 +7,8 @@ import (
 
 // replica is the state of one replica at the node that is responsible for it.
 type replica struct {
-	vote Request
-	line []Request // who else has asked, in order of timestamps
+	vote stamp
+	line []stamp // who else has asked, in order of timestamps
 	// since is when the vote was given, until how long it counts; took is how long
 	// it lasted lately, the ground for a guess.
 	since, until, took time.Duration
@@ -25,7 +25,7 @@ type replica struct {
 // expire forgets a vote that has not been renewed for a lease.
 func (f *Fleet) expire(r *replica) {
 	if f.opt.Lease > 0 && r.vote.TS != 0 && f.host.Now() >= r.until {
-		r.vote, r.epoch = Request{}, 0
+		r.vote, r.epoch = stamp{}, 0
 	}
 }
 
@@ -34,7 +34,7 @@ func (f *Fleet) expire(r *replica) {
 // vote, which would be in vain for another lease.
 func (f *Fleet) next(at int, k key, r *replica) {
 	if f.opt.Lease > 0 {
-		r.line = slices.DeleteFunc(slices.Clone(r.line), func(q Request) bool { return f.host.Now()-q.At >= f.opt.Lease })
+		r.line = slices.DeleteFunc(slices.Clone(r.line), func(q stamp) bool { return f.host.Now()-q.At >= f.opt.Lease })
 	}
 	if r.vote.TS != 0 || len(r.line) == 0 || f.host.Now() < r.abstain {
 		return
@@ -52,11 +52,11 @@ func (f *Fleet) free(r *replica) {
 	} else {
 		r.took += (took - r.took) / 8
 	}
-	r.vote, r.epoch = Request{}, 0
+	r.vote, r.epoch = stamp{}, 0
 }
 
 // respond tells a node whom the replica has voted for.
-func (f *Fleet) respond(at int, k key, r *replica, to Request) {
+func (f *Fleet) respond(at int, k key, r *replica, to stamp) {
 	m := message{kind: response, key: k, req: to, vote: r.vote, sure: true, over: r.over, high: r.high}
 	for i := range r.line {
 		if r.line[i].is(to) {
@@ -105,7 +105,7 @@ func (f *Fleet) wanted(at int, r *replica, m message) {
 	case !r.vote.is(m.req):
 		r.line = insert(r.line, m.req)
 	case m.kind == yield:
-		r.vote, r.line = Request{}, insert(r.line, m.req)
+		r.vote, r.line = stamp{}, insert(r.line, m.req)
 	default:
 		r.vote.Round = max(r.vote.Round, m.req.Round)
 		r.until = f.host.Now() + f.opt.Lease

@@ -124,9 +124,9 @@ function Heatmap({ panel, series, width, height }) {
         c.fillText(data.formattedValueToString(format(rows[i].top)), 4, h - (i + .2) * cell);
       }
     });
-    for (let i = 0; i <= 4; i++) {
+    for (let i = 0; i < 4; i++) {
       c.fillStyle = theme.colors.text.primary;
-      c.fillText(data.dateTimeFormat(1000 * (end - span + span * i / 4), { format: "HH:mm:ss", timeZone: "utc" }), left + w * i / 4 - (i === 4 ? 52 : 0), height - 6);
+      c.fillText(data.dateTimeFormat(1000 * (end - span + span * i / 4), { format: "HH:mm:ss", timeZone: "utc" }), left + w * i / 4, height - 6);
     }
   }, []);
   return <canvas ref={canvas} width={width} height={height} />;

@@ -1,23 +1,28 @@
-package raftfile
+// Package journaltest has disks for tests that lose power, fill up and forget.
+package journaltest
 
 import (
+	"bytes"
 	"errors"
+	"fmt"
 	"io"
 	"io/fs"
+	"iter"
 	"math/rand/v2"
 	"sync"
-	"time"
+
+	"github.com/kgate/kgate/internal/journal"
 )
 
-// disk is an FS in memory that loses power: what was written after the last sync
+// Disk is a [journal.FS] in memory that loses power: what was written after the last sync
 // may be there, or not, or in part.
-type disk struct {
+type Disk struct {
 	mu    sync.Mutex
 	files map[string]*content
 	syncs int
-	// delay of each sync, and the error of writes from now on.
-	delay time.Duration
-	full  error
+	full  error // of writes from now on
+	// interrupted: syncs fail, and nothing is synced.
+	interrupted bool
 }
 
 // content of a file: what was synced, and what was written since.
@@ -58,13 +63,14 @@ func (c *content) now() []byte {
 	return b
 }
 
-func newDisk() *disk { return &disk{files: make(map[string]*content)} }
+// NewDisk returns an empty disk.
+func NewDisk() *Disk { return &Disk{files: make(map[string]*content)} }
 
-// lose cuts the power: of what was not synced only some sectors are there.
-func (d *disk) lose(r *rand.Rand) *disk {
+// Lose cuts the power: of what was not synced only some sectors are there.
+func (d *Disk) Lose(r *rand.Rand) *Disk {
 	d.mu.Lock()
 	defer d.mu.Unlock()
-	after := newDisk()
+	after := NewDisk()
 	for name, c := range d.files {
 		b := append([]byte(nil), c.synced...)
 		for _, w := range c.since {
@@ -88,7 +94,8 @@ func (d *disk) lose(r *rand.Rand) *disk {
 	return after
 }
 
-func (d *disk) Open(path string) (Handle, error) {
+// Open implements [journal.FS].
+func (d *Disk) Open(path string) (journal.Handle, error) {
 	d.mu.Lock()
 	defer d.mu.Unlock()
 	if d.files[path] == nil {
@@ -97,7 +104,8 @@ func (d *disk) Open(path string) (Handle, error) {
 	return &handle{d, d.files[path]}, nil
 }
 
-func (d *disk) Create(path string) (Handle, error) {
+// Create implements [journal.FS].
+func (d *Disk) Create(path string) (journal.Handle, error) {
 	d.mu.Lock()
 	defer d.mu.Unlock()
 	if d.full != nil {
@@ -107,7 +115,8 @@ func (d *disk) Create(path string) (Handle, error) {
 	return &handle{d, d.files[path]}, nil
 }
 
-func (d *disk) Rename(from, to string) error {
+// Rename implements [journal.FS].
+func (d *Disk) Rename(from, to string) error {
 	d.mu.Lock()
 	defer d.mu.Unlock()
 	d.files[to] = d.files[from]
@@ -116,7 +125,7 @@ func (d *disk) Rename(from, to string) error {
 }
 
 type handle struct {
-	d *disk
+	d *Disk
 	c *content
 }
 
@@ -161,9 +170,11 @@ func (h *handle) Size() (int64, error) {
 func (h *handle) Sync() error {
 	h.d.mu.Lock()
 	defer h.d.mu.Unlock()
-	time.Sleep(h.d.delay)
 	if h.d.full != nil {
 		return h.d.full
+	}
+	if h.d.interrupted {
+		return errors.New("the power went")
 	}
 	h.d.syncs++
 	h.c.synced, h.c.since = h.c.now(), nil
@@ -172,4 +183,67 @@ func (h *handle) Sync() error {
 
 func (h *handle) Close() error { return nil }
 
-var errNoSpace = errors.New("no space left")
+// ErrNoSpace is what writes to a full disk fail with.
+var ErrNoSpace = errors.New("no space left")
+
+// Fill makes writes fail from now on with err; nil: no longer.
+func (d *Disk) Fill(err error) {
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	d.full = err
+}
+
+// Syncs returns how many syncs there were.
+func (d *Disk) Syncs() int {
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	return d.syncs
+}
+
+// Read returns what a file holds.
+func (d *Disk) Read(path string) []byte {
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	return d.files[path].now()
+}
+
+// Write makes a file that holds data, synced.
+func (d *Disk) Write(path string, data []byte) {
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	d.files[path] = &content{synced: data}
+}
+
+// Damage returns damaged copies of data, with what was done to each.
+func Damage(data []byte, copies int) iter.Seq2[string, []byte] {
+	r := rand.New(rand.NewPCG(1, 2))
+	kinds := []struct {
+		name  string
+		spoil func(b []byte) []byte
+	}{
+		{"flip", func(b []byte) []byte { b[r.IntN(len(b))] ^= 1 << r.IntN(8); return b }},
+		{"flip what is used", func(b []byte) []byte { // header, markers, records
+			used := []int{r.IntN(24), 512 + r.IntN(44), 1024 + r.IntN(44), 4096 + r.IntN(len(b)-4096)}
+			b[used[r.IntN(len(used))]] ^= 1 << r.IntN(8)
+			return b
+		}},
+		{"cut", func(b []byte) []byte { return b[:r.IntN(len(b))] }},
+		{"zero", func(b []byte) []byte { at := r.IntN(len(b)); clear(b[at:min(len(b), at+1+r.IntN(2048))]); return b }},
+		{"zero the end", func(b []byte) []byte { clear(b[r.IntN(len(b)):]); return b }},
+	}
+	return func(yield func(string, []byte) bool) {
+		for i := range copies {
+			kind := kinds[i%len(kinds)]
+			if !yield(fmt.Sprintf("%d, %s", i, kind.name), kind.spoil(bytes.Clone(data))) {
+				return
+			}
+		}
+	}
+}
+
+// Interrupt makes syncs fail from now on: the power is about to go.
+func (d *Disk) Interrupt() {
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	d.interrupted = true
+}

@@ -1,6 +1,6 @@
 //go:build !unix
 
-package raftfile
+package journal
 
 import "os"
 

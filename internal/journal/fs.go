@@ -1,4 +1,4 @@
-package raftfile
+package journal
 
 import (
 	"errors"
@@ -7,7 +7,7 @@ import (
 	"path/filepath"
 )
 
-// FS is what a [File] lies on. Tests put slow, full and forgetful disks in its
+// FS is what a [Journal] lies on. Tests put slow, full and forgetful disks in its
 // place.
 type FS interface {
 	// Open opens an existing file; the error wraps fs.ErrNotExist if there is none.

@@ -1,0 +1,52 @@
+package proxy
+
+import (
+	"errors"
+	"io"
+)
+
+// minSplice is the least that is worth a pipe in the kernel.
+const minSplice = 128 << 10
+
+// splicer is an answer's body that can be copied from connection to connection
+// without passing through this process (package upstream).
+type splicer interface {
+	Splice(to io.ReaderFrom, left int64) (int64, error)
+}
+
+// splice copies the rest of a long body inside the kernel, which costs less than half
+// of the processor time. It reports false, and has copied nothing, if it cannot: both
+// connections must be HTTP/1.1 in the clear, and the length known. Meanwhile the hold
+// is judged by what the client acknowledges, as always over such connections.
+func (ex *exchange) splice(body io.Reader) (done bool, err error) {
+	if !canSplice || ex.remaining < minSplice || !ex.http1 || ex.conn == nil || ex.conn.frames == nil {
+		return false, nil
+	}
+	from, ok := body.(splicer)
+	if !ok {
+		return false, nil
+	}
+	to, ok := ex.ResponseWriter.(io.ReaderFrom) // not on a route whose writes have deadlines
+	if !ok {
+		return false, nil
+	}
+	n, err := from.Splice(to, ex.remaining)
+	if errors.Is(err, errors.ErrUnsupported) {
+		return false, nil
+	}
+	ex.bytes += n
+	ex.remaining -= n
+	ex.hold.move()
+	if err != nil && !isEstablished(ex.conn.raw) {
+		ex.clientGone = true // the error does not tell which of the two it was
+	}
+	return true, err
+}
+
+// ReadFrom implements io.ReaderFrom for net/http's answers.
+func (c *clientConn) ReadFrom(r io.Reader) (int64, error) {
+	if to, ok := c.raw.(io.ReaderFrom); ok {
+		return to.ReadFrom(r)
+	}
+	return io.Copy(struct{ io.Writer }{c}, r)
+}

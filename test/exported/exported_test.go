@@ -1,0 +1,252 @@
+package exported
+
+import (
+	"go/ast"
+	"go/token"
+	"go/types"
+	"os"
+	"slices"
+	"strings"
+	"testing"
+
+	"golang.org/x/tools/go/packages"
+)
+
+const module = "github.com/kgate/kgate"
+
+// public packages are imported by others than us.
+var public = []string{module, module + "/client"}
+
+// TestExportedNamesHaveUsers: an exported function, type, variable, constant or
+// method is used by another package, be it a test. A method that an interface
+// asks for has a user in that; a type has one in whoever uses a function or a
+// struct that mentions it, and so have the values of an enumeration.
+func TestExportedNamesHaveUsers(t *testing.T) {
+	if testing.Short() {
+		t.Skip("loads the whole source")
+	}
+	loaded := append(load(t, "../.."), load(t, "..")...)
+	used, interfaces := make(map[string]bool), make(map[string][]*types.Interface)
+	for _, p := range loaded {
+		for _, obj := range p.TypesInfo.Uses {
+			if key := keyOf(obj); key != "" && obj.Pkg().Path() != p.PkgPath {
+				used[key] = true
+				reached(obj, used)
+			}
+		}
+		collect(p, interfaces)
+	}
+	seen := make(map[string]bool)
+	for _, p := range loaded {
+		if !strings.HasPrefix(p.PkgPath, module) || strings.HasPrefix(p.PkgPath, module+"/test/") || p.Name == "main" ||
+			strings.HasSuffix(p.PkgPath, "_test") || slices.Contains(public, p.PkgPath) {
+			continue
+		}
+		for _, obj := range exportedOf(p) {
+			key := keyOf(obj)
+			if used[key] || seen[key] || asked(obj, interfaces) || value(obj, used) {
+				continue
+			}
+			seen[key] = true
+			t.Errorf("%s: nobody else uses %s", short(p.Fset, obj), strings.TrimPrefix(key, module+"/"))
+		}
+	}
+	if len(used) < 500 {
+		t.Errorf("only %d names are used: not all was loaded", len(used))
+	}
+}
+
+// load returns the packages of a module and their tests.
+func load(t *testing.T, dir string) []*packages.Package {
+	t.Helper()
+	const mode = packages.NeedName | packages.NeedFiles | packages.NeedSyntax | packages.NeedTypes | packages.NeedTypesInfo | packages.NeedImports
+	all, err := packages.Load(&packages.Config{Mode: mode, Dir: dir, Tests: true, Env: append(os.Environ(), "GOWORK=off")}, "./...")
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, p := range all {
+		for _, err := range p.Errors {
+			t.Fatal(err)
+		}
+	}
+	return all
+}
+
+// keyOf names an exported object alike in all variants of its package, as
+// path.Name or path.Type.Method; "" for what does not count.
+func keyOf(obj types.Object) string {
+	if obj == nil || obj.Pkg() == nil || !obj.Exported() || !strings.HasPrefix(obj.Pkg().Path(), module) {
+		return ""
+	}
+	if f, ok := obj.(*types.Func); ok {
+		if recv := f.Origin().Signature().Recv(); recv != nil {
+			named := namedOf(recv.Type())
+			if named == nil || !named.Obj().Exported() {
+				return ""
+			}
+			return obj.Pkg().Path() + "." + named.Obj().Name() + "." + obj.Name()
+		}
+	}
+	if obj.Parent() != obj.Pkg().Scope() {
+		return ""
+	}
+	return obj.Pkg().Path() + "." + obj.Name()
+}
+
+// reached marks the types that users of obj handle without naming them: those of
+// its parameters, results and fields.
+func reached(obj types.Object, used map[string]bool) {
+	visited := make(map[types.Type]bool)
+	var visit func(t types.Type)
+	visit = func(t types.Type) {
+		if visited[t] {
+			return
+		}
+		visited[t] = true
+		switch t := t.(type) {
+		case *types.Alias:
+			visit(t.Rhs())
+		case *types.Named:
+			if key := keyOf(t.Obj()); key != "" {
+				used[key] = true
+				visit(t.Underlying())
+				for m := range t.Methods() {
+					if m.Exported() {
+						visit(m.Type())
+					}
+				}
+			}
+		case *types.Signature:
+			visit(t.Params())
+			visit(t.Results())
+		case *types.Tuple:
+			for v := range t.Variables() {
+				visit(v.Type())
+			}
+		case *types.Struct:
+			for f := range t.Fields() {
+				if f.Exported() {
+					visit(f.Type())
+				}
+			}
+		case *types.Interface:
+			for m := range t.Methods() {
+				visit(m.Type())
+			}
+		case *types.Map:
+			visit(t.Key())
+			visit(t.Elem())
+		case interface{ Elem() types.Type }:
+			visit(t.Elem())
+		}
+	}
+	visit(obj.Type())
+}
+
+// value reports whether obj is one of the values of an enumeration that is used.
+func value(obj types.Object, used map[string]bool) bool {
+	c, ok := obj.(*types.Const)
+	if !ok {
+		return false
+	}
+	named := namedOf(c.Type())
+	return named != nil && used[keyOf(named.Obj())]
+}
+
+func namedOf(t types.Type) *types.Named {
+	if p, ok := t.(*types.Pointer); ok {
+		t = p.Elem()
+	}
+	named, _ := t.(*types.Named)
+	return named
+}
+
+// exportedOf returns what files that are no tests declare.
+func exportedOf(p *packages.Package) []types.Object {
+	var all []types.Object
+	add := func(id *ast.Ident) {
+		if obj := p.TypesInfo.Defs[id]; keyOf(obj) != "" {
+			all = append(all, obj)
+		}
+	}
+	for _, file := range p.Syntax {
+		if strings.HasSuffix(p.Fset.Position(file.Pos()).Filename, "_test.go") {
+			continue
+		}
+		for _, d := range file.Decls {
+			switch d := d.(type) {
+			case *ast.FuncDecl:
+				add(d.Name)
+			case *ast.GenDecl:
+				for _, spec := range d.Specs {
+					switch spec := spec.(type) {
+					case *ast.TypeSpec:
+						add(spec.Name)
+					case *ast.ValueSpec:
+						for _, id := range spec.Names {
+							add(id)
+						}
+					}
+				}
+			}
+		}
+	}
+	return all
+}
+
+// collect adds the interfaces that p and what it imports declare, by the names
+// of their methods.
+func collect(p *packages.Package, by map[string][]*types.Interface) {
+	add := func(t types.Type) {
+		if i, ok := t.Underlying().(*types.Interface); ok {
+			for m := range i.Methods() {
+				by[m.Name()] = append(by[m.Name()], i)
+			}
+		}
+	}
+	for _, tv := range p.TypesInfo.Types {
+		if tv.IsType() {
+			add(tv.Type)
+		}
+	}
+	for _, imported := range p.Types.Imports() {
+		for _, name := range imported.Scope().Names() {
+			if obj, ok := imported.Scope().Lookup(name).(*types.TypeName); ok {
+				add(obj.Type())
+			}
+		}
+	}
+}
+
+// asked reports whether obj is a method that an interface has which its type
+// implements.
+func asked(obj types.Object, interfaces map[string][]*types.Interface) bool {
+	f, ok := obj.(*types.Func)
+	if !ok || f.Signature().Recv() == nil {
+		return false
+	}
+	named := namedOf(f.Signature().Recv().Type())
+	return slices.ContainsFunc(interfaces[f.Name()], func(i *types.Interface) bool {
+		return has(named, i)
+	})
+}
+
+// has reports whether the type has all methods of i, by name: two loads of a
+// package have no types in common.
+func has(named *types.Named, i *types.Interface) bool {
+	set := types.NewMethodSet(types.NewPointer(named))
+	for m := range i.Methods() {
+		if set.Lookup(m.Pkg(), m.Name()) == nil {
+			return false
+		}
+	}
+	return true
+}
+
+func short(fset *token.FileSet, obj types.Object) string {
+	position := fset.Position(obj.Pos())
+	if _, rest, ok := strings.Cut(position.Filename, "/test/exported/"); ok {
+		position.Filename = rest
+	}
+	return position.String()
+}
