@@ -26,10 +26,10 @@ func (l *Late) lack(left int, fx *kmutex.Effects) {
 // ask tells home what the baton needs, and returns what home will owe it. Home need not
 // ask itself: with the baton it has everything that it could give.
 func (l *Late) ask(want int, fx *kmutex.Effects) int {
-	switch l.home {
-	case l.where.Holder:
+	switch {
+	case want <= 0, l.home == l.where.Holder:
 		return 0
-	case l.self:
+	case l.home == l.self:
 		l.wanted = want
 		l.pay(fx)
 	default:
@@ -90,7 +90,7 @@ func (l *Late) recalled(m *kmutex.Message, fx *kmutex.Effects) {
 		l.list(m.Resting)
 		return
 	case n >= want:
-		give := l.take(&l.free, max(want, half(n)))
+		give := l.take(&l.free, want)
 		names := slices.Clone(m.Resting)
 		if l.self != l.home && l.stays() {
 			names = append(names, l.self)
@@ -101,7 +101,7 @@ func (l *Late) recalled(m *kmutex.Message, fx *kmutex.Effects) {
 		if give := l.take(&l.free, n); n > 0 {
 			l.send(l.newest(at), give, kmutex.Message{}, fx)
 		}
-		l.recall(want-n, 2, at, m.Resting, fx)
+		l.recall(want-n, 1, at, m.Resting, fx)
 	}
 }
 

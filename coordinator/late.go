@@ -18,12 +18,12 @@ import (
 //	release, marked:       to home, into its stock; without a mark: it rests here
 //	the coordinator lacks w tokens:
 //	                       ask home for what it was not asked for yet; recall w from the listed nodes
-//	baton goes to x:       x has just asked, n > 0  -> half goes along, the rest stays
-//	                       x has waited here, n > 0 -> all go along; mark; recall everything
-//	                       n = 0                    -> ask home for x: 1, or 2 if x has waited; mark; recall 1
-//	                       tokens stay here         -> this node joins the list, which goes along
-//	recall(w):             n >= w -> give w, or half if that is more; the names go back with them
-//	                       n < w  -> give all; mark; forward the recall to the other names
+//	baton goes to x:       x has just asked  -> half of n goes along, the rest stays; clear the marks
+//	                       x has waited here -> all n go along; mark; recall everything if n > 0,
+//	                                            else recall 1 and ask home for 2
+//	                       tokens stay here  -> this node joins the list, which goes along
+//	recall(w):             n >= w -> give w; the names go back with them
+//	                       n < w  -> give all; mark; forward the recall along the other names
 //	home is asked for w:   give the stock; if that is not enough, w or half of what rests; still not: mark
 //	tokens for a baton:    it is here -> free; it is to come -> park; it has left -> after it, twice at most, else home
 //
@@ -160,8 +160,9 @@ func (l *Late) Depart(next kmutex.Place, waited bool, baton *kmutex.Message, fx 
 	l.where = kmutex.Location{Number: baton.Number, Holder: next.Node}
 	l.coordinator = false
 	names := slices.DeleteFunc(l.resting, func(n kmutex.Node) bool { return n == next.Node })
+	ahead := 0
 	switch {
-	case n > 0 && !waited:
+	case !waited:
 		keep, l.back = n/2, nil
 	case n > 0:
 		l.mark()
@@ -170,12 +171,10 @@ func (l *Late) Depart(next kmutex.Place, waited bool, baton *kmutex.Message, fx 
 	default:
 		l.mark()
 		l.recall(1, 1, l.where, names, fx)
-		names = nil
-		want := 1
-		if waited && l.k > 1 {
-			want = 2
-		}
-		baton.Want = uint32(l.ask(want+l.excess-l.free.Len(), fx))
+		names, ahead = nil, min(2, l.k)
+	}
+	if n == 0 {
+		baton.Want = uint32(l.ask(ahead+l.excess-l.free.Len(), fx))
 	}
 	baton.Free = l.take(&l.free, l.free.Len()-keep)
 	baton.Counter, baton.Excess, baton.Serial = uint32(l.counter), uint32(l.excess), l.serial

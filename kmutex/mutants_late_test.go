@@ -43,7 +43,7 @@ func TestLateMutantsAreCaught(t *testing.T) {
 		},
 		{
 			Name: "the names of a recall are forgotten", File: rules,
-			Old: "l.recall(want-n, 2, at, m.Resting, fx)", New: "_ = at",
+			Old: "l.recall(want-n, 1, at, m.Resting, fx)", New: "_ = at",
 			By: "^TestExplore$/late.*/n=(3|4)|^TestRandomSchedules$", Caught: "invariant 11",
 		},
 		{
@@ -88,7 +88,7 @@ func TestLateMutantsAreCaught(t *testing.T) {
 		},
 		{
 			Name: "the next coordinator does not know what was asked for", File: machine,
-			Old: "baton.Want = uint32(l.ask(want+l.excess-l.free.Len(), fx))", New: "l.ask(want+l.excess-l.free.Len(), fx)",
+			Old: "baton.Want = uint32(l.ask(ahead+l.excess-l.free.Len(), fx))", New: "l.ask(ahead+l.excess-l.free.Len(), fx)",
 			Caught: "invariant 12",
 		},
 		{
