@@ -21,6 +21,7 @@ import (
 //	baton goes to x:       x has just asked  -> half of n goes along, the rest stays; clear the marks
 //	                       x has waited here -> all n go along; mark; recall everything if n > 0,
 //	                                            else recall 1 and ask home for 2
+//	                                            (so, too, while tokens beyond k are missing)
 //	                       tokens stay here  -> this node joins the list, which goes along
 //	recall(w):             n >= w -> give w; the names go back with them
 //	                       n < w  -> give all; mark; forward the recall along the other names
@@ -162,7 +163,7 @@ func (l *Late) Depart(next kmutex.Place, waited bool, baton *kmutex.Message, fx 
 	names := slices.DeleteFunc(l.resting, func(n kmutex.Node) bool { return n == next.Node })
 	ahead := 0
 	switch {
-	case !waited:
+	case !waited && l.free.Len() >= l.excess: // else all that is released is collected
 		keep, l.back = n/2, nil
 	case n > 0:
 		l.mark()

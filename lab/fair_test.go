@@ -71,7 +71,7 @@ func TestUnfairMutantsAreCaught(t *testing.T) {
 		},
 		{
 			Name: "tokens stay while a line waits for the baton", File: machine,
-			Old: "case !waited:", New: "case n > 0 || !waited:",
+			Old: "case !waited &&", New: "case (n > 0 || !waited) &&",
 			Caught: "overtaken by a request that came",
 		},
 	}}.Run(t)
