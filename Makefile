@@ -23,16 +23,18 @@ demo: ## run the main job on this machine for 20 s
 # Two modules: the product's, and test, which needs more than who imports kgate should
 # inherit. go.work joins them, so that each of these commands works in this folder, too.
 
-# Tests with real processes. Those that measure times want the machine for themselves.
-TIMED := ./test/cluster ./test/netns ./test/prometheus ./test/plan
+# Tests that judge times. They wait for most of theirs, and want no others beside them
+# that compute.
+TIMED := ./test/cluster ./test/netns ./internal/membership ./test/prometheus ./test/plan
+# Tests with real processes that judge none.
 PROCESSES := ./test/docs ./test/abuse ./test/peers ./test/browser ./test/haproxy
-# The others wait for much of their time, or compute: more at a time than there are cores.
-UNIT = $(shell $(GO) list work | grep -v $(patsubst ./%,-e /%,$(TIMED) $(PROCESSES)))
+# The others wait or compute: more at a time than there are cores.
+UNIT = $(shell $(GO) list work | grep -v $(patsubst ./%,-e '/%$$',$(TIMED) $(PROCESSES)))
 test: ## all tests but long soaks, about nine minutes on two cores
 	$(GO) vet work
 	$(GO) test -vet=off -p 3 -parallel 8 $(UNIT)
 	set -e; export KGATE_TEST_BINARY=$$(tools/test-binary.sh); \
-	$(GO) test -vet=off -v -p 1 -parallel 3 $(TIMED); \
+	$(GO) test -vet=off -v -p 2 -parallel 3 $(TIMED); \
 	$(GO) test -vet=off -v -p 2 $(PROCESSES)
 
 soak: ## the long runs of the tests with real processes, about an hour
@@ -42,6 +44,7 @@ soak: ## the long runs of the tests with real processes, about an hour
 SEQUENTIAL = $(shell $(GO) list ./kmutex ./coordinator ./chordring ./replication ./internal/pool ./internal/membership/leader ./internal/membership/lease ./lab/... | grep -v -e /lab/fuzz -e /lab/experiment -e /lab/plan)
 race: ## tests under the race detector, but those with real processes and those of packages without goroutines; the largest searches are left out
 	$(GO) test -vet=off -race -short -p 3 -parallel 8 $(filter-out $(SEQUENTIAL),$(UNIT))
+	$(GO) test -vet=off -race -short ./internal/membership
 
 FUZZTIME ?= 30s
 fuzz: ## every fuzz target for FUZZTIME (30s)

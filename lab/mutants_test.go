@@ -157,8 +157,8 @@ var (
 		},
 		{
 			Name: "whoever keeps others out stays", File: "../internal/membership/leader/admit.go",
-			Old:    "keepers[by] = len(names) >= 2",
-			New:    "keepers[by] = len(names) < 0",
+			Old:    "case !r.connected(names, len(set)+1):",
+			New:    "case !r.connected(names, len(set)+1) || true:",
 			Caught: "does not move",
 		},
 		{

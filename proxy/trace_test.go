@@ -105,7 +105,7 @@ func TestTraceGoesThrough(t *testing.T) {
 		"error.type": attribute.StringValue("418"),
 	} {
 		if got := attributeOf(up, key); got != want {
-			t.Errorf("%s of the upstream's span: %v, want %v", key, got.Emit(), want.Emit())
+			t.Errorf("%s of the upstream's span: %v, want %v", key, got.String(), want.String())
 		}
 	}
 	if port := attributeOf(server, "server.port").AsInt64(); strings.Contains(attributeOf(server, "server.address").AsString(), ":") || port == 0 ||

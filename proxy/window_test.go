@@ -131,7 +131,7 @@ func BenchmarkUploadHTTP2(b *testing.B) {
 	defer func() {
 		tr.CloseIdleConnections()
 		_ = s.Close()
-		<-served
+		_ = <-served
 	}()
 	body := make([]byte, size)
 	b.SetBytes(size)

@@ -143,7 +143,7 @@ func (s *server) startNode() error {
 		return err
 	}
 	s.keys = s.Node
-	s.undo = append(s.undo, s.Node.Close)
+	s.undo = append(s.undo, s.Close)
 	return nil
 }
 

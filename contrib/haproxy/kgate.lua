@@ -4,14 +4,13 @@
 -- use; docs/keep-your-haproxy.md says what it promises.
 --
 -- A ticket is asked for, awaited, kept and given back by tasks of this script, never
--- by the stream that needs it. HAProxy may drop a stream at any point: a stream
--- dropped while it asks would leave a ticket behind that nobody knows, and HAProxy
--- 2.6 corrupts its memory when it drops one whose Lua code waits for a socket. So a
--- stream waits in the filter, which looks now and then whether its slot has come and
--- sees the end of every stream, however it ends.
+-- by the stream that needs it. HAProxy may drop a stream at any point, and a stream
+-- dropped while it asks would leave a ticket behind that nobody knows. So a stream
+-- waits in the filter, which looks now and then whether its slot has come and sees the
+-- end of every stream, however it ends.
 
--- With one Lua state for all threads HAProxy 2.6 corrupts its memory: filters of two
--- threads use the state at once.
+-- HAProxy 2.6.12 crashed with one Lua state and two threads. It did not with
+-- lua-load-per-thread, nor with one thread.
 if core.thread == 0 then
   error("load kgate.lua with lua-load-per-thread, not with lua-load")
 end
@@ -55,6 +54,12 @@ end
 local function since(then_)
   local now = mark()
   return math.max(now[1] - then_[1], now[2] - then_[2])
+end
+
+-- waited is for logs: with the fraction of a second that os.time lacks.
+local function waited(s)
+  local now = core.now()
+  return now.sec + now.usec / 1e6 - s.asked[1]
 end
 
 local units = {h = 3600, m = 60, s = 1, ms = 1e-3}
@@ -325,7 +330,7 @@ local function request(flt, txn, message)
     return filter.ERROR
   end
   message:set_header("Kgate-Fence", s.fence)
-  txn:set_var("txn.kgate_wait", math.floor(since(s.asked) * 1000))
+  txn:set_var("txn.kgate_wait", math.floor(waited(s) * 1000))
   return filter.CONTINUE
 end
 

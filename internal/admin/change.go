@@ -64,7 +64,7 @@ func (c *changer) setK(w http.ResponseWriter, r *http.Request) {
 		c.fail(w, r, err)
 		return
 	}
-	c.log.Info("k changed", slog.String("pool", name), slog.Int("k", q.K), slog.String("client", r.RemoteAddr))
+	c.log.Info("k set", slog.String("pool", name), slog.Int("k", q.K), slog.String("client", r.RemoteAddr))
 	writeJSON(w, http.StatusOK, map[string]any{"name": name, "k": q.K})
 }
 

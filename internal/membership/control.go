@@ -213,10 +213,8 @@ func (c *Cluster) identifyAll(ctx context.Context, peers []serfring.Member) map[
 	var mu sync.Mutex
 	ids := make(map[string]identity, len(peers))
 	peercall.Each(peers, asksAtOnce, func(_ int, p serfring.Member) {
-		id, ok := identity{}, true
-		if p.Name == c.config.Name {
-			id = c.identity()
-		} else {
+		id, ok := c.identity(), true
+		if p.Name != c.config.Name {
 			id, ok = c.identifyPeer(ctx, p)
 		}
 		if ok {

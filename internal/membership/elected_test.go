@@ -54,11 +54,11 @@ func TestOnlyTheElectedLead(t *testing.T) {
 				if err := to.storage.logs.GetLog(last, &before); err != nil {
 					t.Fatal(err)
 				}
-				append := &raft.AppendEntriesRequest{
+				entries := &raft.AppendEntriesRequest{
 					RPCHeader: header, Term: now, PrevLogEntry: last, PrevLogTerm: before.Term, LeaderCommitIndex: last + 1,
 					Entries: []*raft.Log{entryOf(t, last+1, now, setK("p", 50))},
 				}
-				if err := evil.AppendEntries(id, addr, append, new(raft.AppendEntriesResponse)); err == nil {
+				if err := evil.AppendEntries(id, addr, entries, new(raft.AppendEntriesResponse)); err == nil {
 					t.Errorf("entries of term %d, the leader's is %d, as %s to %s are answered", now, term, as.name, to.name)
 				}
 				forged := state{Number: 99, Pools: []Pool{{Name: "p", K: 50, Binding: "late", Reclaim: "lease"}}}
@@ -212,7 +212,10 @@ func TestRewrittenEntries(t *testing.T) {
 			t.Errorf("another entry: %v", err)
 		}
 		select {
-		case <-g.Failed():
+		case err := <-g.Failed():
+			if !errors.Is(err, errRewritten) {
+				t.Error(err)
+			}
 		default:
 			t.Error("it goes on")
 		}

@@ -197,6 +197,7 @@ func (c *Cluster) Send(from, to int, kind string, m any) {
 	if kind == "report" && c.mutes[way] || c.losses[way] && c.loses(from, to, m) {
 		return
 	}
+	c.owe(from, to, m)
 	c.Engine.Send(from, to, m)
 }
 

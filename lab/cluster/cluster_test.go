@@ -47,7 +47,7 @@ func run(t *testing.T, c *cluster.Cluster, d time.Duration) {
 func TestQuiet(t *testing.T) {
 	c := start(t, false)
 	run(t, c, time.Minute)
-	if err := c.Settled(); err != nil || c.View().Epoch != 1 {
+	if err := c.Settled(nil); err != nil || c.View().Epoch != 1 {
 		t.Errorf("epoch %d: %v", c.View().Epoch, err)
 	}
 	if most, apart := c.Most(); most != k || apart != 0 || c.Served() < 5000 {
@@ -109,7 +109,7 @@ func TestPartition(t *testing.T) {
 	}
 	cut(c.Heal)
 	run(t, c, 3*time.Second)
-	if err := c.Settled(); err != nil {
+	if err := c.Settled(nil); err != nil {
 		t.Error(err)
 	}
 }
@@ -123,7 +123,7 @@ func TestPause(t *testing.T) {
 		run(t, c, 8*time.Second)
 		c.Resume(host)
 		run(t, c, 2*time.Second)
-		if err := c.Settled(); err != nil {
+		if err := c.Settled(nil); err != nil {
 			t.Errorf("host %d: %v", host, err)
 		}
 	}

@@ -23,8 +23,9 @@
 // What the leader's rules are told is modelled, too. Gossip knows which processes
 // run, as long as there is a way by one other host. Dials fail for 300 ms before they
 // count. The link between two hosts carries what the gateways say to each other; it
-// breaks when three pings had no answer, and one of its ends must be able to open a
-// connection before it is up again. What the pools write to each other beside the
+// breaks when nothing has been heard for 7/8 of a lease, or what was sent has not been
+// acknowledged for 5/8, and one of its ends must be able to open a connection before it
+// is up again. What the pools write to each other beside the
 // machines' messages is lost with the link, and its sender is told. Renewals, and the
 // questions that confirm them, go over a connection of their own, which is kept as long
 // as both processes run and hear each other; votes need a new one.

@@ -12,9 +12,10 @@ import (
 // link is what is special about the link between two hosts: it is down, or is about
 // to be. Links that nothing is known of are up. Its queues are the engine's.
 type link struct {
-	// lost is since when nothing passes, and down since when both ends know that
-	// there is no connection; never: it is not so.
-	lost, down time.Duration
+	// lost is since when nothing passes, owed since when an end waits for the other to
+	// acknowledge something, and down since when both ends know that there is no
+	// connection; never: it is not so.
+	lost, owed, down time.Duration
 }
 
 const never = time.Duration(-1)
@@ -81,7 +82,7 @@ func (c *Cluster) doubt(a, b int) *link {
 	if l := c.links[a][b]; l != nil {
 		return l
 	}
-	l := &link{lost: never, down: never}
+	l := &link{lost: never, owed: never, down: never}
 	for _, end := range [][2]int{{a, b}, {b, a}} {
 		if c.links[end[0]] == nil {
 			c.links[end[0]] = make(map[int]*link)
@@ -128,8 +129,21 @@ func (c *Cluster) checkLinks(host int) {
 	}
 }
 
-// checkLink follows one link. Three pings in a row that get no answer break it; a
-// process that ends does so at once. Either end may dial.
+// owe notes that what is sent now is not acknowledged as long as nothing passes.
+func (c *Cluster) owe(from, to int, m any) {
+	if l := c.links[from][to]; l != nil && l.lost != never && l.owed == never && overLink(m) {
+		l.owed = c.Now()
+	}
+}
+
+// silent reports that the ends of a link give it up: as late as they may, docs/adr/0033.
+func (c *Cluster) silent(l *link) bool {
+	eighth := c.cfg.Terms.Lease / 8
+	return c.Now()-l.lost >= 7*eighth || l.owed != never && c.Now()-l.owed >= 5*eighth
+}
+
+// checkLink follows one link. Pings that get no answer break it; a process that ends does
+// so at once. Either end may dial.
 func (c *Cluster) checkLink(a, b int) {
 	l := c.links[a][b]
 	if l == nil {
@@ -144,13 +158,12 @@ func (c *Cluster) checkLink(a, b int) {
 			c.hangUp(a, b)
 			c.hangUp(b, a)
 		}
-		silent := c.Now()-l.lost >= 3*c.cfg.Terms.Interval()
-		if l.down == never && (pa == nil || pb == nil || silent) {
+		if l.down == never && (pa == nil || pb == nil || c.silent(l)) {
 			c.breaks(a, b, l)
 		}
 		return
 	}
-	l.lost = never
+	l.lost, l.owed = never, never
 	if l.down != never {
 		members := pa.gateway.Node() != 0 && pb.gateway.Node() != 0
 		if !members || !c.Dials(a, b) && !c.Dials(b, a) {

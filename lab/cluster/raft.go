@@ -353,6 +353,13 @@ func (l *leadership) fit(host int) bool {
 	return l.rules.LetIn(p.name, unreached, l.sight(now), now) == ""
 }
 
+// Waits reports that the leader has a gateway stay out for a while, since its links or
+// its reports failed again and again.
+func (c *Cluster) Waits(host int) bool {
+	p, l := c.hosts[host].process, c.leader()
+	return p != nil && l != nil && l.rules.Waits(p.name, l.p.clock())
+}
+
 func (l *leadership) suspend(nodes []kmutex.Node) bool {
 	if len(nodes) == 0 {
 		return false

@@ -128,7 +128,7 @@ func TestChurnAtScale(t *testing.T) {
 	if most > slots || lost > 0 {
 		t.Errorf("at most %d at the upstream (k %d), %d requests lost at living gateways", most, slots, lost)
 	}
-	if err := c.Settled(); err != nil {
+	if err := c.Settled(nil); err != nil {
 		t.Error(err)
 	}
 	slices.Sort(gaps)

@@ -95,7 +95,7 @@ func (p *play) serve(bound time.Duration) error {
 		}
 	}
 	if !enough() && !p.Spent() {
-		return fmt.Errorf("%w: %b are connected, voters %v, members %v: %v: %w", errStuck, p.connected(), p.Voters(), p.View().Members, served, p.Settled())
+		return fmt.Errorf("%w: %b are connected, voters %v, members %v: %v: %w", errStuck, p.connected(), p.Voters(), p.View().Members, served, p.Settled(nil))
 	}
 	return nil
 }

@@ -49,7 +49,7 @@ type Result struct {
 	Events uint64
 }
 
-// observations is how many messages there were of a type.
+// Count says how many messages of a type there were.
 type Count struct {
 	Type string
 	N    uint64

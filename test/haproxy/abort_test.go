@@ -138,7 +138,7 @@ func TestEnds(t *testing.T) {
 		t.Error("later than its time to live")
 	}
 	for range k {
-		<-gone
+		_ = <-gone
 	}
 
 	ctx, cancel := context.WithCancel(t.Context())

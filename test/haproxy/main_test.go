@@ -20,6 +20,9 @@ import (
 // patience is how long a single thing may take that does not depend on luck.
 const patience = 20 * time.Second
 
+// waitHeader has HAProxy's txn.kgate_wait in its answers.
+const waitHeader = "Test-Wait"
+
 var soak = os.Getenv("KGATE_SOAK") != ""
 
 func TestMain(m *testing.M) {
@@ -70,12 +73,12 @@ func start(t *testing.T, o options) *haproxy {
 		t.Fatal(err)
 	}
 	config := string(text)
-	replace := func(old, new string) {
+	replace := func(old, with string) {
 		t.Helper()
 		if !strings.Contains(config, old) {
 			t.Fatalf("haproxy.cfg has no %q", old)
 		}
-		config = strings.ReplaceAll(config, old, new)
+		config = strings.ReplaceAll(config, old, with)
 	}
 	replace("127.0.0.1:9080 10.0.0.2:9080 10.0.0.3:9080", strings.Join(o.admins, " "))
 	replace("KGATE_TTL 10", fmt.Sprintf("KGATE_TTL %d", o.ttl))
@@ -87,6 +90,7 @@ func start(t *testing.T, o options) *haproxy {
 	replace("/etc/haproxy/kgate.lua", script)
 	replace("bind :80", "bind "+addr)
 	replace("str(downloads) if { path_beg /downloads/ }", "str("+cluster.PoolName+")")
+	replace("set-var-fmt(txn.kgate_stream) %rt", "set-var-fmt(txn.kgate_stream) %rt\n    http-response set-header "+waitHeader+" %[var(txn.kgate_wait)]\n   ")
 	replace("10.0.1.1:80", strings.TrimPrefix(o.upstream, "http://"))
 	h := &haproxy{url: "http://" + addr + "/", config: filepath.Join(dir, "haproxy.cfg")}
 	if err := os.WriteFile(h.config, []byte(config), 0o600); err != nil {

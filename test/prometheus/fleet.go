@@ -120,12 +120,12 @@ func (f *Fleet) busy(t *testing.T, pool string) (float64, error) {
 	return m.Sum("kgate_in_flight", label) + m.Sum("kgate_waiting", label), err
 }
 
-// awaitFiring waits until each of the alerts has fired since a time. An alert is
+// awaitFiring waits until each of the alerts has fired in p since a time. An alert is
 // written as name or name/pool.
-func (f *Fleet) awaitFiring(t *testing.T, since time.Time, want ...string) {
+func (f *Fleet) awaitFiring(t *testing.T, p *Prometheus, since time.Time, want ...string) {
 	t.Helper()
 	await(t, 40*time.Second, func() error {
-		fired, err := f.fired(t, since)
+		fired, err := fired(t, p, since)
 		for _, alert := range want {
 			if err == nil && !slices.Contains(fired, alert) {
 				err = fmt.Errorf("%s does not fire; %v do", alert, fired)
@@ -147,7 +147,7 @@ func (f *Fleet) awaitQuiet(t *testing.T, since time.Time, want ...string) {
 		}
 		return err
 	})
-	fired, err := f.fired(t, since)
+	fired, err := fired(t, f.Prometheus, since)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -163,9 +163,9 @@ func (f *Fleet) awaitQuiet(t *testing.T, since time.Time, want ...string) {
 	}
 }
 
-// fired returns which alerts have fired since a time.
-func (f *Fleet) fired(t *testing.T, since time.Time) ([]string, error) {
-	series, err := f.Prometheus.Range(t.Context(), `ALERTS{alertstate="firing"}`, since)
+// fired returns which alerts have fired in p since a time.
+func fired(t *testing.T, p *Prometheus, since time.Time) ([]string, error) {
+	series, err := p.Range(t.Context(), `ALERTS{alertstate="firing"}`, since)
 	var all []string
 	for _, s := range series {
 		name := strings.TrimSuffix(s.Labels["alertname"]+"/"+s.Labels["pool"], "/")

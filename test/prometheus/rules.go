@@ -50,6 +50,8 @@ var hasty = []struct {
 	{regexp.MustCompile(`kgate_replica_lag\) > 1000`), "kgate_replica_lag) > 0"},
 	{regexp.MustCompile(`\[15m\]\)\) > 3`), "[4s])) > 0"},
 	{regexp.MustCompile(`\[1m\]`), "[1s]"},
+	{regexp.MustCompile(`\[2m\]`), "[2s]"},
+	{regexp.MustCompile(`offset 2m`), "offset 2s"},
 	{regexp.MustCompile(`\[\d+m\]`), "[4s]"},
 }
 

@@ -44,9 +44,9 @@
 //	voters                         not reach the leader, than have; or no renewal
 //	                               is confirmed: the lead is handed over
 //	a member is not reached by     two gateways or more that are out reach each     L/3
-//	two gateways that are out      other and all members but it, or answer another
-//	                               member and not the leader: it goes; a leader
-//	                               hands the lead over first
+//	two gateways that are out,     other and all members but it, or answer another
+//	or two by three, and so on     member and not the leader: it goes, whatever else
+//	                               is out; a leader hands the lead over first
 //	the leader itself was stopped  silence counts from when it went on            -
 //	a lease has run out            lease.Grantor says so: expire                  W
 //	a pool with a longest hold     HoldMax after the lease was known to be over   W + HoldMax

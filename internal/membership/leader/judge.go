@@ -20,7 +20,7 @@ const (
 	Missing Reason = "its report does not reach a pool's home"
 	Unheard Reason = "it is a pool's home and most reports do not reach it"
 	Behind  Reason = "it renews its lease and does not follow the views"
-	Keeps   Reason = "two gateways or more cannot come in because they do not reach it, and reach everybody else"
+	Keeps   Reason = "a larger group of gateways cannot come in because they do not reach it"
 )
 
 // Suspicion is a member to suspend.
@@ -58,7 +58,7 @@ func (r *Rules) Judge(s Observation, now time.Duration) Verdict {
 	}
 	r.looked = now
 	for _, name := range s.Outsiders {
-		r.keepOut(name, outsider{by: s.Self, alone: true, unreached: []string{s.Self}}, now)
+		r.keepOut(name, []string{s.Self}, []string{s.Self}, now)
 	}
 	return Verdict{
 		Suspend: r.suspects(s, now), Expire: r.expired(now), Return: r.due(now),
@@ -147,7 +147,7 @@ func (r *Rules) unfit(s Observation, now time.Duration) bool {
 		}
 	}
 	for _, o := range r.kept {
-		if o.by == s.Self && now-o.at < r.terms.Lease {
+		if slices.Contains(o.obstacles, s.Self) && now-o.at < r.terms.Lease {
 			not++
 		}
 	}

@@ -327,22 +327,26 @@ func TestKeepers(t *testing.T) {
 		want      fates
 		handed    bool
 	}{
-		"two do not reach a member":        {unreached: map[string][]string{"x": {"b"}, "y": {"b"}}, want: fates{2: Keeps}},
-		"one does not":                     {unreached: map[string][]string{"x": {"b"}, "y": {"c"}}},
-		"nor each other":                   {unreached: map[string][]string{"x": {"b", "y"}, "y": {"b"}}},
-		"nor another member":               {unreached: map[string][]string{"x": {"b"}, "y": {"b", "c"}}},
-		"two do not reach the leader":      {unreached: map[string][]string{"x": {"a"}, "y": {"a"}}, handed: true},
-		"one does not, one answers not":    {unreached: map[string][]string{"x": {"a"}}, shut: []string{"y"}, handed: true},
-		"two answer another member":        {shut: []string{"x", "y"}, handed: true},
-		"one answers another member":       {shut: []string{"x"}},
-		"two that gossip sees no more":     {unreached: map[string][]string{"x": {"b"}, "y": {"b"}}, silent: true},
-		"two that came in, or try no more": {},
+		"two do not reach a member":           {unreached: map[string][]string{"x": {"b"}, "y": {"b"}}, want: fates{2: Keeps}},
+		"one does not":                        {unreached: map[string][]string{"x": {"b"}, "y": {"c"}}},
+		"two do not, and one reaches neither": {unreached: map[string][]string{"w": {"b", "x", "y"}, "x": {"b"}, "y": {"b"}}, want: fates{2: Keeps}},
+		"three do not reach two members":      {unreached: map[string][]string{"w": {"b", "c"}, "x": {"b"}, "y": {"c"}}, want: fates{2: Keeps, 3: Keeps}},
+		"three do not reach two, one leads":   {unreached: map[string][]string{"w": {"a", "c"}, "x": {"a", "c"}, "y": {"c", "a"}}, handed: true},
+		"three, of which two are connected":   {unreached: map[string][]string{"w": {"b", "c", "x"}, "x": {"b", "c"}, "y": {"b", "c"}}},
+		"nor each other":                      {unreached: map[string][]string{"x": {"b", "y"}, "y": {"b"}}},
+		"nor another member":                  {unreached: map[string][]string{"x": {"b"}, "y": {"b", "c"}}},
+		"two do not reach the leader":         {unreached: map[string][]string{"x": {"a"}, "y": {"a"}}, handed: true},
+		"one does not, one answers not":       {unreached: map[string][]string{"x": {"a"}}, shut: []string{"y"}, handed: true},
+		"two answer another member":           {shut: []string{"x", "y"}, handed: true},
+		"one answers another member":          {shut: []string{"x"}},
+		"two that gossip sees no more":        {unreached: map[string][]string{"x": {"b"}, "y": {"b"}}, silent: true},
+		"two that came in, or try no more":    {},
 	} {
 		t.Run(name, func(t *testing.T) {
 			w := newWorld(t, 4)
 			w.renew()
 			if !tt.silent {
-				w.seen.Boots["x"], w.seen.Boots["y"] = "x1", "y1"
+				w.seen.Boots["w"], w.seen.Boots["x"], w.seen.Boots["y"] = "w1", "x1", "y1"
 			}
 			w.seen.Outsiders = tt.shut
 			for end := w.now + terms.Lease; w.now < end && len(w.lost) == 0; w.run(interval / 2) {

@@ -1,0 +1,20 @@
+package fuzz
+
+import (
+	"testing"
+	"time"
+)
+
+// Links that break one after the other leave two sets that are fully connected, and the
+// smaller one in the view: the larger one takes over.
+func TestLinksBreakOneByOne(t *testing.T) {
+	s := &Scenario{Mode: Liveness, Hosts: 6, Members: 6, K: 3, Base: time.Millisecond, End: 16 * time.Second}
+	s.Ops = []Op{{At: 1500 * time.Millisecond, Kind: OpElect, Host: 0}}
+	for i, host := range []int{3, 4, 5} {
+		at := time.Duration(2+4*i) * time.Second
+		s.Ops = append(s.Ops, Op{At: at, Kind: OpCut, From: 0b110, To: 1 << host}, Op{At: at, Kind: OpCut, From: 1 << host, To: 0b110})
+	}
+	if _, err := Run(s, nil); err != nil {
+		t.Error(err)
+	}
+}
