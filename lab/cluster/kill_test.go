@@ -7,6 +7,7 @@ import (
 	"time"
 
 	"github.com/kgate/kgate/internal/membership/lease"
+	"github.com/kgate/kgate/internal/mutant"
 	"github.com/kgate/kgate/lab/cluster"
 	"github.com/kgate/kgate/lab/network"
 )
@@ -111,4 +112,13 @@ func (l killed) run(t *testing.T, seed uint64) time.Duration {
 		}
 	}
 	return worst
+}
+
+// The test finds this defect.
+func TestKillMutantIsCaught(t *testing.T) {
+	mutant.Suite{By: "^TestKillAtLightLoad$", Args: []string{"-test.short"}, Mutants: []mutant.Mutant{{
+		Name: "released tokens go home", File: "../../coordinator/late.go",
+		Old: "if l.coordinator || !marked {", New: "if marked = true; l.coordinator {",
+		Caught: "waited for more than 2 s",
+	}}}.Run(t)
 }
