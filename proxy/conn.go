@@ -24,6 +24,7 @@ type clientConn struct {
 	token    uint64           // under which watch knows it
 	frames   *frameTimer      // of HTTP/2 in the clear; nil above TLS, which has its own
 	reads    deadline.Reader
+	writing  atomic.Bool // a Write waits for the client, or is under way
 
 	// writeDeadline: one is set, for the answer before. Of the request's goroutine.
 	writeDeadline bool
@@ -129,7 +130,10 @@ func (c *clientConn) Write(p []byte) (int, error) {
 	if c.frames != nil { // else TLS is above
 		c.wrote(p)
 	}
-	return c.Conn.Write(p)
+	c.writing.Store(true)
+	n, err := c.Conn.Write(p)
+	c.writing.Store(false)
+	return n, err
 }
 
 // idled notes that the connection waits for its next request.
@@ -155,6 +159,8 @@ func (c *clientConn) leave() {
 	c.left = true
 	if c.request != nil {
 		c.request.cancel(nil)
+		// A client that has closed one side only may leave a write waiting for ever.
+		_ = c.SetWriteDeadline(time.Unix(1, 0))
 		c.request = nil
 	}
 }

@@ -17,8 +17,9 @@ const (
 	lingerTimeout = 5 * time.Second
 	// ownBodyTimeout is for a body that the gateway itself reads.
 	ownBodyTimeout = 5 * time.Second
-	// smallAnswer surely fits the send buffer of a connection.
-	smallAnswer = 16 << 10
+	// readAhead is how much of a body is read to find its end, before an answer of
+	// the gateway's own.
+	readAhead = 16 << 10
 )
 
 // answerUnread gets the connection ready for an answer of the gateway's own. If the
@@ -33,7 +34,7 @@ func (w *response) answerUnread() {
 	_ = rc.EnableFullDuplex()     // the answer goes out while the body is still to come
 	if !b.expects && !w.chunked { // after chunks the connection is closed in any case
 		_ = rc.SetReadDeadline(time.Unix(1, 0)) // only what has been read from the connection
-		_, _ = io.CopyN(io.Discard, b, smallAnswer)
+		_, _ = io.CopyN(io.Discard, b, readAhead)
 		if b.ended {
 			return
 		}
@@ -76,9 +77,10 @@ func (w *response) boundEnd(forwarded *requestBody) {
 		}
 		_ = rc.SetReadDeadline(time.Now().Add(lingerTimeout))
 	}
-	// What is left of a small answer fits the connection, but in HTTP/2 the client
-	// may not let it have any.
-	if w.bytes > smallAnswer || !w.http1 && w.bytes > 0 {
+	// Even a small answer may not fit the connection: a client may send requests and
+	// read no answers. A header alone over HTTP/2 waits for the connection only, which
+	// has a time-out of its own.
+	if w.http1 || w.bytes > 0 {
 		w.boundWrites(rc)
 	}
 }
@@ -140,14 +142,34 @@ type boundWriter struct {
 // Unwrap lets http.ResponseController reach the server's own writer.
 func (b *boundWriter) Unwrap() http.ResponseWriter { return b.ResponseWriter }
 
+// WriteHeader implements http.ResponseWriter. It writes informational answers at once.
+func (b *boundWriter) WriteHeader(status int) {
+	if status < 200 {
+		b.response.boundWrites(b.rc)
+		defer func() { _ = b.rc.SetWriteDeadline(time.Time{}) }()
+	}
+	b.ResponseWriter.WriteHeader(status)
+}
+
 // Write implements io.Writer.
 func (b *boundWriter) Write(p []byte) (int, error) {
 	b.response.boundWrites(b.rc)
+	defer b.lift()
 	return b.ResponseWriter.Write(p)
 }
 
 // FlushError is what http.ResponseController flushes with.
 func (b *boundWriter) FlushError() error {
 	b.response.boundWrites(b.rc)
+	defer b.lift()
 	return b.rc.Flush()
+}
+
+// lift lifts the bound of a write that is done. In HTTP/2, net/http resets the stream
+// when the time has passed, though nothing is being written. In HTTP/1 only a write
+// fails, and each has a bound of its own.
+func (b *boundWriter) lift() {
+	if !b.response.http1 {
+		_ = b.rc.SetWriteDeadline(time.Time{})
+	}
 }

@@ -127,7 +127,8 @@ func (ex *exchange) Informational(status int, header http.Header) error {
 	copyEndToEnd(h, header)
 	ex.WriteHeader(status)
 	clear(h) // they are no part of the final answer
-	return nil
+	// net/http does not say that it could not write: it ends its context.
+	return ex.ctx.Err()
 }
 
 // StopUpload implements upstream.Caller.

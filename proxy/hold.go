@@ -42,7 +42,8 @@ var (
 )
 
 // lastWord is how long a client may take to accept the answer that tells why
-// its request was broken off. Its slot is held for as long.
+// its request was broken off. Its slot is held for as long. An HTTP/2 connection
+// that takes nothing is closed as much later.
 const lastWord = time.Second
 
 // hold is the time in which a request has a slot: what ends it early, and how.
@@ -66,6 +67,7 @@ type hold struct {
 
 	mu    sync.Mutex
 	timer *time.Timer
+	force *time.Timer // since the request was broken off; nil: nothing has to be forced
 	cause *abortCause // set once, by what broke the request off
 	over  bool
 }
@@ -94,6 +96,9 @@ func (h *hold) end() {
 	h.over = true
 	if h.timer != nil {
 		h.timer.Stop()
+	}
+	if h.force != nil {
+		h.force.Stop()
 	}
 }
 
@@ -221,6 +226,21 @@ func (ex *exchange) abort(cause *abortCause) {
 		patience = 0
 	}
 	_ = rc.SetWriteDeadline(time.Now().Add(patience))
+	if ex.conn != nil && !ex.http1 {
+		ex.hold.force = time.AfterFunc(patience+lastWord, ex.closeBlocked)
+	}
+}
+
+// closeBlocked closes an HTTP/2 client's connection that is still blocked some time
+// after abort. In HTTP/2 a deadline of net/http ends a stream by a frame, which waits
+// behind those that the client does not read. Other streams of the connection are
+// stuck as well.
+func (ex *exchange) closeBlocked() {
+	ex.hold.mu.Lock()
+	defer ex.hold.mu.Unlock()
+	if !ex.hold.over && ex.conn.writing.Load() {
+		_ = ex.conn.Close()
+	}
 }
 
 // answerAborted tells the client why there is no answer from the upstream, which

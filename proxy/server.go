@@ -117,10 +117,13 @@ func NewServer(cfg ServerConfig) (*Server, error) {
 		Protocols:         new(http.Protocols),
 	}
 	// A request with a body waits in line with its window full.
+	// A write fails when the client takes no byte for as long as it may stall on a route
+	// without a pool. The deadlines of requests cannot end that: see closeBlocked.
 	// No frame may be announced that is larger than the window: net/http would take
 	// 1 MiB, and keep a buffer of that.
 	s.http.HTTP2 = &http.HTTP2Config{
 		MaxReceiveBufferPerConnection: h2Window, MaxReceiveBufferPerStream: h2Window, MaxReadFrameSize: h2Window / 2,
+		WriteByteTimeout: cfg.Handler.current.Load().cfg.StallTimeout,
 	}
 	s.http.Protocols.SetHTTP1(true)
 	s.http.Protocols.SetHTTP2(true)

@@ -18,8 +18,11 @@ type splicer interface {
 // of the processor time. It reports false, and has copied nothing, if it cannot: both
 // connections must be HTTP/1.1 in the clear, and the length known. Meanwhile the hold
 // is judged by what the client acknowledges, as always over such connections.
+//
+// It begins only when net/http has sent the header: otherwise net/http would keep that
+// back until it has 512 bytes of the body, to guess its type.
 func (ex *exchange) splice(body io.Reader) (done bool, err error) {
-	if !canSplice || ex.remaining < minSplice || !ex.http1 || ex.conn == nil || ex.conn.frames == nil {
+	if !canSplice || ex.bytes == 0 || ex.remaining < minSplice || !ex.http1 || ex.conn == nil || ex.conn.frames == nil {
 		return false, nil
 	}
 	from, ok := body.(splicer)

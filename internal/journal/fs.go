@@ -16,6 +16,7 @@ type FS interface {
 	Create(path string) (Handle, error)
 	// Rename is on disk when it returns.
 	Rename(from, to string) error
+	Remove(path string) error
 }
 
 // Handle is an open file of an [FS].
@@ -64,3 +65,6 @@ func (OS) Rename(from, to string) error {
 	}
 	return errors.Join(dir.Sync(), dir.Close())
 }
+
+// Remove implements [FS].
+func (OS) Remove(path string) error { return os.Remove(path) }

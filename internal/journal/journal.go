@@ -264,7 +264,9 @@ func (j *Journal) rewrite() error {
 		err = j.options.FS.Rename(j.path+".new", j.path)
 	}
 	if err != nil {
-		return errors.Join(err, handle.Close())
+		err = errors.Join(err, handle.Close())
+		_ = j.options.FS.Remove(j.path + ".new") // the disk may be full
+		return err
 	}
 	j.wrote(began)
 	old := j.handle

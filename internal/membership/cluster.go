@@ -51,8 +51,8 @@ type Cluster struct {
 	wg      sync.WaitGroup
 	closed  func() error
 	leaving atomic.Bool
-	// handsOver is the server that the lead is being handed over to.
-	handsOver atomic.Pointer[string]
+	// handsOver are the servers that were told to take over the lead.
+	handsOver atomic.Pointer[handsOver]
 	// addresses of the gateways that gossip sees alive, by name.
 	addresses atomic.Pointer[map[string]string]
 

@@ -4,6 +4,7 @@ import (
 	"bytes"
 	"context"
 	"fmt"
+	"slices"
 
 	"github.com/hashicorp/raft"
 
@@ -12,16 +13,17 @@ import (
 
 // Raft believes whoever says that it leads a later term. Over TLS we know who speaks,
 // but not that it was elected: only those who voted know, and they know only about
-// themselves. So a gateway that has not voted for the sender asks the other voters. One
-// of them denies the sender if it still hears from another leader. An elected leader has
-// the votes of a majority, which have left every earlier leader, so at most the others
-// deny it; a sender that more voters deny was not elected.
+// themselves. So a gateway that has not voted for the sender asks the other voters.
+// Votes are on disk before they are given, so a voter in an earlier term, or one that
+// has no vote for the sender in this term, has not elected it. If these are more than
+// half of the voters, itself counted, the sender was not elected. Nor was it if so many
+// still hear from another leader that the rest are no majority.
 //
-// This locks out no honest leader: voters deny it only as long as they hear from
-// another one, and that one gives the lead up within LeaderLease when it no longer
-// reaches a majority. Voters that do not answer, have restarted, or have no leader deny
-// nobody. It costs nothing where this gateway has voted for the leader, and one round
-// trip where it has not.
+// This locks out no honest leader, also if the voters known here are one more or one
+// less than those that elected it. Voters that follow the sender have asked, too, and
+// deny nothing; nor do those that do not answer or may have lost their votes. It costs
+// nothing where this gateway has voted for the leader, and one round trip where it has
+// not.
 
 // checkLeader returns an error if sender cannot have been elected in term.
 func (c *Cluster) checkLeader(sender string, term uint64) error {
@@ -44,15 +46,24 @@ func (c *Cluster) checkLeader(sender string, term uint64) error {
 	}
 }
 
-// votedFor reports whether this gateway has voted for the server in that term.
-func (c *Cluster) votedFor(server string, term uint64) bool {
-	voted, err := c.storage.stable.GetUint64([]byte(raftfile.KeyVoteTerm))
-	if err != nil || voted != term {
-		return false
+// voted returns the server that this gateway has voted for last, and in which term.
+func (c *Cluster) voted() (server string, term uint64) {
+	term, err := c.storage.stable.GetUint64([]byte(raftfile.KeyVoteTerm))
+	if err != nil {
+		return "", 0
 	}
 	candidate, err := c.storage.stable.Get([]byte(raftfile.KeyVoteCandidate))
-	_, name := splitAddress(raft.ServerAddress(candidate))
-	return err == nil && name == server
+	if err != nil {
+		return "", 0
+	}
+	_, server = splitAddress(raft.ServerAddress(candidate))
+	return server, term
+}
+
+// votedFor reports whether this gateway has voted for the server in that term.
+func (c *Cluster) votedFor(server string, term uint64) bool {
+	candidate, in := c.voted()
+	return in == term && candidate == server
 }
 
 // follows returns the leader that this gateway hears from, itself if it leads; empty if
@@ -65,17 +76,28 @@ func (c *Cluster) follows() string {
 	return string(id)
 }
 
-// checkElected asks the voters, and returns an error if so many follow another leader
-// that sender cannot have the votes of a majority.
+// notElected reports whether the voter that says a has not elected sender in term. An
+// older gateway does not say whom it has voted for.
+func (a *termAnswer) notElected(sender string, term uint64) bool {
+	if a.Voted == nil || a.Term == term && a.Leader == sender {
+		return false
+	}
+	return a.Term < term || a.Term == term && *a.Voted != sender
+}
+
+// denial is what one voter's answer says against a sender.
+type denial struct{ follows, notElected bool }
+
+// checkElected asks the voters, and returns an error if sender cannot have the votes of
+// a majority.
 func (c *Cluster) checkElected(sender string, term uint64) error {
 	voters := c.voters()
 	if len(voters) == 0 {
 		return nil // a newcomer knows nobody
 	}
-	allowed := len(voters) - (len(voters)/2 + 1)
 	ctx, cancel := context.WithTimeout(c.closing, c.votesTime())
 	defer cancel()
-	answers := make(chan bool, len(voters))
+	answers := make(chan denial, len(voters))
 	open := 0
 	for _, v := range voters {
 		if v == sender || c.serverUnreachable(v) {
@@ -84,22 +106,33 @@ func (c *Cluster) checkElected(sender string, term uint64) error {
 		open++
 		go func() { // ends with ctx
 			said, err := c.termOf(ctx, v)
-			answers <- err == nil && said.Leader != "" && said.Leader != sender
+			if err != nil {
+				answers <- denial{}
+				return
+			}
+			answers <- denial{said.Leader != "" && said.Leader != sender, said.notElected(sender, term)}
 		}()
 	}
-	denied := 0
-	for ; denied <= allowed && denied+open > allowed; open-- {
+	follow, against := 0, 0
+	for ; open > 0; open-- {
+		if follow+open < len(voters)-len(voters)/2 && against+open <= len(voters)/2 {
+			return nil
+		}
 		select {
 		case no := <-answers:
-			if no {
-				denied++
+			if no.follows {
+				follow++
+			}
+			if no.notElected {
+				against++
 			}
 		case <-ctx.Done():
 			return nil
 		}
-	}
-	if denied > allowed {
-		return fmt.Errorf("%w: %q says that it leads term %d, and %d of %d voters follow another leader", errRPC, sender, term, denied, len(voters))
+		if follow >= len(voters)-len(voters)/2 || against > len(voters)/2 {
+			return fmt.Errorf("%w: %q says that it leads term %d, and of %d voters %d follow another leader, %d have not elected it",
+				errRPC, sender, term, len(voters), follow, against)
+		}
 	}
 	return nil
 }
@@ -114,7 +147,7 @@ func (c *Cluster) checkTransfer(sender string) error {
 	}
 	ctx, cancel := context.WithTimeout(c.closing, c.votesTime())
 	defer cancel()
-	if said, err := c.termOf(ctx, leads); err != nil || said.Leader != leads || said.HandsOver == sender {
+	if said, err := c.termOf(ctx, leads); err != nil || said.Leader != leads || slices.Contains(said.HandsOver, sender) {
 		return nil
 	}
 	return fmt.Errorf("%w: %q wants to take over the lead, and %q keeps it", errRPC, sender, leads)

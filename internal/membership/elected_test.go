@@ -5,6 +5,8 @@ import (
 	"errors"
 	"io"
 	"log/slog"
+	"path/filepath"
+	"slices"
 	"strings"
 	"testing"
 	"time"
@@ -249,5 +251,86 @@ func TestDigestSurvivesSnapshots(t *testing.T) {
 	}
 	if _, known := all.compare(checkpoint{Index: 1}); known {
 		t.Error("what is long forgotten is known")
+	}
+}
+
+// TestRestartedVoterIsNotFooled: a voter that has just restarted hears from no leader. It
+// does not believe a voter that says it leads, since nobody has elected that one.
+func TestRestartedVoterIsNotFooled(t *testing.T) {
+	t.Parallel() // it mostly waits
+	var n network
+	root := t.TempDir()
+	three := n.leased(t, 3*time.Second, func(name string) string { return filepath.Join(root, name) })
+	define(t, three[0], "p", 2)
+	settle(t, three)
+	leader := leaderOf(t, three)
+	until(t, "three voters", func() bool { names, _ := leader.Voting(); return len(names) == 3 })
+	agree(t, three, "a", "b", "c")
+	rest := without(three, leader)
+	victim, liar := rest[0], rest[1]
+	evil := n.attacker(t, leader.clusterID())
+	term, last := leader.raft.CurrentTerm(), victim.raft.LastIndex()
+	var before raft.Log
+	if err := victim.storage.logs.GetLog(last, &before); err != nil {
+		t.Fatal(err)
+	}
+	server := victim.stats().Server
+	victim.kill()
+	conf := victim.config
+	conf.join = []string{leader.gossip, liar.gossip}
+	back := n.start(t, victim.name, conf)
+	for began := time.Now(); time.Since(began) < 2*time.Second; time.Sleep(time.Millisecond) {
+		m := &raft.AppendEntriesRequest{
+			RPCHeader: asServer(liar.stats().Server, liar.peerAddr), Term: term + 1,
+			PrevLogEntry: last, PrevLogTerm: before.Term, LeaderCommitIndex: last + 1,
+			Entries: []*raft.Log{entryOf(t, last+1, term+1, setK("p", 50))},
+		}
+		var r raft.AppendEntriesResponse
+		if evil.AppendEntries(raft.ServerID(server), address(back.peerAddr, server), m, &r) == nil && r.Success {
+			t.Fatalf("%s takes entries from %s, which nobody has voted for", back.name, liar.name)
+		}
+	}
+}
+
+func TestNotElected(t *testing.T) {
+	no, a, b := "", "a", "b"
+	for _, c := range []struct {
+		said termAnswer
+		want bool
+	}{
+		{termAnswer{Term: 4, Voted: &a}, true},
+		{termAnswer{Term: 5, Voted: &a}, false},
+		{termAnswer{Term: 5, Voted: &b}, true},
+		{termAnswer{Term: 5, Voted: &no}, true},
+		{termAnswer{Term: 5, Voted: &no, Leader: a}, false}, // it has asked, too
+		{termAnswer{Term: 6, Voted: &b}, false},
+		{termAnswer{Term: 4}, false}, // an older gateway
+	} {
+		if got := c.said.notElected("a", 5); got != c.want {
+			t.Errorf("%+v: %t", c.said, got)
+		}
+	}
+}
+
+// TestSlowSuccessor: who was told to take over the lead may do so as long as the term
+// lasts, also after the leader has told another one.
+func TestSlowSuccessor(t *testing.T) {
+	t.Parallel() // it mostly waits
+	var n network
+	five := n.five(t)
+	leader := leaderOf(t, five)
+	until(t, "all follow it", func() bool {
+		return !slices.ContainsFunc(five, func(g *gateway) bool { return g.follows() != leader.stats().Server })
+	})
+	others := without(five, leader)
+	for _, heir := range others[:2] {
+		leader.noteHeir(heir.stats().Server)
+	}
+	for i, heir := range others {
+		for _, voter := range []*gateway{leader, others[(i+1)%len(others)]} {
+			if err := voter.checkTransfer(heir.stats().Server); (err == nil) != (i < 2) {
+				t.Errorf("heir %d, voter %s: %v", i, voter.name, err)
+			}
+		}
 	}
 }

@@ -355,15 +355,23 @@ type termAnswer struct {
 	Leaderless bool   `json:"leaderless,omitempty"`
 	Last       uint64 `json:"last"`
 	// Leader is the server that it follows, itself if it leads; empty if there is none.
-	// HandsOver is the server that it is handing the lead over to.
-	Leader    string `json:"leader,omitempty"`
-	HandsOver string `json:"hands_over,omitempty"`
+	// HandsOver are the servers that it has handed the lead over to in Term.
+	Leader    string   `json:"leader,omitempty"`
+	HandsOver []string `json:"hands_over,omitempty"`
+	// Voted is the server that it has voted for in Term, empty if none. Older gateways
+	// do not say it.
+	Voted *string `json:"voted"`
 }
 
 func (c *Cluster) term() termAnswer {
+	voted, in := c.voted() // before the term: so a vote given in it is not missed
 	a := termAnswer{Term: c.raft.CurrentTerm(), Leaderless: c.leaderless(), Last: c.raft.LastIndex(), Leader: c.follows()}
-	if to := c.handsOver.Load(); to != nil {
-		a.HandsOver = *to
+	if in != a.Term {
+		voted = ""
+	}
+	a.Voted = &voted
+	if h := c.handsOver.Load(); h != nil && h.term == a.Term {
+		a.HandsOver = h.to
 	}
 	return a
 }

@@ -79,13 +79,31 @@ func (c *Cluster) handOverOnce(ctx context.Context) error {
 	if err := ctx.Err(); err != nil {
 		return err
 	}
-	to := string(heir.ID)
-	c.handsOver.Store(&to)
-	defer c.handsOver.Store(nil)
+	c.noteHeir(string(heir.ID))
 	if err := c.raft.LeadershipTransferToServer(heir.ID, heir.Address).Error(); err != nil {
 		return fmt.Errorf("membership: hand over to %s: %w", heir.ID, err)
 	}
 	return nil
+}
+
+// handsOver are the servers that this gateway has told in a term to take over the lead.
+// Raft stops waiting for one that is slow, but that one still calls its election: so
+// voters may elect it as long as the term lasts.
+type handsOver struct {
+	term uint64
+	to   []string
+}
+
+// noteHeir adds a server to handsOver. The caller holds ops.
+func (c *Cluster) noteHeir(server string) {
+	now := handsOver{term: c.raft.CurrentTerm(), to: []string{server}}
+	if h := c.handsOver.Load(); h != nil && h.term == now.term {
+		if slices.Contains(h.to, server) {
+			return
+		}
+		now.to = append(slices.Clone(h.to), server)
+	}
+	c.handsOver.Store(&now)
 }
 
 // nextLeader returns the server to hand the lead over to: any that is alive, rather

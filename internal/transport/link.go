@@ -235,12 +235,18 @@ func (l *link) beat() {
 	if s.heard.Swap(false) {
 		s.silent = 0
 	}
-	pingAfter, deadAfter := pingBeats, deadBeats
-	if l.out.messages() > 0 || s.out.pending() {
-		pingAfter, deadAfter = 1, pingBeats
+	waits := l.out.messages() > 0 || s.out.pending()
+	switch {
+	case !waits:
+		s.owed = 0
+	case s.silent == 0:
+		s.owed = 1
+	default:
+		s.owed++
 	}
-	dead := s.silent >= deadAfter
-	if s.silent >= pingAfter || s.beats%rttBeats == 0 {
+	// What it waits for may have been sent just before the first of those beats.
+	dead := s.silent >= deadBeats || s.owed > pingBeats
+	if s.silent >= pingBeats || waits && s.silent > 0 || s.beats%rttBeats == 0 {
 		s.pingDue = true
 		l.wakeWriter()
 	}
@@ -254,7 +260,7 @@ func (l *link) beat() {
 // that is idle wakes up as seldom as it can.
 const (
 	// pingBeats make a ping interval, and deadBeats without a byte end a connection;
-	// one that owes acknowledgements ends after pingBeats.
+	// one on which an acknowledgement is due ends after pingBeats since it is.
 	pingBeats = 4
 	deadBeats = 6
 	// rttBeats is how long a busy link goes without measuring its round trip.

@@ -47,6 +47,7 @@ type session struct {
 	out     outPayloads
 	beats   int
 	silent  int // beats since anything has arrived
+	owed    int // beats since then on which an acknowledgement was due
 	ackDue  bool
 	pong    uint64 // id of the ping to answer, 0: none
 	pingDue bool

@@ -102,6 +102,7 @@ type Client struct {
 	streams  []*http2           // that may take requests
 	sharing  *sharedDial        // under way
 	speaksH2 bool               // the server chose HTTP/2 last
+	retired  bool               // nothing is kept any more
 	sweeper  *time.Timer        // closes what was idle too long; nil: nothing is idle
 }
 

@@ -184,3 +184,25 @@ func TestCheck(t *testing.T) {
 		t.Errorf("got %q, %v, %d connections", b, err, s.conns.Load())
 	}
 }
+
+// TestCloseIdleInUse: a connection that is in use at CloseIdle is closed when its
+// request has ended.
+func TestCloseIdleInUse(t *testing.T) {
+	t.Parallel()
+	s := serve(t, answers(short))
+	c := newClient(t, s.addr)
+	res, err := c.RoundTrip(request(t, "GET", nil), &plain{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	c.CloseIdle()
+	if b, err := io.ReadAll(res.Body); string(b) != "ok" || err != nil {
+		t.Errorf("got %q, %v", b, err)
+	}
+	_ = res.Body.Close()
+	for end := time.Now().Add(patience); c.Open() > 0; time.Sleep(time.Millisecond) {
+		if time.Now().After(end) {
+			t.Fatal("the connection is kept")
+		}
+	}
+}

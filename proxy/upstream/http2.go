@@ -142,6 +142,9 @@ func (h *http2) end() {
 		changed := h.changes.wait() // before the look: what happens after it is seen
 		if h.tryEnd() {
 			h.changes.notify()
+			if h.client.isRetired() {
+				h.closeIfIdle()
+			}
 			return
 		}
 		if time.Since(began) > closeTimeout {

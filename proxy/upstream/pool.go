@@ -69,7 +69,7 @@ func (c *Client) kept() exchanger {
 	for {
 		c.mu.Lock()
 		for _, shared := range c.streams {
-			if shared.reserve() {
+			if !c.retired && shared.reserve() { // whoever ends the last request closes it
 				c.mu.Unlock()
 				return shared
 			}
@@ -96,6 +96,10 @@ func (c *Client) keep(h *http1) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	if _, open := c.conns[h.raw]; !open {
+		return
+	}
+	if c.retired {
+		go h.hangUp() // TLS may take its time to say goodbye
 		return
 	}
 	h.since = time.Now()
@@ -155,9 +159,11 @@ func (c *Client) forget(gone *conn) {
 	c.idle = slices.DeleteFunc(c.idle, func(h *http1) bool { return h.raw == gone })
 }
 
-// CloseIdle closes the connections that no request uses.
+// CloseIdle closes the connections that no request uses, and each of the others when
+// its last request has ended. It is for a Client that gets no new requests.
 func (c *Client) CloseIdle() {
 	c.mu.Lock()
+	c.retired = true
 	idle := c.idle
 	c.idle = nil
 	if c.sweeper != nil {
@@ -172,6 +178,12 @@ func (c *Client) CloseIdle() {
 	for _, h := range shared {
 		h.closeIfIdle()
 	}
+}
+
+func (c *Client) isRetired() bool {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	return c.retired
 }
 
 // Open returns how many connections are open.

@@ -23,8 +23,21 @@ type stream struct {
 
 	mu     sync.Mutex
 	opened bool
-	over   bool // RoundTrip has returned
+	over   bool // no informational answer is taken any more
+
+	early  chan informational // answers that wait for the caller; nil: none has come
+	passed chan struct{}      // closed when the caller has had the last
 }
+
+// informational is an answer of status 1xx.
+type informational struct {
+	status int
+	header http.Header
+}
+
+// maxInformational is how many informational answers of a stream wait for the caller.
+// Further ones are dropped: they are hints.
+const maxInformational = 8
 
 // roundTrip implements exchanger.
 func (h *http2) roundTrip(req *http.Request, caller Caller) (*http.Response, error) {
@@ -33,7 +46,7 @@ func (h *http2) roundTrip(req *http.Request, caller Caller) (*http.Response, err
 	s.cancel = cancel
 	out := req.WithContext(httptrace.WithClientTrace(ctx, &httptrace.ClientTrace{
 		WroteHeaders:   s.noteOpened,
-		Got1xxResponse: s.informational,
+		Got1xxResponse: s.gotInformational,
 	}))
 	if hasBody(req) {
 		s.upload = &watchedBody{ReadCloser: req.Body}
@@ -41,9 +54,7 @@ func (h *http2) roundTrip(req *http.Request, caller Caller) (*http.Response, err
 	}
 	res, err := h.cc.RoundTrip(out)
 	s.noteOpened()
-	s.mu.Lock()
-	s.over = true
-	s.mu.Unlock()
+	s.endInformational()
 	if err != nil {
 		s.end()
 		if req.Context().Err() != nil {
@@ -71,15 +82,46 @@ func (s *stream) noteOpened() {
 	}
 }
 
-// informational passes an answer of status 1xx on. It is called on a goroutine of
-// the connection.
-func (s *stream) informational(status int, header textproto.MIMEHeader) error {
+// gotInformational takes an answer of status 1xx. It is called on the goroutine that
+// reads the connection, which other requests share: it must not wait for the caller,
+// whose client may be slow.
+func (s *stream) gotInformational(status int, header textproto.MIMEHeader) error {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	if s.over {
 		return nil
 	}
-	return s.caller.Informational(status, http.Header(header))
+	if s.early == nil {
+		s.early, s.passed = make(chan informational, maxInformational), make(chan struct{})
+		go s.passInformational()
+	}
+	select {
+	case s.early <- informational{status, http.Header(header)}:
+	default:
+	}
+	return nil
+}
+
+// passInformational passes informational answers on, in their order.
+func (s *stream) passInformational() {
+	defer close(s.passed)
+	for i := range s.early {
+		if s.caller.Informational(i.status, i.header) != nil {
+			s.cancel()
+			return
+		}
+	}
+}
+
+// endInformational returns when the caller has had the informational answers.
+func (s *stream) endInformational() {
+	s.mu.Lock()
+	s.over = true
+	s.mu.Unlock()
+	if s.early != nil {
+		close(s.early)
+		<-s.passed
+	}
 }
 
 // end returns when the stream is closed. What of the request's body is still to

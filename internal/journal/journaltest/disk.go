@@ -115,6 +115,14 @@ func (d *Disk) Create(path string) (journal.Handle, error) {
 	return &handle{d, d.files[path]}, nil
 }
 
+// Remove implements [journal.FS].
+func (d *Disk) Remove(path string) error {
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	delete(d.files, path)
+	return nil
+}
+
 // Rename implements [journal.FS].
 func (d *Disk) Rename(from, to string) error {
 	d.mu.Lock()

@@ -1,0 +1,211 @@
+package proxy
+
+import (
+	"bytes"
+	"fmt"
+	"io"
+	"net"
+	"net/http"
+	"os"
+	"strings"
+	"testing"
+	"time"
+
+	"golang.org/x/net/http2"
+	"golang.org/x/net/http2/hpack"
+)
+
+// These tests are of clients that do not read what they have asked for.
+
+// writeEndlessly answers until the connection breaks.
+func writeEndlessly(w http.ResponseWriter, _ *http.Request) {
+	for {
+		if _, err := w.Write(make([]byte, 1<<20)); err != nil {
+			return
+		}
+	}
+}
+
+// dialUnread returns a connection that takes little before it is read.
+func (g *gateway) dialUnread() *rawConn {
+	c := g.dial()
+	_ = c.Conn.(*net.TCPConn).SetReadBuffer(4096)
+	return c
+}
+
+// withFreeRoute has paths under /free/ go to the upstream without a pool.
+func withFreeRoute(c *Config) {
+	c.Routes = []Route{{Match: Match{PathPrefix: "/free/"}, Upstreams: c.Pools[0].Upstreams}, {Pool: "p"}}
+}
+
+// TestHTTP2ClientTakesNothing: a client with all windows open that stops reading its
+// connection loses it, with a pool soon after hold.max.
+func TestHTTP2ClientTakesNothing(t *testing.T) {
+	t.Parallel()
+	for path, stall := range map[string]time.Duration{"/": time.Minute, "/free/": 500 * time.Millisecond} {
+		t.Run(path, func(t *testing.T) {
+			t.Parallel()
+			g := newGateway(t, 1, http.HandlerFunc(writeEndlessly), withFreeRoute, func(c *Config) {
+				c.StallTimeout = stall
+				c.Pools[0].HoldMax = 500 * time.Millisecond
+			})
+			server := g.listen(ServerConfig{IdleTimeout: 500 * time.Millisecond})
+			c := g.dialUnread()
+			c.send(http2.ClientPreface)
+			fr := http2.NewFramer(c, c)
+			_ = fr.WriteSettings(http2.Setting{ID: http2.SettingInitialWindowSize, Val: 1<<31 - 1})
+			_ = fr.WriteWindowUpdate(0, 1<<30)
+			var block bytes.Buffer
+			enc := hpack.NewEncoder(&block)
+			for _, f := range [][2]string{{":method", "GET"}, {":scheme", "http"}, {":authority", "h"}, {":path", path}} {
+				_ = enc.WriteField(hpack.HeaderField{Name: f[0], Value: f[1]})
+			}
+			if err := fr.WriteHeaders(http2.HeadersFrameParam{StreamID: 1, BlockFragment: block.Bytes(), EndStream: true, EndHeaders: true}); err != nil {
+				t.Fatal(err)
+			}
+			if rec := g.records.next(t); !rec.Aborted {
+				t.Errorf("record %+v", rec)
+			}
+			g.sem.await(0, 0)
+			if !eventually(func() bool { return server.Connections() == 0 }) {
+				t.Error("the connection is still open")
+			}
+		})
+	}
+}
+
+func eventually(ok func() bool) bool {
+	for end := time.Now().Add(patience); !ok(); time.Sleep(5 * time.Millisecond) {
+		if time.Now().After(end) {
+			return false
+		}
+	}
+	return true
+}
+
+// TestSlowClientAlone: a client that does not read informational answers stops nobody
+// whose request shares its HTTP/2 connection to the upstream.
+func TestSlowClientAlone(t *testing.T) {
+	t.Parallel()
+	flooded := make(chan struct{})
+	g := newGateway(t, 2, http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		if r.URL.Path != "/hints" {
+			return
+		}
+		w.Header().Set("Link", strings.Repeat("x", 4000))
+		for i := 0; i < 4000 && r.Context().Err() == nil; i++ {
+			w.WriteHeader(http.StatusEarlyHints)
+		}
+		close(flooded)
+		<-r.Context().Done()
+	}), func(c *Config) { c.Pools[0].Upstreams[0].Scheme = "h2c" })
+	slow := g.dialUnread()
+	slow.send("GET /hints HTTP/1.1\r\nHost: h\r\n\r\n")
+	select {
+	case <-flooded:
+	case <-time.After(patience):
+		t.Fatal("the upstream cannot write its informational answers")
+	}
+	if got := g.answer("/"); got != "200 " {
+		t.Errorf("another client got %q", got)
+	}
+	_ = slow.Close()
+	g.sem.await(0, 0)
+}
+
+// TestInformationalUnread: on a route without a pool, a client that does not read
+// informational answers is cut off.
+func TestInformationalUnread(t *testing.T) {
+	t.Parallel()
+	g := newGateway(t, 1, http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		w.Header().Set("Link", strings.Repeat("x", 4000))
+		for r.Context().Err() == nil {
+			w.WriteHeader(http.StatusEarlyHints)
+		}
+	}), withFreeRoute, func(c *Config) { c.StallTimeout = 200 * time.Millisecond })
+	g.dialUnread().send("GET /free/ HTTP/1.1\r\nHost: h\r\n\r\n")
+	g.records.next(t)
+}
+
+// TestPipelineUnread: a client that sends requests and reads no answers loses its
+// connection, however small the answers are.
+func TestPipelineUnread(t *testing.T) {
+	t.Parallel()
+	g := newGateway(t, 1, http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) {
+		_, _ = w.Write(make([]byte, 1000))
+	}), func(c *Config) { c.StallTimeout = 200 * time.Millisecond })
+	c := g.dialUnread()
+	requests := strings.Repeat("GET / HTTP/1.1\r\nHost: h\r\n\r\n", 1000)
+	for {
+		if _, err := io.WriteString(c, requests); os.IsTimeout(err) {
+			t.Fatal("the connection is still open")
+		} else if err != nil {
+			break
+		}
+	}
+	g.sem.await(0, 0)
+}
+
+// TestHalfClosedClientStalls: a client that closes its sending side has left, though
+// the gateway waits for it to read.
+func TestHalfClosedClientStalls(t *testing.T) {
+	t.Parallel()
+	if !canSplice {
+		t.Skip("only on Linux")
+	}
+	for _, length := range []string{"", fmt.Sprint(1 << 40)} { // copied by the gateway, and inside the kernel
+		g := newGateway(t, 1, http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+			if length != "" {
+				w.Header().Set("Content-Length", length)
+			}
+			writeEndlessly(w, r)
+		}))
+		c := g.dialUnread()
+		c.send("GET / HTTP/1.1\r\nHost: h\r\n\r\n")
+		time.Sleep(300 * time.Millisecond) // until the connection is full
+		_ = c.Conn.(*net.TCPConn).CloseWrite()
+		g.records.next(t)
+		g.sem.await(0, 0)
+	}
+}
+
+// TestHeaderOfSpliceNotHeldBack: the header and the first bytes of a long answer reach
+// the client, though the upstream is slow to send more.
+func TestHeaderOfSpliceNotHeldBack(t *testing.T) {
+	t.Parallel()
+	up := newGate()
+	g := newGateway(t, 1, http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		w.Header().Set("Content-Length", fmt.Sprint(1<<20))
+		_ = http.NewResponseController(w).Flush()
+		time.Sleep(20 * time.Millisecond) // the header alone reaches the gateway
+		_, _ = io.WriteString(w, "first")
+		_ = http.NewResponseController(w).Flush()
+		up.pass(r)
+	}))
+	c := g.dial()
+	c.send("GET / HTTP/1.1\r\nHost: h\r\n\r\n")
+	if _, err := io.ReadFull(c.response().Body, make([]byte, 5)); err != nil {
+		t.Error(err)
+	}
+}
+
+// TestSilentUpstreamOverHTTP2: on a route without a pool the upstream may be silent for
+// longer than a client may stall.
+func TestSilentUpstreamOverHTTP2(t *testing.T) {
+	t.Parallel()
+	const stall = 100 * time.Millisecond
+	g := newGateway(t, 1, http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) {
+		_, _ = io.WriteString(w, "a")
+		_ = http.NewResponseController(w).Flush()
+		time.Sleep(4 * stall)
+		_, _ = io.WriteString(w, "b")
+	}), withFreeRoute, func(c *Config) { c.StallTimeout = stall })
+	res, err := h2cClient(t).Get(g.url + "/free/")
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer res.Body.Close()
+	if b, err := io.ReadAll(res.Body); string(b) != "ab" || err != nil {
+		t.Errorf("got %q, %v", b, err)
+	}
+}
