@@ -34,7 +34,7 @@ test: ## all tests but long soaks, about nine minutes on two cores
 	$(GO) vet work
 	$(GO) test -vet=off -p 3 -parallel 8 $(UNIT)
 	set -e; export KGATE_TEST_BINARY=$$(tools/test-binary.sh); \
-	$(GO) test -vet=off -v -p 2 -parallel 3 $(TIMED); \
+	$(GO) test -vet=off -v -p 1 -parallel 3 $(TIMED); \
 	$(GO) test -vet=off -v -p 2 $(PROCESSES)
 
 soak: ## the long runs of the tests with real processes, about an hour

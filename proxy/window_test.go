@@ -2,6 +2,7 @@ package proxy
 
 import (
 	"bytes"
+	"errors"
 	"io"
 	"net"
 	"net/http"
@@ -131,7 +132,9 @@ func BenchmarkUploadHTTP2(b *testing.B) {
 	defer func() {
 		tr.CloseIdleConnections()
 		_ = s.Close()
-		_ = <-served
+		if err := <-served; !errors.Is(err, http.ErrServerClosed) {
+			b.Error(err)
+		}
 	}()
 	body := make([]byte, size)
 	b.SetBytes(size)

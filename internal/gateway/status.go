@@ -35,8 +35,8 @@ type PoolStatus struct {
 	// ReplicaLag is, for each successor, how many changes of tickets it has not
 	// acknowledged; nil while the pool has no tickets.
 	ReplicaLag map[kmutex.Node]int
-	// Forming tells that the epoch has not begun here yet: requests wait.
-	Forming bool
+	// Begun tells that the epoch has begun here: requests can be granted.
+	Begun bool
 }
 
 // Status returns the state of the named pool; zero if it is unknown.
@@ -70,7 +70,7 @@ func (p *poolDriver) status() PoolStatus {
 			s.ReplicaLag = ts.Lag()
 		}
 		m := p.core.Machine()
-		s.Baton, s.Forming, s.Free = m.Coordinator(), m.Frozen(), m.FreeHere()
+		s.Baton, s.Begun, s.Free = m.Coordinator(), !m.Frozen(), m.FreeHere()
 		s.Withheld, s.BatonNumber = p.core.Withheld().Len(), m.BatonNumber()
 	}
 	for _, held := range p.held {

@@ -86,7 +86,7 @@ func (c *Cluster) campaign(v *leaderlessTime, now time.Time) time.Duration {
 	}
 	if !c.leaderless() {
 		*v = leaderlessTime{}
-		return 4 * leader.Interval
+		return leader.Interval
 	}
 	if v.since.IsZero() {
 		v.since = now

@@ -1,7 +1,6 @@
 package membership
 
 import (
-	"cmp"
 	"context"
 	"encoding/json"
 	"errors"
@@ -9,7 +8,6 @@ import (
 	"io"
 	"net/http"
 	"net/url"
-	"slices"
 	"sync"
 	"time"
 
@@ -181,8 +179,8 @@ func (g *leaseServer) rounds() {
 // roundGap is the least time between two rounds.
 func roundGap(lease time.Duration) time.Duration { return lease / 20 }
 
-// askAgainAfter is how long a round waits for a majority before it asks all voters, and
-// those that it has asked once more, over other connections: those in use may be dead.
+// askAgainAfter is how long a round waits for a majority before it asks once more, over
+// other connections: those in use may be dead.
 func askAgainAfter(lease time.Duration) time.Duration { return lease / 5 }
 
 // asksPerVoter bounds the questions to a voter that have no answer yet. The control
@@ -212,8 +210,8 @@ func (g *leaseServer) round() bool {
 	})
 	g.mu.Unlock()
 
-	q := &questions{g: g, voters: g.preferred(voters, number), answers: make(chan termSaid, asksPerVoter*len(voters))}
-	q.ask(len(voters)/2 + 1)
+	q := &questions{g: g, voters: voters, answers: make(chan termSaid, asksPerVoter*len(voters))}
+	q.ask()
 	began := q.open > 0
 	again := time.NewTimer(askAgainAfter(g.c.lease()))
 	defer again.Stop()
@@ -224,64 +222,34 @@ func (g *leaseServer) round() bool {
 			if s.err == nil && g.answer(grantor, number, s.voter, s.term) {
 				return true
 			}
-			if s.err != nil || s.term != grantor.Term() {
-				q.ask(1) // in its place
-			}
 		case <-again.C:
-			q.ask(len(voters))
-			q.next = 0
-			q.ask(len(voters))
+			q.ask()
 		}
 	}
 	return began // those that wait try again
 }
 
-// questions are those of one round. A majority is asked at first, and each of the
-// others when an answer is of no use, or late.
+// questions are those of one round.
 type questions struct {
 	g       *leaseServer
 	voters  []string
-	next    int // the first of voters that is not asked yet
 	open    int // questions without an answer
 	answers chan termSaid
 }
 
-// ask asks n more voters, if there are as many that do not owe too many answers.
-func (q *questions) ask(n int) {
+// ask asks the voters that do not owe too many answers.
+func (q *questions) ask() {
 	g := q.g
 	g.mu.Lock()
 	defer g.mu.Unlock()
-	for ; n > 0 && q.next < len(q.voters); q.next++ {
-		voter := q.voters[q.next]
+	for _, voter := range q.voters {
 		if g.asking[voter] >= asksPerVoter {
 			continue
 		}
-		n--
 		q.open++
 		g.asking[voter]++
 		g.c.wg.Go(func() { q.answers <- g.askVoter(voter) })
 	}
-}
-
-// preferred returns the voters in the order in which a round asks them: those that owe
-// no answers first, and not always the same.
-func (g *leaseServer) preferred(voters []string, round uint64) []string {
-	g.mu.Lock()
-	defer g.mu.Unlock()
-	n := uint64(len(voters))
-	order := make([]string, n)
-	for i, v := range voters {
-		order[(uint64(i)+round)%n] = v
-	}
-	self := g.c.storage.meta.Server // costs nothing
-	rank := func(v string) int {
-		if v == self {
-			return -1
-		}
-		return g.asking[v]
-	}
-	slices.SortStableFunc(order, func(a, b string) int { return cmp.Compare(rank(a), rank(b)) })
-	return order
 }
 
 // askVoter asks a voter for its term. It waits for the answer also when the round

@@ -1,7 +1,6 @@
 package node
 
 import (
-	"cmp"
 	"context"
 	"fmt"
 	"log/slog"
@@ -95,15 +94,18 @@ func (p *pools) unknown(all []Pool) []Pool {
 	return out
 }
 
-// forming names a pool whose line is being formed; empty: none is.
+// forming names an agreed pool that cannot grant a request here yet; empty: each can.
 func (p *pools) forming() string {
-	name := ""
+	begun := make(map[string]bool)
 	for _, s := range p.gateway.Pools() {
-		if s.Forming {
-			name = cmp.Or(name, s.Name)
+		begun[s.Name] = s.Begun
+	}
+	for _, pool := range p.peers.cluster.View().Pools {
+		if !begun[pool.Name] {
+			return pool.Name
 		}
 	}
-	return name
+	return ""
 }
 
 func (p *pools) inFlight() int {

