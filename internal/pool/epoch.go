@@ -181,7 +181,7 @@ func (p *Pool) take(now time.Duration, from kmutex.Node, l *Letter) error {
 		p.deliver(now, Letter{To: from, Tokens: p.holdings(l.Count)})
 		return nil
 	case l.Tokens != nil:
-		p.counted(from, l.Tokens)
+		p.counted(now, from, l.Tokens)
 		return nil
 	case l.Push != nil:
 		return p.takePush(from, l.Push)

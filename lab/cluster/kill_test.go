@@ -22,6 +22,7 @@ func TestKillAtLightLoad(t *testing.T) {
 	for _, n := range []int{3, 5} {
 		for _, l := range []killed{
 			{load: .1, hold: 100 * time.Millisecond}, {load: .3, hold: 100 * time.Millisecond}, {load: .3, hold: time.Second},
+			{load: .1, hold: 100 * time.Millisecond, burst: true},
 		} {
 			l.nodes = n
 			var waits []time.Duration
@@ -49,6 +50,9 @@ type killed struct {
 	nodes int
 	load  float64       // share of the tokens that is used
 	hold  time.Duration // mean
+	// burst: before the kill nobody comes for seven seconds, after three requests for
+	// each token came to one gateway at once.
+	burst bool
 }
 
 // run returns how long a request waited at most at a gateway that was not killed.
@@ -66,6 +70,9 @@ func (l killed) run(t *testing.T, seed uint64) time.Duration {
 	r := rand.New(rand.NewPCG(seed, uint64(l.nodes)))
 	victim := r.IntN(l.nodes)
 	when := 10*time.Second + time.Duration(r.Int64N(int64(time.Second)))
+	if l.burst {
+		when += 10 * time.Second // since the tokens were spread as the cluster began
+	}
 	end := when + 16*time.Second
 	every := float64(l.hold) / (l.load * k)
 	var (
@@ -81,10 +88,18 @@ func (l killed) run(t *testing.T, seed uint64) time.Duration {
 		Seed: seed, Hosts: l.nodes, Members: l.nodes, K: k, Network: network.Constant(time.Millisecond),
 		Ask: 4 * time.Millisecond * time.Duration(l.nodes), Terms: lease.Terms{Lease: 3 * time.Second},
 		Due: func(arg uint64) {
-			switch {
+			switch quiet := when - c.Now(); {
 			case arg == kill:
 				c.Kill(victim)
 				return
+			case l.burst && quiet > 0:
+				if quiet < 7*time.Second {
+					for range 3 * k {
+						ask(0)
+					}
+					c.At(when, request)
+					return
+				}
 			case c.Now() > end-8*time.Second:
 				return
 			default:
