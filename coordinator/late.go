@@ -11,24 +11,24 @@ import (
 // was last used, and a request there takes it without a message, until the coordinator
 // needs it. The zero value is ready for Install.
 //
-// The rules, n being the free tokens here and "back" marking a running token that goes
-// home when it is released:
+// These are the rules. There are n free tokens here. "Mark" is said of the tokens that
+// run here now: a marked one goes home when it is released.
 //
 //	enter, without baton:  n > 0 -> grant, no message
-//	release, marked:       to home, into its stock; without a mark: it rests here
+//	release:               marked -> to home, into its stock; not marked -> it rests here
 //	the coordinator lacks w tokens:
-//	                       ask home for what it was not asked for yet; recall w from the listed nodes
+//	                       ask home for those that it was not asked for yet; recall w from the listed nodes
 //	baton goes to x:       x has just asked  -> half of n goes along, the rest stays; clear the marks
 //	                       x has waited here -> all n go along; mark; recall everything if n > 0,
 //	                                            else recall 1 and ask home for 2
-//	                                            (so, too, while tokens beyond k are missing)
+//	                                            (the same while tokens beyond k are missing)
 //	                       tokens stay here  -> this node joins the list, which goes along
 //	recall(w):             n >= w -> give w; the names go back with them
 //	                       n < w  -> give all; mark; forward the recall along the other names
-//	home is asked for w:   give the stock; if that is not enough, w or half of what rests; still not: mark
-//	tokens for a baton:    it is here -> free; it is to come -> park; it has left -> after it, twice at most, else home
+//	home is asked for w:   give the stock; if that is too little, also w or half of what rests; still too little -> mark
+//	tokens for a baton:    it is here -> free; it is to come -> park; it has left -> after it, at most twice, else home
 //
-// The list names every node, but home and the coordinator, where tokens may rest. A
+// The list names every node where tokens may rest, except home and the coordinator. A
 // recall carries the part of it that is still to be asked. Home's own requests cannot
 // take its stock: somebody else has waited longer for it.
 type Late struct {

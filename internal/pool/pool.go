@@ -105,8 +105,8 @@ type Pool struct {
 	used   kmutex.TokenSet // granted here since home counted last
 	// spreadAt is the earliest time of the next epoch that only spreads tokens.
 	spreadAt time.Duration
-	expiry time.Duration   // when the tickets that nobody knows of have run out; 0: never
-	wakeAt time.Duration   // what the driver was told last
+	expiry   time.Duration // when the tickets that nobody knows of have run out; 0: never
+	wakeAt   time.Duration // what the driver was told last
 }
 
 // New returns a pool that does nothing before its first view.

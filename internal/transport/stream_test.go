@@ -186,7 +186,7 @@ func TestDialStrangers(t *testing.T) {
 		say  string
 		want error
 	}{
-		"another version": {"kgat\x02\x01\x00\x00", errVersion},
+		"another version": {"kgat\x03\x01\x00\x00", errVersion},
 		"http":            {"HTTP/1.1 400 Bad Request\r\n\r\n", errMagic},
 		"closes":          {"", io.EOF},
 		"no status":       {"kgat\x04\x63\x00\x00", errPreamble},
