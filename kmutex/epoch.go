@@ -21,7 +21,7 @@ type Install struct {
 	// Batches of this node in the line. Together they hold each request that the
 	// node had reported as waiting, and the requests that it takes over. Only the
 	// last batch of the last in line is open.
-	Batches []Batch `json:"Turns"`
+	Batches []Batch
 	// Running requests of this node: those that it had reported, and slots that it
 	// takes over.
 	Running []Grant

@@ -22,7 +22,7 @@ type Report struct {
 	// MaxK is the largest k of the epochs between Installed and the coming one
 	// that this node has heard of. If one of them began somewhere, tokens below
 	// MaxK may have been granted there.
-	MaxK int `json:"Peak"`
+	MaxK int
 	// Running requests stay in the critical section. The driver adds slots that a
 	// lost node had granted and this one takes over, each with an [AdoptedRequest]
 	// of the coming epoch and the token that it had.
@@ -42,7 +42,7 @@ type ReportedBatch struct {
 	// Stamp orders the line of the new epoch; the driver sets it to the
 	// arrival time of the first request.
 	Stamp    int64
-	Requests []Request `json:"Tickets"`
+	Requests []Request
 }
 
 // EpochChange is what the agreed view says about an epoch that is to be planned.
