@@ -114,7 +114,7 @@ var (
 		{
 			Name: "free tokens are passed on and kept", File: "../coordinator/late.go",
 			Old:    "baton.Free = l.take(&l.free, l.free.Len()-keep)",
-			New:    "baton.Free = l.free.Clone()",
+			New:    "_, baton.Free = keep, l.free.Clone()",
 			Caught: "invariant 2",
 		},
 		{
@@ -140,7 +140,7 @@ var (
 			Old:    "now-max(g.since, g.granted[node])",
 			New:    "now-g.granted[node]",
 			Caught: "more than k",
-			Args:   try(340),
+			Args:   try(772),
 		},
 		{
 			Name: "tokens come back before the lease has run out", File: "../internal/membership/lease/terms.go",
@@ -214,6 +214,7 @@ var (
 			Old:    "if r.unconfirmed != never && now-max(r.unconfirmed, r.awake) >= patience {\n\t\treturn true",
 			New:    "if true {\n\t\treturn false",
 			Caught: "does not move",
+			Args:   try(1919),
 		},
 		{
 			Name: "the complaints of homes are not believed", File: "../internal/membership/leader/judge.go",

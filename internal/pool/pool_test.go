@@ -252,10 +252,10 @@ func TestEarly(t *testing.T) {
 // receiver begins.
 func TestUnsent(t *testing.T) {
 	w := newTrio(t, 2)
-	p := w.pools[2]
-	p.Unsent(&kmutex.Message{Kind: kmutex.KindToken, Epoch: 7, Token: 0})
+	p := w.pools[3] // has none of its own
+	p.Unsent(&kmutex.Message{Kind: kmutex.KindTokens, Epoch: 7, Free: kmutex.NewTokenSet(1)})
 	p.Unsent(&kmutex.Message{Kind: kmutex.KindToken, Epoch: 1, Token: 1})
-	w.next(2, DiskNone)
+	w.next(3, DiskNone)
 	if got := w.mail[len(w.mail)-1].letter.Report.Free; !slices.Equal(got.Tokens(), []kmutex.Token{1}) {
 		t.Errorf("free: %v", got)
 	}
