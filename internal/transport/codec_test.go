@@ -121,7 +121,6 @@ func TestEncoderRefuses(t *testing.T) {
 		"token with a baton":    {kmutex.Message{Kind: kmutex.KindToken, Epoch: 1, Seat: seat, Number: 1}, errFields},
 		"recall for nobody":     {kmutex.Message{Kind: kmutex.KindRecall, Epoch: 1, Want: 1}, errNoNode},
 		"rests at nobody":       {kmutex.Message{Kind: kmutex.KindRecall, Epoch: 1, Holder: 1, Want: 1, Resting: []kmutex.Node{2, 0}}, errNoNode},
-		"no names":              {kmutex.Message{Kind: kmutex.KindTokens, Epoch: 1, Resting: []kmutex.Node{}}, errRange},
 		"too many names":        {kmutex.Message{Kind: kmutex.KindTokens, Epoch: 1, Resting: make([]kmutex.Node, maxResting+1)}, errRange},
 		"too many wanted":       {kmutex.Message{Kind: kmutex.KindLocate, Epoch: 1, Holder: 1, Want: maxTokens + 1}, errRange},
 		"names with tails":      {kmutex.Message{Kind: kmutex.KindBaton, Epoch: 1, Tails: []kmutex.Seat{seat}, Resting: []kmutex.Node{1}}, errFields},

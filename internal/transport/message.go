@@ -72,7 +72,7 @@ func fieldsSet(m *kmutex.Message) field {
 	add(m.Serial != 0, fieldSerial)
 	add(m.Holder != 0, fieldHolder)
 	add(m.Want != 0, fieldWant)
-	add(m.Resting != nil, fieldResting)
+	add(len(m.Resting) > 0, fieldResting)
 	add(m.Tag != nil, fieldTag)
 	return set
 }
@@ -86,7 +86,7 @@ func checkMessage(m *kmutex.Message) error {
 		return fmt.Errorf("%w %d", errKind, uint8(m.Kind))
 	}
 	if extra := fieldsSet(m) &^ fieldsOf[m.Kind]; extra != 0 {
-		return fmt.Errorf("%w (%v, set %#x)", errFields, m.Kind, uint16(extra))
+		return fmt.Errorf("%w (%v, set %#x)", errFields, m.Kind, uint32(extra))
 	}
 	if m.Epoch == 0 {
 		return errEpoch
@@ -136,7 +136,7 @@ func checkBaton(m *kmutex.Message) error {
 		}
 		return errors.Join(checkFree(m), checkDemand(m))
 	}
-	if m.Free != nil || m.Excess != 0 || m.Serial != 0 || m.Want != 0 || m.Resting != nil {
+	if m.Free != nil || m.Excess != 0 || m.Serial != 0 || m.Want != 0 || len(m.Resting) > 0 {
 		return fmt.Errorf("%w (a baton with tails and free tokens, excess or serial)", errFields)
 	}
 	if n := len(m.Tails); n == 0 || n > maxTokens {
@@ -164,7 +164,7 @@ func checkDemand(m *kmutex.Message) error {
 	if m.Want > maxTokens {
 		return fmt.Errorf("%w: %d tokens wanted", errRange, m.Want)
 	}
-	if m.Resting != nil && (len(m.Resting) == 0 || len(m.Resting) > maxResting) {
+	if len(m.Resting) > maxResting {
 		return fmt.Errorf("%w: %d nodes where tokens rest", errRange, len(m.Resting))
 	}
 	if slices.Contains(m.Resting, 0) {

@@ -21,7 +21,9 @@ func TestKillAtLightLoad(t *testing.T) {
 	}
 	for _, n := range []int{3, 5} {
 		for _, l := range []killed{
-			{load: .1, hold: 100 * time.Millisecond}, {load: .3, hold: 100 * time.Millisecond}, {load: .3, hold: time.Second},
+			{load: .1, hold: 100 * time.Millisecond},
+			{load: .3, hold: 100 * time.Millisecond},
+			{load: .3, hold: time.Second},
 			{load: .1, hold: 100 * time.Millisecond, burst: true},
 		} {
 			l.nodes = n
