@@ -27,7 +27,7 @@ func (a node) compare(b node) int {
 func New(names []string) *Ring { return newRing(names, identify) }
 
 // newRing takes the hash function as a parameter for the sake of tests: two
-// names with the same SHA-1 are hard to come by.
+// names with the same SHA-1 are hard to find.
 func newRing(names []string, hash func(string) identifier) *Ring {
 	r := &Ring{
 		nodes: make([]node, 0, len(names)),

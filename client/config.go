@@ -30,9 +30,9 @@ type Config struct {
 	// Default: one of the Client's own.
 	HTTPClient *http.Client
 	// OnStatus is called with each answer about a ticket that Acquire or Wait
-	// waits for; nil: nobody is.
+	// waits for; nil: none.
 	OnStatus func(Status)
-	// Logger is told what goes wrong and is tried again; nil: silent.
+	// Logger gets what goes wrong and is tried again; nil: nothing is logged.
 	Logger *slog.Logger
 }
 

@@ -46,7 +46,7 @@ func (s *Slot) Pool() string { return s.pool }
 
 // Fence names this use of a slot: <pool>/<founded>/<epoch>/<serial>. No other has the
 // same. In a pool with one slot a later holder has greater numbers, compared one
-// after the other, so a resource that is told the fence can refuse a holder that
+// after the other, so a resource that checks the fence can refuse a holder that
 // does not know yet that it has lost its slot. With more slots the order tells
 // nothing: a holder of long standing has smaller numbers than later ones.
 func (s *Slot) Fence() string { return s.status.Fence }

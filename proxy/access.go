@@ -59,7 +59,7 @@ func (ex *exchange) logStructured(r *http.Request) {
 	rec := &ex.rec
 	ex.snapshot.cfg.Logger.LogAttrs(ctx, slog.LevelInfo, "request",
 		slog.String("remote", r.RemoteAddr),
-		slog.String("client", clientAddr(r, ex.snapshot.cfg.TrustedProxies).String()),
+		slog.String("client", ex.snapshot.clientAddr(r).String()),
 		slog.String("method", r.Method),
 		slog.String("host", r.Host),
 		slog.String("path", loggedPath(r.URL.Path, r.URL.Path)),
@@ -100,7 +100,7 @@ func loggedPath(path, written string) string {
 // more, as Apache and nginx write them. There is no remote user: the gateway
 // knows none.
 func (ex *exchange) appendAccess(b []byte, r *http.Request) []byte {
-	b = clientAddr(r, ex.snapshot.cfg.TrustedProxies).AppendTo(b)
+	b = ex.snapshot.clientAddr(r).AppendTo(b)
 	b = append(b, " - - ["...)
 	b = ex.arrived.AppendFormat(b, "02/Jan/2006:15:04:05 -0700")
 	b = append(b, `] "`...)
@@ -110,7 +110,11 @@ func (ex *exchange) appendAccess(b []byte, r *http.Request) []byte {
 	b = append(b, ' ')
 	b = appendEscaped(b, r.Proto)
 	b = append(b, `" `...)
-	b = strconv.AppendInt(b, int64(ex.rec.Status), 10)
+	if ex.rec.Status == 0 { // a TCP connection
+		b = append(b, '-')
+	} else {
+		b = strconv.AppendInt(b, int64(ex.rec.Status), 10)
+	}
 	b = append(b, ' ')
 	if ex.rec.Bytes == 0 {
 		b = append(b, '-')

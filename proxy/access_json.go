@@ -37,7 +37,7 @@ func (ex *exchange) appendJSON(b []byte, r *http.Request) []byte {
 	}
 	text("remote", r.RemoteAddr)
 	b = append(b, `,"client":"`...)
-	b = clientAddr(r, ex.snapshot.cfg.TrustedProxies).AppendTo(b)
+	b = ex.snapshot.clientAddr(r).AppendTo(b)
 	b = append(b, '"')
 	text("method", r.Method)
 	text("host", r.Host)

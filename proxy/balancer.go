@@ -31,14 +31,17 @@ type balancer struct {
 func (b *balancer) pick(tried []*backend) *backend {
 	b.mu.Lock()
 	defer b.mu.Unlock()
+	if len(b.backends) == 0 { // a reload has taken them away
+		return nil
+	}
 	u := b.fewestLocked(tried, true)
 	if u == nil && !b.policy.checks() {
 		u = b.fewestLocked(tried, false)
 	}
-	b.next = (b.next + 1) % len(b.backends)
 	if u == nil {
 		return nil
 	}
+	b.next = (b.next + 1) % len(b.backends)
 	if u.health.bad {
 		u.health.again = time.Now().Add(b.policy.Interval) // one request at a time tries it
 	}
@@ -72,6 +75,15 @@ func (b *balancer) done(u *backend, v verdict, cause error) {
 	}
 	if u.health.request(v, b.policy) {
 		b.logLocked(u, cause)
+	}
+}
+
+// reached notes that a TCP connection to u could be made.
+func (b *balancer) reached(u *backend) {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	if u.health.request(verdictGood, b.policy) {
+		b.logLocked(u, nil)
 	}
 }
 

@@ -12,7 +12,15 @@ func (s *snapshot) clientKey(r *http.Request, pool *Pool) string {
 	if values := r.Header[http.CanonicalHeaderKey(pool.ClientHeader)]; len(values) > 0 {
 		return digest(values)
 	}
-	return addressKey(clientAddr(r, s.cfg.TrustedProxies))
+	return addressKey(s.clientAddr(r))
+}
+
+// clientAddr returns the address of a request's client.
+func (s *snapshot) clientAddr(r *http.Request) netip.Addr {
+	if s.cfg.ClientAddr != nil {
+		return s.cfg.ClientAddr(r)
+	}
+	return clientAddr(r, s.cfg.TrustedProxies)
 }
 
 // digest stands for a header's value, which may be long, and a secret.

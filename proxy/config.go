@@ -23,7 +23,9 @@ var errConfig = errors.New("proxy: invalid configuration")
 type Config struct {
 	// Routes in order: the first that matches takes the request.
 	Routes []Route
-	// Pools that the routes name.
+	// TCP leads the connections of listeners for TCP to pools.
+	TCP []TCP
+	// Pools that the routes and TCP name.
 	Pools []Pool
 	// Admitter decides who is let in. Required if any route has a pool.
 	Admitter Admitter
@@ -48,6 +50,9 @@ type Config struct {
 	// TrustedProxies are the peers whose X-Forwarded-* headers are believed
 	// and passed on, and of whose requests X-Forwarded-For names the client. From everybody else they are removed.
 	TrustedProxies []netip.Prefix
+	// ClientAddr returns the address of a request's client, to tell clients apart and
+	// for people who look at the line. Nil: it is found as TrustedProxies says.
+	ClientAddr func(*http.Request) netip.Addr
 	// Standing identifies the right of this gateway to have requests in flight:
 	// 0 while it has none, and another number each time it has won the right
 	// anew. Slots that were given under one standing are lost with it. It is
@@ -73,8 +78,9 @@ type Config struct {
 type Pool struct {
 	// Name as the Admitter knows it.
 	Name string
-	// Upstreams that serve the pool; of several healthy ones, the one with the
-	// fewest requests in flight from this gateway is taken.
+	// Upstreams that serve the pool: those of scheme tcp its TCP connections, the
+	// others its requests. Of several healthy ones, the one with the fewest in flight
+	// from this gateway is taken. A pool without any can have no route.
 	Upstreams []*url.URL
 	// Health says when an upstream is passed over.
 	Health Health
@@ -116,6 +122,9 @@ type Transport struct {
 	IdleTimeout time.Duration
 	// TLS is used for https upstreams; nil means the system's roots.
 	TLS *tls.Config
+	// ProxyHeader is the version of the PROXY header, 1 or 2, that each connection to a
+	// tcp upstream begins with; 0: none.
+	ProxyHeader int
 }
 
 // Match selects requests. Empty fields match everything.
@@ -206,16 +215,16 @@ func (c Config) Validate() error {
 	if c.StallTimeout < 0 {
 		bad("negative stall timeout")
 	}
-	pools := make(map[string]bool, len(c.Pools))
+	pools := make(map[string]*Pool, len(c.Pools))
 	for i, p := range c.Pools {
 		switch {
 		case p.Name == "":
 			bad("pool %d has no name", i)
-		case pools[p.Name]:
+		case pools[p.Name] != nil:
 			bad("pool %q is given twice", p.Name)
 		}
-		pools[p.Name] = true
-		for _, msg := range checkUpstreams(p.Upstreams) {
+		pools[p.Name] = &p
+		for _, msg := range checkUpstreams(p.Upstreams, "http", "https", "h2c", schemeTCP) {
 			bad("pool %q: %s", p.Name, msg)
 		}
 		if p.Transport.DialTimeout < 0 || p.Transport.IdleTimeout < 0 {
@@ -239,19 +248,36 @@ func (c Config) Validate() error {
 			bad("route %d has a pool, but there is no Admitter", i)
 		}
 	}
+	listeners := make(map[string]bool, len(c.TCP))
+	for _, t := range c.TCP {
+		for _, msg := range t.check(pools) {
+			bad("listener %q: %s", t.Listener, msg)
+		}
+		if listeners[t.Listener] {
+			bad("listener %q is given twice", t.Listener)
+		}
+		if c.Admitter == nil {
+			bad("listener %q has a pool, but there is no Admitter", t.Listener)
+		}
+		listeners[t.Listener] = true
+	}
 	return errors.Join(errs...)
 }
 
-func (r Route) check(pools map[string]bool) []string {
+func (r Route) check(pools map[string]*Pool) []string {
 	var msgs []string
 	switch {
+	case r.Pool == "" && len(r.Upstreams) == 0:
+		msgs = append(msgs, "no upstream")
 	case r.Pool == "":
-		msgs = append(msgs, checkUpstreams(r.Upstreams)...)
+		msgs = append(msgs, checkUpstreams(r.Upstreams, "http", "https", "h2c")...)
 		if r.Transport.DialTimeout < 0 || r.Transport.IdleTimeout < 0 {
 			msgs = append(msgs, "negative timeout of a connection")
 		}
-	case !pools[r.Pool]:
+	case pools[r.Pool] == nil:
 		msgs = append(msgs, fmt.Sprintf("there is no pool %q", r.Pool))
+	case !pools[r.Pool].serves(false):
+		msgs = append(msgs, fmt.Sprintf("pool %q has no upstream for requests", r.Pool))
 	case len(r.Upstreams) > 0:
 		msgs = append(msgs, "a route with a pool uses the pool's upstreams")
 	}
@@ -267,21 +293,20 @@ func (r Route) check(pools map[string]bool) []string {
 	return msgs
 }
 
-func checkUpstreams(us []*url.URL) []string {
-	if len(us) == 0 {
-		return []string{"no upstream"}
-	}
+func checkUpstreams(us []*url.URL, schemes ...string) []string {
 	var msgs []string
 	for _, u := range us {
 		switch {
 		case u == nil:
 			msgs = append(msgs, "an upstream is nil")
-		case !slices.Contains([]string{"http", "https", "h2c"}, u.Scheme):
-			msgs = append(msgs, fmt.Sprintf("upstream %q is none of http, https, h2c", u.Redacted()))
+		case !slices.Contains(schemes, u.Scheme):
+			msgs = append(msgs, fmt.Sprintf("upstream %q is none of %s", u.Redacted(), strings.Join(schemes, ", ")))
 		case u.Host == "":
 			msgs = append(msgs, fmt.Sprintf("upstream %q has no host", u.Redacted()))
 		case u.User != nil:
 			msgs = append(msgs, fmt.Sprintf("upstream %q carries user information, which would not be sent", u.Redacted()))
+		case u.Scheme == schemeTCP && (u.Port() == "" || u.Path != ""):
+			msgs = append(msgs, fmt.Sprintf("upstream %q is not of the form tcp://host:port", u.Redacted()))
 		case strings.Contains(u.String(), "?"):
 			msgs = append(msgs, fmt.Sprintf("upstream %q has a query", u.Redacted()))
 		}

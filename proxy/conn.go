@@ -38,6 +38,7 @@ type clientConn struct {
 	served  bool             // a request has come since the connection was new or idle
 	left    bool             // the client has closed the connection, or its sending side
 	request *exchangeContext // of the HTTP/1 request in progress; nil: there is none
+	onLeave func()           // of a TCP connection that waits in line; nil: there is none
 
 	// unread is set while a request is in progress and nobody has to read: it has
 	// no body, and the kernel tells when the client leaves.
@@ -89,6 +90,15 @@ func (c *clientConn) Close() error {
 	err := c.Conn.Close()
 	c.leave()
 	return err
+}
+
+// reset closes a TCP connection so that its client does not take it for one that has
+// ended in order. What has not been sent yet is dropped.
+func (c *clientConn) reset() {
+	if tcp, ok := c.raw.(interface{ SetLinger(sec int) error }); ok {
+		_ = tcp.SetLinger(0)
+	}
+	_ = c.Close()
 }
 
 // begin cancels the request when the client leaves before end; at once if it has
@@ -152,11 +162,34 @@ func (c *clientConn) end() {
 	c.request = nil
 }
 
+// beginWait has left called when the client of a TCP connection leaves before endWait; at
+// once if it has left already. It must be fast.
+func (c *clientConn) beginWait(left func()) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	if c.left {
+		left()
+		return
+	}
+	c.onLeave = left
+}
+
+// endWait ends what beginWait has begun.
+func (c *clientConn) endWait() {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	c.onLeave = nil
+}
+
 // leave notes that the client has left.
 func (c *clientConn) leave() {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	c.left = true
+	if c.onLeave != nil {
+		c.onLeave()
+		c.onLeave = nil
+	}
 	if c.request != nil {
 		c.request.cancel(nil)
 		// A client that has closed one side only may leave a write waiting for ever.
@@ -167,9 +200,30 @@ func (c *clientConn) leave() {
 
 type connKey struct{}
 
-// withConn is the server's ConnContext.
-func withConn(ctx context.Context, c net.Conn) context.Context {
+// ConnContext is for the ConnContext of an http.Server that is not ours. Without it, a
+// client of such a server that leaves before the body of its HTTP/1.1 request was
+// read keeps its place in line.
+func ConnContext(ctx context.Context, c net.Conn) context.Context {
 	return context.WithValue(ctx, connKey{}, c)
+}
+
+// foreignConn returns the TCP connection that a request came over if the server is not
+// ours and has ConnContext; else nil.
+func foreignConn(ctx context.Context) *net.TCPConn {
+	conn, _ := ctx.Value(connKey{}).(net.Conn)
+	for conn != nil {
+		switch c := conn.(type) {
+		case *clientConn, *secureConn:
+			return nil
+		case *net.TCPConn:
+			return c
+		case interface{ NetConn() net.Conn }: // such as *tls.Conn
+			conn = c.NetConn()
+		default:
+			return nil
+		}
+	}
+	return nil
 }
 
 // connOf returns the connection that a request came over, nil if the server is

@@ -1,6 +1,10 @@
 package proxy
 
-import "net/http"
+import (
+	"net/http"
+	"sync"
+	"time"
+)
 
 // net/http notices that an HTTP/1.1 client has left by reading on from the
 // connection. It can do so only once the request's body has been read to its end,
@@ -24,11 +28,53 @@ import "net/http"
 func (ex *exchange) watchDisconnect(r *http.Request) (stop func()) {
 	if !ex.http1 || ex.conn == nil {
 		ex.ctx.follow()
-		return func() {}
+		return pollDisconnect(r, func() { ex.ctx.cancel(nil) })
 	}
 	alone := ex.conn.begin(&ex.ctx, r.Body == http.NoBody)
 	if !alone {
 		ex.ctx.follow()
 	}
 	return ex.conn.end
+}
+
+// disconnectPoll is how often the kernel is asked whether the client of a server that
+// is not ours has left.
+const disconnectPoll = 250 * time.Millisecond
+
+// pollDisconnect calls gone when the client leaves whose request has a body that
+// nobody reads yet: the one case in which net/http does not notice. It asks only about
+// connections of a server with [ConnContext]. The returned function ends it; it must be
+// called. It may be called twice. Afterwards gone is not called any more.
+func pollDisconnect(r *http.Request, gone func()) (stop func()) {
+	if r.ProtoMajor != 1 || r.Body == nil || r.Body == http.NoBody {
+		return func() {}
+	}
+	conn := foreignConn(r.Context())
+	if conn == nil {
+		return func() {}
+	}
+	var (
+		mu    sync.Mutex
+		timer *time.Timer
+		ended bool
+	)
+	mu.Lock()
+	defer mu.Unlock()
+	timer = time.AfterFunc(disconnectPoll, func() {
+		mu.Lock()
+		defer mu.Unlock()
+		switch {
+		case ended:
+		case isEstablished(conn):
+			timer.Reset(disconnectPoll)
+		default:
+			gone()
+		}
+	})
+	return func() {
+		mu.Lock()
+		defer mu.Unlock()
+		ended = true
+		timer.Stop()
+	}
 }

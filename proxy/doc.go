@@ -1,5 +1,6 @@
-// Package proxy is the HTTP data plane: it routes a request to a pool, has the
-// pool's line admit it, and streams it to an upstream and back.
+// Package proxy is the data plane: it routes an HTTP request to a pool, has the
+// pool's line admit it, and streams it to an upstream and back. It does the same for
+// TCP connections (tcp.go), each of which is one request of its pool.
 //
 // It promises that
 //
@@ -36,6 +37,7 @@
 //	           Release, record                                          access.go, trace.go
 //	balancer   chooses the upstream                                     balancer.go, backend.go, health.go
 //	upstream   connections to it                                        package upstream
+//	session    one TCP connection: Acquire, dial, copy both ways        tcp_session.go, package relay
 //
 // The package knows nothing of how admission is decided; whoever wires it
 // gives it an Admitter. Routes are matched in order by a scan (route.go), not by a

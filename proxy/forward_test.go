@@ -284,6 +284,19 @@ func TestLargeBody(t *testing.T) {
 	}
 }
 
+// TestPoolWithoutUpstreams: it is legal, for tickets and for a program's own handlers,
+// and no route may lead to it.
+func TestPoolWithoutUpstreams(t *testing.T) {
+	cfg := Config{Pools: []Pool{{Name: "a"}}}
+	if err := cfg.Validate(); err != nil {
+		t.Error(err)
+	}
+	cfg.Routes = []Route{{Pool: "a"}}
+	if err := cfg.Validate(); err == nil || !strings.Contains(err.Error(), `pool "a" has no upstream for requests`) {
+		t.Errorf("with a route: %v", err)
+	}
+}
+
 // TestConfigValidate: every error at once.
 func TestConfigValidate(t *testing.T) {
 	up := []*url.URL{{Scheme: "http", Host: "h"}}
@@ -305,7 +318,7 @@ func TestConfigValidate(t *testing.T) {
 	if err == nil {
 		t.Fatal("accepted")
 	}
-	if got := strings.Count(err.Error(), errConfig.Error()); got != 18 {
+	if got := strings.Count(err.Error(), errConfig.Error()); got != 17 {
 		t.Errorf("%d errors:\n%v", got, err)
 	}
 	if _, err := NewServer(ServerConfig{ReadHeaderTimeout: -1, MaxHeaderBytes: -1}); err == nil {

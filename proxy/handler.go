@@ -11,7 +11,7 @@ import (
 // Handler is the data plane of one gateway. It is safe for concurrent use.
 type Handler struct {
 	current  atomic.Pointer[snapshot]
-	upgrades tracker
+	streams  tracker // upgraded and TCP connections
 	failures oncelog.Limit
 	mu       sync.Mutex // held by who replaces current
 }
@@ -24,7 +24,7 @@ func New(cfg Config) (*Handler, error) {
 		return nil, err
 	}
 	h := new(Handler)
-	h.current.Store(newSnapshot(cfg, &snapshot{upgrades: &h.upgrades, failures: &h.failures, pseudonym: newPseudonym()}))
+	h.current.Store(newSnapshot(cfg, &snapshot{streams: &h.streams, failures: &h.failures, pseudonym: newPseudonym()}))
 	return h, nil
 }
 
@@ -62,13 +62,16 @@ type UpstreamStatus struct {
 	InFlight int
 }
 
-// Upstreams returns the state of the pools' upstreams, in the order of the
-// configuration.
+// Upstreams returns the state of the pools' upstreams, in the order of the pools; those
+// for TCP come last.
 func (h *Handler) Upstreams() []UpstreamStatus {
 	var all []UpstreamStatus
 	s := h.current.Load()
 	for _, p := range s.cfg.Pools {
 		all = append(all, s.balancers[p.Name].status()...)
+		if b := s.tcpPools[p.Name]; b != nil {
+			all = append(all, b.status()...)
+		}
 	}
 	return all
 }

@@ -60,6 +60,13 @@ func (c *connLimiter) busyLocked(conn *clientConn) {
 	}
 }
 
+// opened notes that conn needs no first request.
+func (c *connLimiter) opened(conn *clientConn) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	c.openedLocked(conn)
+}
+
 // openedLocked notes that conn has sent its first request, or is closed.
 func (c *connLimiter) openedLocked(conn *clientConn) {
 	if conn.fresh {

@@ -82,13 +82,14 @@ func (c ServerConfig) Validate() error {
 // connection with a request in line could fill.
 const h2Window = 128 << 10
 
-// Server listens for clients. Unlike http.Server it also ends upgraded
-// connections.
+// Server listens for clients, over HTTP and TCP. Unlike http.Server it also ends
+// upgraded connections.
 type Server struct {
 	cfg     ServerConfig
 	http    *http.Server
 	limiter *connLimiter
-	cancel  context.CancelFunc // ends the context of every request
+	base    context.Context // of every request and TCP connection
+	cancel  context.CancelFunc
 
 	mu        sync.Mutex
 	listeners []net.Listener
@@ -103,7 +104,7 @@ func NewServer(cfg ServerConfig) (*Server, error) {
 	}
 	cfg = cfg.withDefaults()
 	base, cancel := context.WithCancel(context.Background())
-	s := &Server{cfg: cfg, cancel: cancel, limiter: newConnLimiter(cfg.MaxConnections, cfg.Logger)}
+	s := &Server{cfg: cfg, base: base, cancel: cancel, limiter: newConnLimiter(cfg.MaxConnections, cfg.Logger)}
 	s.http = &http.Server{
 		Handler:           cfg.Handler,
 		ReadHeaderTimeout: cfg.ReadHeaderTimeout,
@@ -112,7 +113,7 @@ func NewServer(cfg ServerConfig) (*Server, error) {
 		MaxHeaderBytes:    cfg.MaxHeaderBytes,
 		ErrorLog:          (&stdLog{logger: cfg.Logger}).std(),
 		BaseContext:       func(net.Listener) context.Context { return base },
-		ConnContext:       withConn,
+		ConnContext:       ConnContext,
 		ConnState:         s.limiter.state,
 		Protocols:         new(http.Protocols),
 	}
@@ -211,7 +212,7 @@ func (s *Server) Connections() int {
 const firstRequestTime = time.Second
 
 // Shutdown stops accepting connections and waits until every request, upgraded
-// ones included, has ended. A client that has been accepted is answered if its
+// ones included, and every TCP connection has ended. A client that has been accepted is answered if its
 // request comes within a second. When ctx ends first, Shutdown breaks off the rest
 // and returns ctx's error.
 func (s *Server) Shutdown(ctx context.Context) error {
@@ -222,7 +223,7 @@ func (s *Server) Shutdown(ctx context.Context) error {
 	s.limiter.awaitFirstRequests(ctx, firstRequestTime)
 	err := s.http.Shutdown(ctx)
 	if err == nil {
-		err = s.cfg.Handler.upgrades.wait(ctx)
+		err = s.cfg.Handler.streams.wait(ctx)
 	}
 	if err = errors.Join(closed, err); err != nil {
 		return errors.Join(err, s.Close())
@@ -238,7 +239,7 @@ func (s *Server) Shutdown(ctx context.Context) error {
 func (s *Server) Close() error {
 	s.cancel()
 	err := errors.Join(s.stop(), s.http.Close())
-	_ = s.cfg.Handler.upgrades.wait(context.Background()) // their context has ended
+	_ = s.cfg.Handler.streams.wait(context.Background()) // their context has ended
 	s.stopWatch()
 	s.cfg.Handler.Close()
 	return err

@@ -10,7 +10,9 @@ type snapshot struct {
 	routes    routes
 	balancers map[string]*balancer // of pools, by name
 	direct    []*balancer          // of routes without a pool
-	upgrades  *tracker             // the Handler's
+	tcp       map[string]*tcpRoute // by listener
+	tcpPools  map[string]*balancer // of pools, by name, for TCP connections
+	streams   *tracker             // the Handler's
 	// pseudonym is the gateway's name in Via.
 	pseudonym string
 	via       viaValues
@@ -21,15 +23,18 @@ type snapshot struct {
 func newSnapshot(cfg Config, before *snapshot) *snapshot {
 	s := &snapshot{
 		cfg: cfg.withDefaults(), balancers: make(map[string]*balancer, len(cfg.Pools)),
-		upgrades: before.upgrades, failures: before.failures, pseudonym: before.pseudonym, via: newViaValues(before.pseudonym),
+		tcp: make(map[string]*tcpRoute, len(cfg.TCP)), tcpPools: make(map[string]*balancer),
+		streams: before.streams, failures: before.failures, pseudonym: before.pseudonym, via: newViaValues(before.pseudonym),
 	}
 	for _, p := range s.cfg.Pools {
-		b := before.balancers[p.Name]
-		if b == nil {
-			b = new(balancer)
+		forHTTP, forTCP := p.split()
+		s.balancers[p.Name] = s.balance(before.balancers[p.Name], forHTTP)
+		if len(forTCP.Upstreams) > 0 {
+			s.tcpPools[p.Name] = s.balance(before.tcpPools[p.Name], forTCP)
 		}
-		b.update(p, s.cfg.Standing, s.cfg.Logger)
-		s.balancers[p.Name] = b
+	}
+	for _, t := range s.cfg.TCP {
+		s.tcp[t.Listener] = &tcpRoute{TCP: t, pool: s.pool(t.Pool), balancer: s.tcpPools[t.Pool]}
 	}
 	for _, r := range s.cfg.Routes {
 		b := s.balancers[r.Pool]
@@ -41,6 +46,15 @@ func newSnapshot(cfg Config, before *snapshot) *snapshot {
 		s.routes = append(s.routes, newRoute(r, s.pool(r.Pool), b))
 	}
 	return s
+}
+
+// balance returns the balancer of a pool, which may have been there before.
+func (s *snapshot) balance(b *balancer, p Pool) *balancer {
+	if b == nil {
+		b = new(balancer)
+	}
+	b.update(p, s.cfg.Standing, s.cfg.Logger)
+	return b
 }
 
 // pool returns the configuration of the named pool; nil if there is none.
@@ -58,6 +72,11 @@ func (s *snapshot) pool(name string) *Pool {
 func (s *snapshot) retire(next *snapshot) {
 	for name, b := range s.balancers {
 		if next == nil || b != next.balancers[name] {
+			b.close()
+		}
+	}
+	for name, b := range s.tcpPools {
+		if next == nil || b != next.tcpPools[name] {
 			b.close()
 		}
 	}

@@ -59,7 +59,7 @@ func TestStress(t *testing.T) {
 			t.Errorf("%d counted in flight at the upstream", u.inFlight)
 		}
 	}
-	if n := g.handler.upgrades.n; n != 0 {
+	if n := g.handler.streams.n; n != 0 {
 		t.Errorf("%d upgrades counted", n)
 	}
 	outcomes := map[admission.Outcome]int{}

@@ -124,7 +124,7 @@ func (ex *exchange) startTrace(r *http.Request) {
 			attribute.String("http.route", route),
 			attribute.String("url.path", r.URL.EscapedPath()),
 			attribute.String("url.scheme", scheme(r)),
-			attribute.String("client.address", clientAddr(r, cfg.TrustedProxies).String()),
+			attribute.String("client.address", ex.snapshot.clientAddr(r).String()),
 			attribute.String("network.protocol.version", strings.TrimPrefix(r.Proto, "HTTP/")),
 			attribute.String("user_agent.original", printable(r.UserAgent())),
 		), trace.WithAttributes(serverAttributes(printable(r.Host))...))
@@ -169,26 +169,29 @@ func loggedMethod(method string) string {
 
 // traceQueue records the wait that has just ended.
 func (ex *exchange) traceQueue(admitted bool) {
-	if ex.spans.server == nil {
-		return
+	if ex.spans.server != nil {
+		ex.rec.traceWait(ex.spans.ctx, ex.snapshot.cfg.Tracer, ex.arrived, admitted)
 	}
-	rec := &ex.rec
-	_, span := ex.snapshot.cfg.Tracer.Start(ex.spans.ctx, "kgate.queue",
-		trace.WithTimestamp(ex.arrived), trace.WithAttributes(attribute.String("kgate.pool", rec.Pool)))
+}
+
+// traceWait makes the span of a wait that has just ended.
+func (r *Record) traceWait(ctx context.Context, tracer trace.Tracer, arrived time.Time, admitted bool) {
+	_, span := tracer.Start(ctx, "kgate.queue",
+		trace.WithTimestamp(arrived), trace.WithAttributes(attribute.String("kgate.pool", r.Pool)))
 	if admitted {
 		span.SetAttributes(
-			attribute.Int("kgate.position", rec.Grant.Position),
-			attribute.Int("kgate.token", rec.Grant.Token),
-			attribute.Int64("kgate.epoch", int64(rec.Grant.Epoch)),
-			attribute.Int64("kgate.serial", int64(rec.Grant.Serial)),
+			attribute.Int("kgate.position", r.Grant.Position),
+			attribute.Int("kgate.token", r.Grant.Token),
+			attribute.Int64("kgate.epoch", int64(r.Grant.Epoch)),
+			attribute.Int64("kgate.serial", int64(r.Grant.Serial)),
 		)
-		if before, ok := linked(rec.Grant.After); ok {
+		if before, ok := linked(r.Grant.After); ok {
 			span.AddLink(trace.Link{SpanContext: before, Attributes: []attribute.KeyValue{attribute.String("kgate.link", "token")}})
 		}
 	} else {
-		span.SetStatus(codes.Error, "not admitted: "+rec.Outcome.String())
+		span.SetStatus(codes.Error, "not admitted: "+r.Outcome.String())
 	}
-	span.End(trace.WithTimestamp(ex.arrived.Add(rec.Wait)))
+	span.End(trace.WithTimestamp(arrived.Add(r.Wait)))
 }
 
 // spanBytes names the request's span for those who have its token next; empty
@@ -197,7 +200,10 @@ func (ex *exchange) spanBytes() string {
 	if !ex.rec.Sampled {
 		return ""
 	}
-	sc := ex.spans.server.SpanContext()
+	return spanBytes(ex.spans.server.SpanContext())
+}
+
+func spanBytes(sc trace.SpanContext) string {
 	id, span := sc.TraceID(), sc.SpanID()
 	return string(id[:]) + string(span[:])
 }
@@ -217,7 +223,7 @@ func linked(bytes string) (trace.SpanContext, bool) {
 
 // traceUpstream begins the span of the upstream's part, and makes it the parent
 // of what the upstream records. It is called for each upstream that is tried.
-func (ex *exchange) traceUpstream(out http.Header) {
+func (ex *exchange) traceUpstream(out *http.Request) {
 	if ex.spans.server == nil {
 		return
 	}
@@ -226,19 +232,19 @@ func (ex *exchange) traceUpstream(out http.Header) {
 		began = time.Now()
 		ex.spans.endUpstream(began, "dial")
 	}
-	to := ex.attempt.out.request.URL
+	to := out.URL
 	attrs := append(serverAttributes(to.Host),
-		attribute.String("http.request.method", loggedMethod(ex.attempt.out.request.Method)),
+		attribute.String("http.request.method", loggedMethod(out.Method)),
 		attribute.String("url.scheme", to.Scheme),
 		attribute.String("url.full", to.Scheme+"://"+to.Host+to.EscapedPath())) // a query may hold secrets
 	_, ex.spans.upstream = ex.snapshot.cfg.Tracer.Start(ex.spans.ctx, "kgate.upstream",
 		trace.WithSpanKind(trace.SpanKindClient), trace.WithTimestamp(began), trace.WithAttributes(attrs...))
 	sc := ex.spans.upstream.SpanContext()
-	out[traceParentHeader] = []string{"00-" + sc.TraceID().String() + "-" + sc.SpanID().String() + "-" + sc.TraceFlags().String()}
+	out.Header[traceParentHeader] = []string{"00-" + sc.TraceID().String() + "-" + sc.SpanID().String() + "-" + sc.TraceFlags().String()}
 	if state := sc.TraceState().String(); state != "" {
-		out[traceStateHeader] = []string{state}
+		out.Header[traceStateHeader] = []string{state}
 	} else {
-		delete(out, traceStateHeader)
+		delete(out.Header, traceStateHeader)
 	}
 }
 

@@ -40,7 +40,7 @@ func (ex *exchange) upgrade(out *http.Request, res *http.Response) error {
 	if err != nil {
 		return fmt.Errorf("proxy: the client's connection cannot be upgraded: %w", err)
 	}
-	defer ex.snapshot.upgrades.add(-1)
+	defer ex.snapshot.streams.add(-1)
 	header := ex.Header()
 	copyEndToEnd(header, res.Header)
 	header["Connection"], header["Upgrade"] = []string{"Upgrade"}, []string{agreed}

@@ -84,7 +84,7 @@ func (c *Replica) apply(d *Delta) error {
 	return nil
 }
 
-// applyChunk takes in a part of the whole table. The first part begins anew:
+// applyChunk takes in a part of the whole table. The first part starts over:
 // the owner only starts over when the rest can no longer be had.
 func (c *Replica) applyChunk(d *Delta) error {
 	stage := c.stage

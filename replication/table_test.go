@@ -203,7 +203,7 @@ func TestChunks(t *testing.T) {
 	}
 }
 
-// A transfer of the whole table that begins anew, and is lost before it arrives, does
+// A transfer of the whole table that starts over, and is lost before it arrives, does
 // not go on where the one before it was.
 func TestLostRestart(t *testing.T) {
 	table := NewTable(1)

@@ -1,5 +1,5 @@
 // Package telemetry turns what happens in a gateway into Prometheus metrics
-// and log lines, and sends its spans to an OpenTelemetry collector.
+// and log lines. Package otlp sends its spans.
 //
 // # What it promises
 //
@@ -35,12 +35,6 @@
 //
 // The table in docs/metrics.md lists every metric; a test compares it with the
 // registry.
-//
-// # Traces
-//
-// [NewTracing] makes the OpenTelemetry tracer whose spans go out as OTLP. Which
-// requests get spans, and what is in them, is package proxy's. The queue of spans
-// is bounded and nobody waits for the collector.
 //
 // # Logs
 //

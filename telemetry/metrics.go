@@ -20,11 +20,11 @@ type Config struct {
 	// Gateway is this gateway's name, the label gateway of every metric. Empty: there
 	// is no such label.
 	Gateway string
-	// RefusalCauses are those that Refused is going to be told of: their counters are
-	// there from the start.
-	RefusalCauses []string
 	// Version and Revision of the program, for kgate_build_info.
 	Version, Revision string
+	// Embedded leaves out what Go and the operating system say of the process: the
+	// program has collectors of its own for that.
+	Embedded bool
 	// Now is the clock of the sliding window. Default: time.Now. Only its
 	// monotonic part counts.
 	Now func() time.Time
@@ -61,7 +61,7 @@ type Metrics struct {
 }
 
 // New registers the metrics in reg and returns what counts them.
-func New(reg *prometheus.Registry, cfg Config) (*Metrics, error) {
+func New(reg prometheus.Registerer, cfg Config) (*Metrics, error) {
 	if reg == nil {
 		return nil, errNoRegistry
 	}
@@ -75,23 +75,24 @@ func New(reg *prometheus.Registry, cfg Config) (*Metrics, error) {
 	}
 	m.batchSize = m.vecs.batchSize
 	m.hops = m.vecs.hops
-	m.refused = newCauses(m.vecs.refused, cfg.RefusalCauses)
+	m.refused = newCauses(m.vecs.refused)
 	build := prometheus.NewGauge(prometheus.GaugeOpts{
 		Name:        "kgate_build_info",
 		Help:        "Always 1; the labels say which program runs.",
 		ConstLabels: prometheus.Labels{"version": cfg.Version, "revision": cfg.Revision, "goversion": runtime.Version()},
 	})
 	build.Set(1)
-	all := append(m.vecs.collectors(), build, stateCollector{m},
-		collectors.NewGoCollector(),
-		collectors.NewProcessCollector(collectors.ProcessCollectorOpts{}))
+	all := append(m.vecs.collectors(), build, stateCollector{m})
+	if !cfg.Embedded {
+		all = append(all, collectors.NewGoCollector(), collectors.NewProcessCollector(collectors.ProcessCollectorOpts{}))
+	}
 	for _, what := range []string{DiskRaft, DiskTickets} {
 		m.vecs.diskWrite.WithLabelValues(what)
 	}
 	for _, result := range []string{"taken", "lost"} {
 		m.vecs.traceSpans.WithLabelValues(result)
 	}
-	var to prometheus.Registerer = reg
+	to := reg
 	if cfg.Gateway != "" {
 		to = prometheus.WrapRegistererWith(prometheus.Labels{"gateway": cfg.Gateway}, reg)
 	}
@@ -156,6 +157,10 @@ func (m *Metrics) LeaseLost() { m.vecs.leaseLost.Inc() }
 // LeaderChanged counts that another gateway leads now.
 func (m *Metrics) LeaderChanged() { m.vecs.leaderChanges.Inc() }
 
+// TraceSchema is the version of OpenTelemetry's semantic conventions whose names the spans
+// have.
+const TraceSchema = "https://opentelemetry.io/schemas/1.26.0"
+
 // What DiskWrite is told of.
 const (
 	DiskRaft    = "raft"
@@ -173,12 +178,16 @@ func (m *Metrics) Committed(took time.Duration) { m.vecs.commit.Observe(took.Sec
 // RecoveryTook notes how long the start of an epoch has taken.
 func (m *Metrics) RecoveryTook(d time.Duration) { m.vecs.recoveryTime.Observe(d.Seconds()) }
 
+// AddRefusalCause has the counter of a cause there before Refused counts the first.
+func (m *Metrics) AddRefusalCause(cause string) { m.refused.add(cause) }
+
 // Refused counts something that a peer, or who pretends to be one, sent and
 // that was refused. cause is a short constant such as bad_frame.
 func (m *Metrics) Refused(cause string) { m.refused.inc(cause) }
 
-// spans counts spans that went to the collector.
-func (m *Metrics) spans(n int, taken bool) {
+// SpansSent counts spans that the collector has taken, or not. A nil m counts
+// nothing.
+func (m *Metrics) SpansSent(n int, taken bool) {
 	switch {
 	case m == nil:
 	case taken:

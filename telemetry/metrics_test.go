@@ -125,8 +125,8 @@ func countEverything(m *Metrics) {
 	m.Hops(3)
 	m.Refused("bad_frame")
 	m.Refused("Foreign\nWords")
-	m.spans(3, true)
-	m.spans(2, false)
+	m.SpansSent(3, true)
+	m.SpansSent(2, false)
 	m.CountDropped(LogAccess, &Queued{dropped: 2})
 	m.SetSource(fixedSource{
 		Leader: true, Voter: true, Voters: 3, LossesTolerated: 1, ClientConnections: 12, Reloaded: time.Unix(1_800_000_000, 0),
@@ -303,12 +303,16 @@ func TestCreated(t *testing.T) {
 // TestGatewayLabel: every series names its gateway.
 func TestGatewayLabel(t *testing.T) {
 	reg := prometheus.NewPedanticRegistry()
-	m, err := New(reg, Config{Gateway: "gw-1", RefusalCauses: []string{"bad_frame"}})
+	m, err := New(reg, Config{Gateway: "gw-1"})
 	if err != nil {
 		t.Fatal(err)
 	}
+	m.AddRefusalCause("bad_cause")
 	countEverything(m)
 	got := values(t, reg)
+	if v, ok := got["kgate_peer_refused_total,cause=bad_cause,gateway=gw-1"]; !ok || v != 0 {
+		t.Errorf("a cause that has not come up: %v, there %t", v, ok)
+	}
 	for key := range got {
 		if !strings.Contains(key, ",gateway=gw-1") {
 			t.Errorf("%s does not", key)

@@ -144,12 +144,15 @@ func (p *Pool) Waiting(oldest time.Duration) {
 	}
 }
 
-// Answered counts one answer to a client: its status, and the bytes of both bodies.
+// Answered counts one answer to a client: its status, 0 for a TCP connection, which has
+// none, and the bytes of both bodies.
 func (p *Pool) Answered(status int, received, sent int64) {
 	if p == nil {
 		return
 	}
-	p.codes.inc(status)
+	if status != 0 {
+		p.codes.inc(status)
+	}
 	p.received.Add(float64(received))
 	p.sent.Add(float64(sent))
 }

@@ -121,12 +121,8 @@ type causes struct {
 	by map[string]prometheus.Counter
 }
 
-func newCauses(vec *prometheus.CounterVec, known []string) *causes {
-	c := &causes{vec: vec, other: vec.WithLabelValues(other), by: map[string]prometheus.Counter{}}
-	for _, cause := range known {
-		c.add(cause)
-	}
-	return c
+func newCauses(vec *prometheus.CounterVec) *causes {
+	return &causes{vec: vec, other: vec.WithLabelValues(other), by: map[string]prometheus.Counter{}}
 }
 
 func (c *causes) inc(cause string) {

@@ -272,7 +272,7 @@ func (a *Agent) Problem() error {
 	return a.problem
 }
 
-// SetBoot changes the boot that others are told of: the same process goes on as
+// SetBoot changes the boot that others see: the same process goes on as
 // another incarnation. It returns when the news is on its way.
 func (a *Agent) SetBoot(boot string) error {
 	config := a.config

@@ -75,7 +75,7 @@ func TestIslandsMeet(t *testing.T) {
 	}
 }
 
-// Once all have answered, the join list is asked rarely, but for ever.
+// Once all have answered, the join list is asked rarely, but without end.
 func TestJoinListIsAskedOn(t *testing.T) {
 	a := start(t, base("a", "1"))
 	// Not the address that a says it has, as a name or a balancer would be.

@@ -178,16 +178,16 @@ func (s *server) awaitReady(ctx context.Context) error {
 	tick := time.NewTicker(10 * time.Millisecond)
 	defer tick.Stop()
 	for {
-		ready, reason := s.Ready()
-		if ready {
+		reason := s.NotReady()
+		if reason == "" {
 			return nil
 		}
 		select {
 		case <-tick.C:
 		case err := <-s.failed:
 			return err
-		case err := <-s.Failed():
-			return err
+		case <-s.Done():
+			return s.Err()
 		case <-ctx.Done():
 			return fmt.Errorf("gateway %s is not ready: %s", s.cfg.Node.Name, reason)
 		}

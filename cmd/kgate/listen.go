@@ -7,6 +7,7 @@ import (
 	"log/slog"
 	"net"
 	"net/http"
+	"net/http/pprof"
 
 	"github.com/kgate/kgate/internal/admin"
 	"github.com/kgate/kgate/proxy"
@@ -31,8 +32,18 @@ func (s *server) listenForClients() error {
 		return err
 	}
 	s.undo = append(s.undo, s.clients.Close)
-	if s.clientAddr, err = s.serve("listen.http", l.HTTP, s.clients.Serve); err != nil || l.HTTPS == "" {
+	if s.clientAddr, err = s.serve("listen.http", l.HTTP, s.clients.Serve); err != nil {
 		return err
+	}
+	for i, t := range l.TCP {
+		at, err := s.serve(fmt.Sprintf("listen.tcp[%d]", i), t.Addr, func(l net.Listener) error { return s.clients.ServeTCP(l, t.Addr) })
+		if err != nil {
+			return err
+		}
+		s.log.Info("listening for TCP connections", slog.String("tcp", at.String()), slog.String("pool", t.Pool))
+	}
+	if l.HTTPS == "" {
+		return nil
 	}
 	secure, err := s.serve("listen.https", l.HTTPS, s.clients.ServeTLS)
 	if err == nil {
@@ -66,4 +77,15 @@ func (s *server) serve(key, addr string, serve func(net.Listener) error) (net.Ad
 		})
 	}
 	return listeners[0].Addr(), nil
+}
+
+// profiles serves what package runtime knows of the process.
+func profiles() http.Handler {
+	mux := http.NewServeMux()
+	mux.HandleFunc("/debug/pprof/", pprof.Index)
+	mux.HandleFunc("/debug/pprof/cmdline", pprof.Cmdline)
+	mux.HandleFunc("/debug/pprof/profile", pprof.Profile)
+	mux.HandleFunc("/debug/pprof/symbol", pprof.Symbol)
+	mux.HandleFunc("/debug/pprof/trace", pprof.Trace)
+	return mux
 }

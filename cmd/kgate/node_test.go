@@ -17,7 +17,6 @@ import (
 
 	"go.uber.org/goleak"
 
-	"github.com/kgate/kgate/internal/admission"
 	"github.com/kgate/kgate/internal/config"
 )
 
@@ -134,7 +133,7 @@ func TestRefusalsReachTheClient(t *testing.T) {
 
 	waiting := make(chan answer)
 	go func() { waiting <- get(t, n, nil) }()
-	for n.Status("default").Waiting == 0 {
+	for n.Stats("default").Waiting == 0 {
 		time.Sleep(time.Millisecond)
 	}
 	refused(get(t, n, nil), "queue-full")
@@ -194,43 +193,6 @@ func TestCommandLine(t *testing.T) {
 			var out strings.Builder
 			if code := run(c.args, streams{&out, &out}); code != c.code || !strings.Contains(out.String(), c.says) {
 				t.Errorf("exit %d, want %d, with %q in\n%s", code, c.code, c.says, out.String())
-			}
-		})
-	}
-}
-
-// A gateway whose requests do not end in time breaks them off, and leaves the cluster
-// in order only when none is left.
-func TestShutdownGivesNothingBackTooEarly(t *testing.T) {
-	for name, ends := range map[string]bool{"broken off in time": true, "never ends": false} {
-		t.Run(name, func(t *testing.T) {
-			upstream, _, _ := stubborn(t)
-			n := startSingle(t, upstream.URL, nil)
-			slot, err := n.Acquire(t.Context(), admission.Request{Pool: "default"})
-			if err != nil {
-				t.Fatal(err)
-			}
-			released := make(chan struct{})
-			slot.OnLost(func() {
-				go func() {
-					defer close(released)
-					time.Sleep(300 * time.Millisecond) // until its connection is closed
-					if !n.Member() {
-						t.Error("the slot was given back while it was in use")
-					}
-					if ends {
-						slot.Release()
-					}
-				}()
-			})
-			ctx, cancel := context.WithTimeout(t.Context(), 100*time.Millisecond)
-			defer cancel()
-			if err := n.shutdown(ctx); err != nil {
-				t.Error(err)
-			}
-			<-released
-			if in := n.Member(); in == ends {
-				t.Errorf("in the agreed view afterwards: %t", in)
 			}
 		})
 	}

@@ -94,12 +94,13 @@ func (c *serveCommand) Run(std streams, misspelt misspelt) error {
 			done()
 		case <-stop.Done():
 			running = false
-		case <-s.LeaveRequested():
+		case <-s.leave:
 			running = false
 		case err := <-s.failed:
 			return s.giveUp(err)
-		case err := <-s.Failed():
-			return s.giveUp(err)
+		case <-s.Done(): // it has said why
+			_ = s.close()
+			return &codedError{code: exitFailure}
 		}
 	}
 	notify(daemon.SdNotifyStopping)

@@ -15,25 +15,26 @@ import (
 	"github.com/prometheus/client_golang/prometheus"
 	"go.opentelemetry.io/otel/trace"
 
+	"github.com/kgate/kgate"
 	"github.com/kgate/kgate/internal/config"
-	"github.com/kgate/kgate/internal/node"
 	"github.com/kgate/kgate/internal/oncelog"
 	"github.com/kgate/kgate/proxy"
 	"github.com/kgate/kgate/telemetry"
+	"github.com/kgate/kgate/telemetry/otlp"
 )
 
 // server is a node with what surrounds it in a process of its own: a configuration
 // file, listeners, files with certificates and secrets, logs and traces.
 type server struct {
-	*node.Node
+	*kgate.Node
 	cfg *config.Config
 	log *slog.Logger
 
 	metrics *telemetry.Metrics
 	// accessLines are what the access logs are written to.
 	accessLines []*telemetry.Queued
-	tracer      trace.Tracer // nil: no traces
-	keys        peerKeys     // the node
+	tracer      trace.TracerProvider // nil: no traces
+	keys        peerKeys             // the node
 	clients     *proxy.Server
 	admin       *http.Server
 
@@ -54,6 +55,7 @@ type server struct {
 	cancel context.CancelFunc
 	wg     sync.WaitGroup
 	failed chan error     // a listener
+	leave  chan struct{}  // closed when an operator wants the end of this gateway
 	undo   []func() error // what start has opened, in order
 }
 
@@ -62,7 +64,7 @@ type server struct {
 // already, by name, are listened on in place of the configured addresses.
 func startServer(cfg *config.Config, log *slog.Logger, sockets map[string][]net.Listener) (*server, error) {
 	ctx, cancel := context.WithCancel(context.Background())
-	s := &server{cfg: cfg, sockets: sockets, log: log, ctx: ctx, cancel: cancel, failed: make(chan error, 4)}
+	s := &server{cfg: cfg, sockets: sockets, log: log, ctx: ctx, cancel: cancel, failed: make(chan error, 4), leave: make(chan struct{})}
 	s.undo = append(s.undo, s.closeSockets)
 	// The structured lines go where the other lines go, the others to standard output.
 	s.accessLog, s.commonLog = s.openLog(os.Stderr), s.openLog(os.Stdout)
@@ -74,7 +76,7 @@ func startServer(cfg *config.Config, log *slog.Logger, sockets map[string][]net.
 	}
 	s.wg.Go(func() { s.watchTrust(s.ctx) })
 	s.log.Info("listening", slog.String("http", s.clientAddr.String()), slog.String("admin", s.adminAddr.String()),
-		slog.String("peer", s.PeerAddr().String()), slog.String("gossip", s.GossipAddr()))
+		slog.String("peer", s.PeerAddr()), slog.String("gossip", s.GossipAddr()))
 	s.warnOfOpenPorts()
 	return s, nil
 }
@@ -110,20 +112,20 @@ func (s *server) startNode() error {
 	registry := prometheus.NewRegistry()
 	var err error
 	s.metrics, err = telemetry.New(registry, telemetry.Config{
-		Gateway: s.cfg.Node.Name, RefusalCauses: node.RefusalCauses(), Version: version, Revision: revision,
+		Gateway: s.cfg.Node.Name, Version: version, Revision: revision,
 	})
 	if err != nil {
 		return err
 	}
 	s.metrics.CountDropped(telemetry.LogAccess, s.accessLines...)
 	if endpoint := s.cfg.Telemetry.OTLPEndpoint; endpoint != "" {
-		tracing, err := telemetry.NewTracing(telemetry.TracingConfig{
+		tracing, err := otlp.New(otlp.Config{
 			Endpoint: endpoint, Gateway: s.cfg.Node.Name, Version: version, Metrics: s.metrics, Logger: s.log,
 		})
 		if err != nil {
 			return err
 		}
-		s.tracer = tracing.Tracer()
+		s.tracer = tracing.Provider()
 		s.undo = append(s.undo, tracing.Close)
 	}
 	cfg, err := s.nodeConfig(s.cfg)
@@ -131,15 +133,24 @@ func (s *server) startNode() error {
 		return err
 	}
 	s.upstreams, _ = s.upstreams.keep(cfg.Pools)
+	for _, p := range cfg.Pools {
+		if len(p.Upstreams) == 0 {
+			s.log.Info("the pool has no upstreams: it gives out slots and proxies nothing", slog.String("pool", p.Name))
+		}
+	}
 	cfg.Name, cfg.Version, cfg.DataDir = s.cfg.Node.Name, version, s.cfg.Node.DataDir
 	cfg.ServeWaiting = s.cfg.Node.Drain == config.DrainFinish
-	cfg.AdminTokens, cfg.Metrics, cfg.Gathered, cfg.State, cfg.Logger = s.adminTokens, s.metrics, registry, s.state, s.log
-	peer, gossip, advertise := s.cfg.ForPeers()
-	cfg.Peers = node.Peers{
-		Listen: peer, Gossip: gossip, Advertise: advertise, Join: s.cfg.Cluster.Join, Expect: s.cfg.Bootstrap(),
-		Lease: s.cfg.Cluster.Lease, Replicas: s.cfg.Cluster.Replicas, TLS: s.trust.secure, GossipKeys: s.trust.gossip,
+	cfg.AdminTokens, cfg.Logger = s.adminTokens, s.log
+	cfg.Process = kgate.Process{
+		Metrics: s.metrics, Gatherer: registry, State: s.state, Profiles: profiles(), OnLeave: func() { close(s.leave) },
 	}
-	if s.Node, err = node.Start(cfg); err != nil {
+	peer, gossip, advertise := s.cfg.ForPeers()
+	cfg.Peers = kgate.Peers{
+		Listen: peer, Gossip: gossip, Advertise: advertise, Join: s.cfg.Cluster.Join, Expect: s.cfg.Bootstrap(),
+		Lease: s.cfg.Cluster.Lease, Replicas: replicas(s.cfg.Cluster), TLS: s.trust.secure, GossipKeys: s.trust.gossip,
+		Insecure: true, // the file has been checked, with the names of its keys
+	}
+	if s.Node, err = kgate.Start(s.ctx, cfg); err != nil {
 		return err
 	}
 	s.keys = s.Node
@@ -174,7 +185,9 @@ func (s *server) shutdown(ctx context.Context) error {
 		s.log.Warn("requests were broken off", slog.Any("error", err))
 		err = s.clients.Close()
 	}
-	s.LeaveCluster()
+	if e := s.Shutdown(ctx); ctx.Err() == nil { // else it has been said
+		err = errors.Join(err, e)
+	}
 	err = errors.Join(err, s.close())
 	s.log.Info("stopped")
 	return err

@@ -6,17 +6,29 @@ import (
 	"fmt"
 	"os"
 
+	"github.com/kgate/kgate"
+	"github.com/kgate/kgate/internal/admission"
 	"github.com/kgate/kgate/internal/config"
-	"github.com/kgate/kgate/internal/node"
 	"github.com/kgate/kgate/proxy"
 )
 
 // nodeConfig translates what a reload may change.
-func (s *server) nodeConfig(cfg *config.Config) (node.Config, error) {
-	out := node.Config{Proxy: proxyConfig(cfg)}
-	out.Proxy.Tracer, out.Proxy.AccessWriter = s.tracer, s.commonLog
-	if out.Proxy.AccessLog == proxy.AccessJSON {
-		out.Proxy.AccessWriter = s.accessLog
+func (s *server) nodeConfig(cfg *config.Config) (kgate.Config, error) {
+	out := kgate.Config{
+		AccessLog: accessFormat(cfg.Log), AccessWriter: s.commonLog,
+		TrustedProxies: cfg.TrustedProxies, SampleRatio: cfg.Telemetry.SampleRatio, TracerProvider: s.tracer,
+	}
+	if out.AccessLog == proxy.AccessJSON {
+		out.AccessWriter = s.accessLog
+	}
+	for _, r := range cfg.Routes {
+		out.Routes = append(out.Routes, proxy.Route{
+			Pool: r.Pool, StripPrefix: r.StripPrefix, Upstreams: r.Upstreams,
+			Match: proxy.Match{Host: r.Match.Host, PathPrefix: r.Match.PathPrefix, Methods: r.Match.Methods},
+		})
+	}
+	for _, l := range cfg.Listen.TCP {
+		out.TCP = append(out.TCP, proxy.TCP{Listener: l.Addr, Pool: l.Pool})
 	}
 	var err error
 	out.Pools, err = nodePools(cfg)
@@ -24,8 +36,8 @@ func (s *server) nodeConfig(cfg *config.Config) (node.Config, error) {
 }
 
 // nodePools translates the pools, and reads the files that they name.
-func nodePools(cfg *config.Config) ([]node.Pool, error) {
-	var out []node.Pool
+func nodePools(cfg *config.Config) ([]kgate.Pool, error) {
+	var out []kgate.Pool
 	for _, p := range cfg.Pools {
 		secure, err := upstreamTLS(p.Transport.TLS)
 		if err != nil {
@@ -35,42 +47,24 @@ func nodePools(cfg *config.Config) ([]node.Pool, error) {
 		if header == 0 {
 			header = -1 // the file's 0 is no bound, the proxy's its default
 		}
-		out = append(out, node.Pool{
-			K: p.K, Binding: p.Binding, Reclaim: p.Reclaim,
-			Limits: node.Limits{
-				QueueLimit: p.Queue.Limit, ClientLimit: p.Queue.PerClient.Limit,
-				ClientInFlight: p.Queue.PerClient.InFlight, ClientTickets: p.Queue.PerClient.Tickets,
-				Fair: p.Queue.Order == config.OrderFair, AskInterval: p.AskInterval.Every,
-			},
-			Pool: proxy.Pool{
-				Name: p.Name, Upstreams: p.Upstreams, QueueTimeout: p.Queue.Timeout,
-				TellClients: tellsClients(p.Queue), ClientHeader: p.Queue.PerClient.Key.Header,
-				HoldMax: p.Hold.Max, HoldIdle: p.Hold.Idle, MinUpload: p.Hold.MinUpload, Health: proxy.Health(p.Health), Fence: p.Fence, Tickets: p.Tickets,
-				Transport: proxy.Transport{DialTimeout: p.Transport.DialTimeout, ResponseHeaderTimeout: header, IdleTimeout: p.Transport.IdleTimeout, TLS: secure},
+		out = append(out, kgate.Pool{
+			Name: p.Name, K: p.K, EarlyBinding: p.Binding == admission.BindingEarly, ReclaimHold: p.Reclaim == admission.ReclaimHold,
+			QueueLimit: p.Queue.Limit, QueueTimeout: p.Queue.Timeout, Fair: p.Queue.Order == config.OrderFair, AskInterval: p.AskInterval.Every,
+			ClientLimit: p.Queue.PerClient.Limit, ClientInFlight: p.Queue.PerClient.InFlight, ClientTickets: p.Queue.PerClient.Tickets,
+			ClientHeader: p.Queue.PerClient.Key.Header, Tickets: p.Tickets, Fence: p.Fence, Upstreams: p.Upstreams,
+			HoldMax: p.Hold.Max, HoldIdle: p.Hold.Idle, MinUpload: p.Hold.MinUpload, Health: proxy.Health(p.Health),
+			Transport: proxy.Transport{
+				DialTimeout: p.Transport.DialTimeout, ResponseHeaderTimeout: header, IdleTimeout: p.Transport.IdleTimeout, TLS: secure,
+				ProxyHeader: proxyHeader(p.Transport.ProxyProtocol),
 			},
 		})
 	}
 	return out, nil
 }
 
-// proxyConfig translates the routes and the access log.
-func proxyConfig(cfg *config.Config) proxy.Config {
-	out := proxy.Config{
-		AccessLog: accessFormat(cfg.Log), TrustedProxies: cfg.TrustedProxies, SampleRatio: cfg.Telemetry.SampleRatio,
-	}
-	for _, r := range cfg.Routes {
-		out.Routes = append(out.Routes, proxy.Route{
-			Pool: r.Pool, StripPrefix: r.StripPrefix, Upstreams: r.Upstreams,
-			Match: proxy.Match{Host: r.Match.Host, PathPrefix: r.Match.PathPrefix, Methods: r.Match.Methods},
-		})
-	}
-	return out
-}
-
-// tellsClients reports whether a pool's requests need to be told apart by client;
-// its tickets always are.
-func tellsClients(q config.Queue) bool {
-	return q.PerClient.Limit > 0 || q.PerClient.InFlight > 0 || q.Order == config.OrderFair
+// proxyHeader returns the version as a number.
+func proxyHeader(p config.ProxyProtocol) int {
+	return map[config.ProxyProtocol]int{config.ProxyV1: 1, config.ProxyV2: 2}[p]
 }
 
 func accessFormat(l config.Log) proxy.AccessFormat {
@@ -88,13 +82,22 @@ func accessFormat(l config.Log) proxy.AccessFormat {
 	}
 }
 
+// replicas returns how many other gateways keep copies of tickets, as package kgate
+// knows it.
+func replicas(c config.Cluster) int {
+	if c.Replicas == 0 {
+		return -1
+	}
+	return c.Replicas
+}
+
 // upstreamTrust is how each pool's upstreams are reached over TLS.
 type upstreamTrust map[string]*tls.Config
 
 // keep has pools use what t has where they say the same. Whoever is reached in the same
 // way keeps its connections when the configuration is read again. It returns what
 // they use then, and whether that is anything new.
-func (t upstreamTrust) keep(pools []node.Pool) (now upstreamTrust, changed bool) {
+func (t upstreamTrust) keep(pools []kgate.Pool) (now upstreamTrust, changed bool) {
 	now = make(upstreamTrust, len(pools))
 	for i := range pools {
 		p := &pools[i]

@@ -44,7 +44,7 @@ func (s *server) supervise(ctx context.Context) {
 		// Asking takes the locks of the cluster and of each pool: a gateway that
 		// is stuck in one says nothing any more.
 		status := "ready"
-		if ready, reason := s.Ready(); !ready {
+		if reason := s.NotReady(); reason != "" {
 			status = reason
 		}
 		if status != said {

@@ -135,7 +135,7 @@ func TestOneTraceOverTwoGateways(t *testing.T) {
 	wg.Go(func() { get(t, first, header) })
 	one := <-visits
 	wg.Go(func() { get(t, second, header) })
-	await(t, "the second to wait", func() bool { return second.Status("default").Waiting == 1 })
+	await(t, "the second to wait", func() bool { return second.Stats("default").Waiting == 1 })
 	leave <- struct{}{}
 	two := <-visits
 	leave <- struct{}{}

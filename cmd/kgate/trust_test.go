@@ -117,7 +117,7 @@ func TestGeneratedSet(t *testing.T) {
 			t.Fatal(err)
 		}
 	}
-	peer := fleet[0].PeerAddr().String()
+	peer := fleet[0].PeerAddr()
 	if _, err := greet(peer, filesOf(dir, "gw-2")); err != nil {
 		t.Errorf("a gateway's certificate is refused: %v", err)
 	}

@@ -10,6 +10,7 @@ import (
 	"net"
 	"net/http"
 	"net/http/httptest"
+	_ "net/http/pprof" // what Config.Profiles is in a program that serves them
 	"os"
 	"slices"
 	"strings"
@@ -42,7 +43,7 @@ func newTestHandler(t *testing.T, s Source) http.Handler {
 	reg := prometheus.NewRegistry()
 	c := prometheus.NewCounter(prometheus.CounterOpts{Name: "kgate_example_total", Help: "An example."})
 	reg.MustRegister(c)
-	h, err := NewHandler(Config{Source: s, Peers: examplePeers{}, Metrics: reg})
+	h, err := NewHandler(Config{Source: s, Peers: examplePeers{}, Metrics: reg, Profiles: http.DefaultServeMux})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -236,7 +237,7 @@ func TestConfig(t *testing.T) {
 // TestServer serves over a real connection: HEAD without a body, a header of
 // unbounded size refused, Shutdown in order.
 func TestServer(t *testing.T) {
-	h, err := NewHandler(Config{Source: &fixedSource{status: example(), ready: true}, Metrics: prometheus.NewRegistry()})
+	h, err := NewHandler(Config{Source: &fixedSource{status: example(), ready: true}, Metrics: prometheus.NewRegistry(), Profiles: http.DefaultServeMux})
 	if err != nil {
 		t.Fatal(err)
 	}

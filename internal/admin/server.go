@@ -4,7 +4,6 @@ import (
 	"errors"
 	"log/slog"
 	"net/http"
-	"net/http/pprof"
 	"time"
 
 	"github.com/go-chi/chi/v5"
@@ -44,6 +43,10 @@ type Config struct {
 	// this machine. It is called for each. Nil or none: no other machine can
 	// change anything.
 	Tokens func() []string
+	// Profiles serves /debug/pprof/, for this machine alone; nil: there are none. It is
+	// the caller's, since net/http/pprof adds itself to http.DefaultServeMux, which may be
+	// what an embedding program serves.
+	Profiles http.Handler
 	// Log takes errors; nil discards.
 	Log *slog.Logger
 }
@@ -133,13 +136,9 @@ func NewHandler(cfg Config) (http.Handler, error) {
 	if err := changes(r, cfg, h); err != nil {
 		return nil, err
 	}
-	profile := func(pattern string, f http.HandlerFunc) { get(pattern, localOnly(f)) }
-	profile("/debug/pprof/", pprof.Index)
-	profile("/debug/pprof/{name}", pprof.Index)
-	profile("/debug/pprof/cmdline", pprof.Cmdline)
-	profile("/debug/pprof/profile", pprof.Profile)
-	profile("/debug/pprof/symbol", pprof.Symbol)
-	profile("/debug/pprof/trace", pprof.Trace)
+	if cfg.Profiles != nil {
+		get("/debug/pprof/*", localOnly(cfg.Profiles.ServeHTTP))
+	}
 	return r, nil
 }
 

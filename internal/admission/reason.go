@@ -1,6 +1,7 @@
 package admission
 
 import (
+	"errors"
 	"net/http"
 	"time"
 )
@@ -25,6 +26,14 @@ const (
 	Cancelled Reason = "cancelled"
 	// UpstreamDown: no upstream of the pool passes its health checks.
 	UpstreamDown Reason = "upstream-down"
+)
+
+// Why a slot that was granted may be used no longer.
+var (
+	// ErrLost: the gateway has lost its lease, or breaks off its requests to stop.
+	ErrLost = errors.New("admission: the slot is lost: the gateway has no lease, or stops")
+	// ErrHoldMax: the slot was held for as long as its pool allows.
+	ErrHoldMax = errors.New("admission: the slot was held for as long as its pool allows")
 )
 
 // row is what follows from a reason.

@@ -5,6 +5,7 @@ import (
 	"net/netip"
 	"net/url"
 	"reflect"
+	"slices"
 	"strings"
 	"time"
 )
@@ -67,8 +68,9 @@ type Change struct {
 func (c *Config) Reload(next *Config) (*Config, []Change) {
 	next = next.clone()
 	changes := c.changes(next)
+	next.Listen.TCP = slices.Clone(c.Listen.TCP) // whole: what a walk compares an entry with is the default
 	walk("", reflect.ValueOf(next).Elem(), reflect.ValueOf(c).Elem(), func(s setting) {
-		if effectOf(s.key) == EffectRestart && !strings.HasPrefix(s.key, keyPools) {
+		if effectOf(s.key) == EffectRestart && !strings.HasPrefix(s.key, keyPools) && !strings.HasPrefix(s.key, keyTCP) {
 			s.value.Set(s.std)
 		}
 	})
@@ -83,7 +85,7 @@ func (c *Config) changes(next *Config) []Change {
 		}
 	}
 	walk("", reflect.ValueOf(next).Elem(), reflect.ValueOf(c).Elem(), func(s setting) {
-		if !strings.HasPrefix(s.key, keyPools) && !strings.HasPrefix(s.key, keyRoutes) {
+		if !strings.HasPrefix(s.key, keyPools) && !strings.HasPrefix(s.key, keyRoutes) && !strings.HasPrefix(s.key, keyTCP) {
 			before, after := show(s.std), show(s.value)
 			if before == after && !reflect.DeepEqual(s.std.Interface(), s.value.Interface()) {
 				after = "another " + after // a secret
@@ -107,15 +109,15 @@ func (c *Config) changes(next *Config) []Change {
 			note(keyPools+"["+p.Name+"]", summary(p, DefaultPool()), nothing, EffectReload)
 		}
 	}
-	return append(all, routeChanges(c.Routes, next.Routes)...)
+	all = append(all, listChanges(keyTCP, summaries(c.Listen.TCP), summaries(next.Listen.TCP))...)
+	return append(all, listChanges(keyRoutes, summaries(c.Routes), summaries(next.Routes))...)
 }
 
 const nothing = "none"
 
-// routeChanges compares lists of routes. A route has no name: what the lists begin
-// and end with alike is the same, and what is between them differs.
-func routeChanges(before, after []Route) []Change {
-	old, now := summaries(before), summaries(after)
+// listChanges compares lists whose entries have no name: what the lists begin and end
+// with alike is the same, and what is between them differs.
+func listChanges(key string, old, now []string) []Change {
 	from := 0
 	for from < min(len(old), len(now)) && old[from] == now[from] {
 		from++
@@ -125,7 +127,7 @@ func routeChanges(before, after []Route) []Change {
 	}
 	var all []Change
 	for i := from; i < max(len(old), len(now)); i++ {
-		change := Change{Key: fmt.Sprintf("%s[%d]", keyRoutes, i), Old: nothing, New: nothing, Effect: EffectReload}
+		change := Change{Key: fmt.Sprintf("%s[%d]", key, i), Old: nothing, New: nothing, Effect: effectOf(key)}
 		if i < len(old) {
 			change.Old = old[i]
 		}
@@ -139,10 +141,10 @@ func routeChanges(before, after []Route) []Change {
 	return all
 }
 
-func summaries(routes []Route) []string {
-	all := make([]string, len(routes))
-	for i, r := range routes {
-		all[i] = summary(r, Route{})
+func summaries[T any](entries []T) []string {
+	all := make([]string, len(entries))
+	for i, e := range entries {
+		all[i] = summary(e, *new(T))
 	}
 	return all
 }

@@ -58,6 +58,8 @@ type Listen struct {
 	// who may open its file. An address that other machines reach needs
 	// node.admin_token_file.
 	Admin string `yaml:"admin"`
+	// TCP serves clients of other protocols.
+	TCP []Listener `yaml:"tcp"`
 	// Peer is for the other gateways, TCP.
 	Peer string `yaml:"peer"`
 	// Gossip is for serf, UDP and TCP.
@@ -74,6 +76,15 @@ type Listen struct {
 	// MaxConnections is how many clients' connections are open at once; the next
 	// one waits. 0: half as many as the process may have file descriptors.
 	MaxConnections int `yaml:"max_connections"`
+}
+
+// Listener leads TCP connections to a pool: each takes one slot for as long as it
+// lasts. A client that is connected and hears nothing waits in line.
+type Listener struct {
+	Addr string `yaml:"addr"` // host:port to listen on
+	// Pool that admits the connections. It has an upstream such as
+	// tcp://10.0.1.1:873.
+	Pool string `yaml:"pool"`
 }
 
 // ClientTLS names the PEM files of listen.https. They are read again when they

@@ -93,9 +93,10 @@ func (c *Config) apply(o Overrides) []error {
 	return a.errs
 }
 
-// implyRoute leads every request to the only pool if there is no route.
+// implyRoute leads every request to the only pool if there is no route, and the pool
+// serves requests.
 func (c *Config) implyRoute() {
-	if len(c.Routes) == 0 && len(c.Pools) == 1 && c.Pools[0].Name != "" && !c.src.broken(keyRoutes) {
+	if len(c.Routes) == 0 && len(c.Pools) == 1 && c.Pools[0].Name != "" && !c.src.broken(keyRoutes) && c.Pools[0].serves(false) {
 		c.Routes = []Route{{Pool: c.Pools[0].Name}}
 	}
 }
@@ -232,6 +233,7 @@ func (c *Config) clone() *Config {
 	next := *c
 	next.Pools = append([]Pool(nil), c.Pools...)
 	next.Routes = append([]Route(nil), c.Routes...)
+	next.Listen.TCP = append([]Listener(nil), c.Listen.TCP...)
 	next.Cluster.Join = append([]string(nil), c.Cluster.Join...)
 	next.Cluster.TLS.Names = append([]string(nil), c.Cluster.TLS.Names...)
 	next.Listen.ProxyProtocol = append([]netip.Prefix(nil), c.Listen.ProxyProtocol...)

@@ -32,19 +32,29 @@ func parseUpstream(s string) (*url.URL, error) {
 	if err != nil {
 		return nil, problem(shown+" is not a URL", hintURL)
 	}
-	if wrong, hint := checkUpstream(u); wrong != "" {
+	if wrong, hint := checkUpstream(u, poolSchemes); wrong != "" {
 		return nil, problem(wrong, hint)
 	}
 	return u, nil
 }
 
+const schemeTCP = "tcp"
+
+// The schemes of upstreams, and of those of a pool.
+var (
+	routeSchemes = []string{"http", "https", "h2c"}
+	poolSchemes  = append(slices.Clone(routeSchemes), schemeTCP)
+)
+
 // checkUpstream says what is wrong with u as the URL of an upstream.
-func checkUpstream(u *url.URL) (wrong, hint string) {
+func checkUpstream(u *url.URL, schemes []string) (wrong, hint string) {
 	switch {
 	case u == nil:
 		return "is empty", hintURL
-	case !slices.Contains([]string{"http", "https", "h2c"}, u.Scheme):
-		return "the scheme " + quote(u.Scheme) + " cannot be proxied to", "write http://, https://, or h2c:// for HTTP/2 in the clear"
+	case u.Scheme == schemeTCP && !slices.Contains(schemes, schemeTCP):
+		return "TCP connections need a pool", "write the upstream under a pool, and listen.tcp: [{addr: ADDRESS, pool: NAME}]"
+	case !slices.Contains(schemes, u.Scheme):
+		return "the scheme " + quote(u.Scheme) + " cannot be proxied to", "write http://, https://, h2c:// for HTTP/2 in the clear, or tcp:// for other protocols"
 	case u.Hostname() == "":
 		return quote(u.Redacted()) + " has no host", hintURL
 	case u.User != nil:
@@ -55,6 +65,8 @@ func checkUpstream(u *url.URL) (wrong, hint string) {
 		return "holds a fragment, which is not passed on", "write the URL without # and what follows it"
 	case strings.HasSuffix(u.Host, ":") || u.Port() != "" && !isPort(u.Port()) || u.Port() == "0":
 		return quote(u.Host) + " has no port that can be dialed", "write a port from 1 to 65535, or leave out the colon"
+	case u.Scheme == schemeTCP && (u.Port() == "" || u.Path != ""):
+		return quote(u.Redacted()) + " is not of the form tcp://host:port", "write an address such as tcp://10.0.1.1:873"
 	default:
 		return "", ""
 	}

@@ -4,6 +4,7 @@ import (
 	"fmt"
 	"math"
 	"net/url"
+	"slices"
 	"strings"
 	"time"
 
@@ -27,8 +28,9 @@ type Pool struct {
 	// times the number of gateways times the one-way delay between them.
 	AskInterval AskInterval `yaml:"ask_interval"`
 	// Upstreams serve the pool's requests: http, https or h2c (HTTP/2 in the
-	// clear), with an optional path in front of the request's. Several: least
-	// in flight first.
+	// clear), with an optional path in front of the request's. Those of the form
+	// tcp://host:port serve its TCP connections (listen.tcp). Several: least in
+	// flight first. None: the pool gives out slots, as tickets, and proxies nothing.
 	Upstreams []*url.URL `yaml:"upstreams"`
 	// Health says when an upstream is passed over.
 	Health Health `yaml:"health"`
@@ -122,6 +124,9 @@ type Transport struct {
 	// than zero. Make it shorter than the upstream's own.
 	IdleTimeout time.Duration `yaml:"idle_timeout"`
 	TLS         UpstreamTLS   `yaml:"tls"`
+	// ProxyProtocol begins each connection to a tcp upstream with a PROXY header,
+	// which names the client: v1, v2, or none.
+	ProxyProtocol ProxyProtocol `yaml:"proxy_protocol"`
 }
 
 // UpstreamTLS says which upstream certificates to believe.
@@ -132,8 +137,8 @@ type UpstreamTLS struct {
 	InsecureSkipVerify bool `yaml:"insecure_skip_verify"`
 }
 
-// DefaultPool returns the pool that a file's entry starts from. Name, K and
-// Upstreams have no default.
+// DefaultPool returns the pool that a file's entry starts from. Name and K have
+// no default.
 func DefaultPool() Pool {
 	return Pool{
 		Binding:     admission.BindingLate,
@@ -147,6 +152,7 @@ func DefaultPool() Pool {
 			DialTimeout:           5 * time.Second,
 			ResponseHeaderTimeout: time.Minute,
 			IdleTimeout:           90 * time.Second,
+			ProxyProtocol:         ProxyNone,
 		},
 	}
 }
@@ -164,13 +170,11 @@ func (v *checker) pool(key string, p Pool) {
 	}
 	oneOf(v, key+".binding", p.Binding, bindings)
 	oneOf(v, key+".reclaim", p.Reclaim, reclaims)
+	v.proxyProtocol(key, p)
 	if !p.AskInterval.Auto {
 		v.duration(key+".ask_interval", p.AskInterval.Every, 0)
 	}
-	if len(p.Upstreams) == 0 {
-		v.wrong(key+".upstreams", "there is no upstream", `write where the requests go, such as ["http://127.0.0.1:9000"]`)
-	}
-	v.upstreams(key+".upstreams", p.Upstreams)
+	v.upstreams(key+".upstreams", p.Upstreams, poolSchemes)
 	v.health(key+".health", p.Health)
 	v.queue(key+".queue", p.Queue)
 	v.duration(key+".hold.max", p.Hold.Max, 0)
@@ -186,6 +190,20 @@ func (v *checker) pool(key string, p Pool) {
 	if t := p.Transport.TLS; t.CA != "" && t.InsecureSkipVerify {
 		v.wrong(key+".transport.tls.insecure_skip_verify", "makes tls.ca useless: every certificate is believed", "write only one of the two")
 	}
+}
+
+func (v *checker) proxyProtocol(key string, p Pool) {
+	at := key + ".transport.proxy_protocol"
+	oneOf(v, at, p.Transport.ProxyProtocol, proxyProtocols)
+	if v.src.given(at) && p.Transport.ProxyProtocol != ProxyNone && !p.serves(true) {
+		v.wrong(at, "is for tcp upstreams, and there is none", "remove it; http upstreams read X-Forwarded-For")
+	}
+}
+
+// serves reports whether the pool has an upstream for TCP connections, or one for
+// requests. One that cannot be read may be either.
+func (p Pool) serves(connections bool) bool {
+	return slices.ContainsFunc(p.Upstreams, func(u *url.URL) bool { return u == nil || (u.Scheme == schemeTCP) == connections })
 }
 
 func (v *checker) queue(key string, q Queue) {

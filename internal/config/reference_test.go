@@ -191,6 +191,7 @@ func wordsOf(path string, t reflect.Type) []string {
 	known := map[reflect.Type]any{
 		reflect.TypeFor[admission.Binding](): bindings, reflect.TypeFor[admission.Reclaim](): reclaims, reflect.TypeFor[Drain](): drains,
 		reflect.TypeFor[Order](): orders, reflect.TypeFor[AccessFormat](): accessFormats,
+		reflect.TypeFor[ProxyProtocol](): proxyProtocols,
 	}
 	if list, ok := known[t]; ok {
 		return strings.Fields(strings.Trim(fmt.Sprint(list), "[]"))
@@ -226,7 +227,7 @@ func flags(t *testing.T) map[string]string {
 
 const referenceHead = `# Configuration
 
-One YAML file, read by ` + "`kgate serve -c FILE`" + `. Every key has a default, but for a pool's name, k and upstreams. An unknown
+One YAML file, read by ` + "`kgate serve -c FILE`" + `. Every key has a default, but for a pool's name and k. An unknown
 key is an error that names the nearest known one; ` + "`kgate check -c FILE`" + ` tells every error at once. A flag wins over an environment
 variable (--listen-http: KGATE_LISTEN_HTTP), a variable over the file, and the file over the default; ` + "`kgate check -c FILE --print`" + ` shows what
 then holds. Durations have a unit: 500ms, 60s, 5m, 1h30m.
@@ -292,7 +293,7 @@ func (r *reference) defaultText() string {
 	switch text := show(r.std); {
 	case len(r.below) > 0:
 		return ""
-	case slices.Contains([]string{"pools[].name", "pools[].k", "pools[].upstreams"}, r.path):
+	case slices.Contains([]string{"pools[].name", "pools[].k"}, r.path):
 		return "required"
 	case text == `""` || text == "[]" || text == "none":
 		return ""

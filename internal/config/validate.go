@@ -17,6 +17,7 @@ const (
 	keyHTTPS     = "listen.https"
 	keyPools     = "pools"
 	keyRoutes    = "routes"
+	keyTCP       = "listen.tcp"
 )
 
 const hintNodeName = "write letters, digits, - and . only, at most 128"
@@ -96,6 +97,7 @@ func (c *Config) problems() []error {
 	v.guard(c)
 	v.pools(c.Pools)
 	v.routes(c.Routes, c.Pools)
+	v.tcp(c.Listen.TCP, c.Pools)
 	oneOf(v, "log.level", c.Log.Level, logLevels)
 	oneOf(v, "log.format", c.Log.Format, logFormats)
 	oneOf(v, "log.access_format", c.Log.AccessFormat, accessFormats)

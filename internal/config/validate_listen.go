@@ -10,8 +10,10 @@ import (
 )
 
 func (v *checker) listen(l Listen, adminTokenFile string) {
-	all := []struct{ key, addr string }{
-		{"listen.http", l.HTTP}, {keyHTTPS, l.HTTPS}, {keyAdmin, l.Admin}, {"listen.peer", l.Peer}, {"listen.gossip", l.Gossip},
+	type listener struct{ key, addr string }
+	all := []listener{{"listen.http", l.HTTP}, {keyHTTPS, l.HTTPS}, {keyAdmin, l.Admin}, {"listen.peer", l.Peer}, {"listen.gossip", l.Gossip}}
+	for i, t := range l.TCP {
+		all = append(all, listener{fmt.Sprintf("%s[%d].addr", keyTCP, i), t.Addr})
 	}
 	for i, a := range all {
 		if a.addr == "" && a.key == keyHTTPS {
@@ -38,6 +40,30 @@ func (v *checker) listen(l Listen, adminTokenFile string) {
 	v.duration("listen.idle_timeout", l.IdleTimeout, 1)
 	v.whole("listen.max_header_bytes", l.MaxHeaderBytes, 4096, 16<<20)
 	v.whole("listen.max_connections", l.MaxConnections, 0, math.MaxInt32)
+}
+
+// tcp checks that each TCP listener has a pool, and each tcp upstream a listener.
+func (v *checker) tcp(listeners []Listener, pools []Pool) {
+	used := make(map[string]bool)
+	for i, l := range listeners {
+		key := fmt.Sprintf("%s[%d].pool", keyTCP, i)
+		if l.Pool == "" {
+			v.wrong(key, "is missing", "write the name of the pool that admits the connections")
+			continue
+		}
+		used[l.Pool] = true
+		if p := v.findPool(key, l.Pool, pools); p != nil && !p.serves(true) {
+			v.wrong(key, "pool "+quote(l.Pool)+" has no tcp upstream", `write one under the pool, such as upstreams: ["tcp://10.0.1.1:873"]`)
+		}
+	}
+	for i, p := range pools {
+		for j, u := range p.Upstreams {
+			if u != nil && u.Scheme == schemeTCP && !used[p.Name] && !v.src.broken(keyTCP) {
+				v.wrong(fmt.Sprintf("%s[%d].upstreams[%d]", keyPools, i, j), "serves TCP connections, and none lead to this pool",
+					`write listen.tcp: [{addr: ":873", pool: `+clip(p.Name)+`}]`)
+			}
+		}
+	}
 }
 
 func (v *checker) clientTLS(l Listen) {

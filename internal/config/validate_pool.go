@@ -38,11 +38,11 @@ func isPoolName(s string) bool {
 		strings.Trim(s, "abcdefghijklmnopqrstuvwxyz0123456789-_.") == ""
 }
 
-func (v *checker) upstreams(key string, us []*url.URL) {
+func (v *checker) upstreams(key string, us []*url.URL, schemes []string) {
 	seen := map[string]bool{}
 	for i, u := range us {
 		at := fmt.Sprintf("%s[%d]", key, i)
-		wrong, hint := checkUpstream(u)
+		wrong, hint := checkUpstream(u, schemes)
 		v.wrong(at, wrong, hint)
 		if wrong != "" {
 			continue
@@ -55,8 +55,8 @@ func (v *checker) upstreams(key string, us []*url.URL) {
 }
 
 func (v *checker) routes(routes []Route, pools []Pool) {
-	if len(routes) == 0 && len(pools) > 1 {
-		v.wrong(keyPools, "there are several, and no route to any", "write routes, which say what goes to which pool, such as {pool: "+pools[0].Name+", match: {path_prefix: /}}")
+	if i := slices.IndexFunc(pools, func(p Pool) bool { return p.serves(false) }); len(routes) == 0 && len(pools) > 1 && i >= 0 {
+		v.wrong(keyPools, "there are several, and no route to any", "write routes, which say what goes to which pool, such as {pool: "+pools[i].Name+", match: {path_prefix: /}}")
 	}
 	catchAll := -1
 	for i, r := range routes {
@@ -73,7 +73,7 @@ func (v *checker) routes(routes []Route, pools []Pool) {
 }
 
 func (v *checker) route(key string, r Route, pools []Pool) {
-	v.upstreams(key+".upstreams", r.Upstreams)
+	v.upstreams(key+".upstreams", r.Upstreams, routeSchemes)
 	if r.Pool == "" {
 		if len(r.Upstreams) == 0 {
 			v.wrong(key+".upstreams", "the route has neither a pool nor upstreams", "write the pool's name, or upstreams to proxy to without admission")
@@ -103,20 +103,33 @@ func (v *checker) poolOf(key string, r Route, pools []Pool) {
 	if len(r.Upstreams) > 0 {
 		v.wrong(key+".upstreams", "a route to a pool has no upstreams of its own", "write them under the pool, or remove pool")
 	}
+	p := v.findPool(key+".pool", r.Pool, pools)
+	at := fmt.Sprintf("%s[%d].upstreams", keyPools, slices.IndexFunc(pools, func(p Pool) bool { return p.Name == r.Pool }))
+	switch {
+	case p == nil, p.serves(false), v.src.broken(at):
+	case len(p.Upstreams) == 0:
+		v.wrong(at, "there is no upstream, and a route leads to the pool", `write where the requests go, such as ["http://127.0.0.1:9000"], or remove the route`)
+	default:
+		v.wrong(key+".pool", "pool "+quote(r.Pool)+" has tcp upstreams only, which serve no requests", "write an http upstream under the pool, or remove the route")
+	}
+}
+
+// findPool returns the pool that a key names; nil, and complains, if there is none.
+func (v *checker) findPool(key, name string, pools []Pool) *Pool {
 	names := make([]string, 0, len(pools))
 	for i, p := range pools {
-		if p.Name == r.Pool {
-			return
+		if p.Name == name {
+			return &pools[i]
 		}
 		if v.src.broken(fmt.Sprintf("%s[%d].name", keyPools, i)) {
-			return // perhaps it is this one
+			return nil // perhaps it is this one
 		}
 		names = append(names, p.Name)
 	}
-	if v.src.broken(keyPools) {
-		return
+	if !v.src.broken(keyPools) {
+		v.wrong(key, "there is no pool "+quote(name), didYouMean(name, names, "the pools are"))
 	}
-	v.wrong(key+".pool", "there is no pool "+quote(r.Pool), didYouMean(r.Pool, names, "the pools are"))
+	return nil
 }
 
 var knownMethods = []string{

@@ -58,6 +58,18 @@ const (
 
 var accessFormats = []AccessFormat{AccessStructured, AccessCommon, AccessCombined}
 
+// ProxyProtocol is the version of the PROXY header that an upstream gets.
+type ProxyProtocol string
+
+// The versions.
+const (
+	ProxyNone ProxyProtocol = "none"
+	ProxyV1   ProxyProtocol = "v1"
+	ProxyV2   ProxyProtocol = "v2"
+)
+
+var proxyProtocols = []ProxyProtocol{ProxyNone, ProxyV1, ProxyV2}
+
 // ClientKey says what tells clients apart.
 type ClientKey struct {
 	// Header whose value does, in canonical form; empty: the client's address.

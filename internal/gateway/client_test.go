@@ -147,7 +147,7 @@ func TestClientLimit(t *testing.T) {
 	}
 }
 
-// The requests of one client come in as they arrived, whoever of them leaves; a
+// The requests of one client come in as they arrived, no matter which of them leave; a
 // place in line that one leaves is the next one's.
 func TestPlaceIsHandedOn(t *testing.T) {
 	bindings(t, func(t *testing.T, binding admission.Binding) {
@@ -174,7 +174,7 @@ func TestPlaceIsHandedOn(t *testing.T) {
 			use(here, "a", i) // the first has a place, the others are behind
 		}
 		use(there, "b", 10)
-		use(here, "", 20) // nobody is told from it
+		use(here, "", 20) // not counted apart
 		tk, err := here.RequestTicket(t.Context(), admission.Request{Pool: testPool, Client: "a"}, 10*time.Minute, "")
 		if err != nil || tk.Granted {
 			t.Fatal(tk, err)

@@ -61,12 +61,13 @@ type Views interface {
 	Recover(ctx context.Context, pool string, epoch uint64, spread bool) error
 	// UseTickets makes the view say that a pool has tickets.
 	UseTickets(ctx context.Context, pool string) error
-	// KeepsTickets notes that tickets are kept in DataDir, and reports whether they
-	// were before.
-	KeepsTickets() (before bool, err error)
+	// TicketsMark returns what SetTicketsMark has written to DataDir, empty if nothing.
+	TicketsMark() string
+	// SetTicketsMark writes the mark of the tickets that are kept in DataDir.
+	SetTicketsMark(mark string) error
 }
 
-// Observer is told what the machines do, for metrics.
+// Observer counts what the machines do, for metrics.
 type Observer interface {
 	// Pool returns who watches the named pool; asked again after a lease was lost.
 	Pool(name string) PoolObserver

@@ -59,7 +59,9 @@ func (p *poolDriver) viewOf(view *membership.View, spec membership.Pool) pool.Vi
 		Tickets: spec.Tickets > 0, Wait: view.LeaseWait(),
 	}
 	for _, m := range view.Members {
-		v.Members = append(v.Members, m.Node)
+		if !m.Witness {
+			v.Members = append(v.Members, m.Node)
+		}
 		v.Newest = max(v.Newest, m.Node)
 	}
 	for _, l := range view.Lost {

@@ -254,7 +254,7 @@ func TestJoin(t *testing.T) {
 	})
 }
 
-// When a gateway that is done leaves, the others form the line anew: who runs
+// When a gateway that is done leaves, the others form a new line: who runs
 // goes on, who waits keeps waiting, and no token is missing.
 func TestLeave(t *testing.T) {
 	for _, leaver := range []kmutex.Node{1, 2, 3} {

@@ -108,7 +108,7 @@ func (p *poolDriver) entries(of []seen, limit int) []LineEntry {
 	return out
 }
 
-// entry describes s, but for how long.
+// entry describes s, except for how long it has waited or held.
 func (s *claim) entry(pool string) LineEntry {
 	e := LineEntry{ID: s.id(pool), Arrived: s.since}
 	if s.info != nil {

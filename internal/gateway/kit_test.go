@@ -81,7 +81,7 @@ func newFleet(t *testing.T, n, k int, binding admission.Binding, delay time.Dura
 	return f
 }
 
-// join starts a gateway and lets it into the view, which nobody is shown yet.
+// join starts a gateway and adds it to the view, but shows the view to nobody yet.
 func (f *fleet) join() *node {
 	f.t.Helper()
 	n := f.start()
@@ -127,7 +127,7 @@ func (f *fleet) change(do func(*membership.View)) {
 	do(f.view)
 }
 
-// nextEpoch moves the pool on, in a new view that nobody is shown yet.
+// nextEpoch begins the pool's next epoch in a new view, but shows it to nobody yet.
 func (f *fleet) nextEpoch(do func(*membership.View, *membership.Pool)) {
 	f.mu.Lock()
 	defer f.mu.Unlock()
@@ -356,8 +356,11 @@ func (n *node) Recover(_ context.Context, _ string, epoch uint64, _ bool) error 
 	return nil
 }
 
-// KeepsTickets implements Views.
-func (*node) KeepsTickets() (bool, error) { return false, nil }
+// TicketsMark implements Views.
+func (*node) TicketsMark() string { return "" }
+
+// SetTicketsMark implements Views.
+func (*node) SetTicketsMark(string) error { return nil }
 
 // UseTickets implements Views.
 func (n *node) UseTickets(context.Context, string) error {

@@ -48,7 +48,7 @@ type poolDriver struct {
 	inFlight int
 	requests int                     // that wait or are in flight; the rest are tickets
 	held     map[*pool.Ticket]*claim // of the tickets
-	// moved wakes whoever waits for a ticket.
+	// moved wakes those who wait for a ticket.
 	moved  signal
 	rate   serviceRate
 	idle   signal
@@ -183,7 +183,7 @@ func (p *poolDriver) lost(m *kmutex.Envelope, err error) bool {
 	return !errors.Is(err, transport.ErrUnknownPeer) && !errors.Is(err, transport.ErrClosed)
 }
 
-// signal wakes whoever waits for a condition that a lock guards.
+// signal wakes those who wait for a condition that a lock guards.
 type signal struct{ ch chan struct{} }
 
 // wait returns a channel that is closed when the condition next holds.

@@ -19,7 +19,7 @@ type Redeemed struct {
 	env    *env
 	self   kmutex.Node // incarnation that redeemed it
 	ticket admission.Ticket
-	// renew asks whoever has the ticket for one more time to live.
+	// renew asks the ticket's owner for one more time to live.
 	renew  func(context.Context) (admission.Ticket, error)
 	end    func(ctx context.Context, id string) error
 	cancel context.CancelFunc

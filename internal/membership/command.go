@@ -89,6 +89,8 @@ type joinCommand struct {
 	// Voided is an incarnation that this one was before, in the same process:
 	// it has nothing in flight any more, whatever its lease says. 0: none.
 	Voided kmutex.Node `json:"voided,omitempty"`
+	// Witness: it votes and serves nothing.
+	Witness bool `json:"witness,omitempty"`
 }
 
 // removeCommand takes an incarnation out that has nothing in flight.

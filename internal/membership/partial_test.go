@@ -42,7 +42,7 @@ func ghosts(t *testing.T, gateways []*gateway) []string {
 	return names
 }
 
-// Everything is cut for three leases and then healed but for one link: the others go
+// Everything is cut for three leases and then healed except for one link: the others go
 // on, and the view has nobody who does not stand. The two ends of the link may be
 // anybody, the leader of before among them.
 func TestHealedButForOneLink(t *testing.T) {
@@ -66,7 +66,7 @@ func TestHealedButForOneLink(t *testing.T) {
 		}
 		took := serving(t, gateways, 4)
 		t.Logf("all but %v healed: four stand after %v", pair, took)
-		if took > 5*time.Second {
+		if judgesTimes && took > 5*time.Second {
 			t.Errorf("four stand after %v", took)
 		}
 		until(t, "all members stand", func() bool { return len(ghosts(t, gateways)) == 0 })
@@ -110,7 +110,7 @@ func TestNoNewConnections(t *testing.T) {
 				took := suspended(t, left, lost)
 				took += serving(t, left, 3)
 				t.Logf("the killed one is suspended and the others stand after %v", took)
-				if took > 4*time.Second {
+				if judgesTimes && took > 4*time.Second {
 					t.Errorf("it takes %v", took)
 				}
 				n.heal()
@@ -124,8 +124,8 @@ func TestNoNewConnections(t *testing.T) {
 // majority gets through to it: it hands the lead over and goes, and the four others are
 // in the view.
 func TestLeaderWithTwoBrokenLinks(t *testing.T) {
-	t.Parallel() // they mostly wait
-	var n network
+	t.Parallel()                         // they mostly wait
+	n := network{lease: 3 * time.Second} // load alone deposes no leader
 	gateways := n.five(t)
 	lead := leaderOf(t, gateways)
 	others := without(gateways, lead)
@@ -153,7 +153,7 @@ func TestMissed(t *testing.T) {
 	gateways, old := missed(t, time.Second, config{stays: true})
 	took := suspended(t, gateways, old)
 	t.Logf("suspended after %v", took)
-	if bound := gateways[0].View().Lease/2 + time.Second; took > bound {
+	if bound := gateways[0].View().Lease/2 + time.Second; judgesTimes && took > bound {
 		t.Errorf("suspended after %v, want less than %v", took, bound)
 	}
 }
@@ -189,7 +189,7 @@ func TestKeptOutOwesNothing(t *testing.T) {
 	if m, in := gateways[0].View().Named("missed"); in {
 		t.Errorf("%+v was let in first", m)
 	}
-	if took, wait := time.Since(began), gateways[0].View().LeaseWait(); took > wait {
+	if took, wait := time.Since(began), gateways[0].View().LeaseWait(); judgesTimes && took > wait {
 		t.Errorf("nothing is owed after %v, the lease was over after %v", took, wait)
 	}
 }

@@ -228,7 +228,7 @@ func TestProcessKilled(t *testing.T) {
 			if c != dead {
 				_, at, _ := c.says(0, "lost "+dead.name)
 				t.Logf("%s killed, %s sees it suspended after %v", who, c.name, at.Sub(began))
-				if took := at.Sub(began); took > 1500*time.Millisecond {
+				if took := at.Sub(began); judgesTimes && took > 1500*time.Millisecond {
 					t.Errorf("suspended after %v", took)
 				}
 			}

@@ -1,6 +1,7 @@
 package membership
 
 import (
+	"maps"
 	"slices"
 
 	"github.com/kgate/kgate/chordring"
@@ -27,7 +28,7 @@ func (s *state) suspend(index uint64, c suspendCommand) bool {
 	changed := false
 	for _, node := range c.Nodes {
 		if s.has(node) {
-			moved = s.lose(index, node, true)
+			maps.Copy(moved, s.lose(index, node, true))
 			changed = true
 		}
 	}
@@ -81,10 +82,11 @@ func (s *state) leased(node kmutex.Node) bool {
 
 // lose moves a member to the lost. If its lease may still run, it owes every
 // pool the tokens that it may have. It returns all pools: any of them may have
-// lost tokens, the baton or a place in the tree.
+// lost tokens, the baton or a place in the tree. A witness has nothing of a pool.
 func (s *state) lose(index uint64, node kmutex.Node, leased bool) pools {
 	at := slices.IndexFunc(s.Members, func(m Member) bool { return m.Node == node })
 	m := s.Members[at]
+	leased = leased && !m.Witness
 	s.Members = slices.Delete(s.Members, at, at+1)
 	s.Lost = append(s.Lost, Lost{Node: node, At: index, Name: m.Name, Boot: m.Boot, Heir: node, Leased: leased})
 	if len(s.Lost) > maxLost {
@@ -94,7 +96,7 @@ func (s *state) lose(index uint64, node kmutex.Node, leased bool) pools {
 		if leased {
 			p.owe(node)
 		}
-		return true
+		return !m.Witness
 	})
 }
 

@@ -81,6 +81,9 @@ func (l slowListener) Accept() (net.Conn, error) {
 // twice, suspected, or without a lease. Each new connection costs two round trips
 // more, as a handshake of TCP and one of TLS do. For ten minutes with KGATE_SOAK.
 func TestRoundTrips(t *testing.T) {
+	if !judgesTimes {
+		t.Skip("is about times: without the race detector")
+	}
 	t.Parallel()
 	const leaseTime = 3 * time.Second
 	n := network{delay: leaseTime / 20}

@@ -3,6 +3,7 @@ package membership
 import (
 	"encoding/json"
 	"fmt"
+	"maps"
 	"slices"
 	"strings"
 	"time"
@@ -92,11 +93,11 @@ func (s *state) join(index uint64, c joinCommand) (bool, error) {
 	// The index grows with the log, so the order of Node is kept.
 	s.Members = append(s.Members, Member{
 		Node: kmutex.Node(index), Name: c.Name, PeerAddr: c.PeerAddr,
-		Boot: c.Boot, Server: c.Server, Status: StatusAlive,
+		Boot: c.Boot, Server: c.Server, Status: StatusAlive, Witness: c.Witness,
 	})
-	moved := s.poolSet(func(p *Pool) bool { return p.Home == 0 })
+	moved := s.poolSet(func(p *Pool) bool { return p.Home == 0 && !c.Witness })
 	if old >= 0 {
-		moved = s.lose(index, s.Members[old].Node, true)
+		maps.Copy(moved, s.lose(index, s.Members[old].Node, true))
 	}
 	if c.Voided != 0 && s.lostAs(c.Voided, c.Name) {
 		s.unlease(c.Voided, moved)

@@ -186,7 +186,7 @@ func (v *View) forRules() leader.View {
 		}
 	}
 	for i, m := range v.Members {
-		rv.Members[i] = leader.Member{Node: m.Node, Name: m.Name, Boot: m.Boot, Home: homes[m.Node]}
+		rv.Members[i] = leader.Member{Node: m.Node, Name: m.Name, Boot: m.Boot, Home: homes[m.Node], Witness: m.Witness}
 	}
 	return rv
 }

@@ -30,6 +30,8 @@ type Member struct {
 	// Server is its id among the raft servers.
 	Server string `json:"server"`
 	Status Status `json:"status"`
+	// Witness members vote and serve nothing: they have no part in any pool.
+	Witness bool `json:"witness,omitempty"`
 }
 
 // Pool is one critical section with K tokens.
@@ -46,7 +48,7 @@ type Pool struct {
 	// Spread: the epoch began only to spread the free tokens.
 	Spread bool `json:"spread,omitempty"`
 	// Home leads the forming of the line in this epoch. It is zero only in a
-	// view without members.
+	// view in which nobody serves.
 	Home kmutex.Node `json:"home"`
 	// Owed lists, in ascending order, the lost members whose tokens are
 	// withheld in this epoch.
@@ -178,16 +180,23 @@ func (v *View) Pool(name string) (Pool, bool) {
 	return v.Pools[i], true
 }
 
-// Ring returns the Chord ring of the members' names.
+// Serving returns the members that take part in the pools, in order of Node.
+func (v *View) Serving() []Member {
+	return slices.DeleteFunc(slices.Clone(v.Members), func(m Member) bool { return m.Witness })
+}
+
+// Ring returns the Chord ring of the names of the members that serve.
 func (v *View) Ring() *chordring.Ring {
 	v.ringOnce.Do(func() { v.ring = ringOf(v.Members) })
 	return v.ring
 }
 
 func ringOf(members []Member) *chordring.Ring {
-	names := make([]string, len(members))
-	for i, m := range members {
-		names[i] = m.Name
+	var names []string
+	for _, m := range members {
+		if !m.Witness {
+			names = append(names, m.Name)
+		}
 	}
 	return chordring.New(names)
 }

@@ -3,6 +3,7 @@ package node
 import (
 	"crypto/tls"
 	"log/slog"
+	"net/http"
 	"net/netip"
 	"time"
 
@@ -10,7 +11,6 @@ import (
 
 	"github.com/kgate/kgate/internal/admission"
 	"github.com/kgate/kgate/internal/gateway"
-	"github.com/kgate/kgate/internal/transport"
 	"github.com/kgate/kgate/proxy"
 	"github.com/kgate/kgate/telemetry"
 )
@@ -36,6 +36,8 @@ type Config struct {
 	// Metrics count, and Gathered is what the admin handler shows of them.
 	Metrics  *telemetry.Metrics
 	Gathered prometheus.Gatherer
+	// Profiles of the process for the admin handler; nil: none.
+	Profiles http.Handler
 	// State adds to what the metrics mirror; nil: nothing is added.
 	State func(*telemetry.State)
 	// Logger; nil: silent.
@@ -97,13 +99,4 @@ func (c Config) limits() map[string]Limits {
 		out[p.Name] = p.Limits
 	}
 	return out
-}
-
-// RefusalCauses are those for which the links refuse what peers send.
-func RefusalCauses() []string {
-	var all []string
-	for _, cause := range transport.Causes() {
-		all = append(all, string(cause))
-	}
-	return all
 }

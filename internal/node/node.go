@@ -11,8 +11,8 @@ import (
 	"time"
 
 	"github.com/kgate/kgate/internal/admin"
-	"github.com/kgate/kgate/internal/admission"
 	"github.com/kgate/kgate/internal/gateway"
+	"github.com/kgate/kgate/internal/transport"
 	"github.com/kgate/kgate/proxy"
 )
 
@@ -41,13 +41,19 @@ type Node struct {
 }
 
 // Start starts a gateway. When it returns, the gateway's handler refuses what it may
-// not admit yet; Ready tells when it takes part. The caller ends it with Drain,
+// not admit yet; Ready tells when it takes part. The end of ctx breaks Start
+// off, and means nothing afterwards. The caller ends the gateway with Drain,
 // LeaveCluster and Close, or with Close alone. Nothing stays open if Start fails.
-func Start(cfg Config) (*Node, error) {
+func Start(ctx context.Context, cfg Config) (*Node, error) {
 	n := &Node{cfg: cfg.withDefaults(), failed: make(chan error, 4), leave: make(chan struct{})}
 	n.ctx, n.cancel = context.WithCancel(context.Background())
 	n.serving, n.stopServing = context.WithCancel(n.ctx)
-	if err := n.start(); err != nil {
+	started := context.AfterFunc(ctx, n.cancel)
+	err := n.start()
+	if !started() {
+		err = errors.Join(context.Cause(ctx), err)
+	}
+	if err != nil {
 		return nil, errors.Join(err, n.Close())
 	}
 	return n, nil
@@ -56,6 +62,9 @@ func Start(cfg Config) (*Node, error) {
 func (n *Node) start() error {
 	for _, p := range n.cfg.Pools {
 		n.cfg.Metrics.AddPool(p.Name)
+	}
+	for _, cause := range transport.Causes() {
+		n.cfg.Metrics.AddRefusalCause(string(cause))
 	}
 	n.peers = &peers{cfg: n.cfg}
 	n.report = &report{cfg: n.cfg, started: time.Now(), peers: n.peers, ready: n.Ready}
@@ -75,7 +84,8 @@ func (n *Node) start() error {
 	n.cfg.Metrics.SetSource(n.report)
 	n.admin, err = admin.NewHandler(admin.Config{
 		Source: n.report, Lines: n.report, Peers: n.report, Metrics: n.cfg.Gathered, Tickets: n.pools.gateway,
-		Control: control{n.peers.cluster, n.drainOnly, n.askToLeave}, Tokens: n.cfg.AdminTokens, Log: n.cfg.Logger,
+		Control: control{n.peers.cluster, n.drainOnly, n.askToLeave}, Tokens: n.cfg.AdminTokens,
+		Profiles: n.cfg.Profiles, Log: n.cfg.Logger,
 	})
 	if err != nil {
 		return err
@@ -178,17 +188,6 @@ func (n *Node) PeerAddr() net.Addr { return n.peers.links.Addr() }
 
 // GossipAddr is where the gateway gossips.
 func (n *Node) GossipAddr() string { return n.peers.gossip.Addr() }
-
-// Member reports whether the gateway is in the agreed view.
-func (n *Node) Member() bool {
-	_, in := n.peers.cluster.Self()
-	return in
-}
-
-// Acquire waits for a slot of a pool: see [gateway.Gateway.Acquire].
-func (n *Node) Acquire(ctx context.Context, req admission.Request) (*gateway.Slot, error) {
-	return n.pools.gateway.Acquire(ctx, req)
-}
 
 // Status of the named pool at this gateway.
 func (n *Node) Status(pool string) gateway.PoolStatus { return n.pools.gateway.Status(pool) }

@@ -29,7 +29,7 @@ func alone(t *testing.T) Config {
 		t.Fatal(err)
 	}
 	registry := prometheus.NewRegistry()
-	metrics, err := telemetry.New(registry, telemetry.Config{RefusalCauses: RefusalCauses()})
+	metrics, err := telemetry.New(registry, telemetry.Config{})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -49,7 +49,7 @@ func alone(t *testing.T) Config {
 
 func start(t *testing.T, cfg Config) *Node {
 	t.Helper()
-	n, err := Start(cfg)
+	n, err := Start(t.Context(), cfg)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -97,7 +97,7 @@ func TestStartThatFails(t *testing.T) {
 	} {
 		cfg := alone(t)
 		change(&cfg)
-		if _, err := Start(cfg); err == nil {
+		if _, err := Start(t.Context(), cfg); err == nil {
 			t.Errorf("%s: started", what)
 		}
 	}

@@ -14,7 +14,7 @@ type Places struct {
 	held map[string]int
 }
 
-// New returns so many places in all, of which each source may have so many.
+// New returns total places; one source may hold at most each of them.
 func New(total, each int) *Places {
 	return &Places{total: total, each: each, held: make(map[string]int)}
 }

@@ -229,7 +229,7 @@ func (p *Pool) adoptEnd(now time.Duration, t *Ticket) {
 }
 
 // renewTickets brings the table in line with the epoch that has begun, in one push:
-// slots that were taken over have their tokens back, but for those whose tokens
+// slots that were taken over have their tokens back, except those whose tokens
 // others have, which are gone.
 func (p *Pool) renewTickets(a *replication.EpochAnswer) {
 	ts := p.tickets

@@ -41,7 +41,7 @@ type Handler interface {
 	Deliver(from kmutex.Node, pool string, m kmutex.Message) error
 }
 
-// Observer is told what happens, for metrics. Its methods are called on the
+// Observer counts what happens, for metrics. Its methods are called on the
 // path of every message, from several goroutines, some under locks: they must
 // be quick and must not call back.
 type Observer interface {
@@ -143,7 +143,7 @@ type Config struct {
 	Receive func(from kmutex.Node, topic string, payload []byte) error
 	// Observer counts. Default: none.
 	Observer Observer
-	// Logger is told about links that come and go, and about what was refused.
+	// Logger gets links that come and go, and what was refused.
 	// Default: none.
 	Logger *slog.Logger
 

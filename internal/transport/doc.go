@@ -21,7 +21,7 @@
 // version, kind of stream) and is answered with a status. There are links, for
 // the algorithm's messages, and several kinds of plain streams, handed out as
 // net.Conn: see [StreamKind] and [Transport.Stream]. With [Config.TLS] all of
-// them are mutual TLS 1.3, and whoever has a certificate of the configured
+// them are mutual TLS 1.3, and everybody with a certificate of the configured
 // authority is a peer: names and addresses in certificates do not count.
 //
 // What is not from a peer is refused, counted by [Cause], and logged once per

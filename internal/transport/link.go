@@ -16,7 +16,7 @@ import (
 
 var (
 	errRemoved  = errors.New("the peer left the view")
-	errReplaced = errors.New("the peer connected anew")
+	errReplaced = errors.New("the peer has connected again")
 	errLinked   = errors.New("the link has a connection")
 )
 

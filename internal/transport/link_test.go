@@ -431,7 +431,7 @@ func TestSetPeersKeepsLinks(t *testing.T) {
 }
 
 // A peer that restarts is a new node at the same address: what was queued for
-// the old one is dropped, numbers begin anew, and nothing of the old one's
+// the old one is dropped, numbers start over, and nothing of the old one's
 // reaches the new one.
 func TestPeerReplaced(t *testing.T) {
 	t1 := listen(t, Config{})

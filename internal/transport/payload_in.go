@@ -73,7 +73,7 @@ func (s *session) takePayload(f *frame) error {
 			delete(in.open, p.id)
 			in.whole <- p
 		}
-		// The peer is told in time for it never to stop.
+		// The peer gets more credit in time, so it never has to stop.
 		if in.unread >= payloadWindow/4 || len(in.open) == 0 {
 			l.mu.Lock()
 			defer l.mu.Unlock()

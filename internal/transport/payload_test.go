@@ -415,7 +415,7 @@ func TestHostilePayloads(t *testing.T) {
 	}
 }
 
-// A payload of which everything is announced and little sent takes little
+// A payload that announces much and sends little takes little
 // memory.
 func TestAnnouncedPayloadTakesNoMemory(t *testing.T) {
 	p := inPayload{size: maxPayload}

@@ -3,6 +3,7 @@ package upstream
 import (
 	"context"
 	"crypto/tls"
+	"errors"
 	"maps"
 	"net"
 	"slices"
@@ -238,20 +239,10 @@ func (c *Client) connect(ctx context.Context, standing uint64) (exchanger, error
 		ctx, cancel = context.WithTimeout(ctx, c.cfg.DialTimeout)
 		defer cancel()
 	}
-	failed := func(err error) (exchanger, error) {
-		if began.Err() != nil {
-			return nil, cause(began)
-		}
-		return nil, &DialError{err}
-	}
-	tcp, err := c.dialTCP(ctx)
+	failed := func(err error) (exchanger, error) { return nil, dialError(began, err) }
+	raw, err := c.open(ctx, standing)
 	if err != nil {
 		return failed(err)
-	}
-	raw := &conn{Conn: tcp, client: c, standing: standing}
-	if !c.add(raw) {
-		raw.reset()
-		return nil, ErrLapsed
 	}
 	stream, speaksH2 := net.Conn(raw), c.cfg.Scheme == "h2c"
 	if c.cfg.Scheme == "https" {
@@ -274,6 +265,33 @@ func (c *Client) connect(ctx context.Context, standing uint64) (exchanger, error
 		return failed(err)
 	}
 	return shared, nil
+}
+
+// open makes a TCP connection under a standing.
+func (c *Client) open(ctx context.Context, standing uint64) (*conn, error) {
+	tcp, err := c.dialTCP(ctx)
+	if err != nil {
+		return nil, err
+	}
+	raw := &conn{Conn: tcp, client: c, standing: standing}
+	if !c.add(raw) {
+		raw.reset()
+		return nil, ErrLapsed
+	}
+	return raw, nil
+}
+
+// dialError is why no connection was made: the end of the caller's context, or
+// whatever err says.
+func dialError(caller context.Context, err error) error {
+	switch {
+	case errors.Is(err, ErrLapsed):
+		return ErrLapsed
+	case caller.Err() != nil:
+		return cause(caller)
+	default:
+		return &DialError{err}
+	}
 }
 
 // add counts a connection, unless its standing is over.

@@ -50,7 +50,7 @@ func mount(t *testing.T, flags uintptr, options string) string {
 	return dir
 }
 
-// A full disk is told; nothing that was written is lost, and when there is room
+// A full disk is reported; nothing that was written is lost, and when there is room
 // again the next write has all.
 func TestFullDisk(t *testing.T) {
 	if !inNamespace(t) {
@@ -91,7 +91,7 @@ func TestReadOnlyDisk(t *testing.T) {
 		return
 	}
 	dir := mount(t, syscall.MS_RDONLY, "")
-	if _, err := Open(dir, "c"); !errors.Is(err, syscall.EROFS) || !strings.Contains(err.Error(), "must be able to write") {
+	if _, err := Open(dir, "c", ""); !errors.Is(err, syscall.EROFS) || !strings.Contains(err.Error(), "must be able to write") {
 		t.Errorf("%v", err)
 	}
 }

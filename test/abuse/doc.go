@@ -5,7 +5,7 @@
 //
 // What reached the upstream is judged by a raw socket there: it keeps the bytes.
 // What came of each attempt is in testdata, and as a table in docs/security.md;
-// with -update the tests write both anew.
+// with -update the tests rewrite both.
 //
 // The harness is that of package cluster. All traffic stays on loopback.
 package abuse

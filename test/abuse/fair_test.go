@@ -14,6 +14,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/kgate/kgate/internal/admin"
 	"github.com/kgate/kgate/test/cluster"
 )
 
@@ -105,7 +106,9 @@ func TestOneClientAmongTen(t *testing.T) {
 					}
 				})
 			}
-			await(t, c.Gateways[0], "fair", crowd-k)
+			if err := c.Gateways[0].AwaitPool(t.Context(), "fair", func(p admin.Pool) bool { return p.Waiting >= crowd-k }); err != nil {
+				t.Fatal(err)
+			}
 
 			var mu sync.Mutex
 			var waits []time.Duration
@@ -183,7 +186,9 @@ func TestSurplusIsRefused(t *testing.T) {
 		}
 	}
 	ask(from(t, "127.0.0.3"))
-	await(t, g, "limited", limit+1)
+	if err := g.AwaitPool(t.Context(), "limited", func(p admin.Pool) bool { return p.Waiting > limit }); err != nil {
+		t.Fatal(err)
+	}
 	close(u.open)
 	for range k + limit + 1 {
 		if a := receive(t, answers); a.status != http.StatusOK {
@@ -213,26 +218,5 @@ func receive(t *testing.T, answers <-chan answer) answer {
 	case <-timer.C:
 		t.Fatal("no answer")
 		return answer{}
-	}
-}
-
-// await waits until so many requests wait in a gateway's pool.
-func await(t *testing.T, g *cluster.Gateway, pool string, waiting int) {
-	t.Helper()
-	ctx, cancel := context.WithTimeout(t.Context(), patience)
-	defer cancel()
-	if err := cluster.Await(ctx, func() error {
-		s, err := g.Status(ctx)
-		if err != nil {
-			return err
-		}
-		for _, p := range s.Pools {
-			if p.Name == pool && p.Waiting >= waiting {
-				return nil
-			}
-		}
-		return fmt.Errorf("not %d waiting: %+v", waiting, s.Pools)
-	}); err != nil {
-		t.Fatal(err)
 	}
 }

@@ -12,7 +12,7 @@ import (
 	"github.com/kgate/kgate/test/cluster"
 )
 
-var update = flag.Bool("update", false, "write testdata and the table in docs/security.md anew")
+var update = flag.Bool("update", false, "rewrite testdata and the table in docs/security.md")
 
 // patience is how long a single thing may take that does not depend on luck.
 const patience = 20 * time.Second

@@ -6,12 +6,12 @@ import (
 	"net"
 	"net/http"
 	"slices"
-	"strings"
 	"sync"
 	"sync/atomic"
 	"testing"
 	"time"
 
+	"github.com/kgate/kgate/internal/admin"
 	"github.com/kgate/kgate/test/cluster"
 )
 
@@ -112,7 +112,6 @@ func TestSlowClients(t *testing.T) {
 	if _, most, _ := judge.Counts(); most > k {
 		t.Errorf("most in flight %d, k is %d", most, k)
 	}
-	await(t, g, "guarded", 0)
 	wholeAgain(t, g, "guarded", k)
 }
 
@@ -153,20 +152,10 @@ func dawdle(ctx context.Context, from, to, head string, open, ended *atomic.Int6
 // wholeAgain waits until a pool has nobody in flight and all its tokens free.
 func wholeAgain(t *testing.T, g *cluster.Gateway, pool string, k int) {
 	t.Helper()
-	ctx, cancel := context.WithTimeout(t.Context(), patience)
-	defer cancel()
-	if err := cluster.Await(ctx, func() error {
-		s, err := g.Status(ctx)
-		if err != nil {
-			return err
-		}
-		for _, p := range s.Pools {
-			if p.Name == pool && p.Waiting == 0 && p.InFlight == 0 && p.FreeTokensHere == k {
-				return nil
-			}
-		}
-		return fmt.Errorf("pool %s is not whole: %+v", pool, s.Pools)
-	}); err != nil {
-		t.Error(strings.TrimSpace(err.Error()))
+	err := g.AwaitPool(t.Context(), pool, func(p admin.Pool) bool {
+		return p.Waiting == 0 && p.InFlight == 0 && p.FreeTokensHere == k
+	})
+	if err != nil {
+		t.Error(err)
 	}
 }

@@ -274,7 +274,7 @@ func compare(t *testing.T, file string, got []byte) {
 	}
 	for i, part := range strings.Split(string(got), "\n\n") {
 		if parts := strings.Split(string(want), "\n\n"); i >= len(parts) || parts[i] != part {
-			t.Errorf("not as in %s (-update writes it anew):\n%s", file, part)
+			t.Errorf("not as in %s (-update rewrites it):\n%s", file, part)
 		}
 	}
 }
@@ -316,7 +316,7 @@ func compareTable(t *testing.T, sections []section) {
 	case *update:
 		must(t, os.WriteFile(page, []byte(before+tableBegin+b.String()+tableEnd+after), 0o644))
 	case b.String() != table:
-		t.Errorf("the table in %s is not what the test saw; -update writes it anew", page)
+		t.Errorf("the table in %s is not what the test saw; -update rewrites it", page)
 	}
 }
 

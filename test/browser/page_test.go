@@ -104,7 +104,7 @@ func clientsComeAndGo(t *testing.T, c *cluster.Cluster, page *tab) {
 	page.await("three wait", `document.querySelectorAll("[data-cancel]").length === 3`)
 }
 
-// withoutScript: the page is complete, and loads itself anew.
+// withoutScript: the page is complete, and reloads itself.
 func withoutScript(t *testing.T, c *cluster.Cluster, page *tab) {
 	text := run(page, chromedp.Text(chromedp.CSS("body")))
 	for _, g := range c.Gateways {
@@ -121,7 +121,7 @@ func withoutScript(t *testing.T, c *cluster.Cluster, page *tab) {
 		t.Error("there is a button that does nothing")
 	}
 	if every := eval[string](page, `document.querySelector("noscript meta[http-equiv=refresh]").content`); every != "5" {
-		t.Errorf("without script the page is loaded anew every %q", every)
+		t.Errorf("without script the page is reloaded every %q", every)
 	}
 	page.shoot("without-script")
 }

@@ -51,7 +51,8 @@ type Options struct {
 	TLS *TLSFiles
 	// Lease of a gateway; 0: kgate's default.
 	Lease time.Duration
-	// Pools beside the one, each reached under /NAME/.
+	// Pools beside the one, each reached under /NAME/, or at Cluster.TCP if its
+	// upstream is tcp://host:port.
 	Pools []Pool
 	// Listen are further keys of listen, in YAML, such as "header_timeout: 1s".
 	Listen string
@@ -78,6 +79,9 @@ type Pool struct {
 	// Settings are further keys in YAML, such as "reclaim: hold, hold: {max: 9s}".
 	Settings string
 }
+
+// isTCP reports whether the pool admits connections and not requests.
+func (p Pool) isTCP() bool { return strings.HasPrefix(p.Upstream, "tcp://") }
 
 // Host is where a gateway runs.
 type Host struct {
@@ -113,13 +117,14 @@ type Cluster struct {
 
 	opt Options
 	dir string
+	tcp map[string]string // addresses for TCP connections, by gateway and pool
 }
 
 // Start starts gateways and waits until all of them are ready. They end with
 // the test.
 func Start(tb testing.TB, opt Options) *Cluster {
 	tb.Helper()
-	c := &Cluster{opt: opt.withDefaults(), dir: tb.TempDir()}
+	c := &Cluster{opt: opt.withDefaults(), dir: tb.TempDir(), tcp: make(map[string]string)}
 	endTogether(tb, c)
 	for range c.opt.Gateways {
 		c.launch(tb, c.opt.Gateways)
@@ -156,7 +161,7 @@ func (c *Cluster) Launch(tb testing.TB) *Gateway {
 // not counted among the cluster's.
 func (c *Cluster) LaunchStranger(tb testing.TB, name string, edit func(*Options)) *Gateway {
 	tb.Helper()
-	other := &Cluster{opt: c.opt, dir: tb.TempDir(), Gateways: c.Gateways}
+	other := &Cluster{opt: c.opt, dir: tb.TempDir(), tcp: make(map[string]string), Gateways: c.Gateways}
 	edit(&other.opt)
 	return other.start(tb, name, 1)
 }
@@ -192,6 +197,11 @@ func (c *Cluster) start(tb testing.TB, name string, expect int) *Gateway {
 			// The same for all.
 		} else if err := os.WriteFile(token, []byte(rand.Text()), 0o600); err != nil {
 			tb.Fatal(err)
+		}
+	}
+	for _, p := range c.opt.Pools {
+		if p.isTCP() && c.tcp[name+" "+p.Name] == "" {
+			c.tcp[name+" "+p.Name] = ReservePort(tb)
 		}
 	}
 	file := filepath.Join(c.dir, name+".yaml")
@@ -232,6 +242,13 @@ func (c *Cluster) config(name string, expect int, listen [4]string, token string
 	if o.Listen != "" {
 		write(", %s", o.Listen)
 	}
+	write(", tcp: [")
+	for _, p := range o.Pools {
+		if p.isTCP() {
+			write("{addr: %q, pool: %s},", c.TCP(name, p.Name), p.Name)
+		}
+	}
+	write("]")
 	write("}\ntrusted_proxies: [%s]\n", strings.Join(o.Trusted, ", "))
 	write("cluster:\n  bootstrap_expect: %d\n  key_file: %q\n  gossip_key: %q\n", expect, o.KeyFile, o.GossipKey)
 	if host, _, _ := net.SplitHostPort(listen[2]); host != "127.0.0.1" && o.TLS == nil && o.KeyFile == "" {
@@ -254,7 +271,9 @@ func (c *Cluster) config(name string, expect int, listen [4]string, token string
 	}
 	write("routes:\n")
 	for _, p := range o.Pools {
-		write("  - {pool: %s, match: {path_prefix: /%s/}}\n", p.Name, p.Name)
+		if !p.isTCP() {
+			write("  - {pool: %s, match: {path_prefix: /%s/}}\n", p.Name, p.Name)
+		}
 	}
 	write("  - {pool: %s}\nlog: {access: false}\n", PoolName)
 	if o.Telemetry != "" {
@@ -262,6 +281,9 @@ func (c *Cluster) config(name string, expect int, listen [4]string, token string
 	}
 	return b.String()
 }
+
+// TCP returns where a gateway takes the connections of a pool.
+func (c *Cluster) TCP(gateway, pool string) string { return c.tcp[gateway+" "+pool] }
 
 // DataDir returns where a durable gateway keeps its state.
 func (c *Cluster) DataDir(name string) string { return filepath.Join(c.dir, name) }

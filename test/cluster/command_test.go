@@ -133,7 +133,7 @@ func TestBadFlags(t *testing.T) {
 	}
 }
 
-// TestBadFile has a file with several errors: all are told at once, each with
+// TestBadFile has a file with several errors: all are reported at once, each with
 // its line.
 func TestBadFile(t *testing.T) {
 	file := filepath.Join(t.TempDir(), "bad.yaml")

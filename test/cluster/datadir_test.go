@@ -17,7 +17,7 @@ import (
 )
 
 // TestMisuse has gateways whose name is taken, and data directories that cannot
-// be used. Each is told what is wrong; the cluster goes on.
+// be used. Each says what is wrong; the cluster goes on.
 func TestMisuse(t *testing.T) {
 	if testing.Short() {
 		t.Skip("takes several seconds")

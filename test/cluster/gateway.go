@@ -116,6 +116,48 @@ func (g *Gateway) Metrics(ctx context.Context) (Metrics, error) {
 // URL returns the address at which clients reach the gateway.
 func (g *Gateway) URL() string { return "http://" + g.HTTP + "/" }
 
+// Span waits, while a test looks at what happens, or until the test ends.
+func Span(tb testing.TB, d time.Duration) {
+	tb.Helper()
+	timer := time.NewTimer(d)
+	defer timer.Stop()
+	select {
+	case <-timer.C:
+	case <-tb.Context().Done():
+	}
+}
+
+// AwaitListening waits until somebody listens at addr.
+func AwaitListening(ctx context.Context, addr string) error {
+	ctx, cancel := context.WithTimeout(ctx, patience)
+	defer cancel()
+	return Await(ctx, func() error {
+		conn, err := net.Dial("tcp", addr)
+		if err != nil {
+			return err
+		}
+		return conn.Close()
+	})
+}
+
+// AwaitPool waits until a gateway's pool is as wanted.
+func (g *Gateway) AwaitPool(ctx context.Context, pool string, wanted func(admin.Pool) bool) error {
+	ctx, cancel := context.WithTimeout(ctx, patience)
+	defer cancel()
+	return Await(ctx, func() error {
+		s, err := g.Status(ctx)
+		if err != nil {
+			return err
+		}
+		for _, p := range s.Pools {
+			if p.Name == pool && wanted(p) {
+				return nil
+			}
+		}
+		return fmt.Errorf("pool %s is not as wanted: %+v", pool, s.Pools)
+	})
+}
+
 // Await tries until it works, and returns the last error if ctx ends first.
 // Other processes give no sign to wait for, so it asks every few milliseconds.
 func Await(ctx context.Context, try func() error) error {

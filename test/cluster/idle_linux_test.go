@@ -1,12 +1,10 @@
 package cluster
 
 import (
-	"fmt"
 	"os"
 	"os/exec"
 	"path/filepath"
 	"strconv"
-	"strings"
 	"testing"
 	"time"
 )
@@ -26,34 +24,26 @@ func BenchmarkIdle(b *testing.B) {
 			}
 			c := Start(b, Options{Gateways: size, K: 10, Upstream: "http://127.0.0.1:1", Durable: true, KeyFile: file})
 			time.Sleep(5 * time.Second) // what joining has begun is over
-			before, began := ticks(b, c), time.Now()
+			before, began := processorTime(b, c), time.Now()
 			for b.Loop() {
 				time.Sleep(10 * time.Second)
 			}
-			used := float64(ticks(b, c)-before) / 100 // USER_HZ
-			b.ReportMetric(100*used/time.Since(began).Seconds(), "%core")
+			used := processorTime(b, c) - before
+			b.ReportMetric(100*used.Seconds()/time.Since(began).Seconds(), "%core")
 		})
 	}
 }
 
-// ticks returns how much CPU the gateways have used so far.
-func ticks(b *testing.B, c *Cluster) int {
+// processorTime returns how much of it the gateways have used so far.
+func processorTime(b *testing.B, c *Cluster) time.Duration {
 	b.Helper()
-	sum := 0
+	var sum time.Duration
 	for _, g := range c.Gateways {
-		data, err := os.ReadFile(fmt.Sprintf("/proc/%d/stat", g.PID()))
+		used, err := g.ProcessorTime()
 		if err != nil {
 			b.Fatal(err)
 		}
-		_, rest, _ := strings.Cut(string(data), ") ")
-		fields := strings.Fields(rest)
-		for _, f := range fields[11:13] { // utime, stime
-			n, err := strconv.Atoi(f)
-			if err != nil {
-				b.Fatal(err)
-			}
-			sum += n
-		}
+		sum += used
 	}
 	return sum
 }

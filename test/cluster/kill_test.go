@@ -52,7 +52,7 @@ func TestKill(t *testing.T) {
 			// Two gateways can use all slots, and none can have more than four: the
 			// slots of the others go on.
 			r.load = StartLoad(t, r.c.Gateways, LoadOptions{Clients: 4})
-			span(t, time.Second)
+			Span(t, time.Second)
 			for i := range total / 2 {
 				victim, roles := r.choose(t, i)
 				if err := r.kill(t, victim, roles); err != nil {
@@ -95,7 +95,7 @@ func (r *killRun) kill(t *testing.T, victim int, roles Roles) error {
 	}
 	ctx, cancel := context.WithTimeout(t.Context(), Whole(r.lease)+5*time.Second)
 	defer cancel()
-	span(t, time.Until(k.at.Add(Whole(r.lease)))) // the line may stop more than once
+	Span(t, time.Until(k.at.Add(Whole(r.lease)))) // the line may stop more than once
 	late := time.Now()
 	err := Await(ctx, func() error {
 		if slices.ContainsFunc(r.judge.Since(late), r.full) {
@@ -207,7 +207,7 @@ func TestKillAtLightLoad(t *testing.T) {
 	r := killRun{k: 16, lease: 3 * time.Second, judge: judge}
 	r.c = Start(t, Options{K: r.k, Upstream: url, Durable: true, Lease: r.lease})
 	r.load = StartLoad(t, r.c.Gateways, LoadOptions{Clients: 4, Pause: 2 * holds})
-	span(t, 5*time.Second) // the tokens are spread by then
+	Span(t, 5*time.Second) // the tokens are spread by then
 	var waits []time.Duration
 	for i := range Count(t, "KGATE_KILLS", 5, 50) {
 		victim, roles := r.choose(t, i)
@@ -218,7 +218,7 @@ func TestKillAtLightLoad(t *testing.T) {
 		if _, err := g.Wait(patience); err != nil {
 			t.Fatal(err)
 		}
-		span(t, time.Until(at.Add(Whole(r.lease))))
+		Span(t, time.Until(at.Add(Whole(r.lease))))
 		longest := time.Duration(0)
 		for _, a := range r.load.Since(at) {
 			if a.Gateway == g.Name {

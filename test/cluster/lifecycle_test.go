@@ -41,17 +41,6 @@ func (g *gaps) cut() time.Duration {
 	return longest
 }
 
-// span waits. The tests that use it look at what happens in the meantime.
-func span(t *testing.T, d time.Duration) {
-	t.Helper()
-	timer := time.NewTimer(d)
-	defer timer.Stop()
-	select {
-	case <-timer.C:
-	case <-t.Context().Done():
-	}
-}
-
 // TestJoinUnderLoad has a fourth gateway join three that are busy.
 func TestJoinUnderLoad(t *testing.T) {
 	if testing.Short() {
@@ -68,9 +57,9 @@ func TestJoinUnderLoad(t *testing.T) {
 	judge.Watch(seen.arrived)
 	c := Start(t, Options{K: k, Upstream: url})
 	stop := background(t, c, 60)
-	span(t, around)
+	Span(t, around)
 	seen.cut()
-	span(t, around)
+	Span(t, around)
 	before := seen.cut()
 
 	began := time.Now()
@@ -82,7 +71,7 @@ func TestJoinUnderLoad(t *testing.T) {
 	}
 	ready := time.Since(began)
 	freshAtRoot(t, c) // the newcomer's first request included
-	span(t, around)
+	Span(t, around)
 	during := seen.cut()
 	load := stop()
 	if err := c.AwaitWhole(ctx); err != nil {
@@ -139,14 +128,14 @@ func TestTerminateUnderLoad(t *testing.T) {
 			for _, caller := range callers {
 				stops = append(stops, caller.run(t, 30))
 			}
-			span(t, time.Second)
+			Span(t, time.Second)
 			began := time.Now()
 			code, err := c.Gateways[victim].Stop()
 			took := time.Since(began)
 			if err != nil || code != 0 {
 				t.Errorf("exit code %d, %v", code, err)
 			}
-			span(t, time.Second)
+			Span(t, time.Second)
 			elsewhere := int64(0)
 			for i, stop := range stops {
 				stop()
@@ -187,7 +176,7 @@ func TestRollingRestart(t *testing.T) {
 	}
 	calls, slowCalls := newCaller(t, urls...), newCaller(t, slowURLs...)
 	stops := []func(){calls.run(t, 60), slowCalls.run(t, 6)}
-	span(t, time.Second)
+	Span(t, time.Second)
 	ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
 	defer cancel()
 	for i := range c.Gateways {
@@ -200,7 +189,7 @@ func TestRollingRestart(t *testing.T) {
 			t.Fatal(err)
 		}
 		t.Logf("%s: ended after %v, ready again after %v", c.Gateways[i].Name, stopped.Round(time.Millisecond), time.Since(began).Round(time.Millisecond))
-		span(t, 500*time.Millisecond)
+		Span(t, 500*time.Millisecond)
 	}
 	for _, stop := range stops {
 		stop()
@@ -227,7 +216,7 @@ func TestAllRestart(t *testing.T) {
 			u, url := ServeUpstream(t, demo.UpstreamConfig{Hold: demo.Distribution{Mean: 10 * time.Millisecond}, K: k})
 			c := Start(t, Options{K: k, Upstream: url, Durable: true})
 			stop := background(t, c, 30)
-			span(t, time.Second)
+			Span(t, time.Second)
 			view := newestView(t, c)
 			began := time.Now()
 			for _, g := range c.Gateways {

@@ -31,6 +31,9 @@ type LoadOptions struct {
 	Path string
 	// Patience of a client for one answer; default 15 s.
 	Patience time.Duration
+	// Ask is what a client does again and again at a gateway; default: it asks for
+	// Path over HTTP. Patience is its to keep.
+	Ask func(ctx context.Context, g *Gateway) error
 	// Dial reaches the gateways; default: as the test process does.
 	Dial func(ctx context.Context, network, addr string) (net.Conn, error)
 }
@@ -67,7 +70,7 @@ func StartLoad(tb testing.TB, gateways []*Gateway, opt LoadOptions) *Load {
 	var wg sync.WaitGroup
 	for _, g := range gateways {
 		for range opt.Clients {
-			wg.Go(func() { l.loop(ctx, g.Name, strings.TrimSuffix(g.URL(), "/")+opt.Path) })
+			wg.Go(func() { l.loop(ctx, g) })
 		}
 	}
 	l.Stop = sync.OnceFunc(func() {
@@ -79,10 +82,14 @@ func StartLoad(tb testing.TB, gateways []*Gateway, opt LoadOptions) *Load {
 	return l
 }
 
-func (l *Load) loop(ctx context.Context, gateway, url string) {
+func (l *Load) loop(ctx context.Context, g *Gateway) {
+	ask := l.opt.Ask
+	if url := strings.TrimSuffix(g.URL(), "/") + l.opt.Path; ask == nil {
+		ask = func(ctx context.Context, g *Gateway) error { return l.ask(ctx, g.Name, url) }
+	}
 	for ctx.Err() == nil {
-		a := Answer{Gateway: gateway, Sent: time.Now(), Result: OK}
-		err := l.ask(ctx, gateway, url)
+		a := Answer{Gateway: g.Name, Sent: time.Now(), Result: OK}
+		err := ask(ctx, g)
 		if err != nil {
 			if ctx.Err() != nil {
 				return // broken off by Stop

@@ -61,7 +61,7 @@ func TestOldDataDirs(t *testing.T) {
 		t.Fatal(err)
 	}
 	load = StartLoad(t, c.Gateways, LoadOptions{Clients: 8})
-	span(t, time.Second)
+	Span(t, time.Second)
 	load.Stop()
 	most := 0
 	for _, a := range judge.Since(began) {

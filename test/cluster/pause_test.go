@@ -112,7 +112,7 @@ func TestPause(t *testing.T) {
 	for _, pool := range []string{"/long/", "/patient/"} {
 		StartLoad(t, r.c.Gateways, LoadOptions{Clients: pauseLonger, Path: pool, Patience: time.Minute})
 	}
-	span(t, time.Second)
+	Span(t, time.Second)
 
 	if err := victim.Signal(syscall.SIGSTOP); err != nil {
 		t.Fatal(err)
@@ -123,7 +123,7 @@ func TestPause(t *testing.T) {
 	for _, pool := range []string{"/long/", "/patient/"} { // others would fill what it has left
 		StartLoad(t, r.c.Gateways[:2], LoadOptions{Clients: pauseLongK, Path: pool, Patience: time.Minute})
 	}
-	span(t, r.stop)
+	Span(t, r.stop)
 	gap := Gap(r.short.Since(stopped), stopped, time.Now())
 	r.resume(t, victim, load)
 	_, short, _ := r.short.Counts()

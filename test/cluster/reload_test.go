@@ -19,7 +19,7 @@ import (
 )
 
 // arrivals is an upstream that notes who comes in which order, and which keeps
-// the first one until it is told otherwise.
+// the first one until a reload.
 type arrivals struct {
 	first, proceed chan struct{}
 
@@ -269,7 +269,7 @@ func (r *reloading) expectChange(g *Gateway, message, key, before, after string)
 }
 
 // expectBadFile gives the gateway a file with two errors and one with an upstream
-// certificate that is not there: all are told, and all is as before.
+// certificate that is not there: all are reported, and nothing changes.
 func (r *reloading) expectBadFile(g *Gateway) {
 	r.t.Helper()
 	data, err := os.ReadFile(r.file(g))

@@ -28,7 +28,7 @@ func TestSetK(t *testing.T) {
 	early.Keep()
 	c := Start(t, Options{K: first, Upstream: lateURL, Pools: []Pool{{Name: "early", K: first, Upstream: earlyURL, Settings: "binding: early"}}})
 	loads := []*Load{StartLoad(t, c.Gateways, LoadOptions{Clients: 8}), StartLoad(t, c.Gateways, LoadOptions{Clients: 8, Path: "/early/"})}
-	span(t, 4*busy)
+	Span(t, 4*busy)
 
 	k := first
 	for _, next := range []int{12, 3, 6} {
@@ -36,7 +36,7 @@ func TestSetK(t *testing.T) {
 			asked := time.Now()
 			setK(t, c.Gateways[next%3], pool, next)
 			agreed := time.Now()
-			span(t, 4*busy)
+			Span(t, 4*busy)
 			exact := agreed.Add(exactIn)
 			if next < k {
 				exact = exact.Add(busy) // all that were in flight have ended

@@ -21,10 +21,10 @@ func TestSpread(t *testing.T) {
 		bursts = c.Gateways
 	}
 	for i, g := range bursts {
-		span(t, 10*time.Second) // as often as home asks
+		Span(t, 10*time.Second) // as often as home asks
 		before := spreads(c)
 		burst := StartLoad(t, []*Gateway{g}, LoadOptions{Clients: 48})
-		span(t, 500*time.Millisecond)
+		Span(t, 500*time.Millisecond)
 		burst.Stop()
 		ended := time.Now()
 		ctx, cancel := context.WithTimeout(t.Context(), patience)
@@ -54,7 +54,7 @@ func TestSpread(t *testing.T) {
 		}
 	}
 	quiet := spreads(c)
-	span(t, 12*time.Second)
+	Span(t, 12*time.Second)
 	for i, seen := range spreads(c) {
 		if len(seen) != len(quiet[i]) {
 			t.Errorf("%s: %d epochs more, and nobody came", c.Gateways[i].Name, len(seen)-len(quiet[i]))

@@ -370,7 +370,7 @@ func TestSlotsOutliveAll(t *testing.T) {
 		t.Errorf("the slot had the fence %q, now %q: %v", fence, tk.Fence, err)
 	}
 	tested := time.Now() // asking keeps it no longer than a ttl from now
-	span(t, time.Until(tested.Add(ttl+late)))
+	Span(t, time.Until(tested.Add(ttl+late)))
 	load.Stop()
 	first, total := time.Duration(-1), 0
 	for _, a := range judge.Since(began) {

@@ -3,7 +3,6 @@ package haproxy
 import (
 	"context"
 	"fmt"
-	"net"
 	"net/http"
 	"os"
 	"path/filepath"
@@ -115,16 +114,7 @@ func (h *haproxy) launch(t *testing.T, args ...string) {
 		}
 	})
 	addr := strings.Trim(strings.TrimPrefix(h.url, "http://"), "/")
-	ctx, cancel := context.WithTimeout(t.Context(), patience)
-	defer cancel()
-	err := cluster.Await(ctx, func() error {
-		conn, err := net.Dial("tcp", addr)
-		if err != nil {
-			return err
-		}
-		return conn.Close()
-	})
-	if err != nil {
+	if err := cluster.AwaitListening(t.Context(), addr); err != nil {
 		t.Fatalf("%v\n%s", err, p.Log.Tail(30))
 	}
 }

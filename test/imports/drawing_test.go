@@ -12,7 +12,7 @@ import (
 	"testing"
 )
 
-var update = flag.Bool("update", false, "draw the architecture anew")
+var update = flag.Bool("update", false, "redraw the architecture")
 
 const drawingFile = "../../docs/architecture.svg"
 
@@ -30,8 +30,10 @@ var purpose = map[string]string{
 	"internal/pool":       "a pool at one gateway",
 	"internal/transport":  "links between gateways",
 	"kmutex":              "the algorithm",
+	"kgate":               "the library",
+	"examples":            "programs that use it",
 	"lab":                 "simulator and experiments",
-	"proxy":               "the HTTP data plane",
+	"proxy":               "the data plane",
 	"replication":         "copies of tickets",
 	"telemetry":           "metrics, traces, logs",
 	"internal/demo":       "clients and an upstream",

@@ -95,11 +95,11 @@ func between(v Verdict, from, to []int) (ways []Way) {
 // outage cuts everybody off for three leases, then heals all links but one.
 func outage(a, b int) edge {
 	return edge{
-		name:     fmt.Sprintf("an outage, healed but for the link %d-%d", a+1, b+1),
+		name:     fmt.Sprintf("an outage, healed except for the link %d-%d", a+1, b+1),
 		ordinary: a == 0 && b == 1,
 		begin: func(t *testing.T, w *world, _ cluster.Roles) (time.Time, int) {
 			w.Set(t, Split(Drop, []int{0}, []int{1}, []int{2}, []int{3}, []int{4})...)
-			span(t, 3*lease)
+			cluster.Span(t, 3*lease)
 			w.Set(t, Split(Drop, []int{a}, []int{b})...)
 			return time.Now(), -1
 		},
@@ -113,7 +113,7 @@ func killed(name string, ordinary bool, victim string, limit [2]string) edge {
 	return edge{name: name, ordinary: ordinary, begin: func(t *testing.T, w *world, r cluster.Roles) (time.Time, int) {
 		p := parts(r)
 		w.Set(t, between(NoNew, p[limit[0]], p[limit[1]])...)
-		span(t, idle)
+		cluster.Span(t, idle)
 		i := p[victim][0]
 		since := time.Now()
 		if err := w.cluster.Gateways[i].Signal(syscall.SIGKILL); err != nil {
@@ -169,7 +169,7 @@ func TestEdges(t *testing.T) {
 
 func (e edge) test(t *testing.T, table *strings.Builder) {
 	w := newWorld(t)
-	span(t, window)
+	cluster.Span(t, window)
 	roles, err := w.cluster.Roles(t.Context())
 	if err != nil {
 		t.Fatal(err)
@@ -178,7 +178,7 @@ func (e edge) test(t *testing.T, table *strings.Builder) {
 	if e.during != nil {
 		e.during(t, w, roles)
 	} else {
-		span(t, holding)
+		cluster.Span(t, holding)
 	}
 	now := time.Now()
 	arrivals := w.judge.Since(since)

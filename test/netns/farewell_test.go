@@ -50,7 +50,7 @@ func TestForgedFarewell(t *testing.T) {
 	}
 	const lease = 7 * time.Second // requests of the long pool take three of them
 	w := newWorldIn(t, New(t, size), lease)
-	span(t, 3*time.Second)
+	cluster.Span(t, 3*time.Second)
 	roles, err := w.cluster.Roles(t.Context())
 	if err != nil {
 		t.Fatal(err)
@@ -73,10 +73,10 @@ func TestForgedFarewell(t *testing.T) {
 			if err != nil {
 				t.Fatal(err)
 			}
-			span(t, 50*time.Millisecond)
+			cluster.Span(t, 50*time.Millisecond)
 		}
 	}
-	span(t, lease+4*time.Second)
+	cluster.Span(t, lease+4*time.Second)
 	believed := false
 	for _, r := range w.cluster.Gateways[roles.Leader].Log.Records("gateway observed") {
 		believed = believed || r.Text("name") == victim.Name && r.Text("status") == "left"

@@ -178,7 +178,7 @@ func TestFaults(t *testing.T) {
 // suffer lets one fault come and go.
 func (w *world) suffer(t *testing.T, s scenario) {
 	t.Helper()
-	span(t, window)
+	cluster.Span(t, window)
 	roles, err := w.cluster.Roles(t.Context())
 	if err != nil {
 		t.Fatal(err)
@@ -189,12 +189,12 @@ func (w *world) suffer(t *testing.T, s scenario) {
 	began := time.Now()
 	w.Set(t, ways...)
 	cut := time.Now()
-	span(t, cluster.Whole(lease))
+	cluster.Span(t, cluster.Whole(lease))
 	if s.slow {
-		span(t, lease)
+		cluster.Span(t, lease)
 	}
 	late := time.Now()
-	span(t, window)
+	cluster.Span(t, window)
 	answers := w.load.Since(began)
 	served := cluster.Served(w.load.Since(late), time.Now())
 	gap := cluster.Gap(w.judge.Since(began), began, time.Now())
@@ -297,17 +297,6 @@ func (w *world) checkK(t *testing.T) {
 	}
 }
 
-// span waits while the fault holds.
-func span(t *testing.T, d time.Duration) {
-	t.Helper()
-	timer := time.NewTimer(d)
-	defer timer.Stop()
-	select {
-	case <-timer.C:
-	case <-t.Context().Done():
-	}
-}
-
 // TestFlapping has connections come and go all the time.
 func TestFlapping(t *testing.T) {
 	if testing.Short() {
@@ -318,7 +307,7 @@ func TestFlapping(t *testing.T) {
 		during = time.Minute
 	}
 	w := newWorld(t)
-	span(t, window)
+	cluster.Span(t, window)
 	roles, err := w.cluster.Roles(t.Context())
 	if err != nil {
 		t.Fatal(err)

@@ -5,8 +5,9 @@ import (
 	"os"
 	"testing"
 
-	"github.com/kgate/kgate/test/cluster"
 	"go.uber.org/goleak"
+
+	"github.com/kgate/kgate/test/cluster"
 )
 
 func TestMain(m *testing.M) {

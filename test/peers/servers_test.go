@@ -1,10 +1,8 @@
 package peers
 
 import (
-	"context"
 	"encoding/json"
 	"fmt"
-	"net"
 	"net/http"
 	"os"
 	"os/exec"
@@ -14,23 +12,6 @@ import (
 
 	"github.com/kgate/kgate/test/cluster"
 )
-
-// await waits until somebody listens at addr.
-func await(t *testing.T, addr string) {
-	t.Helper()
-	ctx, cancel := context.WithTimeout(t.Context(), patience)
-	defer cancel()
-	err := cluster.Await(ctx, func() error {
-		conn, err := net.Dial("tcp", addr)
-		if err != nil {
-			return err
-		}
-		return conn.Close()
-	})
-	if err != nil {
-		t.Fatal(err)
-	}
-}
 
 func writeFile(t *testing.T, name, text string) string {
 	t.Helper()
@@ -84,7 +65,9 @@ defaults
 listen kgate
   bind %s
 %s`, addr, servers.String())))
-		await(t, addr)
+		if err := cluster.AwaitListening(t.Context(), addr); err != nil {
+			t.Fatal(err)
+		}
 		h := seen(t, from(t, somebody), "http://"+addr+"/headers")
 		if got := h.Get("X-Forwarded-For"); got != somebody {
 			t.Errorf("%s: X-Forwarded-For %q, want %q", version, got, somebody)
@@ -121,7 +104,9 @@ http {
 }
 `, dir, temp.String(), lines)
 	cluster.StartProcess(t, "nginx", "-e", "stderr", "-p", dir, "-c", writeFile(t, "nginx.conf", config))
-	await(t, addr)
+	if err := cluster.AwaitListening(t.Context(), addr); err != nil {
+		t.Fatal(err)
+	}
 }
 
 // testNginxInFront: nginx speaks HTTP to the gateways and says in X-Forwarded-For

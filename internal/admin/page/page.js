@@ -49,7 +49,7 @@ function update(from, to) {
 let source, last = Date.now();
 
 function listen() {
-  source = new EventSource("/events");
+  source = new EventSource("events");
   source.addEventListener("live", (event) => {
     const page = new DOMParser().parseFromString(JSON.parse(event.data), "text/html");
     morph(live, page.body);
@@ -90,7 +90,7 @@ function tell(error) {
 async function cancel() {
   const headers = field.value ? { Authorization: "Bearer " + field.value } : {};
   try {
-    const answer = await fetch("/api/v1/line/" + encodeURIComponent(chosen), { method: "DELETE", headers });
+    const answer = await fetch("api/v1/line/" + encodeURIComponent(chosen), { method: "DELETE", headers });
     if (answer.ok) return ask.close();
     if (answer.status === 401) {
       document.getElementById("ask-token").hidden = false;

@@ -130,7 +130,7 @@ func (r *Rules) unfit(s Observation, now time.Duration) bool {
 	if r.unconfirmed != never && now-max(r.unconfirmed, r.awake) >= patience {
 		return true
 	}
-	if r.keepers(s, now)[s.Self] {
+	if r.keepers(s, now)[s.Self] || r.witnessLeads(s, now) {
 		return true
 	}
 	through, not := 0, 0
@@ -154,6 +154,21 @@ func (r *Rules) unfit(s Observation, now time.Duration) bool {
 	return not > through
 }
 
+// witnessLeads reports that the leader is a witness and a gateway that serves could
+// lead in its place: the leader is the one member to which all need a connection.
+func (r *Rules) witnessLeads(s Observation, now time.Duration) bool {
+	witness, serves := false, false
+	for node, m := range r.members {
+		switch {
+		case m.Witness:
+			witness = witness || m.Name == s.Self
+		case r.silent(node, now) < r.terms.Lease/2:
+			serves = true
+		}
+	}
+	return witness && serves
+}
+
 // HandedOver notes that this leader tries to hand the lead over.
 func (r *Rules) HandedOver(now time.Duration) { r.handed, r.resigns = now, true }
 
@@ -163,7 +178,7 @@ func (r *Rules) apart(now time.Duration) map[kmutex.Node]Reason {
 	reasons := r.unreported(now)
 	down := make(map[kmutex.Node][]kmutex.Node)
 	for node, rep := range r.reports {
-		if r.fresh(rep, now) && reasons[node] == "" {
+		if r.fresh(rep, now) && reasons[node] == "" && !r.members[node].Witness {
 			down[node] = rep.Down
 		}
 	}

@@ -10,6 +10,13 @@ import (
 func TestMutantsAreCaught(t *testing.T) {
 	mutant.Suite{By: "^TestTable$", Mutants: []mutant.Mutant{
 		{
+			Name: "a witness goes on leading", File: "judge.go",
+			Old:    "return witness && serves",
+			New:    "return witness && !serves && r.since == never",
+			By:     "^TestHandOver$",
+			Caught: "it_is_a_witness",
+		},
+		{
 			Name: "whoever keeps others out stays", File: "admit.go",
 			Old:    "case !r.connected(names, len(set)+1):",
 			New:    "case !r.connected(names, len(set)+1) || true:",

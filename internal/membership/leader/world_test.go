@@ -136,6 +136,15 @@ func (w *world) next() {
 	w.rules.Follow(w.view, w.now)
 }
 
+// bear makes members witnesses.
+func (w *world) bear(nodes ...kmutex.Node) {
+	w.view.Members = slices.Clone(w.view.Members)
+	for _, n := range nodes {
+		w.view.Members[n-1].Witness = true
+	}
+	w.next()
+}
+
 // wantLost checks who was suspended, why, and when at the earliest and the latest.
 func (w *world) wantLost(want map[kmutex.Node]Reason, from, to time.Duration) {
 	w.t.Helper()

@@ -1,4 +1,4 @@
-package telemetry
+package otlp
 
 import (
 	"bytes"
@@ -14,11 +14,17 @@ import (
 	"testing"
 	"time"
 
+	"github.com/prometheus/client_golang/prometheus"
 	"go.opentelemetry.io/otel/attribute"
 	"go.opentelemetry.io/otel/trace"
 	collector "go.opentelemetry.io/proto/otlp/collector/trace/v1"
+	"go.uber.org/goleak"
 	"google.golang.org/protobuf/proto"
+
+	"github.com/kgate/kgate/telemetry"
 )
+
+func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
 
 // startCollector takes OTLP over HTTP, and answers with status.
 func startCollector(t *testing.T, status int) (url string, requests chan *collector.ExportTraceServiceRequest) {
@@ -46,9 +52,9 @@ func startCollector(t *testing.T, status int) (url string, requests chan *collec
 	return s.URL, requests
 }
 
-func newTracing(t *testing.T, endpoint string, m *Metrics, log io.Writer) *Tracing {
+func newTracing(t *testing.T, endpoint string, m *telemetry.Metrics, log io.Writer) *Tracing {
 	t.Helper()
-	tracing, err := NewTracing(TracingConfig{
+	tracing, err := New(Config{
 		Endpoint: endpoint, Gateway: "gw-1", Version: "1.2.3", Metrics: m, Logger: slog.New(slog.NewTextHandler(log, nil)),
 	})
 	if err != nil {
@@ -57,13 +63,41 @@ func newTracing(t *testing.T, endpoint string, m *Metrics, log io.Writer) *Traci
 	return tracing
 }
 
+func newMetrics(t *testing.T) (*telemetry.Metrics, *prometheus.Registry) {
+	t.Helper()
+	reg := prometheus.NewRegistry()
+	m, err := telemetry.New(reg, telemetry.Config{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	return m, reg
+}
+
+// spans returns how many spans had a result.
+func spans(t *testing.T, reg *prometheus.Registry, result string) float64 {
+	t.Helper()
+	families, err := reg.Gather()
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, f := range families {
+		for _, m := range f.GetMetric() {
+			if f.GetName() == "kgate_trace_spans_total" && m.GetLabel()[0].GetValue() == result {
+				return m.GetCounter().GetValue()
+			}
+		}
+	}
+	t.Fatal("no such metric")
+	return 0
+}
+
 // TestSpansReachTheCollector: with who sent them, and with what a client sent cut
 // to size. Close brings what is left.
 func TestSpansReachTheCollector(t *testing.T) {
 	url, requests := startCollector(t, http.StatusOK)
-	m, reg := newMetrics(t, nil)
+	m, reg := newMetrics(t)
 	tracing := newTracing(t, url, m, io.Discard)
-	_, span := tracing.Tracer().Start(context.Background(), "GET /", trace.WithAttributes(attribute.String("url.path", strings.Repeat("x", 100_000))))
+	_, span := tracing.Provider().Tracer("test").Start(context.Background(), "GET /", trace.WithAttributes(attribute.String("url.path", strings.Repeat("x", 100_000))))
 	span.End()
 	if err := tracing.Close(); err != nil {
 		t.Fatal(err)
@@ -84,7 +118,9 @@ func TestSpansReachTheCollector(t *testing.T) {
 	if got.GetName() != "GET /" || len(got.GetAttributes()[0].GetValue().GetStringValue()) != maxAttribute {
 		t.Errorf("span %.300v", got)
 	}
-	expect(t, values(t, reg), map[string]float64{"kgate_trace_spans_total,result=taken": 1})
+	if taken := spans(t, reg, "taken"); taken != 1 {
+		t.Errorf("%v spans taken", taken)
+	}
 }
 
 // TestCollectorAway: spans are lost and counted, one line tells so, and nobody
@@ -94,13 +130,13 @@ func TestCollectorAway(t *testing.T) {
 	away.Close()
 	refuses, _ := startCollector(t, http.StatusServiceUnavailable)
 	for _, url := range []string{away.URL, refuses} {
-		m, reg := newMetrics(t, nil)
+		m, reg := newMetrics(t)
 		var log bytes.Buffer
 		tracing := newTracing(t, url, m, &log)
-		const spans = 3 * spanQueue
+		const count = 3 * spanQueue
 		began := time.Now()
-		for range spans {
-			_, span := tracing.Tracer().Start(context.Background(), "GET /")
+		for range count {
+			_, span := tracing.Provider().Tracer("test").Start(context.Background(), "GET /")
 			span.End()
 		}
 		took := time.Since(began)
@@ -108,12 +144,12 @@ func TestCollectorAway(t *testing.T) {
 			t.Fatal(err)
 		}
 		if took > time.Second*5 {
-			t.Errorf("%d spans took %v", spans, took)
+			t.Errorf("%d spans took %v", count, took)
 		}
 		if n := strings.Count(log.String(), "\n"); n != 1 || !strings.Contains(log.String(), "they are dropped") {
 			t.Errorf("%d lines:\n%.2000s", n, log.String())
 		}
-		if lost := values(t, reg)["kgate_trace_spans_total,result=lost"]; lost == 0 || lost > spans {
+		if lost := spans(t, reg, "lost"); lost == 0 || lost > count {
 			t.Errorf("%v spans lost", lost)
 		}
 	}
@@ -126,7 +162,7 @@ func TestCollectorHangs(t *testing.T) {
 	defer s.Close()
 	defer close(hangs)
 	tracing := newTracing(t, s.URL, nil, io.Discard)
-	_, span := tracing.Tracer().Start(context.Background(), "GET /")
+	_, span := tracing.Provider().Tracer("test").Start(context.Background(), "GET /")
 	span.End()
 	began := time.Now()
 	if err := tracing.Close(); err != nil || time.Since(began) > 10*exportTimeout {
@@ -136,7 +172,7 @@ func TestCollectorHangs(t *testing.T) {
 
 func TestTracingRefuses(t *testing.T) {
 	for _, endpoint := range []string{"", "collector:4318", "grpc://collector:4317", "http://", "http://a b"} {
-		if _, err := NewTracing(TracingConfig{Endpoint: endpoint}); !errors.Is(err, errTracing) {
+		if _, err := New(Config{Endpoint: endpoint}); !errors.Is(err, errConfig) {
 			t.Errorf("%q: %v", endpoint, err)
 		}
 	}

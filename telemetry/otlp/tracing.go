@@ -1,4 +1,4 @@
-package telemetry
+package otlp
 
 import (
 	"context"
@@ -16,14 +16,14 @@ import (
 	"go.opentelemetry.io/otel/trace"
 
 	"github.com/kgate/kgate/internal/oncelog"
+	"github.com/kgate/kgate/telemetry"
 )
 
-// errTracing is what NewTracing wraps.
-var errTracing = errors.New("telemetry: invalid tracing")
+// errConfig is wrapped by the errors of Config.Validate and New.
+var errConfig = errors.New("otlp: invalid configuration")
 
 const (
-	// exportTimeout bounds one attempt to bring spans to the collector, and what
-	// Close waits for.
+	// exportTimeout bounds one attempt to send spans, and how long Close waits.
 	exportTimeout = 2 * time.Second
 	// spanQueue bounds the spans that wait for the collector, about 4 MB; more
 	// are dropped.
@@ -32,8 +32,8 @@ const (
 	maxAttribute = 1024
 )
 
-// TracingConfig of a Tracing.
-type TracingConfig struct {
+// Config of a Tracing.
+type Config struct {
 	// Endpoint is the URL of an OpenTelemetry collector that takes OTLP over
 	// HTTP, such as http://127.0.0.1:4318. Without a path, /v1/traces is meant.
 	// Required.
@@ -42,33 +42,33 @@ type TracingConfig struct {
 	TLS *tls.Config
 	// Gateway is this gateway's name, Version that of the program.
 	Gateway, Version string
-	// Metrics count the spans; nil: nobody does.
-	Metrics *Metrics
+	// Metrics count the spans; nil: they are not counted.
+	Metrics *telemetry.Metrics
 	// Logger; nil: silent.
 	Logger *slog.Logger
 }
 
 // Validate returns what is wrong with c.
-func (c TracingConfig) Validate() error {
+func (c Config) Validate() error {
 	u, err := url.Parse(c.Endpoint)
 	if err != nil {
-		return fmt.Errorf("%w: endpoint: %w", errTracing, err)
+		return fmt.Errorf("%w: endpoint: %w", errConfig, err)
 	}
 	if u.Scheme != "http" && u.Scheme != "https" || u.Host == "" {
-		return fmt.Errorf("%w: endpoint %q is no URL such as http://127.0.0.1:4318", errTracing, u.Redacted())
+		return fmt.Errorf("%w: endpoint %q is no URL such as http://127.0.0.1:4318", errConfig, u.Redacted())
 	}
 	return nil
 }
 
-// Tracing brings spans to a collector, in the background. A collector that is
-// away costs spans and one log line a minute, never a request's time.
+// Tracing sends spans to a collector, in the background. A collector that does not
+// answer costs spans and one log line a minute, never a request's time.
 type Tracing struct {
 	provider *sdktrace.TracerProvider
 }
 
-// NewTracing returns a Tracing that runs until Close. It does not wait for the
+// New returns a Tracing that runs until Close. It does not wait for the
 // collector.
-func NewTracing(cfg TracingConfig) (*Tracing, error) {
+func New(cfg Config) (*Tracing, error) {
 	if err := cfg.Validate(); err != nil {
 		return nil, err
 	}
@@ -91,17 +91,17 @@ func NewTracing(cfg TracingConfig) (*Tracing, error) {
 	}
 	exporter, err := otlptracehttp.New(context.Background(), options...)
 	if err != nil {
-		return nil, fmt.Errorf("%w: %w", errTracing, err)
+		return nil, fmt.Errorf("%w: %w", errConfig, err)
 	}
 	limits := sdktrace.NewSpanLimits()
 	limits.AttributeValueLengthLimit = maxAttribute
 	return &Tracing{provider: sdktrace.NewTracerProvider(
 		sdktrace.WithBatcher(&export{SpanExporter: exporter, cfg: cfg, endpoint: u.Redacted()},
 			sdktrace.WithMaxQueueSize(spanQueue), sdktrace.WithExportTimeout(exportTimeout)),
-		// Whoever asks for a span has decided that it is wanted.
+		// The caller has sampled already.
 		sdktrace.WithSampler(sdktrace.AlwaysSample()),
 		sdktrace.WithRawSpanLimits(limits),
-		sdktrace.WithResource(resource.NewWithAttributes(schema,
+		sdktrace.WithResource(resource.NewWithAttributes(telemetry.TraceSchema,
 			attribute.String("service.name", "kgate"),
 			attribute.String("service.instance.id", cfg.Gateway),
 			attribute.String("service.version", cfg.Version),
@@ -109,21 +109,15 @@ func NewTracing(cfg TracingConfig) (*Tracing, error) {
 	)}, nil
 }
 
-// schema is the version of OpenTelemetry's semantic conventions whose names are used here
-// and in package proxy.
-const schema = "https://opentelemetry.io/schemas/1.26.0"
+// Provider returns what makes the spans; all of them are recorded.
+func (t *Tracing) Provider() trace.TracerProvider { return t.provider }
 
-// Tracer makes spans; all of them are recorded.
-func (t *Tracing) Tracer() trace.Tracer {
-	return t.provider.Tracer("github.com/kgate/kgate", trace.WithSchemaURL(schema))
-}
-
-// Close brings what is left to the collector, if it answers soon, and ends what
-// runs in the background.
+// Close sends what is left, if the collector answers soon, and ends what runs in the
+// background.
 func (t *Tracing) Close() error {
 	ctx, cancel := context.WithTimeout(context.Background(), exportTimeout)
 	defer cancel()
-	// Spans that are lost now have been told of like all others.
+	// Spans that are lost now have been logged like all others.
 	_ = t.provider.Shutdown(ctx)
 	return nil
 }
@@ -131,7 +125,7 @@ func (t *Tracing) Close() error {
 // export is the collector as the batches see it: its failures end here.
 type export struct {
 	sdktrace.SpanExporter
-	cfg      TracingConfig
+	cfg      Config
 	endpoint string
 	failures oncelog.Limit
 }
@@ -139,7 +133,7 @@ type export struct {
 // ExportSpans implements sdktrace.SpanExporter.
 func (e *export) ExportSpans(ctx context.Context, spans []sdktrace.ReadOnlySpan) error {
 	err := e.SpanExporter.ExportSpans(ctx, spans)
-	e.cfg.Metrics.spans(len(spans), err == nil)
+	e.cfg.Metrics.SpansSent(len(spans), err == nil)
 	if err == nil {
 		return nil
 	}

@@ -1,0 +1,356 @@
+package kgate
+
+import (
+	"context"
+	"crypto/tls"
+	"errors"
+	"fmt"
+	"log/slog"
+	"net/http"
+	"runtime/debug"
+	"sync"
+	"time"
+
+	"github.com/prometheus/client_golang/prometheus"
+	"github.com/prometheus/client_golang/prometheus/collectors"
+
+	"github.com/kgate/kgate/internal/admission"
+	"github.com/kgate/kgate/internal/node"
+	"github.com/kgate/kgate/proxy"
+	"github.com/kgate/kgate/telemetry"
+)
+
+// Node is one gateway of a cluster, in this process. Its methods are safe for
+// concurrent use.
+type Node struct {
+	node    *node.Node
+	cfg     Config
+	metrics collectorList
+
+	stopping context.Context // ends when Close begins
+	stop     context.CancelFunc
+	closing  sync.Once
+	done     chan struct{}
+	mu       sync.Mutex // guards err
+	err      error
+}
+
+// Start starts a node. It opens the node's ports and returns; it does not wait for
+// other nodes: see [Node.Ready]. The end of ctx breaks Start off, and means nothing
+// once Start has returned. The caller ends the node with [Node.Shutdown] or
+// [Node.Close]. If Start fails, nothing stays open.
+func Start(ctx context.Context, cfg Config) (*Node, error) {
+	cfg, err := cfg.withDefaults()
+	if err != nil {
+		return nil, err
+	}
+	inner := cfg.node()
+	n := &Node{cfg: cfg, done: make(chan struct{})}
+	if err := n.measure(&inner); err != nil {
+		return nil, err
+	}
+	if n.node, err = node.Start(ctx, inner); err != nil {
+		return nil, fmt.Errorf("kgate: %w", err)
+	}
+	n.stopping, n.stop = context.WithCancel(context.Background())
+	go n.supervise()
+	return n, nil
+}
+
+// measure makes the node's metrics, where the program has not.
+func (n *Node) measure(inner *node.Config) (err error) {
+	if inner.Metrics == nil {
+		inner.Metrics, err = telemetry.New(&n.metrics, telemetry.Config{Gateway: inner.Name, Version: inner.Version, Embedded: true})
+		if err != nil {
+			return fmt.Errorf("kgate: %w", err)
+		}
+	}
+	if inner.Gathered != nil {
+		return nil
+	}
+	// What the admin handler shows has the process, too. The program's own registry has
+	// collectors for that already.
+	registry := prometheus.NewRegistry()
+	process := prometheus.WrapRegistererWith(prometheus.Labels{"gateway": inner.Name}, registry)
+	err = errors.Join(registry.Register(&n.metrics), process.Register(collectors.NewGoCollector()),
+		process.Register(collectors.NewProcessCollector(collectors.ProcessCollectorOpts{})))
+	if err != nil {
+		return fmt.Errorf("kgate: %w", err)
+	}
+	inner.Gathered = registry
+	return nil
+}
+
+// supervise ends the node when it cannot go on, and when an operator asks for its end.
+func (n *Node) supervise() {
+	select {
+	case err := <-n.node.Failed():
+		n.cfg.Logger.Error("the gateway cannot go on", slog.Any("error", err))
+		_ = n.end(fmt.Errorf("kgate: %w", err))
+	case <-n.node.LeaveRequested():
+		if leave := n.cfg.Process.OnLeave; leave != nil {
+			leave()
+			return
+		}
+		_ = n.Shutdown(n.stopping)
+	case <-n.stopping.Done():
+	}
+}
+
+// end closes the node, once, for a reason.
+func (n *Node) end(why error) error {
+	var err error
+	n.closing.Do(func() {
+		n.mu.Lock()
+		n.err = why
+		n.mu.Unlock()
+		n.stop()
+		n.node.BreakOff()
+		err = n.node.Close()
+		close(n.done)
+	})
+	<-n.done
+	return err
+}
+
+// Ready waits until the node takes part in the cluster and may admit requests. It
+// returns the cause of ctx's end, with what was missing, or why the node has ended.
+func (n *Node) Ready(ctx context.Context) error {
+	const look = 10 * time.Millisecond // some of what it waits for is no event
+	tick := time.NewTicker(look)
+	defer tick.Stop()
+	for {
+		missing := n.NotReady()
+		if missing == "" {
+			return nil
+		}
+		select {
+		case <-tick.C:
+		case <-n.done:
+			return n.Err()
+		case <-ctx.Done():
+			return fmt.Errorf("kgate: not ready: %s: %w", missing, context.Cause(ctx))
+		}
+	}
+}
+
+// NotReady says in plain words why the node may not admit requests now; empty: it may.
+func (n *Node) NotReady() string {
+	if n.stopping.Err() != nil {
+		return "the node is closed"
+	}
+	_, reason := n.node.Ready()
+	return reason
+}
+
+// Done is closed when the node has ended: by Shutdown or Close, at an operator's
+// request, or because it cannot go on. [Node.Err] tells which.
+func (n *Node) Done() <-chan struct{} { return n.done }
+
+// Err returns nil while the node runs, then ErrClosed or the reason why it could not go
+// on.
+func (n *Node) Err() error {
+	select {
+	case <-n.done:
+	default:
+		return nil
+	}
+	n.mu.Lock()
+	defer n.mu.Unlock()
+	return n.err
+}
+
+// Drain takes the node out of service: requests that come or wait are refused with
+// ErrDraining, or served if Config.ServeWaiting says so. It returns when no slot is in
+// use here, or with ctx's error. The node stays in the cluster.
+func (n *Node) Drain(ctx context.Context) error { return n.node.Drain(ctx) }
+
+// Shutdown drains the node and leaves the cluster: the others have its slots at once.
+// When ctx ends first, the slots in use are lost (see [Slot.Lost]), and Shutdown returns
+// ctx's error. Requests that are in flight over an http.Server end as they do without
+// kgate: call Shutdown before the server's.
+func (n *Node) Shutdown(ctx context.Context) error {
+	if n.stopping.Err() != nil {
+		<-n.done
+		return ErrClosed
+	}
+	err := n.node.Drain(ctx)
+	n.node.LeaveCluster()
+	return errors.Join(err, n.end(ErrClosed))
+}
+
+// Close ends the node at once, and without a word to the others: they have its slots
+// when its lease has run out. Slots in use are lost.
+func (n *Node) Close() error { return n.end(ErrClosed) }
+
+// Reload has requests that come from now on served as the Pools, Routes and what else
+// concerns requests in cfg say. Those that wait keep their places. Names, addresses and
+// what concerns other nodes stay as they were at Start. On an error nothing has changed.
+func (n *Node) Reload(cfg Config) error { return n.follow(cfg, n.node.Reload) }
+
+// Check returns the error of a Reload, and changes nothing.
+func (n *Node) Check(cfg Config) error { return n.follow(cfg, n.node.Check) }
+
+func (n *Node) follow(cfg Config, do func(node.Config) error) error {
+	cfg, err := cfg.reloaded(n.cfg)
+	if err != nil {
+		return err
+	}
+	if err := do(cfg.node()); err != nil {
+		return fmt.Errorf("kgate: %w", err)
+	}
+	return nil
+}
+
+// SetPeerKey has the node show and accept other cluster keys from now on: what
+// [Peers.Key] is at the start. Connections that there are stay. To replace a key, add
+// the new one as the second line on every node, then make it the first, then remove the
+// old one.
+func (n *Node) SetPeerKey(key []byte) error {
+	secure, gossip, err := fromKey(key, n.cfg.Name)
+	if err != nil {
+		return err
+	}
+	return errors.Join(n.SetGossipKeys(gossip), n.SetPeerTLS(secure))
+}
+
+// SetPeerTLS has connections to other nodes that begin from now on use other
+// certificates: see [Peers.TLS].
+func (n *Node) SetPeerTLS(cfg *tls.Config) error {
+	if err := n.node.SetPeerTLS(cfg); err != nil {
+		return fmt.Errorf("kgate: %w", err)
+	}
+	return nil
+}
+
+// SetGossipKeys has gossip use other keys: see [Peers.GossipKeys].
+func (n *Node) SetGossipKeys(keys [][]byte) error {
+	if err := n.node.SetGossipKeys(keys); err != nil {
+		return fmt.Errorf("kgate: %w", err)
+	}
+	return nil
+}
+
+// SetK changes a pool's k over the whole cluster, provided that it is was; with was 0
+// whatever it is. It returns when this node knows, and tries until ctx ends.
+func (n *Node) SetK(ctx context.Context, pool string, k, was int) error {
+	if err := n.node.SetK(ctx, pool, k, was); err != nil {
+		return fmt.Errorf("kgate: %w", err)
+	}
+	return nil
+}
+
+// PeerAddr is where the node listens for other nodes.
+func (n *Node) PeerAddr() string { return n.node.PeerAddr().String() }
+
+// GossipAddr is what other nodes may Join.
+func (n *Node) GossipAddr() string { return n.node.GossipAddr() }
+
+// Handler returns the whole proxy: it finds the route of a request, waits for a slot of
+// the route's pool and forwards the request to an upstream. Any http.Server may serve
+// it; that of proxy.NewServer, which `kgate serve` has, also bounds what clients
+// can hold.
+func (n *Node) Handler() *proxy.Handler { return n.node.Handler() }
+
+// Admin returns the status page, the API and the metrics, for operators. The page works
+// behind http.StripPrefix. Changes need a token, see [Config.AdminTokens], or come from
+// this machine, as everything does that a proxy on this machine passes on.
+func (n *Node) Admin() http.Handler { return n.node.Admin() }
+
+// Stats of a pool at this node.
+type Stats struct {
+	// K is how many slots the pool has, over all nodes; 0: this node does not know the
+	// pool yet.
+	K int
+	// InFlight and Waiting count the requests at this node.
+	InFlight, Waiting int
+}
+
+// Stats returns what the node knows of a pool.
+func (n *Node) Stats(pool string) Stats {
+	s := n.node.Status(pool)
+	return Stats{K: s.K, InFlight: s.InFlight, Waiting: s.Waiting}
+}
+
+// Middleware returns what admits requests to a pool before the next handler serves
+// them. A request that is not admitted is answered with 503 or 429, Retry-After and a
+// problem document. The next handler's context ends, with the cause ErrLost, when the
+// slot is lost; [FromContext] has the slot. The slot is given back when the handler has
+// returned, also by a panic, which passes, and when the connection that it may have
+// hijacked is closed.
+//
+// The http.Server should have [ConnContext], or a client that leaves before the body
+// of its request was read keeps its place in line.
+func (n *Node) Middleware(pool string) func(http.Handler) http.Handler {
+	return func(next http.Handler) http.Handler {
+		return n.node.Middleware(pool, next)
+	}
+}
+
+// ConnContext is for http.Server.ConnContext: see [Node.Middleware].
+var ConnContext = proxy.ConnContext
+
+// collectorList is a registry that only remembers what it was given, and a collector of
+// all of that.
+type collectorList []prometheus.Collector
+
+// Register implements prometheus.Registerer.
+func (l *collectorList) Register(c prometheus.Collector) error {
+	*l = append(*l, c)
+	return nil
+}
+
+// MustRegister implements prometheus.Registerer.
+func (l *collectorList) MustRegister(all ...prometheus.Collector) { *l = append(*l, all...) }
+
+// Unregister implements prometheus.Registerer: nothing ever is.
+func (*collectorList) Unregister(prometheus.Collector) bool { return false }
+
+// Describe implements prometheus.Collector.
+func (l *collectorList) Describe(to chan<- *prometheus.Desc) {
+	for _, c := range *l {
+		c.Describe(to)
+	}
+}
+
+// Collect implements prometheus.Collector.
+func (l *collectorList) Collect(to chan<- prometheus.Metric) {
+	for _, c := range *l {
+		c.Collect(to)
+	}
+}
+
+// Describe implements prometheus.Collector: a Node can be registered where the program
+// registers its own metrics. Its metrics are the kgate_* ones, with the label gateway.
+func (n *Node) Describe(to chan<- *prometheus.Desc) { n.metrics.Describe(to) }
+
+// Collect implements prometheus.Collector.
+func (n *Node) Collect(to chan<- prometheus.Metric) { n.metrics.Collect(to) }
+
+// version returns that of the module kgate in this program.
+func version() string {
+	const path = "github.com/kgate/kgate"
+	info, ok := debug.ReadBuildInfo()
+	if !ok {
+		return ""
+	}
+	for _, m := range append(info.Deps, &info.Main) {
+		if m.Path == path && m.Replace == nil && m.Version != "(devel)" {
+			return m.Version
+		}
+	}
+	return ""
+}
+
+// refused translates the error of an Acquire.
+func refused(pool string, err error) error {
+	var refusal *admission.Refusal
+	switch {
+	case errors.As(err, &refusal):
+		return &Refused{Pool: pool, RetryAfter: refusal.RetryAfter, reason: refusal.Reason}
+	case errors.Is(err, admission.ErrUnknownPool):
+		return &Refused{Pool: pool, reason: ErrUnknownPool}
+	default:
+		return err
+	}
+}

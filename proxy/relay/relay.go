@@ -1,0 +1,93 @@
+package relay
+
+import (
+	"errors"
+	"io"
+	"net"
+	"sync"
+)
+
+// Stream is one direction. Its fields must not change while Run runs.
+type Stream struct {
+	// From and To are its ends. Closing one from elsewhere ends Run.
+	From io.Reader
+	To   net.Conn
+	// Check is asked right before each write; its error ends Run. Nil: nothing is
+	// asked.
+	Check func() error
+	// Moved is told how many bytes each write has moved; nil: nobody is. It must be
+	// fast.
+	Moved func(n int)
+}
+
+// WriteError says that it was the receiving end that failed, or Check. Any other error
+// of Run is the sender's.
+type WriteError struct{ Err error }
+
+// Error implements error.
+func (e *WriteError) Error() string { return "relay: " + e.Err.Error() }
+
+// Unwrap returns the cause.
+func (e *WriteError) Unwrap() error { return e.Err }
+
+// Run copies until From ends, and then returns nil. It closes nothing.
+func (s *Stream) Run() error {
+	err := s.splice()
+	if errors.Is(err, errors.ErrUnsupported) {
+		return s.copy()
+	}
+	return err
+}
+
+const bufferSize = 32 << 10
+
+var buffers = sync.Pool{New: func() any { return new([bufferSize]byte) }}
+
+// copy is Run through a buffer.
+func (s *Stream) copy() error {
+	buf := buffers.Get().(*[bufferSize]byte)
+	defer buffers.Put(buf)
+	for {
+		n, err := s.From.Read(buf[:])
+		if n > 0 {
+			if err := s.write(buf[:n]); err != nil {
+				return err
+			}
+		}
+		switch {
+		case errors.Is(err, io.EOF):
+			return nil
+		case err != nil:
+			return err
+		}
+	}
+}
+
+// write sends p.
+func (s *Stream) write(p []byte) error {
+	if err := s.allowed(); err != nil {
+		return err
+	}
+	n, err := s.To.Write(p)
+	s.moved(n)
+	if err != nil {
+		return &WriteError{err}
+	}
+	return nil
+}
+
+func (s *Stream) allowed() error {
+	if s.Check == nil {
+		return nil
+	}
+	if err := s.Check(); err != nil {
+		return &WriteError{err}
+	}
+	return nil
+}
+
+func (s *Stream) moved(n int) {
+	if s.Moved != nil && n > 0 {
+		s.Moved(n)
+	}
+}

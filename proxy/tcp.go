@@ -1,0 +1,135 @@
+package proxy
+
+import (
+	"errors"
+	"fmt"
+	"log/slog"
+	"net"
+	"net/url"
+	"slices"
+	"time"
+)
+
+// A pool's slots are for requests and for TCP connections alike: they wait in one line.
+// Upstreams of scheme tcp serve the connections, the others the requests.
+const schemeTCP = "tcp"
+
+// TCP leads the connections of one listener to a pool. Each is one request of it: it
+// takes a slot when it begins and gives it back when it ends.
+type TCP struct {
+	// Listener is the name of the listener, which ServeTCP is given.
+	Listener string
+	// Pool that admits the connections. It has an upstream of scheme tcp.
+	Pool string
+}
+
+// check returns what is wrong with t.
+func (t TCP) check(pools map[string]*Pool) []string {
+	switch {
+	case pools[t.Pool] == nil:
+		return []string{fmt.Sprintf("there is no pool %q", t.Pool)}
+	case !pools[t.Pool].serves(true):
+		return []string{fmt.Sprintf("pool %q has no upstream of scheme tcp", t.Pool)}
+	}
+	return nil
+}
+
+// serves reports whether the pool has an upstream for TCP connections, or one for
+// requests.
+func (p *Pool) serves(connections bool) bool {
+	return slices.ContainsFunc(p.Upstreams, func(u *url.URL) bool { return u != nil && (u.Scheme == schemeTCP) == connections })
+}
+
+// split returns the pool as its requests see it, and as its TCP connections do. There are
+// no health checks for these: a failure to connect is what shows that an upstream is down.
+func (p Pool) split() (forHTTP, forTCP Pool) {
+	forHTTP, forTCP = p, p
+	forTCP.Health.Path = ""
+	forHTTP.Upstreams, forTCP.Upstreams = nil, nil
+	for _, u := range p.Upstreams {
+		if u.Scheme == schemeTCP {
+			forTCP.Upstreams = append(forTCP.Upstreams, u)
+		} else {
+			forHTTP.Upstreams = append(forHTTP.Upstreams, u)
+		}
+	}
+	return forHTTP, forTCP
+}
+
+// tcpRoute is a TCP made ready.
+type tcpRoute struct {
+	TCP
+	pool     *Pool
+	balancer *balancer
+}
+
+// ServeTCP accepts connections on l until Shutdown or Close, and then returns nil. The
+// Handler's configuration says under that name where they go.
+func (s *Server) ServeTCP(l net.Listener, name string) error {
+	limited := s.limiter.listen(l, s.cfg.ProxyProtocol, s.cfg.ReadHeaderTimeout)
+	if ok, err := s.start(limited); !ok {
+		return errors.Join(err, limited.Close())
+	}
+	defer s.serving.Done()
+	for {
+		conn, err := limited.Accept()
+		if err != nil {
+			if s.isClosing() {
+				return nil
+			}
+			if !s.acceptAgain(err) {
+				return err
+			}
+			continue
+		}
+		client := conn.(*clientConn)
+		s.limiter.opened(client) // nothing has to come first, as a request has
+		s.cfg.Handler.streams.add(1)
+		go s.serveConn(client, name)
+	}
+}
+
+func (s *Server) isClosing() bool {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return s.closing
+}
+
+// acceptAgain waits after a failure that passes, such as too many open files, and
+// reports whether it is one.
+func (s *Server) acceptAgain(err error) bool {
+	var passing interface{ Temporary() bool }
+	if !errors.As(err, &passing) || !passing.Temporary() {
+		return false
+	}
+	if suppressed, ok := s.limiter.once.Allow("accept"); ok {
+		s.cfg.Logger.Warn("a connection cannot be accepted", slog.Any("error", err), slog.Int("suppressed", suppressed))
+	}
+	const pause = 50 * time.Millisecond
+	select {
+	case <-time.After(pause):
+	case <-s.base.Done():
+	}
+	return true
+}
+
+// serveConn sees a TCP connection through.
+func (s *Server) serveConn(conn *clientConn, listener string) {
+	defer s.cfg.Handler.streams.add(-1)
+	snapshot := s.cfg.Handler.current.Load()
+	route := snapshot.tcp[listener]
+	if route == nil { // a reload has taken it away
+		conn.reset()
+		return
+	}
+	// The PROXY header, if there has to be one, is read before anything else is done.
+	if _, err := conn.Read(nil); err != nil {
+		if suppressed, ok := s.limiter.once.Allow("header"); ok {
+			s.cfg.Logger.Info("connection refused: no PROXY header", slog.String("remote", conn.raw.RemoteAddr().String()),
+				slog.Any("error", err), slog.Int("suppressed", suppressed))
+		}
+		conn.reset()
+		return
+	}
+	newSession(s.base, snapshot, route, conn).serve()
+}

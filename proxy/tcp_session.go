@@ -1,0 +1,315 @@
+package proxy
+
+import (
+	"context"
+	"errors"
+	"log/slog"
+	"net/http"
+	"net/netip"
+	"net/url"
+	"sync/atomic"
+	"time"
+
+	"github.com/pires/go-proxyproto"
+
+	"github.com/kgate/kgate/internal/admission"
+	"github.com/kgate/kgate/proxy/relay"
+	"github.com/kgate/kgate/proxy/upstream"
+)
+
+// session is one TCP connection of a client and what becomes of it. Nothing of what the
+// client sends is read before admission: it waits in the kernel, which stops the client
+// when its window is full. A session that is not admitted, or is broken off, ends with a
+// reset: many protocols end an answer by closing the connection, and would take one that
+// is cut short, or none at all, for the whole.
+type session struct {
+	snapshot *snapshot
+	route    *tcpRoute
+	conn     *clientConn
+	ctx      context.Context // ends with the server, and when the client leaves the line
+	cancel   context.CancelCauseFunc
+	hold     hold
+	slot     Slot
+	backend  *backend
+	tunnel   atomic.Pointer[upstream.Tunnel] // to backend, for cut
+	ended    atomic.Bool                     // the upstream has ended its side
+	rec      Record
+	info     admission.RequestInfo
+	failure  error // why the upstream could not serve it
+
+	arrived, admitted time.Time // admitted is zero until then
+}
+
+// errLeft is why a session ends whose client has left while it waited.
+var errLeft = errors.New("proxy: the client has left")
+
+// leaveTime is how long a session stays in line whose client has closed its sending side.
+// From here a client that has left looks the same as one that has said all it has to say,
+// as in "echo request | nc". Where a slot is free, the second kind is served.
+const leaveTime = 50 * time.Millisecond
+
+// endTime is how long a client may be silent once the upstream has ended its side. Most
+// close at once; one that does not would keep the slot for nothing.
+const endTime = 5 * time.Second
+
+func newSession(base context.Context, s *snapshot, route *tcpRoute, conn *clientConn) *session {
+	se := &session{snapshot: s, route: route, conn: conn, arrived: time.Now()}
+	se.ctx, se.cancel = context.WithCancelCause(base)
+	remote, _ := netip.ParseAddrPort(conn.RemoteAddr().String())
+	se.rec.Pool = route.Pool
+	se.info = admission.RequestInfo{Method: "TCP", Path: route.Listener, Remote: remote.Addr().Unmap().WithZone("")}
+	return se
+}
+
+// serve sees the session through.
+func (se *session) serve() {
+	defer se.cancel(nil)
+	defer se.finish()
+	var err error
+	se.slot, err = se.admit()
+	se.rec.Wait = time.Since(se.arrived)
+	if err != nil {
+		se.refuse(err)
+		return
+	}
+	defer se.slot.Release()
+	se.rec.Grant, se.rec.Outcome = se.slot.GrantInfo(), admission.OutcomeAdmitted
+	se.admitted = se.arrived.Add(se.rec.Wait)
+	if o := se.snapshot.cfg.Observer; o != nil {
+		o.Admitted(&se.rec)
+	}
+	se.forward()
+}
+
+// admit waits for a slot, as long as the client stays.
+func (se *session) admit() (Slot, error) {
+	if b := se.route.balancer; b.isDown() {
+		return nil, b.downRefusal()
+	}
+	var leaving *time.Timer
+	se.conn.beginWait(func() { leaving = time.AfterFunc(leaveTime, func() { se.cancel(errLeft) }) })
+	pool := se.route.pool
+	req := admission.Request{Pool: pool.Name, Wait: pool.QueueTimeout, Info: &se.info}
+	if pool.TellClients {
+		req.Client = addressKey(se.info.Remote)
+	}
+	slot, err := se.snapshot.cfg.Admitter.Acquire(se.ctx, req)
+	se.conn.endWait()
+	if leaving != nil {
+		leaving.Stop()
+	}
+	if cause := context.Cause(se.ctx); cause != nil && err == nil {
+		slot.Release()
+		return nil, cause
+	}
+	return slot, err
+}
+
+// refuse ends a session that was not admitted.
+func (se *session) refuse(err error) {
+	var refusal *admission.Refusal
+	switch {
+	case se.ctx.Err() != nil:
+		se.rec.Outcome = admission.OutcomeClientGone
+	case errors.As(err, &refusal):
+		se.rec.Outcome, se.rec.Grant.Position = refusal.Reason.Outcome(), refusal.Position
+	default:
+		// The cluster has not agreed on the pool yet.
+		se.rec.Outcome = admission.Isolated.Outcome()
+	}
+	se.conn.reset()
+}
+
+// forward joins the client with an upstream. When it returns both connections are closed.
+func (se *session) forward() {
+	se.hold.limit(se.slot, se.route.pool)
+	se.hold.upload.least = 0 // there is no telling where a request ends
+	if se.hold.idle > 0 {
+		se.hold.client = se.conn.raw
+	}
+	se.hold.begin(se.cut)
+	defer se.hold.end()
+	defer context.AfterFunc(se.ctx, se.reset)()
+	tunnel := se.connect()
+	if tunnel == nil {
+		se.conn.reset()
+		return
+	}
+	defer func() { se.route.balancer.done(se.backend, verdictNone, nil) }()
+	if se.tunnel.Store(tunnel); se.hold.check() != nil || se.ctx.Err() != nil {
+		se.reset() // cut may have come too early to see the tunnel
+		return
+	}
+	if err := se.introduce(tunnel); err != nil {
+		se.failure, se.rec.Outcome = err, admission.OutcomeUpstreamError
+		se.reset()
+		return
+	}
+	se.join(tunnel)
+}
+
+// introduce tells the upstream who the client is, if it wants to know.
+func (se *session) introduce(t *upstream.Tunnel) error {
+	version := se.backend.transport.ProxyHeader
+	if version == 0 {
+		return nil
+	}
+	_, err := proxyproto.HeaderProxyFromAddrs(byte(version), se.conn.RemoteAddr(), se.conn.LocalAddr()).WriteTo(t)
+	return err
+}
+
+// cut is the hold's: when it returns, both connections are closed.
+func (se *session) cut(cause *abortCause) {
+	se.cancel(cause)
+	se.reset()
+}
+
+// reset breaks both connections off.
+func (se *session) reset() {
+	if t := se.tunnel.Load(); t != nil {
+		t.Reset()
+	}
+	se.conn.reset()
+}
+
+// connect opens a connection to an upstream, or to the next one while none can be made;
+// nil: to none.
+func (se *session) connect() *upstream.Tunnel {
+	b := se.route.balancer
+	var tried []*backend
+	for u := b.pick(nil); u != nil; u = b.pick(tried) {
+		se.backend, se.rec.Upstream, se.rec.Retries = u, u.name, len(tried)
+		tunnel, err := u.client.Tunnel(se.ctx)
+		if err == nil {
+			b.reached(u)
+			se.rec.DialFailed, se.rec.Outcome, se.failure = false, admission.OutcomeAdmitted, nil
+			se.rec.NewConns++
+			return tunnel
+		}
+		se.failure = err
+		var dial *upstream.DialError
+		if !errors.As(err, &dial) {
+			if errors.Is(err, upstream.ErrLapsed) {
+				se.hold.abort(errLost)
+			}
+			b.done(u, verdictNone, nil)
+			return nil
+		}
+		b.done(u, verdictFailed, err)
+		se.upstreamFailed()
+		tried = append(tried, u)
+	}
+	if len(tried) == 0 {
+		se.rec.Outcome = admission.UpstreamDown.Outcome()
+	}
+	return nil
+}
+
+// upstreamFailed notes that an upstream could not be reached.
+func (se *session) upstreamFailed() {
+	se.rec.DialFailed, se.rec.Outcome = true, admission.OutcomeUpstreamError
+	level := slog.LevelDebug
+	if se.snapshot.failures.First(se.rec.Pool + " " + se.rec.Upstream) {
+		level = slog.LevelWarn // one of each upstream and minute; the metrics count all
+	}
+	se.snapshot.cfg.Logger.Log(context.Background(), level, "upstream failed", slog.String("pool", se.rec.Pool),
+		slog.String("upstream", se.rec.Upstream), slog.Any("error", se.failure))
+}
+
+// join copies both ways until both sides have ended, or one has failed.
+func (se *session) join(t *upstream.Tunnel) {
+	type result struct {
+		up  bool
+		err error
+	}
+	results := make(chan result, 2)
+	go func() { results <- result{true, se.upward(t)} }()
+	go func() { results <- result{false, se.downward(t)} }()
+	broken := false
+	for range 2 {
+		r := <-results
+		if r.err == nil || broken {
+			continue
+		}
+		broken = true
+		var write *relay.WriteError
+		// Who failed is at the end of the one direction where the other one begins.
+		if upstreamBroke := r.up == errors.As(r.err, &write); upstreamBroke && se.ctx.Err() == nil {
+			se.failure, se.rec.Outcome = r.err, admission.OutcomeUpstreamError
+		}
+		se.reset()
+	}
+	se.rec.Aborted = broken
+	// After a reset these do nothing.
+	_, _ = t.Close(), se.conn.Close()
+}
+
+// upward copies from the client to the upstream.
+func (se *session) upward(t *upstream.Tunnel) error {
+	s := relay.Stream{From: se.conn.raw, To: t.Socket()}
+	if se.conn.Conn != se.conn.raw {
+		s.From = se.conn.Conn // has read on behind the PROXY header
+	}
+	// This runs where the socket cannot be closed: it only looks.
+	s.Check = func() error {
+		if !se.slot.Valid() {
+			return errLost
+		}
+		return t.Check()
+	}
+	s.Moved = func(n int) {
+		se.rec.RequestBytes += int64(n)
+		se.hold.move()
+		if se.ended.Load() {
+			_ = se.conn.raw.SetReadDeadline(time.Now().Add(endTime))
+		}
+	}
+	err := s.Run()
+	switch {
+	case errors.Is(err, errLost), errors.Is(err, upstream.ErrLapsed):
+		se.hold.abort(errLost)
+	case isTimeout(err) && se.ended.Load():
+		return nil // the client had nothing more to say
+	case err == nil:
+		return t.CloseWrite()
+	}
+	return err
+}
+
+// downward copies from the upstream to the client.
+func (se *session) downward(t *upstream.Tunnel) error {
+	s := relay.Stream{From: t.Socket(), To: se.conn.raw}
+	s.Moved = func(n int) {
+		if se.rec.Bytes == 0 {
+			se.rec.FirstByte = time.Since(se.admitted)
+		}
+		se.rec.Bytes += int64(n)
+		se.hold.move()
+	}
+	err := s.Run()
+	if err == nil {
+		_ = closeWrite(se.conn.raw) // fails if the client has gone meanwhile
+		se.ended.Store(true)
+		_ = se.conn.raw.SetReadDeadline(time.Now().Add(endTime))
+	}
+	return err
+}
+
+// finish records the session.
+func (se *session) finish() {
+	rec, cfg := &se.rec, &se.snapshot.cfg
+	if !se.admitted.IsZero() {
+		rec.Hold = time.Since(se.admitted)
+	}
+	if cause := se.hold.aborted(); cause != nil {
+		rec.Aborted = true
+		cfg.Logger.Warn("connection broken off", slog.String("cause", cause.cause), slog.String("pool", rec.Pool),
+			slog.String("upstream", rec.Upstream), slog.String("listener", se.route.Listener), slog.Float64("hold_ms", milliseconds(rec.Hold)))
+	}
+	if cfg.Observer != nil {
+		cfg.Observer.Done(rec)
+	}
+	// Its line of the access log is that of a request with the method TCP and no status.
+	ex := exchange{snapshot: se.snapshot, arrived: se.arrived, rec: *rec, attempt: attempt{err: se.failure}}
+	ex.logAccess(&http.Request{Method: se.info.Method, URL: &url.URL{Path: se.info.Path}, Proto: "TCP", RemoteAddr: se.conn.RemoteAddr().String()})
+}

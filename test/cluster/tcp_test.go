@@ -1,0 +1,119 @@
+package cluster
+
+import (
+	"context"
+	"fmt"
+	"io"
+	"net"
+	"slices"
+	"syscall"
+	"testing"
+	"time"
+)
+
+// greeting is what the upstream of TestTCP says first, as sshd does.
+const greeting = "SSH-2.0-test\r\n"
+
+// TestTCP leads connections through three gateways, of which one is killed and started
+// again, and another one is stopped for longer than its lease. The upstream never has more
+// than k, and the line goes on.
+func TestTCP(t *testing.T) {
+	if testing.Short() {
+		t.Skip("takes ten seconds")
+	}
+	const k, lease, stop = 6, time.Second, 3 * time.Second
+	judge, addr := NewTCPJudge(t, func(c *net.TCPConn) {
+		_, _ = io.WriteString(c, greeting)
+		said := make([]byte, 4)
+		if _, err := io.ReadFull(c, said); err == nil {
+			time.Sleep(20 * time.Millisecond) // its work
+			_, _ = c.Write(said)
+		}
+	})
+	judge.Keep()
+	c := Start(t, Options{K: 1, Upstream: "http://127.0.0.1:9", Durable: true, Lease: lease, Pools: []Pool{{Name: "tcp", K: k, Upstream: "tcp://" + addr}}})
+	ask := func(ctx context.Context, g *Gateway) error { return converse(ctx, c.TCP(g.Name, "tcp")) }
+	load := StartLoad(t, c.Gateways, LoadOptions{Clients: 8, Ask: ask})
+	Span(t, 2*time.Second)
+	calm := time.Now()
+
+	killed := time.Now()
+	if err := c.Gateways[0].Signal(syscall.SIGKILL); err != nil {
+		t.Fatal(err)
+	}
+	if _, err := c.Gateways[0].Wait(patience); err != nil {
+		t.Fatal(err)
+	}
+	Span(t, Whole(lease))
+	killGap := Gap(judge.Since(killed), killed, time.Now())
+	ctx, cancel := context.WithTimeout(t.Context(), patience)
+	defer cancel()
+	if err := c.Restart(t, 0).AwaitReady(ctx); err != nil {
+		t.Fatal(err)
+	}
+	Span(t, time.Second)
+
+	victim := c.Gateways[1]
+	if err := victim.Signal(syscall.SIGSTOP); err != nil {
+		t.Fatal(err)
+	}
+	stopped := time.Now()
+	t.Cleanup(func() { _ = victim.Signal(syscall.SIGCONT) })
+	Span(t, stop)
+	pauseGap := Gap(judge.Since(stopped), stopped, time.Now())
+	if err := victim.Signal(syscall.SIGCONT); err != nil {
+		t.Fatal(err)
+	}
+	if err := victim.AwaitReady(ctx); err != nil {
+		t.Fatal(err)
+	}
+	woken := time.Now()
+	Span(t, time.Second)
+	load.Stop()
+
+	_, most, total := judge.Counts()
+	t.Logf("%d connections, most at once %d, k is %d; none for %v after the kill, %v after the stop", total, most, k,
+		killGap.Round(time.Millisecond), pauseGap.Round(time.Millisecond))
+	if most != k {
+		t.Errorf("most connections at the upstream at once: %d, k is %d", most, k)
+	}
+	if killGap > 2*time.Second || pauseGap > 2*time.Second {
+		t.Error("the line stood")
+	}
+	for _, a := range load.Since(time.Time{}) {
+		excused := a.Gateway == c.Gateways[0].Name && a.Done.After(killed) && a.Sent.Before(stopped) ||
+			a.Gateway == victim.Name && a.Done.After(stopped) && a.Sent.Before(woken)
+		if a.Result != OK && !excused {
+			t.Errorf("%s, sent %v after the calm: %s", a.Gateway, a.Sent.Sub(calm).Round(time.Millisecond), a.Result)
+		}
+	}
+	served := Served(load.Since(woken), time.Now())
+	for _, g := range c.Gateways {
+		if served[g.Name] == 0 {
+			t.Errorf("%s serves nobody at the end", g.Name)
+		}
+	}
+}
+
+// converse is one connection of a client, which speaks when it has been greeted.
+func converse(ctx context.Context, addr string) error {
+	conn, err := new(net.Dialer).DialContext(ctx, "tcp", addr)
+	if err != nil {
+		return err
+	}
+	defer conn.Close()
+	defer context.AfterFunc(ctx, func() { _ = conn.Close() })()
+	_ = conn.SetDeadline(time.Now().Add(patience))
+	heard := make([]byte, len(greeting))
+	if _, err := io.ReadFull(conn, heard); err != nil {
+		return fmt.Errorf("no greeting: %w", err)
+	}
+	if _, err := io.WriteString(conn, "ping"); err != nil {
+		return err
+	}
+	answer, err := io.ReadAll(conn)
+	if err == nil && !slices.Equal(answer, []byte("ping")) {
+		err = fmt.Errorf("answered %q", answer)
+	}
+	return err
+}

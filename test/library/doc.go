@@ -1,0 +1,2 @@
+// Package library tests the Go package kgate as a program sees it that imports it.
+package library

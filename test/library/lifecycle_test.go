@@ -1,0 +1,298 @@
+package library
+
+import (
+	"bufio"
+	"bytes"
+	"context"
+	"encoding/base64"
+	"errors"
+	"net/http"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/prometheus/client_golang/prometheus"
+	"github.com/prometheus/client_golang/prometheus/collectors"
+
+	"github.com/kgate/kgate"
+)
+
+// TestShutdown refuses who waits, lets finish who is in flight, and then the others
+// have the slot at once.
+func TestShutdown(t *testing.T) {
+	nodes := cluster(t, 2, 1)
+	slot := acquire(t, nodes[0])
+	addr := serve(t, nodes[0], func(http.ResponseWriter, *http.Request) { t.Error("it was served") })
+	client := dial(t, addr, "GET / HTTP/1.1\r\nHost: a\r\n\r\n")
+	granted := make(chan time.Time, 1)
+	go func() {
+		next, err := nodes[1].Acquire(context.Background(), "p")
+		if err != nil {
+			t.Error(err)
+			return
+		}
+		granted <- time.Now()
+		next.Release()
+	}()
+	eventually(t, "both wait", func() bool { return nodes[0].Stats("p").Waiting+nodes[1].Stats("p").Waiting == 2 })
+	ended := make(chan error, 1)
+	go func() { ended <- nodes[0].Shutdown(context.Background()) }()
+	res, err := http.ReadResponse(bufio.NewReader(client), nil)
+	if err != nil {
+		t.Fatal(err)
+	}
+	_ = res.Body.Close()
+	if res.StatusCode != http.StatusServiceUnavailable || res.Header.Get("Kgate-Refusal") != "draining" {
+		t.Errorf("who waited got %s, %s", res.Status, res.Header)
+	}
+	if _, err := nodes[0].Acquire(t.Context(), "p"); !errors.Is(err, kgate.ErrDraining) {
+		t.Errorf("a newcomer: %v", err)
+	}
+	select {
+	case err := <-ended:
+		t.Errorf("it has not waited for who is in flight: %v", err)
+	case <-granted:
+		t.Error("two at once")
+	case <-slot.Lost():
+		t.Error("the slot is lost")
+	case <-time.After(100 * time.Millisecond):
+	}
+	released := time.Now()
+	slot.Release()
+	t.Logf("the next node was served after %v", soon(t, "the next node is served", granted).Sub(released))
+	if err := soon(t, "the end", ended); err != nil {
+		t.Error(err)
+	}
+	soon(t, "done", nodes[0].Done())
+	if _, err := nodes[0].Acquire(t.Context(), "p"); !errors.Is(err, kgate.ErrClosed) || !errors.Is(nodes[0].Err(), kgate.ErrClosed) {
+		t.Errorf("after the end: %v, %v", err, nodes[0].Err())
+	}
+}
+
+// TestShutdownGivesBack: the slots of a node that shuts down are the others' at once, not
+// when its lease has run out.
+func TestShutdownGivesBack(t *testing.T) {
+	const k, long = 3, time.Minute
+	nodes := cluster(t, 3, k, func(c *kgate.Config) { c.Peers.Lease = long })
+	all := func(n *kgate.Node) {
+		for range k {
+			defer acquire(t, n).Release()
+		}
+	}
+	all(nodes[0])
+	began := time.Now()
+	if err := nodes[0].Shutdown(t.Context()); err != nil {
+		t.Fatal(err)
+	}
+	all(nodes[1])
+	took := time.Since(began)
+	t.Logf("the others have all slots after %v", took)
+	if took > long/2 {
+		t.Errorf("the others have all slots after %v, the lease is %v", took, long)
+	}
+}
+
+// TestShutdownBreaksOff what does not end in time.
+func TestShutdownBreaksOff(t *testing.T) {
+	n := cluster(t, 1, 1)[0]
+	slot := acquire(t, n)
+	go func() {
+		<-slot.Lost()
+		slot.Release()
+	}()
+	ctx, cancel := context.WithTimeout(t.Context(), 100*time.Millisecond)
+	defer cancel()
+	if err := n.Shutdown(ctx); !errors.Is(err, context.DeadlineExceeded) {
+		t.Error(err)
+	}
+}
+
+// TestStartThatFails leaves nothing open: TestMain looks for goroutines, and the port is
+// free again.
+func TestStartThatFails(t *testing.T) {
+	first := cluster(t, 1, 1)[0]
+	ended, cancel := context.WithCancel(t.Context())
+	cancel()
+	for what, c := range map[string]struct {
+		ctx    context.Context
+		change func(*kgate.Config)
+		says   string
+	}{
+		"port taken":    {t.Context(), func(c *kgate.Config) { c.Peers.Listen = first.PeerAddr() }, "address already in use"},
+		"gossip taken":  {t.Context(), func(c *kgate.Config) { c.Peers.Gossip = first.GossipAddr() }, "address already in use"},
+		"context ended": {ended, func(*kgate.Config) {}, "context canceled"},
+		"no k":          {t.Context(), func(c *kgate.Config) { c.Pools[0].K = 0 }, "set how many"},
+		"open to all":   {t.Context(), func(c *kgate.Config) { c.Peers.Listen = ":0" }, "set Peers.Key"},
+		"no key":        {t.Context(), func(c *kgate.Config) { c.Peers.Key = []byte("x") }, "kgate keygen"},
+	} {
+		cfg := config("node-2", 1)
+		c.change(&cfg)
+		if n, err := kgate.Start(c.ctx, cfg); err == nil || !strings.Contains(err.Error(), c.says) {
+			t.Errorf("%s: %v, %v", what, n, err)
+		}
+	}
+}
+
+// TestStartContext: the end of Start's context is not the end of the node.
+func TestStartContext(t *testing.T) {
+	ctx, cancel := context.WithCancel(t.Context())
+	n, err := kgate.Start(ctx, config("node-1", 1))
+	if err != nil {
+		t.Fatal(err)
+	}
+	cancel()
+	if err := n.Ready(t.Context()); err != nil {
+		t.Error(err)
+	}
+	acquire(t, n).Release()
+	if err := n.Shutdown(t.Context()); err != nil {
+		t.Error(err)
+	}
+}
+
+// TestNotReady: a node that waits for others says so, and admits nothing.
+func TestNotReady(t *testing.T) {
+	cfg := config("node-1", 1)
+	cfg.Peers.Expect = 3
+	n, err := kgate.Start(t.Context(), cfg)
+	if err != nil {
+		t.Fatal(err)
+	}
+	ctx, cancel := context.WithTimeout(t.Context(), 200*time.Millisecond)
+	defer cancel()
+	if err := n.Ready(ctx); !errors.Is(err, context.DeadlineExceeded) || !strings.Contains(err.Error(), "not in the cluster") {
+		t.Error(err)
+	}
+	if _, err := n.Acquire(t.Context(), "p"); !errors.Is(err, kgate.ErrIsolated) {
+		t.Error(err)
+	}
+	if err := n.Close(); err != nil {
+		t.Error(err)
+	}
+	if err := n.Ready(t.Context()); !errors.Is(err, kgate.ErrClosed) {
+		t.Error(err)
+	}
+}
+
+// TestRegistry: two nodes' metrics and the program's own fit in one registry.
+func TestRegistry(t *testing.T) {
+	reg := prometheus.NewRegistry()
+	reg.MustRegister(collectors.NewGoCollector(), collectors.NewProcessCollector(collectors.ProcessCollectorOpts{}))
+	for _, n := range cluster(t, 2, 1) {
+		acquire(t, n).Release()
+		if err := reg.Register(n); err != nil {
+			t.Fatal(err)
+		}
+		own := prometheus.NewRegistry()
+		if err := own.Register(n); err != nil {
+			t.Fatal(err)
+		}
+		families, err := own.Gather()
+		if err != nil {
+			t.Fatal(err)
+		}
+		for _, f := range families {
+			if !strings.HasPrefix(f.GetName(), "kgate_") {
+				t.Errorf("the library brings %s", f.GetName())
+			}
+		}
+	}
+	families, err := reg.Gather()
+	if err != nil {
+		t.Fatal(err)
+	}
+	admitted := 0.0
+	for _, f := range families {
+		for _, m := range f.GetMetric() {
+			for _, l := range m.GetLabel() {
+				if f.GetName() == "kgate_requests_total" && l.GetValue() == "admitted" {
+					admitted += m.GetCounter().GetValue()
+				}
+			}
+		}
+	}
+	if admitted != 2 {
+		t.Errorf("%v requests admitted, 2 were", admitted)
+	}
+}
+
+// TestChanges: SetK and Reload count at once; the line is bounded.
+func TestChanges(t *testing.T) {
+	n := cluster(t, 1, 1)[0]
+	defer acquire(t, n).Release()
+	if err := n.SetK(t.Context(), "p", 2, 1); err != nil {
+		t.Fatal(err)
+	}
+	defer acquire(t, n).Release()
+	if err := n.SetK(t.Context(), "p", 3, 1); err == nil {
+		t.Error("k was 2, not 1")
+	}
+	cfg := config("", 2)
+	cfg.Pools[0].QueueLimit = 1
+	cfg.Pools = append(cfg.Pools, kgate.Pool{Name: "q", K: 1})
+	if err := n.Reload(cfg); err != nil {
+		t.Fatal(err)
+	}
+	eventually(t, "the new pool", func() bool { return n.Stats("q").K == 1 })
+	ctx, cancel := context.WithCancel(t.Context())
+	waited := make(chan error, 1)
+	go func() {
+		_, err := n.Acquire(ctx, "p")
+		waited <- err
+	}()
+	eventually(t, "one waits", func() bool { return n.Stats("p").Waiting == 1 })
+	if _, err := n.Acquire(t.Context(), "p"); !errors.Is(err, kgate.ErrQueueFull) {
+		t.Error(err)
+	}
+	cancel()
+	if err := soon(t, "the end of the wait", waited); !errors.Is(err, context.Canceled) {
+		t.Error(err)
+	}
+	if _, err := n.Acquire(t.Context(), "nosuch"); !errors.Is(err, kgate.ErrUnknownPool) {
+		t.Error(err)
+	}
+	cfg.Pools[0].K = 0
+	if err := n.Reload(cfg); err == nil {
+		t.Error("a pool without k")
+	}
+}
+
+// TestPeerKey: a cluster's key is replaced without an outage, and who comes later has
+// the new one only.
+func TestPeerKey(t *testing.T) {
+	key := func(b byte) string {
+		return base64.StdEncoding.EncodeToString(bytes.Repeat([]byte{b}, 32)) + "\n"
+	}
+	first, second := key('a'), key('b')
+	start := func(name, key string, join ...string) *kgate.Node {
+		cfg := config(name, 1)
+		cfg.Peers.Key, cfg.Peers.Join = []byte(key), join
+		n, err := kgate.Start(t.Context(), cfg)
+		if err != nil {
+			t.Fatal(err)
+		}
+		t.Cleanup(func() { _ = n.Close() })
+		ctx, cancel := context.WithTimeout(t.Context(), 2*patience)
+		defer cancel()
+		if err := n.Ready(ctx); err != nil {
+			t.Fatal(err)
+		}
+		return n
+	}
+	one := start("node-1", first)
+	two := start("node-2", first, one.GossipAddr())
+	for _, keys := range []string{first + second, second + first, second} {
+		for _, n := range []*kgate.Node{one, two} {
+			if err := n.SetPeerKey([]byte(keys)); err != nil {
+				t.Fatal(err)
+			}
+		}
+	}
+	three := start("node-3", second, one.GossipAddr())
+	for _, n := range []*kgate.Node{one, two, three} {
+		acquire(t, n).Release()
+	}
+	if err := one.SetPeerKey([]byte("x")); err == nil || !strings.Contains(err.Error(), "kgate keygen") {
+		t.Error(err)
+	}
+}

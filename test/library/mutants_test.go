@@ -1,0 +1,83 @@
+package library
+
+import (
+	"testing"
+
+	"github.com/kgate/kgate/internal/mutant"
+)
+
+// The tests find these defects of package kgate and of proxy's middleware.
+func TestMutantsAreCaught(t *testing.T) {
+	mutant.Suite{Mutants: []mutant.Mutant{
+		{
+			Name: "a hijacked connection has no slot", File: "../../proxy/middleware.go",
+			Old: "v.users.Add(1)\n", New: "",
+			Caught: "a second slot of one", By: "^TestHijack$",
+		},
+		{
+			Name: "a slot is released twice", File: "../../proxy/middleware.go",
+			Old: "c.closed.CompareAndSwap(false, true)", New: "true",
+			Caught: "panic|in flight", By: "^TestHijack$",
+		},
+		{
+			Name: "a panic keeps its slot", File: "../../proxy/middleware.go",
+			Old: "defer v.leave()", New: "defer func() { if v.rec.Aborted { panic(recover()) }; v.leave() }()",
+			Caught: "FAIL: TestPanic", By: "^TestPanic$", Args: []string{"-test.timeout=20s"},
+		},
+		{
+			Name: "a loss does not end the handler's context", File: "../../proxy/middleware.go",
+			Old: "cancel(why)", New: "_ = why",
+			Caught: "never: the handler's context ends", By: "^TestLoss$",
+		},
+		{
+			Name: "a loss leaves a hijacked connection open", File: "../../proxy/middleware.go",
+			Old: "_ = c.Conn.Close() // its owner", New: "_ = c.Conn // its owner",
+			Caught: "FAIL: TestLoss|panic: test timed out", By: "^TestLoss$", Args: []string{"-test.timeout=20s"},
+		},
+		{
+			Name: "nobody looks whether a waiting client leaves", File: "../../proxy/disconnect.go",
+			Old: "timer = time.AfterFunc(disconnectPoll,", New: "timer = time.AfterFunc(time.Hour,",
+			Caught: "never: out of the line", By: "^TestWaitingPostLeaves$",
+		},
+		{
+			Name: "TLS hides the connection", File: "../../proxy/conn.go",
+			Old: "conn = c.NetConn()", New: "return nil",
+			Caught: "never: out of the line", By: "^TestWaitingPostLeaves$/^https$",
+		},
+		{
+			Name: "a context of a slot outlives it", File: "../../slot.go",
+			Old: "cancel(ErrLost)", New: "_ = ErrLost",
+			Caught: "never: the context ends", By: "^TestLoss$",
+		},
+		{
+			Name: "the end of Start's context is that of the node", File: "../../internal/node/node.go",
+			Old: "if !started() {", New: "if ctx.Err() != nil {",
+			Caught: "FAIL: TestStartContext", By: "^TestStartContext$",
+		},
+		{
+			Name: "Start without its context", File: "../../internal/node/node.go",
+			Old: "err = errors.Join(context.Cause(ctx), err)", New: "_ = err",
+			Caught: "context ended", By: "^TestStartThatFails$",
+		},
+		{
+			Name: "Shutdown does not wait", File: "../../kgate.go",
+			Old: "err := n.node.Drain(ctx)\n", New: "var err error\n",
+			Caught: "FAIL: TestShutdown", By: "^TestShutdown$",
+		},
+		{
+			Name: "Shutdown leaves without a word", File: "../../kgate.go",
+			Old: "n.node.LeaveCluster()\n", New: "",
+			Caught: "FAIL: TestShutdownGivesBack", By: "^TestShutdownGivesBack$",
+		},
+		{
+			Name: "a ticket is redeemed for any pool", File: "../../internal/gateway/redeem.go",
+			Old: "case !t.Granted:\n\t\treturn nil, admission.ErrTicketWaiting", New: "case false:",
+			Caught: "redeemed in line", By: "^TestTickets$",
+		},
+		{
+			Name: "who a client is, is not the program's word", File: "../../proxy/client.go",
+			Old: "if s.cfg.ClientAddr != nil {", New: "if false {",
+			Caught: "never: the other client", By: "^TestClientAddr$",
+		},
+	}}.Run(t)
+}

@@ -1,0 +1,107 @@
+package kgate
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"time"
+
+	"github.com/kgate/kgate/internal/admin"
+	"github.com/kgate/kgate/internal/admission"
+)
+
+// Errors of tickets.
+var (
+	// ErrTicketEnded: the ticket was ended, has expired, or never was.
+	ErrTicketEnded = errors.New("kgate: the ticket has ended")
+	// ErrTicketWaiting: the ticket has no slot yet.
+	ErrTicketWaiting = admission.ErrTicketWaiting
+	// ErrTicketUsed: the ticket's slot is in use, or was.
+	ErrTicketUsed = admission.ErrTicketUsed
+	// ErrTicketElsewhere: the node that has the ticket does not answer now. Ask again.
+	ErrTicketElsewhere = admission.ErrElsewhere
+)
+
+// Ticket is a place in the line of a pool, and then a slot, that outlives the node that
+// took it in: it is for who asks now and comes back later, on any node. It ends when its
+// time to live passes without a sign of its holder, which each call with its ID is.
+type Ticket struct {
+	// ID is a secret: who has it holds the ticket.
+	ID      string
+	Pool    string
+	Granted bool
+	// Position in line, from 1, and the expected wait; 0: not known, or granted.
+	Position int
+	ETA      time.Duration
+	// Left is how long the ticket lives without a further sign of its holder. Who uses a
+	// granted ticket's slot without [Node.Redeem] must stop a tenth before that.
+	Left time.Duration
+	// Fence of a granted ticket: see [Slot.Fence].
+	Fence string
+}
+
+// RequestTicket takes a place in the line of a pool. The ticket lives for ttl, from a
+// second to ten minutes, after a sign of its holder.
+func (n *Node) RequestTicket(ctx context.Context, pool string, ttl time.Duration, options ...AcquireOption) (Ticket, error) {
+	if ttl < admin.MinTTL || ttl > admin.MaxTTL {
+		return Ticket{}, fmt.Errorf("kgate: a ticket lives from %v to %v, not %v", admin.MinTTL, admin.MaxTTL, ttl)
+	}
+	req := admission.Request{Pool: pool}
+	for _, option := range options {
+		option(&req)
+	}
+	note := ""
+	if req.Info != nil {
+		note = req.Info.Path
+	}
+	t, err := n.node.Tickets().RequestTicket(ctx, req, ttl, note)
+	return ticketOf(t, pool, err)
+}
+
+// AwaitTicket returns a ticket once it is granted, or as it stands when wait is over.
+// While it runs, the ticket does not expire in line.
+func (n *Node) AwaitTicket(ctx context.Context, id string, wait time.Duration) (Ticket, error) {
+	t, err := n.node.Tickets().TestTicket(ctx, id, false, wait)
+	return ticketOf(t, "", err)
+}
+
+// RenewTicket is a sign of the ticket's holder, whether it is granted or not.
+func (n *Node) RenewTicket(ctx context.Context, id string) (Ticket, error) {
+	t, err := n.node.Tickets().RenewTicket(ctx, id)
+	return ticketOf(t, "", err)
+}
+
+// EndTicket gives the ticket's slot back, or leaves the line.
+func (n *Node) EndTicket(ctx context.Context, id string) error {
+	_, err := ticketOf(admission.Ticket{}, "", n.node.Tickets().EndTicket(ctx, id))
+	return err
+}
+
+// Redeem returns the slot of a granted ticket of a pool, once, and keeps it alive until
+// Release, which ends the ticket. It does not wait: see [Node.AwaitTicket].
+func (n *Node) Redeem(ctx context.Context, pool, id string) (*Slot, error) {
+	if n.stopping.Err() != nil {
+		return nil, ErrClosed
+	}
+	got, err := n.node.RedeemTicket(ctx, pool, id)
+	if err != nil {
+		_, err = ticketOf(admission.Ticket{}, pool, err)
+		return nil, err
+	}
+	return newSlot(got, 0), nil
+}
+
+// ticketOf translates the answer to a call for a ticket.
+func ticketOf(t admission.Ticket, pool string, err error) (Ticket, error) {
+	var ended *admission.EndedError
+	switch {
+	case err == nil:
+		return Ticket{ID: t.ID, Pool: t.Pool, Granted: t.Granted, Position: t.Position, ETA: t.ETA, Left: t.Left, Fence: t.Fence}, nil
+	case errors.As(err, &ended):
+		return Ticket{}, fmt.Errorf("%w: %s", ErrTicketEnded, ended.How)
+	case errors.Is(err, admission.ErrUnknownTicket):
+		return Ticket{}, ErrTicketEnded
+	default:
+		return Ticket{}, refused(pool, err)
+	}
+}

@@ -1,0 +1,114 @@
+package kgate
+
+import (
+	"context"
+	"errors"
+	"net"
+	"net/http"
+	"net/http/httptrace"
+)
+
+// errNoSlot is what Transport returns for a request without a slot.
+var errNoSlot = errors.New("kgate: the request has no slot: give it the context of a request that Middleware has admitted, or one of Slot.Context")
+
+// Transport returns a copy of base, or of http.DefaultTransport if base is nil, that
+// sends requests only while their slots are valid. It asks the node's lease right before
+// each write to a connection: after a pause of the process not a byte is sent under a
+// lease that has run out meanwhile. A connection is used under the lease that it was made
+// under, and no other.
+//
+// A request needs a context with a slot; see [FromContext]. The slot's fence is sent as
+// the header Kgate-Fence unless the request has one.
+func (n *Node) Transport(base *http.Transport) http.RoundTripper {
+	return newFenced(base, n.node.Entitled)
+}
+
+// newFenced returns a Transport under leases that entitled names: 0 is none, and each has
+// another number.
+func newFenced(base *http.Transport, entitled func() uint64) http.RoundTripper {
+	if base == nil {
+		base = http.DefaultTransport.(*http.Transport)
+	}
+	base = base.Clone()
+	dial := base.DialContext
+	if dial == nil {
+		dial = new(net.Dialer).DialContext
+	}
+	base.DialContext = fenced(dial, entitled)
+	if base.DialTLSContext != nil {
+		base.DialTLSContext = fenced(base.DialTLSContext, entitled)
+	}
+	return &fencedTransport{base}
+}
+
+type dialFunc = func(ctx context.Context, network, addr string) (net.Conn, error)
+
+// fenced returns dial for connections that belong to a lease.
+func fenced(dial dialFunc, entitled func() uint64) dialFunc {
+	return func(ctx context.Context, network, addr string) (net.Conn, error) {
+		under := entitled()
+		conn, err := dial(ctx, network, addr)
+		if err != nil {
+			return nil, err
+		}
+		return &fencedConn{Conn: conn, entitled: entitled, under: under}, nil
+	}
+}
+
+// fencedConn writes under one lease only.
+type fencedConn struct {
+	net.Conn
+	entitled func() uint64
+	under    uint64
+}
+
+// Write implements net.Conn.
+func (c *fencedConn) Write(p []byte) (int, error) {
+	if now := c.entitled(); now == 0 || now != c.under {
+		_ = c.Close()
+		return 0, ErrLost
+	}
+	return c.Conn.Write(p)
+}
+
+type fencedTransport struct{ base *http.Transport }
+
+// RoundTrip implements http.RoundTripper.
+func (t *fencedTransport) RoundTrip(r *http.Request) (*http.Response, error) {
+	slot := FromContext(r.Context())
+	err := errNoSlot
+	switch {
+	case slot == nil:
+	case !slot.Valid():
+		err = ErrLost
+	default:
+		err = nil
+	}
+	if err != nil {
+		if r.Body != nil {
+			_ = r.Body.Close()
+		}
+		return nil, err
+	}
+	r = r.WithContext(httptrace.WithClientTrace(r.Context(), &httptrace.ClientTrace{GotConn: func(info httptrace.GotConnInfo) {
+		if !slot.Valid() {
+			breakOff(info.Conn) // this is a second attempt, under a lease that is not the slot's
+		}
+	}}))
+	if _, given := r.Header["Kgate-Fence"]; !given {
+		r.Header = r.Header.Clone()
+		r.Header["Kgate-Fence"] = []string{slot.Fence()}
+	}
+	return t.base.RoundTrip(r)
+}
+
+// breakOff closes the connection below TLS: nothing more is written to it.
+func breakOff(conn net.Conn) {
+	if secure, ok := conn.(interface{ NetConn() net.Conn }); ok {
+		conn = secure.NetConn()
+	}
+	_ = conn.Close()
+}
+
+// CloseIdleConnections is what http.Client looks for.
+func (t *fencedTransport) CloseIdleConnections() { t.base.CloseIdleConnections() }
