@@ -186,7 +186,7 @@ var (
 			Old:    "} else if p.matters(&l) {\n\t\tpause",
 			New:    "} else if false {\n\t\tpause",
 			Caught: "does not move|not in order|not served",
-			Args:   try(50),
+			Args:   try(100),
 		},
 		{
 			Name: "home is not told since when tickets are unknown", File: "../internal/pool/epoch.go",
