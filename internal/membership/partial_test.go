@@ -254,8 +254,9 @@ func TestLongCommandsFit(t *testing.T) {
 	for i := range nodes {
 		nodes[i] = math.MaxUint64 - kmutex.Node(i)
 	}
+	reasons := slices.Repeat([]string{strings.Repeat("r", maxReason)}, maxSuspects)
 	for _, c := range []command{
-		{Suspend: &suspendCommand{Nodes: nodes}},
+		{Suspend: &suspendCommand{Nodes: nodes[:maxSuspects], Reasons: reasons}},
 		{Expire: &expireCommand{Nodes: nodes}},
 		{Return: &returnCommand{Pool: strings.Repeat("p", maxText), Nodes: nodes}},
 	} {

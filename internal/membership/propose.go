@@ -97,7 +97,8 @@ func (c *Cluster) Suspend(ctx context.Context, name string) error {
 	if !in {
 		return fmt.Errorf("%w: there is no gateway %q in the view", ErrCommand, name)
 	}
-	if err := c.propose(ctx, command{Suspend: &suspendCommand{Nodes: []kmutex.Node{m.Node}}}); err != nil {
+	suspend := suspendCommand{Nodes: []kmutex.Node{m.Node}, Reasons: []string{cutReason("an operator took it out, at " + c.config.Name)}}
+	if err := c.propose(ctx, command{Suspend: &suspend}); err != nil {
 		return fmt.Errorf("membership: suspend %s: %w", name, err)
 	}
 	return c.await(ctx, func(v *View) bool { _, still := v.Member(m.Node); return !still })

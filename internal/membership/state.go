@@ -97,7 +97,7 @@ func (s *state) join(index uint64, c joinCommand) (bool, error) {
 	})
 	moved := s.poolSet(func(p *Pool) bool { return p.Home == 0 && !c.Witness })
 	if old >= 0 {
-		maps.Copy(moved, s.lose(index, s.Members[old].Node, true))
+		maps.Copy(moved, s.lose(index, s.Members[old].Node, true, "it has joined again as another incarnation"))
 	}
 	if c.Voided != 0 && s.lostAs(c.Voided, c.Name) {
 		s.unlease(c.Voided, moved)
@@ -225,7 +225,7 @@ func (s *state) view() *View {
 }
 
 // stateFormat is the version of a snapshot.
-const stateFormat = 3
+const stateFormat = 4
 
 func (s *state) encode() ([]byte, error) {
 	s.Format = stateFormat

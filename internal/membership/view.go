@@ -80,6 +80,8 @@ type Lost struct {
 	Heir kmutex.Node `json:"heir"`
 	// Leased: its lease may still run, so it may have requests in flight.
 	Leased bool `json:"leased"`
+	// Reason says why it was taken out, in words for operators.
+	Reason string `json:"reason,omitempty"`
 }
 
 // View is what the gateways have agreed on. It never changes; do not write to
@@ -154,7 +156,6 @@ func (v *View) lostName(name string) bool {
 
 // leased returns, in ascending order, the lost members of which it is not
 // agreed yet that their leases have run out.
-
 func (v *View) leased() []kmutex.Node {
 	var nodes []kmutex.Node
 	for _, l := range v.Lost {
