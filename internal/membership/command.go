@@ -156,6 +156,8 @@ type setKCommand struct {
 type recoverCommand struct {
 	Pool  string `json:"pool"`
 	Epoch uint64 `json:"epoch"`
+	// Spread: nothing is wrong, the free tokens are to be spread.
+	Spread bool `json:"spread,omitempty"`
 }
 
 // useTicketsCommand notes that a pool gives out tickets.

@@ -149,6 +149,7 @@ func (s *state) recover(index uint64, c recoverCommand) (bool, error) {
 		return false, err
 	}
 	s.beginEpochs(index, pools{at: true})
+	s.Pools[at].Spread = c.Spread
 	return true, nil
 }
 
@@ -196,7 +197,7 @@ func (s *state) beginEpochs(index uint64, chosen pools) {
 	for i := range chosen {
 		p := &s.Pools[i]
 		p.Epoch++
-		p.Began = index
+		p.Began, p.Spread = index, false
 		p.Home = nodes[ring.Owner(p.Name)]
 	}
 }
