@@ -7,6 +7,7 @@ import (
 	"net/http"
 	"os"
 	"path/filepath"
+	"slices"
 	"strings"
 	"testing"
 	"time"
@@ -50,11 +51,15 @@ func fleet(t *testing.T, n int, pool, upstream string) []*caddy {
 	t.Setenv("XDG_DATA_HOME", dir)
 	t.Setenv("XDG_CONFIG_HOME", dir)
 	var all []*caddy
-	var join []string
+	var gossip []string
 	for range n {
-		join = append(join, cluster.ReservePort(t))
+		gossip = append(gossip, cluster.ReservePort(t))
 	}
 	for i := range n {
+		others := ""
+		if n > 1 {
+			others = "join " + strings.Join(slices.Delete(slices.Clone(gossip), i, i+1), " ")
+		}
 		c := &caddy{
 			name: fmt.Sprintf("caddy-%d", i+1), http: cluster.ReservePort(t), https: cluster.ReservePort(t), admin: cluster.ReservePort(t),
 		}
@@ -63,38 +68,34 @@ func fleet(t *testing.T, n int, pool, upstream string) []*caddy {
 	admin %s
 	auto_https disable_redirects
 	skip_install_trust
+	storage file_system %s
 	default_sni localhost
 	metrics
 	kgate {
 		name %s
 		listen 127.0.0.1:0
 		gossip %s
-		join %s
+		%s
 		bootstrap_expect %d
 		shutdown_timeout 20s
 	}
 }
 (site) {
-	handle /wait {
-		respond "{http.kgate.wait_ms}"
-	}
-	handle {
-		kgate %s
-		header Test-Wait {http.kgate.wait_ms}
-		reverse_proxy %s {
-			transport kgate
-		}
+	bind 127.0.0.1
+	kgate %s
+	header >Test-Wait {http.kgate.wait_ms}
+	reverse_proxy %s {
+		transport kgate
 	}
 }
-http://%s {
+http://:%s {
 	import site
 }
 https://localhost:%s {
-	bind 127.0.0.1
 	tls internal
 	import site
 }
-`, c.admin, c.name, join[i], strings.Join(join, " "), n, pool, upstream, c.http, c.https[strings.LastIndexByte(c.https, ':')+1:])
+`, c.admin, filepath.Join(dir, c.name+".data"), c.name, gossip[i], others, n, pool, upstream, portOf(c.http), portOf(c.https))
 		}
 		config := filepath.Join(dir, c.name)
 		if err := os.WriteFile(config, []byte(c.file(pool)), 0o600); err != nil {
@@ -117,6 +118,8 @@ https://localhost:%s {
 	}
 	return all
 }
+
+func portOf(addr string) string { return addr[strings.LastIndexByte(addr, ':')+1:] }
 
 // ask sends one request and reports what is wrong with the answer.
 func (c *caddy) ask(ctx context.Context) error {
