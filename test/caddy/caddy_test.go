@@ -10,7 +10,6 @@ import (
 	"net/http"
 	"strconv"
 	"strings"
-	"sync"
 	"syscall"
 	"testing"
 	"time"
@@ -20,7 +19,7 @@ import (
 )
 
 // Three Caddys with unequal numbers of clients: at most k in the upstream, and all wait
-// equally long. Reloads under load, and one that is refused, lose nothing.
+// equally long.
 func TestFair(t *testing.T) {
 	const k = 6
 	u, err := demo.NewUpstream(demo.UpstreamConfig{Hold: demo.Distribution{Mean: 40 * time.Millisecond, SCV: 1}, Seed: 3, K: k})
@@ -28,31 +27,17 @@ func TestFair(t *testing.T) {
 		t.Fatal(err)
 	}
 	judge, _, upstream := cluster.NewJudge(t, u)
-	const pool = "pool {\n k 6\n queue_limit 20000\n }"
-	all := fleet(t, 3, pool, upstream)
+	all := fleet(t, 3, "pool {\n k 6\n }", upstream)
 	var stats demo.Stats
 	load := demo.LoadConfig{
-		Warmup: 3 * time.Second, Duration: time.Duration(cluster.Count(t, "KGATE_CADDY_SECONDS", 20, 20)) * time.Second,
+		Warmup: 3 * time.Second, Duration: time.Duration(cluster.Count(t, "KGATE_CADDY_SECONDS", 15, 15)) * time.Second,
 		Opened: u.Reset, Closed: func() { stats = u.Stats() },
 	}
 	clients := []int{63, 18, 9}
 	for i, c := range all {
 		load.Targets = append(load.Targets, demo.Target{URL: c.url(), Clients: clients[i]})
 	}
-	var wg sync.WaitGroup
-	wg.Go(func() {
-		for i := range 4 {
-			time.Sleep(4 * time.Second)
-			if err := all[0].load(t, fmt.Sprintf("pool {\n k 6\n queue_limit %d\n }", 20_001+i)); err != nil {
-				t.Errorf("reload %d: %v", i, err)
-			}
-		}
-		if err := all[0].load(t, "pool"); err == nil || !strings.Contains(err.Error(), "has no k") {
-			t.Errorf("a pool without k: %v", err)
-		}
-	})
 	result, err := demo.Run(t.Context(), load)
-	wg.Wait()
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -72,6 +57,42 @@ func TestFair(t *testing.T) {
 	t.Logf("slots busy %.1f %%", 100*stats.Busy)
 	if text := get(t, "http://"+all[0].admin+"/metrics"); !strings.Contains(text, `kgate_requests_total{`) || !strings.Contains(text, "caddy_") {
 		t.Errorf("Caddy's metrics lack kgate's: %.300s", text)
+	}
+}
+
+// Reloads under load, and one that is refused, lose nothing, and let no more in.
+func TestReload(t *testing.T) {
+	const k = 3
+	judge, _, upstream := cluster.NewJudge(t, http.HandlerFunc(func(http.ResponseWriter, *http.Request) { time.Sleep(20 * time.Millisecond) }))
+	all := fleet(t, 2, "pool {\n k 3\n }", upstream)
+	var gateways []*cluster.Gateway
+	for _, c := range all {
+		gateways = append(gateways, &cluster.Gateway{Name: c.name, HTTP: c.http})
+	}
+	load := cluster.StartLoad(t, gateways, cluster.LoadOptions{Clients: 10})
+	began := time.Now()
+	for i := range 4 {
+		time.Sleep(time.Second)
+		if err := all[0].load(t, fmt.Sprintf("pool {\n k 3\n queue_limit %d\n }", 1000+i)); err != nil {
+			t.Errorf("reload %d: %v", i, err)
+		}
+	}
+	time.Sleep(time.Second)
+	if err := all[0].load(t, "pool"); err == nil || !strings.Contains(err.Error(), "has no k") {
+		t.Errorf("a pool without k: %v", err)
+	}
+	time.Sleep(time.Second)
+	load.Stop()
+	answers := load.Since(began)
+	for _, a := range answers {
+		if a.Result != cluster.OK {
+			t.Errorf("%s: %s after %v", a.Gateway, a.Result, a.Done.Sub(began))
+		}
+	}
+	_, most, _ := judge.Counts()
+	t.Logf("%d answers, at most %d at once", len(answers), most)
+	if most != k || len(answers) < 50 {
+		t.Errorf("%d answers, at most %d at once, k is %d", len(answers), most, k)
 	}
 }
 
