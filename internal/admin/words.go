@@ -50,9 +50,9 @@ func (s Status) Troubles() []string {
 		switch {
 		case m.Self:
 		case m.Status == StatusSuspended:
-			say("%s is lost; its slots come back when its lease has run out.", m.Name)
+			say("%s is suspended%s. Its slots come back when its lease has run out.", m.Name, m.because())
 		case m.Status == StatusLost:
-			say("%s is lost. Started again, it joins by itself.", m.Name)
+			say("%s is lost%s. Started again, it joins by itself.", m.Name, m.because())
 		case !m.LinkUp:
 			say("%s cannot be reached from here.", m.Name)
 		case !m.Answers:
@@ -67,6 +67,14 @@ func (s Status) Troubles() []string {
 		}
 	}
 	return out
+}
+
+// because gives the reason of a loss, if it is known.
+func (m Member) because() string {
+	if m.LostReason == "" {
+		return ""
+	}
+	return ": " + m.LostReason
 }
 
 // Agreement says how many gateways vote, and how many of them may be lost.

@@ -59,7 +59,9 @@ func (p *poolDriver) viewOf(view *membership.View, spec membership.Pool) pool.Vi
 		Tickets: spec.Tickets > 0, Wait: view.LeaseWait(),
 	}
 	for _, m := range view.Members {
-		v.Members = append(v.Members, m.Node)
+		if !m.Witness {
+			v.Members = append(v.Members, m.Node)
+		}
 		v.Newest = max(v.Newest, m.Node)
 	}
 	for _, l := range view.Lost {
@@ -90,6 +92,8 @@ func reasonOf(before, after membership.Pool, left bool) Reason {
 		return ReasonReturn
 	case left:
 		return ReasonLeave
+	case after.Spread:
+		return ReasonSpread
 	default:
 		return ReasonAudit
 	}
@@ -142,7 +146,7 @@ func (p *poolDriver) carry(fx *pool.Effects) {
 		p.post(l)
 	}
 	if fx.ChangeEpoch != 0 {
-		p.recover(fx.ChangeEpoch)
+		p.recover(fx.ChangeEpoch, fx.Spread)
 	}
 	if fx.WakeAt != 0 {
 		p.wake.Reset(fx.WakeAt - p.env.clock())
@@ -222,8 +226,8 @@ func (p *poolDriver) begun(in *kmutex.Install) {
 }
 
 // recover asks for a new epoch, in the background. The pool asks again if none
-// comes.
-func (p *poolDriver) recover(epoch uint64) {
+// comes and one is needed still.
+func (p *poolDriver) recover(epoch uint64, spread bool) {
 	if p.env.ctx.Err() != nil {
 		return
 	}
@@ -231,7 +235,7 @@ func (p *poolDriver) recover(epoch uint64) {
 		const patience = 10 * time.Second
 		ctx, cancel := context.WithTimeout(p.env.ctx, patience)
 		defer cancel()
-		if err := p.env.views.Recover(ctx, p.name, epoch); err != nil && p.env.ctx.Err() == nil {
+		if err := p.env.views.Recover(ctx, p.name, epoch, spread); err != nil && p.env.ctx.Err() == nil {
 			p.log.Error("the pool cannot move to a new epoch", slog.Uint64("epoch", epoch), slog.Any("error", err))
 		}
 	})

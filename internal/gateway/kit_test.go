@@ -346,7 +346,7 @@ func (n *node) Rejoin() {
 }
 
 // Recover implements Views.
-func (n *node) Recover(_ context.Context, _ string, epoch uint64) error {
+func (n *node) Recover(_ context.Context, _ string, epoch uint64, _ bool) error {
 	if n.View().Pools[0].Epoch == epoch {
 		n.fleet.nextEpoch(func(*membership.View, *membership.Pool) {})
 		for _, other := range n.fleet.all() {
@@ -356,8 +356,11 @@ func (n *node) Recover(_ context.Context, _ string, epoch uint64) error {
 	return nil
 }
 
-// KeepsTickets implements Views.
-func (*node) KeepsTickets() (bool, error) { return false, nil }
+// TicketsMark implements Views.
+func (*node) TicketsMark() string { return "" }
+
+// SetTicketsMark implements Views.
+func (*node) SetTicketsMark(string) error { return nil }
 
 // UseTickets implements Views.
 func (n *node) UseTickets(context.Context, string) error {

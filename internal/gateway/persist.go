@@ -65,15 +65,19 @@ func (g *Gateway) openDisk(cluster string) {
 // loadDisk opens the disk. It can take long: neither a lock nor a lease waits for
 // it.
 func (g *Gateway) loadDisk(cluster string) {
-	store, err := disk.Open(filepath.Join(g.cfg.DataDir, "tickets"), cluster)
+	store, err := disk.Open(filepath.Join(g.cfg.DataDir, "tickets"), cluster, g.views.TicketsMark())
 	if err != nil {
 		g.cfg.Logger.Error("tickets are not kept on disk: they are lost if all gateways are at once", slog.Any("error", err))
 		return
 	}
-	switch before, err := g.views.KeepsTickets(); {
-	case err != nil:
+	if err := g.views.SetTicketsMark(store.Mark()); err != nil {
 		g.cfg.Logger.Error("data_dir cannot be written", slog.Any("error", err))
-	case before && store.Created():
+	}
+	switch {
+	case store.Stale() && !store.Created():
+		g.cfg.Logger.Error("the file of the tickets is not the one that was in data_dir last: newer tickets that only this gateway knew are lost, and their slots may be given out again",
+			slog.String("data_dir", g.cfg.DataDir), slog.String("remedy", "do not put old copies of data_dir, or of files in it, back"))
+	case store.Stale():
 		g.cfg.Logger.Error("the file of the tickets is gone from data_dir: those that only this gateway knew are lost, and their slots may be given out again",
 			slog.String("data_dir", g.cfg.DataDir), slog.String("remedy", "put nothing back; find out who removed it, or whether data_dir is the right one"))
 	}

@@ -2,6 +2,7 @@ package gateway
 
 import (
 	"bytes"
+	"errors"
 	"log/slog"
 	"os"
 	"path/filepath"
@@ -9,22 +10,25 @@ import (
 	"testing"
 )
 
-// noting is a cluster whose data directory remembers that it keeps tickets.
+// noting is a cluster whose data directory remembers the mark of its tickets.
 type noting struct {
 	Views
-	noted *bool
+	mark *string
 }
 
-func (n noting) KeepsTickets() (before bool, err error) {
-	before, *n.noted = *n.noted, true
-	return before, nil
+func (n noting) TicketsMark() string { return *n.mark }
+
+func (n noting) SetTicketsMark(mark string) error {
+	*n.mark = mark
+	return nil
 }
 
-// TestMissingTicketsAreTold: a file of tickets that is gone, empty or damaged where there
-// was one is an ERROR; that there is none yet is not.
+// TestMissingTicketsAreTold: a file of tickets that is gone, old, empty or damaged where
+// there was one is an ERROR; that there is none yet is not.
 func TestMissingTicketsAreTold(t *testing.T) {
-	dir, noted := t.TempDir(), false
+	dir, mark, before := t.TempDir(), "", ""
 	file := filepath.Join(dir, "tickets", "tickets.db")
+	old := filepath.Join(t.TempDir(), "old")
 	for _, c := range []struct {
 		name   string
 		change func() error
@@ -32,6 +36,11 @@ func TestMissingTicketsAreTold(t *testing.T) {
 	}{
 		{"the first start", func() error { return nil }, ""},
 		{"the next one", func() error { return nil }, ""},
+		{"ended before the mark was kept", func() error { mark = before; return nil }, ""},
+		{"copied", func() error { return os.CopyFS(old, os.DirFS(filepath.Dir(file))) }, ""},
+		{"an old copy", func() error {
+			return errors.Join(os.RemoveAll(filepath.Dir(file)), os.CopyFS(filepath.Dir(file), os.DirFS(old)))
+		}, "is not the one"},
 		{"gone", func() error { return os.Remove(file) }, "is gone from data_dir"},
 		{"gone with its folder", func() error { return os.RemoveAll(filepath.Dir(file)) }, "is gone from data_dir"},
 		{"empty", func() error { return os.Truncate(file, 0) }, "move the file away"},
@@ -44,7 +53,7 @@ func TestMissingTicketsAreTold(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		g.views = noting{noted: &noted}
+		before, g.views = mark, noting{mark: &mark}
 		g.loadDisk("c")
 		g.cancel()
 		g.wg.Wait()

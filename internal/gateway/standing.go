@@ -54,7 +54,8 @@ func (g *Gateway) follow() {
 		return
 	}
 	view := g.views.View()
-	if _, in := view.Member(s.Node); !in {
+	self, in := view.Member(s.Node)
+	if !in {
 		return
 	}
 	g.self = s.Node
@@ -69,7 +70,10 @@ func (g *Gateway) follow() {
 			p.unsent(&u.Message)
 		}
 	}
-	g.size.Store(int64(len(view.Members)))
+	if self.Witness {
+		return
+	}
+	g.size.Store(int64(len(view.Serving())))
 	for _, spec := range view.Pools {
 		g.followPool(g.self, view, spec)
 	}

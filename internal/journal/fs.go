@@ -42,16 +42,46 @@ func (h osHandle) Size() (int64, error) {
 	return info.Size(), nil
 }
 
-// Open implements [FS].
+// Open implements [FS]. No other process can open the file until it is closed.
 func (OS) Open(path string) (Handle, error) {
-	f, err := os.OpenFile(path, os.O_RDWR, 0)
-	return osHandle{f}, err
+	for {
+		f, err := openLocked(path, os.O_RDWR)
+		if err != nil {
+			return nil, err
+		}
+		// Its owner may have put another file in its place before it let this one go.
+		mine, err := f.Stat()
+		now, err2 := os.Stat(path)
+		if err == nil && err2 == nil && os.SameFile(mine, now) {
+			return osHandle{f}, nil
+		}
+		if err = errors.Join(err, err2, f.Close()); err != nil {
+			return nil, err
+		}
+	}
 }
 
-// Create implements [FS].
+// Create implements [FS]. No other process can open the file until it is closed.
 func (OS) Create(path string) (Handle, error) {
-	f, err := os.OpenFile(path, os.O_RDWR|os.O_CREATE|os.O_TRUNC, 0o600)
-	return osHandle{f}, err
+	f, err := openLocked(path, os.O_RDWR|os.O_CREATE)
+	if err != nil {
+		return nil, err
+	}
+	if err := f.Truncate(0); err != nil {
+		return nil, errors.Join(err, f.Close())
+	}
+	return osHandle{f}, nil
+}
+
+func openLocked(path string, flags int) (*os.File, error) {
+	f, err := os.OpenFile(path, flags, 0o600)
+	if err != nil {
+		return nil, err
+	}
+	if err := flock(f); err != nil {
+		return nil, errors.Join(err, f.Close())
+	}
+	return f, nil
 }
 
 // Rename implements [FS].

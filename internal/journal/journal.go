@@ -58,7 +58,8 @@ func Open(path string, o Options) (_ *Journal, err error) {
 		o.RewriteAt = 1 << 20
 	}
 	j := &Journal{path: path, options: o}
-	if j.lock, err = lock(path + ".lock"); err != nil {
+	// The file alone is not enough: it is replaced when it has grown, and at first there is none.
+	if j.lock, err = openLocked(path+".lock", os.O_RDWR|os.O_CREATE); err != nil {
 		return nil, err
 	}
 	defer func() {

@@ -13,23 +13,18 @@ import (
 // lockWait is how long a process that is just ending is waited for.
 const lockWait = time.Second
 
-// lock keeps other processes from a file. It has a file of its own, because the other one
-// is replaced when it has grown.
-func lock(path string) (*os.File, error) {
-	f, err := os.OpenFile(path, os.O_RDWR|os.O_CREATE, 0o600)
-	if err != nil {
-		return nil, err
-	}
+// flock keeps other processes from locking the file, until it is closed.
+func flock(f *os.File) error {
 	for began := time.Now(); ; time.Sleep(20 * time.Millisecond) {
-		err = unix.Flock(int(f.Fd()), unix.LOCK_EX|unix.LOCK_NB)
+		err := unix.Flock(int(f.Fd()), unix.LOCK_EX|unix.LOCK_NB)
 		if err == nil {
-			return f, nil
+			return nil
 		}
 		if !errors.Is(err, unix.EWOULDBLOCK) && !errors.Is(err, unix.EINTR) {
-			return nil, errors.Join(err, f.Close())
+			return err
 		}
 		if time.Since(began) > lockWait {
-			return nil, errors.Join(ErrInUse, f.Close())
+			return ErrInUse
 		}
 	}
 }

@@ -59,8 +59,9 @@ type Cluster struct {
 	// ops is held while raft's configuration is changed, so that a departure
 	// and the leader's loop do not undo each other's work.
 	ops sync.Mutex
-	// renewed is the newest renewal of this gateway's lease by another one.
-	renewed atomic.Pointer[renewal]
+	// renewed is the newest renewal of this gateway's lease that another one granted; asked
+	// is the first that was sent to the present leader.
+	renewed, asked atomic.Pointer[renewal]
 
 	idMu         sync.Mutex
 	bootstrapped []bootstrapServer
@@ -223,12 +224,18 @@ func (c *Cluster) fail(err error) {
 // View returns the newest view that this gateway knows of.
 func (c *Cluster) View() *View { return c.machine.newest.Load() }
 
-// KeepsTickets notes in DataDir that the owner keeps tickets there, and reports whether
-// it did so before: then their file must be there.
-func (c *Cluster) KeepsTickets() (before bool, err error) {
+// TicketsMark returns what SetTicketsMark has written to DataDir, empty if nothing.
+func (c *Cluster) TicketsMark() string {
 	c.idMu.Lock()
 	defer c.idMu.Unlock()
-	return c.storage.keepsTickets()
+	return c.storage.meta.Tickets
+}
+
+// SetTicketsMark writes the mark of the tickets that the owner keeps in DataDir.
+func (c *Cluster) SetTicketsMark(mark string) error {
+	c.idMu.Lock()
+	defer c.idMu.Unlock()
+	return c.storage.setTicketsMark(mark)
 }
 
 // Changed returns a channel that is closed when the next view is there, when this

@@ -41,6 +41,8 @@ type identity struct {
 	Cluster string `json:"cluster"`
 	// Voided is the incarnation before, if it was in the same process.
 	Voided kmutex.Node `json:"voided,omitempty"`
+	// Witness: it wants to vote and to serve nothing.
+	Witness bool `json:"witness,omitempty"`
 	// Leaving gateways do not want to be let in again.
 	Leaving bool `json:"leaving"`
 	// Bootstrapping gateways are about to start a cluster alone.
@@ -84,6 +86,7 @@ func (c *Cluster) identity() identity {
 		Boot:    boot,
 		Voided:  voided,
 		Server:  c.storage.meta.Server,
+		Witness: c.config.Witness,
 		Leaving: c.leaving.Load(),
 		Last:    c.raft.LastIndex(),
 		Agreed:  c.agreed(),

@@ -11,6 +11,7 @@ import (
 	"net/url"
 	"slices"
 	"strconv"
+	"sync"
 	"time"
 
 	"github.com/hashicorp/raft"
@@ -175,41 +176,57 @@ func (c *Cluster) compareWith(ctx context.Context, voter string) comparison {
 	}
 }
 
+// compareWithAll compares this gateway's state with those of the voters named, all at once.
+func (c *Cluster) compareWithAll(ctx context.Context, voters []string) (same, differ []string) {
+	results := make([]comparison, len(voters))
+	var asked sync.WaitGroup
+	for i, v := range voters {
+		asked.Go(func() { results[i] = c.compareWith(ctx, v) })
+	}
+	asked.Wait()
+	for i, v := range voters {
+		switch results[i] {
+		case stateSame:
+			same = append(same, v)
+		case stateDiffers:
+			differ = append(differ, v)
+		case stateUnknown:
+		}
+	}
+	return same, differ
+}
+
+// mostHaveMine reports whether most voters have applied the entries that this gateway has,
+// itself counted. The leader that says otherwise is not asked.
+func (c *Cluster) mostHaveMine(leader string) bool {
+	ctx, cancel := context.WithTimeout(c.closing, c.votesTime())
+	defer cancel()
+	voters := c.voters()
+	others := slices.DeleteFunc(c.otherVoters(), func(v string) bool { return v == leader })
+	same, _ := c.compareWithAll(ctx, others)
+	have := len(same)
+	if slices.Contains(voters, c.storage.meta.Server) {
+		have++
+	}
+	return have > len(voters)/2
+}
+
+// remedyLiar says what to do about gateways that lie.
+const remedyLiar = "stop it, give it new keys or a new certificate, move its data_dir away and start it again"
+
 // settleDifference compares this gateway's state with those of all other voters, and
 // ends this gateway if more of them differ from it than do not, itself counted; the
 // leader decides a tie.
 func (c *Cluster) settleDifference(others []string) {
 	_, leader := c.raft.LeaderWithID()
-	results := make([]comparison, len(others))
-	done := make(chan struct{})
-	for i, v := range others {
-		c.wg.Go(func() {
-			results[i] = c.compareWith(c.closing, v)
-			done <- struct{}{}
-		})
-	}
-	for range others {
-		<-done
-	}
-	var differ []string
-	same, leaderDiffers := 1, false
-	for i, v := range others {
-		switch results[i] {
-		case stateSame:
-			same++
-		case stateDiffers:
-			differ = append(differ, v)
-			leaderDiffers = leaderDiffers || v == string(leader)
-		case stateUnknown:
-		}
-	}
-	switch mine := c.machine.newestCheckpoint(); {
+	same, differ := c.compareWithAll(c.closing, others)
+	mine := len(same) + 1
+	switch index := c.machine.newestCheckpoint().Index; {
 	case len(differ) == 0:
-	case len(differ) > same || len(differ) == same && leaderDiffers:
-		c.fail(fmt.Errorf("%w: of %d others %d differ from it at entry %d", errDiffers, len(others), len(differ), mine.Index))
+	case len(differ) > mine || len(differ) == mine && slices.Contains(differ, string(leader)):
+		c.fail(fmt.Errorf("%w: of %d others %d differ from it at entry %d", errDiffers, len(others), len(differ), index))
 	case c.once.First("states differ"):
 		c.config.Logger.Error("gateways have agreed on different states: one of them lies or has a defect",
-			slog.Any("differ", differ), slog.Int("same", same-1), slog.Uint64("index", mine.Index),
-			slog.String("remedy", "stop those that differ, give them new keys or certificates, move their data_dir away and start them again"))
+			slog.Any("differ", differ), slog.Any("same", same), slog.Uint64("index", index), slog.String("remedy", "for those that differ: "+remedyLiar))
 	}
 }

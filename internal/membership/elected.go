@@ -4,6 +4,7 @@ import (
 	"bytes"
 	"context"
 	"fmt"
+	"log/slog"
 	"slices"
 
 	"github.com/hashicorp/raft"
@@ -156,9 +157,11 @@ func (c *Cluster) checkTransfer(sender string) error {
 // errRewritten means that a leader sent other entries in place of agreed ones.
 var errRewritten = fmt.Errorf("%w, and the leader sends other entries in its place", raftfile.ErrContradiction)
 
-// checkOverlap ends this gateway if a leader's entries contradict those that it has: a term has one
-// leader, which sends one entry for each index, and what was agreed on stays.
-func (c *Cluster) checkOverlap(m *raft.AppendEntriesRequest) error {
+// checkOverlap returns an error if a leader's entries contradict those that this gateway has: a term has
+// one leader, which sends one entry for each index, and what was agreed on stays. If most voters
+// have agreed on what this gateway has, the leader lies, and only its message is refused. Else
+// the others have lost it, and this gateway ends.
+func (c *Cluster) checkOverlap(sender string, m *raft.AppendEntriesRequest) error {
 	select {
 	case <-c.up:
 	default:
@@ -176,7 +179,12 @@ func (c *Cluster) checkOverlap(m *raft.AppendEntriesRequest) error {
 		same := have.Term == e.Term
 		if same && (have.Type != e.Type || !bytes.Equal(have.Data, e.Data)) || !same && e.Index <= applied {
 			err := fmt.Errorf("%w: entry %d of term %d, here of term %d", errRewritten, e.Index, e.Term, have.Term)
-			c.fail(err)
+			if !c.mostHaveMine(sender) {
+				c.fail(err)
+			} else if c.once.First("rewritten by " + sender) {
+				c.config.Logger.Error("the leader sends other entries in place of agreed ones: it lies or has a defect",
+					slog.String("leader", sender), slog.Any("error", err), slog.String("remedy", remedyLiar))
+			}
 			return err
 		}
 	}

@@ -12,8 +12,6 @@ import (
 	"time"
 
 	"github.com/hashicorp/raft"
-
-	"github.com/kgate/kgate/internal/membership/raftfile"
 )
 
 // entryOf is a command as a leader of that term sends it.
@@ -186,42 +184,6 @@ func indexOf(gateways []*gateway, g *gateway) int {
 		}
 	}
 	return -1
-}
-
-// TestRewrittenEntries: other entries in place of those that were agreed on end the
-// gateway that is to take them, also where they have the same term.
-func TestRewrittenEntries(t *testing.T) {
-	for _, sameTerm := range []bool{true, false} {
-		var n network
-		g := n.start(t, "a", config{expect: 1})
-		g.ready()
-		define(t, g, "p", 2)
-		index, term := g.machine.newestCheckpoint().Index, g.raft.CurrentTerm()
-		var have raft.Log
-		if err := g.storage.logs.GetLog(index, &have); err != nil {
-			t.Fatal(err)
-		}
-		m := &raft.AppendEntriesRequest{Term: term, Entries: []*raft.Log{&have}}
-		if err := g.checkOverlap(m); err != nil {
-			t.Errorf("the same entry again: %v", err)
-		}
-		other := entryOf(t, index, term, setK("p", 50))
-		if !sameTerm {
-			other.Term, m.Term = term+1, term+1
-		}
-		m.Entries = []*raft.Log{other}
-		if err := g.checkOverlap(m); !errors.Is(err, raftfile.ErrContradiction) {
-			t.Errorf("another entry: %v", err)
-		}
-		select {
-		case err := <-g.Failed():
-			if !errors.Is(err, errRewritten) {
-				t.Error(err)
-			}
-		default:
-			t.Error("it goes on")
-		}
-	}
 }
 
 // TestDigestSurvivesSnapshots: a gateway that began with a snapshot has the digest of

@@ -120,10 +120,14 @@ func (c *Cluster) campaign(v *leaderlessTime, now time.Time) time.Duration {
 
 // leaderIsSilent reports that a leader which has renewed this gateway's lease in this term does
 // not do so any more: it is slow, or cut off from most voters. One that has just been
-// elected, be it again, has time for its first renewals.
+// elected, be it again, has two leases for its first renewal: leases are over then.
 func (c *Cluster) leaderIsSilent(leads string) bool {
-	last := c.renewed.Load()
-	return last != nil && last.by == leads && last.term == c.raft.CurrentTerm() && time.Since(last.sent) > c.lease()*3/5
+	term, lease := c.raft.CurrentTerm(), c.lease()
+	if last := c.renewed.Load(); last.of(leads, term) {
+		return time.Since(last.sent) > lease*3/5
+	}
+	asked := c.asked.Load()
+	return asked.of(leads, term) && time.Since(asked.sent) > 2*lease
 }
 
 // leaderless reports that this gateway has no leader: it knows of none, or has

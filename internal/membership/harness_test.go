@@ -34,8 +34,9 @@ func TestMain(m *testing.M) {
 // address is where its control stream listens; its raft stream listens beside
 // it, as the multiplexed peer port will hide.
 type network struct {
-	// Set before the first gateway starts: the delay of each direction, and whom a
-	// gateway misses.
+	// Set before the first gateway starts: the lease of those that are given none, the delay
+	// of each direction, and whom a gateway misses.
+	lease   time.Duration
 	delay   time.Duration
 	missing func(*gateway) map[kmutex.Node]time.Time
 
@@ -234,6 +235,7 @@ type config struct {
 	lease   time.Duration
 	files   journal.FS // nil: the operating system's
 	logs    *slog.Logger
+	witness bool
 	stays   bool // it does not come back by itself when its standing is lost
 }
 
@@ -299,11 +301,11 @@ func (n *network) start(t testing.TB, name string, conf config) *gateway {
 	}
 	g.Cluster, err = Start(t.Context(), Config{
 		Name: name, Boot: boot, PeerAddr: peer, DataDir: conf.dir,
-		BootstrapExpect: conf.expect, Joining: conf.joining,
+		BootstrapExpect: conf.expect, Joining: conf.joining, Witness: conf.witness,
 		Discovery: agent, Links: n.links(g), Missing: missing,
 		Raft:      layer{raftListener, n, peer, n.raftAddr},
 		Control:   layer{control, n, peer, func(addr string) string { return addr }},
-		SwapAfter: 500 * time.Millisecond, Lease: cmp.Or(conf.lease, time.Second),
+		SwapAfter: 500 * time.Millisecond, Lease: cmp.Or(conf.lease, n.lease, time.Second),
 		Logger: cmp.Or(conf.logs, logger(t, name)), files: conf.files,
 	})
 	if err != nil {

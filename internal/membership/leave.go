@@ -107,7 +107,7 @@ func (c *Cluster) noteHeir(server string) {
 }
 
 // nextLeader returns the server to hand the lead over to: any that is alive, rather
-// one that votes, and of these rather a member. None has an empty ID. It is not always
+// one that votes, of these rather a member, and of these rather one that serves. None has an empty ID. It is not always
 // the same, since one that others do not get through to hands it over in turn.
 func (c *Cluster) nextLeader(peers []serfring.Member) raft.Server {
 	view, servers := c.View(), slices.Clone(c.servers())
@@ -123,10 +123,13 @@ func (c *Cluster) nextLeader(peers []serfring.Member) raft.Server {
 		m, in := view.Named(name)
 		rank := 0
 		if in && m.Server == string(s.ID) {
-			rank++
-		}
-		if s.Suffrage == raft.Voter && (!in || rank == 1) {
 			rank += 2
+		}
+		if s.Suffrage == raft.Voter && (!in || rank == 2) {
+			rank += 4
+		}
+		if !m.Witness {
+			rank++
 		}
 		if rank > most {
 			best, most = s, rank

@@ -45,11 +45,16 @@ type renewalResult struct {
 	err     error
 }
 
-// renewal is the newest that was granted.
+// renewal is one that was sent to a leader.
 type renewal struct {
-	by   string // the leader's raft server
+	to   string // the leader's raft server
 	term uint64 // in which it was sent
 	sent time.Time
+}
+
+// of reports whether the renewal was sent to that leader in that term.
+func (r *renewal) of(leader string, term uint64) bool {
+	return r != nil && r.to == leader && r.term == term
 }
 
 // renew keeps the lease while the cluster runs: it follows the views, sends
@@ -144,19 +149,24 @@ func (c *Cluster) sendRenewal(v *View, r lease.Renewal) error {
 	if !ok {
 		return errNoLeader
 	}
-	c.wg.Go(func() { c.whileLed(ctx, string(id), cancel) })
+	now := &renewal{string(id), term, sent}
+	if !c.asked.Load().of(now.to, term) {
+		c.asked.Store(now)
+	}
+	c.wg.Go(func() { c.whileLed(ctx, now.to, cancel) })
 	var a renewalAnswer
 	if err := c.call(ctx, http.MethodPost, addr, pathLease, p, &a); err != nil {
 		return err
 	}
 	switch {
 	case a.Lost:
+		c.asked.Store(nil)
 		return errNotMember
 	case !a.Granted:
 		return fmt.Errorf("membership: renewal: %s says nothing", addr)
 	default:
 		if last := c.renewed.Load(); last == nil || last.sent.Before(sent) {
-			c.renewed.Store(&renewal{string(id), term, sent}) // two at once: either will do
+			c.renewed.Store(now) // two at once: either will do
 		}
 		return nil
 	}

@@ -23,6 +23,11 @@ import (
 //
 // A majority that has what was agreed on is never held up: one of it has all of it, and
 // gets the votes.
+//
+// Nobody can prove that more was agreed on, so a voter could hold up the others with a lie.
+// But a voter that has more can also lead: it has claimLeases to bring the others up to
+// date. Gateways that do not vote cannot, so they are asked only where a single voter has
+// nobody else to ask.
 
 // errBehind means that this gateway has lost what was agreed on.
 var errBehind = errors.New("this gateway has lost what was agreed on")
@@ -40,6 +45,9 @@ type rollCall struct {
 	missed []string          // who has not answered
 }
 
+// claimLeases is how many leases somebody who says that more is agreed on has to lead.
+const claimLeases = 10
+
 // heard notes how far somebody says that the log is agreed on.
 func (r *rollCall) heard(from string, p raftfile.Position) {
 	r.mu.Lock()
@@ -47,6 +55,13 @@ func (r *rollCall) heard(from string, p raftfile.Position) {
 	if r.floor.Before(p) {
 		r.floor, r.from = p, from
 	}
+}
+
+// drop forgets what was heard.
+func (r *rollCall) drop() {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	r.floor, r.from = raftfile.Position{}, ""
 }
 
 func (r *rollCall) known() (floor raftfile.Position, from string) {
@@ -62,18 +77,36 @@ func (c *Cluster) comeBack() {
 	}
 	c.callRoll()
 	c.tuneRaft()
-	if c.soleVoter() && c.behind() == nil {
+	switch behind := c.behind() != nil; {
+	case behind:
+		c.awaitClaim()
+	case c.soleVoter():
 		c.electMyself()
 	}
 }
 
-// callRoll asks every raft server once, for one lease at most.
+// awaitClaim waits for the voter that says more is agreed on. If nobody has brought this
+// gateway up to date by then, it goes on without.
+func (c *Cluster) awaitClaim() {
+	select {
+	case <-time.After(claimLeases * c.lease()):
+	case <-c.closing.Done():
+		return
+	}
+	if err := c.behind(); err != nil && !c.soleVoter() {
+		c.roll.drop()
+		c.config.Logger.Error("going on without what another gateway says was agreed on: it has not led; k and pools may be older ones",
+			slog.Any("reason", err), slog.String("remedy", "check k with kgate status; if that gateway's data_dir is right, another one's was an old copy"))
+	}
+}
+
+// callRoll asks every witness once, for one lease at most.
 func (c *Cluster) callRoll() {
 	defer close(c.roll.over)
 	ctx, cancel := context.WithTimeout(c.closing, c.lease())
 	defer cancel()
 	var asked sync.WaitGroup
-	for name, id := range c.others() {
+	for name, id := range c.witnesses() {
 		asked.Go(func() {
 			if !c.rollOf(ctx, name, id) {
 				c.roll.mu.Lock()
@@ -107,15 +140,17 @@ func (c *Cluster) called() bool {
 	}
 }
 
-// others returns the raft servers with other names, by name.
-func (c *Cluster) others() map[string]raft.ServerID {
-	others := make(map[string]raft.ServerID)
+// witnesses returns whom to ask, by name: the other voters, or, if this gateway is the only
+// one, all others.
+func (c *Cluster) witnesses() map[string]raft.ServerID {
+	sole := c.soleVoter()
+	witnesses := make(map[string]raft.ServerID)
 	for _, s := range c.servers() {
-		if name := nameOf(s.ID); name != c.config.Name {
-			others[name] = s.ID
+		if name := nameOf(s.ID); name != c.config.Name && (sole || s.Suffrage == raft.Voter) {
+			witnesses[name] = s.ID
 		}
 	}
-	return others
+	return witnesses
 }
 
 // rollOf asks a gateway until it answers, and reports whether it has.
@@ -123,7 +158,11 @@ func (c *Cluster) rollOf(ctx context.Context, name string, server raft.ServerID)
 	for {
 		if addr, known := c.addressOf(server); known {
 			if id, err := c.identify(ctx, addr); err == nil && id.Name == name {
-				if id.Cluster == c.clusterID() {
+				switch err := c.plausible(id.Agreed.Term, 0); {
+				case id.Cluster != c.clusterID():
+				case err != nil:
+					c.config.Logger.Warn("what a gateway says was agreed on is not believed", slog.String("name", name), slog.Any("error", err))
+				default:
 					c.roll.heard(name, id.Agreed)
 				}
 				return true

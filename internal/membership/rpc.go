@@ -164,7 +164,7 @@ func (c *Cluster) guard(conn net.Conn) net.Conn {
 	}
 	return newRPCConn(conn, func(message raft.WithRPCHeader) error {
 		err := c.judgeRPC(caller, message)
-		if err != nil && c.once.First("raft message refused") {
+		if err != nil && c.closing.Err() == nil && c.once.First("raft message refused") {
 			c.config.Logger.Warn("raft message of another gateway refused, and its connection closed",
 				slog.String("remote", conn.RemoteAddr().String()), slog.Any("error", err))
 		}
@@ -191,7 +191,7 @@ func (c *Cluster) judgeRPC(caller *tls.ConnectionState, message raft.WithRPCHead
 		if err := c.checkLeader(sender, m.Term); err != nil {
 			return err
 		}
-		return c.checkOverlap(m)
+		return c.checkOverlap(sender, m)
 	case *raft.RequestVoteRequest:
 		err := errors.Join(c.plausible(m.Term, m.LastLogTerm), c.mayElect(raftfile.Position{Index: m.LastLogIndex, Term: m.LastLogTerm}))
 		if err == nil && m.LeadershipTransfer {

@@ -21,8 +21,8 @@ type meta struct {
 	Name    string `json:"name"`
 	Server  string `json:"server"`
 	Cluster string `json:"cluster"`
-	// Tickets: tickets have been kept in this directory, too.
-	Tickets bool `json:"tickets,omitempty"`
+	// Tickets is the mark of the tickets that are kept in this directory, too.
+	Tickets string `json:"tickets_mark,omitempty"`
 }
 
 // storage is where a gateway keeps its share of the log: on disk, or in
@@ -106,14 +106,10 @@ func (s *storage) setCluster(cluster string) error {
 	return s.save()
 }
 
-// keepsTickets notes that tickets are kept in the directory, and reports whether that
-// was noted before.
-func (s *storage) keepsTickets() (before bool, err error) {
-	if before = s.meta.Tickets; before {
-		return true, nil
-	}
-	s.meta.Tickets = true
-	return false, s.save()
+// setTicketsMark records the mark of the tickets in the directory.
+func (s *storage) setTicketsMark(mark string) error {
+	s.meta.Tickets = mark
+	return s.save()
 }
 
 func (s *storage) save() error {

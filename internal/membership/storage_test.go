@@ -178,18 +178,18 @@ func TestValidate(t *testing.T) {
 	}
 }
 
-// A data directory remembers that tickets were kept in it.
-func TestKeepsTickets(t *testing.T) {
+// A data directory remembers the mark of its tickets.
+func TestTicketsMark(t *testing.T) {
 	dir := t.TempDir()
-	for _, want := range []bool{false, true} {
+	for _, want := range []string{"", "one"} {
 		s, err := openStorage(dir, "a", "a/1", raftfile.Options{})
 		if err != nil {
 			t.Fatal(err)
 		}
-		before, err := s.keepsTickets()
-		err = errors.Join(err, s.stable.SetUint64([]byte("CurrentTerm"), 1), s.flush(), s.close())
+		before := s.meta.Tickets
+		err = errors.Join(s.setTicketsMark("one"), s.stable.SetUint64([]byte("CurrentTerm"), 1), s.flush(), s.close())
 		if before != want || err != nil {
-			t.Errorf("before: %t, want %t; %v", before, want, err)
+			t.Errorf("before: %q, want %q; %v", before, want, err)
 		}
 	}
 }

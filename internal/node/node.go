@@ -206,6 +206,7 @@ func (n *Node) sample(ctx context.Context) {
 		if now, known := n.peers.cluster.Leader(); known && now != leader {
 			if leader != "" {
 				n.cfg.Metrics.LeaderChanged()
+				n.peers.history.add("", now+" leads, after "+leader)
 			}
 			n.cfg.Logger.Info("leader changed", slog.String("old", leader), slog.String("new", now))
 			leader = now

@@ -25,6 +25,7 @@ type peers struct {
 	links   *transport.Transport
 	gossip  *serfring.Agent
 	cluster *membership.Cluster
+	history history
 }
 
 // startLinks opens the peer port. What arrives for pools goes to g.
@@ -142,7 +143,7 @@ func (p *peers) lost(view *membership.View) []admin.Member {
 	gone := make(map[string]admin.Member)
 	for _, l := range view.Lost {
 		heir, _ := view.Member(l.Heir)
-		m := admin.Member{Name: l.Name, Node: uint64(l.Node), Status: admin.StatusLost, Heir: heir.Name}
+		m := admin.Member{Name: l.Name, Node: uint64(l.Node), Status: admin.StatusLost, Heir: heir.Name, LostReason: l.Reason}
 		if l.Leased {
 			m.Status = admin.StatusSuspended
 		}

@@ -17,7 +17,7 @@ import (
 
 func openedOn(t *testing.T, d *journaltest.Disk, dir string) *Store {
 	t.Helper()
-	s, err := open(dir, "c", d)
+	s, err := open(dir, "c", "", d)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -55,7 +55,7 @@ func TestDamage(t *testing.T) {
 	for name, bad := range journaltest.Damage(d.Read(path), files) {
 		d := journaltest.NewDisk()
 		d.Write(path, bad)
-		switch s, err := open(dir, "c", d); {
+		switch s, err := open(dir, "c", "", d); {
 		case err == nil:
 			if content(t, s) != want {
 				t.Errorf("%s: read as another state", name)
@@ -107,7 +107,7 @@ func TestPowerLoss(t *testing.T) {
 			}
 		}
 		_ = s.Close()
-		again, err := open(dir, "c", d.Lose(r))
+		again, err := open(dir, "c", "", d.Lose(r))
 		if err != nil {
 			t.Fatalf("seed %d: %v", seed, err)
 		}
@@ -134,9 +134,15 @@ func TestMutantsAreCaught(t *testing.T) {
 	mutant.Suite{Args: []string{"-test.timeout=1m"}, Mutants: []mutant.Mutant{
 		{
 			Name: "changes go to memory alone", File: "store.go",
-			Old:    "err = s.journal.Append(body, journal.Tag{})",
-			New:    "_ = body",
+			Old:    "return s.journal.Append(body, journal.Tag{})",
+			New:    "return json.Unmarshal(body, new(any))",
 			Caught: "panic|has version|acknowledged", By: "^TestPowerLoss$",
+		},
+		{
+			Name: "an old copy is as good as the newest", File: "store.go",
+			Old:    "s.opened.Mark != last && s.opened.Before != last || s.journal.Created()",
+			New:    "s.journal.Created()",
+			Caught: "stale false", By: "^TestOldCopy$",
 		},
 		{
 			Name: "a table that goes stays on disk", File: "store.go",

@@ -91,7 +91,7 @@ func TestReadOnlyDisk(t *testing.T) {
 		return
 	}
 	dir := mount(t, syscall.MS_RDONLY, "")
-	if _, err := Open(dir, "c"); !errors.Is(err, syscall.EROFS) || !strings.Contains(err.Error(), "must be able to write") {
+	if _, err := Open(dir, "c", ""); !errors.Is(err, syscall.EROFS) || !strings.Contains(err.Error(), "must be able to write") {
 		t.Errorf("%v", err)
 	}
 }

@@ -3,6 +3,7 @@ package disk
 import (
 	"bytes"
 	"cmp"
+	"crypto/rand"
 	"encoding/json"
 	"errors"
 	"fmt"
@@ -48,6 +49,16 @@ type Change struct {
 type entry struct {
 	Cluster string   `json:"cluster"`
 	Changes []Change `json:"changes,omitempty"`
+	Opened  *opening `json:"opened,omitempty"`
+}
+
+// opening tells one opening of the file from all others. Who opens it keeps Mark elsewhere,
+// too: if the file comes back with another one it is an old copy.
+type opening struct {
+	Mark string `json:"mark"`
+	// Before is what was kept elsewhere when the file was opened; it still is if the
+	// process ended then.
+	Before string `json:"before"`
 }
 
 // Store is the file, and what it holds. It is safe for concurrent use.
@@ -61,12 +72,15 @@ type Store struct {
 
 	mu     sync.Mutex
 	tables map[table]*replication.Replica
+	opened opening
+	stale  bool
 }
 
-// Open opens or creates the file in dir, for tickets of this cluster.
-func Open(dir, cluster string) (*Store, error) { return open(dir, cluster, nil) }
+// Open opens or creates the file in dir, for tickets of this cluster. The caller keeps what
+// Mark returns and gives it to the next Open as last; empty if it has none.
+func Open(dir, cluster, last string) (*Store, error) { return open(dir, cluster, last, nil) }
 
-func open(dir, cluster string, on journal.FS) (*Store, error) {
+func open(dir, cluster, last string, on journal.FS) (*Store, error) {
 	s := &Store{path: filepath.Join(dir, fileName), cluster: cluster, tables: make(map[table]*replication.Replica)}
 	err := os.MkdirAll(dir, 0o700)
 	if err == nil {
@@ -77,11 +91,23 @@ func open(dir, cluster string, on journal.FS) (*Store, error) {
 	if err != nil {
 		return nil, s.fail(err)
 	}
+	s.stale = last != "" && (s.opened.Mark != last && s.opened.Before != last || s.journal.Created())
+	now := opening{Mark: rand.Text(), Before: last}
+	if s.append(entry{Cluster: cluster, Opened: &now}) == nil { // else the disk is full: the old mark is as good
+		s.opened = now
+	}
 	return s, nil
 }
 
 // Created reports whether Open has made the file.
 func (s *Store) Created() bool { return s.journal.Created() }
+
+// Stale reports whether the file was another one when it was opened last: it is gone and was
+// made again, or an old copy was put back. A copy that was made since then is not noticed.
+func (s *Store) Stale() bool { return s.stale }
+
+// Mark returns what tells this opening of the file from others.
+func (s *Store) Mark() string { return s.opened.Mark }
 
 // load takes in a record of the file that is opened.
 func (s *Store) load(body []byte) error {
@@ -93,6 +119,9 @@ func (s *Store) load(body []byte) error {
 	}
 	if e.Cluster != s.cluster {
 		return fmt.Errorf("%w: %q, this one is %q", errForeign, e.Cluster, s.cluster)
+	}
+	if e.Opened != nil {
+		s.opened = *e.Opened
 	}
 	return s.apply(e.Changes)
 }
@@ -129,7 +158,7 @@ func (s *Store) all() []Change {
 func (s *Store) whole() ([]byte, error) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	return json.Marshal(entry{s.cluster, s.all()})
+	return json.Marshal(entry{s.cluster, s.all(), &s.opened})
 }
 
 // Load returns all tables that are stored, whole, by pool.
@@ -189,10 +218,7 @@ func (s *Store) Write(changes []Change) error {
 	if err := s.journal.Recover(); err != nil {
 		return s.fail(err)
 	}
-	body, err := json.Marshal(entry{s.cluster, changes})
-	if err == nil {
-		err = s.journal.Append(body, journal.Tag{})
-	}
+	err := s.append(entry{Cluster: s.cluster, Changes: changes})
 	if err == nil {
 		err = s.apply(changes)
 	}
@@ -203,6 +229,15 @@ func (s *Store) Write(changes []Change) error {
 		return s.fail(err)
 	}
 	return nil
+}
+
+// append puts a record on disk. The caller holds writing.
+func (s *Store) append(e entry) error {
+	body, err := json.Marshal(e)
+	if err != nil {
+		return err
+	}
+	return s.journal.Append(body, journal.Tag{})
 }
 
 // Close closes the file.

@@ -25,7 +25,7 @@ func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
 
 func opened(t *testing.T, dir string) *Store {
 	t.Helper()
-	s, err := Open(dir, "c")
+	s, err := Open(dir, "c", "")
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -182,16 +182,53 @@ func TestForeignNewerDamaged(t *testing.T) {
 				t.Fatal(err)
 			}
 			tc.change(t, dir)
-			if _, err := Open(dir, tc.cluster); !errors.Is(err, errDisk) || !errors.Is(err, tc.is) || !strings.Contains(err.Error(), tc.says) {
+			if _, err := Open(dir, tc.cluster, ""); !errors.Is(err, errDisk) || !errors.Is(err, tc.is) || !strings.Contains(err.Error(), tc.says) {
 				t.Errorf("%v", err)
 			}
 		})
 	}
 }
 
+// TestOldCopy: an old copy of the file is noticed, and nothing else is.
+func TestOldCopy(t *testing.T) {
+	dir, old := t.TempDir(), filepath.Join(t.TempDir(), "old")
+	kept, before := "", ""
+	for _, c := range []struct {
+		name  string
+		do    func() error
+		stale bool
+	}{
+		{"the first start", func() error { return nil }, false},
+		{"the next one", func() error { return nil }, false},
+		{"ended before the mark was kept", func() error { kept = before; return nil }, false},
+		{"the one behind", func() error { return os.CopyFS(old, os.DirFS(dir)) }, false},
+		{"an old copy", func() error { return errors.Join(os.RemoveAll(dir), os.CopyFS(dir, os.DirFS(old))) }, true},
+		{"told once", func() error { return nil }, false},
+		{"gone", func() error { return os.RemoveAll(dir) }, true},
+		{"nothing was kept", func() error { kept = ""; return nil }, false},
+	} {
+		if err := c.do(); err != nil {
+			t.Fatal(err)
+		}
+		s, err := Open(dir, "c", kept)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if s.Stale() != c.stale {
+			t.Errorf("%s: stale %t", c.name, s.Stale())
+		}
+		before, kept = kept, s.Mark()
+		table := replication.NewTable(7)
+		put(t, table, 1)
+		if err := errors.Join(s.Write(s.Pending("p", table, replication.NewReplicaSet())), s.Close()); err != nil {
+			t.Fatal(err)
+		}
+	}
+}
+
 // BenchmarkWrite is one changed ticket among a thousand.
 func BenchmarkWrite(b *testing.B) {
-	s, err := Open(b.TempDir(), "c")
+	s, err := Open(b.TempDir(), "c", "")
 	if err != nil {
 		b.Fatal(err)
 	}
