@@ -186,7 +186,7 @@ func (s *server) state(out *telemetry.State) {
 func (s *server) shutdown(ctx context.Context) error {
 	err := errors.Join(s.Drain(ctx), s.clients.Shutdown(ctx))
 	if err != nil {
-		s.log.Warn("requests were broken off", slog.Any("error", err))
+		s.log.Warn("requests were aborted", slog.Any("error", err))
 		err = s.clients.Close()
 	}
 	if e := s.Shutdown(ctx); ctx.Err() == nil { // else it has been said
