@@ -49,7 +49,7 @@ type server struct {
 	once                 oncelog.Limit
 
 	sockets               map[string][]net.Listener // that systemd has opened, until they are used
-	clientAddr, adminAddr net.Addr // of a witness: only adminAddr
+	clientAddr, adminAddr net.Addr                  // of a witness: only adminAddr
 
 	ctx    context.Context
 	cancel context.CancelFunc
