@@ -4,6 +4,7 @@ import (
 	"bytes"
 	"context"
 	"errors"
+	"net/http"
 	"runtime"
 	"sync/atomic"
 	"testing"
@@ -173,7 +174,7 @@ func TestPositionForAll(t *testing.T) {
 		}
 		time.Sleep(time.Second)
 		first, leave := context.WithCancel(t.Context())
-		leave()
+		one.client.Transport = leaving{one.client.Transport, leave}
 		_, _ = one.Position(first, testPool, time.Now())
 		if n, _ := one.Position(t.Context(), testPool, time.Now()); n != 4 {
 			t.Errorf("position %d behind 3 at another gateway", n)
@@ -183,6 +184,21 @@ func TestPositionForAll(t *testing.T) {
 		held.Release()
 		f.check()
 	})
+}
+
+// leaving ends the call that asks another gateway first.
+type leaving struct {
+	http.RoundTripper
+	leave func()
+}
+
+// RoundTrip implements http.RoundTripper.
+func (l leaving) RoundTrip(r *http.Request) (*http.Response, error) {
+	l.leave()
+	if err := r.Context().Err(); err != nil {
+		return nil, err
+	}
+	return l.RoundTripper.RoundTrip(r)
 }
 
 // A pool may have any name: what is logged about it keeps nothing else from the log.

@@ -101,5 +101,5 @@ func (p *pendingMessages) drop(q *pendingPool) []pendingMessage {
 // sizeOf returns about how many bytes of memory m takes.
 func sizeOf(m *kmutex.Message) int {
 	const itself = 256
-	return itself + 16*len(m.Tails) + 8*len(m.Free) + len(m.Tag)
+	return itself + 16*len(m.Tails) + 8*(len(m.Free)+len(m.Resting)) + len(m.Tag)
 }
