@@ -124,7 +124,7 @@ func TestMutantsAreCaught(t *testing.T) {
 		{
 			Name: "a request on a ticket's slot does not learn that it is lost", File: "redeem.go",
 			Old:    "\t\taborts = append(aborts, r.lose)\n",
-			New:    "\t\taborts = append(aborts, func() {})\n",
+			New:    "\t\taborts = append(aborts, func() { _ = r })\n",
 			By:     "^TestRedeemedIsLostWithItsGateway$",
 			Caught: "told after|deadlock|valid although",
 		},
@@ -172,8 +172,8 @@ func TestMutantsAreCaught(t *testing.T) {
 		},
 		{
 			Name: "a draining gateway takes requests", File: "gateway.go",
-			Old:    "\tg.draining.Store(true)\n",
-			New:    "",
+			Old:    "\tg.draining.Store(true)\n\tpools := g.all()",
+			New:    "\tpools := g.all()",
 			By:     "^TestRefusals$",
 			Caught: "FAIL",
 		},
