@@ -1,6 +1,7 @@
 package gateway
 
 import (
+	"fmt"
 	"slices"
 	"time"
 
@@ -37,8 +38,22 @@ type PoolConfig struct {
 // defaultQueueLimit of a pool that says nothing else.
 const defaultQueueLimit = 10_000
 
-func (c PoolConfig) valid() bool {
-	return min(c.QueueLimit, c.ClientLimit, c.ClientInFlight, c.ClientTickets) >= 0 && c.AskInterval >= 0
+// validate returns what is wrong with c.
+func (c PoolConfig) validate() error {
+	for _, f := range []struct {
+		name  string
+		value int
+	}{
+		{"QueueLimit", c.QueueLimit}, {"ClientLimit", c.ClientLimit}, {"ClientInFlight", c.ClientInFlight}, {"ClientTickets", c.ClientTickets},
+	} {
+		if f.value < 0 {
+			return fmt.Errorf("%s is %d: use a positive number, or 0", f.name, f.value)
+		}
+	}
+	if c.AskInterval < 0 {
+		return fmt.Errorf("AskInterval is %v: use a positive duration, or 0", c.AskInterval)
+	}
+	return nil
 }
 
 // claims are a pool's at this gateway: in line, in the critical section, or behind
