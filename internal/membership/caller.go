@@ -50,16 +50,9 @@ func (c *Cluster) allowed(r *http.Request, cmd command) error {
 	return nil
 }
 
-func (c *Cluster) adminTokens() []string {
-	if c.config.AdminTokens == nil {
-		return nil
-	}
-	return c.config.AdminTokens()
-}
-
 // tokenFits reports whether the token is one of ours, or none is needed.
 func (c *Cluster) tokenFits(token string) bool {
-	tokens := c.adminTokens()
+	tokens := c.proposer.adminTokens()
 	return len(tokens) == 0 || slices.ContainsFunc(tokens, func(own string) bool {
 		return subtle.ConstantTimeCompare([]byte(own), []byte(token)) == 1
 	})

@@ -30,12 +30,12 @@ func (c *Cluster) depart(ctx context.Context) error {
 		if c.raft.State() != raft.Leader {
 			return nil // it was one of several that are leaving, and nobody leads them
 		}
-		return c.applyHere(command{Remove: &removeCommand{Node: node}})
+		return c.proposer.applyHere(command{Remove: &removeCommand{Node: node}})
 	}
-	if err := c.handOver(ctx); err != nil {
+	if err := c.proposer.handOver(ctx); err != nil {
 		return fmt.Errorf("membership: leave: %w", err)
 	}
-	if err := c.propose(ctx, command{Remove: &removeCommand{Node: node}}); err != nil {
+	if err := c.proposer.propose(ctx, command{Remove: &removeCommand{Node: node}}); err != nil {
 		return fmt.Errorf("membership: leave: %w", err)
 	}
 	return nil
@@ -43,9 +43,9 @@ func (c *Cluster) depart(ctx context.Context) error {
 
 // handOver passes the lead on, if this gateway has it, to one that is alive;
 // if that one has no vote yet, it gets one.
-func (c *Cluster) handOver(ctx context.Context) error {
-	for c.raft.State() == raft.Leader {
-		err := c.handOverOnce(ctx)
+func (p *proposer) handOver(ctx context.Context) error {
+	for p.raft.State() == raft.Leader {
+		err := p.handOverOnce(ctx)
 		if err == nil {
 			return nil
 		}
@@ -53,71 +53,51 @@ func (c *Cluster) handOver(ctx context.Context) error {
 		case <-time.After(soon):
 		case <-ctx.Done():
 			return errors.Join(ctx.Err(), err)
-		case <-c.closing.Done():
+		case <-p.closing.Done():
 			return errClosed
 		}
 	}
 	return nil
 }
 
-func (c *Cluster) handOverOnce(ctx context.Context) error {
-	c.ops.Lock()
-	defer c.ops.Unlock()
-	peers := c.config.Discovery.Members()
-	heir := c.nextLeader(peers)
+func (p *proposer) handOverOnce(ctx context.Context) error {
+	p.ops.Lock()
+	defer p.ops.Unlock()
+	peers := p.config.Discovery.Members()
+	heir := p.nextLeader(peers)
 	if heir.ID == "" {
 		return fmt.Errorf("%w: nobody alive to hand over to", errNoLeader)
 	}
 	if heir.Suffrage != raft.Voter {
-		if !c.caughtUp(peers, heir.ID) {
+		if !p.peers.caughtUp(peers, heir.ID) {
 			return fmt.Errorf("%w: %s has not caught up", errNoLeader, heir.ID)
 		}
-		if err := c.change(step{promote, heir.ID}); err != nil {
+		if err := p.change(step{promote, heir.ID}); err != nil {
 			return err
 		}
 	}
 	if err := ctx.Err(); err != nil {
 		return err
 	}
-	c.noteHeir(string(heir.ID))
-	if err := c.raft.LeadershipTransferToServer(heir.ID, heir.Address).Error(); err != nil {
+	p.leaders.noteHeir(string(heir.ID))
+	if err := p.raft.LeadershipTransferToServer(heir.ID, heir.Address).Error(); err != nil {
 		return fmt.Errorf("membership: hand over to %s: %w", heir.ID, err)
 	}
 	return nil
 }
 
-// handsOver are the servers that this gateway has told in a term to take over the lead.
-// Raft stops waiting for one that is slow, but that one still calls its election: so
-// voters may elect it as long as the term lasts.
-type handsOver struct {
-	term uint64
-	to   []string
-}
-
-// noteHeir adds a server to handsOver. The caller holds ops.
-func (c *Cluster) noteHeir(server string) {
-	now := handsOver{term: c.raft.CurrentTerm(), to: []string{server}}
-	if h := c.handsOver.Load(); h != nil && h.term == now.term {
-		if slices.Contains(h.to, server) {
-			return
-		}
-		now.to = append(slices.Clone(h.to), server)
-	}
-	c.handsOver.Store(&now)
-}
-
 // nextLeader returns the server to hand the lead over to: any that is alive, rather
 // one that votes, and of these rather a member. None has an empty ID. It is not always
 // the same, since one that others do not get through to hands it over in turn.
-func (c *Cluster) nextLeader(peers []serfring.Member) raft.Server {
-	view, servers := c.View(), slices.Clone(c.servers())
+func (p *proposer) nextLeader(peers []serfring.Member) raft.Server {
+	view, servers := p.View(), slices.Clone(p.servers())
 	rand.Shuffle(len(servers), func(i, j int) { servers[i], servers[j] = servers[j], servers[i] })
 	var best raft.Server
 	most := 0
 	for _, s := range servers {
 		name := nameOf(s.ID)
-		p, seen := find(peers, name)
-		if !seen || p.Status != serfring.StatusAlive || name == c.config.Name {
+		peer, seen := find(peers, name)
+		if !seen || peer.Status != serfring.StatusAlive || name == p.config.Name {
 			continue
 		}
 		m, in := view.Named(name)

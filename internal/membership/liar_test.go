@@ -27,7 +27,7 @@ func lies(g *gateway, path string, answer http.HandlerFunc) {
 // overstates lets a gateway say that more is agreed on than is.
 func overstates(g *gateway, p raftfile.Position) {
 	lies(g, pathIdentity, func(w http.ResponseWriter, _ *http.Request) {
-		id := g.identity()
+		id := g.peers.identity()
 		id.Agreed = p
 		writeJSON(w, http.StatusOK, id)
 	})
@@ -153,7 +153,7 @@ func TestMuteLeader(t *testing.T) {
 	mute.leaving.Store(true) // it neither serves leases nor judges
 	server := mute.stats().Server
 	leader.ops.Lock()
-	leader.noteHeir(server)
+	leader.leaders.noteHeir(server)
 	err := leader.raft.LeadershipTransferToServer(raft.ServerID(server), address(mute.peerAddr, server)).Error()
 	leader.ops.Unlock()
 	if err != nil {

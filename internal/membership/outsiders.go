@@ -1,9 +1,7 @@
 package membership
 
 import (
-	"context"
 	"math/rand/v2"
-	"net/url"
 	"slices"
 	"sync"
 	"time"
@@ -50,40 +48,40 @@ func (o *outsiders) end(names []string) {
 
 // watchOutsiders looks, as the leader, for gateways that another leader could let in.
 // One of them is no reason to hand the lead over, so it looks for two.
-func (c *Cluster) watchOutsiders(now time.Time) {
-	if !c.outsiders.begin(now, c.lease()/6) {
+func (j *judge) watchOutsiders(now time.Time) {
+	if !j.outsiders.begin(now, j.lease()/6) {
 		return
 	}
 	var outsiders []serfring.Member
-	if view := c.View(); c.raft.State() == raft.Leader && len(c.voters()) > 1 {
-		for _, p := range alive(c.config.Discovery.Members()) {
-			if m, in := view.Named(p.Name); (!in || m.Boot != p.Boot) && p.Name != c.config.Name && len(outsiders) < maxOutsiders {
+	if view := j.View(); j.raft.State() == raft.Leader && len(j.voters()) > 1 {
+		for _, p := range alive(j.config.Discovery.Members()) {
+			if m, in := view.Named(p.Name); (!in || m.Boot != p.Boot) && p.Name != j.config.Name && len(outsiders) < maxOutsiders {
 				outsiders = append(outsiders, p)
 			}
 		}
 	}
 	if len(outsiders) < 2 {
-		c.outsiders.end(nil)
+		j.outsiders.end(nil)
 		return
 	}
-	c.wg.Go(func() { c.outsiders.end(c.unreachedOutsiders(outsiders)) })
+	j.wg.Go(func() { j.outsiders.end(j.unreachedOutsiders(outsiders)) })
 }
 
 // unreachedOutsiders returns those of the outsiders that do not answer here and answer a member
 // that is chosen at random. A leader that is the only member has nobody to ask.
-func (c *Cluster) unreachedOutsiders(outsiders []serfring.Member) []string {
-	members := slices.DeleteFunc(slices.Clone(c.View().Members), func(m Member) bool { return m.Name == c.config.Name })
+func (j *judge) unreachedOutsiders(outsiders []serfring.Member) []string {
+	members := slices.DeleteFunc(slices.Clone(j.View().Members), func(m Member) bool { return m.Name == j.config.Name })
 	reached := func(string) bool { return true }
 	if len(members) > 0 {
 		other := members[rand.IntN(len(members))] //nolint:gosec // no secret
-		reached = func(name string) bool { return name != other.Name && c.reachedFrom(other, name) }
+		reached = func(name string) bool { return name != other.Name && j.peers.reachedFrom(other, name) }
 	}
 	var mu sync.Mutex
 	var wg sync.WaitGroup
 	var names []string
 	for _, p := range outsiders {
 		wg.Go(func() {
-			if c.reaches(c.closing, p.PeerAddr) || !reached(p.Name) {
+			if j.peers.reaches(j.closing, p.PeerAddr) || !reached(p.Name) {
 				return
 			}
 			mu.Lock()
@@ -93,13 +91,4 @@ func (c *Cluster) unreachedOutsiders(outsiders []serfring.Member) []string {
 	}
 	wg.Wait()
 	return names
-}
-
-// reachedFrom asks a member whether it reaches a gateway.
-func (c *Cluster) reachedFrom(m Member, name string) bool {
-	ctx, cancel := context.WithTimeout(c.closing, c.config.CallTimeout)
-	defer cancel()
-	var r reach
-	err := c.call(ctx, "GET", m.PeerAddr, pathReach+"?of="+url.QueryEscape(name), nil, &r)
-	return err == nil && !slices.Contains(r.Unreached, name)
 }

@@ -1,11 +1,15 @@
 package membership
 
 import (
+	"bytes"
 	"cmp"
 	"context"
+	"encoding/json"
 	"errors"
 	"fmt"
+	"io"
 	"log/slog"
+	"net/http"
 	"time"
 
 	"github.com/hashicorp/raft"
@@ -32,7 +36,7 @@ func (c *Cluster) DefinePool(ctx context.Context, p Pool) error {
 	if known(c.View()) {
 		return nil
 	}
-	if err := c.propose(ctx, command{Define: &define}); err != nil {
+	if err := c.proposer.propose(ctx, command{Define: &define}); err != nil {
 		return fmt.Errorf("membership: define pool %q: %w", p.Name, err)
 	}
 	return c.await(ctx, known)
@@ -50,7 +54,7 @@ func (c *Cluster) SetK(ctx context.Context, pool string, k, was int) error {
 		return err
 	}
 	before := c.View().Number
-	if err := c.propose(ctx, command{SetK: &setKCommand{Name: pool, K: k, Was: was}}); err != nil {
+	if err := c.proposer.propose(ctx, command{SetK: &setKCommand{Name: pool, K: k, Was: was}}); err != nil {
 		return fmt.Errorf("membership: set k of pool %q: %w", pool, err)
 	}
 	return c.await(ctx, func(v *View) bool {
@@ -64,7 +68,7 @@ func (c *Cluster) SetK(ctx context.Context, pool string, k, was int) error {
 // returns when this gateway's view has a later one. It keeps trying until ctx
 // ends.
 func (c *Cluster) Recover(ctx context.Context, pool string, epoch uint64) error {
-	if err := c.propose(ctx, command{Recover: &recoverCommand{Pool: pool, Epoch: epoch}}); err != nil {
+	if err := c.proposer.propose(ctx, command{Recover: &recoverCommand{Pool: pool, Epoch: epoch}}); err != nil {
 		return fmt.Errorf("membership: recover pool %q: %w", pool, err)
 	}
 	return c.await(ctx, func(v *View) bool {
@@ -83,7 +87,7 @@ func (c *Cluster) UseTickets(ctx context.Context, pool string) error {
 	if said(c.View()) {
 		return nil
 	}
-	if err := c.propose(ctx, command{UseTickets: &useTicketsCommand{Pool: pool}}); err != nil {
+	if err := c.proposer.propose(ctx, command{UseTickets: &useTicketsCommand{Pool: pool}}); err != nil {
 		return fmt.Errorf("membership: use tickets in pool %q: %w", pool, err)
 	}
 	return c.await(ctx, said)
@@ -97,22 +101,29 @@ func (c *Cluster) Suspend(ctx context.Context, name string) error {
 	if !in {
 		return fmt.Errorf("%w: there is no gateway %q in the view", ErrCommand, name)
 	}
-	if err := c.propose(ctx, command{Suspend: &suspendCommand{Nodes: []kmutex.Node{m.Node}}}); err != nil {
+	if err := c.proposer.propose(ctx, command{Suspend: &suspendCommand{Nodes: []kmutex.Node{m.Node}}}); err != nil {
 		return fmt.Errorf("membership: suspend %s: %w", name, err)
 	}
 	return c.await(ctx, func(v *View) bool { _, still := v.Member(m.Node); return !still })
 }
 
+// proposer has the leader commit commands, whoever it is, and hands the lead over.
+type proposer struct {
+	*raftNode
+	peers   *peerClient
+	leaders *leaderWatch
+}
+
 // propose has the leader commit a command, over changes of leadership, until
 // ctx ends. A command whose answer is lost is proposed again.
-func (c *Cluster) propose(ctx context.Context, cmd command) error {
+func (p *proposer) propose(ctx context.Context, cmd command) error {
 	data, err := encodeCommand(cmd)
 	if err != nil {
 		return err
 	}
 	pause := 10 * time.Millisecond
 	for {
-		err := c.proposeOnce(ctx, cmd, data)
+		err := p.proposeOnce(ctx, cmd, data)
 		if err == nil || errors.Is(err, ErrCommand) || errors.Is(err, ErrConflict) || errors.Is(err, errNewer) {
 			return err
 		}
@@ -120,61 +131,108 @@ func (c *Cluster) propose(ctx context.Context, cmd command) error {
 		case <-time.After(pause):
 			pause = min(2*pause, 250*time.Millisecond)
 		case <-ctx.Done():
-			return errors.Join(ctx.Err(), err, c.Problem())
-		case <-c.closing.Done():
+			return errors.Join(ctx.Err(), err, p.Problem())
+		case <-p.closing.Done():
 			return errClosed
 		}
 	}
 }
 
-func (c *Cluster) proposeOnce(ctx context.Context, cmd command, data []byte) error {
-	_, leader := c.raft.LeaderWithID()
+func (p *proposer) proposeOnce(ctx context.Context, cmd command, data []byte) error {
+	_, leader := p.raft.LeaderWithID()
 	switch {
 	case leader == "":
 		return errNoLeader
-	case string(leader) == c.storage.meta.Server && c.leaving.Load() && cmd.Remove != nil:
+	case string(leader) == p.storage.meta.Server && p.leaving.Load() && cmd.Remove != nil:
 		// Handed over, but not noticed yet; or the lead came back.
-		return errors.Join(errNoLeader, c.handOver(ctx))
-	case string(leader) == c.storage.meta.Server:
-		return c.applyHere(cmd)
+		return errors.Join(errNoLeader, p.handOver(ctx))
+	case string(leader) == p.storage.meta.Server:
+		return p.applyHere(cmd)
 	}
-	addr, ok := c.addressOf(leader)
+	addr, ok := p.addressOf(leader)
 	if !ok {
 		return errNoLeader
 	}
-	return c.ask(ctx, string(leader), addr, data)
+	return p.ask(ctx, string(leader), addr, data)
 }
 
 // applyHere commits a command as the leader. What a removed gateway had among
 // the raft servers is taken away before it learns of it: it closes then, and a
 // voter that has closed still counts.
-func (c *Cluster) applyHere(cmd command) error {
+func (p *proposer) applyHere(cmd command) error {
 	data, err := encodeCommand(cmd)
 	if err != nil {
 		return err
 	}
 	var gone Member
 	if cmd.Remove != nil {
-		gone, _ = c.View().Member(cmd.Remove.Node)
+		gone, _ = p.View().Member(cmd.Remove.Node)
 	}
 	began := time.Now()
-	future := c.raft.Apply(data, c.config.CallTimeout)
+	future := p.raft.Apply(data, p.config.CallTimeout)
 	if err := future.Error(); err != nil {
 		return fmt.Errorf("membership: commit: %w", err)
 	}
-	c.config.Committed(time.Since(began))
+	p.config.Committed(time.Since(began))
 	if err, failed := future.Response().(error); failed {
 		return err
 	}
 	// The others learn with the next entry that this one is committed: without it
 	// they would only after CommitTimeout.
-	_ = c.raft.Barrier(c.config.CallTimeout)
-	if gone.Server != "" && gone.Server != c.storage.meta.Server {
-		c.ops.Lock()
-		defer c.ops.Unlock()
-		if err := c.change(step{do: remove, server: raft.ServerID(gone.Server)}); err != nil {
-			c.config.Logger.Debug("left to the leader's loop", slog.String("server", gone.Server), slog.Any("error", err))
+	_ = p.raft.Barrier(p.config.CallTimeout)
+	if gone.Server != "" && gone.Server != p.storage.meta.Server {
+		p.ops.Lock()
+		defer p.ops.Unlock()
+		if err := p.change(step{do: remove, server: raft.ServerID(gone.Server)}); err != nil {
+			p.config.Logger.Debug("left to the leader's loop", slog.String("server", gone.Server), slog.Any("error", err))
 		}
 	}
 	return nil
+}
+
+// ask sends a command to the leader at an address. It gives up when another one leads.
+func (p *proposer) ask(ctx context.Context, leads, addr string, data []byte) error {
+	ctx, cancel := context.WithTimeout(ctx, 5*p.config.CallTimeout)
+	watched := make(chan struct{})
+	go func() {
+		defer close(watched)
+		p.leaders.whileLed(ctx, leads, cancel)
+	}()
+	defer func() {
+		cancel()
+		<-watched
+	}()
+	request, err := http.NewRequestWithContext(ctx, http.MethodPost, "http://"+addr+pathCommands, bytes.NewReader(data))
+	if err != nil {
+		return fmt.Errorf("membership: ask %s: %w", addr, err)
+	}
+	request.Header.Set("Content-Type", "application/json")
+	if tokens := p.adminTokens(); len(tokens) > 0 {
+		request.Header.Set(adminTokenHeader, tokens[0])
+	}
+	response, err := p.peers.client.Do(request)
+	if err != nil {
+		return fmt.Errorf("membership: ask %s: %w", addr, err)
+	}
+	defer response.Body.Close()
+	defer drop(response.Body)
+	switch response.StatusCode {
+	case http.StatusOK:
+		return nil
+	case http.StatusUnprocessableEntity:
+		var v verdict
+		if err := json.NewDecoder(io.LimitReader(response.Body, maxCommand)).Decode(&v); err != nil {
+			return fmt.Errorf("membership: ask %s: %w", addr, err)
+		}
+		return v.err()
+	default:
+		return fmt.Errorf("%w: %s answered with status %d", raft.ErrNotLeader, addr, response.StatusCode)
+	}
+}
+
+func (p *proposer) adminTokens() []string {
+	if p.config.AdminTokens == nil {
+		return nil
+	}
+	return p.config.AdminTokens()
 }

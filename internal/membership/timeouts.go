@@ -52,56 +52,56 @@ func probeTimeout(lease time.Duration) time.Duration {
 func renewTimeout(lease time.Duration) time.Duration { return lease * 4 / 5 }
 
 // lease returns the agreed lease; as long as none is agreed, the configured one.
-func (c *Cluster) lease() time.Duration {
-	if agreed := c.View().Lease; agreed > 0 {
+func (n *raftNode) lease() time.Duration {
+	if agreed := n.View().Lease; agreed > 0 {
 		return agreed
 	}
-	return c.config.Lease
+	return n.config.Lease
 }
 
 // heartbeatTimeout and electionTimeout are raft's, with room for the disk: whoever
 // votes or takes entries in answers when they are written. They grow to the length of a
 // lease at most, and then a change of the leader costs leases.
-func (c *Cluster) heartbeatTimeout() time.Duration { return c.withDisk(c.config.HeartbeatTimeout) }
-func (c *Cluster) electionTimeout() time.Duration  { return c.withDisk(c.config.ElectionTimeout) }
+func (n *raftNode) heartbeatTimeout() time.Duration { return n.withDisk(n.config.HeartbeatTimeout) }
+func (n *raftNode) electionTimeout() time.Duration  { return n.withDisk(n.config.ElectionTimeout) }
 
 // votesTime is how long votes take that go over connections, and then to the disk.
-func (c *Cluster) votesTime() time.Duration {
-	return max(votesTime(c.lease()), min(writesInTimeout*c.disk.typical(), c.lease()))
+func (n *raftNode) votesTime() time.Duration {
+	return max(votesTime(n.lease()), min(writesInTimeout*n.disk.typical(), n.lease()))
 }
 
 // writesInTimeout is how many writes to the disk have room in a timeout of raft's: the
 // candidate's, a voter's, and as much again for the time between them.
 const writesInTimeout = 4
 
-func (c *Cluster) withDisk(configured time.Duration) time.Duration {
-	agreed := c.lease()
-	if !c.called() {
+func (n *raftNode) withDisk(configured time.Duration) time.Duration {
+	agreed := n.lease()
+	if !n.called() {
 		return 2 * agreed // no election before the roll call is over
 	}
-	if agreed != c.config.Lease {
-		configured = max(raftTimeout(agreed), c.config.LeaderLease)
+	if agreed != n.config.Lease {
+		configured = max(raftTimeout(agreed), n.config.LeaderLease)
 	}
-	return max(configured, min(writesInTimeout*c.disk.typical(), agreed))
+	return max(configured, min(writesInTimeout*n.disk.typical(), agreed))
 }
 
 // tuneRaft has raft's timeouts follow the agreed lease, where the configuration has
 // another one, and the disk.
-func (c *Cluster) tuneRaft() {
-	agreed := c.lease()
-	if agreed != c.config.Lease && c.once.First("lease "+agreed.String()) {
-		c.config.Logger.Warn("the cluster has agreed on another lease than this gateway's, and keeps it",
-			slog.Duration("agreed", agreed), slog.Duration("configured", c.config.Lease),
+func (n *raftNode) tuneRaft() {
+	agreed := n.lease()
+	if agreed != n.config.Lease && n.once.First("lease "+agreed.String()) {
+		n.config.Logger.Warn("the cluster has agreed on another lease than this gateway's, and keeps it",
+			slog.Duration("agreed", agreed), slog.Duration("configured", n.config.Lease),
 			slog.String("hint", "set cluster.lease to the agreed one; another lease needs a new cluster"))
 	}
-	timeouts := c.raft.ReloadableConfig()
-	heartbeat, election := c.heartbeatTimeout(), c.electionTimeout()
+	timeouts := n.raft.ReloadableConfig()
+	heartbeat, election := n.heartbeatTimeout(), n.electionTimeout()
 	if near(heartbeat, timeouts.HeartbeatTimeout) && near(election, timeouts.ElectionTimeout) {
 		return
 	}
 	timeouts.HeartbeatTimeout, timeouts.ElectionTimeout = heartbeat, election
-	if err := c.raft.ReloadConfig(timeouts); err != nil && c.once.First("raft's timeouts") {
-		c.config.Logger.Warn("raft keeps its timeouts", slog.Any("error", err))
+	if err := n.raft.ReloadConfig(timeouts); err != nil && n.once.First("raft's timeouts") {
+		n.config.Logger.Warn("raft keeps its timeouts", slog.Any("error", err))
 	}
 }
 
