@@ -7,7 +7,11 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
+	"log/slog"
 	"slices"
+	"strings"
+
+	"github.com/hashicorp/raft"
 
 	"github.com/kgate/kgate/chordring/serfring"
 )
@@ -90,3 +94,76 @@ func seenBy(first []serfring.Member) []string {
 	}
 	return seen
 }
+
+// bootstrap starts a cluster of the given servers, unless this gateway has joined one meanwhile.
+func (n *raftNode) bootstrap(servers []bootstrapServer) error {
+	var conf raft.Configuration
+	for _, f := range servers {
+		suffrage := raft.Nonvoter
+		if f.Voter {
+			suffrage = raft.Voter
+		}
+		conf.Servers = append(conf.Servers, raft.Server{
+			Suffrage: suffrage, ID: raft.ServerID(f.Server), Address: address(f.Addr, f.Server),
+		})
+	}
+	n.idMu.Lock()
+	defer n.idMu.Unlock()
+	if !n.blank() {
+		return nil
+	}
+	before := n.storage.meta.Cluster
+	if err := n.storage.setCluster(clusterOf(servers)); err != nil {
+		return fmt.Errorf("%w: %w", errDataDir, err)
+	}
+	err := n.raft.BootstrapCluster(conf).Error()
+	switch {
+	case errors.Is(err, raft.ErrNotVoter):
+		return nil // the voters start it
+	case errors.Is(err, raft.ErrCantBootstrap):
+		// A leader was faster, and its greeting said which cluster this is.
+		if before == "" {
+			return nil
+		}
+		if err := n.storage.setCluster(before); err != nil {
+			return fmt.Errorf("%w: %w", errDataDir, err)
+		}
+		return nil
+	case err != nil:
+		return fmt.Errorf("membership: start a cluster: %w", err)
+	}
+	n.bootstrapped = servers
+	n.config.Logger.Info("cluster started", slog.String("cluster", n.storage.meta.Cluster), slog.Int("gateways", len(servers)))
+	return nil
+}
+
+// bootstrapPeers returns the gateways that would start a cluster now, in order of
+// name.
+func (n *raftNode) bootstrapPeers(peers []serfring.Member) ([]serfring.Member, error) {
+	if n.config.BootstrapExpect == 1 {
+		return nil, nil // it starts one alone, or never
+	}
+	var first []serfring.Member
+	for _, p := range peers {
+		if p.Status != serfring.StatusAlive {
+			continue
+		}
+		if p.Expect == n.config.BootstrapExpect {
+			first = append(first, p)
+			continue
+		}
+		if p.Expect > 1 && n.once.First("expect "+p.Name) {
+			n.config.Logger.Warn("another gateway expects another number of gateways",
+				slog.String("name", p.Name), slog.Int("theirs", p.Expect), slog.Int("ours", n.config.BootstrapExpect),
+				slog.String("hint", "give every gateway that starts the cluster the same bootstrap_expect"))
+		}
+	}
+	slices.SortFunc(first, func(a, b serfring.Member) int { return strings.Compare(a.Name, b.Name) })
+	if there := len(first); there < n.config.BootstrapExpect {
+		return nil, fmt.Errorf("membership: waiting for %d gateways to start a cluster, %d are there", n.config.BootstrapExpect, there)
+	}
+	return first, nil
+}
+
+// blank reports that this gateway has no share of any log yet.
+func (n *raftNode) blank() bool { return n.raft.LastIndex() == 0 }

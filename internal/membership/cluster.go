@@ -3,9 +3,9 @@ package membership
 import (
 	"context"
 	"errors"
+	"fmt"
 	"io"
 	"net/http"
-	"slices"
 	"strings"
 	"sync"
 
@@ -135,55 +135,6 @@ func (c *Cluster) Ready(ctx context.Context) error {
 	return c.await(ctx, func(*View) bool { _, in := c.Self(); return in })
 }
 
-// stats is what a status page shows of the agreement.
-type stats struct {
-	// Cluster identifies the cluster; empty before it is known.
-	Cluster string `json:"cluster"`
-	// Server is this gateway's id among the raft servers.
-	Server string `json:"server"`
-	// Role is leader, candidate, follower or shutdown.
-	Role   string `json:"role"`
-	Leader string `json:"leader"`
-	Term   uint64 `json:"term"`
-	Commit uint64 `json:"commit"`
-	// Applied is the last entry that this gateway's view has seen.
-	Applied uint64 `json:"applied"`
-	// Voters and NonVoters are the raft servers' ids.
-	Voters    []string `json:"voters"`
-	NonVoters []string `json:"non_voters"`
-	// Problem says what keeps this gateway from taking part; empty if nothing
-	// does.
-	Problem string `json:"problem"`
-}
-
-// stats returns the present figures.
-func (c *Cluster) stats() stats {
-	s := stats{
-		Cluster:   c.clusterID(),
-		Server:    c.storage.meta.Server,
-		Role:      strings.ToLower(c.raft.State().String()),
-		Term:      c.raft.CurrentTerm(),
-		Commit:    c.raft.CommitIndex(),
-		Applied:   c.raft.AppliedIndex(),
-		Voters:    []string{},
-		NonVoters: []string{},
-	}
-	s.Leader, _ = c.Leader()
-	for _, server := range c.servers() {
-		if server.Suffrage == raft.Voter {
-			s.Voters = append(s.Voters, string(server.ID))
-		} else {
-			s.NonVoters = append(s.NonVoters, string(server.ID))
-		}
-	}
-	slices.Sort(s.Voters)
-	slices.Sort(s.NonVoters)
-	if err := c.Problem(); err != nil {
-		s.Problem = err.Error()
-	}
-	return s
-}
-
 // nameOf returns the gateway's name in a server id.
 func nameOf(id raft.ServerID) string {
 	name, _, _ := cutLast(string(id))
@@ -202,3 +153,31 @@ var _ raft.ServerAddressProvider = (*Cluster)(nil)
 
 // drop reads what is left of a body, so that its connection can be used again.
 func drop(body io.Reader) { _, _ = io.Copy(io.Discard, io.LimitReader(body, maxCommand)) }
+
+// Leave takes this gateway out of the view, hands the lead on if it has it, and
+// closes the cluster, also if ctx ends or an error occurs before. The last
+// gateway tells its disk: when it starts again, nothing is owed from before.
+func (c *Cluster) Leave(ctx context.Context) error {
+	c.leaving.Store(true)
+	return errors.Join(c.depart(ctx), c.Close())
+}
+
+func (c *Cluster) depart(ctx context.Context) error {
+	node, in := c.Self()
+	if !in {
+		return nil
+	}
+	if len(c.View().Members) == 1 {
+		if c.raft.State() != raft.Leader {
+			return nil // it was one of several that are leaving, and nobody leads them
+		}
+		return c.proposer.applyHere(command{Remove: &removeCommand{Node: node}})
+	}
+	if err := c.proposer.handOver(ctx); err != nil {
+		return fmt.Errorf("membership: leave: %w", err)
+	}
+	if err := c.proposer.propose(ctx, command{Remove: &removeCommand{Node: node}}); err != nil {
+		return fmt.Errorf("membership: leave: %w", err)
+	}
+	return nil
+}

@@ -8,12 +8,15 @@ import (
 	"net"
 	"os"
 	"slices"
+	"strings"
 	"sync"
 	"sync/atomic"
 	"testing"
 	"time"
 
 	"go.uber.org/goleak"
+
+	"github.com/hashicorp/raft"
 
 	"github.com/kgate/kgate/chordring/serfring"
 	"github.com/kgate/kgate/internal/journal"
@@ -464,4 +467,27 @@ func keys(key []byte) [][]byte {
 		return nil
 	}
 	return [][]byte{key}
+}
+
+// stats are what the tests look at of the agreement.
+type stats struct {
+	Cluster, Server, Role, Leader, Problem string
+	Term                                   uint64
+	Voters, NonVoters                      []string
+}
+
+func (g *gateway) stats() stats {
+	s := stats{Cluster: g.clusterID(), Server: g.storage.meta.Server, Role: strings.ToLower(g.raft.State().String()), Term: g.raft.CurrentTerm()}
+	s.Leader, _ = g.Leader()
+	for _, server := range g.servers() {
+		if server.Suffrage == raft.Voter {
+			s.Voters = append(s.Voters, string(server.ID))
+		} else {
+			s.NonVoters = append(s.NonVoters, string(server.ID))
+		}
+	}
+	if err := g.Problem(); err != nil {
+		s.Problem = err.Error()
+	}
+	return s
 }

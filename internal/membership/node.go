@@ -6,8 +6,6 @@ import (
 	"fmt"
 	"log/slog"
 	"net"
-	"slices"
-	"strings"
 	"sync"
 	"sync/atomic"
 
@@ -242,9 +240,6 @@ func (n *raftNode) addressOf(id raft.ServerID) (string, bool) {
 	return "", false
 }
 
-// blank reports that this gateway has no share of any log yet.
-func (n *raftNode) blank() bool { return n.raft.LastIndex() == 0 }
-
 // admit judges the greeting of a raft connection. A gateway with an empty log
 // goes with whoever lets it in; any other listens only to its raft servers.
 func (n *raftNode) admit(conn net.Conn, cluster, server string) error {
@@ -274,61 +269,6 @@ func (n *raftNode) admit(conn net.Conn, cluster, server string) error {
 	}
 }
 
-// bootstrap starts a cluster of the given servers, unless this gateway has joined one meanwhile.
-func (n *raftNode) bootstrap(servers []bootstrapServer) error {
-	var conf raft.Configuration
-	for _, f := range servers {
-		suffrage := raft.Nonvoter
-		if f.Voter {
-			suffrage = raft.Voter
-		}
-		conf.Servers = append(conf.Servers, raft.Server{
-			Suffrage: suffrage, ID: raft.ServerID(f.Server), Address: address(f.Addr, f.Server),
-		})
-	}
-	n.idMu.Lock()
-	defer n.idMu.Unlock()
-	if !n.blank() {
-		return nil
-	}
-	before := n.storage.meta.Cluster
-	if err := n.storage.setCluster(clusterOf(servers)); err != nil {
-		return fmt.Errorf("%w: %w", errDataDir, err)
-	}
-	err := n.raft.BootstrapCluster(conf).Error()
-	switch {
-	case errors.Is(err, raft.ErrNotVoter):
-		return nil // the voters start it
-	case errors.Is(err, raft.ErrCantBootstrap):
-		// A leader was faster, and its greeting said which cluster this is.
-		if before == "" {
-			return nil
-		}
-		if err := n.storage.setCluster(before); err != nil {
-			return fmt.Errorf("%w: %w", errDataDir, err)
-		}
-		return nil
-	case err != nil:
-		return fmt.Errorf("membership: start a cluster: %w", err)
-	}
-	n.bootstrapped = servers
-	n.config.Logger.Info("cluster started", slog.String("cluster", n.storage.meta.Cluster), slog.Int("gateways", len(servers)))
-	return nil
-}
-
-// soleVoter reports that nobody else can lead.
-func (n *raftNode) soleVoter() bool {
-	voters := 0
-	mine := false
-	for _, s := range n.servers() {
-		if s.Suffrage == raft.Voter {
-			voters++
-			mine = mine || string(s.ID) == n.storage.meta.Server
-		}
-	}
-	return mine && voters == 1
-}
-
 // electMyself spares a cluster of one voter the wait for a leader that cannot
 // come: it sends itself what a leader that steps down sends its successor. If
 // that fails, the election timeout does the same a moment later.
@@ -343,86 +283,12 @@ func (n *raftNode) electMyself() {
 	}
 }
 
-// bootstrapPeers returns the gateways that would start a cluster now, in order of
-// name.
-func (n *raftNode) bootstrapPeers(peers []serfring.Member) ([]serfring.Member, error) {
-	if n.config.BootstrapExpect == 1 {
-		return nil, nil // it starts one alone, or never
-	}
-	var first []serfring.Member
-	for _, p := range peers {
-		if p.Status != serfring.StatusAlive {
-			continue
-		}
-		if p.Expect == n.config.BootstrapExpect {
-			first = append(first, p)
-			continue
-		}
-		if p.Expect > 1 && n.once.First("expect "+p.Name) {
-			n.config.Logger.Warn("another gateway expects another number of gateways",
-				slog.String("name", p.Name), slog.Int("theirs", p.Expect), slog.Int("ours", n.config.BootstrapExpect),
-				slog.String("hint", "give every gateway that starts the cluster the same bootstrap_expect"))
-		}
-	}
-	slices.SortFunc(first, func(a, b serfring.Member) int { return strings.Compare(a.Name, b.Name) })
-	if there := len(first); there < n.config.BootstrapExpect {
-		return nil, fmt.Errorf("membership: waiting for %d gateways to start a cluster, %d are there", n.config.BootstrapExpect, there)
-	}
-	return first, nil
-}
-
-func (n *raftNode) otherVoters() []string {
-	return slices.DeleteFunc(n.voters(), func(v string) bool { return v == n.storage.meta.Server })
-}
-
-// voters returns the ids of raft's voters.
-func (n *raftNode) voters() []string {
-	var voters []string
-	for _, s := range n.servers() {
-		if s.Suffrage == raft.Voter {
-			voters = append(voters, string(s.ID))
-		}
-	}
-	return voters
-}
-
 // troubled says, once, what keeps a leader from its work.
 func (n *raftNode) troubled(err error) {
 	if !errors.Is(err, raft.ErrNotLeader) && !errors.Is(err, raft.ErrLeadershipLost) &&
 		!errors.Is(err, raft.ErrRaftShutdown) && n.once.First("reconcile "+err.Error()) {
 		n.config.Logger.Warn("the view could not be brought up to date, trying again", slog.Any("error", err))
 	}
-}
-
-// change carries out one step. The caller holds ops.
-func (n *raftNode) change(s step) error {
-	var future raft.IndexFuture
-	switch s.do {
-	case promote:
-		var addr raft.ServerAddress
-		for _, have := range n.servers() {
-			if have.ID == s.server {
-				addr = have.Address
-			}
-		}
-		if addr == "" {
-			return fmt.Errorf("membership: %s is no raft server", s.server)
-		}
-		future = n.raft.AddVoter(s.server, addr, 0, n.config.CallTimeout)
-	case demote:
-		future = n.raft.DemoteVoter(s.server, 0, n.config.CallTimeout)
-	case remove:
-		future = n.raft.RemoveServer(s.server, 0, n.config.CallTimeout)
-	case nothing:
-		return nil
-	default:
-		return fmt.Errorf("membership: unknown step %q", s.do)
-	}
-	if err := future.Error(); err != nil {
-		return fmt.Errorf("membership: %s raft server %s: %w", s.do, s.server, err)
-	}
-	n.config.Logger.Info("raft servers changed", slog.String("change", string(s.do)), slog.String("server", string(s.server)))
-	return nil
 }
 
 // voted returns the server that this gateway has voted for last, and in which term.
@@ -463,17 +329,6 @@ func (n *raftNode) watchLeader() {
 			n.machine.touch()
 		}
 	}
-}
-
-// Voting returns the names of the gateways that vote, in ascending order, and whether
-// this one is among them.
-func (n *raftNode) Voting() (names []string, self bool) {
-	for _, id := range n.voters() {
-		names = append(names, nameOf(raft.ServerID(id)))
-		self = self || id == n.storage.meta.Server
-	}
-	slices.Sort(names)
-	return names, self
 }
 
 // plausible returns an error for a term that no election has led to, or for a log that
