@@ -247,8 +247,8 @@ func (j *judge) takeLead() error {
 			return err
 		}
 	}
-	_ = j.raft.Barrier(j.config.CallTimeout) // tells the others what is committed
 	j.leases.begin(term)
+	j.raft.Barrier(j.config.CallTimeout) // tells the others what is committed; no lease waits for it
 	j.config.Logger.Info("leading", slog.Uint64("term", term))
 	return nil
 }
