@@ -137,19 +137,11 @@ func (c *Cluster) Ready(ctx context.Context) error {
 
 // nameOf returns the gateway's name in a server id.
 func nameOf(id raft.ServerID) string {
-	name, _, _ := cutLast(string(id))
-	return name
-}
-
-func cutLast(id string) (name, boot string, ok bool) {
-	at := strings.LastIndexByte(id, '/')
-	if at < 0 {
-		return id, "", false
+	if at := strings.LastIndexByte(string(id), '/'); at >= 0 {
+		id = id[:at]
 	}
-	return id[:at], id[at+1:], true
+	return string(id)
 }
-
-var _ raft.ServerAddressProvider = (*Cluster)(nil)
 
 // drop reads what is left of a body, so that its connection can be used again.
 func drop(body io.Reader) { _, _ = io.Copy(io.Discard, io.LimitReader(body, maxCommand)) }

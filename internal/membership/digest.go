@@ -11,10 +11,11 @@ import (
 	"net/url"
 	"slices"
 	"strconv"
-	"sync"
 	"time"
 
 	"github.com/hashicorp/raft"
+
+	"github.com/kgate/kgate/internal/peercall"
 )
 
 // All gateways must have applied the same entries. Raft sees to that as long as its
@@ -153,7 +154,7 @@ const (
 
 // compareWith asks a voter about this gateway's state.
 func (s *stateComparer) compareWith(ctx context.Context, voter string) comparison {
-	ctx, cancel := context.WithTimeout(ctx, s.config.CallTimeout)
+	ctx, cancel := context.WithTimeout(ctx, s.callTimeout())
 	defer cancel()
 	addr, known := s.addressOf(raft.ServerID(voter))
 	if !known {
@@ -182,11 +183,7 @@ func (s *stateComparer) compareWith(ctx context.Context, voter string) compariso
 // compareWithAll compares this gateway's state with those of the voters named, all at once.
 func (s *stateComparer) compareWithAll(ctx context.Context, voters []string) (same, differ []string) {
 	results := make([]comparison, len(voters))
-	var asked sync.WaitGroup
-	for i, v := range voters {
-		asked.Go(func() { results[i] = s.compareWith(ctx, v) })
-	}
-	asked.Wait()
+	peercall.Each(voters, asksAtOnce, func(i int, v string) { results[i] = s.compareWith(ctx, v) })
 	for i, v := range voters {
 		switch results[i] {
 		case stateSame:

@@ -114,7 +114,7 @@ func (e *elections) askVoters(voters []string) (before int, most bool) {
 	if !slices.Contains(voters, self) {
 		return 0, false
 	}
-	ctx, cancel := context.WithTimeout(e.closing, e.config.CallTimeout)
+	ctx, cancel := context.WithTimeout(e.closing, e.callTimeout())
 	defer cancel()
 	mine := e.leaders.term()
 	answers := make(chan voterAnswer, len(voters))

@@ -307,7 +307,7 @@ func (n *network) start(t testing.TB, name string, conf config) *gateway {
 		Discovery: agent, Links: n.links(g), Missing: missing,
 		Raft:      layer{raftListener, n, peer, n.raftAddr},
 		Control:   layer{control, n, peer, func(addr string) string { return addr }},
-		SwapAfter: 500 * time.Millisecond, Lease: cmp.Or(conf.lease, n.lease, time.Second),
+		swapAfter: 500 * time.Millisecond, Lease: cmp.Or(conf.lease, n.lease, time.Second),
 		Logger: cmp.Or(conf.logs, logger(t, name)), files: conf.files,
 	})
 	if err != nil {

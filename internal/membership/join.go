@@ -93,7 +93,7 @@ func (r *reconciler) letInAll(candidates []serfring.Member, now time.Time) (time
 			answers <- r.askCandidate(p)
 		})
 	}
-	again := r.config.Interval
+	again := lookAgain
 	var failed error
 	for range candidates {
 		switch v := <-answers; {
@@ -161,7 +161,7 @@ func (r *reconciler) letIn(p serfring.Member, id identity) error {
 	defer r.ops.Unlock()
 	there := slices.ContainsFunc(r.servers(), func(s raft.Server) bool { return string(s.ID) == id.Server })
 	if !there {
-		add := r.raft.AddNonvoter(raft.ServerID(id.Server), address(p.PeerAddr, id.Server), 0, r.config.CallTimeout)
+		add := r.raft.AddNonvoter(raft.ServerID(id.Server), address(p.PeerAddr, id.Server), 0, r.callTimeout())
 		if err := add.Error(); err != nil {
 			return fmt.Errorf("membership: add raft server %s: %w", id.Server, err)
 		}

@@ -72,7 +72,7 @@ func (r *reconciler) turn() time.Duration {
 	}
 	switch {
 	case r.leaving.Load():
-		return r.config.Interval
+		return lookAgain
 	case r.raft.State() == raft.Leader:
 		return r.lead(peers)
 	case r.blank():
@@ -83,7 +83,7 @@ func (r *reconciler) turn() time.Duration {
 	case !r.orphan.IsZero():
 		r.orphaned(peers)
 	}
-	return r.config.Interval
+	return lookAgain
 }
 
 // note keeps since when gossip does not see gateways alive.
@@ -163,7 +163,7 @@ func (r *reconciler) reconcile(peers []serfring.Member) (time.Duration, error) {
 	if !r.leases.leads(r.raft.CurrentTerm()) {
 		return soon, nil // see takeLeads
 	}
-	again := r.config.Interval
+	again := lookAgain
 	now := time.Now()
 	retry, err := r.letInAll(r.joinCandidates(peers, now), now)
 	if err != nil {
@@ -179,7 +179,7 @@ func (r *reconciler) reconcileVoters(peers []serfring.Member) (time.Duration, er
 	next := nextStep(r.assessServers(peers))
 	switch {
 	case next.do == nothing:
-		return r.config.Interval, nil
+		return lookAgain, nil
 	case next.do == promote && !r.peers.caughtUp(peers, next.server):
 		return soon, nil
 	}
@@ -210,12 +210,12 @@ func (r *reconciler) assessServers(peers []serfring.Member) []server {
 		now.alive = now.leader || here && (m.Boot == p.Boot || !named)
 		now.pending = !in && !named && here
 		left := seen && p.Status == serfring.StatusLeft
-		now.away = !in && !named && !left && view.lostName(name) && !r.longAway(s.ID, r.config.CleanAfter)
+		now.away = !in && !named && !left && view.lostName(name) && !r.longAway(s.ID, cleanAfter)
 		if in {
 			delete(r.away, s.ID)
 		}
 		since, unseen := r.unseen[name]
-		now.failed = !now.leader && unseen && time.Since(since) > r.config.SwapAfter
+		now.failed = !now.leader && unseen && time.Since(since) > r.config.swapAfter
 		servers = append(servers, now)
 	}
 	return servers

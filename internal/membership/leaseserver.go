@@ -257,7 +257,7 @@ func (q *questions) ask() {
 // is decided: giving up would cost the connection, and the next question another
 // handshake.
 func (g *leaseServer) askVoter(voter string) termSaid {
-	ctx, cancel := context.WithTimeout(g.closing, g.config.CallTimeout)
+	ctx, cancel := context.WithTimeout(g.closing, g.callTimeout())
 	defer cancel()
 	t, err := g.leaders.termOf(ctx, voter)
 	g.mu.Lock()
@@ -324,7 +324,7 @@ func (c *Cluster) serveLease(w http.ResponseWriter, r *http.Request) {
 		http.Error(w, "a gateway renews its own lease only", http.StatusForbidden)
 		return
 	}
-	ctx, cancel := context.WithTimeout(r.Context(), c.config.CallTimeout)
+	ctx, cancel := context.WithTimeout(r.Context(), c.callTimeout())
 	defer cancel()
 	switch err := c.leases.ask(ctx, p); {
 	case err == nil:

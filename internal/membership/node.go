@@ -69,7 +69,7 @@ func (n *raftNode) start(guard func(net.Conn) net.Conn) error {
 	if n.storage.file != nil {
 		n.machine.agreed = n.storage.file.NoteCommitted
 	}
-	n.stream = newRaftStream(n.config.Raft, n.clusterID, n.admit, n.config.CallTimeout, n.config.Logger)
+	n.stream = newRaftStream(n.config.Raft, n.clusterID, n.admit, n.callTimeout(), n.config.Logger)
 	n.stream.flush, n.stream.guard = n.storage.flush, guard
 	n.trans = raft.NewNetworkTransportWithConfig(&raft.NetworkTransportConfig{
 		Logger:  logger,
@@ -81,7 +81,7 @@ func (n *raftNode) start(guard func(net.Conn) net.Conn) error {
 		// nothing and cannot be closed. A few views a day need no pipeline.
 		MaxRPCsInFlight: 1,
 		// A vote and entries are answered when they are on disk.
-		Timeout:               n.config.CallTimeout + writesInTimeout*n.disk.typical(),
+		Timeout:               n.callTimeout() + writesInTimeout*n.disk.typical(),
 		ServerAddressProvider: n,
 	})
 	n.raft, err = raft.NewRaft(n.raftConfig(logger), n.machine, n.storage.logs, n.storage.stable, n.storage.snapshots, retryTransport{n.trans, n, new(sync.Map)})
@@ -113,10 +113,11 @@ func (n *raftNode) stop() error {
 func (n *raftNode) raftConfig(logger hclog.Logger) *raft.Config {
 	conf := raft.DefaultConfig()
 	conf.LocalID = raft.ServerID(n.storage.meta.Server)
-	conf.HeartbeatTimeout = n.heartbeatTimeout()
-	conf.ElectionTimeout = n.electionTimeout()
-	conf.LeaderLeaseTimeout = n.config.LeaderLease
-	conf.CommitTimeout = n.config.CommitTimeout
+	conf.HeartbeatTimeout = n.raftTimeout()
+	conf.ElectionTimeout = conf.HeartbeatTimeout
+	conf.LeaderLeaseTimeout = raftTimeout(n.config.Lease)
+	// Each commit is told at once; this is for what was lost on the way.
+	conf.CommitTimeout = n.config.Lease / 3
 	// Views change rarely and are small: a log of a few hundred entries is
 	// read at a start in no time.
 	conf.SnapshotThreshold = 256
@@ -207,6 +208,8 @@ func (n *raftNode) noteAddresses(peers []serfring.Member) {
 	}
 	n.addresses.Store(&addresses)
 }
+
+var _ raft.ServerAddressProvider = (*raftNode)(nil)
 
 // ServerAddr implements raft.ServerAddressProvider: where gossip sees a server
 // now comes before where it was when it was let in, so that gateways which all

@@ -93,7 +93,7 @@ func (pc *peerClient) dialControl(ctx context.Context, _, addr string) (net.Conn
 
 // identify asks the gateway at an address who it is.
 func (pc *peerClient) identify(ctx context.Context, addr string) (identity, error) {
-	ctx, cancel := context.WithTimeout(ctx, pc.config.CallTimeout)
+	ctx, cancel := context.WithTimeout(ctx, pc.callTimeout())
 	defer cancel()
 	var id identity
 	err := pc.call(ctx, http.MethodGet, addr, pathIdentity, nil, &id)
@@ -193,7 +193,7 @@ func (pc *peerClient) unreachedFrom(p serfring.Member) (names []string, ok bool)
 	if p.Name == pc.config.Name {
 		return pc.unreached(pc.closing), true
 	}
-	ctx, cancel := context.WithTimeout(pc.closing, 2*pc.config.CallTimeout)
+	ctx, cancel := context.WithTimeout(pc.closing, 2*pc.callTimeout())
 	defer cancel()
 	var r reach
 	err := pc.call(ctx, "GET", p.PeerAddr, pathReach, nil, &r)
@@ -202,7 +202,7 @@ func (pc *peerClient) unreachedFrom(p serfring.Member) (names []string, ok bool)
 
 // reachedFrom asks a member whether it reaches a gateway.
 func (pc *peerClient) reachedFrom(m Member, name string) bool {
-	ctx, cancel := context.WithTimeout(pc.closing, pc.config.CallTimeout)
+	ctx, cancel := context.WithTimeout(pc.closing, pc.callTimeout())
 	defer cancel()
 	var r reach
 	err := pc.call(ctx, "GET", m.PeerAddr, pathReach+"?of="+url.QueryEscape(name), nil, &r)

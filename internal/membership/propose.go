@@ -39,10 +39,7 @@ func (c *Cluster) DefinePool(ctx context.Context, p Pool) error {
 	if known(c.View()) {
 		return nil
 	}
-	if err := c.proposer.propose(ctx, command{Define: &define}); err != nil {
-		return fmt.Errorf("membership: define pool %q: %w", p.Name, err)
-	}
-	return c.await(ctx, known)
+	return c.proposer.agree(ctx, fmt.Sprintf("define pool %q", p.Name), command{Define: &define}, known)
 }
 
 // SetK changes the number of tokens of a pool in a new epoch and returns when
@@ -57,10 +54,7 @@ func (c *Cluster) SetK(ctx context.Context, pool string, k, was int) error {
 		return err
 	}
 	before := c.View().Number
-	if err := c.proposer.propose(ctx, command{SetK: &setKCommand{Name: pool, K: k, Was: was}}); err != nil {
-		return fmt.Errorf("membership: set k of pool %q: %w", pool, err)
-	}
-	return c.await(ctx, func(v *View) bool {
+	return c.proposer.agree(ctx, fmt.Sprintf("set k of pool %q", pool), command{SetK: &setKCommand{Name: pool, K: k, Was: was}}, func(v *View) bool {
 		// Somebody else may have set another k right behind.
 		have, ok := v.Pool(pool)
 		return !ok || have.K == k || v.Number > before
@@ -71,10 +65,7 @@ func (c *Cluster) SetK(ctx context.Context, pool string, k, was int) error {
 // returns when this gateway's view has a later one. It keeps trying until ctx
 // ends.
 func (c *Cluster) Recover(ctx context.Context, pool string, epoch uint64) error {
-	if err := c.proposer.propose(ctx, command{Recover: &recoverCommand{Pool: pool, Epoch: epoch}}); err != nil {
-		return fmt.Errorf("membership: recover pool %q: %w", pool, err)
-	}
-	return c.await(ctx, func(v *View) bool {
+	return c.proposer.agree(ctx, fmt.Sprintf("recover pool %q", pool), command{Recover: &recoverCommand{Pool: pool, Epoch: epoch}}, func(v *View) bool {
 		have, ok := v.Pool(pool)
 		return !ok || have.Epoch > epoch
 	})
@@ -90,10 +81,7 @@ func (c *Cluster) UseTickets(ctx context.Context, pool string) error {
 	if said(c.View()) {
 		return nil
 	}
-	if err := c.proposer.propose(ctx, command{UseTickets: &useTicketsCommand{Pool: pool}}); err != nil {
-		return fmt.Errorf("membership: use tickets in pool %q: %w", pool, err)
-	}
-	return c.await(ctx, said)
+	return c.proposer.agree(ctx, fmt.Sprintf("use tickets in pool %q", pool), command{UseTickets: &useTicketsCommand{Pool: pool}}, said)
 }
 
 // Suspend takes the named gateway out of the view as one whose lease may still
@@ -104,10 +92,7 @@ func (c *Cluster) Suspend(ctx context.Context, name string) error {
 	if !in {
 		return fmt.Errorf("%w: there is no gateway %q in the view", ErrCommand, name)
 	}
-	if err := c.proposer.propose(ctx, command{Suspend: &suspendCommand{Nodes: []kmutex.Node{m.Node}}}); err != nil {
-		return fmt.Errorf("membership: suspend %s: %w", name, err)
-	}
-	return c.await(ctx, func(v *View) bool { _, still := v.Member(m.Node); return !still })
+	return c.proposer.agree(ctx, fmt.Sprintf("suspend %s", name), command{Suspend: &suspendCommand{Nodes: []kmutex.Node{m.Node}}}, func(v *View) bool { _, still := v.Member(m.Node); return !still })
 }
 
 // proposer has the leader commit commands, whoever it is, and hands the lead over.
@@ -115,6 +100,14 @@ type proposer struct {
 	*raftNode
 	peers   *peerClient
 	leaders *leaderWatch
+}
+
+// agree has a command committed, and waits until this gateway's view shows it.
+func (p *proposer) agree(ctx context.Context, what string, cmd command, shows func(*View) bool) error {
+	if err := p.propose(ctx, cmd); err != nil {
+		return fmt.Errorf("membership: %s: %w", what, err)
+	}
+	return p.await(ctx, shows)
 }
 
 // propose has the leader commit a command, over changes of leadership, until
@@ -172,7 +165,7 @@ func (p *proposer) applyHere(cmd command) error {
 		gone, _ = p.View().Member(cmd.Remove.Node)
 	}
 	began := time.Now()
-	future := p.raft.Apply(data, p.config.CallTimeout)
+	future := p.raft.Apply(data, p.callTimeout())
 	if err := future.Error(); err != nil {
 		return fmt.Errorf("membership: commit: %w", err)
 	}
@@ -182,7 +175,7 @@ func (p *proposer) applyHere(cmd command) error {
 	}
 	// The others learn with the next entry that this one is committed: without it
 	// they would only after CommitTimeout.
-	_ = p.raft.Barrier(p.config.CallTimeout)
+	_ = p.raft.Barrier(p.callTimeout())
 	if gone.Server != "" && gone.Server != p.storage.meta.Server {
 		p.ops.Lock()
 		defer p.ops.Unlock()
@@ -195,7 +188,7 @@ func (p *proposer) applyHere(cmd command) error {
 
 // ask sends a command to the leader at an address. It gives up when another one leads.
 func (p *proposer) ask(ctx context.Context, leads, addr string, data []byte) error {
-	ctx, cancel := context.WithTimeout(ctx, 5*p.config.CallTimeout)
+	ctx, cancel := context.WithTimeout(ctx, 5*p.callTimeout())
 	watched := make(chan struct{})
 	go func() {
 		defer close(watched)

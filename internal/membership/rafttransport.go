@@ -60,7 +60,7 @@ func (p retryTransport) AppendEntries(id raft.ServerID, target raft.ServerAddres
 func (p retryTransport) enough(id raft.ServerID) bool {
 	last, _ := p.sent.Load(id)
 	at, ok := last.(time.Time)
-	return ok && time.Since(at) < p.n.heartbeatTimeout()/3 && !slices.Contains(p.n.voters(), string(id))
+	return ok && time.Since(at) < p.n.raftTimeout()/3 && !slices.Contains(p.n.voters(), string(id))
 }
 
 // RequestVote implements raft.Transport. The term and this candidate's own vote are

@@ -14,6 +14,7 @@ import (
 	"github.com/kgate/kgate/chordring/serfring"
 	"github.com/kgate/kgate/internal/admission"
 	"github.com/kgate/kgate/internal/membership/leader"
+	"github.com/kgate/kgate/internal/peercall"
 	"github.com/kgate/kgate/kmutex"
 )
 
@@ -46,7 +47,7 @@ func (j *judge) watch() {
 		leads := j.raft.State() == raft.Leader
 		pause := leader.Interval
 		if !leads && !doubts {
-			pause = j.config.Interval
+			pause = lookAgain
 		}
 		timer.Reset(pause)
 		select {
@@ -120,7 +121,7 @@ const maxNodes = 512
 func (j *judge) resign() error {
 	j.leases.handedOver()
 	j.config.Logger.Warn("handing the lead over: gateways, or the voters, live and do not get through to this one")
-	ctx, cancel := context.WithTimeout(j.closing, j.config.CallTimeout)
+	ctx, cancel := context.WithTimeout(j.closing, j.callTimeout())
 	defer cancel()
 	return j.proposer.handOverOnce(ctx)
 }
@@ -211,7 +212,7 @@ func (j *judge) takeLeads() {
 	timer := time.NewTimer(0)
 	defer timer.Stop()
 	for {
-		pause := j.config.Interval // raft tells when that ends
+		pause := lookAgain // raft tells when that ends
 		switch {
 		case j.raft.State() != raft.Leader:
 			j.leases.end()
@@ -239,7 +240,7 @@ func (j *judge) takeLeads() {
 // committed: only then it may judge others.
 func (j *judge) takeLead() error {
 	term := j.raft.CurrentTerm()
-	if err := j.raft.Barrier(j.config.CallTimeout).Error(); err != nil {
+	if err := j.raft.Barrier(j.callTimeout()).Error(); err != nil {
 		return err
 	}
 	if j.View().Cluster == "" {
@@ -248,7 +249,7 @@ func (j *judge) takeLead() error {
 		}
 	}
 	j.leases.begin(term)
-	j.raft.Barrier(j.config.CallTimeout) // tells the others what is committed; no lease waits for it
+	j.raft.Barrier(j.callTimeout()) // tells the others what is committed; no lease waits for it
 	j.config.Logger.Info("leading", slog.Uint64("term", term))
 	return nil
 }
@@ -319,18 +320,14 @@ func (j *judge) unreachedOutsiders(outsiders []serfring.Member) []string {
 		reached = func(name string) bool { return name != other.Name && j.peers.reachedFrom(other, name) }
 	}
 	var mu sync.Mutex
-	var wg sync.WaitGroup
 	var names []string
-	for _, p := range outsiders {
-		wg.Go(func() {
-			if j.peers.reaches(j.closing, p.PeerAddr) || !reached(p.Name) {
-				return
-			}
-			mu.Lock()
-			defer mu.Unlock()
-			names = append(names, p.Name)
-		})
-	}
-	wg.Wait()
+	peercall.Each(outsiders, asksAtOnce, func(_ int, p serfring.Member) {
+		if j.peers.reaches(j.closing, p.PeerAddr) || !reached(p.Name) {
+			return
+		}
+		mu.Lock()
+		defer mu.Unlock()
+		names = append(names, p.Name)
+	})
 	return names
 }

@@ -22,6 +22,10 @@ const (
 	// elections.
 	leastTimeout = 50 * time.Millisecond
 	mostTimeout  = time.Second
+	// lookAgain is how often the state is looked at if nothing tells of a change.
+	lookAgain = time.Second
+	// cleanAfter is how long the raft server of a lost gateway is kept for its return.
+	cleanAfter = time.Minute
 	// closeTime is how long the connections that a gateway closes at the end of its
 	// lease may take to be gone.
 	closeTime = 150 * time.Millisecond
@@ -59,11 +63,19 @@ func (n *raftNode) lease() time.Duration {
 	return n.config.Lease
 }
 
-// heartbeatTimeout and electionTimeout are raft's, with room for the disk: whoever
-// votes or takes entries in answers when they are written. They grow to the length of a
+// raftTimeout is raft's heartbeat and election timeout, with room for the disk: whoever
+// votes or takes entries in answers when they are written. It grows to the length of a
 // lease at most, and then a change of the leader costs leases.
-func (n *raftNode) heartbeatTimeout() time.Duration { return n.withDisk(n.config.HeartbeatTimeout) }
-func (n *raftNode) electionTimeout() time.Duration  { return n.withDisk(n.config.ElectionTimeout) }
+func (n *raftNode) raftTimeout() time.Duration {
+	agreed := n.lease()
+	if !n.called() {
+		return 2 * agreed // no election before the roll call is over
+	}
+	return max(raftTimeout(agreed), raftTimeout(n.config.Lease), min(writesInTimeout*n.disk.typical(), agreed))
+}
+
+// callTimeout bounds one call to another gateway.
+func (n *raftNode) callTimeout() time.Duration { return callTimeout(n.config.Lease) }
 
 // votesTime is how long votes take that go over connections, and then to the disk.
 func (n *raftNode) votesTime() time.Duration {
@@ -74,17 +86,6 @@ func (n *raftNode) votesTime() time.Duration {
 // candidate's, a voter's, and as much again for the time between them.
 const writesInTimeout = 4
 
-func (n *raftNode) withDisk(configured time.Duration) time.Duration {
-	agreed := n.lease()
-	if !n.called() {
-		return 2 * agreed // no election before the roll call is over
-	}
-	if agreed != n.config.Lease {
-		configured = max(raftTimeout(agreed), n.config.LeaderLease)
-	}
-	return max(configured, min(writesInTimeout*n.disk.typical(), agreed))
-}
-
 // tuneRaft has raft's timeouts follow the agreed lease, where the configuration has
 // another one, and the disk.
 func (n *raftNode) tuneRaft() {
@@ -94,16 +95,12 @@ func (n *raftNode) tuneRaft() {
 			slog.Duration("agreed", agreed), slog.Duration("configured", n.config.Lease),
 			slog.String("hint", "set cluster.lease to the agreed one; another lease needs a new cluster"))
 	}
-	timeouts := n.raft.ReloadableConfig()
-	heartbeat, election := n.heartbeatTimeout(), n.electionTimeout()
-	if near(heartbeat, timeouts.HeartbeatTimeout) && near(election, timeouts.ElectionTimeout) {
+	timeouts, want := n.raft.ReloadableConfig(), n.raftTimeout()
+	if change := want - timeouts.HeartbeatTimeout; change.Abs() < timeouts.HeartbeatTimeout/4 {
 		return
 	}
-	timeouts.HeartbeatTimeout, timeouts.ElectionTimeout = heartbeat, election
+	timeouts.HeartbeatTimeout, timeouts.ElectionTimeout = want, want
 	if err := n.raft.ReloadConfig(timeouts); err != nil && n.once.First("raft's timeouts") {
 		n.config.Logger.Warn("raft keeps its timeouts", slog.Any("error", err))
 	}
 }
-
-// near reports that two timeouts need no change of one to the other.
-func near(want, have time.Duration) bool { return want-have < have/4 && have-want < have/4 }

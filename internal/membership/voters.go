@@ -197,11 +197,11 @@ func (n *raftNode) change(s step) error {
 		if addr == "" {
 			return fmt.Errorf("membership: %s is no raft server", s.server)
 		}
-		future = n.raft.AddVoter(s.server, addr, 0, n.config.CallTimeout)
+		future = n.raft.AddVoter(s.server, addr, 0, n.callTimeout())
 	case demote:
-		future = n.raft.DemoteVoter(s.server, 0, n.config.CallTimeout)
+		future = n.raft.DemoteVoter(s.server, 0, n.callTimeout())
 	case remove:
-		future = n.raft.RemoveServer(s.server, 0, n.config.CallTimeout)
+		future = n.raft.RemoveServer(s.server, 0, n.callTimeout())
 	case nothing:
 		return nil
 	default:
