@@ -52,12 +52,13 @@ func (w *response) boundNothing(r *http.Request) {
 	}
 }
 
-// readOwnBody bounds the time for a body that the gateway itself reads.
-func (w *response) readOwnBody(r *http.Request) {
-	if w.unread.ReadCloser != nil {
-		r.Body = &w.unread
-		_ = http.NewResponseController(w.ResponseWriter).SetReadDeadline(time.Now().Add(ownBodyTimeout))
+// readOwnBody bounds the time for a body that the gateway itself reads, and returns it.
+func (w *response) readOwnBody(r *http.Request) io.ReadCloser {
+	if w.unread.ReadCloser == nil {
+		return r.Body
 	}
+	_ = http.NewResponseController(w.ResponseWriter).SetReadDeadline(time.Now().Add(ownBodyTimeout))
+	return &w.unread
 }
 
 // boundEnd bounds what net/http does when the handler is done: it reads the rest of
@@ -87,30 +88,28 @@ func (w *response) boundEnd(forwarded *requestBody) {
 
 // boundWrites has the client make room within a time that begins now.
 func (w *response) boundWrites(rc *http.ResponseController) {
-	if w.conn != nil && w.http1 {
-		w.conn.writeDeadline = true
-	}
 	_ = rc.SetWriteDeadline(time.Now().Add(w.stall))
 }
 
 // unboundWrites undoes, for the next request on a connection, what the end of the
 // one before has done: net/http does not.
 func (w *response) unboundWrites() {
-	if w.conn != nil && w.conn.writeDeadline && w.http1 {
-		w.conn.writeDeadline = false
-		_ = http.NewResponseController(w.ResponseWriter).SetWriteDeadline(time.Time{})
+	if w.conn != nil && w.http1 {
+		_ = w.conn.SetWriteDeadline(time.Time{})
 	}
 }
 
 // boundStalls bounds how long a client of a route without a pool may leave the
-// gateway waiting. An upstream may be silent for as long as it likes there.
-func (w *response) boundStalls(r *http.Request, h *hold) {
+// gateway waiting, and returns the request's body. An upstream may be silent for as long
+// as it likes there.
+func (w *response) boundStalls(r *http.Request, h *hold) io.ReadCloser {
 	rc := http.NewResponseController(w.ResponseWriter)
 	h.cut = func(*abortCause) {} // there is nothing to cut: the deadline has passed
-	if r.Body != nil && r.Body != http.NoBody {
-		r.Body = &boundReader{r.Body, rc, w.stall, h}
-	}
 	w.ResponseWriter = &boundWriter{w.ResponseWriter, rc, w}
+	if r.Body == nil || r.Body == http.NoBody {
+		return r.Body
+	}
+	return &boundReader{r.Body, rc, w.stall, h}
 }
 
 type boundReader struct {

@@ -64,7 +64,6 @@ func (ex *exchange) serve(r *http.Request) {
 	defer ex.watchDisconnect(r)()
 	defer ex.boundEnd(&ex.body)
 	defer ex.finish(r)
-	r = r.WithContext(&ex.ctx)
 	if !ex.guard(r) {
 		ex.dispatch(r)
 	}
@@ -84,8 +83,7 @@ func (ex *exchange) dispatch(r *http.Request) {
 	if pool == nil {
 		ex.startTrace(r)
 		ex.admitted = ex.arrived
-		ex.boundStalls(r, &ex.hold)
-		ex.forward(r)
+		ex.forward(r, ex.boundStalls(r, &ex.hold))
 		return
 	}
 	ex.rec.Pool = pool.Name
@@ -112,7 +110,7 @@ func (ex *exchange) dispatch(r *http.Request) {
 	if o := ex.snapshot.cfg.Observer; o != nil {
 		o.Admitted(&ex.rec)
 	}
-	ex.forward(r)
+	ex.forward(r, r.Body)
 }
 
 // WriteHeader implements http.ResponseWriter. Informational answers pass, except an
@@ -177,7 +175,7 @@ func (ex *exchange) decorate() {
 	if ex.prefer >= 0 {
 		h.Add("Preference-Applied", "wait="+strconv.Itoa(ex.prefer))
 	}
-	if ex.admitted.IsZero() || ex.route.pool == nil {
+	if ex.attempt.out == nil || ex.route.pool == nil {
 		return
 	}
 	b := make([]byte, 0, 40)

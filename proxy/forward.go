@@ -23,17 +23,17 @@ import (
 type attempt struct {
 	backend *backend
 	client  atomic.Pointer[upstream.Client] // backend's, for abort
-	out     outgoing
+	out     *outgoing
 	err     error   // why it gave no answer
 	verdict verdict // on the backend
 }
 
-// outgoing is the request as an upstream gets it.
+// outgoing is what the gateway writes in the request as an upstream gets it. A request
+// has it once it is admitted: many wait.
 type outgoing struct {
-	request http.Request
-	url     url.URL
-	values  [10]string // of the fields that the gateway writes
-	used    int
+	url    url.URL
+	values [10]string // of fields
+	used   int
 }
 
 // value returns s as the values of a field.
@@ -51,16 +51,16 @@ const copyBufferSize = 32 << 10
 // buffers are what answers are copied through.
 var buffers = sync.Pool{New: func() any { return new([copyBufferSize]byte) }}
 
-// forward sends the request to an upstream and copies the answer. When it
+// forward sends the request, with this body, to an upstream and copies the answer. When it
 // returns, the upstream has nothing more to do with the request. While no
 // connection can be made, and so nothing of the request was sent, it goes to the
 // next upstream, with the same slot.
-func (ex *exchange) forward(r *http.Request) {
+func (ex *exchange) forward(r *http.Request, body io.ReadCloser) {
 	ex.rec.Outcome = admission.OutcomeAdmitted
+	ex.attempt.out = new(outgoing)
 	ex.unread = unreadBody{}
-	if r.Body != nil && r.Body != http.NoBody {
-		ex.body.ReadCloser, ex.body.hold, ex.body.trailer = r.Body, &ex.hold, r.Trailer
-		r.Body = &ex.body
+	if body != nil && body != http.NoBody {
+		ex.body.ReadCloser, ex.body.hold, ex.body.trailer = body, &ex.hold, r.Trailer
 		// By default net/http reads an HTTP/1.1 request's body before it sends
 		// the answer: an upstream's early "413" would wait, slot in hand, for a
 		// slow upload. Not supported means HTTP/2, which needs no such thing.
@@ -236,7 +236,7 @@ func (ex *exchange) upstreamFailed(r *http.Request, err error) {
 	if errors.Is(err, upstream.ErrLapsed) || ex.hold.check() != nil {
 		ex.hold.abort(errLost) // unless it already was, for another reason
 	}
-	if ex.hold.aborted() != nil || r.Context().Err() != nil || ex.body.failed.Load() {
+	if ex.hold.aborted() != nil || ex.ctx.Err() != nil || ex.body.failed.Load() {
 		return
 	}
 	var invalid *upstream.InvalidRequestError
@@ -264,7 +264,7 @@ func (ex *exchange) answerFailure(r *http.Request) {
 	case cause != nil:
 		ex.answerAborted(r, cause)
 		return
-	case r.Context().Err() != nil:
+	case ex.ctx.Err() != nil:
 		ex.answerClientGone()
 		return
 	case ex.body.failed.Load():

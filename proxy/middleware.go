@@ -121,7 +121,7 @@ func (v *visit) admit(r *http.Request, cancel context.CancelCauseFunc) (err erro
 func (v *visit) acquire(r *http.Request) (Slot, error) {
 	s := v.snapshot
 	if ids, ok := r.Header[ticketHeader]; ok {
-		return s.redeem(r, v.pool.Name, ids)
+		return s.redeem(r.Context(), v.pool.Name, ids)
 	}
 	v.info = admission.RequestInfo{Method: r.Method, Path: r.URL.Path, Remote: s.clientAddr(r)}
 	req := admission.Request{Pool: v.pool.Name, Info: &v.info}

@@ -24,7 +24,7 @@ type problem = problems.Details
 func (ex *exchange) admit(r *http.Request, pool *Pool) (Slot, error) {
 	s := ex.snapshot
 	if ids, ok := r.Header[ticketHeader]; ok {
-		return s.redeem(r, pool.Name, ids)
+		return s.redeem(&ex.ctx, pool.Name, ids)
 	}
 	if pool.Tickets && prefersTicket(r.Header) {
 		return ex.admitOrTicket(r, pool)
@@ -35,7 +35,7 @@ func (ex *exchange) admit(r *http.Request, pool *Pool) (Slot, error) {
 		req.Client = s.clientKey(r, pool)
 	}
 	req.Wait, ex.prefer = queueTimeout(pool.QueueTimeout, r.Header)
-	return s.cfg.Admitter.Acquire(r.Context(), req)
+	return s.cfg.Admitter.Acquire(&ex.ctx, req)
 }
 
 // refuse answers a request of a pool that was not admitted.
@@ -48,7 +48,7 @@ func (ex *exchange) refuse(r *http.Request, err error) {
 	var refusal *admission.Refusal
 	var ticket *ticketError
 	switch {
-	case r.Context().Err() != nil:
+	case ex.ctx.Err() != nil:
 		ex.rec.Outcome = admission.OutcomeClientGone
 		ex.answerClientGone()
 	case errors.As(err, &refusal):

@@ -67,12 +67,12 @@ func recycle(h http.Header) {
 // outgoing returns the upstream's request, made of the client's. It is valid until
 // the next call.
 func (ex *exchange) outgoing(in *http.Request) *http.Request {
-	out, header := &ex.attempt.out.request, headers.Get().(http.Header)
-	*out = *in
-	out.Header = header
+	out := in.WithContext(&ex.ctx)
+	out.Header = headers.Get().(http.Header)
 	out.Close = false
-	if in.ContentLength == 0 {
-		out.Body = http.NoBody
+	out.Body = http.NoBody
+	if ex.body.ReadCloser != nil && in.ContentLength != 0 {
+		out.Body = &ex.body
 	}
 	// The values of announced trailers come when the body has been read: into the
 	// server's map.
@@ -82,14 +82,14 @@ func (ex *exchange) outgoing(in *http.Request) *http.Request {
 		// behind chunks.
 		out.ContentLength = -1
 	}
-	ex.address(in)
-	ex.fillHeader(header, in)
+	out.URL = ex.address(in)
+	ex.fillHeader(out, in)
 	return out
 }
 
-// address fills in the URL at the present upstream. The gateway gives no meaning
-// to the query: it goes on as it came.
-func (ex *exchange) address(in *http.Request) {
+// address returns the URL at the present upstream. The gateway gives no meaning to the
+// query: it goes on as it came.
+func (ex *exchange) address(in *http.Request) *url.URL {
 	to := &ex.attempt.out.url
 	*to = *in.URL
 	if ex.route.strip != "" {
@@ -100,7 +100,7 @@ func (ex *exchange) address(in *http.Request) {
 	if base.Path != "" {
 		joinPath(base, to)
 	}
-	ex.attempt.out.request.URL = to
+	return to
 }
 
 // joinPath puts base's path before that of to, in both its forms.
@@ -121,8 +121,8 @@ func oneSlash(a, b string) string {
 }
 
 // fillHeader fills in the header for the upstream.
-func (ex *exchange) fillHeader(header http.Header, in *http.Request) {
-	trusted := contains(ex.snapshot.cfg.TrustedProxies, in.RemoteAddr)
+func (ex *exchange) fillHeader(out, in *http.Request) {
+	header, trusted := out.Header, contains(ex.snapshot.cfg.TrustedProxies, in.RemoteAddr)
 	for name, values := range in.Header {
 		if !isHopByHop(name) && !isUntrusted(name, trusted) && name != "Http2-Settings" {
 			header[name] = values
@@ -147,13 +147,13 @@ func (ex *exchange) fillHeader(header http.Header, in *http.Request) {
 	if _, ok := header["User-Agent"]; !ok {
 		set("User-Agent", "") // else net/http has one of its own
 	}
-	ex.setForwarded(set, in, trusted)
+	ex.setForwarded(header, in, trusted)
 	if pool := ex.route.pool; pool != nil && pool.Fence {
 		if fence := ex.hold.slot.Fence(); fence != "" {
 			set("Kgate-Fence", fence)
 		}
 	}
-	ex.traceUpstream(header)
+	ex.traceUpstream(out)
 	if before := header["Via"]; len(before) > 0 {
 		header["Via"] = append(before[:len(before):len(before)], ex.snapshot.via.of(in))
 	} else {
@@ -163,13 +163,14 @@ func (ex *exchange) fillHeader(header http.Header, in *http.Request) {
 
 // setForwarded tells the upstream whom the request is from. What a trusted proxy
 // has said of that is kept and added to.
-func (ex *exchange) setForwarded(set func(name, value string), in *http.Request, trusted bool) {
+func (ex *exchange) setForwarded(header http.Header, in *http.Request, trusted bool) {
+	set := func(name, value string) { header[name] = ex.attempt.out.value(value) }
 	set("Forwarded", forwarded(in, trusted))
 	remote, _, err := net.SplitHostPort(in.RemoteAddr)
 	prior := in.Header["X-Forwarded-For"]
 	switch {
 	case err != nil: // then nothing is known
-		delete(ex.attempt.out.request.Header, "X-Forwarded-For")
+		delete(header, "X-Forwarded-For")
 	case trusted && len(prior) > 0:
 		set("X-Forwarded-For", strings.Join(prior, ", ")+", "+remote)
 	default:

@@ -6,6 +6,7 @@ import (
 	"log/slog"
 	"net"
 	"net/url"
+	"runtime"
 	"slices"
 	"time"
 )
@@ -86,6 +87,7 @@ func (s *Server) ServeTCP(l net.Listener, name string) error {
 		s.limiter.opened(client) // nothing has to come first, as a request has
 		s.cfg.Handler.streams.add(1)
 		go s.serveConn(client, name)
+		runtime.Gosched() // it enters the line before the next one is accepted, as a rule
 	}
 }
 

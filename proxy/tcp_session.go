@@ -50,7 +50,7 @@ const leaveTime = 50 * time.Millisecond
 
 // endTime is how long a client may be silent once the upstream has ended its side. Most
 // close at once; one that does not would keep the slot for nothing.
-const endTime = 5 * time.Second
+const endTime = 2 * time.Second
 
 func newSession(base context.Context, s *snapshot, route *tcpRoute, conn *clientConn) *session {
 	se := &session{snapshot: s, route: route, conn: conn, arrived: time.Now()}

@@ -71,20 +71,20 @@ func (ex *exchange) serveTickets(r *http.Request) {
 		writeProblem(ex, r, problem{Status: http.StatusNotFound, Detail: "this gateway has no tickets"})
 		return
 	}
-	ex.asks = r
-	ex.readOwnBody(r)
-	ex.snapshot.cfg.TicketHandler.ServeHTTP(ex, r)
+	ex.asks = r.WithContext(&ex.ctx)
+	ex.asks.Body = ex.readOwnBody(r)
+	ex.snapshot.cfg.TicketHandler.ServeHTTP(ex, ex.asks)
 }
 
 // redeem returns the slot of the ticket that the request brings.
-func (s *snapshot) redeem(r *http.Request, pool string, ids []string) (Slot, error) {
+func (s *snapshot) redeem(ctx context.Context, pool string, ids []string) (Slot, error) {
 	switch {
 	case s.cfg.Tickets == nil:
 		return nil, errNoTickets
 	case len(ids) != 1 || ids[0] == "":
 		return nil, errTwoTickets
 	}
-	slot, err := s.cfg.Tickets.RedeemTicket(r.Context(), pool, ids[0])
+	slot, err := s.cfg.Tickets.RedeemTicket(ctx, pool, ids[0])
 	var ended *admission.EndedError
 	switch {
 	case errors.Is(err, admission.ErrUnknownTicket), errors.As(err, &ended):
@@ -106,7 +106,7 @@ var errTicketGiven = errors.New("proxy: answered with a ticket")
 // if it names none. Otherwise it is answered with the ticket, which keeps its place.
 func (ex *exchange) admitOrTicket(r *http.Request, pool *Pool) (Slot, error) {
 	tickets := ex.snapshot.cfg.Tickets
-	ticket, err := tickets.RequestTicket(r.Context(), ex.snapshot.ticketRequest(r, pool), MaxTicketTTL, "Prefer: "+ticketPreference)
+	ticket, err := tickets.RequestTicket(&ex.ctx, ex.snapshot.ticketRequest(r, pool), MaxTicketTTL, "Prefer: "+ticketPreference)
 	if err != nil {
 		return nil, err
 	}
@@ -116,11 +116,11 @@ func (ex *exchange) admitOrTicket(r *http.Request, pool *Pool) (Slot, error) {
 		if pool.QueueTimeout >= 0 && wait > pool.QueueTimeout {
 			wait, ex.prefer = pool.QueueTimeout, -1
 		}
-		later, err := tickets.TestTicket(r.Context(), ticket.ID, false, wait)
+		later, err := tickets.TestTicket(&ex.ctx, ticket.ID, false, wait)
 		switch {
-		case r.Context().Err() != nil:
+		case ex.ctx.Err() != nil:
 			cancelTicket(tickets, ticket.ID)
-			return nil, r.Context().Err()
+			return nil, ex.ctx.Err()
 		case err == nil: // else the gateway that has it does not answer now, and the client may ask again
 			ticket = later
 		}
@@ -131,7 +131,7 @@ func (ex *exchange) admitOrTicket(r *http.Request, pool *Pool) (Slot, error) {
 		}
 		return nil, errTicketGiven
 	}
-	slot, err := ex.snapshot.redeem(r, pool.Name, []string{ticket.ID})
+	slot, err := ex.snapshot.redeem(&ex.ctx, pool.Name, []string{ticket.ID})
 	if err != nil {
 		cancelTicket(tickets, ticket.ID)
 	}

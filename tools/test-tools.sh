@@ -3,7 +3,7 @@
 # tool is missing skips and names the package; with CI=true that is a failure.
 set -euo pipefail
 
-packages=(chromium curl haproxy iproute2 nftables nghttp2-client nginx-light prometheus python3 systemd)
+packages=(chromium curl haproxy iproute2 nftables nghttp2-client nginx-light prometheus python3 redis-server rsync systemd)
 command -v npm >/dev/null || packages+=(npm) # nodejs of other sources brings it along
 
 missing=()

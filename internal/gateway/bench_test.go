@@ -25,7 +25,7 @@ func (a alone) Standing() membership.Standing {
 }
 func (alone) Changed() <-chan struct{}                                       { return nil }
 func (alone) Rejoin()                                                        {}
-func (alone) Recover(context.Context, string, uint64) error                  { return nil }
+func (alone) Recover(context.Context, string, uint64, bool) error            { return nil }
 func (alone) TicketsMark() string                                            { return "" }
 func (alone) SetTicketsMark(string) error                                    { return nil }
 func (alone) UseTickets(context.Context, string) error                       { return nil }
@@ -35,28 +35,39 @@ func (alone) SendPayload(context.Context, kmutex.Node, string, []byte) error { r
 func (alone) MeanRTT() time.Duration                                         { return 0 }
 func (alone) Dial(context.Context, string) (net.Conn, error)                 { return nil, errors.New("nobody there") }
 
+// newAlone returns a gateway without others, with one pool.
+func newAlone(tb testing.TB, k int, binding admission.Binding) *Gateway {
+	tb.Helper()
+	listener, err := new(net.ListenConfig).Listen(tb.Context(), "tcp", "127.0.0.1:0")
+	if err != nil {
+		tb.Fatal(err)
+	}
+	a := alone{Listener: listener, view: &membership.View{
+		Number: 1, Members: []membership.Member{{Node: 1, Name: "gw-1"}},
+		Pools: []membership.Pool{{Name: testPool, K: k, Binding: binding, Epoch: 1, Began: 1, Home: 1}},
+	}}
+	g, err := New(Config{})
+	if err != nil {
+		tb.Fatal(err)
+	}
+	g.Start(a, a, a)
+	tb.Cleanup(func() {
+		if err := g.Close(); err != nil {
+			tb.Error(err)
+		}
+	})
+	for g.pool(testPool) == nil {
+		time.Sleep(time.Millisecond)
+	}
+	return g
+}
+
 // An admission that needs no message: a request that is let in at once, and its
 // release.
 func BenchmarkAdmission(b *testing.B) {
 	for _, binding := range []admission.Binding{admission.BindingLate, admission.BindingEarly} {
 		b.Run(string(binding), func(b *testing.B) {
-			listener, err := new(net.ListenConfig).Listen(b.Context(), "tcp", "127.0.0.1:0")
-			if err != nil {
-				b.Fatal(err)
-			}
-			a := alone{Listener: listener, view: &membership.View{
-				Number: 1, Members: []membership.Member{{Node: 1, Name: "gw-1"}},
-				Pools: []membership.Pool{{Name: testPool, K: 8, Binding: binding, Epoch: 1, Began: 1, Home: 1}},
-			}}
-			g, err := New(Config{})
-			if err != nil {
-				b.Fatal(err)
-			}
-			g.Start(a, a, a)
-			defer g.Close()
-			for g.pool(testPool) == nil {
-				time.Sleep(time.Millisecond)
-			}
+			g := newAlone(b, 8, binding)
 			b.ReportAllocs()
 			for b.Loop() {
 				s, err := g.Acquire(b.Context(), admission.Request{Pool: testPool, Wait: -1})

@@ -93,7 +93,7 @@ func (p *poolDriver) wholeLine(ctx context.Context) []lineView {
 	p.mu.Lock()
 	var members []membership.Member
 	if p.view != nil {
-		members = p.view.Members
+		members = p.view.Serving()
 	}
 	self := p.self
 	p.mu.Unlock()

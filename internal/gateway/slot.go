@@ -104,17 +104,37 @@ func (p *poolDriver) refusal(err error, position int) error {
 
 // enter puts a new request in line. A slot that came at once has no ready
 // channel.
+//
+// The calls that lead into the line need more stack than the wait, and the runtime
+// does not shrink a stack of 8 KiB again. A request that finds others waiting will
+// wait, too: another goroutine makes these calls for it.
 func (p *poolDriver) enter(req admission.Request) (*Slot, error) {
+	s := &Slot{pool: p}
+	if !p.hasWaiting() {
+		return s, s.enter(req)
+	}
+	entered := make(chan error)
+	go func() { entered <- s.enter(req) }()
+	return s, <-entered
+}
+
+func (p *poolDriver) hasWaiting() bool {
 	p.mu.Lock()
 	defer p.mu.Unlock()
-	s := &Slot{pool: p}
+	return p.waiting > 0
+}
+
+func (s *Slot) enter(req admission.Request) error {
+	p := s.pool
+	p.mu.Lock()
+	defer p.mu.Unlock()
 	if err := p.queue(&s.claim, req, nil); err != nil {
-		return nil, err
+		return err
 	}
 	if s.state == slotWaiting {
 		s.ready, s.position = make(chan struct{}), p.waiting
 	}
-	return s, nil
+	return nil
 }
 
 // Release gives the slot back, or leaves the line. Calls after the first do

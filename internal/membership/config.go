@@ -60,6 +60,8 @@ type Config struct {
 	// BootstrapExpect is the number of gateways that start a new cluster
 	// together. 1 or less: alone, unless Joining.
 	BootstrapExpect int
+	// Witness gateways vote and serve nothing.
+	Witness bool
 	// Joining means that there is a join list. With BootstrapExpect at most 1
 	// this gateway then never starts a cluster.
 	Joining bool

@@ -39,6 +39,8 @@ type identity struct {
 	Leaving bool `json:"leaving"`
 	// Bootstrapping gateways are about to start a cluster alone.
 	Bootstrapping bool `json:"founding"`
+	// Witness: it wants to vote and to serve nothing.
+	Witness bool `json:"witness,omitempty"`
 	// Last is the index of the newest entry of its log.
 	Last uint64 `json:"last"`
 	// Agreed is how far it knows the log to be agreed on.

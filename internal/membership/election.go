@@ -101,7 +101,7 @@ func (e *elections) campaign(v *leaderlessTime, now time.Time) time.Duration {
 	if !e.leaders.leaderless() || e.raft.CurrentTerm() != term {
 		return leader.Interval // somebody was elected, or is about to be
 	}
-	e.config.Logger.Info("calling an election, since most voters have no leader")
+	e.config.Logger.Info("calling an election: most voters have no leader")
 	e.electMyself()
 	return 5 * e.votesTime()
 }

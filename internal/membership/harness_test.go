@@ -238,6 +238,7 @@ type config struct {
 	lease   time.Duration
 	files   journal.FS // nil: the operating system's
 	logs    *slog.Logger
+	witness bool
 	stays   bool // it does not come back by itself when its standing is lost
 }
 
@@ -303,7 +304,7 @@ func (n *network) start(t testing.TB, name string, conf config) *gateway {
 	}
 	g.Cluster, err = Start(t.Context(), Config{
 		Name: name, Boot: boot, PeerAddr: peer, DataDir: conf.dir,
-		BootstrapExpect: conf.expect, Joining: conf.joining,
+		BootstrapExpect: conf.expect, Joining: conf.joining, Witness: conf.witness,
 		Discovery: agent, Links: n.links(g), Missing: missing,
 		Raft:      layer{raftListener, n, peer, n.raftAddr},
 		Control:   layer{control, n, peer, func(addr string) string { return addr }},

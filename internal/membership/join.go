@@ -119,6 +119,9 @@ func (r *reconciler) askCandidate(p serfring.Member) candidate {
 	if v.answered && !r.leases.waits(p.Name) {
 		v.unreached, v.answered = r.peers.unreachedFrom(p)
 	}
+	if v.id.Witness { // it needs no links but to the leader
+		v.unreached = slices.DeleteFunc(v.unreached, func(name string) bool { return name != r.config.Name })
+	}
 	return v
 }
 
@@ -166,7 +169,7 @@ func (r *reconciler) letIn(p serfring.Member, id identity) error {
 			return fmt.Errorf("membership: add raft server %s: %w", id.Server, err)
 		}
 	}
-	join := joinCommand{Name: p.Name, Boot: p.Boot, PeerAddr: p.PeerAddr, Server: id.Server, Voided: id.Voided}
+	join := joinCommand{Name: p.Name, Boot: p.Boot, PeerAddr: p.PeerAddr, Server: id.Server, Voided: id.Voided, Witness: id.Witness}
 	if err := r.proposer.applyHere(command{Join: &join}); err != nil {
 		return err
 	}

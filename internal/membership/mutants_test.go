@@ -20,10 +20,24 @@ func TestMutantsAreCaught(t *testing.T) {
 		},
 		{
 			Name: "a suspended gateway owes nothing", File: "removal.go",
-			Old:    "moved = s.lose(index, node, true)",
-			New:    "moved = s.lose(index, node, false)",
+			Old:    "maps.Copy(moved, s.lose(index, node, true))",
+			New:    "maps.Copy(moved, s.lose(index, node, false))",
 			By:     "^TestLosses$",
 			Caught: "FAIL: TestLosses",
+		},
+		{
+			Name: "a witness owes tokens", File: "removal.go",
+			Old:    "leased = leased && !m.Witness",
+			New:    "leased = leased || m.Witness",
+			By:     "^TestWitnessHasNoPartInPools$",
+			Caught: "owe tokens",
+		},
+		{
+			Name: "a witness is a home", File: "view.go",
+			Old:    "\t\tif !m.Witness {\n\t\t\tnames",
+			New:    "\t\tif m.Name != \"\" {\n\t\t\tnames",
+			By:     "^TestWitnessHasNoPartInPools$",
+			Caught: "after command",
 		},
 		{
 			Name: "slots come back while the lease may run", File: "removal.go",
@@ -103,13 +117,13 @@ func TestMutantsAreCaught(t *testing.T) {
 		},
 		{
 			Name: "a command names everybody", File: "suspect.go",
-			Old:    "const maxNodes = 512",
-			New:    "const maxNodes = 2400",
+			Old:    "maxNodes    = 512",
+			New:    "maxNodes    = 2400",
 			Caught: "a command of .* bytes", By: "^TestLongCommandsFit$",
 		},
 		{
 			Name: "a verdict is one command", File: "suspect.go",
-			Old:    "slices.Chunk(verdict.Suspend, maxNodes)",
+			Old:    "slices.Chunk(verdict.Suspend, maxSuspects)",
 			New:    "slices.Chunk(verdict.Suspend, 10*maxNodes)",
 			Caught: "a command of .* bytes", By: "^TestManyLossesAtOnce$",
 		},

@@ -290,7 +290,7 @@ func (n *raftNode) electMyself() {
 func (n *raftNode) troubled(err error) {
 	if !errors.Is(err, raft.ErrNotLeader) && !errors.Is(err, raft.ErrLeadershipLost) &&
 		!errors.Is(err, raft.ErrRaftShutdown) && n.once.First("reconcile "+err.Error()) {
-		n.config.Logger.Warn("the view could not be brought up to date, trying again", slog.Any("error", err))
+		n.config.Logger.Warn("the view or the voters could not be updated: trying again", slog.Any("error", err))
 	}
 }
 

@@ -52,6 +52,7 @@ func (pc *peerClient) identity() identity {
 		Voided:  voided,
 		Server:  pc.storage.meta.Server,
 		Leaving: pc.leaving.Load(),
+		Witness: pc.config.Witness,
 		Last:    pc.raft.LastIndex(),
 		Agreed:  pc.agreed(),
 		Sees:    seenBy(first),

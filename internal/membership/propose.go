@@ -62,10 +62,10 @@ func (c *Cluster) SetK(ctx context.Context, pool string, k, was int) error {
 }
 
 // Recover begins a new epoch of a pool if it still is in the given one, and
-// returns when this gateway's view has a later one. It keeps trying until ctx
-// ends.
-func (c *Cluster) Recover(ctx context.Context, pool string, epoch uint64) error {
-	return c.proposer.agree(ctx, fmt.Sprintf("recover pool %q", pool), command{Recover: &recoverCommand{Pool: pool, Epoch: epoch}}, func(v *View) bool {
+// returns when this gateway's view has a later one. Spread says that the epoch is only
+// to spread the free tokens. It keeps trying until ctx ends.
+func (c *Cluster) Recover(ctx context.Context, pool string, epoch uint64, spread bool) error {
+	return c.proposer.agree(ctx, fmt.Sprintf("recover pool %q", pool), command{Recover: &recoverCommand{Pool: pool, Epoch: epoch, Spread: spread}}, func(v *View) bool {
 		have, ok := v.Pool(pool)
 		return !ok || have.Epoch > epoch
 	})
@@ -92,7 +92,8 @@ func (c *Cluster) Suspend(ctx context.Context, name string) error {
 	if !in {
 		return fmt.Errorf("%w: there is no gateway %q in the view", ErrCommand, name)
 	}
-	return c.proposer.agree(ctx, fmt.Sprintf("suspend %s", name), command{Suspend: &suspendCommand{Nodes: []kmutex.Node{m.Node}}}, func(v *View) bool { _, still := v.Member(m.Node); return !still })
+	suspend := suspendCommand{Nodes: []kmutex.Node{m.Node}, Reasons: []string{cutReason("an operator took it out, at " + c.config.Name)}}
+	return c.proposer.agree(ctx, "suspend "+name, command{Suspend: &suspend}, func(v *View) bool { _, still := v.Member(m.Node); return !still })
 }
 
 // proposer has the leader commit commands, whoever it is, and hands the lead over.
@@ -279,7 +280,7 @@ func (p *proposer) handOverOnce(ctx context.Context) error {
 }
 
 // nextLeader returns the server to hand the lead over to: any that is alive, rather
-// one that votes, and of these rather a member. None has an empty ID. It is not always
+// one that votes, of these rather a member, and of these rather one that serves. None has an empty ID. It is not always
 // the same, since one that others do not get through to hands it over in turn.
 func (p *proposer) nextLeader(peers []serfring.Member) raft.Server {
 	view, servers := p.View(), slices.Clone(p.servers())
@@ -295,10 +296,13 @@ func (p *proposer) nextLeader(peers []serfring.Member) raft.Server {
 		m, in := view.Named(name)
 		rank := 0
 		if in && m.Server == string(s.ID) {
-			rank++
-		}
-		if s.Suffrage == raft.Voter && (!in || rank == 1) {
 			rank += 2
+		}
+		if s.Suffrage == raft.Voter && (!in || rank == 2) {
+			rank += 4
+		}
+		if !m.Witness {
+			rank++
 		}
 		if rank > most {
 			best, most = s, rank

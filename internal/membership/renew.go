@@ -105,7 +105,11 @@ func (h *leaseHolder) run() {
 
 func (h *leaseHolder) standingChanged() {
 	s := *h.incarnation.standing.Load()
-	h.config.Logger.Info("standing changed", slog.Uint64("node", uint64(s.Node)), slog.Bool("lease", !s.Until.IsZero()))
+	message := "lease granted"
+	if s.Until.IsZero() {
+		message = "no lease"
+	}
+	h.config.Logger.Info(message, slog.Uint64("node", uint64(s.Node)))
 	h.machine.touch()
 }
 

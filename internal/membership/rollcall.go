@@ -117,7 +117,7 @@ func (e *elections) callRoll() {
 	}
 	asked.Wait()
 	if len(e.roll.missed) > 0 && e.closing.Err() == nil {
-		e.config.Logger.Info("going on without the answer of other gateways", slog.Any("missing", e.roll.missed))
+		e.config.Logger.Info("other gateways did not answer: going on without them", slog.Any("missing", e.roll.missed))
 	}
 	err := e.behind()
 	if err == nil {

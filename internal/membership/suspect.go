@@ -61,7 +61,7 @@ func (j *judge) watch() {
 			continue
 		}
 		if err := j.judge(); err != nil && !notLeading(err) && j.once.First("judge "+err.Error()) {
-			j.config.Logger.Warn("a suspicion could not be acted upon, trying again", slog.Any("error", err))
+			j.config.Logger.Warn("a gateway could not be suspended, or its lease not ended: trying again", slog.Any("error", err))
 		}
 	}
 }
@@ -82,16 +82,17 @@ func (j *judge) judge() error {
 // carryOut does what the leader's rules say. All suspicions of the moment go into one
 // command, if they have room in it. A leader that cannot commit suspends nobody.
 func (j *judge) carryOut(verdict leader.Verdict) error {
-	for batch := range slices.Chunk(verdict.Suspend, maxNodes) {
-		nodes := make([]kmutex.Node, len(batch))
-		for i, s := range batch {
-			nodes[i] = s.Node
+	for batch := range slices.Chunk(verdict.Suspend, maxSuspects) {
+		var suspend suspendCommand
+		for _, s := range batch {
+			suspend.Nodes = append(suspend.Nodes, s.Node)
+			suspend.Reasons = append(suspend.Reasons, cutReason(s.Text(j.config.Name)))
 		}
-		if err := j.proposer.applyHere(command{Suspend: &suspendCommand{Nodes: nodes}}); err != nil {
+		if err := j.proposer.applyHere(command{Suspend: &suspend}); err != nil {
 			return err
 		}
-		for _, s := range batch {
-			j.config.Logger.Warn("gateway suspended", slog.String("name", s.Name), slog.Uint64("node", uint64(s.Node)), slog.String("reason", string(s.Reason)))
+		for i, s := range batch {
+			j.config.Logger.Warn("gateway suspended", slog.String("name", s.Name), slog.Uint64("node", uint64(s.Node)), slog.String("reason", suspend.Reasons[i]))
 		}
 	}
 	for nodes := range slices.Chunk(verdict.Expire, maxNodes) {
@@ -112,15 +113,18 @@ func (j *judge) carryOut(verdict leader.Verdict) error {
 	return nil
 }
 
-// maxNodes is how many nodes one command names at most: the longest of them have
-// room in maxCommand.
-const maxNodes = 512
+// maxNodes is how many nodes one command names at most, and maxSuspects how many with
+// a reason for each: the longest of them have room in maxCommand.
+const (
+	maxNodes    = 512
+	maxSuspects = 56
+)
 
 // resign hands the lead over, since the members or the voters do not get through to
 // this gateway.
 func (j *judge) resign() error {
 	j.leases.handedOver()
-	j.config.Logger.Warn("handing the lead over: gateways, or the voters, live and do not get through to this one")
+	j.config.Logger.Warn("handing leadership over: gateways that are alive cannot reach this one, or the voters cannot")
 	ctx, cancel := context.WithTimeout(j.closing, j.callTimeout())
 	defer cancel()
 	return j.proposer.handOverOnce(ctx)
@@ -201,7 +205,7 @@ func (v *View) forRules() leader.View {
 		}
 	}
 	for i, m := range v.Members {
-		rv.Members[i] = leader.Member{Node: m.Node, Name: m.Name, Boot: m.Boot, Home: homes[m.Node]}
+		rv.Members[i] = leader.Member{Node: m.Node, Name: m.Name, Boot: m.Boot, Home: homes[m.Node], Witness: m.Witness}
 	}
 	return rv
 }

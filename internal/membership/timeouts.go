@@ -91,7 +91,7 @@ const writesInTimeout = 4
 func (n *raftNode) tuneRaft() {
 	agreed := n.lease()
 	if agreed != n.config.Lease && n.once.First("lease "+agreed.String()) {
-		n.config.Logger.Warn("the cluster has agreed on another lease than this gateway's, and keeps it",
+		n.config.Logger.Warn("the cluster has agreed on another lease: cluster.lease of this gateway does not apply",
 			slog.Duration("agreed", agreed), slog.Duration("configured", n.config.Lease),
 			slog.String("hint", "set cluster.lease to the agreed one; another lease needs a new cluster"))
 	}

@@ -30,6 +30,8 @@ type Member struct {
 	// Server is its id among the raft servers.
 	Server string `json:"server"`
 	Status Status `json:"status"`
+	// Witness members vote and serve nothing: they have no part in any pool.
+	Witness bool `json:"witness,omitempty"`
 }
 
 // Pool is one critical section with K tokens.
@@ -43,8 +45,10 @@ type Pool struct {
 	// Began is the index of the log entry that began the epoch: the members
 	// with a Node up to it form the line, later ones join it.
 	Began uint64 `json:"began"`
+	// Spread: the epoch began only to spread the free tokens.
+	Spread bool `json:"spread,omitempty"`
 	// Home leads the forming of the line in this epoch. It is zero only in a
-	// view without members.
+	// view in which nobody serves.
 	Home kmutex.Node `json:"home"`
 	// Owed lists, in ascending order, the lost members whose tokens are
 	// withheld in this epoch.
@@ -76,6 +80,8 @@ type Lost struct {
 	Heir kmutex.Node `json:"heir"`
 	// Leased: its lease may still run, so it may have requests in flight.
 	Leased bool `json:"leased"`
+	// Reason says why it was taken out, in words for operators.
+	Reason string `json:"reason,omitempty"`
 }
 
 // View is what the gateways have agreed on. It never changes; do not write to
@@ -150,7 +156,6 @@ func (v *View) lostName(name string) bool {
 
 // leased returns, in ascending order, the lost members of which it is not
 // agreed yet that their leases have run out.
-
 func (v *View) leased() []kmutex.Node {
 	var nodes []kmutex.Node
 	for _, l := range v.Lost {
@@ -176,16 +181,23 @@ func (v *View) Pool(name string) (Pool, bool) {
 	return v.Pools[i], true
 }
 
-// Ring returns the Chord ring of the members' names.
+// Serving returns the members that take part in the pools, in order of Node.
+func (v *View) Serving() []Member {
+	return slices.DeleteFunc(slices.Clone(v.Members), func(m Member) bool { return m.Witness })
+}
+
+// Ring returns the Chord ring of the names of the members that serve.
 func (v *View) Ring() *chordring.Ring {
 	v.ringOnce.Do(func() { v.ring = ringOf(v.Members) })
 	return v.ring
 }
 
 func ringOf(members []Member) *chordring.Ring {
-	names := make([]string, len(members))
-	for i, m := range members {
-		names[i] = m.Name
+	var names []string
+	for _, m := range members {
+		if !m.Witness {
+			names = append(names, m.Name)
+		}
 	}
 	return chordring.New(names)
 }

@@ -57,7 +57,7 @@ func BenchmarkNetworkAdmission(b *testing.B) {
 	if filled {
 		return
 	}
-	c := cluster.Start(b, cluster.Options{K: 1, Upstream: startProcess(b, "upstream")})
+	c := cluster.Start(b, cluster.Options{K: 1, Upstream: startUpstream(b)})
 	defer http.DefaultTransport.(*http.Transport).CloseIdleConnections()
 	for _, way := range []struct {
 		name     string

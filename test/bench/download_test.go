@@ -15,10 +15,11 @@ func BenchmarkDownload(b *testing.B) {
 	if filled {
 		return
 	}
-	upstream := startProcess(b, "upstream")
+	alone := startProcess(b, "upstream alone", "upstream")
+	upstream := alone.urls[0]
 	systems := []*system{
-		{name: "upstream alone", urls: []string{upstream}},
-		{name: "bare ReverseProxy, kgate's heap floor", urls: []string{startProcess(b, "reverseproxy", upstream, "32")}},
+		alone,
+		startProcess(b, "bare ReverseProxy, kgate's heap floor", "reverseproxy", "-heap-floor=32", upstream),
 		newSystem(b, "one kgate", cluster.Options{Gateways: 1, Name: "large", K: 10, Upstream: upstream}),
 	}
 	var pairs []float64

@@ -29,7 +29,8 @@ func haproxies(limits ...int) func(*testing.B, string) []string {
 		b.Helper()
 		var urls []string
 		for _, limit := range limits {
-			urls = append(urls, startHAProxy(b, upstream, limit))
+			_, url := startHAProxy(b, upstream, limit)
+			urls = append(urls, url)
 		}
 		return urls
 	}
@@ -42,8 +43,9 @@ func kgates(n int) func(*testing.B, string) []string {
 	}
 }
 
-// startHAProxy starts a HAProxy that lets limit requests into the upstream.
-func startHAProxy(b *testing.B, upstream string, limit int) string {
+// startHAProxy starts a HAProxy that lets limit requests into the upstream, and returns
+// its URL.
+func startHAProxy(b *testing.B, upstream string, limit int) (process *cluster.Process, url string) {
 	b.Helper()
 	addr := cluster.ReservePort(b)
 	file := filepath.Join(b.TempDir(), "haproxy.cfg")
@@ -63,11 +65,11 @@ listen pool
 	if err := os.WriteFile(file, []byte(config), 0o600); err != nil {
 		b.Fatal(err)
 	}
-	cluster.StartProcess(b, "haproxy", "-db", "-q", "-f", file)
+	process = cluster.StartProcess(b, "haproxy", "-db", "-q", "-f", file)
 	if err := cluster.AwaitListening(b.Context(), addr); err != nil {
 		b.Fatal(err)
 	}
-	return "http://" + addr + "/"
+	return process, "http://" + addr + "/"
 }
 
 // BenchmarkFairness compares three kgates with three HAProxies that have k split

@@ -22,8 +22,7 @@ var uncounted = []mutant.Change{
 }
 
 // BenchmarkTelemetry compares one kgate with one that counts nothing, and with
-// ones that trace, side by side. A gateway's processor time per request is shown
-// too: a busy machine changes it less than it does the throughput.
+// ones that trace, side by side.
 func BenchmarkTelemetry(b *testing.B) {
 	t, filled := newTable("What metrics and traces cost one kgate: median of 15 rounds in turn",
 		"system\treq/s\tp50 ms\tp99 ms\tCPU µs/request\treq/s of the first\tCPU of the first")
@@ -35,7 +34,7 @@ func BenchmarkTelemetry(b *testing.B) {
 		_, _ = io.Copy(io.Discard, r.Body)
 	}))
 	defer collector.Close()
-	upstream := startProcess(b, "upstream")
+	upstream := startUpstream(b)
 	opt := func(name, telemetry string) cluster.Options {
 		return cluster.Options{Gateways: 1, Name: name, K: 10_000, Upstream: upstream, Telemetry: telemetry}
 	}
@@ -50,28 +49,21 @@ func BenchmarkTelemetry(b *testing.B) {
 		newSystem(b, "metrics, every request sampled", opt("all", traced+"1")),
 	}
 	const telemetryRounds = 15
-	rate, cpu, share := make([][]float64, len(systems)), make([][]float64, len(systems)), make([][]float64, len(systems))
 	for n := range telemetryRounds {
 		for j := range systems {
 			i := j
 			if n%2 == 1 { // there and back: nobody always follows the same one
 				i = len(systems) - 1 - j
 			}
-			s := systems[i]
-			before := s.metrics(b)
-			s.round(b)
-			answered := s.perSecond[n] * (warmup + window).Seconds()
-			cpu[i] = append(cpu[i], 1e6*s.metrics(b).Since(before).Sum("process_cpu_seconds_total")/answered)
-		}
-		for i, s := range systems {
-			rate[i] = append(rate[i], 100*s.perSecond[n]/systems[0].perSecond[n])
-			share[i] = append(share[i], 100*cpu[i][n]/cpu[0][n])
+			systems[i].round(b)
 		}
 	}
-	for i, s := range systems {
-		t.row("%s\t%.0f\t%.2f\t%.2f\t%.1f\t%.1f %%\t%.1f %%", s.name, median(s.perSecond), median(s.p50), median(s.p99), median(cpu[i]), median(rate[i]), median(share[i]))
+	base := systems[0]
+	for _, s := range systems {
+		t.row("%s\t%.0f\t%.2f\t%.2f\t%.1f\t%.1f %%\t%.1f %%", s.name, median(s.perSecond), median(s.p50), median(s.p99), median(s.cpu),
+			median(percent(s.perSecond, base.perSecond)), median(percent(s.cpu, base.cpu)))
 	}
 	t.note("round by round (median; aim: metrics and unsampled traces within 2 %%)")
-	b.ReportMetric(median(rate[1]), "%of-uncounted")
+	b.ReportMetric(median(percent(systems[1].perSecond, base.perSecond)), "%of-uncounted")
 	b.ReportMetric(0, "ns/op")
 }

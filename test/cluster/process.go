@@ -131,6 +131,24 @@ func (p *Process) end() error {
 // tells.
 func (p *Process) RSS() (int64, error) { return p.memory("VmRSS:") }
 
+// ProcessorTime returns how much the process has used, where /proc tells: in steps
+// of 10 ms.
+func (p *Process) ProcessorTime() (time.Duration, error) {
+	data, err := os.ReadFile(fmt.Sprintf("/proc/%d/stat", p.PID()))
+	if err != nil {
+		return 0, err
+	}
+	_, rest, _ := strings.Cut(string(data), ") ") // what is before may have spaces
+	fields := strings.Fields(rest)
+	if len(fields) < 13 {
+		return 0, fmt.Errorf("the process's stat has only %d fields", len(fields))
+	}
+	user, err := strconv.Atoi(fields[11])
+	system, err2 := strconv.Atoi(fields[12])
+	const tick = time.Second / 100 // USER_HZ
+	return time.Duration(user+system) * tick, errors.Join(err, err2)
+}
+
 // PeakRSS returns the most that it has ever had in use.
 func (p *Process) PeakRSS() (int64, error) { return p.memory("VmHWM:") }
 

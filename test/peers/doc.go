@@ -1,5 +1,5 @@
 // Package peers shows gateways, as processes, among the programs that people put
-// around them: curl, nghttp, h2load, gRPC and WebSocket libraries in front,
+// around them: curl, nghttp, h2load, gRPC and WebSocket libraries, rsync and Redis in front,
 // HAProxy and nginx in front and behind. What went through is compared byte for
 // byte, and how many requests are in flight the upstream counts.
 //

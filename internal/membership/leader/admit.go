@@ -51,6 +51,9 @@ func (r *Rules) LetIn(name string, unreached []string, s Observation, now time.D
 		if m.Name == name || !slices.Contains(unreached, m.Name) {
 			continue
 		}
+		if m.Witness && m.Name != s.Self {
+			continue // a witness needs no links but to the leader
+		}
 		if s.Boots[m.Name] != m.Boot || r.silent(node, now) >= r.terms.Lease/2 {
 			continue
 		}

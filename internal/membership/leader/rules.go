@@ -27,6 +27,8 @@ type Member struct {
 	Name, Boot string
 	// Home: a pool's line is formed there.
 	Home bool
+	// Witness members vote and serve nothing. They need no links but to the leader.
+	Witness bool
 }
 
 // Debt is what lost members owe a pool beyond their leases.

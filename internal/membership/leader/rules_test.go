@@ -165,6 +165,9 @@ func TestHandOver(t *testing.T) {
 			}
 		}, false},
 		"the voters do not answer": {func(w *world) { w.mute = true }, true},
+		"it is a witness":          {func(w *world) { w.bear(1) }, true},
+		"another is a witness":     {func(w *world) { w.bear(2) }, false},
+		"all others are witnesses": {func(w *world) { w.bear(1, 2, 3, 4, 5) }, false},
 	} {
 		t.Run(name, func(t *testing.T) {
 			w := newWorld(t, 5)
@@ -262,6 +265,8 @@ func TestLetIn(t *testing.T) {
 		"not one that is silent":     {func(w *world) { w.quiet[2] = true; w.run(half) }, []string{"b"}, ""},
 		"not yet silent":             {func(w *world) { w.quiet[2] = true; w.run(third) }, []string{"b"}, "b"},
 		"not one that came back":     {func(w *world) { w.seen.Boots["b"] = "b2" }, []string{"b"}, ""},
+		"not a witness":              {func(w *world) { w.bear(2) }, []string{"b"}, ""},
+		"not a witness that leads":   {func(w *world) { w.bear(1) }, []string{"a"}, "a"},
 		"not one that gossip misses": {func(w *world) { delete(w.seen.Boots, "b") }, []string{"b"}, ""},
 	} {
 		w := newWorld(t, 4)

@@ -1,12 +1,21 @@
-// Command reverseproxy is what kgate is compared to: net/http's reverse proxy
-// alone, with a transport and buffers tuned as kgate's are, and nothing around
-// it. It logs the address it listens on, in JSON, and runs until it is ended.
+// Command reverseproxy is what kgate is compared to: a handler on net/http's server,
+// and nothing around it. It logs the address it listens on, in JSON, and runs until it
+// is ended.
 //
-//	reverseproxy http://127.0.0.1:9000 [heap floor in MiB]
+//	reverseproxy [-heap-floor MiB] [-handler NAME] http://127.0.0.1:9000
+//
+// The handlers are
+//
+//	reverseproxy  net/http's, with a transport and buffers tuned as kgate's are
+//	least         does the least that can be done on net/http's server: it sends
+//	              a fixed request over a kept connection and copies the answer
+//	none          answers by itself
 package main
 
 import (
 	"errors"
+	"flag"
+	"fmt"
 	"log/slog"
 	"net"
 	"net/http"
@@ -14,14 +23,13 @@ import (
 	"net/url"
 	"os"
 	"runtime"
-	"strconv"
 	"sync"
 	"time"
 )
 
 func main() {
 	log := slog.New(slog.NewJSONHandler(os.Stderr, nil))
-	if err := run(log, os.Args[1:]); err != nil {
+	if err := run(log); err != nil {
 		log.Error("cannot serve", slog.Any("error", err))
 		os.Exit(1)
 	}
@@ -30,23 +38,41 @@ func main() {
 // heapFloor is reserved and never touched, as kgate's is.
 var heapFloor []byte
 
-func run(log *slog.Logger, args []string) error {
-	if len(args) < 1 || len(args) > 2 {
-		return errors.New("usage: reverseproxy URL [MiB]")
+func run(log *slog.Logger) error {
+	floor := flag.Int("heap-floor", 0, "MiB of heap that are reserved")
+	name := flag.String("handler", "reverseproxy", "reverseproxy, least or none")
+	flag.Parse()
+	if flag.NArg() != 1 {
+		return errors.New("usage: reverseproxy [flags] URL")
 	}
-	if len(args) == 2 {
-		n, err := strconv.Atoi(args[1])
-		if err != nil {
-			return err
-		}
-		heapFloor = make([]byte, n<<20)
-		runtime.KeepAlive(heapFloor)
-	}
-	to, err := url.Parse(args[0])
+	to, err := url.Parse(flag.Arg(0))
 	if err != nil {
 		return err
 	}
-	proxy := &httputil.ReverseProxy{
+	heapFloor = make([]byte, *floor<<20)
+	defer runtime.KeepAlive(heapFloor)
+	var handler http.Handler
+	switch *name {
+	case "reverseproxy":
+		handler = newReverseProxy(to)
+	case "least":
+		handler = newLeast(to)
+	case "none":
+		handler = http.HandlerFunc(answer)
+	default:
+		return fmt.Errorf("no handler is called %q", *name)
+	}
+	l, err := net.Listen("tcp", "127.0.0.1:0")
+	if err != nil {
+		return err
+	}
+	log.Info("listening", slog.String("http", l.Addr().String()))
+	server := &http.Server{Handler: handler, ReadHeaderTimeout: 10 * time.Second, IdleTimeout: 2 * time.Minute}
+	return server.Serve(l)
+}
+
+func newReverseProxy(to *url.URL) http.Handler {
+	return &httputil.ReverseProxy{
 		Rewrite: func(r *httputil.ProxyRequest) {
 			r.SetURL(to)
 			r.SetXForwarded()
@@ -60,13 +86,6 @@ func run(log *slog.Logger, args []string) error {
 		},
 		BufferPool: new(buffers),
 	}
-	l, err := net.Listen("tcp", "127.0.0.1:0")
-	if err != nil {
-		return err
-	}
-	log.Info("listening", slog.String("http", l.Addr().String()))
-	server := &http.Server{Handler: proxy, ReadHeaderTimeout: 10 * time.Second, IdleTimeout: 2 * time.Minute}
-	return server.Serve(l)
 }
 
 const bufferSize = 32 << 10

@@ -1,11 +1,13 @@
-// Command upstream answers every request at once with 1 KiB, and those for /large
-// with 64 MiB. It logs the address it listens on, in JSON, and runs until it is ended.
+// Command upstream answers every request at once with 1 KiB, those for /large with
+// 64 MiB, and those for /wait when the client has left. Its profiles are at
+// /debug/pprof/. It logs the address it listens on, in JSON, and runs until it is ended.
 package main
 
 import (
 	"log/slog"
 	"net"
 	"net/http"
+	_ "net/http/pprof"
 	"os"
 	"strconv"
 )
@@ -23,21 +25,21 @@ func main() {
 		body[i] = 'x'
 	}
 	length := strconv.Itoa(len(body))
-	err = http.Serve(l, http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+	http.HandleFunc("/", func(w http.ResponseWriter, _ *http.Request) {
 		w.Header().Set("Content-Type", "text/plain; charset=utf-8")
-		if r.URL.Path == "/large" {
-			large(w)
-			return
-		}
 		w.Header().Set("Content-Length", length)
 		_, _ = w.Write(body) // its reader may be gone
-	}))
+	})
+	http.HandleFunc("/large", func(w http.ResponseWriter, _ *http.Request) { large(w) })
+	http.HandleFunc("/wait", func(_ http.ResponseWriter, r *http.Request) { <-r.Context().Done() })
+	err = http.Serve(l, nil)
 	log.Error("cannot serve", slog.Any("error", err))
 	os.Exit(1)
 }
 
 func large(w http.ResponseWriter) {
 	const size = 64 << 20
+	w.Header().Set("Content-Type", "text/plain; charset=utf-8")
 	w.Header().Set("Content-Length", strconv.Itoa(size))
 	piece := make([]byte, 64<<10)
 	for range size / len(piece) {

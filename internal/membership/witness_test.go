@@ -1,0 +1,128 @@
+package membership
+
+import (
+	"slices"
+	"testing"
+	"time"
+
+	"github.com/kgate/kgate/kmutex"
+)
+
+func witness(boot string) command {
+	c := join("w", boot)
+	c.Join.Witness = true
+	return c
+}
+
+// A witness comes and goes without an epoch: it is nobody's home or heir, and owes
+// nothing.
+func TestWitnessHasNoPartInPools(t *testing.T) {
+	var s state
+	for i, step := range []struct {
+		command command
+		want    string
+	}{
+		{witness("x"), "1 w:1"},
+		{join("a", "x"), "2 w:1 a:2"},
+		{pool("p", 3), "3 w:1 a:2 p:3@1/2"},
+		{join("b", "x"), "4 w:1 a:2 b:4 p:3@1/2"},
+		{suspend(1), "5 a:2 b:4 p:3@1/2"},
+		{witness("y"), "6 a:2 b:4 w:6 p:3@1/2"},
+		{suspend(4, 6), "7 a:2 p:3@2/2"},
+		{witness("z"), "8 a:2 w:8 p:3@2/2"},
+		{suspend(2), "9 w:8 p:3@3/0"},
+		{join("a", "y"), "10 w:8 a:10 p:3@4/10"},
+	} {
+		if _, err := s.apply(uint64(i+1), step.command); err != nil {
+			t.Fatal(err)
+		}
+		if got := describe(&s); got != step.want {
+			t.Fatalf("after command %d: %s, want %s", i+1, got, step.want)
+		}
+	}
+	v := s.view()
+	if p, _ := v.Pool("p"); !slices.Equal(p.Owed, []kmutex.Node{2, 4}) {
+		t.Errorf("%v owe tokens", p.Owed)
+	}
+	for _, l := range v.Lost {
+		if l.Leased == (l.Name == "w") {
+			t.Errorf("%+v", l)
+		}
+		if l.Heir != 10 {
+			t.Errorf("the heir of %s is node %d", l.Name, l.Heir)
+		}
+	}
+}
+
+// Two gateways and a witness survive the loss of any one, and its return.
+func TestTwoAndAWitness(t *testing.T) {
+	t.Parallel() // they mostly wait
+	for _, lost := range []string{"a", "b", "w"} {
+		t.Run(lost, func(t *testing.T) {
+			t.Parallel()
+			var n network
+			all := n.twoAndAWitness(t)
+			a, b := all[0], all[1]
+			define(t, a, "p", 3)
+			settle(t, all)
+			until(t, "a gateway that serves leads", func() bool { return leaderOf(t, all).name != "w" })
+			before := poolOf(t, a, "p").Epoch
+			one := named(all, lost)
+			left := without(all, one)
+			nodes := []kmutex.Node{left[0].stands().Node, left[1].stands().Node}
+			began := time.Now()
+			one.kill()
+			suspended(t, left, one.Standing())
+			until(t, "nothing is owed", func() bool { return len(poolOf(t, left[0], "p").Owed) == 0 })
+			t.Logf("%s killed: nothing is owed after %v", lost, time.Since(began).Round(time.Millisecond))
+			if lost == "w" && poolOf(t, b, "p").Epoch != before {
+				t.Error("the loss of the witness begins an epoch")
+			}
+			for i, g := range left {
+				if now := g.stands().Node; now != nodes[i] {
+					t.Errorf("%s was node %d and is node %d", g.name, nodes[i], now)
+				}
+			}
+			if home := poolOf(t, left[0], "p").Home; left[0].View().Serving()[0].Node != home {
+				t.Errorf("home is node %d", home)
+			}
+			back := n.start(t, lost, config{expect: 3, join: []string{left[0].gossip}, lease: left[0].View().Lease, witness: lost == "w"})
+			settle(t, append(left, back))
+		})
+	}
+}
+
+// A link between a gateway and the witness may be broken for ever: nobody is
+// suspended, and a gateway leads that reaches both.
+func TestWitnessNeedsNoLinks(t *testing.T) {
+	t.Parallel() // it mostly waits
+	var n network
+	all := n.twoAndAWitness(t)
+	a, w := all[0], all[2]
+	settle(t, all)
+	until(t, "a gateway that serves leads", func() bool { return leaderOf(t, all).name != "w" })
+	node := a.stands().Node
+	n.block(a, w)
+	until(t, "b leads, or a does and w has another incarnation", func() bool {
+		leader := leaderOf(t, all)
+		return leader.name != "w" && leader.Standing().Valid(time.Now())
+	})
+	for end := time.Now().Add(5 * a.View().Lease); time.Now().Before(end); time.Sleep(10 * time.Millisecond) {
+		if s := a.Standing(); s.Node != node || !s.Valid(time.Now()) {
+			t.Fatalf("a stands as %+v, was node %d", s, node)
+		}
+	}
+}
+
+func (n *network) twoAndAWitness(t *testing.T) []*gateway {
+	t.Helper()
+	const lease = 2 * time.Second // nobody loses its own to a busy machine
+	a := n.start(t, "a", config{expect: 3, lease: lease})
+	b := n.start(t, "b", config{expect: 3, lease: lease, join: []string{a.gossip}})
+	w := n.start(t, "w", config{expect: 3, lease: lease, join: []string{a.gossip}, witness: true})
+	return []*gateway{a, b, w}
+}
+
+func named(gateways []*gateway, name string) *gateway {
+	return gateways[slices.IndexFunc(gateways, func(g *gateway) bool { return g.name == name })]
+}
