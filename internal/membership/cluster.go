@@ -103,7 +103,7 @@ func (c *Cluster) start(ctx context.Context) error {
 
 // shutdown undoes start, however far it came.
 func (c *Cluster) shutdown() error {
-	err := c.raftNode.stop()
+	err := c.stop()
 	if c.control != nil {
 		err = errors.Join(err, c.control.Close())
 		c.peers.client.CloseIdleConnections()

@@ -138,7 +138,8 @@ func TestRewritingLeader(t *testing.T) {
 	rest[1].kill()
 	rewrite(rest[0], liar.raft.CurrentTerm())
 	select {
-	case <-rest[0].Failed():
+	case err := <-rest[0].Failed():
+		t.Log(err)
 	case <-time.After(time.Second):
 		t.Error("it goes on with what nobody else has")
 	}

@@ -20,8 +20,8 @@ func TestMutantsAreCaught(t *testing.T) {
 		},
 		{
 			Name: "a suspended gateway owes nothing", File: "removal.go",
-			Old:    "maps.Copy(moved, s.lose(index, node, true))",
-			New:    "maps.Copy(moved, s.lose(index, node, false))",
+			Old:    "maps.Copy(moved, s.lose(index, node, true, c.reason(i)))",
+			New:    "maps.Copy(moved, s.lose(index, node, false, c.reason(i)))",
 			By:     "^TestLosses$",
 			Caught: "FAIL: TestLosses",
 		},

@@ -105,11 +105,11 @@ func (h *leaseHolder) run() {
 
 func (h *leaseHolder) standingChanged() {
 	s := *h.incarnation.standing.Load()
-	message := "lease granted"
-	if s.Until.IsZero() {
-		message = "no lease"
+	if node := slog.Uint64("node", uint64(s.Node)); s.Until.IsZero() {
+		h.config.Logger.Info("no lease", node)
+	} else {
+		h.config.Logger.Info("lease granted", node)
 	}
-	h.config.Logger.Info(message, slog.Uint64("node", uint64(s.Node)))
 	h.machine.touch()
 }
 
