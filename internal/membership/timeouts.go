@@ -68,8 +68,9 @@ func (n *raftNode) lease() time.Duration {
 // lease at most, and then a change of the leader costs leases.
 func (n *raftNode) raftTimeout() time.Duration {
 	agreed := n.lease()
-	if !n.called() {
-		return 2 * agreed // no election before the roll call is over
+	if !n.called() || n.behind() != nil {
+		// No election yet. A shorter timeout would begin one at once, and an only voter wins it.
+		return 2 * agreed
 	}
 	return max(raftTimeout(agreed), raftTimeout(n.config.Lease), min(writesInTimeout*n.disk.typical(), agreed))
 }
