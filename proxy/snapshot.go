@@ -34,7 +34,7 @@ func newSnapshot(cfg Config, before *snapshot) *snapshot {
 		}
 	}
 	for _, t := range s.cfg.TCP {
-		s.tcp[t.Listener] = &tcpRoute{TCP: t, pool: s.pool(t.Pool), balancer: s.tcpPools[t.Pool]}
+		s.tcp[t.Listener] = s.newTCPRoute(t)
 	}
 	for _, r := range s.cfg.Routes {
 		b := s.balancers[r.Pool]

@@ -28,7 +28,11 @@ func (s *server) nodeConfig(cfg *config.Config) (kgate.Config, error) {
 		})
 	}
 	for _, l := range cfg.Listen.TCP {
-		out.TCP = append(out.TCP, proxy.TCP{Listener: l.Addr, Pool: l.Pool})
+		t := proxy.TCP{Listener: l.Addr, Pool: l.Pool}
+		for _, n := range l.SNI {
+			t.Names = append(t.Names, proxy.ServerName(n))
+		}
+		out.TCP = append(out.TCP, t)
 	}
 	var err error
 	out.Pools, err = nodePools(cfg)
