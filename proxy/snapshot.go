@@ -29,7 +29,7 @@ func newSnapshot(cfg Config, before *snapshot) *snapshot {
 	for _, p := range s.cfg.Pools {
 		forHTTP, forTCP := p.split()
 		s.balancers[p.Name] = s.balance(before.balancers[p.Name], forHTTP)
-		if len(forTCP.Upstreams) > 0 {
+		if forTCP.serves(true) {
 			s.tcpPools[p.Name] = s.balance(before.tcpPools[p.Name], forTCP)
 		}
 	}

@@ -65,7 +65,7 @@ func (t TCP) pools() []string {
 // serves reports whether the pool has an upstream for TCP connections, or one for
 // requests.
 func (p *Pool) serves(connections bool) bool {
-	return slices.ContainsFunc(p.Upstreams, func(u *url.URL) bool { return u != nil && (u.Scheme == schemeTCP) == connections })
+	return slices.ContainsFunc(p.all(), func(u *url.URL) bool { return u != nil && (u.Scheme == schemeTCP) == connections })
 }
 
 // split returns the pool as its requests see it, and as its TCP connections do. There are
@@ -73,16 +73,26 @@ func (p *Pool) serves(connections bool) bool {
 func (p Pool) split() (forHTTP, forTCP Pool) {
 	forHTTP, forTCP = p, p
 	forTCP.Health.Path = ""
-	forHTTP.Upstreams, forTCP.Upstreams = nil, nil
-	for _, u := range p.Upstreams {
-		if u.Scheme == schemeTCP {
-			forTCP.Upstreams = append(forTCP.Upstreams, u)
-		} else {
-			forHTTP.Upstreams = append(forHTTP.Upstreams, u)
-		}
-	}
+	isTCP := func(u *url.URL) bool { return u.Scheme == schemeTCP }
+	forHTTP.Upstreams, forTCP.Upstreams = partition(p.Upstreams, isTCP)
+	forHTTP.Backup, forTCP.Backup = partition(p.Backup, isTCP)
 	return forHTTP, forTCP
 }
+
+// partition returns the upstreams that are not of a kind, and those that are.
+func partition(all []*url.URL, kind func(*url.URL) bool) (others, these []*url.URL) {
+	for _, u := range all {
+		if kind(u) {
+			these = append(these, u)
+		} else {
+			others = append(others, u)
+		}
+	}
+	return others, these
+}
+
+// all returns the upstreams, those for want of others last.
+func (p *Pool) all() []*url.URL { return slices.Concat(p.Upstreams, p.Backup) }
 
 // tcpRoute is a TCP made ready. Its routes match by host alone.
 type tcpRoute struct {
