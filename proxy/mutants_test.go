@@ -6,7 +6,7 @@ import (
 	"github.com/kgate/kgate/internal/mutant"
 )
 
-// Defects of TCP connections are found by their tests.
+// Defects of TCP connections, and of how upstreams are chosen and found, are caught.
 func TestMutantsAreCaught(t *testing.T) {
 	mutant.Suite{
 		Mutants: []mutant.Mutant{
@@ -49,6 +49,16 @@ func TestMutantsAreCaught(t *testing.T) {
 				Name: "what was read to find the pool is forgotten", File: "tcp_session.go",
 				Old: "	err := s.Write(se.said)", New: "	err := s.Write(nil)",
 				By: "^TestTCPServerName$", Caught: "FAIL: TestTCPServerName",
+			},
+			{
+				Name: "a backup is used like the others", File: "balancer.go",
+				Old: "		case u.backup != backup, slices.Contains(tried, u)", New: "		case slices.Contains(tried, u)",
+				By: "^TestBackup$", Caught: "used map",
+			},
+			{
+				Name: "a name is not looked up again", File: "upstream/pool.go",
+				Old: "		c.followLocked()\n", New: "",
+				By: "^TestNameFollowed$", Caught: "requests still go to the old address",
 			},
 		},
 	}.Run(t)
