@@ -107,8 +107,8 @@ type Client struct {
 	sharing  *sharedDial        // under way
 	speaksH2 bool               // the server chose HTTP/2 last
 	retired  bool               // nothing is kept any more
-	addresses
-	sweeper *time.Timer // closes what was idle too long; nil: nothing is idle
+	addrs    addresses          // of the server
+	sweeper  *time.Timer        // closes what was idle too long; nil: nothing is idle
 }
 
 // New returns a Client without connections.
@@ -119,7 +119,7 @@ func New(cfg Config) *Client {
 	if cfg.MaxHeaderBytes == 0 {
 		cfg.MaxHeaderBytes = 1 << 20
 	}
-	c := &Client{cfg: cfg, conns: make(map[*conn]struct{}), addresses: newAddresses(cfg.Address), speaksH2: cfg.Scheme == "h2c"}
+	c := &Client{cfg: cfg, conns: make(map[*conn]struct{}), addrs: newAddresses(cfg.Address), speaksH2: cfg.Scheme == "h2c"}
 	// A host that is gone without a word is found out in about half a minute.
 	dialer := net.Dialer{KeepAliveConfig: net.KeepAliveConfig{Enable: true, Idle: 15 * time.Second, Interval: 5 * time.Second, Count: 3}}
 	network := "tcp"

@@ -34,7 +34,7 @@ func newAddresses(address string) addresses {
 
 // followLocked has the name looked up, beside the request, if that was long ago.
 func (c *Client) followLocked() {
-	a := &c.addresses
+	a := &c.addrs
 	if a.name == "" || a.running || c.cfg.Resolve <= 0 || time.Since(a.began) < c.cfg.Resolve {
 		return
 	}
@@ -51,9 +51,9 @@ func (c *Client) lookUp(name string) {
 		found[i] = found[i].Unmap().WithZone("")
 	}
 	c.mu.Lock()
-	c.addresses.running = false
+	c.addrs.running = false
 	if err == nil && len(found) > 0 {
-		c.addresses.known = found
+		c.addrs.known = found
 	}
 	var moved []*http1
 	c.idle = slices.DeleteFunc(c.idle, func(h *http1) bool {
@@ -76,11 +76,11 @@ func (c *Client) lookUp(name string) {
 // movedLocked reports whether the server's name no longer has the address that raw is
 // connected to.
 func (c *Client) movedLocked(raw *conn) bool {
-	if c.addresses.known == nil {
+	if c.addrs.known == nil {
 		return false
 	}
 	remote, err := netip.ParseAddrPort(raw.RemoteAddr().String())
-	return err == nil && !slices.Contains(c.addresses.known, remote.Addr().Unmap().WithZone(""))
+	return err == nil && !slices.Contains(c.addrs.known, remote.Addr().Unmap().WithZone(""))
 }
 
 // isLeaving reports whether h closes when its last request has ended.
