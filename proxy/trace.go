@@ -17,10 +17,10 @@ import (
 )
 
 // A sampled request has three spans: its own, kgate.queue for the wait in the
-// line, and kgate.upstream, which is the parent of what the upstream does. The
-// wait links to the request, at whatever gateway, that had the slot before. Names
-// of attributes are those of OpenTelemetry's semantic conventions for HTTP, and
-// kgate.* for what only a line has.
+// line, and the client's span of the exchange with the upstream, which is the parent
+// of what the upstream does. The wait links to the request, at whatever gateway, that
+// had the slot before. Names of spans and attributes are those of OpenTelemetry's
+// semantic conventions for HTTP, and kgate.* for what only a line has.
 //
 // Whether a request is sampled is decided before anything is done for it: by
 // whoever began its trace, else by lot. So one that is not costs the reading of
@@ -113,14 +113,14 @@ func (ex *exchange) startTrace(r *http.Request) {
 	if known {
 		ctx = trace.ContextWithRemoteSpanContext(ctx, parent.context(r.Header))
 	}
-	method, route := loggedMethod(r.Method), ex.route.pathPrefix
+	route := ex.route.pathPrefix
 	if route == "" {
 		route = "/"
 	}
-	ex.spans.ctx, ex.spans.server = cfg.Tracer.Start(ctx, method+" "+route,
+	ex.spans.ctx, ex.spans.server = cfg.Tracer.Start(ctx, spanMethod(r.Method)+" "+route,
 		trace.WithSpanKind(trace.SpanKindServer), trace.WithTimestamp(ex.arrived),
 		trace.WithAttributes(
-			attribute.String("http.request.method", method),
+			attribute.String("http.request.method", knownMethod(r.Method)),
 			attribute.String("http.route", route),
 			attribute.String("url.path", r.URL.EscapedPath()),
 			attribute.String("url.scheme", scheme(r)),
@@ -157,14 +157,25 @@ func printable(s string) string { return strings.ToValidUTF8(s, "\uFFFD") }
 
 func byLot(ratio float64) bool { return ratio > 0 && rand.Float64() < ratio }
 
-// loggedMethod keeps span names to a short list.
-func loggedMethod(method string) string {
+// otherMethod stands for all methods that the conventions do not know.
+const otherMethod = "_OTHER"
+
+// knownMethod keeps the values of an attribute to a short list.
+func knownMethod(method string) string {
 	switch method {
 	case http.MethodGet, http.MethodHead, http.MethodPost, http.MethodPut, http.MethodPatch, http.MethodDelete, http.MethodOptions, http.MethodTrace:
 		return method
 	default:
+		return otherMethod
+	}
+}
+
+// spanMethod is knownMethod in the name of a span.
+func spanMethod(method string) string {
+	if knownMethod(method) == otherMethod {
 		return "HTTP"
 	}
+	return method
 }
 
 // traceQueue records the wait that has just ended.
@@ -234,10 +245,10 @@ func (ex *exchange) traceUpstream(out *http.Request) {
 	}
 	to := out.URL
 	attrs := append(serverAttributes(to.Host),
-		attribute.String("http.request.method", loggedMethod(out.Method)),
+		attribute.String("http.request.method", knownMethod(out.Method)),
 		attribute.String("url.scheme", to.Scheme),
 		attribute.String("url.full", to.Scheme+"://"+to.Host+to.EscapedPath())) // a query may hold secrets
-	_, ex.spans.upstream = ex.snapshot.cfg.Tracer.Start(ex.spans.ctx, "kgate.upstream",
+	_, ex.spans.upstream = ex.snapshot.cfg.Tracer.Start(ex.spans.ctx, spanMethod(out.Method),
 		trace.WithSpanKind(trace.SpanKindClient), trace.WithTimestamp(began), trace.WithAttributes(attrs...))
 	sc := ex.spans.upstream.SpanContext()
 	out.Header[traceParentHeader] = []string{"00-" + sc.TraceID().String() + "-" + sc.SpanID().String() + "-" + sc.TraceFlags().String()}

@@ -51,7 +51,7 @@ func attributeOf(s sdktrace.ReadOnlySpan, key string) attribute.Value {
 }
 
 // TestTraceGoesThrough: the client's trace has the request's spans, and goes on
-// at the upstream below kgate.upstream.
+// at the upstream below the client span.
 func TestTraceGoesThrough(t *testing.T) {
 	recorder, change := traced(0)
 	seen := make(chan http.Header, 1)
@@ -66,7 +66,7 @@ func TestTraceGoesThrough(t *testing.T) {
 		t.Errorf("trace %q, sampled %t", rec.TraceID, rec.Sampled)
 	}
 	spans := byName(t, awaitSpans(t, recorder, 3))
-	server, queue, up := spans["GET /"], spans["kgate.queue"], spans["kgate.upstream"]
+	server, queue, up := spans["GET /"], spans["kgate.queue"], spans["GET"]
 	if server == nil || queue == nil || up == nil {
 		t.Fatalf("spans %v", spans)
 	}

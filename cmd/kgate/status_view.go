@@ -2,6 +2,7 @@ package main
 
 import (
 	"fmt"
+	"math"
 	"strings"
 	"unicode/utf8"
 
@@ -20,11 +21,17 @@ func (v *statusView) say(format string, args ...any) { fmt.Fprintf(&v.out, forma
 // these do not fit, then without tables, each gateway with one word.
 func (v *statusView) print(s *admin.Status, lines map[string]admin.Line) {
 	v.whole(s, lines)
-	_, height := v.size()
+	width, height := v.size()
 	if !v.terminal || !v.drawn || height == 0 {
 		return
 	}
-	fits := func() bool { return strings.Count(v.out.String(), "\n") <= height }
+	fits := func() bool {
+		n := 0
+		for line := range strings.Lines(v.out.String()) {
+			n += 1 + max(0, visibleLen(strings.TrimSuffix(line, "\n"))-1)/max(1, width) // long lines take several
+		}
+		return n <= height
+	}
 	if !fits() {
 		v.out.Reset()
 		v.whole(s, nil)
@@ -39,8 +46,8 @@ func (v *statusView) print(s *admin.Status, lines map[string]admin.Line) {
 // short writes one line for each pool, and all gateways in columns.
 func (v *statusView) short(s *admin.Status) {
 	const column, troubles = 26, 2
-	v.header(s, troubles)
 	room, _ := v.size()
+	v.header(s, troubles, room)
 	perLine := max(1, room/column)
 	for i, m := range s.Cluster.Members {
 		if i%perLine == 0 {
@@ -62,7 +69,7 @@ func (v *statusView) short(s *admin.Status) {
 }
 
 func (v *statusView) whole(s *admin.Status, lines map[string]admin.Line) {
-	v.header(s, len(s.Troubles()))
+	v.header(s, len(s.Troubles()), math.MaxInt)
 	for i := range s.Pools {
 		v.pool(&s.Pools[i], lines[s.Pools[i].Name])
 	}
@@ -70,8 +77,8 @@ func (v *statusView) whole(s *admin.Status, lines map[string]admin.Line) {
 	v.last = v.out.String()
 }
 
-// header says what is the matter, with so many troubles at most.
-func (v *statusView) header(s *admin.Status, most int) {
+// header says what is wrong, with so many troubles at most, each cut to the room there is.
+func (v *statusView) header(s *admin.Status, most, room int) {
 	state := v.good("ready")
 	if !s.Gateway.Ready {
 		state = v.bad("not ready")
@@ -80,7 +87,7 @@ func (v *statusView) header(s *admin.Status, most int) {
 	v.say("view %d, led by %s, %s\n", s.Cluster.View, orDash(s.Cluster.Leader), s.Cluster.Agreement())
 	troubles := s.Troubles()
 	for _, t := range troubles[:min(most, len(troubles))] {
-		v.say("%s\n", v.bad("! "+t))
+		v.say("%s\n", v.bad(cut("! "+t, room)))
 	}
 	if more := len(troubles) - most; more > 0 {
 		v.say("%s\n", v.bad(fmt.Sprintf("! and %d more", more)))

@@ -147,7 +147,7 @@ func TestOneTraceOverTwoGateways(t *testing.T) {
 	}
 
 	for gateway, v := range map[string]visit{"gw-1": one, "gw-2": two} {
-		server, queue, up := o.find(t, gateway, "GET /"), o.find(t, gateway, "kgate.queue"), o.find(t, gateway, "kgate.upstream")
+		server, queue, up := o.find(t, gateway, "GET /"), o.find(t, gateway, "kgate.queue"), o.find(t, gateway, "GET")
 		for _, s := range []spanOf{server, queue, up} {
 			if got := hex.EncodeToString(s.GetTraceId()); got != trace {
 				t.Errorf("%s: %s is of trace %s", gateway, s.GetName(), got)
@@ -165,7 +165,7 @@ func TestOneTraceOverTwoGateways(t *testing.T) {
 			t.Errorf("%s: the upstream got %q, want %q", gateway, v.parent, want)
 		}
 	}
-	queue, released := o.find(t, "gw-2", "kgate.queue"), o.find(t, "gw-1", "kgate.upstream")
+	queue, released := o.find(t, "gw-2", "kgate.queue"), o.find(t, "gw-1", "GET")
 	if queue.GetEndTimeUnixNano() < released.GetStartTimeUnixNano() || number(queue, "kgate.position") != 1 || number(queue, "kgate.token") != 0 {
 		t.Errorf("the wait at the second gateway: %v", queue)
 	}

@@ -67,7 +67,7 @@ func (h *handler) view(ctx context.Context) (*view, error) {
 	if err != nil {
 		return nil, err
 	}
-	return newView(s, entries), nil
+	return newView(s, entries, time.Now()), nil
 }
 
 // live is what the page's viewers share: the part that changes, as it was last

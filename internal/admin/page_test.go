@@ -5,8 +5,10 @@ import (
 	"encoding/json"
 	"net/http"
 	"net/http/httptest"
+	"slices"
 	"strings"
 	"testing"
+	"time"
 )
 
 // TestPage: it shows what it should, and what peers and clients may have chosen is
@@ -19,6 +21,7 @@ func TestPage(t *testing.T) {
 	s := example()
 	s.Version, s.Gateway = nasty, Gateway{Name: nasty, Reason: nasty}
 	s.Cluster.Leader = nasty
+	s.Events = []Event{{At: time.Now(), Text: nasty}}
 	s.Cluster.Members = []Member{{Name: nasty, Addr: nasty, Status: nasty, Heir: nasty, RingPlace: 1, Copies: []string{nasty}}}
 	s.Pools = []Pool{{Name: nasty, Binding: nasty, Home: nasty, K: 3}}
 	e := Entry{ID: nasty, Gateway: nasty, Client: nasty, Method: nasty, Path: nasty, Trace: nasty, Seconds: 1}
@@ -100,6 +103,33 @@ func TestSpark(t *testing.T) {
 	zero := 0.0
 	if s := newSpark([]*float64{&zero}); s.Line != "M0.0 56.0h.1" {
 		t.Errorf("of zero: %s", s.Line)
+	}
+}
+
+// TestHappened: a curve has the marks of its own pool and of the cluster, and the list
+// the newest events.
+func TestHappened(t *testing.T) {
+	now := time.Now()
+	s := Status{Pools: []Pool{{Name: "p"}, {Name: "q"}}}
+	one := 1.0
+	for i := range s.Pools {
+		s.Pools[i].Fleet.Past.SpreadMillis = []*float64{&one}
+	}
+	s.Events = []Event{
+		{At: now.Add(-time.Hour), Text: "long ago"},
+		{At: now.Add(-10 * time.Minute), Text: "gw-3 is lost"},
+		{At: now.Add(-5 * time.Minute), Pool: "q", Text: "k of q"},
+		{At: now.Add(time.Second), Text: "gw-3 joined"},
+	}
+	v := newView(s, nil, now)
+	lost, k, joined := mark{100, "gw-3 is lost"}, mark{200, "k of q"}, mark{300, "gw-3 joined"}
+	for i, want := range [][]mark{{lost, joined}, {lost, k, joined}} {
+		if got := v.Pools[i].Spark.Marks; !slices.Equal(got, want) {
+			t.Errorf("%s: %v, want %v", s.Pools[i].Name, got, want)
+		}
+	}
+	if want := []happened{{"just now", "gw-3 joined"}, {"5 min ago", "k of q"}, {"10 min ago", "gw-3 is lost"}}; !slices.Equal(v.Newest, want) {
+		t.Errorf("%v, want %v", v.Newest, want)
 	}
 }
 

@@ -12,6 +12,9 @@ type Status struct {
 	Cluster Cluster `json:"cluster"`
 	// Pools in the order of the configuration.
 	Pools []Pool `json:"pools"`
+	// Events of the last 15 minutes, the oldest first, as the gateway that answers has
+	// seen them.
+	Events []Event `json:"events"`
 }
 
 // Gateway is the gateway that answers.
@@ -58,6 +61,8 @@ type Member struct {
 	Status string `json:"status"`
 	// Votes: it has a vote on views.
 	Votes bool `json:"votes"`
+	// Witness: it has no part in the pools.
+	Witness bool `json:"witness,omitempty"`
 	// Self marks the gateway that answers.
 	Self bool `json:"self"`
 	// LinkUp tells whether the link to it is up; true for Self.
@@ -80,6 +85,8 @@ type Member struct {
 	Copies []string `json:"copies"`
 	// Heir of a suspended or lost gateway has taken over its tickets.
 	Heir string `json:"heir,omitempty"`
+	// LostReason says, in plain words, why a suspended or lost gateway was taken out.
+	LostReason string `json:"lost_reason,omitempty"`
 }
 
 // The statuses of members.
@@ -175,6 +182,7 @@ type AccessWindow struct {
 
 // withLists returns s with empty lists in place of absent ones.
 func (s Status) withLists() Status {
+	s.Events = list(s.Events)
 	s.Pools, s.Cluster.Members = slices.Clone(list(s.Pools)), slices.Clone(list(s.Cluster.Members))
 	for i := range s.Cluster.Members {
 		m := &s.Cluster.Members[i]

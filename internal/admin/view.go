@@ -6,6 +6,7 @@ import (
 	"math"
 	"slices"
 	"strings"
+	"time"
 )
 
 // view is what the page shows, put so that its template only writes it down.
@@ -13,6 +14,8 @@ type view struct {
 	Status
 	Pools []poolView
 	Ring  *ringView // nil: there is none to draw
+	// Newest events, the newest first.
+	Newest []happened
 }
 
 // Bounds of what the page shows. The API has more.
@@ -42,10 +45,13 @@ const (
 	slotUnknown  = "unknown" // at a gateway that does not answer, if in use
 )
 
-func newView(s Status, entries map[string]Entries) *view {
-	v := &view{Status: s, Ring: newRing(s)}
+func newView(s Status, entries map[string]Entries, now time.Time) *view {
+	v := &view{Status: s, Ring: newRing(s), Newest: newestEvents(s.Events, now)}
 	for _, p := range s.Pools {
 		pv := poolView{Pool: p, Spark: newSpark(p.Fleet.Past.SpreadMillis), Line: entries[p.Name]}
+		if pv.Spark != nil {
+			pv.Spark.Marks = marksOf(s.Events, p.Name, now)
+		}
 		pv.Hidden = max(0, p.Fleet.Waiting-len(pv.Line.Waiting))
 		if p.K <= slotsShown {
 			pv.Slots = squares(p)
@@ -78,6 +84,8 @@ func squares(p Pool) []string {
 
 // spark is a line drawn from the values of the last 15 minutes.
 type spark struct {
+	// Marks are the events of that time.
+	Marks []mark
 	// Line and Area are SVG paths in a box of sparkWidth by sparkHeight.
 	Line, Area string
 	Now, Max   float64

@@ -50,9 +50,9 @@ func (s Status) Troubles() []string {
 		switch {
 		case m.Self:
 		case m.Status == StatusSuspended:
-			say("%s is lost; its slots come back when its lease has run out.", m.Name)
+			say("%s is suspended%s. Its slots come back when its lease has run out.", m.Name, m.because())
 		case m.Status == StatusLost:
-			say("%s is lost. Started again, it joins by itself.", m.Name)
+			say("%s is lost%s. Started again, it joins by itself.", m.Name, m.because())
 		case !m.LinkUp:
 			say("%s cannot be reached from here.", m.Name)
 		case !m.Answers:
@@ -69,11 +69,21 @@ func (s Status) Troubles() []string {
 	return out
 }
 
+// because gives the reason of a loss, if it is known.
+func (m Member) because() string {
+	if m.LostReason == "" {
+		return ""
+	}
+	return ": " + m.LostReason
+}
+
 // Agreement says how many gateways vote, and how many of them may be lost.
 func (c Cluster) Agreement() string {
 	switch {
 	case c.LossesTolerated < 0:
 		return fmt.Sprintf("%d voters, too few of them reached", c.Voters)
+	case c.Voters == 1:
+		return "1 voter"
 	case c.LossesTolerated == 1:
 		return fmt.Sprintf("%d voters, 1 more may be lost", c.Voters)
 	default:
@@ -97,6 +107,8 @@ func (m Member) Word() string {
 		return "silent"
 	case !m.Ready:
 		return "not ready"
+	case m.Witness:
+		return "witness"
 	default:
 		return "ready"
 	}

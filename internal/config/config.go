@@ -28,6 +28,10 @@ type Config struct {
 type Node struct {
 	// Name of the gateway, unique in its cluster. Default: the host name.
 	Name string `yaml:"name"`
+	// Role of the gateway. A witness votes in the cluster and serves nothing: it has
+	// no pools, and listens for other gateways and operators only. With one, two
+	// gateways survive the loss of any of the three.
+	Role Role `yaml:"role"`
 	// DataDir keeps the agreed views, and tickets, over a restart. Empty: in
 	// memory only.
 	DataDir string `yaml:"data_dir"`

@@ -3,6 +3,7 @@ package membership
 import (
 	"context"
 	"slices"
+	"strings"
 	"testing"
 	"time"
 
@@ -82,6 +83,12 @@ func TestKilled(t *testing.T) {
 			t.Logf("%s killed, all see it suspended after %v", who, took)
 			if bound := 1500 * time.Millisecond; judgesTimes && took > bound {
 				t.Errorf("suspended after %v, want less than %v", took, bound)
+			}
+			for _, g := range left {
+				l, _ := g.View().LostMember(old.Node)
+				if !strings.HasPrefix(l.Reason, "no lease renewed for ") || !strings.Contains(l.Reason, ", reported by ") {
+					t.Errorf("%s sees the reason %q", g.name, l.Reason)
+				}
 			}
 			p := poolOf(t, left[0], "p")
 			if !slices.Equal(p.Owed, []kmutex.Node{old.Node}) || p.Epoch != 2 {
@@ -184,7 +191,7 @@ func TestRejoinOwesNothing(t *testing.T) {
 	for _, g := range gateways {
 		until(t, "nothing is owed", func() bool { return len(poolOf(t, g, "p").Owed) == 0 })
 	}
-	if l, _ := g.View().LostMember(old.Node); l.Leased {
+	if l, _ := g.View().LostMember(old.Node); l.Leased || l.Reason != "an operator took it out, at "+other.name {
 		t.Errorf("%+v", l)
 	}
 	if took := time.Since(began); judgesTimes && took > g.View().Lease {

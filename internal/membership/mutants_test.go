@@ -117,13 +117,13 @@ func TestMutantsAreCaught(t *testing.T) {
 		},
 		{
 			Name: "a command names everybody", File: "suspect.go",
-			Old:    "const maxNodes = 512",
-			New:    "const maxNodes = 2400",
+			Old:    "maxNodes    = 512",
+			New:    "maxNodes    = 2400",
 			Caught: "a command of .* bytes", By: "^TestLongCommandsFit$",
 		},
 		{
 			Name: "a verdict is one command", File: "suspect.go",
-			Old:    "slices.Chunk(verdict.Suspend, maxNodes)",
+			Old:    "slices.Chunk(verdict.Suspend, maxSuspects)",
 			New:    "slices.Chunk(verdict.Suspend, 10*maxNodes)",
 			Caught: "a command of .* bytes", By: "^TestManyLossesAtOnce$",
 		},

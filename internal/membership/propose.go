@@ -61,10 +61,10 @@ func (c *Cluster) SetK(ctx context.Context, pool string, k, was int) error {
 }
 
 // Recover begins a new epoch of a pool if it still is in the given one, and
-// returns when this gateway's view has a later one. It keeps trying until ctx
-// ends.
-func (c *Cluster) Recover(ctx context.Context, pool string, epoch uint64) error {
-	if err := c.propose(ctx, command{Recover: &recoverCommand{Pool: pool, Epoch: epoch}}); err != nil {
+// returns when this gateway's view has a later one. Spread says that the epoch is only
+// to spread the free tokens. It keeps trying until ctx ends.
+func (c *Cluster) Recover(ctx context.Context, pool string, epoch uint64, spread bool) error {
+	if err := c.propose(ctx, command{Recover: &recoverCommand{Pool: pool, Epoch: epoch, Spread: spread}}); err != nil {
 		return fmt.Errorf("membership: recover pool %q: %w", pool, err)
 	}
 	return c.await(ctx, func(v *View) bool {
@@ -97,7 +97,8 @@ func (c *Cluster) Suspend(ctx context.Context, name string) error {
 	if !in {
 		return fmt.Errorf("%w: there is no gateway %q in the view", ErrCommand, name)
 	}
-	if err := c.propose(ctx, command{Suspend: &suspendCommand{Nodes: []kmutex.Node{m.Node}}}); err != nil {
+	suspend := suspendCommand{Nodes: []kmutex.Node{m.Node}, Reasons: []string{cutReason("an operator took it out, at " + c.config.Name)}}
+	if err := c.propose(ctx, command{Suspend: &suspend}); err != nil {
 		return fmt.Errorf("membership: suspend %s: %w", name, err)
 	}
 	return c.await(ctx, func(v *View) bool { _, still := v.Member(m.Node); return !still })

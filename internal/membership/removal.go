@@ -15,7 +15,7 @@ func (s *state) remove(index uint64, c removeCommand) bool {
 	if !s.has(c.Node) {
 		return false
 	}
-	moved := s.lose(index, c.Node, false)
+	moved := s.lose(index, c.Node, false, "it was stopped in order")
 	s.findHeirs()
 	s.beginEpochs(index, moved)
 	return true
@@ -26,9 +26,9 @@ func (s *state) remove(index uint64, c removeCommand) bool {
 func (s *state) suspend(index uint64, c suspendCommand) bool {
 	moved := make(pools)
 	changed := false
-	for _, node := range c.Nodes {
+	for i, node := range c.Nodes {
 		if s.has(node) {
-			maps.Copy(moved, s.lose(index, node, true))
+			maps.Copy(moved, s.lose(index, node, true, c.reason(i)))
 			changed = true
 		}
 	}
@@ -80,15 +80,15 @@ func (s *state) leased(node kmutex.Node) bool {
 	return slices.ContainsFunc(s.Lost, func(l Lost) bool { return l.Node == node && l.Leased })
 }
 
-// lose moves a member to the lost. If its lease may still run, it owes every
+// lose moves a member to the lost, for a reason. If its lease may still run, it owes every
 // pool the tokens that it may have. It returns all pools: any of them may have
 // lost tokens, the baton or a place in the tree. A witness has nothing of a pool.
-func (s *state) lose(index uint64, node kmutex.Node, leased bool) pools {
+func (s *state) lose(index uint64, node kmutex.Node, leased bool, reason string) pools {
 	at := slices.IndexFunc(s.Members, func(m Member) bool { return m.Node == node })
 	m := s.Members[at]
 	leased = leased && !m.Witness
 	s.Members = slices.Delete(s.Members, at, at+1)
-	s.Lost = append(s.Lost, Lost{Node: node, At: index, Name: m.Name, Boot: m.Boot, Heir: node, Leased: leased})
+	s.Lost = append(s.Lost, Lost{Node: node, At: index, Name: m.Name, Boot: m.Boot, Heir: node, Leased: leased, Reason: reason})
 	if len(s.Lost) > maxLost {
 		s.Lost = slices.Delete(s.Lost, 0, len(s.Lost)-maxLost)
 	}

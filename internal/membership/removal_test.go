@@ -128,6 +128,28 @@ func TestHeirsOfHeirs(t *testing.T) {
 	}
 }
 
+// Whatever a leader writes into a reason, a view keeps a bounded line of it.
+func TestReasonsOfLosses(t *testing.T) {
+	var s state
+	for i, c := range []command{
+		join("a", "x"), join("b", "x"), join("c", "x"), join("d", "x"),
+		{Suspend: &suspendCommand{Nodes: []kmutex.Node{1, 2}, Reasons: []string{strings.Repeat("é", maxReason)}}},
+		drop1(3), join("d", "y"),
+	} {
+		if _, err := s.apply(uint64(i+1), c); err != nil {
+			t.Fatal(err)
+		}
+	}
+	want := map[kmutex.Node]string{
+		1: strings.Repeat("é", maxReason/2), 2: "", 3: "it was stopped in order", 4: "it has joined again as another incarnation",
+	}
+	for node, reason := range want {
+		if l, _ := s.view().LostMember(node); l.Reason != reason {
+			t.Errorf("node %d: %q, want %q", node, l.Reason, reason)
+		}
+	}
+}
+
 func TestLostIncarnationStaysOut(t *testing.T) {
 	var s state
 	for i, c := range []command{join("a", "x"), join("b", "x"), suspend(2)} {

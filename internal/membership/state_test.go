@@ -127,24 +127,27 @@ func TestDecodeCommand(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	if c, err := decodeCommand(good); err != nil || c.Join == nil || c.Join.Name != "a" {
-		t.Fatalf("%+v, %v", c, err)
+	for _, data := range [][]byte{good, bytes.Replace(good, []byte(`"v":3`), []byte(`"v":2`), 1)} {
+		if c, err := decodeCommand(data); err != nil || c.Join == nil || c.Join.Name != "a" {
+			t.Fatalf("%s: %+v, %v", data, c, err)
+		}
 	}
 	for text, want := range map[string]error{
 		``:                                       ErrCommand,
 		`null`:                                   ErrCommand,
 		`7`:                                      ErrCommand,
 		`{}`:                                     ErrCommand,
-		`{"v":2}`:                                ErrCommand,
+		`{"v":3}`:                                ErrCommand,
+		`{"v":1,"remove":{"node":1}}`:            errOlder,
 		`{"v":0,"remove":{"node":1}}`:            ErrCommand,
-		`{"v":3,"lease":{"node":1}}`:             errNewer,
-		`{"v":2,"lease":{"node":1}}`:             ErrCommand,
-		`{"v":2,"remove":{"node":1}} more`:       ErrCommand,
-		`{"v":2,"remove":{"node":1,"why":"so"}}`: ErrCommand,
-		`{"v":2,"remove":{"node":-1}}`:           ErrCommand,
-		`{"v":2,"remove":{"node":1},"set_k":{"k":1}}`:  ErrCommand,
-		`{"v":2,"pad":"` + strings.Repeat("x", 20_000): ErrCommand,
-		`{"v":2,"found":{"cluster":"` + "\x00" + `"}}`: ErrCommand,
+		`{"v":4,"lease":{"node":1}}`:             errNewer,
+		`{"v":3,"lease":{"node":1}}`:             ErrCommand,
+		`{"v":3,"remove":{"node":1}} more`:       ErrCommand,
+		`{"v":3,"remove":{"node":1,"why":"so"}}`: ErrCommand,
+		`{"v":3,"remove":{"node":-1}}`:           ErrCommand,
+		`{"v":3,"remove":{"node":1},"set_k":{"k":1}}`:  ErrCommand,
+		`{"v":3,"pad":"` + strings.Repeat("x", 20_000): ErrCommand,
+		`{"v":3,"found":{"cluster":"` + "\x00" + `"}}`: ErrCommand,
 	} {
 		if _, err := decodeCommand([]byte(text)); !errors.Is(err, want) {
 			t.Errorf("%.60q: %v, want %v", text, err, want)
@@ -227,7 +230,7 @@ func drawLog(t *rapid.T) []command {
 		case 9:
 			return setK(named.Draw(t, "pool"), rapid.IntRange(0, 4).Draw(t, "k"))
 		case 10, 11, 12:
-			return command{Suspend: &suspendCommand{Nodes: nodes.Draw(t, "nodes")}}
+			return command{Suspend: &suspendCommand{Nodes: nodes.Draw(t, "nodes"), Reasons: rapid.SliceOfN(rapid.String(), 0, 3).Draw(t, "reasons")}}
 		case 13, 14:
 			return command{Expire: &expireCommand{Nodes: nodes.Draw(t, "nodes")}}
 		case 15:
@@ -384,9 +387,9 @@ func restored(t *rapid.T, m *machine) *machine {
 
 func TestRestoreRefusesGarbage(t *testing.T) {
 	for text, want := range map[string]string{
-		``: "snapshot", `{}`: "format 0", `{"format":4}`: "newer version", `{"format":3,"leases":[]}`: "unknown field",
-		`{"format":3,"members":[{"node":2,"name":"a"},{"node":1,"name":"b"}]}`: "in order: false",
-		`{"format":3} trailing`: "snapshot",
+		``: "snapshot", `{}`: "format 0", `{"format":5}`: "newer version", `{"format":4,"leases":[]}`: "unknown field",
+		`{"format":4,"members":[{"node":2,"name":"a"},{"node":1,"name":"b"}]}`: "in order: false",
+		`{"format":4} trailing`: "snapshot",
 	} {
 		m := newMachine(slog.New(slog.DiscardHandler))
 		err := m.Restore(io.NopCloser(strings.NewReader(text)))
@@ -400,7 +403,7 @@ func TestRestoreRefusesGarbage(t *testing.T) {
 // going on would make another view out of the same log.
 func TestNewerCommandStops(t *testing.T) {
 	m := newMachine(slog.New(slog.DiscardHandler))
-	newer := m.Apply(&raft.Log{Index: 1, Data: []byte(`{"v":3,"lease":{}}`)})
+	newer := m.Apply(&raft.Log{Index: 1, Data: []byte(`{"v":4,"lease":{}}`)})
 	if err, ok := newer.(error); !ok || !errors.Is(err, errNewer) {
 		t.Fatalf("%v", newer)
 	}

@@ -46,7 +46,7 @@ func (c *Cluster) watch() {
 			continue
 		}
 		if err := c.judge(); err != nil && !notLeading(err) && c.once.First("judge "+err.Error()) {
-			c.config.Logger.Warn("a suspicion could not be acted upon, trying again", slog.Any("error", err))
+			c.config.Logger.Warn("a gateway could not be suspended, or its lease not ended: trying again", slog.Any("error", err))
 		}
 	}
 }
@@ -67,16 +67,17 @@ func (c *Cluster) judge() error {
 // carryOut does what the leader's rules say. All suspicions of the moment go into one
 // command, if they have room in it. A leader that cannot commit suspends nobody.
 func (c *Cluster) carryOut(verdict leader.Verdict) error {
-	for batch := range slices.Chunk(verdict.Suspend, maxNodes) {
-		nodes := make([]kmutex.Node, len(batch))
-		for i, s := range batch {
-			nodes[i] = s.Node
+	for batch := range slices.Chunk(verdict.Suspend, maxSuspects) {
+		var suspend suspendCommand
+		for _, s := range batch {
+			suspend.Nodes = append(suspend.Nodes, s.Node)
+			suspend.Reasons = append(suspend.Reasons, cutReason(s.Text(c.config.Name)))
 		}
-		if err := c.applyHere(command{Suspend: &suspendCommand{Nodes: nodes}}); err != nil {
+		if err := c.applyHere(command{Suspend: &suspend}); err != nil {
 			return err
 		}
-		for _, s := range batch {
-			c.config.Logger.Warn("gateway suspended", slog.String("name", s.Name), slog.Uint64("node", uint64(s.Node)), slog.String("reason", string(s.Reason)))
+		for i, s := range batch {
+			c.config.Logger.Warn("gateway suspended", slog.String("name", s.Name), slog.Uint64("node", uint64(s.Node)), slog.String("reason", suspend.Reasons[i]))
 		}
 	}
 	for nodes := range slices.Chunk(verdict.Expire, maxNodes) {
@@ -97,15 +98,18 @@ func (c *Cluster) carryOut(verdict leader.Verdict) error {
 	return nil
 }
 
-// maxNodes is how many nodes one command names at most: the longest of them have
-// room in maxCommand.
-const maxNodes = 512
+// maxNodes is how many nodes one command names at most, and maxSuspects how many with
+// a reason for each: the longest of them have room in maxCommand.
+const (
+	maxNodes    = 512
+	maxSuspects = 56
+)
 
 // resign hands the lead over, since the members or the voters do not get through to
 // this gateway.
 func (c *Cluster) resign() error {
 	c.leases.handedOver()
-	c.config.Logger.Warn("handing the lead over: gateways, or the voters, live and do not get through to this one")
+	c.config.Logger.Warn("handing leadership over: gateways that are alive cannot reach this one, or the voters cannot")
 	ctx, cancel := context.WithTimeout(c.closing, c.config.CallTimeout)
 	defer cancel()
 	return c.handOverOnce(ctx)

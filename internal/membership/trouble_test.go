@@ -192,9 +192,9 @@ func TestControlRefusesGarbage(t *testing.T) {
 		"":                                   http.StatusUnprocessableEntity,
 		"garbage":                            http.StatusUnprocessableEntity,
 		string(evil):                         http.StatusUnprocessableEntity,
-		`{"v":2,"found":{"cluster":"evil"}}`: http.StatusUnprocessableEntity,
+		`{"v":3,"found":{"cluster":"evil"}}`: http.StatusUnprocessableEntity,
 		`{"v":9,"lease":{}}`:                 http.StatusUnprocessableEntity,
-		`{"v":2,"remove":{"node":99}}`:       http.StatusOK, // nobody: nothing to do
+		`{"v":3,"remove":{"node":99}}`:       http.StatusOK, // nobody: nothing to do
 		strings.Repeat("x", 2*maxCommand):    http.StatusBadRequest,
 	} {
 		if got := post(body); got != want {

@@ -45,6 +45,8 @@ type Pool struct {
 	// Began is the index of the log entry that began the epoch: the members
 	// with a Node up to it form the line, later ones join it.
 	Began uint64 `json:"began"`
+	// Spread: the epoch began only to spread the free tokens.
+	Spread bool `json:"spread,omitempty"`
 	// Home leads the forming of the line in this epoch. It is zero only in a
 	// view in which nobody serves.
 	Home kmutex.Node `json:"home"`
@@ -78,6 +80,8 @@ type Lost struct {
 	Heir kmutex.Node `json:"heir"`
 	// Leased: its lease may still run, so it may have requests in flight.
 	Leased bool `json:"leased"`
+	// Reason says why it was taken out, in words for operators.
+	Reason string `json:"reason,omitempty"`
 }
 
 // View is what the gateways have agreed on. It never changes; do not write to
@@ -152,7 +156,6 @@ func (v *View) lostName(name string) bool {
 
 // leased returns, in ascending order, the lost members of which it is not
 // agreed yet that their leases have run out.
-
 func (v *View) leased() []kmutex.Node {
 	var nodes []kmutex.Node
 	for _, l := range v.Lost {

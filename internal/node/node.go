@@ -163,7 +163,7 @@ func (n *Node) Ready() (ready bool, reason string) {
 	if !n.agreed.Load() {
 		return false, "the cluster has not agreed on the pools yet"
 	}
-	if pool := n.pools.forming(); pool != "" {
+	if pool := n.pools.forming(); pool != "" && !n.cfg.Witness {
 		return false, "pool " + pool + " is forming its line"
 	}
 	return true, ""
@@ -206,6 +206,7 @@ func (n *Node) sample(ctx context.Context) {
 		if now, known := n.peers.cluster.Leader(); known && now != leader {
 			if leader != "" {
 				n.cfg.Metrics.LeaderChanged()
+				n.peers.history.add("", now+" leads, after "+leader)
 			}
 			n.cfg.Logger.Info("leader changed", slog.String("old", leader), slog.String("new", now))
 			leader = now

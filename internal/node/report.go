@@ -72,6 +72,7 @@ func (r *report) status() admin.Status {
 	for _, p := range r.pools.gateway.Pools() {
 		s.Pools = append(s.Pools, r.pool(view, p))
 	}
+	s.Events = r.peers.history.recent(time.Now())
 	return s
 }
 

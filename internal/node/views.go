@@ -2,6 +2,7 @@ package node
 
 import (
 	"context"
+	"fmt"
 	"log/slog"
 
 	"github.com/kgate/kgate/internal/membership"
@@ -18,7 +19,7 @@ func (p *peers) logViews(ctx context.Context) {
 		changed := p.cluster.Changed()
 		now := p.cluster.View()
 		if now.Number != before.Number {
-			logView(p.cfg.Logger, before, now)
+			p.history.logView(p.cfg.Logger, before, now)
 			before = now
 		}
 		select {
@@ -29,8 +30,8 @@ func (p *peers) logViews(ctx context.Context) {
 	}
 }
 
-// logView logs what is different in a newer view.
-func logView(log *slog.Logger, before, now *membership.View) {
+// logView logs what is different in a newer view, and keeps it for the status page.
+func (h *history) logView(log *slog.Logger, before, now *membership.View) {
 	log = log.With(slog.Uint64("view", now.Number), slog.Int("gateways", len(now.Members)))
 	for _, m := range before.Members {
 		if _, in := now.Member(m.Node); in {
@@ -39,19 +40,22 @@ func logView(log *slog.Logger, before, now *membership.View) {
 		gone, known := now.LostMember(m.Node)
 		if known && gone.Leased {
 			log.Warn("gateway lost: its slots come back when its lease has run out", slog.String("name", m.Name),
-				slog.Uint64("node", uint64(m.Node)), slog.String("reason", "the leader has suspended it, or it left with requests in flight"))
+				slog.Uint64("node", uint64(m.Node)), slog.String("reason", gone.Reason))
+			h.add("", m.Name+" is lost: "+gone.Reason)
 		} else {
-			log.Info("gateway left", slog.String("name", m.Name), slog.Uint64("node", uint64(m.Node)),
-				slog.String("reason", "it was stopped in order"))
+			h.add("", m.Name+" left")
+			log.Info("gateway left", slog.String("name", m.Name), slog.Uint64("node", uint64(m.Node)), slog.String("reason", gone.Reason))
 		}
 	}
 	for _, m := range now.Members {
 		if _, in := before.Member(m.Node); !in {
+			h.add("", m.Name+" joined")
 			log.Info("gateway joined", slog.String("name", m.Name), slog.Uint64("node", uint64(m.Node)), slog.String("peer_address", m.PeerAddr))
 		}
 	}
 	for _, l := range before.Lost {
 		if gone, known := now.LostMember(l.Node); l.Leased && known && !gone.Leased {
+			h.add("", "the lease of "+l.Name+" has run out: its slots come back")
 			log.Info("the lease of a lost gateway has run out: its slots come back", slog.String("name", l.Name), slog.Uint64("node", uint64(l.Node)))
 		}
 	}
@@ -60,6 +64,7 @@ func logView(log *slog.Logger, before, now *membership.View) {
 		case !known:
 			log.Info("pool agreed", slog.String("pool", p.Name), slog.Int("k", p.K))
 		case was.K != p.K:
+			h.add(p.Name, fmt.Sprintf("k of %s: %d, before %d", p.Name, p.K, was.K))
 			log.Info("k changed", slog.String("pool", p.Name), slog.Int("old", was.K), slog.Int("new", p.K))
 		}
 	}

@@ -52,6 +52,11 @@ func TestDashboard(t *testing.T) {
 	time.Sleep(15 * time.Second)
 	killed := d.draw(t, "killed")
 	killed.says("Gateways", "ready2", "missing1")
+	for _, want := range []string{c.Gateways[2].Admin + " down", "Gateway suspended"} {
+		if events := eval[string](killed.tab, "document.body.dataset.events"); !strings.Contains(events, want) {
+			t.Errorf("no mark says %q: %q", want, events)
+		}
+	}
 
 	c.Restart(t, 2)
 	ctx, cancel := context.WithTimeout(t.Context(), time.Minute)

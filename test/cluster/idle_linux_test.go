@@ -1,16 +1,21 @@
 package cluster
 
 import (
+	"errors"
+	"fmt"
+	"net"
 	"os"
 	"os/exec"
 	"path/filepath"
 	"strconv"
+	"strings"
 	"testing"
 	"time"
 )
 
 // BenchmarkIdle reports what part of a core gateways without requests use, all of them
-// together, with mutual TLS and data_dir. One iteration is 10 s: use -benchtime 1x.
+// together, with mutual TLS and data_dir, and how many connections they open to each
+// other in a second. One iteration is 10 s: use -benchtime 1x.
 func BenchmarkIdle(b *testing.B) {
 	for _, size := range []int{5, 20} {
 		b.Run(strconv.Itoa(size), func(b *testing.B) {
@@ -24,14 +29,60 @@ func BenchmarkIdle(b *testing.B) {
 			}
 			c := Start(b, Options{Gateways: size, K: 10, Upstream: "http://127.0.0.1:1", Durable: true, KeyFile: file})
 			time.Sleep(5 * time.Second) // what joining has begun is over
-			before, began := processorTime(b, c), time.Now()
+			before, open, began := processorTime(b, c), connections(b, c), time.Now()
 			for b.Loop() {
 				time.Sleep(10 * time.Second)
 			}
 			used := processorTime(b, c) - before
+			opened := 0
+			for pair := range connections(b, c) {
+				if !open[pair] {
+					opened++
+				}
+			}
 			b.ReportMetric(100*used.Seconds()/time.Since(began).Seconds(), "%core")
+			b.ReportMetric(float64(opened)/time.Since(began).Seconds(), "conns/s")
 		})
 	}
+}
+
+// connections returns the TCP connections to the gateways' peer and gossip ports, by
+// their two ends. The kernel keeps closed ones for a minute.
+func connections(b *testing.B, c *Cluster) map[[2]string]bool {
+	b.Helper()
+	ports := make(map[string]bool)
+	for _, g := range c.Gateways {
+		for _, addr := range []string{g.Peer, g.Gossip} {
+			_, port, err := net.SplitHostPort(addr)
+			n, err2 := strconv.Atoi(port)
+			if err := errors.Join(err, err2); err != nil {
+				b.Fatal(err)
+			}
+			ports[fmt.Sprintf("%04X", n)] = true
+		}
+	}
+	all := make(map[[2]string]bool)
+	for _, table := range []string{"/proc/net/tcp", "/proc/net/tcp6"} {
+		data, err := os.ReadFile(table)
+		if err != nil {
+			b.Fatal(err)
+		}
+		for line := range strings.Lines(string(data)) {
+			fields := strings.Fields(line)
+			if len(fields) < 4 || !strings.Contains(fields[1], ":") {
+				continue // the head
+			}
+			// One end is enough, except that a closed connection is listed at either.
+			from, to := fields[1], fields[2]
+			if _, port, _ := strings.Cut(from, ":"); ports[port] {
+				from, to = to, from
+			}
+			if _, port, _ := strings.Cut(to, ":"); ports[port] && !strings.HasSuffix(from, ":0000") {
+				all[[2]string{from, to}] = true
+			}
+		}
+	}
+	return all
 }
 
 // processorTime returns how much of it the gateways have used so far.

@@ -7,6 +7,7 @@ import (
 	"net"
 	"net/http"
 	"os/exec"
+	"slices"
 	"strings"
 	"syscall"
 	"testing"
@@ -25,12 +26,14 @@ func TestFleet(t *testing.T) {
 	ok := t.Run("spread", f.showsSpread) && t.Run("quiet", f.isQuiet) &&
 		t.Run("pools", f.alertsOfPools) && t.Run("majority", f.alertsOfMajority) && t.Run("killed", f.alertsOfKill)
 	if ok {
+		t.Run("lint", f.passesLint)
+		f.changeK(t, k+1)
+		f.changeLeader(t)
 		for _, p := range []*Prometheus{f.Prometheus, f.Native} {
 			t.Run("dashboard", func(t *testing.T) { f.answersDashboard(t, p) })
 			t.Run("rules", func(t *testing.T) { f.answersRules(t, p) })
 		}
 		t.Run("native", f.areNative)
-		t.Run("lint", f.passesLint)
 	}
 }
 
@@ -251,19 +254,62 @@ func (f *Fleet) alertsOfKill(t *testing.T) {
 	f.awaitQuiet(t, began, append(want, comeback...)...)
 }
 
+// changeK changes k, and waits until the dashboard marks it.
+func (f *Fleet) changeK(t *testing.T, to int) {
+	t.Helper()
+	status := make(chan int, 1)
+	ask(t, http.MethodPost, "http://"+f.Gateways[0].Admin+"/api/v1/pools/"+cluster.PoolName, fmt.Sprintf(`{"k": %d}`, to), status)
+	if got := <-status; got != http.StatusOK {
+		t.Fatalf("k is not changed: %d", got)
+	}
+	f.awaitEvent(t, "k changed")
+}
+
+// changeLeader stops the gateway that leads.
+func (f *Fleet) changeLeader(t *testing.T) {
+	t.Helper()
+	s, err := f.Gateways[0].Status(t.Context())
+	if err != nil {
+		t.Fatal(err)
+	}
+	i := slices.IndexFunc(f.Gateways, func(g *cluster.Gateway) bool { return g.Name == s.Cluster.Leader })
+	if i < 0 {
+		t.Fatalf("%q leads", s.Cluster.Leader)
+	}
+	if _, err := f.Gateways[i].Stop(); err != nil {
+		t.Fatal(err)
+	}
+	f.awaitEvent(t, "Leader changed")
+}
+
+// awaitEvent waits until the dashboard marks an event.
+func (f *Fleet) awaitEvent(t *testing.T, name string) {
+	t.Helper()
+	for _, p := range []*Prometheus{f.Prometheus, f.Native} {
+		await(t, 20*time.Second, func() error {
+			_, err := p.Value(t.Context(), panelOf(t, "event "+name).queries[0])
+			return err
+		})
+	}
+}
+
 // picture is a panel of the dashboard.
 type picture struct {
 	title   string
 	queries []string
 }
 
-// panels returns the dashboard's panels, with the variables put in.
+// panels returns the dashboard's panels, with the variables put in. The events that it
+// marks are the last ones.
 func panels(t *testing.T) []picture {
 	t.Helper()
 	var dashboard struct {
 		Panels []struct {
 			Title   string
 			Targets []struct{ Expr string }
+		}
+		Annotations struct {
+			List []struct{ Name, Expr string }
 		}
 	}
 	if err := json.Unmarshal([]byte(read(t, "../../configs/grafana/dashboards/kgate.json")), &dashboard); err != nil {
@@ -280,6 +326,9 @@ func panels(t *testing.T) []picture {
 			one.queries = append(one.queries, variables.Replace(target.Expr))
 		}
 		all = append(all, one)
+	}
+	for _, a := range dashboard.Annotations.List {
+		all = append(all, picture{"event " + a.Name, []string{variables.Replace(a.Expr)}})
 	}
 	return all
 }

@@ -50,7 +50,7 @@ scrape_configs:
 `, interval, names))
 	args := []string{
 		"--config.file=" + config, "--storage.tsdb.path=" + filepath.Join(p.dir, "data"),
-		"--web.listen-address=" + p.addr, "--log.level=warn",
+		"--web.listen-address=" + p.addr, "--log.level=warn", "--enable-feature=exemplar-storage",
 	}
 	if histograms == Native {
 		args = append(args, "--enable-feature=native-histograms")

@@ -69,7 +69,6 @@ func (p *Prometheus) Value(ctx context.Context, expr string) (float64, error) {
 
 // Range returns the series of an expression from a time until now.
 func (p *Prometheus) Range(ctx context.Context, expr string, from time.Time) ([]Series, error) {
-	stamp := func(t time.Time) string { return t.UTC().Format(time.RFC3339Nano) }
 	params := url.Values{"query": {expr}, "start": {stamp(from)}, "end": {stamp(time.Now())}, "step": {interval.String()}}
 	var r result
 	if err := p.get(ctx, "/api/v1/query_range", params, &r); err != nil {
@@ -92,6 +91,8 @@ func (p *Prometheus) Range(ctx context.Context, expr string, from time.Time) ([]
 	}
 	return all, nil
 }
+
+func stamp(t time.Time) string { return t.UTC().Format(time.RFC3339Nano) }
 
 func number(sample [2]any) (float64, error) {
 	text, _ := sample[1].(string)

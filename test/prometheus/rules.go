@@ -49,6 +49,7 @@ var hasty = []struct {
 	{regexp.MustCompile(`0\.05 \* 60`), "0.05 * 1"},
 	{regexp.MustCompile(`kgate_replica_lag\) > 1000`), "kgate_replica_lag) > 0"},
 	{regexp.MustCompile(`\[15m\]\)\) > 3`), "[4s])) > 0"},
+	{regexp.MustCompile(`(kgate_hold_time_seconds\w*)\[1h\]`), "$1[4s]"},
 	{regexp.MustCompile(`\[1m\]`), "[1s]"},
 	{regexp.MustCompile(`\[2m\]`), "[2s]"},
 	{regexp.MustCompile(`offset 2m`), "offset 2s"},

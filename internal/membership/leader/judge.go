@@ -8,27 +8,6 @@ import (
 	"github.com/kgate/kgate/kmutex"
 )
 
-// Reason tells why a member is suspended.
-type Reason string
-
-// The reasons, as the log shows them.
-const (
-	Gone    Reason = "its peer port does not answer, and it does not renew its lease"
-	Silent  Reason = "gossip does not see it alive and it does not renew its lease"
-	Over    Reason = "it has not renewed its lease until it was over"
-	Apart   Reason = "its link to another member stays down while both renew"
-	Missing Reason = "its report does not reach a pool's home"
-	Unheard Reason = "it is a pool's home and most reports do not reach it"
-	Behind  Reason = "it renews its lease and does not follow the views"
-	Keeps   Reason = "a larger group of gateways cannot come in because they do not reach it"
-)
-
-// Suspicion is a member to suspend.
-type Suspicion struct {
-	Member
-	Reason Reason
-}
-
 // Return is what a pool gets back.
 type Return struct {
 	Pool  string
@@ -103,7 +82,10 @@ func (r *Rules) suspects(s Observation, now time.Duration) []Suspicion {
 	maps.DeleteFunc(r.accused, func(node kmutex.Node, why Reason) bool { return reasons[node] != why })
 	suspects := make([]Suspicion, 0, len(reasons))
 	for _, node := range slices.Sorted(maps.Keys(reasons)) {
-		suspects = append(suspects, Suspicion{r.members[node], reasons[node]})
+		why := reasons[node]
+		suspects = append(suspects, Suspicion{
+			Member: r.members[node], Reason: why, Quiet: r.silent(node, now), Reporters: r.reporters(node, why, now),
+		})
 	}
 	return suspects
 }

@@ -10,6 +10,12 @@ import (
 func TestMutantsAreCaught(t *testing.T) {
 	mutant.Suite{By: "^TestTable$", Mutants: []mutant.Mutant{
 		{
+			Name: "everybody is named as a reporter", File: "reason.go",
+			Old:    "why == Missing && misses",
+			New:    "why == Missing || misses",
+			Caught: "reported by", By: "^TestReasonsInWords$",
+		},
+		{
 			Name: "a witness goes on leading", File: "judge.go",
 			Old:    "return witness && serves",
 			New:    "return witness && !serves && r.since == never",
@@ -116,7 +122,7 @@ func TestMutantsAreCaught(t *testing.T) {
 			Name: "a home that misses most is believed", File: "judge.go",
 			Old:    "if living >= 2 && 2*living > renew-1 {",
 			New:    "if false {",
-			Caught: `want "it is a pool's home and most`,
+			Caught: `want "it is a pool's home, and most`,
 		},
 		{
 			Name: "one complaint is enough", File: "judge.go",

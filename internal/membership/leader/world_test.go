@@ -42,8 +42,9 @@ type world struct {
 }
 
 type fate struct {
-	why Reason
-	at  time.Duration
+	why  Reason
+	text string
+	at   time.Duration
 }
 
 func newWorld(t *testing.T, n int) *world {
@@ -104,7 +105,7 @@ func (w *world) renew() {
 // carryOut does what a verdict says.
 func (w *world) carryOut(v Verdict) {
 	for _, s := range v.Suspend {
-		w.lost[s.Node] = fate{s.Reason, w.now - start}
+		w.lost[s.Node] = fate{s.Reason, s.Text("a"), w.now - start}
 		w.lose(s.Node)
 	}
 	for _, n := range v.Expire {

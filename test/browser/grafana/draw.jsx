@@ -79,6 +79,26 @@ function Stat({ panel, series, width, height }) {
       width={width} height={height} theme={theme} />} />;
 }
 
+// marked draws the dashboard's events where they begin.
+const marked = (events) => (u) => {
+  u.ctx.save();
+  u.ctx.setLineDash([4, 4]);
+  for (const { time, color } of events) {
+    const x = u.valToPos(time, "x", true);
+    if (x < u.bbox.left || x > u.bbox.left + u.bbox.width) continue;
+    u.ctx.strokeStyle = theme.visualization.getColorByName(color);
+    u.ctx.beginPath(), u.ctx.moveTo(x, u.bbox.top), u.ctx.lineTo(x, u.bbox.top + u.bbox.height), u.ctx.stroke();
+  }
+  u.ctx.restore();
+};
+
+// happened asks for the dashboard's events. One lasts as long as its expression has a value.
+async function happened(annotation) {
+  const { result } = await ask("/api/v1/query_range", { query: substitute(annotation.expr), start: end - span, end, step });
+  return result.flatMap(({ metric, values }) => values.filter(([t], i) => i === 0 || t - values[i - 1][0] > 1.5 * step).map(([t]) => (
+    { time: 1000 * t, color: annotation.iconColor, title: legend(annotation.titleFormat, metric) })));
+}
+
 // diamonds marks exemplars, as Grafana does.
 const diamonds = (points) => (u) => {
   u.ctx.save();
@@ -91,10 +111,10 @@ const diamonds = (points) => (u) => {
   u.ctx.restore();
 };
 
-function Lines({ panel, series, marks, width, height }) {
+function Lines({ panel, series, marks, events, width, height }) {
   return <ui.TimeSeries frames={series} structureRev={1} timeRange={timeRange} timeZone="utc" width={width} height={height}
     legend={panel.options.legend} options={panel.options}>
-    {(config) => { if (marks.length) config.addHook("draw", diamonds(marks)); return null; }}
+    {(config) => { if (marks.length) config.addHook("draw", diamonds(marks)); if (events.length) config.addHook("draw", marked(events)); return null; }}
   </ui.TimeSeries>;
 }
 
@@ -142,7 +162,7 @@ function Panel({ panel }) {
   const Kind = kinds[panel.type];
   return <ui.PanelChrome title={panel.title} description={panel.description} width={width} height={height}
     titleItems={panel.links?.length ? <ui.Icon name="external-link-alt" /> : undefined}>
-    {(w, h) => panel.series.length === 0 ? <div className="empty">No data</div> : <Kind panel={panel} series={panel.series} marks={panel.marks} width={w} height={h} />}
+    {(w, h) => panel.series.length === 0 ? <div className="empty">No data</div> : <Kind panel={panel} series={panel.series} marks={panel.marks} events={panel.events} width={w} height={h} />}
   </ui.PanelChrome>;
 }
 
@@ -160,6 +180,8 @@ function Dashboard({ rows }) {
 async function load() {
   const dashboard = await (await fetch("/kgate.json")).json();
   const rows = [];
+  const events = (await Promise.all(dashboard.annotations.list.map(happened))).flat();
+  document.body.dataset.events = events.map((e) => e.title).join("\n");
   for (const panel of dashboard.panels) {
     if (panel.type === "row") {
       rows.push({ title: panel.title, id: panel.id, y: panel.gridPos.y + 1, panels: [] });
@@ -168,6 +190,7 @@ async function load() {
     const found = await Promise.all(panel.targets.map(frames));
     panel.series = overridden(found.flat(), panel.fieldConfig);
     panel.marks = panel.type === "timeseries" ? (await Promise.all(panel.targets.filter((t) => t.exemplar).map(exemplars))).flat() : [];
+    panel.events = events;
     rows.at(-1).panels.push(panel);
   }
   return rows;
