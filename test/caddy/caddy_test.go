@@ -2,6 +2,7 @@ package caddy
 
 import (
 	"bufio"
+	"context"
 	"crypto/tls"
 	"fmt"
 	"io"
@@ -246,6 +247,7 @@ func TestUpgrade(t *testing.T) {
 	if err != nil || res.StatusCode != http.StatusSwitchingProtocols {
 		t.Fatalf("%v, %v", res, err)
 	}
+	defer res.Body.Close()
 	_, _ = io.WriteString(conn, "echo")
 	if got := make([]byte, 4); true {
 		if _, err := io.ReadFull(brw, got); err != nil || string(got) != "echo" {
@@ -273,6 +275,18 @@ func TestHTTPS(t *testing.T) {
 	transport := &http.Transport{TLSClientConfig: &tls.Config{ServerName: "localhost", InsecureSkipVerify: true}, ForceAttemptHTTP2: true}
 	defer transport.CloseIdleConnections()
 	client := http.Client{Transport: transport, Timeout: patience}
+	ctx, cancel := context.WithTimeout(t.Context(), patience)
+	defer cancel()
+	err := cluster.Await(ctx, func() error { // its certificate comes later than its first answer
+		res, err := client.Get("https://" + c.https + "/")
+		if err == nil {
+			err = res.Body.Close()
+		}
+		return err
+	})
+	if err != nil {
+		t.Fatal(err)
+	}
 	var wg sync.WaitGroup
 	for range 10 {
 		wg.Go(func() {
