@@ -278,7 +278,7 @@ func TestHTTPS(t *testing.T) {
 	ctx, cancel := context.WithTimeout(t.Context(), patience)
 	defer cancel()
 	err := cluster.Await(ctx, func() error { // its certificate comes later than its first answer
-		res, err := client.Get("https://" + c.https + "/")
+		res, err := client.Get("https://localhost:" + portOf(c.https) + "/")
 		if err == nil {
 			err = res.Body.Close()
 		}
@@ -290,7 +290,7 @@ func TestHTTPS(t *testing.T) {
 	var wg sync.WaitGroup
 	for range 10 {
 		wg.Go(func() {
-			res, err := client.Get("https://" + c.https + "/")
+			res, err := client.Get("https://localhost:" + portOf(c.https) + "/")
 			if err != nil {
 				t.Error(err)
 				return
