@@ -186,18 +186,18 @@ func (p *poolDriver) goOn(missed uint64, ended []*pool.Ticket) {
 func (p *poolDriver) report(fx *pool.Effects) {
 	epoch := slog.Uint64("epoch", p.spec.Epoch)
 	if fx.Err != nil {
-		p.log.Error("the pool's epoch has not begun in order", epoch, slog.Any("error", fx.Err))
+		p.log.Error("the pool's epoch began with an error", epoch, slog.Any("error", fx.Err))
 	}
 	if len(fx.Doubled) > 0 {
 		p.watch.AuditFailed()
-		p.log.Error("tokens were in use twice; what is one too many ends with its request", epoch, slog.Any("tokens", fx.Doubled))
+		p.log.Error("tokens were in use twice: the extra uses end with their requests", epoch, slog.Any("tokens", fx.Doubled))
 	}
 	if len(fx.Faulty) > 0 {
 		p.watch.AuditFailed()
-		p.log.Error("tokens are lost or doubled: a new epoch is asked for", epoch, slog.Any("tokens", fx.Faulty))
+		p.log.Error("tokens are lost or doubled: asking for a new epoch", epoch, slog.Any("tokens", fx.Faulty))
 	}
 	if len(fx.Unknown) > 0 {
-		p.log.Warn("what lost gateways had given out cannot be known: their tokens are withheld until it has run out",
+		p.log.Warn("the tickets of lost gateways are not known: their tokens are withheld until these tickets have expired",
 			slog.Any("nodes", fx.Unknown), slog.Duration("longest", p.core.View().UnknownFor()))
 	}
 }
