@@ -27,7 +27,7 @@ demo: ## run the main job on this machine for 20 s
 # that compute.
 TIMED := ./test/cluster ./test/netns ./internal/membership ./test/prometheus ./test/plan
 # Tests with real processes that judge none.
-PROCESSES := ./test/docs ./test/abuse ./test/peers ./test/browser ./test/haproxy
+PROCESSES := ./test/docs ./test/abuse ./test/peers ./test/browser ./test/haproxy ./test/caddy
 # The others wait or compute: more at a time than there are cores.
 UNIT = $(shell $(GO) list work | grep -v $(patsubst ./%,-e '/%$$',$(TIMED) $(PROCESSES)))
 test: ## all tests but long soaks, about nine minutes on two cores
@@ -70,7 +70,7 @@ $(LINT): tools/go.mod
 	cd tools && GOWORK=off $(GO) build -o $@ github.com/golangci/golangci-lint/v2/cmd/golangci-lint
 
 tidy: ## tidy the module files
-	@set -e; for module in . test tools; do (cd $$module && GOWORK=off $(GO) mod tidy); done
+	@set -e; for module in . test tools contrib/caddy; do (cd $$module && GOWORK=off $(GO) mod tidy); done
 
 cover: ## coverage of the unit tests
 	$(GO) test -short -coverprofile=coverage.out ./... && $(GO) tool cover -func=coverage.out | tail -1

@@ -10,9 +10,10 @@
 // is one fair line with the fastest hand-off there is. When they do not, a
 // request can stand behind a long one while another token idles.
 //
-// [Late] is ours. Free tokens travel with the baton, and a request is bound to a
-// token only when one is free for it. It costs a second message delay per
-// hand-off and stays fair however long the critical sections take.
+// [Late] is ours. A request is bound to a token only when one is free for it. Free
+// tokens rest where they were used; a request there takes one without a message, and
+// the coordinator collects them when it lacks some. Under load it costs a second
+// message delay per hand-off, and stays fair however long the critical sections take.
 //
 // Both serve tokens in round-robin order from a counter that travels with the
 // baton. Like kmutex, the package is pure: no clock, no I/O, no concurrency.

@@ -105,6 +105,9 @@ func (e *Early) sit(t kmutex.Request, fx *kmutex.Effects) kmutex.Seat {
 	return s
 }
 
+// Spreads implements [kmutex.Binding]: the queues begin at one node.
+func (*Early) Spreads() bool { return false }
+
 // Asks implements [kmutex.Binding]: one Request message at a time, as in the paper;
 // the baton comes round fast, because it waits for no token.
 func (*Early) Asks() bool { return false }
@@ -224,7 +227,7 @@ func (e *Early) token(serial uint64, q kmutex.Token, last uint64, fx *kmutex.Eff
 
 // Depart implements [kmutex.Binding]: the first request of the batch behind is
 // tied here, as in the paper; then the table of tails goes along.
-func (e *Early) Depart(next kmutex.Place, baton *kmutex.Message, fx *kmutex.Effects) {
+func (e *Early) Depart(next kmutex.Place, _ bool, baton *kmutex.Message, fx *kmutex.Effects) {
 	if !next.Seat.IsZero() && e.dealable() {
 		e.tie(next.Seat, fx)
 	}

@@ -7,189 +7,241 @@ import (
 	"github.com/kgate/kgate/kmutex"
 )
 
-// Late binds a request to a token when the token is free. The zero value is
-// ready for Install.
+// Late binds a request to a token when the token is free. A free token rests where it
+// was last used, and a request there takes it without a message, until the coordinator
+// needs it. The zero value is ready for Install.
+//
+// These are the rules. There are n free tokens here. "Mark" is said of the tokens that
+// run here now: a marked one goes home when it is released.
+//
+//	enter, without baton:  n > 0 -> grant, no message
+//	release:               marked -> to home, into its stock; not marked -> it rests here
+//	the coordinator lacks w tokens:
+//	                       ask home for those that it was not asked for yet; recall w from the listed nodes
+//	baton goes to x:       x has just asked  -> half of n goes along, the rest stays; clear the marks
+//	                       x has waited here -> all n go along; mark; recall everything if n > 0,
+//	                                            else recall 1 and ask home for 2
+//	                                            (the same while tokens beyond k are missing)
+//	                       tokens stay here  -> this node joins the list, which goes along
+//	recall(w):             n >= w -> give w; the names go back with them
+//	                       n < w  -> give all; mark; forward the recall along the other names
+//	home is asked for w:   give the stock; if that is too little, also w or half of what rests; still too little -> mark
+//	tokens for a baton:    it is here -> free; it is to come -> park; it has left -> after it, at most twice, else home
+//
+// The list names every node where tokens may rest, except home and the coordinator. A
+// recall carries the part of it that is still to be asked. Home's own requests cannot
+// take its stock: somebody else has waited longer for it.
 type Late struct {
 	self, home kmutex.Node
 	k          int
 	// tokens that there are; nil: not known.
 	tokens kmutex.TokenSet
-	// running are the tokens of requests of this node.
-	running kmutex.TokenSet
+	// serial is the largest that this node knows of.
+	serial uint64
 
-	// coordinator: the baton is here, and with it free and counter. So many of the
-	// free tokens as excess says stay free.
+	// running are the tokens of this node's requests, back those of them that go
+	// home when they are released.
+	running, back kmutex.TokenSet
+	// free tokens are here; at the coordinator they are with the baton.
+	free kmutex.TokenSet
+
+	// where is the newest baton that this node knows of; got is the number of the last
+	// one that was here. parked tokens wait for one that is to come.
+	where  kmutex.Location
+	got    uint64
+	parked []kmutex.Parcel
+
+	// At the coordinator: so many of the free tokens as excess says stay free; resting
+	// is the list, oldest first; due is what home was asked for and has not sent.
 	coordinator bool
-	free        kmutex.TokenSet
 	excess      int
 	counter     int
-	// serial of the last grant of the epoch, as far as this node knows: at the
-	// coordinator, of all.
-	serial uint64
-	// announced: home knows that the baton here waits for tokens, or the baton
-	// came without any and who sent it has told home.
-	announced bool
+	resting     []kmutex.Node
+	due         int
 
-	// got is the number of the last baton that was here.
-	got uint64
-	// where the baton is, or went, as far as this node knows by itself;
-	// directory: as home was told.
-	where, directory kmutex.Location
-	parked           []kmutex.ParkedToken
+	// At home: the stock came back and nobody has asked for it; wanted is what home owes
+	// the baton that where tells of.
+	stock  kmutex.TokenSet
+	wanted int
 }
 
 var _ kmutex.Binding = (*Late)(nil)
 
 // Install implements [kmutex.Binding].
 func (l *Late) Install(self kmutex.Node, in *kmutex.Install) error {
-	if in.Holder != self && in.Free.Len() > 0 {
+	rests := slices.Contains(in.Resting, self)
+	if in.Holder != self && !rests && in.Free.Len() > 0 {
 		return errors.New("free tokens without the baton")
 	}
-	holder := kmutex.Location{Holder: in.Holder}
-	*l = Late{self: self, home: in.Home, k: in.K, tokens: in.Tokens, where: holder, directory: holder}
+	*l = Late{
+		self: self, home: in.Home, k: in.K, tokens: in.Tokens, free: in.Free.Clone(),
+		where: kmutex.Location{Holder: in.Holder}, coordinator: in.Holder == self,
+	}
 	for _, g := range in.Running {
 		if !in.Withheld.Has(g.Token) {
 			l.running.Add(g.Token)
 		}
 	}
-	if in.Holder == self {
-		// Every node, home too, knows from its Install where the baton begins.
-		l.coordinator, l.free, l.excess, l.announced = true, in.Free.Clone(), in.Excess, true
+	if !rests {
+		l.mark()
+	}
+	if l.coordinator {
+		l.excess = in.Excess
+		l.list(in.Resting)
+	}
+	switch { // what is too much is collected at the coordinator, whether it lacks tokens or not
+	case in.Holder == in.Home:
+	case l.coordinator:
+		l.due = in.Excess
+	case self == in.Home:
+		l.wanted = in.Excess
 	}
 	return nil
 }
+
+// Spreads implements [kmutex.Binding].
+func (*Late) Spreads() bool { return true }
 
 // Asks implements [kmutex.Binding]: a node may have many batches in line.
 func (*Late) Asks() bool { return true }
 
-// Ask implements [kmutex.Binding]: nothing is tied yet.
-func (l *Late) Ask([]kmutex.Request, *kmutex.Effects) (kmutex.Seat, int) { return kmutex.Seat{}, 0 }
+// Ask implements [kmutex.Binding]: nothing is bound yet.
+func (*Late) Ask([]kmutex.Request, *kmutex.Effects) (kmutex.Seat, int) { return kmutex.Seat{}, 0 }
 
-// Enter implements [kmutex.Binding]: no token idles away from the baton.
-func (l *Late) Enter(kmutex.Request, *kmutex.Effects) bool { return false }
+// Enter implements [kmutex.Binding]: a token that rests here may be taken at once.
+func (l *Late) Enter(t kmutex.Request, fx *kmutex.Effects) bool {
+	q, ok := l.free.Next(0)
+	if !ok || l.coordinator {
+		return false
+	}
+	l.grant(t, q, fx)
+	return true
+}
 
-// Assign implements [kmutex.Binding]: each request gets the next free token at
-// or after the counter. When tokens run out, home learns, once per stay of the
-// baton, where the released ones are wanted.
+// Assign implements [kmutex.Binding]: each request gets the next free token at or after
+// the counter.
 func (l *Late) Assign(requests []kmutex.Request, fx *kmutex.Effects) int {
 	for i, t := range requests {
-		if l.out() {
-			if !l.announced {
-				l.announced = true
-				l.announce(fx)
-			}
+		if l.spare() == 0 {
+			l.lack(len(requests)-i, fx)
 			return i
 		}
 		q, _ := l.free.Next(kmutex.Token(l.counter))
-		l.free.Remove(q)
-		l.running.Add(q)
 		if l.counter = int(q) + 1; l.counter >= l.k {
 			l.counter = 0
 		}
-		l.serial++
-		fx.Grant(t, q, l.serial)
+		l.grant(t, q, fx)
 	}
 	return len(requests)
 }
 
-// out reports that no token is free, or only those that stay so.
-func (l *Late) out() bool { return l.free.Len() <= l.excess }
-
-// announce tells home where the baton is or goes.
-func (l *Late) announce(fx *kmutex.Effects) {
-	switch l.home {
-	case l.self:
-		l.directory = l.where
-	case l.where.Holder: // it knows as soon as it has the baton
-	default:
-		fx.Send(l.home, kmutex.Message{Kind: kmutex.KindLocate, Number: l.where.Number, Holder: l.where.Holder})
-	}
+func (l *Late) grant(t kmutex.Request, q kmutex.Token, fx *kmutex.Effects) {
+	l.free.Remove(q)
+	l.running.Add(q)
+	l.serial = serialBeyond(l.serial, q)
+	fx.Grant(t, q, l.serial)
 }
 
-// Depart implements [kmutex.Binding]: the free tokens go along. When there are
-// none, the next coordinator will want those that are released, and home learns it one
-// delay before that one could say so.
-func (l *Late) Depart(next kmutex.Place, baton *kmutex.Message, fx *kmutex.Effects) {
-	baton.Counter, baton.Free, baton.Excess, baton.Serial = uint32(l.counter), l.free, uint32(l.excess), l.serial
-	l.where = kmutex.Location{Number: baton.Number, Holder: next.Node}
-	if l.out() {
-		l.announce(fx)
+// serialBeyond returns the smallest serial of q that is larger than last. Of each
+// MaxK numbers in a row a token has one, so no two grants have the same.
+func serialBeyond(last uint64, q kmutex.Token) uint64 {
+	s := last - last%kmutex.MaxK + uint64(q) + 1
+	if s <= last {
+		s += kmutex.MaxK
 	}
-	l.coordinator, l.free, l.announced = false, nil, false
+	return s
+}
+
+// spare returns how many of the coordinator's free tokens may be granted.
+func (l *Late) spare() int { return max(0, l.free.Len()-l.excess) }
+
+// Depart implements [kmutex.Binding].
+func (l *Late) Depart(next kmutex.Place, waited bool, baton *kmutex.Message, fx *kmutex.Effects) {
+	n, keep := l.spare(), 0
+	l.where = kmutex.Location{Number: baton.Number, Holder: next.Node}
+	l.coordinator = false
+	names := slices.DeleteFunc(l.resting, func(n kmutex.Node) bool { return n == next.Node })
+	ahead := 0
+	switch {
+	case !waited && l.free.Len() >= l.excess: // else all that is released is collected
+		keep, l.back = n/2, nil
+	case n > 0:
+		l.mark()
+		l.recall(l.k, 1, l.where, names, fx)
+		names = nil
+	default:
+		l.mark()
+		l.recall(1, 1, l.where, names, fx)
+		names, ahead = nil, min(2, l.k)
+	}
+	if n == 0 {
+		baton.Want = uint32(l.ask(ahead+l.excess-l.free.Len(), fx))
+	}
+	baton.Free = l.take(&l.free, l.free.Len()-keep)
+	baton.Counter, baton.Excess, baton.Serial = uint32(l.counter), uint32(l.excess), l.serial
+	if l.self != l.home && l.stays() {
+		names = append(names, l.self)
+	}
+	baton.Resting = names
+	l.resting, l.due = nil, 0
 }
 
 // CheckBaton implements [kmutex.Binding].
 func (l *Late) CheckBaton(baton *kmutex.Message) error {
-	if baton.Tails != nil || int(baton.Counter) >= l.k || baton.Excess > kmutex.MaxK || baton.Serial < l.serial {
+	if baton.Tails != nil || int(baton.Counter) >= l.k || baton.Excess > kmutex.MaxK || baton.Want > kmutex.MaxK {
 		return errors.New("not a baton of this pool")
 	}
-	for _, q := range baton.Free.Tokens() {
-		if err := l.checkToken(q); err != nil {
-			return err
+	return l.checkTokens(baton.Free)
+}
+
+// checkTokens tells why these tokens cannot arrive here.
+func (l *Late) checkTokens(set kmutex.TokenSet) error {
+	here, _ := l.FreeHere()
+	here.AddAll(l.running)
+	for _, q := range set.Tokens() {
+		switch {
+		case q >= kmutex.MaxK || l.tokens != nil && !l.tokens.Has(q):
+			return errors.New("no such token")
+		case here.Has(q):
+			return errors.New("a token that is here already")
 		}
 	}
 	return nil
 }
 
-// checkToken tells why q cannot arrive here.
-func (l *Late) checkToken(q kmutex.Token) error {
-	parked := slices.ContainsFunc(l.parked, func(p kmutex.ParkedToken) bool { return p.Token == q })
-	switch {
-	case q < 0 || q >= kmutex.MaxK || l.tokens != nil && !l.tokens.Has(q):
-		return errors.New("no such token")
-	case l.free.Has(q) || l.running.Has(q) || parked:
-		return errors.New("a token that is here already")
-	}
-	return nil
-}
-
-// Arrive implements [kmutex.Binding]: parked tokens that waited for this baton
-// join the free ones.
+// Arrive implements [kmutex.Binding]: what is at home, and what has waited for this
+// baton, joins the free tokens.
 func (l *Late) Arrive(baton *kmutex.Message, _ *kmutex.Effects) {
-	l.coordinator, l.free, l.counter = true, baton.Free.Clone(), int(baton.Counter)
-	l.excess = int(baton.Excess)
-	l.got, l.serial = baton.Number, baton.Serial
+	l.coordinator, l.got = true, baton.Number
 	l.where = kmutex.Location{Number: baton.Number, Holder: l.self}
-	l.announced = l.out()
-	l.parked = slices.DeleteFunc(l.parked, func(p kmutex.ParkedToken) bool {
+	l.counter, l.excess = int(baton.Counter), int(baton.Excess)
+	l.free.AddAll(l.stock)
+	l.stock, l.wanted = nil, 0
+	if l.self != l.home {
+		l.due = int(baton.Want)
+	}
+	l.collect(baton.Free, baton.Serial, baton.Resting, 0)
+	l.parked = slices.DeleteFunc(l.parked, func(p kmutex.Parcel) bool {
 		arrived := p.Number <= l.got
 		if arrived {
-			l.free.Add(p.Token)
+			l.collect(p.Free, 0, p.Resting, paidFor(p.Number, l.got, p.Want))
 		}
 		return arrived
 	})
 }
 
-// Free implements [kmutex.Binding]: with the baton here the token is free here;
-// otherwise it looks for the baton, by way of home.
+// Free implements [kmutex.Binding].
 func (l *Late) Free(q kmutex.Token, fx *kmutex.Effects) {
+	marked := l.back.Has(q)
 	l.running.Remove(q)
-	switch {
-	case l.coordinator:
+	l.back.Remove(q)
+	if l.coordinator || !marked {
 		l.free.Add(q)
-	case l.self != l.home:
-		fx.Send(l.home, kmutex.Message{Kind: kmutex.KindToken, Token: q})
-	default:
-		l.forward(q, fx)
-	}
-}
-
-// forward sends q after the baton.
-func (l *Late) forward(q kmutex.Token, fx *kmutex.Effects) {
-	to := l.where
-	if l.self == l.home && l.directory.Number > to.Number {
-		to = l.directory
-	}
-	if to.Holder == l.self {
-		l.park(q, to.Number, fx)
 		return
 	}
-	fx.Send(to.Holder, kmutex.Message{Kind: kmutex.KindToken, Token: q, Number: to.Number})
-}
-
-func (l *Late) park(q kmutex.Token, number uint64, fx *kmutex.Effects) {
-	l.parked = append(l.parked, kmutex.ParkedToken{Token: q, Number: number})
-	fx.Note(kmutex.Trace{Kind: kmutex.TraceParked, Token: q, Number: number})
+	var one kmutex.TokenSet
+	one.Add(q)
+	l.bringHome(one, fx)
 }
 
 // Cancel implements [kmutex.Binding]: waiting requests stay in their batches.
@@ -200,27 +252,34 @@ func (l *Late) Waiting(ts []kmutex.Request) []kmutex.Request { return ts }
 
 // Receive implements [kmutex.Binding].
 func (l *Late) Receive(m *kmutex.Message, fx *kmutex.Effects) error {
-	switch {
-	case m.Kind == kmutex.KindLocate && l.self == l.home && m.Holder != 0:
-		if m.Number > l.directory.Number {
-			l.directory = kmutex.Location{Number: m.Number, Holder: m.Holder}
+	if m.Want > kmutex.MaxK {
+		return errors.New("more tokens than there can be")
+	}
+	switch m.Kind {
+	case kmutex.KindLocate:
+		if l.self != l.home || m.Holder == 0 || m.Holder == l.self {
+			return errors.New("not for this node")
 		}
+		l.asked(m, fx)
 		return nil
-	case m.Kind == kmutex.KindToken && m.Seat.IsZero():
-		if err := l.checkToken(m.Token); err != nil {
+	case kmutex.KindRecall:
+		if m.Holder == 0 || m.Holder == l.self || m.Want == 0 || slices.Contains(m.Resting, 0) || slices.Contains(m.Resting, l.self) {
+			return errors.New("a recall that nobody sends")
+		}
+		l.recalled(m, fx)
+		return nil
+	case kmutex.KindTokens:
+		if slices.Contains(m.Resting, 0) {
+			return errors.New("no node")
+		}
+		if err := l.checkTokens(m.Free); err != nil {
 			return err
 		}
-		switch {
-		case l.coordinator:
-			l.free.Add(m.Token)
-		case m.Number > l.got:
-			l.park(m.Token, m.Number, fx)
-		default:
-			l.forward(m.Token, fx)
-		}
+		l.arrived(m, fx)
 		return nil
+	default:
+		return errors.New("not a message of late binding")
 	}
-	return errors.New("not a message of late binding, or not for this node")
 }
 
 // FreeHere implements [kmutex.Binding].
@@ -229,8 +288,9 @@ func (l *Late) FreeHere() (free kmutex.TokenSet, kept int) {
 	if l.coordinator {
 		kept = min(free.Len(), l.excess)
 	}
+	free.AddAll(l.stock)
 	for _, p := range l.parked {
-		free.Add(p.Token)
+		free.AddAll(p.Free)
 	}
 	return free, kept
 }
@@ -238,14 +298,15 @@ func (l *Late) FreeHere() (free kmutex.TokenSet, kept int) {
 // Export implements [kmutex.Binding].
 func (l *Late) Export(s *kmutex.State) {
 	s.Counter, s.Free, s.Serial = uint32(l.counter), l.free.Clone(), l.serial
-	s.Where, s.Directory, s.Announced = l.where, l.directory, l.announced
+	s.Back, s.Stock, s.Where = l.back.Clone(), l.stock.Clone(), l.where
+	s.Resting, s.Due, s.Wanted = slices.Clone(l.resting), l.due, l.wanted
 	s.Parked = slices.Clone(l.parked)
 }
 
 // Clone implements [kmutex.Binding].
 func (l *Late) Clone() kmutex.Binding {
 	c := *l
-	c.free, c.running = l.free.Clone(), l.running.Clone()
-	c.parked = slices.Clone(l.parked)
+	c.running, c.back, c.free, c.stock = l.running.Clone(), l.back.Clone(), l.free.Clone(), l.stock.Clone()
+	c.parked, c.resting = slices.Clone(l.parked), slices.Clone(l.resting)
 	return &c
 }

@@ -124,15 +124,16 @@ func TestLateTiesTheOldestToWhatIsFreeFirst(t *testing.T) {
 	for request := range kmutex.Request(4) {
 		acquire(t, m, request+1)
 	}
-	if fx := release(t, m, 2); len(fx.Grants) != 1 || fx.Grants[0] != (kmutex.Grant{Request: 3, Token: 1, Serial: 3}) {
+	if fx := release(t, m, 2); len(fx.Grants) != 1 || fx.Grants[0] != (kmutex.Grant{Request: 3, Token: 1, Serial: kmutex.MaxK + 2}) {
 		t.Errorf("grants %v, want request 3 with token 1", fx.Grants)
 	}
 }
 
-// Home learns once per stay of the baton that tokens are wanted there.
-func TestLateAnnouncesOnce(t *testing.T) {
+// The coordinator asks home once for each token that it lacks, and not for what its own
+// requests will give back.
+func TestLateAsksOnce(t *testing.T) {
 	m := kmutex.New(2, new(coordinator.Late))
-	step(t, m, kmutex.Event{Kind: kmutex.EventInstall, Install: kmutex.Genesis(1, 1, 1, 2)})
+	step(t, m, kmutex.Event{Kind: kmutex.EventInstall, Install: kmutex.Genesis(1, 3, 1, 2)})
 	acquire(t, m, 1)
 	baton := kmutex.Message{Kind: kmutex.KindBaton, Number: 1}
 	baton.Free.Add(0)
@@ -141,9 +142,12 @@ func TestLateAnnouncesOnce(t *testing.T) {
 		t.Fatalf("with a free token: grants %v, messages %v", fx.Grants, fx.Messages)
 	}
 	if fx = acquire(t, m, 2); len(fx.Messages) != 1 || fx.Messages[0].Message.Kind != kmutex.KindLocate || fx.Messages[0].To != 1 {
-		t.Errorf("out of tokens: messages %v, want where", fx.Messages)
+		t.Errorf("out of tokens: messages %v, want locate", fx.Messages)
 	}
-	if fx = acquire(t, m, 3); len(fx.Messages) != 0 {
-		t.Errorf("again: messages %v", fx.Messages)
+	if fx = acquire(t, m, 3); len(fx.Messages) != 1 || fx.Messages[0].Message.Want != 1 {
+		t.Errorf("a second one lacks: messages %v", fx.Messages)
+	}
+	if fx = acquire(t, m, 4); len(fx.Messages) != 0 {
+		t.Errorf("all the others are asked for: messages %v", fx.Messages)
 	}
 }

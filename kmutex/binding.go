@@ -8,6 +8,9 @@ type Binding interface {
 	// tokens are withheld are not the binding's. After an error nothing has
 	// changed.
 	Install(self Node, in *Install) error
+	// Spreads reports whether free tokens may begin an epoch at any node, see
+	// [EpochChange.Spread].
+	Spreads() bool
 	// Asks reports whether a further batch may ask for a place in line while
 	// this node has batches there, one or more.
 	Asks() bool
@@ -21,8 +24,9 @@ type Binding interface {
 	// Assign is called while the baton is here. It takes over as many of the
 	// first requests as it can, and returns their number.
 	Assign(requests []Request, fx *Effects) int
-	// Depart moves into baton, whose Number is set, what goes with it to next.
-	Depart(next Place, baton *Message, fx *Effects)
+	// Depart moves into baton, whose Number is set, what goes with it to next, which
+	// has waited behind a batch here, or has just asked.
+	Depart(next Place, waited bool, baton *Message, fx *Effects)
 	// CheckBaton tells why a correct coordinator cannot have sent this baton.
 	CheckBaton(baton *Message) error
 	// Arrive takes from baton what came with it.
@@ -32,7 +36,7 @@ type Binding interface {
 	// Cancel ends a waiting request that Ask or Assign has taken over, and
 	// reports whether there was one.
 	Cancel(t Request) bool
-	// Receive handles the messages child, token and locate. An error means that
+	// Receive handles the messages child, token, locate, recall and tokens. An error means that
 	// a correct peer cannot have sent m; nothing has changed then.
 	Receive(m *Message, fx *Effects) error
 	// Waiting appends the waiting requests that the binding has taken over, in

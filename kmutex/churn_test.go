@@ -221,14 +221,10 @@ func (w *churn) granted(epoch uint64, g kmutex.Grant) error {
 	if w.serials[epoch][g.Serial] {
 		return fmt.Errorf("serial: %d of token %d in epoch %d was given out before", g.Serial, g.Token, epoch)
 	}
-	of := g.Token
-	if !w.early {
-		of = 0 // all serials of the pool grow, not only those of a token
-	}
-	if g.Serial <= w.last[epoch][of] {
+	if g.Serial <= w.last[epoch][g.Token] {
 		return fmt.Errorf("serial: %d of token %d in epoch %d is not larger than those before", g.Serial, g.Token, epoch)
 	}
-	w.serials[epoch][g.Serial], w.last[epoch][of] = true, g.Serial
+	w.serials[epoch][g.Serial], w.last[epoch][g.Token] = true, g.Serial
 	return nil
 }
 
@@ -334,7 +330,7 @@ func (w *churn) collect(p *peer, l letter) error {
 	}
 	p.planning = nil
 	v := w.views[slices.IndexFunc(w.views, func(v view) bool { return v.epoch == f.epoch })]
-	installs, err := kmutex.PlanEpoch(kmutex.EpochChange{Epoch: f.epoch, K: v.k, Home: v.home, Owed: v.owed}, f.reports)
+	installs, err := kmutex.PlanEpoch(kmutex.EpochChange{Epoch: f.epoch, K: v.k, Home: v.home, Owed: v.owed, Spread: p.machine.Spreads()}, f.reports)
 	if err != nil {
 		return err
 	}

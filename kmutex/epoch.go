@@ -21,13 +21,17 @@ type Install struct {
 	// Batches of this node in the line. Together they hold each request that the
 	// node had reported as waiting, and the requests that it takes over. Only the
 	// last batch of the last in line is open.
-	Batches []Batch `json:"Turns"`
+	Batches []Batch
 	// Running requests of this node: those that it had reported, and slots that it
 	// takes over.
 	Running []Grant
-	// Free tokens that begin here: with the baton (late binding), or idle in
-	// the seats that [SeatOf] gives (early binding).
+	// Free tokens that begin here: with the baton, or at a node in Resting (late
+	// binding); idle in the seats that [SeatOf] gives (early binding).
 	Free TokenSet
+	// Resting names the nodes where tokens may rest when the epoch begins (late
+	// binding): nobody waits for them. Elsewhere, those that run go to home when
+	// they are released.
+	Resting []Node `json:",omitempty"`
 	// Tails, at Holder under early binding, is the last seat of each token's
 	// queue; the zero seat for a token that has no queue in this epoch.
 	Tails []Seat
@@ -66,6 +70,23 @@ func Genesis(epoch uint64, k int, home, self Node) *Install {
 		in.Tails[q] = SeatOf(home, Token(q))
 	}
 	return in
+}
+
+// Found returns how node self, one of the founders, enters a pool's first epoch. All
+// founders must be given the same.
+func Found(c EpochChange, founders []Node, self Node) *Install {
+	if !c.Spread || !slices.Contains(founders, c.Home) {
+		return Genesis(c.Epoch, c.K, c.Home, self)
+	}
+	reports := make([]Report, len(founders))
+	for i, n := range founders {
+		reports[i] = Report{Node: n, Epoch: c.Epoch}
+	}
+	installs, err := PlanEpoch(c, reports)
+	if err != nil {
+		panic(fmt.Sprintf("kmutex: a pool cannot be founded: %v", err)) // k is the agreed view's
+	}
+	return installs[slices.Index(founders, self)]
 }
 
 func (m *Machine) freeze(epoch uint64, k int) error {

@@ -151,7 +151,7 @@ func (w *world) take(s step) error {
 // the baton that home has had already.
 func (w *world) tidy(i int) error {
 	w.flight = slices.DeleteFunc(w.flight, func(e kmutex.Envelope) bool {
-		return e.Message.Kind == kmutex.KindLocate && e.Message.Number <= w.states[e.To-1].Directory.Number
+		return e.Message.Kind == kmutex.KindLocate && e.Message.Number < w.states[e.To-1].Where.Number
 	})
 	if w.asking[i] && w.acquired[i] == w.scope.requests && len(w.states[i].Pending) == 0 {
 		w.asking[i] = false
@@ -331,7 +331,7 @@ func (n *names) rank(w *world) {
 	seat := func(s kmutex.Seat) { n.serial[s.Node][s.Serial] = 1 }
 	for i := range w.states {
 		s := w.states[i]
-		n.number[s.Number], n.number[s.Where.Number], n.number[s.Directory.Number] = 1, 1, 1
+		n.number[s.Number], n.number[s.Where.Number] = 1, 1
 		for _, p := range s.Parked {
 			n.number[p.Number] = 1
 		}
@@ -425,13 +425,13 @@ func (n *names) appendState(b []byte, s *kmutex.State) []byte {
 	b = append(b, byte(len(s.Running))) // with which tokens: under early binding the seats say so
 	b = appendBool(b, s.Baton)
 	b = append(b, n.number[s.Number], n.token(kmutex.Token(s.Counter)), byte(s.Free.Len()))
-	b = appendBool(b, s.Announced)
-	b = append(b, byte(len(s.Parked)))
+	b = append(b, byte(s.Back.Len()), byte(s.Stock.Len()), byte(s.Due), byte(s.Wanted), byte(len(s.Parked)))
 	for _, p := range s.Parked {
-		b = append(b, n.number[p.Number])
+		b = append(b, n.number[p.Number], byte(p.Free.Len()), byte(p.Want))
+		b = n.appendNodes(b, p.Resting)
 	}
+	b = n.appendNodes(b, s.Resting)
 	b = append(b, n.number[s.Where.Number], byte(n.node[s.Where.Holder]))
-	b = append(b, n.number[s.Directory.Number], byte(n.node[s.Directory.Holder]))
 	for _, seat := range s.Tails {
 		b = n.appendSeat(b, seat)
 	}
@@ -444,9 +444,21 @@ func (n *names) appendState(b []byte, s *kmutex.State) []byte {
 	return b
 }
 
+func (n *names) appendNodes(b []byte, nodes []kmutex.Node) []byte {
+	b = append(b, byte(len(nodes)))
+	for _, it := range nodes {
+		b = append(b, byte(n.node[it]))
+	}
+	return b
+}
+
 func (n *names) appendMessage(b []byte, m *kmutex.Message) []byte {
 	b = append(b, byte(m.Kind), byte(n.node[m.Origin]), n.token(m.Token), n.number[m.Number],
-		n.token(kmutex.Token(m.Counter)), byte(m.Free.Len()), byte(n.node[m.Holder]))
+		n.token(kmutex.Token(m.Counter)), byte(m.Free.Len()), byte(n.node[m.Holder]), byte(m.Want))
+	if m.Kind == kmutex.KindTokens {
+		b = append(b, byte(m.Hops)) // of a Request they change nothing
+	}
+	b = n.appendNodes(b, m.Resting)
 	b = n.appendSeat(b, m.Seat)
 	b = n.appendSeat(b, m.Child)
 	for _, s := range m.Tails {

@@ -292,6 +292,7 @@ func (g *golden) state() {
 				fmt.Fprintf(&g.out, " free=%v", s.Free)
 			}
 		}
+		g.showResting(&s)
 		for _, r := range s.Running {
 			fmt.Fprintf(&g.out, " running=%d(token %d)", r.Request, r.Token)
 		}
@@ -302,7 +303,7 @@ func (g *golden) state() {
 			fmt.Fprintf(&g.out, " pending%v", s.Pending)
 		}
 		for _, p := range s.Parked {
-			fmt.Fprintf(&g.out, " parked=%d(number %d)", p.Token, p.Number)
+			fmt.Fprintf(&g.out, " parked=%v(number %d)", p.Free, p.Number)
 		}
 		for _, seat := range s.Seats {
 			fmt.Fprintf(&g.out, " seat %d.%d(request=%d token=%d child=%v)", s.Self, seat.Serial, seat.Request, seat.Token, seat.Child)
@@ -311,5 +312,24 @@ func (g *golden) state() {
 	}
 	for _, e := range g.flight {
 		fmt.Fprintf(&g.out, "in flight: %v\n", e)
+	}
+}
+
+// showResting shows what late binding has of tokens away from the baton.
+func (g *golden) showResting(s *kmutex.State) {
+	for _, set := range []struct {
+		name   string
+		tokens kmutex.TokenSet
+		shown  bool
+	}{{"rests", s.Free, !s.Baton}, {"back", s.Back, true}, {"stock", s.Stock, true}} {
+		if set.shown && set.tokens.Len() > 0 {
+			fmt.Fprintf(&g.out, " %s=%v", set.name, set.tokens)
+		}
+	}
+	if len(s.Resting) > 0 {
+		fmt.Fprintf(&g.out, " resting=%v", s.Resting)
+	}
+	if s.Due > 0 || s.Wanted > 0 {
+		fmt.Fprintf(&g.out, " due=%d wanted=%d", s.Due, s.Wanted)
 	}
 }

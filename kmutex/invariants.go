@@ -43,6 +43,8 @@ var invariants = []invariant{
 	{"7 disjoint queues (early)", disjointQueues},
 	{"8 no idle token while a request waits (late)", noIdleToken},
 	{"10 serials", serials},
+	{"11 every token can be found (late)", findable},
+	{"12 home owes what the coordinator expects (late)", owed},
 }
 
 // Check returns every invariant that w violates.
@@ -289,7 +291,10 @@ func noIdleToken(w *World) error {
 	}
 	free, waiting := 0, 0
 	for _, s := range w.Nodes {
-		free += s.Free.Len() + len(s.Parked)
+		free += s.Free.Len() + s.Stock.Len()
+		for _, p := range s.Parked {
+			free += p.Free.Len()
+		}
 		waiting += len(s.Pending)
 		for _, batch := range s.Batches {
 			waiting += len(batch.Requests)

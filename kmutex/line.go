@@ -26,7 +26,7 @@ func (m *Machine) onRequest(msg *Message) error {
 	case len(m.batches) > 0: // the last: the origin comes after my last batch
 		m.batches[len(m.batches)-1].Next = place
 	case m.baton: // the last and nobody waits: the origin is served next
-		m.pass(place)
+		m.pass(place, false)
 	default:
 		panic("kmutex: last in line with neither batch nor baton")
 	}
@@ -69,15 +69,16 @@ func (m *Machine) serve() {
 		if next.IsZero() {
 			return // nobody behind: idle coordinator
 		}
-		m.pass(next)
+		m.pass(next, true)
 	}
 }
 
-// pass hands the baton to the batch next.
-func (m *Machine) pass(next Place) {
+// pass hands the baton to the batch next, which has waited behind one here, or has
+// just asked.
+func (m *Machine) pass(next Place, waited bool) {
 	m.number++
 	baton := Message{Kind: KindBaton, Number: m.number}
-	m.binding.Depart(next, &baton, &m.fx)
+	m.binding.Depart(next, waited, &baton, &m.fx)
 	m.baton = false
 	m.fx.Send(next.Node, baton)
 	m.fx.Note(Trace{Kind: TraceBatonSent, Node: next.Node, Number: m.number})

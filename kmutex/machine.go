@@ -78,7 +78,7 @@ type Batch struct {
 	// Requests that wait, in the order of the line; those that the binding has
 	// taken over are gone from it. Numbers ascend, but for adopted requests,
 	// which have high ones and stand where they stood at the lost node.
-	Requests []Request `json:"Tickets"`
+	Requests []Request
 	// Next is the batch behind this one. The zero Place: none yet, the batch is
 	// open and later requests of this node join it.
 	Next Place
@@ -180,7 +180,7 @@ func (m *Machine) receive(e Event) error {
 		err = m.onRequest(&e.Message)
 	case KindBaton:
 		err = m.onBaton(e.From, &e.Message)
-	case KindChild, KindToken, KindLocate:
+	case KindChild, KindToken, KindLocate, KindRecall, KindTokens:
 		err = m.binding.Receive(&e.Message, &m.fx)
 	default:
 		err = fmt.Errorf("unknown kind %d", e.Message.Kind)

@@ -14,24 +14,30 @@ const (
 	// [request]. It sets Origin, Seat (early binding) and Hops.
 	KindRequest Kind = 1 + iota
 	// KindBaton hands over the right to assign tokens [token_locations]. It
-	// sets Number, Counter and Tails (early) or Free, Excess and Serial (late).
+	// sets Number, Counter and Tails (early) or Free, Excess, Serial, Resting and
+	// Want (late).
 	KindBaton
 	// KindChild, early binding only, tells the owner of Seat that Child comes
 	// after it in the queue of its token [child]. It sets Seat and Child.
 	KindChild
-	// KindToken carries a token [token]. It sets Token, and Seat (early binding:
-	// the seat it is for; zero when it goes to the epoch's first coordinator, see
-	// [Install.Excess]) and Serial or Number (late binding: the baton that the
-	// token wants to meet; 0 when the sender does not know one).
+	// KindToken, early binding only, carries a token [token]. It sets Token and
+	// Serial, and Seat: the seat that it is for; zero when it goes to the epoch's
+	// first coordinator, see [Install.Excess].
 	KindToken
 	// KindLocate, late binding only, tells home which node holds the baton, or is
-	// about to, and needs tokens. It sets Number and Holder.
+	// about to, and how many tokens it needs. It sets Number, Holder and Want.
 	KindLocate
+	// KindRecall, late binding only, asks for tokens that rest at the receiver, and
+	// then at the nodes in Resting. It sets Number, Holder, Want and Resting.
+	KindRecall
+	// KindTokens, late binding only, carries tokens to baton Number, or to home. It
+	// sets Free, Number, Want, Hops, Resting and Serial.
+	KindTokens
 
 	kindEnd
 )
 
-var kindNames = [kindEnd]string{"?", "request", "baton", "child", "token", "locate"}
+var kindNames = [kindEnd]string{"?", "request", "baton", "child", "token", "locate", "recall", "tokens"}
 
 // Valid reports whether k is one of the kinds above.
 func (k Kind) Valid() bool { return k > 0 && k < kindEnd }
@@ -45,8 +51,8 @@ func (k Kind) String() string {
 }
 
 // Message is what one node's machine sends another's. Which fields count
-// depends on Kind; the others are zero. A message owns its Tails and Free: the
-// sender keeps no reference to them.
+// depends on Kind; the others are zero. A message owns its slices: the sender
+// keeps no reference to them.
 type Message struct {
 	Kind Kind
 	// Epoch in which the message was sent; set in every message.
@@ -54,7 +60,7 @@ type Message struct {
 
 	// Origin is the node that asks for a place in line.
 	Origin Node
-	// Hops counts the nodes that have forwarded this message.
+	// Hops counts the nodes that have forwarded this message (request, tokens).
 	Hops uint32
 
 	// Seat: the first seat of the asking batch (request), the seat that gets a
@@ -71,13 +77,18 @@ type Message struct {
 	Counter uint32
 	// Tails holds, for each token, the last seat of its queue (early binding).
 	Tails []Seat
-	// Free holds the tokens that travel with the baton (late binding).
+	// Free holds the tokens that the message carries (late binding).
 	Free TokenSet
 	// Excess is how many of them stay with the baton, see [Install.Excess].
 	Excess uint32
+	// Want is how many tokens are needed (locate, recall), how many home was asked
+	// for and has not sent (baton), or how many of those these are (tokens).
+	Want uint32
+	// Resting names nodes where tokens may rest, the oldest first (late binding).
+	Resting []Node
 
-	// Serial of the last grant in this epoch: with the token (token, early
-	// binding), or of all (baton, late binding). 0: none yet.
+	// Serial of the token's last grant in this epoch (early binding), or the
+	// largest that the sender knows of (late binding). 0: none yet.
 	Serial uint64
 
 	// Holder is the node that holds baton Number, or that it is on its way to.
@@ -105,6 +116,7 @@ func (m Message) String() string {
 			fmt.Fprintf(&b, " tails=%v", m.Tails)
 		} else {
 			fmt.Fprintf(&b, " free=%v serial=%d", m.Free, m.Serial)
+			m.writeDemand(&b)
 			if m.Excess > 0 {
 				fmt.Fprintf(&b, " excess=%d", m.Excess)
 			}
@@ -115,14 +127,28 @@ func (m Message) String() string {
 		fmt.Fprintf(&b, " token=%d", m.Token)
 		if !m.Seat.IsZero() {
 			fmt.Fprintf(&b, " seat=%v serial=%d", m.Seat, m.Serial)
-		} else {
-			fmt.Fprintf(&b, " number=%d", m.Number)
 		}
-	case KindLocate:
+	case KindLocate, KindRecall:
 		fmt.Fprintf(&b, " number=%d holder=%d", m.Number, m.Holder)
+		m.writeDemand(&b)
+	case KindTokens:
+		fmt.Fprintf(&b, " free=%v number=%d serial=%d", m.Free, m.Number, m.Serial)
+		m.writeDemand(&b)
+		if m.Hops > 0 {
+			fmt.Fprintf(&b, " hops=%d", m.Hops)
+		}
 	default:
 	}
 	return b.String()
+}
+
+func (m *Message) writeDemand(b *strings.Builder) {
+	if m.Want > 0 {
+		fmt.Fprintf(b, " want=%d", m.Want)
+	}
+	if len(m.Resting) > 0 {
+		fmt.Fprintf(b, " resting=%v", m.Resting)
+	}
 }
 
 // Envelope is a message on its way: From is the sending node, To the

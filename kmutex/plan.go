@@ -3,6 +3,7 @@ package kmutex
 import (
 	"cmp"
 	"fmt"
+	"maps"
 	"slices"
 )
 
@@ -21,7 +22,7 @@ type Report struct {
 	// MaxK is the largest k of the epochs between Installed and the coming one
 	// that this node has heard of. If one of them began somewhere, tokens below
 	// MaxK may have been granted there.
-	MaxK int `json:"Peak"`
+	MaxK int
 	// Running requests stay in the critical section. The driver adds slots that a
 	// lost node had granted and this one takes over, each with an [AdoptedRequest]
 	// of the coming epoch and the token that it had.
@@ -41,7 +42,7 @@ type ReportedBatch struct {
 	// Stamp orders the line of the new epoch; the driver sets it to the
 	// arrival time of the first request.
 	Stamp    int64
-	Requests []Request `json:"Tickets"`
+	Requests []Request
 }
 
 // EpochChange is what the agreed view says about an epoch that is to be planned.
@@ -51,6 +52,9 @@ type EpochChange struct {
 	Home  Node
 	// Owed means that a lost node may still run requests.
 	Owed bool
+	// Spread lets the free tokens begin at all nodes if nobody waits, as many at
+	// each: then none of them can take most of the tokens along when it is lost.
+	Spread bool
 }
 
 // PlanEpoch plans an epoch from the reports of all its nodes: every waiting batch
@@ -251,7 +255,27 @@ func (p *plan) place(vacant []Token, first, last Node) {
 			in.Parent = last
 		}
 	}
-	p.at[first].Free, p.at[first].Tails = free, p.tails(free, first, excess)
+	p.at[first].Tails = p.tails(free, first, excess)
+	if p.Spread && excess == 0 && len(p.at[first].Batches) == 0 {
+		p.spread(vacant)
+		return
+	}
+	p.at[first].Free = free
+}
+
+// spread lets each free token begin at a node that has the fewest.
+func (p *plan) spread(vacant []Token) {
+	nodes := slices.Sorted(maps.Keys(p.at))
+	has := make(map[Node]int, len(nodes))
+	for n, in := range p.at {
+		in.Resting = nodes
+		has[n] = len(in.Running)
+	}
+	for _, q := range vacant {
+		n := slices.MinFunc(nodes, func(a, b Node) int { return cmp.Compare(has[a], has[b]) })
+		p.at[n].Free.Add(q)
+		has[n]++
+	}
 }
 
 // tails begins the queues of the tokens, for early binding. A free token idles

@@ -309,12 +309,15 @@ func TestNonsenseFromPeers(t *testing.T) {
 func nonsense(r *rand.Rand) kmutex.Message {
 	seat := func() kmutex.Seat { return kmutex.Seat{Node: kmutex.Node(r.IntN(5)), Serial: uint64(r.IntN(8))} }
 	m := kmutex.Message{
-		Kind: kmutex.Kind(r.IntN(8)), Epoch: 1, Origin: kmutex.Node(r.IntN(5)), Seat: seat(), Child: seat(),
+		Kind: kmutex.Kind(r.IntN(10)), Epoch: 1, Origin: kmutex.Node(r.IntN(5)), Seat: seat(), Child: seat(),
 		Token: kmutex.Token(r.IntN(6) - 2), Number: uint64(r.IntN(6)), Counter: uint32(r.IntN(4)), Serial: uint64(r.IntN(6)),
-		Holder: kmutex.Node(r.IntN(5)),
+		Holder: kmutex.Node(r.IntN(5)), Want: uint32(r.IntN(4)), Hops: uint32(r.IntN(4)),
 	}
 	for range r.IntN(4) {
 		m.Tails = append(m.Tails, seat())
+	}
+	for range r.IntN(3) {
+		m.Resting = append(m.Resting, kmutex.Node(r.IntN(5)))
 	}
 	for range r.IntN(4) {
 		m.Free.Add(kmutex.Token(r.IntN(4)))

@@ -33,19 +33,25 @@ type State struct {
 	// Counter, at the coordinator, is its round-robin position.
 	Counter uint32
 
-	// Free tokens with the baton (late binding).
-	Free TokenSet
+	// Free tokens rest here; at the coordinator they are with the baton (late
+	// binding). Back are running ones that go home when they are released.
+	Free, Back TokenSet
 	// Kept tokens came back to the epoch's first coordinator (early binding).
 	Kept TokenSet
-	// Serial of the last grant that this node knows of (late binding).
+	// Serial is the largest that this node knows of (late binding).
 	Serial uint64
 	// Parked tokens wait for a baton (late binding).
-	Parked []ParkedToken
-	// Where the baton is, as far as this node knows (late binding); Directory
-	// the same, told to home.
-	Where, Directory Location
-	// Announced: home knows that the baton here waits for tokens (late binding).
-	Announced bool
+	Parked []Parcel
+	// Where the baton is, as far as this node knows (late binding).
+	Where Location
+	// Resting names, at the coordinator, the nodes where tokens may rest; Due is how
+	// many tokens home was asked for and has not sent (late binding).
+	Resting []Node
+	Due     int
+	// Stock, at home, came back, and nobody has asked for it; Wanted is how many tokens
+	// home owes the baton that Where tells of (late binding).
+	Stock  TokenSet
+	Wanted int
 
 	// Tails, at the coordinator (early binding).
 	Tails []Seat
@@ -53,10 +59,13 @@ type State struct {
 	Seats []SeatState
 }
 
-// ParkedToken waits at a node for the baton of this number or a later one.
-type ParkedToken struct {
-	Token  Token
-	Number uint64
+// Parcel is tokens that wait at a node for the baton of this number. The other fields
+// are those of the message that they came with.
+type Parcel struct {
+	Free    TokenSet
+	Number  uint64
+	Want    uint32
+	Resting []Node
 }
 
 // Location says that Holder had, or is to have, baton Number.
@@ -120,6 +129,10 @@ func (m *Machine) Coordinator() bool { return m.baton }
 // BatonNumber returns the number of the newest baton of this epoch that has been at
 // this node: it grows with each move.
 func (m *Machine) BatonNumber() uint64 { return m.number }
+
+// Spreads reports whether the pool's free tokens may begin an epoch at any node, see
+// [EpochChange.Spread].
+func (m *Machine) Spreads() bool { return m.binding.Spreads() }
 
 // Frozen reports whether the machine waits for an Install.
 func (m *Machine) Frozen() bool { return m.frozen }

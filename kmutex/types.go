@@ -57,7 +57,7 @@ func (s Seat) String() string {
 // Grant admits Request to the critical section: it holds Token until the event
 // Release.
 type Grant struct {
-	Request Request `json:"Ticket"`
+	Request Request
 	Token   Token
 	// Serial tells later uses from earlier ones (the fence): within an epoch no
 	// two grants of a pool have the same, and the serials of a token grow. Under

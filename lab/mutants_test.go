@@ -62,7 +62,7 @@ var (
 			Old:    "if !p.entitled() {\n\t\treturn // void comes",
 			New:    "if false {\n\t\treturn // void comes",
 			Caught: "more than k",
-			Args:   try(396),
+			Args:   try(798),
 		},
 		{
 			Name: "requests go on when the lease is over", File: "../lab/cluster/process.go",
@@ -107,14 +107,14 @@ var (
 		},
 		{
 			Name: "the coordinator grants tokens beyond k", File: "../coordinator/late.go",
-			Old:    "l.free.Len() <= l.excess",
-			New:    "l.free.Len() == 0",
+			Old:    "return max(0, l.free.Len()-l.excess)",
+			New:    "return l.free.Len()",
 			Caught: "more than k",
 		},
 		{
 			Name: "free tokens are passed on and kept", File: "../coordinator/late.go",
-			Old:    "l.coordinator, l.free, l.announced = false, nil, false",
-			New:    "l.coordinator, l.free, l.announced = false, l.free.Clone(), false",
+			Old:    "baton.Free = l.take(&l.free, l.free.Len()-keep)",
+			New:    "_, baton.Free = keep, l.free.Clone()",
 			Caught: "invariant 2",
 		},
 		{
@@ -140,7 +140,7 @@ var (
 			Old:    "now-max(g.since, g.granted[node])",
 			New:    "now-g.granted[node]",
 			Caught: "more than k",
-			Args:   try(340),
+			Args:   try(772),
 		},
 		{
 			Name: "tokens come back before the lease has run out", File: "../internal/membership/lease/terms.go",
@@ -186,7 +186,7 @@ var (
 			Old:    "} else if p.matters(&l) {\n\t\tpause",
 			New:    "} else if false {\n\t\tpause",
 			Caught: "does not move|not in order|not served",
-			Args:   try(50),
+			Args:   try(100),
 		},
 		{
 			Name: "home is not told since when tickets are unknown", File: "../internal/pool/epoch.go",
@@ -214,6 +214,7 @@ var (
 			Old:    "if r.unconfirmed != never && now-max(r.unconfirmed, r.awake) >= patience {\n\t\treturn true",
 			New:    "if true {\n\t\treturn false",
 			Caught: "does not move",
+			Args:   try(1919),
 		},
 		{
 			Name: "the complaints of homes are not believed", File: "../internal/membership/leader/judge.go",

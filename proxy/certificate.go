@@ -108,7 +108,7 @@ func (c *Certificate) refresh() {
 		pair, err = files.parse()
 	}
 	if err != nil {
-		c.logger.Error("the certificate's files have changed and cannot be used; the last good ones stay",
+		c.logger.Error("the changed certificate cannot be used: keeping the last good one",
 			slog.String("cert", files.cert), slog.String("key", files.key), slog.Any("error", err))
 		return
 	}

@@ -164,7 +164,7 @@ func (l *limitedListener) Accept() (net.Conn, error) {
 	client.watched = err == nil
 	if err != nil && !errors.Is(err, errors.ErrUnsupported) {
 		if suppressed, ok := l.limiter.once.Allow("watch"); ok { // it is served all the same
-			l.limiter.logger.Warn("a connection cannot be watched: that its client leaves may be noticed late",
+			l.limiter.logger.Warn("a connection cannot be watched: it may be noticed late when its client leaves",
 				slog.Any("error", err), slog.Int("suppressed", suppressed))
 		}
 	}
@@ -185,7 +185,7 @@ func (c *connLimiter) enter(l *limitedListener) {
 			continue
 		}
 		if c.once.First("full") {
-			c.logger.Warn("the most connections that listen.max_connections allows are open; more clients wait",
+			c.logger.Warn("as many connections are open as listen.max_connections allows: further clients wait",
 				slog.Int("connections", c.open))
 		}
 		c.changed.Wait()

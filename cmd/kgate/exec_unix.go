@@ -28,7 +28,7 @@ type family struct {
 	lent     bool // the terminal, now
 	// stopped tells the signals that stop the command.
 	stopped chan os.Signal
-	// resume asks for a resumed, in case this process could not be stopped.
+	// resume asks for resumed, where this process cannot be stopped.
 	resume <-chan time.Time
 }
 
@@ -98,14 +98,18 @@ func (f *family) suspend(s os.Signal) {
 		f.resumed() // it wants the terminal
 		return
 	}
-	// As if the terminal had sent it: the shell and what else it has started with this
-	// process see a job that is stopped.
 	f.reclaim()
-	signal.Reset(syscall.SIGTSTP)
+	if session, err := unix.Getsid(0); err != nil || session == unix.Getpgrp() {
+		const soon = 100 * time.Millisecond
+		f.resume = time.After(soon) // no shell would ever continue this process
+		return
+	}
+	// The shell sees a job that is stopped: this process, and what else the shell has
+	// started with it, as if the terminal had sent the signal to all. Package signal
+	// does not give SIGTSTP its effect back.
+	signal.Ignore(syscall.SIGTSTP)
 	_ = syscall.Kill(0, syscall.SIGTSTP)
-	// Where no shell would ever continue it, the system does not stop this process.
-	const soon = 100 * time.Millisecond
-	f.resume = time.After(soon)
+	_ = syscall.Kill(unix.Getpid(), syscall.SIGSTOP)
 }
 
 // resumed has the command go on, with the terminal if this process has it.

@@ -8,6 +8,7 @@ import (
 	"fmt"
 	"io"
 	"os"
+	"slices"
 
 	"github.com/alecthomas/kong"
 )
@@ -54,6 +55,9 @@ func main() {
 // run carries out a command line and returns the exit code.
 func run(args []string, std streams) int {
 	exit := -1
+	if len(args) > 0 && args[0] == "help" {
+		args = append(slices.Clone(args[1:]), "--help")
+	}
 	var cli commands
 	parser, err := kong.New(&cli,
 		kong.Name("kgate"),

@@ -67,9 +67,9 @@ func (s *server) newTrust(cfg *config.Config) bool {
 func notReloaded(log *slog.Logger, err error) {
 	wrong := config.Lines(err)
 	for _, line := range wrong {
-		log.Error("wrong in the configuration", slog.String("error", line))
+		log.Error("error in the configuration", slog.String("error", line))
 	}
-	log.Error("not reloaded: nothing has changed", slog.Int("errors", len(wrong)))
+	log.Error("not reloaded: the configuration has errors, and the old one stays", slog.Int("errors", len(wrong)))
 }
 
 func logChange(log *slog.Logger, change config.Change) {
@@ -78,7 +78,7 @@ func logChange(log *slog.Logger, change config.Change) {
 	case config.EffectRestart:
 		log.Warn("configuration changed: needs a restart", attrs...)
 	case config.EffectNewPool:
-		log.Warn("configuration changed: counts for a pool that is new in the cluster; k is changed by kgate pool set", attrs...)
+		log.Warn("configuration changed: applies only to pools that are new in the cluster; kgate pool set changes k", attrs...)
 	case config.EffectReload:
 		log.Info("configuration changed", attrs...)
 	}

@@ -106,7 +106,7 @@ func (s *server) refreshTokens(ctx context.Context) {
 	case ctx.Err() != nil:
 	case err != nil:
 		if s.once.First("admin token " + err.Error()) {
-			s.log.Error("the admin tokens cannot be read; the last good ones stay", slog.Any("error", err))
+			s.log.Error("the admin tokens cannot be read: keeping the last good ones", slog.Any("error", err))
 		}
 	case !slices.Equal(tokens, before):
 		s.tokens.Store(&tokens)
@@ -151,7 +151,7 @@ func (s *server) warnOfOpenSecrets() {
 			continue // whoever reads it says so
 		}
 		if mode := info.Mode().Perm(); mode&0o027 != 0 {
-			s.log.Warn("a file with a secret is open to other users of this machine: chmod 600 is enough",
+			s.log.Warn("other users of this machine can read a file with a secret: chmod 600 it",
 				slog.String("key", f.key), slog.String("file", f.path), slog.String("mode", fmt.Sprintf("%04o", mode)))
 		}
 	}

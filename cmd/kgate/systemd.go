@@ -28,7 +28,7 @@ import (
 func (s *server) supervise(ctx context.Context) {
 	if told, err := daemon.SdNotify(false, daemon.SdNotifyReady); !told {
 		if err != nil {
-			s.log.Warn("systemd cannot be told that the gateway is up", slog.Any("error", err))
+			s.log.Warn("cannot tell systemd that the gateway is up", slog.Any("error", err))
 		}
 		return
 	}

@@ -187,7 +187,7 @@ func (s *server) refreshTrust() {
 	if err != nil {
 		next.expires, next.failed = s.trust.expires, true // tried again: a certificate may not be valid yet
 		if !same {
-			s.log.Error("the files that guard the peer port and gossip have changed and cannot be used; the last good ones stay", slog.Any("error", err))
+			s.log.Error("the changed keys or certificates for other gateways cannot be used: keeping the last good ones", slog.Any("error", err))
 		}
 	} else {
 		attrs := []any{slog.Int("gossip_keys", len(next.gossip))}
@@ -208,7 +208,7 @@ func (s *server) warnOfExpiry(now time.Time) (warned bool) {
 			return
 		}
 		warned = true
-		s.log.Warn("a certificate is about to expire: put a new one in its place, it is read without a restart",
+		s.log.Warn("a certificate expires soon: replace the file, no restart is needed",
 			slog.String("key", key), slog.String("file", file), slog.Time("not_after", end), slog.Int("days_left", int(left.Hours()/24)))
 	}
 	if !s.trust.expires.IsZero() {

@@ -7,6 +7,7 @@ package grafana_test
 import (
 	"encoding/json"
 	"os"
+	"path/filepath"
 	"regexp"
 	"slices"
 	"strings"
@@ -195,6 +196,41 @@ func TestMetrics(t *testing.T) {
 			t.Errorf("no panel shows %s", metric)
 			shown[metric] = true
 		}
+	}
+}
+
+// TestNamedPanels: what the pages call a panel is the title of one.
+func TestNamedPanels(t *testing.T) {
+	titles := make(map[string]bool)
+	for _, p := range load(t).Panels {
+		for title := p.Title; title != ""; {
+			titles[title] = true // and, for short, what is before the comma
+			title, _, _ = strings.Cut(title, ",")
+			if titles[title] {
+				break
+			}
+		}
+	}
+	pages, err := filepath.Glob("../../docs/*.md")
+	if err != nil {
+		t.Fatal(err)
+	}
+	named := 0
+	for _, page := range pages {
+		text, err := os.ReadFile(page)
+		if err != nil {
+			t.Fatal(err)
+		}
+		for _, m := range regexp.MustCompile(`[Pp]anels? \*([^*]+)\*(?:\s+and\s+\*([^*]+)\*)?`).FindAllStringSubmatch(string(text), -1) {
+			for _, title := range m[1:] {
+				if named++; title != "" && !titles[title] && !titles[title+" (all gateways)"] {
+					t.Errorf("%s: no panel is called %q", page, title)
+				}
+			}
+		}
+	}
+	if named < 10 {
+		t.Errorf("only %d panels are named", named)
 	}
 }
 

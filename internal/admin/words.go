@@ -82,6 +82,8 @@ func (c Cluster) Agreement() string {
 	switch {
 	case c.LossesTolerated < 0:
 		return fmt.Sprintf("%d voters, too few of them reached", c.Voters)
+	case c.Voters == 1:
+		return "1 voter"
 	case c.LossesTolerated == 1:
 		return fmt.Sprintf("%d voters, 1 more may be lost", c.Voters)
 	default:
@@ -105,6 +107,8 @@ func (m Member) Word() string {
 		return "silent"
 	case !m.Ready:
 		return "not ready"
+	case m.Witness:
+		return "witness"
 	default:
 		return "ready"
 	}

@@ -29,7 +29,7 @@ func TestLostTokenComesBack(t *testing.T) {
 		time.Sleep(time.Second)
 		f.mu.Lock()
 		f.drop = func(m kmutex.Message) bool {
-			lost := m.Kind == kmutex.KindToken
+			lost := m.Kind == kmutex.KindToken || m.Kind == kmutex.KindTokens
 			if lost {
 				f.drop = nil
 			}

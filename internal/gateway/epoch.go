@@ -92,6 +92,8 @@ func reasonOf(before, after membership.Pool, left bool) Reason {
 		return ReasonReturn
 	case left:
 		return ReasonLeave
+	case after.Spread:
+		return ReasonSpread
 	default:
 		return ReasonAudit
 	}
@@ -144,7 +146,7 @@ func (p *poolDriver) carry(fx *pool.Effects) {
 		p.post(l)
 	}
 	if fx.ChangeEpoch != 0 {
-		p.recover(fx.ChangeEpoch)
+		p.recover(fx.ChangeEpoch, fx.Spread)
 	}
 	if fx.WakeAt != 0 {
 		p.wake.Reset(fx.WakeAt - p.env.clock())
@@ -184,18 +186,18 @@ func (p *poolDriver) goOn(missed uint64, ended []*pool.Ticket) {
 func (p *poolDriver) report(fx *pool.Effects) {
 	epoch := slog.Uint64("epoch", p.spec.Epoch)
 	if fx.Err != nil {
-		p.log.Error("the pool's epoch has not begun in order", epoch, slog.Any("error", fx.Err))
+		p.log.Error("the pool's epoch began with an error", epoch, slog.Any("error", fx.Err))
 	}
 	if len(fx.Doubled) > 0 {
 		p.watch.AuditFailed()
-		p.log.Error("tokens were in use twice; what is one too many ends with its request", epoch, slog.Any("tokens", fx.Doubled))
+		p.log.Error("tokens were in use twice: the extra uses end with their requests", epoch, slog.Any("tokens", fx.Doubled))
 	}
 	if len(fx.Faulty) > 0 {
 		p.watch.AuditFailed()
-		p.log.Error("tokens are lost or doubled: a new epoch is asked for", epoch, slog.Any("tokens", fx.Faulty))
+		p.log.Error("tokens are lost or doubled: asking for a new epoch", epoch, slog.Any("tokens", fx.Faulty))
 	}
 	if len(fx.Unknown) > 0 {
-		p.log.Warn("what lost gateways had given out cannot be known: their tokens are withheld until it has run out",
+		p.log.Warn("the tickets of lost gateways are not known: their tokens are withheld until these tickets have expired",
 			slog.Any("nodes", fx.Unknown), slog.Duration("longest", p.core.View().UnknownFor()))
 	}
 }
@@ -224,8 +226,8 @@ func (p *poolDriver) begun(in *kmutex.Install) {
 }
 
 // recover asks for a new epoch, in the background. The pool asks again if none
-// comes.
-func (p *poolDriver) recover(epoch uint64) {
+// comes and one is needed still.
+func (p *poolDriver) recover(epoch uint64, spread bool) {
 	if p.env.ctx.Err() != nil {
 		return
 	}
@@ -233,7 +235,7 @@ func (p *poolDriver) recover(epoch uint64) {
 		const patience = 10 * time.Second
 		ctx, cancel := context.WithTimeout(p.env.ctx, patience)
 		defer cancel()
-		if err := p.env.views.Recover(ctx, p.name, epoch); err != nil && p.env.ctx.Err() == nil {
+		if err := p.env.views.Recover(ctx, p.name, epoch, spread); err != nil && p.env.ctx.Err() == nil {
 			p.log.Error("the pool cannot move to a new epoch", slog.Uint64("epoch", epoch), slog.Any("error", err))
 		}
 	})

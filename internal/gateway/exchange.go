@@ -64,7 +64,7 @@ func (g *Gateway) startExchange(fleet http.Handler) {
 	}}
 	g.wg.Go(func() {
 		if err := g.server.Serve(g.exchange); !errors.Is(err, http.ErrServerClosed) {
-			g.cfg.Logger.Error("other gateways' calls cannot be taken in", slog.Any("error", err))
+			g.cfg.Logger.Error("calls of other gateways cannot be served", slog.Any("error", err))
 		}
 	})
 }

@@ -46,7 +46,7 @@ func (p *poolDriver) post(l pool.Letter) {
 			return
 		}
 		if epoch.Err() == nil && p.env.losses.First("letter/"+p.name) {
-			p.log.Info("a letter to a peer did not arrive; it goes again", slog.Uint64("node", uint64(l.To)), slog.Any("error", err))
+			p.log.Info("a payload did not reach a peer: sending it again", slog.Uint64("node", uint64(l.To)), slog.Any("error", err))
 		}
 		p.mu.Lock()
 		defer p.mu.Unlock()

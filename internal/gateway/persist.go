@@ -67,7 +67,7 @@ func (g *Gateway) openDisk(cluster string) {
 func (g *Gateway) loadDisk(cluster string) {
 	store, err := disk.Open(filepath.Join(g.cfg.DataDir, "tickets"), cluster, g.views.TicketsMark())
 	if err != nil {
-		g.cfg.Logger.Error("tickets are not kept on disk: they are lost if all gateways are at once", slog.Any("error", err))
+		g.cfg.Logger.Error("tickets are not kept on disk: they are lost if all gateways stop at once", slog.Any("error", err))
 		return
 	}
 	if err := g.views.SetTicketsMark(store.Mark()); err != nil {
@@ -78,7 +78,7 @@ func (g *Gateway) loadDisk(cluster string) {
 		g.cfg.Logger.Error("the file of the tickets is not the one that was in data_dir last: newer tickets that only this gateway knew are lost, and their slots may be given out again",
 			slog.String("data_dir", g.cfg.DataDir), slog.String("remedy", "do not put old copies of data_dir, or of files in it, back"))
 	case store.Stale():
-		g.cfg.Logger.Error("the file of the tickets is gone from data_dir: those that only this gateway knew are lost, and their slots may be given out again",
+		g.cfg.Logger.Error("the file of tickets is gone from data_dir: tickets that only this gateway had are lost, and their slots may be granted again",
 			slog.String("data_dir", g.cfg.DataDir), slog.String("remedy", "put nothing back; find out who removed it, or whether data_dir is the right one"))
 	}
 	for pool, all := range store.Load() {
@@ -128,7 +128,7 @@ func (g *Gateway) keep(store *disk.Store) {
 		err := store.Write(changes)
 		g.cfg.Observer.TicketsWritten(time.Since(began))
 		if err != nil && g.losses.First("disk") {
-			g.cfg.Logger.Error("tickets cannot be written: they are lost if all gateways are at once", slog.Any("error", err))
+			g.cfg.Logger.Error("tickets cannot be written: they are lost if all gateways stop at once", slog.Any("error", err))
 		}
 		for _, w := range news {
 			w.pool.mu.Lock()

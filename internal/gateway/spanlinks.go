@@ -54,7 +54,7 @@ func (t spanLinks) depart(m *kmutex.Message) {
 	switch m.Kind {
 	case kmutex.KindToken:
 		add(m.Token)
-	case kmutex.KindBaton:
+	case kmutex.KindBaton, kmutex.KindTokens:
 		for q := range t {
 			if m.Free.Has(q) {
 				add(q)

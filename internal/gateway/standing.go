@@ -91,7 +91,7 @@ func (g *Gateway) left() bool {
 func (g *Gateway) comeBack(ended []<-chan struct{}) {
 	const patience = 5 * time.Second // not a bound, only to be told of it
 	late := time.AfterFunc(patience, func() {
-		g.cfg.Logger.Warn("requests that were broken off have not ended yet; this gateway waits for them before it comes back")
+		g.cfg.Logger.Warn("aborted requests have not ended yet: this gateway waits for them before it rejoins")
 	})
 	defer late.Stop()
 	for _, ch := range ended {
@@ -125,7 +125,7 @@ func (g *Gateway) void(left bool) []<-chan struct{} {
 	g.links.SetPeers(0, nil)
 	if !left || refused+aborted > 0 {
 		g.cfg.Observer.LeaseLost()
-		g.cfg.Logger.Warn("no longer entitled to admit: coming back as a new incarnation",
+		g.cfg.Logger.Warn("lease lost: rejoining as a new incarnation",
 			slog.Uint64("node", uint64(g.self)), slog.Int("refused", refused), slog.Int("aborted", aborted))
 	}
 	g.self = 0

@@ -13,10 +13,14 @@ import (
 	"github.com/kgate/kgate/kmutex"
 )
 
-// commandVersion is the version of the commands that this program writes. A
+// commandVersion is the version of the commands that this program writes, and
+// oldestCommand the oldest that it reads: since then, fields were only added. A
 // gateway that meets a newer one in the log stops following it: it cannot know
 // what the others make of it.
-const commandVersion = 3
+const (
+	commandVersion = 3
+	oldestCommand  = 2
+)
 
 // Bounds on what a view may hold.
 const (
@@ -156,6 +160,8 @@ type setKCommand struct {
 type recoverCommand struct {
 	Pool  string `json:"pool"`
 	Epoch uint64 `json:"epoch"`
+	// Spread: nothing is wrong, the free tokens are to be spread.
+	Spread bool `json:"spread,omitempty"`
 }
 
 // useTicketsCommand notes that a pool gives out tickets.
@@ -199,14 +205,14 @@ func decodeCommand(data []byte) (command, error) {
 	if version.V > commandVersion {
 		return command{}, fmt.Errorf("%w: command version %d, this one knows %d", errNewer, version.V, commandVersion)
 	}
-	if version.V > 0 && version.V < commandVersion {
-		return command{}, fmt.Errorf("%w: command version %d, this one writes %d", errOlder, version.V, commandVersion)
+	if version.V > 0 && version.V < oldestCommand {
+		return command{}, fmt.Errorf("%w: command version %d, this one reads %d and newer", errOlder, version.V, oldestCommand)
 	}
 	var c command
 	if err := decodeStrict(data, &c); err != nil {
 		return command{}, fmt.Errorf("%w: command: %w", ErrCommand, err)
 	}
-	if c.Version != commandVersion {
+	if c.Version < oldestCommand {
 		return command{}, fmt.Errorf("%w: command version %d", ErrCommand, c.Version)
 	}
 	if n := c.bodies(); n != 1 {

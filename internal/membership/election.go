@@ -113,7 +113,7 @@ func (c *Cluster) campaign(v *leaderlessTime, now time.Time) time.Duration {
 	if !c.leaderless() || c.raft.CurrentTerm() != term {
 		return leader.Interval // somebody was elected, or is about to be
 	}
-	c.config.Logger.Info("calling an election, since most voters have no leader")
+	c.config.Logger.Info("calling an election: most voters have no leader")
 	c.electMyself()
 	return 5 * c.votesTime()
 }

@@ -180,6 +180,6 @@ func (c *Cluster) Rejoin() {
 		return
 	}
 	boot, voided := c.incarnation.current()
-	c.config.Logger.Info("coming back as a new incarnation", slog.String("boot", boot), slog.Uint64("voided_node", uint64(voided)))
+	c.config.Logger.Info("rejoining as a new incarnation", slog.String("boot", boot), slog.Uint64("voided_node", uint64(voided)))
 	c.machine.touch() // the renewing goroutine tells gossip
 }

@@ -148,7 +148,7 @@ func (c *Cluster) lead(l *loop, peers []serfring.Member) time.Duration {
 func (c *Cluster) troubled(err error) {
 	if !errors.Is(err, raft.ErrNotLeader) && !errors.Is(err, raft.ErrLeadershipLost) &&
 		!errors.Is(err, raft.ErrRaftShutdown) && c.once.First("reconcile "+err.Error()) {
-		c.config.Logger.Warn("the view could not be brought up to date, trying again", slog.Any("error", err))
+		c.config.Logger.Warn("the view or the voters could not be updated: trying again", slog.Any("error", err))
 	}
 }
 

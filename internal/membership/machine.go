@@ -56,7 +56,7 @@ func (m *machine) Apply(entry *raft.Log) any {
 	}
 	if errors.Is(err, errNewer) || errors.Is(err, errOlder) {
 		m.broken = err
-		m.logger.Error("views are no longer followed", slog.Any("error", err), slog.Uint64("index", entry.Index),
+		m.logger.Error("this gateway no longer follows the cluster's views", slog.Any("error", err), slog.Uint64("index", entry.Index),
 			slog.String("hint", "run the version of kgate that the other gateways run"))
 	}
 	if err != nil {

@@ -61,10 +61,10 @@ func (c *Cluster) SetK(ctx context.Context, pool string, k, was int) error {
 }
 
 // Recover begins a new epoch of a pool if it still is in the given one, and
-// returns when this gateway's view has a later one. It keeps trying until ctx
-// ends.
-func (c *Cluster) Recover(ctx context.Context, pool string, epoch uint64) error {
-	if err := c.propose(ctx, command{Recover: &recoverCommand{Pool: pool, Epoch: epoch}}); err != nil {
+// returns when this gateway's view has a later one. Spread says that the epoch is only
+// to spread the free tokens. It keeps trying until ctx ends.
+func (c *Cluster) Recover(ctx context.Context, pool string, epoch uint64, spread bool) error {
+	if err := c.propose(ctx, command{Recover: &recoverCommand{Pool: pool, Epoch: epoch, Spread: spread}}); err != nil {
 		return fmt.Errorf("membership: recover pool %q: %w", pool, err)
 	}
 	return c.await(ctx, func(v *View) bool {

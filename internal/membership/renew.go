@@ -113,7 +113,11 @@ func (*Cluster) terms(v *View) lease.Terms {
 
 func (c *Cluster) standingChanged() {
 	s := c.Standing()
-	c.config.Logger.Info("standing changed", slog.Uint64("node", uint64(s.Node)), slog.Bool("lease", !s.Until.IsZero()))
+	message := "lease granted"
+	if s.Until.IsZero() {
+		message = "no lease"
+	}
+	c.config.Logger.Info(message, slog.Uint64("node", uint64(s.Node)))
 	c.machine.touch()
 }
 

@@ -117,7 +117,7 @@ func (c *Cluster) callRoll() {
 	}
 	asked.Wait()
 	if len(c.roll.missed) > 0 && c.closing.Err() == nil {
-		c.config.Logger.Info("going on without the answer of other gateways", slog.Any("missing", c.roll.missed))
+		c.config.Logger.Info("other gateways did not answer: going on without them", slog.Any("missing", c.roll.missed))
 	}
 	err := c.behind()
 	if err == nil {

@@ -149,6 +149,7 @@ func (s *state) recover(index uint64, c recoverCommand) (bool, error) {
 		return false, err
 	}
 	s.beginEpochs(index, pools{at: true})
+	s.Pools[at].Spread = c.Spread
 	return true, nil
 }
 
@@ -196,7 +197,7 @@ func (s *state) beginEpochs(index uint64, chosen pools) {
 	for i := range chosen {
 		p := &s.Pools[i]
 		p.Epoch++
-		p.Began = index
+		p.Began, p.Spread = index, false
 		p.Home = nodes[ring.Owner(p.Name)]
 	}
 }
@@ -223,8 +224,12 @@ func (s *state) view() *View {
 	return v
 }
 
-// stateFormat is the version of a snapshot.
-const stateFormat = 4
+// stateFormat is the version of a snapshot, and oldestState the oldest that is read:
+// since then, fields were only added.
+const (
+	stateFormat = 4
+	oldestState = 3
+)
 
 func (s *state) encode() ([]byte, error) {
 	s.Format = stateFormat
@@ -245,8 +250,8 @@ func decodeState(data []byte) (state, error) {
 	if format.Format > stateFormat {
 		return state{}, fmt.Errorf("%w: snapshot format %d, this one knows %d", errNewer, format.Format, stateFormat)
 	}
-	if format.Format > 0 && format.Format < stateFormat {
-		return state{}, fmt.Errorf("%w: snapshot format %d, this one writes %d", errOlder, format.Format, stateFormat)
+	if format.Format > 0 && format.Format < oldestState {
+		return state{}, fmt.Errorf("%w: snapshot format %d, this one reads %d and newer", errOlder, format.Format, oldestState)
 	}
 	var s state
 	if err := decodeStrict(data, &s); err != nil {
@@ -258,7 +263,7 @@ func decodeState(data []byte) (state, error) {
 		}
 		return 1
 	}) && slices.IsSortedFunc(s.Pools, func(a, b Pool) int { return strings.Compare(a.Name, b.Name) })
-	if s.Format != stateFormat || !sorted {
+	if s.Format < oldestState || !sorted {
 		return state{}, fmt.Errorf("membership: snapshot: format %d, in order: %t", s.Format, sorted)
 	}
 	return s, nil

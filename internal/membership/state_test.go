@@ -127,8 +127,10 @@ func TestDecodeCommand(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	if c, err := decodeCommand(good); err != nil || c.Join == nil || c.Join.Name != "a" {
-		t.Fatalf("%+v, %v", c, err)
+	for _, data := range [][]byte{good, bytes.Replace(good, []byte(`"v":3`), []byte(`"v":2`), 1)} {
+		if c, err := decodeCommand(data); err != nil || c.Join == nil || c.Join.Name != "a" {
+			t.Fatalf("%s: %+v, %v", data, c, err)
+		}
 	}
 	for text, want := range map[string]error{
 		``:                                       ErrCommand,
@@ -136,6 +138,7 @@ func TestDecodeCommand(t *testing.T) {
 		`7`:                                      ErrCommand,
 		`{}`:                                     ErrCommand,
 		`{"v":3}`:                                ErrCommand,
+		`{"v":1,"remove":{"node":1}}`:            errOlder,
 		`{"v":0,"remove":{"node":1}}`:            ErrCommand,
 		`{"v":4,"lease":{"node":1}}`:             errNewer,
 		`{"v":3,"lease":{"node":1}}`:             ErrCommand,

@@ -46,7 +46,7 @@ func (c *Cluster) watch() {
 			continue
 		}
 		if err := c.judge(); err != nil && !notLeading(err) && c.once.First("judge "+err.Error()) {
-			c.config.Logger.Warn("a suspicion could not be acted upon, trying again", slog.Any("error", err))
+			c.config.Logger.Warn("a gateway could not be suspended, or its lease not ended: trying again", slog.Any("error", err))
 		}
 	}
 }
@@ -109,7 +109,7 @@ const (
 // this gateway.
 func (c *Cluster) resign() error {
 	c.leases.handedOver()
-	c.config.Logger.Warn("handing the lead over: gateways, or the voters, live and do not get through to this one")
+	c.config.Logger.Warn("handing leadership over: gateways that are alive cannot reach this one, or the voters cannot")
 	ctx, cancel := context.WithTimeout(c.closing, c.config.CallTimeout)
 	defer cancel()
 	return c.handOverOnce(ctx)

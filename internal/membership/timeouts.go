@@ -90,7 +90,7 @@ func (c *Cluster) withDisk(configured time.Duration) time.Duration {
 func (c *Cluster) tuneRaft() {
 	agreed := c.lease()
 	if agreed != c.config.Lease && c.once.First("lease "+agreed.String()) {
-		c.config.Logger.Warn("the cluster has agreed on another lease than this gateway's, and keeps it",
+		c.config.Logger.Warn("the cluster has agreed on another lease: cluster.lease of this gateway does not apply",
 			slog.Duration("agreed", agreed), slog.Duration("configured", c.config.Lease),
 			slog.String("hint", "set cluster.lease to the agreed one; another lease needs a new cluster"))
 	}

@@ -45,6 +45,8 @@ type Pool struct {
 	// Began is the index of the log entry that began the epoch: the members
 	// with a Node up to it form the line, later ones join it.
 	Began uint64 `json:"began"`
+	// Spread: the epoch began only to spread the free tokens.
+	Spread bool `json:"spread,omitempty"`
 	// Home leads the forming of the line in this epoch. It is zero only in a
 	// view in which nobody serves.
 	Home kmutex.Node `json:"home"`

@@ -60,7 +60,7 @@ func (p *pools) define(ctx context.Context, all []Pool) error {
 			return err
 		}
 		if agreed, ok := cluster.View().Pool(pool.Name); ok && (agreed.K != pool.K || agreed.Binding != pool.Binding) {
-			p.log.Warn("the cluster has agreed on other values for a pool than the configuration says; they hold",
+			p.log.Warn("the cluster has agreed on other values for a pool than the configuration has: the cluster's apply",
 				slog.String("pool", pool.Name), slog.Int("agreed_k", agreed.K), slog.Int("configured_k", pool.K),
 				slog.String("agreed_binding", string(agreed.Binding)), slog.String("configured_binding", string(pool.Binding)))
 		}

@@ -40,7 +40,7 @@ func (n *Node) Reload(cfg Config) error {
 	if len(added) > 0 {
 		n.wg.Go(func() {
 			if err := n.pools.define(n.ctx, added); err != nil {
-				n.cfg.Logger.Error("the cluster does not take a new pool", slog.Any("error", err))
+				n.cfg.Logger.Error("the cluster refused a new pool", slog.Any("error", err))
 			}
 		})
 	}

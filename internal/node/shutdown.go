@@ -45,16 +45,16 @@ func (n *Node) drainOnly() {
 func (n *Node) LeaveCluster() {
 	log := n.cfg.Logger
 	if !n.brokenOff() {
-		log.Warn("requests are still in flight: the cluster is left without a word, and has their slots back when the lease has run out")
+		log.Warn("requests are still in flight: stopping without leaving the cluster; their slots come back when the lease has run out")
 		return
 	}
 	const goodbye = 2 * time.Second // longer only helps when nobody is left to hear it
 	ctx, cancel := context.WithTimeout(context.Background(), goodbye)
 	defer cancel()
 	if err := n.peers.cluster.Leave(ctx); err != nil {
-		log.Warn("the cluster was left without a word", slog.Any("error", err))
+		log.Warn("stopped without leaving the cluster", slog.Any("error", err))
 	} else if err := n.peers.gossip.Leave(); err != nil {
-		log.Warn("gossip was left without a word", slog.Any("error", err))
+		log.Warn("stopped without leaving gossip", slog.Any("error", err))
 	}
 }
 

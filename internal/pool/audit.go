@@ -13,6 +13,9 @@ import (
 // and that nobody was granted in between, or that they see in use by the same two
 // tickets, is lost or doubled: a new epoch mends it. The grants matter where
 // round trips are long: there a busy token is on its way more often than not.
+//
+// A count also shows that one gateway keeps most of the tokens after a burst there, so
+// that its loss would stop the others for a lease. A new epoch spreads them.
 
 const (
 	// auditEvery is the time between two counts with few gateways; with many it
@@ -21,6 +24,8 @@ const (
 	auditRate  = 100
 	// auditStrikes is how many counts in a row must find the same fault.
 	auditStrikes = 3
+	// spreadEvery is the shortest time between two epochs that only spread tokens.
+	spreadEvery = 10 * time.Second
 )
 
 // Count asks a gateway which of the pool's tokens it has.
@@ -84,10 +89,32 @@ func (p *Pool) holdings(c *Count) *Holdings {
 	return h
 }
 
-func (p *Pool) counted(from kmutex.Node, h *Holdings) {
-	if a := &p.audit; a.due > 0 && h.Round == a.round && h.Epoch == p.installed {
-		a.from[from] = h
+func (p *Pool) counted(now time.Duration, from kmutex.Node, h *Holdings) {
+	a := &p.audit
+	if a.due == 0 || h.Round != a.round || h.Epoch != p.installed {
+		return
 	}
+	a.from[from] = h
+	if len(a.from) == len(p.view.Members) && now >= p.spreadAt && p.machine.Spreads() && lopsided(a.from) {
+		p.spreadAt = now + spreadEvery
+		p.fx.ChangeEpoch, p.fx.Spread = p.view.Epoch, true
+	}
+}
+
+// lopsided reports whether a gateway has no token, another one keeps more free ones than
+// an even share, and none has used more than half a share since the count before. An
+// epoch that begins with nobody waiting then spreads them, and they are not lopsided
+// after that.
+func lopsided(all map[kmutex.Node]*Holdings) bool {
+	tokens, least, most, used := 0, kmutex.MaxK, 0, 0
+	for _, h := range all {
+		free := h.Free.Len()
+		has := free + len(h.Running)
+		tokens += has
+		least, most, used = min(least, has), max(most, free), max(used, h.Used.Len())
+	}
+	share := (tokens + len(all) - 1) / len(all)
+	return least == 0 && most > share && used <= share/2
 }
 
 // judge looks at a whole round. One in which a gateway did not answer, or was in

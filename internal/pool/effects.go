@@ -35,6 +35,8 @@ type Effects struct {
 	Letters []Letter
 	// ChangeEpoch, if it is not 0, asks the cluster to end this epoch.
 	ChangeEpoch uint64
+	// Spread: the next epoch is asked for only to spread the free tokens.
+	Spread bool
 	// Doubled tokens were in use by two tickets as the epoch was planned: a defect.
 	Doubled []kmutex.Token
 	// Faulty tokens were found to be lost or doubled by several counts in a row.

@@ -48,7 +48,7 @@ func (p *Pool) enter(now time.Duration, before uint64) {
 	v := &p.view
 	p.cfg.Memory.forget(v.Lost)
 	if v.joins(p.cfg.Self) {
-		p.install(now, &replication.EpochAnswer{Install: kmutex.Genesis(v.Epoch, v.K, v.Home, p.cfg.Self)})
+		p.install(now, &replication.EpochAnswer{Install: p.genesis()})
 		return
 	}
 	fx, err := p.machine.Step(kmutex.Event{Kind: kmutex.EventFreeze, Epoch: v.Epoch, K: v.K})
@@ -60,12 +60,21 @@ func (p *Pool) enter(now time.Duration, before uint64) {
 	p.state = Frozen
 	p.report = &replication.EpochReport{Report: *fx.Report}
 	if v.Home == p.cfg.Self {
-		p.home = newHome(now, v)
+		p.home = newHome(now, v, p.machine.Spreads())
 	}
 	if p.disk != DiskUnread || !v.Tickets {
 		p.sendReport(now)
 	}
 	p.takeAhead(now)
+}
+
+// genesis is how this gateway enters an epoch of which it has nothing to report.
+func (p *Pool) genesis() *kmutex.Install {
+	v := &p.view
+	if founders := v.founders(); v.Epoch == 1 && slices.Contains(founders, p.cfg.Self) {
+		return kmutex.Found(v.epochChange(p.machine.Spreads()), founders, p.cfg.Self)
+	}
+	return kmutex.Genesis(v.Epoch, v.K, v.Home, p.cfg.Self)
 }
 
 // Loaded takes in that what the disk has is among the replicas, or that it cannot be
@@ -172,7 +181,7 @@ func (p *Pool) take(now time.Duration, from kmutex.Node, l *Letter) error {
 		p.deliver(now, Letter{To: from, Tokens: p.holdings(l.Count)})
 		return nil
 	case l.Tokens != nil:
-		p.counted(from, l.Tokens)
+		p.counted(now, from, l.Tokens)
 		return nil
 	case l.Push != nil:
 		return p.takePush(from, l.Push)

@@ -19,8 +19,8 @@ type home struct {
 	failed  bool
 }
 
-func newHome(now time.Duration, v *View) *home {
-	forming := replication.NewEpochChange(v.epochChange(), v.founders(), slices.Clone(v.Lost), v.UnknownFor())
+func newHome(now time.Duration, v *View, spread bool) *home {
+	forming := replication.NewEpochChange(v.epochChange(spread), v.founders(), slices.Clone(v.Lost), v.UnknownFor())
 	return &home{forming: forming, since: now}
 }
 

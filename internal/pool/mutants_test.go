@@ -135,5 +135,17 @@ func TestMutantsAreCaught(t *testing.T) {
 			New:    "",
 			Caught: "not found", By: "^TestAudit$",
 		},
+		{
+			Name: "tokens are spread again at once", File: "audit.go",
+			Old:    "p.spreadAt = now + spreadEvery",
+			New:    "p.spreadAt = now",
+			Caught: "again, too early", By: "^TestSpread$",
+		},
+		{
+			Name: "tokens are spread while they are used", File: "audit.go",
+			Old:    "&& used <= share/2",
+			New:    "&& used <= 2*share",
+			Caught: "while the tokens are used", By: "^TestSpread$",
+		},
 	}}.Run(t)
 }

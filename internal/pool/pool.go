@@ -103,8 +103,10 @@ type Pool struct {
 	repair repair
 	audit  audit
 	used   kmutex.TokenSet // granted here since home counted last
-	expiry time.Duration   // when the tickets that nobody knows of have run out; 0: never
-	wakeAt time.Duration   // what the driver was told last
+	// spreadAt is the earliest time of the next epoch that only spreads tokens.
+	spreadAt time.Duration
+	expiry   time.Duration // when the tickets that nobody knows of have run out; 0: never
+	wakeAt   time.Duration // what the driver was told last
 }
 
 // New returns a pool that does nothing before its first view.
@@ -201,7 +203,7 @@ func (p *Pool) Unsent(m *kmutex.Message) {
 	switch m.Kind {
 	case kmutex.KindToken:
 		p.reclaimed.Add(m.Token)
-	case kmutex.KindBaton:
+	case kmutex.KindBaton, kmutex.KindTokens:
 		p.reclaimed.AddAll(m.Free)
 	default: // carries no token
 	}

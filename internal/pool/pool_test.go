@@ -252,10 +252,10 @@ func TestEarly(t *testing.T) {
 // receiver begins.
 func TestUnsent(t *testing.T) {
 	w := newTrio(t, 2)
-	p := w.pools[2]
-	p.Unsent(&kmutex.Message{Kind: kmutex.KindToken, Epoch: 7, Token: 0})
+	p := w.pools[3] // has none of its own
+	p.Unsent(&kmutex.Message{Kind: kmutex.KindTokens, Epoch: 7, Free: kmutex.NewTokenSet(1)})
 	p.Unsent(&kmutex.Message{Kind: kmutex.KindToken, Epoch: 1, Token: 1})
-	w.next(2, DiskNone)
+	w.next(3, DiskNone)
 	if got := w.mail[len(w.mail)-1].letter.Report.Free; !slices.Equal(got.Tokens(), []kmutex.Token{1}) {
 		t.Errorf("free: %v", got)
 	}
@@ -325,6 +325,85 @@ func TestAudit(t *testing.T) {
 	w.wake(2 * auditEvery)
 	if len(w.asked) == 0 {
 		t.Error("a doubled token was not found")
+	}
+}
+
+// Home has free tokens spread when one gateway keeps most of them, but not while they
+// are used, not where they are spread already, and not twice within spreadEvery.
+func TestSpread(t *testing.T) {
+	w := newTrio(t, 6)
+	answer := func(here, used int) func(sent) bool {
+		return func(s sent) bool {
+			if h := s.letter.Tokens; h != nil && here > 0 {
+				h.Free, h.Used = nil, kmutex.NewTokenSet(used)
+				if s.from == 2 {
+					h.Free = kmutex.NewTokenSet(here)
+				}
+			}
+			return true
+		}
+	}
+	run := func(d time.Duration, keep func(sent) bool) int {
+		before := len(w.asked)
+		for end := w.now + d; w.now < end; {
+			w.wake(100 * time.Millisecond)
+			w.deliver(keep)
+		}
+		return len(w.asked) - before
+	}
+	if got := run(time.Minute, nil); got != 0 {
+		t.Fatalf("asked %d times for an epoch with tokens that are spread", got)
+	}
+	if got := run(2*auditEvery, answer(6, 2)); got != 0 {
+		t.Errorf("asked %d times for an epoch while the tokens are used", got)
+	}
+	if got := run(auditEvery+time.Second, answer(6, 1)); got != 1 {
+		t.Errorf("asked %d times to spread the tokens of one gateway, want once", got)
+	}
+	for _, n := range w.view.Members {
+		w.next(n, DiskNone)
+	}
+	w.deliver(nil)
+	w.view.Epoch++
+	if got := run(5*time.Second, answer(6, 0)); got != 0 {
+		t.Errorf("asked %d times to spread tokens again, too early", got)
+	}
+	if got := run(2*auditEvery, answer(6, 0)); got != 1 {
+		t.Errorf("asked %d times to spread tokens after a second burst, want once", got)
+	}
+}
+
+func TestLopsided(t *testing.T) {
+	free := kmutex.NewTokenSet
+	at := func(sets ...kmutex.TokenSet) map[kmutex.Node]*Holdings {
+		all := make(map[kmutex.Node]*Holdings)
+		for i, set := range sets {
+			all[kmutex.Node(i+1)] = &Holdings{Free: set}
+		}
+		return all
+	}
+	busy := at(free(4), nil, nil)
+	busy[2].Running = []kmutex.Grant{{Request: 1, Token: 4}}
+	busy[3].Running = []kmutex.Grant{{Request: 2, Token: 5}}
+	for name, c := range map[string]struct {
+		all  map[kmutex.Node]*Holdings
+		want bool
+	}{
+		"all at one of two":               {at(free(2), nil), true},
+		"all at one of three":             {at(free(16), nil, nil), true},
+		"most, and the others have some":  {at(free(12), free(2), free(2)), false},
+		"two shares, and one has nothing": {at(free(4), free(2), nil), true},
+		"even":                            {at(free(2), free(2), free(2)), false},
+		"fewer than gateways, one each":   {at(free(1), free(1), nil), false},
+		"fewer than gateways, two at one": {at(free(2), nil, nil), true},
+		"the only one":                    {at(free(1), nil, nil), false},
+		"the only gateway":                {at(free(4)), false},
+		"the others' tokens are in use":   {busy, false},
+		"none, all are withheld, say":     {at(nil, nil, nil), false},
+	} {
+		if got := lopsided(c.all); got != c.want {
+			t.Errorf("%s: %v", name, got)
+		}
 	}
 }
 

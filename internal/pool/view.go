@@ -63,6 +63,6 @@ func (v *View) founders() []kmutex.Node {
 	return slices.DeleteFunc(slices.Clone(v.Members), func(n kmutex.Node) bool { return n > v.Began })
 }
 
-func (v *View) epochChange() kmutex.EpochChange {
-	return kmutex.EpochChange{Epoch: v.Epoch, K: v.K, Home: v.Home, Owed: v.Owed}
+func (v *View) epochChange(spread bool) kmutex.EpochChange {
+	return kmutex.EpochChange{Epoch: v.Epoch, K: v.K, Home: v.Home, Owed: v.Owed, Spread: spread}
 }

@@ -32,15 +32,30 @@ func examples() []kmutex.Message {
 		{Kind: kmutex.KindBaton, Epoch: 1, Number: 2, Tails: tails},
 		{Kind: kmutex.KindChild, Epoch: 1, Seat: seat, Child: far},
 		{Kind: kmutex.KindToken, Epoch: 1},
-		{Kind: kmutex.KindToken, Epoch: 1, Token: maxTokens - 1, Number: math.MaxUint64},
+		{Kind: kmutex.KindToken, Epoch: 1, Token: maxTokens - 1},
 		{Kind: kmutex.KindToken, Epoch: 1, Token: 2, Seat: seat},
 		{Kind: kmutex.KindToken, Epoch: 1, Token: 2, Seat: seat, Serial: math.MaxUint64},
-		{Kind: kmutex.KindToken, Epoch: 1, Token: 2, Number: 3, Tag: []byte{0}},
+		{Kind: kmutex.KindToken, Epoch: 1, Token: 2, Tag: []byte{0}},
 		{Kind: kmutex.KindToken, Epoch: 1, Token: 2, Seat: seat, Serial: 3, Tag: make([]byte, MaxTag)},
 		{Kind: kmutex.KindBaton, Epoch: 1, Number: 2, Free: kmutex.NewTokenSet(8), Tag: []byte("tag")},
 		{Kind: kmutex.KindBaton, Epoch: 1, Number: 2, Tails: []kmutex.Seat{seat}, Tag: []byte("tag")},
 		{Kind: kmutex.KindLocate, Epoch: 1, Number: 4, Holder: 5},
+		{Kind: kmutex.KindLocate, Epoch: 1, Number: 4, Holder: 5, Want: maxTokens},
+		{Kind: kmutex.KindBaton, Epoch: 1, Number: 300, Free: kmutex.NewTokenSet(8), Want: 2, Resting: []kmutex.Node{3, math.MaxUint64}},
+		{Kind: kmutex.KindRecall, Epoch: 1, Holder: 5, Want: 1},
+		{Kind: kmutex.KindRecall, Epoch: 1, Number: math.MaxUint64, Holder: 5, Want: maxTokens, Resting: make1000()},
+		{Kind: kmutex.KindTokens, Epoch: 1, Free: kmutex.NewTokenSet(1)},
+		{Kind: kmutex.KindTokens, Epoch: 1, Free: kmutex.NewTokenSet(maxTokens), Number: math.MaxUint64, Want: 7, Hops: 2, Resting: []kmutex.Node{1}, Serial: 300, Tag: []byte("tag")},
 	}
+}
+
+// make1000 returns a thousand nodes.
+func make1000() []kmutex.Node {
+	nodes := make([]kmutex.Node, 1000)
+	for i := range nodes {
+		nodes[i] = kmutex.Node(i + 1)
+	}
+	return nodes
 }
 
 func encode(tb rapid.TB, m kmutex.Message) []byte {
@@ -103,7 +118,13 @@ func TestEncoderRefuses(t *testing.T) {
 		"where is nobody":       {kmutex.Message{Kind: kmutex.KindLocate, Epoch: 1, Number: 2}, errNoNode},
 		"token negative":        {kmutex.Message{Kind: kmutex.KindToken, Epoch: 1, Token: -1}, errRange},
 		"token too large":       {kmutex.Message{Kind: kmutex.KindToken, Epoch: 1, Token: maxTokens}, errRange},
-		"token both ways":       {kmutex.Message{Kind: kmutex.KindToken, Epoch: 1, Seat: seat, Number: 1}, errFields},
+		"token with a baton":    {kmutex.Message{Kind: kmutex.KindToken, Epoch: 1, Seat: seat, Number: 1}, errFields},
+		"recall for nobody":     {kmutex.Message{Kind: kmutex.KindRecall, Epoch: 1, Want: 1}, errNoNode},
+		"rests at nobody":       {kmutex.Message{Kind: kmutex.KindRecall, Epoch: 1, Holder: 1, Want: 1, Resting: []kmutex.Node{2, 0}}, errNoNode},
+		"too many names":        {kmutex.Message{Kind: kmutex.KindTokens, Epoch: 1, Resting: make([]kmutex.Node, maxResting+1)}, errRange},
+		"too many wanted":       {kmutex.Message{Kind: kmutex.KindLocate, Epoch: 1, Holder: 1, Want: maxTokens + 1}, errRange},
+		"names with tails":      {kmutex.Message{Kind: kmutex.KindBaton, Epoch: 1, Tails: []kmutex.Seat{seat}, Resting: []kmutex.Node{1}}, errFields},
+		"names in locate":       {kmutex.Message{Kind: kmutex.KindLocate, Epoch: 1, Holder: 1, Resting: []kmutex.Node{1}}, errFields},
 		"serial without seat":   {kmutex.Message{Kind: kmutex.KindToken, Epoch: 1, Serial: 1}, errFields},
 		"serial with tails":     {kmutex.Message{Kind: kmutex.KindBaton, Epoch: 1, Tails: []kmutex.Seat{seat}, Serial: 1}, errFields},
 		"excess with tails":     {kmutex.Message{Kind: kmutex.KindBaton, Epoch: 1, Tails: []kmutex.Seat{seat}, Excess: 1}, errFields},
@@ -159,9 +180,10 @@ func bytesOf(parts ...any) []byte {
 
 func TestDecoderRefuses(t *testing.T) {
 	const (
-		msg, ack, ping, pong               = 0x31, 0x32, 0x33, 0x34
-		offer, chunk, read, taken, abandon = 0x35, 0x36, 0x37, 0x38, 0x39
-		request, baton, child, tok, wher   = 1, 2, 3, 4, 5
+		msg, ack, ping, pong               = 0x41, 0x42, 0x43, 0x44
+		offer, chunk, read, taken, abandon = 0x45, 0x46, 0x47, 0x48, 0x49
+		request, baton, child, tok, locate = 1, 2, 3, 4, 5
+		recall, tokens                     = 6, 7
 	)
 	far := uint64(maxTokens)
 	for name, tc := range map[string]struct {
@@ -172,9 +194,10 @@ func TestDecoderRefuses(t *testing.T) {
 		"version 0":            {bytesOf(0x01, 1), errVersion},
 		"version 1":            {bytesOf(0x11, 1), errVersion},
 		"version 2":            {bytesOf(0x21, 1), errVersion},
-		"version 4":            {bytesOf(0x41, 1), errVersion},
-		"type 0":               {bytesOf(0x30), errType},
-		"type 10":              {bytesOf(0x3a, 1), errType},
+		"version 3":            {bytesOf(0x31, 1), errVersion},
+		"version 5":            {bytesOf(0x51, 1), errVersion},
+		"type 0":               {bytesOf(0x40), errType},
+		"type 10":              {bytesOf(0x4a, 1), errType},
 		"offer 0":              {bytesOf(offer, 0, 1, 1, "t"), errRange},
 		"offer of nothing":     {bytesOf(offer, 1, 0, 1, "t"), errRange},
 		"offer too large":      {bytesOf(offer, 1, uint64(maxPayload+1), 1, "t"), errRange},
@@ -205,7 +228,7 @@ func TestDecoderRefuses(t *testing.T) {
 		"pool too long":        {bytesOf(msg, 1, maxPool+1, strings.Repeat("p", maxPool+1), tok, 1, 0, 0, 0), errRange},
 		"pool truncated":       {bytesOf(msg, 1, 9, "p"), errTruncated},
 		"kind 0":               {bytesOf(msg, 1, 1, "p", 0, 1), errKind},
-		"kind 6":               {bytesOf(msg, 1, 1, "p", 6, 1), errKind},
+		"kind 8":               {bytesOf(msg, 1, 1, "p", 8, 1), errKind},
 		"epoch 0":              {bytesOf(msg, 1, 1, "p", tok, 0, 0, 0, 0), errEpoch},
 		"trailing":             {bytesOf(msg, 1, 1, "p", tok, 1, 0, 0, 0, 0), errTrailing},
 		"truncated":            {bytesOf(msg, 1, 1, "p", tok, 1, 0, 0), errTruncated},
@@ -226,8 +249,13 @@ func TestDecoderRefuses(t *testing.T) {
 		"tag of no bytes":      {bytesOf(msg, 1, 1, "p", tok|tagged, 1, 0, 0, 0, 0), errRange},
 		"tag truncated":        {bytesOf(msg, 1, 1, "p", tok|tagged, 1, 0, 0, 0, 2, 1), errTruncated},
 		"tag too long":         {bytesOf(msg, 1, 1, "p", tok|tagged, 1, 0, 0, 0, uint64(MaxTag+1), strings.Repeat("t", MaxTag+1)), errRange},
-		"tag elsewhere":        {bytesOf(msg, 1, 1, "p", wher|tagged, 1, 1, 1, 1, 1), errFields},
-		"holder 0":             {bytesOf(msg, 1, 1, "p", wher, 1, 1, 0), errNoNode},
+		"tag elsewhere":        {bytesOf(msg, 1, 1, "p", locate|tagged, 1, 1, 1, 1, 0, 1, 1), errFields},
+		"holder 0":             {bytesOf(msg, 1, 1, "p", locate, 1, 1, 0, 1, 0), errNoNode},
+		"names in locate":      {bytesOf(msg, 1, 1, "p", locate, 1, 1, 1, 1, 1, 2), errFields},
+		"recall of node 0":     {bytesOf(msg, 1, 1, "p", recall, 1, 1, 1, 1, 1, 0), errRange},
+		"recall, count only":   {bytesOf(msg, 1, 1, "p", recall, 1, 1, 1, 1, 9), errTruncated},
+		"too many wanted":      {bytesOf(msg, 1, 1, "p", recall, 1, 1, 1, far+1, 0), errRange},
+		"tokens, last word 0":  {bytesOf(msg, 1, 1, "p", tokens, 1, 1, 1, 2, 1, 0, 0, 0, 0), errNotMinimal},
 	} {
 		var f frame
 		if err := decodeFrame(tc.body, names{}, &f); !errors.Is(err, tc.want) || !errors.Is(err, errFrame) {
@@ -259,7 +287,7 @@ func drawMessage(t *rapid.T) kmutex.Message {
 		return kmutex.Seat{Node: node.Draw(t, "node"), Serial: rapid.Uint64Min(1).Draw(t, "serial")}
 	})
 	m := kmutex.Message{
-		Kind:  rapid.SampledFrom([]kmutex.Kind{kmutex.KindRequest, kmutex.KindBaton, kmutex.KindChild, kmutex.KindToken, kmutex.KindLocate}).Draw(t, "kind"),
+		Kind:  rapid.SampledFrom([]kmutex.Kind{kmutex.KindRequest, kmutex.KindBaton, kmutex.KindChild, kmutex.KindToken, kmutex.KindLocate, kmutex.KindRecall, kmutex.KindTokens}).Draw(t, "kind"),
 		Epoch: rapid.Uint64Min(1).Draw(t, "epoch"),
 	}
 	early := rapid.Bool().Draw(t, "early")
@@ -279,6 +307,7 @@ func drawMessage(t *rapid.T) kmutex.Message {
 		}
 		m.Serial = rapid.Uint64().Draw(t, "serial")
 		m.Excess = rapid.Uint32Max(maxTokens).Draw(t, "excess")
+		drawDemand(t, &m)
 		for _, q := range rapid.SliceOf(rapid.Int32Range(0, maxTokens-1)).Draw(t, "free") {
 			m.Free.Add(kmutex.Token(q))
 		}
@@ -288,13 +317,27 @@ func drawMessage(t *rapid.T) kmutex.Message {
 		m.Token = kmutex.Token(rapid.Int32Range(0, maxTokens-1).Draw(t, "token"))
 		if early {
 			m.Seat, m.Serial = seat.Draw(t, "seat"), rapid.Uint64().Draw(t, "serial")
-		} else {
-			m.Number = rapid.Uint64().Draw(t, "number")
 		}
 	case kmutex.KindLocate:
 		m.Number, m.Holder = rapid.Uint64().Draw(t, "number"), node.Draw(t, "holder")
+		m.Want = rapid.Uint32Max(maxTokens).Draw(t, "want")
+	case kmutex.KindRecall:
+		m.Number, m.Holder = rapid.Uint64().Draw(t, "number"), node.Draw(t, "holder")
+		drawDemand(t, &m)
+	case kmutex.KindTokens:
+		m.Number, m.Serial = rapid.Uint64().Draw(t, "number"), rapid.Uint64().Draw(t, "serial")
+		m.Hops = rapid.Uint32().Draw(t, "hops")
+		m.Free.Add(kmutex.Token(rapid.Int32Range(0, maxTokens-1).Draw(t, "token")))
+		drawDemand(t, &m)
 	}
 	return m
+}
+
+func drawDemand(t *rapid.T, m *kmutex.Message) {
+	m.Want = rapid.Uint32Max(maxTokens).Draw(t, "want")
+	for _, n := range rapid.SliceOfN(rapid.Uint64Min(1), 0, 20).Draw(t, "resting") {
+		m.Resting = append(m.Resting, kmutex.Node(n))
+	}
 }
 
 func TestAnyMessageRoundTrips(t *testing.T) {

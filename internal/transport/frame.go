@@ -9,7 +9,9 @@ import (
 )
 
 // protocolVersion is in the preamble and in every frame.
-const protocolVersion = 3
+//
+// 4: tokens rest away from the baton (recall, tokens); epochs have names for them.
+const protocolVersion = 4
 
 const (
 	// lengthSize is the size of the length before each frame.
@@ -25,6 +27,8 @@ const (
 	MaxTag = 1 << 10
 	// maxTokens bounds k.
 	maxTokens = kmutex.MaxK
+	// maxResting bounds the nodes that a message names.
+	maxResting = 1 << 12
 )
 
 // Errors of the decoder. Each is wrapped into errFrame.

@@ -36,11 +36,12 @@ func TestPreambleRefuses(t *testing.T) {
 		"http":        {"GET / HT", errMagic},
 		"tls":         {"\x16\x03\x01\x02\x00\x01\x00\x01", errMagic},
 		"version 0":   {"kgat\x00\x01\x00\x00", errVersion},
+		"version 3":   {"kgat\x03\x01\x00\x00", errVersion},
 		"version 2":   {"kgat\x02\x01\x00\x00", errVersion},
-		"kind 0":      {"kgat\x03\x00\x00\x00", errPreamble},
-		"kind 5":      {"kgat\x03\x05\x00\x00", errPreamble},
-		"unused byte": {"kgat\x03\x01\x00\x01", errPreamble},
-		"short":       {"kgat\x03\x01\x00", errTruncated},
+		"kind 0":      {"kgat\x04\x00\x00\x00", errPreamble},
+		"kind 5":      {"kgat\x04\x05\x00\x00", errPreamble},
+		"unused byte": {"kgat\x04\x01\x00\x01", errPreamble},
+		"short":       {"kgat\x04\x01\x00", errTruncated},
 	} {
 		if _, err := decodePreamble([]byte(tc.b)); !errors.Is(err, tc.want) {
 			t.Errorf("%s: error %v, want %v", name, err, tc.want)

@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"math"
+	"slices"
 
 	"github.com/kgate/kgate/kmutex"
 )
@@ -19,7 +20,7 @@ var (
 )
 
 // field is a set of kmutex.Message's fields; Kind and Epoch are in all.
-type field uint16
+type field uint32
 
 const (
 	fieldOrigin field = 1 << iota
@@ -34,16 +35,20 @@ const (
 	fieldExcess
 	fieldSerial
 	fieldHolder
+	fieldWant
+	fieldResting
 	fieldTag
 )
 
 // fieldsOf tells which fields each kind may set.
 var fieldsOf = [...]field{
 	kmutex.KindRequest: fieldOrigin | fieldHops | fieldSeat,
-	kmutex.KindBaton:   fieldNumber | fieldCounter | fieldTails | fieldFree | fieldExcess | fieldSerial | fieldTag,
+	kmutex.KindBaton:   fieldNumber | fieldCounter | fieldTails | fieldFree | fieldExcess | fieldSerial | fieldWant | fieldResting | fieldTag,
 	kmutex.KindChild:   fieldSeat | fieldChild,
-	kmutex.KindToken:   fieldToken | fieldSeat | fieldSerial | fieldNumber | fieldTag,
-	kmutex.KindLocate:  fieldNumber | fieldHolder,
+	kmutex.KindToken:   fieldToken | fieldSeat | fieldSerial | fieldTag,
+	kmutex.KindLocate:  fieldNumber | fieldHolder | fieldWant,
+	kmutex.KindRecall:  fieldNumber | fieldHolder | fieldWant | fieldResting,
+	kmutex.KindTokens:  fieldFree | fieldNumber | fieldWant | fieldHops | fieldResting | fieldSerial | fieldTag,
 }
 
 // fieldsSet tells which fields of m are not zero.
@@ -66,6 +71,8 @@ func fieldsSet(m *kmutex.Message) field {
 	add(m.Excess != 0, fieldExcess)
 	add(m.Serial != 0, fieldSerial)
 	add(m.Holder != 0, fieldHolder)
+	add(m.Want != 0, fieldWant)
+	add(len(m.Resting) > 0, fieldResting)
 	add(m.Tag != nil, fieldTag)
 	return set
 }
@@ -79,7 +86,7 @@ func checkMessage(m *kmutex.Message) error {
 		return fmt.Errorf("%w %d", errKind, uint8(m.Kind))
 	}
 	if extra := fieldsSet(m) &^ fieldsOf[m.Kind]; extra != 0 {
-		return fmt.Errorf("%w (%v, set %#x)", errFields, m.Kind, uint16(extra))
+		return fmt.Errorf("%w (%v, set %#x)", errFields, m.Kind, uint32(extra))
 	}
 	if m.Epoch == 0 {
 		return errEpoch
@@ -99,11 +106,13 @@ func checkMessage(m *kmutex.Message) error {
 		return errors.Join(checkSeat(m.Seat, false), checkSeat(m.Child, false))
 	case kmutex.KindToken:
 		return checkToken(m)
-	case kmutex.KindLocate:
+	case kmutex.KindLocate, kmutex.KindRecall:
 		if m.Holder == 0 {
 			return errNoNode
 		}
-		return nil
+		return checkDemand(m)
+	case kmutex.KindTokens:
+		return errors.Join(checkFree(m), checkDemand(m))
 	default:
 		return errKind
 	}
@@ -122,15 +131,12 @@ func checkBaton(m *kmutex.Message) error {
 		return fmt.Errorf("%w: counter %d", errRange, m.Counter)
 	}
 	if m.Tails == nil {
-		if n := len(trimmed(m.Free)); n > maxTokens/64 {
-			return fmt.Errorf("%w: %d words of free tokens", errRange, n)
-		}
 		if m.Excess > maxTokens {
 			return fmt.Errorf("%w: %d tokens too many", errRange, m.Excess)
 		}
-		return nil
+		return errors.Join(checkFree(m), checkDemand(m))
 	}
-	if m.Free != nil || m.Excess != 0 || m.Serial != 0 {
+	if m.Free != nil || m.Excess != 0 || m.Serial != 0 || m.Want != 0 || len(m.Resting) > 0 {
 		return fmt.Errorf("%w (a baton with tails and free tokens, excess or serial)", errFields)
 	}
 	if n := len(m.Tails); n == 0 || n > maxTokens {
@@ -145,12 +151,34 @@ func checkBaton(m *kmutex.Message) error {
 	return nil
 }
 
+func checkFree(m *kmutex.Message) error {
+	if n := len(trimmed(m.Free)); n > maxTokens/64 {
+		return fmt.Errorf("%w: %d words of free tokens", errRange, n)
+	}
+	return nil
+}
+
+// checkDemand checks what late binding's messages say of tokens that are needed, and
+// of where some rest.
+func checkDemand(m *kmutex.Message) error {
+	if m.Want > maxTokens {
+		return fmt.Errorf("%w: %d tokens wanted", errRange, m.Want)
+	}
+	if len(m.Resting) > maxResting {
+		return fmt.Errorf("%w: %d nodes where tokens rest", errRange, len(m.Resting))
+	}
+	if slices.Contains(m.Resting, 0) {
+		return errNoNode
+	}
+	return nil
+}
+
 func checkToken(m *kmutex.Message) error {
 	if m.Token < 0 || m.Token >= maxTokens {
 		return fmt.Errorf("%w: token %d", errRange, m.Token)
 	}
-	if !m.Seat.IsZero() && m.Number != 0 || m.Seat.IsZero() && m.Serial != 0 {
-		return fmt.Errorf("%w (a token with seat and baton number, or without seat and with serial)", errFields)
+	if m.Seat.IsZero() && m.Serial != 0 {
+		return fmt.Errorf("%w (a token without seat and with serial)", errFields)
 	}
 	return checkSeat(m.Seat, true)
 }
@@ -195,6 +223,7 @@ func appendFields(dst []byte, m *kmutex.Message) []byte {
 			dst = binary.AppendUvarint(dst, m.Serial)
 			dst = appendFree(dst, m.Free)
 			dst = binary.AppendUvarint(dst, uint64(m.Excess))
+			dst = appendDemand(dst, m)
 			break
 		}
 		dst = append(dst, batonEarly)
@@ -208,14 +237,17 @@ func appendFields(dst []byte, m *kmutex.Message) []byte {
 	case kmutex.KindToken:
 		dst = binary.AppendUvarint(dst, uint64(m.Token))
 		dst = appendSeat(dst, m.Seat)
-		number := m.Number
-		if !m.Seat.IsZero() {
-			number = m.Serial
-		}
-		dst = binary.AppendUvarint(dst, number)
-	case kmutex.KindLocate:
+		dst = binary.AppendUvarint(dst, m.Serial)
+	case kmutex.KindLocate, kmutex.KindRecall:
 		dst = binary.AppendUvarint(dst, m.Number)
 		dst = binary.AppendUvarint(dst, uint64(m.Holder))
+		dst = appendDemand(dst, m)
+	case kmutex.KindTokens:
+		dst = binary.AppendUvarint(dst, m.Number)
+		dst = binary.AppendUvarint(dst, m.Serial)
+		dst = appendFree(dst, m.Free)
+		dst = binary.AppendUvarint(dst, uint64(m.Hops))
+		dst = appendDemand(dst, m)
 	default: // checkMessage refuses other kinds
 	}
 	return appendTag(dst, m.Tag)
@@ -247,6 +279,28 @@ func appendFree(dst []byte, s kmutex.TokenSet) []byte {
 	return dst
 }
 
+// appendDemand appends Want and Resting.
+func appendDemand(dst []byte, m *kmutex.Message) []byte {
+	dst = binary.AppendUvarint(dst, uint64(m.Want))
+	dst = binary.AppendUvarint(dst, uint64(len(m.Resting)))
+	for _, n := range m.Resting {
+		dst = binary.AppendUvarint(dst, uint64(n))
+	}
+	return dst
+}
+
+// demand reads what appendDemand wrote.
+func (c *cursor) demand(m *kmutex.Message) {
+	m.Want = uint32(c.upTo(maxTokens))
+	n := c.count(maxResting)
+	if m.Kind == kmutex.KindLocate && n > 0 {
+		c.fail(errFields)
+	}
+	for range n {
+		m.Resting = append(m.Resting, kmutex.Node(c.positive()))
+	}
+}
+
 // fields reads what appendFields wrote.
 func (c *cursor) fields(m *kmutex.Message) {
 	kind := c.byte()
@@ -265,6 +319,7 @@ func (c *cursor) fields(m *kmutex.Message) {
 			m.Serial = c.uvarint()
 			m.Free = c.free()
 			m.Excess = uint32(c.upTo(maxTokens))
+			c.demand(m)
 		case batonEarly:
 			m.Tails = c.tails()
 		default:
@@ -276,14 +331,17 @@ func (c *cursor) fields(m *kmutex.Message) {
 	case kmutex.KindToken:
 		m.Token = kmutex.Token(c.upTo(maxTokens - 1))
 		m.Seat = c.seat()
-		if m.Seat.IsZero() {
-			m.Number = c.uvarint()
-		} else {
-			m.Serial = c.uvarint()
-		}
-	case kmutex.KindLocate:
+		m.Serial = c.uvarint()
+	case kmutex.KindLocate, kmutex.KindRecall:
 		m.Number = c.uvarint()
 		m.Holder = kmutex.Node(c.uvarint())
+		c.demand(m)
+	case kmutex.KindTokens:
+		m.Number = c.uvarint()
+		m.Serial = c.uvarint()
+		m.Free = c.free()
+		m.Hops = uint32(c.upTo(math.MaxUint32))
+		c.demand(m)
 	default:
 		c.fail(fmt.Errorf("%w %d", errKind, uint8(m.Kind)))
 	}

@@ -99,9 +99,9 @@ func TestGarbage(t *testing.T) {
 			{"http", []byte("GET / HTTP/1.1\r\nHost: x\r\n\r\n"), CauseMagic, nil},
 			{"zeros", make([]byte, 1000), CauseMagic, nil},
 			{"tls", []byte("\x16\x03\x01\x02\x00\x01\x00\x01\xfc\x03\x03"), CauseTLS, nil},
-			{"foreign version", []byte("kgat\x02\x01\x00\x00"), CauseVersion, appendAnswer(nil, statusVersion)},
-			{"unknown kind", []byte("kgat\x03\x09\x00\x00"), CauseKind, appendAnswer(nil, statusKind)},
-			{"unused byte", []byte("kgat\x03\x01\x00\x01"), CauseKind, appendAnswer(nil, statusKind)},
+			{"foreign version", []byte("kgat\x03\x01\x00\x00"), CauseVersion, appendAnswer(nil, statusVersion)},
+			{"unknown kind", []byte("kgat\x04\x09\x00\x00"), CauseKind, appendAnswer(nil, statusKind)},
+			{"unused byte", []byte("kgat\x04\x01\x00\x01"), CauseKind, appendAnswer(nil, statusKind)},
 			{"stream that nobody wants", appendPreamble(nil, StreamControl), CauseKind, appendAnswer(nil, statusKind)},
 			{"hello from nobody", link(hello{to: 3}), CauseNode, appendAnswer(nil, statusNode)},
 			{"hello from a stranger", link(hello{from: 77, to: 3}), CauseNode, appendAnswer(nil, statusNode)},
@@ -160,11 +160,11 @@ func TestBadFrames(t *testing.T) {
 			{"oversized", []byte("\xff\xff\xff\xff"), CauseOversized},
 			{"just oversized", []byte{0, 0x20, 0, 1}, CauseOversized},
 			{"empty frame", []byte{0, 0, 0, 0}, CauseFrame},
-			{"foreign version", []byte{0, 0, 0, 2, 0x23, 1}, CauseVersion},
-			{"unknown type", []byte{0, 0, 0, 2, 0x3f, 1}, CauseFrame},
-			{"garbage", []byte("\x00\x00\x00\x08\x31garbage"), CauseFrame},
+			{"foreign version", []byte{0, 0, 0, 2, 0x33, 1}, CauseVersion},
+			{"unknown type", []byte{0, 0, 0, 2, 0x4f, 1}, CauseFrame},
+			{"garbage", []byte("\x00\x00\x00\x08\x41garbage"), CauseFrame},
 			{"trailing byte", append([]byte{0, 0, 0, good[3] + 1}, append(good[4:len(good):len(good)], 0)...), CauseFrame},
-			{"large and bad", append([]byte{0, 0x1f, 0, 0, 0x31}, make([]byte, 0x1f0000)...), CauseFrame},
+			{"large and bad", append([]byte{0, 0x1f, 0, 0, 0x41}, make([]byte, 0x1f0000)...), CauseFrame},
 			{"message 2 before 1", good, CauseProtocol},
 			{"acknowledged what was not sent", appendControl(nil, frameAck, 1), CauseProtocol},
 			{"answered a ping that was not asked", appendControl(nil, framePong, 99), CauseProtocol},
@@ -177,7 +177,7 @@ func TestBadFrames(t *testing.T) {
 		}
 		// An unfinished frame, large by its own account, then nothing.
 		conn := rawLink(t, victim)
-		_, _ = conn.Write([]byte{0, 0x1f, 0xff, 0xff, 0x31, 1, 1})
+		_, _ = conn.Write([]byte{0, 0x1f, 0xff, 0xff, 0x41, 1, 1})
 		_ = conn.Close()
 		// The number is taken over by a newer connection.
 		one, two := rawLink(t, victim), rawLink(t, victim)

@@ -186,10 +186,10 @@ func TestDialStrangers(t *testing.T) {
 		say  string
 		want error
 	}{
-		"another version": {"kgat\x02\x01\x00\x00", errVersion},
+		"another version": {"kgat\x03\x01\x00\x00", errVersion},
 		"http":            {"HTTP/1.1 400 Bad Request\r\n\r\n", errMagic},
 		"closes":          {"", io.EOF},
-		"no status":       {"kgat\x03\x63\x00\x00", errPreamble},
+		"no status":       {"kgat\x04\x63\x00\x00", errPreamble},
 	} {
 		l, err := net.Listen("tcp", "127.0.0.1:0")
 		if err != nil {

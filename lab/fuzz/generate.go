@@ -81,6 +81,9 @@ func (g *generator) point(o Op) Op {
 			kinds = []string{"baton", "token", "grant", "report", "answer"}
 		}
 		o.On, o.After = kinds[g.r.IntN(len(kinds))], g.r.IntN(2) == 0
+		if o.On == "token" && !g.Early {
+			o.On = "tokens" // late binding's
+		}
 	}
 	g.add(o)
 	return o

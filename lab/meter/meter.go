@@ -40,6 +40,9 @@ type Result struct {
 	// Inversions counts pairs of requests of which the younger came in first;
 	// Overtakes the requests that came in before an older one.
 	Inversions, Overtakes uint64
+	// Gap is the largest difference in age between a request that came in and the
+	// oldest that waited then.
+	Gap time.Duration
 	// MaxRunning is the most requests in the critical section at once.
 	MaxRunning int
 	// Events is how many events the engine ran, warm-up included.
@@ -72,7 +75,7 @@ func (m *Meter) advance(now time.Duration) {
 func (m *Meter) Arrived(now time.Duration) uint64 {
 	m.advance(now)
 	m.waiting++
-	return m.order.arrive()
+	return m.order.arrive(now)
 }
 
 // Entered notes that request n of a node came into the critical section.
@@ -81,7 +84,7 @@ func (m *Meter) Entered(now time.Duration, n uint64, node int, since time.Durati
 	m.waiting--
 	m.running++
 	m.r.MaxRunning = max(m.r.MaxRunning, m.running)
-	older := m.order.leave(n)
+	older, gap := m.order.leave(n)
 	if now < m.from {
 		return
 	}
@@ -93,6 +96,7 @@ func (m *Meter) Entered(now time.Duration, n uint64, node int, since time.Durati
 	if older > 0 {
 		m.r.Inversions += uint64(older)
 		m.r.Overtakes++
+		m.r.Gap = max(m.r.Gap, gap)
 	}
 }
 

@@ -54,14 +54,17 @@ func TestInversions(t *testing.T) {
 	r := rand.New(rand.NewPCG(3, 3))
 	o := newOrder()
 	var waiting []uint64
+	var arrived []time.Duration
 	for step := range 200_000 {
 		if len(waiting) == 0 || r.IntN(2) == 0 || step < 5000 && r.IntN(3) > 0 {
-			waiting = append(waiting, o.arrive())
+			now := time.Duration(step)
+			waiting, arrived = append(waiting, o.arrive(now)), append(arrived, now)
 			continue
 		}
 		i := min(r.IntN(len(waiting)), r.IntN(len(waiting)))
-		if got := o.leave(waiting[i]); got != i {
-			t.Fatalf("step %d: %d older ones wait, counted %d", step, i, got)
+		want := arrived[waiting[i]] - arrived[waiting[0]]
+		if got, gap := o.leave(waiting[i]); got != i || gap != want {
+			t.Fatalf("step %d: %d older ones wait, the oldest since %v before: counted %d, %v", step, i, want, got, gap)
 		}
 		waiting = slices.Delete(waiting, i, i+1)
 	}
@@ -89,7 +92,7 @@ func TestMeter(t *testing.T) {
 	if r.Busy != 2*s+2*2*s+1*s {
 		t.Errorf("busy %v", r.Busy)
 	}
-	if r.Inversions != 1 || r.Overtakes != 1 || r.Left != 1 || r.Entries != 2 || r.MaxRunning != 2 {
+	if r.Inversions != 1 || r.Overtakes != 1 || r.Gap != s || r.Left != 1 || r.Entries != 2 || r.MaxRunning != 2 {
 		t.Errorf("%+v", r)
 	}
 	if r.Wait.Max() != 4*s || r.Wait.Spread() != 3*s/2 || r.NodeMax[1] != s || r.MessagesPerEntry() != .5 {

@@ -138,7 +138,7 @@ func (e *export) ExportSpans(ctx context.Context, spans []sdktrace.ReadOnlySpan)
 		return nil
 	}
 	if left, ok := e.failures.Allow(""); ok {
-		e.cfg.Logger.Warn("the collector does not take traces: they are dropped",
+		e.cfg.Logger.Warn("the collector refused traces: they are dropped",
 			slog.String("telemetry_otlp_endpoint", e.endpoint), slog.Int("spans", len(spans)),
 			slog.Int("lines_left_out", left), slog.Any("error", err))
 	}

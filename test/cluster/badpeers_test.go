@@ -77,15 +77,15 @@ func badPeers(t *testing.T, g *Gateway, rng *mathrand.ChaCha8, from, to uint64) 
 	t.Helper()
 	for range 10 {
 		say(t, g.Peer, append([]byte{'x'}, garbage(rng, 1+int(rng.Uint64()%8000))...))
-		say(t, g.Peer, []byte("kgat\x03"))                             // truncated preamble, then silence
+		say(t, g.Peer, []byte("kgat\x04"))                             // truncated preamble, then silence
 		say(t, g.Peer, link(9, from, to))                              // foreign version
-		say(t, g.Peer, []byte("kgat\x03\xee\x00\x00"))                 // unknown kind of stream
-		say(t, g.Peer, link(3, 1<<40, to))                             // nobody's node
+		say(t, g.Peer, []byte("kgat\x04\xee\x00\x00"))                 // unknown kind of stream
+		say(t, g.Peer, link(4, 1<<40, to))                             // nobody's node
 		say(t, g.Peer, []byte("GET / HTTP/1.1\r\nHost: a\r\n\r\n"))    // plaintext HTTP
 		say(t, g.Peer, []byte("\x16\x03\x01\x02\x00\x01\x00\x01\xfc")) // TLS
-		say(t, g.Peer, []byte("kgat\x03\x02\x00\x00"+"raft? no: noise"))
-		say(t, g.Peer, []byte("kgat\x03\x03\x00\x00"+"PUT /v1/nothing HTTP/1.1\r\nHost: a\r\nContent-Length: 99999999\r\n\r\n"))
-		say(t, g.Peer, []byte("kgat\x03\x04\x00\x00"+"POST / HTTP/1.1\r\nHost: a\r\nContent-Length: 5\r\n\r\nnoise"))
+		say(t, g.Peer, []byte("kgat\x04\x02\x00\x00"+"raft? no: noise"))
+		say(t, g.Peer, []byte("kgat\x04\x03\x00\x00"+"PUT /v1/nothing HTTP/1.1\r\nHost: a\r\nContent-Length: 99999999\r\n\r\n"))
+		say(t, g.Peer, []byte("kgat\x04\x04\x00\x00"+"POST / HTTP/1.1\r\nHost: a\r\nContent-Length: 5\r\n\r\nnoise"))
 	}
 }
 
@@ -96,12 +96,12 @@ func badFrames(t *testing.T, g *Gateway, from, to uint64) {
 	t.Helper()
 	for _, frame := range []string{
 		"\xff\xff\xff\xff",                         // oversized
-		"\x00\x00\x00\x05\x31\x01",                 // truncated
+		"\x00\x00\x00\x05\x41\x01",                 // truncated
 		"\x00\x00\x00\x02\x91\x01",                 // a frame of a foreign version
-		"\x00\x00\x00\x02\x3f\x01",                 // an unknown type
-		"\x00\x00\x00\x09\x31\x01\x04none\x63\x01", // an unknown pool and kind
+		"\x00\x00\x00\x02\x4f\x01",                 // an unknown type
+		"\x00\x00\x00\x09\x41\x01\x04none\x63\x01", // an unknown pool and kind
 	} {
-		say(t, g.Peer, append(link(3, from, to), frame...))
+		say(t, g.Peer, append(link(4, from, to), frame...))
 	}
 }
 

@@ -195,3 +195,56 @@ func (r *killRun) check(t *testing.T) {
 		t.Errorf("failed at living gateways: %s", strings.TrimPrefix(Refusals(failed), "map"))
 	}
 }
+
+// TestKillAtLightLoad kills gateways while k is never reached. Free tokens rest at the
+// others, too, so their requests do not wait for the end of its lease.
+func TestKillAtLightLoad(t *testing.T) {
+	if testing.Short() {
+		t.Skip("takes half a minute")
+	}
+	const holds = 100 * time.Millisecond
+	judge, _, url := NewJudge(t, http.HandlerFunc(func(_ http.ResponseWriter, req *http.Request) { hold(req, holds) }))
+	r := killRun{k: 16, lease: 3 * time.Second, judge: judge}
+	r.c = Start(t, Options{K: r.k, Upstream: url, Durable: true, Lease: r.lease})
+	r.load = StartLoad(t, r.c.Gateways, LoadOptions{Clients: 4, Pause: 2 * holds})
+	Span(t, 5*time.Second) // the tokens are spread by then
+	var waits []time.Duration
+	for i := range Count(t, "KGATE_KILLS", 5, 50) {
+		victim, roles := r.choose(t, i)
+		g, at := r.c.Gateways[victim], time.Now()
+		if err := g.Signal(syscall.SIGKILL); err != nil {
+			t.Fatal(err)
+		}
+		if _, err := g.Wait(patience); err != nil {
+			t.Fatal(err)
+		}
+		Span(t, time.Until(at.Add(Whole(r.lease))))
+		longest := time.Duration(0)
+		for _, a := range r.load.Since(at) {
+			if a.Gateway == g.Name {
+				continue
+			}
+			longest = max(longest, a.Done.Sub(a.Sent)-holds)
+			if a.Result != OK {
+				t.Errorf("%s: %s", a.Gateway, a.Result)
+			}
+		}
+		waits = append(waits, longest)
+		t.Logf("%s killed,%s: a request elsewhere waited for %v at most", g.Name, roles.Of(victim), longest.Round(time.Millisecond))
+		ctx, cancel := context.WithTimeout(t.Context(), patience)
+		err := r.c.Restart(t, victim).AwaitReady(ctx)
+		cancel()
+		if err != nil {
+			t.Fatal(err)
+		}
+	}
+	if _, most, _ := judge.Counts(); most > r.k {
+		t.Errorf("most in flight at the upstream is %d, k is %d", most, r.k)
+	}
+	slices.Sort(waits)
+	p90, worst := waits[(len(waits)-1)*9/10], waits[len(waits)-1]
+	t.Logf("%d kills: longest wait %v at the median, p90 %v, %v at worst", len(waits), waits[len(waits)/2], p90, worst)
+	if worst > 2*time.Second {
+		t.Errorf("a request waited for %v at a gateway that was not killed, want at most 2s", worst)
+	}
+}

@@ -99,7 +99,7 @@ func busyCluster(t *testing.T, k int, opt Options) (*Cluster, *demo.Upstream) {
 func checkUpstream(t *testing.T, u *demo.Upstream, k int) {
 	t.Helper()
 	if s := u.Stats(); s.Aborted > 0 || s.Max != k {
-		t.Errorf("at the upstream %d requests were broken off, %d served, most in flight %d; k is %d", s.Aborted, s.Served, s.Max, k)
+		t.Errorf("at the upstream %d requests were aborted, %d served, most in flight %d; k is %d", s.Aborted, s.Served, s.Max, k)
 	}
 }
 

@@ -25,6 +25,8 @@ const OK = "ok"
 type LoadOptions struct {
 	// Clients at each gateway.
 	Clients int
+	// Pause of a client after each answer.
+	Pause time.Duration
 	// Path to ask for; default "/".
 	Path string
 	// Patience of a client for one answer; default 15 s.
@@ -36,7 +38,7 @@ type LoadOptions struct {
 	Dial func(ctx context.Context, network, addr string) (net.Conn, error)
 }
 
-// Load is clients that ask without a pause, each at one gateway. Its methods are
+// Load is clients that ask again and again, each at one gateway. Its methods are
 // safe for concurrent use.
 type Load struct {
 	Stop func() // ends the clients; requests under way are broken off and not counted
@@ -100,6 +102,8 @@ func (l *Load) loop(ctx context.Context, g *Gateway) {
 		l.mu.Unlock()
 		if err != nil {
 			pause(ctx, 20*time.Millisecond)
+		} else if l.opt.Pause > 0 {
+			pause(ctx, l.opt.Pause)
 		}
 	}
 }

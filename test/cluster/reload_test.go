@@ -285,8 +285,8 @@ func (r *reloading) expectBadFile(g *Gateway) {
 		{"k: 1,", "k: 1, transport: {tls: {ca: /nowhere/ca.pem}},", 1},
 	} {
 		r.write(r.file(g), strings.Replace(good, bad.old, bad.new, 1))
-		r.hangUp(g, "not reloaded: nothing has changed")
-		told := g.Log.Records("wrong in the configuration")
+		r.hangUp(g, "not reloaded: the configuration has errors, and the old one stays")
+		told := g.Log.Records("error in the configuration")
 		if said += bad.errors; len(told) != said {
 			r.t.Errorf("%d errors told, want %d: %v", len(told), said, told)
 		}

@@ -29,7 +29,7 @@ func TestSlowLeader(t *testing.T) {
 		t.Errorf("no request for %v while the leader is slow", gap)
 	}
 	for i, g := range w.cluster.Gateways {
-		if lost := len(g.Log.Records("no longer entitled to admit: coming back as a new incarnation")); lost > 0 && i != roles.Leader {
+		if lost := len(g.Log.Records("lease lost: rejoining as a new incarnation")); lost > 0 && i != roles.Leader {
 			t.Errorf("%s has lost its lease", g.Name)
 		}
 	}
@@ -57,9 +57,9 @@ func TestLongRoundTrips(t *testing.T) {
 
 	// What they log when something happens.
 	signs := []string{
-		"leading", "calling an election, since most voters have no leader", "gateway suspended", "gateway left",
-		"coming back as a new incarnation", "no longer entitled to admit: coming back as a new incarnation",
-		"standing changed", "link down", "pool installed", "pool waits for its home",
+		"leading", "calling an election: most voters have no leader", "gateway suspended", "gateway left",
+		"rejoining as a new incarnation", "lease lost: rejoining as a new incarnation",
+		"lease granted", "no lease", "link down", "pool installed", "pool waits for its home",
 	}
 	count := func() (n map[string]int) {
 		n = make(map[string]int)

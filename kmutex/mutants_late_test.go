@@ -1,0 +1,120 @@
+package kmutex_test
+
+import (
+	"testing"
+
+	"github.com/kgate/kgate/internal/mutant"
+)
+
+// The same for tokens that rest away from the baton.
+func TestLateMutantsAreCaught(t *testing.T) {
+	t.Setenv("KMUTEX_SCHEDULES", "10000") // none goes on after the first that fails
+	const rules, machine = "../coordinator/demand.go", "../coordinator/late.go"
+	mutant.Suite{By: "^TestExplore$/late.*/(n=2|n=3,k=2,requests=1|n=4,k=1)", Mutants: []mutant.Mutant{
+		{
+			Name: "free tokens are passed on and kept", File: machine,
+			Old: "baton.Free = l.take(&l.free, l.free.Len()-keep)", New: "_, baton.Free = keep, l.free.Clone()",
+			Caught: "invariant 2",
+		},
+		{
+			Name: "the baton forgets parked tokens", File: machine,
+			Old: "l.collect(p.Free, 0, p.Resting,", New: "l.collect(nil, 0, p.Resting,",
+			Caught: "invariant 2",
+		},
+		{
+			Name: "a node with tokens that stay does not join the list", File: machine,
+			Old: "if l.self != l.home && l.stays() {\n\t\tnames", New: "if false {\n\t\tnames",
+			Caught: "invariant 11",
+		},
+		{
+			Name: "a node is listed for the tokens that are free only", File: rules,
+			Old: "return l.free.Len()+will.Len() > 0", New: "return l.free.Len() > 0",
+			Caught: "invariant 11",
+		},
+		{
+			Name: "a released token that is wanted stays", File: machine,
+			Old: "if l.coordinator || !marked {", New: "if true || marked {",
+			Caught: "invariant 8|invariant 11|nothing can happen",
+		},
+		{
+			Name: "who gives too little does not mark its running tokens", File: rules,
+			Old: "default:\n\t\tl.mark()\n", New: "default:\n",
+			Caught: "invariant 11",
+		},
+		{
+			Name: "the names of a recall are forgotten", File: rules,
+			Old: "l.recall(want-n, 1, at, m.Resting, fx)", New: "_ = at",
+			By: "^TestExplore$/late.*/n=(3|4)|^TestRandomSchedules$", Caught: "invariant 11",
+		},
+		{
+			Name: "a recall that meets the baton forgets its names", File: rules,
+			Old: "\t\tl.list(m.Resting)\n\t\treturn\n", New: "\t\treturn\n",
+			By: "^TestExplore$/late.*/n=(3|4)|^TestRandomSchedules$", Caught: "invariant 11",
+		},
+		{
+			Name: "names with late tokens are forgotten", File: rules,
+			Old: "kmutex.Message{Hops: m.Hops + 1, Resting: m.Resting}", New: "kmutex.Message{Hops: m.Hops + 1}",
+			By: "^TestExplore$/late.*/n=(3|4)|^TestRandomSchedules$", Caught: "invariant 11",
+		},
+		{
+			Name: "home forgets what it still owes", File: rules,
+			Old: "if l.wanted -= paid; l.wanted > 0 {", New: "if l.wanted = 0; paid == 0 {",
+			Caught: "invariant 12",
+		},
+		{
+			Name: "home owes an older baton, too", File: rules,
+			Old: "{Number: m.Number, Holder: m.Holder}, 0\n\t}", New: "{Number: m.Number, Holder: m.Holder}, l.wanted\n\t}",
+			By: "^TestExplore$/late.*/n=(2|3)|^TestRandomSchedules$", Caught: "invariant 12",
+		},
+		{
+			Name: "home does not mark what it owes", File: rules,
+			Old: "l.wanted > 0 {\n\t\tl.mark()\n\t}", New: "l.wanted > 0 {\n\t}",
+			Caught: "invariant 8|nothing can happen",
+		},
+		{
+			Name: "the coordinator does not count what is paid", File: rules,
+			Old: "l.due = max(0, l.due-paid)", New: "_ = paid",
+			Caught: "invariant 12",
+		},
+		{
+			Name: "home is not told what is wanted", File: rules,
+			Old: "if l.due < want {", New: "if false {",
+			Caught: "nothing can happen|invariant 8",
+		},
+		{
+			Name: "a coordinator without tokens does not recall any", File: rules,
+			Old: "l.recall(want, want, l.where, names, fx)", New: "_ = names",
+			Caught: "invariant 11|nothing can happen|invariant 8",
+		},
+		{
+			Name: "the next coordinator does not know what was asked for", File: machine,
+			Old: "baton.Want = uint32(l.ask(ahead+l.excess-l.free.Len(), fx))", New: "l.ask(ahead+l.excess-l.free.Len(), fx)",
+			Caught: "invariant 12",
+		},
+		{
+			Name: "the coordinator grants tokens beyond k", File: machine,
+			Old: "return max(0, l.free.Len()-l.excess)", New: "return l.free.Len()",
+			By: "^TestRandomSchedules$", Caught: "safety",
+		},
+		{
+			Name: "the next coordinator does not know how many are too many", File: machine,
+			Old: "l.counter, l.excess = int(baton.Counter), int(baton.Excess)", New: "l.counter, l.excess = int(baton.Counter), 0",
+			By: "^TestRandomSchedules$", Caught: "safety",
+		},
+		{
+			Name: "tokens come without the serial of their last grant", File: rules,
+			Old: "fx.Send(l.home, kmutex.Message{Kind: kmutex.KindTokens, Free: set, Serial: l.serial})", New: "fx.Send(l.home, kmutex.Message{Kind: kmutex.KindTokens, Free: set})",
+			By: "^TestRandomSchedules$", Caught: "serial",
+		},
+		{
+			Name: "tokens that run rest although somebody waits as the epoch begins", File: machine,
+			Old: "\tif !rests {\n\t\tl.mark()\n\t}\n", New: "",
+			By: "^TestRandomSchedules$", Caught: "invariant 11",
+		},
+		{
+			Name: "an epoch's tokens are spread and not listed", File: machine,
+			Old: "l.list(in.Resting)", New: "_ = in",
+			By: "^TestRandomSchedules$", Caught: "invariant 11",
+		},
+	}}.Run(t)
+}
