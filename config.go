@@ -38,6 +38,9 @@ type Config struct {
 	// Pools of which this node serves requests. The nodes of a cluster that give a pool
 	// the same name share its k slots.
 	Pools []Pool
+	// Witness makes this a node that votes in its cluster and serves nothing: it has no
+	// pools. With one, two nodes survive the loss of any of the three.
+	Witness bool
 	// Routes of Handler, in order: the first that matches takes the request. None: all
 	// requests go to the only pool, if that has upstreams.
 	Routes []proxy.Route
@@ -163,6 +166,9 @@ type Pool struct {
 	// Upstreams and what follows are Handler's alone. Of several healthy upstreams the one
 	// with the fewest requests in flight from this node is taken.
 	Upstreams []*url.URL
+	// Backup upstreams get what no other one can take: each of those is unhealthy, or
+	// no connection to it could be made just then.
+	Backup []*url.URL
 	// HoldIdle is the longest that a request keeps its slot without a byte in either
 	// direction; 0: no bound.
 	HoldIdle time.Duration
@@ -187,7 +193,7 @@ const (
 
 // reloaded returns c as a node that was started with before may follow it.
 func (c Config) reloaded(before Config) (Config, error) {
-	c.Name, c.Version, c.Peers, c.Process = before.Name, before.Version, before.Peers, before.Process
+	c.Name, c.Version, c.Witness, c.Peers, c.Process = before.Name, before.Version, before.Witness, before.Peers, before.Process
 	return c.withDefaults()
 }
 
@@ -208,6 +214,9 @@ func (c Config) withDefaults() (Config, error) {
 		c.Routes = []proxy.Route{{Pool: c.Pools[0].Name}}
 	}
 	var errs []error
+	if c.Witness && len(c.Pools) > 0 {
+		errs = append(errs, fmt.Errorf("%w: a witness serves nothing: leave out Pools, or Witness", errConfig))
+	}
 	for _, p := range c.Pools {
 		if p.K < 1 {
 			errs = append(errs, fmt.Errorf("%w: pool %q has K %d: set how many requests may be in flight at once", errConfig, p.Name, p.K))
@@ -308,7 +317,7 @@ func reachable() netip.Addr {
 // node translates c, which has its defaults.
 func (c Config) node() node.Config {
 	out := node.Config{
-		Name: c.Name, Version: c.Version, DataDir: c.DataDir, ServeWaiting: c.ServeWaiting,
+		Name: c.Name, Version: c.Version, DataDir: c.DataDir, Witness: c.Witness, ServeWaiting: c.ServeWaiting,
 		AdminTokens: c.AdminTokens, Logger: c.Logger,
 		Peers: node.Peers{
 			Listen: c.Peers.Listen, Gossip: c.Peers.Gossip, Advertise: c.Peers.Advertise, Join: c.Peers.Join, Expect: c.Peers.Expect,
@@ -342,7 +351,7 @@ func (p *Pool) node() node.Pool {
 			ClientTickets: p.ClientTickets, Fair: p.Fair, AskInterval: p.AskInterval,
 		},
 		Pool: proxy.Pool{
-			Name: p.Name, Upstreams: p.Upstreams, Health: p.Health, Transport: p.Transport, QueueTimeout: p.QueueTimeout,
+			Name: p.Name, Upstreams: p.Upstreams, Backup: p.Backup, Health: p.Health, Transport: p.Transport, QueueTimeout: p.QueueTimeout,
 			TellClients: p.ClientLimit > 0 || p.ClientInFlight > 0 || p.Fair, ClientHeader: p.ClientHeader,
 			HoldMax: p.HoldMax, HoldIdle: p.HoldIdle, MinUpload: p.MinUpload, Fence: p.Fence, Tickets: p.Tickets,
 		},

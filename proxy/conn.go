@@ -24,10 +24,8 @@ type clientConn struct {
 	token    uint64           // under which watch knows it
 	frames   *frameTimer      // of HTTP/2 in the clear; nil above TLS, which has its own
 	reads    deadline.Reader
+	writes   deadline.Writer
 	writing  atomic.Bool // a Write waits for the client, or is under way
-
-	// writeDeadline: one is set, for the answer before. Of the request's goroutine.
-	writeDeadline bool
 
 	// Guarded by limiter.mu.
 	gone  bool
@@ -74,6 +72,9 @@ func (c *clientConn) looksForEnd(buf *byte) bool {
 
 // SetReadDeadline implements net.Conn.
 func (c *clientConn) SetReadDeadline(t time.Time) error { return c.reads.Set(c.Conn, t) }
+
+// SetWriteDeadline implements net.Conn.
+func (c *clientConn) SetWriteDeadline(t time.Time) error { return c.writes.Set(c.Conn, t) }
 
 // SetDeadline implements net.Conn.
 func (c *clientConn) SetDeadline(t time.Time) error {
@@ -141,7 +142,7 @@ func (c *clientConn) Write(p []byte) (int, error) {
 		c.wrote(p)
 	}
 	c.writing.Store(true)
-	n, err := c.Conn.Write(p)
+	n, err := c.writes.Write(c.Conn, p)
 	c.writing.Store(false)
 	return n, err
 }

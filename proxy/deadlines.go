@@ -88,18 +88,14 @@ func (w *response) boundEnd(forwarded *requestBody) {
 
 // boundWrites has the client make room within a time that begins now.
 func (w *response) boundWrites(rc *http.ResponseController) {
-	if w.conn != nil && w.http1 {
-		w.conn.writeDeadline = true
-	}
 	_ = rc.SetWriteDeadline(time.Now().Add(w.stall))
 }
 
 // unboundWrites undoes, for the next request on a connection, what the end of the
 // one before has done: net/http does not.
 func (w *response) unboundWrites() {
-	if w.conn != nil && w.conn.writeDeadline && w.http1 {
-		w.conn.writeDeadline = false
-		_ = http.NewResponseController(w.ResponseWriter).SetWriteDeadline(time.Time{})
+	if w.conn != nil && w.http1 {
+		_ = w.conn.SetWriteDeadline(time.Time{})
 	}
 }
 

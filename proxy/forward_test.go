@@ -212,17 +212,44 @@ func TestInterim(t *testing.T) {
 	}
 }
 
-// TestEarlyAnswer: an answer given before the body is there does not wait for it.
+// TestEarlyAnswer: an answer given before the body is there does not wait for it. By
+// itself net/http waits for a short one.
 func TestEarlyAnswer(t *testing.T) {
-	g := newGateway(t, 1, http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) {
+	up := newGate()
+	g := newGateway(t, 1, http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		rc := http.NewResponseController(w)
+		_ = rc.EnableFullDuplex()
+		w.Header().Set("Connection", "close")
 		w.WriteHeader(http.StatusRequestEntityTooLarge)
+		_ = rc.Flush()
+		up.pass(r)
+	}))
+	for _, length := range []int{1_000, 1_000_000} {
+		c := g.dial()
+		c.send(fmt.Sprintf("POST / HTTP/1.1\r\nHost: h\r\nContent-Length: %d\r\n\r\nsome", length))
+		if res := c.response(); res.StatusCode != 413 {
+			t.Errorf("status %d", res.StatusCode)
+		}
+		up.proceed <- struct{}{}
+		g.sem.await(0, 0)
+	}
+}
+
+// TestContinueOnce: a client is told once to go on, however often the upstream says so.
+func TestContinueOnce(t *testing.T) {
+	g := newGateway(t, 1, http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		_, _ = io.Copy(io.Discard, r.Body)
+		w.WriteHeader(http.StatusContinue)
 	}))
 	c := g.dial()
-	c.send("POST / HTTP/1.1\r\nHost: h\r\nContent-Length: 1000000\r\n\r\nsome")
-	if res := c.response(); res.StatusCode != 413 {
-		t.Errorf("status %d", res.StatusCode)
+	c.send("POST / HTTP/1.1\r\nHost: h\r\nExpect: 100-continue\r\nContent-Length: 5\r\n\r\n")
+	if res := c.response(); res.StatusCode != http.StatusContinue {
+		t.Fatalf("status %d", res.StatusCode)
 	}
-	g.sem.await(0, 0)
+	c.send("hello")
+	if res := c.response(); res.StatusCode != http.StatusOK {
+		t.Errorf("status %d after the body", res.StatusCode)
+	}
 }
 
 // TestHTTP2: h2c on both sides, many streams over one connection, trailers as

@@ -49,6 +49,9 @@ func (ex *exchange) splice(body io.Reader) (done bool, err error) {
 // ReadFrom implements io.ReaderFrom for net/http's answers.
 func (c *clientConn) ReadFrom(r io.Reader) (int64, error) {
 	if to, ok := c.raw.(io.ReaderFrom); ok {
+		if err := c.writes.Settle(c.Conn); err != nil {
+			return 0, err
+		}
 		return to.ReadFrom(r)
 	}
 	return io.Copy(struct{ io.Writer }{c}, r)

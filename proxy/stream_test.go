@@ -204,3 +204,25 @@ func TestTrailerOfKnownLength(t *testing.T) {
 		}
 	}
 }
+
+// TestAnswerTrailerOfKnownLength: an HTTP/2 upstream may do so, too. A client in
+// HTTP/1.1 gets the answer in chunks.
+func TestAnswerTrailerOfKnownLength(t *testing.T) {
+	g := newGateway(t, 1, http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) {
+		w.Header().Set("Content-Length", "5")
+		w.Header().Set("Trailer", "X-Sum")
+		_, _ = io.WriteString(w, "hello")
+		w.Header().Set("X-Sum", "sum")
+	}), func(c *Config) { c.Pools[0].Upstreams[0].Scheme = "h2c" })
+	for version, client := range map[string]*http.Client{"HTTP/1.1": g.client, "HTTP/2.0": h2cClient(t)} {
+		res, err := client.Get(g.url)
+		if err != nil {
+			t.Fatal(err)
+		}
+		b, err := io.ReadAll(res.Body)
+		_ = res.Body.Close()
+		if res.Proto != version || err != nil || string(b) != "hello" || res.Trailer.Get("X-Sum") != "sum" {
+			t.Errorf("%s: got %q, %v, trailer %v", res.Proto, b, err, res.Trailer)
+		}
+	}
+}

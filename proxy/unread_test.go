@@ -146,6 +146,27 @@ func TestPipelineUnread(t *testing.T) {
 	g.sem.await(0, 0)
 }
 
+// TestContinueUnread: nor does one hold its slot that is told to go on, and does not
+// read that.
+func TestContinueUnread(t *testing.T) {
+	t.Parallel()
+	g := newGateway(t, 1, http.HandlerFunc(func(_ http.ResponseWriter, r *http.Request) { _, _ = io.Copy(io.Discard, r.Body) }),
+		func(c *Config) {
+			c.StallTimeout = 200 * time.Millisecond
+			c.Pools[0].HoldIdle = 200 * time.Millisecond
+		})
+	c := g.dialUnread()
+	requests := strings.Repeat("POST / HTTP/1.1\r\nHost: h\r\nExpect: 100-continue\r\nContent-Length: 1\r\n\r\nx", 1000)
+	for {
+		if _, err := io.WriteString(c, requests); os.IsTimeout(err) {
+			t.Fatal("the connection is still open")
+		} else if err != nil {
+			break
+		}
+	}
+	g.sem.await(0, 0)
+}
+
 // TestHalfClosedClientStalls: a client that closes its sending side has left, though
 // the gateway waits for it to read.
 func TestHalfClosedClientStalls(t *testing.T) {

@@ -10,6 +10,7 @@ import (
 	"net/http/pprof"
 
 	"github.com/kgate/kgate/internal/admin"
+	"github.com/kgate/kgate/internal/config"
 	"github.com/kgate/kgate/proxy"
 )
 
@@ -32,6 +33,9 @@ func (s *server) listenForClients() error {
 		return err
 	}
 	s.undo = append(s.undo, s.clients.Close)
+	if s.cfg.Node.Role == config.RoleWitness {
+		return nil
+	}
 	if s.clientAddr, err = s.serve("listen.http", l.HTTP, s.clients.Serve); err != nil {
 		return err
 	}

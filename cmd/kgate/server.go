@@ -49,7 +49,7 @@ type server struct {
 	once                 oncelog.Limit
 
 	sockets               map[string][]net.Listener // that systemd has opened, until they are used
-	clientAddr, adminAddr net.Addr
+	clientAddr, adminAddr net.Addr                  // of a witness: only adminAddr
 
 	ctx    context.Context
 	cancel context.CancelFunc
@@ -75,8 +75,11 @@ func startServer(cfg *config.Config, log *slog.Logger, sockets map[string][]net.
 		}
 	}
 	s.wg.Go(func() { s.watchTrust(s.ctx) })
-	s.log.Info("listening", slog.String("http", s.clientAddr.String()), slog.String("admin", s.adminAddr.String()),
-		slog.String("peer", s.PeerAddr()), slog.String("gossip", s.GossipAddr()))
+	at := []any{slog.String("admin", s.adminAddr.String()), slog.String("peer", s.PeerAddr()), slog.String("gossip", s.GossipAddr())}
+	if s.clientAddr != nil {
+		at = append([]any{slog.String("http", s.clientAddr.String())}, at...)
+	}
+	s.log.Info("listening", at...)
 	s.warnOfOpenPorts()
 	return s, nil
 }
@@ -139,6 +142,7 @@ func (s *server) startNode() error {
 		}
 	}
 	cfg.Name, cfg.Version, cfg.DataDir = s.cfg.Node.Name, version, s.cfg.Node.DataDir
+	cfg.Witness = s.cfg.Node.Role == config.RoleWitness
 	cfg.ServeWaiting = s.cfg.Node.Drain == config.DrainFinish
 	cfg.AdminTokens, cfg.Logger = s.adminTokens, s.log
 	cfg.Process = kgate.Process{

@@ -61,6 +61,8 @@ type Member struct {
 	Status string `json:"status"`
 	// Votes: it has a vote on views.
 	Votes bool `json:"votes"`
+	// Witness: it has no part in the pools.
+	Witness bool `json:"witness,omitempty"`
 	// Self marks the gateway that answers.
 	Self bool `json:"self"`
 	// LinkUp tells whether the link to it is up; true for Self.

@@ -107,6 +107,8 @@ func (m Member) Word() string {
 		return "silent"
 	case !m.Ready:
 		return "not ready"
+	case m.Witness:
+		return "witness"
 	default:
 		return "ready"
 	}

@@ -9,7 +9,7 @@ import (
 // but the pools, their routes, and what [Config.Resolve] asks the host for.
 func Default() *Config {
 	return &Config{
-		Node: Node{Drain: DrainRefuse},
+		Node: Node{Role: RoleGateway, Drain: DrainRefuse},
 		Listen: Listen{
 			HTTP:   ":8080",
 			Admin:  "127.0.0.1:9080",

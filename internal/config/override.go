@@ -15,6 +15,7 @@ type Overrides struct {
 	K        *int     `name:"k" env:"KGATE_K" placeholder:"N" help:"Let at most N requests into the upstream, over all gateways."`
 	Pool     string   `name:"pool" env:"KGATE_POOL" placeholder:"NAME" help:"The pool that --upstream and --k are about (default: the only one, or \"default\")."`
 
+	Witness        bool   `name:"witness" env:"KGATE_WITNESS" help:"Vote in the cluster and serve nothing. Two gateways and a witness survive the loss of any one."`
 	Name           string `name:"name" env:"KGATE_NAME" placeholder:"NAME" help:"Name of this gateway (default: the host name)."`
 	DataDir        string `name:"data-dir" env:"KGATE_DATA_DIR" placeholder:"DIR" help:"Keep the agreed views here over a restart."`
 	AdminTokenFile string `name:"admin-token-file" env:"KGATE_ADMIN_TOKEN_FILE" placeholder:"FILE" help:"File with the token that changes over the admin address need."`
@@ -71,6 +72,10 @@ func (c *Config) apply(o Overrides) []error {
 	a.text(&c.Listen.Peer, o.ListenPeer, "listen.peer", "listen-peer")
 	a.text(&c.Listen.Gossip, o.ListenGossip, "listen.gossip", "listen-gossip")
 	a.text(&c.Cluster.KeyFile, o.ClusterKeyFile, "cluster.key_file", "cluster-key-file")
+	if o.Witness {
+		c.Node.Role = RoleWitness
+		a.mark("node.role", "witness")
+	}
 	if o.Insecure {
 		c.Cluster.Insecure = true
 		a.mark("cluster.insecure", "insecure")

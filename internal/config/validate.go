@@ -95,7 +95,11 @@ func (c *Config) problems() []error {
 	v.listen(c.Listen, c.Node.AdminTokenFile)
 	v.cluster(c.Cluster)
 	v.guard(c)
-	v.pools(c.Pools)
+	if c.Node.Role == RoleWitness {
+		v.witness(c)
+	} else {
+		v.pools(c.Pools)
+	}
 	v.routes(c.Routes, c.Pools)
 	v.tcp(c.Listen.TCP, c.Pools)
 	oneOf(v, "log.level", c.Log.Level, logLevels)
@@ -106,7 +110,23 @@ func (c *Config) problems() []error {
 	return v.errs
 }
 
+// witness checks what a witness must not have, and must.
+func (v *checker) witness(c *Config) {
+	for _, part := range []struct {
+		key   string
+		given bool
+	}{{keyPools, len(c.Pools) > 0}, {keyRoutes, len(c.Routes) > 0}, {keyTCP, len(c.Listen.TCP) > 0}, {keyHTTPS, c.Listen.HTTPS != ""}} {
+		if part.given {
+			v.wrong(part.key, "is given, and this is a witness, which serves nothing", "leave it out, or write node: {role: gateway}")
+		}
+	}
+	if c.Bootstrap() == 1 {
+		v.wrong("node.role", "is witness, and there is nobody to vote with", "write cluster.join, or cluster.bootstrap_expect with the number of all, such as 3")
+	}
+}
+
 func (v *checker) node(n Node) {
+	oneOf(v, "node.role", n.Role, roles)
 	oneOf(v, "node.drain", n.Drain, drains)
 	if n.Name != "" {
 		v.name("node.name", n.Name, isNodeName, hintNodeName)

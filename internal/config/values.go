@@ -17,6 +17,19 @@ var (
 	reclaims = []admission.Reclaim{admission.ReclaimLease, admission.ReclaimHold}
 )
 
+// Role says what a gateway does in its cluster.
+type Role string
+
+// The roles.
+const (
+	// RoleGateway admits requests.
+	RoleGateway Role = "gateway"
+	// RoleWitness votes and serves nothing.
+	RoleWitness Role = "witness"
+)
+
+var roles = []Role{RoleGateway, RoleWitness}
+
 // Drain says what becomes of waiting requests when a gateway is taken out.
 type Drain string
 

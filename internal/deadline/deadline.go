@@ -1,11 +1,11 @@
-// Package deadline sets the read deadlines of connections, and seldom touches a
-// timer for it.
+// Package deadline sets the deadlines of connections, and seldom touches a timer for
+// it.
 //
 // A server and a proxy set several for each request, nearly all of them later than
 // the one before: setting one in the runtime costs as much as a short system call.
 // So a deadline that is later than the one that is set is only noted. When the
-// earlier one passes, the Read that fails finds that out, sets the later one, and
-// goes on.
+// earlier one passes, the Read or Write that fails finds that out, sets the later one,
+// and goes on.
 package deadline
 
 import (
@@ -19,52 +19,88 @@ import (
 // Reader reads from a connection with deadlines. All reads and read deadlines of
 // the connection must go through it. Its zero value has no deadline. It is safe for
 // concurrent use.
-type Reader struct {
-	mu    sync.Mutex
-	want  time.Time // zero: none
-	armed time.Time // as the connection has it, not after want; zero: none
-}
+type Reader struct{ lazy lazy }
 
 // Set has reads from conn fail after t, as net.Conn.SetReadDeadline; zero: never.
-func (r *Reader) Set(conn net.Conn, t time.Time) error {
-	r.mu.Lock()
-	defer r.mu.Unlock()
-	r.want = t
-	if t.IsZero() || !r.armed.IsZero() && !t.Before(r.armed) {
-		return nil
-	}
-	return r.armLocked(conn)
-}
-
-func (r *Reader) armLocked(conn net.Conn) error {
-	r.armed = r.want
-	return conn.SetReadDeadline(r.want)
-}
+func (r *Reader) Set(conn net.Conn, t time.Time) error { return r.lazy.set(conn, reads, t) }
 
 // Settle has conn itself keep the deadline, for who reads from it without Read.
-func (r *Reader) Settle(conn net.Conn) error {
-	r.mu.Lock()
-	defer r.mu.Unlock()
-	return r.armLocked(conn)
-}
+func (r *Reader) Settle(conn net.Conn) error { return r.lazy.arm(conn, reads) }
 
 // Read reads from conn.
 func (r *Reader) Read(conn net.Conn, p []byte) (int, error) {
 	for {
 		n, err := conn.Read(p)
-		if n > 0 || err == nil || !errors.Is(err, os.ErrDeadlineExceeded) || r.passed(conn) {
+		if n > 0 || err == nil || !errors.Is(err, os.ErrDeadlineExceeded) || r.lazy.passed(conn, reads) {
 			return n, err
 		}
 	}
 }
 
+// Writer is to writes what Reader is to reads.
+type Writer struct{ lazy lazy }
+
+// Set has writes to conn fail after t, as net.Conn.SetWriteDeadline; zero: never.
+func (w *Writer) Set(conn net.Conn, t time.Time) error { return w.lazy.set(conn, writes, t) }
+
+// Settle has conn itself keep the deadline, for who writes to it without Write.
+func (w *Writer) Settle(conn net.Conn) error { return w.lazy.arm(conn, writes) }
+
+// Write writes to conn.
+func (w *Writer) Write(conn net.Conn, p []byte) (int, error) {
+	written := 0
+	for {
+		n, err := conn.Write(p[written:])
+		written += n
+		if err == nil || !errors.Is(err, os.ErrDeadlineExceeded) || w.lazy.passed(conn, writes) {
+			return written, err
+		}
+	}
+}
+
+// side of a connection that a deadline is for.
+type side func(net.Conn, time.Time) error
+
+var (
+	reads  side = net.Conn.SetReadDeadline
+	writes side = net.Conn.SetWriteDeadline
+)
+
+// lazy is the deadline of one side.
+type lazy struct {
+	mu    sync.Mutex
+	want  time.Time // zero: none
+	armed time.Time // as the connection has it, not after want; zero: none
+}
+
+func (l *lazy) set(conn net.Conn, of side, t time.Time) error {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	l.want = t
+	if t.IsZero() || !l.armed.IsZero() && !t.Before(l.armed) {
+		return nil
+	}
+	return l.armLocked(conn, of)
+}
+
+func (l *lazy) arm(conn net.Conn, of side) error {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	return l.armLocked(conn, of)
+}
+
+func (l *lazy) armLocked(conn net.Conn, of side) error {
+	l.armed = l.want
+	return of(conn, l.want)
+}
+
 // passed reports whether the deadline that is wanted has passed. Otherwise it is
 // set.
-func (r *Reader) passed(conn net.Conn) bool {
-	r.mu.Lock()
-	defer r.mu.Unlock()
-	if !r.want.IsZero() && !time.Now().Before(r.want) {
+func (l *lazy) passed(conn net.Conn, of side) bool {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	if !l.want.IsZero() && !time.Now().Before(l.want) {
 		return true
 	}
-	return r.armLocked(conn) != nil
+	return l.armLocked(conn, of) != nil
 }

@@ -2,6 +2,7 @@ package deadline
 
 import (
 	"errors"
+	"io"
 	"net"
 	"os"
 	"testing"
@@ -20,14 +21,62 @@ func (c *counted) SetReadDeadline(t time.Time) error {
 	return c.Conn.SetReadDeadline(t)
 }
 
+func (c *counted) SetWriteDeadline(t time.Time) error {
+	c.set++
+	return c.Conn.SetWriteDeadline(t)
+}
+
+// limited is a Reader or a Writer.
+type limited interface {
+	Set(conn net.Conn, t time.Time) error
+}
+
 // TestReader: whatever deadlines are set, a read fails when the last one has passed
 // and not before.
 func TestReader(t *testing.T) {
+	r := new(Reader)
+	testDeadlines(t, func() limited { *r = Reader{}; return r }, func(conn net.Conn) (int, error) { return r.Read(conn, make([]byte, 1)) })
+}
+
+// TestWriter: so does a write.
+func TestWriter(t *testing.T) {
+	w := new(Writer)
+	testDeadlines(t, func() limited { *w = Writer{}; return w }, func(conn net.Conn) (int, error) { return w.Write(conn, []byte("x")) })
+}
+
+// TestWriteGoesOn: a write that an earlier deadline has cut in two is one write.
+func TestWriteGoesOn(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		client, server := net.Pipe()
+		defer server.Close()
+		w, start := new(Writer), time.Now()
+		for _, after := range []time.Duration{time.Second, time.Hour} {
+			if err := w.Set(client, start.Add(after)); err != nil {
+				t.Fatal(err)
+			}
+		}
+		got := make(chan string)
+		go func() {
+			p := make([]byte, 3)
+			_, _ = io.ReadFull(server, p)
+			time.Sleep(time.Minute)
+			rest := make([]byte, 3)
+			_, _ = io.ReadFull(server, rest)
+			got <- string(p) + string(rest)
+		}()
+		n, err := w.Write(client, []byte("abcdef"))
+		if text := <-got; n != 6 || err != nil || text != "abcdef" {
+			t.Errorf("%d bytes, %v; %q came", n, err, text)
+		}
+	})
+}
+
+func testDeadlines(t *testing.T, zero func() limited, use func(net.Conn) (int, error)) {
 	const never = -1
 	for _, c := range []struct {
 		name   string
 		set    []time.Duration // from the start; 0: none
-		during time.Duration   // is set while the read waits; 0: nothing
+		during time.Duration   // is set meanwhile; 0: nothing
 		fails  time.Duration
 		timers int // set in the runtime, at most
 	}{
@@ -39,15 +88,15 @@ func TestReader(t *testing.T) {
 		{"taken back and set", []time.Duration{3 * time.Second, 0, 9 * time.Second}, 0, 9 * time.Second, 2},
 		{"passed", []time.Duration{-time.Second}, 0, 0, 1},
 		{"passed, taken back and set", []time.Duration{-time.Second, 0, time.Second}, 0, time.Second, 2},
-		{"an earlier one during the read", []time.Duration{9 * time.Second}, 3 * time.Second, 3 * time.Second, 2},
-		{"a later one during the read", []time.Duration{3 * time.Second}, 9 * time.Second, 9 * time.Second, 2},
-		{"the first one during the read", nil, 3 * time.Second, 3 * time.Second, 1},
+		{"an earlier one meanwhile", []time.Duration{9 * time.Second}, 3 * time.Second, 3 * time.Second, 2},
+		{"a later one meanwhile", []time.Duration{3 * time.Second}, 9 * time.Second, 9 * time.Second, 2},
+		{"the first one meanwhile", nil, 3 * time.Second, 3 * time.Second, 1},
 	} {
 		t.Run(c.name, func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
 				client, server := net.Pipe()
 				defer server.Close()
-				conn, r, start := &counted{Conn: client}, new(Reader), time.Now()
+				conn, r, start := &counted{Conn: client}, zero(), time.Now()
 				set := func(after time.Duration) {
 					at := start.Add(after)
 					if after == 0 {
@@ -64,13 +113,16 @@ func TestReader(t *testing.T) {
 					time.AfterFunc(time.Second, func() { set(c.during) })
 				}
 				if c.fails == never {
-					time.AfterFunc(time.Hour, func() { _, _ = server.Write([]byte("x")) })
+					time.AfterFunc(time.Hour, func() {
+						go func() { _, _ = server.Read(make([]byte, 1)) }()
+						_, _ = server.Write([]byte("x"))
+					})
 				}
-				n, err := r.Read(conn, make([]byte, 1))
+				n, err := use(conn)
 				took := time.Since(start)
 				switch {
 				case c.fails == never && (n != 1 || err != nil || took != time.Hour):
-					t.Errorf("read %d bytes, %v, after %v", n, err, took)
+					t.Errorf("moved %d bytes, %v, after %v", n, err, took)
 				case c.fails != never && (!errors.Is(err, os.ErrDeadlineExceeded) || took != c.fails):
 					t.Errorf("failed with %v after %v", err, took)
 				case conn.set > c.timers:

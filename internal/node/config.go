@@ -22,6 +22,8 @@ type Config struct {
 	// DataDir keeps the agreed views and tickets over a restart; empty: in memory
 	// only.
 	DataDir string
+	// Witness: the node votes in the cluster and serves nothing. It has no Pools.
+	Witness bool
 	// ServeWaiting makes Drain serve the requests that wait, instead of refusing
 	// them.
 	ServeWaiting bool

@@ -163,7 +163,7 @@ func (n *Node) Ready() (ready bool, reason string) {
 	if !n.agreed.Load() {
 		return false, "the cluster has not agreed on the pools yet"
 	}
-	if pool := n.pools.forming(); pool != "" {
+	if pool := n.pools.forming(); pool != "" && !n.cfg.Witness {
 		return false, "pool " + pool + " is forming its line"
 	}
 	return true, ""

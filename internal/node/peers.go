@@ -66,7 +66,7 @@ func (p *peers) startCluster(ctx context.Context, boot string, g *gateway.Gatewa
 	var err error
 	p.cluster, err = membership.Start(ctx, membership.Config{
 		Name: p.cfg.Name, Boot: boot, PeerAddr: p.links.Addr().String(), DataDir: p.cfg.DataDir,
-		BootstrapExpect: cfg.Expect, Joining: len(cfg.Join) > 0, Discovery: p.gossip, Links: p.links, Missing: g.Missing,
+		BootstrapExpect: cfg.Expect, Joining: len(cfg.Join) > 0, Witness: p.cfg.Witness, Discovery: p.gossip, Links: p.links, Missing: g.Missing,
 		Lease: cfg.Lease, AdminTokens: p.cfg.AdminTokens,
 		Raft: p.links.Stream(transport.StreamRaft), Control: p.links.Stream(transport.StreamControl),
 		Stored:    func(took time.Duration) { p.cfg.Metrics.DiskWrite(telemetry.DiskRaft, took) },
@@ -115,8 +115,10 @@ func (p *peers) members(view *membership.View, self kmutex.Node) []admin.Member 
 		link := links[m.Node]
 		member := admin.Member{
 			Name: m.Name, Node: uint64(m.Node), Addr: m.PeerAddr, Status: string(m.Status),
-			Self: m.Node == self, LinkUp: m.Node == self || link.Up,
-			Copies: view.Ring().Successors(m.Name, p.cfg.Peers.Replicas),
+			Self: m.Node == self, LinkUp: m.Node == self || link.Up, Witness: m.Witness,
+		}
+		if !m.Witness {
+			member.Copies = view.Ring().Successors(m.Name, p.cfg.Peers.Replicas)
 		}
 		if link.RTT > 0 {
 			rtt := millis(link.RTT)

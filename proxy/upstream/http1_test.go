@@ -51,8 +51,14 @@ func TestKept(t *testing.T) {
 }
 
 // TestAbandoned: an answer that is closed early ends its connection before Close
-// returns.
+// returns, whether or not all that has come of it was read.
 func TestAbandoned(t *testing.T) {
+	for _, read := range []int64{0, 4} {
+		testAbandoned(t, read)
+	}
+}
+
+func testAbandoned(t *testing.T, read int64) {
 	gone := make(chan error, 1)
 	s := serve(t, func(c net.Conn, br *bufio.Reader) {
 		_, _ = http.ReadRequest(br)
@@ -65,9 +71,12 @@ func TestAbandoned(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
+	if _, err := io.CopyN(io.Discard, res.Body, read); err != nil {
+		t.Fatal(err)
+	}
 	_ = res.Body.Close()
 	if n := c.Open(); n != 0 {
-		t.Errorf("%d connections are open", n)
+		t.Fatalf("%d connections are open", n)
 	}
 	if err := <-gone; err == nil {
 		t.Error("the server sees more")
@@ -174,9 +183,10 @@ func TestResend(t *testing.T) {
 		if tt.body != "" {
 			body = strings.NewReader(tt.body)
 		}
-		_, err := get(t, c, request(t, tt.method, body))
-		if (err == nil) != tt.ok || seen.Load() != tt.seen {
-			t.Errorf("%+v: seen %d times, %v", tt, seen.Load(), err)
+		caller := new(plain)
+		_, err := getFor(t, c, request(t, tt.method, body), caller)
+		if (err == nil) != tt.ok || seen.Load() != tt.seen || int64(caller.conns) != tt.seen {
+			t.Errorf("%+v: seen %d times, sent %d times, %v", tt, seen.Load(), caller.conns, err)
 		}
 	}
 }

@@ -27,6 +27,7 @@ const patience = 10 * time.Second
 type plain struct {
 	check  error
 	checks int
+	conns  int // the request was written to
 	early  []int
 	stop   func()
 }
@@ -38,7 +39,7 @@ func (p *plain) Informational(status int, _ http.Header) error {
 	return nil
 }
 
-func (*plain) Connected(bool) {}
+func (p *plain) Connected(bool) { p.conns++ }
 
 func (p *plain) StopUpload() bool {
 	if p.stop != nil {
@@ -131,7 +132,14 @@ func request(t testing.TB, method string, body io.Reader, header ...string) *htt
 // get makes a request and reads the answer to its end.
 func get(t testing.TB, c *Client, req *http.Request) (string, error) {
 	t.Helper()
-	res, err := c.RoundTrip(req, &plain{stop: func() {}})
+	return getFor(t, c, req, new(plain))
+}
+
+// getFor does so for a caller.
+func getFor(t testing.TB, c *Client, req *http.Request, caller *plain) (string, error) {
+	t.Helper()
+	caller.stop = func() {}
+	res, err := c.RoundTrip(req, caller)
 	if err != nil {
 		return "", err
 	}

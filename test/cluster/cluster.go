@@ -26,6 +26,8 @@ const PoolName = "pool"
 type Options struct {
 	// Gateways that found the cluster; default 3.
 	Gateways int
+	// Witness: the last of them votes and serves nothing.
+	Witness bool
 	// Name that the gateways' names begin with; default "gw".
 	Name string
 	// K of the pool.
@@ -231,7 +233,11 @@ func (c *Cluster) config(name string, expect int, listen [4]string, token string
 	if o.Durable {
 		data = c.DataDir(name)
 	}
-	write("node: {name: %q, data_dir: %q, admin_token_file: %q}\n", name, data, token)
+	role := "gateway"
+	if o.Witness && name == fmt.Sprintf("%s-%d", o.Name, o.Gateways) {
+		role = "witness"
+	}
+	write("node: {name: %q, role: %s, data_dir: %q, admin_token_file: %q}\n", name, role, data, token)
 	write("listen:\n  {http: %q, admin: %q, peer: %q, gossip: %q", listen[0], listen[1], listen[2], listen[3])
 	if o.MaxConnections > 0 {
 		write(", max_connections: %d", o.MaxConnections)
@@ -259,6 +265,10 @@ func (c *Cluster) config(name string, expect int, listen [4]string, token string
 	}
 	if o.Lease > 0 {
 		write("  lease: %v\n", o.Lease)
+	}
+	if role == "witness" {
+		write("log: {access: false}\n")
+		return b.String()
 	}
 	write("pools:\n  - {name: %s, k: %d, binding: %s, upstreams: [%q], queue: {timeout: %v, limit: %d}}\n",
 		PoolName, o.K, o.Binding, o.Upstream, o.QueueTimeout, o.QueueLimit)

@@ -47,15 +47,13 @@ func (l splicedListener) Accept() (net.Conn, error) {
 // TestSplice: a long answer goes from connection to connection, byte for byte, and
 // both connections can be used again; a break on either side is known for what it is.
 func TestSplice(t *testing.T) {
-	if !canSplice {
-		t.Skip("only on Linux")
-	}
 	body := make([]byte, 1<<20)
 	for i := range body {
 		body[i] = byte(rand.Uint32())
 	}
 	const headerTime = 100 * time.Millisecond
 	up := newGate()
+	left := make(chan struct{}, 1) // the upstream knows that it is not to go on
 	g := newGateway(t, 1, http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		w.Header().Set("Content-Length", strconv.Itoa(len(body)))
 		if r.URL.Path == "/plain" {
@@ -65,6 +63,7 @@ func TestSplice(t *testing.T) {
 		_, _ = w.Write(body[:len(body)/2])
 		_ = http.NewResponseController(w).Flush()
 		if !up.pass(r) {
+			left <- struct{}{}
 			return
 		}
 		if r.URL.Path == "/broken" {
@@ -76,7 +75,7 @@ func TestSplice(t *testing.T) {
 		c.Pools[0].HoldIdle = time.Minute
 	})
 	var spliced atomic.Int64
-	g.listen(ServerConfig{Handler: g.handler}, func(l net.Listener) net.Listener { return splicedListener{l, &spliced} })
+	server := g.listen(ServerConfig{}, func(l net.Listener) net.Listener { return splicedListener{l, &spliced} })
 
 	get := func(method, path string) (*rawConn, *http.Response) {
 		c := g.dial()
@@ -136,6 +135,19 @@ func TestSplice(t *testing.T) {
 		up.awaitEntered(t)
 		_, _ = io.CopyN(io.Discard, res.Body, int64(len(body)/2))
 		_ = c.Close()
+		outcome(admission.OutcomeAdmitted, true)
+		<-left
+	})
+	t.Run("the client leaves, and nobody says so", func(t *testing.T) { // the write that fails does
+		c, res := get("GET", "/slow")
+		up.awaitEntered(t)
+		_, _ = io.CopyN(io.Discard, res.Body, int64(len(body)/2))
+		watch := server.limiter.watch
+		watch.mu.Lock()
+		clear(watch.conns)
+		watch.mu.Unlock()
+		c.leave("resets")
+		up.proceed <- struct{}{}
 		outcome(admission.OutcomeAdmitted, true)
 	})
 	t.Run("the upstream breaks", func(t *testing.T) {

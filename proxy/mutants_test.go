@@ -1,0 +1,134 @@
+package proxy
+
+import (
+	"testing"
+
+	"github.com/kgate/kgate/internal/mutant"
+)
+
+// The tests find these defects, of this package and of package upstream below it.
+func TestMutantsAreCaught(t *testing.T) {
+	needDisconnectWatch(t)
+	mutant.Suite{Args: []string{"-test.timeout=1m"}, Mutants: []mutant.Mutant{
+		{
+			Name: "a slot is free before its stream is closed", File: "upstream/stream.go",
+			Old: "\ts.cancel()\n\ts.http2.end()\n", New: "\ts.cancel()\n\tgo s.http2.end()\n",
+			By: "^TestHandOff$/^the_client_leaves$", Args: []string{"-test.short"}, Caught: "streams were open at once",
+		},
+		{
+			Name: "one stream too few is counted", File: "upstream/http2.go",
+			Old: "h.cc.InFlight() >= h.exchanges-h.unopened", New: "h.cc.InFlight() > h.exchanges-h.unopened",
+			By: "^TestHandOff$/^the_client_leaves$", Args: []string{"-test.short"}, Caught: "streams were open at once",
+		},
+		{
+			Name: "a write after the lease", File: "upstream/conn.go",
+			Old: "if c.client.cfg.Standing() != c.standing {", New: "if c.client.cfg.Standing() == ^uint64(0) {",
+			By: "^TestSilentWrite$", Caught: "the upstream got \\d+ bytes",
+		},
+		{
+			Name: "a slot that was lost is used", File: "hold.go",
+			Old: "if !h.slot.Valid() {", New: "if false {",
+			By: "^TestLostBeforeUse$", Caught: "FAIL",
+		},
+		{
+			Name: "a slot is free when the header of the answer is there", File: "forward.go",
+			Old: "\tex.WriteHeader(res.StatusCode)\n\tif err", New: "\tex.WriteHeader(res.StatusCode)\n\tex.hold.slot.Release()\n\tif err",
+			By: "^TestSlotHeldUntilLastByte$", Caught: "FAIL",
+		},
+		{
+			Name: "a stray byte hides that the client leaves", File: "disconnect_linux.go",
+			Old: "\tif c != nil {\n\t\t\t\tc.leave()", New: "\tif c == nil {\n\t\t\t\tc.leave()",
+			By: "^TestClientLeaves$/^GET_and_CR,_clear,_closes$", Args: []string{"-test.timeout=3s"}, Caught: "timed out",
+		},
+		{
+			Name: "a body that nobody has read is the next request", File: "exchange.go",
+			Old: "if ex.http1 && (ex.chunked || ex.body.unread()) {", New: "if ex.http1 && ex.chunked {",
+			By: "^TestUnreadBodyEndsConnection$", Caught: "FAIL",
+		},
+		{
+			Name: "the client is told twice to go on", File: "exchange.go",
+			Old: "if status == http.StatusContinue {", New: "if status == 0 {",
+			By: "^TestContinueOnce$", Caught: "status 100 after the body",
+		},
+		{
+			Name: "early hints are lost", File: "forward.go",
+			Old: "\tex.WriteHeader(status)\n\tclear(h)", New: "\tclear(h)",
+			By: "^TestInterim$", Caught: "FAIL",
+		},
+		{
+			Name: "trailers of an answer with a length are lost", File: "forward.go",
+			Old: "if announced > 0 && ex.http1 &&", New: "if announced > 0 && !ex.http1 &&",
+			By: "^TestAnswerTrailerOfKnownLength$", Caught: "FAIL",
+		},
+		{
+			Name: "a client says who it is", File: "rewrite.go",
+			Old: "|| !trusted && hasNamePrefix(name, \"X-Forwarded\")", New: "",
+			By: "^TestRequestHeaders$", Caught: "FAIL",
+		},
+		{
+			Name: "a half answer looks whole", File: "forward.go",
+			Old: "\t\tpanic(http.ErrAbortHandler) // the client", New: "\t\treturn nil // the client",
+			By: "^TestSplice$/^the_upstream_breaks$", Caught: "FAIL",
+		},
+		{
+			Name: "whoever breaks a splice, it is the upstream", File: "splice.go",
+			Old: "if err != nil && !isEstablished(ex.conn.raw) {", New: "if err != nil && ex.conn == nil {",
+			By: "^TestSplice$", Caught: "record .*Outcome:upstream_error",
+		},
+		{
+			Name: "whoever breaks a splice, it is the client", File: "splice.go",
+			Old: "if err != nil && !isEstablished(ex.conn.raw) {", New: "if err != nil {",
+			By: "^TestSplice$", Caught: "record .*Outcome:admitted",
+		},
+		{
+			Name: "the slot is given back before the upstream is closed", File: "tcp_session.go",
+			Old: "	defer se.slot.Release()", New: "	se.slot.Release()",
+			By: "^TestTCPWaits$", Caught: "slots held",
+		},
+		{
+			Name: "a client that leaves the line is not noticed", File: "tcp_session.go",
+			Old: "func() { se.cancel(errLeft) }", New: "func() {}",
+			By: "^TestTCPClientLeavesLine$", Caught: "slots held",
+		},
+		{
+			Name: "whoever is refused sees an end in order", File: "conn.go",
+			Old: "		_ = tcp.SetLinger(0)", New: "		_ = tcp",
+			By: "^TestTCPRefused$", Caught: "want a reset",
+		},
+		{
+			Name: "nobody asks before a write", File: "tcp_session.go",
+			Old: "		return t.Check()", New: "		return nil",
+			By: "^TestTCPAsleep$", Caught: "FAIL: TestTCPAsleep",
+		},
+		{
+			Name: "the client's end is not passed on", File: "tcp_session.go",
+			Old: "		return t.CloseWrite()", New: "		return nil",
+			By: "^TestTCPSaidAll$", Caught: "i/o timeout",
+		},
+		{
+			Name: "a client may keep the slot after the upstream's end", File: "tcp_session.go",
+			Old: "		se.ended.Store(true)\n		_ = se.conn.raw.SetReadDeadline(time.Now().Add(endTime))", New: "		se.ended.Store(true)",
+			By: "^TestTCPSilentAfterTheEnd$", Caught: "slots held",
+		},
+		{
+			Name: "a lost slot does not end the connection", File: "tcp_session.go",
+			Old: "	se.hold.begin(se.cut)", New: "	se.hold.begin(func(*abortCause) {})",
+			By: "^TestTCP(SlotLost|Hold)$", Caught: "connections are open|want a reset",
+		},
+		{
+			Name: "what was read to find the pool is forgotten", File: "tcp_session.go",
+			Old: "	err := s.Write(se.said)", New: "	err := s.Write(nil)",
+			By: "^TestTCPServerName$", Caught: "FAIL: TestTCPServerName",
+		},
+		{
+			Name: "a backup is used like the others", File: "balancer.go",
+			Old: "		case u.backup != backup, slices.Contains(tried, u)", New: "		case slices.Contains(tried, u)",
+			By: "^TestBackup$", Caught: "used map",
+		},
+		{
+			Name: "a name is not looked up again", File: "upstream/pool.go",
+			Old: "		c.followLocked()\n", New: "",
+			By: "^TestNameFollowed$", Caught: "requests still go to the old address",
+		},
+	}}.Run(t)
+}

@@ -1,0 +1,104 @@
+package upstream
+
+import (
+	"testing"
+
+	"github.com/kgate/kgate/internal/mutant"
+)
+
+// The tests find these defects.
+func TestMutantsAreCaught(t *testing.T) {
+	mutant.Suite{Args: []string{"-test.timeout=1m"}, Mutants: []mutant.Mutant{
+		{
+			Name: "a POST is sent again", File: "client.go",
+			Old: "return dead.unseen", New: "return true",
+			By: "^TestResend$", Caught: "POST .*sent 2 times",
+		},
+		{
+			Name: "a body is sent again", File: "client.go",
+			Old: "|| hasBody(req) && !dead.unseen {", New: "{",
+			By: "^TestResend$", Caught: "body:body .*sent 2 times",
+		},
+		{
+			Name: "a body of which HTTP2 has read is sent again", File: "stream.go",
+			Old: "unseen: s.upload == nil || !s.upload.touched.Load()", New: "unseen: true",
+			By: "^TestNotResent$", Caught: "body: .*after [23] streams",
+		},
+		{
+			Name: "a request whose stream the server has reset is sent again", File: "stream.go",
+			Old: "reset.Code == xhttp2.ErrCodeRefusedStream", New: "reset.Code != xhttp2.ErrCodeNo",
+			By: "^TestNotResent$", Caught: "internal error: .*after 2 streams",
+		},
+		{
+			Name: "a request that has half an answer is sent again", File: "http1.go",
+			Old: "reused := h.reused && !h.began", New: "reused := h.reused",
+			By: "^TestResend$", Caught: "last:H .*sent 2 times",
+		},
+		{
+			Name: "a request over a new connection is sent again", File: "http1.go",
+			Old: "reused := h.reused && !h.began", New: "reused := !h.began",
+			By: "^TestResend$", Caught: "first:true .*sent 2 times",
+		},
+		{
+			Name: "a kept connection is not looked at", File: "pool.go",
+			Old: "if !h.stale() && !c.expired(h) {", New: "if !c.expired(h) {",
+			By: "^TestStale$", Caught: "request 1",
+		},
+		{
+			Name: "an answer that is closed early keeps its connection", File: "http1.go",
+			Old: "\t\ta.http1.abandon(a.caller)\n", New: "\t\ta.http1.finish(a.caller, a.closes)\n",
+			By: "^TestAbandoned$", Caught: "1 connections are open",
+		},
+		{
+			Name: "a connection is kept that the answer has closed", File: "http1.go",
+			Old: "if closes || h.br", New: "if h.br",
+			By: "^TestKept$", Caught: "1 connections, want 3",
+		},
+		{
+			Name: "a connection is kept on which the body still comes", File: "http1.go",
+			Old: "h.upload != nil && !h.upload.isWhole() || ", New: "",
+			By: "^TestEarlyAnswer$", Caught: "stopped false",
+		},
+		{
+			Name: "the answer to HEAD has a body", File: "http1.go",
+			Old: "res, err := http.ReadResponse(h.br, req)", New: "res, err := http.ReadResponse(h.br, nil)",
+			By: "^TestAnswers$", Caught: "HEAD",
+		},
+		{
+			Name: "1xx is the answer", File: "http1.go",
+			Old: "case res.StatusCode < 200:", New: "case res.StatusCode < 101:",
+			By: "^TestAnswers$", Caught: "10[23]",
+		},
+		{
+			Name: "a body goes out that the server has not asked for", File: "upload.go",
+			Old: "if u.asked == nil {\n\t\treturn true", New: "if true {\n\t\treturn true",
+			By: "^TestExpect$", Caught: "got \"hello\"",
+		},
+		{
+			Name: "half a body is a whole one", File: "upload.go",
+			Old: "\t\t_ = u.http1.raw.Close() // the request", New: "\t\t_ = u.sendTrailer() // the request",
+			By: "^TestBodyFails$", Caught: "for whole",
+		},
+		{
+			Name: "a trailer is lost", File: "upload.go",
+			Old: "range u.req.Trailer", New: "range http.Header(nil)",
+			By: "^TestRequest$", Caught: "FAIL",
+		},
+		{
+			Name: "a header has no end", File: "http1.go",
+			Old: "h.allowed = int64(h.client.cfg.MaxHeaderBytes)", New: "h.allowed = -1",
+			By: "^TestHeaderTooLarge$", Caught: "200",
+		},
+		{
+			Name: "a connection outlives its standing", File: "pool.go",
+			Old: "\t\told.reset()\n", New: "\t\t_ = old\n",
+			By: "^TestLapse$", Caught: "FAIL",
+		},
+		{
+			Name: "a handshake that fails is no failure to connect", File: "pool.go",
+			Old: "if err := secure.HandshakeContext(ctx); err != nil {\n\t\t\t_ = raw.Close()\n\t\t\treturn failed(err)",
+			New: "if err := secure.HandshakeContext(ctx); err != nil {\n\t\t\t_ = raw.Close()\n\t\t\treturn nil, err",
+			By:  "^TestDialError$", Caught: "FAIL",
+		},
+	}}.Run(t)
+}

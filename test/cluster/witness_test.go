@@ -1,0 +1,83 @@
+package cluster
+
+import (
+	"fmt"
+	"net/http"
+	"syscall"
+	"testing"
+	"time"
+)
+
+// TestWitness has two gateways and a witness. Each of the three is killed and paused:
+// the others go on within the bounds of three gateways, and never more than k are in
+// flight.
+func TestWitness(t *testing.T) {
+	if testing.Short() {
+		t.Skip("takes half a minute")
+	}
+	const (
+		k     = 6
+		lease = time.Second
+	)
+	judge, _, url := NewJudge(t, http.HandlerFunc(func(_ http.ResponseWriter, req *http.Request) { hold(req, 20*time.Millisecond) }))
+	c := Start(t, Options{Gateways: 3, Witness: true, K: k, Upstream: url, Durable: true, Lease: lease})
+	judge.Keep()
+	load := StartLoad(t, c.Gateways[:2], LoadOptions{Clients: 8})
+	Span(t, time.Second)
+	for i, faults := range [][]syscall.Signal{{syscall.SIGKILL, syscall.SIGSTOP}, {syscall.SIGSTOP, syscall.SIGKILL}, {syscall.SIGKILL, syscall.SIGSTOP}} {
+		if !Soak() {
+			faults = faults[:1]
+		}
+		for _, fault := range faults {
+			g := c.Gateways[i]
+			t.Logf("%s, %v", g.Name, fault)
+			began := time.Now()
+			if err := g.Signal(fault); err != nil {
+				t.Fatal(err)
+			}
+			Span(t, 3*lease)
+			gap := Gap(judge.Since(began), began, time.Now())
+			t.Logf("no request for %v", gap.Round(time.Millisecond))
+			if gap > lease+Whole(lease) { // an election first, if it was the leader
+				t.Errorf("no request for %v while %s is lost", gap, g.Name)
+			}
+			full := 0
+			for _, a := range judge.Since(began.Add(2 * lease)) {
+				full = max(full, a.InFlight)
+			}
+			if full != k {
+				t.Errorf("%d slots in use while %s is lost, k is %d", full, g.Name, k)
+			}
+			if fault == syscall.SIGKILL {
+				if _, err := g.Wait(patience); err != nil {
+					t.Fatal(err)
+				}
+				g = c.Restart(t, i)
+			} else if err := g.Signal(syscall.SIGCONT); err != nil {
+				t.Fatal(err)
+			}
+			if err := g.AwaitReady(t.Context()); err != nil {
+				t.Fatal(err)
+			}
+			back := time.Now()
+			Span(t, lease)
+			if served := Served(load.Since(back), time.Now()); len(served) != 2 {
+				t.Errorf("after the return of %s: %v", g.Name, served)
+			}
+		}
+	}
+	load.Stop()
+	if rss, err := c.Gateways[2].RSS(); err == nil {
+		t.Logf("the witness uses %.1f MiB", float64(rss)/(1<<20))
+	}
+	if _, most, _ := judge.Counts(); most != k {
+		t.Errorf("most in flight %d, k is %d", most, k)
+	}
+	s, err := c.Gateways[2].Status(t.Context())
+	if err != nil {
+		t.Fatal(err)
+	}
+	if got := fmt.Sprint(s.Cluster.Voters, s.Cluster.LossesTolerated, len(s.Pools)); got != "3 1 0" {
+		t.Errorf("the witness says: voters, losses tolerated, pools: %s", got)
+	}
+}
