@@ -26,7 +26,7 @@ type session struct {
 	snapshot *snapshot
 	route    *route
 	conn     *clientConn
-	ctx      context.Context // ends with the server, and when the client leaves the line
+	ctx      context.Context // ends with the server, and with the hold
 	cancel   context.CancelCauseFunc
 	hold     hold
 	slot     Slot
@@ -87,21 +87,19 @@ func (se *session) admit() (Slot, error) {
 	if b := se.route.balancer; b.isDown() {
 		return nil, b.downRefusal()
 	}
+	ctx, cancel := context.WithCancelCause(se.ctx)
+	defer cancel(nil)
 	var leaving *time.Timer
-	se.conn.beginWait(func() { leaving = time.AfterFunc(leaveTime, func() { se.cancel(errLeft) }) })
+	se.conn.beginWait(func() { leaving = time.AfterFunc(leaveTime, func() { cancel(errLeft) }) })
 	pool := se.route.pool
 	req := admission.Request{Pool: pool.Name, Wait: pool.QueueTimeout, Info: &se.info}
 	if pool.TellClients {
 		req.Client = addressKey(se.info.Remote)
 	}
-	slot, err := se.snapshot.cfg.Admitter.Acquire(se.ctx, req)
+	slot, err := se.snapshot.cfg.Admitter.Acquire(ctx, req)
 	se.conn.endWait()
 	if leaving != nil {
 		leaving.Stop()
-	}
-	if cause := context.Cause(se.ctx); cause != nil && err == nil {
-		slot.Release()
-		return nil, cause
 	}
 	return slot, err
 }
@@ -110,7 +108,7 @@ func (se *session) admit() (Slot, error) {
 func (se *session) refuse(err error) {
 	var refusal *admission.Refusal
 	switch {
-	case se.ctx.Err() != nil:
+	case errors.Is(err, errLeft), se.ctx.Err() != nil:
 		se.rec.Outcome = admission.OutcomeClientGone
 	case errors.As(err, &refusal):
 		se.rec.Outcome, se.rec.Grant.Position = refusal.Reason.Outcome(), refusal.Position

@@ -131,6 +131,7 @@ func (g *gateway) expectRefused(said string) {
 	g.t.Helper()
 	c, err := net.Dial("tcp", g.addr)
 	if err == nil { // else the reset has come already
+		_ = c.SetDeadline(time.Now().Add(patience))
 		_, write := io.WriteString(c, said) // or learns of it
 		_, err = io.ReadAll(c)
 		err = errors.Join(write, err)
@@ -244,7 +245,7 @@ func TestTCPClientLeavesLine(t *testing.T) {
 // served.
 func TestTCPSaidAll(t *testing.T) {
 	up := newTCPUpstream(t, banner)
-	g := newTCPGateway(t, 1, []*url.URL{up.url})
+	g := newTCPGateway(t, 100, []*url.URL{up.url}) // the slot before may be on its way back
 	for range 50 {
 		c := g.dial()
 		c.send("all")
@@ -393,7 +394,7 @@ func TestTCPHold(t *testing.T) {
 // TestTCPBusyIsNotIdle: what moves in either direction counts.
 func TestTCPBusyIsNotIdle(t *testing.T) {
 	up := newTCPUpstream(t, func(c *net.TCPConn) { _, _ = io.Copy(io.Discard, c) })
-	const idle = 400 * time.Millisecond
+	const idle = 1500 * time.Millisecond // a busy machine may stop the client for a while
 	g := newTCPGateway(t, 1, []*url.URL{up.url}, func(c *Config) { c.Pools[0].HoldIdle = idle })
 	c := g.dial()
 	for began := time.Now(); time.Since(began) < 2*idle; time.Sleep(idle / 20) {
@@ -657,13 +658,8 @@ func TestTCPServerName(t *testing.T) {
 			t.Errorf("%q: record %+v", said, rec)
 		}
 	}
-	endless := g.dial() // a hello of which each piece is well-formed
-	for range 40 {
-		if _, err := io.WriteString(endless.Conn, "\x16\x03\x01\x04\x00\x01\x00\xff\xff"+strings.Repeat("x", 1020)); err != nil {
-			break
-		}
-	}
-	endless.expectReset()
+	// A hello that never ends, each piece of which is well-formed.
+	g.expectRefused(strings.Repeat("\x16\x03\x01\x04\x00\x01\x00\xff\xff"+strings.Repeat("x", 1020), 40))
 	cfg := g.handler.current.Load().cfg
 	cfg.TCP = []TCP{{Listener: ":873", Names: cfg.TCP[0].Names}}
 	if err := g.handler.Reload(cfg); err != nil {
