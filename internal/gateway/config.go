@@ -5,7 +5,6 @@ import (
 	"errors"
 	"log/slog"
 	"net"
-	"net/http"
 	"time"
 
 	"github.com/kgate/kgate/internal/membership"
@@ -134,8 +133,6 @@ type Config struct {
 	DataDir string
 	// Replicas is the number of ring successors that keep a gateway's tickets.
 	Replicas int
-	// Fleet answers what other gateways ask with CallFleet; nil: nothing.
-	Fleet http.Handler
 	// Observer of the machines; nil: none.
 	Observer Observer
 	// Logger; nil: silent.
