@@ -70,7 +70,7 @@ $(LINT): tools/go.mod
 	cd tools && GOWORK=off $(GO) build -o $@ github.com/golangci/golangci-lint/v2/cmd/golangci-lint
 
 tidy: ## tidy the module files
-	@set -e; for module in . test tools contrib/caddy; do (cd $$module && GOWORK=off $(GO) mod tidy); done
+	@set -e; for module in . test tools tools/chart contrib/caddy; do (cd $$module && GOWORK=off $(GO) mod tidy); done
 
 cover: ## coverage of the unit tests
 	$(GO) test -short -coverprofile=coverage.out ./... && $(GO) tool cover -func=coverage.out | tail -1

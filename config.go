@@ -166,6 +166,9 @@ type Pool struct {
 	// Upstreams and what follows are Handler's alone. Of several healthy upstreams the one
 	// with the fewest requests in flight from this node is taken.
 	Upstreams []*url.URL
+	// Backup upstreams get what no other one can take: each of those is unhealthy, or
+	// no connection to it could be made just then.
+	Backup []*url.URL
 	// HoldIdle is the longest that a request keeps its slot without a byte in either
 	// direction; 0: no bound.
 	HoldIdle time.Duration
@@ -348,7 +351,7 @@ func (p *Pool) node() node.Pool {
 			ClientTickets: p.ClientTickets, Fair: p.Fair, AskInterval: p.AskInterval,
 		},
 		Pool: proxy.Pool{
-			Name: p.Name, Upstreams: p.Upstreams, Health: p.Health, Transport: p.Transport, QueueTimeout: p.QueueTimeout,
+			Name: p.Name, Upstreams: p.Upstreams, Backup: p.Backup, Health: p.Health, Transport: p.Transport, QueueTimeout: p.QueueTimeout,
 			TellClients: p.ClientLimit > 0 || p.ClientInFlight > 0 || p.Fair, ClientHeader: p.ClientHeader,
 			HoldMax: p.HoldMax, HoldIdle: p.HoldIdle, MinUpload: p.MinUpload, Fence: p.Fence, Tickets: p.Tickets,
 		},

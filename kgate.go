@@ -6,6 +6,7 @@ import (
 	"errors"
 	"fmt"
 	"log/slog"
+	"net"
 	"net/http"
 	"runtime/debug"
 	"sync"
@@ -29,6 +30,7 @@ type Node struct {
 
 	stopping context.Context // ends when Close begins
 	stop     context.CancelFunc
+	wg       sync.WaitGroup // of supervise
 	closing  sync.Once
 	done     chan struct{}
 	mu       sync.Mutex // guards err
@@ -53,7 +55,7 @@ func Start(ctx context.Context, cfg Config) (*Node, error) {
 		return nil, fmt.Errorf("kgate: %w", err)
 	}
 	n.stopping, n.stop = context.WithCancel(context.Background())
-	go n.supervise()
+	n.wg.Go(func() { n.supervise(n.node.Failed(), n.node.LeaveRequested()) })
 	return n, nil
 }
 
@@ -82,18 +84,23 @@ func (n *Node) measure(inner *node.Config) (err error) {
 }
 
 // supervise ends the node when it cannot go on, and when an operator asks for its end.
-func (n *Node) supervise() {
-	select {
-	case err := <-n.node.Failed():
-		n.cfg.Logger.Error("the gateway cannot go on", slog.Any("error", err))
-		_ = n.end(fmt.Errorf("kgate: %w", err))
-	case <-n.node.LeaveRequested():
-		if leave := n.cfg.Process.OnLeave; leave != nil {
-			leave()
+func (n *Node) supervise(failed <-chan error, leave <-chan struct{}) {
+	for {
+		select {
+		case err := <-failed:
+			n.cfg.Logger.Error("the gateway cannot go on", slog.Any("error", err))
+			_ = n.end(fmt.Errorf("kgate: %w", err))
+			return
+		case <-leave:
+			leave = nil
+			if asked := n.cfg.Process.OnLeave; asked != nil {
+				asked()
+			} else {
+				n.wg.Go(func() { _ = n.shutdown(n.stopping) })
+			}
+		case <-n.stopping.Done():
 			return
 		}
-		_ = n.Shutdown(n.stopping)
-	case <-n.stopping.Done():
 	}
 }
 
@@ -170,33 +177,40 @@ func (n *Node) Drain(ctx context.Context) error { return n.node.Drain(ctx) }
 // ctx's error. Requests that are in flight over an http.Server end as they do without
 // kgate: call Shutdown before the server's.
 func (n *Node) Shutdown(ctx context.Context) error {
+	defer n.wg.Wait()
+	return n.shutdown(ctx)
+}
+
+func (n *Node) shutdown(ctx context.Context) error {
 	if n.stopping.Err() != nil {
 		<-n.done
 		return ErrClosed
 	}
 	err := n.node.Drain(ctx)
+	if n.stopping.Err() != nil { // Close was called, or the node cannot go on
+		<-n.done
+		return errors.Join(err, ErrClosed)
+	}
 	n.node.LeaveCluster()
 	return errors.Join(err, n.end(ErrClosed))
 }
 
 // Close ends the node at once, and without a word to the others: they have its slots
 // when its lease has run out. Slots in use are lost.
-func (n *Node) Close() error { return n.end(ErrClosed) }
+func (n *Node) Close() error {
+	defer n.wg.Wait()
+	return n.end(ErrClosed)
+}
 
 // Reload has requests that come from now on served as the Pools, Routes and what else
 // concerns requests in cfg say. Those that wait keep their places. Names, addresses and
 // what concerns other nodes stay as they were at Start. On an error nothing has changed.
-func (n *Node) Reload(cfg Config) error { return n.follow(cfg, n.node.Reload) }
-
-// Check returns the error of a Reload, and changes nothing.
-func (n *Node) Check(cfg Config) error { return n.follow(cfg, n.node.Check) }
-
-func (n *Node) follow(cfg Config, do func(node.Config) error) error {
+func (n *Node) Reload(cfg Config) error {
 	cfg, err := cfg.reloaded(n.cfg)
 	if err != nil {
 		return err
 	}
-	if err := do(cfg.node()); err != nil {
+	if err := n.node.Reload(cfg.node()); err != nil {
 		return fmt.Errorf("kgate: %w", err)
 	}
 	return nil
@@ -211,21 +225,14 @@ func (n *Node) SetPeerKey(key []byte) error {
 	if err != nil {
 		return err
 	}
-	return errors.Join(n.SetGossipKeys(gossip), n.SetPeerTLS(secure))
+	return n.SetPeerTLS(secure, gossip)
 }
 
 // SetPeerTLS has connections to other nodes that begin from now on use other
-// certificates: see [Peers.TLS].
-func (n *Node) SetPeerTLS(cfg *tls.Config) error {
-	if err := n.node.SetPeerTLS(cfg); err != nil {
-		return fmt.Errorf("kgate: %w", err)
-	}
-	return nil
-}
-
-// SetGossipKeys has gossip use other keys: see [Peers.GossipKeys].
-func (n *Node) SetGossipKeys(keys [][]byte) error {
-	if err := n.node.SetGossipKeys(keys); err != nil {
+// certificates, and gossip other keys: see [Peers.TLS] and [Peers.GossipKeys]. What is nil
+// stays. On an error nothing has changed.
+func (n *Node) SetPeerTLS(cfg *tls.Config, gossipKeys [][]byte) error {
+	if err := n.node.SetPeerTLS(cfg, gossipKeys); err != nil {
 		return fmt.Errorf("kgate: %w", err)
 	}
 	return nil
@@ -288,7 +295,7 @@ func (n *Node) Middleware(pool string) func(http.Handler) http.Handler {
 }
 
 // ConnContext is for http.Server.ConnContext: see [Node.Middleware].
-var ConnContext = proxy.ConnContext
+func ConnContext(ctx context.Context, c net.Conn) context.Context { return proxy.ConnContext(ctx, c) }
 
 // collectorList is a registry that only remembers what it was given, and a collector of
 // all of that.

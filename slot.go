@@ -152,9 +152,10 @@ func (s *Slot) Valid() bool {
 	}
 }
 
-// Fence names this use of the slot: pool/founded/epoch/serial, no two the same. Of two
-// uses of one slot the later one has the greater numbers. A server that remembers the
-// greatest can refuse what comes too late.
+// Fence names this use of the slot: pool/founded/epoch/serial, no two the same. Where K
+// is 1 a later use has greater numbers, compared one after the other, so that a server
+// which remembers the greatest can refuse what comes too late. With more slots the order
+// tells nothing: who has held a slot for long has smaller numbers than who came later.
 func (s *Slot) Fence() string { return s.held.Fence() }
 
 // Wait is how long it took to get the slot.

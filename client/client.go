@@ -36,6 +36,7 @@ const (
 // Client asks gateways for slots. It is safe for concurrent use.
 type Client struct {
 	cfg   Config
+	own   bool // HTTPClient is
 	bases []*url.URL
 	good  atomic.Int64 // index of the base that answered last
 }
@@ -45,7 +46,7 @@ func New(cfg Config) (*Client, error) {
 	if err := cfg.Validate(); err != nil {
 		return nil, err
 	}
-	c := &Client{cfg: cfg.withDefaults()}
+	c := &Client{cfg: cfg.withDefaults(), own: cfg.HTTPClient == nil}
 	for _, a := range c.cfg.Admins {
 		u, err := socket.ParseURL(a)
 		if err != nil {
@@ -56,30 +57,42 @@ func New(cfg Config) (*Client, error) {
 	return c, nil
 }
 
-// Close lets idle connections go. Slots that are held stay held.
-func (c *Client) Close() { c.cfg.HTTPClient.CloseIdleConnections() }
+// Close closes the Client's idle connections, but not those of a Config.HTTPClient.
+// Slots that are held stay held.
+func (c *Client) Close() {
+	if c.own {
+		c.cfg.HTTPClient.CloseIdleConnections()
+	}
+}
 
 // Acquire waits in the line of the pool for a slot, until ctx ends; then it
 // leaves the line. While the gateways cannot do it, as in the moments after one
-// of them was lost, Acquire tries again, and it goes to the end of the line when
-// its place has been lost. It fails at once with ErrUnreachable, ErrRefused or
-// ErrBusy.
+// of them was lost, Acquire tries again; when its place has been lost, it goes to
+// the end of the line. It fails at once with ErrRefused or ErrBusy, and with
+// ErrUnreachable: once it is in line, after a TTL without an answer.
 func (c *Client) Acquire(ctx context.Context, pool string) (*Slot, error) {
 	for {
-		t, err := c.Request(ctx, pool)
-		if err != nil {
-			if !errors.Is(err, ErrUnavailable) || !pause(ctx, time.Second) {
-				return nil, err
-			}
-			continue
-		}
-		s, err := t.acquire(ctx)
+		s, err := c.acquire(ctx, pool)
 		var gone *GoneError
-		if !errors.As(err, &gone) || gone.Reason == "cancelled" || gone.Reason == "released" {
+		switch {
+		case errors.As(err, &gone) && gone.Reason != endCancelled && gone.Reason != endReleased:
+			c.cfg.Logger.Warn("place in line lost", slog.String("pool", pool), slog.Any("error", err))
+		case !errors.Is(err, ErrUnavailable):
 			return s, err
 		}
-		c.cfg.Logger.Warn("place in line lost", slog.String("pool", pool), slog.Any("error", err))
+		if !pause(ctx, c.retry()) {
+			return nil, fmt.Errorf("%w: %w", context.Cause(ctx), err)
+		}
 	}
+}
+
+// acquire takes one place in line and waits there.
+func (c *Client) acquire(ctx context.Context, pool string) (*Slot, error) {
+	t, err := c.Request(ctx, pool)
+	if err != nil {
+		return nil, err
+	}
+	return t.acquire(ctx)
 }
 
 // TryAcquire returns a slot if one is free, and ErrBusy if not.
@@ -102,15 +115,15 @@ func (c *Client) Request(ctx context.Context, pool string) (*Ticket, error) {
 	if ctx.Err() != nil {
 		return nil, context.Cause(ctx)
 	}
-	t := &Ticket{c: c, pool: pool, status: c.blank()}
+	t := &Ticket{c: c, pool: pool}
 	// A ticket whose name is not heard stands in the line until its TTL.
 	asking, done := outlive(ctx, hearFor)
 	defer done()
-	t.signed, err = c.do(asking, call{method: http.MethodPost, path: ticketsPath, body: body, within: answerIn}, &t.status)
+	t.status, t.signed, err = c.ticket(asking, call{method: http.MethodPost, path: ticketsPath, body: body, within: answerIn})
 	if err != nil {
 		return nil, err
 	}
-	if t.status.ID == "" {
+	if t.id = t.status.ID; t.id == "" {
 		return nil, fmt.Errorf("%w as a kgate does", ErrUnreachable)
 	}
 	if ctx.Err() != nil {

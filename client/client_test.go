@@ -3,12 +3,16 @@ package client
 import (
 	"context"
 	"errors"
+	"io"
+	"net/http"
+	"strings"
 	"sync/atomic"
 	"testing"
 	"testing/synctest"
 	"time"
 
 	"github.com/kgate/kgate/internal/admission"
+	"github.com/kgate/kgate/internal/problems"
 )
 
 func acquire(t *testing.T, c *Client) *Slot {
@@ -245,12 +249,124 @@ func TestAcquireAgain(t *testing.T) {
 		for range 3 { // Acquire's place is lost; it takes a new one
 			_ = ticket.Cancel()
 			n.dropWaiting()
-			time.Sleep(time.Second)
+			time.Sleep(3 * time.Second)
 		}
 		n.want(1, 1)
 		release(t, s)
 		release(t, <-got)
 	})
+}
+
+// A ticket that expires while the gateways cannot serve it is followed by another.
+func TestAcquireOutlastsUnavailability(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		n := newNetwork(t, 1)
+		c := n.client(nil)
+		first := acquire(t, c)
+		got := make(chan *Slot)
+		go func() { got <- acquire(t, c) }()
+		time.Sleep(time.Second)
+		release(t, first)
+		first = <-got
+		go func() { got <- acquire(t, c) }()
+		time.Sleep(time.Second)
+		n.memory.Fail(admission.ErrElsewhere)
+		time.Sleep(2 * time.Minute)
+		n.memory.Fail(nil)
+		_ = first.Release() // it is lost
+		release(t, <-got)
+		n.want(0, 0)
+	})
+}
+
+// A gateway that forgets each ticket at once is not asked without a pause.
+func TestAcquirePauses(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		requests := 0
+		c := newNetwork(t, 1).client(func(cfg *Config) {
+			cfg.HTTPClient = &http.Client{Transport: roundTrip(func(r *http.Request) (*http.Response, error) {
+				if requests++; requests > 1000 {
+					return nil, http.ErrServerClosed
+				}
+				if r.Method == http.MethodPost {
+					return answer(r, http.StatusCreated, `{"id": "a", "state": "waiting"}`), nil
+				}
+				return answer(r, http.StatusGone, `{"type": "`+problems.TypeBase+`gone", "reason": "lost"}`), nil
+			})}
+		})
+		ctx, cancel := context.WithTimeout(t.Context(), time.Minute-time.Millisecond) // in a pause
+		defer cancel()
+		if _, err := c.Acquire(ctx, "p"); !errors.Is(err, context.DeadlineExceeded) || !errors.Is(err, ErrGone) {
+			t.Error(err)
+		}
+		if requests > 130 { // two each second
+			t.Errorf("%d requests in a minute", requests)
+		}
+	})
+}
+
+// roundTrip answers in memory.
+type roundTrip func(*http.Request) (*http.Response, error)
+
+// RoundTrip implements http.RoundTripper.
+func (f roundTrip) RoundTrip(r *http.Request) (*http.Response, error) { return f(r) }
+
+func answer(r *http.Request, status int, body string) *http.Response {
+	return &http.Response{StatusCode: status, Header: http.Header{}, Request: r, Body: io.NopCloser(strings.NewReader(body))}
+}
+
+// A ticket may be used by several goroutines: this is for the race detector.
+func TestTicketIsSafe(t *testing.T) {
+	n := newNetwork(t, 1)
+	ticket, err := n.client(nil).Request(t.Context(), "p")
+	if err != nil {
+		t.Fatal(err)
+	}
+	id := ticket.ID()
+	done := make(chan struct{})
+	go func() {
+		defer close(done)
+		if _, err := ticket.Test(t.Context()); err != nil {
+			t.Error(err)
+		}
+	}()
+	for range 100 {
+		if ticket.ID() != id {
+			t.Error("the ticket's name changes")
+		}
+	}
+	<-done
+	if err := ticket.Cancel(); err != nil {
+		t.Error(err)
+	}
+}
+
+// idle counts how often its idle connections are closed.
+type idle struct {
+	http.RoundTripper
+	closed int
+}
+
+func (i *idle) CloseIdleConnections() { i.closed++ }
+
+func TestCloseLeavesOthersConnections(t *testing.T) {
+	callers := new(idle)
+	c, err := New(Config{HTTPClient: &http.Client{Transport: callers}})
+	if err != nil {
+		t.Fatal(err)
+	}
+	c.Close()
+	if callers.closed != 0 {
+		t.Error("the idle connections of the caller's HTTPClient were closed")
+	}
+	own := new(idle)
+	if c, err = New(Config{}); err != nil {
+		t.Fatal(err)
+	}
+	c.cfg.HTTPClient = &http.Client{Transport: own}
+	if c.Close(); own.closed != 1 {
+		t.Error("the client's own idle connections stay")
+	}
 }
 
 func TestCycle(t *testing.T) {
@@ -355,11 +471,13 @@ func TestRefusals(t *testing.T) {
 		}
 	})
 	for name, cfg := range map[string]Config{
-		"address":   {Admins: []string{"localhost:9080"}},
-		"ttl":       {TTL: 365 * 24 * time.Hour},
-		"short ttl": {TTL: time.Millisecond},
-		"note":      {Note: string(make([]byte, 257))},
-		"token":     {Token: "a\r\nb"},
+		"address":              {Admins: []string{"localhost:9080"}},
+		"ttl":                  {TTL: 365 * 24 * time.Hour},
+		"short ttl":            {TTL: time.Millisecond},
+		"note":                 {Note: string(make([]byte, 257))},
+		"token":                {Token: "a\r\nb"},
+		"timeout":              {TTL: time.Minute, HTTPClient: &http.Client{Timeout: 59 * time.Second}},
+		"timeout, default TTL": {HTTPClient: &http.Client{Timeout: 29 * time.Second}},
 	} {
 		if _, err := New(cfg); !errors.Is(err, ErrConfig) {
 			t.Errorf("%s: %v", name, err)

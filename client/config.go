@@ -1,6 +1,7 @@
 package client
 
 import (
+	"cmp"
 	"errors"
 	"fmt"
 	"log/slog"
@@ -74,6 +75,9 @@ func (c Config) Validate() error {
 		} else if _, ok := socket.Path(a); ok && c.HTTPClient != nil {
 			errs = append(errs, fmt.Errorf("address %q needs the client's own HTTPClient", a))
 		}
+	}
+	if h := c.HTTPClient; h != nil && h.Timeout > 0 && h.Timeout < cmp.Or(c.TTL, defaultTTL) {
+		errs = append(errs, fmt.Errorf("the HTTPClient's Timeout of %v is shorter than the TTL of %v", h.Timeout, cmp.Or(c.TTL, defaultTTL)))
 	}
 	if c.TTL != 0 && (c.TTL < minTTL || c.TTL > maxTTL) {
 		errs = append(errs, fmt.Errorf("a TTL of %v is not between %v and %v", c.TTL, minTTL, maxTTL))

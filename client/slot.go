@@ -32,7 +32,7 @@ type Slot struct {
 
 func newSlot(c *Client, pool string, status Status, signed time.Time) *Slot {
 	return &Slot{
-		c: c, pool: pool, status: status, ttl: c.cfg.TTL, confirmed: signed, left: time.Duration(status.Left),
+		c: c, pool: pool, status: status, ttl: c.cfg.TTL, confirmed: signed, left: status.Left,
 		lost: make(chan struct{}), done: make(chan struct{}),
 	}
 }
@@ -109,7 +109,7 @@ func (s *Slot) goOn(ctx context.Context) error {
 	if ends := s.lapses(); s.due().Before(ends) {
 		return s.renew(ctx, ends)
 	}
-	return &GoneError{Reason: "hold-max"}
+	return &GoneError{Reason: endHoldMax}
 }
 
 // renew renews the slot, trying until it would be too late.
@@ -118,11 +118,10 @@ func (s *Slot) renew(ctx context.Context, deadline time.Time) error {
 	defer cancel()
 	for {
 		// A gateway that is silent must leave time for another one.
-		status := s.c.blank()
-		sent, err := s.c.do(ctx, call{method: http.MethodPut, path: s.path(), within: s.ttl / 6}, &status)
+		status, sent, err := s.c.ticket(ctx, call{method: http.MethodPut, path: s.path(), within: s.ttl / 6})
 		switch {
 		case err == nil:
-			s.confirmed, s.left = sent, time.Duration(status.Left)
+			s.confirmed, s.left = sent, status.Left
 			return nil
 		case errors.Is(err, ErrGone):
 			return err

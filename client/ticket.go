@@ -22,40 +22,47 @@ const (
 
 // Status is where a ticket stands.
 type Status struct {
-	ID    string `json:"id"`
-	State State  `json:"state"`
+	ID    string
+	State State
 	// Position counts the tickets before this one, and itself; 0: not known.
-	Position int `json:"position"`
+	Position int
 	// ETA estimates the wait that is left; 0: not known.
-	ETA Duration `json:"eta"`
+	ETA time.Duration
 	// Fence of a granted ticket, see [Slot.Fence].
-	Fence string `json:"fence"`
+	Fence string
 	// Left is how long the ticket lives without a further sign: its TTL, or less where
 	// the pool bounds how long a slot may be held.
-	Left Duration `json:"left"`
+	Left time.Duration
 }
 
-// Duration is a time.Duration that JSON has as "30s".
-type Duration time.Duration
+// document is a Status as gateways send it.
+type document struct {
+	ID       string   `json:"id"`
+	State    State    `json:"state"`
+	Position int      `json:"position"`
+	ETA      duration `json:"eta"`
+	Fence    string   `json:"fence"`
+	Left     duration `json:"left"`
+}
+
+// duration is a time.Duration that JSON has as "30s".
+type duration time.Duration
 
 // UnmarshalText implements encoding.TextUnmarshaler.
-func (d *Duration) UnmarshalText(text []byte) error {
+func (d *duration) UnmarshalText(text []byte) error {
 	v, err := time.ParseDuration(string(text))
-	*d = Duration(v)
+	*d = duration(v)
 	return err
 }
-
-// String formats d as a time.Duration.
-func (d Duration) String() string { return time.Duration(d).String() }
 
 // Ticket is a place in the line of a pool. Nothing goes on in the background:
 // unless Test or Wait is called at least once per TTL, it ends. It is safe for
 // concurrent use.
 type Ticket struct {
-	c    *Client
-	pool string
+	c        *Client
+	pool, id string
 
-	mu     sync.Mutex
+	mu     sync.Mutex // guards what follows
 	status Status
 	// signed is when the last request was sent that the gateway has surely taken
 	// for a sign of the holder: one that did not find the ticket granted.
@@ -63,7 +70,7 @@ type Ticket struct {
 }
 
 // ID is the ticket's secret name: who has it, holds it.
-func (t *Ticket) ID() string { return t.status.ID }
+func (t *Ticket) ID() string { return t.id }
 
 // Status returns what was last heard of the ticket.
 func (t *Ticket) Status() Status {
@@ -81,11 +88,11 @@ func (t *Ticket) test(ctx context.Context, wait time.Duration) (Status, error) {
 	if wait > 0 {
 		q.query = url.Values{"wait": {wait.String()}}.Encode()
 	}
-	s := t.c.blank()
-	sent, err := t.c.do(ctx, q, &s)
+	s, sent, err := t.c.ticket(ctx, q)
 	if err != nil {
 		return Status{}, err
 	}
+	s.ID = t.id
 	t.mu.Lock()
 	defer t.mu.Unlock()
 	t.status = s
@@ -133,8 +140,14 @@ func (t *Ticket) Wait(ctx context.Context) (*Slot, error) {
 // retry is the pause before all gateways are asked again.
 func (c *Client) retry() time.Duration { return min(c.cfg.TTL/30, time.Second) }
 
-// blank is a status of a ticket of which only the time to live is known.
-func (c *Client) blank() Status { return Status{Left: Duration(c.cfg.TTL)} }
+// ticket makes a call that is answered with a ticket's status.
+func (c *Client) ticket(ctx context.Context, q call) (s Status, sent time.Time, err error) {
+	d := document{Left: duration(c.cfg.TTL)} // which an older gateway does not send
+	sent, err = c.do(ctx, q, &d)
+	return Status{
+		ID: d.ID, State: d.State, Position: d.Position, ETA: time.Duration(d.ETA), Fence: d.Fence, Left: time.Duration(d.Left),
+	}, sent, err
+}
 
 // hold makes a slot of a granted ticket.
 func (t *Ticket) hold(ctx context.Context) (*Slot, error) {

@@ -10,6 +10,10 @@ import (
 	"github.com/kgate/kgate/proxy/upstream"
 )
 
+// schemeUnix is of upstreams that listen on a Unix socket, such as unix:/run/app.sock.
+// They speak HTTP/1.1.
+const schemeUnix = "unix"
+
 // backend is one upstream: a server that requests are sent to.
 type backend struct {
 	configured string // the URL in the configuration
@@ -18,6 +22,7 @@ type backend struct {
 
 	url      *url.URL
 	name     string // host and port, for logs
+	address  string // to dial
 	client   *upstream.Client
 	requests requester          // client, but for tests
 	checks   context.CancelFunc // ends its checks; nil: there are none
@@ -25,6 +30,7 @@ type backend struct {
 	suspected chan struct{} // a request has failed: the next check is to come at once
 
 	// Guarded by balancer.mu.
+	backup   bool
 	inFlight int
 	health   health
 }
@@ -35,27 +41,27 @@ type requester interface {
 }
 
 func newBackend(u *url.URL, transport Transport, standing func() uint64) *backend {
-	to := *u
-	if to.Scheme == "h2c" {
+	to, name := *u, u.Host
+	switch u.Scheme {
+	case "h2c":
 		to.Scheme = "http"
+	case schemeUnix:
+		to, name = url.URL{Scheme: "http", Host: "localhost"}, u.String()
 	}
 	client := newClient(u, transport, standing)
 	return &backend{
 		configured: u.String(), scheme: u.Scheme, transport: transport,
-		url: &to, name: to.Host, client: client, requests: client,
+		url: &to, name: name, address: addressOf(u), client: client, requests: client,
 		suspected: make(chan struct{}, 1),
 	}
 }
 
 // newClient returns the connections to one upstream.
 func newClient(u *url.URL, cfg Transport, standing func() uint64) *upstream.Client {
-	port := u.Port()
-	if port == "" {
-		port = map[string]string{"http": "80", "h2c": "80", "https": "443"}[u.Scheme]
-	}
 	return upstream.New(upstream.Config{
 		Scheme:                u.Scheme,
-		Address:               net.JoinHostPort(u.Hostname(), port),
+		Address:               addressOf(u),
+		Resolve:               cfg.Resolve,
 		TLS:                   cfg.TLS,
 		DialTimeout:           cfg.DialTimeout,
 		ResponseHeaderTimeout: max(cfg.ResponseHeaderTimeout, 0),
@@ -64,10 +70,23 @@ func newClient(u *url.URL, cfg Transport, standing func() uint64) *upstream.Clie
 	})
 }
 
+// addressOf returns what to dial: host and port, or a path.
+func addressOf(u *url.URL) string {
+	if u.Scheme == schemeUnix {
+		return u.Path
+	}
+	port := u.Port()
+	if port == "" {
+		port = map[string]string{"http": "80", "h2c": "80", "https": "443"}[u.Scheme]
+	}
+	return net.JoinHostPort(u.Hostname(), port)
+}
+
 // newCheckTransport returns the transport of one upstream's health checks. Each
 // makes a connection of its own: one that is kept would hide an upstream that takes
 // no new ones.
-func newCheckTransport(scheme string, cfg Transport) *http.Transport {
+func newCheckTransport(u *backend) *http.Transport {
+	scheme, cfg := u.scheme, u.transport
 	dialer := &net.Dialer{Timeout: cfg.DialTimeout}
 	tr := &http.Transport{
 		DialContext:         dialer.DialContext,
@@ -78,6 +97,10 @@ func newCheckTransport(scheme string, cfg Transport) *http.Transport {
 		MaxResponseHeaderBytes: 1 << 20,
 	}
 	switch scheme {
+	case schemeUnix:
+		tr.DialContext = func(ctx context.Context, _, _ string) (net.Conn, error) {
+			return dialer.DialContext(ctx, "unix", u.address)
+		}
 	case "https":
 		tr.ForceAttemptHTTP2 = true
 		tr.TLSClientConfig = cfg.TLS.Clone()

@@ -1,6 +1,7 @@
 package proxy
 
 import (
+	"cmp"
 	"log/slog"
 	"slices"
 	"sync"
@@ -25,18 +26,22 @@ type balancer struct {
 // not been tried, and counts one more for it, in one step, so that two requests
 // never choose by the same count.
 //
-// When there is none, those that are only thought to be unhealthy, because
-// requests to them have failed, are as good as any: one that is back is noticed
-// by the first request. Those that fail their checks are not: nil.
+// When there is none, a healthy backup is taken. When there is none of these either,
+// upstreams that are only thought to be unhealthy, because requests to them have
+// failed, are as good as any: one that is back is noticed by the first request. Those
+// that fail their checks are not: nil.
 func (b *balancer) pick(tried []*backend) *backend {
 	b.mu.Lock()
 	defer b.mu.Unlock()
 	if len(b.backends) == 0 { // a reload has taken them away
 		return nil
 	}
-	u := b.fewestLocked(tried, true)
+	u := b.fewestLocked(tried, true, false)
+	if u == nil {
+		u = b.fewestLocked(tried, true, true)
+	}
 	if u == nil && !b.policy.checks() {
-		u = b.fewestLocked(tried, false)
+		u = cmp.Or(b.fewestLocked(tried, false, false), b.fewestLocked(tried, false, true))
 	}
 	if u == nil {
 		return nil
@@ -49,12 +54,12 @@ func (b *balancer) pick(tried []*backend) *backend {
 	return u
 }
 
-func (b *balancer) fewestLocked(tried []*backend, healthy bool) *backend {
+func (b *balancer) fewestLocked(tried []*backend, healthy, backup bool) *backend {
 	var best *backend
 	for i := range b.backends {
 		u := b.backends[(b.next+i)%len(b.backends)]
 		switch {
-		case slices.Contains(tried, u), healthy && !u.health.eligible(b.policy):
+		case u.backup != backup, slices.Contains(tried, u), healthy && !u.health.eligible(b.policy):
 		case best == nil, u.inFlight < best.inFlight:
 			best = u
 		}
@@ -140,8 +145,9 @@ func (b *balancer) update(p Pool, standing func() uint64, logger *slog.Logger) {
 	}
 	b.mu.Lock()
 	before := b.backends
-	after := make([]*backend, len(p.Upstreams))
-	for i, u := range p.Upstreams {
+	all := p.all()
+	after := make([]*backend, len(all))
+	for i, u := range all {
 		same := slices.IndexFunc(before, func(old *backend) bool {
 			return old.configured == u.String() && old.transport == p.Transport
 		})
@@ -150,6 +156,7 @@ func (b *balancer) update(p Pool, standing func() uint64, logger *slog.Logger) {
 		} else {
 			after[i] = newBackend(u, p.Transport, standing)
 		}
+		after[i].backup = i >= len(p.Upstreams)
 	}
 	b.backends, b.next, b.pool, b.policy, b.logger = after, 0, p.Name, p.Health, logger
 	b.mu.Unlock()

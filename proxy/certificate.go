@@ -40,25 +40,38 @@ func LoadCertificate(cert, key string, logger *slog.Logger) (*Certificate, error
 		logger = slog.New(slog.DiscardHandler)
 	}
 	c := &Certificate{logger: logger}
-	return c, c.Use(cert, key)
+	use, err := c.Read(cert, key)
+	if err != nil {
+		return nil, err
+	}
+	use()
+	return c, nil
 }
 
-// Use reads the certificate from other files from now on. If they cannot be used
-// nothing changes.
-func (c *Certificate) Use(cert, key string) error {
-	c.mu.Lock()
-	defer c.mu.Unlock()
+// Read reads a certificate and its key from other files, and changes nothing until use
+// is called. From then on the certificate is that of these files.
+func (c *Certificate) Read(cert, key string) (use func(), err error) {
 	files, err := readPEM(cert, key)
 	if err != nil {
-		return err
+		return nil, err
 	}
 	pair, err := files.parse()
 	if err != nil {
-		return err
+		return nil, err
 	}
-	c.files = files
-	c.current.Store(pair)
-	return nil
+	return func() {
+		c.mu.Lock()
+		defer c.mu.Unlock()
+		c.files = files
+		c.current.Store(pair)
+	}, nil
+}
+
+// File returns the name of the file that the certificate is read from.
+func (c *Certificate) File() string {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	return c.files.cert
 }
 
 // Get is a tls.Config's GetCertificate.

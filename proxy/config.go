@@ -82,6 +82,9 @@ type Pool struct {
 	// others its requests. Of several healthy ones, the one with the fewest in flight
 	// from this gateway is taken. A pool without any can have no route.
 	Upstreams []*url.URL
+	// Backup upstreams get what no other one can take: each of those is unhealthy, or
+	// no connection to it could be made just then.
+	Backup []*url.URL
 	// Health says when an upstream is passed over.
 	Health Health
 	// QueueTimeout is the longest wait for admission, 60 s if 0; negative
@@ -120,6 +123,12 @@ type Transport struct {
 	// IdleTimeout is how long a connection is kept that no request uses, default
 	// 90 s. An upstream may close it sooner: see package upstream.
 	IdleTimeout time.Duration
+	// Resolve is how long the addresses of an upstream's name count, default 30 s:
+	// then it is looked up again, beside the requests. Negative: it never is; a new
+	// connection goes to the address of the time.
+	Resolve time.Duration
+	// Host is sent as the requests' Host. Empty: the client's.
+	Host string
 	// TLS is used for https upstreams; nil means the system's roots.
 	TLS *tls.Config
 	// ProxyHeader is the version of the PROXY header, 1 or 2, that each connection to a
@@ -157,6 +166,7 @@ const (
 	defaultDialTimeout           = 5 * time.Second
 	defaultResponseHeaderTimeout = 60 * time.Second
 	defaultIdleTimeout           = 90 * time.Second
+	defaultResolve               = 30 * time.Second
 	defaultUploadWindow          = 10 * time.Second
 	defaultStallTimeout          = time.Minute
 )
@@ -196,6 +206,9 @@ func (t Transport) withDefaults() Transport {
 	if t.IdleTimeout == 0 {
 		t.IdleTimeout = defaultIdleTimeout
 	}
+	if t.Resolve == 0 {
+		t.Resolve = defaultResolve
+	}
 	return t
 }
 
@@ -224,7 +237,7 @@ func (c Config) Validate() error {
 			bad("pool %q is given twice", p.Name)
 		}
 		pools[p.Name] = &p
-		for _, msg := range checkUpstreams(p.Upstreams, "http", "https", "h2c", schemeTCP) {
+		for _, msg := range checkUpstreams(p.all(), "http", "https", "h2c", schemeUnix, schemeTCP) {
 			bad("pool %q: %s", p.Name, msg)
 		}
 		if p.Transport.DialTimeout < 0 || p.Transport.IdleTimeout < 0 {
@@ -270,7 +283,7 @@ func (r Route) check(pools map[string]*Pool) []string {
 	case r.Pool == "" && len(r.Upstreams) == 0:
 		msgs = append(msgs, "no upstream")
 	case r.Pool == "":
-		msgs = append(msgs, checkUpstreams(r.Upstreams, "http", "https", "h2c")...)
+		msgs = append(msgs, checkUpstreams(r.Upstreams, "http", "https", "h2c", schemeUnix)...)
 		if r.Transport.DialTimeout < 0 || r.Transport.IdleTimeout < 0 {
 			msgs = append(msgs, "negative timeout of a connection")
 		}
@@ -301,6 +314,7 @@ func checkUpstreams(us []*url.URL, schemes ...string) []string {
 			msgs = append(msgs, "an upstream is nil")
 		case !slices.Contains(schemes, u.Scheme):
 			msgs = append(msgs, fmt.Sprintf("upstream %q is none of %s", u.Redacted(), strings.Join(schemes, ", ")))
+		case u.Scheme == schemeUnix && u.Host == "" && strings.HasPrefix(u.Path, "/"):
 		case u.Host == "":
 			msgs = append(msgs, fmt.Sprintf("upstream %q has no host", u.Redacted()))
 		case u.User != nil:

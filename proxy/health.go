@@ -145,7 +145,7 @@ func (b *balancer) startChecks(u *backend, cfg Health) {
 		return
 	}
 	client := &http.Client{
-		Transport: newCheckTransport(u.scheme, u.transport), Timeout: cfg.Timeout,
+		Transport: newCheckTransport(u), Timeout: cfg.Timeout,
 		CheckRedirect: func(*http.Request, []*http.Request) error { return http.ErrUseLastResponse },
 	}
 	path, query, _ := strings.Cut(cfg.Path, "?")

@@ -83,6 +83,9 @@ func (ex *exchange) outgoing(in *http.Request) *http.Request {
 		out.ContentLength = -1
 	}
 	out.URL = ex.address(in)
+	if host := ex.attempt.backend.transport.Host; host != "" {
+		out.Host = host
+	}
 	ex.fillHeader(out, in)
 	return out
 }

@@ -162,9 +162,21 @@ func TestCertificate(t *testing.T) {
 		{"both", func() error { files.write(nil, nextKey); return nil }, 2, "read again"},
 		{"gone", func() error { return os.Remove(files.key) }, 2, "cannot be used"},
 		{"back", func() error { files.write(nil, nextKey); return nil }, 2, "read again"},
-		{"other files", func() error { return pair.Use(other.cert, other.key) }, 3, ""},
+		{"other files", func() error {
+			use, err := pair.Read(other.cert, other.key)
+			if err != nil {
+				return err
+			}
+			if got := pair.File(); got != files.cert {
+				t.Errorf("reads %s before it is to", got)
+			}
+			if use(); pair.File() != other.cert {
+				t.Errorf("reads %s", pair.File())
+			}
+			return nil
+		}, 3, ""},
 		{"other files that do not fit", func() error {
-			if pair.Use(files.cert, other.key) == nil {
+			if _, err := pair.Read(files.cert, other.key); err == nil {
 				t.Error("a certificate was taken with the key of another")
 			}
 			return nil

@@ -29,12 +29,12 @@ func newSnapshot(cfg Config, before *snapshot) *snapshot {
 	for _, p := range s.cfg.Pools {
 		forHTTP, forTCP := p.split()
 		s.balancers[p.Name] = s.balance(before.balancers[p.Name], forHTTP)
-		if len(forTCP.Upstreams) > 0 {
+		if forTCP.serves(true) {
 			s.tcpPools[p.Name] = s.balance(before.tcpPools[p.Name], forTCP)
 		}
 	}
 	for _, t := range s.cfg.TCP {
-		s.tcp[t.Listener] = &tcpRoute{TCP: t, pool: s.pool(t.Pool), balancer: s.tcpPools[t.Pool]}
+		s.tcp[t.Listener] = s.newTCPRoute(t)
 	}
 	for _, r := range s.cfg.Routes {
 		b := s.balancers[r.Pool]

@@ -20,25 +20,52 @@ const schemeTCP = "tcp"
 type TCP struct {
 	// Listener is the name of the listener, which ServeTCP is given.
 	Listener string
-	// Pool that admits the connections. It has an upstream of scheme tcp.
+	// Pool that admits the connections. It has an upstream of scheme tcp. Empty: only
+	// clients are served that ask for one of Names.
+	Pool string
+	// Names lead TLS clients that ask for a server by name to pools of their own; the
+	// first that matches does. The TLS connection itself is the upstream's.
+	Names []ServerName
+}
+
+// ServerName leads the clients that ask for a server to a pool.
+type ServerName struct {
+	// Host is compared regardless of case. "*.example.com" matches every name below
+	// example.com.
+	Host string
 	Pool string
 }
 
 // check returns what is wrong with t.
 func (t TCP) check(pools map[string]*Pool) []string {
-	switch {
-	case pools[t.Pool] == nil:
-		return []string{fmt.Sprintf("there is no pool %q", t.Pool)}
-	case !pools[t.Pool].serves(true):
-		return []string{fmt.Sprintf("pool %q has no upstream of scheme tcp", t.Pool)}
+	var msgs []string
+	for _, name := range t.pools() {
+		switch {
+		case pools[name] == nil:
+			msgs = append(msgs, fmt.Sprintf("there is no pool %q", name))
+		case !pools[name].serves(true):
+			msgs = append(msgs, fmt.Sprintf("pool %q has no upstream of scheme tcp", name))
+		}
 	}
-	return nil
+	return msgs
+}
+
+// pools returns the names of the pools that t leads to.
+func (t TCP) pools() []string {
+	var names []string
+	if t.Pool != "" || len(t.Names) == 0 {
+		names = append(names, t.Pool)
+	}
+	for _, n := range t.Names {
+		names = append(names, n.Pool)
+	}
+	return names
 }
 
 // serves reports whether the pool has an upstream for TCP connections, or one for
 // requests.
 func (p *Pool) serves(connections bool) bool {
-	return slices.ContainsFunc(p.Upstreams, func(u *url.URL) bool { return u != nil && (u.Scheme == schemeTCP) == connections })
+	return slices.ContainsFunc(p.all(), func(u *url.URL) bool { return u != nil && (u.Scheme == schemeTCP) == connections })
 }
 
 // split returns the pool as its requests see it, and as its TCP connections do. There are
@@ -46,22 +73,56 @@ func (p *Pool) serves(connections bool) bool {
 func (p Pool) split() (forHTTP, forTCP Pool) {
 	forHTTP, forTCP = p, p
 	forTCP.Health.Path = ""
-	forHTTP.Upstreams, forTCP.Upstreams = nil, nil
-	for _, u := range p.Upstreams {
-		if u.Scheme == schemeTCP {
-			forTCP.Upstreams = append(forTCP.Upstreams, u)
-		} else {
-			forHTTP.Upstreams = append(forHTTP.Upstreams, u)
-		}
-	}
+	isTCP := func(u *url.URL) bool { return u.Scheme == schemeTCP }
+	forHTTP.Upstreams, forTCP.Upstreams = partition(p.Upstreams, isTCP)
+	forHTTP.Backup, forTCP.Backup = partition(p.Backup, isTCP)
 	return forHTTP, forTCP
 }
 
-// tcpRoute is a TCP made ready.
+// partition returns the upstreams that are not of a kind, and those that are.
+func partition(all []*url.URL, kind func(*url.URL) bool) (others, these []*url.URL) {
+	for _, u := range all {
+		if kind(u) {
+			these = append(these, u)
+		} else {
+			others = append(others, u)
+		}
+	}
+	return others, these
+}
+
+// all returns the upstreams, those for want of others last.
+func (p *Pool) all() []*url.URL { return slices.Concat(p.Upstreams, p.Backup) }
+
+// tcpRoute is a TCP made ready. Its routes match by host alone.
 type tcpRoute struct {
-	TCP
-	pool     *Pool
-	balancer *balancer
+	listener string
+	named    routes
+	other    *route // of clients that none of named matches; nil: they are refused
+}
+
+func (s *snapshot) newTCPRoute(t TCP) *tcpRoute {
+	lead := func(host, pool string) *route {
+		return newRoute(Route{Match: Match{Host: host}}, s.pool(pool), s.tcpPools[pool])
+	}
+	r := &tcpRoute{listener: t.Listener}
+	for _, n := range t.Names {
+		r.named = append(r.named, lead(n.Host, n.Pool))
+	}
+	if t.Pool != "" {
+		r.other = lead("", t.Pool)
+	}
+	return r
+}
+
+// find returns where a client goes that asks for a server; nil: it is refused.
+func (r *tcpRoute) find(name string) *route {
+	for _, named := range r.named {
+		if name != "" && named.matches(name, "") {
+			return named
+		}
+	}
+	return r.other
 }
 
 // ServeTCP accepts connections on l until Shutdown or Close, and then returns nil. The
@@ -133,5 +194,21 @@ func (s *Server) serveConn(conn *clientConn, listener string) {
 		conn.reset()
 		return
 	}
-	newSession(s.base, snapshot, route, conn).serve()
+	server := ""
+	var said []byte
+	if len(route.named) > 0 {
+		var err error
+		if server, said, err = readServerName(conn, s.cfg.ReadHeaderTimeout); err != nil {
+			conn.reset()
+			return
+		}
+	}
+	to := route.find(server)
+	if to == nil {
+		conn.reset()
+		return
+	}
+	se := newSession(s.base, snapshot, to, conn)
+	se.said, se.info.Path = said, listener
+	se.serve()
 }

@@ -24,9 +24,9 @@ import (
 // is cut short, or none at all, for the whole.
 type session struct {
 	snapshot *snapshot
-	route    *tcpRoute
+	route    *route
 	conn     *clientConn
-	ctx      context.Context // ends with the server, and when the client leaves the line
+	ctx      context.Context // ends with the server, and with the hold
 	cancel   context.CancelCauseFunc
 	hold     hold
 	slot     Slot
@@ -35,7 +35,8 @@ type session struct {
 	ended    atomic.Bool                     // the upstream has ended its side
 	rec      Record
 	info     admission.RequestInfo
-	failure  error // why the upstream could not serve it
+	said     []byte // that was read to find the route
+	failure  error  // why the upstream could not serve it
 
 	arrived, admitted time.Time // admitted is zero until then
 }
@@ -52,12 +53,12 @@ const leaveTime = 50 * time.Millisecond
 // close at once; one that does not would keep the slot for nothing.
 const endTime = 2 * time.Second
 
-func newSession(base context.Context, s *snapshot, route *tcpRoute, conn *clientConn) *session {
+func newSession(base context.Context, s *snapshot, route *route, conn *clientConn) *session {
 	se := &session{snapshot: s, route: route, conn: conn, arrived: time.Now()}
 	se.ctx, se.cancel = context.WithCancelCause(base)
 	remote, _ := netip.ParseAddrPort(conn.RemoteAddr().String())
-	se.rec.Pool = route.Pool
-	se.info = admission.RequestInfo{Method: "TCP", Path: route.Listener, Remote: remote.Addr().Unmap().WithZone("")}
+	se.rec.Pool = route.pool.Name
+	se.info = admission.RequestInfo{Method: "TCP", Remote: remote.Addr().Unmap().WithZone("")}
 	return se
 }
 
@@ -86,21 +87,19 @@ func (se *session) admit() (Slot, error) {
 	if b := se.route.balancer; b.isDown() {
 		return nil, b.downRefusal()
 	}
+	ctx, cancel := context.WithCancelCause(se.ctx)
+	defer cancel(nil)
 	var leaving *time.Timer
-	se.conn.beginWait(func() { leaving = time.AfterFunc(leaveTime, func() { se.cancel(errLeft) }) })
+	se.conn.beginWait(func() { leaving = time.AfterFunc(leaveTime, func() { cancel(errLeft) }) })
 	pool := se.route.pool
 	req := admission.Request{Pool: pool.Name, Wait: pool.QueueTimeout, Info: &se.info}
 	if pool.TellClients {
 		req.Client = addressKey(se.info.Remote)
 	}
-	slot, err := se.snapshot.cfg.Admitter.Acquire(se.ctx, req)
+	slot, err := se.snapshot.cfg.Admitter.Acquire(ctx, req)
 	se.conn.endWait()
 	if leaving != nil {
 		leaving.Stop()
-	}
-	if cause := context.Cause(se.ctx); cause != nil && err == nil {
-		slot.Release()
-		return nil, cause
 	}
 	return slot, err
 }
@@ -109,7 +108,7 @@ func (se *session) admit() (Slot, error) {
 func (se *session) refuse(err error) {
 	var refusal *admission.Refusal
 	switch {
-	case se.ctx.Err() != nil:
+	case errors.Is(err, errLeft), se.ctx.Err() != nil:
 		se.rec.Outcome = admission.OutcomeClientGone
 	case errors.As(err, &refusal):
 		se.rec.Outcome, se.rec.Grant.Position = refusal.Reason.Outcome(), refusal.Position
@@ -264,7 +263,10 @@ func (se *session) upward(t *upstream.Tunnel) error {
 			_ = se.conn.raw.SetReadDeadline(time.Now().Add(endTime))
 		}
 	}
-	err := s.Run()
+	err := s.Write(se.said)
+	if se.said = nil; err == nil {
+		err = s.Run()
+	}
 	switch {
 	case errors.Is(err, errLost), errors.Is(err, upstream.ErrLapsed):
 		se.hold.abort(errLost)
@@ -304,7 +306,7 @@ func (se *session) finish() {
 	if cause := se.hold.aborted(); cause != nil {
 		rec.Aborted = true
 		cfg.Logger.Warn("connection broken off", slog.String("cause", cause.cause), slog.String("pool", rec.Pool),
-			slog.String("upstream", rec.Upstream), slog.String("listener", se.route.Listener), slog.Float64("hold_ms", milliseconds(rec.Hold)))
+			slog.String("upstream", rec.Upstream), slog.String("listener", se.info.Path), slog.Float64("hold_ms", milliseconds(rec.Hold)))
 	}
 	if cfg.Observer != nil {
 		cfg.Observer.Done(rec)

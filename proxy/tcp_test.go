@@ -4,6 +4,7 @@ import (
 	"bytes"
 	"context"
 	"crypto/rand"
+	"crypto/tls"
 	"errors"
 	"io"
 	"net"
@@ -130,6 +131,7 @@ func (g *gateway) expectRefused(said string) {
 	g.t.Helper()
 	c, err := net.Dial("tcp", g.addr)
 	if err == nil { // else the reset has come already
+		_ = c.SetDeadline(time.Now().Add(patience))
 		_, write := io.WriteString(c, said) // or learns of it
 		_, err = io.ReadAll(c)
 		err = errors.Join(write, err)
@@ -138,6 +140,17 @@ func (g *gateway) expectRefused(said string) {
 	if !errors.Is(err, syscall.ECONNRESET) && !errors.Is(err, syscall.EPIPE) {
 		g.t.Errorf("%v, want a reset", err)
 	}
+}
+
+// receive returns what comes over a channel soon.
+func receive[T any](t testing.TB, from chan T) (got T) {
+	t.Helper()
+	select {
+	case got = <-from:
+	case <-time.After(patience):
+		t.Fatal("the upstream's connection has not ended")
+	}
+	return got
 }
 
 // TestTCPWaits: a connection waits, accepted and silent, before the upstream is dialled,
@@ -232,7 +245,7 @@ func TestTCPClientLeavesLine(t *testing.T) {
 // served.
 func TestTCPSaidAll(t *testing.T) {
 	up := newTCPUpstream(t, banner)
-	g := newTCPGateway(t, 1, []*url.URL{up.url})
+	g := newTCPGateway(t, 100, []*url.URL{up.url}) // the slot before may be on its way back
 	for range 50 {
 		c := g.dial()
 		c.send("all")
@@ -260,7 +273,7 @@ func TestTCPHalfClose(t *testing.T) {
 	}
 	c.send("still here")
 	_ = c.Close()
-	if got := <-heard; got != "still here" {
+	if got := receive(t, heard); got != "still here" {
 		t.Errorf("the upstream heard %q", got)
 	}
 	if rec := g.records.next(t); rec.Aborted || rec.Outcome != admission.OutcomeAdmitted {
@@ -329,7 +342,7 @@ func TestTCPSlotLost(t *testing.T) {
 			t.Errorf("%s: %d connections are open", how, n)
 		}
 		c.expectReset()
-		if err := <-ended; !errors.Is(err, syscall.ECONNRESET) {
+		if err := receive(t, ended); !errors.Is(err, syscall.ECONNRESET) {
 			t.Errorf("%s: the upstream saw %v", how, err)
 		}
 		if rec := g.records.next(t); !rec.Aborted {
@@ -354,7 +367,7 @@ func TestTCPAsleep(t *testing.T) {
 	g.sem.standing.Store(0) // and OnLost is not called
 	c.send("after")
 	c.expectReset()
-	<-ended
+	receive(t, ended)
 	if heard.String() != "before" {
 		t.Errorf("the upstream heard %q", heard.String())
 	}
@@ -381,7 +394,7 @@ func TestTCPHold(t *testing.T) {
 // TestTCPBusyIsNotIdle: what moves in either direction counts.
 func TestTCPBusyIsNotIdle(t *testing.T) {
 	up := newTCPUpstream(t, func(c *net.TCPConn) { _, _ = io.Copy(io.Discard, c) })
-	const idle = 400 * time.Millisecond
+	const idle = 1500 * time.Millisecond // a busy machine may stop the client for a while
 	g := newTCPGateway(t, 1, []*url.URL{up.url}, func(c *Config) { c.Pools[0].HoldIdle = idle })
 	c := g.dial()
 	for began := time.Now(); time.Since(began) < 2*idle; time.Sleep(idle / 20) {
@@ -479,7 +492,7 @@ func TestTCPClientResets(t *testing.T) {
 	c.expect("hello\n")
 	c.leave("resets")
 	g.sem.await(0, 0)
-	<-ended
+	receive(t, ended)
 	if rec := g.records.next(t); rec.Outcome != admission.OutcomeAdmitted || !rec.Aborted {
 		t.Errorf("record %+v", rec)
 	}
@@ -603,4 +616,75 @@ type askedAdmitter struct {
 func (a askedAdmitter) Acquire(ctx context.Context, req admission.Request) (Slot, error) {
 	a.asked <- req
 	return a.Admitter.Acquire(ctx, req)
+}
+
+// TestTCPServerName: TLS clients are led by the name that they ask for, and speak TLS with
+// the upstream itself.
+func TestTCPServerName(t *testing.T) {
+	files := newPairFiles(t)
+	files.write(files.make(1))
+	pair, err := tls.LoadX509KeyPair(files.cert, files.key)
+	if err != nil {
+		t.Fatal(err)
+	}
+	serve := func(greeting string) *tcpUpstream {
+		return newTCPUpstream(t, func(c *net.TCPConn) {
+			secure := tls.Server(c, &tls.Config{Certificates: []tls.Certificate{pair}})
+			_, _ = io.WriteString(secure, greeting)
+			_ = secure.Close()
+		})
+	}
+	db, web, plain := serve("db"), serve("web"), newTCPUpstream(t, func(c *net.TCPConn) { _, _ = io.Copy(c, c) })
+	g := newTCPGateway(t, 3, []*url.URL{plain.url}, func(c *Config) {
+		c.Pools = append(c.Pools, Pool{Name: "db", Upstreams: []*url.URL{db.url}}, Pool{Name: "web", Upstreams: []*url.URL{web.url}})
+		c.TCP[0].Names = []ServerName{{Host: "DB.example.com", Pool: "db"}, {Host: "*.web.example.com", Pool: "web"}}
+	})
+	for name, want := range map[string]string{"db.example.com": "db", "a.b.web.example.com": "web"} {
+		secure := tls.Client(g.dial(), &tls.Config{ServerName: name, InsecureSkipVerify: true})
+		if got, err := io.ReadAll(secure); string(got) != want || err != nil {
+			t.Errorf("%s: %q, %v", name, got, err)
+		}
+		_ = secure.Close()
+		if rec := g.records.next(t); rec.Pool != want {
+			t.Errorf("%s: record %+v", name, rec)
+		}
+	}
+	for _, said := range []string{"no TLS at all", "\x16\x03\x01\x00\x04\x02\x00\x00\x00", "GET / HTTP/1.1\r\n\r\n"} {
+		c := g.dial()
+		c.send(said)
+		c.expect(said)
+		_ = c.Close()
+		if rec := g.records.next(t); rec.Pool != "p" || rec.RequestBytes != int64(len(said)) {
+			t.Errorf("%q: record %+v", said, rec)
+		}
+	}
+	// A hello that never ends, each piece of which is well-formed.
+	g.expectRefused(strings.Repeat("\x16\x03\x01\x04\x00\x01\x00\xff\xff"+strings.Repeat("x", 1020), 40))
+	cfg := g.handler.current.Load().cfg
+	cfg.TCP = []TCP{{Listener: ":873", Names: cfg.TCP[0].Names}}
+	if err := g.handler.Reload(cfg); err != nil {
+		t.Fatal(err)
+	}
+	other := tls.Client(g.dial(), &tls.Config{ServerName: "other.example.com", InsecureSkipVerify: true})
+	if _, err := other.Write(nil); !errors.Is(err, syscall.ECONNRESET) {
+		t.Errorf("a name that leads nowhere: %v", err)
+	}
+}
+
+// FuzzServerName: whatever a client says first, all of it is kept, and it ends.
+func FuzzServerName(f *testing.F) {
+	f.Add([]byte("\x16\x03\x01\x00\x02xx"))
+	f.Add([]byte("SSH-2.0-x\r\n"))
+	f.Fuzz(func(t *testing.T, said []byte) {
+		near, far := net.Pipe()
+		go func() {
+			_, _ = far.Write(said)
+			_ = far.Close()
+		}()
+		_, kept, err := readServerName(near, time.Second)
+		_ = near.Close()
+		if err == nil && !bytes.HasPrefix(said, kept) {
+			t.Errorf("kept %q of %q", kept, said)
+		}
+	})
 }

@@ -13,13 +13,8 @@ import (
 // next: the new key second, the new key first, the old key gone. It cannot be
 // used to begin or to end encryption.
 func (a *Agent) SetKeys(keys [][]byte) error {
-	next := a.config
-	next.Keys = keys
-	switch {
-	case a.keyring == nil || len(keys) == 0:
-		return fmt.Errorf("%w: encryption of gossip begins and ends with the process", errConfig)
-	case next.Validate() != nil:
-		return next.Validate()
+	if err := a.CheckKeys(keys); err != nil {
+		return err
 	}
 	// The order keeps a usable key in place at every moment.
 	var errs []error
@@ -33,4 +28,14 @@ func (a *Agent) SetKeys(keys [][]byte) error {
 		}
 	}
 	return errors.Join(errs...)
+}
+
+// CheckKeys returns the error of a SetKeys, and changes nothing.
+func (a *Agent) CheckKeys(keys [][]byte) error {
+	if a.keyring == nil || len(keys) == 0 {
+		return fmt.Errorf("%w: encryption of gossip begins and ends with the process", errConfig)
+	}
+	next := a.config
+	next.Keys = keys
+	return next.Validate()
 }

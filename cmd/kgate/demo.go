@@ -142,7 +142,7 @@ func (c *demoAllCommand) startFleet(ctx context.Context, upstream *url.URL, log 
 		cfg.Cluster.BootstrapExpect = demoGateways
 		cfg.Log.Access = false
 		if i > 0 {
-			cfg.Cluster.Join = []string{fleet[0].GossipAddr()}
+			cfg.Cluster.Join = []string{fleet[0].node.GossipAddr()}
 		}
 		pool := config.DefaultPool()
 		pool.Name, pool.K, pool.Binding = "demo", c.K, admission.Binding(c.Binding)
@@ -178,7 +178,7 @@ func (s *server) awaitReady(ctx context.Context) error {
 	tick := time.NewTicker(10 * time.Millisecond)
 	defer tick.Stop()
 	for {
-		reason := s.NotReady()
+		reason := s.node.NotReady()
 		if reason == "" {
 			return nil
 		}
@@ -186,8 +186,8 @@ func (s *server) awaitReady(ctx context.Context) error {
 		case <-tick.C:
 		case err := <-s.failed:
 			return err
-		case <-s.Done():
-			return s.Err()
+		case <-s.node.Done():
+			return s.node.Err()
 		case <-ctx.Done():
 			return fmt.Errorf("gateway %s is not ready: %s", s.cfg.Node.Name, reason)
 		}

@@ -9,6 +9,7 @@ import (
 	"os/exec"
 	"os/signal"
 	"runtime"
+	"slices"
 	"sync"
 	"syscall"
 	"time"
@@ -33,9 +34,9 @@ func (execCommand) Help() string {
 It is renewed while the command runs, by whichever gateway answers. If it is lost
 all the same, the command gets SIGTERM, and SIGKILL before somebody else can
 have the slot: after a twentieth of --ttl, and five seconds at most, which is when
-nine tenths of --ttl are over. Other
-signals are passed on to the command and its process group. The command finds
-the slot in KGATE_TICKET and its fence in KGATE_FENCE.
+nine tenths of --ttl are over. So do the processes that it has started, but for
+those in process groups of their own. Other signals are passed on. The command
+finds the slot in KGATE_TICKET and its fence in KGATE_FENCE.
 
 Examples:
   kgate exec -- ./nightly-import
@@ -47,7 +48,8 @@ gateway answers, 75 no slot came in time, 126 the command cannot run, 127 there
 is no such command, 1 another failure, 2 wrong command line.`
 }
 
-// passedOn are the signals that the command gets in this process's stead.
+// passedOn are the signals that end the wait for a slot, and that the command gets in
+// this process's stead.
 var passedOn = []os.Signal{
 	syscall.SIGINT, syscall.SIGTERM, syscall.SIGHUP, syscall.SIGQUIT,
 }
@@ -66,7 +68,7 @@ func (c *execCommand) Run(std streams) error {
 		return notRunnable(err)
 	}
 	signals := make(chan os.Signal, 8)
-	signal.Notify(signals, append(passedOn, jobSignals...)...)
+	signal.Notify(signals, slices.Concat(passedOn, jobSignals)...)
 	defer signal.Stop(signals)
 	slot, err := c.acquire(std, signals, args[0])
 	if err != nil {
@@ -99,7 +101,7 @@ func (c *execCommand) acquire(std streams, signals <-chan os.Signal, name string
 		for {
 			select {
 			case s := <-signals:
-				if number, ok := s.(syscall.Signal); ok && ends(number) {
+				if number, ok := s.(syscall.Signal); ok && slices.Contains(passedOn, s) {
 					cancel(&codedError{code: exitSignal + int(number)})
 					return
 				}
@@ -128,10 +130,6 @@ func (c *execCommand) acquire(std streams, signals <-chan os.Signal, name string
 	defer gateways.Close()
 	slot, err := c.wait(ctx, gateways)
 	return slot, c.explain(err)
-}
-
-func ends(s syscall.Signal) bool {
-	return s == syscall.SIGINT || s == syscall.SIGTERM || s == syscall.SIGHUP || s == syscall.SIGQUIT
 }
 
 func (c *execCommand) wait(ctx context.Context, gateways *client.Client) (*client.Slot, error) {
@@ -205,48 +203,37 @@ func (c *execCommand) explain(err error) error {
 }
 
 // hold runs cmd while the slot is held. When it is lost, cmd has the slot's grace to end.
-func hold(std streams, slot *client.Slot, cmd *exec.Cmd, signals <-chan os.Signal) error {
+func hold(std streams, slot *client.Slot, cmd *exec.Cmd, signals chan os.Signal) (err error) {
 	// The system ends the command with the thread that started it.
 	runtime.LockOSThread()
 	defer runtime.UnlockOSThread()
 	cmd.Stdin, cmd.Stdout, cmd.Stderr = os.Stdin, std.out, std.err
 	cmd.Env = append(os.Environ(), "KGATE_TICKET="+slot.ID(), "KGATE_FENCE="+slot.Fence())
-	all := newFamily()
-	cmd.SysProcAttr = all.attr()
-	if err := cmd.Start(); err != nil {
+	all, err := startFamily(cmd, signals)
+	if err != nil {
 		return notRunnable(err)
 	}
+	defer func() { all.end(err) }()
 	ended := make(chan error, 1)
-	go func() { ended <- cmd.Wait() }()
+	go func() { ended <- all.wait(cmd) }()
 	lost := slot.Lost()
 	var kill <-chan time.Time
 	for {
 		select {
 		case err := <-ended:
-			return exitOf(err)
+			return err
 		case s := <-signals:
-			all.signal(cmd.Process, s)
+			all.signal(s)
+		case s := <-all.stopped:
+			all.suspend(s)
+		case <-all.resume:
+			all.resumed()
 		case <-lost:
 			fmt.Fprintln(std.err, "kgate: the slot is lost; the command is stopped")
-			all.signal(cmd.Process, syscall.SIGTERM)
+			all.signal(syscall.SIGTERM)
 			lost, kill = nil, time.After(slot.Grace())
 		case <-kill:
-			all.signal(cmd.Process, syscall.SIGKILL)
+			all.signal(syscall.SIGKILL)
 		}
 	}
-}
-
-// exitOf turns the end of the command into this process's.
-func exitOf(err error) error {
-	var exit *exec.ExitError
-	switch {
-	case err == nil:
-		return nil
-	case !errors.As(err, &exit):
-		return err
-	}
-	if status, ok := exit.Sys().(syscall.WaitStatus); ok && status.Signaled() {
-		return &codedError{code: exitSignal + int(status.Signal())}
-	}
-	return &codedError{code: exit.ExitCode()}
 }

@@ -3,22 +3,46 @@
 package main
 
 import (
+	"errors"
 	"os"
+	"os/exec"
 	"syscall"
+	"time"
 )
 
 var jobSignals []os.Signal
 
-// family is a command; there are no process groups.
-type family struct{}
+// family is a command; there are no process groups, and nothing is stopped.
+type family struct {
+	process *os.Process
+	stopped chan os.Signal
+	resume  <-chan time.Time
+}
 
-func newFamily() family { return family{} }
+func startFamily(cmd *exec.Cmd, _ chan<- os.Signal) (*family, error) {
+	err := cmd.Start()
+	return &family{process: cmd.Process}, err
+}
 
-func (family) attr() *syscall.SysProcAttr { return nil }
+// wait returns how the command has ended, as this process is to end.
+func (*family) wait(cmd *exec.Cmd) error {
+	err := cmd.Wait()
+	var exit *exec.ExitError
+	if errors.As(err, &exit) {
+		return &codedError{code: exit.ExitCode()}
+	}
+	return err
+}
 
 // signal can only kill.
-func (family) signal(p *os.Process, s os.Signal) {
+func (f *family) signal(s os.Signal) {
 	if s == syscall.SIGTERM || s == syscall.SIGKILL {
-		_ = p.Kill() // it may just have ended
+		_ = f.process.Kill() // it may just have ended
 	}
 }
+
+func (*family) suspend(os.Signal) {}
+
+func (*family) resumed() {}
+
+func (*family) end(error) {}

@@ -3,40 +3,171 @@
 package main
 
 import (
+	"errors"
 	"os"
+	"os/exec"
+	"os/signal"
 	"syscall"
+	"time"
 
 	"golang.org/x/sys/unix"
+	"golang.org/x/term"
 )
 
 // jobSignals are passed on, too, and never end a wait.
 var jobSignals = []os.Signal{syscall.SIGUSR1, syscall.SIGUSR2, syscall.SIGWINCH, syscall.SIGCONT}
 
-// family is a command with the processes that it starts. Usually it is a process
-// group of its own, so that signals reach all of it. In the foreground of a
-// terminal it stays in this process's group: there the terminal itself sends
-// Ctrl-C and Ctrl-Z to all of it.
-type family struct{ foreground bool }
-
-func newFamily() family {
-	group, err := unix.IoctlGetInt(int(os.Stdin.Fd()), unix.TIOCGPGRP)
-	return family{foreground: err == nil && group == unix.Getpgrp()}
+// family is a command with the processes that it starts. It is a process group of its
+// own, so that signals reach all of it, and all of it ends when the slot is lost. The
+// terminal is this process's, as its shell sees it, and is lent to the family: Ctrl-C and
+// Ctrl-Z go there, and it reads what is typed.
+type family struct {
+	terminal *os.File // the controlling one; nil: there is none
+	signals  chan<- os.Signal
+	group    int  // of the command: its process's number
+	lent     bool // the terminal, now
+	// stopped tells the signals that stop the command.
+	stopped chan os.Signal
+	// resume asks for resumed, where this process cannot be stopped.
+	resume <-chan time.Time
 }
 
-func (f family) attr() *syscall.SysProcAttr {
-	attr := &syscall.SysProcAttr{Setpgid: !f.foreground}
-	dieWithParent(attr)
-	return attr
+// startFamily starts cmd. Signals are those of this process.
+func startFamily(cmd *exec.Cmd, signals chan<- os.Signal) (*family, error) {
+	f := &family{signals: signals, stopped: make(chan os.Signal)}
+	f.terminal, _ = os.OpenFile("/dev/tty", os.O_RDWR, 0)
+	cmd.SysProcAttr = &syscall.SysProcAttr{Setpgid: true}
+	dieWithParent(cmd.SysProcAttr)
+	// In a pipeline others may want to read from the terminal. There the command gets
+	// it when it reads, see suspend.
+	if f.inForeground() && term.IsTerminal(int(os.Stdin.Fd())) && term.IsTerminal(int(os.Stdout.Fd())) {
+		cmd.SysProcAttr.Foreground, cmd.SysProcAttr.Ctty, f.lent = true, int(f.terminal.Fd()), true
+	}
+	if err := cmd.Start(); err != nil {
+		f.end(err)
+		return nil, err
+	}
+	f.group = cmd.Process.Pid
+	signal.Notify(signals, syscall.SIGTSTP)
+	return f, nil
+}
+
+// wait returns how the command has ended, as this process is to end.
+func (f *family) wait(cmd *exec.Cmd) error {
+	for {
+		var status syscall.WaitStatus
+		_, err := syscall.Wait4(f.group, &status, syscall.WUNTRACED, nil)
+		switch {
+		case errors.Is(err, syscall.EINTR):
+			continue
+		case err == nil && status.Stopped():
+			f.stopped <- status.StopSignal()
+			continue
+		}
+		_ = cmd.Wait() // for its output; the process is gone
+		switch {
+		case err != nil:
+			return err
+		case status.Signaled():
+			return &codedError{code: exitSignal + int(status.Signal())}
+		case status.ExitStatus() != 0:
+			return &codedError{code: status.ExitStatus()}
+		}
+		return nil
+	}
 }
 
 // signal passes a signal on.
-func (f family) signal(p *os.Process, s os.Signal) {
+func (f *family) signal(s os.Signal) {
 	number, ok := s.(syscall.Signal)
 	switch {
 	case !ok:
-	case !f.foreground:
-		_ = syscall.Kill(-p.Pid, number) // it may just have ended
-	case number != syscall.SIGINT && number != syscall.SIGQUIT && number != syscall.SIGWINCH:
-		_ = p.Signal(number)
+	case number == syscall.SIGCONT:
+		f.resumed()
+	default:
+		_ = syscall.Kill(-f.group, number) // it may just have ended
 	}
+}
+
+// suspend follows a command that the signal s has stopped.
+func (f *family) suspend(s os.Signal) {
+	switch {
+	case s == syscall.SIGSTOP: // somebody else's doing
+		return
+	case s != syscall.SIGTSTP && f.inForeground():
+		f.resumed() // it wants the terminal
+		return
+	}
+	f.reclaim()
+	if session, err := unix.Getsid(0); err != nil || session == unix.Getpgrp() {
+		const soon = 100 * time.Millisecond
+		f.resume = time.After(soon) // no shell would ever continue this process
+		return
+	}
+	// The shell sees a job that is stopped: this process, and what else the shell has
+	// started with it, as if the terminal had sent the signal to all. Package signal
+	// does not give SIGTSTP its effect back.
+	signal.Ignore(syscall.SIGTSTP)
+	_ = syscall.Kill(0, syscall.SIGTSTP)
+	_ = syscall.Kill(unix.Getpid(), syscall.SIGSTOP)
+}
+
+// resumed has the command go on, with the terminal if this process has it.
+func (f *family) resumed() {
+	f.resume = nil
+	signal.Notify(f.signals, syscall.SIGTSTP)
+	if f.inForeground() {
+		f.lent = f.handTo(f.group)
+	}
+	_ = syscall.Kill(-f.group, syscall.SIGCONT)
+}
+
+// end takes the terminal back from a command that has ended as err says.
+func (f *family) end(err error) {
+	lent := f.lent
+	f.reclaim()
+	if f.terminal != nil {
+		_ = f.terminal.Close()
+	}
+	signal.Reset(syscall.SIGTSTP)
+	// A script that has started this process would have had them from the terminal.
+	var coded *codedError
+	if !lent || !errors.As(err, &coded) {
+		return
+	}
+	if s := syscall.Signal(coded.code - exitSignal); s == syscall.SIGINT || s == syscall.SIGQUIT {
+		_ = syscall.Kill(0, s) // not for this process: it gives the slot back first
+	}
+}
+
+// foreground returns the process group that has the terminal; 0: there is none.
+func (f *family) foreground() int {
+	if f.terminal == nil {
+		return 0
+	}
+	group, err := unix.IoctlGetInt(int(f.terminal.Fd()), unix.TIOCGPGRP)
+	if err != nil {
+		return 0
+	}
+	return group
+}
+
+func (f *family) inForeground() bool { return f.foreground() == unix.Getpgrp() }
+
+// reclaim takes the terminal back where the command has it still, or nobody.
+func (f *family) reclaim() {
+	if !f.lent {
+		return
+	}
+	f.lent = false
+	if group := f.foreground(); group != 0 && (group == f.group || errors.Is(syscall.Kill(-group, 0), syscall.ESRCH)) {
+		f.handTo(unix.Getpgrp())
+	}
+}
+
+// handTo gives the terminal to a process group.
+func (f *family) handTo(group int) bool {
+	signal.Ignore(syscall.SIGTTOU) // who has it not is stopped otherwise
+	defer signal.Reset(syscall.SIGTTOU)
+	return unix.IoctlSetPointerInt(int(f.terminal.Fd()), unix.TIOCSPGRP, group) == nil
 }

@@ -2,8 +2,10 @@ package main
 
 import (
 	"bytes"
+	"context"
 	"crypto/x509"
 	"encoding/pem"
+	"errors"
 	"os"
 	"path/filepath"
 	"slices"
@@ -84,7 +86,7 @@ func TestKeygenMakesASet(t *testing.T) {
 	if !ca.IsCA || !ca.MaxPathLenZero || gw.IsCA || gw.DNSNames[0] != "gw-1" {
 		t.Errorf("authority %v, with others below it %v; the gateway's: authority %v, names %v", ca.IsCA, !ca.MaxPathLenZero, gw.IsCA, gw.DNSNames)
 	}
-	if tokens, err := readTokens(filepath.Join(dir, "admin.token")); err != nil || len(tokens) != 1 || len(tokens[0]) != len(tokenPrefix)+64+8 {
+	if tokens, err := readTokens(t.Context(), filepath.Join(dir, "admin.token")); err != nil || len(tokens) != 1 || len(tokens[0]) != len(tokenPrefix)+64+8 {
 		t.Errorf("%d tokens: %v", len(tokens), err)
 	}
 	if got, err := readTrust(config.Cluster{GossipKeyFile: filepath.Join(dir, "gossip.key")}, "gw-1"); err != nil || len(got.gossip) != 1 || len(got.gossip[0]) != 32 {
@@ -156,7 +158,7 @@ func TestSecretFiles(t *testing.T) {
 		t.Fatal(err)
 	}
 	for name, read := range map[string]func(string) error{
-		"node.admin_token_file":   func(f string) error { _, err := readTokens(f); return err },
+		"node.admin_token_file":   func(f string) error { _, err := readTokens(t.Context(), f); return err },
 		"cluster.gossip_key_file": func(f string) error { _, err := readTrust(config.Cluster{GossipKeyFile: f}, "gw-1"); return err },
 		"cluster.key_file":        func(f string) error { _, err := readTrust(config.Cluster{KeyFile: f}, "gw-1"); return err },
 	} {
@@ -188,7 +190,7 @@ func TestHalfATokenIsNone(t *testing.T) {
 		if err := os.Chtimes(file, time.Time{}, time.Now().Add(-time.Hour)); err != nil {
 			t.Fatal(err)
 		}
-		if tokens, err := readTokens(file); err == nil || strings.Contains(err.Error(), whole[:n]) && n > len(tokenPrefix) {
+		if tokens, err := readTokens(t.Context(), file); err == nil || strings.Contains(err.Error(), whole[:n]) && n > len(tokenPrefix) {
 			t.Fatalf("of %d characters the first %d: %v, %v", len(whole), n, tokens, err)
 		}
 	}
@@ -199,7 +201,20 @@ func TestHalfATokenIsNone(t *testing.T) {
 		time.Sleep(settleTime / 4)
 		_ = os.WriteFile(file, []byte(foreign), 0o600)
 	}()
-	if tokens, err := readTokens(file); err != nil || len(tokens) != 1 || tokens[0] != foreign {
+	if tokens, err := readTokens(t.Context(), file); err != nil || len(tokens) != 1 || tokens[0] != foreign {
 		t.Errorf("read %q while it was written: %v", tokens, err)
+	}
+}
+
+// TestHalfATokenEnds: who waits for the rest of a file stops with its context.
+func TestHalfATokenEnds(t *testing.T) {
+	file := filepath.Join(t.TempDir(), "token")
+	if err := os.WriteFile(file, []byte("half"), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	ctx, cancel := context.WithCancel(t.Context())
+	cancel()
+	if _, err := readTokens(ctx, file); !errors.Is(err, context.Canceled) {
+		t.Error(err)
 	}
 }

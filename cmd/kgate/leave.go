@@ -24,7 +24,7 @@ type drainCommand struct {
 // Help implements kong.HelpProvider.
 func (drainCommand) Help() string {
 	return `The gateway refuses new requests, finishes those in flight, and stays in the
-cluster until it is ended.
+cluster until it is ended. Tickets that are held do not count: they stay.
 
 Examples:
   kgate drain
@@ -55,30 +55,31 @@ func (c *drainCommand) Run(std streams) error {
 		_, err := fmt.Fprintf(std.out, "%s drains\n", s.Gateway.Name)
 		return err
 	}
-	inFlight := -1
 	done, err := watch(std, c.Timeout, func() (bool, string, error) {
-		s, _, err := r.status(ctx)
-		if err != nil {
+		if s, _, err = r.status(ctx); err != nil {
 			return false, "", err
 		}
-		inFlight = busy(s)
-		return inFlight == 0, fmt.Sprintf("%s drains: %d in flight", s.Gateway.Name, inFlight), nil
+		return s.Gateway.Drained, fmt.Sprintf("%s drains: %s", s.Gateway.Name, busy(s)), nil
 	})
 	switch {
 	case err != nil:
 		return err
 	case !done:
-		return fmt.Errorf("%s still has %d requests in flight after %v; it goes on draining", s.Gateway.Name, inFlight, c.Timeout)
+		return fmt.Errorf("%s is not drained after %v: %s; it goes on draining", s.Gateway.Name, c.Timeout, busy(s))
 	}
 	_, err = fmt.Fprintf(std.out, "%s is drained\n", s.Gateway.Name)
 	return err
 }
 
-func busy(s *admin.Status) (n int) {
+// busy says what the gateway still has: the slots of its tickets, which draining leaves
+// alone, are among those in use.
+func busy(s *admin.Status) string {
+	inFlight, waiting := 0, 0
 	for _, p := range s.Pools {
-		n += p.InFlight
+		inFlight += p.InFlight
+		waiting += p.Waiting
 	}
-	return n
+	return fmt.Sprintf("%d slots in use, %d waiting", inFlight, waiting)
 }
 
 // leaveCommand ends a gateway.
@@ -133,12 +134,12 @@ func (c *leaveCommand) Run(std streams) error {
 	done, err := watch(std, c.Timeout, func() (bool, string, error) {
 		s, _, err := r.status(ctx)
 		switch {
-		case errors.Is(err, errNoAnswer):
+		case errors.Is(err, errNoListener):
 			return true, "", nil
 		case err != nil: // a connection that broke off with the process
 			return false, name + " leaves", nil
 		}
-		return false, fmt.Sprintf("%s leaves: %d in flight", name, busy(s)), nil
+		return false, fmt.Sprintf("%s leaves: %s", name, busy(s)), nil
 	})
 	switch {
 	case err != nil:

@@ -18,7 +18,7 @@ import (
 func (s *server) listenForClients() error {
 	l := s.cfg.Listen
 	cfg := proxy.ServerConfig{
-		Handler: s.Handler(), ReadHeaderTimeout: l.HeaderTimeout, IdleTimeout: l.IdleTimeout, MaxHeaderBytes: l.MaxHeaderBytes,
+		Handler: s.node.Handler(), ReadHeaderTimeout: l.HeaderTimeout, IdleTimeout: l.IdleTimeout, MaxHeaderBytes: l.MaxHeaderBytes,
 		MaxConnections: l.MaxConnections, ProxyProtocol: l.ProxyProtocol, Logger: s.log,
 	}
 	var err error
@@ -58,7 +58,7 @@ func (s *server) listenForClients() error {
 
 // listenForOperators serves the admin API on its address.
 func (s *server) listenForOperators() error {
-	s.admin = admin.NewServer(s.Admin(), s.log)
+	s.admin = admin.NewServer(s.node.Admin(), s.log)
 	s.undo = append(s.undo, s.admin.Close)
 	var err error
 	if s.adminAddr, err = s.serve("listen.admin", s.cfg.Listen.Admin, s.admin.Serve); err != nil {

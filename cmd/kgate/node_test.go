@@ -133,7 +133,7 @@ func TestRefusalsReachTheClient(t *testing.T) {
 
 	waiting := make(chan answer)
 	go func() { waiting <- get(t, n, nil) }()
-	for n.Stats("default").Waiting == 0 {
+	for n.node.Stats("default").Waiting == 0 {
 		time.Sleep(time.Millisecond)
 	}
 	refused(get(t, n, nil), "queue-full")

@@ -42,8 +42,11 @@ func (c *serveCommand) reread(log *slog.Logger, s *server, running *config.Confi
 		log.Info("reloaded", slog.Int("changes", 0))
 		return next, nil
 	}
-	if err := errors.Join(s.follow(next), settings.Set(next.Log.Level, next.Log.Format)); err != nil {
+	if err := s.follow(next); err != nil {
 		return nil, err
+	}
+	if err := settings.Set(next.Log.Level, next.Log.Format); err != nil {
+		return nil, err // never: the words have been checked with the file
 	}
 	for _, change := range changes {
 		logChange(log, change)
@@ -90,17 +93,16 @@ func (s *server) follow(cfg *config.Config) error {
 		return err
 	}
 	upstreams, _ := s.upstreams.keep(next.Pools)
-	if err := s.Check(next); err != nil {
-		return err
-	}
+	useCertificate := func() {}
 	if s.certificate != nil && cfg.Listen.TLS.Enabled() {
-		if err := s.certificate.Use(cfg.Listen.TLS.Cert, cfg.Listen.TLS.Key); err != nil {
+		if useCertificate, err = s.certificate.Read(cfg.Listen.TLS.Cert, cfg.Listen.TLS.Key); err != nil {
 			return err
 		}
 	}
-	if err := s.Reload(next); err != nil {
+	if err := s.node.Reload(next); err != nil {
 		return err
 	}
+	useCertificate()
 	s.upstreams = upstreams
 	return nil
 }

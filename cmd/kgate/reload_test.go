@@ -5,8 +5,10 @@ import (
 	"log/slog"
 	"os"
 	"path/filepath"
+	"slices"
 	"strings"
 	"testing"
+	"time"
 
 	"github.com/kgate/kgate/internal/config"
 	"github.com/kgate/kgate/telemetry"
@@ -39,13 +41,18 @@ func TestFollowCertificate(t *testing.T) {
 		t.Fatal(err)
 	}
 	shows("new")
+	said := new(output)
+	n.log = slog.New(slog.NewTextHandler(said, nil))
+	if n.warnOfExpiry(time.Now().AddDate(10, 0, 0)); !strings.Contains(said.String(), files("new").Cert) {
+		t.Errorf("a warning names another file: %s", said)
+	}
 	next.Listen.TLS = config.ClientTLS{Cert: files("old").Cert, Key: files("new").Key}
 	next.Routes = nil
 	if err := n.follow(&next); err == nil {
 		t.Error("followed, with a key that is not the certificate's")
 	}
 	shows("new")
-	if n.Handler().Upstreams() == nil {
+	if n.node.Handler().Upstreams() == nil {
 		t.Error("the routes were followed")
 	}
 }
@@ -76,5 +83,33 @@ func TestReloadLog(t *testing.T) {
 		if !strings.Contains(out.String(), want) {
 			t.Errorf("no %s in\n%s", want, out.String())
 		}
+	}
+}
+
+// TestReloadFails: a reload that fails changes nothing, the log's level included.
+func TestReloadFails(t *testing.T) {
+	upstream, _, _ := stubborn(t)
+	n := startSingle(t, upstream.URL, nil)
+	var out output
+	log, settings, err := telemetry.NewLogger(&out, "info", "json")
+	if err != nil {
+		t.Fatal(err)
+	}
+	dir := t.TempDir()
+	next := *n.cfg
+	next.Log.Level = "debug"
+	next.Pools = slices.Clone(next.Pools)
+	next.Pools[0].Transport.TLS.CA = filepath.Join(dir, "ca.pem")
+	file := filepath.Join(dir, "kgate.yaml")
+	for name, content := range map[string]string{next.Pools[0].Transport.TLS.CA: "no certificate", file: string(next.YAML())} {
+		if err := os.WriteFile(name, []byte(content), 0o600); err != nil {
+			t.Fatal(err)
+		}
+	}
+	if now := (&serveCommand{File: file}).reload(log, n, n.cfg, settings); now != n.cfg || !strings.Contains(out.String(), "nothing has changed") {
+		t.Errorf("reloaded: %s", out.String())
+	}
+	if log.Enabled(t.Context(), slog.LevelDebug) {
+		t.Error("the level of the log has changed")
 	}
 }

@@ -80,24 +80,55 @@ const (
 	remotePatience = 5 * time.Second
 )
 
-// errNoAnswer: at none of the addresses a gateway answers.
-var errNoAnswer = errors.New("no gateway answers")
+var (
+	// errNoAnswer: at none of the addresses a gateway answers.
+	errNoAnswer = errors.New("no gateway answers")
+	// errNoListener is an errNoAnswer: at none of them anybody listens.
+	errNoListener = fmt.Errorf("%w", errNoAnswer)
+)
 
-// do asks the gateways in turn until one answers.
+// do asks the gateways in turn until one answers. After a dial that fails the next one is
+// asked; a request that changes nothing goes on to it after any failure to answer.
 func (r *remote) do(ctx context.Context, method, path string, body any) ([]byte, error) {
+	data, _, err := r.first(ctx, method, path, body)
+	return data, err
+}
+
+// get decodes what the first gateway that answers has at path, and returns it as it was
+// sent.
+func (r *remote) get(ctx context.Context, path string, into any) ([]byte, error) {
+	data, from, err := r.first(ctx, http.MethodGet, path, nil)
+	if err != nil {
+		return nil, err
+	}
+	if err := json.Unmarshal(data, into); err != nil {
+		return nil, fmt.Errorf("%s does not answer as a kgate does: %w", socket.Name(from), err)
+	}
+	return data, nil
+}
+
+// first does the work of do, and tells who answered.
+func (r *remote) first(ctx context.Context, method, path string, body any) ([]byte, *url.URL, error) {
 	path, query, _ := strings.Cut(path, "?")
 	var causes []string
+	kind := errNoListener
 	for _, base := range r.bases {
 		target := base.JoinPath(path)
 		target.RawQuery = query
 		data, err := r.ask(ctx, target, method, body)
+		var silent *url.Error // what http.Client returns where there is no answer
 		var dial *net.OpError
-		if !errors.As(err, &dial) || dial.Op != "dial" {
-			return data, err
+		switch {
+		case errors.As(err, &dial) && dial.Op == "dial":
+			causes = append(causes, fmt.Sprintf("at %s: %v", shown(base), dial.Err))
+		case errors.As(err, &silent) && method == http.MethodGet && ctx.Err() == nil:
+			kind = errNoAnswer
+			causes = append(causes, fmt.Sprintf("at %s: %v", shown(base), silent.Err))
+		default:
+			return data, base, err
 		}
-		causes = append(causes, fmt.Sprintf("at %s: %v", shown(base), dial.Err))
 	}
-	return nil, fmt.Errorf("%w %s; is it running, and is this its admin address?", errNoAnswer, strings.Join(causes, ", "))
+	return nil, nil, fmt.Errorf("%w %s; is it running, and is this its admin address?", kind, strings.Join(causes, ", "))
 }
 
 // shown is a base URL as it was written.
@@ -135,7 +166,7 @@ func (r *remote) ask(ctx context.Context, target *url.URL, method string, body a
 	defer resp.Body.Close()
 	data, err := io.ReadAll(io.LimitReader(resp.Body, maxDocument))
 	if err != nil {
-		return nil, fmt.Errorf("%s: %w", socket.Name(target), err)
+		return nil, &url.Error{Op: method, URL: target.String(), Err: err}
 	}
 	if resp.StatusCode/100 != 2 {
 		return nil, refusal(socket.Name(target), resp, data)
@@ -156,23 +187,17 @@ func refusal(host string, resp *http.Response, data []byte) error {
 // status returns the status of the first gateway that answers, also as it was
 // sent.
 func (r *remote) status(ctx context.Context) (*admin.Status, []byte, error) {
-	data, err := r.do(ctx, http.MethodGet, "/api/v1/status", nil)
+	s := new(admin.Status)
+	data, err := r.get(ctx, "/api/v1/status", s)
 	if err != nil {
 		return nil, nil, err
 	}
-	var s admin.Status
-	if err := json.Unmarshal(data, &s); err != nil {
-		return nil, nil, fmt.Errorf("%s does not answer as a kgate does: %w", socket.Name(r.bases[0]), err)
-	}
-	return &s, data, nil
+	return s, data, nil
 }
 
 // line returns who is in a pool.
 func (r *remote) line(ctx context.Context, pool string) (*admin.Line, error) {
-	data, err := r.do(ctx, http.MethodGet, "/api/v1/line?pool="+url.QueryEscape(pool), nil)
-	if err != nil {
-		return nil, err
-	}
 	l := new(admin.Line)
-	return l, json.Unmarshal(data, l)
+	_, err := r.get(ctx, "/api/v1/line?pool="+url.QueryEscape(pool), l)
+	return l, err
 }

@@ -2,6 +2,7 @@ package main
 
 import (
 	"bytes"
+	"context"
 	"crypto/rand"
 	"encoding/hex"
 	"fmt"
@@ -17,11 +18,11 @@ import (
 // readTokens reads the tokens that changes over the admin address need, one on
 // each line; none when no file is named. The first is shown to other gateways, all
 // are accepted. A part of a token is none: whoever writes the file may be half way.
-func readTokens(file string) ([]string, error) {
+func readTokens(ctx context.Context, file string) ([]string, error) {
 	if file == "" {
 		return nil, nil
 	}
-	data, err := readSettled(file)
+	data, err := readSettled(ctx, file)
 	if err != nil {
 		return nil, fmt.Errorf("node.admin_token_file: %w", err)
 	}
@@ -46,8 +47,8 @@ func readTokens(file string) ([]string, error) {
 const settleTime = 2 * time.Second
 
 // readSettled reads a file of lines. It waits while the last line has no end and the
-// file has just been written, and fails if that does not stop.
-func readSettled(file string) ([]byte, error) {
+// file has just been written, and fails if that does not stop or ctx ends.
+func readSettled(ctx context.Context, file string) ([]byte, error) {
 	for range 3 {
 		info, err := os.Stat(file)
 		if err != nil {
@@ -58,7 +59,11 @@ func readSettled(file string) ([]byte, error) {
 		if err != nil || bytes.HasSuffix(data, []byte("\n")) || fresh <= 0 {
 			return data, err
 		}
-		time.Sleep(min(fresh, settleTime))
+		select {
+		case <-time.After(min(fresh, settleTime)):
+		case <-ctx.Done():
+			return nil, ctx.Err()
+		}
 	}
 	return nil, fmt.Errorf("%s is being written, and its last line has no end", file)
 }
@@ -95,9 +100,10 @@ func tokensIn(data []byte) []string {
 
 // refreshTokens uses the admin tokens as their file has them now, if it can be
 // used.
-func (s *server) refreshTokens() {
-	tokens, err := readTokens(s.cfg.Node.AdminTokenFile)
+func (s *server) refreshTokens(ctx context.Context) {
+	tokens, err := readTokens(ctx, s.cfg.Node.AdminTokenFile)
 	switch before := s.adminTokens(); {
+	case ctx.Err() != nil:
 	case err != nil:
 		if s.once.First("admin token " + err.Error()) {
 			s.log.Error("the admin tokens cannot be read: keeping the last good ones", slog.Any("error", err))

@@ -98,7 +98,7 @@ func (c *serveCommand) Run(std streams, misspelt misspelt) error {
 			running = false
 		case err := <-s.failed:
 			return s.giveUp(err)
-		case <-s.Done(): // it has said why
+		case <-s.node.Done(): // it has said why
 			_ = s.close()
 			return &codedError{code: exitFailure}
 		}

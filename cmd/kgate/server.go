@@ -26,9 +26,9 @@ import (
 // server is a node with what surrounds it in a process of its own: a configuration
 // file, listeners, files with certificates and secrets, logs and traces.
 type server struct {
-	*kgate.Node
-	cfg *config.Config
-	log *slog.Logger
+	node *kgate.Node
+	cfg  *config.Config
+	log  *slog.Logger
 
 	metrics *telemetry.Metrics
 	// accessLines are what the access logs are written to.
@@ -40,7 +40,7 @@ type server struct {
 
 	upstreams   upstreamTrust             // as the node has it
 	certificate *proxy.Certificate        // of listen.https; nil: none
-	trust       *trust                    // once it runs watchTrust's own
+	trust       *trust                    // watchTrust's own, once that runs
 	peerExpiry  atomic.Pointer[time.Time] // of trust
 	read        atomic.Pointer[configRead]
 	// accessLog takes lines in JSON, commonLog those of web servers.
@@ -74,13 +74,13 @@ func startServer(cfg *config.Config, log *slog.Logger, sockets map[string][]net.
 			return nil, errors.Join(err, s.close())
 		}
 	}
-	s.wg.Go(func() { s.watchTrust(s.ctx) })
-	at := []any{slog.String("admin", s.adminAddr.String()), slog.String("peer", s.PeerAddr()), slog.String("gossip", s.GossipAddr())}
+	s.warnOfOpenPorts()
+	s.wg.Go(func() { s.watchTrust(s.ctx) }) // s.trust is its own from now on
+	at := []any{slog.String("admin", s.adminAddr.String()), slog.String("peer", s.node.PeerAddr()), slog.String("gossip", s.node.GossipAddr())}
 	if s.clientAddr != nil {
 		at = append([]any{slog.String("http", s.clientAddr.String())}, at...)
 	}
 	s.log.Info("listening", at...)
-	s.warnOfOpenPorts()
 	return s, nil
 }
 
@@ -96,7 +96,7 @@ func (s *server) openLog(w io.Writer) *telemetry.Buffered {
 
 // readSecrets reads what the configuration keeps in files.
 func (s *server) readSecrets() error {
-	tokens, err := readTokens(s.cfg.Node.AdminTokenFile)
+	tokens, err := readTokens(s.ctx, s.cfg.Node.AdminTokenFile)
 	if err != nil {
 		return err
 	}
@@ -154,11 +154,11 @@ func (s *server) startNode() error {
 		Lease: s.cfg.Cluster.Lease, Replicas: replicas(s.cfg.Cluster), TLS: s.trust.secure, GossipKeys: s.trust.gossip,
 		Insecure: true, // the file has been checked, with the names of its keys
 	}
-	if s.Node, err = kgate.Start(s.ctx, cfg); err != nil {
+	if s.node, err = kgate.Start(s.ctx, cfg); err != nil {
 		return err
 	}
-	s.keys = s.Node
-	s.undo = append(s.undo, s.Close)
+	s.keys = s.node
+	s.undo = append(s.undo, s.node.Close)
 	return nil
 }
 
@@ -184,12 +184,12 @@ func (s *server) state(out *telemetry.State) {
 // shutdown leaves the cluster in order: waiting requests are refused, those in
 // flight finish until ctx ends, then the others form the line without this gateway.
 func (s *server) shutdown(ctx context.Context) error {
-	err := errors.Join(s.Drain(ctx), s.clients.Shutdown(ctx))
+	err := errors.Join(s.node.Drain(ctx), s.clients.Shutdown(ctx))
 	if err != nil {
 		s.log.Warn("requests were aborted", slog.Any("error", err))
 		err = s.clients.Close()
 	}
-	if e := s.Shutdown(ctx); ctx.Err() == nil { // else it has been said
+	if e := s.node.Shutdown(ctx); ctx.Err() == nil { // else it has been said
 		err = errors.Join(err, e)
 	}
 	err = errors.Join(err, s.close())

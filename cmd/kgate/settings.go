@@ -5,6 +5,7 @@ import (
 	"crypto/x509"
 	"fmt"
 	"os"
+	"time"
 
 	"github.com/kgate/kgate"
 	"github.com/kgate/kgate/internal/admission"
@@ -28,7 +29,11 @@ func (s *server) nodeConfig(cfg *config.Config) (kgate.Config, error) {
 		})
 	}
 	for _, l := range cfg.Listen.TCP {
-		out.TCP = append(out.TCP, proxy.TCP{Listener: l.Addr, Pool: l.Pool})
+		t := proxy.TCP{Listener: l.Addr, Pool: l.Pool}
+		for _, n := range l.SNI {
+			t.Names = append(t.Names, proxy.ServerName(n))
+		}
+		out.TCP = append(out.TCP, t)
 	}
 	var err error
 	out.Pools, err = nodePools(cfg)
@@ -43,23 +48,27 @@ func nodePools(cfg *config.Config) ([]kgate.Pool, error) {
 		if err != nil {
 			return nil, fmt.Errorf("pool %s: %w", p.Name, err)
 		}
-		header := p.Transport.ResponseHeaderTimeout
-		if header == 0 {
-			header = -1 // the file's 0 is no bound, the proxy's its default
-		}
 		out = append(out, kgate.Pool{
 			Name: p.Name, K: p.K, EarlyBinding: p.Binding == admission.BindingEarly, ReclaimHold: p.Reclaim == admission.ReclaimHold,
 			QueueLimit: p.Queue.Limit, QueueTimeout: p.Queue.Timeout, Fair: p.Queue.Order == config.OrderFair, AskInterval: p.AskInterval.Every,
 			ClientLimit: p.Queue.PerClient.Limit, ClientInFlight: p.Queue.PerClient.InFlight, ClientTickets: p.Queue.PerClient.Tickets,
-			ClientHeader: p.Queue.PerClient.Key.Header, Tickets: p.Tickets, Fence: p.Fence, Upstreams: p.Upstreams,
+			ClientHeader: p.Queue.PerClient.Key.Header, Tickets: p.Tickets, Fence: p.Fence, Upstreams: p.Upstreams, Backup: p.Backup,
 			HoldMax: p.Hold.Max, HoldIdle: p.Hold.Idle, MinUpload: p.Hold.MinUpload, Health: proxy.Health(p.Health),
 			Transport: proxy.Transport{
-				DialTimeout: p.Transport.DialTimeout, ResponseHeaderTimeout: header, IdleTimeout: p.Transport.IdleTimeout, TLS: secure,
-				ProxyHeader: proxyHeader(p.Transport.ProxyProtocol),
+				DialTimeout: p.Transport.DialTimeout, ResponseHeaderTimeout: unbounded(p.Transport.ResponseHeaderTimeout), IdleTimeout: p.Transport.IdleTimeout, TLS: secure,
+				Resolve: unbounded(p.Transport.Resolve), Host: p.Transport.Host, ProxyHeader: proxyHeader(p.Transport.ProxyProtocol),
 			},
 		})
 	}
 	return out, nil
+}
+
+// unbounded translates a duration: the file's 0 is no bound, the proxy's its default.
+func unbounded(d time.Duration) time.Duration {
+	if d == 0 {
+		return -1
+	}
+	return d
 }
 
 // proxyHeader returns the version as a number.

@@ -44,7 +44,7 @@ func (s *server) supervise(ctx context.Context) {
 		// Asking takes the locks of the cluster and of each pool: a gateway that
 		// is stuck in one says nothing any more.
 		status := "ready"
-		if reason := s.NotReady(); reason != "" {
+		if reason := s.node.NotReady(); reason != "" {
 			status = reason
 		}
 		if status != said {

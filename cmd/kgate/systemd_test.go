@@ -80,7 +80,7 @@ func TestSystemdIsTold(t *testing.T) {
 	for _, want := range []string{"READY=1", "STATUS=ready", "WATCHDOG=1", "WATCHDOG=1"} {
 		hear(t, said, want)
 	}
-	if err := n.Drain(t.Context()); err != nil {
+	if err := n.node.Drain(t.Context()); err != nil {
 		t.Fatal(err)
 	}
 	hear(t, said, "STATUS=draining")

@@ -104,7 +104,7 @@ func startPair(t *testing.T, upstream string, change func(*config.Config)) (firs
 	t.Helper()
 	first = startSingle(t, upstream, func(c *config.Config) { c.Node.Name = "gw-1"; change(c) })
 	second = startSingle(t, upstream, func(c *config.Config) {
-		c.Node.Name, c.Cluster.Join = "gw-2", []string{first.GossipAddr()}
+		c.Node.Name, c.Cluster.Join = "gw-2", []string{first.node.GossipAddr()}
 		change(c)
 	})
 	return first, second
@@ -135,7 +135,7 @@ func TestOneTraceOverTwoGateways(t *testing.T) {
 	wg.Go(func() { get(t, first, header) })
 	one := <-visits
 	wg.Go(func() { get(t, second, header) })
-	await(t, "the second to wait", func() bool { return second.Stats("default").Waiting == 1 })
+	await(t, "the second to wait", func() bool { return second.node.Stats("default").Waiting == 1 })
 	leave <- struct{}{}
 	two := <-visits
 	leave <- struct{}{}

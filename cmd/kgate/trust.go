@@ -19,8 +19,7 @@ import (
 
 // peerKeys takes certificates and keys into use.
 type peerKeys interface {
-	SetPeerTLS(cfg *tls.Config) error
-	SetGossipKeys(keys [][]byte) error
+	SetPeerTLS(cfg *tls.Config, gossipKeys [][]byte) error
 }
 
 // trust is what this gateway shows other gateways, and whom it believes: out of
@@ -167,7 +166,7 @@ func (s *server) watchTrust(ctx context.Context) {
 		select {
 		case <-tick.C:
 			s.refreshTrust()
-			s.refreshTokens()
+			s.refreshTokens(ctx)
 		case <-ctx.Done():
 			return
 		}
@@ -182,11 +181,8 @@ func (s *server) refreshTrust() {
 	if same && !s.trust.failed {
 		return
 	}
-	if err == nil && next.gossip != nil {
-		err = s.keys.SetGossipKeys(next.gossip)
-	}
-	if err == nil && next.secure != nil {
-		err = s.keys.SetPeerTLS(next.secure)
+	if err == nil {
+		err = s.keys.SetPeerTLS(next.secure, next.gossip)
 	}
 	if err != nil {
 		next.expires, next.failed = s.trust.expires, true // tried again: a certificate may not be valid yet
@@ -220,7 +216,7 @@ func (s *server) warnOfExpiry(now time.Time) (warned bool) {
 	}
 	if s.certificate != nil {
 		if pair, err := s.certificate.Get(nil); err == nil {
-			warn("listen.tls.cert", s.cfg.Listen.TLS.Cert, pair.Leaf.NotAfter)
+			warn("listen.tls.cert", s.certificate.File(), pair.Leaf.NotAfter)
 		}
 	}
 	return warned

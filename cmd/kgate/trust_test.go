@@ -91,7 +91,7 @@ func TestGeneratedSet(t *testing.T) {
 		cfg.Cluster.BootstrapExpect, cfg.Cluster.TLS = 3, filesOf(dir, name)
 		cfg.Cluster.GossipKeyFile = filepath.Join(dir, "gossip.key")
 		if len(fleet) > 0 {
-			cfg.Cluster.Join = []string{fleet[0].GossipAddr()}
+			cfg.Cluster.Join = []string{fleet[0].node.GossipAddr()}
 		}
 		pool := config.DefaultPool()
 		pool.Name, pool.K, pool.Upstreams = "default", 1, []*url.URL{at}
@@ -117,7 +117,7 @@ func TestGeneratedSet(t *testing.T) {
 			t.Fatal(err)
 		}
 	}
-	peer := fleet[0].PeerAddr()
+	peer := fleet[0].node.PeerAddr()
 	if _, err := greet(peer, filesOf(dir, "gw-2")); err != nil {
 		t.Errorf("a gateway's certificate is refused: %v", err)
 	}
@@ -163,8 +163,7 @@ func (deaf) Deliver(kmutex.Node, string, kmutex.Message) error { return nil }
 // linkKeys are the keys of a peer port.
 type linkKeys struct{ *transport.Transport }
 
-func (k linkKeys) SetPeerTLS(cfg *tls.Config) error { return k.SetTLS(cfg) }
-func (linkKeys) SetGossipKeys([][]byte) error       { return nil }
+func (k linkKeys) SetPeerTLS(cfg *tls.Config, _ [][]byte) error { return k.SetTLS(cfg) }
 
 // linksWith returns a server of which only the peer port is there, and its address.
 func linksWith(t *testing.T, files config.PeerTLS, log *slog.Logger) (*server, string) {

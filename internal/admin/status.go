@@ -27,6 +27,9 @@ type Gateway struct {
 	// plain words.
 	Ready  bool   `json:"ready"`
 	Reason string `json:"reason,omitempty"`
+	// Drained tells that it was told to drain, and that no request waits or is in
+	// flight any more. Tickets stay.
+	Drained bool `json:"drained,omitempty"`
 	// UptimeSeconds since the process started.
 	UptimeSeconds float64 `json:"uptime_seconds"`
 	// LeaseSeconds is how long it may still admit without a renewal of its lease;

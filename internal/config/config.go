@@ -87,8 +87,18 @@ type Listen struct {
 type Listener struct {
 	Addr string `yaml:"addr"` // host:port to listen on
 	// Pool that admits the connections. It has an upstream such as
-	// tcp://10.0.1.1:873.
+	// tcp://10.0.1.1:873. With sni it is for all other clients; empty: they are
+	// refused.
 	Pool string `yaml:"pool"`
+	// SNI leads TLS clients to a pool by the name of the server that they ask for.
+	SNI []Name `yaml:"sni"`
+}
+
+// Name leads the TLS clients that ask for this server to a pool. The first name that
+// matches wins. Their connection is passed through: the upstream has the certificate.
+type Name struct {
+	Host string `yaml:"host"` // case does not matter; *.example.com is every name below it
+	Pool string `yaml:"pool"` // that admits the connections; it has a tcp upstream
 }
 
 // ClientTLS names the PEM files of listen.https. They are read again when they

@@ -76,7 +76,7 @@ func scalarSchema(path string, t reflect.Type) *schema {
 		reflect.TypeFor[ClientKey]():     "^(ip|header:[^ :]+)$",
 	}
 	if strings.HasPrefix(parsedTypes[t], "a URL") {
-		return &schema{Type: "string", Pattern: "^(http|https|h2c|tcp)://."}
+		return &schema{Type: "string", Pattern: "^((http|https|h2c|tcp)://|unix:/)."}
 	}
 	switch kindOf(reflect.Zero(t)) {
 	case kindWhole:

@@ -7,6 +7,8 @@ import (
 	"slices"
 	"strconv"
 	"strings"
+
+	"github.com/kgate/kgate/internal/socket"
 )
 
 const hintURL = "write a URL such as http://127.0.0.1:9000"
@@ -38,11 +40,14 @@ func parseUpstream(s string) (*url.URL, error) {
 	return u, nil
 }
 
-const schemeTCP = "tcp"
+const (
+	schemeTCP  = "tcp"
+	schemeUnix = "unix"
+)
 
 // The schemes of upstreams, and of those of a pool.
 var (
-	routeSchemes = []string{"http", "https", "h2c"}
+	routeSchemes = []string{"http", "https", "h2c", schemeUnix}
 	poolSchemes  = append(slices.Clone(routeSchemes), schemeTCP)
 )
 
@@ -54,8 +59,10 @@ func checkUpstream(u *url.URL, schemes []string) (wrong, hint string) {
 	case u.Scheme == schemeTCP && !slices.Contains(schemes, schemeTCP):
 		return "TCP connections need a pool", "write the upstream under a pool, and listen.tcp: [{addr: ADDRESS, pool: NAME}]"
 	case !slices.Contains(schemes, u.Scheme):
-		return "the scheme " + quote(u.Scheme) + " cannot be proxied to", "write http://, https://, h2c:// for HTTP/2 in the clear, or tcp:// for other protocols"
-	case u.Hostname() == "":
+		return "the scheme " + quote(u.Scheme) + " cannot be proxied to", "write http://, https://, h2c:// for HTTP/2 in the clear, unix: for a socket, or tcp:// for other protocols"
+	case u.Scheme == schemeUnix && (u.Host != "" || u.Path == "" || socket.Check(u.Path) != nil):
+		return quote(u.Redacted()) + " is not the path of a socket", "write a path such as unix:/run/app.sock"
+	case u.Scheme != schemeUnix && u.Hostname() == "":
 		return quote(u.Redacted()) + " has no host", hintURL
 	case u.User != nil:
 		return "holds a user name, which is not passed on", "write the URL without the part before @"

@@ -29,9 +29,13 @@ type Pool struct {
 	AskInterval AskInterval `yaml:"ask_interval"`
 	// Upstreams serve the pool's requests: http, https or h2c (HTTP/2 in the
 	// clear), with an optional path in front of the request's. Those of the form
-	// tcp://host:port serve its TCP connections (listen.tcp). Several: least in
-	// flight first. None: the pool gives out slots, as tickets, and proxies nothing.
+	// tcp://host:port serve its TCP connections (listen.tcp), and unix:/PATH is a
+	// socket on this machine that takes HTTP/1.1. Several: least in flight first.
+	// None: the pool gives out slots, as tickets, and proxies nothing.
 	Upstreams []*url.URL `yaml:"upstreams"`
+	// Backup upstreams are used only while no other takes the request or connection:
+	// each of them is unhealthy, or cannot be connected to just then.
+	Backup []*url.URL `yaml:"backup"`
 	// Health says when an upstream is passed over.
 	Health Health `yaml:"health"`
 	Queue  Queue  `yaml:"queue"`
@@ -123,7 +127,13 @@ type Transport struct {
 	// IdleTimeout is how long a connection is kept that no request uses; more
 	// than zero. Make it shorter than the upstream's own.
 	IdleTimeout time.Duration `yaml:"idle_timeout"`
-	TLS         UpstreamTLS   `yaml:"tls"`
+	// Resolve is how long the addresses of an upstream's name count. Then it is
+	// looked up again, and connections to addresses that it no longer has get no
+	// further request. Zero: only new connections follow.
+	Resolve time.Duration `yaml:"resolve"`
+	// Host is sent as the requests' Host. Empty: the client's.
+	Host string      `yaml:"host"`
+	TLS  UpstreamTLS `yaml:"tls"`
 	// ProxyProtocol begins each connection to a tcp upstream with a PROXY header,
 	// which names the client: v1, v2, or none.
 	ProxyProtocol ProxyProtocol `yaml:"proxy_protocol"`
@@ -152,6 +162,7 @@ func DefaultPool() Pool {
 			DialTimeout:           5 * time.Second,
 			ResponseHeaderTimeout: time.Minute,
 			IdleTimeout:           90 * time.Second,
+			Resolve:               30 * time.Second,
 			ProxyProtocol:         ProxyNone,
 		},
 	}
@@ -175,6 +186,7 @@ func (v *checker) pool(key string, p Pool) {
 		v.duration(key+".ask_interval", p.AskInterval.Every, 0)
 	}
 	v.upstreams(key+".upstreams", p.Upstreams, poolSchemes)
+	v.backup(key, p)
 	v.health(key+".health", p.Health)
 	v.queue(key+".queue", p.Queue)
 	v.duration(key+".hold.max", p.Hold.Max, 0)
@@ -187,6 +199,12 @@ func (v *checker) pool(key string, p Pool) {
 	v.duration(key+".transport.dial_timeout", p.Transport.DialTimeout, 1)
 	v.duration(key+".transport.response_header_timeout", p.Transport.ResponseHeaderTimeout, 0)
 	v.duration(key+".transport.idle_timeout", p.Transport.IdleTimeout, 1)
+	v.duration(key+".transport.resolve", p.Transport.Resolve, 0)
+	if h := p.Transport.Host; h != "" && !isHost(h) {
+		if wrong, _ := checkHostPort(h, true); wrong != "" {
+			v.wrong(key+".transport.host", quote(h)+" is not a host", "write a name, such as files.example.com, or host:port")
+		}
+	}
 	if t := p.Transport.TLS; t.CA != "" && t.InsecureSkipVerify {
 		v.wrong(key+".transport.tls.insecure_skip_verify", "makes tls.ca useless: every certificate is believed", "write only one of the two")
 	}
@@ -197,6 +215,23 @@ func (v *checker) proxyProtocol(key string, p Pool) {
 	oneOf(v, at, p.Transport.ProxyProtocol, proxyProtocols)
 	if v.src.given(at) && p.Transport.ProxyProtocol != ProxyNone && !p.serves(true) {
 		v.wrong(at, "is for tcp upstreams, and there is none", "remove it; http upstreams read X-Forwarded-For")
+	}
+}
+
+// backup checks the upstreams for want of others.
+func (v *checker) backup(key string, p Pool) {
+	v.upstreams(key+".backup", p.Backup, poolSchemes)
+	for i, b := range p.Backup {
+		at := fmt.Sprintf("%s.backup[%d]", key, i)
+		if b == nil || v.src.broken(key+".upstreams") {
+			continue
+		}
+		if slices.ContainsFunc(p.Upstreams, func(u *url.URL) bool { return u != nil && u.String() == b.String() }) {
+			v.wrong(at, quote(b.String())+" is among the upstreams, too", "keep one of the two")
+		}
+		if !p.serves(b.Scheme == schemeTCP) {
+			v.wrong(at, "has no upstream to stand in for", "write an upstream of the same kind, http or tcp, under upstreams")
+		}
 	}
 }
 

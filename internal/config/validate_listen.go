@@ -5,6 +5,7 @@ import (
 	"math"
 	"net"
 	"net/netip"
+	"strings"
 
 	"github.com/kgate/kgate/internal/socket"
 )
@@ -46,14 +47,18 @@ func (v *checker) listen(l Listen, adminTokenFile string) {
 func (v *checker) tcp(listeners []Listener, pools []Pool) {
 	used := make(map[string]bool)
 	for i, l := range listeners {
-		key := fmt.Sprintf("%s[%d].pool", keyTCP, i)
-		if l.Pool == "" {
-			v.wrong(key, "is missing", "write the name of the pool that admits the connections")
-			continue
+		key := fmt.Sprintf("%s[%d]", keyTCP, i)
+		if l.Pool != "" || len(l.SNI) == 0 {
+			v.tcpPool(key+".pool", l.Pool, pools)
 		}
 		used[l.Pool] = true
-		if p := v.findPool(key, l.Pool, pools); p != nil && !p.serves(true) {
-			v.wrong(key, "pool "+quote(l.Pool)+" has no tcp upstream", `write one under the pool, such as upstreams: ["tcp://10.0.1.1:873"]`)
+		for j, n := range l.SNI {
+			at := fmt.Sprintf("%s.sni[%d]", key, j)
+			v.tcpPool(at+".pool", n.Pool, pools)
+			used[n.Pool] = true
+			if !isHost(strings.TrimPrefix(n.Host, "*.")) {
+				v.wrong(at+".host", quote(n.Host)+" is not a host name", "write a name such as db.example.com")
+			}
 		}
 	}
 	for i, p := range pools {
@@ -63,6 +68,15 @@ func (v *checker) tcp(listeners []Listener, pools []Pool) {
 					`write listen.tcp: [{addr: ":873", pool: `+clip(p.Name)+`}]`)
 			}
 		}
+	}
+}
+
+// tcpPool checks the name of a pool that admits connections.
+func (v *checker) tcpPool(key, name string, pools []Pool) {
+	if name == "" {
+		v.wrong(key, "is missing", "write the name of the pool that admits the connections")
+	} else if p := v.findPool(key, name, pools); p != nil && !p.serves(true) {
+		v.wrong(key, "pool "+quote(name)+" has no tcp upstream", `write one under the pool, such as upstreams: ["tcp://10.0.1.1:873"]`)
 	}
 }
 

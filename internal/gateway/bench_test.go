@@ -50,7 +50,7 @@ func newAlone(tb testing.TB, k int, binding admission.Binding) *Gateway {
 	if err != nil {
 		tb.Fatal(err)
 	}
-	g.Start(a, a, a)
+	g.Start(a, a, a, nil)
 	tb.Cleanup(func() {
 		if err := g.Close(); err != nil {
 			tb.Error(err)

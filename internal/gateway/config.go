@@ -6,7 +6,6 @@ import (
 	"fmt"
 	"log/slog"
 	"net"
-	"net/http"
 	"time"
 
 	"github.com/kgate/kgate/internal/membership"
@@ -135,8 +134,6 @@ type Config struct {
 	DataDir string
 	// Replicas is the number of ring successors that keep a gateway's tickets.
 	Replicas int
-	// Fleet answers what other gateways ask with CallFleet; nil: nothing.
-	Fleet http.Handler
 	// Observer of the machines; nil: none.
 	Observer Observer
 	// Logger; nil: silent.

@@ -22,10 +22,10 @@ import (
 // each that waits: this is room for 400,000.
 const maxBody = 8 << 20
 
-// fleetPath is where [Config].Fleet answers other gateways.
+// fleetPath is where the fleet handler of [Gateway.Start] answers other gateways.
 const fleetPath = "/v1/fleet/"
 
-// CallFleet asks the Fleet of another gateway, by POST if there is a body. The
+// CallFleet asks the fleet handler of another gateway, by POST if there is a body. The
 // path begins with a slash. It fails with ErrElsewhere for who is not in the view.
 func (g *Gateway) CallFleet(ctx context.Context, name, path string, body, into any) error {
 	m, in := g.views.View().Named(name)
@@ -35,12 +35,12 @@ func (g *Gateway) CallFleet(ctx context.Context, name, path string, body, into a
 	return g.call(ctx, m.PeerAddr, fleetPath+strings.TrimPrefix(path, "/"), body, into)
 }
 
-func (g *Gateway) startExchange() {
+func (g *Gateway) startExchange(fleet http.Handler) {
 	mux := http.NewServeMux()
 	mux.HandleFunc("GET /v1/pools/{pool}/line", g.serveLine)
 	mux.HandleFunc("POST "+ticketsPath, g.serveTicket)
-	if g.cfg.Fleet != nil {
-		mux.Handle(fleetPath, http.StripPrefix(strings.TrimSuffix(fleetPath, "/"), g.cfg.Fleet))
+	if fleet != nil {
+		mux.Handle(fleetPath, http.StripPrefix(strings.TrimSuffix(fleetPath, "/"), fleet))
 	}
 	g.server = &http.Server{
 		Handler:           mux,

@@ -54,10 +54,11 @@ func New(cfg Config) (*Gateway, error) {
 }
 
 // Start follows the views and serves the other gateways, until Close, which also
-// closes the exchange. The links deliver nothing before they have been given peers.
-func (g *Gateway) Start(links Links, exchange Exchange, views Views) {
+// closes the exchange. Fleet answers what they ask with CallFleet; nil: nothing. The
+// links deliver nothing before they have been given peers.
+func (g *Gateway) Start(links Links, exchange Exchange, views Views, fleet http.Handler) {
 	g.links, g.exchange, g.views = links, exchange, views
-	g.startExchange()
+	g.startExchange(fleet)
 	g.wg.Go(g.watch)
 }
 

@@ -101,7 +101,7 @@ func (f *fleet) start() *node {
 		f.t.Fatal(err)
 	}
 	n.Gateway = g
-	n.Start(n, n, n)
+	n.Start(n, n, n, nil)
 	n.wg.Go(n.receive)
 	return n
 }

@@ -4,7 +4,8 @@
 //
 // # Layers
 //
-// Each layer owns what it names and calls only those below it.
+// Each layer owns what it names and calls those below it. The report also asks the Node
+// whether it is ready and drained.
 //
 //	Node         start, Reload, Drain, Shutdown, Close
 //	report       what operators and metrics see     (report.go, line.go, control.go)

@@ -27,6 +27,7 @@ type Node struct {
 
 	reload      sync.Mutex      // held during Reload
 	leaving     atomic.Bool     // or draining: no longer ready
+	drained     atomic.Bool     // no request waits or is in flight any more
 	agreed      atomic.Bool     // the cluster has all our pools
 	serving     context.Context // ends when clients are to be done
 	stopServing context.CancelFunc
@@ -67,19 +68,20 @@ func (n *Node) start() error {
 		n.cfg.Metrics.AddRefusalCause(string(cause))
 	}
 	n.peers = &peers{cfg: n.cfg}
-	n.report = &report{cfg: n.cfg, started: time.Now(), peers: n.peers, ready: n.Ready}
 	var err error
-	if n.pools, err = newPools(n.cfg, n.peers, admin.NewPeerHandler(n.report, n.report)); err != nil {
+	if n.pools, err = newPools(n.cfg, n.peers); err != nil {
 		return err
 	}
-	n.report.pools = n.pools
 	if err := n.startPeers(); err != nil {
 		return err
 	}
 	if err := n.startDataPlane(); err != nil {
 		return err
 	}
-	n.pools.start()
+	n.report = &report{
+		cfg: n.cfg, started: time.Now(), peers: n.peers, pools: n.pools, data: n.data, ready: n.Ready, drained: n.drained.Load,
+	}
+	n.pools.start(admin.NewPeerHandler(n.report, n.report))
 	n.undo = append(n.undo, n.pools.gateway.Close)
 	n.cfg.Metrics.SetSource(n.report)
 	n.admin, err = admin.NewHandler(admin.Config{
@@ -126,7 +128,6 @@ func (n *Node) startDataPlane() error {
 		pools: n.pools, metrics: n.cfg.Metrics, name: n.cfg.Name, log: n.cfg.Logger, draining: n.leaving.Load, serving: n.serving,
 		refusals: &refusalLog{log: n.cfg.Logger, counts: make(map[refusalKind]int)},
 	}
-	n.report.data = n.data
 	cfg, err := n.data.config(n.cfg)
 	if err != nil {
 		return err

@@ -22,18 +22,18 @@ type pools struct {
 	log     *slog.Logger
 }
 
-// newPools returns pools that are ready for links, and do nothing before start. Fleet
-// answers what other gateways ask.
-func newPools(cfg Config, p *peers, fleet http.Handler) (*pools, error) {
+// newPools returns pools that are ready for links, and do nothing before start.
+func newPools(cfg Config, p *peers) (*pools, error) {
 	g, err := gateway.New(gateway.Config{
 		Pools: cfg.limits(), Replicas: cfg.Peers.Replicas, DataDir: cfg.DataDir,
-		Observer: poolObservers{cfg.Metrics}, Logger: cfg.Logger, Fleet: fleet,
+		Observer: poolObservers{cfg.Metrics}, Logger: cfg.Logger,
 	})
 	return &pools{gateway: g, peers: p, log: cfg.Logger}, err
 }
 
-func (p *pools) start() {
-	p.gateway.Start(p.peers.links, p.peers.links.Stream(transport.StreamPools), p.peers.cluster)
+// start follows the cluster. Fleet answers what other gateways ask.
+func (p *pools) start(fleet http.Handler) {
+	p.gateway.Start(p.peers.links, p.peers.links.Stream(transport.StreamPools), p.peers.cluster, fleet)
 }
 
 // define proposes pools until the cluster has them, and logs where it has agreed on

@@ -8,12 +8,6 @@ import (
 	"github.com/kgate/kgate/proxy"
 )
 
-// Check reports why Reload would not follow cfg.
-func (n *Node) Check(cfg Config) error {
-	_, err := n.check(cfg)
-	return err
-}
-
 func (n *Node) check(cfg Config) (proxy.Config, error) {
 	clients, err := n.data.config(cfg)
 	if err == nil {
@@ -53,8 +47,22 @@ func (n *Node) Reload(cfg Config) error {
 	return nil
 }
 
-// SetPeerTLS has links and calls that begin from now on use other certificates.
-func (n *Node) SetPeerTLS(cfg *tls.Config) error { return n.peers.links.SetTLS(cfg) }
-
-// SetGossipKeys has gossip use other keys. The first encrypts, all decrypt.
-func (n *Node) SetGossipKeys(keys [][]byte) error { return n.peers.gossip.SetKeys(keys) }
+// SetPeerTLS has links and calls that begin from now on use other certificates, and
+// gossip other keys, of which the first encrypts and all decrypt. What is nil stays. On
+// an error nothing has changed.
+func (n *Node) SetPeerTLS(cfg *tls.Config, gossipKeys [][]byte) error {
+	if gossipKeys != nil {
+		if err := n.peers.gossip.CheckKeys(gossipKeys); err != nil {
+			return err
+		}
+	}
+	if cfg != nil {
+		if err := n.peers.links.SetTLS(cfg); err != nil {
+			return err
+		}
+	}
+	if gossipKeys == nil {
+		return nil
+	}
+	return n.peers.gossip.SetKeys(gossipKeys)
+}

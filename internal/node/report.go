@@ -18,6 +18,7 @@ type report struct {
 	pools   *pools
 	data    *dataPlane
 	ready   func() (bool, string)
+	drained func() bool
 }
 
 var (
@@ -53,7 +54,7 @@ func (r *report) Report(pool string, entries int) admin.Report {
 func (r *report) status() admin.Status {
 	ready, reason := r.ready()
 	s := admin.Status{Version: r.cfg.Version, Gateway: admin.Gateway{
-		Name: r.cfg.Name, Ready: ready, Reason: reason, UptimeSeconds: time.Since(r.started).Seconds(),
+		Name: r.cfg.Name, Ready: ready, Reason: reason, Drained: r.drained(), UptimeSeconds: time.Since(r.started).Seconds(),
 	}}
 	cluster := r.peers.cluster
 	view := cluster.View()

@@ -14,7 +14,15 @@ func (n *Node) Drain(ctx context.Context) error {
 	n.leaving.Store(true)
 	n.cfg.Logger.Info("draining", slog.Int("in_flight", n.pools.inFlight()))
 	n.stopServing()
-	return n.pools.gateway.Drain(ctx, n.cfg.ServeWaiting)
+	return n.drain(ctx)
+}
+
+func (n *Node) drain(ctx context.Context) error {
+	err := n.pools.gateway.Drain(ctx, n.cfg.ServeWaiting)
+	if err == nil {
+		n.drained.Store(true)
+	}
+	return err
 }
 
 // drainOnly begins to drain; who watches a ticket goes on.
@@ -24,7 +32,7 @@ func (n *Node) drainOnly() {
 	}
 	n.cfg.Logger.Info("draining, and staying in the cluster", slog.Int("in_flight", n.pools.inFlight()))
 	n.wg.Go(func() {
-		if n.pools.gateway.Drain(n.ctx, n.cfg.ServeWaiting) == nil {
+		if n.drain(n.ctx) == nil {
 			n.cfg.Logger.Info("drained")
 		}
 	})

@@ -48,3 +48,45 @@ func TestLeavingGivesNothingBackTooEarly(t *testing.T) {
 		})
 	}
 }
+
+// TestDrained: tickets stay and do not count, requests that are to be served do.
+func TestDrained(t *testing.T) {
+	cfg := alone(t)
+	cfg.ServeWaiting, cfg.Pools[0].K = true, 2
+	n := start(t, cfg)
+	if _, err := n.Tickets().RequestTicket(t.Context(), admission.Request{Pool: "p"}, time.Minute, ""); err != nil {
+		t.Fatal(err)
+	}
+	slot, err := n.Acquire(t.Context(), admission.Request{Pool: "p"})
+	if err != nil {
+		t.Fatal(err)
+	}
+	served := make(chan *Slot)
+	go func() {
+		s, err := n.Acquire(t.Context(), admission.Request{Pool: "p", Wait: -1})
+		if err != nil {
+			t.Error(err)
+		}
+		served <- s
+	}()
+	for n.Status("p").Waiting == 0 {
+		time.Sleep(time.Millisecond)
+	}
+	drained := func() bool { return n.report.status().Gateway.Drained }
+	n.drainOnly()
+	slot.Release()
+	slot = <-served
+	time.Sleep(50 * time.Millisecond)
+	if drained() {
+		t.Error("drained with a request in flight")
+	}
+	slot.Release()
+	for begun := time.Now(); !drained(); time.Sleep(time.Millisecond) {
+		if time.Since(begun) > 20*time.Second {
+			t.Fatalf("never drained: %+v", n.Status("p"))
+		}
+	}
+	if got := n.Status("p").InFlight; got != 1 {
+		t.Errorf("%d slots in use, want the ticket's", got)
+	}
+}

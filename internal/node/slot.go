@@ -25,30 +25,42 @@ type Slot struct {
 func (n *Node) Acquire(ctx context.Context, req admission.Request) (*Slot, error) {
 	arrived := time.Now()
 	slot, err := admitter{n.pools.gateway}.Acquire(ctx, req)
-	return n.counted(req.Pool, arrived, slot, err)
+	return n.counted(ctx, req.Pool, arrived, slot, err)
 }
 
 // RedeemTicket returns the slot of a granted ticket: see [gateway.Gateway.RedeemTicket].
 func (n *Node) RedeemTicket(ctx context.Context, pool, id string) (*Slot, error) {
 	arrived := time.Now()
 	slot, err := admitter{n.pools.gateway}.RedeemTicket(ctx, pool, id)
-	return n.counted(pool, arrived, slot, err)
+	return n.counted(ctx, pool, arrived, slot, err)
 }
 
 // counted returns what there is of a slot and err, and counts it.
-func (n *Node) counted(pool string, arrived time.Time, slot proxy.Slot, err error) (*Slot, error) {
+func (n *Node) counted(ctx context.Context, pool string, arrived time.Time, slot proxy.Slot, err error) (*Slot, error) {
 	s := &Slot{Slot: slot, observer: requestObserver{n.cfg.Metrics, n.data.refusals}, granted: time.Now()}
 	s.rec.Pool, s.rec.Wait, s.rec.Outcome = pool, s.granted.Sub(arrived), admission.OutcomeAdmitted
 	if err != nil {
-		s.rec.Outcome = admission.OutcomeClientGone
-		if reason := admission.Reason(""); errors.As(err, &reason) {
-			s.rec.Outcome = reason.Outcome()
-		}
+		s.rec.Outcome = outcomeOf(ctx, err)
 		s.observer.Done(&s.rec)
 		return nil, err
 	}
 	s.observer.Admitted(&s.rec)
 	return s, nil
+}
+
+// outcomeOf says how a request without a slot ended.
+func outcomeOf(ctx context.Context, err error) admission.Outcome {
+	reason := admission.Reason("")
+	switch {
+	case ctx.Err() != nil:
+		return admission.OutcomeClientGone
+	case errors.As(err, &reason):
+		return reason.Outcome()
+	case errors.Is(err, admission.ErrElsewhere):
+		return admission.Isolated.Outcome()
+	default: // the pool or the ticket is not valid
+		return admission.OutcomeNone
+	}
 }
 
 // Release gives the slot back. Calls after the first do nothing.

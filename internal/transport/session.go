@@ -8,6 +8,7 @@ import (
 	"io"
 	"log/slog"
 	"net"
+	"runtime"
 	"sync"
 	"sync/atomic"
 	"time"
@@ -109,6 +110,9 @@ func (s *session) write(out io.Writer) error {
 		if len(batch) == 0 {
 			select {
 			case <-l.wake:
+				// Whoever runs next may have more to send to this peer, which then
+				// goes out in the same write. If nobody does, this costs nothing.
+				runtime.Gosched()
 				continue
 			case <-s.stop:
 				return s.err

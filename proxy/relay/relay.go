@@ -49,10 +49,8 @@ func (s *Stream) copy() error {
 	defer buffers.Put(buf)
 	for {
 		n, err := s.From.Read(buf[:])
-		if n > 0 {
-			if err := s.write(buf[:n]); err != nil {
-				return err
-			}
+		if err := s.Write(buf[:n]); err != nil {
+			return err
 		}
 		switch {
 		case errors.Is(err, io.EOF):
@@ -63,8 +61,11 @@ func (s *Stream) copy() error {
 	}
 }
 
-// write sends p.
-func (s *Stream) write(p []byte) error {
+// Write sends what was read before Run.
+func (s *Stream) Write(p []byte) error {
+	if len(p) == 0 {
+		return nil
+	}
 	if err := s.allowed(); err != nil {
 		return err
 	}

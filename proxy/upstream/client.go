@@ -7,6 +7,7 @@ import (
 	"io"
 	"net"
 	"net/http"
+	"path/filepath"
 	"sync"
 	"time"
 )
@@ -29,8 +30,11 @@ type Config struct {
 	// Scheme is http, https or h2c. With https the server chooses between HTTP/2
 	// and HTTP/1.1, unless TLS.NextProtos says otherwise.
 	Scheme string
-	// Address is host and port.
+	// Address is host and port, or the path of a Unix socket.
 	Address string
+	// Resolve is how long the addresses of the host's name count. Connections to
+	// others then carry no further request.
+	Resolve time.Duration
 	// TLS is used for https; nil means the system's roots and TLS 1.2 or later.
 	TLS *tls.Config
 	// DialTimeout bounds connecting, TLS handshake included.
@@ -90,7 +94,7 @@ func cause(ctx context.Context) error {
 // Client makes requests to one server. It is safe for concurrent use.
 type Client struct {
 	cfg     Config
-	dialTCP func(context.Context) (net.Conn, error)
+	dialRaw func(context.Context) (net.Conn, error)
 	h2      *http.Transport // makes HTTP/2 connections of dialled ones
 
 	ending sync.Mutex // held while the connections of a lapsed standing are closed
@@ -103,6 +107,7 @@ type Client struct {
 	sharing  *sharedDial        // under way
 	speaksH2 bool               // the server chose HTTP/2 last
 	retired  bool               // nothing is kept any more
+	addrs    addresses          // of the server
 	sweeper  *time.Timer        // closes what was idle too long; nil: nothing is idle
 }
 
@@ -114,10 +119,14 @@ func New(cfg Config) *Client {
 	if cfg.MaxHeaderBytes == 0 {
 		cfg.MaxHeaderBytes = 1 << 20
 	}
-	c := &Client{cfg: cfg, conns: make(map[*conn]struct{}), speaksH2: cfg.Scheme == "h2c"}
+	c := &Client{cfg: cfg, conns: make(map[*conn]struct{}), addrs: newAddresses(cfg.Address), speaksH2: cfg.Scheme == "h2c"}
 	// A host that is gone without a word is found out in about half a minute.
 	dialer := net.Dialer{KeepAliveConfig: net.KeepAliveConfig{Enable: true, Idle: 15 * time.Second, Interval: 5 * time.Second, Count: 3}}
-	c.dialTCP = func(ctx context.Context) (net.Conn, error) { return dialer.DialContext(ctx, "tcp", cfg.Address) }
+	network := "tcp"
+	if filepath.IsAbs(cfg.Address) {
+		network = "unix"
+	}
+	c.dialRaw = func(ctx context.Context) (net.Conn, error) { return dialer.DialContext(ctx, network, cfg.Address) }
 	c.h2 = newHTTP2Transport(cfg)
 	return c
 }

@@ -151,8 +151,8 @@ func TestLapse(t *testing.T) {
 		t.Error("the request succeeded")
 	}
 
-	dial := c.dialTCP
-	c.dialTCP = func(ctx context.Context) (net.Conn, error) {
+	dial := c.dialRaw
+	c.dialRaw = func(ctx context.Context) (net.Conn, error) {
 		defer standing.Store(0)
 		return dial(ctx)
 	}

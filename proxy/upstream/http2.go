@@ -142,7 +142,7 @@ func (h *http2) end() {
 		changed := h.changes.wait() // before the look: what happens after it is seen
 		if h.tryEnd() {
 			h.changes.notify()
-			if h.client.isRetired() {
+			if h.client.isLeaving(h) {
 				h.closeIfIdle()
 			}
 			return

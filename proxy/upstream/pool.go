@@ -69,8 +69,9 @@ func (c *Client) endLapsed() uint64 {
 func (c *Client) kept() exchanger {
 	for {
 		c.mu.Lock()
+		c.followLocked()
 		for _, shared := range c.streams {
-			if !c.retired && shared.reserve() { // whoever ends the last request closes it
+			if !c.retired && !c.movedLocked(shared.raw) && shared.reserve() { // whoever ends the last request closes it
 				c.mu.Unlock()
 				return shared
 			}
@@ -99,7 +100,7 @@ func (c *Client) keep(h *http1) {
 	if _, open := c.conns[h.raw]; !open {
 		return
 	}
-	if c.retired {
+	if c.retired || c.movedLocked(h.raw) {
 		go h.hangUp() // TLS may take its time to say goodbye
 		return
 	}
@@ -179,12 +180,6 @@ func (c *Client) CloseIdle() {
 	for _, h := range shared {
 		h.closeIfIdle()
 	}
-}
-
-func (c *Client) isRetired() bool {
-	c.mu.Lock()
-	defer c.mu.Unlock()
-	return c.retired
 }
 
 // Open returns how many connections are open.
@@ -269,7 +264,7 @@ func (c *Client) connect(ctx context.Context, standing uint64) (exchanger, error
 
 // open makes a TCP connection under a standing.
 func (c *Client) open(ctx context.Context, standing uint64) (*conn, error) {
-	tcp, err := c.dialTCP(ctx)
+	tcp, err := c.dialRaw(ctx)
 	if err != nil {
 		return nil, err
 	}

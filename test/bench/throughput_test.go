@@ -23,6 +23,7 @@ type system struct {
 	urls    []string
 	cluster *cluster.Cluster // nil if it is not kgate
 	process *cluster.Process // nil if it is several gateways
+	echo    string           // where it sends back what comes, if it does
 
 	perSecond, p50, p99  []float64 // by round; times in milliseconds
 	cpu                  []float64 // processor time of process, in microseconds per answer
@@ -38,7 +39,7 @@ func startProcess(b *testing.B, name, pkg string, args ...string) *system {
 	if err != nil {
 		b.Fatal(err)
 	}
-	return &system{name: name, process: p, urls: []string{"http://" + r.Text("http") + "/"}}
+	return &system{name: name, process: p, urls: []string{"http://" + r.Text("http") + "/"}, echo: r.Text("echo")}
 }
 
 // startUpstream starts an upstream and returns its URL.
@@ -173,7 +174,7 @@ func BenchmarkThroughput(b *testing.B) {
 			used = fmt.Sprintf("%.1f\t%.0f %%", median(s.cpu), median(percent(s.cpu, bare.cpu)))
 		}
 		cost := "\t\t\t"
-		if len(s.sent) > 0 && median(s.sent) > 0 {
+		if s.cluster != nil && len(s.urls) > 1 {
 			cost = ratio(s.sent) + "\t" + ratio(s.batons) + "\t" + ratio(s.inLine) + "\t" + ratio(s.hops)
 		}
 		t.row("%s\t%.0f\t%.0f %%\t%s\t%.2f\t%.2f\t%s", s.name, median(s.perSecond), median(percent(s.perSecond, bare.perSecond)),

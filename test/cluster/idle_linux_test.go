@@ -34,34 +34,42 @@ func BenchmarkIdle(b *testing.B) {
 				time.Sleep(10 * time.Second)
 			}
 			used := processorTime(b, c) - before
-			opened := 0
-			for pair := range connections(b, c) {
-				if !open[pair] {
-					opened++
+			opened := map[string]float64{}
+			for pair, port := range connections(b, c) {
+				if open[pair] == "" {
+					opened[port]++
 				}
 			}
 			b.ReportMetric(100*used.Seconds()/time.Since(began).Seconds(), "%core")
-			b.ReportMetric(float64(opened)/time.Since(began).Seconds(), "conns/s")
+			for _, port := range []string{peerPort, gossipPort} {
+				b.ReportMetric(opened[port]/time.Since(began).Seconds(), port+"-conns/s")
+			}
 		})
 	}
 }
 
-// connections returns the TCP connections to the gateways' peer and gossip ports, by
-// their two ends. The kernel keeps closed ones for a minute.
-func connections(b *testing.B, c *Cluster) map[[2]string]bool {
+// The ports that gateways connect to.
+const (
+	peerPort   = "peer"
+	gossipPort = "gossip"
+)
+
+// connections returns which port each TCP connection between gateways goes to, by its two
+// ends. The kernel keeps closed ones for a minute.
+func connections(b *testing.B, c *Cluster) map[[2]string]string {
 	b.Helper()
-	ports := make(map[string]bool)
+	ports := make(map[string]string)
 	for _, g := range c.Gateways {
-		for _, addr := range []string{g.Peer, g.Gossip} {
+		for kind, addr := range map[string]string{peerPort: g.Peer, gossipPort: g.Gossip} {
 			_, port, err := net.SplitHostPort(addr)
 			n, err2 := strconv.Atoi(port)
 			if err := errors.Join(err, err2); err != nil {
 				b.Fatal(err)
 			}
-			ports[fmt.Sprintf("%04X", n)] = true
+			ports[fmt.Sprintf("%04X", n)] = kind
 		}
 	}
-	all := make(map[[2]string]bool)
+	all := make(map[[2]string]string)
 	for _, table := range []string{"/proc/net/tcp", "/proc/net/tcp6"} {
 		data, err := os.ReadFile(table)
 		if err != nil {
@@ -74,11 +82,11 @@ func connections(b *testing.B, c *Cluster) map[[2]string]bool {
 			}
 			// One end is enough, except that a closed connection is listed at either.
 			from, to := fields[1], fields[2]
-			if _, port, _ := strings.Cut(from, ":"); ports[port] {
+			if _, port, _ := strings.Cut(from, ":"); ports[port] != "" {
 				from, to = to, from
 			}
-			if _, port, _ := strings.Cut(to, ":"); ports[port] && !strings.HasSuffix(from, ":0000") {
-				all[[2]string{from, to}] = true
+			if _, port, _ := strings.Cut(to, ":"); ports[port] != "" && !strings.HasSuffix(from, ":0000") {
+				all[[2]string{from, to}] = ports[port]
 			}
 		}
 	}

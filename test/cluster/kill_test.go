@@ -233,6 +233,9 @@ func TestKillAtLightLoad(t *testing.T) {
 		t.Logf("%s killed,%s: a request elsewhere waited for %v at most", g.Name, roles.Of(victim), longest.Round(time.Millisecond))
 		ctx, cancel := context.WithTimeout(t.Context(), patience)
 		err := r.c.Restart(t, victim).AwaitReady(ctx)
+		if err == nil {
+			err = Await(ctx, func() error { return r.withheld(ctx) })
+		}
 		cancel()
 		if err != nil {
 			t.Fatal(err)
@@ -247,4 +250,18 @@ func TestKillAtLightLoad(t *testing.T) {
 	if worst > 2*time.Second {
 		t.Errorf("a request waited for %v at a gateway that was not killed, want at most 2s", worst)
 	}
+}
+
+// withheld returns an error while tokens are withheld for a gateway that is lost.
+func (r *killRun) withheld(ctx context.Context) error {
+	pools, err := r.c.Pools(ctx)
+	if err != nil {
+		return err
+	}
+	for i, p := range pools {
+		if p.Withheld > 0 {
+			return fmt.Errorf("gateway %d: %d tokens are withheld", i+1, p.Withheld)
+		}
+	}
+	return nil
 }

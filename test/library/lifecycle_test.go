@@ -72,7 +72,7 @@ func TestShutdown(t *testing.T) {
 // TestShutdownGivesBack: the slots of a node that shuts down are the others' at once, not
 // when its lease has run out.
 func TestShutdownGivesBack(t *testing.T) {
-	const k, long = 3, time.Minute
+	const k, long = 3, 20 * time.Second
 	nodes := cluster(t, 3, k, func(c *kgate.Config) { c.Peers.Lease = long })
 	all := func(n *kgate.Node) {
 		for range k {

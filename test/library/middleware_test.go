@@ -9,6 +9,7 @@ import (
 	"net/http"
 	"net/http/httptest"
 	"net/netip"
+	"sync"
 	"testing"
 	"time"
 
@@ -33,6 +34,7 @@ func TestHijack(t *testing.T) {
 	defer cancel()
 	if slot, err := n.Acquire(ctx, "p"); err == nil {
 		t.Errorf("a second slot of one, %s", slot.Fence())
+		slot.Release()
 	}
 	_, _ = conn.Close(), conn.Close()
 	acquire(t, n).Release()
@@ -43,8 +45,7 @@ func TestHijack(t *testing.T) {
 // leaves, is out of the line within a second.
 func TestWaitingPostLeaves(t *testing.T) {
 	n := cluster(t, 1, 1)[0]
-	slot := acquire(t, n)
-	served := n.Middleware("p")(http.HandlerFunc(func(http.ResponseWriter, *http.Request) { t.Error("it was served") }))
+	served := n.Middleware("p")(http.HandlerFunc(func(http.ResponseWriter, *http.Request) {}))
 	for _, name := range []string{"http", "https"} {
 		t.Run(name, func(t *testing.T) {
 			s := httptest.NewUnstartedServer(served)
@@ -55,6 +56,7 @@ func TestWaitingPostLeaves(t *testing.T) {
 				s.Start()
 			}
 			defer s.Close()
+			defer acquire(t, n).Release()
 			conn, err := net.Dial("tcp", s.Listener.Addr().String())
 			if err != nil {
 				t.Fatal(err)
@@ -76,7 +78,6 @@ func TestWaitingPostLeaves(t *testing.T) {
 			}
 		})
 	}
-	slot.Release()
 }
 
 // TestPanic passes, and gives the slot back.
@@ -110,10 +111,12 @@ func TestClientAddr(t *testing.T) {
 		}
 	})[0]
 	entered, leave := make(chan string, 3), make(chan struct{})
+	end := sync.OnceFunc(func() { close(leave) })
 	addr := serve(t, n, func(_ http.ResponseWriter, r *http.Request) {
 		entered <- r.Header.Get("Test-Client")
 		<-leave
 	})
+	defer end()
 	ask := func(client string) {
 		dial(t, addr, "GET / HTTP/1.1\r\nHost: a\r\nConnection: close\r\nTest-Client: "+client+"\r\n\r\n")
 	}
@@ -125,6 +128,6 @@ func TestClientAddr(t *testing.T) {
 	if second := soon(t, "the other client", entered); first != "192.0.2.1" || second != "192.0.2.2" {
 		t.Errorf("served %s, then %s", first, second)
 	}
-	close(leave)
+	end()
 	soon(t, "the last", entered)
 }

@@ -24,6 +24,9 @@ func TestTickets(t *testing.T) {
 	if _, err := nodes[0].Redeem(t.Context(), "p", second.ID); !errors.Is(err, kgate.ErrTicketWaiting) {
 		t.Errorf("redeemed in line: %v", err)
 	}
+	if _, err := nodes[1].Redeem(t.Context(), "q", first.ID); !errors.Is(err, kgate.ErrTicketEnded) {
+		t.Errorf("redeemed in another pool: %v", err)
+	}
 	slot, err := nodes[1].Redeem(t.Context(), "p", first.ID)
 	if err != nil || !slot.Valid() || slot.Fence() != first.Fence {
 		t.Fatal(err)

@@ -2,8 +2,11 @@ package packaging
 
 import (
 	"bytes"
+	"fmt"
 	"os"
+	"os/exec"
 	"path"
+	"path/filepath"
 	"slices"
 	"strconv"
 	"strings"
@@ -12,6 +15,7 @@ import (
 	"github.com/goccy/go-yaml"
 
 	"github.com/kgate/kgate/internal/config"
+	"github.com/kgate/kgate/test/cluster"
 )
 
 // manifest is what of a manifest must fit the others.
@@ -76,27 +80,79 @@ type probe struct {
 	} `yaml:"httpGet"`
 }
 
-// manifests returns all of them by kind and name, and the text.
-func manifests(t *testing.T) (map[string]manifest, string) {
+// manifests returns all of them by kind and name.
+func manifests(t *testing.T, text string) map[string]manifest {
 	t.Helper()
-	data, err := os.ReadFile(folder + "kubernetes/kgate.yaml")
-	if err != nil {
-		t.Fatal(err)
-	}
 	all := make(map[string]manifest)
-	for doc := range bytes.SplitSeq(data, []byte("\n---\n")) {
+	for doc := range bytes.SplitSeq([]byte(text), []byte("\n---\n")) {
 		var m manifest
 		if err := yaml.Unmarshal(doc, &m); err != nil {
 			t.Fatal(err)
 		}
 		all[m.Kind+"/"+m.Metadata.Name] = m
 	}
-	return all, string(data)
+	return all
 }
 
-// The configuration is valid, and all that it names is there.
 func TestKubernetes(t *testing.T) {
-	all, text := manifests(t)
+	text, err := os.ReadFile(folder + "kubernetes/kgate.yaml")
+	if err != nil {
+		t.Fatal(err)
+	}
+	checkManifests(t, string(text), string(text))
+}
+
+// The chart is clean as Helm sees it, and makes manifests that fit.
+func TestChart(t *testing.T) {
+	if testing.Short() {
+		t.Skip("compiles Helm's engine")
+	}
+	const at = folder + "helm/kgate"
+	values, err := os.ReadFile(at + "/values.yaml")
+	if err != nil {
+		t.Fatal(err)
+	}
+	binary := cluster.Build(t, "../../tools/chart")
+	render := func(values string) (string, error) {
+		file := filepath.Join(t.TempDir(), "values.yaml")
+		if err := os.WriteFile(file, []byte(values), 0o600); err != nil {
+			t.Fatal(err)
+		}
+		cmd := exec.CommandContext(t.Context(), binary, at, "kgate", file)
+		var said strings.Builder
+		cmd.Stderr = &said
+		out, err := cmd.Output()
+		if err != nil {
+			err = fmt.Errorf("%w: %s", err, said.String())
+		}
+		return strings.TrimPrefix(string(out), "---\n"), err
+	}
+	for name, changes := range map[string]string{
+		"as it is": "", "five": "replicas: 5",
+		"changed": "persistence: {enabled: false}\nlease: 5s\nconfig: {pools: [{name: a, k: 3, upstreams: ['http://a'], hold: {max: 10m}}]}\nnodeSelector: {a: b}",
+	} {
+		t.Run(name, func(t *testing.T) {
+			text, err := render(changes)
+			if err != nil {
+				t.Fatal(err)
+			}
+			checkManifests(t, text, string(values))
+		})
+	}
+	for what, changes := range map[string]string{
+		"no pool": "config: {pools: []}", "a cluster of its own": "config: {pools: [{name: a, k: 1}], cluster: {}}", "misspelt": "replica: 3",
+	} {
+		if _, err := render(changes); err == nil {
+			t.Errorf("%s: the chart takes it", what)
+		}
+	}
+}
+
+// checkManifests looks whether the configuration is valid, and all that it names is
+// there. Notes say how to make the secret.
+func checkManifests(t *testing.T, text, notes string) {
+	t.Helper()
+	all := manifests(t, text)
 	cfg, err := config.Parse("kgate.yaml", []byte(all["ConfigMap/kgate"].Data["kgate.yaml"]))
 	if err != nil {
 		t.Fatal(err)
@@ -122,7 +178,7 @@ func TestKubernetes(t *testing.T) {
 	}
 	t.Run("labels", func(t *testing.T) { checkLabels(t, all) })
 	t.Run("ports", func(t *testing.T) { checkPorts(t, c, all, cfg) })
-	t.Run("files", func(t *testing.T) { checkFiles(t, set.Template.Spec, len(set.Claims), cfg, text) })
+	t.Run("files", func(t *testing.T) { checkFiles(t, set.Template.Spec, len(set.Claims), cfg, notes) })
 }
 
 // Whatever selects pods selects the gateways.

@@ -1,6 +1,7 @@
 // Command upstream answers every request at once with 1 KiB, those for /large with
 // 64 MiB, and those for /wait when the client has left. Its profiles are at
-// /debug/pprof/. It logs the address it listens on, in JSON, and runs until it is ended.
+// /debug/pprof/. On another port it sends every byte back. It logs the addresses it listens
+// on, in JSON, and runs until it is ended.
 package main
 
 import (
@@ -19,7 +20,13 @@ func main() {
 		log.Error("cannot listen", slog.Any("error", err))
 		os.Exit(1)
 	}
-	log.Info("listening", slog.String("http", l.Addr().String()))
+	echo, err := net.Listen("tcp", "127.0.0.1:0")
+	if err != nil {
+		log.Error("cannot listen", slog.Any("error", err))
+		os.Exit(1)
+	}
+	go sendBack(echo)
+	log.Info("listening", slog.String("http", l.Addr().String()), slog.String("echo", echo.Addr().String()))
 	body := make([]byte, 1<<10)
 	for i := range body {
 		body[i] = 'x'
@@ -35,6 +42,28 @@ func main() {
 	err = http.Serve(l, nil)
 	log.Error("cannot serve", slog.Any("error", err))
 	os.Exit(1)
+}
+
+// sendBack sends back what comes, byte for byte.
+func sendBack(l net.Listener) {
+	for {
+		conn, err := l.Accept()
+		if err != nil {
+			return
+		}
+		go func() {
+			defer conn.Close()
+			var b [1]byte
+			for {
+				if _, err := conn.Read(b[:]); err != nil {
+					return
+				}
+				if _, err := conn.Write(b[:]); err != nil {
+					return
+				}
+			}
+		}()
+	}
 }
 
 func large(w http.ResponseWriter) {

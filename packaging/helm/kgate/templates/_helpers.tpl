@@ -1,0 +1,26 @@
+{{- define "kgate.name" -}}
+{{- if contains .Chart.Name .Release.Name }}{{ .Release.Name | trunc 50 | trimSuffix "-" }}{{ else }}{{ printf "%s-%s" .Release.Name .Chart.Name | trunc 50 | trimSuffix "-" }}{{ end }}
+{{- end }}
+{{- define "kgate.selector" -}}
+app.kubernetes.io/name: {{ .Chart.Name }}
+app.kubernetes.io/instance: {{ .Release.Name }}
+{{- end }}
+{{- define "kgate.labels" -}}
+{{ include "kgate.selector" . }}
+app.kubernetes.io/version: {{ .Values.image.tag | default .Chart.AppVersion | quote }}
+app.kubernetes.io/managed-by: {{ .Release.Service }}
+helm.sh/chart: {{ .Chart.Name }}-{{ .Chart.Version }}
+{{- end }}
+{{- define "kgate.config" -}}
+node:
+  data_dir: /var/lib/kgate
+  admin_token_file: /etc/kgate/keys/admin.token
+listen:
+  admin: ":9080"
+cluster:
+  join: ["{{ include "kgate.name" . }}-peers:7946"]
+  bootstrap_expect: {{ .Values.replicas }}
+  lease: {{ .Values.lease }}
+  key_file: /etc/kgate/keys/cluster.key
+{{ toYaml .Values.config }}
+{{- end }}

@@ -1,0 +1,91 @@
+package upstream
+
+import (
+	"context"
+	"net"
+	"net/netip"
+	"slices"
+	"time"
+)
+
+// A connection is made to the address that the server's name has then. One that is kept
+// would stay there for as long as there are requests. So the name is looked up again, and
+// connections to addresses that it no longer has carry no further request.
+
+// lookUpTimeout bounds one look-up.
+const lookUpTimeout = 5 * time.Second
+
+// addresses of a server that is known by name. They are guarded by Client.mu.
+type addresses struct {
+	name    string // empty: the server is known by address
+	began   time.Time
+	running bool
+	known   []netip.Addr // nil: not known, so that a connection to any is kept
+}
+
+// newAddresses returns what is known of the server at host:port before the first look-up.
+func newAddresses(address string) addresses {
+	host, _, _ := net.SplitHostPort(address)
+	if _, err := netip.ParseAddr(host); err == nil {
+		return addresses{}
+	}
+	return addresses{name: host}
+}
+
+// followLocked has the name looked up, beside the request, if that was long ago.
+func (c *Client) followLocked() {
+	a := &c.addrs
+	if a.name == "" || a.running || c.cfg.Resolve <= 0 || time.Since(a.began) < c.cfg.Resolve {
+		return
+	}
+	a.began, a.running = time.Now(), true
+	go c.lookUp(a.name)
+}
+
+// lookUp learns the addresses of the name. If it fails those from before count.
+func (c *Client) lookUp(name string) {
+	ctx, cancel := context.WithTimeout(context.Background(), lookUpTimeout)
+	defer cancel()
+	found, err := net.DefaultResolver.LookupNetIP(ctx, "ip", name)
+	for i := range found {
+		found[i] = found[i].Unmap().WithZone("")
+	}
+	c.mu.Lock()
+	c.addrs.running = false
+	if err == nil && len(found) > 0 {
+		c.addrs.known = found
+	}
+	var moved []*http1
+	c.idle = slices.DeleteFunc(c.idle, func(h *http1) bool {
+		if c.movedLocked(h.raw) {
+			moved = append(moved, h)
+			return true
+		}
+		return false
+	})
+	streams := slices.DeleteFunc(slices.Clone(c.streams), func(h *http2) bool { return !c.movedLocked(h.raw) })
+	c.mu.Unlock()
+	for _, h := range moved {
+		h.hangUp()
+	}
+	for _, h := range streams {
+		h.closeIfIdle()
+	}
+}
+
+// movedLocked reports whether the server's name no longer has the address that raw is
+// connected to.
+func (c *Client) movedLocked(raw *conn) bool {
+	if c.addrs.known == nil {
+		return false
+	}
+	remote, err := netip.ParseAddrPort(raw.RemoteAddr().String())
+	return err == nil && !slices.Contains(c.addrs.known, remote.Addr().Unmap().WithZone(""))
+}
+
+// isLeaving reports whether h closes when its last request has ended.
+func (c *Client) isLeaving(h *http2) bool {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	return c.retired || c.movedLocked(h.raw)
+}
