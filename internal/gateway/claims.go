@@ -146,9 +146,9 @@ func (q *claims) advance(c *client) {
 // place gives s the last place in line, with the returned event.
 func (q *claims) place(s *claim, now time.Time) kmutex.Event {
 	q.last++
-	s.ticket, s.placed = q.last, now
-	q.slots[s.ticket] = s
-	return kmutex.Event{Kind: kmutex.EventAcquire, Request: s.ticket}
+	s.request, s.placed = q.last, now
+	q.slots[s.request] = s
+	return kmutex.Event{Kind: kmutex.EventAcquire, Request: s.request}
 }
 
 // came notes that s is in: its client's next is due for a place.
@@ -181,7 +181,7 @@ func (q *claims) part(s *claim) bool {
 	if c != nil {
 		q.left(c)
 	}
-	if s.ticket == 0 {
+	if s.request == 0 {
 		q.partUnplaced(s)
 		return false
 	}
@@ -193,8 +193,8 @@ func (q *claims) part(s *claim) bool {
 		return true
 	}
 	next := c.next()
-	next.ticket, next.placed = s.ticket, s.placed
-	q.slots[next.ticket] = next
+	next.request, next.placed = s.request, s.placed
+	q.slots[next.request] = next
 	return false
 }
 
