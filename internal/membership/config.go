@@ -83,28 +83,6 @@ type Config struct {
 	// Raft and Control are closed by Close.
 	Raft, Control StreamLayer
 
-	// HeartbeatTimeout and ElectionTimeout are raft's. Default: a third of Lease, at
-	// most 1 s.
-	HeartbeatTimeout, ElectionTimeout time.Duration
-	// LeaderLease is how long a leader stays one without hearing from a
-	// majority; at most HeartbeatTimeout, which is the default.
-	LeaderLease time.Duration
-	// CommitTimeout is how long an idle leader waits before it tells the others again
-	// what is committed. Each commit is told at once; this is for what was lost on the
-	// way. Default: a third of Lease.
-	CommitTimeout time.Duration
-	// CallTimeout bounds one call to another gateway. Default: half of Lease, at least
-	// 1 s and at most 5 s.
-	CallTimeout time.Duration
-	// Interval is how often the state is looked at without being told of a
-	// change. Default 1 s.
-	Interval time.Duration
-	// SwapAfter is how long a voter must be suspected before a non-voter takes
-	// over its vote. Default 3 s.
-	SwapAfter time.Duration
-	// CleanAfter is how long the raft server of a lost gateway is kept for its
-	// return. Default 1 min.
-	CleanAfter time.Duration
 	// Lease is how long a gateway may have requests in flight without the
 	// leader having heard of it. It is what a new cluster starts with; afterwards
 	// the agreed one rules. At least 3 heartbeat timeouts, or every change of the
@@ -118,7 +96,8 @@ type Config struct {
 	// Logger receives what happens; nil discards it.
 	Logger *slog.Logger
 
-	files journal.FS // where DataDir lies; nil: in the file system
+	files     journal.FS    // where DataDir lies; nil: in the file system
+	swapAfter time.Duration // see withDefaults
 }
 
 // Errors of [Start] and of the cluster's methods.
@@ -134,20 +113,12 @@ var (
 )
 
 func (c Config) withDefaults() Config {
-	setDefault := func(d *time.Duration, value time.Duration) {
-		if *d <= 0 {
-			*d = value
-		}
+	if c.Lease <= 0 {
+		c.Lease = 3 * time.Second
 	}
-	setDefault(&c.Lease, 3*time.Second)
-	setDefault(&c.HeartbeatTimeout, raftTimeout(c.Lease))
-	setDefault(&c.ElectionTimeout, c.HeartbeatTimeout)
-	setDefault(&c.LeaderLease, c.HeartbeatTimeout)
-	setDefault(&c.CommitTimeout, c.Lease/3)
-	setDefault(&c.CallTimeout, callTimeout(c.Lease))
-	setDefault(&c.Interval, time.Second)
-	setDefault(&c.SwapAfter, 3*time.Second)
-	setDefault(&c.CleanAfter, time.Minute)
+	if c.swapAfter <= 0 {
+		c.swapAfter = 3 * time.Second // so long is a voter suspected before a non-voter takes over its vote
+	}
 	c.BootstrapExpect = max(c.BootstrapExpect, 1)
 	if c.Stored == nil {
 		c.Stored = func(time.Duration) {}
@@ -180,15 +151,8 @@ func (c Config) Validate() error {
 	if c.Discovery == nil || c.Raft == nil || c.Control == nil {
 		bad("discovery and both stream layers are needed")
 	}
-	if c.HeartbeatTimeout < 5*time.Millisecond || c.ElectionTimeout < c.HeartbeatTimeout {
-		bad("election timeout %v, heartbeat timeout %v: the first must be at least the second, and that 5ms",
-			c.ElectionTimeout, c.HeartbeatTimeout)
-	}
-	if c.LeaderLease < 5*time.Millisecond || c.LeaderLease > c.HeartbeatTimeout {
-		bad("leader lease %v must be between 5ms and the heartbeat timeout %v", c.LeaderLease, c.HeartbeatTimeout)
-	}
-	if c.Lease < 3*c.HeartbeatTimeout || c.Lease > maxLease {
-		bad("lease %v must be between 3 heartbeat timeouts (%v) and %v", c.Lease, 3*c.HeartbeatTimeout, maxLease)
+	if c.Lease < 3*leastTimeout || c.Lease > maxLease {
+		bad("lease %v must be between %v and %v", c.Lease, 3*leastTimeout, maxLease)
 	}
 	return errors.Join(errs...)
 }

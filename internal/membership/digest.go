@@ -11,10 +11,11 @@ import (
 	"net/url"
 	"slices"
 	"strconv"
-	"sync"
 	"time"
 
 	"github.com/hashicorp/raft"
+
+	"github.com/kgate/kgate/internal/peercall"
 )
 
 // All gateways must have applied the same entries. Raft sees to that as long as its
@@ -83,11 +84,11 @@ type stateAnswer struct {
 
 // stateOf describes this gateway's state to one that has applied the entries up to
 // theirs.
-func (c *Cluster) stateOf(theirs checkpoint) stateAnswer {
-	a := stateAnswer{Term: c.raft.CurrentTerm(), Newest: c.machine.newestCheckpoint()}
-	a.Same, a.Known = c.machine.compare(theirs)
-	a.Leads = c.leases.leads(a.Term)
-	a.Commit = c.raft.CommitIndex()
+func (s *stateComparer) stateOf(theirs checkpoint) stateAnswer {
+	a := stateAnswer{Term: s.raft.CurrentTerm(), Newest: s.machine.newestCheckpoint()}
+	a.Same, a.Known = s.machine.compare(theirs)
+	a.Leads = s.leases.leads(a.Term)
+	a.Commit = s.raft.CommitIndex()
 	return a
 }
 
@@ -98,45 +99,48 @@ func (c *Cluster) serveState(w http.ResponseWriter, r *http.Request) {
 		http.Error(w, "another server is here", http.StatusMisdirectedRequest)
 		return
 	}
-	writeJSON(w, http.StatusOK, c.stateOf(checkpoint{index, []byte(q.Get("digest"))}))
+	writeJSON(w, http.StatusOK, c.states.stateOf(checkpoint{index, []byte(q.Get("digest"))}))
 }
 
 // errDiffers means that this gateway's state is not what the others have agreed on.
 var errDiffers = errors.New("this gateway's state is not what the others have agreed on")
 
-// compareStates compares this gateway's state with those of others while the cluster
+// stateComparer compares what this gateway has applied with what others have.
+type stateComparer struct {
+	*raftNode
+	peers  *peerClient
+	leases *leaseServer
+}
+
+// run compares this gateway's state with those of others while the cluster
 // runs: in turn with the leader, which knows most, and with another voter, since the
 // leader may be the one that lies.
-func (c *Cluster) compareStates() {
-	tick := time.NewTimer(c.compareAfter())
+func (s *stateComparer) run() {
+	tick := time.NewTimer(s.compareAfter())
 	defer tick.Stop()
 	for turn := 0; ; turn++ {
 		select {
-		case <-c.closing.Done():
+		case <-s.closing.Done():
 			return
 		case <-tick.C:
 		}
-		others := c.otherVoters()
-		if len(others) > 0 && c.machine.problem() == nil {
+		others := s.otherVoters()
+		if len(others) > 0 && s.machine.problem() == nil {
 			one := others[turn/2%len(others)]
-			if _, leader := c.raft.LeaderWithID(); turn%2 == 0 && slices.Contains(others, string(leader)) {
+			if _, leader := s.raft.LeaderWithID(); turn%2 == 0 && slices.Contains(others, string(leader)) {
 				one = string(leader)
 			}
-			if c.compareWith(c.closing, one) == stateDiffers {
-				c.settleDifference(others)
+			if s.compareWith(s.closing, one) == stateDiffers {
+				s.settleDifference(others)
 			}
 		}
-		tick.Reset(c.compareAfter())
+		tick.Reset(s.compareAfter())
 	}
 }
 
 // compareAfter is the pause between two comparisons.
-func (c *Cluster) compareAfter() time.Duration {
-	return max(c.lease()/4, leastTimeout)
-}
-
-func (c *Cluster) otherVoters() []string {
-	return slices.DeleteFunc(c.voters(), func(v string) bool { return v == c.storage.meta.Server })
+func (s *stateComparer) compareAfter() time.Duration {
+	return max(s.lease()/4, leastTimeout)
 }
 
 // comparison is what came of comparing two gateways' states.
@@ -149,23 +153,23 @@ const (
 )
 
 // compareWith asks a voter about this gateway's state.
-func (c *Cluster) compareWith(ctx context.Context, voter string) comparison {
-	ctx, cancel := context.WithTimeout(ctx, c.config.CallTimeout)
+func (s *stateComparer) compareWith(ctx context.Context, voter string) comparison {
+	ctx, cancel := context.WithTimeout(ctx, s.callTimeout())
 	defer cancel()
-	addr, known := c.addressOf(raft.ServerID(voter))
+	addr, known := s.addressOf(raft.ServerID(voter))
 	if !known {
 		return stateUnknown
 	}
-	_, leader := c.raft.LeaderWithID()
-	term, mine := c.raft.CurrentTerm(), c.machine.newestCheckpoint()
+	_, leader := s.raft.LeaderWithID()
+	term, mine := s.raft.CurrentTerm(), s.machine.newestCheckpoint()
 	var said stateAnswer
 	question := url.Values{"server": {voter}, "index": {strconv.FormatUint(mine.Index, 10)}, "digest": {string(mine.Digest)}}
-	if err := c.call(ctx, http.MethodGet, addr, pathState+"?"+question.Encode(), nil, &said); err != nil {
+	if err := s.peers.call(ctx, http.MethodGet, addr, pathState+"?"+question.Encode(), nil, &said); err != nil {
 		return stateUnknown
 	}
 	// Whoever leads in our term or a later one has seen all that was agreed on before.
 	ahead := said.Leads && voter == string(leader) && said.Term >= term && mine.Index > said.Commit
-	same, known := c.machine.compare(said.Newest)
+	same, known := s.machine.compare(said.Newest)
 	switch {
 	case ahead, said.Known && !said.Same, known && !same:
 		return stateDiffers
@@ -177,13 +181,9 @@ func (c *Cluster) compareWith(ctx context.Context, voter string) comparison {
 }
 
 // compareWithAll compares this gateway's state with those of the voters named, all at once.
-func (c *Cluster) compareWithAll(ctx context.Context, voters []string) (same, differ []string) {
+func (s *stateComparer) compareWithAll(ctx context.Context, voters []string) (same, differ []string) {
 	results := make([]comparison, len(voters))
-	var asked sync.WaitGroup
-	for i, v := range voters {
-		asked.Go(func() { results[i] = c.compareWith(ctx, v) })
-	}
-	asked.Wait()
+	peercall.Each(voters, asksAtOnce, func(i int, v string) { results[i] = s.compareWith(ctx, v) })
 	for i, v := range voters {
 		switch results[i] {
 		case stateSame:
@@ -198,14 +198,14 @@ func (c *Cluster) compareWithAll(ctx context.Context, voters []string) (same, di
 
 // mostHaveMine reports whether most voters have applied the entries that this gateway has,
 // itself counted. The leader that says otherwise is not asked.
-func (c *Cluster) mostHaveMine(leader string) bool {
-	ctx, cancel := context.WithTimeout(c.closing, c.votesTime())
+func (s *stateComparer) mostHaveMine(leader string) bool {
+	ctx, cancel := context.WithTimeout(s.closing, s.votesTime())
 	defer cancel()
-	voters := c.voters()
-	others := slices.DeleteFunc(c.otherVoters(), func(v string) bool { return v == leader })
-	same, _ := c.compareWithAll(ctx, others)
+	voters := s.voters()
+	others := slices.DeleteFunc(s.otherVoters(), func(v string) bool { return v == leader })
+	same, _ := s.compareWithAll(ctx, others)
 	have := len(same)
-	if slices.Contains(voters, c.storage.meta.Server) {
+	if slices.Contains(voters, s.storage.meta.Server) {
 		have++
 	}
 	return have > len(voters)/2
@@ -217,16 +217,16 @@ const remedyLiar = "stop it, give it new keys or a new certificate, move its dat
 // settleDifference compares this gateway's state with those of all other voters, and
 // ends this gateway if more of them differ from it than do not, itself counted; the
 // leader decides a tie.
-func (c *Cluster) settleDifference(others []string) {
-	_, leader := c.raft.LeaderWithID()
-	same, differ := c.compareWithAll(c.closing, others)
+func (s *stateComparer) settleDifference(others []string) {
+	_, leader := s.raft.LeaderWithID()
+	same, differ := s.compareWithAll(s.closing, others)
 	mine := len(same) + 1
-	switch index := c.machine.newestCheckpoint().Index; {
+	switch index := s.machine.newestCheckpoint().Index; {
 	case len(differ) == 0:
 	case len(differ) > mine || len(differ) == mine && slices.Contains(differ, string(leader)):
-		c.fail(fmt.Errorf("%w: of %d others %d differ from it at entry %d", errDiffers, len(others), len(differ), index))
-	case c.once.First("states differ"):
-		c.config.Logger.Error("gateways have agreed on different states: one of them lies or has a defect",
+		s.fail(fmt.Errorf("%w: of %d others %d differ from it at entry %d", errDiffers, len(others), len(differ), index))
+	case s.once.First("states differ"):
+		s.config.Logger.Error("gateways have agreed on different states: one of them lies or has a defect",
 			slog.Any("differ", differ), slog.Any("same", same), slog.Uint64("index", index), slog.String("remedy", "for those that differ: "+remedyLiar))
 	}
 }

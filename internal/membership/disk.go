@@ -37,36 +37,36 @@ func (p *writeTimes) typical() time.Duration {
 
 // slowWrite is how long a write may take before the disk is called slow: six of them
 // take as long as votes may.
-func (c *Cluster) slowWrite() time.Duration { return votesTime(c.lease()) / 6 }
+func (n *raftNode) slowWrite() time.Duration { return votesTime(n.lease()) / 6 }
 
 // wrote notes a write to the disk, and names a disk that is slow.
-func (c *Cluster) wrote(took time.Duration) {
-	c.disk.note(took)
-	c.config.Stored(took)
-	if took > c.slowWrite() && c.once.First("slow disk") {
-		c.config.Logger.Warn("the disk of data_dir is slow", slog.String("data_dir", c.config.DataDir),
-			slog.Duration("write_took", took), slog.Duration("typical", c.disk.typical()), slog.Duration("slow_from", c.slowWrite()),
+func (n *raftNode) wrote(took time.Duration) {
+	n.disk.note(took)
+	n.config.Stored(took)
+	if took > n.slowWrite() && n.once.First("slow disk") {
+		n.config.Logger.Warn("the disk of data_dir is slow", slog.String("data_dir", n.config.DataDir),
+			slog.Duration("write_took", took), slog.Duration("typical", n.disk.typical()), slog.Duration("slow_from", n.slowWrite()),
 			slog.String("hint", "elections and changes of k take several such writes; use another disk, or a longer cluster.lease"))
 	}
 }
 
 // diskHangs reports that a write has been under way for so long that another gateway
 // should lead: raft commits nothing meanwhile, and does not give the lead up by itself.
-func (c *Cluster) diskHangs() bool {
-	if c.storage.file == nil {
+func (n *raftNode) diskHangs() bool {
+	if n.storage.file == nil {
 		return false
 	}
-	lease := c.lease()
-	return c.storage.file.Writing() > max(lease/2, min(writesInTimeout*c.disk.typical(), lease))
+	lease := n.lease()
+	return n.storage.file.Writing() > max(lease/2, min(writesInTimeout*n.disk.typical(), lease))
 }
 
 // slowDisk says that this gateway's disk is slow, for the end of a message; empty if it
 // is not.
-func (c *Cluster) slowDisk() string {
-	typical := c.disk.typical()
-	if typical <= c.slowWrite() {
+func (n *raftNode) slowDisk() string {
+	typical := n.disk.typical()
+	if typical <= n.slowWrite() {
 		return ""
 	}
 	return fmt.Sprintf("; the disk of this gateway's data_dir is slow: a write takes %v, and more than %v delays elections",
-		typical.Round(time.Millisecond), c.slowWrite())
+		typical.Round(time.Millisecond), n.slowWrite())
 }

@@ -26,55 +26,33 @@ import (
 // nothing where this gateway has voted for the leader, and one round trip where it has
 // not.
 
+// rpcGuard judges the messages that other gateways send to raft.
+type rpcGuard struct {
+	*raftNode
+	prober  *prober
+	leaders *leaderWatch
+	states  *stateComparer
+}
+
 // checkLeader returns an error if sender cannot have been elected in term.
-func (c *Cluster) checkLeader(sender string, term uint64) error {
+func (g *rpcGuard) checkLeader(sender string, term uint64) error {
 	select {
-	case <-c.up:
+	case <-g.up:
 	default: // raft asks while it is being made
 		return nil
 	}
-	current := c.raft.CurrentTerm()
-	_, id := c.raft.LeaderWithID()
+	current := g.raft.CurrentTerm()
+	_, id := g.raft.LeaderWithID()
 	switch leads := string(id); {
 	case term < current, leads == sender: // raft refuses the first
 		return nil
 	case term == current && leads != "":
 		return fmt.Errorf("%w: %q says that it leads term %d, and %q does", errRPC, sender, term, leads)
-	case c.votedFor(sender, term):
+	case g.votedFor(sender, term):
 		return nil
 	default:
-		return c.checkElected(sender, term)
+		return g.checkElected(sender, term)
 	}
-}
-
-// voted returns the server that this gateway has voted for last, and in which term.
-func (c *Cluster) voted() (server string, term uint64) {
-	term, err := c.storage.stable.GetUint64([]byte(raftfile.KeyVoteTerm))
-	if err != nil {
-		return "", 0
-	}
-	candidate, err := c.storage.stable.Get([]byte(raftfile.KeyVoteCandidate))
-	if err != nil {
-		return "", 0
-	}
-	_, server = splitAddress(raft.ServerAddress(candidate))
-	return server, term
-}
-
-// votedFor reports whether this gateway has voted for the server in that term.
-func (c *Cluster) votedFor(server string, term uint64) bool {
-	candidate, in := c.voted()
-	return in == term && candidate == server
-}
-
-// follows returns the leader that this gateway hears from, itself if it leads; empty if
-// there is none.
-func (c *Cluster) follows() string {
-	_, id := c.raft.LeaderWithID()
-	if id == "" || c.leaderless() {
-		return ""
-	}
-	return string(id)
 }
 
 // notElected reports whether the voter that says a has not elected sender in term. An
@@ -91,22 +69,22 @@ type denial struct{ follows, notElected bool }
 
 // checkElected asks the voters, and returns an error if sender cannot have the votes of
 // a majority.
-func (c *Cluster) checkElected(sender string, term uint64) error {
-	voters := c.voters()
+func (g *rpcGuard) checkElected(sender string, term uint64) error {
+	voters := g.voters()
 	if len(voters) == 0 {
 		return nil // a newcomer knows nobody
 	}
-	ctx, cancel := context.WithTimeout(c.closing, c.votesTime())
+	ctx, cancel := context.WithTimeout(g.closing, g.votesTime())
 	defer cancel()
 	answers := make(chan denial, len(voters))
 	open := 0
 	for _, v := range voters {
-		if v == sender || c.serverUnreachable(v) {
+		if v == sender || g.prober.serverUnreachable(v) {
 			continue
 		}
 		open++
 		go func() { // ends with ctx
-			said, err := c.termOf(ctx, v)
+			said, err := g.leaders.termOf(ctx, v)
 			if err != nil {
 				answers <- denial{}
 				return
@@ -141,14 +119,14 @@ func (c *Cluster) checkElected(sender string, term uint64) error {
 // checkTransfer returns an error for a candidate that says its leader hands the lead
 // over to it, while this gateway's leader says that it does not. Without that word raft
 // refuses to vote as long as there is a leader.
-func (c *Cluster) checkTransfer(sender string) error {
-	leads := c.follows()
+func (g *rpcGuard) checkTransfer(sender string) error {
+	leads := g.leaders.follows()
 	if leads == "" || leads == sender {
 		return nil
 	}
-	ctx, cancel := context.WithTimeout(c.closing, c.votesTime())
+	ctx, cancel := context.WithTimeout(g.closing, g.votesTime())
 	defer cancel()
-	if said, err := c.termOf(ctx, leads); err != nil || said.Leader != leads || slices.Contains(said.HandsOver, sender) {
+	if said, err := g.leaders.termOf(ctx, leads); err != nil || said.Leader != leads || slices.Contains(said.HandsOver, sender) {
 		return nil
 	}
 	return fmt.Errorf("%w: %q wants to take over the lead, and %q keeps it", errRPC, sender, leads)
@@ -161,28 +139,28 @@ var errRewritten = fmt.Errorf("%w, and the leader sends other entries in its pla
 // one leader, which sends one entry for each index, and what was agreed on stays. If most voters
 // have agreed on what this gateway has, the leader lies, and only its message is refused. Else
 // the others have lost it, and this gateway ends.
-func (c *Cluster) checkOverlap(sender string, m *raft.AppendEntriesRequest) error {
+func (g *rpcGuard) checkOverlap(sender string, m *raft.AppendEntriesRequest) error {
 	select {
-	case <-c.up:
+	case <-g.up:
 	default:
 		return nil
 	}
-	if m.Term < c.raft.CurrentTerm() {
+	if m.Term < g.raft.CurrentTerm() {
 		return nil // raft refuses it
 	}
-	last, applied := c.raft.LastIndex(), c.raft.AppliedIndex()
+	last, applied := g.raft.LastIndex(), g.raft.AppliedIndex()
 	for _, e := range m.Entries {
 		var have raft.Log
-		if e.Index > last || c.storage.logs.GetLog(e.Index, &have) != nil {
+		if e.Index > last || g.storage.logs.GetLog(e.Index, &have) != nil {
 			continue // a snapshot has it, or nobody yet
 		}
 		same := have.Term == e.Term
 		if same && (have.Type != e.Type || !bytes.Equal(have.Data, e.Data)) || !same && e.Index <= applied {
 			err := fmt.Errorf("%w: entry %d of term %d, here of term %d", errRewritten, e.Index, e.Term, have.Term)
-			if !c.mostHaveMine(sender) {
-				c.fail(err)
-			} else if c.once.First("rewritten by " + sender) {
-				c.config.Logger.Error("the leader sends other entries in place of agreed ones: it lies or has a defect",
+			if !g.states.mostHaveMine(sender) {
+				g.fail(err)
+			} else if g.once.First("rewritten by " + sender) {
+				g.config.Logger.Error("the leader sends other entries in place of agreed ones: it lies or has a defect",
 					slog.String("leader", sender), slog.Any("error", err), slog.String("remedy", remedyLiar))
 			}
 			return err

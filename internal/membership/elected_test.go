@@ -150,7 +150,7 @@ func TestStatesAreCompared(t *testing.T) {
 			victim.machine.Apply(entryOf(t, planted, 1, setK("p", 50)))
 			if c.more {
 				for k := 3; k < 6; k++ {
-					if err := leader.applyHere(setK("p", k)); err != nil {
+					if err := leader.proposer.applyHere(setK("p", k)); err != nil {
 						t.Fatal(err)
 					}
 				}
@@ -282,15 +282,15 @@ func TestSlowSuccessor(t *testing.T) {
 	five := n.five(t)
 	leader := leaderOf(t, five)
 	until(t, "all follow it", func() bool {
-		return !slices.ContainsFunc(five, func(g *gateway) bool { return g.follows() != leader.stats().Server })
+		return !slices.ContainsFunc(five, func(g *gateway) bool { return g.leaders.follows() != leader.stats().Server })
 	})
 	others := without(five, leader)
 	for _, heir := range others[:2] {
-		leader.noteHeir(heir.stats().Server)
+		leader.leaders.noteHeir(heir.stats().Server)
 	}
 	for i, heir := range others {
 		for _, voter := range []*gateway{leader, others[(i+1)%len(others)]} {
-			if err := voter.checkTransfer(heir.stats().Server); (err == nil) != (i < 2) {
+			if err := voter.guard.checkTransfer(heir.stats().Server); (err == nil) != (i < 2) {
 				t.Errorf("heir %d, voter %s: %v", i, voter.name, err)
 			}
 		}

@@ -36,42 +36,30 @@ type leaderlessTime struct {
 	pause         time.Duration
 }
 
-// elections calls an election when that is up to this gateway.
-func (c *Cluster) elections() {
+// elections calls elections, and lets a gateway that comes back take part in them.
+type elections struct {
+	*raftNode
+	peers   *peerClient
+	prober  *prober
+	leaders *leaderWatch
+}
+
+// run calls an election when that is up to this gateway.
+func (e *elections) run() {
 	timer := time.NewTimer(0)
 	defer timer.Stop()
 	var v leaderlessTime
 	for {
-		changed := c.Changed()
-		timer.Reset(c.campaign(&v, time.Now()))
+		changed := e.Changed()
+		timer.Reset(e.campaign(&v, time.Now()))
 		if v != (leaderlessTime{}) {
 			changed = nil // the next call has its time
 		}
 		select {
-		case <-c.closing.Done():
+		case <-e.closing.Done():
 			return
 		case <-changed:
 		case <-timer.C:
-		}
-	}
-}
-
-// watchLeader tells everybody who waits for a change when raft has another leader, or
-// none.
-func (c *Cluster) watchLeader() {
-	seen := make(chan raft.Observation, 1)
-	observer := raft.NewObserver(seen, false, func(o *raft.Observation) bool {
-		_, leader := o.Data.(raft.LeaderObservation)
-		return leader
-	})
-	c.raft.RegisterObserver(observer)
-	defer c.raft.DeregisterObserver(observer)
-	for {
-		select {
-		case <-c.closing.Done():
-			return
-		case <-seen:
-			c.machine.touch()
 		}
 	}
 }
@@ -80,25 +68,25 @@ func (c *Cluster) watchLeader() {
 // It returns when to call it again. A voter that knows its leader to be unreachable asks
 // the others at once. One that knows of no leader waits a little, since somebody may
 // just have been elected.
-func (c *Cluster) campaign(v *leaderlessTime, now time.Time) time.Duration {
-	if !slices.Contains(c.voters(), c.storage.meta.Server) {
+func (e *elections) campaign(v *leaderlessTime, now time.Time) time.Duration {
+	if !slices.Contains(e.voters(), e.storage.meta.Server) {
 		return maxElectionPause
 	}
-	if !c.leaderless() {
+	if !e.leaders.leaderless() {
 		*v = leaderlessTime{}
 		return leader.Interval
 	}
 	if v.since.IsZero() {
 		v.since = now
 	}
-	if _, known := c.Leader(); !known && now.Sub(v.since) < c.votesTime()/2 {
+	if _, known := e.Leader(); !known && now.Sub(v.since) < e.votesTime()/2 {
 		return leader.Interval
 	}
-	if !c.called() || c.behind() != nil {
+	if !e.called() || e.behind() != nil {
 		return leader.Interval
 	}
-	term := c.raft.CurrentTerm()
-	before, most := c.askVoters(c.voters())
+	term := e.raft.CurrentTerm()
+	before, most := e.askVoters(e.voters())
 	if !most {
 		v.agreed = time.Time{}
 		v.pause = min(max(2*v.pause, leader.Interval), maxElectionPause)
@@ -107,65 +95,32 @@ func (c *Cluster) campaign(v *leaderlessTime, now time.Time) time.Duration {
 	if v.agreed.IsZero() {
 		v.agreed = now
 	}
-	if now.Sub(v.agreed) < time.Duration(before)*3*c.votesTime() {
+	if now.Sub(v.agreed) < time.Duration(before)*3*e.votesTime() {
 		return leader.Interval
 	}
-	if !c.leaderless() || c.raft.CurrentTerm() != term {
+	if !e.leaders.leaderless() || e.raft.CurrentTerm() != term {
 		return leader.Interval // somebody was elected, or is about to be
 	}
-	c.config.Logger.Info("calling an election: most voters have no leader")
-	c.electMyself()
-	return 5 * c.votesTime()
-}
-
-// leaderIsSilent reports that a leader which has renewed this gateway's lease in this term does
-// not do so any more: it is slow, or cut off from most voters. One that has just been
-// elected, be it again, has two leases for its first renewal: leases are over then.
-func (c *Cluster) leaderIsSilent(leads string) bool {
-	term, lease := c.raft.CurrentTerm(), c.lease()
-	if last := c.renewed.Load(); last.of(leads, term) {
-		return time.Since(last.sent) > lease*3/5
-	}
-	asked := c.asked.Load()
-	return asked.of(leads, term) && time.Since(asked.sent) > 2*lease
-}
-
-// leaderless reports that this gateway has no leader: it knows of none, or has
-// strong evidence that it is gone.
-func (c *Cluster) leaderless() bool {
-	if c.raft.State() == raft.Leader || c.leaving.Load() {
-		return false
-	}
-	_, id := c.raft.LeaderWithID()
-	return id == "" || c.serverUnreachable(string(id)) || c.leaderIsSilent(string(id))
-}
-
-// serverUnreachable reports strong evidence that a raft server's process is gone.
-func (c *Cluster) serverUnreachable(id string) bool {
-	v := c.View()
-	for node := range c.prober.unreachable() {
-		if m, in := v.Member(node); in && m.Server == id {
-			return true
-		}
-	}
-	return false
+	e.config.Logger.Info("calling an election: most voters have no leader")
+	e.electMyself()
+	return 5 * e.votesTime()
 }
 
 // askVoters asks the other voters whether they have a leader. Most: a majority has none
 // and can be dialed; before is how many of these have a newer log, or the same and a
 // lesser id. Those that take much longer than the majority do not count.
-func (c *Cluster) askVoters(voters []string) (before int, most bool) {
-	self := c.storage.meta.Server
+func (e *elections) askVoters(voters []string) (before int, most bool) {
+	self := e.storage.meta.Server
 	if !slices.Contains(voters, self) {
 		return 0, false
 	}
-	ctx, cancel := context.WithTimeout(c.closing, c.config.CallTimeout)
+	ctx, cancel := context.WithTimeout(e.closing, e.callTimeout())
 	defer cancel()
-	mine := c.term()
+	mine := e.leaders.term()
 	answers := make(chan voterAnswer, len(voters))
 	for _, v := range voters {
-		if v != self && !c.serverUnreachable(v) {
-			c.wg.Go(func() { answers <- c.askLeaderless(ctx, v) })
+		if v != self && !e.prober.serverUnreachable(v) {
+			e.wg.Go(func() { answers <- e.askLeaderless(ctx, v) })
 		} else {
 			answers <- voterAnswer{}
 		}
@@ -200,14 +155,14 @@ type voterAnswer struct {
 
 // askLeaderless asks a voter whether it has a leader, and dials it: only one that can be
 // dialed counts.
-func (c *Cluster) askLeaderless(ctx context.Context, voter string) voterAnswer {
-	addr, known := c.addressOf(raft.ServerID(voter))
+func (e *elections) askLeaderless(ctx context.Context, voter string) voterAnswer {
+	addr, known := e.addressOf(raft.ServerID(voter))
 	if !known {
 		return voterAnswer{}
 	}
 	dialed := make(chan bool, 1)
-	c.wg.Go(func() { dialed <- c.reaches(ctx, addr) })
-	said, err := c.termOf(ctx, voter)
+	e.wg.Go(func() { dialed <- e.peers.reaches(ctx, addr) })
+	said, err := e.leaders.termOf(ctx, voter)
 	if !<-dialed || err != nil {
 		return voterAnswer{}
 	}

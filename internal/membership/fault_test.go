@@ -354,7 +354,7 @@ func TestLeaderChanges(t *testing.T) {
 	}
 	for range 3 {
 		leader := leaderOf(t, gateways)
-		if err := leader.handOver(t.Context()); err != nil {
+		if err := leader.proposer.handOver(t.Context()); err != nil {
 			t.Fatal(err)
 		}
 		until(t, "another leads", func() bool { return leaderOf(t, gateways) != leader })
@@ -383,7 +383,7 @@ func TestLeaveThoughTheLeadComesBack(t *testing.T) {
 	ctx, cancel := context.WithTimeout(t.Context(), 10*time.Second)
 	defer cancel()
 	node := leader.stands().Node
-	if err := leader.propose(ctx, command{Remove: &removeCommand{Node: node}}); err != nil {
+	if err := leader.proposer.propose(ctx, command{Remove: &removeCommand{Node: node}}); err != nil {
 		t.Errorf("it cannot leave: %v", err)
 	}
 	for _, g := range without(gateways, leader) {

@@ -8,12 +8,15 @@ import (
 	"net"
 	"os"
 	"slices"
+	"strings"
 	"sync"
 	"sync/atomic"
 	"testing"
 	"time"
 
 	"go.uber.org/goleak"
+
+	"github.com/hashicorp/raft"
 
 	"github.com/kgate/kgate/chordring/serfring"
 	"github.com/kgate/kgate/internal/journal"
@@ -305,7 +308,7 @@ func (n *network) start(t testing.TB, name string, conf config) *gateway {
 		Discovery: agent, Links: n.links(g), Missing: missing,
 		Raft:      layer{raftListener, n, peer, n.raftAddr},
 		Control:   layer{control, n, peer, func(addr string) string { return addr }},
-		SwapAfter: 500 * time.Millisecond, Lease: cmp.Or(conf.lease, n.lease, time.Second),
+		swapAfter: 500 * time.Millisecond, Lease: cmp.Or(conf.lease, n.lease, time.Second),
 		Logger: cmp.Or(conf.logs, logger(t, name)), files: conf.files,
 	})
 	if err != nil {
@@ -465,4 +468,27 @@ func keys(key []byte) [][]byte {
 		return nil
 	}
 	return [][]byte{key}
+}
+
+// stats are what the tests look at of the agreement.
+type stats struct {
+	Cluster, Server, Role, Leader, Problem string
+	Term                                   uint64
+	Voters, NonVoters                      []string
+}
+
+func (g *gateway) stats() stats {
+	s := stats{Cluster: g.clusterID(), Server: g.storage.meta.Server, Role: strings.ToLower(g.raft.State().String()), Term: g.raft.CurrentTerm()}
+	s.Leader, _ = g.Leader()
+	for _, server := range g.servers() {
+		if server.Suffrage == raft.Voter {
+			s.Voters = append(s.Voters, string(server.ID))
+		} else {
+			s.NonVoters = append(s.NonVoters, string(server.ID))
+		}
+	}
+	if err := g.Problem(); err != nil {
+		s.Problem = err.Error()
+	}
+	return s
 }

@@ -69,6 +69,16 @@ func (t *incarnation) current() (boot string, voided kmutex.Node) {
 	return t.boot, t.voided
 }
 
+// in returns the node that a view has of this incarnation, if it has one.
+func (t *incarnation) in(v *View, name string) (kmutex.Node, bool) {
+	boot, _ := t.current()
+	m, ok := v.Named(name)
+	if !ok || m.Boot != boot {
+		return 0, false
+	}
+	return m.Node, true
+}
+
 // follow takes in a view. It reports whether the standing began or ended.
 func (t *incarnation) follow(v *View, name string, terms lease.Terms) bool {
 	t.mu.Lock()

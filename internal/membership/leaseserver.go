@@ -7,7 +7,6 @@ import (
 	"fmt"
 	"io"
 	"net/http"
-	"net/url"
 	"sync"
 	"time"
 
@@ -22,7 +21,9 @@ import (
 // leaseServer is the leader's end of the leases: it drives a lease.Grantor for each
 // term that this gateway leads.
 type leaseServer struct {
-	c *Cluster
+	*raftNode
+	leaders     *leaderWatch
+	incarnation *incarnation
 	// wake tells the goroutine that asks the voters.
 	wake chan struct{}
 
@@ -45,8 +46,8 @@ type waiter struct {
 // errUnconfirmed means that this gateway could not make sure that it leads.
 var errUnconfirmed = errors.New("membership: the lead could not be confirmed")
 
-func newLeaseServer(c *Cluster) *leaseServer {
-	return &leaseServer{c: c, wake: make(chan struct{}, 1), asking: make(map[string]int)}
+func newLeaseServer(n *raftNode, leaders *leaderWatch, i *incarnation) *leaseServer {
+	return &leaseServer{raftNode: n, leaders: leaders, incarnation: i, wake: make(chan struct{}, 1), asking: make(map[string]int)}
 }
 
 // begin takes the lead in a term. Everything that was committed before it must
@@ -55,11 +56,11 @@ func (g *leaseServer) begin(term uint64) {
 	g.mu.Lock()
 	defer g.mu.Unlock()
 	g.drop()
-	now := g.c.incarnation.clock()
+	now := g.incarnation.clock()
 	if g.last != nil {
 		g.grantor = g.last.Again(term)
 	}
-	terms := g.c.terms(g.c.View())
+	terms := g.View().terms()
 	if g.grantor == nil {
 		g.grantor = lease.NewGrantor(terms, term, now)
 	}
@@ -95,17 +96,17 @@ func (g *leaseServer) leads(term uint64) bool {
 // without asking. The caller holds mu.
 func (g *leaseServer) leading() bool {
 	return g.grantor != nil && !g.grantor.Deposed() &&
-		g.c.raft.State() == raft.Leader && g.c.raft.CurrentTerm() == g.grantor.Term()
+		g.raft.State() == raft.Leader && g.raft.CurrentTerm() == g.grantor.Term()
 }
 
 // follow has the rules see the newest view. The caller holds mu.
 func (g *leaseServer) follow() {
-	v := g.c.View()
+	v := g.View()
 	if g.view == v.Number && g.view != 0 {
 		return
 	}
 	g.view = v.Number
-	g.rules.Follow(v.forRules(), g.c.incarnation.clock())
+	g.rules.Follow(v.forRules(), g.incarnation.clock())
 }
 
 // ask takes in a renewal and waits for what becomes of it.
@@ -132,10 +133,10 @@ func (g *leaseServer) receive(p renewalRequest) (<-chan bool, error) {
 		return nil, raft.ErrNotLeader
 	}
 	g.follow()
-	if _, gone := g.c.View().LostMember(p.Node); gone {
+	if _, gone := g.View().LostMember(p.Node); gone {
 		return nil, errNotMember
 	}
-	now := g.c.incarnation.clock()
+	now := g.incarnation.clock()
 	if !g.rules.Receive(p.Renewal, leader.Report{View: p.View, Down: p.Down, Missing: p.Missing}, now) {
 		return nil, fmt.Errorf("%w: node %d is not in the view", ErrCommand, p.Node)
 	}
@@ -158,19 +159,19 @@ func (g *leaseServer) rounds() {
 	defer gap.Stop()
 	for {
 		select {
-		case <-g.c.closing.Done():
+		case <-g.closing.Done():
 			g.end()
 			return
 		case <-g.wake:
 		}
 		for again := true; again; {
 			select {
-			case <-g.c.closing.Done():
+			case <-g.closing.Done():
 				g.end()
 				return
 			case <-gap.C:
 			}
-			gap.Reset(roundGap(g.c.lease()))
+			gap.Reset(roundGap(g.lease()))
 			again = g.round()
 		}
 	}
@@ -205,7 +206,7 @@ func (g *leaseServer) round() bool {
 	var voters []string
 	grantor := g.grantor
 	number := grantor.Begin(func() []string {
-		voters = g.c.voters()
+		voters = g.voters()
 		return voters
 	})
 	g.mu.Unlock()
@@ -213,7 +214,7 @@ func (g *leaseServer) round() bool {
 	q := &questions{g: g, voters: voters, answers: make(chan termSaid, asksPerVoter*len(voters))}
 	q.ask()
 	began := q.open > 0
-	again := time.NewTimer(askAgainAfter(g.c.lease()))
+	again := time.NewTimer(askAgainAfter(g.lease()))
 	defer again.Stop()
 	for q.open > 0 {
 		select {
@@ -248,7 +249,7 @@ func (q *questions) ask() {
 		}
 		q.open++
 		g.asking[voter]++
-		g.c.wg.Go(func() { q.answers <- g.askVoter(voter) })
+		g.wg.Go(func() { q.answers <- g.askVoter(voter) })
 	}
 }
 
@@ -256,26 +257,15 @@ func (q *questions) ask() {
 // is decided: giving up would cost the connection, and the next question another
 // handshake.
 func (g *leaseServer) askVoter(voter string) termSaid {
-	ctx, cancel := context.WithTimeout(g.c.closing, g.c.config.CallTimeout)
+	ctx, cancel := context.WithTimeout(g.closing, g.callTimeout())
 	defer cancel()
-	t, err := g.c.termOf(ctx, voter)
+	t, err := g.leaders.termOf(ctx, voter)
 	g.mu.Lock()
 	defer g.mu.Unlock()
 	if g.asking[voter]--; g.asking[voter] == 0 {
 		delete(g.asking, voter)
 	}
 	return termSaid{voter, t.Term, err}
-}
-
-// voters returns the ids of raft's voters.
-func (c *Cluster) voters() []string {
-	var voters []string
-	for _, s := range c.servers() {
-		if s.Suffrage == raft.Voter {
-			voters = append(voters, string(s.ID))
-		}
-	}
-	return voters
 }
 
 // answer takes in what a voter said; it reports whether the round is decided.
@@ -288,7 +278,7 @@ func (g *leaseServer) answer(grantor *lease.Grantor, number uint64, voter string
 	g.follow()
 	granted, decided := grantor.Answer(number, voter, term)
 	if grantor.Deposed() {
-		g.c.machine.touch() // raft knows it soon; or it was an error, and it takes the lead anew
+		g.machine.touch() // raft knows it soon; or it was an error, and it takes the lead anew
 	}
 	if decided {
 		g.rules.Confirmed()
@@ -300,48 +290,6 @@ func (g *leaseServer) answer(grantor *lease.Grantor, number uint64, voter string
 		}
 	}
 	return decided
-}
-
-// termOf asks a voter which term it is in.
-func (c *Cluster) termOf(ctx context.Context, server string) (termAnswer, error) {
-	if server == c.storage.meta.Server {
-		return c.term(), nil
-	}
-	addr, ok := c.addressOf(raft.ServerID(server))
-	if !ok {
-		return termAnswer{}, fmt.Errorf("membership: no address of %s", server)
-	}
-	var t termAnswer
-	err := c.call(ctx, http.MethodGet, addr, pathTerm+"?server="+url.QueryEscape(server), nil, &t)
-	return t, err
-}
-
-// termAnswer is what a voter says about the term that it is in.
-type termAnswer struct {
-	Term uint64 `json:"term"`
-	// Leaderless: it has no leader. Last is the index of the newest entry of its log.
-	Leaderless bool   `json:"leaderless,omitempty"`
-	Last       uint64 `json:"last"`
-	// Leader is the server that it follows, itself if it leads; empty if there is none.
-	// HandsOver are the servers that it has handed the lead over to in Term.
-	Leader    string   `json:"leader,omitempty"`
-	HandsOver []string `json:"hands_over,omitempty"`
-	// Voted is the server that it has voted for in Term, empty if none. Older gateways
-	// do not say it.
-	Voted *string `json:"voted"`
-}
-
-func (c *Cluster) term() termAnswer {
-	voted, in := c.voted() // before the term: so a vote given in it is not missed
-	a := termAnswer{Term: c.raft.CurrentTerm(), Leaderless: c.leaderless(), Last: c.raft.LastIndex(), Leader: c.follows()}
-	if in != a.Term {
-		voted = ""
-	}
-	a.Voted = &voted
-	if h := c.handsOver.Load(); h != nil && h.term == a.Term {
-		a.HandsOver = h.to
-	}
-	return a
 }
 
 // serveTerm answers a leader that wants to know whether it still is one, and voters
@@ -356,7 +304,7 @@ func (c *Cluster) serveTerm(w http.ResponseWriter, r *http.Request) {
 		http.Error(w, "this gateway may have lost what it has voted for", http.StatusServiceUnavailable)
 		return
 	}
-	writeJSON(w, http.StatusOK, c.term())
+	writeJSON(w, http.StatusOK, c.leaders.term())
 }
 
 func (c *Cluster) serveLease(w http.ResponseWriter, r *http.Request) {
@@ -376,7 +324,7 @@ func (c *Cluster) serveLease(w http.ResponseWriter, r *http.Request) {
 		http.Error(w, "a gateway renews its own lease only", http.StatusForbidden)
 		return
 	}
-	ctx, cancel := context.WithTimeout(r.Context(), c.config.CallTimeout)
+	ctx, cancel := context.WithTimeout(r.Context(), c.callTimeout())
 	defer cancel()
 	switch err := c.leases.ask(ctx, p); {
 	case err == nil:

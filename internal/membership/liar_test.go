@@ -27,7 +27,7 @@ func lies(g *gateway, path string, answer http.HandlerFunc) {
 // overstates lets a gateway say that more is agreed on than is.
 func overstates(g *gateway, p raftfile.Position) {
 	lies(g, pathIdentity, func(w http.ResponseWriter, _ *http.Request) {
-		id := g.identity()
+		id := g.peers.identity()
 		id.Agreed = p
 		writeJSON(w, http.StatusOK, id)
 	})
@@ -138,7 +138,8 @@ func TestRewritingLeader(t *testing.T) {
 	rest[1].kill()
 	rewrite(rest[0], liar.raft.CurrentTerm())
 	select {
-	case <-rest[0].Failed():
+	case err := <-rest[0].Failed():
+		t.Log(err)
 	case <-time.After(time.Second):
 		t.Error("it goes on with what nobody else has")
 	}
@@ -153,7 +154,7 @@ func TestMuteLeader(t *testing.T) {
 	mute.leaving.Store(true) // it neither serves leases nor judges
 	server := mute.stats().Server
 	leader.ops.Lock()
-	leader.noteHeir(server)
+	leader.leaders.noteHeir(server)
 	err := leader.raft.LeadershipTransferToServer(raft.ServerID(server), address(mute.peerAddr, server)).Error()
 	leader.ops.Unlock()
 	if err != nil {

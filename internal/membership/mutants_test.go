@@ -13,15 +13,15 @@ func TestMutantsAreCaught(t *testing.T) {
 	mutant.Suite{Args: []string{"-test.timeout=3m"}, Mutants: []mutant.Mutant{
 		{
 			Name: "a leader does not look for gateways that another could let in", File: "suspect.go",
-			Old:    "\t\tc.watchOutsiders(now)\n",
+			Old:    "\t\tj.watchOutsiders(now)\n",
 			New:    "",
 			By:     "^TestLeaderWithTwoBrokenLinks$",
 			Caught: "the leader is out and the others stand",
 		},
 		{
 			Name: "a suspended gateway owes nothing", File: "removal.go",
-			Old:    "maps.Copy(moved, s.lose(index, node, true))",
-			New:    "maps.Copy(moved, s.lose(index, node, false))",
+			Old:    "maps.Copy(moved, s.lose(index, node, true, c.reason(i)))",
+			New:    "maps.Copy(moved, s.lose(index, node, false, c.reason(i)))",
 			By:     "^TestLosses$",
 			Caught: "FAIL: TestLosses",
 		},
@@ -80,7 +80,7 @@ func TestMutantsAreCaught(t *testing.T) {
 			Caught: "waits for the liar", By: "^TestOverstatedRollCall$",
 		},
 		{
-			Name: "every term is believed", File: "rpc.go",
+			Name: "every term is believed", File: "node.go",
 			Old:    "if term > most || log > term {",
 			New:    "if term > term+most {",
 			Caught: "is answered", By: "^TestHostileRPC$",
@@ -93,8 +93,8 @@ func TestMutantsAreCaught(t *testing.T) {
 		},
 		{
 			Name: "a home's complaints do not get to the leader", File: "renew.go",
-			Old:    "Missing: c.missing(",
-			New:    "Missing: (&Cluster{}).missing(",
+			Old:    "Missing: h.missing(",
+			New:    "Missing: (&leaseHolder{raftNode: new(raftNode)}).missing(",
 			Caught: "not within 15s: .* sees the loss", By: "^TestMissed$",
 		},
 		{
@@ -105,12 +105,12 @@ func TestMutantsAreCaught(t *testing.T) {
 		},
 		{
 			Name: "a leader whose disk hangs goes on leading", File: "rafttransport.go",
-			Old:    "if !p.c.diskHangs() {",
-			New:    "if p.c != nil {",
+			Old:    "if !p.n.diskHangs() {",
+			New:    "if p.n != nil {",
 			Caught: "agreed after", By: "^TestDiskOfTheLeaderHangs$",
 		},
 		{
-			Name: "connections are not used again", File: "cluster.go",
+			Name: "connections are not used again", File: "peers.go",
 			Old:    "MaxIdleConnsPerHost:   2 * asksPerVoter,",
 			New:    "DisableKeepAlives: true,",
 			Caught: "connections opened in three leases", By: "^TestRenewalsOpenNoConnections$",
@@ -163,27 +163,27 @@ func TestMutantsAreCaught(t *testing.T) {
 		},
 		{
 			Name: "a leader that rewrites ends whom it likes", File: "elected.go",
-			Old:    "if !c.mostHaveMine(sender) {",
-			New:    "if c.mostHaveMine(sender) {",
+			Old:    "if !g.states.mostHaveMine(sender) {",
+			New:    "if g.states.mostHaveMine(sender) {",
 			By:     "^TestRewritingLeader$",
 			Caught: "ends: ",
 		},
 		{
 			Name: "one that says more is agreed on is waited for", File: "rollcall.go",
-			Old:    "\t\tc.roll.drop()\n",
+			Old:    "\t\te.roll.drop()\n",
 			New:    "",
 			By:     "^TestOverstatedRollCall$",
 			Caught: "not within 15s: a leader",
 		},
 		{
 			Name: "terms that cannot be are believed in a roll call", File: "rollcall.go",
-			Old:    "case err != nil:\n\t\t\t\t\tc.config",
-			New:    "case err != nil && err == nil:\n\t\t\t\t\tc.config",
+			Old:    "case err != nil:\n\t\t\t\t\te.config",
+			New:    "case err != nil && err == nil:\n\t\t\t\t\te.config",
 			By:     "^TestSoleVoterAndItsWitness$",
 			Caught: "lost what was agreed on|not within 15s: a leader",
 		},
 		{
-			Name: "a leader that has never renewed a lease stays", File: "election.go",
+			Name: "a leader that has never renewed a lease stays", File: "leaderwatch.go",
 			Old:    "time.Since(asked.sent) > 2*lease",
 			New:    "time.Since(asked.sent) > time.Hour+lease",
 			By:     "^TestMuteLeader$",

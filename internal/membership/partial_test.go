@@ -168,12 +168,12 @@ func TestSilenceCountsInOneTerm(t *testing.T) {
 	g := followerOf(t, gateways)
 	_, id := g.raft.LeaderWithID()
 	term, long := g.raft.CurrentTerm(), time.Now().Add(-g.View().Lease)
-	g.renewed.Store(&renewal{string(id), term, long})
-	if !g.leaderIsSilent(string(id)) {
+	g.leaders.renewed.Store(&renewal{string(id), term, long})
+	if !g.leaders.leaderIsSilent(string(id)) {
 		t.Error("a leader that is silent for a lease is one")
 	}
-	g.renewed.Store(&renewal{string(id), term - 1, long})
-	if g.leaderIsSilent(string(id)) {
+	g.leaders.renewed.Store(&renewal{string(id), term - 1, long})
+	if g.leaders.leaderIsSilent(string(id)) {
 		t.Error("a leader is none because of a term before")
 	}
 }
@@ -290,7 +290,7 @@ func TestManyLossesAtOnce(t *testing.T) {
 	define(t, g, "p", 1)
 	verdict.Return = []leader.Return{back}
 	before := g.View().Number
-	if err := g.carryOut(verdict); err != nil {
+	if err := g.judge.carryOut(verdict); err != nil {
 		t.Fatal(err)
 	}
 	if now := g.View().Number; now != before {
@@ -308,19 +308,19 @@ func TestLeaderlessMustBeDialed(t *testing.T) {
 	for _, dead := range gateways[2:] {
 		dead.kill() // and there is no majority any more
 	}
-	until(t, "there is no leader", func() bool { return g.term().Leaderless && o.term().Leaderless })
+	until(t, "there is no leader", func() bool { return g.leaders.term().Leaderless && o.leaders.term().Leaderless })
 	voter := o.stats().Server
-	if said := g.askLeaderless(t.Context(), voter); !said.Leaderless {
+	if said := g.elections.askLeaderless(t.Context(), voter); !said.Leaderless {
 		t.Fatalf("it says %+v", said)
 	}
-	if before, most := g.askVoters(g.voters()); before != 0 || most {
+	if before, most := g.elections.askVoters(g.voters()); before != 0 || most {
 		t.Errorf("%d before it, a majority: %v", before, most)
 	}
 	n.bar(g, o)
-	if said := g.askLeaderless(t.Context(), voter); said.Leaderless {
+	if said := g.elections.askLeaderless(t.Context(), voter); said.Leaderless {
 		t.Error("it counts, and cannot be dialed")
 	}
-	if _, err := g.termOf(t.Context(), voter); err != nil {
+	if _, err := g.leaders.termOf(t.Context(), voter); err != nil {
 		t.Errorf("the connection of before: %v", err)
 	}
 }

@@ -1,17 +1,9 @@
 package membership
 
 import (
-	"context"
-	"errors"
-	"net"
-	"os"
-	"slices"
 	"sync"
-	"syscall"
 	"time"
 
-	"github.com/kgate/kgate/chordring/serfring"
-	"github.com/kgate/kgate/internal/peercall"
 	"github.com/kgate/kgate/kmutex"
 )
 
@@ -26,6 +18,9 @@ const (
 // cannot reach. Every gateway collects it all the time, so that a new leader can
 // act at once.
 type prober struct {
+	*raftNode
+	peers *peerClient
+
 	mu     sync.Mutex
 	byNode map[kmutex.Node]*probes
 }
@@ -41,7 +36,9 @@ type probes struct {
 	streak int
 }
 
-func newProber() *prober { return &prober{byNode: make(map[kmutex.Node]*probes)} }
+func newProber(n *raftNode, peers *peerClient) *prober {
+	return &prober{raftNode: n, peers: peers, byNode: make(map[kmutex.Node]*probes)}
+}
 
 // unreachable returns the members that strong evidence is against: at least three dials in
 // a row were refused or not answered; and since when these dials have failed.
@@ -120,53 +117,31 @@ func (e *prober) dialed(node kmutex.Node, streak int, began time.Time, failed bo
 // watchLinks dials the members to which the link is down, and as the leader those
 // that have been silent for a while: a link needs half a lease to notice that a host
 // is gone. It reports whether there are any.
-func (c *Cluster) watchLinks(now time.Time) (doubts bool) {
-	if c.config.Links == nil {
+func (e *prober) watchLinks(now time.Time, quiet []kmutex.Node) (doubts bool) {
+	if e.config.Links == nil {
 		return false
 	}
-	v := c.View()
-	doubtful := c.config.Links.Down()
-	for _, node := range c.leases.quiet() {
+	v := e.View()
+	doubtful := e.config.Links.Down()
+	for _, node := range quiet {
 		if _, down := doubtful[node]; !down {
 			doubtful[node] = now
 		}
 	}
-	for _, node := range c.prober.follow(doubtful, now) {
+	for _, node := range e.follow(doubtful, now) {
 		m, in := v.Member(node)
-		streak := c.prober.streak(node)
+		streak := e.streak(node)
 		if !in {
-			c.prober.dialed(node, streak, now, false)
+			e.dialed(node, streak, now, false)
 			continue
 		}
-		c.wg.Go(func() {
-			if c.prober.dialed(node, streak, now, !c.reaches(c.closing, m.PeerAddr)) {
-				c.machine.touch() // it may be the leader
+		e.wg.Go(func() {
+			if e.dialed(node, streak, now, !e.peers.reaches(e.closing, m.PeerAddr)) {
+				e.machine.touch() // it may be the leader
 			}
 		})
 	}
 	return len(doubtful) > 0
-}
-
-// reaches dials a peer port. Only a dial that was refused, not answered or had
-// no way failed: any other answer comes from somebody who lives.
-func (c *Cluster) reaches(ctx context.Context, addr string) bool {
-	ctx, cancel := context.WithTimeout(ctx, probeTimeout(c.lease()))
-	defer cancel()
-	conn, err := c.config.Control.Dial(ctx, addr)
-	if err == nil {
-		_ = conn.Close()
-		return true
-	}
-	for _, dead := range []error{
-		syscall.ECONNREFUSED, syscall.EHOSTUNREACH, syscall.ENETUNREACH, syscall.EHOSTDOWN,
-		os.ErrDeadlineExceeded, context.DeadlineExceeded,
-	} {
-		if errors.Is(err, dead) {
-			return false
-		}
-	}
-	var timeout net.Error
-	return !errors.As(err, &timeout) || !timeout.Timeout()
 }
 
 // reach is the answer to the question whom a gateway reaches.
@@ -175,31 +150,13 @@ type reach struct {
 	Unreached []string `json:"unreached"`
 }
 
-// unreached tries everybody whom gossip sees alive, or only those named, and returns
-// those that cannot be dialed. One who asks to be let in must reach all members.
-func (c *Cluster) unreached(ctx context.Context, of ...string) []string {
-	peers := alive(c.config.Discovery.Members())
-	var mu sync.Mutex
-	names := []string{}
-	peercall.Each(peers, asksAtOnce, func(_ int, p serfring.Member) {
-		if p.Name == c.config.Name || len(of) > 0 && !slices.Contains(of, p.Name) || c.reaches(ctx, p.PeerAddr) {
-			return
+// serverUnreachable reports strong evidence that a raft server's process is gone.
+func (e *prober) serverUnreachable(id string) bool {
+	v := e.View()
+	for node := range e.unreachable() {
+		if m, in := v.Member(node); in && m.Server == id {
+			return true
 		}
-		mu.Lock()
-		defer mu.Unlock()
-		names = append(names, p.Name)
-	})
-	return names
-}
-
-// unreachedFrom asks a gateway that wants to come in whom it does not reach.
-func (c *Cluster) unreachedFrom(p serfring.Member) (names []string, ok bool) {
-	if p.Name == c.config.Name {
-		return c.unreached(c.closing), true
 	}
-	ctx, cancel := context.WithTimeout(c.closing, 2*c.config.CallTimeout)
-	defer cancel()
-	var r reach
-	err := c.call(ctx, "GET", p.PeerAddr, pathReach, nil, &r)
-	return r.Unreached, err == nil
+	return false
 }

@@ -1,15 +1,22 @@
 package membership
 
 import (
+	"bytes"
 	"cmp"
 	"context"
+	"encoding/json"
 	"errors"
 	"fmt"
+	"io"
 	"log/slog"
+	"math/rand/v2"
+	"net/http"
+	"slices"
 	"time"
 
 	"github.com/hashicorp/raft"
 
+	"github.com/kgate/kgate/chordring/serfring"
 	"github.com/kgate/kgate/internal/admission"
 	"github.com/kgate/kgate/kmutex"
 )
@@ -32,10 +39,7 @@ func (c *Cluster) DefinePool(ctx context.Context, p Pool) error {
 	if known(c.View()) {
 		return nil
 	}
-	if err := c.propose(ctx, command{Define: &define}); err != nil {
-		return fmt.Errorf("membership: define pool %q: %w", p.Name, err)
-	}
-	return c.await(ctx, known)
+	return c.proposer.agree(ctx, fmt.Sprintf("define pool %q", p.Name), command{Define: &define}, known)
 }
 
 // SetK changes the number of tokens of a pool in a new epoch and returns when
@@ -50,10 +54,7 @@ func (c *Cluster) SetK(ctx context.Context, pool string, k, was int) error {
 		return err
 	}
 	before := c.View().Number
-	if err := c.propose(ctx, command{SetK: &setKCommand{Name: pool, K: k, Was: was}}); err != nil {
-		return fmt.Errorf("membership: set k of pool %q: %w", pool, err)
-	}
-	return c.await(ctx, func(v *View) bool {
+	return c.proposer.agree(ctx, fmt.Sprintf("set k of pool %q", pool), command{SetK: &setKCommand{Name: pool, K: k, Was: was}}, func(v *View) bool {
 		// Somebody else may have set another k right behind.
 		have, ok := v.Pool(pool)
 		return !ok || have.K == k || v.Number > before
@@ -64,10 +65,7 @@ func (c *Cluster) SetK(ctx context.Context, pool string, k, was int) error {
 // returns when this gateway's view has a later one. Spread says that the epoch is only
 // to spread the free tokens. It keeps trying until ctx ends.
 func (c *Cluster) Recover(ctx context.Context, pool string, epoch uint64, spread bool) error {
-	if err := c.propose(ctx, command{Recover: &recoverCommand{Pool: pool, Epoch: epoch, Spread: spread}}); err != nil {
-		return fmt.Errorf("membership: recover pool %q: %w", pool, err)
-	}
-	return c.await(ctx, func(v *View) bool {
+	return c.proposer.agree(ctx, fmt.Sprintf("recover pool %q", pool), command{Recover: &recoverCommand{Pool: pool, Epoch: epoch, Spread: spread}}, func(v *View) bool {
 		have, ok := v.Pool(pool)
 		return !ok || have.Epoch > epoch
 	})
@@ -83,10 +81,7 @@ func (c *Cluster) UseTickets(ctx context.Context, pool string) error {
 	if said(c.View()) {
 		return nil
 	}
-	if err := c.propose(ctx, command{UseTickets: &useTicketsCommand{Pool: pool}}); err != nil {
-		return fmt.Errorf("membership: use tickets in pool %q: %w", pool, err)
-	}
-	return c.await(ctx, said)
+	return c.proposer.agree(ctx, fmt.Sprintf("use tickets in pool %q", pool), command{UseTickets: &useTicketsCommand{Pool: pool}}, said)
 }
 
 // Suspend takes the named gateway out of the view as one whose lease may still
@@ -98,22 +93,34 @@ func (c *Cluster) Suspend(ctx context.Context, name string) error {
 		return fmt.Errorf("%w: there is no gateway %q in the view", ErrCommand, name)
 	}
 	suspend := suspendCommand{Nodes: []kmutex.Node{m.Node}, Reasons: []string{cutReason("an operator took it out, at " + c.config.Name)}}
-	if err := c.propose(ctx, command{Suspend: &suspend}); err != nil {
-		return fmt.Errorf("membership: suspend %s: %w", name, err)
+	return c.proposer.agree(ctx, "suspend "+name, command{Suspend: &suspend}, func(v *View) bool { _, still := v.Member(m.Node); return !still })
+}
+
+// proposer has the leader commit commands, whoever it is, and hands the lead over.
+type proposer struct {
+	*raftNode
+	peers   *peerClient
+	leaders *leaderWatch
+}
+
+// agree has a command committed, and waits until this gateway's view shows it.
+func (p *proposer) agree(ctx context.Context, what string, cmd command, shows func(*View) bool) error {
+	if err := p.propose(ctx, cmd); err != nil {
+		return fmt.Errorf("membership: %s: %w", what, err)
 	}
-	return c.await(ctx, func(v *View) bool { _, still := v.Member(m.Node); return !still })
+	return p.await(ctx, shows)
 }
 
 // propose has the leader commit a command, over changes of leadership, until
 // ctx ends. A command whose answer is lost is proposed again.
-func (c *Cluster) propose(ctx context.Context, cmd command) error {
+func (p *proposer) propose(ctx context.Context, cmd command) error {
 	data, err := encodeCommand(cmd)
 	if err != nil {
 		return err
 	}
 	pause := 10 * time.Millisecond
 	for {
-		err := c.proposeOnce(ctx, cmd, data)
+		err := p.proposeOnce(ctx, cmd, data)
 		if err == nil || errors.Is(err, ErrCommand) || errors.Is(err, ErrConflict) || errors.Is(err, errNewer) {
 			return err
 		}
@@ -121,61 +128,185 @@ func (c *Cluster) propose(ctx context.Context, cmd command) error {
 		case <-time.After(pause):
 			pause = min(2*pause, 250*time.Millisecond)
 		case <-ctx.Done():
-			return errors.Join(ctx.Err(), err, c.Problem())
-		case <-c.closing.Done():
+			return errors.Join(ctx.Err(), err, p.Problem())
+		case <-p.closing.Done():
 			return errClosed
 		}
 	}
 }
 
-func (c *Cluster) proposeOnce(ctx context.Context, cmd command, data []byte) error {
-	_, leader := c.raft.LeaderWithID()
+func (p *proposer) proposeOnce(ctx context.Context, cmd command, data []byte) error {
+	_, leader := p.raft.LeaderWithID()
 	switch {
 	case leader == "":
 		return errNoLeader
-	case string(leader) == c.storage.meta.Server && c.leaving.Load() && cmd.Remove != nil:
+	case string(leader) == p.storage.meta.Server && p.leaving.Load() && cmd.Remove != nil:
 		// Handed over, but not noticed yet; or the lead came back.
-		return errors.Join(errNoLeader, c.handOver(ctx))
-	case string(leader) == c.storage.meta.Server:
-		return c.applyHere(cmd)
+		return errors.Join(errNoLeader, p.handOver(ctx))
+	case string(leader) == p.storage.meta.Server:
+		return p.applyHere(cmd)
 	}
-	addr, ok := c.addressOf(leader)
+	addr, ok := p.addressOf(leader)
 	if !ok {
 		return errNoLeader
 	}
-	return c.ask(ctx, string(leader), addr, data)
+	return p.ask(ctx, string(leader), addr, data)
 }
 
 // applyHere commits a command as the leader. What a removed gateway had among
 // the raft servers is taken away before it learns of it: it closes then, and a
 // voter that has closed still counts.
-func (c *Cluster) applyHere(cmd command) error {
+func (p *proposer) applyHere(cmd command) error {
 	data, err := encodeCommand(cmd)
 	if err != nil {
 		return err
 	}
 	var gone Member
 	if cmd.Remove != nil {
-		gone, _ = c.View().Member(cmd.Remove.Node)
+		gone, _ = p.View().Member(cmd.Remove.Node)
 	}
 	began := time.Now()
-	future := c.raft.Apply(data, c.config.CallTimeout)
+	future := p.raft.Apply(data, p.callTimeout())
 	if err := future.Error(); err != nil {
 		return fmt.Errorf("membership: commit: %w", err)
 	}
-	c.config.Committed(time.Since(began))
+	p.config.Committed(time.Since(began))
 	if err, failed := future.Response().(error); failed {
 		return err
 	}
 	// The others learn with the next entry that this one is committed: without it
 	// they would only after CommitTimeout.
-	_ = c.raft.Barrier(c.config.CallTimeout)
-	if gone.Server != "" && gone.Server != c.storage.meta.Server {
-		c.ops.Lock()
-		defer c.ops.Unlock()
-		if err := c.change(step{do: remove, server: raft.ServerID(gone.Server)}); err != nil {
-			c.config.Logger.Debug("left to the leader's loop", slog.String("server", gone.Server), slog.Any("error", err))
+	_ = p.raft.Barrier(p.callTimeout())
+	if gone.Server != "" && gone.Server != p.storage.meta.Server {
+		p.ops.Lock()
+		defer p.ops.Unlock()
+		if err := p.change(step{do: remove, server: raft.ServerID(gone.Server)}); err != nil {
+			p.config.Logger.Debug("left to the leader's loop", slog.String("server", gone.Server), slog.Any("error", err))
 		}
 	}
 	return nil
+}
+
+// ask sends a command to the leader at an address. It gives up when another one leads.
+func (p *proposer) ask(ctx context.Context, leads, addr string, data []byte) error {
+	ctx, cancel := context.WithTimeout(ctx, 5*p.callTimeout())
+	watched := make(chan struct{})
+	go func() {
+		defer close(watched)
+		p.leaders.whileLed(ctx, leads, cancel)
+	}()
+	defer func() {
+		cancel()
+		<-watched
+	}()
+	request, err := http.NewRequestWithContext(ctx, http.MethodPost, "http://"+addr+pathCommands, bytes.NewReader(data))
+	if err != nil {
+		return fmt.Errorf("membership: ask %s: %w", addr, err)
+	}
+	request.Header.Set("Content-Type", "application/json")
+	if tokens := p.adminTokens(); len(tokens) > 0 {
+		request.Header.Set(adminTokenHeader, tokens[0])
+	}
+	response, err := p.peers.client.Do(request)
+	if err != nil {
+		return fmt.Errorf("membership: ask %s: %w", addr, err)
+	}
+	defer response.Body.Close()
+	defer drop(response.Body)
+	switch response.StatusCode {
+	case http.StatusOK:
+		return nil
+	case http.StatusUnprocessableEntity:
+		var v verdict
+		if err := json.NewDecoder(io.LimitReader(response.Body, maxCommand)).Decode(&v); err != nil {
+			return fmt.Errorf("membership: ask %s: %w", addr, err)
+		}
+		return v.err()
+	default:
+		return fmt.Errorf("%w: %s answered with status %d", raft.ErrNotLeader, addr, response.StatusCode)
+	}
+}
+
+func (p *proposer) adminTokens() []string {
+	if p.config.AdminTokens == nil {
+		return nil
+	}
+	return p.config.AdminTokens()
+}
+
+// handOver passes the lead on, if this gateway has it, to one that is alive;
+// if that one has no vote yet, it gets one.
+func (p *proposer) handOver(ctx context.Context) error {
+	for p.raft.State() == raft.Leader {
+		err := p.handOverOnce(ctx)
+		if err == nil {
+			return nil
+		}
+		select {
+		case <-time.After(soon):
+		case <-ctx.Done():
+			return errors.Join(ctx.Err(), err)
+		case <-p.closing.Done():
+			return errClosed
+		}
+	}
+	return nil
+}
+
+func (p *proposer) handOverOnce(ctx context.Context) error {
+	p.ops.Lock()
+	defer p.ops.Unlock()
+	peers := p.config.Discovery.Members()
+	heir := p.nextLeader(peers)
+	if heir.ID == "" {
+		return fmt.Errorf("%w: nobody alive to hand over to", errNoLeader)
+	}
+	if heir.Suffrage != raft.Voter {
+		if !p.peers.caughtUp(peers, heir.ID) {
+			return fmt.Errorf("%w: %s has not caught up", errNoLeader, heir.ID)
+		}
+		if err := p.change(step{promote, heir.ID}); err != nil {
+			return err
+		}
+	}
+	if err := ctx.Err(); err != nil {
+		return err
+	}
+	p.leaders.noteHeir(string(heir.ID))
+	if err := p.raft.LeadershipTransferToServer(heir.ID, heir.Address).Error(); err != nil {
+		return fmt.Errorf("membership: hand over to %s: %w", heir.ID, err)
+	}
+	return nil
+}
+
+// nextLeader returns the server to hand the lead over to: any that is alive, rather
+// one that votes, of these rather a member, and of these rather one that serves. None has an empty ID. It is not always
+// the same, since one that others do not get through to hands it over in turn.
+func (p *proposer) nextLeader(peers []serfring.Member) raft.Server {
+	view, servers := p.View(), slices.Clone(p.servers())
+	rand.Shuffle(len(servers), func(i, j int) { servers[i], servers[j] = servers[j], servers[i] })
+	var best raft.Server
+	most := 0
+	for _, s := range servers {
+		name := nameOf(s.ID)
+		peer, seen := find(peers, name)
+		if !seen || peer.Status != serfring.StatusAlive || name == p.config.Name {
+			continue
+		}
+		m, in := view.Named(name)
+		rank := 0
+		if in && m.Server == string(s.ID) {
+			rank += 2
+		}
+		if s.Suffrage == raft.Voter && (!in || rank == 2) {
+			rank += 4
+		}
+		if !m.Witness {
+			rank++
+		}
+		if rank > most {
+			best, most = s, rank
+		}
+	}
+	return best
 }

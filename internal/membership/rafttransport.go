@@ -23,7 +23,7 @@ import (
 // as they do, and tell raft who is there.
 type retryTransport struct {
 	*raft.NetworkTransport
-	c *Cluster
+	n *raftNode
 	// sent is when the last call that a server answered was sent, by server.
 	sent *sync.Map
 }
@@ -41,14 +41,14 @@ func (p retryTransport) AppendEntries(id raft.ServerID, target raft.ServerAddres
 	for {
 		sent := time.Now()
 		err := errDiskHangs // the others hear nothing then, and elect another leader
-		if !p.c.diskHangs() {
+		if !p.n.diskHangs() {
 			err = p.NetworkTransport.AppendEntries(id, target, args, resp)
 		}
 		if err == nil {
 			p.sent.Store(id, sent)
 			return p.answer(nil, &resp.Term)
 		}
-		if heartbeat(args) || !p.c.stillFeeds(id, args.Term) {
+		if heartbeat(args) || !p.n.stillFeeds(id, args.Term) {
 			return err
 		}
 		*resp = raft.AppendEntriesResponse{}
@@ -60,16 +60,16 @@ func (p retryTransport) AppendEntries(id raft.ServerID, target raft.ServerAddres
 func (p retryTransport) enough(id raft.ServerID) bool {
 	last, _ := p.sent.Load(id)
 	at, ok := last.(time.Time)
-	return ok && time.Since(at) < p.c.heartbeatTimeout()/3 && !slices.Contains(p.c.voters(), string(id))
+	return ok && time.Since(at) < p.n.raftTimeout()/3 && !slices.Contains(p.n.voters(), string(id))
 }
 
 // RequestVote implements raft.Transport. The term and this candidate's own vote are
 // written before it asks, in one.
 func (p retryTransport) RequestVote(id raft.ServerID, target raft.ServerAddress, args *raft.RequestVoteRequest, resp *raft.RequestVoteResponse) error {
-	if err := p.c.mayStand(); err != nil {
+	if err := p.n.mayStand(); err != nil {
 		return err
 	}
-	if file := p.c.storage.file; file != nil {
+	if file := p.n.storage.file; file != nil {
 		if err := file.VoteForSelf(args.Term, args.Addr); err != nil {
 			return err
 		}
@@ -79,7 +79,7 @@ func (p retryTransport) RequestVote(id raft.ServerID, target raft.ServerAddress,
 
 // RequestPreVote implements raft.WithPreVote.
 func (p retryTransport) RequestPreVote(id raft.ServerID, target raft.ServerAddress, args *raft.RequestPreVoteRequest, resp *raft.RequestPreVoteResponse) error {
-	if err := p.c.mayStand(); err != nil {
+	if err := p.n.mayStand(); err != nil {
 		return err
 	}
 	return p.answer(p.NetworkTransport.RequestPreVote(id, target, args, resp), &resp.Term)
@@ -94,7 +94,7 @@ func (p retryTransport) InstallSnapshot(id raft.ServerID, target raft.ServerAddr
 // it.
 func (p retryTransport) answer(err error, term *uint64) error {
 	if err == nil {
-		err = p.c.plausible(*term, 0)
+		err = p.n.plausible(*term, 0)
 	}
 	if err != nil {
 		*term = 0
@@ -109,17 +109,17 @@ func heartbeat(args *raft.AppendEntriesRequest) bool {
 
 // stillFeeds waits for a moment and reports whether the server is still to get
 // entries of the term from here.
-func (c *Cluster) stillFeeds(id raft.ServerID, term uint64) bool {
+func (n *raftNode) stillFeeds(id raft.ServerID, term uint64) bool {
 	select {
 	case <-time.After(soon):
-	case <-c.closing.Done():
+	case <-n.closing.Done():
 		return false
 	}
 	select {
-	case <-c.up:
+	case <-n.up:
 	default:
 		return false
 	}
-	return c.raft.State() == raft.Leader && c.raft.CurrentTerm() == term &&
-		slices.ContainsFunc(c.servers(), func(s raft.Server) bool { return s.ID == id })
+	return n.raft.State() == raft.Leader && n.raft.CurrentTerm() == term &&
+		slices.ContainsFunc(n.servers(), func(s raft.Server) bool { return s.ID == id })
 }

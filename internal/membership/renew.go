@@ -45,44 +45,41 @@ type renewalResult struct {
 	err     error
 }
 
-// renewal is one that was sent to a leader.
-type renewal struct {
-	to   string // the leader's raft server
-	term uint64 // in which it was sent
-	sent time.Time
+// leaseHolder renews this gateway's lease with the leader.
+type leaseHolder struct {
+	*raftNode
+	incarnation *incarnation
+	peers       *peerClient
+	leaders     *leaderWatch
+	leases      *leaseServer // if this gateway leads
 }
 
-// of reports whether the renewal was sent to that leader in that term.
-func (r *renewal) of(leader string, term uint64) bool {
-	return r != nil && r.to == leader && r.term == term
-}
-
-// renew keeps the lease while the cluster runs: it follows the views, sends
+// run keeps the lease while the cluster runs: it follows the views, sends
 // renewals, and notices when the lease has lapsed. When one is not answered for a
 // third of the lease, another goes out beside it, over another connection: the answer
 // may be late, or the connection dead.
-func (c *Cluster) renew() {
+func (h *leaseHolder) run() {
 	answers := make(chan renewalResult, lease.Outstanding)
 	asking := 0
 	var asked time.Time
 	timer := time.NewTimer(0)
 	defer timer.Stop()
-	announced := c.config.Boot
+	announced := h.config.Boot
 	for {
-		changed := c.Changed()
-		v := c.View()
-		if c.incarnation.follow(v, c.config.Name, c.terms(v)) {
-			c.standingChanged()
+		changed := h.Changed()
+		v := h.View()
+		if h.incarnation.follow(v, h.config.Name, v.terms()) {
+			h.standingChanged()
 		}
-		wait := c.announce(&announced)
+		wait := h.announce(&announced)
 		patience := time.Until(asked.Add(v.Lease / 3))
 		switch {
 		case asking == 0, asking < lease.Outstanding && patience <= 0:
-			renewal, due, next := c.incarnation.renewal()
+			renewal, due, next := h.incarnation.renewal()
 			if due {
 				asking++
 				asked = time.Now()
-				c.wg.Go(func() { answers <- renewalResult{renewal, c.sendRenewal(v, renewal)} })
+				h.wg.Go(func() { answers <- renewalResult{renewal, h.sendRenewal(v, renewal)} })
 			}
 			wait = min(wait, next)
 		case asking < lease.Outstanding:
@@ -93,43 +90,38 @@ func (c *Cluster) renew() {
 		}
 		timer.Reset(wait)
 		select {
-		case <-c.closing.Done():
+		case <-h.closing.Done():
 			return
 		case <-changed:
 		case <-timer.C:
 		case a := <-answers:
 			asking--
-			if c.incarnation.answered(a.renewal, a.err) {
-				c.standingChanged()
+			if h.incarnation.answered(a.renewal, a.err) {
+				h.standingChanged()
 			}
 		}
 	}
 }
 
-// terms of the leases in a view.
-func (*Cluster) terms(v *View) lease.Terms {
-	return lease.Terms{Lease: v.Lease, Bound: closeTime}
-}
-
-func (c *Cluster) standingChanged() {
-	s := c.Standing()
-	message := "lease granted"
-	if s.Until.IsZero() {
-		message = "no lease"
+func (h *leaseHolder) standingChanged() {
+	s := *h.incarnation.standing.Load()
+	if node := slog.Uint64("node", uint64(s.Node)); s.Until.IsZero() {
+		h.config.Logger.Info("no lease", node)
+	} else {
+		h.config.Logger.Info("lease granted", node)
 	}
-	c.config.Logger.Info(message, slog.Uint64("node", uint64(s.Node)))
-	c.machine.touch()
+	h.machine.touch()
 }
 
 // announce has gossip carry the boot of a new incarnation, and returns when to
 // try again if it could not.
-func (c *Cluster) announce(announced *string) time.Duration {
-	boot, _ := c.incarnation.current()
+func (h *leaseHolder) announce(announced *string) time.Duration {
+	boot, _ := h.incarnation.current()
 	if boot == *announced {
 		return time.Hour
 	}
-	if err := c.config.Discovery.SetBoot(boot); err != nil {
-		c.config.Logger.Warn("gossip does not carry the new incarnation yet", slog.Any("error", err))
+	if err := h.config.Discovery.SetBoot(boot); err != nil {
+		h.config.Logger.Warn("gossip does not carry the new incarnation yet", slog.Any("error", err))
 		return 10 * soon
 	}
 	*announced = boot
@@ -137,75 +129,59 @@ func (c *Cluster) announce(announced *string) time.Duration {
 }
 
 // sendRenewal asks the leader for one more lease.
-func (c *Cluster) sendRenewal(v *View, r lease.Renewal) error {
-	ctx, cancel := context.WithTimeout(c.closing, renewTimeout(v.Lease))
+func (h *leaseHolder) sendRenewal(v *View, r lease.Renewal) error {
+	ctx, cancel := context.WithTimeout(h.closing, renewTimeout(v.Lease))
 	defer cancel()
-	p := renewalRequest{Renewal: r, Down: c.down(leader.DownAfter(c.terms(v))), Missing: c.missing(leader.MissingAfter(c.terms(v))), View: v.Number}
-	_, id := c.raft.LeaderWithID()
-	sent, term := time.Now(), c.raft.CurrentTerm()
+	p := renewalRequest{Renewal: r, Down: h.down(leader.DownAfter(v.terms())), Missing: h.missing(leader.MissingAfter(v.terms())), View: v.Number}
+	_, id := h.raft.LeaderWithID()
+	sent, term := time.Now(), h.raft.CurrentTerm()
 	switch {
 	case id == "":
 		return errNoLeader
-	case string(id) == c.storage.meta.Server:
-		return c.leases.ask(ctx, p)
+	case string(id) == h.storage.meta.Server:
+		return h.leases.ask(ctx, p)
 	}
-	addr, ok := c.addressOf(id)
+	addr, ok := h.addressOf(id)
 	if !ok {
 		return errNoLeader
 	}
 	now := &renewal{string(id), term, sent}
-	if !c.asked.Load().of(now.to, term) {
-		c.asked.Store(now)
+	if !h.leaders.asked.Load().of(now.to, term) {
+		h.leaders.asked.Store(now)
 	}
-	c.wg.Go(func() { c.whileLed(ctx, now.to, cancel) })
+	h.wg.Go(func() { h.leaders.whileLed(ctx, now.to, cancel) })
 	var a renewalAnswer
-	if err := c.call(ctx, http.MethodPost, addr, pathLease, p, &a); err != nil {
+	if err := h.peers.call(ctx, http.MethodPost, addr, pathLease, p, &a); err != nil {
 		return err
 	}
 	switch {
 	case a.Lost:
-		c.asked.Store(nil)
+		h.leaders.asked.Store(nil)
 		return errNotMember
 	case !a.Granted:
 		return fmt.Errorf("membership: renewal: %s says nothing", addr)
 	default:
-		if last := c.renewed.Load(); last == nil || last.sent.Before(sent) {
-			c.renewed.Store(now) // two at once: either will do
+		if last := h.leaders.renewed.Load(); last == nil || last.sent.Before(sent) {
+			h.leaders.renewed.Store(now) // two at once: either will do
 		}
 		return nil
-	}
-}
-
-// whileLed calls cancel when the leader is no longer the given one, or is unreachable.
-func (c *Cluster) whileLed(ctx context.Context, leads string, cancel func()) {
-	for {
-		changed := c.Changed()
-		if _, id := c.raft.LeaderWithID(); string(id) != leads || c.serverUnreachable(leads) {
-			cancel()
-			return
-		}
-		select {
-		case <-ctx.Done():
-			return
-		case <-changed:
-		}
 	}
 }
 
 // down returns the members to which the link has been down for that long.
-func (c *Cluster) down(d time.Duration) []kmutex.Node {
-	if c.config.Links == nil {
+func (h *leaseHolder) down(d time.Duration) []kmutex.Node {
+	if h.config.Links == nil {
 		return nil
 	}
-	return complaints(c.config.Links.Down(), d)
+	return complaints(h.config.Links.Down(), d)
 }
 
 // missing returns the members whose reports have been missed for that long.
-func (c *Cluster) missing(d time.Duration) []kmutex.Node {
-	if c.config.Missing == nil {
+func (h *leaseHolder) missing(d time.Duration) []kmutex.Node {
+	if h.config.Missing == nil {
 		return nil
 	}
-	return complaints(c.config.Missing(), d)
+	return complaints(h.config.Missing(), d)
 }
 
 // complaints returns the nodes whose trouble has lasted for d, in ascending order.

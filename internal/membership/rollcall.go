@@ -71,69 +71,69 @@ func (r *rollCall) known() (floor raftfile.Position, from string) {
 }
 
 // comeBack lets a gateway that has been a raft server before take part again.
-func (c *Cluster) comeBack() {
-	if c.called() {
+func (e *elections) comeBack() {
+	if e.called() {
 		return // it has no log yet, or none that lasts
 	}
-	c.callRoll()
-	c.tuneRaft()
-	switch behind := c.behind() != nil; {
+	e.callRoll()
+	e.tuneRaft()
+	switch behind := e.behind() != nil; {
 	case behind:
-		c.awaitClaim()
-	case c.soleVoter():
-		c.electMyself()
+		e.awaitClaim()
+	case e.soleVoter():
+		e.electMyself()
 	}
 }
 
 // awaitClaim waits for the voter that says more is agreed on. If nobody has brought this
 // gateway up to date by then, it goes on without.
-func (c *Cluster) awaitClaim() {
+func (e *elections) awaitClaim() {
 	select {
-	case <-time.After(claimLeases * c.lease()):
-	case <-c.closing.Done():
+	case <-time.After(claimLeases * e.lease()):
+	case <-e.closing.Done():
 		return
 	}
-	if err := c.behind(); err != nil && !c.soleVoter() {
-		c.roll.drop()
-		c.config.Logger.Error("going on without what another gateway says was agreed on: it has not led; k and pools may be older ones",
+	if err := e.behind(); err != nil && !e.soleVoter() {
+		e.roll.drop()
+		e.config.Logger.Error("going on without what another gateway says was agreed on: it has not led; k and pools may be older ones",
 			slog.Any("reason", err), slog.String("remedy", "check k with kgate status; if that gateway's data_dir is right, another one's was an old copy"))
 	}
 }
 
 // callRoll asks every witness once, for one lease at most.
-func (c *Cluster) callRoll() {
-	defer close(c.roll.over)
-	ctx, cancel := context.WithTimeout(c.closing, c.lease())
+func (e *elections) callRoll() {
+	defer close(e.roll.over)
+	ctx, cancel := context.WithTimeout(e.closing, e.lease())
 	defer cancel()
 	var asked sync.WaitGroup
-	for name, id := range c.witnesses() {
+	for name, id := range e.witnesses() {
 		asked.Go(func() {
-			if !c.rollOf(ctx, name, id) {
-				c.roll.mu.Lock()
-				c.roll.missed = append(c.roll.missed, name)
-				c.roll.mu.Unlock()
+			if !e.rollOf(ctx, name, id) {
+				e.roll.mu.Lock()
+				e.roll.missed = append(e.roll.missed, name)
+				e.roll.mu.Unlock()
 			}
 		})
 	}
 	asked.Wait()
-	if len(c.roll.missed) > 0 && c.closing.Err() == nil {
-		c.config.Logger.Info("other gateways did not answer: going on without them", slog.Any("missing", c.roll.missed))
+	if len(e.roll.missed) > 0 && e.closing.Err() == nil {
+		e.config.Logger.Info("other gateways did not answer: going on without them", slog.Any("missing", e.roll.missed))
 	}
-	err := c.behind()
+	err := e.behind()
 	if err == nil {
 		return
 	}
-	c.config.Logger.Warn("data_dir is older than what the other gateways have agreed on: this gateway waits until it is up to date",
-		slog.String("data_dir", c.config.DataDir), slog.Any("reason", err))
-	if c.soleVoter() {
-		c.fail(err) // nobody else can lead
+	e.config.Logger.Warn("data_dir is older than what the other gateways have agreed on: this gateway waits until it is up to date",
+		slog.String("data_dir", e.config.DataDir), slog.Any("reason", err))
+	if e.soleVoter() {
+		e.fail(err) // nobody else can lead
 	}
 }
 
 // called reports whether the roll call is over.
-func (c *Cluster) called() bool {
+func (n *raftNode) called() bool {
 	select {
-	case <-c.roll.over:
+	case <-n.roll.over:
 		return true
 	default:
 		return false
@@ -142,11 +142,11 @@ func (c *Cluster) called() bool {
 
 // witnesses returns whom to ask, by name: the other voters, or, if this gateway is the only
 // one, all others.
-func (c *Cluster) witnesses() map[string]raft.ServerID {
-	sole := c.soleVoter()
+func (e *elections) witnesses() map[string]raft.ServerID {
+	sole := e.soleVoter()
 	witnesses := make(map[string]raft.ServerID)
-	for _, s := range c.servers() {
-		if name := nameOf(s.ID); name != c.config.Name && (sole || s.Suffrage == raft.Voter) {
+	for _, s := range e.servers() {
+		if name := nameOf(s.ID); name != e.config.Name && (sole || s.Suffrage == raft.Voter) {
 			witnesses[name] = s.ID
 		}
 	}
@@ -154,16 +154,16 @@ func (c *Cluster) witnesses() map[string]raft.ServerID {
 }
 
 // rollOf asks a gateway until it answers, and reports whether it has.
-func (c *Cluster) rollOf(ctx context.Context, name string, server raft.ServerID) bool {
+func (e *elections) rollOf(ctx context.Context, name string, server raft.ServerID) bool {
 	for {
-		if addr, known := c.addressOf(server); known {
-			if id, err := c.identify(ctx, addr); err == nil && id.Name == name {
-				switch err := c.plausible(id.Agreed.Term, 0); {
-				case id.Cluster != c.clusterID():
+		if addr, known := e.addressOf(server); known {
+			if id, err := e.peers.identify(ctx, addr); err == nil && id.Name == name {
+				switch err := e.plausible(id.Agreed.Term, 0); {
+				case id.Cluster != e.clusterID():
 				case err != nil:
-					c.config.Logger.Warn("what a gateway says was agreed on is not believed", slog.String("name", name), slog.Any("error", err))
+					e.config.Logger.Warn("what a gateway says was agreed on is not believed", slog.String("name", name), slog.Any("error", err))
 				default:
-					c.roll.heard(name, id.Agreed)
+					e.roll.heard(name, id.Agreed)
 				}
 				return true
 			}
@@ -177,29 +177,29 @@ func (c *Cluster) rollOf(ctx context.Context, name string, server raft.ServerID)
 }
 
 // behind returns an error if this gateway's log lacks something that is agreed on.
-func (c *Cluster) behind() error {
-	if c.storage.file == nil {
+func (n *raftNode) behind() error {
+	if n.storage.file == nil {
 		return nil
 	}
-	if c.roll.complete.Load() {
+	if n.roll.complete.Load() {
 		return nil
 	}
-	called := c.called()
-	floor, from := c.roll.known()
-	if last := c.lastEntry(); last.Before(floor) {
+	called := n.called()
+	floor, from := n.roll.known()
+	if last := n.lastEntry(); last.Before(floor) {
 		return fmt.Errorf("%w: its log ends at entry %d (term %d), and %s has entry %d (term %d): was an old copy of data_dir put back?",
 			errBehind, last.Index, last.Term, from, floor.Index, floor.Term)
 	}
 	if called {
-		c.roll.complete.Store(true) // nobody is asked any more
+		n.roll.complete.Store(true) // nobody is asked any more
 	}
 	return nil
 }
 
 // lastEntry returns where the log on disk ends; the newest snapshot counts, too.
-func (c *Cluster) lastEntry() raftfile.Position {
-	last := c.storage.file.Last()
-	if metas, err := c.storage.file.List(); err == nil && len(metas) > 0 {
+func (n *raftNode) lastEntry() raftfile.Position {
+	last := n.storage.file.Last()
+	if metas, err := n.storage.file.List(); err == nil && len(metas) > 0 {
 		if p := (raftfile.Position{Index: metas[0].Index, Term: metas[0].Term}); last.Before(p) {
 			return p
 		}
@@ -208,32 +208,32 @@ func (c *Cluster) lastEntry() raftfile.Position {
 }
 
 // agreed returns how far this gateway knows the log to be agreed on.
-func (c *Cluster) agreed() raftfile.Position {
-	if c.storage.file == nil {
+func (n *raftNode) agreed() raftfile.Position {
+	if n.storage.file == nil {
 		return raftfile.Position{}
 	}
-	return c.storage.file.Committed()
+	return n.storage.file.Committed()
 }
 
 // mayStand waits for the roll call, and returns an error if this gateway must not lead.
-func (c *Cluster) mayStand() error {
+func (n *raftNode) mayStand() error {
 	select {
-	case <-c.roll.over:
-		return c.behind()
-	case <-c.closing.Done():
+	case <-n.roll.over:
+		return n.behind()
+	case <-n.closing.Done():
 		return errClosed
 	}
 }
 
 // mayElect waits for the roll call, and returns an error if a candidate whose log ends at
 // last must not lead.
-func (c *Cluster) mayElect(last raftfile.Position) error {
+func (n *raftNode) mayElect(last raftfile.Position) error {
 	select {
-	case <-c.roll.over:
-	case <-c.closing.Done():
+	case <-n.roll.over:
+	case <-n.closing.Done():
 		return errClosed
 	}
-	if floor, from := c.roll.known(); last.Before(floor) {
+	if floor, from := n.roll.known(); last.Before(floor) {
 		return fmt.Errorf("%w: the candidate's log ends at entry %d (term %d), and %s has entry %d (term %d)",
 			errRPC, last.Index, last.Term, from, floor.Index, floor.Term)
 	}

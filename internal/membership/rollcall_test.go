@@ -87,7 +87,7 @@ func TestOldCopies(t *testing.T) {
 
 // Of two gateways one votes. With an old copy it could lead alone: it is refused.
 func TestOldCopyOfTheOnlyVoter(t *testing.T) {
-	var n network
+	n := network{lease: 3 * time.Second} // the witness has a lease to answer
 	dirs, old := aged(t, &n, "a", "b")
 	copyTo(t, dirs("a"), old("a"))
 	b := n.start(t, "b", config{expect: 2, dir: dirs("b")})

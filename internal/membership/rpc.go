@@ -156,16 +156,16 @@ func (r *rpcReader) UnreadByte() error {
 }
 
 // guard returns conn as raft is to see it.
-func (c *Cluster) guard(conn net.Conn) net.Conn {
+func (g *rpcGuard) guard(conn net.Conn) net.Conn {
 	var caller *tls.ConnectionState
 	if secure, ok := conn.(*tls.Conn); ok {
 		state := secure.ConnectionState()
 		caller = &state
 	}
 	return newRPCConn(conn, func(message raft.WithRPCHeader) error {
-		err := c.judgeRPC(caller, message)
-		if err != nil && c.closing.Err() == nil && c.once.First("raft message refused") {
-			c.config.Logger.Warn("raft message of another gateway refused, and its connection closed",
+		err := g.judgeRPC(caller, message)
+		if err != nil && g.closing.Err() == nil && g.once.First("raft message refused") {
+			g.config.Logger.Warn("raft message of another gateway refused, and its connection closed",
 				slog.String("remote", conn.RemoteAddr().String()), slog.Any("error", err))
 		}
 		return err
@@ -174,7 +174,7 @@ func (c *Cluster) guard(conn net.Conn) net.Conn {
 
 // judgeRPC returns an error for a message that no honest gateway sends. Over TLS it has
 // to come from the gateway in whose name it speaks; caller is nil without.
-func (c *Cluster) judgeRPC(caller *tls.ConnectionState, message raft.WithRPCHeader) error {
+func (g *rpcGuard) judgeRPC(caller *tls.ConnectionState, message raft.WithRPCHeader) error {
 	header := message.GetRPCHeader()
 	sender := string(header.ID)
 	if err := peercert.OfState(caller, nameOf(raft.ServerID(sender))); err != nil {
@@ -185,54 +185,37 @@ func (c *Cluster) judgeRPC(caller *tls.ConnectionState, message raft.WithRPCHead
 	}
 	switch m := message.(type) {
 	case *raft.AppendEntriesRequest:
-		if err := errors.Join(c.plausible(m.Term, m.PrevLogTerm), checkEntries(m)); err != nil {
+		if err := errors.Join(g.plausible(m.Term, m.PrevLogTerm), checkEntries(m)); err != nil {
 			return err
 		}
-		if err := c.checkLeader(sender, m.Term); err != nil {
+		if err := g.checkLeader(sender, m.Term); err != nil {
 			return err
 		}
-		return c.checkOverlap(sender, m)
+		return g.checkOverlap(sender, m)
 	case *raft.RequestVoteRequest:
-		err := errors.Join(c.plausible(m.Term, m.LastLogTerm), c.mayElect(raftfile.Position{Index: m.LastLogIndex, Term: m.LastLogTerm}))
+		err := errors.Join(g.plausible(m.Term, m.LastLogTerm), g.mayElect(raftfile.Position{Index: m.LastLogIndex, Term: m.LastLogTerm}))
 		if err == nil && m.LeadershipTransfer {
-			err = c.checkTransfer(sender)
+			err = g.checkTransfer(sender)
 		}
 		return err
 	case *raft.RequestPreVoteRequest:
-		return errors.Join(c.plausible(m.Term, m.LastLogTerm), c.mayElect(raftfile.Position{Index: m.LastLogIndex, Term: m.LastLogTerm}))
+		return errors.Join(g.plausible(m.Term, m.LastLogTerm), g.mayElect(raftfile.Position{Index: m.LastLogIndex, Term: m.LastLogTerm}))
 	case *raft.InstallSnapshotRequest:
 		if m.Size < 0 || m.Size > maxSnapshot || m.SnapshotVersion != 1 || !isConfiguration(m.Configuration) {
 			return fmt.Errorf("%w: a snapshot of %d bytes, version %d, or its configuration", errRPC, m.Size, m.SnapshotVersion)
 		}
-		if err := c.plausible(m.Term, m.LastLogTerm); err != nil {
+		if err := g.plausible(m.Term, m.LastLogTerm); err != nil {
 			return err
 		}
-		return c.checkLeader(sender, m.Term)
+		return g.checkLeader(sender, m.Term)
 	case *raft.TimeoutNowRequest:
-		if _, leader := c.raft.LeaderWithID(); sender != string(leader) && sender != c.storage.meta.Server {
+		if _, leader := g.raft.LeaderWithID(); sender != string(leader) && sender != g.storage.meta.Server {
 			return fmt.Errorf("%w: %q calls for an election, and does not lead", errRPC, sender)
 		}
 		return nil
 	default:
 		return fmt.Errorf("%w: %T", errRPC, message)
 	}
-}
-
-// plausible returns an error for a term that no election has led to, or for a log that
-// is later than its sender's term.
-func (c *Cluster) plausible(term, log uint64) error {
-	most := uint64(maxTerm)
-	select {
-	case <-c.up:
-		if !c.blank() {
-			most = min(most, c.raft.CurrentTerm()+maxTermStep)
-		}
-	default: // raft asks while it is being made
-	}
-	if term > most || log > term {
-		return fmt.Errorf("%w: term %d with a log of term %d, and the latest that can be is %d", errRPC, term, log, most)
-	}
-	return nil
 }
 
 func checkEntries(m *raft.AppendEntriesRequest) error {

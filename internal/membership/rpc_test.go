@@ -123,13 +123,13 @@ func TestSpeaksForItself(t *testing.T) {
 			&raft.RequestPreVoteRequest{RPCHeader: c.header, Term: term},
 			&raft.AppendEntriesRequest{RPCHeader: c.header, Term: term - 1}, // this one leads the present one
 		} {
-			if err := g.judgeRPC(c.caller, message); (err == nil) != c.ok || !c.ok && !errors.Is(err, errRPC) {
+			if err := g.guard.judgeRPC(c.caller, message); (err == nil) != c.ok || !c.ok && !errors.Is(err, errRPC) {
 				t.Errorf("%s, %T: %v", c.what, message, err)
 			}
 		}
 	}
 	for _, answer := range []uint64{math.MaxUint64, maxTerm + 1, term + maxTermStep + 1} {
-		if err := (retryTransport{c: g.Cluster}).answer(nil, &answer); err == nil || answer != 0 {
+		if err := (retryTransport{n: g.raftNode}).answer(nil, &answer); err == nil || answer != 0 {
 			t.Errorf("an answer in term %d: %v", answer, err)
 		}
 	}
@@ -199,15 +199,15 @@ func FuzzRaftMessages(f *testing.F) {
 	}
 	closing, stop := context.WithCancel(context.Background())
 	f.Cleanup(stop)
-	c := &Cluster{up: make(chan struct{}), closing: closing, roll: rollCall{over: make(chan struct{})}}
-	close(c.roll.over)
+	g := &rpcGuard{raftNode: &raftNode{up: make(chan struct{}), closing: closing, roll: rollCall{over: make(chan struct{})}}}
+	close(g.roll.over)
 	f.Fuzz(func(t *testing.T, data []byte) {
 		judged := 0
 		through := newRPCConn(byteConn{r: bytes.NewReader(data)}, func(m raft.WithRPCHeader) error {
 			if _, ok := m.(*raft.TimeoutNowRequest); ok {
 				return nil
 			}
-			err := c.judgeRPC(nil, m)
+			err := g.judgeRPC(nil, m)
 			if err == nil {
 				judged++
 			}

@@ -168,12 +168,12 @@ func TestStartFailsClean(t *testing.T) {
 }
 
 func TestValidate(t *testing.T) {
-	err := Config{Name: "", Boot: "a/b", PeerAddr: "nowhere", LeaderLease: 2 * time.Second, ElectionTimeout: time.Millisecond}.Validate()
+	err := Config{Name: "", Boot: "a/b", PeerAddr: "nowhere", Lease: time.Millisecond}.Validate()
 	if !errors.Is(err, errConfig) {
 		t.Fatal(err)
 	}
 	lines := strings.Split(err.Error(), "\n")
-	if len(lines) != 6 || slices.Contains(lines, "") {
+	if len(lines) != 5 || slices.Contains(lines, "") {
 		t.Errorf("%d complaints:\n%v", len(lines), err)
 	}
 }

@@ -4,49 +4,64 @@ import (
 	"context"
 	"errors"
 	"log/slog"
+	"math/rand/v2"
 	"slices"
+	"sync"
 	"time"
 
 	"github.com/hashicorp/raft"
 
+	"github.com/kgate/kgate/chordring/serfring"
 	"github.com/kgate/kgate/internal/admission"
 	"github.com/kgate/kgate/internal/membership/leader"
+	"github.com/kgate/kgate/internal/peercall"
 	"github.com/kgate/kgate/kmutex"
 )
+
+// judge carries out what the leader's rules say.
+type judge struct {
+	*raftNode
+	incarnation *incarnation
+	peers       *peerClient
+	prober      *prober
+	leases      *leaseServer
+	proposer    *proposer
+	outsiders   outsiders
+}
 
 // watch probes the members that may be unreachable, and as the leader acts upon what
 // is known of all members. A gateway that does not lead and has all its links has
 // nothing to do.
-func (c *Cluster) watch() {
+func (j *judge) watch() {
 	var linksChanged <-chan struct{}
-	if c.config.Links != nil {
-		linksChanged = c.config.Links.LinksChanged()
+	if j.config.Links != nil {
+		linksChanged = j.config.Links.LinksChanged()
 	}
 	timer := time.NewTimer(0)
 	defer timer.Stop()
 	for {
-		changed := c.Changed() // the lead, too
+		changed := j.Changed() // the lead, too
 		now := time.Now()
-		doubts := c.watchLinks(now)
-		c.watchOutsiders(now)
-		leads := c.raft.State() == raft.Leader
+		doubts := j.prober.watchLinks(now, j.leases.quiet())
+		j.watchOutsiders(now)
+		leads := j.raft.State() == raft.Leader
 		pause := leader.Interval
 		if !leads && !doubts {
-			pause = c.config.Interval
+			pause = lookAgain
 		}
 		timer.Reset(pause)
 		select {
-		case <-c.closing.Done():
+		case <-j.closing.Done():
 			return
 		case <-changed:
 		case <-linksChanged:
 		case <-timer.C:
 		}
-		if !leads || c.leaving.Load() {
+		if !leads || j.leaving.Load() {
 			continue
 		}
-		if err := c.judge(); err != nil && !notLeading(err) && c.once.First("judge "+err.Error()) {
-			c.config.Logger.Warn("a gateway could not be suspended, or its lease not ended: trying again", slog.Any("error", err))
+		if err := j.judge(); err != nil && !notLeading(err) && j.once.First("judge "+err.Error()) {
+			j.config.Logger.Warn("a gateway could not be suspended, or its lease not ended: trying again", slog.Any("error", err))
 		}
 	}
 }
@@ -56,44 +71,44 @@ func notLeading(err error) bool {
 }
 
 // judge is the leader's turn.
-func (c *Cluster) judge() error {
-	verdict, leading := c.leases.judge(c.observe())
+func (j *judge) judge() error {
+	verdict, leading := j.leases.judge(j.observe())
 	if !leading {
 		return nil
 	}
-	return c.carryOut(verdict)
+	return j.carryOut(verdict)
 }
 
 // carryOut does what the leader's rules say. All suspicions of the moment go into one
 // command, if they have room in it. A leader that cannot commit suspends nobody.
-func (c *Cluster) carryOut(verdict leader.Verdict) error {
+func (j *judge) carryOut(verdict leader.Verdict) error {
 	for batch := range slices.Chunk(verdict.Suspend, maxSuspects) {
 		var suspend suspendCommand
 		for _, s := range batch {
 			suspend.Nodes = append(suspend.Nodes, s.Node)
-			suspend.Reasons = append(suspend.Reasons, cutReason(s.Text(c.config.Name)))
+			suspend.Reasons = append(suspend.Reasons, cutReason(s.Text(j.config.Name)))
 		}
-		if err := c.applyHere(command{Suspend: &suspend}); err != nil {
+		if err := j.proposer.applyHere(command{Suspend: &suspend}); err != nil {
 			return err
 		}
 		for i, s := range batch {
-			c.config.Logger.Warn("gateway suspended", slog.String("name", s.Name), slog.Uint64("node", uint64(s.Node)), slog.String("reason", suspend.Reasons[i]))
+			j.config.Logger.Warn("gateway suspended", slog.String("name", s.Name), slog.Uint64("node", uint64(s.Node)), slog.String("reason", suspend.Reasons[i]))
 		}
 	}
 	for nodes := range slices.Chunk(verdict.Expire, maxNodes) {
-		if err := c.applyHere(command{Expire: &expireCommand{Nodes: nodes}}); err != nil {
+		if err := j.proposer.applyHere(command{Expire: &expireCommand{Nodes: nodes}}); err != nil {
 			return err
 		}
 	}
 	for _, back := range verdict.Return {
 		for nodes := range slices.Chunk(back.Nodes, maxNodes) {
-			if err := c.applyHere(command{Return: &returnCommand{Pool: back.Pool, Nodes: nodes}}); err != nil {
+			if err := j.proposer.applyHere(command{Return: &returnCommand{Pool: back.Pool, Nodes: nodes}}); err != nil {
 				return err
 			}
 		}
 	}
 	if verdict.HandOver {
-		return c.resign()
+		return j.resign()
 	}
 	return nil
 }
@@ -107,22 +122,22 @@ const (
 
 // resign hands the lead over, since the members or the voters do not get through to
 // this gateway.
-func (c *Cluster) resign() error {
-	c.leases.handedOver()
-	c.config.Logger.Warn("handing leadership over: gateways that are alive cannot reach this one, or the voters cannot")
-	ctx, cancel := context.WithTimeout(c.closing, c.config.CallTimeout)
+func (j *judge) resign() error {
+	j.leases.handedOver()
+	j.config.Logger.Warn("handing leadership over: gateways that are alive cannot reach this one, or the voters cannot")
+	ctx, cancel := context.WithTimeout(j.closing, j.callTimeout())
 	defer cancel()
-	return c.handOverOnce(ctx)
+	return j.proposer.handOverOnce(ctx)
 }
 
 // observe returns what this gateway sees for itself.
-func (c *Cluster) observe() leader.Observation {
-	s := leader.Observation{Self: c.config.Name, Boots: make(map[string]string), Unreachable: make(map[kmutex.Node]time.Duration), Outsiders: c.outsiders.get()}
-	for _, p := range alive(c.config.Discovery.Members()) {
+func (j *judge) observe() leader.Observation {
+	s := leader.Observation{Self: j.config.Name, Boots: make(map[string]string), Unreachable: make(map[kmutex.Node]time.Duration), Outsiders: j.outsiders.get()}
+	for _, p := range alive(j.config.Discovery.Members()) {
 		s.Boots[p.Name] = p.Boot
 	}
-	for node, since := range c.prober.unreachable() {
-		s.Unreachable[node] = c.incarnation.at(since)
+	for node, since := range j.prober.unreachable() {
+		s.Unreachable[node] = j.incarnation.at(since)
 	}
 	return s
 }
@@ -135,7 +150,7 @@ func (g *leaseServer) judge(s leader.Observation) (leader.Verdict, bool) {
 		return leader.Verdict{}, false
 	}
 	g.follow()
-	return g.rules.Judge(s, g.c.incarnation.clock()), true
+	return g.rules.Judge(s, g.incarnation.clock()), true
 }
 
 // quiet returns the members that have not renewed for a while, but for this one.
@@ -145,15 +160,15 @@ func (g *leaseServer) quiet() []kmutex.Node {
 	if !g.leading() {
 		return nil
 	}
-	self, _ := g.c.Self()
+	self, _ := g.incarnation.in(g.View(), g.config.Name)
 	g.follow()
-	return slices.DeleteFunc(g.rules.Quiet(g.c.incarnation.clock()), func(n kmutex.Node) bool { return n == self })
+	return slices.DeleteFunc(g.rules.Quiet(g.incarnation.clock()), func(n kmutex.Node) bool { return n == self })
 }
 
 func (g *leaseServer) handedOver() {
 	g.mu.Lock()
 	defer g.mu.Unlock()
-	g.rules.HandedOver(g.c.incarnation.clock())
+	g.rules.HandedOver(g.incarnation.clock())
 }
 
 // waits reports that the leader keeps a gateway out for a while.
@@ -164,7 +179,7 @@ func (g *leaseServer) waits(name string) bool {
 		return true
 	}
 	g.follow() // it may have been suspended just now
-	return g.rules.Waits(name, g.c.incarnation.clock())
+	return g.rules.Waits(name, g.incarnation.clock())
 }
 
 // letIn returns the member for whose sake a gateway stays out that does not reach
@@ -176,7 +191,7 @@ func (g *leaseServer) letIn(name string, unreached []string, s leader.Observatio
 		return ""
 	}
 	g.follow()
-	return g.rules.LetIn(name, unreached, s, g.c.incarnation.clock())
+	return g.rules.LetIn(name, unreached, s, g.incarnation.clock())
 }
 
 // forRules returns what the leader's rules need of the view.
@@ -193,4 +208,130 @@ func (v *View) forRules() leader.View {
 		rv.Members[i] = leader.Member{Node: m.Node, Name: m.Name, Boot: m.Boot, Home: homes[m.Node], Witness: m.Witness}
 	}
 	return rv
+}
+
+// takeLeads takes the lead whenever raft gives it, and gives it up when raft takes it
+// away. It waits for nobody but a majority: no lease is renewed in between.
+func (j *judge) takeLeads() {
+	timer := time.NewTimer(0)
+	defer timer.Stop()
+	for {
+		pause := lookAgain // raft tells when that ends
+		switch {
+		case j.raft.State() != raft.Leader:
+			j.leases.end()
+		case !j.leaving.Load() && !j.leases.leads(j.raft.CurrentTerm()):
+			if err := j.takeLead(); err != nil {
+				j.troubled(err)
+			} else {
+				j.machine.touch()
+			}
+			fallthrough
+		default:
+			pause = soon // a voter may depose it by an error
+		}
+		timer.Reset(pause)
+		select {
+		case <-j.closing.Done():
+			return
+		case <-j.raft.LeaderCh():
+		case <-timer.C:
+		}
+	}
+}
+
+// takeLead makes sure that this gateway has seen what the leaders before it have
+// committed: only then it may judge others.
+func (j *judge) takeLead() error {
+	term := j.raft.CurrentTerm()
+	if err := j.raft.Barrier(j.callTimeout()).Error(); err != nil {
+		return err
+	}
+	if j.View().Cluster == "" {
+		if err := j.proposer.applyHere(command{Found: &foundCommand{Cluster: j.clusterID(), Lease: j.config.Lease, At: time.Now().UnixMilli()}}); err != nil {
+			return err
+		}
+	}
+	j.leases.begin(term)
+	j.raft.Barrier(j.callTimeout()) // tells the others what is committed; no lease waits for it
+	j.config.Logger.Info("leading", slog.Uint64("term", term))
+	return nil
+}
+
+// outsiders are the gateways that are no members, that gossip sees alive, and that answer
+// another member, if there is one, and not this leader.
+type outsiders struct {
+	mu     sync.Mutex
+	next   time.Time // when to look again
+	asking bool
+	names  []string
+}
+
+// maxOutsiders bounds how many gateways one look tries.
+const maxOutsiders = 16
+
+func (o *outsiders) get() []string {
+	o.mu.Lock()
+	defer o.mu.Unlock()
+	return slices.Clone(o.names)
+}
+
+// begin reports whether it is time to look. The caller calls end when it has.
+func (o *outsiders) begin(now time.Time, pause time.Duration) bool {
+	o.mu.Lock()
+	defer o.mu.Unlock()
+	if o.asking || now.Before(o.next) {
+		return false
+	}
+	o.asking, o.next = true, now.Add(pause)
+	return true
+}
+
+func (o *outsiders) end(names []string) {
+	o.mu.Lock()
+	defer o.mu.Unlock()
+	o.asking, o.names = false, names
+}
+
+// watchOutsiders looks, as the leader, for gateways that another leader could let in.
+// One of them is no reason to hand the lead over, so it looks for two.
+func (j *judge) watchOutsiders(now time.Time) {
+	if !j.outsiders.begin(now, j.lease()/6) {
+		return
+	}
+	var outsiders []serfring.Member
+	if view := j.View(); j.raft.State() == raft.Leader && len(j.voters()) > 1 {
+		for _, p := range alive(j.config.Discovery.Members()) {
+			if m, in := view.Named(p.Name); (!in || m.Boot != p.Boot) && p.Name != j.config.Name && len(outsiders) < maxOutsiders {
+				outsiders = append(outsiders, p)
+			}
+		}
+	}
+	if len(outsiders) < 2 {
+		j.outsiders.end(nil)
+		return
+	}
+	j.wg.Go(func() { j.outsiders.end(j.unreachedOutsiders(outsiders)) })
+}
+
+// unreachedOutsiders returns those of the outsiders that do not answer here and answer a member
+// that is chosen at random. A leader that is the only member has nobody to ask.
+func (j *judge) unreachedOutsiders(outsiders []serfring.Member) []string {
+	members := slices.DeleteFunc(slices.Clone(j.View().Members), func(m Member) bool { return m.Name == j.config.Name })
+	reached := func(string) bool { return true }
+	if len(members) > 0 {
+		other := members[rand.IntN(len(members))] //nolint:gosec // no secret
+		reached = func(name string) bool { return name != other.Name && j.peers.reachedFrom(other, name) }
+	}
+	var mu sync.Mutex
+	var names []string
+	peercall.Each(outsiders, asksAtOnce, func(_ int, p serfring.Member) {
+		if j.peers.reaches(j.closing, p.PeerAddr) || !reached(p.Name) {
+			return
+		}
+		mu.Lock()
+		defer mu.Unlock()
+		names = append(names, p.Name)
+	})
+	return names
 }

@@ -17,7 +17,7 @@ import (
 )
 
 func TestProber(t *testing.T) {
-	e := newProber()
+	e := newProber(nil, nil)
 	start := time.Now()
 	down := map[kmutex.Node]time.Time{7: start}
 	// dial has one dial begin at a time after the start, and end.
@@ -85,8 +85,8 @@ func TestWhichDialsFail(t *testing.T) {
 		{errors.New("tls: bad certificate"), true},
 		{syscall.ECONNRESET, true},
 	} {
-		c := &Cluster{config: Config{Control: stuckLayer{err: tt.err}}, machine: newMachine(slog.New(slog.DiscardHandler))}
-		if got := c.reaches(t.Context(), "here"); got != tt.want {
+		n := &raftNode{config: Config{Control: stuckLayer{err: tt.err}}, machine: newMachine(slog.New(slog.DiscardHandler))}
+		if got := newPeerClient(n, nil).reaches(t.Context(), "here"); got != tt.want {
 			t.Errorf("%v: reached %v", tt.err, got)
 		}
 	}
@@ -131,10 +131,10 @@ func TestOtherServerDoesNotConfirm(t *testing.T) {
 	g := n.start(t, "a", config{expect: 1})
 	g.ready()
 	var said termAnswer
-	if err := g.call(t.Context(), "GET", g.peerAddr, pathTerm+"?server=a%2Felse", nil, &said); err == nil {
+	if err := g.peers.call(t.Context(), "GET", g.peerAddr, pathTerm+"?server=a%2Felse", nil, &said); err == nil {
 		t.Errorf("another server's question is answered: %+v", said)
 	}
-	if err := g.call(t.Context(), "GET", g.peerAddr, pathTerm+"?server="+g.stats().Server, nil, &said); err != nil || said.Term != g.stats().Term {
+	if err := g.peers.call(t.Context(), "GET", g.peerAddr, pathTerm+"?server="+g.stats().Server, nil, &said); err != nil || said.Term != g.stats().Term {
 		t.Errorf("%+v, %v", said, err)
 	}
 }

@@ -22,6 +22,10 @@ const (
 	// elections.
 	leastTimeout = 50 * time.Millisecond
 	mostTimeout  = time.Second
+	// lookAgain is how often the state is looked at if nothing tells of a change.
+	lookAgain = time.Second
+	// cleanAfter is how long the raft server of a lost gateway is kept for its return.
+	cleanAfter = time.Minute
 	// closeTime is how long the connections that a gateway closes at the end of its
 	// lease may take to be gone.
 	closeTime = 150 * time.Millisecond
@@ -52,58 +56,52 @@ func probeTimeout(lease time.Duration) time.Duration {
 func renewTimeout(lease time.Duration) time.Duration { return lease * 4 / 5 }
 
 // lease returns the agreed lease; as long as none is agreed, the configured one.
-func (c *Cluster) lease() time.Duration {
-	if agreed := c.View().Lease; agreed > 0 {
+func (n *raftNode) lease() time.Duration {
+	if agreed := n.View().Lease; agreed > 0 {
 		return agreed
 	}
-	return c.config.Lease
+	return n.config.Lease
 }
 
-// heartbeatTimeout and electionTimeout are raft's, with room for the disk: whoever
-// votes or takes entries in answers when they are written. They grow to the length of a
+// raftTimeout is raft's heartbeat and election timeout, with room for the disk: whoever
+// votes or takes entries in answers when they are written. It grows to the length of a
 // lease at most, and then a change of the leader costs leases.
-func (c *Cluster) heartbeatTimeout() time.Duration { return c.withDisk(c.config.HeartbeatTimeout) }
-func (c *Cluster) electionTimeout() time.Duration  { return c.withDisk(c.config.ElectionTimeout) }
+func (n *raftNode) raftTimeout() time.Duration {
+	agreed := n.lease()
+	if !n.called() || n.behind() != nil {
+		// No election yet. A shorter timeout would begin one at once, and an only voter wins it.
+		return 2 * agreed
+	}
+	return max(raftTimeout(agreed), raftTimeout(n.config.Lease), min(writesInTimeout*n.disk.typical(), agreed))
+}
+
+// callTimeout bounds one call to another gateway.
+func (n *raftNode) callTimeout() time.Duration { return callTimeout(n.config.Lease) }
 
 // votesTime is how long votes take that go over connections, and then to the disk.
-func (c *Cluster) votesTime() time.Duration {
-	return max(votesTime(c.lease()), min(writesInTimeout*c.disk.typical(), c.lease()))
+func (n *raftNode) votesTime() time.Duration {
+	return max(votesTime(n.lease()), min(writesInTimeout*n.disk.typical(), n.lease()))
 }
 
 // writesInTimeout is how many writes to the disk have room in a timeout of raft's: the
 // candidate's, a voter's, and as much again for the time between them.
 const writesInTimeout = 4
 
-func (c *Cluster) withDisk(configured time.Duration) time.Duration {
-	agreed := c.lease()
-	if !c.called() {
-		return 2 * agreed // no election before the roll call is over
-	}
-	if agreed != c.config.Lease {
-		configured = max(raftTimeout(agreed), c.config.LeaderLease)
-	}
-	return max(configured, min(writesInTimeout*c.disk.typical(), agreed))
-}
-
 // tuneRaft has raft's timeouts follow the agreed lease, where the configuration has
 // another one, and the disk.
-func (c *Cluster) tuneRaft() {
-	agreed := c.lease()
-	if agreed != c.config.Lease && c.once.First("lease "+agreed.String()) {
-		c.config.Logger.Warn("the cluster has agreed on another lease: cluster.lease of this gateway does not apply",
-			slog.Duration("agreed", agreed), slog.Duration("configured", c.config.Lease),
+func (n *raftNode) tuneRaft() {
+	agreed := n.lease()
+	if agreed != n.config.Lease && n.once.First("lease "+agreed.String()) {
+		n.config.Logger.Warn("the cluster has agreed on another lease: cluster.lease of this gateway does not apply",
+			slog.Duration("agreed", agreed), slog.Duration("configured", n.config.Lease),
 			slog.String("hint", "set cluster.lease to the agreed one; another lease needs a new cluster"))
 	}
-	timeouts := c.raft.ReloadableConfig()
-	heartbeat, election := c.heartbeatTimeout(), c.electionTimeout()
-	if near(heartbeat, timeouts.HeartbeatTimeout) && near(election, timeouts.ElectionTimeout) {
+	timeouts, want := n.raft.ReloadableConfig(), n.raftTimeout()
+	if change := want - timeouts.HeartbeatTimeout; change.Abs() < timeouts.HeartbeatTimeout/4 {
 		return
 	}
-	timeouts.HeartbeatTimeout, timeouts.ElectionTimeout = heartbeat, election
-	if err := c.raft.ReloadConfig(timeouts); err != nil && c.once.First("raft's timeouts") {
-		c.config.Logger.Warn("raft keeps its timeouts", slog.Any("error", err))
+	timeouts.HeartbeatTimeout, timeouts.ElectionTimeout = want, want
+	if err := n.raft.ReloadConfig(timeouts); err != nil && n.once.First("raft's timeouts") {
+		n.config.Logger.Warn("raft keeps its timeouts", slog.Any("error", err))
 	}
 }
-
-// near reports that two timeouts need no change of one to the other.
-func near(want, have time.Duration) bool { return want-have < have/4 && have-want < have/4 }

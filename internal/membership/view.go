@@ -208,6 +208,9 @@ func findPool(pools []Pool, name string) (int, bool) {
 	})
 }
 
+// terms are those of the leases in the view.
+func (v *View) terms() lease.Terms { return lease.Terms{Lease: v.Lease, Bound: closeTime} }
+
 // LeaseWait is how long a gateway that has been taken out of the view may go on
 // as if it had not, by the clock of any other.
 func (v *View) LeaseWait() time.Duration { return lease.Terms{Lease: v.Lease}.Wait() }

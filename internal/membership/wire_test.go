@@ -55,7 +55,7 @@ func TestSpeaksForItselfOverTLS(t *testing.T) {
 	}
 	port := tls.NewListener(listen(t, ""), as("a"))
 	s, heard := transport(port, "a")
-	s.guard = g.guard
+	s.guard = g.guard.guard
 	s.open()
 	done := make(chan struct{})
 	t.Cleanup(func() { close(done) })

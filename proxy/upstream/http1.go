@@ -98,13 +98,24 @@ func (h *http1) roundTrip(req *http.Request, caller Caller) (*http.Response, err
 	return res, nil
 }
 
-// attach has the connection closed when ctx ends.
+// breaker breaks an exchange off. What the server has not been sent yet it does not
+// get any more: otherwise the system would keep it, and the end of the connection
+// behind it, until the server has read that.
+type breaker struct{ raw *conn }
+
+// Close implements io.Closer.
+func (b breaker) Close() error {
+	b.raw.reset()
+	return nil
+}
+
+// attach has the exchange broken off when ctx ends.
 func (h *http1) attach(ctx context.Context) {
 	if h.ctx, _ = ctx.(Context); h.ctx != nil {
-		h.ctx.Attach(h.raw)
+		h.ctx.Attach(breaker{h.raw})
 		return
 	}
-	h.stop = context.AfterFunc(ctx, func() { _ = h.raw.Close() })
+	h.stop = context.AfterFunc(ctx, h.raw.reset)
 }
 
 // detach undoes that. It reports false if the connection is closed or about to be.

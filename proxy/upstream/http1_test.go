@@ -2,12 +2,14 @@ package upstream
 
 import (
 	"bufio"
+	"context"
 	"errors"
 	"io"
 	"net"
 	"net/http"
 	"strings"
 	"sync/atomic"
+	"syscall"
 	"testing"
 	"time"
 )
@@ -80,6 +82,35 @@ func testAbandoned(t *testing.T, read int64) {
 	}
 	if err := <-gone; err == nil {
 		t.Error("the server sees more")
+	}
+}
+
+// TestBrokenOffUpload: a server that reads slowly is not sent the rest of a request that
+// has been broken off: its connection is reset.
+func TestBrokenOffUpload(t *testing.T) {
+	there, broken := make(chan struct{}), make(chan struct{})
+	end := make(chan error, 1)
+	s := serve(t, func(c net.Conn, br *bufio.Reader) {
+		req, _ := http.ReadRequest(br)
+		close(there)
+		<-broken
+		_, err := io.Copy(io.Discard, req.Body)
+		end <- err
+	})
+	c := newClient(t, s.addr)
+	ctx, cancel := context.WithCancel(t.Context())
+	go func() {
+		<-there
+		time.Sleep(10 * time.Millisecond) // more than the server takes is on its way
+		cancel()
+	}()
+	req := request(t, "POST", strings.NewReader(strings.Repeat("x", 32<<20))).WithContext(ctx)
+	if _, err := get(t, c, req); !errors.Is(err, context.Canceled) {
+		t.Errorf("failed with %v", err)
+	}
+	close(broken)
+	if err := <-end; !errors.Is(err, syscall.ECONNRESET) {
+		t.Errorf("the server's connection ends with %v", err)
 	}
 }
 

@@ -80,6 +80,11 @@ func TestMutantsAreCaught(t *testing.T) {
 			By: "^TestBodyFails$", Caught: "for whole",
 		},
 		{
+			Name: "the rest of an upload that is broken off is sent", File: "http1.go",
+			Old: "context.AfterFunc(ctx, h.raw.reset)", New: "context.AfterFunc(ctx, func() { _ = h.raw.Close() })",
+			By: "^TestBrokenOffUpload$", Caught: "connection ends with",
+		},
+		{
 			Name: "a trailer is lost", File: "upload.go",
 			Old: "range u.req.Trailer", New: "range http.Header(nil)",
 			By: "^TestRequest$", Caught: "FAIL",

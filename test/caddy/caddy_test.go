@@ -2,6 +2,7 @@ package caddy
 
 import (
 	"bufio"
+	"context"
 	"crypto/tls"
 	"fmt"
 	"io"
@@ -10,6 +11,7 @@ import (
 	"net/http"
 	"strconv"
 	"strings"
+	"sync"
 	"syscall"
 	"testing"
 	"time"
@@ -245,6 +247,7 @@ func TestUpgrade(t *testing.T) {
 	if err != nil || res.StatusCode != http.StatusSwitchingProtocols {
 		t.Fatalf("%v, %v", res, err)
 	}
+	defer res.Body.Close()
 	_, _ = io.WriteString(conn, "echo")
 	if got := make([]byte, 4); true {
 		if _, err := io.ReadFull(brw, got); err != nil || string(got) != "echo" {
@@ -262,5 +265,44 @@ func TestUpgrade(t *testing.T) {
 	waited, err := strconv.ParseFloat(res.Header.Get("Test-Wait"), 64)
 	if err != nil || waited < 500 {
 		t.Errorf("the next one waited %v ms (%v) for a connection of %v", waited, err, hold)
+	}
+}
+
+// Clients over TLS and HTTP/2, several on one connection, wait as others do.
+func TestHTTPS(t *testing.T) {
+	judge, _, upstream := cluster.NewJudge(t, http.HandlerFunc(func(http.ResponseWriter, *http.Request) { time.Sleep(50 * time.Millisecond) }))
+	c := fleet(t, 1, "pool {\n k 2\n }", upstream)[0]
+	transport := &http.Transport{TLSClientConfig: &tls.Config{ServerName: "localhost", InsecureSkipVerify: true}, ForceAttemptHTTP2: true}
+	defer transport.CloseIdleConnections()
+	client := http.Client{Transport: transport, Timeout: patience}
+	ctx, cancel := context.WithTimeout(t.Context(), patience)
+	defer cancel()
+	err := cluster.Await(ctx, func() error { // its certificate comes later than its first answer
+		res, err := client.Get("https://localhost:" + portOf(c.https) + "/")
+		if err == nil {
+			err = res.Body.Close()
+		}
+		return err
+	})
+	if err != nil {
+		t.Fatal(err)
+	}
+	var wg sync.WaitGroup
+	for range 10 {
+		wg.Go(func() {
+			res, err := client.Get("https://localhost:" + portOf(c.https) + "/")
+			if err != nil {
+				t.Error(err)
+				return
+			}
+			defer res.Body.Close()
+			if res.ProtoMajor != 2 || res.StatusCode != http.StatusOK {
+				t.Errorf("%s over %s", res.Status, res.Proto)
+			}
+		})
+	}
+	wg.Wait()
+	if _, most, total := judge.Counts(); most != 2 || total < 10 {
+		t.Errorf("%d requests, at most %d at once, k is 2", total, most)
 	}
 }

@@ -47,7 +47,7 @@ func TestMutantsAreCaught(t *testing.T) {
 		{
 			Name: "the end of Start's context is that of the node", File: "../../internal/node/node.go",
 			Old: "if !started() {", New: "if _ = started; ctx.Err() != nil {",
-			Caught: "FAIL: TestStartContext", By: "^TestStartContext$",
+			Caught: "FAIL: TestStartContext|test timed out", By: "^TestStartContext$", Args: []string{"-test.timeout=20s"},
 		},
 		{
 			Name: "Shutdown does not wait", File: "../../kgate.go",

@@ -138,7 +138,7 @@ func (f *File) Note() json.RawMessage {
 // SetNote writes what the owner has to say about the file.
 func (f *File) SetNote(note json.RawMessage) error {
 	f.writing.Lock()
-	defer f.writing.Unlock()
+	defer f.done()
 	return f.write(record{Note: note})
 }
 
@@ -154,12 +154,22 @@ func (f *File) NoteCommitted(p Position) {
 			break
 		}
 	}
-	// Whoever is writing now may have written its marker already: the next one
-	// takes the note along.
-	if f.writing.TryLock() {
-		defer f.writing.Unlock()
-		if f.journal.Broken() == nil {
-			_ = f.fail(f.journal.Mark(f.tag()))
+	if f.writing.TryLock() { // else whoever is writing does it
+		f.done()
+	}
+}
+
+// done ends a write. It writes what was noted meanwhile, which is lost else if the process
+// ends before the next write.
+func (f *File) done() {
+	for {
+		noted := f.tag()
+		if f.journal.Tag() != noted && f.journal.Broken() == nil {
+			_ = f.fail(f.journal.Mark(noted))
+		}
+		f.writing.Unlock()
+		if f.tag() == noted || !f.writing.TryLock() {
+			return
 		}
 	}
 }

@@ -258,6 +258,27 @@ func TestFullDisk(t *testing.T) {
 	try(t, f.Close())
 }
 
+// What is noted as agreed on while a write is under way is on disk without another write.
+func TestNotedDuringAWrite(t *testing.T) {
+	d := journaltest.NewDisk()
+	path := filepath.Join(t.TempDir(), "db")
+	var f *File
+	f, err := Open(path, Options{FS: d, Wrote: func(time.Duration) {
+		if f != nil {
+			f.NoteCommitted(Position{f.Last().Index + 1, 1}) // as raft applies the entry that is being written
+		}
+	}})
+	try(t, err, f.StoreLog(logEntry(1, 1)), f.StoreLog(logEntry(2, 1)))
+	data := d.Read(path)
+	try(t, f.Close())
+	d.Write(path, data) // as kill -9 leaves it
+	f = open(t, d, path)
+	if got := f.Committed(); got != (Position{2, 1}) {
+		t.Errorf("%+v", got)
+	}
+	try(t, f.Close())
+}
+
 // Entries that are agreed on are not taken back.
 func TestContradiction(t *testing.T) {
 	d := journaltest.NewDisk()

@@ -10,6 +10,12 @@ import (
 func TestMutantsAreCaught(t *testing.T) {
 	mutant.Suite{Args: []string{"-test.timeout=1m"}, Mutants: []mutant.Mutant{
 		{
+			Name: "what is noted during a write waits for the next", File: "stores.go",
+			Old:    "	defer f.done()\n	if len(logs) == 0 {",
+			New:    "	defer f.writing.Unlock()\n	if len(logs) == 0 {",
+			Caught: "Index:1|Index:0", By: "^TestNotedDuringAWrite$",
+		},
+		{
 			Name: "each number of a vote is written", File: "stores.go",
 			Old:    "k != keyTerm && k != KeyVoteTerm",
 			New:    "k != keyTerm+KeyVoteTerm",

@@ -60,7 +60,7 @@ func (f *File) StoreLog(log *raft.Log) error { return f.StoreLogs([]*raft.Log{lo
 // StoreLogs writes entries in one record: all or none.
 func (f *File) StoreLogs(logs []*raft.Log) error {
 	f.writing.Lock()
-	defer f.writing.Unlock()
+	defer f.done()
 	if len(logs) == 0 {
 		return nil
 	}
@@ -79,7 +79,7 @@ func (f *File) StoreLogs(logs []*raft.Log) error {
 // ErrContradiction rather than take back what was agreed on.
 func (f *File) DeleteRange(lowest, highest uint64) error {
 	f.writing.Lock()
-	defer f.writing.Unlock()
+	defer f.done()
 	f.mu.RLock()
 	first, last, snap := f.state.first(), f.state.last().Index, f.state.snap
 	f.mu.RUnlock()
@@ -97,7 +97,7 @@ func (f *File) DeleteRange(lowest, highest uint64) error {
 // Set writes a value of raft's, and what waits for Flush.
 func (f *File) Set(key, value []byte) error {
 	f.writing.Lock()
-	defer f.writing.Unlock()
+	defer f.done()
 	f.mu.RLock()
 	have, known := f.state.stable[string(key)]
 	same := known && bytes.Equal(have, value) && len(f.pending) == 0
@@ -158,7 +158,7 @@ func (f *File) Flush() error {
 		return nil
 	}
 	f.writing.Lock()
-	defer f.writing.Unlock()
+	defer f.done()
 	return f.writeWithTerm(record{}, keyTerm)
 }
 
@@ -168,7 +168,7 @@ func (f *File) Flush() error {
 // if term is not the present one.
 func (f *File) VoteForSelf(term uint64, candidate []byte) error {
 	f.writing.Lock()
-	defer f.writing.Unlock()
+	defer f.done()
 	if now, err := f.GetUint64([]byte(keyTerm)); err != nil || now != term {
 		return errors.Join(err, f.writeWithTerm(record{}, keyTerm))
 	}
@@ -274,7 +274,7 @@ func (s *sink) Close() error {
 	s.ended = true
 	s.Meta.Size = int64(len(s.Data))
 	s.file.writing.Lock()
-	defer s.file.writing.Unlock()
+	defer s.file.done()
 	return s.file.write(record{Snapshot: &s.snapshot})
 }
 

@@ -1,0 +1,149 @@
+package membership
+
+import (
+	"context"
+	"fmt"
+	"net/http"
+	"net/url"
+	"slices"
+	"sync/atomic"
+	"time"
+
+	"github.com/hashicorp/raft"
+)
+
+// leaderWatch knows whether this gateway has a leader that is of use, and asks others about
+// theirs.
+type leaderWatch struct {
+	*raftNode
+	peers  *peerClient
+	prober *prober
+
+	// renewed is the newest renewal of this gateway's lease that another one granted; asked
+	// is the first that was sent to the present leader.
+	renewed, asked atomic.Pointer[renewal]
+	// handsOver are the servers that were told to take over the lead.
+	handsOver atomic.Pointer[handsOver]
+}
+
+// renewal is one that was sent to a leader.
+type renewal struct {
+	to   string // the leader's raft server
+	term uint64 // in which it was sent
+	sent time.Time
+}
+
+// of reports whether the renewal was sent to that leader in that term.
+func (r *renewal) of(leader string, term uint64) bool {
+	return r != nil && r.to == leader && r.term == term
+}
+
+// handsOver are the servers that this gateway has told in a term to take over the lead.
+// Raft stops waiting for one that is slow, but that one still calls its election: so
+// voters may elect it as long as the term lasts.
+type handsOver struct {
+	term uint64
+	to   []string
+}
+
+// termAnswer is what a voter says about the term that it is in.
+type termAnswer struct {
+	Term uint64 `json:"term"`
+	// Leaderless: it has no leader. Last is the index of the newest entry of its log.
+	Leaderless bool   `json:"leaderless,omitempty"`
+	Last       uint64 `json:"last"`
+	// Leader is the server that it follows, itself if it leads; empty if there is none.
+	// HandsOver are the servers that it has handed the lead over to in Term.
+	Leader    string   `json:"leader,omitempty"`
+	HandsOver []string `json:"hands_over,omitempty"`
+	// Voted is the server that it has voted for in Term, empty if none. Older gateways
+	// do not say it.
+	Voted *string `json:"voted"`
+}
+
+// leaderIsSilent reports that a leader which has renewed this gateway's lease in this term does
+// not do so any more: it is slow, or cut off from most voters. One that has just been
+// elected, be it again, has two leases for its first renewal: leases are over then.
+func (w *leaderWatch) leaderIsSilent(leads string) bool {
+	term, lease := w.raft.CurrentTerm(), w.lease()
+	if last := w.renewed.Load(); last.of(leads, term) {
+		return time.Since(last.sent) > lease*3/5
+	}
+	asked := w.asked.Load()
+	return asked.of(leads, term) && time.Since(asked.sent) > 2*lease
+}
+
+// leaderless reports that this gateway has no leader: it knows of none, or has
+// strong evidence that it is gone.
+func (w *leaderWatch) leaderless() bool {
+	if w.raft.State() == raft.Leader || w.leaving.Load() {
+		return false
+	}
+	_, id := w.raft.LeaderWithID()
+	return id == "" || w.prober.serverUnreachable(string(id)) || w.leaderIsSilent(string(id))
+}
+
+// follows returns the leader that this gateway hears from, itself if it leads; empty if
+// there is none.
+func (w *leaderWatch) follows() string {
+	_, id := w.raft.LeaderWithID()
+	if id == "" || w.leaderless() {
+		return ""
+	}
+	return string(id)
+}
+
+// termOf asks a voter which term it is in.
+func (w *leaderWatch) termOf(ctx context.Context, server string) (termAnswer, error) {
+	if server == w.storage.meta.Server {
+		return w.term(), nil
+	}
+	addr, ok := w.addressOf(raft.ServerID(server))
+	if !ok {
+		return termAnswer{}, fmt.Errorf("membership: no address of %s", server)
+	}
+	var t termAnswer
+	err := w.peers.call(ctx, http.MethodGet, addr, pathTerm+"?server="+url.QueryEscape(server), nil, &t)
+	return t, err
+}
+
+func (w *leaderWatch) term() termAnswer {
+	voted, in := w.voted() // before the term: so a vote given in it is not missed
+	a := termAnswer{Term: w.raft.CurrentTerm(), Leaderless: w.leaderless(), Last: w.raft.LastIndex(), Leader: w.follows()}
+	if in != a.Term {
+		voted = ""
+	}
+	a.Voted = &voted
+	if h := w.handsOver.Load(); h != nil && h.term == a.Term {
+		a.HandsOver = h.to
+	}
+	return a
+}
+
+// whileLed calls cancel when the leader is no longer the given one, or is unreachable.
+func (w *leaderWatch) whileLed(ctx context.Context, leads string, cancel func()) {
+	for {
+		changed := w.Changed()
+		if _, id := w.raft.LeaderWithID(); string(id) != leads || w.prober.serverUnreachable(leads) {
+			cancel()
+			return
+		}
+		select {
+		case <-ctx.Done():
+			return
+		case <-changed:
+		}
+	}
+}
+
+// noteHeir adds a server to handsOver. The caller holds ops.
+func (w *leaderWatch) noteHeir(server string) {
+	now := handsOver{term: w.raft.CurrentTerm(), to: []string{server}}
+	if h := w.handsOver.Load(); h != nil && h.term == now.term {
+		if slices.Contains(h.to, server) {
+			return
+		}
+		now.to = append(slices.Clone(h.to), server)
+	}
+	w.handsOver.Store(&now)
+}

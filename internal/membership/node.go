@@ -1,0 +1,377 @@
+package membership
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"log/slog"
+	"net"
+	"sync"
+	"sync/atomic"
+
+	"github.com/hashicorp/go-hclog"
+	"github.com/hashicorp/raft"
+
+	"github.com/kgate/kgate/chordring/serfring"
+	"github.com/kgate/kgate/internal/membership/raftfile"
+	"github.com/kgate/kgate/internal/oncelog"
+	"github.com/kgate/kgate/internal/peercert"
+)
+
+// raftNode is this gateway's raft server, with its disk and the views that come of its log.
+// All other parts of a [Cluster] have it; it calls none of them.
+type raftNode struct {
+	config  Config
+	machine *machine
+	storage *storage
+	stream  *raftStream
+	trans   *raft.NetworkTransport
+	raft    *raft.Raft
+	once    oncelog.Limit
+	disk    writeTimes
+	roll    rollCall
+
+	// broken tells that the disk does not take what has been agreed on.
+	broken chan error
+	// up is closed when raft is set.
+	up      chan struct{}
+	closing context.Context
+	cancel  context.CancelFunc
+	wg      sync.WaitGroup
+	leaving atomic.Bool
+	// addresses of the gateways that gossip sees alive, by name.
+	addresses atomic.Pointer[map[string]string]
+
+	// ops is held while raft's configuration is changed, so that a departure
+	// and the leader's loop do not undo each other's work.
+	ops sync.Mutex
+
+	idMu         sync.Mutex
+	bootstrapped []bootstrapServer
+
+	problemMu sync.Mutex
+	trouble   error
+}
+
+// start opens the disk and begins raft. guard returns a connection of another gateway as raft
+// is to see it.
+func (n *raftNode) start(guard func(net.Conn) net.Conn) error {
+	logger := newRaftLogger(n.closing, n.config.Logger)
+	var err error
+	server := n.config.Name + "/" + n.config.Boot
+	options := raftfile.Options{FS: n.config.files, Failed: n.fail, Wrote: n.wrote}
+	if n.storage, err = openStorage(n.config.DataDir, n.config.Name, server, options); err != nil {
+		return err
+	}
+	if n.storage.fresh {
+		close(n.roll.over)
+	}
+	if n.storage.file != nil {
+		n.machine.agreed = n.storage.file.NoteCommitted
+	}
+	n.stream = newRaftStream(n.config.Raft, n.clusterID, n.admit, n.callTimeout(), n.config.Logger)
+	n.stream.flush, n.stream.guard = n.storage.flush, guard
+	n.trans = raft.NewNetworkTransportWithConfig(&raft.NetworkTransportConfig{
+		Logger:  logger,
+		Stream:  n.stream,
+		MaxPool: 2,
+		// No pipelining: in raft 1.8.0 a pipeline whose response fails while the
+		// next request waits for its place blocks for ever. The follower then
+		// gets heartbeats, but no entries, and a leader that needs it commits
+		// nothing and cannot be closed. A few views a day need no pipeline.
+		MaxRPCsInFlight: 1,
+		// A vote and entries are answered when they are on disk.
+		Timeout:               n.callTimeout() + writesInTimeout*n.disk.typical(),
+		ServerAddressProvider: n,
+	})
+	n.raft, err = raft.NewRaft(n.raftConfig(logger), n.machine, n.storage.logs, n.storage.stable, n.storage.snapshots, retryTransport{n.trans, n, new(sync.Map)})
+	if err != nil {
+		if errors.Is(err, errNewer) || errors.Is(err, errOlder) {
+			return dirError(n.config.DataDir, err)
+		}
+		return fmt.Errorf("membership: raft: %w", err)
+	}
+	close(n.up)
+	n.stream.open()
+	return nil
+}
+
+// stop undoes start, however far it came, and leaves the disk open.
+func (n *raftNode) stop() error {
+	n.cancel()
+	if n.stream == nil {
+		return n.config.Raft.Close()
+	}
+	n.stream.close() // raft waits for its calls to end
+	var errs []error
+	if n.raft != nil {
+		errs = append(errs, n.raft.Shutdown().Error())
+	}
+	return errors.Join(append(errs, n.trans.Close())...)
+}
+
+func (n *raftNode) raftConfig(logger hclog.Logger) *raft.Config {
+	conf := raft.DefaultConfig()
+	conf.LocalID = raft.ServerID(n.storage.meta.Server)
+	conf.HeartbeatTimeout = n.raftTimeout()
+	conf.ElectionTimeout = conf.HeartbeatTimeout
+	conf.LeaderLeaseTimeout = raftTimeout(n.config.Lease)
+	// Each commit is told at once; this is for what was lost on the way.
+	conf.CommitTimeout = n.config.Lease / 3
+	// Views change rarely and are small: a log of a few hundred entries is
+	// read at a start in no time.
+	conf.SnapshotThreshold = 256
+	conf.TrailingLogs = 256
+	conf.ShutdownOnRemove = false
+	conf.NoLegacyTelemetry = true
+	conf.Logger = logger
+	return conf
+}
+
+// View returns the newest view that this gateway knows of.
+func (n *raftNode) View() *View { return n.machine.newest.Load() }
+
+// SetTicketsMark writes the mark of the tickets that the owner keeps in DataDir.
+func (n *raftNode) SetTicketsMark(mark string) error {
+	n.idMu.Lock()
+	defer n.idMu.Unlock()
+	return n.storage.setTicketsMark(mark)
+}
+
+// Changed returns a channel that is closed when the next view is there, when this
+// gateway's standing has begun or ended, or when there is another leader. Take it before View and Standing,
+// then nothing is missed:
+//
+//	for {
+//		changed := cluster.Changed()
+//		use(cluster.View(), cluster.Standing())
+//		<-changed
+//	}
+func (n *raftNode) Changed() <-chan struct{} { return n.machine.changes() }
+
+// await waits for a view of a kind.
+func (n *raftNode) await(ctx context.Context, ok func(*View) bool) error {
+	for {
+		changed := n.Changed()
+		if ok(n.View()) {
+			return nil
+		}
+		select {
+		case <-changed:
+		case <-ctx.Done():
+			return errors.Join(ctx.Err(), n.Problem())
+		case <-n.closing.Done():
+			return errClosed
+		}
+	}
+}
+
+// Leader returns the name of the gateway that leads the agreement, if this one
+// knows it.
+func (n *raftNode) Leader() (string, bool) {
+	_, id := n.raft.LeaderWithID()
+	return nameOf(id), id != ""
+}
+
+// Problem returns what keeps this gateway from taking part, or nil.
+func (n *raftNode) Problem() error {
+	if err := n.machine.problem(); err != nil {
+		return err
+	}
+	n.problemMu.Lock()
+	defer n.problemMu.Unlock()
+	return n.trouble
+}
+
+func (n *raftNode) setProblem(err error) {
+	n.problemMu.Lock()
+	defer n.problemMu.Unlock()
+	n.trouble = err
+}
+
+// servers returns raft's present configuration.
+func (n *raftNode) servers() []raft.Server {
+	future := n.raft.GetConfiguration()
+	if future.Error() != nil {
+		return nil
+	}
+	return future.Configuration().Servers
+}
+
+// noteAddresses keeps what ServerAddr answers with.
+func (n *raftNode) noteAddresses(peers []serfring.Member) {
+	addresses := make(map[string]string, len(peers))
+	for _, p := range peers {
+		if p.Status == serfring.StatusAlive {
+			addresses[p.Name] = p.PeerAddr
+		}
+	}
+	n.addresses.Store(&addresses)
+}
+
+var _ raft.ServerAddressProvider = (*raftNode)(nil)
+
+// ServerAddr implements raft.ServerAddressProvider: where gossip sees a server
+// now comes before where it was when it was let in, so that gateways which all
+// return at other addresses find each other.
+func (n *raftNode) ServerAddr(id raft.ServerID) (raft.ServerAddress, error) {
+	if addr, ok := n.addressOf(id); ok {
+		return address(addr, string(id)), nil
+	}
+	return "", fmt.Errorf("membership: no address of %s", id)
+}
+
+func (n *raftNode) addressOf(id raft.ServerID) (string, bool) {
+	name := nameOf(id)
+	if name == n.config.Name {
+		return n.config.PeerAddr, true
+	}
+	if addr, ok := (*n.addresses.Load())[name]; ok {
+		return addr, true
+	}
+	select {
+	case <-n.up:
+	default: // raft asks while it is being made
+		return "", false
+	}
+	for _, s := range n.servers() {
+		if s.ID == id {
+			addr, _ := splitAddress(s.Address)
+			return addr, true
+		}
+	}
+	return "", false
+}
+
+// admit judges the greeting of a raft connection. A gateway with an empty log
+// goes with whoever lets it in; any other listens only to its raft servers.
+func (n *raftNode) admit(conn net.Conn, cluster, server string) error {
+	if server != n.storage.meta.Server {
+		return fmt.Errorf("%w: this is %s, not %s", errGreeting, n.storage.meta.Server, server)
+	}
+	if !n.blank() {
+		var names []string
+		for _, s := range n.servers() {
+			names = append(names, nameOf(s.ID))
+		}
+		if err := peercert.OfConn(conn, names...); err != nil {
+			return fmt.Errorf("%w: %w", errGreeting, err)
+		}
+	}
+	n.idMu.Lock()
+	defer n.idMu.Unlock()
+	switch own := n.storage.meta.Cluster; {
+	case cluster == "":
+		return fmt.Errorf("%w: no cluster", errGreeting)
+	case cluster == own:
+		return nil
+	case own == "" || n.blank():
+		return n.storage.setCluster(cluster)
+	default:
+		return fmt.Errorf("%w: this gateway belongs to cluster %s, not %s", errGreeting, own, cluster)
+	}
+}
+
+// electMyself spares a cluster of one voter the wait for a leader that cannot
+// come: it sends itself what a leader that steps down sends its successor. If
+// that fails, the election timeout does the same a moment later.
+func (n *raftNode) electMyself() {
+	self := n.storage.meta.Server
+	request := &raft.TimeoutNowRequest{RPCHeader: raft.RPCHeader{
+		ProtocolVersion: raft.ProtocolVersionMax, ID: []byte(self), Addr: []byte(address(n.config.PeerAddr, self)),
+	}}
+	err := n.trans.TimeoutNow(raft.ServerID(self), raft.ServerAddress(n.config.PeerAddr), request, &raft.TimeoutNowResponse{})
+	if err != nil {
+		n.config.Logger.Debug("waiting for the election timeout", slog.Any("error", err))
+	}
+}
+
+// troubled says, once, what keeps a leader from its work.
+func (n *raftNode) troubled(err error) {
+	if !errors.Is(err, raft.ErrNotLeader) && !errors.Is(err, raft.ErrLeadershipLost) &&
+		!errors.Is(err, raft.ErrRaftShutdown) && n.once.First("reconcile "+err.Error()) {
+		n.config.Logger.Warn("the view or the voters could not be updated: trying again", slog.Any("error", err))
+	}
+}
+
+// voted returns the server that this gateway has voted for last, and in which term.
+func (n *raftNode) voted() (server string, term uint64) {
+	term, err := n.storage.stable.GetUint64([]byte(raftfile.KeyVoteTerm))
+	if err != nil {
+		return "", 0
+	}
+	candidate, err := n.storage.stable.Get([]byte(raftfile.KeyVoteCandidate))
+	if err != nil {
+		return "", 0
+	}
+	_, server = splitAddress(raft.ServerAddress(candidate))
+	return server, term
+}
+
+// votedFor reports whether this gateway has voted for the server in that term.
+func (n *raftNode) votedFor(server string, term uint64) bool {
+	candidate, in := n.voted()
+	return in == term && candidate == server
+}
+
+// watchLeader tells everybody who waits for a change when raft has another leader, or
+// none.
+func (n *raftNode) watchLeader() {
+	seen := make(chan raft.Observation, 1)
+	observer := raft.NewObserver(seen, false, func(o *raft.Observation) bool {
+		_, leader := o.Data.(raft.LeaderObservation)
+		return leader
+	})
+	n.raft.RegisterObserver(observer)
+	defer n.raft.DeregisterObserver(observer)
+	for {
+		select {
+		case <-n.closing.Done():
+			return
+		case <-seen:
+			n.machine.touch()
+		}
+	}
+}
+
+// plausible returns an error for a term that no election has led to, or for a log that
+// is later than its sender's term.
+func (n *raftNode) plausible(term, log uint64) error {
+	most := uint64(maxTerm)
+	select {
+	case <-n.up:
+		if !n.blank() {
+			most = min(most, n.raft.CurrentTerm()+maxTermStep)
+		}
+	default: // raft asks while it is being made
+	}
+	if term > most || log > term {
+		return fmt.Errorf("%w: term %d with a log of term %d, and the latest that can be is %d", errRPC, term, log, most)
+	}
+	return nil
+}
+
+func (n *raftNode) fail(err error) {
+	said := dirError(n.config.DataDir, err)
+	if n.config.DataDir == "" || errors.Is(err, errDiffers) {
+		said = fmt.Errorf("membership: %w%s", err, advice(err))
+	}
+	select {
+	case n.broken <- said:
+	default:
+	}
+}
+
+// TicketsMark returns what SetTicketsMark has written to DataDir, empty if nothing.
+func (n *raftNode) TicketsMark() string {
+	n.idMu.Lock()
+	defer n.idMu.Unlock()
+	return n.storage.meta.Tickets
+}
+
+// clusterID returns the cluster that this gateway belongs to, "" if none yet.
+func (n *raftNode) clusterID() string {
+	n.idMu.Lock()
+	defer n.idMu.Unlock()
+	return n.storage.meta.Cluster
+}

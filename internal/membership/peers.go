@@ -1,0 +1,223 @@
+package membership
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"log/slog"
+	"net"
+	"net/http"
+	"net/url"
+	"os"
+	"slices"
+	"sync"
+	"syscall"
+	"time"
+
+	"github.com/hashicorp/raft"
+
+	"github.com/kgate/kgate/chordring/serfring"
+	"github.com/kgate/kgate/internal/peercall"
+	"github.com/kgate/kgate/internal/peercert"
+)
+
+// peerClient asks other gateways, and answers for this one when somebody asks all.
+type peerClient struct {
+	*raftNode
+	incarnation *incarnation
+	client      *http.Client
+	silent      silences
+}
+
+func newPeerClient(n *raftNode, i *incarnation) *peerClient {
+	pc := &peerClient{raftNode: n, incarnation: i}
+	pc.client = &http.Client{Transport: &http.Transport{
+		DialContext:           pc.dialControl,
+		MaxIdleConnsPerHost:   2 * asksPerVoter,
+		IdleConnTimeout:       30 * time.Second,
+		ResponseHeaderTimeout: 5 * time.Second,
+	}}
+	return pc
+}
+
+func (pc *peerClient) identity() identity {
+	first, err := pc.bootstrapPeers(pc.config.Discovery.Members())
+	if err != nil {
+		first = nil
+	}
+	boot, voided := pc.incarnation.current()
+	id := identity{
+		Name:    pc.config.Name,
+		Boot:    boot,
+		Voided:  voided,
+		Server:  pc.storage.meta.Server,
+		Leaving: pc.leaving.Load(),
+		Witness: pc.config.Witness,
+		Last:    pc.raft.LastIndex(),
+		Agreed:  pc.agreed(),
+		Sees:    seenBy(first),
+	}
+	id.Bootstrapping = id.Last == 0 && pc.config.BootstrapExpect == 1 && !pc.config.Joining
+	if id.Last > 0 {
+		id.Cluster = pc.clusterID()
+		pc.idMu.Lock()
+		id.Servers = pc.bootstrapped
+		pc.idMu.Unlock()
+	}
+	return id
+}
+
+// dialControl connects to a gateway. Over TLS it has to be one that is known
+// there.
+func (pc *peerClient) dialControl(ctx context.Context, _, addr string) (net.Conn, error) {
+	conn, err := pc.config.Control.Dial(ctx, addr)
+	if err != nil {
+		return nil, err
+	}
+	var names []string
+	for _, m := range pc.View().Members {
+		if m.PeerAddr == addr {
+			names = append(names, m.Name)
+		}
+	}
+	for _, p := range pc.config.Discovery.Members() {
+		if p.PeerAddr == addr {
+			names = append(names, p.Name)
+		}
+	}
+	if err := peercert.OfConn(conn, names...); len(names) > 0 && err != nil {
+		_ = conn.Close()
+		return nil, fmt.Errorf("membership: %s: %w", addr, err)
+	}
+	return conn, nil
+}
+
+// identify asks the gateway at an address who it is.
+func (pc *peerClient) identify(ctx context.Context, addr string) (identity, error) {
+	ctx, cancel := context.WithTimeout(ctx, pc.callTimeout())
+	defer cancel()
+	var id identity
+	err := pc.call(ctx, http.MethodGet, addr, pathIdentity, nil, &id)
+	return id, err
+}
+
+// call asks the gateway at an address something, and reads its answer if it is
+// a good one.
+func (pc *peerClient) call(ctx context.Context, method, addr, path string, question, answer any) error {
+	const limit = 4 << 20
+	if err := peercall.JSON(ctx, pc.client, method, addr, path, question, answer, limit); err != nil {
+		return fmt.Errorf("membership: ask %s: %w", addr, err)
+	}
+	return nil
+}
+
+// identifyAll asks all peers at once; those that do not answer are missing
+// from what it returns. This gateway answers for itself.
+func (pc *peerClient) identifyAll(ctx context.Context, peers []serfring.Member) map[string]identity {
+	var mu sync.Mutex
+	ids := make(map[string]identity, len(peers))
+	peercall.Each(peers, asksAtOnce, func(_ int, p serfring.Member) {
+		id, ok := pc.identity(), true
+		if p.Name != pc.config.Name {
+			id, ok = pc.identifyPeer(ctx, p)
+		}
+		if ok {
+			mu.Lock()
+			defer mu.Unlock()
+			ids[p.Name] = id
+		}
+	})
+	return ids
+}
+
+// identifyPeer asks a peer, and logs that it does not answer once that has lasted.
+func (pc *peerClient) identifyPeer(ctx context.Context, p serfring.Member) (id identity, ok bool) {
+	id, err := pc.identify(ctx, p.PeerAddr)
+	if err == nil && id.Name != p.Name {
+		err = fmt.Errorf("membership: at %s is %q, not %q", p.PeerAddr, id.Name, p.Name)
+	}
+	if err == nil {
+		pc.silent.over(p.Name)
+		return id, true
+	}
+	// One that is just leaving does not answer either, for a moment.
+	lasting := pc.silent.lasts(p.Name)
+	if ctx.Err() == nil && lasting && pc.once.First("identify "+p.Name) {
+		pc.config.Logger.Warn("a gateway that gossip sees does not answer on its peer port",
+			slog.String("name", p.Name), slog.String("peer_address", p.PeerAddr), slog.Any("error", err),
+			slog.String("hint", "check its advertised address, the firewall and the TLS certificates"))
+	}
+	return identity{}, false
+}
+
+// reaches dials a peer port. Only a dial that was refused, not answered or had
+// no way failed: any other answer comes from somebody who lives.
+func (pc *peerClient) reaches(ctx context.Context, addr string) bool {
+	ctx, cancel := context.WithTimeout(ctx, probeTimeout(pc.lease()))
+	defer cancel()
+	conn, err := pc.config.Control.Dial(ctx, addr)
+	if err == nil {
+		_ = conn.Close()
+		return true
+	}
+	for _, dead := range []error{
+		syscall.ECONNREFUSED, syscall.EHOSTUNREACH, syscall.ENETUNREACH, syscall.EHOSTDOWN,
+		os.ErrDeadlineExceeded, context.DeadlineExceeded,
+	} {
+		if errors.Is(err, dead) {
+			return false
+		}
+	}
+	var timeout net.Error
+	return !errors.As(err, &timeout) || !timeout.Timeout()
+}
+
+// unreached tries everybody whom gossip sees alive, or only those named, and returns
+// those that cannot be dialed. One who asks to be let in must reach all members.
+func (pc *peerClient) unreached(ctx context.Context, of ...string) []string {
+	peers := alive(pc.config.Discovery.Members())
+	var mu sync.Mutex
+	names := []string{}
+	peercall.Each(peers, asksAtOnce, func(_ int, p serfring.Member) {
+		if p.Name == pc.config.Name || len(of) > 0 && !slices.Contains(of, p.Name) || pc.reaches(ctx, p.PeerAddr) {
+			return
+		}
+		mu.Lock()
+		defer mu.Unlock()
+		names = append(names, p.Name)
+	})
+	return names
+}
+
+// unreachedFrom asks a gateway that wants to come in whom it does not reach.
+func (pc *peerClient) unreachedFrom(p serfring.Member) (names []string, ok bool) {
+	if p.Name == pc.config.Name {
+		return pc.unreached(pc.closing), true
+	}
+	ctx, cancel := context.WithTimeout(pc.closing, 2*pc.callTimeout())
+	defer cancel()
+	var r reach
+	err := pc.call(ctx, "GET", p.PeerAddr, pathReach, nil, &r)
+	return r.Unreached, err == nil
+}
+
+// reachedFrom asks a member whether it reaches a gateway.
+func (pc *peerClient) reachedFrom(m Member, name string) bool {
+	ctx, cancel := context.WithTimeout(pc.closing, pc.callTimeout())
+	defer cancel()
+	var r reach
+	err := pc.call(ctx, "GET", m.PeerAddr, pathReach+"?of="+url.QueryEscape(name), nil, &r)
+	return err == nil && !slices.Contains(r.Unreached, name)
+}
+
+// caughtUp asks a server whether it has the log, so that a vote is not given
+// to one whose silence would stop the cluster.
+func (pc *peerClient) caughtUp(peers []serfring.Member, id raft.ServerID) bool {
+	p, ok := find(peers, nameOf(id))
+	if !ok {
+		return false
+	}
+	committed := pc.raft.CommitIndex()
+	said, err := pc.identify(pc.closing, p.PeerAddr)
+	return err == nil && said.Server == string(id) && said.Last >= committed && !said.Leaving
+}
