@@ -17,7 +17,7 @@ import (
 // poolSettings says which field of a kgate.Pool an option of the file sets.
 var poolSettings = map[string]string{
 	"Name": "Name", "K": "K", "Binding": "EarlyBinding", "AskInterval.Every": "AskInterval", "AskInterval.Auto": "", // auto is 0
-	 "Upstreams": "Upstreams", "Backup": "Backup",
+	"Upstreams": "Upstreams", "Backup": "Backup",
 	"Health.Path": "Health.Path", "Health.Interval": "Health.Interval", "Health.Timeout": "Health.Timeout",
 	"Health.UnhealthyAfter": "Health.UnhealthyAfter", "Health.HealthyAfter": "Health.HealthyAfter",
 	"Queue.Timeout": "QueueTimeout", "Queue.Limit": "QueueLimit", "Queue.Order": "Fair",
