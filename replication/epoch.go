@@ -24,6 +24,23 @@ type EpochReport struct {
 	Unknown map[kmutex.Node]time.Duration `json:",omitempty"`
 }
 
+// Validate reports what is wrong with what r says about tickets. [kmutex.PlanEpoch]
+// judges the rest.
+func (r *EpochReport) Validate() error {
+	for n, age := range r.Unknown {
+		if n == 0 || age < 0 {
+			return fmt.Errorf("%w: node %d is unknown for %v", errInvalid, n, age)
+		}
+	}
+	switch {
+	case r.Left == nil:
+		return nil
+	case r.Left.Node != r.Node:
+		return fmt.Errorf("%w: node %d reports what node %d knows", errInvalid, r.Node, r.Left.Node)
+	}
+	return r.Left.Validate()
+}
+
 // EpochAnswer is how that gateway begins the next one.
 type EpochAnswer struct {
 	Install *kmutex.Install
@@ -35,6 +52,24 @@ type EpochAnswer struct {
 	// Unknown are lost gateways whose tickets nobody knows. Every gateway remembers
 	// since when: it may be home when they have run out.
 	Unknown []kmutex.Node `json:",omitempty"`
+}
+
+// Validate reports what is wrong with what a says about tickets. The machine judges the
+// install.
+func (a *EpochAnswer) Validate() error {
+	if a.Install == nil {
+		return fmt.Errorf("%w: an answer without an install", errInvalid)
+	}
+	for i := range a.HandOvers {
+		h := &a.HandOvers[i]
+		if err := h.Validate(); err != nil {
+			return err
+		}
+		if len(h.Tickets) != len(h.Records) {
+			return fmt.Errorf("%w: %d records with %d numbers from node %d", errInvalid, len(h.Records), len(h.Tickets), h.Owner)
+		}
+	}
+	return nil
 }
 
 // EpochChange plans one epoch of a pool, at its home: it waits for the

@@ -33,14 +33,14 @@ func NewReport(r *Replicator, c *ReplicaSet, lost func(kmutex.Node) bool) Report
 	return Report{Node: r.table.Owner(), Absorbed: r.table.Absorbed(), Synced: r.Synced(), Replicas: c.left(lost)}
 }
 
-// Validate reports what no report in order has.
+// Validate reports what is wrong with r.
 func (r *Report) Validate() error {
 	if r.Node == 0 {
 		return fmt.Errorf("%w: a report of nobody", errInvalid)
 	}
 	for _, d := range r.Replicas {
 		if d == nil || !d.complete() {
-			return fmt.Errorf("%w: node %d reports something else than whole tables", errInvalid, r.Node)
+			return fmt.Errorf("%w: node %d reports something other than whole tables", errInvalid, r.Node)
 		}
 		if err := d.Validate(); err != nil {
 			return err

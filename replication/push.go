@@ -1,11 +1,7 @@
 package replication
 
 import (
-	"bytes"
-	"encoding/json"
-	"errors"
 	"fmt"
-	"io"
 
 	"github.com/kgate/kgate/kmutex"
 )
@@ -39,35 +35,4 @@ func (p *Push) Validate() error {
 		return nil
 	}
 	return p.Delta.Validate()
-}
-
-// decodePush reads the JSON of a push, strictly.
-func decodePush(data []byte) (*Push, error) {
-	if len(data) > maxPush {
-		return nil, fmt.Errorf("%w: a push of %d bytes", errInvalid, len(data))
-	}
-	p := new(Push)
-	if err := decode(data, p); err != nil {
-		return nil, err
-	}
-	return p, p.Validate()
-}
-
-// decodeAck reads the JSON of an acknowledgement, strictly.
-func decodeAck(data []byte) (Ack, error) {
-	var a Ack
-	err := decode(data, &a)
-	return a, err
-}
-
-func decode(data []byte, into any) error {
-	dec := json.NewDecoder(bytes.NewReader(data))
-	dec.DisallowUnknownFields()
-	if err := dec.Decode(into); err != nil {
-		return fmt.Errorf("%w: %w", errInvalid, err)
-	}
-	if _, err := dec.Token(); !errors.Is(err, io.EOF) {
-		return fmt.Errorf("%w: more than one document", errInvalid)
-	}
-	return nil
 }

@@ -285,15 +285,15 @@ func (w *world) deliver(i int, faults bool) error {
 		return nil
 	}
 	if l.ack != nil {
-		a, err := decodeAck(l.ack)
-		if err != nil {
+		var a Ack
+		if err := json.Unmarshal(l.ack, &a); err != nil {
 			return err
 		}
 		g.replicator.Acked(l.from, a)
 		return w.tellHolders(g)
 	}
-	p, err := decodePush(l.push)
-	if err != nil {
+	p := new(Push)
+	if err := json.Unmarshal(l.push, p); err != nil {
 		return err
 	}
 	if !w.isLiving(p.Owner) {

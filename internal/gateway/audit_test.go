@@ -45,7 +45,7 @@ func TestLostTokenComesBack(t *testing.T) {
 		if got := in.now.Load(); got != 2 {
 			t.Errorf("%d in the critical section, k=2", got)
 		}
-		if got := f.view.Pools[0].Epoch; got != 2 {
+		if got := f.gateways[1].View().Pools[0].Epoch; got != 2 {
 			t.Errorf("epoch %d, want one after the first", got)
 		}
 		time.Sleep(time.Minute)

@@ -31,7 +31,7 @@ type claim struct {
 	founded int64
 	err     error         // why the wait ended without a grant
 	ready   chan struct{} // closed when the wait is over; nil if it never began
-	abort   func()        // see Slot.OnLost
+	abort   func()        // see Slot.OnLost; nil once it is called
 	held    *pool.Ticket  // whose slot it is; nil: a request's
 	span    string        // see admission.Request
 	after   string        // see admission.GrantInfo
@@ -53,9 +53,7 @@ func (s *claim) wake() {
 	}
 }
 
-// fence names this use of a token for good, also over restarts of the cluster: pool,
-// when the cluster was founded, epoch, serial. Of two uses of one token the later one
-// has the greater numbers.
+// fence is Slot.Fence.
 func (s *claim) fence(pool string) string {
 	b := make([]byte, 0, len(pool)+40)
 	b = append(append(b, pool...), '/')
@@ -67,6 +65,13 @@ func (s *claim) fence(pool string) string {
 // grantInfo describes how the slot was granted.
 func (s *claim) grantInfo() admission.GrantInfo {
 	return admission.GrantInfo{Position: s.position, Token: int(s.grant.Token), Epoch: s.epoch, Serial: s.grant.Serial, After: s.after}
+}
+
+// takeAbort returns what tells the holder that the slot is lost, for one call; nil if
+// there is nothing to call.
+func (s *claim) takeAbort() (abort func()) {
+	abort, s.abort = s.abort, nil
+	return abort
 }
 
 // release ends s, whatever its state. The caller holds the lock.
@@ -89,8 +94,9 @@ func (p *poolDriver) done() {
 	p.idle.signal(p.requests == 0)
 }
 
-// queue puts a new slot in line: a request's, or a ticket's. The caller holds the
-// lock.
+// queue takes in a new claim, a request's or a ticket's. It waits then, and gets its
+// place in line by the caller's placeDue or placeSoon, unless another one of its client
+// has to come first. The caller holds the lock.
 func (p *poolDriver) queue(s *claim, req admission.Request, held *pool.Ticket) error {
 	switch {
 	case p.env.draining.Load():
@@ -98,7 +104,7 @@ func (p *poolDriver) queue(s *claim, req admission.Request, held *pool.Ticket) e
 	case !p.alive(), !p.env.entitled(p.self):
 		return admission.Isolated
 	case p.atLimit(req.Client):
-		return admission.ClientLimit
+		return &admission.Refusal{Reason: admission.ClientLimit, Limit: p.cfg.ClientLimit}
 	case p.waiting >= p.cfg.QueueLimit:
 		return admission.QueueFull
 	}
@@ -108,13 +114,44 @@ func (p *poolDriver) queue(s *claim, req admission.Request, held *pool.Ticket) e
 	if held == nil {
 		p.requests++
 	}
-	if p.join(s, req.Client) {
-		p.step(p.place(s, s.since))
+	p.join(s, req.Client)
+	return nil
+}
+
+// placeDue gives those their places in line that are due. The caller holds the lock.
+func (p *poolDriver) placeDue() {
+	for len(p.due) > 0 { // who comes in makes others due
+		p.step(p.place(p.nextDue(), p.env.now()))
 	}
+}
+
+// placeNow is placeDue for s, which queue has just taken in. The caller holds the lock.
+func (p *poolDriver) placeNow(s *claim) {
+	p.placeDue()
 	if s.state == slotWaiting && p.waiting == 1 {
 		p.rate.begins(s.since)
 	}
-	return nil
+}
+
+// placeSoon is placeDue on another goroutine. The caller holds the lock, and others wait
+// in line already. Who has come by then has its time of arrival and its turn to get a
+// place: they are in the order in which the callers have had the lock.
+//
+// What leads into the line needs more stack than the wait for a slot, and the runtime
+// does not shrink a stack of 8 KiB again: so who is going to wait does not do it.
+func (p *poolDriver) placeSoon() {
+	if p.placing || len(p.due) == 0 || p.env.ctx.Err() != nil {
+		return
+	}
+	p.placing = true
+	p.env.wg.Go(func() {
+		p.mu.Lock()
+		defer p.mu.Unlock()
+		p.placing = false
+		if p.alive() {
+			p.placeDue()
+		}
+	})
 }
 
 // init makes s a new claim. The caller holds the lock.
@@ -143,6 +180,8 @@ func (p *poolDriver) end(s *claim, how kmutex.EventKind) {
 	if ends {
 		delete(p.slots, s.ticket)
 		p.step(kmutex.Event{Kind: how, Request: s.ticket})
+	} else {
+		p.placeDue() // another one of its client
 	}
 }
 

@@ -1,6 +1,7 @@
 package gateway
 
 import (
+	"fmt"
 	"slices"
 	"time"
 
@@ -37,8 +38,22 @@ type PoolConfig struct {
 // defaultQueueLimit of a pool that says nothing else.
 const defaultQueueLimit = 10_000
 
-func (c PoolConfig) valid() bool {
-	return min(c.QueueLimit, c.ClientLimit, c.ClientInFlight, c.ClientTickets) >= 0 && c.AskInterval >= 0
+// validate returns what is wrong with c.
+func (c PoolConfig) validate() error {
+	for _, f := range []struct {
+		name  string
+		value int
+	}{
+		{"QueueLimit", c.QueueLimit}, {"ClientLimit", c.ClientLimit}, {"ClientInFlight", c.ClientInFlight}, {"ClientTickets", c.ClientTickets},
+	} {
+		if f.value < 0 {
+			return fmt.Errorf("%s is %d: use a positive number, or 0", f.name, f.value)
+		}
+	}
+	if c.AskInterval < 0 {
+		return fmt.Errorf("AskInterval is %v: use a positive duration, or 0", c.AskInterval)
+	}
+	return nil
 }
 
 // claims are a pool's at this gateway: in line, in the critical section, or behind
@@ -48,14 +63,16 @@ type claims struct {
 	last    kmutex.Request
 	slots   map[kmutex.Request]*claim // that have a place in line, or are held
 	clients map[string]*client        // where they are distinguished
-	due     []*claim                  // that get their places at the end of the step
+	due     []*claim                  // that get their places in line next, in this order
+	placing bool                      // a goroutine is about to give them these
 	waiting int
 }
 
 // client is one who has requests that wait, or hold slots, here.
 type client struct {
 	key string
-	// waiting requests, of which inLine have a place in the line, and slots held.
+	// waiting requests, of which inLine have a place in the line or are due for one, and
+	// slots held.
 	waiting, inLine, held int
 	// behind are the others, in order of arrival.
 	behind []*claim
@@ -78,11 +95,12 @@ func (q *claims) atLimit(key string) bool {
 	return c != nil && c.waiting >= q.cfg.ClientLimit
 }
 
-// join makes s wait for its client, and reports whether it takes a place in line
-// now.
-func (q *claims) join(s *claim, key string) bool {
+// join makes s due for a place in line, unless it has to wait for another one of its
+// client.
+func (q *claims) join(s *claim, key string) {
 	if key == "" || !q.cfg.Fair && q.cfg.ClientLimit == 0 && q.cfg.ClientInFlight == 0 {
-		return true
+		q.due = append(q.due, s)
+		return
 	}
 	c := q.clients[key]
 	if c == nil {
@@ -93,10 +111,20 @@ func (q *claims) join(s *claim, key string) bool {
 	c.waiting++
 	if !q.mayPlace(c) {
 		c.behind = append(c.behind, s)
-		return false
+		return
 	}
+	q.due = append(q.due, s)
 	c.inLine++
-	return true
+}
+
+// nextDue takes out the first of those that are due.
+func (q *claims) nextDue() *claim {
+	s := q.due[0]
+	q.due[0] = nil
+	if q.due = q.due[1:]; len(q.due) == 0 {
+		q.due = nil
+	}
+	return s
 }
 
 // mayPlace reports whether one more request of c may take a place in line.
@@ -146,18 +174,19 @@ func (q *claims) gave(s *claim) {
 	q.forgetIdle(c)
 }
 
-// part takes s, which waits no longer, from its client, and reports whether its
-// place in line is left to nobody.
+// part takes out s, which waits no longer, and reports whether it leaves a place in line
+// that nobody takes over.
 func (q *claims) part(s *claim) bool {
 	c := s.client
+	if c != nil {
+		q.left(c)
+	}
+	if s.ticket == 0 {
+		q.partUnplaced(s)
+		return false
+	}
 	if c == nil {
 		return true
-	}
-	q.left(c)
-	if s.ticket == 0 {
-		i := slices.Index(c.behind, s)
-		c.behind = slices.Delete(c.behind, i, i+1)
-		return false
 	}
 	if len(c.behind) == 0 {
 		c.inLine--
@@ -167,6 +196,21 @@ func (q *claims) part(s *claim) bool {
 	next.ticket, next.placed = s.ticket, s.placed
 	q.slots[next.ticket] = next
 	return false
+}
+
+// partUnplaced takes out s, which has no place in line.
+func (q *claims) partUnplaced(s *claim) {
+	c := s.client
+	if i := slices.Index(q.due, s); i >= 0 {
+		q.due = slices.Delete(q.due, i, i+1)
+		if c != nil {
+			c.inLine--
+			q.advance(c)
+		}
+		return
+	}
+	i := slices.Index(c.behind, s)
+	c.behind = slices.Delete(c.behind, i, i+1)
 }
 
 func (q *claims) left(c *client) {
@@ -181,8 +225,8 @@ func (q *claims) forgetIdle(c *client) {
 }
 
 // configure takes over what this gateway decides about the pool, for who is next
-// from now on. It returns who is due for a place. Who has one keeps it.
-func (q *claims) configure(cfg PoolConfig) []*claim {
+// from now on. More may be due for a place then. Who has one keeps it.
+func (q *claims) configure(cfg PoolConfig) {
 	q.cfg = cfg
 	if q.cfg.QueueLimit == 0 {
 		q.cfg.QueueLimit = defaultQueueLimit
@@ -190,16 +234,18 @@ func (q *claims) configure(cfg PoolConfig) []*claim {
 	for _, c := range q.clients {
 		q.advance(c)
 	}
-	due := slices.Clone(q.due)
-	q.due = q.due[:0]
-	slices.SortFunc(due, func(a, b *claim) int { return a.since.Compare(b.since) })
-	return due
+	slices.SortStableFunc(q.due, func(a, b *claim) int { return a.since.Compare(b.since) })
 }
 
 // each yields all slots that wait or are held. The caller holds the lock and
 // changes none meanwhile.
 func (q *claims) each(yield func(*claim) bool) {
 	for _, s := range q.slots {
+		if !yield(s) {
+			return
+		}
+	}
+	for _, s := range q.due {
 		if !yield(s) {
 			return
 		}

@@ -3,6 +3,7 @@ package gateway
 import (
 	"context"
 	"errors"
+	"fmt"
 	"log/slog"
 	"net"
 	"time"
@@ -153,9 +154,12 @@ func (c Config) withDefaults() Config {
 func (c Config) Validate() error {
 	var errs []error
 	for name, p := range c.Pools {
-		if !p.valid() {
-			errs = append(errs, errors.New("pool "+name+": negative limit or interval"))
+		if err := p.validate(); err != nil {
+			errs = append(errs, fmt.Errorf("pool %s: %w", name, err))
 		}
+	}
+	if c.Replicas < 0 {
+		errs = append(errs, fmt.Errorf("Replicas is %d: use 0 or a positive number", c.Replicas))
 	}
 	if len(errs) > 0 {
 		return errors.Join(append([]error{errConfig}, errs...)...)

@@ -23,7 +23,10 @@
 // Sending never blocks (a message is an append to a link's bounded queue, a letter
 // has a goroutine, letters.go), and a grant is a channel closed. So there is no
 // loop goroutine and no queue of events between a request and the machine, and an
-// admission that needs no message costs no switch of goroutines.
+// admission that needs no message and finds nobody waiting costs no switch of
+// goroutines. One that finds others waiting has arrived when its own goroutine has had
+// the lock; another one gives it its place in line (claim.go, placeSoon), because what
+// leads there needs more stack than the wait.
 //
 // Pools and their epochs come from the agreed view. A message that arrives
 // before the view which explains it is kept for a while, within bounds.

@@ -18,7 +18,8 @@ type env struct {
 	now      func() time.Time
 	wall     func() time.Time // the time of day, which people may set
 	started  time.Time        // the origin of clock
-	draining atomic.Bool
+	draining atomic.Bool      // no request may come in
+	broken   atomic.Bool      // the slots of this process are lost: see BreakOff
 	losses   oncelog.Limit
 	disk     ticketDisk
 	size     atomic.Int64 // gateways in the view

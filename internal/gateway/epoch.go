@@ -175,11 +175,7 @@ func (p *poolDriver) goOn(missed uint64, ended []*pool.Ticket) {
 		p.carry(p.core.TicketGranted(p.env.clock(), p.env.wall().UnixNano(), s.held, s.grant))
 	}
 	p.endTickets(ended)
-	for len(p.due) > 0 { // who comes in makes others due
-		s := p.due[0]
-		p.due = slices.Delete(p.due, 0, 1)
-		p.step(p.place(s, p.env.now()))
-	}
+	p.placeDue()
 }
 
 // report tells people what has gone wrong.

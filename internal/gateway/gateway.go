@@ -46,7 +46,7 @@ func New(cfg Config) (*Gateway, error) {
 	}
 	g := &Gateway{
 		env:    env{cfg: cfg.withDefaults(), now: time.Now, wall: time.Now, started: time.Now()},
-		limits: cfg.Pools, pools: make(map[string]*poolDriver), memories: make(map[string]*pool.Memory),
+		limits: maps.Clone(cfg.Pools), pools: make(map[string]*poolDriver), memories: make(map[string]*pool.Memory),
 	}
 	g.disk.kick, g.disk.none = make(chan struct{}, 1), cfg.DataDir == ""
 	g.ctx, g.cancel = context.WithCancel(context.Background())
@@ -87,7 +87,7 @@ func (g *Gateway) Deliver(from kmutex.Node, name string, m kmutex.Message) error
 		return p.deliver(from, m)
 	}
 	defer g.mu.Unlock()
-	return g.pending.put(g.now(), pendingMessage{from: from, pool: name, message: m})
+	return g.pending.put(g.now(), from, name, m)
 }
 
 func (g *Gateway) followPool(self kmutex.Node, view *membership.View, spec membership.Pool) {
@@ -111,8 +111,8 @@ func (g *Gateway) followPool(self kmutex.Node, view *membership.View, spec membe
 			p.loaded() // so may the disk
 		}
 	}
-	for _, s := range early {
-		if err := p.deliver(s.from, s.message); err != nil {
+	for _, m := range early {
+		if err := p.deliver(m.from, m.message); err != nil {
 			p.log.Warn("message refused", slog.Any("error", err))
 		}
 	}
@@ -150,7 +150,7 @@ func (g *Gateway) limitsOf(name string) PoolConfig {
 
 // Drain takes the gateway out: new requests fail with admission.Draining, and so do
 // those that wait, unless they are to be served. It returns when no request waits
-// or holds a slot any more, or with ctx's error. Tickets stay, for the heir.
+// or uses a slot any more, or with ctx's error. Tickets stay, for the heir.
 func (g *Gateway) Drain(ctx context.Context, serve bool) error {
 	g.draining.Store(true)
 	pools := g.all()
@@ -162,10 +162,12 @@ func (g *Gateway) Drain(ctx context.Context, serve bool) error {
 	return untilIdle(ctx, pools)
 }
 
-// BreakOff ends every request that waits or holds a slot, and returns when none is
-// left, or with ctx's error: then some may still be in flight. It comes after
-// Drain.
+// BreakOff refuses new requests and those that wait, and tells those that use a slot,
+// a ticket's included, that it is lost (OnLost). It returns when none is left, or with
+// ctx's error: then some may still be in flight.
 func (g *Gateway) BreakOff(ctx context.Context) error {
+	g.draining.Store(true)
+	g.broken.Store(true) // before the pools' locks, under which OnLost reads it
 	pools := g.all()
 	for _, p := range pools {
 		p.refuseWaiting(admission.Draining)
@@ -174,13 +176,13 @@ func (g *Gateway) BreakOff(ctx context.Context) error {
 	return untilIdle(ctx, pools)
 }
 
-// breakOff has the holders of slots break off what they do.
+// breakOff tells those who use slots that these are lost.
 func (p *poolDriver) breakOff() {
-	var aborts []func()
 	p.mu.Lock()
+	aborts := p.redeemedAborts()
 	for s := range p.each {
-		if s.state == slotGranted && s.abort != nil {
-			aborts = append(aborts, s.abort)
+		if abort := s.takeAbort(); s.state == slotGranted && abort != nil {
+			aborts = append(aborts, abort)
 		}
 	}
 	p.mu.Unlock()
@@ -225,9 +227,11 @@ func (p *poolDriver) untilIdle() <-chan struct{} {
 	return p.idle.wait()
 }
 
-// Close ends everything that runs in the background, and the exchange. Slots
-// can still be released; what that would tell other gateways is lost.
+// Close ends everything that runs in the background, and the exchange. New requests
+// fail with admission.Draining: nobody watches the lease any more. Slots can still be
+// released; what that would tell other gateways is lost.
 func (g *Gateway) Close() error {
+	g.draining.Store(true)
 	g.end()
 	var err error
 	if g.server != nil { // it has been started

@@ -94,9 +94,9 @@ func (g *Gateway) ReceivePayload(from kmutex.Node, topic string, payload []byte)
 	if !ours {
 		return fmt.Errorf("gateway: node %d sends something about %q", from, topic)
 	}
-	l := new(pool.Letter)
-	if err := json.Unmarshal(payload, l); err != nil {
-		return fmt.Errorf("gateway: letter of node %d: %w", from, err)
+	l, err := pool.ParseLetter(from, payload)
+	if err != nil {
+		return err
 	}
 	p := g.pool(name)
 	if p == nil {

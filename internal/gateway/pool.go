@@ -46,8 +46,9 @@ type poolDriver struct {
 	numbers  uint64   // of claims so far
 	granted  []*claim // of tickets, in this step
 	inFlight int
-	requests int                     // that wait or are in flight; the rest are tickets
+	requests int                     // that wait or are in flight, those of redeemed among them
 	held     map[*pool.Ticket]*claim // of the tickets
+	redeemed map[*Redeemed]struct{}  // by requests here, wherever the tickets are
 	// moved wakes those who wait for a ticket.
 	moved  signal
 	rate   serviceRate
@@ -58,7 +59,7 @@ type poolDriver struct {
 
 func newPool(e *env, name string, memory *pool.Memory) *poolDriver {
 	p := &poolDriver{
-		env: e, name: name, memory: memory, held: make(map[*pool.Ticket]*claim),
+		env: e, name: name, memory: memory, held: make(map[*pool.Ticket]*claim), redeemed: make(map[*Redeemed]struct{}),
 		claims: claims{slots: make(map[kmutex.Request]*claim), clients: make(map[string]*client)},
 		log:    e.cfg.Logger.With(slog.String("pool", name)), watch: e.cfg.Observer.Pool(name),
 	}
@@ -93,9 +94,8 @@ func (p *poolDriver) askInterval() time.Duration {
 func (p *poolDriver) configure(cfg PoolConfig) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
-	for _, s := range p.claims.configure(cfg) {
-		p.step(p.place(s, s.since))
-	}
+	p.claims.configure(cfg)
+	p.placeDue()
 }
 
 // alive reports whether this incarnation has a part in the pool. The caller holds
@@ -176,7 +176,7 @@ func (p *poolDriver) sendAll(messages []kmutex.Envelope) (missed uint64) {
 // misses it. One to a gateway that has just left the view is void anyway: the
 // pool's next epoch is on its way here.
 func (p *poolDriver) lost(m *kmutex.Envelope, err error) bool {
-	if p.env.losses.First(p.name) {
+	if p.env.losses.First("message/" + p.name) {
 		p.log.Warn("message to a peer is lost",
 			slog.Uint64("node", uint64(m.To)), slog.String("message", m.Message.String()), slog.Any("error", err))
 	}

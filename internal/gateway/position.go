@@ -76,7 +76,7 @@ func (p *poolDriver) position(ctx context.Context, stamp int64) (n int, wait tim
 	}
 	if now := p.env.now(); now.Sub(l.at) > positionsKeep {
 		l.at, l.stamps, l.rate = now, nil, 0
-		for _, v := range p.wholeLine(ctx) {
+		for _, v := range p.wholeLine() {
 			l.stamps = append(l.stamps, v.Stamps...)
 			l.rate += v.PerSecond
 		}
@@ -89,7 +89,8 @@ func (p *poolDriver) position(ctx context.Context, stamp int64) (n int, wait tim
 	return n, wait
 }
 
-func (p *poolDriver) wholeLine(ctx context.Context) []lineView {
+// wholeLine asks all gateways. Many use the answers: who asked first may leave.
+func (p *poolDriver) wholeLine() []lineView {
 	p.mu.Lock()
 	var members []membership.Member
 	if p.view != nil {
@@ -101,7 +102,7 @@ func (p *poolDriver) wholeLine(ctx context.Context) []lineView {
 		patience = time.Second
 		atOnce   = 16
 	)
-	ctx, cancel := context.WithTimeout(ctx, patience)
+	ctx, cancel := context.WithTimeout(p.env.ctx, patience)
 	defer cancel()
 	all := make([]lineView, len(members))
 	peercall.Each(members, atOnce, func(i int, m membership.Member) {

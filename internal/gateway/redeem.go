@@ -9,34 +9,31 @@ import (
 
 	"github.com/kgate/kgate/internal/admission"
 	"github.com/kgate/kgate/internal/drift"
-	"github.com/kgate/kgate/kmutex"
 )
 
 // Redeemed is a ticket's slot in the hands of one request at this gateway,
 // wherever the ticket is. It lives as long as the ticket is renewed in time.
 // It is safe for concurrent use.
 type Redeemed struct {
-	env    *env
-	self   kmutex.Node // incarnation that redeemed it
+	pool   *poolDriver // of the incarnation that redeemed it
 	ticket admission.Ticket
 	// renew asks the ticket's owner for one more time to live.
-	renew  func(context.Context) (admission.Ticket, error)
-	end    func(ctx context.Context, id string) error
-	cancel context.CancelFunc
-	timer  *time.Timer // loses the slot at until
+	renew func(context.Context) (admission.Ticket, error)
+	end   func(ctx context.Context, id string) error
 
-	mu    sync.Mutex
-	until time.Time // counted from the sending of the last renewal
-	lost  bool
-	over  bool
-	abort func()
+	mu     sync.Mutex
+	cancel context.CancelFunc // of the renewals; nil before start
+	timer  *time.Timer        // loses the slot at until; nil before start
+	until  time.Time          // counted from the sending of the last renewal
+	lost   bool
+	over   bool
+	abort  func() // nil once it is called
 }
 
 // RedeemTicket lets one request have the slot of a granted ticket of the pool. It
 // fails with ErrTicketWaiting, ErrTicketUsed or ErrUnknownTicket, or as the other
 // ticket methods do. Its Release ends the ticket.
 func (g *Gateway) RedeemTicket(ctx context.Context, pool, id string) (*Redeemed, error) {
-	self := g.views.Standing().Node
 	// Asked before it is used, so that a ticket of another pool stays good.
 	t, err := g.onTicket(ctx, ticketCall{Op: opTest, ID: id})
 	switch {
@@ -47,14 +44,55 @@ func (g *Gateway) RedeemTicket(ctx context.Context, pool, id string) (*Redeemed,
 	case !t.Granted:
 		return nil, admission.ErrTicketWaiting
 	}
+	p := g.pool(pool)
+	if p == nil {
+		return nil, g.refusal(pool, g.missingPool(pool), 0)
+	}
+	r := &Redeemed{pool: p, end: g.EndTicket}
+	r.renew = func(ctx context.Context) (admission.Ticket, error) { return g.RenewTicket(ctx, id) }
+	// Whoever drains this gateway, or ends what it has in flight, has to know of the
+	// request before the ticket is its own.
+	if err := p.redeem(r); err != nil {
+		return nil, p.refusal(err, 0)
+	}
 	sent := g.now()
 	if t, err = g.onTicket(ctx, ticketCall{Op: opUse, ID: id, Call: rand.Text()}); err != nil {
+		p.unredeem(r)
 		return nil, g.refusal(pool, err, 0)
 	}
-	r := &Redeemed{env: &g.env, end: g.EndTicket, self: self, ticket: t}
-	r.renew = func(ctx context.Context) (admission.Ticket, error) { return g.RenewTicket(ctx, t.ID) }
-	r.start(sent)
+	r.start(sent, t)
 	return r, nil
+}
+
+// redeem counts r among what is in flight here.
+func (p *poolDriver) redeem(r *Redeemed) error {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	switch {
+	case p.env.draining.Load():
+		return admission.Draining
+	case !p.alive(), !p.env.entitled(p.self):
+		return admission.Isolated
+	}
+	p.redeemed[r] = struct{}{}
+	p.requests++
+	return nil
+}
+
+func (p *poolDriver) unredeem(r *Redeemed) {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	delete(p.redeemed, r)
+	p.done()
+}
+
+// redeemedAborts returns what tells the requests on tickets' slots that these are lost.
+// The caller holds the lock, and calls them without it.
+func (p *poolDriver) redeemedAborts() (aborts []func()) {
+	for r := range p.redeemed {
+		aborts = append(aborts, r.lose)
+	}
+	return aborts
 }
 
 // usableUntil is when a slot that was renewed at sent may be used no longer: before its
@@ -68,15 +106,20 @@ func usableUntil(sent time.Time, t admission.Ticket) time.Time {
 func life(t admission.Ticket) time.Duration { return min(t.TTL, t.Left) }
 
 // start begins the life of a slot that was given, or renewed, at sent.
-func (r *Redeemed) start(sent time.Time) {
+func (r *Redeemed) start(sent time.Time, t admission.Ticket) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
+	r.ticket = t
+	if r.lost {
+		return // meanwhile
+	}
+	env := r.pool.env
 	r.until = usableUntil(sent, r.ticket)
 	// The timer alone ends the slot in time, whatever the renewal under way does.
-	r.timer = time.AfterFunc(r.until.Sub(r.env.now()), r.expire)
+	r.timer = time.AfterFunc(r.until.Sub(env.now()), r.expire)
 	var ctx context.Context
-	ctx, r.cancel = context.WithCancel(r.env.ctx)
-	r.env.background(func() { r.keep(ctx, sent) })
+	ctx, r.cancel = context.WithCancel(env.ctx)
+	env.background(func() { r.keep(ctx, sent) })
 }
 
 // keep renews the ticket until the slot is released or lost.
@@ -85,11 +128,11 @@ func (r *Redeemed) keep(ctx context.Context, renewed time.Time) {
 	next := renewed.Add(life(r.ticket) / 3)
 	for {
 		select {
-		case <-time.After(next.Sub(r.env.now())):
+		case <-time.After(next.Sub(r.pool.env.now())):
 		case <-ctx.Done():
 			return
 		}
-		sent := r.env.now()
+		sent := r.pool.env.now()
 		t, err := r.try(ctx)
 		var ended *admission.EndedError
 		switch {
@@ -99,7 +142,7 @@ func (r *Redeemed) keep(ctx context.Context, renewed time.Time) {
 			r.lose()
 			return
 		case err != nil:
-			next = r.env.now().Add(pause)
+			next = r.pool.env.now().Add(pause)
 		default:
 			if !r.extend(sent, t) {
 				return
@@ -114,7 +157,7 @@ func (r *Redeemed) keep(ctx context.Context, renewed time.Time) {
 func (r *Redeemed) try(ctx context.Context) (admission.Ticket, error) {
 	const longest = 5 * time.Second
 	r.mu.Lock()
-	left := r.until.Sub(r.env.now())
+	left := r.until.Sub(r.pool.env.now())
 	r.mu.Unlock()
 	ctx, cancel := context.WithTimeout(ctx, min(2*left/3, longest))
 	defer cancel()
@@ -130,14 +173,14 @@ func (r *Redeemed) extend(sent time.Time, t admission.Ticket) bool {
 		return false
 	}
 	r.until = usableUntil(sent, t)
-	r.timer.Reset(r.until.Sub(r.env.now()))
+	r.timer.Reset(r.until.Sub(r.pool.env.now()))
 	return true
 }
 
 // expire loses the slot if it has not been renewed meanwhile.
 func (r *Redeemed) expire() {
 	r.mu.Lock()
-	left := r.until.Sub(r.env.now())
+	left := r.until.Sub(r.pool.env.now())
 	if left > 0 {
 		r.timer.Reset(left)
 	}
@@ -147,17 +190,27 @@ func (r *Redeemed) expire() {
 	}
 }
 
+// lose tells the request that the slot is lost.
 func (r *Redeemed) lose() {
-	r.cancel()
 	r.mu.Lock()
 	r.lost = true
 	abort := r.abort
+	r.abort = nil
 	if r.over {
 		abort = nil
 	}
+	r.stop()
 	r.mu.Unlock()
 	if abort != nil {
 		abort()
+	}
+}
+
+// stop ends the renewals. The caller holds the lock.
+func (r *Redeemed) stop() {
+	if r.cancel != nil {
+		r.timer.Stop()
+		r.cancel()
 	}
 }
 
@@ -166,15 +219,15 @@ func (r *Redeemed) Release() {
 	r.mu.Lock()
 	first := !r.over
 	r.over = true
+	r.stop()
 	r.mu.Unlock()
 	if !first {
 		return
 	}
-	r.timer.Stop()
-	r.cancel()
-	r.env.background(func() { // nobody waits for it; if it fails, the ticket expires
+	r.pool.unredeem(r)
+	r.pool.env.background(func() { // nobody waits for it; if it fails, the ticket expires
 		const patience = 5 * time.Second
-		ctx, cancel := context.WithTimeout(r.env.ctx, patience)
+		ctx, cancel := context.WithTimeout(r.pool.env.ctx, patience)
 		defer cancel()
 		_ = r.end(ctx, r.ticket.ID)
 	})
@@ -190,15 +243,18 @@ func (r *Redeemed) GrantInfo() admission.GrantInfo { return r.ticket.Grant }
 func (r *Redeemed) Valid() bool {
 	r.mu.Lock()
 	defer r.mu.Unlock()
-	return !r.lost && r.env.now().Before(r.until) && r.env.entitled(r.self)
+	return !r.lost && r.pool.env.now().Before(r.until) && r.pool.env.entitled(r.pool.self)
 }
 
-// OnLost has abort called when the slot may be used no longer; at once if that
-// is so already. After Release it is not called any more.
+// OnLost has abort called, once, when the slot may be used no longer: the gateway has
+// lost its lease or breaks off its requests, or the ticket could not be renewed in time.
+// It is called at once if that is so already, but not after Release.
 func (r *Redeemed) OnLost(abort func()) {
 	r.mu.Lock()
-	r.abort = abort
-	lost := r.lost
+	lost := r.lost && !r.over
+	if r.abort = abort; lost {
+		r.abort = nil
+	}
 	r.mu.Unlock()
 	if lost {
 		abort()

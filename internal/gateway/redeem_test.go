@@ -143,8 +143,8 @@ func endsInTime(t *testing.T, o *owner, healthy time.Duration, fault func(contex
 func redeemedOf(o *owner) (r *Redeemed, stop func()) {
 	g := &Gateway{env: env{now: time.Now, views: new(node)}}
 	g.ctx, g.cancel = context.WithCancel(context.Background())
-	r = &Redeemed{env: &g.env, end: func(context.Context, string) error { return nil }, ticket: o.ticket(), renew: o.renew}
-	r.start(time.Now())
+	r = &Redeemed{pool: &poolDriver{env: &g.env}, end: func(context.Context, string) error { return nil }, renew: o.renew}
+	r.start(time.Now(), o.ticket())
 	return r, func() {
 		g.cancel()
 		g.wg.Wait()

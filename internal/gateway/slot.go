@@ -1,7 +1,6 @@
 package gateway
 
 import (
-	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -96,45 +95,30 @@ func (p *poolDriver) refusal(err error, position int) error {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	limit := p.spec.K
-	if reason == admission.ClientLimit {
-		limit = cmp.Or(p.cfg.ClientLimit, p.cfg.ClientTickets)
+	if bound := (*admission.Refusal)(nil); errors.As(err, &bound) {
+		limit = bound.Limit // which of them was reached
 	}
 	return &admission.Refusal{Reason: reason, RetryAfter: p.rate.wait(p.env.now(), p.waiting), Limit: limit, Position: position}
 }
 
-// enter puts a new request in line. A slot that came at once has no ready
-// channel.
-//
-// The calls that lead into the line need more stack than the wait, and the runtime
-// does not shrink a stack of 8 KiB again. A request that finds others waiting will
-// wait, too: another goroutine makes these calls for it.
+// enter takes in a new request. A slot that came at once has no ready channel.
 func (p *poolDriver) enter(req admission.Request) (*Slot, error) {
 	s := &Slot{pool: p}
-	if !p.hasWaiting() {
-		return s, s.enter(req)
-	}
-	entered := make(chan error)
-	go func() { entered <- s.enter(req) }()
-	return s, <-entered
-}
-
-func (p *poolDriver) hasWaiting() bool {
 	p.mu.Lock()
 	defer p.mu.Unlock()
-	return p.waiting > 0
-}
-
-func (s *Slot) enter(req admission.Request) error {
-	p := s.pool
-	p.mu.Lock()
-	defer p.mu.Unlock()
+	others := p.waiting > 0
 	if err := p.queue(&s.claim, req, nil); err != nil {
-		return err
+		return nil, err
+	}
+	if others {
+		p.placeSoon()
+	} else {
+		p.placeNow(&s.claim)
 	}
 	if s.state == slotWaiting {
 		s.ready, s.position = make(chan struct{}), p.waiting
 	}
-	return nil
+	return s, nil
 }
 
 // Release gives the slot back, or leaves the line. Calls after the first do
@@ -150,13 +134,15 @@ func (s *Slot) Release() {
 // anything that others could see.
 func (s *Slot) Valid() bool { return s.pool.env.entitled(s.pool.self) }
 
-// OnLost has abort called, soon, when the slot may be used no longer because the
-// gateway has lost its lease or breaks off its requests to stop; at once if that is so already. After
-// Release it is not called any more. It must not block.
+// OnLost has abort called, once, when the slot may be used no longer: the gateway has
+// lost its lease, or breaks off its requests to stop. It is called soon after that, and
+// at once if it is so already, but not after Release. It must not block.
 func (s *Slot) OnLost(abort func()) {
 	s.pool.mu.Lock()
-	lost := s.state == slotLost
-	s.abort = abort
+	lost := s.state == slotLost || s.state == slotGranted && s.pool.env.broken.Load()
+	if s.abort = abort; lost {
+		s.abort = nil
+	}
 	s.pool.mu.Unlock()
 	if lost {
 		abort()

@@ -137,7 +137,8 @@ func (g *Gateway) void(left bool) []<-chan struct{} {
 // nobody was.
 func (p *poolDriver) void() (refused, aborted int, ended <-chan struct{}) {
 	p.mu.Lock()
-	var aborts []func()
+	aborts := p.redeemedAborts()
+	aborted = len(aborts)
 	for s := range p.each {
 		switch {
 		case s.state == slotWaiting:
@@ -150,13 +151,14 @@ func (p *poolDriver) void() (refused, aborted int, ended <-chan struct{}) {
 		default:
 			aborted++
 			s.state = slotLost
-			if s.abort != nil {
-				aborts = append(aborts, s.abort)
+			if abort := s.takeAbort(); abort != nil {
+				aborts = append(aborts, abort)
 			}
 		}
 	}
 	clear(p.slots)
 	clear(p.clients)
+	p.due = nil
 	p.use(-p.inFlight)
 	p.waiting, p.requests = 0, aborted
 	if aborted > 0 {

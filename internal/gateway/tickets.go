@@ -29,7 +29,7 @@ func (p ticketManager) take(req admission.Request, ttl time.Duration, note strin
 	case ts == nil:
 		return nil, admission.Isolated
 	case limit > 0 && req.Client != "" && ts.Of(req.Client) >= limit:
-		return nil, admission.ClientLimit
+		return nil, &admission.Refusal{Reason: admission.ClientLimit, Limit: limit}
 	case ts.Full():
 		return nil, admission.QueueFull
 	}
@@ -43,6 +43,7 @@ func (p ticketManager) take(req admission.Request, ttl time.Duration, note strin
 	if err := p.queue(s, req, t); err != nil {
 		return nil, err
 	}
+	p.placeNow(s)
 	t.Stamp = s.since.UnixNano()
 	p.held[t] = s
 	p.carry(p.core.Keep(p.env.clock(), t))

@@ -10,21 +10,12 @@ import (
 // Effects is what an event asks of the driver, to be carried out in the order of
 // the fields. It stays valid until the pool's next event.
 type Effects struct {
-	// Begun: an epoch has begun so.
-	Begun *kmutex.Install
 	// Adopted tickets are in the machine from now on.
 	Adopted []Adopted
 	// Messages to send. They own their slices.
 	Messages []kmutex.Envelope
 	// Grants are the tickets that are in the critical section from now on.
 	Grants []kmutex.Grant
-	// Gone are tickets that had slots and have none in the epoch that has begun; the
-	// machine does not know them.
-	Gone []*Ticket
-	// Ended tickets: their slots are given back, their places in line given up.
-	Ended []*Ticket
-	// Moved: a ticket's state may have changed, or may be told of now.
-	Moved bool
 	// AskTimer asks for one kmutex.EventAskDue after the ask interval, in place of
 	// any that was asked for before.
 	AskTimer bool
@@ -37,6 +28,17 @@ type Effects struct {
 	ChangeEpoch uint64
 	// Spread: the next epoch is asked for only to spread the free tokens.
 	Spread bool
+	// WakeAt, if it is not 0, is when to call [Pool.Wake], in place of any time
+	// before.
+	WakeAt time.Duration
+	// Begun: an epoch has begun so. What goes before belongs to it already; of the epoch
+	// before the driver keeps nothing from now on.
+	Begun *kmutex.Install
+	// Gone are tickets that had slots and have none in the epoch that has begun; the
+	// machine does not know them.
+	Gone []*Ticket
+	// Moved: a ticket's state may have changed, or may be told of now.
+	Moved bool
 	// Doubled tokens were in use by two tickets as the epoch was planned: a defect.
 	Doubled []kmutex.Token
 	// Faulty tokens were found to be lost or doubled by several counts in a row.
@@ -46,9 +48,8 @@ type Effects struct {
 	Unknown []kmutex.Node
 	// Err says why an epoch could not be planned or begun here.
 	Err error
-	// WakeAt, if it is not 0, is when to call [Pool.Wake], in place of any time
-	// before.
-	WakeAt time.Duration
+	// Ended tickets: their slots are given back, their places in line given up.
+	Ended []*Ticket
 }
 
 func (fx *Effects) reset() {

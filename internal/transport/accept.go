@@ -150,8 +150,8 @@ func (t *Transport) greeted(raw net.Conn) (conn net.Conn, kind StreamKind, h hel
 		return nil, 0, h, handshakeCause(err), err
 	}
 	if h, err = decodeHello(b[preambleSize:]); err != nil {
-		_, _ = conn.Write(appendAnswer(nil, statusNode))
-		return nil, 0, h, CauseNode, err
+		_, _ = conn.Write(appendAnswer(nil, statusHello)) // it is closed anyway
+		return nil, 0, h, CauseProtocol, err
 	}
 	return conn, kind, h, "", nil
 }

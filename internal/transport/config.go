@@ -11,7 +11,7 @@ import (
 	"github.com/kgate/kgate/kmutex"
 )
 
-// Errors. They are wrapped with detail: use errors.Is.
+// Errors. They are wrapped with detail.
 var (
 	// ErrClosed says that the transport, or the stream, has been closed.
 	ErrClosed = errors.New("transport: closed")
@@ -94,7 +94,8 @@ const (
 	// in our set. Expected for a moment when views arrive at different times.
 	CauseNode Cause = "unknown_node"
 	// CauseDirection: a link that has a connection was dialled by the higher of
-	// its two nodes. Expected for a moment when both ends dial.
+	// its two nodes, or again by the lower one while the messages of the connection
+	// before are still being taken in. Expected for a moment when both ends dial.
 	CauseDirection Cause = "wrong_direction"
 	// CauseSequence: the two ends disagree on what has been received: one has
 	// forgotten the other. The link stays down until the view changes.
@@ -103,7 +104,8 @@ const (
 	CauseFrame Cause = "bad_frame"
 	// CauseOversized: a frame above the limit.
 	CauseOversized Cause = "oversized_frame"
-	// CauseProtocol: a frame that is well-formed, but not now.
+	// CauseProtocol: a frame that is well-formed, but not now; or a hello that names no
+	// two gateways.
 	CauseProtocol Cause = "protocol"
 	// CauseHandler: the handler returned an error for a message.
 	CauseHandler Cause = "handler"

@@ -16,7 +16,7 @@ import (
 // lower node dials at once. The higher one helps when that has not worked for a
 // while: the lower one may be able to accept connections and not to open any.
 func (l *link) keepUp() {
-	backoff := l.t.config.BackoffMin
+	pauses := backoff{min: l.t.config.BackoffMin, max: l.t.config.BackoffMax}
 	for l.ctx.Err() == nil {
 		if s := l.current(); s != nil { // from the other end
 			select {
@@ -32,19 +32,29 @@ func (l *link) keepUp() {
 			continue
 		}
 		began := time.Now()
-		if err := l.connect(); err != nil && l.ctx.Err() == nil {
+		err := l.connect()
+		if err != nil && l.ctx.Err() == nil {
 			l.failed(err)
 		}
-		if time.Since(began) >= l.t.config.BackoffMax {
-			// It held for a while: the first attempt comes soon. If it did not,
-			// something keeps breaking it.
-			backoff = l.t.config.BackoffMin
-		}
-		if !sleep(l.ctx, backoff/2+rand.N(backoff/2+1)) {
+		if !sleep(l.ctx, pauses.after(time.Since(began), err)) {
 			return
 		}
-		backoff = min(2*backoff, l.t.config.BackoffMax)
 	}
+}
+
+// backoff tells how long to wait between attempts to connect.
+type backoff struct{ min, max, next time.Duration }
+
+// after returns the pause after an attempt that took so long, the connection included.
+func (b *backoff) after(took time.Duration, err error) time.Duration {
+	if b.next == 0 || err == nil && took >= b.max {
+		// It held for a while: the next attempt comes soon. If it did not, something
+		// keeps breaking it.
+		b.next = b.min
+	}
+	pause := b.next
+	b.next = min(2*b.next, b.max)
+	return pause/2 + rand.N(pause/2+1)
 }
 
 func (l *link) current() *session {
@@ -87,7 +97,7 @@ func (l *link) connect() error {
 		return fmt.Errorf("%s: %w", raw.RemoteAddr(), err)
 	}
 	s := newSession(l, raw, conn)
-	switch err := l.enter(s, true); {
+	switch err := l.enter(ctx, s, true); {
 	case errors.Is(err, errLinked): // the other end was quicker
 		_ = raw.Close()
 		return nil
@@ -156,14 +166,16 @@ func (t *Transport) acceptLink(raw, conn net.Conn, h hello) {
 		return
 	}
 	if err := peercert.OfConn(conn, l.peerName()); err != nil {
-		t.answerRefusal(raw, conn, statusNode, CauseCertificate, err)
+		t.answerRefusal(raw, conn, statusCertificate, CauseCertificate, err)
 		return
 	}
 	s := newSession(l, raw, conn)
 	// The lower node's connections take the place of others, the higher one's
 	// do not: so two that cross do not end each other.
-	switch err := l.enter(s, l.dials()); {
-	case errors.Is(err, errLinked):
+	ctx, cancel := context.WithTimeout(l.ctx, t.config.HandshakeTimeout)
+	defer cancel()
+	switch err := l.enter(ctx, s, l.dials()); {
+	case errors.Is(err, errLinked), errors.Is(err, errReplaced), errors.Is(err, errRunning):
 		t.answerRefusal(raw, conn, statusDirection, CauseDirection, fmt.Errorf("link from node %d: %w", h.from, err))
 		return
 	case err != nil:

@@ -1,6 +1,7 @@
 package transport
 
 import (
+	"context"
 	"errors"
 	"net"
 	"sync"
@@ -99,5 +100,95 @@ func TestHigherNodeDoesNotReplace(t *testing.T) {
 	eventually(t, "it is counted", func() bool { return seen.count(CauseDirection) == 1 })
 	if s := t2.Links()[0]; !s.Up || s.Reconnects != 0 {
 		t.Errorf("link = %+v", s)
+	}
+}
+
+// The pauses between attempts grow, also where each attempt takes long before it fails,
+// and begin anew after a connection that held.
+func TestBackoff(t *testing.T) {
+	const least, most = 10 * time.Millisecond, time.Second
+	b := backoff{min: least, max: most}
+	for i, c := range []struct {
+		took time.Duration
+		err  error
+		want time.Duration // at most, and at least half of it
+	}{
+		{2 * most, errRefused, least},
+		{2 * most, errRefused, 2 * least},
+		{2 * most, errRefused, 4 * least},
+		{0, nil, 8 * least}, // something keeps breaking it
+		{most, nil, least},
+		{0, errRefused, 2 * least},
+	} {
+		if got := b.after(c.took, c.err); got < c.want/2 || got > c.want {
+			t.Errorf("attempt %d: a pause of %v, want %v to %v", i, got, c.want/2, c.want)
+		}
+	}
+	for range 10 {
+		b.after(2*most, errRefused)
+	}
+	if got := b.after(2*most, errRefused); got < most/2 || got > most {
+		t.Errorf("a pause of %v, want %v to %v", got, most/2, most)
+	}
+}
+
+// While a handler blocks, a peer that connects again and again has one connection waiting
+// for its end, not each of them, and that one not for ever.
+func TestReconnectsWhileAHandlerBlocks(t *testing.T) {
+	blocked, release := make(chan struct{}), make(chan struct{})
+	victim := listen(t, Config{HandshakeTimeout: time.Second, Handler: deliverFunc(func(kmutex.Node, string, kmutex.Message) error {
+		close(blocked)
+		<-release
+		return nil
+	})})
+	free := sync.OnceFunc(func() { close(release) })
+	defer free()
+	victim.SetPeers(3, []Peer{{Node: 2}})
+	first := rawLink(t, victim)
+	m := numbered(1)
+	frame, err := appendMessage(nil, 1, "p", &m)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if _, err := first.Write(frame); err != nil {
+		t.Fatal(err)
+	}
+	wait(t, "the handler blocks", blocked)
+	for range 20 {
+		conn := plain(t, victim)
+		if _, err := conn.Write(hello{from: 2, to: 3}.append(appendPreamble(nil, streamLink))); err != nil {
+			t.Fatal(err)
+		}
+		defer closed(t, conn)
+	}
+	eventually(t, "no connection waits any more", func() bool { return victim.Links()[0].Node == 2 && victim.peers.Load().links[2].current() == nil })
+	free()
+	eventually(t, "the link works again", func() bool {
+		conn := plain(t, victim)
+		if _, err := conn.Write(hello{from: 2, to: 3}.append(appendPreamble(nil, streamLink))); err != nil {
+			return false
+		}
+		_ = conn.SetReadDeadline(time.Now().Add(time.Second))
+		return readAnswer(conn) == nil
+	})
+}
+
+// A Flush that is given up leaves nothing behind.
+func TestFlushGivenUp(t *testing.T) {
+	t1 := listen(t, Config{})
+	t1.SetPeers(1, []Peer{{Node: 2, Addr: nowhere}})
+	ctx, cancel := context.WithCancel(t.Context())
+	cancel()
+	sendAll(t, t1, 2, 1)
+	for range 3 {
+		if err := t1.Flush(ctx); !errors.Is(err, context.Canceled) {
+			t.Errorf("got %v", err)
+		}
+	}
+	l := t1.peers.Load().links[2]
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	if len(l.waiters) > 0 {
+		t.Errorf("%d still wait", len(l.waiters))
 	}
 }

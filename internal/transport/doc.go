@@ -45,7 +45,8 @@
 // acknowledgement pings after a quarter of the interval, and gives the connection up
 // after one. Pings also give the round-trip estimate.
 //
-// Each connection has one reading and one writing goroutine. The writer takes
+// Each connection has a goroutine that reads, one that writes, and one that hands
+// whole payloads on. The writer takes
 // everything that is queued, adds a pending acknowledgement, and writes it at
 // once: idle links answer fast, busy ones pay for few system calls.
 //

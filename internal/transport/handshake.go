@@ -57,11 +57,13 @@ const (
 	statusNode
 	statusDirection
 	statusSequence
+	statusCertificate
+	statusHello
 
 	statusEnd
 )
 
-// text says what a status means, for the one who was refused.
+// statusText says what a status means, for the one who was refused.
 var statusText = [statusEnd]string{
 	statusOK:        "ok",
 	statusVersion:   "it speaks another version of the protocol",
@@ -70,6 +72,9 @@ var statusText = [statusEnd]string{
 	statusNode:      "its view does not have both nodes (yet)",
 	statusDirection: "it has a connection for this link, or is making one",
 	statusSequence:  "it lacks messages that were sent before",
+
+	statusCertificate: "this gateway's certificate does not have its name in the agreed view",
+	statusHello:       "it cannot make sense of the hello",
 }
 
 // Errors of the preamble's decoder.

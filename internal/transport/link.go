@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"io"
 	"log/slog"
+	"slices"
 	"sync"
 	"sync/atomic"
 	"time"
@@ -18,6 +19,7 @@ var (
 	errRemoved  = errors.New("the peer left the view")
 	errReplaced = errors.New("the peer has connected again")
 	errLinked   = errors.New("the link has a connection")
+	errRunning  = errors.New("the peer's last connection has not ended: its messages are still being taken in")
 )
 
 // link is what two incarnations share, over all connections between them.
@@ -30,6 +32,11 @@ type link struct {
 	// received is the number of the last message delivered. Only the session's
 	// reader changes it.
 	received atomic.Uint64
+	// rtt is the smoothed round-trip time in nanoseconds, 0 while it is unknown or the
+	// link is down. It is written under mu.
+	rtt atomic.Int64
+	// running is full while a session may run: from enter to leave.
+	running chan struct{}
 	// wake tells a writer that found nothing to do (idle) that there is.
 	wake chan struct{}
 
@@ -48,7 +55,6 @@ type link struct {
 	failures   int
 	lastErr    error
 	logged     time.Time
-	rtt        time.Duration
 	rttSamples int
 }
 
@@ -61,7 +67,7 @@ type waiter struct {
 func newLink(t *Transport, self kmutex.Node, p Peer) *link {
 	l := &link{
 		t: t, self: self, node: p.Node, name: p.Name, addr: p.Addr,
-		wake:  make(chan struct{}, 1),
+		running: make(chan struct{}, 1), wake: make(chan struct{}, 1),
 		since: time.Now(),
 		out:   outbox{maxMessages: t.config.QueueMessages, maxBytes: t.config.QueueBytes},
 	}
@@ -137,8 +143,10 @@ func (l *link) close(reason error) []Unsent {
 
 // enter makes s the link's session, once the one before has ended: from then
 // on received stands still until s reads. If only is set, it fails with errLinked
-// when there is one.
-func (l *link) enter(s *session, only bool) error {
+// when there is one. It waits until ctx ends, as long as a Handler may block, or until
+// a newer connection takes the place of s: so one connection waits, however often
+// the peer connects.
+func (l *link) enter(ctx context.Context, s *session, only bool) error {
 	l.mu.Lock()
 	before := l.session
 	switch {
@@ -153,13 +161,28 @@ func (l *link) enter(s *session, only bool) error {
 	l.mu.Unlock()
 	if before != nil {
 		before.fail(errReplaced)
-		<-before.done
 	}
-	return nil
+	var err error
+	select {
+	case l.running <- struct{}{}:
+		return nil
+	case <-s.stop:
+		err = s.err
+	case <-ctx.Done():
+		err = errRunning
+	}
+	l.drop(s)
+	return err
 }
 
-// leave ends s.
+// leave ends s, which has entered.
 func (l *link) leave(s *session) {
+	<-l.running
+	l.drop(s)
+}
+
+// drop takes s out.
+func (l *link) drop(s *session) {
 	l.mu.Lock()
 	if l.session == s {
 		l.session = nil
@@ -200,9 +223,24 @@ func (l *link) release() {
 	l.waiters = l.waiters[:n]
 }
 
+// flush waits until all that is queued now is acknowledged, and reports whether it is:
+// ctx may end before.
+func (l *link) flush(ctx context.Context) bool {
+	flushed := l.flushed()
+	select {
+	case <-flushed:
+		return true
+	case <-ctx.Done():
+	}
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	l.waiters = slices.DeleteFunc(l.waiters, func(w waiter) bool { return w.done == flushed })
+	return false
+}
+
 // flushed returns a channel that is closed when all that is queued now is
 // acknowledged.
-func (l *link) flushed() <-chan struct{} {
+func (l *link) flushed() chan struct{} {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	w := waiter{number: l.out.last, done: make(chan struct{})}
@@ -290,6 +328,8 @@ func (l *link) wentUp(s *session) {
 func (l *link) wentDown(err error) {
 	l.mu.Lock()
 	l.up, l.since = false, time.Now()
+	l.rttSamples = 0
+	l.rtt.Store(0)
 	l.lastErr = err
 	l.mu.Unlock()
 	l.t.linkChanged()
@@ -328,8 +368,9 @@ func (l *link) failed(err error) {
 func (l *link) sampleRTT(d time.Duration) {
 	d = max(d, 1)
 	l.rttSamples = min(l.rttSamples+1, 8)
-	l.rtt += (d - l.rtt) / time.Duration(l.rttSamples)
-	l.rtt = max(l.rtt, 1)
+	rtt := time.Duration(l.rtt.Load())
+	rtt += (d - rtt) / time.Duration(l.rttSamples)
+	l.rtt.Store(int64(max(rtt, 1)))
 }
 
 // downSince returns since when the link has been down; false if it is up.
@@ -344,7 +385,7 @@ func (l *link) status() LinkStatus {
 	defer l.mu.Unlock()
 	s := LinkStatus{
 		Node: l.node, Name: l.name, Addr: l.addr,
-		Up: l.up, Since: l.since, RTT: l.rtt,
+		Up: l.up, Since: l.since, RTT: time.Duration(l.rtt.Load()),
 		Queued:     l.out.messages(),
 		Reconnects: max(l.connects, 1) - 1,
 		Failures:   l.failures,

@@ -46,7 +46,8 @@ var (
 // Payloads of one topic arrive in the order of the calls, those of different
 // topics in any order. A payload is lost with its connection and not sent
 // again; then SendPayload returns ErrLinkDown. When ctx ends, so does the
-// sending, and what has arrived is dropped.
+// sending, and the peer drops what has arrived; but a payload that was wholly written
+// by then is delivered all the same.
 //
 // SendPayload blocks: do not call it under a lock that Receive or Deliver
 // takes. The payload must not change until it returns.

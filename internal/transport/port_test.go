@@ -103,10 +103,10 @@ func TestGarbage(t *testing.T) {
 			{"unknown kind", []byte("kgat\x04\x09\x00\x00"), CauseKind, appendAnswer(nil, statusKind)},
 			{"unused byte", []byte("kgat\x04\x01\x00\x01"), CauseKind, appendAnswer(nil, statusKind)},
 			{"stream that nobody wants", appendPreamble(nil, StreamControl), CauseKind, appendAnswer(nil, statusKind)},
-			{"hello from nobody", link(hello{to: 3}), CauseNode, appendAnswer(nil, statusNode)},
+			{"hello from nobody", link(hello{to: 3}), CauseProtocol, appendAnswer(nil, statusHello)},
 			{"hello from a stranger", link(hello{from: 77, to: 3}), CauseNode, appendAnswer(nil, statusNode)},
 			{"hello to another", link(hello{from: 1, to: 2}), CauseNode, appendAnswer(nil, statusNode)},
-			{"hello from ourselves", link(hello{from: 3, to: 3}), CauseNode, appendAnswer(nil, statusNode)},
+			{"hello from ourselves", link(hello{from: 3, to: 3}), CauseProtocol, appendAnswer(nil, statusHello)},
 			{"hello with a false number", link(hello{from: 2, to: 3, received: 9}), CauseSequence, appendAnswer(nil, statusSequence)},
 		} {
 			before := seen.count(tc.cause)

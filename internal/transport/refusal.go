@@ -7,20 +7,55 @@ import (
 	"github.com/kgate/kgate/internal/oncelog"
 )
 
-// Causes returns the causes that call for attention, in the order of the constants.
-func Causes() []Cause {
-	return []Cause{
-		CauseSlow, CauseHalfOpen, CauseMagic, CauseVersion, CauseKind, CauseBacklog, CausePlaintext,
-		CauseTLS, CauseCertificate, CauseHandshake, CauseSequence, CauseFrame, CauseOversized, CauseProtocol,
-		CauseHandler, CauseOverflow,
-	}
+// causes are all of them, in the order of the constants. Expected is what belongs to a
+// cluster's normal life: gateways learn of each other's comings and goings at different
+// times, and one that stops closes connections at any moment. A trouble that lasts shows
+// as a link that is down.
+var causes = []struct {
+	cause    Cause
+	expected bool
+}{
+	{CauseIncomplete, true},
+	{CauseSlow, false},
+	{CauseHalfOpen, false},
+	{CauseMagic, false},
+	{CauseVersion, false},
+	{CauseKind, false},
+	{CauseBacklog, false},
+	{CauseStreams, false},
+	{CausePlaintext, false},
+	{CauseTLS, false},
+	{CauseCertificate, false},
+	{CauseHandshake, false},
+	{CauseNode, true},
+	{CauseDirection, true},
+	{CauseSequence, false},
+	{CauseFrame, false},
+	{CauseOversized, false},
+	{CauseProtocol, false},
+	{CauseHandler, false},
+	{CauseOverflow, false},
 }
 
-// Expected reports whether the cause belongs to a cluster's normal life: gateways
-// learn of each other's comings and goings at different times, and one that stops
-// closes connections at any moment. A trouble that lasts shows as a link that is down.
+// Causes returns the causes that call for attention, in the order of the constants.
+func Causes() []Cause {
+	var all []Cause
+	for _, c := range causes {
+		if !c.expected {
+			all = append(all, c.cause)
+		}
+	}
+	return all
+}
+
+// Expected reports whether the cause belongs to a cluster's normal life.
 func (c Cause) Expected() bool {
-	return c == CauseNode || c == CauseDirection || c == CauseIncomplete
+	for _, known := range causes {
+		if known.cause == c {
+			return known.expected
+		}
+	}
+	return false
 }
 
 // refusals counts everything that is refused, and logs the first of each cause

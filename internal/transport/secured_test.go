@@ -62,6 +62,11 @@ func TestLinkHasThePeersName(t *testing.T) {
 			if t1.Links()[0].Up || t2.Links()[0].Up {
 				t.Error("the link is up")
 			}
+			if c.one == "gw-3" { // node 2 refuses, and node 1 learns why
+				eventually(t, "the one that dials is told why", func() bool {
+					return strings.Contains(t1.Links()[0].Err, statusText[statusCertificate])
+				})
+			}
 		})
 	}
 }

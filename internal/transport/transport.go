@@ -41,7 +41,7 @@ type LinkStatus struct {
 	Up bool
 	// Since is when Up last changed, or when the peer was set.
 	Since time.Time
-	// RTT is the smoothed round-trip time, 0 while unknown.
+	// RTT is the smoothed round-trip time, 0 while it is unknown or the link is down.
 	RTT time.Duration
 	// Queued is how many messages the peer has not acknowledged.
 	Queued int
@@ -227,50 +227,23 @@ func (t *Transport) Send(to kmutex.Node, pool string, m kmutex.Message) error {
 // or its peer is dropped. It is for a gateway that leaves, before Close.
 func (t *Transport) Flush(ctx context.Context) error {
 	for _, l := range t.peers.Load().links {
-		select {
-		case <-l.flushed():
-		case <-ctx.Done():
+		if !l.flush(ctx) {
 			return fmt.Errorf("transport: flush: peer %d (%s) has not acknowledged everything: %w", l.node, l.status().Name, ctx.Err())
 		}
 	}
 	return nil
 }
 
-// rtt returns the smoothed round-trip time to a peer, if one has been
-// measured.
-func (t *Transport) rtt(node kmutex.Node) (time.Duration, bool) {
-	l := t.peers.Load().links[node]
-	if l == nil {
-		return 0, false
-	}
-	rtt := l.status().RTT
-	return rtt, rtt > 0
-}
-
-// maxRTT returns the longest round-trip time to a peer whose link is up, or 0.
-func (t *Transport) maxRTT() time.Duration {
-	return slices.Max(append(t.rtts(), 0))
-}
-
-// MeanRTT returns the mean round-trip time to the peers whose links are up, or
-// 0.
+// MeanRTT returns the mean round-trip time to the peers whose links are up, or 0. It
+// takes no lock.
 func (t *Transport) MeanRTT() time.Duration {
-	var sum time.Duration
-	rtts := t.rtts()
-	for _, rtt := range rtts {
-		sum += rtt
-	}
-	return sum / time.Duration(max(1, len(rtts)))
-}
-
-func (t *Transport) rtts() []time.Duration {
-	var rtts []time.Duration
+	sum, n := int64(0), int64(0)
 	for _, l := range t.peers.Load().links {
-		if s := l.status(); s.Up && s.RTT > 0 {
-			rtts = append(rtts, s.RTT)
+		if rtt := l.rtt.Load(); rtt > 0 {
+			sum, n = sum+rtt, n+1
 		}
 	}
-	return rtts
+	return time.Duration(sum / max(1, n))
 }
 
 // Links returns the state of every link, by node.

@@ -1,0 +1,175 @@
+package gateway
+
+import (
+	"context"
+	"errors"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/kgate/kgate/internal/admission"
+)
+
+// endedContext returns a context that is over.
+func endedContext(t *testing.T) context.Context {
+	ctx, cancel := context.WithCancel(t.Context())
+	cancel()
+	return ctx
+}
+
+// BreakOff without Drain lets nobody in afterwards, and reaches those who were granted a
+// slot before it and ask for OnLost after it.
+func TestBreakOff(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		f := newFleet(t, 1, 2, admission.BindingLate, 0, PoolConfig{})
+		n := f.gateways[1]
+		early, late := slotAt(t, n), slotAt(t, n)
+		calls := 0
+		early.OnLost(func() { calls++ })
+		waiting := make(chan error, 1)
+		go func() {
+			_, err := n.Acquire(t.Context(), admission.Request{Pool: testPool, Wait: -1})
+			waiting <- err
+		}()
+		synctest.Wait()
+		for range 2 {
+			if err := n.BreakOff(endedContext(t)); !errors.Is(err, context.Canceled) {
+				t.Errorf("with slots in use: %v", err)
+			}
+		}
+		if err := <-waiting; !errors.Is(err, admission.Draining) {
+			t.Errorf("waiting: %v", err)
+		}
+		if calls != 1 {
+			t.Errorf("told %d times that the slot is lost", calls)
+		}
+		late.OnLost(func() { calls++ })
+		if calls != 2 {
+			t.Error("who asks after BreakOff is not told")
+		}
+		early.Release()
+		early.OnLost(func() { t.Error("told after Release") })
+		late.Release()
+		if _, err := n.Acquire(t.Context(), admission.Request{Pool: testPool, Wait: -1}); !errors.Is(err, admission.Draining) {
+			t.Errorf("let in after BreakOff: %v", err)
+		}
+		if err := n.BreakOff(endedContext(t)); err != nil {
+			t.Errorf("with nobody left: %v", err)
+		}
+	})
+}
+
+// Close alone lets nobody in afterwards: nobody watches the lease.
+func TestNobodyComesInAfterClose(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		f := newFleet(t, 1, 1, admission.BindingLate, 0, PoolConfig{})
+		n := f.gateways[1]
+		if err := n.Gateway.Close(); err != nil {
+			t.Fatal(err)
+		}
+		if _, err := n.Acquire(t.Context(), admission.Request{Pool: testPool, Wait: -1}); !errors.Is(err, admission.Draining) {
+			t.Errorf("let in after Close: %v", err)
+		}
+	})
+}
+
+func slotAt(t *testing.T, n *node) *Slot {
+	t.Helper()
+	s, err := n.Acquire(t.Context(), admission.Request{Pool: testPool, Wait: -1})
+	if err != nil {
+		t.Fatal(err)
+	}
+	return s
+}
+
+// redeemedAt returns a request at one gateway on the slot of a ticket of another one.
+func redeemedAt(t *testing.T, user, owner *node) *Redeemed {
+	t.Helper()
+	tk := request(t, owner, time.Minute)
+	r, err := user.RedeemTicket(t.Context(), testPool, tk.ID)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return r
+}
+
+// A request on a ticket's slot is in flight at its gateway, wherever the ticket is: Drain
+// waits for it, and a draining gateway redeems no other.
+func TestDrainWaitsForRedeemed(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		f := newFleet(t, 2, 2, admission.BindingLate, time.Millisecond, PoolConfig{})
+		owner, user := f.gateways[1], f.gateways[2]
+		r := redeemedAt(t, user, owner)
+		other := request(t, owner, time.Minute)
+		drained := make(chan struct{})
+		go func() {
+			defer close(drained)
+			if err := user.Drain(t.Context(), false); err != nil {
+				t.Error(err)
+			}
+		}()
+		synctest.Wait()
+		select {
+		case <-drained:
+			t.Error("drained while a request uses a ticket's slot")
+		default:
+		}
+		if second, err := user.RedeemTicket(t.Context(), testPool, other.ID); err == nil {
+			t.Error("redeemed while draining")
+			second.Release()
+		} else if !errors.Is(err, admission.Draining) {
+			t.Error(err)
+		}
+		r.Release()
+		<-drained
+		s, err := owner.RedeemTicket(t.Context(), testPool, other.ID)
+		if err != nil {
+			t.Errorf("a ticket that was refused elsewhere: %v", err)
+		} else {
+			s.Release()
+		}
+		time.Sleep(time.Second)
+		f.check()
+	})
+}
+
+// BreakOff reaches a request on a ticket's slot, and so does the end of the lease, at
+// once: before the ticket's time to live is over.
+func TestRedeemedIsLostWithItsGateway(t *testing.T) {
+	for _, lapse := range []bool{false, true} {
+		synctest.Test(t, func(t *testing.T) {
+			f := newFleet(t, 2, 1, admission.BindingLate, time.Millisecond, PoolConfig{})
+			owner, user := f.gateways[1], f.gateways[2]
+			r := redeemedAt(t, user, owner)
+			lost := make(chan time.Time, 2)
+			r.OnLost(func() { lost <- time.Now() })
+			began, took := time.Now(), time.Duration(0)
+			if lapse {
+				took = time.Second
+				user.isolate(took)
+				f.suspend(user.self, owner.self)
+			} else if err := user.BreakOff(endedContext(t)); !errors.Is(err, context.Canceled) {
+				t.Errorf("with a ticket's slot in use: %v", err)
+			}
+			select {
+			case at := <-lost:
+				if at.Sub(began) != took {
+					t.Errorf("lapse %t: told after %v, want %v", lapse, at.Sub(began), took)
+				}
+			case <-time.After(10 * time.Second):
+				t.Errorf("lapse %t: not told", lapse)
+			}
+			if r.Valid() {
+				t.Errorf("lapse %t: valid although it is lost", lapse)
+			}
+			r.Release()
+			if err := user.BreakOff(endedContext(t)); err != nil {
+				t.Errorf("lapse %t: with nobody left: %v", lapse, err)
+			}
+			if len(lost) > 0 {
+				t.Errorf("lapse %t: told twice", lapse)
+			}
+			time.Sleep(2 * time.Minute) // the ticket expires
+		})
+	}
+}
