@@ -20,6 +20,7 @@ import (
 
 	"github.com/kgate/kgate/internal/admission"
 	"github.com/kgate/kgate/internal/clusterkey"
+	"github.com/kgate/kgate/internal/hostaddr"
 	"github.com/kgate/kgate/internal/node"
 	"github.com/kgate/kgate/proxy"
 	"github.com/kgate/kgate/telemetry"
@@ -252,15 +253,22 @@ func (p Peers) withDefaults(name string) (Peers, error) {
 	if len(p.Join) == 0 {
 		p.Expect = max(p.Expect, 1)
 	}
-	addrs := []netip.Addr{boundTo(p.Listen), boundTo(p.Gossip)}
+	addrs := []netip.Addr{hostaddr.BoundTo(p.Listen), hostaddr.BoundTo(p.Gossip)}
 	open := slices.ContainsFunc(addrs, func(a netip.Addr) bool { return !a.IsLoopback() })
 	if open && !guarded && !p.Insecure {
 		return p, fmt.Errorf("%w: other machines reach %s or %s, and nothing guards them: set Peers.Key, as `kgate keygen` makes it, or TLS and GossipKeys; Insecure in a network that you trust", errConfig, p.Listen, p.Gossip)
 	}
-	for _, a := range append(addrs, reachable()) {
-		if !p.Advertise.IsValid() && a.IsValid() {
+	for _, a := range addrs {
+		if !p.Advertise.IsValid() {
 			p.Advertise = a
 		}
+	}
+	if !p.Advertise.IsValid() {
+		all, err := net.InterfaceAddrs()
+		if err != nil {
+			return p, fmt.Errorf("kgate: this host does not say its addresses: %w; set Peers.Advertise", err)
+		}
+		p.Advertise = hostaddr.Reachable(all)
 	}
 	return p, nil
 }
@@ -276,42 +284,6 @@ func fromKey(key []byte, name string) (secure *tls.Config, gossip [][]byte, err 
 		return nil, nil, fmt.Errorf("%w: Peers.Key: %w", errConfig, err)
 	}
 	return secure, ring.Gossip(), nil
-}
-
-// boundTo returns the one address that a listener is bound to; invalid if it is not
-// bound to one.
-func boundTo(listen string) netip.Addr {
-	host, _, err := net.SplitHostPort(listen)
-	if err != nil {
-		return netip.Addr{}
-	}
-	if host == "localhost" {
-		host = "127.0.0.1"
-	}
-	addr, err := netip.ParseAddr(host)
-	if err != nil || addr.IsUnspecified() {
-		return netip.Addr{}
-	}
-	return addr
-}
-
-// reachable returns the address of this machine that others most likely reach.
-func reachable() netip.Addr {
-	best := netip.MustParseAddr("127.0.0.1")
-	addrs, _ := net.InterfaceAddrs()
-	for _, a := range addrs {
-		p, err := netip.ParsePrefix(a.String())
-		if err != nil {
-			continue
-		}
-		switch addr := p.Addr().Unmap(); {
-		case addr.Is4() && addr.IsPrivate():
-			return addr
-		case addr.IsGlobalUnicast() && best.IsLoopback():
-			best = addr
-		}
-	}
-	return best
 }
 
 // node translates c, which has its defaults.

@@ -63,18 +63,30 @@ func (r *Refused) Error() string {
 // ErrCancelled or ErrUnknownPool.
 func (r *Refused) Unwrap() error { return r.reason }
 
-// AcquireOption says more about who acquires a slot.
-type AcquireOption func(*admission.Request)
+// AcquireOption says more about who acquires a slot: [Client], [Note].
+type AcquireOption struct{ set func(*asked) }
+
+// asked is what options say.
+type asked struct{ client, note string }
+
+func askedBy(options []AcquireOption) (a asked) {
+	for _, o := range options {
+		if o.set != nil {
+			o.set(&a)
+		}
+	}
+	return a
+}
 
 // Client tells the pool's clients apart, for the bounds on one client and Pool.Fair: an
 // account, a key, an address.
 func Client(name string) AcquireOption {
-	return func(r *admission.Request) { r.Client = name }
+	return AcquireOption{func(a *asked) { a.client = name }}
 }
 
 // Note is shown to people who look at the line.
 func Note(text string) AcquireOption {
-	return func(r *admission.Request) { r.Info = &admission.RequestInfo{Path: text} }
+	return AcquireOption{func(a *asked) { a.note = text }}
 }
 
 // Slot is one of a pool's k, held by this program. Its methods are safe for concurrent
@@ -97,10 +109,8 @@ func (n *Node) Acquire(ctx context.Context, pool string, options ...AcquireOptio
 	ctx, cancel := context.WithCancelCause(ctx)
 	defer cancel(nil)
 	defer context.AfterFunc(n.stopping, func() { cancel(ErrClosed) })()
-	req := admission.Request{Pool: pool, Wait: -1}
-	for _, option := range options {
-		option(&req)
-	}
+	by := askedBy(options)
+	req := admission.Request{Pool: pool, Client: by.client, Wait: -1, Info: &admission.RequestInfo{Note: by.note}}
 	if sc := trace.SpanContextFromContext(ctx); sc.IsSampled() {
 		id, span := sc.TraceID(), sc.SpanID()
 		req.Span = string(id[:]) + string(span[:])

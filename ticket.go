@@ -46,15 +46,8 @@ func (n *Node) RequestTicket(ctx context.Context, pool string, ttl time.Duration
 	if ttl < admin.MinTTL || ttl > admin.MaxTTL {
 		return Ticket{}, fmt.Errorf("kgate: a ticket lives from %v to %v, not %v", admin.MinTTL, admin.MaxTTL, ttl)
 	}
-	req := admission.Request{Pool: pool}
-	for _, option := range options {
-		option(&req)
-	}
-	note := ""
-	if req.Info != nil {
-		note = req.Info.Path
-	}
-	t, err := n.node.Tickets().RequestTicket(ctx, req, ttl, note)
+	by := askedBy(options)
+	t, err := n.node.Tickets().RequestTicket(ctx, admission.Request{Pool: pool, Client: by.client}, ttl, by.note)
 	return ticketOf(t, pool, err)
 }
 

@@ -6,10 +6,7 @@ import (
 	"fmt"
 	"net/http"
 	"net/url"
-	"os"
 	"time"
-
-	"golang.org/x/term"
 
 	"github.com/kgate/kgate/internal/admin"
 )
@@ -161,59 +158,4 @@ func (c *leaveCommand) force(std streams, token string) error {
 	}
 	_, err = fmt.Fprintf(std.out, "%s is out; its slots come back when its lease has run out\n", c.Force)
 	return err
-}
-
-// watch asks again and again until something is done or the time is over. What
-// takes longer than two seconds shows on a terminal how far it is.
-func watch(std streams, timeout time.Duration, ask func() (done bool, state string, err error)) (bool, error) {
-	const (
-		every = 200 * time.Millisecond
-		quiet = 2 * time.Second
-	)
-	line := newStatusLine(std)
-	defer line.end()
-	tick := time.NewTicker(every)
-	defer tick.Stop()
-	for begun := time.Now(); ; <-tick.C {
-		done, state, err := ask()
-		if done || err != nil {
-			return done, err
-		}
-		if time.Since(begun) > timeout {
-			return false, nil
-		}
-		if time.Since(begun) > quiet {
-			line.show(state)
-		}
-	}
-}
-
-// statusLine is one line on a terminal that is written again and again; elsewhere
-// it is nothing.
-type statusLine struct {
-	out   *os.File
-	shown bool
-}
-
-func newStatusLine(std streams) *statusLine {
-	f, ok := std.err.(*os.File)
-	if !ok || !term.IsTerminal(int(f.Fd())) {
-		return &statusLine{}
-	}
-	return &statusLine{out: f}
-}
-
-func (p *statusLine) show(line string) {
-	if p.out != nil {
-		p.shown = true
-		fmt.Fprintf(p.out, "\r\x1b[K%s", line)
-	}
-}
-
-// end takes the line away.
-func (p *statusLine) end() {
-	if p.shown {
-		p.shown = false
-		fmt.Fprint(p.out, "\r\x1b[K")
-	}
 }

@@ -119,7 +119,7 @@ func (m Member) Word() string {
 func (e Entry) Who() string {
 	who := "a ticket " + e.Note
 	if !e.Ticket {
-		who = cmp.Or(strings.TrimSpace(e.Client+" "+e.Method+" "+e.Path), "a request")
+		who = cmp.Or(strings.TrimSpace(e.Client+" "+e.Method+" "+e.Path+" "+e.Note), "a request")
 	}
 	return strings.Join(strings.Fields(strings.Map(visible, who)), " ")
 }

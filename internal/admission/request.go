@@ -29,6 +29,8 @@ type RequestInfo struct {
 	// Method and Path of the request, the path without its query, which may hold
 	// secrets.
 	Method, Path string
+	// Note of who asks, where that is a program and no HTTP request.
+	Note string
 	// Remote is the client's address.
 	Remote netip.Addr
 	// Trace is the id of the request's trace; empty: none.

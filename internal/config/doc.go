@@ -4,9 +4,9 @@
 //
 // # What it promises
 //
-// A [Config] that load, [LoadWith] or [Parse] returns is complete and
+// A [Config] that [LoadWith] or [Parse] returns is complete and
 // valid: [Config.Validate] finds nothing in it. A file that is not valid
-// yields every error at once, joined; each one is an [*Error] that names file,
+// yields every error at once, joined; each one names file,
 // line and column, the key, what is wrong and what to write instead. Unknown
 // keys and keys given twice are errors, an unknown one names the nearest known
 // one. A value that the file gives is never replaced silently: nothing is

@@ -27,7 +27,7 @@ func namesFile(key string) bool {
 }
 
 // CheckFiles reports which of the files that c names cannot be read on this host,
-// joined; each error is an [*Error]. What is in them shows when they are used.
+// joined, each with its key. What is in them shows when they are used.
 func (c *Config) CheckFiles() error {
 	v := &checker{src: c.src}
 	walk("", reflect.ValueOf(c).Elem(), reflect.ValueOf(Default()).Elem(), func(s setting) {

@@ -25,16 +25,6 @@ const maxSize = 1 << 20
 // maxErrors is how many errors of one file are reported.
 const maxErrors = 50
 
-// load reads and checks the file at path. It asks nothing of the host it runs
-// on, so it suits a check of files meant for another machine.
-func load(path string) (*Config, error) {
-	data, err := readFile(path)
-	if err != nil {
-		return nil, err
-	}
-	return Parse(path, data)
-}
-
 // LoadWith returns the configuration that a gateway runs with: the file at
 // path, or the defaults if path is empty, with o on top, resolved for this
 // host, and checked.

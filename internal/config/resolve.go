@@ -4,8 +4,9 @@ import (
 	"errors"
 	"fmt"
 	"net"
-	"net/netip"
 	"os"
+
+	"github.com/kgate/kgate/internal/hostaddr"
 )
 
 // ErrHost is what Resolve wraps when the host does not tell what the
@@ -38,7 +39,7 @@ func (c *Config) resolve(hostname func() (string, error), interfaces func() ([]n
 		return nil
 	}
 	for _, listen := range []string{c.Listen.Peer, c.Listen.Gossip} {
-		if addr, ok := boundTo(listen); ok {
+		if addr := hostaddr.BoundTo(listen); addr.IsValid() {
 			c.Node.Advertise = addr
 			return nil
 		}
@@ -47,41 +48,6 @@ func (c *Config) resolve(hostname func() (string, error), interfaces func() ([]n
 	if err != nil {
 		return fmt.Errorf("%w its addresses: %w; write node.advertise", ErrHost, err)
 	}
-	c.Node.Advertise = reachable(addrs)
+	c.Node.Advertise = hostaddr.Reachable(addrs)
 	return nil
-}
-
-// boundTo returns the one address that a listener is bound to, if it is.
-func boundTo(listen string) (netip.Addr, bool) {
-	host, _, err := net.SplitHostPort(listen)
-	if err != nil {
-		return netip.Addr{}, false
-	}
-	if host == "localhost" {
-		return netip.AddrFrom4([4]byte{127, 0, 0, 1}), true
-	}
-	addr, err := netip.ParseAddr(host)
-	return addr, err == nil && !addr.IsUnspecified()
-}
-
-// reachable picks the address that other machines most likely reach.
-func reachable(addrs []net.Addr) netip.Addr {
-	var global netip.Addr
-	for _, a := range addrs {
-		p, err := netip.ParsePrefix(a.String())
-		if err != nil {
-			continue
-		}
-		addr := p.Addr().Unmap()
-		switch {
-		case addr.IsPrivate() && addr.Is4():
-			return addr
-		case addr.IsGlobalUnicast() && (!global.IsValid() || addr.IsPrivate() && !global.IsPrivate()):
-			global = addr
-		}
-	}
-	if global.IsValid() {
-		return global
-	}
-	return netip.AddrFrom4([4]byte{127, 0, 0, 1})
 }

@@ -25,8 +25,8 @@ const hintNodeName = "write letters, digits, - and . only, at most 128"
 // maxLease is the longest lease.
 const maxLease = 10 * time.Minute
 
-// Validate reports everything that is wrong with c, joined; each error is an
-// [*Error]. It changes nothing, and asks neither the file system nor the
+// Validate reports everything that is wrong with c, joined; each error names its key.
+// It changes nothing, and asks neither the file system nor the
 // network: whether a certificate exists shows when it is read.
 func (c *Config) Validate() error { return c.check(nil) }
 

@@ -9,13 +9,16 @@ import (
 	"github.com/kgate/kgate/kmutex"
 )
 
+// Stopped is the Reason of a member that left, with nothing in flight.
+const Stopped = "it was stopped in order"
+
 // remove takes a member out that left with nothing in flight. What its tickets
 // held outlives it, so it has an heir like any other.
 func (s *state) remove(index uint64, c removeCommand) bool {
 	if !s.has(c.Node) {
 		return false
 	}
-	moved := s.lose(index, c.Node, false, "it was stopped in order")
+	moved := s.lose(index, c.Node, false, Stopped)
 	s.findHeirs()
 	s.beginEpochs(index, moved)
 	return true

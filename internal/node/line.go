@@ -1,6 +1,7 @@
 package node
 
 import (
+	"cmp"
 	"context"
 	"fmt"
 	"net/netip"
@@ -55,7 +56,7 @@ func (r *report) entries(line gateway.Line) admin.Entries {
 			out[i] = admin.Entry{
 				ID: e.ID, Gateway: r.cfg.Name, Seconds: e.For.Seconds(), InLineSeconds: e.InLine.Seconds(), Arrived: e.Arrived.UTC(),
 				Client: addr(e.Info.Remote), Method: e.Info.Method, Path: shortened(e.Info.Path), Trace: e.Info.Trace,
-				Ticket: e.Ticket, Note: e.Remark,
+				Ticket: e.Ticket, Note: shortened(cmp.Or(e.Remark, e.Info.Note)),
 			}
 		}
 		return out

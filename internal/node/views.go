@@ -37,12 +37,15 @@ func (h *history) logView(log *slog.Logger, before, now *membership.View) {
 		if _, in := now.Member(m.Node); in {
 			continue
 		}
-		gone, known := now.LostMember(m.Node)
-		if known && gone.Leased {
+		switch gone, known := now.LostMember(m.Node); {
+		case known && gone.Leased:
 			log.Warn("gateway lost: its slots come back when its lease has run out", slog.String("name", m.Name),
 				slog.Uint64("node", uint64(m.Node)), slog.String("reason", gone.Reason))
 			h.add("", m.Name+" is lost: "+gone.Reason)
-		} else {
+		case known && m.Witness && gone.Reason != membership.Stopped:
+			log.Warn("witness lost", slog.String("name", m.Name), slog.Uint64("node", uint64(m.Node)), slog.String("reason", gone.Reason))
+			h.add("", m.Name+" is lost: "+gone.Reason)
+		default:
 			h.add("", m.Name+" left")
 			log.Info("gateway left", slog.String("name", m.Name), slog.Uint64("node", uint64(m.Node)), slog.String("reason", gone.Reason))
 		}

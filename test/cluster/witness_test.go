@@ -67,6 +67,9 @@ func TestWitness(t *testing.T) {
 		}
 	}
 	load.Stop()
+	if len(c.Gateways[0].Log.Records("witness lost")) == 0 {
+		t.Error("nobody says that the witness is lost")
+	}
 	if rss, err := c.Gateways[2].RSS(); err == nil {
 		t.Logf("the witness uses %.1f MiB", float64(rss)/(1<<20))
 	}
