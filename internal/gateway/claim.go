@@ -22,17 +22,17 @@ type claim struct {
 	info   *admission.RequestInfo // nil: nothing is known
 
 	request kmutex.Request // 0: it waits for a place in line
-	placed time.Time      // when its place was taken
-	state  claimState
-	grant  kmutex.Grant
-	at     time.Time // when it was granted here
-	epoch  uint64    // in which it was granted
+	placed  time.Time      // when its place was taken
+	state   claimState
+	grant   kmutex.Grant
+	at      time.Time // when it was granted here
+	epoch   uint64    // in which it was granted
 	// founded says when the cluster was, for the fence.
 	founded int64
 	err     error         // why the wait ended without a grant
 	ready   chan struct{} // closed when the wait is over; nil if it never began
 	abort   func()        // see Slot.OnLost; nil once it is called
-	ticket    *pool.Ticket  // whose slot it is; nil: a request's
+	ticket  *pool.Ticket  // whose slot it is; nil: a request's
 	span    string        // see admission.Request
 	after   string        // see admission.GrantInfo
 }
