@@ -166,11 +166,11 @@ func (p *poolDriver) end(s *claim, how kmutex.EventKind) {
 	ends := true
 	if s.state == slotWaiting {
 		p.waiting--
-		ends = p.part(s)
+		ends = p.remove(s)
 		s.wake()
 	} else {
 		p.use(-1)
-		p.gave(s)
+		p.released(s)
 		p.leaveSpan(s)
 	}
 	if s.ticket == nil {
@@ -194,7 +194,7 @@ func (p *poolDriver) grant(grant kmutex.Grant) {
 	s.state, s.grant, s.epoch, s.at = slotGranted, grant, p.spec.Epoch, p.env.now()
 	p.waiting--
 	p.use(1)
-	p.came(s)
+	p.admitted(s)
 	p.rate.admitted(s.at, p.waiting > 0)
 	p.overtaken(s)
 	s.after = p.links.take(grant.Token)
