@@ -71,7 +71,8 @@ func TestLabPlan(t *testing.T) {
 	if !strings.Contains(out, "is the smallest with which 99 % of the requests wait at most 1s") {
 		t.Errorf("no k is found:\n%s", out)
 	}
-	labRun(t, exitFailure, append(load, "--p99", "1ns")...)
+	// More gateways than slots: the first requests have to wait for messages.
+	labRun(t, exitFailure, "plan", "--gateways", "100", "--rate", "10/s", "--hold-mean", "20ms", "--entries", "300", "--seeds", "2", "--p99", "1ns")
 	for _, wrong := range [][]string{load, append(load, "--k", "-1"), append(load, "--k", "3", "--rate", "0/s"), append(load, "--k", "3", "--rate", "5/fortnight")} {
 		if _, err := labRun(t, exitUsage, wrong...); !strings.Contains(err, "kgate") {
 			t.Errorf("%v: %s", wrong, err)

@@ -106,7 +106,7 @@ func TestReloadFails(t *testing.T) {
 			t.Fatal(err)
 		}
 	}
-	if now := (&serveCommand{File: file}).reload(log, n, n.cfg, settings); now != n.cfg || !strings.Contains(out.String(), "nothing has changed") {
+	if now := (&serveCommand{File: file}).reload(log, n, n.cfg, settings); now != n.cfg || !strings.Contains(out.String(), "the old one stays") {
 		t.Errorf("reloaded: %s", out.String())
 	}
 	if log.Enabled(t.Context(), slog.LevelDebug) {
