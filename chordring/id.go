@@ -22,7 +22,7 @@ func (a identifier) String() string { return hex.EncodeToString(a[:]) }
 // compare orders identifiers as numbers; it returns -1, 0 or 1.
 func (a identifier) compare(b identifier) int { return bytes.Compare(a[:], b[:]) }
 
-// plusPower returns a + 2^i modulo 2^160, for 0 <= i < Bits.
+// plusPower returns a + 2^i modulo 2^160, for 0 <= i < idBits.
 func (a identifier) plusPower(i int) identifier {
 	at := len(a) - 1 - i/8
 	carry := uint16(1) << (i % 8)

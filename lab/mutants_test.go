@@ -46,8 +46,8 @@ var (
 		},
 		{
 			Name: "home does not wait for the last report", File: "../replication/epoch.go",
-			Old:    "if len(f.awaited) > 0 {\n\t\treturn nil\n\t}\n\treturn f.plan()",
-			New:    "if len(f.awaited) > 1 || f.Planned() {\n\t\treturn nil\n\t}\n\treturn f.plan()",
+			Old:    "if len(e.awaited) > 0 {\n\t\treturn nil\n\t}\n\treturn e.plan()",
+			New:    "if len(e.awaited) > 1 || e.Planned() {\n\t\treturn nil\n\t}\n\treturn e.plan()",
 			Caught: "more than k|invariant|not in order|not back|panic",
 		},
 		{

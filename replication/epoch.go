@@ -98,45 +98,45 @@ func NewEpochChange(f kmutex.EpochChange, members []kmutex.Node, lost []Lost, un
 }
 
 // Missing returns the members whose reports are still to come, in ascending order.
-func (f *EpochChange) Missing() []kmutex.Node { return slices.Sorted(maps.Keys(f.awaited)) }
+func (e *EpochChange) Missing() []kmutex.Node { return slices.Sorted(maps.Keys(e.awaited)) }
 
 // Planned tells whether there is a plan, of which some gateway may know.
-func (f *EpochChange) Planned() bool { return f.answers != nil }
+func (e *EpochChange) Planned() bool { return e.answers != nil }
 
 // Answer returns how a member begins the epoch; nil before all have reported, or
 // if it is no member.
-func (f *EpochChange) Answer(n kmutex.Node) *EpochAnswer { return f.answers[n] }
+func (e *EpochChange) Answer(n kmutex.Node) *EpochAnswer { return e.answers[n] }
 
 // Admit takes in a report. The last one awaited makes the plan. A report that
 // has come before changes nothing: its sender has not got its answer.
-func (f *EpochChange) Admit(r EpochReport) error {
-	if r.Epoch != f.change.Epoch {
-		return fmt.Errorf("%w: it is for epoch %d, not %d", errOtherEpoch, r.Epoch, f.change.Epoch)
+func (e *EpochChange) Admit(r EpochReport) error {
+	if r.Epoch != e.change.Epoch {
+		return fmt.Errorf("%w: it is for epoch %d, not %d", errOtherEpoch, r.Epoch, e.change.Epoch)
 	}
-	if !f.awaited[r.Node] {
+	if !e.awaited[r.Node] {
 		return nil
 	}
-	delete(f.awaited, r.Node)
-	f.reports = append(f.reports, r)
-	if len(f.awaited) > 0 {
+	delete(e.awaited, r.Node)
+	e.reports = append(e.reports, r)
+	if len(e.awaited) > 0 {
 		return nil
 	}
-	return f.plan()
+	return e.plan()
 }
 
 // Unknown are the lost gateways whose tickets nobody knows: until their slots
 // have run out, the tokens that are missing are withheld.
-func (f *EpochChange) Unknown() []kmutex.Node { return f.handOvers.Unknown }
+func (e *EpochChange) Unknown() []kmutex.Node { return e.handOvers.Unknown }
 
-func (f *EpochChange) plan() error {
-	change := f.change
-	handOvers := f.planHandOvers()
-	change.Owed = change.Owed || len(f.handOvers.Unknown) > 0
-	plain := make([]kmutex.Report, len(f.reports))
-	for i := range f.reports {
-		plain[i] = f.reports[i].Report
+func (e *EpochChange) plan() error {
+	change := e.change
+	handOvers := e.planHandOvers()
+	change.Owed = change.Owed || len(e.handOvers.Unknown) > 0
+	plain := make([]kmutex.Report, len(e.reports))
+	for i := range e.reports {
+		plain[i] = e.reports[i].Report
 	}
-	f.doubled = part(plain)
+	e.doubled = part(plain)
 	for i := range plain {
 		addHandOvers(&plain[i], handOvers[plain[i].Node])
 	}
@@ -144,16 +144,16 @@ func (f *EpochChange) plan() error {
 	if err != nil {
 		return err
 	}
-	f.answers = make(map[kmutex.Node]*EpochAnswer, len(installs))
+	e.answers = make(map[kmutex.Node]*EpochAnswer, len(installs))
 	for i, in := range installs {
-		n := f.reports[i].Node
-		f.answers[n] = &EpochAnswer{Install: in, HandOvers: handOvers[n], Settled: f.handOvers.Settled, Unknown: f.handOvers.Unknown}
+		n := e.reports[i].Node
+		e.answers[n] = &EpochAnswer{Install: in, HandOvers: handOvers[n], Settled: e.handOvers.Settled, Unknown: e.handOvers.Unknown}
 	}
 	return nil
 }
 
 // Doubled are tokens that two tickets ran with. Only a defect can do that.
-func (f *EpochChange) Doubled() []kmutex.Token { return f.doubled }
+func (e *EpochChange) Doubled() []kmutex.Token { return e.doubled }
 
 // part gives the second ticket of a doubled token a number of its own, that no
 // token has: it goes on as one too many, and nobody gets its token after it. An
@@ -183,35 +183,35 @@ func part(reports []kmutex.Report) (doubled []kmutex.Token) {
 func isToken(q kmutex.Token) bool { return q >= 0 && q < kmutex.MaxK }
 
 // planHandOvers plans who takes over what lost gateways left, by successor.
-func (f *EpochChange) planHandOvers() map[kmutex.Node][]HandOver {
-	if len(f.lost) == 0 {
+func (e *EpochChange) planHandOvers() map[kmutex.Node][]HandOver {
+	if len(e.lost) == 0 {
 		return nil
 	}
 	var used kmutex.TokenSet
 	var left []Report
-	for _, r := range f.reports {
+	for _, r := range e.reports {
 		for _, g := range r.Running {
 			if isToken(g.Token) {
 				used.Add(g.Token)
 			}
 		}
-		if r.Installed+1 == f.change.Epoch { // its word on free tokens is not from before
+		if r.Installed+1 == e.change.Epoch { // its word on free tokens is not from before
 			used.AddAll(r.Free)
 		}
 		if r.Left != nil {
 			left = append(left, *r.Left)
 		}
-		for i := range f.lost {
-			l := &f.lost[i]
-			l.Over = l.Over || r.Unknown[l.Node] >= f.unknown
+		for i := range e.lost {
+			l := &e.lost[i]
+			l.Over = l.Over || r.Unknown[l.Node] >= e.unknown
 		}
 	}
-	f.handOvers = PlanHandOvers(f.lost, used, left)
+	e.handOvers = PlanHandOvers(e.lost, used, left)
 	bySuccessor := make(map[kmutex.Node][]HandOver)
 	number := 0
-	for _, h := range f.handOvers.HandOvers {
+	for _, h := range e.handOvers.HandOvers {
 		for range h.Records {
-			h.Tickets = append(h.Tickets, kmutex.AdoptedRequest(f.change.Epoch, number))
+			h.Tickets = append(h.Tickets, kmutex.AdoptedRequest(e.change.Epoch, number))
 			number++
 		}
 		bySuccessor[h.Successor] = append(bySuccessor[h.Successor], h)

@@ -64,12 +64,12 @@ type HandOver struct {
 }
 
 // Validate reports what is wrong with b.
-func (b *HandOver) Validate() error {
-	if b.Owner == 0 || b.Successor == 0 || slices.Contains(b.Absorbed, 0) {
-		return fmt.Errorf("%w: a hand-over from node %d to node %d", errInvalid, b.Owner, b.Successor)
+func (h *HandOver) Validate() error {
+	if h.Owner == 0 || h.Successor == 0 || slices.Contains(h.Absorbed, 0) {
+		return fmt.Errorf("%w: a hand-over from node %d to node %d", errInvalid, h.Owner, h.Successor)
 	}
-	for i := range b.Records {
-		if err := b.Records[i].Validate(); err != nil {
+	for i := range h.Records {
+		if err := h.Records[i].Validate(); err != nil {
 			return err
 		}
 	}
@@ -154,17 +154,17 @@ func compareArrival(a, b Record) int {
 }
 
 // dropReleased takes out slots that somebody else has the token of.
-func (e *Plan) dropReleased(running kmutex.TokenSet) {
+func (p *Plan) dropReleased(running kmutex.TokenSet) {
 	last := make(map[kmutex.Token]Fence)
-	for _, b := range e.HandOvers {
+	for _, b := range p.HandOvers {
 		for _, r := range b.Records {
 			if r.State == StateGranted && last[r.Token].less(r.Fence) {
 				last[r.Token] = r.Fence
 			}
 		}
 	}
-	for i := range e.HandOvers {
-		b := &e.HandOvers[i]
+	for i := range p.HandOvers {
+		b := &p.HandOvers[i]
 		b.Records = slices.DeleteFunc(b.Records, func(r Record) bool {
 			return r.State == StateGranted && (running.Has(r.Token) || r.Fence.less(last[r.Token]))
 		})

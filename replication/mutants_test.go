@@ -11,8 +11,8 @@ func TestMutantsAreCaught(t *testing.T) {
 	mutant.Suite{By: "^TestRandomSchedules$", Mutants: []mutant.Mutant{
 		{
 			Name: "a replica shows a table of which only a part is there", File: "replica.go",
-			Old:    "c.stage = stage\n",
-			New:    "c.stage, c.have = stage, stage\n",
+			Old:    "r.stage = stage\n",
+			New:    "r.stage, r.have = stage, stage\n",
 			Caught: "is nowhere|has gone back|is unknown",
 		},
 		{

@@ -30,82 +30,82 @@ type Replica struct {
 func NewReplica(owner kmutex.Node) *Replica { return &Replica{owner: owner} }
 
 // Version that the replica has; 0: none.
-func (c *Replica) Version() uint64 {
-	if c.have == nil {
+func (r *Replica) Version() uint64 {
+	if r.have == nil {
 		return 0
 	}
-	return c.have.version
+	return r.have.version
 }
 
 // progress of the replica, for the acknowledgement.
-func (c *Replica) progress() Progress {
-	p := Progress{Version: c.Version()}
-	if c.stage != nil {
-		p.Staged = c.stage.version
+func (r *Replica) progress() Progress {
+	p := Progress{Version: r.Version()}
+	if r.stage != nil {
+		p.Staged = r.stage.version
 	}
 	return p
 }
 
 // Records of the version that the replica has, in order of arrival.
-func (c *Replica) Records() []Record {
-	if c.have == nil {
+func (r *Replica) Records() []Record {
+	if r.have == nil {
 		return nil
 	}
-	return records(maps.Values(c.have.live))
+	return records(maps.Values(r.have.live))
 }
 
 // Apply takes in a delta. It fails with ErrGap when changes before it are
 // missing, and with errInvalid; then nothing has changed. Older deltas and
 // repetitions are harmless.
-func (c *Replica) Apply(d *Delta) error {
+func (r *Replica) Apply(d *Delta) error {
 	if err := d.Validate(); err != nil {
 		return err
 	}
-	if d.Owner != c.owner {
-		return fmt.Errorf("%w: a delta of node %d for a replica of node %d", errInvalid, d.Owner, c.owner)
+	if d.Owner != r.owner {
+		return fmt.Errorf("%w: a delta of node %d for a replica of node %d", errInvalid, d.Owner, r.owner)
 	}
 	if !d.Whole {
-		return c.apply(d)
+		return r.apply(d)
 	}
-	return c.applyChunk(d)
+	return r.applyChunk(d)
 }
 
-func (c *Replica) apply(d *Delta) error {
+func (r *Replica) apply(d *Delta) error {
 	switch {
-	case d.From == 0 || d.From > c.Version():
-		return fmt.Errorf("%w: node %d, have %d, got %d to %d", ErrGap, c.owner, c.Version(), d.From, d.To)
-	case d.To <= c.Version():
+	case d.From == 0 || d.From > r.Version():
+		return fmt.Errorf("%w: node %d, have %d, got %d to %d", ErrGap, r.owner, r.Version(), d.From, d.To)
+	case d.To <= r.Version():
 		return nil
-	case len(c.have.live)+len(d.Put) > maxHeld:
-		return fmt.Errorf("%w: in the replica of node %d", errFull, c.owner)
+	case len(r.have.live)+len(d.Put) > maxHeld:
+		return fmt.Errorf("%w: in the replica of node %d", errFull, r.owner)
 	}
-	c.have.take(d)
-	c.synced = max(c.synced, d.Synced)
+	r.have.take(d)
+	r.synced = max(r.synced, d.Synced)
 	return nil
 }
 
 // applyChunk takes in a part of the whole table. The first part starts over:
 // the owner only starts over when the rest can no longer be had.
-func (c *Replica) applyChunk(d *Delta) error {
-	stage := c.stage
+func (r *Replica) applyChunk(d *Delta) error {
+	stage := r.stage
 	if d.From == 0 {
 		stage = newStore()
 	}
 	switch {
-	case d.Last && d.To <= c.Version():
-		c.stage = nil // an old transfer
+	case d.Last && d.To <= r.Version():
+		r.stage = nil // an old transfer
 		return nil
 	case stage == nil || d.From > stage.version:
-		return fmt.Errorf("%w: node %d, staged %d, got %d to %d", ErrGap, c.owner, c.progress().Staged, d.From, d.To)
+		return fmt.Errorf("%w: node %d, staged %d, got %d to %d", ErrGap, r.owner, r.progress().Staged, d.From, d.To)
 	case len(stage.live)+len(d.Put) > maxHeld:
-		return fmt.Errorf("%w: in the replica of node %d", errFull, c.owner)
+		return fmt.Errorf("%w: in the replica of node %d", errFull, r.owner)
 	}
 	stage.take(d)
-	c.stage = stage
+	r.stage = stage
 	if d.Last {
 		stage.forgotten = stage.version
-		c.have, c.stage = stage, nil
-		c.synced = max(c.synced, d.Synced)
+		r.have, r.stage = stage, nil
+		r.synced = max(r.synced, d.Synced)
 	}
 	return nil
 }
@@ -113,19 +113,19 @@ func (c *Replica) applyChunk(d *Delta) error {
 // Since returns the changes after a version in one delta, or the whole replica; nil
 // if there is none. It is how a replica goes to disk and, with version 0, to the
 // home of the pool.
-func (c *Replica) Since(version uint64) *Delta {
-	if c.have == nil {
+func (r *Replica) Since(version uint64) *Delta {
+	if r.have == nil {
 		return nil
 	}
-	d := c.have.follow(Progress{Version: version}, 0, maxInt)
-	d.Owner, d.Synced = c.owner, min(c.synced, d.To)
+	d := r.have.follow(Progress{Version: version}, 0, maxInt)
+	d.Owner, d.Synced = r.owner, min(r.synced, d.To)
 	return d
 }
 
 // Absorbed returns the lost nodes whose tickets the owner has taken over.
-func (c *Replica) Absorbed() []Absorbed {
-	if c.have == nil {
+func (r *Replica) Absorbed() []Absorbed {
+	if r.have == nil {
 		return nil
 	}
-	return slices.Clone(c.have.absorbed)
+	return slices.Clone(r.have.absorbed)
 }

@@ -18,12 +18,12 @@ type ReplicaSet struct{ of map[kmutex.Node]*Replica }
 func NewReplicaSet() *ReplicaSet { return &ReplicaSet{of: make(map[kmutex.Node]*Replica)} }
 
 // Of returns the replica of an owner's table; nil if there is none.
-func (c *ReplicaSet) Of(owner kmutex.Node) *Replica { return c.of[owner] }
+func (r *ReplicaSet) Of(owner kmutex.Node) *Replica { return r.of[owner] }
 
 // Owners returns whose replicas there are, in ascending order.
-func (c *ReplicaSet) Owners() []kmutex.Node {
-	out := make([]kmutex.Node, 0, len(c.of))
-	for n, mine := range c.of {
+func (r *ReplicaSet) Owners() []kmutex.Node {
+	out := make([]kmutex.Node, 0, len(r.of))
+	for n, mine := range r.of {
 		if mine.progress() != (Progress{}) {
 			out = append(out, n)
 		}
@@ -36,14 +36,14 @@ func (c *ReplicaSet) Owners() []kmutex.Node {
 // sure that it comes from its owner and that the owner is no lost member. After
 // ErrGap the acknowledgement must be sent all the same: it tells the owner where
 // to go on. After other errors it must not.
-func (c *ReplicaSet) Receive(p *Push) (Ack, error) {
+func (r *ReplicaSet) Receive(p *Push) (Ack, error) {
 	if err := p.Validate(); err != nil {
 		return Ack{}, err
 	}
-	mine := c.of[p.Owner]
+	mine := r.of[p.Owner]
 	if mine == nil {
 		mine = NewReplica(p.Owner)
-		c.of[p.Owner] = mine
+		r.of[p.Owner] = mine
 	}
 	if p.Seq <= mine.seq { // overtaken by a newer one
 		return Ack{Seq: p.Seq, Progress: mine.progress()}, nil
@@ -62,7 +62,7 @@ func (c *ReplicaSet) Receive(p *Push) (Ack, error) {
 
 // Restore puts in a whole table that was kept on disk, or of an incarnation
 // that this process itself was.
-func (c *ReplicaSet) Restore(whole *Delta) error {
+func (r *ReplicaSet) Restore(whole *Delta) error {
 	if !whole.complete() {
 		return fmt.Errorf("%w: no whole table of node %d", errInvalid, whole.Owner)
 	}
@@ -70,7 +70,7 @@ func (c *ReplicaSet) Restore(whole *Delta) error {
 	if err := restored.Apply(whole); err != nil {
 		return err
 	}
-	have := c.of[whole.Owner]
+	have := r.of[whole.Owner]
 	switch {
 	case have == nil:
 	case have.Version() >= restored.Version():
@@ -78,23 +78,23 @@ func (c *ReplicaSet) Restore(whole *Delta) error {
 	default:
 		restored.seq = have.seq
 	}
-	c.of[whole.Owner] = restored
+	r.of[whole.Owner] = restored
 	return nil
 }
 
-// Settled drops the replicas of lost nodes whose tickets are in good hands, as
-// [Plan] and [ReplicaSet.Absorbed] tell.
-func (c *ReplicaSet) Settled(lost ...kmutex.Node) {
+// Settled drops the replicas of lost nodes whose tickets have been taken
+// over and synced, as [Plan] tells.
+func (r *ReplicaSet) Settled(lost ...kmutex.Node) {
 	for _, n := range lost {
-		delete(c.of, n)
+		delete(r.of, n)
 	}
 }
 
 // absorbed returns the lost nodes whose tickets a living owner of a replica here
 // has taken over and synced.
-func (c *ReplicaSet) absorbed(living func(kmutex.Node) bool) []kmutex.Node {
+func (r *ReplicaSet) absorbed(living func(kmutex.Node) bool) []kmutex.Node {
 	var out []kmutex.Node
-	for owner, mine := range c.of {
+	for owner, mine := range r.of {
 		if living(owner) && mine.have != nil {
 			out = append(out, synced(mine.have.absorbed, mine.synced)...)
 		}
@@ -115,15 +115,15 @@ func synced(absorbed []Absorbed, version uint64) []kmutex.Node {
 }
 
 // Follow takes in a view: replicas of owners that it has forgotten go, and so do
-// those that [ReplicaSet.Absorbed] tells and parts of tables whose owner is lost. A
+// those of lost owners whose tickets a living one has taken over and synced, and parts of tables whose owner is lost. A
 // node that is newer than the view is a member of a later one.
-func (c *ReplicaSet) Follow(member, lost func(kmutex.Node) bool, newest kmutex.Node) {
-	c.Settled(c.absorbed(member)...)
-	for owner, mine := range c.of {
+func (r *ReplicaSet) Follow(member, lost func(kmutex.Node) bool, newest kmutex.Node) {
+	r.Settled(r.absorbed(member)...)
+	for owner, mine := range r.of {
 		switch {
 		case member(owner), owner > newest:
 		case !lost(owner), mine.have == nil:
-			delete(c.of, owner)
+			delete(r.of, owner)
 		default:
 			mine.stage = nil // the rest will not come
 		}
@@ -135,13 +135,13 @@ func (c *ReplicaSet) Follow(member, lost func(kmutex.Node) bool, newest kmutex.N
 
 // left returns the whole tables that lost nodes left, as far as there are
 // replicas here: this gateway's part of the report to the pool's home.
-func (c *ReplicaSet) left(lost func(kmutex.Node) bool) []*Delta {
+func (r *ReplicaSet) left(lost func(kmutex.Node) bool) []*Delta {
 	var out []*Delta
-	for _, owner := range c.Owners() {
+	for _, owner := range r.Owners() {
 		if !lost(owner) {
 			continue
 		}
-		if d := c.of[owner].Since(0); d != nil {
+		if d := r.of[owner].Since(0); d != nil {
 			out = append(out, d)
 		}
 	}

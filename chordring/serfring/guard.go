@@ -162,7 +162,7 @@ func (g *guard) passStreams() {
 	for {
 		select {
 		case conn := <-g.NetTransport.StreamCh():
-			source := sourceOf(conn)
+			source := places.Host(conn)
 			if !g.silent.Take(source) {
 				g.refuse(conn, errors.New("too many connections that have said nothing yet"))
 				continue
@@ -177,17 +177,9 @@ func (g *guard) passStreams() {
 	}
 }
 
-func sourceOf(conn net.Conn) string {
-	host, _, err := net.SplitHostPort(conn.RemoteAddr().String())
-	if err != nil {
-		return conn.RemoteAddr().String()
-	}
-	return host
-}
-
 func (g *guard) refuse(conn net.Conn, err error) {
 	_ = conn.Close()
-	if g.once.First("stream " + sourceOf(conn)) {
+	if g.once.First("stream " + places.Host(conn)) {
 		g.logger.Warn("gossip connection refused", slog.String("remote", conn.RemoteAddr().String()), slog.Any("error", err))
 	}
 }

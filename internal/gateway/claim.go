@@ -21,26 +21,26 @@ type claim struct {
 	number uint64
 	info   *admission.RequestInfo // nil: nothing is known
 
-	ticket kmutex.Request // 0: it waits for a place in line
-	placed time.Time      // when its place was taken
-	state  slotState
-	grant  kmutex.Grant
-	at     time.Time // when it was granted here
-	epoch  uint64    // in which it was granted
+	request kmutex.Request // 0: it waits for a place in line
+	placed  time.Time      // when its place was taken
+	state   claimState
+	grant   kmutex.Grant
+	at      time.Time // when it was granted here
+	epoch   uint64    // in which it was granted
 	// founded says when the cluster was, for the fence.
 	founded int64
 	err     error         // why the wait ended without a grant
 	ready   chan struct{} // closed when the wait is over; nil if it never began
 	abort   func()        // see Slot.OnLost; nil once it is called
-	held    *pool.Ticket  // whose slot it is; nil: a request's
+	ticket  *pool.Ticket  // whose slot it is; nil: a request's
 	span    string        // see admission.Request
 	after   string        // see admission.GrantInfo
 }
 
-type slotState uint8
+type claimState uint8
 
 const (
-	slotWaiting slotState = iota
+	slotWaiting claimState = iota
 	slotGranted
 	slotEnded
 	slotLost // with its incarnation, but its holder has not ended yet
@@ -157,7 +157,7 @@ func (p *poolDriver) placeSoon() {
 // init makes s a new claim. The caller holds the lock.
 func (p *poolDriver) init(s *claim, since time.Time, held *pool.Ticket) {
 	p.numbers++
-	s.founded, s.owner, s.number, s.since, s.held = p.view.Founded, p.self, p.numbers, since, held
+	s.founded, s.owner, s.number, s.since, s.ticket = p.view.Founded, p.self, p.numbers, since, held
 }
 
 // end takes s out of the pool, by releasing or cancelling its ticket. The caller
@@ -166,20 +166,20 @@ func (p *poolDriver) end(s *claim, how kmutex.EventKind) {
 	ends := true
 	if s.state == slotWaiting {
 		p.waiting--
-		ends = p.part(s)
+		ends = p.remove(s)
 		s.wake()
 	} else {
 		p.use(-1)
-		p.gave(s)
+		p.released(s)
 		p.leaveSpan(s)
 	}
-	if s.held == nil {
+	if s.ticket == nil {
 		p.done()
 	}
 	s.state = slotEnded
 	if ends {
-		delete(p.slots, s.ticket)
-		p.step(kmutex.Event{Kind: how, Request: s.ticket})
+		delete(p.slots, s.request)
+		p.step(kmutex.Event{Kind: how, Request: s.request})
 	} else {
 		p.placeDue() // another one of its client
 	}
@@ -194,12 +194,12 @@ func (p *poolDriver) grant(grant kmutex.Grant) {
 	s.state, s.grant, s.epoch, s.at = slotGranted, grant, p.spec.Epoch, p.env.now()
 	p.waiting--
 	p.use(1)
-	p.came(s)
+	p.admitted(s)
 	p.rate.admitted(s.at, p.waiting > 0)
 	p.overtaken(s)
 	s.after = p.links.take(grant.Token)
 	s.wake()
-	if s.held != nil {
+	if s.ticket != nil {
 		p.granted = append(p.granted, s)
 	}
 }
@@ -216,7 +216,7 @@ func (p *poolDriver) adopt(i pool.Adopted) {
 	t, arrived := i.Ticket, time.Unix(0, i.Ticket.Stamp)
 	s := new(claim)
 	p.init(s, arrived, t)
-	s.ticket, s.placed = i.Number, arrived
+	s.request, s.placed = i.Number, arrived
 	p.slots[i.Number], p.held[t] = s, s
 	if t.Granted {
 		s.state, s.epoch, s.grant = slotGranted, t.Epoch, t.Grant
@@ -242,7 +242,7 @@ func (p *poolDriver) forgetTickets(gone []*pool.Ticket) {
 	for _, t := range gone {
 		s := p.held[t]
 		delete(p.held, t)
-		delete(p.slots, s.ticket)
+		delete(p.slots, s.request)
 		s.state = slotEnded
 		p.use(-1)
 	}

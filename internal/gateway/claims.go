@@ -1,7 +1,6 @@
 package gateway
 
 import (
-	"fmt"
 	"slices"
 	"time"
 
@@ -14,47 +13,6 @@ import (
 // itself goes round the clients, over all gateways, and the machine need not know
 // of them. Where clients are not distinguished there is no record of them: all requests
 // stand in line at once.
-
-// PoolConfig is what this gateway alone decides about a pool.
-type PoolConfig struct {
-	// QueueLimit bounds the requests that wait at this gateway. Default 10000.
-	QueueLimit int
-	// ClientLimit bounds those of them that one client has; 0: it does not.
-	ClientLimit int
-	// ClientInFlight bounds how many slots one client has at a time at this gateway,
-	// those of its tickets included; its other requests wait. 0: it does not.
-	ClientInFlight int
-	// ClientTickets bounds how many tickets one client has at a time at this
-	// gateway, waiting or with a slot; 0: it does not.
-	ClientTickets int
-	// Fair lets the clients in one after the other: each has one place in line at
-	// a time. Otherwise requests come in as they arrived.
-	Fair bool
-	// AskInterval is the least time between two requests for places in line.
-	// 0: four times the number of gateways times the one-way delay.
-	AskInterval time.Duration
-}
-
-// defaultQueueLimit of a pool that says nothing else.
-const defaultQueueLimit = 10_000
-
-// validate returns what is wrong with c.
-func (c PoolConfig) validate() error {
-	for _, f := range []struct {
-		name  string
-		value int
-	}{
-		{"QueueLimit", c.QueueLimit}, {"ClientLimit", c.ClientLimit}, {"ClientInFlight", c.ClientInFlight}, {"ClientTickets", c.ClientTickets},
-	} {
-		if f.value < 0 {
-			return fmt.Errorf("%s is %d: use a positive number, or 0", f.name, f.value)
-		}
-	}
-	if c.AskInterval < 0 {
-		return fmt.Errorf("AskInterval is %v: use a positive duration, or 0", c.AskInterval)
-	}
-	return nil
-}
 
 // claims are a pool's at this gateway: in line, in the critical section, or behind
 // others of their client. The pool's lock guards them.
@@ -146,13 +104,13 @@ func (q *claims) advance(c *client) {
 // place gives s the last place in line, with the returned event.
 func (q *claims) place(s *claim, now time.Time) kmutex.Event {
 	q.last++
-	s.ticket, s.placed = q.last, now
-	q.slots[s.ticket] = s
-	return kmutex.Event{Kind: kmutex.EventAcquire, Request: s.ticket}
+	s.request, s.placed = q.last, now
+	q.slots[s.request] = s
+	return kmutex.Event{Kind: kmutex.EventAcquire, Request: s.request}
 }
 
-// came notes that s is in: its client's next is due for a place.
-func (q *claims) came(s *claim) {
+// admitted notes that s is in: its client's next is due for a place.
+func (q *claims) admitted(s *claim) {
 	c := s.client
 	if c == nil {
 		return
@@ -160,11 +118,11 @@ func (q *claims) came(s *claim) {
 	c.inLine--
 	c.held++
 	q.advance(c)
-	q.left(c)
+	q.waitEnded(c)
 }
 
-// gave notes that s, which was in, gives its slot back.
-func (q *claims) gave(s *claim) {
+// released notes that s, which was in, gives its slot back.
+func (q *claims) released(s *claim) {
 	c := s.client
 	if c == nil {
 		return
@@ -174,15 +132,15 @@ func (q *claims) gave(s *claim) {
 	q.forgetIdle(c)
 }
 
-// part takes out s, which waits no longer, and reports whether it leaves a place in line
+// remove takes out s, which waits no longer, and reports whether it leaves a place in line
 // that nobody takes over.
-func (q *claims) part(s *claim) bool {
+func (q *claims) remove(s *claim) bool {
 	c := s.client
 	if c != nil {
-		q.left(c)
+		q.waitEnded(c)
 	}
-	if s.ticket == 0 {
-		q.partUnplaced(s)
+	if s.request == 0 {
+		q.removeUnplaced(s)
 		return false
 	}
 	if c == nil {
@@ -193,13 +151,13 @@ func (q *claims) part(s *claim) bool {
 		return true
 	}
 	next := c.next()
-	next.ticket, next.placed = s.ticket, s.placed
-	q.slots[next.ticket] = next
+	next.request, next.placed = s.request, s.placed
+	q.slots[next.request] = next
 	return false
 }
 
-// partUnplaced takes out s, which has no place in line.
-func (q *claims) partUnplaced(s *claim) {
+// removeUnplaced takes out s, which has no place in line.
+func (q *claims) removeUnplaced(s *claim) {
 	c := s.client
 	if i := slices.Index(q.due, s); i >= 0 {
 		q.due = slices.Delete(q.due, i, i+1)
@@ -213,7 +171,7 @@ func (q *claims) partUnplaced(s *claim) {
 	c.behind = slices.Delete(c.behind, i, i+1)
 }
 
-func (q *claims) left(c *client) {
+func (q *claims) waitEnded(c *client) {
 	c.waiting--
 	q.forgetIdle(c)
 }

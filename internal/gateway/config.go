@@ -166,3 +166,44 @@ func (c Config) Validate() error {
 	}
 	return nil
 }
+
+// PoolConfig is what this gateway alone decides about a pool.
+type PoolConfig struct {
+	// QueueLimit bounds the requests that wait at this gateway. Default 10000.
+	QueueLimit int
+	// ClientLimit bounds those of them that one client has; 0: it does not.
+	ClientLimit int
+	// ClientInFlight bounds how many slots one client has at a time at this gateway,
+	// those of its tickets included; its other requests wait. 0: it does not.
+	ClientInFlight int
+	// ClientTickets bounds how many tickets one client has at a time at this
+	// gateway, waiting or with a slot; 0: it does not.
+	ClientTickets int
+	// Fair lets the clients in one after the other: each has one place in line at
+	// a time. Otherwise requests come in as they arrived.
+	Fair bool
+	// AskInterval is the least time between two requests for places in line.
+	// 0: four times the number of gateways times the one-way delay.
+	AskInterval time.Duration
+}
+
+// defaultQueueLimit of a pool that says nothing else.
+const defaultQueueLimit = 10_000
+
+// validate returns what is wrong with c.
+func (c PoolConfig) validate() error {
+	for _, f := range []struct {
+		name  string
+		value int
+	}{
+		{"QueueLimit", c.QueueLimit}, {"ClientLimit", c.ClientLimit}, {"ClientInFlight", c.ClientInFlight}, {"ClientTickets", c.ClientTickets},
+	} {
+		if f.value < 0 {
+			return fmt.Errorf("%s is %d: use a positive number, or 0", f.name, f.value)
+		}
+	}
+	if c.AskInterval < 0 {
+		return fmt.Errorf("AskInterval is %v: use a positive duration, or 0", c.AskInterval)
+	}
+	return nil
+}

@@ -172,7 +172,7 @@ func (p *poolDriver) goOn(missed uint64, ended []*pool.Ticket) {
 	for len(p.granted) > 0 {
 		s := p.granted[0]
 		p.granted = slices.Delete(p.granted, 0, 1)
-		p.carry(p.core.TicketGranted(p.env.clock(), p.env.wall().UnixNano(), s.held, s.grant))
+		p.carry(p.core.TicketGranted(p.env.clock(), p.env.wall().UnixNano(), s.ticket, s.grant))
 	}
 	p.endTickets(ended)
 	p.placeDue()

@@ -209,7 +209,7 @@ func (p *poolDriver) refuseWaiting(err error) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	for _, s := range slices.Collect(p.each) {
-		if s.state == slotWaiting && s.held == nil {
+		if s.state == slotWaiting && s.ticket == nil {
 			s.err = err
 			p.end(s, kmutex.EventCancel)
 		}

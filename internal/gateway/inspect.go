@@ -114,8 +114,8 @@ func (s *claim) entry(pool string) LineEntry {
 	if s.info != nil {
 		e.Info = *s.info
 	}
-	if s.held != nil {
-		e.Ticket, e.Remark = true, s.held.Note
+	if s.ticket != nil {
+		e.Ticket, e.Remark = true, s.ticket.Note
 	}
 	return e
 }
@@ -204,8 +204,8 @@ func (g *Gateway) Cancel(id string) error {
 	if s == nil {
 		return fmt.Errorf("%w: %.100q", errUnknownEntry, id)
 	}
-	if s.held != nil {
-		p.carry(p.core.Finish(p.env.clock(), s.held))
+	if s.ticket != nil {
+		p.carry(p.core.Finish(p.env.clock(), s.ticket))
 		return nil
 	}
 	s.err = admission.Cancelled

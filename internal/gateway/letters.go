@@ -64,29 +64,6 @@ func (p *poolDriver) endLetters() {
 	}
 }
 
-// Missing returns the gateways whose reports this one misses as the home of a pool,
-// and since when it has waited for them. Until they report, or are no members any
-// more, the pool lets nobody in.
-func (g *Gateway) Missing() map[kmutex.Node]time.Time {
-	missing := make(map[kmutex.Node]time.Time)
-	for _, p := range g.all() {
-		p.mu.Lock()
-		var nodes []kmutex.Node
-		var since time.Duration
-		if p.alive() {
-			nodes, since = p.core.Missing()
-		}
-		p.mu.Unlock()
-		at := g.started.Add(since)
-		for _, n := range nodes {
-			if before, known := missing[n]; !known || at.Before(before) {
-				missing[n] = at
-			}
-		}
-	}
-	return missing
-}
-
 // ReceivePayload takes in what another gateway has sent with
 // [Links].SendPayload. It may take as long as reading the payload does.
 func (g *Gateway) ReceivePayload(from kmutex.Node, topic string, payload []byte) error {

@@ -77,7 +77,7 @@ func newBinding(name admission.Binding) kmutex.Binding {
 }
 
 // askInterval is how long a gateway waits between two requests for a place in the
-// pool's line; see docs/adr on the gateway as node. The caller holds the lock.
+// pool's line; see ADR 0010. The caller holds the lock.
 func (p *poolDriver) askInterval() time.Duration {
 	if d := p.cfg.AskInterval; d > 0 {
 		return d

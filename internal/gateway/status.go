@@ -3,6 +3,7 @@ package gateway
 import (
 	"slices"
 	"strings"
+	"time"
 
 	"github.com/kgate/kgate/internal/admission"
 	"github.com/kgate/kgate/kmutex"
@@ -81,4 +82,27 @@ func (p *poolDriver) status() PoolStatus {
 		}
 	}
 	return s
+}
+
+// Missing returns the gateways whose reports this one misses as the home of a pool,
+// and since when it has waited for them. Until they report, or are no members any
+// more, the pool lets nobody in.
+func (g *Gateway) Missing() map[kmutex.Node]time.Time {
+	missing := make(map[kmutex.Node]time.Time)
+	for _, p := range g.all() {
+		p.mu.Lock()
+		var nodes []kmutex.Node
+		var since time.Duration
+		if p.alive() {
+			nodes, since = p.core.Missing()
+		}
+		p.mu.Unlock()
+		at := g.started.Add(since)
+		for _, n := range nodes {
+			if before, known := missing[n]; !known || at.Before(before) {
+				missing[n] = at
+			}
+		}
+	}
+	return missing
 }

@@ -20,14 +20,14 @@ func (g *Gateway) RequestTicket(ctx context.Context, req admission.Request, ttl 
 		return admission.Ticket{}, g.refusal(req.Pool, g.missingPool(req.Pool), 0)
 	}
 	tickets := ticketManager{p}
-	if err := tickets.open(ctx); err != nil {
+	if err := tickets.enable(ctx); err != nil {
 		return admission.Ticket{}, p.refusal(err, 0)
 	}
 	t, err := tickets.take(req, ttl, note)
 	if err != nil {
 		return admission.Ticket{}, p.refusal(err, 0)
 	}
-	return tickets.await(ctx, t.ID, 0, now)
+	return tickets.await(ctx, t.ID, 0, anyState)
 }
 
 // TestTicket returns the ticket as soon as it is not in the state granted, or
@@ -48,8 +48,8 @@ func (g *Gateway) EndTicket(ctx context.Context, id string) error {
 	return err
 }
 
-// here carries out a call for a ticket that this gateway answers for.
-func (g *Gateway) here(ctx context.Context, owner kmutex.Node, c ticketCall) (admission.Ticket, error) {
+// callLocal carries out a call for a ticket that this gateway answers for.
+func (g *Gateway) callLocal(ctx context.Context, owner kmutex.Node, c ticketCall) (admission.Ticket, error) {
 	p, err := g.poolOf(owner, c.ID)
 	if err != nil {
 		return admission.Ticket{}, err

@@ -96,7 +96,7 @@ func (g *Gateway) askTicket(ctx context.Context, owner kmutex.Node, c ticketCall
 		return admission.Ticket{}, admission.ErrElsewhere
 	}
 	if heir == standing.Node {
-		return g.here(ctx, owner, c)
+		return g.callLocal(ctx, owner, c)
 	}
 	m, in := view.Member(heir)
 	if !in {
@@ -131,7 +131,7 @@ func (g *Gateway) serveTicket(w http.ResponseWriter, r *http.Request) {
 	owner, err := replication.ParseID(c.ID)
 	var t admission.Ticket
 	if err == nil {
-		t, err = g.here(r.Context(), owner, c)
+		t, err = g.callLocal(r.Context(), owner, c)
 	}
 	respond(w, replyOf(t, err))
 }

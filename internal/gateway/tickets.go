@@ -50,14 +50,15 @@ func (p ticketManager) take(req admission.Request, ttl time.Duration, note strin
 	return t, nil
 }
 
-// open makes the agreed view say that the pool has tickets, if it is the
+// enable makes the agreed view say that the pool has tickets, if it is the
 // first; from then on what lost gateways leave is looked after.
-func (p ticketManager) open(ctx context.Context) error {
+func (p ticketManager) enable(ctx context.Context) error {
 	for {
 		changed := p.env.views.Changed()
 		p.mu.Lock()
 		alive := p.alive()
 		ready := alive && p.core.Tickets() != nil
+		followed := p.moved.wait()
 		p.mu.Unlock()
 		switch {
 		case !alive:
@@ -70,7 +71,7 @@ func (p ticketManager) open(ctx context.Context) error {
 		}
 		select {
 		case <-changed:
-		case <-time.After(10 * time.Millisecond): // the view is here, this pool has not followed yet
+		case <-followed: // the view is here, and now this pool has followed
 		case <-ctx.Done():
 			return ctx.Err()
 		}
@@ -134,8 +135,8 @@ func (p ticketManager) await(ctx context.Context, id string, wait time.Duration,
 	}
 }
 
-// now is a state that needs no waiting for.
-func now(*pool.Ticket) bool { return true }
+// anyState holds in every state: no change is waited for.
+func anyState(*pool.Ticket) bool { return true }
 
 func (p ticketManager) test(ctx context.Context, c ticketCall) (admission.Ticket, error) {
 	count := func(by int) {
@@ -155,7 +156,7 @@ func (p ticketManager) renew(ctx context.Context, id string) (admission.Ticket, 
 	if err != nil {
 		return admission.Ticket{}, err
 	}
-	return p.await(ctx, id, 0, now)
+	return p.await(ctx, id, 0, anyState)
 }
 
 // use lets one request have the ticket's slot, and no other ever.
@@ -164,7 +165,7 @@ func (p ticketManager) use(ctx context.Context, c ticketCall) (admission.Ticket,
 	if err != nil {
 		return admission.Ticket{}, err
 	}
-	return p.await(ctx, c.ID, 0, now)
+	return p.await(ctx, c.ID, 0, anyState)
 }
 
 // finish ends a ticket on its holder's word.

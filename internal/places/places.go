@@ -2,7 +2,10 @@
 // each source, so that one source cannot take the places of all others.
 package places
 
-import "sync"
+import (
+	"net"
+	"sync"
+)
 
 // Places are handed out until there are no more. Its methods may be called by any number
 // of goroutines.
@@ -39,4 +42,13 @@ func (p *Places) GiveBack(source string) {
 	if p.held[source]--; p.held[source] == 0 {
 		delete(p.held, source)
 	}
+}
+
+// Host names the source of a connection: the other end's address without its port.
+func Host(conn net.Conn) string {
+	host, _, err := net.SplitHostPort(conn.RemoteAddr().String())
+	if err != nil {
+		return conn.RemoteAddr().String()
+	}
+	return host
 }

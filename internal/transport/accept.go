@@ -15,6 +15,7 @@ import (
 	"time"
 
 	"github.com/kgate/kgate/internal/peercert"
+	"github.com/kgate/kgate/internal/places"
 )
 
 // accept takes connections until the listener is closed.
@@ -112,11 +113,7 @@ func sourceOf(conn net.Conn) string {
 			return "certificate " + strings.Join(peercert.Names(certs[0]), ", ")
 		}
 	}
-	host, _, err := net.SplitHostPort(conn.RemoteAddr().String())
-	if err != nil {
-		return conn.RemoteAddr().String()
-	}
-	return host
+	return places.Host(conn)
 }
 
 // greeted does the TLS handshake and reads preamble and, for a link, hello. On

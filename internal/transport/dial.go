@@ -12,10 +12,10 @@ import (
 	"github.com/kgate/kgate/internal/peercert"
 )
 
-// keepUp dials until the link is closed, whenever there is no connection. The
+// dialLoop dials until the link is closed, whenever there is no connection. The
 // lower node dials at once. The higher one helps when that has not worked for a
 // while: the lower one may be able to accept connections and not to open any.
-func (l *link) keepUp() {
+func (l *link) dialLoop() {
 	pauses := backoff{min: l.t.config.BackoffMin, max: l.t.config.BackoffMax}
 	for l.ctx.Err() == nil {
 		if s := l.current(); s != nil { // from the other end
@@ -25,7 +25,7 @@ func (l *link) keepUp() {
 			}
 			continue
 		}
-		if wait := l.patience(); wait > 0 {
+		if wait := l.dialDelay(); wait > 0 {
 			if !sleep(l.ctx, wait) {
 				return
 			}
@@ -67,8 +67,8 @@ func (l *link) current() *session {
 // to the lower one.
 const helpAfter = 10
 
-// patience returns how long this end leaves the dialling to the other one yet.
-func (l *link) patience() time.Duration {
+// dialDelay returns how long this end leaves the dialling to the other one yet.
+func (l *link) dialDelay() time.Duration {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	const unknown = time.Second // a view may bring an address
@@ -106,7 +106,7 @@ func (l *link) connect() error {
 		return err
 	}
 	defer l.leave(s)
-	err = bound(ctx, raw, func() error { return l.greet(conn) })
+	err = bound(ctx, raw, func() error { return l.handshake(conn) })
 	if err != nil {
 		_ = raw.Close()
 		return fmt.Errorf("%s: %w", raw.RemoteAddr(), err)
@@ -127,8 +127,8 @@ func (l *link) address() string {
 	return l.addr
 }
 
-// greet opens the link from the dialling end.
-func (l *link) greet(conn net.Conn) error {
+// handshake opens the link from the dialling end.
+func (l *link) handshake(conn net.Conn) error {
 	mine := hello{from: l.self, to: l.node, received: l.received.Load()}
 	if _, err := conn.Write(mine.append(appendPreamble(nil, streamLink))); err != nil {
 		return err

@@ -276,14 +276,14 @@ func (l *link) beat() {
 	waits := l.out.messages() > 0 || s.out.pending()
 	switch {
 	case !waits:
-		s.owed = 0
+		s.unackedBeats = 0
 	case s.silent == 0:
-		s.owed = 1
+		s.unackedBeats = 1
 	default:
-		s.owed++
+		s.unackedBeats++
 	}
 	// What it waits for may have been sent just before the first of those beats.
-	dead := s.silent >= deadBeats || s.owed > pingBeats
+	dead := s.silent >= deadBeats || s.unackedBeats > pingBeats
 	if s.silent >= pingBeats || waits && s.silent > 0 || s.beats%rttBeats == 0 {
 		s.pingDue = true
 		l.wakeWriter()

@@ -117,7 +117,7 @@ type outPayloads struct {
 	offered  []*outPayload
 	dropped  []uint64 // abandoned, to be told to the peer
 	bytes    int      // the sizes of offered
-	underway int      // bytes written that the peer has not read
+	inFlight int      // bytes written that the peer has not read
 	lastID   uint64
 }
 
@@ -167,7 +167,7 @@ func (o *outPayloads) startable() int {
 
 // next returns the payload to have a chunk written, or nil.
 func (o *outPayloads) next() *outPayload {
-	if o.underway >= payloadWindow {
+	if o.inFlight >= payloadWindow {
 		return nil
 	}
 	for _, p := range o.offered {
@@ -207,7 +207,7 @@ func (o *outPayloads) take(batch []byte) []byte {
 	}
 	chunk := p.rest[:min(len(p.rest), chunkSize)]
 	p.rest = p.rest[len(chunk):]
-	o.underway += len(chunk)
+	o.inFlight += len(chunk)
 	// The others go before it now.
 	i := slices.Index(o.offered, p)
 	o.offered = append(slices.Delete(o.offered, i, i+1), p)
@@ -216,10 +216,10 @@ func (o *outPayloads) take(batch []byte) []byte {
 
 // read notes that the peer has read n bytes of chunks.
 func (o *outPayloads) read(n uint64) error {
-	if n > uint64(o.underway) {
-		return fmt.Errorf("%w: %d bytes read, but %d are underway", errProtocol, n, o.underway)
+	if n > uint64(o.inFlight) {
+		return fmt.Errorf("%w: %d bytes read, but %d are underway", errProtocol, n, o.inFlight)
 	}
-	o.underway -= int(n)
+	o.inFlight -= int(n)
 	return nil
 }
 

@@ -101,7 +101,7 @@ func (s *secured) review(pair *tlsPair, log *slog.Logger) {
 			below.last = verified{pair, until}
 			continue
 		}
-		_ = below.Close() // not conn: TLS would say good-bye first, and could block
+		_ = below.Close() // not conn: TLS would send its close notify first, and could block
 		log.Warn("connection to a peer closed: its certificate is no longer good",
 			slog.String("remote", below.RemoteAddr().String()), slog.Any("names", peercert.Names(state.PeerCertificates[0])), slog.Any("error", err))
 	}

@@ -45,15 +45,15 @@ type session struct {
 	in inPayloads
 
 	// The rest is under link.mu.
-	out     outPayloads
-	beats   int
-	silent  int // beats since anything has arrived
-	owed    int // beats since then on which an acknowledgement was due
-	ackDue  bool
-	pong    uint64 // id of the ping to answer, 0: none
-	pingDue bool
-	pingID  uint64
-	pinged  time.Time // when pingID was written; zero: answered
+	out          outPayloads
+	beats        int
+	silent       int // beats since anything has arrived
+	unackedBeats int // beats since then on which an acknowledgement was due
+	ackDue       bool
+	pong         uint64 // id of the ping to answer, 0: none
+	pingDue      bool
+	pingID       uint64
+	pinged       time.Time // when pingID was written; zero: answered
 }
 
 func newSession(l *link, raw, conn net.Conn) *session {
@@ -65,7 +65,7 @@ func (s *session) fail(err error) {
 	s.failOnce.Do(func() {
 		s.err = err
 		close(s.stop)
-		_ = s.raw.Close() // not conn: TLS would say good-bye first, and could block
+		_ = s.raw.Close() // not conn: TLS would send its close notify first, and could block
 	})
 }
 

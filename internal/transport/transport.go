@@ -201,7 +201,7 @@ func (t *Transport) SetPeers(self kmutex.Node, peers []Peer) []Unsent {
 		}
 	}
 	for _, l := range added {
-		t.wg.Go(l.keepUp)
+		t.wg.Go(l.dialLoop)
 	}
 	t.linkChanged() // new links are down
 	return unsent

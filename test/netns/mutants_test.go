@@ -18,7 +18,7 @@ func TestMutantsAreCaught(t *testing.T) {
 		Mutants: []mutant.Mutant{
 			{
 				Name: "what is in flight goes on after the lease", File: "../../internal/gateway/standing.go",
-				Old:    "\t\t\tif s.abort != nil {\n\t\t\t\taborts = append(aborts, s.abort)\n\t\t\t}\n",
+				Old:    "\t\t\tif abort := s.takeAbort(); abort != nil {\n\t\t\t\taborts = append(aborts, abort)\n\t\t\t}\n",
 				New:    "",
 				By:     "^TestFaults$/^the_leader_and_one_more",
 				Caught: "requests in flight at the upstream",
