@@ -23,7 +23,7 @@ type terminal struct {
 }
 
 // openTerminal starts a shell with job control.
-func openTerminal(t *testing.T, g *fakeGateway) *terminal {
+func openTerminal(t *testing.T, g *fakeGateway, ttl string) *terminal {
 	t.Helper()
 	fd, err := unix.Open("/dev/ptmx", unix.O_RDWR|unix.O_NOCTTY|unix.O_CLOEXEC|unix.O_NONBLOCK, 0)
 	if err != nil {
@@ -43,7 +43,7 @@ func openTerminal(t *testing.T, g *fakeGateway) *terminal {
 	}
 	defer programs.Close()
 	s := &terminal{File: person, shell: exec.CommandContext(t.Context(), "sh", "-i")}
-	line, err := json.Marshal([]string{"exec", "--admin", g.url, "--ttl", "30s", "--", "sh", "-c"})
+	line, err := json.Marshal([]string{"exec", "--admin", g.url, "--ttl", ttl, "--", "sh", "-c"})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -126,7 +126,7 @@ func TestExecOnATerminal(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
 			g := startFake(t, map[string]int{"p": 1})
-			s := openTerminal(t, g)
+			s := openTerminal(t, g, "9s") // a loss is noticed after a third of it
 			pid := filepath.Join(t.TempDir(), "pid")
 			ticket := s.startScript(t, fmt.Sprintf(child, pid)+"read line; echo read $line; wait", suffix)
 			s.types(t, "typed\n")
@@ -142,7 +142,7 @@ func TestExecOnATerminal(t *testing.T) {
 	t.Run("Ctrl-C", func(t *testing.T) {
 		t.Parallel()
 		g := startFake(t, map[string]int{"p": 1})
-		s := openTerminal(t, g)
+		s := openTerminal(t, g, "1m")
 		pid := filepath.Join(t.TempDir(), "pid")
 		s.startScript(t, fmt.Sprintf("sh -c 'echo $$ >%s; while :; do sleep .01; done'; echo went on", pid), "; echo code $?")
 		await(t, "the child", func() bool { data, _ := os.ReadFile(pid); return len(data) > 0 })
@@ -156,7 +156,7 @@ func TestExecOnATerminal(t *testing.T) {
 	t.Run("Ctrl-Z", func(t *testing.T) {
 		t.Parallel()
 		g := startFake(t, map[string]int{"p": 1})
-		s := openTerminal(t, g)
+		s := openTerminal(t, g, "1m")
 		s.startScript(t, "read a; echo first $a; read b; echo second $b", "")
 		s.types(t, "x\n")
 		s.sees(t, "first x")
@@ -170,10 +170,20 @@ func TestExecOnATerminal(t *testing.T) {
 		s.types(t, "echo at the end | tr a b\n")
 		s.sees(t, "bt the end")
 	})
+	t.Run("in a script", func(t *testing.T) {
+		t.Parallel()
+		g := startFake(t, map[string]int{"p": 1})
+		s := openTerminal(t, g, "1m")
+		s.types(t, "(")
+		s.startScript(t, "set -- $(cat /proc/$$/stat); [ $5 = $8 ] && echo has the terminal", "; read x; echo after $x)")
+		s.sees(t, "has the terminal") // from the beginning
+		s.types(t, "typed\n")
+		s.sees(t, "after typed") // which no shell has given it back
+	})
 	t.Run("in the background", func(t *testing.T) {
 		t.Parallel()
 		g := startFake(t, map[string]int{"p": 1})
-		s := openTerminal(t, g)
+		s := openTerminal(t, g, "1m")
 		s.startScript(t, "read a; echo first $a", " &")
 		s.types(t, "sleep .3; jobs\n")
 		s.sees(t, "Stopped")
