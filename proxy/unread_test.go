@@ -150,12 +150,16 @@ func TestPipelineUnread(t *testing.T) {
 // read that.
 func TestContinueUnread(t *testing.T) {
 	t.Parallel()
-	g := newGateway(t, 1, http.HandlerFunc(func(_ http.ResponseWriter, r *http.Request) { _, _ = io.Copy(io.Discard, r.Body) }),
+	g := newGateway(t, 1, http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		_, _ = io.Copy(io.Discard, r.Body)
+		w.Header().Set("X", strings.Repeat("x", 1000)) // or it takes long to fill the buffers in between
+	}),
 		func(c *Config) {
 			c.StallTimeout = 200 * time.Millisecond
 			c.Pools[0].HoldIdle = 200 * time.Millisecond
 		})
 	c := g.dialUnread()
+	_ = c.SetDeadline(time.Now().Add(time.Minute))
 	requests := strings.Repeat("POST / HTTP/1.1\r\nHost: h\r\nExpect: 100-continue\r\nContent-Length: 1\r\n\r\nx", 1000)
 	for {
 		if _, err := io.WriteString(c, requests); os.IsTimeout(err) {
