@@ -98,7 +98,7 @@ func TestWaitingUploads(t *testing.T) {
 	}
 	each := (memoryInUse() - before) / clients
 	t.Logf("%d KiB for each of %d uploads in line", each>>10, clients)
-	if each > h2Window+64<<10 {
+	if each > h2Window+128<<10 {
 		t.Errorf("an upload in line costs %d KiB", each>>10)
 	}
 	close(up.proceed)
