@@ -159,7 +159,7 @@ func (c Config) Validate() error {
 		}
 	}
 	if c.Replicas < 0 {
-		errs = append(errs, fmt.Errorf("Replicas is %d: use 0 or a positive number", c.Replicas))
+		errs = append(errs, fmt.Errorf("gateway: Replicas is %d: use 0 or a positive number", c.Replicas))
 	}
 	if len(errs) > 0 {
 		return errors.Join(append([]error{errConfig}, errs...)...)
