@@ -34,7 +34,7 @@ func (execCommand) Help() string {
 It is renewed while the command runs, by whichever gateway answers. If it is lost
 all the same, the command gets SIGTERM, and SIGKILL before somebody else can
 have the slot: after a twentieth of --ttl, and five seconds at most, which is when
-nine tenths of --ttl are over. So do the processes that it has started, but for
+nine tenths of --ttl are over. So do the processes that it has started, except
 those in process groups of their own. Other signals are passed on. The command
 finds the slot in KGATE_TICKET and its fence in KGATE_FENCE.
 

@@ -22,7 +22,7 @@ var jobSignals = []os.Signal{syscall.SIGUSR1, syscall.SIGUSR2, syscall.SIGWINCH,
 // terminal is this process's, as its shell sees it, and is lent to the family: Ctrl-C and
 // Ctrl-Z go there, and it reads what is typed.
 type family struct {
-	terminal *os.File // the controlling one; nil: there is none
+	terminal *os.File // the controlling terminal; nil without one
 	signals  chan<- os.Signal
 	group    int  // of the command: its process's number
 	lent     bool // the terminal, now
@@ -140,7 +140,7 @@ func (f *family) end(err error) {
 	}
 }
 
-// foreground returns the process group that has the terminal; 0: there is none.
+// foreground returns the process group that has the terminal; 0 if there is no terminal.
 func (f *family) foreground() int {
 	if f.terminal == nil {
 		return 0

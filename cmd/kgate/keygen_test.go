@@ -206,7 +206,7 @@ func TestHalfATokenIsNone(t *testing.T) {
 	}
 }
 
-// TestHalfATokenEnds: who waits for the rest of a file stops with its context.
+// TestHalfATokenEnds: waiting for the rest of a file stops when the context ends.
 func TestHalfATokenEnds(t *testing.T) {
 	file := filepath.Join(t.TempDir(), "token")
 	if err := os.WriteFile(file, []byte("half"), 0o600); err != nil {

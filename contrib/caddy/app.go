@@ -116,7 +116,7 @@ func (a *App) Provision(ctx caddy.Context) error {
 		}
 	}
 	a.key = a.cfg.Name + " " + a.Listen + " " + a.Gossip
-	// Apps stop in any order, and the HTTP servers wait for who waits: the node has to
+	// Apps stop in any order, and the HTTP servers wait for requests in line: the node has to
 	// refuse them first.
 	events, err := ctx.App("events")
 	if err != nil {

@@ -59,7 +59,7 @@ func (m *member) follow(a *App) error {
 		m.key = key
 	}
 	if first := m.started; first != nil && !a.sameNode(first) {
-		a.cfg.Logger.Warn("what concerns other nodes has changed, but for the key: it needs a restart of Caddy")
+		a.cfg.Logger.Warn("settings that concern other nodes have changed: restart Caddy to use them; only a new key is used at once")
 	} else if first == nil {
 		m.started = a
 	}
@@ -117,7 +117,7 @@ func (m *member) tokens() (all []string) {
 	return all
 }
 
-// drain refuses who waits and who comes.
+// drain refuses waiting and new requests.
 func (m *member) drain() {
 	m.mu.Lock()
 	defer m.mu.Unlock()

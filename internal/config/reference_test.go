@@ -227,7 +227,7 @@ func flags(t *testing.T) map[string]string {
 
 const referenceHead = `# Configuration
 
-One YAML file, read by ` + "`kgate serve -c FILE`" + `. Every key has a default, but for a pool's name and k. An unknown
+One YAML file, read by ` + "`kgate serve -c FILE`" + `. Every key has a default, except a pool's name and k. An unknown
 key is an error that names the nearest known one; ` + "`kgate check -c FILE`" + ` tells every error at once. A flag wins over an environment
 variable (--listen-http: KGATE_LISTEN_HTTP), a variable over the file, and the file over the default; ` + "`kgate check -c FILE --print`" + ` shows what
 then holds. Durations have a unit: 500ms, 60s, 5m, 1h30m.

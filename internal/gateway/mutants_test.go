@@ -143,7 +143,7 @@ func TestMutantsAreCaught(t *testing.T) {
 			Caught: "is not in",
 		},
 		{
-			Name: "another goroutine takes in who waits", File: "slot.go",
+			Name: "another goroutine takes in waiting requests", File: "slot.go",
 			Old:    "\tif err := p.queue(&s.claim, req, nil); err != nil {\n\t\treturn nil, err\n\t}\n\tif others {",
 			New:    "\tqueued := make(chan error, 1)\n\tgo func() { queued <- p.queue(&s.claim, req, nil) }()\n\tif err := <-queued; err != nil {\n\t\treturn nil, err\n\t}\n\tif others {",
 			By:     "^TestArrivalIsTheCallers$",

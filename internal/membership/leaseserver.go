@@ -278,7 +278,7 @@ func (g *leaseServer) answer(grantor *lease.Grantor, number uint64, voter string
 	g.follow()
 	granted, decided := grantor.Answer(number, voter, term)
 	if grantor.Deposed() {
-		g.machine.touch() // raft knows it soon; or it was an error, and it takes the lead anew
+		g.machine.touch() // raft knows it soon; or it was an error, and it takes the lead again
 	}
 	if decided {
 		g.rules.Confirmed()

@@ -104,7 +104,7 @@ func TestHigherNodeDoesNotReplace(t *testing.T) {
 }
 
 // The pauses between attempts grow, also where each attempt takes long before it fails,
-// and begin anew after a connection that held.
+// and start over after a connection that held.
 func TestBackoff(t *testing.T) {
 	const least, most = 10 * time.Millisecond, time.Second
 	b := backoff{min: least, max: most}

@@ -6,7 +6,6 @@ import (
 	"crypto/tls"
 	"fmt"
 	"io"
-	"math"
 	"net"
 	"net/http"
 	"strconv"
@@ -16,7 +15,6 @@ import (
 	"testing"
 	"time"
 
-	"github.com/kgate/kgate/internal/demo"
 	"github.com/kgate/kgate/test/cluster"
 )
 
@@ -24,39 +22,13 @@ import (
 // equally long.
 func TestFair(t *testing.T) {
 	const k = 6
-	u, err := demo.NewUpstream(demo.UpstreamConfig{Hold: demo.Distribution{Mean: 40 * time.Millisecond, SCV: 1}, Seed: 3, K: k})
-	if err != nil {
-		t.Fatal(err)
-	}
-	judge, _, upstream := cluster.NewJudge(t, u)
+	x, upstream := cluster.NewUnequal(t, k)
 	all := fleet(t, 3, "pool {\n k 6\n }", upstream)
-	var stats demo.Stats
-	load := demo.LoadConfig{
-		Warmup: 3 * time.Second, Duration: time.Duration(cluster.Count(t, "KGATE_CADDY_SECONDS", 15, 15)) * time.Second,
-		Opened: u.Reset, Closed: func() { stats = u.Stats() },
-	}
-	clients := []int{63, 18, 9}
+	var urls [3]string
 	for i, c := range all {
-		load.Targets = append(load.Targets, demo.Target{URL: c.url(), Clients: clients[i]})
+		urls[i] = c.url()
 	}
-	result, err := demo.Run(t.Context(), load)
-	if err != nil {
-		t.Fatal(err)
-	}
-	if n := result.Overall.Errors(); n > 0 {
-		t.Errorf("%d failed: %v", n, result.Overall.Failed)
-	}
-	if _, most, total := judge.Counts(); most != k {
-		t.Errorf("of %d requests at most %d were in flight at the upstream, k is %d", total, most, k)
-	}
-	mean := result.Overall.Access.Mean
-	for i, s := range result.Targets {
-		t.Logf("%d clients: %d answers, mean wait %v", clients[i], s.Access.Count, s.Access.Mean.Round(100*time.Microsecond))
-		if off := math.Abs(float64(s.Access.Mean-mean)) / float64(mean); off > 0.03 {
-			t.Errorf("%d clients wait %v, all together %v: %.1f %% off", clients[i], s.Access.Mean, mean, 100*off)
-		}
-	}
-	t.Logf("slots busy %.1f %%", 100*stats.Busy)
+	x.Run(t, urls, time.Duration(cluster.Count(t, "KGATE_CADDY_SECONDS", 15, 15))*time.Second, 0.03)
 	if text := get(t, "http://"+all[0].admin+"/metrics"); !strings.Contains(text, `kgate_requests_total{`) || !strings.Contains(text, "caddy_") {
 		t.Errorf("Caddy's metrics lack kgate's: %.300s", text)
 	}

@@ -1,0 +1,60 @@
+package cluster
+
+import (
+	"math"
+	"testing"
+	"time"
+
+	"github.com/kgate/kgate/internal/demo"
+)
+
+// Unequal is an upstream of a pool with k slots, and 90 clients that ask for it at three
+// addresses: 63, 18 and 9. It judges that their line is one.
+type Unequal struct {
+	k     int
+	u     *demo.Upstream
+	judge *Judge
+}
+
+// NewUnequal starts the upstream, and returns its URL. Holds are exponential, 40 ms on
+// average.
+func NewUnequal(t *testing.T, k int) (x *Unequal, url string) {
+	t.Helper()
+	u, err := demo.NewUpstream(demo.UpstreamConfig{Hold: demo.Distribution{Mean: 40 * time.Millisecond, SCV: 1}, Seed: 3, K: k})
+	if err != nil {
+		t.Fatal(err)
+	}
+	judge, _, url := NewJudge(t, u)
+	return &Unequal{k, u, judge}, url
+}
+
+// Run has the clients ask at the addresses for a while. No request may fail, at most k may
+// be in flight, and the mean waits at each address must be within this part of the mean of
+// all.
+func (x *Unequal) Run(t *testing.T, addresses [3]string, window time.Duration, within float64) {
+	t.Helper()
+	clients := [...]int{63, 18, 9}
+	var stats demo.Stats
+	load := demo.LoadConfig{Warmup: 3 * time.Second, Duration: window, Opened: x.u.Reset, Closed: func() { stats = x.u.Stats() }}
+	for i, url := range addresses {
+		load.Targets = append(load.Targets, demo.Target{URL: url, Clients: clients[i]})
+	}
+	result, err := demo.Run(t.Context(), load)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if n := result.Overall.Errors(); n > 0 {
+		t.Errorf("%d failed: %v", n, result.Overall.Failed)
+	}
+	if _, most, total := x.judge.Counts(); most != x.k {
+		t.Errorf("of %d requests at most %d were in flight at the upstream, k is %d", total, most, x.k)
+	}
+	mean := result.Overall.Access.Mean
+	for i, s := range result.Targets {
+		t.Logf("%d clients: %d answers, mean wait %v", clients[i], s.Access.Count, s.Access.Mean.Round(100*time.Microsecond))
+		if off := math.Abs(float64(s.Access.Mean-mean)) / float64(mean); off > within {
+			t.Errorf("%d clients wait %v, all together %v: %.1f %% off", clients[i], s.Access.Mean, mean, 100*off)
+		}
+	}
+	t.Logf("slots busy %.1f %%", 100*stats.Busy)
+}
