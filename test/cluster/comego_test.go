@@ -305,6 +305,10 @@ func TestComeAndGo(t *testing.T) {
 			}
 			whole := time.Since(ended)
 			quiet()
+			// A gateway that computes much needs more connections to the others, and
+			// keeps them for half a minute.
+			ctx, cancel = context.WithTimeout(t.Context(), 45*time.Second)
+			defer cancel()
 			err := Await(ctx, func() error {
 				for i, n := range goroutines(t, c) {
 					if n > before[i]+tolerance {
@@ -315,6 +319,10 @@ func TestComeAndGo(t *testing.T) {
 			})
 			if err != nil {
 				t.Error(err)
+				for _, g := range c.Gateways {
+					profile, err := g.get(t.Context(), "/debug/pprof/goroutine?debug=1")
+					t.Logf("%s: %s %v", g.Name, profile, err)
+				}
 			}
 			inFlight, most, total := judge.Counts()
 			t.Logf("%v; %d reached the upstream, most in flight %d (k %d); whole again %v after the last client", did, total, most, k, whole.Round(time.Millisecond))
