@@ -189,7 +189,7 @@ func (b *browser) show(status int, id string, ticket admission.Ticket) error {
 	if ticket.ETA > 0 {
 		refresh = min(refresh, max(ticket.ETA/2, pageHold))
 	}
-	body, err := page.render(PageData{
+	body, err := page.render(pageData{
 		Head: page.head(refresh), Position: ticket.Position, Wait: inWords(ticket.ETA), Seconds: int(ticket.ETA / time.Second), Renewed: b.renewed,
 	})
 	if err != nil {

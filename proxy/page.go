@@ -24,11 +24,8 @@ type Page struct {
 	template *template.Template
 }
 
-// PageData is what the template of a [Page] may show. An element with the attribute
-// data-live is kept up to date while the page is open. One with data-served is shown in
-// its place when the turn has come, for requests that turn out to be downloads; one with
-// data-nocookie if the browser keeps no cookies.
-type PageData struct {
+// pageData is what a template may show.
+type pageData struct {
 	// Head must be in the page's head: it brings the page back.
 	Head template.HTML
 	// Position in the line, from 1; 0 if it is not known.
@@ -45,7 +42,12 @@ type PageData struct {
 
 // NewPage returns a page. A place is kept for a time after the page was last seen: so
 // long, too, a slot may be held for a browser that has gone. The text is a template of
-// package html/template for [PageData]; empty: the page that is built in.
+// package html/template; empty: the page that is built in. It must have {{.Head}} in its
+// head, which brings the page back, and may have {{.Position}}, {{.Seconds}} (the expected
+// wait), {{.Wait}} (the same in words), {{.Keep}} and {{.Renewed}} (the place before was
+// given up). Elements with the attribute data-live are kept up to date while the page is
+// open. Those with data-served are shown in their place when the turn has come, since the
+// answer may be a download, those with data-nocookie if the browser keeps no cookies.
 func NewPage(keep time.Duration, text string) (*Page, error) {
 	if keep < time.Second {
 		return nil, fmt.Errorf("proxy: a page's place is kept for %v: make it a second or more", keep)
@@ -58,7 +60,7 @@ func NewPage(keep time.Duration, text string) (*Page, error) {
 		return nil, fmt.Errorf("proxy: the page is no template: %w", err)
 	}
 	p := &Page{keep: keep, template: t}
-	for _, d := range []PageData{{}, {Position: 12, Wait: "about 3 minutes", Seconds: 180, Renewed: true}} {
+	for _, d := range []pageData{{}, {Position: 12, Wait: "about 3 minutes", Seconds: 180, Renewed: true}} {
 		d.Head = p.head(time.Second)
 		out, err := p.render(d)
 		if err != nil {
@@ -71,7 +73,7 @@ func NewPage(keep time.Duration, text string) (*Page, error) {
 	return p, nil
 }
 
-func (p *Page) render(d PageData) ([]byte, error) {
+func (p *Page) render(d pageData) ([]byte, error) {
 	d.Keep = exactly(p.keep)
 	var b bytes.Buffer
 	err := p.template.Execute(&b, d)
