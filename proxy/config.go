@@ -212,8 +212,7 @@ func (t Transport) withDefaults() Transport {
 	return t
 }
 
-// Validate reports everything that is wrong with c, joined. Each error wraps
-// errConfig.
+// Validate reports everything that is wrong with c, joined.
 func (c Config) Validate() error {
 	var errs []error
 	bad := func(format string, args ...any) {

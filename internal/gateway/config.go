@@ -13,11 +13,8 @@ import (
 	"github.com/kgate/kgate/kmutex"
 )
 
-// Errors of the methods, beside the reasons to refuse of package admission.
-var (
-	// errConfig: a Config that cannot work.
-	errConfig = errors.New("gateway: bad configuration")
-)
+// errConfig: a Config that cannot work.
+var errConfig = errors.New("gateway: bad configuration")
 
 // Links carry the machines' messages to other gateways. [transport.Transport]
 // implements it.

@@ -110,6 +110,7 @@ func (g *Gateway) followPool(self kmutex.Node, view *membership.View, spec membe
 		if g.disk.loaded.Load() {
 			p.loaded() // so may the disk
 		}
+		g.begun.give()
 	}
 	for _, m := range early {
 		if err := p.deliver(m.from, m.message); err != nil {

@@ -200,3 +200,21 @@ func (s *signal) signal(holds bool) {
 		s.ch = nil
 	}
 }
+
+// lockedSignal is a signal with a lock of its own.
+type lockedSignal struct {
+	mu sync.Mutex
+	signal
+}
+
+func (s *lockedSignal) wait() <-chan struct{} {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return s.signal.wait()
+}
+
+func (s *lockedSignal) give() {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.signal.signal(true)
+}

@@ -100,13 +100,13 @@ func (e *elections) awaitClaim() {
 	}
 }
 
-// callRoll asks every witness once, for one lease at most.
+// callRoll asks everybody who may know more, once, for one lease at most.
 func (e *elections) callRoll() {
 	defer close(e.roll.over)
 	ctx, cancel := context.WithTimeout(e.closing, e.lease())
 	defer cancel()
 	var asked sync.WaitGroup
-	for name, id := range e.witnesses() {
+	for name, id := range e.rollCalled() {
 		asked.Go(func() {
 			if !e.rollOf(ctx, name, id) {
 				e.roll.mu.Lock()
@@ -140,17 +140,17 @@ func (n *raftNode) called() bool {
 	}
 }
 
-// witnesses returns whom to ask, by name: the other voters, or, if this gateway is the only
+// rollCalled returns whom to ask, by name: the other voters, or, if this gateway is the only
 // one, all others.
-func (e *elections) witnesses() map[string]raft.ServerID {
+func (e *elections) rollCalled() map[string]raft.ServerID {
 	sole := e.soleVoter()
-	witnesses := make(map[string]raft.ServerID)
+	called := make(map[string]raft.ServerID)
 	for _, s := range e.servers() {
 		if name := nameOf(s.ID); name != e.config.Name && (sole || s.Suffrage == raft.Voter) {
-			witnesses[name] = s.ID
+			called[name] = s.ID
 		}
 	}
-	return witnesses
+	return called
 }
 
 // rollOf asks a gateway until it answers, and reports whether it has.
