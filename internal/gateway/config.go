@@ -184,9 +184,6 @@ type PoolConfig struct {
 	AskInterval time.Duration
 }
 
-// defaultQueueLimit of a pool that says nothing else.
-const defaultQueueLimit = 10_000
-
 // validate returns what is wrong with c.
 func (c PoolConfig) validate() error {
 	for _, f := range []struct {

@@ -15,19 +15,19 @@ type writeTimes struct {
 	count  int
 }
 
-func (p *writeTimes) note(d time.Duration) {
-	p.mu.Lock()
-	defer p.mu.Unlock()
-	p.recent[p.count%len(p.recent)] = d
-	p.count++
+func (w *writeTimes) note(d time.Duration) {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	w.recent[w.count%len(w.recent)] = d
+	w.count++
 }
 
 // typical returns the median of the last writes, 0 if there were none. One slow write
 // among them changes nothing.
-func (p *writeTimes) typical() time.Duration {
-	p.mu.Lock()
-	defer p.mu.Unlock()
-	some := slices.Clone(p.recent[:min(p.count, len(p.recent))])
+func (w *writeTimes) typical() time.Duration {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	some := slices.Clone(w.recent[:min(w.count, len(w.recent))])
 	if len(some) == 0 {
 		return 0
 	}

@@ -155,11 +155,11 @@ func (t *Ticket) sign(now time.Duration) {
 // write puts t's state into the table.
 func (ts *Tickets) write(t *Ticket) error {
 	r := replication.Record{
-		ID: t.ID, Stamp: t.Stamp, TTL: t.TTL, State: replication.StateWaiting, Note: t.Note, Used: t.Used, UsedBy: t.UsedBy,
+		ID: t.ID, Stamp: t.Stamp, TTL: t.TTL, State: admission.TicketWaiting, Note: t.Note, Used: t.Used, UsedBy: t.UsedBy,
 		HoldMax: t.HoldMax, Ends: t.endsAt,
 	}
 	if t.Granted {
-		r.State, r.Token = replication.StateGranted, t.Grant.Token
+		r.State, r.Token = admission.TicketGranted, t.Grant.Token
 		r.Fence = replication.Fence{Epoch: t.Epoch, Serial: t.Grant.Serial}
 	}
 	version, err := ts.table.Put(r)

@@ -201,7 +201,7 @@ func (p *Pool) adopt(now time.Duration, in []replication.HandOver) (refused []km
 				ID: r.ID, TTL: r.TTL, HoldMax: r.HoldMax, Stamp: r.Stamp, Note: r.Note, Used: r.Used, UsedBy: r.UsedBy,
 				version: version, endsAt: r.Ends,
 			}
-			if r.State == replication.StateGranted {
+			if r.State == admission.TicketGranted {
 				t.Granted, t.Epoch = true, r.Fence.Epoch
 				t.Grant = kmutex.Grant{Request: i.Tickets[n], Token: kmutex.NoToken, Serial: r.Fence.Serial}
 			}
