@@ -51,11 +51,13 @@ func Start(ctx context.Context, config Config) (*Cluster, error) {
 		config:  config,
 		machine: newMachine(config.Logger),
 		up:      make(chan struct{}),
-		roll:    rollCall{over: make(chan struct{})},
 		broken:  make(chan error, 1),
 	}
 	n.closing, n.cancel = context.WithCancel(context.Background())
-	n.noteAddresses(config.Discovery.Members())
+	n.roll = rollCall{closing: n.closing, over: make(chan struct{})}
+	n.disk.config, n.disk.lease = config, n.lease
+	n.addresses = addressBook{self: config.Name, at: config.PeerAddr, servers: n.servers}
+	n.addresses.note(config.Discovery.Members())
 	c := newCluster(n)
 	c.closed = sync.OnceValue(c.shutdown)
 	if err := c.start(ctx); err != nil {
@@ -173,3 +175,9 @@ func (c *Cluster) depart(ctx context.Context) error {
 	}
 	return nil
 }
+
+// TicketsMark returns what SetTicketsMark has written to DataDir, empty if nothing.
+func (c *Cluster) TicketsMark() string { return c.storage.ticketsMark() }
+
+// SetTicketsMark writes the mark of the tickets that the owner keeps in DataDir.
+func (c *Cluster) SetTicketsMark(mark string) error { return c.storage.setTicketsMark(mark) }

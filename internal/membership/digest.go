@@ -156,7 +156,7 @@ const (
 func (s *stateComparer) compareWith(ctx context.Context, voter string) comparison {
 	ctx, cancel := context.WithTimeout(ctx, s.callTimeout())
 	defer cancel()
-	addr, known := s.addressOf(raft.ServerID(voter))
+	addr, known := s.addresses.of(raft.ServerID(voter))
 	if !known {
 		return stateUnknown
 	}

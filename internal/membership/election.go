@@ -82,7 +82,7 @@ func (e *elections) campaign(v *leaderlessTime, now time.Time) time.Duration {
 	if _, known := e.Leader(); !known && now.Sub(v.since) < e.votesTime()/2 {
 		return leader.Interval
 	}
-	if !e.called() || e.behind() != nil {
+	if !e.roll.called() || e.roll.behind() != nil {
 		return leader.Interval
 	}
 	term := e.raft.CurrentTerm()
@@ -156,7 +156,7 @@ type voterAnswer struct {
 // askLeaderless asks a voter whether it has a leader, and dials it: only one that can be
 // dialed counts.
 func (e *elections) askLeaderless(ctx context.Context, voter string) voterAnswer {
-	addr, known := e.addressOf(raft.ServerID(voter))
+	addr, known := e.addresses.of(raft.ServerID(voter))
 	if !known {
 		return voterAnswer{}
 	}

@@ -300,7 +300,7 @@ func (c *Cluster) serveTerm(w http.ResponseWriter, r *http.Request) {
 		http.Error(w, "another server is here", http.StatusMisdirectedRequest)
 		return
 	}
-	if !c.called() || c.behind() != nil {
+	if !c.roll.called() || c.roll.behind() != nil {
 		http.Error(w, "this gateway may have lost what it has voted for", http.StatusServiceUnavailable)
 		return
 	}

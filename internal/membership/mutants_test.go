@@ -105,8 +105,8 @@ func TestMutantsAreCaught(t *testing.T) {
 		},
 		{
 			Name: "a leader whose disk hangs goes on leading", File: "rafttransport.go",
-			Old:    "if !p.n.diskHangs() {",
-			New:    "if p.n != nil {",
+			Old:    "if !t.n.disk.hangs() {",
+			New:    "if t.n != nil {",
 			Caught: "agreed after", By: "^TestDiskOfTheLeaderHangs$",
 		},
 		{

@@ -54,15 +54,15 @@ func (pc *peerClient) identity() identity {
 		Leaving: pc.leaving.Load(),
 		Witness: pc.config.Witness,
 		Last:    pc.raft.LastIndex(),
-		Agreed:  pc.agreed(),
+		Agreed:  pc.roll.agreed(),
 		Sees:    seenBy(first),
 	}
 	id.Bootstrapping = id.Last == 0 && pc.config.BootstrapExpect == 1 && !pc.config.Joining
 	if id.Last > 0 {
-		id.Cluster = pc.clusterID()
-		pc.idMu.Lock()
-		id.Servers = pc.bootstrapped
-		pc.idMu.Unlock()
+		id.Cluster = pc.storage.clusterID()
+		pc.storage.mu.Lock()
+		id.Servers = pc.storage.bootstrapped
+		pc.storage.mu.Unlock()
 	}
 	return id
 }

@@ -41,14 +41,14 @@ func (t retryTransport) AppendEntries(id raft.ServerID, target raft.ServerAddres
 	for {
 		sent := time.Now()
 		err := errDiskHangs // the others hear nothing then, and elect another leader
-		if !t.n.diskHangs() {
+		if !t.n.disk.hangs() {
 			err = t.NetworkTransport.AppendEntries(id, target, args, resp)
 		}
 		if err == nil {
 			t.sent.Store(id, sent)
 			return t.answer(nil, &resp.Term)
 		}
-		if heartbeat(args) || !t.n.stillFeeds(id, args.Term) {
+		if heartbeat(args) || !t.stillFeeds(id, args.Term) {
 			return err
 		}
 		*resp = raft.AppendEntriesResponse{}
@@ -66,7 +66,7 @@ func (t retryTransport) enough(id raft.ServerID) bool {
 // RequestVote implements raft.Transport. The term and this candidate's own vote are
 // written before it asks, in one.
 func (t retryTransport) RequestVote(id raft.ServerID, target raft.ServerAddress, args *raft.RequestVoteRequest, resp *raft.RequestVoteResponse) error {
-	if err := t.n.mayStand(); err != nil {
+	if err := t.n.roll.mayStand(); err != nil {
 		return err
 	}
 	if file := t.n.storage.file; file != nil {
@@ -79,7 +79,7 @@ func (t retryTransport) RequestVote(id raft.ServerID, target raft.ServerAddress,
 
 // RequestPreVote implements raft.WithPreVote.
 func (t retryTransport) RequestPreVote(id raft.ServerID, target raft.ServerAddress, args *raft.RequestPreVoteRequest, resp *raft.RequestPreVoteResponse) error {
-	if err := t.n.mayStand(); err != nil {
+	if err := t.n.roll.mayStand(); err != nil {
 		return err
 	}
 	return t.answer(t.NetworkTransport.RequestPreVote(id, target, args, resp), &resp.Term)
@@ -109,17 +109,17 @@ func heartbeat(args *raft.AppendEntriesRequest) bool {
 
 // stillFeeds waits for a moment and reports whether the server is still to get
 // entries of the term from here.
-func (n *raftNode) stillFeeds(id raft.ServerID, term uint64) bool {
+func (t retryTransport) stillFeeds(id raft.ServerID, term uint64) bool {
 	select {
 	case <-time.After(soon):
-	case <-n.closing.Done():
+	case <-t.n.closing.Done():
 		return false
 	}
 	select {
-	case <-n.up:
+	case <-t.n.up:
 	default:
 		return false
 	}
-	return n.raft.State() == raft.Leader && n.raft.CurrentTerm() == term &&
-		slices.ContainsFunc(n.servers(), func(s raft.Server) bool { return s.ID == id })
+	return t.n.raft.State() == raft.Leader && t.n.raft.CurrentTerm() == term &&
+		slices.ContainsFunc(t.n.servers(), func(s raft.Server) bool { return s.ID == id })
 }

@@ -141,7 +141,7 @@ func (h *leaseHolder) sendRenewal(v *View, r lease.Renewal) error {
 	case string(id) == h.storage.meta.Server:
 		return h.leases.ask(ctx, p)
 	}
-	addr, ok := h.addressOf(id)
+	addr, ok := h.addresses.of(id)
 	if !ok {
 		return errNoLeader
 	}

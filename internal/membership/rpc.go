@@ -193,13 +193,13 @@ func (g *rpcGuard) judgeRPC(caller *tls.ConnectionState, message raft.WithRPCHea
 		}
 		return g.checkOverlap(sender, m)
 	case *raft.RequestVoteRequest:
-		err := errors.Join(g.plausible(m.Term, m.LastLogTerm), g.mayElect(raftfile.Position{Index: m.LastLogIndex, Term: m.LastLogTerm}))
+		err := errors.Join(g.plausible(m.Term, m.LastLogTerm), g.roll.mayElect(raftfile.Position{Index: m.LastLogIndex, Term: m.LastLogTerm}))
 		if err == nil && m.LeadershipTransfer {
 			err = g.checkTransfer(sender)
 		}
 		return err
 	case *raft.RequestPreVoteRequest:
-		return errors.Join(g.plausible(m.Term, m.LastLogTerm), g.mayElect(raftfile.Position{Index: m.LastLogIndex, Term: m.LastLogTerm}))
+		return errors.Join(g.plausible(m.Term, m.LastLogTerm), g.roll.mayElect(raftfile.Position{Index: m.LastLogIndex, Term: m.LastLogTerm}))
 	case *raft.InstallSnapshotRequest:
 		if m.Size < 0 || m.Size > maxSnapshot || m.SnapshotVersion != 1 || !isConfiguration(m.Configuration) {
 			return fmt.Errorf("%w: a snapshot of %d bytes, version %d, or its configuration", errRPC, m.Size, m.SnapshotVersion)

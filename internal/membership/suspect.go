@@ -248,7 +248,7 @@ func (j *judge) takeLead() error {
 		return err
 	}
 	if j.View().Cluster == "" {
-		if err := j.proposer.applyHere(command{Found: &foundCommand{Cluster: j.clusterID(), Lease: j.config.Lease, At: time.Now().UnixMilli()}}); err != nil {
+		if err := j.proposer.applyHere(command{Found: &foundCommand{Cluster: j.storage.clusterID(), Lease: j.config.Lease, At: time.Now().UnixMilli()}}); err != nil {
 			return err
 		}
 	}

@@ -68,7 +68,7 @@ func (n *raftNode) lease() time.Duration {
 // lease at most, and then a change of the leader costs leases.
 func (n *raftNode) raftTimeout() time.Duration {
 	agreed := n.lease()
-	if !n.called() || n.behind() != nil {
+	if !n.roll.called() || n.roll.behind() != nil {
 		// No election yet. A shorter timeout would begin one at once, and an only voter wins it.
 		return 2 * agreed
 	}
