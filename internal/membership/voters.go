@@ -2,8 +2,6 @@ package membership
 
 import (
 	"cmp"
-	"fmt"
-	"log/slog"
 	"slices"
 
 	"github.com/hashicorp/raft"
