@@ -2,6 +2,7 @@ package membership
 
 import (
 	"fmt"
+	"strings"
 	"sync/atomic"
 
 	"github.com/hashicorp/raft"
@@ -53,4 +54,43 @@ func (b *addressBook) ServerAddr(id raft.ServerID) (raft.ServerAddress, error) {
 		return address(addr, string(id)), nil
 	}
 	return "", fmt.Errorf("membership: no address of %s", id)
+}
+
+// nameOf returns the gateway's name in a server id.
+func nameOf(id raft.ServerID) string {
+	if at := strings.LastIndexByte(string(id), '/'); at >= 0 {
+		id = id[:at]
+	}
+	return string(id)
+}
+
+// address joins a server's address and id: raft's Dial is told no id, and a
+// configuration must not have two servers at one address, which an incarnation
+// and its successor are for a moment.
+func address(addr, server string) raft.ServerAddress {
+	return raft.ServerAddress(addr + "|" + server)
+}
+
+func splitAddress(a raft.ServerAddress) (addr, server string) {
+	addr, server, _ = strings.Cut(string(a), "|")
+	return addr, server
+}
+
+func alive(peers []serfring.Member) []serfring.Member {
+	living := make([]serfring.Member, 0, len(peers))
+	for _, p := range peers {
+		if p.Status == serfring.StatusAlive {
+			living = append(living, p)
+		}
+	}
+	return living
+}
+
+func find(peers []serfring.Member, name string) (serfring.Member, bool) {
+	for _, p := range peers {
+		if p.Name == name {
+			return p, true
+		}
+	}
+	return serfring.Member{}, false
 }

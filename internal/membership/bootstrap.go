@@ -9,19 +9,11 @@ import (
 	"fmt"
 	"log/slog"
 	"slices"
-	"strings"
 
 	"github.com/hashicorp/raft"
 
 	"github.com/kgate/kgate/chordring/serfring"
 )
-
-// bootstrapServer is a server of the configuration with which a cluster starts.
-type bootstrapServer struct {
-	Server string `json:"server"`
-	Addr   string `json:"addr"`
-	Voter  bool   `json:"voter"`
-}
 
 // clusterOf derives the cluster's id from its first servers. Their boot ids are
 // random, so two clusters never have the same.
@@ -86,15 +78,6 @@ func (r *reconciler) followBootstrap(id identity) error {
 	return r.bootstrap(id.Servers)
 }
 
-// seenBy names the gateways with their boots.
-func seenBy(first []serfring.Member) []string {
-	seen := make([]string, len(first))
-	for i, p := range first {
-		seen[i] = p.Name + "/" + p.Boot
-	}
-	return seen
-}
-
 // bootstrap starts a cluster of the given servers, unless this gateway has joined one meanwhile.
 func (r *reconciler) bootstrap(servers []bootstrapServer) error {
 	var conf raft.Configuration
@@ -136,34 +119,3 @@ func (r *reconciler) bootstrap(servers []bootstrapServer) error {
 	r.config.Logger.Info("cluster started", slog.String("cluster", r.storage.meta.Cluster), slog.Int("gateways", len(servers)))
 	return nil
 }
-
-// bootstrapPeers returns the gateways that would start a cluster now, in order of
-// name.
-func (pc *peerClient) bootstrapPeers(peers []serfring.Member) ([]serfring.Member, error) {
-	if pc.config.BootstrapExpect == 1 {
-		return nil, nil // it starts one alone, or never
-	}
-	var first []serfring.Member
-	for _, p := range peers {
-		if p.Status != serfring.StatusAlive {
-			continue
-		}
-		if p.Expect == pc.config.BootstrapExpect {
-			first = append(first, p)
-			continue
-		}
-		if p.Expect > 1 && pc.once.First("expect "+p.Name) {
-			pc.config.Logger.Warn("another gateway expects another number of gateways",
-				slog.String("name", p.Name), slog.Int("theirs", p.Expect), slog.Int("ours", pc.config.BootstrapExpect),
-				slog.String("hint", "give every gateway that starts the cluster the same bootstrap_expect"))
-		}
-	}
-	slices.SortFunc(first, func(a, b serfring.Member) int { return strings.Compare(a.Name, b.Name) })
-	if there := len(first); there < pc.config.BootstrapExpect {
-		return nil, fmt.Errorf("membership: waiting for %d gateways to start a cluster, %d are there", pc.config.BootstrapExpect, there)
-	}
-	return first, nil
-}
-
-// blank reports that this gateway has no share of any log yet.
-func (n *raftNode) blank() bool { return n.raft.LastIndex() == 0 }

@@ -1,8 +1,8 @@
 package membership
 
 import (
+	"errors"
 	"fmt"
-	"log/slog"
 	"sync"
 	"sync/atomic"
 	"time"
@@ -10,6 +10,11 @@ import (
 	"github.com/kgate/kgate/internal/membership/lease"
 	"github.com/kgate/kgate/kmutex"
 )
+
+// errNotMember means that the leader knows the incarnation as lost.
+var errNotMember = errors.New("membership: this incarnation is lost")
+
+func isNotMember(err error) bool { return errors.Is(err, errNotMember) }
 
 // Standing says as whom, and until when, this gateway may have requests in
 // flight.
@@ -175,21 +180,4 @@ func (i *incarnation) answered(r lease.Renewal, err error) bool {
 		i.holder.Failed(r, now)
 	}
 	return i.expire()
-}
-
-// Standing returns the present one. It is cheap enough for every admission and
-// every write. It lapses by itself: compare Until with the clock.
-func (c *Cluster) Standing() Standing { return *c.incarnation.standing.Load() }
-
-// Rejoin lets a gateway come back whose incarnation was lost or whose lease has
-// lapsed. The caller vouches that nothing which the incarnation had is in flight
-// any more: every connection to an upstream is closed. It does nothing while the
-// incarnation may still get a standing, so it may be called at every change.
-func (c *Cluster) Rejoin() {
-	if !c.incarnation.rejoin() {
-		return
-	}
-	boot, voided := c.incarnation.current()
-	c.config.Logger.Info("rejoining as a new incarnation", slog.String("boot", boot), slog.Uint64("voided_node", uint64(voided)))
-	c.machine.touch() // the renewing goroutine tells gossip
 }

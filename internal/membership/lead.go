@@ -34,9 +34,6 @@ func newReconciler(n *raftNode, i *incarnation, peers *peerClient, leases *lease
 	}
 }
 
-// soon is the pause before something that is about to be ready is tried again.
-const soon = 50 * time.Millisecond
-
 // run looks at the cluster whenever something changed, and now and then.
 func (r *reconciler) run() {
 	timer := time.NewTimer(0)
@@ -230,23 +227,4 @@ func (r *reconciler) longAway(id raft.ServerID, d time.Duration) bool {
 		r.away[id] = since
 	}
 	return time.Since(since) > d
-}
-
-func alive(peers []serfring.Member) []serfring.Member {
-	living := make([]serfring.Member, 0, len(peers))
-	for _, p := range peers {
-		if p.Status == serfring.StatusAlive {
-			living = append(living, p)
-		}
-	}
-	return living
-}
-
-func find(peers []serfring.Member, name string) (serfring.Member, bool) {
-	for _, p := range peers {
-		if p.Name == name {
-			return p, true
-		}
-	}
-	return serfring.Member{}, false
 }

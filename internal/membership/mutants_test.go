@@ -169,14 +169,14 @@ func TestMutantsAreCaught(t *testing.T) {
 			Caught: "ends: ",
 		},
 		{
-			Name: "one that says more is agreed on is waited for", File: "rollcall.go",
+			Name: "one that says more is agreed on is waited for", File: "election.go",
 			Old:    "\t\te.roll.drop()\n",
 			New:    "",
 			By:     "^TestOverstatedRollCall$",
 			Caught: "not within 15s: a leader",
 		},
 		{
-			Name: "terms that cannot be are believed in a roll call", File: "rollcall.go",
+			Name: "terms that cannot be are believed in a roll call", File: "election.go",
 			Old:    "case err != nil:\n\t\t\t\t\te.config",
 			New:    "case err != nil && err == nil:\n\t\t\t\t\te.config",
 			By:     "^TestSoleVoterAndItsWitness$",

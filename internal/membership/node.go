@@ -6,8 +6,10 @@ import (
 	"fmt"
 	"log/slog"
 	"net"
+	"slices"
 	"sync"
 	"sync/atomic"
+	"time"
 
 	"github.com/hashicorp/go-hclog"
 	"github.com/hashicorp/raft"
@@ -48,9 +50,9 @@ type raftNode struct {
 	trouble   error
 }
 
-// start opens the disk and begins raft. guard returns a connection of another gateway as raft
-// is to see it.
-func (n *raftNode) start(guard func(net.Conn) net.Conn) error {
+// start opens the disk and begins raft, which sees the connections of other gateways as guard
+// returns them, and calls others by what transport returns.
+func (n *raftNode) start(guard func(net.Conn) net.Conn, transport func(*raft.NetworkTransport) raft.Transport) error {
 	logger := newRaftLogger(n.closing, n.config.Logger)
 	var err error
 	server := n.config.Name + "/" + n.config.Boot
@@ -80,7 +82,7 @@ func (n *raftNode) start(guard func(net.Conn) net.Conn) error {
 		Timeout:               n.callTimeout() + writesInTimeout*n.disk.typical(),
 		ServerAddressProvider: &n.addresses,
 	})
-	n.raft, err = raft.NewRaft(n.raftConfig(logger), n.machine, n.storage.logs, n.storage.stable, n.storage.snapshots, retryTransport{n.trans, n, new(sync.Map)})
+	n.raft, err = raft.NewRaft(n.raftConfig(logger), n.machine, n.storage.logs, n.storage.stable, n.storage.snapshots, transport(n.trans))
 	if err != nil {
 		if errors.Is(err, errNewer) || errors.Is(err, errOlder) {
 			return dirError(n.config.DataDir, err)
@@ -192,6 +194,38 @@ func (n *raftNode) servers() []raft.Server {
 	return future.Configuration().Servers
 }
 
+// Voting returns the names of the gateways that vote, in ascending order, and whether
+// this one is among them.
+func (n *raftNode) Voting() (names []string, self bool) {
+	for _, id := range n.voters() {
+		names = append(names, nameOf(raft.ServerID(id)))
+		self = self || id == n.storage.meta.Server
+	}
+	slices.Sort(names)
+	return names, self
+}
+
+// soleVoter reports that nobody else can lead.
+func (n *raftNode) soleVoter() bool {
+	voters := n.voters()
+	return len(voters) == 1 && voters[0] == n.storage.meta.Server
+}
+
+func (n *raftNode) otherVoters() []string {
+	return slices.DeleteFunc(n.voters(), func(v string) bool { return v == n.storage.meta.Server })
+}
+
+// voters returns the ids of raft's voters.
+func (n *raftNode) voters() []string {
+	var voters []string
+	for _, s := range n.servers() {
+		if s.Suffrage == raft.Voter {
+			voters = append(voters, string(s.ID))
+		}
+	}
+	return voters
+}
+
 // admit judges the greeting of a raft connection. A gateway with an empty log
 // goes with whoever lets it in; any other listens only to its raft servers.
 func (n *raftNode) admit(conn net.Conn, cluster, server string) error {
@@ -287,5 +321,71 @@ func (n *raftNode) fail(err error) {
 	select {
 	case n.broken <- said:
 	default:
+	}
+}
+
+func notLeading(err error) bool {
+	return errors.Is(err, raft.ErrNotLeader) || errors.Is(err, raft.ErrLeadershipLost) || errors.Is(err, raft.ErrRaftShutdown)
+}
+
+// errRPC means that no honest gateway can have sent a message.
+var errRPC = errors.New("membership: raft message refused")
+
+const (
+	// maxTermStep is by how much a term may be later than this gateway's own. Each
+	// election is one step, so an honest gateway is never further ahead; and whoever
+	// sends one such message after the other needs 2^42 of them to reach maxTerm.
+	maxTermStep = 1 << 20
+	// maxTerm is the latest term at all. Raft adds one to it without looking.
+	maxTerm = 1 << 62
+)
+
+// blank reports that this gateway has no share of any log yet.
+func (n *raftNode) blank() bool { return n.raft.LastIndex() == 0 }
+
+// lease returns the agreed lease; as long as none is agreed, the configured one.
+func (n *raftNode) lease() time.Duration {
+	if agreed := n.View().Lease; agreed > 0 {
+		return agreed
+	}
+	return n.config.Lease
+}
+
+// raftTimeout is raft's heartbeat and election timeout, with room for the disk: whoever
+// votes or takes entries in answers when they are written. It grows to the length of a
+// lease at most, and then a change of the leader costs leases.
+func (n *raftNode) raftTimeout() time.Duration {
+	agreed := n.lease()
+	if !n.roll.called() || n.roll.behind() != nil {
+		// No election yet. A shorter timeout would begin one at once, and an only voter wins it.
+		return 2 * agreed
+	}
+	return max(raftTimeout(agreed), raftTimeout(n.config.Lease), min(writesInTimeout*n.disk.typical(), agreed))
+}
+
+// callTimeout bounds one call to another gateway.
+func (n *raftNode) callTimeout() time.Duration { return callTimeout(n.config.Lease) }
+
+// votesTime is how long votes take that go over connections, and then to the disk.
+func (n *raftNode) votesTime() time.Duration {
+	return max(votesTime(n.lease()), min(writesInTimeout*n.disk.typical(), n.lease()))
+}
+
+// tuneRaft has raft's timeouts follow the agreed lease, where the configuration has
+// another one, and the disk.
+func (n *raftNode) tuneRaft() {
+	agreed := n.lease()
+	if agreed != n.config.Lease && n.once.First("lease "+agreed.String()) {
+		n.config.Logger.Warn("the cluster has agreed on another lease: cluster.lease of this gateway does not apply",
+			slog.Duration("agreed", agreed), slog.Duration("configured", n.config.Lease),
+			slog.String("hint", "set cluster.lease to the agreed one; another lease needs a new cluster"))
+	}
+	timeouts, want := n.raft.ReloadableConfig(), n.raftTimeout()
+	if change := want - timeouts.HeartbeatTimeout; change.Abs() < timeouts.HeartbeatTimeout/4 {
+		return
+	}
+	timeouts.HeartbeatTimeout, timeouts.ElectionTimeout = want, want
+	if err := n.raft.ReloadConfig(timeouts); err != nil && n.once.First("raft's timeouts") {
+		n.config.Logger.Warn("raft keeps its timeouts", slog.Any("error", err))
 	}
 }

@@ -144,12 +144,6 @@ func (p *prober) watchLinks(now time.Time, quiet []kmutex.Node) (doubts bool) {
 	return len(doubtful) > 0
 }
 
-// reach is the answer to the question whom a gateway reaches.
-type reach struct {
-	// Unreached names those that gossip sees alive and that cannot be dialed.
-	Unreached []string `json:"unreached"`
-}
-
 // serverUnreachable reports strong evidence that a raft server's process is gone.
 func (p *prober) serverUnreachable(id string) bool {
 	v := p.View()

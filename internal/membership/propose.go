@@ -12,6 +12,7 @@ import (
 	"math/rand/v2"
 	"net/http"
 	"slices"
+	"strings"
 	"time"
 
 	"github.com/hashicorp/raft"
@@ -341,3 +342,24 @@ func (p *proposer) change(s step) error {
 	p.config.Logger.Info("raft servers changed", slog.String("change", string(s.do)), slog.String("server", string(s.server)))
 	return nil
 }
+
+// verdict is the answer to a command.
+type verdict struct {
+	// Refused says why the command was refused for good; empty if it was not.
+	Refused string `json:"refused"`
+	// Conflict: it was refused because of what somebody else changed.
+	Conflict bool `json:"conflict,omitempty"`
+}
+
+// err is what applying the command returned, at the leader; its text already
+// says which of the errors it is.
+func (v verdict) err() error {
+	kind := ErrCommand
+	if v.Conflict {
+		kind = ErrConflict
+	}
+	return fmt.Errorf("%w: %s", kind, strings.TrimPrefix(v.Refused, kind.Error()+": "))
+}
+
+// drop reads what is left of a body, so that its connection can be used again.
+func drop(body io.Reader) { _, _ = io.Copy(io.Discard, io.LimitReader(body, maxCommand)) }

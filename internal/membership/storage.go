@@ -14,6 +14,12 @@ import (
 	"github.com/kgate/kgate/internal/membership/raftfile"
 )
 
+// errDiffers means that this gateway's state is not what the others have agreed on.
+var errDiffers = errors.New("this gateway's state is not what the others have agreed on")
+
+// errBehind means that this gateway has lost what was agreed on.
+var errBehind = errors.New("this gateway has lost what was agreed on")
+
 // dataFile is the file of a data directory that package raftfile writes.
 const dataFile = "kgate.db"
 
@@ -193,4 +199,11 @@ func (s *storage) voted() (server string, term uint64) {
 func (s *storage) votedFor(server string, term uint64) bool {
 	candidate, in := s.voted()
 	return in == term && candidate == server
+}
+
+// bootstrapServer is a server of the configuration with which a cluster starts.
+type bootstrapServer struct {
+	Server string `json:"server"`
+	Addr   string `json:"addr"`
+	Voter  bool   `json:"voter"`
 }

@@ -141,35 +141,3 @@ func committable(servers []server, change step) bool {
 	}
 	return alive > voters/2
 }
-
-// voters returns the ids of raft's voters.
-func (n *raftNode) voters() []string {
-	var voters []string
-	for _, s := range n.servers() {
-		if s.Suffrage == raft.Voter {
-			voters = append(voters, string(s.ID))
-		}
-	}
-	return voters
-}
-
-func (n *raftNode) otherVoters() []string {
-	return slices.DeleteFunc(n.voters(), func(v string) bool { return v == n.storage.meta.Server })
-}
-
-// soleVoter reports that nobody else can lead.
-func (n *raftNode) soleVoter() bool {
-	voters := n.voters()
-	return len(voters) == 1 && voters[0] == n.storage.meta.Server
-}
-
-// Voting returns the names of the gateways that vote, in ascending order, and whether
-// this one is among them.
-func (n *raftNode) Voting() (names []string, self bool) {
-	for _, id := range n.voters() {
-		names = append(names, nameOf(raft.ServerID(id)))
-		self = self || id == n.storage.meta.Server
-	}
-	slices.Sort(names)
-	return names, self
-}
