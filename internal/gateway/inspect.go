@@ -117,11 +117,6 @@ func (s *claim) entry(pool string) LineEntry {
 	return e
 }
 
-// id names a slot: POOL.NODE.NUMBER.
-func (s *claim) id(pool string) string {
-	return fmt.Sprintf("%s.%d.%d", pool, s.owner, s.number)
-}
-
 // ParseEntry returns the pool and the incarnation that the id of a LineEntry
 // names.
 func ParseEntry(id string) (pool string, node kmutex.Node, err error) {
