@@ -48,7 +48,7 @@ func TestMutantsAreCaught(t *testing.T) {
 		},
 		{
 			Name: "a refused renewal ends nothing", File: "incarnation.go",
-			Old:    "\t\tt.holder.Refused(r)\n",
+			Old:    "\t\ti.holder.Refused(r)\n",
 			New:    "",
 			By:     "^TestIncarnationEnds$",
 			Caught: "FAIL: TestIncarnationEnds",
