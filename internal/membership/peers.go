@@ -116,6 +116,10 @@ func (pc *peerClient) identity() identity {
 // dialControl connects to a gateway. Over TLS it has to be one that is known
 // there.
 func (pc *peerClient) dialControl(ctx context.Context, _, addr string) (net.Conn, error) {
+	// The call that wants the connection may be gone meanwhile; net/http dials on.
+	ctx, cancel := context.WithTimeout(ctx, pc.callTimeout())
+	defer cancel()
+	defer context.AfterFunc(pc.closing, cancel)()
 	conn, err := pc.config.Control.Dial(ctx, addr)
 	if err != nil {
 		return nil, err
