@@ -39,9 +39,6 @@ type member struct {
 
 func isService(u *url.URL) bool { return strings.HasPrefix(u.Host, "_") }
 
-// maxWeight is the largest weight of an upstream in the configuration.
-const maxWeight = 1000
-
 // weightOf returns the weight that stands behind an upstream's URL, as in
 // http://10.0.1.1#weight=3; 1 without it.
 func weightOf(u *url.URL) (int, error) {
@@ -50,8 +47,8 @@ func weightOf(u *url.URL) (int, error) {
 	}
 	text, ok := strings.CutPrefix(u.Fragment, "weight=")
 	n, err := strconv.Atoi(text)
-	if !ok || err != nil || n < 1 || n > maxWeight {
-		return 0, fmt.Errorf("#%s is no weight: write #weight=N with N from 1 to %d", u.Fragment, maxWeight)
+	if !ok || err != nil || n < 1 {
+		return 0, fmt.Errorf("#%s is no weight: write #weight=N", u.Fragment)
 	}
 	return n, nil
 }

@@ -205,7 +205,7 @@ func TestSlowStart(t *testing.T) {
 func TestServiceURLs(t *testing.T) {
 	for text, wrong := range map[string]string{
 		"http://_http._tcp.service.test": "", "tcp://_rsync._tcp.service.test": "", "http://10.0.0.1#weight=1000": "",
-		"http://_http._tcp.service.test:80": "records have the port", "http://10.0.0.1#weight=1001": "no weight", "http://10.0.0.1#top": "no weight", "tcp://10.0.0.1": "tcp://host:port",
+		"http://_http._tcp.service.test:80": "records have the port", "http://10.0.0.1#weight=0": "no weight", "http://10.0.0.1#top": "no weight", "tcp://10.0.0.1": "tcp://host:port",
 	} {
 		msgs := fmt.Sprint(checkUpstreams([]*url.URL{mustURL(t, text)}, "http", schemeTCP))
 		if (wrong == "") != (msgs == "[]") || !strings.Contains(msgs, wrong) {
