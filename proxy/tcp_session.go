@@ -11,6 +11,7 @@ import (
 	"time"
 
 	"github.com/pires/go-proxyproto"
+	"go.opentelemetry.io/otel/trace"
 
 	"github.com/kgate/kgate/internal/admission"
 	"github.com/kgate/kgate/proxy/relay"
@@ -35,8 +36,10 @@ type session struct {
 	ended    atomic.Bool                     // the upstream has ended its side
 	rec      Record
 	info     admission.RequestInfo
-	said     []byte // that was read to find the route
-	failure  error  // why the upstream could not serve it
+	said     []byte          // that was read to find the route
+	failure  error           // why the upstream could not serve it
+	span     trace.Span      // nil: it is not sampled
+	traced   context.Context // of span
 
 	arrived, admitted time.Time // admitted is zero until then
 }
@@ -66,16 +69,19 @@ func newSession(base context.Context, s *snapshot, route *route, conn *clientCon
 func (se *session) serve() {
 	defer se.cancel(nil)
 	defer se.finish()
+	se.startTrace()
 	var err error
 	se.slot, err = se.admit()
 	se.rec.Wait = time.Since(se.arrived)
 	if err != nil {
 		se.refuse(err)
+		se.traceWait()
 		return
 	}
 	defer se.slot.Release()
 	se.rec.Grant, se.rec.Outcome = se.slot.GrantInfo(), admission.OutcomeAdmitted
 	se.admitted = se.arrived.Add(se.rec.Wait)
+	se.traceWait()
 	if o := se.snapshot.cfg.Observer; o != nil {
 		o.Admitted(&se.rec)
 	}
@@ -92,7 +98,7 @@ func (se *session) admit() (Slot, error) {
 	var leaving *time.Timer
 	se.conn.beginWait(func() { leaving = time.AfterFunc(leaveTime, func() { cancel(errLeft) }) })
 	pool := se.route.pool
-	req := admission.Request{Pool: pool.Name, Wait: pool.QueueTimeout, Info: &se.info}
+	req := admission.Request{Pool: pool.Name, Wait: pool.QueueTimeout, Info: &se.info, Span: se.spanBytes()}
 	if pool.TellClients {
 		req.Client = addressKey(se.info.Remote)
 	}
@@ -147,13 +153,20 @@ func (se *session) forward() {
 	se.join(tunnel)
 }
 
-// introduce tells the upstream who the client is, if it wants to know.
+// introduce tells the upstream who the client is, if it wants to know. Version 2 has room
+// for the fence, too: as the connection's unique id, which it is.
 func (se *session) introduce(t *upstream.Tunnel) error {
 	version := se.backend.transport.ProxyHeader
 	if version == 0 {
 		return nil
 	}
-	_, err := proxyproto.HeaderProxyFromAddrs(byte(version), se.conn.RemoteAddr(), se.conn.LocalAddr()).WriteTo(t)
+	h := proxyproto.HeaderProxyFromAddrs(byte(version), se.conn.RemoteAddr(), se.conn.LocalAddr())
+	if fence := se.slot.Fence(); version == 2 && se.route.pool.Fence && fence != "" {
+		if err := h.SetTLVs([]proxyproto.TLV{{Type: proxyproto.PP2_TYPE_UNIQUE_ID, Value: []byte(fence)}}); err != nil {
+			return err
+		}
+	}
+	_, err := h.WriteTo(t)
 	return err
 }
 
@@ -311,6 +324,7 @@ func (se *session) finish() {
 	if cfg.Observer != nil {
 		cfg.Observer.Done(rec)
 	}
+	se.endTrace()
 	// Its line of the access log is that of a request with the method TCP and no status.
 	ex := exchange{snapshot: se.snapshot, arrived: se.arrived, rec: *rec, attempt: attempt{err: se.failure}}
 	ex.logAccess(&http.Request{Method: se.info.Method, URL: &url.URL{Path: se.info.Path}, Proto: "TCP", RemoteAddr: se.conn.RemoteAddr().String()})
