@@ -7,6 +7,7 @@ import (
 	"net/http"
 	"net/netip"
 	"net/url"
+	"sync"
 	"sync/atomic"
 	"time"
 
@@ -34,6 +35,7 @@ type session struct {
 	backend  *backend
 	tunnel   atomic.Pointer[upstream.Tunnel] // to backend, for cut
 	ended    atomic.Bool                     // the upstream has ended its side
+	silent   atomic.Bool                     // the client has ended its side, and the upstream knows
 	rec      Record
 	info     admission.RequestInfo
 	said     []byte          // that was read to find the route
@@ -230,28 +232,28 @@ func (se *session) upstreamFailed() {
 
 // join copies both ways until both sides have ended, or one has failed.
 func (se *session) join(t *upstream.Tunnel) {
-	type result struct {
-		up  bool
-		err error
-	}
-	results := make(chan result, 2)
-	go func() { results <- result{true, se.upward(t)} }()
-	go func() { results <- result{false, se.downward(t)} }()
-	broken := false
-	for range 2 {
-		r := <-results
-		if r.err == nil || broken {
-			continue
+	var once sync.Once
+	ended := func(up bool, err error) {
+		if err == nil {
+			return
 		}
-		broken = true
-		var write *relay.WriteError
-		// Who failed is at the end of the one direction where the other one begins.
-		if upstreamBroke := r.up == errors.As(r.err, &write); upstreamBroke && se.ctx.Err() == nil {
-			se.failure, se.rec.Outcome = r.err, admission.OutcomeUpstreamError
-		}
-		se.reset()
+		once.Do(func() {
+			se.rec.Aborted = true
+			var write *relay.WriteError
+			// Who failed is at the end of the one direction where the other one begins.
+			if upstreamBroke := up == errors.As(err, &write); upstreamBroke && se.ctx.Err() == nil {
+				se.failure, se.rec.Outcome = err, admission.OutcomeUpstreamError
+			}
+			se.reset()
+		})
 	}
-	se.rec.Aborted = broken
+	upward := make(chan struct{})
+	go func() {
+		defer close(upward)
+		ended(true, se.upward(t))
+	}()
+	ended(false, se.downward(t))
+	<-upward
 	// After a reset these do nothing.
 	_, _ = t.Close(), se.conn.Close()
 }
@@ -285,7 +287,8 @@ func (se *session) upward(t *upstream.Tunnel) error {
 		se.hold.abort(errLost)
 	case isTimeout(err) && se.ended.Load():
 		return nil // the client had nothing more to say
-	case err == nil:
+	case err == nil && !se.ended.Load(): // else both are closed at once
+		se.silent.Store(true)
 		return t.CloseWrite()
 	}
 	return err
@@ -302,12 +305,14 @@ func (se *session) downward(t *upstream.Tunnel) error {
 		se.hold.move()
 	}
 	err := s.Run()
-	if err == nil {
+	if err != nil {
+		return err
+	}
+	if se.ended.Store(true); !se.silent.Load() { // else both are closed at once
 		_ = closeWrite(se.conn.raw) // fails if the client has gone meanwhile
-		se.ended.Store(true)
 		_ = se.conn.raw.SetReadDeadline(time.Now().Add(endTime))
 	}
-	return err
+	return nil
 }
 
 // finish records the session.
