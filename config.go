@@ -47,6 +47,8 @@ type Config struct {
 	Routes []proxy.Route
 	// TCP says which pool serves the connections of a listener of [proxy.Server.ServeTCP].
 	TCP []proxy.TCP
+	// Edge is how Handler meets its clients.
+	Edge proxy.Edge
 	// TrustedProxies are the peers whose X-Forwarded-* headers Handler believes and
 	// passes on, and of whose requests X-Forwarded-For names the client.
 	TrustedProxies []netip.Prefix
@@ -296,7 +298,7 @@ func (c Config) node() node.Config {
 			Lease: c.Peers.Lease, Replicas: c.Peers.Replicas, TLS: c.Peers.TLS, GossipKeys: c.Peers.GossipKeys,
 		},
 		Proxy: proxy.Config{
-			Routes: c.Routes, TCP: c.TCP, TrustedProxies: c.TrustedProxies, ClientAddr: c.ClientAddr, SampleRatio: c.SampleRatio,
+			Routes: c.Routes, TCP: c.TCP, Edge: c.Edge, TrustedProxies: c.TrustedProxies, ClientAddr: c.ClientAddr, SampleRatio: c.SampleRatio,
 			AccessLog: c.AccessLog, AccessWriter: c.AccessWriter,
 		},
 		Metrics: c.Process.Metrics, Gathered: c.Process.Gatherer, State: c.Process.State, Profiles: c.Process.Profiles,

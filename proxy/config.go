@@ -14,6 +14,8 @@ import (
 	"time"
 
 	"go.opentelemetry.io/otel/trace"
+
+	"github.com/kgate/kgate/internal/headeredit"
 )
 
 // errConfig is wrapped by every error of Config.Validate.
@@ -67,6 +69,8 @@ type Config struct {
 	// Draining reports whether the gateway is being taken out of service: clients are
 	// then told to go to another one. It must be fast; nil: it never is.
 	Draining func() bool
+	// Edge is how the gateway meets its clients.
+	Edge Edge
 	// Tickets serves requests that bring a ticket or want one; nil: none do.
 	Tickets Tickets
 	// TicketHandler answers below /.kgate/tickets, which no route ever gets; it
@@ -155,6 +159,10 @@ type Route struct {
 	Match Match
 	// StripPrefix is taken off the path before it goes to the upstream.
 	StripPrefix string
+	// RequestHeaders change the header of a request as the upstream gets it,
+	// ResponseHeaders that of the upstream's answer, not of one of the gateway's own.
+	// Informational answers (1xx) pass as they are, except 101.
+	RequestHeaders, ResponseHeaders HeaderEdits
 	// Upstreams and Transport of a route without a pool; a route with a pool
 	// uses the pool's.
 	Upstreams []*url.URL
@@ -228,6 +236,9 @@ func (c Config) Validate() error {
 	if c.StallTimeout < 0 {
 		bad("negative stall timeout")
 	}
+	if err := c.Edge.check(); err != nil {
+		bad("%v", err)
+	}
 	pools := make(map[string]*Pool, len(c.Pools))
 	for i, p := range c.Pools {
 		switch {
@@ -299,6 +310,12 @@ func (r Route) check(pools map[string]*Pool) []string {
 	}
 	if p := r.StripPrefix; p != "" && p[0] != '/' {
 		msgs = append(msgs, fmt.Sprintf("strip prefix %q does not begin with a slash", p))
+	}
+	if err := r.RequestHeaders.check(headeredit.CheckRequest); err != nil {
+		msgs = append(msgs, "request headers: "+err.Error())
+	}
+	if err := r.ResponseHeaders.check(headeredit.CheckAnswer); err != nil {
+		msgs = append(msgs, "response headers: "+err.Error())
 	}
 	if slices.Contains(r.Match.Methods, http.MethodConnect) {
 		msgs = append(msgs, "CONNECT cannot be proxied to an upstream")

@@ -35,6 +35,9 @@ type exchange struct {
 	rec      Record
 	info     admission.RequestInfo
 
+	request   *http.Request // as the client sent it
+	requestID string        // empty: it has none
+
 	arrived  time.Time
 	admitted time.Time     // zero until then
 	asks     *http.Request // for a ticket, through the ticket API
@@ -51,7 +54,7 @@ func newExchange(s *snapshot, w http.ResponseWriter, r *http.Request) *exchange 
 	if secure != nil {
 		r.TLS = secure.state
 	}
-	ex := &exchange{response: newResponse(w, r, conn, s.cfg.StallTimeout), snapshot: s, arrived: time.Now(), prefer: -1}
+	ex := &exchange{response: newResponse(w, r, conn, s.cfg.StallTimeout), snapshot: s, request: r, arrived: time.Now(), prefer: -1}
 	ex.ctx.parent, ex.ctx.ex = r.Context(), ex
 	return ex
 }
@@ -64,6 +67,7 @@ func (ex *exchange) serve(r *http.Request) {
 	defer ex.watchDisconnect(r)()
 	defer ex.boundEnd(&ex.body)
 	defer ex.finish(r)
+	ex.identify(r)
 	if !ex.guard(r) {
 		ex.dispatch(r)
 	}
@@ -125,6 +129,7 @@ func (ex *exchange) WriteHeader(status int) {
 		}
 	case !ex.wrote.Load():
 		ex.decorate()
+		ex.label()
 	}
 	ex.response.WriteHeader(status)
 }
@@ -188,6 +193,17 @@ func (ex *exchange) decorate() {
 	}
 }
 
+// label puts into the header of an answer what the configuration says.
+func (ex *exchange) label() {
+	h := ex.Header()
+	if ex.requestID != "" {
+		h[ex.snapshot.requestID] = []string{ex.requestID}
+	}
+	if ex.rec.UpstreamStatus != 0 {
+		ex.route.answer.apply(h, ex)
+	}
+}
+
 // finish sees every request out, also a panicking one.
 func (ex *exchange) finish(r *http.Request) {
 	v := recover()
@@ -195,7 +211,7 @@ func (ex *exchange) finish(r *http.Request) {
 		ex.snapshot.cfg.Logger.Error("panic while serving a request", slog.String("panic", fmt.Sprint(v)),
 			ex.traceAttr(), slog.String("stack", string(debug.Stack())))
 		if !ex.wrote.Load() {
-			writeProblem(ex, r, problem{Status: http.StatusInternalServerError, Detail: "the gateway failed", Pool: ex.rec.Pool})
+			ex.answerProblem(r, http.StatusInternalServerError, "the gateway failed")
 			v = nil
 		}
 	}

@@ -60,7 +60,7 @@ func (ex *exchange) forward(r *http.Request, body io.ReadCloser) {
 	ex.attempt.out = new(outgoing)
 	ex.unread = unreadBody{}
 	if body != nil && body != http.NoBody {
-		ex.body.ReadCloser, ex.body.hold, ex.body.trailer = body, &ex.hold, r.Trailer
+		ex.body.ReadCloser, ex.body.hold, ex.body.route, ex.body.trailer = body, &ex.hold, ex.route, r.Trailer
 		// By default net/http reads an HTTP/1.1 request's body before it sends
 		// the answer: an upstream's early "413" would wait, slot in hand, for a
 		// slow upload. Not supported means HTTP/2, which needs no such thing.
@@ -258,7 +258,7 @@ func (ex *exchange) upstreamFailed(r *http.Request, err error) {
 
 // answerFailure tells the client why there is no answer from the upstream.
 func (ex *exchange) answerFailure(r *http.Request) {
-	p := problem{Status: http.StatusBadGateway, Detail: "the upstream could not be reached or broke off", Pool: ex.rec.Pool}
+	status, detail := http.StatusBadGateway, "the upstream could not be reached or broke off"
 	var invalid *upstream.InvalidRequestError
 	switch cause := ex.hold.aborted(); {
 	case cause != nil:
@@ -268,16 +268,16 @@ func (ex *exchange) answerFailure(r *http.Request) {
 		ex.answerClientGone()
 		return
 	case ex.body.failed.Load():
-		p.Status, p.Detail = http.StatusBadRequest, "the request's body could not be read"
+		status, detail = http.StatusBadRequest, "the request's body could not be read"
 	case errors.As(ex.attempt.err, &invalid):
-		p.Status, p.Detail = http.StatusBadRequest, "the request cannot be passed on: "+invalid.Detail
+		status, detail = http.StatusBadRequest, "the request cannot be passed on: "+invalid.Detail
 	case isTimeout(ex.attempt.err):
 		ex.rec.Outcome = admission.OutcomeUpstreamError
-		p.Status, p.Detail = http.StatusGatewayTimeout, "the upstream did not answer in time"
+		status, detail = http.StatusGatewayTimeout, "the upstream did not answer in time"
 	default:
 		ex.rec.Outcome = admission.OutcomeUpstreamError
 	}
-	writeProblem(ex, r, p)
+	ex.answerProblem(r, status, detail)
 }
 
 func isTimeout(err error) bool {

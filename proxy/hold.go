@@ -249,12 +249,12 @@ func (ex *exchange) answerAborted(r *http.Request, cause *abortCause) {
 	switch cause {
 	case errLost:
 		ex.rec.Outcome = admission.Isolated.Outcome()
-		writeRefusalDetail(ex, r, ex.rec.Pool, &admission.Refusal{Reason: admission.Isolated}, cause.detail)
+		ex.answerRefusal(r, &admission.Refusal{Reason: admission.Isolated}, cause.detail)
 	case errMinUpload, errStalled:
-		writeProblem(ex, r, problem{Status: http.StatusRequestTimeout, Detail: cause.detail, Pool: ex.rec.Pool})
+		ex.answerProblem(r, http.StatusRequestTimeout, cause.detail)
 	default:
 		ex.rec.Outcome = admission.OutcomeUpstreamError
-		writeProblem(ex, r, problem{Status: http.StatusGatewayTimeout, Detail: cause.detail, Pool: ex.rec.Pool})
+		ex.answerProblem(r, http.StatusGatewayTimeout, cause.detail)
 	}
 }
 

@@ -43,6 +43,7 @@ func (ex *exchange) upgrade(out *http.Request, res *http.Response) error {
 	defer ex.snapshot.streams.add(-1)
 	header := ex.Header()
 	copyEndToEnd(header, res.Header)
+	ex.label()
 	header["Connection"], header["Upgrade"] = []string{"Upgrade"}, []string{agreed}
 	if err = writeSwitch(brw.Writer, header); err == nil {
 		early := io.LimitReader(brw.Reader, int64(brw.Reader.Buffered())) // sent with the request

@@ -17,6 +17,7 @@ import (
 func (s *server) nodeConfig(cfg *config.Config) (kgate.Config, error) {
 	out := kgate.Config{
 		AccessLog: accessFormat(cfg.Log), AccessWriter: s.commonLog,
+		Edge:           proxy.Edge{RequestIDHeader: cfg.RequestIDHeader},
 		TrustedProxies: cfg.TrustedProxies, SampleRatio: cfg.Telemetry.SampleRatio, TracerProvider: s.tracer,
 	}
 	if out.AccessLog == proxy.AccessJSON {
@@ -25,7 +26,8 @@ func (s *server) nodeConfig(cfg *config.Config) (kgate.Config, error) {
 	for _, r := range cfg.Routes {
 		out.Routes = append(out.Routes, proxy.Route{
 			Pool: r.Pool, StripPrefix: r.StripPrefix, Upstreams: r.Upstreams,
-			Match: proxy.Match{Host: r.Match.Host, PathPrefix: r.Match.PathPrefix, Methods: r.Match.Methods},
+			Match:          proxy.Match{Host: r.Match.Host, PathPrefix: r.Match.PathPrefix, Methods: r.Match.Methods},
+			RequestHeaders: headerEdits(r.RequestHeaders), ResponseHeaders: headerEdits(r.ResponseHeaders),
 		})
 	}
 	for _, l := range cfg.Listen.TCP {
@@ -38,6 +40,17 @@ func (s *server) nodeConfig(cfg *config.Config) (kgate.Config, error) {
 	var err error
 	out.Pools, err = nodePools(cfg)
 	return out, err
+}
+
+func headerEdits(e config.HeaderEdits) proxy.HeaderEdits {
+	out := proxy.HeaderEdits{Remove: e.Remove}
+	for _, f := range e.Set {
+		out.Set = append(out.Set, proxy.Field(f))
+	}
+	for _, f := range e.Add {
+		out.Add = append(out.Add, proxy.Field(f))
+	}
+	return out
 }
 
 // nodePools translates the pools, and reads the files that they name.

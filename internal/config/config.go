@@ -20,6 +20,12 @@ type Config struct {
 	// TrustedProxies are the peers whose X-Forwarded-* headers are believed.
 	// Default: none.
 	TrustedProxies []netip.Prefix `yaml:"trusted_proxies"`
+	// RequestIDHeader is the header by which requests have an id, such as
+	// X-Request-ID. A client's id is kept if it is at most 128 letters, digits and
+	// -_.~:/+=@; other requests get a random UUID. The upstream and the client get the
+	// id in that header; the access log, traces and the gateway's own errors have it,
+	// too. Empty: requests have no id.
+	RequestIDHeader string `yaml:"request_id_header"`
 
 	src *source
 }
@@ -177,6 +183,10 @@ type Route struct {
 	StripPrefix string `yaml:"strip_prefix"`
 	// Upstreams of a route without a pool.
 	Upstreams []*url.URL `yaml:"upstreams"`
+	// RequestHeaders change the requests' header on its way to the upstream.
+	RequestHeaders HeaderEdits `yaml:"request_headers"`
+	// ResponseHeaders change the header of the upstream's answers.
+	ResponseHeaders HeaderEdits `yaml:"response_headers"`
 }
 
 // Match selects requests; what is empty matches all.

@@ -101,6 +101,7 @@ func (c *Config) problems() []error {
 		v.pools(c.Pools)
 	}
 	v.routes(c.Routes, c.Pools)
+	v.requestID(c)
 	v.tcp(c.Listen.TCP, c.Pools)
 	oneOf(v, "log.level", c.Log.Level, logLevels)
 	oneOf(v, "log.format", c.Log.Format, logFormats)

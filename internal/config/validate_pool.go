@@ -7,6 +7,8 @@ import (
 	"net/url"
 	"slices"
 	"strings"
+
+	"github.com/kgate/kgate/internal/headeredit"
 )
 
 // maxK is the largest k of a pool.
@@ -82,6 +84,8 @@ func (v *checker) route(key string, r Route, pools []Pool) {
 		v.poolOf(key, r, pools)
 	}
 	v.match(key+".match", r.Match)
+	v.headers(key+".request_headers", r.RequestHeaders, headeredit.CheckRequest)
+	v.headers(key+".response_headers", r.ResponseHeaders, headeredit.CheckAnswer)
 	v.strip(key+".strip_prefix", r.StripPrefix, r.Match.PathPrefix)
 }
 
