@@ -27,8 +27,8 @@ type example struct {
 	seen   chan *http.Request // by the upstream
 }
 
-// runs says of each example what it does.
-var runs = map[string]func(*example){
+// exampleRuns says of each example what it does.
+var exampleRuns = map[string]func(*example){
 	"request-id.yaml": func(e *example) {
 		res, _ := e.get("/", "X-Request-ID", "mine")
 		if got := (<-e.seen).Header.Get("X-Request-ID"); got != "mine" || res.Header.Get("X-Request-ID") != "mine" {
@@ -92,14 +92,14 @@ func TestPageExamples(t *testing.T) {
 	for _, m := range pageExample.FindAllSubmatch(page, -1) {
 		name, text := string(m[1]), strings.TrimSuffix(strings.TrimPrefix(string(m[0]), "```yaml\n"), "```")
 		names = append(names, name)
-		if runs[name] == nil {
+		if exampleRuns[name] == nil {
 			t.Errorf("nobody says what %s does", name)
 			continue
 		}
-		t.Run(strings.TrimSuffix(name, ".yaml"), func(t *testing.T) { runExample(t, name, text, runs[name]) })
+		t.Run(strings.TrimSuffix(name, ".yaml"), func(t *testing.T) { runExample(t, name, text, exampleRuns[name]) })
 	}
 	slices.Sort(names)
-	if want := slices.Sorted(maps.Keys(runs)); !slices.Equal(names, want) {
+	if want := slices.Sorted(maps.Keys(exampleRuns)); !slices.Equal(names, want) {
 		t.Errorf("the page has %v, want %v", names, want)
 	}
 }
