@@ -177,6 +177,8 @@ type Pool struct {
 	HoldIdle time.Duration
 	// MinUpload is how many bytes a second a request's body must come with; 0: no bound.
 	MinUpload int
+	// MinDownload is how many bytes a second a client must take of an answer; 0: no bound.
+	MinDownload int
 	// Fence sends the slot's fence to the upstream, in the header Kgate-Fence.
 	Fence bool
 	// Health says when an upstream is passed over, Transport how upstreams are reached.
@@ -327,7 +329,7 @@ func (p *Pool) node() node.Pool {
 		Pool: proxy.Pool{
 			Name: p.Name, Upstreams: p.Upstreams, Backup: p.Backup, Health: p.Health, Transport: p.Transport, QueueTimeout: p.QueueTimeout,
 			TellClients: p.ClientLimit > 0 || p.ClientInFlight > 0 || p.Fair, ClientHeader: p.ClientHeader,
-			HoldMax: p.HoldMax, HoldIdle: p.HoldIdle, MinUpload: p.MinUpload, Fence: p.Fence, Tickets: p.Tickets,
+			HoldMax: p.HoldMax, HoldIdle: p.HoldIdle, MinUpload: p.MinUpload, MinDownload: p.MinDownload, Fence: p.Fence, Tickets: p.Tickets,
 		},
 	}
 	if p.EarlyBinding {

@@ -107,6 +107,10 @@ type Pool struct {
 	// least come with, over the length of HoldIdle, or 10 s without it. Time in
 	// which the upstream takes none of it does not count. 0 means no bound.
 	MinUpload int
+	// MinDownload is how many bytes per second of the answer a client must at least
+	// take, over the same time. Time in which there is nothing for it to take does not
+	// count. 0 means no bound.
+	MinDownload int
 	// Fence sends the slot's fence to the upstream, in the header Kgate-Fence.
 	Fence bool
 	// Tickets lets clients of the pool take a ticket for their request, with
@@ -163,6 +167,10 @@ type Route struct {
 	// ResponseHeaders that of the upstream's answer, not of one of the gateway's own.
 	// Informational answers (1xx) pass as they are, except 101.
 	RequestHeaders, ResponseHeaders HeaderEdits
+	// Access says which clients are served, among those that the Edge lets pass. Who is not
+	// takes no place in line. The ticket API does not ask: a pool with tickets has no
+	// routes with it.
+	Access Access
 	// Upstreams and Transport of a route without a pool; a route with a pool
 	// uses the pool's.
 	Upstreams []*url.URL
@@ -175,7 +183,7 @@ const (
 	defaultResponseHeaderTimeout = 60 * time.Second
 	defaultIdleTimeout           = 90 * time.Second
 	defaultResolve               = 30 * time.Second
-	defaultUploadWindow          = 10 * time.Second
+	defaultRateWindow            = 10 * time.Second
 	defaultStallTimeout          = time.Minute
 )
 
@@ -257,7 +265,7 @@ func (c Config) Validate() error {
 		for _, msg := range p.Health.check() {
 			bad("pool %q: %s", p.Name, msg)
 		}
-		if p.HoldMax < 0 || p.HoldIdle < 0 || p.MinUpload < 0 {
+		if p.HoldMax < 0 || p.HoldIdle < 0 || p.MinUpload < 0 || p.MinDownload < 0 {
 			bad("pool %q: negative bound on the hold", p.Name)
 		}
 		if p.Tickets && c.Tickets == nil {
@@ -316,6 +324,9 @@ func (r Route) check(pools map[string]*Pool) []string {
 	}
 	if err := r.ResponseHeaders.check(headeredit.CheckAnswer); err != nil {
 		msgs = append(msgs, "response headers: "+err.Error())
+	}
+	if p := pools[r.Pool]; p != nil && p.Tickets && r.Access.limits() {
+		msgs = append(msgs, fmt.Sprintf("whoever is not served could have tickets of pool %q", r.Pool))
 	}
 	if slices.Contains(r.Match.Methods, http.MethodConnect) {
 		msgs = append(msgs, "CONNECT cannot be proxied to an upstream")

@@ -84,6 +84,9 @@ func (ex *exchange) dispatch(r *http.Request) {
 		return
 	}
 	pool := ex.route.pool
+	if ex.denied(r, ex.route.access) {
+		return
+	}
 	if pool == nil {
 		ex.startTrace(r)
 		ex.admitted = ex.arrived
@@ -139,9 +142,17 @@ func (ex *exchange) Write(p []byte) (int, error) {
 	if !ex.wrote.Load() {
 		ex.WriteHeader(http.StatusOK)
 	}
+	taken := ex.hold.taking()
 	n, err := ex.response.Write(p)
+	taken(n)
 	ex.hold.move()
 	return n, err
+}
+
+// flush sends what has been written of the answer.
+func (ex *exchange) flush() error {
+	defer ex.hold.taking()(0)
+	return http.NewResponseController(ex.ResponseWriter).Flush()
 }
 
 // Hijack implements http.Hijacker; it is called once the upstream has agreed to an
@@ -198,6 +209,9 @@ func (ex *exchange) label() {
 	h := ex.Header()
 	if ex.requestID != "" {
 		h[ex.snapshot.requestID] = []string{ex.requestID}
+	}
+	if hsts := ex.snapshot.cfg.Edge.HSTS; hsts != "" && ex.snapshot.isSecure(ex.request) {
+		h["Strict-Transport-Security"] = []string{hsts}
 	}
 	if ex.rec.UpstreamStatus != 0 {
 		ex.route.answer.apply(h, ex)

@@ -190,9 +190,8 @@ func (ex *exchange) answer(out *http.Request, res *http.Response) error {
 // yet; others are flushed by Write.
 func (ex *exchange) copyBody(res *http.Response) error {
 	streams := res.ContentLength < 0 && res.Body != http.NoBody
-	rc := http.NewResponseController(ex.ResponseWriter)
 	if ready, ok := res.Body.(interface{ Ready() bool }); streams && (!ok || !ready.Ready()) {
-		_ = rc.Flush()
+		_ = ex.flush()
 	}
 	buf := buffers.Get().(*[copyBufferSize]byte)
 	defer buffers.Put(buf)
@@ -206,7 +205,7 @@ func (ex *exchange) copyBody(res *http.Response) error {
 				return werr
 			}
 			if streams && err == nil {
-				if ferr := rc.Flush(); ferr != nil {
+				if ferr := ex.flush(); ferr != nil {
 					ex.clientGone = true
 					return ferr
 				}

@@ -28,7 +28,9 @@ func newPseudonym() string {
 
 // guard answers a request that must not be routed, and reports whether it has.
 func (ex *exchange) guard(r *http.Request) (answered bool) {
+	edge := &ex.snapshot.cfg.Edge
 	switch {
+	case ex.denied(r, edge.Access):
 	case countFields(r.Header) > maxFields:
 		ex.answerProblem(r, http.StatusRequestHeaderFieldsTooLarge, "the request has more than "+strconv.Itoa(maxFields)+" header fields")
 	case r.Method == http.MethodConnect:
@@ -40,6 +42,8 @@ func (ex *exchange) guard(r *http.Request) (answered bool) {
 		ex.answerProblem(r, http.StatusBadRequest, `the path contains "." or ".." segments`)
 	case hasPassed(r.Header["Via"], ex.snapshot.pseudonym):
 		ex.answerProblem(r, http.StatusLoopDetected, "the request has come through this gateway before: an upstream leads back to it")
+	case edge.HTTPSPort != 0 && !ex.snapshot.isSecure(r):
+		ex.redirect(r)
 	case mustNotForward(r):
 		ex.answerLast(r)
 	default:

@@ -20,6 +20,7 @@ type route struct {
 	balancer   *balancer
 
 	request, answer *headerEdits // nil: none
+	access          Access
 }
 
 func newRoute(cfg Route, pool *Pool, b *balancer) *route {
@@ -32,6 +33,7 @@ func newRoute(cfg Route, pool *Pool, b *balancer) *route {
 		balancer:   b,
 		request:    newHeaderEdits(cfg.RequestHeaders),
 		answer:     newHeaderEdits(cfg.ResponseHeaders),
+		access:     cfg.Access,
 	}
 	if strings.HasPrefix(r.host, "*.") {
 		r.host, r.hostSuffix = "", r.host[1:]

@@ -41,6 +41,7 @@ func (ex *exchange) upgrade(out *http.Request, res *http.Response) error {
 		return fmt.Errorf("proxy: the client's connection cannot be upgraded: %w", err)
 	}
 	defer ex.snapshot.streams.add(-1)
+	ex.hold.download.end(0, 0, true) // there is no telling what the client makes of it
 	header := ex.Header()
 	copyEndToEnd(header, res.Header)
 	ex.label()

@@ -17,7 +17,7 @@ import (
 func (s *server) nodeConfig(cfg *config.Config) (kgate.Config, error) {
 	out := kgate.Config{
 		AccessLog: accessFormat(cfg.Log), AccessWriter: s.commonLog,
-		Edge:           proxy.Edge{RequestIDHeader: cfg.RequestIDHeader},
+		Edge:           edge(cfg),
 		TrustedProxies: cfg.TrustedProxies, SampleRatio: cfg.Telemetry.SampleRatio, TracerProvider: s.tracer,
 	}
 	if out.AccessLog == proxy.AccessJSON {
@@ -28,10 +28,11 @@ func (s *server) nodeConfig(cfg *config.Config) (kgate.Config, error) {
 			Pool: r.Pool, StripPrefix: r.StripPrefix, Upstreams: r.Upstreams,
 			Match:          proxy.Match{Host: r.Match.Host, PathPrefix: r.Match.PathPrefix, Methods: r.Match.Methods},
 			RequestHeaders: headerEdits(r.RequestHeaders), ResponseHeaders: headerEdits(r.ResponseHeaders),
+			Access: proxy.Access{Allow: r.Allow, Deny: r.Deny},
 		})
 	}
 	for _, l := range cfg.Listen.TCP {
-		t := proxy.TCP{Listener: l.Addr, Pool: l.Pool}
+		t := proxy.TCP{Listener: l.Addr, Pool: l.Pool, Access: proxy.Access{Allow: l.Allow, Deny: l.Deny}}
 		for _, n := range l.SNI {
 			t.Names = append(t.Names, proxy.ServerName(n))
 		}
@@ -40,6 +41,25 @@ func (s *server) nodeConfig(cfg *config.Config) (kgate.Config, error) {
 	var err error
 	out.Pools, err = nodePools(cfg)
 	return out, err
+}
+
+// edge translates how clients are met.
+func edge(cfg *config.Config) proxy.Edge {
+	l := cfg.Listen
+	out := proxy.Edge{RequestIDHeader: cfg.RequestIDHeader, HSTS: l.HSTS.Value(), Access: proxy.Access{Allow: l.Allow, Deny: l.Deny}}
+	if l.HTTPSOnly {
+		out.HTTPSPort = l.RedirectPort()
+	}
+	return out
+}
+
+// certificateFiles returns the certificates for clients, the one for everybody else first.
+func certificateFiles(t config.ClientTLS) []proxy.CertificateFiles {
+	files := []proxy.CertificateFiles{{Cert: t.Cert, Key: t.Key}}
+	for _, c := range t.Certificates {
+		files = append(files, proxy.CertificateFiles(c))
+	}
+	return files
 }
 
 func headerEdits(e config.HeaderEdits) proxy.HeaderEdits {
@@ -66,7 +86,7 @@ func nodePools(cfg *config.Config) ([]kgate.Pool, error) {
 			QueueLimit: p.Queue.Limit, QueueTimeout: p.Queue.Timeout, Fair: p.Queue.Order == config.OrderFair, AskInterval: p.AskInterval.Every,
 			ClientLimit: p.Queue.PerClient.Limit, ClientInFlight: p.Queue.PerClient.InFlight, ClientTickets: p.Queue.PerClient.Tickets,
 			ClientHeader: p.Queue.PerClient.Key.Header, Tickets: p.Tickets, Fence: p.Fence, Upstreams: p.Upstreams, Backup: p.Backup,
-			HoldMax: p.Hold.Max, HoldIdle: p.Hold.Idle, MinUpload: p.Hold.MinUpload, Health: proxy.Health(p.Health),
+			HoldMax: p.Hold.Max, HoldIdle: p.Hold.Idle, MinUpload: p.Hold.MinUpload, MinDownload: p.Hold.MinDownload, Health: proxy.Health(p.Health),
 			Transport: proxy.Transport{
 				DialTimeout: p.Transport.DialTimeout, ResponseHeaderTimeout: unbounded(p.Transport.ResponseHeaderTimeout), IdleTimeout: p.Transport.IdleTimeout, TLS: secure,
 				Resolve: unbounded(p.Transport.Resolve), Host: p.Transport.Host, ProxyHeader: proxyHeader(p.Transport.ProxyProtocol),

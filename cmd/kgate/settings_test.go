@@ -22,7 +22,7 @@ var poolSettings = map[string]string{
 	"Health.UnhealthyAfter": "Health.UnhealthyAfter", "Health.HealthyAfter": "Health.HealthyAfter",
 	"Queue.Timeout": "QueueTimeout", "Queue.Limit": "QueueLimit", "Queue.Order": "Fair",
 	"Queue.PerClient.Key.Header": "ClientHeader", "Queue.PerClient.Limit": "ClientLimit", "Queue.PerClient.InFlight": "ClientInFlight",
-	"Queue.PerClient.Tickets": "ClientTickets", "Hold.Max": "HoldMax", "Hold.Idle": "HoldIdle", "Hold.MinUpload": "MinUpload",
+	"Queue.PerClient.Tickets": "ClientTickets", "Hold.Max": "HoldMax", "Hold.Idle": "HoldIdle", "Hold.MinUpload": "MinUpload", "Hold.MinDownload": "MinDownload",
 	"Reclaim": "ReclaimHold", "Transport.DialTimeout": "Transport.DialTimeout",
 	"Transport.ResponseHeaderTimeout": "Transport.ResponseHeaderTimeout", "Transport.IdleTimeout": "Transport.IdleTimeout",
 	"Transport.Resolve": "Transport.Resolve", "Transport.Host": "Transport.Host",

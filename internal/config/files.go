@@ -14,6 +14,8 @@ var fileKeys = []string{
 	"node.admin_token_file",
 	"listen.tls.cert",
 	"listen.tls.key",
+	"listen.tls.certificates[].cert",
+	"listen.tls.certificates[].key",
 	"cluster.key_file",
 	"cluster.gossip_key_file",
 	"cluster.tls.ca",

@@ -285,6 +285,11 @@ func referencePage(t *testing.T) string {
 // each as the page has it.
 var examples = map[string][]string{
 	"":                          {"request-id.yaml"},
+	"listen.hsts":               {"https-only.yaml"},
+	"listen.tls.certificates[]": {"certificates.yaml"},
+	"listen.tcp[]":              {"tcp-access.yaml"},
+	"pools[].hold":              {"slow-clients.yaml"},
+	"routes[]":                  {"access.yaml"},
 	"routes[].response_headers": {"headers.yaml"},
 }
 

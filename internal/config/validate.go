@@ -18,6 +18,8 @@ const (
 	keyPools     = "pools"
 	keyRoutes    = "routes"
 	keyTCP       = "listen.tcp"
+
+	keyCertificates = "listen.tls.certificates"
 )
 
 const hintNodeName = "write letters, digits, - and . only, at most 128"
