@@ -1,10 +1,10 @@
 package proxy
 
 import (
+	"crypto/rand"
+	"encoding/hex"
 	"net/http"
 	"strings"
-
-	"github.com/google/uuid"
 )
 
 // maxRequestID is the longest id that is taken over from a client, in bytes.
@@ -20,7 +20,22 @@ func (ex *exchange) identify(r *http.Request) {
 		ex.requestID = values[0]
 		return
 	}
-	ex.requestID = uuid.NewString()
+	ex.requestID = newRequestID()
+}
+
+// newRequestID returns a random UUID (RFC 9562, version 4).
+func newRequestID() string {
+	var b [16]byte
+	_, _ = rand.Read(b[:]) // never fails
+	b[6], b[8] = b[6]&0x0f|0x40, b[8]&0x3f|0x80
+	text := make([]byte, 0, 36)
+	for i := range b {
+		if i == 4 || i == 6 || i == 8 || i == 10 {
+			text = append(text, '-')
+		}
+		text = hex.AppendEncode(text, b[i:i+1])
+	}
+	return string(text)
 }
 
 // isRequestID reports whether a client's id may go into logs, headers and pages as it is:
