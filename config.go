@@ -189,13 +189,6 @@ type Pool struct {
 // errConfig is wrapped by what is wrong with a Config.
 var errConfig = errors.New("kgate: bad configuration")
 
-const (
-	defaultPeerPort   = ":7080"
-	defaultGossipPort = ":7946"
-	defaultLease      = 3 * time.Second
-	defaultReplicas   = 2
-)
-
 // reloaded returns c as a node that was started with before may follow it.
 func (c Config) reloaded(before Config) (Config, error) {
 	c.Name, c.Version, c.Witness, c.Peers, c.Process = before.Name, before.Version, before.Witness, before.Peers, before.Process
@@ -247,32 +240,26 @@ func (p Peers) withDefaults(name string) (Peers, error) {
 		p.Key = nil
 	}
 	guarded := p.TLS != nil && p.GossipKeys != nil
-	listen, gossip := defaultPeerPort, defaultGossipPort
+	listen, gossip := hostaddr.DefaultPeer, hostaddr.DefaultGossip
 	if !guarded && !p.Insecure && len(p.Join) == 0 && p.Expect <= 1 {
-		listen, gossip = "127.0.0.1:0", "127.0.0.1:0"
+		listen, gossip = hostaddr.Alone, hostaddr.Alone
 	}
 	p.Listen, p.Gossip = cmp.Or(p.Listen, listen), cmp.Or(p.Gossip, gossip)
-	p.Lease = cmp.Or(p.Lease, defaultLease)
-	p.Replicas = max(0, cmp.Or(p.Replicas, defaultReplicas))
+	p.Lease = cmp.Or(p.Lease, admission.DefaultLease)
+	p.Replicas = max(0, cmp.Or(p.Replicas, admission.DefaultReplicas))
 	if len(p.Join) == 0 {
 		p.Expect = max(p.Expect, 1)
 	}
-	addrs := []netip.Addr{hostaddr.BoundTo(p.Listen), hostaddr.BoundTo(p.Gossip)}
-	open := slices.ContainsFunc(addrs, func(a netip.Addr) bool { return !a.IsLoopback() })
+	open := !hostaddr.BoundTo(p.Listen).IsLoopback() || !hostaddr.BoundTo(p.Gossip).IsLoopback()
 	if open && !guarded && !p.Insecure {
 		return p, fmt.Errorf("%w: other machines reach %s or %s, and nothing guards them: set Peers.Key, as `kgate keygen` makes it, or TLS and GossipKeys; Insecure in a network that you trust", errConfig, p.Listen, p.Gossip)
 	}
-	for _, a := range addrs {
-		if !p.Advertise.IsValid() {
-			p.Advertise = a
-		}
+	if p.Advertise.IsValid() {
+		return p, nil
 	}
-	if !p.Advertise.IsValid() {
-		all, err := net.InterfaceAddrs()
-		if err != nil {
-			return p, fmt.Errorf("kgate: this host does not say its addresses: %w; set Peers.Advertise", err)
-		}
-		p.Advertise = hostaddr.Reachable(all)
+	var err error
+	if p.Advertise, err = hostaddr.Advertised(net.InterfaceAddrs, p.Listen, p.Gossip); err != nil {
+		return p, fmt.Errorf("kgate: this host does not say its addresses: %w; set Peers.Advertise", err)
 	}
 	return p, nil
 }

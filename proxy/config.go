@@ -15,6 +15,7 @@ import (
 
 	"go.opentelemetry.io/otel/trace"
 
+	"github.com/kgate/kgate/internal/admission"
 	"github.com/kgate/kgate/internal/headeredit"
 )
 
@@ -178,7 +179,6 @@ type Route struct {
 }
 
 const (
-	defaultQueueTimeout          = 60 * time.Second
 	defaultDialTimeout           = 5 * time.Second
 	defaultResponseHeaderTimeout = 60 * time.Second
 	defaultIdleTimeout           = 90 * time.Second
@@ -191,7 +191,7 @@ func (c Config) withDefaults() Config {
 	c.Pools = slices.Clone(c.Pools)
 	for i := range c.Pools {
 		if c.Pools[i].QueueTimeout == 0 {
-			c.Pools[i].QueueTimeout = defaultQueueTimeout
+			c.Pools[i].QueueTimeout = admission.DefaultQueueTimeout
 		}
 		c.Pools[i].Transport = c.Pools[i].Transport.withDefaults()
 		c.Pools[i].Health = c.Pools[i].Health.withDefaults()
@@ -228,8 +228,7 @@ func (t Transport) withDefaults() Transport {
 	return t
 }
 
-// Validate reports everything that is wrong with c, joined. Each error wraps
-// errConfig.
+// Validate reports everything that is wrong with c, joined.
 func (c Config) Validate() error {
 	var errs []error
 	bad := func(format string, args ...any) {

@@ -15,8 +15,8 @@ type configRead struct {
 	failed bool
 }
 
-// reload reads the file again and has n follow it. It returns the configuration
-// that n then runs with: the one before, if the new one cannot be used.
+// reload reads the file again and has s follow it. It returns the configuration
+// that s then runs with: the one before, if the new one cannot be used.
 func (c *serveCommand) reload(log *slog.Logger, s *server, running *config.Config, settings *telemetry.LogSettings) *config.Config {
 	next, err := c.reread(log, s, running, settings)
 	if err != nil {

@@ -9,6 +9,7 @@ import (
 	"time"
 
 	"github.com/kgate/kgate/internal/admission"
+	"github.com/kgate/kgate/kmutex"
 )
 
 // The options of a pool: what the file calls them, their defaults, and what is wrong
@@ -157,7 +158,7 @@ func DefaultPool() Pool {
 	return Pool{
 		Binding:     admission.BindingLate,
 		AskInterval: AskInterval{Auto: true},
-		Queue:       Queue{Timeout: time.Minute, Limit: 10_000, Order: OrderFIFO, PerClient: PerClient{Tickets: 20}},
+		Queue:       Queue{Timeout: admission.DefaultQueueTimeout, Limit: admission.DefaultQueueLimit, Order: OrderFIFO, PerClient: PerClient{Tickets: 20}},
 		Hold:        Hold{Max: 30 * time.Minute, Idle: time.Minute},
 		Health:      Health{Interval: 5 * time.Second, Timeout: 2 * time.Second, UnhealthyAfter: 3, HealthyAfter: 2},
 		Reclaim:     admission.ReclaimLease,
@@ -181,7 +182,7 @@ func (v *checker) pool(key string, p Pool) {
 	if p.K == 0 && !v.src.given(key+".k") {
 		v.wrong(key+".k", "is missing", "write how many requests the upstream may get at once, such as k: 8")
 	} else {
-		v.whole(key+".k", p.K, 1, maxK)
+		v.whole(key+".k", p.K, 1, kmutex.MaxK)
 	}
 	oneOf(v, key+".binding", p.Binding, bindings)
 	oneOf(v, key+".reclaim", p.Reclaim, reclaims)

@@ -4,10 +4,10 @@ import (
 	"fmt"
 	"math"
 	"net"
-	"net/netip"
 	"strings"
 	"time"
 
+	"github.com/kgate/kgate/internal/hostaddr"
 	"github.com/kgate/kgate/internal/socket"
 )
 
@@ -142,7 +142,7 @@ func (v *checker) adminToken(addr, tokenFile string) {
 	if tokenFile != "" || v.src.broken("node.admin_token_file") {
 		return
 	}
-	if host, _, err := net.SplitHostPort(addr); err == nil && !isLoopback(host) {
+	if _, _, err := net.SplitHostPort(addr); err == nil && !hostaddr.BoundTo(addr).IsLoopback() {
 		v.wrong(keyAdmin, quote(addr)+" can be reached from other machines, and there is no admin token",
 			"write node.admin_token_file, the file made by: kgate keygen --token; or listen on 127.0.0.1")
 	}
@@ -154,26 +154,18 @@ func (v *checker) guard(c *Config) {
 	if c.Cluster.guarded() || c.Cluster.Insecure || c.Cluster.TLS.Enabled() || v.src.broken("cluster.key_file") || v.src.broken("cluster.join[0]") {
 		return // half a guard is reported elsewhere
 	}
-	std := Default().Listen
 	for _, l := range []struct{ key, addr, std string }{
-		{"listen.peer", c.Listen.Peer, std.Peer}, {"listen.gossip", c.Listen.Gossip, std.Gossip},
+		{"listen.peer", c.Listen.Peer, hostaddr.DefaultPeer}, {"listen.gossip", c.Listen.Gossip, hostaddr.DefaultGossip},
 	} {
 		if c.alone() && l.addr == l.std {
 			continue // becomes an address of this machine
 		}
-		host, _, _ := net.SplitHostPort(l.addr)
-		if bad, _ := checkHostPort(l.addr, false); bad == "" && !isLoopback(host) {
+		if bad, _ := checkHostPort(l.addr, false); bad == "" && !hostaddr.BoundTo(l.addr).IsLoopback() {
 			v.wrong(l.key, quote(l.addr)+" is open to other machines, and there is no cluster.key_file",
 				"write one, made once by: kgate keygen > cluster.key; or cluster.insecure: true, which lets everybody in")
 			return
 		}
 	}
-}
-
-// isLoopback reports whether only this machine reaches what listens on host.
-func isLoopback(host string) bool {
-	addr, err := netip.ParseAddr(host)
-	return host == "localhost" || err == nil && addr.Unmap().IsLoopback()
 }
 
 // collide reports whether not both addresses can be listened on.

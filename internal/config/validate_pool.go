@@ -12,9 +12,6 @@ import (
 	"github.com/kgate/kgate/internal/headeredit"
 )
 
-// maxK is the largest k of a pool.
-const maxK = 65536
-
 func (v *checker) pools(pools []Pool) {
 	if len(pools) == 0 {
 		v.wrong(keyPools, "there is no pool", "write at least one, or give --upstream and --k")

@@ -11,6 +11,7 @@ import (
 	"time"
 
 	"github.com/kgate/kgate/internal/admission"
+	"github.com/kgate/kgate/kmutex"
 )
 
 func TestAloneIsReadyAtOnce(t *testing.T) {
@@ -108,7 +109,7 @@ func TestRefusesBadPools(t *testing.T) {
 	var n network
 	g := n.start(t, "a", config{expect: 1})
 	g.ready()
-	for _, p := range []Pool{{}, {Name: "p", Binding: admission.BindingLate}, {Name: "p", K: 1, Binding: "never"}, {Name: "p", K: maxK + 1, Binding: admission.BindingLate}} {
+	for _, p := range []Pool{{}, {Name: "p", Binding: admission.BindingLate}, {Name: "p", K: 1, Binding: "never"}, {Name: "p", K: kmutex.MaxK + 1, Binding: admission.BindingLate}} {
 		if err := g.DefinePool(t.Context(), p); !errors.Is(err, ErrCommand) {
 			t.Errorf("DefinePool(%+v) = %v, want ErrCommand", p, err)
 		}

@@ -3,7 +3,9 @@ package membership
 import (
 	"cmp"
 	"context"
+	"log/slog"
 	"slices"
+	"sync"
 	"time"
 
 	"github.com/hashicorp/raft"
@@ -82,7 +84,7 @@ func (e *elections) campaign(v *leaderlessTime, now time.Time) time.Duration {
 	if _, known := e.Leader(); !known && now.Sub(v.since) < e.votesTime()/2 {
 		return leader.Interval
 	}
-	if !e.called() || e.behind() != nil {
+	if !e.roll.called() || e.roll.behind() != nil {
 		return leader.Interval
 	}
 	term := e.raft.CurrentTerm()
@@ -156,7 +158,7 @@ type voterAnswer struct {
 // askLeaderless asks a voter whether it has a leader, and dials it: only one that can be
 // dialed counts.
 func (e *elections) askLeaderless(ctx context.Context, voter string) voterAnswer {
-	addr, known := e.addressOf(raft.ServerID(voter))
+	addr, known := e.addresses.of(raft.ServerID(voter))
 	if !known {
 		return voterAnswer{}
 	}
@@ -167,4 +169,100 @@ func (e *elections) askLeaderless(ctx context.Context, voter string) voterAnswer
 		return voterAnswer{}
 	}
 	return voterAnswer{voter, said}
+}
+
+// comeBack lets a gateway that has been a raft server before take part again.
+func (e *elections) comeBack() {
+	if e.roll.called() {
+		return // it has no log yet, or none that lasts
+	}
+	e.callRoll()
+	e.tuneRaft()
+	switch behind := e.roll.behind() != nil; {
+	case behind:
+		e.awaitClaim()
+	case e.soleVoter():
+		e.electMyself()
+	}
+}
+
+// awaitClaim waits for the voter that says more is agreed on. If nobody has brought this
+// gateway up to date by then, it goes on without.
+func (e *elections) awaitClaim() {
+	select {
+	case <-time.After(claimLeases * e.lease()):
+	case <-e.closing.Done():
+		return
+	}
+	if err := e.roll.behind(); err != nil && !e.soleVoter() {
+		e.roll.drop()
+		e.config.Logger.Error("going on without what another gateway says was agreed on: it has not led; k and pools may be older ones",
+			slog.Any("reason", err), slog.String("remedy", "check k with kgate status; if that gateway's data_dir is right, another one's was an old copy"))
+	}
+}
+
+// callRoll asks everybody who may know more, once, for one lease at most.
+func (e *elections) callRoll() {
+	defer close(e.roll.over)
+	ctx, cancel := context.WithTimeout(e.closing, e.lease())
+	defer cancel()
+	var asked sync.WaitGroup
+	for name, id := range e.rollCalled() {
+		asked.Go(func() {
+			if !e.rollOf(ctx, name, id) {
+				e.roll.mu.Lock()
+				e.roll.missed = append(e.roll.missed, name)
+				e.roll.mu.Unlock()
+			}
+		})
+	}
+	asked.Wait()
+	if len(e.roll.missed) > 0 && e.closing.Err() == nil {
+		e.config.Logger.Info("other gateways did not answer: going on without them", slog.Any("missing", e.roll.missed))
+	}
+	err := e.roll.behind()
+	if err == nil {
+		return
+	}
+	e.config.Logger.Warn("data_dir is older than what the other gateways have agreed on: this gateway waits until it is up to date",
+		slog.String("data_dir", e.config.DataDir), slog.Any("reason", err))
+	if e.soleVoter() {
+		e.fail(err) // nobody else can lead
+	}
+}
+
+// rollCalled returns whom to ask, by name: the other voters, or, if this gateway is the only
+// one, all others.
+func (e *elections) rollCalled() map[string]raft.ServerID {
+	sole := e.soleVoter()
+	called := make(map[string]raft.ServerID)
+	for _, s := range e.servers() {
+		if name := nameOf(s.ID); name != e.config.Name && (sole || s.Suffrage == raft.Voter) {
+			called[name] = s.ID
+		}
+	}
+	return called
+}
+
+// rollOf asks a gateway until it answers, and reports whether it has.
+func (e *elections) rollOf(ctx context.Context, name string, server raft.ServerID) bool {
+	for {
+		if addr, known := e.addresses.of(server); known {
+			if id, err := e.peers.identify(ctx, addr); err == nil && id.Name == name {
+				switch err := e.plausible(id.Agreed.Term, 0); {
+				case id.Cluster != e.storage.clusterID():
+				case err != nil:
+					e.config.Logger.Warn("what a gateway says was agreed on is not believed", slog.String("name", name), slog.Any("error", err))
+				default:
+					e.roll.heard(name, id.Agreed)
+				}
+				return true
+			}
+		}
+		select {
+		case <-ctx.Done():
+			return false
+		case <-time.After(soon):
+		}
+	}
 }

@@ -478,7 +478,7 @@ type stats struct {
 }
 
 func (g *gateway) stats() stats {
-	s := stats{Cluster: g.clusterID(), Server: g.storage.meta.Server, Role: strings.ToLower(g.raft.State().String()), Term: g.raft.CurrentTerm()}
+	s := stats{Cluster: g.storage.clusterID(), Server: g.storage.meta.Server, Role: strings.ToLower(g.raft.State().String()), Term: g.raft.CurrentTerm()}
 	s.Leader, _ = g.Leader()
 	for _, server := range g.servers() {
 		if server.Suffrage == raft.Voter {

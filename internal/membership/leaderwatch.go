@@ -98,7 +98,7 @@ func (w *leaderWatch) termOf(ctx context.Context, server string) (termAnswer, er
 	if server == w.storage.meta.Server {
 		return w.term(), nil
 	}
-	addr, ok := w.addressOf(raft.ServerID(server))
+	addr, ok := w.addresses.of(raft.ServerID(server))
 	if !ok {
 		return termAnswer{}, fmt.Errorf("membership: no address of %s", server)
 	}
@@ -108,7 +108,7 @@ func (w *leaderWatch) termOf(ctx context.Context, server string) (termAnswer, er
 }
 
 func (w *leaderWatch) term() termAnswer {
-	voted, in := w.voted() // before the term: so a vote given in it is not missed
+	voted, in := w.storage.voted() // before the term: so a vote given in it is not missed
 	a := termAnswer{Term: w.raft.CurrentTerm(), Leaderless: w.leaderless(), Last: w.raft.LastIndex(), Leader: w.follows()}
 	if in != a.Term {
 		voted = ""
