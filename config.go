@@ -156,6 +156,9 @@ type Pool struct {
 	// ClientHeader tells clients of Middleware and Handler apart; without it, or in a
 	// request that lacks it, the address does.
 	ClientHeader string
+	// Page is what browsers are shown that have to wait for Middleware or Handler; nil:
+	// nothing.
+	Page *proxy.Page
 	// HoldMax is the longest that a request of Middleware or Handler keeps its slot; 0: no
 	// bound.
 	HoldMax time.Duration
@@ -316,7 +319,7 @@ func (p *Pool) node() node.Pool {
 		Pool: proxy.Pool{
 			Name: p.Name, Upstreams: p.Upstreams, Backup: p.Backup, Health: p.Health, Transport: p.Transport, QueueTimeout: p.QueueTimeout,
 			TellClients: p.ClientLimit > 0 || p.ClientInFlight > 0 || p.Fair, ClientHeader: p.ClientHeader,
-			HoldMax: p.HoldMax, HoldIdle: p.HoldIdle, MinUpload: p.MinUpload, MinDownload: p.MinDownload, Fence: p.Fence, Tickets: p.Tickets,
+			HoldMax: p.HoldMax, HoldIdle: p.HoldIdle, MinUpload: p.MinUpload, MinDownload: p.MinDownload, Fence: p.Fence, Tickets: p.Tickets, Page: p.Page,
 		},
 	}
 	if p.EarlyBinding {

@@ -85,7 +85,9 @@ type Pool struct {
 	Name string
 	// Upstreams that serve the pool: those of scheme tcp its TCP connections, the
 	// others its requests. Of several healthy ones, the one with the fewest in flight
-	// from this gateway is taken. A pool without any can have no route.
+	// from this gateway is taken, by its weight: http://10.0.1.1#weight=3 has three
+	// times as many as one without. A host that begins with an underscore is the name
+	// of SRV records. A pool without any upstream can have no route.
 	Upstreams []*url.URL
 	// Backup upstreams get what no other one can take: each of those is unhealthy, or
 	// no connection to it could be made just then.
@@ -117,6 +119,9 @@ type Pool struct {
 	// Tickets lets clients of the pool take a ticket for their request, with
 	// "Prefer: kgate-ticket".
 	Tickets bool
+	// Page is what a browser is shown that has to wait; nil: nothing, until it is
+	// answered.
+	Page *Page
 	// Transport is how the upstreams are reached.
 	Transport Transport
 }
@@ -270,6 +275,9 @@ func (c Config) Validate() error {
 		if p.Tickets && c.Tickets == nil {
 			bad("pool %q has tickets, but there is nobody to serve them", p.Name)
 		}
+		if p.Page != nil && c.Tickets == nil {
+			bad("pool %q has a page for browsers that wait, but there is nobody to serve their tickets", p.Name)
+		}
 	}
 	for i, r := range c.Routes {
 		for _, msg := range r.check(pools) {
@@ -346,10 +354,18 @@ func checkUpstreams(us []*url.URL, schemes ...string) []string {
 			msgs = append(msgs, fmt.Sprintf("upstream %q has no host", u.Redacted()))
 		case u.User != nil:
 			msgs = append(msgs, fmt.Sprintf("upstream %q carries user information, which would not be sent", u.Redacted()))
-		case u.Scheme == schemeTCP && (u.Port() == "" || u.Path != ""):
+		case isService(u) && u.Port() != "":
+			msgs = append(msgs, fmt.Sprintf("upstream %q is a service, whose records have the port", u.Redacted()))
+		case u.Scheme == schemeTCP && (u.Port() == "" && !isService(u) || u.Path != ""):
 			msgs = append(msgs, fmt.Sprintf("upstream %q is not of the form tcp://host:port", u.Redacted()))
 		case strings.Contains(u.String(), "?"):
 			msgs = append(msgs, fmt.Sprintf("upstream %q has a query", u.Redacted()))
+		}
+		if u == nil {
+			continue
+		}
+		if _, err := weightOf(u); err != nil {
+			msgs = append(msgs, fmt.Sprintf("upstream %q: %v", u.Redacted(), err))
 		}
 	}
 	return msgs

@@ -102,7 +102,7 @@ func (ex *exchange) dispatch(r *http.Request) {
 	slot, err := ex.admit(r, pool)
 	ex.rec.Wait = time.Since(ex.arrived)
 	switch {
-	case errors.Is(err, errTicketGiven):
+	case errors.Is(err, errAnswered):
 		return
 	case err != nil:
 		ex.refuse(r, err)

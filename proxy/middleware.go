@@ -89,7 +89,9 @@ func (v *visit) serve(r *http.Request, next http.Handler) {
 	defer cancel(nil)
 	r = r.WithContext(ctx)
 	if err := v.admit(r, cancel); err != nil {
-		v.refuse(r, err)
+		if !errors.Is(err, errAnswered) {
+			v.refuse(r, err)
+		}
 		v.trace(ctx, false)
 		v.done()
 		return
@@ -120,10 +122,15 @@ func (v *visit) admit(r *http.Request, cancel context.CancelCauseFunc) (err erro
 }
 
 func (v *visit) acquire(r *http.Request) (Slot, error) {
-	s := v.snapshot
 	if ids, ok := r.Header[ticketHeader]; ok {
-		return s.redeem(r.Context(), v.pool.Name, ids)
+		return v.snapshot.redeem(r.Context(), v.pool.Name, ids)
 	}
+	return admitBrowser(r.Context(), v.snapshot, v.pool, v, r, func(limit time.Duration) (Slot, error) { return v.wait(r, limit) })
+}
+
+// wait waits in the pool's line, no longer than limit.
+func (v *visit) wait(r *http.Request, limit time.Duration) (Slot, error) {
+	s := v.snapshot
 	v.info = admission.RequestInfo{Method: r.Method, Path: r.URL.Path, Remote: s.clientAddr(r)}
 	req := admission.Request{Pool: v.pool.Name, Info: &v.info}
 	if sc := trace.SpanContextFromContext(r.Context()); sc.IsValid() {
@@ -136,7 +143,7 @@ func (v *visit) acquire(r *http.Request) (Slot, error) {
 	if v.pool.TellClients {
 		req.Client = s.clientKey(r, v.pool)
 	}
-	req.Wait, _ = queueTimeout(v.pool.QueueTimeout, r.Header)
+	req.Wait, _ = queueTimeout(limit, r.Header)
 	return s.cfg.Admitter.Acquire(r.Context(), req)
 }
 

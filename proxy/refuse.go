@@ -20,7 +20,8 @@ const statusClientGone = 499
 type problem = problems.Details
 
 // admit gets the request a slot: that of the ticket it brings, or the next one
-// in the pool's line, at most for the pool's or the client's time.
+// in the pool's line, at most for the pool's or the client's time. A browser may be
+// answered with a page instead.
 func (ex *exchange) admit(r *http.Request, pool *Pool) (Slot, error) {
 	s := ex.snapshot
 	if ids, ok := r.Header[ticketHeader]; ok {
@@ -29,12 +30,18 @@ func (ex *exchange) admit(r *http.Request, pool *Pool) (Slot, error) {
 	if pool.Tickets && prefersTicket(r.Header) {
 		return ex.admitOrTicket(r, pool)
 	}
+	return admitBrowser(&ex.ctx, s, pool, ex, r, func(limit time.Duration) (Slot, error) { return ex.acquire(r, pool, limit) })
+}
+
+// acquire waits in the pool's line, no longer than limit.
+func (ex *exchange) acquire(r *http.Request, pool *Pool, limit time.Duration) (Slot, error) {
+	s := ex.snapshot
 	ex.info = admission.RequestInfo{Method: r.Method, Path: r.URL.Path, Remote: s.clientAddr(r), Trace: ex.rec.TraceID}
 	req := admission.Request{Pool: pool.Name, Span: ex.spanBytes(), Info: &ex.info}
 	if pool.TellClients {
 		req.Client = s.clientKey(r, pool)
 	}
-	req.Wait, ex.prefer = queueTimeout(pool.QueueTimeout, r.Header)
+	req.Wait, ex.prefer = queueTimeout(limit, r.Header)
 	return s.cfg.Admitter.Acquire(&ex.ctx, req)
 }
 

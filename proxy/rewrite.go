@@ -125,6 +125,7 @@ func (ex *exchange) fillHeader(out, in *http.Request) {
 		}
 		header[name] = values
 	}
+	removePlaces(header)
 	removeNamed(header, in.Header["Connection"])
 	upgrade := upgradeType(in.Header)
 	trailers := httpguts.HeaderValuesContainsToken(in.Header["Te"], "trailers")

@@ -81,11 +81,15 @@ func nodePools(cfg *config.Config) ([]kgate.Pool, error) {
 		if err != nil {
 			return nil, fmt.Errorf("pool %s: %w", p.Name, err)
 		}
+		page, err := waitingPage(p.Queue.Page)
+		if err != nil {
+			return nil, fmt.Errorf("pool %s: %w", p.Name, err)
+		}
 		out = append(out, kgate.Pool{
 			Name: p.Name, K: p.K, EarlyBinding: p.Binding == admission.BindingEarly, ReclaimHold: p.Reclaim == admission.ReclaimHold,
 			QueueLimit: p.Queue.Limit, QueueTimeout: p.Queue.Timeout, Fair: p.Queue.Order == config.OrderFair, AskInterval: p.AskInterval.Every,
 			ClientLimit: p.Queue.PerClient.Limit, ClientInFlight: p.Queue.PerClient.InFlight, ClientTickets: p.Queue.PerClient.Tickets,
-			ClientHeader: p.Queue.PerClient.Key.Header, Tickets: p.Tickets, Fence: p.Fence, Upstreams: p.Upstreams, Backup: p.Backup,
+			ClientHeader: p.Queue.PerClient.Key.Header, Tickets: p.Tickets, Page: page, Fence: p.Fence, Upstreams: p.Upstreams, Backup: p.Backup,
 			HoldMax: p.Hold.Max, HoldIdle: p.Hold.Idle, MinUpload: p.Hold.MinUpload, MinDownload: p.Hold.MinDownload, Health: proxy.Health(p.Health),
 			Transport: proxy.Transport{
 				DialTimeout: p.Transport.DialTimeout, ResponseHeaderTimeout: unbounded(p.Transport.ResponseHeaderTimeout), IdleTimeout: p.Transport.IdleTimeout, TLS: secure,
@@ -94,6 +98,25 @@ func nodePools(cfg *config.Config) ([]kgate.Pool, error) {
 		})
 	}
 	return out, nil
+}
+
+// waitingPage returns what browsers are shown that have to wait; nil: nothing.
+func waitingPage(p config.Page) (*proxy.Page, error) {
+	if !p.Enabled {
+		return nil, nil
+	}
+	var text []byte
+	if p.Template != "" {
+		var err error
+		if text, err = os.ReadFile(p.Template); err != nil {
+			return nil, fmt.Errorf("queue.page.template: %w", err)
+		}
+	}
+	page, err := proxy.NewPage(p.Keep, string(text))
+	if err != nil {
+		return nil, fmt.Errorf("queue.page.template: %w", err)
+	}
+	return page, nil
 }
 
 // unbounded translates a duration: the file's 0 is no bound, the proxy's its default.

@@ -21,6 +21,7 @@ var fileKeys = []string{
 	"cluster.tls.ca",
 	"cluster.tls.cert",
 	"cluster.tls.key",
+	"pools[].queue.page.template",
 	"pools[].transport.tls.ca",
 }
 

@@ -47,10 +47,10 @@ func (v *checker) upstreams(key string, us []*url.URL, schemes []string) {
 		if wrong != "" {
 			continue
 		}
-		if seen[u.String()] {
-			v.wrong(at, quote(u.String())+" is listed twice", "keep one of the two")
+		if seen[server(u)] {
+			v.wrong(at, quote(server(u))+" is listed twice", "keep one of the two")
 		}
-		seen[u.String()] = true
+		seen[server(u)] = true
 	}
 }
 
