@@ -93,16 +93,16 @@ func (s *server) follow(cfg *config.Config) error {
 		return err
 	}
 	upstreams, _ := s.upstreams.keep(next.Pools)
-	useCertificate := func() {}
-	if s.certificate != nil && cfg.Listen.TLS.Enabled() {
-		if useCertificate, err = s.certificate.Read(cfg.Listen.TLS.Cert, cfg.Listen.TLS.Key); err != nil {
+	useCertificates := func() {}
+	if s.certificates != nil && cfg.Listen.TLS.Enabled() {
+		if useCertificates, err = s.certificates.Read(certificateFiles(cfg.Listen.TLS)); err != nil {
 			return err
 		}
 	}
 	if err := s.node.Reload(next); err != nil {
 		return err
 	}
-	useCertificate()
+	useCertificates()
 	s.upstreams = upstreams
 	return nil
 }
