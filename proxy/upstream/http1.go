@@ -68,11 +68,15 @@ func (h *http1) stale() bool { return h.br.Buffered() > 0 || h.probe.readable() 
 // unused implements exchanger.
 func (h *http1) unused() { h.client.keep(h) }
 
+// goodbyeTimeout is how long TLS may take to say goodbye. By itself it waits for 5 s.
+const goodbyeTimeout = time.Second
+
 // hangUp closes a connection between two exchanges. TLS says goodbye.
 func (h *http1) hangUp() {
 	if h.stream != net.Conn(h.raw) {
-		_ = h.stream.SetWriteDeadline(time.Now().Add(time.Second))
+		late := time.AfterFunc(goodbyeTimeout, h.raw.reset)
 		_ = h.stream.Close()
+		late.Stop()
 	}
 	_ = h.raw.Close()
 }
@@ -194,7 +198,7 @@ func (h *http1) endAwait() {
 
 // fail ends an exchange that has no answer, and returns why.
 func (h *http1) fail(req *http.Request, caller Caller, err error) error {
-	h.abandon(caller)
+	h.breakOff(caller)
 	if h.upload != nil {
 		if own := h.upload.failure(); own != nil {
 			err = own // the connection was closed for that
@@ -206,10 +210,20 @@ func (h *http1) fail(req *http.Request, caller Caller, err error) error {
 	return err
 }
 
-// abandon ends the exchange and the connection.
+// breakOff ends an exchange whose answer is not whole, and the connection: see breaker.
+func (h *http1) breakOff(caller Caller) {
+	h.raw.reset()
+	h.abandon(caller)
+}
+
+// abandon ends the exchange and the connection. What has been written still arrives,
+// unless the exchange is broken off.
 func (h *http1) abandon(caller Caller) {
-	_ = h.raw.Close()
-	h.detach()
+	if h.detach() {
+		_ = h.raw.Close()
+	} else {
+		h.raw.reset() // breaker does, or is about to
+	}
 	if h.upload != nil {
 		h.upload.end(caller)
 	}
@@ -283,7 +297,7 @@ func (a *answer) Close() error {
 	if a.ReadCloser == http.NoBody {
 		a.http1.finish(a.caller, a.closes)
 	} else {
-		a.http1.abandon(a.caller)
+		a.http1.breakOff(a.caller)
 	}
 	return nil
 }

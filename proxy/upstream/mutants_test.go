@@ -46,7 +46,7 @@ func TestMutantsAreCaught(t *testing.T) {
 		},
 		{
 			Name: "an answer that is closed early keeps its connection", File: "http1.go",
-			Old: "\t\ta.http1.abandon(a.caller)\n", New: "\t\ta.http1.finish(a.caller, a.closes)\n",
+			Old: "\t\ta.http1.breakOff(a.caller)\n", New: "\t\ta.http1.finish(a.caller, a.closes)\n",
 			By: "^TestAbandoned$", Caught: "1 connections are open",
 		},
 		{
@@ -76,13 +76,28 @@ func TestMutantsAreCaught(t *testing.T) {
 		},
 		{
 			Name: "half a body is a whole one", File: "upload.go",
-			Old: "\t\t_ = u.http1.raw.Close() // the request", New: "\t\t_ = u.sendTrailer() // the request",
+			Old: "\t\tu.http1.raw.reset() // the request", New: "\t\t_ = u.sendTrailer() // the request",
 			By: "^TestBodyFails$", Caught: "for whole",
 		},
 		{
 			Name: "the rest of an upload that is broken off is sent", File: "http1.go",
-			Old: "context.AfterFunc(ctx, h.raw.reset)", New: "context.AfterFunc(ctx, func() { _ = h.raw.Close() })",
-			By: "^TestBrokenOffUpload$", Caught: "connection ends with",
+			Old: "\tif h.detach() {\n", New: "\tif h.detach() || !h.raw.isClosed() {\n",
+			By: "^TestBrokenOffUpload$/^its_context_ends$", Caught: "connection ends with",
+		},
+		{
+			Name: "the rest of an upload without an end is sent", File: "upload.go",
+			Old: "\t\tu.http1.raw.reset() // the request", New: "\t\t_ = u.http1.raw.Close() // the request",
+			By: "^TestBrokenOffUpload$/^its_body_fails$", Caught: "connection ends with",
+		},
+		{
+			Name: "the rest of an upload is sent though its answer is not wanted", File: "http1.go",
+			Old: "\th.raw.reset()\n\th.abandon(caller)\n", New: "\th.abandon(caller)\n",
+			By: "^TestBrokenOffUpload$/^its_answer_is_not_wanted$", Caught: "connection ends with",
+		},
+		{
+			Name: "TLS says goodbye for as long as it likes", File: "http1.go",
+			Old: "time.AfterFunc(goodbyeTimeout, h.raw.reset)", New: "time.AfterFunc(time.Minute, h.raw.reset)",
+			By: "^TestGoodbyeUnread$", Caught: "took 5",
 		},
 		{
 			Name: "a trailer is lost", File: "upload.go",
