@@ -225,7 +225,11 @@ func TestAnswerBeforeBody(t *testing.T) {
 					c := dial()
 					c.send(fmt.Sprintf("POST %s HTTP/1.1\r\nHost: h\r\nContent-Length: %d\r\n%s\r\n", path, size, header))
 					c.send(strings.Repeat("x", size))
-					if res := c.response(); res.StatusCode != status || !res.Close {
+					res := c.response()
+					for res.StatusCode == http.StatusContinue {
+						res = c.response()
+					}
+					if res.StatusCode != status || !res.Close {
 						t.Errorf("got %v, close %v", res.Status, res.Close)
 					}
 					if _, err := io.Copy(io.Discard, c.br); err != nil {

@@ -140,7 +140,7 @@ func (h *http1) exchange(req *http.Request, caller Caller) (*http.Response, erro
 		return nil, err
 	}
 	if hasBody(req) {
-		h.upload = newUpload(h, req)
+		h.upload = newUpload(h, req, caller)
 		go h.upload.run()
 	} else {
 		h.awaitHeader()

@@ -119,10 +119,10 @@ func TestBrokenOffUpload(t *testing.T) {
 			// Its body is more than the server takes, and less than fits the connection.
 			body := io.MultiReader(strings.NewReader(strings.Repeat("x", 1<<20)), readerFunc(func([]byte) (int, error) {
 				close(full)
-				if c.fails == failed {
+				switch c.fails {
+				case failed:
 					return 0, failed
-				}
-				if c.fails != nil {
+				case context.Canceled:
 					cancel()
 				}
 				<-broken
