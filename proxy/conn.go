@@ -28,7 +28,7 @@ type clientConn struct {
 	reads    deadline.Reader
 	writes   deadline.Writer
 	writing  atomic.Bool // a Write waits for the client, or is under way
-	stalled  atomic.Bool // a write has timed out
+	stalled  atomic.Bool // a Write was given up: the client does not read
 
 	// Guarded by limiter.mu.
 	gone  bool
@@ -88,14 +88,15 @@ func (c *clientConn) SetDeadline(t time.Time) error {
 // CloseWrite closes the sending side of an upgraded connection.
 func (c *clientConn) CloseWrite() error { return closeWrite(c.raw) }
 
-// Close implements net.Conn. It cancels the request in progress. After lingerFor it may
-// take until then, unless it is called again.
+// Close implements net.Conn. It cancels the request in progress. A client that does not
+// read is reset: otherwise the system would keep for minutes what it was to be sent.
+// After lingerFor it may take until then, unless it is called again.
 func (c *clientConn) Close() error {
 	c.linger()
 	c.watch.remove(c)
 	c.limiter.leave(c)
 	if c.stalled.Load() {
-		c.dropUnsent() // megabytes, which the system would keep for minutes
+		c.drop()
 	}
 	err := c.Conn.Close()
 	c.leave()
@@ -129,12 +130,12 @@ func (c *clientConn) linger() {
 // reset closes a TCP connection so that its client does not take it for one that has
 // ended in order.
 func (c *clientConn) reset() {
-	c.dropUnsent()
+	c.drop()
 	_ = c.Close()
 }
 
-// dropUnsent has Close drop what has not been sent yet, and reset the connection.
-func (c *clientConn) dropUnsent() {
+// drop has Close reset the connection, and drop what has not been sent yet.
+func (c *clientConn) drop() {
 	if tcp, ok := c.raw.(interface{ SetLinger(sec int) error }); ok {
 		_ = tcp.SetLinger(0)
 	}
@@ -186,9 +187,9 @@ func (c *clientConn) Write(p []byte) (int, error) {
 	return n, err
 }
 
-// noteStall takes in what has become of a write.
+// noteStall takes in why a write has failed.
 func (c *clientConn) noteStall(err error) {
-	if err != nil && errors.Is(err, os.ErrDeadlineExceeded) {
+	if errors.Is(err, os.ErrDeadlineExceeded) {
 		c.stalled.Store(true)
 	}
 }

@@ -8,6 +8,7 @@ import (
 	"io"
 	"net"
 	"net/http"
+	"sync/atomic"
 	"time"
 )
 
@@ -198,7 +199,7 @@ func (h *http1) endAwait() {
 
 // fail ends an exchange that has no answer, and returns why.
 func (h *http1) fail(req *http.Request, caller Caller, err error) error {
-	h.breakOff(caller)
+	h.abandon(caller)
 	if h.upload != nil {
 		if own := h.upload.failure(); own != nil {
 			err = own // the connection was closed for that
@@ -210,20 +211,16 @@ func (h *http1) fail(req *http.Request, caller Caller, err error) error {
 	return err
 }
 
-// breakOff ends an exchange whose answer is not whole, and the connection: see breaker.
-func (h *http1) breakOff(caller Caller) {
+// abandon breaks an exchange off. It does as breaker: the server may go on with a
+// request only until the slot is free.
+func (h *http1) abandon(caller Caller) {
 	h.raw.reset()
-	h.abandon(caller)
+	h.release(caller)
 }
 
-// abandon ends the exchange and the connection. What has been written still arrives,
-// unless the exchange is broken off.
-func (h *http1) abandon(caller Caller) {
-	if h.detach() {
-		_ = h.raw.Close()
-	} else {
-		h.raw.reset() // breaker does, or is about to
-	}
+// release ends what goes on beside an exchange whose connection is closed.
+func (h *http1) release(caller Caller) {
+	h.detach()
 	if h.upload != nil {
 		h.upload.end(caller)
 	}
@@ -232,7 +229,12 @@ func (h *http1) abandon(caller Caller) {
 // finish ends an exchange whose answer has been read to its end.
 func (h *http1) finish(caller Caller, closes bool) {
 	if closes || h.br.Buffered() > 0 || h.upload != nil && !h.upload.isWhole() || !h.detach() {
-		h.abandon(caller)
+		if h.detach() {
+			_ = h.raw.Close() // the answer was whole: the server need not hear of a failure
+		} else {
+			h.raw.reset() // breaker does, or is about to
+		}
+		h.release(caller)
 		return
 	}
 	h.upload, h.ctx, h.stop = nil, nil, nil // a kept connection keeps nothing of the exchange
@@ -297,7 +299,7 @@ func (a *answer) Close() error {
 	if a.ReadCloser == http.NoBody {
 		a.http1.finish(a.caller, a.closes)
 	} else {
-		a.http1.breakOff(a.caller)
+		a.http1.abandon(a.caller)
 	}
 	return nil
 }
@@ -306,18 +308,32 @@ func (a *answer) Close() error {
 type tunnel struct {
 	http1  *http1
 	caller Caller
+	ended  atomic.Bool // the server has ended its side
 }
 
 var _ io.ReadWriteCloser = (*tunnel)(nil)
 
-func (t *tunnel) Read(p []byte) (int, error)  { return t.http1.br.Read(p) }
+func (t *tunnel) Read(p []byte) (int, error) {
+	n, err := t.http1.br.Read(p)
+	if errors.Is(err, io.EOF) {
+		t.ended.Store(true)
+	}
+	return n, err
+}
+
 func (t *tunnel) Write(p []byte) (int, error) { return t.http1.stream.Write(p) }
 
 // CloseWrite closes the sending side.
 func (t *tunnel) CloseWrite() error { return closeWrite(t.http1.stream) }
 
-// Close may be called again, and while others read and write.
+// Close may be called again, and while others read and write. A server that has not
+// ended its side is reset.
 func (t *tunnel) Close() error {
-	t.http1.abandon(t.caller)
+	if t.ended.Load() {
+		_ = t.http1.raw.Close()
+		t.http1.release(t.caller)
+	} else {
+		t.http1.abandon(t.caller)
+	}
 	return nil
 }
