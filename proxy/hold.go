@@ -66,6 +66,10 @@ type hold struct {
 	client net.Conn
 	acked  uint64 // bytes that the client had acknowledged at the last look; 0: none yet
 
+	// upstream is the same for what a slow upstream takes; nil: nothing is known of it.
+	upstream net.Conn
+	taken    uint64
+
 	// cut breaks the request off. It is called under mu, hence never after end:
 	// what it cuts belongs to the server again when the request is over.
 	cut func(*abortCause)
@@ -168,9 +172,23 @@ func (h *hold) look(now time.Duration) {
 		h.moved.Store(int64(now))
 	}
 	h.acked = n
+	if h.upstream != nil {
+		m, _ := ackedBy(h.upstream)
+		if m != h.taken {
+			h.moved.Store(int64(now))
+		}
+		h.taken = m
+	}
 	if h.download.least > 0 {
 		h.download.sample(now, n, waiting)
 	}
+}
+
+// looksAt has bytes that the upstream takes count as moved.
+func (h *hold) looksAt(upstream net.Conn) {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	h.upstream = upstream
 }
 
 // taking notes that the client is to take a piece of the answer. The function that it

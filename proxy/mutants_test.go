@@ -122,13 +122,23 @@ func TestMutantsAreCaught(t *testing.T) {
 		},
 		{
 			Name: "the client's end is not passed on", File: "tcp_session.go",
-			Old: "		return t.CloseWrite()", New: "		return nil",
+			Old: "if err := t.CloseWrite(); err != nil", New: "if err := t.Check(); err != nil",
 			By: "^TestTCPSaidAll$", Caught: "i/o timeout",
 		},
 		{
 			Name: "a client may keep the slot after the upstream's end", File: "tcp_session.go",
-			Old: "		se.ended.Store(true)\n		_ = se.conn.raw.SetReadDeadline(time.Now().Add(endTime))", New: "		se.ended.Store(true)",
+			Old: "client has gone meanwhile\n	_ = se.conn.raw.SetReadDeadline(time.Now().Add(endTime))", New: "client has gone meanwhile",
 			By: "^TestTCPSilentAfterTheEnd$", Caught: "slots held",
+		},
+		{
+			Name: "what the upstream takes does not count", File: "tcp_session.go",
+			Old: "	se.hold.looksAt(tunnel.Socket())\n", New: "",
+			By: "^TestTCPSlowUpstreamIsNotIdle$", Caught: "record",
+		},
+		{
+			Name: "a client that has ended its side is forgotten", File: "tcp_session.go",
+			Old: "return awaitReset(se.conn.raw)", New: "return nil",
+			By: "^TestTCPClientResetsLate$", Caught: "slots held",
 		},
 		{
 			Name: "a lost slot does not end the connection", File: "tcp_session.go",

@@ -25,7 +25,7 @@ type ServerConfig struct {
 	// MaxHeaderBytes of a request, default 64 KiB.
 	MaxHeaderBytes int
 	// MaxConnections of clients at once, over all listeners. The next one waits
-	// until another ends. Default: half of the file descriptors that this
+	// until another ends. Default: 7/16 of the file descriptors that this
 	// process may have.
 	MaxConnections int
 	// ProxyProtocol are the peers whose connections must begin with a PROXY

@@ -150,6 +150,7 @@ func (se *session) forward() {
 		return
 	}
 	defer func() { se.route.balancer.done(se.backend, verdictNone, nil) }()
+	se.hold.looksAt(tunnel.Socket())
 	if se.tunnel.Store(tunnel); se.hold.check() != nil || se.ctx.Err() != nil {
 		se.reset() // cut may have come too early to see the tunnel
 		return
@@ -296,7 +297,10 @@ func (se *session) upward(t *upstream.Tunnel) error {
 		return nil // the client had nothing more to say
 	case err == nil && !se.ended.Load(): // else both are closed at once
 		se.silent.Store(true)
-		return t.CloseWrite()
+		if err := t.CloseWrite(); err != nil || se.ended.Load() {
+			return err
+		}
+		return awaitReset(se.conn.raw) // or downward's end
 	}
 	return err
 }
@@ -315,10 +319,12 @@ func (se *session) downward(t *upstream.Tunnel) error {
 	if err != nil {
 		return err
 	}
-	if se.ended.Store(true); !se.silent.Load() { // else both are closed at once
-		_ = closeWrite(se.conn.raw) // fails if the client has gone meanwhile
-		_ = se.conn.raw.SetReadDeadline(time.Now().Add(endTime))
+	if se.ended.Store(true); se.silent.Load() { // both are closed at once
+		_ = se.conn.raw.SetReadDeadline(time.Now())
+		return nil
 	}
+	_ = closeWrite(se.conn.raw) // fails if the client has gone meanwhile
+	_ = se.conn.raw.SetReadDeadline(time.Now().Add(endTime))
 	return nil
 }
 

@@ -28,6 +28,29 @@ func hasUnread(conn net.Conn) bool {
 	return n > 0
 }
 
+// awaitReset waits until the other side of conn, which has closed its sending side, resets
+// the connection: that is the error. It returns nil when reads from conn are ended by a
+// deadline, or when conn is closed here.
+func awaitReset(conn net.Conn) error {
+	sc, ok := conn.(syscall.Conn)
+	if !ok {
+		return nil
+	}
+	raw, err := sc.SyscallConn()
+	if err != nil {
+		return nil
+	}
+	failed := raw.Read(func(fd uintptr) bool {
+		fds := [1]unix.PollFd{{Fd: int32(fd)}} // an error needs not be asked for
+		_, _ = unix.Poll(fds[:], 0)
+		return fds[0].Revents&unix.POLLERR != 0
+	})
+	if failed != nil {
+		return nil //nolint:nilerr // it was ended
+	}
+	return syscall.ECONNRESET
+}
+
 // isEstablished reports whether neither side of conn has closed it or its sending
 // side.
 func isEstablished(conn net.Conn) bool {

@@ -10,4 +10,6 @@ func ackedBy(net.Conn) (acked uint64, waiting bool) { return 0, false }
 
 func isEstablished(net.Conn) bool { return true }
 
+func awaitReset(net.Conn) error { return nil }
+
 func hasUnread(net.Conn) bool { return false }

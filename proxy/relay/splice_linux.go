@@ -4,6 +4,8 @@ import (
 	"errors"
 	"net"
 	"os"
+	"sync"
+	"sync/atomic"
 	"syscall"
 
 	"golang.org/x/sys/unix"
@@ -124,9 +126,27 @@ func (b *buffer) empty() {
 // pipe carries bytes inside the kernel.
 type pipe struct{ out, in int }
 
+// pipes is how many there are.
+var pipes atomic.Int64
+
+// maxPipes is how many there may be: each has two of the process's file descriptors, of
+// which they get a sixteenth.
+var maxPipes = sync.OnceValue(func() int64 {
+	var limit unix.Rlimit
+	if unix.Getrlimit(unix.RLIMIT_NOFILE, &limit) != nil {
+		return 0
+	}
+	return int64(min(limit.Cur/32, 1<<20))
+})
+
 func newPipe() (*pipe, error) {
+	if pipes.Add(1) > maxPipes() {
+		pipes.Add(-1)
+		return nil, unix.EMFILE
+	}
 	var fds [2]int
 	if err := unix.Pipe2(fds[:], unix.O_CLOEXEC|unix.O_NONBLOCK); err != nil {
+		pipes.Add(-1)
 		return nil, os.NewSyscallError("pipe2", err)
 	}
 	// More than the default is a favour that the kernel may refuse.
@@ -137,6 +157,7 @@ func newPipe() (*pipe, error) {
 func (p *pipe) close() {
 	_ = unix.Close(p.out)
 	_ = unix.Close(p.in)
+	pipes.Add(-1)
 }
 
 // fill implements carrier.

@@ -69,6 +69,16 @@ func (c *conn) isClosed() bool {
 	return c.gone
 }
 
+// closeInOrder closes the connection once the server's system has all that was written,
+// or when somebody else closes it. An end that is still to be delivered would let the
+// server go on for as long.
+func (c *conn) closeInOrder() error {
+	for pause := time.Millisecond; !isDelivered(c.Conn) && !c.isClosed(); pause = min(2*pause, 50*time.Millisecond) {
+		time.Sleep(pause)
+	}
+	return c.Close()
+}
+
 // reset closes the connection and drops what has not left the kernel. The server
 // is told at once.
 func (c *conn) reset() { _ = c.end(true) }

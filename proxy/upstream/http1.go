@@ -330,7 +330,7 @@ func (t *tunnel) CloseWrite() error { return closeWrite(t.http1.stream) }
 // ended its side is reset.
 func (t *tunnel) Close() error {
 	if t.ended.Load() {
-		_ = t.http1.raw.Close()
+		_ = t.http1.raw.closeInOrder()
 		t.http1.release(t.caller)
 	} else {
 		t.http1.abandon(t.caller)

@@ -52,9 +52,10 @@ func (t *Tunnel) CloseWrite() error {
 	return t.raw.CloseWrite()
 }
 
-// Close closes the connection. What has been written still arrives. When it returns
-// the socket is closed, whoever closed it.
-func (t *Tunnel) Close() error { return t.raw.Close() }
+// Close closes the connection in order. What has been written arrives first: until then
+// the server may be reading it. When Close returns the socket is closed, whoever closed
+// it.
+func (t *Tunnel) Close() error { return t.raw.closeInOrder() }
 
 // Reset closes the connection and drops what has not left the kernel.
 func (t *Tunnel) Reset() { t.raw.reset() }

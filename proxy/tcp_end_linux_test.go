@@ -1,0 +1,83 @@
+package proxy
+
+import (
+	"bytes"
+	"errors"
+	"io"
+	"net"
+	"net/url"
+	"syscall"
+	"testing"
+	"time"
+)
+
+// TestTCPNotTakenYet: an upstream that ends its side and goes on reading has the slot
+// until it has taken what the client said, or until the hold is over.
+func TestTCPNotTakenYet(t *testing.T) {
+	for name, held := range map[string]time.Duration{"read": 0, "cut": time.Second} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			ended, read := make(chan struct{}), make(chan struct{})
+			up := newTCPUpstream(t, func(c *net.TCPConn) {
+				_ = c.SetReadBuffer(64 << 10)
+				_ = c.CloseWrite()
+				ended <- struct{}{}
+				<-read
+				_, _ = io.Copy(io.Discard, c)
+			})
+			defer close(read)
+			g := newTCPGateway(t, 1, []*url.URL{up.url}, func(c *Config) { c.Pools[0].HoldMax = held })
+			c := g.dial()
+			c.send(string(make([]byte, 1<<20)))
+			c.leave("closes its side")
+			receive(t, ended)
+			g.dial()
+			if held == 0 {
+				time.Sleep(50 * time.Millisecond) // in which the next one must not come
+				g.sem.await(1, 1)
+				read <- struct{}{}
+			}
+			receive(t, ended)
+		})
+	}
+}
+
+// TestTCPClientResetsLate: a client that has ended its side and then resets its
+// connection frees the slot at once, and the upstream hears of it.
+func TestTCPClientResetsLate(t *testing.T) {
+	heard, ended := make(chan struct{}), make(chan error, 1)
+	up := newTCPUpstream(t, func(c *net.TCPConn) {
+		_, _ = io.Copy(io.Discard, c)
+		close(heard)
+		_ = c.SetReadDeadline(time.Now().Add(patience))
+		ended <- awaitReset(c)
+	})
+	g := newTCPGateway(t, 1, []*url.URL{up.url})
+	c := g.dial()
+	c.leave("closes its side")
+	receive(t, heard)
+	c.leave("resets")
+	g.sem.await(0, 0)
+	if err := receive(t, ended); !errors.Is(err, syscall.ECONNRESET) {
+		t.Errorf("the upstream's connection ends with %v", err)
+	}
+}
+
+// TestTCPSlowUpstreamIsNotIdle: what the upstream takes counts as moving, also while the
+// gateway can write nothing and the client can send nothing.
+func TestTCPSlowUpstreamIsNotIdle(t *testing.T) {
+	t.Parallel()
+	const idle = 1500 * time.Millisecond
+	up := newTCPUpstream(t, func(c *net.TCPConn) {
+		_ = c.SetReadBuffer(4096)
+		for began := time.Now(); time.Since(began) < 3*idle; time.Sleep(idle / 30) {
+			_, _ = c.Read(make([]byte, 4096))
+		}
+	})
+	g := newTCPGateway(t, 1, []*url.URL{up.url}, func(c *Config) { c.Pools[0].HoldIdle = idle })
+	c := g.dial()
+	go func() { _, _ = c.Write(bytes.Repeat([]byte("x"), 32<<20)) }()
+	if rec := g.records.next(t); rec.Hold < 5*idle/2 {
+		t.Errorf("record %+v", rec)
+	}
+}
