@@ -33,8 +33,8 @@ SEQUENTIAL = $(shell $(GO) list ./kmutex ./coordinator ./chordring ./replication
 
 # Command lines for bin/tests, which runs them side by side and says at the end what failed.
 WAIT = KGATE_TEST_BINARY=$$(tools/test-binary.sh) $(GO) test -json -vet=off -p 4 -parallel 4 $(WAITING)
-COMPUTE = nice -n 19 $(GO) test -json -vet=off -p 2 -parallel 4 $(COMPUTING)
-RACE = nice -n 19 $(GO) test -json -vet=off -race -short -p 2 -parallel 4 $(filter-out $(SEQUENTIAL),$(COMPUTING)) ./internal/membership
+COMPUTE = nice -n 19 $(GO) test -json -vet=off -p 4 -parallel 4 $(COMPUTING)
+RACE = nice -n 19 $(GO) test -json -vet=off -race -short -p 4 -parallel 4 $(filter-out $(SEQUENTIAL),$(COMPUTING)) ./internal/membership
 
 bin/tests: $(wildcard tools/tests/*.go)
 	cd tools && GOWORK=off $(GO) build -o ../$@ ./tests
