@@ -47,6 +47,8 @@ type Config struct {
 	Routes []proxy.Route
 	// TCP says which pool serves the connections of a listener of [proxy.Server.ServeTCP].
 	TCP []proxy.TCP
+	// Edge is how Handler meets its clients.
+	Edge proxy.Edge
 	// TrustedProxies are the peers whose X-Forwarded-* headers Handler believes and
 	// passes on, and of whose requests X-Forwarded-For names the client.
 	TrustedProxies []netip.Prefix
@@ -178,6 +180,8 @@ type Pool struct {
 	HoldIdle time.Duration
 	// MinUpload is how many bytes a second a request's body must come with; 0: no bound.
 	MinUpload int
+	// MinDownload is how many bytes a second a client must take of an answer; 0: no bound.
+	MinDownload int
 	// Fence sends the slot's fence to the upstream, in the header Kgate-Fence.
 	Fence bool
 	// Health says when an upstream is passed over, Transport how upstreams are reached.
@@ -286,7 +290,7 @@ func (c Config) node() node.Config {
 			Lease: c.Peers.Lease, Replicas: c.Peers.Replicas, TLS: c.Peers.TLS, GossipKeys: c.Peers.GossipKeys,
 		},
 		Proxy: proxy.Config{
-			Routes: c.Routes, TCP: c.TCP, TrustedProxies: c.TrustedProxies, ClientAddr: c.ClientAddr, SampleRatio: c.SampleRatio,
+			Routes: c.Routes, TCP: c.TCP, Edge: c.Edge, TrustedProxies: c.TrustedProxies, ClientAddr: c.ClientAddr, SampleRatio: c.SampleRatio,
 			AccessLog: c.AccessLog, AccessWriter: c.AccessWriter,
 		},
 		Metrics: c.Process.Metrics, Gathered: c.Process.Gatherer, State: c.Process.State, Profiles: c.Process.Profiles,
@@ -315,7 +319,7 @@ func (p *Pool) node() node.Pool {
 		Pool: proxy.Pool{
 			Name: p.Name, Upstreams: p.Upstreams, Backup: p.Backup, Health: p.Health, Transport: p.Transport, QueueTimeout: p.QueueTimeout,
 			TellClients: p.ClientLimit > 0 || p.ClientInFlight > 0 || p.Fair, ClientHeader: p.ClientHeader,
-			HoldMax: p.HoldMax, HoldIdle: p.HoldIdle, MinUpload: p.MinUpload, Fence: p.Fence, Tickets: p.Tickets, Page: p.Page,
+			HoldMax: p.HoldMax, HoldIdle: p.HoldIdle, MinUpload: p.MinUpload, MinDownload: p.MinDownload, Fence: p.Fence, Tickets: p.Tickets, Page: p.Page,
 		},
 	}
 	if p.EarlyBinding {

@@ -16,6 +16,7 @@ import (
 	"go.opentelemetry.io/otel/trace"
 
 	"github.com/kgate/kgate/internal/admission"
+	"github.com/kgate/kgate/internal/headeredit"
 )
 
 // errConfig is wrapped by every error of Config.Validate.
@@ -69,6 +70,8 @@ type Config struct {
 	// Draining reports whether the gateway is being taken out of service: clients are
 	// then told to go to another one. It must be fast; nil: it never is.
 	Draining func() bool
+	// Edge is how the gateway meets its clients.
+	Edge Edge
 	// Tickets serves requests that bring a ticket or want one; nil: none do.
 	Tickets Tickets
 	// TicketHandler answers below /.kgate/tickets, which no route ever gets; it
@@ -107,6 +110,10 @@ type Pool struct {
 	// least come with, over the length of HoldIdle, or 10 s without it. Time in
 	// which the upstream takes none of it does not count. 0 means no bound.
 	MinUpload int
+	// MinDownload is how many bytes per second of the answer a client must at least
+	// take, over the same time. Time in which there is nothing for it to take does not
+	// count. 0 means no bound.
+	MinDownload int
 	// Fence sends the slot's fence to the upstream, in the header Kgate-Fence.
 	Fence bool
 	// Tickets lets clients of the pool take a ticket for their request, with
@@ -162,6 +169,16 @@ type Route struct {
 	Match Match
 	// StripPrefix is taken off the path before it goes to the upstream.
 	StripPrefix string
+	// RequestHeaders change the header of a request as the upstream gets it,
+	// ResponseHeaders that of the upstream's answer, not of one of the gateway's own.
+	// Informational answers (1xx) pass as they are, except 101.
+	RequestHeaders, ResponseHeaders HeaderEdits
+	// CORS lets web pages read the gateway's own answers.
+	CORS CORS
+	// Access says which clients are served, among those that the Edge lets pass. Who is not
+	// takes no place in line. The ticket API does not ask: a pool with tickets has no
+	// routes with it.
+	Access Access
 	// Upstreams and Transport of a route without a pool; a route with a pool
 	// uses the pool's.
 	Upstreams []*url.URL
@@ -173,7 +190,7 @@ const (
 	defaultResponseHeaderTimeout = 60 * time.Second
 	defaultIdleTimeout           = 90 * time.Second
 	defaultResolve               = 30 * time.Second
-	defaultUploadWindow          = 10 * time.Second
+	defaultRateWindow            = 10 * time.Second
 	defaultStallTimeout          = time.Minute
 )
 
@@ -233,6 +250,9 @@ func (c Config) Validate() error {
 	if c.StallTimeout < 0 {
 		bad("negative stall timeout")
 	}
+	if err := c.Edge.check(); err != nil {
+		bad("%v", err)
+	}
 	pools := make(map[string]*Pool, len(c.Pools))
 	for i, p := range c.Pools {
 		switch {
@@ -251,7 +271,7 @@ func (c Config) Validate() error {
 		for _, msg := range p.Health.check() {
 			bad("pool %q: %s", p.Name, msg)
 		}
-		if p.HoldMax < 0 || p.HoldIdle < 0 || p.MinUpload < 0 {
+		if p.HoldMax < 0 || p.HoldIdle < 0 || p.MinUpload < 0 || p.MinDownload < 0 {
 			bad("pool %q: negative bound on the hold", p.Name)
 		}
 		if p.Tickets && c.Tickets == nil {
@@ -307,6 +327,18 @@ func (r Route) check(pools map[string]*Pool) []string {
 	}
 	if p := r.StripPrefix; p != "" && p[0] != '/' {
 		msgs = append(msgs, fmt.Sprintf("strip prefix %q does not begin with a slash", p))
+	}
+	if err := r.RequestHeaders.check(headeredit.CheckRequest); err != nil {
+		msgs = append(msgs, "request headers: "+err.Error())
+	}
+	if err := r.ResponseHeaders.check(headeredit.CheckAnswer); err != nil {
+		msgs = append(msgs, "response headers: "+err.Error())
+	}
+	if err := r.CORS.check(); err != nil {
+		msgs = append(msgs, "cors: "+err.Error())
+	}
+	if p := pools[r.Pool]; p != nil && p.Tickets && r.Access.limits() {
+		msgs = append(msgs, fmt.Sprintf("whoever is not served could have tickets of pool %q", r.Pool))
 	}
 	if slices.Contains(r.Match.Methods, http.MethodConnect) {
 		msgs = append(msgs, "CONNECT cannot be proxied to an upstream")

@@ -15,6 +15,7 @@ import (
 	"go.opentelemetry.io/otel/trace"
 
 	"github.com/kgate/kgate/internal/admission"
+	"github.com/kgate/kgate/internal/problems"
 )
 
 // Held is the slot of a request that Middleware has admitted. It is for the next
@@ -81,7 +82,7 @@ var (
 func (v *visit) serve(r *http.Request, next http.Handler) {
 	if v.pool = v.snapshot.pool(v.rec.Pool); v.pool == nil {
 		v.snapshot.cfg.Logger.Error("a handler asks for a pool that the configuration does not have", slog.String("pool", v.rec.Pool))
-		writeProblem(v, r, problem{Status: http.StatusInternalServerError, Detail: "this gateway has no such pool", Pool: v.rec.Pool})
+		problems.Write(v, r, problem{Status: http.StatusInternalServerError, Detail: "this gateway has no such pool", Pool: v.rec.Pool})
 		return
 	}
 	ctx, cancel := context.WithCancelCause(r.Context())
@@ -203,13 +204,13 @@ func (v *visit) refuse(r *http.Request, err error) {
 		v.WriteHeader(statusClientGone)
 	case errors.As(err, &refusal):
 		v.rec.Outcome, v.rec.Grant.Position = refusal.Reason.Outcome(), refusal.Position
-		writeRefusal(v, r, v.rec.Pool, refusal)
+		problems.Write(v, r, newRefusal(v.Header(), v.rec.Pool, refusal, refusal.Reason.Detail()))
 	case errors.As(err, &ticket):
-		writeProblem(v, r, problem{Status: ticket.status, Detail: ticket.detail, Pool: v.rec.Pool})
+		problems.Write(v, r, problem{Status: ticket.status, Detail: ticket.detail, Pool: v.rec.Pool})
 	default:
 		v.snapshot.cfg.Logger.Error("admission failed", slog.String("pool", v.rec.Pool), slog.Any("error", err))
 		v.rec.Outcome = admission.Isolated.Outcome()
-		writeProblem(v, r, problem{Status: http.StatusInternalServerError, Detail: "admission failed", Pool: v.rec.Pool})
+		problems.Write(v, r, problem{Status: http.StatusInternalServerError, Detail: "admission failed", Pool: v.rec.Pool})
 	}
 }
 

@@ -1,6 +1,7 @@
 package proxy
 
 import (
+	"net/http"
 	"sync/atomic"
 
 	"github.com/kgate/kgate/internal/oncelog"
@@ -20,6 +21,7 @@ type snapshot struct {
 	// pseudonym is the gateway's name in Via.
 	pseudonym string
 	via       viaValues
+	requestID string         // the canonical name of the header; empty: requests have no id
 	failures  *oncelog.Limit // of upstreams; the Handler's
 	places    *atomic.Int64  // scripts of pages that wait; the Handler's
 }
@@ -30,6 +32,7 @@ func newSnapshot(cfg Config, before *snapshot) *snapshot {
 		cfg: cfg.withDefaults(), balancers: make(map[string]*balancer, len(cfg.Pools)),
 		tcp: make(map[string]*tcpRoute, len(cfg.TCP)), tcpPools: make(map[string]*balancer),
 		streams: before.streams, failures: before.failures, places: before.places, pseudonym: before.pseudonym, via: newViaValues(before.pseudonym),
+		requestID: http.CanonicalHeaderKey(cfg.Edge.RequestIDHeader),
 	}
 	for _, p := range s.cfg.Pools {
 		forHTTP, forTCP := p.split()

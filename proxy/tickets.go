@@ -68,7 +68,7 @@ func isTicketPath(path string) bool {
 // serveTickets passes the ticket API on.
 func (ex *exchange) serveTickets(r *http.Request) {
 	if ex.snapshot.cfg.TicketHandler == nil {
-		writeProblem(ex, r, problem{Status: http.StatusNotFound, Detail: "this gateway has no tickets"})
+		ex.answerProblem(r, http.StatusNotFound, "this gateway has no tickets")
 		return
 	}
 	ex.asks = r.WithContext(&ex.ctx)

@@ -1,6 +1,7 @@
 package main
 
 import (
+	"cmp"
 	"crypto/tls"
 	"crypto/x509"
 	"fmt"
@@ -25,19 +26,73 @@ func (s *server) nodeConfig(cfg *config.Config) (kgate.Config, error) {
 	for _, r := range cfg.Routes {
 		out.Routes = append(out.Routes, proxy.Route{
 			Pool: r.Pool, StripPrefix: r.StripPrefix, Upstreams: r.Upstreams,
-			Match: proxy.Match{Host: r.Match.Host, PathPrefix: r.Match.PathPrefix, Methods: r.Match.Methods},
+			Match:          proxy.Match{Host: r.Match.Host, PathPrefix: r.Match.PathPrefix, Methods: r.Match.Methods},
+			RequestHeaders: headerEdits(r.RequestHeaders), ResponseHeaders: headerEdits(r.ResponseHeaders),
+			Access: proxy.Access{Allow: r.Allow, Deny: r.Deny}, CORS: proxy.CORS(r.CORS),
 		})
 	}
 	for _, l := range cfg.Listen.TCP {
-		t := proxy.TCP{Listener: l.Addr, Pool: l.Pool}
+		t := proxy.TCP{Listener: l.Addr, Pool: l.Pool, Access: proxy.Access{Allow: l.Allow, Deny: l.Deny}}
 		for _, n := range l.SNI {
 			t.Names = append(t.Names, proxy.ServerName(n))
 		}
 		out.TCP = append(out.TCP, t)
 	}
 	var err error
+	if out.Edge, err = edge(cfg); err != nil {
+		return out, err
+	}
 	out.Pools, err = nodePools(cfg)
 	return out, err
+}
+
+// edge translates how clients are met, and reads the files that this names.
+func edge(cfg *config.Config) (proxy.Edge, error) {
+	l := cfg.Listen
+	out := proxy.Edge{RequestIDHeader: cfg.RequestIDHeader, HSTS: l.HSTS.Value(), Access: proxy.Access{Allow: l.Allow, Deny: l.Deny}}
+	if l.HTTPSOnly {
+		out.HTTPSPort = l.RedirectPort()
+	}
+	for i, p := range cfg.ErrorPages {
+		page, err := errorPage(p)
+		if err != nil {
+			return out, fmt.Errorf("error_pages[%d].file: %w", i, err)
+		}
+		out.ErrorPages = append(out.ErrorPages, page)
+	}
+	return out, nil
+}
+
+func errorPage(p config.ErrorPage) (*proxy.ErrorPage, error) {
+	text, err := os.ReadFile(p.File)
+	if err != nil {
+		return nil, err
+	}
+	statuses := make([]string, len(p.Status))
+	for i, s := range p.Status {
+		statuses[i] = s.String()
+	}
+	return proxy.NewErrorPage(statuses, cmp.Or(p.ContentType, "text/html; charset=utf-8"), string(text))
+}
+
+// certificateFiles returns the certificates for clients, the one for everybody else first.
+func certificateFiles(t config.ClientTLS) []proxy.CertificateFiles {
+	files := []proxy.CertificateFiles{{Cert: t.Cert, Key: t.Key}}
+	for _, c := range t.Certificates {
+		files = append(files, proxy.CertificateFiles(c))
+	}
+	return files
+}
+
+func headerEdits(e config.HeaderEdits) proxy.HeaderEdits {
+	out := proxy.HeaderEdits{Remove: e.Remove}
+	for _, f := range e.Set {
+		out.Set = append(out.Set, proxy.Field(f))
+	}
+	for _, f := range e.Add {
+		out.Add = append(out.Add, proxy.Field(f))
+	}
+	return out
 }
 
 // nodePools translates the pools, and reads the files that they name.
@@ -57,7 +112,7 @@ func nodePools(cfg *config.Config) ([]kgate.Pool, error) {
 			QueueLimit: p.Queue.Limit, QueueTimeout: p.Queue.Timeout, Fair: p.Queue.Order == config.OrderFair, AskInterval: p.AskInterval.Every,
 			ClientLimit: p.Queue.PerClient.Limit, ClientInFlight: p.Queue.PerClient.InFlight, ClientTickets: p.Queue.PerClient.Tickets,
 			ClientHeader: p.Queue.PerClient.Key.Header, Tickets: p.Tickets, Page: page, Fence: p.Fence, Upstreams: p.Upstreams, Backup: p.Backup,
-			HoldMax: p.Hold.Max, HoldIdle: p.Hold.Idle, MinUpload: p.Hold.MinUpload, Health: proxy.Health(p.Health),
+			HoldMax: p.Hold.Max, HoldIdle: p.Hold.Idle, MinUpload: p.Hold.MinUpload, MinDownload: p.Hold.MinDownload, Health: proxy.Health(p.Health),
 			Transport: proxy.Transport{
 				DialTimeout: p.Transport.DialTimeout, ResponseHeaderTimeout: unbounded(p.Transport.ResponseHeaderTimeout), IdleTimeout: p.Transport.IdleTimeout, TLS: secure,
 				Resolve: unbounded(p.Transport.Resolve), Host: p.Transport.Host, ProxyHeader: proxyHeader(p.Transport.ProxyProtocol),
@@ -126,21 +181,19 @@ func replicas(c config.Cluster) int {
 // upstreamTrust is how each pool's upstreams are reached over TLS.
 type upstreamTrust map[string]*tls.Config
 
-// keep has pools use what t has where they say the same. Whoever is reached in the same
-// way keeps its connections when the configuration is read again. It returns what
-// they use then, and whether that is anything new.
-func (t upstreamTrust) keep(pools []kgate.Pool) (now upstreamTrust, changed bool) {
-	now = make(upstreamTrust, len(pools))
+// keep has pools use what t has where they say the same, and returns what they use then.
+// Whoever is reached in the same way keeps its connections when the configuration is read
+// again.
+func (t upstreamTrust) keep(pools []kgate.Pool) upstreamTrust {
+	now := make(upstreamTrust, len(pools))
 	for i := range pools {
 		p := &pools[i]
 		if before, known := t[p.Name]; known && sameTLS(before, p.Transport.TLS) {
 			p.Transport.TLS = before
-		} else {
-			changed = true
 		}
 		now[p.Name] = p.Transport.TLS
 	}
-	return now, changed
+	return now
 }
 
 // sameTLS reports whether two results of upstreamTLS say the same.

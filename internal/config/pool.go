@@ -134,6 +134,10 @@ type Hold struct {
 	// least come with, over the length of hold.idle, or 10 s without it. 0: no
 	// bound.
 	MinUpload int `yaml:"min_upload"`
+	// MinDownload is how many bytes per second a client must at least read of an
+	// answer, over the same time. What the upstream is slow to send does not count. 0:
+	// no bound.
+	MinDownload int `yaml:"min_download"`
 }
 
 // Transport says how this gateway talks to a pool's upstreams.
@@ -213,6 +217,7 @@ func (v *checker) pool(key string, p Pool) {
 	v.duration(key+".hold.max", p.Hold.Max, 0)
 	v.duration(key+".hold.idle", p.Hold.Idle, 0)
 	v.whole(key+".hold.min_upload", p.Hold.MinUpload, 0, math.MaxInt32)
+	v.whole(key+".hold.min_download", p.Hold.MinDownload, 0, math.MaxInt32)
 	if p.Reclaim == admission.ReclaimHold && p.Hold.Max == 0 {
 		v.wrong(key+".reclaim", "hold needs a bound on the hold", "write hold.max, or reclaim: lease")
 	}

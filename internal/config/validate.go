@@ -18,6 +18,9 @@ const (
 	keyPools     = "pools"
 	keyRoutes    = "routes"
 	keyTCP       = "listen.tcp"
+
+	keyCertificates = "listen.tls.certificates"
+	keyErrorPages   = "error_pages"
 )
 
 const hintNodeName = "write letters, digits, - and . only, at most 128"
@@ -101,6 +104,8 @@ func (c *Config) problems() []error {
 		v.pools(c.Pools)
 	}
 	v.routes(c.Routes, c.Pools)
+	v.requestID(c)
+	v.errorPages(c.ErrorPages)
 	v.tcp(c.Listen.TCP, c.Pools)
 	oneOf(v, "log.level", c.Log.Level, logLevels)
 	oneOf(v, "log.format", c.Log.Format, logFormats)

@@ -4,9 +4,12 @@ import (
 	"fmt"
 	"math"
 	"net/http"
+	"net/netip"
 	"net/url"
 	"slices"
 	"strings"
+
+	"github.com/kgate/kgate/internal/headeredit"
 )
 
 func (v *checker) pools(pools []Pool) {
@@ -79,6 +82,11 @@ func (v *checker) route(key string, r Route, pools []Pool) {
 		v.poolOf(key, r, pools)
 	}
 	v.match(key+".match", r.Match)
+	v.cors(key+".cors", r.CORS)
+	v.prefixes(key+".allow", r.Allow)
+	v.prefixes(key+".deny", r.Deny)
+	v.headers(key+".request_headers", r.RequestHeaders, headeredit.CheckRequest)
+	v.headers(key+".response_headers", r.ResponseHeaders, headeredit.CheckAnswer)
 	v.strip(key+".strip_prefix", r.StripPrefix, r.Match.PathPrefix)
 }
 
@@ -102,6 +110,13 @@ func (v *checker) poolOf(key string, r Route, pools []Pool) {
 	}
 	p := v.findPool(key+".pool", r.Pool, pools)
 	at := fmt.Sprintf("%s[%d].upstreams", keyPools, slices.IndexFunc(pools, func(p Pool) bool { return p.Name == r.Pool }))
+	if p != nil && p.Tickets {
+		for part, networks := range map[string][]netip.Prefix{".allow": r.Allow, ".deny": r.Deny} {
+			if len(networks) > 0 {
+				v.wrong(key+part, "does not keep clients from the tickets of pool "+quote(r.Pool), "write listen"+part+", or tickets: false under the pool")
+			}
+		}
+	}
 	switch {
 	case p == nil, p.serves(false), v.src.broken(at):
 	case len(p.Upstreams) == 0:

@@ -69,7 +69,8 @@ func (e *elections) run() {
 // campaign calls an election if this gateway votes, has no leader, and it is its turn.
 // It returns when to call it again. A voter that knows its leader to be unreachable asks
 // the others at once. One that knows of no leader waits a little, since somebody may
-// just have been elected.
+// just have been elected; one whose leader is silent waits for one more heartbeat, since
+// the machine itself may have stood.
 func (e *elections) campaign(v *leaderlessTime, now time.Time) time.Duration {
 	if !slices.Contains(e.voters(), e.storage.meta.Server) {
 		return maxElectionPause
@@ -81,8 +82,8 @@ func (e *elections) campaign(v *leaderlessTime, now time.Time) time.Duration {
 	if v.since.IsZero() {
 		v.since = now
 	}
-	if _, known := e.Leader(); !known && now.Sub(v.since) < e.votesTime()/2 {
-		return leader.Interval
+	if left := v.since.Add(e.patience()).Sub(now); left > 0 {
+		return min(left, leader.Interval)
 	}
 	if !e.roll.called() || e.roll.behind() != nil {
 		return leader.Interval
@@ -106,6 +107,18 @@ func (e *elections) campaign(v *leaderlessTime, now time.Time) time.Duration {
 	e.config.Logger.Info("calling an election: most voters have no leader")
 	e.electMyself()
 	return 5 * e.votesTime()
+}
+
+// patience is how long a voter without a leader waits before it asks the others.
+func (e *elections) patience() time.Duration {
+	switch _, id := e.raft.LeaderWithID(); {
+	case id == "":
+		return e.votesTime() / 2
+	case e.prober.serverUnreachable(string(id)):
+		return 0
+	default:
+		return e.raftTimeout() / 5 // raft's longest pause between two heartbeats
+	}
 }
 
 // askVoters asks the other voters whether they have a leader. Most: a majority has none

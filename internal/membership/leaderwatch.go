@@ -61,10 +61,17 @@ type termAnswer struct {
 	Voted *string `json:"voted"`
 }
 
-// leaderIsSilent reports that a leader which has renewed this gateway's lease in this term does
-// not do so any more: it is slow, or cut off from most voters. One that has just been
-// elected, be it again, has two leases for its first renewal: leases are over then.
+// leaderIsSilent reports that this gateway's leader sends it no heartbeats any more, or does
+// not renew its lease any more: it is stopped, slow, or cut off from most voters. A leader
+// that has just been elected, be it again, has two leases for its first renewal: leases
+// are over then.
+//
+// Raft's followers miss the heartbeats, too, but each looks at a time of its own, up to
+// another two timeouts later, and leases do not last that long.
 func (w *leaderWatch) leaderIsSilent(leads string) bool {
+	if time.Since(w.raft.LastContact()) > w.raftTimeout() {
+		return true
+	}
 	term, lease := w.raft.CurrentTerm(), w.lease()
 	if last := w.renewed.Load(); last.of(leads, term) {
 		return time.Since(last.sent) > lease*3/5

@@ -113,7 +113,7 @@ func TestMutantsAreCaught(t *testing.T) {
 			Name: "connections are not used again", File: "peers.go",
 			Old:    "MaxIdleConnsPerHost:   2 * asksPerVoter,",
 			New:    "DisableKeepAlives: true,",
-			Caught: "connections opened in three leases", By: "^TestRenewalsOpenNoConnections$",
+			Caught: "connections opened in three leases in which", By: "^TestRenewalsOpenNoConnections$",
 		},
 		{
 			Name: "a command names everybody", File: "suspect.go",

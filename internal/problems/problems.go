@@ -33,6 +33,8 @@ type Details struct {
 	Position int `json:"position,omitempty"`
 	// RetryAfter is in seconds; 0: nothing is said.
 	RetryAfter int `json:"retry_after,omitempty"`
+	// RequestID is the request's id; empty: it has none.
+	RequestID string `json:"request_id,omitempty"`
 }
 
 // kinds names the problems that have no reason of their own.
@@ -78,22 +80,27 @@ func Write(w http.ResponseWriter, r *http.Request, d Details) {
 		WriteJSON(w, d)
 		return
 	}
-	WriteLine(w, d.Status, fmt.Sprintf("%d %s: %s", d.Status, http.StatusText(d.Status), d.Detail))
+	line := fmt.Sprintf("%d %s: %s", d.Status, http.StatusText(d.Status), d.Detail)
+	if d.RequestID != "" {
+		line += " (request " + d.RequestID + ")"
+	}
+	WriteLine(w, d.Status, line)
 }
 
 // WriteJSON answers with d as problem+json.
 func WriteJSON(w http.ResponseWriter, d Details) {
 	d.complete()
 	body, _ := json.Marshal(d) // strings and integers cannot fail
-	write(w, d.Status, "application/problem+json", append(body, '\n'))
+	WriteBody(w, d.Status, "application/problem+json", append(body, '\n'))
 }
 
 // WriteLine answers with one line of text.
 func WriteLine(w http.ResponseWriter, status int, line string) {
-	write(w, status, "text/plain; charset=utf-8", []byte(strings.Join(strings.Fields(line), " ")+"\n"))
+	WriteBody(w, status, "text/plain; charset=utf-8", []byte(strings.Join(strings.Fields(line), " ")+"\n"))
 }
 
-func write(w http.ResponseWriter, status int, contentType string, body []byte) {
+// WriteBody answers with a body that is about this request alone.
+func WriteBody(w http.ResponseWriter, status int, contentType string, body []byte) {
 	h := w.Header()
 	h.Set("Cache-Control", "no-store")
 	h.Set("X-Content-Type-Options", "nosniff")
