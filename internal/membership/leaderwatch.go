@@ -61,16 +61,33 @@ type termAnswer struct {
 	Voted *string `json:"voted"`
 }
 
-// leaderIsSilent reports that a leader which has renewed this gateway's lease in this term does
-// not do so any more: it is slow, or cut off from most voters. One that has just been
-// elected, be it again, has two leases for its first renewal: leases are over then.
-func (w *leaderWatch) leaderIsSilent(leads string) bool {
+// silentFrom returns when a leader that does not renew this gateway's lease any more counts as
+// silent: it is slow, or cut off from most voters. A leader that has just been elected, be
+// it again, has two leases for its first renewal: leases are over then. False: it has not been
+// asked yet.
+func (w *leaderWatch) silentFrom(leads string) (time.Time, bool) {
 	term, lease := w.raft.CurrentTerm(), w.lease()
 	if last := w.renewed.Load(); last.of(leads, term) {
-		return time.Since(last.sent) > lease*3/5
+		return last.sent.Add(lease * 3 / 5), true
 	}
-	asked := w.asked.Load()
-	return asked.of(leads, term) && time.Since(asked.sent) > 2*lease
+	if asked := w.asked.Load(); asked.of(leads, term) {
+		return asked.sent.Add(2 * lease), true
+	}
+	return time.Time{}, false
+}
+
+func (w *leaderWatch) leaderIsSilent(leads string) bool {
+	from, known := w.silentFrom(leads)
+	return known && time.Now().After(from)
+}
+
+// silentIn returns how long this gateway's leader may still be silent.
+func (w *leaderWatch) silentIn() time.Duration {
+	_, id := w.raft.LeaderWithID()
+	if from, known := w.silentFrom(string(id)); known {
+		return max(time.Until(from), 0) + time.Millisecond
+	}
+	return lookAgain
 }
 
 // leaderless reports that this gateway has no leader: it knows of none, or has
