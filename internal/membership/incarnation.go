@@ -143,6 +143,10 @@ func (t *incarnation) renewal() (r lease.Renewal, due bool, wait time.Duration) 
 	now := t.leaseClock()
 	if due = now >= t.holder.Due(); due {
 		r = t.holder.Send(now)
+		// All gateways renew at the same moments of the wall clock, so that one round of the
+		// leader's is for all.
+		interval := t.holder.Due() - now
+		t.holder.DueBy(now + interval - time.Duration(time.Now().UnixNano())%interval)
 	}
 	wait = t.holder.Due() - now
 	if until, held := t.holder.Until(); held {
