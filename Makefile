@@ -3,7 +3,7 @@ GO ?= go
 LINT := $(CURDIR)/bin/golangci-lint
 
 .DEFAULT_GOAL := help
-.PHONY: help build dist dist-again newcomer demo test soak race fuzz bench lint fmt tidy cover ci clean
+.PHONY: help build dist dist-again newcomer demo test race check modules soak fuzz bench lint fmt tidy cover ci clean
 
 help: ## list the targets
 	@grep -hE '^[a-z-]+:.*## ' $(MAKEFILE_LIST) | sed 's/:.*## /\t/' | expand -t 12
@@ -23,28 +23,37 @@ demo: ## run the main job on this machine for 20 s
 # Two modules: the product's, and test, which needs more than who imports kgate should
 # inherit. go.work joins them, so that each of these commands works in this folder, too.
 
-# Tests that judge times. They wait for most of theirs, and want no others beside them
-# that compute.
-TIMED := ./test/cluster ./test/netns ./internal/membership ./test/prometheus ./test/plan
-# Tests with real processes that judge none.
-PROCESSES := ./test/docs ./test/abuse ./test/peers ./test/browser ./test/haproxy ./test/caddy
-# The others wait or compute: more at a time than there are cores.
-UNIT = $(shell $(GO) list work | grep -v $(patsubst ./%,-e '/%$$',$(TIMED) $(PROCESSES)))
-test: ## all tests but long soaks, about nine minutes on two cores
-	$(GO) vet work
-	$(GO) test -vet=off -p 3 -parallel 8 $(UNIT)
-	set -e; export KGATE_TEST_BINARY=$$(tools/test-binary.sh); \
-	$(GO) test -vet=off -v -p 1 -parallel 3 $(TIMED); \
-	$(GO) test -vet=off -v -p 2 $(PROCESSES)
-
-soak: ## the long runs of the tests with real processes, about an hour
-	KGATE_SOAK=1 $(GO) test -v -count=1 -p 1 -timeout 2h $(TIMED) $(PROCESSES)
-
+# Tests with real processes and real time: they wait for most of theirs, so several run at
+# a time. Those that compute stand back for them (nice).
+WAITING := ./test/cluster ./test/netns ./internal/membership ./test/browser ./test/prometheus ./test/docs \
+	./test/abuse ./test/haproxy ./test/peers ./test/caddy ./test/plan
+COMPUTING = $(shell $(GO) list work | grep -v $(patsubst ./%,-e '/%$$',$(WAITING)))
 # Packages without a goroutine have nothing to race with.
 SEQUENTIAL = $(shell $(GO) list ./kmutex ./coordinator ./chordring ./replication ./internal/pool ./internal/membership/leader ./internal/membership/lease ./lab/... | grep -v -e /lab/fuzz -e /lab/experiment -e /lab/plan)
-race: ## tests under the race detector, but those with real processes and those of packages without goroutines; the largest searches are left out
-	$(GO) test -vet=off -race -short -p 3 -parallel 8 $(filter-out $(SEQUENTIAL),$(UNIT))
-	$(GO) test -vet=off -race -short ./internal/membership
+
+# Command lines for bin/tests, which runs them side by side and says at the end what failed.
+WAIT = KGATE_TEST_BINARY=$$(tools/test-binary.sh) $(GO) test -json -vet=off -p 4 -parallel 4 $(WAITING)
+COMPUTE = nice -n 19 $(GO) test -json -vet=off -p 2 -parallel 4 $(COMPUTING)
+RACE = nice -n 19 $(GO) test -json -vet=off -race -short -p 2 -parallel 4 $(filter-out $(SEQUENTIAL),$(COMPUTING)) ./internal/membership
+
+bin/tests: $(wildcard tools/tests/*.go)
+	cd tools && GOWORK=off $(GO) build -o ../$@ ./tests
+
+test: bin/tests ## all tests but long soaks
+	bin/tests -log bin/tests.log '$(WAIT)' '$(COMPUTE)'
+
+race: bin/tests ## tests under the race detector, but those with real processes and those of packages without goroutines; the largest searches are left out
+	bin/tests -log bin/race.log '$(RACE)'
+
+check: bin/tests ## tests, race detector and linters, side by side
+	bin/tests -log bin/tests.log '$(WAIT)' '$(COMPUTE)' then '$(RACE)' then 'nice -n 19 make lint' then 'nice -n 19 make modules'
+
+modules: ## compile what no test does: the modules beside this one
+	cd tools && GOWORK=off $(GO) vet ./... && GOWORK=off $(GO) test ./...
+	cd contrib/caddy && GOWORK=off $(GO) vet .
+
+soak: ## the long runs of the tests with real processes, about an hour
+	KGATE_SOAK=1 $(GO) test -v -count=1 -p 1 -parallel 1 -timeout 2h $(WAITING)
 
 FUZZTIME ?= 30s
 fuzz: ## every fuzz target for FUZZTIME (30s)

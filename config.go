@@ -47,6 +47,8 @@ type Config struct {
 	Routes []proxy.Route
 	// TCP says which pool serves the connections of a listener of [proxy.Server.ServeTCP].
 	TCP []proxy.TCP
+	// Edge is how Handler meets its clients.
+	Edge proxy.Edge
 	// TrustedProxies are the peers whose X-Forwarded-* headers Handler believes and
 	// passes on, and of whose requests X-Forwarded-For names the client.
 	TrustedProxies []netip.Prefix
@@ -154,6 +156,9 @@ type Pool struct {
 	// ClientHeader tells clients of Middleware and Handler apart; without it, or in a
 	// request that lacks it, the address does.
 	ClientHeader string
+	// Page is what browsers are shown that have to wait for Middleware or Handler; nil:
+	// nothing.
+	Page *proxy.Page
 	// HoldMax is the longest that a request of Middleware or Handler keeps its slot; 0: no
 	// bound.
 	HoldMax time.Duration
@@ -175,6 +180,8 @@ type Pool struct {
 	HoldIdle time.Duration
 	// MinUpload is how many bytes a second a request's body must come with; 0: no bound.
 	MinUpload int
+	// MinDownload is how many bytes a second a client must take of an answer; 0: no bound.
+	MinDownload int
 	// Fence sends the slot's fence to the upstream, in the header Kgate-Fence.
 	Fence bool
 	// Health says when an upstream is passed over, Transport how upstreams are reached.
@@ -184,13 +191,6 @@ type Pool struct {
 
 // errConfig is wrapped by what is wrong with a Config.
 var errConfig = errors.New("kgate: bad configuration")
-
-const (
-	defaultPeerPort   = ":7080"
-	defaultGossipPort = ":7946"
-	defaultLease      = 3 * time.Second
-	defaultReplicas   = 2
-)
 
 // reloaded returns c as a node that was started with before may follow it.
 func (c Config) reloaded(before Config) (Config, error) {
@@ -243,32 +243,26 @@ func (p Peers) withDefaults(name string) (Peers, error) {
 		p.Key = nil
 	}
 	guarded := p.TLS != nil && p.GossipKeys != nil
-	listen, gossip := defaultPeerPort, defaultGossipPort
+	listen, gossip := hostaddr.DefaultPeer, hostaddr.DefaultGossip
 	if !guarded && !p.Insecure && len(p.Join) == 0 && p.Expect <= 1 {
-		listen, gossip = "127.0.0.1:0", "127.0.0.1:0"
+		listen, gossip = hostaddr.Alone, hostaddr.Alone
 	}
 	p.Listen, p.Gossip = cmp.Or(p.Listen, listen), cmp.Or(p.Gossip, gossip)
-	p.Lease = cmp.Or(p.Lease, defaultLease)
-	p.Replicas = max(0, cmp.Or(p.Replicas, defaultReplicas))
+	p.Lease = cmp.Or(p.Lease, admission.DefaultLease)
+	p.Replicas = max(0, cmp.Or(p.Replicas, admission.DefaultReplicas))
 	if len(p.Join) == 0 {
 		p.Expect = max(p.Expect, 1)
 	}
-	addrs := []netip.Addr{hostaddr.BoundTo(p.Listen), hostaddr.BoundTo(p.Gossip)}
-	open := slices.ContainsFunc(addrs, func(a netip.Addr) bool { return !a.IsLoopback() })
+	open := !hostaddr.BoundTo(p.Listen).IsLoopback() || !hostaddr.BoundTo(p.Gossip).IsLoopback()
 	if open && !guarded && !p.Insecure {
 		return p, fmt.Errorf("%w: other machines reach %s or %s, and nothing guards them: set Peers.Key, as `kgate keygen` makes it, or TLS and GossipKeys; Insecure in a network that you trust", errConfig, p.Listen, p.Gossip)
 	}
-	for _, a := range addrs {
-		if !p.Advertise.IsValid() {
-			p.Advertise = a
-		}
+	if p.Advertise.IsValid() {
+		return p, nil
 	}
-	if !p.Advertise.IsValid() {
-		all, err := net.InterfaceAddrs()
-		if err != nil {
-			return p, fmt.Errorf("kgate: this host does not say its addresses: %w; set Peers.Advertise", err)
-		}
-		p.Advertise = hostaddr.Reachable(all)
+	var err error
+	if p.Advertise, err = hostaddr.Advertised(net.InterfaceAddrs, p.Listen, p.Gossip); err != nil {
+		return p, fmt.Errorf("kgate: this host does not say its addresses: %w; set Peers.Advertise", err)
 	}
 	return p, nil
 }
@@ -296,7 +290,7 @@ func (c Config) node() node.Config {
 			Lease: c.Peers.Lease, Replicas: c.Peers.Replicas, TLS: c.Peers.TLS, GossipKeys: c.Peers.GossipKeys,
 		},
 		Proxy: proxy.Config{
-			Routes: c.Routes, TCP: c.TCP, TrustedProxies: c.TrustedProxies, ClientAddr: c.ClientAddr, SampleRatio: c.SampleRatio,
+			Routes: c.Routes, TCP: c.TCP, Edge: c.Edge, TrustedProxies: c.TrustedProxies, ClientAddr: c.ClientAddr, SampleRatio: c.SampleRatio,
 			AccessLog: c.AccessLog, AccessWriter: c.AccessWriter,
 		},
 		Metrics: c.Process.Metrics, Gathered: c.Process.Gatherer, State: c.Process.State, Profiles: c.Process.Profiles,
@@ -325,7 +319,7 @@ func (p *Pool) node() node.Pool {
 		Pool: proxy.Pool{
 			Name: p.Name, Upstreams: p.Upstreams, Backup: p.Backup, Health: p.Health, Transport: p.Transport, QueueTimeout: p.QueueTimeout,
 			TellClients: p.ClientLimit > 0 || p.ClientInFlight > 0 || p.Fair, ClientHeader: p.ClientHeader,
-			HoldMax: p.HoldMax, HoldIdle: p.HoldIdle, MinUpload: p.MinUpload, Fence: p.Fence, Tickets: p.Tickets,
+			HoldMax: p.HoldMax, HoldIdle: p.HoldIdle, MinUpload: p.MinUpload, MinDownload: p.MinDownload, Fence: p.Fence, Tickets: p.Tickets, Page: p.Page,
 		},
 	}
 	if p.EarlyBinding {

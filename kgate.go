@@ -10,7 +10,6 @@ import (
 	"net/http"
 	"runtime/debug"
 	"sync"
-	"time"
 
 	"github.com/prometheus/client_golang/prometheus"
 	"github.com/prometheus/client_golang/prometheus/collectors"
@@ -123,21 +122,18 @@ func (n *Node) end(why error) error {
 // Ready waits until the node takes part in the cluster and may admit requests. It
 // returns the cause of ctx's end, with what was missing, or why the node has ended.
 func (n *Node) Ready(ctx context.Context) error {
-	const look = 10 * time.Millisecond // some of what it waits for is no event
-	tick := time.NewTicker(look)
-	defer tick.Stop()
-	for {
-		missing := n.NotReady()
-		if missing == "" {
-			return nil
-		}
-		select {
-		case <-tick.C:
-		case <-n.done:
-			return n.Err()
-		case <-ctx.Done():
-			return fmt.Errorf("kgate: not ready: %s: %w", missing, context.Cause(ctx))
-		}
+	waits, cancel := context.WithCancel(ctx)
+	defer cancel()
+	defer context.AfterFunc(n.stopping, cancel)()
+	missing := n.node.AwaitReady(waits)
+	switch {
+	case n.stopping.Err() != nil:
+		<-n.done
+		return n.Err()
+	case missing != "":
+		return fmt.Errorf("kgate: not ready: %s: %w", missing, context.Cause(ctx))
+	default:
+		return nil
 	}
 }
 

@@ -6,7 +6,6 @@ import (
 	"fmt"
 	"time"
 
-	"github.com/kgate/kgate/internal/admin"
 	"github.com/kgate/kgate/internal/admission"
 )
 
@@ -43,8 +42,8 @@ type Ticket struct {
 // RequestTicket takes a place in the line of a pool. The ticket lives for ttl, from a
 // second to ten minutes, after a sign of its holder.
 func (n *Node) RequestTicket(ctx context.Context, pool string, ttl time.Duration, options ...AcquireOption) (Ticket, error) {
-	if ttl < admin.MinTTL || ttl > admin.MaxTTL {
-		return Ticket{}, fmt.Errorf("kgate: a ticket lives from %v to %v, not %v", admin.MinTTL, admin.MaxTTL, ttl)
+	if ttl < admission.MinTTL || ttl > admission.MaxTTL {
+		return Ticket{}, fmt.Errorf("kgate: a ticket lives from %v to %v, not %v", admission.MinTTL, admission.MaxTTL, ttl)
 	}
 	by := askedBy(options)
 	t, err := n.node.Tickets().RequestTicket(ctx, admission.Request{Pool: pool, Client: by.client}, ttl, by.note)

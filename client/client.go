@@ -13,6 +13,7 @@ import (
 	"sync/atomic"
 	"time"
 
+	"github.com/kgate/kgate/internal/admission"
 	"github.com/kgate/kgate/internal/socket"
 )
 
@@ -75,7 +76,7 @@ func (c *Client) Acquire(ctx context.Context, pool string) (*Slot, error) {
 		s, err := c.acquire(ctx, pool)
 		var gone *GoneError
 		switch {
-		case errors.As(err, &gone) && gone.Reason != endCancelled && gone.Reason != endReleased:
+		case errors.As(err, &gone) && gone.Reason != string(admission.EndCancelled) && gone.Reason != string(admission.EndReleased):
 			c.cfg.Logger.Warn("place in line lost", slog.String("pool", pool), slog.Any("error", err))
 		case !errors.Is(err, ErrUnavailable):
 			return s, err

@@ -9,6 +9,7 @@ import (
 	"strings"
 	"time"
 
+	"github.com/kgate/kgate/internal/admission"
 	"github.com/kgate/kgate/internal/socket"
 )
 
@@ -40,9 +41,6 @@ type Config struct {
 const (
 	defaultAdmin = "http://127.0.0.1:9080"
 	defaultTTL   = 30 * time.Second
-	minTTL       = time.Second
-	maxTTL       = 10 * time.Minute
-	maxNote      = 256
 )
 
 func (c Config) withDefaults() Config {
@@ -79,11 +77,11 @@ func (c Config) Validate() error {
 	if h := c.HTTPClient; h != nil && h.Timeout > 0 && h.Timeout < cmp.Or(c.TTL, defaultTTL) {
 		errs = append(errs, fmt.Errorf("the HTTPClient's Timeout of %v is shorter than the TTL of %v", h.Timeout, cmp.Or(c.TTL, defaultTTL)))
 	}
-	if c.TTL != 0 && (c.TTL < minTTL || c.TTL > maxTTL) {
-		errs = append(errs, fmt.Errorf("a TTL of %v is not between %v and %v", c.TTL, minTTL, maxTTL))
+	if c.TTL != 0 && (c.TTL < admission.MinTTL || c.TTL > admission.MaxTTL) {
+		errs = append(errs, fmt.Errorf("a TTL of %v is not between %v and %v", c.TTL, admission.MinTTL, admission.MaxTTL))
 	}
-	if len(c.Note) > maxNote {
-		errs = append(errs, fmt.Errorf("a note of %d bytes is longer than %d", len(c.Note), maxNote))
+	if len(c.Note) > admission.MaxNote {
+		errs = append(errs, fmt.Errorf("a note of %d bytes is longer than %d", len(c.Note), admission.MaxNote))
 	}
 	if strings.ContainsAny(c.Token, "\r\n") {
 		errs = append(errs, errors.New("the token holds line breaks"))

@@ -28,14 +28,6 @@ var (
 	ErrGone = errors.New("client: the ticket has ended")
 )
 
-// Reasons of a GoneError that the client itself looks at. They are a public interface
-// of the gateways: see docs/tickets.md.
-const (
-	endReleased  = "released"
-	endCancelled = "cancelled"
-	endHoldMax   = "hold-max"
-)
-
 // GoneError says why a ticket or slot has ended; it is an ErrGone.
 type GoneError struct {
 	// Reason as the gateway gives it: released, cancelled, expired, hold-max or lost;

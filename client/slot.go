@@ -8,6 +8,7 @@ import (
 	"sync"
 	"time"
 
+	"github.com/kgate/kgate/internal/admission"
 	"github.com/kgate/kgate/internal/drift"
 )
 
@@ -109,7 +110,7 @@ func (s *Slot) goOn(ctx context.Context) error {
 	if ends := s.lapses(); s.due().Before(ends) {
 		return s.renew(ctx, ends)
 	}
-	return &GoneError{Reason: endHoldMax}
+	return &GoneError{Reason: string(admission.EndHoldMax)}
 }
 
 // renew renews the slot, trying until it would be too late.

@@ -9,6 +9,8 @@ import (
 	"net/url"
 	"sync"
 	"time"
+
+	"github.com/kgate/kgate/internal/admission"
 )
 
 // State of a ticket.
@@ -16,8 +18,8 @@ type State string
 
 // The states of a ticket.
 const (
-	Waiting State = "waiting" // in line
-	Granted State = "granted" // holds a slot
+	Waiting = State(admission.TicketWaiting) // in line
+	Granted = State(admission.TicketGranted) // holds a slot
 )
 
 // Status is where a ticket stands.

@@ -2,7 +2,7 @@
 // request. It implements [kmutex.Binding] twice; the tree, the line and the baton
 // are package kmutex's and common to both.
 //
-// [Early] is the paper's way (seed algorithm: V. Reddy, P. Mittal, I. Gupta,
+// [Early] is the paper's way (V. Reddy, P. Mittal, I. Gupta,
 // ICDCS 2008, section 3.2). Each of the k tokens has a queue of its own. The
 // coordinator deals requests to the queues round-robin as they come, so a request
 // knows at once behind whom it stands, and a token goes straight from one

@@ -37,8 +37,8 @@ type Install struct {
 	Tails []Seat
 	// Tokens that there are in this epoch, at whatever node; nil: not known.
 	Tokens TokenSet
-	// withheldTokens of them are not to be had: lost nodes may still use them. An
-	// adopted slot may have one, which it does not leave to anybody when it ends.
+	// Withheld tokens of these may still be in use at lost nodes: no request gets one.
+	// An adopted slot may have one, and keeps it from everybody when it ends.
 	Withheld TokenSet
 	// Excess is by how many the tokens that run, and those that are withheld, are
 	// more than K. So many of the tokens that come back stay where they are

@@ -7,7 +7,7 @@ import (
 	"slices"
 )
 
-// Errors of Step. After an error the machine is as before the event.
+// Why an event is refused; the machine is as before it then.
 var (
 	// errRequest: the request is not one that the event can be about.
 	errRequest = errors.New("kmutex: unexpected request")
@@ -90,8 +90,7 @@ func New(self Node, b Binding) *Machine {
 }
 
 // Step lets the machine take in one event. The effects stay valid until the
-// next step. An error (errRequest, errProtocol, ErrInstall, errOverflow) means
-// that the event was refused and nothing changed.
+// next step. An error means that the event was refused and nothing changed.
 func (m *Machine) Step(e Event) (*Effects, error) {
 	m.fx.reset()
 	m.fx.self, m.fx.epoch = m.self, m.epoch

@@ -8,7 +8,7 @@ import (
 // Kind tells the messages of the algorithm apart.
 type Kind uint8
 
-// The messages. In brackets the name that the paper (seed 003) gives them.
+// The messages. In brackets the name that the paper gives them.
 const (
 	// KindRequest looks for the last in line along the parent pointers
 	// [request]. It sets Origin, Seat (early binding) and Hops.

@@ -6,7 +6,8 @@ import (
 	"strconv"
 )
 
-// TokenSet is a set of tokens, one bit each. The zero value is the empty set.
+// TokenSet is a set of tokens, one bit each. The zero value is the empty set. The last
+// word is never 0, so sets that are equal have the same length.
 type TokenSet []uint64
 
 // NewTokenSet returns the set {0, ..., k-1}.
@@ -35,19 +36,29 @@ func (s *TokenSet) AddAll(t TokenSet) {
 	for i, word := range t {
 		(*s)[i] |= word
 	}
+	s.trim() // t may come from another program
 }
 
 // RemoveAll takes every token of t out of s.
-func (s TokenSet) RemoveAll(t TokenSet) {
-	for i := range min(len(s), len(t)) {
-		s[i] &^= t[i]
+func (s *TokenSet) RemoveAll(t TokenSet) {
+	for i := range min(len(*s), len(t)) {
+		(*s)[i] &^= t[i]
 	}
+	s.trim()
 }
 
 // Remove takes q out of s.
-func (s TokenSet) Remove(q Token) {
-	if word := int(q) / 64; word < len(s) {
-		s[word] &^= 1 << (uint(q) % 64)
+func (s *TokenSet) Remove(q Token) {
+	if word := int(q) / 64; word < len(*s) {
+		(*s)[word] &^= 1 << (uint(q) % 64)
+		s.trim()
+	}
+}
+
+// trim cuts off the empty words at the end.
+func (s *TokenSet) trim() {
+	for len(*s) > 0 && (*s)[len(*s)-1] == 0 {
+		*s = (*s)[:len(*s)-1]
 	}
 }
 

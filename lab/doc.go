@@ -18,5 +18,5 @@
 //
 // Requests of a run come to nodes (gateways), numbered from 0. What the upstream
 // would see is counted by the run itself: more than k requests in the critical
-// section are errUnsafe, whatever the protocol thinks.
+// section are an error, whatever the protocol thinks.
 package lab

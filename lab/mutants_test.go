@@ -71,7 +71,7 @@ var (
 			Caught: "more than k|not served",
 		},
 		{
-			Name: "a holder is told before the successors know", File: "../internal/pool/ticket.go",
+			Name: "a holder is told before the successors know", File: "../internal/pool/table.go",
 			Old:    "return t.version <= ts.replicator.Synced() &&",
 			New:    "return true || t.version <= ts.replicator.Synced() &&",
 			Caught: "forgotten",

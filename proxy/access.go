@@ -75,8 +75,17 @@ func (ex *exchange) logStructured(r *http.Request) {
 		slog.Int64("bytes", rec.Bytes),
 		slog.Bool("aborted", rec.Aborted),
 		ex.traceAttr(),
+		ex.requestIDAttr(),
 		ex.failureAttr(),
 	)
+}
+
+// requestIDAttr names the request in a log line; nothing if it has no id.
+func (ex *exchange) requestIDAttr() slog.Attr {
+	if ex.requestID == "" {
+		return slog.Attr{}
+	}
+	return slog.String("request_id", ex.requestID)
 }
 
 // failureAttr says why the upstream gave no answer; nothing if it gave one.

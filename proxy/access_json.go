@@ -57,6 +57,9 @@ func (ex *exchange) appendJSON(b []byte, r *http.Request) []byte {
 	if rec.TraceID != "" {
 		text("trace_id", rec.TraceID)
 	}
+	if ex.requestID != "" {
+		text("request_id", ex.requestID)
+	}
 	if ex.attempt.err != nil {
 		text("error", ex.attempt.err.Error())
 	}

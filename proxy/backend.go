@@ -6,6 +6,7 @@ import (
 	"net"
 	"net/http"
 	"net/url"
+	"time"
 
 	"github.com/kgate/kgate/proxy/upstream"
 )
@@ -30,9 +31,22 @@ type backend struct {
 	suspected chan struct{} // a request has failed: the next check is to come at once
 
 	// Guarded by balancer.mu.
-	backup   bool
+	rank     int // who has a higher one gets what nobody with a lower one takes
+	weight   int
+	since    time.Time // when it came, or came back; zero: with all others
 	inFlight int
 	health   health
+}
+
+// share returns u's part of the requests, relative to others of its rank. One that has come,
+// or come back, has a tenth at first, and the whole after a time.
+func (u *backend) share(slowStart time.Duration) float64 {
+	const least = 0.1
+	share := float64(u.weight)
+	if slowStart > 0 && !u.since.IsZero() {
+		share *= min(1, max(least, float64(time.Since(u.since))/float64(slowStart)))
+	}
+	return share
 }
 
 // requester makes requests to an upstream.

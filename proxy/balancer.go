@@ -1,7 +1,7 @@
 package proxy
 
 import (
-	"cmp"
+	"context"
 	"log/slog"
 	"slices"
 	"sync"
@@ -20,28 +20,34 @@ type balancer struct {
 	backends []*backend
 	next     int // where the next search begins, so that ties spread evenly
 	logger   *slog.Logger
+
+	// updating is held while backends are replaced, which takes its time. It guards
+	// what follows, and is taken before mu.
+	updating sync.Mutex
+	wanted   Pool
+	standing func() uint64
+	log      *slog.Logger
+	services services
+	follow   func() // ends followServices; nil: it does not run
 }
 
-// pick returns the healthy upstream with the fewest requests in flight that has
+// pick returns the upstream with the fewest requests in flight for its weight that has
 // not been tried, and counts one more for it, in one step, so that two requests
-// never choose by the same count.
+// never choose by the same count. Of the healthy ones those of the lowest rank count:
+// backups come after all others.
 //
-// When there is none, a healthy backup is taken. When there is none of these either,
-// upstreams that are only thought to be unhealthy, because requests to them have
-// failed, are as good as any: one that is back is noticed by the first request. Those
+// When there is none, upstreams that are only thought to be unhealthy, because requests to
+// them have failed, are as good as any: one that is back is noticed by the first request. Those
 // that fail their checks are not: nil.
 func (b *balancer) pick(tried []*backend) *backend {
 	b.mu.Lock()
 	defer b.mu.Unlock()
-	if len(b.backends) == 0 { // a reload has taken them away
+	if len(b.backends) == 0 { // a reload has taken them away, or their service is not known
 		return nil
 	}
-	u := b.fewestLocked(tried, true, false)
-	if u == nil {
-		u = b.fewestLocked(tried, true, true)
-	}
+	u := b.bestLocked(tried, true)
 	if u == nil && !b.policy.checks() {
-		u = cmp.Or(b.fewestLocked(tried, false, false), b.fewestLocked(tried, false, true))
+		u = b.bestLocked(tried, false)
 	}
 	if u == nil {
 		return nil
@@ -54,14 +60,16 @@ func (b *balancer) pick(tried []*backend) *backend {
 	return u
 }
 
-func (b *balancer) fewestLocked(tried []*backend, healthy, backup bool) *backend {
+func (b *balancer) bestLocked(tried []*backend, healthy bool) *backend {
 	var best *backend
+	least := 0.0
 	for i := range b.backends {
 		u := b.backends[(b.next+i)%len(b.backends)]
-		switch {
-		case u.backup != backup, slices.Contains(tried, u), healthy && !u.health.eligible(b.policy):
-		case best == nil, u.inFlight < best.inFlight:
-			best = u
+		if slices.Contains(tried, u) || healthy && !u.health.eligible(b.policy) || best != nil && u.rank > best.rank {
+			continue
+		}
+		if load := float64(u.inFlight+1) / u.share(b.policy.SlowStart); best == nil || u.rank < best.rank || load < least {
+			best, least = u, load
 		}
 	}
 	return best
@@ -79,7 +87,7 @@ func (b *balancer) done(u *backend, v verdict, cause error) {
 		}
 	}
 	if u.health.request(v, b.policy) {
-		b.logLocked(u, cause)
+		b.changedLocked(u, cause)
 	}
 }
 
@@ -88,7 +96,7 @@ func (b *balancer) reached(u *backend) {
 	b.mu.Lock()
 	defer b.mu.Unlock()
 	if u.health.request(verdictGood, b.policy) {
-		b.logLocked(u, nil)
+		b.changedLocked(u, nil)
 	}
 }
 
@@ -97,15 +105,17 @@ func (b *balancer) checked(u *backend, err error) {
 	b.mu.Lock()
 	defer b.mu.Unlock()
 	if u.health.check(err == nil, b.policy) {
-		b.logLocked(u, err)
+		b.changedLocked(u, err)
 	}
 }
 
-func (b *balancer) logLocked(u *backend, cause error) {
+// changedLocked takes in that u has become unhealthy, or healthy again.
+func (b *balancer) changedLocked(u *backend, cause error) {
 	attrs := []any{slog.String("pool", b.pool), slog.String("upstream", u.configured)}
 	if u.health.bad {
 		b.logger.Warn("upstream is unhealthy", append(attrs, slog.Any("error", cause))...)
 	} else {
+		u.since = time.Now()
 		b.logger.Info("upstream is healthy again", attrs...)
 	}
 }
@@ -143,22 +153,54 @@ func (b *balancer) update(p Pool, standing func() uint64, logger *slog.Logger) {
 	if p.Name == "" {
 		standing = nil
 	}
+	b.stopFollowing()
+	b.updating.Lock()
+	defer b.updating.Unlock()
+	b.wanted, b.standing, b.log = p, standing, logger
+	b.findServices(context.Background(), firstLookUpTimeout)
+	b.replace()
+	if len(serviceNames(p.all())) > 0 && p.Transport.Resolve > 0 {
+		ctx, cancel := context.WithCancel(context.Background())
+		done := make(chan struct{})
+		go func() { defer close(done); b.followServices(ctx, p.Transport.Resolve) }()
+		b.follow = func() { cancel(); <-done }
+	}
+}
+
+// stopFollowing ends followServices.
+func (b *balancer) stopFollowing() {
+	b.updating.Lock()
+	stop := b.follow
+	b.follow = nil
+	b.updating.Unlock()
+	if stop != nil {
+		stop()
+	}
+}
+
+// replace has the backends be those of the wanted pool. The caller holds updating.
+func (b *balancer) replace() {
+	p := b.wanted
+	const backups = 1 << 20 // their rank, behind those of all records
+	all := append(b.services.members(p.Upstreams, 0), b.services.members(p.Backup, backups)...)
 	b.mu.Lock()
 	before := b.backends
-	all := p.all()
-	after := make([]*backend, len(all))
-	for i, u := range all {
-		same := slices.IndexFunc(before, func(old *backend) bool {
-			return old.configured == u.String() && old.transport == p.Transport
-		})
-		if same >= 0 {
-			after[i] = before[same]
-		} else {
-			after[i] = newBackend(u, p.Transport, standing)
+	after := make([]*backend, 0, len(all))
+	for _, m := range all {
+		same := func(u *backend) bool { return u.configured == m.url.String() && u.transport == p.Transport }
+		if slices.ContainsFunc(after, same) { // two services may name one server
+			continue
 		}
-		after[i].backup = i >= len(p.Upstreams)
+		var u *backend
+		if i := slices.IndexFunc(before, same); i >= 0 {
+			u = before[i]
+		} else if u = newBackend(m.url, p.Transport, b.standing); len(before) > 0 {
+			u.since = time.Now()
+		}
+		u.rank, u.weight = m.rank, m.weight
+		after = append(after, u)
 	}
-	b.backends, b.next, b.pool, b.policy, b.logger = after, 0, p.Name, p.Health, logger
+	b.backends, b.next, b.pool, b.policy, b.logger = after, 0, p.Name, p.Health, b.log
 	b.mu.Unlock()
 	for _, u := range before {
 		u.endChecks()
@@ -173,6 +215,7 @@ func (b *balancer) update(p Pool, standing func() uint64, logger *slog.Logger) {
 
 // close ends the checks and closes the connections that no request uses.
 func (b *balancer) close() {
+	b.stopFollowing()
 	b.mu.Lock()
 	backends := b.backends
 	b.mu.Unlock()

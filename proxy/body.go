@@ -16,6 +16,7 @@ import (
 type requestBody struct {
 	io.ReadCloser // nil: there is none
 	hold          *hold
+	route         *route
 	trailer       http.Header // filled in when the body ends
 	failed, ended atomic.Bool
 	read          atomic.Int64 // bytes
@@ -35,7 +36,7 @@ func (b *requestBody) Read(p []byte) (int, error) {
 	switch {
 	case err == nil:
 	case errors.Is(err, io.EOF):
-		removeUntrusted(b.trailer, true)
+		b.route.removeUntrusted(b.trailer)
 		b.ended.Store(true)
 	default:
 		b.failed.Store(true)

@@ -4,10 +4,13 @@ import (
 	"bytes"
 	"context"
 	"crypto/tls"
+	"crypto/x509"
+	"errors"
 	"fmt"
 	"log/slog"
 	"os"
-	"sync"
+	"slices"
+	"strings"
 	"sync/atomic"
 	"time"
 )
@@ -17,14 +20,85 @@ import (
 // do: some tools keep those, and swap directories.
 const certificateInterval = 5 * time.Second
 
-// Certificate is a server's certificate with its key, read again when their files
-// change. It is safe for concurrent use.
-type Certificate struct {
+// Certificates are those of a server, each with its key and read again when its files
+// change. A client gets the first that has the name which it asks for, or else the first
+// with a wildcard for it, or else the first of all. They are safe for concurrent use.
+type Certificates struct {
 	logger  *slog.Logger
-	current atomic.Pointer[tls.Certificate]
+	current atomic.Pointer[[]*certificate]
+}
 
-	mu    sync.Mutex
-	files pemFiles
+// CertificateFiles are the PEM files of a certificate chain and its key.
+type CertificateFiles struct{ Cert, Key string }
+
+// LoadCertificates reads one certificate or more. A nil logger discards.
+func LoadCertificates(files []CertificateFiles, logger *slog.Logger) (*Certificates, error) {
+	if logger == nil {
+		logger = slog.New(slog.DiscardHandler)
+	}
+	c := &Certificates{logger: logger}
+	use, err := c.Read(files)
+	if err != nil {
+		return nil, err
+	}
+	use()
+	return c, nil
+}
+
+// Read reads other certificates, and changes nothing until use is called. From then on
+// they take the place of those before.
+func (c *Certificates) Read(files []CertificateFiles) (use func(), err error) {
+	if len(files) == 0 {
+		return nil, errors.New("there is no certificate")
+	}
+	var next []*certificate
+	for _, f := range files {
+		one, err := readCertificate(f)
+		if err != nil {
+			return nil, err
+		}
+		next = append(next, one)
+	}
+	return func() { c.current.Store(&next) }, nil
+}
+
+// Expiry returns when each certificate ends, by the name of its file.
+func (c *Certificates) Expiry() map[string]time.Time {
+	ends := make(map[string]time.Time)
+	for _, one := range *c.current.Load() {
+		ends[one.name] = one.pair.Load().Leaf.NotAfter
+	}
+	return ends
+}
+
+// Get is a tls.Config's GetCertificate.
+func (c *Certificates) Get(hello *tls.ClientHelloInfo) (*tls.Certificate, error) {
+	all := *c.current.Load()
+	if len(all) == 1 {
+		return all[0].pair.Load(), nil
+	}
+	name := strings.ToLower(strings.TrimSuffix(hello.ServerName, "."))
+	_, parent, _ := strings.Cut(name, ".")
+	for _, wanted := range []string{name, "*." + parent} {
+		for _, one := range all {
+			pair := one.pair.Load()
+			if hasName(pair.Leaf, wanted) && hello.SupportsCertificate(pair) == nil {
+				return pair, nil
+			}
+		}
+	}
+	return all[0].pair.Load(), nil
+}
+
+func hasName(leaf *x509.Certificate, name string) bool {
+	return slices.ContainsFunc(leaf.DNSNames, func(own string) bool { return strings.EqualFold(own, name) })
+}
+
+// certificate is one of them.
+type certificate struct {
+	name  string // of the file
+	pair  atomic.Pointer[tls.Certificate]
+	files pemFiles // refresh's own
 }
 
 // pemFiles are a certificate's files, as they were read last.
@@ -33,25 +107,8 @@ type pemFiles struct {
 	certPEM, keyPEM []byte
 }
 
-// LoadCertificate reads a certificate chain and its key from PEM files. A nil
-// logger discards.
-func LoadCertificate(cert, key string, logger *slog.Logger) (*Certificate, error) {
-	if logger == nil {
-		logger = slog.New(slog.DiscardHandler)
-	}
-	c := &Certificate{logger: logger}
-	use, err := c.Read(cert, key)
-	if err != nil {
-		return nil, err
-	}
-	use()
-	return c, nil
-}
-
-// Read reads a certificate and its key from other files, and changes nothing until use
-// is called. From then on the certificate is that of these files.
-func (c *Certificate) Read(cert, key string) (use func(), err error) {
-	files, err := readPEM(cert, key)
+func readCertificate(f CertificateFiles) (*certificate, error) {
+	files, err := readPEM(f.Cert, f.Key)
 	if err != nil {
 		return nil, err
 	}
@@ -59,30 +116,16 @@ func (c *Certificate) Read(cert, key string) (use func(), err error) {
 	if err != nil {
 		return nil, err
 	}
-	return func() {
-		c.mu.Lock()
-		defer c.mu.Unlock()
-		c.files = files
-		c.current.Store(pair)
-	}, nil
-}
-
-// File returns the name of the file that the certificate is read from.
-func (c *Certificate) File() string {
-	c.mu.Lock()
-	defer c.mu.Unlock()
-	return c.files.cert
-}
-
-// Get is a tls.Config's GetCertificate.
-func (c *Certificate) Get(*tls.ClientHelloInfo) (*tls.Certificate, error) {
-	return c.current.Load(), nil
+	c := &certificate{name: f.Cert, files: files}
+	c.pair.Store(pair)
+	return c, nil
 }
 
 // Watch reads the files again every few seconds until ctx ends. What cannot be
 // used is logged, once, and the last good pair stays: tools that renew
 // certificates write one file after the other.
-func (c *Certificate) Watch(ctx context.Context) {
+// It must run once at most.
+func (c *Certificates) Watch(ctx context.Context) {
 	tick := time.NewTicker(certificateInterval)
 	defer tick.Stop()
 	for {
@@ -95,9 +138,13 @@ func (c *Certificate) Watch(ctx context.Context) {
 	}
 }
 
-func (c *Certificate) refresh() {
-	c.mu.Lock()
-	defer c.mu.Unlock()
+func (c *Certificates) refresh() {
+	for _, one := range *c.current.Load() {
+		one.refresh(c.logger)
+	}
+}
+
+func (c *certificate) refresh(logger *slog.Logger) {
 	files, err := readPEM(c.files.cert, c.files.key)
 	if bytes.Equal(files.certPEM, c.files.certPEM) && bytes.Equal(files.keyPEM, c.files.keyPEM) {
 		return
@@ -108,12 +155,12 @@ func (c *Certificate) refresh() {
 		pair, err = files.parse()
 	}
 	if err != nil {
-		c.logger.Error("the changed certificate cannot be used: keeping the last good one",
+		logger.Error("the changed certificate cannot be used: keeping the last good one",
 			slog.String("cert", files.cert), slog.String("key", files.key), slog.Any("error", err))
 		return
 	}
-	c.current.Store(pair)
-	c.logger.Info("certificate read again", slog.String("cert", files.cert), slog.Time("not_after", pair.Leaf.NotAfter))
+	c.pair.Store(pair)
+	logger.Info("certificate read again", slog.String("cert", files.cert), slog.Time("not_after", pair.Leaf.NotAfter))
 }
 
 // readPEM reads both files. What cannot be read is left empty.

@@ -14,6 +14,9 @@ import (
 	"time"
 
 	"go.opentelemetry.io/otel/trace"
+
+	"github.com/kgate/kgate/internal/admission"
+	"github.com/kgate/kgate/internal/headeredit"
 )
 
 // errConfig is wrapped by every error of Config.Validate.
@@ -67,6 +70,8 @@ type Config struct {
 	// Draining reports whether the gateway is being taken out of service: clients are
 	// then told to go to another one. It must be fast; nil: it never is.
 	Draining func() bool
+	// Edge is how the gateway meets its clients.
+	Edge Edge
 	// Tickets serves requests that bring a ticket or want one; nil: none do.
 	Tickets Tickets
 	// TicketHandler answers below /.kgate/tickets, which no route ever gets; it
@@ -80,7 +85,9 @@ type Pool struct {
 	Name string
 	// Upstreams that serve the pool: those of scheme tcp its TCP connections, the
 	// others its requests. Of several healthy ones, the one with the fewest in flight
-	// from this gateway is taken. A pool without any can have no route.
+	// from this gateway is taken, by its weight: http://10.0.1.1#weight=3 has three
+	// times as many as one without. A host that begins with an underscore is the name
+	// of SRV records. A pool without any upstream can have no route.
 	Upstreams []*url.URL
 	// Backup upstreams get what no other one can take: each of those is unhealthy, or
 	// no connection to it could be made just then.
@@ -103,11 +110,18 @@ type Pool struct {
 	// least come with, over the length of HoldIdle, or 10 s without it. Time in
 	// which the upstream takes none of it does not count. 0 means no bound.
 	MinUpload int
+	// MinDownload is how many bytes per second of the answer a client must at least
+	// take, over the same time. Time in which there is nothing for it to take does not
+	// count. 0 means no bound.
+	MinDownload int
 	// Fence sends the slot's fence to the upstream, in the header Kgate-Fence.
 	Fence bool
 	// Tickets lets clients of the pool take a ticket for their request, with
 	// "Prefer: kgate-ticket".
 	Tickets bool
+	// Page is what a browser is shown that has to wait; nil: nothing, until it is
+	// answered.
+	Page *Page
 	// Transport is how the upstreams are reached.
 	Transport Transport
 }
@@ -155,6 +169,14 @@ type Route struct {
 	Match Match
 	// StripPrefix is taken off the path before it goes to the upstream.
 	StripPrefix string
+	// RequestHeaders change the header of a request as the upstream gets it,
+	// ResponseHeaders that of the upstream's answer, not of one of the gateway's own.
+	// Informational answers (1xx) pass as they are, except 101.
+	RequestHeaders, ResponseHeaders HeaderEdits
+	// Access says which clients are served, among those that the Edge lets pass. Who is not
+	// takes no place in line. The ticket API does not ask: a pool with tickets has no
+	// routes with it.
+	Access Access
 	// Upstreams and Transport of a route without a pool; a route with a pool
 	// uses the pool's.
 	Upstreams []*url.URL
@@ -162,12 +184,11 @@ type Route struct {
 }
 
 const (
-	defaultQueueTimeout          = 60 * time.Second
 	defaultDialTimeout           = 5 * time.Second
 	defaultResponseHeaderTimeout = 60 * time.Second
 	defaultIdleTimeout           = 90 * time.Second
 	defaultResolve               = 30 * time.Second
-	defaultUploadWindow          = 10 * time.Second
+	defaultRateWindow            = 10 * time.Second
 	defaultStallTimeout          = time.Minute
 )
 
@@ -175,7 +196,7 @@ func (c Config) withDefaults() Config {
 	c.Pools = slices.Clone(c.Pools)
 	for i := range c.Pools {
 		if c.Pools[i].QueueTimeout == 0 {
-			c.Pools[i].QueueTimeout = defaultQueueTimeout
+			c.Pools[i].QueueTimeout = admission.DefaultQueueTimeout
 		}
 		c.Pools[i].Transport = c.Pools[i].Transport.withDefaults()
 		c.Pools[i].Health = c.Pools[i].Health.withDefaults()
@@ -212,8 +233,7 @@ func (t Transport) withDefaults() Transport {
 	return t
 }
 
-// Validate reports everything that is wrong with c, joined. Each error wraps
-// errConfig.
+// Validate reports everything that is wrong with c, joined.
 func (c Config) Validate() error {
 	var errs []error
 	bad := func(format string, args ...any) {
@@ -227,6 +247,9 @@ func (c Config) Validate() error {
 	}
 	if c.StallTimeout < 0 {
 		bad("negative stall timeout")
+	}
+	if err := c.Edge.check(); err != nil {
+		bad("%v", err)
 	}
 	pools := make(map[string]*Pool, len(c.Pools))
 	for i, p := range c.Pools {
@@ -246,11 +269,14 @@ func (c Config) Validate() error {
 		for _, msg := range p.Health.check() {
 			bad("pool %q: %s", p.Name, msg)
 		}
-		if p.HoldMax < 0 || p.HoldIdle < 0 || p.MinUpload < 0 {
+		if p.HoldMax < 0 || p.HoldIdle < 0 || p.MinUpload < 0 || p.MinDownload < 0 {
 			bad("pool %q: negative bound on the hold", p.Name)
 		}
 		if p.Tickets && c.Tickets == nil {
 			bad("pool %q has tickets, but there is nobody to serve them", p.Name)
+		}
+		if p.Page != nil && c.Tickets == nil {
+			bad("pool %q has a page for browsers that wait, but there is nobody to serve their tickets", p.Name)
 		}
 	}
 	for i, r := range c.Routes {
@@ -300,6 +326,15 @@ func (r Route) check(pools map[string]*Pool) []string {
 	if p := r.StripPrefix; p != "" && p[0] != '/' {
 		msgs = append(msgs, fmt.Sprintf("strip prefix %q does not begin with a slash", p))
 	}
+	if err := r.RequestHeaders.check(headeredit.CheckRequest); err != nil {
+		msgs = append(msgs, "request headers: "+err.Error())
+	}
+	if err := r.ResponseHeaders.check(headeredit.CheckAnswer); err != nil {
+		msgs = append(msgs, "response headers: "+err.Error())
+	}
+	if p := pools[r.Pool]; p != nil && p.Tickets && r.Access.limits() {
+		msgs = append(msgs, fmt.Sprintf("whoever is not served could have tickets of pool %q", r.Pool))
+	}
 	if slices.Contains(r.Match.Methods, http.MethodConnect) {
 		msgs = append(msgs, "CONNECT cannot be proxied to an upstream")
 	}
@@ -319,10 +354,18 @@ func checkUpstreams(us []*url.URL, schemes ...string) []string {
 			msgs = append(msgs, fmt.Sprintf("upstream %q has no host", u.Redacted()))
 		case u.User != nil:
 			msgs = append(msgs, fmt.Sprintf("upstream %q carries user information, which would not be sent", u.Redacted()))
-		case u.Scheme == schemeTCP && (u.Port() == "" || u.Path != ""):
+		case isService(u) && u.Port() != "":
+			msgs = append(msgs, fmt.Sprintf("upstream %q is a service, whose records have the port", u.Redacted()))
+		case u.Scheme == schemeTCP && (u.Port() == "" && !isService(u) || u.Path != ""):
 			msgs = append(msgs, fmt.Sprintf("upstream %q is not of the form tcp://host:port", u.Redacted()))
 		case strings.Contains(u.String(), "?"):
 			msgs = append(msgs, fmt.Sprintf("upstream %q has a query", u.Redacted()))
+		}
+		if u == nil {
+			continue
+		}
+		if _, err := weightOf(u); err != nil {
+			msgs = append(msgs, fmt.Sprintf("upstream %q: %v", u.Redacted(), err))
 		}
 	}
 	return msgs

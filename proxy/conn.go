@@ -5,6 +5,7 @@ import (
 	"context"
 	"errors"
 	"net"
+	"os"
 	"strings"
 	"sync"
 	"sync/atomic"
@@ -26,6 +27,7 @@ type clientConn struct {
 	reads    deadline.Reader
 	writes   deadline.Writer
 	writing  atomic.Bool // a Write waits for the client, or is under way
+	stalled  atomic.Bool // a Write was given up: the client does not read
 
 	// Guarded by limiter.mu.
 	gone  bool
@@ -84,22 +86,31 @@ func (c *clientConn) SetDeadline(t time.Time) error {
 // CloseWrite closes the sending side of an upgraded connection.
 func (c *clientConn) CloseWrite() error { return closeWrite(c.raw) }
 
-// Close implements net.Conn. It cancels the request in progress.
+// Close implements net.Conn. It cancels the request in progress. A client that does not
+// read is reset: otherwise the system would keep for minutes what it was to be sent.
 func (c *clientConn) Close() error {
 	c.watch.remove(c)
 	c.limiter.leave(c)
+	if c.stalled.Load() {
+		c.drop()
+	}
 	err := c.Conn.Close()
 	c.leave()
 	return err
 }
 
 // reset closes a TCP connection so that its client does not take it for one that has
-// ended in order. What has not been sent yet is dropped.
+// ended in order.
 func (c *clientConn) reset() {
+	c.drop()
+	_ = c.Close()
+}
+
+// drop has Close reset the connection, and drop what has not been sent yet.
+func (c *clientConn) drop() {
 	if tcp, ok := c.raw.(interface{ SetLinger(sec int) error }); ok {
 		_ = tcp.SetLinger(0)
 	}
-	_ = c.Close()
 }
 
 // begin cancels the request when the client leaves before end; at once if it has
@@ -144,7 +155,15 @@ func (c *clientConn) Write(p []byte) (int, error) {
 	c.writing.Store(true)
 	n, err := c.writes.Write(c.Conn, p)
 	c.writing.Store(false)
+	c.noteStall(err)
 	return n, err
+}
+
+// noteStall takes in why a write has failed.
+func (c *clientConn) noteStall(err error) {
+	if errors.Is(err, os.ErrDeadlineExceeded) {
+		c.stalled.Store(true)
+	}
 }
 
 // idled notes that the connection waits for its next request.

@@ -36,7 +36,7 @@ func (g *gateway) serveTLS(cfg ServerConfig) {
 	g.t.Helper()
 	files := newPairFiles(g.t)
 	files.write(files.make(1))
-	pair, err := LoadCertificate(files.cert, files.key, nil)
+	pair, err := LoadCertificates(files.files(), nil)
 	if err != nil {
 		g.t.Fatal(err)
 	}

@@ -35,6 +35,9 @@ type exchange struct {
 	rec      Record
 	info     admission.RequestInfo
 
+	request   *http.Request // as the client sent it
+	requestID string        // empty: it has none
+
 	arrived  time.Time
 	admitted time.Time     // zero until then
 	asks     *http.Request // for a ticket, through the ticket API
@@ -51,7 +54,7 @@ func newExchange(s *snapshot, w http.ResponseWriter, r *http.Request) *exchange 
 	if secure != nil {
 		r.TLS = secure.state
 	}
-	ex := &exchange{response: newResponse(w, r, conn, s.cfg.StallTimeout), snapshot: s, arrived: time.Now(), prefer: -1}
+	ex := &exchange{response: newResponse(w, r, conn, s.cfg.StallTimeout), snapshot: s, request: r, arrived: time.Now(), prefer: -1}
 	ex.ctx.parent, ex.ctx.ex = r.Context(), ex
 	return ex
 }
@@ -64,6 +67,7 @@ func (ex *exchange) serve(r *http.Request) {
 	defer ex.watchDisconnect(r)()
 	defer ex.boundEnd(&ex.body)
 	defer ex.finish(r)
+	ex.identify(r)
 	if !ex.guard(r) {
 		ex.dispatch(r)
 	}
@@ -80,6 +84,9 @@ func (ex *exchange) dispatch(r *http.Request) {
 		return
 	}
 	pool := ex.route.pool
+	if ex.denied(r, ex.route.access) {
+		return
+	}
 	if pool == nil {
 		ex.startTrace(r)
 		ex.admitted = ex.arrived
@@ -95,7 +102,7 @@ func (ex *exchange) dispatch(r *http.Request) {
 	slot, err := ex.admit(r, pool)
 	ex.rec.Wait = time.Since(ex.arrived)
 	switch {
-	case errors.Is(err, errTicketGiven):
+	case errors.Is(err, errAnswered):
 		return
 	case err != nil:
 		ex.refuse(r, err)
@@ -125,6 +132,7 @@ func (ex *exchange) WriteHeader(status int) {
 		}
 	case !ex.wrote.Load():
 		ex.decorate()
+		ex.label()
 	}
 	ex.response.WriteHeader(status)
 }
@@ -134,9 +142,17 @@ func (ex *exchange) Write(p []byte) (int, error) {
 	if !ex.wrote.Load() {
 		ex.WriteHeader(http.StatusOK)
 	}
+	taken := ex.hold.taking()
 	n, err := ex.response.Write(p)
+	taken(n)
 	ex.hold.move()
 	return n, err
+}
+
+// flush sends what has been written of the answer.
+func (ex *exchange) flush() error {
+	defer ex.hold.taking()(0)
+	return http.NewResponseController(ex.ResponseWriter).Flush()
 }
 
 // Hijack implements http.Hijacker; it is called once the upstream has agreed to an
@@ -188,6 +204,20 @@ func (ex *exchange) decorate() {
 	}
 }
 
+// label puts into the header of an answer what the configuration says.
+func (ex *exchange) label() {
+	h := ex.Header()
+	if ex.requestID != "" {
+		h[ex.snapshot.requestID] = []string{ex.requestID}
+	}
+	if hsts := ex.snapshot.cfg.Edge.HSTS; hsts != "" && ex.snapshot.isSecure(ex.request) {
+		h["Strict-Transport-Security"] = []string{hsts}
+	}
+	if ex.rec.UpstreamStatus != 0 {
+		ex.route.answer.apply(h, ex)
+	}
+}
+
 // finish sees every request out, also a panicking one.
 func (ex *exchange) finish(r *http.Request) {
 	v := recover()
@@ -195,7 +225,7 @@ func (ex *exchange) finish(r *http.Request) {
 		ex.snapshot.cfg.Logger.Error("panic while serving a request", slog.String("panic", fmt.Sprint(v)),
 			ex.traceAttr(), slog.String("stack", string(debug.Stack())))
 		if !ex.wrote.Load() {
-			writeProblem(ex, r, problem{Status: http.StatusInternalServerError, Detail: "the gateway failed", Pool: ex.rec.Pool})
+			ex.answerProblem(r, http.StatusInternalServerError, "the gateway failed")
 			v = nil
 		}
 	}

@@ -60,7 +60,7 @@ func (ex *exchange) forward(r *http.Request, body io.ReadCloser) {
 	ex.attempt.out = new(outgoing)
 	ex.unread = unreadBody{}
 	if body != nil && body != http.NoBody {
-		ex.body.ReadCloser, ex.body.hold, ex.body.trailer = body, &ex.hold, r.Trailer
+		ex.body.ReadCloser, ex.body.hold, ex.body.route, ex.body.trailer = body, &ex.hold, ex.route, r.Trailer
 		// By default net/http reads an HTTP/1.1 request's body before it sends
 		// the answer: an upstream's early "413" would wait, slot in hand, for a
 		// slow upload. Not supported means HTTP/2, which needs no such thing.
@@ -190,9 +190,8 @@ func (ex *exchange) answer(out *http.Request, res *http.Response) error {
 // yet; others are flushed by Write.
 func (ex *exchange) copyBody(res *http.Response) error {
 	streams := res.ContentLength < 0 && res.Body != http.NoBody
-	rc := http.NewResponseController(ex.ResponseWriter)
 	if ready, ok := res.Body.(interface{ Ready() bool }); streams && (!ok || !ready.Ready()) {
-		_ = rc.Flush()
+		_ = ex.flush()
 	}
 	buf := buffers.Get().(*[copyBufferSize]byte)
 	defer buffers.Put(buf)
@@ -206,7 +205,7 @@ func (ex *exchange) copyBody(res *http.Response) error {
 				return werr
 			}
 			if streams && err == nil {
-				if ferr := rc.Flush(); ferr != nil {
+				if ferr := ex.flush(); ferr != nil {
 					ex.clientGone = true
 					return ferr
 				}
@@ -258,7 +257,7 @@ func (ex *exchange) upstreamFailed(r *http.Request, err error) {
 
 // answerFailure tells the client why there is no answer from the upstream.
 func (ex *exchange) answerFailure(r *http.Request) {
-	p := problem{Status: http.StatusBadGateway, Detail: "the upstream could not be reached or broke off", Pool: ex.rec.Pool}
+	status, detail := http.StatusBadGateway, "the upstream could not be reached or broke off"
 	var invalid *upstream.InvalidRequestError
 	switch cause := ex.hold.aborted(); {
 	case cause != nil:
@@ -268,16 +267,16 @@ func (ex *exchange) answerFailure(r *http.Request) {
 		ex.answerClientGone()
 		return
 	case ex.body.failed.Load():
-		p.Status, p.Detail = http.StatusBadRequest, "the request's body could not be read"
+		status, detail = http.StatusBadRequest, "the request's body could not be read"
 	case errors.As(ex.attempt.err, &invalid):
-		p.Status, p.Detail = http.StatusBadRequest, "the request cannot be passed on: "+invalid.Detail
+		status, detail = http.StatusBadRequest, "the request cannot be passed on: "+invalid.Detail
 	case isTimeout(ex.attempt.err):
 		ex.rec.Outcome = admission.OutcomeUpstreamError
-		p.Status, p.Detail = http.StatusGatewayTimeout, "the upstream did not answer in time"
+		status, detail = http.StatusGatewayTimeout, "the upstream did not answer in time"
 	default:
 		ex.rec.Outcome = admission.OutcomeUpstreamError
 	}
-	writeProblem(ex, r, p)
+	ex.answerProblem(r, status, detail)
 }
 
 func isTimeout(err error) bool {

@@ -28,22 +28,22 @@ func newPseudonym() string {
 
 // guard answers a request that must not be routed, and reports whether it has.
 func (ex *exchange) guard(r *http.Request) (answered bool) {
+	edge := &ex.snapshot.cfg.Edge
 	switch {
+	case ex.denied(r, edge.Access):
 	case countFields(r.Header) > maxFields:
-		writeProblem(ex, r, problem{
-			Status: http.StatusRequestHeaderFieldsTooLarge, Detail: "the request has more than " + strconv.Itoa(maxFields) + " header fields",
-		})
+		ex.answerProblem(r, http.StatusRequestHeaderFieldsTooLarge, "the request has more than "+strconv.Itoa(maxFields)+" header fields")
 	case r.Method == http.MethodConnect:
 		ex.Header().Set("Allow", ownMethods)
-		writeProblem(ex, r, problem{Status: http.StatusMethodNotAllowed, Detail: "this is a gateway, it opens no tunnels"})
+		ex.answerProblem(r, http.StatusMethodNotAllowed, "this is a gateway, it opens no tunnels")
 	case r.URL.Path == "*": // net/http answers OPTIONS
-		writeProblem(ex, r, problem{Status: http.StatusBadRequest, Detail: `only OPTIONS may ask for "*"`})
+		ex.answerProblem(r, http.StatusBadRequest, `only OPTIONS may ask for "*"`)
 	case hasDotSegment(r.URL.Path):
-		writeProblem(ex, r, problem{Status: http.StatusBadRequest, Detail: `the path contains "." or ".." segments`})
+		ex.answerProblem(r, http.StatusBadRequest, `the path contains "." or ".." segments`)
 	case hasPassed(r.Header["Via"], ex.snapshot.pseudonym):
-		writeProblem(ex, r, problem{
-			Status: http.StatusLoopDetected, Detail: "the request has come through this gateway before: an upstream leads back to it",
-		})
+		ex.answerProblem(r, http.StatusLoopDetected, "the request has come through this gateway before: an upstream leads back to it")
+	case edge.HTTPSPort != 0 && !ex.snapshot.isSecure(r):
+		ex.redirect(r)
 	case mustNotForward(r):
 		ex.answerLast(r)
 	default:
@@ -101,7 +101,7 @@ func (ex *exchange) answerLast(r *http.Request) {
 	}
 	ex.Header().Set("Allow", allow)
 	if r.Method == http.MethodTrace {
-		writeProblem(ex, r, problem{Status: http.StatusMethodNotAllowed, Detail: "this gateway answers no TRACE itself"})
+		ex.answerProblem(r, http.StatusMethodNotAllowed, "this gateway answers no TRACE itself")
 		return
 	}
 	ex.Header().Set("Content-Length", "0")
@@ -112,8 +112,8 @@ func (ex *exchange) answerLast(r *http.Request) {
 func (ex *exchange) noRoute(r *http.Request) {
 	if allow := ex.snapshot.routes.allow(r); allow != "" {
 		ex.Header().Set("Allow", allow)
-		writeProblem(ex, r, problem{Status: http.StatusMethodNotAllowed, Detail: "no route takes this method here; " + allow + " are taken"})
+		ex.answerProblem(r, http.StatusMethodNotAllowed, "no route takes this method here; "+allow+" are taken")
 		return
 	}
-	writeProblem(ex, r, problem{Status: http.StatusNotFound, Detail: "no route matches this request"})
+	ex.answerProblem(r, http.StatusNotFound, "no route matches this request")
 }

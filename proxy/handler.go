@@ -13,7 +13,8 @@ type Handler struct {
 	current  atomic.Pointer[snapshot]
 	streams  tracker // upgraded and TCP connections
 	failures oncelog.Limit
-	mu       sync.Mutex // held by who replaces current
+	places   atomic.Int64 // scripts of pages that wait
+	mu       sync.Mutex   // held by who replaces current
 }
 
 var _ http.Handler = (*Handler)(nil)
@@ -24,7 +25,7 @@ func New(cfg Config) (*Handler, error) {
 		return nil, err
 	}
 	h := new(Handler)
-	h.current.Store(newSnapshot(cfg, &snapshot{streams: &h.streams, failures: &h.failures, pseudonym: newPseudonym()}))
+	h.current.Store(newSnapshot(cfg, &snapshot{streams: &h.streams, failures: &h.failures, places: &h.places, pseudonym: newPseudonym()}))
 	return h, nil
 }
 

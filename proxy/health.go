@@ -29,6 +29,9 @@ type Health struct {
 	// default 3; HealthyAfter how many good checks make it healthy again,
 	// default 2.
 	UnhealthyAfter, HealthyAfter int
+	// SlowStart is how long an upstream that is healthy again, or new beside others, takes
+	// to get its whole share of the requests. It begins with a tenth. 0: none.
+	SlowStart time.Duration
 }
 
 func (h Health) withDefaults() Health {
@@ -53,7 +56,7 @@ func (h Health) check() []string {
 	if h.Path != "" && h.Path[0] != '/' {
 		msgs = append(msgs, fmt.Sprintf("health path %q does not begin with a slash", h.Path))
 	}
-	if h.Interval < 0 || h.Timeout < 0 {
+	if h.Interval < 0 || h.Timeout < 0 || h.SlowStart < 0 {
 		msgs = append(msgs, "negative time in the health checks")
 	}
 	if h.UnhealthyAfter < 0 || h.HealthyAfter < 0 {

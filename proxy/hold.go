@@ -35,6 +35,10 @@ var (
 		"hold.min_upload is not reached",
 		"the request's body comes more slowly than its pool allows (hold.min_upload)",
 	}
+	errMinDownload = &abortCause{
+		"hold.min_download is not reached",
+		"the answer is read more slowly than the request's pool allows (hold.min_download)",
+	}
 	errHoldIdle = &abortCause{
 		"hold.idle is reached",
 		"no byte has moved for longer than the request's pool allows (hold.idle)",
@@ -51,7 +55,8 @@ const lastWord = time.Second
 type hold struct {
 	slot      Slot
 	max, idle time.Duration // 0: no bound
-	upload    uploadRate
+	upload    clientRate
+	download  clientRate
 	since     time.Time
 	moved     atomic.Int64 // when a byte moved last, as time after since
 
@@ -75,7 +80,8 @@ type hold struct {
 // limit says what the request has, and for how long its pool lets it.
 func (h *hold) limit(slot Slot, pool *Pool) {
 	h.slot, h.max, h.idle = slot, pool.HoldMax, pool.HoldIdle
-	h.upload.least, h.upload.over = pool.MinUpload, cmp.Or(pool.HoldIdle, defaultUploadWindow)
+	h.upload.least, h.upload.over = pool.MinUpload, cmp.Or(pool.HoldIdle, defaultRateWindow)
+	h.download.least, h.download.over = pool.MinDownload, h.upload.over
 }
 
 // begin starts the watch. The slot may turn out to be lost already.
@@ -116,6 +122,13 @@ func (h *hold) judge(now time.Duration) (cause *abortCause, next time.Duration) 
 	if slow {
 		return errMinUpload, 0
 	}
+	slow, again := h.download.judge(now)
+	if slow {
+		return errMinDownload, 0
+	}
+	if again > 0 && (next == 0 || again < next) {
+		next = again
+	}
 	for _, limit := range [...]struct {
 		length, at time.Duration
 		cause      *abortCause
@@ -132,9 +145,17 @@ func (h *hold) judge(now time.Duration) (cause *abortCause, next time.Duration) 
 		}
 	}
 	if h.client != nil {
-		next = min(next, h.idle/4) // to look at it
+		next = min(next, h.lookEvery())
 	}
 	return nil, next
+}
+
+// lookEvery is the time between two looks at the client's connection.
+func (h *hold) lookEvery() time.Duration {
+	if h.download.least > 0 {
+		return h.download.over / 10
+	}
+	return h.idle / 4
 }
 
 // look notes whether the client has acknowledged bytes since the last look.
@@ -142,11 +163,24 @@ func (h *hold) look(now time.Duration) {
 	if h.client == nil {
 		return
 	}
-	n := ackedBy(h.client)
+	n, waiting := ackedBy(h.client)
 	if h.acked != 0 && n != h.acked {
 		h.moved.Store(int64(now))
 	}
 	h.acked = n
+	if h.download.least > 0 {
+		h.download.sample(now, n, waiting)
+	}
+}
+
+// taking notes that the client is to take a piece of the answer. The function that it
+// returns notes that n bytes have been taken. Where the kernel tells more, look does it.
+func (h *hold) taking() (taken func(n int)) {
+	if h.download.least == 0 || canSplice && h.client != nil {
+		return func(int) {}
+	}
+	h.download.begin(time.Since(h.since))
+	return func(n int) { h.download.end(time.Since(h.since), n, false) }
 }
 
 // due is the timer's function. Bytes that moved meanwhile have not touched the
@@ -203,7 +237,7 @@ func (h *hold) check() error {
 // watch breaks the exchange off when its slot is lost or held too long, until
 // hold.end.
 func (ex *exchange) watch() {
-	if ex.conn != nil && ex.http1 && ex.hold.idle > 0 {
+	if ex.conn != nil && ex.http1 && (ex.hold.idle > 0 || ex.hold.download.least > 0) {
 		ex.hold.client = ex.conn.raw
 	}
 	ex.hold.begin(ex.abort)
@@ -249,12 +283,12 @@ func (ex *exchange) answerAborted(r *http.Request, cause *abortCause) {
 	switch cause {
 	case errLost:
 		ex.rec.Outcome = admission.Isolated.Outcome()
-		writeRefusalDetail(ex, r, ex.rec.Pool, &admission.Refusal{Reason: admission.Isolated}, cause.detail)
+		ex.answerRefusal(r, &admission.Refusal{Reason: admission.Isolated}, cause.detail)
 	case errMinUpload, errStalled:
-		writeProblem(ex, r, problem{Status: http.StatusRequestTimeout, Detail: cause.detail, Pool: ex.rec.Pool})
+		ex.answerProblem(r, http.StatusRequestTimeout, cause.detail)
 	default:
 		ex.rec.Outcome = admission.OutcomeUpstreamError
-		writeProblem(ex, r, problem{Status: http.StatusGatewayTimeout, Detail: cause.detail, Pool: ex.rec.Pool})
+		ex.answerProblem(r, http.StatusGatewayTimeout, cause.detail)
 	}
 }
 

@@ -15,6 +15,7 @@ import (
 	"go.opentelemetry.io/otel/trace"
 
 	"github.com/kgate/kgate/internal/admission"
+	"github.com/kgate/kgate/internal/problems"
 )
 
 // Held is the slot of a request that Middleware has admitted. It is for the next
@@ -81,14 +82,16 @@ var (
 func (v *visit) serve(r *http.Request, next http.Handler) {
 	if v.pool = v.snapshot.pool(v.rec.Pool); v.pool == nil {
 		v.snapshot.cfg.Logger.Error("a handler asks for a pool that the configuration does not have", slog.String("pool", v.rec.Pool))
-		writeProblem(v, r, problem{Status: http.StatusInternalServerError, Detail: "this gateway has no such pool", Pool: v.rec.Pool})
+		problems.Write(v, r, problem{Status: http.StatusInternalServerError, Detail: "this gateway has no such pool", Pool: v.rec.Pool})
 		return
 	}
 	ctx, cancel := context.WithCancelCause(r.Context())
 	defer cancel(nil)
 	r = r.WithContext(ctx)
 	if err := v.admit(r, cancel); err != nil {
-		v.refuse(r, err)
+		if !errors.Is(err, errAnswered) {
+			v.refuse(r, err)
+		}
 		v.trace(ctx, false)
 		v.done()
 		return
@@ -119,10 +122,15 @@ func (v *visit) admit(r *http.Request, cancel context.CancelCauseFunc) (err erro
 }
 
 func (v *visit) acquire(r *http.Request) (Slot, error) {
-	s := v.snapshot
 	if ids, ok := r.Header[ticketHeader]; ok {
-		return s.redeem(r.Context(), v.pool.Name, ids)
+		return v.snapshot.redeem(r.Context(), v.pool.Name, ids)
 	}
+	return admitBrowser(r.Context(), v.snapshot, v.pool, v, r, func(limit time.Duration) (Slot, error) { return v.wait(r, limit) })
+}
+
+// wait waits in the pool's line, no longer than limit.
+func (v *visit) wait(r *http.Request, limit time.Duration) (Slot, error) {
+	s := v.snapshot
 	v.info = admission.RequestInfo{Method: r.Method, Path: r.URL.Path, Remote: s.clientAddr(r)}
 	req := admission.Request{Pool: v.pool.Name, Info: &v.info}
 	if sc := trace.SpanContextFromContext(r.Context()); sc.IsValid() {
@@ -135,7 +143,7 @@ func (v *visit) acquire(r *http.Request) (Slot, error) {
 	if v.pool.TellClients {
 		req.Client = s.clientKey(r, v.pool)
 	}
-	req.Wait, _ = queueTimeout(v.pool.QueueTimeout, r.Header)
+	req.Wait, _ = queueTimeout(limit, r.Header)
 	return s.cfg.Admitter.Acquire(r.Context(), req)
 }
 
@@ -196,13 +204,13 @@ func (v *visit) refuse(r *http.Request, err error) {
 		v.WriteHeader(statusClientGone)
 	case errors.As(err, &refusal):
 		v.rec.Outcome, v.rec.Grant.Position = refusal.Reason.Outcome(), refusal.Position
-		writeRefusal(v, r, v.rec.Pool, refusal)
+		problems.Write(v, r, newRefusal(v.Header(), v.rec.Pool, refusal, refusal.Reason.Detail()))
 	case errors.As(err, &ticket):
-		writeProblem(v, r, problem{Status: ticket.status, Detail: ticket.detail, Pool: v.rec.Pool})
+		problems.Write(v, r, problem{Status: ticket.status, Detail: ticket.detail, Pool: v.rec.Pool})
 	default:
 		v.snapshot.cfg.Logger.Error("admission failed", slog.String("pool", v.rec.Pool), slog.Any("error", err))
 		v.rec.Outcome = admission.Isolated.Outcome()
-		writeProblem(v, r, problem{Status: http.StatusInternalServerError, Detail: "admission failed", Pool: v.rec.Pool})
+		problems.Write(v, r, problem{Status: http.StatusInternalServerError, Detail: "admission failed", Pool: v.rec.Pool})
 	}
 }
 

@@ -20,7 +20,8 @@ const statusClientGone = 499
 type problem = problems.Details
 
 // admit gets the request a slot: that of the ticket it brings, or the next one
-// in the pool's line, at most for the pool's or the client's time.
+// in the pool's line, at most for the pool's or the client's time. A browser may be
+// answered with a page instead.
 func (ex *exchange) admit(r *http.Request, pool *Pool) (Slot, error) {
 	s := ex.snapshot
 	if ids, ok := r.Header[ticketHeader]; ok {
@@ -29,12 +30,18 @@ func (ex *exchange) admit(r *http.Request, pool *Pool) (Slot, error) {
 	if pool.Tickets && prefersTicket(r.Header) {
 		return ex.admitOrTicket(r, pool)
 	}
+	return admitBrowser(&ex.ctx, s, pool, ex, r, func(limit time.Duration) (Slot, error) { return ex.acquire(r, pool, limit) })
+}
+
+// acquire waits in the pool's line, no longer than limit.
+func (ex *exchange) acquire(r *http.Request, pool *Pool, limit time.Duration) (Slot, error) {
+	s := ex.snapshot
 	ex.info = admission.RequestInfo{Method: r.Method, Path: r.URL.Path, Remote: s.clientAddr(r), Trace: ex.rec.TraceID}
 	req := admission.Request{Pool: pool.Name, Span: ex.spanBytes(), Info: &ex.info}
 	if pool.TellClients {
 		req.Client = s.clientKey(r, pool)
 	}
-	req.Wait, ex.prefer = queueTimeout(pool.QueueTimeout, r.Header)
+	req.Wait, ex.prefer = queueTimeout(limit, r.Header)
 	return s.cfg.Admitter.Acquire(&ex.ctx, req)
 }
 
@@ -53,13 +60,13 @@ func (ex *exchange) refuse(r *http.Request, err error) {
 		ex.answerClientGone()
 	case errors.As(err, &refusal):
 		ex.rec.Outcome, ex.rec.Grant.Position = refusal.Reason.Outcome(), refusal.Position
-		writeRefusal(ex, r, ex.rec.Pool, refusal)
+		ex.answerRefusal(r, refusal, refusal.Reason.Detail())
 	case errors.As(err, &ticket):
-		writeProblem(ex, r, problem{Status: ticket.status, Detail: ticket.detail, Pool: ex.rec.Pool})
+		ex.answerProblem(r, ticket.status, ticket.detail)
 	default:
 		ex.snapshot.cfg.Logger.Error("admission failed", slog.String("pool", ex.rec.Pool), ex.traceAttr(), slog.Any("error", err))
 		ex.rec.Outcome = admission.Isolated.Outcome()
-		writeProblem(ex, r, problem{Status: http.StatusInternalServerError, Detail: "admission failed", Pool: ex.rec.Pool})
+		ex.answerProblem(r, http.StatusInternalServerError, "admission failed")
 	}
 }
 
@@ -73,14 +80,15 @@ func (ex *exchange) answerClientGone() {
 	ex.WriteHeader(statusClientGone)
 }
 
-// writeRefusal answers a request that was not admitted.
-func writeRefusal(w http.ResponseWriter, r *http.Request, pool string, refusal *admission.Refusal) {
-	writeRefusalDetail(w, r, pool, refusal, refusal.Reason.Detail())
+// answerRefusal answers a request that was not admitted.
+func (ex *exchange) answerRefusal(r *http.Request, refusal *admission.Refusal, detail string) {
+	ex.writeProblem(r, newRefusal(ex.Header(), ex.rec.Pool, refusal, detail))
 }
 
-func writeRefusalDetail(w http.ResponseWriter, r *http.Request, pool string, refusal *admission.Refusal, detail string) {
+// newRefusal returns the body of the answer to a request that was not admitted, and
+// fills in its header.
+func newRefusal(h http.Header, pool string, refusal *admission.Refusal, detail string) problem {
 	seconds := retryAfterSeconds(refusal.RetryAfter)
-	h := w.Header()
 	h.Set("Retry-After", strconv.Itoa(seconds))
 	h.Set("Kgate-Refusal", string(refusal.Reason))
 	if refusal.Limit > 0 {
@@ -94,18 +102,26 @@ func writeRefusalDetail(w http.ResponseWriter, r *http.Request, pool string, ref
 	if refusal.Reason == admission.Draining {
 		h.Set("Connection", "close") // the next request is to go to another gateway
 	}
-	writeProblem(w, r, problem{
+	return problem{
 		Status:     refusal.Reason.Status(),
 		Detail:     detail,
 		Pool:       pool,
 		Reason:     string(refusal.Reason),
 		Position:   refusal.Position,
 		RetryAfter: seconds,
-	})
+	}
+}
+
+// answerProblem says in an answer of the gateway's own what is wrong with the request.
+func (ex *exchange) answerProblem(r *http.Request, status int, detail string) {
+	ex.writeProblem(r, problem{Status: status, Detail: detail, Pool: ex.rec.Pool})
 }
 
 // writeProblem answers with p, in the form that r accepts.
-func writeProblem(w http.ResponseWriter, r *http.Request, p problem) { problems.Write(w, r, p) }
+func (ex *exchange) writeProblem(r *http.Request, p problem) {
+	p.RequestID = ex.requestID
+	problems.Write(ex, r, p)
+}
 
 // retryAfterSeconds rounds d up to whole seconds, at least one.
 func retryAfterSeconds(d time.Duration) int {

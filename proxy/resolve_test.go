@@ -15,8 +15,11 @@ import (
 	"golang.org/x/net/dns/dnsmessage"
 )
 
-// serveNames has every name resolve to addr until the test ends.
-func serveNames(t *testing.T, addr *atomic.Pointer[netip.Addr]) {
+// names are what a name server says: the answers to a question.
+type names func(q dnsmessage.Question) []dnsmessage.ResourceBody
+
+// serve answers all look-ups of this process until the test ends.
+func (n names) serve(t *testing.T) {
 	t.Helper()
 	conn, err := net.ListenPacket("udp", "127.0.0.1:0")
 	if err != nil {
@@ -27,21 +30,21 @@ func serveNames(t *testing.T, addr *atomic.Pointer[netip.Addr]) {
 		defer close(done)
 		buf := make([]byte, 512)
 		for {
-			n, from, err := conn.ReadFrom(buf)
+			size, from, err := conn.ReadFrom(buf)
 			if err != nil {
 				return
 			}
 			var m dnsmessage.Message
-			if m.Unpack(buf[:n]) != nil || len(m.Questions) != 1 {
+			if m.Unpack(buf[:size]) != nil || len(m.Questions) != 1 {
 				continue
 			}
-			m.Response = true
-			if q := m.Questions[0]; q.Type == dnsmessage.TypeA {
-				m.Answers = []dnsmessage.Resource{{
-					Header: dnsmessage.ResourceHeader{Name: q.Name, Type: q.Type, Class: q.Class, TTL: 1}, Body: &dnsmessage.AResource{A: addr.Load().As4()},
-				}}
+			m.Response, m.Additionals = true, nil
+			q := m.Questions[0]
+			for _, body := range n(q) {
+				m.Answers = append(m.Answers, dnsmessage.Resource{
+					Header: dnsmessage.ResourceHeader{Name: q.Name, Type: q.Type, Class: q.Class, TTL: 1}, Body: body,
+				})
 			}
-			m.Additionals = nil
 			if out, err := m.Pack(); err == nil {
 				_, _ = conn.WriteTo(out, from)
 			}
@@ -80,7 +83,12 @@ func TestNameFollowed(t *testing.T) {
 		var addr atomic.Pointer[netip.Addr]
 		one, two := netip.MustParseAddr("127.0.0.1"), netip.MustParseAddr("127.0.0.2")
 		addr.Store(&one)
-		serveNames(t, &addr)
+		names(func(q dnsmessage.Question) []dnsmessage.ResourceBody {
+			if q.Type != dnsmessage.TypeA {
+				return nil
+			}
+			return []dnsmessage.ResourceBody{&dnsmessage.AResource{A: addr.Load().As4()}}
+		}).serve(t)
 		const every = 50 * time.Millisecond
 		g := newGateway(t, 1, nil, func(c *Config) {
 			c.Pools[0].Upstreams = []*url.URL{mustURL(t, scheme+"://upstream.test:"+port)}

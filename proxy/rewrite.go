@@ -12,19 +12,9 @@ import (
 
 	"golang.org/x/net/http/httpguts"
 
+	"github.com/kgate/kgate/internal/headeredit"
 	"github.com/kgate/kgate/internal/httplist"
 )
-
-// isHopByHop reports whether a field is for one connection (RFC 9110, section
-// 7.6.1), or was before there was Connection to say so.
-func isHopByHop(name string) bool {
-	switch name {
-	case "Connection", "Proxy-Connection", "Keep-Alive", "Proxy-Authenticate", "Proxy-Authorization",
-		"Te", "Trailer", "Transfer-Encoding", "Upgrade":
-		return true
-	}
-	return false
-}
 
 // removeNamed removes the fields that the values of Connection name.
 func removeNamed(h http.Header, connection []string) {
@@ -42,7 +32,7 @@ func removeNamed(h http.Header, connection []string) {
 // place.
 func copyEndToEnd(to, from http.Header) {
 	for name, values := range from {
-		if isHopByHop(name) || isReserved(name) {
+		if headeredit.IsHopByHop(name) || isReserved(name) {
 			continue
 		}
 		if have := to[name]; len(have) > 0 {
@@ -76,7 +66,7 @@ func (ex *exchange) outgoing(in *http.Request) *http.Request {
 	}
 	// The values of announced trailers come when the body has been read: into the
 	// server's map.
-	removeUntrusted(out.Trailer, true)
+	ex.route.removeUntrusted(out.Trailer)
 	if len(out.Trailer) > 0 {
 		// HTTP/2 has them behind a body of known length, too; HTTP/1.1 only
 		// behind chunks.
@@ -127,16 +117,25 @@ func oneSlash(a, b string) string {
 func (ex *exchange) fillHeader(out, in *http.Request) {
 	header, trusted := out.Header, contains(ex.snapshot.cfg.TrustedProxies, in.RemoteAddr)
 	for name, values := range in.Header {
-		if !isHopByHop(name) && !isUntrusted(name, trusted) && name != "Http2-Settings" {
-			header[name] = values
+		if headeredit.IsHopByHop(name) || isUntrusted(name, trusted) || name == "Http2-Settings" {
+			continue
 		}
+		if strings.IndexByte(name, '_') >= 0 && ex.owns(name) {
+			continue
+		}
+		header[name] = values
 	}
+	removePlaces(header)
 	removeNamed(header, in.Header["Connection"])
 	upgrade := upgradeType(in.Header)
 	trailers := httpguts.HeaderValuesContainsToken(in.Header["Te"], "trailers")
 
 	ex.attempt.out.used = 0
 	set := func(name, value string) { header[name] = ex.attempt.out.value(value) }
+	if ex.requestID != "" {
+		set(ex.snapshot.requestID, ex.requestID)
+	}
+	ex.route.request.apply(header, ex)
 	if trailers {
 		set("Te", "trailers")
 	}
@@ -230,11 +229,17 @@ func isUntrusted(name string, trusted bool) bool {
 	return hasNamePrefix(name, "Kgate") || name == "Proxy" || !trusted && hasNamePrefix(name, "X-Forwarded")
 }
 
-// removeUntrusted removes such fields from a trailer.
-func removeUntrusted(h http.Header, trusted bool) {
-	for name := range h {
-		if isUntrusted(name, trusted) {
-			delete(h, name)
+// owns reports whether the gateway alone says the field of this name in a request.
+func (ex *exchange) owns(name string) bool {
+	return ex.route.request.owns(name) || ex.requestID != "" && sameName(name, ex.snapshot.requestID)
+}
+
+// removeUntrusted removes from a trailer what a client may not say there: Kgate-*, and
+// what the route's configuration says in the header.
+func (r *route) removeUntrusted(trailer http.Header) {
+	for name := range trailer {
+		if isUntrusted(name, true) || r.request.owns(name) {
+			delete(trailer, name)
 		}
 	}
 }

@@ -18,6 +18,9 @@ type route struct {
 	strip      string
 	pool       *Pool // nil: no admission
 	balancer   *balancer
+
+	request, answer *headerEdits // nil: none
+	access          Access
 }
 
 func newRoute(cfg Route, pool *Pool, b *balancer) *route {
@@ -28,6 +31,9 @@ func newRoute(cfg Route, pool *Pool, b *balancer) *route {
 		strip:      cfg.StripPrefix,
 		pool:       pool,
 		balancer:   b,
+		request:    newHeaderEdits(cfg.RequestHeaders),
+		answer:     newHeaderEdits(cfg.ResponseHeaders),
+		access:     cfg.Access,
 	}
 	if strings.HasPrefix(r.host, "*.") {
 		r.host, r.hostSuffix = "", r.host[1:]

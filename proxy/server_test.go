@@ -74,15 +74,21 @@ func newPairFiles(t testing.TB) pairFiles {
 	return pairFiles{t, filepath.Join(dir, "cert.pem"), filepath.Join(dir, "key.pem")}
 }
 
-// make returns a certificate for localhost with this serial number, and its key.
-func (f pairFiles) make(serial int64) (cert, key []byte) {
+func (f pairFiles) files() []CertificateFiles { return []CertificateFiles{{f.cert, f.key}} }
+
+// make returns a certificate with this serial number, for localhost unless it is for other
+// names, and its key.
+func (f pairFiles) make(serial int64, names ...string) (cert, key []byte) {
 	f.t.Helper()
 	private, err := ecdsa.GenerateKey(elliptic.P256(), rand.Reader)
 	if err != nil {
 		f.t.Fatal(err)
 	}
+	if names == nil {
+		names = []string{"localhost"}
+	}
 	template := &x509.Certificate{
-		SerialNumber: big.NewInt(serial), Subject: pkix.Name{CommonName: "localhost"}, DNSNames: []string{"localhost"},
+		SerialNumber: big.NewInt(serial), Subject: pkix.Name{CommonName: "localhost"}, DNSNames: names,
 		NotBefore: time.Now().Add(-time.Hour), NotAfter: time.Now().Add(time.Hour),
 	}
 	der, err := x509.CreateCertificate(rand.Reader, template, template, &private.PublicKey, private)
@@ -113,7 +119,7 @@ func (f pairFiles) write(cert, key []byte) {
 func TestTLS(t *testing.T) {
 	files := newPairFiles(t)
 	files.write(files.make(1))
-	pair, err := LoadCertificate(files.cert, files.key, nil)
+	pair, err := LoadCertificates(files.files(), nil)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -137,12 +143,12 @@ func TestTLS(t *testing.T) {
 // a half that comes first does no harm.
 func TestCertificate(t *testing.T) {
 	files := newPairFiles(t)
-	if _, err := LoadCertificate(files.cert, files.key, nil); err == nil {
+	if _, err := LoadCertificates(files.files(), nil); err == nil {
 		t.Fatal("files that are not there were loaded")
 	}
 	files.write(files.make(1))
 	var log bytes.Buffer
-	pair, err := LoadCertificate(files.cert, files.key, slog.New(slog.NewTextHandler(&log, nil)))
+	pair, err := LoadCertificates(files.files(), slog.New(slog.NewTextHandler(&log, nil)))
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -163,20 +169,14 @@ func TestCertificate(t *testing.T) {
 		{"gone", func() error { return os.Remove(files.key) }, 2, "cannot be used"},
 		{"back", func() error { files.write(nil, nextKey); return nil }, 2, "read again"},
 		{"other files", func() error {
-			use, err := pair.Read(other.cert, other.key)
-			if err != nil {
-				return err
+			use, err := pair.Read(other.files())
+			if err == nil {
+				use()
 			}
-			if got := pair.File(); got != files.cert {
-				t.Errorf("reads %s before it is to", got)
-			}
-			if use(); pair.File() != other.cert {
-				t.Errorf("reads %s", pair.File())
-			}
-			return nil
+			return err
 		}, 3, ""},
 		{"other files that do not fit", func() error {
-			if _, err := pair.Read(files.cert, other.key); err == nil {
+			if _, err := pair.Read([]CertificateFiles{{files.cert, other.key}}); err == nil {
 				t.Error("a certificate was taken with the key of another")
 			}
 			return nil
@@ -202,7 +202,7 @@ func TestCertificateWatched(t *testing.T) {
 	files := newPairFiles(t)
 	files.write(files.make(1))
 	synctest.Test(t, func(t *testing.T) {
-		pair, err := LoadCertificate(files.cert, files.key, nil)
+		pair, err := LoadCertificates(files.files(), nil)
 		if err != nil {
 			t.Fatal(err)
 		}

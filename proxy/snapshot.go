@@ -1,6 +1,11 @@
 package proxy
 
-import "github.com/kgate/kgate/internal/oncelog"
+import (
+	"net/http"
+	"sync/atomic"
+
+	"github.com/kgate/kgate/internal/oncelog"
+)
 
 // snapshot is all that a Handler derives from one configuration. A request stays on
 // the snapshot that it came to. Nothing in it changes but the balancers of pools,
@@ -16,7 +21,9 @@ type snapshot struct {
 	// pseudonym is the gateway's name in Via.
 	pseudonym string
 	via       viaValues
+	requestID string         // the canonical name of the header; empty: requests have no id
 	failures  *oncelog.Limit // of upstreams; the Handler's
+	places    *atomic.Int64  // scripts of pages that wait; the Handler's
 }
 
 // newSnapshot returns the snapshot of a valid configuration, after that before it.
@@ -24,7 +31,8 @@ func newSnapshot(cfg Config, before *snapshot) *snapshot {
 	s := &snapshot{
 		cfg: cfg.withDefaults(), balancers: make(map[string]*balancer, len(cfg.Pools)),
 		tcp: make(map[string]*tcpRoute, len(cfg.TCP)), tcpPools: make(map[string]*balancer),
-		streams: before.streams, failures: before.failures, pseudonym: before.pseudonym, via: newViaValues(before.pseudonym),
+		streams: before.streams, failures: before.failures, places: before.places, pseudonym: before.pseudonym, via: newViaValues(before.pseudonym),
+		requestID: http.CanonicalHeaderKey(cfg.Edge.RequestIDHeader),
 	}
 	for _, p := range s.cfg.Pools {
 		forHTTP, forTCP := p.split()

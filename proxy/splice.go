@@ -52,7 +52,9 @@ func (c *clientConn) ReadFrom(r io.Reader) (int64, error) {
 		if err := c.writes.Settle(c.Conn); err != nil {
 			return 0, err
 		}
-		return to.ReadFrom(r)
+		n, err := to.ReadFrom(r)
+		c.noteStall(err)
+		return n, err
 	}
 	return io.Copy(struct{ io.Writer }{c}, r)
 }

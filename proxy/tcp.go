@@ -26,6 +26,8 @@ type TCP struct {
 	// Names lead TLS clients that ask for a server by name to pools of their own; the
 	// first that matches does. The TLS connection itself is the upstream's.
 	Names []ServerName
+	// Access says which clients are served.
+	Access Access
 }
 
 // ServerName leads the clients that ask for a server to a pool.
@@ -97,6 +99,7 @@ func (p *Pool) all() []*url.URL { return slices.Concat(p.Upstreams, p.Backup) }
 // tcpRoute is a TCP made ready. Its routes match by host alone.
 type tcpRoute struct {
 	listener string
+	access   Access
 	named    routes
 	other    *route // of clients that none of named matches; nil: they are refused
 }
@@ -105,7 +108,7 @@ func (s *snapshot) newTCPRoute(t TCP) *tcpRoute {
 	lead := func(host, pool string) *route {
 		return newRoute(Route{Match: Match{Host: host}}, s.pool(pool), s.tcpPools[pool])
 	}
-	r := &tcpRoute{listener: t.Listener}
+	r := &tcpRoute{listener: t.Listener, access: t.Access}
 	for _, n := range t.Names {
 		r.named = append(r.named, lead(n.Host, n.Pool))
 	}
@@ -190,6 +193,14 @@ func (s *Server) serveConn(conn *clientConn, listener string) {
 		if suppressed, ok := s.limiter.once.Allow("header"); ok {
 			s.cfg.Logger.Info("connection refused: no PROXY header", slog.String("remote", conn.raw.RemoteAddr().String()),
 				slog.Any("error", err), slog.Int("suppressed", suppressed))
+		}
+		conn.reset()
+		return
+	}
+	if !route.access.allows(remoteAddr(conn)) {
+		if suppressed, ok := s.limiter.once.Allow("access"); ok {
+			s.cfg.Logger.Info("connection refused: clients of this address are not served", slog.String("remote", conn.RemoteAddr().String()),
+				slog.String("listener", listener), slog.Int("suppressed", suppressed))
 		}
 		conn.reset()
 		return

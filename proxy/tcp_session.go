@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"log/slog"
+	"net"
 	"net/http"
 	"net/netip"
 	"net/url"
@@ -56,10 +57,16 @@ const endTime = 2 * time.Second
 func newSession(base context.Context, s *snapshot, route *route, conn *clientConn) *session {
 	se := &session{snapshot: s, route: route, conn: conn, arrived: time.Now()}
 	se.ctx, se.cancel = context.WithCancelCause(base)
-	remote, _ := netip.ParseAddrPort(conn.RemoteAddr().String())
 	se.rec.Pool = route.pool.Name
-	se.info = admission.RequestInfo{Method: "TCP", Remote: remote.Addr().Unmap().WithZone("")}
+	se.info = admission.RequestInfo{Method: "TCP", Remote: remoteAddr(conn)}
 	return se
+}
+
+// remoteAddr returns the address of a connection's client, from its PROXY header if it
+// has one.
+func remoteAddr(conn net.Conn) netip.Addr {
+	remote, _ := netip.ParseAddrPort(conn.RemoteAddr().String())
+	return remote.Addr().Unmap().WithZone("")
 }
 
 // serve sees the session through.
@@ -122,7 +129,7 @@ func (se *session) refuse(err error) {
 // forward joins the client with an upstream. When it returns both connections are closed.
 func (se *session) forward() {
 	se.hold.limit(se.slot, se.route.pool)
-	se.hold.upload.least = 0 // there is no telling where a request ends
+	se.hold.upload.least, se.hold.download.least = 0, 0 // there is no telling where a request ends
 	if se.hold.idle > 0 {
 		se.hold.client = se.conn.raw
 	}

@@ -11,14 +11,14 @@ import (
 // far a client has come meanwhile.
 const canSplice = true
 
-// ackedBy returns how many bytes the other side of conn has acknowledged; 0 if that
-// cannot be told. Its system acknowledges no more than fits a window while nobody
-// reads.
-func ackedBy(conn net.Conn) uint64 {
+// ackedBy returns how many bytes the other side of conn has acknowledged, 0 if that
+// cannot be told, and whether more are waiting that it has no room for. Its system
+// acknowledges no more than fits a window while nobody reads.
+func ackedBy(conn net.Conn) (acked uint64, waiting bool) {
 	if info := tcpInfo(conn); info != nil {
-		return info.Bytes_acked
+		return info.Bytes_acked, info.Notsent_bytes > 0
 	}
-	return 0
+	return 0, false
 }
 
 // isEstablished reports whether neither side of conn has closed it or its sending

@@ -68,7 +68,7 @@ func isTicketPath(path string) bool {
 // serveTickets passes the ticket API on.
 func (ex *exchange) serveTickets(r *http.Request) {
 	if ex.snapshot.cfg.TicketHandler == nil {
-		writeProblem(ex, r, problem{Status: http.StatusNotFound, Detail: "this gateway has no tickets"})
+		ex.answerProblem(r, http.StatusNotFound, "this gateway has no tickets")
 		return
 	}
 	ex.asks = r.WithContext(&ex.ctx)
@@ -98,8 +98,9 @@ func (s *snapshot) redeem(ctx context.Context, pool string, ids []string) (Slot,
 	}
 }
 
-// errTicketGiven is no failure: the request has been answered with a ticket.
-var errTicketGiven = errors.New("proxy: answered with a ticket")
+// errAnswered is no failure: the request has been answered with a ticket, or with the
+// page of a browser that waits.
+var errAnswered = errors.New("proxy: answered with a place in line")
 
 // admitOrTicket lets a request in that would rather have a ticket than wait: with
 // the slot of its ticket if that is granted within the wait that it prefers, at once
@@ -129,7 +130,7 @@ func (ex *exchange) admitOrTicket(r *http.Request, pool *Pool) (Slot, error) {
 		if err := ex.writeTicket(ticket); err != nil {
 			return nil, err
 		}
-		return nil, errTicketGiven
+		return nil, errAnswered
 	}
 	slot, err := ex.snapshot.redeem(&ex.ctx, pool.Name, []string{ticket.ID})
 	if err != nil {

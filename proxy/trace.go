@@ -128,6 +128,10 @@ func (ex *exchange) startTrace(r *http.Request) {
 			attribute.String("network.protocol.version", strings.TrimPrefix(r.Proto, "HTTP/")),
 			attribute.String("user_agent.original", printable(r.UserAgent())),
 		), trace.WithAttributes(serverAttributes(printable(r.Host))...))
+	if ex.requestID != "" {
+		name := "http.request.header." + strings.ToLower(ex.snapshot.requestID)
+		ex.spans.server.SetAttributes(attribute.StringSlice(name, []string{ex.requestID}))
+	}
 	ex.rec.TraceID = ex.spans.server.SpanContext().TraceID().String()
 	ex.rec.Sampled = ex.spans.server.SpanContext().IsSampled()
 }

@@ -41,8 +41,10 @@ func (ex *exchange) upgrade(out *http.Request, res *http.Response) error {
 		return fmt.Errorf("proxy: the client's connection cannot be upgraded: %w", err)
 	}
 	defer ex.snapshot.streams.add(-1)
+	ex.hold.download.end(0, 0, true) // there is no telling what the client makes of it
 	header := ex.Header()
 	copyEndToEnd(header, res.Header)
+	ex.label()
 	header["Connection"], header["Upgrade"] = []string{"Upgrade"}, []string{agreed}
 	if err = writeSwitch(brw.Writer, header); err == nil {
 		early := io.LimitReader(brw.Reader, int64(brw.Reader.Buffered())) // sent with the request

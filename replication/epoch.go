@@ -7,6 +7,7 @@ import (
 	"slices"
 	"time"
 
+	"github.com/kgate/kgate/internal/admission"
 	"github.com/kgate/kgate/kmutex"
 )
 
@@ -224,7 +225,7 @@ func addHandOvers(r *kmutex.Report, handOvers []HandOver) {
 	for _, h := range handOvers {
 		r.Running, r.Waiting = slices.Clone(r.Running), slices.Clone(r.Waiting)
 		for n, rec := range h.Records {
-			if rec.State == StateGranted {
+			if rec.State == admission.TicketGranted {
 				r.Running = append(r.Running, kmutex.Grant{Request: h.Tickets[n], Token: rec.Token, Serial: rec.Fence.Serial})
 			} else {
 				r.Waiting = append(r.Waiting, kmutex.ReportedBatch{Stamp: rec.Stamp, Requests: h.Tickets[n : n+1]})

@@ -3,6 +3,7 @@ package replication
 import (
 	"testing"
 
+	"github.com/kgate/kgate/internal/admission"
 	"github.com/kgate/kgate/kmutex"
 )
 
@@ -12,7 +13,7 @@ func formed(t *testing.T, f kmutex.EpochChange, lost []Lost, reports ...EpochRep
 	for _, r := range reports {
 		members = append(members, r.Node)
 	}
-	forming := NewEpochChange(f, members, lost, MaxTTL)
+	forming := NewEpochChange(f, members, lost, admission.MaxTTL)
 	for i, r := range reports {
 		if forming.Planned() {
 			t.Fatalf("planned after %d of %d reports", i, len(reports))
@@ -56,7 +57,7 @@ func TestNothingButDoubledTokens(t *testing.T) {
 	for n := range kmutex.MaxK + 100 {
 		nonsense.Running = append(nonsense.Running, kmutex.Grant{Request: kmutex.Request(1 + n)})
 	}
-	f := NewEpochChange(kmutex.EpochChange{Epoch: 2, K: 2, Home: 1}, []kmutex.Node{1, 2}, nil, MaxTTL)
+	f := NewEpochChange(kmutex.EpochChange{Epoch: 2, K: 2, Home: 1}, []kmutex.Node{1, 2}, nil, admission.MaxTTL)
 	if err := f.Admit(told(1)); err != nil {
 		t.Fatal(err)
 	}
@@ -67,7 +68,7 @@ func TestNothingButDoubledTokens(t *testing.T) {
 
 // Reports of another epoch, or of nobody that is awaited, change nothing.
 func TestReportsThatDoNotCount(t *testing.T) {
-	f := NewEpochChange(kmutex.EpochChange{Epoch: 2, K: 2, Home: 1}, []kmutex.Node{1, 2}, nil, MaxTTL)
+	f := NewEpochChange(kmutex.EpochChange{Epoch: 2, K: 2, Home: 1}, []kmutex.Node{1, 2}, nil, admission.MaxTTL)
 	old := told(1)
 	old.Epoch = 1
 	if err := f.Admit(old); err == nil {
@@ -85,8 +86,8 @@ func TestHandOverInTheEpoch(t *testing.T) {
 	dead := NewTable(3)
 	ids := []string{NewID([16]byte{1}, 3), NewID([16]byte{2}, 3)}
 	for i, r := range []Record{
-		{ID: ids[0], Stamp: 1, TTL: MinTTL, State: StateGranted, Token: 0, Fence: Fence{1, 7}},
-		{ID: ids[1], Stamp: 5, TTL: MinTTL, State: StateWaiting},
+		{ID: ids[0], Stamp: 1, TTL: admission.MinTTL, State: admission.TicketGranted, Token: 0, Fence: Fence{1, 7}},
+		{ID: ids[1], Stamp: 5, TTL: admission.MinTTL, State: admission.TicketWaiting},
 	} {
 		if _, err := dead.Put(r); err != nil {
 			t.Fatal(i, err)

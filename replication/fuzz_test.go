@@ -5,6 +5,7 @@ import (
 	"testing"
 
 	"github.com/kgate/kgate/coordinator"
+	"github.com/kgate/kgate/internal/admission"
 	"github.com/kgate/kgate/kmutex"
 )
 
@@ -40,7 +41,7 @@ func FuzzEpochReport(f *testing.F) {
 		if lost {
 			gone = []Lost{{Node: 3, Successor: 1}, {Node: 4, Successor: 2, Over: true}}
 		}
-		forming := NewEpochChange(kmutex.EpochChange{Epoch: 2, K: 2, Home: 1}, []kmutex.Node{1, 2}, gone, MaxTTL)
+		forming := NewEpochChange(kmutex.EpochChange{Epoch: 2, K: 2, Home: 1}, []kmutex.Node{1, 2}, gone, admission.MaxTTL)
 		if err := forming.Admit(own); err != nil {
 			t.Fatal(err)
 		}

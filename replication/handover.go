@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"slices"
 
+	"github.com/kgate/kgate/internal/admission"
 	"github.com/kgate/kgate/kmutex"
 )
 
@@ -158,7 +159,7 @@ func (p *Plan) dropReleased(running kmutex.TokenSet) {
 	last := make(map[kmutex.Token]Fence)
 	for _, b := range p.HandOvers {
 		for _, r := range b.Records {
-			if r.State == StateGranted && last[r.Token].less(r.Fence) {
+			if r.State == admission.TicketGranted && last[r.Token].less(r.Fence) {
 				last[r.Token] = r.Fence
 			}
 		}
@@ -166,7 +167,7 @@ func (p *Plan) dropReleased(running kmutex.TokenSet) {
 	for i := range p.HandOvers {
 		b := &p.HandOvers[i]
 		b.Records = slices.DeleteFunc(b.Records, func(r Record) bool {
-			return r.State == StateGranted && (running.Has(r.Token) || r.Fence.less(last[r.Token]))
+			return r.State == admission.TicketGranted && (running.Has(r.Token) || r.Fence.less(last[r.Token]))
 		})
 	}
 }

@@ -6,26 +6,12 @@ import (
 	"time"
 	"unicode/utf8"
 
+	"github.com/kgate/kgate/internal/admission"
 	"github.com/kgate/kgate/kmutex"
-)
-
-// State of a ticket.
-type State string
-
-// The states of a ticket that has not ended.
-const (
-	StateWaiting State = "waiting" // in line
-	StateGranted State = "granted" // holds a slot
 )
 
 // Bounds.
 const (
-	// MinTTL and MaxTTL bound how long a ticket lives without a sign of its
-	// holder.
-	MinTTL = time.Second
-	MaxTTL = 10 * time.Minute
-	// maxNote bounds a note, in bytes.
-	maxNote = 256
 	// MaxUsedBy bounds the name of a call, in bytes.
 	MaxUsedBy = 64
 	// MaxRecords bounds the tickets that one gateway takes in for one pool.
@@ -54,8 +40,8 @@ type Record struct {
 	Stamp int64 `json:"stamp"`
 	// TTL is how long the ticket lives after its holder's last sign. Signs are
 	// not replicated: who takes a ticket over gives it a whole TTL.
-	TTL   time.Duration `json:"ttl"`
-	State State         `json:"state"`
+	TTL   time.Duration         `json:"ttl"`
+	State admission.TicketState `json:"state"`
 	// Token and Fence of a granted ticket.
 	Token kmutex.Token `json:"token,omitempty"`
 	Fence Fence        `json:"fence,omitzero"`
@@ -90,17 +76,17 @@ func (r *Record) Validate() error {
 		return err
 	}
 	switch {
-	case r.State != StateWaiting && r.State != StateGranted:
+	case r.State != admission.TicketWaiting && r.State != admission.TicketGranted:
 		return fmt.Errorf("%w: state %.20q", errInvalid, r.State)
-	case r.TTL < MinTTL || r.TTL > MaxTTL:
+	case r.TTL < admission.MinTTL || r.TTL > admission.MaxTTL:
 		return fmt.Errorf("%w: ttl %v", errInvalid, r.TTL)
 	case r.HoldMax < 0 || r.Ends < 0:
 		return fmt.Errorf("%w: hold_max %v, ends %d", errInvalid, r.HoldMax, r.Ends)
-	case len(r.Note) > maxNote || !utf8.ValidString(r.Note):
+	case len(r.Note) > admission.MaxNote || !utf8.ValidString(r.Note):
 		return fmt.Errorf("%w: a note of %d bytes", errInvalid, len(r.Note))
 	case len(r.UsedBy) > MaxUsedBy || !utf8.ValidString(r.UsedBy) || r.UsedBy != "" && !r.Used:
 		return fmt.Errorf("%w: used_by of %d bytes, used %t", errInvalid, len(r.UsedBy), r.Used)
-	case r.Token < 0, r.State == StateWaiting && (r.Token != 0 || r.Fence != Fence{}):
+	case r.Token < 0, r.State == admission.TicketWaiting && (r.Token != 0 || r.Fence != Fence{}):
 		return fmt.Errorf("%w: token %d, %s", errInvalid, r.Token, r.State)
 	}
 	return nil

@@ -55,7 +55,7 @@ func (r *Replica) Records() []Record {
 }
 
 // Apply takes in a delta. It fails with ErrGap when changes before it are
-// missing, and with errInvalid; then nothing has changed. Older deltas and
+// missing, and otherwise when the delta is invalid; then nothing has changed. Older deltas and
 // repetitions are harmless.
 func (r *Replica) Apply(d *Delta) error {
 	if err := d.Validate(); err != nil {

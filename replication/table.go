@@ -51,8 +51,8 @@ func records(puts iter.Seq[Put]) []Record {
 }
 
 // Put adds a ticket or changes its record, and returns the version that has to
-// be synced before its holder may be told. It fails with errFull and
-// errInvalid; then nothing has changed.
+// be synced before its holder may be told. It fails if the
+// table is full or r is invalid; then nothing has changed.
 func (t *Table) Put(r Record) (version uint64, err error) {
 	if err := r.Validate(); err != nil {
 		return 0, err

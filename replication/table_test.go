@@ -10,6 +10,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/kgate/kgate/internal/admission"
 	"github.com/kgate/kgate/kmutex"
 )
 
@@ -17,7 +18,7 @@ import (
 func record(n int, change ...func(*Record)) Record {
 	var secret [16]byte
 	copy(secret[:], fmt.Sprint("secret ", n))
-	r := Record{ID: NewID(secret, 1), Stamp: int64(n), TTL: 30 * time.Second, State: StateWaiting}
+	r := Record{ID: NewID(secret, 1), Stamp: int64(n), TTL: 30 * time.Second, State: admission.TicketWaiting}
 	for _, c := range change {
 		c(&r)
 	}
@@ -25,7 +26,7 @@ func record(n int, change ...func(*Record)) Record {
 }
 
 func granted(q kmutex.Token, epoch, serial uint64) func(*Record) {
-	return func(r *Record) { r.State, r.Token, r.Fence = StateGranted, q, Fence{epoch, serial} }
+	return func(r *Record) { r.State, r.Token, r.Fence = admission.TicketGranted, q, Fence{epoch, serial} }
 }
 
 func put(t *testing.T, into *Table, records ...Record) {
@@ -67,7 +68,7 @@ func TestTableRefuses(t *testing.T) {
 		"no id":           record(1, func(r *Record) { r.ID = "" }),
 		"a year":          record(1, func(r *Record) { r.TTL = 365 * 24 * time.Hour }),
 		"no time":         record(1, func(r *Record) { r.TTL = 0 }),
-		"long note":       record(1, func(r *Record) { r.Note = strings.Repeat("x", maxNote+1) }),
+		"long note":       record(1, func(r *Record) { r.Note = strings.Repeat("x", admission.MaxNote+1) }),
 		"note of bytes":   record(1, func(r *Record) { r.Note = "\xff" }),
 		"no state":        record(1, func(r *Record) { r.State = "" }),
 		"waiting, token":  record(1, func(r *Record) { r.Token = 3 }),
@@ -162,9 +163,9 @@ func TestChunks(t *testing.T) {
 	table := NewTable(math.MaxUint64)
 	for n := range 3000 {
 		put(t, table, record(n, func(r *Record) {
-			r.Note = strings.Repeat("\x01", maxNote)
+			r.Note = strings.Repeat("\x01", admission.MaxNote)
 			r.Stamp = math.MinInt64
-			r.TTL = MaxTTL
+			r.TTL = admission.MaxTTL
 		}, granted(math.MaxInt32, math.MaxUint64, math.MaxUint64)))
 	}
 	r, c := NewReplicator(table), NewReplicaSet()

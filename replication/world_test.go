@@ -9,6 +9,7 @@ import (
 	"testing"
 
 	"github.com/kgate/kgate/chordring"
+	"github.com/kgate/kgate/internal/admission"
 	"github.com/kgate/kgate/kmutex"
 )
 
@@ -190,7 +191,7 @@ func (w *world) change(g *gateway) {
 	t := w.byID[r.ID]
 	_, free := w.freeToken()
 	switch {
-	case r.State == StateWaiting && free && w.rng.IntN(2) == 0:
+	case r.State == admission.TicketWaiting && free && w.rng.IntN(2) == 0:
 		w.grant(g, t)
 	case w.rng.IntN(2) == 0:
 		w.serial++
@@ -209,7 +210,7 @@ func (w *world) take(g *gateway) *truth {
 	t := &truth{id: NewID(secret, g.node), told: -1}
 	w.byID[t.id] = t
 	w.tickets = append(w.tickets, t)
-	w.put(g, t, Record{ID: t.id, Stamp: int64(w.serial), TTL: MinTTL, State: StateWaiting})
+	w.put(g, t, Record{ID: t.id, Stamp: int64(w.serial), TTL: admission.MinTTL, State: admission.TicketWaiting})
 	return t
 }
 
@@ -218,14 +219,14 @@ func (w *world) grant(g *gateway, t *truth) {
 	r, _ := g.table.Get(t.id)
 	token, _ := w.freeToken()
 	w.serial++
-	r.State, r.Token, r.Fence = StateGranted, token, Fence{Epoch: 1, Serial: w.serial}
+	r.State, r.Token, r.Fence = admission.TicketGranted, token, Fence{Epoch: 1, Serial: w.serial}
 	w.holder[token] = t
 	w.put(g, t, r)
 }
 
 // finish ends a ticket on its holder's word.
 func (w *world) finish(g *gateway, t *truth) {
-	if r, _ := g.table.Get(t.id); r.State == StateGranted && w.holder[r.Token] == t {
+	if r, _ := g.table.Get(t.id); r.State == admission.TicketGranted && w.holder[r.Token] == t {
 		delete(w.holder, r.Token)
 	}
 	t.done = true
@@ -365,7 +366,7 @@ func (w *world) recover(all bool) error {
 func (w *world) form() (*EpochChange, error) {
 	w.epoch++
 	members := w.members()
-	f := NewEpochChange(kmutex.EpochChange{Epoch: w.epoch + 1, K: tokens, Home: members[0], Owed: true}, members, w.lost, MaxTTL)
+	f := NewEpochChange(kmutex.EpochChange{Epoch: w.epoch + 1, K: tokens, Home: members[0], Owed: true}, members, w.lost, admission.MaxTTL)
 	for i, n := range members {
 		g := w.living[n]
 		left := NewReport(g.replicator, g.replicas, w.isLost)
@@ -376,7 +377,7 @@ func (w *world) form() (*EpochChange, error) {
 			Node: n, Epoch: w.epoch + 1, Installed: w.epoch, Tokens: kmutex.NewTokenSet(tokens),
 		}}
 		for i, rec := range g.table.Records() {
-			if rec.State == StateGranted {
+			if rec.State == admission.TicketGranted {
 				r.Running = append(r.Running, kmutex.Grant{Request: kmutex.Request(i + 1), Token: rec.Token, Serial: rec.Fence.Serial})
 			}
 		}
@@ -405,7 +406,7 @@ func (w *world) handOver(successor *gateway, i HandOver, running []kmutex.Grant)
 	for n, r := range i.Records {
 		t := w.byID[r.ID]
 		successor.tell = append(successor.tell, tell{v, t, slices.Index(t.history, r)})
-		if r.State != StateGranted {
+		if r.State != admission.TicketGranted {
 			continue
 		}
 		at := slices.IndexFunc(running, func(g kmutex.Grant) bool { return g.Request == i.Tickets[n] })
@@ -446,7 +447,7 @@ func (w *world) check() error {
 		if t.told < 0 || t.done {
 			continue
 		}
-		if r := t.history[t.told]; r.State == StateGranted {
+		if r := t.history[t.told]; r.State == admission.TicketGranted {
 			if other := has[r.Token]; other != "" {
 				return fmt.Errorf("token %d has two holders: %s and %s", r.Token, other, t.id)
 			}

@@ -175,22 +175,18 @@ func onLoopback(l *config.Listen) {
 
 // awaitReady waits until the gateway takes part.
 func (s *server) awaitReady(ctx context.Context) error {
-	tick := time.NewTicker(10 * time.Millisecond)
-	defer tick.Stop()
-	for {
-		reason := s.node.NotReady()
-		if reason == "" {
-			return nil
+	ctx, cancel := context.WithCancel(ctx)
+	defer cancel()
+	ready := make(chan error, 1)
+	go func() { ready <- s.node.Ready(ctx) }()
+	select {
+	case err := <-ready:
+		if err != nil {
+			return fmt.Errorf("gateway %s: %w", s.cfg.Node.Name, err)
 		}
-		select {
-		case <-tick.C:
-		case err := <-s.failed:
-			return err
-		case <-s.node.Done():
-			return s.node.Err()
-		case <-ctx.Done():
-			return fmt.Errorf("gateway %s is not ready: %s", s.cfg.Node.Name, reason)
-		}
+		return nil
+	case err := <-s.failed:
+		return err
 	}
 }
 

@@ -23,11 +23,11 @@ func (s *server) listenForClients() error {
 	}
 	var err error
 	if l.HTTPS != "" {
-		if s.certificate, err = proxy.LoadCertificate(l.TLS.Cert, l.TLS.Key, s.log); err != nil {
+		if s.certificates, err = proxy.LoadCertificates(certificateFiles(l.TLS), s.log); err != nil {
 			return fmt.Errorf("listen.tls: %w", err)
 		}
-		s.wg.Go(func() { s.certificate.Watch(s.ctx) })
-		cfg.TLS = &tls.Config{MinVersion: tls.VersionTLS12, GetCertificate: s.certificate.Get}
+		s.wg.Go(func() { s.certificates.Watch(s.ctx) })
+		cfg.TLS = &tls.Config{MinVersion: tls.VersionTLS12, GetCertificate: s.certificates.Get}
 	}
 	if s.clients, err = proxy.NewServer(cfg); err != nil {
 		return err

@@ -15,8 +15,8 @@ type configRead struct {
 	failed bool
 }
 
-// reload reads the file again and has n follow it. It returns the configuration
-// that n then runs with: the one before, if the new one cannot be used.
+// reload reads the file again and has s follow it. It returns the configuration
+// that s then runs with: the one before, if the new one cannot be used.
 func (c *serveCommand) reload(log *slog.Logger, s *server, running *config.Config, settings *telemetry.LogSettings) *config.Config {
 	next, err := c.reread(log, s, running, settings)
 	if err != nil {
@@ -93,16 +93,16 @@ func (s *server) follow(cfg *config.Config) error {
 		return err
 	}
 	upstreams, _ := s.upstreams.keep(next.Pools)
-	useCertificate := func() {}
-	if s.certificate != nil && cfg.Listen.TLS.Enabled() {
-		if useCertificate, err = s.certificate.Read(cfg.Listen.TLS.Cert, cfg.Listen.TLS.Key); err != nil {
+	useCertificates := func() {}
+	if s.certificates != nil && cfg.Listen.TLS.Enabled() {
+		if useCertificates, err = s.certificates.Read(certificateFiles(cfg.Listen.TLS)); err != nil {
 			return err
 		}
 	}
 	if err := s.node.Reload(next); err != nil {
 		return err
 	}
-	useCertificate()
+	useCertificates()
 	s.upstreams = upstreams
 	return nil
 }

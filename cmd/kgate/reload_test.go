@@ -27,7 +27,7 @@ func TestFollowCertificate(t *testing.T) {
 	n := startSingle(t, upstream.URL, func(c *config.Config) { c.Listen.HTTPS, c.Listen.TLS = "127.0.0.1:0", files("old") })
 	shows := func(name string) {
 		t.Helper()
-		pair, err := n.certificate.Get(nil)
+		pair, err := n.certificates.Get(nil)
 		if err != nil {
 			t.Fatal(err)
 		}

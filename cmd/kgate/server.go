@@ -5,9 +5,11 @@ import (
 	"errors"
 	"io"
 	"log/slog"
+	"maps"
 	"net"
 	"net/http"
 	"os"
+	"slices"
 	"sync"
 	"sync/atomic"
 	"time"
@@ -38,11 +40,11 @@ type server struct {
 	clients     *proxy.Server
 	admin       *http.Server
 
-	upstreams   upstreamTrust             // as the node has it
-	certificate *proxy.Certificate        // of listen.https; nil: none
-	trust       *trust                    // watchTrust's own, once that runs
-	peerExpiry  atomic.Pointer[time.Time] // of trust
-	read        atomic.Pointer[configRead]
+	upstreams    upstreamTrust             // as the node has it
+	certificates *proxy.Certificates       // of listen.https; nil: none
+	trust        *trust                    // watchTrust's own, once that runs
+	peerExpiry   atomic.Pointer[time.Time] // of trust
+	read         atomic.Pointer[configRead]
 	// accessLog takes lines in JSON, commonLog those of web servers.
 	accessLog, commonLog *telemetry.Buffered
 	tokens               atomic.Pointer[[]string]
@@ -174,10 +176,9 @@ func (s *server) state(out *telemetry.State) {
 	if expires := s.peerExpiry.Load(); expires != nil && !expires.IsZero() {
 		out.Certificates["peers"] = *expires
 	}
-	if s.certificate != nil {
-		if pair, err := s.certificate.Get(nil); err == nil {
-			out.Certificates["clients"] = pair.Leaf.NotAfter
-		}
+	if s.certificates != nil {
+		ends := slices.SortedFunc(maps.Values(s.certificates.Expiry()), time.Time.Compare)
+		out.Certificates["clients"] = ends[0]
 	}
 }
 

@@ -17,6 +17,7 @@ import (
 func (s *server) nodeConfig(cfg *config.Config) (kgate.Config, error) {
 	out := kgate.Config{
 		AccessLog: accessFormat(cfg.Log), AccessWriter: s.commonLog,
+		Edge:           edge(cfg),
 		TrustedProxies: cfg.TrustedProxies, SampleRatio: cfg.Telemetry.SampleRatio, TracerProvider: s.tracer,
 	}
 	if out.AccessLog == proxy.AccessJSON {
@@ -25,11 +26,13 @@ func (s *server) nodeConfig(cfg *config.Config) (kgate.Config, error) {
 	for _, r := range cfg.Routes {
 		out.Routes = append(out.Routes, proxy.Route{
 			Pool: r.Pool, StripPrefix: r.StripPrefix, Upstreams: r.Upstreams,
-			Match: proxy.Match{Host: r.Match.Host, PathPrefix: r.Match.PathPrefix, Methods: r.Match.Methods},
+			Match:          proxy.Match{Host: r.Match.Host, PathPrefix: r.Match.PathPrefix, Methods: r.Match.Methods},
+			RequestHeaders: headerEdits(r.RequestHeaders), ResponseHeaders: headerEdits(r.ResponseHeaders),
+			Access: proxy.Access{Allow: r.Allow, Deny: r.Deny},
 		})
 	}
 	for _, l := range cfg.Listen.TCP {
-		t := proxy.TCP{Listener: l.Addr, Pool: l.Pool}
+		t := proxy.TCP{Listener: l.Addr, Pool: l.Pool, Access: proxy.Access{Allow: l.Allow, Deny: l.Deny}}
 		for _, n := range l.SNI {
 			t.Names = append(t.Names, proxy.ServerName(n))
 		}
@@ -40,6 +43,36 @@ func (s *server) nodeConfig(cfg *config.Config) (kgate.Config, error) {
 	return out, err
 }
 
+// edge translates how clients are met.
+func edge(cfg *config.Config) proxy.Edge {
+	l := cfg.Listen
+	out := proxy.Edge{RequestIDHeader: cfg.RequestIDHeader, HSTS: l.HSTS.Value(), Access: proxy.Access{Allow: l.Allow, Deny: l.Deny}}
+	if l.HTTPSOnly {
+		out.HTTPSPort = l.RedirectPort()
+	}
+	return out
+}
+
+// certificateFiles returns the certificates for clients, the one for everybody else first.
+func certificateFiles(t config.ClientTLS) []proxy.CertificateFiles {
+	files := []proxy.CertificateFiles{{Cert: t.Cert, Key: t.Key}}
+	for _, c := range t.Certificates {
+		files = append(files, proxy.CertificateFiles(c))
+	}
+	return files
+}
+
+func headerEdits(e config.HeaderEdits) proxy.HeaderEdits {
+	out := proxy.HeaderEdits{Remove: e.Remove}
+	for _, f := range e.Set {
+		out.Set = append(out.Set, proxy.Field(f))
+	}
+	for _, f := range e.Add {
+		out.Add = append(out.Add, proxy.Field(f))
+	}
+	return out
+}
+
 // nodePools translates the pools, and reads the files that they name.
 func nodePools(cfg *config.Config) ([]kgate.Pool, error) {
 	var out []kgate.Pool
@@ -48,12 +81,16 @@ func nodePools(cfg *config.Config) ([]kgate.Pool, error) {
 		if err != nil {
 			return nil, fmt.Errorf("pool %s: %w", p.Name, err)
 		}
+		page, err := waitingPage(p.Queue.Page)
+		if err != nil {
+			return nil, fmt.Errorf("pool %s: %w", p.Name, err)
+		}
 		out = append(out, kgate.Pool{
 			Name: p.Name, K: p.K, EarlyBinding: p.Binding == admission.BindingEarly, ReclaimHold: p.Reclaim == admission.ReclaimHold,
 			QueueLimit: p.Queue.Limit, QueueTimeout: p.Queue.Timeout, Fair: p.Queue.Order == config.OrderFair, AskInterval: p.AskInterval.Every,
 			ClientLimit: p.Queue.PerClient.Limit, ClientInFlight: p.Queue.PerClient.InFlight, ClientTickets: p.Queue.PerClient.Tickets,
-			ClientHeader: p.Queue.PerClient.Key.Header, Tickets: p.Tickets, Fence: p.Fence, Upstreams: p.Upstreams, Backup: p.Backup,
-			HoldMax: p.Hold.Max, HoldIdle: p.Hold.Idle, MinUpload: p.Hold.MinUpload, Health: proxy.Health(p.Health),
+			ClientHeader: p.Queue.PerClient.Key.Header, Tickets: p.Tickets, Page: page, Fence: p.Fence, Upstreams: p.Upstreams, Backup: p.Backup,
+			HoldMax: p.Hold.Max, HoldIdle: p.Hold.Idle, MinUpload: p.Hold.MinUpload, MinDownload: p.Hold.MinDownload, Health: proxy.Health(p.Health),
 			Transport: proxy.Transport{
 				DialTimeout: p.Transport.DialTimeout, ResponseHeaderTimeout: unbounded(p.Transport.ResponseHeaderTimeout), IdleTimeout: p.Transport.IdleTimeout, TLS: secure,
 				Resolve: unbounded(p.Transport.Resolve), Host: p.Transport.Host, ProxyHeader: proxyHeader(p.Transport.ProxyProtocol),
@@ -61,6 +98,25 @@ func nodePools(cfg *config.Config) ([]kgate.Pool, error) {
 		})
 	}
 	return out, nil
+}
+
+// waitingPage returns what browsers are shown that have to wait; nil: nothing.
+func waitingPage(p config.Page) (*proxy.Page, error) {
+	if !p.Enabled {
+		return nil, nil
+	}
+	var text []byte
+	if p.Template != "" {
+		var err error
+		if text, err = os.ReadFile(p.Template); err != nil {
+			return nil, fmt.Errorf("queue.page.template: %w", err)
+		}
+	}
+	page, err := proxy.NewPage(p.Keep, string(text))
+	if err != nil {
+		return nil, fmt.Errorf("queue.page.template: %w", err)
+	}
+	return page, nil
 }
 
 // unbounded translates a duration: the file's 0 is no bound, the proxy's its default.

@@ -19,10 +19,11 @@ var poolSettings = map[string]string{
 	"Name": "Name", "K": "K", "Binding": "EarlyBinding", "AskInterval.Every": "AskInterval", "AskInterval.Auto": "", // auto is 0
 	"Upstreams": "Upstreams", "Backup": "Backup",
 	"Health.Path": "Health.Path", "Health.Interval": "Health.Interval", "Health.Timeout": "Health.Timeout",
-	"Health.UnhealthyAfter": "Health.UnhealthyAfter", "Health.HealthyAfter": "Health.HealthyAfter",
+	"Health.UnhealthyAfter": "Health.UnhealthyAfter", "Health.HealthyAfter": "Health.HealthyAfter", "Health.SlowStart": "Health.SlowStart",
 	"Queue.Timeout": "QueueTimeout", "Queue.Limit": "QueueLimit", "Queue.Order": "Fair",
 	"Queue.PerClient.Key.Header": "ClientHeader", "Queue.PerClient.Limit": "ClientLimit", "Queue.PerClient.InFlight": "ClientInFlight",
-	"Queue.PerClient.Tickets": "ClientTickets", "Hold.Max": "HoldMax", "Hold.Idle": "HoldIdle", "Hold.MinUpload": "MinUpload",
+	"Queue.Page.Enabled": "Page", "Queue.Page.Keep": "", "Queue.Page.Template": "", // without a page these mean nothing
+	"Queue.PerClient.Tickets": "ClientTickets", "Hold.Max": "HoldMax", "Hold.Idle": "HoldIdle", "Hold.MinUpload": "MinUpload", "Hold.MinDownload": "MinDownload",
 	"Reclaim": "ReclaimHold", "Transport.DialTimeout": "Transport.DialTimeout",
 	"Transport.ResponseHeaderTimeout": "Transport.ResponseHeaderTimeout", "Transport.IdleTimeout": "Transport.IdleTimeout",
 	"Transport.Resolve": "Transport.Resolve", "Transport.Host": "Transport.Host",

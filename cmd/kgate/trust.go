@@ -214,9 +214,9 @@ func (s *server) warnOfExpiry(now time.Time) (warned bool) {
 	if !s.trust.expires.IsZero() {
 		warn("cluster.tls.cert", s.trust.cluster.TLS.Cert, s.trust.expires)
 	}
-	if s.certificate != nil {
-		if pair, err := s.certificate.Get(nil); err == nil {
-			warn("listen.tls.cert", s.certificate.File(), pair.Leaf.NotAfter)
+	if s.certificates != nil {
+		for file, end := range s.certificates.Expiry() {
+			warn("listen.tls", file, end)
 		}
 	}
 	return warned

@@ -23,7 +23,7 @@ func (s strictTickets) id(id string) {
 
 // RequestTicket implements admin.Tickets.
 func (s strictTickets) RequestTicket(_ context.Context, req admission.Request, ttl time.Duration, note string) (admission.Ticket, error) {
-	if req.Pool == "" || ttl < admin.MinTTL || ttl > admin.MaxTTL || len(note) > admin.MaxNote {
+	if req.Pool == "" || ttl < admission.MinTTL || ttl > admission.MaxTTL || len(note) > admission.MaxNote {
 		s.t.Errorf("asked for %+v, %v, %q", req, ttl, note)
 	}
 	return admission.Ticket{ID: "a-1", Pool: req.Pool, TTL: ttl}, nil

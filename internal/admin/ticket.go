@@ -23,13 +23,8 @@ var (
 	ErrUnavailable = errors.New("admin: unavailable")
 )
 
-// Bounds of a request for a ticket.
-const (
-	MinTTL     = time.Second
-	MaxTTL     = 10 * time.Minute
-	defaultTTL = 30 * time.Second
-	MaxNote    = 256 // bytes
-)
+// defaultTTL of a ticket.
+const defaultTTL = 30 * time.Second
 
 // Tickets are the slots that are held without a connection. The gateway
 // implements it; any gateway answers for any ticket.

@@ -37,7 +37,7 @@ type TicketConfig struct {
 	// Asks returns what the client behind ctx may ask of a pool; nil: it is nobody in
 	// particular, and holds its slot for as long as it likes.
 	Asks func(ctx context.Context, pool string) admission.Request
-	// MaxTTL of a ticket that is given out here; 0: [MaxTTL].
+	// MaxTTL of a ticket that is given out here; 0: [admission.MaxTTL].
 	MaxTTL time.Duration
 	// Log takes errors; nil discards.
 	Log *slog.Logger
@@ -51,7 +51,7 @@ func (c TicketConfig) withDefaults() TicketConfig {
 		c.Asks = func(_ context.Context, pool string) admission.Request { return admission.Request{Pool: pool} }
 	}
 	if c.MaxTTL == 0 {
-		c.MaxTTL = MaxTTL
+		c.MaxTTL = admission.MaxTTL
 	}
 	if c.Log == nil {
 		c.Log = slog.New(slog.DiscardHandler)
@@ -146,13 +146,13 @@ func (h *ticketHandler) check(pool string, ttl time.Duration, note string) error
 	switch {
 	case pool == "":
 		return fmt.Errorf("%w: pool is missing", ErrInvalid)
-	case ttl < MinTTL || ttl > MaxTTL:
+	case ttl < admission.MinTTL || ttl > admission.MaxTTL:
 		return fmt.Errorf("%w: a ttl of %v is not between %v and %v; renew the ticket for as long as you need it",
-			ErrInvalid, ttl, MinTTL, MaxTTL)
+			ErrInvalid, ttl, admission.MinTTL, admission.MaxTTL)
 	case ttl > h.MaxTTL:
 		return fmt.Errorf("%w: a ttl of %v is more than %v, the longest on this address; renew the ticket for as long as you need it", ErrInvalid, ttl, h.MaxTTL)
-	case len(note) > MaxNote:
-		return fmt.Errorf("%w: a note of %d bytes is longer than %d", ErrInvalid, len(note), MaxNote)
+	case len(note) > admission.MaxNote:
+		return fmt.Errorf("%w: a note of %d bytes is longer than %d", ErrInvalid, len(note), admission.MaxNote)
 	case !utf8.ValidString(note) || strings.ContainsFunc(note, unicode.IsControl):
 		return fmt.Errorf("%w: the note holds control characters", ErrInvalid)
 	}

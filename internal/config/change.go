@@ -32,6 +32,11 @@ var effects = []struct {
 }{
 	{"node", EffectRestart},
 	{"listen.tls", EffectReload},
+	{"listen.https_only", EffectReload},
+	{"listen.https_port", EffectReload},
+	{"listen.hsts", EffectReload},
+	{"listen.allow", EffectReload},
+	{"listen.deny", EffectReload},
 	{"listen", EffectRestart},
 	{"cluster", EffectRestart},
 	{"pools[].name", EffectRestart},
@@ -85,7 +90,7 @@ func (c *Config) changes(next *Config) []Change {
 		}
 	}
 	walk("", reflect.ValueOf(next).Elem(), reflect.ValueOf(c).Elem(), func(s setting) {
-		if !strings.HasPrefix(s.key, keyPools) && !strings.HasPrefix(s.key, keyRoutes) && !strings.HasPrefix(s.key, keyTCP) {
+		if !slices.ContainsFunc(comparedWhole, func(list string) bool { return within(s.key, list) }) {
 			before, after := show(s.std), show(s.value)
 			if before == after && !reflect.DeepEqual(s.std.Interface(), s.value.Interface()) {
 				after = "another " + after // a secret
@@ -109,9 +114,14 @@ func (c *Config) changes(next *Config) []Change {
 			note(keyPools+"["+p.Name+"]", summary(p, DefaultPool()), nothing, EffectReload)
 		}
 	}
+	all = append(all, listChanges(keyCertificates, summaries(c.Listen.TLS.Certificates), summaries(next.Listen.TLS.Certificates))...)
 	all = append(all, listChanges(keyTCP, summaries(c.Listen.TCP), summaries(next.Listen.TCP))...)
 	return append(all, listChanges(keyRoutes, summaries(c.Routes), summaries(next.Routes))...)
 }
+
+// comparedWhole are the lists of groups: their entries are compared with each other, not
+// with the defaults.
+var comparedWhole = []string{keyPools, keyRoutes, keyTCP, keyCertificates}
 
 const nothing = "none"
 

@@ -1,8 +1,11 @@
 package config
 
 import (
+	"fmt"
+	"net"
 	"net/netip"
 	"net/url"
+	"strconv"
 	"time"
 )
 
@@ -20,6 +23,12 @@ type Config struct {
 	// TrustedProxies are the peers whose X-Forwarded-* headers are believed.
 	// Default: none.
 	TrustedProxies []netip.Prefix `yaml:"trusted_proxies"`
+	// RequestIDHeader is the header by which requests have an id, such as
+	// X-Request-ID. A client's id is kept if it is at most 128 letters, digits and
+	// -_.~:/+=@; other requests get a random UUID. The upstream and the client get the
+	// id in that header; the access log, traces and the gateway's own errors have it,
+	// too. Empty: requests have no id.
+	RequestIDHeader string `yaml:"request_id_header"`
 
 	src *source
 }
@@ -56,8 +65,20 @@ type Listen struct {
 	HTTP string `yaml:"http"`
 	// HTTPS serves clients over TLS: HTTP/1.1 and HTTP/2. Empty: none.
 	HTTPS string `yaml:"https"`
-	// TLS is the certificate for HTTPS.
+	// HTTPSOnly sends clients of http to https, with status 308. Those of a proxy in
+	// trusted_proxies are served if X-Forwarded-Proto says that they use https.
+	HTTPSOnly bool `yaml:"https_only"`
+	// HTTPSPort is the port that they are sent to. 0: that of https.
+	HTTPSPort int `yaml:"https_port"`
+	// HSTS tells clients to use https from then on.
+	HSTS HSTS `yaml:"hsts"`
+	// TLS has the certificates for HTTPS.
 	TLS ClientTLS `yaml:"tls"`
+	// Allow are the networks whose clients http and https serve; others get 403. A
+	// client behind trusted_proxies is known by X-Forwarded-For. Empty: all.
+	Allow []netip.Prefix `yaml:"allow"`
+	// Deny are networks whose clients get 403, even those that allow has.
+	Deny []netip.Prefix `yaml:"deny"`
 	// Admin serves status page, API, metrics and health; unix:/PATH is a socket, for
 	// who may open its file. An address that other machines reach needs
 	// node.admin_token_file.
@@ -92,6 +113,11 @@ type Listener struct {
 	Pool string `yaml:"pool"`
 	// SNI leads TLS clients to a pool by the name of the server that they ask for.
 	SNI []Name `yaml:"sni"`
+	// Allow are the networks whose clients are served; other connections are reset.
+	// Empty: all.
+	Allow []netip.Prefix `yaml:"allow"`
+	// Deny are networks whose clients are not served, even those that allow has.
+	Deny []netip.Prefix `yaml:"deny"`
 }
 
 // Name leads the TLS clients that ask for this server to a pool. The first name that
@@ -106,10 +132,56 @@ type Name struct {
 type ClientTLS struct {
 	Cert string `yaml:"cert"` // the certificate, and those between it and the root
 	Key  string `yaml:"key"`  // its key
+	// Certificates are for clients that ask for one of their names; others get the
+	// one above.
+	Certificates []Certificate `yaml:"certificates"`
+}
+
+// Certificate is for clients that ask for one of its names: first by the name itself, then
+// by a wildcard such as *.example.com.
+type Certificate struct {
+	Cert string `yaml:"cert"` // the certificate, and those between it and the root
+	Key  string `yaml:"key"`  // its key
+}
+
+// HSTS tells clients to use https alone (Strict-Transport-Security, RFC 6797). They
+// remember it for as long as it says, so begin with a short time.
+type HSTS struct {
+	// MaxAge is for how long. 0: nothing is said.
+	MaxAge time.Duration `yaml:"max_age"`
+	// IncludeSubdomains is for all names below the host's, too.
+	IncludeSubdomains bool `yaml:"include_subdomains"`
+	// Preload asks browsers' makers to put the host on their list.
+	Preload bool `yaml:"preload"`
+}
+
+// Value returns the header's value; "" if there is none.
+func (h HSTS) Value() string {
+	if h.MaxAge == 0 {
+		return ""
+	}
+	value := fmt.Sprintf("max-age=%d", int64(h.MaxAge.Seconds()))
+	if h.IncludeSubdomains {
+		value += "; includeSubDomains"
+	}
+	if h.Preload {
+		value += "; preload"
+	}
+	return value
 }
 
 // Enabled reports whether any of the files is named.
 func (t ClientTLS) Enabled() bool { return t.Cert != "" || t.Key != "" }
+
+// RedirectPort returns the port of https; 0: it is not known.
+func (l Listen) RedirectPort() int {
+	if l.HTTPSPort != 0 {
+		return l.HTTPSPort
+	}
+	_, port, _ := net.SplitHostPort(l.HTTPS)
+	n, _ := strconv.Atoi(port)
+	return n
+}
 
 // Cluster says how this gateway finds the others and how they guard what they
 // say to each other.
@@ -177,6 +249,15 @@ type Route struct {
 	StripPrefix string `yaml:"strip_prefix"`
 	// Upstreams of a route without a pool.
 	Upstreams []*url.URL `yaml:"upstreams"`
+	// Allow are the networks whose clients the route serves; others get 403, and no
+	// place in line. Empty: all.
+	Allow []netip.Prefix `yaml:"allow"`
+	// Deny are networks whose clients get 403, even those that allow has.
+	Deny []netip.Prefix `yaml:"deny"`
+	// RequestHeaders change the requests' header on its way to the upstream.
+	RequestHeaders HeaderEdits `yaml:"request_headers"`
+	// ResponseHeaders change the header of the upstream's answers.
+	ResponseHeaders HeaderEdits `yaml:"response_headers"`
 }
 
 // Match selects requests; what is empty matches all.

@@ -14,6 +14,7 @@ import (
 	"time"
 
 	"github.com/kgate/kgate/internal/admission"
+	"github.com/kgate/kgate/kmutex"
 )
 
 const minimal = "pools: [{name: a, k: 3, upstreams: ['http://127.0.0.1:9000']}]\n"
@@ -201,7 +202,7 @@ func TestValidateBuiltInCode(t *testing.T) {
 	}
 	d := Default()
 	d.Pools = []Pool{DefaultPool()}
-	d.Pools[0].Name, d.Pools[0].K = "a", maxK
+	d.Pools[0].Name, d.Pools[0].K = "a", kmutex.MaxK
 	d.Pools[0].Upstreams = []*url.URL{{Scheme: "h2c", Host: "127.0.0.1:9000"}}
 	if err := d.Validate(); err != nil {
 		t.Errorf("valid: %v", err)

@@ -3,6 +3,9 @@ package config
 import (
 	"net/netip"
 	"time"
+
+	"github.com/kgate/kgate/internal/admission"
+	"github.com/kgate/kgate/internal/hostaddr"
 )
 
 // Default returns the configuration of a gateway without a file: everything
@@ -13,14 +16,14 @@ func Default() *Config {
 		Listen: Listen{
 			HTTP:   ":8080",
 			Admin:  "127.0.0.1:9080",
-			Peer:   ":7080",
-			Gossip: ":7946",
+			Peer:   hostaddr.DefaultPeer,
+			Gossip: hostaddr.DefaultGossip,
 
 			HeaderTimeout:  10 * time.Second,
 			IdleTimeout:    2 * time.Minute,
 			MaxHeaderBytes: 64 << 10,
 		},
-		Cluster:   Cluster{Lease: 3 * time.Second, Replicas: 2},
+		Cluster:   Cluster{Lease: admission.DefaultLease, Replicas: admission.DefaultReplicas},
 		Log:       Log{Level: "info", Format: "json", Access: true, AccessFormat: AccessStructured},
 		Telemetry: Telemetry{SampleRatio: 0.01},
 		src:       newSource("", nil),
@@ -58,13 +61,11 @@ func (c *Config) ForPeers() (peer, gossip string, advertise netip.Addr) {
 	if !c.alone() {
 		return peer, gossip, advertise
 	}
-	std, loopback := Default().Listen, netip.AddrFrom4([4]byte{127, 0, 0, 1})
-	here := netip.AddrPortFrom(loopback, 0).String()
-	if peer == std.Peer {
-		peer, advertise = here, loopback
+	if peer == hostaddr.DefaultPeer {
+		peer, advertise = hostaddr.Alone, hostaddr.BoundTo(hostaddr.Alone)
 	}
-	if gossip == std.Gossip {
-		gossip = here
+	if gossip == hostaddr.DefaultGossip {
+		gossip = hostaddr.Alone
 	}
 	return peer, gossip, advertise
 }

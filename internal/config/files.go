@@ -14,11 +14,14 @@ var fileKeys = []string{
 	"node.admin_token_file",
 	"listen.tls.cert",
 	"listen.tls.key",
+	"listen.tls.certificates[].cert",
+	"listen.tls.certificates[].key",
 	"cluster.key_file",
 	"cluster.gossip_key_file",
 	"cluster.tls.ca",
 	"cluster.tls.cert",
 	"cluster.tls.key",
+	"pools[].queue.page.template",
 	"pools[].transport.tls.ca",
 }
 

@@ -7,6 +7,8 @@ import (
 	"strings"
 	"testing"
 	"time"
+
+	"github.com/kgate/kgate/kmutex"
 )
 
 const schemaFile = "../../configs/kgate.schema.json"
@@ -82,7 +84,7 @@ func scalarSchema(path string, t reflect.Type) *schema {
 	case kindWhole:
 		s := &schema{Type: "integer", Minimum: ptr(0)}
 		if path == "pools[].k" {
-			s.Minimum, s.Maximum = ptr(1), ptr(maxK)
+			s.Minimum, s.Maximum = ptr(1), ptr(kmutex.MaxK)
 		}
 		return s
 	case kindNumber:

@@ -1,6 +1,7 @@
 package config
 
 import (
+	"fmt"
 	"net"
 	"net/netip"
 	"net/url"
@@ -68,15 +69,36 @@ func checkUpstream(u *url.URL, schemes []string) (wrong, hint string) {
 		return "holds a user name, which is not passed on", "write the URL without the part before @"
 	case u.RawQuery != "" || u.ForceQuery:
 		return "holds a query, which is not passed on", "write the URL without ? and what follows it"
-	case u.Fragment != "":
-		return "holds a fragment, which is not passed on", "write the URL without # and what follows it"
+	case u.Fragment != "" && !isWeight(u.Fragment):
+		return "holds " + quote("#"+u.Fragment) + ", which is no weight", fmt.Sprintf("write #weight=N, with N from 1 to %d, or leave it out", maxWeight)
+	case isService(u) && u.Port() != "":
+		return quote(u.Host) + " is the name of a service, and has a port", "remove the port: the SRV records of the name have it"
 	case strings.HasSuffix(u.Host, ":") || u.Port() != "" && !isPort(u.Port()) || u.Port() == "0":
 		return quote(u.Host) + " has no port that can be dialed", "write a port from 1 to 65535, or leave out the colon"
-	case u.Scheme == schemeTCP && (u.Port() == "" || u.Path != ""):
+	case u.Scheme == schemeTCP && (u.Port() == "" && !isService(u) || u.Path != ""):
 		return quote(u.Redacted()) + " is not of the form tcp://host:port", "write an address such as tcp://10.0.1.1:873"
 	default:
 		return "", ""
 	}
+}
+
+// isService reports whether the host of an upstream is the name of SRV records.
+func isService(u *url.URL) bool { return strings.HasPrefix(u.Host, "_") }
+
+// server returns an upstream without its weight.
+func server(u *url.URL) string {
+	s, _, _ := strings.Cut(u.String(), "#")
+	return s
+}
+
+// maxWeight is the largest weight of an upstream.
+const maxWeight = 1000
+
+// isWeight reports whether s, which stands behind an upstream's URL, is a weight.
+func isWeight(s string) bool {
+	text, ok := strings.CutPrefix(s, "weight=")
+	n, err := strconv.Atoi(text)
+	return ok && err == nil && n >= 1 && n <= maxWeight
 }
 
 // isPort reports whether s is a port number; 0 is one.

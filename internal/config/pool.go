@@ -9,6 +9,7 @@ import (
 	"time"
 
 	"github.com/kgate/kgate/internal/admission"
+	"github.com/kgate/kgate/kmutex"
 )
 
 // The options of a pool: what the file calls them, their defaults, and what is wrong
@@ -30,8 +31,11 @@ type Pool struct {
 	// Upstreams serve the pool's requests: http, https or h2c (HTTP/2 in the
 	// clear), with an optional path in front of the request's. Those of the form
 	// tcp://host:port serve its TCP connections (listen.tcp), and unix:/PATH is a
-	// socket on this machine that takes HTTP/1.1. Several: least in flight first.
-	// None: the pool gives out slots, as tickets, and proxies nothing.
+	// socket on this machine that takes HTTP/1.1. A host that begins with an
+	// underscore, as in http://_http._tcp.example.com, is the name of SRV records: all
+	// their servers serve. Several: least in flight first, for its weight; one with
+	// #weight=3 behind it has three times as many as one without. None: the pool gives
+	// out slots, as tickets, and proxies nothing.
 	Upstreams []*url.URL `yaml:"upstreams"`
 	// Backup upstreams are used only while no other takes the request or connection:
 	// each of them is unhealthy, or cannot be connected to just then.
@@ -65,6 +69,18 @@ type Queue struct {
 	Order Order `yaml:"order"`
 	// PerClient bounds what one client takes of the line.
 	PerClient PerClient `yaml:"per_client"`
+	Page      Page      `yaml:"page"`
+}
+
+// Page is what browsers are shown that have to wait, for requests that a person looks
+// at: GET with Accept: text/html. It shows the place in line and comes back by itself.
+type Page struct {
+	Enabled bool `yaml:"enabled"` // whether there is one
+	// Keep is how long a place is kept after the page was closed, 10 seconds to 10
+	// minutes. So long, too, a slot may be held for a browser that has gone.
+	Keep time.Duration `yaml:"keep"`
+	// Template is a file with a page of your own. Empty: the page that is built in.
+	Template string `yaml:"template"`
 }
 
 // PerClient says who one client is, and what it may have at this gateway at a time.
@@ -100,6 +116,9 @@ type Health struct {
 	UnhealthyAfter int `yaml:"unhealthy_after"`
 	// HealthyAfter is how many good checks in a row bring it back.
 	HealthyAfter int `yaml:"healthy_after"`
+	// SlowStart is how long an upstream that is healthy again, or new beside others,
+	// takes to get its whole share; it begins with a tenth. 0: no time.
+	SlowStart time.Duration `yaml:"slow_start"`
 }
 
 // Hold bounds how long one request keeps its slot; then it is broken off. Zero
@@ -115,6 +134,10 @@ type Hold struct {
 	// least come with, over the length of hold.idle, or 10 s without it. 0: no
 	// bound.
 	MinUpload int `yaml:"min_upload"`
+	// MinDownload is how many bytes per second a client must at least read of an
+	// answer, over the same time. What the upstream is slow to send does not count. 0:
+	// no bound.
+	MinDownload int `yaml:"min_download"`
 }
 
 // Transport says how this gateway talks to a pool's upstreams.
@@ -127,9 +150,10 @@ type Transport struct {
 	// IdleTimeout is how long a connection is kept that no request uses; more
 	// than zero. Make it shorter than the upstream's own.
 	IdleTimeout time.Duration `yaml:"idle_timeout"`
-	// Resolve is how long the addresses of an upstream's name count. Then it is
-	// looked up again, and connections to addresses that it no longer has get no
-	// further request. Zero: only new connections follow.
+	// Resolve is how long the addresses of an upstream's name, or its SRV records,
+	// count. Then it is looked up again, and connections to addresses that it no longer
+	// has get no further request. Zero: only new connections follow, and SRV records are
+	// looked up once.
 	Resolve time.Duration `yaml:"resolve"`
 	// Host is sent as the requests' Host. Empty: the client's.
 	Host string      `yaml:"host"`
@@ -153,7 +177,7 @@ func DefaultPool() Pool {
 	return Pool{
 		Binding:     admission.BindingLate,
 		AskInterval: AskInterval{Auto: true},
-		Queue:       Queue{Timeout: time.Minute, Limit: 10_000, Order: OrderFIFO, PerClient: PerClient{Tickets: 20}},
+		Queue:       Queue{Timeout: admission.DefaultQueueTimeout, Limit: admission.DefaultQueueLimit, Order: OrderFIFO, PerClient: PerClient{Tickets: 20}, Page: Page{Keep: time.Minute}},
 		Hold:        Hold{Max: 30 * time.Minute, Idle: time.Minute},
 		Health:      Health{Interval: 5 * time.Second, Timeout: 2 * time.Second, UnhealthyAfter: 3, HealthyAfter: 2},
 		Reclaim:     admission.ReclaimLease,
@@ -177,7 +201,7 @@ func (v *checker) pool(key string, p Pool) {
 	if p.K == 0 && !v.src.given(key+".k") {
 		v.wrong(key+".k", "is missing", "write how many requests the upstream may get at once, such as k: 8")
 	} else {
-		v.whole(key+".k", p.K, 1, maxK)
+		v.whole(key+".k", p.K, 1, kmutex.MaxK)
 	}
 	oneOf(v, key+".binding", p.Binding, bindings)
 	oneOf(v, key+".reclaim", p.Reclaim, reclaims)
@@ -189,9 +213,11 @@ func (v *checker) pool(key string, p Pool) {
 	v.backup(key, p)
 	v.health(key+".health", p.Health)
 	v.queue(key+".queue", p.Queue)
+	v.page(key+".queue.page", p)
 	v.duration(key+".hold.max", p.Hold.Max, 0)
 	v.duration(key+".hold.idle", p.Hold.Idle, 0)
 	v.whole(key+".hold.min_upload", p.Hold.MinUpload, 0, math.MaxInt32)
+	v.whole(key+".hold.min_download", p.Hold.MinDownload, 0, math.MaxInt32)
 	if p.Reclaim == admission.ReclaimHold && p.Hold.Max == 0 {
 		v.wrong(key+".reclaim", "hold needs a bound on the hold", "write hold.max, or reclaim: lease")
 	}
@@ -226,8 +252,8 @@ func (v *checker) backup(key string, p Pool) {
 		if b == nil || v.src.broken(key+".upstreams") {
 			continue
 		}
-		if slices.ContainsFunc(p.Upstreams, func(u *url.URL) bool { return u != nil && u.String() == b.String() }) {
-			v.wrong(at, quote(b.String())+" is among the upstreams, too", "keep one of the two")
+		if slices.ContainsFunc(p.Upstreams, func(u *url.URL) bool { return u != nil && server(u) == server(b) }) {
+			v.wrong(at, quote(server(b))+" is among the upstreams, too", "keep one of the two")
 		}
 		if !p.serves(b.Scheme == schemeTCP) {
 			v.wrong(at, "has no upstream to stand in for", "write an upstream of the same kind, http or tcp, under upstreams")
@@ -253,6 +279,20 @@ func (v *checker) queue(key string, q Queue) {
 	v.whole(key+".per_client.tickets", q.PerClient.Tickets, 0, math.MaxInt32)
 }
 
+func (v *checker) page(key string, p Pool) {
+	const shortest, longest = 10 * time.Second, 10 * time.Minute
+	page := p.Queue.Page
+	if page.Keep < shortest || page.Keep > longest {
+		v.wrong(key+".keep", showDuration(page.Keep)+" is out of range", fmt.Sprintf("write a duration from %s to %s", showDuration(shortest), showDuration(longest)))
+	}
+	switch {
+	case !page.Enabled && page.Template != "":
+		v.wrong(key+".template", "is used by nobody: the page is not enabled", "write enabled: true beside it, or remove it")
+	case page.Enabled && len(p.Upstreams) > 0 && !p.serves(false):
+		v.wrong(key+".enabled", "is for requests, and all upstreams are for TCP connections", "remove it")
+	}
+}
+
 func (v *checker) health(key string, h Health) {
 	if h.Path != "" && !strings.HasPrefix(h.Path, "/") {
 		v.wrong(key+".path", quote(h.Path)+" does not begin with /", "write "+quote("/"+h.Path))
@@ -261,6 +301,7 @@ func (v *checker) health(key string, h Health) {
 	v.duration(key+".timeout", h.Timeout, 1)
 	v.whole(key+".unhealthy_after", h.UnhealthyAfter, 1, 1000)
 	v.whole(key+".healthy_after", h.HealthyAfter, 1, 1000)
+	v.duration(key+".slow_start", h.SlowStart, 0)
 }
 
 // silence checks that hold.idle lets an upstream think for as long as the file

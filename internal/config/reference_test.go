@@ -1,10 +1,12 @@
 package config
 
 import (
+	"bytes"
 	"fmt"
 	"go/ast"
 	"go/parser"
 	"go/token"
+	"os"
 	"path/filepath"
 	"reflect"
 	"regexp"
@@ -274,8 +276,56 @@ func referencePage(t *testing.T) string {
 		for _, key := range group.below {
 			fmt.Fprintf(&b, "| `%s` | %s | %s | %s | %s |\n", key.name, key.typeText(), key.defaultText(), key.counts(), key.docText(flag[key.path]))
 		}
+		writeExamples(t, &b, group.path)
 	}
 	return b.String()
+}
+
+// examples are shown below the keys that they are about. Package main of cmd/kgate runs
+// each as the page has it.
+var examples = map[string][]string{
+	"":                          {"request-id.yaml"},
+	"listen.hsts":               {"https-only.yaml"},
+	"listen.tls.certificates[]": {"certificates.yaml"},
+	"listen.tcp[]":              {"tcp-access.yaml"},
+	"pools[].hold":              {"slow-clients.yaml"},
+	"routes[]":                  {"access.yaml"},
+	"routes[].response_headers": {"headers.yaml"},
+}
+
+func writeExamples(t *testing.T, b *strings.Builder, group string) {
+	t.Helper()
+	for _, name := range examples[group] {
+		data, err := os.ReadFile("testdata/examples/" + name)
+		if err != nil {
+			t.Fatal(err)
+		}
+		fmt.Fprintf(b, "\n```yaml\n# %s: %s```\n", name, bytes.TrimPrefix(data, []byte("# ")))
+	}
+}
+
+// TestShownExamples: every example is shown, and is right.
+func TestShownExamples(t *testing.T) {
+	files, err := filepath.Glob("testdata/examples/*.yaml")
+	if err != nil {
+		t.Fatal(err)
+	}
+	shown := 0
+	for _, names := range examples {
+		shown += len(names)
+	}
+	if shown != len(files) {
+		t.Errorf("%d examples, %d are shown", len(files), shown)
+	}
+	for _, file := range files {
+		data, err := os.ReadFile(file)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if _, err := Parse(filepath.Base(file), data); err != nil {
+			t.Errorf("%v", err)
+		}
+	}
 }
 
 func (r *reference) typeText() string {

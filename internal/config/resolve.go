@@ -38,16 +38,10 @@ func (c *Config) resolve(hostname func() (string, error), interfaces func() ([]n
 	if c.Node.Advertise.IsValid() {
 		return nil
 	}
-	for _, listen := range []string{c.Listen.Peer, c.Listen.Gossip} {
-		if addr := hostaddr.BoundTo(listen); addr.IsValid() {
-			c.Node.Advertise = addr
-			return nil
-		}
-	}
-	addrs, err := interfaces()
+	addr, err := hostaddr.Advertised(interfaces, c.Listen.Peer, c.Listen.Gossip)
 	if err != nil {
 		return fmt.Errorf("%w its addresses: %w; write node.advertise", ErrHost, err)
 	}
-	c.Node.Advertise = hostaddr.Reachable(addrs)
+	c.Node.Advertise = addr
 	return nil
 }

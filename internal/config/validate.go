@@ -18,6 +18,8 @@ const (
 	keyPools     = "pools"
 	keyRoutes    = "routes"
 	keyTCP       = "listen.tcp"
+
+	keyCertificates = "listen.tls.certificates"
 )
 
 const hintNodeName = "write letters, digits, - and . only, at most 128"
@@ -101,6 +103,7 @@ func (c *Config) problems() []error {
 		v.pools(c.Pools)
 	}
 	v.routes(c.Routes, c.Pools)
+	v.requestID(c)
 	v.tcp(c.Listen.TCP, c.Pools)
 	oneOf(v, "log.level", c.Log.Level, logLevels)
 	oneOf(v, "log.format", c.Log.Format, logFormats)

@@ -4,9 +4,10 @@ import (
 	"fmt"
 	"math"
 	"net"
-	"net/netip"
 	"strings"
+	"time"
 
+	"github.com/kgate/kgate/internal/hostaddr"
 	"github.com/kgate/kgate/internal/socket"
 )
 
@@ -35,6 +36,9 @@ func (v *checker) listen(l Listen, adminTokenFile string) {
 		}
 	}
 	v.clientTLS(l)
+	v.httpsOnly(l)
+	v.prefixes("listen.allow", l.Allow)
+	v.prefixes("listen.deny", l.Deny)
 	v.adminToken(l.Admin, adminTokenFile)
 	v.prefixes("listen.proxy_protocol", l.ProxyProtocol)
 	v.duration("listen.header_timeout", l.HeaderTimeout, 1)
@@ -48,6 +52,8 @@ func (v *checker) tcp(listeners []Listener, pools []Pool) {
 	used := make(map[string]bool)
 	for i, l := range listeners {
 		key := fmt.Sprintf("%s[%d]", keyTCP, i)
+		v.prefixes(key+".allow", l.Allow)
+		v.prefixes(key+".deny", l.Deny)
 		if l.Pool != "" || len(l.SNI) == 0 {
 			v.tcpPool(key+".pool", l.Pool, pools)
 		}
@@ -92,6 +98,42 @@ func (v *checker) clientTLS(l Listen) {
 	case l.TLS.Cert != "" && l.TLS.Key == "":
 		v.wrong("listen.tls.key", "is missing", both)
 	}
+	for i, c := range l.TLS.Certificates {
+		key := fmt.Sprintf("%s[%d]", keyCertificates, i)
+		if c.Cert == "" {
+			v.wrong(key+".cert", "is missing", both)
+		}
+		if c.Key == "" {
+			v.wrong(key+".key", "is missing", both)
+		}
+	}
+	if len(l.TLS.Certificates) > 0 && !l.TLS.Enabled() {
+		v.wrong(keyCertificates, "is for some clients, and there is none for the others", "write the one for all other clients as listen.tls.cert and key")
+	}
+}
+
+// httpsOnly checks where clients are sent, and what they are told of it.
+func (v *checker) httpsOnly(l Listen) {
+	v.whole("listen.https_port", l.HTTPSPort, 0, math.MaxUint16)
+	if l.HTTPSOnly && l.RedirectPort() == 0 && !v.src.broken(keyHTTPS) && !v.src.broken("listen.https_port") {
+		v.wrong("listen.https_only", "leads nowhere: the port of https is not known",
+			`write listen.https, such as ":8443"; or, if something in front of this gateway speaks TLS, listen.https_port: 443 and trusted_proxies`)
+	}
+	if !l.HTTPSOnly && l.HTTPSPort != 0 {
+		v.wrong("listen.https_port", "is where nobody is sent", "write https_only: true, too, or remove it")
+	}
+	const key, year = "listen.hsts", 365 * 24 * time.Hour
+	h := l.HSTS
+	v.duration(key+".max_age", h.MaxAge, 0)
+	switch {
+	case v.src.broken(key + ".max_age"):
+	case h.MaxAge > 0 && h.MaxAge < time.Second:
+		v.wrong(key+".max_age", h.MaxAge.String()+" is too short", "write whole seconds; a year is 8760h")
+	case h.MaxAge == 0 && (h.IncludeSubdomains || h.Preload):
+		v.wrong(key, "says nothing without max_age", "write max_age, such as 24h; a year is 8760h")
+	case h.Preload && (h.MaxAge < year || !h.IncludeSubdomains):
+		v.wrong(key+".preload", "needs a year and all names: the lists of browsers take nothing else", "write max_age: 8760h and include_subdomains: true")
+	}
 }
 
 // adminToken checks that not everybody who reaches the admin address may
@@ -100,7 +142,7 @@ func (v *checker) adminToken(addr, tokenFile string) {
 	if tokenFile != "" || v.src.broken("node.admin_token_file") {
 		return
 	}
-	if host, _, err := net.SplitHostPort(addr); err == nil && !isLoopback(host) {
+	if _, _, err := net.SplitHostPort(addr); err == nil && !hostaddr.BoundTo(addr).IsLoopback() {
 		v.wrong(keyAdmin, quote(addr)+" can be reached from other machines, and there is no admin token",
 			"write node.admin_token_file, the file made by: kgate keygen --token; or listen on 127.0.0.1")
 	}
@@ -112,26 +154,18 @@ func (v *checker) guard(c *Config) {
 	if c.Cluster.guarded() || c.Cluster.Insecure || c.Cluster.TLS.Enabled() || v.src.broken("cluster.key_file") || v.src.broken("cluster.join[0]") {
 		return // half a guard is reported elsewhere
 	}
-	std := Default().Listen
 	for _, l := range []struct{ key, addr, std string }{
-		{"listen.peer", c.Listen.Peer, std.Peer}, {"listen.gossip", c.Listen.Gossip, std.Gossip},
+		{"listen.peer", c.Listen.Peer, hostaddr.DefaultPeer}, {"listen.gossip", c.Listen.Gossip, hostaddr.DefaultGossip},
 	} {
 		if c.alone() && l.addr == l.std {
 			continue // becomes an address of this machine
 		}
-		host, _, _ := net.SplitHostPort(l.addr)
-		if bad, _ := checkHostPort(l.addr, false); bad == "" && !isLoopback(host) {
+		if bad, _ := checkHostPort(l.addr, false); bad == "" && !hostaddr.BoundTo(l.addr).IsLoopback() {
 			v.wrong(l.key, quote(l.addr)+" is open to other machines, and there is no cluster.key_file",
 				"write one, made once by: kgate keygen > cluster.key; or cluster.insecure: true, which lets everybody in")
 			return
 		}
 	}
-}
-
-// isLoopback reports whether only this machine reaches what listens on host.
-func isLoopback(host string) bool {
-	addr, err := netip.ParseAddr(host)
-	return host == "localhost" || err == nil && addr.Unmap().IsLoopback()
 }
 
 // collide reports whether not both addresses can be listened on.

@@ -4,13 +4,13 @@ import (
 	"fmt"
 	"math"
 	"net/http"
+	"net/netip"
 	"net/url"
 	"slices"
 	"strings"
-)
 
-// maxK is the largest k of a pool.
-const maxK = 65536
+	"github.com/kgate/kgate/internal/headeredit"
+)
 
 func (v *checker) pools(pools []Pool) {
 	if len(pools) == 0 {
@@ -47,10 +47,10 @@ func (v *checker) upstreams(key string, us []*url.URL, schemes []string) {
 		if wrong != "" {
 			continue
 		}
-		if seen[u.String()] {
-			v.wrong(at, quote(u.String())+" is listed twice", "keep one of the two")
+		if seen[server(u)] {
+			v.wrong(at, quote(server(u))+" is listed twice", "keep one of the two")
 		}
-		seen[u.String()] = true
+		seen[server(u)] = true
 	}
 }
 
@@ -82,6 +82,10 @@ func (v *checker) route(key string, r Route, pools []Pool) {
 		v.poolOf(key, r, pools)
 	}
 	v.match(key+".match", r.Match)
+	v.prefixes(key+".allow", r.Allow)
+	v.prefixes(key+".deny", r.Deny)
+	v.headers(key+".request_headers", r.RequestHeaders, headeredit.CheckRequest)
+	v.headers(key+".response_headers", r.ResponseHeaders, headeredit.CheckAnswer)
 	v.strip(key+".strip_prefix", r.StripPrefix, r.Match.PathPrefix)
 }
 
@@ -105,6 +109,13 @@ func (v *checker) poolOf(key string, r Route, pools []Pool) {
 	}
 	p := v.findPool(key+".pool", r.Pool, pools)
 	at := fmt.Sprintf("%s[%d].upstreams", keyPools, slices.IndexFunc(pools, func(p Pool) bool { return p.Name == r.Pool }))
+	if p != nil && p.Tickets {
+		for part, networks := range map[string][]netip.Prefix{".allow": r.Allow, ".deny": r.Deny} {
+			if len(networks) > 0 {
+				v.wrong(key+part, "does not keep clients from the tickets of pool "+quote(r.Pool), "write listen"+part+", or tickets: false under the pool")
+			}
+		}
+	}
 	switch {
 	case p == nil, p.serves(false), v.src.broken(at):
 	case len(p.Upstreams) == 0:

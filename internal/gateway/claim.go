@@ -1,6 +1,8 @@
 package gateway
 
 import (
+	"errors"
+	"fmt"
 	"strconv"
 	"time"
 
@@ -246,4 +248,25 @@ func (p *poolDriver) forgetTickets(gone []*pool.Ticket) {
 		s.state = slotEnded
 		p.use(-1)
 	}
+}
+
+// refusal returns the error of a request that waited at position, or did not. The
+// caller does not hold the lock.
+func (p *poolDriver) refusal(err error, position int) error {
+	reason := admission.Reason("")
+	if !errors.As(err, &reason) {
+		return err
+	}
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	limit := p.spec.K
+	if bound := (*admission.Refusal)(nil); errors.As(err, &bound) {
+		limit = bound.Limit // which of them was reached
+	}
+	return &admission.Refusal{Reason: reason, RetryAfter: p.rate.wait(p.env.now(), p.waiting), Limit: limit, Position: position}
+}
+
+// id names a slot: POOL.NODE.NUMBER.
+func (s *claim) id(pool string) string {
+	return fmt.Sprintf("%s.%d.%d", pool, s.owner, s.number)
 }

@@ -1,9 +1,11 @@
 package gateway
 
 import (
+	"cmp"
 	"slices"
 	"time"
 
+	"github.com/kgate/kgate/internal/admission"
 	"github.com/kgate/kgate/kmutex"
 )
 
@@ -186,9 +188,7 @@ func (q *claims) forgetIdle(c *client) {
 // from now on. More may be due for a place then. Who has one keeps it.
 func (q *claims) configure(cfg PoolConfig) {
 	q.cfg = cfg
-	if q.cfg.QueueLimit == 0 {
-		q.cfg.QueueLimit = defaultQueueLimit
-	}
+	q.cfg.QueueLimit = cmp.Or(cfg.QueueLimit, admission.DefaultQueueLimit)
 	for _, c := range q.clients {
 		q.advance(c)
 	}

@@ -13,11 +13,8 @@ import (
 	"github.com/kgate/kgate/kmutex"
 )
 
-// Errors of the methods, beside the reasons to refuse of package admission.
-var (
-	// errConfig: a Config that cannot work.
-	errConfig = errors.New("gateway: bad configuration")
-)
+// errConfig: a Config that cannot work.
+var errConfig = errors.New("gateway: bad configuration")
 
 // Links carry the machines' messages to other gateways. [transport.Transport]
 // implements it.
@@ -186,9 +183,6 @@ type PoolConfig struct {
 	// 0: four times the number of gateways times the one-way delay.
 	AskInterval time.Duration
 }
-
-// defaultQueueLimit of a pool that says nothing else.
-const defaultQueueLimit = 10_000
 
 // validate returns what is wrong with c.
 func (c PoolConfig) validate() error {

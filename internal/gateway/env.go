@@ -8,6 +8,7 @@ import (
 	"time"
 
 	"github.com/kgate/kgate/internal/oncelog"
+	"github.com/kgate/kgate/internal/peercall"
 	"github.com/kgate/kgate/kmutex"
 )
 
@@ -23,6 +24,7 @@ type env struct {
 	losses   oncelog.Limit
 	disk     ticketDisk
 	size     atomic.Int64 // gateways in the view
+	begun    lockedSignal // an epoch has begun, or a pool is new
 
 	links    Links
 	exchange Exchange
@@ -61,4 +63,18 @@ func (e *env) end() {
 	e.closing.Lock()
 	defer e.closing.Unlock()
 	e.cancel()
+}
+
+// maxBody bounds an answer. The longest is a gateway's part of a line, 20 bytes for
+// each that waits: this is room for 400,000.
+const maxBody = 8 << 20
+
+// call asks the gateway at addr: with a body by POST, else by GET. The answer
+// goes into into.
+func (e *env) call(ctx context.Context, addr, path string, body, into any) error {
+	method := http.MethodGet
+	if body != nil {
+		method = http.MethodPost
+	}
+	return peercall.JSON(ctx, e.client, method, addr, path, body, into, maxBody)
 }

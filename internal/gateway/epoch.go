@@ -219,6 +219,7 @@ func (p *poolDriver) begun(in *kmutex.Install) {
 		attrs = append(attrs, slog.String("reason", string(p.reason)), slog.Duration("took", took))
 	}
 	p.log.Info("pool installed", attrs...)
+	p.env.begun.give()
 }
 
 // recover asks for a new epoch, in the background. The pool asks again if none

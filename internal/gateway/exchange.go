@@ -12,15 +12,10 @@ import (
 	"time"
 
 	"github.com/kgate/kgate/internal/admission"
-	"github.com/kgate/kgate/internal/peercall"
 )
 
 // What gateways ask each other beside the messages of the algorithm is JSON over
 // HTTP on the peer port: it is rare, can be long, and wants an answer each.
-
-// maxBody bounds an answer. The longest is a gateway's part of a line, 20 bytes for
-// each that waits: this is room for 400,000.
-const maxBody = 8 << 20
 
 // fleetPath is where the fleet handler of [Gateway.Start] answers other gateways.
 const fleetPath = "/v1/fleet/"
@@ -69,18 +64,18 @@ func (g *Gateway) startExchange(fleet http.Handler) {
 	})
 }
 
-// call asks the gateway at addr: with a body by POST, else by GET. The answer
-// goes into into.
-func (e *env) call(ctx context.Context, addr, path string, body, into any) error {
-	method := http.MethodGet
-	if body != nil {
-		method = http.MethodPost
-	}
-	return peercall.JSON(ctx, e.client, method, addr, path, body, into, maxBody)
-}
-
 func respond(w http.ResponseWriter, body any) {
 	w.Header().Set("Content-Type", "application/json")
 	// A cut answer is the asking side's to notice; it asks again.
 	_ = json.NewEncoder(w).Encode(body)
+}
+
+// serveLine tells when the waiting requests of this gateway have arrived.
+func (g *Gateway) serveLine(w http.ResponseWriter, r *http.Request) {
+	p := g.pool(r.PathValue("pool"))
+	if p == nil {
+		http.Error(w, "unknown pool", http.StatusNotFound)
+		return
+	}
+	respond(w, p.lineView())
 }

@@ -2,10 +2,13 @@ package gateway
 
 import (
 	"context"
+	"errors"
+	"fmt"
 	"log/slog"
 	"maps"
 	"net/http"
 	"slices"
+	"strings"
 	"sync"
 	"sync/atomic"
 	"time"
@@ -90,6 +93,31 @@ func (g *Gateway) Deliver(from kmutex.Node, name string, m kmutex.Message) error
 	return g.pending.put(g.now(), from, name, m)
 }
 
+// ReceivePayload takes in what another gateway has sent with
+// [Links].SendPayload. It may take as long as reading the payload does.
+func (g *Gateway) ReceivePayload(from kmutex.Node, topic string, payload []byte) error {
+	name, ours := strings.CutPrefix(topic, poolTopic)
+	if !ours {
+		return fmt.Errorf("gateway: node %d sends something about %q", from, topic)
+	}
+	l, err := pool.ParseLetter(from, payload)
+	if err != nil {
+		return err
+	}
+	p := g.pool(name)
+	if p == nil {
+		return fmt.Errorf("%w: %q", admission.ErrUnknownPool, name)
+	}
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	if !p.alive() {
+		return admission.Isolated
+	}
+	fx, err := p.core.Take(g.clock(), from, l)
+	p.carry(fx)
+	return err
+}
+
 func (g *Gateway) followPool(self kmutex.Node, view *membership.View, spec membership.Pool) {
 	p := g.pool(spec.Name)
 	known := p != nil
@@ -110,6 +138,7 @@ func (g *Gateway) followPool(self kmutex.Node, view *membership.View, spec membe
 		if g.disk.loaded.Load() {
 			p.loaded() // so may the disk
 		}
+		g.begun.give()
 	}
 	for _, m := range early {
 		if err := p.deliver(m.from, m.message); err != nil {
@@ -176,21 +205,6 @@ func (g *Gateway) BreakOff(ctx context.Context) error {
 	return untilIdle(ctx, pools)
 }
 
-// breakOff tells those who use slots that these are lost.
-func (p *poolDriver) breakOff() {
-	p.mu.Lock()
-	aborts := p.redeemedAborts()
-	for s := range p.each {
-		if abort := s.takeAbort(); s.state == slotGranted && abort != nil {
-			aborts = append(aborts, abort)
-		}
-	}
-	p.mu.Unlock()
-	for _, abort := range aborts {
-		abort()
-	}
-}
-
 func untilIdle(ctx context.Context, pools []*poolDriver) error {
 	for _, p := range pools {
 		if idle := p.untilIdle(); idle != nil {
@@ -202,29 +216,6 @@ func untilIdle(ctx context.Context, pools []*poolDriver) error {
 		}
 	}
 	return nil
-}
-
-// refuseWaiting ends every wait with err.
-func (p *poolDriver) refuseWaiting(err error) {
-	p.mu.Lock()
-	defer p.mu.Unlock()
-	for _, s := range slices.Collect(p.each) {
-		if s.state == slotWaiting && s.ticket == nil {
-			s.err = err
-			p.end(s, kmutex.EventCancel)
-		}
-	}
-}
-
-// untilIdle returns a channel that is closed when no request waits or is in
-// flight; nil: none is.
-func (p *poolDriver) untilIdle() <-chan struct{} {
-	p.mu.Lock()
-	defer p.mu.Unlock()
-	if p.requests == 0 {
-		return nil
-	}
-	return p.idle.wait()
 }
 
 // Close ends everything that runs in the background, and the exchange. New requests
@@ -244,5 +235,28 @@ func (g *Gateway) Close() error {
 		p.mu.Unlock()
 	}
 	g.wg.Wait()
+	return err
+}
+
+// missingPool says why there is no pool of a name here.
+func (g *Gateway) missingPool(name string) error {
+	if _, agreed := g.views.View().Pool(name); agreed || !g.entitled(g.views.Standing().Node) {
+		return admission.Isolated
+	}
+	var names []string
+	for _, p := range g.Pools() {
+		names = append(names, p.Name)
+	}
+	return fmt.Errorf("%w; there are: %s", admission.ErrUnknownPool, strings.Join(names, ", "))
+}
+
+// refusal returns the error of a request of the named pool, which may not exist.
+func (g *Gateway) refusal(pool string, err error, position int) error {
+	if p := g.pool(pool); p != nil {
+		return p.refusal(err, position)
+	}
+	if reason := admission.Reason(""); errors.As(err, &reason) {
+		return &admission.Refusal{Reason: reason, Position: position}
+	}
 	return err
 }

@@ -18,11 +18,8 @@ import (
 // Nothing is kept for that but a pointer with each slot: the line is copied when
 // somebody looks, and sorted after the pool's lock has been let go.
 
-// Errors of [Gateway.Cancel], and of who was cancelled.
-var (
-	// errUnknownEntry: nobody who waits here has this name.
-	errUnknownEntry = errors.New("gateway: nobody waits here under this name")
-)
+// errUnknownEntry: nobody who waits here has this name.
+var errUnknownEntry = errors.New("gateway: nobody waits here under this name")
 
 // Line is what one gateway knows of who is in a pool.
 type Line struct {
@@ -120,11 +117,6 @@ func (s *claim) entry(pool string) LineEntry {
 	return e
 }
 
-// id names a slot: POOL.NODE.NUMBER.
-func (s *claim) id(pool string) string {
-	return fmt.Sprintf("%s.%d.%d", pool, s.owner, s.number)
-}
-
 // ParseEntry returns the pool and the incarnation that the id of a LineEntry
 // names.
 func ParseEntry(id string) (pool string, node kmutex.Node, err error) {
@@ -182,7 +174,7 @@ func (g *Gateway) FindTrace(trace string) (pool string, found Line) {
 }
 
 // Cancel takes who waits at this gateway under the id of a LineEntry out of the
-// line. It fails with errUnknownEntry; who has been let in meanwhile stays.
+// line. It fails if nobody waits here under it; who has been let in meanwhile stays.
 func (g *Gateway) Cancel(id string) error {
 	name, node, number, err := parseEntry(id)
 	if err != nil {

@@ -3,14 +3,10 @@ package gateway
 import (
 	"context"
 	"encoding/json"
-	"fmt"
 	"log/slog"
-	"strings"
 	"time"
 
-	"github.com/kgate/kgate/internal/admission"
 	"github.com/kgate/kgate/internal/pool"
-	"github.com/kgate/kgate/kmutex"
 )
 
 // Letters between two gateways' parts of a pool go over the link that there is for
@@ -62,29 +58,4 @@ func (p *poolDriver) endLetters() {
 		p.stopLetters()
 		p.letters = nil
 	}
-}
-
-// ReceivePayload takes in what another gateway has sent with
-// [Links].SendPayload. It may take as long as reading the payload does.
-func (g *Gateway) ReceivePayload(from kmutex.Node, topic string, payload []byte) error {
-	name, ours := strings.CutPrefix(topic, poolTopic)
-	if !ours {
-		return fmt.Errorf("gateway: node %d sends something about %q", from, topic)
-	}
-	l, err := pool.ParseLetter(from, payload)
-	if err != nil {
-		return err
-	}
-	p := g.pool(name)
-	if p == nil {
-		return fmt.Errorf("%w: %q", admission.ErrUnknownPool, name)
-	}
-	p.mu.Lock()
-	defer p.mu.Unlock()
-	if !p.alive() {
-		return admission.Isolated
-	}
-	fx, err := p.core.Take(g.clock(), from, l)
-	p.carry(fx)
-	return err
 }

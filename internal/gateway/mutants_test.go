@@ -24,7 +24,7 @@ func TestMutantsAreCaught(t *testing.T) {
 			Caught: "without a lease|after waking|before it is let in",
 		},
 		{
-			Name: "what is in flight goes on after the lease", File: "standing.go",
+			Name: "what is in flight goes on after the lease", File: "ending.go",
 			Old:    "\t\t\tif abort := s.takeAbort(); abort != nil {\n\t\t\t\taborts = append(aborts, abort)\n\t\t\t}\n",
 			New:    "",
 			By:     "^TestLapsedLease$",
@@ -122,7 +122,7 @@ func TestMutantsAreCaught(t *testing.T) {
 			Caught: "drained while",
 		},
 		{
-			Name: "a request on a ticket's slot does not learn that it is lost", File: "redeem.go",
+			Name: "a request on a ticket's slot does not learn that it is lost", File: "ending.go",
 			Old:    "\t\taborts = append(aborts, r.lose)\n",
 			New:    "\t\taborts = append(aborts, func() { _ = r })\n",
 			By:     "^TestRedeemedIsLostWithItsGateway$",
@@ -150,7 +150,7 @@ func TestMutantsAreCaught(t *testing.T) {
 			Caught: "another goroutine looks at the clock",
 		},
 		{
-			Name: "a client's bound is the other one", File: "slot.go",
+			Name: "a client's bound is the other one", File: "claim.go",
 			Old:    "limit = bound.Limit",
 			New:    "limit = p.cfg.ClientLimit",
 			By:     "^TestClientBoundIsTold$",

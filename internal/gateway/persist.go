@@ -149,11 +149,3 @@ func (g *Gateway) keep(store *disk.Store) {
 		}
 	}
 }
-
-// tickets returns those of this incarnation, or nil. The caller holds the lock.
-func (p *poolDriver) tickets() *pool.Tickets {
-	if !p.alive() {
-		return nil
-	}
-	return p.core.Tickets()
-}

@@ -183,20 +183,10 @@ func (p *poolDriver) lost(m *kmutex.Envelope, err error) bool {
 	return !errors.Is(err, transport.ErrUnknownPeer) && !errors.Is(err, transport.ErrClosed)
 }
 
-// signal wakes those who wait for a condition that a lock guards.
-type signal struct{ ch chan struct{} }
-
-// wait returns a channel that is closed when the condition next holds.
-func (s *signal) wait() <-chan struct{} {
-	if s.ch == nil {
-		s.ch = make(chan struct{})
+// tickets returns those of this incarnation, or nil. The caller holds the lock.
+func (p *poolDriver) tickets() *pool.Tickets {
+	if !p.alive() {
+		return nil
 	}
-	return s.ch
-}
-
-func (s *signal) signal(holds bool) {
-	if holds && s.ch != nil {
-		close(s.ch)
-		s.ch = nil
-	}
+	return p.core.Tickets()
 }

@@ -2,7 +2,6 @@ package gateway
 
 import (
 	"context"
-	"net/http"
 	"net/url"
 	"slices"
 	"sort"
@@ -51,16 +50,6 @@ func (p *poolDriver) lineView() lineView {
 		v.PerSecond = float64(time.Second) / float64(p.rate.every)
 	}
 	return v
-}
-
-// serveLine tells when the waiting requests of this gateway have arrived.
-func (g *Gateway) serveLine(w http.ResponseWriter, r *http.Request) {
-	p := g.pool(r.PathValue("pool"))
-	if p == nil {
-		http.Error(w, "unknown pool", http.StatusNotFound)
-		return
-	}
-	respond(w, p.lineView())
 }
 
 // position returns the place of who came at the given time, from 1, and the wait

@@ -86,15 +86,6 @@ func (p *poolDriver) unredeem(r *Redeemed) {
 	p.done()
 }
 
-// redeemedAborts returns what tells the requests on tickets' slots that these are lost.
-// The caller holds the lock, and calls them without it.
-func (p *poolDriver) redeemedAborts() (aborts []func()) {
-	for r := range p.redeemed {
-		aborts = append(aborts, r.lose)
-	}
-	return aborts
-}
-
 // usableUntil is when a slot that was renewed at sent may be used no longer: before its
 // owner can think so.
 func usableUntil(sent time.Time, t admission.Ticket) time.Time {

@@ -2,9 +2,6 @@ package gateway
 
 import (
 	"context"
-	"errors"
-	"fmt"
-	"strings"
 	"time"
 
 	"github.com/kgate/kgate/internal/admission"
@@ -60,45 +57,6 @@ func (g *Gateway) Acquire(ctx context.Context, req admission.Request) (*Slot, er
 		return nil, p.refusal(err, s.position)
 	}
 	return s, nil
-}
-
-// missingPool says why there is no pool of a name here.
-func (g *Gateway) missingPool(name string) error {
-	if _, agreed := g.views.View().Pool(name); agreed || !g.entitled(g.views.Standing().Node) {
-		return admission.Isolated
-	}
-	var names []string
-	for _, p := range g.Pools() {
-		names = append(names, p.Name)
-	}
-	return fmt.Errorf("%w; there are: %s", admission.ErrUnknownPool, strings.Join(names, ", "))
-}
-
-// refusal returns the error of a request of the named pool, which may not exist.
-func (g *Gateway) refusal(pool string, err error, position int) error {
-	if p := g.pool(pool); p != nil {
-		return p.refusal(err, position)
-	}
-	if reason := admission.Reason(""); errors.As(err, &reason) {
-		return &admission.Refusal{Reason: reason, Position: position}
-	}
-	return err
-}
-
-// refusal returns the error of a request that waited at position, or did not. The
-// caller does not hold the lock.
-func (p *poolDriver) refusal(err error, position int) error {
-	reason := admission.Reason("")
-	if !errors.As(err, &reason) {
-		return err
-	}
-	p.mu.Lock()
-	defer p.mu.Unlock()
-	limit := p.spec.K
-	if bound := (*admission.Refusal)(nil); errors.As(err, &bound) {
-		limit = bound.Limit // which of them was reached
-	}
-	return &admission.Refusal{Reason: reason, RetryAfter: p.rate.wait(p.env.now(), p.waiting), Limit: limit, Position: position}
 }
 
 // enter takes in a new request. A slot that came at once has no ready channel.

@@ -4,7 +4,6 @@ import (
 	"log/slog"
 	"time"
 
-	"github.com/kgate/kgate/internal/admission"
 	"github.com/kgate/kgate/internal/transport"
 )
 
@@ -130,50 +129,4 @@ func (g *Gateway) void(left bool) []<-chan struct{} {
 	}
 	g.self = 0
 	return ended
-}
-
-// void refuses who waits and aborts who is in flight, and returns how many that
-// are. The channel is closed when the last of those in flight has ended; nil:
-// nobody was.
-func (p *poolDriver) void() (refused, aborted int, ended <-chan struct{}) {
-	p.mu.Lock()
-	aborts := p.redeemedAborts()
-	aborted = len(aborts)
-	for s := range p.each {
-		switch {
-		case s.state == slotWaiting:
-			refused++
-			s.err = admission.Isolated
-			s.wake()
-			s.state = slotEnded
-		case s.ticket != nil: // its holder is elsewhere, and the slot goes to the heir
-			s.state = slotEnded
-		default:
-			aborted++
-			s.state = slotLost
-			if abort := s.takeAbort(); abort != nil {
-				aborts = append(aborts, abort)
-			}
-		}
-	}
-	clear(p.slots)
-	clear(p.clients)
-	p.due = nil
-	p.use(-p.inFlight)
-	p.waiting, p.requests = 0, aborted
-	if aborted > 0 {
-		ended = p.idle.wait()
-	}
-	if err := p.core.End(); err != nil {
-		p.log.Error("tickets of the lost incarnation cannot be kept", slog.Any("error", err))
-	}
-	clear(p.held)
-	p.moved.signal(true)
-	p.stopTimers()
-	p.endLetters()
-	p.mu.Unlock()
-	for _, abort := range aborts {
-		abort()
-	}
-	return refused, aborted, ended
 }

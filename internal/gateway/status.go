@@ -84,6 +84,10 @@ func (p *poolDriver) status() PoolStatus {
 	return s
 }
 
+// Begun returns a channel that is closed when some pool's PoolStatus.Begun has become
+// true. Take it before Pools, then nothing is missed.
+func (g *Gateway) Begun() <-chan struct{} { return g.begun.wait() }
+
 // Missing returns the gateways whose reports this one misses as the home of a pool,
 // and since when it has waited for them. Until they report, or are no members any
 // more, the pool lets nobody in.

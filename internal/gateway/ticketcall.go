@@ -18,24 +18,6 @@ import (
 
 const ticketsPath = "/v1/tickets"
 
-// ticketCall is what is asked about a ticket.
-type ticketCall struct {
-	Op      ticketOp
-	ID      string
-	Granted bool          // test: the state in which the answer may wait
-	Wait    time.Duration // test: how long
-	Call    string        // use: its name, the same when it comes again
-}
-
-type ticketOp string
-
-const (
-	opTest  ticketOp = "test"
-	opRenew ticketOp = "renew"
-	opUse   ticketOp = "use"
-	opEnd   ticketOp = "end"
-)
-
 // ticketReply is the answer of another gateway: a ticket, or why not.
 type ticketReply struct {
 	Ticket *wireTicket

@@ -197,3 +197,21 @@ func (p ticketManager) describe(t *pool.Ticket) admission.Ticket {
 	}
 	return out
 }
+
+// ticketCall is what is asked about a ticket.
+type ticketCall struct {
+	Op      ticketOp
+	ID      string
+	Granted bool          // test: the state in which the answer may wait
+	Wait    time.Duration // test: how long
+	Call    string        // use: its name, the same when it comes again
+}
+
+type ticketOp string
+
+const (
+	opTest  ticketOp = "test"
+	opRenew ticketOp = "renew"
+	opUse   ticketOp = "use"
+	opEnd   ticketOp = "end"
+)

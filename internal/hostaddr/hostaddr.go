@@ -1,10 +1,31 @@
-// Package hostaddr says at which address other machines reach a listener of this host.
+// Package hostaddr says where a gateway listens for others, and at which address they
+// reach it, where its configuration does not.
 package hostaddr
 
 import (
 	"net"
 	"net/netip"
 )
+
+// Where a gateway listens for others.
+const (
+	DefaultPeer   = ":7080"
+	DefaultGossip = ":7946"
+	// Alone is in place of both for a gateway that no other one is to reach: a free port.
+	Alone = "127.0.0.1:0"
+)
+
+// Advertised returns the address at which others reach these listeners: the first that one
+// of them is bound to, else the one of this host that they most likely reach.
+func Advertised(interfaces func() ([]net.Addr, error), listeners ...string) (netip.Addr, error) {
+	for _, l := range listeners {
+		if addr := BoundTo(l); addr.IsValid() {
+			return addr, nil
+		}
+	}
+	addrs, err := interfaces()
+	return reachable(addrs), err
+}
 
 // BoundTo returns the one address that a listener on host:port is bound to; invalid if it
 // is not bound to one, or if listen is not of this form.
@@ -23,10 +44,10 @@ func BoundTo(listen string) netip.Addr {
 	return addr
 }
 
-// Reachable picks the address that other machines most likely reach out of those of this
+// reachable picks the address that other machines most likely reach out of those of this
 // host's interfaces: the first private IPv4 one, else the first private IPv6 one, else the
 // first global one. It is 127.0.0.1 if there is none, which is enough for a gateway alone.
-func Reachable(addrs []net.Addr) netip.Addr {
+func reachable(addrs []net.Addr) netip.Addr {
 	var global netip.Addr
 	for _, a := range addrs {
 		p, err := netip.ParsePrefix(a.String())

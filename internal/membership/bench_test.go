@@ -5,6 +5,8 @@ import (
 	"syscall"
 	"testing"
 	"time"
+
+	"github.com/kgate/kgate/kmutex"
 )
 
 // BenchmarkIdle measures what three gateways cost while nothing happens, raft
@@ -52,7 +54,7 @@ func BenchmarkCommit(b *testing.B) {
 			k := 1
 			for b.Loop() {
 				k++
-				if err := gateways[0].SetK(b.Context(), "p", 1+k%maxK, 0); err != nil {
+				if err := gateways[0].SetK(b.Context(), "p", 1+k%kmutex.MaxK, 0); err != nil {
 					b.Fatal(err)
 				}
 			}

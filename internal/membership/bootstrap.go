@@ -9,19 +9,11 @@ import (
 	"fmt"
 	"log/slog"
 	"slices"
-	"strings"
 
 	"github.com/hashicorp/raft"
 
 	"github.com/kgate/kgate/chordring/serfring"
 )
-
-// bootstrapServer is a server of the configuration with which a cluster starts.
-type bootstrapServer struct {
-	Server string `json:"server"`
-	Addr   string `json:"addr"`
-	Voter  bool   `json:"voter"`
-}
 
 // clusterOf derives the cluster's id from its first servers. Their boot ids are
 // random, so two clusters never have the same.
@@ -43,7 +35,7 @@ func (r *reconciler) tryBootstrap(ctx context.Context, peers []serfring.Member) 
 		}
 		return r.bootstrapAndElect([]bootstrapServer{{Server: r.storage.meta.Server, Addr: r.config.PeerAddr, Voter: true}})
 	}
-	first, err := r.bootstrapPeers(peers)
+	first, err := r.peers.bootstrapPeers(peers)
 	if err != nil {
 		return err
 	}
@@ -86,17 +78,8 @@ func (r *reconciler) followBootstrap(id identity) error {
 	return r.bootstrap(id.Servers)
 }
 
-// seenBy names the gateways with their boots.
-func seenBy(first []serfring.Member) []string {
-	seen := make([]string, len(first))
-	for i, p := range first {
-		seen[i] = p.Name + "/" + p.Boot
-	}
-	return seen
-}
-
 // bootstrap starts a cluster of the given servers, unless this gateway has joined one meanwhile.
-func (n *raftNode) bootstrap(servers []bootstrapServer) error {
+func (r *reconciler) bootstrap(servers []bootstrapServer) error {
 	var conf raft.Configuration
 	for _, f := range servers {
 		suffrage := raft.Nonvoter
@@ -107,16 +90,16 @@ func (n *raftNode) bootstrap(servers []bootstrapServer) error {
 			Suffrage: suffrage, ID: raft.ServerID(f.Server), Address: address(f.Addr, f.Server),
 		})
 	}
-	n.idMu.Lock()
-	defer n.idMu.Unlock()
-	if !n.blank() {
+	r.storage.mu.Lock()
+	defer r.storage.mu.Unlock()
+	if !r.blank() {
 		return nil
 	}
-	before := n.storage.meta.Cluster
-	if err := n.storage.setCluster(clusterOf(servers)); err != nil {
+	before := r.storage.meta.Cluster
+	if err := r.storage.setCluster(clusterOf(servers)); err != nil {
 		return fmt.Errorf("%w: %w", errDataDir, err)
 	}
-	err := n.raft.BootstrapCluster(conf).Error()
+	err := r.raft.BootstrapCluster(conf).Error()
 	switch {
 	case errors.Is(err, raft.ErrNotVoter):
 		return nil // the voters start it
@@ -125,45 +108,14 @@ func (n *raftNode) bootstrap(servers []bootstrapServer) error {
 		if before == "" {
 			return nil
 		}
-		if err := n.storage.setCluster(before); err != nil {
+		if err := r.storage.setCluster(before); err != nil {
 			return fmt.Errorf("%w: %w", errDataDir, err)
 		}
 		return nil
 	case err != nil:
 		return fmt.Errorf("membership: start a cluster: %w", err)
 	}
-	n.bootstrapped = servers
-	n.config.Logger.Info("cluster started", slog.String("cluster", n.storage.meta.Cluster), slog.Int("gateways", len(servers)))
+	r.storage.bootstrapped = servers
+	r.config.Logger.Info("cluster started", slog.String("cluster", r.storage.meta.Cluster), slog.Int("gateways", len(servers)))
 	return nil
 }
-
-// bootstrapPeers returns the gateways that would start a cluster now, in order of
-// name.
-func (n *raftNode) bootstrapPeers(peers []serfring.Member) ([]serfring.Member, error) {
-	if n.config.BootstrapExpect == 1 {
-		return nil, nil // it starts one alone, or never
-	}
-	var first []serfring.Member
-	for _, p := range peers {
-		if p.Status != serfring.StatusAlive {
-			continue
-		}
-		if p.Expect == n.config.BootstrapExpect {
-			first = append(first, p)
-			continue
-		}
-		if p.Expect > 1 && n.once.First("expect "+p.Name) {
-			n.config.Logger.Warn("another gateway expects another number of gateways",
-				slog.String("name", p.Name), slog.Int("theirs", p.Expect), slog.Int("ours", n.config.BootstrapExpect),
-				slog.String("hint", "give every gateway that starts the cluster the same bootstrap_expect"))
-		}
-	}
-	slices.SortFunc(first, func(a, b serfring.Member) int { return strings.Compare(a.Name, b.Name) })
-	if there := len(first); there < n.config.BootstrapExpect {
-		return nil, fmt.Errorf("membership: waiting for %d gateways to start a cluster, %d are there", n.config.BootstrapExpect, there)
-	}
-	return first, nil
-}
-
-// blank reports that this gateway has no share of any log yet.
-func (n *raftNode) blank() bool { return n.raft.LastIndex() == 0 }

@@ -4,9 +4,8 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"io"
+	"log/slog"
 	"net/http"
-	"strings"
 	"sync"
 
 	"github.com/hashicorp/raft"
@@ -51,11 +50,13 @@ func Start(ctx context.Context, config Config) (*Cluster, error) {
 		config:  config,
 		machine: newMachine(config.Logger),
 		up:      make(chan struct{}),
-		roll:    rollCall{over: make(chan struct{})},
 		broken:  make(chan error, 1),
 	}
 	n.closing, n.cancel = context.WithCancel(context.Background())
-	n.noteAddresses(config.Discovery.Members())
+	n.roll = rollCall{closing: n.closing, over: make(chan struct{})}
+	n.disk.config, n.disk.lease = config, n.lease
+	n.addresses = addressBook{self: config.Name, at: config.PeerAddr, servers: n.servers}
+	n.addresses.note(config.Discovery.Members())
 	c := newCluster(n)
 	c.closed = sync.OnceValue(c.shutdown)
 	if err := c.start(ctx); err != nil {
@@ -88,7 +89,10 @@ func (c *Cluster) start(ctx context.Context) error {
 	if err := ctx.Err(); err != nil {
 		return err
 	}
-	if err := c.raftNode.start(c.guard.guard); err != nil {
+	transport := func(over *raft.NetworkTransport) raft.Transport {
+		return retryTransport{over, c.raftNode, new(sync.Map)}
+	}
+	if err := c.raftNode.start(c.guard.guard, transport); err != nil {
 		return err
 	}
 	c.control = c.newControl()
@@ -135,17 +139,6 @@ func (c *Cluster) Ready(ctx context.Context) error {
 	return c.await(ctx, func(*View) bool { _, in := c.Self(); return in })
 }
 
-// nameOf returns the gateway's name in a server id.
-func nameOf(id raft.ServerID) string {
-	if at := strings.LastIndexByte(string(id), '/'); at >= 0 {
-		id = id[:at]
-	}
-	return string(id)
-}
-
-// drop reads what is left of a body, so that its connection can be used again.
-func drop(body io.Reader) { _, _ = io.Copy(io.Discard, io.LimitReader(body, maxCommand)) }
-
 // Leave takes this gateway out of the view, hands the lead on if it has it, and
 // closes the cluster, also if ctx ends or an error occurs before. The last
 // gateway tells its disk: when it starts again, nothing is owed from before.
@@ -172,4 +165,27 @@ func (c *Cluster) depart(ctx context.Context) error {
 		return fmt.Errorf("membership: leave: %w", err)
 	}
 	return nil
+}
+
+// TicketsMark returns what SetTicketsMark has written to DataDir, empty if nothing.
+func (c *Cluster) TicketsMark() string { return c.storage.ticketsMark() }
+
+// SetTicketsMark writes the mark of the tickets that the owner keeps in DataDir.
+func (c *Cluster) SetTicketsMark(mark string) error { return c.storage.setTicketsMark(mark) }
+
+// Standing returns the present one. It is cheap enough for every admission and
+// every write. It lapses by itself: compare Until with the clock.
+func (c *Cluster) Standing() Standing { return *c.incarnation.standing.Load() }
+
+// Rejoin lets a gateway come back whose incarnation was lost or whose lease has
+// lapsed. The caller vouches that nothing which the incarnation had is in flight
+// any more: every connection to an upstream is closed. It does nothing while the
+// incarnation may still get a standing, so it may be called at every change.
+func (c *Cluster) Rejoin() {
+	if !c.incarnation.rejoin() {
+		return
+	}
+	boot, voided := c.incarnation.current()
+	c.config.Logger.Info("rejoining as a new incarnation", slog.String("boot", boot), slog.Uint64("voided_node", uint64(voided)))
+	c.machine.touch() // the renewing goroutine tells gossip
 }

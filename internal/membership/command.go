@@ -28,8 +28,6 @@ const (
 	maxMembers = 10_000
 	// maxPools is the largest number of pools.
 	maxPools = 4096
-	// maxK is the largest number of tokens of a pool.
-	maxK = 1 << 16
 
 	minLease = 50 * time.Millisecond
 	maxLease = time.Hour
@@ -247,8 +245,8 @@ func checkText(what, text string) error {
 }
 
 func checkK(k int) error {
-	if k < 1 || k > maxK {
-		return fmt.Errorf("%w: k is %d, it must be between 1 and %d", ErrCommand, k, maxK)
+	if k < 1 || k > kmutex.MaxK {
+		return fmt.Errorf("%w: k is %d, it must be between 1 and %d", ErrCommand, k, kmutex.MaxK)
 	}
 	return nil
 }

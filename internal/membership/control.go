@@ -1,6 +1,7 @@
 package membership
 
 import (
+	"context"
 	"crypto/subtle"
 	"encoding/json"
 	"errors"
@@ -9,65 +10,11 @@ import (
 	"log/slog"
 	"net/http"
 	"slices"
-	"strings"
+	"strconv"
 	"time"
 
-	"github.com/kgate/kgate/internal/membership/raftfile"
 	"github.com/kgate/kgate/internal/peercert"
-	"github.com/kgate/kgate/kmutex"
 )
-
-// What gateways ask each other over the control stream.
-const (
-	pathIdentity = "/v1/identity"
-	pathCommands = "/v1/commands"
-	pathLease    = "/v1/lease"
-	pathTerm     = "/v1/term"
-	pathReach    = "/v1/reach"
-	pathState    = "/v1/state"
-)
-
-// identity is what a gateway says about itself. Fields may be added.
-type identity struct {
-	Name    string `json:"name"`
-	Boot    string `json:"boot"`
-	Server  string `json:"server"`
-	Cluster string `json:"cluster"`
-	// Voided is the incarnation before, if it was in the same process.
-	Voided kmutex.Node `json:"voided,omitempty"`
-	// Leaving gateways do not want to be let in again.
-	Leaving bool `json:"leaving"`
-	// Bootstrapping gateways are about to start a cluster alone.
-	Bootstrapping bool `json:"founding"`
-	// Witness: it wants to vote and to serve nothing.
-	Witness bool `json:"witness,omitempty"`
-	// Last is the index of the newest entry of its log.
-	Last uint64 `json:"last"`
-	// Agreed is how far it knows the log to be agreed on.
-	Agreed raftfile.Position `json:"agreed"`
-	// Sees names the gateways that it would start a cluster with.
-	Sees []string `json:"sees"`
-	// Servers is the configuration with which it bootstrapped the cluster.
-	Servers []bootstrapServer `json:"servers"`
-}
-
-// verdict is the answer to a command.
-type verdict struct {
-	// Refused says why the command was refused for good; empty if it was not.
-	Refused string `json:"refused"`
-	// Conflict: it was refused because of what somebody else changed.
-	Conflict bool `json:"conflict,omitempty"`
-}
-
-// err is what applying the command returned, at the leader; its text already
-// says which of the errors it is.
-func (v verdict) err() error {
-	kind := ErrCommand
-	if v.Conflict {
-		kind = ErrConflict
-	}
-	return fmt.Errorf("%w: %s", kind, strings.TrimPrefix(v.Refused, kind.Error()+": "))
-}
 
 func (c *Cluster) newControl() *http.Server {
 	mux := http.NewServeMux()
@@ -130,9 +77,6 @@ func writeJSON(w http.ResponseWriter, status int, body any) {
 	_ = json.NewEncoder(w).Encode(body) // the asking side sees a cut answer
 }
 
-// asksAtOnce bounds the calls that are open at a time.
-const asksAtOnce = 16
-
 // Over TLS a gateway speaks under the name in its certificate. What it may ask of
 // others follows from that: to go itself, to renew its own lease, and as a member
 // what any gateway may; a change that people make needs their token as well.
@@ -180,4 +124,58 @@ func (c *Cluster) tokenFits(token string) bool {
 	return len(tokens) == 0 || slices.ContainsFunc(tokens, func(own string) bool {
 		return subtle.ConstantTimeCompare([]byte(own), []byte(token)) == 1
 	})
+}
+
+// serveTerm answers a leader that wants to know whether it still is one, and voters
+// that have none. Only the server that was meant may answer: another incarnation has
+// other votes.
+func (c *Cluster) serveTerm(w http.ResponseWriter, r *http.Request) {
+	if r.URL.Query().Get("server") != c.storage.meta.Server {
+		http.Error(w, "another server is here", http.StatusMisdirectedRequest)
+		return
+	}
+	if !c.roll.called() || c.roll.behind() != nil {
+		http.Error(w, "this gateway may have lost what it has voted for", http.StatusServiceUnavailable)
+		return
+	}
+	writeJSON(w, http.StatusOK, c.leaders.term())
+}
+
+func (c *Cluster) serveLease(w http.ResponseWriter, r *http.Request) {
+	var p renewalRequest
+	data, err := io.ReadAll(http.MaxBytesReader(w, r.Body, maxCommand))
+	if err == nil {
+		err = json.Unmarshal(data, &p)
+	}
+	if err == nil && max(len(p.Down), len(p.Missing)) > maxComplaints {
+		err = fmt.Errorf("%w: %d links are down, %d reports are missing", ErrCommand, len(p.Down), len(p.Missing))
+	}
+	if err != nil {
+		http.Error(w, err.Error(), http.StatusBadRequest)
+		return
+	}
+	if m, in := c.View().Member(p.Node); in && peercert.OfState(r.TLS, m.Name) != nil {
+		http.Error(w, "a gateway renews its own lease only", http.StatusForbidden)
+		return
+	}
+	ctx, cancel := context.WithTimeout(r.Context(), c.callTimeout())
+	defer cancel()
+	switch err := c.leases.ask(ctx, p); {
+	case err == nil:
+		writeJSON(w, http.StatusOK, renewalAnswer{Granted: true})
+	case errors.Is(err, errNotMember):
+		writeJSON(w, http.StatusOK, renewalAnswer{Lost: true})
+	default:
+		http.Error(w, err.Error(), http.StatusMisdirectedRequest)
+	}
+}
+
+func (c *Cluster) serveState(w http.ResponseWriter, r *http.Request) {
+	q := r.URL.Query()
+	index, err := strconv.ParseUint(q.Get("index"), 10, 64)
+	if err != nil || q.Get("server") != c.storage.meta.Server {
+		http.Error(w, "another server is here", http.StatusMisdirectedRequest)
+		return
+	}
+	writeJSON(w, http.StatusOK, c.states.stateOf(checkpoint{index, []byte(q.Get("digest"))}))
 }

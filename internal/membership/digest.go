@@ -4,7 +4,6 @@ import (
 	"context"
 	"crypto/sha256"
 	"encoding/binary"
-	"errors"
 	"fmt"
 	"log/slog"
 	"maps"
@@ -97,19 +96,6 @@ func (s *stateComparer) stateOf(theirs checkpoint) stateAnswer {
 	return a
 }
 
-func (c *Cluster) serveState(w http.ResponseWriter, r *http.Request) {
-	q := r.URL.Query()
-	index, err := strconv.ParseUint(q.Get("index"), 10, 64)
-	if err != nil || q.Get("server") != c.storage.meta.Server {
-		http.Error(w, "another server is here", http.StatusMisdirectedRequest)
-		return
-	}
-	writeJSON(w, http.StatusOK, c.states.stateOf(checkpoint{index, []byte(q.Get("digest"))}))
-}
-
-// errDiffers means that this gateway's state is not what the others have agreed on.
-var errDiffers = errors.New("this gateway's state is not what the others have agreed on")
-
 // stateComparer compares what this gateway has applied with what others have.
 type stateComparer struct {
 	*raftNode
@@ -185,7 +171,7 @@ const (
 func (s *stateComparer) compareWith(ctx context.Context, voter string) comparison {
 	ctx, cancel := context.WithTimeout(ctx, s.callTimeout())
 	defer cancel()
-	addr, known := s.addressOf(raft.ServerID(voter))
+	addr, known := s.addresses.of(raft.ServerID(voter))
 	if !known {
 		return stateUnknown
 	}

@@ -48,7 +48,7 @@ func (g *rpcGuard) checkLeader(sender string, term uint64) error {
 		return nil
 	case term == current && leads != "":
 		return fmt.Errorf("%w: %q says that it leads term %d, and %q does", errRPC, sender, term, leads)
-	case g.votedFor(sender, term):
+	case g.storage.votedFor(sender, term):
 		return nil
 	default:
 		return g.checkElected(sender, term)

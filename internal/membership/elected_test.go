@@ -37,7 +37,7 @@ func TestOnlyTheElectedLead(t *testing.T) {
 	until(t, "two more voters", func() bool { names, _ := leader.Voting(); return len(names) == 3 })
 	agree(t, three, "a", "b", "c")
 	term := leader.raft.CurrentTerm()
-	evil := n.attacker(t, leader.clusterID())
+	evil := n.attacker(t, leader.storage.clusterID())
 	for _, as := range three {
 		if as == leader {
 			continue
@@ -230,7 +230,7 @@ func TestRestartedVoterIsNotFooled(t *testing.T) {
 	agree(t, three, "a", "b", "c")
 	rest := without(three, leader)
 	victim, liar := rest[0], rest[1]
-	evil := n.attacker(t, leader.clusterID())
+	evil := n.attacker(t, leader.storage.clusterID())
 	term, last := leader.raft.CurrentTerm(), victim.raft.LastIndex()
 	var before raft.Log
 	if err := victim.storage.logs.GetLog(last, &before); err != nil {

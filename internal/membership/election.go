@@ -3,7 +3,9 @@ package membership
 import (
 	"cmp"
 	"context"
+	"log/slog"
 	"slices"
+	"sync"
 	"time"
 
 	"github.com/hashicorp/raft"
@@ -67,7 +69,8 @@ func (e *elections) run() {
 // campaign calls an election if this gateway votes, has no leader, and it is its turn.
 // It returns when to call it again. A voter that knows its leader to be unreachable asks
 // the others at once. One that knows of no leader waits a little, since somebody may
-// just have been elected.
+// just have been elected; one whose leader is silent waits for one more heartbeat, since
+// the machine itself may have stood.
 func (e *elections) campaign(v *leaderlessTime, now time.Time) time.Duration {
 	if !slices.Contains(e.voters(), e.storage.meta.Server) {
 		return maxElectionPause
@@ -79,10 +82,10 @@ func (e *elections) campaign(v *leaderlessTime, now time.Time) time.Duration {
 	if v.since.IsZero() {
 		v.since = now
 	}
-	if _, known := e.Leader(); !known && now.Sub(v.since) < e.votesTime()/2 {
-		return leader.Interval
+	if left := v.since.Add(e.patience()).Sub(now); left > 0 {
+		return min(left, leader.Interval)
 	}
-	if !e.called() || e.behind() != nil {
+	if !e.roll.called() || e.roll.behind() != nil {
 		return leader.Interval
 	}
 	term := e.raft.CurrentTerm()
@@ -104,6 +107,18 @@ func (e *elections) campaign(v *leaderlessTime, now time.Time) time.Duration {
 	e.config.Logger.Info("calling an election: most voters have no leader")
 	e.electMyself()
 	return 5 * e.votesTime()
+}
+
+// patience is how long a voter without a leader waits before it asks the others.
+func (e *elections) patience() time.Duration {
+	switch _, id := e.raft.LeaderWithID(); {
+	case id == "":
+		return e.votesTime() / 2
+	case e.prober.serverUnreachable(string(id)):
+		return 0
+	default:
+		return e.raftTimeout() / 5 // raft's longest pause between two heartbeats
+	}
 }
 
 // askVoters asks the other voters whether they have a leader. Most: a majority has none
@@ -156,7 +171,7 @@ type voterAnswer struct {
 // askLeaderless asks a voter whether it has a leader, and dials it: only one that can be
 // dialed counts.
 func (e *elections) askLeaderless(ctx context.Context, voter string) voterAnswer {
-	addr, known := e.addressOf(raft.ServerID(voter))
+	addr, known := e.addresses.of(raft.ServerID(voter))
 	if !known {
 		return voterAnswer{}
 	}
@@ -167,4 +182,100 @@ func (e *elections) askLeaderless(ctx context.Context, voter string) voterAnswer
 		return voterAnswer{}
 	}
 	return voterAnswer{voter, said}
+}
+
+// comeBack lets a gateway that has been a raft server before take part again.
+func (e *elections) comeBack() {
+	if e.roll.called() {
+		return // it has no log yet, or none that lasts
+	}
+	e.callRoll()
+	e.tuneRaft()
+	switch behind := e.roll.behind() != nil; {
+	case behind:
+		e.awaitClaim()
+	case e.soleVoter():
+		e.electMyself()
+	}
+}
+
+// awaitClaim waits for the voter that says more is agreed on. If nobody has brought this
+// gateway up to date by then, it goes on without.
+func (e *elections) awaitClaim() {
+	select {
+	case <-time.After(claimLeases * e.lease()):
+	case <-e.closing.Done():
+		return
+	}
+	if err := e.roll.behind(); err != nil && !e.soleVoter() {
+		e.roll.drop()
+		e.config.Logger.Error("going on without what another gateway says was agreed on: it has not led; k and pools may be older ones",
+			slog.Any("reason", err), slog.String("remedy", "check k with kgate status; if that gateway's data_dir is right, another one's was an old copy"))
+	}
+}
+
+// callRoll asks everybody who may know more, once, for one lease at most.
+func (e *elections) callRoll() {
+	defer close(e.roll.over)
+	ctx, cancel := context.WithTimeout(e.closing, e.lease())
+	defer cancel()
+	var asked sync.WaitGroup
+	for name, id := range e.rollCalled() {
+		asked.Go(func() {
+			if !e.rollOf(ctx, name, id) {
+				e.roll.mu.Lock()
+				e.roll.missed = append(e.roll.missed, name)
+				e.roll.mu.Unlock()
+			}
+		})
+	}
+	asked.Wait()
+	if len(e.roll.missed) > 0 && e.closing.Err() == nil {
+		e.config.Logger.Info("other gateways did not answer: going on without them", slog.Any("missing", e.roll.missed))
+	}
+	err := e.roll.behind()
+	if err == nil {
+		return
+	}
+	e.config.Logger.Warn("data_dir is older than what the other gateways have agreed on: this gateway waits until it is up to date",
+		slog.String("data_dir", e.config.DataDir), slog.Any("reason", err))
+	if e.soleVoter() {
+		e.fail(err) // nobody else can lead
+	}
+}
+
+// rollCalled returns whom to ask, by name: the other voters, or, if this gateway is the only
+// one, all others.
+func (e *elections) rollCalled() map[string]raft.ServerID {
+	sole := e.soleVoter()
+	called := make(map[string]raft.ServerID)
+	for _, s := range e.servers() {
+		if name := nameOf(s.ID); name != e.config.Name && (sole || s.Suffrage == raft.Voter) {
+			called[name] = s.ID
+		}
+	}
+	return called
+}
+
+// rollOf asks a gateway until it answers, and reports whether it has.
+func (e *elections) rollOf(ctx context.Context, name string, server raft.ServerID) bool {
+	for {
+		if addr, known := e.addresses.of(server); known {
+			if id, err := e.peers.identify(ctx, addr); err == nil && id.Name == name {
+				switch err := e.plausible(id.Agreed.Term, 0); {
+				case id.Cluster != e.storage.clusterID():
+				case err != nil:
+					e.config.Logger.Warn("what a gateway says was agreed on is not believed", slog.String("name", name), slog.Any("error", err))
+				default:
+					e.roll.heard(name, id.Agreed)
+				}
+				return true
+			}
+		}
+		select {
+		case <-ctx.Done():
+			return false
+		case <-time.After(soon):
+		}
+	}
 }

@@ -20,6 +20,7 @@ import (
 
 	"github.com/kgate/kgate/chordring/serfring"
 	"github.com/kgate/kgate/internal/journal"
+	"github.com/kgate/kgate/internal/stall"
 	"github.com/kgate/kgate/kmutex"
 )
 
@@ -30,7 +31,18 @@ func TestMain(m *testing.M) {
 		beGateway()
 		return
 	}
-	goleak.VerifyTestMain(m, goleak.IgnoreAnyFunction("net/http.(*conn).closeWriteAndWait"))
+	stalls = stall.Start()
+	goleak.VerifyTestMain(m, goleak.IgnoreCurrent(), goleak.IgnoreAnyFunction("net/http.(*conn).closeWriteAndWait"))
+}
+
+// stalls are what the machine has kept the tests from running for.
+var stalls *stall.Meter
+
+// late reports that something which has just ended took longer than it may, and not
+// because the machine had no time for it.
+func late(took, bound time.Duration) bool {
+	now := time.Now()
+	return judgesTimes && took > bound+stalls.Between(now.Add(-took), now)
 }
 
 // network lets the gateways of one test reach each other. A gateway's peer
@@ -53,7 +65,9 @@ type network struct {
 	// barred are the pairs of which the first can open no connection to the second;
 	// those that are open go on.
 	barred map[[2]string]bool
-	dials  int
+	// dials are the connections that were opened, questions what was asked on those to control.
+	dials     int
+	questions atomic.Int64
 	// changed wakes each gateway when links may have changed.
 	changed []chan struct{}
 }
@@ -279,6 +293,7 @@ func (n *network) start(t testing.TB, name string, conf config) *gateway {
 	if n.delay > 0 {
 		control, raftListener = slowListener{control, n.delay}, slowListener{raftListener, n.delay}
 	}
+	control = askedListener{control, &n.questions}
 	peer := control.Addr().String()
 	n.note(peer, raftListener.Addr().String())
 	if conf.gossip == "" {
@@ -478,7 +493,7 @@ type stats struct {
 }
 
 func (g *gateway) stats() stats {
-	s := stats{Cluster: g.clusterID(), Server: g.storage.meta.Server, Role: strings.ToLower(g.raft.State().String()), Term: g.raft.CurrentTerm()}
+	s := stats{Cluster: g.storage.clusterID(), Server: g.storage.meta.Server, Role: strings.ToLower(g.raft.State().String()), Term: g.raft.CurrentTerm()}
 	s.Leader, _ = g.Leader()
 	for _, server := range g.servers() {
 		if server.Suffrage == raft.Voter {

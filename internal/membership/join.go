@@ -60,7 +60,7 @@ func (r *reconciler) acceptable(p serfring.Member, id identity) bool {
 	if id.Leaving || id.Bootstrapping || id.Boot != p.Boot || id.Server == "" || nameOf(raft.ServerID(id.Server)) != p.Name {
 		return false
 	}
-	if own := r.clusterID(); id.Cluster != "" && id.Cluster != own {
+	if own := r.storage.clusterID(); id.Cluster != "" && id.Cluster != own {
 		if r.once.First("foreign " + p.Name) {
 			r.config.Logger.Warn("a gateway of another cluster is not let in", slog.String("name", p.Name),
 				slog.String("peer_address", p.PeerAddr), slog.String("cluster", id.Cluster), slog.String("own_cluster", own),

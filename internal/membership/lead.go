@@ -34,9 +34,6 @@ func newReconciler(n *raftNode, i *incarnation, peers *peerClient, leases *lease
 	}
 }
 
-// soon is the pause before something that is about to be ready is tried again.
-const soon = 50 * time.Millisecond
-
 // run looks at the cluster whenever something changed, and now and then.
 func (r *reconciler) run() {
 	timer := time.NewTimer(0)
@@ -58,7 +55,7 @@ func (r *reconciler) run() {
 // latest.
 func (r *reconciler) turn() time.Duration {
 	peers := r.config.Discovery.Members()
-	r.noteAddresses(peers)
+	r.addresses.note(peers)
 	r.tuneRaft()
 	now := time.Now()
 	r.note(peers, now)
@@ -120,7 +117,7 @@ func (r *reconciler) orphaned(peers []serfring.Member) {
 	if time.Since(r.orphan) < 2*time.Second {
 		return
 	}
-	own := r.clusterID()
+	own := r.storage.clusterID()
 	for name, id := range r.peers.identifyAll(r.closing, alive(peers)) {
 		if id.Cluster != "" && id.Cluster != own {
 			r.stuck(fmt.Errorf("membership: this gateway belongs to cluster %s, %s to cluster %s: "+
@@ -128,7 +125,7 @@ func (r *reconciler) orphaned(peers []serfring.Member) {
 			return
 		}
 	}
-	if err := r.behind(); err != nil {
+	if err := r.roll.behind(); err != nil {
 		r.stuck(fmt.Errorf("membership: no leader: %w", err))
 		return
 	}
@@ -144,7 +141,7 @@ func (r *reconciler) orphaned(peers []serfring.Member) {
 		}
 	}
 	r.stuck(fmt.Errorf("membership: no leader: %d of %d voters are seen and a majority must be there; "+
-		"gateways with a data_dir go on when they return, a cluster that lost its majority without must be restarted%s", here, voters, r.slowDisk()))
+		"gateways with a data_dir go on when they return, a cluster that lost its majority without must be restarted%s", here, voters, r.disk.complaint()))
 }
 
 // lead is the leader's turn.
@@ -188,7 +185,7 @@ func (r *reconciler) reconcileVoters(peers []serfring.Member) (time.Duration, er
 	if r.leaving.Load() || nextStep(r.assessServers(peers)) != next {
 		return soon, nil
 	}
-	return 0, r.change(next)
+	return 0, r.proposer.change(next)
 }
 
 // assessServers describes raft's servers for nextStep.
@@ -230,23 +227,4 @@ func (r *reconciler) longAway(id raft.ServerID, d time.Duration) bool {
 		r.away[id] = since
 	}
 	return time.Since(since) > d
-}
-
-func alive(peers []serfring.Member) []serfring.Member {
-	living := make([]serfring.Member, 0, len(peers))
-	for _, p := range peers {
-		if p.Status == serfring.StatusAlive {
-			living = append(living, p)
-		}
-	}
-	return living
-}
-
-func find(peers []serfring.Member, name string) (serfring.Member, bool) {
-	for _, p := range peers {
-		if p.Name == name {
-			return p, true
-		}
-	}
-	return serfring.Member{}, false
 }

@@ -61,33 +61,37 @@ type termAnswer struct {
 	Voted *string `json:"voted"`
 }
 
-// silentFrom returns when a leader that does not renew this gateway's lease any more counts as
-// silent: it is slow, or cut off from most voters. A leader that has just been elected, be
-// it again, has two leases for its first renewal: leases are over then. False: it has not been
-// asked yet.
-func (w *leaderWatch) silentFrom(leads string) (time.Time, bool) {
+// silentFrom returns when this gateway's leader counts as silent if it sends no more
+// heartbeats, or does not renew its lease any more: it is stopped, slow, or cut off from most
+// voters. A leader that has just been elected, be it again, has two leases for its first
+// renewal: leases are over then.
+//
+// Raft's followers miss the heartbeats, too, but each looks at a time of its own, up to
+// another two timeouts later, and leases do not last that long.
+func (w *leaderWatch) silentFrom(leads string) time.Time {
+	from := w.raft.LastContact().Add(w.raftTimeout())
 	term, lease := w.raft.CurrentTerm(), w.lease()
 	if last := w.renewed.Load(); last.of(leads, term) {
-		return last.sent.Add(lease * 3 / 5), true
+		from = earlier(from, last.sent.Add(lease*3/5))
+	} else if asked := w.asked.Load(); asked.of(leads, term) {
+		from = earlier(from, asked.sent.Add(2*lease))
 	}
-	if asked := w.asked.Load(); asked.of(leads, term) {
-		return asked.sent.Add(2 * lease), true
-	}
-	return time.Time{}, false
+	return from
 }
 
-func (w *leaderWatch) leaderIsSilent(leads string) bool {
-	from, known := w.silentFrom(leads)
-	return known && time.Now().After(from)
+func earlier(a, b time.Time) time.Time {
+	if b.Before(a) {
+		return b
+	}
+	return a
 }
+
+func (w *leaderWatch) leaderIsSilent(leads string) bool { return time.Now().After(w.silentFrom(leads)) }
 
 // silentIn returns how long this gateway's leader may still be silent.
 func (w *leaderWatch) silentIn() time.Duration {
 	_, id := w.raft.LeaderWithID()
-	if from, known := w.silentFrom(string(id)); known {
-		return max(time.Until(from), 0) + time.Millisecond
-	}
-	return lookAgain
+	return max(time.Until(w.silentFrom(string(id))), 0) + time.Millisecond
 }
 
 // leaderless reports that this gateway has no leader: it knows of none, or has
@@ -115,7 +119,7 @@ func (w *leaderWatch) termOf(ctx context.Context, server string) (termAnswer, er
 	if server == w.storage.meta.Server {
 		return w.term(), nil
 	}
-	addr, ok := w.addressOf(raft.ServerID(server))
+	addr, ok := w.addresses.of(raft.ServerID(server))
 	if !ok {
 		return termAnswer{}, fmt.Errorf("membership: no address of %s", server)
 	}
@@ -125,7 +129,7 @@ func (w *leaderWatch) termOf(ctx context.Context, server string) (termAnswer, er
 }
 
 func (w *leaderWatch) term() termAnswer {
-	voted, in := w.voted() // before the term: so a vote given in it is not missed
+	voted, in := w.storage.voted() // before the term: so a vote given in it is not missed
 	a := termAnswer{Term: w.raft.CurrentTerm(), Leaderless: w.leaderless(), Last: w.raft.LastIndex(), Leader: w.follows()}
 	if in != a.Term {
 		voted = ""

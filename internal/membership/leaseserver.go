@@ -2,11 +2,9 @@ package membership
 
 import (
 	"context"
-	"encoding/json"
 	"errors"
 	"fmt"
-	"io"
-	"net/http"
+	"slices"
 	"sync"
 	"time"
 
@@ -14,9 +12,29 @@ import (
 
 	"github.com/kgate/kgate/internal/membership/leader"
 	"github.com/kgate/kgate/internal/membership/lease"
-	"github.com/kgate/kgate/internal/peercert"
 	"github.com/kgate/kgate/kmutex"
 )
+
+// renewalRequest is a renewal with what the member reports.
+type renewalRequest struct {
+	lease.Renewal
+	// Down are members to which this one's link has been down for half a lease.
+	Down []kmutex.Node `json:"down,omitempty"`
+	// Missing are members whose reports this one misses, as the home of a pool.
+	Missing []kmutex.Node `json:"missing,omitempty"`
+	// View is the number of the newest view that this one has.
+	View uint64 `json:"view"`
+}
+
+// maxComplaints bounds how many links, and how many reports, a request complains
+// about: all of them have room in maxCommand.
+const maxComplaints = 256
+
+// renewalAnswer is the leader's answer to a renewalRequest.
+type renewalAnswer struct {
+	Granted bool `json:"granted"`
+	Lost    bool `json:"lost"`
+}
 
 // leaseServer is the leader's end of the leases: it drives a lease.Grantor for each
 // term that this gateway leads.
@@ -298,46 +316,54 @@ func (g *leaseServer) answer(grantor *lease.Grantor, number uint64, voter string
 	return decided
 }
 
-// serveTerm answers a leader that wants to know whether it still is one, and voters
-// that have none. Only the server that was meant may answer: another incarnation has
-// other votes.
-func (c *Cluster) serveTerm(w http.ResponseWriter, r *http.Request) {
-	if r.URL.Query().Get("server") != c.storage.meta.Server {
-		http.Error(w, "another server is here", http.StatusMisdirectedRequest)
-		return
+// judge returns what the leader has to do; false: this gateway does not lead.
+func (g *leaseServer) judge(s leader.Observation) (leader.Verdict, bool) {
+	g.mu.Lock()
+	defer g.mu.Unlock()
+	if !g.leading() {
+		return leader.Verdict{}, false
 	}
-	if !c.called() || c.behind() != nil {
-		http.Error(w, "this gateway may have lost what it has voted for", http.StatusServiceUnavailable)
-		return
-	}
-	writeJSON(w, http.StatusOK, c.leaders.term())
+	g.follow()
+	return g.rules.Judge(s, g.incarnation.clock()), true
 }
 
-func (c *Cluster) serveLease(w http.ResponseWriter, r *http.Request) {
-	var p renewalRequest
-	data, err := io.ReadAll(http.MaxBytesReader(w, r.Body, maxCommand))
-	if err == nil {
-		err = json.Unmarshal(data, &p)
+// quiet returns the members that have not renewed for a while, but for this one.
+func (g *leaseServer) quiet() []kmutex.Node {
+	g.mu.Lock()
+	defer g.mu.Unlock()
+	if !g.leading() {
+		return nil
 	}
-	if err == nil && max(len(p.Down), len(p.Missing)) > maxComplaints {
-		err = fmt.Errorf("%w: %d links are down, %d reports are missing", ErrCommand, len(p.Down), len(p.Missing))
+	self, _ := g.incarnation.in(g.View(), g.config.Name)
+	g.follow()
+	return slices.DeleteFunc(g.rules.Quiet(g.incarnation.clock()), func(n kmutex.Node) bool { return n == self })
+}
+
+func (g *leaseServer) handedOver() {
+	g.mu.Lock()
+	defer g.mu.Unlock()
+	g.rules.HandedOver(g.incarnation.clock())
+}
+
+// waits reports that the leader keeps a gateway out for a while.
+func (g *leaseServer) waits(name string) bool {
+	g.mu.Lock()
+	defer g.mu.Unlock()
+	if !g.leading() {
+		return true
 	}
-	if err != nil {
-		http.Error(w, err.Error(), http.StatusBadRequest)
-		return
+	g.follow() // it may have been suspended just now
+	return g.rules.Waits(name, g.incarnation.clock())
+}
+
+// letIn returns the member for whose sake a gateway stays out that does not reach
+// those named.
+func (g *leaseServer) letIn(name string, unreached []string, s leader.Observation) (obstacle string) {
+	g.mu.Lock()
+	defer g.mu.Unlock()
+	if !g.leading() {
+		return ""
 	}
-	if m, in := c.View().Member(p.Node); in && peercert.OfState(r.TLS, m.Name) != nil {
-		http.Error(w, "a gateway renews its own lease only", http.StatusForbidden)
-		return
-	}
-	ctx, cancel := context.WithTimeout(r.Context(), c.callTimeout())
-	defer cancel()
-	switch err := c.leases.ask(ctx, p); {
-	case err == nil:
-		writeJSON(w, http.StatusOK, renewalAnswer{Granted: true})
-	case errors.Is(err, errNotMember):
-		writeJSON(w, http.StatusOK, renewalAnswer{Lost: true})
-	default:
-		http.Error(w, err.Error(), http.StatusMisdirectedRequest)
-	}
+	g.follow()
+	return g.rules.LetIn(name, unreached, s, g.incarnation.clock())
 }

@@ -68,7 +68,7 @@ func TestOverstatedRollCall(t *testing.T) {
 	}
 	began := time.Now()
 	until(t, "one of them waits for the liar", func() bool {
-		return slices.ContainsFunc(honest, func(g *gateway) bool { return g.called() && g.behind() != nil })
+		return slices.ContainsFunc(honest, func(g *gateway) bool { return g.roll.called() && g.roll.behind() != nil })
 	})
 	leaderOf(t, honest)
 	t.Logf("a leader after %v", time.Since(began).Round(time.Millisecond))
@@ -105,7 +105,7 @@ func TestRewritingLeader(t *testing.T) {
 	t.Parallel() // it mostly waits
 	var n network
 	liar, rest := n.voting(t, 3*time.Second)
-	evil := n.attacker(t, liar.clusterID())
+	evil := n.attacker(t, liar.storage.clusterID())
 	rewrite := func(g *gateway, term uint64) {
 		at := g.machine.newestCheckpoint().Index
 		var before raft.Log

@@ -48,7 +48,7 @@ func TestMutantsAreCaught(t *testing.T) {
 		},
 		{
 			Name: "a refused renewal ends nothing", File: "incarnation.go",
-			Old:    "\t\tt.holder.Refused(r)\n",
+			Old:    "\t\ti.holder.Refused(r)\n",
 			New:    "",
 			By:     "^TestIncarnationEnds$",
 			Caught: "FAIL: TestIncarnationEnds",
@@ -105,15 +105,15 @@ func TestMutantsAreCaught(t *testing.T) {
 		},
 		{
 			Name: "a leader whose disk hangs goes on leading", File: "rafttransport.go",
-			Old:    "if !p.n.diskHangs() {",
-			New:    "if p.n != nil {",
+			Old:    "if !t.n.disk.hangs() {",
+			New:    "if t.n != nil {",
 			Caught: "agreed after", By: "^TestDiskOfTheLeaderHangs$",
 		},
 		{
 			Name: "connections are not used again", File: "peers.go",
 			Old:    "MaxIdleConnsPerHost:   2 * asksPerVoter,",
 			New:    "DisableKeepAlives: true,",
-			Caught: "connections opened in three leases", By: "^TestRenewalsOpenNoConnections$",
+			Caught: "connections opened in three leases in which", By: "^TestRenewalsOpenNoConnections$",
 		},
 		{
 			Name: "a command names everybody", File: "suspect.go",
@@ -169,14 +169,14 @@ func TestMutantsAreCaught(t *testing.T) {
 			Caught: "ends: ",
 		},
 		{
-			Name: "one that says more is agreed on is waited for", File: "rollcall.go",
+			Name: "one that says more is agreed on is waited for", File: "election.go",
 			Old:    "\t\te.roll.drop()\n",
 			New:    "",
 			By:     "^TestOverstatedRollCall$",
 			Caught: "not within 15s: a leader",
 		},
 		{
-			Name: "terms that cannot be are believed in a roll call", File: "rollcall.go",
+			Name: "terms that cannot be are believed in a roll call", File: "election.go",
 			Old:    "case err != nil:\n\t\t\t\t\te.config",
 			New:    "case err != nil && err == nil:\n\t\t\t\t\te.config",
 			By:     "^TestSoleVoterAndItsWitness$",
@@ -184,8 +184,8 @@ func TestMutantsAreCaught(t *testing.T) {
 		},
 		{
 			Name: "a leader that has never renewed a lease stays", File: "leaderwatch.go",
-			Old:    "time.Since(asked.sent) > 2*lease",
-			New:    "time.Since(asked.sent) > time.Hour+lease",
+			Old:    "asked.sent.Add(2*lease)",
+			New:    "asked.sent.Add(time.Hour+lease)",
 			By:     "^TestMuteLeader$",
 			Caught: "another one leads",
 		},

@@ -6,13 +6,14 @@ import (
 	"fmt"
 	"log/slog"
 	"net"
+	"slices"
 	"sync"
 	"sync/atomic"
+	"time"
 
 	"github.com/hashicorp/go-hclog"
 	"github.com/hashicorp/raft"
 
-	"github.com/kgate/kgate/chordring/serfring"
 	"github.com/kgate/kgate/internal/membership/raftfile"
 	"github.com/kgate/kgate/internal/oncelog"
 	"github.com/kgate/kgate/internal/peercert"
@@ -28,48 +29,45 @@ type raftNode struct {
 	trans   *raft.NetworkTransport
 	raft    *raft.Raft
 	once    oncelog.Limit
-	disk    writeTimes
+	disk    diskWatch
 	roll    rollCall
 
 	// broken tells that the disk does not take what has been agreed on.
 	broken chan error
 	// up is closed when raft is set.
-	up      chan struct{}
-	closing context.Context
-	cancel  context.CancelFunc
-	wg      sync.WaitGroup
-	leaving atomic.Bool
-	// addresses of the gateways that gossip sees alive, by name.
-	addresses atomic.Pointer[map[string]string]
+	up        chan struct{}
+	closing   context.Context
+	cancel    context.CancelFunc
+	wg        sync.WaitGroup
+	leaving   atomic.Bool
+	addresses addressBook
 
 	// ops is held while raft's configuration is changed, so that a departure
 	// and the leader's loop do not undo each other's work.
 	ops sync.Mutex
 
-	idMu         sync.Mutex
-	bootstrapped []bootstrapServer
-
 	problemMu sync.Mutex
 	trouble   error
 }
 
-// start opens the disk and begins raft. guard returns a connection of another gateway as raft
-// is to see it.
-func (n *raftNode) start(guard func(net.Conn) net.Conn) error {
+// start opens the disk and begins raft, which sees the connections of other gateways as guard
+// returns them, and calls others by what transport returns.
+func (n *raftNode) start(guard func(net.Conn) net.Conn, transport func(*raft.NetworkTransport) raft.Transport) error {
 	logger := newRaftLogger(n.closing, n.config.Logger)
 	var err error
 	server := n.config.Name + "/" + n.config.Boot
-	options := raftfile.Options{FS: n.config.files, Failed: n.fail, Wrote: n.wrote}
+	options := raftfile.Options{FS: n.config.files, Failed: n.fail, Wrote: n.disk.wrote}
 	if n.storage, err = openStorage(n.config.DataDir, n.config.Name, server, options); err != nil {
 		return err
 	}
+	n.roll.file, n.disk.file = n.storage.file, n.storage.file
 	if n.storage.fresh {
 		close(n.roll.over)
 	}
 	if n.storage.file != nil {
 		n.machine.agreed = n.storage.file.NoteCommitted
 	}
-	n.stream = newRaftStream(n.config.Raft, n.clusterID, n.admit, n.callTimeout(), n.config.Logger)
+	n.stream = newRaftStream(n.config.Raft, n.storage.clusterID, n.admit, n.callTimeout(), n.config.Logger)
 	n.stream.flush, n.stream.guard = n.storage.flush, guard
 	n.trans = raft.NewNetworkTransportWithConfig(&raft.NetworkTransportConfig{
 		Logger:  logger,
@@ -82,9 +80,9 @@ func (n *raftNode) start(guard func(net.Conn) net.Conn) error {
 		MaxRPCsInFlight: 1,
 		// A vote and entries are answered when they are on disk.
 		Timeout:               n.callTimeout() + writesInTimeout*n.disk.typical(),
-		ServerAddressProvider: n,
+		ServerAddressProvider: &n.addresses,
 	})
-	n.raft, err = raft.NewRaft(n.raftConfig(logger), n.machine, n.storage.logs, n.storage.stable, n.storage.snapshots, retryTransport{n.trans, n, new(sync.Map)})
+	n.raft, err = raft.NewRaft(n.raftConfig(logger), n.machine, n.storage.logs, n.storage.stable, n.storage.snapshots, transport(n.trans))
 	if err != nil {
 		if errors.Is(err, errNewer) || errors.Is(err, errOlder) {
 			return dirError(n.config.DataDir, err)
@@ -130,13 +128,6 @@ func (n *raftNode) raftConfig(logger hclog.Logger) *raft.Config {
 
 // View returns the newest view that this gateway knows of.
 func (n *raftNode) View() *View { return n.machine.newest.Load() }
-
-// SetTicketsMark writes the mark of the tickets that the owner keeps in DataDir.
-func (n *raftNode) SetTicketsMark(mark string) error {
-	n.idMu.Lock()
-	defer n.idMu.Unlock()
-	return n.storage.setTicketsMark(mark)
-}
 
 // Changed returns a channel that is closed when the next view is there, when this
 // gateway's standing has begun or ended, or when there is another leader. Take it before View and Standing,
@@ -189,8 +180,13 @@ func (n *raftNode) setProblem(err error) {
 	n.trouble = err
 }
 
-// servers returns raft's present configuration.
+// servers returns raft's present configuration; nothing while raft is being made.
 func (n *raftNode) servers() []raft.Server {
+	select {
+	case <-n.up:
+	default:
+		return nil
+	}
 	future := n.raft.GetConfiguration()
 	if future.Error() != nil {
 		return nil
@@ -198,49 +194,36 @@ func (n *raftNode) servers() []raft.Server {
 	return future.Configuration().Servers
 }
 
-// noteAddresses keeps what ServerAddr answers with.
-func (n *raftNode) noteAddresses(peers []serfring.Member) {
-	addresses := make(map[string]string, len(peers))
-	for _, p := range peers {
-		if p.Status == serfring.StatusAlive {
-			addresses[p.Name] = p.PeerAddr
-		}
+// Voting returns the names of the gateways that vote, in ascending order, and whether
+// this one is among them.
+func (n *raftNode) Voting() (names []string, self bool) {
+	for _, id := range n.voters() {
+		names = append(names, nameOf(raft.ServerID(id)))
+		self = self || id == n.storage.meta.Server
 	}
-	n.addresses.Store(&addresses)
+	slices.Sort(names)
+	return names, self
 }
 
-var _ raft.ServerAddressProvider = (*raftNode)(nil)
-
-// ServerAddr implements raft.ServerAddressProvider: where gossip sees a server
-// now comes before where it was when it was let in, so that gateways which all
-// return at other addresses find each other.
-func (n *raftNode) ServerAddr(id raft.ServerID) (raft.ServerAddress, error) {
-	if addr, ok := n.addressOf(id); ok {
-		return address(addr, string(id)), nil
-	}
-	return "", fmt.Errorf("membership: no address of %s", id)
+// soleVoter reports that nobody else can lead.
+func (n *raftNode) soleVoter() bool {
+	voters := n.voters()
+	return len(voters) == 1 && voters[0] == n.storage.meta.Server
 }
 
-func (n *raftNode) addressOf(id raft.ServerID) (string, bool) {
-	name := nameOf(id)
-	if name == n.config.Name {
-		return n.config.PeerAddr, true
-	}
-	if addr, ok := (*n.addresses.Load())[name]; ok {
-		return addr, true
-	}
-	select {
-	case <-n.up:
-	default: // raft asks while it is being made
-		return "", false
-	}
+func (n *raftNode) otherVoters() []string {
+	return slices.DeleteFunc(n.voters(), func(v string) bool { return v == n.storage.meta.Server })
+}
+
+// voters returns the ids of raft's voters.
+func (n *raftNode) voters() []string {
+	var voters []string
 	for _, s := range n.servers() {
-		if s.ID == id {
-			addr, _ := splitAddress(s.Address)
-			return addr, true
+		if s.Suffrage == raft.Voter {
+			voters = append(voters, string(s.ID))
 		}
 	}
-	return "", false
+	return voters
 }
 
 // admit judges the greeting of a raft connection. A gateway with an empty log
@@ -258,8 +241,8 @@ func (n *raftNode) admit(conn net.Conn, cluster, server string) error {
 			return fmt.Errorf("%w: %w", errGreeting, err)
 		}
 	}
-	n.idMu.Lock()
-	defer n.idMu.Unlock()
+	n.storage.mu.Lock()
+	defer n.storage.mu.Unlock()
 	switch own := n.storage.meta.Cluster; {
 	case cluster == "":
 		return fmt.Errorf("%w: no cluster", errGreeting)
@@ -288,30 +271,9 @@ func (n *raftNode) electMyself() {
 
 // troubled says, once, what keeps a leader from its work.
 func (n *raftNode) troubled(err error) {
-	if !errors.Is(err, raft.ErrNotLeader) && !errors.Is(err, raft.ErrLeadershipLost) &&
-		!errors.Is(err, raft.ErrRaftShutdown) && n.once.First("reconcile "+err.Error()) {
+	if !notLeading(err) && n.once.First("reconcile "+err.Error()) {
 		n.config.Logger.Warn("the view or the voters could not be updated: trying again", slog.Any("error", err))
 	}
-}
-
-// voted returns the server that this gateway has voted for last, and in which term.
-func (n *raftNode) voted() (server string, term uint64) {
-	term, err := n.storage.stable.GetUint64([]byte(raftfile.KeyVoteTerm))
-	if err != nil {
-		return "", 0
-	}
-	candidate, err := n.storage.stable.Get([]byte(raftfile.KeyVoteCandidate))
-	if err != nil {
-		return "", 0
-	}
-	_, server = splitAddress(raft.ServerAddress(candidate))
-	return server, term
-}
-
-// votedFor reports whether this gateway has voted for the server in that term.
-func (n *raftNode) votedFor(server string, term uint64) bool {
-	candidate, in := n.voted()
-	return in == term && candidate == server
 }
 
 // watchLeader tells everybody who waits for a change when raft has another leader, or
@@ -362,16 +324,68 @@ func (n *raftNode) fail(err error) {
 	}
 }
 
-// TicketsMark returns what SetTicketsMark has written to DataDir, empty if nothing.
-func (n *raftNode) TicketsMark() string {
-	n.idMu.Lock()
-	defer n.idMu.Unlock()
-	return n.storage.meta.Tickets
+func notLeading(err error) bool {
+	return errors.Is(err, raft.ErrNotLeader) || errors.Is(err, raft.ErrLeadershipLost) || errors.Is(err, raft.ErrRaftShutdown)
 }
 
-// clusterID returns the cluster that this gateway belongs to, "" if none yet.
-func (n *raftNode) clusterID() string {
-	n.idMu.Lock()
-	defer n.idMu.Unlock()
-	return n.storage.meta.Cluster
+// errRPC means that no honest gateway can have sent a message.
+var errRPC = errors.New("membership: raft message refused")
+
+const (
+	// maxTermStep is by how much a term may be later than this gateway's own. Each
+	// election is one step, so an honest gateway is never further ahead; and whoever
+	// sends one such message after the other needs 2^42 of them to reach maxTerm.
+	maxTermStep = 1 << 20
+	// maxTerm is the latest term at all. Raft adds one to it without looking.
+	maxTerm = 1 << 62
+)
+
+// blank reports that this gateway has no share of any log yet.
+func (n *raftNode) blank() bool { return n.raft.LastIndex() == 0 }
+
+// lease returns the agreed lease; as long as none is agreed, the configured one.
+func (n *raftNode) lease() time.Duration {
+	if agreed := n.View().Lease; agreed > 0 {
+		return agreed
+	}
+	return n.config.Lease
+}
+
+// raftTimeout is raft's heartbeat and election timeout, with room for the disk: whoever
+// votes or takes entries in answers when they are written. It grows to the length of a
+// lease at most, and then a change of the leader costs leases.
+func (n *raftNode) raftTimeout() time.Duration {
+	agreed := n.lease()
+	if !n.roll.called() || n.roll.behind() != nil {
+		// No election yet. A shorter timeout would begin one at once, and an only voter wins it.
+		return 2 * agreed
+	}
+	return max(raftTimeout(agreed), raftTimeout(n.config.Lease), min(writesInTimeout*n.disk.typical(), agreed))
+}
+
+// callTimeout bounds one call to another gateway.
+func (n *raftNode) callTimeout() time.Duration { return callTimeout(n.config.Lease) }
+
+// votesTime is how long votes take that go over connections, and then to the disk.
+func (n *raftNode) votesTime() time.Duration {
+	return max(votesTime(n.lease()), min(writesInTimeout*n.disk.typical(), n.lease()))
+}
+
+// tuneRaft has raft's timeouts follow the agreed lease, where the configuration has
+// another one, and the disk.
+func (n *raftNode) tuneRaft() {
+	agreed := n.lease()
+	if agreed != n.config.Lease && n.once.First("lease "+agreed.String()) {
+		n.config.Logger.Warn("the cluster has agreed on another lease: cluster.lease of this gateway does not apply",
+			slog.Duration("agreed", agreed), slog.Duration("configured", n.config.Lease),
+			slog.String("hint", "set cluster.lease to the agreed one; another lease needs a new cluster"))
+	}
+	timeouts, want := n.raft.ReloadableConfig(), n.raftTimeout()
+	if change := want - timeouts.HeartbeatTimeout; change.Abs() < timeouts.HeartbeatTimeout/4 {
+		return
+	}
+	timeouts.HeartbeatTimeout, timeouts.ElectionTimeout = want, want
+	if err := n.raft.ReloadConfig(timeouts); err != nil && n.once.First("raft's timeouts") {
+		n.config.Logger.Warn("raft keeps its timeouts", slog.Any("error", err))
+	}
 }

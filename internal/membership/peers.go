@@ -10,6 +10,7 @@ import (
 	"net/url"
 	"os"
 	"slices"
+	"strings"
 	"sync"
 	"syscall"
 	"time"
@@ -17,9 +18,54 @@ import (
 	"github.com/hashicorp/raft"
 
 	"github.com/kgate/kgate/chordring/serfring"
+	"github.com/kgate/kgate/internal/membership/raftfile"
 	"github.com/kgate/kgate/internal/peercall"
 	"github.com/kgate/kgate/internal/peercert"
+	"github.com/kgate/kgate/kmutex"
 )
+
+// What gateways ask each other over the control stream.
+const (
+	pathIdentity = "/v1/identity"
+	pathCommands = "/v1/commands"
+	pathLease    = "/v1/lease"
+	pathTerm     = "/v1/term"
+	pathReach    = "/v1/reach"
+	pathState    = "/v1/state"
+)
+
+// asksAtOnce bounds the calls that are open at a time.
+const asksAtOnce = 16
+
+// identity is what a gateway says about itself. Fields may be added.
+type identity struct {
+	Name    string `json:"name"`
+	Boot    string `json:"boot"`
+	Server  string `json:"server"`
+	Cluster string `json:"cluster"`
+	// Voided is the incarnation before, if it was in the same process.
+	Voided kmutex.Node `json:"voided,omitempty"`
+	// Leaving gateways do not want to be let in again.
+	Leaving bool `json:"leaving"`
+	// Bootstrapping gateways are about to start a cluster alone.
+	Bootstrapping bool `json:"founding"`
+	// Witness: it wants to vote and to serve nothing.
+	Witness bool `json:"witness,omitempty"`
+	// Last is the index of the newest entry of its log.
+	Last uint64 `json:"last"`
+	// Agreed is how far it knows the log to be agreed on.
+	Agreed raftfile.Position `json:"agreed"`
+	// Sees names the gateways that it would start a cluster with.
+	Sees []string `json:"sees"`
+	// Servers is the configuration with which it bootstrapped the cluster.
+	Servers []bootstrapServer `json:"servers"`
+}
+
+// reach is the answer to the question whom a gateway reaches.
+type reach struct {
+	// Unreached names those that gossip sees alive and that cannot be dialed.
+	Unreached []string `json:"unreached"`
+}
 
 // peerClient asks other gateways, and answers for this one when somebody asks all.
 type peerClient struct {
@@ -54,15 +100,15 @@ func (pc *peerClient) identity() identity {
 		Leaving: pc.leaving.Load(),
 		Witness: pc.config.Witness,
 		Last:    pc.raft.LastIndex(),
-		Agreed:  pc.agreed(),
+		Agreed:  pc.roll.agreed(),
 		Sees:    seenBy(first),
 	}
 	id.Bootstrapping = id.Last == 0 && pc.config.BootstrapExpect == 1 && !pc.config.Joining
 	if id.Last > 0 {
-		id.Cluster = pc.clusterID()
-		pc.idMu.Lock()
-		id.Servers = pc.bootstrapped
-		pc.idMu.Unlock()
+		id.Cluster = pc.storage.clusterID()
+		pc.storage.mu.Lock()
+		id.Servers = pc.storage.bootstrapped
+		pc.storage.mu.Unlock()
 	}
 	return id
 }
@@ -70,6 +116,10 @@ func (pc *peerClient) identity() identity {
 // dialControl connects to a gateway. Over TLS it has to be one that is known
 // there.
 func (pc *peerClient) dialControl(ctx context.Context, _, addr string) (net.Conn, error) {
+	// The call that wants the connection may be gone meanwhile; net/http dials on.
+	ctx, cancel := context.WithTimeout(ctx, pc.callTimeout())
+	defer cancel()
+	defer context.AfterFunc(pc.closing, cancel)()
 	conn, err := pc.config.Control.Dial(ctx, addr)
 	if err != nil {
 		return nil, err
@@ -220,4 +270,41 @@ func (pc *peerClient) caughtUp(peers []serfring.Member, id raft.ServerID) bool {
 	committed := pc.raft.CommitIndex()
 	said, err := pc.identify(pc.closing, p.PeerAddr)
 	return err == nil && said.Server == string(id) && said.Last >= committed && !said.Leaving
+}
+
+// seenBy names the gateways with their boots.
+func seenBy(first []serfring.Member) []string {
+	seen := make([]string, len(first))
+	for i, p := range first {
+		seen[i] = p.Name + "/" + p.Boot
+	}
+	return seen
+}
+
+// bootstrapPeers returns the gateways that would start a cluster now, in order of
+// name.
+func (pc *peerClient) bootstrapPeers(peers []serfring.Member) ([]serfring.Member, error) {
+	if pc.config.BootstrapExpect == 1 {
+		return nil, nil // it starts one alone, or never
+	}
+	var first []serfring.Member
+	for _, p := range peers {
+		if p.Status != serfring.StatusAlive {
+			continue
+		}
+		if p.Expect == pc.config.BootstrapExpect {
+			first = append(first, p)
+			continue
+		}
+		if p.Expect > 1 && pc.once.First("expect "+p.Name) {
+			pc.config.Logger.Warn("another gateway expects another number of gateways",
+				slog.String("name", p.Name), slog.Int("theirs", p.Expect), slog.Int("ours", pc.config.BootstrapExpect),
+				slog.String("hint", "give every gateway that starts the cluster the same bootstrap_expect"))
+		}
+	}
+	slices.SortFunc(first, func(a, b serfring.Member) int { return strings.Compare(a.Name, b.Name) })
+	if there := len(first); there < pc.config.BootstrapExpect {
+		return nil, fmt.Errorf("membership: waiting for %d gateways to start a cluster, %d are there", pc.config.BootstrapExpect, there)
+	}
+	return first, nil
 }

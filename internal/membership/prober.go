@@ -42,11 +42,11 @@ func newProber(n *raftNode, peers *peerClient) *prober {
 
 // unreachable returns the members that strong evidence is against: at least three dials in
 // a row were refused or not answered; and since when these dials have failed.
-func (e *prober) unreachable() map[kmutex.Node]time.Time {
-	e.mu.Lock()
-	defer e.mu.Unlock()
+func (p *prober) unreachable() map[kmutex.Node]time.Time {
+	p.mu.Lock()
+	defer p.mu.Unlock()
 	gone := make(map[kmutex.Node]time.Time)
-	for node, t := range e.byNode {
+	for node, t := range p.byNode {
 		if t.failed >= probesFailed {
 			gone[node] = t.since
 		}
@@ -55,20 +55,20 @@ func (e *prober) unreachable() map[kmutex.Node]time.Time {
 }
 
 // follow takes in which members are in doubt, and returns whom to dial now.
-func (e *prober) follow(doubtful map[kmutex.Node]time.Time, now time.Time) []kmutex.Node {
-	e.mu.Lock()
-	defer e.mu.Unlock()
-	for node := range e.byNode {
+func (p *prober) follow(doubtful map[kmutex.Node]time.Time, now time.Time) []kmutex.Node {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	for node := range p.byNode {
 		if _, still := doubtful[node]; !still {
-			delete(e.byNode, node)
+			delete(p.byNode, node)
 		}
 	}
 	var due []kmutex.Node
 	for node := range doubtful {
-		t := e.byNode[node]
+		t := p.byNode[node]
 		if t == nil {
 			t = &probes{next: now}
-			e.byNode[node] = t
+			p.byNode[node] = t
 		}
 		if now.Before(t.next) || t.open >= probesFailed {
 			continue
@@ -81,10 +81,10 @@ func (e *prober) follow(doubtful map[kmutex.Node]time.Time, now time.Time) []kmu
 }
 
 // streak returns the number of the row to which a dial belongs that begins now.
-func (e *prober) streak(node kmutex.Node) int {
-	e.mu.Lock()
-	defer e.mu.Unlock()
-	if t := e.byNode[node]; t != nil {
+func (p *prober) streak(node kmutex.Node) int {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	if t := p.byNode[node]; t != nil {
 		return t.streak
 	}
 	return -1
@@ -92,10 +92,10 @@ func (e *prober) streak(node kmutex.Node) int {
 
 // dialed takes in what became of a dial. It reports whether the member is unreachable
 // from now on.
-func (e *prober) dialed(node kmutex.Node, streak int, began time.Time, failed bool) (unreachable bool) {
-	e.mu.Lock()
-	defer e.mu.Unlock()
-	t := e.byNode[node]
+func (p *prober) dialed(node kmutex.Node, streak int, began time.Time, failed bool) (unreachable bool) {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	t := p.byNode[node]
 	if t == nil {
 		return false // there is no doubt any more
 	}
@@ -117,43 +117,37 @@ func (e *prober) dialed(node kmutex.Node, streak int, began time.Time, failed bo
 // watchLinks dials the members to which the link is down, and as the leader those
 // that have been silent for a while: a link needs half a lease to notice that a host
 // is gone. It reports whether there are any.
-func (e *prober) watchLinks(now time.Time, quiet []kmutex.Node) (doubts bool) {
-	if e.config.Links == nil {
+func (p *prober) watchLinks(now time.Time, quiet []kmutex.Node) (doubts bool) {
+	if p.config.Links == nil {
 		return false
 	}
-	v := e.View()
-	doubtful := e.config.Links.Down()
+	v := p.View()
+	doubtful := p.config.Links.Down()
 	for _, node := range quiet {
 		if _, down := doubtful[node]; !down {
 			doubtful[node] = now
 		}
 	}
-	for _, node := range e.follow(doubtful, now) {
+	for _, node := range p.follow(doubtful, now) {
 		m, in := v.Member(node)
-		streak := e.streak(node)
+		streak := p.streak(node)
 		if !in {
-			e.dialed(node, streak, now, false)
+			p.dialed(node, streak, now, false)
 			continue
 		}
-		e.wg.Go(func() {
-			if e.dialed(node, streak, now, !e.peers.reaches(e.closing, m.PeerAddr)) {
-				e.machine.touch() // it may be the leader
+		p.wg.Go(func() {
+			if p.dialed(node, streak, now, !p.peers.reaches(p.closing, m.PeerAddr)) {
+				p.machine.touch() // it may be the leader
 			}
 		})
 	}
 	return len(doubtful) > 0
 }
 
-// reach is the answer to the question whom a gateway reaches.
-type reach struct {
-	// Unreached names those that gossip sees alive and that cannot be dialed.
-	Unreached []string `json:"unreached"`
-}
-
 // serverUnreachable reports strong evidence that a raft server's process is gone.
-func (e *prober) serverUnreachable(id string) bool {
-	v := e.View()
-	for node := range e.unreachable() {
+func (p *prober) serverUnreachable(id string) bool {
+	v := p.View()
+	for node := range p.unreachable() {
 		if m, in := v.Member(node); in && m.Server == id {
 			return true
 		}

@@ -12,6 +12,7 @@ import (
 	"math/rand/v2"
 	"net/http"
 	"slices"
+	"strings"
 	"time"
 
 	"github.com/hashicorp/raft"
@@ -146,7 +147,7 @@ func (p *proposer) proposeOnce(ctx context.Context, cmd command, data []byte) er
 	case string(leader) == p.storage.meta.Server:
 		return p.applyHere(cmd)
 	}
-	addr, ok := p.addressOf(leader)
+	addr, ok := p.addresses.of(leader)
 	if !ok {
 		return errNoLeader
 	}
@@ -310,3 +311,55 @@ func (p *proposer) nextLeader(peers []serfring.Member) raft.Server {
 	}
 	return best
 }
+
+// change carries out one step. The caller holds ops.
+func (p *proposer) change(s step) error {
+	var future raft.IndexFuture
+	switch s.do {
+	case promote:
+		var addr raft.ServerAddress
+		for _, have := range p.servers() {
+			if have.ID == s.server {
+				addr = have.Address
+			}
+		}
+		if addr == "" {
+			return fmt.Errorf("membership: %s is no raft server", s.server)
+		}
+		future = p.raft.AddVoter(s.server, addr, 0, p.callTimeout())
+	case demote:
+		future = p.raft.DemoteVoter(s.server, 0, p.callTimeout())
+	case remove:
+		future = p.raft.RemoveServer(s.server, 0, p.callTimeout())
+	case nothing:
+		return nil
+	default:
+		return fmt.Errorf("membership: unknown step %q", s.do)
+	}
+	if err := future.Error(); err != nil {
+		return fmt.Errorf("membership: %s raft server %s: %w", s.do, s.server, err)
+	}
+	p.config.Logger.Info("raft servers changed", slog.String("change", string(s.do)), slog.String("server", string(s.server)))
+	return nil
+}
+
+// verdict is the answer to a command.
+type verdict struct {
+	// Refused says why the command was refused for good; empty if it was not.
+	Refused string `json:"refused"`
+	// Conflict: it was refused because of what somebody else changed.
+	Conflict bool `json:"conflict,omitempty"`
+}
+
+// err is what applying the command returned, at the leader; its text already
+// says which of the errors it is.
+func (v verdict) err() error {
+	kind := ErrCommand
+	if v.Conflict {
+		kind = ErrConflict
+	}
+	return fmt.Errorf("%w: %s", kind, strings.TrimPrefix(v.Refused, kind.Error()+": "))
+}
+
+// drop reads what is left of a body, so that its connection can be used again.
+func drop(body io.Reader) { _, _ = io.Copy(io.Discard, io.LimitReader(body, maxCommand)) }

@@ -33,22 +33,22 @@ var _ raft.Transport = retryTransport{}
 var errDiskHangs = errors.New("membership: the disk of data_dir does not answer")
 
 // AppendEntries implements raft.Transport.
-func (p retryTransport) AppendEntries(id raft.ServerID, target raft.ServerAddress, args *raft.AppendEntriesRequest, resp *raft.AppendEntriesResponse) error {
-	if heartbeat(args) && p.enough(id) {
+func (t retryTransport) AppendEntries(id raft.ServerID, target raft.ServerAddress, args *raft.AppendEntriesRequest, resp *raft.AppendEntriesResponse) error {
+	if heartbeat(args) && t.enough(id) {
 		resp.Term, resp.Success = args.Term, true
 		return nil
 	}
 	for {
 		sent := time.Now()
 		err := errDiskHangs // the others hear nothing then, and elect another leader
-		if !p.n.diskHangs() {
-			err = p.NetworkTransport.AppendEntries(id, target, args, resp)
+		if !t.n.disk.hangs() {
+			err = t.NetworkTransport.AppendEntries(id, target, args, resp)
 		}
 		if err == nil {
-			p.sent.Store(id, sent)
-			return p.answer(nil, &resp.Term)
+			t.sent.Store(id, sent)
+			return t.answer(nil, &resp.Term)
 		}
-		if heartbeat(args) || !p.n.stillFeeds(id, args.Term) {
+		if heartbeat(args) || !t.stillFeeds(id, args.Term) {
 			return err
 		}
 		*resp = raft.AppendEntriesResponse{}
@@ -57,44 +57,44 @@ func (p retryTransport) AppendEntries(id raft.ServerID, target raft.ServerAddres
 
 // enough reports that a server without a vote needs no heartbeat yet: it was sent
 // something within a third of the time after which it misses the leader.
-func (p retryTransport) enough(id raft.ServerID) bool {
-	last, _ := p.sent.Load(id)
+func (t retryTransport) enough(id raft.ServerID) bool {
+	last, _ := t.sent.Load(id)
 	at, ok := last.(time.Time)
-	return ok && time.Since(at) < p.n.raftTimeout()/3 && !slices.Contains(p.n.voters(), string(id))
+	return ok && time.Since(at) < t.n.raftTimeout()/3 && !slices.Contains(t.n.voters(), string(id))
 }
 
 // RequestVote implements raft.Transport. The term and this candidate's own vote are
 // written before it asks, in one.
-func (p retryTransport) RequestVote(id raft.ServerID, target raft.ServerAddress, args *raft.RequestVoteRequest, resp *raft.RequestVoteResponse) error {
-	if err := p.n.mayStand(); err != nil {
+func (t retryTransport) RequestVote(id raft.ServerID, target raft.ServerAddress, args *raft.RequestVoteRequest, resp *raft.RequestVoteResponse) error {
+	if err := t.n.roll.mayStand(); err != nil {
 		return err
 	}
-	if file := p.n.storage.file; file != nil {
+	if file := t.n.storage.file; file != nil {
 		if err := file.VoteForSelf(args.Term, args.Addr); err != nil {
 			return err
 		}
 	}
-	return p.answer(p.NetworkTransport.RequestVote(id, target, args, resp), &resp.Term)
+	return t.answer(t.NetworkTransport.RequestVote(id, target, args, resp), &resp.Term)
 }
 
 // RequestPreVote implements raft.WithPreVote.
-func (p retryTransport) RequestPreVote(id raft.ServerID, target raft.ServerAddress, args *raft.RequestPreVoteRequest, resp *raft.RequestPreVoteResponse) error {
-	if err := p.n.mayStand(); err != nil {
+func (t retryTransport) RequestPreVote(id raft.ServerID, target raft.ServerAddress, args *raft.RequestPreVoteRequest, resp *raft.RequestPreVoteResponse) error {
+	if err := t.n.roll.mayStand(); err != nil {
 		return err
 	}
-	return p.answer(p.NetworkTransport.RequestPreVote(id, target, args, resp), &resp.Term)
+	return t.answer(t.NetworkTransport.RequestPreVote(id, target, args, resp), &resp.Term)
 }
 
 // InstallSnapshot implements raft.Transport.
-func (p retryTransport) InstallSnapshot(id raft.ServerID, target raft.ServerAddress, args *raft.InstallSnapshotRequest, resp *raft.InstallSnapshotResponse, data io.Reader) error {
-	return p.answer(p.NetworkTransport.InstallSnapshot(id, target, args, resp, data), &resp.Term)
+func (t retryTransport) InstallSnapshot(id raft.ServerID, target raft.ServerAddress, args *raft.InstallSnapshotRequest, resp *raft.InstallSnapshotResponse, data io.Reader) error {
+	return t.answer(t.NetworkTransport.InstallSnapshot(id, target, args, resp, data), &resp.Term)
 }
 
 // answer refuses an answer with a term that no election has led to: raft would go on in
 // it.
-func (p retryTransport) answer(err error, term *uint64) error {
+func (t retryTransport) answer(err error, term *uint64) error {
 	if err == nil {
-		err = p.n.plausible(*term, 0)
+		err = t.n.plausible(*term, 0)
 	}
 	if err != nil {
 		*term = 0
@@ -109,17 +109,17 @@ func heartbeat(args *raft.AppendEntriesRequest) bool {
 
 // stillFeeds waits for a moment and reports whether the server is still to get
 // entries of the term from here.
-func (n *raftNode) stillFeeds(id raft.ServerID, term uint64) bool {
+func (t retryTransport) stillFeeds(id raft.ServerID, term uint64) bool {
 	select {
 	case <-time.After(soon):
-	case <-n.closing.Done():
+	case <-t.n.closing.Done():
 		return false
 	}
 	select {
-	case <-n.up:
+	case <-t.n.up:
 	default:
 		return false
 	}
-	return n.raft.State() == raft.Leader && n.raft.CurrentTerm() == term &&
-		slices.ContainsFunc(n.servers(), func(s raft.Server) bool { return s.ID == id })
+	return t.n.raft.State() == raft.Leader && t.n.raft.CurrentTerm() == term &&
+		slices.ContainsFunc(t.n.servers(), func(s raft.Server) bool { return s.ID == id })
 }

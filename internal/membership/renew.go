@@ -2,7 +2,6 @@ package membership
 
 import (
 	"context"
-	"errors"
 	"fmt"
 	"log/slog"
 	"net/http"
@@ -13,32 +12,6 @@ import (
 	"github.com/kgate/kgate/internal/membership/lease"
 	"github.com/kgate/kgate/kmutex"
 )
-
-// errNotMember means that the leader knows the incarnation as lost.
-var errNotMember = errors.New("membership: this incarnation is lost")
-
-func isNotMember(err error) bool { return errors.Is(err, errNotMember) }
-
-// renewalRequest is a renewal with what the member reports.
-type renewalRequest struct {
-	lease.Renewal
-	// Down are members to which this one's link has been down for half a lease.
-	Down []kmutex.Node `json:"down,omitempty"`
-	// Missing are members whose reports this one misses, as the home of a pool.
-	Missing []kmutex.Node `json:"missing,omitempty"`
-	// View is the number of the newest view that this one has.
-	View uint64 `json:"view"`
-}
-
-// maxComplaints bounds how many links, and how many reports, a request complains
-// about: all of them have room in maxCommand.
-const maxComplaints = 256
-
-// renewalAnswer is the leader's answer to a renewalRequest.
-type renewalAnswer struct {
-	Granted bool `json:"granted"`
-	Lost    bool `json:"lost"`
-}
 
 type renewalResult struct {
 	renewal lease.Renewal
@@ -141,7 +114,7 @@ func (h *leaseHolder) sendRenewal(v *View, r lease.Renewal) error {
 	case string(id) == h.storage.meta.Server:
 		return h.leases.ask(ctx, p)
 	}
-	addr, ok := h.addressOf(id)
+	addr, ok := h.addresses.of(id)
 	if !ok {
 		return errNoLeader
 	}

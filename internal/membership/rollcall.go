@@ -2,14 +2,9 @@ package membership
 
 import (
 	"context"
-	"errors"
 	"fmt"
-	"log/slog"
 	"sync"
 	"sync/atomic"
-	"time"
-
-	"github.com/hashicorp/raft"
 
 	"github.com/kgate/kgate/internal/membership/raftfile"
 )
@@ -29,11 +24,11 @@ import (
 // date. Gateways that do not vote cannot, so they are asked only where a single voter has
 // nobody else to ask.
 
-// errBehind means that this gateway has lost what was agreed on.
-var errBehind = errors.New("this gateway has lost what was agreed on")
-
-// rollCall is what a gateway knows from the others about the log.
+// rollCall is what a gateway knows from the others about the log, and whether it may lead
+// or vote with the log that it has.
 type rollCall struct {
+	file    *raftfile.File // nil in memory
+	closing context.Context
 	// over is closed when votes may be given.
 	over chan struct{}
 	// complete is set once nothing of what was agreed on is missing here.
@@ -70,136 +65,40 @@ func (r *rollCall) known() (floor raftfile.Position, from string) {
 	return r.floor, r.from
 }
 
-// comeBack lets a gateway that has been a raft server before take part again.
-func (e *elections) comeBack() {
-	if e.called() {
-		return // it has no log yet, or none that lasts
-	}
-	e.callRoll()
-	e.tuneRaft()
-	switch behind := e.behind() != nil; {
-	case behind:
-		e.awaitClaim()
-	case e.soleVoter():
-		e.electMyself()
-	}
-}
-
-// awaitClaim waits for the voter that says more is agreed on. If nobody has brought this
-// gateway up to date by then, it goes on without.
-func (e *elections) awaitClaim() {
-	select {
-	case <-time.After(claimLeases * e.lease()):
-	case <-e.closing.Done():
-		return
-	}
-	if err := e.behind(); err != nil && !e.soleVoter() {
-		e.roll.drop()
-		e.config.Logger.Error("going on without what another gateway says was agreed on: it has not led; k and pools may be older ones",
-			slog.Any("reason", err), slog.String("remedy", "check k with kgate status; if that gateway's data_dir is right, another one's was an old copy"))
-	}
-}
-
-// callRoll asks every witness once, for one lease at most.
-func (e *elections) callRoll() {
-	defer close(e.roll.over)
-	ctx, cancel := context.WithTimeout(e.closing, e.lease())
-	defer cancel()
-	var asked sync.WaitGroup
-	for name, id := range e.witnesses() {
-		asked.Go(func() {
-			if !e.rollOf(ctx, name, id) {
-				e.roll.mu.Lock()
-				e.roll.missed = append(e.roll.missed, name)
-				e.roll.mu.Unlock()
-			}
-		})
-	}
-	asked.Wait()
-	if len(e.roll.missed) > 0 && e.closing.Err() == nil {
-		e.config.Logger.Info("other gateways did not answer: going on without them", slog.Any("missing", e.roll.missed))
-	}
-	err := e.behind()
-	if err == nil {
-		return
-	}
-	e.config.Logger.Warn("data_dir is older than what the other gateways have agreed on: this gateway waits until it is up to date",
-		slog.String("data_dir", e.config.DataDir), slog.Any("reason", err))
-	if e.soleVoter() {
-		e.fail(err) // nobody else can lead
-	}
-}
-
 // called reports whether the roll call is over.
-func (n *raftNode) called() bool {
+func (r *rollCall) called() bool {
 	select {
-	case <-n.roll.over:
+	case <-r.over:
 		return true
 	default:
 		return false
 	}
 }
 
-// witnesses returns whom to ask, by name: the other voters, or, if this gateway is the only
-// one, all others.
-func (e *elections) witnesses() map[string]raft.ServerID {
-	sole := e.soleVoter()
-	witnesses := make(map[string]raft.ServerID)
-	for _, s := range e.servers() {
-		if name := nameOf(s.ID); name != e.config.Name && (sole || s.Suffrage == raft.Voter) {
-			witnesses[name] = s.ID
-		}
-	}
-	return witnesses
-}
-
-// rollOf asks a gateway until it answers, and reports whether it has.
-func (e *elections) rollOf(ctx context.Context, name string, server raft.ServerID) bool {
-	for {
-		if addr, known := e.addressOf(server); known {
-			if id, err := e.peers.identify(ctx, addr); err == nil && id.Name == name {
-				switch err := e.plausible(id.Agreed.Term, 0); {
-				case id.Cluster != e.clusterID():
-				case err != nil:
-					e.config.Logger.Warn("what a gateway says was agreed on is not believed", slog.String("name", name), slog.Any("error", err))
-				default:
-					e.roll.heard(name, id.Agreed)
-				}
-				return true
-			}
-		}
-		select {
-		case <-ctx.Done():
-			return false
-		case <-time.After(soon):
-		}
-	}
-}
-
 // behind returns an error if this gateway's log lacks something that is agreed on.
-func (n *raftNode) behind() error {
-	if n.storage.file == nil {
+func (r *rollCall) behind() error {
+	if r.file == nil {
 		return nil
 	}
-	if n.roll.complete.Load() {
+	if r.complete.Load() {
 		return nil
 	}
-	called := n.called()
-	floor, from := n.roll.known()
-	if last := n.lastEntry(); last.Before(floor) {
+	called := r.called()
+	floor, from := r.known()
+	if last := r.lastEntry(); last.Before(floor) {
 		return fmt.Errorf("%w: its log ends at entry %d (term %d), and %s has entry %d (term %d): was an old copy of data_dir put back?",
 			errBehind, last.Index, last.Term, from, floor.Index, floor.Term)
 	}
 	if called {
-		n.roll.complete.Store(true) // nobody is asked any more
+		r.complete.Store(true) // nobody is asked any more
 	}
 	return nil
 }
 
 // lastEntry returns where the log on disk ends; the newest snapshot counts, too.
-func (n *raftNode) lastEntry() raftfile.Position {
-	last := n.storage.file.Last()
-	if metas, err := n.storage.file.List(); err == nil && len(metas) > 0 {
+func (r *rollCall) lastEntry() raftfile.Position {
+	last := r.file.Last()
+	if metas, err := r.file.List(); err == nil && len(metas) > 0 {
 		if p := (raftfile.Position{Index: metas[0].Index, Term: metas[0].Term}); last.Before(p) {
 			return p
 		}
@@ -208,32 +107,32 @@ func (n *raftNode) lastEntry() raftfile.Position {
 }
 
 // agreed returns how far this gateway knows the log to be agreed on.
-func (n *raftNode) agreed() raftfile.Position {
-	if n.storage.file == nil {
+func (r *rollCall) agreed() raftfile.Position {
+	if r.file == nil {
 		return raftfile.Position{}
 	}
-	return n.storage.file.Committed()
+	return r.file.Committed()
 }
 
 // mayStand waits for the roll call, and returns an error if this gateway must not lead.
-func (n *raftNode) mayStand() error {
+func (r *rollCall) mayStand() error {
 	select {
-	case <-n.roll.over:
-		return n.behind()
-	case <-n.closing.Done():
+	case <-r.over:
+		return r.behind()
+	case <-r.closing.Done():
 		return errClosed
 	}
 }
 
 // mayElect waits for the roll call, and returns an error if a candidate whose log ends at
 // last must not lead.
-func (n *raftNode) mayElect(last raftfile.Position) error {
+func (r *rollCall) mayElect(last raftfile.Position) error {
 	select {
-	case <-n.roll.over:
-	case <-n.closing.Done():
+	case <-r.over:
+	case <-r.closing.Done():
 		return errClosed
 	}
-	if floor, from := n.roll.known(); last.Before(floor) {
+	if floor, from := r.known(); last.Before(floor) {
 		return fmt.Errorf("%w: the candidate's log ends at entry %d (term %d), and %s has entry %d (term %d)",
 			errRPC, last.Index, last.Term, from, floor.Index, floor.Term)
 	}

@@ -107,7 +107,7 @@ func TestOldCopyOfTheOnlyVoter(t *testing.T) {
 
 // The one that knows better comes back when the others have gone on: it says so and
 // takes nothing back.
-func TestOldCopiesWithoutAWitness(t *testing.T) {
+func TestOldCopiesBeforeTheRightOne(t *testing.T) {
 	var n network
 	dirs, old := aged(t, &n, "a", "b", "c")
 	copyTo(t, dirs("a"), old("a"))

@@ -109,17 +109,26 @@ func TestRoundTrips(t *testing.T) {
 	if os.Getenv("KGATE_SOAK") != "" {
 		quiet = 10 * time.Minute
 	}
+	// What heartbeats and renewals have beside such round trips is a tenth of the lease and more.
+	began = time.Now()
+	fail := func(format string, args ...any) {
+		t.Helper()
+		if stood := stalls.Worst(began, leaseTime); stood > leaseTime/10 {
+			t.Skipf("the machine stood for %v within a lease: not judged is "+format, append([]any{stood}, args...)...)
+		}
+		t.Fatalf(format, args...)
+	}
 	for end := time.Now().Add(quiet); time.Now().Before(end); time.Sleep(20 * time.Millisecond) {
 		for _, g := range gateways {
 			now := time.Now()
 			if s := g.Standing(); s.Node != nodes[g.name].Node || !s.Valid(now) {
-				t.Fatalf("%s stands as %+v, before as %+v", g.name, s, nodes[g.name])
+				fail("%s stands as %+v, before as %+v", g.name, s, nodes[g.name])
 			}
 		}
 	}
 	for _, g := range gateways {
 		if now := g.stats().Term; now != terms[g.name] || g.View().Number != before {
-			t.Errorf("%s: term %d after term %d, view %d after view %d", g.name, now, terms[g.name], g.View().Number, before)
+			fail("%s: term %d after term %d, view %d after view %d", g.name, now, terms[g.name], g.View().Number, before)
 		}
 	}
 }

@@ -21,19 +21,10 @@ import (
 // gateway sends ends the connection, before raft has seen it.
 
 const (
-	// maxTermStep is by how much a term may be later than this gateway's own. Each
-	// election is one step, so an honest gateway is never further ahead; and whoever
-	// sends one such message after the other needs 2^42 of them to reach maxTerm.
-	maxTermStep = 1 << 20
-	// maxTerm is the latest term at all. Raft adds one to it without looking.
-	maxTerm = 1 << 62
 	// maxRPC bounds a message in bytes: 64 entries, raft's own bound, of the longest
 	// commands.
 	maxRPC = 4 << 20
 )
-
-// errRPC means that no honest gateway can have sent a message.
-var errRPC = errors.New("membership: raft message refused")
 
 // Raft's kinds of messages: the first byte of each.
 const (
@@ -193,13 +184,13 @@ func (g *rpcGuard) judgeRPC(caller *tls.ConnectionState, message raft.WithRPCHea
 		}
 		return g.checkOverlap(sender, m)
 	case *raft.RequestVoteRequest:
-		err := errors.Join(g.plausible(m.Term, m.LastLogTerm), g.mayElect(raftfile.Position{Index: m.LastLogIndex, Term: m.LastLogTerm}))
+		err := errors.Join(g.plausible(m.Term, m.LastLogTerm), g.roll.mayElect(raftfile.Position{Index: m.LastLogIndex, Term: m.LastLogTerm}))
 		if err == nil && m.LeadershipTransfer {
 			err = g.checkTransfer(sender)
 		}
 		return err
 	case *raft.RequestPreVoteRequest:
-		return errors.Join(g.plausible(m.Term, m.LastLogTerm), g.mayElect(raftfile.Position{Index: m.LastLogIndex, Term: m.LastLogTerm}))
+		return errors.Join(g.plausible(m.Term, m.LastLogTerm), g.roll.mayElect(raftfile.Position{Index: m.LastLogIndex, Term: m.LastLogTerm}))
 	case *raft.InstallSnapshotRequest:
 		if m.Size < 0 || m.Size > maxSnapshot || m.SnapshotVersion != 1 || !isConfiguration(m.Configuration) {
 			return fmt.Errorf("%w: a snapshot of %d bytes, version %d, or its configuration", errRPC, m.Size, m.SnapshotVersion)

@@ -49,7 +49,7 @@ func TestHostileRPC(t *testing.T) {
 	}
 	leader := leaderOf(t, three)
 	before := leader.raft.CurrentTerm()
-	evil := n.attacker(t, leader.clusterID())
+	evil := n.attacker(t, leader.storage.clusterID())
 	for _, as := range three {
 		header := asServer(as.stats().Server, as.peerAddr)
 		for _, to := range three {
@@ -199,7 +199,7 @@ func FuzzRaftMessages(f *testing.F) {
 	}
 	closing, stop := context.WithCancel(context.Background())
 	f.Cleanup(stop)
-	g := &rpcGuard{raftNode: &raftNode{up: make(chan struct{}), closing: closing, roll: rollCall{over: make(chan struct{})}}}
+	g := &rpcGuard{raftNode: &raftNode{up: make(chan struct{}), closing: closing, roll: rollCall{closing: closing, over: make(chan struct{})}}}
 	close(g.roll.over)
 	f.Fuzz(func(t *testing.T, data []byte) {
 		judged := 0

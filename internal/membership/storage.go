@@ -6,12 +6,19 @@ import (
 	"fmt"
 	"os"
 	"path/filepath"
+	"sync"
 
 	"github.com/hashicorp/raft"
 
 	"github.com/kgate/kgate/internal/journal"
 	"github.com/kgate/kgate/internal/membership/raftfile"
 )
+
+// errDiffers means that this gateway's state is not what the others have agreed on.
+var errDiffers = errors.New("this gateway's state is not what the others have agreed on")
+
+// errBehind means that this gateway has lost what was agreed on.
+var errBehind = errors.New("this gateway has lost what was agreed on")
 
 // dataFile is the file of a data directory that package raftfile writes.
 const dataFile = "kgate.db"
@@ -33,8 +40,12 @@ type storage struct {
 	snapshots raft.SnapshotStore
 	// fresh: nothing was ever written here.
 	fresh bool
-	meta  meta
 	file  *raftfile.File // nil in memory
+
+	mu   sync.Mutex // guards what of meta may change
+	meta meta       // Name and Server stay
+	// bootstrapped is the configuration with which this process has begun a cluster.
+	bootstrapped []bootstrapServer
 }
 
 // openStorage opens the directory, or memory if there is none. A fresh
@@ -100,7 +111,21 @@ func checkMeta(data []byte, want meta) (meta, error) {
 	return m, nil
 }
 
-// setCluster records the cluster that the gateway belongs to.
+// clusterID returns the cluster that the gateway belongs to, "" if none yet.
+func (s *storage) clusterID() string {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return s.meta.Cluster
+}
+
+// ticketsMark returns what setTicketsMark has recorded, empty if nothing.
+func (s *storage) ticketsMark() string {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return s.meta.Tickets
+}
+
+// setCluster records the cluster that the gateway belongs to. The caller holds mu.
 func (s *storage) setCluster(cluster string) error {
 	s.meta.Cluster = cluster
 	return s.save()
@@ -108,6 +133,8 @@ func (s *storage) setCluster(cluster string) error {
 
 // setTicketsMark records the mark of the tickets in the directory.
 func (s *storage) setTicketsMark(mark string) error {
+	s.mu.Lock()
+	defer s.mu.Unlock()
 	s.meta.Tickets = mark
 	return s.save()
 }
@@ -152,4 +179,31 @@ func advice(err error) string {
 	default:
 		return journal.Remedy(err, "the directory away: the gateway then joins as a new one")
 	}
+}
+
+// voted returns the server that this gateway has voted for last, and in which term.
+func (s *storage) voted() (server string, term uint64) {
+	term, err := s.stable.GetUint64([]byte(raftfile.KeyVoteTerm))
+	if err != nil {
+		return "", 0
+	}
+	candidate, err := s.stable.Get([]byte(raftfile.KeyVoteCandidate))
+	if err != nil {
+		return "", 0
+	}
+	_, server = splitAddress(raft.ServerAddress(candidate))
+	return server, term
+}
+
+// votedFor reports whether this gateway has voted for the server in that term.
+func (s *storage) votedFor(server string, term uint64) bool {
+	candidate, in := s.voted()
+	return in == term && candidate == server
+}
+
+// bootstrapServer is a server of the configuration with which a cluster starts.
+type bootstrapServer struct {
+	Server string `json:"server"`
+	Addr   string `json:"addr"`
+	Voter  bool   `json:"voter"`
 }

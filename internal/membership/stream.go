@@ -90,18 +90,6 @@ func newRaftStream(layer StreamLayer, dialing func() string, admit func(conn net
 // open begins to take connections.
 func (s *raftStream) open() { s.wg.Go(s.accept) }
 
-// address joins a server's address and id: raft's Dial is told no id, and a
-// configuration must not have two servers at one address, which an incarnation
-// and its successor are for a moment.
-func address(addr, server string) raft.ServerAddress {
-	return raft.ServerAddress(addr + "|" + server)
-}
-
-func splitAddress(a raft.ServerAddress) (addr, server string) {
-	addr, server, _ = strings.Cut(string(a), "|")
-	return addr, server
-}
-
 // Dial implements raft.StreamLayer.
 func (s *raftStream) Dial(a raft.ServerAddress, timeout time.Duration) (net.Conn, error) {
 	ctx, cancel := context.WithTimeout(s.closing, min(timeout, s.timeout))

@@ -2,7 +2,6 @@ package membership
 
 import (
 	"context"
-	"errors"
 	"log/slog"
 	"math/rand/v2"
 	"slices"
@@ -12,7 +11,6 @@ import (
 	"github.com/hashicorp/raft"
 
 	"github.com/kgate/kgate/chordring/serfring"
-	"github.com/kgate/kgate/internal/admission"
 	"github.com/kgate/kgate/internal/membership/leader"
 	"github.com/kgate/kgate/internal/peercall"
 	"github.com/kgate/kgate/kmutex"
@@ -64,10 +62,6 @@ func (j *judge) watch() {
 			j.config.Logger.Warn("a gateway could not be suspended, or its lease not ended: trying again", slog.Any("error", err))
 		}
 	}
-}
-
-func notLeading(err error) bool {
-	return errors.Is(err, raft.ErrNotLeader) || errors.Is(err, raft.ErrLeadershipLost) || errors.Is(err, raft.ErrRaftShutdown)
 }
 
 // judge is the leader's turn.
@@ -142,74 +136,6 @@ func (j *judge) observe() leader.Observation {
 	return s
 }
 
-// judge returns what the leader has to do; false: this gateway does not lead.
-func (g *leaseServer) judge(s leader.Observation) (leader.Verdict, bool) {
-	g.mu.Lock()
-	defer g.mu.Unlock()
-	if !g.leading() {
-		return leader.Verdict{}, false
-	}
-	g.follow()
-	return g.rules.Judge(s, g.incarnation.clock()), true
-}
-
-// quiet returns the members that have not renewed for a while, but for this one.
-func (g *leaseServer) quiet() []kmutex.Node {
-	g.mu.Lock()
-	defer g.mu.Unlock()
-	if !g.leading() {
-		return nil
-	}
-	self, _ := g.incarnation.in(g.View(), g.config.Name)
-	g.follow()
-	return slices.DeleteFunc(g.rules.Quiet(g.incarnation.clock()), func(n kmutex.Node) bool { return n == self })
-}
-
-func (g *leaseServer) handedOver() {
-	g.mu.Lock()
-	defer g.mu.Unlock()
-	g.rules.HandedOver(g.incarnation.clock())
-}
-
-// waits reports that the leader keeps a gateway out for a while.
-func (g *leaseServer) waits(name string) bool {
-	g.mu.Lock()
-	defer g.mu.Unlock()
-	if !g.leading() {
-		return true
-	}
-	g.follow() // it may have been suspended just now
-	return g.rules.Waits(name, g.incarnation.clock())
-}
-
-// letIn returns the member for whose sake a gateway stays out that does not reach
-// those named.
-func (g *leaseServer) letIn(name string, unreached []string, s leader.Observation) (obstacle string) {
-	g.mu.Lock()
-	defer g.mu.Unlock()
-	if !g.leading() {
-		return ""
-	}
-	g.follow()
-	return g.rules.LetIn(name, unreached, s, g.incarnation.clock())
-}
-
-// forRules returns what the leader's rules need of the view.
-func (v *View) forRules() leader.View {
-	rv := leader.View{Number: v.Number, Leased: v.leased(), Members: make([]leader.Member, len(v.Members))}
-	homes := make(map[kmutex.Node]bool)
-	for _, p := range v.Pools {
-		homes[p.Home] = true
-		if p.Reclaim == admission.ReclaimHold && len(p.Owed) > 0 {
-			rv.Debts = append(rv.Debts, leader.Debt{Pool: p.Name, HoldMax: p.HoldMax, Nodes: p.Owed})
-		}
-	}
-	for i, m := range v.Members {
-		rv.Members[i] = leader.Member{Node: m.Node, Name: m.Name, Boot: m.Boot, Home: homes[m.Node], Witness: m.Witness}
-	}
-	return rv
-}
-
 // takeLeads takes the lead whenever raft gives it, and gives it up when raft takes it
 // away. It waits for nobody but a majority: no lease is renewed in between.
 func (j *judge) takeLeads() {
@@ -248,7 +174,7 @@ func (j *judge) takeLead() error {
 		return err
 	}
 	if j.View().Cluster == "" {
-		if err := j.proposer.applyHere(command{Found: &foundCommand{Cluster: j.clusterID(), Lease: j.config.Lease, At: time.Now().UnixMilli()}}); err != nil {
+		if err := j.proposer.applyHere(command{Found: &foundCommand{Cluster: j.storage.clusterID(), Lease: j.config.Lease, At: time.Now().UnixMilli()}}); err != nil {
 			return err
 		}
 	}

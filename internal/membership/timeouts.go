@@ -1,7 +1,6 @@
 package membership
 
 import (
-	"log/slog"
 	"time"
 )
 
@@ -55,53 +54,9 @@ func probeTimeout(lease time.Duration) time.Duration {
 // renewTimeout is how long a renewal is waited for.
 func renewTimeout(lease time.Duration) time.Duration { return lease * 4 / 5 }
 
-// lease returns the agreed lease; as long as none is agreed, the configured one.
-func (n *raftNode) lease() time.Duration {
-	if agreed := n.View().Lease; agreed > 0 {
-		return agreed
-	}
-	return n.config.Lease
-}
-
-// raftTimeout is raft's heartbeat and election timeout, with room for the disk: whoever
-// votes or takes entries in answers when they are written. It grows to the length of a
-// lease at most, and then a change of the leader costs leases.
-func (n *raftNode) raftTimeout() time.Duration {
-	agreed := n.lease()
-	if !n.called() || n.behind() != nil {
-		// No election yet. A shorter timeout would begin one at once, and an only voter wins it.
-		return 2 * agreed
-	}
-	return max(raftTimeout(agreed), raftTimeout(n.config.Lease), min(writesInTimeout*n.disk.typical(), agreed))
-}
-
-// callTimeout bounds one call to another gateway.
-func (n *raftNode) callTimeout() time.Duration { return callTimeout(n.config.Lease) }
-
-// votesTime is how long votes take that go over connections, and then to the disk.
-func (n *raftNode) votesTime() time.Duration {
-	return max(votesTime(n.lease()), min(writesInTimeout*n.disk.typical(), n.lease()))
-}
-
 // writesInTimeout is how many writes to the disk have room in a timeout of raft's: the
 // candidate's, a voter's, and as much again for the time between them.
 const writesInTimeout = 4
 
-// tuneRaft has raft's timeouts follow the agreed lease, where the configuration has
-// another one, and the disk.
-func (n *raftNode) tuneRaft() {
-	agreed := n.lease()
-	if agreed != n.config.Lease && n.once.First("lease "+agreed.String()) {
-		n.config.Logger.Warn("the cluster has agreed on another lease: cluster.lease of this gateway does not apply",
-			slog.Duration("agreed", agreed), slog.Duration("configured", n.config.Lease),
-			slog.String("hint", "set cluster.lease to the agreed one; another lease needs a new cluster"))
-	}
-	timeouts, want := n.raft.ReloadableConfig(), n.raftTimeout()
-	if change := want - timeouts.HeartbeatTimeout; change.Abs() < timeouts.HeartbeatTimeout/4 {
-		return
-	}
-	timeouts.HeartbeatTimeout, timeouts.ElectionTimeout = want, want
-	if err := n.raft.ReloadConfig(timeouts); err != nil && n.once.First("raft's timeouts") {
-		n.config.Logger.Warn("raft keeps its timeouts", slog.Any("error", err))
-	}
-}
+// soon is the pause before something that is about to be ready is tried again.
+const soon = 50 * time.Millisecond

@@ -8,6 +8,7 @@ import (
 
 	"github.com/kgate/kgate/chordring"
 	"github.com/kgate/kgate/internal/admission"
+	"github.com/kgate/kgate/internal/membership/leader"
 	"github.com/kgate/kgate/internal/membership/lease"
 	"github.com/kgate/kgate/kmutex"
 )
@@ -214,3 +215,19 @@ func (v *View) terms() lease.Terms { return lease.Terms{Lease: v.Lease, Bound: c
 // LeaseWait is how long a gateway that has been taken out of the view may go on
 // as if it had not, by the clock of any other.
 func (v *View) LeaseWait() time.Duration { return lease.Terms{Lease: v.Lease}.Wait() }
+
+// forRules returns what the leader's rules need of the view.
+func (v *View) forRules() leader.View {
+	rv := leader.View{Number: v.Number, Leased: v.leased(), Members: make([]leader.Member, len(v.Members))}
+	homes := make(map[kmutex.Node]bool)
+	for _, p := range v.Pools {
+		homes[p.Home] = true
+		if p.Reclaim == admission.ReclaimHold && len(p.Owed) > 0 {
+			rv.Debts = append(rv.Debts, leader.Debt{Pool: p.Name, HoldMax: p.HoldMax, Nodes: p.Owed})
+		}
+	}
+	for i, m := range v.Members {
+		rv.Members[i] = leader.Member{Node: m.Node, Name: m.Name, Boot: m.Boot, Home: homes[m.Node], Witness: m.Witness}
+	}
+	return rv
+}

@@ -2,8 +2,6 @@ package membership
 
 import (
 	"cmp"
-	"fmt"
-	"log/slog"
 	"slices"
 
 	"github.com/hashicorp/raft"
@@ -142,74 +140,4 @@ func committable(servers []server, change step) bool {
 		}
 	}
 	return alive > voters/2
-}
-
-// voters returns the ids of raft's voters.
-func (n *raftNode) voters() []string {
-	var voters []string
-	for _, s := range n.servers() {
-		if s.Suffrage == raft.Voter {
-			voters = append(voters, string(s.ID))
-		}
-	}
-	return voters
-}
-
-func (n *raftNode) otherVoters() []string {
-	return slices.DeleteFunc(n.voters(), func(v string) bool { return v == n.storage.meta.Server })
-}
-
-// soleVoter reports that nobody else can lead.
-func (n *raftNode) soleVoter() bool {
-	voters := 0
-	mine := false
-	for _, s := range n.servers() {
-		if s.Suffrage == raft.Voter {
-			voters++
-			mine = mine || string(s.ID) == n.storage.meta.Server
-		}
-	}
-	return mine && voters == 1
-}
-
-// Voting returns the names of the gateways that vote, in ascending order, and whether
-// this one is among them.
-func (n *raftNode) Voting() (names []string, self bool) {
-	for _, id := range n.voters() {
-		names = append(names, nameOf(raft.ServerID(id)))
-		self = self || id == n.storage.meta.Server
-	}
-	slices.Sort(names)
-	return names, self
-}
-
-// change carries out one step. The caller holds ops.
-func (n *raftNode) change(s step) error {
-	var future raft.IndexFuture
-	switch s.do {
-	case promote:
-		var addr raft.ServerAddress
-		for _, have := range n.servers() {
-			if have.ID == s.server {
-				addr = have.Address
-			}
-		}
-		if addr == "" {
-			return fmt.Errorf("membership: %s is no raft server", s.server)
-		}
-		future = n.raft.AddVoter(s.server, addr, 0, n.callTimeout())
-	case demote:
-		future = n.raft.DemoteVoter(s.server, 0, n.callTimeout())
-	case remove:
-		future = n.raft.RemoveServer(s.server, 0, n.callTimeout())
-	case nothing:
-		return nil
-	default:
-		return fmt.Errorf("membership: unknown step %q", s.do)
-	}
-	if err := future.Error(); err != nil {
-		return fmt.Errorf("membership: %s raft server %s: %w", s.do, s.server, err)
-	}
-	n.config.Logger.Info("raft servers changed", slog.String("change", string(s.do)), slog.String("server", string(s.server)))
-	return nil
 }

@@ -12,6 +12,8 @@ import (
 	"strconv"
 	"strings"
 	"testing"
+
+	"github.com/kgate/kgate/internal/stall"
 )
 
 // Mutant is one defect.
@@ -126,10 +128,10 @@ func (s Suite) verdict(t *testing.T, m Mutant, p planted) string {
 	by := cmp.Or(m.By, s.By)
 	args := slices.Concat([]string{"-test.paniconexit0", "-test.failfast", "-test.timeout=10m", "-test.run=" + by}, s.Args, m.Args)
 	run := exec.CommandContext(t.Context(), p.path, args...)
-	run.Dir, run.Env = s.Package, append(os.Environ(), chosen+"="+p.choice)
+	run.Dir, run.Env = s.Package, append(os.Environ(), stall.Strict+"=1", chosen+"="+p.choice)
 	if s.Program != "" {
 		run = exec.CommandContext(t.Context(), "go", slices.Concat([]string{"test", "-vet=off", "-count=1", "-run", by, cmp.Or(s.Package, ".")}, s.Args, m.Args)...)
-		run.Env = append(os.Environ(), s.Variable+"="+p.path, chosen+"="+p.choice)
+		run.Env = append(os.Environ(), stall.Strict+"=1", s.Variable+"="+p.path, chosen+"="+p.choice)
 	}
 	output, err := run.CombinedOutput()
 	out := string(output)

@@ -28,7 +28,7 @@ type Node struct {
 	reload      sync.Mutex      // held during Reload
 	leaving     atomic.Bool     // or draining: no longer ready
 	drained     atomic.Bool     // no request waits or is in flight any more
-	agreed      atomic.Bool     // the cluster has all our pools
+	agreed      chan struct{}   // closed when the cluster has all our pools
 	serving     context.Context // ends when clients are to be done
 	stopServing context.CancelFunc
 	leave       chan struct{}
@@ -46,7 +46,7 @@ type Node struct {
 // off, and means nothing afterwards. The caller ends the gateway with Drain,
 // LeaveCluster and Close, or with Close alone. Nothing stays open if Start fails.
 func Start(ctx context.Context, cfg Config) (*Node, error) {
-	n := &Node{cfg: cfg.withDefaults(), failed: make(chan error, 4), leave: make(chan struct{})}
+	n := &Node{cfg: cfg.withDefaults(), failed: make(chan error, 4), leave: make(chan struct{}), agreed: make(chan struct{})}
 	n.ctx, n.cancel = context.WithCancel(context.Background())
 	n.serving, n.stopServing = context.WithCancel(n.ctx)
 	started := context.AfterFunc(ctx, n.cancel)
@@ -148,7 +148,7 @@ func (n *Node) agree() {
 	if n.ctx.Err() != nil {
 		return
 	}
-	n.agreed.Store(true)
+	close(n.agreed)
 	self, _ := n.peers.cluster.Self()
 	n.cfg.Logger.Info("ready", slog.Uint64("node", uint64(self)), slog.Int("gateways", len(n.peers.cluster.View().Members)))
 }
@@ -161,13 +161,35 @@ func (n *Node) Ready() (ready bool, reason string) {
 	if reason := n.peers.notReady(); reason != "" {
 		return false, reason
 	}
-	if !n.agreed.Load() {
+	select {
+	case <-n.agreed:
+	default:
 		return false, "the cluster has not agreed on the pools yet"
 	}
 	if pool := n.pools.forming(); pool != "" && !n.cfg.Witness {
 		return false, "pool " + pool + " is forming its line"
 	}
 	return true, ""
+}
+
+// AwaitReady waits until Ready, or until ctx ends; then it returns why not.
+func (n *Node) AwaitReady(ctx context.Context) (missing string) {
+	agreed := n.agreed
+	for {
+		begun, changed := n.pools.gateway.Begun(), n.peers.cluster.Changed()
+		ready, missing := n.Ready()
+		if ready {
+			return ""
+		}
+		select {
+		case <-begun:
+		case <-changed:
+		case <-agreed:
+			agreed = nil
+		case <-ctx.Done():
+			return missing
+		}
+	}
 }
 
 // Failed tells why the gateway cannot go on.

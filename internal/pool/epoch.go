@@ -160,8 +160,8 @@ func (p *Pool) refuse(now time.Duration, err error) {
 	p.mend(now)
 }
 
-// Take takes in a letter. It fails with errVoid and errLetter, and then it has
-// changed nothing.
+// Take takes in a letter. It fails if no gateway that works sends this letter, or if
+// this one has no part in the pool; then nothing has changed.
 func (p *Pool) Take(now time.Duration, from kmutex.Node, l *Letter) (*Effects, error) {
 	p.fx.reset()
 	if p.state == Void {
@@ -176,9 +176,11 @@ func (p *Pool) take(now time.Duration, from kmutex.Node, l *Letter) error {
 	case l.Report != nil:
 		return p.takeReport(now, from, l.Report)
 	case l.Answer != nil:
-		return p.takeAnswer(now, l.Answer)
+		return p.takeAnswer(now, from, l.Answer)
 	case l.Count != nil:
-		p.deliver(now, Letter{To: from, Tokens: p.holdings(l.Count)})
+		if from == p.view.Home { // else a view here or there is old
+			p.deliver(now, Letter{To: from, Tokens: p.holdings(l.Count)})
+		}
 		return nil
 	case l.Tokens != nil:
 		p.counted(now, from, l.Tokens)
@@ -193,11 +195,15 @@ func (p *Pool) take(now time.Duration, from kmutex.Node, l *Letter) error {
 	}
 }
 
-func (p *Pool) takeAnswer(now time.Duration, a *replication.EpochAnswer) error {
+func (p *Pool) takeAnswer(now time.Duration, from kmutex.Node, a *replication.EpochAnswer) error {
 	switch {
 	case a.Install == nil:
 		return fmt.Errorf("%w: an answer without an install", errLetter)
-	case p.state == Reporting && a.Install.Epoch == p.view.Epoch:
+	case a.Install.Epoch != p.view.Epoch:
+		return nil // an epoch that is over
+	case from != p.view.Home:
+		return fmt.Errorf("%w: an answer of node %d for epoch %d, and home is %d", errLetter, from, p.view.Epoch, p.view.Home)
+	case p.state == Reporting:
 		p.install(now, a)
 	}
 	return nil

@@ -23,7 +23,7 @@ func adopted(t *testing.T, r replication.Record, left, ahead time.Duration) (*tr
 		t.Fatal(err)
 	}
 	table := replication.NewTable(lost)
-	r.ID, r.Stamp, r.State, r.Fence = replication.NewID([16]byte{1}, lost), wall, replication.StateGranted, replication.Fence{Epoch: 1, Serial: 1}
+	r.ID, r.Stamp, r.State, r.Fence = replication.NewID([16]byte{1}, lost), wall, admission.TicketGranted, replication.Fence{Epoch: 1, Serial: 1}
 	if r.HoldMax > 0 {
 		r.Ends = wall + int64(left)
 	}
@@ -85,7 +85,7 @@ func TestHoldAtTheSuccessor(t *testing.T) {
 // stopped, also if it renewed at the lost gateway as long as that one could go on, with
 // a clock a tenth slow.
 func TestSuccessorKeepsTheSlot(t *testing.T) {
-	for _, ttl := range []time.Duration{time.Second, time.Minute, replication.MaxTTL} {
+	for _, ttl := range []time.Duration{time.Second, time.Minute, admission.MaxTTL} {
 		w, tk := adopted(t, replication.Record{TTL: ttl}, 0, 0)
 		began := w.now
 		for ; w.pools[3].Tickets().Get(tk.ID) != nil && w.now-began < time.Hour; w.now += 50 * time.Millisecond {

@@ -8,7 +8,7 @@ import (
 )
 
 // ParseLetter reads the JSON of a letter from another gateway, and checks it. It can take
-// long, and needs no lock: [Pool.Take] relies on it. It fails with errLetter.
+// long, and needs no lock: [Pool.Take] relies on it.
 //
 // Fields that are not known here are left out: another version may send them.
 func ParseLetter(from kmutex.Node, data []byte) (*Letter, error) {

@@ -46,6 +46,36 @@ func TestHostileLetters(t *testing.T) {
 	}
 }
 
+// Home alone says how an epoch begins, and has the tokens counted.
+func TestOnlyHomeAnswers(t *testing.T) {
+	w := newTrio(t, 2)
+	for _, n := range w.view.Members {
+		w.next(n, DiskNone)
+	}
+	var answer Letter
+	w.deliver(func(s sent) bool {
+		if s.letter.To == 3 && s.letter.Answer != nil {
+			answer = s.letter
+			return false
+		}
+		return true
+	})
+	if _, err := w.pools[3].Take(w.now, 2, &answer); !errors.Is(err, errLetter) {
+		t.Errorf("an answer from a gateway that is not home: %v", err)
+	}
+	w.states(Installed, Installed, Reporting)
+	if _, err := w.pools[3].Take(w.now, 1, &answer); err != nil {
+		t.Error(err)
+	}
+	w.states(Installed, Installed, Installed)
+	for from, replies := range map[kmutex.Node]int{1: 1, 2: 0} {
+		fx, err := w.pools[3].Take(w.now, from, &Letter{Count: &Count{Round: 1}})
+		if err != nil || len(fx.Letters) != replies {
+			t.Errorf("node %d counts tokens: %v, %v", from, fx.Letters, err)
+		}
+	}
+}
+
 // FuzzLetters lets a gateway send any letter to home, as the last one whose report is
 // awaited, and to one that waits for its answer: it is taken in or refused, and the pools
 // go on.

@@ -147,5 +147,17 @@ func TestMutantsAreCaught(t *testing.T) {
 			New:    "&& used <= 2*share",
 			Caught: "while the tokens are used", By: "^TestSpread$",
 		},
+		{
+			Name: "any gateway says how an epoch begins", File: "epoch.go",
+			Old:    "case from != p.view.Home:",
+			New:    "case from == 0:",
+			Caught: "an answer from a gateway that is not home: <nil>", By: "^TestOnlyHomeAnswers$",
+		},
+		{
+			Name: "any gateway has the tokens counted", File: "epoch.go",
+			Old:    "if from == p.view.Home {",
+			New:    "if true {",
+			Caught: "node 2 counts tokens", By: "^TestOnlyHomeAnswers$",
+		},
 	}}.Run(t)
 }

@@ -8,7 +8,7 @@ import (
 	"github.com/kgate/kgate/replication"
 )
 
-// Errors of [Pool.Step] and [Pool.Take], beside those of package kmutex.
+// Why an event is refused, beside the errors of package kmutex.
 var (
 	// errVoid: this gateway has no part in the pool now.
 	errVoid = errors.New("pool: no part in it")

@@ -6,6 +6,7 @@ import (
 	"time"
 
 	"github.com/kgate/kgate/coordinator"
+	"github.com/kgate/kgate/internal/admission"
 	"github.com/kgate/kgate/kmutex"
 	"github.com/kgate/kgate/replication"
 )
@@ -281,15 +282,15 @@ func TestUnknownTicketsAndAnotherHome(t *testing.T) {
 		t.Fatal(err)
 	}
 	w.view.Wait = 3300 * time.Millisecond
-	began, runOut := w.now, w.view.Wait+replication.MaxTTL*11/10 // and what is broken off at the end
+	began, runOut := w.now, w.view.Wait+admission.MaxTTL*11/10 // and what is broken off at the end
 	follow(2, 1)
 	if got := w.pools[3].Withheld().Len(); got == 0 {
 		t.Error("no tokens are withheld")
 	}
-	w.wake(replication.MaxTTL / 2)
+	w.wake(admission.MaxTTL / 2)
 	w.mail = nil
 	follow(3, 2)
-	w.wake(replication.MaxTTL)
+	w.wake(admission.MaxTTL)
 	if len(w.asked) == 0 || w.asked[0]-began < runOut || w.asked[0]-began > runOut+time.Second {
 		t.Fatalf("a new epoch was asked for at %v, want one at %v", w.asked, began+runOut)
 	}

@@ -71,7 +71,7 @@ func (p *Pool) Await(now time.Duration, t *Ticket, by int) *Effects {
 // Use lets one request have the ticket's slot, and no other ever. The call that asks
 // for it has a name that nobody else has; when its answer is lost it asks again, here or
 // at the successor, and is answered the same. One without a name cannot. It fails with
-// admission.ErrTicketWaiting, admission.ErrTicketUsed and errCall.
+// admission.ErrTicketWaiting or admission.ErrTicketUsed, or if the name is too long.
 func (p *Pool) Use(now time.Duration, t *Ticket, call string) (*Effects, error) {
 	p.fx.reset()
 	switch {
@@ -201,7 +201,7 @@ func (p *Pool) adopt(now time.Duration, in []replication.HandOver) (refused []km
 				ID: r.ID, TTL: r.TTL, HoldMax: r.HoldMax, Stamp: r.Stamp, Note: r.Note, Used: r.Used, UsedBy: r.UsedBy,
 				version: version, endsAt: r.Ends,
 			}
-			if r.State == replication.StateGranted {
+			if r.State == admission.TicketGranted {
 				t.Granted, t.Epoch = true, r.Fence.Epoch
 				t.Grant = kmutex.Grant{Request: i.Tickets[n], Token: kmutex.NoToken, Serial: r.Fence.Serial}
 			}

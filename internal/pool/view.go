@@ -4,6 +4,7 @@ import (
 	"slices"
 	"time"
 
+	"github.com/kgate/kgate/internal/admission"
 	"github.com/kgate/kgate/internal/drift"
 	"github.com/kgate/kgate/kmutex"
 	"github.com/kgate/kgate/replication"
@@ -50,7 +51,7 @@ func KeepFor(term time.Duration) time.Duration { return drift.Keep(term, closeTi
 
 // UnknownFor is how long the tokens of a lost gateway are withheld whose tickets
 // nobody knows, by any gateway's clock, from when that is known.
-func (v *View) UnknownFor() time.Duration { return v.Wait + KeepFor(replication.MaxTTL) }
+func (v *View) UnknownFor() time.Duration { return v.Wait + KeepFor(admission.MaxTTL) }
 
 func (v *View) gone(n kmutex.Node) bool { return slices.Contains(v.Gone, n) }
 

@@ -69,3 +69,19 @@ func weight(params []string) float64 {
 	}
 	return 1
 }
+
+// AcceptsHTML reports whether HTML is asked for by name, as browsers do for a page that
+// somebody wants to see, and nothing that programs read is preferred.
+func AcceptsHTML(h http.Header) bool {
+	var html, json quality
+	for item := range httplist.Elements(h["Accept"]) {
+		params := httplist.Parameters(item)
+		switch kind := strings.ToLower(params[0]); {
+		case kind == "text/html":
+			html.see(0, weight(params[1:]))
+		case strings.HasPrefix(kind, "application/") && strings.HasSuffix(kind, "json"):
+			json.see(0, weight(params[1:]))
+		}
+	}
+	return html.q > 0 && html.q >= json.q
+}

@@ -33,6 +33,8 @@ type Details struct {
 	Position int `json:"position,omitempty"`
 	// RetryAfter is in seconds; 0: nothing is said.
 	RetryAfter int `json:"retry_after,omitempty"`
+	// RequestID is the request's id; empty: it has none.
+	RequestID string `json:"request_id,omitempty"`
 }
 
 // kinds names the problems that have no reason of their own.
@@ -78,7 +80,11 @@ func Write(w http.ResponseWriter, r *http.Request, d Details) {
 		WriteJSON(w, d)
 		return
 	}
-	WriteLine(w, d.Status, fmt.Sprintf("%d %s: %s", d.Status, http.StatusText(d.Status), d.Detail))
+	line := fmt.Sprintf("%d %s: %s", d.Status, http.StatusText(d.Status), d.Detail)
+	if d.RequestID != "" {
+		line += " (request " + d.RequestID + ")"
+	}
+	WriteLine(w, d.Status, line)
 }
 
 // WriteJSON answers with d as problem+json.

@@ -11,7 +11,7 @@ import (
 	"github.com/kgate/kgate/kmutex"
 )
 
-// Errors. They are wrapped with detail.
+// Why a call fails. The errors that are returned wrap these.
 var (
 	// ErrClosed says that the transport, or the stream, has been closed.
 	ErrClosed = errors.New("transport: closed")

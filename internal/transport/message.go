@@ -152,7 +152,7 @@ func checkBaton(m *kmutex.Message) error {
 }
 
 func checkFree(m *kmutex.Message) error {
-	if n := len(trimmed(m.Free)); n > maxTokens/64 {
+	if n := len(m.Free); n > maxTokens/64 {
 		return fmt.Errorf("%w: %d words of free tokens", errRange, n)
 	}
 	return nil
@@ -181,15 +181,6 @@ func checkToken(m *kmutex.Message) error {
 		return fmt.Errorf("%w (a token without seat and with serial)", errFields)
 	}
 	return checkSeat(m.Seat, true)
-}
-
-// trimmed returns s without empty words at its end: removing tokens leaves
-// such words behind, and they are no part of the set's value.
-func trimmed(s kmutex.TokenSet) kmutex.TokenSet {
-	for len(s) > 0 && s[len(s)-1] == 0 {
-		s = s[:len(s)-1]
-	}
-	return s
 }
 
 // tagged is set in the kind of a message that ends with a tag.
@@ -271,7 +262,6 @@ func appendSeat(dst []byte, s kmutex.Seat) []byte {
 }
 
 func appendFree(dst []byte, s kmutex.TokenSet) []byte {
-	s = trimmed(s)
 	dst = binary.AppendUvarint(dst, uint64(len(s)))
 	for _, word := range s {
 		dst = binary.AppendUvarint(dst, word)

@@ -27,8 +27,7 @@ const (
 	payloadWindow = 1 << 20
 )
 
-// Errors of SendPayload, besides ErrUnknownPeer, errOverflow, errMessage and
-// ErrClosed.
+// Why SendPayload fails, besides the errors of Send.
 var (
 	// ErrLinkDown says that there is no link to the peer, or that it broke
 	// before the peer had taken the payload. The peer may have taken it

@@ -81,7 +81,7 @@ func (s *Stream) Close() error {
 }
 
 // Dial connects to the same kind of stream at addr, a peer port. It returns
-// once the other end has accepted; errRefused says why it did not.
+// once the other end has accepted; the error says why it did not.
 func (s *Stream) Dial(ctx context.Context, addr string) (net.Conn, error) {
 	ctx, cancel := context.WithTimeout(ctx, s.t.config.HandshakeTimeout)
 	defer cancel()

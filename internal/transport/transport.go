@@ -208,8 +208,8 @@ func (t *Transport) SetPeers(self kmutex.Node, peers []Peer) []Unsent {
 }
 
 // Send queues m for the peer and never blocks. It returns ErrUnknownPeer if
-// the peer is not set, errOverflow if its queue is full, errMessage if m cannot
-// be sent, ErrClosed after Close. The message is encoded before Send returns:
+// the peer is not set, ErrClosed after Close, and another error if the peer's queue is
+// full or m cannot be sent. The message is encoded before Send returns:
 // m's slices are not kept.
 func (t *Transport) Send(to kmutex.Node, pool string, m kmutex.Message) error {
 	set := t.peers.Load()

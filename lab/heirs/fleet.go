@@ -7,6 +7,7 @@ import (
 	"slices"
 
 	"github.com/kgate/kgate/chordring"
+	"github.com/kgate/kgate/internal/admission"
 	"github.com/kgate/kgate/kmutex"
 	"github.com/kgate/kgate/replication"
 )
@@ -62,14 +63,14 @@ func New(n, p int) (*Fleet, error) {
 
 // fill gives m its tickets and replicates them.
 func (f *Fleet) fill(m *member) error {
-	for i, state := range []replication.State{replication.StateWaiting, replication.StateGranted} {
+	for i, state := range []admission.TicketState{admission.TicketWaiting, admission.TicketGranted} {
 		serial := 2*uint64(m.node) + uint64(i)
 		var secret [16]byte
 		binary.BigEndian.PutUint64(secret[:], serial)
 		r := replication.Record{
-			ID: replication.NewID(secret, m.node), Stamp: int64(serial), TTL: replication.MinTTL, State: state,
+			ID: replication.NewID(secret, m.node), Stamp: int64(serial), TTL: admission.MinTTL, State: state,
 		}
-		if state == replication.StateGranted {
+		if state == admission.TicketGranted {
 			r.Token, r.Fence = kmutex.Token(m.node-1), replication.Fence{Epoch: 1, Serial: serial}
 		}
 		if _, err := m.table.Put(r); err != nil {

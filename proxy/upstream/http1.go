@@ -8,6 +8,7 @@ import (
 	"io"
 	"net"
 	"net/http"
+	"sync/atomic"
 	"time"
 )
 
@@ -206,9 +207,15 @@ func (h *http1) fail(req *http.Request, caller Caller, err error) error {
 	return err
 }
 
-// abandon ends the exchange and the connection.
+// abandon breaks an exchange off. It does as breaker: the server may go on with a
+// request only until the slot is free.
 func (h *http1) abandon(caller Caller) {
-	_ = h.raw.Close()
+	h.raw.reset()
+	h.release(caller)
+}
+
+// release ends what goes on beside an exchange whose connection is closed.
+func (h *http1) release(caller Caller) {
 	h.detach()
 	if h.upload != nil {
 		h.upload.end(caller)
@@ -218,7 +225,8 @@ func (h *http1) abandon(caller Caller) {
 // finish ends an exchange whose answer has been read to its end.
 func (h *http1) finish(caller Caller, closes bool) {
 	if closes || h.br.Buffered() > 0 || h.upload != nil && !h.upload.isWhole() || !h.detach() {
-		h.abandon(caller)
+		_ = h.raw.Close() // the answer was whole: the server need not hear of a failure
+		h.release(caller)
 		return
 	}
 	h.upload, h.ctx, h.stop = nil, nil, nil // a kept connection keeps nothing of the exchange
@@ -292,18 +300,32 @@ func (a *answer) Close() error {
 type tunnel struct {
 	http1  *http1
 	caller Caller
+	ended  atomic.Bool // the server has ended its side
 }
 
 var _ io.ReadWriteCloser = (*tunnel)(nil)
 
-func (t *tunnel) Read(p []byte) (int, error)  { return t.http1.br.Read(p) }
+func (t *tunnel) Read(p []byte) (int, error) {
+	n, err := t.http1.br.Read(p)
+	if errors.Is(err, io.EOF) {
+		t.ended.Store(true)
+	}
+	return n, err
+}
+
 func (t *tunnel) Write(p []byte) (int, error) { return t.http1.stream.Write(p) }
 
 // CloseWrite closes the sending side.
 func (t *tunnel) CloseWrite() error { return closeWrite(t.http1.stream) }
 
-// Close may be called again, and while others read and write.
+// Close may be called again, and while others read and write. A server that has not
+// ended its side is reset.
 func (t *tunnel) Close() error {
-	t.http1.abandon(t.caller)
+	if t.ended.Load() {
+		_ = t.http1.raw.Close()
+		t.http1.release(t.caller)
+	} else {
+		t.http1.abandon(t.caller)
+	}
 	return nil
 }

@@ -76,13 +76,18 @@ func TestMutantsAreCaught(t *testing.T) {
 		},
 		{
 			Name: "half a body is a whole one", File: "upload.go",
-			Old: "\t\t_ = u.http1.raw.Close() // the request", New: "\t\t_ = u.sendTrailer() // the request",
+			Old: "\t\tu.http1.raw.reset() // the request", New: "\t\t_ = u.sendTrailer() // the request",
 			By: "^TestBodyFails$", Caught: "for whole",
 		},
 		{
 			Name: "the rest of an upload that is broken off is sent", File: "http1.go",
 			Old: "context.AfterFunc(ctx, h.raw.reset)", New: "context.AfterFunc(ctx, func() { _ = h.raw.Close() })",
 			By: "^TestBrokenOffUpload$", Caught: "connection ends with",
+		},
+		{
+			Name: "a server that answers badly is sent the rest of the body", File: "http1.go",
+			Old: "\th.raw.reset()\n\th.release(caller)", New: "\t_ = h.raw.Close()\n\th.release(caller)",
+			By: "^TestBadAnswerToUpload$", Caught: "does not hear of it",
 		},
 		{
 			Name: "a trailer is lost", File: "upload.go",

@@ -128,7 +128,7 @@ func (u *upload) run() {
 		}
 	default:
 		u.err = err
-		_ = u.http1.raw.Close() // the request is not whole: the server must not take it for that
+		u.http1.raw.reset() // the request is not whole: the server must not take it for that
 	}
 }
 

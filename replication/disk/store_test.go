@@ -16,6 +16,7 @@ import (
 
 	"go.uber.org/goleak"
 
+	"github.com/kgate/kgate/internal/admission"
 	"github.com/kgate/kgate/internal/journal"
 	"github.com/kgate/kgate/kmutex"
 	"github.com/kgate/kgate/replication"
@@ -37,7 +38,7 @@ func record(owner kmutex.Node, n int) replication.Record {
 	var secret [16]byte
 	copy(secret[:], fmt.Sprint("secret ", n))
 	return replication.Record{
-		ID: replication.NewID(secret, owner), Stamp: int64(n), TTL: time.Minute, State: replication.StateWaiting, Note: strings.Repeat("n", 200),
+		ID: replication.NewID(secret, owner), Stamp: int64(n), TTL: time.Minute, State: admission.TicketWaiting, Note: strings.Repeat("n", 200),
 	}
 }
 

@@ -190,7 +190,7 @@ func TestBadPeers(t *testing.T) {
 	if testing.Short() {
 		t.Skip("takes half a minute")
 	}
-	t.Parallel() // no times are measured
+	t.Parallel()
 	const k = 6
 	var smuggled atomic.Int64
 	judge, _, url := NewJudge(t, http.HandlerFunc(func(_ http.ResponseWriter, r *http.Request) {

@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"os"
+	"slices"
 	"strconv"
 	"sync"
 	"testing"
@@ -38,11 +39,8 @@ func Count(tb testing.TB, variable string, ordinary, soak int) int {
 }
 
 // Whole is how long after the loss of a gateway at most all k slots are in use
-// again, and the longest that a request may wait for it; with what a busy machine
-// may add.
-func Whole(lease time.Duration) time.Duration { return lease*11/10 + time.Second + busy }
-
-const busy = 250 * time.Millisecond
+// again, and the longest that a request may wait for it.
+func Whole(lease time.Duration) time.Duration { return lease*11/10 + time.Second }
 
 // Roles are the places, in Cluster.Gateways, of those that have a part of their
 // own. The baton may be on its way: -1.
@@ -120,6 +118,29 @@ func (c *Cluster) AwaitReady(ctx context.Context) error {
 		}
 	}
 	return nil
+}
+
+// LostLeases returns which gateways have lost their leases since a time, and fails the test
+// if others than those named have, unless the machine kept them from renewing.
+func LostLeases(tb testing.TB, c *Cluster, since time.Time, lease time.Duration, may ...*Gateway) map[string]bool {
+	tb.Helper()
+	lost := make(map[string]bool)
+	for _, g := range c.Gateways {
+		if len(g.Log.Records("lease lost: rejoining as a new incarnation")) == 0 {
+			continue
+		}
+		lost[g.Name] = true
+		if slices.Contains(may, g) {
+			continue
+		}
+		// When a leader is silent, a fifth of a lease is left for what the machine does beside.
+		if stood := StoodWithin(since, lease); stood < lease/5 {
+			tb.Errorf("%s has lost its lease, and the machine stood for %v at most within one", g.Name, stood)
+		} else {
+			tb.Logf("%s has lost its lease: the machine stood for %v within one", g.Name, stood)
+		}
+	}
+	return lost
 }
 
 // Refusals sums up results that are not OK, for people.

@@ -131,7 +131,7 @@ func Start(tb testing.TB, opt Options) *Cluster {
 	for range c.opt.Gateways {
 		c.launch(tb, c.opt.Gateways)
 	}
-	ctx, cancel := context.WithTimeout(tb.Context(), patience)
+	ctx, cancel := context.WithTimeout(tb.Context(), 4*patience) // messages may be slow
 	defer cancel()
 	for _, g := range c.Gateways {
 		if err := g.AwaitReady(ctx); err != nil {

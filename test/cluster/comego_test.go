@@ -269,7 +269,7 @@ func TestComeAndGo(t *testing.T) {
 	if testing.Short() {
 		t.Skip("takes half a minute")
 	}
-	t.Parallel() // no times are measured
+	t.Parallel()
 	const (
 		guests    = 1000
 		k         = 20

@@ -22,7 +22,7 @@ func TestMisuse(t *testing.T) {
 	if testing.Short() {
 		t.Skip("takes several seconds")
 	}
-	t.Parallel() // no times are measured
+	t.Parallel()
 	_, url := ServeUpstream(t, demo.UpstreamConfig{})
 	c := Start(t, Options{Gateways: 2, K: 2, Upstream: url})
 	joins := c.joins()
@@ -213,6 +213,7 @@ func TestDiskFull(t *testing.T) {
 	if testing.Short() {
 		t.Skip("takes several seconds")
 	}
+	t.Parallel()
 	const k = 2
 	u, url := ServeUpstream(t, demo.UpstreamConfig{Hold: demo.Distribution{Mean: 5 * time.Millisecond}, K: k})
 	c := Start(t, Options{Gateways: 2, K: k, Upstream: url, Durable: true, Lease: time.Second})

@@ -20,7 +20,7 @@ func TestKeyReplaced(t *testing.T) {
 	if testing.Short() {
 		t.Skip("takes several seconds")
 	}
-	t.Parallel() // no times are measured
+	t.Parallel()
 	const k = 3
 	u, url := ServeUpstream(t, demo.UpstreamConfig{Hold: demo.Distribution{Mean: 5 * time.Millisecond}, K: k})
 	old, next := clusterkey.New(), clusterkey.New()

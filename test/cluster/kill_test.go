@@ -30,6 +30,7 @@ type kill struct {
 	at, ready time.Time
 	gap       time.Duration // longest time without a request at the upstream
 	whole     time.Duration // until k requests were in flight again
+	stood     time.Duration // of both times, what the machine took
 }
 
 // TestKill kills each of 3 and of 5 gateways in turn, and the leader, the home
@@ -38,9 +39,11 @@ func TestKill(t *testing.T) {
 	if testing.Short() {
 		t.Skip("takes a minute")
 	}
+	t.Parallel()
 	total := Count(t, "KGATE_KILLS", 10, 50)
 	for _, size := range []int{3, 5} {
 		t.Run(fmt.Sprintf("%d gateways", size), func(t *testing.T) {
+			t.Parallel()
 			r := killRun{k: 6, lease: time.Second}
 			if Soak() && size == 3 {
 				r.lease = 3 * time.Second // kgate's default
@@ -107,6 +110,7 @@ func (r *killRun) kill(t *testing.T, victim int, roles Roles) error {
 		return fmt.Errorf("kill %d, of %s%s: %w", len(r.kills)+1, k.victim, k.roles, err)
 	}
 	k.gap, k.whole = r.standstill(k.at)
+	k.stood = Stood(k.at, k.at.Add(max(k.gap, k.whole)))
 	if err := r.c.Restart(t, victim).AwaitReady(ctx); err != nil {
 		return err
 	}
@@ -153,27 +157,34 @@ func (r *killRun) excused(a Answer) bool {
 
 func (r *killRun) check(t *testing.T) {
 	t.Helper()
-	bound := Whole(r.lease)
 	if _, most, _ := r.judge.Counts(); most != r.k {
 		t.Errorf("most in flight at the upstream is %d, k is %d", most, r.k)
 	}
 	if len(r.kills) == 0 {
 		return
 	}
-	var gaps, wholes []time.Duration
+	var gaps, wholes, moved []time.Duration
 	for _, k := range r.kills {
-		gaps, wholes = append(gaps, k.gap), append(wholes, k.whole)
+		gaps, wholes, moved = append(gaps, k.gap), append(wholes, k.whole), append(moved, k.gap-k.stood)
+		if k.whole > Whole(r.lease)+k.stood {
+			t.Errorf("%s killed: all slots in use after %v, of which the machine stood for %v", k.victim, k.whole, k.stood)
+		}
 	}
 	slices.Sort(gaps)
 	slices.Sort(wholes)
-	slowest := time.Duration(0)
+	slices.Sort(moved)
+	slowest, late := time.Duration(0), time.Duration(0)
 	var failed []Answer
 	all := r.load.Since(time.Time{})
 	for _, a := range all {
 		if r.excused(a) {
 			continue
 		}
-		slowest = max(slowest, a.Done.Sub(a.Sent))
+		took := a.Done.Sub(a.Sent)
+		slowest = max(slowest, took)
+		if took > Whole(r.lease) && took > Whole(r.lease)+Stood(a.Sent, a.Done) {
+			late = max(late, took)
+		}
 		if a.Result != OK {
 			failed = append(failed, a)
 		}
@@ -185,11 +196,11 @@ func (r *killRun) check(t *testing.T) {
 	// that are released while the kernel takes a killed process apart still go
 	// there. Then nothing moves until its lease has run out.
 	rare := len(gaps) / 10
-	if gaps[worst/2] > time.Second || gaps[worst-rare] > 2*time.Second {
-		t.Errorf("no request for %v at the median, %v with %d left out, %v at worst", gaps[worst/2], gaps[worst-rare], rare, gaps[worst])
+	if moved[worst/2] > time.Second || moved[worst-rare] > 2*time.Second {
+		t.Errorf("no request for %v at the median, %v with %d left out, beside the times for which the machine stood", moved[worst/2], moved[worst-rare], rare)
 	}
-	if wholes[worst] > bound || slowest > bound {
-		t.Errorf("all slots in use after %v, slowest request %v, bound %v", wholes[worst], slowest, bound)
+	if late > 0 {
+		t.Errorf("a request took %v, want at most %v", late, Whole(r.lease))
 	}
 	if len(failed) > 0 {
 		t.Errorf("failed at living gateways: %s", strings.TrimPrefix(Refusals(failed), "map"))
@@ -202,6 +213,7 @@ func TestKillAtLightLoad(t *testing.T) {
 	if testing.Short() {
 		t.Skip("takes half a minute")
 	}
+	t.Parallel()
 	const holds = 100 * time.Millisecond
 	judge, _, url := NewJudge(t, http.HandlerFunc(func(_ http.ResponseWriter, req *http.Request) { hold(req, holds) }))
 	r := killRun{k: 16, lease: 3 * time.Second, judge: judge}
@@ -224,7 +236,7 @@ func TestKillAtLightLoad(t *testing.T) {
 			if a.Gateway == g.Name {
 				continue
 			}
-			longest = max(longest, a.Done.Sub(a.Sent)-holds)
+			longest = max(longest, a.Done.Sub(a.Sent)-holds-Stood(a.Sent, a.Done))
 			if a.Result != OK {
 				t.Errorf("%s: %s", a.Gateway, a.Result)
 			}
@@ -246,7 +258,7 @@ func TestKillAtLightLoad(t *testing.T) {
 	}
 	slices.Sort(waits)
 	p90, worst := waits[(len(waits)-1)*9/10], waits[len(waits)-1]
-	t.Logf("%d kills: longest wait %v at the median, p90 %v, %v at worst", len(waits), waits[len(waits)/2], p90, worst)
+	t.Logf("%d kills: longest wait, but for what the machine took, %v at the median, p90 %v, %v at worst", len(waits), waits[len(waits)/2], p90, worst)
 	if worst > 2*time.Second {
 		t.Errorf("a request waited for %v at a gateway that was not killed, want at most 2s", worst)
 	}

@@ -46,10 +46,11 @@ func TestJoinUnderLoad(t *testing.T) {
 	if testing.Short() {
 		t.Skip("takes several seconds")
 	}
+	t.Parallel()
 	const (
 		k      = 6
 		aim    = 50 * time.Millisecond
-		bound  = 250 * time.Millisecond // what a busy machine may add
+		bound  = 200 * time.Millisecond // beside what the machine takes
 		around = 2 * time.Second
 	)
 	var seen gaps
@@ -80,7 +81,7 @@ func TestJoinUnderLoad(t *testing.T) {
 	_, most, _ := judge.Counts()
 	t.Logf("longest time between admissions %v before, %v around the join (aim %v); ready after %v; failed %v, most in flight %d",
 		before.Round(time.Millisecond), during.Round(time.Millisecond), aim, ready.Round(time.Millisecond), load.Overall.Failed, most)
-	if during > bound || load.Overall.Errors() > 0 || most != k {
+	if during > bound+StoodWithin(began, during) || load.Overall.Errors() > 0 || most != k {
 		t.Errorf("longest time between admissions %v, failed %v, most in flight %d; k is %d", during, load.Overall.Failed, most, k)
 	}
 }
@@ -109,9 +110,11 @@ func TestTerminateUnderLoad(t *testing.T) {
 	if testing.Short() {
 		t.Skip("takes several seconds")
 	}
+	t.Parallel()
 	const k = 6
 	for victim := range 3 {
 		t.Run(fmt.Sprintf("gw-%d", victim+1), func(t *testing.T) {
+			t.Parallel()
 			c, u := busyCluster(t, k, Options{})
 			var stops []func()
 			callers := make([]*caller, len(c.Gateways))
@@ -166,6 +169,7 @@ func TestRollingRestart(t *testing.T) {
 	if testing.Short() {
 		t.Skip("takes several seconds")
 	}
+	t.Parallel()
 	const k, slowK = 6, 4
 	slow, slowURL := ServeUpstream(t, demo.UpstreamConfig{Hold: demo.Distribution{Mean: 800 * time.Millisecond}, K: slowK, BodyBytes: 64 << 10, Chunks: 16})
 	c, u := busyCluster(t, k, Options{Durable: true, Pools: []Pool{{Name: "slow", K: slowK, Upstream: slowURL}}})
@@ -210,8 +214,10 @@ func TestAllRestart(t *testing.T) {
 	if testing.Short() {
 		t.Skip("takes several seconds")
 	}
+	t.Parallel()
 	for _, how := range []syscall.Signal{syscall.SIGTERM, syscall.SIGKILL} {
 		t.Run(how.String(), func(t *testing.T) {
+			t.Parallel()
 			const k = 6
 			u, url := ServeUpstream(t, demo.UpstreamConfig{Hold: demo.Distribution{Mean: 10 * time.Millisecond}, K: k})
 			c := Start(t, Options{K: k, Upstream: url, Durable: true})

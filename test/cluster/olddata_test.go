@@ -17,7 +17,7 @@ func TestOldDataDirs(t *testing.T) {
 	if os.Getenv(SoakVariable) == "" {
 		t.Skip("runs with " + SoakVariable + "=1; without it, membership's TestOldCopies is the same with gateways of one process")
 	}
-	t.Parallel() // no times are measured
+	t.Parallel()
 	const before, k = 12, 2
 	judge, _, url := NewJudge(t, http.HandlerFunc(func(_ http.ResponseWriter, r *http.Request) { hold(r, 20*time.Millisecond) }))
 	judge.Keep()

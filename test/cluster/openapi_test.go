@@ -24,7 +24,7 @@ func TestAnswersAreAsDescribed(t *testing.T) {
 	if testing.Short() {
 		t.Skip("starts real gateways")
 	}
-	t.Parallel() // no times are measured
+	t.Parallel()
 	_, upstream := ServeUpstream(t, demo.UpstreamConfig{})
 	c := Start(t, Options{Gateways: 2, K: 1, Upstream: upstream})
 	d := describedBy(t, c.Gateways[0])

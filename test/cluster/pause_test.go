@@ -101,6 +101,7 @@ func TestPause(t *testing.T) {
 	if testing.Short() {
 		t.Skip("takes ten seconds")
 	}
+	t.Parallel()
 	r := &pauseRun{stop: 3 * time.Second, lease: time.Second}
 	if Soak() {
 		r.stop, r.lease = 8*time.Second, 3*time.Second

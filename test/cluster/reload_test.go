@@ -63,7 +63,7 @@ func (a *arrivals) at(name string) http.Handler {
 // routes, one of them to a new pool. All are answered, those of each gateway in the order in which they
 // came, and what comes afterwards meets what is new. A bad file changes nothing.
 func TestReload(t *testing.T) {
-	t.Parallel() // no times are measured
+	t.Parallel()
 	const waiters = 500
 	upstream := newArrivals()
 	_, _, before := NewJudge(t, upstream.at("old"))

@@ -21,7 +21,7 @@ func TestSecretsStaySecret(t *testing.T) {
 	if testing.Short() {
 		t.Skip("starts a real gateway")
 	}
-	t.Parallel() // no times are measured
+	t.Parallel()
 	_, upstream := ServeUpstream(t, demo.UpstreamConfig{})
 	dir := t.TempDir()
 	if out, errs, code := run(t, "keygen", "--dir", dir, "--ca", "--gossip", "--token", "--peer", "gw"); code != 0 {

@@ -16,6 +16,7 @@ func TestSetK(t *testing.T) {
 	if testing.Short() {
 		t.Skip("takes several seconds")
 	}
+	t.Parallel()
 	const (
 		first   = 6
 		busy    = 150 * time.Millisecond // of each request

@@ -16,7 +16,7 @@ import (
 // A gateway whose standard error is a full pipe that nobody reads starts, keeps its
 // lease, serves, and ends when it is told to.
 func TestNobodyReadsTheLog(t *testing.T) {
-	t.Parallel() // no times are measured
+	t.Parallel()
 	_, url := ServeUpstream(t, demo.UpstreamConfig{Hold: demo.Distribution{Mean: time.Millisecond}, K: 1})
 	r, w, err := os.Pipe()
 	if err != nil {

@@ -14,6 +14,7 @@ func TestSpread(t *testing.T) {
 	if testing.Short() {
 		t.Skip("takes half a minute")
 	}
+	t.Parallel()
 	_, _, url := NewJudge(t, http.HandlerFunc(func(_ http.ResponseWriter, req *http.Request) { hold(req, 50*time.Millisecond) }))
 	c := Start(t, Options{K: 16, Upstream: url})
 	bursts := c.Gateways[1:2]

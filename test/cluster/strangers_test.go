@@ -58,7 +58,7 @@ func TestGossipKey(t *testing.T) {
 	if testing.Short() {
 		t.Skip("takes several seconds")
 	}
-	t.Parallel() // no times are measured
+	t.Parallel()
 	_, url := ServeUpstream(t, demo.UpstreamConfig{})
 	c := Start(t, Options{Gateways: 2, K: 2, Upstream: url, GossipKey: gossipKey(t)})
 	expectOutside(t, c, c.LaunchStranger(t, "wrong-key", func(o *Options) { o.GossipKey = gossipKey(t) }))
@@ -95,7 +95,7 @@ func TestMutualTLS(t *testing.T) {
 	if testing.Short() {
 		t.Skip("takes several seconds")
 	}
-	t.Parallel() // no times are measured
+	t.Parallel()
 	const k = 3
 	u, url := ServeUpstream(t, demo.UpstreamConfig{Hold: demo.Distribution{Mean: 5 * time.Millisecond}, K: k})
 	c := Start(t, Options{K: k, Upstream: url, TLS: NewTLSFiles(t), GossipKey: gossipKey(t)})

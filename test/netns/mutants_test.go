@@ -17,7 +17,7 @@ func TestMutantsAreCaught(t *testing.T) {
 		Program: "../../cmd/kgate", Variable: cluster.BinaryVariable,
 		Mutants: []mutant.Mutant{
 			{
-				Name: "what is in flight goes on after the lease", File: "../../internal/gateway/standing.go",
+				Name: "what is in flight goes on after the lease", File: "../../internal/gateway/ending.go",
 				Old:    "\t\t\tif abort := s.takeAbort(); abort != nil {\n\t\t\t\taborts = append(aborts, abort)\n\t\t\t}\n",
 				New:    "",
 				By:     "^TestFaults$/^the_leader_and_one_more",

@@ -1,0 +1,24 @@
+package admission
+
+import "time"
+
+// Defaults that the configuration file and package kgate have in common.
+const (
+	// DefaultLease of a new cluster.
+	DefaultLease = 3 * time.Second
+	// DefaultReplicas is how many other gateways keep copies of a gateway's tickets.
+	DefaultReplicas = 2
+	// DefaultQueueLimit bounds the requests of a pool that wait at one gateway, and
+	// DefaultQueueTimeout how long each of them waits.
+	DefaultQueueLimit   = 10_000
+	DefaultQueueTimeout = time.Minute
+)
+
+// Bounds of tickets, the same in the client, the API and what gateways tell each other.
+const (
+	// MinTTL and MaxTTL bound how long a ticket lives without a sign of its holder.
+	MinTTL = time.Second
+	MaxTTL = 10 * time.Minute
+	// MaxNote bounds what people are told of who asks, in bytes.
+	MaxNote = 256
+)

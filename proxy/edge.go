@@ -1,0 +1,114 @@
+package proxy
+
+import (
+	"errors"
+	"fmt"
+	"net/http"
+	"net/netip"
+	"strconv"
+	"strings"
+
+	"golang.org/x/net/http/httpguts"
+
+	"github.com/kgate/kgate/internal/headeredit"
+)
+
+// Edge is how the gateway meets its clients, whatever route their requests take.
+type Edge struct {
+	// RequestIDHeader is the header by which requests have an id, such as X-Request-ID.
+	// A client's id is kept if it has at most 128 letters, digits and -_.~:/+=@; all other
+	// requests get a new one, a random UUID. The upstream and the client get the id in the
+	// same header, and the access log, the request's span and the gateway's own answers
+	// have it. Empty: requests have no id.
+	RequestIDHeader string
+	// HTTPSPort is where a client that has not come over TLS, nor to a trusted proxy
+	// that says so in X-Forwarded-Proto, is sent with status 308, which keeps method and
+	// body. 0: nobody is.
+	HTTPSPort int
+	// HSTS is the value of Strict-Transport-Security (RFC 6797) in answers to all others.
+	// Empty: there is none.
+	HSTS string
+	// Access says which clients are served, the ticket API included.
+	Access Access
+}
+
+// Access says by their addresses which clients are served: those in Allow, or all if it
+// is empty, but none in Deny. Others get 403, or a reset in place of a TCP connection.
+type Access struct{ Allow, Deny []netip.Prefix }
+
+// allows reports whether a client may pass. One whose address is not known is in no list.
+func (a Access) allows(client netip.Addr) bool {
+	return (len(a.Allow) == 0 || containsAddr(a.Allow, client)) && !containsAddr(a.Deny, client)
+}
+
+// limits reports whether the address of a client matters.
+func (a Access) limits() bool { return len(a.Allow)+len(a.Deny) > 0 }
+
+// check returns what is wrong with e.
+func (e Edge) check() error {
+	var errs []error
+	if e.RequestIDHeader != "" {
+		if err := headeredit.CheckRequest(e.RequestIDHeader); err != nil {
+			errs = append(errs, fmt.Errorf("the header for request ids: %w", err))
+		}
+	}
+	if e.HTTPSPort < 0 || e.HTTPSPort > 65535 {
+		errs = append(errs, fmt.Errorf("there is no port %d", e.HTTPSPort))
+	}
+	if !httpguts.ValidHeaderFieldValue(e.HSTS) {
+		errs = append(errs, fmt.Errorf("%q cannot be the value of Strict-Transport-Security", e.HSTS))
+	}
+	return errors.Join(errs...)
+}
+
+// isSecure reports whether the client speaks TLS, with the gateway or with a trusted
+// proxy in front of it.
+func (s *snapshot) isSecure(r *http.Request) bool {
+	if r.TLS != nil {
+		return true
+	}
+	proto := r.Header["X-Forwarded-Proto"]
+	if len(proto) == 0 || !contains(s.cfg.TrustedProxies, r.RemoteAddr) {
+		return false
+	}
+	first, _, _ := strings.Cut(proto[0], ",")
+	return strings.EqualFold(strings.TrimSpace(first), "https")
+}
+
+// redirect sends a client to the same address over TLS.
+func (ex *exchange) redirect(r *http.Request) {
+	host := hostname(r.Host)
+	if host == "" || !httpguts.ValidHostHeader(host) || strings.ContainsAny(host, " /") {
+		ex.answerProblem(r, http.StatusBadRequest, "this gateway is to be asked over https, and the request names no host")
+		return
+	}
+	if strings.Contains(host, ":") {
+		host = "[" + host + "]"
+	}
+	if port := ex.snapshot.cfg.Edge.HTTPSPort; port != 443 {
+		host += ":" + strconv.Itoa(port)
+	}
+	path := r.URL.EscapedPath()
+	if path == "" || path[0] != '/' {
+		path = "/" + path
+	}
+	if r.URL.RawQuery != "" || r.URL.ForceQuery {
+		path += "?" + r.URL.RawQuery
+	}
+	ex.Header().Set("Location", "https://"+host+path)
+	ex.Header().Set("Content-Length", "0")
+	ex.WriteHeader(http.StatusPermanentRedirect)
+}
+
+// denied answers a client that is not served, and reports whether it is one.
+func (ex *exchange) denied(r *http.Request, a Access) bool {
+	if !a.limits() {
+		return false
+	}
+	client := ex.snapshot.clientAddr(r)
+	if a.allows(client) {
+		return false
+	}
+	ex.answerProblem(r, http.StatusForbidden, "clients of the address "+client.String()+" are not served here")
+	return true
+}

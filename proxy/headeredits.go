@@ -1,0 +1,139 @@
+package proxy
+
+import (
+	"errors"
+	"fmt"
+	"net/http"
+	"slices"
+	"strings"
+
+	"github.com/kgate/kgate/internal/headeredit"
+)
+
+// Field is a header field. The value may have placeholders: {client}, the address of
+// the request's client; {host}, which it asks for; {request_id}; {pool}; {gateway}.
+type Field struct{ Name, Value string }
+
+// HeaderEdits change a header: fields are removed, then others set, then added to. They
+// cannot change what frames a message or is the gateway's own to write, such as
+// X-Forwarded-For and Kgate-Fence.
+type HeaderEdits struct {
+	Remove   []string
+	Set, Add []Field
+}
+
+// headerEdits are HeaderEdits made ready.
+type headerEdits struct {
+	remove   []string // canonical, as all names here; those of set, too
+	set, add []fieldEdit
+}
+
+// fieldEdit has the field's value: once and for all, or to be expanded.
+type fieldEdit struct {
+	name   string
+	values []string // nil: it has placeholders
+	value  headeredit.Value
+}
+
+// newHeaderEdits returns valid edits made ready; nil if there are none.
+func newHeaderEdits(e HeaderEdits) *headerEdits {
+	if len(e.Remove)+len(e.Set)+len(e.Add) == 0 {
+		return nil
+	}
+	out := new(headerEdits)
+	for _, name := range e.Remove {
+		out.remove = append(out.remove, http.CanonicalHeaderKey(name))
+	}
+	out.set, out.add = newFieldEdits(e.Set), newFieldEdits(e.Add)
+	for _, f := range out.set {
+		out.remove = append(out.remove, f.name)
+	}
+	return out
+}
+
+func newFieldEdits(fields []Field) []fieldEdit {
+	var out []fieldEdit
+	for _, f := range fields {
+		value, _ := headeredit.ParseValue(f.Value) // has been checked
+		edit := fieldEdit{name: http.CanonicalHeaderKey(f.Name), value: value}
+		if fixed, ok := value.Fixed(); ok {
+			edit.values = []string{fixed}
+		}
+		out = append(out, edit)
+	}
+	return out
+}
+
+// check returns what is wrong with the edits; may says which fields they may change.
+func (e HeaderEdits) check(may func(name string) error) error {
+	var errs []error
+	for _, name := range e.Remove {
+		errs = append(errs, may(name))
+	}
+	for _, f := range slices.Concat(e.Set, e.Add) {
+		errs = append(errs, may(f.Name))
+		if _, err := headeredit.ParseValue(f.Value); err != nil {
+			errs = append(errs, fmt.Errorf("%s: %w", f.Name, err))
+		}
+	}
+	return errors.Join(errs...)
+}
+
+// owns reports whether the configuration alone says what becomes of the field of this name. An underscore
+// is as good as a hyphen to upstreams that turn headers into CGI variables.
+func (e *headerEdits) owns(name string) bool {
+	if e == nil {
+		return false
+	}
+	return slices.ContainsFunc(e.remove, func(own string) bool { return sameName(own, name) })
+}
+
+// sameName reports whether the names are the same to a CGI program.
+func sameName(a, b string) bool {
+	return len(a) == len(b) && strings.EqualFold(strings.ReplaceAll(a, "_", "-"), strings.ReplaceAll(b, "_", "-"))
+}
+
+// apply changes a header of the exchange. Its values are shared, and never changed in
+// place.
+func (e *headerEdits) apply(h http.Header, ex *exchange) {
+	if e == nil {
+		return
+	}
+	for _, name := range e.remove {
+		delete(h, name)
+	}
+	for _, edits := range [...][]fieldEdit{e.set, e.add} {
+		for _, f := range edits {
+			values := f.values
+			if values == nil {
+				value, ok := f.value.Expand(ex.placeholder)
+				if !ok {
+					continue // no field may have it
+				}
+				values = []string{value}
+			}
+			if have := h[f.name]; len(have) > 0 {
+				values = append(have[:len(have):len(have)], values...)
+			}
+			h[f.name] = values
+		}
+	}
+}
+
+// placeholder returns what a placeholder of a header field stands for.
+func (ex *exchange) placeholder(name string) string {
+	switch name {
+	case headeredit.Client:
+		return ex.snapshot.clientAddr(ex.request).String()
+	case headeredit.Host:
+		return ex.request.Host
+	case headeredit.RequestID:
+		return ex.requestID
+	case headeredit.Pool:
+		return ex.rec.Pool
+	case headeredit.Gateway:
+		return ex.snapshot.cfg.Gateway
+	default:
+		return ""
+	}
+}
