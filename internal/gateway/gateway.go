@@ -251,12 +251,12 @@ func (g *Gateway) missingPool(name string) error {
 }
 
 // refusal returns the error of a request of the named pool, which may not exist.
-func (g *Gateway) refusal(pool string, err error, position int) error {
+func (g *Gateway) refusal(pool string, err error) error {
 	if p := g.pool(pool); p != nil {
-		return p.refusal(err, position)
+		return p.refusal(err, 0)
 	}
 	if reason := admission.Reason(""); errors.As(err, &reason) {
-		return &admission.Refusal{Reason: reason, Position: position}
+		return &admission.Refusal{Reason: reason}
 	}
 	return err
 }

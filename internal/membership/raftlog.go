@@ -59,7 +59,6 @@ var everyday = map[string]bool{
 	"unable to get address for server, using fallback address":                                                       true,
 }
 
-// Accept implements hclog.SinkAdapter.
 func (s *raftSink) Accept(_ string, level hclog.Level, message string, args ...any) {
 	if level < hclog.Warn || everyday[message] || s.closing.Err() != nil {
 		if s.logger.Enabled(context.Background(), slog.LevelDebug) {

@@ -108,31 +108,30 @@ type View struct {
 	ring     *chordring.Ring
 }
 
+// first returns the first of all that fits.
+func first[T any](all []T, fits func(T) bool) (T, bool) {
+	for _, one := range all {
+		if fits(one) {
+			return one, true
+		}
+	}
+	var none T
+	return none, false
+}
+
 // Member returns the member with the given node.
 func (v *View) Member(node kmutex.Node) (Member, bool) {
-	i := slices.IndexFunc(v.Members, func(m Member) bool { return m.Node == node })
-	if i < 0 {
-		return Member{}, false
-	}
-	return v.Members[i], true
+	return first(v.Members, func(m Member) bool { return m.Node == node })
 }
 
 // Named returns the member with the given name.
 func (v *View) Named(name string) (Member, bool) {
-	i := slices.IndexFunc(v.Members, func(m Member) bool { return m.Name == name })
-	if i < 0 {
-		return Member{}, false
-	}
-	return v.Members[i], true
+	return first(v.Members, func(m Member) bool { return m.Name == name })
 }
 
 // LostMember returns what is known of a lost member.
 func (v *View) LostMember(node kmutex.Node) (Lost, bool) {
-	i := slices.IndexFunc(v.Lost, func(l Lost) bool { return l.Node == node })
-	if i < 0 {
-		return Lost{}, false
-	}
-	return v.Lost[i], true
+	return first(v.Lost, func(l Lost) bool { return l.Node == node })
 }
 
 // Heir returns who answers for what the node has or left: the node itself if

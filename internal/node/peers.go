@@ -187,25 +187,14 @@ type linkObserver struct{ m *telemetry.Metrics }
 
 var _ transport.Observer = linkObserver{}
 
-// Sent implements transport.Observer; the pools count their messages.
-func (linkObserver) Sent(kmutex.Kind) {}
-
-// Received implements transport.Observer.
-func (linkObserver) Received(kmutex.Kind) {}
-
-// Batch implements transport.Observer.
-func (o linkObserver) Batch(messages, _ int) {
+func (o linkObserver) Batch(messages int) {
 	if messages > 0 {
 		o.m.BatchSize(messages)
 	}
 }
 
-// Refused implements transport.Observer.
 func (o linkObserver) Refused(cause transport.Cause) {
 	if !cause.Expected() {
 		o.m.Refused(string(cause))
 	}
 }
-
-// Reconnected implements transport.Observer.
-func (linkObserver) Reconnected() {}

@@ -97,10 +97,7 @@ func (l *link) send(pool string, m *kmutex.Message) error {
 		l.wakeWriter()
 	}
 	l.mu.Unlock()
-	switch {
-	case err == nil:
-		l.t.config.Observer.Sent(m.Kind)
-	case errors.Is(err, errOverflow):
+	if errors.Is(err, errOverflow) {
 		l.t.refusals.add(CauseOverflow, err, l.attrs()...)
 	}
 	return err
@@ -319,12 +316,8 @@ func (l *link) wentUp(s *session) {
 	l.t.linkChanged()
 	l.failures, l.lastErr, l.logged = 0, nil, time.Time{}
 	l.connects++
-	again := l.connects > 1
 	s.pingDue = true
 	l.mu.Unlock()
-	if again {
-		l.t.config.Observer.Reconnected()
-	}
 	l.t.config.Logger.LogAttrs(l.ctx, slog.LevelInfo, "link up", append(l.attrs(), slog.String("remote", s.raw.RemoteAddr().String()))...)
 }
 

@@ -29,9 +29,6 @@ func NewHolder(terms Terms, node kmutex.Node, now time.Duration) *Holder {
 	return &Holder{terms: terms, node: node, due: now}
 }
 
-// self returns the incarnation.
-func (h *Holder) self() kmutex.Node { return h.node }
-
 // Due returns when the next renewal is to be sent.
 func (h *Holder) Due() time.Duration { return h.due }
 
