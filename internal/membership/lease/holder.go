@@ -41,6 +41,9 @@ func (h *Holder) Send(now time.Duration) Renewal {
 	return Renewal{Node: h.node, Tag: h.tag}
 }
 
+// DueBy has the next renewal sent at the given time, if it would be later.
+func (h *Holder) DueBy(at time.Duration) { h.due = min(h.due, at) }
+
 // Granted takes in that a renewal was granted. It reports whether the lease is
 // longer now: a renewal of another incarnation, or one that [Outstanding] newer ones
 // have followed, counts nothing, nor does any once the lease has lapsed.
