@@ -220,11 +220,10 @@ func (b *browser) ticket() string {
 // setTicket has the browser bring a ticket along when it comes back. A link from another
 // site leads to the place, too; a page's script cannot read the ticket.
 func (b *browser) setTicket(id string) {
-	secure := b.r.TLS != nil || contains(b.snapshot.cfg.TrustedProxies, b.r.RemoteAddr) && b.r.Header.Get("X-Forwarded-Proto") == "https"
 	// For longer than the ticket lives, so that the page can say that it has expired.
 	age := int(2 * b.pool.Page.keep / time.Second)
 	http.SetCookie(b.w, &http.Cookie{
-		Name: b.cookie, Value: id, Path: "/", MaxAge: age, Secure: secure, HttpOnly: true, SameSite: http.SameSiteLaxMode,
+		Name: b.cookie, Value: id, Path: "/", MaxAge: age, Secure: b.snapshot.isSecure(b.r), HttpOnly: true, SameSite: http.SameSiteLaxMode,
 	})
 }
 

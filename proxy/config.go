@@ -173,6 +173,8 @@ type Route struct {
 	// ResponseHeaders that of the upstream's answer, not of one of the gateway's own.
 	// Informational answers (1xx) pass as they are, except 101.
 	RequestHeaders, ResponseHeaders HeaderEdits
+	// CORS lets web pages read the gateway's own answers.
+	CORS CORS
 	// Access says which clients are served, among those that the Edge lets pass. Who is not
 	// takes no place in line. The ticket API does not ask: a pool with tickets has no
 	// routes with it.
@@ -331,6 +333,9 @@ func (r Route) check(pools map[string]*Pool) []string {
 	}
 	if err := r.ResponseHeaders.check(headeredit.CheckAnswer); err != nil {
 		msgs = append(msgs, "response headers: "+err.Error())
+	}
+	if err := r.CORS.check(); err != nil {
+		msgs = append(msgs, "cors: "+err.Error())
 	}
 	if p := pools[r.Pool]; p != nil && p.Tickets && r.Access.limits() {
 		msgs = append(msgs, fmt.Sprintf("whoever is not served could have tickets of pool %q", r.Pool))

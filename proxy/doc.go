@@ -31,7 +31,7 @@
 //	listener   connection limiter, PROXY protocol, TLS, frame timer     limiter.go, conn.go, secure.go, frames.go
 //	net/http   parses
 //	Handler    one snapshot per configuration                           handler.go, snapshot.go
-//	exchange   one request: guard, first matching route, then           exchange.go, guard.go, route.go
+//	exchange   one request: guard, first matching route, then           exchange.go, guard.go, route.go, edge.go
 //	           with a pool: Admitter.Acquire, or Tickets.Redeem         refuse.go, tickets.go
 //	           forward, while the hold lasts                            forward.go, rewrite.go, hold.go
 //	           Release, record                                          access.go, trace.go
@@ -85,7 +85,8 @@
 // X-Forwarded-For, -Host and -Proto. Everything of that kind that an untrusted
 // client sent is removed, and so is every Kgate-* header or trailer; Kgate-Fence
 // is then added for the pools that want it. Hop-by-hop headers end here (RFC
-// 9110, section 7.6.1).
+// 9110, section 7.6.1). What a route sets or removes (headeredits.go) comes before
+// what the gateway writes, and no client can say it.
 //
 // # Sources
 //

@@ -30,6 +30,8 @@ type Edge struct {
 	HSTS string
 	// Access says which clients are served, the ticket API included.
 	Access Access
+	// ErrorPages are shown in place of the gateway's own text.
+	ErrorPages []*ErrorPage
 }
 
 // Access says by their addresses which clients are served: those in Allow, or all if it

@@ -79,7 +79,13 @@ func (ex *exchange) dispatch(r *http.Request) {
 		ex.serveTickets(r)
 		return
 	}
-	if ex.route = ex.snapshot.routes.find(r); ex.route == nil {
+	if ex.route = ex.snapshot.routes.preflight(r); ex.route != nil {
+		if !ex.denied(r, ex.route.access) {
+			ex.answerPreflight(r)
+		}
+		return
+	}
+	if ex.route = ex.snapshot.routes.find(r, r.Method); ex.route == nil {
 		ex.noRoute(r)
 		return
 	}
@@ -213,8 +219,11 @@ func (ex *exchange) label() {
 	if hsts := ex.snapshot.cfg.Edge.HSTS; hsts != "" && ex.snapshot.isSecure(ex.request) {
 		h["Strict-Transport-Security"] = []string{hsts}
 	}
-	if ex.rec.UpstreamStatus != 0 {
+	switch {
+	case ex.rec.UpstreamStatus != 0:
 		ex.route.answer.apply(h, ex)
+	case ex.route != nil:
+		ex.exposeRefusal(h)
 	}
 }
 

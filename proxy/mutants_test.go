@@ -41,6 +41,26 @@ func TestMutantsAreCaught(t *testing.T) {
 			By: "^TestClientLeaves$/^GET_and_CR,_clear,_closes$", Args: []string{"-test.timeout=3s"}, Caught: "timed out",
 		},
 		{
+			Name: "a body that is there waits for the upstream to ask for it", File: "forward.go",
+			Old: "return ex.http1 && ex.conn != nil && hasUnread(ex.conn.raw)", New: "return false",
+			By: "^TestContinueNotAwaited$", Caught: "the body came after",
+		},
+		{
+			Name: "an answer is lost when nobody reads the body", File: "conn.go",
+			Old: "\tc.linger()\n", New: "",
+			By: "^TestAnswerBeforeBody$", Caught: "connection reset by peer|broken pipe",
+		},
+		{
+			Name: "who notices that clients leave waits for one of their connections", File: "context.go",
+			Old: "\t\tgo func() { _ = closer.Close() }()", New: "\t\t_ = closer.Close()",
+			By: "^TestLeavingWaitsForNobody$", Caught: "2 slots held and 2 waiting, want 2 and 1",
+		},
+		{
+			Name: "who tells of lost slots waits for one of them", File: "hold.go",
+			Old: "func() { go h.abort(errLost) }", New: "func() { h.abort(errLost) }",
+			By: "^TestLossWaitsForNobody$", Caught: "it waits",
+		},
+		{
 			Name: "a body that nobody has read is the next request", File: "exchange.go",
 			Old: "if ex.http1 && (ex.chunked || ex.body.unread()) {", New: "if ex.http1 && ex.chunked {",
 			By: "^TestUnreadBodyEndsConnection$", Caught: "FAIL",
@@ -119,6 +139,71 @@ func TestMutantsAreCaught(t *testing.T) {
 			Name: "what was read to find the pool is forgotten", File: "tcp_session.go",
 			Old: "	err := s.Write(se.said)", New: "	err := s.Write(nil)",
 			By: "^TestTCPServerName$", Caught: "FAIL: TestTCPServerName",
+		},
+		{
+			Name: "a client says with an underscore what the route says", File: "rewrite.go",
+			Old: "strings.IndexByte(name, '_') >= 0 && ex.owns(name)", New: "false",
+			By: "^TestHeaderEdits$", Caught: "with underscores: the upstream got",
+		},
+		{
+			Name: "a client says in a trailer what the route says", File: "rewrite.go",
+			Old: "if isUntrusted(name, true) || r.request.owns(name) {", New: "if isUntrusted(name, true) {",
+			By: "^TestHeaderEditsTrailer$", Caught: "the upstream got",
+		},
+		{
+			Name: "any id is taken over", File: "requestid.go",
+			Old: "len(values) == 1 && isRequestID(values[0])", New: "len(values) == 1",
+			By: "^TestPlaceholdersAreOneLine$", Caught: "the upstream got the id",
+		},
+		{
+			Name: "early hints are edited", File: "exchange.go",
+			Old: "\tcase status < 200:\n", New: "\tcase status < 200:\n\t\tex.label()\n",
+			By: "^TestHeaderEditsOfEveryAnswer$", Caught: "the hints:",
+		},
+		{
+			Name: "a refusal looks like the upstream's answer", File: "exchange.go",
+			Old: "\tcase ex.rec.UpstreamStatus != 0:\n\t\tex.route.answer", New: "\tcase ex.route != nil:\n\t\tex.route.answer",
+			By: "^TestHeaderEditsNotOnOwnAnswers$", Caught: "FAIL",
+		},
+		{
+			Name: "anybody says that the client uses https", File: "edge.go",
+			Old: "len(proto) == 0 || !contains(s.cfg.TrustedProxies, r.RemoteAddr)", New: "len(proto) == 0",
+			By: "^TestHTTPSOnlyStranger$", Caught: "FAIL",
+		},
+		{
+			Name: "who may not takes a place in line", File: "exchange.go",
+			Old: "\tif ex.denied(r, ex.route.access) {\n\t\treturn\n\t}\n", New: "",
+			By: "^TestAccess$", Caught: "want 403",
+		},
+		{
+			Name: "a wildcard comes before the name", File: "certificate.go",
+			Old: "[]string{name, \"*.\" + parent}", New: "[]string{\"*.\" + parent, name}",
+			By: "^TestCertificatesByName$", Caught: "FAIL",
+		},
+		{
+			Name: "a slow upstream is the client's fault", File: "clientrate.go",
+			Old: "\tp.waiting, p.ended = false, last\n", New: "\tp.ended = last\n",
+			By: "^TestMinDownload$/^a_slow_upstream$", Caught: "record",
+		},
+		{
+			Name: "what buffers take counts as read", File: "tcpinfo_linux.go",
+			Old: "info.Notsent_bytes > 0", New: "false",
+			By: "^TestMinDownloadOnTheWire$/^copied,_fast_false$", Caught: "FAIL|timed out",
+		},
+		{
+			Name: "a preflight waits in line", File: "exchange.go",
+			Old: "if ex.route = ex.snapshot.routes.preflight(r); ex.route != nil {", New: "if false {",
+			By: "^TestPreflight$", Caught: "FAIL",
+		},
+		{
+			Name: "any page may read refusals", File: "cors.go",
+			Old: "\tif !c.allows(origin) {\n\t\treturn false\n\t}\n", New: "",
+			By: "^TestCORSOnRefusals$", Caught: "FAIL",
+		},
+		{
+			Name: "a program gets a person's page", File: "errorpage.go",
+			Old: "p == nil || !problems.Wants(r.Header, p.mediaType)", New: "p == nil",
+			By: "^TestErrorPages$", Caught: "FAIL",
 		},
 		{
 			Name: "a backup is used like the others", File: "balancer.go",

@@ -120,7 +120,9 @@ func (ex *exchange) answerProblem(r *http.Request, status int, detail string) {
 // writeProblem answers with p, in the form that r accepts.
 func (ex *exchange) writeProblem(r *http.Request, p problem) {
 	p.RequestID = ex.requestID
-	problems.Write(ex, r, p)
+	if !ex.writeErrorPage(r, p) {
+		problems.Write(ex, r, p)
+	}
 }
 
 // retryAfterSeconds rounds d up to whole seconds, at least one.

@@ -21,6 +21,7 @@ type route struct {
 
 	request, answer *headerEdits // nil: none
 	access          Access
+	cors            CORS
 }
 
 func newRoute(cfg Route, pool *Pool, b *balancer) *route {
@@ -34,6 +35,7 @@ func newRoute(cfg Route, pool *Pool, b *balancer) *route {
 		request:    newHeaderEdits(cfg.RequestHeaders),
 		answer:     newHeaderEdits(cfg.ResponseHeaders),
 		access:     cfg.Access,
+		cors:       cfg.CORS,
 	}
 	if strings.HasPrefix(r.host, "*.") {
 		r.host, r.hostSuffix = "", r.host[1:]
@@ -62,11 +64,11 @@ func (r *route) allows(method string) bool {
 // first match, and for the few routes of a gateway a scan is as fast.
 type routes []*route
 
-// find returns the first route that matches.
-func (rs routes) find(req *http.Request) *route {
+// find returns the first route that matches a request with this method.
+func (rs routes) find(req *http.Request, method string) *route {
 	host := hostname(req.Host)
 	for _, r := range rs {
-		if r.matches(host, req.URL.Path) && r.allows(req.Method) {
+		if r.matches(host, req.URL.Path) && r.allows(method) {
 			return r
 		}
 	}

@@ -42,7 +42,7 @@ func TestFirstMatch(t *testing.T) {
 		{"GET", "[::1]:80", "/", 5},
 		{"OPTIONS", "h", "*", -1},
 	} {
-		got := rs.find(&http.Request{Method: tt.method, Host: tt.host, URL: &url.URL{Path: tt.path}})
+		got := rs.find(&http.Request{Host: tt.host, URL: &url.URL{Path: tt.path}}, tt.method)
 		want := (*route)(nil)
 		if tt.want >= 0 {
 			want = rs[tt.want]

@@ -82,6 +82,37 @@ var exampleRuns = map[string]func(*example){
 			}
 		}
 	},
+	"error-pages.yaml": func(e *example) {
+		res, body := e.get("/", "Accept", "text/html", "X-Request-ID", "mine")
+		if res.StatusCode != 404 || body != "404 Not Found: mine" || res.Header.Get("Content-Type") != "text/plain" {
+			e.Errorf("a browser got %v %q", res.Status, body)
+		}
+		if res, body := e.get("/", "Accept", "application/json"); !strings.Contains(body, `"status":404`) {
+			e.Errorf("a program got %v %q", res.Status, body)
+		}
+		e.write("error.txt", "anew")
+		next := *e.server.cfg
+		if err := e.server.follow(&next); err != nil {
+			e.Fatal(err)
+		}
+		if _, body := e.get("/", "Accept", "text/html"); body != "anew" {
+			e.Errorf("after a reload: %q", body)
+		}
+	},
+	"cors.yaml": func(e *example) {
+		at := "http://" + e.server.clientAddr.String()
+		res, _ := e.ask("OPTIONS", at+"/files/a", "Origin", "https://a.example.org", "Access-Control-Request-Method", "PUT")
+		if h := res.Header; res.StatusCode != 204 || h.Get("Access-Control-Allow-Origin") != "https://a.example.org" || h.Get("Access-Control-Allow-Methods") != "PUT" || h.Get("Access-Control-Max-Age") != "600" {
+			e.Errorf("before a request: %v %v", res.Status, h)
+		}
+		res, _ = e.get("/other", "Origin", "https://elsewhere.test")
+		if h := res.Header; res.StatusCode != 403 || h.Get("Access-Control-Allow-Origin") != "*" || !strings.Contains(h.Get("Access-Control-Expose-Headers"), "Retry-After") {
+			e.Errorf("refused: %v %v", res.Status, h)
+		}
+		if len(e.seen) > 0 {
+			e.Error("the upstream was asked")
+		}
+	},
 	"slow-clients.yaml": func(e *example) {
 		if res, body := e.get("/"); res.StatusCode != 200 || body != "from the upstream" {
 			e.Errorf("got %v %q", res.Status, body)
@@ -112,6 +143,14 @@ var exampleRuns = map[string]func(*example){
 			e.Errorf("the client got %v", h)
 		}
 	},
+}
+
+// write writes a file that the example names.
+func (e *example) write(name, text string) {
+	e.Helper()
+	if err := os.WriteFile(filepath.Join(e.dir, name), []byte(text), 0o600); err != nil {
+		e.Fatal(err)
+	}
 }
 
 // get asks the gateway, in the clear, over a connection of its own, and follows nothing.
@@ -215,6 +254,10 @@ func runExample(t *testing.T, name, text string, run func(*example)) {
 				file(&t.Certificates[i].Cert)
 				file(&t.Certificates[i].Key)
 			}
+		}
+		for i := range c.ErrorPages {
+			e.write(c.ErrorPages[i].File, "{{.Status}} {{.Title}}: {{.RequestID}}")
+			file(&c.ErrorPages[i].File)
 		}
 		for i := range c.Pools {
 			for j, u := range c.Pools[i].Upstreams {

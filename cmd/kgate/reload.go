@@ -38,10 +38,7 @@ func (c *serveCommand) reread(log *slog.Logger, s *server, running *config.Confi
 		return nil, err
 	}
 	next, changes := running.Reload(read)
-	if len(changes) == 0 && !s.newTrust(next) {
-		log.Info("reloaded", slog.Int("changes", 0))
-		return next, nil
-	}
+	// Also without changes: the files that it names may have others in them.
 	if err := s.follow(next); err != nil {
 		return nil, err
 	}
@@ -53,14 +50,6 @@ func (c *serveCommand) reread(log *slog.Logger, s *server, running *config.Confi
 	}
 	log.Info("reloaded", slog.Int("changes", len(changes)))
 	return next, nil
-}
-
-// newTrust reports whether the files that cfg names for TLS to upstreams hold
-// anything else than when they were read last, or cannot be read.
-func (s *server) newTrust(cfg *config.Config) bool {
-	pools, err := nodePools(cfg)
-	_, changed := s.upstreams.keep(pools)
-	return err != nil || changed
 }
 
 // notReloaded tells everything that is wrong with a new configuration.
@@ -92,7 +81,7 @@ func (s *server) follow(cfg *config.Config) error {
 	if err != nil {
 		return err
 	}
-	upstreams, _ := s.upstreams.keep(next.Pools)
+	upstreams := s.upstreams.keep(next.Pools)
 	useCertificates := func() {}
 	if s.certificates != nil && cfg.Listen.TLS.Enabled() {
 		if useCertificates, err = s.certificates.Read(certificateFiles(cfg.Listen.TLS)); err != nil {

@@ -137,7 +137,7 @@ func (s *server) startNode() error {
 	if err != nil {
 		return err
 	}
-	s.upstreams, _ = s.upstreams.keep(cfg.Pools)
+	s.upstreams = s.upstreams.keep(cfg.Pools)
 	for _, p := range cfg.Pools {
 		if len(p.Upstreams) == 0 {
 			s.log.Info("the pool has no upstreams: it gives out slots and proxies nothing", slog.String("pool", p.Name))

@@ -1,6 +1,7 @@
 package main
 
 import (
+	"cmp"
 	"crypto/tls"
 	"crypto/x509"
 	"fmt"
@@ -17,7 +18,6 @@ import (
 func (s *server) nodeConfig(cfg *config.Config) (kgate.Config, error) {
 	out := kgate.Config{
 		AccessLog: accessFormat(cfg.Log), AccessWriter: s.commonLog,
-		Edge:           edge(cfg),
 		TrustedProxies: cfg.TrustedProxies, SampleRatio: cfg.Telemetry.SampleRatio, TracerProvider: s.tracer,
 	}
 	if out.AccessLog == proxy.AccessJSON {
@@ -28,7 +28,7 @@ func (s *server) nodeConfig(cfg *config.Config) (kgate.Config, error) {
 			Pool: r.Pool, StripPrefix: r.StripPrefix, Upstreams: r.Upstreams,
 			Match:          proxy.Match{Host: r.Match.Host, PathPrefix: r.Match.PathPrefix, Methods: r.Match.Methods},
 			RequestHeaders: headerEdits(r.RequestHeaders), ResponseHeaders: headerEdits(r.ResponseHeaders),
-			Access: proxy.Access{Allow: r.Allow, Deny: r.Deny},
+			Access: proxy.Access{Allow: r.Allow, Deny: r.Deny}, CORS: proxy.CORS(r.CORS),
 		})
 	}
 	for _, l := range cfg.Listen.TCP {
@@ -39,18 +39,40 @@ func (s *server) nodeConfig(cfg *config.Config) (kgate.Config, error) {
 		out.TCP = append(out.TCP, t)
 	}
 	var err error
+	if out.Edge, err = edge(cfg); err != nil {
+		return out, err
+	}
 	out.Pools, err = nodePools(cfg)
 	return out, err
 }
 
-// edge translates how clients are met.
-func edge(cfg *config.Config) proxy.Edge {
+// edge translates how clients are met, and reads the files that this names.
+func edge(cfg *config.Config) (proxy.Edge, error) {
 	l := cfg.Listen
 	out := proxy.Edge{RequestIDHeader: cfg.RequestIDHeader, HSTS: l.HSTS.Value(), Access: proxy.Access{Allow: l.Allow, Deny: l.Deny}}
 	if l.HTTPSOnly {
 		out.HTTPSPort = l.RedirectPort()
 	}
-	return out
+	for i, p := range cfg.ErrorPages {
+		page, err := errorPage(p)
+		if err != nil {
+			return out, fmt.Errorf("error_pages[%d].file: %w", i, err)
+		}
+		out.ErrorPages = append(out.ErrorPages, page)
+	}
+	return out, nil
+}
+
+func errorPage(p config.ErrorPage) (*proxy.ErrorPage, error) {
+	text, err := os.ReadFile(p.File)
+	if err != nil {
+		return nil, err
+	}
+	statuses := make([]string, len(p.Status))
+	for i, s := range p.Status {
+		statuses[i] = s.String()
+	}
+	return proxy.NewErrorPage(statuses, cmp.Or(p.ContentType, "text/html; charset=utf-8"), string(text))
 }
 
 // certificateFiles returns the certificates for clients, the one for everybody else first.
@@ -159,21 +181,19 @@ func replicas(c config.Cluster) int {
 // upstreamTrust is how each pool's upstreams are reached over TLS.
 type upstreamTrust map[string]*tls.Config
 
-// keep has pools use what t has where they say the same. Whoever is reached in the same
-// way keeps its connections when the configuration is read again. It returns what
-// they use then, and whether that is anything new.
-func (t upstreamTrust) keep(pools []kgate.Pool) (now upstreamTrust, changed bool) {
-	now = make(upstreamTrust, len(pools))
+// keep has pools use what t has where they say the same, and returns what they use then.
+// Whoever is reached in the same way keeps its connections when the configuration is read
+// again.
+func (t upstreamTrust) keep(pools []kgate.Pool) upstreamTrust {
+	now := make(upstreamTrust, len(pools))
 	for i := range pools {
 		p := &pools[i]
 		if before, known := t[p.Name]; known && sameTLS(before, p.Transport.TLS) {
 			p.Transport.TLS = before
-		} else {
-			changed = true
 		}
 		now[p.Name] = p.Transport.TLS
 	}
-	return now, changed
+	return now
 }
 
 // sameTLS reports whether two results of upstreamTLS say the same.

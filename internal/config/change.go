@@ -116,12 +116,13 @@ func (c *Config) changes(next *Config) []Change {
 	}
 	all = append(all, listChanges(keyCertificates, summaries(c.Listen.TLS.Certificates), summaries(next.Listen.TLS.Certificates))...)
 	all = append(all, listChanges(keyTCP, summaries(c.Listen.TCP), summaries(next.Listen.TCP))...)
+	all = append(all, listChanges(keyErrorPages, summaries(c.ErrorPages), summaries(next.ErrorPages))...)
 	return append(all, listChanges(keyRoutes, summaries(c.Routes), summaries(next.Routes))...)
 }
 
 // comparedWhole are the lists of groups: their entries are compared with each other, not
 // with the defaults.
-var comparedWhole = []string{keyPools, keyRoutes, keyTCP, keyCertificates}
+var comparedWhole = []string{keyPools, keyRoutes, keyTCP, keyCertificates, keyErrorPages}
 
 const nothing = "none"
 

@@ -29,6 +29,8 @@ type Config struct {
 	// id in that header; the access log, traces and the gateway's own errors have it,
 	// too. Empty: requests have no id.
 	RequestIDHeader string `yaml:"request_id_header"`
+	// ErrorPages are shown to people in place of the gateway's own text.
+	ErrorPages []ErrorPage `yaml:"error_pages"`
 
 	src *source
 }
@@ -254,6 +256,8 @@ type Route struct {
 	Allow []netip.Prefix `yaml:"allow"`
 	// Deny are networks whose clients get 403, even those that allow has.
 	Deny []netip.Prefix `yaml:"deny"`
+	// CORS lets web pages of other origins read the gateway's own answers.
+	CORS CORS `yaml:"cors"`
 	// RequestHeaders change the requests' header on its way to the upstream.
 	RequestHeaders HeaderEdits `yaml:"request_headers"`
 	// ResponseHeaders change the header of the upstream's answers.

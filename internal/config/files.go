@@ -14,6 +14,7 @@ var fileKeys = []string{
 	"node.admin_token_file",
 	"listen.tls.cert",
 	"listen.tls.key",
+	"error_pages[].file",
 	"listen.tls.certificates[].cert",
 	"listen.tls.certificates[].key",
 	"cluster.key_file",

@@ -239,6 +239,7 @@ func (c *Config) clone() *Config {
 	next.Pools = append([]Pool(nil), c.Pools...)
 	next.Routes = append([]Route(nil), c.Routes...)
 	next.Listen.TCP = append([]Listener(nil), c.Listen.TCP...)
+	next.ErrorPages = append([]ErrorPage(nil), c.ErrorPages...)
 	next.Listen.Allow = append([]netip.Prefix(nil), c.Listen.Allow...)
 	next.Listen.Deny = append([]netip.Prefix(nil), c.Listen.Deny...)
 	next.Listen.TLS.Certificates = append([]Certificate(nil), c.Listen.TLS.Certificates...)

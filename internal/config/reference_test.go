@@ -288,6 +288,8 @@ var examples = map[string][]string{
 	"listen.hsts":               {"https-only.yaml"},
 	"listen.tls.certificates[]": {"certificates.yaml"},
 	"listen.tcp[]":              {"tcp-access.yaml"},
+	"error_pages[]":             {"error-pages.yaml"},
+	"routes[].cors":             {"cors.yaml"},
 	"pools[].hold":              {"slow-clients.yaml"},
 	"routes[]":                  {"access.yaml"},
 	"routes[].response_headers": {"headers.yaml"},

@@ -36,6 +36,7 @@ var (
 		reflect.TypeFor[AskInterval]():   "auto or a duration, such as 2ms",
 		reflect.TypeFor[ClientKey]():     "ip or a header, such as header:X-Api-Key",
 		reflect.TypeFor[Key]():           "a key in base64",
+		reflect.TypeFor[Status]():        "a status, such as 503 or 5xx",
 		reflect.TypeFor[HeaderField]():   `a header field, such as "X-Real-IP: {client}" (in quotes)`,
 	}
 )

@@ -20,6 +20,7 @@ const (
 	keyTCP       = "listen.tcp"
 
 	keyCertificates = "listen.tls.certificates"
+	keyErrorPages   = "error_pages"
 )
 
 const hintNodeName = "write letters, digits, - and . only, at most 128"
@@ -104,6 +105,7 @@ func (c *Config) problems() []error {
 	}
 	v.routes(c.Routes, c.Pools)
 	v.requestID(c)
+	v.errorPages(c.ErrorPages)
 	v.tcp(c.Listen.TCP, c.Pools)
 	oneOf(v, "log.level", c.Log.Level, logLevels)
 	oneOf(v, "log.format", c.Log.Format, logFormats)

@@ -82,6 +82,7 @@ func (v *checker) route(key string, r Route, pools []Pool) {
 		v.poolOf(key, r, pools)
 	}
 	v.match(key+".match", r.Match)
+	v.cors(key+".cors", r.CORS)
 	v.prefixes(key+".allow", r.Allow)
 	v.prefixes(key+".deny", r.Deny)
 	v.headers(key+".request_headers", r.RequestHeaders, headeredit.CheckRequest)

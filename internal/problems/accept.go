@@ -37,6 +37,12 @@ func acceptsJSON(h http.Header) bool {
 	return jsonQ.q > 0 && jsonQ.q >= textQ.q
 }
 
+// Wants reports whether a body of this type may take the place of the line of text that
+// Write would answer with. HTML has to be asked for by name.
+func Wants(h http.Header, mediaType string) bool {
+	return !acceptsJSON(h) && (mediaType != "text/html" || AcceptsHTML(h))
+}
+
 // quality is the weight of the most specific media range seen so far.
 type quality struct {
 	specificity int

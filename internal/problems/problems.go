@@ -91,15 +91,16 @@ func Write(w http.ResponseWriter, r *http.Request, d Details) {
 func WriteJSON(w http.ResponseWriter, d Details) {
 	d.complete()
 	body, _ := json.Marshal(d) // strings and integers cannot fail
-	write(w, d.Status, "application/problem+json", append(body, '\n'))
+	WriteBody(w, d.Status, "application/problem+json", append(body, '\n'))
 }
 
 // WriteLine answers with one line of text.
 func WriteLine(w http.ResponseWriter, status int, line string) {
-	write(w, status, "text/plain; charset=utf-8", []byte(strings.Join(strings.Fields(line), " ")+"\n"))
+	WriteBody(w, status, "text/plain; charset=utf-8", []byte(strings.Join(strings.Fields(line), " ")+"\n"))
 }
 
-func write(w http.ResponseWriter, status int, contentType string, body []byte) {
+// WriteBody answers with a body that is about this request alone.
+func WriteBody(w http.ResponseWriter, status int, contentType string, body []byte) {
 	h := w.Header()
 	h.Set("Cache-Control", "no-store")
 	h.Set("X-Content-Type-Options", "nosniff")

@@ -1,0 +1,52 @@
+package config
+
+import (
+	"fmt"
+	"net/url"
+	"slices"
+	"strings"
+	"time"
+)
+
+// CORS lets web pages of other origins read the answers that the gateway itself gives to
+// requests of the route: why it refuses, and Retry-After. The upstream says what they may
+// read of its own answers.
+type CORS struct {
+	// Origins are those of the pages, such as https://app.example.com. In place of a name
+	// *.example.com is every name below it, and "*" is every origin. Empty: none.
+	Origins []string `yaml:"origins"`
+	// Credentials lets them read answers to requests with cookies.
+	Credentials bool `yaml:"credentials"`
+	// Preflight has the gateway answer what browsers ask before such a request, so that
+	// it takes no place in line and does not go to the upstream. All methods of the
+	// route and all headers are allowed.
+	Preflight bool `yaml:"preflight"`
+	// MaxAge is for how long browsers may keep that answer. 0: they decide.
+	MaxAge time.Duration `yaml:"max_age"`
+}
+
+func (v *checker) cors(key string, c CORS) {
+	for i, origin := range c.Origins {
+		at := fmt.Sprintf("%s.origins[%d]", key, i)
+		const hint = "write scheme, host and perhaps a port, such as https://app.example.com"
+		u, err := url.Parse(strings.Replace(origin, "://*.", "://", 1))
+		switch {
+		case origin == "*":
+		case err != nil || u.Scheme == "" || u.Host == "" || strings.ContainsAny(u.Host, "* "):
+			v.wrong(at, quote(origin)+" is not an origin", hint)
+		case u.Scheme+"://"+u.Host != u.String():
+			v.wrong(at, quote(origin)+" has more than an origin", hint)
+		case strings.ToLower(u.Host) != u.Host:
+			v.wrong(at, quote(origin)+" has capitals, and browsers send none", "write "+quote(strings.ToLower(origin)))
+		}
+	}
+	switch {
+	case len(c.Origins) == 0 && (c.Credentials || c.Preflight || c.MaxAge != 0) && !v.src.broken(key+".origins"):
+		v.wrong(key, "is for no origin", `write origins, such as ["https://app.example.com"]`)
+	case c.Credentials && slices.Contains(c.Origins, "*"):
+		v.wrong(key+".credentials", "is not for every origin: any page could read what is meant for its visitor", "write the origins in place of *")
+	case c.MaxAge != 0 && !c.Preflight:
+		v.wrong(key+".max_age", "is for answers that the gateway does not give", "write preflight: true, too, or remove it")
+	}
+	v.duration(key+".max_age", c.MaxAge, 0)
+}

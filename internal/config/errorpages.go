@@ -1,0 +1,75 @@
+package config
+
+import (
+	"fmt"
+	"mime"
+	"slices"
+)
+
+// ErrorPage is shown in place of the line of text with which the gateway itself answers
+// when it cannot do what a request asks for. Clients that prefer JSON get the problem
+// document all the same, and an upstream's answers pass as they are.
+type ErrorPage struct {
+	// Status has the answers' statuses: 503, or 4xx and 5xx for all that begin so. Of
+	// several pages that with the status itself is shown, else the first.
+	Status []Status `yaml:"status"`
+	// File has the page, a template of Go's html/template. It may have {{.Status}},
+	// {{.Title}} (the status in words), {{.Detail}}, {{.RetryAfter}} (seconds, or 0) and
+	// {{.RequestID}}. It is read again with the reload.
+	File string `yaml:"file"`
+	// ContentType of the page. Empty: text/html; charset=utf-8.
+	ContentType string `yaml:"content_type"`
+}
+
+// Status is the status of an answer, or a class of them.
+type Status string
+
+// UnmarshalText reads a status such as 503 or 5xx.
+func (s *Status) UnmarshalText(text []byte) error {
+	ok := len(text) == 3 && (text[0] == '4' || text[0] == '5')
+	if ok && string(text[1:]) != "xx" {
+		ok = text[1] >= '0' && text[1] <= '9' && text[2] >= '0' && text[2] <= '9'
+	}
+	if !ok {
+		return problem(quote(string(text))+" is not the status of an error", "write a status such as 503, or 4xx or 5xx")
+	}
+	*s = Status(text)
+	return nil
+}
+
+// String formats s as the file has it.
+func (s Status) String() string { return string(s) }
+
+func (v *checker) errorPages(pages []ErrorPage) {
+	seen := map[Status]int{}
+	for i, p := range pages {
+		key := fmt.Sprintf("%s[%d]", keyErrorPages, i)
+		if len(p.Status) == 0 && !v.src.broken(key+".status") {
+			v.wrong(key+".status", "is missing", "write when the page is shown, such as status: [5xx]")
+		}
+		for j, s := range p.Status {
+			at := fmt.Sprintf("%s.status[%d]", key, j)
+			if v.src.broken(at) {
+				continue
+			}
+			if other, taken := seen[s]; taken {
+				v.wrong(at, fmt.Sprintf("%s is that of %s[%d], too", s, keyErrorPages, other), "keep one of the two")
+				continue
+			}
+			seen[s] = i
+		}
+		if p.File == "" {
+			v.wrong(key+".file", "is missing", "write the name of a file with the page")
+		}
+		if p.ContentType == "" {
+			continue
+		}
+		kind, _, err := mime.ParseMediaType(p.ContentType)
+		switch {
+		case err != nil:
+			v.wrong(key+".content_type", quote(p.ContentType)+" is not a content type", "write one such as text/html; charset=utf-8")
+		case slices.Contains([]string{"application/json", "application/problem+json"}, kind):
+			v.wrong(key+".content_type", "clients that prefer JSON get the problem document", "write text/html or text/plain")
+		}
+	}
+}
