@@ -26,7 +26,12 @@ func (s *Stream) splice() error {
 	}
 	defer p.close()
 	for moved := false; ; moved = true {
-		n, err := p.fill(from)
+		may, err := s.take(pipeSize)
+		if err != nil {
+			return err
+		}
+		n, err := p.fill(from, may)
+		s.unused(may - n)
 		switch {
 		case errors.Is(err, unix.EINVAL) && !moved:
 			return errors.ErrUnsupported
@@ -77,11 +82,11 @@ func (p *pipe) close() {
 	_ = unix.Close(p.in)
 }
 
-// fill moves what a socket has into the empty pipe, and waits until it has something.
-// It returns 0 when the socket has ended.
-func (p *pipe) fill(from syscall.RawConn) (n int, err error) {
+// fill moves what a socket has, most bytes at most, into the empty pipe, and waits until it
+// has something. It returns 0 when the socket has ended.
+func (p *pipe) fill(from syscall.RawConn, most int) (n int, err error) {
 	failed := from.Read(func(fd uintptr) bool {
-		n, err = spliceOnce(int(fd), p.in, pipeSize)
+		n, err = spliceOnce(int(fd), p.in, min(most, pipeSize))
 		return err != unix.EAGAIN //nolint:errorlint // a system call's own
 	})
 	if failed != nil {
