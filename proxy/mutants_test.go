@@ -41,6 +41,26 @@ func TestMutantsAreCaught(t *testing.T) {
 			By: "^TestClientLeaves$/^GET_and_CR,_clear,_closes$", Args: []string{"-test.timeout=3s"}, Caught: "timed out",
 		},
 		{
+			Name: "a body that is there waits for the upstream to ask for it", File: "forward.go",
+			Old: "return ex.http1 && ex.conn != nil && hasUnread(ex.conn.raw)", New: "return false",
+			By: "^TestContinueNotAwaited$", Caught: "the body came after",
+		},
+		{
+			Name: "an answer is lost when nobody reads the body", File: "conn.go",
+			Old: "\tc.linger()\n", New: "",
+			By: "^TestAnswerBeforeBody$", Caught: "connection reset by peer|broken pipe",
+		},
+		{
+			Name: "who notices that clients leave waits for one of their connections", File: "context.go",
+			Old: "\t\tgo func() { _ = closer.Close() }()", New: "\t\t_ = closer.Close()",
+			By: "^TestLeavingWaitsForNobody$", Caught: "2 slots held and 2 waiting, want 2 and 1",
+		},
+		{
+			Name: "who tells of lost slots waits for one of them", File: "hold.go",
+			Old: "func() { go h.abort(errLost) }", New: "func() { h.abort(errLost) }",
+			By: "^TestLossWaitsForNobody$", Caught: "it waits",
+		},
+		{
 			Name: "a body that nobody has read is the next request", File: "exchange.go",
 			Old: "if ex.http1 && (ex.chunked || ex.body.unread()) {", New: "if ex.http1 && ex.chunked {",
 			By: "^TestUnreadBodyEndsConnection$", Caught: "FAIL",
@@ -162,13 +182,13 @@ func TestMutantsAreCaught(t *testing.T) {
 		},
 		{
 			Name: "a slow upstream is the client's fault", File: "clientrate.go",
-			Old: "\tp.waiting, p.ended = false, last\n", New: "\tp.ended = last\n",
+			Old: "p.waiting, p.since = true, now\n", New: "p.waiting = true\n",
 			By: "^TestMinDownload$/^a_slow_upstream$", Caught: "record",
 		},
 		{
 			Name: "what buffers take counts as read", File: "tcpinfo_linux.go",
 			Old: "info.Notsent_bytes > 0", New: "false",
-			By: "^TestMinDownloadOnTheWire$/^copied,_fast_false$", Caught: "FAIL|timed out",
+			By: "^TestMinDownloadOnTheWire$/^copied,_fast_false$", Args: []string{"-test.timeout=5s"}, Caught: "timed out",
 		},
 		{
 			Name: "a preflight waits in line", File: "exchange.go",
@@ -187,7 +207,7 @@ func TestMutantsAreCaught(t *testing.T) {
 		},
 		{
 			Name: "a backup is used like the others", File: "balancer.go",
-			Old: "		case u.backup != backup, slices.Contains(tried, u)", New: "		case slices.Contains(tried, u)",
+			Old: "best == nil || u.rank < best.rank || load < least", New: "best == nil || load < least",
 			By: "^TestBackup$", Caught: "used map",
 		},
 		{

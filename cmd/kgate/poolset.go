@@ -3,7 +3,6 @@ package main
 import (
 	"context"
 	"fmt"
-	"net/http"
 	"net/url"
 	"strings"
 
@@ -69,7 +68,7 @@ func (c *poolSetCommand) Run(std streams) error {
 		_, err = fmt.Fprintf(std.out, "%s: k is %d already; nothing has changed\n", c.Name, c.K)
 		return err
 	}
-	if _, err := r.do(ctx, http.MethodPost, "/api/v1/pools/"+url.PathEscape(c.Name), map[string]int{"k": c.K, "was": c.Was}); err != nil {
+	if err := r.post(ctx, "/api/v1/pools/"+url.PathEscape(c.Name), map[string]int{"k": c.K, "was": c.Was}); err != nil {
 		return err
 	}
 	_, err = fmt.Fprintf(std.out, "%s: k %d -> %d\n", c.Name, c.Was, c.K)
@@ -100,7 +99,7 @@ func (c *poolSetCommand) setRate(std streams) error {
 	if err != nil {
 		return err
 	}
-	if _, err := r.do(context.Background(), http.MethodPost, "/api/v1/pools/"+url.PathEscape(c.Name), map[string]any{"rate": change}); err != nil {
+	if err := r.post(context.Background(), "/api/v1/pools/"+url.PathEscape(c.Name), map[string]any{"rate": change}); err != nil {
 		return err
 	}
 	_, err = fmt.Fprintf(std.out, "%s: rate changed\n", c.Name)
