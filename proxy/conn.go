@@ -4,6 +4,7 @@ import (
 	"container/list"
 	"context"
 	"errors"
+	"io"
 	"net"
 	"os"
 	"strings"
@@ -39,6 +40,7 @@ type clientConn struct {
 	left    bool             // the client has closed the connection, or its sending side
 	request *exchangeContext // of the HTTP/1 request in progress; nil: there is none
 	onLeave func()           // of a TCP connection that waits in line; nil: there is none
+	lingers time.Time        // until when Close reads what is left of a request; zero: it does not
 
 	// unread is set while a request is in progress and nobody has to read: it has
 	// no body, and the kernel tells when the client leaves.
@@ -88,7 +90,9 @@ func (c *clientConn) CloseWrite() error { return closeWrite(c.raw) }
 
 // Close implements net.Conn. It cancels the request in progress. A client that does not
 // read is reset: otherwise the system would keep for minutes what it was to be sent.
+// After lingerFor it may take until then, unless it is called again.
 func (c *clientConn) Close() error {
+	c.linger()
 	c.watch.remove(c)
 	c.limiter.leave(c)
 	if c.stalled.Load() {
@@ -97,6 +101,30 @@ func (c *clientConn) Close() error {
 	err := c.Conn.Close()
 	c.leave()
 	return err
+}
+
+// lingerFor has Close read what is left of a request, for as long at most. A connection
+// that is closed with unread bytes is reset, and its client may lose an answer that it
+// has not read yet (RFC 9112, section 9.6). net/http sees to that by itself, but not
+// after "Expect: 100-continue", nor if the client has asked for the connection to be
+// closed.
+func (c *clientConn) lingerFor(d time.Duration) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	c.lingers = time.Now().Add(d)
+}
+
+func (c *clientConn) linger() {
+	c.mu.Lock()
+	until := c.lingers
+	c.lingers = time.Time{}
+	c.mu.Unlock()
+	if until.IsZero() || c.stalled.Load() || c.limiter.hasEnded() {
+		return
+	}
+	_ = closeWrite(c.raw) // this was the answer
+	_ = c.raw.SetReadDeadline(until)
+	_, _ = io.Copy(io.Discard, c.raw)
 }
 
 // reset closes a TCP connection so that its client does not take it for one that has
@@ -183,7 +211,7 @@ func (c *clientConn) end() {
 }
 
 // beginWait has left called when the client of a TCP connection leaves before endWait; at
-// once if it has left already. It must be fast.
+// once if it has left already. It must not block.
 func (c *clientConn) beginWait(left func()) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -201,7 +229,7 @@ func (c *clientConn) endWait() {
 	c.onLeave = nil
 }
 
-// leave notes that the client has left.
+// leave notes that the client has left. It waits for nothing: see disconnectWatch.
 func (c *clientConn) leave() {
 	c.mu.Lock()
 	defer c.mu.Unlock()

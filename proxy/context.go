@@ -116,8 +116,9 @@ func (c *exchangeContext) follow() {
 	c.leave = leave
 }
 
-// cancel ends the context; the first cause counts. When it returns the attached
-// connection is closed.
+// cancel ends the context; the first cause counts. It waits for nothing, since who calls
+// it may serve other clients, too (see disconnectWatch): the attached connection is
+// closed soon after.
 func (c *exchangeContext) cancel(cause error) {
 	c.mu.Lock()
 	if c.err != nil {
@@ -132,7 +133,7 @@ func (c *exchangeContext) cancel(cause error) {
 	c.after, c.closer, c.leave = nil, nil, nil
 	c.mu.Unlock()
 	if closer != nil {
-		_ = closer.Close()
+		go func() { _ = closer.Close() }() // waits for the reads and writes that it ends
 	}
 	for _, f := range after {
 		go (*f)()

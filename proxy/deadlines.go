@@ -77,6 +77,9 @@ func (w *response) boundEnd(forwarded *requestBody) {
 			_, _ = forwarded.ReadCloser.Read(make([]byte, 1)) // begins when the other has ended
 		}
 		_ = rc.SetReadDeadline(time.Now().Add(lingerTimeout))
+		if w.conn != nil {
+			w.conn.lingerFor(lingerTimeout)
+		}
 	}
 	// Even a small answer may not fit the connection: a client may send requests and
 	// read no answers. A header alone over HTTP/2 waits for the connection only, which

@@ -2,6 +2,7 @@ package proxy
 
 import (
 	"errors"
+	"fmt"
 	"io"
 	"net/http"
 	"os"
@@ -195,5 +196,47 @@ func TestOwnBodyRead(t *testing.T) {
 	conn.send("POST /.kgate/tickets HTTP/1.1\r\nHost: h\r\nContent-Length: 5\r\n\r\nhell")
 	if res := conn.response(); res.StatusCode != http.StatusRequestTimeout || !res.Close {
 		t.Errorf("got %v, close %v", res.Status, res.Close)
+	}
+}
+
+// TestAnswerBeforeBody: who sends a body that nobody wants gets the answer, and then the
+// end of the connection, not a reset which would take the answer with it.
+func TestAnswerBeforeBody(t *testing.T) {
+	t.Parallel()
+	g := newGateway(t, 1, http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) {
+		w.Header().Set("Connection", "close")
+		w.WriteHeader(http.StatusRequestEntityTooLarge)
+	}), func(c *Config) {
+		c.Routes = []Route{{Pool: "p", Match: Match{PathPrefix: "/pool/"}}}
+	})
+	inTheClear := g.addr
+	g.serveTLS(ServerConfig{})
+	secured := g.addr
+	const size = 4 << 20
+	for path, status := range map[string]int{"/pool/": http.StatusRequestEntityTooLarge, "/nowhere": http.StatusNotFound} {
+		for _, header := range []string{"", "Connection: close\r\n", "Expect: 100-continue\r\n"} {
+			for _, secure := range []bool{false, true} {
+				t.Run(fmt.Sprintf("%s %s TLS %v", path, header, secure), func(t *testing.T) {
+					g.addr = inTheClear
+					dial := g.dial
+					if secure {
+						g.addr, dial = secured, func() *rawConn { return g.dialTLS("http/1.1") }
+					}
+					c := dial()
+					c.send(fmt.Sprintf("POST %s HTTP/1.1\r\nHost: h\r\nContent-Length: %d\r\n%s\r\n", path, size, header))
+					c.send(strings.Repeat("x", size))
+					res := c.response()
+					for res.StatusCode == http.StatusContinue {
+						res = c.response()
+					}
+					if res.StatusCode != status || !res.Close {
+						t.Errorf("got %v, close %v", res.Status, res.Close)
+					}
+					if _, err := io.Copy(io.Discard, c.br); err != nil {
+						t.Errorf("the connection ends with %v", err)
+					}
+				})
+			}
+		}
 	}
 }

@@ -13,6 +13,7 @@ import (
 	"time"
 
 	"github.com/kgate/kgate/internal/admission"
+	"github.com/kgate/kgate/proxy/upstream"
 )
 
 // needDisconnectWatch skips where the kernel is not asked.
@@ -233,4 +234,59 @@ func TestNoReadForTheEnd(t *testing.T) {
 	if n := reads.Load() - before; n > 25 { // one for each request, and a few that are cut in two
 		t.Errorf("%d reads for 20 requests", n)
 	}
+}
+
+// stuck is a requester whose requests are broken off, and whose connections to the
+// upstream do not close for as long as a test likes.
+type stuck struct{ entered, closes chan struct{} }
+
+func (s *stuck) RoundTrip(req *http.Request, _ upstream.Caller) (*http.Response, error) {
+	req.Context().(upstream.Context).Attach(s)
+	s.entered <- struct{}{}
+	<-s.closes
+	return nil, req.Context().Err()
+}
+
+func (s *stuck) Close() error {
+	<-s.closes
+	return nil
+}
+
+// TestLeavingWaitsForNobody: a client's leaving is noticed, and a slot is lost, whatever
+// becomes of another one's connection to the upstream.
+func TestLeavingWaitsForNobody(t *testing.T) {
+	t.Parallel()
+	needDisconnectWatch(t)
+	const k = 2
+	s := &stuck{entered: make(chan struct{}, k), closes: make(chan struct{})}
+	g := newGateway(t, k, nil)
+	g.handler.current.Load().balancers["p"].backends[0].requests = s
+	var clients []*rawConn
+	for i := range 2 * k {
+		c := g.dial()
+		c.send("GET / HTTP/1.1\r\nHost: h\r\n\r\n")
+		clients = append(clients, c)
+		if i < k {
+			<-s.entered
+		}
+	}
+	g.sem.await(k, k)
+	_ = clients[0].Close()
+	_ = clients[k].Close()
+	g.sem.await(k, k-1)
+	lost := make(chan struct{})
+	go func() {
+		defer close(lost)
+		for _, slot := range g.sem.slots {
+			slot.lose()
+		}
+	}()
+	select {
+	case <-lost:
+	case <-time.After(patience):
+		t.Error("who has lost the slots waits for one of them")
+	}
+	_ = clients[k+1].Close()
+	g.sem.await(k, 0)
+	close(s.closes)
 }

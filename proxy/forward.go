@@ -131,6 +131,11 @@ func (ex *exchange) Informational(status int, header http.Header) error {
 	return ex.ctx.Err()
 }
 
+// Sends implements upstream.Caller: some of the body, at least, waits to be read.
+func (ex *exchange) Sends() bool {
+	return ex.http1 && ex.conn != nil && hasUnread(ex.conn.raw)
+}
+
 // StopUpload implements upstream.Caller.
 func (ex *exchange) StopUpload() bool {
 	return http.NewResponseController(ex.ResponseWriter).SetReadDeadline(time.Now()) == nil

@@ -1,9 +1,11 @@
 package proxy
 
 import (
+	"bufio"
 	"bytes"
 	"fmt"
 	"io"
+	"net"
 	"net/http"
 	"net/http/httptrace"
 	"net/netip"
@@ -12,6 +14,7 @@ import (
 	"reflect"
 	"strings"
 	"testing"
+	"time"
 )
 
 // echoRequest answers with what it got.
@@ -249,6 +252,46 @@ func TestContinueOnce(t *testing.T) {
 	c.send("hello")
 	if res := c.response(); res.StatusCode != http.StatusOK {
 		t.Errorf("status %d after the body", res.StatusCode)
+	}
+}
+
+// TestContinueNotAwaited: a client that sends its body without being told to go on does not
+// keep its slot waiting for an upstream that never says so.
+func TestContinueNotAwaited(t *testing.T) {
+	t.Parallel()
+	if !canSplice {
+		t.Skip("only on Linux")
+	}
+	const size = 300_000
+	l, err := net.Listen("tcp", "127.0.0.1:0")
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer l.Close()
+	waited := make(chan time.Duration, 1)
+	go func() {
+		c, err := l.Accept()
+		if err != nil {
+			return
+		}
+		defer c.Close()
+		req, err := http.ReadRequest(bufio.NewReader(c))
+		if err != nil {
+			t.Error(err)
+			return
+		}
+		began := time.Now()
+		if n, err := io.Copy(io.Discard, req.Body); n != size {
+			t.Errorf("%d bytes of the body came, %v", n, err)
+		}
+		waited <- time.Since(began)
+		_, _ = io.WriteString(c, "HTTP/1.1 200 OK\r\nContent-Length: 0\r\n\r\n")
+	}()
+	g := newGateway(t, 1, nil, func(c *Config) { c.Pools[0].Upstreams[0] = mustURL(t, "http://"+l.Addr().String()) })
+	c := g.dial()
+	c.send(fmt.Sprintf("POST / HTTP/1.1\r\nHost: h\r\nExpect: 100-continue\r\nContent-Length: %d\r\n\r\n", size) + strings.Repeat("x", size))
+	if took := <-waited; took >= time.Second { // as package upstream waits otherwise
+		t.Errorf("the body came after %v", took)
 	}
 }
 

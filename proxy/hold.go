@@ -92,7 +92,7 @@ func (h *hold) begin(cut func(*abortCause)) {
 		h.timer = time.AfterFunc(next, h.due)
 		h.mu.Unlock()
 	}
-	h.slot.OnLost(func() { h.abort(errLost) })
+	h.slot.OnLost(func() { go h.abort(errLost) }) // the caller has other slots to tell of
 }
 
 // end ends the watch: when it returns, nothing is cut any more.

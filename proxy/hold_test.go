@@ -286,3 +286,28 @@ func TestSlowDownload(t *testing.T) {
 		t.Errorf("broken off after %v, record %+v", time.Since(stopped), rec)
 	}
 }
+
+// TestLossWaitsForNobody: who tells a request that its slot is lost does not wait for what
+// that breaks off.
+func TestLossWaitsForNobody(t *testing.T) {
+	sem := newSemaphore(t, 1)
+	slot, err := sem.Acquire(t.Context(), admission.Request{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	told, cut, closed := make(chan struct{}), make(chan struct{}), make(chan struct{})
+	h := new(hold)
+	h.limit(slot, &Pool{})
+	h.begin(func(*abortCause) { close(cut); <-closed })
+	go func() { defer close(told); sem.last().lose() }()
+	for _, done := range []chan struct{}{cut, told} {
+		select {
+		case <-done:
+		case <-time.After(patience):
+			t.Fatal("it waits")
+		}
+	}
+	close(closed)
+	h.end()
+	slot.Release()
+}

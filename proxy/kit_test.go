@@ -177,7 +177,12 @@ type rawConn struct {
 
 func (g *gateway) dial() *rawConn {
 	g.t.Helper()
-	conn, err := net.Dial("tcp", g.addr)
+	return g.dialBy(new(net.Dialer))
+}
+
+func (g *gateway) dialBy(d *net.Dialer) *rawConn {
+	g.t.Helper()
+	conn, err := d.Dial("tcp", g.addr)
 	if err != nil {
 		g.t.Fatal(err)
 	}

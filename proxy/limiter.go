@@ -31,12 +31,26 @@ type connLimiter struct {
 	open    int
 	fresh   int       // of open, those that have sent no request yet
 	idle    list.List // of *clientConn, the longest idle first
+	ended   bool      // every connection is to be closed at once
 }
 
 func newConnLimiter(limit int, logger *slog.Logger) *connLimiter {
 	c := &connLimiter{limit: limit, logger: logger}
 	c.changed.L = &c.mu
 	return c
+}
+
+// end has connections close at once.
+func (c *connLimiter) end() {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	c.ended = true
+}
+
+func (c *connLimiter) hasEnded() bool {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	return c.ended
 }
 
 // leave forgets a connection. It may be called again.

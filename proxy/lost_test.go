@@ -55,6 +55,14 @@ func (g *gateway) openConns() int {
 	return g.handler.current.Load().balancers["p"].backends[0].client.Open()
 }
 
+// awaitClosed waits until it keeps none.
+func (g *gateway) awaitClosed() {
+	g.t.Helper()
+	if !eventually(func() bool { return g.openConns() == 0 }) {
+		g.t.Errorf("%d connections are open", g.openConns())
+	}
+}
+
 func awaitGone(t *testing.T, gone <-chan struct{}) {
 	t.Helper()
 	select {
@@ -91,9 +99,7 @@ func TestLostBeforeHeader(t *testing.T) {
 			c.send("GET /x?secret HTTP/1.1\r\nHost: h\r\n\r\n")
 			up.awaitEntered(t)
 			g.sem.lapse()
-			if n := g.openConns(); n != 0 {
-				t.Errorf("%d connections are open after the slot was taken away", n)
-			}
+			g.awaitClosed()
 			res := c.response()
 			body, _ := io.ReadAll(res.Body)
 			if res.StatusCode != 503 || res.Header.Get("Kgate-Refusal") != "isolated" || res.Header.Get("Retry-After") != "1" ||
@@ -254,9 +260,7 @@ func TestLostUpgrade(t *testing.T) {
 			_, _ = io.Copy(c, endless{})
 		}
 		g.sem.lapse()
-		if n := g.openConns(); n != 0 {
-			t.Errorf("reads %v: %d connections are open after the slot was taken away", reads, n)
-		}
+		g.awaitClosed()
 		awaitGone(t, gone)
 		g.sem.await(0, 0)
 		_, _ = io.Copy(io.Discard, c.br) // ends, or fails at its deadline

@@ -81,6 +81,26 @@ func TestMutantsAreCaught(t *testing.T) {
 			By: "^TestClientLeaves$/^GET_and_CR,_clear,_closes$", Args: []string{"-test.timeout=3s"}, Caught: "timed out",
 		},
 		{
+			Name: "a body that is there waits for the upstream to ask for it", File: "forward.go",
+			Old: "return ex.http1 && ex.conn != nil && hasUnread(ex.conn.raw)", New: "return false",
+			By: "^TestContinueNotAwaited$", Caught: "the body came after",
+		},
+		{
+			Name: "an answer is lost when nobody reads the body", File: "conn.go",
+			Old: "\tc.linger()\n", New: "",
+			By: "^TestAnswerBeforeBody$", Caught: "connection reset by peer|broken pipe",
+		},
+		{
+			Name: "who notices that clients leave waits for one of their connections", File: "context.go",
+			Old: "\t\tgo func() { _ = closer.Close() }()", New: "\t\t_ = closer.Close()",
+			By: "^TestLeavingWaitsForNobody$", Caught: "2 slots held and 2 waiting, want 2 and 1",
+		},
+		{
+			Name: "who tells of lost slots waits for one of them", File: "hold.go",
+			Old: "func() { go h.abort(errLost) }", New: "func() { h.abort(errLost) }",
+			By: "^TestLossWaitsForNobody$", Caught: "it waits",
+		},
+		{
 			Name: "a body that nobody has read is the next request", File: "exchange.go",
 			Old: "if ex.http1 && (ex.chunked || ex.body.unread()) {", New: "if ex.http1 && ex.chunked {",
 			By: "^TestUnreadBodyEndsConnection$", Caught: "FAIL",

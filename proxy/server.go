@@ -238,6 +238,7 @@ func (s *Server) Shutdown(ctx context.Context) error {
 // closed, and so are the clients'.
 func (s *Server) Close() error {
 	s.cancel()
+	s.limiter.end()
 	err := errors.Join(s.stop(), s.http.Close())
 	_ = s.cfg.Handler.streams.wait(context.Background()) // their context has ended
 	s.stopWatch()

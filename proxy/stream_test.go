@@ -122,9 +122,7 @@ func TestStandingLostStreams(t *testing.T) {
 	streams := []*stream{g.stream(t, client), g.stream(t, client)}
 	before := g.metered.conns.Load()
 	g.sem.lapse()
-	if n := g.openConns(); n != 0 {
-		t.Errorf("%d connections are open", n)
-	}
+	g.awaitClosed()
 	for _, s := range streams {
 		if _, err := io.ReadAll(s.res.Body); err == nil {
 			t.Error("a lost stream looks whole")

@@ -21,6 +21,13 @@ func ackedBy(conn net.Conn) (acked uint64, waiting bool) {
 	return 0, false
 }
 
+// hasUnread reports whether bytes have come over conn that nobody has read.
+func hasUnread(conn net.Conn) bool {
+	n := 0
+	control(conn, func(fd int) { n, _ = unix.IoctlGetInt(fd, unix.SIOCINQ) })
+	return n > 0
+}
+
 // isEstablished reports whether neither side of conn has closed it or its sending
 // side.
 func isEstablished(conn net.Conn) bool {
@@ -31,19 +38,21 @@ func isEstablished(conn net.Conn) bool {
 
 // tcpInfo returns what the kernel knows of conn; nil if that cannot be told.
 func tcpInfo(conn net.Conn) (info *unix.TCPInfo) {
+	control(conn, func(fd int) {
+		if got, err := unix.GetsockoptTCPInfo(fd, unix.IPPROTO_TCP, unix.TCP_INFO); err == nil {
+			info = got
+		}
+	})
+	return info
+}
+
+// control calls f with the descriptor of conn, if it has one.
+func control(conn net.Conn, f func(fd int)) {
 	sc, ok := conn.(syscall.Conn)
 	if !ok {
-		return nil
+		return
 	}
-	raw, err := sc.SyscallConn()
-	if err != nil {
-		return nil
+	if raw, err := sc.SyscallConn(); err == nil {
+		_ = raw.Control(func(fd uintptr) { f(int(fd)) })
 	}
-	_ = raw.Control(func(fd uintptr) {
-		info, err = unix.GetsockoptTCPInfo(int(fd), unix.IPPROTO_TCP, unix.TCP_INFO)
-	})
-	if err != nil {
-		return nil
-	}
-	return info
 }

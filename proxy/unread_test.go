@@ -30,9 +30,16 @@ func writeEndlessly(w http.ResponseWriter, _ *http.Request) {
 
 // dialUnread returns a connection that takes little before it is read.
 func (g *gateway) dialUnread() *rawConn {
-	c := g.dial()
-	_ = c.Conn.(*net.TCPConn).SetReadBuffer(4096)
-	return c
+	// It is small from the beginning: where a window has shrunk, the system drops what does
+	// not fit, and the acknowledgements that come with it.
+	small := func(_, _ string, raw syscall.RawConn) error {
+		var failed error
+		err := raw.Control(func(fd uintptr) {
+			failed = syscall.SetsockoptInt(int(fd), syscall.SOL_SOCKET, syscall.SO_RCVBUF, 4096)
+		})
+		return errors.Join(err, failed)
+	}
+	return g.dialBy(&net.Dialer{Control: small})
 }
 
 // withFreeRoute has paths under /free/ go to the upstream without a pool.

@@ -65,6 +65,9 @@ type Caller interface {
 	// Informational takes each answer of status 100 to 199 but 101. Its error
 	// ends the request.
 	Informational(status int, header http.Header) error
+	// Sends reports whether the client is known to send the request's body without
+	// being told to go on.
+	Sends() bool
 	// StopUpload makes a Read of the request's body return that waits for the
 	// client. It reports false if that is not possible.
 	StopUpload() bool

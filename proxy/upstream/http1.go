@@ -69,11 +69,15 @@ func (h *http1) stale() bool { return h.br.Buffered() > 0 || h.probe.readable() 
 // unused implements exchanger.
 func (h *http1) unused() { h.client.keep(h) }
 
+// goodbyeTimeout is how long TLS may take to say goodbye. By itself it waits for 5 s.
+const goodbyeTimeout = time.Second
+
 // hangUp closes a connection between two exchanges. TLS says goodbye.
 func (h *http1) hangUp() {
 	if h.stream != net.Conn(h.raw) {
-		_ = h.stream.SetWriteDeadline(time.Now().Add(time.Second))
+		late := time.AfterFunc(goodbyeTimeout, h.raw.reset)
 		_ = h.stream.Close()
+		late.Stop()
 	}
 	_ = h.raw.Close()
 }
@@ -137,7 +141,7 @@ func (h *http1) exchange(req *http.Request, caller Caller) (*http.Response, erro
 		return nil, err
 	}
 	if hasBody(req) {
-		h.upload = newUpload(h, req)
+		h.upload = newUpload(h, req, caller)
 		go h.upload.run()
 	} else {
 		h.awaitHeader()
@@ -225,7 +229,11 @@ func (h *http1) release(caller Caller) {
 // finish ends an exchange whose answer has been read to its end.
 func (h *http1) finish(caller Caller, closes bool) {
 	if closes || h.br.Buffered() > 0 || h.upload != nil && !h.upload.isWhole() || !h.detach() {
-		_ = h.raw.Close() // the answer was whole: the server need not hear of a failure
+		if h.detach() {
+			_ = h.raw.Close() // the answer was whole: the server need not hear of a failure
+		} else {
+			h.raw.reset() // breaker does, or is about to
+		}
 		h.release(caller)
 		return
 	}

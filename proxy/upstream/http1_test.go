@@ -3,11 +3,14 @@ package upstream
 import (
 	"bufio"
 	"context"
+	"crypto/tls"
 	"errors"
 	"io"
 	"net"
 	"net/http"
+	"net/http/httptest"
 	"strings"
+	"sync"
 	"sync/atomic"
 	"syscall"
 	"testing"
@@ -88,29 +91,80 @@ func testAbandoned(t *testing.T, read int64) {
 // TestBrokenOffUpload: a server that reads slowly is not sent the rest of a request that
 // has been broken off: its connection is reset.
 func TestBrokenOffUpload(t *testing.T) {
-	there, broken := make(chan struct{}), make(chan struct{})
-	end := make(chan error, 1)
-	s := serve(t, func(c net.Conn, br *bufio.Reader) {
-		req, _ := http.ReadRequest(br)
-		close(there)
-		<-broken
-		_, err := io.Copy(io.Discard, req.Body)
-		end <- err
-	})
-	c := newClient(t, s.addr)
-	ctx, cancel := context.WithCancel(t.Context())
-	go func() {
-		<-there
-		time.Sleep(10 * time.Millisecond) // more than the server takes is on its way
-		cancel()
-	}()
-	req := request(t, "POST", strings.NewReader(strings.Repeat("x", 32<<20))).WithContext(ctx)
-	if _, err := get(t, c, req); !errors.Is(err, context.Canceled) {
-		t.Errorf("failed with %v", err)
+	failed := errors.New("the client is gone")
+	for _, c := range []struct {
+		name   string
+		answer string // that the server begins with
+		fails  error
+	}{
+		{"its context ends", "", context.Canceled},
+		{"its body fails", "", failed},
+		{"its answer is not wanted", "HTTP/1.1 200 OK\r\nContent-Length: 5\r\n\r\nh", nil},
+	} {
+		t.Run(c.name, func(t *testing.T) {
+			full, broken := make(chan struct{}), make(chan struct{})
+			end := make(chan error, 1)
+			s := serve(t, func(conn net.Conn, br *bufio.Reader) {
+				req, _ := http.ReadRequest(br)
+				<-full
+				if c.answer != "" { // a write after the reset would take its error
+					_, _ = io.WriteString(conn, c.answer)
+				}
+				<-broken
+				_, err := io.Copy(io.Discard, req.Body)
+				end <- err
+			})
+			client := newClient(t, s.addr)
+			ctx, cancel := context.WithCancel(t.Context())
+			// Its body is more than the server takes, and less than fits the connection.
+			body := io.MultiReader(strings.NewReader(strings.Repeat("x", 1<<20)), readerFunc(func([]byte) (int, error) {
+				close(full)
+				switch c.fails {
+				case failed:
+					return 0, failed
+				case context.Canceled:
+					cancel()
+				}
+				<-broken
+				return 0, failed
+			}))
+			caller := &plain{}
+			caller.stop = sync.OnceFunc(func() { close(broken) })
+			req := request(t, "POST", body).WithContext(ctx)
+			req.ContentLength = 32 << 20
+			res, err := client.RoundTrip(req, caller)
+			if !errors.Is(err, c.fails) {
+				t.Errorf("failed with %v", err)
+			}
+			if err == nil {
+				_ = res.Body.Close()
+			}
+			caller.stop()
+			if err := <-end; !errors.Is(err, syscall.ECONNRESET) {
+				t.Errorf("the server's connection ends with %v", err)
+			}
+		})
 	}
-	close(broken)
-	if err := <-end; !errors.Is(err, syscall.ECONNRESET) {
-		t.Errorf("the server's connection ends with %v", err)
+}
+
+// TestGoodbyeUnread: a server that reads nothing any more keeps nobody waiting when its
+// connection is closed.
+func TestGoodbyeUnread(t *testing.T) {
+	client, server := net.Pipe() // takes nothing that is not read
+	defer server.Close()
+	secure := httptest.NewTLSServer(nil) // for its certificate
+	defer secure.Close()
+	go func() { _ = tls.Server(server, secure.TLS).Handshake() }()
+	c := newClient(t, "h:443")
+	raw := &conn{Conn: client, client: c, standing: c.endLapsed()}
+	stream := tls.Client(raw, &tls.Config{InsecureSkipVerify: true})
+	if err := stream.Handshake(); err != nil {
+		t.Fatal(err)
+	}
+	began := time.Now()
+	newHTTP1(c, raw, stream).hangUp()
+	if took := time.Since(began); took > 3*time.Second {
+		t.Errorf("it took %v", took)
 	}
 }
 

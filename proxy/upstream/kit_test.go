@@ -30,6 +30,7 @@ type plain struct {
 	conns  int // the request was written to
 	early  []int
 	stop   func()
+	sends  bool
 }
 
 func (p *plain) Check() error { p.checks++; return p.check }
@@ -40,6 +41,8 @@ func (p *plain) Informational(status int, _ http.Header) error {
 }
 
 func (p *plain) Connected(bool) { p.conns++ }
+
+func (p *plain) Sends() bool { return p.sends }
 
 func (p *plain) StopUpload() bool {
 	if p.stop != nil {

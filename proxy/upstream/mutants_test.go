@@ -82,7 +82,17 @@ func TestMutantsAreCaught(t *testing.T) {
 		{
 			Name: "the rest of an upload that is broken off is sent", File: "http1.go",
 			Old: "context.AfterFunc(ctx, h.raw.reset)", New: "context.AfterFunc(ctx, func() { _ = h.raw.Close() })",
-			By: "^TestBrokenOffUpload$", Caught: "connection ends with",
+			By: "^TestBrokenOffUpload$/^its_context_ends$", Caught: "connection ends with",
+		},
+		{
+			Name: "the rest of an upload without an end is sent", File: "upload.go",
+			Old: "\t\tu.http1.raw.reset() // the request", New: "\t\t_ = u.http1.raw.Close() // the request",
+			By: "^TestBrokenOffUpload$/^its_body_fails$", Caught: "connection ends with",
+		},
+		{
+			Name: "TLS says goodbye for as long as it likes", File: "http1.go",
+			Old: "time.AfterFunc(goodbyeTimeout, h.raw.reset)", New: "time.AfterFunc(time.Minute, h.raw.reset)",
+			By: "^TestGoodbyeUnread$", Caught: "took 5",
 		},
 		{
 			Name: "a server that answers badly is sent the rest of the body", File: "http1.go",

@@ -133,7 +133,7 @@ func FuzzRequest(f *testing.F) {
 		if err == nil {
 			_, _ = near.Write(b)
 			if hasBody(out) {
-				err = newUpload(h, out).send()
+				err = newUpload(h, out, new(plain)).send()
 			}
 		}
 		_ = near.Close()

@@ -25,7 +25,7 @@ const (
 type upload struct {
 	http1    *http1
 	req      *http.Request
-	asked    chan struct{} // closed when the server wants the body; nil: it need not
+	asked    chan struct{} // closed when the server wants the body; nil: that is not awaited
 	stop     chan struct{} // closed when the body is not wanted any more
 	done     chan struct{} // closed when run has returned
 	stopOnce sync.Once
@@ -37,9 +37,10 @@ type upload struct {
 	err    error
 }
 
-func newUpload(h *http1, req *http.Request) *upload {
+func newUpload(h *http1, req *http.Request, caller Caller) *upload {
 	u := &upload{http1: h, req: req, stop: make(chan struct{}), done: make(chan struct{})}
-	if httpguts.HeaderValuesContainsToken(req.Header["Expect"], "100-continue") {
+	// Of a client that does not wait, or no longer, the body is on its way.
+	if httpguts.HeaderValuesContainsToken(req.Header["Expect"], "100-continue") && !caller.Sends() {
 		u.asked = make(chan struct{})
 	}
 	return u
