@@ -189,7 +189,7 @@ func spliceOnce(from, to, size int) (int, error) {
 func uninterrupted(call func() (int, error)) (int, error) {
 	for {
 		n, err := call()
-		if err == unix.EINTR {
+		if err == unix.EINTR { //nolint:errorlint // a system call's own
 			continue
 		}
 		return max(n, 0), err
