@@ -191,7 +191,7 @@ func (n *Node) shutdown(ctx context.Context) error {
 	return errors.Join(err, n.end(ErrClosed))
 }
 
-// Close ends the node at once, and without a word to the others: they have its slots
+// Close ends the node at once, and does not leave the cluster: the others have its slots
 // when its lease has run out. Slots in use are lost.
 func (n *Node) Close() error {
 	defer n.wg.Wait()

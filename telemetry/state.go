@@ -126,14 +126,12 @@ type stateCollector struct{ m *Metrics }
 
 var _ prometheus.Collector = stateCollector{}
 
-// Describe implements prometheus.Collector.
 func (stateCollector) Describe(ch chan<- *prometheus.Desc) {
 	for _, d := range mirroredDescs {
 		ch <- d
 	}
 }
 
-// Collect implements prometheus.Collector.
 func (c stateCollector) Collect(ch chan<- prometheus.Metric) {
 	gauge := func(d *prometheus.Desc, v float64, labels ...string) {
 		ch <- prometheus.MustNewConstMetric(d, prometheus.GaugeValue, v, labels...)

@@ -3,7 +3,6 @@ package main
 import (
 	"context"
 	"fmt"
-	"net/http"
 	"net/url"
 	"strings"
 
@@ -61,7 +60,7 @@ func (c *poolSetCommand) Run(std streams) error {
 		_, err = fmt.Fprintf(std.out, "%s: k is %d already; nothing has changed\n", c.Name, c.K)
 		return err
 	}
-	if _, err := r.do(ctx, http.MethodPost, "/api/v1/pools/"+url.PathEscape(c.Name), map[string]int{"k": c.K, "was": c.Was}); err != nil {
+	if err := r.post(ctx, "/api/v1/pools/"+url.PathEscape(c.Name), map[string]int{"k": c.K, "was": c.Was}); err != nil {
 		return err
 	}
 	_, err = fmt.Fprintf(std.out, "%s: k %d -> %d\n", c.Name, c.Was, c.K)

@@ -12,8 +12,8 @@ type Status struct {
 	Cluster Cluster `json:"cluster"`
 	// Pools in the order of the configuration.
 	Pools []Pool `json:"pools"`
-	// Events of the last 15 minutes, the oldest first, as the gateway that answers has
-	// seen them.
+	// Events of the last 15 minutes, the oldest first, as any of the gateways has seen
+	// them.
 	Events []Event `json:"events"`
 }
 

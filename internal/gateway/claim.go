@@ -136,7 +136,7 @@ func (p *poolDriver) placeNow(s *claim) {
 }
 
 // placeSoon is placeDue on another goroutine. The caller holds the lock, and others wait
-// in line already. Who has come by then has its time of arrival and its turn to get a
+// in line already. Whoever has arrived by then has its time of arrival and its turn to get a
 // place: they are in the order in which the callers have had the lock.
 //
 // What leads into the line needs more stack than the wait for a slot, and the runtime

@@ -38,7 +38,7 @@ func (g *Gateway) RedeemTicket(ctx context.Context, pool, id string) (*Redeemed,
 	t, err := g.onTicket(ctx, ticketCall{Op: opTest, ID: id})
 	switch {
 	case err != nil:
-		return nil, g.refusal(pool, err, 0)
+		return nil, g.refusal(pool, err)
 	case t.Pool != pool:
 		return nil, admission.ErrUnknownTicket
 	case !t.Granted:
@@ -46,7 +46,7 @@ func (g *Gateway) RedeemTicket(ctx context.Context, pool, id string) (*Redeemed,
 	}
 	p := g.pool(pool)
 	if p == nil {
-		return nil, g.refusal(pool, g.missingPool(pool), 0)
+		return nil, g.refusal(pool, g.missingPool(pool))
 	}
 	r := &Redeemed{pool: p, end: g.EndTicket}
 	r.renew = func(ctx context.Context) (admission.Ticket, error) { return g.RenewTicket(ctx, id) }
@@ -58,7 +58,7 @@ func (g *Gateway) RedeemTicket(ctx context.Context, pool, id string) (*Redeemed,
 	sent := g.now()
 	if t, err = g.onTicket(ctx, ticketCall{Op: opUse, ID: id, Call: rand.Text()}); err != nil {
 		p.unredeem(r)
-		return nil, g.refusal(pool, err, 0)
+		return nil, g.refusal(pool, err)
 	}
 	r.start(sent, t)
 	return r, nil

@@ -41,14 +41,14 @@ type Pool struct {
 	K    int    `json:"k"`
 	// Binding is early or late.
 	Binding admission.Binding `json:"binding"`
-	// Epoch counts from 1 how often the line was formed.
+	// Epoch counts from 1 how often the line was rebuilt.
 	Epoch uint64 `json:"epoch"`
 	// Began is the index of the log entry that began the epoch: the members
 	// with a Node up to it form the line, later ones join it.
 	Began uint64 `json:"began"`
 	// Spread: the epoch began only to spread the free tokens.
 	Spread bool `json:"spread,omitempty"`
-	// Home leads the forming of the line in this epoch. It is zero only in a
+	// Home plans this epoch. It is zero only in a
 	// view in which nobody serves.
 	Home kmutex.Node `json:"home"`
 	// Owed lists, in ascending order, the lost members whose tokens are
@@ -94,7 +94,7 @@ type View struct {
 	// Lease of every gateway, agreed like a pool's k; 0 until Cluster is known.
 	Lease time.Duration
 	// Founded is when the cluster began, in milliseconds of Unix time. One that
-	// begins anew, because nobody has kept anything, began later.
+	// starts again, because nobody has kept anything, began later.
 	Founded int64
 	// Members in order of Node: those that may take part.
 	Members []Member
@@ -108,31 +108,30 @@ type View struct {
 	ring     *chordring.Ring
 }
 
+// first returns the first of all that fits.
+func first[T any](all []T, fits func(T) bool) (T, bool) {
+	for _, one := range all {
+		if fits(one) {
+			return one, true
+		}
+	}
+	var none T
+	return none, false
+}
+
 // Member returns the member with the given node.
 func (v *View) Member(node kmutex.Node) (Member, bool) {
-	i := slices.IndexFunc(v.Members, func(m Member) bool { return m.Node == node })
-	if i < 0 {
-		return Member{}, false
-	}
-	return v.Members[i], true
+	return first(v.Members, func(m Member) bool { return m.Node == node })
 }
 
 // Named returns the member with the given name.
 func (v *View) Named(name string) (Member, bool) {
-	i := slices.IndexFunc(v.Members, func(m Member) bool { return m.Name == name })
-	if i < 0 {
-		return Member{}, false
-	}
-	return v.Members[i], true
+	return first(v.Members, func(m Member) bool { return m.Name == name })
 }
 
 // LostMember returns what is known of a lost member.
 func (v *View) LostMember(node kmutex.Node) (Lost, bool) {
-	i := slices.IndexFunc(v.Lost, func(l Lost) bool { return l.Node == node })
-	if i < 0 {
-		return Lost{}, false
-	}
-	return v.Lost[i], true
+	return first(v.Lost, func(l Lost) bool { return l.Node == node })
 }
 
 // Heir returns who answers for what the node has or left: the node itself if

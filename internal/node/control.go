@@ -17,7 +17,6 @@ type control struct {
 	drain, leave func()
 }
 
-// SetK implements admin.Control.
 func (c control) SetK(ctx context.Context, pool string, k, was int) error {
 	if _, known := c.cluster.View().Pool(pool); !known {
 		return fmt.Errorf("%w: the cluster has no pool %q", admin.ErrUnknown, pool)
@@ -25,19 +24,16 @@ func (c control) SetK(ctx context.Context, pool string, k, was int) error {
 	return controlError(c.cluster.SetK(ctx, pool, k, was))
 }
 
-// Drain implements admin.Control.
 func (c control) Drain(context.Context) error {
 	c.drain()
 	return nil
 }
 
-// Leave implements admin.Control.
 func (c control) Leave(context.Context) error {
 	c.leave()
 	return nil
 }
 
-// Suspend implements admin.Control.
 func (c control) Suspend(ctx context.Context, member string) error {
 	if _, known := c.cluster.View().Named(member); !known {
 		return fmt.Errorf("%w: there is no gateway %q in the cluster", admin.ErrUnknown, member)

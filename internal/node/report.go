@@ -28,10 +28,8 @@ var (
 	_ telemetry.Source = (*report)(nil)
 )
 
-// Ready implements admin.Source.
 func (r *report) Ready() (ready bool, reason string) { return r.ready() }
 
-// Report implements admin.Source.
 func (r *report) Report(pool string, entries int) admin.Report {
 	out := admin.Report{Status: r.status(), Past: make(map[string][]admin.AccessWindow), Tokens: make(map[string][]int), Entries: make(map[string]admin.Entries)}
 	now := time.Now()
@@ -94,7 +92,6 @@ func accessWindow(w telemetry.Window) admin.AccessWindow {
 
 func millis(d time.Duration) float64 { return float64(d) / float64(time.Millisecond) }
 
-// State implements telemetry.Source.
 func (r *report) State() telemetry.State {
 	view := r.peers.cluster.View()
 	out := telemetry.State{View: view.Number, Members: make(map[string]int), ReplicaLag: make(map[string]int)}

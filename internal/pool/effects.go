@@ -37,7 +37,7 @@ type Effects struct {
 	// Gone are tickets that had slots and have none in the epoch that has begun; the
 	// machine does not know them.
 	Gone []*Ticket
-	// Moved: a ticket's state may have changed, or may be told of now.
+	// Moved: a ticket's state may have changed, or its holder may be told of it now.
 	Moved bool
 	// Doubled tokens were in use by two tickets as the epoch was planned: a defect.
 	Doubled []kmutex.Token

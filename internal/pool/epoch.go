@@ -10,7 +10,7 @@ import (
 )
 
 // A pool's epoch moves on with a view that takes a gateway out, gives back what
-// one has left, changes k, or mends what went wrong. Requests keep their slots
+// one has left, changes k, or repairs what went wrong. Requests keep their slots
 // and their places meanwhile.
 
 // Follow takes over a view. Its epoch is not older than that of the view before. In

@@ -12,7 +12,7 @@ import (
 var (
 	// errVoid: this gateway has no part in the pool now.
 	errVoid = errors.New("pool: no part in it")
-	// errLetter: no gateway in order sends this letter.
+	// errLetter: no gateway that works sends this letter.
 	errLetter = errors.New("pool: a letter that makes no sense")
 )
 
