@@ -222,13 +222,13 @@ func TestMutantsAreCaught(t *testing.T) {
 		},
 		{
 			Name: "a slow upstream is the client's fault", File: "clientrate.go",
-			Old: "\tp.waiting, p.ended = false, last\n", New: "\tp.ended = last\n",
+			Old: "p.waiting, p.since = true, now\n", New: "p.waiting = true\n",
 			By: "^TestMinDownload$/^a_slow_upstream$", Caught: "record",
 		},
 		{
 			Name: "what buffers take counts as read", File: "tcpinfo_linux.go",
 			Old: "info.Notsent_bytes > 0", New: "false",
-			By: "^TestMinDownloadOnTheWire$/^copied,_fast_false$", Caught: "FAIL|timed out",
+			By: "^TestMinDownloadOnTheWire$/^copied,_fast_false$", Args: []string{"-test.timeout=5s"}, Caught: "timed out",
 		},
 		{
 			Name: "a preflight waits in line", File: "exchange.go",
@@ -247,7 +247,7 @@ func TestMutantsAreCaught(t *testing.T) {
 		},
 		{
 			Name: "a backup is used like the others", File: "balancer.go",
-			Old: "const backups = 1 << 20", New: "const backups = 0",
+			Old: "best == nil || u.rank < best.rank || load < least", New: "best == nil || load < least",
 			By: "^TestBackup$", Caught: "used map",
 		},
 		{
