@@ -129,7 +129,8 @@ type Hold struct {
 	Max time.Duration `yaml:"max"`
 	// Idle is the longest that no byte of it moves in either direction: the
 	// upstream is silent, or the client neither reads nor sends. Upgraded
-	// connections (WebSocket) count too.
+	// connections (WebSocket) count too. In a pool with tcp upstreams only the default
+	// is 10m.
 	Idle time.Duration `yaml:"idle"`
 	// MinUpload is how many bytes per second a client's request body must at
 	// least come with, over the length of hold.idle, or 10 s without it. 0: no
