@@ -75,6 +75,7 @@ func scalarSchema(path string, t reflect.Type) *schema {
 	patterns := map[reflect.Type]string{
 		reflect.TypeFor[time.Duration](): "^" + durationPattern + "$",
 		reflect.TypeFor[AskInterval]():   "^(auto|" + durationPattern + ")$",
+		reflect.TypeFor[Rate]():          `^(0|([0-9]+(\.[0-9]*)?|\.[0-9]+)([GMK]i|[GMk])?B/s|([0-9]+(\.[0-9]*)?|\.[0-9]+)[GMk]bit/s)$`,
 		reflect.TypeFor[ClientKey]():     "^(ip|header:[^ :]+)$",
 		reflect.TypeFor[HeaderField]():   "^[^ :]+:.*[^ ]",
 		reflect.TypeFor[Status]():        "^[45]([0-9][0-9]|xx)$",
