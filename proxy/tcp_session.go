@@ -136,7 +136,7 @@ func (se *session) refuse(err error) {
 
 // forward joins the client with an upstream. When it returns both connections are closed.
 func (se *session) forward() {
-	se.hold.limit(se.slot, se.route.pool)
+	se.hold.limit(se.ctx, se.slot, se.route.pool)
 	se.hold.upload.least, se.hold.download.least = 0, 0 // there is no telling where a request ends
 	if se.hold.idle > 0 {
 		se.hold.client = se.conn.raw
@@ -155,6 +155,7 @@ func (se *session) forward() {
 		se.reset() // cut may have come too early to see the tunnel
 		return
 	}
+	tunnel.HoldBack(&se.hold.down)
 	if err := se.introduce(tunnel); err != nil {
 		se.failure, se.rec.Outcome = err, admission.OutcomeUpstreamError
 		se.reset()
@@ -268,7 +269,7 @@ func (se *session) join(t *upstream.Tunnel) {
 
 // upward copies from the client to the upstream.
 func (se *session) upward(t *upstream.Tunnel) error {
-	s := relay.Stream{From: se.conn.raw, To: t.Socket()}
+	s := relay.Stream{From: se.conn.raw, To: t.Socket(), Take: se.hold.up.take, Unused: se.hold.up.unused}
 	if se.conn.Conn != se.conn.raw {
 		s.From = se.conn.Conn // has read on behind the PROXY header
 	}
@@ -307,7 +308,7 @@ func (se *session) upward(t *upstream.Tunnel) error {
 
 // downward copies from the upstream to the client.
 func (se *session) downward(t *upstream.Tunnel) error {
-	s := relay.Stream{From: t.Socket(), To: se.conn.raw}
+	s := relay.Stream{From: t.Socket(), To: se.conn.raw, Take: se.hold.down.take, Unused: se.hold.down.unused}
 	s.Moved = func(n int) {
 		if se.rec.Bytes == 0 {
 			se.rec.FirstByte = time.Since(se.admitted)

@@ -22,9 +22,11 @@ const small = 64 << 10
 
 // carrier is what the bytes are in between.
 type carrier interface {
-	// fill moves what a socket has into the empty carrier, and waits until it has
-	// something. It returns 0 when the socket has ended.
-	fill(from syscall.RawConn) (n int, err error)
+	// size is how much it can hold.
+	size() int
+	// fill moves what a socket has, at most so many bytes, into the empty carrier, and
+	// waits until it has something. It returns 0 when the socket has ended.
+	fill(from syscall.RawConn, most int) (n int, err error)
 	// drain moves at most size bytes into a socket, if that is allowed when the socket
 	// has room. Nothing stands between the question and the system call.
 	drain(to syscall.RawConn, size int, allowed func() error) (n int, err error)
@@ -59,7 +61,12 @@ func (s *Stream) splice() error {
 
 // carry moves what there is, and returns 0 when the sender has ended.
 func (s *Stream) carry(c carrier, from, to syscall.RawConn) (n int, err error) {
-	n, err = c.fill(from)
+	may, err := s.take(c.size())
+	if err != nil {
+		return 0, err
+	}
+	n, err = c.fill(from, may)
+	s.unused(may - n)
 	if errors.Is(err, unix.EINVAL) {
 		return 0, errors.ErrUnsupported
 	}
@@ -93,11 +100,13 @@ type buffer struct {
 	full []byte // what is in it
 }
 
+func (*buffer) size() int { return bufferSize }
+
 // fill implements carrier.
-func (b *buffer) fill(from syscall.RawConn) (n int, err error) {
+func (b *buffer) fill(from syscall.RawConn, most int) (n int, err error) {
 	failed := from.Read(func(fd uintptr) bool {
 		b.held = buffers.Get().(*[bufferSize]byte)
-		n, err = uninterrupted(func() (int, error) { return unix.Read(int(fd), b.held[:]) })
+		n, err = uninterrupted(func() (int, error) { return unix.Read(int(fd), b.held[:most]) })
 		if b.full = b.held[:n]; n == 0 {
 			b.empty()
 		}
@@ -160,10 +169,12 @@ func (p *pipe) close() {
 	pipes.Add(-1)
 }
 
+func (*pipe) size() int { return pipeSize }
+
 // fill implements carrier.
-func (p *pipe) fill(from syscall.RawConn) (n int, err error) {
+func (p *pipe) fill(from syscall.RawConn, most int) (n int, err error) {
 	failed := from.Read(func(fd uintptr) bool {
-		n, err = spliceOnce(int(fd), p.in, pipeSize)
+		n, err = spliceOnce(int(fd), p.in, most)
 		return err != unix.EAGAIN //nolint:errorlint // a system call's own
 	})
 	if failed != nil {
@@ -210,7 +221,7 @@ func spliceOnce(from, to, size int) (int, error) {
 func uninterrupted(call func() (int, error)) (int, error) {
 	for {
 		n, err := call()
-		if err == unix.EINTR {
+		if err == unix.EINTR { //nolint:errorlint // a system call's own
 			continue
 		}
 		return max(n, 0), err
