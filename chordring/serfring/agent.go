@@ -25,7 +25,7 @@ const (
 	StatusAlive Status = "alive"
 	// StatusFailed is a suspicion: no sign of life came in time.
 	StatusFailed Status = "failed"
-	// StatusLeft means that the member said goodbye.
+	// StatusLeft means that the member has left.
 	StatusLeft Status = "left"
 )
 

@@ -179,7 +179,7 @@ func (g *Gateway) limitsOf(name string) PoolConfig {
 
 // Drain takes the gateway out: new requests fail with admission.Draining, and so do
 // those that wait, unless they are to be served. It returns when no request waits
-// or uses a slot any more, or with ctx's error. Tickets stay, for the heir.
+// or uses a slot any more, or with ctx's error. Tickets stay, for the successor.
 func (g *Gateway) Drain(ctx context.Context, serve bool) error {
 	g.draining.Store(true)
 	pools := g.all()

@@ -47,7 +47,7 @@ type incarnation struct {
 	void    bool          // nothing can come of this incarnation any more
 }
 
-// newIncarnation begins with a process; now is bootNow, but in tests.
+// newIncarnation begins with a process; now is bootNow, except in tests.
 func newIncarnation(boot string, now func() time.Time) *incarnation {
 	t := &incarnation{start: time.Now(), now: now, leased: now(), first: boot, boot: boot}
 	t.standing.Store(&Standing{})

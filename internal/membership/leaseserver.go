@@ -327,7 +327,7 @@ func (g *leaseServer) judge(s leader.Observation) (leader.Verdict, bool) {
 	return g.rules.Judge(s, g.incarnation.clock()), true
 }
 
-// quiet returns the members that have not renewed for a while, but for this one.
+// quiet returns the other members that have not renewed for a while.
 func (g *leaseServer) quiet() []kmutex.Node {
 	g.mu.Lock()
 	defer g.mu.Unlock()

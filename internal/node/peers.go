@@ -140,7 +140,7 @@ func (p *peers) members(view *membership.View, self kmutex.Node) []admin.Member 
 }
 
 // lost describes the gateways whose leases may still run, and those that have left
-// without a word and that gossip has not given up.
+// without leaving and that gossip has not given up.
 func (p *peers) lost(view *membership.View) []admin.Member {
 	gone := make(map[string]admin.Member)
 	for _, l := range view.Lost {
