@@ -3,7 +3,7 @@ GO ?= go
 LINT := $(CURDIR)/bin/golangci-lint
 
 .DEFAULT_GOAL := help
-.PHONY: help build dist dist-again newcomer demo test race check modules soak fuzz bench lint fmt tidy cover ci clean
+.PHONY: help build dist dist-again newcomer demo test race check soak fuzz bench lint fmt tidy cover ci clean
 
 help: ## list the targets
 	@grep -hE '^[a-z-]+:.*## ' $(MAKEFILE_LIST) | sed 's/:.*## /\t/' | expand -t 12
@@ -33,8 +33,9 @@ SEQUENTIAL = $(shell $(GO) list ./kmutex ./coordinator ./chordring ./replication
 
 # Command lines for bin/tests, which runs them side by side and says at the end what failed.
 WAIT = KGATE_TEST_BINARY=$$(tools/test-binary.sh) $(GO) test -json -vet=off -p 4 -parallel 4 $(WAITING)
-COMPUTE = nice -n 19 $(GO) test -json -vet=off -p 2 -parallel 4 $(COMPUTING)
-RACE = nice -n 19 $(GO) test -json -vet=off -race -short -p 2 -parallel 4 $(filter-out $(SEQUENTIAL),$(COMPUTING)) ./internal/membership
+COMPUTE = nice -n 19 $(GO) test -json -vet=off -p 4 -parallel 4 $(COMPUTING)
+RACE = nice -n 19 $(GO) test -json -vet=off -race -short -p 4 -parallel 4 $(filter-out $(SEQUENTIAL),$(COMPUTING)) ./internal/membership
+TOOLS = cd tools && export GOWORK=off && nice -n 19 $(GO) vet ./... && nice -n 19 $(GO) test -json ./...
 
 bin/tests: $(wildcard tools/tests/*.go)
 	cd tools && GOWORK=off $(GO) build -o ../$@ ./tests
@@ -46,11 +47,7 @@ race: bin/tests ## tests under the race detector, but those with real processes 
 	bin/tests -log bin/race.log '$(RACE)'
 
 check: bin/tests ## tests, race detector and linters, side by side
-	bin/tests -log bin/tests.log '$(WAIT)' '$(COMPUTE)' then '$(RACE)' then 'nice -n 19 make lint' then 'nice -n 19 make modules'
-
-modules: ## compile what no test does: the modules beside this one
-	cd tools && GOWORK=off $(GO) vet ./... && GOWORK=off $(GO) test ./...
-	cd contrib/caddy && GOWORK=off $(GO) vet .
+	bin/tests -log bin/tests.log '$(WAIT)' '$(COMPUTE)' then '$(RACE)' then '$(TOOLS)' then 'nice -n 19 make lint'
 
 soak: ## the long runs of the tests with real processes, about an hour
 	KGATE_SOAK=1 $(GO) test -v -count=1 -p 1 -parallel 1 -timeout 2h $(WAITING)

@@ -191,7 +191,7 @@ func (n *Node) shutdown(ctx context.Context) error {
 	return errors.Join(err, n.end(ErrClosed))
 }
 
-// Close ends the node at once, and without a word to the others: they have its slots
+// Close ends the node at once, and does not leave the cluster: the others have its slots
 // when its lease has run out. Slots in use are lost.
 func (n *Node) Close() error {
 	defer n.wg.Wait()
@@ -238,6 +238,16 @@ func (n *Node) SetPeerTLS(cfg *tls.Config, gossipKeys [][]byte) error {
 // whatever it is. It returns when this node knows, and tries until ctx ends.
 func (n *Node) SetK(ctx context.Context, pool string, k, was int) error {
 	if err := n.node.SetK(ctx, pool, k, was); err != nil {
+		return fmt.Errorf("kgate: %w", err)
+	}
+	return nil
+}
+
+// SetRate changes how many bytes per second the pool's requests may move to clients and
+// from clients, over the whole cluster; 0: no bound. It returns when no node goes by
+// the rate before, and tries until ctx ends.
+func (n *Node) SetRate(ctx context.Context, pool string, down, up int64) error {
+	if err := n.node.SetRate(ctx, pool, node.Rate{Down: down, Up: up}); err != nil {
 		return fmt.Errorf("kgate: %w", err)
 	}
 	return nil

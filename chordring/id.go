@@ -7,9 +7,6 @@ import (
 	"math/bits"
 )
 
-// idBits is m of the paper: the length of an identifier.
-const idBits = sha1.Size * 8
-
 // identifier is a point on the identifier circle modulo 2^160, big endian.
 type identifier [sha1.Size]byte
 
@@ -22,7 +19,7 @@ func (a identifier) String() string { return hex.EncodeToString(a[:]) }
 // compare orders identifiers as numbers; it returns -1, 0 or 1.
 func (a identifier) compare(b identifier) int { return bytes.Compare(a[:], b[:]) }
 
-// plusPower returns a + 2^i modulo 2^160, for 0 <= i < idBits.
+// plusPower returns a + 2^i modulo 2^160, for 0 <= i < 160.
 func (a identifier) plusPower(i int) identifier {
 	at := len(a) - 1 - i/8
 	carry := uint16(1) << (i % 8)

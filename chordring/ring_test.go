@@ -10,6 +10,9 @@ import (
 	"pgregory.net/rapid"
 )
 
+// idBits is m of the paper: the length of an identifier.
+const idBits = 8 * len(identifier{})
+
 func TestOrderDoesNotCount(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
 		names := someNames.Draw(t, "names")
@@ -66,7 +69,7 @@ func TestTies(t *testing.T) {
 }
 
 func TestArithmetic(t *testing.T) {
-	modulus := new(big.Int).Lsh(big.NewInt(1), idBits)
+	modulus := new(big.Int).Lsh(big.NewInt(1), uint(idBits))
 	number := func(a identifier) *big.Int { return new(big.Int).SetBytes(a[:]) }
 	rapid.Check(t, func(t *rapid.T) {
 		a := identifier(rapid.SliceOfN(rapid.Byte(), len(identifier{}), len(identifier{})).Draw(t, "a"))

@@ -158,7 +158,7 @@ func (e *EpochChange) Doubled() []kmutex.Token { return e.doubled }
 
 // part gives the second ticket of a doubled token a number of its own, that no
 // token has: it goes on as one too many, and nobody gets its token after it. An
-// epoch that cannot be formed would help nobody.
+// epoch that cannot begin would help nobody.
 func part(reports []kmutex.Report) (doubled []kmutex.Token) {
 	var running kmutex.TokenSet
 	spare := kmutex.Token(kmutex.MaxK - 1)
@@ -180,7 +180,7 @@ func part(reports []kmutex.Report) (doubled []kmutex.Token) {
 	return doubled
 }
 
-// isToken tells tokens from what a report may also have: none, or nonsense.
+// isToken tells tokens from what else a report may have: no token, or an invalid one.
 func isToken(q kmutex.Token) bool { return q >= 0 && q < kmutex.MaxK }
 
 // planHandOvers plans who takes over what lost gateways left, by successor.

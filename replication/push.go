@@ -26,7 +26,7 @@ type Ack struct {
 	Progress
 }
 
-// Validate reports what no push in order has.
+// Validate reports what makes the push invalid.
 func (p *Push) Validate() error {
 	if p.Owner == 0 || p.Seq == 0 || p.Retire != (p.Delta == nil) || p.Delta != nil && p.Delta.Owner != p.Owner {
 		return fmt.Errorf("%w: push %d of node %d", errInvalid, p.Seq, p.Owner)

@@ -24,7 +24,7 @@ const (
 var (
 	// errFull: the table holds as many tickets as it may.
 	errFull = errors.New("replication: too many tickets")
-	// errInvalid: something that no gateway in order sends.
+	// errInvalid: something that no gateway that works sends.
 	errInvalid = errors.New("replication: invalid")
 	// ErrGap: a change that does not follow on what the replica has. The
 	// acknowledgement tells what it has.

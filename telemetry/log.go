@@ -73,12 +73,10 @@ type formatHandler struct {
 
 var _ slog.Handler = (*formatHandler)(nil)
 
-// Enabled implements slog.Handler.
 func (h *formatHandler) Enabled(ctx context.Context, level slog.Level) bool {
 	return h.json.Enabled(ctx, level)
 }
 
-// Handle implements slog.Handler.
 func (h *formatHandler) Handle(ctx context.Context, r slog.Record) error {
 	if h.settings.text.Load() {
 		return h.text.Handle(ctx, r)
@@ -86,12 +84,10 @@ func (h *formatHandler) Handle(ctx context.Context, r slog.Record) error {
 	return h.json.Handle(ctx, r)
 }
 
-// WithAttrs implements slog.Handler.
 func (h *formatHandler) WithAttrs(attrs []slog.Attr) slog.Handler {
 	return &formatHandler{h.settings, h.json.WithAttrs(attrs), h.text.WithAttrs(attrs)}
 }
 
-// WithGroup implements slog.Handler.
 func (h *formatHandler) WithGroup(name string) slog.Handler {
 	return &formatHandler{h.settings, h.json.WithGroup(name), h.text.WithGroup(name)}
 }

@@ -109,9 +109,9 @@ func countEverything(m *Metrics) {
 	p.Upstream(time.Second)
 	p.UpstreamError(UpstreamDial)
 	p.UpstreamError("no such cause")
-	p.MessageSent(kmutex.KindBaton)
-	p.MessageReceived(kmutex.KindToken)
-	p.MessageReceived(200)
+	p.Sent(kmutex.KindBaton)
+	p.Received(kmutex.KindToken)
+	p.Received(200)
 	p.BatonMoved()
 	p.Overtaken()
 	p.Recovered("loss")
@@ -137,6 +137,7 @@ func countEverything(m *Metrics) {
 		Pools: []PoolState{{
 			Name: "a", Capacity: 8, InFlight: 5, Waiting: 4, Oldest: 90 * time.Second, QueueLimit: 100, TicketsWaiting: 1, TicketsHolding: 2, Baton: 30000000007,
 			TokensRunning: 5, TokensFree: 1, TokensWithheld: 2,
+			Rates:     map[string]RateState{Down: {Limit: 50 << 20, Share: 1000.5, Moved: 900}, Up: {Limit: 1 << 20}},
 			Upstreams: map[string]bool{"http://10.0.1.1:80": true, "http://10.0.1.2:80": false},
 		}},
 	})
@@ -367,7 +368,7 @@ func TestLabelsAreBounded(t *testing.T) {
 		m.Refused(fmt.Sprint("cause ", i))
 		p.Outcome(admission.Outcome(fmt.Sprint(i)))
 		p.UpstreamError(UpstreamCause(fmt.Sprint(i)))
-		p.MessageReceived(kmutex.Kind(i % 256))
+		p.Received(kmutex.Kind(i % 256))
 		m.Pool(fmt.Sprint(i)).Wait(admission.OutcomeAdmitted, time.Second, "")
 		p.Wait(admission.Outcome(fmt.Sprint(i)), time.Second, "")
 		p.Answered(i, 0, 0)
@@ -418,8 +419,8 @@ func TestPools(t *testing.T) {
 	none.Hold(1)
 	none.Upstream(1)
 	none.UpstreamError(UpstreamDial)
-	none.MessageSent(kmutex.KindBaton)
-	none.MessageReceived(kmutex.KindBaton)
+	none.Sent(kmutex.KindBaton)
+	none.Received(kmutex.KindBaton)
 	none.BatonMoved()
 	none.Overtaken()
 	if none.Window() != (Window{}) {
@@ -488,8 +489,8 @@ func hotPath(m *Metrics, p *Pool) {
 	p.Slots(3)
 	p.Answered(200, 1, 2)
 	p.Upstream(time.Millisecond)
-	p.MessageSent(kmutex.KindRequest)
-	p.MessageReceived(kmutex.KindBaton)
+	p.Sent(kmutex.KindRequest)
+	p.Received(kmutex.KindBaton)
 	p.BatonMoved()
 	m.Pool("a").Outcome(admission.Timeout.Outcome())
 	m.BatchSize(3)

@@ -10,7 +10,7 @@ import (
 )
 
 // recoveryReasons are what Recovered is told.
-var recoveryReasons = []string{"loss", "return", "k", "leave", "spread", "audit"}
+var recoveryReasons = []string{"loss", "return", "k", "rate", "leave", "spread", "audit"}
 
 // UpstreamCause says why an upstream did not answer.
 type UpstreamCause string
@@ -233,15 +233,15 @@ func (p *Pool) UpstreamError(cause UpstreamCause) {
 	c.Inc()
 }
 
-// MessageSent counts one message of the pool to a peer.
-func (p *Pool) MessageSent(k kmutex.Kind) {
+// Sent counts one message of the pool to a peer.
+func (p *Pool) Sent(k kmutex.Kind) {
 	if p != nil {
 		p.messagesSent[kindIndex(k)].Inc()
 	}
 }
 
-// MessageReceived counts one message of the pool from a peer.
-func (p *Pool) MessageReceived(k kmutex.Kind) {
+// Received counts one message of the pool from a peer.
+func (p *Pool) Received(k kmutex.Kind) {
 	if p != nil {
 		p.messagesReceived[kindIndex(k)].Inc()
 	}

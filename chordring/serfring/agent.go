@@ -25,7 +25,7 @@ const (
 	StatusAlive Status = "alive"
 	// StatusFailed is a suspicion: no sign of life came in time.
 	StatusFailed Status = "failed"
-	// StatusLeft means that the member said goodbye.
+	// StatusLeft means that the member has left.
 	StatusLeft Status = "left"
 )
 
@@ -53,11 +53,13 @@ type Agent struct {
 	keyring *memberlist.Keyring // nil: gossip goes in the clear
 	advise  *adviser
 	changed chan struct{}
+	news    chan struct{}
 	stop    chan struct{}
 	drained chan struct{}
 	once    sync.Once
 	halted  sync.Once
 	wg      sync.WaitGroup
+	pings   sync.WaitGroup // and spread
 
 	mu      sync.Mutex
 	members map[string]Member
@@ -85,6 +87,7 @@ func Start(config Config) (*Agent, error) {
 		config:  config,
 		advise:  newAdviser(config.Logger),
 		changed: make(chan struct{}, 1),
+		news:    make(chan struct{}, 1),
 		stop:    make(chan struct{}),
 		drained: make(chan struct{}),
 		members: make(map[string]Member),
@@ -113,6 +116,7 @@ func Start(config Config) (*Agent, error) {
 	a.self = endpointOf(local.Addr, local.Port)
 	a.mu.Unlock()
 	a.wg.Go(a.joinLoop)
+	a.pings.Go(func() { a.spread(a.serf.ShutdownCh()) })
 	go func() {
 		<-a.stop
 		<-a.serf.ShutdownCh()
@@ -159,7 +163,7 @@ func (a *Agent) serfConfig(events chan<- serf.Event) (*serf.Config, error) {
 	}
 	m.ProbeInterval, m.ProbeTimeout = a.config.ProbeInterval, a.config.ProbeTimeout
 	m.SuspicionMult, m.SuspicionMaxTimeoutMult = 3, 2
-	m.GossipInterval = 50 * time.Millisecond
+	m.GossipInterval = calmInterval
 	m.PushPullInterval = 5 * time.Second
 	// Close waits for an attempt to join that is under way.
 	m.TCPTimeout = 2 * time.Second
@@ -235,6 +239,7 @@ func (a *Agent) note(e serf.MemberEvent) {
 				slog.String("gossip_address", member.Addr), slog.String("peer_address", member.PeerAddr), slog.String("boot", member.Boot))
 		}
 	}
+	a.tell()
 	select {
 	case a.changed <- struct{}{}:
 	default: // a reader that has not come yet will see this change as well
@@ -280,6 +285,7 @@ func (a *Agent) SetBoot(boot string) error {
 	if err := config.Validate(); err != nil {
 		return err
 	}
+	a.tell()
 	if err := a.serf.SetTags(config.tags()); err != nil {
 		return fmt.Errorf("serfring: set boot: %w", err)
 	}
@@ -290,6 +296,7 @@ func (a *Agent) SetBoot(boot string) error {
 // [StatusLeft] rather than a failure. Close must follow.
 func (a *Agent) Leave() error {
 	a.halt() // joining says, later than the farewell, that this one is alive
+	a.tell()
 	if err := a.serf.Leave(); err != nil {
 		return fmt.Errorf("serfring: leave: %w", err)
 	}
@@ -307,6 +314,7 @@ func (a *Agent) Close() error {
 			return
 		}
 		<-a.drained
+		a.pings.Wait()
 	})
 	return err
 }

@@ -313,7 +313,6 @@ type newcomers Agent
 
 var _ memberlist.AliveDelegate = (*newcomers)(nil)
 
-// NotifyAlive implements memberlist.AliveDelegate.
 func (n *newcomers) NotifyAlive(peer *memberlist.Node) error {
 	n.mu.Lock()
 	defer n.mu.Unlock()

@@ -4,7 +4,6 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"net/http"
 	"net/url"
 	"time"
 
@@ -45,7 +44,7 @@ func (c *drainCommand) Run(std streams) error {
 	if err != nil {
 		return err
 	}
-	if _, err := r.do(ctx, http.MethodPost, "/api/v1/drain", nil); err != nil {
+	if err := r.post(ctx, "/api/v1/drain", nil); err != nil {
 		return err
 	}
 	if c.Timeout == 0 {
@@ -120,7 +119,7 @@ func (c *leaveCommand) Run(std streams) error {
 	if err != nil {
 		return err
 	}
-	if _, err := r.do(ctx, http.MethodPost, "/api/v1/leave", nil); err != nil {
+	if err := r.post(ctx, "/api/v1/leave", nil); err != nil {
 		return err
 	}
 	name := s.Gateway.Name
@@ -153,7 +152,7 @@ func (c *leaveCommand) force(std streams, token string) error {
 	if err != nil {
 		return err
 	}
-	if _, err := r.do(context.Background(), http.MethodPost, "/api/v1/members/"+url.PathEscape(c.Force)+"/suspend", nil); err != nil {
+	if err := r.post(context.Background(), "/api/v1/members/"+url.PathEscape(c.Force)+"/suspend", nil); err != nil {
 		return err
 	}
 	_, err = fmt.Fprintf(std.out, "%s is out; its slots come back when its lease has run out\n", c.Force)

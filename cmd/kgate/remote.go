@@ -87,11 +87,10 @@ var (
 	errNoListener = fmt.Errorf("%w", errNoAnswer)
 )
 
-// do asks the gateways in turn until one answers. After a dial that fails the next one is
-// asked; a request that changes nothing goes on to it after any failure to answer.
-func (r *remote) do(ctx context.Context, method, path string, body any) ([]byte, error) {
-	data, _, err := r.first(ctx, method, path, body)
-	return data, err
+// post has the first gateway that answers change something.
+func (r *remote) post(ctx context.Context, path string, body any) error {
+	_, _, err := r.first(ctx, http.MethodPost, path, body)
+	return err
 }
 
 // get decodes what the first gateway that answers has at path, and returns it as it was
@@ -107,7 +106,9 @@ func (r *remote) get(ctx context.Context, path string, into any) ([]byte, error)
 	return data, nil
 }
 
-// first does the work of do, and tells who answered.
+// first asks the gateways in turn until one answers, and tells which. After a dial that
+// fails the next one is asked; a request that changes nothing goes on to it after any
+// failure to answer.
 func (r *remote) first(ctx context.Context, method, path string, body any) ([]byte, *url.URL, error) {
 	path, query, _ := strings.Cut(path, "?")
 	var causes []string

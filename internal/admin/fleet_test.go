@@ -146,6 +146,26 @@ func TestMerge(t *testing.T) {
 	}
 }
 
+// TestMergeEvents: what only another gateway has seen is shown, and what all have seen is
+// shown once.
+func TestMergeEvents(t *testing.T) {
+	at := time.Date(2026, 11, 22, 3, 0, 0, 0, time.UTC)
+	event := func(seconds int, text string) Event {
+		return Event{At: at.Add(time.Duration(seconds) * time.Second), Text: text}
+	}
+	report := func(events ...Event) Report { return Report{Status: Status{Events: events}} }
+	own := []Event{event(100, "gw-1 joined"), event(300, "gw-3 is lost")}
+	got := mergeEvents(own, map[string]Report{
+		"gw-1": report(own...),
+		"gw-2": report(event(10, "gw-1 is lost"), event(101, "gw-1 joined"), event(302, "gw-3 is lost"), event(330, "gw-3 joined")),
+		"gw-4": report(event(11, "gw-1 is lost"), event(200, "gw-3 is lost"), event(331, "gw-3 joined")),
+	})
+	want := []Event{event(10, "gw-1 is lost"), own[0], event(200, "gw-3 is lost"), own[1], event(330, "gw-3 joined")}
+	if !slices.Equal(got, want) {
+		t.Errorf("%v, want %v", got, want)
+	}
+}
+
 // someLines are the lines of one gateway, with one entry that waits.
 type someLines struct {
 	gateway, id, trace string

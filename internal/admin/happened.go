@@ -2,19 +2,40 @@ package admin
 
 import (
 	"fmt"
+	"maps"
 	"math"
 	"slices"
 	"time"
 )
 
-// Event is something that has happened to the cluster, as the gateway that answers
-// has seen it.
+// Event is something that has happened to the cluster.
 type Event struct {
 	At time.Time `json:"at"`
 	// Pool that it happened to; empty: the cluster.
 	Pool string `json:"pool,omitempty"`
 	// Text says what, in plain words.
 	Text string `json:"text"`
+}
+
+// sameWithin is how far apart gateways may note the same event.
+const sameWithin = 10 * time.Second
+
+// mergeEvents adds to this gateway's events those that only others have: it may have been
+// started or cut off since. Every gateway notes the same events in the same words.
+func mergeEvents(own []Event, all map[string]Report) []Event {
+	merged := slices.Clone(own)
+	for _, name := range slices.Sorted(maps.Keys(all)) {
+		known := len(merged) // one gateway can note the same twice
+		for _, e := range all[name].Status.Events {
+			if !slices.ContainsFunc(merged[:known], func(m Event) bool {
+				return m.Pool == e.Pool && m.Text == e.Text && m.At.Sub(e.At).Abs() < sameWithin
+			}) {
+				merged = append(merged, e)
+			}
+		}
+	}
+	slices.SortStableFunc(merged, func(a, b Event) int { return a.At.Compare(b.At) })
+	return merged
 }
 
 // happened is an event in a list.

@@ -50,6 +50,7 @@ func merge(s Status, all map[string]Report, missing []string) Status {
 	for i := range s.Pools {
 		s.Pools[i].Fleet = mergePool(s.Pools[i].Name, s.Pools[i].K, all, missing)
 	}
+	s.Events = mergeEvents(s.Events, all)
 	return s
 }
 

@@ -51,7 +51,7 @@
 // A ticket over HTTP is a slot under a time to live. It belongs to the gateway
 // that took it in, which any other one asks (ticket.go, ticketcall.go). Package
 // internal/pool has its state, and copies it to the ring's successors by letter;
-// here it has its claim (claim.go), and goes to the disk (persist.go). An heir
+// here it has its claim (claim.go), and goes to the disk (persist.go). A successor
 // takes it over with the next epoch.
 //
 // # Who is there

@@ -63,7 +63,7 @@ func (p *poolDriver) void() (refused, aborted int, ended <-chan struct{}) {
 			s.err = admission.Isolated
 			s.wake()
 			s.state = slotEnded
-		case s.ticket != nil: // its holder is elsewhere, and the slot goes to the heir
+		case s.ticket != nil: // its holder is elsewhere, and the slot goes to the successor
 			s.state = slotEnded
 		default:
 			aborted++
@@ -85,6 +85,8 @@ func (p *poolDriver) void() (refused, aborted int, ended <-chan struct{}) {
 		p.log.Error("tickets of the lost incarnation cannot be kept", slog.Any("error", err))
 	}
 	clear(p.held)
+	p.pace(false)
+	p.pull.void()
 	p.moved.signal(true)
 	p.stopTimers()
 	p.endLetters()

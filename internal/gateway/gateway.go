@@ -179,7 +179,7 @@ func (g *Gateway) limitsOf(name string) PoolConfig {
 
 // Drain takes the gateway out: new requests fail with admission.Draining, and so do
 // those that wait, unless they are to be served. It returns when no request waits
-// or uses a slot any more, or with ctx's error. Tickets stay, for the heir.
+// or uses a slot any more, or with ctx's error. Tickets stay, for the successor.
 func (g *Gateway) Drain(ctx context.Context, serve bool) error {
 	g.draining.Store(true)
 	pools := g.all()
@@ -251,12 +251,12 @@ func (g *Gateway) missingPool(name string) error {
 }
 
 // refusal returns the error of a request of the named pool, which may not exist.
-func (g *Gateway) refusal(pool string, err error, position int) error {
+func (g *Gateway) refusal(pool string, err error) error {
 	if p := g.pool(pool); p != nil {
-		return p.refusal(err, position)
+		return p.refusal(err, 0)
 	}
 	if reason := admission.Reason(""); errors.As(err, &reason) {
-		return &admission.Refusal{Reason: reason, Position: position}
+		return &admission.Refusal{Reason: reason}
 	}
 	return err
 }

@@ -38,7 +38,7 @@ func (g *Gateway) RedeemTicket(ctx context.Context, pool, id string) (*Redeemed,
 	t, err := g.onTicket(ctx, ticketCall{Op: opTest, ID: id})
 	switch {
 	case err != nil:
-		return nil, g.refusal(pool, err, 0)
+		return nil, g.refusal(pool, err)
 	case t.Pool != pool:
 		return nil, admission.ErrUnknownTicket
 	case !t.Granted:
@@ -46,7 +46,7 @@ func (g *Gateway) RedeemTicket(ctx context.Context, pool, id string) (*Redeemed,
 	}
 	p := g.pool(pool)
 	if p == nil {
-		return nil, g.refusal(pool, g.missingPool(pool), 0)
+		return nil, g.refusal(pool, g.missingPool(pool))
 	}
 	r := &Redeemed{pool: p, end: g.EndTicket}
 	r.renew = func(ctx context.Context) (admission.Ticket, error) { return g.RenewTicket(ctx, id) }
@@ -58,7 +58,7 @@ func (g *Gateway) RedeemTicket(ctx context.Context, pool, id string) (*Redeemed,
 	sent := g.now()
 	if t, err = g.onTicket(ctx, ticketCall{Op: opUse, ID: id, Call: rand.Text()}); err != nil {
 		p.unredeem(r)
-		return nil, g.refusal(pool, err, 0)
+		return nil, g.refusal(pool, err)
 	}
 	r.start(sent, t)
 	return r, nil
@@ -74,7 +74,7 @@ func (p *poolDriver) redeem(r *Redeemed) error {
 	case !p.alive(), !p.env.entitled(p.self):
 		return admission.Isolated
 	}
-	p.redeemed[r] = struct{}{}
+	p.redeemed[r] = false
 	p.requests++
 	return nil
 }
@@ -83,6 +83,7 @@ func (p *poolDriver) unredeem(r *Redeemed) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	delete(p.redeemed, r)
+	p.pace(false)
 	p.done()
 }
 
@@ -111,6 +112,7 @@ func (r *Redeemed) start(sent time.Time, t admission.Ticket) {
 	var ctx context.Context
 	ctx, r.cancel = context.WithCancel(env.ctx)
 	env.background(func() { r.keep(ctx, sent) })
+	r.pool.carriesShare(r, true)
 }
 
 // keep renews the ticket until the slot is released or lost.
@@ -191,6 +193,7 @@ func (r *Redeemed) lose() {
 		abort = nil
 	}
 	r.stop()
+	r.pool.carriesShare(r, false)
 	r.mu.Unlock()
 	if abort != nil {
 		abort()

@@ -20,11 +20,11 @@ type Slot struct {
 // nothing is held and no place in line is kept.
 func (g *Gateway) Acquire(ctx context.Context, req admission.Request) (*Slot, error) {
 	if g.draining.Load() {
-		return nil, g.refusal(req.Pool, admission.Draining, 0)
+		return nil, g.refusal(req.Pool, admission.Draining)
 	}
 	p := g.pool(req.Pool)
 	if p == nil {
-		return nil, g.refusal(req.Pool, g.missingPool(req.Pool), 0)
+		return nil, g.refusal(req.Pool, g.missingPool(req.Pool))
 	}
 	s, err := p.enter(req)
 	if err != nil {

@@ -88,7 +88,7 @@ func (g *Gateway) left() bool {
 // comeBack rejoins once nothing of the incarnation before is in flight: then its
 // tokens need not be withheld any longer.
 func (g *Gateway) comeBack(ended []<-chan struct{}) {
-	const patience = 5 * time.Second // not a bound, only to be told of it
+	const patience = 5 * time.Second // not a bound: then a warning says so
 	late := time.AfterFunc(patience, func() {
 		g.cfg.Logger.Warn("aborted requests have not ended yet: this gateway waits for them before it rejoins")
 	})

@@ -15,9 +15,9 @@ func (g *Gateway) RequestTicket(ctx context.Context, req admission.Request, ttl 
 	p := g.pool(req.Pool)
 	switch {
 	case g.draining.Load():
-		return admission.Ticket{}, g.refusal(req.Pool, admission.Draining, 0)
+		return admission.Ticket{}, g.refusal(req.Pool, admission.Draining)
 	case p == nil:
-		return admission.Ticket{}, g.refusal(req.Pool, g.missingPool(req.Pool), 0)
+		return admission.Ticket{}, g.refusal(req.Pool, g.missingPool(req.Pool))
 	}
 	tickets := ticketManager{p}
 	if err := tickets.enable(ctx); err != nil {

@@ -34,7 +34,7 @@ var replies = map[string]error{
 }
 
 // onTicket carries out a call where the ticket is. While its gateway is being
-// replaced by its heir it tries again for a while.
+// replaced by its successor it tries again for a while.
 func (g *Gateway) onTicket(ctx context.Context, c ticketCall) (admission.Ticket, error) {
 	const (
 		patience = 5 * time.Second

@@ -48,7 +48,6 @@ func (b *addressBook) of(id raft.ServerID) (string, bool) {
 
 var _ raft.ServerAddressProvider = (*addressBook)(nil)
 
-// ServerAddr implements raft.ServerAddressProvider.
 func (b *addressBook) ServerAddr(id raft.ServerID) (raft.ServerAddress, error) {
 	if addr, ok := b.of(id); ok {
 		return address(addr, string(id)), nil
@@ -87,10 +86,5 @@ func alive(peers []serfring.Member) []serfring.Member {
 }
 
 func find(peers []serfring.Member, name string) (serfring.Member, bool) {
-	for _, p := range peers {
-		if p.Name == name {
-			return p, true
-		}
-	}
-	return serfring.Member{}, false
+	return first(peers, func(p serfring.Member) bool { return p.Name == name })
 }

@@ -6,6 +6,7 @@ import (
 	"encoding/binary"
 	"fmt"
 	"log/slog"
+	"maps"
 	"net/http"
 	"net/url"
 	"slices"
@@ -20,8 +21,12 @@ import (
 // All gateways must have applied the same entries. Raft sees to that as long as its
 // servers tell the truth: one that lies, or a defect, can give gateways different
 // entries, and each would go on with its own k. So each gateway keeps a digest of all
-// that it has applied, compares it with that of another voter a few times in a lease,
-// and if they differ, with all. The gateways that differ from most voters end.
+// that it has applied, compares it with those of the other voters, one after the other
+// a few times in a lease, and if two differ, with all at once. The gateways that differ
+// from most voters end.
+//
+// A gateway whose state was compared with every voter's asks nobody until something
+// changes here: if a voter's state changes, that voter asks.
 
 // checkpoint is the digest of all entries that were applied up to an index.
 type checkpoint struct {
@@ -98,28 +103,52 @@ type stateComparer struct {
 	leases *leaseServer
 }
 
-// run compares this gateway's state with those of others while the cluster
-// runs: in turn with the leader, which knows most, and with another voter, since the
-// leader may be the one that lies.
+// stateKey is what a comparison depends on at this end.
+type stateKey struct {
+	index  uint64
+	digest string
+	leader string
+	term   uint64
+}
+
+func (s *stateComparer) key() stateKey {
+	_, leader := s.raft.LeaderWithID()
+	c := s.machine.newestCheckpoint()
+	return stateKey{c.Index, string(c.Digest), string(leader), s.raft.CurrentTerm()}
+}
+
+// run compares this gateway's state with those of the other voters while the cluster
+// runs: in turn with the leader, which knows most, and with another one, since the
+// leader may be the one that lies. It asks nobody again while nothing has changed.
 func (s *stateComparer) run() {
 	tick := time.NewTimer(s.compareAfter())
 	defer tick.Stop()
-	for turn := 0; ; turn++ {
+	same := make(map[string]stateKey) // what was compared last with a voter that has the same
+	turn := 0
+	for {
 		select {
 		case <-s.closing.Done():
 			return
 		case <-tick.C:
 		}
+		now := s.key()
 		others := s.otherVoters()
-		if len(others) > 0 && s.machine.problem() == nil {
-			one := others[turn/2%len(others)]
-			if _, leader := s.raft.LeaderWithID(); turn%2 == 0 && slices.Contains(others, string(leader)) {
-				one = string(leader)
+		ask := slices.DeleteFunc(slices.Clone(others), func(v string) bool { return same[v] == now })
+		if len(ask) > 0 && s.machine.problem() == nil {
+			one := ask[turn/2%len(ask)]
+			if turn%2 == 0 && slices.Contains(ask, now.leader) {
+				one = now.leader
 			}
-			if s.compareWith(s.closing, one) == stateDiffers {
+			turn++
+			switch s.compareWith(s.closing, one) {
+			case stateSame:
+				same[one] = now
+			case stateDiffers:
 				s.settleDifference(others)
+			case stateUnknown:
 			}
 		}
+		maps.DeleteFunc(same, func(v string, _ stateKey) bool { return !slices.Contains(others, v) })
 		tick.Reset(s.compareAfter())
 	}
 }

@@ -23,13 +23,13 @@
 //   - A pool's Epoch starts at 1 and moves on in every view that takes a member
 //     out, that gives the pool tokens back, that changes its k, or that recovers
 //     it. A member that went may have held tokens, the baton or a place in the
-//     tree, so the line must be formed anew.
+//     tree, so the line must be rebuilt.
 //   - A pool's Home is the Chord owner of its name among the members of the view
 //     that began the epoch. It stays for the whole epoch: joins move neither
 //     the epoch nor the home. When the home itself goes, the epoch moves on, as
-//     for any other member, and the home is computed anew from those left.
+//     for any other member, and the home is chosen again from those left.
 //   - A pool's Began is the index of the entry that began the epoch: members with
-//     a Node up to it form the line, later ones join it.
+//     a Node up to it plan the line, later ones join it.
 //
 // # How a cluster starts
 //
@@ -41,7 +41,7 @@
 // connection together with the server that the dialer means, so that neither
 // another cluster nor another incarnation at the same address can vote. Any
 // other gateway waits to be let in by the leader. State on disk is never
-// started anew.
+// discarded.
 //
 // # Standing
 //
@@ -59,7 +59,7 @@
 // The leader watches what discovery reports. A gateway that is alive and not
 // in the view is asked for its identity over the control stream, and whether it
 // reaches the peer ports of all members; then it becomes a non-voting raft server
-// and a member. One that said goodbye is removed. There are at most 5 voters and
+// and a member. One that has left is removed. There are at most 5 voters and
 // an odd number of them: 1 for up to 2 members, 3 for up to 4, 5 from there on. A
 // pair has one voter on purpose: with two, the loss of either would stop both.
 // No change is made that the living voters could not commit. The raft server of a

@@ -77,7 +77,7 @@ func (e *elections) campaign(v *leaderlessTime, now time.Time) time.Duration {
 	}
 	if !e.leaders.leaderless() {
 		*v = leaderlessTime{}
-		return leader.Interval
+		return min(e.leaders.silentIn(), lookAgain) // what else ends it is a change
 	}
 	if v.since.IsZero() {
 		v.since = now

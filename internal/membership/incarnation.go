@@ -47,7 +47,7 @@ type incarnation struct {
 	void    bool          // nothing can come of this incarnation any more
 }
 
-// newIncarnation begins with a process; now is bootNow, but in tests.
+// newIncarnation begins with a process; now is bootNow, except in tests.
 func newIncarnation(boot string, now func() time.Time) *incarnation {
 	t := &incarnation{start: time.Now(), now: now, leased: now(), first: boot, boot: boot}
 	t.standing.Store(&Standing{})
@@ -148,6 +148,10 @@ func (i *incarnation) renewal() (r lease.Renewal, due bool, wait time.Duration) 
 	now := i.leaseClock()
 	if due = now >= i.holder.Due(); due {
 		r = i.holder.Send(now)
+		// All gateways renew at the same moments of the wall clock, so that one round of the
+		// leader's is for all.
+		interval := i.holder.Due() - now
+		i.holder.DueBy(now + interval - time.Duration(time.Now().UnixNano())%interval)
 	}
 	wait = i.holder.Due() - now
 	if until, held := i.holder.Until(); held {

@@ -12,8 +12,8 @@ import (
 	"github.com/kgate/kgate/kmutex"
 )
 
-// attempts remembers which gateways did not answer, so that one that cannot
-// be reached does not hold up the others.
+// attempts remembers which gateways did not answer, so that one that is out of
+// reach does not delay the others.
 type attempts map[string]attempt
 
 type attempt struct {

@@ -61,23 +61,37 @@ type termAnswer struct {
 	Voted *string `json:"voted"`
 }
 
-// leaderIsSilent reports that this gateway's leader sends it no heartbeats any more, or does
-// not renew its lease any more: it is stopped, slow, or cut off from most voters. A leader
-// that has just been elected, be it again, has two leases for its first renewal: leases
-// are over then.
+// silentFrom returns when this gateway's leader counts as silent if it sends no more
+// heartbeats, or does not renew its lease any more: it is stopped, slow, or cut off from most
+// voters. A leader that has just been elected, be it again, has two leases for its first
+// renewal: leases are over then.
 //
 // Raft's followers miss the heartbeats, too, but each looks at a time of its own, up to
 // another two timeouts later, and leases do not last that long.
-func (w *leaderWatch) leaderIsSilent(leads string) bool {
-	if time.Since(w.raft.LastContact()) > w.raftTimeout() {
-		return true
-	}
+func (w *leaderWatch) silentFrom(leads string) time.Time {
+	from := w.raft.LastContact().Add(w.raftTimeout())
 	term, lease := w.raft.CurrentTerm(), w.lease()
 	if last := w.renewed.Load(); last.of(leads, term) {
-		return time.Since(last.sent) > lease*3/5
+		from = earlier(from, last.sent.Add(lease*3/5))
+	} else if asked := w.asked.Load(); asked.of(leads, term) {
+		from = earlier(from, asked.sent.Add(2*lease))
 	}
-	asked := w.asked.Load()
-	return asked.of(leads, term) && time.Since(asked.sent) > 2*lease
+	return from
+}
+
+func earlier(a, b time.Time) time.Time {
+	if b.Before(a) {
+		return b
+	}
+	return a
+}
+
+func (w *leaderWatch) leaderIsSilent(leads string) bool { return time.Now().After(w.silentFrom(leads)) }
+
+// silentIn returns how long this gateway's leader may still be silent.
+func (w *leaderWatch) silentIn() time.Duration {
+	_, id := w.raft.LeaderWithID()
+	return max(time.Until(w.silentFrom(string(id))), 0) + time.Millisecond
 }
 
 // leaderless reports that this gateway has no leader: it knows of none, or has

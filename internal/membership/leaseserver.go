@@ -170,11 +170,13 @@ func (g *leaseServer) receive(p renewalRequest) (<-chan bool, error) {
 	return done, nil
 }
 
-// rounds asks the voters, as long as there are renewals to grant. Two rounds begin
-// roundGap apart at least: one round answers all renewals that came before it.
+// rounds asks the voters, as long as there are renewals to grant. One round answers all
+// renewals that came before it: so it begins roundDelay after the first of them, and
+// roundGap after the round before it.
 func (g *leaseServer) rounds() {
-	gap := time.NewTimer(0)
-	defer gap.Stop()
+	timer := time.NewTimer(0)
+	defer timer.Stop()
+	var began time.Time
 	for {
 		select {
 		case <-g.closing.Done():
@@ -183,13 +185,14 @@ func (g *leaseServer) rounds() {
 		case <-g.wake:
 		}
 		for again := true; again; {
+			timer.Reset(max(roundGap(g.lease())-time.Since(began), roundDelay(g.lease())))
 			select {
 			case <-g.closing.Done():
 				g.end()
 				return
-			case <-gap.C:
+			case <-timer.C:
 			}
-			gap.Reset(roundGap(g.lease()))
+			began = time.Now()
 			again = g.round()
 		}
 	}
@@ -197,6 +200,9 @@ func (g *leaseServer) rounds() {
 
 // roundGap is the least time between two rounds.
 func roundGap(lease time.Duration) time.Duration { return lease / 20 }
+
+// roundDelay is how long a round waits for renewals that come together with the first.
+func roundDelay(lease time.Duration) time.Duration { return lease / 200 }
 
 // askAgainAfter is how long a round waits for a majority before it asks once more, over
 // other connections: those in use may be dead.
@@ -321,7 +327,7 @@ func (g *leaseServer) judge(s leader.Observation) (leader.Verdict, bool) {
 	return g.rules.Judge(s, g.incarnation.clock()), true
 }
 
-// quiet returns the members that have not renewed for a while, but for this one.
+// quiet returns the other members that have not renewed for a while.
 func (g *leaseServer) quiet() []kmutex.Node {
 	g.mu.Lock()
 	defer g.mu.Unlock()

@@ -108,7 +108,6 @@ func (m *machine) compare(c checkpoint) (same, known bool) {
 	return m.digests.compare(c)
 }
 
-// Snapshot implements raft.FSM.
 func (m *machine) Snapshot() (raft.FSMSnapshot, error) {
 	m.mu.Lock()
 	defer m.mu.Unlock()
@@ -126,7 +125,6 @@ func (m *machine) Snapshot() (raft.FSMSnapshot, error) {
 // texts, escaped.
 const maxSnapshot = 64 << 20
 
-// Restore implements raft.FSM.
 func (m *machine) Restore(from io.ReadCloser) error {
 	data, err := io.ReadAll(io.LimitReader(from, maxSnapshot))
 	if err = errors.Join(err, from.Close()); err != nil {

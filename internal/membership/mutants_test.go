@@ -184,8 +184,8 @@ func TestMutantsAreCaught(t *testing.T) {
 		},
 		{
 			Name: "a leader that has never renewed a lease stays", File: "leaderwatch.go",
-			Old:    "time.Since(asked.sent) > 2*lease",
-			New:    "time.Since(asked.sent) > time.Hour+lease",
+			Old:    "asked.sent.Add(2*lease)",
+			New:    "asked.sent.Add(time.Hour+lease)",
 			By:     "^TestMuteLeader$",
 			Caught: "another one leads",
 		},

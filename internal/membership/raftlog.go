@@ -33,7 +33,7 @@ func newRaftLogger(closing context.Context, logger *slog.Logger) hclog.Logger {
 }
 
 // everyday lists the warnings that belong to a cluster's normal life: starting,
-// electing and being told of a leader. What they lead to is logged by this
+// electing and hearing of a leader. What they lead to is logged by this
 // package.
 var everyday = map[string]bool{
 	"heartbeat timeout reached, starting election":                                                                   true,
@@ -59,7 +59,6 @@ var everyday = map[string]bool{
 	"unable to get address for server, using fallback address":                                                       true,
 }
 
-// Accept implements hclog.SinkAdapter.
 func (s *raftSink) Accept(_ string, level hclog.Level, message string, args ...any) {
 	if level < hclog.Warn || everyday[message] || s.closing.Err() != nil {
 		if s.logger.Enabled(context.Background(), slog.LevelDebug) {
@@ -95,16 +94,16 @@ func fields(args []any) string {
 // causesKept bounds the memory: names come from peers.
 const causesKept = 256
 
-// silences tells troubles that last from those that pass.
+// silences tells problems that last from those that pass.
 type silences struct {
 	mu    sync.Mutex
 	since map[string]time.Time
 }
 
-// patience is how long a trouble is none.
+// patience is how long a problem must last before it is logged.
 const patience = 3 * time.Second
 
-// lasts notes the trouble, and reports whether it has lasted.
+// lasts notes a problem, and reports whether it has lasted.
 func (s *silences) lasts(name string) bool {
 	now := time.Now()
 	s.mu.Lock()
@@ -120,7 +119,7 @@ func (s *silences) lasts(name string) bool {
 	return now.Sub(since) >= patience
 }
 
-// over forgets the trouble.
+// over forgets a problem.
 func (s *silences) over(name string) {
 	s.mu.Lock()
 	defer s.mu.Unlock()

@@ -32,7 +32,6 @@ var _ raft.Transport = retryTransport{}
 
 var errDiskHangs = errors.New("membership: the disk of data_dir does not answer")
 
-// AppendEntries implements raft.Transport.
 func (t retryTransport) AppendEntries(id raft.ServerID, target raft.ServerAddress, args *raft.AppendEntriesRequest, resp *raft.AppendEntriesResponse) error {
 	if heartbeat(args) && t.enough(id) {
 		resp.Term, resp.Success = args.Term, true
@@ -85,7 +84,6 @@ func (t retryTransport) RequestPreVote(id raft.ServerID, target raft.ServerAddre
 	return t.answer(t.NetworkTransport.RequestPreVote(id, target, args, resp), &resp.Term)
 }
 
-// InstallSnapshot implements raft.Transport.
 func (t retryTransport) InstallSnapshot(id raft.ServerID, target raft.ServerAddress, args *raft.InstallSnapshotRequest, resp *raft.InstallSnapshotResponse, data io.Reader) error {
 	return t.answer(t.NetworkTransport.InstallSnapshot(id, target, args, resp, data), &resp.Term)
 }

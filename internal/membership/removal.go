@@ -124,7 +124,7 @@ func (s *state) unlease(node kmutex.Node, moved pools) bool {
 
 // findHeirs gives every lost member whose heir is no member an heir. An heir
 // that is lost hands what it had to its own heir, which has the copies of it:
-// so heirs are followed from loss to loss, not computed anew. While nobody is
+// so heirs are followed from loss to loss, not chosen again. While nobody is
 // there the last one stays noted.
 func (s *state) findHeirs() {
 	ring := ringOf(s.Members)

@@ -98,7 +98,8 @@ func TestRoundTrips(t *testing.T) {
 	began := time.Now()
 	settle(t, gateways)
 	t.Logf("whole after %v", time.Since(began))
-	time.Sleep(leaseTime) // the last voters get their votes
+	until(t, "five voters", func() bool { names, _ := leaderOf(t, gateways).Voting(); return len(names) == 5 })
+	time.Sleep(leaseTime)
 	before := gateways[0].View().Number
 	terms := make(map[string]uint64)
 	nodes := make(map[string]Standing)

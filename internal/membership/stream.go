@@ -90,7 +90,6 @@ func newRaftStream(layer StreamLayer, dialing func() string, admit func(conn net
 // open begins to take connections.
 func (s *raftStream) open() { s.wg.Go(s.accept) }
 
-// Dial implements raft.StreamLayer.
 func (s *raftStream) Dial(a raft.ServerAddress, timeout time.Duration) (net.Conn, error) {
 	ctx, cancel := context.WithTimeout(s.closing, min(timeout, s.timeout))
 	defer cancel()

@@ -142,25 +142,25 @@ func (j *judge) takeLeads() {
 	timer := time.NewTimer(0)
 	defer timer.Stop()
 	for {
-		pause := lookAgain // raft tells when that ends
+		changed := j.Changed() // a voter may depose it by an error
+		pause := lookAgain
 		switch {
 		case j.raft.State() != raft.Leader:
 			j.leases.end()
 		case !j.leaving.Load() && !j.leases.leads(j.raft.CurrentTerm()):
 			if err := j.takeLead(); err != nil {
 				j.troubled(err)
+				pause = soon
 			} else {
 				j.machine.touch()
 			}
-			fallthrough
-		default:
-			pause = soon // a voter may depose it by an error
 		}
 		timer.Reset(pause)
 		select {
 		case <-j.closing.Done():
 			return
 		case <-j.raft.LeaderCh():
+		case <-changed:
 		case <-timer.C:
 		}
 	}

@@ -39,16 +39,21 @@ type Member struct {
 type Pool struct {
 	Name string `json:"name"`
 	K    int    `json:"k"`
+	// Rate bounds the bytes per second that all gateways together move.
+	Rate Rate `json:"rate,omitzero"`
+	// Left, if it is not 0, is an upper bound, above K, of the tokens that there can be:
+	// K was larger, or is about to be.
+	Left int `json:"left,omitempty"`
 	// Binding is early or late.
 	Binding admission.Binding `json:"binding"`
-	// Epoch counts from 1 how often the line was formed.
+	// Epoch counts from 1 how often the line was rebuilt.
 	Epoch uint64 `json:"epoch"`
 	// Began is the index of the log entry that began the epoch: the members
 	// with a Node up to it form the line, later ones join it.
 	Began uint64 `json:"began"`
 	// Spread: the epoch began only to spread the free tokens.
 	Spread bool `json:"spread,omitempty"`
-	// Home leads the forming of the line in this epoch. It is zero only in a
+	// Home plans this epoch. It is zero only in a
 	// view in which nobody serves.
 	Home kmutex.Node `json:"home"`
 	// Owed lists, in ascending order, the lost members whose tokens are
@@ -63,6 +68,17 @@ type Pool struct {
 	// through the API: members lost after it may leave some. 0: it never has.
 	Tickets uint64 `json:"tickets,omitempty"`
 }
+
+// Rate is in bytes per second; 0: no bound.
+type Rate struct {
+	// Down is what goes from upstreams to clients, Up the other way.
+	Down int64 `json:"down,omitempty"`
+	Up   int64 `json:"up,omitempty"`
+}
+
+// Parts is what the pool's Rate is divided by: each token carries one part, and there
+// are no more tokens than this.
+func (p Pool) Parts() int { return max(p.K, p.Left) }
 
 // maxLost is how many lost members a view remembers.
 const maxLost = 4096
@@ -94,7 +110,7 @@ type View struct {
 	// Lease of every gateway, agreed like a pool's k; 0 until Cluster is known.
 	Lease time.Duration
 	// Founded is when the cluster began, in milliseconds of Unix time. One that
-	// begins anew, because nobody has kept anything, began later.
+	// starts again, because nobody has kept anything, began later.
 	Founded int64
 	// Members in order of Node: those that may take part.
 	Members []Member
@@ -108,31 +124,30 @@ type View struct {
 	ring     *chordring.Ring
 }
 
+// first returns the first of all that fits.
+func first[T any](all []T, fits func(T) bool) (T, bool) {
+	for _, one := range all {
+		if fits(one) {
+			return one, true
+		}
+	}
+	var none T
+	return none, false
+}
+
 // Member returns the member with the given node.
 func (v *View) Member(node kmutex.Node) (Member, bool) {
-	i := slices.IndexFunc(v.Members, func(m Member) bool { return m.Node == node })
-	if i < 0 {
-		return Member{}, false
-	}
-	return v.Members[i], true
+	return first(v.Members, func(m Member) bool { return m.Node == node })
 }
 
 // Named returns the member with the given name.
 func (v *View) Named(name string) (Member, bool) {
-	i := slices.IndexFunc(v.Members, func(m Member) bool { return m.Name == name })
-	if i < 0 {
-		return Member{}, false
-	}
-	return v.Members[i], true
+	return first(v.Members, func(m Member) bool { return m.Name == name })
 }
 
 // LostMember returns what is known of a lost member.
 func (v *View) LostMember(node kmutex.Node) (Lost, bool) {
-	i := slices.IndexFunc(v.Lost, func(l Lost) bool { return l.Node == node })
-	if i < 0 {
-		return Lost{}, false
-	}
-	return v.Lost[i], true
+	return first(v.Lost, func(l Lost) bool { return l.Node == node })
 }
 
 // Heir returns who answers for what the node has or left: the node itself if

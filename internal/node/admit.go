@@ -85,7 +85,6 @@ var (
 // use tickets.
 type admitter struct{ *gateway.Gateway }
 
-// Acquire implements proxy.Admitter.
 func (a admitter) Acquire(ctx context.Context, req admission.Request) (proxy.Slot, error) {
 	s, err := a.Gateway.Acquire(ctx, req)
 	if err != nil {
@@ -94,7 +93,6 @@ func (a admitter) Acquire(ctx context.Context, req admission.Request) (proxy.Slo
 	return s, nil
 }
 
-// RedeemTicket implements proxy.Tickets.
 func (a admitter) RedeemTicket(ctx context.Context, pool, id string) (proxy.Slot, error) {
 	s, err := a.Gateway.RedeemTicket(ctx, pool, id)
 	if err != nil {
@@ -109,7 +107,6 @@ type requestObserver struct {
 	refusals *refusalLog
 }
 
-// Admitted implements proxy.Observer.
 func (o requestObserver) Admitted(r *proxy.Record) {
 	traceID := ""
 	if r.Sampled {
@@ -118,7 +115,6 @@ func (o requestObserver) Admitted(r *proxy.Record) {
 	o.m.Pool(r.Pool).Wait(admission.OutcomeAdmitted, r.Wait, traceID)
 }
 
-// Done implements proxy.Observer.
 func (o requestObserver) Done(r *proxy.Record) {
 	p := o.m.Pool(r.Pool)
 	p.Outcome(r.Outcome)

@@ -14,30 +14,43 @@ var _ admin.Control = control{}
 // control lets the admin address change the cluster.
 type control struct {
 	cluster      *membership.Cluster
+	pools        *pools
 	drain, leave func()
 }
 
-// SetK implements admin.Control.
 func (c control) SetK(ctx context.Context, pool string, k, was int) error {
 	if _, known := c.cluster.View().Pool(pool); !known {
 		return fmt.Errorf("%w: the cluster has no pool %q", admin.ErrUnknown, pool)
 	}
-	return controlError(c.cluster.SetK(ctx, pool, k, was))
+	return controlError(c.pools.SetK(ctx, pool, k, was))
 }
 
-// Drain implements admin.Control.
+// SetRate implements admin.Control.
+func (c control) SetRate(ctx context.Context, pool string, change admin.RateChange) error {
+	spec, known := c.cluster.View().Pool(pool)
+	if !known {
+		return fmt.Errorf("%w: the cluster has no pool %q", admin.ErrUnknown, pool)
+	}
+	rate := spec.Rate
+	if change.Down != nil {
+		rate.Down = *change.Down
+	}
+	if change.Up != nil {
+		rate.Up = *change.Up
+	}
+	return controlError(c.pools.SetRate(ctx, pool, rate))
+}
+
 func (c control) Drain(context.Context) error {
 	c.drain()
 	return nil
 }
 
-// Leave implements admin.Control.
 func (c control) Leave(context.Context) error {
 	c.leave()
 	return nil
 }
 
-// Suspend implements admin.Control.
 func (c control) Suspend(ctx context.Context, member string) error {
 	if _, known := c.cluster.View().Named(member); !known {
 		return fmt.Errorf("%w: there is no gateway %q in the cluster", admin.ErrUnknown, member)

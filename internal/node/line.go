@@ -11,23 +11,19 @@ import (
 	"github.com/kgate/kgate/internal/gateway"
 )
 
-// CallFleet implements admin.Peers.
 func (r *report) CallFleet(ctx context.Context, name, path string, body, into any) error {
 	return r.pools.gateway.CallFleet(ctx, name, path, body, into)
 }
 
-// Find implements admin.Lines.
 func (r *report) Find(trace string) (pool string, found admin.Entries) {
 	pool, line := r.pools.gateway.FindTrace(trace)
 	return pool, r.entries(line)
 }
 
-// Position implements admin.Lines.
 func (r *report) Position(ctx context.Context, pool string, arrived time.Time) (position int, wait time.Duration) {
 	return r.pools.gateway.Position(ctx, pool, arrived)
 }
 
-// Gateway implements admin.Lines.
 func (r *report) Gateway(id string) (string, error) {
 	_, node, err := gateway.ParseEntry(id)
 	if err != nil {
@@ -40,7 +36,6 @@ func (r *report) Gateway(id string) (string, error) {
 	return m.Name, nil
 }
 
-// Cancel implements admin.Lines.
 func (r *report) Cancel(id string) error {
 	if err := r.pools.gateway.Cancel(id); err != nil {
 		return fmt.Errorf("%w: it waits no longer", admin.ErrUnknown)

@@ -140,7 +140,7 @@ func (p *peers) members(view *membership.View, self kmutex.Node) []admin.Member 
 }
 
 // lost describes the gateways whose leases may still run, and those that have left
-// without a word and that gossip has not given up.
+// without leaving and that gossip has not given up.
 func (p *peers) lost(view *membership.View) []admin.Member {
 	gone := make(map[string]admin.Member)
 	for _, l := range view.Lost {
@@ -187,25 +187,14 @@ type linkObserver struct{ m *telemetry.Metrics }
 
 var _ transport.Observer = linkObserver{}
 
-// Sent implements transport.Observer; the pools count their messages.
-func (linkObserver) Sent(kmutex.Kind) {}
-
-// Received implements transport.Observer.
-func (linkObserver) Received(kmutex.Kind) {}
-
-// Batch implements transport.Observer.
-func (o linkObserver) Batch(messages, _ int) {
+func (o linkObserver) Batch(messages int) {
 	if messages > 0 {
 		o.m.BatchSize(messages)
 	}
 }
 
-// Refused implements transport.Observer.
 func (o linkObserver) Refused(cause transport.Cause) {
 	if !cause.Expected() {
 		o.m.Refused(string(cause))
 	}
 }
-
-// Reconnected implements transport.Observer.
-func (linkObserver) Reconnected() {}

@@ -45,7 +45,7 @@ func (p *pools) define(ctx context.Context, all []Pool) error {
 	}
 	for i := range all {
 		pool := &all[i]
-		spec := membership.Pool{Name: pool.Name, K: pool.K, Binding: pool.Binding, Reclaim: pool.Reclaim}
+		spec := membership.Pool{Name: pool.Name, K: pool.K, Binding: pool.Binding, Reclaim: pool.Reclaim, Rate: pool.Rate}
 		if pool.Reclaim == admission.ReclaimHold {
 			spec.HoldMax = pool.HoldMax
 		}
@@ -59,10 +59,11 @@ func (p *pools) define(ctx context.Context, all []Pool) error {
 		if err := p.holdFits(pool); err != nil {
 			return err
 		}
-		if agreed, ok := cluster.View().Pool(pool.Name); ok && (agreed.K != pool.K || agreed.Binding != pool.Binding) {
+		if agreed, ok := cluster.View().Pool(pool.Name); ok && (agreed.K != pool.K || agreed.Binding != pool.Binding || agreed.Rate != pool.Rate) {
 			p.log.Warn("the cluster has agreed on other values for a pool than the configuration has: the cluster's apply",
 				slog.String("pool", pool.Name), slog.Int("agreed_k", agreed.K), slog.Int("configured_k", pool.K),
-				slog.String("agreed_binding", string(agreed.Binding)), slog.String("configured_binding", string(pool.Binding)))
+				slog.String("agreed_binding", string(agreed.Binding)), slog.String("configured_binding", string(pool.Binding)),
+				slog.Any("agreed_rate", agreed.Rate), slog.Any("configured_rate", pool.Rate))
 		}
 	}
 	return nil
@@ -121,52 +122,36 @@ type poolObservers struct{ m *telemetry.Metrics }
 
 var _ gateway.Observer = poolObservers{}
 
-// Pool implements gateway.Observer.
 func (o poolObservers) Pool(name string) gateway.PoolObserver {
-	return poolObserver{o.m, o.m.Pool(name)}
+	return poolObserver{o.m.Pool(name), o.m}
 }
 
-// LeaseLost implements gateway.Observer.
 func (o poolObservers) LeaseLost() { o.m.LeaseLost() }
 
-// TicketsWritten implements gateway.Observer.
 func (o poolObservers) TicketsWritten(took time.Duration) {
 	o.m.DiskWrite(telemetry.DiskTickets, took)
 }
 
+// poolObserver counts what the machine and the gateway do. The pool's metrics do most of
+// that themselves.
 type poolObserver struct {
-	m *telemetry.Metrics
-	p *telemetry.Pool
+	*telemetry.Pool
+	all *telemetry.Metrics
 }
 
 // Moved implements gateway.PoolObserver.
 func (o poolObserver) Moved(t kmutex.Trace) {
 	switch t.Kind {
 	case kmutex.TraceQueued:
-		o.m.Hops(uint32(t.Count))
+		o.all.Hops(uint32(t.Count))
 	case kmutex.TraceBatonSent:
-		o.p.BatonMoved()
+		o.BatonMoved()
 	default: // nothing to count
 	}
 }
 
-// Sent implements gateway.PoolObserver.
-func (o poolObserver) Sent(k kmutex.Kind) { o.p.MessageSent(k) }
-
-// Received implements gateway.PoolObserver.
-func (o poolObserver) Received(k kmutex.Kind) { o.p.MessageReceived(k) }
-
 // Recovered implements gateway.PoolObserver.
 func (o poolObserver) Recovered(why gateway.Reason, took time.Duration) {
-	o.p.Recovered(string(why))
-	o.m.RecoveryTook(took)
+	o.Pool.Recovered(string(why))
+	o.all.RecoveryTook(took)
 }
-
-// Overtaken implements gateway.PoolObserver.
-func (o poolObserver) Overtaken() { o.p.Overtaken() }
-
-// AuditFailed implements gateway.PoolObserver.
-func (o poolObserver) AuditFailed() { o.p.AuditFailed() }
-
-// Slots implements gateway.PoolObserver.
-func (o poolObserver) Slots(inUse int) { o.p.Slots(inUse) }

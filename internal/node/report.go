@@ -28,10 +28,8 @@ var (
 	_ telemetry.Source = (*report)(nil)
 )
 
-// Ready implements admin.Source.
 func (r *report) Ready() (ready bool, reason string) { return r.ready() }
 
-// Report implements admin.Source.
 func (r *report) Report(pool string, entries int) admin.Report {
 	out := admin.Report{Status: r.status(), Past: make(map[string][]admin.AccessWindow), Tokens: make(map[string][]int), Entries: make(map[string]admin.Entries)}
 	now := time.Now()
@@ -84,6 +82,9 @@ func (r *report) pool(view *membership.View, p gateway.PoolStatus) admin.Pool {
 		InFlight: p.InFlight, Waiting: p.Waiting, BatonHere: p.Baton, FreeTokensHere: p.Free,
 		Withheld: p.Withheld,
 	}
+	if p.Rate != (membership.Rate{}) {
+		out.Rate = &admin.PoolRate{Down: p.Rate.Down, Up: p.Rate.Up, DownHere: int64(p.Down.Share), UpHere: int64(p.Up.Share)}
+	}
 	out.AccessWindow = accessWindow(r.cfg.Metrics.Pool(p.Name).Window())
 	return out
 }
@@ -94,7 +95,6 @@ func accessWindow(w telemetry.Window) admin.AccessWindow {
 
 func millis(d time.Duration) float64 { return float64(d) / float64(time.Millisecond) }
 
-// State implements telemetry.Source.
 func (r *report) State() telemetry.State {
 	view := r.peers.cluster.View()
 	out := telemetry.State{View: view.Number, Members: make(map[string]int), ReplicaLag: make(map[string]int)}
@@ -117,6 +117,12 @@ func (r *report) State() telemetry.State {
 			Name: p.Name, Capacity: p.K, InFlight: p.InFlight, Waiting: p.Waiting,
 			Oldest: r.pools.gateway.Oldest(p.Name), QueueLimit: p.QueueLimit,
 			TicketsWaiting: p.TicketsWaiting, TicketsHolding: p.TicketsHolding, TokensRunning: p.InFlight, TokensFree: p.Free, Upstreams: make(map[string]bool),
+		}
+		if p.Rate != (membership.Rate{}) {
+			state.Rates = map[string]telemetry.RateState{
+				telemetry.Down: {Limit: p.Rate.Down, Share: p.Down.Gained, Moved: p.Down.Moved},
+				telemetry.Up:   {Limit: p.Rate.Up, Share: p.Up.Gained, Moved: p.Up.Moved},
+			}
 		}
 		if p.Baton {
 			state.Baton = p.Epoch*batonsPerEpoch + p.BatonNumber + 1

@@ -10,7 +10,7 @@
 // rate, until one begins. The pool's home knows at any moment whose report it
 // waits for, and since when ([Pool.Missing]); somebody has to take those gateways
 // out of the view, or the epoch never begins. Home counts the tokens now and
-// then and has a new epoch formed when one is lost or doubled.
+// then and asks for a new epoch when one is lost or doubled.
 //
 // A ticket lives as long as its holder gives signs of life in time. Nobody is told
 // of its state before all successors of this gateway, and the disk if there is one,

@@ -28,6 +28,9 @@ type Effects struct {
 	ChangeEpoch uint64
 	// Spread: the next epoch is asked for only to spread the free tokens.
 	Spread bool
+	// Whole: the next epoch is asked for because no more than K tokens are in use, after
+	// K was lowered.
+	Whole bool
 	// WakeAt, if it is not 0, is when to call [Pool.Wake], in place of any time
 	// before.
 	WakeAt time.Duration
@@ -37,7 +40,7 @@ type Effects struct {
 	// Gone are tickets that had slots and have none in the epoch that has begun; the
 	// machine does not know them.
 	Gone []*Ticket
-	// Moved: a ticket's state may have changed, or may be told of now.
+	// Moved: a ticket's state may have changed, or its holder may be told of it now.
 	Moved bool
 	// Doubled tokens were in use by two tickets as the epoch was planned: a defect.
 	Doubled []kmutex.Token

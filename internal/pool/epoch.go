@@ -10,7 +10,7 @@ import (
 )
 
 // A pool's epoch moves on with a view that takes a gateway out, gives back what
-// one has left, changes k, or mends what went wrong. Requests keep their slots
+// one has left, changes k, or repairs what went wrong. Requests keep their slots
 // and their places meanwhile.
 
 // Follow takes over a view. Its epoch is not older than that of the view before. In
@@ -150,6 +150,9 @@ func (p *Pool) install(now time.Duration, a *replication.EpochAnswer) {
 	p.report, p.unplanned, p.reclaimed = nil, nil, nil
 	if p.cfg.Audit && p.view.Home == p.cfg.Self {
 		p.audit.due = now + p.auditEvery()
+		if p.view.Left {
+			p.audit.due = now + auditSoon
+		}
 	}
 }
 

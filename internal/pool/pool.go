@@ -12,7 +12,7 @@ import (
 var (
 	// errVoid: this gateway has no part in the pool now.
 	errVoid = errors.New("pool: no part in it")
-	// errLetter: no gateway in order sends this letter.
+	// errLetter: no gateway that works sends this letter.
 	errLetter = errors.New("pool: a letter that makes no sense")
 )
 
@@ -178,6 +178,14 @@ func (p *Pool) send(m *kmutex.Envelope) {
 		p.early = append(p.early, *m)
 	default: // the line misses it
 		p.overflow, p.fx.WakeAt = true, 1
+	}
+}
+
+// UseFree notes that the free tokens here are of use: home does not spread them.
+func (p *Pool) UseFree() {
+	if p.state == Installed {
+		_, free := p.machine.Holdings()
+		p.used.AddAll(free)
 	}
 }
 

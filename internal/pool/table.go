@@ -100,7 +100,7 @@ func (ts *Tickets) write(t *Ticket) error {
 	}
 	version, err := ts.table.Put(r)
 	if err != nil {
-		version = ^uint64(0) // it stays unsynced, so nobody is ever told of it, and expires
+		version = ^uint64(0) // it stays unsynced: no answer ever shows it, and it expires
 	}
 	t.version = version
 	return err

@@ -10,14 +10,14 @@ import (
 
 // Errors of the ticket events.
 var (
-	// errCall: no gateway in order names a call so.
+	// errCall: no gateway that works sends such a name.
 	errCall = errors.New("pool: the call's name is too long")
 	// ErrNoTickets: the pool has none here, or they are not known yet.
 	ErrNoTickets = errors.New("pool: no tickets are known of here yet")
 )
 
 // Ticket is a place in line, and then a slot, that outlives its gateway. Its
-// driver reads it and does not change it, but before [Pool.Keep].
+// driver reads it, and changes it only before [Pool.Keep].
 type Ticket struct {
 	// ID is a secret, see [replication.NewID].
 	ID string

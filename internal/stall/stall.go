@@ -11,7 +11,7 @@ import (
 
 const (
 	// nap is how long the meter sleeps each time.
-	nap = 5 * time.Millisecond
+	nap = 2 * time.Millisecond
 	// usual is how late timers are on a machine that has nothing else to do.
 	usual = time.Millisecond
 )

@@ -91,7 +91,7 @@ func (t *Transport) serve(raw *securedConn, waiting *list.Element) {
 		t.answerRefusal(raw, conn, status, cause, err)
 		return
 	}
-	if _, err := conn.Write(appendAnswer(nil, statusOK)); err != nil || raw.SetDeadline(time.Time{}) != nil {
+	if _, err := conn.Write(answerOf(statusOK)); err != nil || raw.SetDeadline(time.Time{}) != nil {
 		s.unreserve()
 		_ = raw.Close()
 		return
@@ -119,7 +119,7 @@ func sourceOf(conn net.Conn) string {
 // greeted does the TLS handshake and reads preamble and, for a link, hello. On
 // error it tells the cause, and the other end if that may be a kgate.
 func (t *Transport) greeted(raw net.Conn) (conn net.Conn, kind StreamKind, h hello, cause Cause, err error) {
-	conn, err = t.secureServer(t.ctx, raw)
+	conn, err = t.secure(t.ctx, raw, true)
 	if err != nil {
 		return nil, 0, h, handshakeCause(err), err
 	}
@@ -135,10 +135,10 @@ func (t *Transport) greeted(raw net.Conn) (conn net.Conn, kind StreamKind, h hel
 		}
 		return nil, 0, h, CauseMagic, err
 	case errors.Is(err, errVersion):
-		_, _ = conn.Write(appendAnswer(nil, statusVersion)) // it is closed anyway
+		_, _ = conn.Write(answerOf(statusVersion)) // it is closed anyway
 		return nil, 0, h, CauseVersion, err
 	case err != nil:
-		_, _ = conn.Write(appendAnswer(nil, statusKind))
+		_, _ = conn.Write(answerOf(statusKind))
 		return nil, 0, h, CauseKind, err
 	case kind != streamLink:
 		return conn, kind, h, "", nil
@@ -147,7 +147,7 @@ func (t *Transport) greeted(raw net.Conn) (conn net.Conn, kind StreamKind, h hel
 		return nil, 0, h, handshakeCause(err), err
 	}
 	if h, err = decodeHello(b[preambleSize:]); err != nil {
-		_, _ = conn.Write(appendAnswer(nil, statusHello)) // it is closed anyway
+		_, _ = conn.Write(answerOf(statusHello)) // it is closed anyway
 		return nil, 0, h, CauseProtocol, err
 	}
 	return conn, kind, h, "", nil
@@ -187,7 +187,7 @@ func (t *Transport) refuse(raw net.Conn, cause Cause, err error) {
 
 // answerRefusal tells the other end why, then refuses.
 func (t *Transport) answerRefusal(raw, conn net.Conn, s status, cause Cause, err error) {
-	_, _ = conn.Write(appendAnswer(nil, s)) // it is closed anyway
+	_, _ = conn.Write(answerOf(s)) // it is closed anyway
 	t.refuse(raw, cause, err)
 }
 

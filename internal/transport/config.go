@@ -41,21 +41,14 @@ type Handler interface {
 	Deliver(from kmutex.Node, pool string, m kmutex.Message) error
 }
 
-// Observer counts what happens, for metrics. Its methods are called on the
-// path of every message, from several goroutines, some under locks: they must
-// be quick and must not call back.
+// Observer counts what happens, for metrics. Its methods are called from several
+// goroutines, some under locks: they must be quick and must not call back.
 type Observer interface {
-	// Sent counts a message that was taken into a peer's queue.
-	Sent(kind kmutex.Kind)
-	// Received counts a message that is about to be delivered.
-	Received(kind kmutex.Kind)
-	// Batch reports one write: how many messages, and how many bytes with
-	// acknowledgements and pings. Messages may be 0.
-	Batch(messages, bytes int)
+	// Batch reports how many messages went out with one write; 0 if it had
+	// acknowledgements and pings only.
+	Batch(messages int)
 	// Refused counts what was not accepted.
 	Refused(cause Cause)
-	// Reconnected counts a link that came up again.
-	Reconnected()
 }
 
 // Cause says why something was refused: a connection, a frame, a message. The
@@ -245,8 +238,5 @@ type noObserver struct{}
 
 var _ Observer = noObserver{}
 
-func (noObserver) Sent(kmutex.Kind)     {}
-func (noObserver) Received(kmutex.Kind) {}
-func (noObserver) Batch(int, int)       {}
-func (noObserver) Refused(Cause)        {}
-func (noObserver) Reconnected()         {}
+func (noObserver) Batch(int)     {}
+func (noObserver) Refused(Cause) {}

@@ -192,7 +192,7 @@ func (t *Transport) acceptLink(raw, conn net.Conn, h hello) {
 		return
 	}
 	mine := hello{from: l.self, to: l.node, received: l.received.Load()}
-	if _, err := conn.Write(mine.append(appendAnswer(nil, statusOK))); err != nil || raw.SetDeadline(time.Time{}) != nil {
+	if _, err := conn.Write(mine.append(answerOf(statusOK))); err != nil || raw.SetDeadline(time.Time{}) != nil {
 		_ = raw.Close()
 		return
 	}

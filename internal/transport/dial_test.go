@@ -94,7 +94,7 @@ func TestHigherNodeDoesNotReplace(t *testing.T) {
 	if _, err := conn.Write(hello{from: 3, to: 2}.append(appendPreamble(nil, streamLink))); err != nil {
 		t.Fatal(err)
 	}
-	if got, want := closed(t, conn), appendAnswer(nil, statusDirection); string(got) != string(want) {
+	if got, want := closed(t, conn), answerOf(statusDirection); string(got) != string(want) {
 		t.Errorf("answered %q, want %q", got, want)
 	}
 	eventually(t, "it is counted", func() bool { return seen.count(CauseDirection) == 1 })

@@ -87,9 +87,7 @@ func appendPreamble(dst []byte, kind StreamKind) []byte {
 	return appendOpening(dst, byte(kind))
 }
 
-func appendAnswer(dst []byte, s status) []byte {
-	return appendOpening(dst, byte(s))
-}
+func answerOf(s status) []byte { return appendOpening(nil, byte(s)) }
 
 // appendOpening appends what a preamble and an answer have in common.
 func appendOpening(dst []byte, what byte) []byte {

@@ -13,11 +13,11 @@ func TestPreambleRoundTrips(t *testing.T) {
 			t.Errorf("%v: decoded %v, %v", kind, got, err)
 		}
 	}
-	if err := decodeAnswer(appendAnswer(nil, statusOK)); err != nil {
+	if err := decodeAnswer(answerOf(statusOK)); err != nil {
 		t.Errorf("ok: %v", err)
 	}
 	for s := statusVersion; s < statusEnd; s++ {
-		if err := decodeAnswer(appendAnswer(nil, s)); !errors.Is(err, errRefused) || statusText[s] == "" {
+		if err := decodeAnswer(answerOf(s)); !errors.Is(err, errRefused) || statusText[s] == "" {
 			t.Errorf("status %d: error %v", s, err)
 		}
 	}
@@ -48,7 +48,7 @@ func TestPreambleRefuses(t *testing.T) {
 		}
 	}
 	for _, s := range []status{0, statusEnd} {
-		if err := decodeAnswer(appendAnswer(nil, s)); !errors.Is(err, errPreamble) {
+		if err := decodeAnswer(answerOf(s)); !errors.Is(err, errPreamble) {
 			t.Errorf("status %d: error %v", s, err)
 		}
 	}
@@ -73,7 +73,7 @@ func FuzzPreamble(f *testing.F) {
 		if kind, err := decodePreamble(first); err == nil && !bytes.Equal(appendPreamble(nil, kind), first) {
 			t.Fatalf("preamble %x decoded as %v", first, kind)
 		}
-		if err := decodeAnswer(first); err == nil && !bytes.Equal(appendAnswer(nil, statusOK), first) {
+		if err := decodeAnswer(first); err == nil && !bytes.Equal(answerOf(statusOK), first) {
 			t.Fatalf("answer %x accepted", first)
 		}
 		if h, err := decodeHello(rest); err == nil && !bytes.Equal(h.append(nil), rest) {

@@ -112,25 +112,20 @@ func quantile(ds []time.Duration, q float64) time.Duration {
 
 // counter is an Observer that counts.
 type counter struct {
-	mu             sync.Mutex
-	sent, received map[kmutex.Kind]int
-	refused        map[Cause]int
-	batches        int
-	batched        int
-	reconnects     int
+	mu      sync.Mutex
+	refused map[Cause]int
+	batches int
+	batched int
 }
 
 var _ Observer = (*counter)(nil)
 
 func newCounter() *counter {
-	return &counter{sent: map[kmutex.Kind]int{}, received: map[kmutex.Kind]int{}, refused: map[Cause]int{}}
+	return &counter{refused: map[Cause]int{}}
 }
 
-func (c *counter) Sent(k kmutex.Kind)     { c.mu.Lock(); c.sent[k]++; c.mu.Unlock() }
-func (c *counter) Received(k kmutex.Kind) { c.mu.Lock(); c.received[k]++; c.mu.Unlock() }
-func (c *counter) Refused(cause Cause)    { c.mu.Lock(); c.refused[cause]++; c.mu.Unlock() }
-func (c *counter) Reconnected()           { c.mu.Lock(); c.reconnects++; c.mu.Unlock() }
-func (c *counter) Batch(messages, _ int) {
+func (c *counter) Refused(cause Cause) { c.mu.Lock(); c.refused[cause]++; c.mu.Unlock() }
+func (c *counter) Batch(messages int) {
 	c.mu.Lock()
 	c.batches++
 	c.batched += messages

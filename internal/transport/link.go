@@ -97,10 +97,7 @@ func (l *link) send(pool string, m *kmutex.Message) error {
 		l.wakeWriter()
 	}
 	l.mu.Unlock()
-	switch {
-	case err == nil:
-		l.t.config.Observer.Sent(m.Kind)
-	case errors.Is(err, errOverflow):
+	if errors.Is(err, errOverflow) {
 		l.t.refusals.add(CauseOverflow, err, l.attrs()...)
 	}
 	return err
@@ -257,8 +254,8 @@ func (l *link) flushed() chan struct{} {
 }
 
 // beat sends a ping if nothing has arrived for a ping interval, and ends a connection
-// on which nothing arrives for longer. The peer does the same, so on an idle link the
-// two take turns: what one end hears, a ping or its answer, saves its own. One-way loss
+// on which nothing arrives for longer. The peer does the same, a beat later if it was dialed:
+// what an end hears, a ping or its answer, saves its own. One-way loss
 // shows at the end that hears nothing. An end that waits for an acknowledgement is less
 // patient: something may depend on it.
 func (l *link) beat() {
@@ -284,7 +281,11 @@ func (l *link) beat() {
 	}
 	// What it waits for may have been sent just before the first of those beats.
 	dead := s.silent >= deadBeats || s.unackedBeats > pingBeats
-	if s.silent >= pingBeats || waits && s.silent > 0 || s.beats%rttBeats == 0 {
+	patience := pingBeats
+	if !l.dials() {
+		patience++
+	}
+	if s.silent >= patience || waits && s.silent > 0 || s.beats%rttBeats == 0 {
 		s.pingDue = true
 		l.wakeWriter()
 	}
@@ -315,12 +316,8 @@ func (l *link) wentUp(s *session) {
 	l.t.linkChanged()
 	l.failures, l.lastErr, l.logged = 0, nil, time.Time{}
 	l.connects++
-	again := l.connects > 1
 	s.pingDue = true
 	l.mu.Unlock()
-	if again {
-		l.t.config.Observer.Reconnected()
-	}
 	l.t.config.Logger.LogAttrs(l.ctx, slog.LevelInfo, "link up", append(l.attrs(), slog.String("remote", s.raw.RemoteAddr().String()))...)
 }
 

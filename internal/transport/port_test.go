@@ -99,15 +99,15 @@ func TestGarbage(t *testing.T) {
 			{"http", []byte("GET / HTTP/1.1\r\nHost: x\r\n\r\n"), CauseMagic, nil},
 			{"zeros", make([]byte, 1000), CauseMagic, nil},
 			{"tls", []byte("\x16\x03\x01\x02\x00\x01\x00\x01\xfc\x03\x03"), CauseTLS, nil},
-			{"foreign version", []byte("kgat\x03\x01\x00\x00"), CauseVersion, appendAnswer(nil, statusVersion)},
-			{"unknown kind", []byte("kgat\x04\x09\x00\x00"), CauseKind, appendAnswer(nil, statusKind)},
-			{"unused byte", []byte("kgat\x04\x01\x00\x01"), CauseKind, appendAnswer(nil, statusKind)},
-			{"stream that nobody wants", appendPreamble(nil, StreamControl), CauseKind, appendAnswer(nil, statusKind)},
-			{"hello from nobody", link(hello{to: 3}), CauseProtocol, appendAnswer(nil, statusHello)},
-			{"hello from a stranger", link(hello{from: 77, to: 3}), CauseNode, appendAnswer(nil, statusNode)},
-			{"hello to another", link(hello{from: 1, to: 2}), CauseNode, appendAnswer(nil, statusNode)},
-			{"hello from ourselves", link(hello{from: 3, to: 3}), CauseProtocol, appendAnswer(nil, statusHello)},
-			{"hello with a false number", link(hello{from: 2, to: 3, received: 9}), CauseSequence, appendAnswer(nil, statusSequence)},
+			{"foreign version", []byte("kgat\x03\x01\x00\x00"), CauseVersion, answerOf(statusVersion)},
+			{"unknown kind", []byte("kgat\x04\x09\x00\x00"), CauseKind, answerOf(statusKind)},
+			{"unused byte", []byte("kgat\x04\x01\x00\x01"), CauseKind, answerOf(statusKind)},
+			{"stream that nobody wants", appendPreamble(nil, StreamControl), CauseKind, answerOf(statusKind)},
+			{"hello from nobody", link(hello{to: 3}), CauseProtocol, answerOf(statusHello)},
+			{"hello from a stranger", link(hello{from: 77, to: 3}), CauseNode, answerOf(statusNode)},
+			{"hello to another", link(hello{from: 1, to: 2}), CauseNode, answerOf(statusNode)},
+			{"hello from ourselves", link(hello{from: 3, to: 3}), CauseProtocol, answerOf(statusHello)},
+			{"hello with a false number", link(hello{from: 2, to: 3, received: 9}), CauseSequence, answerOf(statusSequence)},
 		} {
 			before := seen.count(tc.cause)
 			conn := plain(t, victim)
@@ -256,7 +256,7 @@ func TestNewConnectionWaits(t *testing.T) {
 	}
 	closed(t, one)
 	close(goOn)
-	readUntil(t, two, hello{from: 3, to: 2, received: 1}.append(appendAnswer(nil, statusOK)))
+	readUntil(t, two, hello{from: 3, to: 2, received: 1}.append(answerOf(statusOK)))
 }
 
 // TestSilentPeer: a connection on which nothing comes back is given up.

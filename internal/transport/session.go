@@ -121,7 +121,7 @@ func (s *session) write(out io.Writer) error {
 		if _, err := out.Write(batch); err != nil {
 			return err
 		}
-		l.t.config.Observer.Batch(messages, len(batch))
+		l.t.config.Observer.Batch(messages)
 		if cap(batch) > 4*maxBatch {
 			batch = nil
 		}
@@ -273,7 +273,6 @@ func (s *session) deliver(f *frame) error {
 	case f.number > last+1:
 		return fmt.Errorf("%w: message %d after %d", errProtocol, f.number, last)
 	}
-	l.t.config.Observer.Received(f.message.Kind)
 	if err := l.t.config.Handler.Deliver(l.node, f.pool, f.message); err != nil {
 		attrs := append(l.attrs(), slog.String("pool", f.pool), slog.String("kind", f.message.Kind.String()))
 		l.t.refusals.add(CauseHandler, err, attrs...)

@@ -157,7 +157,7 @@ func (t *Transport) dial(ctx context.Context, addr string) (raw, conn net.Conn, 
 	if t.tls.Load() != nil {
 		raw = t.secured.below(raw)
 	}
-	conn, err = t.secureClient(ctx, raw)
+	conn, err = t.secure(ctx, raw, false)
 	if err != nil {
 		_ = raw.Close()
 		return nil, nil, fmt.Errorf("%s: %w", addr, err)

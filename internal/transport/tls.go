@@ -66,22 +66,16 @@ func newTLSPair(c *tls.Config) *tlsPair {
 	return pair
 }
 
-// secureServer makes TLS of an accepted connection, if the transport has TLS.
-func (t *Transport) secureServer(ctx context.Context, raw net.Conn) (net.Conn, error) {
-	pair := t.tls.Load()
-	if pair == nil {
+// secure makes TLS of a connection, if the transport has TLS.
+func (t *Transport) secure(ctx context.Context, raw net.Conn, accepted bool) (net.Conn, error) {
+	switch pair := t.tls.Load(); {
+	case pair == nil:
 		return raw, nil
+	case accepted:
+		return t.secured.handshake(ctx, raw, tls.Server(raw, pair.server))
+	default:
+		return t.secured.handshake(ctx, raw, tls.Client(raw, pair.client))
 	}
-	return t.secured.handshake(ctx, raw, tls.Server(raw, pair.server))
-}
-
-// secureClient makes TLS of a dialled connection, if the transport has TLS.
-func (t *Transport) secureClient(ctx context.Context, raw net.Conn) (net.Conn, error) {
-	pair := t.tls.Load()
-	if pair == nil {
-		return raw, nil
-	}
-	return t.secured.handshake(ctx, raw, tls.Client(raw, pair.client))
 }
 
 // SetTLS replaces the TLS configuration. Connections that are open stay, if the

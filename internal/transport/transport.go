@@ -306,18 +306,32 @@ func (t *Transport) Close() error {
 	return err
 }
 
-// beat makes the links ping, and notice when nothing comes back.
+// beat makes the links ping, and notice when nothing comes back. It does so at multiples of the
+// interval on the wall clock, as the other gateways do: what all of them send then
+// arrives at once, and an idle process wakes up once for it.
 func (t *Transport) beat() {
-	ticker := time.NewTicker(t.config.PingInterval / pingBeats)
-	defer ticker.Stop()
+	interval := t.config.PingInterval / pingBeats
+	timer := time.NewTimer(interval)
+	defer timer.Stop()
 	for {
 		select {
 		case <-t.ctx.Done():
 			return
-		case <-ticker.C:
+		case <-timer.C:
 		}
+		timer.Reset(untilBeat(time.Now(), interval))
 		for _, l := range t.peers.Load().links {
 			l.beat()
 		}
 	}
+}
+
+// untilBeat returns how long it is to a multiple of the interval on the wall clock: the interval, or
+// up to half of it more or less after the clock was set.
+func untilBeat(now time.Time, interval time.Duration) time.Duration {
+	wait := interval - time.Duration(now.UnixNano())%interval
+	if wait < interval/2 {
+		wait += interval
+	}
+	return wait
 }

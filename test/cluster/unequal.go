@@ -36,6 +36,7 @@ func (x *Unequal) Run(t *testing.T, addresses [3]string, window time.Duration, w
 	clients := [...]int{63, 18, 9}
 	var stats demo.Stats
 	load := demo.LoadConfig{Warmup: 3 * time.Second, Duration: window, Opened: x.u.Reset, Closed: func() { stats = x.u.Stats() }}
+	began := time.Now()
 	for i, url := range addresses {
 		load.Targets = append(load.Targets, demo.Target{URL: url, Clients: clients[i]})
 	}
@@ -50,11 +51,14 @@ func (x *Unequal) Run(t *testing.T, addresses [3]string, window time.Duration, w
 		t.Errorf("of %d requests at most %d were in flight at the upstream, k is %d", total, most, x.k)
 	}
 	mean := result.Overall.Access.Mean
+	// Where the machine makes some clients wait for it, kgate cannot even that out.
+	stood := Stood(began, time.Now()).Seconds() / time.Since(began).Seconds()
+	within += stood
 	for i, s := range result.Targets {
 		t.Logf("%d clients: %d answers, mean wait %v", clients[i], s.Access.Count, s.Access.Mean.Round(100*time.Microsecond))
 		if off := math.Abs(float64(s.Access.Mean-mean)) / float64(mean); off > within {
 			t.Errorf("%d clients wait %v, all together %v: %.1f %% off", clients[i], s.Access.Mean, mean, 100*off)
 		}
 	}
-	t.Logf("slots busy %.1f %%", 100*stats.Busy)
+	t.Logf("slots busy %.1f %%; the machine stood for %.1f %% of the time", 100*stats.Busy, 100*stood)
 }

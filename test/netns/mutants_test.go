@@ -31,9 +31,9 @@ func TestMutantsAreCaught(t *testing.T) {
 				Caught: "while the fault lasts|after the fault|is not ready",
 			},
 			{
-				Name: "a leader that renews nothing is a leader", File: "../../internal/membership/election.go",
-				Old:    "time.Since(last.sent) > c.lease()*3/5",
-				New:    "time.Since(last.sent) > 100*c.lease()",
+				Name: "a leader that renews nothing is a leader", File: "../../internal/membership/leaderwatch.go",
+				Old:    "time.Since(last.sent) > lease*3/5",
+				New:    "time.Since(last.sent) > 100*lease",
 				By:     "^TestSlowLeader$",
 				Caught: "has lost its lease|while the leader is slow",
 			},

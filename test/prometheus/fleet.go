@@ -59,10 +59,11 @@ func StartFleet(t *testing.T) *Fleet {
 // one more request waits for one, anywhere in the fleet. end breaks it off.
 func (f *Fleet) Ask(t *testing.T, gateway int, pool, hold string) (answered <-chan int, end func()) {
 	t.Helper()
-	before, err := f.busy(t, pool)
-	if err != nil {
-		t.Fatal(err)
-	}
+	var before float64
+	await(t, 20*time.Second, func() (err error) {
+		before, err = f.busy(t, pool)
+		return err
+	})
 	status := make(chan int, 1)
 	end = ask(t, http.MethodGet, f.Gateways[gateway].URL()+pool+"/?hold="+hold, "", status)
 	await(t, 20*time.Second, func() error {

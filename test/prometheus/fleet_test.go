@@ -2,6 +2,7 @@ package prometheus
 
 import (
 	"encoding/json"
+	"errors"
 	"fmt"
 	"math"
 	"net"
@@ -57,11 +58,12 @@ func (f *Fleet) showsSpread(t *testing.T) {
 		return err
 	})
 	await(t, 20*time.Second, func() error { // the rule is one evaluation behind
-		recorded, direct := ask(`kgate:spread:seconds{pool="pool"}`), ask(panelOf(t, "Spread of the waits").queries[0])
-		if recorded != direct {
-			return fmt.Errorf("the rule says %g, the dashboard %g", recorded, direct)
+		recorded, err := f.Prometheus.Value(t.Context(), `kgate:spread:seconds{pool="pool"}`)
+		direct, err2 := f.Prometheus.Value(t.Context(), panelOf(t, "Spread of the waits").queries[0])
+		if err = errors.Join(err, err2); err == nil && recorded != direct {
+			err = fmt.Errorf("the rule says %g, the dashboard %g", recorded, direct)
 		}
-		return nil
+		return err
 	})
 	for _, c := range []struct {
 		what     string

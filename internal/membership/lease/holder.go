@@ -29,9 +29,6 @@ func NewHolder(terms Terms, node kmutex.Node, now time.Duration) *Holder {
 	return &Holder{terms: terms, node: node, due: now}
 }
 
-// self returns the incarnation.
-func (h *Holder) self() kmutex.Node { return h.node }
-
 // Due returns when the next renewal is to be sent.
 func (h *Holder) Due() time.Duration { return h.due }
 
@@ -43,6 +40,9 @@ func (h *Holder) Send(now time.Duration) Renewal {
 	h.due = now + h.terms.Interval()
 	return Renewal{Node: h.node, Tag: h.tag}
 }
+
+// DueBy has the next renewal sent at the given time, if it would be later.
+func (h *Holder) DueBy(at time.Duration) { h.due = min(h.due, at) }
 
 // Granted takes in that a renewal was granted. It reports whether the lease is
 // longer now: a renewal of another incarnation, or one that [Outstanding] newer ones

@@ -177,9 +177,9 @@ func (p *process) renew(h *Holder) {
 }
 
 func (p *process) comeBack(h *Holder) {
-	if _, in := p.w.members[h.self()]; in {
-		delete(p.w.members, h.self())
-		p.w.lost[h.self()] = p
+	if _, in := p.w.members[h.node]; in {
+		delete(p.w.members, h.node)
+		p.w.lost[h.node] = p
 	}
 	p.holder = nil
 	if !p.w.majority(p.w.maxTerm()) {
@@ -259,7 +259,7 @@ func (p *process) answer(g *Grantor, number uint64, voter string, term uint64) {
 	for _, r := range granted {
 		p.w.granted++
 		for _, q := range p.w.procs {
-			if q.holder != nil && q.holder.self() == r.Node {
+			if q.holder != nil && q.holder.node == r.Node {
 				p.w.tell(q, func() {
 					if q.holder != nil {
 						q.holder.Granted(r, q.clock())
@@ -407,7 +407,7 @@ func (w *world) check() error {
 	for _, p := range w.procs {
 		if h := p.holder; h != nil {
 			if p.lapsed && h.Valid(p.clock()) {
-				return fmt.Errorf("node %d has a lease again after it had lapsed", h.self())
+				return fmt.Errorf("node %d has a lease again after it had lapsed", h.node)
 			}
 			_, held := h.Until()
 			if held && !h.Valid(p.clock()) {
@@ -425,7 +425,7 @@ func (w *world) check() error {
 				continue
 			}
 			w.expired++
-			if h := p.holder; h != nil && h.self() == node && h.Valid(p.clock()) {
+			if h := p.holder; h != nil && h.node == node && h.Valid(p.clock()) {
 				return fmt.Errorf("node %d believes in its lease until %v of its clock, which shows %v; leader %s of term %d calls it expired",
 					node, h.until, p.clock(), leader.id, leader.grantor.Term())
 			}
