@@ -164,6 +164,13 @@ type Pool struct {
 	HoldMax time.Duration
 	// Tickets lets clients of Handler take tickets.
 	Tickets bool
+	// RateDown and RateUp are how many bytes per second a new pool's requests may move to
+	// clients, and from clients, over all nodes. 0: no bound. One that the cluster knows
+	// keeps its own: see [Node.SetRate].
+	RateDown, RateUp int64
+	// RequestRate is how many bytes per second one request moves at most, in either
+	// direction. 0: no bound.
+	RequestRate int64
 
 	// AskInterval is the least time between two requests of this node for places in
 	// line; 0: four times the number of nodes times the delay between them.
@@ -221,6 +228,9 @@ func (c Config) withDefaults() (Config, error) {
 	for _, p := range c.Pools {
 		if p.K < 1 {
 			errs = append(errs, fmt.Errorf("%w: pool %q has K %d: set how many requests may be in flight at once", errConfig, p.Name, p.K))
+		}
+		if p.RateDown < 0 || p.RateUp < 0 || p.RequestRate < 0 {
+			errs = append(errs, fmt.Errorf("%w: pool %q has a negative rate: set bytes per second, or 0", errConfig, p.Name))
 		}
 		if p.ReclaimHold && p.HoldMax <= 0 {
 			errs = append(errs, fmt.Errorf("%w: pool %q has ReclaimHold without HoldMax: set both", errConfig, p.Name))
@@ -311,7 +321,7 @@ func (p *Pool) servesRequests() bool {
 
 func (p *Pool) node() node.Pool {
 	out := node.Pool{
-		K: p.K, Binding: admission.BindingLate, Reclaim: admission.ReclaimLease,
+		K: p.K, Binding: admission.BindingLate, Reclaim: admission.ReclaimLease, Rate: node.Rate{Down: p.RateDown, Up: p.RateUp},
 		Limits: node.Limits{
 			QueueLimit: p.QueueLimit, ClientLimit: p.ClientLimit, ClientInFlight: p.ClientInFlight,
 			ClientTickets: p.ClientTickets, Fair: p.Fair, AskInterval: p.AskInterval,
@@ -319,7 +329,7 @@ func (p *Pool) node() node.Pool {
 		Pool: proxy.Pool{
 			Name: p.Name, Upstreams: p.Upstreams, Backup: p.Backup, Health: p.Health, Transport: p.Transport, QueueTimeout: p.QueueTimeout,
 			TellClients: p.ClientLimit > 0 || p.ClientInFlight > 0 || p.Fair, ClientHeader: p.ClientHeader,
-			HoldMax: p.HoldMax, HoldIdle: p.HoldIdle, MinUpload: p.MinUpload, MinDownload: p.MinDownload, Fence: p.Fence, Tickets: p.Tickets, Page: p.Page,
+			HoldMax: p.HoldMax, HoldIdle: p.HoldIdle, MinUpload: p.MinUpload, MinDownload: p.MinDownload, RequestRate: p.RequestRate, Fence: p.Fence, Tickets: p.Tickets, Page: p.Page,
 		},
 	}
 	if p.EarlyBinding {

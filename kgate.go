@@ -243,6 +243,16 @@ func (n *Node) SetK(ctx context.Context, pool string, k, was int) error {
 	return nil
 }
 
+// SetRate changes how many bytes per second the pool's requests may move to clients and
+// from clients, over the whole cluster; 0: no bound. It returns when no node goes by
+// the rate before, and tries until ctx ends.
+func (n *Node) SetRate(ctx context.Context, pool string, down, up int64) error {
+	if err := n.node.SetRate(ctx, pool, node.Rate{Down: down, Up: up}); err != nil {
+		return fmt.Errorf("kgate: %w", err)
+	}
+	return nil
+}
+
 // PeerAddr is where the node listens for other nodes.
 func (n *Node) PeerAddr() string { return n.node.PeerAddr().String() }
 

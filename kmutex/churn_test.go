@@ -196,7 +196,22 @@ func (w *churn) step(n kmutex.Node, e kmutex.Event) (*kmutex.Effects, error) {
 	if most := w.limit(p.state.Epoch); len(fx.Grants) > 0 && w.inFlight() > most {
 		return nil, fmt.Errorf("safety: node %d lets in %v: %d slots in flight, limit %d", n, fx.Grants, w.inFlight(), most)
 	}
+	if here, most := w.here(), w.limit(0); here > most {
+		return nil, fmt.Errorf("parts: node %d, %v: nodes count %d tokens, there are %d at most", n, e, here, most)
+	}
 	return fx, nil
+}
+
+// here counts the tokens that nodes have, each for itself: those of lost nodes, too, until
+// their leases have run out. Each may carry a part of a rate.
+func (w *churn) here() int {
+	n := 0
+	for _, p := range w.peers {
+		if p.standing != gone {
+			n += p.machine.TokensHere()
+		}
+	}
+	return n
 }
 
 // limit is how many slots may be in flight when a node in this epoch lets one in:

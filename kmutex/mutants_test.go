@@ -54,6 +54,18 @@ func TestMutantsAreCaught(t *testing.T) {
 			Caught: "invariant|nothing can happen|panic",
 		},
 		{
+			Name: "a frozen node counts free tokens", File: "state.go",
+			Old:    "if !m.frozen {\n\t\tfree, _ := m.binding.FreeHere()",
+			New:    "{\n\t\tfree, _ := m.binding.FreeHere()",
+			Caught: "parts:", By: "^TestRandomSchedules$",
+		},
+		{
+			Name: "a node counts withheld tokens", File: "state.go",
+			Old:    "if g.Token >= 0 && !m.withheld.Has(g.Token) {",
+			New:    "if g.Token >= 0 {",
+			Caught: "parts:", By: "^TestRandomSchedules$",
+		},
+		{
 			Name: "withheld tokens are given out", File: "plan.go",
 			Old:    "if !p.Owed {\n\t\treturn\n\t}\n\tif p.withheld",
 			New:    "return\n\tif p.withheld",

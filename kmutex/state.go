@@ -144,6 +144,23 @@ func (m *Machine) FreeHere() int {
 	return free.Len() - kept
 }
 
+// TokensHere returns how many tokens are at this node, in use or not. While it is frozen,
+// those that nobody uses may be given to others, and are not counted; nor are withheld
+// ones, which a lost node may still use.
+func (m *Machine) TokensHere() int {
+	n := 0
+	for _, g := range m.running {
+		if g.Token >= 0 && !m.withheld.Has(g.Token) {
+			n++
+		}
+	}
+	if !m.frozen {
+		free, _ := m.binding.FreeHere()
+		n += free.Len()
+	}
+	return n
+}
+
 // Holdings returns which tokens are at this node: those of its requests in the
 // critical section, and those that nobody uses.
 func (m *Machine) Holdings() (running []Grant, free TokenSet) {

@@ -24,12 +24,17 @@ type requestBody struct {
 
 // Read implements io.Reader.
 func (b *requestBody) Read(p []byte) (int, error) {
+	may, _ := b.hold.up.take(len(p)) // where it fails, so does what follows
+	if may > 0 {
+		p = p[:may]
+	}
 	rated := b.hold.upload.least > 0
 	if rated {
 		b.hold.upload.begin(time.Since(b.hold.since))
 	}
 	n, err := b.ReadCloser.Read(p)
 	b.read.Add(int64(n))
+	b.hold.up.unused(may - n)
 	if rated {
 		b.hold.upload.end(time.Since(b.hold.since), n, err != nil)
 	}

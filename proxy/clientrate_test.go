@@ -2,14 +2,10 @@ package proxy
 
 import (
 	"context"
-	"fmt"
 	"io"
-	"net"
 	"net/http"
 	"net/http/httptest"
 	"net/url"
-	"strconv"
-	"strings"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -164,52 +160,5 @@ func TestMinDownload(t *testing.T) {
 				}
 			})
 		})
-	}
-}
-
-// TestMinDownloadOnTheWire: over each protocol a client that reads steadily, but too
-// slowly, loses its slot, and one that is fast enough keeps it, whatever the buffers
-// between have taken in.
-func TestMinDownloadOnTheWire(t *testing.T) {
-	needDisconnectWatch(t) // what needs the kernel, too
-	const window = 600 * time.Millisecond
-	for name, length := range map[string]string{"copied": "", "spliced": strconv.Itoa(1 << 40)} {
-		for _, fast := range []bool{false, true} {
-			t.Run(fmt.Sprintf("%s, fast %v", name, fast), func(t *testing.T) {
-				var logged safeBuffer
-				g := newGateway(t, 1, http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) {
-					if length != "" {
-						w.Header().Set("Content-Length", length)
-					}
-					_, _ = io.Copy(w, endless{})
-				}), func(c *Config) {
-					c.Pools[0].HoldIdle, c.Pools[0].MinDownload = window, 8<<20
-					if fast {
-						c.Pools[0].MinDownload = 1000
-					}
-				}, logged.into)
-				c := g.dial()
-				if err := c.Conn.(*net.TCPConn).SetReadBuffer(16 << 10); err != nil {
-					t.Fatal(err)
-				}
-				c.send("GET / HTTP/1.1\r\nHost: h\r\n\r\n")
-				// It reads 400 KB a second at most.
-				buf := make([]byte, 2<<10)
-				var err error
-				for began := time.Now(); err == nil && len(g.records.done) == 0 && (!fast || time.Since(began) < 4*window); time.Sleep(5 * time.Millisecond) {
-					_, err = c.Read(buf)
-				}
-				if fast {
-					if err != nil || g.sem.now() != 1 {
-						t.Errorf("%v, %d slots are held: %s", err, g.sem.now(), logged.String())
-					}
-					return
-				}
-				g.sem.await(0, 0)
-				if rec := g.records.next(t); !rec.Aborted || !strings.Contains(logged.String(), "hold.min_download is not reached") {
-					t.Errorf("%v, record %+v: %s", err, rec, logged.String())
-				}
-			})
-		}
 	}
 }

@@ -114,6 +114,9 @@ type Pool struct {
 	// take, over the same time. Time in which there is nothing for it to take does not
 	// count. 0 means no bound.
 	MinDownload int
+	// RequestRate is how many bytes per second one request moves at most, in either
+	// direction. 0 means no bound.
+	RequestRate int64
 	// Fence sends the slot's fence to the upstream, in the header Kgate-Fence.
 	Fence bool
 	// Tickets lets clients of the pool take a ticket for their request, with
@@ -271,7 +274,7 @@ func (c Config) Validate() error {
 		for _, msg := range p.Health.check() {
 			bad("pool %q: %s", p.Name, msg)
 		}
-		if p.HoldMax < 0 || p.HoldIdle < 0 || p.MinUpload < 0 || p.MinDownload < 0 {
+		if p.HoldMax < 0 || p.HoldIdle < 0 || p.MinUpload < 0 || p.MinDownload < 0 || p.RequestRate < 0 {
 			bad("pool %q: negative bound on the hold", p.Name)
 		}
 		if p.Tickets && c.Tickets == nil {

@@ -126,8 +126,12 @@ func TestPreflight(t *testing.T) {
 
 func TestBadCORS(t *testing.T) {
 	for _, bad := range []CORS{
-		{Origins: []string{"app.example.com"}}, {Origins: []string{"https://a/b"}}, {Origins: []string{"https://*"}}, {Origins: []string{"null"}},
-		{Origins: []string{"*"}, Credentials: true}, {MaxAge: -1},
+		{Origins: []string{"app.example.com"}},
+		{Origins: []string{"https://a/b"}},
+		{Origins: []string{"https://*"}},
+		{Origins: []string{"null"}},
+		{Origins: []string{"*"}, Credentials: true},
+		{MaxAge: -1},
 	} {
 		if bad.check() == nil {
 			t.Errorf("%v is taken", bad)

@@ -119,7 +119,7 @@ func (ex *exchange) dispatch(r *http.Request) {
 	ex.rec.Grant = slot.GrantInfo()
 	ex.traceQueue(true)
 	ex.admitted = ex.arrived.Add(ex.rec.Wait)
-	ex.hold.limit(slot, pool)
+	ex.hold.limit(&ex.ctx, slot, pool)
 	if o := ex.snapshot.cfg.Observer; o != nil {
 		o.Admitted(&ex.rec)
 	}

@@ -112,6 +112,9 @@ var _ upstream.Caller = (*exchange)(nil)
 // Check implements upstream.Caller.
 func (ex *exchange) Check() error { return ex.hold.check() }
 
+// Rate implements upstream.Paced.
+func (ex *exchange) Rate() int64 { return ex.hold.down.Rate() }
+
 // Connected implements upstream.Caller.
 func (ex *exchange) Connected(reused bool) {
 	if reused {
@@ -138,7 +141,11 @@ func (ex *exchange) Sends() bool {
 
 // StopUpload implements upstream.Caller.
 func (ex *exchange) StopUpload() bool {
-	return http.NewResponseController(ex.ResponseWriter).SetReadDeadline(time.Now()) == nil
+	if http.NewResponseController(ex.ResponseWriter).SetReadDeadline(time.Now()) != nil {
+		return false
+	}
+	ex.hold.up.stop()
+	return true
 }
 
 // answer copies an upstream's answer. When it returns, or panics, the upstream has
@@ -204,7 +211,7 @@ func (ex *exchange) copyBody(res *http.Response) error {
 		if done, err := ex.splice(res.Body); done {
 			return err
 		}
-		n, err := res.Body.Read(buf[:])
+		n, err := ex.readBody(res.Body, buf[:])
 		if n > 0 {
 			if _, werr := ex.Write(buf[:n]); werr != nil {
 				return werr
@@ -223,6 +230,24 @@ func (ex *exchange) copyBody(res *http.Response) error {
 			return err
 		}
 	}
+}
+
+// readBody reads from an answer's body, at its pace.
+func (ex *exchange) readBody(body io.Reader, p []byte) (int, error) {
+	if body == http.NoBody || ex.remaining == 0 {
+		return body.Read(p) // only its end is left
+	}
+	want := len(p)
+	if ex.remaining > 0 {
+		want = int(min(ex.remaining, int64(want)))
+	}
+	may, err := ex.hold.down.take(want)
+	if err != nil {
+		return 0, err
+	}
+	n, err := body.Read(p[:may])
+	ex.hold.down.unused(may - n)
+	return n, err
 }
 
 // cleanTrailers removes from the trailers of an answer what only the gateway may

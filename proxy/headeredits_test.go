@@ -278,8 +278,14 @@ func TestHeaderEditsNotOnOwnAnswers(t *testing.T) {
 // TestBadHeaderEdits: a Handler takes no edits that the file may not have.
 func TestBadHeaderEdits(t *testing.T) {
 	for _, e := range []HeaderEdits{
-		{Remove: []string{"Content-Length"}}, {Remove: []string{""}}, {Set: []Field{{"Transfer-Encoding", "chunked"}}}, {Add: []Field{{"Kgate-Fence", "a"}}},
-		{Set: []Field{{"X-A", "a\r\nX-B: b"}}}, {Set: []Field{{"X-A", "{nobody}"}}}, {Add: []Field{{"X-A: b\r\nX-B", "b"}}}, {Add: []Field{{"Connection", "X-A"}}},
+		{Remove: []string{"Content-Length"}},
+		{Remove: []string{""}},
+		{Set: []Field{{"Transfer-Encoding", "chunked"}}},
+		{Add: []Field{{"Kgate-Fence", "a"}}},
+		{Set: []Field{{"X-A", "a\r\nX-B: b"}}},
+		{Set: []Field{{"X-A", "{nobody}"}}},
+		{Add: []Field{{"X-A: b\r\nX-B", "b"}}},
+		{Add: []Field{{"Connection", "X-A"}}},
 	} {
 		for where, route := range map[string]Route{"requests": {RequestHeaders: e}, "answers": {ResponseHeaders: e}} {
 			route.Upstreams = []*url.URL{{Scheme: "http", Host: "h"}}

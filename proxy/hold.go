@@ -13,6 +13,7 @@ import (
 	"time"
 
 	"github.com/kgate/kgate/internal/admission"
+	"github.com/kgate/kgate/internal/pace"
 )
 
 // abortCause is why an admitted request is broken off by the gateway: as the log and
@@ -57,6 +58,7 @@ type hold struct {
 	max, idle time.Duration // 0: no bound
 	upload    clientRate
 	download  clientRate
+	down, up  transfer
 	since     time.Time
 	moved     atomic.Int64 // when a byte moved last, as time after since
 
@@ -77,8 +79,15 @@ type hold struct {
 	over  bool
 }
 
-// limit says what the request has, and for how long its pool lets it.
-func (h *hold) limit(slot Slot, pool *Pool) {
+// limit says what the request has, and for how long and how fast its pool lets it. It is
+// undone by end.
+func (h *hold) limit(ctx pace.Done, slot Slot, pool *Pool) {
+	var down, up *pace.Flow
+	if s, ok := slot.(pacedSlot); ok {
+		down, up = s.Transfer()
+	}
+	h.down.begin(ctx, down, pool.RequestRate)
+	h.up.begin(ctx, up, pool.RequestRate)
 	h.slot, h.max, h.idle = slot, pool.HoldMax, pool.HoldIdle
 	h.upload.least, h.upload.over = pool.MinUpload, cmp.Or(pool.HoldIdle, defaultRateWindow)
 	h.download.least, h.download.over = pool.MinDownload, h.upload.over
@@ -97,6 +106,8 @@ func (h *hold) begin(cut func(*abortCause)) {
 
 // end ends the watch: when it returns, nothing is cut any more.
 func (h *hold) end() {
+	h.down.stop()
+	h.up.stop()
 	h.mu.Lock()
 	defer h.mu.Unlock()
 	h.over = true
@@ -209,6 +220,8 @@ func (h *hold) abortLocked(cause *abortCause) {
 		return
 	}
 	h.cause = cause
+	h.down.stop()
+	h.up.stop()
 	h.cut(cause)
 }
 
@@ -314,19 +327,31 @@ type upgraded struct {
 
 // Read implements io.Reader.
 func (u *upgraded) Read(p []byte) (int, error) {
-	n, err := u.ReadWriteCloser.Read(p)
+	may, err := u.hold.down.take(len(p))
+	if err != nil {
+		return 0, err
+	}
+	n, err := u.ReadWriteCloser.Read(p[:may])
+	u.hold.down.unused(may - n)
 	u.hold.move()
 	return n, err
 }
 
 // Write implements io.Writer.
-func (u *upgraded) Write(p []byte) (int, error) {
-	if err := u.hold.check(); err != nil {
-		return 0, err
+func (u *upgraded) Write(p []byte) (written int, err error) {
+	for written < len(p) && err == nil {
+		var may, n int
+		if may, err = u.hold.up.take(len(p) - written); err != nil {
+			break
+		}
+		if err = u.hold.check(); err != nil {
+			break
+		}
+		n, err = u.ReadWriteCloser.Write(p[written : written+may])
+		written += n
+		u.hold.move()
 	}
-	n, err := u.ReadWriteCloser.Write(p)
-	u.hold.move()
-	return n, err
+	return written, err
 }
 
 // CloseWrite passes a half-close on.

@@ -297,7 +297,7 @@ func TestLossWaitsForNobody(t *testing.T) {
 	}
 	told, cut, closed := make(chan struct{}), make(chan struct{}), make(chan struct{})
 	h := new(hold)
-	h.limit(slot, &Pool{})
+	h.limit(t.Context(), slot, &Pool{})
 	h.begin(func(*abortCause) { close(cut); <-closed })
 	go func() { defer close(told); sem.last().lose() }()
 	for _, done := range []chan struct{}{cut, told} {

@@ -8,10 +8,14 @@ import (
 // minSplice is the least that is worth a pipe in the kernel.
 const minSplice = 128 << 10
 
+// maxSplice is the most that is copied at once: a rate that is set meanwhile holds for
+// what follows.
+const maxSplice = 1 << 20
+
 // splicer is an answer's body that can be copied from connection to connection
 // without passing through this process (package upstream).
 type splicer interface {
-	Splice(to io.ReaderFrom, left int64) (int64, error)
+	Splice(to io.ReaderFrom, n int64, last bool) (int64, error)
 }
 
 // splice copies the rest of a long body inside the kernel, which costs less than half
@@ -33,17 +37,27 @@ func (ex *exchange) splice(body io.Reader) (done bool, err error) {
 	if !ok {
 		return false, nil
 	}
-	n, err := from.Splice(to, ex.remaining)
-	if errors.Is(err, errors.ErrUnsupported) {
-		return false, nil
+	for ex.remaining > 0 {
+		may, err := ex.hold.down.take(int(min(ex.remaining, maxSplice)))
+		if err != nil {
+			return true, err
+		}
+		n, err := from.Splice(to, int64(may), int64(may) == ex.remaining)
+		ex.hold.down.unused(may - int(n))
+		if errors.Is(err, errors.ErrUnsupported) {
+			return false, nil
+		}
+		ex.bytes += n
+		ex.remaining -= n
+		ex.hold.move()
+		if err != nil {
+			if !isEstablished(ex.conn.raw) {
+				ex.clientGone = true // the error does not tell which of the two it was
+			}
+			return true, err
+		}
 	}
-	ex.bytes += n
-	ex.remaining -= n
-	ex.hold.move()
-	if err != nil && !isEstablished(ex.conn.raw) {
-		ex.clientGone = true // the error does not tell which of the two it was
-	}
-	return true, err
+	return true, nil
 }
 
 // ReadFrom implements io.ReaderFrom for net/http's answers.

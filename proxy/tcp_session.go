@@ -8,10 +8,12 @@ import (
 	"net/http"
 	"net/netip"
 	"net/url"
+	"sync"
 	"sync/atomic"
 	"time"
 
 	"github.com/pires/go-proxyproto"
+	"go.opentelemetry.io/otel/trace"
 
 	"github.com/kgate/kgate/internal/admission"
 	"github.com/kgate/kgate/proxy/relay"
@@ -34,10 +36,13 @@ type session struct {
 	backend  *backend
 	tunnel   atomic.Pointer[upstream.Tunnel] // to backend, for cut
 	ended    atomic.Bool                     // the upstream has ended its side
+	silent   atomic.Bool                     // the client has ended its side, and the upstream knows
 	rec      Record
 	info     admission.RequestInfo
-	said     []byte // that was read to find the route
-	failure  error  // why the upstream could not serve it
+	said     []byte          // that was read to find the route
+	failure  error           // why the upstream could not serve it
+	span     trace.Span      // nil: it is not sampled
+	traced   context.Context // of span
 
 	arrived, admitted time.Time // admitted is zero until then
 }
@@ -73,16 +78,19 @@ func remoteAddr(conn net.Conn) netip.Addr {
 func (se *session) serve() {
 	defer se.cancel(nil)
 	defer se.finish()
+	se.startTrace()
 	var err error
 	se.slot, err = se.admit()
 	se.rec.Wait = time.Since(se.arrived)
 	if err != nil {
 		se.refuse(err)
+		se.traceWait()
 		return
 	}
 	defer se.slot.Release()
 	se.rec.Grant, se.rec.Outcome = se.slot.GrantInfo(), admission.OutcomeAdmitted
 	se.admitted = se.arrived.Add(se.rec.Wait)
+	se.traceWait()
 	if o := se.snapshot.cfg.Observer; o != nil {
 		o.Admitted(&se.rec)
 	}
@@ -99,7 +107,7 @@ func (se *session) admit() (Slot, error) {
 	var leaving *time.Timer
 	se.conn.beginWait(func() { leaving = time.AfterFunc(leaveTime, func() { cancel(errLeft) }) })
 	pool := se.route.pool
-	req := admission.Request{Pool: pool.Name, Wait: pool.QueueTimeout, Info: &se.info}
+	req := admission.Request{Pool: pool.Name, Wait: pool.QueueTimeout, Info: &se.info, Span: se.spanBytes()}
 	if pool.TellClients {
 		req.Client = addressKey(se.info.Remote)
 	}
@@ -128,7 +136,7 @@ func (se *session) refuse(err error) {
 
 // forward joins the client with an upstream. When it returns both connections are closed.
 func (se *session) forward() {
-	se.hold.limit(se.slot, se.route.pool)
+	se.hold.limit(se.ctx, se.slot, se.route.pool)
 	se.hold.upload.least, se.hold.download.least = 0, 0 // there is no telling where a request ends
 	if se.hold.idle > 0 {
 		se.hold.client = se.conn.raw
@@ -146,6 +154,7 @@ func (se *session) forward() {
 		se.reset() // cut may have come too early to see the tunnel
 		return
 	}
+	tunnel.HoldBack(&se.hold.down)
 	if err := se.introduce(tunnel); err != nil {
 		se.failure, se.rec.Outcome = err, admission.OutcomeUpstreamError
 		se.reset()
@@ -154,13 +163,20 @@ func (se *session) forward() {
 	se.join(tunnel)
 }
 
-// introduce tells the upstream who the client is, if it wants to know.
+// introduce tells the upstream who the client is, if it wants to know. Version 2 has room
+// for the fence, too: as the connection's unique id, which it is.
 func (se *session) introduce(t *upstream.Tunnel) error {
 	version := se.backend.transport.ProxyHeader
 	if version == 0 {
 		return nil
 	}
-	_, err := proxyproto.HeaderProxyFromAddrs(byte(version), se.conn.RemoteAddr(), se.conn.LocalAddr()).WriteTo(t)
+	h := proxyproto.HeaderProxyFromAddrs(byte(version), se.conn.RemoteAddr(), se.conn.LocalAddr())
+	if fence := se.slot.Fence(); version == 2 && se.route.pool.Fence && fence != "" {
+		if err := h.SetTLVs([]proxyproto.TLV{{Type: proxyproto.PP2_TYPE_UNIQUE_ID, Value: []byte(fence)}}); err != nil {
+			return err
+		}
+	}
+	_, err := h.WriteTo(t)
 	return err
 }
 
@@ -224,35 +240,35 @@ func (se *session) upstreamFailed() {
 
 // join copies both ways until both sides have ended, or one has failed.
 func (se *session) join(t *upstream.Tunnel) {
-	type result struct {
-		up  bool
-		err error
-	}
-	results := make(chan result, 2)
-	go func() { results <- result{true, se.upward(t)} }()
-	go func() { results <- result{false, se.downward(t)} }()
-	broken := false
-	for range 2 {
-		r := <-results
-		if r.err == nil || broken {
-			continue
+	var once sync.Once
+	ended := func(up bool, err error) {
+		if err == nil {
+			return
 		}
-		broken = true
-		var write *relay.WriteError
-		// Who failed is at the end of the one direction where the other one begins.
-		if upstreamBroke := r.up == errors.As(r.err, &write); upstreamBroke && se.ctx.Err() == nil {
-			se.failure, se.rec.Outcome = r.err, admission.OutcomeUpstreamError
-		}
-		se.reset()
+		once.Do(func() {
+			se.rec.Aborted = true
+			var write *relay.WriteError
+			// Who failed is at the end of the one direction where the other one begins.
+			if upstreamBroke := up == errors.As(err, &write); upstreamBroke && se.ctx.Err() == nil {
+				se.failure, se.rec.Outcome = err, admission.OutcomeUpstreamError
+			}
+			se.reset()
+		})
 	}
-	se.rec.Aborted = broken
+	upward := make(chan struct{})
+	go func() {
+		defer close(upward)
+		ended(true, se.upward(t))
+	}()
+	ended(false, se.downward(t))
+	<-upward
 	// After a reset these do nothing.
 	_, _ = t.Close(), se.conn.Close()
 }
 
 // upward copies from the client to the upstream.
 func (se *session) upward(t *upstream.Tunnel) error {
-	s := relay.Stream{From: se.conn.raw, To: t.Socket()}
+	s := relay.Stream{From: se.conn.raw, To: t.Socket(), Take: se.hold.up.take, Unused: se.hold.up.unused}
 	if se.conn.Conn != se.conn.raw {
 		s.From = se.conn.Conn // has read on behind the PROXY header
 	}
@@ -279,7 +295,8 @@ func (se *session) upward(t *upstream.Tunnel) error {
 		se.hold.abort(errLost)
 	case isTimeout(err) && se.ended.Load():
 		return nil // the client had nothing more to say
-	case err == nil:
+	case err == nil && !se.ended.Load(): // else both are closed at once
+		se.silent.Store(true)
 		return t.CloseWrite()
 	}
 	return err
@@ -287,7 +304,7 @@ func (se *session) upward(t *upstream.Tunnel) error {
 
 // downward copies from the upstream to the client.
 func (se *session) downward(t *upstream.Tunnel) error {
-	s := relay.Stream{From: t.Socket(), To: se.conn.raw}
+	s := relay.Stream{From: t.Socket(), To: se.conn.raw, Take: se.hold.down.take, Unused: se.hold.down.unused}
 	s.Moved = func(n int) {
 		if se.rec.Bytes == 0 {
 			se.rec.FirstByte = time.Since(se.admitted)
@@ -296,12 +313,14 @@ func (se *session) downward(t *upstream.Tunnel) error {
 		se.hold.move()
 	}
 	err := s.Run()
-	if err == nil {
+	if err != nil {
+		return err
+	}
+	if se.ended.Store(true); !se.silent.Load() { // else both are closed at once
 		_ = closeWrite(se.conn.raw) // fails if the client has gone meanwhile
-		se.ended.Store(true)
 		_ = se.conn.raw.SetReadDeadline(time.Now().Add(endTime))
 	}
-	return err
+	return nil
 }
 
 // finish records the session.
@@ -318,6 +337,7 @@ func (se *session) finish() {
 	if cfg.Observer != nil {
 		cfg.Observer.Done(rec)
 	}
+	se.endTrace()
 	// Its line of the access log is that of a request with the method TCP and no status.
 	ex := exchange{snapshot: se.snapshot, arrived: se.arrived, rec: *rec, attempt: attempt{err: se.failure}}
 	ex.logAccess(&http.Request{Method: se.info.Method, URL: &url.URL{Path: se.info.Path}, Proto: "TCP", RemoteAddr: se.conn.RemoteAddr().String()})

@@ -498,7 +498,8 @@ func TestTCPClientResets(t *testing.T) {
 	}
 }
 
-// TestTCPProxyHeader: the upstream is told who the client is, in both versions.
+// TestTCPProxyHeader: the upstream is told who the client is, in both versions, and in the
+// second one the fence.
 func TestTCPProxyHeader(t *testing.T) {
 	for version := 1; version <= 2; version++ {
 		clients := make(chan net.Addr, 1)
@@ -507,10 +508,16 @@ func TestTCPProxyHeader(t *testing.T) {
 			if h := spoken.ProxyHeader(); h == nil || int(h.Version) != version {
 				t.Errorf("header %+v, want version %d", h, version)
 			}
+			if version == 2 {
+				tlvs, err := spoken.ProxyHeader().TLVs()
+				if err != nil || len(tlvs) != 1 || tlvs[0].Type != proxyproto.PP2_TYPE_UNIQUE_ID || string(tlvs[0].Value) != "p/1/1" {
+					t.Errorf("the header has %v, %v, want the fence", tlvs, err)
+				}
+			}
 			clients <- spoken.RemoteAddr()
 			_, _ = io.Copy(spoken, spoken)
 		})
-		g := newTCPGateway(t, 1, []*url.URL{up.url}, func(c *Config) { c.Pools[0].Transport.ProxyHeader = version })
+		g := newTCPGateway(t, 1, []*url.URL{up.url}, func(c *Config) { c.Pools[0].Transport.ProxyHeader, c.Pools[0].Fence = version, true })
 		c := g.dial()
 		c.send("ping")
 		c.expect("ping")
@@ -531,6 +538,34 @@ func TestTCPClientKey(t *testing.T) {
 	})
 	g.dial().expect("hello\n")
 	if req := <-asked; req.Client != "127.0.0.1" || req.Info.Method != "TCP" || req.Info.Path != ":873" || req.Info.Remote.String() != "127.0.0.1" {
+		t.Errorf("asked for %+v, %+v", req, req.Info)
+	}
+}
+
+// TestTCPTrace: a sampled connection has a span, and one of its wait.
+func TestTCPTrace(t *testing.T) {
+	up := newTCPUpstream(t, banner)
+	recorder, change := traced(1)
+	asked := make(chan admission.Request, 1)
+	g := newTCPGateway(t, 1, []*url.URL{up.url}, change, func(c *Config) { c.Admitter = askedAdmitter{c.Admitter, asked} })
+	c := g.dial()
+	c.expect("hello\n")
+	_ = c.Close()
+	rec := g.records.next(t)
+	spans := byName(t, recorder.Ended())
+	for began := time.Now(); spans["TCP :873"] == nil; spans = byName(t, recorder.Ended()) {
+		if time.Since(began) > patience {
+			t.Fatalf("spans %v", spans)
+		}
+	}
+	own, wait := spans["TCP :873"], spans["kgate.queue"]
+	if wait == nil || wait.Parent().SpanID() != own.SpanContext().SpanID() || rec.TraceID != own.SpanContext().TraceID().String() {
+		t.Errorf("spans %v, record %+v", spans, rec)
+	}
+	if got := attributeOf(own, "kgate.outcome").AsString(); got != "admitted" {
+		t.Errorf("outcome %q", got)
+	}
+	if req := <-asked; req.Span != spanBytes(own.SpanContext()) || req.Info.Trace != rec.TraceID {
 		t.Errorf("asked for %+v, %+v", req, req.Info)
 	}
 }

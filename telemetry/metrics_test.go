@@ -137,6 +137,7 @@ func countEverything(m *Metrics) {
 		Pools: []PoolState{{
 			Name: "a", Capacity: 8, InFlight: 5, Waiting: 4, Oldest: 90 * time.Second, QueueLimit: 100, TicketsWaiting: 1, TicketsHolding: 2, Baton: 30000000007,
 			TokensRunning: 5, TokensFree: 1, TokensWithheld: 2,
+			Rates:     map[string]RateState{Down: {Limit: 50 << 20, Share: 1000.5, Moved: 900}, Up: {Limit: 1 << 20}},
 			Upstreams: map[string]bool{"http://10.0.1.1:80": true, "http://10.0.1.2:80": false},
 		}},
 	})

@@ -10,7 +10,7 @@ import (
 )
 
 // recoveryReasons are what Recovered is told.
-var recoveryReasons = []string{"loss", "return", "k", "leave", "spread", "audit"}
+var recoveryReasons = []string{"loss", "return", "k", "rate", "leave", "spread", "audit"}
 
 // UpstreamCause says why an upstream did not answer.
 type UpstreamCause string

@@ -14,6 +14,22 @@ type Source interface {
 	State() State
 }
 
+// The directions of a rate: to clients, and from them.
+const (
+	Down = "down"
+	Up   = "up"
+)
+
+// RateState is a pool's rate in one direction.
+type RateState struct {
+	// Limit of all gateways together, in bytes per second; 0: none.
+	Limit int64
+	// Share is what this gateway could have moved so far, in bytes, and Moved what it has
+	// moved.
+	Share float64
+	Moved uint64
+}
+
 // State of a gateway at one moment.
 type State struct {
 	// View is the number of the agreed view.
@@ -75,6 +91,8 @@ type PoolState struct {
 	// here. TokensWithheld are withheld from all gateways, because a lost one
 	// may still use them; the pool's home alone counts them.
 	TokensRunning, TokensFree, TokensWithheld int
+	// Rates by direction, [Down] and [Up]; nil: the pool has none.
+	Rates map[string]RateState
 	// Upstreams of the pool, by URL, and whether they are in order.
 	Upstreams map[string]bool
 }
@@ -99,6 +117,9 @@ var (
 	reloadDesc    = desc("kgate_config_last_reload_successful", "1 if the configuration had no errors when it was last read, else 0.")
 	reloadedDesc  = desc("kgate_config_last_reload_success_timestamp_seconds", "When the configuration was last read without errors.")
 	expiryDesc    = desc("kgate_certificate_expiry_timestamp_seconds", "When a certificate of this gateway expires.", "use")
+	rateDesc      = desc("kgate_rate_limit_bytes_per_second", "Bytes per second that all gateways together may move.", "pool", "direction")
+	shareDesc     = desc("kgate_rate_share_bytes_total", "Bytes that this gateway's share of the rate has come to. Its rate is the mean share.", "pool", "direction")
+	movedDesc     = desc("kgate_rate_moved_bytes_total", "Bytes of it that this gateway has moved.", "pool", "direction")
 	tokensDesc    = desc("kgate_tokens", "Tokens at this gateway, by state.", "pool", "state")
 	viewDesc      = desc("kgate_view_epoch", "Number of the agreed view that this gateway follows.")
 	leaseDesc     = desc("kgate_lease_remaining_seconds", "How long this gateway may still admit without a renewal of its lease.")
@@ -113,7 +134,7 @@ var (
 		capacityDesc, inFlightDesc, waitingDesc, batonDesc, tokensDesc, viewDesc, leaseDesc, membersDesc,
 		lagDesc, healthyDesc, windowMax, windowSum, windowCount, oldestDesc, limitDesc, ticketsDesc, slotTimeDesc,
 		leaderDesc, voterDesc, votersDesc, toleratedDesc, linkDesc, rttDesc, drainingDesc, clientsDesc,
-		reloadDesc, reloadedDesc, expiryDesc, droppedDesc,
+		reloadDesc, reloadedDesc, expiryDesc, droppedDesc, rateDesc, shareDesc, movedDesc,
 	}
 )
 
@@ -190,6 +211,16 @@ func (c stateCollector) Collect(ch chan<- prometheus.Metric) {
 		gauge(tokensDesc, float64(p.TokensRunning), p.Name, "running")
 		gauge(tokensDesc, float64(p.TokensFree), p.Name, "free")
 		gauge(tokensDesc, float64(p.TokensWithheld), p.Name, "withheld")
+		counter := func(d *prometheus.Desc, v float64, direction string) {
+			ch <- prometheus.MustNewConstMetricWithCreatedTimestamp(d, prometheus.CounterValue, v, c.m.started, p.Name, direction)
+		}
+		for _, direction := range slices.Sorted(maps.Keys(p.Rates)) {
+			if r := p.Rates[direction]; r.Limit > 0 {
+				gauge(rateDesc, float64(r.Limit), p.Name, direction)
+				counter(shareDesc, r.Share, direction)
+				counter(movedDesc, float64(r.Moved), direction)
+			}
+		}
 		for _, name := range slices.Sorted(maps.Keys(p.Upstreams)) {
 			gauge(healthyDesc, oneIf(p.Upstreams[name]), p.Name, name)
 		}

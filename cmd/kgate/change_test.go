@@ -47,6 +47,8 @@ func (c *fakeCluster) note(format string, args ...any) {
 	c.did = append(c.did, fmt.Sprintf(format, args...))
 }
 
+func (c *fakeCluster) SetRate(context.Context, string, admin.RateChange) error { return nil }
+
 func (c *fakeCluster) SetK(_ context.Context, pool string, k, was int) error {
 	c.mu.Lock()
 	defer c.mu.Unlock()

@@ -7,6 +7,7 @@ import (
 	"strings"
 
 	"github.com/kgate/kgate/internal/admin"
+	"github.com/kgate/kgate/internal/config"
 )
 
 // poolCommand changes pools.
@@ -17,8 +18,10 @@ type poolCommand struct {
 // poolSetCommand changes k.
 type poolSetCommand struct {
 	Name  string     `arg:"" help:"The pool."`
-	K     int        `name:"k" required:"" placeholder:"N" help:"At most N requests in flight, over all gateways."`
+	K     int        `name:"k" xor:"what" required:"" placeholder:"N" help:"At most N requests in flight, over all gateways."`
 	Was   int        `name:"was" placeholder:"N" help:"Change nothing unless k is N now (default: as the gateway shows it)."`
+	Rate  string     `name:"rate" xor:"what" required:"" placeholder:"RATE" help:"At most RATE to clients, over all gateways, such as 100MiB/s; 0: no bound."`
+	Up    string     `name:"rate-up" xor:"what" required:"" placeholder:"RATE" help:"The same from clients to the upstreams."`
 	Admin adminAddrs `embed:""`
 	Token adminToken `embed:""`
 }
@@ -27,11 +30,13 @@ type poolSetCommand struct {
 func (poolSetCommand) Help() string {
 	return `The change holds for the whole cluster and outlives restarts; k in the
 configuration files is what a new pool starts with. When k is lowered, requests
-in flight finish; none is broken off.
+in flight finish; none is broken off. A lower rate holds everywhere when the
+command returns.
 
 Examples:
   kgate pool set downloads --k 12
   kgate pool set downloads --k 12 --was 8
+  kgate pool set downloads --rate 50MiB/s
   kgate pool set downloads --k 12 --admin http://10.0.0.2:9080 --admin-token-file token
 
 Exit codes: 0 changed, 1 not changed, 2 wrong command line.`
@@ -39,6 +44,9 @@ Exit codes: 0 changed, 1 not changed, 2 wrong command line.`
 
 // Run changes k from what it is now, so that of two changes at once one fails.
 func (c *poolSetCommand) Run(std streams) error {
+	if c.Rate != "" || c.Up != "" {
+		return c.setRate(std)
+	}
 	if c.K < 1 {
 		return &codedError{code: exitUsage, err: fmt.Errorf("--k %d: at least 1", c.K)}
 	}
@@ -64,6 +72,37 @@ func (c *poolSetCommand) Run(std streams) error {
 		return err
 	}
 	_, err = fmt.Fprintf(std.out, "%s: k %d -> %d\n", c.Name, c.Was, c.K)
+	return err
+}
+
+func (c *poolSetCommand) setRate(std streams) error {
+	var change admin.RateChange
+	for _, f := range []struct {
+		flag, text string
+		to         **int64
+	}{{"--rate", c.Rate, &change.Down}, {"--rate-up", c.Up, &change.Up}} {
+		if f.text == "" {
+			continue
+		}
+		rate, err := config.ParseRate(f.text)
+		if err != nil {
+			return &codedError{code: exitUsage, err: fmt.Errorf("%s: %w", f.flag, err)}
+		}
+		n := int64(rate)
+		*f.to = &n
+	}
+	token, err := c.Token.read()
+	if err != nil {
+		return err
+	}
+	r, err := c.Admin.remote(token)
+	if err != nil {
+		return err
+	}
+	if err := r.post(context.Background(), "/api/v1/pools/"+url.PathEscape(c.Name), map[string]any{"rate": change}); err != nil {
+		return err
+	}
+	_, err = fmt.Fprintf(std.out, "%s: rate changed\n", c.Name)
 	return err
 }
 

@@ -24,6 +24,7 @@ var poolSettings = map[string]string{
 	"Queue.PerClient.Key.Header": "ClientHeader", "Queue.PerClient.Limit": "ClientLimit", "Queue.PerClient.InFlight": "ClientInFlight",
 	"Queue.Page.Enabled": "Page", "Queue.Page.Keep": "", "Queue.Page.Template": "", // without a page these mean nothing
 	"Queue.PerClient.Tickets": "ClientTickets", "Hold.Max": "HoldMax", "Hold.Idle": "HoldIdle", "Hold.MinUpload": "MinUpload", "Hold.MinDownload": "MinDownload",
+	"Rate.Down": "RateDown", "Rate.Up": "RateUp", "Rate.PerRequest": "RequestRate",
 	"Reclaim": "ReclaimHold", "Transport.DialTimeout": "Transport.DialTimeout",
 	"Transport.ResponseHeaderTimeout": "Transport.ResponseHeaderTimeout", "Transport.IdleTimeout": "Transport.IdleTimeout",
 	"Transport.Resolve": "Transport.Resolve", "Transport.Host": "Transport.Host",

@@ -98,6 +98,9 @@ func (v *statusView) pool(p *admin.Pool, line admin.Line) {
 	f := &p.Fleet
 	v.say("\npool %s, %s binding, epoch %d\n", v.title(p.Name), p.Binding, p.Epoch)
 	v.say("%s %d %s\n", v.bar(p), f.InFlight, p.Use())
+	if p.Rate != nil {
+		v.say("%s\n", admin.Rate(p.Rate))
+	}
 	oldest := ""
 	if f.Waiting > 0 {
 		oldest = ", the oldest for " + admin.Seconds(f.OldestSeconds)

@@ -17,6 +17,9 @@ type Control interface {
 	// for the pool, with ErrInvalid for a k that cannot be, and with
 	// ErrUnavailable without a majority.
 	SetK(ctx context.Context, pool string, k, was int) error
+	// SetRate changes the rate of a pool in the whole cluster, and returns when it holds
+	// everywhere. It fails as SetK does.
+	SetRate(ctx context.Context, pool string, change RateChange) error
 	// Drain begins to take this gateway out of service: it refuses new requests,
 	// finishes those in flight, and stays in the cluster.
 	Drain(ctx context.Context) error
@@ -25,6 +28,12 @@ type Control interface {
 	// Suspend takes another gateway out by force: one that is lost for good or
 	// must not go on. It fails with ErrUnknown for its name.
 	Suspend(ctx context.Context, member string) error
+}
+
+// RateChange is a new rate of a pool, in bytes per second; 0: no bound, nil: as it is.
+type RateChange struct {
+	Down *int64 `json:"down,omitempty"`
+	Up   *int64 `json:"up,omitempty"`
 }
 
 // changer carries out changes of the cluster.
@@ -36,16 +45,18 @@ type changer struct {
 // routes adds the changes to r.
 func (c *changer) routes(r chi.Router) {
 	post := func(pattern string, f http.HandlerFunc) { r.Handle(pattern, methods{http.MethodPost: f}) }
-	post("/api/v1/pools/{name}", c.setK)
+	post("/api/v1/pools/{name}", c.setPool)
 	post("/api/v1/drain", c.drain)
 	post("/api/v1/leave", c.leave)
 	post("/api/v1/members/{name}/suspend", c.suspend)
 }
 
-func (c *changer) setK(w http.ResponseWriter, r *http.Request) {
+// setPool changes k, or the rate: both have to hold when the answer comes.
+func (c *changer) setPool(w http.ResponseWriter, r *http.Request) {
 	var q struct {
-		K   int `json:"k"`
-		Was int `json:"was"`
+		K    int         `json:"k"`
+		Was  int         `json:"was"`
+		Rate *RateChange `json:"rate"`
 	}
 	name, err := pathName(r)
 	if err == nil {
@@ -53,6 +64,11 @@ func (c *changer) setK(w http.ResponseWriter, r *http.Request) {
 	}
 	switch {
 	case err != nil:
+	case q.Rate != nil && (q.K != 0 || q.Was != 0):
+		err = fmt.Errorf("%w: change k or rate, not both at once", ErrInvalid)
+	case q.Rate != nil:
+		c.setRate(w, r, name, *q.Rate)
+		return
 	case q.K < 1:
 		err = fmt.Errorf("%w: k must be at least 1, not %d", ErrInvalid, q.K)
 	case q.Was < 0:
@@ -66,6 +82,27 @@ func (c *changer) setK(w http.ResponseWriter, r *http.Request) {
 	}
 	c.log.Info("k set", slog.String("pool", name), slog.Int("k", q.K), slog.String("client", r.RemoteAddr))
 	writeJSON(w, http.StatusOK, map[string]any{"name": name, "k": q.K})
+}
+
+func (c *changer) setRate(w http.ResponseWriter, r *http.Request, pool string, change RateChange) {
+	var err error
+	for _, rate := range []*int64{change.Down, change.Up} {
+		if rate != nil && *rate < 0 {
+			err = fmt.Errorf("%w: a rate is in bytes per second, or 0 for no bound; not %d", ErrInvalid, *rate)
+		}
+	}
+	if change.Down == nil && change.Up == nil {
+		err = fmt.Errorf("%w: rate needs down or up, in bytes per second", ErrInvalid)
+	}
+	if err == nil {
+		err = c.control.SetRate(r.Context(), pool, change)
+	}
+	if err != nil {
+		c.fail(w, r, err)
+		return
+	}
+	c.log.Info("rate set", slog.String("pool", pool), slog.Any("rate", change), slog.String("client", r.RemoteAddr))
+	writeJSON(w, http.StatusOK, map[string]any{"name": pool, "rate": change})
 }
 
 func (c *changer) drain(w http.ResponseWriter, r *http.Request) {

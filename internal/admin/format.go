@@ -2,6 +2,7 @@ package admin
 
 import (
 	"fmt"
+	"strings"
 	"time"
 )
 
@@ -47,4 +48,28 @@ func Uptime(seconds float64) string {
 	default:
 		return fmt.Sprintf("%d s", s)
 	}
+}
+
+// Rate formats a pool's rate for people.
+func Rate(r *PoolRate) string {
+	var parts []string
+	for _, p := range []struct {
+		name      string
+		all, here int64
+	}{{"down", r.Down, r.DownHere}, {"up", r.Up, r.UpHere}} {
+		if p.all > 0 {
+			parts = append(parts, fmt.Sprintf("%s %s, of which %s here", bytesPerSecond(p.all), p.name, bytesPerSecond(p.here)))
+		}
+	}
+	return "at most " + strings.Join(parts, "; ")
+}
+
+func bytesPerSecond(n int64) string {
+	const step = 1024
+	units := []string{"B/s", "KiB/s", "MiB/s", "GiB/s", "TiB/s"}
+	v, i := float64(n), 0
+	for v >= step && i < len(units)-1 {
+		v, i = v/step, i+1
+	}
+	return fmt.Sprintf("%.3g %s", v, units[i])
 }

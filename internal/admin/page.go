@@ -20,6 +20,7 @@ var (
 
 	pageTemplate = template.Must(template.New("page.html").Funcs(template.FuncMap{
 		"millis":  Millis,
+		"rate":    Rate,
 		"seconds": Seconds,
 		"uptime":  Uptime,
 	}).ParseFS(pageFiles, "page/*.html"))

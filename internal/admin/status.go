@@ -123,11 +123,24 @@ type Pool struct {
 	FreeTokensHere int  `json:"free_tokens_here"`
 	// Withheld tokens may still be in use at gateways that are lost.
 	Withheld int `json:"withheld"`
+	// Rate of the pool; absent if it has none.
+	Rate *PoolRate `json:"rate,omitempty"`
 	// AccessWindow sums up the times from arrival to admission over the last
 	// 60 seconds, on that gateway.
 	AccessWindow AccessWindow `json:"access_window"`
 	// Fleet is the pool over all gateways.
 	Fleet PoolFleet `json:"fleet"`
+}
+
+// PoolRate is in bytes per second.
+type PoolRate struct {
+	// Down and Up are what all gateways together may move to clients and from them;
+	// 0: no bound.
+	Down int64 `json:"down"`
+	Up   int64 `json:"up"`
+	// DownHere and UpHere are the shares of the gateway that answers.
+	DownHere int64 `json:"down_here"`
+	UpHere   int64 `json:"up_here"`
 }
 
 // PoolFleet is a pool over all gateways, as they said within the last second.

@@ -297,6 +297,8 @@ func (c *fakeControl) note(format string, args ...any) error {
 	return c.err
 }
 
+func (c *fakeControl) SetRate(context.Context, string, admin.RateChange) error { return nil }
+
 func (c *fakeControl) SetK(_ context.Context, pool string, k, was int) error {
 	return c.note("k %s %d %d", pool, k, was)
 }

@@ -42,6 +42,8 @@ var effects = []struct {
 	{"pools[].name", EffectRestart},
 	{"pools[].k", EffectNewPool},
 	{"pools[].binding", EffectNewPool},
+	{"pools[].rate.down", EffectNewPool},
+	{"pools[].rate.up", EffectNewPool},
 	{"pools[].reclaim", EffectNewPool},
 	{"telemetry.otlp_endpoint", EffectRestart},
 }

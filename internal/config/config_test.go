@@ -421,3 +421,19 @@ func FuzzParse(f *testing.F) {
 		}
 	})
 }
+
+// TestIdleOfTCP: connections that are no requests may be silent for longer.
+func TestIdleOfTCP(t *testing.T) {
+	const listen = "listen: {tcp: [{addr: ':873', pool: a}]}\n"
+	for text, want := range map[string]time.Duration{
+		`upstreams: ["tcp://10.0.1.1:873"]`:                       10 * time.Minute,
+		`upstreams: ["tcp://10.0.1.1:873"], hold: {max: 1h}`:      10 * time.Minute,
+		`upstreams: ["tcp://10.0.1.1:873"], hold: {idle: 1m}`:     time.Minute,
+		`upstreams: ["tcp://10.0.1.1:873"], hold: {idle: 0s}`:     0,
+		`upstreams: ["tcp://10.0.1.1:873", "http://10.0.1.1:80"]`: time.Minute,
+	} {
+		if got := mustParse(t, listen+"pools: [{name: a, k: 1, "+text+"}]\n").Pools[0].Hold.Idle; got != want {
+			t.Errorf("%s: %v, want %v", text, got, want)
+		}
+	}
+}

@@ -94,8 +94,10 @@ func (v *checker) requestID(c *Config) {
 			key    string
 			fields []HeaderField
 		}{
-			{"request_headers.set", r.RequestHeaders.Set}, {"request_headers.add", r.RequestHeaders.Add},
-			{"response_headers.set", r.ResponseHeaders.Set}, {"response_headers.add", r.ResponseHeaders.Add},
+			{"request_headers.set", r.RequestHeaders.Set},
+			{"request_headers.add", r.RequestHeaders.Add},
+			{"response_headers.set", r.ResponseHeaders.Set},
+			{"response_headers.add", r.ResponseHeaders.Add},
 		} {
 			for j, f := range part.fields {
 				if value, _ := headeredit.ParseValue(f.Value); value.Uses(headeredit.RequestID) {

@@ -75,7 +75,10 @@ func scalarSchema(path string, t reflect.Type) *schema {
 	patterns := map[reflect.Type]string{
 		reflect.TypeFor[time.Duration](): "^" + durationPattern + "$",
 		reflect.TypeFor[AskInterval]():   "^(auto|" + durationPattern + ")$",
+		reflect.TypeFor[Rate]():          `^(0|([0-9]+(\.[0-9]*)?|\.[0-9]+)([GMK]i|[GMk])?B/s|([0-9]+(\.[0-9]*)?|\.[0-9]+)[GMk]bit/s)$`,
 		reflect.TypeFor[ClientKey]():     "^(ip|header:[^ :]+)$",
+		reflect.TypeFor[HeaderField]():   "^[^ :]+:.*[^ ]",
+		reflect.TypeFor[Status]():        "^[45]([0-9][0-9]|xx)$",
 	}
 	if strings.HasPrefix(parsedTypes[t], "a URL") {
 		return &schema{Type: "string", Pattern: "^((http|https|h2c|tcp)://|unix:/)."}
@@ -93,6 +96,9 @@ func scalarSchema(path string, t reflect.Type) *schema {
 		return &schema{Type: "boolean"}
 	default:
 		s := &schema{Type: "string", Pattern: patterns[t], Enum: wordsOf(path, t)}
+		if t == reflect.TypeFor[Status]() {
+			s.Type, s.Minimum, s.Maximum = []string{"string", "integer"}, ptr(400), ptr(599)
+		}
 		if strings.Contains(s.Pattern, "0|") { // also without quotes
 			s.Type, s.Minimum, s.Maximum = []string{"string", "integer"}, ptr(0), ptr(0)
 		}

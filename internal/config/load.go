@@ -10,6 +10,7 @@ import (
 	"reflect"
 	"slices"
 	"strings"
+	"time"
 	"unicode/utf8"
 
 	"github.com/goccy/go-yaml"
@@ -108,7 +109,22 @@ func decode(name string, data []byte) (c *Config, errs []error, err error) {
 	}
 	d := &decoder{src: c.src, anchors: map[string]ast.Node{}}
 	d.value("", body, reflect.ValueOf(c).Elem())
+	c.tcpDefaults()
 	return c, d.errs, nil
+}
+
+// tcpIdle is the default of hold.idle in pools of TCP connections alone. A shell, or a
+// client of a database, is silent for longer than a download.
+const tcpIdle = 10 * time.Minute
+
+// tcpDefaults fills in the defaults that are other ones in pools of TCP connections alone.
+func (c *Config) tcpDefaults() {
+	for i := range c.Pools {
+		p := &c.Pools[i]
+		if p.serves(true) && !p.serves(false) && !c.src.given(fmt.Sprintf("%s[%d].hold.idle", keyPools, i)) {
+			p.Hold.Idle = tcpIdle
+		}
+	}
 }
 
 // syntax parses one YAML document.

@@ -44,6 +44,7 @@ type Pool struct {
 	Health Health `yaml:"health"`
 	Queue  Queue  `yaml:"queue"`
 	Hold   Hold   `yaml:"hold"`
+	Rate   Rates  `yaml:"rate"`
 	// Reclaim says when a lost gateway's slots come back: with the end of its
 	// lease, or not before hold.max has passed, either. With hold, the cluster
 	// agrees on hold.max with the pool, and no gateway may have a longer one.
@@ -128,7 +129,8 @@ type Hold struct {
 	Max time.Duration `yaml:"max"`
 	// Idle is the longest that no byte of it moves in either direction: the
 	// upstream is silent, or the client neither reads nor sends. Upgraded
-	// connections (WebSocket) count too.
+	// connections (WebSocket) count too. In a pool with tcp upstreams only the default
+	// is 10m.
 	Idle time.Duration `yaml:"idle"`
 	// MinUpload is how many bytes per second a client's request body must at
 	// least come with, over the length of hold.idle, or 10 s without it. 0: no
@@ -218,6 +220,7 @@ func (v *checker) pool(key string, p Pool) {
 	v.duration(key+".hold.idle", p.Hold.Idle, 0)
 	v.whole(key+".hold.min_upload", p.Hold.MinUpload, 0, math.MaxInt32)
 	v.whole(key+".hold.min_download", p.Hold.MinDownload, 0, math.MaxInt32)
+	v.rates(key+".rate", p)
 	if p.Reclaim == admission.ReclaimHold && p.Hold.Max == 0 {
 		v.wrong(key+".reclaim", "hold needs a bound on the hold", "write hold.max, or reclaim: lease")
 	}

@@ -25,7 +25,7 @@ func (a alone) Standing() membership.Standing {
 }
 func (alone) Changed() <-chan struct{}                                       { return nil }
 func (alone) Rejoin()                                                        {}
-func (alone) Recover(context.Context, string, uint64, bool) error            { return nil }
+func (alone) Recover(context.Context, string, uint64, membership.Why) error  { return nil }
 func (alone) TicketsMark() string                                            { return "" }
 func (alone) SetTicketsMark(string) error                                    { return nil }
 func (alone) UseTickets(context.Context, string) error                       { return nil }

@@ -110,6 +110,7 @@ func (p *poolDriver) queue(s *claim, req admission.Request, held *pool.Ticket) e
 	case p.waiting >= p.cfg.QueueLimit:
 		return admission.QueueFull
 	}
+	p.endPull()
 	p.init(s, p.env.now(), held)
 	s.info, s.span = req.Info, req.Span
 	p.waiting++
@@ -190,6 +191,9 @@ func (p *poolDriver) end(s *claim, how kmutex.EventKind) {
 // grant lets a waiting slot in. The caller holds the pool's lock.
 func (p *poolDriver) grant(grant kmutex.Grant) {
 	s := p.slots[grant.Request]
+	if p.pullGranted(grant.Request) {
+		return
+	}
 	if s == nil {
 		return // refused when it was handed over, and about to be cancelled
 	}

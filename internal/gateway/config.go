@@ -53,9 +53,8 @@ type Views interface {
 	// Rejoin lets the gateway come back as a new incarnation, after everything
 	// of the one before is void.
 	Rejoin()
-	// Recover begins a new epoch of a pool, if it is still in the given one: its
-	// tokens are not all there, or only have to be spread.
-	Recover(ctx context.Context, pool string, epoch uint64, spread bool) error
+	// Recover begins a new epoch of a pool, if it is still in the given one.
+	Recover(ctx context.Context, pool string, epoch uint64, why membership.Why) error
 	// UseTickets makes the view say that a pool has tickets.
 	UseTickets(ctx context.Context, pool string) error
 	// TicketsMark returns what SetTicketsMark has written to DataDir, empty if nothing.
@@ -103,6 +102,7 @@ const (
 	ReasonLoss   Reason = "loss"   // a gateway was lost
 	ReasonReturn Reason = "return" // what a lost one may have held is free again
 	ReasonK      Reason = "k"      // k was changed
+	ReasonRate   Reason = "rate"   // the rate was changed
 	ReasonLeave  Reason = "leave"  // a gateway left in order
 	ReasonSpread Reason = "spread" // nobody waited, and one gateway had most of the free tokens
 	ReasonAudit  Reason = "audit"  // an audit found tokens lost or doubled, or a message was lost

@@ -85,6 +85,8 @@ func (p *poolDriver) void() (refused, aborted int, ended <-chan struct{}) {
 		p.log.Error("tickets of the lost incarnation cannot be kept", slog.Any("error", err))
 	}
 	clear(p.held)
+	p.pace(false)
+	p.pull.void()
 	p.moved.signal(true)
 	p.stopTimers()
 	p.endLetters()

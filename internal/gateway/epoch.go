@@ -36,6 +36,7 @@ func (p *poolDriver) follow(self kmutex.Node, view *membership.View, spec member
 		p.endLetters()
 	}
 	p.spec = spec
+	p.lowerShares()
 	disk := pool.DiskNone
 	if spec.Tickets > 0 {
 		disk = p.env.disk.state()
@@ -55,7 +56,7 @@ func (p *poolDriver) loaded() {
 // viewOf is what the agreed view says about one pool.
 func (p *poolDriver) viewOf(view *membership.View, spec membership.Pool) pool.View {
 	v := pool.View{
-		K: spec.K, Epoch: spec.Epoch, Began: kmutex.Node(spec.Began), Home: spec.Home, Owed: len(spec.Owed) > 0,
+		K: spec.K, Left: spec.Rate != (membership.Rate{}) && spec.Left > 0, Epoch: spec.Epoch, Began: kmutex.Node(spec.Began), Home: spec.Home, Owed: len(spec.Owed) > 0,
 		Tickets: spec.Tickets > 0, Wait: view.LeaseWait(),
 	}
 	for _, m := range view.Members {
@@ -84,8 +85,10 @@ func (p *poolDriver) viewOf(view *membership.View, spec membership.Pool) pool.Vi
 // reasonOf tells why a pool entered an epoch.
 func reasonOf(before, after membership.Pool, left bool) Reason {
 	switch {
-	case before.Epoch > 0 && before.K != after.K:
+	case before.Epoch > 0 && (before.K != after.K || before.Parts() != after.Parts()):
 		return ReasonK
+	case before.Epoch > 0 && before.Rate != after.Rate:
+		return ReasonRate
 	case len(after.Owed) > len(before.Owed):
 		return ReasonLoss
 	case len(after.Owed) < len(before.Owed):
@@ -112,7 +115,8 @@ func someLeft(before, after *membership.View) bool {
 func (p *poolDriver) placed(t kmutex.Request) (stamp int64, waits bool) {
 	s := p.slots[t]
 	if s == nil {
-		return 0, false
+		at, pulled := p.pull.placed[t]
+		return at.UnixNano(), pulled
 	}
 	return s.placed.UnixNano(), true
 }
@@ -129,6 +133,7 @@ func (p *poolDriver) wakeDue() {
 // carry carries out what an event asks for, and what follows from that. The caller
 // holds the lock.
 func (p *poolDriver) carry(fx *pool.Effects) {
+	p.pace(fx.Begun != nil) // before the first message goes out: a token that leaves counts elsewhere then
 	for _, i := range fx.Adopted {
 		p.adopt(i)
 	}
@@ -146,7 +151,7 @@ func (p *poolDriver) carry(fx *pool.Effects) {
 		p.post(l)
 	}
 	if fx.ChangeEpoch != 0 {
-		p.recover(fx.ChangeEpoch, fx.Spread)
+		p.recover(fx.ChangeEpoch, membership.Why{Spread: fx.Spread, Whole: fx.Whole})
 	}
 	if fx.WakeAt != 0 {
 		p.wake.Reset(fx.WakeAt - p.env.clock())
@@ -176,6 +181,9 @@ func (p *poolDriver) goOn(missed uint64, ended []*pool.Ticket) {
 	}
 	p.endTickets(ended)
 	p.placeDue()
+	if len(p.pull.placed) == 0 {
+		p.endPull()
+	}
 }
 
 // report tells people what has gone wrong.
@@ -224,7 +232,7 @@ func (p *poolDriver) begun(in *kmutex.Install) {
 
 // recover asks for a new epoch, in the background. The pool asks again if none
 // comes and one is needed still.
-func (p *poolDriver) recover(epoch uint64, spread bool) {
+func (p *poolDriver) recover(epoch uint64, why membership.Why) {
 	if p.env.ctx.Err() != nil {
 		return
 	}
@@ -232,7 +240,7 @@ func (p *poolDriver) recover(epoch uint64, spread bool) {
 		const patience = 10 * time.Second
 		ctx, cancel := context.WithTimeout(p.env.ctx, patience)
 		defer cancel()
-		if err := p.env.views.Recover(ctx, p.name, epoch, spread); err != nil && p.env.ctx.Err() == nil {
+		if err := p.env.views.Recover(ctx, p.name, epoch, why); err != nil && p.env.ctx.Err() == nil {
 			p.log.Error("the pool cannot move to a new epoch", slog.Uint64("epoch", epoch), slog.Any("error", err))
 		}
 	})

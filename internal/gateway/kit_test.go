@@ -346,7 +346,7 @@ func (n *node) Rejoin() {
 }
 
 // Recover implements Views.
-func (n *node) Recover(_ context.Context, _ string, epoch uint64, _ bool) error {
+func (n *node) Recover(_ context.Context, _ string, epoch uint64, _ membership.Why) error {
 	if n.View().Pools[0].Epoch == epoch {
 		n.fleet.nextEpoch(func(*membership.View, *membership.Pool) {})
 		for _, other := range n.fleet.all() {

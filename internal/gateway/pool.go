@@ -48,21 +48,24 @@ type poolDriver struct {
 	inFlight int
 	requests int                     // that wait or are in flight, those of redeemed among them
 	held     map[*pool.Ticket]*claim // of the tickets
-	redeemed map[*Redeemed]struct{}  // by requests here, wherever the tickets are
+	redeemed map[*Redeemed]bool      // by requests here, wherever the tickets are; whether they carry shares
 	// moved wakes those who wait for a ticket.
 	moved  signal
 	rate   serviceRate
 	idle   signal
 	newest time.Time // arrival of the youngest request that was admitted
 	links  spanLinks // of the tokens that are here
+
+	bandwidth
 }
 
 func newPool(e *env, name string, memory *pool.Memory) *poolDriver {
 	p := &poolDriver{
-		env: e, name: name, memory: memory, held: make(map[*pool.Ticket]*claim), redeemed: make(map[*Redeemed]struct{}),
+		env: e, name: name, memory: memory, held: make(map[*pool.Ticket]*claim), redeemed: make(map[*Redeemed]bool),
 		claims: claims{slots: make(map[kmutex.Request]*claim), clients: make(map[string]*client)},
 		log:    e.cfg.Logger.With(slog.String("pool", name)), watch: e.cfg.Observer.Pool(name),
 	}
+	p.bandwidth.init(p)
 	p.positions.turn = make(chan struct{}, 1)
 	p.ask, p.wake = time.AfterFunc(time.Hour, p.askDue), time.AfterFunc(time.Hour, p.wakeDue)
 	p.stopTimers()
@@ -106,6 +109,7 @@ func (p *poolDriver) alive() bool { return p.core != nil && p.core.State() != po
 func (p *poolDriver) stopTimers() {
 	p.ask.Stop()
 	p.wake.Stop()
+	p.pull.timer.Stop()
 }
 
 func (p *poolDriver) askDue() {

@@ -74,7 +74,7 @@ func (p *poolDriver) redeem(r *Redeemed) error {
 	case !p.alive(), !p.env.entitled(p.self):
 		return admission.Isolated
 	}
-	p.redeemed[r] = struct{}{}
+	p.redeemed[r] = false
 	p.requests++
 	return nil
 }
@@ -83,6 +83,7 @@ func (p *poolDriver) unredeem(r *Redeemed) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	delete(p.redeemed, r)
+	p.pace(false)
 	p.done()
 }
 
@@ -111,6 +112,7 @@ func (r *Redeemed) start(sent time.Time, t admission.Ticket) {
 	var ctx context.Context
 	ctx, r.cancel = context.WithCancel(env.ctx)
 	env.background(func() { r.keep(ctx, sent) })
+	r.pool.carriesShare(r, true)
 }
 
 // keep renews the ticket until the slot is released or lost.
@@ -191,6 +193,7 @@ func (r *Redeemed) lose() {
 		abort = nil
 	}
 	r.stop()
+	r.pool.carriesShare(r, false)
 	r.mu.Unlock()
 	if abort != nil {
 		abort()

@@ -6,6 +6,8 @@ import (
 	"time"
 
 	"github.com/kgate/kgate/internal/admission"
+	"github.com/kgate/kgate/internal/membership"
+	"github.com/kgate/kgate/internal/pace"
 	"github.com/kgate/kgate/kmutex"
 )
 
@@ -36,6 +38,9 @@ type PoolStatus struct {
 	// ReplicaLag is, for each successor, how many changes of tickets it has not
 	// acknowledged; nil while the pool has no tickets.
 	ReplicaLag map[kmutex.Node]int
+	// Rate of the pool, and what this gateway had and moved of it; zero without one.
+	Rate     membership.Rate
+	Down, Up pace.Totals
 	// Begun tells that the epoch has begun here: requests can be granted.
 	Begun bool
 }
@@ -65,6 +70,7 @@ func (p *poolDriver) status() PoolStatus {
 		Name: p.name, K: p.spec.K, Binding: p.spec.Binding, Epoch: p.spec.Epoch, Home: p.spec.Home,
 		InFlight: p.inFlight, Waiting: p.waiting, ClientLimit: p.cfg.ClientLimit, ClientTickets: p.cfg.ClientTickets,
 		QueueLimit: p.cfg.QueueLimit,
+		Rate:       p.spec.Rate, Down: p.down.Totals(), Up: p.up.Totals(),
 	}
 	if p.alive() {
 		if ts := p.core.Tickets(); ts != nil {

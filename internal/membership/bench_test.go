@@ -54,7 +54,7 @@ func BenchmarkCommit(b *testing.B) {
 			k := 1
 			for b.Loop() {
 				k++
-				if err := gateways[0].SetK(b.Context(), "p", 1+k%kmutex.MaxK, 0); err != nil {
+				if err := gateways[0].SetK(b.Context(), "p", 1+k%kmutex.MaxK, 0, 0); err != nil {
 					b.Fatal(err)
 				}
 			}

@@ -114,7 +114,7 @@ func TestRefusesBadPools(t *testing.T) {
 			t.Errorf("DefinePool(%+v) = %v, want ErrCommand", p, err)
 		}
 	}
-	if err := g.SetK(t.Context(), "nobody", 3, 0); !errors.Is(err, ErrCommand) {
+	if err := g.SetK(t.Context(), "nobody", 3, 0, 0); !errors.Is(err, ErrCommand) {
 		t.Errorf("SetK of an unknown pool: %v", err)
 	}
 }

@@ -50,6 +50,7 @@ type command struct {
 	Return     *returnCommand     `json:"return,omitempty"`
 	Define     *defineCommand     `json:"define,omitempty"`
 	SetK       *setKCommand       `json:"set_k,omitempty"`
+	SetRate    *setRateCommand    `json:"set_rate,omitempty"`
 	Recover    *recoverCommand    `json:"recover,omitempty"`
 	UseTickets *useTicketsCommand `json:"use_tickets,omitempty"`
 }
@@ -59,7 +60,7 @@ func (c command) bodies() int {
 	n := 0
 	for _, set := range []bool{
 		c.Found != nil, c.Join != nil, c.Remove != nil, c.Suspend != nil, c.Expire != nil, c.Return != nil,
-		c.Define != nil, c.SetK != nil, c.Recover != nil, c.UseTickets != nil,
+		c.Define != nil, c.SetK != nil, c.SetRate != nil, c.Recover != nil, c.UseTickets != nil,
 	} {
 		if set {
 			n++
@@ -144,6 +145,7 @@ type defineCommand struct {
 	Binding admission.Binding `json:"binding"`
 	Reclaim admission.Reclaim `json:"reclaim"`
 	HoldMax time.Duration     `json:"hold_max,omitempty"`
+	Rate    Rate              `json:"rate,omitzero"`
 }
 
 // setKCommand changes the number of tokens of a pool, if it still is Was (0:
@@ -152,6 +154,15 @@ type setKCommand struct {
 	Name string `json:"name"`
 	K    int    `json:"k"`
 	Was  int    `json:"was,omitempty"`
+	// Epoch, in a pool with a rate, is the one in which all gateways divide the rate by K
+	// or more. 0: they may not.
+	Epoch uint64 `json:"epoch,omitempty"`
+}
+
+// setRateCommand changes the rate of a pool.
+type setRateCommand struct {
+	Name string `json:"name"`
+	Rate Rate   `json:"rate"`
 }
 
 // recoverCommand begins a new epoch of a pool, if it still is in that one.
@@ -160,6 +171,8 @@ type recoverCommand struct {
 	Epoch uint64 `json:"epoch"`
 	// Spread: nothing is wrong, the free tokens are to be spread.
 	Spread bool `json:"spread,omitempty"`
+	// Whole: there are no more than K tokens in use.
+	Whole bool `json:"whole,omitempty"`
 }
 
 // useTicketsCommand notes that a pool gives out tickets.
@@ -268,7 +281,7 @@ func (c joinCommand) check() error {
 }
 
 func (c defineCommand) check() error {
-	errs := []error{checkText("the pool's name", c.Name), checkK(c.K)}
+	errs := []error{checkText("the pool's name", c.Name), checkK(c.K), c.Rate.check()}
 	if c.Binding != admission.BindingEarly && c.Binding != admission.BindingLate {
 		errs = append(errs, fmt.Errorf("%w: binding is %q, it must be %q or %q", ErrCommand, c.Binding, admission.BindingLate, admission.BindingEarly))
 	}
@@ -282,4 +295,14 @@ func (c defineCommand) check() error {
 	default:
 	}
 	return errors.Join(errs...)
+}
+
+// maxRate is the largest rate of a pool, in bytes per second.
+const maxRate = 1 << 50
+
+func (r Rate) check() error {
+	if r.Down < 0 || r.Down > maxRate || r.Up < 0 || r.Up > maxRate {
+		return fmt.Errorf("%w: the rate is %d down and %d up, each must be between 0 and %d bytes per second", ErrCommand, r.Down, r.Up, int64(maxRate))
+	}
+	return nil
 }

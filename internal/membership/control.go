@@ -104,7 +104,7 @@ func (c *Cluster) allowed(r *http.Request, cmd command) error {
 		if err := peercert.OfState(r.TLS, m.Name); in && err != nil {
 			return fmt.Errorf("%w: a gateway can take out itself only: %w", ErrCommand, err)
 		}
-	case (cmd.SetK != nil || cmd.Suspend != nil || cmd.Define != nil) && !c.tokenFits(r.Header.Get(adminTokenHeader)):
+	case (cmd.SetK != nil || cmd.SetRate != nil || cmd.Suspend != nil || cmd.Define != nil) && !c.tokenFits(r.Header.Get(adminTokenHeader)):
 		return fmt.Errorf("%w: the leader asks for the admin token: give every gateway the same node.admin_token_file", ErrCommand)
 	default:
 		var names []string

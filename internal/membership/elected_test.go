@@ -89,7 +89,7 @@ func TestOnlyTheElectedLead(t *testing.T) {
 	if now := leaderOf(t, three); now != leader {
 		t.Errorf("%s leads", now.name)
 	}
-	if err := three[1].SetK(t.Context(), "p", 3, 2); err != nil {
+	if err := three[1].SetK(t.Context(), "p", 3, 2, 0); err != nil {
 		t.Error(err)
 	}
 }
@@ -114,7 +114,7 @@ func TestLeadersAreBelieved(t *testing.T) {
 		}
 	}
 	next := leaderOf(t, left)
-	if err := left[0].SetK(t.Context(), "p", 3, 2); err != nil {
+	if err := left[0].SetK(t.Context(), "p", 3, 2, 0); err != nil {
 		t.Fatal(err)
 	}
 	t.Logf("%s leads and has set k %v after the last one left", next.name, time.Since(began).Round(time.Millisecond))

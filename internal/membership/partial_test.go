@@ -220,7 +220,7 @@ func missed(t *testing.T, lease time.Duration, conf config) (others []*gateway, 
 	conf.expect, conf.joining, conf.join = 1, true, []string{others[0].gossip}
 	g := n.start(t, "missed", conf)
 	stood = g.stands()
-	if err := others[0].Recover(t.Context(), "p", poolOf(t, g, "p").Epoch, false); err != nil {
+	if err := others[0].Recover(t.Context(), "p", poolOf(t, g, "p").Epoch, Why{}); err != nil {
 		t.Fatal(err)
 	}
 	if poolOf(t, others[0], "p").Home == stood.Node {

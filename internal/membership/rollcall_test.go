@@ -22,7 +22,7 @@ func agreeOnK(t *testing.T, g *gateway, pool string, k int) {
 	t.Helper()
 	ctx, cancel := context.WithTimeout(t.Context(), 10*time.Second)
 	defer cancel()
-	if err := g.SetK(ctx, pool, k, 0); err != nil {
+	if err := g.SetK(ctx, pool, k, 0, 0); err != nil {
 		t.Fatal(err)
 	}
 }

@@ -47,6 +47,8 @@ func (s *state) apply(index uint64, c command) (bool, error) {
 		changed, err = s.define(index, *c.Define)
 	case c.SetK != nil:
 		changed, err = s.setK(index, *c.SetK)
+	case c.SetRate != nil:
+		changed, err = s.setRate(index, *c.SetRate)
 	case c.Recover != nil:
 		changed, err = s.recover(index, *c.Recover)
 	case c.UseTickets != nil:
@@ -118,7 +120,7 @@ func (s *state) define(index uint64, c defineCommand) (bool, error) {
 	if len(s.Pools) >= maxPools {
 		return false, fmt.Errorf("%w: there are %d pools already, no more are allowed", ErrCommand, len(s.Pools))
 	}
-	s.Pools = slices.Insert(s.Pools, at, Pool{Name: c.Name, K: c.K, Binding: c.Binding, Reclaim: c.Reclaim, HoldMax: c.HoldMax})
+	s.Pools = slices.Insert(s.Pools, at, Pool{Name: c.Name, K: c.K, Rate: c.Rate, Binding: c.Binding, Reclaim: c.Reclaim, HoldMax: c.HoldMax})
 	s.beginEpochs(index, pools{at: true})
 	return true, nil
 }
@@ -138,7 +140,39 @@ func (s *state) setK(index uint64, c setKCommand) (bool, error) {
 	if c.Was != 0 && have != c.Was {
 		return false, fmt.Errorf("%w: k of pool %q is %d, not %d", ErrConflict, c.Name, have, c.Was)
 	}
-	s.Pools[at].K = c.K
+	p := &s.Pools[at]
+	switch {
+	case c.K <= have || p.Rate == (Rate{}):
+		p.Left = p.Parts() // those beyond k come back by and by
+		p.K = c.K
+	case c.K > p.Parts():
+		p.Left = c.K // first everybody divides the rate by the larger k, see Cluster.SetK
+	case c.Epoch != p.Epoch || s.owes():
+		return false, fmt.Errorf("%w: gateways may still divide the rate of pool %q by less than %d", ErrConflict, c.Name, c.K)
+	default:
+		p.K = c.K
+	}
+	if p.Left <= p.K {
+		p.Left = 0
+	}
+	s.beginEpochs(index, pools{at: true})
+	return true, nil
+}
+
+// owes reports whether the lease of a lost member may still run.
+func (s *state) owes() bool {
+	return slices.ContainsFunc(s.Lost, func(l Lost) bool { return l.Leased })
+}
+
+func (s *state) setRate(index uint64, c setRateCommand) (bool, error) {
+	if err := c.Rate.check(); err != nil {
+		return false, err
+	}
+	at, err := s.pool(c.Name)
+	if err != nil || s.Pools[at].Rate == c.Rate {
+		return false, err
+	}
+	s.Pools[at].Rate = c.Rate
 	s.beginEpochs(index, pools{at: true})
 	return true, nil
 }
@@ -150,6 +184,9 @@ func (s *state) recover(index uint64, c recoverCommand) (bool, error) {
 	}
 	s.beginEpochs(index, pools{at: true})
 	s.Pools[at].Spread = c.Spread
+	if c.Whole {
+		s.Pools[at].Left = 0
+	}
 	return true, nil
 }
 

@@ -129,13 +129,13 @@ func TestSetKAndSuspend(t *testing.T) {
 	}
 	ctx, cancel := context.WithTimeout(t.Context(), 10*time.Second)
 	defer cancel()
-	if err := follower.SetK(ctx, "p", 7, 0); err != nil {
+	if err := follower.SetK(ctx, "p", 7, 0, 0); err != nil {
 		t.Fatal(err)
 	}
 	if p := poolOf(t, follower, "p"); p.K != 7 || p.Epoch != 2 {
 		t.Errorf("%+v", p)
 	}
-	if err := follower.SetK(ctx, "unknown", 7, 0); !errors.Is(err, ErrCommand) {
+	if err := follower.SetK(ctx, "unknown", 7, 0, 0); !errors.Is(err, ErrCommand) {
 		t.Errorf("%v", err)
 	}
 	// One that is taken out while it lives comes back as another node.

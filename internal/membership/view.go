@@ -39,6 +39,11 @@ type Member struct {
 type Pool struct {
 	Name string `json:"name"`
 	K    int    `json:"k"`
+	// Rate bounds the bytes per second that all gateways together move.
+	Rate Rate `json:"rate,omitzero"`
+	// Left, if it is not 0, is an upper bound, above K, of the tokens that there can be:
+	// K was larger, or is about to be.
+	Left int `json:"left,omitempty"`
 	// Binding is early or late.
 	Binding admission.Binding `json:"binding"`
 	// Epoch counts from 1 how often the line was rebuilt.
@@ -63,6 +68,17 @@ type Pool struct {
 	// through the API: members lost after it may leave some. 0: it never has.
 	Tickets uint64 `json:"tickets,omitempty"`
 }
+
+// Rate is in bytes per second; 0: no bound.
+type Rate struct {
+	// Down is what goes from upstreams to clients, Up the other way.
+	Down int64 `json:"down,omitempty"`
+	Up   int64 `json:"up,omitempty"`
+}
+
+// Parts is what the pool's Rate is divided by: each token carries one part, and there
+// are no more tokens than this.
+func (p Pool) Parts() int { return max(p.K, p.Left) }
 
 // maxLost is how many lost members a view remembers.
 const maxLost = 4096

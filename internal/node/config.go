@@ -11,6 +11,7 @@ import (
 
 	"github.com/kgate/kgate/internal/admission"
 	"github.com/kgate/kgate/internal/gateway"
+	"github.com/kgate/kgate/internal/membership"
 	"github.com/kgate/kgate/proxy"
 	"github.com/kgate/kgate/telemetry"
 )
@@ -69,14 +70,18 @@ type Peers struct {
 // Pool of a Node. Those that share a name over all gateways share k slots.
 type Pool struct {
 	proxy.Pool
-	// K, Binding and Reclaim are what a new pool starts with; a pool that the cluster
+	// K, Binding, Reclaim and Rate are what a new pool starts with; a pool that the cluster
 	// knows keeps what was agreed on.
 	K       int
 	Binding admission.Binding
 	Reclaim admission.Reclaim
+	Rate    Rate
 	// Limits are this gateway's own.
 	Limits Limits
 }
+
+// Rate of a pool over all gateways, in bytes per second; 0: no bound.
+type Rate = membership.Rate
 
 // Limits of a pool at one gateway.
 type Limits = gateway.PoolConfig

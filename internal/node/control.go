@@ -14,6 +14,7 @@ var _ admin.Control = control{}
 // control lets the admin address change the cluster.
 type control struct {
 	cluster      *membership.Cluster
+	pools        *pools
 	drain, leave func()
 }
 
@@ -21,7 +22,23 @@ func (c control) SetK(ctx context.Context, pool string, k, was int) error {
 	if _, known := c.cluster.View().Pool(pool); !known {
 		return fmt.Errorf("%w: the cluster has no pool %q", admin.ErrUnknown, pool)
 	}
-	return controlError(c.cluster.SetK(ctx, pool, k, was))
+	return controlError(c.pools.SetK(ctx, pool, k, was))
+}
+
+// SetRate implements admin.Control.
+func (c control) SetRate(ctx context.Context, pool string, change admin.RateChange) error {
+	spec, known := c.cluster.View().Pool(pool)
+	if !known {
+		return fmt.Errorf("%w: the cluster has no pool %q", admin.ErrUnknown, pool)
+	}
+	rate := spec.Rate
+	if change.Down != nil {
+		rate.Down = *change.Down
+	}
+	if change.Up != nil {
+		rate.Up = *change.Up
+	}
+	return controlError(c.pools.SetRate(ctx, pool, rate))
 }
 
 func (c control) Drain(context.Context) error {

@@ -86,7 +86,7 @@ func (n *Node) start() error {
 	n.cfg.Metrics.SetSource(n.report)
 	n.admin, err = admin.NewHandler(admin.Config{
 		Source: n.report, Lines: n.report, Peers: n.report, Metrics: n.cfg.Gathered, Tickets: n.pools.gateway,
-		Control: control{n.peers.cluster, n.drainOnly, n.askToLeave}, Tokens: n.cfg.AdminTokens,
+		Control: control{n.peers.cluster, n.pools, n.drainOnly, n.askToLeave}, Tokens: n.cfg.AdminTokens,
 		Profiles: n.cfg.Profiles, Log: n.cfg.Logger,
 	})
 	if err != nil {

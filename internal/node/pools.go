@@ -45,7 +45,7 @@ func (p *pools) define(ctx context.Context, all []Pool) error {
 	}
 	for i := range all {
 		pool := &all[i]
-		spec := membership.Pool{Name: pool.Name, K: pool.K, Binding: pool.Binding, Reclaim: pool.Reclaim}
+		spec := membership.Pool{Name: pool.Name, K: pool.K, Binding: pool.Binding, Reclaim: pool.Reclaim, Rate: pool.Rate}
 		if pool.Reclaim == admission.ReclaimHold {
 			spec.HoldMax = pool.HoldMax
 		}
@@ -59,10 +59,11 @@ func (p *pools) define(ctx context.Context, all []Pool) error {
 		if err := p.holdFits(pool); err != nil {
 			return err
 		}
-		if agreed, ok := cluster.View().Pool(pool.Name); ok && (agreed.K != pool.K || agreed.Binding != pool.Binding) {
+		if agreed, ok := cluster.View().Pool(pool.Name); ok && (agreed.K != pool.K || agreed.Binding != pool.Binding || agreed.Rate != pool.Rate) {
 			p.log.Warn("the cluster has agreed on other values for a pool than the configuration has: the cluster's apply",
 				slog.String("pool", pool.Name), slog.Int("agreed_k", agreed.K), slog.Int("configured_k", pool.K),
-				slog.String("agreed_binding", string(agreed.Binding)), slog.String("configured_binding", string(pool.Binding)))
+				slog.String("agreed_binding", string(agreed.Binding)), slog.String("configured_binding", string(pool.Binding)),
+				slog.Any("agreed_rate", agreed.Rate), slog.Any("configured_rate", pool.Rate))
 		}
 	}
 	return nil

@@ -82,6 +82,9 @@ func (r *report) pool(view *membership.View, p gateway.PoolStatus) admin.Pool {
 		InFlight: p.InFlight, Waiting: p.Waiting, BatonHere: p.Baton, FreeTokensHere: p.Free,
 		Withheld: p.Withheld,
 	}
+	if p.Rate != (membership.Rate{}) {
+		out.Rate = &admin.PoolRate{Down: p.Rate.Down, Up: p.Rate.Up, DownHere: int64(p.Down.Share), UpHere: int64(p.Up.Share)}
+	}
 	out.AccessWindow = accessWindow(r.cfg.Metrics.Pool(p.Name).Window())
 	return out
 }
@@ -114,6 +117,12 @@ func (r *report) State() telemetry.State {
 			Name: p.Name, Capacity: p.K, InFlight: p.InFlight, Waiting: p.Waiting,
 			Oldest: r.pools.gateway.Oldest(p.Name), QueueLimit: p.QueueLimit,
 			TicketsWaiting: p.TicketsWaiting, TicketsHolding: p.TicketsHolding, TokensRunning: p.InFlight, TokensFree: p.Free, Upstreams: make(map[string]bool),
+		}
+		if p.Rate != (membership.Rate{}) {
+			state.Rates = map[string]telemetry.RateState{
+				telemetry.Down: {Limit: p.Rate.Down, Share: p.Down.Gained, Moved: p.Down.Moved},
+				telemetry.Up:   {Limit: p.Rate.Up, Share: p.Up.Gained, Moved: p.Up.Moved},
+			}
 		}
 		if p.Baton {
 			state.Baton = p.Epoch*batonsPerEpoch + p.BatonNumber + 1

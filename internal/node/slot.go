@@ -94,5 +94,11 @@ func (n *Node) BreakOff() {
 
 // SetK changes a pool's k over the whole cluster, if it is was; was 0: whatever it is.
 func (n *Node) SetK(ctx context.Context, pool string, k, was int) error {
-	return n.peers.cluster.SetK(ctx, pool, k, was)
+	return n.pools.SetK(ctx, pool, k, was)
+}
+
+// SetRate changes a pool's rate over the whole cluster, and returns when it holds
+// everywhere.
+func (n *Node) SetRate(ctx context.Context, pool string, rate Rate) error {
+	return n.pools.SetRate(ctx, pool, rate)
 }

@@ -22,6 +22,8 @@ const (
 	// grows, so that home asks auditRate gateways a second.
 	auditEvery = 2 * time.Second
 	auditRate  = 100
+	// auditSoon is the first of them after k was lowered in a pool with a rate.
+	auditSoon = 100 * time.Millisecond
 	// auditStrikes is how many counts in a row must find the same fault.
 	auditStrikes = 3
 	// spreadEvery is the shortest time between two epochs that only spread tokens.
@@ -68,10 +70,14 @@ func (p *Pool) count(now time.Duration) {
 	if a.due == 0 || now < a.due {
 		return
 	}
-	if a.round > 0 {
+	pause := p.auditEvery()
+	if p.view.Left { // until it is known that there are no more than k: soon, as a rule
+		pause = min(pause, auditSoon<<min(a.round, 10))
+	}
+	if a.round > 0 && pause == p.auditEvery() {
 		p.judge(now)
 	}
-	a.due = now + p.auditEvery()
+	a.due = now + pause
 	a.round++
 	a.from = make(map[kmutex.Node]*Holdings, len(p.view.Members))
 	for _, n := range p.view.Members {
@@ -95,10 +101,32 @@ func (p *Pool) counted(now time.Duration, from kmutex.Node, h *Holdings) {
 		return
 	}
 	a.from[from] = h
-	if len(a.from) == len(p.view.Members) && now >= p.spreadAt && p.machine.Spreads() && lopsided(a.from) {
+	switch {
+	case len(a.from) < len(p.view.Members):
+	case p.view.Left && p.isWhole(a.from):
+		p.fx.ChangeEpoch, p.fx.Whole = p.view.Epoch, true
+	case now >= p.spreadAt && p.machine.Spreads() && lopsided(a.from):
 		p.spreadAt = now + spreadEvery
 		p.fx.ChangeEpoch, p.fx.Spread = p.view.Epoch, true
 	}
+}
+
+// isWhole reports whether no more than K tokens are in use, after K was lowered. While
+// there are more nobody is let in, so that it stays true for the rest of the epoch.
+func (p *Pool) isWhole(all map[kmutex.Node]*Holdings) bool {
+	if p.view.Owed {
+		return false // what lost gateways use may not be known
+	}
+	used := p.withheld.Clone()
+	for _, h := range all {
+		for _, g := range h.Running {
+			if g.Token < 0 {
+				return false
+			}
+			used.Add(g.Token)
+		}
+	}
+	return used.Len() <= p.view.K
 }
 
 // lopsided reports whether a gateway has no token, another one keeps more free ones than

@@ -28,6 +28,9 @@ type Effects struct {
 	ChangeEpoch uint64
 	// Spread: the next epoch is asked for only to spread the free tokens.
 	Spread bool
+	// Whole: the next epoch is asked for because no more than K tokens are in use, after
+	// K was lowered.
+	Whole bool
 	// WakeAt, if it is not 0, is when to call [Pool.Wake], in place of any time
 	// before.
 	WakeAt time.Duration

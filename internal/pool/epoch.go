@@ -150,6 +150,9 @@ func (p *Pool) install(now time.Duration, a *replication.EpochAnswer) {
 	p.report, p.unplanned, p.reclaimed = nil, nil, nil
 	if p.cfg.Audit && p.view.Home == p.cfg.Self {
 		p.audit.due = now + p.auditEvery()
+		if p.view.Left {
+			p.audit.due = now + auditSoon
+		}
 	}
 }
 

@@ -181,6 +181,14 @@ func (p *Pool) send(m *kmutex.Envelope) {
 	}
 }
 
+// UseFree notes that the free tokens here are of use: home does not spread them.
+func (p *Pool) UseFree() {
+	if p.state == Installed {
+		_, free := p.machine.Holdings()
+		p.used.AddAll(free)
+	}
+}
+
 // MessageLost takes in that the links could not take a message to a gateway that
 // is a member: the line misses it, and a new epoch is asked for, unless that of
 // the message is over anyway.

@@ -33,7 +33,7 @@ func (r *repair) fire(now time.Duration, p *Pool) {
 	if !r.wanted || now < r.due {
 		return
 	}
-	p.fx.ChangeEpoch, p.fx.Spread = p.view.Epoch, false
+	p.fx.ChangeEpoch, p.fx.Spread, p.fx.Whole = p.view.Epoch, false, false
 	r.pause = min(max(2*r.pause, repairFirst), repairLongest)
 	r.due = now + r.pause
 }

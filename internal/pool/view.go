@@ -21,6 +21,8 @@ type View struct {
 
 	// K is the number of tokens.
 	K int
+	// Left: there may be more tokens than K, and it matters how many there are.
+	Left bool
 	// Epoch of the pool, from 1.
 	Epoch uint64
 	// Began: members up to this node form the epoch, younger ones join it.

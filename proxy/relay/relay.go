@@ -15,6 +15,10 @@ type Stream struct {
 	// Check is asked right before each write; its error ends Run. Nil: nothing is
 	// asked.
 	Check func() error
+	// Take is asked, before each read, how many of want bytes may be moved, and Unused is
+	// told how many of them were not; an error ends Run. Nil: as many as there are.
+	Take   func(want int) (int, error)
+	Unused func(n int)
 	// Moved is told how many bytes each write has moved; nil: nobody is. It must be
 	// fast.
 	Moved func(n int)
@@ -48,8 +52,13 @@ func (s *Stream) copy() error {
 	buf := buffers.Get().(*[bufferSize]byte)
 	defer buffers.Put(buf)
 	for {
-		n, err := s.From.Read(buf[:])
-		if err := s.Write(buf[:n]); err != nil {
+		may, err := s.take(len(buf))
+		if err != nil {
+			return err
+		}
+		n, err := s.From.Read(buf[:may])
+		s.unused(may - n)
+		if err := s.write(buf[:n]); err != nil {
 			return err
 		}
 		switch {
@@ -63,6 +72,33 @@ func (s *Stream) copy() error {
 
 // Write sends what was read before Run.
 func (s *Stream) Write(p []byte) error {
+	for len(p) > 0 {
+		n, err := s.take(len(p))
+		if err == nil {
+			err = s.write(p[:n])
+		}
+		if err != nil {
+			return err
+		}
+		p = p[n:]
+	}
+	return nil
+}
+
+func (s *Stream) take(want int) (int, error) {
+	if s.Take == nil {
+		return want, nil
+	}
+	return s.Take(want)
+}
+
+func (s *Stream) unused(n int) {
+	if s.Unused != nil && n > 0 {
+		s.Unused(n)
+	}
+}
+
+func (s *Stream) write(p []byte) error {
 	if len(p) == 0 {
 		return nil
 	}

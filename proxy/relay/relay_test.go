@@ -44,30 +44,32 @@ var ways = map[string]func(*net.TCPConn) io.Reader{
 	"buffer": func(c *net.TCPConn) io.Reader { return plain{c} },
 }
 
-// TestRun: what is sent arrives, and all of it is counted.
+// TestRun: what is sent arrives, and all of it is counted, whether it needs a pipe or not.
 func TestRun(t *testing.T) {
 	for name, from := range ways {
-		sender, source := connect(t)
-		sink, receiver := connect(t)
-		sent := make([]byte, 5<<20+7)
-		_, _ = rand.Read(sent)
-		go func() {
-			_, _ = sender.Write(sent)
-			_ = sender.CloseWrite()
-		}()
-		moved := 0
-		s := Stream{From: from(source), To: sink, Moved: func(n int) { moved += n }}
-		done := make(chan error, 1)
-		go func() {
-			done <- s.Run()
-			_ = sink.CloseWrite()
-		}()
-		got, err := io.ReadAll(receiver)
-		if err := errors.Join(err, <-done); err != nil {
-			t.Errorf("%s: %v", name, err)
-		}
-		if !bytes.Equal(got, sent) || moved != len(sent) {
-			t.Errorf("%s: %d bytes arrived, %d counted, of %d", name, len(got), moved, len(sent))
+		for _, size := range []int{0, 1, 64<<10 - 1, 64 << 10, 64<<10 + 1, 5<<20 + 7} {
+			sender, source := connect(t)
+			sink, receiver := connect(t)
+			sent := make([]byte, size)
+			_, _ = rand.Read(sent)
+			go func() {
+				_, _ = sender.Write(sent)
+				_ = sender.CloseWrite()
+			}()
+			moved := 0
+			s := Stream{From: from(source), To: sink, Moved: func(n int) { moved += n }}
+			done := make(chan error, 1)
+			go func() {
+				done <- s.Run()
+				_ = sink.CloseWrite()
+			}()
+			got, err := io.ReadAll(receiver)
+			if err := errors.Join(err, <-done); err != nil {
+				t.Errorf("%s: %v", name, err)
+			}
+			if !bytes.Equal(got, sent) || moved != len(sent) {
+				t.Errorf("%s: %d bytes arrived, %d counted, of %d", name, len(got), moved, len(sent))
+			}
 		}
 	}
 }
@@ -109,37 +111,49 @@ func TestCheckBeforeEachWrite(t *testing.T) {
 }
 
 // TestCheckBeforeARoomyWrite: the question comes when there is room, not before the wait
-// for it.
+// for it, while the bytes still go through a buffer as well as later.
 func TestCheckBeforeARoomyWrite(t *testing.T) {
-	sender, source := connect(t)
-	sink, receiver := connect(t)
-	var ended atomic.Bool
-	s := Stream{From: source, To: sink, Check: func() error {
-		if ended.Load() {
-			return io.ErrClosedPipe
+	for name, room := range map[string]int{"a pipe": 0, "a buffer": 4 << 10} {
+		sender, source := connect(t)
+		sink, receiver := connect(t)
+		if room > 0 {
+			_, _ = sink.SetWriteBuffer(room), receiver.SetReadBuffer(room)
 		}
-		return nil
-	}}
-	var sent atomic.Int64
-	s.Moved = func(n int) { sent.Add(int64(n)) }
-	done := make(chan error, 1)
-	go func() {
-		done <- s.Run()
-		_ = sink.Close()
-	}()
-	go func() { _, _ = io.Copy(sender, neverEnding{}) }()
-	for before := int64(-1); before != sent.Load(); { // until nothing fits any more
-		before = sent.Load()
-		time.Sleep(50 * time.Millisecond)
-	}
-	ended.Store(true)
-	limit := sent.Load() + pipeSize // what had been asked for already
-	got, _ := io.Copy(io.Discard, receiver)
-	if err := <-done; !errors.Is(err, io.ErrClosedPipe) {
-		t.Error(err)
-	}
-	if got > limit {
-		t.Errorf("%d bytes arrived, %d had been sent", got, limit)
+		var ended atomic.Bool
+		s := Stream{From: source, To: sink, Check: func() error {
+			if ended.Load() {
+				return io.ErrClosedPipe
+			}
+			return nil
+		}}
+		var sent atomic.Int64
+		s.Moved = func(n int) { sent.Add(int64(n)) }
+		done := make(chan error, 1)
+		go func() {
+			done <- s.Run()
+			_ = sink.Close()
+		}()
+		go func() { _, _ = io.Copy(sender, neverEnding{}) }()
+		for before := int64(-1); before != sent.Load(); { // until nothing fits any more
+			before = sent.Load()
+			time.Sleep(50 * time.Millisecond)
+		}
+		ended.Store(true)
+		limit := sent.Load()
+		if room > 0 && limit >= small {
+			t.Fatalf("%d bytes fit, where a pipe is made", limit)
+		}
+		if room == 0 {
+			limit += pipeSize // what had been asked for already
+		}
+		got, _ := io.Copy(io.Discard, receiver)
+		if err := <-done; !errors.Is(err, io.ErrClosedPipe) {
+			t.Errorf("%s: %v", name, err)
+		}
+		if got > limit {
+			t.Errorf("%s: %d bytes arrived, %d had been sent", name, got, limit)
+		}
+		_, _ = sender.Close(), receiver.Close()
 	}
 }
 

@@ -24,6 +24,7 @@ type conn struct {
 	client   *Client
 	standing uint64
 	reads    deadline.Reader
+	rate     int64 // for which the server is held back; of one exchange at a time
 
 	mu   sync.Mutex
 	gone bool

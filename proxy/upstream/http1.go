@@ -89,6 +89,7 @@ func (h *http1) roundTrip(req *http.Request, caller Caller) (*http.Response, err
 		h.unused()
 		return nil, err
 	}
+	h.raw.holdBack(caller)
 	h.began, h.upload = false, nil
 	h.attach(req.Context())
 	res, err := h.exchange(req, caller)
@@ -263,10 +264,11 @@ func (a *answer) Read(p []byte) (int, error) {
 	return n, err
 }
 
-// Splice copies the rest of the body, left bytes, from the connection itself to w,
-// so that the system may do it without this process. The error is ErrUnsupported if
-// that is not possible; then nothing was copied. It may be the error of either side.
-func (a *answer) Splice(w io.ReaderFrom, left int64) (int64, error) {
+// Splice copies the next n bytes of the body from the connection itself to w, so that the
+// system may do it without this process. With last they are all that is left; if not, the
+// rest has to be copied in the same way. The error is ErrUnsupported if that is not
+// possible; then nothing was copied. It may be the error of either side.
+func (a *answer) Splice(w io.ReaderFrom, n int64, last bool) (int64, error) {
 	h := a.http1
 	inTheClear := h.stream == net.Conn(h.raw)
 	if a.ended || a.ReadCloser == http.NoBody || !inTheClear || h.br.Buffered() > 0 {
@@ -275,16 +277,17 @@ func (a *answer) Splice(w io.ReaderFrom, left int64) (int64, error) {
 	if err := h.raw.reads.Settle(h.raw.Conn); err != nil {
 		return 0, err
 	}
-	n, err := w.ReadFrom(&io.LimitedReader{R: h.raw.Conn, N: left})
-	if err != nil {
-		return n, err
+	copied, err := w.ReadFrom(&io.LimitedReader{R: h.raw.Conn, N: n})
+	switch {
+	case err != nil:
+		return copied, err
+	case copied < n:
+		return copied, io.ErrUnexpectedEOF
+	case last:
+		a.ended = true
+		h.finish(a.caller, a.closes)
 	}
-	if n < left {
-		return n, io.ErrUnexpectedEOF
-	}
-	a.ended = true
-	h.finish(a.caller, a.closes)
-	return n, nil
+	return copied, nil
 }
 
 // Ready reports whether some of the body has been read from the connection.

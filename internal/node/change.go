@@ -1,0 +1,70 @@
+package node
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"slices"
+	"time"
+
+	"github.com/kgate/kgate/internal/membership"
+)
+
+// SetK changes a pool's k over the whole cluster, if it is was; was 0: whatever it is.
+//
+// In a pool with a rate each token carries a part of it. For a larger k all gateways first
+// divide the rate by it, and the tokens come when they all do: a lost gateway may go on
+// with larger parts as long as it has a lease.
+func (p *pools) SetK(ctx context.Context, pool string, k, was int) error {
+	cluster := p.peers.cluster
+	before, _ := cluster.View().Pool(pool)
+	for {
+		epoch := uint64(0)
+		if before.Rate != (Rate{}) && k > before.K {
+			var err error
+			if epoch, err = p.settled(ctx, pool); err != nil {
+				return fmt.Errorf("k waits until all gateways divide the rate by %d: %w", k, err)
+			}
+		}
+		err := cluster.SetK(ctx, pool, k, was, epoch)
+		now, known := cluster.View().Pool(pool)
+		switch {
+		case err != nil && (!errors.Is(err, membership.ErrConflict) || epoch == 0 || now.K != before.K || was != 0 && was != now.K):
+			return err
+		case err == nil && (epoch == 0 || !known || now.K != before.K):
+			return nil
+		}
+	}
+}
+
+// SetRate changes a pool's rate over the whole cluster, and returns when it holds
+// everywhere.
+func (p *pools) SetRate(ctx context.Context, pool string, rate Rate) error {
+	if err := p.peers.cluster.SetRate(ctx, pool, rate); err != nil {
+		return err
+	}
+	if _, err := p.settled(ctx, pool); err != nil {
+		return fmt.Errorf("the rate is changed, but a gateway may still go by the one before: %w", err)
+	}
+	return nil
+}
+
+// settled waits until the pool's epoch has begun here, and so no member goes by an older
+// view, and no lost gateway has a lease. It returns the epoch.
+func (p *pools) settled(ctx context.Context, pool string) (uint64, error) {
+	const look = 10 * time.Millisecond
+	for {
+		view := p.peers.cluster.View()
+		spec, known := view.Pool(pool)
+		here := p.gateway.Status(pool)
+		leased := slices.ContainsFunc(view.Lost, func(l membership.Lost) bool { return l.Leased })
+		if !known || here.Begun && here.Epoch >= spec.Epoch && !leased {
+			return spec.Epoch, nil
+		}
+		select {
+		case <-time.After(look):
+		case <-ctx.Done():
+			return 0, ctx.Err()
+		}
+	}
+}

@@ -1,0 +1,111 @@
+package pace
+
+import (
+	"math"
+	"time"
+)
+
+const (
+	// keep is for how long an account saves up what nobody takes.
+	keep = 8 * time.Millisecond
+	// piece is how much of a token's rate a transfer takes at once.
+	piece = 2 * time.Millisecond
+	// least of both, in bytes: smaller reads cost more than they are worth.
+	least = 4 << 10
+	// unpaced is what a transfer takes at once where there is no rate. It is bounded, so
+	// that a rate that is set meanwhile holds soon.
+	unpaced = 1 << 20
+)
+
+// burst returns how many bytes an account saves up for each token of a rate.
+func burst(each float64) float64 { return max(each*keep.Seconds(), least) }
+
+// chunk returns how many bytes a transfer takes at once.
+func chunk(each float64) float64 { return max(math.Floor(each*piece.Seconds()), least) }
+
+// Burst returns how many bytes more than rate*t all gateways together may move in a time
+// t, in a pool with so many tokens.
+func Burst(rate int64, tokens int) int64 {
+	each := float64(rate) / float64(tokens)
+	return int64(math.Ceil(float64(tokens) * (burst(each) + chunk(each))))
+}
+
+// Account is what a gateway may still move, of one pool and in one direction. It is not
+// safe for concurrent use. Times are a monotonic clock's, from any origin. In the zero
+// value there is no rate.
+type Account struct {
+	tokens int
+	each   float64 // bytes per second of each token; 0: there is no rate
+	credit float64
+	at     time.Duration
+	gained float64 // in all
+}
+
+// Set says that from now on so many tokens are here, each of which carries so many bytes
+// per second; 0: there is no rate.
+func (a *Account) Set(now time.Duration, tokens int, each float64) {
+	a.advance(now)
+	a.tokens, a.each = tokens, each
+	a.credit = min(a.credit, a.most())
+}
+
+// Share returns how many bytes per second the account gains; 0 without a rate, too.
+func (a *Account) Share() float64 { return float64(a.tokens) * a.each }
+
+// most returns what the account can have.
+func (a *Account) most() float64 {
+	if a.each == 0 {
+		return 0
+	}
+	return float64(a.tokens) * burst(a.each)
+}
+
+func (a *Account) advance(now time.Duration) {
+	if now > a.at {
+		gain := a.Share() * (now - a.at).Seconds()
+		a.gained += gain
+		a.credit = min(a.credit+gain, a.most())
+	}
+	a.at = max(a.at, now)
+}
+
+// ask returns how much is taken at once of what is wanted.
+func (a *Account) ask(want int) int {
+	if a.each == 0 {
+		return min(want, unpaced)
+	}
+	return min(want, int(chunk(a.each)))
+}
+
+// Take takes want bytes, or a chunk if that is less; 0: there is not so much.
+func (a *Account) Take(now time.Duration, want int) int {
+	a.advance(now)
+	n := a.ask(want)
+	switch {
+	case a.each == 0:
+	case a.credit < float64(n):
+		return 0
+	default:
+		a.credit -= float64(n)
+	}
+	return n
+}
+
+// Return gives back what was taken and has not been moved.
+func (a *Account) Return(now time.Duration, n int) {
+	a.advance(now)
+	a.credit = min(a.credit+float64(n), a.most())
+}
+
+// Wait returns how long it is until Take gives something; negative: for ever, as it
+// stands.
+func (a *Account) Wait(want int) time.Duration {
+	switch lack := float64(a.ask(want)) - a.credit; {
+	case a.each == 0 || lack <= 0:
+		return 0
+	case a.tokens == 0:
+		return -1
+	default:
+		return time.Duration(math.Ceil(lack / a.Share() * float64(time.Second)))
+	}
+}

@@ -1,0 +1,332 @@
+package pace
+
+import (
+	"container/heap"
+	"errors"
+	"sync"
+	"sync/atomic"
+	"time"
+)
+
+// ErrStopped is why a transfer gets nothing more: it was stopped.
+var ErrStopped = errors.New("pace: the transfer was stopped")
+
+const (
+	// tick is the shortest time between two looks at who waits: they share one timer.
+	tick = time.Millisecond
+	// shortEvery is how often the share is judged, see [Pacer.OnShort].
+	shortEvery = 200 * time.Millisecond
+)
+
+// Pacer shares an account out to transfers. Its methods are safe for concurrent use. In the
+// zero value there is no rate.
+type Pacer struct {
+	// OnShort, if it is not nil, is called now and then while the transfers could use more
+	// than the share: they have waited for at least half of the last 200 ms. It is called
+	// on a goroutine of its own and must not be changed once there are transfers.
+	OnShort func()
+	// Valid, if it is not nil, says whether anything may be moved at all. It must be fast.
+	Valid func() bool
+
+	// Rate is that of the pool, for [Flow.Rate].
+	Rate atomic.Int64
+
+	paced atomic.Bool // there is a rate
+
+	mu      sync.Mutex
+	account Account
+	flows   int
+	moved   uint64  // bytes in all
+	virtual float64 // the start of the last one that was served
+	waiting waiters
+	timer   *time.Timer
+	armed   bool
+
+	since  time.Duration // when somebody began to wait
+	waited time.Duration // since judged
+	judged time.Duration
+}
+
+// started is the origin of the pacers' times.
+var started = time.Now()
+
+func clock() time.Duration { return time.Since(started) }
+
+// Set says that from now on so many tokens are here, each of which carries so many bytes
+// per second; 0: there is no rate. When it returns, the new share holds.
+func (p *Pacer) Set(tokens int, each float64) {
+	if each == 0 && !p.paced.Load() {
+		return
+	}
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	p.account.Set(clock(), tokens, each)
+	p.paced.Store(each > 0)
+	p.serve()
+}
+
+// Totals are what a pacer has seen.
+type Totals struct {
+	// Share in bytes per second, now.
+	Share float64
+	// Gained is what the shares have amounted to, Moved what was taken of them, in bytes.
+	Gained float64
+	Moved  uint64
+	// Transfers that there are now.
+	Transfers int
+}
+
+// Totals returns what the pacer has seen.
+func (p *Pacer) Totals() Totals {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	p.account.advance(clock())
+	return Totals{Share: p.account.Share(), Gained: p.account.gained, Moved: p.moved, Transfers: p.flows}
+}
+
+// Flow is one direction of one transfer. Take and Return are for one goroutine at a time.
+// A nil Flow has no rate.
+type Flow struct {
+	pacer *Pacer
+	// finish is where it stands among the others: those that have had less come first.
+	finish  float64
+	waiter  waiter
+	paid    bool // what was taken last was taken of an account
+	stopped bool
+}
+
+// Join adds a transfer. The caller has to Stop it.
+func (p *Pacer) Join() *Flow {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	p.flows++
+	return &Flow{pacer: p}
+}
+
+// Rate returns the rate of the pool over all gateways; 0: there is none.
+func (f *Flow) Rate() int64 {
+	if f == nil {
+		return 0
+	}
+	return f.pacer.Rate.Load()
+}
+
+// Stop ends the transfer: its Take fails from now on, also one that waits. Calls after the
+// first do nothing.
+func (f *Flow) Stop() {
+	if f == nil {
+		return
+	}
+	p := f.pacer
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	if f.stopped {
+		return
+	}
+	f.stopped = true
+	p.flows--
+	p.leave(&f.waiter)
+}
+
+// Done is the part of a context that Take asks for.
+type Done interface{ Done() <-chan struct{} }
+
+// Take waits until the transfer may move some of want bytes, and returns how many; want is
+// positive. It fails with ErrStopped, also when ctx ends.
+func (f *Flow) Take(ctx Done, want int) (int, error) {
+	if f == nil {
+		return want, nil
+	}
+	p := f.pacer
+	if !p.paced.Load() {
+		f.paid = false
+		return min(want, unpaced), nil
+	}
+	p.mu.Lock()
+	if f.stopped {
+		p.mu.Unlock()
+		return 0, ErrStopped
+	}
+	if len(p.waiting) == 0 {
+		if n := p.take(want); n > 0 {
+			f.served(p.startOf(f), n)
+			p.mu.Unlock()
+			return n, nil
+		}
+	}
+	w := &f.waiter
+	*w = waiter{flow: f, want: want, start: p.startOf(f), got: make(chan int, 1)}
+	got := w.got
+	p.enter(w)
+	p.serve()
+	p.mu.Unlock()
+	n := 0
+	select {
+	case n = <-got:
+	case <-ctx.Done():
+		p.mu.Lock()
+		p.leave(w)
+		p.mu.Unlock()
+		n = <-got // it may have been served meanwhile
+	}
+	if n == 0 {
+		return 0, ErrStopped
+	}
+	return n, nil
+}
+
+// Return gives back n bytes that were taken and have not been moved.
+func (f *Flow) Return(n int) {
+	if f == nil || n <= 0 || !f.paid {
+		return
+	}
+	p := f.pacer
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	p.account.Return(clock(), n)
+	f.finish -= float64(n)
+	p.moved -= uint64(n)
+	p.serve()
+}
+
+// lag is how many chunks a transfer may be behind the others and still make up for it: it
+// does not wait all the time, also when it could use more.
+const lag = 16
+
+// startOf returns the place of a flow among those that wait. The caller holds the lock.
+func (p *Pacer) startOf(f *Flow) float64 { return max(p.virtual-lag*chunk(p.account.each), f.finish) }
+
+// served notes that the flow got n bytes. The caller holds the lock.
+func (f *Flow) served(start float64, n int) {
+	p := f.pacer
+	p.virtual, f.finish, f.paid = max(p.virtual, start), start+float64(n), true
+	p.moved += uint64(n)
+}
+
+// take takes from the account. The caller holds the lock.
+func (p *Pacer) take(want int) int {
+	if p.Valid != nil && !p.Valid() {
+		return 0
+	}
+	return p.account.Take(clock(), want)
+}
+
+// enter adds w to those that wait. The caller holds the lock.
+func (p *Pacer) enter(w *waiter) {
+	if len(p.waiting) == 0 {
+		p.since = clock()
+	}
+	heap.Push(&p.waiting, w)
+}
+
+// leave takes w out, with nothing, if it waits. The caller holds the lock.
+func (p *Pacer) leave(w *waiter) {
+	if w.got == nil {
+		return
+	}
+	heap.Remove(&p.waiting, w.index)
+	p.left(w, 0)
+}
+
+// left ends w's wait. The caller holds the lock.
+func (p *Pacer) left(w *waiter, n int) {
+	w.got <- n
+	w.got = nil
+	if len(p.waiting) == 0 {
+		p.waited += clock() - p.since
+	}
+}
+
+// serve gives those that wait what there is, and sees to it that it is called again while
+// somebody waits. The caller holds the lock.
+func (p *Pacer) serve() {
+	for len(p.waiting) > 0 {
+		w := p.waiting[0]
+		n := p.take(w.want)
+		if n == 0 {
+			break
+		}
+		heap.Pop(&p.waiting)
+		w.flow.served(w.start, n)
+		p.left(w, n)
+	}
+	if len(p.waiting) == 0 || p.armed {
+		return
+	}
+	wait := p.account.Wait(p.waiting[0].want)
+	if wait < 0 {
+		wait = shortEvery // to be judged
+	}
+	wait = max(wait, tick)
+	p.armed = true
+	if p.timer == nil {
+		p.timer = time.AfterFunc(wait, p.due)
+	} else {
+		p.timer.Reset(wait)
+	}
+}
+
+// due is the timer's function.
+func (p *Pacer) due() {
+	p.mu.Lock()
+	p.armed = false
+	short := p.short()
+	p.serve()
+	p.mu.Unlock()
+	if short {
+		p.OnShort()
+	}
+}
+
+// short reports, at most every 200 ms, that the transfers could use more than the share.
+// The caller holds the lock.
+func (p *Pacer) short() bool {
+	now := clock()
+	length := now - p.judged
+	if p.OnShort == nil || length < shortEvery || !p.paced.Load() {
+		return false
+	}
+	if len(p.waiting) > 0 {
+		p.waited += now - p.since
+		p.since = now
+	}
+	short := length < 2*shortEvery && p.waited >= length/2
+	p.judged, p.waited = now, 0
+	return short
+}
+
+// waiter is a flow that waits.
+type waiter struct {
+	flow  *Flow
+	want  int
+	start float64
+	got   chan int // nil: it does not wait
+	index int
+}
+
+// waiters is a heap: first is who has had the least.
+type waiters []*waiter
+
+func (w waiters) Len() int           { return len(w) }
+func (w waiters) Less(i, j int) bool { return w[i].start < w[j].start }
+func (w waiters) Swap(i, j int) {
+	w[i], w[j] = w[j], w[i]
+	w[i].index, w[j].index = i, j
+}
+
+// Push implements heap.Interface.
+func (w *waiters) Push(x any) {
+	it := x.(*waiter)
+	it.index = len(*w)
+	*w = append(*w, it)
+}
+
+// Pop implements heap.Interface.
+func (w *waiters) Pop() any {
+	old := *w
+	n := len(old) - 1
+	it := old[n]
+	old[n] = nil
+	*w = old[:n]
+	return it
+}
