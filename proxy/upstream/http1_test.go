@@ -119,10 +119,10 @@ func TestBrokenOffUpload(t *testing.T) {
 			// Its body is more than the server takes, and less than fits the connection.
 			body := io.MultiReader(strings.NewReader(strings.Repeat("x", 1<<20)), readerFunc(func([]byte) (int, error) {
 				close(full)
-				switch c.fails {
-				case failed:
+				if errors.Is(c.fails, failed) {
 					return 0, failed
-				case context.Canceled:
+				}
+				if c.fails != nil {
 					cancel()
 				}
 				<-broken

@@ -33,8 +33,8 @@ func inFront(t *testing.T, gateway string) (addrs map[string]string) {
 	for name := range addrs {
 		addr := cluster.ReservePort(t)
 		addrs[name] = addr
-		version, closing := name, false
-		if version, closing = strings.CutSuffix(name, ", closing"); closing {
+		version, closing := strings.CutSuffix(name, ", closing")
+		if closing {
 			config += "frontend closing-"
 		} else {
 			config += "frontend kept-"
