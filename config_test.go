@@ -21,10 +21,15 @@ import (
 
 // filled are values for the fields that are no numbers, texts, flags or structs.
 var filled = []any{
-	[]string{"x"}, []*url.URL{{Host: "x"}}, []proxy.Route{{Pool: "x"}}, []proxy.TCP{{Pool: "x"}}, []netip.Prefix{netip.MustParsePrefix("10.0.0.0/8")},
+	[]string{"x"},
+	[]*url.URL{{Host: "x"}},
+	[]proxy.Route{{Pool: "x"}},
+	[]proxy.TCP{{Pool: "x"}},
+	[]netip.Prefix{netip.MustParsePrefix("10.0.0.0/8")},
 	func(*http.Request) netip.Addr { return netip.Addr{} }, func() []string { return nil }, trace.TracerProvider(noop.NewTracerProvider()),
 	io.Discard, slog.Default(), new(telemetry.Metrics), prometheus.Gatherer(prometheus.NewRegistry()), func(*telemetry.State) {},
-	http.NotFoundHandler(), func() {}, netip.MustParseAddr("10.0.0.1"), []byte("x"), [][]byte{[]byte("x")},
+	http.NotFoundHandler(), func() {}, netip.MustParseAddr("10.0.0.1"), []byte("x"),
+	[][]byte{[]byte("x")},
 }
 
 // fill sets v, which was empty.

@@ -18,8 +18,16 @@ var rateUnits = []struct {
 	name  string
 	bytes float64
 }{
-	{"GiB", 1 << 30}, {"MiB", 1 << 20}, {"KiB", 1 << 10}, {"GB", 1e9}, {"MB", 1e6}, {"kB", 1e3},
-	{"Gbit", 1e9 / 8}, {"Mbit", 1e6 / 8}, {"kbit", 1e3 / 8}, {"B", 1},
+	{"GiB", 1 << 30},
+	{"MiB", 1 << 20},
+	{"KiB", 1 << 10},
+	{"GB", 1e9},
+	{"MB", 1e6},
+	{"kB", 1e3},
+	{"Gbit", 1e9 / 8},
+	{"Mbit", 1e6 / 8},
+	{"kbit", 1e3 / 8},
+	{"B", 1},
 }
 
 const hintRate = "write a number and a unit, such as 100MiB/s, 25MB/s or 800Mbit/s; 0 is no bound"

@@ -19,7 +19,8 @@ func rated(t *testing.T) (*state, func(command) error) {
 		return err
 	}
 	for _, c := range []command{
-		{Found: &foundCommand{Cluster: "c", Lease: time.Second}}, join("a", "1"), join("b", "1"), join("c", "1"),
+		{Found: &foundCommand{Cluster: "c", Lease: time.Second}},
+		join("a", "1"), join("b", "1"), join("c", "1"),
 		{Define: &defineCommand{Name: "p", K: 6, Binding: "late", Reclaim: "lease", Rate: Rate{Down: 600}}},
 	} {
 		if err := do(c); err != nil {

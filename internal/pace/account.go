@@ -30,10 +30,10 @@ func Burst(rate int64, tokens int) int64 {
 	return int64(math.Ceil(float64(tokens) * (burst(each) + chunk(each))))
 }
 
-// Account is what a gateway may still move, of one pool and in one direction. It is not
+// account is what a gateway may still move, of one pool and in one direction. It is not
 // safe for concurrent use. Times are a monotonic clock's, from any origin. In the zero
 // value there is no rate.
-type Account struct {
+type account struct {
 	tokens int
 	each   float64 // bytes per second of each token; 0: there is no rate
 	credit float64
@@ -43,24 +43,24 @@ type Account struct {
 
 // Set says that from now on so many tokens are here, each of which carries so many bytes
 // per second; 0: there is no rate.
-func (a *Account) Set(now time.Duration, tokens int, each float64) {
+func (a *account) Set(now time.Duration, tokens int, each float64) {
 	a.advance(now)
 	a.tokens, a.each = tokens, each
 	a.credit = min(a.credit, a.most())
 }
 
 // Share returns how many bytes per second the account gains; 0 without a rate, too.
-func (a *Account) Share() float64 { return float64(a.tokens) * a.each }
+func (a *account) Share() float64 { return float64(a.tokens) * a.each }
 
 // most returns what the account can have.
-func (a *Account) most() float64 {
+func (a *account) most() float64 {
 	if a.each == 0 {
 		return 0
 	}
 	return float64(a.tokens) * burst(a.each)
 }
 
-func (a *Account) advance(now time.Duration) {
+func (a *account) advance(now time.Duration) {
 	if now > a.at {
 		gain := a.Share() * (now - a.at).Seconds()
 		a.gained += gain
@@ -70,7 +70,7 @@ func (a *Account) advance(now time.Duration) {
 }
 
 // ask returns how much is taken at once of what is wanted.
-func (a *Account) ask(want int) int {
+func (a *account) ask(want int) int {
 	if a.each == 0 {
 		return min(want, unpaced)
 	}
@@ -78,7 +78,7 @@ func (a *Account) ask(want int) int {
 }
 
 // Take takes want bytes, or a chunk if that is less; 0: there is not so much.
-func (a *Account) Take(now time.Duration, want int) int {
+func (a *account) Take(now time.Duration, want int) int {
 	a.advance(now)
 	n := a.ask(want)
 	switch {
@@ -92,14 +92,14 @@ func (a *Account) Take(now time.Duration, want int) int {
 }
 
 // Return gives back what was taken and has not been moved.
-func (a *Account) Return(now time.Duration, n int) {
+func (a *account) Return(now time.Duration, n int) {
 	a.advance(now)
 	a.credit = min(a.credit+float64(n), a.most())
 }
 
 // Wait returns how long it is until Take gives something; negative: for ever, as it
 // stands.
-func (a *Account) Wait(want int) time.Duration {
+func (a *account) Wait(want int) time.Duration {
 	switch lack := float64(a.ask(want)) - a.credit; {
 	case a.each == 0 || lack <= 0:
 		return 0

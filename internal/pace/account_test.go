@@ -13,7 +13,7 @@ import (
 type fleet struct {
 	rate     int64
 	parts    int
-	accounts []Account
+	accounts []account
 	tokens   []int
 	flying   int   // tokens that are on their way
 	held     []int // taken and not moved, by transfer; a transfer stands for a running token
@@ -51,7 +51,7 @@ func TestBound(t *testing.T) {
 		parts := rapid.IntRange(1, 12).Draw(t, "parts")
 		f := &fleet{
 			rate: int64(rapid.SampledFrom([]int{1 << 10, 1 << 20, 50 << 20, 10 << 30}).Draw(t, "rate")), parts: parts,
-			accounts: make([]Account, 3), tokens: make([]int, 3), held: make([]int, parts),
+			accounts: make([]account, 3), tokens: make([]int, 3), held: make([]int, parts),
 		}
 		f.tokens[0] = parts
 		for g := range f.accounts {
@@ -94,7 +94,7 @@ func TestBound(t *testing.T) {
 // every few milliseconds.
 func TestUsed(t *testing.T) {
 	for _, late := range []time.Duration{100 * time.Microsecond, time.Millisecond, 5 * time.Millisecond} {
-		var a Account
+		var a account
 		const rate, parts = 50 << 20, 6
 		a.Set(0, 2, rate/parts)
 		moved := 0
@@ -112,7 +112,7 @@ func TestUsed(t *testing.T) {
 // TestWait: after the wait that is told there is something, and not before.
 func TestWait(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
-		var a Account
+		var a account
 		a.Set(0, rapid.IntRange(0, 5).Draw(t, "tokens"), float64(rapid.IntRange(1, 1<<30).Draw(t, "each")))
 		want := rapid.IntRange(1, 1<<20).Draw(t, "want")
 		now := time.Duration(0)

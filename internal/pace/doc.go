@@ -4,7 +4,7 @@
 // # What it promises
 //
 // A pool has a rate and at most d tokens; each token carries rate/d. A gateway's
-// [Account] gains that for each token that is with it, and the gateway moves no byte
+// account gains that for each token that is with it, and the gateway moves no byte
 // that the account does not pay for. A token is with one gateway at a time, or on its
 // way and with none. So over any time t, all gateways together move at most
 //

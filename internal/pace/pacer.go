@@ -8,8 +8,8 @@ import (
 	"time"
 )
 
-// ErrStopped is why a transfer gets nothing more: it was stopped.
-var ErrStopped = errors.New("pace: the transfer was stopped")
+// errStopped is why a transfer gets nothing more: it was stopped.
+var errStopped = errors.New("pace: the transfer was stopped")
 
 const (
 	// tick is the shortest time between two looks at who waits: they share one timer.
@@ -34,7 +34,7 @@ type Pacer struct {
 	paced atomic.Bool // there is a rate
 
 	mu      sync.Mutex
-	account Account
+	account account
 	flows   int
 	moved   uint64  // bytes in all
 	virtual float64 // the start of the last one that was served
@@ -132,7 +132,7 @@ func (f *Flow) Stop() {
 type Done interface{ Done() <-chan struct{} }
 
 // Take waits until the transfer may move some of want bytes, and returns how many; want is
-// positive. It fails with ErrStopped, also when ctx ends.
+// positive. It fails with errStopped, also when ctx ends.
 func (f *Flow) Take(ctx Done, want int) (int, error) {
 	if f == nil {
 		return want, nil
@@ -145,7 +145,7 @@ func (f *Flow) Take(ctx Done, want int) (int, error) {
 	p.mu.Lock()
 	if f.stopped {
 		p.mu.Unlock()
-		return 0, ErrStopped
+		return 0, errStopped
 	}
 	if len(p.waiting) == 0 {
 		if n := p.take(want); n > 0 {
@@ -170,7 +170,7 @@ func (f *Flow) Take(ctx Done, want int) (int, error) {
 		n = <-got // it may have been served meanwhile
 	}
 	if n == 0 {
-		return 0, ErrStopped
+		return 0, errStopped
 	}
 	return n, nil
 }

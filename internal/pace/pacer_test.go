@@ -114,7 +114,7 @@ func TestStop(t *testing.T) {
 		}()
 		time.Sleep(time.Millisecond)
 		end(f, cancel)
-		if err := <-done; !errors.Is(err, ErrStopped) {
+		if err := <-done; !errors.Is(err, errStopped) {
 			t.Errorf("%s: %v", name, err)
 		}
 		f.Stop()
@@ -157,7 +157,7 @@ func TestValid(t *testing.T) {
 	defer f.Stop()
 	ctx, cancel := context.WithTimeout(t.Context(), 5*time.Millisecond)
 	defer cancel()
-	if _, err := f.Take(ctx, 1); !errors.Is(err, ErrStopped) {
+	if _, err := f.Take(ctx, 1); !errors.Is(err, errStopped) {
 		t.Errorf("%v", err)
 	}
 	valid.Store(true)

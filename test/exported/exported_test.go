@@ -36,6 +36,9 @@ func TestExportedNamesHaveUsers(t *testing.T) {
 		}
 		collect(p, interfaces)
 	}
+	for _, p := range loaded {
+		promoted(p, interfaces, used)
+	}
 	seen := make(map[string]bool)
 	for _, p := range loaded {
 		if !strings.HasPrefix(p.PkgPath, module) || strings.HasPrefix(p.PkgPath, module+"/test/") || p.Name == "main" ||
@@ -213,6 +216,21 @@ func collect(p *packages.Package, by map[string][]*types.Interface) {
 		for _, name := range imported.Scope().Names() {
 			if obj, ok := imported.Scope().Lookup(name).(*types.TypeName); ok {
 				add(obj.Type())
+			}
+		}
+	}
+}
+
+// promoted marks the methods by which a type that embeds theirs implements an interface.
+func promoted(p *packages.Package, interfaces map[string][]*types.Interface, used map[string]bool) {
+	for _, name := range p.Types.Scope().Names() {
+		named, ok := p.Types.Scope().Lookup(name).Type().(*types.Named)
+		if !ok || types.IsInterface(named) {
+			continue
+		}
+		for m := range types.NewMethodSet(types.NewPointer(named)).Methods() {
+			if len(m.Index()) > 1 && slices.ContainsFunc(interfaces[m.Obj().Name()], func(i *types.Interface) bool { return has(named, i) }) {
+				used[keyOf(m.Obj())] = true
 			}
 		}
 	}
