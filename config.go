@@ -226,6 +226,9 @@ func (c Config) withDefaults() (Config, error) {
 		errs = append(errs, fmt.Errorf("%w: a witness serves nothing: leave out Pools, or Witness", errConfig))
 	}
 	for _, p := range c.Pools {
+		if !admission.IsPoolName(p.Name) {
+			errs = append(errs, fmt.Errorf("%w: %q cannot name a pool: write 1 to 64 of a-z, 0-9, - _ and .", errConfig, p.Name))
+		}
 		if p.K < 1 {
 			errs = append(errs, fmt.Errorf("%w: pool %q has K %d: set how many requests may be in flight at once", errConfig, p.Name, p.K))
 		}

@@ -25,6 +25,7 @@ var filled = []any{
 	[]*url.URL{{Host: "x"}},
 	[]proxy.Route{{Pool: "x"}},
 	[]proxy.TCP{{Pool: "x"}},
+	[]*proxy.ErrorPage{{}},
 	[]netip.Prefix{netip.MustParsePrefix("10.0.0.0/8")},
 	func(*http.Request) netip.Addr { return netip.Addr{} }, func() []string { return nil }, trace.TracerProvider(noop.NewTracerProvider()),
 	io.Discard, slog.Default(), new(telemetry.Metrics), prometheus.Gatherer(prometheus.NewRegistry()), func(*telemetry.State) {},

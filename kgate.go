@@ -34,6 +34,8 @@ type Node struct {
 	done     chan struct{}
 	mu       sync.Mutex // guards err
 	err      error
+	goodbye  sync.Mutex // held while it leaves the cluster: nothing is closed meanwhile
+	left     bool       // guarded by goodbye
 }
 
 // Start starts a node. It opens the node's ports and returns; it does not wait for
@@ -112,6 +114,8 @@ func (n *Node) end(why error) error {
 		n.mu.Unlock()
 		n.stop()
 		n.node.BreakOff()
+		n.goodbye.Lock()
+		defer n.goodbye.Unlock()
 		err = n.node.Close()
 		close(n.done)
 	})
@@ -183,16 +187,31 @@ func (n *Node) shutdown(ctx context.Context) error {
 		return ErrClosed
 	}
 	err := n.node.Drain(ctx)
-	if n.stopping.Err() != nil { // Close was called, or the node cannot go on
+	if !n.leave() {
 		<-n.done
 		return errors.Join(err, ErrClosed)
 	}
-	n.node.LeaveCluster()
 	return errors.Join(err, n.end(ErrClosed))
 }
 
+// leave leaves the cluster, once. It returns false if Close was called, or the node cannot
+// go on.
+func (n *Node) leave() bool {
+	n.goodbye.Lock()
+	defer n.goodbye.Unlock()
+	if n.stopping.Err() != nil {
+		return false
+	}
+	if !n.left {
+		n.left = true
+		n.node.LeaveCluster()
+	}
+	return true
+}
+
 // Close ends the node at once, and does not leave the cluster: the others have its slots
-// when its lease has run out. Slots in use are lost.
+// when its lease has run out. Slots in use are lost. A Shutdown that is leaving the cluster
+// ends first, within seconds.
 func (n *Node) Close() error {
 	defer n.wg.Wait()
 	return n.end(ErrClosed)

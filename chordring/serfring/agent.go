@@ -56,7 +56,8 @@ type Agent struct {
 	news    chan struct{}
 	stop    chan struct{}
 	drained chan struct{}
-	once    sync.Once
+	ending  sync.Mutex // Leave and Close run one after the other
+	closed  bool       // guarded by ending
 	halted  sync.Once
 	wg      sync.WaitGroup
 	pings   sync.WaitGroup // and spread
@@ -292,10 +293,18 @@ func (a *Agent) SetBoot(boot string) error {
 	return nil
 }
 
+// errClosed is why there is no farewell: memberlist panics if it is asked for one then.
+var errClosed = errors.New("serfring: leave: the agent is closed")
+
 // Leave tells the others that this gateway goes for good; they see
 // [StatusLeft] rather than a failure. Close must follow.
 func (a *Agent) Leave() error {
 	a.halt() // joining says, later than the farewell, that this one is alive
+	a.ending.Lock()
+	defer a.ending.Unlock()
+	if a.closed {
+		return errClosed
+	}
 	a.tell()
 	if err := a.serf.Leave(); err != nil {
 		return fmt.Errorf("serfring: leave: %w", err)
@@ -305,18 +314,20 @@ func (a *Agent) Leave() error {
 
 // Close ends the agent. Without Leave before it, others see a failure.
 func (a *Agent) Close() error {
-	var err error
 	a.halt()
-	a.once.Do(func() {
-		a.advise.closed.Store(true)
-		if err = a.serf.Shutdown(); err != nil {
-			err = fmt.Errorf("serfring: close: %w", err)
-			return
-		}
-		<-a.drained
-		a.pings.Wait()
-	})
-	return err
+	a.ending.Lock()
+	defer a.ending.Unlock()
+	if a.closed {
+		return nil
+	}
+	a.closed = true
+	a.advise.closed.Store(true)
+	if err := a.serf.Shutdown(); err != nil {
+		return fmt.Errorf("serfring: close: %w", err)
+	}
+	<-a.drained
+	a.pings.Wait()
+	return nil
 }
 
 // halt ends joining and waits for it.

@@ -319,3 +319,14 @@ func FuzzLogLine(f *testing.F) {
 		}
 	})
 }
+
+// TestLeaveAfterClose: a farewell that comes too late is an error, and no panic.
+func TestLeaveAfterClose(t *testing.T) {
+	a := start(t, base("a", "1"))
+	if err := a.Close(); err != nil {
+		t.Fatal(err)
+	}
+	if err := a.Leave(); !errors.Is(err, errClosed) {
+		t.Errorf("got %v", err)
+	}
+}

@@ -1,6 +1,9 @@
 package admission
 
-import "time"
+import (
+	"strings"
+	"time"
+)
 
 // Defaults that the configuration file and package kgate have in common.
 const (
@@ -22,3 +25,10 @@ const (
 	// MaxNote bounds what people are told of who asks, in bytes.
 	MaxNote = 256
 )
+
+// IsPoolName reports whether s can name a pool: a label of metrics, a header's value and
+// a part of a path.
+func IsPoolName(s string) bool {
+	return s != "" && len(s) <= 64 && s != "." && s != ".." &&
+		strings.Trim(s, "abcdefghijklmnopqrstuvwxyz0123456789-_.") == ""
+}

@@ -198,7 +198,7 @@ func (v *checker) pool(key string, p Pool) {
 	if p.Name == "" {
 		v.wrong(key+".name", "is missing", "write a name, such as downloads")
 	} else {
-		v.name(key+".name", p.Name, isPoolName, "write 1 to 64 of a-z, 0-9, - _ and .")
+		v.name(key+".name", p.Name, admission.IsPoolName, "write 1 to 64 of a-z, 0-9, - _ and .")
 	}
 	if p.K == 0 && !v.src.given(key+".k") {
 		v.wrong(key+".k", "is missing", "write how many requests the upstream may get at once, such as k: 8")

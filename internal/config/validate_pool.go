@@ -31,13 +31,6 @@ func (v *checker) pools(pools []Pool) {
 	}
 }
 
-// isPoolName reports whether s can name a pool: a label, a header value and a
-// part of a path.
-func isPoolName(s string) bool {
-	return s != "" && len(s) <= 64 && s != "." && s != ".." &&
-		strings.Trim(s, "abcdefghijklmnopqrstuvwxyz0123456789-_.") == ""
-}
-
 func (v *checker) upstreams(key string, us []*url.URL, schemes []string) {
 	seen := map[string]bool{}
 	for i, u := range us {

@@ -73,7 +73,7 @@ func TestLoadQueueHeader(t *testing.T) {
 		w.Header().Set("Connection", "close")
 	}))
 	defer s.Close()
-	res, err := Run(t.Context(), LoadConfig{Targets: []Target{{URL: s.URL, Clients: 2}}, Duration: 100 * time.Millisecond})
+	res, err := Run(t.Context(), LoadConfig{Targets: []Target{{URL: s.URL, Clients: 2}}, Duration: time.Second})
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -116,8 +116,8 @@ func TestMutantsAreCaught(t *testing.T) {
 		},
 		{
 			Name: "a request on a ticket's slot is not in flight", File: "redeem.go",
-			Old:    "\tp.redeemed[r] = struct{}{}\n\tp.requests++\n",
-			New:    "\tp.redeemed[r] = struct{}{}\n\tp.requests += 0\n",
+			Old:    "\tp.redeemed[r] = false\n\tp.requests++\n",
+			New:    "\tp.redeemed[r] = false\n\tp.requests += 0\n",
 			By:     "^TestDrainWaitsForRedeemed$",
 			Caught: "drained while",
 		},

@@ -237,7 +237,7 @@ func (r *Redeemed) GrantInfo() admission.GrantInfo { return r.ticket.Grant }
 func (r *Redeemed) Valid() bool {
 	r.mu.Lock()
 	defer r.mu.Unlock()
-	return !r.lost && r.pool.env.now().Before(r.until) && r.pool.env.entitled(r.pool.self)
+	return !r.lost && !r.over && r.pool.env.now().Before(r.until) && r.pool.env.entitled(r.pool.self)
 }
 
 // OnLost has abort called, once, when the slot may be used no longer: the gateway has

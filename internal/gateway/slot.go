@@ -2,6 +2,7 @@ package gateway
 
 import (
 	"context"
+	"sync/atomic"
 	"time"
 
 	"github.com/kgate/kgate/internal/admission"
@@ -11,7 +12,8 @@ import (
 // The pool has the claim, and does not know the Slot.
 type Slot struct {
 	claim
-	pool *poolDriver
+	pool     *poolDriver
+	released atomic.Bool
 }
 
 // Acquire waits in the line of a pool until the request is admitted, no longer than
@@ -82,15 +84,16 @@ func (p *poolDriver) enter(req admission.Request) (*Slot, error) {
 // Release gives the slot back, or leaves the line. Calls after the first do
 // nothing.
 func (s *Slot) Release() {
+	s.released.Store(true)
 	s.pool.mu.Lock()
 	defer s.pool.mu.Unlock()
 	s.pool.release(&s.claim)
 }
 
-// Valid reports whether the slot's holder may still act on it: the gateway's
-// lease has not run out since. A holder that has been asleep asks before it does
-// anything that others could see.
-func (s *Slot) Valid() bool { return s.pool.env.entitled(s.pool.self) }
+// Valid reports whether the slot's holder may still act on it: it has not released it,
+// and the gateway's lease has not run out since. A holder that has been asleep asks before
+// it does anything that others could see.
+func (s *Slot) Valid() bool { return !s.released.Load() && s.pool.env.entitled(s.pool.self) }
 
 // OnLost has abort called, once, when the slot may be used no longer: the gateway has
 // lost its lease, or breaks off its requests to stop. It is called soon after that, and

@@ -8,6 +8,7 @@ import (
 	"errors"
 	"net/http"
 	"strings"
+	"sync"
 	"testing"
 	"time"
 
@@ -107,6 +108,23 @@ func TestShutdownBreaksOff(t *testing.T) {
 	}
 }
 
+// TestEndsAtOnce: Shutdown and Close may be called beside each other, and more than once.
+func TestEndsAtOnce(t *testing.T) {
+	for round := range 5 {
+		nodes := cluster(t, 2, 1)
+		var wg sync.WaitGroup
+		for range 2 {
+			wg.Go(func() { _ = nodes[0].Shutdown(t.Context()) })
+		}
+		wg.Go(func() {
+			time.Sleep(time.Duration(round) * time.Millisecond)
+			_ = nodes[0].Close()
+		})
+		wg.Wait()
+		soon(t, "done", nodes[0].Done())
+	}
+}
+
 // TestStartThatFails leaves nothing open: TestMain looks for goroutines, and the port is
 // free again.
 func TestStartThatFails(t *testing.T) {
@@ -121,6 +139,7 @@ func TestStartThatFails(t *testing.T) {
 		"port taken":    {t.Context(), func(c *kgate.Config) { c.Peers.Listen = first.PeerAddr() }, "address already in use"},
 		"gossip taken":  {t.Context(), func(c *kgate.Config) { c.Peers.Gossip = first.GossipAddr() }, "address already in use"},
 		"context ended": {ended, func(*kgate.Config) {}, "context canceled"},
+		"bad name":      {t.Context(), func(c *kgate.Config) { c.Pools[0].Name = "P/.." }, "cannot name a pool"},
 		"no k":          {t.Context(), func(c *kgate.Config) { c.Pools[0].K = 0 }, "set how many"},
 		"open to all":   {t.Context(), func(c *kgate.Config) { c.Peers.Listen = ":0" }, "set Peers.Key"},
 		"no key":        {t.Context(), func(c *kgate.Config) { c.Peers.Key = []byte("x") }, "kgate keygen"},

@@ -102,4 +102,12 @@ func TestTransport(t *testing.T) {
 	ctx, cancel := slot.Context(t.Context())
 	defer cancel()
 	get(ctx)
+	slot.Release()
+	req, err := http.NewRequestWithContext(ctx, http.MethodGet, upstream.URL, nil)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if res, err := client.Do(req); slot.Valid() || !errors.Is(err, kgate.ErrLost) {
+		t.Errorf("after its release the slot is valid: %v; got %v, %v", slot.Valid(), res, err)
+	}
 }
