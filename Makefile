@@ -36,7 +36,7 @@ SEQUENTIAL = $(shell $(GO) list ./kmutex ./coordinator ./chordring ./replication
 # Command lines for bin/tests, which runs them side by side and says at the end what failed.
 COMPARE = KGATE_TEST_BINARY=$$(tools/test-binary.sh) $(GO) test -json -vet=off $(COMPARING)
 WAIT = KGATE_TEST_BINARY=$$(tools/test-binary.sh) $(GO) test -json -vet=off -p 4 -parallel 4 $(WAITING)
-COMPUTE = nice -n 19 $(GO) test -json -vet=off -p 4 -parallel 4 $(COMPUTING)
+COMPUTE = nice -n 19 $(GO) test -json -vet=off -p 4 -parallel 8 $(COMPUTING)
 RACE = nice -n 19 $(GO) test -json -vet=off -race -short -p 4 -parallel 4 $(filter-out $(SEQUENTIAL),$(COMPUTING)) ./internal/membership
 TOOLS = cd tools && export GOWORK=off && nice -n 19 $(GO) vet ./... && nice -n 19 $(GO) test -json ./...
 
