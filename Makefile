@@ -26,10 +26,10 @@ demo: ## run the main job on this machine for 20 s
 # Tests with real processes and real time: they wait for most of theirs, so several run at
 # a time. Those that compute stand back for them (nice).
 WAITING := ./test/cluster ./test/netns ./internal/membership ./test/browser ./test/docs \
-	./test/abuse ./test/haproxy ./test/peers ./test/caddy ./test/plan
+	./test/abuse ./test/haproxy ./test/peers ./test/caddy ./test/plan ./test/library ./cmd/kgate ./internal/demo
 # Tests that compare figures of gateways with those of their clients. They run alone.
 COMPARING := ./test/prometheus
-COMPUTING = $(shell $(GO) list work | grep -v $(patsubst ./%,-e '/%$$',$(WAITING) $(COMPARING)))
+COMPUTING = $(shell $(GO) list work | grep -v $(patsubst ./%,-e 'kgate/%$$',$(WAITING) $(COMPARING)))
 # Packages without a goroutine have nothing to race with.
 SEQUENTIAL = $(shell $(GO) list ./kmutex ./coordinator ./chordring ./replication ./internal/pool ./internal/membership/leader ./internal/membership/lease ./lab/... | grep -v -e /lab/fuzz -e /lab/experiment -e /lab/plan)
 
@@ -37,7 +37,7 @@ SEQUENTIAL = $(shell $(GO) list ./kmutex ./coordinator ./chordring ./replication
 COMPARE = KGATE_TEST_BINARY=$$(tools/test-binary.sh) $(GO) test -json -vet=off $(COMPARING)
 WAIT = KGATE_TEST_BINARY=$$(tools/test-binary.sh) $(GO) test -json -vet=off -p 4 -parallel 4 $(WAITING)
 COMPUTE = nice -n 19 $(GO) test -json -vet=off -p 4 -parallel 8 $(COMPUTING)
-RACE = nice -n 19 $(GO) test -json -vet=off -race -short -p 4 -parallel 4 $(filter-out $(SEQUENTIAL),$(COMPUTING)) ./internal/membership
+RACE = nice -n 19 $(GO) test -json -vet=off -race -short -p 4 -parallel 4 $(filter-out $(SEQUENTIAL),$(COMPUTING)) ./internal/membership ./test/library ./cmd/kgate ./internal/demo
 TOOLS = cd tools && export GOWORK=off && nice -n 19 $(GO) vet ./... && nice -n 19 $(GO) test -json ./...
 
 bin/tests: $(wildcard tools/tests/*.go)

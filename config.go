@@ -166,7 +166,8 @@ type Pool struct {
 	Tickets bool
 	// RateDown and RateUp are how many bytes per second a new pool's requests may move to
 	// clients, and from clients, over all nodes. 0: no bound. One that the cluster knows
-	// keeps its own: see [Node.SetRate].
+	// keeps its own: see [Node.SetRate]. It is for what Handler forwards: the program's
+	// own handlers behind [Node.Middleware] are not slowed down.
 	RateDown, RateUp int64
 	// RequestRate is how many bytes per second one request moves at most, in either
 	// direction. 0: no bound.

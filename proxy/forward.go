@@ -116,7 +116,8 @@ func (ex *exchange) Check() error { return ex.hold.check() }
 func (ex *exchange) Rate() int64 { return ex.hold.down.Rate() }
 
 // Connected implements upstream.Caller.
-func (ex *exchange) Connected(reused bool) {
+func (ex *exchange) Connected(conn net.Conn, reused bool) {
+	ex.hold.looksAt(conn)
 	if reused {
 		ex.rec.ReusedConns++
 	} else {

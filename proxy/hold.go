@@ -185,7 +185,7 @@ func (h *hold) look(now time.Duration) {
 	h.acked = n
 	if h.upstream != nil {
 		m, _ := ackedBy(h.upstream)
-		if m != h.taken {
+		if h.taken != 0 && m != h.taken {
 			h.moved.Store(int64(now))
 		}
 		h.taken = m
@@ -199,7 +199,7 @@ func (h *hold) look(now time.Duration) {
 func (h *hold) looksAt(upstream net.Conn) {
 	h.mu.Lock()
 	defer h.mu.Unlock()
-	h.upstream = upstream
+	h.upstream, h.taken = upstream, 0
 }
 
 // taking notes that the client is to take a piece of the answer. The function that it

@@ -176,6 +176,11 @@ func TestMutantsAreCaught(t *testing.T) {
 			By: "^TestTCPSlowUpstreamIsNotIdle$", Caught: "record",
 		},
 		{
+			Name: "nor what it takes over HTTP", File: "forward.go",
+			Old: "	ex.hold.looksAt(conn)\n", New: "	_ = conn\n",
+			By: "^TestSlowUpstreamIsNotIdle$", Caught: "record",
+		},
+		{
 			Name: "a client that has ended its side is forgotten", File: "tcp_session.go",
 			Old: "return awaitReset(se.conn.raw)", New: "return nil",
 			By: "^TestTCPClientResetsLate$", Caught: "slots held",

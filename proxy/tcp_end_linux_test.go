@@ -63,17 +63,37 @@ func TestTCPClientResetsLate(t *testing.T) {
 	}
 }
 
+// TestSlowUpstreamIsNotIdle: neither is an upload idle whose upstream takes it slowly.
+func TestSlowUpstreamIsNotIdle(t *testing.T) {
+	t.Parallel()
+	const idle = 1500 * time.Millisecond
+	up := newTCPUpstream(t, func(c *net.TCPConn) { readSlowly(c, 3*idle) })
+	up.url.Scheme = "http"
+	g := newGateway(t, 1, nil, func(c *Config) {
+		c.Pools[0].Upstreams, c.Pools[0].HoldIdle = []*url.URL{up.url}, idle
+	})
+	c := g.dial()
+	c.send("POST / HTTP/1.1\r\nHost: h\r\nContent-Length: 33554432\r\n\r\n")
+	go func() { _, _ = c.Write(bytes.Repeat([]byte("x"), 32<<20)) }()
+	if rec := g.records.next(t); rec.Hold < 5*idle/2 {
+		t.Errorf("record %+v", rec)
+	}
+	_, _ = io.Copy(io.Discard, c.br) // until the server has closed the connection
+}
+
+// readSlowly reads for a while, a little at a time.
+func readSlowly(c *net.TCPConn, d time.Duration) {
+	for began := time.Now(); time.Since(began) < d; time.Sleep(d / 90) {
+		_, _ = c.Read(make([]byte, 16<<10))
+	}
+}
+
 // TestTCPSlowUpstreamIsNotIdle: what the upstream takes counts as moving, also while the
 // gateway can write nothing and the client can send nothing.
 func TestTCPSlowUpstreamIsNotIdle(t *testing.T) {
 	t.Parallel()
 	const idle = 1500 * time.Millisecond
-	up := newTCPUpstream(t, func(c *net.TCPConn) {
-		_ = c.SetReadBuffer(4096)
-		for began := time.Now(); time.Since(began) < 3*idle; time.Sleep(idle / 30) {
-			_, _ = c.Read(make([]byte, 4096))
-		}
-	})
+	up := newTCPUpstream(t, func(c *net.TCPConn) { readSlowly(c, 3*idle) })
 	g := newTCPGateway(t, 1, []*url.URL{up.url}, func(c *Config) { c.Pools[0].HoldIdle = idle })
 	c := g.dial()
 	go func() { _, _ = c.Write(bytes.Repeat([]byte("x"), 32<<20)) }()

@@ -60,8 +60,8 @@ type Caller interface {
 	// handed to it. Its error ends the request.
 	Check() error
 	// Connected is called before the request is written to a connection, which has
-	// carried others if it is reused.
-	Connected(reused bool)
+	// carried others if it is reused. conn is nil if it carries others meanwhile.
+	Connected(conn net.Conn, reused bool)
 	// Informational takes each answer of status 100 to 199 but 101. Its error
 	// ends the request.
 	Informational(status int, header http.Header) error
@@ -157,7 +157,9 @@ func (c *Client) RoundTrip(req *http.Request, caller Caller) (*http.Response, er
 // exchanger is a connection that has been chosen for a request.
 type exchanger interface {
 	roundTrip(req *http.Request, caller Caller) (*http.Response, error)
-	// unused gives it back instead.
+	// own returns the connection if nobody else uses it meanwhile; else nil.
+	own() net.Conn
+	// unused gives it back instead of roundTrip.
 	unused()
 }
 
@@ -173,7 +175,7 @@ func (c *Client) try(req *http.Request, caller Caller, fresh bool) (*http.Respon
 		over.unused()
 		return nil, err
 	}
-	caller.Connected(reused)
+	caller.Connected(over.own(), reused)
 	return over.roundTrip(req, caller)
 }
 

@@ -66,6 +66,9 @@ func (h *http1) Read(p []byte) (int, error) {
 // closed it, or sent what nobody has asked for.
 func (h *http1) stale() bool { return h.br.Buffered() > 0 || h.probe.readable() }
 
+// own implements exchanger.
+func (h *http1) own() net.Conn { return h.raw.Conn }
+
 // unused implements exchanger.
 func (h *http1) unused() { h.client.keep(h) }
 

@@ -128,6 +128,9 @@ func (h *http2) opened() {
 	h.changes.notify()
 }
 
+// own implements exchanger.
+func (*http2) own() net.Conn { return nil }
+
 // unused implements exchanger.
 func (h *http2) unused() {
 	h.cc.Release()

@@ -40,7 +40,7 @@ func (p *plain) Informational(status int, _ http.Header) error {
 	return nil
 }
 
-func (p *plain) Connected(bool) { p.conns++ }
+func (p *plain) Connected(net.Conn, bool) { p.conns++ }
 
 func (p *plain) Sends() bool { return p.sends }
 

@@ -67,7 +67,7 @@ func TestDashboard(t *testing.T) {
 	time.Sleep(10 * time.Second)
 	back := d.draw(t, "back")
 	back.says("Gateways", "ready3", "missing0")
-	back.hasData("Replica lag") // there are no tickets
+	back.hasData("Replica lag", "Bandwidth, against the rate") // there are no tickets, and there is no rate
 }
 
 // dashboardWidth is that of the page, in pixels.
