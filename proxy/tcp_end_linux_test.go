@@ -6,9 +6,12 @@ import (
 	"io"
 	"net"
 	"net/url"
+	"strconv"
 	"syscall"
 	"testing"
 	"time"
+
+	"golang.org/x/sys/unix"
 )
 
 // TestTCPNotTakenYet: an upstream that ends its side and goes on reading has the slot
@@ -100,4 +103,48 @@ func TestTCPSlowUpstreamIsNotIdle(t *testing.T) {
 	if rec := g.records.next(t); rec.Hold < 5*idle/2 {
 		t.Errorf("record %+v", rec)
 	}
+}
+
+// TestTCPClientLeavesDial: a client that leaves while its upstream does not answer frees
+// the slot long before the dial is given up, and no other upstream is dialled for it.
+func TestTCPClientLeavesDial(t *testing.T) {
+	deaf := deafAddress(t)
+	for _, how := range []string{"resets", "closes its side"} {
+		up := newTCPUpstream(t, banner)
+		g := newTCPGateway(t, 1, []*url.URL{mustURL(t, "tcp://"+deaf), up.url}, func(c *Config) { c.Pools[0].Transport.DialTimeout = time.Minute })
+		c := g.dial()
+		g.sem.await(1, 0)
+		c.leave(how)
+		g.sem.await(0, 0)
+		if n := up.seen(); n != 0 {
+			t.Errorf("%s: another upstream got %d connections", how, n)
+		}
+	}
+}
+
+// deafAddress returns an address that answers no more attempts to connect.
+func deafAddress(t *testing.T) string {
+	t.Helper()
+	fd, err := unix.Socket(unix.AF_INET, unix.SOCK_STREAM|unix.SOCK_CLOEXEC, 0)
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { _ = unix.Close(fd) })
+	if err := errors.Join(unix.Bind(fd, &unix.SockaddrInet4{Addr: [4]byte{127, 0, 0, 1}}), unix.Listen(fd, 0)); err != nil {
+		t.Fatal(err)
+	}
+	name, err := unix.Getsockname(fd)
+	if err != nil {
+		t.Fatal(err)
+	}
+	addr := net.JoinHostPort("127.0.0.1", strconv.Itoa(name.(*unix.SockaddrInet4).Port))
+	for range 10 { // nobody accepts
+		conn, err := net.DialTimeout("tcp", addr, 200*time.Millisecond)
+		if err != nil {
+			return addr
+		}
+		t.Cleanup(func() { _ = conn.Close() })
+	}
+	t.Fatal("the queue does not fill")
+	return ""
 }

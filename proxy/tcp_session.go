@@ -55,6 +55,10 @@ var errLeft = errors.New("proxy: the client has left")
 // as in "echo request | nc". Where a slot is free, the second kind is served.
 const leaveTime = 50 * time.Millisecond
 
+// dialGrace is leaveTime for a session that has its slot, while its upstream is dialled:
+// one that is far away takes longer, and a client may have said all it has to say.
+const dialGrace = time.Second
+
 // endTime is how long a client may be silent once the upstream has ended its side. Most
 // close at once; one that does not would keep the slot for nothing.
 const endTime = 2 * time.Second
@@ -102,21 +106,29 @@ func (se *session) admit() (Slot, error) {
 	if b := se.route.balancer; b.isDown() {
 		return nil, b.downRefusal()
 	}
-	ctx, cancel := context.WithCancelCause(se.ctx)
-	defer cancel(nil)
-	var leaving *time.Timer
-	se.conn.beginWait(func() { leaving = time.AfterFunc(leaveTime, func() { cancel(errLeft) }) })
+	ctx, stop := se.whileThere(leaveTime)
+	defer stop()
 	pool := se.route.pool
 	req := admission.Request{Pool: pool.Name, Wait: pool.QueueTimeout, Info: &se.info, Span: se.spanBytes()}
 	if pool.TellClients {
 		req.Client = addressKey(se.info.Remote)
 	}
-	slot, err := se.snapshot.cfg.Admitter.Acquire(ctx, req)
-	se.conn.endWait()
-	if leaving != nil {
-		leaving.Stop()
+	return se.snapshot.cfg.Admitter.Acquire(ctx, req)
+}
+
+// whileThere returns a context that ends, with errLeft, some time after the client has
+// left, or with the session. stop must be called.
+func (se *session) whileThere(grace time.Duration) (ctx context.Context, stop func()) {
+	ctx, cancel := context.WithCancelCause(se.ctx)
+	var leaving *time.Timer
+	se.conn.beginWait(func() { leaving = time.AfterFunc(grace, func() { cancel(errLeft) }) })
+	return ctx, func() {
+		se.conn.endWait()
+		if leaving != nil {
+			leaving.Stop()
+		}
+		cancel(nil)
 	}
-	return slot, err
 }
 
 // refuse ends a session that was not admitted.
@@ -198,11 +210,13 @@ func (se *session) reset() {
 // connect opens a connection to an upstream, or to the next one while none can be made;
 // nil: to none.
 func (se *session) connect() *upstream.Tunnel {
+	ctx, stop := se.whileThere(dialGrace)
+	defer stop()
 	b := se.route.balancer
 	var tried []*backend
 	for u := b.pick(nil); u != nil; u = b.pick(tried) {
 		se.backend, se.rec.Upstream, se.rec.Retries = u, u.name, len(tried)
-		tunnel, err := u.client.Tunnel(se.ctx)
+		tunnel, err := u.client.Tunnel(ctx)
 		if err == nil {
 			b.reached(u)
 			se.rec.DialFailed, se.rec.Outcome, se.failure = false, admission.OutcomeAdmitted, nil
