@@ -171,11 +171,6 @@ func TestMutantsAreCaught(t *testing.T) {
 			By: "^TestTCPSilentAfterTheEnd$", Caught: "slots held",
 		},
 		{
-			Name: "upstreams are dialled for a client that has left", File: "tcp_session.go",
-			Old: "u.client.Tunnel(ctx)", New: "u.client.Tunnel(context.WithoutCancel(ctx))",
-			By: "^TestTCPClientLeavesDial$", Caught: "slots held",
-		},
-		{
 			Name: "what the upstream takes does not count", File: "tcp_session.go",
 			Old: "	se.hold.looksAt(tunnel.Socket())\n", New: "",
 			By: "^TestTCPSlowUpstreamIsNotIdle$", Caught: "record",
