@@ -79,8 +79,13 @@ func (g *Gateway) follow() {
 }
 
 // left reports that the incarnation is out of the view because it left in
-// order: nothing of it was in flight, and no lease of it is waited for.
+// order: nothing of it was in flight, and no lease of it is waited for. A gateway that has
+// broken off what it had is about to stop; the leader may refuse it a lease before the
+// view without it has come here.
 func (g *Gateway) left() bool {
+	if g.broken.Load() {
+		return true
+	}
 	gone, known := g.views.View().LostMember(g.self)
 	return g.draining.Load() && known && !gone.Leased
 }

@@ -24,12 +24,14 @@ func (c *leaseCounter) LeaseLost() { c.lost.Add(1) }
 // that is suspended has, also while it drains.
 func TestLeaveIsNoLoss(t *testing.T) {
 	for name, tc := range map[string]struct {
-		drain, suspended bool
-		lost             int64
+		drain, stops, suspended bool
+		lost                    int64
 	}{
 		"left":                      {drain: true},
 		"suspended while it drains": {drain: true, suspended: true, lost: 1},
 		"suspended":                 {suspended: true, lost: 1},
+		// As when the leader refuses it a lease before it has the view.
+		"suspended while it stops": {drain: true, stops: true, suspended: true},
 	} {
 		t.Run(name, func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
@@ -40,6 +42,11 @@ func TestLeaveIsNoLoss(t *testing.T) {
 				g.cfg.Observer, g.cfg.Logger = &count, slog.New(slog.NewTextHandler(&logs, nil))
 				if tc.drain {
 					if err := g.Drain(t.Context(), false); err != nil {
+						t.Fatal(err)
+					}
+				}
+				if tc.stops {
+					if err := g.BreakOff(t.Context()); err != nil {
 						t.Fatal(err)
 					}
 				}
