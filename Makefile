@@ -24,7 +24,7 @@ demo: ## run the main job on this machine for 20 s
 # inherit. go.work joins them, so that each of these commands works in this folder, too.
 
 # Tests with real processes and real time: they wait for most of theirs, so several run at
-# a time. Those that compute stand back for them (nice).
+# a time, and none beside them that compute.
 WAITING := ./test/cluster ./test/netns ./internal/membership ./test/browser ./test/docs \
 	./test/abuse ./test/haproxy ./test/peers ./test/caddy ./test/plan ./test/library ./cmd/kgate ./internal/demo
 # Tests that compare figures of gateways with those of their clients. They run alone.
@@ -33,26 +33,24 @@ COMPUTING = $(shell $(GO) list work | grep -v $(patsubst ./%,-e 'kgate/%$$',$(WA
 # Packages without a goroutine have nothing to race with.
 SEQUENTIAL = $(shell $(GO) list ./kmutex ./coordinator ./chordring ./replication ./internal/pool ./internal/membership/leader ./internal/membership/lease ./lab/... | grep -v -e /lab/fuzz -e /lab/experiment -e /lab/plan)
 
-# Command lines for bin/tests, which runs them side by side and says at the end what failed.
+# Command lines for bin/tests, which goes on after a failure and says at the end what failed.
 COMPARE = KGATE_TEST_BINARY=$$(tools/test-binary.sh) $(GO) test -json -vet=off $(COMPARING)
-WAIT = KGATE_TEST_BINARY=$$(tools/test-binary.sh) $(GO) test -json -vet=off -p 4 -parallel 4 $(WAITING)
-COMPUTE = nice -n 19 $(GO) test -json -vet=off -p 4 -parallel 8 $(COMPUTING)
-RACE = nice -n 19 $(GO) test -json -vet=off -race -short -p 4 -parallel 4 $(filter-out $(SEQUENTIAL),$(COMPUTING)) ./internal/membership ./test/library ./cmd/kgate ./internal/demo
+WAIT = KGATE_TEST_BINARY=$$(tools/test-binary.sh) $(GO) test -json -vet=off -p 3 -parallel 4 $(WAITING)
+COMPUTE = $(GO) test -json -vet=off -p 4 -parallel 8 $(COMPUTING)
+RACE = $(GO) test -json -vet=off -race -short -p 4 -parallel 4 $(filter-out $(SEQUENTIAL),$(COMPUTING)) ./internal/membership ./test/library ./cmd/kgate ./internal/demo
 TOOLS = cd tools && export GOWORK=off && nice -n 19 $(GO) vet ./... && nice -n 19 $(GO) test -json ./...
 
 bin/tests: $(wildcard tools/tests/*.go)
 	cd tools && GOWORK=off $(GO) build -o ../$@ ./tests
 
 test: bin/tests ## all tests but long soaks
-	bin/tests -log bin/compare.log '$(COMPARE)'
-	bin/tests -log bin/tests.log '$(WAIT)' '$(COMPUTE)'
+	bin/tests -log bin/tests.log '$(COMPARE)' then '$(WAIT)' then '$(COMPUTE)'
 
 race: bin/tests ## tests under the race detector, but those with real processes and those of packages without goroutines; the largest searches are left out
 	bin/tests -log bin/race.log '$(RACE)'
 
-check: bin/tests ## tests, race detector and linters, side by side
-	bin/tests -log bin/compare.log '$(COMPARE)'
-	bin/tests -log bin/tests.log '$(WAIT)' '$(COMPUTE)' then '$(RACE)' then '$(TOOLS)' then 'nice -n 19 make lint'
+check: bin/tests ## tests, race detector and linters
+	bin/tests -log bin/tests.log '$(COMPARE)' then '$(WAIT)' then '$(COMPUTE)' then '$(RACE)' then '$(TOOLS)' then 'nice -n 19 make lint'
 
 soak: ## the long runs of the tests with real processes, about an hour
 	KGATE_SOAK=1 $(GO) test -v -count=1 -p 1 -parallel 1 -timeout 2h $(WAITING) $(COMPARING)
