@@ -228,7 +228,7 @@ func (c Config) withDefaults() (Config, error) {
 	}
 	for _, p := range c.Pools {
 		if !admission.IsPoolName(p.Name) {
-			errs = append(errs, fmt.Errorf("%w: %q cannot name a pool: write 1 to 64 of a-z, 0-9, - _ and .", errConfig, p.Name))
+			errs = append(errs, fmt.Errorf("%w: %q cannot name a pool: write 1 to 64 of a-z, 0-9, hyphen, underscore and dot", errConfig, p.Name))
 		}
 		if p.K < 1 {
 			errs = append(errs, fmt.Errorf("%w: pool %q has K %d: set how many requests may be in flight at once", errConfig, p.Name, p.K))
