@@ -60,9 +60,9 @@
 // # When the right to be in flight ends
 //
 // A gateway may have requests in flight as long as its lease runs. When it ends,
-// each Slot says so (OnLost): the connections to the pools' upstreams are closed
-// before that call returns, clients that have seen no answer get 503, and the
-// others' answers are broken off.
+// each Slot says so (OnLost): soon after, the connections to the pools' upstreams
+// are closed, clients that have seen no answer get 503, and the others' answers are
+// broken off. The gateway comes back when all of these requests have ended.
 //
 // But a process that was stopped wakes up in the middle of what it was doing,
 // before anything can tell it. So the right is checked again, at two places:

@@ -176,6 +176,11 @@ func TestMutantsAreCaught(t *testing.T) {
 			By: "^TestTCPSlowUpstreamIsNotIdle$", Caught: "record",
 		},
 		{
+			Name: "an upgraded connection is given up before its end has arrived", File: "upstream/http1.go",
+			Old: "_ = t.http1.raw.closeInOrder()", New: "_ = t.http1.raw.Close()",
+			By: "^TestUpgradeNotTakenYet$", Caught: "slots held",
+		},
+		{
 			Name: "nor what it takes over HTTP", File: "forward.go",
 			Old: "	ex.hold.looksAt(conn)\n", New: "	_ = conn\n",
 			By: "^TestSlowUpstreamIsNotIdle$", Caught: "record",

@@ -1,10 +1,12 @@
 package proxy
 
 import (
+	"bufio"
 	"bytes"
 	"errors"
 	"io"
 	"net"
+	"net/http"
 	"net/url"
 	"strconv"
 	"syscall"
@@ -43,6 +45,37 @@ func TestTCPNotTakenYet(t *testing.T) {
 			receive(t, ended)
 		})
 	}
+}
+
+// TestUpgradeNotTakenYet: the same holds for an upgraded connection.
+func TestUpgradeNotTakenYet(t *testing.T) {
+	t.Parallel()
+	ended, read := make(chan struct{}), make(chan struct{})
+	up := newTCPUpstream(t, func(c *net.TCPConn) {
+		_ = c.SetReadBuffer(64 << 10)
+		_, _ = http.ReadRequest(bufio.NewReader(c))
+		_, _ = io.WriteString(c, "HTTP/1.1 101 Switching Protocols\r\nConnection: Upgrade\r\nUpgrade: echo\r\n\r\n")
+		_ = c.CloseWrite()
+		ended <- struct{}{}
+		<-read
+		_, _ = io.Copy(io.Discard, c)
+	})
+	defer close(read)
+	up.url.Scheme = "http"
+	g := newGateway(t, 1, nil, func(c *Config) { c.Pools[0].Upstreams = []*url.URL{up.url} })
+	c := g.dial()
+	c.send(upgradeRequest)
+	if res := c.response(); res.StatusCode != 101 {
+		t.Fatalf("got %s", res.Status)
+	}
+	receive(t, ended)
+	c.send(string(make([]byte, 1<<20)))
+	c.leave("closes its side")
+	g.dial().send(upgradeRequest)
+	time.Sleep(50 * time.Millisecond) // in which the next one must not come
+	g.sem.await(1, 1)
+	read <- struct{}{}
+	receive(t, ended)
 }
 
 // TestTCPClientResetsLate: a client that has ended its side and then resets its

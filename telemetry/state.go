@@ -199,31 +199,39 @@ func (c stateCollector) Collect(ch chan<- prometheus.Metric) {
 	for _, name := range slices.Sorted(maps.Keys(state.ReplicaLag)) {
 		gauge(lagDesc, float64(state.ReplicaLag[name]), name)
 	}
-	for _, p := range state.Pools {
-		gauge(capacityDesc, float64(p.Capacity), p.Name)
-		gauge(inFlightDesc, float64(p.InFlight), p.Name)
-		gauge(waitingDesc, float64(p.Waiting), p.Name)
-		gauge(oldestDesc, p.Oldest.Seconds(), p.Name)
-		gauge(limitDesc, float64(p.QueueLimit), p.Name)
-		gauge(ticketsDesc, float64(p.TicketsWaiting), p.Name, "waiting")
-		gauge(ticketsDesc, float64(p.TicketsHolding), p.Name, "holding")
-		gauge(batonDesc, float64(p.Baton), p.Name)
-		gauge(tokensDesc, float64(p.TokensRunning), p.Name, "running")
-		gauge(tokensDesc, float64(p.TokensFree), p.Name, "free")
-		gauge(tokensDesc, float64(p.TokensWithheld), p.Name, "withheld")
-		counter := func(d *prometheus.Desc, v float64, direction string) {
-			ch <- prometheus.MustNewConstMetricWithCreatedTimestamp(d, prometheus.CounterValue, v, c.m.started, p.Name, direction)
+	for i := range state.Pools {
+		c.collectPool(ch, &state.Pools[i])
+	}
+}
+
+// collectPool sends what is known of one pool.
+func (c stateCollector) collectPool(ch chan<- prometheus.Metric, p *PoolState) {
+	gauge := func(d *prometheus.Desc, v float64, labels ...string) {
+		ch <- prometheus.MustNewConstMetric(d, prometheus.GaugeValue, v, append([]string{p.Name}, labels...)...)
+	}
+	gauge(capacityDesc, float64(p.Capacity))
+	gauge(inFlightDesc, float64(p.InFlight))
+	gauge(waitingDesc, float64(p.Waiting))
+	gauge(oldestDesc, p.Oldest.Seconds())
+	gauge(limitDesc, float64(p.QueueLimit))
+	gauge(ticketsDesc, float64(p.TicketsWaiting), "waiting")
+	gauge(ticketsDesc, float64(p.TicketsHolding), "holding")
+	gauge(batonDesc, float64(p.Baton))
+	gauge(tokensDesc, float64(p.TokensRunning), "running")
+	gauge(tokensDesc, float64(p.TokensFree), "free")
+	gauge(tokensDesc, float64(p.TokensWithheld), "withheld")
+	counter := func(d *prometheus.Desc, v float64, direction string) {
+		ch <- prometheus.MustNewConstMetricWithCreatedTimestamp(d, prometheus.CounterValue, v, c.m.started, p.Name, direction)
+	}
+	for _, direction := range slices.Sorted(maps.Keys(p.Rates)) {
+		if r := p.Rates[direction]; r.Limit > 0 {
+			gauge(rateDesc, float64(r.Limit), direction)
+			counter(shareDesc, r.Share, direction)
+			counter(movedDesc, float64(r.Moved), direction)
 		}
-		for _, direction := range slices.Sorted(maps.Keys(p.Rates)) {
-			if r := p.Rates[direction]; r.Limit > 0 {
-				gauge(rateDesc, float64(r.Limit), p.Name, direction)
-				counter(shareDesc, r.Share, direction)
-				counter(movedDesc, float64(r.Moved), direction)
-			}
-		}
-		for _, name := range slices.Sorted(maps.Keys(p.Upstreams)) {
-			gauge(healthyDesc, oneIf(p.Upstreams[name]), p.Name, name)
-		}
+	}
+	for _, name := range slices.Sorted(maps.Keys(p.Upstreams)) {
+		gauge(healthyDesc, oneIf(p.Upstreams[name]), name)
 	}
 }
 

@@ -32,7 +32,7 @@ type example struct {
 	*testing.T
 	server *server
 	dir    string             // with the files that examples name
-	addrs  map[string]string  // where it listens, but for http
+	addrs  map[string]string  // where it listens, other than http
 	seen   chan *http.Request // by the upstream
 }
 

@@ -2,6 +2,7 @@ package main
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"net/url"
 	"strings"
@@ -76,6 +77,9 @@ func (c *poolSetCommand) Run(std streams) error {
 }
 
 func (c *poolSetCommand) setRate(std streams) error {
+	if c.Was != 0 {
+		return &codedError{code: exitUsage, err: errors.New("--was is about k: leave it out, or change k with --k")}
+	}
 	var change admin.RateChange
 	for _, f := range []struct {
 		flag, text string

@@ -101,7 +101,7 @@ type Listen struct {
 	// MaxHeaderBytes is the largest header of a request.
 	MaxHeaderBytes int `yaml:"max_header_bytes"`
 	// MaxConnections is how many clients' connections are open at once; the next
-	// one waits. 0: half as many as the process may have file descriptors.
+	// one waits. 0: 7/16 as many as the process may have file descriptors.
 	MaxConnections int `yaml:"max_connections"`
 }
 
