@@ -77,6 +77,7 @@ func TestBackup(t *testing.T) {
 			if time.Since(began) > patience {
 				t.Fatalf("checks %q: the upstream that is back gets nothing", checks)
 			}
+			time.Sleep(time.Millisecond)
 		}
 		expect("one is back", "two")
 	}

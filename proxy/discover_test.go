@@ -90,6 +90,7 @@ func TestService(t *testing.T) {
 			if time.Since(began) > patience {
 				t.Fatalf("not served by %s", want)
 			}
+			time.Sleep(10 * time.Millisecond) // the recorder does not hold any number of requests
 		}
 		if got := listed(g.split(20)); got != want {
 			t.Errorf("served by %s, want %s", got, want)
@@ -129,6 +130,7 @@ func TestServiceNotKnownYet(t *testing.T) {
 		if time.Since(began) > patience {
 			t.Fatal("the service is not found")
 		}
+		time.Sleep(10 * time.Millisecond)
 	}
 }
 
@@ -158,6 +160,7 @@ func holdMany(t *testing.T, n int, ups []*gate, change func(*Config), before fun
 		if time.Since(began) > patience {
 			t.Fatalf("%d of %d requests have come", total, n)
 		}
+		time.Sleep(time.Millisecond)
 	}
 	for _, up := range ups {
 		close(up.proceed)

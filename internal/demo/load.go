@@ -34,6 +34,8 @@ type LoadConfig struct {
 	Warmup time.Duration
 	// Duration of that window. Required.
 	Duration time.Duration
+	// Stop, when it is closed, ends the run before its time, in order.
+	Stop <-chan struct{}
 	// Drain is how long requests under way at the end may take to finish
 	// before they are broken off; default 5 s, negative none. They are not
 	// measured.
@@ -191,7 +193,7 @@ func (r *run) conduct(ctx context.Context) (time.Duration, error) {
 	defer ticker.Stop()
 	progress := newProgressReporter(r, start)
 
-	err := wait(ctx, start.Add(r.cfg.Warmup), ticker.C, progress.report)
+	err := r.wait(ctx, start.Add(r.cfg.Warmup), ticker.C, progress.report)
 	if err != nil {
 		r.phase.Store(phaseClosed)
 		return 0, err
@@ -201,7 +203,7 @@ func (r *run) conduct(ctx context.Context) (time.Duration, error) {
 	}
 	r.phase.Store(phaseMeasure)
 	opened := time.Now()
-	err = wait(ctx, opened.Add(r.cfg.Duration), ticker.C, progress.report)
+	err = r.wait(ctx, opened.Add(r.cfg.Duration), ticker.C, progress.report)
 	r.phase.Store(phaseClosed)
 	elapsed := time.Since(opened)
 	if r.cfg.Closed != nil {
@@ -210,8 +212,8 @@ func (r *run) conduct(ctx context.Context) (time.Duration, error) {
 	return elapsed, err
 }
 
-// wait returns at t, or with ctx's error when it ends before.
-func wait(ctx context.Context, t time.Time, ticks <-chan time.Time, report func()) error {
+// wait returns at t, or before when the run is stopped, or with ctx's error when that ends.
+func (r *run) wait(ctx context.Context, t time.Time, ticks <-chan time.Time, report func()) error {
 	timer := time.NewTimer(time.Until(t))
 	defer timer.Stop()
 	for {
@@ -219,6 +221,8 @@ func wait(ctx context.Context, t time.Time, ticks <-chan time.Time, report func(
 		case <-ticks:
 			report()
 		case <-timer.C:
+			return ctx.Err()
+		case <-r.cfg.Stop:
 			return ctx.Err()
 		case <-ctx.Done():
 			return ctx.Err()

@@ -7,6 +7,7 @@ import (
 	"io"
 	"net/http"
 	"net/http/httptest"
+	"sync"
 	"testing"
 	"time"
 )
@@ -103,6 +104,27 @@ func TestLoadErrors(t *testing.T) {
 	}
 	if res.Overall.Errors() != res.Targets[0].Failed[503]+res.Targets[1].Failed[0] {
 		t.Errorf("errors do not add up: %+v", res.Overall)
+	}
+}
+
+// TestLoadStop: a run that is stopped lets what is under way end.
+func TestLoadStop(t *testing.T) {
+	u, url := startUpstream(t, UpstreamConfig{Hold: Distribution{Mean: 50 * time.Millisecond}})
+	end := make(chan struct{})
+	stop := sync.OnceFunc(func() { close(end) })
+	res, err := Run(t.Context(), LoadConfig{
+		Targets:       []Target{{URL: url, Clients: 3}},
+		Duration:      time.Hour,
+		Stop:          end,
+		ProgressEvery: time.Millisecond,
+		Progress: func(p Progress) {
+			if p.Targets[0].Completed > 0 {
+				stop()
+			}
+		},
+	})
+	if s := u.Stats(); err != nil || res.Overall.Access.Count == 0 || s.Served == 0 || s.Aborted > 0 {
+		t.Errorf("%v, %d answers, %+v", err, res.Overall.Access.Count, s)
 	}
 }
 

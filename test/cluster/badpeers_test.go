@@ -11,6 +11,7 @@ import (
 	"net/http"
 	"slices"
 	"strings"
+	"sync"
 	"sync/atomic"
 	"testing"
 	"time"
@@ -18,11 +19,12 @@ import (
 	"github.com/kgate/kgate/internal/demo"
 )
 
-// background runs a load until its stop is called, which returns the result.
+// background runs a load until its stop is called, which returns the result. It ends in
+// order: an upstream hears late of what is broken off, and would count that beside the next.
 func background(t *testing.T, c *Cluster, clients int) (stop func() *demo.Result) {
 	t.Helper()
-	ctx, cancel := context.WithCancel(t.Context())
-	cfg := demo.LoadConfig{Duration: time.Hour}
+	end := make(chan struct{})
+	cfg := demo.LoadConfig{Duration: time.Hour, Stop: end}
 	for _, g := range c.Gateways {
 		cfg.Targets = append(cfg.Targets, demo.Target{Name: g.Name, URL: g.URL(), Clients: clients / len(c.Gateways)})
 	}
@@ -30,13 +32,13 @@ func background(t *testing.T, c *Cluster, clients int) (stop func() *demo.Result
 	done := make(chan struct{})
 	go func() {
 		defer close(done)
-		r, _ = demo.Run(ctx, cfg) // ends with ctx's error
+		r, _ = demo.Run(t.Context(), cfg) // fails only if the test has ended
 	}()
-	stop = func() *demo.Result {
-		cancel()
+	stop = sync.OnceValue(func() *demo.Result {
+		close(end)
 		<-done
 		return r
-	}
+	})
 	t.Cleanup(func() { stop() })
 	return stop
 }

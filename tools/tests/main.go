@@ -4,7 +4,8 @@
 //	tests [-log FILE] 'go test -json ./a ./b' 'nice go test -json ./c' then 'make lint'
 //
 // What the commands print is what `go test -json` prints, or lines of any other tool. It
-// prints a line for each package that has ended, and what a test has said if that failed.
+// prints a line for each package that has ended, and of a test that failed the lines that
+// tell why. FILE has all of them.
 // What follows "then" runs when the command before it has ended. A command that fails keeps
 // none of the others from running. The exit code is 1 if a command or a test failed.
 package main

@@ -20,7 +20,7 @@ type event struct {
 // key is a test of a package. The package itself has no Test.
 type key struct{ pkg, test string }
 
-// failure is what failed, and what it said.
+// failure is what failed, and the lines of what it said that tell why.
 type failure struct {
 	title string
 	said  []string
@@ -44,7 +44,7 @@ func newReport(w io.Writer) *report {
 }
 
 // Other lines of a command, and lines of a failure in the summary, at most.
-const mostOther, mostSaid = 20, 15
+const mostOther, mostSaid = 20, 20
 
 // line takes in one line of a command.
 func (r *report) line(command string, line []byte) {
@@ -116,13 +116,18 @@ func (r *report) failPackage(at key, title string) {
 	fmt.Fprintf(r.w, "FAIL  %s\n", title)
 }
 
-// fail notes a failure and prints all that it said.
+// fail notes a failure and prints it.
 func (r *report) fail(at key, title string) {
-	fmt.Fprintf(r.w, "--- FAIL: %s\n", title)
-	for _, line := range r.said[at] {
-		fmt.Fprintf(r.w, "    %s\n", line)
+	f := failure{title, messages(r.said[at])}
+	r.failures = append(r.failures, f)
+	f.print(r.w)
+}
+
+func (f failure) print(w io.Writer) {
+	fmt.Fprintf(w, "--- FAIL: %s\n", f.title)
+	for _, line := range f.said {
+		fmt.Fprintf(w, "    %.300s\n", strings.TrimPrefix(line, "    "))
 	}
-	r.failures = append(r.failures, failure{title, r.said[at]})
 }
 
 // ended takes in how a command ended.
@@ -134,7 +139,7 @@ func (r *report) ended(command string, after time.Duration, err error) {
 	}
 	title := fmt.Sprintf("%v: %s", err, short)
 	if len(r.failures) == 0 || len(r.other[command]) > 0 {
-		r.failures = append(r.failures, failure{title, r.other[command]})
+		r.failures = append(r.failures, failure{title, messages(r.other[command])})
 	}
 }
 
@@ -149,10 +154,8 @@ func (r *report) summary() (ok bool) {
 	}
 	fmt.Fprintf(r.w, "\n%d failed, %d packages are ok:\n", len(r.failures), r.passed)
 	for _, f := range r.failures {
-		fmt.Fprintf(r.w, "\n--- FAIL: %s\n", f.title)
-		for _, line := range messages(f.said) {
-			fmt.Fprintf(r.w, "    %.300s\n", strings.TrimPrefix(line, "    "))
-		}
+		fmt.Fprintln(r.w)
+		f.print(r.w)
 	}
 	return false
 }
@@ -166,8 +169,8 @@ var (
 	frame = regexp.MustCompile(`^(=== |\s*--- |FAIL\b|ok\b|PASS\b|exit status|coverage:|\s*\{")`)
 )
 
-// messages returns what the runtime said, or the last of what a test said itself; if that
-// is nothing, the last of all.
+// messages returns what the runtime said, or the first and the last lines of what a test
+// said itself; if that is nothing, of all.
 func messages(said []string) []string {
 	if i := slices.IndexFunc(said, crash.MatchString); i >= 0 {
 		return said[i:min(len(said), i+mostSaid)]
@@ -191,5 +194,8 @@ func messages(said []string) []string {
 	if len(own) == 0 {
 		own = all
 	}
-	return own[max(0, len(own)-mostSaid):]
+	if over := len(own) - mostSaid; over > 0 {
+		own = slices.Replace(own, 3, 3+over+1, "    ...")
+	}
+	return own
 }
