@@ -29,6 +29,27 @@ func TestMutantsAreCaught(t *testing.T) {
 				By:     "^TestAllClientsOnOneOfThree$",
 				Caught: "FAIL: TestAllClientsOnOneOfThree",
 			},
+			{
+				Name: "a pacer does not hear of a token that leaves", File: "../../internal/pace/account.go",
+				Old:    "a.tokens, a.each = tokens, each",
+				New:    "a.tokens, a.each = max(a.tokens, tokens), each",
+				By:     "^TestRate$/^late_down$",
+				Caught: "in a second, at most",
+			},
+			{
+				Name: "a share does not come back", File: "../../internal/gateway/bandwidth.go",
+				Old:    "tokens = p.tokensHere()",
+				New:    "tokens = min(p.tokensHere(), p.spec.K-p.core.Withheld().Len()-1)",
+				By:     "^TestRate$/^late_down$",
+				Caught: "of the rate",
+			},
+			{
+				Name: "nobody asks for the shares of others", File: "../../internal/gateway/bandwidth.go",
+				Old:    "if p.waiting == 0 && !p.pull.going() && !now.Before(p.pull.next) {",
+				New:    "if false {",
+				By:     "^TestRate$/^late_down$",
+				Caught: "where it can be used after 2 s",
+			},
 		},
 	}.Run(t)
 }
