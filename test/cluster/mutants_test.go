@@ -37,9 +37,9 @@ func TestMutantsAreCaught(t *testing.T) {
 				Caught: "in a second, at most",
 			},
 			{
-				Name: "a share does not come back", File: "../../internal/gateway/bandwidth.go",
-				Old:    "tokens = p.tokensHere()",
-				New:    "tokens = min(p.tokensHere(), p.spec.K-p.core.Withheld().Len()-1)",
+				Name: "the share of a token that has left does not come back with it", File: "../../internal/pace/account.go",
+				Old:    "a.tokens, a.each = tokens, each",
+				New:    "if a.tokens == 0 || a.each == 0 || tokens < a.tokens {\n\t\ta.tokens = tokens\n\t}\n\ta.each = each",
 				By:     "^TestRate$/^late_down$",
 				Caught: "of the rate",
 			},
