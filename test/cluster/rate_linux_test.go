@@ -142,7 +142,7 @@ func TestRate(t *testing.T) {
 
 func testRate(t *testing.T, binding, direction string) {
 	judge, url := NewByteJudge(t, zeros)
-	r := &rateRun{direction: direction, slots: rateK, Cluster: Start(t, Options{K: 1, Upstream: url, Lease: time.Second, Pools: []Pool{{
+	r := &rateRun{direction: direction, slots: rateK, Cluster: Start(t, Options{K: 1, Upstream: url, Lease: 2 * time.Second, Pools: []Pool{{
 		Name: "files", K: rateK, Upstream: url, Settings: fmt.Sprintf("binding: %s, rate: {%s: 50MiB/s}", binding, direction),
 	}}})}
 	r.counted = watchBytes(t, judge)
@@ -224,18 +224,18 @@ func (r *rateRun) grown(t *testing.T, what string, began time.Time, at ...int) {
 	before := r.gained(t)
 	Span(t, time.Second)
 	after := r.gained(t)
-	all := 0.0
+	all, cost := 0.0, Stood(before.at, after.at).Seconds()/after.at.Sub(before.at).Seconds()
 	for _, i := range at {
 		part := after.by[i] - before.by[i]
 		part /= after.at.Sub(before.at).Seconds() * rate
 		t.Logf("%s: %s has %.0f %% of the rate after 2 s", what, r.Gateways[i].Name, 100*part)
-		if part < 0.5/float64(len(at)) {
+		if part < 0.5/float64(len(at))-cost {
 			t.Errorf("%s: %s has %.0f %% of the rate", what, r.Gateways[i].Name, 100*part)
 		}
 		all += part
 	}
-	if all < 0.9 {
-		t.Errorf("%s: %.0f %% of the rate is where it can be used after 2 s", what, 100*all)
+	if all < 0.9-cost {
+		t.Errorf("%s: %.0f %% of the rate is where it can be used after 2 s; the machine has cost %.0f %%", what, 100*all, 100*cost)
 	}
 	r.capped(t, what, began, rate)
 }
