@@ -297,12 +297,27 @@ func (c defineCommand) check() error {
 	return errors.Join(errs...)
 }
 
-// maxRate is the largest rate of a pool, in bytes per second.
-const maxRate = 1 << 50
+const (
+	// maxRate is the largest rate of a pool, in bytes per second.
+	maxRate = 1 << 50
+	// leastPart is the smallest part of a rate that is worth a token, in bytes per second.
+	leastPart = 1 << 10
+)
 
 func (r Rate) check() error {
 	if r.Down < 0 || r.Down > maxRate || r.Up < 0 || r.Up > maxRate {
 		return fmt.Errorf("%w: the rate is %d down and %d up, each must be between 0 and %d bytes per second", ErrCommand, r.Down, r.Up, int64(maxRate))
+	}
+	return nil
+}
+
+// checkParts reports a rate that is too small for so many tokens. It is asked where a change is
+// proposed, as where a file is read; an agreed one is made whatever it is.
+func (r Rate) checkParts(k int) error {
+	least := int64(k) * leastPart
+	if r.Down > 0 && r.Down < least || r.Up > 0 && r.Up < least {
+		return fmt.Errorf("%w: the rate is %d down and %d up, in bytes per second; with k = %d each must be 0 or at least %d, or k smaller",
+			ErrCommand, r.Down, r.Up, k, least)
 	}
 	return nil
 }
