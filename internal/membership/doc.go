@@ -16,8 +16,8 @@
 //     it may have requests in flight, and each pool lists it in Owed: its tokens
 //     are withheld. One that left in order owes nothing. With admission.ReclaimHold a pool
 //     is owed for HoldMax more.
-//   - The Heir of a lost member is the first ring successor of its name. When the
-//     heir is lost, all that it had goes on to its own heir.
+//   - The Successor of a lost member is the first ring successor of its name. When the
+//     successor is lost, all that it had goes on to its own successor.
 //   - A [Pool] is defined once: the first definition wins, whatever others say. So
 //     does the first word on the lease.
 //   - A pool's Epoch starts at 1 and moves on in every view that takes a member
