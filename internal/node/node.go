@@ -177,7 +177,7 @@ func (n *Node) AwaitReady(ctx context.Context) (missing string) {
 	agreed := n.agreed
 	for {
 		begun, changed := n.pools.gateway.Begun(), n.peers.cluster.Changed()
-		ready, missing := n.Ready()
+		ready, _ := n.Ready()
 		if ready {
 			return ""
 		}
@@ -187,6 +187,7 @@ func (n *Node) AwaitReady(ctx context.Context) (missing string) {
 		case <-agreed:
 			agreed = nil
 		case <-ctx.Done():
+			_, missing = n.Ready() // what is missing may be known better by now
 			return missing
 		}
 	}
