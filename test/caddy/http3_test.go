@@ -41,6 +41,7 @@ func TestHTTP3(t *testing.T) {
 		if err != nil {
 			return err
 		}
+		req.Host = "localhost"
 		res, err := client.Do(req)
 		if err != nil {
 			return err
@@ -67,13 +68,20 @@ func TestHTTP3(t *testing.T) {
 	}
 	wg.Wait()
 
+	soon := func(what string, c <-chan struct{}) {
+		select {
+		case <-c:
+		case <-ctx.Done():
+			t.Fatalf("never: %s", what)
+		}
+	}
 	var ends []context.CancelFunc
 	for range k {
 		holds, end := context.WithCancel(ctx)
 		defer end()
 		ends = append(ends, end)
 		wg.Go(func() { _ = ask(holds, http.MethodGet, "hold", http.NoBody) })
-		<-entered
+		soon("a request at the upstream", entered)
 	}
 	waits, leave := context.WithCancel(ctx)
 	defer leave()
@@ -84,7 +92,7 @@ func TestHTTP3(t *testing.T) {
 	began := time.Now()
 	for _, end := range ends {
 		end()
-		<-left
+		soon("it has left", left)
 	}
 	if err := ask(ctx, http.MethodGet, "", http.NoBody); err != nil {
 		t.Error(err)

@@ -15,8 +15,9 @@ func TestPause(t *testing.T) {
 	const (
 		k     = 3
 		lease = 3 * time.Second
-		again = lease*11/10 + time.Second // the contract's bound if it has all tokens
-		stop  = again + 3*time.Second
+		// The contract's bound if it leads and has all tokens: an election, then the lease.
+		again = lease/3 + time.Second + lease*11/10 + time.Second
+		stop  = again + 2*time.Second
 	)
 	judge, _, upstream := cluster.NewJudge(t, http.HandlerFunc(func(http.ResponseWriter, *http.Request) { time.Sleep(20 * time.Millisecond) }))
 	all := fleet(t, 3, "pool {\n k 3\n }", upstream)
