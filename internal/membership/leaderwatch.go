@@ -88,8 +88,12 @@ func earlier(a, b time.Time) time.Time {
 
 func (w *leaderWatch) leaderIsSilent(leads string) bool { return time.Now().After(w.silentFrom(leads)) }
 
-// silentIn returns how long this gateway's leader may still be silent.
+// silentIn returns how long this gateway's leader may still be silent. A leader hears from
+// none.
 func (w *leaderWatch) silentIn() time.Duration {
+	if w.raft.State() == raft.Leader || w.leaving.Load() {
+		return lookAgain
+	}
 	_, id := w.raft.LeaderWithID()
 	return max(time.Until(w.silentFrom(string(id))), 0) + time.Millisecond
 }

@@ -181,6 +181,16 @@ func TestSilenceCountsInOneTerm(t *testing.T) {
 	}
 }
 
+// A leader does not look again and again whether it hears from a leader.
+func TestLeaderWaitsForNoLeader(t *testing.T) {
+	t.Parallel() // they mostly wait
+	var n network
+	g := leaderOf(t, []*gateway{n.start(t, "a", config{expect: 1})})
+	if in := g.leaders.silentIn(); in < lookAgain {
+		t.Errorf("the leader looks again in %v, want %v", in, lookAgain)
+	}
+}
+
 // A gateway that is kept out for its links does not keep its tokens out: they come
 // back before it does, and before its lease has run out.
 func TestKeptOutOwesNothing(t *testing.T) {

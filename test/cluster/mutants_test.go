@@ -29,6 +29,27 @@ func TestMutantsAreCaught(t *testing.T) {
 				By:     "^TestAllClientsOnOneOfThree$",
 				Caught: "FAIL: TestAllClientsOnOneOfThree",
 			},
+			{
+				Name: "a pacer does not hear of a token that leaves", File: "../../internal/pace/account.go",
+				Old:    "a.tokens, a.each = tokens, each",
+				New:    "a.tokens, a.each = max(a.tokens, tokens), each",
+				By:     "^TestRate$/^late_down$",
+				Caught: "in a second, at most",
+			},
+			{
+				Name: "the share of a token that has left does not come back with it", File: "../../internal/pace/account.go",
+				Old:    "a.tokens, a.each = tokens, each",
+				New:    "if a.tokens == 0 || a.each == 0 || tokens < a.tokens {\n\t\ta.tokens = tokens\n\t}\n\ta.each = each",
+				By:     "^TestRate$/^late_down$",
+				Caught: "of the rate",
+			},
+			{
+				Name: "nobody asks for the shares of others", File: "../../internal/gateway/bandwidth.go",
+				Old:    "if p.waiting == 0 && !p.pull.going() && !now.Before(p.pull.next) {",
+				New:    "if false {",
+				By:     "^TestRate$/^late_down$",
+				Caught: "where it can be used after 2 s",
+			},
 		},
 	}.Run(t)
 }
