@@ -182,7 +182,7 @@ func (n *Node) AwaitReady(ctx context.Context) (missing string) {
 	agreed := n.agreed
 	for {
 		begun, changed := n.pools.gateway.Begun(), n.peers.cluster.Changed()
-		ready, missing := n.Ready()
+		ready, _ := n.Ready()
 		if ready {
 			return ""
 		}
@@ -192,6 +192,7 @@ func (n *Node) AwaitReady(ctx context.Context) (missing string) {
 		case <-agreed:
 			agreed = nil
 		case <-ctx.Done():
+			_, missing = n.Ready() // what is missing may be known better by now
 			return missing
 		}
 	}
