@@ -86,8 +86,12 @@ func earlier(a, b time.Time) time.Time {
 	return a
 }
 
-// silentIn returns how long this gateway's leader may still be silent.
+// silentIn returns how long this gateway's leader may still be silent. A leader hears from
+// none.
 func (w *leaderWatch) silentIn() time.Duration {
+	if w.leads() || w.leaving.Load() {
+		return lookAgain
+	}
 	return max(time.Until(w.silentFrom(w.leaderID())), 0) + time.Millisecond
 }
 

@@ -182,6 +182,16 @@ func TestSilenceCountsInOneTerm(t *testing.T) {
 	}
 }
 
+// A leader does not look again and again whether it hears from a leader.
+func TestLeaderWaitsForNoLeader(t *testing.T) {
+	t.Parallel() // they mostly wait
+	var n network
+	g := leaderOf(t, []*gateway{n.start(t, "a", config{expect: 1})})
+	if in := g.leaders.silentIn(); in < lookAgain {
+		t.Errorf("the leader looks again in %v, want %v", in, lookAgain)
+	}
+}
+
 // A gateway that is kept out for its links does not keep its tokens out: they come
 // back before it does, and before its lease has run out.
 func TestKeptOutOwesNothing(t *testing.T) {
@@ -241,21 +251,27 @@ func TestRenewalsOpenNoConnections(t *testing.T) {
 		defer n.mu.Unlock()
 		return n.dials, int(n.questions.Load())
 	}
-	time.Sleep(gateways[0].View().Lease)
-	dialsBefore, before := count()
-	began := time.Now()
-	time.Sleep(3 * gateways[0].View().Lease)
-	// There are 90 renewals in three leases, and a question to each voter for most of them. A
-	// busy machine has more connections open at a time, and raft's and links' among them.
-	dials, questions := count()
-	dials, questions = dials-dialsBefore, questions-before
-	t.Logf("%d connections opened for %d questions", dials, questions)
-	if stood := stalls.Worst(began, time.Second); stood > 300*time.Millisecond {
-		t.Skipf("the machine stood for %v within a lease: gateways come and go for that", stood)
+	const attempts = 5
+	for range attempts {
+		time.Sleep(gateways[0].View().Lease)
+		dialsBefore, before := count()
+		began := time.Now()
+		time.Sleep(3 * gateways[0].View().Lease)
+		// There are 90 renewals in three leases, and a question to each voter for most of them. A
+		// busy machine has more connections open at a time, and raft's and links' among them.
+		dials, questions := count()
+		dials, questions = dials-dialsBefore, questions-before
+		t.Logf("%d connections opened for %d questions", dials, questions)
+		if dials <= questions*3/4 {
+			return
+		}
+		stood := stalls.Worst(began, time.Second)
+		if stood <= 300*time.Millisecond {
+			t.Fatalf("%d connections opened in three leases in which %d questions were asked", dials, questions)
+		}
+		t.Logf("the machine stood for %v within a lease: gateways come and go for that; once more", stood)
 	}
-	if dials > questions*3/4 {
-		t.Errorf("%d connections opened in three leases in which %d questions were asked", dials, questions)
-	}
+	t.Skip("the machine stood still each time")
 }
 
 // askedListener counts the requests that come on its connections: each has the first byte
