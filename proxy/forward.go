@@ -60,7 +60,7 @@ func (ex *exchange) forward(r *http.Request, body io.ReadCloser) {
 	ex.attempt.out = new(outgoing)
 	ex.unread = unreadBody{}
 	if body != nil && body != http.NoBody {
-		ex.body.ReadCloser, ex.body.hold, ex.body.route, ex.body.trailer = body, &ex.hold, ex.route, r.Trailer
+		ex.body.ReadCloser, ex.body.ex, ex.body.trailer = body, ex, r.Trailer
 		// By default net/http reads an HTTP/1.1 request's body before it sends
 		// the answer: an upstream's early "413" would wait, slot in hand, for a
 		// slow upload. Not supported means HTTP/2, which needs no such thing.

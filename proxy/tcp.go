@@ -213,6 +213,7 @@ func (s *Server) serveConn(conn *clientConn, listener string) {
 			conn.reset()
 			return
 		}
+		_ = conn.reads.Settle(conn.Conn) // what follows is read from the socket itself
 	}
 	to := route.find(server)
 	if to == nil {
