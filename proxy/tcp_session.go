@@ -5,9 +5,7 @@ import (
 	"errors"
 	"log/slog"
 	"net"
-	"net/http"
 	"net/netip"
-	"net/url"
 	"sync"
 	"sync/atomic"
 	"time"
@@ -358,7 +356,10 @@ func (se *session) finish() {
 		cfg.Observer.Done(rec)
 	}
 	se.endTrace()
-	// Its line of the access log is that of a request with the method TCP and no status.
-	ex := exchange{snapshot: se.snapshot, arrived: se.arrived, rec: *rec, attempt: attempt{err: se.failure}}
-	ex.logAccess(&http.Request{Method: se.info.Method, URL: &url.URL{Path: se.info.Path}, Proto: "TCP", RemoteAddr: se.conn.RemoteAddr().String()})
+	if cfg.AccessLog != AccessOff {
+		se.snapshot.logAccess(context.Background(), &accessEntry{
+			Record: rec, arrived: se.arrived, remote: se.conn.RemoteAddr().String(), client: se.info.Remote,
+			method: "TCP", path: se.info.Path, rawPath: se.info.Path, proto: "TCP", failure: se.failure,
+		})
+	}
 }
