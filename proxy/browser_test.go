@@ -423,6 +423,11 @@ func TestManyPlaces(t *testing.T) {
 	}
 	next := b.start("/b", "Accept", accepts, "Cookie", cookie)
 	b.sem.await(1, 2)
+	b.places.mu.Lock()
+	if n := len(b.places.all); n != 1 {
+		t.Errorf("it has %d places", n)
+	}
+	b.places.mu.Unlock()
 	if err := b.places.EndTicket(t.Context(), "place-1"); err != nil {
 		t.Fatal(err)
 	}

@@ -16,6 +16,7 @@ import (
 	"time"
 
 	"github.com/kgate/kgate/internal/admission"
+	"github.com/kgate/kgate/proxy/tcpstate"
 	"github.com/kgate/kgate/proxy/upstream"
 )
 
@@ -137,7 +138,7 @@ func (ex *exchange) Informational(status int, header http.Header) error {
 
 // Sends implements upstream.Caller: some of the body, at least, waits to be read.
 func (ex *exchange) Sends() bool {
-	return ex.http1 && ex.conn != nil && hasUnread(ex.conn.raw)
+	return ex.http1 && ex.conn != nil && tcpstate.HasUnread(ex.conn.raw)
 }
 
 // StopUpload implements upstream.Caller.

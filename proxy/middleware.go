@@ -16,6 +16,7 @@ import (
 
 	"github.com/kgate/kgate/internal/admission"
 	"github.com/kgate/kgate/internal/problems"
+	"github.com/kgate/kgate/proxy/tcpstate"
 )
 
 // Held is the slot of a request that Middleware has admitted. It is for the next
@@ -284,7 +285,7 @@ type hijackedConn struct {
 func (c *hijackedConn) NetConn() net.Conn { return c.Conn }
 
 // CloseWrite closes the sending side, if it can be closed alone.
-func (c *hijackedConn) CloseWrite() error { return closeWrite(c.Conn) }
+func (c *hijackedConn) CloseWrite() error { return tcpstate.CloseWrite(c.Conn) }
 
 // Close implements net.Conn. The connection is closed before its slot is given back.
 func (c *hijackedConn) Close() error {

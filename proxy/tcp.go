@@ -213,7 +213,6 @@ func (s *Server) serveConn(conn *clientConn, listener string) {
 			conn.reset()
 			return
 		}
-		_ = conn.reads.Settle(conn.Conn) // what follows is read from the socket itself
 	}
 	to := route.find(server)
 	if to == nil {

@@ -6,7 +6,6 @@ import (
 	"log/slog"
 	"net"
 	"net/netip"
-	"sync"
 	"sync/atomic"
 	"time"
 
@@ -14,7 +13,6 @@ import (
 	"go.opentelemetry.io/otel/trace"
 
 	"github.com/kgate/kgate/internal/admission"
-	"github.com/kgate/kgate/proxy/relay"
 	"github.com/kgate/kgate/proxy/upstream"
 )
 
@@ -33,8 +31,6 @@ type session struct {
 	slot     Slot
 	backend  *backend
 	tunnel   atomic.Pointer[upstream.Tunnel] // to backend, for cut
-	ended    atomic.Bool                     // the upstream has ended its side
-	silent   atomic.Bool                     // the client has ended its side, and the upstream knows
 	rec      Record
 	info     admission.RequestInfo
 	said     []byte          // that was read to find the route
@@ -56,10 +52,6 @@ const leaveTime = 50 * time.Millisecond
 // dialGrace is leaveTime for a session that has its slot, while its upstream is dialled:
 // one that is far away takes longer, and a client may have said all it has to say.
 const dialGrace = time.Second
-
-// endTime is how long a client may be silent once the upstream has ended its side. Most
-// close at once; one that does not would keep the slot for nothing.
-const endTime = 2 * time.Second
 
 func newSession(base context.Context, s *snapshot, route *route, conn *clientConn) *session {
 	se := &session{snapshot: s, route: route, conn: conn, arrived: time.Now()}
@@ -160,7 +152,7 @@ func (se *session) forward() {
 		return
 	}
 	defer func() { se.route.balancer.done(se.backend, verdictNone, nil) }()
-	se.hold.looksAt(tunnel.Socket())
+	se.hold.looksAt(tunnel.Stream())
 	if se.tunnel.Store(tunnel); se.hold.check() != nil || se.ctx.Err() != nil {
 		se.reset() // cut may have come too early to see the tunnel
 		return
@@ -171,7 +163,14 @@ func (se *session) forward() {
 		se.reset()
 		return
 	}
-	se.join(tunnel)
+	j := joint{tunnel: tunnel, hold: &se.hold, since: se.admitted, reset: se.reset}
+	j.lead(se.conn, se.said)
+	j.run()
+	_ = se.conn.Close() // after a reset it does nothing
+	se.rec.RequestBytes, se.rec.Bytes, se.rec.FirstByte = j.up, j.down, j.firstByte
+	if se.rec.Aborted = j.err != nil; j.broke && se.ctx.Err() == nil {
+		se.failure, se.rec.Outcome = j.err, admission.OutcomeUpstreamError
+	}
 }
 
 // introduce tells the upstream who the client is, if it wants to know. Version 2 has room
@@ -200,7 +199,7 @@ func (se *session) cut(cause *abortCause) {
 // reset breaks both connections off.
 func (se *session) reset() {
 	if t := se.tunnel.Load(); t != nil {
-		t.Reset()
+		_ = t.Close()
 	}
 	se.conn.reset()
 }
@@ -249,96 +248,6 @@ func (se *session) upstreamFailed() {
 	}
 	se.snapshot.cfg.Logger.Log(context.Background(), level, "upstream failed", slog.String("pool", se.rec.Pool),
 		slog.String("upstream", se.rec.Upstream), slog.Any("error", se.failure))
-}
-
-// join copies both ways until both sides have ended, or one has failed.
-func (se *session) join(t *upstream.Tunnel) {
-	var once sync.Once
-	ended := func(up bool, err error) {
-		if err == nil {
-			return
-		}
-		once.Do(func() {
-			se.rec.Aborted = true
-			var write *relay.WriteError
-			// Who failed is at the end of the one direction where the other one begins.
-			if upstreamBroke := up == errors.As(err, &write); upstreamBroke && se.ctx.Err() == nil {
-				se.failure, se.rec.Outcome = err, admission.OutcomeUpstreamError
-			}
-			se.reset()
-		})
-	}
-	upward := make(chan struct{})
-	go func() {
-		defer close(upward)
-		ended(true, se.upward(t))
-	}()
-	ended(false, se.downward(t))
-	<-upward
-	// After a reset these do nothing.
-	_, _ = t.Close(), se.conn.Close()
-}
-
-// upward copies from the client to the upstream.
-func (se *session) upward(t *upstream.Tunnel) error {
-	s := relay.Stream{From: se.conn.raw, To: t.Socket(), Take: se.hold.up.take, Unused: se.hold.up.unused}
-	if se.conn.Conn != se.conn.raw {
-		s.From = se.conn.Conn // has read on behind the PROXY header
-	}
-	// This runs where the socket cannot be closed: it only looks.
-	s.Check = func() error {
-		if !se.slot.Valid() {
-			return errLost
-		}
-		return t.Check()
-	}
-	s.Moved = func(n int) {
-		se.rec.RequestBytes += int64(n)
-		se.hold.move()
-		if se.ended.Load() {
-			_ = se.conn.raw.SetReadDeadline(time.Now().Add(endTime))
-		}
-	}
-	err := s.Write(se.said)
-	if se.said = nil; err == nil {
-		err = s.Run()
-	}
-	switch {
-	case errors.Is(err, errLost), errors.Is(err, upstream.ErrLapsed):
-		se.hold.abort(errLost)
-	case isTimeout(err) && se.ended.Load():
-		return nil // the client had nothing more to say
-	case err == nil && !se.ended.Load(): // else both are closed at once
-		se.silent.Store(true)
-		if err := t.CloseWrite(); err != nil || se.ended.Load() {
-			return err
-		}
-		return awaitReset(se.conn.raw) // or downward's end
-	}
-	return err
-}
-
-// downward copies from the upstream to the client.
-func (se *session) downward(t *upstream.Tunnel) error {
-	s := relay.Stream{From: t.Socket(), To: se.conn.raw, Take: se.hold.down.take, Unused: se.hold.down.unused}
-	s.Moved = func(n int) {
-		if se.rec.Bytes == 0 {
-			se.rec.FirstByte = time.Since(se.admitted)
-		}
-		se.rec.Bytes += int64(n)
-		se.hold.move()
-	}
-	err := s.Run()
-	if err != nil {
-		return err
-	}
-	if se.ended.Store(true); se.silent.Load() { // both are closed at once
-		_ = se.conn.raw.SetReadDeadline(time.Now())
-		return nil
-	}
-	_ = closeWrite(se.conn.raw) // fails if the client has gone meanwhile
-	_ = se.conn.raw.SetReadDeadline(time.Now().Add(endTime))
-	return nil
 }
 
 // finish records the session.
