@@ -50,7 +50,7 @@ func (ex *exchange) logAccess(r *http.Request) {
 	}
 	e := accessEntry{
 		Record: &ex.rec, arrived: ex.arrived, remote: r.RemoteAddr, client: ex.snapshot.clientAddr(r), method: r.Method, host: r.Host,
-		path: r.URL.Path, proto: r.Proto, requestID: ex.requestID, failure: ex.attempt.err, header: r.Header,
+		path: r.URL.Path, proto: r.Proto, requestID: ex.requestID, failure: ex.failure, header: r.Header,
 	}
 	if e.rawPath = r.URL.EscapedPath(); isTicketPath(e.path) { // what follows is a secret
 		e.path, e.rawPath = ticketsPath, ticketsPath

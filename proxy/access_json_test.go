@@ -22,10 +22,10 @@ func TestAccessJSONIsWhatSlogWrites(t *testing.T) {
 		s := &snapshot{cfg: Config{Logger: log, Gateway: "gw-1", AccessWriter: writerFunc(func(b []byte) (int, error) { line = string(b); return len(b), nil })}}
 		r := httptest.NewRequest("GET", "/", nil)
 		r.URL.Path, r.Host = path, "host\t.example"
-		ex := &exchange{snapshot: s, attempt: attempt{err: errors.New("broken: " + path)}, rec: Record{
+		ex := &exchange{visit: visit{snapshot: s, failure: errors.New("broken: " + path), rec: Record{
 			Pool: "p", Outcome: admission.Timeout.Outcome(), Status: 503, Upstream: "10.0.0.1:80", Wait: 1234567 * time.Microsecond,
 			Hold: time.Nanosecond, Bytes: 7, Aborted: true, TraceID: "0af7651916cd43dd8448eb211c80319c", Grant: admission.GrantInfo{Position: 3},
-		}}
+		}}}
 		s.cfg.AccessLog = AccessStructured
 		ex.logAccess(r)
 		s.cfg.AccessLog = AccessJSON
@@ -47,7 +47,7 @@ func TestAccessJSONIsWhatSlogWrites(t *testing.T) {
 
 func BenchmarkAccessLog(b *testing.B) {
 	r := httptest.NewRequest("GET", "/files/large.iso", nil)
-	ex := &exchange{rec: Record{Pool: "p", Outcome: admission.OutcomeAdmitted, Status: 200, Upstream: "10.0.0.1:80", UpstreamStatus: 200, Wait: time.Millisecond, Hold: time.Second}}
+	ex := &exchange{visit: visit{rec: Record{Pool: "p", Outcome: admission.OutcomeAdmitted, Status: 200, Upstream: "10.0.0.1:80", UpstreamStatus: 200, Wait: time.Millisecond, Hold: time.Second}}}
 	b.Run("slog", func(b *testing.B) {
 		ex.snapshot = &snapshot{cfg: Config{AccessLog: AccessStructured, Logger: slog.New(slog.NewJSONHandler(nowhere{}, nil))}}
 		b.ReportAllocs()

@@ -119,7 +119,7 @@ func FuzzAccessLine(f *testing.F) {
 		r.Header.Set("User-Agent", agent)
 		var line string
 		s.cfg.AccessWriter = writerFunc(func(b []byte) (int, error) { line = string(b); return len(b), nil })
-		(&exchange{snapshot: s, rec: Record{Status: 200}}).logAccess(r)
+		(&exchange{visit: visit{snapshot: s, rec: Record{Status: 200}}}).logAccess(r)
 		body, ended := strings.CutSuffix(line, "\n")
 		if !ended || strings.ContainsFunc(body, func(c rune) bool { return c < ' ' || c > '~' }) {
 			t.Fatalf("%q", line)

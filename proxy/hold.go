@@ -316,7 +316,7 @@ func (ex *exchange) answerAborted(r *http.Request, cause *abortCause) {
 	switch cause {
 	case errLost:
 		ex.rec.Outcome = admission.Isolated.Outcome()
-		ex.answerRefusal(r, &admission.Refusal{Reason: admission.Isolated}, cause.detail)
+		ex.writeProblem(r, newRefusal(ex.Header(), ex.rec.Pool, &admission.Refusal{Reason: admission.Isolated}, cause.detail))
 	case errMinUpload, errStalled:
 		ex.answerProblem(r, http.StatusRequestTimeout, cause.detail)
 	default:

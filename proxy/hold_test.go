@@ -205,7 +205,7 @@ func TestHoldMoves(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
 				cut := make(chan *abortCause, 1)
-				ex := &exchange{hold: hold{slot: openSlot{}, idle: 20 * time.Second}}
+				ex := &exchange{visit: visit{hold: hold{slot: openSlot{}, idle: 20 * time.Second}}}
 				h := &ex.hold
 				h.begin(func(cause *abortCause) { cut <- cause })
 				defer h.end()

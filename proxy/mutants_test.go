@@ -67,7 +67,7 @@ func TestMutantsAreCaught(t *testing.T) {
 		},
 		{
 			Name: "a slot that was lost is used", File: "hold.go",
-			Old: "if !h.slot.Valid() {", New: "if false {",
+			Old: "if !h.isValid() {", New: "if false {",
 			By: "^TestLostBeforeUse$", Caught: "FAIL",
 		},
 		{
@@ -142,7 +142,7 @@ func TestMutantsAreCaught(t *testing.T) {
 		},
 		{
 			Name: "the slot is given back before the upstream is closed", File: "tcp_session.go",
-			Old: "	defer se.slot.Release()", New: "	se.slot.Release()",
+			Old: "	defer slot.Release()\n	se.enter", New: "	slot.Release()\n	se.enter",
 			By: "^TestTCPWaits$", Caught: "slots held",
 		},
 		{

@@ -5,12 +5,13 @@ import (
 	"errors"
 	"log/slog"
 	"net"
+	"net/http"
 	"net/netip"
 	"sync/atomic"
 	"time"
 
 	"github.com/pires/go-proxyproto"
-	"go.opentelemetry.io/otel/trace"
+	"go.opentelemetry.io/otel/attribute"
 
 	"github.com/kgate/kgate/internal/admission"
 	"github.com/kgate/kgate/proxy/upstream"
@@ -22,23 +23,14 @@ import (
 // reset: many protocols end an answer by closing the connection, and would take one that
 // is cut short, or none at all, for the whole.
 type session struct {
-	snapshot *snapshot
-	route    *route
-	conn     *clientConn
-	ctx      context.Context // ends with the server, and with the hold
-	cancel   context.CancelCauseFunc
-	hold     hold
-	slot     Slot
-	backend  *backend
-	tunnel   atomic.Pointer[upstream.Tunnel] // to backend, for cut
-	rec      Record
-	info     admission.RequestInfo
-	said     []byte          // that was read to find the route
-	failure  error           // why the upstream could not serve it
-	span     trace.Span      // nil: it is not sampled
-	traced   context.Context // of span
-
-	arrived, admitted time.Time // admitted is zero until then
+	visit
+	route   *route
+	conn    *clientConn
+	ctx     context.Context // ends with the server, and with the hold
+	cancel  context.CancelCauseFunc
+	backend *backend
+	tunnel  atomic.Pointer[upstream.Tunnel] // to backend, for cut
+	said    []byte                          // that was read to find the route
 }
 
 // errLeft is why a session ends whose client has left while it waited.
@@ -54,7 +46,7 @@ const leaveTime = 50 * time.Millisecond
 const dialGrace = time.Second
 
 func newSession(base context.Context, s *snapshot, route *route, conn *clientConn) *session {
-	se := &session{snapshot: s, route: route, conn: conn, arrived: time.Now()}
+	se := &session{visit: visit{snapshot: s, arrived: time.Now()}, route: route, conn: conn}
 	se.ctx, se.cancel = context.WithCancelCause(base)
 	se.rec.Pool = route.pool.Name
 	se.info = admission.RequestInfo{Method: "TCP", Remote: remoteAddr(conn)}
@@ -73,22 +65,29 @@ func (se *session) serve() {
 	defer se.cancel(nil)
 	defer se.finish()
 	se.startTrace()
-	var err error
-	se.slot, err = se.admit()
-	se.rec.Wait = time.Since(se.arrived)
+	slot, err := se.admit()
+	se.waited()
 	if err != nil {
 		se.refuse(err)
 		se.traceWait()
 		return
 	}
-	defer se.slot.Release()
-	se.rec.Grant, se.rec.Outcome = se.slot.GrantInfo(), admission.OutcomeAdmitted
-	se.admitted = se.arrived.Add(se.rec.Wait)
-	se.traceWait()
-	if o := se.snapshot.cfg.Observer; o != nil {
-		o.Admitted(&se.rec)
+	defer slot.Release()
+	se.enter(slot)
+	se.forward(slot)
+}
+
+// startTrace begins the connection's span, if it is sampled: a connection brings no trace
+// context, so the lot decides.
+func (se *session) startTrace() {
+	if cfg := &se.snapshot.cfg; cfg.Tracer != nil && byLot(cfg.SampleRatio) {
+		// Spans outlive the session's context.
+		se.beginTrace(context.Background(), "TCP "+se.info.Path, []attribute.KeyValue{
+			attribute.String("network.transport", "tcp"),
+			attribute.String("client.address", se.info.Remote.String()),
+			attribute.String("kgate.pool", se.rec.Pool),
+		})
 	}
-	se.forward()
 }
 
 // admit waits for a slot, as long as the client stays.
@@ -99,8 +98,8 @@ func (se *session) admit() (Slot, error) {
 	ctx, stop := se.whileThere(leaveTime)
 	defer stop()
 	pool := se.route.pool
-	req := admission.Request{Pool: pool.Name, Wait: pool.QueueTimeout, Info: &se.info, Span: se.spanBytes()}
-	if pool.TellClients {
+	req := se.lineRequest(pool)
+	if req.Wait = pool.QueueTimeout; pool.TellClients {
 		req.Client = addressKey(se.info.Remote)
 	}
 	return se.snapshot.cfg.Admitter.Acquire(ctx, req)
@@ -123,22 +122,17 @@ func (se *session) whileThere(grace time.Duration) (ctx context.Context, stop fu
 
 // refuse ends a session that was not admitted.
 func (se *session) refuse(err error) {
-	var refusal *admission.Refusal
-	switch {
-	case errors.Is(err, errLeft), se.ctx.Err() != nil:
+	if errors.Is(err, errLeft) || se.ctx.Err() != nil {
 		se.rec.Outcome = admission.OutcomeClientGone
-	case errors.As(err, &refusal):
-		se.rec.Outcome, se.rec.Grant.Position = refusal.Reason.Outcome(), refusal.Position
-	default:
-		// The cluster has not agreed on the pool yet.
-		se.rec.Outcome = admission.Isolated.Outcome()
+	} else {
+		se.refused(make(http.Header), err)
 	}
 	se.conn.reset()
 }
 
 // forward joins the client with an upstream. When it returns both connections are closed.
-func (se *session) forward() {
-	se.hold.limit(se.ctx, se.slot, se.route.pool)
+func (se *session) forward(slot Slot) {
+	se.hold.limit(se.ctx, slot, se.route.pool)
 	se.hold.upload.least, se.hold.download.least = 0, 0 // there is no telling where a request ends
 	if se.hold.idle > 0 {
 		se.hold.client = se.conn.raw
@@ -181,7 +175,7 @@ func (se *session) introduce(t *upstream.Tunnel) error {
 		return nil
 	}
 	h := proxyproto.HeaderProxyFromAddrs(byte(version), se.conn.RemoteAddr(), se.conn.LocalAddr())
-	if fence := se.slot.Fence(); version == 2 && se.route.pool.Fence && fence != "" {
+	if fence := se.hold.slot.Fence(); version == 2 && se.route.pool.Fence && fence != "" {
 		if err := h.SetTLVs([]proxyproto.TLV{{Type: proxyproto.PP2_TYPE_UNIQUE_ID, Value: []byte(fence)}}); err != nil {
 			return err
 		}
@@ -230,7 +224,8 @@ func (se *session) connect() *upstream.Tunnel {
 			return nil
 		}
 		b.done(u, verdictFailed, err)
-		se.upstreamFailed()
+		se.rec.DialFailed, se.rec.Outcome = true, admission.OutcomeUpstreamError
+		se.logFailure(context.Background())
 		tried = append(tried, u)
 	}
 	if len(tried) == 0 {
@@ -239,32 +234,16 @@ func (se *session) connect() *upstream.Tunnel {
 	return nil
 }
 
-// upstreamFailed notes that an upstream could not be reached.
-func (se *session) upstreamFailed() {
-	se.rec.DialFailed, se.rec.Outcome = true, admission.OutcomeUpstreamError
-	level := slog.LevelDebug
-	if se.snapshot.failures.First(se.rec.Pool + " " + se.rec.Upstream) {
-		level = slog.LevelWarn // one of each upstream and minute; the metrics count all
-	}
-	se.snapshot.cfg.Logger.Log(context.Background(), level, "upstream failed", slog.String("pool", se.rec.Pool),
-		slog.String("upstream", se.rec.Upstream), slog.Any("error", se.failure))
-}
-
 // finish records the session.
 func (se *session) finish() {
 	rec, cfg := &se.rec, &se.snapshot.cfg
-	if !se.admitted.IsZero() {
-		rec.Hold = time.Since(se.admitted)
-	}
+	se.held()
 	if cause := se.hold.aborted(); cause != nil {
 		rec.Aborted = true
 		cfg.Logger.Warn("connection broken off", slog.String("cause", cause.cause), slog.String("pool", rec.Pool),
 			slog.String("upstream", rec.Upstream), slog.String("listener", se.info.Path), slog.Float64("hold_ms", milliseconds(rec.Hold)))
 	}
-	if cfg.Observer != nil {
-		cfg.Observer.Done(rec)
-	}
-	se.endTrace()
+	se.done()
 	if cfg.AccessLog != AccessOff {
 		se.snapshot.logAccess(context.Background(), &accessEntry{
 			Record: rec, arrived: se.arrived, remote: se.conn.RemoteAddr().String(), client: se.info.Remote,
