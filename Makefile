@@ -38,7 +38,10 @@ COMPARE = KGATE_TEST_BINARY=$$(tools/test-binary.sh) $(GO) test -json -vet=off $
 WAIT = KGATE_TEST_BINARY=$$(tools/test-binary.sh) $(GO) test -json -vet=off -p 3 -parallel 4 $(WAITING)
 COMPUTE = $(GO) test -json -vet=off -p 4 -parallel 8 $(COMPUTING)
 RACE = $(GO) test -json -vet=off -race -short -p 4 -parallel 4 $(filter-out $(SEQUENTIAL),$(COMPUTING)) ./internal/membership ./test/library ./cmd/kgate ./internal/demo
-TOOLS = cd tools && export GOWORK=off && nice -n 19 $(GO) vet ./... && nice -n 19 $(GO) test -json ./...
+# What is not timed takes what the others leave of the processors.
+IDLE = chrt --idle 0
+LINTERS = $(IDLE) $(MAKE) lint
+TOOLS = cd tools && export GOWORK=off && $(IDLE) $(GO) vet ./... && $(IDLE) $(GO) test -json ./...
 
 bin/tests: $(wildcard tools/tests/*.go)
 	cd tools && GOWORK=off $(GO) build -o ../$@ ./tests
@@ -50,7 +53,7 @@ race: bin/tests ## tests under the race detector, but those with real processes 
 	bin/tests -log bin/race.log '$(RACE)'
 
 check: bin/tests ## tests, race detector and linters
-	bin/tests -log bin/tests.log '$(COMPARE)' then '$(WAIT)' then '$(COMPUTE)' then '$(RACE)' then '$(TOOLS)' then 'nice -n 19 make lint'
+	bin/tests -log bin/tests.log '$(COMPARE)' then '$(WAIT)' then '$(COMPUTE)' then '$(RACE)' '$(TOOLS)' then '$(LINTERS)'
 
 soak: ## the long runs of the tests with real processes, about an hour
 	KGATE_SOAK=1 $(GO) test -v -count=1 -p 1 -parallel 1 -timeout 2h $(WAITING) $(COMPARING)

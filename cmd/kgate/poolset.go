@@ -1,6 +1,7 @@
 package main
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -60,12 +61,12 @@ func (c *poolSetCommand) Run(std streams) error {
 		return err
 	}
 	ctx := context.Background()
-	if c.Was == 0 {
-		if c.Was, err = presentK(ctx, r, c.Name); err != nil {
-			return err
-		}
+	now, err := presentK(ctx, r, c.Name)
+	if err != nil {
+		return err
 	}
-	if c.Was == c.K {
+	c.Was = cmp.Or(c.Was, now)
+	if now == c.K {
 		_, err = fmt.Fprintf(std.out, "%s: k is %d already; nothing has changed\n", c.Name, c.K)
 		return err
 	}

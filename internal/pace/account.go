@@ -10,18 +10,24 @@ const (
 	keep = 8 * time.Millisecond
 	// piece is how much of a token's rate a transfer takes at once.
 	piece = 2 * time.Millisecond
-	// least of both, in bytes: smaller reads cost more than they are worth.
+	// least of both, in bytes: smaller reads cost more than they are worth. If a token needs
+	// longer than slow for as much, it is what it gains in that time: otherwise a transfer
+	// would move nothing for seconds, and be taken for one that stands still.
 	least = 4 << 10
+	slow  = 250 * time.Millisecond
 	// unpaced is what a transfer takes at once where there is no rate. It is bounded, so
 	// that a rate that is set meanwhile holds soon.
 	unpaced = 1 << 20
 )
 
 // burst returns how many bytes an account saves up for each token of a rate.
-func burst(each float64) float64 { return max(each*keep.Seconds(), least) }
+func burst(each float64) float64 { return max(each*keep.Seconds(), smallest(each)) }
 
 // chunk returns how many bytes a transfer takes at once.
-func chunk(each float64) float64 { return max(math.Floor(each*piece.Seconds()), least) }
+func chunk(each float64) float64 { return max(math.Floor(each*piece.Seconds()), smallest(each)) }
+
+// smallest returns the least of both.
+func smallest(each float64) float64 { return max(1, min(least, math.Floor(each*slow.Seconds()))) }
 
 // Burst returns how many bytes more than rate*t all gateways together may move in a time
 // t, in a pool with so many tokens.

@@ -8,8 +8,8 @@ import (
 	"pgregory.net/rapid"
 )
 
-// fleet is gateways that share a pool's tokens, and may each lose what it likes. It takes
-// down what was moved, and when.
+// fleet is gateways that share a pool's tokens and move as much as they can, at the worst
+// moments. It notes what was moved, and when.
 type fleet struct {
 	rate     int64
 	parts    int
@@ -28,6 +28,14 @@ type move struct {
 
 func (f *fleet) set(g int) {
 	f.accounts[g].Set(f.now, f.tokens[g], float64(f.rate)/float64(f.parts))
+}
+
+func (f *fleet) move(n int) {
+	if last := len(f.moved) - 1; last >= 0 && f.moved[last].at == f.now {
+		f.moved[last].n += n
+		return
+	}
+	f.moved = append(f.moved, move{f.now, n})
 }
 
 // check compares what was moved in any time with the bound.
@@ -59,30 +67,34 @@ func TestBound(t *testing.T) {
 		}
 		gateway := rapid.IntRange(0, 2)
 		for range rapid.IntRange(1, 120).Draw(t, "steps") {
-			f.now += time.Duration(rapid.IntRange(0, int(20*time.Millisecond)).Draw(t, "pause"))
+			f.now += rapid.SampledFrom([]time.Duration{0, time.Millisecond, keep, 20 * time.Millisecond, time.Second}).Draw(t, "pause")
 			switch g := gateway.Draw(t, "gateway"); rapid.IntRange(0, 5).Draw(t, "what") {
-			case 0: // a token leaves
-				if f.tokens[g] > 0 {
-					f.tokens[g]--
-					f.set(g)
-					f.flying++
+			case 0: // tokens leave
+				n := rapid.IntRange(0, f.tokens[g]).Draw(t, "leave")
+				f.tokens[g] -= n
+				f.set(g)
+				f.flying += n
+			case 1: // and arrive
+				n := rapid.IntRange(0, f.flying).Draw(t, "arrive")
+				f.flying -= n
+				f.tokens[g] += n
+				f.set(g)
+			case 2: // each transfer takes something, and moves it later
+				for i := range f.held {
+					if f.held[i] == 0 {
+						f.held[i] = f.accounts[g].Take(f.now, rapid.IntRange(1, math.MaxInt32).Draw(t, "want"))
+					}
 				}
-			case 1: // and arrives
-				if f.flying > 0 {
-					f.flying--
-					f.tokens[g]++
-					f.set(g)
+			case 3: // they move it, or give it back, also where it was not taken: there it is worth no more
+				for i := range f.held {
+					unused := rapid.IntRange(0, f.held[i]).Draw(t, "unused")
+					f.accounts[g].Return(f.now, unused)
+					f.move(f.held[i] - unused)
+					f.held[i] = 0
 				}
-			case 2: // a transfer moves what it has taken, or gives it back
-				i := rapid.IntRange(0, parts-1).Draw(t, "transfer")
-				unused := rapid.IntRange(0, f.held[i]).Draw(t, "unused")
-				f.accounts[g].Return(f.now, unused) // also where it was not taken: there it is worth no more
-				f.moved = append(f.moved, move{f.now, f.held[i] - unused})
-				f.held[i] = 0
-			default: // a transfer takes something
-				i := rapid.IntRange(0, parts-1).Draw(t, "transfer")
-				if f.held[i] == 0 {
-					f.held[i] = f.accounts[g].Take(f.now, rapid.IntRange(1, math.MaxInt32).Draw(t, "want"))
+			default: // all that can be had is moved
+				for n := f.accounts[g].Take(f.now, math.MaxInt32); n > 0; n = f.accounts[g].Take(f.now, math.MaxInt32) {
+					f.move(n)
 				}
 			}
 		}

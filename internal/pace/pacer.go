@@ -40,17 +40,21 @@ type Pacer struct {
 	virtual float64 // the start of the last one that was served
 	waiting waiters
 	timer   *time.Timer
-	armed   bool
+	dueAt   time.Duration // when the timer fires; 0: it is not set
+	origin  time.Time     // of all times
 
 	since  time.Duration // when somebody began to wait
 	waited time.Duration // since judged
 	judged time.Duration
 }
 
-// started is the origin of the pacers' times.
-var started = time.Now()
-
-func clock() time.Duration { return time.Since(started) }
+// clock returns the time since it was first asked for. The caller holds the lock.
+func (p *Pacer) clock() time.Duration {
+	if p.origin.IsZero() {
+		p.origin = time.Now()
+	}
+	return time.Since(p.origin)
+}
 
 // Set says that from now on so many tokens are here, each of which carries so many bytes
 // per second; 0: there is no rate. When it returns, the new share holds.
@@ -60,7 +64,7 @@ func (p *Pacer) Set(tokens int, each float64) {
 	}
 	p.mu.Lock()
 	defer p.mu.Unlock()
-	p.account.Set(clock(), tokens, each)
+	p.account.Set(p.clock(), tokens, each)
 	p.paced.Store(each > 0)
 	p.serve()
 }
@@ -80,7 +84,7 @@ type Totals struct {
 func (p *Pacer) Totals() Totals {
 	p.mu.Lock()
 	defer p.mu.Unlock()
-	p.account.advance(clock())
+	p.account.advance(p.clock())
 	return Totals{Share: p.account.Share(), Gained: p.account.gained, Moved: p.moved, Transfers: p.flows}
 }
 
@@ -183,7 +187,7 @@ func (f *Flow) Return(n int) {
 	p := f.pacer
 	p.mu.Lock()
 	defer p.mu.Unlock()
-	p.account.Return(clock(), n)
+	p.account.Return(p.clock(), n)
 	f.finish -= float64(n)
 	p.moved -= uint64(n)
 	p.serve()
@@ -208,13 +212,13 @@ func (p *Pacer) take(want int) int {
 	if p.Valid != nil && !p.Valid() {
 		return 0
 	}
-	return p.account.Take(clock(), want)
+	return p.account.Take(p.clock(), want)
 }
 
 // enter adds w to those that wait. The caller holds the lock.
 func (p *Pacer) enter(w *waiter) {
 	if len(p.waiting) == 0 {
-		p.since = clock()
+		p.since = p.clock()
 	}
 	heap.Push(&p.waiting, w)
 }
@@ -233,7 +237,7 @@ func (p *Pacer) left(w *waiter, n int) {
 	w.got <- n
 	w.got = nil
 	if len(p.waiting) == 0 {
-		p.waited += clock() - p.since
+		p.waited += p.clock() - p.since
 	}
 }
 
@@ -250,15 +254,19 @@ func (p *Pacer) serve() {
 		w.flow.served(w.start, n)
 		p.left(w, n)
 	}
-	if len(p.waiting) == 0 || p.armed {
+	if len(p.waiting) == 0 {
 		return
 	}
 	wait := p.account.Wait(p.waiting[0].want)
-	if wait < 0 {
+	if wait < 0 || wait > shortEvery {
 		wait = shortEvery // to be judged
 	}
 	wait = max(wait, tick)
-	p.armed = true
+	at := p.clock() + wait
+	if p.dueAt != 0 && p.dueAt <= at {
+		return
+	}
+	p.dueAt = at
 	if p.timer == nil {
 		p.timer = time.AfterFunc(wait, p.due)
 	} else {
@@ -269,7 +277,7 @@ func (p *Pacer) serve() {
 // due is the timer's function.
 func (p *Pacer) due() {
 	p.mu.Lock()
-	p.armed = false
+	p.dueAt = 0
 	short := p.short()
 	p.serve()
 	p.mu.Unlock()
@@ -281,7 +289,7 @@ func (p *Pacer) due() {
 // short reports, at most every 200 ms, that the transfers could use more than the share.
 // The caller holds the lock.
 func (p *Pacer) short() bool {
-	now := clock()
+	now := p.clock()
 	length := now - p.judged
 	if p.OnShort == nil || length < shortEvery || !p.paced.Load() {
 		return false

@@ -6,6 +6,7 @@ import (
 	"sync"
 	"sync/atomic"
 	"testing"
+	"testing/synctest"
 	"time"
 
 	"go.uber.org/goleak"
@@ -24,40 +25,123 @@ func draw(ctx context.Context, f *Flow, pause time.Duration) *atomic.Int64 {
 			}
 			got.Add(int64(n))
 			if pause > 0 {
-				time.Sleep(pause)
+				select {
+				case <-time.After(pause):
+				case <-ctx.Done():
+				}
 			}
 		}
 	}()
 	return got
 }
 
-// TestFair: transfers get about equal parts, and who is slow leaves the rest to the others.
+// TestFair: transfers get equal parts. One that is slow takes what it can, and the others
+// have the rest.
 func TestFair(t *testing.T) {
-	var p Pacer
-	const rate = 8 << 20
-	p.Set(4, rate/4)
-	ctx, cancel := context.WithCancel(t.Context())
-	defer cancel()
-	var got []*atomic.Int64
-	for i := range 4 {
+	synctest.Test(t, func(t *testing.T) {
+		var p Pacer
+		const rate, each = 8 << 20, 2 << 20
+		p.Set(4, each)
+		ctx, cancel := context.WithCancel(t.Context())
+		defer cancel()
+		var got []*atomic.Int64
+		for i := range 4 {
+			f := p.Join()
+			defer f.Stop()
+			pause := time.Duration(0)
+			if i == 3 {
+				pause = 50 * time.Millisecond
+			}
+			got = append(got, draw(ctx, f, pause))
+		}
+		time.Sleep(time.Second)
+		slow := float64(got[3].Load())
+		cancel()
+		if most := 20 * chunk(each); slow < 0.9*most || slow > 1.1*most {
+			t.Errorf("a slow one got %.0f, of %.0f that it can take", slow, most)
+		}
+		for i, g := range got[:3] {
+			if had, part := float64(g.Load()), (rate-slow)/3; had < 0.98*part || had > 1.02*part {
+				t.Errorf("transfer %d got %.0f, its part is %.0f", i, had, part)
+			}
+		}
+	})
+}
+
+// TestLatecomer: a transfer that begins later gets no more than its part for what it has missed.
+func TestLatecomer(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		var p Pacer
+		const each = 2 << 20
+		p.Set(2, each)
+		ctx, cancel := context.WithCancel(t.Context())
+		defer cancel()
+		var got [2]*atomic.Int64
+		for i := range got {
+			f := p.Join()
+			defer f.Stop()
+			got[i] = draw(ctx, f, 0)
+			time.Sleep(time.Second)
+		}
+		cancel()
+		if first, late := float64(got[0].Load()), float64(got[1].Load()); late > 1.05*each || first < 2.95*each {
+			t.Errorf("the first one got %.0f, the latecomer %.0f", first, late)
+		}
+	})
+}
+
+// TestSooner: a transfer that waits for a small share has its part of a larger one as soon
+// as that holds.
+func TestSooner(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		for _, tokens := range []int{0, 1} {
+			var p Pacer
+			p.Set(tokens, 1<<10)
+			ctx, cancel := context.WithCancel(t.Context())
+			f := p.Join()
+			got := draw(ctx, f, 0)
+			time.Sleep(310 * time.Millisecond)
+			before := got.Load()
+			const each = 50 << 20
+			p.Set(1, each)
+			time.Sleep(20 * time.Millisecond)
+			if had := got.Load() - before; float64(had) < 0.9*each*0.018 {
+				t.Errorf("%d bytes in 20 ms after %d tokens of 1 KiB/s became one of 50 MiB/s", had, tokens)
+			}
+			cancel()
+			f.Stop()
+			synctest.Wait()
+		}
+	})
+}
+
+// TestSmall: a transfer with the smallest part that a token may have moves something several times a
+// second, and asks for more.
+func TestSmall(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		var short atomic.Int64
+		p := Pacer{OnShort: func() { short.Add(1) }}
+		p.Set(1, 1<<10)
+		ctx, cancel := context.WithCancel(t.Context())
 		f := p.Join()
-		defer f.Stop()
-		pause := time.Duration(0)
-		if i == 3 {
-			pause = 50 * time.Millisecond
+		got := draw(ctx, f, 0)
+		for range 10 {
+			before := got.Load()
+			time.Sleep(slow + tick)
+			if got.Load() == before {
+				t.Errorf("nothing in %v", slow+tick)
+			}
 		}
-		got = append(got, draw(ctx, f, pause))
-	}
-	time.Sleep(500 * time.Millisecond)
-	cancel()
-	for i := 1; i < 3; i++ {
-		if a, b := got[0].Load(), got[i].Load(); a > 2*b || b > 2*a {
-			t.Errorf("two equal transfers got %d and %d", a, b)
+		if had := got.Load(); had > 10*(1<<10)*26/100+Burst(1<<10, 1) {
+			t.Errorf("%d bytes in 2.5 s, the rate is 1 KiB/s", had)
 		}
-	}
-	if slow := got[3].Load(); slow == 0 || slow > got[0].Load()/2 {
-		t.Errorf("a slow one got %d, others %d", slow, got[0].Load())
-	}
+		if n := short.Load(); n < 8 {
+			t.Errorf("it told %d times in 2.5 s that the share is short", n)
+		}
+		cancel()
+		f.Stop()
+		synctest.Wait()
+	})
 }
 
 // TestOrder: of those that wait, who has had the least is next.
@@ -79,10 +163,10 @@ func TestOrder(t *testing.T) {
 	}
 	for _, want := range []int{1, 2, 0} {
 		p.mu.Lock() // one byte at a time
-		p.account.Set(clock(), 1, 1e-9)
+		p.account.Set(p.clock(), 1, 1e-9)
 		p.account.credit = 1
 		p.serve()
-		p.account.Set(clock(), 0, 1e-9)
+		p.account.Set(p.clock(), 0, 1e-9)
 		p.mu.Unlock()
 		if got := <-order; got != want {
 			t.Errorf("transfer %d is next, not %d", got, want)
@@ -169,31 +253,25 @@ func TestValid(t *testing.T) {
 // TestShort: the pacer tells that the share is short while a transfer waits for it, and not
 // while none does.
 func TestShort(t *testing.T) {
-	var told atomic.Int64
-	p := Pacer{OnShort: func() { told.Add(1) }}
-	p.Set(1, 1<<20)
-	f := p.Join()
-	ctx, cancel := context.WithCancel(t.Context())
-	draw(ctx, f, 0)
-	deadline := time.Now().Add(10 * time.Second)
-	for told.Load() < 2 {
-		if time.Now().After(deadline) {
-			t.Fatal("it never told")
+	synctest.Test(t, func(t *testing.T) {
+		var told atomic.Int64
+		p := Pacer{OnShort: func() { told.Add(1) }}
+		p.Set(1, 1<<20)
+		for pause, want := range map[time.Duration]int64{0: 9, 20 * time.Millisecond: 0} {
+			f := p.Join()
+			ctx, cancel := context.WithCancel(t.Context())
+			draw(ctx, f, pause)
+			time.Sleep(shortEvery + tick) // from here on it is judged by this transfer alone
+			before := told.Load()
+			time.Sleep(10 * shortEvery)
+			if n := told.Load() - before; n < want || n > want+2 {
+				t.Errorf("a transfer that takes something each %v: told %d times in %v", pause, n, 10*shortEvery)
+			}
+			cancel()
+			f.Stop()
+			synctest.Wait()
 		}
-		time.Sleep(10 * time.Millisecond)
-	}
-	cancel()
-	f.Stop()
-	slow := p.Join()
-	defer slow.Stop()
-	before := told.Load()
-	ctx, cancel = context.WithCancel(t.Context())
-	draw(ctx, slow, 20*time.Millisecond)
-	time.Sleep(2 * shortEvery)
-	cancel()
-	if n := told.Load() - before; n > 1 { // one may have been under way
-		t.Errorf("it told %d times of a slow transfer", n)
-	}
+	})
 }
 
 // TestConcurrent has everything happen at once, for the race detector.

@@ -16,10 +16,16 @@ import (
 const (
 	rateK = 6
 	rate  = 50 << 20 // bytes per second
+
+	down, up = "down", "up"
 )
 
-// zeros is an answer of so many bytes as the path says.
+// zeros takes what it is sent, or answers with so many bytes as the path says.
 var zeros = http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+	if r.Method == http.MethodPut {
+		_, _ = io.Copy(io.Discard, r.Body)
+		return
+	}
 	n, err := strconv.ParseInt(path.Base(r.URL.Path), 10, 64)
 	if err != nil {
 		http.NotFound(w, r)
@@ -56,9 +62,17 @@ func watchBytes(t *testing.T, j *ByteJudge) *samples {
 	return s
 }
 
-// most returns the most bytes that went down in any time of the length between two moments, and the mean
-// rate between these.
-func (s *samples) most(since, until time.Time, length time.Duration) (most int64, mean float64) {
+// of returns what has moved in one direction.
+func (b Bytes) of(direction string) int64 {
+	if direction == up {
+		return b.Up
+	}
+	return b.Down
+}
+
+// most returns the most bytes that moved in any time of the length between two moments, and
+// how many in all of it.
+func (s *samples) most(direction string, since, until time.Time, length time.Duration) (most, sum int64) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	var in []Bytes
@@ -75,16 +89,19 @@ func (s *samples) most(since, until time.Time, length time.Duration) (most int64
 		for in[i].At.Sub(in[j].At) > length {
 			j++
 		}
-		most = max(most, in[i].Down-in[j].Down)
+		most = max(most, in[i].of(direction)-in[j].of(direction))
 	}
-	last := in[len(in)-1]
-	return most, float64(last.Down-in[0].Down) / last.At.Sub(in[0].At).Seconds()
+	return most, in[len(in)-1].of(direction) - in[0].of(direction)
 }
 
-// download asks for a file again and again until ctx ends.
-func download(ctx context.Context, g *Gateway, path string, size int64) {
+// move moves a file down or up again and again until ctx ends.
+func move(ctx context.Context, g *Gateway, direction string, size int64) {
 	for ctx.Err() == nil {
-		req, _ := http.NewRequestWithContext(ctx, http.MethodGet, fmt.Sprintf("http://%s%s/%d", g.HTTP, path, size), http.NoBody)
+		url := fmt.Sprintf("http://%s/files/%d", g.HTTP, size)
+		req, _ := http.NewRequestWithContext(ctx, http.MethodGet, url, http.NoBody)
+		if direction == up {
+			req, _ = http.NewRequestWithContext(ctx, http.MethodPut, url, io.LimitReader(neverEnding{}, size))
+		}
 		res, err := http.DefaultClient.Do(req)
 		if err != nil {
 			pause(ctx, 20*time.Millisecond)
@@ -97,89 +114,194 @@ func download(ctx context.Context, g *Gateway, path string, size int64) {
 
 func mib(n float64) string { return fmt.Sprintf("%.1f MiB", n/(1<<20)) }
 
-// TestRate: three gateways, and twelve downloads over six slots, never move more than the
-// rate, whatever becomes of the gateways, of k and of the rate.
+// rateRun is three gateways that share a rate in one direction, and an upstream that counts.
+type rateRun struct {
+	*Cluster
+	direction string
+	counted   *samples
+	slots     int // at most, now
+	transfers sync.WaitGroup
+}
+
+// TestRate: three gateways, and twelve transfers over six slots, never move more than the
+// rate, whatever becomes of the gateways, of k and of the rate; and they use it.
 func TestRate(t *testing.T) {
 	if testing.Short() {
 		t.Skip("takes several seconds")
 	}
-	for _, binding := range []string{"late", "early"} {
-		t.Run(binding, func(t *testing.T) { rateRun(t, binding) })
+	directions := map[string][]string{"late": {down}, "early": {up}}
+	if Soak() {
+		directions = map[string][]string{"late": {down, up}, "early": {down, up}}
+	}
+	for binding, all := range directions {
+		for _, direction := range all {
+			t.Run(binding+" "+direction, func(t *testing.T) { testRate(t, binding, direction) })
+		}
 	}
 }
 
-func rateRun(t *testing.T, binding string) {
+func testRate(t *testing.T, binding, direction string) {
 	judge, url := NewByteJudge(t, zeros)
-	c := Start(t, Options{K: 1, Upstream: url, Lease: time.Second, Pools: []Pool{{
-		Name: "files", K: rateK, Upstream: url, Settings: "binding: " + binding + ", rate: {down: 50MiB/s}",
-	}}})
-	s := watchBytes(t, judge)
-	ctx, cancel := context.WithCancel(t.Context())
-	defer cancel()
-	var wg sync.WaitGroup
-	defer wg.Wait()
-	defer cancel()
-	start := func(ctx context.Context, g *Gateway, size int64) {
-		wg.Go(func() { download(ctx, g, "/files", size) })
-	}
-	slots := rateK
-	report := func(what string, since time.Time, limit float64) {
-		t.Helper()
-		most, mean := s.most(since, time.Now(), time.Second)
-		// 10 ms of the rate may be saved up, and each connection's system takes some in ahead.
-		const ahead = 128 << 10
-		bound := 1.01*limit + float64(slots*ahead)
-		t.Logf("%s: at most %s in a second (%.1f %%), mean %s/s (%.1f %%)", what, mib(float64(most)), 100*float64(most)/limit, mib(mean), 100*mean/limit)
-		if float64(most) > bound {
-			t.Errorf("%s: %s in a second, at most %s", what, mib(float64(most)), mib(bound))
-		}
-	}
-
-	began := time.Now()
-	one, stopOne := context.WithCancel(ctx)
-	start(one, c.Gateways[1], 10<<30)
-	for range 8 {
-		before := time.Now()
-		Span(t, 250*time.Millisecond)
-		_, mean := s.most(before, time.Now(), time.Second)
-		t.Logf("one download after %v: %.0f %%", time.Since(began).Round(50*time.Millisecond), 100*mean/rate)
-	}
-	stopOne()
-	report("one", began, rate)
-
-	for _, g := range c.Gateways {
+	r := &rateRun{direction: direction, slots: rateK, Cluster: Start(t, Options{K: 1, Upstream: url, Lease: time.Second, Pools: []Pool{{
+		Name: "files", K: rateK, Upstream: url, Settings: fmt.Sprintf("binding: %s, rate: {%s: 50MiB/s}", binding, direction),
+	}}})}
+	r.counted = watchBytes(t, judge)
+	t.Cleanup(r.transfers.Wait)
+	r.one(t)
+	r.two(t)
+	for _, g := range r.Gateways {
 		for range 4 {
-			start(ctx, g, 20<<20)
+			r.start(t.Context(), g, 20<<20)
 		}
 	}
-	Span(t, 500*time.Millisecond)
-	during := func(what string, limit float64, do func()) {
-		t.Helper()
-		began := time.Now()
-		do()
-		Span(t, 2*time.Second)
-		report(what, began, limit)
-	}
+	Span(t, time.Second)
 	set := func(args ...string) {
 		t.Helper()
-		args = append([]string{"pool", "set", "files"}, append(args, "--admin", "http://"+c.Gateways[0].Admin)...)
+		args = append([]string{"pool", "set", "files"}, append(args, "--admin", "http://"+r.Gateways[0].Admin)...)
 		if _, said, code := run(t, args...); code != 0 {
 			t.Errorf("%v: exit code %d: %s", args, code, said)
 		}
 	}
-	during("twelve", rate, func() {})
-	slots = 12
-	during("k 12", rate, func() { set("--k", "12") })
-	during("k 3", rate, func() { set("--k", "3") })
-	during("k 6", rate, func() { set("--k", "6") })
-	slots = rateK
-	during("one stopped", rate, func() {
-		_ = c.Gateways[2].Signal(syscall.SIGSTOP)
+	r.used(t, "twelve", rate, 2*time.Second)
+	r.slots = 12
+	r.during(t, "k 12", func() { set("--k", "12") })
+	r.during(t, "k 3", func() { set("--k", "3") })
+	r.during(t, "k 6", func() { set("--k", "6") })
+	r.slots = rateK
+	r.during(t, "one stopped", func() {
+		_ = r.Gateways[2].Signal(syscall.SIGSTOP)
 		Span(t, 3*time.Second)
-		_ = c.Gateways[2].Signal(syscall.SIGCONT)
+		_ = r.Gateways[2].Signal(syscall.SIGCONT)
 	})
-	during("one killed", rate, func() { _ = c.Gateways[2].Signal(syscall.SIGKILL) })
-	set("--rate", "25MiB/s")
-	during("half the rate", rate/2, func() {})
-	during("the rate again", rate, func() { set("--rate", "50MiB/s") })
+	r.during(t, "one killed", func() { _ = r.Gateways[2].Signal(syscall.SIGKILL) })
+	flag := map[string]string{down: "--rate", up: "--rate-up"}[direction]
+	set(flag, "25MiB/s")
+	r.used(t, "half the rate", rate/2, 2*time.Second)
+	set(flag, "50MiB/s")
+	r.used(t, "the rate again, by those that are left", rate, 2*time.Second)
+}
+
+// start moves files of a size by way of a gateway until ctx ends.
+func (r *rateRun) start(ctx context.Context, g *Gateway, size int64) {
+	r.transfers.Go(func() { move(ctx, g, r.direction, size) })
+}
+
+// one transfer alone begins with the shares of the slots at its gateway, and has nearly all
+// of the rate after 2 s.
+func (r *rateRun) one(t *testing.T) {
+	t.Helper()
+	ctx, stop := context.WithCancel(t.Context())
+	defer stop()
+	began := time.Now()
+	r.start(ctx, r.Gateways[1], 10<<30)
+	for range 8 {
+		before := time.Now()
+		Span(t, 250*time.Millisecond)
+		_, sum := r.counted.most(r.direction, before, time.Now(), time.Second)
+		t.Logf("one after %v: %.0f %%", time.Since(began).Round(50*time.Millisecond), 100*float64(sum)/time.Since(before).Seconds()/rate)
+	}
+	r.grown(t, "one", began, 1)
+}
+
+// two transfers that begin at once, at gateways that have no slot, take those of the third
+// from each other: they share the rate.
+func (r *rateRun) two(t *testing.T) {
+	t.Helper()
+	ctx, stop := context.WithCancel(t.Context())
+	defer stop()
+	began := time.Now()
+	r.start(ctx, r.Gateways[0], 10<<30)
+	r.start(ctx, r.Gateways[2], 10<<30)
+	Span(t, 2*time.Second)
+	r.grown(t, "two", began, 0, 2)
+}
+
+// grown judges the shares of the gateways that have a transfer, 2 s after these began, and
+// the time for which the machine stood: together nearly all of the rate, and for each a part.
+func (r *rateRun) grown(t *testing.T, what string, began time.Time, at ...int) {
+	t.Helper()
+	Span(t, Stood(began, time.Now()))
+	before := r.gained(t)
+	Span(t, time.Second)
+	after := r.gained(t)
+	all := 0.0
+	for _, i := range at {
+		part := after.by[i] - before.by[i]
+		part /= after.at.Sub(before.at).Seconds() * rate
+		t.Logf("%s: %s has %.0f %% of the rate after 2 s", what, r.Gateways[i].Name, 100*part)
+		if part < 0.5/float64(len(at)) {
+			t.Errorf("%s: %s has %.0f %% of the rate", what, r.Gateways[i].Name, 100*part)
+		}
+		all += part
+	}
+	if all < 0.9 {
+		t.Errorf("%s: %.0f %% of the rate is where it can be used after 2 s", what, 100*all)
+	}
+	r.capped(t, what, began, rate)
+}
+
+// gained is what each gateway's share of the rate has come to, in bytes.
+type gained struct {
+	at time.Time
+	by []float64
+}
+
+func (r *rateRun) gained(t *testing.T) (all gained) {
+	t.Helper()
+	all.at = time.Now()
+	for _, g := range r.Gateways {
+		if g.ended() {
+			continue
+		}
+		m, err := g.Metrics(t.Context())
+		if err != nil {
+			t.Fatal(err)
+		}
+		all.by = append(all.by, m.Sum("kgate_rate_share_bytes_total", `pool="files"`, fmt.Sprintf("direction=%q", r.direction)))
+	}
+	return all
+}
+
+// used holds that in this time all of the rate is used, beside what the machine has cost: the
+// gateways' shares come to it, and their transfers leave nothing of them.
+func (r *rateRun) used(t *testing.T, what string, limit float64, span time.Duration) {
+	t.Helper()
+	before, began := r.gained(t), time.Now()
+	Span(t, span)
+	ended, after := time.Now(), r.gained(t)
+	offered := 0.0
+	for i := range after.by {
+		offered += after.by[i] - before.by[i]
+	}
+	_, moved := r.counted.most(r.direction, began, ended, time.Second)
+	shares := offered / limit / after.at.Sub(before.at).Seconds()
+	took := float64(moved) / limit / ended.Sub(began).Seconds()
+	cost := Stood(before.at, after.at).Seconds() / ended.Sub(began).Seconds()
+	t.Logf("%s: shares of %.1f %% of the rate, %.1f %% used, the machine has cost %.1f %%", what, 100*shares, 100*took, 100*cost)
+	if shares < 0.95-cost || took < 0.95-cost {
+		t.Errorf("%s: the gateways' shares come to %.1f %% of the rate, %.1f %% is used; the machine has cost %.1f %%", what, 100*shares, 100*took, 100*cost)
+	}
+	r.capped(t, what, began, limit)
+}
+
+// during holds that no more than the rate moves while something happens, and after it.
+func (r *rateRun) during(t *testing.T, what string, do func()) {
+	t.Helper()
+	began := time.Now()
+	do()
+	Span(t, 1500*time.Millisecond)
+	r.capped(t, what, began, rate)
+}
+
+// capped holds that since then no more than a rate has moved in any second.
+func (r *rateRun) capped(t *testing.T, what string, since time.Time, limit float64) {
+	t.Helper()
+	most, sum := r.counted.most(r.direction, since, time.Now(), time.Second)
+	// 10 ms of the rate may be saved up, and each connection's system takes some in ahead.
+	const ahead = 128 << 10
+	bound := 1.01*limit + float64(r.slots*ahead)
+	t.Logf("%s: at most %s in a second (%.1f %%), %s in all", what, mib(float64(most)), 100*float64(most)/limit, mib(float64(sum)))
+	if float64(most) > bound {
+		t.Errorf("%s: %s in a second, at most %s", what, mib(float64(most)), mib(bound))
+	}
 }
