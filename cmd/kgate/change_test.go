@@ -134,6 +134,7 @@ func TestChangingCommands(t *testing.T) {
 		"pool set, first down": {[]string{"pool", "set", "p", "--k", "6", "--admin", "http://127.0.0.1:1,URL"}, exitOK, "p: k 3 -> 6", "", 6},
 		"pool set, token":      {[]string{"pool", "set", "p", "--k", "6", "--admin-token-file", token}, exitOK, "p: k 3 -> 6", "", 6},
 		"pool set, overtaken":  {[]string{"pool", "set", "p", "--k", "6", "--was", "2"}, exitFailure, "the k of p is 3, not 2", "", 3},
+		"pool set, the same":   {[]string{"pool", "set", "p", "--k", "3"}, exitOK, "p: k is 3 already; nothing has changed", "", 3},
 		"pool set, not that k": {[]string{"pool", "set", "p", "--k", "6", "--was", "6"}, exitFailure, "the k of p is 3, not 6", "", 3},
 		"pool set, no pool":    {[]string{"pool", "set", "x", "--k", "6"}, exitFailure, "there are: p, q", "", 3},
 		"pool set, k 0":        {[]string{"pool", "set", "p", "--k", "0"}, exitUsage, "at least 1", "", 3},

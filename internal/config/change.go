@@ -94,7 +94,7 @@ func (c *Config) changes(next *Config) []Change {
 	walk("", reflect.ValueOf(next).Elem(), reflect.ValueOf(c).Elem(), func(s setting) {
 		if !slices.ContainsFunc(comparedWhole, func(list string) bool { return within(s.key, list) }) {
 			before, after := show(s.std), show(s.value)
-			if before == after && !reflect.DeepEqual(s.std.Interface(), s.value.Interface()) {
+			if before == after && before != "[]" && !reflect.DeepEqual(s.std.Interface(), s.value.Interface()) {
 				after = "another " + after // a secret
 			}
 			note(s.key, before, after, effectOf(s.key))

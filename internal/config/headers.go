@@ -51,7 +51,7 @@ func editProblem(err error) error {
 func (v *checker) headers(key string, e HeaderEdits, may func(name string) error) {
 	check := func(key, name string) {
 		var p *problemError
-		if asProblem(editProblem(may(name)), &p) {
+		if errors.As(editProblem(may(name)), &p) {
 			v.wrong(key, p.wrong, p.hint)
 		}
 	}
@@ -81,7 +81,7 @@ func (v *checker) requestID(c *Config) {
 	const key = "request_id_header"
 	if name := c.RequestIDHeader; name != "" {
 		var p *problemError
-		if asProblem(editProblem(headeredit.CheckRequest(name)), &p) {
+		if errors.As(editProblem(headeredit.CheckRequest(name)), &p) {
 			v.wrong(key, p.wrong, p.hint)
 		}
 		return

@@ -5,13 +5,12 @@ import (
 	"math"
 	"strconv"
 	"strings"
+
+	"github.com/kgate/kgate/internal/admission"
 )
 
 // Rate is in bytes per second; 0: no bound.
 type Rate int64
-
-// maxRate is the largest rate, as the cluster has it.
-const maxRate = 1 << 50
 
 // rateUnits, the largest first of each kind.
 var rateUnits = []struct {
@@ -51,7 +50,7 @@ func ParseRate(s string) (Rate, error) {
 			break
 		}
 		switch n *= unit.bytes; {
-		case n > maxRate:
+		case n > admission.MaxRate:
 			return 0, problem(quote(s)+" is too much", "write 0 for no bound")
 		case n < 1:
 			return 0, problem(quote(s)+" is nothing", "write at least 1KiB/s for each slot; 0 is no bound")

@@ -156,7 +156,7 @@ func TestMuteLeader(t *testing.T) {
 	until(t, "the mute one leads", func() bool {
 		if leader.stats().Role == "leader" { // raft gives a transfer little time
 			leader.ops.Lock()
-			leader.leaders.noteHeir(server)
+			leader.leaders.noteSuccessor(server)
 			_ = leader.raft.LeadershipTransferToServer(raft.ServerID(server), address(mute.peerAddr, server)).Error()
 			leader.ops.Unlock()
 		}

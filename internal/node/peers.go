@@ -144,8 +144,8 @@ func (p *peers) members(view *membership.View, self kmutex.Node) []admin.Member 
 func (p *peers) lost(view *membership.View) []admin.Member {
 	gone := make(map[string]admin.Member)
 	for _, l := range view.Lost {
-		heir, _ := view.Member(l.Heir)
-		m := admin.Member{Name: l.Name, Node: uint64(l.Node), Status: admin.StatusLost, Heir: heir.Name, LostReason: l.Reason}
+		successor, _ := view.Member(l.Successor)
+		m := admin.Member{Name: l.Name, Node: uint64(l.Node), Status: admin.StatusLost, Successor: successor.Name, LostReason: l.Reason}
 		if l.Leased {
 			m.Status = admin.StatusSuspended
 		}
