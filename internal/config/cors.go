@@ -38,6 +38,8 @@ func (v *validator) cors(key string, c CORS) {
 			v.wrong(at, quote(origin)+" has more than an origin", hint)
 		case strings.ToLower(u.Host) != u.Host:
 			v.wrong(at, quote(origin)+" has capitals, and browsers send none", "write "+quote(strings.ToLower(origin)))
+		case u.Scheme == "https" && u.Port() == "443" || u.Scheme == "http" && u.Port() == "80":
+			v.wrong(at, quote(origin)+" has the port that browsers leave out", "write "+quote(strings.TrimSuffix(origin, ":"+u.Port())))
 		}
 	}
 	switch {
