@@ -3,9 +3,11 @@ package kgate
 import (
 	"context"
 	"errors"
+	"io"
 	"net"
 	"net/http"
 	"net/http/httptrace"
+	"sync/atomic"
 )
 
 // errNoSlot is what Transport returns for a request without a slot.
@@ -18,7 +20,9 @@ var errNoSlot = errors.New("kgate: the request has no slot: give it the context 
 // under, and no other.
 //
 // A request needs a context with a slot; see [FromContext]. The slot's fence is sent as
-// the header Kgate-Fence unless the request has one.
+// the header Kgate-Fence unless the request has one. Close the response's body before the
+// slot is released: when Close returns, a response that was not read to its end is broken
+// off, and the next request may come.
 func (n *Node) Transport(base *http.Transport) http.RoundTripper {
 	return newFenced(base, n.node.Entitled)
 }
@@ -27,21 +31,32 @@ func (n *Node) Transport(base *http.Transport) http.RoundTripper {
 // another number.
 func newFenced(base *http.Transport, entitled func() uint64) http.RoundTripper {
 	if base == nil {
-		base = http.DefaultTransport.(*http.Transport)
+		base, _ = http.DefaultTransport.(*http.Transport)
+	}
+	if base == nil { // the program has put another kind there
+		base = &http.Transport{Proxy: http.ProxyFromEnvironment, ForceAttemptHTTP2: true}
 	}
 	base = base.Clone()
-	dial := base.DialContext
+	dial := withContext(base.DialContext, base.Dial) //nolint:staticcheck // the caller's
 	if dial == nil {
 		dial = new(net.Dialer).DialContext
 	}
 	base.DialContext = fenced(dial, entitled)
-	if base.DialTLSContext != nil {
-		base.DialTLSContext = fenced(base.DialTLSContext, entitled)
+	if dial = withContext(base.DialTLSContext, base.DialTLS); dial != nil { //nolint:staticcheck // the caller's
+		base.DialTLSContext = fenced(dial, entitled)
 	}
 	return &fencedTransport{base}
 }
 
 type dialFunc = func(ctx context.Context, network, addr string) (net.Conn, error)
+
+// withContext returns dial, or older, which it replaces, if there is no dial.
+func withContext(dial dialFunc, older func(network, addr string) (net.Conn, error)) dialFunc {
+	if dial != nil || older == nil {
+		return dial
+	}
+	return func(_ context.Context, network, addr string) (net.Conn, error) { return older(network, addr) }
+}
 
 // fenced returns dial for connections that belong to a lease.
 func fenced(dial dialFunc, entitled func() uint64) dialFunc {
@@ -90,16 +105,45 @@ func (t *fencedTransport) RoundTrip(r *http.Request) (*http.Response, error) {
 		}
 		return nil, err
 	}
-	r = r.WithContext(httptrace.WithClientTrace(r.Context(), &httptrace.ClientTrace{GotConn: func(info httptrace.GotConnInfo) {
-		if !slot.Valid() {
-			breakOff(info.Conn) // this is a second attempt, under a lease that is not the slot's
-		}
-	}}))
+	under := new(atomic.Pointer[net.Conn])
+	r = r.WithContext(httptrace.WithClientTrace(r.Context(), &httptrace.ClientTrace{
+		GotConn: func(info httptrace.GotConnInfo) {
+			under.Store(&info.Conn)
+			if !slot.Valid() {
+				breakOff(info.Conn) // this is a second attempt, under a lease that is not the slot's
+			}
+		},
+		PutIdleConn: func(err error) {
+			if err == nil {
+				under.Store(nil)
+			}
+		},
+	}))
 	if _, given := r.Header["Kgate-Fence"]; !given {
 		r.Header = r.Header.Clone()
 		r.Header["Kgate-Fence"] = []string{slot.Fence()}
 	}
-	return t.base.RoundTrip(r)
+	res, err := t.base.RoundTrip(r)
+	if err == nil && res.ProtoMajor == 1 && res.StatusCode != http.StatusSwitchingProtocols {
+		res.Body = &fencedBody{ReadCloser: res.Body, under: under}
+	}
+	return res, err
+}
+
+// fencedBody is a response's body over HTTP/1. Closing one that has more to come breaks
+// its connection off: net/http does so too, but only after its own Close has returned.
+type fencedBody struct {
+	io.ReadCloser
+	under *atomic.Pointer[net.Conn] // nil: the connection serves other requests now
+}
+
+// Close implements io.Closer.
+func (b *fencedBody) Close() error {
+	err := b.ReadCloser.Close()
+	if conn := b.under.Swap(nil); conn != nil {
+		breakOff(*conn)
+	}
+	return err
 }
 
 // breakOff closes the connection below TLS: nothing more is written to it.

@@ -3,8 +3,6 @@ package proxy
 import (
 	"net"
 	"time"
-
-	"golang.org/x/net/http2"
 )
 
 // frameTimer bounds the time that an HTTP/2 client takes for one frame, or for a
@@ -29,8 +27,16 @@ type frameTimer struct {
 	timed   bool // the read deadline is set, for the present frame or header
 }
 
-// The frame layout is that of RFC 9113, section 4.1.
-const frameHeaderLen = 9
+// What RFC 9113 says of frames: their layout (4.1), types and flags (6), and what a client
+// sends before them (3.4).
+const (
+	frameHeaderLen    = 9
+	frameData         = 0x0
+	frameHeaders      = 0x1
+	frameContinuation = 0x9
+	flagEndHeaders    = 0x4
+	clientPreface     = "PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n"
+)
 
 // read takes in what has been read from conn.
 func (f *frameTimer) read(conn net.Conn, p []byte) {
@@ -52,15 +58,15 @@ func (f *frameTimer) read(conn net.Conn, p []byte) {
 // incomplete reports whether a frame that is timed, or a header, has begun and not
 // ended.
 func (f *frameTimer) incomplete() bool {
-	data := f.have == frameHeaderLen && http2.FrameType(f.header[3]) == http2.FrameData
+	data := f.have == frameHeaderLen && f.header[3] == frameData
 	return f.block || f.have > 0 && !data
 }
 
 func (f *frameTimer) count(p []byte) {
 	for len(p) > 0 && !f.http1 {
 		switch {
-		case f.preface < len(http2.ClientPreface):
-			f.http1 = p[0] != http2.ClientPreface[f.preface]
+		case f.preface < len(clientPreface):
+			f.http1 = p[0] != clientPreface[f.preface]
 			f.preface++
 			p = p[1:]
 		case f.have < frameHeaderLen:
@@ -85,12 +91,11 @@ func (f *frameTimer) count(p []byte) {
 // begin takes in a frame's header.
 func (f *frameTimer) begin() {
 	f.payload = int(f.header[0])<<16 | int(f.header[1])<<8 | int(f.header[2])
-	flags := http2.Flags(f.header[4])
-	switch http2.FrameType(f.header[3]) {
-	case http2.FrameHeaders:
-		f.block = !flags.Has(http2.FlagHeadersEndHeaders)
-	case http2.FrameContinuation:
-		f.block = f.block && !flags.Has(http2.FlagContinuationEndHeaders)
-	default:
+	last := f.header[4]&flagEndHeaders != 0
+	switch f.header[3] {
+	case frameHeaders:
+		f.block = !last
+	case frameContinuation:
+		f.block = f.block && !last
 	}
 }

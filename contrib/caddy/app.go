@@ -116,6 +116,9 @@ func (a *App) Provision(ctx caddy.Context) error {
 		}
 	}
 	a.key = a.cfg.Name + " " + a.Listen + " " + a.Gossip
+	if err := ctx.GetMetricsRegistry().Register(metrics{a.key}); err != nil {
+		return err
+	}
 	// Apps stop in any order, and the HTTP servers wait for requests in line: the node has to
 	// refuse them first.
 	events, err := ctx.App("events")
@@ -160,10 +163,7 @@ func (a *App) Start() error {
 		return err
 	}
 	m := value.(*member)
-	if err = m.follow(a); err == nil {
-		err = a.ctx.GetMetricsRegistry().Register(m.node)
-	}
-	if err != nil {
+	if err = m.follow(a); err != nil {
 		m.forget(a)
 		_, e := members.Delete(a.key)
 		return errors.Join(err, e)

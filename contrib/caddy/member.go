@@ -9,6 +9,7 @@ import (
 	"time"
 
 	"github.com/caddyserver/caddy/v2"
+	"github.com/prometheus/client_golang/prometheus"
 
 	"github.com/kgate/kgate"
 )
@@ -140,4 +141,26 @@ func (m *member) Destruct() error {
 	ctx, cancel := context.WithTimeout(context.Background(), m.patience)
 	defer cancel()
 	return m.node.Shutdown(ctx)
+}
+
+// metrics are those of the node that has this key in members, if there is one. Caddy's
+// admin endpoint shows the registry of a configuration before it starts that, and goes on
+// to do so if it is refused: then the node is still that of the one before.
+type metrics struct{ key string }
+
+// Describe implements prometheus.Collector: what comes is not known beforehand.
+func (metrics) Describe(chan<- *prometheus.Desc) {}
+
+// Collect implements prometheus.Collector.
+func (m metrics) Collect(to chan<- prometheus.Metric) {
+	var found *member
+	members.Range(func(key, value any) bool {
+		if key == m.key {
+			found, _ = value.(*member) // nil while it starts
+		}
+		return key != m.key
+	})
+	if found != nil {
+		found.node.Collect(to)
+	}
 }

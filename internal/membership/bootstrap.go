@@ -30,7 +30,10 @@ func clusterOf(servers []bootstrapServer) string {
 // waits for.
 func (r *reconciler) tryBootstrap(ctx context.Context, peers []serfring.Member) error {
 	if r.config.BootstrapExpect == 1 {
-		if r.config.Joining {
+		switch {
+		case r.config.Joining && !slices.ContainsFunc(alive(peers), func(p serfring.Member) bool { return p.Name != r.config.Name }):
+			return errors.New("membership: waiting to be let in: the join list has led to no other gateway; if this one is to start a cluster, remove the list")
+		case r.config.Joining:
 			return errors.New("membership: waiting to be let in by a gateway of the join list")
 		}
 		return r.bootstrapAndElect([]bootstrapServer{{Server: r.storage.meta.Server, Addr: r.config.PeerAddr, Voter: true}})

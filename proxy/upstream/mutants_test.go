@@ -26,7 +26,7 @@ func TestMutantsAreCaught(t *testing.T) {
 		},
 		{
 			Name: "a request whose stream the server has reset is sent again", File: "stream.go",
-			Old: "reset.Code == xhttp2.ErrCodeRefusedStream", New: "reset.Code != xhttp2.ErrCodeNo",
+			Old: "reset.Code == codeRefusedStream", New: "reset.Code != 0",
 			By: "^TestNotResent$", Caught: "internal error: .*after 2 streams",
 		},
 		{

@@ -10,8 +10,6 @@ import (
 	"net/textproto"
 	"sync"
 	"sync/atomic"
-
-	xhttp2 "golang.org/x/net/http2"
 )
 
 // stream is an exchange over HTTP/2.
@@ -141,10 +139,23 @@ const (
 	errGoAway   = "http2: Transport received Server's graceful shutdown GOAWAY"
 )
 
+// codeRefusedStream is a server's word that it has not looked at a request: RFC 9113, 8.7.
+const codeRefusedStream = 0x7
+
+// streamReset is filled in by errors.As from net/http's own error for a stream that the
+// server has reset: that one converts to any struct with fields of these names.
+type streamReset struct {
+	StreamID, Code uint32
+	Cause          error
+}
+
+// Error implements error, as errors.As demands.
+func (streamReset) Error() string { return "the server has reset the stream" }
+
 // explain returns err as a deadError if the request may be sent again.
 func (s *stream) explain(err error) error {
-	var reset xhttp2.StreamError
-	refused := errors.As(err, &reset) && reset.Code == xhttp2.ErrCodeRefusedStream
+	var reset streamReset
+	refused := errors.As(err, &reset) && reset.Code == codeRefusedStream
 	if refused || err.Error() == errUnusable || err.Error() == errGoAway {
 		return &deadError{err: err, unseen: s.upload == nil || !s.upload.touched.Load()}
 	}

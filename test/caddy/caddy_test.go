@@ -18,19 +18,28 @@ import (
 	"github.com/kgate/kgate/test/cluster"
 )
 
-// Three Caddys with unequal numbers of clients: at most k in the upstream, and all wait
-// equally long.
+// Caddys with unequal numbers of clients, alone and beside two gateways: at most k in the
+// upstream, and all wait equally long.
 func TestFair(t *testing.T) {
-	const k = 6
-	x, upstream := cluster.NewUnequal(t, k)
-	all := fleet(t, 3, "pool {\n k 6\n }", upstream)
-	var urls [3]string
-	for i, c := range all {
-		urls[i] = c.url()
-	}
-	x.Run(t, urls, time.Duration(cluster.Count(t, "KGATE_CADDY_SECONDS", 15, 15))*time.Second, 0.03)
-	if text := get(t, "http://"+all[0].admin+"/metrics"); !strings.Contains(text, `kgate_requests_total{`) || !strings.Contains(text, "caddy_") {
-		t.Errorf("Caddy's metrics lack kgate's: %.300s", text)
+	for name, gateways := range map[string]int{"three": 0, "three beside two kgate serve": 2} {
+		t.Run(name, func(t *testing.T) {
+			const k = 6
+			x, upstream := cluster.NewUnequal(t, k)
+			var urls, gossip []string
+			if gateways > 0 {
+				for _, g := range cluster.Start(t, cluster.Options{Gateways: gateways, K: k, Upstream: upstream}).Gateways {
+					urls, gossip = append(urls, g.URL()), append(gossip, g.Gossip)
+				}
+			}
+			all := fleet(t, 3, "pool {\n k 6\n }", upstream, gossip...)
+			for _, c := range all {
+				urls = append(urls, c.url())
+			}
+			x.Run(t, urls, time.Duration(cluster.Count(t, "KGATE_CADDY_SECONDS", 15, 15))*time.Second, 0.03)
+			if text := get(t, "http://"+all[0].admin+"/metrics"); !strings.Contains(text, `kgate_requests_total{`) || !strings.Contains(text, "caddy_") {
+				t.Errorf("Caddy's metrics lack kgate's: %.300s", text)
+			}
+		})
 	}
 }
 
@@ -39,11 +48,7 @@ func TestReload(t *testing.T) {
 	const k = 3
 	judge, _, upstream := cluster.NewJudge(t, http.HandlerFunc(func(http.ResponseWriter, *http.Request) { time.Sleep(20 * time.Millisecond) }))
 	all := fleet(t, 2, "pool {\n k 3\n }", upstream)
-	var gateways []*cluster.Gateway
-	for _, c := range all {
-		gateways = append(gateways, &cluster.Gateway{Name: c.name, HTTP: c.http})
-	}
-	load := cluster.StartLoad(t, gateways, cluster.LoadOptions{Clients: 10})
+	load := cluster.StartLoad(t, gatewaysOf(all), cluster.LoadOptions{Clients: 10})
 	began := time.Now()
 	for i := range 4 {
 		time.Sleep(time.Second)
@@ -54,6 +59,10 @@ func TestReload(t *testing.T) {
 	time.Sleep(time.Second)
 	if err := all[0].load(t, "pool"); err == nil || !strings.Contains(err.Error(), "has no k") {
 		t.Errorf("a pool without k: %v", err)
+	}
+	// Caddy shows the registry of the configuration that was refused.
+	if text := get(t, "http://"+all[0].admin+"/metrics"); !strings.Contains(text, "kgate_requests_total{") {
+		t.Errorf("after a refused reload the metrics lack kgate's: %.300s", text)
 	}
 	time.Sleep(time.Second)
 	load.Stop()
@@ -172,19 +181,9 @@ func TestWaitingPostLeaves(t *testing.T) {
 		if _, err := io.WriteString(conn, "POST / HTTP/1.1\r\nHost: localhost\r\nContent-Length: 100\r\n\r\nbody"); err != nil {
 			t.Fatal(name, err)
 		}
-		await := func(n string) time.Duration {
-			began := time.Now()
-			for !strings.Contains(get(t, "http://"+c.admin+"/metrics"), "kgate_waiting{gateway=\"caddy-1\",pool=\"pool\"} "+n) {
-				if time.Since(began) > patience {
-					t.Fatalf("%s: never %s waiting", name, n)
-				}
-				time.Sleep(10 * time.Millisecond)
-			}
-			return time.Since(began)
-		}
-		await("1")
+		c.awaitWaiting(t, 1)
 		_ = conn.Close()
-		t.Logf("%s: out of the line after %v", name, await("0"))
+		t.Logf("%s: out of the line after %v", name, c.awaitWaiting(t, 0))
 	}
 	close(leave)
 	if err := <-held; err != nil {

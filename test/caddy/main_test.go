@@ -40,8 +40,8 @@ type caddy struct {
 func (c *caddy) url() string { return "http://" + c.http + "/" }
 
 // fleet starts Caddys that share a pool in front of an upstream, and waits until each
-// serves requests.
-func fleet(t *testing.T, n int, pool, upstream string) []*caddy {
+// serves requests. They begin a cluster, or join the one at the addresses.
+func fleet(t *testing.T, n int, pool, upstream string, join ...string) []*caddy {
 	t.Helper()
 	if !cluster.Soak() {
 		t.Skip("compiles Caddy: set " + cluster.SoakVariable)
@@ -57,8 +57,11 @@ func fleet(t *testing.T, n int, pool, upstream string) []*caddy {
 	}
 	for i := range n {
 		others := ""
-		if n > 1 {
-			others = "join " + strings.Join(slices.Delete(slices.Clone(gossip), i, i+1), " ")
+		switch {
+		case len(join) > 0:
+			others = "join " + strings.Join(join, " ")
+		case n > 1:
+			others = fmt.Sprintf("bootstrap_expect %d\n join %s", n, strings.Join(slices.Delete(slices.Clone(gossip), i, i+1), " "))
 		}
 		c := &caddy{
 			name: fmt.Sprintf("caddy-%d", i+1), http: cluster.ReservePort(t), https: cluster.ReservePort(t), admin: cluster.ReservePort(t),
@@ -76,7 +79,6 @@ func fleet(t *testing.T, n int, pool, upstream string) []*caddy {
 		listen 127.0.0.1:0
 		gossip %s
 		%s
-		bootstrap_expect %d
 		shutdown_timeout 20s
 	}
 }
@@ -95,7 +97,7 @@ https://localhost:%s {
 	tls internal
 	import site
 }
-`, c.admin, filepath.Join(dir, c.name+".data"), c.name, gossip[i], others, n, pool, upstream, portOf(c.http), portOf(c.https))
+`, c.admin, filepath.Join(dir, c.name+".data"), c.name, gossip[i], others, pool, upstream, portOf(c.http), portOf(c.https))
 		}
 		config := filepath.Join(dir, c.name)
 		if err := os.WriteFile(config, []byte(c.file(pool)), 0o600); err != nil {
@@ -117,6 +119,28 @@ https://localhost:%s {
 		}
 	}
 	return all
+}
+
+// gatewaysOf returns what a Load asks.
+func gatewaysOf(all []*caddy) (gateways []*cluster.Gateway) {
+	for _, c := range all {
+		gateways = append(gateways, &cluster.Gateway{Name: c.name, HTTP: c.http})
+	}
+	return gateways
+}
+
+// awaitWaiting returns when so many wait in line, and how long that took.
+func (c *caddy) awaitWaiting(t *testing.T, n int) time.Duration {
+	t.Helper()
+	began := time.Now()
+	want := fmt.Sprintf("kgate_waiting{gateway=%q,pool=\"pool\"} %d\n", c.name, n)
+	for !strings.Contains(get(t, "http://"+c.admin+"/metrics"), want) {
+		if time.Since(began) > patience {
+			t.Fatalf("never %d waiting", n)
+		}
+		time.Sleep(10 * time.Millisecond)
+	}
+	return time.Since(began)
 }
 
 func portOf(addr string) string { return addr[strings.LastIndexByte(addr, ':')+1:] }

@@ -44,5 +44,5 @@ func TestEmbeddedNode(t *testing.T) {
 	}
 	_, program := serve(t, &http.Server{ConnContext: kgate.ConnContext, Handler: n.Middleware(PoolName)(handler)})
 
-	x.Run(t, [3]string{program, c.Gateways[0].URL(), c.Gateways[1].URL()}, window, within)
+	x.Run(t, []string{program, c.Gateways[0].URL(), c.Gateways[1].URL()}, window, within)
 }

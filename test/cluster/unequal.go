@@ -8,8 +8,8 @@ import (
 	"github.com/kgate/kgate/internal/demo"
 )
 
-// Unequal is an upstream of a pool with k slots, and 90 clients that ask for it at three
-// addresses: 63, 18 and 9. It judges that their line is one.
+// Unequal is an upstream of a pool with k slots, and 90 clients that ask for it at several
+// addresses: 63, 18 and 9 at three of them. It judges that their line is one.
 type Unequal struct {
 	k     int
 	u     *demo.Upstream
@@ -31,9 +31,9 @@ func NewUnequal(t *testing.T, k int) (x *Unequal, url string) {
 // Run has the clients ask at the addresses for a while. No request may fail, at most k may
 // be in flight, and the mean waits at each address must be within this part of the mean of
 // all.
-func (x *Unequal) Run(t *testing.T, addresses [3]string, window time.Duration, within float64) {
+func (x *Unequal) Run(t *testing.T, addresses []string, window time.Duration, within float64) {
 	t.Helper()
-	clients := [...]int{63, 18, 9}
+	clients := map[int][]int{3: {63, 18, 9}, 5: {45, 18, 9, 9, 9}}[len(addresses)]
 	var stats demo.Stats
 	load := demo.LoadConfig{Warmup: 3 * time.Second, Duration: window, Opened: x.u.Reset, Closed: func() { stats = x.u.Stats() }}
 	began := time.Now()

@@ -17,7 +17,7 @@ func TestFair(t *testing.T) {
 	}
 	x, upstream := cluster.NewUnequal(t, k)
 	c := cluster.Start(t, cluster.Options{K: k, Upstream: upstream, Name: "fair"})
-	var urls [3]string
+	urls := make([]string, 3)
 	for i, h := range fleet(t, c, options{upstream: upstream, ttl: 10, wait: 60}) {
 		urls[i] = h.url
 	}

@@ -16,6 +16,7 @@ import (
 	"github.com/prometheus/client_golang/prometheus/collectors"
 
 	"github.com/kgate/kgate"
+	ports "github.com/kgate/kgate/test/cluster"
 )
 
 // TestShutdown refuses who waits, lets finish who is in flight, and then the others
@@ -169,27 +170,34 @@ func TestStartContext(t *testing.T) {
 	}
 }
 
-// TestNotReady: a node that waits for others says so, and admits nothing.
+// TestNotReady: a node that waits for others says what it waits for, and admits nothing.
 func TestNotReady(t *testing.T) {
-	cfg := config("node-1", 1)
-	cfg.Peers.Expect = 3
-	n, err := kgate.Start(t.Context(), cfg)
-	if err != nil {
-		t.Fatal(err)
-	}
-	ctx, cancel := context.WithTimeout(t.Context(), 200*time.Millisecond)
-	defer cancel()
-	if err := n.Ready(ctx); !errors.Is(err, context.DeadlineExceeded) || !strings.Contains(err.Error(), "not in the cluster") {
-		t.Error(err)
-	}
-	if _, err := n.Acquire(t.Context(), "p"); !errors.Is(err, kgate.ErrIsolated) {
-		t.Error(err)
-	}
-	if err := n.Close(); err != nil {
-		t.Error(err)
-	}
-	if err := n.Ready(t.Context()); !errors.Is(err, kgate.ErrClosed) {
-		t.Error(err)
+	own := ports.ReservePort(t)
+	for says, change := range map[string]func(*kgate.Peers){
+		"waiting for 3 gateways": func(p *kgate.Peers) { p.Expect = 3 },
+		"remove the list":        func(p *kgate.Peers) { p.Gossip, p.Join = own, []string{own} },
+	} {
+		cfg := config("node-1", 1)
+		change(&cfg.Peers)
+		n, err := kgate.Start(t.Context(), cfg)
+		if err != nil {
+			t.Fatal(err)
+		}
+		eventually(t, says, func() bool { return strings.Contains(n.NotReady(), says) })
+		ctx, cancel := context.WithTimeout(t.Context(), 10*time.Millisecond)
+		if err := n.Ready(ctx); !errors.Is(err, context.DeadlineExceeded) || !strings.Contains(err.Error(), says) {
+			t.Error(err)
+		}
+		cancel()
+		if _, err := n.Acquire(t.Context(), "p"); !errors.Is(err, kgate.ErrIsolated) {
+			t.Error(err)
+		}
+		if err := n.Close(); err != nil {
+			t.Error(err)
+		}
+		if err := n.Ready(t.Context()); !errors.Is(err, kgate.ErrClosed) {
+			t.Error(err)
+		}
 	}
 }
 

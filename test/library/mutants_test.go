@@ -45,6 +45,21 @@ func TestMutantsAreCaught(t *testing.T) {
 			Caught: "never: the context ends", By: "^TestLoss$",
 		},
 		{
+			Name: "a body is closed before its connection", File: "../../transport.go",
+			Old: "breakOff(*conn)", New: "_ = conn",
+			Caught: "after the answer to /more the connection is closed: false", By: "^TestTransportBreaksOff$",
+		},
+		{
+			Name: "a connection that others use is broken off", File: "../../transport.go",
+			Old: "under.Store(nil)", New: "_ = under",
+			Caught: "after the answer to / the connection is closed: true", By: "^TestTransportBreaksOff$",
+		},
+		{
+			Name: "an older Dial is forgotten", File: "../../transport.go",
+			Old: "if dial != nil || older == nil {", New: "if true {",
+			Caught: "0 connections", By: "^TestTransportBreaksOff$",
+		},
+		{
 			Name: "the end of Start's context is that of the node", File: "../../internal/node/node.go",
 			Old: "if !started() {", New: "if _ = started; ctx.Err() != nil {",
 			Caught: "FAIL: TestStartContext|test timed out", By: "^TestStartContext$", Args: []string{"-test.timeout=20s"},

@@ -4,9 +4,11 @@ import (
 	"context"
 	"errors"
 	"io"
+	"net"
 	"net/http"
 	"net/http/httptest"
 	"strings"
+	"sync/atomic"
 	"testing"
 	"time"
 
@@ -43,6 +45,12 @@ func TestLoss(t *testing.T) {
 		_, _ = conn.Read(make([]byte, 1)) // until the loss closes it
 	}), "GET / HTTP/1.1\r\nHost: a\r\n\r\n")
 	soon(t, "a hijacked connection", entered)
+	waited := make(chan error, 1)
+	go func() {
+		_, err := nodes[0].Acquire(context.Background(), "p")
+		waited <- err
+	}()
+	eventually(t, "one waits", func() bool { return nodes[0].Stats("p").Waiting == 1 })
 	began := time.Now()
 	for _, n := range nodes[1:] {
 		_ = n.Close() // without a word: there is no majority any more
@@ -53,6 +61,9 @@ func TestLoss(t *testing.T) {
 	}
 	if _, err := upgraded.Read(make([]byte, 1)); !errors.Is(err, io.EOF) {
 		t.Errorf("the hijacked connection: %v", err)
+	}
+	if err := soon(t, "who waits is refused", waited); !errors.Is(err, kgate.ErrIsolated) {
+		t.Errorf("who waits got %v", err)
 	}
 	took := time.Since(began)
 	soon(t, "the context ends", ctx.Done())
@@ -113,5 +124,77 @@ func TestTransport(t *testing.T) {
 	}
 	if slot.Valid() || !errors.Is(err, kgate.ErrLost) {
 		t.Errorf("after its release the slot is valid: %v; got %v", slot.Valid(), err)
+	}
+}
+
+// slowToClose is a connection whose end takes a while.
+type slowToClose struct {
+	net.Conn
+	closed *atomic.Bool
+}
+
+// Close implements net.Conn.
+func (c slowToClose) Close() error {
+	time.Sleep(200 * time.Millisecond)
+	err := c.Conn.Close()
+	c.closed.Store(true)
+	return err
+}
+
+// TestTransportBreaksOff: when the body of an answer is closed before its end, the
+// connection is closed first, so that the slot may go to the next one. Net/http's own
+// Close returns before. A body that was read to its end leaves the connection to others.
+func TestTransportBreaksOff(t *testing.T) {
+	n := cluster(t, 1, 1)[0]
+	slot := acquire(t, n)
+	defer slot.Release()
+	ctx, cancel := slot.Context(t.Context())
+	defer cancel()
+	for name, secure := range map[string]bool{"http": false, "https": true} {
+		t.Run(name, func(t *testing.T) {
+			var dialed atomic.Int32
+			var closed atomic.Bool
+			serve := httptest.NewServer
+			if secure {
+				serve = httptest.NewTLSServer
+			}
+			upstream := serve(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+				_, _ = io.WriteString(w, "some")
+				if r.URL.Path == "/more" {
+					_ = http.NewResponseController(w).Flush()
+					<-r.Context().Done()
+				}
+			}))
+			defer upstream.Close()
+			base := upstream.Client().Transport.(*http.Transport)
+			base.Dial = func(network, addr string) (net.Conn, error) { //nolint:staticcheck // a program may have it
+				dialed.Add(1)
+				conn, err := net.Dial(network, addr)
+				return slowToClose{conn, &closed}, err
+			}
+			base.DialContext = nil
+			client := http.Client{Transport: n.Transport(base)}
+			defer client.CloseIdleConnections()
+			for _, path := range []string{"/", "/", "/more"} {
+				req, err := http.NewRequestWithContext(ctx, http.MethodGet, upstream.URL+path, nil)
+				if err != nil {
+					t.Fatal(err)
+				}
+				res, err := client.Do(req)
+				if err != nil {
+					t.Fatal(err)
+				}
+				if path == "/" {
+					_, _ = io.Copy(io.Discard, res.Body)
+				}
+				_ = res.Body.Close()
+				if closed.Load() != (path == "/more") {
+					t.Errorf("after the answer to %s the connection is closed: %v", path, closed.Load())
+				}
+			}
+			if dialed.Load() != 1 {
+				t.Errorf("%d connections", dialed.Load())
+			}
+		})
 	}
 }

@@ -18,8 +18,10 @@ node:
 listen:
   admin: ":9080"
 cluster:
+  {{- if gt (int .Values.replicas) 1 }}
   join: ["{{ include "kgate.name" . }}-peers:7946"]
   bootstrap_expect: {{ .Values.replicas }}
+  {{- end }}
   lease: {{ .Values.lease }}
   key_file: /etc/kgate/keys/cluster.key
 {{ toYaml .Values.config }}
