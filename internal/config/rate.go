@@ -96,7 +96,7 @@ type Rates struct {
 // leastPart is the smallest part of a rate that is worth a token, in bytes per second.
 const leastPart = 1 << 10
 
-func (v *checker) rates(key string, p Pool) {
+func (v *validator) rates(key string, p Pool) {
 	for _, r := range []struct {
 		name string
 		rate Rate
