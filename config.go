@@ -301,8 +301,11 @@ func (c Config) node() node.Config {
 		Name: c.Name, Version: c.Version, DataDir: c.DataDir, Witness: c.Witness, ServeWaiting: c.ServeWaiting,
 		AdminTokens: c.AdminTokens, Logger: c.Logger,
 		Peers: node.Peers{
-			Listen: c.Peers.Listen, Gossip: c.Peers.Gossip, Advertise: c.Peers.Advertise, Join: c.Peers.Join, Expect: c.Peers.Expect,
-			Lease: c.Peers.Lease, Replicas: c.Peers.Replicas, TLS: c.Peers.TLS, GossipKeys: c.Peers.GossipKeys,
+			Links: node.Links{Listen: c.Peers.Listen, Advertise: c.Peers.Advertise.String(), TLS: c.Peers.TLS},
+			Gossip: node.Gossip{
+				Bind: c.Peers.Gossip, Advertise: c.Peers.Advertise.String(), Join: c.Peers.Join, Expect: c.Peers.Expect, Keys: c.Peers.GossipKeys,
+			},
+			Lease: c.Peers.Lease, Replicas: c.Peers.Replicas,
 		},
 		Proxy: proxy.Config{
 			Routes: c.Routes, TCP: c.TCP, Edge: c.Edge, TrustedProxies: c.TrustedProxies, ClientAddr: c.ClientAddr, SampleRatio: c.SampleRatio,

@@ -131,8 +131,8 @@ func countEverything(m *Metrics) {
 	m.SetSource(fixedSource{
 		Leader: true, Voter: true, Voters: 3, LossesTolerated: 1, ClientConnections: 12, Reloaded: time.Unix(1_800_000_000, 0),
 		Peers:        map[string]PeerState{"gw-2": {Up: true, RTT: 2 * time.Millisecond}},
-		Certificates: map[string]time.Time{"peers": time.Unix(2_000_000_000, 0)},
-		View:         9, Members: map[string]int{"alive": 3, "suspended": 1}, Lease: 2500 * time.Millisecond,
+		Certificates: map[string]time.Time{"peers": time.Unix(2_000_000_000, 0), "clients": time.Unix(1_900_000_000, 0)},
+		View:         9, Members: map[string]int{"alive": 3, "suspended": 1, "lost": 1}, Lease: 2500 * time.Millisecond,
 		ReplicaLag: map[string]int{"gw-2": 3},
 		Pools: []PoolState{{
 			Name: "a", Capacity: 8, InFlight: 5, Waiting: 4, Oldest: 90 * time.Second, QueueLimit: 100, TicketsWaiting: 1, TicketsHolding: 2, Baton: 30000000007,

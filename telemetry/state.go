@@ -35,7 +35,7 @@ type State struct {
 	// View is the number of the agreed view.
 	View uint64
 	// Members counts the gateways of the cluster by status, a short list of
-	// words such as active.
+	// words such as alive.
 	Members map[string]int
 	// Lease is how long this gateway may still admit without a renewal; 0: it
 	// has no lease.
@@ -119,7 +119,7 @@ var (
 	expiryDesc    = desc("kgate_certificate_expiry_timestamp_seconds", "When a certificate of this gateway expires.", "use")
 	rateDesc      = desc("kgate_rate_limit_bytes_per_second", "Bytes per second that all gateways together may move.", "pool", "direction")
 	shareDesc     = desc("kgate_rate_share_bytes_total", "Bytes that this gateway's share of the rate has come to. Its rate is the mean share.", "pool", "direction")
-	movedDesc     = desc("kgate_rate_moved_bytes_total", "Bytes of it that this gateway has moved.", "pool", "direction")
+	movedDesc     = desc("kgate_rate_moved_bytes_total", "Bytes that this gateway has moved of what the rate allows.", "pool", "direction")
 	tokensDesc    = desc("kgate_tokens", "Tokens at this gateway, by state.", "pool", "state")
 	viewDesc      = desc("kgate_view_epoch", "Number of the agreed view that this gateway follows.")
 	leaseDesc     = desc("kgate_lease_remaining_seconds", "How long this gateway may still admit without a renewal of its lease.")

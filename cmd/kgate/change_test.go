@@ -36,6 +36,9 @@ func (o *output) String() string {
 
 // fakeCluster is a gateway of which only the admin address is there.
 type fakeCluster struct {
+	admin.Lines // nobody asks
+	admin.Peers
+
 	mu       sync.Mutex
 	k        int
 	inFlight int
@@ -104,7 +107,7 @@ func (c *fakeCluster) Ready() (bool, string) { return true, "" }
 func startCluster(t *testing.T) (*fakeCluster, string) {
 	t.Helper()
 	c := &fakeCluster{k: 3, inFlight: 2}
-	h, err := admin.NewHandler(admin.Config{Source: c, Control: c, Metrics: prometheus.NewRegistry()})
+	h, err := admin.NewHandler(admin.Config{Source: c, Lines: c, Peers: c, Control: c, Metrics: prometheus.NewRegistry()})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -134,6 +137,7 @@ func TestChangingCommands(t *testing.T) {
 		"pool set, first down": {[]string{"pool", "set", "p", "--k", "6", "--admin", "http://127.0.0.1:1,URL"}, exitOK, "p: k 3 -> 6", "", 6},
 		"pool set, token":      {[]string{"pool", "set", "p", "--k", "6", "--admin-token-file", token}, exitOK, "p: k 3 -> 6", "", 6},
 		"pool set, overtaken":  {[]string{"pool", "set", "p", "--k", "6", "--was", "2"}, exitFailure, "the k of p is 3, not 2", "", 3},
+		"pool set, the same":   {[]string{"pool", "set", "p", "--k", "3"}, exitOK, "p: k is 3 already; nothing has changed", "", 3},
 		"pool set, not that k": {[]string{"pool", "set", "p", "--k", "6", "--was", "6"}, exitFailure, "the k of p is 3, not 6", "", 3},
 		"pool set, no pool":    {[]string{"pool", "set", "x", "--k", "6"}, exitFailure, "there are: p, q", "", 3},
 		"pool set, k 0":        {[]string{"pool", "set", "p", "--k", "0"}, exitUsage, "at least 1", "", 3},

@@ -5,12 +5,15 @@ import (
 	"errors"
 	"fmt"
 	"log/slog"
+	"maps"
 	"net"
 	"net/http"
 	"net/http/pprof"
+	"slices"
 
 	"github.com/kgate/kgate/internal/admin"
 	"github.com/kgate/kgate/internal/config"
+	"github.com/kgate/kgate/internal/socket"
 	"github.com/kgate/kgate/proxy"
 )
 
@@ -36,51 +39,108 @@ func (s *server) listenForClients() error {
 	if s.cfg.Node.Role == config.RoleWitness {
 		return nil
 	}
-	if s.clientAddr, err = s.serve("listen.http", l.HTTP, s.clients.Serve); err != nil {
-		return err
-	}
+	s.clientAddr = s.serve("http", s.clients.Serve)
 	for i, t := range l.TCP {
-		at, err := s.serve(fmt.Sprintf("listen.tcp[%d]", i), t.Addr, func(l net.Listener) error { return s.clients.ServeTCP(l, t.Addr) })
-		if err != nil {
-			return err
-		}
+		at := s.serve(tcpSocket(i), func(l net.Listener) error { return s.clients.ServeTCP(l, t.Addr) })
 		s.log.Info("listening for TCP connections", slog.String("tcp", at.String()), slog.String("pool", t.Pool))
 	}
-	if l.HTTPS == "" {
-		return nil
+	if l.HTTPS != "" {
+		at := s.serve("https", s.clients.ServeTLS)
+		s.log.Info("listening for clients over TLS", slog.String("https", at.String()))
 	}
-	secure, err := s.serve("listen.https", l.HTTPS, s.clients.ServeTLS)
-	if err == nil {
-		s.log.Info("listening for clients over TLS", slog.String("https", secure.String()))
-	}
-	return err
+	return nil
 }
 
 // listenForOperators serves the admin API on its address.
 func (s *server) listenForOperators() error {
 	s.admin = admin.NewServer(s.node.Admin(), s.log)
 	s.undo = append(s.undo, s.admin.Close)
-	var err error
-	if s.adminAddr, err = s.serve("listen.admin", s.cfg.Listen.Admin, s.admin.Serve); err != nil {
-		return err
-	}
-	return s.unusedSockets()
+	s.adminAddr = s.serve("admin", s.admin.Serve)
+	return nil
 }
 
-// serve runs a server on an address, and returns where it listens.
-func (s *server) serve(key, addr string, serve func(net.Listener) error) (net.Addr, error) {
-	listeners, err := s.listen(key, addr)
-	if err != nil {
-		return nil, fmt.Errorf("%s %s: %w", key, addr, err)
-	}
+// serve runs a server on the open sockets of a name, and returns the address of the
+// first.
+func (s *server) serve(name string, serve func(net.Listener) error) net.Addr {
+	listeners := s.sockets[name]
+	delete(s.sockets, name)
 	for _, l := range listeners {
 		s.wg.Go(func() {
 			if err := serve(l); err != nil && !errors.Is(err, http.ErrServerClosed) {
-				s.failed <- fmt.Errorf("%s %s: %w", key, l.Addr(), err)
+				s.failed <- fmt.Errorf("listen.%s %s: %w", name, l.Addr(), err)
 			}
 		})
 	}
-	return listeners[0].Addr(), nil
+	return listeners[0].Addr()
+}
+
+// addresses returns where the configuration says to listen for clients and operators,
+// by the name of the socket: listen.NAME is its key.
+func (s *server) addresses() map[string]string {
+	l := s.cfg.Listen
+	all := map[string]string{"admin": l.Admin}
+	if s.cfg.Node.Role == config.RoleWitness {
+		return all
+	}
+	all["http"] = l.HTTP
+	for i, t := range l.TCP {
+		all[tcpSocket(i)] = t.Addr
+	}
+	if l.HTTPS != "" {
+		all["https"] = l.HTTPS
+	}
+	return all
+}
+
+// tcpSocket names the socket of an element of listen.tcp.
+func tcpSocket(i int) string { return fmt.Sprintf("tcp[%d]", i) }
+
+// openSockets listens on the configured addresses, except those that systemd has opened.
+// They are open before the node starts: an address that is in use stops the gateway before
+// it joins a cluster, and a request that comes as soon as the node is ready finds a socket.
+func (s *server) openSockets() error {
+	addrs := s.addresses()
+	for _, name := range slices.Sorted(maps.Keys(s.sockets)) {
+		if addrs[name] == "" {
+			return fmt.Errorf("systemd hands over a socket named %q, and listen.%s is not in the configuration", name, name)
+		}
+		for _, l := range s.sockets[name] {
+			// As for an address of the configuration, which says so itself.
+			if name == "admin" && s.cfg.Node.AdminTokenFile == "" && !isLoopback(l.Addr()) {
+				return errors.New("the socket from systemd can be reached from other machines, and there is no node.admin_token_file: make one with kgate keygen --token, or listen on 127.0.0.1")
+			}
+		}
+	}
+	if s.sockets == nil {
+		s.sockets = make(map[string][]net.Listener)
+	}
+	for _, name := range slices.Sorted(maps.Keys(addrs)) {
+		if len(s.sockets[name]) > 0 {
+			continue
+		}
+		l, err := listen(addrs[name])
+		if err != nil {
+			return fmt.Errorf("listen.%s %s: %w", name, addrs[name], err)
+		}
+		s.sockets[name] = []net.Listener{l}
+	}
+	return nil
+}
+
+// listen listens on a TCP address, or on a unix socket.
+func listen(addr string) (net.Listener, error) {
+	if path, ok := socket.Path(addr); ok {
+		return socket.Listen(path)
+	}
+	return net.Listen("tcp", addr)
+}
+
+// closeSockets closes those that nobody serves yet.
+func (s *server) closeSockets() error {
+	for _, sockets := range s.sockets {
+		closeAll(sockets)
+	}
+	return nil
 }
 
 // profiles serves what package runtime knows of the process.

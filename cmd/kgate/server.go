@@ -50,7 +50,7 @@ type server struct {
 	tokens               atomic.Pointer[[]string]
 	once                 oncelog.Limit
 
-	sockets               map[string][]net.Listener // that systemd has opened, until they are used
+	sockets               map[string][]net.Listener // open, and not served yet
 	clientAddr, adminAddr net.Addr                  // of a witness: only adminAddr
 
 	ctx    context.Context
@@ -63,7 +63,7 @@ type server struct {
 
 // startServer starts a gateway. It serves, and refuses what it may not admit yet,
 // when startServer returns; Ready tells when it takes part. Sockets that are open
-// already, by name, are listened on in place of the configured addresses.
+// already, by name, are used in place of the configured addresses.
 func startServer(cfg *config.Config, log *slog.Logger, sockets map[string][]net.Listener) (*server, error) {
 	ctx, cancel := context.WithCancel(context.Background())
 	s := &server{cfg: cfg, sockets: sockets, log: log, ctx: ctx, cancel: cancel, failed: make(chan error, 4), leave: make(chan struct{})}
@@ -71,7 +71,7 @@ func startServer(cfg *config.Config, log *slog.Logger, sockets map[string][]net.
 	// The structured lines go where the other lines go, the others to standard output.
 	s.accessLog, s.commonLog = s.openLog(os.Stderr), s.openLog(os.Stdout)
 	s.read.Store(&configRead{at: time.Now()})
-	for _, step := range []func() error{s.readSecrets, s.startNode, s.listenForClients, s.listenForOperators} {
+	for _, step := range []func() error{s.readSecrets, s.openSockets, s.startNode, s.listenForClients, s.listenForOperators} {
 		if err := step(); err != nil {
 			return nil, errors.Join(err, s.close())
 		}

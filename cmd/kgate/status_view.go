@@ -3,6 +3,7 @@ package main
 import (
 	"fmt"
 	"math"
+	"slices"
 	"strings"
 	"unicode/utf8"
 
@@ -43,13 +44,29 @@ func (v *statusView) print(s *admin.Status, lines map[string]admin.Line) {
 	v.last = v.out.String()
 }
 
-// short writes one line for each pool, and all gateways in columns.
+// short writes one line for each pool, and the gateways in columns: those in trouble first if
+// there is no room for all.
 func (v *statusView) short(s *admin.Status) {
 	const column, troubles = 26, 2
-	room, _ := v.size()
-	v.header(s, troubles, room)
-	perLine := max(1, room/column)
-	for i, m := range s.Cluster.Members {
+	width, height := v.size()
+	v.header(s, troubles, width)
+	pools := s.Pools[:min(len(s.Pools), max(1, height/3))]
+	rest := 2 + len(pools) // empty lines and pools
+	if len(pools) < len(s.Pools) {
+		rest++
+	}
+	perLine := max(1, width/column)
+	room := perLine * max(1, height-strings.Count(v.out.String(), "\n")-rest)
+	members, more := s.Cluster.Members, 0
+	if len(members) > room {
+		members = slices.SortedStableFunc(slices.Values(members), func(a, b admin.Member) int { return trouble(b) - trouble(a) })
+		members, more = members[:room-1], len(members)-room+1
+	}
+	names := make([]string, len(members))
+	for i, m := range members {
+		names[i] = m.Name
+	}
+	for i, m := range members {
 		if i%perLine == 0 {
 			v.say("\n")
 		}
@@ -57,15 +74,29 @@ func (v *statusView) short(s *admin.Status) {
 		if m.Bad() {
 			word = v.bad(m.Word())
 		}
-		cell := cut(m.Name, column-visibleLen(word)-2) + " " + word
+		cell := shorten(names, column-visibleLen(word)-2)[i] + " " + word
 		v.say("%s%s", cell, strings.Repeat(" ", max(1, column-visibleLen(cell))))
 	}
-	v.say("\n\n")
-	for i := range s.Pools {
-		p := &s.Pools[i]
-		v.say("%s\n", cut(fmt.Sprintf("pool %s: %d %s, %d waiting, the oldest for %s, spread %s", p.Name, p.Fleet.InFlight, p.Use(),
-			p.Fleet.Waiting, admin.Seconds(p.Fleet.OldestSeconds), admin.Millis(p.Fleet.SpreadMillis)), room))
+	if more > 0 {
+		v.say("and %d more", more)
 	}
+	v.say("\n\n")
+	for i := range pools {
+		p := &pools[i]
+		v.say("%s\n", cut(fmt.Sprintf("pool %s: %d %s, %d waiting, the oldest for %s, spread %s", p.Name, p.Fleet.InFlight, p.Use(),
+			p.Fleet.Waiting, admin.Seconds(p.Fleet.OldestSeconds), admin.Millis(p.Fleet.SpreadMillis)), width))
+	}
+	if more := len(s.Pools) - len(pools); more > 0 {
+		v.say("and %d more pools\n", more)
+	}
+}
+
+// trouble is 1 for a gateway that is not as it should be, else 0.
+func trouble(m admin.Member) int {
+	if m.Bad() {
+		return 1
+	}
+	return 0
 }
 
 func (v *statusView) whole(s *admin.Status, lines map[string]admin.Line) {
@@ -134,7 +165,7 @@ func (v *statusView) bar(p *admin.Pool) string {
 }
 
 func (v *statusView) parts(f *admin.PoolFleet) {
-	t := table{head: []string{"AT", "IN USE", "WAITING", "MEAN WAIT", "BATON"}, right: []int{1, 2, 3}}
+	t := table{head: []string{"AT", "IN USE", "WAITING", "MEAN WAIT", "BATON"}, right: []int{1, 2, 3}, names: []int{0}}
 	for _, g := range f.Gateways {
 		baton, mean := "", "-"
 		if g.Baton {
@@ -161,7 +192,7 @@ func (v *statusView) line(l admin.Line) {
 	if len(l.Holders)+len(l.Line) == 0 {
 		return
 	}
-	t := table{head: []string{"PLACE", "FOR", "AT", "WHO"}, right: []int{0, 1}}
+	t := table{head: []string{"PLACE", "FOR", "AT", "WHO"}, right: []int{0, 1}, names: []int{2}}
 	for _, e := range l.Holders[:min(holdersShown, len(l.Holders))] {
 		t.add("in", admin.Seconds(e.Seconds), e.Gateway, e.Who())
 	}
@@ -178,9 +209,9 @@ func (v *statusView) line(l admin.Line) {
 }
 
 func (v *statusView) members(all []admin.Member) {
-	t := table{head: []string{"GATEWAY", "STATE", "VOTES", "LEASE", "ROUND TRIP", "HEIR", "ADDRESS"}, right: []int{3, 4}}
+	t := table{head: []string{"GATEWAY", "STATE", "VOTES", "LEASE", "ROUND TRIP", "SUCCESSOR", "ADDRESS"}, right: []int{3, 4}, names: []int{0, 5}}
 	for _, m := range all {
-		lease, rtt, heir, state, vote := "-", "-", m.Heir, v.good(m.Word()), ""
+		lease, rtt, successor, state, vote := "-", "-", m.Successor, v.good(m.Word()), ""
 		if m.Votes {
 			vote = "yes"
 		}
@@ -193,68 +224,15 @@ func (v *statusView) members(all []admin.Member) {
 		case m.RTTMillis != nil:
 			rtt = admin.Millis(*m.RTTMillis)
 		}
-		if heir == "" && len(m.Copies) > 0 {
-			heir = m.Copies[0]
+		if successor == "" && len(m.Copies) > 0 {
+			successor = m.Copies[0]
 		}
 		if m.Bad() {
 			state = v.bad(m.Word())
 		}
-		t.add(m.Name, state, vote, lease, rtt, orDash(heir), orDash(m.Addr))
+		t.add(m.Name, state, vote, lease, rtt, orDash(successor), orDash(m.Addr))
 	}
 	t.print(v)
-}
-
-// table has columns as wide as they need to be; the last one is cut where the
-// screen ends.
-type table struct {
-	head  []string
-	right []int // columns that are numbers
-	rows  [][]string
-}
-
-func (t *table) add(cells ...string) { t.rows = append(t.rows, cells) }
-
-func (t *table) print(v *statusView) {
-	width := make([]int, len(t.head))
-	for _, row := range append([][]string{t.head}, t.rows...) {
-		for i, cell := range row {
-			width[i] = max(width[i], visibleLen(cell))
-		}
-	}
-	room, _ := v.size()
-	v.say("\n")
-	for n, row := range append([][]string{t.head}, t.rows...) {
-		var b strings.Builder
-		at := 0
-		for i, cell := range row {
-			if i == len(row)-1 {
-				b.WriteString(cut(cell, room-at))
-				break
-			}
-			pad := strings.Repeat(" ", width[i]-visibleLen(cell))
-			if t.isRight(i) {
-				cell = pad + cell
-			} else {
-				cell += pad
-			}
-			b.WriteString(cell + "  ")
-			at += width[i] + 2
-		}
-		text := strings.TrimRight(b.String(), " ")
-		if n == 0 {
-			text = v.quiet(text)
-		}
-		v.say("%s\n", text)
-	}
-}
-
-func (t *table) isRight(column int) bool {
-	for _, r := range t.right {
-		if r == column {
-			return true
-		}
-	}
-	return false
 }
 
 // visibleLen counts what a terminal shows of a cell.

@@ -14,8 +14,6 @@ import (
 
 	"github.com/coreos/go-systemd/v22/activation"
 	"github.com/coreos/go-systemd/v22/daemon"
-
-	"github.com/kgate/kgate/internal/socket"
 )
 
 // supervise tells systemd, if that has started the process, that the gateway is
@@ -95,45 +93,6 @@ func inheritedSockets() (map[string][]net.Listener, error) {
 		return nil, err
 	}
 	return sockets, nil
-}
-
-// listen returns the sockets that systemd has opened for an address, or else a new
-// one.
-func (s *server) listen(key, addr string) ([]net.Listener, error) {
-	name := strings.TrimPrefix(key, "listen.")
-	if sockets := s.sockets[name]; len(sockets) > 0 {
-		for _, l := range sockets {
-			// As for an address of the configuration, which says so itself.
-			if name == "admin" && s.cfg.Node.AdminTokenFile == "" && !isLoopback(l.Addr()) {
-				return nil, errors.New("the socket from systemd can be reached from other machines, and there is no node.admin_token_file: make one with kgate keygen --token, or listen on 127.0.0.1")
-			}
-		}
-		delete(s.sockets, name)
-		return sockets, nil
-	}
-	if path, ok := socket.Path(addr); ok {
-		l, err := socket.Listen(path)
-		return []net.Listener{l}, err
-	}
-	l, err := net.Listen("tcp", addr)
-	return []net.Listener{l}, err
-}
-
-// closeSockets closes those that nobody has begun to use.
-func (s *server) closeSockets() error {
-	for _, sockets := range s.sockets {
-		closeAll(sockets)
-	}
-	return nil
-}
-
-// unusedSockets is an error if systemd has opened sockets that nothing of the
-// configuration uses.
-func (s *server) unusedSockets() error {
-	for name := range s.sockets {
-		return fmt.Errorf("systemd hands over a socket named %q, and listen.%s is not in the configuration", name, name)
-	}
-	return nil
 }
 
 func isLoopback(addr net.Addr) bool {

@@ -73,8 +73,9 @@ type Change struct {
 // next: next, but for the keys that need a restart. It also returns all that
 // differs, in the order of the file.
 func (c *Config) Reload(next *Config) (*Config, []Change) {
-	next = next.clone()
 	changes := c.changes(next)
+	own := *next // no pool of its own changes
+	next = &own
 	next.Listen.TCP = slices.Clone(c.Listen.TCP) // whole: what a walk compares an entry with is the default
 	walk("", reflect.ValueOf(next).Elem(), reflect.ValueOf(c).Elem(), func(s setting) {
 		if effectOf(s.key) == EffectRestart && !strings.HasPrefix(s.key, keyPools) && !strings.HasPrefix(s.key, keyTCP) {
@@ -94,7 +95,7 @@ func (c *Config) changes(next *Config) []Change {
 	walk("", reflect.ValueOf(next).Elem(), reflect.ValueOf(c).Elem(), func(s setting) {
 		if !slices.ContainsFunc(comparedWhole, func(list string) bool { return within(s.key, list) }) {
 			before, after := show(s.std), show(s.value)
-			if before == after && !reflect.DeepEqual(s.std.Interface(), s.value.Interface()) {
+			if before == after && before != "[]" && !reflect.DeepEqual(s.std.Interface(), s.value.Interface()) {
 				after = "another " + after // a secret
 			}
 			note(s.key, before, after, effectOf(s.key))

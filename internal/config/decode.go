@@ -2,6 +2,7 @@ package config
 
 import (
 	"encoding"
+	"errors"
 	"fmt"
 	"maps"
 	"math"
@@ -308,7 +309,7 @@ func (d *decoder) scalar(key string, at, node ast.Node, v reflect.Value) {
 		}
 		if err := parseInto(s, v); err != nil {
 			p := &problemError{wrong: err.Error()}
-			_ = asProblem(err, &p)
+			_ = errors.As(err, &p)
 			d.fail(at, key, p.wrong, p.hint)
 		}
 	case kindMapping, kindList:

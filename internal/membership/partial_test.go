@@ -169,14 +169,15 @@ func TestSilenceCountsInOneTerm(t *testing.T) {
 	gateways := n.three(t, nil)
 	settle(t, gateways)
 	g := followerOf(t, gateways)
-	_, id := g.raft.LeaderWithID()
+	id := g.leaderID()
+	silent := func() bool { return time.Now().After(g.leaders.silentFrom(id)) }
 	term, long := g.raft.CurrentTerm(), time.Now().Add(-g.View().Lease)
-	g.leaders.renewed.Store(&renewal{string(id), term, long})
-	if !g.leaders.leaderIsSilent(string(id)) {
+	g.leaders.renewed.Store(&renewal{id, term, long})
+	if !silent() {
 		t.Error("a leader that is silent for a lease is one")
 	}
-	g.leaders.renewed.Store(&renewal{string(id), term - 1, long})
-	if g.leaders.leaderIsSilent(string(id)) {
+	g.leaders.renewed.Store(&renewal{id, term - 1, long})
+	if silent() {
 		t.Error("a leader is none because of a term before")
 	}
 }
@@ -250,21 +251,27 @@ func TestRenewalsOpenNoConnections(t *testing.T) {
 		defer n.mu.Unlock()
 		return n.dials, int(n.questions.Load())
 	}
-	time.Sleep(gateways[0].View().Lease)
-	dialsBefore, before := count()
-	began := time.Now()
-	time.Sleep(3 * gateways[0].View().Lease)
-	// There are 90 renewals in three leases, and a question to each voter for most of them. A
-	// busy machine has more connections open at a time, and raft's and links' among them.
-	dials, questions := count()
-	dials, questions = dials-dialsBefore, questions-before
-	t.Logf("%d connections opened for %d questions", dials, questions)
-	if stood := stalls.Worst(began, time.Second); stood > 300*time.Millisecond {
-		t.Skipf("the machine stood for %v within a lease: gateways come and go for that", stood)
+	const attempts = 5
+	for range attempts {
+		time.Sleep(gateways[0].View().Lease)
+		dialsBefore, before := count()
+		began := time.Now()
+		time.Sleep(3 * gateways[0].View().Lease)
+		// There are 90 renewals in three leases, and a question to each voter for most of them. A
+		// busy machine has more connections open at a time, and raft's and links' among them.
+		dials, questions := count()
+		dials, questions = dials-dialsBefore, questions-before
+		t.Logf("%d connections opened for %d questions", dials, questions)
+		if dials <= questions*3/4 {
+			return
+		}
+		stood := stalls.Worst(began, time.Second)
+		if stood <= 300*time.Millisecond {
+			t.Fatalf("%d connections opened in three leases in which %d questions were asked", dials, questions)
+		}
+		t.Logf("the machine stood for %v within a lease: gateways come and go for that; once more", stood)
 	}
-	if dials > questions*3/4 {
-		t.Errorf("%d connections opened in three leases in which %d questions were asked", dials, questions)
-	}
+	t.Skip("the machine stood still each time")
 }
 
 // askedListener counts the requests that come on its connections: each has the first byte
@@ -316,7 +323,7 @@ func TestLongCommandsFit(t *testing.T) {
 			t.Error(err)
 		}
 	}
-	data, err := json.Marshal(renewalRequest{Down: nodes[:maxComplaints], Missing: nodes[:maxComplaints], View: math.MaxUint64})
+	data, err := json.Marshal(renewalRequest{Report: leader.Report{Down: nodes[:maxComplaints], Missing: nodes[:maxComplaints], View: math.MaxUint64}})
 	if err != nil || len(data) > maxCommand {
 		t.Errorf("a renewal has %d bytes, %v", len(data), err)
 	}

@@ -1,11 +1,14 @@
 package membership
 
 import (
+	"fmt"
 	"net"
 	"os"
 	"sync"
 	"testing"
 	"time"
+
+	"github.com/kgate/kgate/kmutex"
 )
 
 // slowConn delivers what is written to it after a delay, in order.
@@ -99,37 +102,51 @@ func TestRoundTrips(t *testing.T) {
 	settle(t, gateways)
 	t.Logf("whole after %v", time.Since(began))
 	until(t, "five voters", func() bool { names, _ := leaderOf(t, gateways).Voting(); return len(names) == 5 })
-	time.Sleep(leaseTime)
-	before := gateways[0].View().Number
-	terms := make(map[string]uint64)
-	nodes := make(map[string]Standing)
-	for _, g := range gateways {
-		terms[g.name], nodes[g.name] = g.stats().Term, g.stands()
-	}
 	quiet := 5 * leaseTime
 	if os.Getenv("KGATE_SOAK") != "" {
 		quiet = 10 * time.Minute
 	}
-	// What heartbeats and renewals have beside such round trips is a tenth of the lease and more.
-	began = time.Now()
-	fail := func(format string, args ...any) {
-		t.Helper()
-		if stood := stalls.Worst(began, leaseTime); stood > leaseTime/10 {
-			t.Skipf("the machine stood for %v within a lease: not judged is "+format, append([]any{stood}, args...)...)
+	const attempts = 5
+	for range attempts {
+		time.Sleep(leaseTime)
+		began := time.Now()
+		trouble := staysAsItIs(gateways, quiet)
+		if trouble == "" {
+			return
 		}
-		t.Fatalf(format, args...)
+		// What heartbeats and renewals have beside such round trips is a tenth of the lease and
+		// more.
+		stood := stalls.Worst(began, leaseTime)
+		if stood <= leaseTime/10 {
+			t.Fatal(trouble)
+		}
+		t.Logf("%s; but the machine stood for %v within a lease: once more", trouble, stood)
+		settle(t, gateways)
 	}
-	for end := time.Now().Add(quiet); time.Now().Before(end); time.Sleep(20 * time.Millisecond) {
+	t.Skip("the machine stood still each time")
+}
+
+// staysAsItIs watches for that long that each gateway keeps its lease, and that there is no
+// election and no new view. It returns what is not so, at once.
+func staysAsItIs(gateways []*gateway, during time.Duration) (trouble string) {
+	view := gateways[0].View().Number
+	terms := make(map[string]uint64)
+	nodes := make(map[string]kmutex.Node)
+	for _, g := range gateways {
+		terms[g.name], nodes[g.name] = g.stats().Term, g.Standing().Node
+	}
+	for end := time.Now().Add(during); time.Now().Before(end); time.Sleep(20 * time.Millisecond) {
 		for _, g := range gateways {
 			now := time.Now()
-			if s := g.Standing(); s.Node != nodes[g.name].Node || !s.Valid(now) {
-				fail("%s stands as %+v, before as %+v", g.name, s, nodes[g.name])
+			if s := g.Standing(); s.Node != nodes[g.name] || !s.Valid(now) {
+				return fmt.Sprintf("%s stands as %+v, before as %d", g.name, s, nodes[g.name])
 			}
 		}
 	}
 	for _, g := range gateways {
-		if now := g.stats().Term; now != terms[g.name] || g.View().Number != before {
-			fail("%s: term %d after term %d, view %d after view %d", g.name, now, terms[g.name], g.View().Number, before)
+		if now := g.stats().Term; now != terms[g.name] || g.View().Number != view {
+			return fmt.Sprintf("%s: term %d after term %d, view %d after view %d", g.name, now, terms[g.name], g.View().Number, view)
 		}
 	}
+	return ""
 }

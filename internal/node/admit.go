@@ -175,7 +175,7 @@ func (l *refusalLog) add(r *proxy.Record) {
 	}
 }
 
-// run logs the summaries until ctx ends.
+// run logs the summaries until ctx ends, and the last one then.
 func (l *refusalLog) run(ctx context.Context) {
 	tick := time.NewTicker(refusalSummary)
 	defer tick.Stop()
@@ -184,6 +184,7 @@ func (l *refusalLog) run(ctx context.Context) {
 		case <-tick.C:
 			l.summarize()
 		case <-ctx.Done():
+			l.summarize()
 			return
 		}
 	}

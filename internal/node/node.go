@@ -139,7 +139,8 @@ func (n *Node) startDataPlane() error {
 	return nil
 }
 
-// agree has the cluster agree on the pools of the configuration.
+// agree has the cluster agree on the pools of the configuration, and logs when the
+// gateway is ready for the first time.
 func (n *Node) agree() {
 	if err := n.pools.define(n.ctx, n.cfg.Pools); err != nil {
 		n.failed <- err
@@ -149,11 +150,15 @@ func (n *Node) agree() {
 		return
 	}
 	close(n.agreed)
+	if missing := n.AwaitReady(n.ctx); missing != "" {
+		return
+	}
 	self, _ := n.peers.cluster.Self()
 	n.cfg.Logger.Info("ready", slog.Uint64("node", uint64(self)), slog.Int("gateways", len(n.peers.cluster.View().Members)))
 }
 
-// Ready reports whether the gateway takes part, and if not, why, in plain words.
+// Ready reports whether the gateway admits requests to all its pools, and if not, why, in
+// plain words. A witness is ready when it is a member.
 func (n *Node) Ready() (ready bool, reason string) {
 	if n.leaving.Load() {
 		return false, "draining: this gateway is being taken out"

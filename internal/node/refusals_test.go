@@ -50,6 +50,9 @@ func TestRefusalLog(t *testing.T) {
 		}
 		cancel()
 		<-done
+		if got = say(); len(got) != 1 || !strings.Contains(got[0], "outcome=timeout requests=1") {
+			t.Errorf("at the end:\n%s", strings.Join(got, "\n"))
+		}
 	})
 }
 

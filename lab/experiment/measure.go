@@ -23,6 +23,7 @@ var standard = []Figure{
 	{"handoff_s", "time that a token was unused although somebody waited, per entry"},
 	{"overtakes", "share of the entries that came in before an older request"},
 	{"busy", "share of the token time that was used"},
+	{"gap_s", "largest difference in age between a request that came in and an older one that still waited"},
 }
 
 // figures returns a run's standard figures.
@@ -32,7 +33,7 @@ func figures(r *meter.Result, k int) []float64 {
 		r.Wait.Mean().Seconds(), r.Wait.Quantile(.5).Seconds(), r.Wait.Quantile(.99).Seconds(),
 		r.Wait.Max().Seconds(), r.Wait.Spread().Seconds(), r.MessagesPerEntry(), r.HopsPerEntry(),
 		r.Idle.Seconds() / entries, float64(r.Overtakes) / entries,
-		r.Busy.Seconds() / r.Measured.Seconds() / float64(k),
+		r.Busy.Seconds() / r.Measured.Seconds() / float64(k), r.Gap.Seconds(),
 	}
 }
 

@@ -23,6 +23,13 @@ func TestMutantsAreCaught(t *testing.T) {
 				Caught: `does not log "ready"`,
 			},
 			{
+				Name: "a gateway says that it is ready when the pools are agreed", File: "../../internal/node/node.go",
+				Old:    `if missing := n.AwaitReady(n.ctx); missing != "" {`,
+				New:    `if n.ctx.Err() != nil {`,
+				By:     "^TestReadyIsServed$",
+				Caught: "is ready, but a request for",
+			},
+			{
 				Name: "k is one more than the configuration says", File: "../../internal/node/pools.go",
 				Old:    "membership.Pool{Name: pool.Name, K: pool.K, ",
 				New:    "membership.Pool{Name: pool.Name, K: pool.K + 1, ",
