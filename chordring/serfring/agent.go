@@ -36,8 +36,6 @@ type Member struct {
 	PeerAddr string
 	// Boot identifies the start of its process.
 	Boot string
-	// Version of its program.
-	Version string
 	// Expect is the number of gateways it expects to start a cluster with.
 	Expect int
 	Status Status
@@ -228,7 +226,6 @@ func (a *Agent) note(e serf.MemberEvent) {
 			Name:     m.Name,
 			PeerAddr: m.Tags[tagPeer],
 			Boot:     m.Tags[tagBoot],
-			Version:  m.Tags[tagVersion],
 			Expect:   expect,
 			Status:   status,
 			Addr:     endpointOf(m.Addr, m.Port).String(),

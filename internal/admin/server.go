@@ -2,6 +2,7 @@ package admin
 
 import (
 	"errors"
+	"fmt"
 	"log/slog"
 	"net/http"
 	"time"
@@ -29,9 +30,8 @@ type Source interface {
 type Config struct {
 	// Source is asked at each request. Required.
 	Source Source
-	// Lines is who waits and who holds slots here; nil: nobody.
+	// Lines is who waits and who holds slots here, Peers the other gateways. Required.
 	Lines Lines
-	// Peers are the other gateways; nil: there are none.
 	Peers Peers
 	// Metrics are shown at /metrics. Required.
 	Metrics prometheus.Gatherer
@@ -60,15 +60,8 @@ func (c Config) withDefaults() Config {
 
 // Validate reports what is missing.
 func (c Config) Validate() error {
-	var errs []error
-	if c.Source == nil {
-		errs = append(errs, errors.New("no Source"))
-	}
-	if c.Metrics == nil {
-		errs = append(errs, errors.New("no Metrics"))
-	}
-	if len(errs) > 0 {
-		return errors.Join(append([]error{errConfig}, errs...)...)
+	if c.Source == nil || c.Lines == nil || c.Peers == nil || c.Metrics == nil {
+		return fmt.Errorf("%w: Source, Lines, Peers and Metrics are required", errConfig)
 	}
 	return nil
 }
@@ -103,9 +96,6 @@ func NewHandler(cfg Config) (http.Handler, error) {
 		return nil, err
 	}
 	cfg = cfg.withDefaults()
-	if cfg.Lines == nil {
-		cfg.Lines = noLines{}
-	}
 	h := &handler{source: cfg.Source, fleet: newFleet(cfg), tickets: cfg.Tickets, log: cfg.Log}
 	r := chi.NewRouter()
 	r.Use(secure, checkHost)

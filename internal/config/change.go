@@ -73,8 +73,9 @@ type Change struct {
 // next: next, but for the keys that need a restart. It also returns all that
 // differs, in the order of the file.
 func (c *Config) Reload(next *Config) (*Config, []Change) {
-	next = next.clone()
 	changes := c.changes(next)
+	own := *next // no pool of its own changes
+	next = &own
 	next.Listen.TCP = slices.Clone(c.Listen.TCP) // whole: what a walk compares an entry with is the default
 	walk("", reflect.ValueOf(next).Elem(), reflect.ValueOf(c).Elem(), func(s setting) {
 		if effectOf(s.key) == EffectRestart && !strings.HasPrefix(s.key, keyPools) && !strings.HasPrefix(s.key, keyTCP) {

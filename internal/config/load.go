@@ -29,6 +29,10 @@ const maxErrors = 50
 // LoadWith returns the configuration that a gateway runs with: the file at
 // path, or the defaults if path is empty, with o on top, resolved for this
 // host, and checked.
+//
+// What o says with Upstream and K is about the pool that o.Pool names, else about the
+// only pool. Where there is no pool they make one, named o.Pool or "default", and where
+// there is no route either, one that leads every request to it.
 func LoadWith(path string, o Overrides) (*Config, error) {
 	c, decoded := Default(), []error(nil)
 	if path != "" {

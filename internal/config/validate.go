@@ -38,20 +38,20 @@ var (
 	logFormats = []string{"json", "text"}
 )
 
-// checker collects what is wrong.
-type checker struct {
+// validator collects what is wrong with a configuration.
+type validator struct {
 	src  *source
 	errs []error
 }
 
-func (v *checker) wrong(key, wrong, hint string) {
+func (v *validator) wrong(key, wrong, hint string) {
 	if wrong != "" && !v.src.broken(key) {
 		v.errs = append(v.errs, v.src.at(key, wrong, hint))
 	}
 }
 
 // prefixes checks a list of networks.
-func (v *checker) prefixes(key string, prefixes []netip.Prefix) {
+func (v *validator) prefixes(key string, prefixes []netip.Prefix) {
 	for i, p := range prefixes {
 		if !p.IsValid() {
 			v.wrong(fmt.Sprintf("%s[%d]", key, i), "is not a network", "write an address or a network such as 10.0.0.0/8")
@@ -60,14 +60,14 @@ func (v *checker) prefixes(key string, prefixes []netip.Prefix) {
 }
 
 // whole checks a whole number.
-func (v *checker) whole(key string, n, least, most int) {
+func (v *validator) whole(key string, n, least, most int) {
 	if n < least || n > most {
 		v.wrong(key, fmt.Sprintf("%d is out of range", n), fmt.Sprintf("write a whole number from %d to %d", least, most))
 	}
 }
 
 // duration checks a duration.
-func (v *checker) duration(key string, d, least time.Duration) {
+func (v *validator) duration(key string, d, least time.Duration) {
 	switch {
 	case d >= least && least > 0, d >= 0 && least == 0:
 	case d < 0:
@@ -80,7 +80,7 @@ func (v *checker) duration(key string, d, least time.Duration) {
 }
 
 // oneOf checks a word.
-func oneOf[T ~string](v *checker, key string, word T, known []T) {
+func oneOf[T ~string](v *validator, key string, word T, known []T) {
 	if slices.Contains(known, word) {
 		return
 	}
@@ -93,7 +93,7 @@ func oneOf[T ~string](v *checker, key string, word T, known []T) {
 
 // problems returns what is wrong with the values that could be read.
 func (c *Config) problems() []error {
-	v := &checker{src: c.src}
+	v := &validator{src: c.src}
 	v.node(c.Node)
 	v.listen(c.Listen, c.Node.AdminTokenFile)
 	v.cluster(c.Cluster)
@@ -116,7 +116,7 @@ func (c *Config) problems() []error {
 }
 
 // witness checks what a witness must not have, and must.
-func (v *checker) witness(c *Config) {
+func (v *validator) witness(c *Config) {
 	for _, part := range []struct {
 		key   string
 		given bool
@@ -130,7 +130,7 @@ func (v *checker) witness(c *Config) {
 	}
 }
 
-func (v *checker) node(n Node) {
+func (v *validator) node(n Node) {
 	oneOf(v, "node.role", n.Role, roles)
 	oneOf(v, "node.drain", n.Drain, drains)
 	if n.Name != "" {
@@ -141,7 +141,7 @@ func (v *checker) node(n Node) {
 	}
 }
 
-func (v *checker) name(key, name string, ok func(string) bool, hint string) {
+func (v *validator) name(key, name string, ok func(string) bool, hint string) {
 	if !ok(name) {
 		v.wrong(key, quote(name)+" is not a name", hint)
 	}
@@ -152,7 +152,7 @@ func isNodeName(s string) bool {
 	return s != "" && len(s) <= 128 && strings.Trim(s, "abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789-.") == ""
 }
 
-func (v *checker) cluster(c Cluster) {
+func (v *validator) cluster(c Cluster) {
 	for i, addr := range c.Join {
 		wrong, hint := checkHostPort(addr, true)
 		v.wrong(fmt.Sprintf("cluster.join[%d]", i), wrong, hint)
@@ -191,7 +191,7 @@ func (v *checker) cluster(c Cluster) {
 	}
 }
 
-func (v *checker) telemetry(t Telemetry) {
+func (v *validator) telemetry(t Telemetry) {
 	if math.IsNaN(t.SampleRatio) || t.SampleRatio < 0 || t.SampleRatio > 1 {
 		v.wrong("telemetry.sample_ratio", fmt.Sprintf("%v is out of range", t.SampleRatio), "write a number from 0 (none) to 1 (all)")
 	}
