@@ -35,7 +35,8 @@ type Config struct {
 	// DataDir keeps what the cluster has agreed on, and tickets, over a restart. Empty:
 	// in memory only.
 	DataDir string
-	Peers   Peers
+	// Peers says how this node and the others reach each other.
+	Peers Peers
 	// Pools of which this node serves requests. The nodes of a cluster that give a pool
 	// the same name share its k slots.
 	Pools []Pool
