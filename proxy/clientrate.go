@@ -9,8 +9,9 @@ import (
 // time in which it was waited for counts: what an upstream is slow to take, or to send,
 // is not the client's fault. Its zero value finds nothing too slow. Times are a hold's.
 type clientRate struct {
-	least int           // bytes per second
-	over  time.Duration // how long the client is waited for before it is judged
+	over  time.Duration // how long the client is waited for before it is judged; 0: it is not
+	least int           // bytes per second; 0: one byte in that time is enough
+	cause *abortCause   // why a request ends whose client is slower
 
 	mu      sync.Mutex
 	waiting bool
@@ -34,8 +35,15 @@ func (p *clientRate) end(now time.Duration, n int, last bool) {
 	p.mu.Lock()
 	p.countLocked(now)
 	p.waiting, p.ended = false, last
-	p.bytes += uint64(n)
+	p.movedLocked(uint64(n))
 	p.mu.Unlock()
+}
+
+func (p *clientRate) movedLocked(n uint64) {
+	p.bytes += n
+	if n > 0 && p.least == 0 {
+		p.waited = 0
+	}
 }
 
 func (p *clientRate) countLocked(now time.Duration) {
@@ -53,25 +61,25 @@ func (p *clientRate) sample(now time.Duration, total uint64, waiting bool) {
 	defer p.mu.Unlock()
 	if p.waiting && waiting {
 		p.waited += now - p.since
-		p.bytes += total - p.total
+		p.movedLocked(total - p.total)
 	}
 	p.waiting, p.since, p.total = waiting, now, total
 }
 
-// judge reports whether the client is too slow; else when it should be judged
-// again: zero if never.
-func (p *clientRate) judge(now time.Duration) (slow bool, next time.Duration) {
+// judge returns why the client is too slow; else when it should be judged again: zero if
+// never.
+func (p *clientRate) judge(now time.Duration) (cause *abortCause, next time.Duration) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
-	if p.least == 0 || p.ended {
-		return false, 0
+	if p.over == 0 || p.ended {
+		return nil, 0
 	}
 	p.countLocked(now)
 	if p.waited >= p.over {
-		if float64(p.bytes) < float64(p.least)*p.waited.Seconds() {
-			return true, 0
+		if p.least == 0 || float64(p.bytes) < float64(p.least)*p.waited.Seconds() {
+			return p.cause, 0
 		}
 		p.waited, p.bytes = 0, 0
 	}
-	return false, max(p.over-p.waited, p.over/10) // it need not be waited for all the time
+	return nil, max(p.over-p.waited, p.over/10) // it need not be waited for all the time
 }

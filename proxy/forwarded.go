@@ -39,7 +39,7 @@ func appendEarlier(b []byte, h http.Header) []byte {
 	return b
 }
 
-// appendNode appends an address as section 6 has it; what is none is unknown.
+// appendNode appends an address as section 6 writes it, or else "unknown".
 func appendNode(b []byte, host string) []byte {
 	addr, ok := forwardedAddr(host)
 	switch {
