@@ -11,7 +11,6 @@ import (
 type clientRate struct {
 	over  time.Duration // how long the client is waited for before it is judged; 0: it is not
 	least int           // bytes per second; 0: one byte in that time is enough
-	cause *abortCause   // why a request ends whose client is slower
 
 	mu      sync.Mutex
 	waiting bool
@@ -66,20 +65,20 @@ func (p *clientRate) sample(now time.Duration, total uint64, waiting bool) {
 	p.waiting, p.since, p.total = waiting, now, total
 }
 
-// judge returns why the client is too slow; else when it should be judged again: zero if
-// never.
-func (p *clientRate) judge(now time.Duration) (cause *abortCause, next time.Duration) {
+// judge reports whether the client is too slow; else when it should be judged
+// again: zero if never.
+func (p *clientRate) judge(now time.Duration) (slow bool, next time.Duration) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	if p.over == 0 || p.ended {
-		return nil, 0
+		return false, 0
 	}
 	p.countLocked(now)
 	if p.waited >= p.over {
 		if p.least == 0 || float64(p.bytes) < float64(p.least)*p.waited.Seconds() {
-			return p.cause, 0
+			return true, 0
 		}
 		p.waited, p.bytes = 0, 0
 	}
-	return nil, max(p.over-p.waited, p.over/10) // it need not be waited for all the time
+	return false, max(p.over-p.waited, p.over/10) // it need not be waited for all the time
 }

@@ -100,18 +100,17 @@ func (h *hold) limit(ctx pace.Done, slot Slot, pool *Pool) {
 func (h *hold) limitRates(pool *Pool) {
 	over := cmp.Or(pool.HoldIdle, defaultRateWindow)
 	if pool.MinUpload > 0 {
-		h.upload.over, h.upload.least, h.upload.cause = over, pool.MinUpload, errMinUpload
+		h.upload.over, h.upload.least = over, pool.MinUpload
 	}
 	if pool.MinDownload > 0 {
-		h.download.over, h.download.least, h.download.cause = over, pool.MinDownload, errMinDownload
+		h.download.over, h.download.least = over, pool.MinDownload
 	}
 }
 
 // limitStalls says for how long a client of a route without a pool may leave the gateway
 // waiting. An upstream may be silent for as long as it likes there.
 func (h *hold) limitStalls(stall time.Duration) {
-	h.upload.over, h.upload.cause = stall, errStalled
-	h.download.over, h.download.cause = stall, errStalled
+	h.upload.over, h.download.over = stall, stall
 }
 
 // begin starts the watch. The slot may turn out to be lost already.
@@ -152,10 +151,16 @@ func (h *hold) move() {
 // judge returns the limit that is reached now, a time after since, or else how
 // much later the next one may be; 0 if there is none.
 func (h *hold) judge(now time.Duration) (cause *abortCause, next time.Duration) {
-	for _, rate := range [...]*clientRate{&h.upload, &h.download} {
+	for _, rate := range [...]struct {
+		*clientRate
+		cause *abortCause
+	}{{&h.upload, errMinUpload}, {&h.download, errMinDownload}} {
 		slow, again := rate.judge(now)
-		if slow != nil {
-			return slow, 0
+		switch {
+		case slow && rate.least == 0:
+			return errStalled, 0
+		case slow:
+			return rate.cause, 0
 		}
 		if again > 0 && (next == 0 || again < next) {
 			next = again
