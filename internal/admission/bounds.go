@@ -26,8 +26,11 @@ const (
 	DefaultHealthyAfter          = 2
 )
 
-// MaxRate is the largest rate of a pool, in bytes per second.
-const MaxRate = 1 << 50
+// Bounds of a pool's rate, in bytes per second: LeastRate is the smallest one for each slot.
+const (
+	LeastRate = 1 << 10
+	MaxRate   = 1 << 50
+)
 
 // Bounds of tickets, the same in the client, the API and what gateways tell each other.
 const (

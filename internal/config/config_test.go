@@ -406,7 +406,7 @@ func FuzzParse(f *testing.F) {
 		if err := c.Validate(); err != nil {
 			t.Fatalf("accepted, then refused: %v", err)
 		}
-		if err := c.Apply(Overrides{}); err != nil {
+		if err := applied(c, Overrides{}); err != nil {
 			t.Fatalf("no overrides: %v", err)
 		}
 		if bytes.Contains(data, []byte("@")) || c.Cluster.TLS.Enabled() && len(c.Cluster.GossipKey) > 0 {

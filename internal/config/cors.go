@@ -25,7 +25,7 @@ type CORS struct {
 	MaxAge time.Duration `yaml:"max_age"`
 }
 
-func (v *checker) cors(key string, c CORS) {
+func (v *validator) cors(key string, c CORS) {
 	for i, origin := range c.Origins {
 		at := fmt.Sprintf("%s.origins[%d]", key, i)
 		const hint = "write scheme, host and perhaps a port, such as https://app.example.com"

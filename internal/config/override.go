@@ -5,7 +5,6 @@ import (
 	"fmt"
 	"net/url"
 	"reflect"
-	"slices"
 	"strings"
 )
 
@@ -44,26 +43,9 @@ type Overrides struct {
 // defaultPoolName names the pool of a gateway that runs without a file.
 const defaultPoolName = "default"
 
-// Apply puts o on top of c and checks the result; on an error c is as before.
-//
-// Upstream and K are about the pool that o.Pool names, else about the only
-// pool. Where there is no pool they make one, named o.Pool or "default", and
-// where there is no route either, one that leads every request to it.
-func (c *Config) Apply(o Overrides) error {
-	next := c.clone()
-	if err := next.check(next.apply(o)); err != nil {
-		return err
-	}
-	*c = *next
-	return nil
-}
-
 // apply puts o on top of c without checking the values.
 func (c *Config) apply(o Overrides) []error {
-	if c.src == nil {
-		c.src = newSource("", nil)
-	}
-	a := &overrider{src: c.src}
+	a := &applier{src: c.src}
 	a.keys(reflect.ValueOf(c).Elem(), reflect.ValueOf(o))
 	if o.Witness {
 		c.Node.Role = RoleWitness
@@ -85,13 +67,13 @@ func (c *Config) implyRoute() {
 	}
 }
 
-// overrider remembers which flag gave a key.
-type overrider struct {
+// applier remembers which flag gave a key.
+type applier struct {
 	src  *source
 	errs []error
 }
 
-func (a *overrider) mark(key, flag string) {
+func (a *applier) mark(key, flag string) {
 	a.src.override(key, place{flag: flagName(flag)})
 }
 
@@ -101,7 +83,7 @@ func flagName(flag string) string {
 }
 
 // keys puts the fields of o that have a key, and are given, in place of c's.
-func (a *overrider) keys(c, o reflect.Value) {
+func (a *applier) keys(c, o reflect.Value) {
 	for i := range o.NumField() {
 		tag, value := o.Type().Field(i).Tag, o.Field(i)
 		key := tag.Get("key")
@@ -117,12 +99,12 @@ func (a *overrider) keys(c, o reflect.Value) {
 	}
 }
 
-func (a *overrider) fail(key, wrong, hint string) {
+func (a *applier) fail(key, wrong, hint string) {
 	a.errs = append(a.errs, a.src.at(key, wrong, hint))
 	a.src.fail(key)
 }
 
-func overrideParsed[T any](a *overrider, to *T, value, key, flag string, parse func(string) (T, error)) {
+func overrideParsed[T any](a *applier, to *T, value, key, flag string, parse func(string) (T, error)) {
 	a.mark(key, flag)
 	parsed, err := parse(value)
 	if err == nil {
@@ -136,7 +118,7 @@ func overrideParsed[T any](a *overrider, to *T, value, key, flag string, parse f
 }
 
 // pool applies --upstream, --k and --pool.
-func (a *overrider) pool(c *Config, o Overrides) {
+func (a *applier) pool(c *Config, o Overrides) {
 	if len(o.Upstream) == 0 && o.K == nil {
 		if o.Pool != "" {
 			a.flagError("pool", "says nothing about the pool", "give --upstream or --k with it")
@@ -163,7 +145,7 @@ func (a *overrider) pool(c *Config, o Overrides) {
 }
 
 // poolIndex returns which pool the flags are about. Without any it makes one.
-func (a *overrider) poolIndex(c *Config, o Overrides) (int, bool) {
+func (a *applier) poolIndex(c *Config, o Overrides) (int, bool) {
 	names := make([]string, 0, len(c.Pools))
 	for i, p := range c.Pools {
 		if p.Name == o.Pool {
@@ -187,7 +169,7 @@ func (a *overrider) poolIndex(c *Config, o Overrides) (int, bool) {
 	}
 }
 
-func (a *overrider) newPool(c *Config, o Overrides) bool {
+func (a *applier) newPool(c *Config, o Overrides) bool {
 	p := DefaultPool()
 	p.Name = defaultPoolName
 	a.mark(keyPools, "upstream")
@@ -207,14 +189,6 @@ func (a *overrider) newPool(c *Config, o Overrides) bool {
 	return true
 }
 
-func (a *overrider) flagError(flag, wrong, hint string) {
+func (a *applier) flagError(flag, wrong, hint string) {
 	a.errs = append(a.errs, &valueError{File: flagName(flag), Wrong: wrong, Hint: hint})
-}
-
-// clone returns a copy of which the values, the pools and their values can be changed
-// without changing c.
-func (c *Config) clone() *Config {
-	next := *c
-	next.Pools, next.src = slices.Clone(c.Pools), c.src.clone()
-	return &next
 }

@@ -44,10 +44,14 @@ func (c *Cluster) SetK(ctx context.Context, pool string, k, was int, epoch uint6
 	if err == nil && was != 0 {
 		err = checkK(was)
 	}
+	view := c.View()
+	if have, ok := view.Pool(pool); ok && err == nil {
+		err = have.Rate.checkParts(k)
+	}
 	if err != nil {
 		return err
 	}
-	before := c.View().Number
+	before := view.Number
 	return c.proposer.agree(ctx, fmt.Sprintf("set k of pool %q", pool), command{SetK: &setKCommand{Name: pool, K: k, Was: was, Epoch: epoch}}, func(v *View) bool {
 		// Somebody else may have set another k right behind.
 		have, ok := v.Pool(pool)
@@ -59,10 +63,14 @@ func (c *Cluster) SetK(ctx context.Context, pool string, k, was int, epoch uint6
 // has it. A lower rate holds when that epoch has begun at all gateways, and no lost one
 // has a lease. It keeps trying until ctx ends.
 func (c *Cluster) SetRate(ctx context.Context, pool string, rate Rate) error {
-	if err := rate.check(); err != nil {
+	err, view := rate.check(), c.View()
+	if have, ok := view.Pool(pool); ok && err == nil {
+		err = rate.checkParts(have.K)
+	}
+	if err != nil {
 		return err
 	}
-	before := c.View().Number
+	before := view.Number
 	return c.proposer.agree(ctx, fmt.Sprintf("set the rate of pool %q", pool), command{SetRate: &setRateCommand{Name: pool, Rate: rate}}, func(v *View) bool {
 		have, ok := v.Pool(pool)
 		return !ok || have.Rate == rate || v.Number > before

@@ -308,3 +308,14 @@ func (r Rate) check() error {
 	}
 	return nil
 }
+
+// checkParts reports a rate that is too small for so many tokens. It is asked where a change is
+// proposed, as where a file is read; an agreed one is made whatever it is.
+func (r Rate) checkParts(k int) error {
+	least := int64(k) * admission.LeastRate
+	if r.Down > 0 && r.Down < least || r.Up > 0 && r.Up < least {
+		return fmt.Errorf("%w: the rate is %d down and %d up, in bytes per second; with k = %d each must be 0 or at least %d, or k smaller",
+			ErrCommand, r.Down, r.Up, k, least)
+	}
+	return nil
+}
