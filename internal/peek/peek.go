@@ -8,8 +8,8 @@ import (
 	"io"
 )
 
-// ErrTooLong means that more was asked for than a Reader keeps.
-var ErrTooLong = errors.New("peek: the beginning is too long")
+// errTooLong means that more was asked for than a Reader keeps.
+var errTooLong = errors.New("peek: the beginning is too long")
 
 // Reader keeps what it has read. A decoder that takes single bytes back reads no further
 // than the end of a value.
@@ -24,7 +24,7 @@ var _ io.ByteScanner = (*Reader)(nil)
 // Read implements io.Reader.
 func (r *Reader) Read(p []byte) (int, error) {
 	if len(r.Kept)+len(p) > r.Most {
-		return 0, ErrTooLong
+		return 0, errTooLong
 	}
 	n, err := r.In.Read(p)
 	r.Kept = append(r.Kept, p[:n]...)
@@ -34,7 +34,7 @@ func (r *Reader) Read(p []byte) (int, error) {
 // ReadByte implements io.ByteReader.
 func (r *Reader) ReadByte() (byte, error) {
 	if len(r.Kept) >= r.Most {
-		return 0, ErrTooLong
+		return 0, errTooLong
 	}
 	b, err := r.In.ReadByte()
 	if err == nil {
