@@ -49,6 +49,7 @@ type Member struct {
 // goroutines.
 type Agent struct {
 	config  Config
+	began   time.Time
 	serf    *serf.Serf
 	keyring *memberlist.Keyring // nil: gossip goes in the clear
 	advise  *adviser
@@ -86,6 +87,7 @@ func Start(config Config) (*Agent, error) {
 	config = config.withDefaults()
 	a := &Agent{
 		config:  config,
+		began:   time.Now(),
 		advise:  newAdviser(config.Logger),
 		changed: make(chan struct{}, 1),
 		news:    make(chan struct{}, 1),
