@@ -35,7 +35,8 @@ type Config struct {
 	// DataDir keeps what the cluster has agreed on, and tickets, over a restart. Empty:
 	// in memory only.
 	DataDir string
-	Peers   Peers
+	// Peers says how this node and the others reach each other.
+	Peers Peers
 	// Pools of which this node serves requests. The nodes of a cluster that give a pool
 	// the same name share its k slots.
 	Pools []Pool
@@ -300,8 +301,11 @@ func (c Config) node() node.Config {
 		Name: c.Name, Version: c.Version, DataDir: c.DataDir, Witness: c.Witness, ServeWaiting: c.ServeWaiting,
 		AdminTokens: c.AdminTokens, Logger: c.Logger,
 		Peers: node.Peers{
-			Listen: c.Peers.Listen, Gossip: c.Peers.Gossip, Advertise: c.Peers.Advertise, Join: c.Peers.Join, Expect: c.Peers.Expect,
-			Lease: c.Peers.Lease, Replicas: c.Peers.Replicas, TLS: c.Peers.TLS, GossipKeys: c.Peers.GossipKeys,
+			Links: node.Links{Listen: c.Peers.Listen, Advertise: c.Peers.Advertise.String(), TLS: c.Peers.TLS},
+			Gossip: node.Gossip{
+				Bind: c.Peers.Gossip, Advertise: c.Peers.Advertise.String(), Join: c.Peers.Join, Expect: c.Peers.Expect, Keys: c.Peers.GossipKeys,
+			},
+			Lease: c.Peers.Lease, Replicas: c.Peers.Replicas,
 		},
 		Proxy: proxy.Config{
 			Routes: c.Routes, TCP: c.TCP, Edge: c.Edge, TrustedProxies: c.TrustedProxies, ClientAddr: c.ClientAddr, SampleRatio: c.SampleRatio,

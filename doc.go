@@ -7,6 +7,7 @@
 //
 //   - [Node.Acquire] takes a slot of a pool, as a semaphore does;
 //   - [Node.Middleware] has an http.Handler serve requests that have a slot;
+//   - [Node.Transport] sends requests that have a slot to somebody else's server;
 //   - [Node.Handler] is the whole reverse proxy, as `kgate serve` runs it.
 //
 // A node may share its cluster with others of this kind and with `kgate serve`.

@@ -2,11 +2,13 @@ package kgate
 
 import (
 	"context"
+	"crypto/tls"
 	"errors"
 	"io"
 	"net"
 	"net/http"
 	"net/http/httptrace"
+	"sync"
 	"sync/atomic"
 )
 
@@ -37,6 +39,9 @@ func newFenced(base *http.Transport, entitled func() uint64) http.RoundTripper {
 		base = &http.Transport{Proxy: http.ProxyFromEnvironment, ForceAttemptHTTP2: true}
 	}
 	base = base.Clone()
+	if base.TLSNextProto["h2"] != nil { // of golang.org/x/net/http2: it keeps connections of the original
+		base.TLSNextProto, base.ForceAttemptHTTP2 = nil, true
+	}
 	dial := withContext(base.DialContext, base.Dial) //nolint:staticcheck // the caller's
 	if dial == nil {
 		dial = new(net.Dialer).DialContext
@@ -66,15 +71,36 @@ func fenced(dial dialFunc, entitled func() uint64) dialFunc {
 		if err != nil {
 			return nil, err
 		}
+		if secure, ok := conn.(*tls.Conn); ok {
+			err = secure.HandshakeContext(ctx)
+			if err == nil && secure.ConnectionState().NegotiatedProtocol == "h2" {
+				err = errDialTLS
+			}
+			if err != nil {
+				return nil, errors.Join(err, conn.Close())
+			}
+		}
 		return &fencedConn{Conn: conn, entitled: entitled, under: under}, nil
 	}
 }
+
+// errDialTLS is what a DialTLSContext gets that agrees on HTTP/2, for which net/http needs
+// the *tls.Conn itself.
+var errDialTLS = errors.New("kgate: DialTLSContext has agreed on HTTP/2, which cannot be fenced: set DialContext instead, or remove h2 from the NextProtos")
 
 // fencedConn writes under one lease only.
 type fencedConn struct {
 	net.Conn
 	entitled func() uint64
 	under    uint64
+	once     sync.Once // of Close
+	err      error
+}
+
+// Close implements net.Conn. Whoever calls it, the connection is closed when it returns.
+func (c *fencedConn) Close() error {
+	c.once.Do(func() { c.err = c.Conn.Close() })
+	return c.err
 }
 
 // Write implements net.Conn.

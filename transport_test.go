@@ -2,13 +2,17 @@ package kgate
 
 import (
 	"context"
+	"crypto/tls"
 	"errors"
 	"io"
 	"net/http"
 	"net/http/httptest"
+	"net/http/httptrace"
 	"sync/atomic"
 	"testing"
 	"time"
+
+	"golang.org/x/net/http2"
 
 	"github.com/kgate/kgate/proxy"
 )
@@ -146,5 +150,105 @@ func TestTransportKept(t *testing.T) {
 	}
 	if len(remotes) != 3 || remotes[0] != remotes[1] || remotes[1] == remotes[2] {
 		t.Errorf("connections: %v", remotes)
+	}
+}
+
+// TestTransportIsApart: what the program's own transport has opened is not used, whichever
+// HTTP/2 it has.
+func TestTransportIsApart(t *testing.T) {
+	for name, configure := range map[string]func(*http.Transport) error{
+		"HTTP/2 of net/http":         func(base *http.Transport) error { base.ForceAttemptHTTP2 = true; return nil },
+		"HTTP/2 of golang.org/x/net": http2.ConfigureTransport,
+	} {
+		t.Run(name, func(t *testing.T) {
+			s := httptest.NewUnstartedServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) { _, _ = io.WriteString(w, r.RemoteAddr) }))
+			s.EnableHTTP2 = true
+			s.StartTLS()
+			defer s.Close()
+			var standing atomic.Uint64
+			standing.Store(1)
+			base := s.Client().Transport.(*http.Transport).Clone()
+			base.TLSNextProto = nil
+			if err := configure(base); err != nil {
+				t.Fatal(err)
+			}
+			seen := make(map[string]bool)
+			for _, rt := range []http.RoundTripper{base, newFenced(base, standing.Load)} {
+				req, err := http.NewRequestWithContext(slotUnder(t, &standing), http.MethodGet, s.URL, http.NoBody)
+				if err != nil {
+					t.Fatal(err)
+				}
+				client := http.Client{Transport: rt}
+				defer client.CloseIdleConnections()
+				res, err := client.Do(req)
+				if err != nil {
+					t.Fatal(err)
+				}
+				remote, _ := io.ReadAll(res.Body)
+				_ = res.Body.Close()
+				if res.ProtoMajor != 2 {
+					t.Errorf("over %s", res.Proto)
+				}
+				seen[string(remote)] = true
+			}
+			if len(seen) != 2 {
+				t.Errorf("both used the connections %v", seen)
+			}
+		})
+	}
+}
+
+// TestTransportDialTLS: a program's own TLS is fenced, too, and HTTP/2 on it is refused.
+func TestTransportDialTLS(t *testing.T) {
+	s := httptest.NewUnstartedServer(http.HandlerFunc(func(http.ResponseWriter, *http.Request) {}))
+	s.EnableHTTP2 = true
+	s.StartTLS()
+	defer s.Close()
+	var standing atomic.Uint64
+	standing.Store(1)
+	for next, want := range map[string]error{"http/1.1": nil, "h2": errDialTLS} {
+		secure := s.Client().Transport.(*http.Transport).TLSClientConfig.Clone()
+		secure.NextProtos = []string{next}
+		client := http.Client{Transport: newFenced(&http.Transport{DialTLSContext: (&tls.Dialer{Config: secure}).DialContext}, standing.Load)}
+		req, err := http.NewRequestWithContext(slotUnder(t, &standing), http.MethodGet, s.URL, http.NoBody)
+		if err != nil {
+			t.Fatal(err)
+		}
+		res, err := client.Do(req)
+		if !errors.Is(err, want) {
+			t.Errorf("%s: %v", next, err)
+		}
+		if err == nil {
+			_ = res.Body.Close()
+			standing.Store(2)
+			if _, err := client.Do(req.Clone(slotUnder(t, &standing))); err != nil {
+				t.Errorf("under the next lease: %v", err)
+			}
+		}
+		client.CloseIdleConnections()
+	}
+}
+
+// TestTransportLate: the lease runs out while a request waits for its connection, and the
+// node has another one when that is made. Nothing is written.
+func TestTransportLate(t *testing.T) {
+	var standing atomic.Uint64
+	standing.Store(1)
+	var came atomic.Int32
+	s := httptest.NewServer(http.HandlerFunc(func(http.ResponseWriter, *http.Request) { came.Add(1) }))
+	defer s.Close()
+	client := http.Client{Transport: newFenced(nil, standing.Load)}
+	defer client.CloseIdleConnections()
+	ctx := httptrace.WithClientTrace(slotUnder(t, &standing), &httptrace.ClientTrace{GetConn: func(string) { standing.Store(2) }})
+	req, err := http.NewRequestWithContext(ctx, http.MethodGet, s.URL, http.NoBody)
+	if err != nil {
+		t.Fatal(err)
+	}
+	res, err := client.Do(req)
+	if err == nil {
+		_ = res.Body.Close()
+	}
+	if err == nil || came.Load() != 0 {
+		t.Errorf("%d requests have come with a lost slot: %v", came.Load(), err)
 	}
 }

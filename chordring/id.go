@@ -3,7 +3,6 @@ package chordring
 import (
 	"bytes"
 	"crypto/sha1" // Chord's identifiers; nothing is protected by them
-	"encoding/hex"
 	"math/bits"
 )
 
@@ -12,9 +11,6 @@ type identifier [sha1.Size]byte
 
 // identify returns the identifier of a gateway's name or of a key.
 func identify(s string) identifier { return sha1.Sum([]byte(s)) }
-
-// String returns the identifier in hexadecimal.
-func (a identifier) String() string { return hex.EncodeToString(a[:]) }
 
 // compare orders identifiers as numbers; it returns -1, 0 or 1.
 func (a identifier) compare(b identifier) int { return bytes.Compare(a[:], b[:]) }

@@ -10,7 +10,7 @@
 //	sim        the engine: events in virtual time, nodes, links, faults
 //	network    delays        workload   arrivals and holds     meter   measures
 //	protocol   the interface; below it fairk (kgate's own machines, early and
-//	           late), central, ideal, static, bv95, quorum
+//	           late), central, ideal, static, bv95, lookahead, quorum
 //	rounds     the workload of those of quorum: many resources, churn
 //	check      every interleaving of a small system, and random larger ones
 //	fuzz       kgate's machines under every fault, judged by the upstream

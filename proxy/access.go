@@ -4,10 +4,12 @@ import (
 	"context"
 	"log/slog"
 	"net/http"
+	"net/netip"
 	"strconv"
 	"strings"
 	"sync"
 	"time"
+	"unicode/utf8"
 )
 
 // AccessFormat is the form of the access log.
@@ -28,114 +30,151 @@ const (
 	AccessCombined
 )
 
+// accessEntry is what the access log says of a request, or of a TCP connection.
+type accessEntry struct {
+	*Record
+	arrived                   time.Time
+	remote                    string // host:port of the connection
+	client                    netip.Addr
+	method, host, path, proto string
+	rawPath                   string // as the client wrote it
+	requestID                 string
+	failure                   error // why the upstream gave no answer
+	header                    http.Header
+}
+
 // logAccess writes the request's line.
 func (ex *exchange) logAccess(r *http.Request) {
-	switch ex.snapshot.cfg.AccessLog {
-	case AccessOff:
-	case AccessStructured:
-		ex.logStructured(r)
-	case AccessJSON:
-		ex.snapshot.writeLine(func(b []byte) []byte { return ex.appendJSON(b, r) })
-	case AccessCommon, AccessCombined:
-		ex.snapshot.writeLine(func(b []byte) []byte { return ex.appendAccess(b, r) })
+	if ex.snapshot.cfg.AccessLog == AccessOff {
+		return
 	}
+	e := accessEntry{
+		Record: &ex.rec, arrived: ex.arrived, remote: r.RemoteAddr, client: ex.snapshot.clientAddr(r), method: r.Method, host: r.Host,
+		path: r.URL.Path, proto: r.Proto, requestID: ex.requestID, failure: ex.failure, header: r.Header,
+	}
+	if e.rawPath = r.URL.EscapedPath(); isTicketPath(e.path) { // what follows is a secret
+		e.path, e.rawPath = ticketsPath, ticketsPath
+	}
+	ex.snapshot.logAccess(context.WithoutCancel(r.Context()), &e)
 }
 
 // lineBuffers keep lines of the access log while they are made.
 var lineBuffers = sync.Pool{New: func() any { b := make([]byte, 0, 1024); return &b }}
 
-func (s *snapshot) writeLine(appendLine func([]byte) []byte) {
+// logAccess writes a line.
+func (s *snapshot) logAccess(ctx context.Context, e *accessEntry) {
+	format := s.cfg.AccessLog
+	if format == AccessStructured {
+		if s.cfg.Logger.Enabled(ctx, slog.LevelInfo) {
+			s.cfg.Logger.LogAttrs(ctx, slog.LevelInfo, "request", e.attrs(make([]slog.Attr, 0, maxAccessAttrs))...)
+		}
+		return
+	}
 	buf := lineBuffers.Get().(*[]byte)
-	*buf = appendLine((*buf)[:0])
+	if format == AccessJSON {
+		*buf = e.appendJSON((*buf)[:0], s.cfg.Gateway)
+	} else {
+		*buf = e.appendCommon((*buf)[:0], format == AccessCombined)
+	}
 	_, _ = s.cfg.AccessWriter.Write(*buf) // there is nobody to tell
 	lineBuffers.Put(buf)
 }
 
-func (ex *exchange) logStructured(r *http.Request) {
-	ctx := context.WithoutCancel(r.Context())
-	if !ex.snapshot.cfg.Logger.Enabled(ctx, slog.LevelInfo) {
-		return
-	}
-	rec := &ex.rec
-	ex.snapshot.cfg.Logger.LogAttrs(ctx, slog.LevelInfo, "request",
-		slog.String("remote", r.RemoteAddr),
-		slog.String("client", ex.snapshot.clientAddr(r).String()),
-		slog.String("method", r.Method),
-		slog.String("host", r.Host),
-		slog.String("path", loggedPath(r.URL.Path, r.URL.Path)),
-		slog.String("proto", r.Proto),
-		slog.String("pool", rec.Pool),
-		slog.String("outcome", rec.Outcome.String()),
-		slog.Int("status", rec.Status),
-		slog.String("upstream", rec.Upstream),
-		slog.Int("upstream_status", rec.UpstreamStatus),
-		slog.Int("position", rec.Grant.Position),
-		slog.Float64("wait_ms", milliseconds(rec.Wait)),
-		slog.Float64("hold_ms", milliseconds(rec.Hold)),
-		slog.Int64("bytes", rec.Bytes),
-		slog.Bool("aborted", rec.Aborted),
-		ex.traceAttr(),
-		ex.requestIDAttr(),
-		ex.failureAttr(),
+// maxAccessAttrs is how many fields a structured line has at most.
+const maxAccessAttrs = 19
+
+// attrs appends the fields of a structured line.
+func (e *accessEntry) attrs(to []slog.Attr) []slog.Attr {
+	to = append(to,
+		slog.String("remote", e.remote),
+		slog.String("client", e.client.String()),
+		slog.String("method", e.method),
+		slog.String("host", e.host),
+		slog.String("path", e.path),
+		slog.String("proto", e.proto),
+		slog.String("pool", e.Pool),
+		slog.String("outcome", e.Outcome.String()),
+		slog.Int("status", e.Status),
+		slog.String("upstream", e.Upstream),
+		slog.Int("upstream_status", e.UpstreamStatus),
+		slog.Int("position", e.Grant.Position),
+		slog.Float64("wait_ms", milliseconds(e.Wait)),
+		slog.Float64("hold_ms", milliseconds(e.Hold)),
+		slog.Int64("bytes", e.Bytes),
+		slog.Bool("aborted", e.Aborted),
 	)
-}
-
-// requestIDAttr names the request in a log line; nothing if it has no id.
-func (ex *exchange) requestIDAttr() slog.Attr {
-	if ex.requestID == "" {
-		return slog.Attr{}
+	if e.TraceID != "" {
+		to = append(to, slog.String("trace_id", e.TraceID))
 	}
-	return slog.String("request_id", ex.requestID)
-}
-
-// failureAttr says why the upstream gave no answer; nothing if it gave one.
-func (ex *exchange) failureAttr() slog.Attr {
-	if ex.attempt.err == nil {
-		return slog.Attr{}
+	if e.requestID != "" {
+		to = append(to, slog.String("request_id", e.requestID))
 	}
-	return slog.String("error", ex.attempt.err.Error())
-}
-
-// loggedPath returns how a path is written in logs: what follows in a ticket's
-// is a secret.
-func loggedPath(path, written string) string {
-	if isTicketPath(path) {
-		return ticketsPath
+	if e.failure != nil {
+		to = append(to, slog.String("error", e.failure.Error()))
 	}
-	return written
+	return to
 }
 
-// appendAccess appends a line in the Common Log Format or that with two fields
+// appendJSON appends the line that slog would write in JSON. Slog takes several times as
+// long.
+func (e *accessEntry) appendJSON(b []byte, gateway string) []byte {
+	b = append(b, `{"time":"`...)
+	b = time.Now().AppendFormat(b, time.RFC3339Nano)
+	b = append(b, `","level":"INFO","msg":"request"`...)
+	if gateway != "" {
+		b = append(b, `,"gateway":`...)
+		b = appendJSONString(b, gateway)
+	}
+	var room [maxAccessAttrs]slog.Attr
+	for _, a := range e.attrs(room[:0]) {
+		b = append(b, ',', '"')
+		b = append(b, a.Key...)
+		b = append(b, '"', ':')
+		switch v := a.Value; v.Kind() {
+		case slog.KindInt64:
+			b = strconv.AppendInt(b, v.Int64(), 10)
+		case slog.KindFloat64:
+			b = strconv.AppendFloat(b, v.Float64(), 'f', -1, 64)
+		case slog.KindBool:
+			b = strconv.AppendBool(b, v.Bool())
+		default:
+			b = appendJSONString(b, v.String())
+		}
+	}
+	return append(b, '}', '\n')
+}
+
+// appendCommon appends a line in the Common Log Format or that with two fields
 // more, as Apache and nginx write them. There is no remote user: the gateway
 // knows none.
-func (ex *exchange) appendAccess(b []byte, r *http.Request) []byte {
-	b = ex.snapshot.clientAddr(r).AppendTo(b)
+func (e *accessEntry) appendCommon(b []byte, combined bool) []byte {
+	b = e.client.AppendTo(b)
 	b = append(b, " - - ["...)
-	b = ex.arrived.AppendFormat(b, "02/Jan/2006:15:04:05 -0700")
+	b = e.arrived.AppendFormat(b, "02/Jan/2006:15:04:05 -0700")
 	b = append(b, `] "`...)
-	b = appendEscaped(b, r.Method)
+	b = appendEscaped(b, e.method)
 	b = append(b, ' ')
-	b = appendEscaped(b, loggedPath(r.URL.Path, r.URL.EscapedPath()))
+	b = appendEscaped(b, e.rawPath)
 	b = append(b, ' ')
-	b = appendEscaped(b, r.Proto)
+	b = appendEscaped(b, e.proto)
 	b = append(b, `" `...)
-	if ex.rec.Status == 0 { // a TCP connection
-		b = append(b, '-')
-	} else {
-		b = strconv.AppendInt(b, int64(ex.rec.Status), 10)
-	}
+	b = appendCount(b, int64(e.Status)) // a TCP connection has none
 	b = append(b, ' ')
-	if ex.rec.Bytes == 0 {
-		b = append(b, '-')
-	} else {
-		b = strconv.AppendInt(b, ex.rec.Bytes, 10)
-	}
-	if ex.snapshot.cfg.AccessLog == AccessCombined {
-		referer, _, _ := strings.Cut(r.Header.Get("Referer"), "?")
+	b = appendCount(b, e.Bytes)
+	if combined {
+		referer, _, _ := strings.Cut(e.header.Get("Referer"), "?")
 		b = appendQuoted(b, referer)
-		b = appendQuoted(b, r.Header.Get("User-Agent"))
+		b = appendQuoted(b, e.header.Get("User-Agent"))
 	}
 	return append(b, '\n')
+}
+
+// appendCount appends n, or a dash for 0.
+func appendCount(b []byte, n int64) []byte {
+	if n == 0 {
+		return append(b, '-')
+	}
+	return strconv.AppendInt(b, n, 10)
 }
 
 func appendQuoted(b []byte, s string) []byte {
@@ -164,3 +203,29 @@ func appendEscaped(b []byte, s string) []byte {
 }
 
 func milliseconds(d time.Duration) float64 { return float64(d.Microseconds()) / 1000 }
+
+// appendJSONString appends s as a JSON string that no terminal acts on and no line
+// ends in.
+func appendJSONString(b []byte, s string) []byte {
+	const hex = "0123456789abcdef"
+	b = append(b, '"')
+	for i := 0; i < len(s); {
+		c := s[i]
+		switch {
+		case c == '"' || c == '\\':
+			b = append(b, '\\', c)
+			i++
+		case c < ' ' || c == 0x7f:
+			b = append(b, '\\', 'u', '0', '0', hex[c>>4], hex[c&0xf])
+			i++
+		case c < utf8.RuneSelf:
+			b = append(b, c)
+			i++
+		default:
+			r, size := utf8.DecodeRuneInString(s[i:])
+			b = utf8.AppendRune(b, r) // what is no UTF-8 becomes U+FFFD
+			i += size
+		}
+	}
+	return append(b, '"')
+}

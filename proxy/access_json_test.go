@@ -18,19 +18,22 @@ func TestAccessJSONIsWhatSlogWrites(t *testing.T) {
 	for _, path := range []string{"/plain", "/quo\"te\\", "/umlaut-\u00fc-\u2028", "/ctl-\x01\x7f\n", "/bad-\xff\xfe"} {
 		var out strings.Builder
 		log := slog.New(slog.NewJSONHandler(&out, nil)).With(slog.String("gateway", "gw-1"))
-		s := &snapshot{cfg: Config{Logger: log, Gateway: "gw-1"}}
+		var line string
+		s := &snapshot{cfg: Config{Logger: log, Gateway: "gw-1", AccessWriter: writerFunc(func(b []byte) (int, error) { line = string(b); return len(b), nil })}}
 		r := httptest.NewRequest("GET", "/", nil)
 		r.URL.Path, r.Host = path, "host\t.example"
-		ex := &exchange{snapshot: s, attempt: attempt{err: errors.New("broken: " + path)}, rec: Record{
+		ex := &exchange{visit: visit{snapshot: s, failure: errors.New("broken: " + path), rec: Record{
 			Pool: "p", Outcome: admission.Timeout.Outcome(), Status: 503, Upstream: "10.0.0.1:80", Wait: 1234567 * time.Microsecond,
 			Hold: time.Nanosecond, Bytes: 7, Aborted: true, TraceID: "0af7651916cd43dd8448eb211c80319c", Grant: admission.GrantInfo{Position: 3},
-		}}
-		ex.logStructured(r)
+		}}}
+		s.cfg.AccessLog = AccessStructured
+		ex.logAccess(r)
+		s.cfg.AccessLog = AccessJSON
+		ex.logAccess(r)
 		var want, got map[string]any
 		if err := json.Unmarshal([]byte(out.String()), &want); err != nil {
 			t.Fatal(err)
 		}
-		line := string(ex.appendJSON(nil, r))
 		if err := json.Unmarshal([]byte(line), &got); err != nil || strings.Count(line, "\n") != 1 {
 			t.Fatalf("%v: %s", err, line)
 		}
@@ -44,12 +47,12 @@ func TestAccessJSONIsWhatSlogWrites(t *testing.T) {
 
 func BenchmarkAccessLog(b *testing.B) {
 	r := httptest.NewRequest("GET", "/files/large.iso", nil)
-	ex := &exchange{rec: Record{Pool: "p", Outcome: admission.OutcomeAdmitted, Status: 200, Upstream: "10.0.0.1:80", UpstreamStatus: 200, Wait: time.Millisecond, Hold: time.Second}}
+	ex := &exchange{visit: visit{rec: Record{Pool: "p", Outcome: admission.OutcomeAdmitted, Status: 200, Upstream: "10.0.0.1:80", UpstreamStatus: 200, Wait: time.Millisecond, Hold: time.Second}}}
 	b.Run("slog", func(b *testing.B) {
-		ex.snapshot = &snapshot{cfg: Config{Logger: slog.New(slog.NewJSONHandler(nowhere{}, nil))}}
+		ex.snapshot = &snapshot{cfg: Config{AccessLog: AccessStructured, Logger: slog.New(slog.NewJSONHandler(nowhere{}, nil))}}
 		b.ReportAllocs()
 		for b.Loop() {
-			ex.logStructured(r)
+			ex.logAccess(r)
 		}
 	})
 	b.Run("json", func(b *testing.B) {

@@ -117,7 +117,9 @@ func FuzzAccessLine(f *testing.F) {
 		r.Method, r.URL = method, &url.URL{Path: path}
 		r.Header.Set("Referer", referer)
 		r.Header.Set("User-Agent", agent)
-		line := string((&exchange{snapshot: s, rec: Record{Status: 200}}).appendAccess(nil, r))
+		var line string
+		s.cfg.AccessWriter = writerFunc(func(b []byte) (int, error) { line = string(b); return len(b), nil })
+		(&exchange{visit: visit{snapshot: s, rec: Record{Status: 200}}}).logAccess(r)
 		body, ended := strings.CutSuffix(line, "\n")
 		if !ended || strings.ContainsFunc(body, func(c rune) bool { return c < ' ' || c > '~' }) {
 			t.Fatalf("%q", line)

@@ -15,8 +15,7 @@ import (
 // goroutine of its own.
 type requestBody struct {
 	io.ReadCloser // nil: there is none
-	hold          *hold
-	route         *route
+	ex            *exchange
 	trailer       http.Header // filled in when the body ends
 	failed, ended atomic.Bool
 	read          atomic.Int64 // bytes
@@ -24,30 +23,30 @@ type requestBody struct {
 
 // Read implements io.Reader.
 func (b *requestBody) Read(p []byte) (int, error) {
-	may, _ := b.hold.up.take(len(p)) // where it fails, so does what follows
+	may, _ := b.ex.hold.up.take(len(p)) // where it fails, so does what follows
 	if may > 0 {
 		p = p[:may]
 	}
-	rated := b.hold.upload.least > 0
+	rated := b.ex.hold.upload.least > 0
 	if rated {
-		b.hold.upload.begin(time.Since(b.hold.since))
+		b.ex.hold.upload.begin(time.Since(b.ex.hold.since))
 	}
 	n, err := b.ReadCloser.Read(p)
 	b.read.Add(int64(n))
-	b.hold.up.unused(may - n)
+	b.ex.hold.up.unused(may - n)
 	if rated {
-		b.hold.upload.end(time.Since(b.hold.since), n, err != nil)
+		b.ex.hold.upload.end(time.Since(b.ex.hold.since), n, err != nil)
 	}
 	switch {
 	case err == nil:
 	case errors.Is(err, io.EOF):
-		b.route.removeUntrusted(b.trailer)
+		b.ex.removeUntrusted(b.trailer)
 		b.ended.Store(true)
 	default:
 		b.failed.Store(true)
 	}
-	b.hold.move()
-	if lost := b.hold.check(); lost != nil {
+	b.ex.hold.move()
+	if lost := b.ex.hold.check(); lost != nil {
 		return 0, lost
 	}
 	return n, err

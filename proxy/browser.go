@@ -31,6 +31,12 @@ const (
 	placeCookiePrefix = "kgate-place-"
 	// placePreference asks where the browser's ticket is in the line, without using it.
 	placePreference = "kgate-place"
+	// placeHeader is in the answers to that. What an upstream answers never has it: the
+	// page's script tells by it that the pool has a page no more.
+	placeHeader = "Kgate-Place"
+	// maxPlaces is how many places a browser may have at once: each is a cookie that comes
+	// with every request.
+	maxPlaces = 50
 )
 
 // browser is a browser's request for a URL of a pool with a page.
@@ -110,6 +116,9 @@ func (b *browser) admit(ctx context.Context, acquire func(wait time.Duration) (S
 	if !errors.Is(err, admission.Timeout) {
 		return slot, err
 	}
+	if b.hasManyPlaces() {
+		return acquire(b.pool.QueueTimeout) // as without a page
+	}
 	tickets := b.snapshot.cfg.Tickets
 	ticket, err := tickets.RequestTicket(ctx, b.snapshot.ticketRequest(b.r, b.pool), b.pool.Page.keep, "waiting page")
 	switch {
@@ -161,6 +170,7 @@ func (b *browser) tellPlace(ctx context.Context) error {
 		return errUnknown
 	}
 	seconds, _ := preferredWait(b.r.Header)
+	b.w.Header().Set(placeHeader, "1")
 	wait := min(time.Duration(seconds)*time.Second, maxPlaceWait)
 	if b.snapshot.places.Add(1) > maxPlaceWaits {
 		wait = 0
@@ -215,6 +225,18 @@ func (b *browser) ticket() string {
 		return c.Value
 	}
 	return ""
+}
+
+// hasManyPlaces reports whether the browser brings as many tickets as it may have, and
+// none for this URL.
+func (b *browser) hasManyPlaces() bool {
+	n := 0
+	for _, c := range b.r.Cookies() {
+		if strings.HasPrefix(c.Name, placeCookiePrefix) {
+			n++
+		}
+	}
+	return n >= maxPlaces && b.ticket() == ""
 }
 
 // setTicket has the browser bring a ticket along when it comes back. A link from another

@@ -231,7 +231,7 @@ func TestWaitingPage(t *testing.T) {
 	if res, page = b.visit("/2?a=b", "Cookie", cookie); res.StatusCode != 503 || !strings.Contains(page, "<strong>7</strong>") {
 		t.Errorf("when it comes back it gets %v %s", res.Status, page)
 	}
-	if res, page = b.visit("/2?a=b", "Cookie", cookie, "Prefer", "kgate-place, wait=1"); res.StatusCode != 200 || !strings.Contains(page, "<strong>7</strong>") {
+	if res, page = b.visit("/2?a=b", "Cookie", cookie, "Prefer", "kgate-place, wait=1"); res.StatusCode != 200 || res.Header.Get(placeHeader) == "" || !strings.Contains(page, "<strong>7</strong>") {
 		t.Errorf("its script gets %v %s", res.Status, page)
 	}
 	b.sem.await(1, 2)
@@ -240,8 +240,8 @@ func TestWaitingPage(t *testing.T) {
 	if got := <-first; got != "200 the answer to /1" {
 		t.Error(got)
 	}
-	if res, _ = b.visit("/2?a=b", "Cookie", cookie, "Prefer", "kgate-place, wait=10"); res.StatusCode != 204 {
-		t.Errorf("when its turn has come the script gets %v", res.Status)
+	if res, _ = b.visit("/2?a=b", "Cookie", cookie, "Prefer", "kgate-place, wait=10"); res.StatusCode != 204 || res.Header.Get(placeHeader) == "" {
+		t.Errorf("when its turn has come the script gets %v %v", res.Status, res.Header)
 	}
 	second := b.start("/2?a=b", "Accept", accepts, "Cookie", cookie)
 	r := b.up.awaitEntered(t)
@@ -404,6 +404,37 @@ func TestPlaceCookie(t *testing.T) {
 		}
 	}
 	close(b.up.proceed)
+	<-first
+}
+
+// TestManyPlaces: a browser that has many places gets no further page, but may come back
+// to those that it has.
+func TestManyPlaces(t *testing.T) {
+	b := newBrowsing(t)
+	first := b.start("/1")
+	b.up.awaitEntered(t)
+	res, _ := b.visit("/a")
+	cookie := cookieOf(t, res)
+	for i := range maxPlaces - 1 {
+		cookie += fmt.Sprintf("; %s%d=x", placeCookiePrefix, i)
+	}
+	if res, page := b.visit("/a", "Cookie", cookie); res.StatusCode != 503 || !strings.Contains(page, "<strong>7</strong>") {
+		t.Errorf("its own place: %v", res.Status)
+	}
+	next := b.start("/b", "Accept", accepts, "Cookie", cookie)
+	b.sem.await(1, 2)
+	b.places.mu.Lock()
+	if n := len(b.places.all); n != 1 {
+		t.Errorf("it has %d places", n)
+	}
+	b.places.mu.Unlock()
+	if err := b.places.EndTicket(t.Context(), "place-1"); err != nil {
+		t.Fatal(err)
+	}
+	close(b.up.proceed)
+	if got := <-next; got != "200 the answer to /b" {
+		t.Errorf("one more: %s", got)
+	}
 	<-first
 }
 

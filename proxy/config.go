@@ -1,6 +1,7 @@
 package proxy
 
 import (
+	"cmp"
 	"crypto/tls"
 	"errors"
 	"fmt"
@@ -189,12 +190,8 @@ type Route struct {
 }
 
 const (
-	defaultDialTimeout           = 5 * time.Second
-	defaultResponseHeaderTimeout = 60 * time.Second
-	defaultIdleTimeout           = 90 * time.Second
-	defaultResolve               = 30 * time.Second
-	defaultRateWindow            = 10 * time.Second
-	defaultStallTimeout          = time.Minute
+	defaultRateWindow   = 10 * time.Second
+	defaultStallTimeout = time.Minute
 )
 
 func (c Config) withDefaults() Config {
@@ -223,18 +220,10 @@ func (c Config) withDefaults() Config {
 }
 
 func (t Transport) withDefaults() Transport {
-	if t.DialTimeout == 0 {
-		t.DialTimeout = defaultDialTimeout
-	}
-	if t.ResponseHeaderTimeout == 0 {
-		t.ResponseHeaderTimeout = defaultResponseHeaderTimeout
-	}
-	if t.IdleTimeout == 0 {
-		t.IdleTimeout = defaultIdleTimeout
-	}
-	if t.Resolve == 0 {
-		t.Resolve = defaultResolve
-	}
+	t.DialTimeout = cmp.Or(t.DialTimeout, admission.DefaultDialTimeout)
+	t.ResponseHeaderTimeout = cmp.Or(t.ResponseHeaderTimeout, admission.DefaultResponseHeaderTimeout)
+	t.IdleTimeout = cmp.Or(t.IdleTimeout, admission.DefaultIdleTimeout)
+	t.Resolve = cmp.Or(t.Resolve, admission.DefaultResolve)
 	return t
 }
 

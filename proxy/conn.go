@@ -13,6 +13,7 @@ import (
 	"time"
 
 	"github.com/kgate/kgate/internal/deadline"
+	"github.com/kgate/kgate/proxy/tcpstate"
 )
 
 // clientConn is a client's connection as it was accepted, below TLS. The limiter
@@ -85,8 +86,13 @@ func (c *clientConn) SetDeadline(t time.Time) error {
 	return errors.Join(c.SetReadDeadline(t), c.SetWriteDeadline(t))
 }
 
+// settle has the socket itself keep the deadlines, for who reads from it and writes to it.
+func (c *clientConn) settle() {
+	_, _ = c.reads.Settle(c.Conn), c.writes.Settle(c.Conn)
+}
+
 // CloseWrite closes the sending side of an upgraded connection.
-func (c *clientConn) CloseWrite() error { return closeWrite(c.raw) }
+func (c *clientConn) CloseWrite() error { return tcpstate.CloseWrite(c.raw) }
 
 // Close implements net.Conn. It cancels the request in progress. A client that does not
 // read is reset: otherwise the system would keep for minutes what it was to be sent.
@@ -122,7 +128,7 @@ func (c *clientConn) linger() {
 	if until.IsZero() || c.stalled.Load() || c.limiter.hasEnded() {
 		return
 	}
-	_ = closeWrite(c.raw) // this was the answer
+	_ = tcpstate.CloseWrite(c.raw) // this was the answer
 	_ = c.raw.SetReadDeadline(until)
 	_, _ = io.Copy(io.Discard, c.raw)
 }

@@ -4,6 +4,8 @@ import (
 	"net/http"
 	"sync"
 	"time"
+
+	"github.com/kgate/kgate/proxy/tcpstate"
 )
 
 // net/http notices that an HTTP/1.1 client has left by reading on from the
@@ -65,7 +67,7 @@ func pollDisconnect(r *http.Request, gone func()) (stop func()) {
 		defer mu.Unlock()
 		switch {
 		case ended:
-		case isEstablished(conn):
+		case tcpstate.IsEstablished(conn):
 			timer.Reset(disconnectPoll)
 		default:
 			gone()

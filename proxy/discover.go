@@ -80,11 +80,11 @@ func (s services) members(upstreams []*url.URL, rank int) []member {
 	return all
 }
 
-// names returns the services among upstreams.
+// serviceNames returns the services among upstreams.
 func serviceNames(upstreams []*url.URL) []string {
 	var names []string
 	for _, u := range upstreams {
-		if isService(u) {
+		if isService(u) && !slices.Contains(names, u.Host) {
 			names = append(names, u.Host)
 		}
 	}

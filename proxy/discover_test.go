@@ -215,4 +215,8 @@ func TestServiceURLs(t *testing.T) {
 			t.Errorf("%s: %s", text, msgs)
 		}
 	}
+	service := mustURL(t, "http://_http._tcp.service.test#weight=2")
+	if got := serviceNames([]*url.URL{service, mustURL(t, "http://h"), mustURL(t, "http://_http._tcp.service.test")}); len(got) != 1 {
+		t.Errorf("one service is looked up as %q", got)
+	}
 }

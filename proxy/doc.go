@@ -37,7 +37,8 @@
 //	           Release, record                                          access.go, trace.go
 //	balancer   chooses the upstream                                     balancer.go, backend.go, health.go
 //	upstream   connections to it                                        package upstream
-//	session    one TCP connection: Acquire, dial, copy both ways        tcp_session.go, package relay
+//	session    one TCP connection: Acquire, dial                        tcp_session.go
+//	joint      copies both ways, for a session or an upgrade            join.go, package relay
 //
 // The package knows nothing of how admission is decided; whoever wires it
 // gives it an Admitter. Routes are matched in order by a scan (route.go), not by a

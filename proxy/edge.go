@@ -74,7 +74,8 @@ func (s *snapshot) isSecure(r *http.Request) bool {
 		return false
 	}
 	first, _, _ := strings.Cut(proto[0], ",")
-	return strings.EqualFold(strings.TrimSpace(first), "https")
+	first = strings.TrimSpace(first)
+	return strings.EqualFold(first, "https") || strings.EqualFold(first, "wss") // as Traefik has it of a WebSocket
 }
 
 // redirect sends a client to the same address over TLS.

@@ -6,6 +6,7 @@ import (
 	"io"
 	"net"
 	"net/http"
+	"net/http/httptest"
 	"net/netip"
 	"net/url"
 	"slices"
@@ -81,6 +82,36 @@ func TestHTTPSOnlyStranger(t *testing.T) {
 	_ = res.Body.Close()
 	if res.StatusCode != 308 || res.Header.Get("Location") != "https://127.0.0.1/" {
 		t.Errorf("got %v %v", res.Status, res.Header)
+	}
+}
+
+// TestTrustedProxySays: what a trusted proxy says of a client counts, whatever its address
+// looks like and however it calls TLS.
+func TestTrustedProxySays(t *testing.T) {
+	up, seen := wireUpstream(t, wireOK)
+	h, err := New(Config{
+		Admitter: newSemaphore(t, 1), Edge: Edge{HTTPSPort: 443}, TrustedProxies: prefixes("fe80::/10", "10.0.0.0/8"),
+		Pools: []Pool{{Name: "p", Upstreams: []*url.URL{up}}}, Routes: []Route{{Pool: "p"}},
+	})
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer h.Close()
+	for _, c := range []struct{ remote, proto string }{
+		{"[fe80::1%eth0]:4000", "https"}, {"[::ffff:10.0.0.1]:4000", "https"}, {"10.0.0.1:4000", "HTTPS"}, {"10.0.0.1:4000", "wss"},
+	} {
+		r := httptest.NewRequest("GET", "/", http.NoBody)
+		r.RemoteAddr = c.remote
+		r.Header = http.Header{"X-Forwarded-Proto": {c.proto}, "X-Forwarded-Host": {"a"}, "Connection": {"X-Forwarded-Host"}}
+		w := httptest.NewRecorder()
+		if h.ServeHTTP(w, r); w.Code != 200 {
+			t.Errorf("%v: got %d", c, w.Code)
+			continue
+		}
+		got := fields(<-seen, "X-Forwarded-Proto", "X-Forwarded-Host")
+		if !slices.Equal(got, []string{"X-Forwarded-Host: example.com", "X-Forwarded-Proto: " + c.proto}) {
+			t.Errorf("%v: the upstream got %q", c, got)
+		}
 	}
 }
 

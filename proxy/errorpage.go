@@ -3,12 +3,14 @@ package proxy
 import (
 	"bytes"
 	"fmt"
+
 	"html/template"
 	"io"
 	"mime"
 	"net/http"
 	"slices"
 	"strconv"
+	"strings"
 	texttemplate "text/template"
 
 	"golang.org/x/net/http/httpguts"
@@ -57,6 +59,9 @@ func NewErrorPage(statuses []string, contentType, text string) (*ErrorPage, erro
 
 func (p *ErrorPage) render(d problem) ([]byte, error) {
 	d.Title = http.StatusText(d.Status)
+	if strings.HasSuffix(p.mediaType, "xml") { // browsers run the scripts of XHTML and SVG
+		d.Detail, d.Pool = template.HTMLEscapeString(d.Detail), template.HTMLEscapeString(d.Pool)
+	}
 	var b bytes.Buffer
 	err := p.template.Execute(&b, d)
 	return b.Bytes(), err

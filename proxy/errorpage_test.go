@@ -84,6 +84,17 @@ func TestErrorPageEscapes(t *testing.T) {
 	}
 }
 
+// TestErrorPageEscapesXML: the same holds for other markup in which browsers run scripts.
+func TestErrorPageEscapesXML(t *testing.T) {
+	for _, contentType := range []string{"application/xhtml+xml", "image/svg+xml", "text/xml; charset=utf-8"} {
+		p := mustPage(t, "4xx", contentType, `<?xml version="1.0"?><p>{{.Detail}}</p>`)
+		out, err := p.render(problem{Status: 400, Detail: "<script>"})
+		if want := `<?xml version="1.0"?><p>&lt;script&gt;</p>`; err != nil || string(out) != want {
+			t.Errorf("%s: %s, %v", contentType, out, err)
+		}
+	}
+}
+
 func TestBadErrorPages(t *testing.T) {
 	for text, contentType := range map[string]string{
 		"{{.Nothing}}": html, "{{if}}": html, "{{.Status": "text/plain", "{{index .Detail 100}}": "text/plain",

@@ -17,31 +17,25 @@ import (
 // exchange is one request and its answer. Calls go down:
 //
 //	exchange     the order of things: guard, route, admission, forward, record
+//	  visit      its wait, its slot, its record
+//	    hold     how long it may keep the slot
 //	  attempt    the request at one upstream
-//	  hold       how long it may keep its slot
 //	  response   what net/http is told: the answer, deadlines
 //
 // It is used by the request's goroutine only, except for ctx, hold, body,
 // attempt.client and response.wrote.
 type exchange struct {
 	response
-	snapshot *snapshot
-	ctx      exchangeContext
-	route    *route
-	hold     hold
-	body     requestBody // that is forwarded
-	attempt  attempt     // the last one
-	spans    spans
-	rec      Record
-	info     admission.RequestInfo
+	visit
+	ctx     exchangeContext
+	route   *route
+	body    requestBody // that is forwarded
+	attempt attempt     // the last one
 
 	request   *http.Request // as the client sent it
 	requestID string        // empty: it has none
-
-	arrived  time.Time
-	admitted time.Time     // zero until then
-	asks     *http.Request // for a ticket, through the ticket API
-	prefer   int           // the preference "wait" that was honoured, else -1
+	asks      *http.Request // for a ticket, through the ticket API
+	prefer    int           // the preference "wait" that was honoured, else -1
 }
 
 var (
@@ -54,7 +48,7 @@ func newExchange(s *snapshot, w http.ResponseWriter, r *http.Request) *exchange 
 	if secure != nil {
 		r.TLS = secure.state
 	}
-	ex := &exchange{response: newResponse(w, r, conn, s.cfg.StallTimeout), snapshot: s, request: r, arrived: time.Now(), prefer: -1}
+	ex := &exchange{response: newResponse(w, r, conn, s.cfg.StallTimeout), visit: visit{snapshot: s, arrived: time.Now()}, request: r, prefer: -1}
 	ex.ctx.parent, ex.ctx.ex = r.Context(), ex
 	return ex
 }
@@ -106,23 +100,18 @@ func (ex *exchange) dispatch(r *http.Request) {
 		return
 	}
 	slot, err := ex.admit(r, pool)
-	ex.rec.Wait = time.Since(ex.arrived)
+	ex.waited()
 	switch {
 	case errors.Is(err, errAnswered):
 		return
 	case err != nil:
 		ex.refuse(r, err)
-		ex.traceQueue(false)
+		ex.traceWait()
 		return
 	}
 	defer slot.Release()
-	ex.rec.Grant = slot.GrantInfo()
-	ex.traceQueue(true)
-	ex.admitted = ex.arrived.Add(ex.rec.Wait)
+	ex.enter(slot)
 	ex.hold.limit(&ex.ctx, slot, pool)
-	if o := ex.snapshot.cfg.Observer; o != nil {
-		o.Admitted(&ex.rec)
-	}
 	ex.forward(r, r.Body)
 }
 
@@ -245,9 +234,7 @@ func (ex *exchange) finish(r *http.Request) {
 			rec.Outcome = admission.OutcomeUpstreamError
 		}
 	}
-	if !ex.admitted.IsZero() {
-		rec.Hold = time.Since(ex.admitted)
-	}
+	ex.held()
 	if cause := ex.hold.aborted(); cause != nil {
 		rec.Aborted = rec.Aborted || ex.hijacked
 		if rec.Aborted || rec.UpstreamStatus == 0 {
@@ -256,10 +243,9 @@ func (ex *exchange) finish(r *http.Request) {
 	}
 	ex.cleanTrailers()
 	rec.Status, rec.Bytes, rec.RequestBytes = ex.status, ex.bytes, ex.body.read.Load()
-	if o := ex.snapshot.cfg.Observer; ex.route != nil && o != nil {
-		o.Done(rec)
+	if ex.route != nil {
+		ex.done()
 	}
-	ex.endTrace()
 	ex.logAccess(r)
 	if v != nil {
 		// net/http ends the connection, so that the client does not take a

@@ -4,7 +4,6 @@ import (
 	"context"
 	"errors"
 	"io"
-	"log/slog"
 	"maps"
 	"net"
 	"net/http"
@@ -16,6 +15,7 @@ import (
 	"time"
 
 	"github.com/kgate/kgate/internal/admission"
+	"github.com/kgate/kgate/proxy/tcpstate"
 	"github.com/kgate/kgate/proxy/upstream"
 )
 
@@ -24,7 +24,6 @@ type attempt struct {
 	backend *backend
 	client  atomic.Pointer[upstream.Client] // backend's, for abort
 	out     *outgoing
-	err     error   // why it gave no answer
 	verdict verdict // on the backend
 }
 
@@ -60,7 +59,7 @@ func (ex *exchange) forward(r *http.Request, body io.ReadCloser) {
 	ex.attempt.out = new(outgoing)
 	ex.unread = unreadBody{}
 	if body != nil && body != http.NoBody {
-		ex.body.ReadCloser, ex.body.hold, ex.body.route, ex.body.trailer = body, &ex.hold, ex.route, r.Trailer
+		ex.body.ReadCloser, ex.body.ex, ex.body.trailer = body, ex, r.Trailer
 		// By default net/http reads an HTTP/1.1 request's body before it sends
 		// the answer: an upstream's early "413" would wait, slot in hand, for a
 		// slow upload. Not supported means HTTP/2, which needs no such thing.
@@ -83,7 +82,7 @@ func (ex *exchange) forward(r *http.Request, body io.ReadCloser) {
 	switch {
 	case ex.attempt.backend == nil:
 		ex.refuse(r, b.downRefusal())
-	case ex.attempt.err != nil:
+	case ex.failure != nil:
 		ex.answerFailure(r)
 	}
 }
@@ -91,10 +90,10 @@ func (ex *exchange) forward(r *http.Request, body io.ReadCloser) {
 // try sends the request to one upstream and copies its answer.
 func (ex *exchange) try(r *http.Request, u *backend) {
 	at := &ex.attempt
-	at.backend, at.err, at.verdict = u, nil, verdictNone
+	at.backend, at.verdict, ex.failure = u, verdictNone, nil
 	at.client.Store(u.client)
 	ex.rec.Upstream, ex.rec.DialFailed = u.name, false
-	defer func() { ex.route.balancer.done(u, at.verdict, at.err) }()
+	defer func() { ex.route.balancer.done(u, at.verdict, ex.failure) }()
 	out := ex.outgoing(r)
 	res, err := u.requests.RoundTrip(out, ex)
 	if err == nil {
@@ -137,7 +136,7 @@ func (ex *exchange) Informational(status int, header http.Header) error {
 
 // Sends implements upstream.Caller: some of the body, at least, waits to be read.
 func (ex *exchange) Sends() bool {
-	return ex.http1 && ex.conn != nil && hasUnread(ex.conn.raw)
+	return ex.http1 && ex.conn != nil && tcpstate.HasUnread(ex.conn.raw)
 }
 
 // StopUpload implements upstream.Caller.
@@ -262,7 +261,7 @@ func (ex *exchange) cleanTrailers() {
 // upstreamFailed finds out whose fault it is that no answer came, and leaves the
 // answer to forward.
 func (ex *exchange) upstreamFailed(r *http.Request, err error) {
-	ex.attempt.err = err
+	ex.failure = err
 	if errors.Is(err, upstream.ErrLapsed) || ex.hold.check() != nil {
 		ex.hold.abort(errLost) // unless it already was, for another reason
 	}
@@ -278,12 +277,7 @@ func (ex *exchange) upstreamFailed(r *http.Request, err error) {
 	if ex.rec.DialFailed || !isTimeout(err) {
 		ex.attempt.verdict = verdictFailed
 	}
-	level := slog.LevelDebug
-	if ex.snapshot.failures.First(ex.rec.Pool + " " + ex.rec.Upstream) {
-		level = slog.LevelWarn // one of each upstream and minute; the metrics count all
-	}
-	ex.snapshot.cfg.Logger.LogAttrs(r.Context(), level, "upstream failed", slog.String("pool", ex.rec.Pool),
-		slog.String("upstream", ex.rec.Upstream), ex.traceAttr(), slog.Any("error", err))
+	ex.logFailure(r.Context())
 }
 
 // answerFailure tells the client why there is no answer from the upstream.
@@ -299,9 +293,9 @@ func (ex *exchange) answerFailure(r *http.Request) {
 		return
 	case ex.body.failed.Load():
 		status, detail = http.StatusBadRequest, "the request's body could not be read"
-	case errors.As(ex.attempt.err, &invalid):
+	case errors.As(ex.failure, &invalid):
 		status, detail = http.StatusBadRequest, "the request cannot be passed on: "+invalid.Detail
-	case isTimeout(ex.attempt.err):
+	case isTimeout(ex.failure):
 		ex.rec.Outcome = admission.OutcomeUpstreamError
 		status, detail = http.StatusGatewayTimeout, "the upstream did not answer in time"
 	default:

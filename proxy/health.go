@@ -1,6 +1,7 @@
 package proxy
 
 import (
+	"cmp"
 	"context"
 	"fmt"
 	"io"
@@ -8,6 +9,8 @@ import (
 	"strings"
 	"sync"
 	"time"
+
+	"github.com/kgate/kgate/internal/admission"
 )
 
 // Health says when an upstream is passed over. With checks, only they decide: a
@@ -35,18 +38,10 @@ type Health struct {
 }
 
 func (h Health) withDefaults() Health {
-	if h.Interval == 0 {
-		h.Interval = 5 * time.Second
-	}
-	if h.Timeout == 0 {
-		h.Timeout = 2 * time.Second
-	}
-	if h.UnhealthyAfter == 0 {
-		h.UnhealthyAfter = 3
-	}
-	if h.HealthyAfter == 0 {
-		h.HealthyAfter = 2
-	}
+	h.Interval = cmp.Or(h.Interval, admission.DefaultHealthInterval)
+	h.Timeout = cmp.Or(h.Timeout, admission.DefaultHealthTimeout)
+	h.UnhealthyAfter = cmp.Or(h.UnhealthyAfter, admission.DefaultUnhealthyAfter)
+	h.HealthyAfter = cmp.Or(h.HealthyAfter, admission.DefaultHealthyAfter)
 	return h
 }
 

@@ -3,8 +3,6 @@ package proxy
 import (
 	"cmp"
 	"context"
-	"errors"
-	"io"
 	"log/slog"
 	"net"
 	"net/http"
@@ -14,6 +12,7 @@ import (
 
 	"github.com/kgate/kgate/internal/admission"
 	"github.com/kgate/kgate/internal/pace"
+	"github.com/kgate/kgate/proxy/tcpstate"
 )
 
 // abortCause is why an admitted request is broken off by the gateway: as the log and
@@ -178,13 +177,13 @@ func (h *hold) look(now time.Duration) {
 	if h.client == nil {
 		return
 	}
-	n, waiting := ackedBy(h.client)
+	n, waiting := tcpstate.Acked(h.client)
 	if h.acked != 0 && n != h.acked {
 		h.moved.Store(int64(now))
 	}
 	h.acked = n
 	if h.upstream != nil {
-		m, _ := ackedBy(h.upstream)
+		m, _ := tcpstate.Acked(h.upstream)
 		if h.taken != 0 && m != h.taken {
 			h.moved.Store(int64(now))
 		}
@@ -256,7 +255,7 @@ func (h *hold) check() error {
 	if h.slot == nil {
 		return nil
 	}
-	if !h.slot.Valid() {
+	if !h.isValid() {
 		h.abort(errLost)
 	}
 	if cause := h.aborted(); cause != nil {
@@ -264,6 +263,9 @@ func (h *hold) check() error {
 	}
 	return nil
 }
+
+// isValid reports whether the slot may be used.
+func (h *hold) isValid() bool { return h.slot == nil || h.slot.Valid() }
 
 // watch breaks the exchange off when its slot is lost or held too long, until
 // hold.end.
@@ -314,7 +316,7 @@ func (ex *exchange) answerAborted(r *http.Request, cause *abortCause) {
 	switch cause {
 	case errLost:
 		ex.rec.Outcome = admission.Isolated.Outcome()
-		ex.answerRefusal(r, &admission.Refusal{Reason: admission.Isolated}, cause.detail)
+		ex.writeProblem(r, newRefusal(ex.Header(), ex.rec.Pool, &admission.Refusal{Reason: admission.Isolated}, cause.detail))
 	case errMinUpload, errStalled:
 		ex.answerProblem(r, http.StatusRequestTimeout, cause.detail)
 	default:
@@ -335,50 +337,4 @@ func (ex *exchange) logAborted(r *http.Request, cause *abortCause) {
 		slog.Float64("hold_ms", milliseconds(ex.rec.Hold)),
 		ex.traceAttr(),
 	)
-}
-
-// upgraded is the upstream's side of an upgraded connection.
-type upgraded struct {
-	io.ReadWriteCloser
-	hold *hold
-}
-
-// Read implements io.Reader.
-func (u *upgraded) Read(p []byte) (int, error) {
-	may, err := u.hold.down.take(len(p))
-	if err != nil {
-		return 0, err
-	}
-	n, err := u.ReadWriteCloser.Read(p[:may])
-	u.hold.down.unused(may - n)
-	u.hold.move()
-	return n, err
-}
-
-// Write implements io.Writer.
-func (u *upgraded) Write(p []byte) (written int, err error) {
-	for written < len(p) && err == nil {
-		var may, n int
-		if may, err = u.hold.up.take(len(p) - written); err != nil {
-			break
-		}
-		if err = u.hold.check(); err != nil {
-			break
-		}
-		n, err = u.ReadWriteCloser.Write(p[written : written+may])
-		written += n
-		u.hold.move()
-	}
-	return written, err
-}
-
-// CloseWrite passes a half-close on.
-func (u *upgraded) CloseWrite() error { return closeWrite(u.ReadWriteCloser) }
-
-// closeWrite closes the sending side of w, if it can be closed alone.
-func closeWrite(w io.Writer) error {
-	if half, ok := w.(interface{ CloseWrite() error }); ok {
-		return half.CloseWrite()
-	}
-	return errors.ErrUnsupported
 }

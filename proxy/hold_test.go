@@ -192,31 +192,27 @@ func TestHoldIdleFrees(t *testing.T) {
 	}
 }
 
-// silentConn is an upgraded connection that takes and gives bytes.
-type silentConn struct{ endless }
-
-func (silentConn) Write(p []byte) (int, error) { return len(p), nil }
-func (silentConn) Close() error                { return nil }
-
 // TestHoldMoves: a byte in either direction puts hold.idle off, and only that.
 func TestHoldMoves(t *testing.T) {
 	one := make([]byte, 1)
-	for name, move := range map[string]func(*hold) error{
-		"upload":    func(h *hold) error { _, err := (&requestBody{ReadCloser: silentConn{}, hold: h}).Read(one); return err },
-		"to server": func(h *hold) error { _, err := (&upgraded{silentConn{}, h}).Write(one); return err },
-		"to client": func(h *hold) error { _, err := (&upgraded{silentConn{}, h}).Read(one); return err },
-		"download":  func(h *hold) error { h.move(); return nil },
+	for name, move := range map[string]func(*exchange) error{
+		"upload": func(ex *exchange) error {
+			_, err := (&requestBody{ReadCloser: io.NopCloser(endless{}), ex: ex}).Read(one)
+			return err
+		},
+		"download": func(ex *exchange) error { ex.hold.move(); return nil },
 	} {
 		t.Run(name, func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
 				cut := make(chan *abortCause, 1)
-				h := &hold{slot: openSlot{}, idle: 20 * time.Second}
+				ex := &exchange{visit: visit{hold: hold{slot: openSlot{}, idle: 20 * time.Second}}}
+				h := &ex.hold
 				h.begin(func(cause *abortCause) { cut <- cause })
 				defer h.end()
 				began := time.Now()
 				for range 100 {
 					<-time.After(19 * time.Second)
-					if err := move(h); err != nil {
+					if err := move(ex); err != nil {
 						t.Fatal(err)
 					}
 				}

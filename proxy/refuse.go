@@ -1,9 +1,7 @@
 package proxy
 
 import (
-	"errors"
 	"fmt"
-	"log/slog"
 	"net/http"
 	"strconv"
 	"time"
@@ -36,8 +34,8 @@ func (ex *exchange) admit(r *http.Request, pool *Pool) (Slot, error) {
 // acquire waits in the pool's line, no longer than limit.
 func (ex *exchange) acquire(r *http.Request, pool *Pool, limit time.Duration) (Slot, error) {
 	s := ex.snapshot
-	ex.info = admission.RequestInfo{Method: r.Method, Path: r.URL.Path, Remote: s.clientAddr(r), Trace: ex.rec.TraceID}
-	req := admission.Request{Pool: pool.Name, Span: ex.spanBytes(), Info: &ex.info}
+	ex.info = admission.RequestInfo{Method: r.Method, Path: r.URL.Path, Remote: s.clientAddr(r)}
+	req := ex.lineRequest(pool)
 	if pool.TellClients {
 		req.Client = s.clientKey(r, pool)
 	}
@@ -47,27 +45,12 @@ func (ex *exchange) acquire(r *http.Request, pool *Pool, limit time.Duration) (S
 
 // refuse answers a request of a pool that was not admitted.
 func (ex *exchange) refuse(r *http.Request, err error) {
-	if errors.Is(err, admission.ErrUnknownPool) || errors.Is(err, admission.ErrElsewhere) {
-		// The pool is not agreed on yet, or its ticket is with a gateway that does not
-		// answer: both pass.
-		err = &admission.Refusal{Reason: admission.Isolated}
-	}
-	var refusal *admission.Refusal
-	var ticket *ticketError
-	switch {
-	case ex.ctx.Err() != nil:
+	if ex.ctx.Err() != nil {
 		ex.rec.Outcome = admission.OutcomeClientGone
 		ex.answerClientGone()
-	case errors.As(err, &refusal):
-		ex.rec.Outcome, ex.rec.Grant.Position = refusal.Reason.Outcome(), refusal.Position
-		ex.answerRefusal(r, refusal, refusal.Reason.Detail())
-	case errors.As(err, &ticket):
-		ex.answerProblem(r, ticket.status, ticket.detail)
-	default:
-		ex.snapshot.cfg.Logger.Error("admission failed", slog.String("pool", ex.rec.Pool), ex.traceAttr(), slog.Any("error", err))
-		ex.rec.Outcome = admission.Isolated.Outcome()
-		ex.answerProblem(r, http.StatusInternalServerError, "admission failed")
+		return
 	}
+	ex.writeProblem(r, ex.refused(ex.Header(), err))
 }
 
 // answerClientGone ends a request whose client has left. Usually nobody reads
@@ -78,11 +61,6 @@ func (ex *exchange) answerClientGone() {
 		ex.Header().Set("Connection", "close")
 	}
 	ex.WriteHeader(statusClientGone)
-}
-
-// answerRefusal answers a request that was not admitted.
-func (ex *exchange) answerRefusal(r *http.Request, refusal *admission.Refusal, detail string) {
-	ex.writeProblem(r, newRefusal(ex.Header(), ex.rec.Pool, refusal, detail))
 }
 
 // newRefusal returns the body of the answer to a request that was not admitted, and

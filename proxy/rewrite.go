@@ -66,7 +66,7 @@ func (ex *exchange) outgoing(in *http.Request) *http.Request {
 	}
 	// The values of announced trailers come when the body has been read: into the
 	// server's map.
-	ex.route.removeUntrusted(out.Trailer)
+	ex.removeUntrusted(out.Trailer)
 	if len(out.Trailer) > 0 {
 		// HTTP/2 has them behind a body of known length, too; HTTP/1.1 only
 		// behind chunks.
@@ -178,10 +178,12 @@ func (ex *exchange) setForwarded(header http.Header, in *http.Request, trusted b
 	default:
 		set("X-Forwarded-For", remote)
 	}
-	if !trusted || len(in.Header["X-Forwarded-Host"]) == 0 {
+	// What of these is left a trusted proxy has said. The client may have named them in
+	// Connection, to have them removed.
+	if len(header["X-Forwarded-Host"]) == 0 {
 		set("X-Forwarded-Host", in.Host)
 	}
-	if !trusted || len(in.Header["X-Forwarded-Proto"]) == 0 {
+	if len(header["X-Forwarded-Proto"]) == 0 {
 		proto := "http"
 		if in.TLS != nil {
 			proto = "https"
@@ -234,11 +236,11 @@ func (ex *exchange) owns(name string) bool {
 	return ex.route.request.owns(name) || ex.requestID != "" && sameName(name, ex.snapshot.requestID)
 }
 
-// removeUntrusted removes from a trailer what a client may not say there: Kgate-*, and
-// what the route's configuration says in the header.
-func (r *route) removeUntrusted(trailer http.Header) {
+// removeUntrusted removes from a trailer what nobody may say there: who the client is, and
+// what the gateway says in the header.
+func (ex *exchange) removeUntrusted(trailer http.Header) {
 	for name := range trailer {
-		if isUntrusted(name, true) || r.request.owns(name) {
+		if isUntrusted(name, false) || name == "Forwarded" || name == "Via" || ex.owns(name) {
 			delete(trailer, name)
 		}
 	}
@@ -283,5 +285,5 @@ func contains(prefixes []netip.Prefix, remote string) bool {
 	if err != nil {
 		return false
 	}
-	return containsAddr(prefixes, ap.Addr().Unmap())
+	return containsAddr(prefixes, ap.Addr().Unmap().WithZone(""))
 }

@@ -3,7 +3,14 @@ package proxy
 import (
 	"errors"
 	"io"
+	"runtime"
+
+	"github.com/kgate/kgate/proxy/tcpstate"
 )
+
+// canSplice: the system copies from connection to connection, and package tcpstate tells
+// how far a client has come meanwhile.
+const canSplice = runtime.GOOS == "linux"
 
 // minSplice is the least that is worth a pipe in the kernel.
 const minSplice = 128 << 10
@@ -51,7 +58,7 @@ func (ex *exchange) splice(body io.Reader) (done bool, err error) {
 		ex.remaining -= n
 		ex.hold.move()
 		if err != nil {
-			if !isEstablished(ex.conn.raw) {
+			if !tcpstate.IsEstablished(ex.conn.raw) {
 				ex.clientGone = true // the error does not tell which of the two it was
 			}
 			return true, err

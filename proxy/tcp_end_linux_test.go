@@ -14,6 +14,8 @@ import (
 	"time"
 
 	"golang.org/x/sys/unix"
+
+	"github.com/kgate/kgate/proxy/tcpstate"
 )
 
 // TestTCPNotTakenYet: an upstream that ends its side and goes on reading has the slot
@@ -86,7 +88,7 @@ func TestTCPClientResetsLate(t *testing.T) {
 		_, _ = io.Copy(io.Discard, c)
 		close(heard)
 		_ = c.SetReadDeadline(time.Now().Add(patience))
-		ended <- awaitReset(c)
+		ended <- tcpstate.AwaitReset(c)
 	})
 	g := newTCPGateway(t, 1, []*url.URL{up.url})
 	c := g.dial()
@@ -97,6 +99,59 @@ func TestTCPClientResetsLate(t *testing.T) {
 	if err := receive(t, ended); !errors.Is(err, syscall.ECONNRESET) {
 		t.Errorf("the upstream's connection ends with %v", err)
 	}
+}
+
+// upgradeTo has a gateway's only upstream agree to an upgrade, and then do as it is told.
+func upgradeTo(t *testing.T, then func(*net.TCPConn)) *gateway {
+	t.Helper()
+	up := newTCPUpstream(t, func(c *net.TCPConn) {
+		_, _ = http.ReadRequest(bufio.NewReader(c))
+		_, _ = io.WriteString(c, "HTTP/1.1 101 Switching Protocols\r\nConnection: Upgrade\r\nUpgrade: echo\r\n\r\nearly")
+		then(c)
+	})
+	up.url.Scheme = "http"
+	return newGateway(t, 1, nil, func(c *Config) {
+		c.Pools[0].Upstreams, c.Pools[0].Transport.ResponseHeaderTimeout = []*url.URL{up.url}, 500*time.Millisecond
+	})
+}
+
+// TestUpgradeClientResetsLate: the same holds for an upgraded connection.
+func TestUpgradeClientResetsLate(t *testing.T) {
+	heard, ended := make(chan struct{}), make(chan error, 1)
+	g := upgradeTo(t, func(c *net.TCPConn) {
+		_, _ = io.Copy(io.Discard, c)
+		close(heard)
+		_ = c.SetReadDeadline(time.Now().Add(patience))
+		ended <- tcpstate.AwaitReset(c)
+	})
+	c := g.dial()
+	c.send(upgradeRequest)
+	c.response()
+	c.expect("early")
+	c.leave("closes its side")
+	receive(t, heard)
+	c.leave("resets")
+	g.sem.await(0, 0)
+	if err := receive(t, ended); !errors.Is(err, syscall.ECONNRESET) {
+		t.Errorf("the upstream's connection ends with %v", err)
+	}
+}
+
+// TestUpgradeSilentAfterTheEnd: a client that neither says anything nor closes its side once
+// the upstream has ended does not keep the slot.
+func TestUpgradeSilentAfterTheEnd(t *testing.T) {
+	t.Parallel()
+	g := upgradeTo(t, func(c *net.TCPConn) {
+		time.Sleep(time.Second) // longer than the answer's header may take
+		_, _ = io.WriteString(c, " and late")
+	})
+	c := g.dial()
+	c.send(upgradeRequest)
+	c.response()
+	if got, err := io.ReadAll(c.br); string(got) != "early and late" || err != nil {
+		t.Errorf("read %q, %v", got, err)
+	}
+	g.sem.await(0, 0)
 }
 
 // TestSlowUpstreamIsNotIdle: neither is an upload idle whose upstream takes it slowly.

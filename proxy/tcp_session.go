@@ -7,16 +7,13 @@ import (
 	"net"
 	"net/http"
 	"net/netip"
-	"net/url"
-	"sync"
 	"sync/atomic"
 	"time"
 
 	"github.com/pires/go-proxyproto"
-	"go.opentelemetry.io/otel/trace"
+	"go.opentelemetry.io/otel/attribute"
 
 	"github.com/kgate/kgate/internal/admission"
-	"github.com/kgate/kgate/proxy/relay"
 	"github.com/kgate/kgate/proxy/upstream"
 )
 
@@ -26,25 +23,14 @@ import (
 // reset: many protocols end an answer by closing the connection, and would take one that
 // is cut short, or none at all, for the whole.
 type session struct {
-	snapshot *snapshot
-	route    *route
-	conn     *clientConn
-	ctx      context.Context // ends with the server, and with the hold
-	cancel   context.CancelCauseFunc
-	hold     hold
-	slot     Slot
-	backend  *backend
-	tunnel   atomic.Pointer[upstream.Tunnel] // to backend, for cut
-	ended    atomic.Bool                     // the upstream has ended its side
-	silent   atomic.Bool                     // the client has ended its side, and the upstream knows
-	rec      Record
-	info     admission.RequestInfo
-	said     []byte          // that was read to find the route
-	failure  error           // why the upstream could not serve it
-	span     trace.Span      // nil: it is not sampled
-	traced   context.Context // of span
-
-	arrived, admitted time.Time // admitted is zero until then
+	visit
+	route   *route
+	conn    *clientConn
+	ctx     context.Context // ends with the server, and with the hold
+	cancel  context.CancelCauseFunc
+	backend *backend
+	tunnel  atomic.Pointer[upstream.Tunnel] // to backend, for cut
+	said    []byte                          // that was read to find the route
 }
 
 // errLeft is why a session ends whose client has left while it waited.
@@ -59,12 +45,8 @@ const leaveTime = 50 * time.Millisecond
 // one that is far away takes longer, and a client may have said all it has to say.
 const dialGrace = time.Second
 
-// endTime is how long a client may be silent once the upstream has ended its side. Most
-// close at once; one that does not would keep the slot for nothing.
-const endTime = 2 * time.Second
-
 func newSession(base context.Context, s *snapshot, route *route, conn *clientConn) *session {
-	se := &session{snapshot: s, route: route, conn: conn, arrived: time.Now()}
+	se := &session{visit: visit{snapshot: s, arrived: time.Now()}, route: route, conn: conn}
 	se.ctx, se.cancel = context.WithCancelCause(base)
 	se.rec.Pool = route.pool.Name
 	se.info = admission.RequestInfo{Method: "TCP", Remote: remoteAddr(conn)}
@@ -83,22 +65,29 @@ func (se *session) serve() {
 	defer se.cancel(nil)
 	defer se.finish()
 	se.startTrace()
-	var err error
-	se.slot, err = se.admit()
-	se.rec.Wait = time.Since(se.arrived)
+	slot, err := se.admit()
+	se.waited()
 	if err != nil {
 		se.refuse(err)
 		se.traceWait()
 		return
 	}
-	defer se.slot.Release()
-	se.rec.Grant, se.rec.Outcome = se.slot.GrantInfo(), admission.OutcomeAdmitted
-	se.admitted = se.arrived.Add(se.rec.Wait)
-	se.traceWait()
-	if o := se.snapshot.cfg.Observer; o != nil {
-		o.Admitted(&se.rec)
+	defer slot.Release()
+	se.enter(slot)
+	se.forward(slot)
+}
+
+// startTrace begins the connection's span, if it is sampled: a connection brings no trace
+// context, so the lot decides.
+func (se *session) startTrace() {
+	if cfg := &se.snapshot.cfg; cfg.Tracer != nil && byLot(cfg.SampleRatio) {
+		// Spans outlive the session's context.
+		se.beginTrace(context.Background(), "TCP "+se.info.Path, []attribute.KeyValue{
+			attribute.String("network.transport", "tcp"),
+			attribute.String("client.address", se.info.Remote.String()),
+			attribute.String("kgate.pool", se.rec.Pool),
+		})
 	}
-	se.forward()
 }
 
 // admit waits for a slot, as long as the client stays.
@@ -109,8 +98,8 @@ func (se *session) admit() (Slot, error) {
 	ctx, stop := se.whileThere(leaveTime)
 	defer stop()
 	pool := se.route.pool
-	req := admission.Request{Pool: pool.Name, Wait: pool.QueueTimeout, Info: &se.info, Span: se.spanBytes()}
-	if pool.TellClients {
+	req := se.lineRequest(pool)
+	if req.Wait = pool.QueueTimeout; pool.TellClients {
 		req.Client = addressKey(se.info.Remote)
 	}
 	return se.snapshot.cfg.Admitter.Acquire(ctx, req)
@@ -133,22 +122,17 @@ func (se *session) whileThere(grace time.Duration) (ctx context.Context, stop fu
 
 // refuse ends a session that was not admitted.
 func (se *session) refuse(err error) {
-	var refusal *admission.Refusal
-	switch {
-	case errors.Is(err, errLeft), se.ctx.Err() != nil:
+	if errors.Is(err, errLeft) || se.ctx.Err() != nil {
 		se.rec.Outcome = admission.OutcomeClientGone
-	case errors.As(err, &refusal):
-		se.rec.Outcome, se.rec.Grant.Position = refusal.Reason.Outcome(), refusal.Position
-	default:
-		// The cluster has not agreed on the pool yet.
-		se.rec.Outcome = admission.Isolated.Outcome()
+	} else {
+		se.refused(make(http.Header), err)
 	}
 	se.conn.reset()
 }
 
 // forward joins the client with an upstream. When it returns both connections are closed.
-func (se *session) forward() {
-	se.hold.limit(se.ctx, se.slot, se.route.pool)
+func (se *session) forward(slot Slot) {
+	se.hold.limit(se.ctx, slot, se.route.pool)
 	se.hold.upload.least, se.hold.download.least = 0, 0 // there is no telling where a request ends
 	if se.hold.idle > 0 {
 		se.hold.client = se.conn.raw
@@ -162,7 +146,7 @@ func (se *session) forward() {
 		return
 	}
 	defer func() { se.route.balancer.done(se.backend, verdictNone, nil) }()
-	se.hold.looksAt(tunnel.Socket())
+	se.hold.looksAt(tunnel.Stream())
 	if se.tunnel.Store(tunnel); se.hold.check() != nil || se.ctx.Err() != nil {
 		se.reset() // cut may have come too early to see the tunnel
 		return
@@ -173,7 +157,14 @@ func (se *session) forward() {
 		se.reset()
 		return
 	}
-	se.join(tunnel)
+	j := joint{tunnel: tunnel, hold: &se.hold, since: se.admitted, reset: se.reset}
+	j.lead(se.conn, se.said)
+	j.run()
+	_ = se.conn.Close() // after a reset it does nothing
+	se.rec.RequestBytes, se.rec.Bytes, se.rec.FirstByte = j.up, j.down, j.firstByte
+	if se.rec.Aborted = j.err != nil; j.broke && se.ctx.Err() == nil {
+		se.failure, se.rec.Outcome = j.err, admission.OutcomeUpstreamError
+	}
 }
 
 // introduce tells the upstream who the client is, if it wants to know. Version 2 has room
@@ -184,7 +175,7 @@ func (se *session) introduce(t *upstream.Tunnel) error {
 		return nil
 	}
 	h := proxyproto.HeaderProxyFromAddrs(byte(version), se.conn.RemoteAddr(), se.conn.LocalAddr())
-	if fence := se.slot.Fence(); version == 2 && se.route.pool.Fence && fence != "" {
+	if fence := se.hold.slot.Fence(); version == 2 && se.route.pool.Fence && fence != "" {
 		if err := h.SetTLVs([]proxyproto.TLV{{Type: proxyproto.PP2_TYPE_UNIQUE_ID, Value: []byte(fence)}}); err != nil {
 			return err
 		}
@@ -202,7 +193,7 @@ func (se *session) cut(cause *abortCause) {
 // reset breaks both connections off.
 func (se *session) reset() {
 	if t := se.tunnel.Load(); t != nil {
-		t.Reset()
+		_ = t.Close()
 	}
 	se.conn.reset()
 }
@@ -233,7 +224,8 @@ func (se *session) connect() *upstream.Tunnel {
 			return nil
 		}
 		b.done(u, verdictFailed, err)
-		se.upstreamFailed()
+		se.rec.DialFailed, se.rec.Outcome = true, admission.OutcomeUpstreamError
+		se.logFailure(context.Background())
 		tried = append(tried, u)
 	}
 	if len(tried) == 0 {
@@ -242,123 +234,20 @@ func (se *session) connect() *upstream.Tunnel {
 	return nil
 }
 
-// upstreamFailed notes that an upstream could not be reached.
-func (se *session) upstreamFailed() {
-	se.rec.DialFailed, se.rec.Outcome = true, admission.OutcomeUpstreamError
-	level := slog.LevelDebug
-	if se.snapshot.failures.First(se.rec.Pool + " " + se.rec.Upstream) {
-		level = slog.LevelWarn // one of each upstream and minute; the metrics count all
-	}
-	se.snapshot.cfg.Logger.Log(context.Background(), level, "upstream failed", slog.String("pool", se.rec.Pool),
-		slog.String("upstream", se.rec.Upstream), slog.Any("error", se.failure))
-}
-
-// join copies both ways until both sides have ended, or one has failed.
-func (se *session) join(t *upstream.Tunnel) {
-	var once sync.Once
-	ended := func(up bool, err error) {
-		if err == nil {
-			return
-		}
-		once.Do(func() {
-			se.rec.Aborted = true
-			var write *relay.WriteError
-			// Who failed is at the end of the one direction where the other one begins.
-			if upstreamBroke := up == errors.As(err, &write); upstreamBroke && se.ctx.Err() == nil {
-				se.failure, se.rec.Outcome = err, admission.OutcomeUpstreamError
-			}
-			se.reset()
-		})
-	}
-	upward := make(chan struct{})
-	go func() {
-		defer close(upward)
-		ended(true, se.upward(t))
-	}()
-	ended(false, se.downward(t))
-	<-upward
-	// After a reset these do nothing.
-	_, _ = t.Close(), se.conn.Close()
-}
-
-// upward copies from the client to the upstream.
-func (se *session) upward(t *upstream.Tunnel) error {
-	s := relay.Stream{From: se.conn.raw, To: t.Socket(), Take: se.hold.up.take, Unused: se.hold.up.unused}
-	if se.conn.Conn != se.conn.raw {
-		s.From = se.conn.Conn // has read on behind the PROXY header
-	}
-	// This runs where the socket cannot be closed: it only looks.
-	s.Check = func() error {
-		if !se.slot.Valid() {
-			return errLost
-		}
-		return t.Check()
-	}
-	s.Moved = func(n int) {
-		se.rec.RequestBytes += int64(n)
-		se.hold.move()
-		if se.ended.Load() {
-			_ = se.conn.raw.SetReadDeadline(time.Now().Add(endTime))
-		}
-	}
-	err := s.Write(se.said)
-	if se.said = nil; err == nil {
-		err = s.Run()
-	}
-	switch {
-	case errors.Is(err, errLost), errors.Is(err, upstream.ErrLapsed):
-		se.hold.abort(errLost)
-	case isTimeout(err) && se.ended.Load():
-		return nil // the client had nothing more to say
-	case err == nil && !se.ended.Load(): // else both are closed at once
-		se.silent.Store(true)
-		if err := t.CloseWrite(); err != nil || se.ended.Load() {
-			return err
-		}
-		return awaitReset(se.conn.raw) // or downward's end
-	}
-	return err
-}
-
-// downward copies from the upstream to the client.
-func (se *session) downward(t *upstream.Tunnel) error {
-	s := relay.Stream{From: t.Socket(), To: se.conn.raw, Take: se.hold.down.take, Unused: se.hold.down.unused}
-	s.Moved = func(n int) {
-		if se.rec.Bytes == 0 {
-			se.rec.FirstByte = time.Since(se.admitted)
-		}
-		se.rec.Bytes += int64(n)
-		se.hold.move()
-	}
-	err := s.Run()
-	if err != nil {
-		return err
-	}
-	if se.ended.Store(true); se.silent.Load() { // both are closed at once
-		_ = se.conn.raw.SetReadDeadline(time.Now())
-		return nil
-	}
-	_ = closeWrite(se.conn.raw) // fails if the client has gone meanwhile
-	_ = se.conn.raw.SetReadDeadline(time.Now().Add(endTime))
-	return nil
-}
-
 // finish records the session.
 func (se *session) finish() {
 	rec, cfg := &se.rec, &se.snapshot.cfg
-	if !se.admitted.IsZero() {
-		rec.Hold = time.Since(se.admitted)
-	}
+	se.held()
 	if cause := se.hold.aborted(); cause != nil {
 		rec.Aborted = true
 		cfg.Logger.Warn("connection broken off", slog.String("cause", cause.cause), slog.String("pool", rec.Pool),
 			slog.String("upstream", rec.Upstream), slog.String("listener", se.info.Path), slog.Float64("hold_ms", milliseconds(rec.Hold)))
 	}
-	if cfg.Observer != nil {
-		cfg.Observer.Done(rec)
+	se.done()
+	if cfg.AccessLog != AccessOff {
+		se.snapshot.logAccess(context.Background(), &accessEntry{
+			Record: rec, arrived: se.arrived, remote: se.conn.RemoteAddr().String(), client: se.info.Remote,
+			method: "TCP", path: se.info.Path, rawPath: se.info.Path, proto: "TCP", failure: se.failure,
+		})
 	}
-	se.endTrace()
-	// Its line of the access log is that of a request with the method TCP and no status.
-	ex := exchange{snapshot: se.snapshot, arrived: se.arrived, rec: *rec, attempt: attempt{err: se.failure}}
-	ex.logAccess(&http.Request{Method: se.info.Method, URL: &url.URL{Path: se.info.Path}, Proto: "TCP", RemoteAddr: se.conn.RemoteAddr().String()})
 }

@@ -723,3 +723,23 @@ func FuzzServerName(f *testing.F) {
 		}
 	})
 }
+
+// TestTCPServerNameThenSilence: the time for what a client says first bounds nothing that
+// follows.
+func TestTCPServerNameThenSilence(t *testing.T) {
+	t.Parallel()
+	const headerTime = 200 * time.Millisecond
+	up := newTCPUpstream(t, func(c *net.TCPConn) { _, _ = io.Copy(c, c) })
+	g := newTCPGateway(t, 1, []*url.URL{up.url}, func(c *Config) { c.TCP[0].Names = []ServerName{{Host: "other", Pool: "p"}} })
+	server, err := NewServer(ServerConfig{Handler: g.handler, ReadHeaderTimeout: headerTime})
+	if err != nil {
+		t.Fatal(err)
+	}
+	g.serveTCP(server)
+	c := g.dial()
+	c.send("not TLS")
+	c.expect("not TLS")
+	time.Sleep(2 * headerTime)
+	c.send("still there")
+	c.expect("still there")
+}

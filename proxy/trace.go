@@ -117,9 +117,8 @@ func (ex *exchange) startTrace(r *http.Request) {
 	if route == "" {
 		route = "/"
 	}
-	ex.spans.ctx, ex.spans.server = cfg.Tracer.Start(ctx, spanMethod(r.Method)+" "+route,
-		trace.WithSpanKind(trace.SpanKindServer), trace.WithTimestamp(ex.arrived),
-		trace.WithAttributes(
+	ex.beginTrace(ctx, spanMethod(r.Method)+" "+route,
+		append(serverAttributes(printable(r.Host)),
 			attribute.String("http.request.method", knownMethod(r.Method)),
 			attribute.String("http.route", route),
 			attribute.String("url.path", r.URL.EscapedPath()),
@@ -127,13 +126,19 @@ func (ex *exchange) startTrace(r *http.Request) {
 			attribute.String("client.address", ex.snapshot.clientAddr(r).String()),
 			attribute.String("network.protocol.version", strings.TrimPrefix(r.Proto, "HTTP/")),
 			attribute.String("user_agent.original", printable(r.UserAgent())),
-		), trace.WithAttributes(serverAttributes(printable(r.Host))...))
+		))
 	if ex.requestID != "" {
 		name := "http.request.header." + strings.ToLower(ex.snapshot.requestID)
 		ex.spans.server.SetAttributes(attribute.StringSlice(name, []string{ex.requestID}))
 	}
-	ex.rec.TraceID = ex.spans.server.SpanContext().TraceID().String()
-	ex.rec.Sampled = ex.spans.server.SpanContext().IsSampled()
+}
+
+// beginTrace begins the span of a visit.
+func (v *visit) beginTrace(ctx context.Context, name string, attrs []attribute.KeyValue) {
+	v.spans.ctx, v.spans.server = v.snapshot.cfg.Tracer.Start(ctx, name,
+		trace.WithSpanKind(trace.SpanKindServer), trace.WithTimestamp(v.arrived), trace.WithAttributes(attrs...))
+	sc := v.spans.server.SpanContext()
+	v.rec.TraceID, v.rec.Sampled = sc.TraceID().String(), sc.IsSampled()
 }
 
 // serverAttributes name a server by the address that it was asked at: host, or host:port.
@@ -182,42 +187,31 @@ func spanMethod(method string) string {
 	return method
 }
 
-// traceQueue records the wait that has just ended.
-func (ex *exchange) traceQueue(admitted bool) {
-	if ex.spans.server != nil {
-		ex.rec.traceWait(ex.spans.ctx, ex.snapshot.cfg.Tracer, ex.arrived, admitted)
-	}
-}
-
 // traceWait makes the span of a wait that has just ended.
-func (r *Record) traceWait(ctx context.Context, tracer trace.Tracer, arrived time.Time, admitted bool) {
-	_, span := tracer.Start(ctx, "kgate.queue",
-		trace.WithTimestamp(arrived), trace.WithAttributes(attribute.String("kgate.pool", r.Pool)))
-	if admitted {
+func (v *visit) traceWait() {
+	tracer, grant := v.snapshot.cfg.Tracer, &v.rec.Grant
+	if tracer == nil || !v.rec.Sampled {
+		return
+	}
+	_, span := tracer.Start(v.spans.ctx, "kgate.queue",
+		trace.WithTimestamp(v.arrived), trace.WithAttributes(attribute.String("kgate.pool", v.rec.Pool)))
+	if v.admitted.IsZero() {
+		span.SetStatus(codes.Error, "not admitted: "+v.rec.Outcome.String())
+	} else {
 		span.SetAttributes(
-			attribute.Int("kgate.position", r.Grant.Position),
-			attribute.Int("kgate.token", r.Grant.Token),
-			attribute.Int64("kgate.epoch", int64(r.Grant.Epoch)),
-			attribute.Int64("kgate.serial", int64(r.Grant.Serial)),
+			attribute.Int("kgate.position", grant.Position),
+			attribute.Int("kgate.token", grant.Token),
+			attribute.Int64("kgate.epoch", int64(grant.Epoch)),
+			attribute.Int64("kgate.serial", int64(grant.Serial)),
 		)
-		if before, ok := linked(r.Grant.After); ok {
+		if before, ok := linked(grant.After); ok {
 			span.AddLink(trace.Link{SpanContext: before, Attributes: []attribute.KeyValue{attribute.String("kgate.link", "token")}})
 		}
-	} else {
-		span.SetStatus(codes.Error, "not admitted: "+r.Outcome.String())
 	}
-	span.End(trace.WithTimestamp(arrived.Add(r.Wait)))
+	span.End(trace.WithTimestamp(v.arrived.Add(v.rec.Wait)))
 }
 
-// spanBytes names the request's span for those who have its token next; empty
-// if it is not sampled.
-func (ex *exchange) spanBytes() string {
-	if !ex.rec.Sampled {
-		return ""
-	}
-	return spanBytes(ex.spans.server.SpanContext())
-}
-
+// spanBytes names a span for whoever has its token next.
 func spanBytes(sc trace.SpanContext) string {
 	id, span := sc.TraceID(), sc.SpanID()
 	return string(id[:]) + string(span[:])
@@ -270,27 +264,34 @@ func (s *spans) endUpstream(at time.Time, failure string) {
 	s.upstream.End(trace.WithTimestamp(at))
 }
 
-// endTrace ends the request's spans with what it came to.
-func (ex *exchange) endTrace() {
-	if ex.spans.server == nil {
+// endTrace ends the spans with what the visit came to.
+func (v *visit) endTrace() {
+	server, up, rec, now := v.spans.server, v.spans.upstream, &v.rec, time.Now()
+	if server == nil {
 		return
 	}
-	rec, now := &ex.rec, time.Now()
-	if up := ex.spans.upstream; up != nil {
+	exchanged := server // with the upstream
+	if up != nil {
+		exchanged = up
+	}
+	if rec.FirstByte > 0 {
+		exchanged.AddEvent("first byte", trace.WithTimestamp(v.admitted.Add(rec.FirstByte)))
+	}
+	if up != nil {
 		if rec.UpstreamStatus != 0 {
 			up.SetAttributes(attribute.Int("http.response.status_code", rec.UpstreamStatus))
 		}
-		if rec.FirstByte > 0 {
-			up.AddEvent("first byte", trace.WithTimestamp(ex.admitted.Add(rec.FirstByte)))
-		}
-		ex.spans.endUpstream(now, rec.upstreamFailure())
+		v.spans.endUpstream(now, rec.upstreamFailure())
+	} else if rec.Upstream != "" { // of a TCP connection
+		server.SetAttributes(serverAttributes(rec.Upstream)...)
 	}
-	server := ex.spans.server
-	server.SetAttributes(
-		attribute.Int("http.response.status_code", rec.Status),
-		attribute.Int64("http.response.body.size", rec.Bytes),
-		attribute.String("kgate.outcome", rec.Outcome.String()),
-	)
+	if rec.Status != 0 {
+		server.SetAttributes(
+			attribute.Int("http.response.status_code", rec.Status),
+			attribute.Int64("http.response.body.size", rec.Bytes),
+		)
+	}
+	server.SetAttributes(attribute.String("kgate.outcome", rec.Outcome.String()))
 	fail(server, rec.failure())
 	server.End(trace.WithTimestamp(now))
 }
@@ -334,9 +335,9 @@ func (r *Record) upstreamFailure() string {
 }
 
 // traceAttr names the request's trace in a log line; nothing if it has none.
-func (ex *exchange) traceAttr() slog.Attr {
-	if ex.rec.TraceID == "" {
+func (v *visit) traceAttr() slog.Attr {
+	if v.rec.TraceID == "" {
 		return slog.Attr{}
 	}
-	return slog.String("trace_id", ex.rec.TraceID)
+	return slog.String("trace_id", v.rec.TraceID)
 }

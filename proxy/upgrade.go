@@ -2,13 +2,13 @@ package proxy
 
 import (
 	"bufio"
-	"errors"
 	"fmt"
-	"io"
 	"net/http"
 	"strings"
 
 	"golang.org/x/net/http/httpguts"
+
+	"github.com/kgate/kgate/proxy/upstream"
 )
 
 // upgradeType returns the protocol that a header asks to go on in; empty: none.
@@ -30,42 +30,36 @@ func upgradeType(h http.Header) string {
 // upstream has agreed to something else: that is the error.
 func (ex *exchange) upgrade(out *http.Request, res *http.Response) error {
 	asked, agreed := upgradeType(out.Header), upgradeType(res.Header)
-	both, ok := res.Body.(io.ReadWriteCloser)
+	tunnel, ok := res.Body.(*upstream.Tunnel)
 	if asked == "" || !strings.EqualFold(asked, agreed) || !ok {
 		ex.rec.UpstreamStatus = 0
 		return fmt.Errorf("proxy: the upstream goes on in %q, the client has asked for %q", agreed, asked)
 	}
-	backend := &upgraded{ReadWriteCloser: both, hold: &ex.hold}
 	conn, brw, err := ex.Hijack()
 	if err != nil {
 		return fmt.Errorf("proxy: the client's connection cannot be upgraded: %w", err)
 	}
 	defer ex.snapshot.streams.add(-1)
+	defer conn.Close()
 	ex.hold.download.end(0, 0, true) // there is no telling what the client makes of it
 	header := ex.Header()
 	copyEndToEnd(header, res.Header)
 	ex.label()
 	header["Connection"], header["Upgrade"] = []string{"Upgrade"}, []string{agreed}
-	if err = writeSwitch(brw.Writer, header); err == nil {
-		early := io.LimitReader(brw.Reader, int64(brw.Reader.Buffered())) // sent with the request
-		done := make(chan error, 2)
-		go func() { done <- pipe(backend, io.MultiReader(early, conn)) }()
-		go func() { done <- pipe(conn, backend) }()
-		// Until both sides have ended, or one has failed.
-		left := 2
-		for left > 0 && err == nil {
-			err = <-done
-			left--
-		}
-		_, _ = conn.Close(), backend.Close()
-		for ; left > 0; left-- {
-			if <-done == nil {
-				continue // what could fail has been closed already
-			}
-		}
+	if writeSwitch(brw.Writer, header) != nil {
 		return nil
 	}
-	_, _ = conn.Close(), backend.Close()
+	said, _ := brw.Reader.Peek(brw.Reader.Buffered()) // with the request
+	j := joint{tunnel: tunnel, hold: &ex.hold, since: ex.admitted}
+	j.reset = func() {
+		_ = tunnel.Close()
+		if ex.conn != nil && (!j.broke || ex.hold.aborted() != nil) {
+			ex.conn.drop() // else it takes what the upstream has said
+		}
+		_ = conn.Close()
+	}
+	j.lead(conn, said)
+	j.run()
 	return nil
 }
 
@@ -75,18 +69,4 @@ func writeSwitch(w *bufio.Writer, header http.Header) error {
 	_ = header.Write(w)
 	_, _ = w.WriteString("\r\n")
 	return w.Flush()
-}
-
-// errNoHalfClose ends both directions when one cannot be closed alone.
-var errNoHalfClose = errors.New("proxy: the connection cannot be closed one way")
-
-// pipe copies one direction and then closes it.
-func pipe(to io.Writer, from io.Reader) error {
-	if _, err := io.Copy(to, from); err != nil {
-		return err
-	}
-	if closeWrite(to) != nil {
-		return errNoHalfClose
-	}
-	return nil
 }

@@ -98,7 +98,7 @@ func TestMembersCarryTheirTags(t *testing.T) {
 	b := start(t, base("b", "1", a.Addr()))
 	sees(t, a, "a/1/alive", "b/1/alive")
 	sees(t, b, "a/1/alive", "b/1/alive")
-	want := Member{Name: "b", PeerAddr: "127.0.0.1:7080", Boot: "1", Version: "1.0", Expect: 3, Status: StatusAlive, Addr: b.Addr()}
+	want := Member{Name: "b", PeerAddr: "127.0.0.1:7080", Boot: "1", Expect: 3, Status: StatusAlive, Addr: b.Addr()}
 	if got := a.Members()[1]; got != want {
 		t.Errorf("%+v, want %+v", got, want)
 	}

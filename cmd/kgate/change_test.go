@@ -36,6 +36,9 @@ func (o *output) String() string {
 
 // fakeCluster is a gateway of which only the admin address is there.
 type fakeCluster struct {
+	admin.Lines // nobody asks
+	admin.Peers
+
 	mu       sync.Mutex
 	k        int
 	inFlight int
@@ -104,7 +107,7 @@ func (c *fakeCluster) Ready() (bool, string) { return true, "" }
 func startCluster(t *testing.T) (*fakeCluster, string) {
 	t.Helper()
 	c := &fakeCluster{k: 3, inFlight: 2}
-	h, err := admin.NewHandler(admin.Config{Source: c, Control: c, Metrics: prometheus.NewRegistry()})
+	h, err := admin.NewHandler(admin.Config{Source: c, Lines: c, Peers: c, Control: c, Metrics: prometheus.NewRegistry()})
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -29,7 +29,7 @@ func shownStatus() (*admin.Status, map[string]admin.Line) {
 		Cluster: admin.Cluster{View: 9, Leader: "gw-2", Members: []admin.Member{
 			{Name: "gw-1", Addr: "10.0.0.1:7080", Status: admin.StatusAlive, Self: true, LinkUp: true, Answers: true, Ready: true, LeaseSeconds: &lease, Copies: []string{"gw-2"}},
 			{Name: "gw-2", Addr: "10.0.0.2:7080", Status: admin.StatusAlive, LinkUp: true, Answers: true, Ready: true, LeaseSeconds: &lease, RTTMillis: &rtt, Copies: []string{"gw-1"}},
-			{Name: "gw-3", Status: admin.StatusSuspended, Heir: "gw-1"},
+			{Name: "gw-3", Status: admin.StatusSuspended, Successor: "gw-1"},
 			{Name: "gw-4", Addr: "10.0.0.4:7080", Status: admin.StatusAlive, LinkUp: true},
 		}},
 		Pools: []admin.Pool{

@@ -209,9 +209,9 @@ func (v *statusView) line(l admin.Line) {
 }
 
 func (v *statusView) members(all []admin.Member) {
-	t := table{head: []string{"GATEWAY", "STATE", "VOTES", "LEASE", "ROUND TRIP", "HEIR", "ADDRESS"}, right: []int{3, 4}, names: []int{0, 5}}
+	t := table{head: []string{"GATEWAY", "STATE", "VOTES", "LEASE", "ROUND TRIP", "SUCCESSOR", "ADDRESS"}, right: []int{3, 4}, names: []int{0, 5}}
 	for _, m := range all {
-		lease, rtt, heir, state, vote := "-", "-", m.Heir, v.good(m.Word()), ""
+		lease, rtt, successor, state, vote := "-", "-", m.Successor, v.good(m.Word()), ""
 		if m.Votes {
 			vote = "yes"
 		}
@@ -224,13 +224,13 @@ func (v *statusView) members(all []admin.Member) {
 		case m.RTTMillis != nil:
 			rtt = admin.Millis(*m.RTTMillis)
 		}
-		if heir == "" && len(m.Copies) > 0 {
-			heir = m.Copies[0]
+		if successor == "" && len(m.Copies) > 0 {
+			successor = m.Copies[0]
 		}
 		if m.Bad() {
 			state = v.bad(m.Word())
 		}
-		t.add(m.Name, state, vote, lease, rtt, orDash(heir), orDash(m.Addr))
+		t.add(m.Name, state, vote, lease, rtt, orDash(successor), orDash(m.Addr))
 	}
 	t.print(v)
 }

@@ -4,6 +4,7 @@ import (
 	"errors"
 	"net/http"
 	"slices"
+	"strings"
 	"sync/atomic"
 
 	"github.com/caddyserver/caddy/v2"
@@ -40,6 +41,15 @@ func (*Transport) CaddyModule() caddy.ModuleInfo {
 func (t *Transport) Provision(ctx caddy.Context) (err error) {
 	if slices.Contains(t.Versions, "3") {
 		return errors.New("kgate: this transport has no HTTP/3 to upstreams: remove 3 from versions")
+	}
+	if t.TLS != nil && (t.ProxyProtocol != "" || strings.Contains(t.TLS.ServerName, "{")) {
+		// Caddy then speaks TLS itself, and HTTP/2 on that cannot be fenced.
+		if slices.Contains(t.Versions, "2") {
+			return errors.New("kgate: this transport has no HTTP/2 to upstreams with proxy_protocol, or with a placeholder in tls_server_name: write versions 1.1")
+		}
+		if len(t.Versions) == 0 {
+			t.Versions = []string{"1.1"}
+		}
 	}
 	if t.app, err = appOf(ctx); err != nil {
 		return err

@@ -43,7 +43,7 @@ func newTestHandler(t *testing.T, s Source) http.Handler {
 	reg := prometheus.NewRegistry()
 	c := prometheus.NewCounter(prometheus.CounterOpts{Name: "kgate_example_total", Help: "An example."})
 	reg.MustRegister(c)
-	h, err := NewHandler(Config{Source: s, Peers: examplePeers{}, Metrics: reg, Profiles: http.DefaultServeMux})
+	h, err := NewHandler(Config{Source: s, Lines: &someLines{}, Peers: examplePeers{}, Metrics: reg, Profiles: http.DefaultServeMux})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -237,7 +237,9 @@ func TestConfig(t *testing.T) {
 // TestServer serves over a real connection: HEAD without a body, a header of
 // unbounded size refused, Shutdown in order.
 func TestServer(t *testing.T) {
-	h, err := NewHandler(Config{Source: &fixedSource{status: example(), ready: true}, Metrics: prometheus.NewRegistry(), Profiles: http.DefaultServeMux})
+	h, err := NewHandler(Config{
+		Source: &fixedSource{status: example(), ready: true}, Lines: &someLines{}, Peers: examplePeers{}, Metrics: prometheus.NewRegistry(), Profiles: http.DefaultServeMux,
+	})
 	if err != nil {
 		t.Fatal(err)
 	}

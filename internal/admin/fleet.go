@@ -38,8 +38,8 @@ const (
 // fleet asks the other gateways.
 type fleet struct {
 	source Source
-	lines  Lines // nil: there are none
-	peers  Peers // nil: this gateway is alone
+	lines  Lines
+	peers  Peers
 
 	mu     sync.Mutex // guards rounds
 	rounds map[question]*round
@@ -163,7 +163,7 @@ func (f *fleet) each(ctx context.Context, members []Member, do func(context.Cont
 	for _, m := range members {
 		switch {
 		case m.Self || m.Status != StatusAlive:
-		case f.peers == nil || !m.LinkUp:
+		case !m.LinkUp:
 			unreachable(m)
 		default:
 			reached = append(reached, m)
@@ -180,9 +180,6 @@ func (f *fleet) cancel(ctx context.Context, id string) error {
 	}
 	if at == f.source.Report("", 0).Status.Gateway.Name {
 		return f.lines.Cancel(id)
-	}
-	if f.peers == nil {
-		return ErrUnknown
 	}
 	var answer cancelAnswer
 	if err := f.peers.CallFleet(ctx, at, "/cancel", cancelCall{ID: id}, &answer); err != nil {

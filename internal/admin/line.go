@@ -91,14 +91,3 @@ func (e Entries) number() {
 		e.Waiting[i].Position = i + 1
 	}
 }
-
-// noLines is the line of a gateway that has none.
-type noLines struct{}
-
-func (noLines) Find(string) (string, Entries) { return "", Entries{} }
-
-func (noLines) Position(context.Context, string, time.Time) (int, time.Duration) { return 0, 0 }
-
-func (noLines) Gateway(string) (string, error) { return "", ErrUnknown }
-
-func (noLines) Cancel(string) error { return ErrUnknown }

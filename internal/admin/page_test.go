@@ -22,7 +22,7 @@ func TestPage(t *testing.T) {
 	s.Version, s.Gateway = nasty, Gateway{Name: nasty, Reason: nasty}
 	s.Cluster.Leader = nasty
 	s.Events = []Event{{At: time.Now(), Text: nasty}}
-	s.Cluster.Members = []Member{{Name: nasty, Addr: nasty, Status: nasty, Heir: nasty, RingPlace: 1, Copies: []string{nasty}}}
+	s.Cluster.Members = []Member{{Name: nasty, Addr: nasty, Status: nasty, Successor: nasty, RingPlace: 1, Copies: []string{nasty}}}
 	s.Pools = []Pool{{Name: nasty, Binding: nasty, Home: nasty, K: 3}}
 	e := Entry{ID: nasty, Gateway: nasty, Client: nasty, Method: nasty, Path: nasty, Trace: nasty, Seconds: 1}
 	ticket := Entry{ID: nasty, Gateway: nasty, Ticket: true, Note: nasty}

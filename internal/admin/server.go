@@ -2,6 +2,7 @@ package admin
 
 import (
 	"errors"
+	"fmt"
 	"log/slog"
 	"net/http"
 	"time"
@@ -14,24 +15,12 @@ import (
 // errConfig is what New wraps when something is missing.
 var errConfig = errors.New("admin: incomplete configuration")
 
-// Source tells what to show. Its methods are called by any goroutine and
-// should answer at once.
-type Source interface {
-	// Report of this gateway, with at most so many entries of those that wait in
-	// a pool, and of those that hold a slot: in all pools if pool is empty.
-	Report(pool string, entries int) Report
-	// Ready tells whether this gateway admits requests, and if not, why, in
-	// plain words.
-	Ready() (ready bool, reason string)
-}
-
 // Config of the admin address.
 type Config struct {
 	// Source is asked at each request. Required.
 	Source Source
-	// Lines is who waits and who holds slots here; nil: nobody.
+	// Lines is who waits and who holds slots here, Peers the other gateways. Required.
 	Lines Lines
-	// Peers are the other gateways; nil: there are none.
 	Peers Peers
 	// Metrics are shown at /metrics. Required.
 	Metrics prometheus.Gatherer
@@ -60,15 +49,8 @@ func (c Config) withDefaults() Config {
 
 // Validate reports what is missing.
 func (c Config) Validate() error {
-	var errs []error
-	if c.Source == nil {
-		errs = append(errs, errors.New("no Source"))
-	}
-	if c.Metrics == nil {
-		errs = append(errs, errors.New("no Metrics"))
-	}
-	if len(errs) > 0 {
-		return errors.Join(append([]error{errConfig}, errs...)...)
+	if c.Source == nil || c.Lines == nil || c.Peers == nil || c.Metrics == nil {
+		return fmt.Errorf("%w: Source, Lines, Peers and Metrics are required", errConfig)
 	}
 	return nil
 }
@@ -103,9 +85,6 @@ func NewHandler(cfg Config) (http.Handler, error) {
 		return nil, err
 	}
 	cfg = cfg.withDefaults()
-	if cfg.Lines == nil {
-		cfg.Lines = noLines{}
-	}
 	h := &handler{source: cfg.Source, fleet: newFleet(cfg), tickets: cfg.Tickets, log: cfg.Log}
 	r := chi.NewRouter()
 	r.Use(secure, checkHost)

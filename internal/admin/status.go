@@ -84,10 +84,10 @@ type Member struct {
 	// 1; 0: not known.
 	RingPlace int `json:"ring_place"`
 	// Copies are the gateways that keep copies of its tickets; the first is the
-	// heir that would take over.
+	// successor that would take over.
 	Copies []string `json:"copies"`
-	// Heir of a suspended or lost gateway has taken over its tickets.
-	Heir string `json:"heir,omitempty"`
+	// Successor of a suspended or lost gateway has taken over its tickets.
+	Successor string `json:"heir,omitempty"`
 	// LostReason says, in plain words, why a suspended or lost gateway was taken out.
 	LostReason string `json:"lost_reason,omitempty"`
 }

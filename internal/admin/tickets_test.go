@@ -288,6 +288,9 @@ func TestTicketsOverASocket(t *testing.T) {
 
 // fakeControl notes what it is asked to do.
 type fakeControl struct {
+	admin.Lines // nobody asks
+	admin.Peers
+
 	did []string
 	err error
 }
@@ -310,7 +313,7 @@ func (c *fakeControl) Ready() (bool, string)                     { return true, 
 func (c *fakeControl) handler(t *testing.T, token string) http.Handler {
 	t.Helper()
 	h, err := admin.NewHandler(admin.Config{
-		Source: c, Control: c, Tickets: admintest.NewTickets(map[string]int{"p": 9}), Tokens: func() []string { return tokensOf(token) }, Metrics: prometheus.NewRegistry(),
+		Source: c, Lines: c, Peers: c, Control: c, Tickets: admintest.NewTickets(map[string]int{"p": 9}), Tokens: func() []string { return tokensOf(token) }, Metrics: prometheus.NewRegistry(),
 	})
 	if err != nil {
 		t.Fatal(err)

@@ -142,7 +142,7 @@ type ringView struct {
 	Width, Height  int
 	CX, CY, Radius float64
 	Nodes          []ringNode
-	Heirs          []ringHeir
+	HandOvers      []ringHandOver
 	// Text says the same to those who do not see it.
 	Text string
 }
@@ -155,8 +155,8 @@ type ringNode struct {
 	Batons []string
 }
 
-// ringHeir leads from a lost gateway to the one that has its tickets now.
-type ringHeir struct{ X1, Y1, X2, Y2 float64 }
+// ringHandOver leads from a lost gateway to the one that has its tickets now.
+type ringHandOver struct{ X1, Y1, X2, Y2 float64 }
 
 func newRing(s Status) *ringView {
 	var members []Member
@@ -193,8 +193,8 @@ func newRing(s Status) *ringView {
 		r.Nodes = append(r.Nodes, n)
 	}
 	for _, n := range r.Nodes {
-		if to, on := at[n.Heir]; on && n.Heir != n.Name {
-			r.Heirs = append(r.Heirs, ringHeir{n.X, n.Y, r.Nodes[to].X, r.Nodes[to].Y})
+		if to, on := at[n.Successor]; on && n.Successor != n.Name {
+			r.HandOvers = append(r.HandOvers, ringHandOver{n.X, n.Y, r.Nodes[to].X, r.Nodes[to].Y})
 		}
 	}
 	r.Text = ringText(r.Nodes)
@@ -208,8 +208,8 @@ func ringText(nodes []ringNode) string {
 		if len(n.Batons) > 0 {
 			text += ", holds the baton of " + strings.Join(n.Batons, ", ")
 		}
-		if n.Heir != "" {
-			text += ", inherited by " + n.Heir
+		if n.Successor != "" {
+			text += ", inherited by " + n.Successor
 		}
 		parts = append(parts, text)
 	}

@@ -5,7 +5,7 @@ import (
 	"time"
 )
 
-// Defaults that the configuration file and package kgate have in common.
+// Defaults that the configuration file has in common with package kgate or package proxy.
 const (
 	// DefaultLease of a new cluster.
 	DefaultLease = 3 * time.Second
@@ -15,6 +15,21 @@ const (
 	// DefaultQueueTimeout how long each of them waits.
 	DefaultQueueLimit   = 10_000
 	DefaultQueueTimeout = time.Minute
+	// How upstreams are reached, and when one is passed over.
+	DefaultDialTimeout           = 5 * time.Second
+	DefaultResponseHeaderTimeout = time.Minute
+	DefaultIdleTimeout           = 90 * time.Second
+	DefaultResolve               = 30 * time.Second
+	DefaultHealthInterval        = 5 * time.Second
+	DefaultHealthTimeout         = 2 * time.Second
+	DefaultUnhealthyAfter        = 3
+	DefaultHealthyAfter          = 2
+)
+
+// Bounds of a pool's rate, in bytes per second: LeastRate is the smallest one for each slot.
+const (
+	LeastRate = 1 << 10
+	MaxRate   = 1 << 50
 )
 
 // Bounds of tickets, the same in the client, the API and what gateways tell each other.

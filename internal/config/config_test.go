@@ -406,7 +406,7 @@ func FuzzParse(f *testing.F) {
 		if err := c.Validate(); err != nil {
 			t.Fatalf("accepted, then refused: %v", err)
 		}
-		if err := c.Apply(Overrides{}); err != nil {
+		if err := applied(c, Overrides{}); err != nil {
 			t.Fatalf("no overrides: %v", err)
 		}
 		if bytes.Contains(data, []byte("@")) || c.Cluster.TLS.Enabled() && len(c.Cluster.GossipKey) > 0 {
@@ -434,6 +434,19 @@ func TestIdleOfTCP(t *testing.T) {
 	} {
 		if got := mustParse(t, listen+"pools: [{name: a, k: 1, "+text+"}]\n").Pools[0].Hold.Idle; got != want {
 			t.Errorf("%s: %v, want %v", text, got, want)
+		}
+	}
+}
+
+// TestMappedNetworks: a network of IPv4 written as IPv6 is that of IPv4, as which clients
+// are known.
+func TestMappedNetworks(t *testing.T) {
+	for text, want := range map[string]string{
+		"::ffff:10.0.0.1": "10.0.0.1/32", "::ffff:10.1.2.3/104": "10.0.0.0/8", "::ffff:0:0/96": "0.0.0.0/0", "10.1.2.3/8": "10.0.0.0/8",
+		"::/0": "::/0", "::ffff:0:0/95": "::fffe:0:0/95", "fe80::1": "fe80::1/128",
+	} {
+		if got, err := parsePrefix(text); err != nil || got.String() != want {
+			t.Errorf("%s: %v, %v, want %s", text, got, err, want)
 		}
 	}
 }

@@ -25,7 +25,7 @@ type CORS struct {
 	MaxAge time.Duration `yaml:"max_age"`
 }
 
-func (v *checker) cors(key string, c CORS) {
+func (v *validator) cors(key string, c CORS) {
 	for i, origin := range c.Origins {
 		at := fmt.Sprintf("%s.origins[%d]", key, i)
 		const hint = "write scheme, host and perhaps a port, such as https://app.example.com"
@@ -38,6 +38,8 @@ func (v *checker) cors(key string, c CORS) {
 			v.wrong(at, quote(origin)+" has more than an origin", hint)
 		case strings.ToLower(u.Host) != u.Host:
 			v.wrong(at, quote(origin)+" has capitals, and browsers send none", "write "+quote(strings.ToLower(origin)))
+		case u.Scheme == "https" && u.Port() == "443" || u.Scheme == "http" && u.Port() == "80":
+			v.wrong(at, quote(origin)+" has the port that browsers leave out", "write "+quote(strings.TrimSuffix(origin, ":"+u.Port())))
 		}
 	}
 	switch {

@@ -2,6 +2,7 @@ package config
 
 import (
 	"encoding"
+	"errors"
 	"fmt"
 	"maps"
 	"math"
@@ -244,13 +245,6 @@ func (d *decoder) unknown(key, name string, at ast.Node, t reflect.Type) {
 	}
 }
 
-func joinKey(key, name string) string {
-	if key == "" {
-		return name
-	}
-	return key + "." + name
-}
-
 // scalar decodes one value that holds no others.
 func (d *decoder) scalar(key string, at, node ast.Node, v reflect.Value) {
 	wrong := func(hint string) {
@@ -308,7 +302,7 @@ func (d *decoder) scalar(key string, at, node ast.Node, v reflect.Value) {
 		}
 		if err := parseInto(s, v); err != nil {
 			p := &problemError{wrong: err.Error()}
-			_ = asProblem(err, &p)
+			_ = errors.As(err, &p)
 			d.fail(at, key, p.wrong, p.hint)
 		}
 	case kindMapping, kindList:

@@ -18,7 +18,7 @@
 // From strongest to weakest: flag, environment variable, file, default.
 // [Overrides] carries the first two; the command line decides between them.
 // What a flag says about a pool goes to the pool that --pool names, or to the
-// only one there is; see [Config.Apply].
+// only one there is; see [LoadWith].
 //
 // # Model
 //

@@ -40,7 +40,7 @@ func (s *Status) UnmarshalText(text []byte) error {
 // String formats s as the file has it.
 func (s Status) String() string { return string(s) }
 
-func (v *checker) errorPages(pages []ErrorPage) {
+func (v *validator) errorPages(pages []ErrorPage) {
 	seen := map[Status]int{}
 	for i, p := range pages {
 		key := fmt.Sprintf("%s[%d]", keyErrorPages, i)

@@ -33,7 +33,7 @@ func namesFile(key string) bool {
 // CheckFiles reports which of the files that c names cannot be read on this host,
 // joined, each with its key. What is in them shows when they are used.
 func (c *Config) CheckFiles() error {
-	v := &checker{src: c.src}
+	v := &validator{src: c.src}
 	walk("", reflect.ValueOf(c).Elem(), reflect.ValueOf(Default()).Elem(), func(s setting) {
 		if name := s.value; namesFile(s.key) && name.String() != "" {
 			v.wrong(s.key, unreadable(name.String()), "write the name of a file that kgate may read")

@@ -48,10 +48,10 @@ func editProblem(err error) error {
 }
 
 // headers checks the changes to a header; may says which fields they may change.
-func (v *checker) headers(key string, e HeaderEdits, may func(name string) error) {
+func (v *validator) headers(key string, e HeaderEdits, may func(name string) error) {
 	check := func(key, name string) {
 		var p *problemError
-		if asProblem(editProblem(may(name)), &p) {
+		if errors.As(editProblem(may(name)), &p) {
 			v.wrong(key, p.wrong, p.hint)
 		}
 	}
@@ -77,11 +77,11 @@ func (v *checker) headers(key string, e HeaderEdits, may func(name string) error
 }
 
 // requestID checks the header for ids, and that there are ids where they are used.
-func (v *checker) requestID(c *Config) {
+func (v *validator) requestID(c *Config) {
 	const key = "request_id_header"
 	if name := c.RequestIDHeader; name != "" {
 		var p *problemError
-		if asProblem(editProblem(headeredit.CheckRequest(name)), &p) {
+		if errors.As(editProblem(headeredit.CheckRequest(name)), &p) {
 			v.wrong(key, p.wrong, p.hint)
 		}
 		return

@@ -3,95 +3,56 @@ package config
 import (
 	"errors"
 	"fmt"
-	"net/netip"
 	"net/url"
+	"reflect"
+	"strings"
 )
 
 // Overrides are what flags and environment variables say; nil or empty is
 // what they leave to the file. The tags are kong's: a command embeds the
-// struct, and so gets a flag and a variable for each field.
+// struct, and so gets a flag and a variable for each field. The tag key names the key of
+// the file in whose place the field comes as it is.
 type Overrides struct {
 	Upstream []string `name:"upstream" env:"KGATE_UPSTREAM" placeholder:"URL" help:"Proxy to this upstream. May be given several times: least in flight first."`
 	K        *int     `name:"k" env:"KGATE_K" placeholder:"N" help:"Let at most N requests into the upstream, over all gateways."`
 	Pool     string   `name:"pool" env:"KGATE_POOL" placeholder:"NAME" help:"The pool that --upstream and --k are about (default: the only one, or \"default\")."`
 
 	Witness        bool   `name:"witness" env:"KGATE_WITNESS" help:"Vote in the cluster and serve nothing. Two gateways and a witness survive the loss of any one."`
-	Name           string `name:"name" env:"KGATE_NAME" placeholder:"NAME" help:"Name of this gateway (default: the host name)."`
-	DataDir        string `name:"data-dir" env:"KGATE_DATA_DIR" placeholder:"DIR" help:"Keep the agreed views here over a restart."`
-	AdminTokenFile string `name:"admin-token-file" env:"KGATE_ADMIN_TOKEN_FILE" placeholder:"FILE" help:"File with the token that changes over the admin address need."`
+	Name           string `name:"name" env:"KGATE_NAME" key:"node.name" placeholder:"NAME" help:"Name of this gateway (default: the host name)."`
+	DataDir        string `name:"data-dir" env:"KGATE_DATA_DIR" key:"node.data_dir" placeholder:"DIR" help:"Keep the agreed views here over a restart."`
+	AdminTokenFile string `name:"admin-token-file" env:"KGATE_ADMIN_TOKEN_FILE" key:"node.admin_token_file" placeholder:"FILE" help:"File with the token that changes over the admin address need."`
 	Advertise      string `name:"advertise" env:"KGATE_ADVERTISE" placeholder:"IP" help:"Address under which the other gateways reach this one."`
 
-	ListenHTTP   string `name:"listen-http" env:"KGATE_LISTEN_HTTP" placeholder:"ADDR" help:"Address for clients (default :8080)."`
-	ListenHTTPS  string `name:"listen-https" env:"KGATE_LISTEN_HTTPS" placeholder:"ADDR" help:"Address for clients over TLS (default: none)."`
-	TLSCert      string `name:"tls-cert" env:"KGATE_TLS_CERT" placeholder:"FILE" help:"Certificate for --listen-https, PEM."`
-	TLSKey       string `name:"tls-key" env:"KGATE_TLS_KEY" placeholder:"FILE" help:"Its key, PEM."`
-	ListenAdmin  string `name:"listen-admin" env:"KGATE_LISTEN_ADMIN" placeholder:"ADDR" help:"Address for status, metrics and health (default 127.0.0.1:9080)."`
-	ListenPeer   string `name:"listen-peer" env:"KGATE_LISTEN_PEER" placeholder:"ADDR" help:"Address for other gateways (default :7080)."`
-	ListenGossip string `name:"listen-gossip" env:"KGATE_LISTEN_GOSSIP" placeholder:"ADDR" help:"Address for gossip, UDP and TCP (default :7946)."`
+	ListenHTTP   string `name:"listen-http" env:"KGATE_LISTEN_HTTP" key:"listen.http" placeholder:"ADDR" help:"Address for clients (default :8080)."`
+	ListenHTTPS  string `name:"listen-https" env:"KGATE_LISTEN_HTTPS" key:"listen.https" placeholder:"ADDR" help:"Address for clients over TLS (default: none)."`
+	TLSCert      string `name:"tls-cert" env:"KGATE_TLS_CERT" key:"listen.tls.cert" placeholder:"FILE" help:"Certificate for --listen-https, PEM."`
+	TLSKey       string `name:"tls-key" env:"KGATE_TLS_KEY" key:"listen.tls.key" placeholder:"FILE" help:"Its key, PEM."`
+	ListenAdmin  string `name:"listen-admin" env:"KGATE_LISTEN_ADMIN" key:"listen.admin" placeholder:"ADDR" help:"Address for status, metrics and health (default 127.0.0.1:9080)."`
+	ListenPeer   string `name:"listen-peer" env:"KGATE_LISTEN_PEER" key:"listen.peer" placeholder:"ADDR" help:"Address for other gateways (default :7080)."`
+	ListenGossip string `name:"listen-gossip" env:"KGATE_LISTEN_GOSSIP" key:"listen.gossip" placeholder:"ADDR" help:"Address for gossip, UDP and TCP (default :7946)."`
 
-	Join            []string `name:"join" env:"KGATE_JOIN" placeholder:"ADDR" help:"Gossip address of a gateway to join. May be given several times; one is enough."`
-	ClusterKeyFile  string   `name:"cluster-key-file" env:"KGATE_CLUSTER_KEY_FILE" placeholder:"FILE" help:"File with the cluster's key, made by kgate keygen."`
-	Insecure        bool     `name:"insecure" env:"KGATE_INSECURE" help:"Let gateways talk in the clear on addresses that other machines reach."`
-	BootstrapExpect *int     `name:"bootstrap-expect" env:"KGATE_BOOTSTRAP_EXPECT" placeholder:"N" help:"Found the cluster when N gateways have met."`
+	Join            []string `name:"join" env:"KGATE_JOIN" key:"cluster.join" placeholder:"ADDR" help:"Gossip address of a gateway to join. May be given several times; one is enough."`
+	ClusterKeyFile  string   `name:"cluster-key-file" env:"KGATE_CLUSTER_KEY_FILE" key:"cluster.key_file" placeholder:"FILE" help:"File with the cluster's key, made by kgate keygen."`
+	Insecure        bool     `name:"insecure" env:"KGATE_INSECURE" key:"cluster.insecure" help:"Let gateways talk in the clear on addresses that other machines reach."`
+	BootstrapExpect *int     `name:"bootstrap-expect" env:"KGATE_BOOTSTRAP_EXPECT" key:"cluster.bootstrap_expect" placeholder:"N" help:"Found the cluster when N gateways have met."`
 
-	LogLevel  string `name:"log-level" env:"KGATE_LOG_LEVEL" placeholder:"LEVEL" help:"debug, info, warn or error (default info)."`
-	LogFormat string `name:"log-format" env:"KGATE_LOG_FORMAT" placeholder:"FORMAT" help:"json or text (default json)."`
+	LogLevel  string `name:"log-level" env:"KGATE_LOG_LEVEL" key:"log.level" placeholder:"LEVEL" help:"debug, info, warn or error (default info)."`
+	LogFormat string `name:"log-format" env:"KGATE_LOG_FORMAT" key:"log.format" placeholder:"FORMAT" help:"json or text (default json)."`
 }
 
 // defaultPoolName names the pool of a gateway that runs without a file.
 const defaultPoolName = "default"
 
-// Apply puts o on top of c and checks the result; on an error c is as before.
-//
-// Upstream and K are about the pool that o.Pool names, else about the only
-// pool. Where there is no pool they make one, named o.Pool or "default", and
-// where there is no route either, one that leads every request to it.
-func (c *Config) Apply(o Overrides) error {
-	next := c.clone()
-	if err := next.check(next.apply(o)); err != nil {
-		return err
-	}
-	*c = *next
-	return nil
-}
-
 // apply puts o on top of c without checking the values.
 func (c *Config) apply(o Overrides) []error {
-	if c.src == nil {
-		c.src = newSource("", nil)
-	}
-	a := &overrider{src: c.src}
-	a.text(&c.Node.Name, o.Name, "node.name", "name")
-	a.text(&c.Node.DataDir, o.DataDir, "node.data_dir", "data-dir")
-	a.text(&c.Node.AdminTokenFile, o.AdminTokenFile, "node.admin_token_file", "admin-token-file")
-	a.text(&c.Listen.HTTP, o.ListenHTTP, "listen.http", "listen-http")
-	a.text(&c.Listen.HTTPS, o.ListenHTTPS, "listen.https", "listen-https")
-	a.text(&c.Listen.TLS.Cert, o.TLSCert, "listen.tls.cert", "tls-cert")
-	a.text(&c.Listen.TLS.Key, o.TLSKey, "listen.tls.key", "tls-key")
-	a.text(&c.Listen.Admin, o.ListenAdmin, "listen.admin", "listen-admin")
-	a.text(&c.Listen.Peer, o.ListenPeer, "listen.peer", "listen-peer")
-	a.text(&c.Listen.Gossip, o.ListenGossip, "listen.gossip", "listen-gossip")
-	a.text(&c.Cluster.KeyFile, o.ClusterKeyFile, "cluster.key_file", "cluster-key-file")
+	a := &applier{src: c.src}
+	a.keys(reflect.ValueOf(c).Elem(), reflect.ValueOf(o))
 	if o.Witness {
 		c.Node.Role = RoleWitness
 		a.mark("node.role", "witness")
 	}
-	if o.Insecure {
-		c.Cluster.Insecure = true
-		a.mark("cluster.insecure", "insecure")
-	}
-	a.text(&c.Log.Level, o.LogLevel, "log.level", "log-level")
-	a.text(&c.Log.Format, o.LogFormat, "log.format", "log-format")
 	if o.Advertise != "" {
 		overrideParsed(a, &c.Node.Advertise, o.Advertise, "node.advertise", "advertise", parseAddr)
-	}
-	if len(o.Join) > 0 {
-		c.Cluster.Join = o.Join
-		a.mark("cluster.join", "join")
-	}
-	if o.BootstrapExpect != nil {
-		c.Cluster.BootstrapExpect = *o.BootstrapExpect
-		a.mark("cluster.bootstrap_expect", "bootstrap-expect")
 	}
 	a.pool(c, o)
 	c.implyRoute()
@@ -106,45 +67,44 @@ func (c *Config) implyRoute() {
 	}
 }
 
-// overrider remembers which flag gave a key.
-type overrider struct {
+// applier remembers which flag gave a key.
+type applier struct {
 	src  *source
 	errs []error
 }
 
-func (a *overrider) mark(key, flag string) {
+func (a *applier) mark(key, flag string) {
 	a.src.override(key, place{flag: flagName(flag)})
 }
 
 // flagName names a flag and its variable as one place.
-func flagName(flag string) string { return "--" + flag + " (" + envName(flag) + ")" }
+func flagName(flag string) string {
+	return "--" + flag + " (KGATE_" + strings.ToUpper(strings.ReplaceAll(flag, "-", "_")) + ")"
+}
 
-func envName(flag string) string {
-	b := []byte("KGATE_" + flag)
-	for i, ch := range b {
-		switch {
-		case ch == '-':
-			b[i] = '_'
-		case 'a' <= ch && ch <= 'z':
-			b[i] = ch - 'a' + 'A'
+// keys puts the fields of o that have a key, and are given, in place of c's.
+func (a *applier) keys(c, o reflect.Value) {
+	for i := range o.NumField() {
+		tag, value := o.Type().Field(i).Tag, o.Field(i)
+		key := tag.Get("key")
+		if key == "" || value.IsZero() || value.Kind() == reflect.Slice && value.Len() == 0 {
+			continue
 		}
-	}
-	return string(b)
-}
-
-func (a *overrider) text(to *string, value, key, flag string) {
-	if value != "" {
-		*to = value
-		a.mark(key, flag)
+		at := c
+		for name := range strings.SplitSeq(key, ".") {
+			at, _ = fieldOf(at, name)
+		}
+		at.Set(reflect.Indirect(value))
+		a.mark(key, tag.Get("name"))
 	}
 }
 
-func (a *overrider) fail(key, wrong, hint string) {
+func (a *applier) fail(key, wrong, hint string) {
 	a.errs = append(a.errs, a.src.at(key, wrong, hint))
 	a.src.fail(key)
 }
 
-func overrideParsed[T any](a *overrider, to *T, value, key, flag string, parse func(string) (T, error)) {
+func overrideParsed[T any](a *applier, to *T, value, key, flag string, parse func(string) (T, error)) {
 	a.mark(key, flag)
 	parsed, err := parse(value)
 	if err == nil {
@@ -158,7 +118,7 @@ func overrideParsed[T any](a *overrider, to *T, value, key, flag string, parse f
 }
 
 // pool applies --upstream, --k and --pool.
-func (a *overrider) pool(c *Config, o Overrides) {
+func (a *applier) pool(c *Config, o Overrides) {
 	if len(o.Upstream) == 0 && o.K == nil {
 		if o.Pool != "" {
 			a.flagError("pool", "says nothing about the pool", "give --upstream or --k with it")
@@ -185,7 +145,7 @@ func (a *overrider) pool(c *Config, o Overrides) {
 }
 
 // poolIndex returns which pool the flags are about. Without any it makes one.
-func (a *overrider) poolIndex(c *Config, o Overrides) (int, bool) {
+func (a *applier) poolIndex(c *Config, o Overrides) (int, bool) {
 	names := make([]string, 0, len(c.Pools))
 	for i, p := range c.Pools {
 		if p.Name == o.Pool {
@@ -209,7 +169,7 @@ func (a *overrider) poolIndex(c *Config, o Overrides) (int, bool) {
 	}
 }
 
-func (a *overrider) newPool(c *Config, o Overrides) bool {
+func (a *applier) newPool(c *Config, o Overrides) bool {
 	p := DefaultPool()
 	p.Name = defaultPoolName
 	a.mark(keyPools, "upstream")
@@ -229,24 +189,6 @@ func (a *overrider) newPool(c *Config, o Overrides) bool {
 	return true
 }
 
-func (a *overrider) flagError(flag, wrong, hint string) {
+func (a *applier) flagError(flag, wrong, hint string) {
 	a.errs = append(a.errs, &valueError{File: flagName(flag), Wrong: wrong, Hint: hint})
-}
-
-// clone returns a copy that apply can change without changing c.
-func (c *Config) clone() *Config {
-	next := *c
-	next.Pools = append([]Pool(nil), c.Pools...)
-	next.Routes = append([]Route(nil), c.Routes...)
-	next.Listen.TCP = append([]Listener(nil), c.Listen.TCP...)
-	next.ErrorPages = append([]ErrorPage(nil), c.ErrorPages...)
-	next.Listen.Allow = append([]netip.Prefix(nil), c.Listen.Allow...)
-	next.Listen.Deny = append([]netip.Prefix(nil), c.Listen.Deny...)
-	next.Listen.TLS.Certificates = append([]Certificate(nil), c.Listen.TLS.Certificates...)
-	next.Cluster.Join = append([]string(nil), c.Cluster.Join...)
-	next.Cluster.TLS.Names = append([]string(nil), c.Cluster.TLS.Names...)
-	next.Listen.ProxyProtocol = append([]netip.Prefix(nil), c.Listen.ProxyProtocol...)
-	next.TrustedProxies = append([]netip.Prefix(nil), c.TrustedProxies...)
-	next.src = c.src.clone()
-	return &next
 }

@@ -110,11 +110,15 @@ func isPort(s string) bool {
 // parsePrefix reads a network, or an address as a network of one.
 func parsePrefix(s string) (netip.Prefix, error) {
 	if addr, err := netip.ParseAddr(s); err == nil && addr.Zone() == "" {
+		addr = addr.Unmap()
 		return netip.PrefixFrom(addr, addr.BitLen()), nil
 	}
 	p, err := netip.ParsePrefix(s)
 	if err != nil {
 		return netip.Prefix{}, problem(quote(s)+" is not a network", "write an address or a network such as 10.0.0.0/8")
+	}
+	if mapped := 128 - 32; p.Addr().Is4In6() && p.Bits() >= mapped { // clients' addresses are IPv4 then
+		p = netip.PrefixFrom(p.Addr().Unmap(), p.Bits()-mapped)
 	}
 	return p.Masked(), nil
 }

@@ -173,28 +173,7 @@ type UpstreamTLS struct {
 	InsecureSkipVerify bool `yaml:"insecure_skip_verify"`
 }
 
-// DefaultPool returns the pool that a file's entry starts from. Name and K have
-// no default.
-func DefaultPool() Pool {
-	return Pool{
-		Binding:     admission.BindingLate,
-		AskInterval: AskInterval{Auto: true},
-		Queue:       Queue{Timeout: admission.DefaultQueueTimeout, Limit: admission.DefaultQueueLimit, Order: OrderFIFO, PerClient: PerClient{Tickets: 20}, Page: Page{Keep: time.Minute}},
-		Hold:        Hold{Max: 30 * time.Minute, Idle: time.Minute},
-		Health:      Health{Interval: 5 * time.Second, Timeout: 2 * time.Second, UnhealthyAfter: 3, HealthyAfter: 2},
-		Reclaim:     admission.ReclaimLease,
-		Fence:       true,
-		Transport: Transport{
-			DialTimeout:           5 * time.Second,
-			ResponseHeaderTimeout: time.Minute,
-			IdleTimeout:           90 * time.Second,
-			Resolve:               30 * time.Second,
-			ProxyProtocol:         ProxyNone,
-		},
-	}
-}
-
-func (v *checker) pool(key string, p Pool) {
+func (v *validator) pool(key string, p Pool) {
 	if p.Name == "" {
 		v.wrong(key+".name", "is missing", "write a name, such as downloads")
 	} else {
@@ -239,7 +218,7 @@ func (v *checker) pool(key string, p Pool) {
 	}
 }
 
-func (v *checker) proxyProtocol(key string, p Pool) {
+func (v *validator) proxyProtocol(key string, p Pool) {
 	at := key + ".transport.proxy_protocol"
 	oneOf(v, at, p.Transport.ProxyProtocol, proxyProtocols)
 	if v.src.given(at) && p.Transport.ProxyProtocol != ProxyNone && !p.serves(true) {
@@ -248,7 +227,7 @@ func (v *checker) proxyProtocol(key string, p Pool) {
 }
 
 // backup checks the upstreams for want of others.
-func (v *checker) backup(key string, p Pool) {
+func (v *validator) backup(key string, p Pool) {
 	v.upstreams(key+".backup", p.Backup, poolSchemes)
 	for i, b := range p.Backup {
 		at := fmt.Sprintf("%s.backup[%d]", key, i)
@@ -270,7 +249,7 @@ func (p Pool) serves(connections bool) bool {
 	return slices.ContainsFunc(p.Upstreams, func(u *url.URL) bool { return u == nil || (u.Scheme == schemeTCP) == connections })
 }
 
-func (v *checker) queue(key string, q Queue) {
+func (v *validator) queue(key string, q Queue) {
 	v.duration(key+".timeout", q.Timeout, 1)
 	v.whole(key+".limit", q.Limit, 1, math.MaxInt32)
 	oneOf(v, key+".order", q.Order, orders)
@@ -282,7 +261,7 @@ func (v *checker) queue(key string, q Queue) {
 	v.whole(key+".per_client.tickets", q.PerClient.Tickets, 0, math.MaxInt32)
 }
 
-func (v *checker) page(key string, p Pool) {
+func (v *validator) page(key string, p Pool) {
 	const shortest, longest = 10 * time.Second, 10 * time.Minute
 	page := p.Queue.Page
 	if page.Keep < shortest || page.Keep > longest {
@@ -296,7 +275,7 @@ func (v *checker) page(key string, p Pool) {
 	}
 }
 
-func (v *checker) health(key string, h Health) {
+func (v *validator) health(key string, h Health) {
 	if h.Path != "" && !strings.HasPrefix(h.Path, "/") {
 		v.wrong(key+".path", quote(h.Path)+" does not begin with /", "write "+quote("/"+h.Path))
 	}
@@ -309,7 +288,7 @@ func (v *checker) health(key string, h Health) {
 
 // silence checks that hold.idle lets an upstream think for as long as the file
 // says that it may.
-func (v *checker) silence(key string, p Pool) {
+func (v *validator) silence(key string, p Pool) {
 	header := key + ".transport.response_header_timeout"
 	if !v.src.given(header) || p.Hold.Idle <= 0 || v.src.broken(key+".hold.idle") {
 		return

@@ -5,13 +5,12 @@ import (
 	"math"
 	"strconv"
 	"strings"
+
+	"github.com/kgate/kgate/internal/admission"
 )
 
 // Rate is in bytes per second; 0: no bound.
 type Rate int64
-
-// maxRate is the largest rate, as the cluster has it.
-const maxRate = 1 << 50
 
 // rateUnits, the largest first of each kind.
 var rateUnits = []struct {
@@ -51,7 +50,7 @@ func ParseRate(s string) (Rate, error) {
 			break
 		}
 		switch n *= unit.bytes; {
-		case n > maxRate:
+		case n > admission.MaxRate:
 			return 0, problem(quote(s)+" is too much", "write 0 for no bound")
 		case n < 1:
 			return 0, problem(quote(s)+" is nothing", "write at least 1KiB/s for each slot; 0 is no bound")
@@ -94,19 +93,16 @@ type Rates struct {
 	PerRequest Rate `yaml:"per_request"`
 }
 
-// leastPart is the smallest part of a rate that is worth a token, in bytes per second.
-const leastPart = 1 << 10
-
-func (v *checker) rates(key string, p Pool) {
+func (v *validator) rates(key string, p Pool) {
 	for _, r := range []struct {
 		name string
 		rate Rate
 	}{{"down", p.Rate.Down}, {"up", p.Rate.Up}} {
-		if r.rate > 0 && p.K > 0 && int64(r.rate) < leastPart*int64(p.K) {
-			v.wrong(key+"."+r.name, fmt.Sprintf("%v is too little for k: %d", r.rate, p.K), fmt.Sprintf("write at least 1KiB/s for each slot: %v, or a smaller k", Rate(leastPart*p.K)))
+		if r.rate > 0 && p.K > 0 && int64(r.rate) < admission.LeastRate*int64(p.K) {
+			v.wrong(key+"."+r.name, fmt.Sprintf("%v is too little for k: %d", r.rate, p.K), fmt.Sprintf("write at least 1KiB/s for each slot: %v, or a smaller k", Rate(admission.LeastRate*p.K)))
 		}
 	}
-	if p.Rate.PerRequest > 0 && p.Rate.PerRequest < leastPart {
+	if p.Rate.PerRequest > 0 && p.Rate.PerRequest < admission.LeastRate {
 		v.wrong(key+".per_request", fmt.Sprintf("%v is too little", p.Rate.PerRequest), "write at least 1KiB/s")
 	}
 }

@@ -2,7 +2,6 @@ package config
 
 import (
 	"encoding"
-	"errors"
 	"net/netip"
 	"net/url"
 	"reflect"
@@ -160,5 +159,3 @@ func clip(s string) string {
 	}
 	return s
 }
-
-func asProblem(err error, p **problemError) bool { return errors.As(err, p) }

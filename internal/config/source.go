@@ -4,7 +4,6 @@ import (
 	"bytes"
 	"errors"
 	"fmt"
-	"maps"
 	"regexp"
 	"slices"
 	"strconv"
@@ -144,15 +143,6 @@ func within(k, key string) bool {
 
 func (s *source) fail(key string) { s.failed[key] = true }
 
-func (s *source) clone() *source {
-	if s == nil {
-		return nil
-	}
-	next := *s
-	next.places, next.failed = maps.Clone(s.places), maps.Clone(s.failed)
-	return &next
-}
-
 // given reports whether the file or a flag sets key.
 func (s *source) given(key string) bool {
 	if s == nil {
@@ -256,4 +246,11 @@ func quote(s string) string {
 		s = strings.ToValidUTF8(s[:longest], "") + "..."
 	}
 	return strconv.Quote(s)
+}
+
+func joinKey(key, name string) string {
+	if key == "" {
+		return name
+	}
+	return key + "." + name
 }

@@ -11,7 +11,7 @@ import (
 	"github.com/kgate/kgate/internal/socket"
 )
 
-func (v *checker) listen(l Listen, adminTokenFile string) {
+func (v *validator) listen(l Listen, adminTokenFile string) {
 	type listener struct{ key, addr string }
 	all := []listener{{"listen.http", l.HTTP}, {keyHTTPS, l.HTTPS}, {keyAdmin, l.Admin}, {"listen.peer", l.Peer}, {"listen.gossip", l.Gossip}}
 	for i, t := range l.TCP {
@@ -48,7 +48,7 @@ func (v *checker) listen(l Listen, adminTokenFile string) {
 }
 
 // tcp checks that each TCP listener has a pool, and each tcp upstream a listener.
-func (v *checker) tcp(listeners []Listener, pools []Pool) {
+func (v *validator) tcp(listeners []Listener, pools []Pool) {
 	used := make(map[string]bool)
 	for i, l := range listeners {
 		key := fmt.Sprintf("%s[%d]", keyTCP, i)
@@ -78,7 +78,7 @@ func (v *checker) tcp(listeners []Listener, pools []Pool) {
 }
 
 // tcpPool checks the name of a pool that admits connections.
-func (v *checker) tcpPool(key, name string, pools []Pool) {
+func (v *validator) tcpPool(key, name string, pools []Pool) {
 	if name == "" {
 		v.wrong(key, "is missing", "write the name of the pool that admits the connections")
 	} else if p := v.findPool(key, name, pools); p != nil && !p.serves(true) {
@@ -86,7 +86,7 @@ func (v *checker) tcpPool(key, name string, pools []Pool) {
 	}
 }
 
-func (v *checker) clientTLS(l Listen) {
+func (v *validator) clientTLS(l Listen) {
 	const both = "write the PEM files cert and key, both"
 	switch {
 	case !l.TLS.Enabled() && l.HTTPS != "":
@@ -113,7 +113,7 @@ func (v *checker) clientTLS(l Listen) {
 }
 
 // httpsOnly checks where clients are sent, and what they are told of it.
-func (v *checker) httpsOnly(l Listen) {
+func (v *validator) httpsOnly(l Listen) {
 	v.whole("listen.https_port", l.HTTPSPort, 0, math.MaxUint16)
 	if l.HTTPSOnly && l.RedirectPort() == 0 && !v.src.broken(keyHTTPS) && !v.src.broken("listen.https_port") {
 		v.wrong("listen.https_only", "leads nowhere: the port of https is not known",
@@ -138,7 +138,7 @@ func (v *checker) httpsOnly(l Listen) {
 
 // adminToken checks that not everybody who reaches the admin address may
 // change the cluster.
-func (v *checker) adminToken(addr, tokenFile string) {
+func (v *validator) adminToken(addr, tokenFile string) {
 	if tokenFile != "" || v.src.broken("node.admin_token_file") {
 		return
 	}
@@ -150,7 +150,7 @@ func (v *checker) adminToken(addr, tokenFile string) {
 
 // guard checks that not everybody who reaches the gateways' own ports may speak
 // there.
-func (v *checker) guard(c *Config) {
+func (v *validator) guard(c *Config) {
 	if c.Cluster.guarded() || c.Cluster.Insecure || c.Cluster.TLS.Enabled() || v.src.broken("cluster.key_file") || v.src.broken("cluster.join[0]") {
 		return // half a guard is reported elsewhere
 	}

@@ -5,14 +5,13 @@ import (
 	"math"
 	"net/http"
 	"net/netip"
-	"net/url"
 	"slices"
 	"strings"
 
 	"github.com/kgate/kgate/internal/headeredit"
 )
 
-func (v *checker) pools(pools []Pool) {
+func (v *validator) pools(pools []Pool) {
 	if len(pools) == 0 {
 		v.wrong(keyPools, "there is no pool", "write at least one, or give --upstream and --k")
 	}
@@ -31,23 +30,7 @@ func (v *checker) pools(pools []Pool) {
 	}
 }
 
-func (v *checker) upstreams(key string, us []*url.URL, schemes []string) {
-	seen := map[string]bool{}
-	for i, u := range us {
-		at := fmt.Sprintf("%s[%d]", key, i)
-		wrong, hint := checkUpstream(u, schemes)
-		v.wrong(at, wrong, hint)
-		if wrong != "" {
-			continue
-		}
-		if seen[server(u)] {
-			v.wrong(at, quote(server(u))+" is listed twice", "keep one of the two")
-		}
-		seen[server(u)] = true
-	}
-}
-
-func (v *checker) routes(routes []Route, pools []Pool) {
+func (v *validator) routes(routes []Route, pools []Pool) {
 	if i := slices.IndexFunc(pools, func(p Pool) bool { return p.serves(false) }); len(routes) == 0 && len(pools) > 1 && i >= 0 {
 		v.wrong(keyPools, "there are several, and no route to any", "write routes, which say what goes to which pool, such as {pool: "+pools[i].Name+", match: {path_prefix: /}}")
 	}
@@ -65,7 +48,7 @@ func (v *checker) routes(routes []Route, pools []Pool) {
 	}
 }
 
-func (v *checker) route(key string, r Route, pools []Pool) {
+func (v *validator) route(key string, r Route, pools []Pool) {
 	v.upstreams(key+".upstreams", r.Upstreams, routeSchemes)
 	if r.Pool == "" {
 		if len(r.Upstreams) == 0 {
@@ -85,7 +68,7 @@ func (v *checker) route(key string, r Route, pools []Pool) {
 
 // strip checks that every path that matches has the prefix to strip, and that
 // the cut falls between two segments.
-func (v *checker) strip(key, strip, match string) {
+func (v *validator) strip(key, strip, match string) {
 	switch {
 	case strip == "":
 	case !strings.HasPrefix(strip, "/"):
@@ -97,7 +80,7 @@ func (v *checker) strip(key, strip, match string) {
 	}
 }
 
-func (v *checker) poolOf(key string, r Route, pools []Pool) {
+func (v *validator) poolOf(key string, r Route, pools []Pool) {
 	if len(r.Upstreams) > 0 {
 		v.wrong(key+".upstreams", "a route to a pool has no upstreams of its own", "write them under the pool, or remove pool")
 	}
@@ -120,7 +103,7 @@ func (v *checker) poolOf(key string, r Route, pools []Pool) {
 }
 
 // findPool returns the pool that a key names; nil, and complains, if there is none.
-func (v *checker) findPool(key, name string, pools []Pool) *Pool {
+func (v *validator) findPool(key, name string, pools []Pool) *Pool {
 	names := make([]string, 0, len(pools))
 	for i, p := range pools {
 		if p.Name == name {
@@ -142,7 +125,7 @@ var knownMethods = []string{
 	http.MethodDelete, http.MethodOptions, http.MethodTrace,
 }
 
-func (v *checker) match(key string, m Match) {
+func (v *validator) match(key string, m Match) {
 	if host := strings.TrimPrefix(m.Host, "*."); m.Host != "" && !isHost(host) {
 		v.wrong(key+".host", quote(m.Host)+" is not a host name", "write the name only, without scheme, port and path, such as files.example.com")
 	}

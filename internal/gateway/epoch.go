@@ -69,7 +69,7 @@ func (p *poolDriver) viewOf(view *membership.View, spec membership.Pool) pool.Vi
 		v.Newest = max(v.Newest, l.Node)
 		v.Gone = append(v.Gone, l.Node)
 		if v.Tickets && l.At > spec.Tickets {
-			v.Lost = append(v.Lost, replication.Lost{Node: l.Node, Successor: l.Heir})
+			v.Lost = append(v.Lost, replication.Lost{Node: l.Node, Successor: l.Successor})
 		}
 	}
 	if v.Tickets {

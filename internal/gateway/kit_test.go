@@ -179,8 +179,8 @@ func (f *fleet) lose(v *membership.View, self, home kmutex.Node, leased bool) {
 	}
 	v.Lost = append(v.Lost, membership.Lost{Node: self, At: f.index, Name: name, Leased: leased})
 	for i := range v.Lost {
-		if l := &v.Lost[i]; l.Node == self || l.Heir == self {
-			l.Heir = heir
+		if l := &v.Lost[i]; l.Node == self || l.Successor == self {
+			l.Successor = heir
 		}
 	}
 }

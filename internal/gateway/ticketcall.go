@@ -68,7 +68,7 @@ func (g *Gateway) askTicket(ctx context.Context, owner kmutex.Node, c ticketCall
 	if !g.entitled(standing.Node) {
 		return admission.Ticket{}, admission.Isolated
 	}
-	heir, known := view.Heir(owner)
+	successor, known := view.Successor(owner)
 	if !known {
 		for _, m := range view.Members {
 			if m.Node > owner { // the view here is not too old to have it
@@ -77,10 +77,10 @@ func (g *Gateway) askTicket(ctx context.Context, owner kmutex.Node, c ticketCall
 		}
 		return admission.Ticket{}, admission.ErrElsewhere
 	}
-	if heir == standing.Node {
+	if successor == standing.Node {
 		return g.callLocal(ctx, owner, c)
 	}
-	m, in := view.Member(heir)
+	m, in := view.Member(successor)
 	if !in {
 		return admission.Ticket{}, admission.ErrElsewhere
 	}

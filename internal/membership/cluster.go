@@ -153,7 +153,7 @@ func (c *Cluster) depart(ctx context.Context) error {
 		return nil
 	}
 	if len(c.View().Members) == 1 {
-		if c.raft.State() != raft.Leader {
+		if !c.leads() {
 			return nil // it was one of several that are leaving, and nobody leads them
 		}
 		return c.proposer.applyHere(command{Remove: &removeCommand{Node: node}})

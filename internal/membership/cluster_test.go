@@ -57,13 +57,13 @@ func TestThreeAgree(t *testing.T) {
 
 func TestFourthJoins(t *testing.T) {
 	var n network
-	gateways := n.three(t, nil)
+	gateways := n.leased(t, 5*time.Second, nil) // nobody is suspended meanwhile
 	define(t, gateways[0], "p", 3)
 	agree(t, gateways, "a", "b", "c")
 	before := gateways[0].View()
 	old, _ := before.Pool("p")
 
-	d := n.start(t, "d", config{expect: 1, joining: true, join: []string{gateways[1].gossip}})
+	d := n.start(t, "d", config{expect: 1, lease: 5 * time.Second, joining: true, join: []string{gateways[1].gossip}})
 	d.ready()
 	gateways = append(gateways, d)
 	agree(t, gateways, "a", "b", "c", "d")

@@ -207,17 +207,8 @@ func decodeCommand(data []byte) (command, error) {
 		return command{}, fmt.Errorf("%w: a command of %d bytes", ErrCommand, len(data))
 	}
 	// The version first: a newer command may well have unknown fields.
-	var version struct {
-		V int `json:"v"`
-	}
-	if err := json.Unmarshal(data, &version); err != nil {
-		return command{}, fmt.Errorf("%w: command: %w", ErrCommand, err)
-	}
-	if version.V > commandVersion {
-		return command{}, fmt.Errorf("%w: command version %d, this one knows %d", errNewer, version.V, commandVersion)
-	}
-	if version.V > 0 && version.V < oldestCommand {
-		return command{}, fmt.Errorf("%w: command version %d, this one reads %d and newer", errOlder, version.V, oldestCommand)
+	if err := checkVersion(data, "command version", oldestCommand, commandVersion); err != nil {
+		return command{}, err
 	}
 	var c command
 	if err := decodeStrict(data, &c); err != nil {
@@ -230,6 +221,20 @@ func decodeCommand(data []byte) (command, error) {
 		return command{}, fmt.Errorf("%w: a command with %d bodies", ErrCommand, n)
 	}
 	return c, nil
+}
+
+// checkVersion returns an error for what another version of kgate has written and this one
+// does not read. What has no version is the decoder's to refuse.
+func checkVersion(data []byte, what string, oldest, newest int) error {
+	var version struct{ V, Format int }
+	_ = json.Unmarshal(data, &version)
+	switch has := max(version.V, version.Format); {
+	case has > newest:
+		return fmt.Errorf("%w: %s %d, this one knows %d", errNewer, what, has, newest)
+	case has > 0 && has < oldest:
+		return fmt.Errorf("%w: %s %d, this one reads %d and newer", errOlder, what, has, oldest)
+	}
+	return nil
 }
 
 // decodeStrict decodes one JSON value with no unknown fields and nothing
@@ -297,12 +302,20 @@ func (c defineCommand) check() error {
 	return errors.Join(errs...)
 }
 
-// maxRate is the largest rate of a pool, in bytes per second.
-const maxRate = 1 << 50
-
 func (r Rate) check() error {
-	if r.Down < 0 || r.Down > maxRate || r.Up < 0 || r.Up > maxRate {
-		return fmt.Errorf("%w: the rate is %d down and %d up, each must be between 0 and %d bytes per second", ErrCommand, r.Down, r.Up, int64(maxRate))
+	if r.Down < 0 || r.Down > admission.MaxRate || r.Up < 0 || r.Up > admission.MaxRate {
+		return fmt.Errorf("%w: the rate is %d down and %d up, each must be between 0 and %d bytes per second", ErrCommand, r.Down, r.Up, int64(admission.MaxRate))
+	}
+	return nil
+}
+
+// checkParts reports a rate that is too small for so many tokens. It is asked where a change is
+// proposed, as where a file is read; an agreed one is made whatever it is.
+func (r Rate) checkParts(k int) error {
+	least := int64(k) * admission.LeastRate
+	if r.Down > 0 && r.Down < least || r.Up > 0 && r.Up < least {
+		return fmt.Errorf("%w: the rate is %d down and %d up, in bytes per second; with k = %d each must be 0 or at least %d, or k smaller",
+			ErrCommand, r.Down, r.Up, k, least)
 	}
 	return nil
 }

@@ -67,9 +67,7 @@ type Config struct {
 	Joining bool
 
 	Discovery Discovery
-	// Links to the other members; nil: none are known, and no gateway is
-	// suspected for what happens to them.
-	Links Links
+	Links     Links
 	// Missing returns the members whose reports this gateway misses as the home of a
 	// pool, with links and leases or without, and since when it has waited for them.
 	// It is called with every renewal, by one goroutine at a time, and must not
@@ -120,6 +118,12 @@ func (c Config) withDefaults() Config {
 		c.swapAfter = 3 * time.Second // so long is a voter suspected before a non-voter takes over its vote
 	}
 	c.BootstrapExpect = max(c.BootstrapExpect, 1)
+	if c.Missing == nil {
+		c.Missing = func() map[kmutex.Node]time.Time { return nil }
+	}
+	if c.AdminTokens == nil {
+		c.AdminTokens = func() []string { return nil }
+	}
 	if c.Stored == nil {
 		c.Stored = func(time.Duration) {}
 	}
@@ -148,8 +152,8 @@ func (c Config) Validate() error {
 	if _, _, err := net.SplitHostPort(c.PeerAddr); err != nil || len(c.PeerAddr) > maxText {
 		bad("peer address %q is not host:port", c.PeerAddr)
 	}
-	if c.Discovery == nil || c.Raft == nil || c.Control == nil {
-		bad("discovery and both stream layers are needed")
+	if c.Discovery == nil || c.Links == nil || c.Raft == nil || c.Control == nil {
+		bad("discovery, links and both stream layers are needed")
 	}
 	if c.Lease < 3*leastTimeout || c.Lease > maxLease {
 		bad("lease %v must be between %v and %v", c.Lease, 3*leastTimeout, maxLease)

@@ -120,7 +120,7 @@ func (c *Cluster) allowed(r *http.Request, cmd command) error {
 
 // tokenFits reports whether the token is one of ours, or none is needed.
 func (c *Cluster) tokenFits(token string) bool {
-	tokens := c.proposer.adminTokens()
+	tokens := c.config.AdminTokens()
 	return len(tokens) == 0 || slices.ContainsFunc(tokens, func(own string) bool {
 		return subtle.ConstantTimeCompare([]byte(own), []byte(token)) == 1
 	})

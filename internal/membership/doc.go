@@ -16,8 +16,8 @@
 //     it may have requests in flight, and each pool lists it in Owed: its tokens
 //     are withheld. One that left in order owes nothing. With admission.ReclaimHold a pool
 //     is owed for HoldMax more.
-//   - The Heir of a lost member is the first ring successor of its name. When the
-//     heir is lost, all that it had goes on to its own heir.
+//   - The Successor of a lost member is the first ring successor of its name. When the
+//     successor is lost, all that it had goes on to its own successor.
 //   - A [Pool] is defined once: the first definition wins, whatever others say. So
 //     does the first word on the lease.
 //   - A pool's Epoch starts at 1 and moves on in every view that takes a member
@@ -94,6 +94,21 @@
 // gateway is a new raft server. If a majority of the voters restart at once
 // without data directories, the others cannot know what was agreed: they stay
 // without a leader and say so, until they are restarted as well.
+//
+// # Layers
+//
+// Each layer calls only those below it; within a layer, files call those to their right.
+//
+//	Cluster             change.go, cluster.go: what its users call; control.go: what other gateways ask
+//	the leader's work   lead.go, join.go, bootstrap.go; suspect.go; propose.go
+//	raft's messages     rpc.go, elected.go: which of them raft gets; compare.go: who has agreed on what
+//	leases, elections   renew.go, leaseserver.go; election.go
+//	other gateways      leaderwatch.go, prober.go, peers.go
+//	this gateway        incarnation.go; rafttransport.go, node.go, stream.go, raftlog.go
+//	what it keeps       rollcall.go, disk.go, storage.go, addresses.go
+//	what is agreed on   machine.go, state.go, removal.go, epochs.go, command.go; view.go; digest.go
+//
+// The packages leader and lease, below all of it, are pure.
 //
 // Source: Ongaro, Ousterhout, "In search of an understandable consensus
 // algorithm", USENIX ATC 2014; github.com/hashicorp/raft.

@@ -36,14 +36,11 @@ type rpcGuard struct {
 
 // checkLeader returns an error if sender cannot have been elected in term.
 func (g *rpcGuard) checkLeader(sender string, term uint64) error {
-	select {
-	case <-g.up:
-	default: // raft asks while it is being made
+	if !g.running() {
 		return nil
 	}
 	current := g.raft.CurrentTerm()
-	_, id := g.raft.LeaderWithID()
-	switch leads := string(id); {
+	switch leads := g.leaderID(); {
 	case term < current, leads == sender: // raft refuses the first
 		return nil
 	case term == current && leads != "":
@@ -140,13 +137,8 @@ var errRewritten = fmt.Errorf("%w, and the leader sends other entries in its pla
 // have agreed on what this gateway has, the leader lies, and only its message is refused. Else
 // the others have lost it, and this gateway ends.
 func (g *rpcGuard) checkOverlap(sender string, m *raft.AppendEntriesRequest) error {
-	select {
-	case <-g.up:
-	default:
-		return nil
-	}
-	if m.Term < g.raft.CurrentTerm() {
-		return nil // raft refuses it
+	if !g.running() || m.Term < g.raft.CurrentTerm() {
+		return nil // raft refuses the latter
 	}
 	last, applied := g.raft.LastIndex(), g.raft.AppliedIndex()
 	for _, e := range m.Entries {

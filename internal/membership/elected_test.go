@@ -285,13 +285,13 @@ func TestSlowSuccessor(t *testing.T) {
 		return !slices.ContainsFunc(five, func(g *gateway) bool { return g.leaders.follows() != leader.stats().Server })
 	})
 	others := without(five, leader)
-	for _, heir := range others[:2] {
-		leader.leaders.noteHeir(heir.stats().Server)
+	for _, successor := range others[:2] {
+		leader.leaders.noteSuccessor(successor.stats().Server)
 	}
-	for i, heir := range others {
+	for i, successor := range others {
 		for _, voter := range []*gateway{leader, others[(i+1)%len(others)]} {
-			if err := voter.guard.checkTransfer(heir.stats().Server); (err == nil) != (i < 2) {
-				t.Errorf("heir %d, voter %s: %v", i, voter.name, err)
+			if err := voter.guard.checkTransfer(successor.stats().Server); (err == nil) != (i < 2) {
+				t.Errorf("successor %d, voter %s: %v", i, voter.name, err)
 			}
 		}
 	}

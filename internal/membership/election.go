@@ -48,20 +48,15 @@ type elections struct {
 
 // run calls an election when that is up to this gateway.
 func (e *elections) run() {
-	timer := time.NewTimer(0)
-	defer timer.Stop()
 	var v leaderlessTime
 	for {
 		changed := e.Changed()
-		timer.Reset(e.campaign(&v, time.Now()))
+		again := e.campaign(&v, time.Now())
 		if v != (leaderlessTime{}) {
 			changed = nil // the next call has its time
 		}
-		select {
-		case <-e.closing.Done():
+		if !e.pause(again, changed, nil) {
 			return
-		case <-changed:
-		case <-timer.C:
 		}
 	}
 }
@@ -111,10 +106,10 @@ func (e *elections) campaign(v *leaderlessTime, now time.Time) time.Duration {
 
 // patience is how long a voter without a leader waits before it asks the others.
 func (e *elections) patience() time.Duration {
-	switch _, id := e.raft.LeaderWithID(); {
+	switch id := e.leaderID(); {
 	case id == "":
 		return e.votesTime() / 2
-	case e.prober.serverUnreachable(string(id)):
+	case e.prober.serverUnreachable(id):
 		return 0
 	default:
 		return e.raftTimeout() / 5 // raft's longest pause between two heartbeats
@@ -202,9 +197,7 @@ func (e *elections) comeBack() {
 // awaitClaim waits for the voter that says more is agreed on. If nobody has brought this
 // gateway up to date by then, it goes on without.
 func (e *elections) awaitClaim() {
-	select {
-	case <-time.After(claimLeases * e.lease()):
-	case <-e.closing.Done():
+	if e.sleep(e.closing, claimLeases*e.lease()) != nil {
 		return
 	}
 	if err := e.roll.behind(); err != nil && !e.soleVoter() {
@@ -272,10 +265,8 @@ func (e *elections) rollOf(ctx context.Context, name string, server raft.ServerI
 				return true
 			}
 		}
-		select {
-		case <-ctx.Done():
+		if e.sleep(ctx, soon) != nil {
 			return false
-		case <-time.After(soon):
 		}
 	}
 }

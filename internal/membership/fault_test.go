@@ -94,8 +94,8 @@ func TestKilled(t *testing.T) {
 			if !slices.Equal(p.Owed, []kmutex.Node{old.Node}) || p.Epoch != 2 {
 				t.Errorf("%+v, want node %d owed in epoch 2", p, old.Node)
 			}
-			if heir, ok := left[0].View().Heir(old.Node); !ok || heir == old.Node {
-				t.Errorf("heir %d, %v", heir, ok)
+			if successor, ok := left[0].View().Successor(old.Node); !ok || successor == old.Node {
+				t.Errorf("successor %d, %v", successor, ok)
 			}
 			for _, g := range left {
 				until(t, "it is expired", func() bool { p := poolOf(t, g, "p"); return len(p.Owed) == 0 && p.Epoch >= 3 })

@@ -14,8 +14,6 @@ import (
 // errNotMember means that the leader knows the incarnation as lost.
 var errNotMember = errors.New("membership: this incarnation is lost")
 
-func isNotMember(err error) bool { return errors.Is(err, errNotMember) }
-
 // Standing says as whom, and until when, this gateway may have requests in
 // flight.
 type Standing struct {
@@ -178,7 +176,7 @@ func (i *incarnation) answered(r lease.Renewal, err error) bool {
 		until, _ := i.holder.Until()
 		i.standing.Store(&Standing{Node: r.Node, Until: at.Add(until - now)})
 		return !before
-	case isNotMember(err):
+	case errors.Is(err, errNotMember):
 		i.holder.Refused(r)
 	default:
 		i.holder.Failed(r, now)

@@ -9,6 +9,7 @@ import (
 	"github.com/hashicorp/raft"
 
 	"github.com/kgate/kgate/chordring/serfring"
+	"github.com/kgate/kgate/internal/membership/leader"
 	"github.com/kgate/kgate/kmutex"
 )
 
@@ -116,7 +117,9 @@ func (r *reconciler) letInAll(candidates []serfring.Member, now time.Time) (time
 func (r *reconciler) askCandidate(p serfring.Member) candidate {
 	v := candidate{peer: p}
 	v.id, v.answered = r.peers.identifyAll(r.closing, []serfring.Member{p})[p.Name]
-	if v.answered && !r.leases.waits(p.Name) {
+	waits := true
+	r.leases.withRules(func(rules *leader.Rules, now time.Duration) { waits = rules.Waits(p.Name, now) })
+	if v.answered && !waits {
 		v.unreached, v.answered = r.peers.unreachedFrom(p)
 	}
 	if v.id.Witness { // it needs no links but to the leader
@@ -131,15 +134,19 @@ func (r *reconciler) mayJoin(v candidate) bool {
 	if m, in := r.View().Named(name); in && m.Boot == v.peer.Boot {
 		return true // only its address is another
 	}
-	if r.leases.waits(name) {
+	waits, obstacle, seen := true, "", r.judge.observe()
+	r.leases.withRules(func(rules *leader.Rules, now time.Duration) {
+		if waits = rules.Waits(name, now); !waits {
+			obstacle = rules.LetIn(name, v.unreached, seen, now)
+		}
+	})
+	switch {
+	case waits:
 		return false
-	}
-	obstacle := r.leases.letIn(name, v.unreached, r.judge.observe())
-	if obstacle == "" {
+	case obstacle == "":
 		r.peers.silent.over("reach " + name)
 		return true
-	}
-	if r.peers.silent.lasts("reach "+name) && r.once.First("reach "+name) {
+	case r.peers.silent.lasts("reach "+name) && r.once.First("reach "+name):
 		r.config.Logger.Warn("a gateway is not let in because it does not reach a member",
 			slog.String("name", name), slog.String("member", obstacle),
 			slog.String("hint", "every gateway must reach the peer port of every other"))

@@ -36,17 +36,10 @@ func newReconciler(n *raftNode, i *incarnation, peers *peerClient, leases *lease
 
 // run looks at the cluster whenever something changed, and now and then.
 func (r *reconciler) run() {
-	timer := time.NewTimer(0)
-	defer timer.Stop()
 	for {
 		changed := r.Changed()
-		timer.Reset(r.turn())
-		select {
-		case <-r.closing.Done():
+		if !r.pause(r.turn(), changed, r.config.Discovery.Changed()) {
 			return
-		case <-timer.C:
-		case <-changed:
-		case <-r.config.Discovery.Changed():
 		}
 	}
 }
@@ -59,7 +52,7 @@ func (r *reconciler) turn() time.Duration {
 	r.tuneRaft()
 	now := time.Now()
 	r.note(peers, now)
-	if _, leader := r.raft.LeaderWithID(); leader != "" {
+	if r.leaderID() != "" {
 		r.orphan = time.Time{}
 		if _, in := r.incarnation.in(r.View(), r.config.Name); in {
 			r.setProblem(nil)
@@ -70,7 +63,7 @@ func (r *reconciler) turn() time.Duration {
 	switch {
 	case r.leaving.Load():
 		return lookAgain
-	case r.raft.State() == raft.Leader:
+	case r.leads():
 		return r.lead(peers)
 	case r.blank():
 		if err := r.tryBootstrap(r.closing, peers); err != nil {
@@ -157,7 +150,7 @@ func (r *reconciler) lead(peers []serfring.Member) time.Duration {
 // reconcile brings the view and raft's configuration closer to what discovery
 // reports.
 func (r *reconciler) reconcile(peers []serfring.Member) (time.Duration, error) {
-	if !r.leases.leads(r.raft.CurrentTerm()) {
+	if !r.leases.grantsIn(r.raft.CurrentTerm()) {
 		return soon, nil // see takeLeads
 	}
 	again := lookAgain

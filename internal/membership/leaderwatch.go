@@ -86,36 +86,32 @@ func earlier(a, b time.Time) time.Time {
 	return a
 }
 
-func (w *leaderWatch) leaderIsSilent(leads string) bool { return time.Now().After(w.silentFrom(leads)) }
-
 // silentIn returns how long this gateway's leader may still be silent. A leader hears from
 // none.
 func (w *leaderWatch) silentIn() time.Duration {
-	if w.raft.State() == raft.Leader || w.leaving.Load() {
+	if w.leads() || w.leaving.Load() {
 		return lookAgain
 	}
-	_, id := w.raft.LeaderWithID()
-	return max(time.Until(w.silentFrom(string(id))), 0) + time.Millisecond
+	return max(time.Until(w.silentFrom(w.leaderID())), 0) + time.Millisecond
 }
 
 // leaderless reports that this gateway has no leader: it knows of none, or has
 // strong evidence that it is gone.
 func (w *leaderWatch) leaderless() bool {
-	if w.raft.State() == raft.Leader || w.leaving.Load() {
+	if w.leads() || w.leaving.Load() {
 		return false
 	}
-	_, id := w.raft.LeaderWithID()
-	return id == "" || w.prober.serverUnreachable(string(id)) || w.leaderIsSilent(string(id))
+	id := w.leaderID()
+	return id == "" || w.prober.serverUnreachable(id) || time.Now().After(w.silentFrom(id))
 }
 
 // follows returns the leader that this gateway hears from, itself if it leads; empty if
 // there is none.
 func (w *leaderWatch) follows() string {
-	_, id := w.raft.LeaderWithID()
-	if id == "" || w.leaderless() {
+	if w.leaderless() {
 		return ""
 	}
-	return string(id)
+	return w.leaderID()
 }
 
 // termOf asks a voter which term it is in.
@@ -149,7 +145,7 @@ func (w *leaderWatch) term() termAnswer {
 func (w *leaderWatch) whileLed(ctx context.Context, leads string, cancel func()) {
 	for {
 		changed := w.Changed()
-		if _, id := w.raft.LeaderWithID(); string(id) != leads || w.prober.serverUnreachable(leads) {
+		if w.leaderID() != leads || w.prober.serverUnreachable(leads) {
 			cancel()
 			return
 		}
@@ -161,8 +157,8 @@ func (w *leaderWatch) whileLed(ctx context.Context, leads string, cancel func())
 	}
 }
 
-// noteHeir adds a server to handsOver. The caller holds ops.
-func (w *leaderWatch) noteHeir(server string) {
+// noteSuccessor adds a server to handsOver. The caller holds ops.
+func (w *leaderWatch) noteSuccessor(server string) {
 	now := handsOver{term: w.raft.CurrentTerm(), to: []string{server}}
 	if h := w.handsOver.Load(); h != nil && h.term == now.term {
 		if slices.Contains(h.to, server) {

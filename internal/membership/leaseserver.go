@@ -4,7 +4,6 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"slices"
 	"sync"
 	"time"
 
@@ -18,12 +17,7 @@ import (
 // renewalRequest is a renewal with what the member reports.
 type renewalRequest struct {
 	lease.Renewal
-	// Down are members to which this one's link has been down for half a lease.
-	Down []kmutex.Node `json:"down,omitempty"`
-	// Missing are members whose reports this one misses, as the home of a pool.
-	Missing []kmutex.Node `json:"missing,omitempty"`
-	// View is the number of the newest view that this one has.
-	View uint64 `json:"view"`
+	leader.Report
 }
 
 // maxComplaints bounds how many links, and how many reports, a request complains
@@ -103,8 +97,8 @@ func (g *leaseServer) drop() {
 	g.grantor, g.waiting = nil, nil
 }
 
-// leads reports that this gateway leads the term and has caught up.
-func (g *leaseServer) leads(term uint64) bool {
+// grantsIn reports that this gateway leads the term and has caught up.
+func (g *leaseServer) grantsIn(term uint64) bool {
 	g.mu.Lock()
 	defer g.mu.Unlock()
 	return g.leading() && g.grantor.Term() == term
@@ -114,7 +108,7 @@ func (g *leaseServer) leads(term uint64) bool {
 // without asking. The caller holds mu.
 func (g *leaseServer) leading() bool {
 	return g.grantor != nil && !g.grantor.Deposed() &&
-		g.raft.State() == raft.Leader && g.raft.CurrentTerm() == g.grantor.Term()
+		g.leads() && g.raft.CurrentTerm() == g.grantor.Term()
 }
 
 // follow has the rules see the newest view. The caller holds mu.
@@ -155,7 +149,7 @@ func (g *leaseServer) receive(p renewalRequest) (<-chan bool, error) {
 		return nil, errNotMember
 	}
 	now := g.incarnation.clock()
-	if !g.rules.Receive(p.Renewal, leader.Report{View: p.View, Down: p.Down, Missing: p.Missing}, now) {
+	if !g.rules.Receive(p.Renewal, p.Report, now) {
 		return nil, fmt.Errorf("%w: node %d is not in the view", ErrCommand, p.Node)
 	}
 	if before, waits := g.waiting[p.Node]; waits {
@@ -316,54 +310,15 @@ func (g *leaseServer) answer(grantor *lease.Grantor, number uint64, voter string
 	return decided
 }
 
-// judge returns what the leader has to do; false: this gateway does not lead.
-func (g *leaseServer) judge(s leader.Observation) (leader.Verdict, bool) {
+// withRules calls do with the leader's rules, which have seen the newest view, and the
+// time. It reports whether this gateway leads; if not, it does not call do.
+func (g *leaseServer) withRules(do func(r *leader.Rules, now time.Duration)) bool {
 	g.mu.Lock()
 	defer g.mu.Unlock()
 	if !g.leading() {
-		return leader.Verdict{}, false
+		return false
 	}
 	g.follow()
-	return g.rules.Judge(s, g.incarnation.clock()), true
-}
-
-// quiet returns the other members that have not renewed for a while.
-func (g *leaseServer) quiet() []kmutex.Node {
-	g.mu.Lock()
-	defer g.mu.Unlock()
-	if !g.leading() {
-		return nil
-	}
-	self, _ := g.incarnation.in(g.View(), g.config.Name)
-	g.follow()
-	return slices.DeleteFunc(g.rules.Quiet(g.incarnation.clock()), func(n kmutex.Node) bool { return n == self })
-}
-
-func (g *leaseServer) handedOver() {
-	g.mu.Lock()
-	defer g.mu.Unlock()
-	g.rules.HandedOver(g.incarnation.clock())
-}
-
-// waits reports that the leader keeps a gateway out for a while.
-func (g *leaseServer) waits(name string) bool {
-	g.mu.Lock()
-	defer g.mu.Unlock()
-	if !g.leading() {
-		return true
-	}
-	g.follow() // it may have been suspended just now
-	return g.rules.Waits(name, g.incarnation.clock())
-}
-
-// letIn returns the member for whose sake a gateway stays out that does not reach
-// those named.
-func (g *leaseServer) letIn(name string, unreached []string, s leader.Observation) (obstacle string) {
-	g.mu.Lock()
-	defer g.mu.Unlock()
-	if !g.leading() {
-		return ""
-	}
-	g.follow()
-	return g.rules.LetIn(name, unreached, s, g.incarnation.clock())
+	do(g.rules, g.incarnation.clock())
+	return true
 }

@@ -149,14 +149,14 @@ func TestRewritingLeader(t *testing.T) {
 func TestMuteLeader(t *testing.T) {
 	t.Parallel() // it mostly waits
 	var n network
-	leader, rest := n.voting(t, 500*time.Millisecond)
+	leader, rest := n.voting(t, 2*time.Second) // so long that only the renewals tell: the mute one sends heartbeats
 	mute, other := rest[0], rest[1]
 	mute.leaving.Store(true) // it neither serves leases nor judges
 	server := mute.stats().Server
 	until(t, "the mute one leads", func() bool {
 		if leader.stats().Role == "leader" { // raft gives a transfer little time
 			leader.ops.Lock()
-			leader.leaders.noteHeir(server)
+			leader.leaders.noteSuccessor(server)
 			_ = leader.raft.LeadershipTransferToServer(raft.ServerID(server), address(mute.peerAddr, server)).Error()
 			leader.ops.Unlock()
 		}

@@ -93,8 +93,8 @@ func TestMutantsAreCaught(t *testing.T) {
 		},
 		{
 			Name: "a home's complaints do not get to the leader", File: "renew.go",
-			Old:    "Missing: h.missing(",
-			New:    "Missing: (&leaseHolder{raftNode: new(raftNode)}).missing(",
+			Old:    "Missing: complaints(h.config.Missing(), ",
+			New:    "Missing: complaints(nil, ",
 			Caught: "not within 15s: .* sees the loss", By: "^TestMissed$",
 		},
 		{

@@ -160,8 +160,51 @@ func (n *raftNode) await(ctx context.Context, ok func(*View) bool) error {
 // Leader returns the name of the gateway that leads the agreement, if this one
 // knows it.
 func (n *raftNode) Leader() (string, bool) {
+	id := n.leaderID()
+	return nameOf(raft.ServerID(id)), id != ""
+}
+
+// leaderID returns the raft server that leads, as far as this gateway knows; empty if none.
+func (n *raftNode) leaderID() string {
 	_, id := n.raft.LeaderWithID()
-	return nameOf(id), id != ""
+	return string(id)
+}
+
+// leads reports that raft has this gateway lead.
+func (n *raftNode) leads() bool { return n.raft.State() == raft.Leader }
+
+// running reports that raft runs. It already asks while it is being made.
+func (n *raftNode) running() bool {
+	select {
+	case <-n.up:
+		return true
+	default:
+		return false
+	}
+}
+
+// pause waits for d or one of the events, and reports whether the cluster still runs.
+func (n *raftNode) pause(d time.Duration, event, other <-chan struct{}) bool {
+	select {
+	case <-n.closing.Done():
+		return false
+	case <-time.After(d):
+	case <-event:
+	case <-other:
+	}
+	return true
+}
+
+// sleep waits for d. It returns an error if ctx or the cluster ends before.
+func (n *raftNode) sleep(ctx context.Context, d time.Duration) error {
+	select {
+	case <-time.After(d):
+		return nil
+	case <-ctx.Done():
+		return ctx.Err()
+	case <-n.closing.Done():
+		return errClosed
+	}
 }
 
 // Problem returns what keeps this gateway from taking part, or nil.
@@ -182,9 +225,7 @@ func (n *raftNode) setProblem(err error) {
 
 // servers returns raft's present configuration; nothing while raft is being made.
 func (n *raftNode) servers() []raft.Server {
-	select {
-	case <-n.up:
-	default:
+	if !n.running() {
 		return nil
 	}
 	future := n.raft.GetConfiguration()
@@ -291,8 +332,9 @@ func (n *raftNode) watchLeader() {
 		case <-n.closing.Done():
 			return
 		case <-seen:
-			n.machine.touch()
+		case <-n.raft.LeaderCh(): // also what came before the observer
 		}
+		n.machine.touch()
 	}
 }
 
@@ -300,12 +342,8 @@ func (n *raftNode) watchLeader() {
 // is later than its sender's term.
 func (n *raftNode) plausible(term, log uint64) error {
 	most := uint64(maxTerm)
-	select {
-	case <-n.up:
-		if !n.blank() {
-			most = min(most, n.raft.CurrentTerm()+maxTermStep)
-		}
-	default: // raft asks while it is being made
+	if n.running() && !n.blank() {
+		most = min(most, n.raft.CurrentTerm()+maxTermStep)
 	}
 	if term > most || log > term {
 		return fmt.Errorf("%w: term %d with a log of term %d, and the latest that can be is %d", errRPC, term, log, most)

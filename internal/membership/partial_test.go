@@ -169,14 +169,15 @@ func TestSilenceCountsInOneTerm(t *testing.T) {
 	gateways := n.three(t, nil)
 	settle(t, gateways)
 	g := followerOf(t, gateways)
-	_, id := g.raft.LeaderWithID()
+	id := g.leaderID()
+	silent := func() bool { return time.Now().After(g.leaders.silentFrom(id)) }
 	term, long := g.raft.CurrentTerm(), time.Now().Add(-g.View().Lease)
-	g.leaders.renewed.Store(&renewal{string(id), term, long})
-	if !g.leaders.leaderIsSilent(string(id)) {
+	g.leaders.renewed.Store(&renewal{id, term, long})
+	if !silent() {
 		t.Error("a leader that is silent for a lease is one")
 	}
-	g.leaders.renewed.Store(&renewal{string(id), term - 1, long})
-	if g.leaders.leaderIsSilent(string(id)) {
+	g.leaders.renewed.Store(&renewal{id, term - 1, long})
+	if silent() {
 		t.Error("a leader is none because of a term before")
 	}
 }
@@ -322,7 +323,7 @@ func TestLongCommandsFit(t *testing.T) {
 			t.Error(err)
 		}
 	}
-	data, err := json.Marshal(renewalRequest{Down: nodes[:maxComplaints], Missing: nodes[:maxComplaints], View: math.MaxUint64})
+	data, err := json.Marshal(renewalRequest{Report: leader.Report{Down: nodes[:maxComplaints], Missing: nodes[:maxComplaints], View: math.MaxUint64}})
 	if err != nil || len(data) > maxCommand {
 		t.Errorf("a renewal has %d bytes, %v", len(data), err)
 	}

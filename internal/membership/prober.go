@@ -118,9 +118,6 @@ func (p *prober) dialed(node kmutex.Node, streak int, began time.Time, failed bo
 // that have been silent for a while: a link needs half a lease to notice that a host
 // is gone. It reports whether there are any.
 func (p *prober) watchLinks(now time.Time, quiet []kmutex.Node) (doubts bool) {
-	if p.config.Links == nil {
-		return false
-	}
 	v := p.View()
 	doubtful := p.config.Links.Down()
 	for _, node := range quiet {

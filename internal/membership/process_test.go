@@ -30,19 +30,6 @@ type deaf struct{}
 
 func (deaf) Deliver(kmutex.Node, string, kmutex.Message) error { return nil }
 
-// downLinks is what cmd/kgate makes of the transport.
-type downLinks struct{ *transport.Transport }
-
-func (l downLinks) Down() map[kmutex.Node]time.Time {
-	down := make(map[kmutex.Node]time.Time)
-	for _, s := range l.Links() {
-		if !s.Up {
-			down[s.Node] = s.Since
-		}
-	}
-	return down
-}
-
 // beGateway runs until its input ends, and prints what happens to it.
 func beGateway() {
 	name, join, _ := strings.Cut(os.Getenv(childEnv), " ")
@@ -67,7 +54,7 @@ func beGateway() {
 	fmt.Println("gossip", agent.Addr())
 	c, err := Start(context.Background(), Config{
 		Name: name, Boot: boot, PeerAddr: conf.PeerAddr, BootstrapExpect: 3, Joining: join != "",
-		Discovery: agent, Links: downLinks{ports}, Lease: time.Second,
+		Discovery: agent, Links: ports, Lease: time.Second,
 		Raft: ports.Stream(transport.StreamRaft), Control: ports.Stream(transport.StreamControl), Logger: debugLog(),
 	})
 	must(err)

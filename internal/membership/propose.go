@@ -2,7 +2,6 @@ package membership
 
 import (
 	"bytes"
-	"cmp"
 	"context"
 	"encoding/json"
 	"errors"
@@ -18,111 +17,7 @@ import (
 	"github.com/hashicorp/raft"
 
 	"github.com/kgate/kgate/chordring/serfring"
-	"github.com/kgate/kgate/internal/admission"
-	"github.com/kgate/kgate/kmutex"
 )
-
-// DefinePool makes sure that there is a pool of the given name: it returns nil
-// when this gateway's view has one. The first definition wins, so K, Rate, Binding,
-// Reclaim (default admission.ReclaimLease) and HoldMax of the view's pool may be others;
-// the other fields of the argument do not count. It waits until this gateway is
-// in the view, and keeps trying until ctx ends.
-func (c *Cluster) DefinePool(ctx context.Context, p Pool) error {
-	define := defineCommand{Name: p.Name, K: p.K, Rate: p.Rate, Binding: p.Binding, Reclaim: cmp.Or(p.Reclaim, admission.ReclaimLease), HoldMax: p.HoldMax}
-	if err := define.check(); err != nil {
-		return err
-	}
-	known := func(v *View) bool { _, ok := v.Pool(p.Name); return ok }
-	// A pool without members would have no home.
-	if err := c.Ready(ctx); err != nil {
-		return fmt.Errorf("membership: define pool %q: %w", p.Name, err)
-	}
-	if known(c.View()) {
-		return nil
-	}
-	return c.proposer.agree(ctx, fmt.Sprintf("define pool %q", p.Name), command{Define: &define}, known)
-}
-
-// SetK changes the number of tokens of a pool in a new epoch and returns when
-// this gateway's view has it. With was other than 0 it fails with ErrConflict
-// unless the agreed number is was, or k already. It keeps trying until ctx ends.
-//
-// In a pool with a rate, a larger number takes two steps: each token carries a part of the
-// rate, so all gateways have to divide it by the new number before there are more
-// tokens. The first step begins an epoch with the old number. With that epoch, once it has
-// begun at all gateways, the second one may follow; with another one it fails with
-// ErrConflict, and also while a lost gateway has a lease. See [Pool.Parts].
-func (c *Cluster) SetK(ctx context.Context, pool string, k, was int, epoch uint64) error {
-	err := checkK(k)
-	if err == nil && was != 0 {
-		err = checkK(was)
-	}
-	if err != nil {
-		return err
-	}
-	before := c.View().Number
-	return c.proposer.agree(ctx, fmt.Sprintf("set k of pool %q", pool), command{SetK: &setKCommand{Name: pool, K: k, Was: was, Epoch: epoch}}, func(v *View) bool {
-		// Somebody else may have set another k right behind.
-		have, ok := v.Pool(pool)
-		return !ok || have.K == k || v.Number > before
-	})
-}
-
-// SetRate changes the rate of a pool in a new epoch, and returns when this gateway's view
-// has it. A lower rate holds when that epoch has begun at all gateways, and no lost one
-// has a lease. It keeps trying until ctx ends.
-func (c *Cluster) SetRate(ctx context.Context, pool string, rate Rate) error {
-	if err := rate.check(); err != nil {
-		return err
-	}
-	before := c.View().Number
-	return c.proposer.agree(ctx, fmt.Sprintf("set the rate of pool %q", pool), command{SetRate: &setRateCommand{Name: pool, Rate: rate}}, func(v *View) bool {
-		have, ok := v.Pool(pool)
-		return !ok || have.Rate == rate || v.Number > before
-	})
-}
-
-// Why says why an epoch ends that nothing else ends.
-type Why struct {
-	// Spread: only to spread the free tokens.
-	Spread bool
-	// Whole: K was lowered, and no more than K tokens are in use any more.
-	Whole bool
-}
-
-// Recover begins a new epoch of a pool if it still is in the given one, and
-// returns when this gateway's view has a later one. It keeps trying until ctx ends.
-func (c *Cluster) Recover(ctx context.Context, pool string, epoch uint64, why Why) error {
-	return c.proposer.agree(ctx, fmt.Sprintf("recover pool %q", pool), command{Recover: &recoverCommand{Pool: pool, Epoch: epoch, Spread: why.Spread, Whole: why.Whole}}, func(v *View) bool {
-		have, ok := v.Pool(pool)
-		return !ok || have.Epoch > epoch
-	})
-}
-
-// UseTickets notes for good that the pool gives out tickets, and returns when
-// this gateway's view says so. It keeps trying until ctx ends.
-func (c *Cluster) UseTickets(ctx context.Context, pool string) error {
-	said := func(v *View) bool {
-		have, ok := v.Pool(pool)
-		return ok && have.Tickets > 0
-	}
-	if said(c.View()) {
-		return nil
-	}
-	return c.proposer.agree(ctx, fmt.Sprintf("use tickets in pool %q", pool), command{UseTickets: &useTicketsCommand{Pool: pool}}, said)
-}
-
-// Suspend takes the named gateway out of the view as one whose lease may still
-// run, and returns when this gateway's view has it. If it is alive it comes back
-// as another incarnation. It keeps trying until ctx ends.
-func (c *Cluster) Suspend(ctx context.Context, name string) error {
-	m, in := c.View().Named(name)
-	if !in {
-		return fmt.Errorf("%w: there is no gateway %q in the view", ErrCommand, name)
-	}
-	suspend := suspendCommand{Nodes: []kmutex.Node{m.Node}, Reasons: []string{cutReason("an operator took it out, at " + c.config.Name)}}
-	return c.proposer.agree(ctx, "suspend "+name, command{Suspend: &suspend}, func(v *View) bool { _, still := v.Member(m.Node); return !still })
-}
 
 // proposer has the leader commit commands, whoever it is, and hands the lead over.
 type proposer struct {
@@ -152,33 +47,29 @@ func (p *proposer) propose(ctx context.Context, cmd command) error {
 		if err == nil || errors.Is(err, ErrCommand) || errors.Is(err, ErrConflict) || errors.Is(err, errNewer) {
 			return err
 		}
-		select {
-		case <-time.After(pause):
-			pause = min(2*pause, 250*time.Millisecond)
-		case <-ctx.Done():
-			return errors.Join(ctx.Err(), err, p.Problem())
-		case <-p.closing.Done():
-			return errClosed
+		if ended := p.sleep(ctx, pause); ended != nil {
+			return errors.Join(ended, err, p.Problem())
 		}
+		pause = min(2*pause, 250*time.Millisecond)
 	}
 }
 
 func (p *proposer) proposeOnce(ctx context.Context, cmd command, data []byte) error {
-	_, leader := p.raft.LeaderWithID()
+	leader := p.leaderID()
 	switch {
 	case leader == "":
 		return errNoLeader
-	case string(leader) == p.storage.meta.Server && p.leaving.Load() && cmd.Remove != nil:
+	case leader == p.storage.meta.Server && p.leaving.Load() && cmd.Remove != nil:
 		// Handed over, but not noticed yet; or the lead came back.
 		return errors.Join(errNoLeader, p.handOver(ctx))
-	case string(leader) == p.storage.meta.Server:
+	case leader == p.storage.meta.Server:
 		return p.applyHere(cmd)
 	}
-	addr, ok := p.addresses.of(leader)
+	addr, ok := p.addresses.of(raft.ServerID(leader))
 	if !ok {
 		return errNoLeader
 	}
-	return p.ask(ctx, string(leader), addr, data)
+	return p.ask(ctx, leader, addr, data)
 }
 
 // applyHere commits a command as the leader. What a removed gateway had among
@@ -232,7 +123,7 @@ func (p *proposer) ask(ctx context.Context, leads, addr string, data []byte) err
 		return fmt.Errorf("membership: ask %s: %w", addr, err)
 	}
 	request.Header.Set("Content-Type", "application/json")
-	if tokens := p.adminTokens(); len(tokens) > 0 {
+	if tokens := p.config.AdminTokens(); len(tokens) > 0 {
 		request.Header.Set(adminTokenHeader, tokens[0])
 	}
 	response, err := p.peers.client.Do(request)
@@ -255,27 +146,16 @@ func (p *proposer) ask(ctx context.Context, leads, addr string, data []byte) err
 	}
 }
 
-func (p *proposer) adminTokens() []string {
-	if p.config.AdminTokens == nil {
-		return nil
-	}
-	return p.config.AdminTokens()
-}
-
 // handOver passes the lead on, if this gateway has it, to one that is alive;
 // if that one has no vote yet, it gets one.
 func (p *proposer) handOver(ctx context.Context) error {
-	for p.raft.State() == raft.Leader {
+	for p.leads() {
 		err := p.handOverOnce(ctx)
 		if err == nil {
 			return nil
 		}
-		select {
-		case <-time.After(soon):
-		case <-ctx.Done():
-			return errors.Join(ctx.Err(), err)
-		case <-p.closing.Done():
-			return errClosed
+		if ended := p.sleep(ctx, soon); ended != nil {
+			return errors.Join(ended, err)
 		}
 	}
 	return nil
@@ -285,24 +165,24 @@ func (p *proposer) handOverOnce(ctx context.Context) error {
 	p.ops.Lock()
 	defer p.ops.Unlock()
 	peers := p.config.Discovery.Members()
-	heir := p.nextLeader(peers)
-	if heir.ID == "" {
+	successor := p.nextLeader(peers)
+	if successor.ID == "" {
 		return fmt.Errorf("%w: nobody alive to hand over to", errNoLeader)
 	}
-	if heir.Suffrage != raft.Voter {
-		if !p.peers.caughtUp(peers, heir.ID) {
-			return fmt.Errorf("%w: %s has not caught up", errNoLeader, heir.ID)
+	if successor.Suffrage != raft.Voter {
+		if !p.peers.caughtUp(peers, successor.ID) {
+			return fmt.Errorf("%w: %s has not caught up", errNoLeader, successor.ID)
 		}
-		if err := p.change(step{promote, heir.ID}); err != nil {
+		if err := p.change(step{promote, successor.ID}); err != nil {
 			return err
 		}
 	}
 	if err := ctx.Err(); err != nil {
 		return err
 	}
-	p.leaders.noteHeir(string(heir.ID))
-	if err := p.raft.LeadershipTransferToServer(heir.ID, heir.Address).Error(); err != nil {
-		return fmt.Errorf("membership: hand over to %s: %w", heir.ID, err)
+	p.leaders.noteSuccessor(string(successor.ID))
+	if err := p.raft.LeadershipTransferToServer(successor.ID, successor.Address).Error(); err != nil {
+		return fmt.Errorf("membership: hand over to %s: %w", successor.ID, err)
 	}
 	return nil
 }

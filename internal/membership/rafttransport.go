@@ -108,16 +108,6 @@ func heartbeat(args *raft.AppendEntriesRequest) bool {
 // stillFeeds waits for a moment and reports whether the server is still to get
 // entries of the term from here.
 func (t retryTransport) stillFeeds(id raft.ServerID, term uint64) bool {
-	select {
-	case <-time.After(soon):
-	case <-t.n.closing.Done():
-		return false
-	}
-	select {
-	case <-t.n.up:
-	default:
-		return false
-	}
-	return t.n.raft.State() == raft.Leader && t.n.raft.CurrentTerm() == term &&
+	return t.n.sleep(t.n.closing, soon) == nil && t.n.running() && t.n.leads() && t.n.raft.CurrentTerm() == term &&
 		slices.ContainsFunc(t.n.servers(), func(s raft.Server) bool { return s.ID == id })
 }

@@ -86,3 +86,23 @@ func TestPartsOfTheRate(t *testing.T) {
 		t.Errorf("k is %d without a rate: %v", pool.K, err)
 	}
 }
+
+// A change to a rate of which the tokens' parts are too small is refused, as in a file.
+func TestSmallParts(t *testing.T) {
+	for _, c := range []struct {
+		rate Rate
+		k    int
+		fits bool
+	}{
+		{Rate{}, 1000, true},
+		{Rate{Down: 6 << 10}, 6, true},
+		{Rate{Down: 6<<10 - 1}, 6, false},
+		{Rate{Down: 1 << 20, Up: 1}, 1, false},
+		{Rate{Up: 1 << 20}, 1024, true},
+		{Rate{Up: 1 << 20}, 1025, false},
+	} {
+		if err := c.rate.checkParts(c.k); (err == nil) != c.fits || !c.fits && !errors.Is(err, ErrCommand) {
+			t.Errorf("%+v with k = %d: %v", c.rate, c.k, err)
+		}
+	}
+}

@@ -13,13 +13,13 @@ import (
 const Stopped = "it was stopped in order"
 
 // remove takes a member out that left with nothing in flight. What its tickets
-// held outlives it, so it has an heir like any other.
+// held outlives it, so it has a successor like any other.
 func (s *state) remove(index uint64, c removeCommand) bool {
 	if !s.has(c.Node) {
 		return false
 	}
 	moved := s.lose(index, c.Node, false, Stopped)
-	s.findHeirs()
+	s.findSuccessors()
 	s.beginEpochs(index, moved)
 	return true
 }
@@ -35,7 +35,7 @@ func (s *state) suspend(index uint64, c suspendCommand) bool {
 			changed = true
 		}
 	}
-	s.findHeirs()
+	s.findSuccessors()
 	s.beginEpochs(index, moved)
 	return changed
 }
@@ -71,10 +71,6 @@ func (s *state) giveBack(index uint64, c returnCommand) (bool, error) {
 	return changed, nil
 }
 
-func (s *state) has(node kmutex.Node) bool {
-	return slices.ContainsFunc(s.Members, func(m Member) bool { return m.Node == node })
-}
-
 func (s *state) lostAs(node kmutex.Node, name string) bool {
 	return slices.ContainsFunc(s.Lost, func(l Lost) bool { return l.Node == node && l.Name == name })
 }
@@ -91,7 +87,7 @@ func (s *state) lose(index uint64, node kmutex.Node, leased bool, reason string)
 	m := s.Members[at]
 	leased = leased && !m.Witness
 	s.Members = slices.Delete(s.Members, at, at+1)
-	s.Lost = append(s.Lost, Lost{Node: node, At: index, Name: m.Name, Boot: m.Boot, Heir: node, Leased: leased, Reason: reason})
+	s.Lost = append(s.Lost, Lost{Node: node, At: index, Name: m.Name, Boot: m.Boot, Successor: node, Leased: leased, Reason: reason})
 	if len(s.Lost) > maxLost {
 		s.Lost = slices.Delete(s.Lost, 0, len(s.Lost)-maxLost)
 	}
@@ -122,11 +118,11 @@ func (s *state) unlease(node kmutex.Node, moved pools) bool {
 	return changed
 }
 
-// findHeirs gives every lost member whose heir is no member an heir. An heir
-// that is lost hands what it had to its own heir, which has the copies of it:
-// so heirs are followed from loss to loss, not chosen again. While nobody is
+// findSuccessors gives every lost member whose successor is no member a successor. A successor
+// that is lost hands what it had to its own successor, which has the copies of it:
+// so successors are followed from loss to loss, not chosen again. While nobody is
 // there the last one stays noted.
-func (s *state) findHeirs() {
+func (s *state) findSuccessors() {
 	ring := ringOf(s.Members)
 	nodes := make(map[string]kmutex.Node, len(s.Members))
 	members := make(map[kmutex.Node]bool, len(s.Members))
@@ -139,15 +135,15 @@ func (s *state) findHeirs() {
 	}
 	for i := range s.Lost {
 		l := &s.Lost[i]
-		if members[l.Heir] {
+		if members[l.Successor] {
 			continue
 		}
 		last := l.Name
-		if name, known := names[l.Heir]; known {
+		if name, known := names[l.Successor]; known {
 			last = name
 		}
-		if heir := successor(ring, last); heir != "" {
-			l.Heir = nodes[heir]
+		if next := successor(ring, last); next != "" {
+			l.Successor = nodes[next]
 		}
 	}
 }
@@ -159,18 +155,4 @@ func successor(ring *chordring.Ring, name string) string {
 		return next[0]
 	}
 	return ring.Owner(name)
-}
-
-func (p *Pool) owe(node kmutex.Node) {
-	if at, owes := slices.BinarySearch(p.Owed, node); !owes {
-		p.Owed = slices.Insert(p.Owed, at, node)
-	}
-}
-
-func (p *Pool) forgive(node kmutex.Node) bool {
-	at, owes := slices.BinarySearch(p.Owed, node)
-	if owes {
-		p.Owed = slices.Delete(p.Owed, at, at+1)
-	}
-	return owes
 }

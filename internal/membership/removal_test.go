@@ -34,12 +34,12 @@ func recovered(pool string, epoch uint64) command {
 	return command{Recover: &recoverCommand{Pool: pool, Epoch: epoch}}
 }
 
-// losses writes what a view says of lost members short: node>heir, * leased,
+// losses writes what a view says of lost members short: node>successor, * leased,
 // and of pools: name@epoch-owed.
 func losses(v *View) string {
 	var b strings.Builder
 	for _, l := range v.Lost {
-		fmt.Fprintf(&b, "%d>%d", l.Node, l.Heir)
+		fmt.Fprintf(&b, "%d>%d", l.Node, l.Successor)
 		if l.Leased {
 			b.WriteString("*")
 		}
@@ -73,13 +73,13 @@ func TestLosses(t *testing.T) {
 		{"expired twice", []command{suspend(2), expire(2), expire(2)}, "2>3 p@3[]"},
 		{"a member cannot expire", []command{expire(2)}, "p@1[]"},
 		{"left in order", []command{drop1(2)}, "2>3 p@2[]"},
-		{"the heir is lost as well", []command{suspend(2), suspend(3)}, "2>4* 3>4* p@3[2 3]"},
-		{"the heir is lost, somebody came between", []command{suspend(2), voiding(names[1], "y", 0), suspend(3)}, "2>4* 3>4* p@3[2 3]"},
-		{"the last one is heir of all", []command{suspend(1, 2, 3)}, "1>4* 2>4* 3>4* p@2[1 2 3]"},
+		{"the successor is lost as well", []command{suspend(2), suspend(3)}, "2>4* 3>4* p@3[2 3]"},
+		{"the successor is lost, somebody came between", []command{suspend(2), voiding(names[1], "y", 0), suspend(3)}, "2>4* 3>4* p@3[2 3]"},
+		{"the last one is successor of all", []command{suspend(1, 2, 3)}, "1>4* 2>4* 3>4* p@2[1 2 3]"},
 		{"nobody is left", []command{suspend(1, 2, 3, 4)}, "1>0* 2>0* 3>0* 4>0* p@2[1 2 3 4]"},
 		{"nobody was left, then one comes", []command{suspend(1, 2, 3, 4), join(names[2], "y")}, "1>7* 2>7* 3>7* 4>7* p@3[1 2 3 4]"},
 		{"a restart owes", []command{join(names[1], "y")}, "2>3* p@2[2]"},
-		{"a restart is not its own heir", []command{suspend(3, 4, 1), join(names[1], "y")}, "3>7* 4>7* 1>7* 2>7* p@3[1 2 3 4]"},
+		{"a restart is not its own successor", []command{suspend(3, 4, 1), join(names[1], "y")}, "3>7* 4>7* 1>7* 2>7* p@3[1 2 3 4]"},
 		{"voided owes nothing", []command{voiding(names[1], "x.1", 2)}, "2>3 p@2[]"},
 		{"voided later", []command{suspend(2), voiding(names[1], "x.1", 2)}, "2>3 p@3[]"},
 		{"voided by another name", []command{suspend(2), voiding("z", "x", 2)}, "2>3* p@2[2]"},
@@ -108,16 +108,16 @@ func TestLosses(t *testing.T) {
 	}
 }
 
-// What a lost gateway left goes from heir to heir, as its copies do: a newcomer
+// What a lost gateway left goes from successor to successor, as its copies do: a newcomer
 // beside it has nothing of it.
-func TestHeirsOfHeirs(t *testing.T) {
+func TestSuccessorsOfSuccessors(t *testing.T) {
 	names := ringOf([]Member{{Name: "a"}, {Name: "b"}, {Name: "c"}, {Name: "d"}, {Name: "e"}}).Names()
 	var s state
 	for i, c := range []command{
 		join(names[0], "x"), join(names[1], "x"), join(names[3], "x"), join(names[4], "x"), // 1 to 4
-		suspend(2),          // its heir is 3
+		suspend(2),          // its successor is 3
 		join(names[2], "x"), // 6, between them
-		suspend(3),          // its heir is 4
+		suspend(3),          // its successor is 4
 	} {
 		if _, err := s.apply(uint64(i+1), c); err != nil {
 			t.Fatal(err)
@@ -183,7 +183,7 @@ func TestSetKKnowsWhatItWas(t *testing.T) {
 func TestLostIsBounded(t *testing.T) {
 	s := state{Members: []Member{{Node: maxLost + 1, Name: "a", Boot: "old"}}}
 	for i := range maxLost {
-		s.Lost = append(s.Lost, Lost{Node: kmutex.Node(i + 1), Name: "b", Heir: maxLost + 1})
+		s.Lost = append(s.Lost, Lost{Node: kmutex.Node(i + 1), Name: "b", Successor: maxLost + 1})
 	}
 	if _, err := s.apply(maxLost+2, join("a", "new")); err != nil {
 		t.Fatal(err)
@@ -208,11 +208,11 @@ func TestForgottenExpires(t *testing.T) {
 	}
 }
 
-func TestHeir(t *testing.T) {
-	v := &View{Members: []Member{{Node: 5}}, Lost: []Lost{{Node: 1, Heir: 5}, {Node: 2}}}
+func TestSuccessor(t *testing.T) {
+	v := &View{Members: []Member{{Node: 5}}, Lost: []Lost{{Node: 1, Successor: 5}, {Node: 2}}}
 	for node, want := range map[kmutex.Node]kmutex.Node{5: 5, 1: 5, 2: 0, 3: 0} {
-		if heir, ok := v.Heir(node); heir != want || ok != (want != 0) {
-			t.Errorf("heir of %d: %d, %v", node, heir, ok)
+		if successor, ok := v.Successor(node); successor != want || ok != (want != 0) {
+			t.Errorf("successor of %d: %d, %v", node, successor, ok)
 		}
 	}
 }

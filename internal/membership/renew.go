@@ -8,6 +8,7 @@ import (
 	"slices"
 	"time"
 
+	"github.com/hashicorp/raft"
 	"github.com/kgate/kgate/internal/membership/leader"
 	"github.com/kgate/kgate/internal/membership/lease"
 	"github.com/kgate/kgate/kmutex"
@@ -105,21 +106,19 @@ func (h *leaseHolder) announce(announced *string) time.Duration {
 func (h *leaseHolder) sendRenewal(v *View, r lease.Renewal) error {
 	ctx, cancel := context.WithTimeout(h.closing, renewTimeout(v.Lease))
 	defer cancel()
-	p := renewalRequest{Renewal: r, Down: h.down(leader.DownAfter(v.terms())), Missing: h.missing(leader.MissingAfter(v.terms())), View: v.Number}
-	_, id := h.raft.LeaderWithID()
-	sent, term := time.Now(), h.raft.CurrentTerm()
-	switch {
-	case id == "":
-		return errNoLeader
-	case string(id) == h.storage.meta.Server:
+	p := renewalRequest{r, leader.Report{
+		View: v.Number,
+		Down: complaints(h.config.Links.Down(), leader.DownAfter(v.terms())), Missing: complaints(h.config.Missing(), leader.MissingAfter(v.terms())),
+	}}
+	now := &renewal{h.leaderID(), h.raft.CurrentTerm(), time.Now()}
+	if now.to == h.storage.meta.Server {
 		return h.leases.ask(ctx, p)
 	}
-	addr, ok := h.addresses.of(id)
-	if !ok {
+	addr, ok := h.addresses.of(raft.ServerID(now.to))
+	if now.to == "" || !ok {
 		return errNoLeader
 	}
-	now := &renewal{string(id), term, sent}
-	if !h.leaders.asked.Load().of(now.to, term) {
+	if !h.leaders.asked.Load().of(now.to, now.term) {
 		h.leaders.asked.Store(now)
 	}
 	h.wg.Go(func() { h.leaders.whileLed(ctx, now.to, cancel) })
@@ -134,27 +133,11 @@ func (h *leaseHolder) sendRenewal(v *View, r lease.Renewal) error {
 	case !a.Granted:
 		return fmt.Errorf("membership: renewal: %s says nothing", addr)
 	default:
-		if last := h.leaders.renewed.Load(); last == nil || last.sent.Before(sent) {
+		if last := h.leaders.renewed.Load(); last == nil || last.sent.Before(now.sent) {
 			h.leaders.renewed.Store(now) // two at once: either will do
 		}
 		return nil
 	}
-}
-
-// down returns the members to which the link has been down for that long.
-func (h *leaseHolder) down(d time.Duration) []kmutex.Node {
-	if h.config.Links == nil {
-		return nil
-	}
-	return complaints(h.config.Links.Down(), d)
-}
-
-// missing returns the members whose reports have been missed for that long.
-func (h *leaseHolder) missing(d time.Duration) []kmutex.Node {
-	if h.config.Missing == nil {
-		return nil
-	}
-	return complaints(h.config.Missing(), d)
 }
 
 // complaints returns the nodes whose trouble has lasted for d, in ascending order.

@@ -200,7 +200,7 @@ func (g *rpcGuard) judgeRPC(caller *tls.ConnectionState, message raft.WithRPCHea
 		}
 		return g.checkLeader(sender, m.Term)
 	case *raft.TimeoutNowRequest:
-		if _, leader := g.raft.LeaderWithID(); sender != string(leader) && sender != g.storage.meta.Server {
+		if sender != g.leaderID() && sender != g.storage.meta.Server {
 			return fmt.Errorf("%w: %q calls for an election, and does not lead", errRPC, sender)
 		}
 		return nil

@@ -1,6 +1,7 @@
 package membership
 
 import (
+	"cmp"
 	"encoding/json"
 	"fmt"
 	"maps"
@@ -104,7 +105,7 @@ func (s *state) join(index uint64, c joinCommand) (bool, error) {
 	if c.Voided != 0 && s.lostAs(c.Voided, c.Name) {
 		s.unlease(c.Voided, moved)
 	}
-	s.findHeirs()
+	s.findSuccessors()
 	s.beginEpochs(index, moved)
 	return true, nil
 }
@@ -199,46 +200,6 @@ func (s *state) useTickets(index uint64, c useTicketsCommand) (bool, error) {
 	return true, nil
 }
 
-func (s *state) pool(name string) (at int, err error) {
-	at, known := findPool(s.Pools, name)
-	if !known {
-		return 0, fmt.Errorf("%w: there is no pool %q", ErrCommand, name)
-	}
-	return at, nil
-}
-
-// pools is a set of places in state.Pools.
-type pools map[int]bool
-
-func (s *state) poolSet(chosen func(*Pool) bool) pools {
-	set := make(pools)
-	for i := range s.Pools {
-		if chosen(&s.Pools[i]) {
-			set[i] = true
-		}
-	}
-	return set
-}
-
-// beginEpochs moves the pools chosen on to their next epoch, with the home
-// that the present members make.
-func (s *state) beginEpochs(index uint64, chosen pools) {
-	if len(chosen) == 0 {
-		return
-	}
-	ring := ringOf(s.Members)
-	nodes := make(map[string]kmutex.Node, len(s.Members))
-	for _, m := range s.Members {
-		nodes[m.Name] = m.Node
-	}
-	for i := range chosen {
-		p := &s.Pools[i]
-		p.Epoch++
-		p.Began, p.Spread = index, false
-		p.Home = nodes[ring.Owner(p.Name)]
-	}
-}
-
 // view returns a copy of the state as a view.
 func (s *state) view() *View {
 	v := &View{
@@ -251,8 +212,8 @@ func (s *state) view() *View {
 		Pools:   slices.Clone(s.Pools),
 	}
 	for i := range v.Lost {
-		if l := &v.Lost[i]; !s.has(l.Heir) {
-			l.Heir = 0
+		if l := &v.Lost[i]; !s.has(l.Successor) {
+			l.Successor = 0
 		}
 	}
 	for i := range v.Pools {
@@ -278,28 +239,14 @@ func (s *state) encode() ([]byte, error) {
 }
 
 func decodeState(data []byte) (state, error) {
-	var format struct {
-		Format int `json:"format"`
-	}
-	if err := json.Unmarshal(data, &format); err != nil {
-		return state{}, fmt.Errorf("membership: snapshot: %w", err)
-	}
-	if format.Format > stateFormat {
-		return state{}, fmt.Errorf("%w: snapshot format %d, this one knows %d", errNewer, format.Format, stateFormat)
-	}
-	if format.Format > 0 && format.Format < oldestState {
-		return state{}, fmt.Errorf("%w: snapshot format %d, this one reads %d and newer", errOlder, format.Format, oldestState)
+	if err := checkVersion(data, "snapshot format", oldestState, stateFormat); err != nil {
+		return state{}, err
 	}
 	var s state
 	if err := decodeStrict(data, &s); err != nil {
 		return state{}, fmt.Errorf("membership: snapshot: %w", err)
 	}
-	sorted := slices.IsSortedFunc(s.Members, func(a, b Member) int {
-		if a.Node < b.Node {
-			return -1
-		}
-		return 1
-	}) && slices.IsSortedFunc(s.Pools, func(a, b Pool) int { return strings.Compare(a.Name, b.Name) })
+	sorted := slices.IsSortedFunc(s.Members, func(a, b Member) int { return cmp.Compare(a.Node, b.Node) }) && slices.IsSortedFunc(s.Pools, func(a, b Pool) int { return strings.Compare(a.Name, b.Name) })
 	if s.Format < oldestState || !sorted {
 		return state{}, fmt.Errorf("membership: snapshot: format %d, in order: %t", s.Format, sorted)
 	}

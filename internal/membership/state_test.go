@@ -333,18 +333,18 @@ func checkLosses(t *rapid.T, old, now *View) {
 	}
 	for _, l := range now.Lost {
 		before, known := old.LostMember(l.Node)
-		heir, in := now.Member(l.Heir)
+		successor, in := now.Member(l.Successor)
 		switch {
-		case in != (len(now.Members) > 0), (l.Heir != 0) != in:
-			t.Fatalf("heir of %+v among %+v", l, now.Members)
+		case in != (len(now.Members) > 0), (l.Successor != 0) != in:
+			t.Fatalf("successor of %+v among %+v", l, now.Members)
 		case known && l.Leased && !before.Leased:
 			t.Fatalf("%+v has a lease again", l)
-		case known && before.Heir != 0 && before.Heir != l.Heir:
-			// It moved on because the heir was lost, to where that one's copies are.
-			if next, _ := now.LostMember(before.Heir); next.Heir != l.Heir {
-				t.Fatalf("%+v became %+v, its heir left all to %+v", before, l, next)
+		case known && before.Successor != 0 && before.Successor != l.Successor:
+			// It moved on because the successor was lost, to where that one's copies are.
+			if next, _ := now.LostMember(before.Successor); next.Successor != l.Successor {
+				t.Fatalf("%+v became %+v, its successor left all to %+v", before, l, next)
 			}
-		case !known && heir.Name == l.Name && len(now.Members) > 1:
+		case !known && successor.Name == l.Name && len(now.Members) > 1:
 			t.Fatalf("%+v inherits what it left itself", l)
 		}
 		for _, p := range now.Pools {

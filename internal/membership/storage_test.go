@@ -154,7 +154,7 @@ func TestStartFailsClean(t *testing.T) {
 	control, stream := listen(t, ""), listen(t, "")
 	_, err := Start(t.Context(), Config{
 		Name: "a", Boot: "x", PeerAddr: control.Addr().String(), DataDir: path,
-		Discovery: still{}, Raft: layer{Listener: stream}, Control: layer{Listener: control},
+		Discovery: still{}, Links: links{}, Raft: layer{Listener: stream}, Control: layer{Listener: control},
 	})
 	if !errors.Is(err, errDataDir) {
 		t.Errorf("%v", err)

@@ -8,8 +8,6 @@ import (
 	"sync"
 	"time"
 
-	"github.com/hashicorp/raft"
-
 	"github.com/kgate/kgate/chordring/serfring"
 	"github.com/kgate/kgate/internal/membership/leader"
 	"github.com/kgate/kgate/internal/peercall"
@@ -31,29 +29,18 @@ type judge struct {
 // is known of all members. A gateway that does not lead and has all its links has
 // nothing to do.
 func (j *judge) watch() {
-	var linksChanged <-chan struct{}
-	if j.config.Links != nil {
-		linksChanged = j.config.Links.LinksChanged()
-	}
-	timer := time.NewTimer(0)
-	defer timer.Stop()
 	for {
 		changed := j.Changed() // the lead, too
 		now := time.Now()
-		doubts := j.prober.watchLinks(now, j.leases.quiet())
+		doubts := j.prober.watchLinks(now, j.quiet())
 		j.watchOutsiders(now)
-		leads := j.raft.State() == raft.Leader
+		leads := j.leads()
 		pause := leader.Interval
 		if !leads && !doubts {
 			pause = lookAgain
 		}
-		timer.Reset(pause)
-		select {
-		case <-j.closing.Done():
+		if !j.pause(pause, changed, j.config.Links.LinksChanged()) {
 			return
-		case <-changed:
-		case <-linksChanged:
-		case <-timer.C:
 		}
 		if !leads || j.leaving.Load() {
 			continue
@@ -64,12 +51,18 @@ func (j *judge) watch() {
 	}
 }
 
+// quiet returns the other members that have not renewed for a while, if this gateway leads.
+func (j *judge) quiet() (nodes []kmutex.Node) {
+	self, _ := j.incarnation.in(j.View(), j.config.Name)
+	j.leases.withRules(func(r *leader.Rules, now time.Duration) { nodes = r.Quiet(now) })
+	return slices.DeleteFunc(nodes, func(n kmutex.Node) bool { return n == self })
+}
+
 // judge is the leader's turn.
 func (j *judge) judge() error {
-	verdict, leading := j.leases.judge(j.observe())
-	if !leading {
-		return nil
-	}
+	var verdict leader.Verdict
+	seen := j.observe()
+	j.leases.withRules(func(r *leader.Rules, now time.Duration) { verdict = r.Judge(seen, now) })
 	return j.carryOut(verdict)
 }
 
@@ -117,7 +110,7 @@ const (
 // resign hands the lead over, since the members or the voters do not get through to
 // this gateway.
 func (j *judge) resign() error {
-	j.leases.handedOver()
+	j.leases.withRules(func(r *leader.Rules, now time.Duration) { r.HandedOver(now) })
 	j.config.Logger.Warn("handing leadership over: gateways that are alive cannot reach this one, or the voters cannot")
 	ctx, cancel := context.WithTimeout(j.closing, j.callTimeout())
 	defer cancel()
@@ -139,15 +132,13 @@ func (j *judge) observe() leader.Observation {
 // takeLeads takes the lead whenever raft gives it, and gives it up when raft takes it
 // away. It waits for nobody but a majority: no lease is renewed in between.
 func (j *judge) takeLeads() {
-	timer := time.NewTimer(0)
-	defer timer.Stop()
 	for {
-		changed := j.Changed() // a voter may depose it by an error
+		changed := j.Changed() // the lead; or a voter may depose it by an error
 		pause := lookAgain
 		switch {
-		case j.raft.State() != raft.Leader:
+		case !j.leads():
 			j.leases.end()
-		case !j.leaving.Load() && !j.leases.leads(j.raft.CurrentTerm()):
+		case !j.leaving.Load() && !j.leases.grantsIn(j.raft.CurrentTerm()):
 			if err := j.takeLead(); err != nil {
 				j.troubled(err)
 				pause = soon
@@ -155,13 +146,8 @@ func (j *judge) takeLeads() {
 				j.machine.touch()
 			}
 		}
-		timer.Reset(pause)
-		select {
-		case <-j.closing.Done():
+		if !j.pause(pause, changed, nil) {
 			return
-		case <-j.raft.LeaderCh():
-		case <-changed:
-		case <-timer.C:
 		}
 	}
 }
@@ -226,7 +212,7 @@ func (j *judge) watchOutsiders(now time.Time) {
 		return
 	}
 	var outsiders []serfring.Member
-	if view := j.View(); j.raft.State() == raft.Leader && len(j.voters()) > 1 {
+	if view := j.View(); j.leads() && len(j.voters()) > 1 {
 		for _, p := range alive(j.config.Discovery.Members()) {
 			if m, in := view.Named(p.Name); (!in || m.Boot != p.Boot) && p.Name != j.config.Name && len(outsiders) < maxOutsiders {
 				outsiders = append(outsiders, p)

@@ -91,10 +91,10 @@ type Lost struct {
 	Name string `json:"name"`
 	// Boot is the incarnation's; it is never let in again.
 	Boot string `json:"boot"`
-	// Heir is the member that takes over what this one left: the first ring
-	// successor of its name at the time. When the heir is lost itself, all that
-	// it had goes on to its own heir. 0: nobody is there.
-	Heir kmutex.Node `json:"heir"`
+	// Successor is the member that takes over what this one left: the first ring
+	// successor of its name at the time. When the successor is lost itself, all that
+	// it had goes on to its own successor. 0: nobody is there.
+	Successor kmutex.Node `json:"heir"`
 	// Leased: its lease may still run, so it may have requests in flight.
 	Leased bool `json:"leased"`
 	// Reason says why it was taken out, in words for operators.
@@ -150,14 +150,14 @@ func (v *View) LostMember(node kmutex.Node) (Lost, bool) {
 	return first(v.Lost, func(l Lost) bool { return l.Node == node })
 }
 
-// Heir returns who answers for what the node has or left: the node itself if
-// it is a member, else its heir if there is one.
-func (v *View) Heir(node kmutex.Node) (kmutex.Node, bool) {
+// Successor returns who answers for what the node has or left: the node itself if
+// it is a member, else its successor if there is one.
+func (v *View) Successor(node kmutex.Node) (kmutex.Node, bool) {
 	if _, in := v.Member(node); in {
 		return node, true
 	}
 	l, known := v.LostMember(node)
-	return l.Heir, known && l.Heir != 0
+	return l.Successor, known && l.Successor != 0
 }
 
 // lostBoot reports that the named gateway's incarnation is lost.

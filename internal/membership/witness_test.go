@@ -14,7 +14,7 @@ func witness(boot string) command {
 	return c
 }
 
-// A witness comes and goes without an epoch: it is nobody's home or heir, and owes
+// A witness comes and goes without an epoch: it is nobody's home or successor, and owes
 // nothing.
 func TestWitnessHasNoPartInPools(t *testing.T) {
 	var s state
@@ -48,8 +48,8 @@ func TestWitnessHasNoPartInPools(t *testing.T) {
 		if l.Leased == (l.Name == "w") {
 			t.Errorf("%+v", l)
 		}
-		if l.Heir != 10 {
-			t.Errorf("the heir of %s is node %d", l.Name, l.Heir)
+		if l.Successor != 10 {
+			t.Errorf("the successor of %s is node %d", l.Name, l.Successor)
 		}
 	}
 }

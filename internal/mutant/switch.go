@@ -14,8 +14,9 @@ import (
 )
 
 // chosen is the environment variable that says which defect of a binary acts,
-// counted from 1.
-const chosen = "KGATE_MUTANT"
+// counted from 1. Its name has not the prefix of kgate's own: tests start gateways
+// without those.
+const chosen = "PLANTED_DEFECT"
 
 // switches is source in which several defects are planted, each of them off. A
 // function with defects gets a copy for each, and calls the one that is chosen.

@@ -1,17 +1,17 @@
 package node
 
 import (
-	"crypto/tls"
 	"log/slog"
 	"net/http"
-	"net/netip"
 	"time"
 
 	"github.com/prometheus/client_golang/prometheus"
 
+	"github.com/kgate/kgate/chordring/serfring"
 	"github.com/kgate/kgate/internal/admission"
 	"github.com/kgate/kgate/internal/gateway"
 	"github.com/kgate/kgate/internal/membership"
+	"github.com/kgate/kgate/internal/transport"
 	"github.com/kgate/kgate/proxy"
 	"github.com/kgate/kgate/telemetry"
 )
@@ -47,25 +47,24 @@ type Config struct {
 	Logger *slog.Logger
 }
 
-// Peers says how this gateway and the others reach each other.
+// Peers says how this gateway and the others reach each other: in the words of the parts,
+// as far as the node does not know by itself.
 type Peers struct {
-	// Listen and Gossip are the addresses to listen on, Advertise the address at which
-	// the others reach them.
-	Listen, Gossip string
-	Advertise      netip.Addr
-	// Join are addresses of other gateways; none: this one starts a cluster.
-	Join []string
-	// Expect is how many gateways must be there before a new cluster begins.
-	Expect int
+	// Links have Listen, Advertise and TLS.
+	Links Links
+	// Gossip has Bind, Advertise, Join, Expect and Keys.
+	Gossip Gossip
 	// Lease is how long a gateway may admit without news of the others.
 	Lease time.Duration
 	// Replicas is how many other gateways keep copies of this one's tickets.
 	Replicas int
-	// TLS and GossipKeys guard what they say to each other; nil: nothing does. The
-	// first key encrypts, all decrypt.
-	TLS        *tls.Config
-	GossipKeys [][]byte
 }
+
+// Links is the configuration of the links.
+type Links = transport.Config
+
+// Gossip is the configuration of gossip.
+type Gossip = serfring.Config
 
 // Pool of a Node. Those that share a name over all gateways share k slots.
 type Pool struct {

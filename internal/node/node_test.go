@@ -3,7 +3,6 @@ package node
 import (
 	"net/http"
 	"net/http/httptest"
-	"net/netip"
 	"net/url"
 	"strings"
 	"testing"
@@ -36,8 +35,8 @@ func alone(t *testing.T) Config {
 	return Config{
 		Name: "gw-1", Version: "test", Metrics: metrics, Gathered: registry,
 		Peers: Peers{
-			Listen: "127.0.0.1:0", Gossip: "127.0.0.1:0", Advertise: netip.MustParseAddr("127.0.0.1"),
-			Expect: 1, Lease: 3 * time.Second,
+			Links:  Links{Listen: "127.0.0.1:0", Advertise: "127.0.0.1"},
+			Gossip: Gossip{Bind: "127.0.0.1:0", Advertise: "127.0.0.1", Expect: 1}, Lease: 3 * time.Second,
 		},
 		Pools: []Pool{{
 			Pool: proxy.Pool{Name: "p", Upstreams: []*url.URL{at}}, K: 1,
@@ -91,8 +90,8 @@ func TestHoldFits(t *testing.T) {
 func TestStartThatFails(t *testing.T) {
 	first := start(t, alone(t))
 	for what, change := range map[string]func(*Config){
-		"peer port taken": func(c *Config) { c.Peers.Listen = first.PeerAddr().String() },
-		"gossip taken":    func(c *Config) { c.Peers.Gossip = first.GossipAddr() },
+		"peer port taken": func(c *Config) { c.Peers.Links.Listen = first.PeerAddr().String() },
+		"gossip taken":    func(c *Config) { c.Peers.Gossip.Bind = first.GossipAddr() },
 		"no such pool":    func(c *Config) { c.Proxy.Routes[0].Pool = "q" },
 	} {
 		cfg := alone(t)

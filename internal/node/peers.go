@@ -30,16 +30,13 @@ type peers struct {
 
 // startLinks opens the peer port. What arrives for pools goes to g.
 func (p *peers) startLinks(g *gateway.Gateway) error {
-	cfg := &p.cfg.Peers
+	cfg := p.cfg.Peers.Links
+	cfg.Handler, cfg.Receive, cfg.Observer, cfg.Logger = g, g.ReceivePayload, linkObserver{p.cfg.Metrics}, p.cfg.Logger
+	// A silent link is down after half a lease if something depends on it, else
+	// after three quarters. What half a lease does not bring up again is reported.
+	cfg.PingInterval = p.cfg.Peers.Lease / 2
 	var err error
-	p.links, err = transport.Listen(transport.Config{
-		Listen: cfg.Listen, Advertise: cfg.Advertise.String(), TLS: cfg.TLS,
-		Handler: g, Receive: g.ReceivePayload, Observer: linkObserver{p.cfg.Metrics}, Logger: p.cfg.Logger,
-		// A silent link is down after half a lease if something depends on it, else
-		// after three quarters. What half a lease does not bring up again is reported.
-		PingInterval: cfg.Lease / 2,
-	})
-	if err != nil {
+	if p.links, err = transport.Listen(cfg); err != nil {
 		return fmt.Errorf("listen.peer %s: %w", cfg.Listen, err)
 	}
 	return nil
@@ -47,15 +44,12 @@ func (p *peers) startLinks(g *gateway.Gateway) error {
 
 // startGossip begins to look for other gateways as the incarnation boot.
 func (p *peers) startGossip(boot string) error {
-	cfg := &p.cfg.Peers
+	cfg, lease := p.cfg.Peers.Gossip, p.cfg.Peers.Lease
+	cfg.Name, cfg.Boot, cfg.Version, cfg.PeerAddr, cfg.Logger = p.cfg.Name, boot, p.cfg.Version, p.links.Addr().String(), p.cfg.Logger
+	// Gossip only suspects, so it may ask seldom; an answer has to have a round trip.
+	cfg.ProbeInterval, cfg.ProbeTimeout = max(200*time.Millisecond, lease/5), max(100*time.Millisecond, lease/8)
 	var err error
-	p.gossip, err = serfring.Start(serfring.Config{
-		Name: p.cfg.Name, Boot: boot, Version: p.cfg.Version, PeerAddr: p.links.Addr().String(), Expect: cfg.Expect,
-		Bind: cfg.Gossip, Advertise: cfg.Advertise.String(),
-		Join: cfg.Join, Keys: cfg.GossipKeys, Logger: p.cfg.Logger,
-		// Gossip only suspects, so it may ask seldom; an answer has to have a round trip.
-		ProbeInterval: max(200*time.Millisecond, cfg.Lease/5), ProbeTimeout: max(100*time.Millisecond, cfg.Lease/8),
-	})
+	p.gossip, err = serfring.Start(cfg)
 	return err
 }
 
@@ -66,7 +60,7 @@ func (p *peers) startCluster(ctx context.Context, boot string, g *gateway.Gatewa
 	var err error
 	p.cluster, err = membership.Start(ctx, membership.Config{
 		Name: p.cfg.Name, Boot: boot, PeerAddr: p.links.Addr().String(), DataDir: p.cfg.DataDir,
-		BootstrapExpect: cfg.Expect, Joining: len(cfg.Join) > 0, Witness: p.cfg.Witness, Discovery: p.gossip, Links: p.links, Missing: g.Missing,
+		BootstrapExpect: cfg.Gossip.Expect, Joining: len(cfg.Gossip.Join) > 0, Witness: p.cfg.Witness, Discovery: p.gossip, Links: p.links, Missing: g.Missing,
 		Lease: cfg.Lease, AdminTokens: p.cfg.AdminTokens,
 		Raft: p.links.Stream(transport.StreamRaft), Control: p.links.Stream(transport.StreamControl),
 		Stored:    func(took time.Duration) { p.cfg.Metrics.DiskWrite(telemetry.DiskRaft, took) },
@@ -144,8 +138,8 @@ func (p *peers) members(view *membership.View, self kmutex.Node) []admin.Member 
 func (p *peers) lost(view *membership.View) []admin.Member {
 	gone := make(map[string]admin.Member)
 	for _, l := range view.Lost {
-		heir, _ := view.Member(l.Heir)
-		m := admin.Member{Name: l.Name, Node: uint64(l.Node), Status: admin.StatusLost, Heir: heir.Name, LostReason: l.Reason}
+		successor, _ := view.Member(l.Successor)
+		m := admin.Member{Name: l.Name, Node: uint64(l.Node), Status: admin.StatusLost, Successor: successor.Name, LostReason: l.Reason}
 		if l.Leased {
 			m.Status = admin.StatusSuspended
 		}
@@ -198,3 +192,5 @@ func (o linkObserver) Refused(cause transport.Cause) {
 		o.m.Refused(string(cause))
 	}
 }
+
+func millis(d time.Duration) float64 { return float64(d.Microseconds()) / 1000 }

@@ -18,22 +18,22 @@ func TestSetPeerTLSAllOrNothing(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	if cfg.Peers.TLS, err = ring.TLS(cfg.Name); err != nil {
+	if cfg.Peers.Links.TLS, err = ring.TLS(cfg.Name); err != nil {
 		t.Fatal(err)
 	}
-	cfg.Peers.GossipKeys = ring.Gossip()
+	cfg.Peers.Gossip.Keys = ring.Gossip()
 	n := start(t, cfg)
 	other := [][]byte{bytes.Repeat([]byte{7}, 32)}
 	if err := n.SetPeerTLS(&tls.Config{}, other); err == nil {
 		t.Fatal("took a configuration without certificates")
 	}
-	if err := n.SetPeerTLS(cfg.Peers.TLS, [][]byte{{1}}); err == nil {
+	if err := n.SetPeerTLS(cfg.Peers.Links.TLS, [][]byte{{1}}); err == nil {
 		t.Fatal("took a key of one byte")
 	}
 	// Who has the old key still hears the gateway.
 	probe, err := serfring.Start(serfring.Config{
 		Name: "probe", Boot: newBoot(), Version: "test", PeerAddr: "127.0.0.1:1", Bind: "127.0.0.1:0",
-		Advertise: "127.0.0.1", Join: []string{n.GossipAddr()}, Keys: cfg.Peers.GossipKeys,
+		Advertise: "127.0.0.1", Join: []string{n.GossipAddr()}, Keys: cfg.Peers.Gossip.Keys,
 	})
 	if err != nil {
 		t.Fatal(err)

@@ -18,8 +18,10 @@ const (
 
 // Meter sleeps again and again, and adds up how much too late it wakes. What runs in many
 // short steps, as a gateway does, is late by as much at each step; it takes fewer of them
-// than the meter, so the sum is no less than what the machine has cost it. The meter's
-// methods are safe for concurrent use.
+// than the meter, so the sum is no less than what the machine has cost it. It cannot tell a
+// machine that stands from goroutines of its own process that compute without a pause: with
+// one on each processor it measures nine tenths of the time. A test that it excuses has to
+// wait for most of its time. The meter's methods are safe for concurrent use.
 type Meter struct {
 	quit, done chan struct{}
 	mu         sync.Mutex

@@ -1,10 +1,12 @@
 package cluster_test
 
 import (
+	"slices"
 	"testing"
 	"time"
 
 	"github.com/kgate/kgate/internal/membership/lease"
+	"github.com/kgate/kgate/kmutex"
 	"github.com/kgate/kgate/lab/cluster"
 	"github.com/kgate/kgate/lab/network"
 )
@@ -136,5 +138,27 @@ func TestLeaveAndJoin(t *testing.T) {
 	run(t, c, 2*time.Second)
 	if !c.Left(2) || len(c.View().Members) != hosts-1 || len(c.View().Owed) > 0 {
 		t.Errorf("%+v", c.View())
+	}
+}
+
+// The fuzz can let something happen next to every message of the machines.
+func TestKinds(t *testing.T) {
+	listed := append(cluster.Kinds(true), cluster.Kinds(false)...)
+	for kind := kmutex.Kind(1); kind.Valid(); kind++ {
+		if !slices.Contains(listed, kind.String()) {
+			t.Errorf("%q is not listed", kind)
+		}
+	}
+	sent := map[string]bool{}
+	for _, early := range []bool{true, false} {
+		c := start(t, early)
+		c.Watch(func(_ int, kind string) { sent[kind] = true }, func(int, string) {})
+		run(t, c, 5*time.Second)
+		for kind := range sent {
+			if !slices.Contains(cluster.Kinds(early), kind) {
+				t.Errorf("early %t: %q is sent and not listed", early, kind)
+			}
+		}
+		clear(sent)
 	}
 }

@@ -74,10 +74,17 @@ func called(m any) bool {
 	}
 }
 
-// Kinds are the names of all kinds of messages, for [Cluster.Watch].
-var Kinds = []string{
-	"request", "baton", "child", "token", "locate", "report", "answer", "count", "tokens", "push", "ack", "returned", "call", "reply",
-	"beat", "ask", "tell", "join", "leave", "renew", "grant", "refuse", "recover",
+// Kinds returns the names of the messages that a cluster sends, for [Cluster.Watch].
+// There are as many for both bindings: the seeds of package fuzz draw from them.
+func Kinds(early bool) []string {
+	first, second := "recall", "tokens"
+	if early {
+		first, second = "child", "token"
+	}
+	return []string{
+		"request", "baton", first, second, "locate", "report", "answer", "count", "holdings", "push", "ack", "returned", "call", "reply",
+		"beat", "ask", "tell", "join", "leave", "renew", "grant", "refuse", "recover",
+	}
 }
 
 // kindOf names a message.

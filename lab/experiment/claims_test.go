@@ -296,3 +296,20 @@ func TestPeerChurn(t *testing.T) {
 		t.Errorf("%g were let in beside another one", v)
 	}
 }
+
+// Decision 44: sections gain where k T is above a hold, and lose elsewhere; a line that
+// home writes down gains more, and never loses.
+func TestSections(t *testing.T) {
+	needsTime(t)
+	table := some(t, "sections", Size{Seeds: 1, Entries: 4000}, 0, func(keys []string) bool {
+		return keys[4] != early && keys[4] != perfect && (keys[0] == "200" || keys[3] == "0.01")
+	})
+	busy := func(p string) float64 { return table.at("busy", "200", "64", "1", "0.1", p).Mean }
+	if busy(late) > .2 || !within(busy(eight), .5, .7) || busy(written) < busy("central")-.02 {
+		t.Errorf("tokens busy: late %.2f, sections %.2f, written line %.2f, central %.2f", busy(late), busy(eight), busy(written), busy("central"))
+	}
+	wait := func(p string) float64 { return table.at("mean_s", "50", "16", "0.9", "0.01", p).Mean }
+	if wait(eight) < wait(late) || wait(written) > wait(late) {
+		t.Errorf("mean wait at load .9: late %.3f s, sections %.3f s, written line %.3f s", wait(late), wait(eight), wait(written))
+	}
+}

@@ -89,7 +89,7 @@ var errUnknown = errors.New("experiment: unknown")
 // All returns the experiments in the order of the report.
 func All() []*Experiment {
 	return slices.Concat(seed000(), []*Experiment{recoveryTimes()}, seed003(), seed004(), []*Experiment{
-		variability(), lateCost(), resting(), stall(), nodeScaling(), tokenScaling(), skew(), field(),
+		variability(), lateCost(), resting(), sections(), stall(), nodeScaling(), tokenScaling(), skew(), field(),
 	})
 }
 

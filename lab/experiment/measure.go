@@ -23,6 +23,7 @@ var standard = []Figure{
 	{"handoff_s", "time that a token was unused although somebody waited, per entry"},
 	{"overtakes", "share of the entries that came in before an older request"},
 	{"busy", "share of the token time that was used"},
+	{"gap_s", "largest difference in age between a request that came in and an older one that still waited"},
 }
 
 // figures returns a run's standard figures.
@@ -32,7 +33,7 @@ func figures(r *meter.Result, k int) []float64 {
 		r.Wait.Mean().Seconds(), r.Wait.Quantile(.5).Seconds(), r.Wait.Quantile(.99).Seconds(),
 		r.Wait.Max().Seconds(), r.Wait.Spread().Seconds(), r.MessagesPerEntry(), r.HopsPerEntry(),
 		r.Idle.Seconds() / entries, float64(r.Overtakes) / entries,
-		r.Busy.Seconds() / r.Measured.Seconds() / float64(k),
+		r.Busy.Seconds() / r.Measured.Seconds() / float64(k), r.Gap.Seconds(),
 	}
 }
 
@@ -45,6 +46,37 @@ func one(l Latency, cfg lab.Config, keys ...string) cell {
 		}
 		return [][]float64{figures(r, cfg.K)}, nil
 	}}
+}
+
+// beside is a cell of rows for protocols under the same arrivals. Each has the
+// standard figures, and what extra makes of them and of the first protocol's.
+func beside(l Latency, keys []string, protocols []protocol.Spec, config func(protocol.Spec) lab.Config, extra func(row, first []float64) []float64) cell {
+	var c cell
+	for _, p := range protocols {
+		c.rows = append(c.rows, append(slices.Clone(keys), p.Name))
+	}
+	c.measure = func(seed uint64) ([][]float64, error) {
+		var rows [][]float64
+		for _, p := range protocols {
+			cfg := config(p)
+			r, err := under(l, cfg, seed)
+			if err != nil {
+				return nil, err
+			}
+			rows = append(rows, figures(r, cfg.K))
+		}
+		first := rows[0]
+		for i, row := range rows {
+			rows[i] = append(row, extra(row, first)...)
+		}
+		return rows, nil
+	}
+	return c
+}
+
+// value returns one of the standard figures.
+func value(row []float64, figure string) float64 {
+	return row[slices.IndexFunc(standard, func(f Figure) bool { return f.Name == figure })]
 }
 
 // under carries out one run.

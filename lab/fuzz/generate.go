@@ -76,7 +76,7 @@ func (g *generator) faults() {
 func (g *generator) point(o Op) Op {
 	o.At, o.Host = g.any(), g.r.IntN(g.Hosts)
 	if g.r.IntN(2) == 0 {
-		kinds := cluster.Kinds
+		kinds := cluster.Kinds(g.Early)
 		if g.r.IntN(2) == 0 { // those that much depends on
 			kinds = []string{"baton", "token", "grant", "report", "answer"}
 		}

@@ -16,6 +16,10 @@ const follow = async () => {
     let answer, text;
     try {
       answer = await fetch(location.href, {headers: {Accept: "text/html", Prefer: "kgate-place, wait=10"}, cache: "no-store"});
+      if (answer.ok && !answer.headers.has("Kgate-Place")) { // the upstream's
+        location.reload();
+        return;
+      }
       text = await answer.text();
     } catch {
       answer = {status: 0};

@@ -1,5 +1,7 @@
 package upstream
 
+import "github.com/kgate/kgate/proxy/tcpstate"
+
 // Paced is what a Caller may implement besides: its answer is read no faster than a rate,
 // for which the server has to be held back. Otherwise the system takes in ahead whatever
 // fits a buffer of several MiB.
@@ -34,7 +36,7 @@ func (c *conn) holdBack(caller any) {
 	if rate := p.Rate(); rate != c.rate {
 		c.rate = rate
 		if rate > 0 {
-			c.limitAhead(rate)
+			tcpstate.LimitReceive(c.Conn, func(roundTrip float64) int { return aheadOf(rate, roundTrip) })
 		}
 	}
 }

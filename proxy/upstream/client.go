@@ -139,7 +139,7 @@ func New(cfg Config) *Client {
 // redirects, does not decompress, and does not close the request's body.
 //
 // The answer to a request that asked for an upgrade may have status 101. Its body
-// is then an io.ReadWriteCloser, which may have a method CloseWrite.
+// is then a *Tunnel.
 //
 // When req's context ends, so does the request, and what reads its answer.
 func (c *Client) RoundTrip(req *http.Request, caller Caller) (*http.Response, error) {

@@ -2,12 +2,12 @@ package upstream
 
 import (
 	"errors"
-	"io"
 	"net"
 	"sync"
 	"time"
 
 	"github.com/kgate/kgate/internal/deadline"
+	"github.com/kgate/kgate/proxy/tcpstate"
 )
 
 // conn is a fenced connection. A gateway that was stopped, or cut off for longer
@@ -50,15 +50,7 @@ func (c *conn) Write(p []byte) (int, error) {
 }
 
 // CloseWrite closes the sending side.
-func (c *conn) CloseWrite() error { return closeWrite(c.Conn) }
-
-// closeWrite closes the sending side of w, if it can be closed alone.
-func closeWrite(w io.Writer) error {
-	if half, ok := w.(interface{ CloseWrite() error }); ok {
-		return half.CloseWrite()
-	}
-	return errors.ErrUnsupported
-}
+func (c *conn) CloseWrite() error { return tcpstate.CloseWrite(c.Conn) }
 
 // Close implements net.Conn. When it returns the socket is closed, whoever closed
 // it.
@@ -73,11 +65,11 @@ func (c *conn) isClosed() bool {
 // closeInOrder closes the connection once the server's system has all that was written,
 // or when somebody else closes it. An end that is still to be delivered would let the
 // server go on for as long.
-func (c *conn) closeInOrder() error {
-	for pause := time.Millisecond; !isDelivered(c.Conn) && !c.isClosed(); pause = min(2*pause, 50*time.Millisecond) {
+func (c *conn) closeInOrder() {
+	for pause := time.Millisecond; !tcpstate.IsDelivered(c.Conn) && !c.isClosed(); pause = min(2*pause, 50*time.Millisecond) {
 		time.Sleep(pause)
 	}
-	return c.Close()
+	_ = c.Close()
 }
 
 // reset closes the connection and drops what has not left the kernel. The server

@@ -8,7 +8,6 @@ import (
 	"io"
 	"net"
 	"net/http"
-	"sync/atomic"
 	"time"
 )
 
@@ -162,7 +161,7 @@ func (h *http1) exchange(req *http.Request, caller Caller) (*http.Response, erro
 			return nil, fmt.Errorf("upstream: the answer has status %d", res.StatusCode)
 		case res.StatusCode == http.StatusSwitchingProtocols:
 			h.gotHeader()
-			res.Body = &tunnel{http1: h, caller: caller}
+			res.Body = h.tunnel(caller)
 			return res, nil
 		case res.StatusCode < 200:
 			if h.upload != nil && res.StatusCode == http.StatusContinue {
@@ -177,6 +176,13 @@ func (h *http1) exchange(req *http.Request, caller Caller) (*http.Response, erro
 			return res, nil
 		}
 	}
+}
+
+// tunnel returns the connection that goes on in another protocol.
+func (h *http1) tunnel(caller Caller) *Tunnel {
+	early, _ := h.br.Peek(h.br.Buffered())
+	_ = h.raw.reads.Settle(h.raw.Conn) // its user reads from the socket
+	return &Tunnel{raw: h.raw, stream: h.stream, early: early, release: func() { h.release(caller) }}
 }
 
 // awaitHeader begins the time in which the answer's header must come.
@@ -306,40 +312,6 @@ func (a *answer) Close() error {
 		a.http1.finish(a.caller, a.closes)
 	} else {
 		a.http1.abandon(a.caller)
-	}
-	return nil
-}
-
-// tunnel is an upgraded connection.
-type tunnel struct {
-	http1  *http1
-	caller Caller
-	ended  atomic.Bool // the server has ended its side
-}
-
-var _ io.ReadWriteCloser = (*tunnel)(nil)
-
-func (t *tunnel) Read(p []byte) (int, error) {
-	n, err := t.http1.br.Read(p)
-	if errors.Is(err, io.EOF) {
-		t.ended.Store(true)
-	}
-	return n, err
-}
-
-func (t *tunnel) Write(p []byte) (int, error) { return t.http1.stream.Write(p) }
-
-// CloseWrite closes the sending side.
-func (t *tunnel) CloseWrite() error { return closeWrite(t.http1.stream) }
-
-// Close may be called again, and while others read and write. A server that has not
-// ended its side is reset.
-func (t *tunnel) Close() error {
-	if t.ended.Load() {
-		_ = t.http1.raw.closeInOrder()
-		t.http1.release(t.caller)
-	} else {
-		t.http1.abandon(t.caller)
 	}
 	return nil
 }

@@ -2,12 +2,23 @@ package upstream
 
 import (
 	"context"
+	"io"
 	"net"
+
+	"github.com/kgate/kgate/proxy/tcpstate"
 )
 
-// Tunnel is a connection for bytes that are no requests. Like all connections of its
+// Tunnel is a connection for bytes that are no requests: one that was opened for them, or
+// the body of an answer by which a server agrees to an upgrade. Like all connections of its
 // Client it is closed when the standing ends under which it was made.
-type Tunnel struct{ raw *conn }
+type Tunnel struct {
+	raw     *conn
+	stream  net.Conn // raw, or TLS over it
+	early   []byte
+	release func() // ends what goes on beside it
+}
+
+var _ io.ReadWriteCloser = (*Tunnel)(nil)
 
 // Tunnel opens a connection. The error is a *DialError if the server cannot be
 // reached, ErrLapsed if there is no right to send, or what has ended ctx.
@@ -26,12 +37,20 @@ func (c *Client) Tunnel(ctx context.Context) (*Tunnel, error) {
 	if err != nil {
 		return nil, dialError(caller, err)
 	}
-	return &Tunnel{raw}, nil
+	return &Tunnel{raw: raw, stream: raw, release: func() {}}, nil
 }
 
-// Socket returns the connection itself. Whoever writes to it calls Check right before
-// each write.
-func (t *Tunnel) Socket() net.Conn { return t.raw.Conn }
+// Early returns what of the server's bytes has been read already.
+func (t *Tunnel) Early() []byte { return t.early }
+
+// Stream returns the connection behind that: the socket itself, if there is no TLS. Whoever
+// writes to it calls Check right before each write.
+func (t *Tunnel) Stream() net.Conn {
+	if t.stream == net.Conn(t.raw) {
+		return t.raw.Conn
+	}
+	return t.stream
+}
 
 // Check returns ErrLapsed if nothing may be sent any more.
 func (t *Tunnel) Check() error {
@@ -41,21 +60,39 @@ func (t *Tunnel) Check() error {
 	return nil
 }
 
+// Read implements io.Reader.
+func (t *Tunnel) Read(p []byte) (int, error) {
+	if len(t.early) > 0 {
+		n := copy(p, t.early)
+		t.early = t.early[n:]
+		return n, nil
+	}
+	return t.stream.Read(p)
+}
+
 // Write sends p, if that is still allowed.
-func (t *Tunnel) Write(p []byte) (int, error) { return t.raw.Write(p) }
+func (t *Tunnel) Write(p []byte) (int, error) { return t.stream.Write(p) }
 
 // CloseWrite tells the server that nothing more comes.
 func (t *Tunnel) CloseWrite() error {
 	if err := t.Check(); err != nil {
 		return err
 	}
-	return t.raw.CloseWrite()
+	return tcpstate.CloseWrite(t.stream)
 }
 
-// Close closes the connection in order. What has been written arrives first: until then
-// the server may be reading it. When Close returns the socket is closed, whoever closed
-// it.
-func (t *Tunnel) Close() error { return t.raw.closeInOrder() }
+// Finish closes the connection in order, once its server has ended its side. What has been
+// written arrives first: until then the server may be reading it. When Finish returns the
+// socket is closed, whoever closed it.
+func (t *Tunnel) Finish() {
+	t.raw.closeInOrder()
+	t.release()
+}
 
-// Reset closes the connection and drops what has not left the kernel.
-func (t *Tunnel) Reset() { t.raw.reset() }
+// Close breaks the connection off, and drops what has not left the kernel. It may be called
+// again, and after Finish.
+func (t *Tunnel) Close() error {
+	t.raw.reset()
+	t.release()
+	return nil
+}

@@ -142,7 +142,7 @@ func TestRate(t *testing.T) {
 
 func testRate(t *testing.T, binding, direction string) {
 	judge, url := NewByteJudge(t, zeros)
-	r := &rateRun{direction: direction, slots: rateK, Cluster: Start(t, Options{K: 1, Upstream: url, Lease: time.Second, Pools: []Pool{{
+	r := &rateRun{direction: direction, slots: rateK, Cluster: Start(t, Options{K: 1, Upstream: url, Lease: 2 * time.Second, Pools: []Pool{{
 		Name: "files", K: rateK, Upstream: url, Settings: fmt.Sprintf("binding: %s, rate: {%s: 50MiB/s}", binding, direction),
 	}}})}
 	r.counted = watchBytes(t, judge)
@@ -200,11 +200,12 @@ func (r *rateRun) one(t *testing.T) {
 		_, sum := r.counted.most(r.direction, before, time.Now(), time.Second)
 		t.Logf("one after %v: %.0f %%", time.Since(began).Round(50*time.Millisecond), 100*float64(sum)/time.Since(before).Seconds()/rate)
 	}
-	r.grown(t, "one", began, 1)
+	r.grown(t, "one", began, 0.9, 1)
 }
 
 // two transfers that begin at once, at gateways that have no slot, take those of the third
-// from each other: they share the rate.
+// from each other: they share the rate. While they take as many from each other as they
+// lose, they ask less and less often, so one slot of six may stay at the third for some seconds.
 func (r *rateRun) two(t *testing.T) {
 	t.Helper()
 	ctx, stop := context.WithCancel(t.Context())
@@ -213,29 +214,29 @@ func (r *rateRun) two(t *testing.T) {
 	r.start(ctx, r.Gateways[0], 10<<30)
 	r.start(ctx, r.Gateways[2], 10<<30)
 	Span(t, 2*time.Second)
-	r.grown(t, "two", began, 0, 2)
+	r.grown(t, "two", began, 0.8, 0, 2)
 }
 
-// grown judges the shares of the gateways that have a transfer, 2 s after these began, and
-// the time for which the machine stood: together nearly all of the rate, and for each a part.
-func (r *rateRun) grown(t *testing.T, what string, began time.Time, at ...int) {
+// grown holds that 2 s after transfers began, and the time for which the machine stood, the
+// shares of their gateways come to at least this part of the rate, and each of them has some.
+func (r *rateRun) grown(t *testing.T, what string, began time.Time, least float64, at ...int) {
 	t.Helper()
 	Span(t, Stood(began, time.Now()))
 	before := r.gained(t)
 	Span(t, time.Second)
 	after := r.gained(t)
-	all := 0.0
+	all, cost := 0.0, Stood(before.at, after.at).Seconds()/after.at.Sub(before.at).Seconds()
 	for _, i := range at {
 		part := after.by[i] - before.by[i]
 		part /= after.at.Sub(before.at).Seconds() * rate
 		t.Logf("%s: %s has %.0f %% of the rate after 2 s", what, r.Gateways[i].Name, 100*part)
-		if part < 0.5/float64(len(at)) {
+		if part < 0.5/float64(len(at))-cost {
 			t.Errorf("%s: %s has %.0f %% of the rate", what, r.Gateways[i].Name, 100*part)
 		}
 		all += part
 	}
-	if all < 0.9 {
-		t.Errorf("%s: %.0f %% of the rate is where it can be used after 2 s", what, 100*all)
+	if all < least-cost {
+		t.Errorf("%s: %.0f %% of the rate is where it can be used after 2 s; the machine has cost %.0f %%", what, 100*all, 100*cost)
 	}
 	r.capped(t, what, began, rate)
 }

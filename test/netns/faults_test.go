@@ -29,6 +29,7 @@ const (
 type world struct {
 	*Network
 	cluster *cluster.Cluster
+	serving int // gateways, the first ones, that have clients
 	judge   *cluster.Judge
 	load    *cluster.Load
 	long    *cluster.Judge
@@ -42,17 +43,25 @@ func newWorld(t *testing.T) *world {
 // newWorldIn starts the gateways in a network, with a lease.
 func newWorldIn(t *testing.T, nw *Network, lease time.Duration) *world {
 	t.Helper()
-	w := &world{Network: nw}
+	return startWorld(t, nw, cluster.Options{Gateways: size, Lease: lease})
+}
+
+// startWorld starts gateways in a network, and clients at those that are no witness.
+func startWorld(t *testing.T, nw *Network, opt cluster.Options) *world {
+	t.Helper()
+	w := &world{Network: nw, serving: opt.Gateways}
+	if opt.Witness {
+		w.serving--
+	}
 	var url, longURL string
 	w.judge, url = w.upstream(t, 50*time.Millisecond)
-	w.long, longURL = w.upstream(t, 3*lease)
+	w.long, longURL = w.upstream(t, 3*opt.Lease)
 	w.judge.Keep()
-	w.cluster = cluster.Start(t, cluster.Options{
-		Gateways: size, K: k, Upstream: url, Lease: lease, Hosts: w.Hosts, Dial: w.Dial,
-		Pools: []cluster.Pool{{Name: "long", K: longK, Upstream: longURL}},
-	})
-	w.load = cluster.StartLoad(t, w.cluster.Gateways, cluster.LoadOptions{Clients: 12, Dial: w.Dial})
-	cluster.StartLoad(t, w.cluster.Gateways, cluster.LoadOptions{Clients: 3, Path: "/long/", Patience: time.Minute, Dial: w.Dial})
+	opt.K, opt.Upstream, opt.Hosts, opt.Dial = k, url, w.Hosts, w.Dial
+	opt.Pools = []cluster.Pool{{Name: "long", K: longK, Upstream: longURL}}
+	w.cluster = cluster.Start(t, opt)
+	w.load = cluster.StartLoad(t, w.cluster.Gateways[:w.serving], cluster.LoadOptions{Clients: 12, Dial: w.Dial})
+	cluster.StartLoad(t, w.cluster.Gateways[:w.serving], cluster.LoadOptions{Clients: longK, Path: "/long/", Patience: time.Minute, Dial: w.Dial})
 	return w
 }
 
@@ -84,10 +93,12 @@ type scenario struct {
 	// serve is how many gateways go on.
 	serve int
 	// slow faults are believed only when a link has been down for half a lease,
-	// since everybody still renews.
+	// since everybody still renews; or an election comes first.
 	slow bool
 	// lossy faults slow every connection down.
 	lossy bool
+	// calm faults stop nobody: no request waits for what is cut off.
+	calm bool
 }
 
 var scenarios = []scenario{
@@ -200,9 +211,12 @@ func (w *world) suffer(t *testing.T, s scenario) {
 	served := cluster.Served(w.load.Since(late), time.Now())
 	gap := cluster.Gap(w.judge.Since(began), began, time.Now())
 	arrived := len(w.judge.Since(late))
-	t.Logf("%d of %d gateways serve, %d requests in %v, %d before; none for %v; roles:%s", len(served), size, arrived, window, before, gap.Round(time.Millisecond), w.describe(roles))
+	t.Logf("%d of %d gateways serve, %d requests in %v, %d before; none for %v; roles:%s", len(served), w.serving, arrived, window, before, gap.Round(time.Millisecond), w.describe(roles))
 	if stood := cluster.StoodWithin(began, lease); len(served) != s.serve && (len(served) > s.serve || stood < lease/5) {
 		t.Errorf("%d gateways serve, not %d: %v; the machine stood for %v within a lease", len(served), s.serve, served, stood)
+	}
+	if s.calm && gap > lease/4+cluster.Stood(began, began.Add(gap)) {
+		t.Errorf("no request for %v", gap)
 	}
 	least := before * 8 / 10
 	if s.lossy {
@@ -222,7 +236,7 @@ func (w *world) suffer(t *testing.T, s scenario) {
 }
 
 func (w *world) describe(r cluster.Roles) (text string) {
-	for i := range size {
+	for i := range w.Hosts {
 		if role := r.Of(i); role != "" {
 			text += fmt.Sprintf(" %d%s", i+1, role)
 		}
@@ -264,12 +278,12 @@ func (w *world) awaitWhole(t *testing.T, heal time.Time) {
 			if a.Result == cluster.OK && a.Sent.After(heal) {
 				served[a.Gateway] = true
 			}
-			if len(served) == size {
+			if len(served) == w.serving {
 				whole = a.Done.Sub(heal)
 				break
 			}
 		}
-		if len(served) < size {
+		if len(served) < w.serving {
 			return fmt.Errorf("after the fault only %d gateways serve: %v", len(served), served)
 		}
 		arrivals := w.judge.Since(heal.Add(whole))

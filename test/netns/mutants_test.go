@@ -32,8 +32,8 @@ func TestMutantsAreCaught(t *testing.T) {
 			},
 			{
 				Name: "a leader that renews nothing is a leader", File: "../../internal/membership/leaderwatch.go",
-				Old:    "time.Since(last.sent) > lease*3/5",
-				New:    "time.Since(last.sent) > 100*lease",
+				Old:    "last.sent.Add(lease*3/5)",
+				New:    "last.sent.Add(100*lease)",
 				By:     "^TestSlowLeader$",
 				Caught: "has lost its lease|while the leader is slow",
 			},

@@ -51,12 +51,12 @@ type View struct {
 // Report is what a member tells the leader with a renewal.
 type Report struct {
 	// View is the number of the newest view that it has.
-	View uint64
+	View uint64 `json:"view"`
 	// Down are the members to which its link has been down for [DownAfter].
-	Down []kmutex.Node
+	Down []kmutex.Node `json:"down,omitempty"`
 	// Missing are the members whose reports it has missed for [MissingAfter], as
 	// the home of a pool.
-	Missing []kmutex.Node
+	Missing []kmutex.Node `json:"missing,omitempty"`
 }
 
 // Observation is what the leader itself sees of the other gateways.

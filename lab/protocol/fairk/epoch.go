@@ -34,7 +34,7 @@ func (l *letter) Kind() string {
 	case l.letter.Ack != nil:
 		return "ack"
 	default:
-		return "tokens"
+		return "holdings"
 	}
 }
 

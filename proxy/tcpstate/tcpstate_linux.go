@@ -1,0 +1,100 @@
+package tcpstate
+
+import (
+	"net"
+	"syscall"
+
+	"golang.org/x/sys/unix"
+)
+
+// The kernel's states.
+const (
+	established = 1
+	closed      = 7
+)
+
+// Acked returns how many bytes the other side of conn has acknowledged, 0 if that
+// cannot be told, and whether more are waiting that it has no room for. Its system
+// acknowledges no more than fits a window while nobody reads.
+func Acked(conn net.Conn) (acked uint64, waiting bool) {
+	if info := infoOf(conn); info != nil {
+		return info.Bytes_acked, info.Notsent_bytes > 0
+	}
+	return 0, false
+}
+
+// IsDelivered reports whether the other side's system has acknowledged all that was
+// written, or is gone; true if that cannot be told.
+func IsDelivered(conn net.Conn) bool {
+	info := infoOf(conn)
+	return info == nil || info.State == closed || info.Unacked == 0 && info.Notsent_bytes == 0
+}
+
+// IsEstablished reports whether neither side of conn has closed it or its sending
+// side; elsewhere it is always true.
+func IsEstablished(conn net.Conn) bool {
+	info := infoOf(conn)
+	return info != nil && info.State == established
+}
+
+// HasUnread reports whether bytes have come over conn that nobody has read; false if that
+// cannot be told.
+func HasUnread(conn net.Conn) bool {
+	n := 0
+	control(conn, func(fd int) { n, _ = unix.IoctlGetInt(fd, unix.SIOCINQ) })
+	return n > 0
+}
+
+// AwaitReset waits until the other side of conn, which has closed its sending side, resets
+// the connection: that is the error. It returns nil when reads from conn are ended by a
+// deadline, or when conn is closed here, or at once if a reset cannot be noticed.
+func AwaitReset(conn net.Conn) error {
+	sc, ok := conn.(syscall.Conn)
+	if !ok {
+		return nil
+	}
+	raw, err := sc.SyscallConn()
+	if err != nil {
+		return nil
+	}
+	failed := raw.Read(func(fd uintptr) bool {
+		fds := [1]unix.PollFd{{Fd: int32(fd)}} // an error needs not be asked for
+		_, _ = unix.Poll(fds[:], 0)
+		return fds[0].Revents&unix.POLLERR != 0
+	})
+	if failed != nil {
+		return nil //nolint:nilerr // it was ended
+	}
+	return syscall.ECONNRESET
+}
+
+// LimitReceive sets the size of conn's receive buffer to what size returns for the time of
+// a round trip, in seconds; 0 leaves it as it is. What fails does so, too.
+func LimitReceive(conn net.Conn, size func(roundTrip float64) int) {
+	if info := infoOf(conn); info != nil {
+		if n := size(float64(info.Rtt) / 1e6); n > 0 {
+			control(conn, func(fd int) { _ = unix.SetsockoptInt(fd, unix.SOL_SOCKET, unix.SO_RCVBUF, n) })
+		}
+	}
+}
+
+// infoOf returns what the kernel knows of conn; nil if that cannot be told.
+func infoOf(conn net.Conn) (info *unix.TCPInfo) {
+	control(conn, func(fd int) {
+		if got, err := unix.GetsockoptTCPInfo(fd, unix.IPPROTO_TCP, unix.TCP_INFO); err == nil {
+			info = got
+		}
+	})
+	return info
+}
+
+// control calls f with the descriptor of conn, if it has one.
+func control(conn net.Conn, f func(fd int)) {
+	sc, ok := conn.(syscall.Conn)
+	if !ok {
+		return
+	}
+	if raw, err := sc.SyscallConn(); err == nil {
+		_ = raw.Control(func(fd uintptr) { f(int(fd)) })
+	}
+}
