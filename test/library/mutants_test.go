@@ -46,12 +46,12 @@ func TestMutantsAreCaught(t *testing.T) {
 		},
 		{
 			Name: "a body is closed before its connection", File: "../../transport.go",
-			Old: "breakOff(*conn)", New: "_ = conn",
+			Old: "under.Swap(nil); conn != nil {", New: "under.Swap(nil); conn == nil {",
 			Caught: "after the answer to /more the connection is closed: false", By: "^TestTransportBreaksOff$",
 		},
 		{
 			Name: "a connection that others use is broken off", File: "../../transport.go",
-			Old: "under.Store(nil)", New: "_ = under",
+			Old: "under.Store(nil)", New: "",
 			Caught: "after the answer to / the connection is closed: true", By: "^TestTransportBreaksOff$",
 		},
 		{
