@@ -13,62 +13,81 @@ import (
 	"github.com/kgate/kgate/lab/workload"
 )
 
-// contention is a saturated closed system: there are always more requests than
-// tokens.
-type contention struct {
+// pool is a pool under load, with exponential holds.
+type pool struct {
 	nodes, k int
+	// load of an open stream. 1: a closed system with more requests than tokens.
+	load float64
 	// delays is T over the mean hold.
 	delays float64
-	// many: four times as many clients as tokens or gateways, whichever are
-	// more; else one per gateway.
+	// many: four times as many clients in the closed system as tokens or gateways,
+	// whichever are more; else one per gateway.
 	many bool
 }
 
-func (c contention) tickets() string {
+var (
+	loadKeys = []string{"gateways", "k", "load", "t_over_hold", "protocol"}
+	costKeys = []string{"gateways", "k", "t_over_hold", "tickets", "protocol"}
+)
+
+// byLoad returns the values of all loadKeys but the last.
+func (c pool) byLoad() []string {
+	return []string{text(c.nodes), text(c.k), text(c.load), text(c.delays)}
+}
+
+// byCost returns the values of all costKeys but the last.
+func (c pool) byCost() []string {
+	tickets := "one"
 	if c.many {
-		return "many"
+		tickets = "many"
 	}
-	return "one"
+	return []string{text(c.nodes), text(c.k), text(c.delays), tickets}
 }
 
-func (c contention) keys() []string {
-	return []string{text(c.nodes), text(c.k), text(c.delays), c.tickets()}
+func (c pool) latency() Latency {
+	return constant("", time.Duration(c.delays*float64(gatewayHold)))
 }
 
-var contentionKeys = []string{"gateways", "k", "t_over_hold", "tickets"}
-
-const contentionHold = time.Second
-
-func (c contention) latency() Latency {
-	return constant("", time.Duration(c.delays*float64(contentionHold)))
-}
-
-func (c contention) config(p protocol.Spec, entries int) lab.Config {
+func (c pool) config(p protocol.Spec, entries int) lab.Config {
+	cfg := lab.Config{
+		Nodes: c.nodes, K: c.k, Protocol: p, Warmup: 100 * gatewayHold, Entries: uint64(entries),
+		Workload: workload.Config{Hold: workload.Exponential(gatewayHold)},
+	}
+	if c.load < 1 {
+		cfg.Workload.Open = &workload.Open{Rate: workload.Load(c.load, c.k, gatewayHold)}
+		return cfg
+	}
 	per := 1
 	if c.many {
 		per = (4*max(c.k, c.nodes) + c.nodes - 1) / c.nodes
 	}
-	round := time.Duration(c.nodes*per) * contentionHold / time.Duration(c.k)
-	return lab.Config{
-		Nodes: c.nodes, K: c.k, Protocol: p, Warmup: 3*round + 20*contentionHold, Entries: uint64(max(entries, 3*c.nodes*per)),
-		Workload: workload.Config{Closed: &workload.Closed{Rate: 10, PerNode: per}, Hold: workload.Exponential(contentionHold)},
+	round := time.Duration(c.nodes*per) * gatewayHold / time.Duration(c.k)
+	cfg.Warmup, cfg.Entries = 3*round+20*gatewayHold, uint64(max(entries, 3*c.nodes*per))
+	cfg.Workload.Closed = &workload.Closed{Rate: 10, PerNode: per}
+	return cfg
+}
+
+// design adds a cell for each protocol.
+func (c pool) design(d *design, protocols []protocol.Spec, entries int) {
+	for _, p := range protocols {
+		d.cells = append(d.cells, one(c.latency(), c.config(p, entries), append(c.byLoad(), p.Name)...))
 	}
 }
 
 // contentions lists the systems. One ticket per gateway contends only if there
 // are more gateways than tokens.
-func contentions(full bool) []contention {
+func contentions(full bool) []pool {
 	tokens := []int{3, 16, 64}
 	if full {
 		tokens = []int{3, 4, 8, 16, 32, 64}
 	}
-	var all []contention
+	var all []pool
 	for _, many := range []bool{false, true} {
 		for _, nodes := range []int{3, 10, 50, 200} {
 			for _, k := range tokens {
 				for _, delays := range []float64{.1, .01, .001} {
 					if many || nodes >= 2*k {
-						all = append(all, contention{nodes, k, delays, many})
+						all = append(all, pool{nodes, k, 1, delays, many})
 					}
 				}
 			}
@@ -81,31 +100,11 @@ func contentions(full bool) []contention {
 var costFigures = append(slices.Clone(standard),
 	Figure{"handoff_delays", "hand-off in one-way delays"}, Figure{"spread_over_central", "spread over that of the central queue, same seed"})
 
-// cell runs protocols side by side, the central queue first.
-func (c contention) cell(protocols []protocol.Spec, entries int) cell {
-	var all cell
-	for _, p := range protocols {
-		all.rows = append(all.rows, append(c.keys(), p.Name))
-	}
-	all.measure = func(seed uint64) ([][]float64, error) {
-		var rows [][]float64
-		for _, p := range protocols {
-			r, err := under(c.latency(), c.config(p, entries), seed)
-			if err != nil {
-				return nil, err
-			}
-			row := figures(r, c.k)
-			handoff := row[slices.IndexFunc(standard, func(f Figure) bool { return f.Name == "handoff_s" })]
-			spread := r.Wait.Spread().Seconds()
-			beside := spread
-			if len(rows) > 0 {
-				beside = rows[0][slices.IndexFunc(standard, func(f Figure) bool { return f.Name == "spread_s" })]
-			}
-			rows = append(rows, append(row, handoff/(c.delays*contentionHold.Seconds()), spread/beside))
-		}
-		return rows, nil
-	}
-	return all
+// cost runs protocols side by side, the central queue first.
+func (c pool) cost(protocols []protocol.Spec, entries int) cell {
+	return beside(c.latency(), c.byCost(), protocols, func(p protocol.Spec) lab.Config { return c.config(p, entries) }, func(row, first []float64) []float64 {
+		return []float64{value(row, "handoff_s") / (c.delays * gatewayHold.Seconds()), value(row, "spread_s") / value(first, "spread_s")}
+	})
 }
 
 var askFactors = []float64{0, 1, 2, 4, 8}
@@ -138,9 +137,9 @@ func lateCost() *Experiment {
 			for _, factor := range askFactors {
 				protocols = append(protocols, fairk.Spec(lateAt(factor), fairk.Options{Ask: fairk.Times(factor)}))
 			}
-			d := &design{name: "late-cost", keys: append(slices.Clone(contentionKeys), "protocol"), figures: costFigures}
+			d := &design{name: "late-cost", keys: costKeys, figures: costFigures}
 			for _, c := range contentions(s.Full) {
-				d.cells = append(d.cells, c.cell(protocols, s.Entries))
+				d.cells = append(d.cells, c.cost(protocols, s.Entries))
 			}
 			return d, nil
 		},

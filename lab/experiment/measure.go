@@ -48,6 +48,37 @@ func one(l Latency, cfg lab.Config, keys ...string) cell {
 	}}
 }
 
+// beside is a cell of rows for protocols under the same arrivals. Each has the
+// standard figures, and what extra makes of them and of the first protocol's.
+func beside(l Latency, keys []string, protocols []protocol.Spec, config func(protocol.Spec) lab.Config, extra func(row, first []float64) []float64) cell {
+	var c cell
+	for _, p := range protocols {
+		c.rows = append(c.rows, append(slices.Clone(keys), p.Name))
+	}
+	c.measure = func(seed uint64) ([][]float64, error) {
+		var rows [][]float64
+		for _, p := range protocols {
+			cfg := config(p)
+			r, err := under(l, cfg, seed)
+			if err != nil {
+				return nil, err
+			}
+			rows = append(rows, figures(r, cfg.K))
+		}
+		first := rows[0]
+		for i, row := range rows {
+			rows[i] = append(row, extra(row, first)...)
+		}
+		return rows, nil
+	}
+	return c
+}
+
+// value returns one of the standard figures.
+func value(row []float64, figure string) float64 {
+	return row[slices.IndexFunc(standard, func(f Figure) bool { return f.Name == figure })]
+}
+
 // under carries out one run.
 func under(l Latency, cfg lab.Config, seed uint64) (*meter.Result, error) {
 	var err error

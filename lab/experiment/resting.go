@@ -2,17 +2,11 @@ package experiment
 
 import (
 	"fmt"
-	"time"
 
-	"github.com/kgate/kgate/lab"
 	"github.com/kgate/kgate/lab/protocol"
 	"github.com/kgate/kgate/lab/protocol/central"
 	"github.com/kgate/kgate/lab/protocol/fairk"
-	"github.com/kgate/kgate/lab/workload"
 )
-
-// restingHold is the mean hold of the experiment on tokens at rest.
-const restingHold = time.Second
 
 // restingLoads are the systems of the experiment, and the most messages that an
 // admission under late binding may cost there.
@@ -44,20 +38,11 @@ func resting() *Experiment {
 			Series: []string{"protocol"}, Where: map[string][]string{"gateways": {"10"}, "t_over_hold": {"0.005"}},
 		}},
 		design: func(s setting) (*design, error) {
-			d := &design{name: "resting-tokens", keys: []string{"gateways", "k", "load", "t_over_hold", "protocol"}, figures: standard}
+			d := &design{name: "resting-tokens", keys: loadKeys, figures: standard}
+			protocols := []protocol.Spec{named(late, fairk.Late()), named(early, fairk.Early()), named("central", central.Spec())}
 			for _, delays := range []float64{.005, .05} {
 				for _, c := range restingLoads {
-					for _, p := range []protocol.Spec{named(late, fairk.Late()), named(early, fairk.Early()), named("central", central.Spec())} {
-						cfg := lab.Config{
-							Nodes: c.nodes, K: c.k, Protocol: p, Warmup: 100 * restingHold, Entries: uint64(s.Entries),
-							Workload: workload.Config{Open: &workload.Open{Rate: workload.Load(c.load, c.k, restingHold)}, Hold: workload.Exponential(restingHold)},
-						}
-						if c.load == 1 {
-							cfg = contention{nodes: c.nodes, k: c.k, delays: delays, many: true}.config(p, s.Entries)
-						}
-						l := constant("", time.Duration(delays*float64(restingHold)))
-						d.cells = append(d.cells, one(l, cfg, text(c.nodes), text(c.k), text(c.load), text(delays), p.Name))
-					}
+					pool{nodes: c.nodes, k: c.k, load: c.load, delays: delays, many: true}.design(d, protocols, s.Entries)
 				}
 			}
 			return d, nil

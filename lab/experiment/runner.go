@@ -2,11 +2,11 @@ package experiment
 
 import (
 	"context"
-	"errors"
 	"fmt"
 	"runtime"
-	"sync"
 	"sync/atomic"
+
+	"golang.org/x/sync/errgroup"
 
 	"github.com/kgate/kgate/lab/meter"
 )
@@ -80,30 +80,25 @@ func (r *Runner) Run(ctx context.Context, e *Experiment) (*Result, error) {
 // table carries out the runs of a design.
 func (r *Runner) table(ctx context.Context, d *design, seeds int) (*Table, error) {
 	runs := make([][][]float64, len(d.cells)*seeds) // by cell and seed: rows of figures
-	errs := make([]error, len(runs))
-	var next, done atomic.Int64
-	var failed atomic.Bool
-	var workers sync.WaitGroup
-	for range min(r.opt.Parallel, len(runs)) {
-		workers.Go(func() {
-			for ctx.Err() == nil && !failed.Load() {
-				i := int(next.Add(1)) - 1
-				if i >= len(runs) {
-					return
-				}
-				c := &d.cells[i/seeds]
-				if runs[i], errs[i] = c.measure(uint64(i%seeds + 1)); errs[i] != nil {
-					errs[i] = fmt.Errorf("%v, seed %d: %w", c.rows[0], i%seeds+1, errs[i])
-					failed.Store(true)
-				}
-				if r.opt.Progress != nil {
-					r.opt.Progress(int(done.Add(1)), len(runs))
-				}
+	var done atomic.Int64
+	group, ctx := errgroup.WithContext(ctx)
+	group.SetLimit(r.opt.Parallel)
+	for i := range runs {
+		group.Go(func() (err error) {
+			if ctx.Err() != nil {
+				return ctx.Err()
 			}
+			c, seed := &d.cells[i/seeds], i%seeds+1
+			if runs[i], err = c.measure(uint64(seed)); err != nil {
+				return fmt.Errorf("%v, seed %d: %w", c.rows[0], seed, err)
+			}
+			if r.opt.Progress != nil {
+				r.opt.Progress(int(done.Add(1)), len(runs))
+			}
+			return nil
 		})
 	}
-	workers.Wait()
-	if err := errors.Join(append(errs, ctx.Err())...); err != nil {
+	if err := group.Wait(); err != nil {
 		return nil, err
 	}
 	return d.combine(runs, seeds), nil

@@ -114,7 +114,7 @@ func tokenScaling() *Experiment {
 				named(perfect, ideal.Spec()), named("central", central.Spec()), named(late, fairk.Late()), named(early, fairk.Early()),
 			} {
 				for k := 1; k <= 256; k *= 2 {
-					cfg := openRun(p, k, .9, s.Entries)
+					cfg := pool{nodes: gateways, k: k, load: .9}.config(p, s.Entries)
 					// A longer line takes longer to come to rest, a shorter one has fewer requests.
 					cfg.Warmup = max(time.Minute, 2000*gatewayHold/time.Duration(k))
 					d.cells = append(d.cells, one(gatewayLatency(s.Latency), cfg, p.Name, text(k)))
@@ -138,14 +138,6 @@ func tokenScaling() *Experiment {
 	}
 }
 
-// openRun is an open stream over the gateways, with exponential holds.
-func openRun(p protocol.Spec, k int, load float64, entries int) lab.Config {
-	return lab.Config{
-		Nodes: gateways, K: k, Protocol: p, Warmup: gatewayWarm, Entries: uint64(entries),
-		Workload: workload.Config{Open: &workload.Open{Rate: workload.Load(load, k, gatewayHold)}, Hold: workload.Exponential(gatewayHold)},
-	}
-}
-
 // skew asks what happens when some gateways get more than others.
 func skew() *Experiment {
 	const k, load = 20, .8
@@ -163,7 +155,8 @@ func skew() *Experiment {
 				named(perfect, ideal.Spec()), named("central", central.Spec()), named(late, fairk.Late()), named(early, fairk.Early()), named(split, static.Spec()),
 			} {
 				for _, exponent := range []float64{0, .25, .5, 1, 1.5, 2} {
-					cfg := openRun(p, k, load, s.Entries)
+					cfg := pool{nodes: gateways, k: k, load: load}.config(p, s.Entries)
+					cfg.Warmup = gatewayWarm
 					cfg.Workload.Open.Weights = workload.Skew(gateways, exponent)
 					d.cells = append(d.cells, one(gatewayLatency(s.Latency), cfg, p.Name, text(exponent)))
 				}

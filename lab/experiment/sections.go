@@ -2,30 +2,25 @@ package experiment
 
 import (
 	"fmt"
-	"time"
 
 	"github.com/kgate/kgate/lab/protocol"
 	"github.com/kgate/kgate/lab/protocol/central"
 	"github.com/kgate/kgate/lab/protocol/fairk"
 	"github.com/kgate/kgate/lab/protocol/ideal"
 	"github.com/kgate/kgate/lab/protocol/lookahead"
-	"github.com/kgate/kgate/lab/workload"
 )
 
-// sectionSystems are some in which k T is above a hold, and then some in which it is
-// not. Load 1: saturated, one ticket per gateway.
-var sectionSystems = []struct {
-	nodes, k     int
-	load, delays float64
-}{
-	{200, 64, 1, .1},
-	{50, 16, 1, .1},
-	{50, 16, .5, .1},
-	{50, 16, .7, .1},
-	{50, 64, .5, .1},
-	{50, 16, .9, .01},
-	{10, 16, .9, .005},
-	{10, 16, .3, .005},
+// sectionPools are some in which k T is above a hold, and then some in which it is
+// not. The saturated ones have one ticket per gateway.
+var sectionPools = []pool{
+	{nodes: 200, k: 64, load: 1, delays: .1},
+	{nodes: 50, k: 16, load: 1, delays: .1},
+	{nodes: 50, k: 16, load: .5, delays: .1},
+	{nodes: 50, k: 16, load: .7, delays: .1},
+	{nodes: 50, k: 64, load: .5, delays: .1},
+	{nodes: 50, k: 16, load: .9, delays: .01},
+	{nodes: 10, k: 16, load: .9, delays: .005},
+	{nodes: 10, k: 16, load: .3, delays: .005},
 }
 
 const (
@@ -46,20 +41,12 @@ func sections() *Experiment {
 			LogX: true, Series: []string{"protocol"}, Where: map[string][]string{"load": {"1"}},
 		}},
 		design: func(s setting) (*design, error) {
-			d := &design{name: "sections", keys: []string{"gateways", "k", "load", "t_over_hold", "protocol"}, figures: standard}
-			for _, c := range sectionSystems {
-				for _, p := range []protocol.Spec{
+			d := &design{name: "sections", keys: loadKeys, figures: standard}
+			for _, c := range sectionPools {
+				c.design(d, []protocol.Spec{
 					named(late, fairk.Late()), named(eight, lookahead.Sections(8)), named(sixteen, lookahead.Sections(16)), named(written, lookahead.Written()),
 					named("central", central.Spec()), named(early, fairk.Early()), named(perfect, ideal.Spec()),
-				} {
-					cfg := contention{nodes: c.nodes, k: c.k, delays: c.delays}.config(p, s.Entries)
-					if c.load < 1 {
-						cfg.Warmup = 100 * contentionHold
-						cfg.Workload = workload.Config{Open: &workload.Open{Rate: workload.Load(c.load, c.k, contentionHold)}, Hold: workload.Exponential(contentionHold)}
-					}
-					l := constant("", time.Duration(c.delays*float64(contentionHold)))
-					d.cells = append(d.cells, one(l, cfg, text(c.nodes), text(c.k), text(c.load), text(c.delays), p.Name))
-				}
+				}, s.Entries)
 			}
 			return d, nil
 		},
@@ -75,11 +62,9 @@ func sections() *Experiment {
 func checkSections(t *Table) []Check {
 	at := func(p string) float64 { return t.at("busy", "200", "64", "1", "0.1", p).Mean }
 	atWorst := func(p string) (most float64) {
-		for _, c := range sectionSystems {
+		for _, c := range sectionPools {
 			if c.load > .3 { // below it tokens rest under late binding, which the model leaves out
-				wait := func(p string) float64 {
-					return t.at("mean_s", text(c.nodes), text(c.k), text(c.load), text(c.delays), p).Mean
-				}
+				wait := func(p string) float64 { return t.at("mean_s", append(c.byLoad(), p)...).Mean }
 				most = max(most, wait(p)/wait(late))
 			}
 		}

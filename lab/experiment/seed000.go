@@ -81,13 +81,13 @@ var peerFigures = []Figure{
 
 // peerRow returns the figures of a run beside Sigma's.
 func peerRow(r, first *rounds.Result) []float64 {
-	at := 0.0
+	at, sum := 0.0, float64(r.Messages.Sum())
 	for _, i := range r.Responsible {
 		at += float64(r.Load[i])
 	}
 	return []float64{
-		float64(r.Sum) / peersRounds, float64(r.Sum) / float64(r.Requests), float64(first.Sum) / float64(r.Sum),
-		float64(r.Entries) / peersRounds, float64(r.Waited), float64(r.Of("token")) / peersRounds, float64(r.Of("enqueue")) / peersRounds,
+		sum / peersRounds, sum / float64(r.Requests), float64(first.Messages.Sum()) / sum,
+		float64(r.Entries) / peersRounds, float64(r.Waited), float64(r.Messages.Of("token")) / peersRounds, float64(r.Messages.Of("enqueue")) / peersRounds,
 		at / float64(len(r.Responsible)) / peersRounds, r.Alone.Mean().Seconds(),
 	}
 }

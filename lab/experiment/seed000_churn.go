@@ -59,7 +59,7 @@ func churnDesign(setting) (*design, error) {
 					return nil, err
 				}
 				return [][]float64{{
-					float64(r.Sum) / peersRounds, r.Alone.Mean().Seconds(), r.Alone.Quantile(.99).Seconds(),
+					float64(r.Messages.Sum()) / peersRounds, r.Alone.Mean().Seconds(), r.Alone.Quantile(.99).Seconds(),
 					float64(r.Entries) / peersRounds, float64(r.Double),
 				}}, nil
 			}})

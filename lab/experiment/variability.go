@@ -103,32 +103,17 @@ func systems(s setting, scv float64) []system {
 
 // besideIdeal runs a system under all protocols, the ideal line first.
 func besideIdeal(sys system, scv string) cell {
-	var c cell
-	for _, p := range sys.protocols {
-		c.rows = append(c.rows, []string{sys.name, scv, p.Name})
-	}
-	c.measure = func(seed uint64) ([][]float64, error) {
-		var rows [][]float64
-		for _, p := range sys.protocols {
-			cfg := sys.config
-			cfg.Protocol = p
-			if p.Name == split && cfg.Workload.Open != nil {
-				cfg.Workload.Open = inProportion(*cfg.Workload.Open)
-			}
-			r, err := under(sys.latency, cfg, seed)
-			if err != nil {
-				return nil, err
-			}
-			row := figures(r, cfg.K)
-			first := row
-			if len(rows) > 0 {
-				first = rows[0]
-			}
-			rows = append(rows, append(row, row[0]/first[0]))
+	config := func(p protocol.Spec) lab.Config {
+		cfg := sys.config
+		cfg.Protocol = p
+		if p.Name == split && cfg.Workload.Open != nil {
+			cfg.Workload.Open = inProportion(*cfg.Workload.Open)
 		}
-		return rows, nil
+		return cfg
 	}
-	return c
+	return beside(sys.latency, []string{sys.name, scv}, sys.protocols, config, func(row, first []float64) []float64 {
+		return []float64{value(row, "mean_s") / value(first, "mean_s")}
+	})
 }
 
 // inProportion is the static split's best case: sixteen tokens over ten gateways

@@ -31,7 +31,7 @@ type Result struct {
 	// Oldest is the age of the oldest request that still waited at the end.
 	Oldest time.Duration
 	// Messages counts messages by type, in order of first use.
-	Messages []Count
+	Messages Counts
 	// Hops is how many nodes forwarded a request, in sum.
 	Hops uint64
 	// Busy is the token time used, Idle that which was not although
@@ -53,6 +53,38 @@ type Result struct {
 type Count struct {
 	Type string
 	N    uint64
+}
+
+// Counts are those of several types, in order of first use.
+type Counts []Count
+
+// Add counts a message.
+func (c *Counts) Add(kind string) {
+	for i := range *c {
+		if (*c)[i].Type == kind {
+			(*c)[i].N++
+			return
+		}
+	}
+	*c = append(*c, Count{Type: kind, N: 1})
+}
+
+// Of returns how many messages of a type there were.
+func (c Counts) Of(kind string) uint64 {
+	for _, one := range c {
+		if one.Type == kind {
+			return one.N
+		}
+	}
+	return 0
+}
+
+// Sum returns how many messages there were in all.
+func (c Counts) Sum() (n uint64) {
+	for _, one := range c {
+		n += one.N
+	}
+	return n
 }
 
 // New returns the meter of a run with k tokens that counts from an instant on.
@@ -118,16 +150,9 @@ func (m *Meter) GaveUp(now time.Duration, n uint64) {
 
 // Sent notes a message.
 func (m *Meter) Sent(now time.Duration, kind string) {
-	if now < m.from {
-		return
+	if now >= m.from {
+		m.r.Messages.Add(kind)
 	}
-	for i := range m.r.Messages {
-		if m.r.Messages[i].Type == kind {
-			m.r.Messages[i].N++
-			return
-		}
-	}
-	m.r.Messages = append(m.r.Messages, Count{Type: kind, N: 1})
 }
 
 // Found notes that a request has found its place after so many hops.
@@ -147,17 +172,8 @@ func (m *Meter) Result(now time.Duration) *Result {
 // Entries returns how many requests have been counted so far.
 func (m *Meter) Entries() uint64 { return m.r.Entries }
 
-// sent returns how many messages there were in all.
-func (r *Result) sent() uint64 {
-	var n uint64
-	for _, c := range r.Messages {
-		n += c.N
-	}
-	return n
-}
-
 // MessagesPerEntry returns what an entry cost.
-func (r *Result) MessagesPerEntry() float64 { return r.perEntry(r.sent()) }
+func (r *Result) MessagesPerEntry() float64 { return r.perEntry(r.Messages.Sum()) }
 
 // HopsPerEntry returns how far a request went on average.
 func (r *Result) HopsPerEntry() float64 { return r.perEntry(r.Hops) }

@@ -6,9 +6,10 @@ import (
 	"errors"
 	"fmt"
 	"runtime"
-	"sync"
 	"sync/atomic"
 	"time"
+
+	"golang.org/x/sync/errgroup"
 
 	"github.com/kgate/kgate/lab"
 	"github.com/kgate/kgate/lab/experiment"
@@ -116,24 +117,22 @@ func (q Question) unstable(split bool) string {
 // ask simulates one kind of pool.
 func (q Question) ask(ctx context.Context, p protocol.Spec, a *Answer) error {
 	results := make([]*meter.Result, q.Seeds)
-	errs := make([]error, q.Seeds)
-	places := make(chan struct{}, runtime.GOMAXPROCS(0))
 	var done atomic.Int64
-	var runs sync.WaitGroup
+	group, ctx := errgroup.WithContext(ctx)
+	group.SetLimit(runtime.GOMAXPROCS(0))
 	for i := range results {
-		runs.Go(func() {
-			places <- struct{}{}
-			defer func() { <-places }()
-			if errs[i] = ctx.Err(); errs[i] == nil {
-				results[i], errs[i] = q.run(p, uint64(i+1))
+		group.Go(func() (err error) {
+			if ctx.Err() != nil {
+				return ctx.Err()
 			}
+			results[i], err = q.run(p, uint64(i+1))
 			if q.Progress != nil {
 				q.Progress(fmt.Sprintf("k = %d, %s", q.K, a.Name), int(done.Add(1)), q.Seeds)
 			}
+			return err
 		})
 	}
-	runs.Wait()
-	if err := errors.Join(errs...); err != nil {
+	if err := group.Wait(); err != nil {
 		return fmt.Errorf("plan: %s: %w", a.Name, err)
 	}
 	of := func(figure func(*meter.Result) time.Duration) meter.Interval {

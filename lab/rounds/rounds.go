@@ -52,9 +52,8 @@ func (c *Config) Validate() error {
 
 // Result is what a run was like.
 type Result struct {
-	// Messages of the rounds by kind, in order of first use, and their Sum.
-	Messages []meter.Count
-	Sum      uint64
+	// Messages of the rounds by kind.
+	Messages meter.Counts
 	// Load is how many messages each node took in.
 	Load []uint64
 	// Requests made, Entries, and requests that Waited at the end of the rounds.
@@ -69,16 +68,6 @@ type Result struct {
 	Stuck int
 	// Responsible are the nodes that had a replica at the end.
 	Responsible []int
-}
-
-// Of returns the number of messages of a kind.
-func (r *Result) Of(kind string) uint64 {
-	for _, c := range r.Messages {
-		if c.Type == kind {
-			return c.N
-		}
-	}
-	return 0
 }
 
 // Run carries out one run.
@@ -328,13 +317,7 @@ func (w *world) Grant(node int, t protocol.Request) {
 func (w *world) Send(from, to int, kind string, m any) {
 	if w.round <= w.cfg.Rounds {
 		w.result.Load[to]++
-		w.result.Sum++
-		i := slices.IndexFunc(w.result.Messages, func(c meter.Count) bool { return c.Type == kind })
-		if i < 0 {
-			i = len(w.result.Messages)
-			w.result.Messages = append(w.result.Messages, meter.Count{Type: kind})
-		}
-		w.result.Messages[i].N++
+		w.result.Messages.Add(kind)
 	}
 	w.Engine.Send(from, to, m)
 }

@@ -29,14 +29,11 @@ func TestRounds(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		sum, load := uint64(0), uint64(0)
-		for _, m := range r.Messages {
-			sum += m.N
-		}
+		load := uint64(0)
 		for _, l := range r.Load {
 			load += l
 		}
-		if r.Requests != 45 || r.Entries != 45 || r.Double != 0 || r.Stuck != 0 || sum != r.Sum || load != r.Sum || r.Alone.Mean() > 2*time.Second {
+		if r.Requests != 45 || r.Entries != 45 || r.Double != 0 || r.Stuck != 0 || load != r.Messages.Sum() || r.Alone.Mean() > 2*time.Second {
 			t.Errorf("form %d: %+v", form, r)
 		}
 		if again, err := Run(cfg); err != nil || !reflect.DeepEqual(r, again) {
@@ -66,11 +63,11 @@ func TestOneTokenPerEntry(t *testing.T) {
 	if err != nil || r.Double != 0 || r.Stuck != 0 {
 		t.Fatal(err, r)
 	}
-	if tokens := r.Of("token"); tokens > r.Entries {
+	if tokens := r.Messages.Of("token"); tokens > r.Entries {
 		t.Errorf("%d tokens for %d entries", tokens, r.Entries)
 	}
-	if most := uint64(cfg.Protocol.Replicas+1) * r.Requests; r.Of("enqueue") > most {
-		t.Errorf("%d ENQUEUEs for %d requests, more than %d", r.Of("enqueue"), r.Requests, most)
+	if most := uint64(cfg.Protocol.Replicas+1) * r.Requests; r.Messages.Of("enqueue") > most {
+		t.Errorf("%d ENQUEUEs for %d requests, more than %d", r.Messages.Of("enqueue"), r.Requests, most)
 	}
 }
 
