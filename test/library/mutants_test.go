@@ -46,7 +46,7 @@ func TestMutantsAreCaught(t *testing.T) {
 		},
 		{
 			Name: "a body is closed before its connection", File: "../../transport.go",
-			Old: "under.Swap(nil); conn != nil {", New: "under.Swap(nil); conn == nil {",
+			Old: "conn != nil {\n\t\t_ = conn.Close()", New: "conn != nil {\n\t\t_ = conn",
 			Caught: "after the answer to /more the connection is closed: false", By: "^TestTransportBreaksOff$",
 		},
 		{
