@@ -11,12 +11,12 @@ func TestMutantsAreCaught(t *testing.T) {
 	mutant.Suite{Args: []string{"-test.timeout=1m"}, Mutants: []mutant.Mutant{
 		{
 			Name: "a hijacked connection has no slot", File: "../../proxy/middleware.go",
-			Old: "v.users.Add(1)\n", New: "",
+			Old: "g.users.Add(1)\n", New: "",
 			Caught: "a second slot of one", By: "^TestHijack$",
 		},
 		{
 			Name: "a panic keeps its slot", File: "../../proxy/middleware.go",
-			Old: "defer v.leave()", New: "defer func() { if v.rec.Aborted { panic(recover()) }; v.leave() }()",
+			Old: "defer g.leave()", New: "defer func() { if g.rec.Aborted { panic(recover()) }; g.leave() }()",
 			Caught: "FAIL: TestPanic|test timed out", By: "^TestPanic$", Args: []string{"-test.timeout=20s"},
 		},
 		{
