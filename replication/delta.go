@@ -91,3 +91,14 @@ func (o *order) next(at uint64) error {
 	o.from = at
 	return nil
 }
+
+// synced returns who was absorbed up to a version.
+func synced(absorbed []Absorbed, version uint64) []kmutex.Node {
+	var out []kmutex.Node
+	for _, a := range absorbed {
+		if a.At <= version {
+			out = append(out, a.Node)
+		}
+	}
+	return out
+}

@@ -1,7 +1,6 @@
 package replication
 
 import (
-	"cmp"
 	"fmt"
 	"slices"
 
@@ -27,11 +26,6 @@ type Report struct {
 	Synced   uint64     `json:"synced,omitempty"`
 	// Replicas are whole tables of lost gateways.
 	Replicas []*Delta `json:"replicas,omitempty"`
-}
-
-// NewReport returns what a gateway with this table and these replicas has to say.
-func NewReport(r *Replicator, c *ReplicaSet, lost func(kmutex.Node) bool) Report {
-	return Report{Node: r.table.Owner(), Absorbed: r.table.Absorbed(), Synced: r.Synced(), Replicas: c.left(lost)}
 }
 
 // Validate reports what is wrong with r.
@@ -148,10 +142,6 @@ func handOver(d *Delta, successor kmutex.Node) HandOver {
 		b.Absorbed = append(b.Absorbed, a.Node)
 	}
 	return b
-}
-
-func compareArrival(a, b Record) int {
-	return cmp.Or(cmp.Compare(a.Stamp, b.Stamp), cmp.Compare(a.ID, b.ID))
 }
 
 // dropReleased takes out slots that somebody else has the token of.

@@ -64,7 +64,7 @@ func TestMutantsAreCaught(t *testing.T) {
 			Caught: "is at nodes|has gone back|is unknown",
 		},
 		{
-			Name: "replicas go before their successor is synced", File: "replicaset.go",
+			Name: "replicas go before their successor is synced", File: "delta.go",
 			Old:    "if a.At <= version {",
 			New:    "if true {",
 			Caught: "is nowhere|is unknown|has gone back",

@@ -1,6 +1,7 @@
 package replication
 
 import (
+	"cmp"
 	"errors"
 	"fmt"
 	"time"
@@ -90,4 +91,8 @@ func (r *Record) Validate() error {
 		return fmt.Errorf("%w: token %d, %s", errInvalid, r.Token, r.State)
 	}
 	return nil
+}
+
+func compareArrival(a, b Record) int {
+	return cmp.Or(cmp.Compare(a.Stamp, b.Stamp), cmp.Compare(a.ID, b.ID))
 }

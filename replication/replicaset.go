@@ -103,17 +103,6 @@ func (r *ReplicaSet) absorbed(living func(kmutex.Node) bool) []kmutex.Node {
 	return slices.Compact(out)
 }
 
-// synced returns who was absorbed up to a version.
-func synced(absorbed []Absorbed, version uint64) []kmutex.Node {
-	var out []kmutex.Node
-	for _, a := range absorbed {
-		if a.At <= version {
-			out = append(out, a.Node)
-		}
-	}
-	return out
-}
-
 // Follow takes in a view: replicas of owners that it has forgotten go, and so do
 // those of lost owners whose tickets a living one has taken over and synced, and parts of tables whose owner is lost. A
 // node that is newer than the view is a member of a later one.
@@ -146,4 +135,9 @@ func (r *ReplicaSet) left(lost func(kmutex.Node) bool) []*Delta {
 		}
 	}
 	return out
+}
+
+// NewReport returns what a gateway with this table and these replicas has to say.
+func NewReport(r *Replicator, c *ReplicaSet, lost func(kmutex.Node) bool) Report {
+	return Report{Node: r.table.Owner(), Absorbed: r.table.Absorbed(), Synced: r.Synced(), Replicas: c.left(lost)}
 }

@@ -97,3 +97,24 @@ func levelOf(word string) slog.Level {
 		return slog.LevelDebug
 	}
 }
+
+// speaksOfKeys recognises memberlist's errors about encryption; it has no
+// typed ones. A peer with another key drops our message and closes: what we
+// see then is an EOF while reading its answer.
+func speaksOfKeys(text string) bool {
+	for _, s := range []string{
+		"no installed keys could decrypt",
+		"encryption is configured",
+		"encryption is not configured",
+		"unsupported encryption version",
+	} {
+		if strings.Contains(text, s) {
+			return true
+		}
+	}
+	return strings.HasSuffix(strings.TrimSpace(text), "EOF")
+}
+
+// duplicateName marks the errors of mergeGuard: they come back from memberlist
+// as text.
+const duplicateName = "the name is in use by a live gateway"

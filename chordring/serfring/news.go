@@ -20,14 +20,6 @@ const (
 	newsTo = 3
 )
 
-// tell notes that there is news to pass on.
-func (a *Agent) tell() {
-	select {
-	case a.news <- struct{}{}:
-	default:
-	}
-}
-
 // spread pings members while there is news, until ended is closed.
 func (a *Agent) spread(ended <-chan struct{}) {
 	timer := time.NewTimer(time.Hour)

@@ -2,12 +2,9 @@ package admin
 
 import (
 	"encoding/json"
-	"errors"
 	"fmt"
 	"net/http"
 	"time"
-
-	"github.com/kgate/kgate/internal/admission"
 )
 
 const (
@@ -17,51 +14,6 @@ const (
 	// alive.
 	eventBeat = 15 * time.Second
 )
-
-// events streams what becomes of a ticket as server-sent events: waiting, as
-// often as its place changes, granted, and at last gone. To watch a waiting
-// ticket keeps it alive; a granted one has to be renewed.
-func (h *ticketHandler) events(w http.ResponseWriter, r *http.Request) {
-	id, ok := h.ticketID(w, r)
-	if !ok || !h.beginPoll(w, r) {
-		return
-	}
-	defer h.polls.Add(-1)
-	t, err := h.Tickets.TestTicket(r.Context(), id, false, 0)
-	if err != nil {
-		h.fail(w, r, err)
-		return
-	}
-	w.Header().Set("Content-Type", "text/event-stream")
-	w.WriteHeader(http.StatusOK)
-	s := eventStream{w: w, c: http.NewResponseController(w)}
-	told := s.send(string(t.State()), t)
-	for quiet := time.Duration(0); told == nil; {
-		wait := eventEvery
-		if t.Granted {
-			wait = eventBeat
-		}
-		extend(w, wait+writeFor)
-		next, err := h.Tickets.TestTicket(r.Context(), id, t.Granted, wait)
-		var ended *admission.EndedError
-		switch {
-		case errors.As(err, &ended):
-			_ = s.send("gone", map[string]admission.Ending{"reason": ended.How}) // it is the last word
-			return
-		case err != nil:
-			return // the client comes back, here or at another gateway
-		case next.Granted != t.Granted || next.Position != t.Position:
-			told = s.send(string(next.State()), next)
-			quiet = 0
-		case quiet+wait >= eventBeat:
-			told = s.comment()
-			quiet = 0
-		default:
-			quiet += wait
-		}
-		t = next
-	}
-}
 
 // eventStream writes server-sent events.
 type eventStream struct {
@@ -85,4 +37,10 @@ func (s eventStream) comment() error {
 		return err
 	}
 	return s.c.Flush()
+}
+
+// extend gives an answer more time than the server does.
+func extend(w http.ResponseWriter, d time.Duration) {
+	// A connection without a deadline has none to extend.
+	_ = http.NewResponseController(w).SetWriteDeadline(time.Now().Add(d))
 }

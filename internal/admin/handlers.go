@@ -5,10 +5,7 @@ import (
 	"encoding/json"
 	"fmt"
 	"log/slog"
-	"maps"
 	"net/http"
-	"slices"
-	"strings"
 
 	"github.com/go-chi/chi/v5"
 
@@ -83,31 +80,4 @@ func (h *handler) cancel(w http.ResponseWriter, r *http.Request) {
 	}
 	h.log.Info("taken out of the line", slog.String("id", id), slog.String("client", r.RemoteAddr))
 	w.WriteHeader(http.StatusNoContent)
-}
-
-func notFound(w http.ResponseWriter, r *http.Request) {
-	problem(w, r, http.StatusNotFound, "there is nothing at this path; see /, /api/v1/status, /metrics, /healthz, /readyz")
-}
-
-func methodNotAllowed(w http.ResponseWriter, r *http.Request) {
-	w.Header().Set("Allow", "GET, HEAD")
-	problem(w, r, http.StatusMethodNotAllowed, "only GET and HEAD are allowed here")
-}
-
-// methods serves one path.
-type methods map[string]http.HandlerFunc
-
-// ServeHTTP implements http.Handler.
-func (m methods) ServeHTTP(w http.ResponseWriter, r *http.Request) {
-	method := r.Method
-	if method == http.MethodHead {
-		method = http.MethodGet
-	}
-	if h := m[method]; h != nil {
-		h(w, r)
-		return
-	}
-	allow := strings.Join(slices.Sorted(maps.Keys(m)), ", ")
-	w.Header().Set("Allow", allow)
-	problem(w, r, http.StatusMethodNotAllowed, "only "+allow+" are allowed here")
 }

@@ -7,8 +7,10 @@ import (
 	"fmt"
 	"io"
 	"log/slog"
+	"maps"
 	"mime"
 	"net/http"
+	"slices"
 	"strings"
 
 	"github.com/kgate/kgate/internal/admission"
@@ -113,4 +115,31 @@ func readJSON(w http.ResponseWriter, r *http.Request, into any) error {
 		err = errors.New("it is empty")
 	}
 	return fmt.Errorf("%w: the body: %w", ErrInvalid, err)
+}
+
+func notFound(w http.ResponseWriter, r *http.Request) {
+	problem(w, r, http.StatusNotFound, "there is nothing at this path; see /, /api/v1/status, /metrics, /healthz, /readyz")
+}
+
+func methodNotAllowed(w http.ResponseWriter, r *http.Request) {
+	w.Header().Set("Allow", "GET, HEAD")
+	problem(w, r, http.StatusMethodNotAllowed, "only GET and HEAD are allowed here")
+}
+
+// methods serves one path.
+type methods map[string]http.HandlerFunc
+
+// ServeHTTP implements http.Handler.
+func (m methods) ServeHTTP(w http.ResponseWriter, r *http.Request) {
+	method := r.Method
+	if method == http.MethodHead {
+		method = http.MethodGet
+	}
+	if h := m[method]; h != nil {
+		h(w, r)
+		return
+	}
+	allow := strings.Join(slices.Sorted(maps.Keys(m)), ", ")
+	w.Header().Set("Allow", allow)
+	problem(w, r, http.StatusMethodNotAllowed, "only "+allow+" are allowed here")
 }

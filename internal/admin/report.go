@@ -139,3 +139,14 @@ func pastSpread(past [][]AccessWindow, k int) []*float64 {
 	}
 	return out
 }
+
+// Source tells what to show. Its methods are called by any goroutine and
+// should answer at once.
+type Source interface {
+	// Report of this gateway, with at most so many entries of those that wait in
+	// a pool, and of those that hold a slot: in all pools if pool is empty.
+	Report(pool string, entries int) Report
+	// Ready tells whether this gateway admits requests, and if not, why, in
+	// plain words.
+	Ready() (ready bool, reason string)
+}

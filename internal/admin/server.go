@@ -15,17 +15,6 @@ import (
 // errConfig is what New wraps when something is missing.
 var errConfig = errors.New("admin: incomplete configuration")
 
-// Source tells what to show. Its methods are called by any goroutine and
-// should answer at once.
-type Source interface {
-	// Report of this gateway, with at most so many entries of those that wait in
-	// a pool, and of those that hold a slot: in all pools if pool is empty.
-	Report(pool string, entries int) Report
-	// Ready tells whether this gateway admits requests, and if not, why, in
-	// plain words.
-	Ready() (ready bool, reason string)
-}
-
 // Config of the admin address.
 type Config struct {
 	// Source is asked at each request. Required.

@@ -2,12 +2,9 @@ package config
 
 import (
 	"fmt"
-	"net/netip"
-	"net/url"
 	"reflect"
 	"slices"
 	"strings"
-	"time"
 )
 
 // Effect says when a gateway follows a key that has changed in its file.
@@ -172,52 +169,4 @@ func summary(v, std any) string {
 		}
 	})
 	return "{" + strings.Join(said, ", ") + "}"
-}
-
-// show writes a value as the file would, on one line; secrets are not shown.
-func show(v reflect.Value) string {
-	switch x := v.Interface().(type) {
-	case time.Duration:
-		return showDuration(x)
-	case *url.URL:
-		return textOf(x.Redacted())
-	case netip.Addr:
-		if !x.IsValid() {
-			return `""`
-		}
-		return textOf(x.String())
-	case fmt.Stringer:
-		return showText(x.String())
-	case bool, int, float64:
-		return fmt.Sprint(x)
-	}
-	if v.Kind() != reflect.Slice {
-		return showText(v.String())
-	}
-	items := make([]string, v.Len())
-	for i := range items {
-		items[i] = show(v.Index(i))
-	}
-	return "[" + strings.Join(items, ", ") + "]"
-}
-
-// showDuration leaves out what time.Duration writes of zeros.
-func showDuration(d time.Duration) string {
-	s := d.String()
-	for _, unit := range []string{"m0s", "h0m"} {
-		if strings.HasSuffix(s, unit) {
-			s = s[:len(s)-2]
-		}
-	}
-	return s
-}
-
-// showText hides the password of a URL.
-func showText(s string) string {
-	if strings.Contains(s, "@") {
-		if u, err := url.Parse(s); err == nil && u.User != nil {
-			s = u.Redacted()
-		}
-	}
-	return textOf(s)
 }

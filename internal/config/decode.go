@@ -245,13 +245,6 @@ func (d *decoder) unknown(key, name string, at ast.Node, t reflect.Type) {
 	}
 }
 
-func joinKey(key, name string) string {
-	if key == "" {
-		return name
-	}
-	return key + "." + name
-}
-
 // scalar decodes one value that holds no others.
 func (d *decoder) scalar(key string, at, node ast.Node, v reflect.Value) {
 	wrong := func(hint string) {

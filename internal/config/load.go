@@ -2,7 +2,6 @@ package config
 
 import (
 	"bytes"
-	"cmp"
 	"errors"
 	"fmt"
 	"io"
@@ -22,9 +21,6 @@ import (
 
 // maxSize is the largest file that is read, in bytes.
 const maxSize = 1 << 20
-
-// maxErrors is how many errors of one file are reported.
-const maxErrors = 50
 
 // LoadWith returns the configuration that a gateway runs with: the file at
 // path, or the defaults if path is empty, with o on top, resolved for this
@@ -67,24 +63,6 @@ func Parse(name string, data []byte) (*Config, error) {
 		return nil, err
 	}
 	return c, nil
-}
-
-// check joins the errors found so far with those of Validate.
-func (c *Config) check(errs []error) error { return c.join(append(errs, c.problems()...)) }
-
-// join joins errors in the order of the file.
-func (c *Config) join(errs []error) error {
-	slices.SortStableFunc(errs, func(a, b error) int {
-		var x, y *valueError
-		if !errors.As(a, &x) || !errors.As(b, &y) {
-			return 0
-		}
-		return cmp.Or(cmp.Compare(x.Line, y.Line), cmp.Compare(x.Column, y.Column))
-	})
-	if more := len(errs) - maxErrors; more > 0 {
-		errs = append(errs[:maxErrors:maxErrors], fmt.Errorf("%s: and %d more %w", c.src.file, more, errInvalid))
-	}
-	return errors.Join(errs...)
 }
 
 // readFile reads a file of bounded size.

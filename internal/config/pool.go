@@ -173,30 +173,6 @@ type UpstreamTLS struct {
 	InsecureSkipVerify bool `yaml:"insecure_skip_verify"`
 }
 
-// DefaultPool returns the pool that a file's entry starts from. Name and K have
-// no default.
-func DefaultPool() Pool {
-	return Pool{
-		Binding:     admission.BindingLate,
-		AskInterval: AskInterval{Auto: true},
-		Queue:       Queue{Timeout: admission.DefaultQueueTimeout, Limit: admission.DefaultQueueLimit, Order: OrderFIFO, PerClient: PerClient{Tickets: 20}, Page: Page{Keep: time.Minute}},
-		Hold:        Hold{Max: 30 * time.Minute, Idle: time.Minute},
-		Health: Health{
-			Interval: admission.DefaultHealthInterval, Timeout: admission.DefaultHealthTimeout,
-			UnhealthyAfter: admission.DefaultUnhealthyAfter, HealthyAfter: admission.DefaultHealthyAfter,
-		},
-		Reclaim: admission.ReclaimLease,
-		Fence:   true,
-		Transport: Transport{
-			DialTimeout:           admission.DefaultDialTimeout,
-			ResponseHeaderTimeout: admission.DefaultResponseHeaderTimeout,
-			IdleTimeout:           admission.DefaultIdleTimeout,
-			Resolve:               admission.DefaultResolve,
-			ProxyProtocol:         ProxyNone,
-		},
-	}
-}
-
 func (v *validator) pool(key string, p Pool) {
 	if p.Name == "" {
 		v.wrong(key+".name", "is missing", "write a name, such as downloads")

@@ -4,9 +4,6 @@ import (
 	"bytes"
 	"fmt"
 	"reflect"
-	"regexp"
-	"strconv"
-	"strings"
 )
 
 // YAML writes every key with its value, as a file that says the same. Secrets are
@@ -51,15 +48,4 @@ func printEntries(b *bytes.Buffer, indent string, list reflect.Value) {
 		b.WriteString(indent + "- ")
 		b.Write(entry.Bytes()[len(indent)+2:])
 	}
-}
-
-// notText is what YAML would not take for text, or not for this one.
-var notText = regexp.MustCompile(`^$|^[-?. ]| $|["',:\[\]{}#&*!|>%@` + "`" + `\\\x00-\x1f\x7f]|^[0-9a-fA-F.+_xo-]+$|[^\x20-\x7e]|^(?i:true|false|null|yes|no|on|off|y|n|~)$|^[=<]`)
-
-// textOf writes s as YAML has text.
-func textOf(s string) string {
-	if notText.MatchString(s) {
-		return strconv.Quote(strings.ToValidUTF8(s, "?"))
-	}
-	return s
 }

@@ -247,3 +247,10 @@ func quote(s string) string {
 	}
 	return strconv.Quote(s)
 }
+
+func joinKey(key, name string) string {
+	if key == "" {
+		return name
+	}
+	return key + "." + name
+}

@@ -1,9 +1,10 @@
 package config
 
 import (
+	"cmp"
+	"errors"
 	"fmt"
 	"math"
-	"net/netip"
 	"net/url"
 	"slices"
 	"strings"
@@ -37,59 +38,6 @@ var (
 	logLevels  = []string{"debug", "info", "warn", "error"}
 	logFormats = []string{"json", "text"}
 )
-
-// validator collects what is wrong with a configuration.
-type validator struct {
-	src  *source
-	errs []error
-}
-
-func (v *validator) wrong(key, wrong, hint string) {
-	if wrong != "" && !v.src.broken(key) {
-		v.errs = append(v.errs, v.src.at(key, wrong, hint))
-	}
-}
-
-// prefixes checks a list of networks.
-func (v *validator) prefixes(key string, prefixes []netip.Prefix) {
-	for i, p := range prefixes {
-		if !p.IsValid() {
-			v.wrong(fmt.Sprintf("%s[%d]", key, i), "is not a network", "write an address or a network such as 10.0.0.0/8")
-		}
-	}
-}
-
-// whole checks a whole number.
-func (v *validator) whole(key string, n, least, most int) {
-	if n < least || n > most {
-		v.wrong(key, fmt.Sprintf("%d is out of range", n), fmt.Sprintf("write a whole number from %d to %d", least, most))
-	}
-}
-
-// duration checks a duration.
-func (v *validator) duration(key string, d, least time.Duration) {
-	switch {
-	case d >= least && least > 0, d >= 0 && least == 0:
-	case d < 0:
-		v.wrong(key, d.String()+" is negative", hintDuration)
-	case least == 1:
-		v.wrong(key, "must be more than zero", hintDuration)
-	default:
-		v.wrong(key, d.String()+" is too short", "write "+least.String()+" or more")
-	}
-}
-
-// oneOf checks a word.
-func oneOf[T ~string](v *validator, key string, word T, known []T) {
-	if slices.Contains(known, word) {
-		return
-	}
-	words := make([]string, len(known))
-	for i, w := range known {
-		words[i] = string(w)
-	}
-	v.wrong(key, quote(string(word))+" is not known", didYouMean(string(word), words, "write one of"))
-}
 
 // problems returns what is wrong with the values that could be read.
 func (c *Config) problems() []error {
@@ -138,12 +86,6 @@ func (v *validator) node(n Node) {
 	}
 	if n.Advertise.IsValid() && (n.Advertise.IsUnspecified() || n.Advertise.IsMulticast()) {
 		v.wrong("node.advertise", n.Advertise.String()+" is no address that others can dial", "write an address of this machine, such as 10.0.0.1")
-	}
-}
-
-func (v *validator) name(key, name string, ok func(string) bool, hint string) {
-	if !ok(name) {
-		v.wrong(key, quote(name)+" is not a name", hint)
 	}
 }
 
@@ -203,3 +145,24 @@ func (v *validator) telemetry(t Telemetry) {
 		v.wrong("telemetry.otlp_endpoint", quote(t.OTLPEndpoint)+" is not the URL of a collector", "write a URL such as http://127.0.0.1:4318")
 	}
 }
+
+// check joins the errors found so far with those of Validate.
+func (c *Config) check(errs []error) error { return c.join(append(errs, c.problems()...)) }
+
+// join joins errors in the order of the file.
+func (c *Config) join(errs []error) error {
+	slices.SortStableFunc(errs, func(a, b error) int {
+		var x, y *valueError
+		if !errors.As(a, &x) || !errors.As(b, &y) {
+			return 0
+		}
+		return cmp.Or(cmp.Compare(x.Line, y.Line), cmp.Compare(x.Column, y.Column))
+	})
+	if more := len(errs) - maxErrors; more > 0 {
+		errs = append(errs[:maxErrors:maxErrors], fmt.Errorf("%s: and %d more %w", c.src.file, more, errInvalid))
+	}
+	return errors.Join(errs...)
+}
+
+// maxErrors is how many errors of one file are reported.
+const maxErrors = 50

@@ -5,7 +5,6 @@ import (
 	"math"
 	"net/http"
 	"net/netip"
-	"net/url"
 	"slices"
 	"strings"
 
@@ -28,22 +27,6 @@ func (v *validator) pools(pools []Pool) {
 			continue
 		}
 		firstOf[p.Name] = i
-	}
-}
-
-func (v *validator) upstreams(key string, us []*url.URL, schemes []string) {
-	seen := map[string]bool{}
-	for i, u := range us {
-		at := fmt.Sprintf("%s[%d]", key, i)
-		wrong, hint := checkUpstream(u, schemes)
-		v.wrong(at, wrong, hint)
-		if wrong != "" {
-			continue
-		}
-		if seen[server(u)] {
-			v.wrong(at, quote(server(u))+" is listed twice", "keep one of the two")
-		}
-		seen[server(u)] = true
 	}
 }
 

@@ -95,8 +95,11 @@ func TestSmallParts(t *testing.T) {
 		fits bool
 	}{
 		{Rate{}, 1000, true},
-		{Rate{Down: 6 << 10}, 6, true}, {Rate{Down: 6<<10 - 1}, 6, false},
-		{Rate{Down: 1 << 20, Up: 1}, 1, false}, {Rate{Up: 1 << 20}, 1024, true}, {Rate{Up: 1 << 20}, 1025, false},
+		{Rate{Down: 6 << 10}, 6, true},
+		{Rate{Down: 6<<10 - 1}, 6, false},
+		{Rate{Down: 1 << 20, Up: 1}, 1, false},
+		{Rate{Up: 1 << 20}, 1024, true},
+		{Rate{Up: 1 << 20}, 1025, false},
 	} {
 		if err := c.rate.checkParts(c.k); (err == nil) != c.fits || !c.fits && !errors.Is(err, ErrCommand) {
 			t.Errorf("%+v with k = %d: %v", c.rate, c.k, err)

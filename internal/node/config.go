@@ -60,11 +60,11 @@ type Peers struct {
 	Replicas int
 }
 
-// Links and Gossip are the configurations of those parts.
-type (
-	Links  = transport.Config
-	Gossip = serfring.Config
-)
+// Links is the configuration of the links.
+type Links = transport.Config
+
+// Gossip is the configuration of gossip.
+type Gossip = serfring.Config
 
 // Pool of a Node. Those that share a name over all gateways share k slots.
 type Pool struct {

@@ -192,3 +192,5 @@ func (o linkObserver) Refused(cause transport.Cause) {
 		o.m.Refused(string(cause))
 	}
 }
+
+func millis(d time.Duration) float64 { return float64(d.Microseconds()) / 1000 }

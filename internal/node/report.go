@@ -93,8 +93,6 @@ func accessWindow(w telemetry.Window) admin.AccessWindow {
 	return admin.AccessWindow{MeanMillis: millis(w.Mean()), MaxMillis: millis(w.Max), Count: w.Count, OldestMillis: millis(w.Waiting)}
 }
 
-func millis(d time.Duration) float64 { return float64(d) / float64(time.Millisecond) }
-
 func (r *report) State() telemetry.State {
 	view := r.peers.cluster.View()
 	out := telemetry.State{View: view.Number, Members: make(map[string]int), ReplicaLag: make(map[string]int)}

@@ -53,7 +53,7 @@ func TestMutantsAreCaught(t *testing.T) {
 			Caught: "want \"a larger group", By: "^TestKeepers$",
 		},
 		{
-			Name: "whose reports do not come is back at once", File: "admit.go",
+			Name: "whose reports do not come is back at once", File: "flaps.go",
 			Old:    "if why == Missing || why == Unheard {",
 			New:    "if false {",
 			Caught: "before its lease is over", By: "^TestMissingStaysOutForItsLease$",
@@ -221,7 +221,7 @@ func TestMutantsAreCaught(t *testing.T) {
 			Caught: "d does not wait", By: "^TestFlapBackoff$",
 		},
 		{
-			Name: "flap backoff does not grow", File: "admit.go",
+			Name: "flap backoff does not grow", File: "flaps.go",
 			Old:    "wait = min(2*last.wait, longBackoff)",
 			New:    "wait = shortBackoff",
 			Caught: "it does not wait for", By: "^TestFlapBackoff$",

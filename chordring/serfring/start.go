@@ -1,0 +1,182 @@
+package serfring
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"log"
+	"time"
+
+	"github.com/hashicorp/memberlist"
+	"github.com/hashicorp/serf/serf"
+)
+
+// Start begins to gossip and, in the background, to join. It does not wait
+// for others. The agent runs until Close.
+func Start(config Config) (*Agent, error) {
+	if err := config.Validate(); err != nil {
+		return nil, err
+	}
+	config = config.withDefaults()
+	a := &Agent{
+		config:  config,
+		began:   time.Now(),
+		advise:  newAdviser(config.Logger),
+		changed: make(chan struct{}, 1),
+		news:    make(chan struct{}, 1),
+		stop:    make(chan struct{}),
+		drained: make(chan struct{}),
+		members: make(map[string]Member),
+	}
+	events := make(chan serf.Event, 256)
+	conf, err := a.serfConfig(events)
+	if err != nil {
+		return nil, err
+	}
+	// Serf sends events while it holds its member lock: one goroutine does
+	// nothing but take them, and never calls serf.
+	ended := make(chan struct{})
+	go func() {
+		defer close(a.drained)
+		a.drain(events, ended)
+	}()
+	a.serf, err = serf.Create(conf)
+	if err != nil {
+		_ = conf.MemberlistConfig.Transport.Shutdown() // the error says more
+		close(ended)
+		<-a.drained
+		return nil, fmt.Errorf("%w on %s: %w", errBind, config.Bind, err)
+	}
+	local := a.serf.LocalMember()
+	a.mu.Lock()
+	a.self = endpointOf(local.Addr, local.Port)
+	a.mu.Unlock()
+	a.wg.Go(a.joinLoop)
+	a.pings.Go(func() { a.spread(a.serf.ShutdownCh()) })
+	go func() {
+		<-a.stop
+		<-a.serf.ShutdownCh()
+		close(ended)
+	}()
+	return a, nil
+}
+
+func (a *Agent) serfConfig(events chan<- serf.Event) (*serf.Config, error) {
+	host, port, err := splitHostPort(a.config.Bind)
+	if err != nil {
+		return nil, fmt.Errorf("%w: %w", errConfig, err)
+	}
+	if host == "" {
+		host = "0.0.0.0"
+	}
+	ctx, cancel := context.WithTimeout(context.Background(), 5*time.Second)
+	defer cancel()
+	ip, advertisePort, err := a.config.advertised(ctx)
+	if err != nil {
+		return nil, err
+	}
+
+	m := memberlist.DefaultLANConfig()
+	m.LogOutput = nil
+	m.Logger = log.New(a.advise, "", 0)
+	gate, err := newGuard(host, port, len(a.config.Keys) > 0, a.config.Logger, m.Logger)
+	if err != nil {
+		return nil, err
+	}
+	m.Transport = gate
+	m.BindAddr, m.BindPort = host, gate.GetAutoBindPort()
+	m.AdvertiseAddr, m.AdvertisePort = ip, advertisePort
+	if m.AdvertisePort == 0 {
+		m.AdvertisePort = m.BindPort
+	}
+	// In the clear the guard takes in nothing compressed.
+	m.EnableCompression = len(a.config.Keys) > 0
+	if len(a.config.Keys) > 0 {
+		if a.keyring, err = memberlist.NewKeyring(a.config.Keys, a.config.Keys[0]); err != nil {
+			return nil, errors.Join(fmt.Errorf("%w: gossip key: %w", errConfig, err), gate.Shutdown())
+		}
+		m.Keyring = a.keyring
+	}
+	m.ProbeInterval, m.ProbeTimeout = a.config.ProbeInterval, a.config.ProbeTimeout
+	m.SuspicionMult, m.SuspicionMaxTimeoutMult = 3, 2
+	m.GossipInterval = calmInterval
+	m.PushPullInterval = 5 * time.Second
+	// Close waits for an attempt to join that is under way.
+	m.TCPTimeout = 2 * time.Second
+	// Without this a lost gateway that returns from another address is ignored;
+	// with more than this, one that returns right after it was given up is.
+	m.DeadNodeReclaimTime = time.Millisecond
+	m.Merge = (*mergeGuard)(a)
+	m.Alive = (*newcomers)(a)
+
+	s := serf.DefaultConfig()
+	s.NodeName = a.config.Name
+	s.Tags = a.config.tags()
+	s.EventCh = events
+	s.MemberlistConfig = m
+	s.LogOutput = nil
+	s.Logger = m.Logger
+	// The default of 30 s is how long a healed partition would stay noticed.
+	s.ReconnectInterval = time.Second
+	s.LeavePropagateDelay = a.config.LeaveDelay
+	s.BroadcastTimeout = time.Second
+	s.EnableNameConflictResolution = false
+	return s, nil
+}
+
+// drain keeps members up to date until serf has ended.
+func (a *Agent) drain(events <-chan serf.Event, ended <-chan struct{}) {
+	for {
+		select {
+		case e := <-events:
+			if m, ok := e.(serf.MemberEvent); ok {
+				a.note(m)
+			}
+		case <-ended:
+			return
+		}
+	}
+}
+
+// errClosed is why there is no farewell: memberlist panics if it is asked for one then.
+var errClosed = errors.New("serfring: leave: the agent is closed")
+
+// Leave tells the others that this gateway goes for good; they see
+// [StatusLeft] rather than a failure. Close must follow.
+func (a *Agent) Leave() error {
+	a.halt() // joining says, later than the farewell, that this one is alive
+	a.ending.Lock()
+	defer a.ending.Unlock()
+	if a.closed {
+		return errClosed
+	}
+	a.tell()
+	if err := a.serf.Leave(); err != nil {
+		return fmt.Errorf("serfring: leave: %w", err)
+	}
+	return nil
+}
+
+// Close ends the agent. Without Leave before it, others see a failure.
+func (a *Agent) Close() error {
+	a.halt()
+	a.ending.Lock()
+	defer a.ending.Unlock()
+	if a.closed {
+		return nil
+	}
+	a.closed = true
+	a.advise.closed.Store(true)
+	if err := a.serf.Shutdown(); err != nil {
+		return fmt.Errorf("serfring: close: %w", err)
+	}
+	<-a.drained
+	a.pings.Wait()
+	return nil
+}
+
+// halt ends joining and waits for it.
+func (a *Agent) halt() {
+	a.halted.Do(func() { close(a.stop) })
+	a.wg.Wait()
+}

@@ -1,0 +1,84 @@
+package config
+
+import (
+	"fmt"
+	"net/netip"
+	"net/url"
+	"slices"
+	"time"
+)
+
+// validator collects what is wrong with a configuration.
+type validator struct {
+	src  *source
+	errs []error
+}
+
+func (v *validator) wrong(key, wrong, hint string) {
+	if wrong != "" && !v.src.broken(key) {
+		v.errs = append(v.errs, v.src.at(key, wrong, hint))
+	}
+}
+
+// prefixes checks a list of networks.
+func (v *validator) prefixes(key string, prefixes []netip.Prefix) {
+	for i, p := range prefixes {
+		if !p.IsValid() {
+			v.wrong(fmt.Sprintf("%s[%d]", key, i), "is not a network", "write an address or a network such as 10.0.0.0/8")
+		}
+	}
+}
+
+// whole checks a whole number.
+func (v *validator) whole(key string, n, least, most int) {
+	if n < least || n > most {
+		v.wrong(key, fmt.Sprintf("%d is out of range", n), fmt.Sprintf("write a whole number from %d to %d", least, most))
+	}
+}
+
+// duration checks a duration.
+func (v *validator) duration(key string, d, least time.Duration) {
+	switch {
+	case d >= least && least > 0, d >= 0 && least == 0:
+	case d < 0:
+		v.wrong(key, d.String()+" is negative", hintDuration)
+	case least == 1:
+		v.wrong(key, "must be more than zero", hintDuration)
+	default:
+		v.wrong(key, d.String()+" is too short", "write "+least.String()+" or more")
+	}
+}
+
+// oneOf checks a word.
+func oneOf[T ~string](v *validator, key string, word T, known []T) {
+	if slices.Contains(known, word) {
+		return
+	}
+	words := make([]string, len(known))
+	for i, w := range known {
+		words[i] = string(w)
+	}
+	v.wrong(key, quote(string(word))+" is not known", didYouMean(string(word), words, "write one of"))
+}
+
+func (v *validator) name(key, name string, ok func(string) bool, hint string) {
+	if !ok(name) {
+		v.wrong(key, quote(name)+" is not a name", hint)
+	}
+}
+
+func (v *validator) upstreams(key string, us []*url.URL, schemes []string) {
+	seen := map[string]bool{}
+	for i, u := range us {
+		at := fmt.Sprintf("%s[%d]", key, i)
+		wrong, hint := checkUpstream(u, schemes)
+		v.wrong(at, wrong, hint)
+		if wrong != "" {
+			continue
+		}
+		if seen[server(u)] {
+			v.wrong(at, quote(server(u))+" is listed twice", "keep one of the two")
+		}
+		seen[server(u)] = true
+	}
+}
