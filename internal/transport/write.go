@@ -14,9 +14,10 @@ import (
 // it. There the sender writes what the kernel takes at once, and leaves the rest to the
 // goroutine.
 
-// quietFor is how long nothing has been written to a quiet link: less than two admissions
-// after each other leave between their messages, and more than contended pools do.
-const quietFor = 500 * time.Microsecond
+// quietFor is how long nothing has been written to a quiet link. Contended pools leave less
+// time between two messages; with a shorter time their messages share fewer writes, and fewer
+// requests get through.
+const quietFor = time.Millisecond
 
 // quiet reports whether a sender may write: the session's goroutine has nothing to do, and
 // nothing was written lately. It is called under link.mu.
