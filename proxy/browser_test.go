@@ -422,6 +422,7 @@ func TestManyPlaces(t *testing.T) {
 		t.Errorf("its own place: %v", res.Status)
 	}
 	next := b.start("/b", "Accept", accepts, "Cookie", cookie)
+	time.Sleep(20 * minWait) // it has tried to get a slot without a place
 	b.sem.await(1, 2)
 	b.places.mu.Lock()
 	if n := len(b.places.all); n != 1 {
