@@ -159,5 +159,11 @@ func TestMutantsAreCaught(t *testing.T) {
 			New:    "if true {",
 			Caught: "node 2 counts tokens", By: "^TestOnlyHomeAnswers$",
 		},
+		{
+			Name: "anybody ends a ticket that a request uses", File: "tickets.go",
+			Old:    "if t.Used && call != t.UsedBy {",
+			New:    "if false {",
+			Caught: "ends it: <nil>", By: "^TestUseAgain$",
+		},
 	}}.Run(t)
 }
