@@ -108,9 +108,10 @@ func (p *places) EndTicket(_ context.Context, id string) error {
 	pl.leave()
 	p.mu.Lock()
 	defer p.mu.Unlock()
-	if pl.ended = true; pl.slot != nil && !pl.used {
+	if !pl.ended && pl.slot != nil && !pl.used {
 		pl.slot.Release()
 	}
+	pl.ended = true
 	return nil
 }
 
