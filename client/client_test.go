@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"io"
+	"log/slog"
 	"net/http"
 	"strings"
 	"sync/atomic"
@@ -12,6 +13,7 @@ import (
 	"time"
 
 	"github.com/kgate/kgate/internal/admission"
+	"github.com/kgate/kgate/internal/drift"
 	"github.com/kgate/kgate/internal/problems"
 )
 
@@ -482,5 +484,43 @@ func TestRefusals(t *testing.T) {
 		if _, err := New(cfg); !errors.Is(err, ErrConfig) {
 			t.Errorf("%s: %v", name, err)
 		}
+	}
+}
+
+// slowLog is a log that takes long for each line.
+type slowLog struct{ takes time.Duration }
+
+// Write implements io.Writer.
+func (l slowLog) Write(p []byte) (int, error) {
+	time.Sleep(l.takes)
+	return len(p), nil
+}
+
+// The grace ends with the slot's own time, however late its holder learns of the loss.
+func TestGraceOfALateHolder(t *testing.T) {
+	const ttl = 30 * time.Second
+	for _, late := range []time.Duration{0, time.Second, time.Minute} {
+		synctest.Test(t, func(t *testing.T) {
+			n := newNetwork(t, 1)
+			c := n.client(func(cfg *Config) {
+				cfg.TTL, cfg.Logger = ttl, slog.New(slog.NewTextHandler(slowLog{late}, nil))
+			})
+			s := acquire(t, c)
+			if got := s.Grace(); got != ttl/20 {
+				t.Errorf("before the loss, the grace is %v", got)
+			}
+			begun := time.Now()
+			n.set("a", "down")
+			n.set("b", "down")
+			<-s.Lost()
+			if got, want := s.Grace(), max(0, drift.Use(ttl)-time.Since(begun)); got != want {
+				t.Errorf("%v late, the grace is %v, want %v", late, got, want)
+			}
+			time.Sleep(s.Grace() / 2)
+			if got, want := s.Grace(), max(0, drift.Use(ttl)-time.Since(begun)); got != want {
+				t.Errorf("%v late, after half of it, the grace is %v, want %v", late, got, want)
+			}
+			_ = s.Release() // no gateway answers
+		})
 	}
 }

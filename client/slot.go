@@ -25,6 +25,7 @@ type Slot struct {
 	left      time.Duration
 
 	lost   chan struct{}
+	until  time.Time // when Grace is over; set before lost is closed
 	cancel context.CancelFunc
 	done   chan struct{} // closed when the renewing has ended
 	once   sync.Once
@@ -71,17 +72,31 @@ func (s *Slot) Release() error {
 
 func (s *Slot) path() string { return pathOf(s.ID()) }
 
-// Grace is how long after [Slot.Lost] was closed the slot still is its holder's, unless
-// the gateways have ended it: a twentieth of the time to live, and five seconds at most. The
-// holder must have stopped by then.
-func (s *Slot) Grace() time.Duration { return min(s.ttl/20, 5*time.Second) }
+// Grace is how much longer the slot still is its holder's after [Slot.Lost] was closed,
+// unless the gateways have ended it. The holder must have stopped by then. At first it is a
+// twentieth of the time to live, and five seconds at most. It is less for a process that
+// was stopped or late when the slot was lost, and 0 once the time is over. Before the loss
+// it is what it will be at first.
+func (s *Slot) Grace() time.Duration {
+	select {
+	case <-s.lost:
+		return max(0, time.Until(s.until))
+	default:
+		return s.grace()
+	}
+}
+
+func (s *Slot) grace() time.Duration { return min(s.ttl/20, 5*time.Second) }
 
 // term is what the newest renewal promised. Near the end of a hold that the pool bounds
 // it is less than the time to live.
 func (s *Slot) term() time.Duration { return min(s.ttl, s.left) }
 
+// ends returns when somebody else may have the slot without another renewal.
+func (s *Slot) ends() time.Time { return s.confirmed.Add(drift.Use(s.term())) }
+
 // lapses returns when the slot is lost without another renewal.
-func (s *Slot) lapses() time.Time { return s.confirmed.Add(drift.Use(s.term()) - s.Grace()) }
+func (s *Slot) lapses() time.Time { return s.ends().Add(-s.grace()) }
 
 // due returns when to renew next.
 func (s *Slot) due() time.Time { return s.confirmed.Add(max(s.term()/3, s.c.retry())) }
@@ -96,6 +111,11 @@ func (s *Slot) start() {
 		for pause(ctx, min(time.Until(s.due()), time.Until(s.lapses()))) {
 			if err := s.goOn(ctx); err != nil {
 				if ctx.Err() == nil {
+					// This goroutine may have woken late, and the log may be slow.
+					s.until = time.Now().Add(s.grace())
+					if ends := s.ends(); ends.Before(s.until) {
+						s.until = ends
+					}
 					s.c.cfg.Logger.Warn("slot lost", slog.String("pool", s.pool), slog.Any("error", err))
 					close(s.lost)
 				}

@@ -35,8 +35,9 @@ It is renewed while the command runs, by whichever gateway answers. If it is los
 all the same, the command gets SIGTERM, and SIGKILL before somebody else can
 have the slot: after a twentieth of --ttl, and five seconds at most, which is when
 nine tenths of --ttl are over. So do the processes that it has started, except
-those in process groups of their own. Other signals are passed on. The command
-finds the slot in KGATE_TICKET and its fence in KGATE_FENCE.
+those in process groups of their own. The same happens when this process is killed:
+a small process, kgate exec-guard, waits for that. Other signals are passed on. The
+command finds the slot in KGATE_TICKET and its fence in KGATE_FENCE.
 
 Examples:
   kgate exec -- ./nightly-import
@@ -47,6 +48,12 @@ Exit codes: the command's, 128 and its number when a signal ended it; 69 no
 gateway answers, 75 no slot came in time, 126 the command cannot run, 127 there
 is no such command, 1 another failure, 2 wrong command line.`
 }
+
+// guardCommand is what a guard runs.
+type guardCommand struct{}
+
+// guardName is its name on the command line.
+const guardName = "exec-guard"
 
 // passedOn are the signals that end the wait for a slot, and that the command gets in
 // this process's stead.
@@ -209,7 +216,7 @@ func hold(std streams, slot *client.Slot, cmd *exec.Cmd, signals chan os.Signal)
 	defer runtime.UnlockOSThread()
 	cmd.Stdin, cmd.Stdout, cmd.Stderr = os.Stdin, std.out, std.err
 	cmd.Env = append(os.Environ(), "KGATE_TICKET="+slot.ID(), "KGATE_FENCE="+slot.Fence())
-	all, err := startFamily(cmd, signals)
+	all, err := startFamily(cmd, signals, slot.Grace())
 	if err != nil {
 		return notRunnable(err)
 	}
@@ -231,6 +238,7 @@ func hold(std streams, slot *client.Slot, cmd *exec.Cmd, signals chan os.Signal)
 		case <-lost:
 			fmt.Fprintln(std.err, "kgate: the slot is lost; the command is stopped")
 			all.signal(syscall.SIGTERM)
+			all.lost()
 			lost, kill = nil, time.After(slot.Grace())
 		case <-kill:
 			all.signal(syscall.SIGKILL)

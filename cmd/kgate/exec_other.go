@@ -19,7 +19,7 @@ type family struct {
 	resume  <-chan time.Time
 }
 
-func startFamily(cmd *exec.Cmd, _ chan<- os.Signal) (*family, error) {
+func startFamily(cmd *exec.Cmd, _ chan<- os.Signal, _ time.Duration) (*family, error) {
 	err := cmd.Start()
 	return &family{process: cmd.Process}, err
 }
@@ -45,4 +45,9 @@ func (*family) suspend(os.Signal) {}
 
 func (*family) resumed() {}
 
+func (*family) lost() {}
+
 func (*family) end(error) {}
+
+// Run fails: there are no process groups.
+func (guardCommand) Run() error { return errors.ErrUnsupported }

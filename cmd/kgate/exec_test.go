@@ -4,6 +4,7 @@ package main
 
 import (
 	"encoding/json"
+	"errors"
 	"fmt"
 	"io"
 	"net/http"
@@ -11,7 +12,6 @@ import (
 	"os"
 	"os/exec"
 	"path/filepath"
-	"strconv"
 	"strings"
 	"syscall"
 	"testing"
@@ -237,28 +237,51 @@ func TestExecPassesSignalsOn(t *testing.T) {
 	_ = holder.Wait()
 }
 
-// When kgate itself is killed its command does not go on without a slot.
+// When kgate itself is killed, its command does not go on without a slot, and neither does
+// what the command has started.
 func TestExecIsKilled(t *testing.T) {
-	if _, err := os.Stat("/proc/self/status"); err != nil {
-		t.Skip("only Linux ends a command with its parent")
+	for name, trap := range map[string]string{"they end": `trap "echo told; exit" TERM`, "they go on": `trap "" TERM`} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			g := startFake(t, map[string]int{"p": 1})
+			var out output
+			cmd := startProcess(t, g, &out, "--", "sh", "-c", fmt.Sprintf("sh -c '%s; echo up; while :; do sleep .01; done'; echo", trap))
+			await(t, "the command", func() bool { return strings.Contains(out.String(), "up") })
+			if err := cmd.Process.Kill(); err != nil {
+				t.Fatal(err)
+			}
+			ended := make(chan struct{})
+			go func() {
+				defer close(ended)
+				_ = cmd.Wait() // until nobody can write any more
+			}()
+			select {
+			case <-ended:
+			case <-time.After(30 * time.Second):
+				t.Fatal("what the command has started goes on")
+			}
+			if got := strings.Contains(out.String(), "told"); got != (name == "they end") {
+				t.Errorf("got SIGTERM: %v", got)
+			}
+			await(t, "the slot's time to live", func() bool { granted, _ := g.Count("p"); return granted == 0 })
+		})
 	}
+}
+
+// Only what the command itself leaves behind is there when it has ended.
+func TestExecLeavesNothingBehind(t *testing.T) {
 	g := startFake(t, map[string]int{"p": 1})
+	for _, command := range []string{"true", "/"} { // the second one cannot run
+		var out output
+		<-start(g, &out, "--", command)
+		if pid, err := syscall.Wait4(-1, nil, syscall.WNOHANG, nil); !errors.Is(err, syscall.ECHILD) {
+			t.Errorf("%s: process %d is left, %v", command, pid, err)
+		}
+	}
+	file := filepath.Join(t.TempDir(), "after")
 	var out output
-	cmd := startProcess(t, g, &out, "--", "sh", "-c", "echo $$; exec sleep 100")
-	await(t, "the command", func() bool { return strings.HasSuffix(out.String(), "\n") })
-	pid, err := strconv.Atoi(strings.TrimSpace(out.String()))
-	if err != nil {
-		t.Fatal(err)
-	}
-	if err := cmd.Process.Kill(); err != nil {
-		t.Fatal(err)
-	}
-	await(t, "the command's end", func() bool {
-		status, err := os.ReadFile(fmt.Sprintf("/proc/%d/status", pid))
-		return err != nil || strings.Contains(string(status), "State:\tZ")
-	})
-	_ = cmd.Wait()
-	await(t, "the slot's time to live", func() bool { granted, _ := g.Count("p"); return granted == 0 })
+	<-start(g, &out, "--", "sh", "-c", "(sleep .2; echo >"+file+") >/dev/null 2>&1 &")
+	await(t, "the process that the command has left", func() bool { _, err := os.Stat(file); return err == nil })
 }
 
 // roundTrip answers in memory.
@@ -270,7 +293,7 @@ func (f roundTrip) RoundTrip(r *http.Request) (*http.Response, error) { return f
 // whatever the time to live and whenever renewals begin to fail, also if its clock is a
 // tenth slow and that of the ticket's gateway a tenth fast.
 func TestKilledBeforeTheSlotIsGone(t *testing.T) {
-	for _, answers := range []int{0, 1, 5} { // renewals that are answered
+	for late, answers := range []int{0, 1, 5} { // renewals that are answered
 		for ttl := time.Second; ttl <= 10*time.Minute; ttl += time.Second {
 			synctest.Test(t, func(t *testing.T) {
 				left := answers
@@ -296,6 +319,7 @@ func TestKilledBeforeTheSlotIsGone(t *testing.T) {
 					t.Fatal(err)
 				}
 				<-slot.Lost()
+				time.Sleep(slot.Grace() * time.Duration(late) / 2) // the command's watcher wakes late
 				time.Sleep(slot.Grace())
 				if spare := time.Until(expires); spare < 100*time.Millisecond {
 					t.Errorf("ttl %v: killed %v before the slot is somebody else's", ttl, spare)

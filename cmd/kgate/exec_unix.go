@@ -4,6 +4,7 @@ package main
 
 import (
 	"errors"
+	"fmt"
 	"os"
 	"os/exec"
 	"os/signal"
@@ -24,7 +25,8 @@ var jobSignals = []os.Signal{syscall.SIGUSR1, syscall.SIGUSR2, syscall.SIGWINCH,
 type family struct {
 	terminal *os.File // the controlling terminal; nil without one
 	signals  chan<- os.Signal
-	group    int  // of the command: its process's number
+	group    int // of the command: its process's number
+	guard    *guard
 	lent     bool // the terminal, now
 	// stopped tells the signals that stop the command.
 	stopped chan os.Signal
@@ -32,9 +34,14 @@ type family struct {
 	resume <-chan time.Time
 }
 
-// startFamily starts cmd. Signals are those of this process.
-func startFamily(cmd *exec.Cmd, signals chan<- os.Signal) (*family, error) {
-	f := &family{signals: signals, stopped: make(chan os.Signal)}
+// startFamily starts cmd. Signals are those of this process, and grace is how long cmd may
+// go on after this process is killed.
+func startFamily(cmd *exec.Cmd, signals chan<- os.Signal, grace time.Duration) (*family, error) {
+	guard, err := startGuard()
+	if err != nil {
+		return nil, fmt.Errorf("the process that ends the command when this one is killed: %w", err)
+	}
+	f := &family{signals: signals, stopped: make(chan os.Signal), guard: guard}
 	f.terminal, _ = os.OpenFile("/dev/tty", os.O_RDWR, 0)
 	cmd.SysProcAttr = &syscall.SysProcAttr{Setpgid: true}
 	dieWithParent(cmd.SysProcAttr)
@@ -48,6 +55,7 @@ func startFamily(cmd *exec.Cmd, signals chan<- os.Signal) (*family, error) {
 		return nil, err
 	}
 	f.group = cmd.Process.Pid
+	_ = guard.watch(f.group, grace) // somebody may have killed it; the command runs
 	signal.Notify(signals, syscall.SIGTSTP)
 	return f, nil
 }
@@ -89,6 +97,9 @@ func (f *family) signal(s os.Signal) {
 	}
 }
 
+// lost tells the guard that no time is left after the slot's grace.
+func (f *family) lost() { _ = f.guard.watch(f.group, 0) }
+
 // suspend follows a command that the signal s has stopped.
 func (f *family) suspend(s os.Signal) {
 	switch {
@@ -125,6 +136,7 @@ func (f *family) resumed() {
 // end takes the terminal back from a command that has ended as err says.
 func (f *family) end(err error) {
 	lent := f.lent
+	f.guard.end()
 	f.reclaim()
 	if f.terminal != nil {
 		_ = f.terminal.Close()

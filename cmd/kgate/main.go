@@ -42,6 +42,7 @@ type commands struct {
 	ShowVersion versionFlag       `name:"version" help:"Print the version."`
 	Completion  completionCommand `cmd:"" help:"Print what a shell needs to complete command lines."`
 	Complete    completeCommand   `cmd:"" hidden:""`
+	Guard       guardCommand      `cmd:"" hidden:"" name:"exec-guard"`
 	Manual      manualCommand     `cmd:"" hidden:"" help:"Write the manual pages."`
 }
 

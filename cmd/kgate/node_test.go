@@ -10,6 +10,7 @@ import (
 	"net/http"
 	"net/http/httptest"
 	"net/url"
+	"os"
 	"strconv"
 	"strings"
 	"testing"
@@ -20,7 +21,12 @@ import (
 	"github.com/kgate/kgate/internal/config"
 )
 
-func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
+func TestMain(m *testing.M) {
+	if len(os.Args) == 2 && os.Args[1] == guardName { // kgate exec starts its own program
+		os.Exit(run(os.Args[1:], streams{os.Stdout, os.Stderr}))
+	}
+	goleak.VerifyTestMain(m)
+}
 
 // startSingle starts one gateway on free ports in front of upstream.
 func startSingle(t *testing.T, upstream string, change func(*config.Config)) *server {

@@ -1,6 +1,7 @@
 package node
 
 import (
+	"log/slog"
 	"net/http"
 	"net/http/httptest"
 	"net/url"
@@ -82,6 +83,34 @@ func TestHoldFits(t *testing.T) {
 			if (err == nil) != fits || err != nil && !strings.Contains(err.Error(), "write hold: {max: 1m0s}") {
 				t.Errorf("%s with hold.max %v: %v", what, hold, err)
 			}
+		}
+	}
+}
+
+// TestAgreedOnOtherValues: each value of a pool that the cluster does not apply as
+// configured is in the log.
+func TestAgreedOnOtherValues(t *testing.T) {
+	cfg := alone(t)
+	cfg.Pools[0].Reclaim, cfg.Pools[0].HoldMax = admission.ReclaimHold, time.Minute
+	n := start(t, cfg)
+	for says, change := range map[string]func(*Pool){
+		"":                           func(*Pool) {},
+		"configured_k=2":             func(p *Pool) { p.K = 2 },
+		"configured_binding=early":   func(p *Pool) { p.Binding = admission.BindingEarly },
+		"configured_reclaim=lease":   func(p *Pool) { p.Reclaim = admission.ReclaimLease },
+		"configured_hold_max=1s":     func(p *Pool) { p.HoldMax = time.Second },
+		"configured_rate=\"{Down:1 ": func(p *Pool) { p.Rate.Down = 1 },
+	} {
+		next := cfg.Pools[0]
+		change(&next)
+		var log strings.Builder
+		pools := *n.pools
+		pools.log = slog.New(slog.NewTextHandler(&log, nil))
+		if err := pools.define(t.Context(), []Pool{next}); err != nil {
+			t.Fatal(err)
+		}
+		if got := log.String(); (got == "") != (says == "") || !strings.Contains(got, says) {
+			t.Errorf("the log has no %q:\n%s", says, got)
 		}
 	}
 }

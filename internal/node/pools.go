@@ -1,6 +1,7 @@
 package node
 
 import (
+	"cmp"
 	"context"
 	"fmt"
 	"log/slog"
@@ -45,10 +46,7 @@ func (p *pools) define(ctx context.Context, all []Pool) error {
 	}
 	for i := range all {
 		pool := &all[i]
-		spec := membership.Pool{Name: pool.Name, K: pool.K, Binding: pool.Binding, Reclaim: pool.Reclaim, Rate: pool.Rate}
-		if pool.Reclaim == admission.ReclaimHold {
-			spec.HoldMax = pool.HoldMax
-		}
+		spec := pool.spec()
 		err := cluster.DefinePool(ctx, spec)
 		if ctx.Err() != nil {
 			return nil
@@ -59,14 +57,31 @@ func (p *pools) define(ctx context.Context, all []Pool) error {
 		if err := p.holdFits(pool); err != nil {
 			return err
 		}
-		if agreed, ok := cluster.View().Pool(pool.Name); ok && (agreed.K != pool.K || agreed.Binding != pool.Binding || agreed.Rate != pool.Rate) {
+		if agreed, ok := cluster.View().Pool(pool.Name); ok && !agreesOn(agreed, spec) {
 			p.log.Warn("the cluster has agreed on other values for a pool than the configuration has: the cluster's apply",
-				slog.String("pool", pool.Name), slog.Int("agreed_k", agreed.K), slog.Int("configured_k", pool.K),
-				slog.String("agreed_binding", string(agreed.Binding)), slog.String("configured_binding", string(pool.Binding)),
-				slog.Any("agreed_rate", agreed.Rate), slog.Any("configured_rate", pool.Rate))
+				slog.String("pool", pool.Name), slog.Int("agreed_k", agreed.K), slog.Int("configured_k", spec.K),
+				slog.String("agreed_binding", string(agreed.Binding)), slog.String("configured_binding", string(spec.Binding)),
+				slog.String("agreed_reclaim", string(agreed.Reclaim)), slog.String("configured_reclaim", string(spec.Reclaim)),
+				slog.Duration("agreed_hold_max", agreed.HoldMax), slog.Duration("configured_hold_max", spec.HoldMax),
+				slog.Any("agreed_rate", agreed.Rate), slog.Any("configured_rate", spec.Rate))
 		}
 	}
 	return nil
+}
+
+// spec returns what the cluster has to agree on.
+func (p *Pool) spec() membership.Pool {
+	spec := membership.Pool{Name: p.Name, K: p.K, Binding: p.Binding, Reclaim: cmp.Or(p.Reclaim, admission.ReclaimLease), Rate: p.Rate}
+	if p.Reclaim == admission.ReclaimHold {
+		spec.HoldMax = p.HoldMax
+	}
+	return spec
+}
+
+// agreesOn reports whether the cluster has what the configuration says.
+func agreesOn(agreed, spec membership.Pool) bool {
+	return agreed.K == spec.K && agreed.Binding == spec.Binding && agreed.Rate == spec.Rate &&
+		agreed.Reclaim == spec.Reclaim && agreed.HoldMax == spec.HoldMax
 }
 
 // holdFits returns an error if requests of a pool could hold their slots for longer
