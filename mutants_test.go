@@ -29,5 +29,10 @@ func TestMutantsAreCaught(t *testing.T) {
 			Old: "\t\t\tif !slot.Valid() {", New: "\t\t\tif false {",
 			Caught: "have come with a lost slot", By: "^TestTransportLate$",
 		},
+		{
+			Name: "what the system has of a body is sent on", File: "transport.go",
+			Old: "_ = tcp.SetLinger(0)", New: "_ = tcp",
+			Caught: "not by a reset", By: "^TestTransportResets$",
+		},
 	}}.Run(t)
 }

@@ -63,7 +63,8 @@ func (n *Node) RenewTicket(ctx context.Context, id string) (Ticket, error) {
 	return ticketOf(t, "", err)
 }
 
-// EndTicket gives the ticket's slot back, or leaves the line.
+// EndTicket gives the ticket's slot back, or leaves the line. It fails with ErrTicketUsed
+// while a request uses the slot; when that ends, so does the ticket.
 func (n *Node) EndTicket(ctx context.Context, id string) error {
 	_, err := ticketOf(admission.Ticket{}, "", n.node.Tickets().EndTicket(ctx, id))
 	return err

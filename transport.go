@@ -93,13 +93,25 @@ type fencedConn struct {
 	net.Conn
 	entitled func() uint64
 	under    uint64
-	once     sync.Once // of Close
+	inFlight atomic.Bool // a request over HTTP/1
+	once     sync.Once   // of Close
 	err      error
 }
 
-// Close implements net.Conn. Whoever calls it, the connection is closed when it returns.
+// Close implements net.Conn. Whoever calls it, the connection is closed when it returns,
+// and reset if a request is in flight: otherwise the system would go on to send what it
+// has of the request's body.
 func (c *fencedConn) Close() error {
-	c.once.Do(func() { c.err = c.Conn.Close() })
+	c.once.Do(func() {
+		conn := c.Conn
+		if secure, ok := conn.(*tls.Conn); ok { // of DialTLSContext
+			conn = secure.NetConn()
+		}
+		if tcp, ok := conn.(interface{ SetLinger(sec int) error }); ok && c.inFlight.Load() {
+			_ = tcp.SetLinger(0)
+		}
+		c.err = c.Conn.Close()
+	})
 	return c.err
 }
 
@@ -131,16 +143,19 @@ func (t *fencedTransport) RoundTrip(r *http.Request) (*http.Response, error) {
 		}
 		return nil, err
 	}
-	under := new(atomic.Pointer[net.Conn])
+	under := new(atomic.Pointer[fencedConn])
 	r = r.WithContext(httptrace.WithClientTrace(r.Context(), &httptrace.ClientTrace{
 		GotConn: func(info httptrace.GotConnInfo) {
-			under.Store(&info.Conn)
+			conn := fencedBelow(info.Conn)
+			under.Store(conn)
+			conn.inFlight.Store(true)
 			if !slot.Valid() {
-				breakOff(info.Conn) // this is a second attempt, under a lease that is not the slot's
+				_ = conn.Close() // this is a second attempt, under a lease that is not the slot's
 			}
 		},
 		PutIdleConn: func(err error) {
-			if err == nil {
+			if conn := under.Load(); err == nil && conn != nil {
+				conn.inFlight.Store(false)
 				under.Store(nil)
 			}
 		},
@@ -150,8 +165,12 @@ func (t *fencedTransport) RoundTrip(r *http.Request) (*http.Response, error) {
 		r.Header["Kgate-Fence"] = []string{slot.Fence()}
 	}
 	res, err := t.base.RoundTrip(r)
-	if err == nil && res.ProtoMajor == 1 && res.StatusCode != http.StatusSwitchingProtocols {
+	switch conn := under.Load(); {
+	case err != nil || conn == nil:
+	case res.ProtoMajor == 1 && res.StatusCode != http.StatusSwitchingProtocols:
 		res.Body = &fencedBody{ReadCloser: res.Body, under: under}
+	default:
+		conn.inFlight.Store(false)
 	}
 	return res, err
 }
@@ -160,24 +179,41 @@ func (t *fencedTransport) RoundTrip(r *http.Request) (*http.Response, error) {
 // its connection off: net/http does so too, but only after its own Close has returned.
 type fencedBody struct {
 	io.ReadCloser
-	under *atomic.Pointer[net.Conn] // nil: the connection serves other requests now
+	under *atomic.Pointer[fencedConn] // nil: the connection serves other requests now
+}
+
+// Read implements io.Reader.
+func (b *fencedBody) Read(p []byte) (int, error) {
+	n, err := b.ReadCloser.Read(p)
+	if err == io.EOF {
+		if conn := b.under.Load(); conn != nil {
+			conn.inFlight.Store(false)
+		}
+	}
+	return n, err
 }
 
 // Close implements io.Closer.
 func (b *fencedBody) Close() error {
 	err := b.ReadCloser.Close()
 	if conn := b.under.Swap(nil); conn != nil {
-		breakOff(*conn)
+		_ = conn.Close()
 	}
 	return err
 }
 
-// breakOff closes the connection below TLS: nothing more is written to it.
-func breakOff(conn net.Conn) {
-	if secure, ok := conn.(interface{ NetConn() net.Conn }); ok {
-		conn = secure.NetConn()
+// fencedBelow returns the connection of ours that is below TLS, or below that of a proxy.
+func fencedBelow(conn net.Conn) *fencedConn {
+	for {
+		switch c := conn.(type) {
+		case *fencedConn:
+			return c
+		case *tls.Conn:
+			conn = c.NetConn()
+		default:
+			return &fencedConn{Conn: conn} // never: all are dialed here
+		}
 	}
-	_ = conn.Close()
 }
 
 // CloseIdleConnections is what http.Client looks for.

@@ -5,10 +5,12 @@ import (
 	"crypto/tls"
 	"errors"
 	"io"
+	"net"
 	"net/http"
 	"net/http/httptest"
 	"net/http/httptrace"
 	"sync/atomic"
+	"syscall"
 	"testing"
 	"time"
 
@@ -252,3 +254,52 @@ func TestTransportLate(t *testing.T) {
 		t.Errorf("%d requests have come with a lost slot: %v", came.Load(), err)
 	}
 }
+
+// TestTransportResets: of a request that is broken off while it uploads, nothing more is
+// sent, also not what the system has of it already.
+func TestTransportResets(t *testing.T) {
+	l, err := net.Listen("tcp", "127.0.0.1:0")
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer l.Close()
+	var standing atomic.Uint64
+	standing.Store(1)
+	client := http.Client{Transport: newFenced(nil, standing.Load)}
+	defer client.CloseIdleConnections()
+	ctx, cancel := context.WithCancel(slotUnder(t, &standing))
+	defer cancel()
+	req, err := http.NewRequestWithContext(ctx, http.MethodPut, "http://"+l.Addr().String(), endless{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	ended := make(chan error, 1)
+	go func() {
+		res, err := client.Do(req)
+		if err == nil {
+			err = res.Body.Close()
+		}
+		ended <- err
+	}()
+	upstream, err := l.Accept()
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer upstream.Close()
+	if _, err := io.ReadFull(upstream, make([]byte, 100_000)); err != nil { // it has begun
+		t.Fatal(err)
+	}
+	cancel()
+	if err := <-ended; !errors.Is(err, context.Canceled) {
+		t.Error(err)
+	}
+	if _, err := io.Copy(io.Discard, upstream); !errors.Is(err, syscall.ECONNRESET) {
+		t.Errorf("the upstream's connection has ended by %v, not by a reset", err)
+	}
+}
+
+// endless is a body without an end.
+type endless struct{}
+
+// Read implements io.Reader.
+func (endless) Read(p []byte) (int, error) { return len(p), nil }

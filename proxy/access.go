@@ -76,7 +76,7 @@ func (s *snapshot) logAccess(ctx context.Context, e *accessEntry) {
 	} else {
 		*buf = e.appendCommon((*buf)[:0], format == AccessCombined)
 	}
-	_, _ = s.cfg.AccessWriter.Write(*buf) // there is nobody to tell
+	_, _ = s.cfg.AccessWriter.Write(*buf) // a lost line is not worth a failure
 	lineBuffers.Put(buf)
 }
 

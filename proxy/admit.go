@@ -81,7 +81,7 @@ type Record struct {
 	Aborted bool
 }
 
-// Observer is told about requests, for metrics. Its methods are called on the
+// Observer counts requests, for metrics. Its methods are called on the
 // request's goroutine: they must be fast and safe for concurrent use. A record
 // is only valid during the call.
 type Observer interface {

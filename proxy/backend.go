@@ -25,13 +25,13 @@ type backend struct {
 	name     string // host and port, for logs
 	address  string // to dial
 	client   *upstream.Client
-	requests requester          // client, but for tests
+	requests requester          // client, except in tests
 	checks   context.CancelFunc // ends its checks; nil: there are none
 
 	suspected chan struct{} // a request has failed: the next check is to come at once
 
 	// Guarded by balancer.mu.
-	rank     int // who has a higher one gets what nobody with a lower one takes
+	rank     int // higher ones are used only when no lower one can be
 	weight   int
 	since    time.Time // when it came, or came back; zero: with all others
 	inFlight int

@@ -109,7 +109,7 @@ func (b *balancer) checked(u *backend, err error) {
 	}
 }
 
-// changedLocked takes in that u has become unhealthy, or healthy again.
+// changedLocked is called when u has become unhealthy, or healthy again.
 func (b *balancer) changedLocked(u *backend, cause error) {
 	attrs := []any{slog.String("pool", b.pool), slog.String("upstream", u.configured)}
 	if u.health.bad {

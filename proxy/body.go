@@ -27,7 +27,7 @@ func (b *requestBody) Read(p []byte) (int, error) {
 	if may > 0 {
 		p = p[:may]
 	}
-	rated := b.ex.hold.upload.least > 0
+	rated := b.ex.hold.upload.over > 0
 	if rated {
 		b.ex.hold.upload.begin(time.Since(b.ex.hold.since))
 	}

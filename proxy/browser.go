@@ -102,7 +102,7 @@ func isSpeculative(h http.Header) bool {
 // answers with the page, and returns errAnswered. Acquire waits for a slot in the line.
 func (b *browser) admit(ctx context.Context, acquire func(wait time.Duration) (Slot, error)) (Slot, error) {
 	if isSpeculative(b.r.Header) {
-		return acquire(minWait) // what nobody may ever look at gets no place in line
+		return acquire(minWait) // the page may never be looked at: no place in line
 	}
 	if id := b.ticket(); id != "" {
 		slot, err := b.follow(ctx, id)

@@ -108,9 +108,10 @@ func (p *places) EndTicket(_ context.Context, id string) error {
 	pl.leave()
 	p.mu.Lock()
 	defer p.mu.Unlock()
-	if pl.ended = true; pl.slot != nil && !pl.used {
+	if !pl.ended && pl.slot != nil && !pl.used {
 		pl.slot.Release()
 	}
+	pl.ended = true
 	return nil
 }
 
@@ -422,6 +423,7 @@ func TestManyPlaces(t *testing.T) {
 		t.Errorf("its own place: %v", res.Status)
 	}
 	next := b.start("/b", "Accept", accepts, "Cookie", cookie)
+	time.Sleep(20 * minWait) // it has tried to get a slot without a place
 	b.sem.await(1, 2)
 	b.places.mu.Lock()
 	if n := len(b.places.all); n != 1 {

@@ -30,7 +30,7 @@ func digest(values []string) string {
 }
 
 // addressKey is the same for all addresses that are one client's to choose: of
-// IPv6, whoever has one has the 64 bits behind it.
+// IPv6, a client with one address has all of its /64.
 func addressKey(a netip.Addr) string {
 	if a.Is6() {
 		if p, err := a.Prefix(64); err == nil {

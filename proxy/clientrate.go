@@ -9,8 +9,8 @@ import (
 // time in which it was waited for counts: what an upstream is slow to take, or to send,
 // is not the client's fault. Its zero value finds nothing too slow. Times are a hold's.
 type clientRate struct {
-	least int           // bytes per second
-	over  time.Duration // how long the client is waited for before it is judged
+	over  time.Duration // how long the client is waited for before it is judged; 0: it is not
+	least int           // bytes per second; 0: one byte in that time is enough
 
 	mu      sync.Mutex
 	waiting bool
@@ -34,8 +34,15 @@ func (p *clientRate) end(now time.Duration, n int, last bool) {
 	p.mu.Lock()
 	p.countLocked(now)
 	p.waiting, p.ended = false, last
-	p.bytes += uint64(n)
+	p.movedLocked(uint64(n))
 	p.mu.Unlock()
+}
+
+func (p *clientRate) movedLocked(n uint64) {
+	p.bytes += n
+	if n > 0 && p.least == 0 {
+		p.waited = 0
+	}
 }
 
 func (p *clientRate) countLocked(now time.Duration) {
@@ -53,7 +60,7 @@ func (p *clientRate) sample(now time.Duration, total uint64, waiting bool) {
 	defer p.mu.Unlock()
 	if p.waiting && waiting {
 		p.waited += now - p.since
-		p.bytes += total - p.total
+		p.movedLocked(total - p.total)
 	}
 	p.waiting, p.since, p.total = waiting, now, total
 }
@@ -63,12 +70,12 @@ func (p *clientRate) sample(now time.Duration, total uint64, waiting bool) {
 func (p *clientRate) judge(now time.Duration) (slow bool, next time.Duration) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
-	if p.least == 0 || p.ended {
+	if p.over == 0 || p.ended {
 		return false, 0
 	}
 	p.countLocked(now)
 	if p.waited >= p.over {
-		if float64(p.bytes) < float64(p.least)*p.waited.Seconds() {
+		if p.least == 0 || float64(p.bytes) < float64(p.least)*p.waited.Seconds() {
 			return true, 0
 		}
 		p.waited, p.bytes = 0, 0

@@ -31,9 +31,9 @@ type Config struct {
 	TCP []TCP
 	// Pools that the routes and TCP name.
 	Pools []Pool
-	// Admitter decides who is let in. Required if any route has a pool.
+	// Admitter admits requests to pools. Required if any route has a pool.
 	Admitter Admitter
-	// Observer is told about every request; may be nil.
+	// Observer sees every request; may be nil.
 	Observer Observer
 	// Tracer makes the spans of sampled requests; nil: none are made, and a
 	// request's trace context goes to the upstream as it came.
@@ -58,8 +58,8 @@ type Config struct {
 	// for people who look at the line. Nil: it is found as TrustedProxies says.
 	ClientAddr func(*http.Request) netip.Addr
 	// Standing identifies the right of this gateway to have requests in flight:
-	// 0 while it has none, and another number each time it has won the right
-	// anew. Slots that were given under one standing are lost with it. It is
+	// 0 while it has none, and a new number each time it has won the right
+	// again. Slots that were given under one standing are lost with it. It is
 	// asked before each write to a pool's upstream: a connection sends nothing
 	// under another standing than the one it was made under. It must be fast
 	// and safe for concurrent use. Nil: the right is never lost.
@@ -267,10 +267,10 @@ func (c Config) Validate() error {
 			bad("pool %q: negative bound on the hold", p.Name)
 		}
 		if p.Tickets && c.Tickets == nil {
-			bad("pool %q has tickets, but there is nobody to serve them", p.Name)
+			bad("pool %q has tickets, but Config.Tickets is nil", p.Name)
 		}
 		if p.Page != nil && c.Tickets == nil {
-			bad("pool %q has a page for browsers that wait, but there is nobody to serve their tickets", p.Name)
+			bad("pool %q has a waiting page, but Config.Tickets, which keeps the places, is nil", p.Name)
 		}
 	}
 	for i, r := range c.Routes {
@@ -330,7 +330,7 @@ func (r Route) check(pools map[string]*Pool) []string {
 		msgs = append(msgs, "cors: "+err.Error())
 	}
 	if p := pools[r.Pool]; p != nil && p.Tickets && r.Access.limits() {
-		msgs = append(msgs, fmt.Sprintf("whoever is not served could have tickets of pool %q", r.Pool))
+		msgs = append(msgs, fmt.Sprintf("clients that the route does not serve could still get tickets of pool %q", r.Pool))
 	}
 	if slices.Contains(r.Match.Methods, http.MethodConnect) {
 		msgs = append(msgs, "CONNECT cannot be proxied to an upstream")

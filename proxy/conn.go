@@ -43,10 +43,10 @@ type clientConn struct {
 	onLeave func()           // of a TCP connection that waits in line; nil: there is none
 	lingers time.Time        // until when Close reads what is left of a request; zero: it does not
 
-	// unread is set while a request is in progress and nobody has to read: it has
-	// no body, and the kernel tells when the client leaves.
+	// unread is set while a request is in progress during which nothing need be read:
+	// it has no body, and the kernel tells when the client leaves.
 	unread atomic.Bool
-	endBuf *byte // of whoever reads, as looksForEnd knows it; nil: not known yet
+	endBuf *byte // the reader's buffer, for looksForEnd; nil: not known yet
 }
 
 // NetConn returns the connection as it was accepted, which the kernel knows.
@@ -64,10 +64,10 @@ func (c *clientConn) Read(p []byte) (int, error) {
 	return n, err
 }
 
-// looksForEnd reports whether a read is that by which net/http finds out that the
-// client has left, and nobody needs it: see disconnect.go. It is known by its buffer,
-// one byte that is the same for all requests of a connection; and that byte by a read
-// at a time at which nobody else reads.
+// looksForEnd reports whether a read is the one by which net/http finds out that the
+// client has left, which is not needed here: see disconnect.go. Its buffer gives it away,
+// one byte that is the same for all requests of a connection. That buffer is learned from
+// a read at a time when there is no other.
 func (c *clientConn) looksForEnd(buf *byte) bool {
 	if c.unread.Load() {
 		c.endBuf = buf
@@ -149,7 +149,7 @@ func (c *clientConn) drop() {
 
 // begin cancels the request when the client leaves before end; at once if it has
 // left already. A connection serves one HTTP/1 request at a time. It reports
-// whether nobody else finds out that the client has left.
+// whether only the kernel tells that the client has left.
 func (c *clientConn) begin(request *exchangeContext, bodyless bool) (alone bool) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -165,7 +165,7 @@ func (c *clientConn) begin(request *exchangeContext, bodyless bool) (alone bool)
 	return alone
 }
 
-// wrote takes in what is written to the client. What is written before the handler
+// wrote looks at what is written to the client. What is written before the handler
 // has seen a request are net/http's own refusals, of which it says nothing.
 func (c *clientConn) wrote(p []byte) {
 	const status = "HTTP/1.1 "
@@ -193,7 +193,7 @@ func (c *clientConn) Write(p []byte) (int, error) {
 	return n, err
 }
 
-// noteStall takes in why a write has failed.
+// noteStall notes whether a write failed because the client does not read.
 func (c *clientConn) noteStall(err error) {
 	if errors.Is(err, os.ErrDeadlineExceeded) {
 		c.stalled.Store(true)

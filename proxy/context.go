@@ -63,8 +63,8 @@ func (c *exchangeContext) Done() <-chan struct{} {
 	return c.done
 }
 
-// Err implements context.Context. What has ended the parent ends c at once: whoever
-// finds the client's connection broken may ask before the parent has told.
+// Err implements context.Context. What has ended the parent ends c at once: a
+// caller that finds the client's connection broken may ask before the parent has ended c.
 func (c *exchangeContext) Err() error {
 	if c.parent.Err() != nil {
 		c.cancel(nil)

@@ -212,7 +212,7 @@ func TestAnswerBeforeBody(t *testing.T) {
 	inTheClear := g.addr
 	g.serveTLS(ServerConfig{})
 	secured := g.addr
-	const size = 4 << 20
+	const size = 16 << 20 // more than the buffers on the way to the upstream take
 	for path, status := range map[string]int{"/pool/": http.StatusRequestEntityTooLarge, "/nowhere": http.StatusNotFound} {
 		for _, header := range []string{"", "Connection: close\r\n", "Expect: 100-continue\r\n"} {
 			for _, secure := range []bool{false, true} {

@@ -13,7 +13,7 @@ import (
 // and only until a byte comes that belongs to no request yet: one stray CR, or a
 // pipelined request, and it notices nothing more. Here nothing is read before
 // admission, and an upstream may answer without ever reading the body: such a
-// client's place in line, or slot, would be kept for nobody.
+// client would keep its place in line, or its slot, for nothing.
 //
 // So the kernel is asked to tell when a client closes its connection
 // (disconnect_linux.go). That reads nothing, and costs one system call for each
@@ -44,7 +44,7 @@ func (ex *exchange) watchDisconnect(r *http.Request) (stop func()) {
 const disconnectPoll = 250 * time.Millisecond
 
 // pollDisconnect calls gone when the client leaves whose request has a body that
-// nobody reads yet: the one case in which net/http does not notice. It asks only about
+// is not read yet: the one case in which net/http does not notice. It asks only about
 // connections of a server with [ConnContext]. The returned function ends it; it must be
 // called. It may be called twice. Afterwards gone is not called any more.
 func pollDisconnect(r *http.Request, gone func()) (stop func()) {

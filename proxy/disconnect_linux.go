@@ -14,9 +14,9 @@ import (
 // connections, by one epoll instance for all connections of a server. One
 // goroutine waits for it, in Go's poller: it costs no thread.
 //
-// That goroutine never waits for anything of a connection, or nobody else's leaving
-// would be noticed. It sets deadlines and ends contexts. Closing is left to others: it
-// waits until whoever uses the connection has let go of it, and TLS says goodbye first.
+// That goroutine never waits for a connection: meanwhile it would not notice that
+// other clients leave. It sets deadlines and ends contexts. Closing is left to others: it
+// waits until reads and writes under way have ended, and TLS says goodbye first.
 type disconnectWatch struct {
 	file  *os.File        // the epoll instance
 	epoll syscall.RawConn // of file

@@ -23,7 +23,7 @@ const (
 	// firstLookUpTimeout bounds how long a configuration waits for its services. Those
 	// that are not known by then get no requests until they are.
 	firstLookUpTimeout = 2 * time.Second
-	// serviceLookUpTimeout bounds later look-ups, which nobody waits for.
+	// serviceLookUpTimeout bounds later look-ups, for which nothing waits.
 	serviceLookUpTimeout = 5 * time.Second
 	// serviceRetry is the time between look-ups while there is a service of which nothing
 	// is known.
@@ -33,7 +33,7 @@ const (
 // member is a server as the configuration has it, or the records of a service.
 type member struct {
 	url    *url.URL
-	rank   int // who has a higher one gets what nobody with a lower one takes
+	rank   int // higher ones are used only when no lower one can be
 	weight int // its share among those of its rank
 }
 

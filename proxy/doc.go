@@ -17,7 +17,7 @@
 //     more is sent; see below. A slot held for longer than the pool allows, or
 //     idle for longer, is treated like a lost one;
 //   - nothing of a request's body is read before admission, so a client that
-//     sent "Expect: 100-continue" is told to go on only after it;
+//     sent "Expect: 100-continue" gets its "100 Continue" only after it;
 //   - a client that leaves gives up its place, or its slot, at once: the context
 //     given to Acquire is cancelled. Where net/http cannot see it, the kernel tells
 //     (disconnect.go);
@@ -40,8 +40,8 @@
 //	session    one TCP connection: Acquire, dial                        tcp_session.go
 //	joint      copies both ways, for a session or an upgrade            join.go, package relay
 //
-// The package knows nothing of how admission is decided; whoever wires it
-// gives it an Admitter. Routes are matched in order by a scan (route.go), not by a
+// The package knows nothing of how admission is decided: its Config has an
+// Admitter. Routes are matched in order by a scan (route.go), not by a
 // router: a router finds the longest prefix, and a path that upstreams may read in
 // two ways has to count as both.
 //

@@ -23,7 +23,7 @@ type Edge struct {
 	RequestIDHeader string
 	// HTTPSPort is where a client that has not come over TLS, nor to a trusted proxy
 	// that says so in X-Forwarded-Proto, is sent with status 308, which keeps method and
-	// body. 0: nobody is.
+	// body. 0: no client is.
 	HTTPSPort int
 	// HSTS is the value of Strict-Transport-Security (RFC 6797) in answers to all others.
 	// Empty: there is none.
@@ -82,7 +82,7 @@ func (s *snapshot) isSecure(r *http.Request) bool {
 func (ex *exchange) redirect(r *http.Request) {
 	host := hostname(r.Host)
 	if host == "" || !httpguts.ValidHostHeader(host) || strings.ContainsAny(host, " /") {
-		ex.answerProblem(r, http.StatusBadRequest, "this gateway is to be asked over https, and the request names no host")
+		ex.answerProblem(r, http.StatusBadRequest, "this gateway serves https only, and the request has no valid host to redirect to")
 		return
 	}
 	if strings.Contains(host, ":") {

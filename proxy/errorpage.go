@@ -3,7 +3,6 @@ package proxy
 import (
 	"bytes"
 	"fmt"
-
 	"html/template"
 	"io"
 	"mime"

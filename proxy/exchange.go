@@ -20,7 +20,7 @@ import (
 //	  visit      its wait, its slot, its record
 //	    hold     how long it may keep the slot
 //	  attempt    the request at one upstream
-//	  response   what net/http is told: the answer, deadlines
+//	  response   what goes to net/http: the answer, deadlines
 //
 // It is used by the request's goroutine only, except for ctx, hold, body,
 // attempt.client and response.wrote.
@@ -90,7 +90,8 @@ func (ex *exchange) dispatch(r *http.Request) {
 	if pool == nil {
 		ex.startTrace(r)
 		ex.admitted = ex.arrived
-		ex.forward(r, ex.boundStalls(r, &ex.hold))
+		ex.hold.limitStalls(ex.snapshot.cfg.StallTimeout)
+		ex.forward(r, r.Body)
 		return
 	}
 	ex.rec.Pool = pool.Name
@@ -112,6 +113,7 @@ func (ex *exchange) dispatch(r *http.Request) {
 	defer slot.Release()
 	ex.enter(slot)
 	ex.hold.limit(&ex.ctx, slot, pool)
+	ex.hold.limitRates(pool)
 	ex.forward(r, r.Body)
 }
 

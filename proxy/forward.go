@@ -65,10 +65,8 @@ func (ex *exchange) forward(r *http.Request, body io.ReadCloser) {
 		// slow upload. Not supported means HTTP/2, which needs no such thing.
 		_ = http.NewResponseController(ex.ResponseWriter).EnableFullDuplex()
 	}
-	if ex.hold.slot != nil {
-		ex.watch()
-		defer ex.hold.end()
-	}
+	ex.watch()
+	defer ex.hold.end()
 	b := ex.route.balancer
 	var tried []*backend
 	for u := b.pick(nil); u != nil; u = b.pick(tried) {
@@ -126,6 +124,7 @@ func (ex *exchange) Connected(conn net.Conn, reused bool) {
 
 // Informational implements upstream.Caller: it passes such an answer on.
 func (ex *exchange) Informational(status int, header http.Header) error {
+	defer ex.hold.taking()(0)
 	h := ex.Header()
 	copyEndToEnd(h, header)
 	ex.WriteHeader(status)

@@ -4,6 +4,8 @@ import (
 	"net"
 	"net/http"
 	"strings"
+
+	"golang.org/x/net/http/httpguts"
 )
 
 // forwarded returns the header Forwarded (RFC 7239) for the upstream: this hop,
@@ -39,7 +41,7 @@ func appendEarlier(b []byte, h http.Header) []byte {
 	return b
 }
 
-// appendNode appends an address as section 6 has it; what is none is unknown.
+// appendNode appends an address as section 6 writes it, or else "unknown".
 func appendNode(b []byte, host string) []byte {
 	addr, ok := forwardedAddr(host)
 	switch {
@@ -58,7 +60,7 @@ func appendNode(b []byte, host string) []byte {
 func appendValue(b []byte, s string) []byte {
 	token := s != ""
 	for i := range len(s) {
-		token = token && isTokenByte(s[i])
+		token = token && httpguts.IsTokenRune(rune(s[i]))
 	}
 	if token {
 		return append(b, s...)
@@ -73,9 +75,4 @@ func appendValue(b []byte, s string) []byte {
 		}
 	}
 	return append(b, '"')
-}
-
-// isTokenByte reports whether c may be in a token (RFC 9110, section 5.6.2).
-func isTokenByte(c byte) bool {
-	return c >= '0' && c <= '9' || c|0x20 >= 'a' && c|0x20 <= 'z' || strings.IndexByte("!#$%&'*+-.^_`|~", c) >= 0
 }

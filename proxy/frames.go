@@ -14,7 +14,7 @@ import (
 // while one is incomplete. DATA frames have no limit here: how slowly a body may
 // come is the pool's to say (hold.min_upload, hold.idle). HTTP/1 is left alone.
 //
-// It is used by whoever reads from the connection, one at a time.
+// It is for the reader of the connection: one goroutine at a time.
 type frameTimer struct {
 	limit time.Duration
 
@@ -38,7 +38,7 @@ const (
 	clientPreface     = "PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n"
 )
 
-// read takes in what has been read from conn.
+// read looks at what has been read from conn.
 func (f *frameTimer) read(conn net.Conn, p []byte) {
 	if f.http1 || len(p) == 0 {
 		return
@@ -88,7 +88,7 @@ func (f *frameTimer) count(p []byte) {
 	}
 }
 
-// begin takes in a frame's header.
+// begin looks at a frame's header.
 func (f *frameTimer) begin() {
 	f.payload = int(f.header[0])<<16 | int(f.header[1])<<8 | int(f.header[2])
 	last := f.header[4]&flagEndHeaders != 0

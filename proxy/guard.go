@@ -35,9 +35,9 @@ func (ex *exchange) guard(r *http.Request) (answered bool) {
 		ex.answerProblem(r, http.StatusRequestHeaderFieldsTooLarge, "the request has more than "+strconv.Itoa(maxFields)+" header fields")
 	case r.Method == http.MethodConnect:
 		ex.Header().Set("Allow", ownMethods)
-		ex.answerProblem(r, http.StatusMethodNotAllowed, "this is a gateway, it opens no tunnels")
+		ex.answerProblem(r, http.StatusMethodNotAllowed, "this gateway does not open tunnels")
 	case r.URL.Path == "*": // net/http answers OPTIONS
-		ex.answerProblem(r, http.StatusBadRequest, `only OPTIONS may ask for "*"`)
+		ex.answerProblem(r, http.StatusBadRequest, `"*" is valid for OPTIONS only`)
 	case hasDotSegment(r.URL.Path):
 		ex.answerProblem(r, http.StatusBadRequest, `the path contains "." or ".." segments`)
 	case hasPassed(r.Header["Via"], ex.snapshot.pseudonym):
@@ -101,7 +101,7 @@ func (ex *exchange) answerLast(r *http.Request) {
 	}
 	ex.Header().Set("Allow", allow)
 	if r.Method == http.MethodTrace {
-		ex.answerProblem(r, http.StatusMethodNotAllowed, "this gateway answers no TRACE itself")
+		ex.answerProblem(r, http.StatusMethodNotAllowed, "this gateway does not answer TRACE itself")
 		return
 	}
 	ex.Header().Set("Content-Length", "0")
@@ -112,7 +112,7 @@ func (ex *exchange) answerLast(r *http.Request) {
 func (ex *exchange) noRoute(r *http.Request) {
 	if allow := ex.snapshot.routes.allow(r); allow != "" {
 		ex.Header().Set("Allow", allow)
-		ex.answerProblem(r, http.StatusMethodNotAllowed, "no route takes this method here; "+allow+" are taken")
+		ex.answerProblem(r, http.StatusMethodNotAllowed, "no route takes this method here; allowed: "+allow)
 		return
 	}
 	ex.answerProblem(r, http.StatusNotFound, "no route matches this request")

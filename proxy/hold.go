@@ -15,8 +15,8 @@ import (
 	"github.com/kgate/kgate/proxy/tcpstate"
 )
 
-// abortCause is why an admitted request is broken off by the gateway: as the log and
-// as the client gets to know it.
+// abortCause is why an admitted request is broken off by the gateway: for the log
+// and for the client.
 type abortCause struct{ cause, detail string }
 
 // Error implements error.
@@ -39,6 +39,11 @@ var (
 		"hold.min_download is not reached",
 		"the answer is read more slowly than the request's pool allows (hold.min_download)",
 	}
+	// errStalled is for clients of routes without a pool.
+	errStalled = &abortCause{
+		"the client has stalled",
+		"no byte of the request's body has come for too long",
+	}
 	errHoldIdle = &abortCause{
 		"hold.idle is reached",
 		"no byte has moved for longer than the request's pool allows (hold.idle)",
@@ -51,7 +56,7 @@ var (
 const lastWord = time.Second
 
 // hold is the time in which a request has a slot: what ends it early, and how.
-// A request without a pool has none, and its methods do nothing.
+// A request without a pool has no slot, and is bound by limitStalls alone.
 type hold struct {
 	slot      Slot
 	max, idle time.Duration // 0: no bound
@@ -61,15 +66,12 @@ type hold struct {
 	since     time.Time
 	moved     atomic.Int64 // when a byte moved last, as time after since
 
-	// client is the client's connection; nil: nothing is known of it. What is
+	// client is the client's connection, if something is known of it. What is
 	// written there may wait for minutes while the client reads it slowly: that is
 	// a download that moves.
-	client net.Conn
-	acked  uint64 // bytes that the client had acknowledged at the last look; 0: none yet
-
-	// upstream is the same for what a slow upstream takes; nil: nothing is known of it.
-	upstream net.Conn
-	taken    uint64
+	client progress
+	// upstream is the same for what a slow upstream takes.
+	upstream progress
 
 	// cut breaks the request off. It is called under mu, hence never after end:
 	// what it cuts belongs to the server again when the request is over.
@@ -92,8 +94,23 @@ func (h *hold) limit(ctx pace.Done, slot Slot, pool *Pool) {
 	h.down.begin(ctx, down, pool.RequestRate)
 	h.up.begin(ctx, up, pool.RequestRate)
 	h.slot, h.max, h.idle = slot, pool.HoldMax, pool.HoldIdle
-	h.upload.least, h.upload.over = pool.MinUpload, cmp.Or(pool.HoldIdle, defaultRateWindow)
-	h.download.least, h.download.over = pool.MinDownload, h.upload.over
+}
+
+// limitRates says how fast the client has to send and to read.
+func (h *hold) limitRates(pool *Pool) {
+	over := cmp.Or(pool.HoldIdle, defaultRateWindow)
+	if pool.MinUpload > 0 {
+		h.upload.over, h.upload.least = over, pool.MinUpload
+	}
+	if pool.MinDownload > 0 {
+		h.download.over, h.download.least = over, pool.MinDownload
+	}
+}
+
+// limitStalls says for how long a client of a route without a pool may leave the gateway
+// waiting. An upstream may be silent for as long as it likes there.
+func (h *hold) limitStalls(stall time.Duration) {
+	h.upload.over, h.download.over = stall, stall
 }
 
 // begin starts the watch. The slot may turn out to be lost already.
@@ -104,7 +121,9 @@ func (h *hold) begin(cut func(*abortCause)) {
 		h.timer = time.AfterFunc(next, h.due)
 		h.mu.Unlock()
 	}
-	h.slot.OnLost(func() { go h.abort(errLost) }) // the caller has other slots to tell of
+	if h.slot != nil {
+		h.slot.OnLost(func() { go h.abort(errLost) }) // the caller has other slots to end
+	}
 }
 
 // end ends the watch: when it returns, nothing is cut any more.
@@ -132,16 +151,20 @@ func (h *hold) move() {
 // judge returns the limit that is reached now, a time after since, or else how
 // much later the next one may be; 0 if there is none.
 func (h *hold) judge(now time.Duration) (cause *abortCause, next time.Duration) {
-	slow, next := h.upload.judge(now)
-	if slow {
-		return errMinUpload, 0
-	}
-	slow, again := h.download.judge(now)
-	if slow {
-		return errMinDownload, 0
-	}
-	if again > 0 && (next == 0 || again < next) {
-		next = again
+	for _, rate := range [...]struct {
+		*clientRate
+		cause *abortCause
+	}{{&h.upload, errMinUpload}, {&h.download, errMinDownload}} {
+		slow, again := rate.judge(now)
+		switch {
+		case slow && rate.least == 0:
+			return errStalled, 0
+		case slow:
+			return rate.cause, 0
+		}
+		if again > 0 && (next == 0 || again < next) {
+			next = again
+		}
 	}
 	for _, limit := range [...]struct {
 		length, at time.Duration
@@ -158,7 +181,7 @@ func (h *hold) judge(now time.Duration) (cause *abortCause, next time.Duration) 
 			next = left
 		}
 	}
-	if h.client != nil {
+	if h.client.conn != nil {
 		next = min(next, h.lookEvery())
 	}
 	return nil, next
@@ -166,31 +189,42 @@ func (h *hold) judge(now time.Duration) (cause *abortCause, next time.Duration) 
 
 // lookEvery is the time between two looks at the client's connection.
 func (h *hold) lookEvery() time.Duration {
-	if h.download.least > 0 {
+	if h.download.over > 0 {
 		return h.download.over / 10
 	}
 	return h.idle / 4
 }
 
+// progress is how far the other side of a connection has come with what was written.
+type progress struct {
+	conn  net.Conn // nil: nothing is known
+	acked uint64   // bytes that were acknowledged at the last look; 0: none yet
+}
+
+// look reports whether bytes have been acknowledged since the last look, and whether more
+// are waiting.
+func (p *progress) look() (moved, waiting bool) {
+	if p.conn == nil {
+		return false, false
+	}
+	acked, waiting := tcpstate.Acked(p.conn)
+	moved = p.acked != 0 && acked != p.acked
+	p.acked = acked
+	return moved, waiting
+}
+
 // look notes whether the client has acknowledged bytes since the last look.
 func (h *hold) look(now time.Duration) {
-	if h.client == nil {
+	if h.client.conn == nil {
 		return
 	}
-	n, waiting := tcpstate.Acked(h.client)
-	if h.acked != 0 && n != h.acked {
+	moved, waiting := h.client.look()
+	taken, _ := h.upstream.look()
+	if moved || taken {
 		h.moved.Store(int64(now))
 	}
-	h.acked = n
-	if h.upstream != nil {
-		m, _ := tcpstate.Acked(h.upstream)
-		if h.taken != 0 && m != h.taken {
-			h.moved.Store(int64(now))
-		}
-		h.taken = m
-	}
-	if h.download.least > 0 {
-		h.download.sample(now, n, waiting)
+	if h.download.over > 0 {
+		h.download.sample(now, h.client.acked, waiting)
 	}
 }
 
@@ -198,13 +232,13 @@ func (h *hold) look(now time.Duration) {
 func (h *hold) looksAt(upstream net.Conn) {
 	h.mu.Lock()
 	defer h.mu.Unlock()
-	h.upstream, h.taken = upstream, 0
+	h.upstream = progress{conn: upstream}
 }
 
 // taking notes that the client is to take a piece of the answer. The function that it
 // returns notes that n bytes have been taken. Where the kernel tells more, look does it.
 func (h *hold) taking() (taken func(n int)) {
-	if h.download.least == 0 || canSplice && h.client != nil {
+	if h.download.over == 0 || canSplice && h.client.conn != nil {
 		return func(int) {}
 	}
 	h.download.begin(time.Since(h.since))
@@ -212,7 +246,7 @@ func (h *hold) taking() (taken func(n int)) {
 }
 
 // due is the timer's function. Bytes that moved meanwhile have not touched the
-// timer: it finds out here, and sets itself anew.
+// timer: it finds out here, and sets itself again.
 func (h *hold) due() {
 	h.mu.Lock()
 	defer h.mu.Unlock()
@@ -252,9 +286,6 @@ func (h *hold) aborted() *abortCause {
 // check is called before anything is handed to the upstream. Whoever finds the
 // slot lost first breaks the request off.
 func (h *hold) check() error {
-	if h.slot == nil {
-		return nil
-	}
 	if !h.isValid() {
 		h.abort(errLost)
 	}
@@ -270,8 +301,8 @@ func (h *hold) isValid() bool { return h.slot == nil || h.slot.Valid() }
 // watch breaks the exchange off when its slot is lost or held too long, until
 // hold.end.
 func (ex *exchange) watch() {
-	if ex.conn != nil && ex.http1 && (ex.hold.idle > 0 || ex.hold.download.least > 0) {
-		ex.hold.client = ex.conn.raw
+	if ex.conn != nil && ex.http1 && (ex.hold.idle > 0 || ex.hold.download.over > 0) {
+		ex.hold.client.conn = ex.conn.raw
 	}
 	ex.hold.begin(ex.abort)
 }
@@ -328,6 +359,9 @@ func (ex *exchange) answerAborted(r *http.Request, cause *abortCause) {
 // logAborted says why an admitted request came to an early end. There are at most
 // as many such lines as slots.
 func (ex *exchange) logAborted(r *http.Request, cause *abortCause) {
+	if ex.hold.slot == nil {
+		return
+	}
 	ex.snapshot.cfg.Logger.LogAttrs(context.WithoutCancel(r.Context()), slog.LevelWarn, "request broken off",
 		slog.String("cause", cause.cause),
 		slog.String("pool", ex.rec.Pool),

@@ -141,7 +141,7 @@ type limitedListener struct {
 	net.Listener
 	limiter *connLimiter
 	closed  bool // guarded by limiter.mu
-	// frameTime bounds HTTP/2 frames; 0: whoever is above this listener does.
+	// frameTime bounds HTTP/2 frames; 0: the layer above does.
 	frameTime time.Duration
 }
 

@@ -291,6 +291,16 @@ func TestMutantsAreCaught(t *testing.T) {
 			By: "^TestWaitingPage$", Caught: "its script gets",
 		},
 		{
+			Name: "a client without a pool may stall", File: "exchange.go",
+			Old: "\t\tex.hold.limitStalls(ex.snapshot.cfg.StallTimeout)\n", New: "",
+			By: "^TestStalledClients$", Caught: "no record of the request",
+		},
+		{
+			Name: "an upgraded client may be silent for ever after the end", File: "join.go",
+			Old: "client has gone meanwhile\n	_ = j.to.SetReadDeadline(time.Now().Add(endTime))", New: "client has gone",
+			By: "^TestUpgradeSilentAfterTheEnd$", Caught: "slots held",
+		},
+		{
 			Name: "a preflight waits in line", File: "exchange.go",
 			Old: "if ex.route = ex.snapshot.routes.preflight(r); ex.route != nil {", New: "if false {",
 			By: "^TestPreflight$", Caught: "FAIL",

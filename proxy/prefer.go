@@ -25,12 +25,12 @@ func preference(h http.Header, name string) (value string, found bool) {
 	return "", false
 }
 
-// ticketPreference is the gateway's own: a client that would rather have a ticket than
-// wait for long. It is not respond-async (section 4.1), which is between client and
+// ticketPreference is the gateway's own, for a client that prefers a ticket to a long
+// wait. It is not respond-async (section 4.1), which is between client and
 // upstream: a 202 to that would look like the upstream's.
 const ticketPreference = "kgate-ticket"
 
-// prefersTicket reports whether the client would rather have a ticket than wait.
+// prefersTicket reports whether the client prefers a ticket to waiting.
 func prefersTicket(h http.Header) bool {
 	_, ok := preference(h, ticketPreference)
 	return ok

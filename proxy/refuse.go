@@ -53,8 +53,8 @@ func (ex *exchange) refuse(r *http.Request, err error) {
 	ex.writeProblem(r, ex.refused(ex.Header(), err))
 }
 
-// answerClientGone ends a request whose client has left. Usually nobody reads
-// it; a client that has only closed its sending side gets to know why.
+// answerClientGone ends a request whose client has left. Only a client that has
+// closed no more than its sending side reads the answer.
 func (ex *exchange) answerClientGone() {
 	ex.clientGone = true
 	if ex.http1 { // in HTTP/2 it would end the connection for other requests too

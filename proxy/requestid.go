@@ -7,10 +7,10 @@ import (
 	"strings"
 )
 
-// maxRequestID is the longest id that is taken over from a client, in bytes.
+// maxRequestID is the longest id that is accepted from a client, in bytes.
 const maxRequestID = 128
 
-// identify gives the request its id: the one that it brings, or else a new one.
+// identify gives the request its id: the client's, or else a new one.
 func (ex *exchange) identify(r *http.Request) {
 	name := ex.snapshot.requestID
 	if name == "" {

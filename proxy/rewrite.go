@@ -45,7 +45,7 @@ func copyEndToEnd(to, from http.Header) {
 // headers are empty ones, used before.
 var headers = sync.Pool{New: func() any { return make(http.Header, 16) }}
 
-// recycle takes back a header that nobody looks at any more.
+// recycle takes back a header that is not used any more.
 func recycle(h http.Header) {
 	const large = 64 // a map does not shrink
 	if len(h) <= large {
@@ -194,7 +194,7 @@ func (ex *exchange) setForwarded(header http.Header, in *http.Request, trusted b
 
 // switchesHTTP reports whether a request wants to go on in another kind of HTTP:
 // then any number of requests would pass behind the one that was admitted, with
-// headers that nobody has looked at.
+// headers that were not checked.
 func switchesHTTP(upgrade []string) bool {
 	for protocol := range httplist.Elements(upgrade) {
 		switch name, _, _ := strings.Cut(strings.ToLower(protocol), "/"); name {
@@ -236,8 +236,8 @@ func (ex *exchange) owns(name string) bool {
 	return ex.route.request.owns(name) || ex.requestID != "" && sameName(name, ex.snapshot.requestID)
 }
 
-// removeUntrusted removes from a trailer what nobody may say there: who the client is, and
-// what the gateway says in the header.
+// removeUntrusted removes from a trailer what does not belong there: who the client is, and
+// the fields that the gateway writes in the header.
 func (ex *exchange) removeUntrusted(trailer http.Header) {
 	for name := range trailer {
 		if isUntrusted(name, false) || name == "Forwarded" || name == "Via" || ex.owns(name) {

@@ -170,7 +170,7 @@ func stripPrefix(u *url.URL, prefix string) {
 	raw := ""
 	if u.RawPath != "" {
 		// The encoded form can only be cut if the prefix was not encoded;
-		// otherwise net/url encodes the rest of the decoded form anew.
+		// otherwise net/url encodes the rest of the decoded form again.
 		if r, ok := cutPathPrefix(u.RawPath, prefix); ok {
 			raw = rooted(r)
 		}

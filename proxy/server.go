@@ -250,7 +250,7 @@ func (s *Server) Close() error {
 type tracker struct {
 	mu   sync.Mutex
 	n    int
-	idle chan struct{} // closed when n falls to 0; nil while nobody waits
+	idle chan struct{} // closed when n falls to 0; nil while nothing waits
 }
 
 func (t *tracker) add(delta int) {

@@ -40,7 +40,7 @@ func (ex *exchange) splice(body io.Reader) (done bool, err error) {
 	if !ok {
 		return false, nil
 	}
-	to, ok := ex.ResponseWriter.(io.ReaderFrom) // not on a route whose writes have deadlines
+	to, ok := ex.ResponseWriter.(io.ReaderFrom)
 	if !ok {
 		return false, nil
 	}

@@ -93,7 +93,7 @@ func partition(all []*url.URL, kind func(*url.URL) bool) (others, these []*url.U
 	return others, these
 }
 
-// all returns the upstreams, those for want of others last.
+// all returns the upstreams, the backups last.
 func (p *Pool) all() []*url.URL { return slices.Concat(p.Upstreams, p.Backup) }
 
 // tcpRoute is a TCP made ready. Its routes match by host alone.

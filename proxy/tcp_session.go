@@ -133,9 +133,8 @@ func (se *session) refuse(err error) {
 // forward joins the client with an upstream. When it returns both connections are closed.
 func (se *session) forward(slot Slot) {
 	se.hold.limit(se.ctx, slot, se.route.pool)
-	se.hold.upload.least, se.hold.download.least = 0, 0 // there is no telling where a request ends
 	if se.hold.idle > 0 {
-		se.hold.client = se.conn.raw
+		se.hold.client.conn = se.conn.raw
 	}
 	se.hold.begin(se.cut)
 	defer se.hold.end()

@@ -38,11 +38,11 @@ const (
 )
 
 // MaxTicketTTL is the longest time to live of a ticket that is taken on the client
-// address, where anybody may: for so long a slot is held for nobody. A ticket in
-// place of an answer has it. Its client is told to come back in half of that, or earlier.
+// address, where anybody may: for so long a slot may be held and not used. A ticket in
+// place of an answer has it. Retry-After is half of that, or less.
 const MaxTicketTTL = time.Minute
 
-// ticketError is what a client gets to know about its ticket.
+// ticketError is why a ticket is no good, as its client gets it.
 type ticketError struct {
 	status int
 	detail string
@@ -102,7 +102,7 @@ func (s *snapshot) redeem(ctx context.Context, pool string, ids []string) (Slot,
 // page of a browser that waits.
 var errAnswered = errors.New("proxy: answered with a place in line")
 
-// admitOrTicket lets a request in that would rather have a ticket than wait: with
+// admitOrTicket admits a request that prefers a ticket to waiting: with
 // the slot of its ticket if that is granted within the wait that it prefers, at once
 // if it names none. Otherwise it is answered with the ticket, which keeps its place.
 func (ex *exchange) admitOrTicket(r *http.Request, pool *Pool) (Slot, error) {
@@ -173,7 +173,7 @@ func (s *snapshot) ticketRequest(r *http.Request, pool *Pool) admission.Request 
 
 // TicketRequest returns what is asked for with a ticket of the pool. If ctx is that of a
 // request which a [Config].TicketHandler serves, that is what its client may have;
-// otherwise nobody in particular asks, and the hold has no bound.
+// otherwise it is the program's own, and the hold has no bound.
 func TicketRequest(ctx context.Context, pool string) admission.Request {
 	if ex := exchangeIn(ctx); ex != nil && ex.asks != nil {
 		if p := ex.snapshot.pool(pool); p != nil {

@@ -23,8 +23,8 @@ import (
 // semantic conventions for HTTP, and kgate.* for what only a line has.
 //
 // Whether a request is sampled is decided before anything is done for it: by
-// whoever began its trace, else by lot. So one that is not costs the reading of
-// one header, which goes on as it came.
+// the service that began its trace, else at random. So one that is not costs the
+// reading of one header, which passes unchanged.
 
 // The headers of W3C Trace Context, in canonical form. Baggage goes on as it
 // came.
@@ -211,7 +211,7 @@ func (v *visit) traceWait() {
 	span.End(trace.WithTimestamp(v.arrived.Add(v.rec.Wait)))
 }
 
-// spanBytes names a span for whoever has its token next.
+// spanBytes names a span, for the request that gets the token next.
 func spanBytes(sc trace.SpanContext) string {
 	id, span := sc.TraceID(), sc.SpanID()
 	return string(id[:]) + string(span[:])

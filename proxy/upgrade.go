@@ -49,7 +49,7 @@ func (ex *exchange) upgrade(out *http.Request, res *http.Response) error {
 	if writeSwitch(brw.Writer, header) != nil {
 		return nil
 	}
-	said, _ := brw.Reader.Peek(brw.Reader.Buffered()) // with the request
+	said, _ := brw.Peek(brw.Reader.Buffered()) // with the request
 	j := joint{tunnel: tunnel, hold: &ex.hold, since: ex.admitted}
 	j.reset = func() {
 		_ = tunnel.Close()

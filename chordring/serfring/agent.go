@@ -8,6 +8,7 @@ import (
 	"strconv"
 	"strings"
 	"sync"
+	"time"
 
 	"github.com/hashicorp/memberlist"
 	"github.com/hashicorp/serf/serf"
@@ -43,6 +44,7 @@ type Member struct {
 // goroutines.
 type Agent struct {
 	config  Config
+	began   time.Time
 	serf    *serf.Serf
 	keyring *memberlist.Keyring // nil: gossip goes in the clear
 	advise  *adviser

@@ -225,7 +225,9 @@ func TestNobodyAnswers(t *testing.T) {
 	lonely := base("b", "1", free)
 	lonely.Logger = log.logger()
 	b := start(t, lonely)
-	until(t, "it says so", func() bool { return log.count(`msg="no gateway of the join list answers"`) > 0 })
+	until(t, "it says so", func() bool {
+		return log.count(`msg="no gateway of the join list answers"`) > 0 && log.count(`error="failed to join `+free+`: dial tcp `) > 0
+	})
 	if !errors.Is(b.Problem(), errNobody) {
 		t.Errorf("problem %v", b.Problem())
 	}

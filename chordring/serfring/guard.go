@@ -1,6 +1,7 @@
 package serfring
 
 import (
+	"bufio"
 	"bytes"
 	"encoding/binary"
 	"errors"
@@ -16,6 +17,7 @@ import (
 	"github.com/hashicorp/memberlist"
 
 	"github.com/kgate/kgate/internal/oncelog"
+	"github.com/kgate/kgate/internal/peek"
 	"github.com/kgate/kgate/internal/places"
 )
 
@@ -33,8 +35,10 @@ const (
 	// mostMeta what it remembers of each.
 	mostMembers = 10_000
 	mostMeta    = memberlist.MetaMaxSize
-	// streamHeader is how long a connection may take to say how long its message is.
+	// streamHeader is how long a connection may take to say how long its message is, and
+	// mostPrefix is longer than every header that says so.
 	streamHeader = time.Second
+	mostPrefix   = 256
 )
 
 // errStream means that a gossip connection was refused.
@@ -191,9 +195,9 @@ func (g *guard) pass(conn net.Conn, source string) {
 		_ = conn.Close()
 		return
 	}
-	p := &prefix{conn: conn}
+	p := &peek.Reader{In: bufio.NewReaderSize(conn, mostPrefix), Most: mostPrefix}
 	size, err := g.length(p)
-	if errors.Is(err, io.EOF) && len(p.got) == 0 {
+	if errors.Is(err, io.EOF) && len(p.Kept) == 0 {
 		_ = conn.Close() // somebody looks whether the port is open
 		return
 	}
@@ -209,7 +213,7 @@ func (g *guard) pass(conn net.Conn, source string) {
 		g.refuse(conn, fmt.Errorf("%w: too many at once", errStream))
 		return
 	}
-	in := &stream{Conn: conn, rest: io.MultiReader(bytes.NewReader(p.got), io.LimitReader(conn, size)), leave: func() { of.GiveBack(source) }}
+	in := &stream{Conn: conn, rest: io.MultiReader(bytes.NewReader(p.Kept), io.LimitReader(p.In, size)), leave: func() { of.GiveBack(source) }}
 	select {
 	case g.streams <- in:
 	case <-g.stop:
@@ -218,7 +222,7 @@ func (g *guard) pass(conn net.Conn, source string) {
 }
 
 // length returns how many bytes a connection's message may have at most.
-func (g *guard) length(p *prefix) (int64, error) {
+func (g *guard) length(p *peek.Reader) (int64, error) {
 	kind, err := p.ReadByte()
 	switch {
 	case err != nil:
@@ -253,43 +257,6 @@ func checkLength(n int64) (int64, error) {
 		return 0, fmt.Errorf("%w: a message of %d bytes, at most %d are taken", errStream, n, mostStream)
 	}
 	return n, nil
-}
-
-// prefix reads the start of a message and keeps it.
-type prefix struct {
-	conn net.Conn
-	got  []byte
-	back int // bytes taken back: 0 or 1
-}
-
-// mostPrefix is longer than every header.
-const mostPrefix = 256
-
-func (p *prefix) Read(b []byte) (int, error) {
-	if len(b) == 0 {
-		return 0, nil
-	}
-	if p.back > 0 {
-		b[0], p.back = p.got[len(p.got)-1], 0
-		return 1, nil
-	}
-	if len(p.got)+len(b) > mostPrefix {
-		return 0, fmt.Errorf("%w: its header is too long", errStream)
-	}
-	n, err := p.conn.Read(b)
-	p.got = append(p.got, b[:n]...)
-	return n, err
-}
-
-func (p *prefix) ReadByte() (byte, error) {
-	var b [1]byte
-	_, err := io.ReadFull(p, b[:])
-	return b[0], err
-}
-
-func (p *prefix) UnreadByte() error {
-	p.back = 1
-	return nil
 }
 
 // stream is a connection with a place.

@@ -130,10 +130,15 @@ func (a *Agent) join(addrs []string, answered map[string]bool) {
 	}
 }
 
+// patience is how long nobody may answer before that is logged: gateways that start
+// together meet in a moment.
+const patience = 3 * time.Second
+
 // complain says once a minute what keeps this gateway from joining.
 func (a *Agent) complain(err error) {
 	log := a.config.Logger
-	name, list, cause := slog.String("name", a.config.Name), slog.Any("join", a.config.Join), slog.Any("error", err)
+	text := strings.NewReplacer(errNobody.Error()+": ", "", "\n", "; ").Replace(err.Error())
+	name, list, cause := slog.String("name", a.config.Name), slog.Any("join", a.config.Join), slog.String("error", text)
 	switch {
 	case errors.Is(err, ErrName):
 		if a.advise.once.First("join: name") {
@@ -145,6 +150,7 @@ func (a *Agent) complain(err error) {
 			log.Warn("not joined: gossip key differs", name, list, cause,
 				slog.String("hint", "give every gateway the same cluster.key_file, or the same gossip key"))
 		}
+	case time.Since(a.began) < patience:
 	case a.advise.once.First("join: nobody"):
 		log.Warn("no gateway of the join list answers", name, list, cause, slog.String("hint",
 			"still trying; check the join list, the gossip port and the firewall between the gateways (UDP and TCP)"))
@@ -208,15 +214,25 @@ func (a *Agent) setProblem(err error) {
 
 // classify turns what memberlist says into one of this package's errors.
 func classify(err error) error {
-	text := err.Error()
+	text := oneLine(err.Error())
 	switch {
 	case strings.Contains(text, duplicateName):
-		return fmt.Errorf("%w: %w", ErrName, err)
+		return fmt.Errorf("%w: %s", ErrName, text)
 	case speaksOfKeys(text):
-		return fmt.Errorf("%w: %w", ErrKey, err)
+		return fmt.Errorf("%w: %s", ErrKey, text)
 	default:
-		return fmt.Errorf("%w: %w", errNobody, err)
+		return fmt.Errorf("%w: %s", errNobody, text)
 	}
+}
+
+// oneLine returns the errors of a list that memberlist has written with a head, and one
+// on each line.
+func oneLine(text string) string {
+	_, list, found := strings.Cut(text, "occurred:\n\t* ")
+	if !found {
+		return text
+	}
+	return strings.ReplaceAll(strings.TrimSpace(list), "\n\t* ", "; ")
 }
 
 // mergeGuard refuses the state of a peer that has a live gateway of a name

@@ -20,6 +20,7 @@ func Start(config Config) (*Agent, error) {
 	config = config.withDefaults()
 	a := &Agent{
 		config:  config,
+		began:   time.Now(),
 		advise:  newAdviser(config.Logger),
 		changed: make(chan struct{}, 1),
 		news:    make(chan struct{}, 1),

@@ -31,6 +31,7 @@ var statuses = []struct {
 	{ErrTooMany, http.StatusTooManyRequests},
 	{admission.ErrUnknownPool, http.StatusNotFound},
 	{admission.ErrUnknownTicket, http.StatusNotFound},
+	{admission.ErrTicketUsed, http.StatusConflict},
 	{admission.QueueFull, http.StatusTooManyRequests},
 	{admission.ErrElsewhere, http.StatusServiceUnavailable},
 	{ErrUnavailable, http.StatusServiceUnavailable},

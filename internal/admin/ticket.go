@@ -45,6 +45,7 @@ type Tickets interface {
 	TestTicket(ctx context.Context, id string, granted bool, wait time.Duration) (admission.Ticket, error)
 	// RenewTicket is a sign of the holder, whatever the state.
 	RenewTicket(ctx context.Context, id string) (admission.Ticket, error)
-	// EndTicket gives the slot back, or leaves the line.
+	// EndTicket gives the slot back, or leaves the line. It fails with
+	// [admission.ErrTicketUsed] while a request uses the slot.
 	EndTicket(ctx context.Context, id string) error
 }

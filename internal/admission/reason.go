@@ -49,7 +49,7 @@ var reasons = []row{
 	{QueueFull, "queue_full", http.StatusServiceUnavailable, false, "the line of this pool is full"},
 	{Timeout, "timeout", http.StatusServiceUnavailable, true, "no slot became free in time"},
 	{Draining, "draining", http.StatusServiceUnavailable, true, "this gateway is being taken out of service"},
-	{Isolated, "isolated", http.StatusServiceUnavailable, true, "this gateway has lost touch with the others and may not admit requests"},
+	{Isolated, "isolated", http.StatusServiceUnavailable, true, "this gateway is not in touch with the others, or not yet, and may not admit requests"},
 	{ClientLimit, "client_limit", http.StatusTooManyRequests, false, "this client has as many requests or tickets here as it may"},
 	{Cancelled, "cancelled", http.StatusServiceUnavailable, true, "an operator has taken this request out of the line"},
 	{UpstreamDown, "upstream_down", http.StatusServiceUnavailable, false, "no upstream of this pool passes its health check"},

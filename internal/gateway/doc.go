@@ -20,8 +20,8 @@
 // An event takes the pool's lock and goes into package internal/pool, which
 // decides; its effects are carried out before the lock is let go (epoch.go). Calls
 // go one way: [Gateway] and ticketManager call poolDriver, which calls claims and env.
-// Sending never blocks (a message is an append to a link's bounded queue, a letter
-// has a goroutine, letters.go), and a grant is a channel closed. So there is no
+// Sending never blocks (a message is an append to a link's bounded queue, on a quiet link
+// also a write that does not wait, and a letter has a goroutine, letters.go), and a grant is a channel closed. So there is no
 // loop goroutine and no queue of events between a request and the machine, and an
 // admission that needs no message and finds nobody waiting costs no switch of
 // goroutines. One that finds others waiting has arrived when its own goroutine has had

@@ -197,8 +197,11 @@ func (g *Gateway) Cancel(id string) error {
 		return fmt.Errorf("%w: %.100q", errUnknownEntry, id)
 	}
 	if s.ticket != nil {
-		p.carry(p.core.Finish(p.env.clock(), s.ticket))
-		return nil
+		fx, err := p.core.Finish(p.env.clock(), s.ticket, "") // it waits, so no request uses it
+		if err == nil {
+			p.carry(fx)
+		}
+		return err
 	}
 	s.err = admission.Cancelled
 	p.end(s, kmutex.EventCancel)

@@ -38,15 +38,19 @@ func (p *poolDriver) post(l pool.Letter) {
 		if err == nil {
 			err = p.env.links.SendPayload(ctx, l.To, poolTopic+p.name, data)
 		}
-		if err == nil || p.env.ctx.Err() != nil {
+		if p.env.ctx.Err() != nil || err == nil && l.Answer == nil {
 			return
 		}
-		if epoch.Err() == nil && p.env.losses.First("letter/"+p.name) {
+		if err != nil && epoch.Err() == nil && p.env.losses.First("letter/"+p.name) {
 			p.log.Info("a payload did not reach a peer: sending it again", slog.Uint64("node", uint64(l.To)), slog.Any("error", err))
 		}
 		p.mu.Lock()
 		defer p.mu.Unlock()
-		if p.alive() {
+		switch {
+		case !p.alive():
+		case err == nil:
+			p.core.Delivered(l)
+		default:
 			p.carry(p.core.Undelivered(p.env.clock(), l))
 		}
 	})

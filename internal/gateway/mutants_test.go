@@ -74,8 +74,8 @@ func TestMutantsAreCaught(t *testing.T) {
 		},
 		{
 			Name: "a call that is repeated has no name", File: "redeem.go",
-			Old:    "Call: rand.Text()}",
-			New:    "Call: rand.Text()[:0]}",
+			Old:    "call := rand.Text()",
+			New:    "call := rand.Text()[:0]",
 			By:     "^TestRedeemWithALostAnswer$",
 			Caught: "has been used",
 		},

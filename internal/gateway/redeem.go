@@ -48,7 +48,12 @@ func (g *Gateway) RedeemTicket(ctx context.Context, pool, id string) (*Redeemed,
 	if p == nil {
 		return nil, g.refusal(pool, g.missingPool(pool))
 	}
-	r := &Redeemed{pool: p, end: g.EndTicket}
+	call := rand.Text()
+	end := func(ctx context.Context, id string) error {
+		_, err := g.onTicket(ctx, ticketCall{Op: opEnd, ID: id, Call: call})
+		return err
+	}
+	r := &Redeemed{pool: p, end: end}
 	r.renew = func(ctx context.Context) (admission.Ticket, error) { return g.RenewTicket(ctx, id) }
 	// Whoever drains this gateway, or ends what it has in flight, has to know of the
 	// request before the ticket is its own.
@@ -56,7 +61,7 @@ func (g *Gateway) RedeemTicket(ctx context.Context, pool, id string) (*Redeemed,
 		return nil, p.refusal(err, 0)
 	}
 	sent := g.now()
-	if t, err = g.onTicket(ctx, ticketCall{Op: opUse, ID: id, Call: rand.Text()}); err != nil {
+	if t, err = g.onTicket(ctx, ticketCall{Op: opUse, ID: id, Call: call}); err != nil {
 		p.unredeem(r)
 		return nil, g.refusal(pool, err)
 	}

@@ -378,6 +378,9 @@ func TestRedeemWithALostAnswer(t *testing.T) {
 			if _, err := user.RedeemTicket(t.Context(), testPool, tk.ID); !errors.Is(err, admission.ErrTicketUsed) {
 				t.Errorf("owner lost %t: another request: %v", lost, err)
 			}
+			if err := user.EndTicket(t.Context(), tk.ID); !errors.Is(err, admission.ErrTicketUsed) {
+				t.Errorf("owner lost %t: somebody ends it: %v", lost, err)
+			}
 			if !r.Valid() {
 				t.Errorf("owner lost %t: the slot is lost", lost)
 			}

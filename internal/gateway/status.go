@@ -94,9 +94,9 @@ func (p *poolDriver) status() PoolStatus {
 // true. Take it before Pools, then nothing is missed.
 func (g *Gateway) Begun() <-chan struct{} { return g.begun.wait() }
 
-// Missing returns the gateways whose reports this one misses as the home of a pool,
-// and since when it has waited for them. Until they report, or are no members any
-// more, the pool lets nobody in.
+// Missing returns the gateways that a new epoch waits for at this one, the home of a pool,
+// and since when: their reports have not come, or its answers do not arrive there. Until
+// that changes, or they are no members any more, the pool may let nobody in.
 func (g *Gateway) Missing() map[kmutex.Node]time.Time {
 	missing := make(map[kmutex.Node]time.Time)
 	for _, p := range g.all() {

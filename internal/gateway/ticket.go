@@ -63,7 +63,7 @@ func (g *Gateway) callLocal(ctx context.Context, owner kmutex.Node, c ticketCall
 	case opUse:
 		return tickets.use(ctx, c)
 	case opEnd:
-		return admission.Ticket{}, tickets.finish(c.ID)
+		return admission.Ticket{}, tickets.finish(c)
 	default:
 		return admission.Ticket{}, fmt.Errorf("%w: %q", admission.ErrUnknownTicket, c.Op)
 	}

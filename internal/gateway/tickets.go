@@ -169,8 +169,8 @@ func (p ticketManager) use(ctx context.Context, c ticketCall) (admission.Ticket,
 }
 
 // finish ends a ticket on its holder's word.
-func (p ticketManager) finish(id string) error {
-	return p.on(id, func(t *pool.Ticket) (*pool.Effects, error) { return p.core.Finish(p.env.clock(), t), nil })
+func (p ticketManager) finish(c ticketCall) error {
+	return p.on(c.ID, func(t *pool.Ticket) (*pool.Effects, error) { return p.core.Finish(p.env.clock(), t, c.Call) })
 }
 
 // on lets an event of a ticket happen.
@@ -204,7 +204,7 @@ type ticketCall struct {
 	ID      string
 	Granted bool          // test: the state in which the answer may wait
 	Wait    time.Duration // test: how long
-	Call    string        // use: its name, the same when it comes again
+	Call    string        // use: its name, the same when it comes again; end: that of the use that ends
 }
 
 type ticketOp string

@@ -69,7 +69,8 @@ type Config struct {
 	Discovery Discovery
 	Links     Links
 	// Missing returns the members whose reports this gateway misses as the home of a
-	// pool, with links and leases or without, and since when it has waited for them.
+	// pool, or that its answers do not reach, with links and leases or without, and since
+	// when it has waited for them.
 	// It is called with every renewal, by one goroutine at a time, and must not
 	// block. The leader suspends a member that stays missing, or this gateway if it
 	// misses most members. Nil: nobody is ever missed.

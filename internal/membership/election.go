@@ -230,7 +230,8 @@ func (e *elections) callRoll() {
 	if err == nil {
 		return
 	}
-	e.config.Logger.Warn("data_dir is older than what the other gateways have agreed on: this gateway waits until it is up to date",
+	// After a crash that is as it should be.
+	e.config.Logger.Info("data_dir is older than what the other gateways have agreed on: waiting until it is up to date",
 		slog.String("data_dir", e.config.DataDir), slog.Any("reason", err))
 	if e.soleVoter() {
 		e.fail(err) // nobody else can lead

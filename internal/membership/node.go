@@ -53,7 +53,7 @@ type raftNode struct {
 // start opens the disk and begins raft, which sees the connections of other gateways as guard
 // returns them, and calls others by what transport returns.
 func (n *raftNode) start(guard func(net.Conn) net.Conn, transport func(*raft.NetworkTransport) raft.Transport) error {
-	logger := newRaftLogger(n.closing, n.config.Logger)
+	logger := newRaftLogger(func() bool { return n.leaving.Load() || n.closing.Err() != nil }, n.config.Logger)
 	var err error
 	server := n.config.Name + "/" + n.config.Boot
 	options := raftfile.Options{FS: n.config.files, Failed: n.fail, Wrote: n.disk.wrote}

@@ -20,15 +20,16 @@ import (
 type raftSink struct {
 	logger *slog.Logger
 	once   oncelog.Limit
-	// closing: what raft complains about when its streams are cut is expected.
-	closing context.Context
+	// expected reports that raft's complaints are: its streams are cut, or all gateways
+	// leave at once.
+	expected func() bool
 }
 
 var _ hclog.SinkAdapter = (*raftSink)(nil)
 
-func newRaftLogger(closing context.Context, logger *slog.Logger) hclog.Logger {
+func newRaftLogger(expected func() bool, logger *slog.Logger) hclog.Logger {
 	l := hclog.NewInterceptLogger(&hclog.LoggerOptions{Name: "raft", Output: io.Discard, Level: hclog.Off})
-	l.RegisterSink(&raftSink{logger: logger, closing: closing})
+	l.RegisterSink(&raftSink{logger: logger, expected: expected})
 	return l
 }
 
@@ -60,7 +61,7 @@ var everyday = map[string]bool{
 }
 
 func (s *raftSink) Accept(_ string, level hclog.Level, message string, args ...any) {
-	if level < hclog.Warn || everyday[message] || s.closing.Err() != nil {
+	if level < hclog.Warn || everyday[message] || s.expected() {
 		if s.logger.Enabled(context.Background(), slog.LevelDebug) {
 			s.logger.Debug("raft", slog.String("detail", message), slog.String("fields", fields(args)))
 		}

@@ -5,7 +5,6 @@ import (
 	"crypto/tls"
 	"errors"
 	"fmt"
-	"io"
 	"log/slog"
 	"net"
 
@@ -13,6 +12,7 @@ import (
 	"github.com/hashicorp/raft"
 
 	"github.com/kgate/kgate/internal/membership/raftfile"
+	"github.com/kgate/kgate/internal/peek"
 	"github.com/kgate/kgate/internal/peercert"
 )
 
@@ -40,45 +40,44 @@ type rpcConn struct {
 	net.Conn
 	judge func(message raft.WithRPCHeader) error
 
-	in       *bufio.Reader
 	messages *codec.Decoder
-	// passed is what raft has not read yet: what was read of the present message, and
-	// the length of the snapshot behind it.
-	passed []byte
-	read   int
-	body   int64
+	// What raft has not read yet: the present message, of which it has read so much, and
+	// the snapshot behind it.
+	message peek.Reader
+	read    int
+	body    int64
 }
 
 func newRPCConn(conn net.Conn, judge func(raft.WithRPCHeader) error) *rpcConn {
-	c := &rpcConn{Conn: conn, judge: judge, in: bufio.NewReader(conn)}
-	c.messages = codec.NewDecoder((*rpcReader)(c), &codec.MsgpackHandle{})
+	c := &rpcConn{Conn: conn, judge: judge, message: peek.Reader{In: bufio.NewReader(conn), Most: maxRPC}}
+	c.messages = codec.NewDecoder(&c.message, &codec.MsgpackHandle{})
 	return c
 }
 
 // Read implements net.Conn for raft, which calls it from one goroutine.
 func (c *rpcConn) Read(p []byte) (int, error) {
-	if c.read == len(c.passed) && c.body > 0 {
-		n, err := c.in.Read(p[:min(int64(len(p)), c.body)])
+	if c.read == len(c.message.Kept) && c.body > 0 {
+		n, err := c.message.In.Read(p[:min(int64(len(p)), c.body)])
 		c.body -= int64(n)
 		return n, err
 	}
-	if c.read == len(c.passed) {
+	if c.read == len(c.message.Kept) {
 		if err := c.next(); err != nil {
 			return 0, err
 		}
 	}
-	n := copy(p, c.passed[c.read:])
+	n := copy(p, c.message.Kept[c.read:])
 	c.read += n
 	return n, nil
 }
 
 // next reads one message and has it judged.
 func (c *rpcConn) next() error {
-	c.passed, c.read = c.passed[:0], 0
-	if cap(c.passed) > maxCommand {
-		c.passed = nil
+	c.message.Kept, c.read = c.message.Kept[:0], 0
+	if cap(c.message.Kept) > maxCommand {
+		c.message.Kept = nil
 	}
-	kind, err := (*rpcReader)(c).ReadByte()
+	kind, err := c.message.ReadByte()
 	if err != nil {
 		return err
 	}
@@ -110,40 +109,6 @@ func newMessage(kind byte) (raft.WithRPCHeader, error) {
 	default:
 		return nil, fmt.Errorf("%w: kind %d", errRPC, kind)
 	}
-}
-
-// rpcReader keeps what the decoder reads. The decoder takes single bytes back, so it
-// never reads beyond a message.
-type rpcReader rpcConn
-
-var _ io.ByteScanner = (*rpcReader)(nil)
-
-func (r *rpcReader) Read(p []byte) (int, error) {
-	if len(r.passed)+len(p) > maxRPC {
-		return 0, fmt.Errorf("%w: more than %d bytes", errRPC, maxRPC)
-	}
-	n, err := r.in.Read(p)
-	r.passed = append(r.passed, p[:n]...)
-	return n, err
-}
-
-func (r *rpcReader) ReadByte() (byte, error) {
-	if len(r.passed) >= maxRPC {
-		return 0, fmt.Errorf("%w: more than %d bytes", errRPC, maxRPC)
-	}
-	b, err := r.in.ReadByte()
-	if err == nil {
-		r.passed = append(r.passed, b)
-	}
-	return b, err
-}
-
-func (r *rpcReader) UnreadByte() error {
-	if err := r.in.UnreadByte(); err != nil {
-		return err
-	}
-	r.passed = r.passed[:len(r.passed)-1]
-	return nil
 }
 
 // guard returns conn as raft is to see it.

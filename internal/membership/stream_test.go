@@ -1,7 +1,6 @@
 package membership
 
 import (
-	"context"
 	"errors"
 	"fmt"
 	"io"
@@ -166,7 +165,7 @@ func TestAdmit(t *testing.T) {
 
 func TestRaftLogIsQuietAndShort(t *testing.T) {
 	var lines strings.Builder
-	logger := newRaftLogger(context.Background(), slog.New(slog.NewTextHandler(&lines, &slog.HandlerOptions{
+	logger := newRaftLogger(func() bool { return false }, slog.New(slog.NewTextHandler(&lines, &slog.HandlerOptions{
 		ReplaceAttr: func(_ []string, a slog.Attr) slog.Attr {
 			if a.Key == slog.TimeKey {
 				return slog.Attr{}

@@ -193,4 +193,4 @@ func (o linkObserver) Refused(cause transport.Cause) {
 	}
 }
 
-func millis(d time.Duration) float64 { return float64(d) / float64(time.Millisecond) }
+func millis(d time.Duration) float64 { return float64(d.Microseconds()) / 1000 }

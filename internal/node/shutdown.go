@@ -11,8 +11,9 @@ import (
 // that wait, unless the configuration has them served. It returns when none is in
 // flight, or with ctx's error. The gateway stays in the cluster.
 func (n *Node) Drain(ctx context.Context) error {
-	n.leaving.Store(true)
-	n.cfg.Logger.Info("draining", slog.Int("in_flight", n.pools.inFlight()))
+	if !n.leaving.Swap(true) {
+		n.cfg.Logger.Info("draining", slog.Int("in_flight", n.pools.inFlight()))
+	}
 	n.stopServing()
 	return n.drain(ctx)
 }

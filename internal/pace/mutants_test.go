@@ -8,7 +8,7 @@ import (
 
 // Each of these defects is found by the test that is named with it.
 func TestMutantsAreCaught(t *testing.T) {
-	mutant.Suite{Args: []string{"-test.timeout=1m", "-rapid.nofailfile", "-rapid.shrinktime=0s"}, Mutants: []mutant.Mutant{
+	mutant.Suite{Args: []string{"-test.timeout=1m", "-rapid.nofailfile", "-rapid.shrinktime=0s", "-rapid.checks=2000", "-rapid.seed=1"}, Mutants: []mutant.Mutant{
 		{
 			Name: "a token that leaves counts on", File: "account.go",
 			Old:    "a.tokens, a.each = tokens, each",

@@ -29,7 +29,8 @@
 //
 // Gateways exchange messages of the machine, and letters: reports, answers, counts
 // of tokens, replicas of tickets. They can be long. A letter can fail to arrive; then the
-// driver says so ([Pool.Undelivered]) and it goes again as long as it matters.
+// driver says so ([Pool.Undelivered]) and it goes again as long as it matters; of an answer
+// it also says that it has arrived ([Pool.Delivered]).
 //
 // # States
 //

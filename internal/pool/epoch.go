@@ -247,6 +247,9 @@ func (p *Pool) Undelivered(now time.Duration, l Letter) *Effects {
 	} else if p.matters(&l) {
 		pause := min(retryFirst<<min(l.tries, 10), retryLongest)
 		l.tries++
+		if l.Answer != nil && p.home != nil {
+			p.home.untaken[l.To] = true
+		}
 		p.again = append(p.again, retry{now + pause, l})
 	}
 	return p.done(now)

@@ -117,6 +117,13 @@ func TestUseAgain(t *testing.T) {
 		if err := use(call); !errors.Is(err, admission.ErrTicketUsed) {
 			t.Errorf("call %q: %v", call, err)
 		}
+		// Its end would give away the slot that the request still uses.
+		if _, err := p.Finish(w.now, tk, call); !errors.Is(err, admission.ErrTicketUsed) {
+			t.Errorf("call %q ends it: %v", call, err)
+		}
+	}
+	if _, err := p.Finish(w.now, tk, "one"); err != nil {
+		t.Errorf("who uses it cannot end it: %v", err)
 	}
 	w, tk = adopted(t, replication.Record{TTL: time.Minute, Used: true, UsedBy: "one"}, 0, 0)
 	p = w.pools[3]

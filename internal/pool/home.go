@@ -15,22 +15,36 @@ import (
 // epoch, for those whose answer was lost.
 type home struct {
 	forming *replication.EpochChange
-	since   time.Duration // when it began to wait
+	since   time.Duration // when it began to wait: for the reports, then for the answers
 	failed  bool
+	// untaken are the gateways whose answer has failed to arrive, and has not since.
+	untaken map[kmutex.Node]bool
 }
 
 func newHome(now time.Duration, v *View, spread bool) *home {
 	forming := replication.NewEpochChange(v.epochChange(spread), v.founders(), slices.Clone(v.Lost), v.UnknownFor())
-	return &home{forming: forming, since: now}
+	return &home{forming: forming, since: now, untaken: make(map[kmutex.Node]bool)}
 }
 
-// Missing returns, at home, the gateways whose reports the pool's epoch waits for,
-// in ascending order, and since when; nobody if it waits for none.
+// Missing returns, at home, the gateways that the pool's epoch waits for, in ascending
+// order, and since when; nobody if it waits for none. It waits for reports first. Then it
+// waits for the gateways whose answer did not arrive at the first try: tokens go there that
+// nobody can use. An answer that is just slow is not missed.
 func (p *Pool) Missing() (nodes []kmutex.Node, since time.Duration) {
 	if p.home == nil || p.home.failed {
 		return nil, 0
 	}
+	if p.home.forming.Planned() {
+		return slices.Sorted(maps.Keys(p.home.untaken)), p.home.since
+	}
 	return p.home.forming.Missing(), p.home.since
+}
+
+// Delivered takes in that a letter has arrived and was taken. Only answers matter.
+func (p *Pool) Delivered(l Letter) {
+	if l.Answer != nil && p.home != nil && l.Answer.Install.Epoch == p.view.Epoch {
+		delete(p.home.untaken, l.To)
+	}
 }
 
 // takeReport takes in a report, at home; with the last one the epoch is planned.
@@ -66,6 +80,7 @@ func (p *Pool) takeReport(now time.Duration, from kmutex.Node, r *replication.Ep
 	if !f.Planned() {
 		return nil
 	}
+	p.home.since = now
 	p.fx.Doubled = f.Doubled()
 	p.awaitUnknown(now, f.Unknown())
 	for _, n := range p.view.founders() {

@@ -58,6 +58,18 @@ func TestMutantsAreCaught(t *testing.T) {
 			Caught: "home misses", By: "^TestStates$",
 		},
 		{
+			Name: "home does not miss those that its answer does not reach", File: "epoch.go",
+			Old:    "p.home.untaken[l.To] = true",
+			New:    "_ = l.To",
+			Caught: "home misses \\[\\] since", By: "^TestLettersGoAgain$",
+		},
+		{
+			Name: "home misses those that have the answer by now", File: "home.go",
+			Old:    "delete(p.home.untaken, l.To)",
+			New:    "_ = l.To",
+			Caught: "when all has arrived", By: "^TestLettersGoAgain$",
+		},
+		{
 			Name: "a letter that is lost stays lost", File: "epoch.go",
 			Old:    "} else if p.matters(&l) {\n\t\tpause",
 			New:    "} else if false {\n\t\tpause",
@@ -170,6 +182,12 @@ func TestMutantsAreCaught(t *testing.T) {
 			Old:    "if from == p.view.Home {",
 			New:    "if true {",
 			Caught: "node 2 counts tokens", By: "^TestOnlyHomeAnswers$",
+		},
+		{
+			Name: "anybody ends a ticket that a request uses", File: "tickets.go",
+			Old:    "if t.Used && call != t.UsedBy {",
+			New:    "if false {",
+			Caught: "ends it: <nil>", By: "^TestUseAgain$",
 		},
 	}}.Run(t)
 }

@@ -72,6 +72,7 @@ func (w *trio) deliver(keep func(sent) bool) {
 			w.t.Errorf("%+v: %v", s, err)
 		}
 		w.carry(s.letter.To, fx)
+		w.pools[s.from].Delivered(s.letter)
 	}
 }
 
@@ -196,7 +197,7 @@ func TestLettersGoAgain(t *testing.T) {
 		for _, n := range w.view.Members {
 			w.next(n, DiskNone)
 		}
-		tries := 0
+		tries, began := 0, w.now
 		for end := w.now + 10*time.Second; w.now < end; w.wake(10 * time.Millisecond) {
 			w.deliver(func(s sent) bool {
 				if !lost(s.letter) || s.letter.To != 2 && s.from != 2 {
@@ -207,6 +208,9 @@ func TestLettersGoAgain(t *testing.T) {
 				return false
 			})
 		}
+		if missing, since := w.pools[1].Missing(); !slices.Equal(missing, []kmutex.Node{2}) || since != began {
+			t.Errorf("home misses %v since %v, the epoch began at %v", missing, since, began)
+		}
 		if tries < 10 || tries > 60 {
 			t.Errorf("sent %d times in 10 s", tries)
 		}
@@ -216,6 +220,9 @@ func TestLettersGoAgain(t *testing.T) {
 		w.wake(time.Second)
 		w.deliver(nil)
 		w.states(Installed, Installed, Installed)
+		if missing, _ := w.pools[1].Missing(); len(missing) > 0 {
+			t.Errorf("home misses %v when all has arrived", missing)
+		}
 	}
 }
 

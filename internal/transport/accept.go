@@ -118,7 +118,7 @@ func sourceOf(conn net.Conn) string {
 
 // greeted does the TLS handshake and reads preamble and, for a link, hello. On
 // error it tells the cause, and the other end if that may be a kgate.
-func (t *Transport) greeted(raw net.Conn) (conn net.Conn, kind StreamKind, h hello, cause Cause, err error) {
+func (t *Transport) greeted(raw *securedConn) (conn net.Conn, kind StreamKind, h hello, cause Cause, err error) {
 	conn, err = t.secure(t.ctx, raw, true)
 	if err != nil {
 		return nil, 0, h, handshakeCause(err), err

@@ -157,7 +157,7 @@ func (l *link) handshake(conn net.Conn) error {
 }
 
 // acceptLink serves an accepted link until its connection is over.
-func (t *Transport) acceptLink(raw, conn net.Conn, h hello) {
+func (t *Transport) acceptLink(raw *securedConn, conn net.Conn, h hello) {
 	set := t.peers.Load()
 	l := set.links[h.from]
 	if l == nil || h.to != set.self {

@@ -46,9 +46,10 @@
 // after one. Pings also give the round-trip estimate.
 //
 // Each connection has a goroutine that reads, one that writes, and one that hands
-// whole payloads on. The writer takes
-// everything that is queued, adds a pending acknowledgement, and writes it at
-// once: idle links answer fast, busy ones pay for few system calls.
+// whole payloads on. The writer takes everything that is queued, adds a pending
+// acknowledgement, and writes it at once: so busy links pay for few system calls.
+// On a quiet link whoever sends writes instead, and does not wait: what the kernel
+// does not take at once is left to the writer (write.go).
 //
 // # Payloads
 //

@@ -37,19 +37,17 @@ type link struct {
 	rtt atomic.Int64
 	// running is full while a session may run: from enter to leave.
 	running chan struct{}
-	// wake tells a writer that found nothing to do (idle) that there is.
-	wake chan struct{}
 
 	mu         sync.Mutex
 	name, addr string
 	closed     bool
-	idle       bool
 	out        outbox
 	waiters    []waiter
 	// session is the newest connection; those before it have been told to
 	// end.
-	session    *session
-	up         bool
+	session *session
+	// active is the connection in use; nil: the link is down.
+	active     *session
 	since      time.Time
 	connects   uint64
 	failures   int
@@ -67,9 +65,9 @@ type waiter struct {
 func newLink(t *Transport, self kmutex.Node, p Peer) *link {
 	l := &link{
 		t: t, self: self, node: p.Node, name: p.Name, addr: p.Addr,
-		running: make(chan struct{}, 1), wake: make(chan struct{}, 1),
-		since: time.Now(),
-		out:   outbox{maxMessages: t.config.QueueMessages, maxBytes: t.config.QueueBytes},
+		running: make(chan struct{}, 1),
+		since:   time.Now(),
+		out:     outbox{maxMessages: t.config.QueueMessages, maxBytes: t.config.QueueBytes},
 	}
 	l.ctx, l.cancel = context.WithCancel(t.ctx)
 	return l
@@ -85,7 +83,7 @@ func (l *link) update(p Peer) {
 	l.name, l.addr = p.Name, p.Addr
 }
 
-// send queues m.
+// send queues m, and writes it if the link has been quiet.
 func (l *link) send(pool string, m *kmutex.Message) error {
 	l.mu.Lock()
 	if l.closed {
@@ -93,7 +91,11 @@ func (l *link) send(pool string, m *kmutex.Message) error {
 		return fmt.Errorf("%w: node %d", ErrUnknownPeer, l.node)
 	}
 	err := l.out.put(pool, m)
-	if err == nil {
+	switch s := l.active; {
+	case err != nil:
+	case s != nil && s.quiet():
+		s.writeNow()
+	default:
 		l.wakeWriter()
 	}
 	l.mu.Unlock()
@@ -105,13 +107,9 @@ func (l *link) send(pool string, m *kmutex.Message) error {
 
 // wakeWriter is called under mu.
 func (l *link) wakeWriter() {
-	if !l.idle {
-		return
-	}
-	l.idle = false
-	select {
-	case l.wake <- struct{}{}:
-	default:
+	if s := l.active; s != nil && s.idle {
+		s.idle = false
+		s.wake <- struct{}{} // there is room: it waits for this one
 	}
 }
 
@@ -261,7 +259,7 @@ func (l *link) flushed() chan struct{} {
 func (l *link) beat() {
 	l.mu.Lock()
 	s := l.session
-	if s == nil || !l.up {
+	if s == nil || l.active == nil {
 		l.mu.Unlock()
 		return
 	}
@@ -311,8 +309,7 @@ var errSilent = errors.New("the peer has been silent for too long")
 // wentUp notes that s is in use.
 func (l *link) wentUp(s *session) {
 	l.mu.Lock()
-	l.up, l.since = true, time.Now()
-	l.idle = false
+	l.active, l.since = s, time.Now()
 	l.t.linkChanged()
 	l.failures, l.lastErr, l.logged = 0, nil, time.Time{}
 	l.connects++
@@ -324,7 +321,7 @@ func (l *link) wentUp(s *session) {
 // wentDown notes why s has ended.
 func (l *link) wentDown(err error) {
 	l.mu.Lock()
-	l.up, l.since = false, time.Now()
+	l.active, l.since = nil, time.Now()
 	l.rttSamples = 0
 	l.rtt.Store(0)
 	l.lastErr = err
@@ -374,7 +371,7 @@ func (l *link) sampleRTT(d time.Duration) {
 func (l *link) downSince() (time.Time, bool) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
-	return l.since, !l.up
+	return l.since, l.active == nil
 }
 
 func (l *link) status() LinkStatus {
@@ -382,7 +379,7 @@ func (l *link) status() LinkStatus {
 	defer l.mu.Unlock()
 	s := LinkStatus{
 		Node: l.node, Name: l.name, Addr: l.addr,
-		Up: l.up, Since: l.since, RTT: time.Duration(l.rtt.Load()),
+		Up: l.active != nil, Since: l.since, RTT: time.Duration(l.rtt.Load()),
 		Queued:     l.out.messages(),
 		Reconnects: max(l.connects, 1) - 1,
 		Failures:   l.failures,

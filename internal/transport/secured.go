@@ -6,6 +6,7 @@ import (
 	"log/slog"
 	"net"
 	"sync"
+	"sync/atomic"
 	"time"
 
 	"github.com/kgate/kgate/internal/peercert"
@@ -25,13 +26,30 @@ type verified struct {
 	until time.Time
 }
 
-// securedConn is what lies below a TLS connection.
+// securedConn is a connection to a peer, or what lies below TLS.
 type securedConn struct {
 	net.Conn
+	socket atomic.Pointer[socket] // see unblock
 	of     *secured
 	last   verified // used by review alone
 	closed bool     // guarded by of.mu
 	leave  func()   // called once when it is closed; guarded by of.mu
+}
+
+// unblock makes writes return at once from now on, and returns what has to be flushed then;
+// nil if they go on waiting.
+func (c *securedConn) unblock() *socket {
+	s := newSocket(c.Conn)
+	c.socket.Store(s)
+	return s
+}
+
+// Write implements net.Conn.
+func (c *securedConn) Write(b []byte) (int, error) {
+	if s := c.socket.Load(); s != nil {
+		return s.Write(b)
+	}
+	return c.Conn.Write(b)
 }
 
 // Close implements net.Conn.
@@ -61,12 +79,12 @@ func (c *securedConn) onClose(leave func()) {
 	}
 }
 
-// below returns what is to be used in place of raw: a TLS connection lies on it.
+// below returns what is to be used in place of raw.
 func (s *secured) below(raw net.Conn) *securedConn { return &securedConn{Conn: raw, of: s} }
 
 // handshake makes TLS of raw, which below has returned, and keeps conn until raw
 // is closed.
-func (s *secured) handshake(ctx context.Context, raw net.Conn, conn *tls.Conn) (net.Conn, error) {
+func (s *secured) handshake(ctx context.Context, raw *securedConn, conn *tls.Conn) (net.Conn, error) {
 	if err := conn.HandshakeContext(ctx); err != nil {
 		return conn, err
 	}
@@ -75,8 +93,8 @@ func (s *secured) handshake(ctx context.Context, raw net.Conn, conn *tls.Conn) (
 	if s.conns == nil {
 		s.conns = make(map[*securedConn]*tls.Conn)
 	}
-	if below, ok := raw.(*securedConn); ok && !below.closed {
-		s.conns[below] = conn
+	if !raw.closed {
+		s.conns[raw] = conn
 	}
 	return conn, nil
 }

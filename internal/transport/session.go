@@ -8,7 +8,6 @@ import (
 	"io"
 	"log/slog"
 	"net"
-	"runtime"
 	"sync"
 	"sync/atomic"
 	"time"
@@ -29,9 +28,14 @@ const (
 // session is one connection of a link, from hello to end.
 type session struct {
 	link *link
-	raw  net.Conn // to break it
-	conn net.Conn // to use it: raw, or TLS over it
+	raw  *securedConn // to break it
+	conn net.Conn     // to use it: raw, or TLS over it
 	done chan struct{}
+	// socket is what conn writes to, without waiting; nil: only the session's goroutine
+	// writes.
+	socket *socket
+	// wake tells the goroutine that writes and found nothing to do (idle) that there is.
+	wake chan struct{}
 
 	failOnce sync.Once
 	stop     chan struct{} // closed by fail
@@ -44,7 +48,12 @@ type session struct {
 
 	in inPayloads
 
+	// batch is what is being written. It belongs to whoever writes.
+	batch []byte
+
 	// The rest is under link.mu.
+	idle         bool
+	wrote        time.Time // when the last write began
 	out          outPayloads
 	beats        int
 	silent       int // beats since anything has arrived
@@ -56,8 +65,11 @@ type session struct {
 	pinged       time.Time // when pingID was written; zero: answered
 }
 
-func newSession(l *link, raw, conn net.Conn) *session {
-	return &session{link: l, raw: raw, conn: conn, in: newInPayloads(), done: make(chan struct{}), stop: make(chan struct{})}
+func newSession(l *link, raw *securedConn, conn net.Conn) *session {
+	return &session{
+		link: l, raw: raw, conn: conn, in: newInPayloads(),
+		done: make(chan struct{}), stop: make(chan struct{}), wake: make(chan struct{}, 1),
+	}
 }
 
 // fail ends the session, for the reason of the first call. It does not wait.
@@ -88,6 +100,8 @@ func (s *session) run() {
 		line := newDelayLine(s.conn, func() time.Duration { return delay(l.self, l.node) })
 		wg.Go(func() { s.fail(line.run(s.stop)) })
 		out = line
+	} else {
+		s.socket = s.raw.unblock()
 	}
 	l.wentUp(s)
 	wg.Go(func() { s.fail(s.write(out)) })
@@ -95,64 +109,6 @@ func (s *session) run() {
 	s.fail(s.read())
 	wg.Wait()
 	l.wentDown(s.err)
-}
-
-// write sends what there is to send, everything at once.
-func (s *session) write(out io.Writer) error {
-	l := s.link
-	var batch []byte
-	for {
-		var messages int
-		l.mu.Lock()
-		batch, messages = s.fill(batch[:0])
-		l.idle = len(batch) == 0
-		l.mu.Unlock()
-		if len(batch) == 0 {
-			select {
-			case <-l.wake:
-				// Whoever runs next may have more to send to this peer, which then
-				// goes out in the same write. If nobody does, this costs nothing.
-				runtime.Gosched()
-				continue
-			case <-s.stop:
-				return s.err
-			}
-		}
-		if _, err := out.Write(batch); err != nil {
-			return err
-		}
-		l.t.config.Observer.Batch(messages)
-		if cap(batch) > 4*maxBatch {
-			batch = nil
-		}
-	}
-}
-
-// fill appends the next batch. It is called under link.mu.
-func (s *session) fill(batch []byte) ([]byte, int) {
-	l := s.link
-	ping := s.pingDue && s.pinged.IsZero() // one at a time
-	if !s.ackDue && s.pong == 0 && !ping && !l.out.unwritten() && !s.in.due() && !s.out.due() {
-		return batch, 0
-	}
-	if received := l.received.Load(); received != s.acked.Load() {
-		batch = appendControl(batch, frameAck, received)
-		s.acked.Store(received)
-	}
-	s.ackDue = false
-	if s.pong != 0 {
-		batch = appendControl(batch, framePong, s.pong)
-		s.pong = 0
-	}
-	if ping {
-		s.pingDue = false
-		s.pingID++
-		s.pinged = time.Now()
-		batch = appendControl(batch, framePing, s.pingID)
-	}
-	batch = s.in.take(batch)
-	batch, messages := l.out.take(batch, maxBatch)
-	return s.out.take(batch), messages
 }
 
 // read takes frames until one is bad or the connection is over.

@@ -145,18 +145,16 @@ func (s *Stream) push(conn net.Conn) {
 
 // dial connects to a peer port, with TLS if the transport has it. Raw is what
 // lies below conn.
-func (t *Transport) dial(ctx context.Context, addr string) (raw, conn net.Conn, err error) {
+func (t *Transport) dial(ctx context.Context, addr string) (raw *securedConn, conn net.Conn, err error) {
 	if t.ctx.Err() != nil {
 		return nil, nil, ErrClosed
 	}
 	dialer := net.Dialer{KeepAliveConfig: keepAlive}
-	raw, err = dialer.DialContext(ctx, "tcp", addr)
+	opened, err := dialer.DialContext(ctx, "tcp", addr)
 	if err != nil {
 		return nil, nil, err
 	}
-	if t.tls.Load() != nil {
-		raw = t.secured.below(raw)
-	}
+	raw = t.secured.below(opened)
 	conn, err = t.secure(ctx, raw, false)
 	if err != nil {
 		_ = raw.Close()

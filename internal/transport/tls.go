@@ -67,7 +67,7 @@ func newTLSPair(c *tls.Config) *tlsPair {
 }
 
 // secure makes TLS of a connection, if the transport has TLS.
-func (t *Transport) secure(ctx context.Context, raw net.Conn, accepted bool) (net.Conn, error) {
+func (t *Transport) secure(ctx context.Context, raw *securedConn, accepted bool) (net.Conn, error) {
 	switch pair := t.tls.Load(); {
 	case pair == nil:
 		return raw, nil

@@ -48,7 +48,7 @@ type Cluster struct {
 	links []map[int]*link
 	calls map[[2]int]bool
 	// bars are the pairs of which the first can open no new connection to the second,
-	// mutes those of which its reports do not get there, and losses those of which half
+	// mutes those of which its reports and answers do not get there, and losses those of which half
 	// of its letters are lost.
 	bars, mutes, losses map[[2]int]bool
 
@@ -194,11 +194,19 @@ func (c *Cluster) Send(from, to int, kind string, m any) {
 		}
 		c.calls[way] = true
 	}
-	if kind == "report" && c.mutes[way] || c.losses[way] && c.loses(from, to, m) {
+	if c.mutes[way] && c.muted(from, to, kind, m) || c.losses[way] && c.loses(from, to, m) {
 		return
 	}
 	c.owe(from, to, m)
 	c.Engine.Send(from, to, m)
+}
+
+// muted lets a report get lost without a word, and an answer with its connection.
+func (c *Cluster) muted(from, to int, kind string, m any) bool {
+	if told, is := fairk.Undelivered(m); is && kind == "answer" {
+		c.Engine.Send(to, from, told)
+	}
+	return kind == "report" || kind == "answer"
 }
 
 // loses lets a letter get lost, or the word that it was taken: in both cases its sender

@@ -33,10 +33,10 @@ func (c *Cluster) Unbar(from, to int) {
 	c.checkLinks(from)
 }
 
-// Mute has the reports of a host to another go nowhere, though all else passes: a
-// gateway that cannot write them, or a home that cannot take them in.
+// Mute has the reports and answers of a host to another go nowhere, though all else
+// passes: a gateway that cannot write them or take them in, or a path that loses long packets.
 func (c *Cluster) Mute(from, to int) {
-	c.tracef("", "host %d: its reports to %d go nowhere", from, to)
+	c.tracef("", "host %d: its reports and answers to %d go nowhere", from, to)
 	c.mutes[[2]int{from, to}] = true
 }
 

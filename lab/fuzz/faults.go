@@ -117,7 +117,7 @@ func (g *generator) partialHeal() {
 // another, to all, or from all to one. Then something else goes wrong.
 func (g *generator) refuse() { g.limited(OpBar, OpUnbar) }
 
-// mute is the same for reports.
+// mute is the same for reports and answers.
 func (g *generator) mute() { g.limited(OpMute, OpUnmute) }
 
 // lose is the same for letters of which half are lost.

@@ -22,7 +22,7 @@ const (
 	OpHeal    Kind = "heal"   // the same
 	OpBar     Kind = "bar"    // no new connections; the same
 	OpUnbar   Kind = "unbar"  // the same
-	OpMute    Kind = "mute"   // reports go nowhere; the same
+	OpMute    Kind = "mute"   // reports and answers go nowhere; the same
 	OpUnmute  Kind = "unmute" // the same
 	OpLose    Kind = "lose"   // half of the letters are lost; the same
 	OpUnlose  Kind = "unlose" // the same

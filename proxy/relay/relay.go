@@ -7,20 +7,18 @@ import (
 	"sync"
 )
 
-// Stream is one direction. Its fields must not change while Run runs.
+// Stream is one direction. All its fields are needed, and must not change while Run runs.
 type Stream struct {
 	// From and To are its ends. Closing one from elsewhere ends Run.
 	From io.Reader
 	To   net.Conn
-	// Check is asked right before each write; its error ends Run. Nil: nothing is
-	// asked.
+	// Check is asked right before each write; its error ends Run.
 	Check func() error
 	// Take is asked, before each read, how many of want bytes may be moved, and Unused is
-	// told how many of them were not; an error ends Run. Nil: as many as there are.
+	// told how many of them were not, 0 included; an error ends Run.
 	Take   func(want int) (int, error)
 	Unused func(n int)
-	// Moved is told how many bytes each write has moved; nil: nobody is. It must be
-	// fast.
+	// Moved is told how many bytes each write has moved, 0 included. It must be fast.
 	Moved func(n int)
 }
 
@@ -52,12 +50,12 @@ func (s *Stream) copy() error {
 	buf := buffers.Get().(*[bufferSize]byte)
 	defer buffers.Put(buf)
 	for {
-		may, err := s.take(len(buf))
+		may, err := s.Take(len(buf))
 		if err != nil {
 			return err
 		}
 		n, err := s.From.Read(buf[:may])
-		s.unused(may - n)
+		s.Unused(may - n)
 		if err := s.write(buf[:n]); err != nil {
 			return err
 		}
@@ -73,7 +71,7 @@ func (s *Stream) copy() error {
 // Write sends what was read before Run.
 func (s *Stream) Write(p []byte) error {
 	for len(p) > 0 {
-		n, err := s.take(len(p))
+		n, err := s.Take(len(p))
 		if err == nil {
 			err = s.write(p[:n])
 		}
@@ -85,19 +83,6 @@ func (s *Stream) Write(p []byte) error {
 	return nil
 }
 
-func (s *Stream) take(want int) (int, error) {
-	if s.Take == nil {
-		return want, nil
-	}
-	return s.Take(want)
-}
-
-func (s *Stream) unused(n int) {
-	if s.Unused != nil && n > 0 {
-		s.Unused(n)
-	}
-}
-
 func (s *Stream) write(p []byte) error {
 	if len(p) == 0 {
 		return nil
@@ -106,7 +91,7 @@ func (s *Stream) write(p []byte) error {
 		return err
 	}
 	n, err := s.To.Write(p)
-	s.moved(n)
+	s.Moved(n)
 	if err != nil {
 		return &WriteError{err}
 	}
@@ -114,17 +99,8 @@ func (s *Stream) write(p []byte) error {
 }
 
 func (s *Stream) allowed() error {
-	if s.Check == nil {
-		return nil
-	}
 	if err := s.Check(); err != nil {
 		return &WriteError{err}
 	}
 	return nil
-}
-
-func (s *Stream) moved(n int) {
-	if s.Moved != nil && n > 0 {
-		s.Moved(n)
-	}
 }

@@ -35,6 +35,14 @@ func connect(t testing.TB) (near, far *net.TCPConn) {
 	return a.(*net.TCPConn), b.(*net.TCPConn)
 }
 
+// newStream returns one that may move all that there is.
+func newStream(from io.Reader, to net.Conn) *Stream {
+	return &Stream{
+		From: from, To: to, Check: func() error { return nil }, Moved: func(int) {},
+		Take: func(want int) (int, error) { return want, nil }, Unused: func(int) {},
+	}
+}
+
 // plain hides what a socket can do besides.
 type plain struct{ io.Reader }
 
@@ -57,7 +65,8 @@ func TestRun(t *testing.T) {
 				_ = sender.CloseWrite()
 			}()
 			moved := 0
-			s := Stream{From: from(source), To: sink, Moved: func(n int) { moved += n }}
+			s := newStream(from(source), sink)
+			s.Moved = func(n int) { moved += n }
 			done := make(chan error, 1)
 			go func() {
 				done <- s.Run()
@@ -82,12 +91,13 @@ func TestCheckBeforeEachWrite(t *testing.T) {
 		sender, source := connect(t)
 		sink, receiver := connect(t)
 		var ended atomic.Bool
-		s := Stream{From: from(source), To: sink, Check: func() error {
+		s := newStream(from(source), sink)
+		s.Check = func() error {
 			if ended.Load() {
 				return over
 			}
 			return nil
-		}}
+		}
 		done := make(chan error, 1)
 		go func() {
 			done <- s.Run()
@@ -120,12 +130,13 @@ func TestCheckBeforeARoomyWrite(t *testing.T) {
 			_, _ = sink.SetWriteBuffer(room), receiver.SetReadBuffer(room)
 		}
 		var ended atomic.Bool
-		s := Stream{From: source, To: sink, Check: func() error {
+		s := newStream(source, sink)
+		s.Check = func() error {
 			if ended.Load() {
 				return io.ErrClosedPipe
 			}
 			return nil
-		}}
+		}
 		var sent atomic.Int64
 		s.Moved = func(n int) { sent.Add(int64(n)) }
 		done := make(chan error, 1)
@@ -167,7 +178,7 @@ func TestWhoFailed(t *testing.T) {
 		for _, failing := range []string{"sender", "receiver"} {
 			sender, source := connect(t)
 			sink, receiver := connect(t)
-			s := Stream{From: from(source), To: sink}
+			s := newStream(from(source), sink)
 			done := make(chan error, 1)
 			go func() { done <- s.Run() }()
 			broken := sender
@@ -192,7 +203,7 @@ func TestClosed(t *testing.T) {
 	for name, from := range ways {
 		_, source := connect(t)
 		sink, _ := connect(t)
-		s := Stream{From: from(source), To: sink}
+		s := newStream(from(source), sink)
 		done := make(chan error, 1)
 		go func() { done <- s.Run() }()
 		time.Sleep(time.Millisecond)

@@ -61,12 +61,12 @@ func (s *Stream) splice() error {
 
 // carry moves what there is, and returns 0 when the sender has ended.
 func (s *Stream) carry(c carrier, from, to syscall.RawConn) (n int, err error) {
-	may, err := s.take(c.size())
+	may, err := s.Take(c.size())
 	if err != nil {
 		return 0, err
 	}
 	n, err = c.fill(from, may)
-	s.unused(may - n)
+	s.Unused(may - n)
 	if errors.Is(err, unix.EINVAL) {
 		return 0, errors.ErrUnsupported
 	}
@@ -74,7 +74,7 @@ func (s *Stream) carry(c carrier, from, to syscall.RawConn) (n int, err error) {
 		var sent int
 		sent, err = c.drain(to, left, s.allowed)
 		left -= sent
-		s.moved(sent)
+		s.Moved(sent)
 	}
 	return n, err
 }

@@ -3,7 +3,7 @@ package upstream
 import "github.com/kgate/kgate/proxy/tcpstate"
 
 // Paced is what a Caller may implement besides: its answer is read no faster than a rate,
-// for which the server has to be held back. Otherwise the system takes in ahead whatever
+// for which the server has to be held back. Otherwise the system reads ahead as much as
 // fits a buffer of several MiB.
 type Paced interface {
 	// Rate is that of all callers of the server together, in bytes per second; 0: none.
@@ -27,7 +27,7 @@ func aheadOf(rate int64, roundTrip float64) int {
 	return 0
 }
 
-// holdBack bounds what the system takes in ahead for the caller.
+// holdBack bounds what the system reads ahead for the caller.
 func (c *conn) holdBack(caller any) {
 	p, ok := caller.(Paced)
 	if !ok {

@@ -46,8 +46,8 @@ type Config struct {
 	IdleTimeout time.Duration
 	// MaxHeaderBytes of an answer. Default 1 MiB.
 	MaxHeaderBytes int
-	// Standing identifies the right to send: 0 while there is none, and another
-	// number each time it was won anew. It must be fast and safe for concurrent
+	// Standing identifies the right to send: 0 while there is none, and a new
+	// number each time it was won again. It must be fast and safe for concurrent
 	// use. Nil: the right is never lost.
 	Standing func() uint64
 }
@@ -157,14 +157,14 @@ func (c *Client) RoundTrip(req *http.Request, caller Caller) (*http.Response, er
 // exchanger is a connection that has been chosen for a request.
 type exchanger interface {
 	roundTrip(req *http.Request, caller Caller) (*http.Response, error)
-	// own returns the connection if nobody else uses it meanwhile; else nil.
+	// own returns the connection if no other request uses it meanwhile; else nil.
 	own() net.Conn
 	// unused gives it back instead of roundTrip.
 	unused()
 }
 
-// try makes the request over one connection. The order matters: who is still
-// allowed to send after the connection was chosen has that right under the
+// try makes the request over one connection. The order matters: a caller
+// that may still send after the connection was chosen has that right under the
 // connection's standing.
 func (c *Client) try(req *http.Request, caller Caller, fresh bool) (*http.Response, error) {
 	over, reused, err := c.choose(req.Context(), fresh)

@@ -52,8 +52,7 @@ func (c *conn) Write(p []byte) (int, error) {
 // CloseWrite closes the sending side.
 func (c *conn) CloseWrite() error { return tcpstate.CloseWrite(c.Conn) }
 
-// Close implements net.Conn. When it returns the socket is closed, whoever closed
-// it.
+// Close implements net.Conn. When it returns the socket is closed, by this call or another.
 func (c *conn) Close() error { return c.end(false) }
 
 func (c *conn) isClosed() bool {
@@ -73,7 +72,7 @@ func (c *conn) closeInOrder() {
 }
 
 // reset closes the connection and drops what has not left the kernel. The server
-// is told at once.
+// learns of it at once.
 func (c *conn) reset() { _ = c.end(true) }
 
 func (c *conn) end(reset bool) error {

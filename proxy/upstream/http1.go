@@ -62,7 +62,7 @@ func (h *http1) Read(p []byte) (int, error) {
 }
 
 // stale reports whether a kept connection is no good any more: the server has
-// closed it, or sent what nobody has asked for.
+// closed it, or sent something unasked.
 func (h *http1) stale() bool { return h.br.Buffered() > 0 || h.probe.readable() }
 
 // own implements exchanger.

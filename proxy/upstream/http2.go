@@ -48,7 +48,7 @@ type http2 struct {
 // net/http calls notify from within Reserve.
 type changes struct {
 	mu   sync.Mutex
-	next chan struct{} // closed at the next one; nil: nobody waits
+	next chan struct{} // closed at the next one; nil: nothing waits
 }
 
 func (c *changes) notify() {

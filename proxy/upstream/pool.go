@@ -71,7 +71,7 @@ func (c *Client) kept() exchanger {
 		c.mu.Lock()
 		c.followLocked()
 		for _, shared := range c.streams {
-			if !c.retired && !c.movedLocked(shared.raw) && shared.reserve() { // whoever ends the last request closes it
+			if !c.retired && !c.movedLocked(shared.raw) && shared.reserve() { // the end of its last request closes it
 				c.mu.Unlock()
 				return shared
 			}

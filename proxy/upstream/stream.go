@@ -122,8 +122,8 @@ func (s *stream) endInformational() {
 	}
 }
 
-// end returns when the stream is closed. What of the request's body is still to
-// come nobody wants.
+// end returns when the stream is closed. The rest of the
+// request's body is not wanted.
 func (s *stream) end() {
 	if s.upload != nil && !s.upload.ended.Load() {
 		s.caller.StopUpload()

@@ -83,7 +83,7 @@ func (t *Tunnel) CloseWrite() error {
 
 // Finish closes the connection in order, once its server has ended its side. What has been
 // written arrives first: until then the server may be reading it. When Finish returns the
-// socket is closed, whoever closed it.
+// socket is closed, by this call or another.
 func (t *Tunnel) Finish() {
 	t.raw.closeInOrder()
 	t.release()

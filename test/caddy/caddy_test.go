@@ -2,7 +2,6 @@ package caddy
 
 import (
 	"bufio"
-	"context"
 	"crypto/tls"
 	"fmt"
 	"io"
@@ -246,18 +245,6 @@ func TestHTTPS(t *testing.T) {
 	transport := &http.Transport{TLSClientConfig: &tls.Config{ServerName: "localhost", InsecureSkipVerify: true}, ForceAttemptHTTP2: true}
 	defer transport.CloseIdleConnections()
 	client := http.Client{Transport: transport, Timeout: patience}
-	ctx, cancel := context.WithTimeout(t.Context(), patience)
-	defer cancel()
-	err := cluster.Await(ctx, func() error { // its certificate comes later than its first answer
-		res, err := client.Get("https://localhost:" + portOf(c.https) + "/")
-		if err == nil {
-			err = res.Body.Close()
-		}
-		return err
-	})
-	if err != nil {
-		t.Fatal(err)
-	}
 	var wg sync.WaitGroup
 	for range 10 {
 		wg.Go(func() {

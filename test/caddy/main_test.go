@@ -2,6 +2,7 @@ package caddy
 
 import (
 	"context"
+	"crypto/tls"
 	"fmt"
 	"io"
 	"net/http"
@@ -114,7 +115,11 @@ https://localhost:%s {
 	ctx, cancel := context.WithTimeout(t.Context(), patience)
 	defer cancel()
 	for _, c := range all {
-		if err := cluster.Await(ctx, func() error { return c.ask(ctx) }); err != nil {
+		err := cluster.Await(ctx, func() error { return c.ask(ctx) })
+		if err == nil { // its certificate comes later than its first answer
+			err = cluster.Await(ctx, c.handshake)
+		}
+		if err != nil {
 			t.Fatalf("%s: %v\n%s", c.name, err, c.Log.Tail(30))
 		}
 	}
@@ -164,6 +169,15 @@ func (c *caddy) ask(ctx context.Context) error {
 		return fmt.Errorf("%s, %s", res.Status, res.Header)
 	}
 	return nil
+}
+
+// handshake reports whether it has a certificate.
+func (c *caddy) handshake() error {
+	conn, err := tls.Dial("tcp", c.https, &tls.Config{ServerName: "localhost", InsecureSkipVerify: true})
+	if err != nil {
+		return err
+	}
+	return conn.Close()
 }
 
 // load gives a running Caddy another Caddyfile.

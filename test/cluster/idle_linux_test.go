@@ -13,9 +13,10 @@ import (
 	"time"
 )
 
-// BenchmarkIdle reports what part of a core gateways without requests use, all of them
-// together, with mutual TLS and data_dir, and how many connections they open to each
-// other in a second. One iteration is 10 s: use -benchtime 1x.
+// BenchmarkIdle reports what gateways without requests cost, with mutual TLS and data_dir:
+// what part of a core all of them use together, how many connections they open to each other
+// in a second, and how often the kernel switches between threads for one of them in a
+// second, and for the leader. One iteration is 10 s: use -benchtime 1x.
 func BenchmarkIdle(b *testing.B) {
 	for _, size := range []int{5, 20} {
 		b.Run(strconv.Itoa(size), func(b *testing.B) {
@@ -29,7 +30,15 @@ func BenchmarkIdle(b *testing.B) {
 			}
 			c := Start(b, Options{Gateways: size, K: 10, Upstream: "http://127.0.0.1:1", Durable: true, KeyFile: file})
 			time.Sleep(5 * time.Second) // what joining has begun is over
+			s, err := c.Gateways[0].Status(b.Context())
+			if err != nil {
+				b.Fatal(err)
+			}
 			before, open, began := processorTime(b, c), connections(b, c), time.Now()
+			switched := make([]int, size)
+			for i, g := range c.Gateways {
+				switched[i] = switches(b, g)
+			}
 			for b.Loop() {
 				time.Sleep(10 * time.Second)
 			}
@@ -40,10 +49,19 @@ func BenchmarkIdle(b *testing.B) {
 					opened[port]++
 				}
 			}
-			b.ReportMetric(100*used.Seconds()/time.Since(began).Seconds(), "%core")
+			took := time.Since(began).Seconds()
+			b.ReportMetric(100*used.Seconds()/took, "%core")
 			for _, port := range []string{peerPort, gossipPort} {
-				b.ReportMetric(opened[port]/time.Since(began).Seconds(), port+"-conns/s")
+				b.ReportMetric(opened[port]/took, port+"-conns/s")
 			}
+			all := 0
+			for i, g := range c.Gateways {
+				n := switches(b, g) - switched[i]
+				if all += n; g.Name == s.Cluster.Leader {
+					b.ReportMetric(float64(n)/took, "leader-switches/s")
+				}
+			}
+			b.ReportMetric(float64(all)/float64(size)/took, "switches/s")
 		})
 	}
 }
@@ -91,6 +109,31 @@ func connections(b *testing.B, c *Cluster) map[[2]string]string {
 		}
 	}
 	return all
+}
+
+// switches returns how often a gateway's threads have begun to run or were taken off.
+func switches(b *testing.B, g *Gateway) (sum int) {
+	b.Helper()
+	threads, err := filepath.Glob(fmt.Sprintf("/proc/%d/task/*/status", g.PID()))
+	if err != nil || len(threads) == 0 {
+		b.Fatalf("threads of %s: %v, %v", g.Name, threads, err)
+	}
+	for _, file := range threads {
+		data, err := os.ReadFile(file)
+		if err != nil {
+			b.Fatal(err)
+		}
+		for line := range strings.Lines(string(data)) {
+			if _, n, found := strings.Cut(strings.TrimSpace(line), "voluntary_ctxt_switches:\t"); found { // and nonvoluntary
+				times, err := strconv.Atoi(n)
+				if err != nil {
+					b.Fatal(err)
+				}
+				sum += times
+			}
+		}
+	}
+	return sum
 }
 
 // processorTime returns how much of it the gateways have used so far.

@@ -55,6 +55,8 @@ func edges() (all []edge) {
 		killed("all open none to the leader, another is killed", false, "other", from("all", "leader")),
 		killed("all open none to one, the home is killed", false, "home", from("all", "limited")),
 		killed("all open none to one, the leader is killed", false, "leader", from("all", "limited")),
+		tooLong("long packets to one are lost, another is killed", from("all", "limited")),
+		tooLong("long packets of the home are lost, another is killed", from("home", "all")),
 		flapping("home", "other", 250*time.Millisecond, false),
 		flapping("home", "other", 700*time.Millisecond, true),
 		flapping("leader", "other", 250*time.Millisecond, false),
@@ -116,6 +118,22 @@ func killed(name string, ordinary bool, victim string, limit [2]string) edge {
 		w.Set(t, between(NoNew, p[limit[0]], p[limit[1]])...)
 		cluster.Span(t, idle)
 		i := p[victim][0]
+		since := time.Now()
+		if err := w.cluster.Gateways[i].Signal(syscall.SIGKILL); err != nil {
+			t.Fatal(err)
+		}
+		return since, i
+	}}
+}
+
+// tooLong loses the long packets of some gateways to others, and then kills another one:
+// reports and answers of the epoch that follows are long.
+func tooLong(name string, lossy [2]string) edge {
+	return edge{name: name, ordinary: true, begin: func(t *testing.T, w *world, r cluster.Roles) (time.Time, int) {
+		p := parts(r)
+		w.Set(t, between(Long(600), p[lossy[0]], p[lossy[1]])...)
+		cluster.Span(t, lease/2)
+		i := p["other"][0]
 		since := time.Now()
 		if err := w.cluster.Gateways[i].Signal(syscall.SIGKILL); err != nil {
 			t.Fatal(err)

@@ -26,6 +26,10 @@ const (
 	NoNew Verdict = "tcp flags & (syn | ack) == syn drop"
 )
 
+// Long loses packets of more than so many bytes, as behind a router that does not say
+// that they are too long.
+func Long(bytes int) Verdict { return Verdict(fmt.Sprintf("meta length > %d drop", bytes)) }
+
 // Lose loses so many percent, at random.
 func Lose(percent int) Verdict {
 	return Verdict(fmt.Sprintf("numgen random mod 100 < %d drop", percent))

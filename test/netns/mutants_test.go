@@ -31,6 +31,13 @@ func TestMutantsAreCaught(t *testing.T) {
 				Caught: "while the fault lasts|after the fault|is not ready",
 			},
 			{
+				Name: "home does not miss those that its answer does not reach", File: "../../internal/pool/epoch.go",
+				Old:    "p.home.untaken[l.To] = true",
+				New:    "_ = l.To",
+				By:     "^TestEdges$/^long_packets",
+				Caught: "while the fault lasts",
+			},
+			{
 				Name: "a leader that renews nothing is a leader", File: "../../internal/membership/leaderwatch.go",
 				Old:    "last.sent.Add(lease*3/5)",
 				New:    "last.sent.Add(100*lease)",

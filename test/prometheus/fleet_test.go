@@ -307,8 +307,9 @@ func panels(t *testing.T) []picture {
 	t.Helper()
 	var dashboard struct {
 		Panels []struct {
-			Title   string
-			Targets []struct{ Expr string }
+			Title, Description string
+			Targets            []struct{ Expr string }
+			FieldConfig        struct{ Defaults struct{ Min *float64 } }
 		}
 		Annotations struct {
 			List []struct{ Name, Expr string }
@@ -322,6 +323,9 @@ func panels(t *testing.T) []picture {
 	for _, p := range dashboard.Panels {
 		if len(p.Targets) == 0 {
 			continue // a row's head
+		}
+		if strings.Contains(p.Description, "elow 0") && p.FieldConfig.Defaults.Min != nil {
+			t.Errorf("%q says what it means below 0, and does not show it", p.Title)
 		}
 		one := picture{title: p.Title}
 		for _, target := range p.Targets {

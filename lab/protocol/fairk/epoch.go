@@ -17,8 +17,11 @@ type letter struct {
 	letter pool.Letter
 }
 
-// returned tells the sender that a letter was not taken.
-type returned struct{ letter *letter }
+// returned tells the sender that a letter was not taken, or that an answer was.
+type returned struct {
+	letter *letter
+	taken  bool
+}
 
 // Kind names the message.
 func (l *letter) Kind() string {
@@ -59,11 +62,16 @@ func (*returned) Kind() string { return "returned" }
 // false: m is none.
 func Undelivered(m any) (told any, ok bool) {
 	l, ok := m.(*letter)
-	return &returned{l}, ok
+	return &returned{letter: l}, ok
 }
 
 // String formats the message for traces.
-func (r *returned) String() string { return "returned: " + r.letter.String() }
+func (r *returned) String() string {
+	if r.taken {
+		return "taken: " + r.letter.String()
+	}
+	return "returned: " + r.letter.String()
+}
 
 func (g *Gateway) post(l pool.Letter) {
 	out := &letter{from: g.self, letter: l}
@@ -77,14 +85,16 @@ func (g *Gateway) post(l pool.Letter) {
 func (g *Gateway) take(host int, l *letter) {
 	_, known := g.view.Member(l.from)
 	if l.letter.To != g.self || !known {
-		g.cfg.Host.Send(g.cfg.Index, host, "returned", &returned{l})
+		g.cfg.Host.Send(g.cfg.Index, host, "returned", &returned{letter: l})
 		return
 	}
 	fx, err := g.pool.Take(g.now(), l.from, &l.letter)
 	if errors.Is(err, pool.ErrNoTickets) {
-		g.cfg.Host.Send(g.cfg.Index, host, "returned", &returned{l})
+		g.cfg.Host.Send(g.cfg.Index, host, "returned", &returned{letter: l})
 	} else if err != nil {
 		g.fail(fmt.Errorf("node %d: %v: %w", g.self, l, err))
+	} else if l.letter.Answer != nil {
+		g.cfg.Host.Send(g.cfg.Index, host, "returned", &returned{l, true})
 	}
 	g.carry(fx)
 }

@@ -157,7 +157,11 @@ func (g *Gateway) Deliver(from int, m any) {
 	case *letter:
 		g.take(from, m)
 	case *returned:
-		if m.letter.from == g.self {
+		switch {
+		case m.letter.from != g.self:
+		case m.taken:
+			g.pool.Delivered(m.letter.letter)
+		default:
 			g.carry(g.pool.Undelivered(g.now(), m.letter.letter))
 		}
 	}

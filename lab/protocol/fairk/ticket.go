@@ -47,8 +47,12 @@ func (g *Gateway) Use(t *pool.Ticket) error {
 	return err
 }
 
-// Finish ends a ticket.
-func (g *Gateway) Finish(t *pool.Ticket) { g.carry(g.pool.Finish(g.now(), t)) }
+// Finish ends a ticket, as whoever uses it does.
+func (g *Gateway) Finish(t *pool.Ticket) {
+	if fx, err := g.pool.Finish(g.now(), t, t.UsedBy); err == nil {
+		g.carry(fx)
+	}
+}
 
 // grant is a slot for a ticket.
 type grant struct {
