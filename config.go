@@ -115,7 +115,7 @@ type Peers struct {
 	// what it began with.
 	Lease time.Duration
 	// Replicas is how many other nodes keep copies of this node's tickets; default 2,
-	// negative: none.
+	// at least 1.
 	Replicas int
 	// Key is the content of the cluster's key file, as `kgate keygen` makes it: it guards
 	// all that nodes say to each other. In its place there may be TLS and GossipKeys.

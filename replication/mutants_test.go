@@ -31,13 +31,13 @@ func TestMutantsAreCaught(t *testing.T) {
 			Name: "a new successor does not count", File: "replicator.go",
 			Old:    "for _, s := range r.successors {\n\t\tleast = min(least, s.Version)",
 			New:    "for _, s := range r.successors {\n\t\tif s.Version == 0 {\n\t\t\tcontinue\n\t\t}\n\t\tleast = min(least, s.Version)",
-			Caught: "is nowhere|has gone back|is unknown",
+			Caught: "is nowhere|has gone back|is unknown|told nothing, and it did",
 		},
 		{
 			Name: "what is synced goes by one successor alone", File: "replicator.go",
 			Old:    "least := r.table.Version()\n\tfor _, s := range r.successors {\n\t\tleast = min(least, s.Version)",
 			New:    "least := uint64(0)\n\tfor _, s := range r.successors {\n\t\tleast = max(least, s.Version)",
-			Caught: "is nowhere|has gone back|is unknown|is synced",
+			Caught: "is nowhere|has gone back|is unknown|is synced|told nothing, and it did",
 		},
 		{
 			Name: "former successors drop their replicas at once", File: "replicator.go",
@@ -98,6 +98,18 @@ func TestMutantsAreCaught(t *testing.T) {
 			Old:    "s.forgotten = c.At\n",
 			New:    "",
 			Caught: "has gone back|is at nodes|two holders|still",
+		},
+		{
+			Name: "a successor that has joined later knows that nothing was told before", File: "witnessed.go",
+			Old:    "if uint64(self.Node) > began {",
+			New:    "if false {",
+			Caught: "told nothing, and it did",
+		},
+		{
+			Name: "who stood between them for a while does not count", File: "witnessed.go",
+			Old:    "(s.Out == 0 || s.Out > began)",
+			New:    "s.Out == 0",
+			Caught: "told nothing, and it did|between them for a while", By: "^TestWitnessed$",
 		},
 		{
 			Name: "an old push is taken in after a retirement", File: "replicaset.go",

@@ -29,6 +29,11 @@ type world struct {
 	spare   int // how many more may be lost before all is quiet again
 	holder  map[kmutex.Token]*truth
 	last    map[kmutex.Node]*gateway // as they were when they were lost
+	out     map[kmutex.Node]uint64   // when they were
+	spoke   map[kmutex.Node]bool     // that told any holder anything
+	// witnessed lost gateways are known to have told nothing.
+	witnessed int
+	wrong     error // one told something
 }
 
 type gateway struct {
@@ -74,6 +79,7 @@ func newWorld(seed uint64, n, p int) *world {
 	w := &world{
 		rng: rand.New(rand.NewPCG(seed, 4)), p: p, living: make(map[kmutex.Node]*gateway), byID: make(map[string]*truth),
 		holder: make(map[kmutex.Token]*truth), last: make(map[kmutex.Node]*gateway),
+		out: make(map[kmutex.Node]uint64), spoke: make(map[kmutex.Node]bool),
 	}
 	for range n {
 		w.join()
@@ -160,11 +166,38 @@ func (w *world) newView() {
 		g.replicas.Follow(w.isLiving, w.isLost, w.next)
 		g.table.Forget(w.isLost)
 	}
+	w.witness()
+}
+
+// witness has successors note that lost gateways told nothing.
+func (w *world) witness() {
+	var stays []Stay
+	for n, g := range w.living {
+		stays = append(stays, Stay{Name: g.name, Node: n})
+	}
+	for n, g := range w.last {
+		stays = append(stays, Stay{Name: g.name, Node: n, Out: w.out[n]})
+	}
+	for _, l := range w.lost {
+		g, lost := w.living[l.Successor], w.last[l.Node]
+		if g == nil || g.table.has(l.Node) || g.replicas.Of(l.Node) != nil ||
+			!Witnessed(Stay{Name: g.name, Node: g.node}, Stay{Name: lost.name, Node: l.Node, Out: w.out[l.Node]}, 0, stays) {
+			continue
+		}
+		if w.spoke[l.Node] {
+			w.wrong = fmt.Errorf("node %d says that node %d told nothing, and it did", g.node, l.Node)
+		}
+		w.witnessed++
+		if err := g.replicas.Restore(NewTable(l.Node).Since(0)); err != nil {
+			panic(err)
+		}
+	}
 }
 
 func (w *world) lose(g *gateway) {
 	delete(w.living, g.node)
-	w.last[g.node] = g
+	w.next++ // an entry of the log, too
+	w.last[g.node], w.out[g.node] = g, uint64(w.next)
 	w.spare--
 	w.lost = append(w.lost, Lost{Node: g.node})
 	for i, l := range w.lost {
@@ -316,7 +349,7 @@ func (w *world) tellHolders(g *gateway) error {
 		if x.version > synced {
 			return false
 		}
-		x.t.told = max(x.t.told, x.state)
+		x.t.told, w.spoke[g.node] = max(x.t.told, x.state), true
 		return true
 	})
 	return nil
@@ -438,6 +471,9 @@ func (w *world) where(t *truth) (at []kmutex.Node) {
 // check is about what is true at any time: no ticket is at two gateways, and no
 // token has two holders.
 func (w *world) check() error {
+	if w.wrong != nil {
+		return w.wrong
+	}
 	has := make(map[kmutex.Token]string)
 	for _, t := range w.tickets {
 		at := w.where(t)

@@ -201,7 +201,7 @@ type Cluster struct {
 	// take a tenth of it.
 	Lease time.Duration `yaml:"lease"`
 	// Replicas is the number of ring successors that keep a gateway's tickets;
-	// with 0 they are lost with it.
+	// 0 counts as 1.
 	Replicas int `yaml:"replicas"`
 	// KeyFile holds the cluster's key, which guards everything that gateways
 	// say to each other. The same file on every gateway. One key on each line:

@@ -129,7 +129,8 @@ type Config struct {
 	Pools map[string]PoolConfig
 	// DataDir keeps tickets over a restart; empty: in memory only.
 	DataDir string
-	// Replicas is the number of ring successors that keep a gateway's tickets.
+	// Replicas is the number of ring successors that keep a gateway's tickets. 0 counts as
+	// 1: a successor without a copy takes it for sure that nothing was told.
 	Replicas int
 	// Observer of the machines; nil: none.
 	Observer Observer

@@ -74,12 +74,32 @@ func (p *poolDriver) viewOf(view *membership.View, spec membership.Pool) pool.Vi
 	}
 	if v.Tickets {
 		self, _ := view.Member(p.self)
-		for _, name := range view.Ring().Successors(self.Name, p.env.cfg.Replicas) {
+		for _, name := range view.Ring().Successors(self.Name, max(1, p.env.cfg.Replicas)) {
 			m, _ := view.Named(name)
 			v.Successors = append(v.Successors, m.Node)
 		}
+		v.Witnessed = witnessed(view, self, spec.Tickets)
 	}
 	return v
+}
+
+// witnessed returns [pool.View.Witnessed] for a pool with tickets since a log entry.
+func witnessed(view *membership.View, self membership.Member, tickets uint64) func(kmutex.Node) bool {
+	return func(node kmutex.Node) bool {
+		lost, known := view.LostMember(node)
+		if !known || view.Forgotten() > max(tickets, uint64(node)) {
+			return false
+		}
+		stays := make([]replication.Stay, 0, len(view.Members)+len(view.Lost))
+		for _, m := range view.Members {
+			stays = append(stays, replication.Stay{Name: m.Name, Node: m.Node})
+		}
+		for _, l := range view.Lost {
+			stays = append(stays, replication.Stay{Name: l.Name, Node: l.Node, Out: l.At})
+		}
+		return replication.Witnessed(replication.Stay{Name: self.Name, Node: self.Node},
+			replication.Stay{Name: lost.Name, Node: node, Out: lost.At}, tickets, stays)
+	}
 }
 
 // reasonOf tells why a pool entered an epoch.

@@ -160,6 +160,14 @@ func (v *View) Successor(node kmutex.Node) (kmutex.Node, bool) {
 	return l.Successor, known && l.Successor != 0
 }
 
+// Forgotten returns the index of a log entry: the view knows of every loss after it.
+func (v *View) Forgotten() uint64 {
+	if len(v.Lost) < maxLost {
+		return 0
+	}
+	return v.Lost[0].At
+}
+
 // lostBoot reports that the named gateway's incarnation is lost.
 func (v *View) lostBoot(name, boot string) bool {
 	return slices.ContainsFunc(v.Lost, func(l Lost) bool { return l.Name == name && l.Boot == boot })

@@ -16,6 +16,18 @@ func TestMutantsAreCaught(t *testing.T) {
 			Caught: "asked for 0 times", By: "^TestAsksUntilAnEpochBegins$",
 		},
 		{
+			Name: "a gateway that should have copies and has none says nothing", File: "tickets.go",
+			Old:    "\tp.witness()\n",
+			New:    "",
+			Caught: "unknown: true", By: "^TestLostWithoutTickets$",
+		},
+		{
+			Name: "a successor without copies takes it that there were no tickets", File: "tickets.go",
+			Old:    " ||\n\t\t\tts.Absorbed(l.Node) || !p.view.Witnessed(l.Node) {",
+			New:    " ||\n\t\t\tts.Absorbed(l.Node) {",
+			Caught: "witnessed: false", By: "^TestLostWithoutTickets$",
+		},
+		{
 			Name: "a new epoch is asked for once only", File: "repair.go",
 			Old:    "if !r.wanted || now < r.due {",
 			New:    "if !r.wanted || now < r.due || r.pause > 0 {",

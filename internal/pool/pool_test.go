@@ -308,6 +308,35 @@ func TestUnknownTicketsAndAnotherHome(t *testing.T) {
 	}
 }
 
+// A lost gateway of which its successor must have had copies, and has none, has told nobody
+// of a ticket: nothing is withheld for tickets.
+func TestLostWithoutTickets(t *testing.T) {
+	for _, witnessed := range []bool{true, false} {
+		w := newTrio(t, 2)
+		w.view.Epoch, w.view.Newest, w.view.Gone = 2, 9, []kmutex.Node{9}
+		w.view.Lost = []replication.Lost{{Node: 9, Successor: 3}}
+		w.view.Witnessed = func(kmutex.Node) bool { return witnessed }
+		unknown := false
+		for _, n := range w.view.Members {
+			w.carry(n, w.pools[n].Follow(w.now, w.view, DiskNone))
+		}
+		for len(w.mail) > 0 {
+			s := w.mail[0]
+			w.mail = w.mail[1:]
+			fx, err := w.pools[s.letter.To].Take(w.now, s.from, &s.letter)
+			if err != nil {
+				t.Fatal(err)
+			}
+			unknown = unknown || len(fx.Unknown) > 0
+			w.carry(s.letter.To, fx)
+		}
+		w.states(Installed, Installed, Installed)
+		if unknown == witnessed || w.pools[3].Tickets().Absorbed(9) != witnessed {
+			t.Errorf("witnessed: %t, unknown: %t, taken over: %t", witnessed, unknown, w.pools[3].Tickets().Absorbed(9))
+		}
+	}
+}
+
 // Home finds a token that is lost or in use twice after three counts, also while
 // others are withheld, and asks for an epoch that mends it.
 func TestAudit(t *testing.T) {

@@ -168,7 +168,23 @@ func (p *Pool) followTickets() {
 	member := func(n kmutex.Node) bool { return slices.Contains(v.Members, n) }
 	ts.replicas.Follow(member, v.gone, slices.Max(v.Members))
 	ts.table.Forget(v.gone)
+	p.witness()
 	p.fx.Moved = true
+}
+
+// witness notes of lost gateways that they had no tickets: this one must have a replica of
+// whatever they told, and has none. Nothing of theirs is taken in any more.
+func (p *Pool) witness() {
+	ts := p.tickets
+	for _, l := range p.view.Lost {
+		if l.Successor != p.cfg.Self || p.view.Witnessed == nil || ts.replicas.Of(l.Node) != nil ||
+			ts.Absorbed(l.Node) || !p.view.Witnessed(l.Node) {
+			continue
+		}
+		if err := ts.replicas.Restore(replication.NewTable(l.Node).Since(0)); err != nil {
+			p.fx.Err = fmt.Errorf("pool: node %d had no tickets: %w", l.Node, err)
+		}
+	}
 }
 
 // left is this gateway's word on what lost ones left.

@@ -39,6 +39,9 @@ type View struct {
 	// Lost gateways that may have left tickets, and Gone all that the view knows of.
 	Lost []replication.Lost
 	Gone []kmutex.Node
+	// Witnessed reports whether this gateway must have a replica of whatever a lost one told the
+	// holders of tickets, see [replication.Witnessed]; nil: of none.
+	Witnessed func(lost kmutex.Node) bool
 	// Wait is how long a gateway that was taken out may go on as if it had not.
 	Wait time.Duration
 }

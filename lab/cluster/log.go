@@ -81,7 +81,7 @@ func (a *agreed) lose(n kmutex.Node, leased bool) {
 		slices.Sort(a.Owed)
 	}
 	if a.Tickets {
-		a.Lost = append(a.Lost, fairk.Lost{Node: n, Host: m.Host})
+		a.Lost = append(a.Lost, fairk.Lost{Node: n, Host: m.Host, At: a.Index})
 		a.findHeirs()
 	}
 }

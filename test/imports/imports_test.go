@@ -69,7 +69,7 @@ var allowed = map[string][]string{
 	"internal/stall":               {},
 	"client":                       {"internal/admission", "internal/drift", "internal/problems", "internal/socket"},
 	"internal/demo":                {},
-	"replication":                  {"internal/admission", "kmutex"},
+	"replication":                  {"chordring", "internal/admission", "kmutex"},
 	"replication/disk":             {"internal/journal", "kmutex", "replication"},
 	"internal/gateway":             {"internal/peercall", "internal/admission", "coordinator", "internal/drift", "internal/pace", "internal/pool", "kmutex", "internal/membership", "internal/oncelog", "replication", "replication/disk", "internal/transport"},
 	"internal/pool":                {"internal/admission", "internal/drift", "kmutex", "replication"},

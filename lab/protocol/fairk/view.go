@@ -37,6 +37,7 @@ type View struct {
 type Lost struct {
 	Node, Heir kmutex.Node
 	Host       int
+	At         uint64 // the index of the log entry that took it out
 }
 
 // Member is one incarnation of a gateway.
@@ -105,6 +106,19 @@ func Successors(members []Member, host, n int) []kmutex.Node {
 
 func name(host int) string { return "gw-" + strconv.Itoa(host+1) }
 
+// witnessed reports whether a member must have a replica of whatever a lost one told.
+func (v *View) witnessed(me Member, lost kmutex.Node) bool {
+	var stays []replication.Stay
+	for _, m := range v.Members {
+		stays = append(stays, replication.Stay{Name: name(m.Host), Node: m.Node})
+	}
+	for _, l := range v.Lost {
+		stays = append(stays, replication.Stay{Name: name(l.Host), Node: l.Node, Out: l.At})
+	}
+	at := slices.IndexFunc(stays, func(s replication.Stay) bool { return s.Node == lost })
+	return v.Replicas > 0 && replication.Witnessed(replication.Stay{Name: name(me.Host), Node: me.Node}, stays[at], 0, stays)
+}
+
 // pool is what package pool wants to know of the view.
 func (v *View) pool(self kmutex.Node, wait time.Duration) pool.View {
 	p := pool.View{
@@ -120,6 +134,7 @@ func (v *View) pool(self kmutex.Node, wait time.Duration) pool.View {
 			p.Gone = append(p.Gone, l.Node)
 			p.Lost = append(p.Lost, replication.Lost{Node: l.Node, Successor: l.Heir})
 		}
+		p.Witnessed = func(lost kmutex.Node) bool { return v.witnessed(me, lost) }
 	}
 	return p
 }
