@@ -160,7 +160,7 @@ func TestTransportKept(t *testing.T) {
 func TestTransportIsApart(t *testing.T) {
 	for name, configure := range map[string]func(*http.Transport) error{
 		"HTTP/2 of net/http":         func(base *http.Transport) error { base.ForceAttemptHTTP2 = true; return nil },
-		"HTTP/2 of golang.org/x/net": http2.ConfigureTransport,
+		"HTTP/2 of golang.org/x/net": http2.ConfigureTransport, //nolint:staticcheck // programs use it
 	} {
 		t.Run(name, func(t *testing.T) {
 			s := httptest.NewUnstartedServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) { _, _ = io.WriteString(w, r.RemoteAddr) }))
@@ -223,8 +223,10 @@ func TestTransportDialTLS(t *testing.T) {
 		if err == nil {
 			_ = res.Body.Close()
 			standing.Store(2)
-			if _, err := client.Do(req.Clone(slotUnder(t, &standing))); err != nil {
+			if res, err := client.Do(req.Clone(slotUnder(t, &standing))); err != nil {
 				t.Errorf("under the next lease: %v", err)
+			} else {
+				_ = res.Body.Close()
 			}
 		}
 		client.CloseIdleConnections()
