@@ -75,3 +75,6 @@ type Letter struct {
 
 	tries int // that failed
 }
+
+// Again reports that the letter has failed to arrive before.
+func (l *Letter) Again() bool { return l.tries > 0 }

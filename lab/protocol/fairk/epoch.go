@@ -17,7 +17,7 @@ type letter struct {
 	letter pool.Letter
 }
 
-// returned tells the sender that a letter was not taken, or that an answer was.
+// returned tells the sender that a letter was not taken, or that an answer was at last.
 type returned struct {
 	letter *letter
 	taken  bool
@@ -93,7 +93,7 @@ func (g *Gateway) take(host int, l *letter) {
 		g.cfg.Host.Send(g.cfg.Index, host, "returned", &returned{letter: l})
 	} else if err != nil {
 		g.fail(fmt.Errorf("node %d: %v: %w", g.self, l, err))
-	} else if l.letter.Answer != nil {
+	} else if l.letter.Answer != nil && l.letter.Again() {
 		g.cfg.Host.Send(g.cfg.Index, host, "returned", &returned{l, true})
 	}
 	g.carry(fx)
