@@ -524,3 +524,26 @@ func TestGraceOfALateHolder(t *testing.T) {
 		})
 	}
 }
+
+// A holder that learns of the loss late, as one that was stopped, has less grace.
+func TestGraceOfALateRenewal(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		const ttl = 30 * time.Second
+		n := newNetwork(t, 1)
+		c := n.client(func(cfg *Config) {
+			cfg.HTTPClient = &http.Client{Transport: roundTrip(func(r *http.Request) (*http.Response, error) {
+				if r.Method == http.MethodPut {
+					time.Sleep(drift.Use(ttl) - ttl/3 - time.Second/2)
+					return nil, http.ErrServerClosed
+				}
+				return n.RoundTrip(r)
+			})}
+		})
+		s := acquire(t, c)
+		<-s.Lost()
+		if got := s.Grace(); got != time.Second/2 {
+			t.Errorf("the grace is %v, want 500ms", got)
+		}
+		_ = s.Release()
+	})
+}
