@@ -93,9 +93,26 @@ type fencedConn struct {
 	net.Conn
 	entitled func() uint64
 	under    uint64
-	inFlight atomic.Bool // a request over HTTP/1
-	once     sync.Once   // of Close
+	serves   atomic.Pointer[use] // the request over HTTP/1 that is in flight
+	once     sync.Once           // of Close
 	err      error
+}
+
+// use is a request's use of a connection; nil once that serves other requests.
+type use struct{ atomic.Pointer[fencedConn] }
+
+// begin notes that the request is in flight over conn.
+func (u *use) begin(conn *fencedConn) {
+	u.Store(conn)
+	conn.serves.Store(u)
+}
+
+// over notes that the request's part of the connection is over. Another one may have it
+// already: net/http hands an idle connection on before it says that it is idle.
+func (u *use) over() {
+	if conn := u.Load(); conn != nil {
+		conn.serves.CompareAndSwap(u, nil)
+	}
 }
 
 // Close implements net.Conn. Whoever calls it, the connection is closed when it returns,
@@ -107,7 +124,7 @@ func (c *fencedConn) Close() error {
 		if secure, ok := conn.(*tls.Conn); ok { // of DialTLSContext
 			conn = secure.NetConn()
 		}
-		if tcp, ok := conn.(interface{ SetLinger(sec int) error }); ok && c.inFlight.Load() {
+		if tcp, ok := conn.(interface{ SetLinger(sec int) error }); ok && c.serves.Load() != nil {
 			_ = tcp.SetLinger(0)
 		}
 		c.err = c.Conn.Close()
@@ -118,6 +135,7 @@ func (c *fencedConn) Close() error {
 // Write implements net.Conn.
 func (c *fencedConn) Write(p []byte) (int, error) {
 	if now := c.entitled(); now == 0 || now != c.under {
+		c.serves.Store(new(use)) // whatever it carries is broken off
 		_ = c.Close()
 		return 0, ErrLost
 	}
@@ -143,19 +161,18 @@ func (t *fencedTransport) RoundTrip(r *http.Request) (*http.Response, error) {
 		}
 		return nil, err
 	}
-	under := new(atomic.Pointer[fencedConn])
+	under := new(use)
 	r = r.WithContext(httptrace.WithClientTrace(r.Context(), &httptrace.ClientTrace{
 		GotConn: func(info httptrace.GotConnInfo) {
 			conn := fencedBelow(info.Conn)
-			under.Store(conn)
-			conn.inFlight.Store(true)
+			under.begin(conn)
 			if !slot.Valid() {
 				_ = conn.Close() // this is a second attempt, under a lease that is not the slot's
 			}
 		},
 		PutIdleConn: func(err error) {
-			if conn := under.Load(); err == nil && conn != nil {
-				conn.inFlight.Store(false)
+			if err == nil {
+				under.over()
 				under.Store(nil)
 			}
 		},
@@ -165,12 +182,12 @@ func (t *fencedTransport) RoundTrip(r *http.Request) (*http.Response, error) {
 		r.Header["Kgate-Fence"] = []string{slot.Fence()}
 	}
 	res, err := t.base.RoundTrip(r)
-	switch conn := under.Load(); {
-	case err != nil || conn == nil:
+	switch {
+	case err != nil || under.Load() == nil:
 	case res.ProtoMajor == 1 && res.StatusCode != http.StatusSwitchingProtocols:
 		res.Body = &fencedBody{ReadCloser: res.Body, under: under}
 	default:
-		conn.inFlight.Store(false)
+		under.over()
 	}
 	return res, err
 }
@@ -179,16 +196,14 @@ func (t *fencedTransport) RoundTrip(r *http.Request) (*http.Response, error) {
 // its connection off: net/http does so too, but only after its own Close has returned.
 type fencedBody struct {
 	io.ReadCloser
-	under *atomic.Pointer[fencedConn] // nil: the connection serves other requests now
+	under *use
 }
 
 // Read implements io.Reader.
 func (b *fencedBody) Read(p []byte) (int, error) {
 	n, err := b.ReadCloser.Read(p)
 	if err == io.EOF {
-		if conn := b.under.Load(); conn != nil {
-			conn.inFlight.Store(false)
-		}
+		b.under.over()
 	}
 	return n, err
 }

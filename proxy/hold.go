@@ -302,7 +302,9 @@ func (h *hold) isValid() bool { return h.slot == nil || h.slot.Valid() }
 // hold.end.
 func (ex *exchange) watch() {
 	if ex.conn != nil && ex.http1 && (ex.hold.idle > 0 || ex.hold.download.over > 0) {
-		ex.hold.client.conn = ex.conn.raw
+		if tcp, ok := ex.conn.raw.(*net.TCPConn); ok { // of others the kernel tells nothing
+			ex.hold.client.conn = tcp
+		}
 	}
 	ex.hold.begin(ex.abort)
 }

@@ -94,9 +94,10 @@ func (g *guarded) serve(r *http.Request, next http.Handler) {
 		return
 	}
 	g.users.Store(1)
+	g.hold.slot, g.hold.max = slot, g.pool.HoldMax
 	defer g.leave()
 	g.enter(slot)
-	g.watch(slot, cancel)
+	g.watch(cancel)
 	g.Header().Add("Server-Timing", `kgate;desc="queue";dur=`+strconv.FormatFloat(milliseconds(g.rec.Wait), 'f', 3, 64))
 	g.rec.Aborted = true // unless it returns
 	next.ServeHTTP(g, r.WithContext(WithHeld(ctx, &Held{Slot: slot, Lost: g.lost, Wait: g.rec.Wait})))
@@ -129,9 +130,8 @@ func (g *guarded) wait(r *http.Request, limit time.Duration) (Slot, error) {
 }
 
 // watch ends the request's context when the slot is lost or held for too long.
-func (g *guarded) watch(slot Slot, cancel context.CancelCauseFunc) {
+func (g *guarded) watch(cancel context.CancelCauseFunc) {
 	g.lost = make(chan struct{})
-	g.hold.slot, g.hold.max = slot, g.pool.HoldMax
 	g.hold.begin(func(cause *abortCause) {
 		why := admission.ErrHoldMax
 		if cause == errLost {

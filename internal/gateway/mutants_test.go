@@ -73,6 +73,13 @@ func TestMutantsAreCaught(t *testing.T) {
 			Caught: "before the slot is somebody else's",
 		},
 		{
+			Name: "a use that nobody makes lasts", File: "redeem.go",
+			Old:    "_ = end(ctx, id) // else",
+			New:    "// else",
+			By:     "^TestRedeemLeftTooSoon$",
+			Caught: "the ticket has not ended",
+		},
+		{
 			Name: "a call that is repeated has no name", File: "redeem.go",
 			Old:    "call := rand.Text()",
 			New:    "call := rand.Text()[:0]",

@@ -63,10 +63,22 @@ func (g *Gateway) RedeemTicket(ctx context.Context, pool, id string) (*Redeemed,
 	sent := g.now()
 	if t, err = g.onTicket(ctx, ticketCall{Op: opUse, ID: id, Call: call}); err != nil {
 		p.unredeem(r)
+		if !errors.Is(err, admission.ErrTicketUsed) {
+			p.env.background(func() { g.unuse(id, end) })
+		}
 		return nil, g.refusal(pool, err)
 	}
 	r.start(sent, t)
 	return r, nil
+}
+
+// unuse ends a ticket that may be used though the answer is an error: only that use can end
+// it, and its request does not begin.
+func (g *Gateway) unuse(id string, end func(context.Context, string) error) {
+	const patience = 5 * time.Second
+	ctx, cancel := context.WithTimeout(g.env.ctx, patience)
+	defer cancel()
+	_ = end(ctx, id) // else its time to live ends it
 }
 
 // redeem counts r among what is in flight here.

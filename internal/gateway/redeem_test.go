@@ -391,6 +391,28 @@ func TestRedeemWithALostAnswer(t *testing.T) {
 	}
 }
 
+// A request that leaves before it knows that its ticket's slot is its own leaves the slot
+// to others.
+func TestRedeemLeftTooSoon(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		f := newFleet(t, 4, 1, admission.BindingLate, time.Millisecond, PoolConfig{})
+		f.heirs = true
+		owner, user := f.gateways[2], f.gateways[3]
+		tk := request(t, owner, time.Minute)
+		ctx, leave := context.WithCancel(t.Context())
+		user.client.Transport = &lossy{RoundTripper: user.client.Transport, lost: leave}
+		if r, err := user.RedeemTicket(ctx, testPool, tk.ID); err == nil {
+			t.Fatalf("it is redeemed: %v", r)
+		}
+		time.Sleep(time.Second)
+		var ended *admission.EndedError
+		if err := owner.EndTicket(t.Context(), tk.ID); !errors.As(err, &ended) {
+			t.Errorf("the ticket has not ended: %v", err)
+		}
+		f.check()
+	})
+}
+
 // A request that ends, or redeems a ticket, while its gateway is closed begins nothing
 // that Close does not wait for.
 func TestNothingBeginsAfterClose(t *testing.T) {

@@ -42,7 +42,8 @@ func (g *Gateway) RenewTicket(ctx context.Context, id string) (admission.Ticket,
 	return g.onTicket(ctx, ticketCall{Op: opRenew, ID: id})
 }
 
-// EndTicket gives the slot back, or leaves the line.
+// EndTicket gives the slot back, or leaves the line. It fails with ErrTicketUsed while a
+// request uses the slot.
 func (g *Gateway) EndTicket(ctx context.Context, id string) error {
 	_, err := g.onTicket(ctx, ticketCall{Op: opEnd, ID: id})
 	return err

@@ -89,12 +89,12 @@ func (p *Pool) Use(now time.Duration, t *Ticket, call string) (*Effects, error) 
 	return p.done(now), nil
 }
 
-// Finish ends t on its holder's word. A slot that a request uses is that request's: only
-// its own call may end it, or the ticket's time to live. For others it fails with
-// admission.ErrTicketUsed.
+// Finish ends t on its holder's word: call is empty. A slot that a request uses is that
+// request's: only its own call may end it, or the ticket's time to live. For others it
+// fails with admission.ErrTicketUsed.
 func (p *Pool) Finish(now time.Duration, t *Ticket, call string) (*Effects, error) {
 	p.fx.reset()
-	if t.Used && call != t.UsedBy {
+	if call != t.UsedBy {
 		return &p.fx, admission.ErrTicketUsed
 	}
 	how := admission.EndReleased
