@@ -30,6 +30,11 @@ func TestMutantsAreCaught(t *testing.T) {
 			Caught: "have come with a lost slot", By: "^TestTransportLate$",
 		},
 		{
+			Name: "the end of one request counts as that of the next", File: "transport.go",
+			Old: "conn.serves.CompareAndSwap(u, nil)", New: "conn.serves.Store(nil)",
+			Caught: "counts as that of the second", By: "^TestTransportHandsOn$",
+		},
+		{
 			Name: "what the system has of a body is sent on", File: "transport.go",
 			Old: "_ = tcp.SetLinger(0)", New: "_ = tcp",
 			Caught: "not by a reset", By: "^TestTransportResets$",

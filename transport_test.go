@@ -305,3 +305,20 @@ type endless struct{}
 
 // Read implements io.Reader.
 func (endless) Read(p []byte) (int, error) { return len(p), nil }
+
+// TestTransportHandsOn: net/http hands a connection on before it says that it was idle. Only
+// the request that has it now decides how it ends.
+func TestTransportHandsOn(t *testing.T) {
+	conn := new(fencedConn)
+	var first, second use
+	first.begin(conn)
+	second.begin(conn)
+	first.over()
+	if conn.serves.Load() != &second {
+		t.Error("the end of the first request counts as that of the second")
+	}
+	second.over()
+	if conn.serves.Load() != nil {
+		t.Error("nothing is in flight, and the connection does not know")
+	}
+}
