@@ -76,7 +76,7 @@ func (g *Gateway) RedeemTicket(ctx context.Context, pool, id string) (*Redeemed,
 // it, and its request does not begin.
 func (g *Gateway) unuse(id string, end func(context.Context, string) error) {
 	const patience = 5 * time.Second
-	ctx, cancel := context.WithTimeout(g.env.ctx, patience)
+	ctx, cancel := context.WithTimeout(g.ctx, patience)
 	defer cancel()
 	_ = end(ctx, id) // else its time to live ends it
 }
