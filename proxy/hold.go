@@ -302,9 +302,7 @@ func (h *hold) isValid() bool { return h.slot == nil || h.slot.Valid() }
 // hold.end.
 func (ex *exchange) watch() {
 	if ex.conn != nil && ex.http1 && (ex.hold.idle > 0 || ex.hold.download.over > 0) {
-		if tcp, ok := ex.conn.raw.(*net.TCPConn); ok { // of others the kernel tells nothing
-			ex.hold.client.conn = tcp
-		}
+		ex.hold.client.conn = ex.conn.raw
 	}
 	ex.hold.begin(ex.abort)
 }

@@ -36,9 +36,6 @@ func (ex *exchange) splice(body io.Reader) (done bool, err error) {
 	if !canSplice || ex.bytes == 0 || ex.remaining < minSplice || !ex.http1 || ex.conn == nil || ex.conn.frames == nil {
 		return false, nil
 	}
-	if ex.hold.download.over > 0 && ex.hold.client.conn == nil {
-		return false, nil // each write is timed
-	}
 	from, ok := body.(splicer)
 	if !ok {
 		return false, nil

@@ -31,11 +31,8 @@ func IsDelivered(conn net.Conn) bool {
 }
 
 // IsEstablished reports whether neither side of conn has closed it or its sending
-// side; true if that cannot be told.
+// side; elsewhere it is always true.
 func IsEstablished(conn net.Conn) bool {
-	if _, ok := conn.(*net.TCPConn); !ok {
-		return true
-	}
 	info := infoOf(conn)
 	return info != nil && info.State == established
 }
