@@ -19,7 +19,7 @@ var errConfig = errors.New("admin: incomplete configuration")
 type Config struct {
 	// Source is asked at each request. Required.
 	Source Source
-	// Lines is who waits and who holds slots here, Peers the other gateways. Required.
+	// Lines lists who waits and who holds slots here. Peers asks the other gateways. Required.
 	Lines Lines
 	Peers Peers
 	// Metrics are shown at /metrics. Required.

@@ -7,8 +7,8 @@ import (
 	"github.com/kgate/kgate/kmutex"
 )
 
-// A view tells whether a gateway was next to a lost one as long as that one may have had
-// tickets, unless it may have forgotten who stood between them.
+// A view tells whether a gateway was the first successor of a lost one for all the time in
+// which that one could have had tickets. It cannot tell once it has forgotten losses.
 func TestWitnessed(t *testing.T) {
 	view := &membership.View{Members: []membership.Member{{Node: 1, Name: "gw-1"}, {Node: 2, Name: "gw-2"}, {Node: 20, Name: "gw-3"}}}
 	for n := range uint64(4096) { // gw-3, again and again

@@ -57,7 +57,7 @@ func TestThreeAgree(t *testing.T) {
 
 func TestFourthJoins(t *testing.T) {
 	var n network
-	gateways := n.leased(t, 5*time.Second, nil) // nobody is suspended meanwhile
+	gateways := n.leased(t, 5*time.Second, nil) // a busy machine suspends nobody
 	define(t, gateways[0], "p", 3)
 	agree(t, gateways, "a", "b", "c")
 	before := gateways[0].View()
