@@ -8,15 +8,14 @@ import (
 	"log/slog"
 	"net"
 	"net/http"
-	"runtime/debug"
 	"sync"
 
 	"github.com/prometheus/client_golang/prometheus"
 	"github.com/prometheus/client_golang/prometheus/collectors"
 
-	"github.com/kgate/kgate/internal/admission"
 	"github.com/kgate/kgate/internal/node"
 	"github.com/kgate/kgate/proxy"
+	"github.com/kgate/kgate/proxy/downstream"
 	"github.com/kgate/kgate/telemetry"
 )
 
@@ -39,13 +38,16 @@ type Node struct {
 }
 
 // Start starts a node. It opens the node's ports and returns; it does not wait for
-// other nodes: see [Node.Ready]. The end of ctx breaks Start off, and means nothing
-// once Start has returned. The caller ends the node with [Node.Shutdown] or
+// other nodes: see [Node.Ready]. If ctx ends before Start returns, Start fails; after that
+// ctx has no effect. The caller ends the node with [Node.Shutdown] or
 // [Node.Close]. If Start fails, nothing stays open.
 func Start(ctx context.Context, cfg Config) (*Node, error) {
+	if ctx == nil {
+		return nil, errNilContext
+	}
 	cfg, err := cfg.withDefaults()
 	if err != nil {
-		return nil, err
+		return nil, inside(err)
 	}
 	inner := cfg.node()
 	n := &Node{cfg: cfg, done: make(chan struct{})}
@@ -53,14 +55,14 @@ func Start(ctx context.Context, cfg Config) (*Node, error) {
 		return nil, err
 	}
 	if n.node, err = node.Start(ctx, inner); err != nil {
-		return nil, fmt.Errorf("kgate: %w", err)
+		return nil, inside(err)
 	}
 	n.stopping, n.stop = context.WithCancel(context.Background())
 	n.wg.Go(func() { n.supervise(n.node.Failed(), n.node.LeaveRequested()) })
 	return n, nil
 }
 
-// measure makes the node's metrics, where the program has not.
+// measure makes the node's metrics, unless the program did.
 func (n *Node) measure(inner *node.Config) (err error) {
 	if inner.Metrics == nil {
 		inner.Metrics, err = telemetry.New(&n.metrics, telemetry.Config{Gateway: inner.Name, Version: inner.Version, Embedded: true})
@@ -71,8 +73,8 @@ func (n *Node) measure(inner *node.Config) (err error) {
 	if inner.Gathered != nil {
 		return nil
 	}
-	// What the admin handler shows has the process, too. The program's own registry has
-	// collectors for that already.
+	// The admin handler shows the metrics of the process, too. The program's own registry
+	// has collectors for those already.
 	registry := prometheus.NewRegistry()
 	process := prometheus.WrapRegistererWith(prometheus.Labels{"gateway": inner.Name}, registry)
 	err = errors.Join(registry.Register(&n.metrics), process.Register(collectors.NewGoCollector()),
@@ -84,13 +86,13 @@ func (n *Node) measure(inner *node.Config) (err error) {
 	return nil
 }
 
-// supervise ends the node when it cannot go on, and when an operator asks for its end.
+// supervise ends the node when it cannot go on, and when an operator asks it to leave.
 func (n *Node) supervise(failed <-chan error, leave <-chan struct{}) {
 	for {
 		select {
 		case err := <-failed:
 			n.cfg.Logger.Error("the gateway cannot go on", slog.Any("error", err))
-			_ = n.end(fmt.Errorf("kgate: %w", err))
+			_ = n.end(inside(err))
 			return
 		case <-leave:
 			leave = nil
@@ -141,7 +143,7 @@ func (n *Node) Ready(ctx context.Context) error {
 	}
 }
 
-// NotReady says in plain words why the node may not admit requests now; empty: it may.
+// NotReady says why the node may not admit requests now; empty: it may.
 func (n *Node) NotReady() string {
 	if n.stopping.Err() != nil {
 		return "the node is closed"
@@ -150,8 +152,16 @@ func (n *Node) NotReady() string {
 	return reason
 }
 
+// told returns what the node inside has answered, as this package tells it.
+func (n *Node) told(err error) error {
+	if err != nil && n.stopping.Err() != nil {
+		return ErrClosed
+	}
+	return inside(err)
+}
+
 // Done is closed when the node has ended: by Shutdown or Close, at an operator's
-// request, or because it cannot go on. [Node.Err] tells which.
+// request, or because it cannot go on. [Node.Err] returns which.
 func (n *Node) Done() <-chan struct{} { return n.done }
 
 // Err returns nil while the node runs, then ErrClosed or the reason why it could not go
@@ -167,15 +177,16 @@ func (n *Node) Err() error {
 	return n.err
 }
 
-// Drain takes the node out of service: requests that come or wait are refused with
-// ErrDraining, or served if Config.ServeWaiting says so. It returns when no slot is in
+// Drain takes the node out of service. New and waiting requests are refused with
+// ErrDraining; with Config.ServeWaiting those that wait are served. It returns when no slot is in
 // use here, or with ctx's error. The node stays in the cluster.
 func (n *Node) Drain(ctx context.Context) error { return n.node.Drain(ctx) }
 
 // Shutdown drains the node and leaves the cluster: the others have its slots at once.
 // When ctx ends first, the slots in use are lost (see [Slot.Lost]), and Shutdown returns
-// ctx's error. Requests that are in flight over an http.Server end as they do without
-// kgate: call Shutdown before the server's.
+// ctx's error, up to two seconds later: so long their holders may take to release them.
+// Requests that are in flight over an http.Server end as they do without kgate: call
+// Shutdown before the server's.
 func (n *Node) Shutdown(ctx context.Context) error {
 	defer n.wg.Wait()
 	return n.shutdown(ctx)
@@ -209,7 +220,7 @@ func (n *Node) leave() bool {
 	return true
 }
 
-// Close ends the node at once, and does not leave the cluster: the others have its slots
+// Close ends the node at once and does not leave the cluster: the others get its slots
 // when its lease has run out. Slots in use are lost. A Shutdown that is leaving the cluster
 // ends first, within seconds.
 func (n *Node) Close() error {
@@ -217,76 +228,69 @@ func (n *Node) Close() error {
 	return n.end(ErrClosed)
 }
 
-// Reload has requests that come from now on served as the Pools, Routes and what else
-// concerns requests in cfg say. Those that wait keep their places. Names, addresses and
-// what concerns other nodes stay as they were at Start. On an error nothing has changed.
+// Reload applies the Pools, the Routes and all else in cfg that concerns requests to
+// requests that arrive from now on. Those that wait keep their places. Names, addresses and
+// the settings of Peers stay as they were at Start. On an error nothing has changed.
 func (n *Node) Reload(cfg Config) error {
+	if n.stopping.Err() != nil {
+		return ErrClosed
+	}
 	cfg, err := cfg.reloaded(n.cfg)
 	if err != nil {
-		return err
+		return inside(err)
 	}
-	if err := n.node.Reload(cfg.node()); err != nil {
-		return fmt.Errorf("kgate: %w", err)
-	}
-	return nil
+	return n.told(n.node.Reload(cfg.node()))
 }
 
-// SetPeerKey has the node show and accept other cluster keys from now on: what
-// [Peers.Key] is at the start. Connections that there are stay. To replace a key, add
+// SetPeerKey replaces [Peers.Key]: from now on the node uses and accepts these cluster
+// keys. Open connections stay. To replace a key, add
 // the new one as the second line on every node, then make it the first, then remove the
 // old one.
 func (n *Node) SetPeerKey(key []byte) error {
 	secure, gossip, err := fromKey(key, n.cfg.Name)
 	if err != nil {
-		return err
+		return inside(err)
 	}
 	return n.SetPeerTLS(secure, gossip)
 }
 
-// SetPeerTLS has connections to other nodes that begin from now on use other
-// certificates, and gossip other keys: see [Peers.TLS] and [Peers.GossipKeys]. What is nil
-// stays. On an error nothing has changed.
+// SetPeerTLS replaces [Peers.TLS] for new connections to other nodes, and
+// [Peers.GossipKeys]. What is nil stays as it is. On an error nothing has changed.
 func (n *Node) SetPeerTLS(cfg *tls.Config, gossipKeys [][]byte) error {
-	if err := n.node.SetPeerTLS(cfg, gossipKeys); err != nil {
-		return fmt.Errorf("kgate: %w", err)
+	if n.stopping.Err() != nil {
+		return ErrClosed
 	}
-	return nil
+	return n.told(n.node.SetPeerTLS(cfg, gossipKeys))
 }
 
-// SetK changes a pool's k over the whole cluster, provided that it is was; with was 0
-// whatever it is. It returns when this node knows, and tries until ctx ends.
+// SetK changes a pool's k in the whole cluster if it is was now; if was is 0, in any case.
+// It tries until ctx ends, and returns when this node has the new k.
 func (n *Node) SetK(ctx context.Context, pool string, k, was int) error {
-	if err := n.node.SetK(ctx, pool, k, was); err != nil {
-		return fmt.Errorf("kgate: %w", err)
-	}
-	return nil
+	return n.told(n.node.SetK(ctx, pool, k, was))
 }
 
 // SetRate changes how many bytes per second the pool's requests may move to clients and
-// from clients, over the whole cluster; 0: no bound. It returns when no node goes by
-// the rate before, and tries until ctx ends.
+// from clients, over all nodes; 0: no limit. It tries until ctx ends, and returns when no
+// node uses the rate before.
 func (n *Node) SetRate(ctx context.Context, pool string, down, up int64) error {
-	if err := n.node.SetRate(ctx, pool, node.Rate{Down: down, Up: up}); err != nil {
-		return fmt.Errorf("kgate: %w", err)
-	}
-	return nil
+	return n.told(n.node.SetRate(ctx, pool, node.Rate{Down: down, Up: up}))
 }
 
-// PeerAddr is where the node listens for other nodes.
+// PeerAddr returns the address at which the node listens for other nodes.
 func (n *Node) PeerAddr() string { return n.node.PeerAddr().String() }
 
-// GossipAddr is what other nodes may Join.
+// GossipAddr returns the address that other nodes can Join.
 func (n *Node) GossipAddr() string { return n.node.GossipAddr() }
 
 // Handler returns the whole proxy: it finds the route of a request, waits for a slot of
 // the route's pool and forwards the request to an upstream. Any http.Server may serve
-// it; that of proxy.NewServer, which `kgate serve` has, also bounds what clients
-// can hold.
+// it; that of downstream.NewServer, which `kgate serve` uses, also limits what clients can
+// hold.
 func (n *Node) Handler() *proxy.Handler { return n.node.Handler() }
 
 // Admin returns the status page, the API and the metrics, for operators. The page works
-// behind http.StripPrefix. Changes need a token, see [Config.AdminTokens], or come from
-// this machine, as everything does that a proxy on this machine passes on.
+// behind http.StripPrefix. Changes require a token, see [Config.AdminTokens], or have to
+// come from this machine, as all requests do that a proxy on this machine passes on.
 func (n *Node) Admin() http.Handler { return n.node.Admin() }
 
 // Stats of a pool at this node.
@@ -304,8 +308,8 @@ func (n *Node) Stats(pool string) Stats {
 	return Stats{K: s.K, InFlight: s.InFlight, Waiting: s.Waiting}
 }
 
-// Middleware returns what admits requests to a pool before the next handler serves
-// them. A request that is not admitted is answered with 503 or 429, Retry-After and a
+// Middleware returns a middleware that admits requests to a pool before the next handler
+// serves them. A request that is not admitted is answered with 503 or 429, Retry-After and a
 // problem document. The next handler's context ends, with the cause ErrLost, when the
 // slot is lost; [FromContext] has the slot. The slot is given back when the handler has
 // returned, also by a panic, which passes, and when the connection that it may have
@@ -320,10 +324,12 @@ func (n *Node) Middleware(pool string) func(http.Handler) http.Handler {
 }
 
 // ConnContext is for http.Server.ConnContext: see [Node.Middleware].
-func ConnContext(ctx context.Context, c net.Conn) context.Context { return proxy.ConnContext(ctx, c) }
+func ConnContext(ctx context.Context, c net.Conn) context.Context {
+	return downstream.ConnContext(ctx, c)
+}
 
-// collectorList is a registry that only remembers what it was given, and a collector of
-// all of that.
+// collectorList is a registry that only remembers its collectors, and a collector of all
+// of them.
 type collectorList []prometheus.Collector
 
 // Register implements prometheus.Registerer.
@@ -358,31 +364,3 @@ func (n *Node) Describe(to chan<- *prometheus.Desc) { n.metrics.Describe(to) }
 
 // Collect implements prometheus.Collector.
 func (n *Node) Collect(to chan<- prometheus.Metric) { n.metrics.Collect(to) }
-
-// version returns that of the module kgate in this program.
-func version() string {
-	const path = "github.com/kgate/kgate"
-	info, ok := debug.ReadBuildInfo()
-	if !ok {
-		return ""
-	}
-	for _, m := range append(info.Deps, &info.Main) {
-		if m.Path == path && m.Replace == nil && m.Version != "(devel)" {
-			return m.Version
-		}
-	}
-	return ""
-}
-
-// refused translates the error of an Acquire.
-func refused(pool string, err error) error {
-	var refusal *admission.Refusal
-	switch {
-	case errors.As(err, &refusal):
-		return &Refused{Pool: pool, RetryAfter: refusal.RetryAfter, reason: refusal.Reason}
-	case errors.Is(err, admission.ErrUnknownPool):
-		return &Refused{Pool: pool, reason: ErrUnknownPool}
-	default:
-		return err
-	}
-}

@@ -3,7 +3,6 @@ package kgate
 import (
 	"context"
 	"errors"
-	"fmt"
 	"sync"
 	"time"
 
@@ -13,55 +12,6 @@ import (
 	"github.com/kgate/kgate/internal/node"
 	"github.com/kgate/kgate/proxy"
 )
-
-// Errors of [Node.Acquire], all but ErrClosed wrapped by a *[Refused].
-var (
-	// ErrQueueFull: as many wait at this node as the pool's QueueLimit allows.
-	ErrQueueFull error = admission.QueueFull
-	// ErrClientLimit: the client has as many requests here as it may.
-	ErrClientLimit error = admission.ClientLimit
-	// ErrDraining: the node is being taken out of service.
-	ErrDraining error = admission.Draining
-	// ErrIsolated: the node is not part of the cluster (yet), or has lost its lease.
-	ErrIsolated error = admission.Isolated
-	// ErrCancelled: an operator took the request out of the line.
-	ErrCancelled error = admission.Cancelled
-	// ErrUnknownPool: the cluster has no pool of this name.
-	ErrUnknownPool = admission.ErrUnknownPool
-	// ErrClosed: the node has been closed.
-	ErrClosed = errors.New("kgate: the node is closed")
-)
-
-// Why a context of [Slot.Context] or [Node.Middleware] has ended, as context.Cause tells
-// it.
-var (
-	// ErrLost: the slot may be used no longer. The node has lost its lease, or stops.
-	ErrLost = admission.ErrLost
-	// ErrHoldMax: the slot was held for as long as the pool's HoldMax allows.
-	ErrHoldMax = admission.ErrHoldMax
-)
-
-// Refused is the error of a request that the node does not admit.
-type Refused struct {
-	Pool string
-	// RetryAfter is when it may be worthwhile to try again; 0: not known.
-	RetryAfter time.Duration
-
-	reason error
-}
-
-// Error implements error.
-func (r *Refused) Error() string {
-	text := r.reason.Error()
-	if reason := admission.Reason(""); errors.As(r.reason, &reason) {
-		text = reason.Detail()
-	}
-	return fmt.Sprintf("kgate: pool %s: %s", r.Pool, text)
-}
-
-// Unwrap returns the reason: ErrQueueFull, ErrClientLimit, ErrDraining, ErrIsolated,
-// ErrCancelled or ErrUnknownPool.
-func (r *Refused) Unwrap() error { return r.reason }
 
 // AcquireOption says more about who acquires a slot: [Client], [Note].
 type AcquireOption struct{ set func(*asked) }
@@ -78,8 +28,8 @@ func askedBy(options []AcquireOption) (a asked) {
 	return a
 }
 
-// Client tells the pool's clients apart, for the bounds on one client and Pool.Fair: an
-// account, a key, an address.
+// Client names the client, such as an account, a key or an address, for the limits of one
+// client and Pool.Fair.
 func Client(name string) AcquireOption {
 	return AcquireOption{func(a *asked) { a.client = name }}
 }
@@ -89,7 +39,7 @@ func Note(text string) AcquireOption {
 	return AcquireOption{func(a *asked) { a.note = text }}
 }
 
-// Slot is one of a pool's k, held by this program. Its methods are safe for concurrent
+// Slot is one of a pool's k slots, held by this program. Its methods are safe for concurrent
 // use.
 type Slot struct {
 	held    *proxy.Held
@@ -103,8 +53,14 @@ type Slot struct {
 // cause of ctx's end; then nothing is held. It does not wait for the node to be ready,
 // nor for the end of a split: that is ErrIsolated, at once. See [Node.Ready].
 func (n *Node) Acquire(ctx context.Context, pool string, options ...AcquireOption) (*Slot, error) {
+	if ctx == nil {
+		return nil, errNilContext
+	}
 	if n.stopping.Err() != nil {
 		return nil, ErrClosed
+	}
+	if ctx.Err() != nil { // a caller that has gone would not Release
+		return nil, context.Cause(ctx)
 	}
 	ctx, cancel := context.WithCancelCause(ctx)
 	defer cancel(nil)
@@ -118,15 +74,39 @@ func (n *Node) Acquire(ctx context.Context, pool string, options ...AcquireOptio
 	arrived := time.Now()
 	got, err := n.node.Acquire(ctx, req)
 	if err != nil {
-		return nil, refused(pool, err)
+		return nil, n.refused(pool, err)
 	}
 	return newSlot(got, time.Since(arrived)), nil
+}
+
+// refused translates the error of a request for a slot, or for a place in line.
+func (n *Node) refused(pool string, err error) error {
+	reason, retryAfter := admission.Reason(""), time.Duration(0)
+	if refusal := (*admission.Refusal)(nil); errors.As(err, &refusal) {
+		retryAfter = refusal.RetryAfter
+	}
+	switch {
+	case errors.Is(err, admission.ErrUnknownPool):
+		return &Refused{Pool: pool, reason: ErrUnknownPool, text: withoutPackages(err.Error()) + "; add it to Config.Pools"}
+	case !errors.As(err, &reason):
+		return err
+	}
+	text := reason.Detail()
+	if missing := n.NotReady(); reason == admission.Isolated && missing != "" {
+		text = "this node may not admit requests now: " + missing + "; Node.Ready waits until it may"
+	}
+	return &Refused{Pool: pool, RetryAfter: retryAfter, reason: reason, text: text}
 }
 
 func newSlot(got *node.Slot, wait time.Duration) *Slot {
 	s := &Slot{release: got.Release, lost: make(chan struct{})}
 	s.held = &proxy.Held{Slot: got, Lost: s.lost, Wait: wait}
-	got.OnLost(func() { s.once.Do(func() { close(s.lost) }) })
+	got.OnLost(func() {
+		s.once.Do(func() {
+			close(s.lost)
+			go s.held.End() // the caller has other slots to end
+		})
+	})
 	return s
 }
 
@@ -143,6 +123,7 @@ func FromContext(ctx context.Context) *Slot {
 // released, too: the node counts it as in use until then.
 func (s *Slot) Release() {
 	if s.release != nil {
+		s.held.End()
 		s.release()
 	}
 }
@@ -162,10 +143,10 @@ func (s *Slot) Valid() bool {
 	}
 }
 
-// Fence names this use of the slot: pool/founded/epoch/serial, no two the same. Where K
-// is 1 a later use has greater numbers, compared one after the other, so that a server
-// which remembers the greatest can refuse what comes too late. With more slots the order
-// tells nothing: who has held a slot for long has smaller numbers than who came later.
+// Fence names this use of the slot: pool/founded/epoch/serial. No two are the same. If K is
+// 1, a later use has greater numbers, compared one after the other, so a server that
+// remembers the greatest can refuse writes that come too late. With more slots the order
+// means nothing: a use that lasts long has smaller numbers than later ones.
 func (s *Slot) Fence() string { return s.held.Fence() }
 
 // Wait is how long it took to get the slot.

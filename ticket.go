@@ -22,8 +22,8 @@ var (
 )
 
 // Ticket is a place in the line of a pool, and then a slot, that outlives the node that
-// took it in: it is for who asks now and comes back later, on any node. It ends when its
-// time to live passes without a sign of its holder, which each call with its ID is.
+// gave it: it is for clients that ask now and come back later, to any node. It ends when
+// its time to live passes without a sign of its holder. Each call with its ID is a sign.
 type Ticket struct {
 	// ID is a secret: who has it holds the ticket.
 	ID      string
@@ -32,8 +32,8 @@ type Ticket struct {
 	// Position in line, from 1, and the expected wait; 0: not known, or granted.
 	Position int
 	ETA      time.Duration
-	// Left is how long the ticket lives without a further sign of its holder. Who uses a
-	// granted ticket's slot without [Node.Redeem] must stop a tenth before that.
+	// Left is how long the ticket lives without a further sign of its holder. A program that
+	// uses a granted ticket's slot without [Node.Redeem] must stop a tenth before that.
 	Left time.Duration
 	// Fence of a granted ticket: see [Slot.Fence].
 	Fence string
@@ -47,26 +47,26 @@ func (n *Node) RequestTicket(ctx context.Context, pool string, ttl time.Duration
 	}
 	by := askedBy(options)
 	t, err := n.node.Tickets().RequestTicket(ctx, admission.Request{Pool: pool, Client: by.client}, ttl, by.note)
-	return ticketOf(t, pool, err)
+	return n.ticketOf(t, pool, err)
 }
 
 // AwaitTicket returns a ticket once it is granted, or as it stands when wait is over.
 // While it runs, the ticket does not expire in line.
 func (n *Node) AwaitTicket(ctx context.Context, id string, wait time.Duration) (Ticket, error) {
 	t, err := n.node.Tickets().TestTicket(ctx, id, false, wait)
-	return ticketOf(t, "", err)
+	return n.ticketOf(t, "", err)
 }
 
 // RenewTicket is a sign of the ticket's holder, whether it is granted or not.
 func (n *Node) RenewTicket(ctx context.Context, id string) (Ticket, error) {
 	t, err := n.node.Tickets().RenewTicket(ctx, id)
-	return ticketOf(t, "", err)
+	return n.ticketOf(t, "", err)
 }
 
 // EndTicket gives the ticket's slot back, or leaves the line. It fails with ErrTicketUsed
 // while a request uses the slot; when that ends, so does the ticket.
 func (n *Node) EndTicket(ctx context.Context, id string) error {
-	_, err := ticketOf(admission.Ticket{}, "", n.node.Tickets().EndTicket(ctx, id))
+	_, err := n.ticketOf(admission.Ticket{}, "", n.node.Tickets().EndTicket(ctx, id))
 	return err
 }
 
@@ -78,23 +78,27 @@ func (n *Node) Redeem(ctx context.Context, pool, id string) (*Slot, error) {
 	}
 	got, err := n.node.RedeemTicket(ctx, pool, id)
 	if err != nil {
-		_, err = ticketOf(admission.Ticket{}, pool, err)
+		_, err = n.ticketOf(admission.Ticket{}, pool, err)
 		return nil, err
 	}
 	return newSlot(got, 0), nil
 }
 
 // ticketOf translates the answer to a call for a ticket.
-func ticketOf(t admission.Ticket, pool string, err error) (Ticket, error) {
+func (n *Node) ticketOf(t admission.Ticket, pool string, err error) (Ticket, error) {
 	var ended *admission.EndedError
 	switch {
 	case err == nil:
 		return Ticket{ID: t.ID, Pool: t.Pool, Granted: t.Granted, Position: t.Position, ETA: t.ETA, Left: t.Left, Fence: t.Fence}, nil
+	case n.stopping.Err() != nil: // a ticket that this node does not find may well be alive
+		return Ticket{}, ErrClosed
 	case errors.As(err, &ended):
 		return Ticket{}, fmt.Errorf("%w: %s", ErrTicketEnded, ended.How)
 	case errors.Is(err, admission.ErrUnknownTicket):
 		return Ticket{}, ErrTicketEnded
+	case errors.Is(err, ErrTicketElsewhere):
+		return Ticket{}, inside(err)
 	default:
-		return Ticket{}, refused(pool, err)
+		return Ticket{}, n.refused(pool, err)
 	}
 }

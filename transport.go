@@ -2,18 +2,22 @@ package kgate
 
 import (
 	"context"
-	"crypto/tls"
 	"errors"
+	"fmt"
 	"io"
 	"net"
 	"net/http"
 	"net/http/httptrace"
-	"sync"
-	"sync/atomic"
+	"time"
+
+	"github.com/kgate/kgate/proxy/tcpstate"
 )
 
 // errNoSlot is what Transport returns for a request without a slot.
 var errNoSlot = errors.New("kgate: the request has no slot: give it the context of a request that Middleware has admitted, or one of Slot.Context")
+
+// errOtherNode is for a slot that is valid, as far as its own node knows.
+var errOtherNode = fmt.Errorf("%w: this Transport's node has no lease; use the Transport of the node that has granted the slot", ErrLost)
 
 // Transport returns a copy of base, or of http.DefaultTransport if base is nil, that
 // sends requests only while their slots are valid. It asks the node's lease right before
@@ -23,25 +27,28 @@ var errNoSlot = errors.New("kgate: the request has no slot: give it the context 
 //
 // A request needs a context with a slot; see [FromContext]. The slot's fence is sent as
 // the header Kgate-Fence unless the request has one. Close the response's body before the
-// slot is released: when Close returns, a response that was not read to its end is broken
-// off, and the next request may come.
+// slot is released. When Close returns, or RoundTrip fails, the request is over: its
+// connection serves the next one or is closed, and with HTTP/2 its stream has ended: if the
+// server does not confirm that for five seconds, the connection is closed with all of its
+// streams. The body of an answer with status 101 is the connection: its Close waits up to a second
+// until the server has what was written, and the slot's release or loss closes it at once.
+//
+// The body of a request without GetBody is read and closed on another goroutine. A Read that
+// waits there, for a client say, may go on when the request is over.
 func (n *Node) Transport(base *http.Transport) http.RoundTripper {
 	return newFenced(base, n.node.Entitled)
 }
 
-// newFenced returns a Transport under leases that entitled names: 0 is none, and each has
-// another number.
+// newFenced returns a Transport that sends under the lease whose number entitled returns;
+// 0: there is none.
 func newFenced(base *http.Transport, entitled func() uint64) http.RoundTripper {
 	if base == nil {
 		base, _ = http.DefaultTransport.(*http.Transport)
 	}
-	if base == nil { // the program has put another kind there
+	if base == nil { // the program has replaced it with another type
 		base = &http.Transport{Proxy: http.ProxyFromEnvironment, ForceAttemptHTTP2: true}
 	}
 	base = base.Clone()
-	if base.TLSNextProto["h2"] != nil { // of golang.org/x/net/http2: it keeps connections of the original
-		base.TLSNextProto, base.ForceAttemptHTTP2 = nil, true
-	}
 	dial := withContext(base.DialContext, base.Dial) //nolint:staticcheck // the caller's
 	if dial == nil {
 		dial = new(net.Dialer).DialContext
@@ -50,124 +57,47 @@ func newFenced(base *http.Transport, entitled func() uint64) http.RoundTripper {
 	if dial = withContext(base.DialTLSContext, base.DialTLS); dial != nil { //nolint:staticcheck // the caller's
 		base.DialTLSContext = fenced(dial, entitled)
 	}
-	return &fencedTransport{base}
+	return &fencedTransport{base, newFencedHTTP2(base, entitled), entitled}
 }
 
-type dialFunc = func(ctx context.Context, network, addr string) (net.Conn, error)
-
-// withContext returns dial, or older, which it replaces, if there is no dial.
-func withContext(dial dialFunc, older func(network, addr string) (net.Conn, error)) dialFunc {
-	if dial != nil || older == nil {
-		return dial
-	}
-	return func(_ context.Context, network, addr string) (net.Conn, error) { return older(network, addr) }
-}
-
-// fenced returns dial for connections that belong to a lease.
-func fenced(dial dialFunc, entitled func() uint64) dialFunc {
-	return func(ctx context.Context, network, addr string) (net.Conn, error) {
-		under := entitled()
-		conn, err := dial(ctx, network, addr)
-		if err != nil {
-			return nil, err
-		}
-		if secure, ok := conn.(*tls.Conn); ok {
-			err = secure.HandshakeContext(ctx)
-			if err == nil && secure.ConnectionState().NegotiatedProtocol == "h2" {
-				err = errDialTLS
-			}
-			if err != nil {
-				return nil, errors.Join(err, conn.Close())
-			}
-		}
-		return &fencedConn{Conn: conn, entitled: entitled, under: under}, nil
-	}
-}
-
-// errDialTLS is what a DialTLSContext gets that agrees on HTTP/2, for which net/http needs
-// the *tls.Conn itself.
-var errDialTLS = errors.New("kgate: DialTLSContext has agreed on HTTP/2, which cannot be fenced: set DialContext instead, or remove h2 from the NextProtos")
-
-// fencedConn writes under one lease only.
-type fencedConn struct {
-	net.Conn
+type fencedTransport struct {
+	base     *http.Transport
+	http2    *fencedHTTP2
 	entitled func() uint64
-	under    uint64
-	serves   atomic.Pointer[use] // the request over HTTP/1 that is in flight
-	once     sync.Once           // of Close
-	err      error
 }
-
-// use is a request's use of a connection; nil once that serves other requests.
-type use struct{ atomic.Pointer[fencedConn] }
-
-// begin notes that the request is in flight over conn.
-func (u *use) begin(conn *fencedConn) {
-	u.Store(conn)
-	conn.serves.Store(u)
-}
-
-// over notes that the request's part of the connection is over. Another one may have it
-// already: net/http hands an idle connection on before it says that it is idle.
-func (u *use) over() {
-	if conn := u.Load(); conn != nil {
-		conn.serves.CompareAndSwap(u, nil)
-	}
-}
-
-// Close implements net.Conn. Whoever calls it, the connection is closed when it returns,
-// and reset if a request is in flight: otherwise the system would go on to send what it
-// has of the request's body.
-func (c *fencedConn) Close() error {
-	c.once.Do(func() {
-		conn := c.Conn
-		if secure, ok := conn.(*tls.Conn); ok { // of DialTLSContext
-			conn = secure.NetConn()
-		}
-		if tcp, ok := conn.(interface{ SetLinger(sec int) error }); ok && c.serves.Load() != nil {
-			_ = tcp.SetLinger(0)
-		}
-		c.err = c.Conn.Close()
-	})
-	return c.err
-}
-
-// Write implements net.Conn.
-func (c *fencedConn) Write(p []byte) (int, error) {
-	if now := c.entitled(); now == 0 || now != c.under {
-		c.serves.Store(new(use)) // whatever it carries is broken off
-		_ = c.Close()
-		return 0, ErrLost
-	}
-	return c.Conn.Write(p)
-}
-
-type fencedTransport struct{ base *http.Transport }
 
 // RoundTrip implements http.RoundTripper.
 func (t *fencedTransport) RoundTrip(r *http.Request) (*http.Response, error) {
 	slot := FromContext(r.Context())
-	err := errNoSlot
-	switch {
-	case slot == nil:
-	case !slot.Valid():
-		err = ErrLost
-	default:
-		err = nil
-	}
-	if err != nil {
+	if err := t.check(slot); err != nil {
 		if r.Body != nil {
 			_ = r.Body.Close()
 		}
 		return nil, err
 	}
-	under := new(use)
-	r = r.WithContext(httptrace.WithClientTrace(r.Context(), &httptrace.ClientTrace{
+	ctx, cancel := context.WithCancelCause(r.Context())
+	under := &use{upload: uploadOf(r)}
+	hasBody := r.Body != nil && r.Body != http.NoBody
+	r = r.WithContext(httptrace.WithClientTrace(ctx, &httptrace.ClientTrace{
 		GotConn: func(info httptrace.GotConnInfo) {
-			conn := fencedBelow(info.Conn)
-			under.begin(conn)
-			if !slot.Valid() {
-				_ = conn.Close() // this is a second attempt, under a lease that is not the slot's
+			under.Store(nil)
+			under.written.Store(!hasBody)
+			if conn := fencedBelow(info.Conn); !conn.shared {
+				under.begin(conn)
+			}
+			if slot.Valid() {
+				return
+			}
+			// This is a second attempt, under a lease that is not the slot's. HTTP/2 looks at
+			// the context right before it opens a stream; HTTP/1 does not.
+			cancel(ErrLost)
+			if conn := under.Load(); conn != nil {
+				_ = conn.Close()
+			}
+		},
+		WroteRequest: func(info httptrace.WroteRequestInfo) {
+			if info.Err == nil {
+				under.written.Store(true)
 			}
 		},
 		PutIdleConn: func(err error) {
@@ -177,33 +107,63 @@ func (t *fencedTransport) RoundTrip(r *http.Request) (*http.Response, error) {
 			}
 		},
 	}))
+	if under.upload != nil {
+		r.Body = under.upload
+	}
 	if _, given := r.Header["Kgate-Fence"]; !given {
 		r.Header = r.Header.Clone()
 		r.Header["Kgate-Fence"] = []string{slot.Fence()}
 	}
 	res, err := t.base.RoundTrip(r)
-	switch {
-	case err != nil || under.Load() == nil:
-	case res.ProtoMajor == 1 && res.StatusCode != http.StatusSwitchingProtocols:
-		res.Body = &fencedBody{ReadCloser: res.Body, under: under}
-	default:
-		under.over()
+	if err != nil {
+		if cause := context.Cause(ctx); cause != nil {
+			err = cause
+		}
+		cancel(nil)
+		return nil, err
 	}
-	return res, err
+	conn := under.Load()
+	if conn == nil && res.ProtoMajor == 1 { // the connection is idle again
+		cancel(nil)
+		return res, nil
+	}
+	if stream, ok := res.Body.(io.ReadWriteCloser); ok && conn != nil && res.StatusCode == http.StatusSwitchingProtocols {
+		cancel(nil) // net/http has left the connection to the caller
+		res.Body = &switched{ReadWriteCloser: stream, conn: conn, detach: slot.held.Attach(conn.closeDelivered)}
+		return res, nil
+	}
+	res.Body = &fencedBody{ReadCloser: res.Body, under: under, cancel: cancel}
+	return res, nil
 }
 
-// fencedBody is a response's body over HTTP/1. Closing one that has more to come breaks
+// check returns why nothing may be sent with the slot; nil: it may.
+func (t *fencedTransport) check(slot *Slot) error {
+	switch {
+	case slot == nil:
+		return errNoSlot
+	case !slot.Valid():
+		return ErrLost
+	case t.entitled() == 0:
+		return errOtherNode
+	default:
+		return nil
+	}
+}
+
+// fencedBody is a response's body. Over HTTP/1, closing one that has more to come breaks
 // its connection off: net/http does so too, but only after its own Close has returned.
 type fencedBody struct {
 	io.ReadCloser
-	under *use
+	under  *use // nothing, over HTTP/2
+	cancel context.CancelCauseFunc
 }
 
 // Read implements io.Reader.
 func (b *fencedBody) Read(p []byte) (int, error) {
 	n, err := b.ReadCloser.Read(p)
-	if err == io.EOF {
+	if err == io.EOF && b.under.written.Load() { // after an early answer the upload may go on
 		b.under.over()
+		b.cancel(nil)
 	}
 	return n, err
 }
@@ -211,25 +171,43 @@ func (b *fencedBody) Read(p []byte) (int, error) {
 // Close implements io.Closer.
 func (b *fencedBody) Close() error {
 	err := b.ReadCloser.Close()
-	if conn := b.under.Swap(nil); conn != nil {
+	if conn := b.under.Load(); conn != nil {
 		_ = conn.Close()
 	}
+	b.cancel(nil)
 	return err
 }
 
-// fencedBelow returns the connection of ours that is below TLS, or below that of a proxy.
-func fencedBelow(conn net.Conn) *fencedConn {
-	for {
-		switch c := conn.(type) {
-		case *fencedConn:
-			return c
-		case *tls.Conn:
-			conn = c.NetConn()
-		default:
-			return &fencedConn{Conn: conn} // never: all are dialed here
-		}
-	}
+// lastWord is how long the server may take to accept what was written to a connection
+// that is then closed.
+const lastWord = time.Second
+
+// switched is the body of an answer with status 101: the connection, which goes on in
+// another protocol.
+type switched struct {
+	io.ReadWriteCloser // the connection, or TLS over it
+	conn               *fencedConn
+	detach             func() // from the slot
 }
 
-// CloseIdleConnections is what http.Client looks for.
-func (t *fencedTransport) CloseIdleConnections() { t.base.CloseIdleConnections() }
+// CloseWrite tells the server that nothing more comes.
+func (s *switched) CloseWrite() error { return tcpstate.CloseWrite(s.ReadWriteCloser) }
+
+// Close implements io.Closer.
+func (s *switched) Close() error {
+	defer s.detach()
+	late := time.AfterFunc(lastWord, func() { _ = s.conn.Close() })
+	defer late.Stop()
+	_ = s.CloseWrite()
+	for pause := time.Millisecond; !tcpstate.IsDelivered(s.conn.socket()); pause = min(2*pause, 50*time.Millisecond) {
+		time.Sleep(pause)
+	}
+	s.conn.closeDelivered()
+	return nil
+}
+
+// CloseIdleConnections is called by http.Client.CloseIdleConnections.
+func (t *fencedTransport) CloseIdleConnections() {
+	t.base.CloseIdleConnections()
+	t.http2.closeIdle()
+}

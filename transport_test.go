@@ -258,45 +258,56 @@ func TestTransportLate(t *testing.T) {
 }
 
 // TestTransportResets: of a request that is broken off while it uploads, nothing more is
-// sent, also not what the system has of it already.
+// sent, also not what the system has of it already. An early answer that is read to its
+// end breaks it off, too.
 func TestTransportResets(t *testing.T) {
-	l, err := net.Listen("tcp", "127.0.0.1:0")
-	if err != nil {
-		t.Fatal(err)
-	}
-	defer l.Close()
-	var standing atomic.Uint64
-	standing.Store(1)
-	client := http.Client{Transport: newFenced(nil, standing.Load)}
-	defer client.CloseIdleConnections()
-	ctx, cancel := context.WithCancel(slotUnder(t, &standing))
-	defer cancel()
-	req, err := http.NewRequestWithContext(ctx, http.MethodPut, "http://"+l.Addr().String(), endless{})
-	if err != nil {
-		t.Fatal(err)
-	}
-	ended := make(chan error, 1)
-	go func() {
-		res, err := client.Do(req)
-		if err == nil {
-			err = res.Body.Close()
-		}
-		ended <- err
-	}()
-	upstream, err := l.Accept()
-	if err != nil {
-		t.Fatal(err)
-	}
-	defer upstream.Close()
-	if _, err := io.ReadFull(upstream, make([]byte, 100_000)); err != nil { // it has begun
-		t.Fatal(err)
-	}
-	cancel()
-	if err := <-ended; !errors.Is(err, context.Canceled) {
-		t.Error(err)
-	}
-	if _, err := io.Copy(io.Discard, upstream); !errors.Is(err, syscall.ECONNRESET) {
-		t.Errorf("the upstream's connection has ended by %v, not by a reset", err)
+	for name, answer := range map[string]string{"cancelled": "", "answered": "HTTP/1.1 413 Too Large\r\nContent-Length: 2\r\n\r\nno"} {
+		t.Run(name, func(t *testing.T) {
+			l, err := net.Listen("tcp", "127.0.0.1:0")
+			if err != nil {
+				t.Fatal(err)
+			}
+			defer l.Close()
+			var standing atomic.Uint64
+			standing.Store(1)
+			client := http.Client{Transport: newFenced(nil, standing.Load)}
+			defer client.CloseIdleConnections()
+			ctx, cancel := context.WithCancel(slotUnder(t, &standing))
+			defer cancel()
+			req, err := http.NewRequestWithContext(ctx, http.MethodPut, "http://"+l.Addr().String(), endless{})
+			if err != nil {
+				t.Fatal(err)
+			}
+			ended := make(chan error, 1)
+			go func() {
+				res, err := client.Do(req)
+				if err == nil {
+					_, err = io.Copy(io.Discard, res.Body)
+					_ = res.Body.Close()
+				}
+				ended <- err
+			}()
+			upstream, err := l.Accept()
+			if err != nil {
+				t.Fatal(err)
+			}
+			defer upstream.Close()
+			if _, err := io.ReadFull(upstream, make([]byte, 100_000)); err != nil { // it has begun
+				t.Fatal(err)
+			}
+			if _, err := io.WriteString(upstream, answer); err != nil {
+				t.Fatal(err)
+			}
+			if answer == "" {
+				cancel()
+			}
+			if err := <-ended; errors.Is(err, context.Canceled) != (answer == "") {
+				t.Error(err)
+			}
+			if _, err := io.Copy(io.Discard, upstream); !errors.Is(err, syscall.ECONNRESET) {
+				t.Errorf("the upstream's connection has ended by %v, not by a reset", err)
+			}
+		})
 	}
 }
 
@@ -305,6 +316,67 @@ type endless struct{}
 
 // Read implements io.Reader.
 func (endless) Read(p []byte) (int, error) { return len(p), nil }
+
+// TestTransportSharedConnection: a slot that is lost when its request gets a connection of
+// HTTP/2 ends this request, before anything of it is sent, and no other one.
+func TestTransportSharedConnection(t *testing.T) {
+	for _, secure := range []bool{true, false} {
+		came, proceed := make(chan string, 9), make(chan struct{})
+		s := httptest.NewUnstartedServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+			came <- r.URL.Path
+			_ = http.NewResponseController(w).Flush()
+			<-proceed
+			_, _ = io.WriteString(w, "whole")
+		}))
+		base := new(http.Transport)
+		if secure {
+			s.EnableHTTP2 = true
+			s.StartTLS()
+			base = s.Client().Transport.(*http.Transport)
+			base.ForceAttemptHTTP2 = true
+		} else {
+			s.Config.Protocols, base.Protocols = new(http.Protocols), new(http.Protocols)
+			s.Config.Protocols.SetUnencryptedHTTP2(true)
+			base.Protocols.SetUnencryptedHTTP2(true)
+			s.Start()
+		}
+		t.Cleanup(s.Close)
+		var lease, own atomic.Uint64
+		lease.Store(1)
+		own.Store(1)
+		client := http.Client{Transport: newFenced(base, lease.Load)}
+		defer client.CloseIdleConnections()
+		do := func(ctx context.Context, path string) (*http.Response, error) {
+			req, err := http.NewRequestWithContext(ctx, http.MethodGet, s.URL+path, http.NoBody)
+			if err != nil {
+				t.Fatal(err)
+			}
+			return client.Do(req)
+		}
+		res, err := do(slotUnder(t, &lease), "/first")
+		if err != nil {
+			t.Fatal(err)
+		}
+		if res.ProtoMajor != 2 {
+			t.Fatalf("over %s", res.Proto)
+		}
+		late := httptrace.WithClientTrace(slotUnder(t, &own), &httptrace.ClientTrace{GetConn: func(string) { own.Store(2) }})
+		if lost, err := do(late, "/second"); !errors.Is(err, ErrLost) {
+			t.Errorf("with a lost slot: %v", err)
+			if err == nil {
+				_ = lost.Body.Close()
+			}
+		}
+		close(proceed)
+		if got, err := io.ReadAll(res.Body); string(got) != "whole" || err != nil {
+			t.Errorf("another request on the connection reads %q, %v", got, err)
+		}
+		_ = res.Body.Close()
+		if len(came) != 1 {
+			t.Errorf("%d requests have come, one of them with a lost slot", len(came))
+		}
+	}
+}
 
 // TestTransportHandsOn: net/http hands a connection on before it says that it was idle. Only
 // the request that has it now decides how it ends.

@@ -1,12 +1,10 @@
 package client
 
 import (
-	"bytes"
 	"context"
 	"encoding/json"
 	"errors"
 	"fmt"
-	"io"
 	"log/slog"
 	"net/http"
 	"net/url"
@@ -29,8 +27,8 @@ const (
 	maxPoll = 30 * time.Second
 	// endIn bounds the time for giving a slot or a place back.
 	endIn = 5 * time.Second
-	// hearFor is how long after its caller has given up the answer is awaited
-	// that tells a new ticket's name.
+	// hearFor is how much longer than its caller Request waits for the name of a new
+	// ticket.
 	hearFor = time.Second
 )
 
@@ -117,7 +115,7 @@ func (c *Client) Request(ctx context.Context, pool string) (*Ticket, error) {
 		return nil, context.Cause(ctx)
 	}
 	t := &Ticket{c: c, pool: pool}
-	// A ticket whose name is not heard stands in the line until its TTL.
+	// A ticket whose name gets lost stands in the line for its TTL.
 	asking, done := outlive(ctx, hearFor)
 	defer done()
 	t.status, t.signed, err = c.ticket(asking, call{method: http.MethodPost, path: ticketsPath, body: body, within: answerIn})
@@ -144,104 +142,5 @@ func outlive(ctx context.Context, d time.Duration) (context.Context, context.Can
 	return longer, func() {
 		ended()
 		end(nil)
-	}
-}
-
-// call is one request, to whichever gateway answers.
-type call struct {
-	method, path, query string
-	body                []byte
-	within              time.Duration // for one gateway
-}
-
-// do asks the gateways in turn, beginning with the one that answered last,
-// until one can tell. It returns when the request that was answered was sent.
-func (c *Client) do(ctx context.Context, q call, into any) (sent time.Time, err error) {
-	start := int(c.good.Load())
-	none := &failure{kind: ErrUnreachable}
-	for i := range c.bases {
-		at := (start + i) % len(c.bases)
-		sent = time.Now()
-		err = c.ask(ctx, c.bases[at], q, into)
-		if err != nil && ctx.Err() != nil {
-			return sent, context.Cause(ctx)
-		}
-		var f *failure
-		if !errors.As(err, &f) {
-			c.good.Store(int64(at))
-			return sent, err
-		}
-		c.cfg.Logger.Debug("gateway does not serve", slog.String("gateway", socket.Name(c.bases[at])), slog.String("cause", f.text))
-		none.add(f)
-	}
-	return sent, none
-}
-
-// failure is why a gateway cannot tell, so that another one is asked.
-type failure struct {
-	kind error // ErrUnreachable or ErrUnavailable
-	text string
-}
-
-func (f *failure) Error() string { return f.kind.Error() + ": " + f.text }
-
-func (f *failure) Unwrap() error { return f.kind }
-
-// add sums up: one gateway that answers makes it ErrUnavailable.
-func (f *failure) add(other *failure) {
-	if errors.Is(other.kind, ErrUnavailable) {
-		f.kind = ErrUnavailable
-	}
-	if f.text != "" {
-		f.text += "; "
-	}
-	f.text += other.text
-}
-
-// ask sends a request to one gateway.
-func (c *Client) ask(ctx context.Context, base *url.URL, q call, into any) error {
-	ctx, cancel := context.WithTimeout(ctx, q.within)
-	defer cancel()
-	target := base.JoinPath(q.path)
-	target.RawQuery = q.query
-	req, err := http.NewRequestWithContext(ctx, q.method, target.String(), bytes.NewReader(q.body))
-	if err != nil {
-		return fmt.Errorf("%w: %w", ErrConfig, err)
-	}
-	if q.body != nil {
-		req.Header.Set("Content-Type", "application/json")
-	}
-	if c.cfg.Token != "" {
-		req.Header.Set("Authorization", "Bearer "+c.cfg.Token)
-	}
-	resp, err := c.cfg.HTTPClient.Do(req)
-	if err != nil {
-		return &failure{kind: ErrUnreachable, text: err.Error()}
-	}
-	defer resp.Body.Close()
-	data, err := io.ReadAll(io.LimitReader(resp.Body, maxAnswer))
-	if err != nil {
-		return &failure{kind: ErrUnreachable, text: socket.Name(base) + ": " + err.Error()}
-	}
-	if resp.StatusCode/100 != 2 {
-		return answerError(socket.Name(base), resp, data)
-	}
-	if into == nil || resp.StatusCode == http.StatusNoContent {
-		return nil
-	}
-	if err := json.Unmarshal(data, into); err != nil {
-		return &failure{kind: ErrUnreachable, text: socket.Name(base) + " does not answer as a kgate does"}
-	}
-	return nil
-}
-
-func pause(ctx context.Context, d time.Duration) bool {
-	t := time.NewTimer(d)
-	defer t.Stop()
-	select {
-	case <-t.C:
-		return true
-	case <-ctx.Done():
-		return false
 	}
 }

@@ -15,11 +15,11 @@ import (
 
 // Config of a Client. The zero value asks the gateway on this machine.
 type Config struct {
-	// Admins are the base URLs of gateways: their admin addresses, unix:/PATH for one
-	// that is a socket, or their client addresses for pools with tickets: true. Where one does not answer,
-	// the next one is asked. Default http://127.0.0.1:9080.
+	// Admins are the base URLs of gateways: their admin addresses, unix:/PATH for a socket,
+	// or their client addresses for pools with tickets: true. If one does not answer, the
+	// next one is asked. Default http://127.0.0.1:9080.
 	Admins []string
-	// Token is the admin token, where the gateways have one.
+	// Token is the admin token, if the gateways have one.
 	Token string
 	// TTL is how long a ticket or a slot outlives its holder, from 1 s to 10
 	// min. A slot is renewed three times in that time, so a longer one stands a
@@ -28,8 +28,8 @@ type Config struct {
 	TTL time.Duration
 	// Note says who asks, for people; at most 256 bytes.
 	Note string
-	// HTTPClient carries the requests. Its Timeout must not be shorter than TTL.
-	// Default: one of the Client's own.
+	// HTTPClient sends the requests. Its Timeout must not be shorter than TTL. Default: the
+	// Client's own.
 	HTTPClient *http.Client
 	// OnStatus is called with each answer about a ticket that Acquire or Wait
 	// waits for; nil: none.
@@ -64,7 +64,7 @@ func (c Config) withDefaults() Config {
 	return c
 }
 
-// Validate reports what cannot work.
+// Validate reports everything that is wrong with c.
 func (c Config) Validate() error {
 	var errs []error
 	for _, a := range c.Admins {

@@ -12,17 +12,17 @@ import (
 
 // Errors.
 var (
-	// ErrConfig: a Config that cannot work.
+	// ErrConfig: the Config is wrong.
 	ErrConfig = errors.New("client: bad configuration")
-	// ErrUnreachable: at no address a gateway answers.
+	// ErrUnreachable: no gateway answers at any address.
 	ErrUnreachable = errors.New("client: no gateway answers")
-	// ErrUnavailable: the gateways that answer cannot do it now.
+	// ErrUnavailable: the gateways that answer cannot serve the call now.
 	ErrUnavailable = errors.New("client: no gateway can do it now")
 	// ErrBusy: no slot is free now (TryAcquire), or the pool has as many tickets
 	// as it may.
 	ErrBusy = errors.New("client: busy")
-	// ErrRefused: the gateway takes the request for wrong: an unknown pool, no
-	// admin token where one is needed.
+	// ErrRefused: the gateway rejects the request: an unknown pool, or no admin token where
+	// one is required.
 	ErrRefused = errors.New("client: refused")
 	// ErrGone: the ticket or slot has ended. GoneError says why.
 	ErrGone = errors.New("client: the ticket has ended")

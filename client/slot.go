@@ -125,7 +125,7 @@ func (s *Slot) start() {
 	}()
 }
 
-// goOn renews the slot, unless too little of its hold is left for that.
+// goOn renews the slot, unless too little of its hold is left.
 func (s *Slot) goOn(ctx context.Context) error {
 	if ends := s.lapses(); s.due().Before(ends) {
 		return s.renew(ctx, ends)

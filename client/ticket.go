@@ -3,7 +3,6 @@ package client
 import (
 	"context"
 	"errors"
-	"fmt"
 	"log/slog"
 	"net/http"
 	"net/url"
@@ -35,26 +34,6 @@ type Status struct {
 	// Left is how long the ticket lives without a further sign: its TTL, or less where
 	// the pool bounds how long a slot may be held.
 	Left time.Duration
-}
-
-// document is a Status as gateways send it.
-type document struct {
-	ID       string   `json:"id"`
-	State    State    `json:"state"`
-	Position int      `json:"position"`
-	ETA      duration `json:"eta"`
-	Fence    string   `json:"fence"`
-	Left     duration `json:"left"`
-}
-
-// duration is a time.Duration that JSON has as "30s".
-type duration time.Duration
-
-// UnmarshalText implements encoding.TextUnmarshaler.
-func (d *duration) UnmarshalText(text []byte) error {
-	v, err := time.ParseDuration(string(text))
-	*d = duration(v)
-	return err
 }
 
 // Ticket is a place in the line of a pool. Nothing goes on in the background:
@@ -106,8 +85,6 @@ func (t *Ticket) test(ctx context.Context, wait time.Duration) (Status, error) {
 
 func (t *Ticket) path() string { return pathOf(t.ID()) }
 
-func pathOf(id string) string { return ticketsPath + "/" + url.PathEscape(id) }
-
 // Wait waits until the ticket is granted and returns its slot. When ctx ends
 // the ticket still is in line, until its TTL is over or it is cancelled. While
 // no gateway can tell, Wait tries again; after a whole TTL it gives up. Wait
@@ -139,18 +116,6 @@ func (t *Ticket) Wait(ctx context.Context) (*Slot, error) {
 	}
 }
 
-// retry is the pause before all gateways are asked again.
-func (c *Client) retry() time.Duration { return min(c.cfg.TTL/30, time.Second) }
-
-// ticket makes a call that is answered with a ticket's status.
-func (c *Client) ticket(ctx context.Context, q call) (s Status, sent time.Time, err error) {
-	d := document{Left: duration(c.cfg.TTL)} // which an older gateway does not send
-	sent, err = c.do(ctx, q, &d)
-	return Status{
-		ID: d.ID, State: d.State, Position: d.Position, ETA: time.Duration(d.ETA), Fence: d.Fence, Left: time.Duration(d.Left),
-	}, sent, err
-}
-
 // hold makes a slot of a granted ticket.
 func (t *Ticket) hold(ctx context.Context) (*Slot, error) {
 	t.mu.Lock()
@@ -169,22 +134,6 @@ func (t *Ticket) hold(ctx context.Context) (*Slot, error) {
 
 // Cancel leaves the line, or gives the slot back that the ticket was granted.
 func (t *Ticket) Cancel() error { return t.c.end(t.path()) }
-
-// end ends a ticket; one that has ended already is as good.
-func (c *Client) end(path string) error {
-	ctx, cancel := context.WithTimeout(context.Background(), endIn)
-	defer cancel()
-	for {
-		_, err := c.do(ctx, call{method: http.MethodDelete, path: path, within: endIn}, nil)
-		switch {
-		case err == nil, errors.Is(err, ErrGone):
-			return nil
-		case errors.Is(err, ErrUnavailable) && pause(ctx, c.retry()): // soon another gateway can
-		default:
-			return fmt.Errorf("%w; the slot is free when its time to live of %v is over", err, c.cfg.TTL)
-		}
-	}
-}
 
 // acquire waits until ctx ends, then leaves the line.
 func (t *Ticket) acquire(ctx context.Context) (*Slot, error) {

@@ -27,7 +27,7 @@ type Binding interface {
 	// Depart moves into baton, whose Number is set, what goes with it to next, which
 	// has waited behind a batch here, or has just asked.
 	Depart(next Place, waited bool, baton *Message, fx *Effects)
-	// CheckBaton tells why a correct coordinator cannot have sent this baton.
+	// CheckBaton returns why a correct coordinator cannot have sent this baton.
 	CheckBaton(baton *Message) error
 	// Arrive takes from baton what came with it.
 	Arrive(baton *Message, fx *Effects)

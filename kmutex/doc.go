@@ -42,7 +42,7 @@
 //	Request CS                        acquire, pump, ask (line.go)
 //	Process Request                   onRequest (line.go)
 //	Process Token Locations           onBaton, serve, pass (line.go)
-//	Release CS                        release (machine.go), coordinator.Early.Free
+//	Release CS                        release (request.go), coordinator.Early.Free
 //	Process Token, Process Child      coordinator.Early.Receive
 //	is_coordinator, token_locations   baton, coordinator.Early.tails
 //	next                              batch.Next

@@ -67,8 +67,8 @@ func TestMutantsAreCaught(t *testing.T) {
 		},
 		{
 			Name: "withheld tokens are given out", File: "plan.go",
-			Old:    "if !p.Owed {\n\t\treturn\n\t}\n\tif p.withheld",
-			New:    "return\n\tif p.withheld",
+			Old:    "case !p.doubt():",
+			New:    "case true:",
 			Caught: "safety|parts", By: "^TestRandomSchedules$",
 		},
 		{
@@ -90,7 +90,7 @@ func TestMutantsAreCaught(t *testing.T) {
 			Caught: "safety|parts", By: "^TestRandomSchedules$",
 		},
 		{
-			Name: "a newcomer claims to know all tokens", File: "epoch.go",
+			Name: "a newcomer claims to know all tokens", File: "install.go",
 			Old:    "if epoch == 1 || self == home",
 			New:    "if self != 0",
 			Caught: "tokens", By: "^TestNewcomersDoNotKnowTheTokens$",
@@ -145,9 +145,21 @@ func TestMutantsAreCaught(t *testing.T) {
 		},
 		{
 			Name: "an adopted slot's token is used again while its lost node may use it", File: "plan.go",
-			Old:    "if p.Owed && g.Request >= FirstAdopted {",
+			Old:    "if g.Request >= FirstAdopted && (p.Owed || p.Claimed.Has(g.Token)) {",
 			New:    "if false {",
 			Caught: "in the epochs after", By: "^TestPlanTokens$",
+		},
+		{
+			Name: "a claimed token is used again when the slot of its ticket ends", File: "plan.go",
+			Old:    "(p.Owed || p.Claimed.Has(g.Token))",
+			New:    "p.Owed",
+			Caught: "whose tokens are claimed", By: "^TestPlanTokens$",
+		},
+		{
+			Name: "claimed tokens are free where nobody knows which there are", File: "plan.go",
+			Old:    "return p.Owed || p.Claimed.Len() > 0",
+			New:    "return p.Owed || p.tokens != nil && p.Claimed.Len() > 0",
+			Caught: "and a token is claimed", By: "^TestPlanTokens$",
 		},
 		{
 			Name: "a request is adopted twice", File: "epoch.go",

@@ -52,6 +52,8 @@ type EpochChange struct {
 	Home  Node
 	// Owed means that a lost node may still run requests.
 	Owed bool
+	// Claimed tokens may be with users whom only lost nodes knew.
+	Claimed TokenSet
 	// Spread lets the free tokens begin at all nodes if nobody waits, as many at
 	// each: then none of them can take most of the tokens along when it is lost.
 	Spread bool
@@ -65,16 +67,17 @@ type EpochChange struct {
 //
 // Every node that reports is frozen, so a token that no request has is free. But if
 // a lost node is owed tokens, a token is free only if a node reports it as free;
-// otherwise it is withheld. Running and withheld tokens count against K, and the
+// otherwise it is withheld. If nothing is owed any more, only the claimed ones of these are withheld:
+// a lost node that was owed tokens can have left no others to users of its own. Running and withheld tokens count against K, and the
 // rest of K is free. If they are more than K, after k was lowered, none is free, and
 // the excess stays where tokens are collected when they come back
-// ([Install.Excess]). So a lower k ends nobody's critical section, and nobody enters
-// it before fewer than K are in it.
+// ([Install.Excess]). So a lower k ends no request's critical section, and no request
+// enters it before fewer than K are in it.
 //
 // An adopted slot keeps its token. While a lost node is owed tokens, that token
 // stays withheld: the lost node may not know that the slot has moved, may end it,
 // and may use the token again. So it is not used again when the adopted slot ends.
-// When nothing is owed, the token of an adopted slot is like any other.
+// The same holds as long as the token is claimed. Else the token of an adopted slot is like any other.
 //
 // # Why no two nodes have one token
 //
@@ -105,6 +108,23 @@ func PlanEpoch(f EpochChange, reports []Report) ([]*Install, error) {
 	return p.installs, nil
 }
 
+// Found returns how node self, one of the founders, enters a pool's first epoch. All
+// founders must be given the same.
+func Found(c EpochChange, founders []Node, self Node) *Install {
+	if !c.Spread || !slices.Contains(founders, c.Home) {
+		return Genesis(c.Epoch, c.K, c.Home, self)
+	}
+	reports := make([]Report, len(founders))
+	for i, n := range founders {
+		reports[i] = Report{Node: n, Epoch: c.Epoch}
+	}
+	installs, err := PlanEpoch(c, reports)
+	if err != nil {
+		panic(fmt.Sprintf("kmutex: a pool cannot be founded: %v", err)) // k is the agreed view's
+	}
+	return installs[slices.Index(founders, self)]
+}
+
 // plan is an epoch that is being planned.
 type plan struct {
 	EpochChange
@@ -125,11 +145,14 @@ func newPlan(f EpochChange, reports []Report) (*plan, error) {
 	if f.K < 1 || f.K > MaxK {
 		return nil, fmt.Errorf("%w: k=%d", ErrInstall, f.K)
 	}
+	if !f.Claimed.Below(MaxK) {
+		return nil, fmt.Errorf("%w: tokens of %d or more are claimed", ErrInstall, MaxK)
+	}
 	for _, r := range reports {
 		if p.at[r.Node] != nil {
 			return nil, fmt.Errorf("%w: two reports of node %d", ErrInstall, r.Node)
 		}
-		if !r.Tokens.below(MaxK) || !r.Free.below(MaxK) || r.MaxK < 0 || r.MaxK > MaxK {
+		if !r.Tokens.Below(MaxK) || !r.Free.Below(MaxK) || r.MaxK < 0 || r.MaxK > MaxK {
 			return nil, fmt.Errorf("%w: node %d reports tokens of %d or more", ErrInstall, r.Node, MaxK)
 		}
 		in := &Install{Epoch: f.Epoch, K: f.K, Home: f.Home}
@@ -152,17 +175,23 @@ func newPlan(f EpochChange, reports []Report) (*plan, error) {
 	return p, nil
 }
 
-// withhold finds the tokens that a lost node may still use.
+// doubt reports that lost nodes, or users whom only they knew, may have tokens.
+func (p *plan) doubt() bool { return p.Owed || p.Claimed.Len() > 0 }
+
+// withhold finds the tokens that a lost node or its users may still use.
 func (p *plan) withhold() {
 	p.survey()
-	if !p.Owed {
+	switch {
+	case !p.doubt():
 		return
-	}
-	if p.withheld = p.tokens.Clone(); p.tokens == nil {
+	case p.tokens == nil:
 		// Whoever knew the tokens is gone: until all that they had is back,
 		// nobody gets one.
 		p.withheld, p.idle = NewTokenSet(p.K), nil
+	case p.Owed:
+		p.withheld = p.tokens.Clone()
 	}
+	p.withheld.AddAll(p.Claimed)
 	p.withheld.RemoveAll(p.running)
 	p.withheld.RemoveAll(p.idle)
 }
@@ -202,7 +231,7 @@ func (p *plan) adopt() {
 			return g.Request >= AdoptedRequest(p.Epoch, 0) && !p.take(g.Token)
 		})
 		for _, g := range in.Running {
-			if p.Owed && g.Request >= FirstAdopted {
+			if g.Request >= FirstAdopted && (p.Owed || p.Claimed.Has(g.Token)) {
 				p.withheld.Add(g.Token)
 			}
 		}
@@ -243,7 +272,7 @@ func (p *plan) place(vacant []Token, first, last Node) {
 	for _, q := range vacant {
 		free.Add(q)
 	}
-	if !p.Owed || p.tokens != nil {
+	if !p.doubt() || p.tokens != nil {
 		for _, set := range []TokenSet{p.running, p.withheld, free} {
 			tokens.AddAll(set)
 		}

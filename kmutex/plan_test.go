@@ -155,6 +155,31 @@ func TestPlanTokens(t *testing.T) {
 			[]kmutex.Report{{Node: 1, Installed: 8, Running: append(runs(2), slotOf(5))}},
 			"free {} withheld {0,1,5} running [2 5] tokens {} excess 2",
 		},
+		"nothing is owed, and some tokens are claimed": {
+			kmutex.EpochChange{K: 4, Claimed: tokens(1, 2)},
+			[]kmutex.Report{{Node: 1, Installed: 8, Tokens: tokens(0, 1, 2, 3), Running: runs(0)}},
+			"free {3} withheld {1,2} running [0] tokens {0,1,2,3}",
+		},
+		"what somebody has is not claimed": {
+			kmutex.EpochChange{K: 4, Claimed: tokens(1, 2, 3)},
+			[]kmutex.Report{{Node: 1, Installed: 8, Tokens: tokens(0, 1, 2, 3), Running: runs(2), Free: tokens(3)}},
+			"free {0,3} withheld {1} running [2] tokens {0,1,2,3}",
+		},
+		"tokens are claimed, and another node is lost": {
+			kmutex.EpochChange{K: 4, Owed: true, Claimed: tokens(1)},
+			[]kmutex.Report{{Node: 1, Installed: 8, Tokens: tokens(0, 1, 2, 3), Running: runs(0), Free: tokens(3)}},
+			"free {3} withheld {1,2} running [0] tokens {0,1,2,3}",
+		},
+		"whoever knew is gone, and a token is claimed": {
+			kmutex.EpochChange{K: 3, Claimed: tokens(1)},
+			[]kmutex.Report{{Node: 1, Installed: 8, Running: runs(2), Free: tokens(0)}},
+			"free {} withheld {0,1} running [2] tokens {}",
+		},
+		"slots are taken over whose tokens are claimed": {
+			kmutex.EpochChange{K: 3, Claimed: tokens(1, 2)},
+			[]kmutex.Report{{Node: 1, Installed: 8, Tokens: tokens(0, 1, 2), Running: []kmutex.Grant{slotOf(1), {Request: kmutex.AdoptedRequest(8, 0), Token: 2}}}},
+			"free {0} withheld {1,2} running [1 2] tokens {0,1,2}",
+		},
 	} {
 		tc.f.Epoch, tc.f.Home = 9, 1
 		installs, err := kmutex.PlanEpoch(tc.f, tc.reports)

@@ -47,6 +47,15 @@ func (s *TokenSet) RemoveAll(t TokenSet) {
 	s.trim()
 }
 
+// KeepAll takes every token out of s that is not in t.
+func (s *TokenSet) KeepAll(t TokenSet) {
+	*s = (*s)[:min(len(*s), len(t))]
+	for i := range *s {
+		(*s)[i] &= t[i]
+	}
+	s.trim()
+}
+
 // Remove takes q out of s.
 func (s *TokenSet) Remove(q Token) {
 	if word := int(q) / 64; word < len(*s) {
@@ -68,8 +77,8 @@ func (s TokenSet) Has(q Token) bool {
 	return q >= 0 && word < len(s) && s[word]&(1<<(uint(q)%64)) != 0
 }
 
-// below reports whether every token of s is smaller than k.
-func (s TokenSet) below(k int) bool {
+// Below reports whether every token of s is smaller than k.
+func (s TokenSet) Below(k int) bool {
 	_, beyond := s.atOrAfter(Token(k))
 	return !beyond
 }

@@ -27,21 +27,21 @@ func try(seed int) []string { return []string{"-fuzz.try=" + strconv.Itoa(seed)}
 var (
 	mutants = []mutant.Mutant{
 		{
-			Name: "a cancel forgets the token", File: "../kmutex/machine.go",
+			Name: "a cancel forgets the token", File: "../kmutex/request.go",
 			Old:    "m.recorded = len(m.fx.Grants)\n\t\tm.release(t)",
 			New:    "m.recorded = len(m.fx.Grants)",
 			Caught: "invariant|which is over",
 		},
 		{
-			Name: "messages of an old epoch are taken in", File: "../kmutex/machine.go",
+			Name: "messages of an old epoch are taken in", File: "../kmutex/request.go",
 			Old:    "case e.Message.Epoch < m.epoch:",
 			New:    "case e.Message.Epoch+1 < m.epoch:",
 			Caught: "invariant|protocol violation|more than k",
 		},
 		{
 			Name: "tokens that lost gateways may use are not withheld", File: "../kmutex/plan.go",
-			Old:    "p.survey()\n\tif !p.Owed {",
-			New:    "p.survey()\n\tif true {",
+			Old:    "case !p.doubt():",
+			New:    "case true:",
 			Caught: "more than k",
 		},
 		{
@@ -72,8 +72,8 @@ var (
 		},
 		{
 			Name: "a holder is told before the successors know", File: "../internal/pool/table.go",
-			Old:    "return t.version <= ts.replicator.Synced() &&",
-			New:    "return true || t.version <= ts.replicator.Synced() &&",
+			Old:    "return version <= ts.replicator.Synced() &&",
+			New:    "return true || version <= ts.replicator.Synced() &&",
 			Caught: "forgotten",
 			Args:   try(141),
 		},
@@ -85,7 +85,7 @@ var (
 			Args:   try(326),
 		},
 		{
-			Name: "slots of tickets that are gone stay", File: "../internal/pool/tickets.go",
+			Name: "slots of tickets that are gone stay", File: "../internal/pool/expiry.go",
 			Old:    "p.fx.Ended = append(p.fx.Ended, t)",
 			New:    "_ = t",
 			Caught: "not served|does not move|invariant",
@@ -175,14 +175,14 @@ var (
 			Caught: "does not move", By: "^TestLinksBreakOneByOne$",
 		},
 		{
-			Name: "flap backoff does not end", File: "../internal/membership/leader/admit.go",
+			Name: "flap backoff does not end", File: "../internal/membership/leader/flaps.go",
 			Old:    "until: now + wait}",
 			New:    "until: now + 100*wait}",
 			Caught: "not in order",
 			Args:   try(7448),
 		},
 		{
-			Name: "a letter that is lost stays lost", File: "../internal/pool/epoch.go",
+			Name: "a letter that is lost stays lost", File: "../internal/pool/event.go",
 			Old:    "} else if p.matters(&l) {\n\t\tpause",
 			New:    "} else if false {\n\t\tpause",
 			Caught: "does not move|not in order|not served",
@@ -190,10 +190,17 @@ var (
 		},
 		{
 			Name: "home is not told since when tickets are unknown", File: "../internal/pool/epoch.go",
-			Old:    "p.left(), p.cfg.Memory.ages(now)",
-			New:    "p.left(), nil",
+			Old:    "\tp.cfg.Memory.unknown.Report(r, now)\n",
+			New:    "",
 			Caught: "not served",
 			Args:   try(332),
+		},
+		{
+			Name: "a leader that is kept out itself stays", File: "../internal/membership/leader/judge.go",
+			Old:    "name == s.Self || slices",
+			New:    "name == \"\" || slices",
+			Caught: "does not move",
+			Args:   try(100819),
 		},
 		{
 			Name: "an incarnation that has lapsed stays as long as gossip sees the name", File: "../internal/membership/leader/judge.go",

@@ -19,10 +19,10 @@ type AccessFormat uint8
 const (
 	// AccessOff: no access log.
 	AccessOff AccessFormat = iota
-	// AccessStructured: a line of Config.Logger, at level Info. It alone tells
-	// wait, hold, position and trace.
+	// AccessStructured: a record of Config.Logger, at level Info.
 	AccessStructured
-	// AccessJSON: the same line, in JSON, to Config.AccessWriter: cheaper.
+	// AccessJSON: the same fields as JSON, to Config.AccessWriter, which costs less.
+	// These two have wait, hold, position and trace; the others do not.
 	AccessJSON
 	// AccessCommon: the Common Log Format, to Config.AccessWriter.
 	AccessCommon
@@ -49,7 +49,7 @@ func (ex *exchange) logAccess(r *http.Request) {
 		return
 	}
 	e := accessEntry{
-		Record: &ex.rec, arrived: ex.arrived, remote: r.RemoteAddr, client: ex.snapshot.clientAddr(r), method: r.Method, host: r.Host,
+		Record: &ex.rec, arrived: ex.arrived, remote: r.RemoteAddr, client: ex.info.Remote, method: r.Method, host: r.Host,
 		path: r.URL.Path, proto: r.Proto, requestID: ex.requestID, failure: ex.failure, header: r.Header,
 	}
 	if e.rawPath = r.URL.EscapedPath(); isTicketPath(e.path) { // what follows is a secret
@@ -58,7 +58,7 @@ func (ex *exchange) logAccess(r *http.Request) {
 	ex.snapshot.logAccess(context.WithoutCancel(r.Context()), &e)
 }
 
-// lineBuffers keep lines of the access log while they are made.
+// lineBuffers are the buffers in which lines of the access log are built.
 var lineBuffers = sync.Pool{New: func() any { b := make([]byte, 0, 1024); return &b }}
 
 // logAccess writes a line.
@@ -186,7 +186,7 @@ func appendQuoted(b []byte, s string) []byte {
 }
 
 // appendEscaped appends s so that it can neither end its field nor its line, nor
-// talk to a terminal.
+// control a terminal.
 func appendEscaped(b []byte, s string) []byte {
 	const hex = "0123456789abcdef"
 	for i := range len(s) {
@@ -204,8 +204,8 @@ func appendEscaped(b []byte, s string) []byte {
 
 func milliseconds(d time.Duration) float64 { return float64(d.Microseconds()) / 1000 }
 
-// appendJSONString appends s as a JSON string that no terminal acts on and no line
-// ends in.
+// appendJSONString appends s as a JSON string without line breaks and control
+// characters.
 func appendJSONString(b []byte, s string) []byte {
 	const hex = "0123456789abcdef"
 	b = append(b, '"')

@@ -13,6 +13,8 @@ import (
 	"strings"
 	"testing"
 	"time"
+
+	"github.com/kgate/kgate/internal/admission"
 )
 
 type writerFunc func([]byte) (int, error)
@@ -119,7 +121,7 @@ func FuzzAccessLine(f *testing.F) {
 		r.Header.Set("User-Agent", agent)
 		var line string
 		s.cfg.AccessWriter = writerFunc(func(b []byte) (int, error) { line = string(b); return len(b), nil })
-		(&exchange{visit: visit{snapshot: s, rec: Record{Status: 200}}}).logAccess(r)
+		(&exchange{visit: visit{snapshot: s, info: admission.RequestInfo{Remote: s.clientAddr(r)}, rec: Record{Status: 200}}}).logAccess(r)
 		body, ended := strings.CutSuffix(line, "\n")
 		if !ended || strings.ContainsFunc(body, func(c rune) bool { return c < ' ' || c > '~' }) {
 			t.Fatalf("%q", line)

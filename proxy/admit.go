@@ -2,6 +2,9 @@ package proxy
 
 import (
 	"context"
+	"errors"
+	"log/slog"
+	"net/http"
 	"time"
 
 	"github.com/kgate/kgate/internal/admission"
@@ -33,23 +36,26 @@ type Slot interface {
 	// lost its lease sends nothing. It is asked before each write to the
 	// upstream and must be fast.
 	Valid() bool
-	// OnLost has abort called once, soon after the slot may be used no longer;
-	// at once if it already may not. It is not called after Release.
+	// OnLost calls abort once, soon after the slot is lost; at once if it is lost
+	// already. It does not call it after Release.
 	OnLost(abort func())
 	// GrantInfo describes how the slot was granted.
 	GrantInfo() admission.GrantInfo
 }
 
-// Record is what one request came to.
+// Record is the outcome of one request.
 type Record struct {
 	// Pool is empty for routes without admission.
-	Pool    string
-	Outcome admission.Outcome
-	// TraceID of the request in hexadecimal digits: the one that it brought, or
-	// of the trace that was begun for it; else empty. Sampled tells that its
-	// spans are recorded here.
+	Pool string
+	// TraceID is the id of the request's trace, in hexadecimal digits; empty if it has
+	// none. Sampled reports whether its spans are recorded here.
 	TraceID string
 	Sampled bool
+	Outcome admission.Outcome
+	// DialFailed reports that no connection to the upstream could be made.
+	DialFailed bool
+	// Aborted reports that the answer was broken off after its header.
+	Aborted bool
 	// Grant is how its slot was granted; zero if it was not admitted.
 	Grant admission.GrantInfo
 	// Wait is the time from the request's arrival to its admission or, if it
@@ -63,8 +69,6 @@ type Record struct {
 	FirstByte time.Duration
 	// Upstream is host and port of the upstream, empty if none was chosen.
 	Upstream string
-	// DialFailed reports that no connection to the upstream could be made.
-	DialFailed bool
 	// UpstreamStatus is what the upstream answered, Status what was sent to
 	// the client: 499 if it had left before an answer could be given.
 	UpstreamStatus, Status int
@@ -77,17 +81,108 @@ type Record struct {
 	// NewConns and ReusedConns count the connections to upstreams that the request
 	// was written to: one, unless it was sent again.
 	NewConns, ReusedConns int
-	// Aborted reports that the answer was broken off after its header.
-	Aborted bool
 }
 
 // Observer counts requests, for metrics. Its methods are called on the
 // request's goroutine: they must be fast and safe for concurrent use. A record
 // is only valid during the call.
 type Observer interface {
-	// Admitted is called when a request of a pool has got its slot. The record
-	// tells what is known by then.
+	// Admitted is called when a request of a pool has its slot. The record holds
+	// what is known by then.
 	Admitted(r *Record)
 	// Done is called at the end of every request that matched a route.
 	Done(r *Record)
+}
+
+// admit gets an HTTP request a slot: that of the ticket it brings, or the next one in the
+// pool's line. A browser may be answered with a page instead: the error is then errAnswered.
+func (v *visit) admit(ctx context.Context, w http.ResponseWriter, r *http.Request, pool *Pool) (Slot, error) {
+	if ids, ok := r.Header[ticketHeader]; ok {
+		return v.snapshot.redeem(ctx, pool.Name, ids)
+	}
+	if b := newBrowser(v, pool, w, r); b != nil {
+		return b.admit(ctx, func(limit time.Duration) (Slot, error) { return v.acquire(ctx, r, pool, limit) })
+	}
+	return v.acquire(ctx, r, pool, pool.QueueTimeout)
+}
+
+// acquire waits for the next slot in the pool's line, no longer than limit. The frames on
+// the way from net/http's to the wait are small: a stack that has grown is kept as long as
+// the client waits (TestWaiterMemory).
+func (v *visit) acquire(ctx context.Context, r *http.Request, pool *Pool, limit time.Duration) (Slot, error) {
+	return v.snapshot.cfg.Admitter.Acquire(ctx, v.httpRequest(r, pool, limit))
+}
+
+// httpRequest returns what an HTTP request asks the pool's line for.
+func (v *visit) httpRequest(r *http.Request, pool *Pool, limit time.Duration) admission.Request {
+	v.info.Method, v.info.Path = r.Method, r.URL.Path
+	req := v.lineRequest(pool)
+	if pool.TellClients {
+		req.Client = v.clientKey(r, pool)
+	}
+	req.Wait, v.prefer = queueTimeout(limit, r.Header)
+	return req
+}
+
+// lineRequest returns what the visit asks the pool's line for. The caller adds for whom, and
+// how long it may wait.
+func (v *visit) lineRequest(pool *Pool) admission.Request {
+	v.info.Trace = v.rec.TraceID
+	req := admission.Request{Pool: pool.Name, Info: &v.info}
+	if v.rec.Sampled {
+		req.Span = spanBytes(v.spans.server.SpanContext())
+	}
+	return req
+}
+
+// enter notes that the visit was admitted.
+func (v *visit) enter(slot Slot) {
+	v.rec.Grant, v.rec.Outcome = slot.GrantInfo(), admission.OutcomeAdmitted
+	v.entered = true
+	v.traceWait()
+	if o := v.snapshot.cfg.Observer; o != nil {
+		o.Admitted(&v.rec)
+	}
+}
+
+// refused notes why the visit was not admitted, and returns what to answer. The header of
+// the answer is filled in.
+func (v *visit) refused(h http.Header, err error) problem {
+	if errors.Is(err, admission.ErrUnknownPool) || errors.Is(err, admission.ErrElsewhere) {
+		// The pool is not agreed on yet, or its ticket is with a gateway that does not
+		// answer: both pass.
+		err = &admission.Refusal{Reason: admission.Isolated}
+	}
+	var refusal *admission.Refusal
+	var ticket *ticketError
+	switch {
+	case errors.As(err, &refusal):
+		v.rec.Outcome, v.rec.Grant.Position = refusal.Reason.Outcome(), refusal.Position
+		return newRefusal(h, v.rec.Pool, refusal, refusal.Reason.Detail())
+	case errors.As(err, &ticket):
+		return problem{Status: ticket.status, Detail: ticket.detail, Pool: v.rec.Pool}
+	default:
+		v.snapshot.cfg.Logger.Error("admission failed", slog.String("pool", v.rec.Pool), v.traceAttr(), slog.Any("error", err))
+		v.rec.Outcome = admission.Isolated.Outcome()
+		return problem{Status: http.StatusInternalServerError, Detail: "admission failed", Pool: v.rec.Pool}
+	}
+}
+
+// logFailure logs why the upstream gave no answer: once a minute for each upstream as a
+// warning. The metrics count all.
+func (v *visit) logFailure(ctx context.Context) {
+	level := slog.LevelDebug
+	if v.snapshot.once.First(v.rec.Pool + " " + v.rec.Upstream) {
+		level = slog.LevelWarn
+	}
+	v.snapshot.cfg.Logger.LogAttrs(ctx, level, "upstream failed", slog.String("pool", v.rec.Pool),
+		slog.String("upstream", v.rec.Upstream), v.traceAttr(), slog.Any("error", v.failure))
+}
+
+// done tells the observer, and ends the spans.
+func (v *visit) done() {
+	if o := v.snapshot.cfg.Observer; o != nil {
+		o.Done(&v.rec)
+	}
+	v.endTrace()
 }

@@ -2,7 +2,6 @@ package proxy
 
 import (
 	"context"
-	"crypto/tls"
 	"net"
 	"net/http"
 	"net/url"
@@ -18,17 +17,16 @@ const schemeUnix = "unix"
 // backend is one upstream: a server that requests are sent to.
 type backend struct {
 	configured string // the URL in the configuration
-	scheme     string // its scheme; h2c, too, which url writes http
 	transport  Transport
 
 	url      *url.URL
 	name     string // host and port, for logs
-	address  string // to dial
 	client   *upstream.Client
 	requests requester          // client, except in tests
 	checks   context.CancelFunc // ends its checks; nil: there are none
 
-	suspected chan struct{} // a request has failed: the next check is to come at once
+	newCheck  func() *upstream.Client // makes the connection of one check
+	suspected chan struct{}           // a request has failed: the next check is to come at once
 
 	// Guarded by balancer.mu.
 	rank     int // higher ones are used only when no lower one can be
@@ -38,8 +36,8 @@ type backend struct {
 	health   health
 }
 
-// share returns u's part of the requests, relative to others of its rank. One that has come,
-// or come back, has a tenth at first, and the whole after a time.
+// share returns u's part of the requests, relative to others of its rank. One that is new,
+// or healthy again, has a tenth at first, and the whole after slowStart.
 func (u *backend) share(slowStart time.Duration) float64 {
 	const least = 0.1
 	share := float64(u.weight)
@@ -64,9 +62,9 @@ func newBackend(u *url.URL, transport Transport, standing func() uint64) *backen
 	}
 	client := newClient(u, transport, standing)
 	return &backend{
-		configured: u.String(), scheme: u.Scheme, transport: transport,
-		url: &to, name: name, address: addressOf(u), client: client, requests: client,
-		suspected: make(chan struct{}, 1),
+		configured: u.String(), transport: transport,
+		url: &to, name: name, client: client, requests: client,
+		suspected: make(chan struct{}, 1), newCheck: func() *upstream.Client { return newCheckClient(u, transport) },
 	}
 }
 
@@ -84,6 +82,13 @@ func newClient(u *url.URL, cfg Transport, standing func() uint64) *upstream.Clie
 	})
 }
 
+// newCheckClient returns the connection of one health check. A kept one would hide that the
+// upstream accepts no new ones.
+func newCheckClient(u *url.URL, cfg Transport) *upstream.Client {
+	cfg.Resolve = -1 // it is used once
+	return newClient(u, cfg, nil)
+}
+
 // addressOf returns what to dial: host and port, or a path.
 func addressOf(u *url.URL) string {
 	if u.Scheme == schemeUnix {
@@ -94,36 +99,4 @@ func addressOf(u *url.URL) string {
 		port = map[string]string{"http": "80", "h2c": "80", "https": "443"}[u.Scheme]
 	}
 	return net.JoinHostPort(u.Hostname(), port)
-}
-
-// newCheckTransport returns the transport of one upstream's health checks. Each
-// makes a connection of its own: one that is kept would hide an upstream that takes
-// no new ones.
-func newCheckTransport(u *backend) *http.Transport {
-	scheme, cfg := u.scheme, u.transport
-	dialer := &net.Dialer{Timeout: cfg.DialTimeout}
-	tr := &http.Transport{
-		DialContext:         dialer.DialContext,
-		TLSHandshakeTimeout: cfg.DialTimeout,
-		DisableKeepAlives:   true,
-		DisableCompression:  true,
-
-		MaxResponseHeaderBytes: 1 << 20,
-	}
-	switch scheme {
-	case schemeUnix:
-		tr.DialContext = func(ctx context.Context, _, _ string) (net.Conn, error) {
-			return dialer.DialContext(ctx, "unix", u.address)
-		}
-	case "https":
-		tr.ForceAttemptHTTP2 = true
-		tr.TLSClientConfig = cfg.TLS.Clone()
-		if tr.TLSClientConfig == nil {
-			tr.TLSClientConfig = &tls.Config{MinVersion: tls.VersionTLS12}
-		}
-	case "h2c":
-		tr.Protocols = new(http.Protocols)
-		tr.Protocols.SetUnencryptedHTTP2(true)
-	}
-	return tr
 }

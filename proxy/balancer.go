@@ -1,7 +1,6 @@
 package proxy
 
 import (
-	"context"
 	"log/slog"
 	"slices"
 	"sync"
@@ -21,8 +20,8 @@ type balancer struct {
 	next     int // where the next search begins, so that ties spread evenly
 	logger   *slog.Logger
 
-	// updating is held while backends are replaced, which takes its time. It guards
-	// what follows, and is taken before mu.
+	// updating is held while backends are replaced, which may take seconds. It guards
+	// the fields below, and is locked before mu.
 	updating sync.Mutex
 	wanted   Pool
 	standing func() uint64
@@ -33,12 +32,12 @@ type balancer struct {
 
 // pick returns the upstream with the fewest requests in flight for its weight that has
 // not been tried, and counts one more for it, in one step, so that two requests
-// never choose by the same count. Of the healthy ones those of the lowest rank count:
-// backups come after all others.
+// never choose by the same count. It takes a healthy one of the lowest rank: backups
+// have higher ranks than all others.
 //
-// When there is none, upstreams that are only thought to be unhealthy, because requests to
-// them have failed, are as good as any: one that is back is noticed by the first request. Those
-// that fail their checks are not: nil.
+// If there is none, it takes one that is unhealthy because requests to it have failed: the
+// first request finds out that it is back. If the upstreams fail their checks, it returns
+// nil.
 func (b *balancer) pick(tried []*backend) *backend {
 	b.mu.Lock()
 	defer b.mu.Unlock()
@@ -75,7 +74,7 @@ func (b *balancer) bestLocked(tried []*backend, healthy bool) *backend {
 	return best
 }
 
-// done takes a request to u off its count, and notes what it says of u.
+// done ends a request to u, and notes what the request has shown of u.
 func (b *balancer) done(u *backend, v verdict, cause error) {
 	b.mu.Lock()
 	defer b.mu.Unlock()
@@ -120,11 +119,11 @@ func (b *balancer) changedLocked(u *backend, cause error) {
 	}
 }
 
-// isDown reports whether every upstream fails its checks.
+// isDown reports whether there is no upstream, or every one fails its checks.
 func (b *balancer) isDown() bool {
 	b.mu.Lock()
 	defer b.mu.Unlock()
-	return b.policy.checks() && !slices.ContainsFunc(b.backends, func(u *backend) bool { return !u.health.bad })
+	return len(b.backends) == 0 || b.policy.checks() && !slices.ContainsFunc(b.backends, func(u *backend) bool { return !u.health.bad })
 }
 
 // downRefusal is for requests while isDown. They get no slot, or give it back: none
@@ -144,83 +143,4 @@ func (b *balancer) status() []UpstreamStatus {
 		all[i] = UpstreamStatus{Pool: b.pool, URL: u.configured, Healthy: !u.health.bad, InFlight: u.inFlight}
 	}
 	return all
-}
-
-// update sends the requests to come to the upstreams of p. Those that it has
-// already, reached in the same way, keep their connections and what is known of them.
-// A p without a name is a route's, which needs no right to have requests in flight.
-func (b *balancer) update(p Pool, standing func() uint64, logger *slog.Logger) {
-	if p.Name == "" {
-		standing = nil
-	}
-	b.stopFollowing()
-	b.updating.Lock()
-	defer b.updating.Unlock()
-	b.wanted, b.standing, b.log = p, standing, logger
-	b.findServices(context.Background(), firstLookUpTimeout)
-	b.replace()
-	if len(serviceNames(p.all())) > 0 && p.Transport.Resolve > 0 {
-		ctx, cancel := context.WithCancel(context.Background())
-		done := make(chan struct{})
-		go func() { defer close(done); b.followServices(ctx, p.Transport.Resolve) }()
-		b.follow = func() { cancel(); <-done }
-	}
-}
-
-// stopFollowing ends followServices.
-func (b *balancer) stopFollowing() {
-	b.updating.Lock()
-	stop := b.follow
-	b.follow = nil
-	b.updating.Unlock()
-	if stop != nil {
-		stop()
-	}
-}
-
-// replace has the backends be those of the wanted pool. The caller holds updating.
-func (b *balancer) replace() {
-	p := b.wanted
-	const backups = 1 << 20 // their rank, behind those of all records
-	all := append(b.services.members(p.Upstreams, 0), b.services.members(p.Backup, backups)...)
-	b.mu.Lock()
-	before := b.backends
-	after := make([]*backend, 0, len(all))
-	for _, m := range all {
-		same := func(u *backend) bool { return u.configured == m.url.String() && u.transport == p.Transport }
-		if slices.ContainsFunc(after, same) { // two services may name one server
-			continue
-		}
-		var u *backend
-		if i := slices.IndexFunc(before, same); i >= 0 {
-			u = before[i]
-		} else if u = newBackend(m.url, p.Transport, b.standing); len(before) > 0 {
-			u.since = time.Now()
-		}
-		u.rank, u.weight = m.rank, m.weight
-		after = append(after, u)
-	}
-	b.backends, b.next, b.pool, b.policy, b.logger = after, 0, p.Name, p.Health, b.log
-	b.mu.Unlock()
-	for _, u := range before {
-		u.endChecks()
-		if !slices.Contains(after, u) {
-			u.client.CloseIdle()
-		}
-	}
-	for _, u := range after {
-		b.startChecks(u, p.Health)
-	}
-}
-
-// close ends the checks and closes the connections that no request uses.
-func (b *balancer) close() {
-	b.stopFollowing()
-	b.mu.Lock()
-	backends := b.backends
-	b.mu.Unlock()
-	for _, u := range backends {
-		u.endChecks()
-		u.client.CloseIdle()
-	}
 }

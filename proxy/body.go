@@ -3,6 +3,7 @@ package proxy
 import (
 	"errors"
 	"io"
+	"maps"
 	"net/http"
 	"sync/atomic"
 	"time"
@@ -10,13 +11,13 @@ import (
 
 // requestBody passes a request's body on as long as its slot may be used, and
 // notes how reading the client's body went: a failure of the client
-// is not put down to the upstream, and a connection on which some of the body may
+// is not blamed on the upstream, and a connection on which some of the body may
 // still come carries no further request. Package upstream reads the body on a
 // goroutine of its own.
 type requestBody struct {
 	io.ReadCloser // nil: there is none
 	ex            *exchange
-	trailer       http.Header // filled in when the body ends
+	announced     http.Header // the names of its trailer; net/http fills in others, too
 	failed, ended atomic.Bool
 	read          atomic.Int64 // bytes
 }
@@ -40,7 +41,10 @@ func (b *requestBody) Read(p []byte) (int, error) {
 	switch {
 	case err == nil:
 	case errors.Is(err, io.EOF):
-		b.ex.removeUntrusted(b.trailer)
+		maps.DeleteFunc(b.ex.request.Trailer, func(name string, _ []string) bool {
+			_, announced := b.announced[name]
+			return !announced
+		})
 		b.ended.Store(true)
 	default:
 		b.failed.Store(true)

@@ -41,32 +41,26 @@ const (
 
 // browser is a browser's request for a URL of a pool with a page.
 type browser struct {
-	snapshot *snapshot
-	pool     *Pool
-	w        http.ResponseWriter
-	r        *http.Request
-	cookie   string // its name
-	renewed  bool   // the place that it had was given up
+	*visit
+	pool    *Pool
+	w       http.ResponseWriter
+	r       *http.Request
+	cookie  string // its name
+	renewed bool   // the place that it had was given up
 }
 
-// admitBrowser returns the slot of a request that brings no ticket itself: acquire waits
-// for it in the line, no longer than limit. A browser may be answered with the pool's
-// page instead; then the error is errAnswered.
-func admitBrowser(ctx context.Context, s *snapshot, pool *Pool, w http.ResponseWriter, r *http.Request, acquire func(limit time.Duration) (Slot, error)) (Slot, error) {
-	asks := pool.Page != nil && asksForPlace(r)
-	if !asks && (pool.Page == nil || !isNavigation(r)) {
-		return acquire(pool.QueueTimeout)
+// newBrowser returns the browser that may be answered with the pool's page; nil: the request
+// is not one of a browser, or the pool has no page.
+func newBrowser(v *visit, pool *Pool, w http.ResponseWriter, r *http.Request) *browser {
+	if pool.Page == nil || !asksForPlace(r) && !isNavigation(r) {
+		return nil
 	}
 	sum := sha256.Sum256([]byte(pool.Name + "\x00" + r.URL.RequestURI()))
-	b := &browser{snapshot: s, pool: pool, w: w, r: r, cookie: placeCookiePrefix + hex.EncodeToString(sum[:8])}
-	if asks {
-		return nil, b.tellPlace(ctx)
-	}
-	return b.admit(ctx, acquire)
+	return &browser{visit: v, pool: pool, w: w, r: r, cookie: placeCookiePrefix + hex.EncodeToString(sum[:8])}
 }
 
-// isNavigation reports whether a person waits for the answer, who can be shown a page in
-// its place. Cookies of a page in a frame of another site are not sent, so that only
+// isNavigation reports whether a person waits for the answer, and can be shown a page
+// meanwhile. Cookies of a page in a frame of another site are not sent, so that only
 // whole windows get one.
 func isNavigation(r *http.Request) bool {
 	if r.Method != http.MethodGet || r.ContentLength != 0 || !problems.AcceptsHTML(r.Header) {
@@ -99,8 +93,12 @@ func isSpeculative(h http.Header) bool {
 }
 
 // admit returns the slot of the browser's ticket, or one that is free. Otherwise it
-// answers with the page, and returns errAnswered. Acquire waits for a slot in the line.
-func (b *browser) admit(ctx context.Context, acquire func(wait time.Duration) (Slot, error)) (Slot, error) {
+// answers with the page, or tells the page's script its place, and returns errAnswered.
+// Acquire waits for a slot in the line, no longer than limit.
+func (b *browser) admit(ctx context.Context, acquire func(limit time.Duration) (Slot, error)) (Slot, error) {
+	if asksForPlace(b.r) {
+		return nil, b.tellPlace(ctx)
+	}
 	if isSpeculative(b.r.Header) {
 		return acquire(minWait) // the page may never be looked at: no place in line
 	}
@@ -120,7 +118,7 @@ func (b *browser) admit(ctx context.Context, acquire func(wait time.Duration) (S
 		return acquire(b.pool.QueueTimeout) // as without a page
 	}
 	tickets := b.snapshot.cfg.Tickets
-	ticket, err := tickets.RequestTicket(ctx, b.snapshot.ticketRequest(b.r, b.pool), b.pool.Page.keep, "waiting page")
+	ticket, err := tickets.RequestTicket(ctx, b.ticketRequest(b.r, b.pool), b.pool.Page.keep, "waiting page")
 	switch {
 	case errors.Is(err, admission.ClientLimit):
 		return acquire(b.pool.QueueTimeout) // as without a page
@@ -156,14 +154,14 @@ func (b *browser) follow(ctx context.Context, id string) (Slot, error) {
 	return nil, b.show(http.StatusServiceUnavailable, id, ticket)
 }
 
-// isGone reports whether a ticket is good for nothing any more.
+// isGone reports whether a ticket can no longer be used.
 func isGone(err error) bool {
 	var ended *admission.EndedError
 	return errors.Is(err, admission.ErrUnknownTicket) || errors.Is(err, admission.ErrTicketUsed) || errors.As(err, &ended)
 }
 
 // tellPlace answers the script of a page: with the page as it is now, after a while, or
-// with status 204 if the turn has come.
+// with status 204 if the ticket has been granted.
 func (b *browser) tellPlace(ctx context.Context) error {
 	id := b.ticket()
 	if id == "" {

@@ -5,14 +5,16 @@ import (
 	"net/http"
 	"net/netip"
 	"strings"
+
+	"github.com/kgate/kgate/proxy/downstream"
 )
 
-// clientKey returns who asks, as the pool distinguishes clients.
-func (s *snapshot) clientKey(r *http.Request, pool *Pool) string {
+// clientKey returns the key by which the pool tells the request's client from others.
+func (v *visit) clientKey(r *http.Request, pool *Pool) string {
 	if values := r.Header[http.CanonicalHeaderKey(pool.ClientHeader)]; len(values) > 0 {
 		return digest(values)
 	}
-	return addressKey(s.clientAddr(r))
+	return addressKey(v.info.Remote)
 }
 
 // clientAddr returns the address of a request's client.
@@ -23,14 +25,14 @@ func (s *snapshot) clientAddr(r *http.Request) netip.Addr {
 	return clientAddr(r, s.cfg.TrustedProxies)
 }
 
-// digest stands for a header's value, which may be long, and a secret.
+// digest returns a short key for a header's values, which may be long, and secret.
 func digest(values []string) string {
 	sum := sha256.Sum256([]byte(strings.Join(values, "\x00")))
 	return string(sum[:16])
 }
 
-// addressKey is the same for all addresses that are one client's to choose: of
-// IPv6, a client with one address has all of its /64.
+// addressKey returns one key for all addresses that a client can choose from: one with an
+// IPv6 address has the whole /64.
 func addressKey(a netip.Addr) string {
 	if a.Is6() {
 		if p, err := a.Prefix(64); err == nil {
@@ -44,8 +46,7 @@ func addressKey(a netip.Addr) string {
 // unless it is a trusted proxy's. Then it is the last that X-Forwarded-For names
 // and that is no such proxy: what stands before it, the client may have written.
 func clientAddr(r *http.Request, trusted []netip.Prefix) netip.Addr {
-	remote, _ := netip.ParseAddrPort(r.RemoteAddr)
-	addr := remote.Addr().Unmap().WithZone("")
+	addr := downstream.ParseAddr(r.RemoteAddr)
 	lines := r.Header["X-Forwarded-For"]
 	for i := len(lines) - 1; i >= 0; i-- {
 		for rest := lines[i]; rest != ""; {
@@ -65,9 +66,9 @@ func clientAddr(r *http.Request, trusted []netip.Prefix) netip.Addr {
 }
 
 // forwardedAddr reads an address as X-Forwarded-For has it: some proxies add the
-// port.
+// port, or put brackets around one of IPv6.
 func forwardedAddr(s string) (netip.Addr, bool) {
-	addr, err := netip.ParseAddr(s)
+	addr, err := netip.ParseAddr(strings.TrimSuffix(strings.TrimPrefix(s, "["), "]"))
 	if err != nil {
 		ap, err := netip.ParseAddrPort(s)
 		if err != nil {
@@ -85,4 +86,28 @@ func containsAddr(prefixes []netip.Prefix, a netip.Addr) bool {
 		}
 	}
 	return false
+}
+
+// isSecure reports whether the client uses TLS, to the gateway or to a trusted proxy in
+// front of it.
+func (s *snapshot) isSecure(r *http.Request) bool {
+	if r.TLS != nil {
+		return true
+	}
+	proto := r.Header["X-Forwarded-Proto"]
+	if len(proto) == 0 || !contains(s.cfg.TrustedProxies, r.RemoteAddr) {
+		return false
+	}
+	first, _, _ := strings.Cut(proto[0], ",")
+	first = strings.TrimSpace(first)
+	return strings.EqualFold(first, "https") || strings.EqualFold(first, "wss") // as Traefik has it of a WebSocket
+}
+
+// contains reports whether the address of remote, host:port, has one of the
+// prefixes.
+func contains(prefixes []netip.Prefix, remote string) bool {
+	if len(prefixes) == 0 {
+		return false
+	}
+	return containsAddr(prefixes, downstream.ParseAddr(remote))
 }

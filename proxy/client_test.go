@@ -34,6 +34,7 @@ func TestClientAddr(t *testing.T) {
 		"a proxy that says nothing":   {"10.0.0.1:4000", nil, "10.0.0.1"},
 		"an empty line":               {"10.0.0.1:4000", []string{""}, "10.0.0.1"},
 		"with a port":                 {"10.0.0.1:4000", []string{"198.51.100.7:1234"}, "198.51.100.7"},
+		"IPv6 in brackets":            {"10.0.0.1:4000", []string{"[2001:db8::1]"}, "2001:db8::1"},
 		"IPv6 with a port":            {"10.0.0.1:4000", []string{"[2001:db8::1]:1234"}, "2001:db8::1"},
 		"unreadable":                  {"10.0.0.1:4000", []string{"198.51.100.7, unknown"}, "10.0.0.1"},
 		"unreadable before the proxy": {"10.0.0.1:4000", []string{"_hidden, 10.0.0.2"}, "10.0.0.2"},

@@ -12,13 +12,12 @@ type clientRate struct {
 	over  time.Duration // how long the client is waited for before it is judged; 0: it is not
 	least int           // bytes per second; 0: one byte in that time is enough
 
-	mu      sync.Mutex
-	waiting bool
-	since   time.Duration // when the waiting began that has not been counted yet
-	waited  time.Duration
-	bytes   uint64
-	total   uint64 // at the last sample
-	ended   bool
+	mu             sync.Mutex
+	waiting, ended bool
+	since          time.Duration // when the waiting began that has not been counted yet
+	waited         time.Duration
+	bytes          uint64
+	total          uint64 // at the last sample
 }
 
 // begin notes that the client is waited for: for a piece of the body, or for room for one

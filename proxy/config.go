@@ -1,8 +1,6 @@
 package proxy
 
 import (
-	"cmp"
-	"crypto/tls"
 	"errors"
 	"fmt"
 	"io"
@@ -18,6 +16,7 @@ import (
 
 	"github.com/kgate/kgate/internal/admission"
 	"github.com/kgate/kgate/internal/headeredit"
+	"github.com/kgate/kgate/proxy/downstream"
 )
 
 // errConfig is wrapped by every error of Config.Validate.
@@ -51,11 +50,12 @@ type Config struct {
 	// AccessWriter takes an access log that is not structured: a whole line with
 	// each Write. It must be safe for concurrent use, as an *os.File is.
 	AccessWriter io.Writer
-	// TrustedProxies are the peers whose X-Forwarded-* headers are believed
-	// and passed on, and of whose requests X-Forwarded-For names the client. From everybody else they are removed.
+	// TrustedProxies are the peers whose X-Forwarded-* headers are passed on, and whose
+	// X-Forwarded-For names the client. From all other requests these headers are
+	// removed.
 	TrustedProxies []netip.Prefix
 	// ClientAddr returns the address of a request's client, to tell clients apart and
-	// for people who look at the line. Nil: it is found as TrustedProxies says.
+	// to show who waits. Nil: the address is found as TrustedProxies says.
 	ClientAddr func(*http.Request) netip.Addr
 	// Standing identifies the right of this gateway to have requests in flight:
 	// 0 while it has none, and a new number each time it has won the right
@@ -80,80 +80,6 @@ type Config struct {
 	TicketHandler http.Handler
 }
 
-// Pool is a set of upstreams that share k slots.
-type Pool struct {
-	// Name as the Admitter knows it.
-	Name string
-	// Upstreams that serve the pool: those of scheme tcp its TCP connections, the
-	// others its requests. Of several healthy ones, the one with the fewest in flight
-	// from this gateway is taken, by its weight: http://10.0.1.1#weight=3 has three
-	// times as many as one without. A host that begins with an underscore is the name
-	// of SRV records. A pool without any upstream can have no route.
-	Upstreams []*url.URL
-	// Backup upstreams get what no other one can take: each of those is unhealthy, or
-	// no connection to it could be made just then.
-	Backup []*url.URL
-	// Health says when an upstream is passed over.
-	Health Health
-	// QueueTimeout is the longest wait for admission, 60 s if 0; negative
-	// means no limit. A client shortens it with "Prefer: wait=N".
-	QueueTimeout time.Duration
-	// TellClients distinguishes the pool's clients, for Request.Client: by the value
-	// of ClientHeader, for a request that has it, else by the address, IPv6 by the
-	// first half of it.
-	TellClients  bool
-	ClientHeader string
-	// HoldMax is the longest that a request keeps its slot, HoldIdle the
-	// longest that it keeps it without a byte moving in either direction. Then
-	// it is broken off. 0 means no bound.
-	HoldMax, HoldIdle time.Duration
-	// MinUpload is how many bytes per second a client's request body must at
-	// least come with, over the length of HoldIdle, or 10 s without it. Time in
-	// which the upstream takes none of it does not count. 0 means no bound.
-	MinUpload int
-	// MinDownload is how many bytes per second of the answer a client must at least
-	// take, over the same time. Time in which there is nothing for it to take does not
-	// count. 0 means no bound.
-	MinDownload int
-	// RequestRate is how many bytes per second one request moves at most, in either
-	// direction. 0 means no bound.
-	RequestRate int64
-	// Fence sends the slot's fence to the upstream, in the header Kgate-Fence.
-	Fence bool
-	// Tickets lets clients of the pool take a ticket for their request, with
-	// "Prefer: kgate-ticket".
-	Tickets bool
-	// Page is what a browser is shown that has to wait; nil: nothing, until it is
-	// answered.
-	Page *Page
-	// Transport is how the upstreams are reached.
-	Transport Transport
-}
-
-// Transport is how upstreams are reached.
-type Transport struct {
-	// DialTimeout bounds connecting, TLS handshake included; default 5 s.
-	DialTimeout time.Duration
-	// ResponseHeaderTimeout bounds the time from the last byte of the request
-	// to the upstream's response header, default 60 s; negative means no
-	// limit.
-	ResponseHeaderTimeout time.Duration
-	// IdleTimeout is how long a connection is kept that no request uses, default
-	// 90 s. An upstream may close it sooner: see package upstream.
-	IdleTimeout time.Duration
-	// Resolve is how long the addresses of an upstream's name count, default 30 s:
-	// then it is looked up again, beside the requests. Negative: it never is; a new
-	// connection goes to the address of the time.
-	Resolve time.Duration
-	// Host is sent as the requests' Host. Empty: the client's.
-	Host string
-	// TLS is used for https upstreams; nil means the system's roots.
-	TLS *tls.Config
-	// ProxyHeader is the version of the PROXY header, 1 or 2, that each connection to a
-	// tcp upstream begins with; 0: none.
-	ProxyHeader int
-}
-
 // Match selects requests. Empty fields match everything.
 type Match struct {
 	// Host is compared with the request's host without port and regardless of
@@ -171,7 +97,8 @@ type Route struct {
 	// Pool that admits the route's requests. Empty: no admission.
 	Pool  string
 	Match Match
-	// StripPrefix is taken off the path before it goes to the upstream.
+	// StripPrefix is taken off the path before it goes to the upstream, where a segment
+	// ends with it: /a off /a/b, not off /ab.
 	StripPrefix string
 	// RequestHeaders change the header of a request as the upstream gets it,
 	// ResponseHeaders that of the upstream's answer, not of one of the gateway's own.
@@ -179,9 +106,11 @@ type Route struct {
 	RequestHeaders, ResponseHeaders HeaderEdits
 	// CORS lets web pages read the gateway's own answers.
 	CORS CORS
-	// Access says which clients are served, among those that the Edge lets pass. Who is not
-	// takes no place in line. The ticket API does not ask: a pool with tickets has no
-	// routes with it.
+	// ErrorPages are shown in place of those of the Edge for the same statuses.
+	ErrorPages []*ErrorPage
+	// Access says which clients are served, of those that the Edge serves. Others take no
+	// place in line. The ticket API does not look at it, so a route of a pool with tickets
+	// must not have it.
 	Access Access
 	// Upstreams and Transport of a route without a pool; a route with a pool
 	// uses the pool's.
@@ -190,8 +119,7 @@ type Route struct {
 }
 
 const (
-	defaultRateWindow   = 10 * time.Second
-	defaultStallTimeout = time.Minute
+	defaultRateWindow = 10 * time.Second
 )
 
 func (c Config) withDefaults() Config {
@@ -211,20 +139,12 @@ func (c Config) withDefaults() Config {
 		c.Standing = func() uint64 { return 1 }
 	}
 	if c.StallTimeout == 0 {
-		c.StallTimeout = defaultStallTimeout
+		c.StallTimeout = downstream.DefaultStallTimeout
 	}
 	if c.Logger == nil {
 		c.Logger = slog.New(slog.DiscardHandler)
 	}
 	return c
-}
-
-func (t Transport) withDefaults() Transport {
-	t.DialTimeout = cmp.Or(t.DialTimeout, admission.DefaultDialTimeout)
-	t.ResponseHeaderTimeout = cmp.Or(t.ResponseHeaderTimeout, admission.DefaultResponseHeaderTimeout)
-	t.IdleTimeout = cmp.Or(t.IdleTimeout, admission.DefaultIdleTimeout)
-	t.Resolve = cmp.Or(t.Resolve, admission.DefaultResolve)
-	return t
 }
 
 // Validate reports everything that is wrong with c, joined.
@@ -237,7 +157,7 @@ func (c Config) Validate() error {
 		bad("sample ratio %v is not between 0 and 1", c.SampleRatio)
 	}
 	if c.AccessLog > AccessStructured && c.AccessWriter == nil {
-		bad("an access log in this form needs a writer")
+		bad("an access log in this form needs an AccessWriter")
 	}
 	if c.StallTimeout < 0 {
 		bad("negative stall timeout")
@@ -330,7 +250,7 @@ func (r Route) check(pools map[string]*Pool) []string {
 		msgs = append(msgs, "cors: "+err.Error())
 	}
 	if p := pools[r.Pool]; p != nil && p.Tickets && r.Access.limits() {
-		msgs = append(msgs, fmt.Sprintf("clients that the route does not serve could still get tickets of pool %q", r.Pool))
+		msgs = append(msgs, fmt.Sprintf("the route limits its clients, but everybody may get tickets of pool %q", r.Pool))
 	}
 	if slices.Contains(r.Match.Methods, http.MethodConnect) {
 		msgs = append(msgs, "CONNECT cannot be proxied to an upstream")
@@ -345,14 +265,14 @@ func checkUpstreams(us []*url.URL, schemes ...string) []string {
 		case u == nil:
 			msgs = append(msgs, "an upstream is nil")
 		case !slices.Contains(schemes, u.Scheme):
-			msgs = append(msgs, fmt.Sprintf("upstream %q is none of %s", u.Redacted(), strings.Join(schemes, ", ")))
+			msgs = append(msgs, fmt.Sprintf("the scheme of upstream %q is none of %s", u.Redacted(), strings.Join(schemes, ", ")))
 		case u.Scheme == schemeUnix && u.Host == "" && strings.HasPrefix(u.Path, "/"):
 		case u.Host == "":
 			msgs = append(msgs, fmt.Sprintf("upstream %q has no host", u.Redacted()))
 		case u.User != nil:
 			msgs = append(msgs, fmt.Sprintf("upstream %q carries user information, which would not be sent", u.Redacted()))
 		case isService(u) && u.Port() != "":
-			msgs = append(msgs, fmt.Sprintf("upstream %q is a service, whose records have the port", u.Redacted()))
+			msgs = append(msgs, fmt.Sprintf("upstream %q is the name of SRV records, which have the port: leave it out", u.Redacted()))
 		case u.Scheme == schemeTCP && (u.Port() == "" && !isService(u) || u.Path != ""):
 			msgs = append(msgs, fmt.Sprintf("upstream %q is not of the form tcp://host:port", u.Redacted()))
 		case strings.Contains(u.String(), "?"):

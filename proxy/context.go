@@ -3,10 +3,12 @@ package proxy
 import (
 	"context"
 	"io"
+	"net/http"
 	"slices"
 	"sync"
 	"time"
 
+	"github.com/kgate/kgate/proxy/downstream"
 	"github.com/kgate/kgate/proxy/upstream"
 )
 
@@ -15,11 +17,10 @@ import (
 // cost: its channel is made only when somebody asks for it, and a connection that
 // is to be closed with it needs no registration.
 type exchangeContext struct {
-	parent context.Context // of net/http's request
-	ex     *exchange
+	ex *exchange
 
 	mu     sync.Mutex
-	leave  func() bool // ends the registration with parent; nil: there is none
+	leave  func() bool // ends the registration with the parent; nil: there is none
 	done   chan struct{}
 	err    error // set once
 	cause  error
@@ -28,8 +29,9 @@ type exchangeContext struct {
 }
 
 var (
-	_ context.Context  = (*exchangeContext)(nil)
-	_ upstream.Context = (*exchangeContext)(nil)
+	_ context.Context    = (*exchangeContext)(nil)
+	_ upstream.Context   = (*exchangeContext)(nil)
+	_ downstream.Watcher = (*exchangeContext)(nil)
 )
 
 type exchangeKey struct{}
@@ -39,16 +41,19 @@ func exchangeIn(ctx context.Context) *exchange {
 	return ex
 }
 
+// parent returns the context of net/http's request.
+func (c *exchangeContext) parent() context.Context { return c.ex.request.Context() }
+
 // Value implements context.Context.
 func (c *exchangeContext) Value(key any) any {
 	if _, ok := key.(exchangeKey); ok {
 		return c.ex
 	}
-	return c.parent.Value(key)
+	return c.parent().Value(key)
 }
 
 // Deadline implements context.Context.
-func (c *exchangeContext) Deadline() (time.Time, bool) { return c.parent.Deadline() }
+func (c *exchangeContext) Deadline() (time.Time, bool) { return c.parent().Deadline() }
 
 // Done implements context.Context.
 func (c *exchangeContext) Done() <-chan struct{} {
@@ -66,7 +71,7 @@ func (c *exchangeContext) Done() <-chan struct{} {
 // Err implements context.Context. What has ended the parent ends c at once: a
 // caller that finds the client's connection broken may ask before the parent has ended c.
 func (c *exchangeContext) Err() error {
-	if c.parent.Err() != nil {
+	if c.parent().Err() != nil {
 		c.cancel(nil)
 	}
 	c.mu.Lock()
@@ -108,17 +113,33 @@ func (c *exchangeContext) AfterFunc(f func()) (stop func() bool) {
 	}
 }
 
-// follow has the exchange end with the request of net/http.
+// follow makes the exchange end with the request of net/http.
 func (c *exchangeContext) follow() {
-	leave := context.AfterFunc(c.parent, func() { c.cancel(nil) })
+	leave := context.AfterFunc(c.parent(), func() { c.cancel(nil) })
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	c.leave = leave
 }
 
-// cancel ends the context; the first cause counts. It waits for nothing, since who calls
-// it may serve other clients, too (see disconnectWatch): the attached connection is
-// closed soon after.
+// watchClient cancels the exchange when its client leaves. The returned function ends the
+// watch; it must be called. It may be called twice.
+func (ex *exchange) watchClient(r *http.Request) (stop func()) {
+	if !ex.http1 || ex.conn == nil {
+		ex.ctx.follow()
+		return downstream.PollDisconnect(r, func() { ex.ctx.cancel(nil) })
+	}
+	alone := ex.conn.WatchRequest(&ex.ctx, r.Body == http.NoBody)
+	if !alone {
+		ex.ctx.follow()
+	}
+	return ex.conn.Unwatch
+}
+
+// ClientLeft implements downstream.Watcher.
+func (c *exchangeContext) ClientLeft() { c.cancel(nil) }
+
+// cancel ends the context; the first cause counts. It never blocks, as ClientLeft
+// must not: the attached connection is closed soon after.
 func (c *exchangeContext) cancel(cause error) {
 	c.mu.Lock()
 	if c.err != nil {

@@ -1,30 +1,32 @@
 package proxy
 
 import (
+	"context"
 	"errors"
 	"fmt"
 	"net/http"
 	"net/url"
 	"slices"
-	"strconv"
 	"strings"
 	"time"
 )
 
 // CORS says which web pages of other origins may read the answers that the gateway itself
 // gives to requests of a route: why it refuses, and when to come back. The upstream
-// says what they may read of its answers.
+// says what they may read of its answers. If the route's pool has tickets, the pages may
+// also use the ticket API for that pool, and read its answers.
 type CORS struct {
 	// Origins such as https://app.example.com. "https://*.example.com" is every name
 	// below example.com, and "*" every origin.
 	Origins []string
 	// Credentials lets pages read answers to requests with cookies.
 	Credentials bool
-	// Preflight has the gateway answer the questions that browsers ask before such
-	// requests. They take no place in line then, and the upstream does not see them. All
-	// methods of the route and all headers are allowed.
+	// Preflight makes the gateway answer preflight requests. They take no place in line
+	// then, and the upstream does not see them. All methods of the route and all headers
+	// are allowed.
 	Preflight bool
-	// MaxAge is for how long browsers may keep these answers; 0: they decide.
+	// MaxAge is how long browsers may keep the answers to preflight requests; 0: they
+	// decide.
 	MaxAge time.Duration
 }
 
@@ -41,10 +43,10 @@ func (c CORS) check() error {
 		}
 	}
 	if c.Credentials && slices.Contains(c.Origins, "*") {
-		errs = append(errs, errors.New("credentials are not for every origin"))
+		errs = append(errs, errors.New("credentials cannot be allowed for every origin"))
 	}
 	if c.MaxAge < 0 {
-		errs = append(errs, errors.New("a negative age"))
+		errs = append(errs, errors.New("negative max age"))
 	}
 	return errors.Join(errs...)
 }
@@ -80,27 +82,11 @@ func (c *CORS) allow(h http.Header, r *http.Request) bool {
 	return true
 }
 
-// exposeRefusal lets a page read an answer of the gateway's own.
-func (ex *exchange) exposeRefusal(h http.Header) {
-	cors := &ex.route.cors
-	if len(cors.Origins) == 0 || !cors.allow(h, ex.request) {
-		return
-	}
-	exposed := corsExposed
-	if ex.requestID != "" {
-		exposed += ", " + ex.snapshot.requestID
-	}
-	h.Set("Access-Control-Expose-Headers", exposed)
-}
-
-// preflight returns the route of the request that a browser asks about, if the gateway
-// answers for it; else nil.
+// preflight returns the route that a browser's preflight request asks about, if the gateway
+// answers it; else nil.
 func (rs routes) preflight(r *http.Request) *route {
-	if r.Method != http.MethodOptions {
-		return nil
-	}
-	method := r.Header.Get("Access-Control-Request-Method")
-	if method == "" || r.Header.Get("Origin") == "" {
+	method := preflightMethod(r)
+	if method == "" {
 		return nil
 	}
 	if found := rs.find(r, method); found != nil && found.cors.Preflight {
@@ -109,18 +95,31 @@ func (rs routes) preflight(r *http.Request) *route {
 	return nil
 }
 
-// answerPreflight tells a browser what a page may send.
-func (ex *exchange) answerPreflight(r *http.Request) {
-	h, cors := ex.Header(), &ex.route.cors
-	h.Add("Vary", "Access-Control-Request-Method, Access-Control-Request-Headers")
-	if cors.allows(r.Header.Get("Origin")) {
-		h.Set("Access-Control-Allow-Methods", r.Header.Get("Access-Control-Request-Method"))
-		if asked := r.Header["Access-Control-Request-Headers"]; len(asked) > 0 {
-			h["Access-Control-Allow-Headers"] = asked
-		}
-		if cors.MaxAge > 0 {
-			h.Set("Access-Control-Max-Age", strconv.Itoa(int(cors.MaxAge.Seconds())))
+// preflightMethod returns the method that a preflight request asks about; empty: r is none.
+func preflightMethod(r *http.Request) string {
+	if r.Method != http.MethodOptions || r.Header.Get("Origin") == "" {
+		return ""
+	}
+	return r.Header.Get("Access-Control-Request-Method")
+}
+
+// ticketCORS returns what the ticket API says to pages: those of all routes to pools with
+// tickets may read its answers.
+func (rs routes) ticketCORS() (c CORS) {
+	for _, r := range rs {
+		if r.hasTickets() {
+			c.Origins = append(c.Origins, r.cors.Origins...)
 		}
 	}
-	ex.WriteHeader(http.StatusNoContent)
+	return c
+}
+
+// MayUseTickets reports whether the origin of a request that a [Config].TicketHandler
+// serves, which is not the gateway's own, is in the CORS of a route to the pool; to any pool
+// with tickets, if pool is empty.
+func MayUseTickets(ctx context.Context, pool string) bool {
+	ex := exchangeIn(ctx)
+	return ex != nil && slices.ContainsFunc(ex.snapshot.routes, func(r *route) bool {
+		return r.hasTickets() && (pool == "" || pool == r.pool.Name) && r.cors.allows(ex.request.Header.Get("Origin"))
+	})
 }

@@ -138,3 +138,50 @@ func TestBadCORS(t *testing.T) {
 		}
 	}
 }
+
+// TestCORSOfTickets: a page may use tickets of the pools whose routes list its origin, and
+// read what the ticket API says.
+func TestCORSOfTickets(t *testing.T) {
+	g := newGateway(t, 1, http.NotFoundHandler(), corsRoutes, func(c *Config) {
+		at := c.Pools[0].Upstreams
+		c.Pools = append(c.Pools, Pool{Name: "list", Upstreams: at, Tickets: true}, Pool{Name: "other", Upstreams: at, Tickets: true})
+		c.Routes[0].Pool, c.Routes[2].Pool = "list", "other"
+		c.Tickets = new(counter)
+		c.TicketHandler = http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+			for _, pool := range []string{"", "list", "other", "p"} {
+				if MayUseTickets(r.Context(), pool) {
+					w.Header().Add("May", pool+".")
+				}
+			}
+			w.WriteHeader(http.StatusOK)
+		})
+	})
+	const listed = "https://app.example.com"
+	for _, c := range []struct {
+		method, origin, asks string
+		status               int
+		allowed, methods     string
+		may                  []string
+	}{
+		{"POST", listed, "", 200, listed, "", []string{".", "list."}},
+		{"GET", listed, "", 200, listed, "", []string{".", "list."}},
+		{"POST", "https://elsewhere.test", "", 200, "", "", nil}, // the route for all has a pool without tickets
+		{"POST", "", "", 200, "", "", nil},
+		{"OPTIONS", listed, "DELETE", 204, listed, "DELETE", nil},
+		{"OPTIONS", "https://elsewhere.test", "DELETE", 204, "", "", nil},
+		{"OPTIONS", listed, "", 200, listed, "", []string{".", "list."}},
+	} {
+		req := g.request(c.method, "/.kgate/tickets", "Access-Control-Request-Method", c.asks, "Access-Control-Request-Headers", "content-type")
+		if c.origin != "" {
+			req.Header.Set("Origin", c.origin)
+		}
+		res := g.do(req)
+		_ = res.Body.Close()
+		h := res.Header
+		exposed := strings.Contains(h.Get("Access-Control-Expose-Headers"), "Location")
+		if res.StatusCode != c.status || h.Get("Access-Control-Allow-Origin") != c.allowed || exposed != (c.allowed != "") || h.Get("Access-Control-Allow-Methods") != c.methods ||
+			(h.Get("Access-Control-Allow-Headers") == "content-type") != (c.methods != "") || !slices.Contains(h["Vary"], "Origin") || !slices.Equal(h["May"], c.may) {
+			t.Errorf("%s from %q, which asks for %q: %v %v", c.method, c.origin, c.asks, res.Status, h)
+		}
+	}
+}

@@ -4,15 +4,11 @@ import (
 	"io"
 	"net/http"
 	"time"
+
+	"github.com/kgate/kgate/proxy/downstream"
 )
 
-// How long a connection may be kept by a client that does nothing. Requests that
-// hold a slot have the bounds of their pool; these are for all the others, and for
-// what is left to do when a request is over.
 const (
-	// lingerTimeout is for a request's body that is not wanted any more, after its
-	// answer: closing at once would reset the connection, and the answer with it.
-	lingerTimeout = 5 * time.Second
 	// ownBodyTimeout is for a body that the gateway itself reads.
 	ownBodyTimeout = 5 * time.Second
 	// readAhead is how much of a body is read to find its end, before an answer of
@@ -74,9 +70,9 @@ func (w *response) boundEnd(forwarded *requestBody) {
 			_ = rc.SetReadDeadline(time.Unix(1, 0))
 			_, _ = forwarded.ReadCloser.Read(make([]byte, 1)) // begins when the other has ended
 		}
-		_ = rc.SetReadDeadline(time.Now().Add(lingerTimeout))
+		_ = rc.SetReadDeadline(time.Now().Add(downstream.LingerTimeout))
 		if w.conn != nil {
-			w.conn.lingerFor(lingerTimeout)
+			w.conn.LingerFor(downstream.LingerTimeout)
 		}
 	}
 	// Even a small answer may not fit the connection: a client may send requests and

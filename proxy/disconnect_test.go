@@ -13,6 +13,7 @@ import (
 	"time"
 
 	"github.com/kgate/kgate/internal/admission"
+	"github.com/kgate/kgate/proxy/downstream"
 	"github.com/kgate/kgate/proxy/upstream"
 )
 
@@ -33,15 +34,9 @@ func (g *gateway) dialTLS(protocol string) *rawConn {
 }
 
 // serveTLS serves the gateway's handler over TLS, too.
-func (g *gateway) serveTLS(cfg ServerConfig) {
+func (g *gateway) serveTLS(cfg downstream.Config) {
 	g.t.Helper()
-	files := newPairFiles(g.t)
-	files.write(files.make(1))
-	pair, err := LoadCertificates(files.files(), nil)
-	if err != nil {
-		g.t.Fatal(err)
-	}
-	cfg.TLS = &tls.Config{GetCertificate: pair.Get}
+	cfg.TLS = ownTLS()
 	g.listen(cfg)
 }
 
@@ -87,7 +82,7 @@ func testClientLeaves(t *testing.T, sent string, secure bool, how string) {
 	}))
 	dial := g.dial
 	if secure {
-		g.serveTLS(ServerConfig{})
+		g.serveTLS(downstream.Config{})
 		dial = func() *rawConn { return g.dialTLS("http/1.1") }
 	}
 	served, waiting := dial(), dial()
@@ -216,7 +211,7 @@ func TestNoReadForTheEnd(t *testing.T) {
 	up := newGate()
 	g := newGateway(t, 1, http.HandlerFunc(func(_ http.ResponseWriter, r *http.Request) { up.pass(r) }))
 	var reads atomic.Int64
-	g.listen(ServerConfig{}, func(l net.Listener) net.Listener { return countedListener{l, &reads} })
+	g.listen(downstream.Config{}, func(l net.Listener) net.Listener { return countedListener{l, &reads} })
 	c := g.dial()
 	const get = "GET / HTTP/1.1\r\nHost: h\r\n\r\n"
 	c.send(get)

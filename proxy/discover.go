@@ -3,12 +3,9 @@ package proxy
 import (
 	"cmp"
 	"context"
-	"errors"
 	"fmt"
-	"log/slog"
 	"net"
 	"net/url"
-	"reflect"
 	"slices"
 	"strconv"
 	"strings"
@@ -25,8 +22,7 @@ const (
 	firstLookUpTimeout = 2 * time.Second
 	// serviceLookUpTimeout bounds later look-ups, for which nothing waits.
 	serviceLookUpTimeout = 5 * time.Second
-	// serviceRetry is the time between look-ups while there is a service of which nothing
-	// is known.
+	// serviceRetry is the time between look-ups while nothing is known of a service.
 	serviceRetry = time.Second
 )
 
@@ -48,15 +44,22 @@ func weightOf(u *url.URL) (int, error) {
 	text, ok := strings.CutPrefix(u.Fragment, "weight=")
 	n, err := strconv.Atoi(text)
 	if !ok || err != nil || n < 1 {
-		return 0, fmt.Errorf("#%s is no weight: write #weight=N", u.Fragment)
+		return 0, fmt.Errorf("#%s is not a weight: write #weight=N", u.Fragment)
 	}
 	return n, nil
 }
 
-// services are what is known of the services that a pool names: their records, by name.
-type services map[string][]*net.SRV
+// services is what is known of the services that a pool names, by name.
+type services map[string]service
 
-// members returns the servers of upstreams, all of which have a rank or those after it.
+// service is what is known of one service. The zero value: nothing yet.
+type service struct {
+	known   bool
+	records []*net.SRV // by priority; none if the service is known not to be available
+	failing bool       // the last look-up told nothing
+}
+
+// members returns the servers of upstreams. Their ranks begin at rank.
 func (s services) members(upstreams []*url.URL, rank int) []member {
 	var all []member
 	for _, u := range upstreams {
@@ -68,8 +71,9 @@ func (s services) members(upstreams []*url.URL, rank int) []member {
 			continue
 		}
 		behind := 0
-		for i, r := range s[u.Host] {
-			if i > 0 && r.Priority != s[u.Host][i-1].Priority {
+		records := s[u.Host].records
+		for i, r := range records {
+			if i > 0 && r.Priority != records[i-1].Priority {
 				behind++
 			}
 			server := bare
@@ -91,70 +95,19 @@ func serviceNames(upstreams []*url.URL) []string {
 	return names
 }
 
-// lookUp returns what is known of services after a look-up. Of one for which it fails,
-// that is what was known before.
-func (s services) lookUp(ctx context.Context, names []string) (services, error) {
-	found := make(services)
-	var errs []error
-	for _, name := range names {
-		_, records, err := net.DefaultResolver.LookupSRV(ctx, "", "", name)
-		records = slices.DeleteFunc(records, func(r *net.SRV) bool { return r.Target == "." }) // there is none
-		switch {
-		case len(records) > 0:
-			slices.SortFunc(records, func(a, b *net.SRV) int {
-				return cmp.Or(cmp.Compare(a.Priority, b.Priority), strings.Compare(a.Target, b.Target), cmp.Compare(a.Port, b.Port))
-			})
-			found[name] = records
-		case s[name] != nil:
-			found[name] = s[name]
-		}
-		if err != nil && len(records) == 0 {
-			errs = append(errs, err)
-		}
+// lookUp returns what is known of a service after a look-up. If that fails, or finds no
+// records, the servers known before stay: the name server may be at fault, and the servers
+// not. The one record that says that there is no service is believed at once.
+func (s service) lookUp(ctx context.Context, name string) (service, error) {
+	_, records, err := net.DefaultResolver.LookupSRV(ctx, "", "", name)
+	isNone := func(r *net.SRV) bool { return r.Target == "." } // RFC 2782: decidedly not available
+	none := slices.ContainsFunc(records, isNone)
+	records = slices.DeleteFunc(records, isNone)
+	if len(records) == 0 && !none {
+		return service{known: s.known, records: s.records, failing: true}, err
 	}
-	return found, errors.Join(errs...)
-}
-
-// findServices looks up the services of the pool, and reports whether anything about them is new.
-// The caller holds b.updating.
-func (b *balancer) findServices(ctx context.Context, timeout time.Duration) (changed bool) {
-	names := serviceNames(b.wanted.all())
-	if len(names) == 0 {
-		return false
-	}
-	ctx, cancel := context.WithTimeout(ctx, timeout)
-	defer cancel()
-	found, err := b.services.lookUp(ctx, names)
-	changed = !reflect.DeepEqual(found, b.services)
-	b.services = found
-	for _, name := range names {
-		if len(found[name]) == 0 {
-			b.log.Warn("the servers of an upstream are not known", slog.String("pool", b.wanted.Name), slog.String("service", name), slog.Any("error", err))
-		} else if changed {
-			b.log.Info("the servers of an upstream", slog.String("pool", b.wanted.Name), slog.String("service", name), slog.Int("servers", len(found[name])))
-		}
-	}
-	return changed
-}
-
-// followServices looks the services up again until ctx ends.
-func (b *balancer) followServices(ctx context.Context, every time.Duration) {
-	for {
-		b.updating.Lock()
-		wait := every
-		if len(b.services) < len(serviceNames(b.wanted.all())) {
-			wait = min(every, serviceRetry)
-		}
-		b.updating.Unlock()
-		select {
-		case <-time.After(wait):
-		case <-ctx.Done():
-			return
-		}
-		b.updating.Lock()
-		if b.findServices(ctx, serviceLookUpTimeout) && ctx.Err() == nil {
-			b.replace()
-		}
-		b.updating.Unlock()
-	}
+	slices.SortFunc(records, func(a, b *net.SRV) int {
+		return cmp.Or(cmp.Compare(a.Priority, b.Priority), strings.Compare(a.Target, b.Target), cmp.Compare(a.Port, b.Port))
+	})
+	return service{known: true, records: records}, nil
 }

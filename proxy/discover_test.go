@@ -101,11 +101,21 @@ func TestService(t *testing.T) {
 	one.Close()
 	three.Close()
 	became("backup")
-	d.set() // the name has no servers: what was known counts
+	d.set() // no answer: what was known counts
 	time.Sleep(200 * time.Millisecond)
 	became("backup")
+	d.set(dnsmessage.SRVResource{Target: dnsmessage.MustNewName(".")}) // there is no service: RFC 2782
+	for began := time.Now(); !strings.HasPrefix(g.answer("/"), "503 "); time.Sleep(10 * time.Millisecond) {
+		if time.Since(began) > patience {
+			t.Fatal("a service that is not available keeps its servers")
+		}
+	}
 	d.set(record(t, two, "two", 1, 1))
-	became("two")
+	for began := time.Now(); g.answer("/") != "200 two"; time.Sleep(10 * time.Millisecond) {
+		if time.Since(began) > patience {
+			t.Fatal("a service that is available again has no servers")
+		}
+	}
 	for _, u := range g.handler.Upstreams() {
 		if u.InFlight != 0 {
 			t.Errorf("%+v", u)
@@ -208,7 +218,7 @@ func TestSlowStart(t *testing.T) {
 func TestServiceURLs(t *testing.T) {
 	for text, wrong := range map[string]string{
 		"http://_http._tcp.service.test": "", "tcp://_rsync._tcp.service.test": "", "http://10.0.0.1#weight=1000": "",
-		"http://_http._tcp.service.test:80": "records have the port", "http://10.0.0.1#weight=0": "no weight", "http://10.0.0.1#top": "no weight", "tcp://10.0.0.1": "tcp://host:port",
+		"http://_http._tcp.service.test:80": "which have the port", "http://10.0.0.1#weight=0": "not a weight", "http://10.0.0.1#top": "not a weight", "tcp://10.0.0.1": "tcp://host:port",
 	} {
 		msgs := fmt.Sprint(checkUpstreams([]*url.URL{mustURL(t, text)}, "http", schemeTCP))
 		if (wrong == "") != (msgs == "[]") || !strings.Contains(msgs, wrong) {

@@ -19,23 +19,21 @@
 //   - nothing of a request's body is read before admission, so a client that
 //     sent "Expect: 100-continue" gets its "100 Continue" only after it;
 //   - a client that leaves gives up its place, or its slot, at once: the context
-//     given to Acquire is cancelled. Where net/http cannot see it, the kernel tells
-//     (disconnect.go);
-//   - no client can make the gateway wait for ever: not for a body or a frame that
-//     does not come, and not for room to write (deadlines.go, frames.go);
+//     given to Acquire is cancelled (package downstream);
+//   - no client can make the gateway wait for ever: not for a body that does not come,
+//     and not for room to write (deadlines.go);
 //   - a request that is not admitted gets an answer that says why and when to
 //     come back (admission.Refusal).
 //
 // # Model
 //
-//	listener   connection limiter, PROXY protocol, TLS, frame timer     limiter.go, conn.go, secure.go, frames.go
-//	net/http   parses
+//	downstream the client's connection; net/http parses what comes      package downstream
 //	Handler    one snapshot per configuration                           handler.go, snapshot.go
-//	exchange   one request: guard, first matching route, then           exchange.go, guard.go, route.go, edge.go
-//	           with a pool: Admitter.Acquire, or Tickets.Redeem         refuse.go, tickets.go
+//	exchange   one request: guard, first matching route, then           serve.go, guard.go, target.go, route.go
+//	           with a pool: Admitter.Acquire, or Tickets.Redeem         admit.go, tickets.go
 //	           forward, while the hold lasts                            forward.go, rewrite.go, hold.go
 //	           Release, record                                          access.go, trace.go
-//	balancer   chooses the upstream                                     balancer.go, backend.go, health.go
+//	balancer   chooses the upstream                                     balancer.go, health.go, update.go
 //	upstream   connections to it                                        package upstream
 //	session    one TCP connection: Acquire, dial                        tcp_session.go
 //	joint      copies both ways, for a session or an upgrade            join.go, package relay

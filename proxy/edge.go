@@ -21,12 +21,12 @@ type Edge struct {
 	// same header, and the access log, the request's span and the gateway's own answers
 	// have it. Empty: requests have no id.
 	RequestIDHeader string
-	// HTTPSPort is where a client that has not come over TLS, nor to a trusted proxy
-	// that says so in X-Forwarded-Proto, is sent with status 308, which keeps method and
-	// body. 0: no client is.
+	// HTTPSPort is the port that clients are redirected to, with status 308, which keeps
+	// method and body, unless they use TLS, or a trusted proxy says in X-Forwarded-Proto
+	// that they do. 0: none is redirected.
 	HTTPSPort int
-	// HSTS is the value of Strict-Transport-Security (RFC 6797) in answers to all others.
-	// Empty: there is none.
+	// HSTS is the value of Strict-Transport-Security (RFC 6797) in answers to clients that
+	// use TLS. Empty: there is none.
 	HSTS string
 	// Access says which clients are served, the ticket API included.
 	Access Access
@@ -35,10 +35,10 @@ type Edge struct {
 }
 
 // Access says by their addresses which clients are served: those in Allow, or all if it
-// is empty, but none in Deny. Others get 403, or a reset in place of a TCP connection.
+// is empty, but none in Deny. Others get 403 or, over TCP, a reset.
 type Access struct{ Allow, Deny []netip.Prefix }
 
-// allows reports whether a client may pass. One whose address is not known is in no list.
+// allows reports whether a client is served. One whose address is not known is in no list.
 func (a Access) allows(client netip.Addr) bool {
 	return (len(a.Allow) == 0 || containsAddr(a.Allow, client)) && !containsAddr(a.Deny, client)
 }
@@ -63,21 +63,6 @@ func (e Edge) check() error {
 	return errors.Join(errs...)
 }
 
-// isSecure reports whether the client speaks TLS, with the gateway or with a trusted
-// proxy in front of it.
-func (s *snapshot) isSecure(r *http.Request) bool {
-	if r.TLS != nil {
-		return true
-	}
-	proto := r.Header["X-Forwarded-Proto"]
-	if len(proto) == 0 || !contains(s.cfg.TrustedProxies, r.RemoteAddr) {
-		return false
-	}
-	first, _, _ := strings.Cut(proto[0], ",")
-	first = strings.TrimSpace(first)
-	return strings.EqualFold(first, "https") || strings.EqualFold(first, "wss") // as Traefik has it of a WebSocket
-}
-
 // redirect sends a client to the same address over TLS.
 func (ex *exchange) redirect(r *http.Request) {
 	host := hostname(r.Host)
@@ -91,14 +76,7 @@ func (ex *exchange) redirect(r *http.Request) {
 	if port := ex.snapshot.cfg.Edge.HTTPSPort; port != 443 {
 		host += ":" + strconv.Itoa(port)
 	}
-	path := r.URL.EscapedPath()
-	if path == "" || path[0] != '/' {
-		path = "/" + path
-	}
-	if r.URL.RawQuery != "" || r.URL.ForceQuery {
-		path += "?" + r.URL.RawQuery
-	}
-	ex.Header().Set("Location", "https://"+host+path)
+	ex.Header().Set("Location", "https://"+host+r.URL.RequestURI())
 	ex.Header().Set("Content-Length", "0")
 	ex.WriteHeader(http.StatusPermanentRedirect)
 }
@@ -108,10 +86,9 @@ func (ex *exchange) denied(r *http.Request, a Access) bool {
 	if !a.limits() {
 		return false
 	}
-	client := ex.snapshot.clientAddr(r)
-	if a.allows(client) {
+	if a.allows(ex.info.Remote) {
 		return false
 	}
-	ex.answerProblem(r, http.StatusForbidden, "clients of the address "+client.String()+" are not served here")
+	ex.answerProblem(r, http.StatusForbidden, "clients of the address "+ex.info.Remote.String()+" are not served here")
 	return true
 }

@@ -14,6 +14,8 @@ import (
 	"syscall"
 	"testing"
 	"time"
+
+	"github.com/kgate/kgate/proxy/downstream"
 )
 
 func prefixes(all ...string) []netip.Prefix {
@@ -117,19 +119,13 @@ func TestTrustedProxySays(t *testing.T) {
 
 // TestHSTS: every answer over TLS has it, one time; also the gateway's own.
 func TestHSTS(t *testing.T) {
-	files := newPairFiles(t)
-	files.write(files.make(1))
-	pair, err := LoadCertificates(files.files(), nil)
-	if err != nil {
-		t.Fatal(err)
-	}
 	g := newGateway(t, 1, http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) {
 		w.Header().Set("Strict-Transport-Security", "max-age=1")
 	}), func(c *Config) {
 		c.Edge.HTTPSPort, c.Edge.HSTS = 443, "max-age=60; includeSubDomains"
 		c.Routes[0].Match.PathPrefix = "/a"
 	})
-	g.listen(ServerConfig{TLS: &tls.Config{GetCertificate: pair.Get}})
+	g.listen(downstream.Config{TLS: ownTLS()})
 	tr := &http.Transport{TLSClientConfig: &tls.Config{InsecureSkipVerify: true}}
 	defer tr.CloseIdleConnections()
 	for path, status := range map[string]int{"/a": 200, "/b": 404, "/a/../": 400} {
@@ -143,38 +139,6 @@ func TestHSTS(t *testing.T) {
 		if got := res.Header["Strict-Transport-Security"]; res.StatusCode != status || !slices.Equal(got, []string{"max-age=60; includeSubDomains"}) {
 			t.Errorf("%s: %v %q", path, res.Status, got)
 		}
-	}
-}
-
-// TestCertificatesByName: a client gets the certificate of the server that it asks for.
-func TestCertificatesByName(t *testing.T) {
-	var files []CertificateFiles
-	for i, names := range [][]string{{"default.test"}, {"*.example.com", "Example.com"}, {"a.example.com"}, {"*.example.com"}, {"*.a.example.com", "default.test"}} {
-		f := newPairFiles(t)
-		f.write(f.make(int64(i), names...))
-		files = append(files, f.files()...)
-	}
-	certs, err := LoadCertificates(files, nil)
-	if err != nil {
-		t.Fatal(err)
-	}
-	g := newGateway(t, 1, http.HandlerFunc(echoRequest))
-	g.listen(ServerConfig{TLS: &tls.Config{GetCertificate: certs.Get}})
-	for name, want := range map[string]int64{
-		"default.test": 0, "": 0, "unknown.test": 0, "example.com": 1, "EXAMPLE.com": 1, "b.example.com": 1, "a.example.com": 2, "a.Example.com.": 2,
-		"b.a.example.com": 4, "c.b.a.example.com": 0, "com": 0, "example.com.evil": 0,
-	} {
-		conn, err := tls.Dial("tcp", g.addr, &tls.Config{InsecureSkipVerify: true, ServerName: name})
-		if err != nil {
-			t.Fatalf("%s: %v", name, err)
-		}
-		if got := conn.ConnectionState().PeerCertificates[0].SerialNumber.Int64(); got != want {
-			t.Errorf("%q gets certificate %d, want %d", name, got, want)
-		}
-		_ = conn.Close()
-	}
-	if n := len(certs.Expiry()); n != 5 {
-		t.Errorf("%d certificates end", n)
 	}
 }
 

@@ -68,6 +68,9 @@ func (p *ErrorPage) render(d problem) ([]byte, error) {
 
 // findErrorPage returns the page for a status; nil if there is none.
 func findErrorPage(pages []*ErrorPage, status int) *ErrorPage {
+	if len(pages) == 0 {
+		return nil
+	}
 	code := strconv.Itoa(status)
 	for _, wanted := range []string{code, code[:1] + "xx"} {
 		for _, p := range pages {
@@ -82,10 +85,13 @@ func findErrorPage(pages []*ErrorPage, status int) *ErrorPage {
 // writeErrorPage answers with the page for the problem, and reports whether there is one
 // that the client wants.
 func (ex *exchange) writeErrorPage(r *http.Request, d problem) bool {
-	if len(ex.snapshot.cfg.Edge.ErrorPages) == 0 {
-		return false
+	var p *ErrorPage
+	if ex.route != nil {
+		p = findErrorPage(ex.route.errorPages, d.Status)
 	}
-	p := findErrorPage(ex.snapshot.cfg.Edge.ErrorPages, d.Status)
+	if p == nil {
+		p = findErrorPage(ex.snapshot.cfg.Edge.ErrorPages, d.Status)
+	}
 	if p == nil || !problems.Wants(r.Header, p.mediaType) {
 		return false
 	}

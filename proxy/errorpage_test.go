@@ -105,3 +105,24 @@ func TestBadErrorPages(t *testing.T) {
 		}
 	}
 }
+
+// TestErrorPagesOfRoutes: a route's own page comes before one of the gateway's for the same
+// status, and only there.
+func TestErrorPagesOfRoutes(t *testing.T) {
+	g := newGateway(t, 1, http.NotFoundHandler(), func(c *Config) {
+		c.Edge.ErrorPages = []*ErrorPage{mustPage(t, "503", html, "busy"), mustPage(t, "4xx", html, "none")}
+		c.Routes = []Route{
+			{Pool: "p", Match: Match{PathPrefix: "/own"}, ErrorPages: []*ErrorPage{mustPage(t, "5xx", html, "own")}},
+			{Pool: "p", Match: Match{PathPrefix: "/p", Methods: []string{"GET"}}},
+		}
+	})
+	g.sem.refusal = &admission.Refusal{Reason: admission.Timeout}
+	for path, want := range map[string]string{"/own": "own", "/p": "busy", "/other": "none"} {
+		res := g.do(g.request("GET", path, "Accept", likeBrowser))
+		body, _ := io.ReadAll(res.Body)
+		_ = res.Body.Close()
+		if string(body) != want {
+			t.Errorf("%s: %s %q, want %q", path, res.Status, body, want)
+		}
+	}
+}

@@ -1,13 +1,11 @@
 package proxy
 
 import (
-	"context"
 	"errors"
 	"io"
 	"maps"
 	"net"
 	"net/http"
-	"net/url"
 	"slices"
 	"strings"
 	"sync"
@@ -21,28 +19,9 @@ import (
 
 // attempt is the request at one upstream.
 type attempt struct {
-	backend *backend
-	client  atomic.Pointer[upstream.Client] // backend's, for abort
+	backend atomic.Pointer[backend]
 	out     *outgoing
 	verdict verdict // on the backend
-}
-
-// outgoing is what the gateway writes in the request as an upstream gets it. A request
-// has it once it is admitted: many wait.
-type outgoing struct {
-	url    url.URL
-	values [10]string // of fields
-	used   int
-}
-
-// value returns s as the values of a field.
-func (o *outgoing) value(s string) []string {
-	if o.used == len(o.values) {
-		return []string{s}
-	}
-	o.values[o.used] = s
-	o.used++
-	return o.values[o.used-1 : o.used : o.used]
 }
 
 const copyBufferSize = 32 << 10
@@ -59,7 +38,7 @@ func (ex *exchange) forward(r *http.Request, body io.ReadCloser) {
 	ex.attempt.out = new(outgoing)
 	ex.unread = unreadBody{}
 	if body != nil && body != http.NoBody {
-		ex.body.ReadCloser, ex.body.ex, ex.body.trailer = body, ex, r.Trailer
+		ex.body.ReadCloser, ex.body.ex = body, ex
 		// By default net/http reads an HTTP/1.1 request's body before it sends
 		// the answer: an upstream's early "413" would wait, slot in hand, for a
 		// slow upload. Not supported means HTTP/2, which needs no such thing.
@@ -78,7 +57,7 @@ func (ex *exchange) forward(r *http.Request, body io.ReadCloser) {
 		tried = append(tried, u)
 	}
 	switch {
-	case ex.attempt.backend == nil:
+	case ex.attempt.backend.Load() == nil:
 		ex.refuse(r, b.downRefusal())
 	case ex.failure != nil:
 		ex.answerFailure(r)
@@ -88,8 +67,8 @@ func (ex *exchange) forward(r *http.Request, body io.ReadCloser) {
 // try sends the request to one upstream and copies its answer.
 func (ex *exchange) try(r *http.Request, u *backend) {
 	at := &ex.attempt
-	at.backend, at.verdict, ex.failure = u, verdictNone, nil
-	at.client.Store(u.client)
+	at.backend.Store(u)
+	at.verdict, ex.failure = verdictNone, nil
 	ex.rec.Upstream, ex.rec.DialFailed = u.name, false
 	defer func() { ex.route.balancer.done(u, at.verdict, ex.failure) }()
 	out := ex.outgoing(r)
@@ -135,7 +114,7 @@ func (ex *exchange) Informational(status int, header http.Header) error {
 
 // Sends implements upstream.Caller: some of the body, at least, waits to be read.
 func (ex *exchange) Sends() bool {
-	return ex.http1 && ex.conn != nil && tcpstate.HasUnread(ex.conn.raw)
+	return ex.http1 && ex.conn != nil && tcpstate.HasUnread(ex.conn.NetConn())
 }
 
 // StopUpload implements upstream.Caller.
@@ -156,7 +135,7 @@ func (ex *exchange) answer(out *http.Request, res *http.Response) error {
 	}
 	ex.hold.move()
 	ex.attempt.verdict = verdictGood
-	ex.rec.FirstByte = time.Since(ex.admitted)
+	ex.rec.FirstByte = time.Since(ex.admitted())
 	ex.rec.UpstreamStatus = res.StatusCode
 	if res.StatusCode == http.StatusSwitchingProtocols {
 		return ex.upgrade(out, res)
@@ -301,9 +280,4 @@ func (ex *exchange) answerFailure(r *http.Request) {
 		ex.rec.Outcome = admission.OutcomeUpstreamError
 	}
 	ex.answerProblem(r, status, detail)
-}
-
-func isTimeout(err error) bool {
-	var netErr net.Error
-	return errors.As(err, &netErr) && netErr.Timeout() || errors.Is(err, context.DeadlineExceeded)
 }

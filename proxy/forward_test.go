@@ -15,6 +15,8 @@ import (
 	"strings"
 	"testing"
 	"time"
+
+	"github.com/kgate/kgate/proxy/downstream"
 )
 
 // echoRequest answers with what it got.
@@ -259,9 +261,7 @@ func TestContinueOnce(t *testing.T) {
 // keep its slot waiting for an upstream that never says so.
 func TestContinueNotAwaited(t *testing.T) {
 	t.Parallel()
-	if !canSplice {
-		t.Skip("only on Linux")
-	}
+	needDisconnectWatch(t)
 	const size = 300_000
 	l, err := net.Listen("tcp", "127.0.0.1:0")
 	if err != nil {
@@ -391,7 +391,7 @@ func TestConfigValidate(t *testing.T) {
 	if got := strings.Count(err.Error(), errConfig.Error()); got != 17 {
 		t.Errorf("%d errors:\n%v", got, err)
 	}
-	if _, err := NewServer(ServerConfig{ReadHeaderTimeout: -1, MaxHeaderBytes: -1}); err == nil {
+	if _, err := downstream.NewServer(downstream.Config{ReadHeaderTimeout: -1, MaxHeaderBytes: -1}); err == nil {
 		t.Error("a server without handler is accepted")
 	}
 }

@@ -21,10 +21,7 @@ func forwarded(r *http.Request, trusted bool) string {
 	b = appendNode(b, host)
 	b = append(b, ";host="...)
 	b = appendValue(b, r.Host)
-	if r.TLS != nil {
-		return string(append(b, ";proto=https"...))
-	}
-	return string(append(b, ";proto=http"...))
+	return string(append(append(b, ";proto="...), scheme(r)...))
 }
 
 func appendEarlier(b []byte, h http.Header) []byte {

@@ -11,6 +11,8 @@ import (
 
 	"golang.org/x/net/http2"
 	"golang.org/x/net/http2/hpack"
+
+	"github.com/kgate/kgate/proxy/downstream"
 )
 
 // frames returns what write writes, behind the preface and the client's settings.
@@ -81,10 +83,10 @@ func TestHalfFrames(t *testing.T) {
 				const limit = time.Second // in which a busy machine has shaken hands, too
 				dial := g.dial
 				if secure {
-					g.serveTLS(ServerConfig{ReadHeaderTimeout: limit})
+					g.serveTLS(downstream.Config{ReadHeaderTimeout: limit})
 					dial = func() *rawConn { return g.dialTLS("h2") }
 				} else {
-					g.listen(ServerConfig{ReadHeaderTimeout: limit})
+					g.listen(downstream.Config{ReadHeaderTimeout: limit})
 				}
 				conn := dial()
 				conn.send(string(c.sent[:len(c.sent)-c.cut]))
@@ -102,44 +104,5 @@ func TestHalfFrames(t *testing.T) {
 				close(up.proceed)
 			})
 		}
-	}
-}
-
-// TestFrameTimer: it counts alike however the bytes are cut, and finds no frames in
-// HTTP/1.
-func TestFrameTimer(t *testing.T) {
-	block := requestHeader(t, "GET", "/")
-	sent := frames(t, func(f *http2.Framer) {
-		_ = f.WriteHeaders(http2.HeadersFrameParam{StreamID: 1, BlockFragment: block[:3]})
-		_ = f.WriteContinuation(1, true, block[3:])
-		_ = f.WriteData(1, true, make([]byte, 1000))
-		_ = f.WriteHeaders(http2.HeadersFrameParam{StreamID: 3, BlockFragment: block, EndHeaders: true})
-	})
-	for size := 1; size <= len(sent); size += 7 {
-		var f frameTimer
-		for from := 0; from < len(sent); from += size {
-			f.count(sent[from:min(from+size, len(sent))])
-		}
-		if f.http1 || f.incomplete() || f.preface != len(http2.ClientPreface) {
-			t.Fatalf("in pieces of %d: %+v", size, f)
-		}
-	}
-	// At each byte: whether a frame or header has begun that has not ended.
-	var f frameTimer
-	pending := 0
-	for i := range sent {
-		f.count(sent[i : i+1])
-		if f.incomplete() {
-			pending++
-		}
-	}
-	const header = 9
-	settings, data := header-1, header-1
-	if want := settings + header + 3 + header + len(block) - 4 + data + header + len(block) - 1; pending != want {
-		t.Errorf("incomplete behind %d bytes, want %d", pending, want)
-	}
-	f = frameTimer{}
-	if f.count([]byte("PRI / HTTP/1.1\r\n")); !f.http1 {
-		t.Error("takes HTTP/1 for HTTP/2")
 	}
 }

@@ -15,7 +15,7 @@ import (
 // header cost ten times as much.
 const maxFields = 200
 
-// ownMethods are what a gateway can pass on to somebody, for the header Allow.
+// ownMethods are the methods that a route may forward, for the header Allow.
 const ownMethods = "DELETE, GET, HEAD, OPTIONS, PATCH, POST, PUT"
 
 // newPseudonym returns a name for a gateway in Via (RFC 9110, section 7.6.3), that no
@@ -29,17 +29,15 @@ func newPseudonym() string {
 // guard answers a request that must not be routed, and reports whether it has.
 func (ex *exchange) guard(r *http.Request) (answered bool) {
 	edge := &ex.snapshot.cfg.Edge
-	switch {
+	switch wrong := judgeTarget(r); {
 	case ex.denied(r, edge.Access):
 	case countFields(r.Header) > maxFields:
 		ex.answerProblem(r, http.StatusRequestHeaderFieldsTooLarge, "the request has more than "+strconv.Itoa(maxFields)+" header fields")
 	case r.Method == http.MethodConnect:
 		ex.Header().Set("Allow", ownMethods)
 		ex.answerProblem(r, http.StatusMethodNotAllowed, "this gateway does not open tunnels")
-	case r.URL.Path == "*": // net/http answers OPTIONS
-		ex.answerProblem(r, http.StatusBadRequest, `"*" is valid for OPTIONS only`)
-	case hasDotSegment(r.URL.Path):
-		ex.answerProblem(r, http.StatusBadRequest, `the path contains "." or ".." segments`)
+	case wrong != "":
+		ex.answerProblem(r, http.StatusBadRequest, wrong)
 	case hasPassed(r.Header["Via"], ex.snapshot.pseudonym):
 		ex.answerProblem(r, http.StatusLoopDetected, "the request has come through this gateway before: an upstream leads back to it")
 	case edge.HTTPSPort != 0 && !ex.snapshot.isSecure(r):
@@ -73,27 +71,13 @@ func hasPassed(via []string, pseudonym string) bool {
 	return false
 }
 
-// Max-Forwards bounds how many hops an OPTIONS or a TRACE takes (RFC 9110, section
-// 7.6.2); with other methods it means nothing.
-func maxForwards(r *http.Request) (n uint64, ok bool) {
-	if r.Method != http.MethodOptions && r.Method != http.MethodTrace {
-		return 0, false
-	}
-	values := r.Header["Max-Forwards"]
-	if len(values) != 1 {
-		return 0, false
-	}
-	n, err := strconv.ParseUint(values[0], 10, 32)
-	return n, err == nil
-}
-
 func mustNotForward(r *http.Request) bool {
 	n, ok := maxForwards(r)
 	return ok && n == 0
 }
 
-// answerLast answers a request that has come to the last of its hops here. What a
-// TRACE would be answered with, the gateway keeps to itself: it may hold secrets.
+// answerLast answers a request that must not be forwarded any more. It does not echo a
+// TRACE, whose header may hold secrets.
 func (ex *exchange) answerLast(r *http.Request) {
 	allow := ex.snapshot.routes.allow(r)
 	if allow == "" {
@@ -116,4 +100,20 @@ func (ex *exchange) noRoute(r *http.Request) {
 		return
 	}
 	ex.answerProblem(r, http.StatusNotFound, "no route matches this request")
+}
+
+// answerPreflight tells a browser what a page may send.
+func (ex *exchange) answerPreflight(r *http.Request, cors *CORS) {
+	h := ex.Header()
+	h.Add("Vary", "Access-Control-Request-Method, Access-Control-Request-Headers")
+	if cors.allows(r.Header.Get("Origin")) {
+		h.Set("Access-Control-Allow-Methods", r.Header.Get("Access-Control-Request-Method"))
+		if asked := r.Header["Access-Control-Request-Headers"]; len(asked) > 0 {
+			h["Access-Control-Allow-Headers"] = asked
+		}
+		if cors.MaxAge > 0 {
+			h.Set("Access-Control-Max-Age", strconv.Itoa(int(cors.MaxAge.Seconds())))
+		}
+	}
+	ex.WriteHeader(http.StatusNoContent)
 }

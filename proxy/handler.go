@@ -6,18 +6,18 @@ import (
 	"sync/atomic"
 
 	"github.com/kgate/kgate/internal/oncelog"
+	"github.com/kgate/kgate/proxy/downstream"
 )
 
 // Handler is the data plane of one gateway. It is safe for concurrent use.
 type Handler struct {
-	current  atomic.Pointer[snapshot]
-	streams  tracker // upgraded and TCP connections
-	failures oncelog.Limit
-	places   atomic.Int64 // scripts of pages that wait
-	mu       sync.Mutex   // held by who replaces current
+	current atomic.Pointer[snapshot]
+	once    oncelog.Limit // of log lines
+	places  atomic.Int64  // scripts of pages that wait
+	mu      sync.Mutex    // held while current is replaced
 }
 
-var _ http.Handler = (*Handler)(nil)
+var _ downstream.Handler = (*Handler)(nil)
 
 // New returns a Handler, or every error of cfg.
 func New(cfg Config) (*Handler, error) {
@@ -25,13 +25,13 @@ func New(cfg Config) (*Handler, error) {
 		return nil, err
 	}
 	h := new(Handler)
-	h.current.Store(newSnapshot(cfg, &snapshot{streams: &h.streams, failures: &h.failures, places: &h.places, pseudonym: newPseudonym()}))
+	h.current.Store(newSnapshot(cfg, &snapshot{once: &h.once, places: &h.places, pseudonym: newPseudonym()}))
 	return h, nil
 }
 
-// Reload has requests that come from now on follow cfg. A request that is in line
-// or in flight keeps what it came under, its place included; only its upstream
-// is chosen when it is admitted, among those that its pool has then. An upstream
+// Reload makes cfg the configuration of later requests. A request that is in line or in
+// flight keeps the one that it came under, and its place; only its upstream is chosen
+// when it is admitted, among those that its pool has then. An upstream
 // that stays keeps its connections. On an error nothing has changed.
 func (h *Handler) Reload(cfg Config) error {
 	if err := cfg.Validate(); err != nil {
@@ -79,5 +79,6 @@ func (h *Handler) Upstreams() []UpstreamStatus {
 
 // ServeHTTP implements http.Handler.
 func (h *Handler) ServeHTTP(w http.ResponseWriter, r *http.Request) {
+	r = canonical(r)
 	newExchange(h.current.Load(), w, r).serve(r)
 }

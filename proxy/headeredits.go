@@ -79,7 +79,7 @@ func (e HeaderEdits) check(may func(name string) error) error {
 	return errors.Join(errs...)
 }
 
-// owns reports whether the configuration alone says what becomes of the field of this name. An underscore
+// owns reports whether the edits alone decide about the field of this name. An underscore
 // is as good as a hyphen to upstreams that turn headers into CGI variables.
 func (e *headerEdits) owns(name string) bool {
 	if e == nil {
@@ -124,7 +124,7 @@ func (e *headerEdits) apply(h http.Header, ex *exchange) {
 func (ex *exchange) placeholder(name string) string {
 	switch name {
 	case headeredit.Client:
-		return ex.snapshot.clientAddr(ex.request).String()
+		return ex.info.Remote.String()
 	case headeredit.Host:
 		return ex.request.Host
 	case headeredit.RequestID:

@@ -2,12 +2,7 @@ package proxy
 
 import (
 	"cmp"
-	"context"
 	"fmt"
-	"io"
-	"net/http"
-	"strings"
-	"sync"
 	"time"
 
 	"github.com/kgate/kgate/internal/admission"
@@ -62,7 +57,7 @@ func (h Health) check() []string {
 
 func (h Health) checks() bool { return h.Path != "" }
 
-// health is what an upstream is known for. It is guarded by balancer.mu.
+// health is what is known of an upstream. It is guarded by balancer.mu.
 type health struct {
 	bad      bool
 	requests int       // that failed, in a row
@@ -80,17 +75,13 @@ const (
 	verdictFailed                // no connection, or it broke before the answer
 )
 
-// checkGap is the least time between two checks that failed requests ask for: who
-// can make requests fail cannot flood an upstream with checks.
-const checkGap = 100 * time.Millisecond
-
 // eligible reports whether the upstream may get a request.
 func (s *health) eligible(cfg Health) bool {
 	return !s.bad || !cfg.checks() && !time.Now().Before(s.again)
 }
 
-// request notes what a request has shown. It reports whether the upstream has
-// changed sides.
+// request notes what a request has shown. It reports whether the upstream has become
+// healthy or unhealthy.
 func (s *health) request(v verdict, cfg Health) (changed bool) {
 	switch v {
 	case verdictGood:
@@ -111,8 +102,8 @@ func (s *health) request(v verdict, cfg Health) (changed bool) {
 	return false
 }
 
-// check notes the result of a check. It reports whether the upstream has changed
-// sides.
+// check notes the result of a check. It reports whether the upstream has become healthy
+// or unhealthy.
 func (s *health) check(ok bool, cfg Health) (changed bool) {
 	if !ok {
 		s.good = 0
@@ -135,69 +126,4 @@ func (s *health) failing(times int, cfg Health) (changed bool) {
 	}
 	s.bad, s.good = true, 0
 	return true
-}
-
-// startChecks has the upstream checked until endChecks.
-func (b *balancer) startChecks(u *backend, cfg Health) {
-	if !cfg.checks() {
-		return
-	}
-	client := &http.Client{
-		Transport: newCheckTransport(u), Timeout: cfg.Timeout,
-		CheckRedirect: func(*http.Request, []*http.Request) error { return http.ErrUseLastResponse },
-	}
-	path, query, _ := strings.Cut(cfg.Path, "?")
-	url := u.url.JoinPath(path)
-	url.RawQuery = query
-	ctx, cancel := context.WithCancel(context.Background())
-	var wg sync.WaitGroup
-	wg.Go(func() {
-		tick := time.NewTicker(cfg.Interval)
-		defer tick.Stop()
-		for {
-			began := time.Now()
-			if err := probe(ctx, client, url.String()); ctx.Err() == nil {
-				b.checked(u, err)
-			}
-			select {
-			case <-tick.C:
-			case <-u.suspected:
-				select {
-				case <-time.After(time.Until(began.Add(checkGap))):
-				case <-ctx.Done():
-					return
-				}
-			case <-ctx.Done():
-				return
-			}
-		}
-	})
-	u.checks = func() { cancel(); wg.Wait() }
-}
-
-func (u *backend) endChecks() {
-	if u.checks != nil {
-		u.checks()
-		u.checks = nil
-	}
-}
-
-// probe makes one check.
-func probe(ctx context.Context, client *http.Client, url string) error {
-	req, err := http.NewRequestWithContext(ctx, http.MethodGet, url, http.NoBody)
-	if err != nil {
-		return err
-	}
-	req.Header.Set("User-Agent", "kgate-health")
-	res, err := client.Do(req)
-	if err != nil {
-		return err
-	}
-	defer res.Body.Close()
-	const enough = 64 << 10
-	_, _ = io.CopyN(io.Discard, res.Body, enough) // for upstreams that log a broken connection
-	if res.StatusCode < 200 || res.StatusCode >= 400 {
-		return fmt.Errorf("health check: %s", res.Status)
-	}
-	return nil
 }

@@ -2,11 +2,14 @@ package proxy
 
 import (
 	"bytes"
+	"crypto/tls"
 	"errors"
 	"fmt"
 	"io"
 	"log/slog"
+	"net"
 	"net/http"
+	"net/http/httptest"
 	"net/url"
 	"strings"
 	"sync/atomic"
@@ -217,6 +220,57 @@ func TestChecks(t *testing.T) {
 	_ = res.Body.Close()
 	if res.StatusCode != 200 {
 		t.Errorf("status %d", res.StatusCode)
+	}
+}
+
+// TestCheckConnections: each check makes a connection of its own, in the way of requests, and
+// closes it.
+func TestCheckConnections(t *testing.T) {
+	for _, scheme := range []string{"http", "h2c", "https"} {
+		var open, opened atomic.Int64
+		checks := make(chan string, 1024)
+		up := httptest.NewUnstartedServer(http.HandlerFunc(func(_ http.ResponseWriter, r *http.Request) { checks <- r.Proto }))
+		up.Config.Protocols = new(http.Protocols)
+		up.Config.Protocols.SetHTTP1(true)
+		up.Config.Protocols.SetHTTP2(true)
+		up.Config.Protocols.SetUnencryptedHTTP2(true)
+		up.EnableHTTP2 = true
+		up.Config.ConnState = func(_ net.Conn, s http.ConnState) {
+			if s == http.StateNew {
+				open.Add(1)
+				opened.Add(1)
+			}
+			if s == http.StateClosed || s == http.StateHijacked {
+				open.Add(-1)
+			}
+		}
+		if scheme == "https" {
+			up.StartTLS()
+		} else {
+			up.Start()
+		}
+		t.Cleanup(up.Close)
+		g := newGateway(t, 1, http.NotFoundHandler(), func(c *Config) {
+			to := mustURL(t, up.URL)
+			to.Scheme = scheme
+			c.Pools[0].Upstreams = []*url.URL{to}
+			c.Pools[0].Transport.TLS = &tls.Config{InsecureSkipVerify: true}
+			c.Pools[0].Health = Health{Path: "/", Interval: 10 * time.Millisecond, UnhealthyAfter: 1}
+		})
+		const n = 5
+		want := map[string]string{"http": "HTTP/1.1", "h2c": "HTTP/2.0", "https": "HTTP/2.0"}[scheme]
+		for range n {
+			if got := receive(t, checks); got != want {
+				t.Errorf("%s: a check by %s", scheme, got)
+			}
+		}
+		if opened.Load() < n || !g.handler.Upstreams()[0].Healthy {
+			t.Errorf("%s: %d connections; %+v", scheme, opened.Load(), g.handler.Upstreams())
+		}
+		g.handler.Close()
+		if !eventually(func() bool { return open.Load() == 0 }) {
+			t.Errorf("%s: %d connections are open", scheme, open.Load())
+		}
 	}
 }
 

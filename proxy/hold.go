@@ -2,15 +2,11 @@ package proxy
 
 import (
 	"cmp"
-	"context"
-	"log/slog"
 	"net"
-	"net/http"
 	"sync"
 	"sync/atomic"
 	"time"
 
-	"github.com/kgate/kgate/internal/admission"
 	"github.com/kgate/kgate/internal/pace"
 	"github.com/kgate/kgate/proxy/tcpstate"
 )
@@ -66,9 +62,9 @@ type hold struct {
 	since     time.Time
 	moved     atomic.Int64 // when a byte moved last, as time after since
 
-	// client is the client's connection, if something is known of it. What is
-	// written there may wait for minutes while the client reads it slowly: that is
-	// a download that moves.
+	// client is the client's connection, if the kernel tells how far it has come. What
+	// is written there may wait for minutes while the client reads it slowly: that is a
+	// download that moves. Where the kernel does not tell, each write is timed.
 	client progress
 	// upstream is the same for what a slow upstream takes.
 	upstream progress
@@ -84,11 +80,11 @@ type hold struct {
 	over  bool
 }
 
-// limit says what the request has, and for how long and how fast its pool lets it. It is
-// undone by end.
+// limit sets the request's slot, and the pool's bounds on its time and its rate. end undoes
+// it.
 func (h *hold) limit(ctx pace.Done, slot Slot, pool *Pool) {
 	var down, up *pace.Flow
-	if s, ok := slot.(pacedSlot); ok {
+	if s, ok := slot.(PacedSlot); ok {
 		down, up = s.Transfer()
 	}
 	h.down.begin(ctx, down, pool.RequestRate)
@@ -96,7 +92,7 @@ func (h *hold) limit(ctx pace.Done, slot Slot, pool *Pool) {
 	h.slot, h.max, h.idle = slot, pool.HoldMax, pool.HoldIdle
 }
 
-// limitRates says how fast the client has to send and to read.
+// limitRates sets how fast the client has to send and to read.
 func (h *hold) limitRates(pool *Pool) {
 	over := cmp.Or(pool.HoldIdle, defaultRateWindow)
 	if pool.MinUpload > 0 {
@@ -107,7 +103,7 @@ func (h *hold) limitRates(pool *Pool) {
 	}
 }
 
-// limitStalls says for how long a client of a route without a pool may leave the gateway
+// limitStalls sets how long a client of a route without a pool may leave the gateway
 // waiting. An upstream may be silent for as long as it likes there.
 func (h *hold) limitStalls(stall time.Duration) {
 	h.upload.over, h.download.over = stall, stall
@@ -181,15 +177,15 @@ func (h *hold) judge(now time.Duration) (cause *abortCause, next time.Duration) 
 			next = left
 		}
 	}
-	if h.client.conn != nil {
-		next = min(next, h.lookEvery())
+	if every := h.lookEvery(); every > 0 {
+		next = min(next, every)
 	}
 	return nil, next
 }
 
-// lookEvery is the time between two looks at the client's connection.
+// lookEvery is the time between two looks at the connections; 0 if none is needed.
 func (h *hold) lookEvery() time.Duration {
-	if h.download.over > 0 {
+	if h.client.conn != nil && h.download.over > 0 {
 		return h.download.over / 10
 	}
 	return h.idle / 4
@@ -213,22 +209,19 @@ func (p *progress) look() (moved, waiting bool) {
 	return moved, waiting
 }
 
-// look notes whether the client has acknowledged bytes since the last look.
+// look notes whether the client or the upstream has acknowledged bytes since the last look.
 func (h *hold) look(now time.Duration) {
-	if h.client.conn == nil {
-		return
-	}
 	moved, waiting := h.client.look()
 	taken, _ := h.upstream.look()
 	if moved || taken {
 		h.moved.Store(int64(now))
 	}
-	if h.download.over > 0 {
+	if h.client.conn != nil && h.download.over > 0 {
 		h.download.sample(now, h.client.acked, waiting)
 	}
 }
 
-// looksAt has bytes that the upstream takes count as moved.
+// looksAt makes bytes that the upstream takes count as moved.
 func (h *hold) looksAt(upstream net.Conn) {
 	h.mu.Lock()
 	defer h.mu.Unlock()
@@ -238,7 +231,7 @@ func (h *hold) looksAt(upstream net.Conn) {
 // taking notes that the client is to take a piece of the answer. The function that it
 // returns notes that n bytes have been taken. Where the kernel tells more, look does it.
 func (h *hold) taking() (taken func(n int)) {
-	if h.download.over == 0 || canSplice && h.client.conn != nil {
+	if h.download.over == 0 || h.client.conn != nil {
 		return func(int) {}
 	}
 	h.download.begin(time.Since(h.since))
@@ -297,78 +290,3 @@ func (h *hold) check() error {
 
 // isValid reports whether the slot may be used.
 func (h *hold) isValid() bool { return h.slot == nil || h.slot.Valid() }
-
-// watch breaks the exchange off when its slot is lost or held too long, until
-// hold.end.
-func (ex *exchange) watch() {
-	if ex.conn != nil && ex.http1 && (ex.hold.idle > 0 || ex.hold.download.over > 0) {
-		ex.hold.client.conn = ex.conn.raw
-	}
-	ex.hold.begin(ex.abort)
-}
-
-// abort is the hold's cut.
-func (ex *exchange) abort(cause *abortCause) {
-	if client := ex.attempt.client.Load(); client != nil {
-		client.EndLapsed()
-	}
-	ex.ctx.cancel(cause)
-	// The exchange may be stuck in reading a body that the client does not
-	// send, or in writing an answer that it does not read.
-	rc := http.NewResponseController(ex.ResponseWriter)
-	if ex.body.unread() {
-		_ = rc.SetReadDeadline(time.Now())
-	}
-	patience := lastWord
-	if ex.wrote.Load() {
-		patience = 0
-	}
-	_ = rc.SetWriteDeadline(time.Now().Add(patience))
-	if ex.conn != nil && !ex.http1 {
-		ex.hold.force = time.AfterFunc(patience+lastWord, ex.closeBlocked)
-	}
-}
-
-// closeBlocked closes an HTTP/2 client's connection that is still blocked some time
-// after abort. In HTTP/2 a deadline of net/http ends a stream by a frame, which waits
-// behind those that the client does not read. Other streams of the connection are
-// stuck as well.
-func (ex *exchange) closeBlocked() {
-	ex.hold.mu.Lock()
-	defer ex.hold.mu.Unlock()
-	if !ex.hold.over && ex.conn.writing.Load() {
-		_ = ex.conn.Close()
-	}
-}
-
-// answerAborted tells the client why there is no answer from the upstream, which
-// may have begun to act on the request.
-func (ex *exchange) answerAborted(r *http.Request, cause *abortCause) {
-	switch cause {
-	case errLost:
-		ex.rec.Outcome = admission.Isolated.Outcome()
-		ex.writeProblem(r, newRefusal(ex.Header(), ex.rec.Pool, &admission.Refusal{Reason: admission.Isolated}, cause.detail))
-	case errMinUpload, errStalled:
-		ex.answerProblem(r, http.StatusRequestTimeout, cause.detail)
-	default:
-		ex.rec.Outcome = admission.OutcomeUpstreamError
-		ex.answerProblem(r, http.StatusGatewayTimeout, cause.detail)
-	}
-}
-
-// logAborted says why an admitted request came to an early end. There are at most
-// as many such lines as slots.
-func (ex *exchange) logAborted(r *http.Request, cause *abortCause) {
-	if ex.hold.slot == nil {
-		return
-	}
-	ex.snapshot.cfg.Logger.LogAttrs(context.WithoutCancel(r.Context()), slog.LevelWarn, "request broken off",
-		slog.String("cause", cause.cause),
-		slog.String("pool", ex.rec.Pool),
-		slog.String("upstream", ex.rec.Upstream),
-		slog.String("method", r.Method),
-		slog.String("path", r.URL.Path),
-		slog.Float64("hold_ms", milliseconds(ex.rec.Hold)),
-		ex.traceAttr(),
-	)
-}

@@ -1,19 +1,22 @@
 package proxy
 
 import (
+	"context"
 	"errors"
 	"io"
 	"net"
 	"sync"
 	"sync/atomic"
+	"syscall"
 	"time"
 
+	"github.com/kgate/kgate/proxy/downstream"
 	"github.com/kgate/kgate/proxy/relay"
 	"github.com/kgate/kgate/proxy/tcpstate"
 	"github.com/kgate/kgate/proxy/upstream"
 )
 
-// joint leads bytes both ways between a client and an upstream: those of a TCP connection,
+// joint copies bytes both ways between a client and an upstream: those of a TCP connection,
 // or of a request whose upstream has agreed to an upgrade. It ends when both sides have
 // ended, or one has failed.
 type joint struct {
@@ -23,51 +26,62 @@ type joint struct {
 	raw    net.Conn  // its socket
 	tunnel *upstream.Tunnel
 	hold   *hold
-	reset  func() // breaks both connections off
+	reset  func()        // breaks both connections off
+	rest   time.Duration // how long the client may take for what is left when the upstream has failed: restTime
 
 	since     time.Time     // when the slot was given
 	firstByte time.Duration // from then to the upstream's first byte; 0: none has come
 	up, down  int64         // bytes that have moved
 
-	ended  atomic.Bool // the upstream has ended its side
-	silent atomic.Bool // the client has ended its side, and the upstream knows
+	ended  atomic.Bool   // the upstream has ended its side
+	silent atomic.Bool   // the client has ended its side, and the upstream knows
+	cut    atomic.Bool   // the upstream takes nothing more; what it has sent is on its way
+	until  time.Time     // when that is given up; set before cut
+	upDone chan struct{} // closed when upward has ended
 	once   sync.Once
 	err    error // of the side that has failed; nil: both have ended in order
-	broke  bool  // it was the upstream
+	broke  bool  // it was the upstream, or what stands before it
 }
 
-// endTime is how long a client may be silent once the upstream has ended its side. Most
-// close at once; one that does not would keep the slot for nothing.
-const endTime = 2 * time.Second
+// endTime is how long a client may be silent once the upstream has ended its side, and how
+// long it may take nothing once the upstream has failed; restTime bounds how long it takes the
+// rest then. Most close at once; one that does not would keep the slot for nothing.
+const (
+	endTime  = 2 * time.Second
+	restTime = 15 * time.Second
+)
 
-// lead has the client at conn, of our server or not. What was said has been read from it.
-func (j *joint) lead(conn net.Conn, said []byte) {
+// lead sets the client's connection and what has been read from it. The one below it is nil
+// if the server is not ours.
+func (j *joint) lead(conn net.Conn, below *downstream.Conn, said []byte) {
 	j.said, j.from, j.to, j.raw = said, conn, conn, conn
-	client, secure := unwrapConn(conn)
-	if client == nil {
-		return
-	}
-	client.settle()
-	if j.raw = client.raw; secure == nil {
-		j.to, j.from = client.raw, client.Conn // which has read on behind the PROXY header, if there is one
+	if below != nil {
+		j.raw = below.NetConn()
+		j.from, j.to = below.Direct()
 	}
 }
 
 // run copies both ways. When it returns both connections are closed.
 func (j *joint) run() {
-	upward := make(chan struct{})
+	j.upDone = make(chan struct{})
 	go func() {
-		defer close(upward)
+		defer close(j.upDone)
 		j.failed(true, j.upward())
 	}()
 	j.failed(false, j.downward())
-	<-upward
-	if j.err == nil {
+	<-j.upDone
+	switch {
+	case j.err == nil:
 		j.tunnel.Finish()
+	case j.broke:
+		_ = j.tunnel.Close()
+		tcpstate.AwaitDelivered(j.raw, endTime, j.until)
+		j.reset()
 	}
 }
 
-// failed ends both directions if one has failed.
+// failed has the other direction end if one has failed: at once, but for what the upstream
+// has sent before it failed. That still goes to the client.
 func (j *joint) failed(up bool, err error) {
 	if err == nil {
 		return
@@ -76,8 +90,28 @@ func (j *joint) failed(up bool, err error) {
 		var write *relay.WriteError
 		// Who failed is at the end of the one direction where the other one begins.
 		j.err, j.broke = err, up == errors.As(err, &write)
-		j.reset()
+		j.until = time.Now().Add(j.rest)
+		switch {
+		case !j.broke || j.hold.aborted() != nil:
+			j.reset()
+		case up:
+			j.cut.Store(true)
+			j.hurry()
+		default:
+			_ = j.tunnel.Close()
+			_ = j.to.SetReadDeadline(time.Now())
+		}
 	})
+}
+
+// hurry bounds how long the next piece of what the upstream has sent may take.
+func (j *joint) hurry() {
+	soon := time.Now().Add(endTime)
+	if soon.After(j.until) {
+		soon = j.until
+	}
+	_ = j.tunnel.Stream().SetReadDeadline(soon)
+	_ = j.to.SetWriteDeadline(soon)
 }
 
 // upward copies from the client to the upstream.
@@ -101,17 +135,19 @@ func (j *joint) upward() error {
 	if j.said = nil; err == nil {
 		err = s.Run()
 	}
+	if err == nil && !j.ended.Load() { // else both are closed at once
+		j.silent.Store(true)
+		if failed := j.tunnel.CloseWrite(); failed != nil {
+			err = &relay.WriteError{Err: failed}
+		} else if !j.ended.Load() {
+			return tcpstate.AwaitReset(j.raw) // or downward's end
+		}
+	}
 	switch {
 	case errors.Is(err, errLost), errors.Is(err, upstream.ErrLapsed):
 		j.hold.abort(errLost)
 	case isTimeout(err) && j.ended.Load():
 		return nil // the client had nothing more to say
-	case err == nil && !j.ended.Load(): // else both are closed at once
-		j.silent.Store(true)
-		if err := j.tunnel.CloseWrite(); err != nil || j.ended.Load() {
-			return err
-		}
-		return tcpstate.AwaitReset(j.raw) // or downward's end
 	}
 	return err
 }
@@ -126,13 +162,19 @@ func (j *joint) downward() error {
 		}
 		j.down += int64(n)
 		j.hold.move()
+		if j.cut.Load() {
+			j.hurry()
+		}
 	}
 	err := s.Write(j.tunnel.Early())
 	if err == nil {
 		err = s.Run()
 	}
-	if err != nil {
+	switch {
+	case err != nil:
 		return err
+	case !j.isWhole():
+		return syscall.ECONNRESET
 	}
 	if j.ended.Store(true); j.silent.Load() { // both are closed at once
 		_ = j.to.SetReadDeadline(time.Now())
@@ -141,4 +183,23 @@ func (j *joint) downward() error {
 	_ = tcpstate.CloseWrite(j.to) // fails if the client has gone meanwhile
 	_ = j.to.SetReadDeadline(time.Now().Add(endTime))
 	return nil
+}
+
+// isWhole reports whether the upstream's end was one in order. A connection that was reset
+// ends like any other once a write to it has been told of the reset: then upward fails.
+func (j *joint) isWhole() bool {
+	if j.silent.Load() || !j.cut.Load() && !tcpstate.IsReset(j.tunnel.Stream()) {
+		return true
+	}
+	select {
+	case <-j.upDone:
+		return errors.Is(j.err, syscall.EPIPE) // the end came before the reset
+	case <-time.After(endTime):
+		return false
+	}
+}
+
+func isTimeout(err error) bool {
+	var netErr net.Error
+	return errors.As(err, &netErr) && netErr.Timeout() || errors.Is(err, context.DeadlineExceeded)
 }

@@ -7,10 +7,12 @@ import (
 	"net/http"
 	"net/http/httptest"
 	"net/url"
+	"path/filepath"
 	"sync/atomic"
 	"testing"
 	"time"
 
+	"github.com/kgate/kgate/proxy/downstream"
 	"github.com/kgate/kgate/proxy/upstream"
 )
 
@@ -49,7 +51,7 @@ type gateway struct {
 	sem      *semaphore
 	records  *recorder
 	handler  *Handler
-	server   *Server
+	server   *downstream.Server
 	upstream *httptest.Server
 	metered  *meteredListener
 	client   *http.Client
@@ -96,7 +98,7 @@ func (g *gateway) serve(cfg Config) {
 	if g.handler, err = New(cfg); err != nil {
 		t.Fatal(err)
 	}
-	if g.server, err = NewServer(ServerConfig{Handler: g.handler}); err != nil {
+	if g.server, err = downstream.NewServer(downstream.Config{Handler: g.handler, StallTimeout: cfg.StallTimeout}); err != nil {
 		t.Fatal(err)
 	}
 	l, err := net.Listen("tcp", "127.0.0.1:0")
@@ -182,7 +184,11 @@ func (g *gateway) dial() *rawConn {
 
 func (g *gateway) dialBy(d *net.Dialer) *rawConn {
 	g.t.Helper()
-	conn, err := d.Dial("tcp", g.addr)
+	network := "tcp"
+	if filepath.IsAbs(g.addr) {
+		network = "unix"
+	}
+	conn, err := d.Dial(network, g.addr)
 	if err != nil {
 		g.t.Fatal(err)
 	}

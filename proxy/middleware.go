@@ -9,6 +9,7 @@ import (
 	"net"
 	"net/http"
 	"strconv"
+	"sync"
 	"sync/atomic"
 	"time"
 
@@ -16,6 +17,7 @@ import (
 
 	"github.com/kgate/kgate/internal/admission"
 	"github.com/kgate/kgate/internal/problems"
+	"github.com/kgate/kgate/proxy/downstream"
 	"github.com/kgate/kgate/proxy/tcpstate"
 )
 
@@ -27,6 +29,42 @@ type Held struct {
 	Lost <-chan struct{}
 	// Wait is how long the request waited for it.
 	Wait time.Duration
+
+	mu    sync.Mutex
+	ended bool
+	users map[*func()]struct{}
+}
+
+// Attach has end called when the slot is lost or held for too long, and before it is
+// released: at once if that has happened. End must not block. The returned function
+// undoes it.
+func (h *Held) Attach(end func()) (detach func()) {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	if h.ended {
+		end()
+		return func() {}
+	}
+	if h.users == nil {
+		h.users = make(map[*func()]struct{})
+	}
+	h.users[&end] = struct{}{}
+	return func() {
+		h.mu.Lock()
+		defer h.mu.Unlock()
+		delete(h.users, &end)
+	}
+}
+
+// End ends what is attached. Whoever releases the slot calls it first.
+func (h *Held) End() {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	h.ended = true
+	for end := range h.users {
+		(*end)()
+	}
+	h.users = nil
 }
 
 type heldKey struct{}
@@ -51,7 +89,7 @@ func WithHeld(ctx context.Context, held *Held) context.Context {
 func (h *Handler) Middleware(pool string, next http.Handler) http.Handler {
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		g := &guarded{ResponseWriter: w, visit: visit{snapshot: h.current.Load(), arrived: time.Now()}}
-		g.rec.Pool = pool
+		g.rec.Pool, g.info.Remote = pool, g.snapshot.clientAddr(r)
 		g.serve(r, next)
 	})
 }
@@ -60,8 +98,8 @@ func (h *Handler) Middleware(pool string, next http.Handler) http.Handler {
 type guarded struct {
 	http.ResponseWriter
 	visit
-	pool *Pool
-	lost chan struct{}
+	pool  *Pool
+	given *Held
 	// users of the slot: the handler until it has returned, and a hijacked
 	// connection. The last one releases it.
 	users    atomic.Int32
@@ -100,45 +138,32 @@ func (g *guarded) serve(r *http.Request, next http.Handler) {
 	g.watch(cancel)
 	g.Header().Add("Server-Timing", `kgate;desc="queue";dur=`+strconv.FormatFloat(milliseconds(g.rec.Wait), 'f', 3, 64))
 	g.rec.Aborted = true // unless it returns
-	next.ServeHTTP(g, r.WithContext(WithHeld(ctx, &Held{Slot: slot, Lost: g.lost, Wait: g.rec.Wait})))
+	next.ServeHTTP(g, r.WithContext(WithHeld(ctx, g.given)))
 	g.rec.Aborted = false
 }
 
 // admit waits for a slot. Cancel ends the request's context.
 func (g *guarded) admit(r *http.Request, cancel context.CancelCauseFunc) (Slot, error) {
-	defer pollDisconnect(r, func() { cancel(nil) })()
-	if ids, ok := r.Header[ticketHeader]; ok {
-		return g.snapshot.redeem(r.Context(), g.pool.Name, ids)
-	}
-	return admitBrowser(r.Context(), g.snapshot, g.pool, g, r, func(limit time.Duration) (Slot, error) { return g.wait(r, limit) })
-}
-
-// wait waits in the pool's line, no longer than limit.
-func (g *guarded) wait(r *http.Request, limit time.Duration) (Slot, error) {
-	s := g.snapshot
-	g.info = admission.RequestInfo{Method: r.Method, Path: r.URL.Path, Remote: s.clientAddr(r)}
+	defer downstream.PollDisconnect(r, func() { cancel(nil) })()
 	if sc := trace.SpanContextFromContext(r.Context()); sc.IsValid() { // the program has begun a span for it
-		g.spans.ctx, g.spans.server = r.Context(), trace.SpanFromContext(r.Context())
+		g.spans = &spans{ctx: r.Context(), server: trace.SpanFromContext(r.Context())}
 		g.rec.TraceID, g.rec.Sampled = sc.TraceID().String(), sc.IsSampled()
 	}
-	req := g.lineRequest(g.pool)
-	if g.pool.TellClients {
-		req.Client = s.clientKey(r, g.pool)
-	}
-	req.Wait, _ = queueTimeout(limit, r.Header)
-	return s.cfg.Admitter.Acquire(r.Context(), req)
+	return g.visit.admit(r.Context(), g, r, g.pool)
 }
 
 // watch ends the request's context when the slot is lost or held for too long.
 func (g *guarded) watch(cancel context.CancelCauseFunc) {
-	g.lost = make(chan struct{})
+	lost := make(chan struct{})
+	g.given = &Held{Slot: g.hold.slot, Lost: lost, Wait: g.rec.Wait}
 	g.hold.begin(func(cause *abortCause) {
 		why := admission.ErrHoldMax
 		if cause == errLost {
 			why = admission.ErrLost
-			close(g.lost)
+			close(lost)
 		}
 		cancel(why)
+		g.given.End()
 		if c := g.hijacked.Load(); c != nil {
 			_ = c.Conn.Close() // its owner finds out, and closes it
 		}
@@ -151,6 +176,7 @@ func (g *guarded) leave() {
 		return
 	}
 	g.hold.end()
+	g.given.End()
 	g.hold.slot.Release()
 	g.held()
 	g.done()
@@ -158,7 +184,7 @@ func (g *guarded) leave() {
 
 // done tells the observer. The span is the program's.
 func (g *guarded) done() {
-	g.spans = spans{}
+	g.spans = nil
 	g.visit.done()
 }
 

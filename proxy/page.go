@@ -40,8 +40,8 @@ type pageData struct {
 	Renewed bool
 }
 
-// NewPage returns a page. A place is kept for a time after the page was last seen: so
-// long, too, a slot may be held for a browser that has gone. The text is a template of
+// NewPage returns a page. A place in line is kept for the time keep after the page was last
+// seen; for that long a slot may be held for a browser that has gone. The text is a template of
 // package html/template; empty: the page that is built in. It must have {{.Head}} in its
 // head, which brings the page back, and may have {{.Position}}, {{.Seconds}} (the expected
 // wait), {{.Wait}} (the same in words), {{.Keep}} and {{.Renewed}} (the place before was

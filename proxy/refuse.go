@@ -17,52 +17,6 @@ const statusClientGone = 499
 // problem is the body of an answer that the gateway gives itself.
 type problem = problems.Details
 
-// admit gets the request a slot: that of the ticket it brings, or the next one
-// in the pool's line, at most for the pool's or the client's time. A browser may be
-// answered with a page instead.
-func (ex *exchange) admit(r *http.Request, pool *Pool) (Slot, error) {
-	s := ex.snapshot
-	if ids, ok := r.Header[ticketHeader]; ok {
-		return s.redeem(&ex.ctx, pool.Name, ids)
-	}
-	if pool.Tickets && prefersTicket(r.Header) {
-		return ex.admitOrTicket(r, pool)
-	}
-	return admitBrowser(&ex.ctx, s, pool, ex, r, func(limit time.Duration) (Slot, error) { return ex.acquire(r, pool, limit) })
-}
-
-// acquire waits in the pool's line, no longer than limit.
-func (ex *exchange) acquire(r *http.Request, pool *Pool, limit time.Duration) (Slot, error) {
-	s := ex.snapshot
-	ex.info = admission.RequestInfo{Method: r.Method, Path: r.URL.Path, Remote: s.clientAddr(r)}
-	req := ex.lineRequest(pool)
-	if pool.TellClients {
-		req.Client = s.clientKey(r, pool)
-	}
-	req.Wait, ex.prefer = queueTimeout(limit, r.Header)
-	return s.cfg.Admitter.Acquire(&ex.ctx, req)
-}
-
-// refuse answers a request of a pool that was not admitted.
-func (ex *exchange) refuse(r *http.Request, err error) {
-	if ex.ctx.Err() != nil {
-		ex.rec.Outcome = admission.OutcomeClientGone
-		ex.answerClientGone()
-		return
-	}
-	ex.writeProblem(r, ex.refused(ex.Header(), err))
-}
-
-// answerClientGone ends a request whose client has left. Only a client that has
-// closed no more than its sending side reads the answer.
-func (ex *exchange) answerClientGone() {
-	ex.clientGone = true
-	if ex.http1 { // in HTTP/2 it would end the connection for other requests too
-		ex.Header().Set("Connection", "close")
-	}
-	ex.WriteHeader(statusClientGone)
-}
-
 // newRefusal returns the body of the answer to a request that was not admitted, and
 // fills in its header.
 func newRefusal(h http.Header, pool string, refusal *admission.Refusal, detail string) problem {
@@ -87,19 +41,6 @@ func newRefusal(h http.Header, pool string, refusal *admission.Refusal, detail s
 		Reason:     string(refusal.Reason),
 		Position:   refusal.Position,
 		RetryAfter: seconds,
-	}
-}
-
-// answerProblem says in an answer of the gateway's own what is wrong with the request.
-func (ex *exchange) answerProblem(r *http.Request, status int, detail string) {
-	ex.writeProblem(r, problem{Status: status, Detail: detail, Pool: ex.rec.Pool})
-}
-
-// writeProblem answers with p, in the form that r accepts.
-func (ex *exchange) writeProblem(r *http.Request, p problem) {
-	p.RequestID = ex.requestID
-	if !ex.writeErrorPage(r, p) {
-		problems.Write(ex, r, p)
 	}
 }
 

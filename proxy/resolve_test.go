@@ -51,10 +51,16 @@ func (n names) serve(t *testing.T) {
 		}
 	}()
 	before := net.DefaultResolver
-	net.DefaultResolver = &net.Resolver{PreferGo: true, Dial: func(ctx context.Context, _, _ string) (net.Conn, error) {
-		return new(net.Dialer).DialContext(ctx, "udp", conn.LocalAddr().String())
+	net.DefaultResolver = &net.Resolver{PreferGo: true, Dial: func(context.Context, string, string) (net.Conn, error) {
+		// A Dialer would read net.DefaultResolver, and package net's lookups outlive their callers.
+		return net.DialUDP("udp", nil, conn.LocalAddr().(*net.UDPAddr))
 	}}
-	t.Cleanup(func() { net.DefaultResolver = before; _ = conn.Close(); <-done })
+	t.Cleanup(func() {
+		net.DefaultResolver = before
+		_ = conn.SetReadDeadline(time.Now().Add(50 * time.Millisecond)) // a question without an answer waits for seconds
+		<-done
+		_ = conn.Close()
+	})
 }
 
 // TestNameFollowed: when an upstream's name has another address, requests follow, those

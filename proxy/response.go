@@ -6,13 +6,15 @@ import (
 	"net/http"
 	"sync/atomic"
 	"time"
+
+	"github.com/kgate/kgate/proxy/downstream"
 )
 
 // response is an answer as net/http takes it: what has been written of it, and which
 // deadlines its connection has (deadlines.go). It knows nothing of pools and upstreams.
 type response struct {
 	http.ResponseWriter
-	conn    *clientConn // nil: the server is not ours
+	conn    *downstream.Conn // nil: the server is not ours
 	http1   bool
 	http10  bool
 	chunked bool          // the request's body comes in chunks
@@ -27,7 +29,7 @@ type response struct {
 	remaining  int64 // of the body, still to come, if their number is known
 }
 
-func newResponse(w http.ResponseWriter, r *http.Request, conn *clientConn, stall time.Duration) response {
+func newResponse(w http.ResponseWriter, r *http.Request, conn *downstream.Conn, stall time.Duration) response {
 	return response{
 		ResponseWriter: w, conn: conn, stall: stall, unread: newUnreadBody(r),
 		http1: r.ProtoMajor == 1, http10: !r.ProtoAtLeast(1, 1), chunked: len(r.TransferEncoding) > 0,

@@ -1,9 +1,9 @@
 package proxy
 
 import (
+	"maps"
 	"net"
 	"net/http"
-	"net/netip"
 	"net/textproto"
 	"net/url"
 	"strconv"
@@ -42,10 +42,10 @@ func copyEndToEnd(to, from http.Header) {
 	}
 }
 
-// headers are empty ones, used before.
+// headers are empty headers to be used again.
 var headers = sync.Pool{New: func() any { return make(http.Header, 16) }}
 
-// recycle takes back a header that is not used any more.
+// recycle puts back a header that is no longer used.
 func recycle(h http.Header) {
 	const large = 64 // a map does not shrink
 	if len(h) <= large {
@@ -54,7 +54,25 @@ func recycle(h http.Header) {
 	}
 }
 
-// outgoing returns the upstream's request, made of the client's. It is valid until
+// outgoing is what the gateway adds to the request for the upstream. It is allocated on
+// admission: many requests wait.
+type outgoing struct {
+	url    url.URL
+	values [10]string // of fields
+	used   int
+}
+
+// value returns s as the values of a field.
+func (o *outgoing) value(s string) []string {
+	if o.used == len(o.values) {
+		return []string{s}
+	}
+	o.values[o.used] = s
+	o.used++
+	return o.values[o.used-1 : o.used : o.used]
+}
+
+// outgoing returns the request for the upstream, made from the client's. It is valid until
 // the next call.
 func (ex *exchange) outgoing(in *http.Request) *http.Request {
 	out := in.WithContext(&ex.ctx)
@@ -67,28 +85,28 @@ func (ex *exchange) outgoing(in *http.Request) *http.Request {
 	// The values of announced trailers come when the body has been read: into the
 	// server's map.
 	ex.removeUntrusted(out.Trailer)
+	ex.body.announced = maps.Clone(out.Trailer)
 	if len(out.Trailer) > 0 {
 		// HTTP/2 has them behind a body of known length, too; HTTP/1.1 only
 		// behind chunks.
 		out.ContentLength = -1
 	}
 	out.URL = ex.address(in)
-	if host := ex.attempt.backend.transport.Host; host != "" {
+	if host := ex.attempt.backend.Load().transport.Host; host != "" {
 		out.Host = host
 	}
 	ex.fillHeader(out, in)
 	return out
 }
 
-// address returns the URL at the present upstream. The gateway gives no meaning to the
-// query: it goes on as it came.
+// address returns the URL at the present upstream.
 func (ex *exchange) address(in *http.Request) *url.URL {
 	to := &ex.attempt.out.url
 	*to = *in.URL
 	if ex.route.strip != "" {
 		stripPrefix(to, ex.route.strip)
 	}
-	base := ex.attempt.backend.url
+	base := ex.attempt.backend.Load().url
 	to.Scheme, to.Host, to.User = base.Scheme, base.Host, nil
 	if base.Path != "" {
 		joinPath(base, to)
@@ -96,24 +114,7 @@ func (ex *exchange) address(in *http.Request) *url.URL {
 	return to
 }
 
-// joinPath puts base's path before that of to, in both its forms.
-func joinPath(base, to *url.URL) {
-	raw, encoded := base.EscapedPath(), to.EscapedPath()
-	if base.RawPath == "" && to.RawPath == "" {
-		raw, encoded = "", ""
-	}
-	to.Path = oneSlash(base.Path, to.Path)
-	to.RawPath = ""
-	if raw != "" || encoded != "" {
-		to.RawPath = oneSlash(raw, encoded)
-	}
-}
-
-func oneSlash(a, b string) string {
-	return strings.TrimSuffix(a, "/") + "/" + strings.TrimPrefix(b, "/")
-}
-
-// fillHeader fills in the header for the upstream.
+// fillHeader fills in the header of the request for the upstream.
 func (ex *exchange) fillHeader(out, in *http.Request) {
 	header, trusted := out.Header, contains(ex.snapshot.cfg.TrustedProxies, in.RemoteAddr)
 	for name, values := range in.Header {
@@ -163,8 +164,8 @@ func (ex *exchange) fillHeader(out, in *http.Request) {
 	}
 }
 
-// setForwarded tells the upstream whom the request is from. What a trusted proxy
-// has said of that is kept and added to.
+// setForwarded tells the upstream who the client is. What a trusted proxy has said of that
+// is kept and added to.
 func (ex *exchange) setForwarded(header http.Header, in *http.Request, trusted bool) {
 	set := func(name, value string) { header[name] = ex.attempt.out.value(value) }
 	set("Forwarded", forwarded(in, trusted))
@@ -184,12 +185,36 @@ func (ex *exchange) setForwarded(header http.Header, in *http.Request, trusted b
 		set("X-Forwarded-Host", in.Host)
 	}
 	if len(header["X-Forwarded-Proto"]) == 0 {
-		proto := "http"
-		if in.TLS != nil {
-			proto = "https"
-		}
-		set("X-Forwarded-Proto", proto)
+		set("X-Forwarded-Proto", scheme(in))
 	}
+}
+
+// upgradeType returns the protocol that a header asks to go on in; empty: none.
+func upgradeType(h http.Header) string {
+	if !httpguts.HeaderValuesContainsToken(h["Connection"], "Upgrade") {
+		return ""
+	}
+	protocol := h.Get("Upgrade")
+	for i := range len(protocol) {
+		if protocol[i] < ' ' || protocol[i] > '~' {
+			return ""
+		}
+	}
+	return protocol
+}
+
+// Max-Forwards bounds how many hops an OPTIONS or a TRACE takes (RFC 9110, section
+// 7.6.2); with other methods it means nothing.
+func maxForwards(r *http.Request) (n uint64, ok bool) {
+	if r.Method != http.MethodOptions && r.Method != http.MethodTrace {
+		return 0, false
+	}
+	values := r.Header["Max-Forwards"]
+	if len(values) != 1 {
+		return 0, false
+	}
+	n, err := strconv.ParseUint(values[0], 10, 32)
+	return n, err == nil
 }
 
 // switchesHTTP reports whether a request wants to go on in another kind of HTTP:
@@ -236,11 +261,11 @@ func (ex *exchange) owns(name string) bool {
 	return ex.route.request.owns(name) || ex.requestID != "" && sameName(name, ex.snapshot.requestID)
 }
 
-// removeUntrusted removes from a trailer what does not belong there: who the client is, and
-// the fields that the gateway writes in the header.
+// removeUntrusted removes from a trailer what does not belong there: who the client is,
+// the fields that the gateway writes in the header, and those by which a message is read.
 func (ex *exchange) removeUntrusted(trailer http.Header) {
 	for name := range trailer {
-		if isUntrusted(name, false) || name == "Forwarded" || name == "Via" || ex.owns(name) {
+		if isUntrusted(name, false) || name == "Forwarded" || name == "Via" || ex.owns(name) || !httpguts.ValidTrailerHeader(name) {
 			delete(trailer, name)
 		}
 	}
@@ -273,17 +298,4 @@ func hasNamePrefix(name, prefix string) bool {
 		return false
 	}
 	return strings.EqualFold(strings.ReplaceAll(name[:n], "_", "-"), prefix)
-}
-
-// contains reports whether the address of remote, host:port, has one of the
-// prefixes.
-func contains(prefixes []netip.Prefix, remote string) bool {
-	if len(prefixes) == 0 {
-		return false
-	}
-	ap, err := netip.ParseAddrPort(remote)
-	if err != nil {
-		return false
-	}
-	return containsAddr(prefixes, ap.Addr().Unmap().WithZone(""))
 }

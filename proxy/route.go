@@ -3,7 +3,6 @@ package proxy
 import (
 	"net"
 	"net/http"
-	"net/url"
 	"slices"
 	"strings"
 )
@@ -22,6 +21,7 @@ type route struct {
 	request, answer *headerEdits // nil: none
 	access          Access
 	cors            CORS
+	errorPages      []*ErrorPage
 }
 
 func newRoute(cfg Route, pool *Pool, b *balancer) *route {
@@ -36,6 +36,7 @@ func newRoute(cfg Route, pool *Pool, b *balancer) *route {
 		answer:     newHeaderEdits(cfg.ResponseHeaders),
 		access:     cfg.Access,
 		cors:       cfg.CORS,
+		errorPages: cfg.ErrorPages,
 	}
 	if strings.HasPrefix(r.host, "*.") {
 		r.host, r.hostSuffix = "", r.host[1:]
@@ -55,6 +56,9 @@ func (r *route) matches(host, path string) bool {
 	_, ok := cutPathPrefix(path, r.pathPrefix)
 	return ok
 }
+
+// hasTickets reports whether clients may have tickets of the route's pool.
+func (r *route) hasTickets() bool { return r.pool != nil && r.pool.Tickets }
 
 func (r *route) allows(method string) bool {
 	return len(r.methods) == 0 || slices.Contains(r.methods, method)
@@ -104,83 +108,4 @@ func hostname(host string) string {
 		}
 	}
 	return strings.ToLower(strings.TrimSuffix(host, "."))
-}
-
-// cutPathPrefix returns what follows prefix in the decoded path, and whether path
-// begins with it. Upstreams differ in what they take for the same path; whatever one
-// of them may read as prefix does count, lest such a path slip past the route, and
-// so past the pool: a run of slashes for one, a backslash for a slash, and segments
-// with parameters (";a=b") for those without. An empty path is "/".
-func cutPathPrefix(path, prefix string) (rest string, ok bool) {
-	if path == "" {
-		path = "/"
-	}
-	i := 0
-	for j := range len(prefix) {
-		if i < len(path) && path[i] == ';' && prefix[j] != ';' {
-			for i < len(path) && !isSlash(path[i]) {
-				i++
-			}
-		}
-		switch {
-		case i == len(path):
-			return "", false
-		case prefix[j] == '/' && isSlash(path[i]):
-			for i < len(path) && isSlash(path[i]) {
-				i++
-			}
-		case prefix[j] == path[i]:
-			i++
-		default:
-			return "", false
-		}
-	}
-	return path[i:], true
-}
-
-func isSlash(c byte) bool { return c == '/' || c == '\\' }
-
-// hasDotSegment reports whether the decoded path has a segment "." or "..", with
-// parameters or without. Clients resolve them before they send (RFC 3986, section
-// 5.2.4), so one that arrives here is meant to be read differently by gateway and
-// upstream, for example to reach "/files/" through the free route "/free/../files/".
-func hasDotSegment(path string) bool {
-	for i := 0; i < len(path); i++ {
-		if path[i] != '.' || i > 0 && !isSlash(path[i-1]) {
-			continue
-		}
-		end := i + 1
-		if end < len(path) && path[end] == '.' {
-			end++
-		}
-		if end == len(path) || isSlash(path[end]) || path[end] == ';' {
-			return true
-		}
-	}
-	return false
-}
-
-// stripPrefix takes prefix off u's path, in both its forms, if the path begins
-// with it.
-func stripPrefix(u *url.URL, prefix string) {
-	rest, ok := cutPathPrefix(u.Path, prefix)
-	if !ok {
-		return
-	}
-	raw := ""
-	if u.RawPath != "" {
-		// The encoded form can only be cut if the prefix was not encoded;
-		// otherwise net/url encodes the rest of the decoded form again.
-		if r, ok := cutPathPrefix(u.RawPath, prefix); ok {
-			raw = rooted(r)
-		}
-	}
-	u.Path, u.RawPath = rooted(rest), raw
-}
-
-func rooted(path string) string {
-	if path == "" || path[0] != '/' {
-		return "/" + path
-	}
-	return path
 }

@@ -60,14 +60,19 @@ func (s *semaphore) Acquire(ctx context.Context, req admission.Request) (Slot, e
 	s.notify()
 	s.mu.Unlock()
 
+	var timeout <-chan time.Time
 	if req.Wait >= 0 {
-		var cancel context.CancelFunc
-		ctx, cancel = context.WithTimeoutCause(ctx, req.Wait, &admission.Refusal{Reason: admission.Timeout})
-		defer cancel()
+		timer := time.NewTimer(req.Wait)
+		defer timer.Stop()
+		timeout = timer.C
 	}
+	var err error
 	select {
 	case <-turn:
+	case <-timeout:
+		err = &admission.Refusal{Reason: admission.Timeout}
 	case <-ctx.Done():
+		err = context.Cause(ctx)
 	}
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -83,7 +88,7 @@ func (s *semaphore) Acquire(ctx context.Context, req admission.Request) (Slot, e
 		}
 	}
 	s.notify()
-	return nil, context.Cause(ctx)
+	return nil, err
 }
 
 func (s *semaphore) admitLocked() *semSlot {

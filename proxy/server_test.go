@@ -1,38 +1,28 @@
 package proxy
 
 import (
-	"bytes"
-	"context"
-	"crypto/ecdsa"
-	"crypto/elliptic"
-	"crypto/rand"
 	"crypto/tls"
-	"crypto/x509"
-	"crypto/x509/pkix"
-	"encoding/pem"
 	"errors"
 	"io"
-	"log/slog"
-	"math/big"
 	"net"
 	"net/http"
+	"net/http/httptest"
 	"net/netip"
-	"os"
-	"path/filepath"
 	"strings"
 	"sync"
 	"testing"
-	"testing/synctest"
 	"time"
 
 	"github.com/pires/go-proxyproto"
+
+	"github.com/kgate/kgate/proxy/downstream"
 )
 
 // listen serves the gateway's handler on one more address, in another way.
-func (g *gateway) listen(cfg ServerConfig, wrap ...func(net.Listener) net.Listener) *Server {
+func (g *gateway) listen(cfg downstream.Config, wrap ...func(net.Listener) net.Listener) *downstream.Server {
 	g.t.Helper()
-	cfg.Handler = g.handler
-	server, err := NewServer(cfg)
+	cfg.Handler, cfg.StallTimeout = g.handler, g.handler.current.Load().cfg.StallTimeout
+	server, err := downstream.NewServer(cfg)
 	if err != nil {
 		g.t.Fatal(err)
 	}
@@ -63,68 +53,18 @@ func (g *gateway) listen(cfg ServerConfig, wrap ...func(net.Listener) net.Listen
 
 var loopback = []netip.Prefix{netip.MustParsePrefix("127.0.0.0/8")}
 
-// pairFiles are a certificate's files, in a directory of their own.
-type pairFiles struct {
-	t         testing.TB
-	cert, key string
-}
-
-func newPairFiles(t testing.TB) pairFiles {
-	dir := t.TempDir()
-	return pairFiles{t, filepath.Join(dir, "cert.pem"), filepath.Join(dir, "key.pem")}
-}
-
-func (f pairFiles) files() []CertificateFiles { return []CertificateFiles{{f.cert, f.key}} }
-
-// make returns a certificate with this serial number, for localhost unless it is for other
-// names, and its key.
-func (f pairFiles) make(serial int64, names ...string) (cert, key []byte) {
-	f.t.Helper()
-	private, err := ecdsa.GenerateKey(elliptic.P256(), rand.Reader)
-	if err != nil {
-		f.t.Fatal(err)
-	}
-	if names == nil {
-		names = []string{"localhost"}
-	}
-	template := &x509.Certificate{
-		SerialNumber: big.NewInt(serial), Subject: pkix.Name{CommonName: "localhost"}, DNSNames: names,
-		NotBefore: time.Now().Add(-time.Hour), NotAfter: time.Now().Add(time.Hour),
-	}
-	der, err := x509.CreateCertificate(rand.Reader, template, template, &private.PublicKey, private)
-	if err != nil {
-		f.t.Fatal(err)
-	}
-	keyDER, err := x509.MarshalPKCS8PrivateKey(private)
-	if err != nil {
-		f.t.Fatal(err)
-	}
-	return pem.EncodeToMemory(&pem.Block{Type: "CERTIFICATE", Bytes: der}),
-		pem.EncodeToMemory(&pem.Block{Type: "PRIVATE KEY", Bytes: keyDER})
-}
-
-func (f pairFiles) write(cert, key []byte) {
-	f.t.Helper()
-	for name, data := range map[string][]byte{f.cert: cert, f.key: key} {
-		if data == nil {
-			continue
-		}
-		if err := os.WriteFile(name, data, 0o600); err != nil {
-			f.t.Fatal(err)
-		}
-	}
+// ownTLS has a certificate that nobody has signed.
+func ownTLS() *tls.Config {
+	s := httptest.NewUnstartedServer(nil)
+	s.StartTLS()
+	defer s.Close()
+	return &tls.Config{Certificates: s.TLS.Certificates}
 }
 
 // TestTLS: HTTP/1.1 and HTTP/2 over TLS, and the upstream is told.
 func TestTLS(t *testing.T) {
-	files := newPairFiles(t)
-	files.write(files.make(1))
-	pair, err := LoadCertificates(files.files(), nil)
-	if err != nil {
-		t.Fatal(err)
-	}
 	g := newGateway(t, 1, http.HandlerFunc(echoRequest))
-	g.listen(ServerConfig{TLS: &tls.Config{GetCertificate: pair.Get}})
+	g.listen(downstream.Config{TLS: ownTLS()})
 	for _, http2 := range []bool{false, true} {
 		tr := &http.Transport{TLSClientConfig: &tls.Config{InsecureSkipVerify: true}, ForceAttemptHTTP2: http2}
 		res, err := (&http.Client{Transport: tr}).Get("https://" + g.addr)
@@ -137,86 +77,6 @@ func TestTLS(t *testing.T) {
 		}
 		tr.CloseIdleConnections()
 	}
-}
-
-// TestCertificate: what is put in the files' place is used, unless it is broken;
-// a half that comes first does no harm.
-func TestCertificate(t *testing.T) {
-	files := newPairFiles(t)
-	if _, err := LoadCertificates(files.files(), nil); err == nil {
-		t.Fatal("files that are not there were loaded")
-	}
-	files.write(files.make(1))
-	var log bytes.Buffer
-	pair, err := LoadCertificates(files.files(), slog.New(slog.NewTextHandler(&log, nil)))
-	if err != nil {
-		t.Fatal(err)
-	}
-	nextCert, nextKey := files.make(2)
-	other := newPairFiles(t)
-	other.write(files.make(3))
-	for _, step := range []struct {
-		name   string
-		do     func() error
-		serial int64
-		logged string
-	}{
-		{"nothing new", func() error { return nil }, 1, ""},
-		{"rubbish", func() error { files.write([]byte("rubbish"), nil); return nil }, 1, "cannot be used"},
-		{"the same rubbish", func() error { return nil }, 1, ""},
-		{"one half", func() error { files.write(nextCert, nil); return nil }, 1, "cannot be used"},
-		{"both", func() error { files.write(nil, nextKey); return nil }, 2, "read again"},
-		{"gone", func() error { return os.Remove(files.key) }, 2, "cannot be used"},
-		{"back", func() error { files.write(nil, nextKey); return nil }, 2, "read again"},
-		{"other files", func() error {
-			use, err := pair.Read(other.files())
-			if err == nil {
-				use()
-			}
-			return err
-		}, 3, ""},
-		{"other files that do not fit", func() error {
-			if _, err := pair.Read([]CertificateFiles{{files.cert, other.key}}); err == nil {
-				t.Error("a certificate was taken with the key of another")
-			}
-			return nil
-		}, 3, ""},
-	} {
-		log.Reset()
-		if err := step.do(); err != nil {
-			t.Fatal(step.name, err)
-		}
-		pair.refresh()
-		got, err := pair.Get(nil)
-		if err != nil || got.Leaf.SerialNumber.Int64() != step.serial {
-			t.Errorf("%s: certificate %v, %v; want %d", step.name, got.Leaf.SerialNumber, err, step.serial)
-		}
-		if (step.logged == "") != (log.Len() == 0) || !strings.Contains(log.String(), step.logged) {
-			t.Errorf("%s: logged %q", step.name, log.String())
-		}
-	}
-}
-
-// TestCertificateWatched: nobody has to ask for it.
-func TestCertificateWatched(t *testing.T) {
-	files := newPairFiles(t)
-	files.write(files.make(1))
-	synctest.Test(t, func(t *testing.T) {
-		pair, err := LoadCertificates(files.files(), nil)
-		if err != nil {
-			t.Fatal(err)
-		}
-		ctx, cancel := context.WithCancel(t.Context())
-		defer cancel()
-		go pair.Watch(ctx)
-		synctest.Wait()
-		files.write(files.make(2))
-		time.Sleep(certificateInterval)
-		synctest.Wait()
-		if got, err := pair.Get(nil); err != nil || got.Leaf.SerialNumber.Int64() != 2 {
-			t.Errorf("certificate %v, %v; want 2", got.Leaf.SerialNumber, err)
-		}
-	})
 }
 
 // TestProxyProtocol: the client is who the PROXY header says, if it comes from
@@ -250,7 +110,7 @@ func TestProxyProtocol(t *testing.T) {
 	} {
 		t.Run(c.name, func(t *testing.T) {
 			g := newGateway(t, 1, http.HandlerFunc(echoRequest))
-			g.listen(ServerConfig{ProxyProtocol: c.from, ReadHeaderTimeout: time.Second})
+			g.listen(downstream.Config{ProxyProtocol: c.from, ReadHeaderTimeout: time.Second})
 			conn := g.dial()
 			conn.send(c.sent)
 			res, err := http.ReadResponse(conn.br, nil)
@@ -267,7 +127,7 @@ func TestProxyProtocol(t *testing.T) {
 // TestProxyHeaderTimeout: who owes a PROXY header and sends none is cut off.
 func TestProxyHeaderTimeout(t *testing.T) {
 	g := newGateway(t, 1, http.HandlerFunc(echoRequest))
-	g.listen(ServerConfig{ProxyProtocol: loopback, ReadHeaderTimeout: 20 * time.Millisecond})
+	g.listen(downstream.Config{ProxyProtocol: loopback, ReadHeaderTimeout: 20 * time.Millisecond})
 	conn := g.dial()
 	conn.send("PROXY TCP4 203.")
 	if b, err := io.ReadAll(conn.br); err != nil || strings.Contains(string(b), "200") {
@@ -284,7 +144,7 @@ func TestMaxConnections(t *testing.T) {
 			up.pass(r)
 		}
 	}))
-	g.listen(ServerConfig{MaxConnections: 2})
+	g.listen(downstream.Config{MaxConnections: 2})
 	busy, kept := g.dial(), g.dial()
 	busy.send("GET /wait HTTP/1.1\r\nHost: h\r\n\r\n")
 	up.awaitEntered(t)
@@ -317,7 +177,7 @@ func TestMaxConnections(t *testing.T) {
 func TestMaxConnectionsClose(t *testing.T) {
 	g := newGateway(t, 1, http.HandlerFunc(echoRequest))
 	logger, lines := logOf()
-	server := g.listen(ServerConfig{MaxConnections: 1, ReadHeaderTimeout: time.Hour, Logger: logger})
+	server := g.listen(downstream.Config{MaxConnections: 1, ReadHeaderTimeout: time.Hour, Logger: logger})
 	g.dial()
 	g.dial()
 	awaitLine(t, lines, "listen.max_connections")
@@ -329,7 +189,7 @@ func TestMaxConnectionsClose(t *testing.T) {
 // TestSlowHeader: a header must be complete in its time, however its bytes come.
 func TestSlowHeader(t *testing.T) {
 	g := newGateway(t, 1, http.HandlerFunc(echoRequest))
-	g.listen(ServerConfig{ReadHeaderTimeout: 50 * time.Millisecond})
+	g.listen(downstream.Config{ReadHeaderTimeout: 50 * time.Millisecond})
 	conn := g.dial()
 	var wg sync.WaitGroup
 	defer wg.Wait()

@@ -10,6 +10,8 @@ import (
 	"sync"
 	"testing"
 	"time"
+
+	"github.com/kgate/kgate/proxy/downstream"
 )
 
 // TestShutdownWaits: Shutdown lets requests and upgrades finish; when its time
@@ -89,7 +91,7 @@ func (l *lateListener) Close() error {
 // the server shuts down gets an answer.
 func TestShutdownServesTheAccepted(t *testing.T) {
 	g := newGateway(t, 1, http.HandlerFunc(echoRequest))
-	server, err := NewServer(ServerConfig{Handler: g.handler})
+	server, err := downstream.NewServer(downstream.Config{Handler: g.handler})
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -17,21 +17,23 @@ type snapshot struct {
 	direct    []*balancer          // of routes without a pool
 	tcp       map[string]*tcpRoute // by listener
 	tcpPools  map[string]*balancer // of pools, by name, for TCP connections
-	streams   *tracker             // the Handler's
 	// pseudonym is the gateway's name in Via.
 	pseudonym string
 	via       viaValues
 	requestID string         // the canonical name of the header; empty: requests have no id
-	failures  *oncelog.Limit // of upstreams; the Handler's
+	once      *oncelog.Limit // of log lines; the Handler's
 	places    *atomic.Int64  // scripts of pages that wait; the Handler's
+	// ticketCORS is the ticket API's.
+	ticketCORS CORS
 }
 
-// newSnapshot returns the snapshot of a valid configuration, after that before it.
+// newSnapshot returns the snapshot of a valid configuration. It takes over the pools'
+// balancers of the one before.
 func newSnapshot(cfg Config, before *snapshot) *snapshot {
 	s := &snapshot{
 		cfg: cfg.withDefaults(), balancers: make(map[string]*balancer, len(cfg.Pools)),
 		tcp: make(map[string]*tcpRoute, len(cfg.TCP)), tcpPools: make(map[string]*balancer),
-		streams: before.streams, failures: before.failures, places: before.places, pseudonym: before.pseudonym, via: newViaValues(before.pseudonym),
+		once: before.once, places: before.places, pseudonym: before.pseudonym, via: newViaValues(before.pseudonym),
 		requestID: http.CanonicalHeaderKey(cfg.Edge.RequestIDHeader),
 	}
 	for _, p := range s.cfg.Pools {
@@ -53,10 +55,11 @@ func newSnapshot(cfg Config, before *snapshot) *snapshot {
 		}
 		s.routes = append(s.routes, newRoute(r, s.pool(r.Pool), b))
 	}
+	s.ticketCORS = s.routes.ticketCORS()
 	return s
 }
 
-// balance returns the balancer of a pool, which may have been there before.
+// balance returns the balancer of a pool: b, or a new one if b is nil.
 func (s *snapshot) balance(b *balancer, p Pool) *balancer {
 	if b == nil {
 		b = new(balancer)
@@ -91,4 +94,18 @@ func (s *snapshot) retire(next *snapshot) {
 	for _, b := range s.direct {
 		b.close()
 	}
+}
+
+func (s *snapshot) newTCPRoute(t TCP) *tcpRoute {
+	lead := func(host, pool string) *route {
+		return newRoute(Route{Match: Match{Host: host}}, s.pool(pool), s.tcpPools[pool])
+	}
+	r := &tcpRoute{listener: t.Listener, access: t.Access}
+	for _, n := range t.Names {
+		r.named = append(r.named, lead(n.Host, n.Pool))
+	}
+	if t.Pool != "" {
+		r.other = lead("", t.Pool)
+	}
+	return r
 }

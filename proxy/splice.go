@@ -3,14 +3,9 @@ package proxy
 import (
 	"errors"
 	"io"
-	"runtime"
 
 	"github.com/kgate/kgate/proxy/tcpstate"
 )
-
-// canSplice: the system copies from connection to connection, and package tcpstate tells
-// how far a client has come meanwhile.
-const canSplice = runtime.GOOS == "linux"
 
 // minSplice is the least that is worth a pipe in the kernel.
 const minSplice = 128 << 10
@@ -28,12 +23,12 @@ type splicer interface {
 // splice copies the rest of a long body inside the kernel, which costs less than half
 // of the processor time. It reports false, and has copied nothing, if it cannot: both
 // connections must be HTTP/1.1 in the clear, and the length known. Meanwhile the hold
-// is judged by what the client acknowledges, as always over such connections.
+// is judged by what the client acknowledges, so the kernel must tell that.
 //
 // It begins only when net/http has sent the header: otherwise net/http would keep that
 // back until it has 512 bytes of the body, to guess its type.
 func (ex *exchange) splice(body io.Reader) (done bool, err error) {
-	if !canSplice || ex.bytes == 0 || ex.remaining < minSplice || !ex.http1 || ex.conn == nil || ex.conn.frames == nil {
+	if ex.bytes == 0 || ex.remaining < minSplice || !ex.http1 || ex.conn == nil || !ex.conn.TellsAcked() || ex.conn.TLS() != nil {
 		return false, nil
 	}
 	from, ok := body.(splicer)
@@ -58,24 +53,11 @@ func (ex *exchange) splice(body io.Reader) (done bool, err error) {
 		ex.remaining -= n
 		ex.hold.move()
 		if err != nil {
-			if !tcpstate.IsEstablished(ex.conn.raw) {
+			if !tcpstate.IsEstablished(ex.conn.NetConn()) {
 				ex.clientGone = true // the error does not tell which of the two it was
 			}
 			return true, err
 		}
 	}
 	return true, nil
-}
-
-// ReadFrom implements io.ReaderFrom for net/http's answers.
-func (c *clientConn) ReadFrom(r io.Reader) (int64, error) {
-	if to, ok := c.raw.(io.ReaderFrom); ok {
-		if err := c.writes.Settle(c.Conn); err != nil {
-			return 0, err
-		}
-		n, err := to.ReadFrom(r)
-		c.noteStall(err)
-		return n, err
-	}
-	return io.Copy(struct{ io.Writer }{c}, r)
 }

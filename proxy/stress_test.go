@@ -59,8 +59,8 @@ func TestStress(t *testing.T) {
 			t.Errorf("%d counted in flight at the upstream", u.inFlight)
 		}
 	}
-	if n := g.handler.streams.n; n != 0 {
-		t.Errorf("%d upgrades counted", n)
+	if n := g.server.Connections(); n != 0 {
+		t.Errorf("%d connections are open", n)
 	}
 	outcomes := map[admission.Outcome]int{}
 	for len(g.records.done) > 0 {

@@ -15,6 +15,7 @@ import (
 
 	"golang.org/x/sys/unix"
 
+	"github.com/kgate/kgate/internal/admission"
 	"github.com/kgate/kgate/proxy/tcpstate"
 )
 
@@ -99,6 +100,105 @@ func TestTCPClientResetsLate(t *testing.T) {
 	if err := receive(t, ended); !errors.Is(err, syscall.ECONNRESET) {
 		t.Errorf("the upstream's connection ends with %v", err)
 	}
+}
+
+// TestTCPUpstreamResetsLate: what an upstream has sent before its reset reaches the client,
+// whatever that does meanwhile, and then the client sees a reset.
+func TestTCPUpstreamResetsLate(t *testing.T) {
+	for _, then := range []string{"waits", "says more", "closes its side"} {
+		t.Run(then, func(t *testing.T) {
+			t.Parallel()
+			const size = 100 << 10
+			reset := make(chan struct{})
+			up := newTCPUpstream(t, func(c *net.TCPConn) {
+				_, _ = c.Write(make([]byte, size))
+				tcpstate.AwaitDelivered(c, patience, time.Now().Add(patience))
+				_, _ = c.SetLinger(0), c.Close()
+				close(reset)
+			})
+			g := newTCPGateway(t, 1, []*url.URL{up.url}, func(c *Config) { c.Pools[0].RequestRate = 64 << 10 })
+			c := g.dial()
+			receive(t, reset)
+			switch then {
+			case "says more":
+				c.send("more")
+			case "closes its side":
+				c.leave(then)
+			}
+			if got, err := io.ReadAll(c.br); len(got) != size || !errors.Is(err, syscall.ECONNRESET) {
+				t.Errorf("read %d bytes, %v; want %d and a reset", len(got), err, size)
+			}
+			if rec := g.records.next(t); rec.Outcome != admission.OutcomeUpstreamError || !rec.Aborted {
+				t.Errorf("record %+v", rec)
+			}
+		})
+	}
+}
+
+// TestRestIsBounded: a client that takes little of what an upstream has sent before its reset
+// does not keep the slot for as long as it likes, whether that is still copied or waits in the
+// kernel.
+func TestRestIsBounded(t *testing.T) {
+	const rest = time.Second
+	for where, c := range map[string]struct{ size, rate int }{"is copied": {100 << 10, 32 << 10}, "is in the kernel": {2 << 20, 0}} {
+		t.Run(where, func(t *testing.T) {
+			t.Parallel()
+			size := c.size // longer than rest, either way
+			reset := make(chan struct{})
+			up := newTCPUpstream(t, func(c *net.TCPConn) {
+				_, _ = c.Write(make([]byte, size))
+				tcpstate.AwaitDelivered(c, patience, time.Now().Add(patience))
+				_, _ = c.SetLinger(0), c.Close()
+				close(reset)
+			})
+			g := newTCPGateway(t, 1, []*url.URL{up.url})
+			tunnel, err := g.handler.current.Load().tcpPools["p"].backends[0].client.Tunnel(t.Context())
+			if err != nil {
+				t.Fatal(err)
+			}
+			near, far := tcpPair(t)
+			_ = near.SetWriteBuffer(2 * size)
+			_ = far.SetReadBuffer(16 << 10)
+			h := new(hold)
+			h.limit(t.Context(), openSlot{}, &Pool{RequestRate: int64(c.rate)})
+			j := &joint{tunnel: tunnel, hold: h, rest: rest}
+			j.reset = func() { _, _ = near.SetLinger(0), near.Close() }
+			j.lead(near, nil, nil)
+			ended := make(chan struct{})
+			go func() { defer close(ended); j.run() }()
+			receive(t, reset)
+			_, err = far.Write([]byte("more")) // by which the gateway learns of the reset, if it has not read all
+			got := 0
+			for buf := make([]byte, 16<<10); err == nil; time.Sleep(20 * time.Millisecond) {
+				var n int
+				n, err = far.Read(buf)
+				got += n
+			}
+			if receive(t, ended); !errors.Is(err, syscall.ECONNRESET) || got == size {
+				t.Errorf("read %d bytes, then %v", got, err)
+			}
+		})
+	}
+}
+
+// tcpPair returns both ends of a connection.
+func tcpPair(t *testing.T) (near, far *net.TCPConn) {
+	t.Helper()
+	l, err := net.ListenTCP("tcp", &net.TCPAddr{IP: net.IPv4(127, 0, 0, 1)})
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer l.Close()
+	far, err = net.DialTCP("tcp", nil, l.Addr().(*net.TCPAddr))
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { _ = far.Close() })
+	if near, err = l.AcceptTCP(); err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { _ = near.Close() })
+	return near, far
 }
 
 // upgradeTo has a gateway's only upstream agree to an upgrade, and then do as it is told.

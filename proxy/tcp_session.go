@@ -4,9 +4,7 @@ import (
 	"context"
 	"errors"
 	"log/slog"
-	"net"
 	"net/http"
-	"net/netip"
 	"sync/atomic"
 	"time"
 
@@ -14,10 +12,11 @@ import (
 	"go.opentelemetry.io/otel/attribute"
 
 	"github.com/kgate/kgate/internal/admission"
+	"github.com/kgate/kgate/proxy/downstream"
 	"github.com/kgate/kgate/proxy/upstream"
 )
 
-// session is one TCP connection of a client and what becomes of it. Nothing of what the
+// session is one TCP connection of a client. Nothing of what the
 // client sends is read before admission: it waits in the kernel, which stops the client
 // when its window is full. A session that is not admitted, or is broken off, ends with a
 // reset: many protocols end an answer by closing the connection, and would take one that
@@ -25,7 +24,7 @@ import (
 type session struct {
 	visit
 	route   *route
-	conn    *clientConn
+	conn    *downstream.Conn
 	ctx     context.Context // ends with the server, and with the hold
 	cancel  context.CancelCauseFunc
 	backend *backend
@@ -45,22 +44,51 @@ const leaveTime = 50 * time.Millisecond
 // one that is far away takes longer, and a client may have said all it has to say.
 const dialGrace = time.Second
 
-func newSession(base context.Context, s *snapshot, route *route, conn *clientConn) *session {
+// ServeConn implements downstream.Handler. The configuration routes connections by the
+// listener's name.
+func (h *Handler) ServeConn(ctx context.Context, conn *downstream.Conn, listener string) {
+	s := h.current.Load()
+	route := s.tcp[listener]
+	if route == nil { // a reload has taken it away
+		conn.Reset()
+		return
+	}
+	if !route.access.allows(downstream.ParseAddr(conn.RemoteAddr().String())) {
+		if suppressed, ok := s.once.Allow("access"); ok {
+			s.cfg.Logger.Info("connection refused: clients of this address are not served", slog.String("remote", conn.RemoteAddr().String()),
+				slog.String("listener", listener), slog.Int("suppressed", suppressed))
+		}
+		conn.Reset()
+		return
+	}
+	server := ""
+	var said []byte
+	if len(route.named) > 0 {
+		var err error
+		if server, said, err = conn.ServerName(); err != nil {
+			conn.Reset()
+			return
+		}
+	}
+	to := route.find(server)
+	if to == nil {
+		conn.Reset()
+		return
+	}
+	se := newSession(ctx, s, to, conn)
+	se.said, se.info.Path = said, listener
+	se.serve()
+}
+
+func newSession(base context.Context, s *snapshot, route *route, conn *downstream.Conn) *session {
 	se := &session{visit: visit{snapshot: s, arrived: time.Now()}, route: route, conn: conn}
 	se.ctx, se.cancel = context.WithCancelCause(base)
 	se.rec.Pool = route.pool.Name
-	se.info = admission.RequestInfo{Method: "TCP", Remote: remoteAddr(conn)}
+	se.info = admission.RequestInfo{Method: "TCP", Remote: downstream.ParseAddr(conn.RemoteAddr().String())}
 	return se
 }
 
-// remoteAddr returns the address of a connection's client, from its PROXY header if it
-// has one.
-func remoteAddr(conn net.Conn) netip.Addr {
-	remote, _ := netip.ParseAddrPort(conn.RemoteAddr().String())
-	return remote.Addr().Unmap().WithZone("")
-}
-
-// serve sees the session through.
+// serve serves the session.
 func (se *session) serve() {
 	defer se.cancel(nil)
 	defer se.finish()
@@ -105,14 +133,20 @@ func (se *session) admit() (Slot, error) {
 	return se.snapshot.cfg.Admitter.Acquire(ctx, req)
 }
 
+// watcher is a function that is called when the client leaves.
+type watcher func()
+
+// ClientLeft implements downstream.Watcher.
+func (f watcher) ClientLeft() { f() }
+
 // whileThere returns a context that ends, with errLeft, some time after the client has
 // left, or with the session. stop must be called.
 func (se *session) whileThere(grace time.Duration) (ctx context.Context, stop func()) {
 	ctx, cancel := context.WithCancelCause(se.ctx)
 	var leaving *time.Timer
-	se.conn.beginWait(func() { leaving = time.AfterFunc(grace, func() { cancel(errLeft) }) })
+	se.conn.Watch(watcher(func() { leaving = time.AfterFunc(grace, func() { cancel(errLeft) }) }))
 	return ctx, func() {
-		se.conn.endWait()
+		se.conn.Unwatch()
 		if leaving != nil {
 			leaving.Stop()
 		}
@@ -127,21 +161,21 @@ func (se *session) refuse(err error) {
 	} else {
 		se.refused(make(http.Header), err)
 	}
-	se.conn.reset()
+	se.conn.Reset()
 }
 
 // forward joins the client with an upstream. When it returns both connections are closed.
 func (se *session) forward(slot Slot) {
 	se.hold.limit(se.ctx, slot, se.route.pool)
-	if se.hold.idle > 0 {
-		se.hold.client.conn = se.conn.raw
+	if se.hold.idle > 0 && se.conn.TellsAcked() {
+		se.hold.client.conn = se.conn.NetConn()
 	}
 	se.hold.begin(se.cut)
 	defer se.hold.end()
 	defer context.AfterFunc(se.ctx, se.reset)()
 	tunnel := se.connect()
 	if tunnel == nil {
-		se.conn.reset()
+		se.conn.Reset()
 		return
 	}
 	defer func() { se.route.balancer.done(se.backend, verdictNone, nil) }()
@@ -156,8 +190,8 @@ func (se *session) forward(slot Slot) {
 		se.reset()
 		return
 	}
-	j := joint{tunnel: tunnel, hold: &se.hold, since: se.admitted, reset: se.reset}
-	j.lead(se.conn, se.said)
+	j := joint{tunnel: tunnel, hold: &se.hold, since: se.admitted(), reset: se.reset, rest: restTime}
+	j.lead(se.conn, se.conn, se.said)
 	j.run()
 	_ = se.conn.Close() // after a reset it does nothing
 	se.rec.RequestBytes, se.rec.Bytes, se.rec.FirstByte = j.up, j.down, j.firstByte
@@ -166,8 +200,8 @@ func (se *session) forward(slot Slot) {
 	}
 }
 
-// introduce tells the upstream who the client is, if it wants to know. Version 2 has room
-// for the fence, too: as the connection's unique id, which it is.
+// introduce sends the upstream a PROXY header, if it expects one. Version 2 has the fence,
+// too, as the connection's unique id.
 func (se *session) introduce(t *upstream.Tunnel) error {
 	version := se.backend.transport.ProxyHeader
 	if version == 0 {
@@ -194,7 +228,7 @@ func (se *session) reset() {
 	if t := se.tunnel.Load(); t != nil {
 		_ = t.Close()
 	}
-	se.conn.reset()
+	se.conn.Reset()
 }
 
 // connect opens a connection to an upstream, or to the next one while none can be made;

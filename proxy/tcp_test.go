@@ -19,6 +19,7 @@ import (
 	"github.com/pires/go-proxyproto"
 
 	"github.com/kgate/kgate/internal/admission"
+	"github.com/kgate/kgate/proxy/downstream"
 )
 
 // tcpUpstream serves each of its connections by a function and counts them.
@@ -93,7 +94,7 @@ func newTCPGateway(t testing.TB, k int, ups []*url.URL, change ...func(*Config))
 }
 
 // serveTCP has g.dial reach a TCP listener of a server.
-func (g *gateway) serveTCP(s *Server) {
+func (g *gateway) serveTCP(s *downstream.Server) {
 	g.t.Helper()
 	l, err := net.Listen("tcp", "127.0.0.1:0")
 	if err != nil {
@@ -413,7 +414,7 @@ func TestTCPBothWays(t *testing.T) {
 	for _, spoken := range []bool{false, true} {
 		g := newTCPGateway(t, 1, []*url.URL{up.url})
 		if spoken {
-			g.listenTCP(ServerConfig{ProxyProtocol: []netip.Prefix{netip.MustParsePrefix("127.0.0.0/8")}})
+			g.listenTCP(downstream.Config{ProxyProtocol: []netip.Prefix{netip.MustParsePrefix("127.0.0.0/8")}})
 		}
 		sent := make([]byte, 8<<20)
 		_, _ = rand.Read(sent)
@@ -436,10 +437,10 @@ func TestTCPBothWays(t *testing.T) {
 }
 
 // listenTCP has a second server serve the gateway's handler.
-func (g *gateway) listenTCP(cfg ServerConfig) {
+func (g *gateway) listenTCP(cfg downstream.Config) {
 	g.t.Helper()
 	cfg.Handler = g.handler
-	s, err := NewServer(cfg)
+	s, err := downstream.NewServer(cfg)
 	if err != nil {
 		g.t.Fatal(err)
 	}
@@ -656,15 +657,10 @@ func (a askedAdmitter) Acquire(ctx context.Context, req admission.Request) (Slot
 // TestTCPServerName: TLS clients are led by the name that they ask for, and speak TLS with
 // the upstream itself.
 func TestTCPServerName(t *testing.T) {
-	files := newPairFiles(t)
-	files.write(files.make(1))
-	pair, err := tls.LoadX509KeyPair(files.cert, files.key)
-	if err != nil {
-		t.Fatal(err)
-	}
+	secured := ownTLS()
 	serve := func(greeting string) *tcpUpstream {
 		return newTCPUpstream(t, func(c *net.TCPConn) {
-			secure := tls.Server(c, &tls.Config{Certificates: []tls.Certificate{pair}})
+			secure := tls.Server(c, secured)
 			_, _ = io.WriteString(secure, greeting)
 			_ = secure.Close()
 		})
@@ -706,24 +702,6 @@ func TestTCPServerName(t *testing.T) {
 	}
 }
 
-// FuzzServerName: whatever a client says first, all of it is kept, and it ends.
-func FuzzServerName(f *testing.F) {
-	f.Add([]byte("\x16\x03\x01\x00\x02xx"))
-	f.Add([]byte("SSH-2.0-x\r\n"))
-	f.Fuzz(func(t *testing.T, said []byte) {
-		near, far := net.Pipe()
-		go func() {
-			_, _ = far.Write(said)
-			_ = far.Close()
-		}()
-		_, kept, err := readServerName(near, time.Second)
-		_ = near.Close()
-		if err == nil && !bytes.HasPrefix(said, kept) {
-			t.Errorf("kept %q of %q", kept, said)
-		}
-	})
-}
-
 // TestTCPServerNameThenSilence: the time for what a client says first bounds nothing that
 // follows.
 func TestTCPServerNameThenSilence(t *testing.T) {
@@ -731,7 +709,7 @@ func TestTCPServerNameThenSilence(t *testing.T) {
 	const headerTime = 200 * time.Millisecond
 	up := newTCPUpstream(t, func(c *net.TCPConn) { _, _ = io.Copy(c, c) })
 	g := newTCPGateway(t, 1, []*url.URL{up.url}, func(c *Config) { c.TCP[0].Names = []ServerName{{Host: "other", Pool: "p"}} })
-	server, err := NewServer(ServerConfig{Handler: g.handler, ReadHeaderTimeout: headerTime})
+	server, err := downstream.NewServer(downstream.Config{Handler: g.handler, ReadHeaderTimeout: headerTime})
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -2,11 +2,8 @@ package proxy
 
 import (
 	"context"
-	"encoding/json"
 	"errors"
 	"net/http"
-	"net/url"
-	"strconv"
 	"time"
 
 	"github.com/kgate/kgate/internal/admission"
@@ -42,7 +39,7 @@ const (
 // place of an answer has it. Retry-After is half of that, or less.
 const MaxTicketTTL = time.Minute
 
-// ticketError is why a ticket is no good, as its client gets it.
+// ticketError is why a ticket cannot be used, as its client is told.
 type ticketError struct {
 	status int
 	detail string
@@ -63,17 +60,6 @@ var (
 func isTicketPath(path string) bool {
 	rest, ok := cutPathPrefix(path, ticketsPath)
 	return ok && (rest == "" || isSlash(rest[0]) || rest[0] == ';')
-}
-
-// serveTickets passes the ticket API on.
-func (ex *exchange) serveTickets(r *http.Request) {
-	if ex.snapshot.cfg.TicketHandler == nil {
-		ex.answerProblem(r, http.StatusNotFound, "this gateway has no tickets")
-		return
-	}
-	ex.asks = r.WithContext(&ex.ctx)
-	ex.asks.Body = ex.readOwnBody(r)
-	ex.snapshot.cfg.TicketHandler.ServeHTTP(ex, ex.asks)
 }
 
 // redeem returns the slot of the ticket that the request brings.
@@ -98,46 +84,9 @@ func (s *snapshot) redeem(ctx context.Context, pool string, ids []string) (Slot,
 	}
 }
 
-// errAnswered is no failure: the request has been answered with a ticket, or with the
+// errAnswered is not a failure: the request has been answered with a ticket, or with the
 // page of a browser that waits.
 var errAnswered = errors.New("proxy: answered with a place in line")
-
-// admitOrTicket admits a request that prefers a ticket to waiting: with
-// the slot of its ticket if that is granted within the wait that it prefers, at once
-// if it names none. Otherwise it is answered with the ticket, which keeps its place.
-func (ex *exchange) admitOrTicket(r *http.Request, pool *Pool) (Slot, error) {
-	tickets := ex.snapshot.cfg.Tickets
-	ticket, err := tickets.RequestTicket(&ex.ctx, ex.snapshot.ticketRequest(r, pool), MaxTicketTTL, "Prefer: "+ticketPreference)
-	if err != nil {
-		return nil, err
-	}
-	if seconds, ok := preferredWait(r.Header); ok && !ticket.Granted {
-		var wait time.Duration
-		wait, ex.prefer = time.Duration(seconds)*time.Second, seconds
-		if pool.QueueTimeout >= 0 && wait > pool.QueueTimeout {
-			wait, ex.prefer = pool.QueueTimeout, -1
-		}
-		later, err := tickets.TestTicket(&ex.ctx, ticket.ID, false, wait)
-		switch {
-		case ex.ctx.Err() != nil:
-			cancelTicket(tickets, ticket.ID)
-			return nil, ex.ctx.Err()
-		case err == nil: // else the gateway that has it does not answer now, and the client may ask again
-			ticket = later
-		}
-	}
-	if !ticket.Granted {
-		if err := ex.writeTicket(ticket); err != nil {
-			return nil, err
-		}
-		return nil, errAnswered
-	}
-	slot, err := ex.snapshot.redeem(&ex.ctx, pool.Name, []string{ticket.ID})
-	if err != nil {
-		cancelTicket(tickets, ticket.ID)
-	}
-	return slot, err
-}
 
 // cancelTicket ends a ticket whose holder never learns of it.
 func cancelTicket(tickets Tickets, id string) {
@@ -147,38 +96,8 @@ func cancelTicket(tickets Tickets, id string) {
 	_ = tickets.EndTicket(ctx, id) // else it expires
 }
 
-// writeTicket answers with a ticket.
-func (ex *exchange) writeTicket(ticket admission.Ticket) error {
-	body, err := json.Marshal(ticket)
-	if err != nil {
-		return err
-	}
-	header := ex.Header()
-	header.Set("Location", ticketsPath+"/"+url.PathEscape(ticket.ID))
-	header.Set("Retry-After", strconv.Itoa(retryAfterSeconds(min(ticket.ETA, MaxTicketTTL/2))))
-	header.Set("Preference-Applied", ticketPreference)
-	header.Set("Cache-Control", "no-store")
-	header.Set("Content-Type", "application/json")
-	header.Set("Content-Length", strconv.Itoa(len(body)))
-	ex.WriteHeader(http.StatusAccepted)
-	_, _ = ex.Write(body) // the client may be gone; its ticket then expires
-	return nil
-}
-
-// ticketRequest is what a client of the pool asks for with a ticket: a place of its own,
-// and a slot for no longer than a request may have one.
-func (s *snapshot) ticketRequest(r *http.Request, pool *Pool) admission.Request {
-	return admission.Request{Pool: pool.Name, Client: s.clientKey(r, pool), HoldMax: pool.HoldMax}
-}
-
-// TicketRequest returns what is asked for with a ticket of the pool. If ctx is that of a
-// request which a [Config].TicketHandler serves, that is what its client may have;
-// otherwise it is the program's own, and the hold has no bound.
-func TicketRequest(ctx context.Context, pool string) admission.Request {
-	if ex := exchangeIn(ctx); ex != nil && ex.asks != nil {
-		if p := ex.snapshot.pool(pool); p != nil {
-			return ex.snapshot.ticketRequest(ex.asks, p)
-		}
-	}
-	return admission.Request{Pool: pool}
+// ticketRequest returns what a client of the pool asks for with a ticket: a place of its own,
+// and a slot for as long as a request may have one.
+func (v *visit) ticketRequest(r *http.Request, pool *Pool) admission.Request {
+	return admission.Request{Pool: pool.Name, Client: v.clientKey(r, pool), HoldMax: pool.HoldMax}
 }

@@ -33,10 +33,11 @@ const (
 	traceStateHeader  = "Tracestate"
 )
 
-// spans of a sampled request; nil otherwise.
+// spans of a sampled request.
 type spans struct {
-	server, upstream trace.Span
-	ctx              context.Context // of server
+	server   trace.Span
+	upstream trace.Span      // nil: it has none yet
+	ctx      context.Context // of server
 }
 
 // traceParent is the trace context that a request brings. IDs are the header's
@@ -46,8 +47,8 @@ type traceParent struct {
 	flags       trace.TraceFlags
 }
 
-// parseTraceParent reads the header traceparent; ok is false if there is none in
-// order. It allocates nothing.
+// parseTraceParent reads the header traceparent; ok is false if there is no valid
+// one. It allocates nothing.
 func parseTraceParent(h http.Header) (p traceParent, ok bool) {
 	values := h[traceParentHeader]
 	if len(values) != 1 {
@@ -93,7 +94,7 @@ func isLowerHex(s string) bool {
 func (p traceParent) context(h http.Header) trace.SpanContext {
 	id, _ := trace.TraceIDFromHex(p.trace) // has been checked
 	span, _ := trace.SpanIDFromHex(p.span)
-	// A state that is not in order does not count, and its trace does.
+	// If the state is invalid it is dropped; the trace is kept.
 	state, _ := trace.ParseTraceState(strings.Join(h[traceStateHeader], ","))
 	return trace.NewSpanContext(trace.SpanContextConfig{
 		TraceID: id, SpanID: span, TraceFlags: p.flags, TraceState: state, Remote: true,
@@ -123,7 +124,7 @@ func (ex *exchange) startTrace(r *http.Request) {
 			attribute.String("http.route", route),
 			attribute.String("url.path", r.URL.EscapedPath()),
 			attribute.String("url.scheme", scheme(r)),
-			attribute.String("client.address", ex.snapshot.clientAddr(r).String()),
+			attribute.String("client.address", ex.info.Remote.String()),
 			attribute.String("network.protocol.version", strings.TrimPrefix(r.Proto, "HTTP/")),
 			attribute.String("user_agent.original", printable(r.UserAgent())),
 		))
@@ -135,6 +136,7 @@ func (ex *exchange) startTrace(r *http.Request) {
 
 // beginTrace begins the span of a visit.
 func (v *visit) beginTrace(ctx context.Context, name string, attrs []attribute.KeyValue) {
+	v.spans = new(spans)
 	v.spans.ctx, v.spans.server = v.snapshot.cfg.Tracer.Start(ctx, name,
 		trace.WithSpanKind(trace.SpanKindServer), trace.WithTimestamp(v.arrived), trace.WithAttributes(attrs...))
 	sc := v.spans.server.SpanContext()
@@ -195,7 +197,7 @@ func (v *visit) traceWait() {
 	}
 	_, span := tracer.Start(v.spans.ctx, "kgate.queue",
 		trace.WithTimestamp(v.arrived), trace.WithAttributes(attribute.String("kgate.pool", v.rec.Pool)))
-	if v.admitted.IsZero() {
+	if !v.entered {
 		span.SetStatus(codes.Error, "not admitted: "+v.rec.Outcome.String())
 	} else {
 		span.SetAttributes(
@@ -233,10 +235,10 @@ func linked(bytes string) (trace.SpanContext, bool) {
 // traceUpstream begins the span of the upstream's part, and makes it the parent
 // of what the upstream records. It is called for each upstream that is tried.
 func (ex *exchange) traceUpstream(out *http.Request) {
-	if ex.spans.server == nil {
+	if ex.spans == nil {
 		return
 	}
-	began := ex.admitted
+	began := ex.admitted()
 	if ex.spans.upstream != nil { // to which no connection could be made
 		began = time.Now()
 		ex.spans.endUpstream(began, "dial")
@@ -266,16 +268,16 @@ func (s *spans) endUpstream(at time.Time, failure string) {
 
 // endTrace ends the spans with what the visit came to.
 func (v *visit) endTrace() {
-	server, up, rec, now := v.spans.server, v.spans.upstream, &v.rec, time.Now()
-	if server == nil {
+	if v.spans == nil {
 		return
 	}
+	server, up, rec, now := v.spans.server, v.spans.upstream, &v.rec, time.Now()
 	exchanged := server // with the upstream
 	if up != nil {
 		exchanged = up
 	}
 	if rec.FirstByte > 0 {
-		exchanged.AddEvent("first byte", trace.WithTimestamp(v.admitted.Add(rec.FirstByte)))
+		exchanged.AddEvent("first byte", trace.WithTimestamp(v.admitted().Add(rec.FirstByte)))
 	}
 	if up != nil {
 		if rec.UpstreamStatus != 0 {

@@ -2,8 +2,8 @@ package proxy
 
 import "github.com/kgate/kgate/internal/pace"
 
-// pacedSlot is a Slot of a pool whose gateways may share a rate.
-type pacedSlot interface {
+// PacedSlot is a Slot of a pool whose gateways may share a rate.
+type PacedSlot interface {
 	// Transfer returns what paces the bytes to the client and to the upstream.
 	Transfer() (down, up *pace.Flow)
 }

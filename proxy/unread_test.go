@@ -15,6 +15,8 @@ import (
 
 	"golang.org/x/net/http2"
 	"golang.org/x/net/http2/hpack"
+
+	"github.com/kgate/kgate/proxy/downstream"
 )
 
 // These tests are of clients that do not read what they have asked for.
@@ -58,7 +60,7 @@ func TestHTTP2ClientTakesNothing(t *testing.T) {
 				c.StallTimeout = stall
 				c.Pools[0].HoldMax = 500 * time.Millisecond
 			})
-			server := g.listen(ServerConfig{IdleTimeout: 500 * time.Millisecond})
+			server := g.listen(downstream.Config{IdleTimeout: 500 * time.Millisecond})
 			c := g.dialUnread()
 			c.send(http2.ClientPreface)
 			fr := http2.NewFramer(c, c)
@@ -186,9 +188,7 @@ func TestContinueUnread(t *testing.T) {
 // the gateway waits for it to read.
 func TestHalfClosedClientStalls(t *testing.T) {
 	t.Parallel()
-	if !canSplice {
-		t.Skip("only on Linux")
-	}
+	needDisconnectWatch(t)
 	for _, length := range []string{"", fmt.Sprint(1 << 40)} { // copied by the gateway, and inside the kernel
 		g := newGateway(t, 1, http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 			if length != "" {

@@ -6,24 +6,8 @@ import (
 	"net/http"
 	"strings"
 
-	"golang.org/x/net/http/httpguts"
-
 	"github.com/kgate/kgate/proxy/upstream"
 )
-
-// upgradeType returns the protocol that a header asks to go on in; empty: none.
-func upgradeType(h http.Header) string {
-	if !httpguts.HeaderValuesContainsToken(h["Connection"], "Upgrade") {
-		return ""
-	}
-	protocol := h.Get("Upgrade")
-	for i := range len(protocol) {
-		if protocol[i] < ' ' || protocol[i] > '~' {
-			return ""
-		}
-	}
-	return protocol
-}
 
 // upgrade joins the client's connection and the upstream's, after the upstream has
 // agreed to go on in another protocol. When it returns both are closed, unless the
@@ -39,7 +23,6 @@ func (ex *exchange) upgrade(out *http.Request, res *http.Response) error {
 	if err != nil {
 		return fmt.Errorf("proxy: the client's connection cannot be upgraded: %w", err)
 	}
-	defer ex.snapshot.streams.add(-1)
 	defer conn.Close()
 	ex.hold.download.end(0, 0, true) // there is no telling what the client makes of it
 	header := ex.Header()
@@ -50,15 +33,15 @@ func (ex *exchange) upgrade(out *http.Request, res *http.Response) error {
 		return nil
 	}
 	said, _ := brw.Peek(brw.Reader.Buffered()) // with the request
-	j := joint{tunnel: tunnel, hold: &ex.hold, since: ex.admitted}
+	j := joint{tunnel: tunnel, hold: &ex.hold, since: ex.admitted(), rest: restTime}
 	j.reset = func() {
 		_ = tunnel.Close()
 		if ex.conn != nil && (!j.broke || ex.hold.aborted() != nil) {
-			ex.conn.drop() // else it takes what the upstream has said
+			ex.conn.Drop() // else it takes what the upstream has said
 		}
 		_ = conn.Close()
 	}
-	j.lead(conn, said)
+	j.lead(conn, ex.conn, said)
 	j.run()
 	return nil
 }

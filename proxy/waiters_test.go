@@ -7,8 +7,9 @@ import (
 )
 
 // TestWaiterMemory prints what a waiting client costs in the gateway: its
-// connection, its two goroutines and its place in line. The clients are bare
-// connections in the same process, so their part is in the figure too.
+// connection, its goroutine and its place in line. The clients are bare connections in
+// the same process, so their part is in the figure too. The goroutine's stack must not
+// have grown beyond 4 KiB: it would stay so.
 func TestWaiterMemory(t *testing.T) {
 	if testing.Short() {
 		t.Skip("opens thousands of connections")
@@ -20,17 +21,21 @@ func TestWaiterMemory(t *testing.T) {
 	c.send("GET / HTTP/1.1\r\nHost: h\r\n\r\n")
 	up.awaitEntered(t)
 
-	before := inUse()
+	before, stacks := inUse()
 	conns := make([]*rawConn, waiters)
 	for i := range conns {
 		conns[i] = g.dial()
 		conns[i].send("GET / HTTP/1.1\r\nHost: h\r\n\r\n")
 	}
 	g.sem.await(1, waiters)
-	perWaiter := (inUse() - before) / waiters
-	t.Logf("%d bytes per waiter, the clients' connections included", perWaiter)
+	with, withStacks := inUse()
+	perWaiter, perStack := (with-before)/waiters, (withStacks-stacks)/waiters
+	t.Logf("%d bytes per waiter, the clients' connections included; %d of them stacks", perWaiter, perStack)
 	if perWaiter > 40<<10 {
 		t.Errorf("more than 40 KiB")
+	}
+	if perStack > 6<<10 {
+		t.Errorf("stacks have grown: look for the largest frames on the way to Acquire")
 	}
 	for _, c := range conns {
 		_ = c.Close()
@@ -39,10 +44,10 @@ func TestWaiterMemory(t *testing.T) {
 	close(up.proceed)
 }
 
-// inUse returns the bytes in heap and stacks after a collection.
-func inUse() int {
+// inUse returns the bytes in heap and stacks after a collection, and those in stacks.
+func inUse() (all, stacks int) {
 	runtime.GC()
 	var m runtime.MemStats
 	runtime.ReadMemStats(&m)
-	return int(m.HeapInuse + m.StackInuse)
+	return int(m.HeapInuse + m.StackInuse), int(m.StackInuse)
 }

@@ -11,6 +11,8 @@ import (
 	"time"
 
 	"golang.org/x/net/http2"
+
+	"github.com/kgate/kgate/proxy/downstream"
 )
 
 // sendBody sends a POST and as much of an endless body as the server's windows allow,
@@ -72,6 +74,7 @@ func sendBody(t *testing.T, conn net.Conn) (sent int) {
 // TestWaitingUploads: a request that waits in line has taken no more of its body than
 // its window, and costs not much more than that.
 func TestWaitingUploads(t *testing.T) {
+	const window = 128 << 10
 	const clients = 64
 	up := newGate()
 	g := newGateway(t, 1, http.HandlerFunc(func(_ http.ResponseWriter, r *http.Request) { up.pass(r) }))
@@ -91,14 +94,14 @@ func TestWaitingUploads(t *testing.T) {
 		if err := conn.SetDeadline(time.Now().Add(patience)); err != nil {
 			t.Fatal(err)
 		}
-		if sent := sendBody(t, conn); sent > h2Window {
+		if sent := sendBody(t, conn); sent > window {
 			t.Errorf("%d bytes of a body were taken from a request in line", sent)
 		}
 		g.sem.await(1, i+1)
 	}
 	each := (memoryInUse() - before) / clients
 	t.Logf("%d KiB for each of %d uploads in line", each>>10, clients)
-	if each > h2Window+128<<10 {
+	if each > window+128<<10 {
 		t.Errorf("an upload in line costs %d KiB", each>>10)
 	}
 	close(up.proceed)
@@ -116,7 +119,7 @@ func memoryInUse() int {
 func BenchmarkUploadHTTP2(b *testing.B) {
 	const size = 64 << 20
 	up := startHandler(b, func(_ http.ResponseWriter, r *http.Request) { _, _ = io.Copy(io.Discard, r.Body) })
-	s, err := NewServer(ServerConfig{Handler: openHandler(b, up)})
+	s, err := downstream.NewServer(downstream.Config{Handler: openHandler(b, up)})
 	if err != nil {
 		b.Fatal(err)
 	}

@@ -43,5 +43,5 @@
 // to each on its own and counts when all have acknowledged it; where the first
 // message to a lost node's identifier finds its successor, here the successor is agreed
 // in a view; where all replicas are lost, the paper falls back on another
-// protocol, and here the slots stay withheld until tickets with the longest time to live have expired.
+// protocol, and here the tokens that the tickets may have stay withheld until these have expired.
 package replication

@@ -23,6 +23,8 @@ type EpochReport struct {
 	// Unknown tells for how long this gateway has known that nobody knows a lost
 	// gateway's tickets.
 	Unknown map[kmutex.Node]time.Duration `json:",omitempty"`
+	// Claimed are the tokens that these tickets may have, where that is known.
+	Claimed map[kmutex.Node]kmutex.TokenSet `json:",omitempty"`
 }
 
 // Validate reports what is wrong with what r says about tickets. [kmutex.PlanEpoch]
@@ -31,6 +33,11 @@ func (r *EpochReport) Validate() error {
 	for n, age := range r.Unknown {
 		if n == 0 || age < 0 {
 			return fmt.Errorf("%w: node %d is unknown for %v", errInvalid, n, age)
+		}
+	}
+	for n, tokens := range r.Claimed {
+		if _, unknown := r.Unknown[n]; !unknown || !tokens.Below(kmutex.MaxK) {
+			return fmt.Errorf("%w: node %d, not unknown, or tokens that no pool has: %v", errInvalid, n, tokens)
 		}
 	}
 	switch {
@@ -51,7 +58,7 @@ type EpochAnswer struct {
 	// Settled are lost gateways whose replicas are no longer needed.
 	Settled []kmutex.Node `json:",omitempty"`
 	// Unknown are lost gateways whose tickets nobody knows. Every gateway remembers
-	// since when: it may be home when they have run out.
+	// since when, and which tokens these may have: it may be home next.
 	Unknown []kmutex.Node `json:",omitempty"`
 }
 
@@ -126,13 +133,17 @@ func (e *EpochChange) Admit(r EpochReport) error {
 }
 
 // Unknown are the lost gateways whose tickets nobody knows: until their slots
-// have run out, the tokens that are missing are withheld.
+// have run out, the tokens that these may have are withheld.
 func (e *EpochChange) Unknown() []kmutex.Node { return e.handOvers.Unknown }
 
 func (e *EpochChange) plan() error {
 	change := e.change
 	handOvers := e.planHandOvers()
-	change.Owed = change.Owed || len(e.handOvers.Unknown) > 0
+	for _, n := range e.handOvers.Unknown {
+		tokens, bounded := claimed(n, e.reports)
+		change.Owed = change.Owed || !bounded
+		change.Claimed.AddAll(tokens)
+	}
 	plain := make([]kmutex.Report, len(e.reports))
 	for i := range e.reports {
 		plain[i] = e.reports[i].Report

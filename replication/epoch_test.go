@@ -2,6 +2,7 @@ package replication
 
 import (
 	"testing"
+	"time"
 
 	"github.com/kgate/kgate/internal/admission"
 	"github.com/kgate/kgate/kmutex"
@@ -76,6 +77,41 @@ func TestReportsThatDoNotCount(t *testing.T) {
 	}
 	if err := f.Admit(told(7)); err != nil || len(f.Missing()) != 2 || f.Answer(7) != nil {
 		t.Errorf("a stranger's report: %v, %v awaited", err, f.Missing())
+	}
+}
+
+// Tickets that nobody knows withhold what was missing when that was known first, and not
+// what a later loss takes along.
+func TestUnknownClaimsNoLaterLoss(t *testing.T) {
+	var memory Unknown
+	plan := func(epoch uint64, owed bool, missing ...kmutex.Token) *kmutex.Install {
+		r := EpochReport{Report: kmutex.Report{Node: 1, Epoch: epoch, Installed: epoch - 1, Tokens: kmutex.NewTokenSet(4), Free: kmutex.NewTokenSet(4)}}
+		for _, q := range missing {
+			r.Free.Remove(q)
+		}
+		memory.Report(&r, time.Minute)
+		f := NewEpochChange(kmutex.EpochChange{Epoch: epoch, K: 4, Home: 1, Owed: owed}, []kmutex.Node{1}, []Lost{{Node: 9, Successor: 1}}, admission.MaxTTL)
+		if err := f.Admit(r); err != nil {
+			t.Fatal(err)
+		}
+		memory.Begin(f.Answer(1), time.Minute)
+		return f.Answer(1).Install
+	}
+	for i, c := range []struct {
+		owed    bool
+		missing []kmutex.Token
+		want    string
+	}{
+		{true, []kmutex.Token{1, 2}, "{1,2}"},
+		{false, []kmutex.Token{1, 2}, "{1,2}"},
+		{true, []kmutex.Token{0, 1, 2}, "{0,1,2}"}, // another one is lost
+		{false, []kmutex.Token{0, 1, 2}, "{1,2}"},  // and its lease is over
+		{false, []kmutex.Token{1}, "{1}"},          // somebody has one after all
+		{false, []kmutex.Token{1, 2}, "{1}"},
+	} {
+		if got := plan(uint64(2+i), c.owed, c.missing...).Withheld.String(); got != c.want {
+			t.Errorf("%v missing, owed: %t: withheld %s, want %s", c.missing, c.owed, got, c.want)
+		}
 	}
 }
 

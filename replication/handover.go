@@ -76,7 +76,8 @@ type Plan struct {
 	HandOvers []HandOver
 	// Unknown are lost gateways of which there is no replica, or no successor: all their
 	// successors were lost with them. Slots that they had given out may be held
-	// until the longest times to live are over, so every token that nobody has must be withheld.
+	// until the longest times to live are over, so the tokens that these may have must be
+	// withheld, see [Unknown].
 	Unknown []kmutex.Node
 	// Settled are lost gateways whose tickets a living one has taken over and
 	// synced: nobody needs their replicas any more.

@@ -55,7 +55,7 @@ func TestMutantsAreCaught(t *testing.T) {
 			Name: "what was taken over is taken over again", File: "handover.go",
 			Old:    "for _, a := range r.Absorbed {\n\t\t\ttaken[a.Node] = true\n\t\t}\n",
 			New:    "",
-			Caught: "is at nodes|has gone back|is unknown",
+			Caught: "is at nodes|has gone back|is unknown|is nowhere",
 		},
 		{
 			Name: "what a lost gateway had taken over itself is forgotten", File: "handover.go",
@@ -110,6 +110,42 @@ func TestMutantsAreCaught(t *testing.T) {
 			Old:    "(s.Out == 0 || s.Out > began)",
 			New:    "s.Out == 0",
 			Caught: "told nothing, and it did|between them for a while", By: "^TestWitnessed$",
+		},
+		{
+			Name: "what a gateway kept while it was away is whole", File: "witnessed.go",
+			Old:    "return owner.Name != self.Name",
+			New:    "return false && owner.Name != self.Name",
+			Caught: "relies on it", By: "^TestBackWithOldCopies$",
+		},
+		{
+			Name: "a gateway that was not away has missed something", File: "witnessed.go",
+			Old:    "out != uint64(self.Node) && (owner",
+			New:    "(owner",
+			Caught: "at once, and", By: "^TestMissed$",
+		},
+		{
+			Name: "tickets that nobody knows have no tokens", File: "epoch.go",
+			Old:    "change.Claimed.AddAll(tokens)",
+			New:    "_ = tokens",
+			Caught: "relies on it", By: "^TestLostWithAllWhoKnew$",
+		},
+		{
+			Name: "tickets that nobody knows may have any token", File: "epoch.go",
+			Old:    "change.Owed || !bounded",
+			New:    "change.Owed || !bounded || true",
+			Caught: "want \\{1,2\\}", By: "^TestUnknownClaimsNoLaterLoss$",
+		},
+		{
+			Name: "what nobody knows may have no token", File: "unknown.go",
+			Old:    "u.claim(n, a.Install.Withheld)",
+			New:    "u.claim(n, nil)",
+			Caught: "relies on it", By: "^TestLostWithAllWhoKnew$",
+		},
+		{
+			Name: "a successor leaves what its predecessor had left", File: "table.go",
+			Old:    "r.Left, r.HoldLeft = 0, 0",
+			New:    "_ = r",
+			Caught: "as its predecessor did", By: "^TestAbsorb$",
 		},
 		{
 			Name: "an old push is taken in after a retirement", File: "replicaset.go",

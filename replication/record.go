@@ -40,9 +40,14 @@ type Record struct {
 	// line after a recovery, and nothing else.
 	Stamp int64 `json:"stamp"`
 	// TTL is how long the ticket lives after its holder's last sign. Signs are
-	// not replicated: who takes a ticket over gives it a whole TTL.
-	TTL   time.Duration         `json:"ttl"`
-	State admission.TicketState `json:"state"`
+	// not replicated: a successor gives the ticket a whole TTL, except for Left.
+	TTL time.Duration `json:"ttl"`
+	// Left is how much longer the ticket would have lived at an owner that was about to
+	// leave in order, and HoldLeft how much longer its hold could have lasted; 0: not
+	// known. They count from the hand-over, and only for that one.
+	Left     time.Duration         `json:"left,omitempty"`
+	HoldLeft time.Duration         `json:"hold_left,omitempty"`
+	State    admission.TicketState `json:"state"`
 	// Token and Fence of a granted ticket.
 	Token kmutex.Token `json:"token,omitempty"`
 	Fence Fence        `json:"fence,omitzero"`
@@ -81,8 +86,8 @@ func (r *Record) Validate() error {
 		return fmt.Errorf("%w: state %.20q", errInvalid, r.State)
 	case r.TTL < admission.MinTTL || r.TTL > admission.MaxTTL:
 		return fmt.Errorf("%w: ttl %v", errInvalid, r.TTL)
-	case r.HoldMax < 0 || r.Ends < 0:
-		return fmt.Errorf("%w: hold_max %v, ends %d", errInvalid, r.HoldMax, r.Ends)
+	case r.HoldMax < 0 || r.Ends < 0 || r.Left < 0 || r.HoldLeft < 0:
+		return fmt.Errorf("%w: hold_max %v, ends %d, left %v and %v", errInvalid, r.HoldMax, r.Ends, r.Left, r.HoldLeft)
 	case len(r.Note) > admission.MaxNote || !utf8.ValidString(r.Note):
 		return fmt.Errorf("%w: a note of %d bytes", errInvalid, len(r.Note))
 	case len(r.UsedBy) > MaxUsedBy || !utf8.ValidString(r.UsedBy) || r.UsedBy != "" && !r.Used:

@@ -3,6 +3,7 @@ package replication
 import (
 	"errors"
 	"fmt"
+	"maps"
 	"slices"
 
 	"github.com/kgate/kgate/kmutex"
@@ -80,6 +81,12 @@ func (r *ReplicaSet) Restore(whole *Delta) error {
 	}
 	r.of[whole.Owner] = restored
 	return nil
+}
+
+// Drop drops the replicas of the owners that missed tells: they are not whole any more, and what
+// is in them may have changed since.
+func (r *ReplicaSet) Drop(missed func(owner kmutex.Node) bool) {
+	maps.DeleteFunc(r.of, func(n kmutex.Node, _ *Replica) bool { return missed(n) })
 }
 
 // Settled drops the replicas of lost nodes whose tickets have been taken

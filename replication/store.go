@@ -164,7 +164,7 @@ func (s *store) take(d *Delta) {
 const (
 	deltaSize    = 256
 	absorbedSize = 64
-	recordSize   = 400
+	recordSize   = 450
 )
 
 func changeSize(r *Record) int {

@@ -12,6 +12,20 @@ type Stay struct {
 	Out  uint64      // the index of the one that took it out; 0: it is a member
 }
 
+// Missed reports whether owner may have told holders of tickets something that self's gateway
+// does not know, although it kept a replica of owner's table, on disk or in memory, when it
+// joined: owner was a member while that gateway was none. What comes in later from owner is whole again.
+// stays has all lost incarnations of that gateway that are known.
+func Missed(self, owner Stay, stays []Stay) bool {
+	out := uint64(0) // when the gateway was taken out last
+	for _, s := range stays {
+		if s.Name == self.Name && s.Node < self.Node {
+			out = max(out, s.Out)
+		}
+	}
+	return owner.Name != self.Name && out != uint64(self.Node) && (owner.Out == 0 || owner.Out > out)
+}
+
 // Witnessed reports whether self, a member, has a replica of whatever lost told the holder of
 // any ticket, in a pool that has tickets since the log entry tickets. That is so if self was
 // the first ring successor of lost in every view that lost can have seen meanwhile: an owner

@@ -67,3 +67,29 @@ func TestWitnessed(t *testing.T) {
 		}
 	}
 }
+
+// A gateway that was away for a while does not know what members told meanwhile. One that
+// came back in the view in which it was lost was never away.
+func TestMissed(t *testing.T) {
+	before := []Stay{{Name: "gw-1", Node: 2, Out: 5}, {Name: "gw-1", Node: 5, Out: 10}}
+	for _, c := range []struct {
+		what  string
+		self  kmutex.Node
+		owner Stay
+		want  bool
+	}{
+		{"back later, and the owner is there", 12, Stay{Name: "gw-2", Node: 1}, true},
+		{"back later, and the owner was lost meanwhile", 12, Stay{Name: "gw-2", Node: 1, Out: 11}, true},
+		{"back later, and the owner was lost before", 12, Stay{Name: "gw-2", Node: 1, Out: 9}, false},
+		{"back later, and the owner was lost at the same time", 12, Stay{Name: "gw-2", Node: 1, Out: 10}, false},
+		{"back later, and it is its own table", 12, before[1], false},
+		{"back at once, and the owner is there", 10, Stay{Name: "gw-2", Node: 1}, false},
+	} {
+		if got := Missed(Stay{Name: "gw-1", Node: c.self}, c.owner, append(before, c.owner)); got != c.want {
+			t.Errorf("%s: %t", c.what, got)
+		}
+	}
+	if !Missed(Stay{Name: "gw-1", Node: 12}, Stay{Name: "gw-2", Node: 1, Out: 9}, nil) {
+		t.Error("nobody knows since when it was away, and it missed nothing")
+	}
+}

@@ -1,12 +1,14 @@
 package replication
 
 import (
+	"cmp"
 	"encoding/binary"
 	"encoding/json"
 	"fmt"
 	"math/rand/v2"
 	"slices"
 	"testing"
+	"time"
 
 	"github.com/kgate/kgate/chordring"
 	"github.com/kgate/kgate/internal/admission"
@@ -34,7 +36,17 @@ type world struct {
 	// witnessed lost gateways are known to have told nothing.
 	witnessed int
 	wrong     error // one told something
+	// now counts the steps, in seconds; alone is since when no living gateway has a ticket.
+	now   time.Duration
+	alone map[*truth]time.Duration
+	// reckless: any number of gateways may be lost at any time. Then tickets may be forgotten,
+	// and nobody may get a token that the holder of one relies on.
+	reckless bool
+	settled  bool // no lease of a lost gateway runs
 }
+
+// relied is how long a holder relies on a ticket of which nobody has told it anything.
+const relied = 40 * time.Second
 
 type gateway struct {
 	node       kmutex.Node
@@ -44,6 +56,9 @@ type gateway struct {
 	replicas   *ReplicaSet
 	tell       []tell
 	disk       []*Delta
+	written    uint64 // the version of the table that the disk has
+	durable    bool   // it tells nothing that its disk does not have
+	unknown    Unknown
 }
 
 // tell is a state of a ticket that its holder is told once version is synced.
@@ -79,7 +94,7 @@ func newWorld(seed uint64, n, p int) *world {
 	w := &world{
 		rng: rand.New(rand.NewPCG(seed, 4)), p: p, living: make(map[kmutex.Node]*gateway), byID: make(map[string]*truth),
 		holder: make(map[kmutex.Token]*truth), last: make(map[kmutex.Node]*gateway),
-		out: make(map[kmutex.Node]uint64), spoke: make(map[kmutex.Node]bool),
+		out: make(map[kmutex.Node]uint64), spoke: make(map[kmutex.Node]bool), alone: make(map[*truth]time.Duration),
 	}
 	for range n {
 		w.join()
@@ -125,37 +140,67 @@ func (w *world) isLost(n kmutex.Node) bool {
 	return slices.ContainsFunc(w.lost, func(l Lost) bool { return l.Node == n })
 }
 
-// join adds a gateway under a free name; some start with what an earlier one of
-// that name had on disk.
+// join adds a gateway under a free name.
 func (w *world) join() {
 	for i := range places {
-		name := fmt.Sprint("g", (i+int(w.next))%places)
-		if w.named(name) != nil {
-			continue
+		if name := fmt.Sprint("g", (i+int(w.next))%places); w.named(name) == nil {
+			w.next++
+			w.enter(w.next, name)
+			return
 		}
-		w.next++
-		g := &gateway{node: w.next, name: name, table: NewTable(w.next), replicas: NewReplicaSet()}
-		g.replicator = NewReplicator(g.table)
-		g.replicator.limit = 3 * recordSize
-		g.table.memory = 1
-		for _, old := range w.last {
-			if old.name == name && w.rng.IntN(2) == 0 {
-				for _, d := range old.disk {
-					if err := g.replicas.Restore(d); err != nil {
-						panic(err)
-					}
+	}
+}
+
+// enter adds a gateway; some start with what an earlier one of that name had on disk.
+func (w *world) enter(node kmutex.Node, name string) {
+	g := &gateway{node: node, name: name, table: NewTable(node), replicas: NewReplicaSet(), durable: w.reckless && w.rng.IntN(2) == 0}
+	g.replicator = NewReplicator(g.table)
+	g.replicator.limit = 3 * recordSize
+	g.table.memory = 1
+	for _, old := range w.last {
+		if old.name == name && w.rng.IntN(2) == 0 {
+			for _, d := range old.disk {
+				if err := g.replicas.Restore(d); err != nil {
+					panic(err)
 				}
 			}
 		}
-		w.living[g.node] = g
-		w.newView()
-		return
 	}
+	w.living[g.node] = g
+	stays := w.stays()
+	g.replicas.Drop(func(n kmutex.Node) bool {
+		owner := Stay{Node: n, Out: w.out[n]}
+		if had := cmp.Or(w.living[n], w.last[n]); had != nil {
+			owner.Name = had.name
+		}
+		return Missed(Stay{Name: name, Node: node}, owner, stays)
+	})
+	w.newView()
+}
+
+// restart has a gateway lost and back at once: in one view it is one incarnation, in the next
+// another.
+func (w *world) restart(g *gateway) {
+	w.remove(g)
+	w.enter(w.next, g.name)
+}
+
+// stays are the times of all gateways in the views.
+func (w *world) stays() []Stay {
+	var stays []Stay
+	for n, g := range w.living {
+		stays = append(stays, Stay{Name: g.name, Node: n})
+	}
+	for n, g := range w.last {
+		stays = append(stays, Stay{Name: g.name, Node: n, Out: w.out[n]})
+	}
+	return stays
 }
 
 // newView tells all gateways who is there.
 func (w *world) newView() {
 	ring, members := w.ring(), w.members()
+	w.findSuccessors()
 	for _, n := range members {
 		g := w.living[n]
 		var successors []kmutex.Node
@@ -171,13 +216,7 @@ func (w *world) newView() {
 
 // witness has successors note that lost gateways told nothing.
 func (w *world) witness() {
-	var stays []Stay
-	for n, g := range w.living {
-		stays = append(stays, Stay{Name: g.name, Node: n})
-	}
-	for n, g := range w.last {
-		stays = append(stays, Stay{Name: g.name, Node: n, Out: w.out[n]})
-	}
+	stays := w.stays()
 	for _, l := range w.lost {
 		g, lost := w.living[l.Successor], w.last[l.Node]
 		if g == nil || g.table.has(l.Node) || g.replicas.Of(l.Node) != nil ||
@@ -195,22 +234,34 @@ func (w *world) witness() {
 }
 
 func (w *world) lose(g *gateway) {
+	w.remove(g)
+	w.newView()
+}
+
+func (w *world) remove(g *gateway) {
 	delete(w.living, g.node)
 	w.next++ // an entry of the log, too
 	w.last[g.node], w.out[g.node] = g, uint64(w.next)
+	for _, r := range g.table.Records() {
+		w.alone[w.byID[r.ID]] = w.now
+	}
 	w.spare--
-	w.lost = append(w.lost, Lost{Node: g.node})
+	w.lost = append(w.lost, Lost{Node: g.node, Successor: g.node})
+}
+
+// findSuccessors finds who takes over what lost gateways left: their successors' successors.
+func (w *world) findSuccessors() {
 	for i, l := range w.lost {
-		if w.isLiving(l.Successor) || len(w.living) == 0 {
+		if w.isLiving(l.Successor) {
 			continue
 		}
-		name := g.name // the successor's successor
-		if l.Successor != 0 {
-			name = w.last[l.Successor].name
+		name := w.last[l.Successor].name
+		next := w.ring().Successors(name, 1)
+		if len(next) == 0 {
+			next = []string{w.ring().Owner(name)}
 		}
-		w.lost[i].Successor = w.named(w.ring().Successors(name, 1)[0]).node
+		w.lost[i].Successor = w.named(next[0]).node
 	}
-	w.newView()
 }
 
 // change makes a new ticket, moves one on, or ends one.
@@ -345,6 +396,9 @@ func (w *world) deliver(i int, faults bool) error {
 // tellHolders tells what is synced.
 func (w *world) tellHolders(g *gateway) error {
 	synced := g.replicator.Synced()
+	if g.durable {
+		synced = min(synced, g.written)
+	}
 	g.tell = slices.DeleteFunc(g.tell, func(x tell) bool {
 		if x.version > synced {
 			return false
@@ -357,7 +411,10 @@ func (w *world) tellHolders(g *gateway) error {
 
 // write saves everything to the disk.
 func (w *world) write(g *gateway) {
-	g.disk = []*Delta{g.table.Since(0)}
+	if w.reckless && !g.durable {
+		return
+	}
+	g.disk, g.written = []*Delta{g.table.Since(0)}, g.table.Version()
 	for _, owner := range g.replicas.Owners() {
 		if d := g.replicas.Of(owner).Since(0); d != nil {
 			g.disk = append(g.disk, d)
@@ -372,6 +429,9 @@ func (w *world) recover(all bool) error {
 		return err
 	}
 	for _, n := range f.Unknown() {
+		if w.reckless {
+			break
+		}
 		for _, t := range w.tickets {
 			if owner, _ := ParseID(t.id); owner == n && t.told >= 0 && !t.done && w.where(t) == nil {
 				return fmt.Errorf("node %d is unknown, and a holder was told of %s", n, t.id)
@@ -380,6 +440,7 @@ func (w *world) recover(all bool) error {
 	}
 	for _, n := range w.members() {
 		a := f.Answer(n)
+		w.living[n].unknown.Begin(a, w.now)
 		for _, i := range a.HandOvers {
 			if !all && w.rng.IntN(2) == 0 {
 				continue
@@ -395,11 +456,13 @@ func (w *world) recover(all bool) error {
 	return w.check()
 }
 
-// form plans an epoch, in which whatever the lost gateways had is withheld.
+// form plans an epoch. Lost gateways do nothing any more, so nothing is owed; at times it is
+// all the same, as long as a lease would run.
 func (w *world) form() (*EpochChange, error) {
 	w.epoch++
 	members := w.members()
-	f := NewEpochChange(kmutex.EpochChange{Epoch: w.epoch + 1, K: tokens, Home: members[0], Owed: true}, members, w.lost, admission.MaxTTL)
+	change := kmutex.EpochChange{Epoch: w.epoch + 1, K: tokens, Home: members[0], Owed: !w.settled && (!w.reckless || w.rng.IntN(3) == 0)}
+	f := NewEpochChange(change, members, slices.Clone(w.lost), relied)
 	for i, n := range members {
 		g := w.living[n]
 		left := NewReport(g.replicator, g.replicas, w.isLost)
@@ -419,6 +482,7 @@ func (w *world) form() (*EpochChange, error) {
 				r.Free.Add(q)
 			}
 		}
+		g.unknown.Report(&r, w.now)
 		if err := f.Admit(r); err != nil {
 			return nil, err
 		}
@@ -426,7 +490,39 @@ func (w *world) form() (*EpochChange, error) {
 	if doubled := f.Doubled(); len(doubled) > 0 {
 		return nil, fmt.Errorf("tokens %v run twice", doubled)
 	}
-	return f, nil
+	return f, w.giveOut(f)
+}
+
+// giveOut lets others have the tokens that an epoch frees.
+func (w *world) giveOut(f *EpochChange) error {
+	for _, n := range w.members() {
+		for _, q := range f.Answer(n).Install.Free.Tokens() {
+			t := w.holder[q]
+			if t == nil {
+				continue
+			}
+			if w.relies(t, q) {
+				return fmt.Errorf("token %d is free, and the holder of ticket %s relies on it", q, t.id)
+			}
+			delete(w.holder, q)
+		}
+	}
+	return nil
+}
+
+// relies reports whether the holder of a ticket relies on a slot with the token q.
+func (w *world) relies(t *truth, q kmutex.Token) bool {
+	at := w.where(t)
+	if len(at) > 0 {
+		if r, _ := w.living[at[0]].table.Get(t.id); r.State == admission.TicketGranted && r.Token == q {
+			return true
+		}
+	}
+	if since, lost := w.alone[t]; t.told < 0 || t.done || lost && w.now-since >= relied {
+		return false
+	}
+	r := t.history[t.told]
+	return r.State == admission.TicketGranted && r.Token == q
 }
 
 // handOver lets a successor take over what one lost gateway left. It has to say which
@@ -483,7 +579,7 @@ func (w *world) check() error {
 		if t.told < 0 || t.done {
 			continue
 		}
-		if r := t.history[t.told]; r.State == admission.TicketGranted {
+		if r := t.history[t.told]; r.State == admission.TicketGranted && (!w.reckless || w.relies(t, r.Token)) {
 			if other := has[r.Token]; other != "" {
 				return fmt.Errorf("token %d has two holders: %s and %s", r.Token, other, t.id)
 			}
@@ -577,6 +673,7 @@ func (w *world) successor(n kmutex.Node) kmutex.Node {
 
 // step does anything that can happen.
 func (w *world) step() error {
+	w.now += time.Second
 	g := w.pick()
 	switch x := w.rng.IntN(100); {
 	case x < 30:
@@ -590,7 +687,10 @@ func (w *world) step() error {
 			return w.deliver(max(w.rng.IntN(n), w.rng.IntN(n), w.rng.IntN(n)), true)
 		}
 	case x < 88:
-		if w.spare > 0 && len(w.living) > 2 {
+		switch {
+		case w.reckless && w.rng.IntN(4) == 0:
+			w.restart(g)
+		case w.reckless && len(w.living) > 1, w.spare > 0 && len(w.living) > 2:
 			w.lose(g)
 		}
 	case x < 91:
@@ -599,10 +699,50 @@ func (w *world) step() error {
 		return w.recover(w.rng.IntN(2) == 0)
 	case x < 98:
 		w.write(g)
-	default:
+		return w.tellHolders(g)
+	case !w.reckless:
 		return w.calm()
 	}
 	return w.check()
+}
+
+// Beyond the promise: any number of gateways may be lost at any time, and come back with old
+// disks. Each keeps copies for all others. Nobody gets a token that the holder of a ticket
+// relies on, whoever knew it. When nobody relies on one any more, all tokens are back.
+func TestLostWithAllWhoKnew(t *testing.T) {
+	schedules, unknown := 2000, 0
+	if testing.Short() {
+		schedules = 300
+	}
+	for seed := range uint64(schedules) {
+		w := newWorld(seed, 1+int(seed%4), places)
+		w.reckless = true
+		for step := range 200 {
+			if err := w.step(); err != nil {
+				t.Fatalf("seed %d, step %d: %v", seed, step, err)
+			}
+		}
+		for _, g := range w.living {
+			unknown += len(g.unknown.since)
+		}
+		w.settled = true
+		err := w.recover(true) // since now they all are known to be unknown
+		for range 2 {
+			w.now += relied
+			err = cmp.Or(err, w.recover(true))
+		}
+		for q, had := range w.holder {
+			if len(w.where(had)) == 0 {
+				err = cmp.Or(err, fmt.Errorf("token %d is not back", q))
+			}
+		}
+		if err != nil {
+			t.Fatalf("seed %d: %v", seed, err)
+		}
+	}
+	if unknown < schedules/10 {
+		t.Errorf("the tickets of %d lost gateways were unknown in %d schedules, want more", unknown, schedules)
+	}
 }
 
 // The promise: as long as no more than p gateways are lost before the others
@@ -624,6 +764,35 @@ func TestRandomSchedules(t *testing.T) {
 		}
 		if err != nil {
 			t.Fatalf("seed %d: %v", seed, err)
+		}
+	}
+}
+
+// A gateway comes back with copies from before it was away, and the other one, which was alone
+// meanwhile, is lost before it has sent its table again: what it gave out stays withheld.
+func TestBackWithOldCopies(t *testing.T) {
+	for seed := range uint64(20) {
+		w := newWorld(seed, 2, places)
+		w.reckless, w.settled = true, true
+		owner, other := w.living[1], w.living[2]
+		other.durable = true
+		tk := w.take(owner)
+		if err := w.calm(); err != nil {
+			t.Fatal(err)
+		}
+		w.write(other)
+		w.lose(other)
+		w.grant(owner, tk)
+		if err := w.tellHolders(owner); err != nil || tk.history[tk.told].State != admission.TicketGranted {
+			t.Fatalf("told %d, %v", tk.told, err)
+		}
+		w.next++
+		w.enter(w.next, other.name)
+		w.lose(owner)
+		for range 2 {
+			if err := w.recover(true); err != nil {
+				t.Fatalf("seed %d: %v", seed, err)
+			}
 		}
 	}
 }

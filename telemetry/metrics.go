@@ -22,8 +22,8 @@ type Config struct {
 	Gateway string
 	// Version and Revision of the program, for kgate_build_info.
 	Version, Revision string
-	// Embedded leaves out what Go and the operating system say of the process: the
-	// program has collectors of its own for that.
+	// Embedded leaves out the metrics of Go and of the process: the program has collectors
+	// of its own for those.
 	Embedded bool
 	// Now is the clock of the sliding window. Default: time.Now. Only its
 	// monotonic part counts.
@@ -51,12 +51,11 @@ type Metrics struct {
 	source  atomic.Pointer[Source]
 	vecs    vectors
 
-	batchSize prometheus.Observer
-	hops      prometheus.Observer
-	refused   *causes
+	refused *causes
 
 	mu    sync.RWMutex // guards the rest
 	pools map[string]*Pool
+	other *Pool // for pools that were not added; no metric shows it
 	logs  map[string][]*Queued
 }
 
@@ -73,8 +72,8 @@ func New(reg prometheus.Registerer, cfg Config) (*Metrics, error) {
 		pools:   map[string]*Pool{},
 		logs:    map[string][]*Queued{},
 	}
-	m.batchSize = m.vecs.batchSize
-	m.hops = m.vecs.hops
+	unseen := newVectors()
+	m.other = newPool(m, &unseen, other)
 	m.refused = newCauses(m.vecs.refused)
 	build := prometheus.NewGauge(prometheus.GaugeOpts{
 		Name:        "kgate_build_info",
@@ -82,7 +81,7 @@ func New(reg prometheus.Registerer, cfg Config) (*Metrics, error) {
 		ConstLabels: prometheus.Labels{"version": cfg.Version, "revision": cfg.Revision, "goversion": runtime.Version()},
 	})
 	build.Set(1)
-	all := append(m.vecs.collectors(), build, stateCollector{m})
+	all := append(m.vecs.all, build, stateCollector{m})
 	if !cfg.Embedded {
 		all = append(all, collectors.NewGoCollector(), collectors.NewProcessCollector(collectors.ProcessCollectorOpts{}))
 	}
@@ -104,8 +103,7 @@ func New(reg prometheus.Registerer, cfg Config) (*Metrics, error) {
 	return m, nil
 }
 
-// SetSource says where the metrics that mirror state are read from. Until
-// then they are absent.
+// SetSource sets where the metrics of state are read from. Until then there are none.
 func (m *Metrics) SetSource(s Source) { m.source.Store(&s) }
 
 // The logs of a gateway.
@@ -122,34 +120,35 @@ func (m *Metrics) CountDropped(log string, writers ...*Queued) {
 	m.logs[log] = append(m.logs[log], writers...)
 }
 
-// AddPool returns the handle that counts for the pool of that name, and makes
-// it if need be. Only names of the configuration belong here, never one that
-// came over the network.
+// AddPool returns the handle that counts for the pool of that name, and makes it if there
+// is none. The name must come from the configuration, never from the network.
 func (m *Metrics) AddPool(name string) *Pool {
 	m.mu.Lock()
 	defer m.mu.Unlock()
 	p, ok := m.pools[name]
 	if !ok {
-		p = newPool(m, name)
+		p = newPool(m, &m.vecs, name)
 		m.pools[name] = p
 	}
 	return p
 }
 
-// Pool returns the handle of a pool that was added, else nil, which counts
-// nothing.
+// Pool returns the handle of a pool that was added, else one that no metric shows.
 func (m *Metrics) Pool(name string) *Pool {
 	m.mu.RLock()
 	defer m.mu.RUnlock()
-	return m.pools[name]
+	if p, ok := m.pools[name]; ok {
+		return p
+	}
+	return m.other
 }
 
 // BatchSize counts one write to a peer that carried n messages.
-func (m *Metrics) BatchSize(n int) { m.batchSize.Observe(float64(n)) }
+func (m *Metrics) BatchSize(n int) { m.vecs.batchSize.Observe(float64(n)) }
 
 // Hops counts one request for a place in line that n gateways forwarded before
 // it reached the last in line.
-func (m *Metrics) Hops(n uint32) { m.hops.Observe(float64(n)) }
+func (m *Metrics) Hops(n uint32) { m.vecs.hops.Observe(float64(n)) }
 
 // LeaseLost counts that this gateway has lost its lease.
 func (m *Metrics) LeaseLost() { m.vecs.leaseLost.Inc() }
@@ -161,7 +160,7 @@ func (m *Metrics) LeaderChanged() { m.vecs.leaderChanges.Inc() }
 // have.
 const TraceSchema = "https://opentelemetry.io/schemas/1.26.0"
 
-// What DiskWrite is told of.
+// The kinds of DiskWrite.
 const (
 	DiskRaft    = "raft"
 	DiskTickets = "tickets"
@@ -178,11 +177,11 @@ func (m *Metrics) Committed(took time.Duration) { m.vecs.commit.Observe(took.Sec
 // RecoveryTook notes how long the start of an epoch has taken.
 func (m *Metrics) RecoveryTook(d time.Duration) { m.vecs.recoveryTime.Observe(d.Seconds()) }
 
-// AddRefusalCause has the counter of a cause there before Refused counts the first.
+// AddRefusalCause makes the counter of a cause before Refused counts the first.
 func (m *Metrics) AddRefusalCause(cause string) { m.refused.add(cause) }
 
-// Refused counts something that a peer, or who pretends to be one, sent and
-// that was refused. cause is a short constant such as bad_frame.
+// Refused counts something that was refused at the peer port. cause is a short constant
+// such as bad_frame.
 func (m *Metrics) Refused(cause string) { m.refused.inc(cause) }
 
 // SpansSent counts spans that the collector has taken, or not. A nil m counts

@@ -9,7 +9,7 @@ import (
 	"github.com/kgate/kgate/kmutex"
 )
 
-// recoveryReasons are what Recovered is told.
+// recoveryReasons are the reasons of Recovered.
 var recoveryReasons = []string{"loss", "return", "k", "rate", "leave", "spread", "audit"}
 
 // UpstreamCause says why an upstream did not answer.
@@ -24,7 +24,7 @@ const (
 
 var upstreamCauses = []UpstreamCause{UpstreamDial, UpstreamTimeout, UpstreamBroken}
 
-// other stands for every label value that is on no list.
+// other is the label for all values that are on no list.
 const other = "other"
 
 const (
@@ -32,7 +32,7 @@ const (
 	directionReceived = "received"
 )
 
-// Pool counts for one pool. A nil Pool counts nothing.
+// Pool counts for one pool.
 type Pool struct {
 	name                           string
 	outcomes                       map[admission.Outcome]prometheus.Counter
@@ -56,8 +56,7 @@ type Pool struct {
 	window                         *window
 }
 
-func newPool(m *Metrics, name string) *Pool {
-	v := m.vecs
+func newPool(m *Metrics, v *vectors, name string) *Pool {
 	p := &Pool{
 		name:             name,
 		outcomes:         map[admission.Outcome]prometheus.Counter{},
@@ -105,9 +104,6 @@ func newPool(m *Metrics, name string) *Pool {
 
 // Outcome counts one request that has ended.
 func (p *Pool) Outcome(o admission.Outcome) {
-	if p == nil {
-		return
-	}
 	c, ok := p.outcomes[o]
 	if !ok {
 		c = p.outcomeOther
@@ -119,9 +115,6 @@ func (p *Pool) Outcome(o admission.Outcome) {
 // request whose trace is recorded brings its ID, as an example of such a wait; others
 // bring "". Outcomes without a wait are not counted.
 func (p *Pool) Wait(o admission.Outcome, d time.Duration, traceID string) {
-	if p == nil {
-		return
-	}
 	h, ok := p.waits[o]
 	switch {
 	case !ok:
@@ -136,20 +129,13 @@ func (p *Pool) Wait(o admission.Outcome, d time.Duration, traceID string) {
 	}
 }
 
-// Waiting notes how long the oldest waiting request has waited: now, for [Pool.Past].
-// It is to be called about once a second.
-func (p *Pool) Waiting(oldest time.Duration) {
-	if p != nil {
-		p.window.waiting(oldest)
-	}
-}
+// Waiting notes how long the oldest waiting request has waited by now, for [Pool.Past].
+// Call it about once a second.
+func (p *Pool) Waiting(oldest time.Duration) { p.window.waiting(oldest) }
 
 // Answered counts one answer to a client: its status, 0 for a TCP connection, which has
 // none, and the bytes of both bodies.
 func (p *Pool) Answered(status int, received, sent int64) {
-	if p == nil {
-		return
-	}
 	if status != 0 {
 		p.codes.inc(status)
 	}
@@ -159,7 +145,7 @@ func (p *Pool) Answered(status int, received, sent int64) {
 
 // Retried counts n attempts at another upstream.
 func (p *Pool) Retried(n int) {
-	if p != nil && n > 0 {
+	if n > 0 {
 		p.retries.Add(float64(n))
 	}
 }
@@ -167,65 +153,38 @@ func (p *Pool) Retried(n int) {
 // Connected counts the connections to upstreams that a request was written to: made
 // for it, or made before.
 func (p *Pool) Connected(fresh, reused int) {
-	if p == nil {
-		return
-	}
 	p.connsNew.Add(float64(fresh))
 	p.connsReused.Add(float64(reused))
 }
 
 // Slots notes how many slots are in use from now on. One more is an admission.
 func (p *Pool) Slots(inUse int) {
-	if p != nil && p.slots.set(p.window.now(), inUse) {
+	if p.slots.set(p.window.now(), inUse) {
 		p.admissions.Inc()
 	}
 }
 
-// Overtaken counts one admission after that of a request which had arrived here
-// later.
-func (p *Pool) Overtaken() {
-	if p != nil {
-		p.inversions.Inc()
-	}
-}
+// Overtaken counts one admission after that of a request that had arrived here later.
+func (p *Pool) Overtaken() { p.inversions.Inc() }
 
 // Window returns the access times of the last 60 seconds.
-func (p *Pool) Window() Window {
-	if p == nil {
-		return Window{}
-	}
-	return p.window.totals()
-}
+func (p *Pool) Window() Window { return p.window.totals() }
 
 // Past returns what Window would have returned at n times, step apart, the last
 // of them the given one; empty where that is more than 15 minutes ago.
 func (p *Pool) Past(last time.Time, step time.Duration, n int) []Window {
-	if p == nil {
-		return make([]Window, n)
-	}
 	return p.window.past(last, step, n)
 }
 
 // Hold counts one slot that was given back, d after it was got.
-func (p *Pool) Hold(d time.Duration) {
-	if p != nil {
-		p.hold.Observe(d.Seconds())
-	}
-}
+func (p *Pool) Hold(d time.Duration) { p.hold.Observe(d.Seconds()) }
 
 // Upstream counts one answer of an upstream, whose header came d after the
 // request went out.
-func (p *Pool) Upstream(d time.Duration) {
-	if p != nil {
-		p.upstream.Observe(d.Seconds())
-	}
-}
+func (p *Pool) Upstream(d time.Duration) { p.upstream.Observe(d.Seconds()) }
 
 // UpstreamError counts one request that its upstream did not answer.
 func (p *Pool) UpstreamError(cause UpstreamCause) {
-	if p == nil {
-		return
-	}
 	c, ok := p.upstreamErrors[cause]
 	if !ok {
 		c = p.upstreamOther
@@ -234,18 +193,10 @@ func (p *Pool) UpstreamError(cause UpstreamCause) {
 }
 
 // Sent counts one message of the pool to a peer.
-func (p *Pool) Sent(k kmutex.Kind) {
-	if p != nil {
-		p.messagesSent[kindIndex(k)].Inc()
-	}
-}
+func (p *Pool) Sent(k kmutex.Kind) { p.messagesSent[kindIndex(k)].Inc() }
 
 // Received counts one message of the pool from a peer.
-func (p *Pool) Received(k kmutex.Kind) {
-	if p != nil {
-		p.messagesReceived[kindIndex(k)].Inc()
-	}
-}
+func (p *Pool) Received(k kmutex.Kind) { p.messagesReceived[kindIndex(k)].Inc() }
 
 func kindIndex(k kmutex.Kind) int {
 	if !k.Valid() {
@@ -255,23 +206,11 @@ func kindIndex(k kmutex.Kind) int {
 }
 
 // BatonMoved counts one move of the baton from this gateway to another.
-func (p *Pool) BatonMoved() {
-	if p != nil {
-		p.batonMoves.Inc()
-	}
-}
+func (p *Pool) BatonMoved() { p.batonMoves.Inc() }
 
 // Recovered counts an epoch that has begun here. reason is one of a short list of
 // words.
-func (p *Pool) Recovered(reason string) {
-	if p != nil {
-		p.recoveries.WithLabelValues(reason).Inc()
-	}
-}
+func (p *Pool) Recovered(reason string) { p.recoveries.WithLabelValues(reason).Inc() }
 
 // AuditFailed counts an audit that found tokens lost or doubled.
-func (p *Pool) AuditFailed() {
-	if p != nil {
-		p.auditFailures.Inc()
-	}
-}
+func (p *Pool) AuditFailed() { p.auditFailures.Inc() }

@@ -8,8 +8,8 @@ import (
 	"github.com/prometheus/client_golang/prometheus"
 )
 
-// Source tells what state the gateway is in. It is asked once per scrape, by
-// several goroutines perhaps, and should answer at once.
+// Source returns the state of the gateway. It is called once per scrape, possibly by
+// several goroutines, and should return at once.
 type Source interface {
 	State() State
 }
@@ -47,7 +47,7 @@ type State struct {
 	Voters, LossesTolerated int
 	// Peers are the other gateways, by name.
 	Peers map[string]PeerState
-	// Draining: the gateway is being taken out of service.
+	// Draining: the gateway drains.
 	Draining bool
 	// ClientConnections counts the open connections of clients.
 	ClientConnections int
@@ -89,7 +89,7 @@ type PoolState struct {
 	Baton uint64
 	// TokensRunning are in the critical section here, TokensFree are free
 	// here. TokensWithheld are withheld from all gateways, because a lost one
-	// may still use them; the pool's home alone counts them.
+	// may still use them; only the pool's home counts them.
 	TokensRunning, TokensFree, TokensWithheld int
 	// Rates by direction, [Down] and [Up]; nil: the pool has none.
 	Rates map[string]RateState
@@ -130,16 +130,15 @@ var (
 	windowSum     = desc("kgate_window_wait_seconds", "Sum of the waits of the requests admitted in the last 60 seconds.", "pool")
 	windowCount   = desc("kgate_window_admissions", "Requests admitted in the last 60 seconds.", "pool")
 	droppedDesc   = desc("kgate_log_lines_dropped_total", "Log lines that were dropped because nobody read the log.", "log")
-	mirroredDescs = []*prometheus.Desc{
-		capacityDesc, inFlightDesc, waitingDesc, batonDesc, tokensDesc, viewDesc, leaseDesc, membersDesc,
-		lagDesc, healthyDesc, windowMax, windowSum, windowCount, oldestDesc, limitDesc, ticketsDesc, slotTimeDesc,
-		leaderDesc, voterDesc, votersDesc, toleratedDesc, linkDesc, rttDesc, drainingDesc, clientsDesc,
-		reloadDesc, reloadedDesc, expiryDesc, droppedDesc, rateDesc, shareDesc, movedDesc,
-	}
 )
 
+// mirroredDescs are those of all metrics that mirror state.
+var mirroredDescs []*prometheus.Desc
+
 func desc(name, help string, labels ...string) *prometheus.Desc {
-	return prometheus.NewDesc(name, help, labels, nil)
+	d := prometheus.NewDesc(name, help, labels, nil)
+	mirroredDescs = append(mirroredDescs, d)
+	return d
 }
 
 // stateCollector reads what mirrors state, at each scrape.
@@ -204,7 +203,7 @@ func (c stateCollector) Collect(ch chan<- prometheus.Metric) {
 	}
 }
 
-// collectPool sends what is known of one pool.
+// collectPool sends the metrics of one pool's state.
 func (c stateCollector) collectPool(ch chan<- prometheus.Metric, p *PoolState) {
 	gauge := func(d *prometheus.Desc, v float64, labels ...string) {
 		ch <- prometheus.MustNewConstMetric(d, prometheus.GaugeValue, v, append([]string{p.Name}, labels...)...)

@@ -20,8 +20,10 @@ type vectors struct {
 	leaseLost, leaderChanges      prometheus.Counter
 	wait, hold, upstream          *prometheus.HistogramVec
 	diskWrite                     *prometheus.HistogramVec
-	recoveryTime, commit          prometheus.Histogram
-	batchSize, hops               prometheus.Histogram
+	recoveryTime, commit          prometheus.Observer
+	batchSize, hops               prometheus.Observer
+
+	all []prometheus.Collector
 }
 
 // timeBuckets are the upper edges of the classic buckets, in seconds, from 50 us to
@@ -36,65 +38,55 @@ var timeBuckets = []float64{
 }
 
 func newVectors() vectors {
-	return vectors{
-		requests:      counterVec("kgate_requests_total", "Requests that have ended, by outcome; each request has exactly one.", "pool", "outcome"),
-		admissions:    counterVec("kgate_admissions_total", "Requests and tickets that have got a slot.", "pool"),
-		responses:     counterVec("kgate_responses_total", "Answers to clients, by status code, including those of upstreams; 499: the client left before there was one.", "pool", "code"),
-		requestBytes:  counterVec("kgate_request_bytes_total", "Bytes of request bodies that clients have sent.", "pool"),
-		responseBytes: counterVec("kgate_response_bytes_total", "Bytes of response bodies sent to clients; upgraded connections do not count.", "pool"),
-		upstreamRetries: counterVec("kgate_upstream_retries_total", "Attempts at another upstream of the pool because the one before could not be connected to.",
-			"pool"),
-		upstreamConns: counterVec("kgate_upstream_connections_total", "Requests that were written to a connection to an upstream, by whether it was new or had carried others.",
-			"pool", "connection"),
-		messages: counterVec("kgate_messages_total", "Messages of the algorithm between this gateway and others.", "pool", "type", "direction"),
-		batonMoves: counterVec("kgate_baton_moves_total", "Moves of the baton from this gateway to another.",
-			"pool"),
-		inversions: counterVec("kgate_inversions_total", "Requests that were overtaken: admitted after one that had arrived at the same gateway later.",
-			"pool"),
-		traceSpans:     counterVec("kgate_trace_spans_total", "Spans, by whether the collector took them or they were lost.", "result"),
-		refused:        counterVec("kgate_peer_refused_total", "Connections and messages at the peer port that were refused.", "cause"),
-		upstreamErrors: counterVec("kgate_upstream_errors_total", "Requests that an upstream did not answer.", "pool", "cause"),
-		wait:           timeVec("kgate_wait_time_seconds", "Time from a request's arrival to the end of its wait, by how the wait ended.", "pool", "outcome"),
-		hold:           timeVec("kgate_hold_time_seconds", "Time from a request's admission to the return of its slot.", "pool"),
-		upstream:       timeVec("kgate_upstream_response_seconds", "Time from sending a request upstream to the answer's header.", "pool"),
-		diskWrite:      timeVec("kgate_disk_write_seconds", "Time to write to data_dir and sync, by what was written.", "what"),
-		recoveries:     counterVec("kgate_recoveries_total", "Epochs that this gateway has entered, by cause.", "pool", "reason"),
-		auditFailures: counterVec("kgate_token_audit_failures_total", "Audits by this gateway that found tokens lost or doubled.",
-			"pool"),
-		leaseLost: prometheus.NewCounter(prometheus.CounterOpts{
-			Name: "kgate_lease_lost_total", Help: "How often this gateway has lost its lease, and everything in flight with it.",
-		}),
-		leaderChanges: prometheus.NewCounter(prometheus.CounterOpts{
-			Name: "kgate_leader_changes_total", Help: "How often this gateway has seen another gateway become the leader.",
-		}),
-		recoveryTime: prometheus.NewHistogram(timeOptions("kgate_recovery_seconds", "How long the start of an epoch kept requests waiting at this gateway.")),
-		commit:       prometheus.NewHistogram(timeOptions("kgate_commit_seconds", "How long this gateway waited, as leader, for a majority to store a change.")),
-		batchSize: prometheus.NewHistogram(prometheus.HistogramOpts{
+	var all []prometheus.Collector
+	counterVec := func(name, help string, labels ...string) *prometheus.CounterVec {
+		c := prometheus.NewCounterVec(prometheus.CounterOpts{Name: name, Help: help}, labels)
+		all = append(all, c)
+		return c
+	}
+	histogramVec := func(o prometheus.HistogramOpts, labels ...string) *prometheus.HistogramVec {
+		h := prometheus.NewHistogramVec(o, labels)
+		all = append(all, h)
+		return h
+	}
+	timeVec := func(name, help string, labels ...string) *prometheus.HistogramVec {
+		return histogramVec(timeOptions(name, help), labels...)
+	}
+	v := vectors{
+		requests:        counterVec("kgate_requests_total", "Requests that have ended, by outcome; each request has exactly one.", "pool", "outcome"),
+		admissions:      counterVec("kgate_admissions_total", "Requests and tickets that have got a slot.", "pool"),
+		responses:       counterVec("kgate_responses_total", "Answers to clients, by status code, including those of upstreams; 499: the client left before there was one.", "pool", "code"),
+		requestBytes:    counterVec("kgate_request_bytes_total", "Bytes of request bodies that clients have sent.", "pool"),
+		responseBytes:   counterVec("kgate_response_bytes_total", "Bytes of response bodies sent to clients; upgraded connections do not count.", "pool"),
+		upstreamRetries: counterVec("kgate_upstream_retries_total", "Attempts at another upstream of the pool because the one before could not be connected to.", "pool"),
+		upstreamConns:   counterVec("kgate_upstream_connections_total", "Requests that were written to a connection to an upstream, by whether it was new or had carried others.", "pool", "connection"),
+		messages:        counterVec("kgate_messages_total", "Messages of the algorithm between this gateway and others.", "pool", "type", "direction"),
+		batonMoves:      counterVec("kgate_baton_moves_total", "Moves of the baton from this gateway to another.", "pool"),
+		inversions:      counterVec("kgate_inversions_total", "Requests that were overtaken: admitted after one that had arrived at the same gateway later.", "pool"),
+		traceSpans:      counterVec("kgate_trace_spans_total", "Spans, by whether the collector took them or they were lost.", "result"),
+		refused:         counterVec("kgate_peer_refused_total", "Connections and messages at the peer port that were refused.", "cause"),
+		upstreamErrors:  counterVec("kgate_upstream_errors_total", "Requests that an upstream did not answer.", "pool", "cause"),
+		wait:            timeVec("kgate_wait_time_seconds", "Time from a request's arrival to the end of its wait, by how the wait ended.", "pool", "outcome"),
+		hold:            timeVec("kgate_hold_time_seconds", "Time from a request's admission to the return of its slot.", "pool"),
+		upstream:        timeVec("kgate_upstream_response_seconds", "Time from sending a request upstream to the answer's header.", "pool"),
+		diskWrite:       timeVec("kgate_disk_write_seconds", "Time to write to data_dir and sync, by what was written.", "what"),
+		recoveries:      counterVec("kgate_recoveries_total", "Epochs that this gateway has entered, by cause.", "pool", "reason"),
+		auditFailures:   counterVec("kgate_token_audit_failures_total", "Audits by this gateway that found tokens lost or doubled.", "pool"),
+		leaseLost:       counterVec("kgate_lease_lost_total", "How often this gateway has lost its lease, and everything in flight with it.").WithLabelValues(),
+		leaderChanges:   counterVec("kgate_leader_changes_total", "How often this gateway has seen another gateway become the leader.").WithLabelValues(),
+		recoveryTime:    timeVec("kgate_recovery_seconds", "How long the start of an epoch kept requests waiting at this gateway.").WithLabelValues(),
+		commit:          timeVec("kgate_commit_seconds", "How long this gateway waited, as leader, for a majority to store a change.").WithLabelValues(),
+		batchSize: histogramVec(prometheus.HistogramOpts{
 			Name: "kgate_message_batch_size", Help: "Messages that one write to a peer carried.",
 			Buckets: prometheus.ExponentialBuckets(1, 2, 11),
-		}),
-		hops: prometheus.NewHistogram(prometheus.HistogramOpts{
+		}).WithLabelValues(),
+		hops: histogramVec(prometheus.HistogramOpts{
 			Name: "kgate_request_hops", Help: "Gateways that forwarded a request for a place in line before it reached the last in line.",
 			Buckets: []float64{0, 1, 2, 3, 4, 6, 8, 12, 16, 32, 64},
-		}),
+		}).WithLabelValues(),
 	}
-}
-
-func (v vectors) collectors() []prometheus.Collector {
-	return []prometheus.Collector{
-		v.requests, v.admissions, v.responses, v.requestBytes, v.responseBytes, v.messages, v.batonMoves, v.inversions,
-		v.refused, v.upstreamErrors, v.upstreamRetries, v.upstreamConns, v.traceSpans,
-		v.wait, v.hold, v.upstream, v.diskWrite, v.batchSize, v.hops,
-		v.recoveries, v.auditFailures, v.leaseLost, v.leaderChanges, v.recoveryTime, v.commit,
-	}
-}
-
-func counterVec(name, help string, labels ...string) *prometheus.CounterVec {
-	return prometheus.NewCounterVec(prometheus.CounterOpts{Name: name, Help: help}, labels)
-}
-
-func timeVec(name, help string, labels ...string) *prometheus.HistogramVec {
-	return prometheus.NewHistogramVec(timeOptions(name, help), labels)
+	v.all = all
+	return v
 }
 
 // timeOptions are a histogram's of times, with native buckets beside the classic

@@ -5,8 +5,8 @@ import (
 	"time"
 )
 
-// The sliding window is windowSlots long, in slots of slotLength. As it was is
-// told for the last keptSlots.
+// The sliding window is windowSlots long, in slots of slotLength. Its past is
+// kept for the last keptSlots.
 const (
 	windowSlots = 60
 	keptSlots   = 15 * 60

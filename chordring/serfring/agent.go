@@ -60,6 +60,8 @@ type Agent struct {
 
 	mu      sync.Mutex
 	members map[string]Member
+	heard   map[string]time.Time // names that gossip has told of, and when
+	forgot  time.Time            // when names were forgotten to make room
 	self    endpoint
 	problem error
 }
@@ -85,6 +87,7 @@ func (a *Agent) note(e serf.MemberEvent) {
 			status = StatusLeft
 		case serf.EventMemberReap:
 			delete(a.members, m.Name)
+			delete(a.heard, m.Name)
 			continue
 		case serf.EventMemberJoin, serf.EventMemberUpdate:
 		default:

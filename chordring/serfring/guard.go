@@ -9,6 +9,7 @@ import (
 	"io"
 	"log"
 	"log/slog"
+	"maps"
 	"net"
 	"sync"
 	"time"
@@ -16,9 +17,8 @@ import (
 	"github.com/hashicorp/go-msgpack/v2/codec"
 	"github.com/hashicorp/memberlist"
 
+	"github.com/kgate/kgate/internal/inbound"
 	"github.com/kgate/kgate/internal/oncelog"
-	"github.com/kgate/kgate/internal/peek"
-	"github.com/kgate/kgate/internal/places"
 )
 
 // Memberlist takes in 20 MB from everybody who connects, with a key, too, since it
@@ -31,10 +31,12 @@ const (
 	// mostStream is the longest message at all.
 	smallStream = 64 << 10
 	mostStream  = 4 << 20
-	// mostMembers bounds the members that gossip can make this gateway remember, and
-	// mostMeta what it remembers of each.
+	// mostMembers bounds the names that gossip can make this gateway remember, and
+	// mostMeta what it remembers of each. One that has become no member may go after
+	// forgetAfter, when memberlist has forgotten it.
 	mostMembers = 10_000
 	mostMeta    = memberlist.MetaMaxSize
+	forgetAfter = time.Minute
 	// streamHeader is how long a connection may take to say how long its message is, and
 	// mostPrefix is longer than every header that says so.
 	streamHeader = time.Second
@@ -60,9 +62,12 @@ type guard struct {
 	keyed  bool
 	logger *slog.Logger
 	once   oncelog.Limit
+	// starting is called when memberlist's configuration is complete, before anything runs
+	// and anything is taken in.
+	starting func()
 
 	// silent have not said yet how long their message is.
-	silent, small, large *places.Places
+	silent, small, large *inbound.Places
 
 	streams chan net.Conn
 	packets chan *memberlist.Packet
@@ -78,7 +83,7 @@ func newGuard(host string, port int, keyed bool, logger *slog.Logger, legacy *lo
 	var err error
 	g := &guard{
 		keyed: keyed, logger: logger,
-		silent: places.New(256, 64), small: places.New(64, 32), large: places.New(4, 2),
+		silent: inbound.NewPlaces(256, 64), small: inbound.NewPlaces(64, 32), large: inbound.NewPlaces(4, 2),
 		streams: make(chan net.Conn), packets: make(chan *memberlist.Packet), stop: make(chan struct{}),
 	}
 	// A port that is free for TCP may not be for UDP.
@@ -101,6 +106,13 @@ func (g *guard) StreamCh() <-chan net.Conn { return g.streams }
 
 // PacketCh implements memberlist.Transport.
 func (g *guard) PacketCh() <-chan *memberlist.Packet { return g.packets }
+
+// FinalAdvertiseAddr implements memberlist.Transport. Memberlist calls it when it starts, and
+// again later.
+func (g *guard) FinalAdvertiseAddr(ip string, port int) (net.IP, int, error) {
+	g.starting()
+	return g.NetTransport.FinalAdvertiseAddr(ip, port)
+}
 
 // Shutdown implements memberlist.Transport.
 func (g *guard) Shutdown() error {
@@ -166,7 +178,7 @@ func (g *guard) passStreams() {
 	for {
 		select {
 		case conn := <-g.NetTransport.StreamCh():
-			source := places.Host(conn)
+			source := inbound.Host(conn)
 			if !g.silent.Take(source) {
 				g.refuse(conn, errors.New("too many connections that have said nothing yet"))
 				continue
@@ -183,7 +195,7 @@ func (g *guard) passStreams() {
 
 func (g *guard) refuse(conn net.Conn, err error) {
 	_ = conn.Close()
-	if g.once.First("stream " + places.Host(conn)) {
+	if g.once.First("stream " + inbound.Host(conn)) {
 		g.logger.Warn("gossip connection refused", slog.String("remote", conn.RemoteAddr().String()), slog.Any("error", err))
 	}
 }
@@ -195,7 +207,7 @@ func (g *guard) pass(conn net.Conn, source string) {
 		_ = conn.Close()
 		return
 	}
-	p := &peek.Reader{In: bufio.NewReaderSize(conn, mostPrefix), Most: mostPrefix}
+	p := &inbound.Reader{In: bufio.NewReaderSize(conn, mostPrefix), Most: mostPrefix}
 	size, err := g.length(p)
 	if errors.Is(err, io.EOF) && len(p.Kept) == 0 {
 		_ = conn.Close() // somebody looks whether the port is open
@@ -222,7 +234,7 @@ func (g *guard) pass(conn net.Conn, source string) {
 }
 
 // length returns how many bytes a connection's message may have at most.
-func (g *guard) length(p *peek.Reader) (int64, error) {
+func (g *guard) length(p *inbound.Reader) (int64, error) {
 	kind, err := p.ReadByte()
 	switch {
 	case err != nil:
@@ -275,16 +287,44 @@ func (s *stream) Close() error {
 	return s.Conn.Close()
 }
 
-// newcomers bounds the members that gossip brings.
+// newcomers bounds the names that gossip brings.
 type newcomers Agent
 
 var _ memberlist.AliveDelegate = (*newcomers)(nil)
 
+// NotifyAlive is called before anything else is made of the news.
 func (n *newcomers) NotifyAlive(peer *memberlist.Node) error {
 	n.mu.Lock()
 	defer n.mu.Unlock()
-	if _, known := n.members[peer.Name]; !known && len(n.members) >= mostMembers || len(peer.Meta) > mostMeta || len(peer.Name) > 128 {
-		return fmt.Errorf("%w: a member of %d bytes beside %d others", errStream, len(peer.Name)+len(peer.Meta), len(n.members))
+	now := time.Now()
+	_, known := n.heard[peer.Name]
+	if !known && len(n.heard) >= mostMembers {
+		n.forget(now)
 	}
+	if !known && len(n.heard) >= mostMembers || len(peer.Meta) > mostMeta || len(peer.Name) > 128 {
+		return fmt.Errorf("%w: a member of %d bytes beside %d others", errStream, len(peer.Name)+len(peer.Meta), len(n.heard))
+	}
+	n.heard[peer.Name] = now
 	return nil
+}
+
+// forget makes room, at most once a second: news can name members that memberlist never
+// takes in, or not for long. The caller holds mu.
+func (n *newcomers) forget(now time.Time) {
+	if now.Sub(n.forgot) < time.Second {
+		return
+	}
+	n.forgot = now
+	maps.DeleteFunc(n.heard, func(name string, last time.Time) bool {
+		_, in := n.members[name]
+		return !in && now.Sub(last) > forgetAfter
+	})
+}
+
+// heardOf reports whether memberlist may have a member of that name.
+func (a *Agent) heardOf(name string) bool {
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	_, ok := a.heard[name]
+	return ok
 }

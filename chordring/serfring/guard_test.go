@@ -12,7 +12,7 @@ import (
 	"time"
 
 	"github.com/hashicorp/go-msgpack/v2/codec"
-	"github.com/kgate/kgate/internal/peek"
+	"github.com/kgate/kgate/internal/inbound"
 )
 
 // pushPull is how a state begins.
@@ -127,7 +127,7 @@ func FuzzStream(f *testing.F) {
 	}
 	f.Fuzz(func(t *testing.T, data []byte, keyed bool) {
 		g := &guard{keyed: keyed}
-		p := &peek.Reader{In: bufio.NewReaderSize(bytes.NewReader(data), mostPrefix), Most: mostPrefix}
+		p := &inbound.Reader{In: bufio.NewReaderSize(bytes.NewReader(data), mostPrefix), Most: mostPrefix}
 		size, err := g.length(p)
 		if err == nil && (size < 0 || size > mostStream) {
 			t.Errorf("%d bytes", size)

@@ -42,7 +42,7 @@ func (w *adviser) Write(line []byte) (int, error) {
 	case speaksOfKeys(text):
 		if w.once.First("key") {
 			w.logger.LogAttrs(ctx, level, "gossip refused: key differs",
-				slog.String("hint", "give every gateway the same cluster.gossip_key"), detail)
+				slog.String("hint", "give every gateway the same cluster.key_file, or the same gossip key"), detail)
 		}
 	case w.once.First(cause(text)):
 		w.logger.LogAttrs(ctx, level, "gossip", slog.String("component", component), detail)
@@ -51,23 +51,29 @@ func (w *adviser) Write(line []byte) (int, error) {
 	return len(line), nil
 }
 
-// cause is what lines that differ only in addresses, times and numbers have in
-// common. What stands behind a colon may be a stranger's to choose.
+// cause is what lines that differ only in addresses, times, numbers and names have in
+// common: the first words. What stands behind a colon or in quotes a stranger may have chosen.
 func cause(text string) string {
+	const words = 4 // of "Got ping for unexpected node NAME", say
+	if end := strings.IndexAny(text, `'"`); end >= 0 {
+		text = text[:end]
+	}
 	text, _, _ = strings.Cut(text, ": ")
+	first := strings.Fields(text)
 	return strings.Map(func(r rune) rune {
 		if unicode.IsDigit(r) {
 			return -1
 		}
 		return r
-	}, text)
+	}, strings.Join(first[:min(len(first), words)], " "))
 }
 
 // everyday recognises warnings that belong to normal life: an end without
-// Leave is what Close is, and refuting is how a restarted gateway catches up
-// with what was said about its last run.
+// Leave is what Close is, refuting is how a restarted gateway catches up
+// with what was said about its last run, and a process that has ended refuses connections.
 func everyday(text string) bool {
-	return strings.HasSuffix(text, "Shutdown without a Leave") || strings.Contains(text, "Refuting a")
+	return strings.HasSuffix(text, "Shutdown without a Leave") || strings.Contains(text, "Refuting a") ||
+		strings.HasSuffix(text, "connect: connection refused")
 }
 
 func parseLine(line string) (level slog.Level, component, text string) {

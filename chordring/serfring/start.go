@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"log"
+	"sync"
 	"time"
 
 	"github.com/hashicorp/memberlist"
@@ -27,6 +28,7 @@ func Start(config Config) (*Agent, error) {
 		stop:    make(chan struct{}),
 		drained: make(chan struct{}),
 		members: make(map[string]Member),
+		heard:   make(map[string]time.Time),
 	}
 	events := make(chan serf.Event, 256)
 	conf, err := a.serfConfig(events)
@@ -108,6 +110,7 @@ func (a *Agent) serfConfig(events chan<- serf.Event) (*serf.Config, error) {
 	m.DeadNodeReclaimTime = time.Millisecond
 	m.Merge = (*mergeGuard)(a)
 	m.Alive = (*newcomers)(a)
+	gate.starting = sync.OnceFunc(func() { m.Delegate = filter{m.Delegate, a} }) // serf has set its own
 
 	s := serf.DefaultConfig()
 	s.NodeName = a.config.Name
@@ -121,6 +124,7 @@ func (a *Agent) serfConfig(events chan<- serf.Event) (*serf.Config, error) {
 	s.LeavePropagateDelay = a.config.LeaveDelay
 	s.BroadcastTimeout = time.Second
 	s.EnableNameConflictResolution = false
+	s.DisableCoordinates = true
 	return s, nil
 }
 

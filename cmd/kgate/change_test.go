@@ -151,7 +151,7 @@ func TestChangingCommands(t *testing.T) {
 		"leave":                {[]string{"leave"}, exitOK, "gw-1 has left", "leave", 3},
 		"leave, no wait":       {[]string{"leave", "--timeout", "0"}, exitOK, "gw-1 leaves", "leave", 3},
 		"leave, which":         {[]string{"leave", "--admin", "URL,URL"}, exitUsage, "the one gateway", "", 3},
-		"force":                {[]string{"leave", "--force", "gw-2"}, exitOK, "gw-2 is out", "suspend gw-2", 3},
+		"force":                {[]string{"leave", "--force", "gw-2"}, exitOK, "gw-2 is removed", "suspend gw-2", 3},
 		"force, unknown":       {[]string{"leave", "--force", "gw-9"}, exitFailure, `no gateway is named "gw-9"`, "", 3},
 	} {
 		t.Run(name, func(t *testing.T) {

@@ -11,8 +11,8 @@ import (
 // checkCommand validates a configuration.
 type checkCommand struct {
 	File   string `name:"config" short:"c" env:"KGATE_CONFIG" placeholder:"FILE" help:"Configuration file (YAML)."`
-	Print  bool   `name:"print" help:"Print what a gateway on this machine would run with: every key, defaults, flags and variables included. Secrets are left out."`
-	Files  bool   `name:"files" help:"Check, too, that the files it names can be read here."`
+	Print  bool   `name:"print" help:"Print the whole configuration of a gateway on this machine: every key, with defaults, flags and variables. Secrets are left out."`
+	Files  bool   `name:"files" help:"Also check that the files that it names can be read here."`
 	Schema bool   `name:"schema" help:"Print the JSON Schema of the file, for editors."`
 	config.Overrides
 }
@@ -28,7 +28,7 @@ func (checkCommand) Help() string {
 
 Flags and their environment variables override the file, as for kgate serve.
 
-Exit codes: 0 in order, 1 not, 2 wrong command line.`
+Exit codes: 0 valid, 1 invalid, 2 wrong command line.`
 }
 
 // Run prints every error at once.
@@ -43,7 +43,7 @@ func (c *checkCommand) Run(std streams) error {
 	cfg, err := config.LoadWith(c.File, c.Overrides)
 	switch {
 	case errors.Is(err, config.ErrHost) && !c.Print:
-		// The file is meant for another machine, whose name will do.
+		// The file is for another machine, which has a name.
 	case config.FromFlags(err):
 		return &codedError{code: exitUsage, err: err}
 	case err != nil:
@@ -58,6 +58,13 @@ func (c *checkCommand) Run(std streams) error {
 		_, err = std.out.Write(cfg.YAML())
 		return err
 	}
-	_, err = fmt.Fprintf(std.out, "%s: in order, %d pools, %d routes\n", c.File, len(cfg.Pools), len(cfg.Routes))
+	_, err = fmt.Fprintf(std.out, "%s: valid, %s, %s\n", c.File, count(len(cfg.Pools), "pool"), count(len(cfg.Routes), "route"))
 	return err
+}
+
+func count(n int, what string) string {
+	if n == 1 {
+		return "1 " + what
+	}
+	return fmt.Sprintf("%d %ss", n, what)
 }

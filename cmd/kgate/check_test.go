@@ -28,14 +28,14 @@ func TestCheck(t *testing.T) {
 		code int
 		says []string
 	}{
-		"good":             {[]string{"-c", good}, exitOK, []string{"in order, 1 pools, 1 routes"}},
+		"good":             {[]string{"-c", good}, exitOK, []string{"valid, 1 pool, 1 route"}},
 		"bad":              {[]string{"-c", bad}, exitFailure, []string{bad + ":1:22: pools[0].k: 0 is out of range", bad + ":2:7: log.leve: unknown key; did you mean level?"}},
 		"bad, mended":      {[]string{"-c", bad, "--k", "3"}, exitFailure, []string{"log.leve"}},
 		"absent":           {[]string{"-c", filepath.Join(dir, "absent.yaml")}, exitFailure, []string{"no such file"}},
 		"no file":          {nil, exitUsage, []string{"kgate check -c FILE"}},
 		"bad flag":         {[]string{"-c", good, "--k=-3"}, exitUsage, []string{"--k (KGATE_K)"}},
 		"files":            {[]string{"-c", files, "--files"}, exitFailure, []string{files + ":1:26: node.admin_token_file: there is no file"}},
-		"files elsewhere":  {[]string{"-c", files}, exitOK, []string{"in order"}},
+		"files elsewhere":  {[]string{"-c", files}, exitOK, []string{"valid, 1 pool"}},
 		"print":            {[]string{"-c", good, "--print", "--k", "5", "--name", "gw-7"}, exitOK, []string{"\n    k: 5\n", "name: gw-7", `gossip_key: "" # secret, not shown`, "limit: 10000"}},
 		"print, flags":     {[]string{"--print", "--k", "5", "--upstream", "http://127.0.0.1:9"}, exitOK, []string{"name: default", "\nroutes:\n  - pool: default\n"}},
 		"print, too early": {[]string{"-c", bad, "--print"}, exitFailure, []string{"out of range"}},

@@ -24,8 +24,8 @@ func (completionCommand) Help() string {
 The Debian package brings all three.`
 }
 
-// The shells ask kgate itself: what they offer is what this kgate knows. Where it
-// has nothing to offer they complete file names.
+// The shells ask kgate itself, so they offer what this version knows. If it offers nothing
+// they complete file names.
 var completionScripts = map[string]string{
 	"bash": `_kgate() {
     mapfile -t COMPREPLY < <("$1" complete -- "${COMP_WORDS[@]:1:COMP_CWORD}" 2>/dev/null)
@@ -54,12 +54,12 @@ func (c *completionCommand) Run(std streams) error {
 	return err
 }
 
-// completeCommand is what the scripts run.
+// completeCommand is the command that the scripts run.
 type completeCommand struct {
 	Words []string `arg:"" optional:"" passthrough:""`
 }
 
-// Run prints what the last word may become, one offer per line.
+// Run prints the completions of the last word, one on each line.
 func (c *completeCommand) Run(app *kong.Context, std streams) error {
 	words := c.Words
 	if len(words) > 0 && words[0] == "--" { // ends this command's own flags
@@ -71,7 +71,7 @@ func (c *completeCommand) Run(app *kong.Context, std streams) error {
 	return nil
 }
 
-// offers returns what the last of the words after the program's name may become.
+// offers returns the completions of the last of the words after the program's name.
 func offers(at *kong.Node, words []string) []string {
 	if len(words) == 0 {
 		words = []string{""}

@@ -9,13 +9,8 @@ import (
 	"net"
 	"net/http"
 	"net/url"
-	"os"
-	"os/signal"
 	"strings"
-	"syscall"
 	"time"
-
-	"golang.org/x/term"
 
 	"github.com/kgate/kgate/internal/admission"
 	"github.com/kgate/kgate/internal/config"
@@ -23,31 +18,32 @@ import (
 	"github.com/kgate/kgate/telemetry"
 )
 
-// demoCommand is the main job on this machine, or its parts.
+// demoCommand is the demonstration, or its parts.
 type demoCommand struct {
 	All      demoAllCommand      `cmd:"" default:"withargs" help:"Everything in one process: three gateways, upstream, load (the default)."`
-	Upstream demoUpstreamCommand `cmd:"" help:"Only the sample upstream, which counts what it has at once."`
-	Load     demoLoadCommand     `cmd:"" help:"Only the load, on gateways that run."`
+	Upstream demoUpstreamCommand `cmd:"" help:"Only the sample upstream, which counts its concurrent requests."`
+	Load     demoLoadCommand     `cmd:"" help:"Only the load, for gateways that are running."`
 }
 
 // Help implements kong.HelpProvider.
 func (demoCommand) Help() string {
-	return `Without a command it is demo all, and takes its flags (kgate demo all --help).
+	return `Without a command this is kgate demo all, with the same flags
+(kgate demo all --help).
 
 Examples:
   kgate demo --duration 20s
   kgate demo --k 3 --scv 4 --clients 200`
 }
 
-// demoAllCommand runs the main job on this machine.
+// demoAllCommand runs the whole demonstration in one process.
 type demoAllCommand struct {
 	Duration time.Duration `name:"duration" placeholder:"TIME" help:"End by itself after this time (default: run until interrupted)."`
-	K        int           `name:"k" default:"6" help:"Requests that may be in the upstream."`
-	Clients  int           `name:"clients" default:"90" help:"Closed-loop clients, 70, 20 and 10 % of them at the three gateways."`
-	Hold     time.Duration `name:"hold" default:"40ms" help:"Mean time the upstream holds a request."`
+	K        int           `name:"k" default:"6" help:"How many requests may be in the upstream at once."`
+	Clients  int           `name:"clients" default:"90" help:"Closed-loop clients: 70, 20 and 10 % of them at the three gateways."`
+	Hold     time.Duration `name:"hold" default:"40ms" help:"Mean time that the upstream takes for a request."`
 	SCV      float64       `name:"scv" default:"1" help:"Squared coefficient of variation of that time: 0 constant, 1 exponential."`
-	Binding  string        `name:"binding" default:"late" enum:"late,early" help:"late or early (the paper's)."`
-	LogLevel string        `name:"log-level" default:"error" enum:"debug,info,warn,error" help:"What the gateways log."`
+	Binding  string        `name:"binding" default:"late" enum:"late,early" help:"late, or early as in the paper."`
+	LogLevel string        `name:"log-level" default:"error" enum:"debug,info,warn,error" help:"Lowest level that the gateways log."`
 }
 
 // Help implements kong.HelpProvider.
@@ -68,9 +64,9 @@ command line.`
 func (c *demoAllCommand) Validate() error {
 	switch {
 	case c.K < 1 || c.Clients < 1:
-		return errors.New("--k and --clients start at 1")
+		return errors.New("--k and --clients must be at least 1")
 	case c.Duration < 0 || c.Hold <= 0 || c.SCV < 0:
-		return errors.New("--duration, --hold and --scv cannot be negative, and --hold not 0")
+		return errors.New("--duration and --scv cannot be negative, and --hold must be more than 0")
 	}
 	return nil
 }
@@ -83,7 +79,7 @@ func (c *demoAllCommand) Run(std streams) error {
 	if err != nil {
 		return err
 	}
-	ctx, cancel := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM)
+	ctx, cancel := untilSignal()
 	defer cancel()
 
 	upstream, err := demo.NewUpstream(demo.UpstreamConfig{Hold: demo.Distribution{Mean: c.Hold, SCV: c.SCV}, Seed: 1, K: c.K})
@@ -166,7 +162,7 @@ func (c *demoAllCommand) startFleet(ctx context.Context, upstream *url.URL, log 
 	return fleet, nil
 }
 
-// onLoopback has a gateway listen on free ports of 127.0.0.1.
+// onLoopback makes a gateway listen on free ports of 127.0.0.1.
 func onLoopback(l *config.Listen) {
 	for _, addr := range []*string{&l.HTTP, &l.Admin, &l.Peer, &l.Gossip} {
 		*addr = "127.0.0.1:0"
@@ -205,7 +201,7 @@ func (c *demoAllCommand) split() [demoGateways]int {
 	return [demoGateways]int{first, second, c.Clients - first - second}
 }
 
-// load runs the clients and shows how it goes.
+// load runs the clients and shows their progress.
 func (c *demoAllCommand) load(ctx context.Context, out io.Writer, upstream *demo.Upstream, fleet []*server) (*demoResult, error) {
 	const endless = 100 * 24 * time.Hour
 	cfg := demo.LoadConfig{
@@ -265,8 +261,8 @@ func printLoad(out io.Writer, r *demo.Result) {
 	}
 }
 
-// progress shows a run: on a terminal a few lines that are written over, else a
-// line every now and then.
+// progress shows a run: a few lines that are overwritten on a terminal, else a line now
+// and then.
 type progress struct {
 	out      io.Writer
 	terminal bool
@@ -276,8 +272,7 @@ type progress struct {
 }
 
 func newProgress(out io.Writer, total time.Duration) *progress {
-	f, ok := out.(*os.File)
-	return &progress{out: out, total: total, terminal: ok && term.IsTerminal(int(f.Fd()))}
+	return &progress{out: out, total: total, terminal: asTerminal(out) != nil}
 }
 
 func (p *progress) update(now demo.Progress, s demo.Stats, k int) {

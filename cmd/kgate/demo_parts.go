@@ -1,17 +1,15 @@
 package main
 
 import (
-	"context"
 	"errors"
 	"fmt"
 	"io"
+	"maps"
 	"net"
 	"net/http"
-	"os"
-	"os/signal"
+	"slices"
 	"strconv"
 	"strings"
-	"syscall"
 	"time"
 
 	"github.com/kgate/kgate/internal/demo"
@@ -19,17 +17,17 @@ import (
 
 // demoUpstreamCommand serves the sample upstream alone.
 type demoUpstreamCommand struct {
-	Listen string        `name:"listen" default:"127.0.0.1:9000" placeholder:"ADDR" help:"Address to serve at (default ${default})."`
-	Hold   time.Duration `name:"hold" default:"500ms" help:"Mean time it holds a request (default ${default})."`
+	Listen string        `name:"listen" default:"127.0.0.1:9000" placeholder:"ADDR" help:"Address to listen on (default ${default})."`
+	Hold   time.Duration `name:"hold" default:"500ms" help:"Mean time that it takes for a request (default ${default})."`
 	SCV    float64       `name:"scv" default:"0" help:"Squared coefficient of variation of that time: 0 constant, 1 exponential."`
 	Bytes  int           `name:"bytes" default:"0" placeholder:"N" help:"Size of an answer (default: a word)."`
-	Every  time.Duration `name:"every" default:"5s" help:"How often it says what it counts (default ${default})."`
+	Every  time.Duration `name:"every" default:"5s" help:"How often it prints its counts (default ${default})."`
 }
 
 // Help implements kong.HelpProvider.
 func (demoUpstreamCommand) Help() string {
-	return `It says how many requests it has at once, and the most it ever had: the judge
-of k. GET /stats answers that as JSON; POST /reset counts anew.
+	return `It prints how many requests it has at once, and the most that it has had: that
+shows whether k holds. GET /stats returns it as JSON; POST /reset starts over.
 
 Examples:
   kgate demo upstream
@@ -42,7 +40,7 @@ Ends with SIGINT or SIGTERM. Exit codes: 0 ended by a signal, 1 it cannot serve,
 // Run serves until a signal comes.
 func (c *demoUpstreamCommand) Run(std streams) error {
 	if c.Every <= 0 {
-		return &codedError{code: exitUsage, err: errors.New("--every is more than 0")}
+		return &codedError{code: exitUsage, err: errors.New("--every must be more than 0")}
 	}
 	u, err := demo.NewUpstream(demo.UpstreamConfig{Hold: demo.Distribution{Mean: c.Hold, SCV: c.SCV}, Seed: 1, BodyBytes: c.Bytes})
 	if err != nil {
@@ -52,7 +50,7 @@ func (c *demoUpstreamCommand) Run(std streams) error {
 	if err != nil {
 		return err
 	}
-	ctx, cancel := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM)
+	ctx, cancel := untilSignal()
 	defer cancel()
 	server := &http.Server{Handler: u, ReadHeaderTimeout: 5 * time.Second}
 	failed := make(chan error, 1)
@@ -77,19 +75,19 @@ func (c *demoUpstreamCommand) Run(std streams) error {
 
 func tell(out io.Writer, u *demo.Upstream) {
 	s := u.Stats()
-	fmt.Fprintf(out, "%d in flight, most %d, %d served, %d broken off\n", s.InFlight, s.Max, s.Served, s.Aborted)
+	fmt.Fprintf(out, "%d in flight, most %d, %d served, %d aborted\n", s.InFlight, s.Max, s.Served, s.Aborted)
 }
 
 // demoLoadCommand runs the clients alone.
 type demoLoadCommand struct {
-	Duration time.Duration `name:"duration" default:"20s" help:"How long (default ${default})."`
-	Clients  int           `name:"clients" default:"30" help:"Closed-loop clients for each address that names no number (default ${default})."`
-	Targets  []string      `arg:"" name:"url" help:"Where to ask: http://HOST:PORT/PATH, with =N for N clients."`
+	Duration time.Duration `name:"duration" default:"20s" help:"How long to run (default ${default})."`
+	Clients  int           `name:"clients" default:"30" help:"Closed-loop clients for each URL without a number (default ${default})."`
+	Targets  []string      `arg:"" name:"url" help:"Where to send requests: http://HOST:PORT/PATH, with =N at the end for N clients."`
 }
 
 // Help implements kong.HelpProvider.
 func (demoLoadCommand) Help() string {
-	return `Each client asks again as soon as it has its answer.
+	return `Each client sends its next request as soon as it has an answer.
 
 Examples:
   kgate demo load http://127.0.0.1:8080
@@ -101,7 +99,7 @@ Exit codes: 0 all were answered, 1 some were not, 2 wrong command line.`
 // Run runs the clients and prints how long they waited.
 func (c *demoLoadCommand) Run(std streams) error {
 	if c.Duration <= 0 {
-		return &codedError{code: exitUsage, err: errors.New("--duration is more than 0")}
+		return &codedError{code: exitUsage, err: errors.New("--duration must be more than 0")}
 	}
 	cfg := demo.LoadConfig{Warmup: min(2*time.Second, c.Duration/4), Seed: 1}
 	cfg.Duration = c.Duration - cfg.Warmup
@@ -111,7 +109,7 @@ func (c *demoLoadCommand) Run(std streams) error {
 		if counted {
 			var err error
 			if clients, err = strconv.Atoi(number); err != nil || clients < 1 {
-				return &codedError{code: exitUsage, err: fmt.Errorf("%s: %q is no number of clients", t, number)}
+				return &codedError{code: exitUsage, err: fmt.Errorf("%s: %q is not a number of clients", t, number)}
 			}
 		}
 		cfg.Targets = append(cfg.Targets, demo.Target{Name: url, URL: url, Clients: clients})
@@ -119,7 +117,7 @@ func (c *demoLoadCommand) Run(std streams) error {
 	if err := cfg.Validate(); err != nil {
 		return &codedError{code: exitUsage, err: err}
 	}
-	ctx, cancel := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM)
+	ctx, cancel := untilSignal()
 	defer cancel()
 	r, err := demo.Run(ctx, cfg)
 	if err != nil && ctx.Err() == nil {
@@ -130,9 +128,22 @@ func (c *demoLoadCommand) Run(std streams) error {
 	case r.Overall.Access.Count == 0:
 		return &codedError{code: exitFailure, err: errors.New("no request was answered")}
 	case failed > 0:
-		return &codedError{code: exitFailure, err: fmt.Errorf("%d requests failed, by status (0: no answer): %v", failed, r.Overall.Failed)}
+		return &codedError{code: exitFailure, err: fmt.Errorf("%d requests failed: %s", failed, byStatus(r.Overall.Failed))}
 	}
 	return nil
+}
+
+// byStatus says how many answers had which status.
+func byStatus(counts map[int]int) string {
+	var parts []string
+	for _, status := range slices.Sorted(maps.Keys(counts)) {
+		what := fmt.Sprintf("with %d", status)
+		if status == 0 {
+			what = "without an answer"
+		}
+		parts = append(parts, fmt.Sprintf("%d %s", counts[status], what))
+	}
+	return strings.Join(parts, ", ")
 }
 
 // cutLast cuts s at the last sep.

@@ -22,10 +22,10 @@ func TestDemoParts(t *testing.T) {
 		{"demo upstream --listen " + taken, exitFailure, "in use"},
 		{"demo upstream --hold=-1s", exitUsage, "negative mean"},
 		{"demo upstream --every 0s", exitUsage, "--every"},
-		{"demo load http://127.0.0.1:1=many", exitUsage, `"many" is no number of clients`},
+		{"demo load http://127.0.0.1:1=many", exitUsage, `"many" is not a number of clients`},
 		{"demo load ftp://127.0.0.1:1", exitUsage, "not an http URL"},
 		{"demo load http://127.0.0.1:1=2 --duration 100ms", exitFailure, "no request was answered"},
-		{"demo --k 0", exitUsage, "start at 1"},
+		{"demo --k 0", exitUsage, "at least 1"},
 	} {
 		var out, errs bytes.Buffer
 		if code := run(strings.Fields(tt.args), streams{&out, &errs}); code != tt.code || !strings.Contains(errs.String(), tt.want) {

@@ -11,12 +11,12 @@ import (
 
 const variablePrefix = "KGATE_"
 
-// misspelt says which environment variables mean nothing, each in a sentence.
+// misspelt are sentences about environment variables that have no effect.
 type misspelt []string
 
-// misspeltVariables names what in an environment looks like a variable of ours and is
-// none: it would have been given for nothing. Others that begin with KGATE_ are not
-// named: Kubernetes makes some for a service named kgate.
+// misspeltVariables reports the variables of an environment that are close to ours: they
+// would silently have no effect. It ignores others that begin with KGATE_: Kubernetes sets
+// some for a service named kgate.
 func misspeltVariables(environ []string, root *kong.Node) misspelt {
 	known := variables(root, make(map[string]bool))
 	var names []string
@@ -31,13 +31,13 @@ func misspeltVariables(environ []string, root *kong.Node) misspelt {
 			continue
 		}
 		if near := config.Nearest(rest, names); near != "" {
-			texts = append(texts, fmt.Sprintf("the environment variable %s means nothing; is it %s%s?", name, variablePrefix, near))
+			texts = append(texts, fmt.Sprintf("unknown environment variable %s; did you mean %s%s?", name, variablePrefix, near))
 		}
 	}
 	return texts
 }
 
-// variables adds those that the flags of a command and those below it take.
+// variables adds the variables of the flags of a command and of those below it.
 func variables(node *kong.Node, known map[string]bool) map[string]bool {
 	for _, flag := range node.Flags {
 		for _, name := range flag.Envs {

@@ -19,7 +19,7 @@ func TestMisspeltVariable(t *testing.T) {
 	if code := run([]string{"version"}, streams{&out, &errs}); code != exitOK {
 		t.Error(errs.String())
 	}
-	if got := errs.String(); got != "kgate: the environment variable KGATE_UPSTREM means nothing; is it KGATE_UPSTREAM?\n" {
+	if got := errs.String(); got != "kgate: unknown environment variable KGATE_UPSTREM; did you mean KGATE_UPSTREAM?\n" {
 		t.Errorf("got %q", got)
 	}
 }

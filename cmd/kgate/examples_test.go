@@ -84,11 +84,14 @@ var exampleRuns = map[string]func(*example){
 	},
 	"error-pages.yaml": func(e *example) {
 		res, body := e.get("/", "Accept", "text/html", "X-Request-ID", "mine")
-		if res.StatusCode != 404 || body != "404 Not Found: mine" || res.Header.Get("Content-Type") != "text/plain" {
+		if res.StatusCode != 404 || body != "error.txt: 404 Not Found mine" || res.Header.Get("Content-Type") != "text/plain" {
 			e.Errorf("a browser got %v %q", res.Status, body)
 		}
 		if res, body := e.get("/", "Accept", "application/json"); !strings.Contains(body, `"status":404`) {
 			e.Errorf("a program got %v %q", res.Status, body)
+		}
+		if _, body := e.get("/files/a", "Accept", "text/html", "X-Request-ID", "mine", "Kgate-Ticket", "none"); body != "files.html: 409 Conflict mine" {
+			e.Errorf("a browser got %q of the route", body)
 		}
 		e.write("error.txt", "anew")
 		next := *e.server.cfg
@@ -255,9 +258,17 @@ func runExample(t *testing.T, name, text string, run func(*example)) {
 				file(&t.Certificates[i].Key)
 			}
 		}
-		for i := range c.ErrorPages {
-			e.write(c.ErrorPages[i].File, "{{.Status}} {{.Title}}: {{.RequestID}}")
-			file(&c.ErrorPages[i].File)
+		pages := [][]config.ErrorPage{c.ErrorPages}
+		for _, r := range c.Routes {
+			pages = append(pages, r.ErrorPages)
+		}
+		for _, p := range slices.Concat(pages...) {
+			e.write(p.File, p.File+": {{.Status}} {{.Title}} {{.RequestID}}")
+		}
+		for _, list := range pages {
+			for i := range list {
+				file(&list[i].File)
+			}
 		}
 		for i := range c.Pools {
 			for j, u := range c.Pools[i].Upstreams {

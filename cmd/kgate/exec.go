@@ -19,24 +19,23 @@ import (
 
 // execCommand holds a slot while a command runs.
 type execCommand struct {
-	Pool    string         `name:"pool" env:"KGATE_POOL" placeholder:"NAME" help:"Pool of the slot (default: the only one)."`
-	Wait    *time.Duration `name:"wait" placeholder:"TIME" help:"Longest wait for the slot (default: for ever); 0: only if one is free."`
-	TTL     time.Duration  `name:"ttl" default:"30s" help:"How long the slot stays taken when this process or its machine is lost (default ${default})."`
-	Note    string         `name:"note" placeholder:"TEXT" help:"Shown to operators (default: the command's name and the host's)."`
-	Admin   adminAddrs     `embed:""`
-	Token   adminToken     `embed:""`
-	Command []string       `arg:"" passthrough:"" name:"command" help:"The command and its arguments, after --."`
+	Pool string         `name:"pool" env:"KGATE_POOL" placeholder:"NAME" help:"Pool of the slot (default: the only one)."`
+	Wait *time.Duration `name:"wait" placeholder:"TIME" help:"Longest wait for the slot (default: no limit); 0: only if one is free."`
+	TTL  time.Duration  `name:"ttl" default:"30s" help:"How long the slot stays in use after this process or its machine is lost (default ${default})."`
+	Note string         `name:"note" placeholder:"TEXT" help:"Text for operators (default: the names of the command and the host)."`
+	adminFlags
+	Command []string `arg:"" passthrough:"" name:"command" help:"The command and its arguments, after --."`
 }
 
 // Help implements kong.HelpProvider.
 func (execCommand) Help() string {
 	return `The slot is one of the k that all gateways share with the requests they proxy.
-It is renewed while the command runs, by whichever gateway answers. If it is lost
-all the same, the command gets SIGTERM, and SIGKILL before somebody else can
-have the slot: after a twentieth of --ttl, and five seconds at most, which is when
+It is renewed while the command runs, at any gateway that answers. If it is lost
+nevertheless, the command gets SIGTERM, and SIGKILL before somebody else can
+get the slot: after a twentieth of --ttl, but at most five seconds, which is when
 nine tenths of --ttl are over. So do the processes that it has started, except
 those in process groups of their own. The same happens when this process is killed:
-a small process, kgate exec-guard, waits for that. Other signals are passed on. The
+a small process, kgate exec-guard, watches it. Other signals are passed on. The
 command finds the slot in KGATE_TICKET and its fence in KGATE_FENCE.
 
 Examples:
@@ -49,14 +48,14 @@ gateway answers, 75 no slot came in time, 126 the command cannot run, 127 there
 is no such command, 1 another failure, 2 wrong command line.`
 }
 
-// guardCommand is what a guard runs.
+// guardCommand is the command that a guard process runs.
 type guardCommand struct{}
 
 // guardName is its name on the command line.
 const guardName = "exec-guard"
 
-// passedOn are the signals that end the wait for a slot, and that the command gets in
-// this process's stead.
+// passedOn are the signals that end the wait for a slot. While the command runs they are
+// passed on to it.
 var passedOn = []os.Signal{
 	syscall.SIGINT, syscall.SIGTERM, syscall.SIGHUP, syscall.SIGQUIT,
 }
@@ -124,7 +123,7 @@ func (c *execCommand) acquire(std streams, signals <-chan os.Signal, name string
 		return nil, err
 	}
 	if c.Pool == "" {
-		if c.Pool, err = c.onlyPool(ctx, token); err != nil {
+		if c.Pool, err = c.onlyPool(ctx); err != nil {
 			return nil, err
 		}
 	}
@@ -151,9 +150,9 @@ func (c *execCommand) wait(ctx context.Context, gateways *client.Client) (*clien
 	return gateways.Acquire(ctx, c.Pool)
 }
 
-// onlyPool is the pool that is meant when none is named.
-func (c *execCommand) onlyPool(ctx context.Context, token string) (string, error) {
-	r, err := c.Admin.remote(token)
+// onlyPool returns the only pool, which is meant when none is named.
+func (c *execCommand) onlyPool(ctx context.Context) (string, error) {
+	r, err := c.remote()
 	if err != nil {
 		return "", err
 	}
@@ -180,7 +179,7 @@ func (c *execCommand) note(name string) string {
 	return name + " on " + host
 }
 
-// show tells on a terminal where a long wait stands.
+// show shows the progress of a long wait on a terminal.
 func (c *execCommand) show(line *statusLine) func(client.Status) {
 	begun := time.Now()
 	return func(s client.Status) {
@@ -190,7 +189,7 @@ func (c *execCommand) show(line *statusLine) func(client.Status) {
 	}
 }
 
-// explain gives errors of the wait their exit codes.
+// explain returns the error of a wait with its exit code.
 func (c *execCommand) explain(err error) error {
 	code := exitFailure
 	var coded *codedError
@@ -209,7 +208,7 @@ func (c *execCommand) explain(err error) error {
 	return &codedError{code: code, err: err}
 }
 
-// hold runs cmd while the slot is held. When it is lost, cmd has the slot's grace to end.
+// hold runs cmd while the slot is held. If it is lost, cmd has the slot's grace to end.
 func hold(std streams, slot *client.Slot, cmd *exec.Cmd, signals chan os.Signal) (err error) {
 	// The system ends the command with the thread that started it.
 	runtime.LockOSThread()
@@ -238,7 +237,7 @@ func hold(std streams, slot *client.Slot, cmd *exec.Cmd, signals chan os.Signal)
 		case <-lost:
 			fmt.Fprintln(std.err, "kgate: the slot is lost; the command is stopped")
 			all.signal(syscall.SIGTERM)
-			all.lost()
+			all.lost(slot.Grace())
 			lost, kill = nil, time.After(slot.Grace())
 		case <-kill:
 			all.signal(syscall.SIGKILL)

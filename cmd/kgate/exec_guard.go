@@ -14,7 +14,7 @@ import (
 )
 
 // guard is a process in the process group of a command. When this process is killed, the
-// guard ends the group: nobody else would when its slot is lost.
+// guard ends the group: nobody else would if its slot were lost.
 type guard struct {
 	process *exec.Cmd
 	tell    *os.File // ends with this process
@@ -56,6 +56,12 @@ func startGuard() (g *guard, err error) {
 func (g *guard) watch(group int, grace time.Duration) error {
 	_, err := fmt.Fprintln(g.tell, group, int64(grace))
 	return err
+}
+
+// leave lets the guard end the group after the time that is left.
+func (g *guard) leave(group int, left time.Duration) {
+	_ = g.watch(group, max(0, left))
+	_ = g.tell.Close()
 }
 
 // end ends the guard, and nothing else.

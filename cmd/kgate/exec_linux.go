@@ -2,6 +2,6 @@ package main
 
 import "syscall"
 
-// dieWithParent makes the system end the command when this process is killed, in case
-// that its guard is killed as well, as by killall.
+// dieWithParent has the kernel end the command when this process is killed, in case its
+// guard is killed as well, by killall for example.
 func dieWithParent(attr *syscall.SysProcAttr) { attr.Pdeathsig = syscall.SIGTERM }

@@ -45,7 +45,7 @@ func (*family) suspend(os.Signal) {}
 
 func (*family) resumed() {}
 
-func (*family) lost() {}
+func (*family) lost(time.Duration) {}
 
 func (*family) end(error) {}
 

@@ -268,9 +268,36 @@ func TestExecIsKilled(t *testing.T) {
 	}
 }
 
+// When the slot is lost and the command ends, what it has started and ignores SIGTERM does
+// not go on.
+func TestExecLosesItsSlotAndItsCommand(t *testing.T) {
+	g := startFake(t, map[string]int{"p": 1})
+	var out output
+	cmd := startProcess(t, g, &out, "--", "sh", "-c", `sh -c 'trap "" TERM; echo $KGATE_TICKET; while :; do sleep .01; done' & wait`)
+	await(t, "the command's child", func() bool { return strings.HasSuffix(out.String(), "\n") })
+	g.Drop(strings.TrimSpace(out.String()), admission.EndLost)
+	ended := make(chan struct{})
+	go func() {
+		defer close(ended)
+		_ = cmd.Wait() // until nobody can write any more
+	}()
+	select {
+	case <-ended:
+	case <-time.After(30 * time.Second):
+		t.Fatal("what the command has started goes on")
+	}
+	if code := cmd.ProcessState.ExitCode(); code != exitSignal+int(syscall.SIGTERM) {
+		t.Errorf("exit %d, want that of the command, which SIGTERM has ended:\n%s", code, out.String())
+	}
+}
+
 // Only what the command itself leaves behind is there when it has ended.
 func TestExecLeavesNothingBehind(t *testing.T) {
 	g := startFake(t, map[string]int{"p": 1})
+	await(t, "what lost slots have left in other tests", func() bool {
+		_, err := syscall.Wait4(-1, nil, syscall.WNOHANG, nil)
+		return errors.Is(err, syscall.ECHILD)
+	})
 	for _, command := range []string{"true", "/"} { // the second one cannot run
 		var out output
 		<-start(g, &out, "--", command)

@@ -15,7 +15,7 @@ import (
 	"golang.org/x/term"
 )
 
-// jobSignals are passed on, too, and never end a wait.
+// jobSignals are passed on, too, but never end a wait.
 var jobSignals = []os.Signal{syscall.SIGUSR1, syscall.SIGUSR2, syscall.SIGWINCH, syscall.SIGCONT}
 
 // family is a command with the processes that it starts. It is a process group of its
@@ -27,8 +27,9 @@ type family struct {
 	signals  chan<- os.Signal
 	group    int // of the command: its process's number
 	guard    *guard
-	lent     bool // the terminal, now
-	// stopped tells the signals that stop the command.
+	over     time.Time // when the slot, which is lost, may have another holder; zero: it is held
+	lent     bool      // the terminal is lent to the family
+	// stopped receives the signals that stop the command.
 	stopped chan os.Signal
 	// resume asks for resumed, where this process cannot be stopped.
 	resume <-chan time.Time
@@ -55,7 +56,7 @@ func startFamily(cmd *exec.Cmd, signals chan<- os.Signal, grace time.Duration) (
 		return nil, err
 	}
 	f.group = cmd.Process.Pid
-	_ = guard.watch(f.group, grace) // somebody may have killed it; the command runs
+	_ = guard.watch(f.group, grace) // if somebody has killed the guard, the command runs all the same
 	signal.Notify(signals, syscall.SIGTSTP)
 	return f, nil
 }
@@ -97,13 +98,16 @@ func (f *family) signal(s os.Signal) {
 	}
 }
 
-// lost tells the guard that no time is left after the slot's grace.
-func (f *family) lost() { _ = f.guard.watch(f.group, 0) }
+// lost notes that the slot is lost: grace is left. The guard must not add to it.
+func (f *family) lost(grace time.Duration) {
+	f.over = time.Now().Add(grace)
+	_ = f.guard.watch(f.group, 0)
+}
 
 // suspend follows a command that the signal s has stopped.
 func (f *family) suspend(s os.Signal) {
 	switch {
-	case s == syscall.SIGSTOP: // somebody else's doing
+	case s == syscall.SIGSTOP: // sent by somebody else
 		return
 	case s != syscall.SIGTSTP && f.inForeground():
 		f.resumed() // it wants the terminal
@@ -123,7 +127,7 @@ func (f *family) suspend(s os.Signal) {
 	_ = syscall.Kill(unix.Getpid(), syscall.SIGSTOP)
 }
 
-// resumed has the command go on, with the terminal if this process has it.
+// resumed continues the command, with the terminal if this process has it.
 func (f *family) resumed() {
 	f.resume = nil
 	signal.Notify(f.signals, syscall.SIGTSTP)
@@ -136,7 +140,11 @@ func (f *family) resumed() {
 // end takes the terminal back from a command that has ended as err says.
 func (f *family) end(err error) {
 	lent := f.lent
-	f.guard.end()
+	if f.over.IsZero() {
+		f.guard.end()
+	} else { // processes that the command has started may go on
+		f.guard.leave(f.group, time.Until(f.over))
+	}
 	f.reclaim()
 	if f.terminal != nil {
 		_ = f.terminal.Close()
@@ -166,7 +174,7 @@ func (f *family) foreground() int {
 
 func (f *family) inForeground() bool { return f.foreground() == unix.Getpgrp() }
 
-// reclaim takes the terminal back where the command has it still, or nobody.
+// reclaim takes the terminal back if the command still has it, or nobody has.
 func (f *family) reclaim() {
 	if !f.lent {
 		return
@@ -179,7 +187,7 @@ func (f *family) reclaim() {
 
 // handTo gives the terminal to a process group.
 func (f *family) handTo(group int) bool {
-	signal.Ignore(syscall.SIGTTOU) // who has it not is stopped otherwise
+	signal.Ignore(syscall.SIGTTOU) // which stops a process that does not have it
 	defer signal.Reset(syscall.SIGTTOU)
 	return unix.IoctlSetPointerInt(int(f.terminal.Fd()), unix.TIOCSPGRP, group) == nil
 }

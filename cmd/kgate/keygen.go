@@ -13,14 +13,14 @@ import (
 	"github.com/kgate/kgate/internal/clusterkey"
 )
 
-// keygenCommand makes the keys that guard a cluster.
+// keygenCommand makes the keys that protect a cluster.
 type keygenCommand struct {
 	CA      bool     `name:"ca" help:"Make an authority: ca.pem and ca-key.pem."`
 	Peer    []string `name:"peer" placeholder:"NAME" help:"Make a gateway's certificate: NAME.pem and NAME-key.pem. May be given several times."`
-	Cluster bool     `name:"cluster" help:"Make the cluster's key, for cluster.key_file: cluster.key."`
-	Gossip  bool     `name:"gossip" help:"Make the key that encrypts gossip: gossip.key. Only beside certificates of your own."`
-	Token   bool     `name:"token" help:"Make the token that changes from other machines need: admin.token."`
-	Dir     string   `name:"dir" placeholder:"DIR" default:"." help:"Where the files go, and where the authority is (default: here)."`
+	Cluster bool     `name:"cluster" help:"Make the cluster key, for cluster.key_file: cluster.key."`
+	Gossip  bool     `name:"gossip" help:"Make the key that encrypts gossip: gossip.key. Only for use with certificates of your own."`
+	Token   bool     `name:"token" help:"Make the token that changes from other machines require: admin.token."`
+	Dir     string   `name:"dir" placeholder:"DIR" default:"." help:"Folder for the files, and of the authority (default: the current one)."`
 	Days    int      `name:"days" placeholder:"N" help:"How long a certificate is valid (default: an authority 3650 days, a gateway 730)."`
 }
 
@@ -30,12 +30,12 @@ func (keygenCommand) Help() string {
 gateway, and name it with cluster.key_file or --cluster-key-file. It is all that
 gateways need to trust each other.
 
-With flags it writes files, and never over one that is there. Keys and tokens can
-be read by their owner only.
+With flags it writes files, and never overwrites one. Keys and tokens can be read
+by their owner only.
 
-In place of the cluster key there can be certificates, one for each gateway under
-its own name, and a gossip key. Then no gateway can take another's name. Keep
-ca-key.pem away from the gateways; it is only needed to make another certificate.
+Certificates, one for each gateway with its name, and a gossip key can take the
+place of the cluster key. Then no gateway can use another one's name. Keep
+ca-key.pem away from the gateways; only new certificates need it.
 
 Examples:
   kgate keygen > cluster.key
@@ -55,15 +55,14 @@ type keyFile struct {
 // peerName is a gateway's name, which becomes a file's.
 var peerName = regexp.MustCompile(`^[a-zA-Z0-9-][a-zA-Z0-9.-]{0,127}$`)
 
-// Run makes what the flags ask for: all of it or, where a file is in the way,
-// nothing.
+// Run makes the files that the flags ask for; none if one of them exists.
 func (c *keygenCommand) Run(std streams) error {
 	if c.Days < 0 || c.Days > 100*365 {
 		return &codedError{code: exitUsage, err: fmt.Errorf("--days %d: write a number of days up to 36500, such as 730", c.Days)}
 	}
 	for _, name := range c.Peer {
 		if !peerName.MatchString(name) || name == "ca" {
-			return &codedError{code: exitUsage, err: fmt.Errorf("--peer %q is no gateway's name; write its node.name, such as gw-1", name)}
+			return &codedError{code: exitUsage, err: fmt.Errorf("--peer %q is not the name of a gateway; write its node.name, such as gw-1", name)}
 		}
 	}
 	if !c.CA && !c.Cluster && !c.Gossip && !c.Token && len(c.Peer) == 0 {
@@ -123,8 +122,8 @@ func (c *keygenCommand) make(now time.Time) ([]keyFile, error) {
 	return files, nil
 }
 
-// How long certificates are valid by default, in days. A gateway warns 30 days
-// ahead, and reads a new one without a restart.
+// How long certificates are valid by default, in days. A gateway warns 30 days before the
+// end, and reads a new certificate without a restart.
 const authorityDays, peerDays = 3650, 730
 
 func (c *keygenCommand) validity(days int) time.Duration {
@@ -147,7 +146,7 @@ func writeKeyFiles(dir string, files []keyFile) error {
 		}
 	}
 	if len(there) > 0 {
-		return fmt.Errorf("nothing is written over: %s exists; move it away first if you want another", strings.Join(there, ", "))
+		return fmt.Errorf("no file is overwritten: %s exists; move it away first if you want a new one", strings.Join(there, ", "))
 	}
 	for _, f := range files {
 		if err := f.write(dir); err != nil {

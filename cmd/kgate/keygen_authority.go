@@ -19,11 +19,11 @@ type authority struct {
 	key  *ecdsa.PrivateKey
 }
 
-// clockSlack is how far the clock of a gateway may be behind ours for a new
-// certificate to be valid there.
+// clockSlack is how far the clock of a gateway may be behind ours: a new certificate is
+// valid there at once.
 const clockSlack = time.Hour
 
-// newAuthority makes one that signs gateways and no other authority.
+// newAuthority makes an authority that signs gateways but no other authority.
 func newAuthority(now time.Time, validity time.Duration) (*authority, error) {
 	key, err := ecdsa.GenerateKey(elliptic.P256(), rand.Reader)
 	if err != nil {
@@ -40,15 +40,15 @@ func newAuthority(now time.Time, validity time.Duration) (*authority, error) {
 	return a, err
 }
 
-// readAuthority reads what newAuthority has left in a folder.
+// readAuthority reads an authority that newAuthority has written to a folder.
 func readAuthority(dir string) (*authority, error) {
 	pair, err := tls.LoadX509KeyPair(filepath.Join(dir, "ca.pem"), filepath.Join(dir, "ca-key.pem"))
 	if err != nil {
-		return nil, fmt.Errorf("no authority in %s: %w; make one with --ca, or name its folder with --dir", dir, err)
+		return nil, fmt.Errorf("no authority in %s: %w; make one with --ca, or give its folder with --dir", dir, err)
 	}
 	key, ok := pair.PrivateKey.(*ecdsa.PrivateKey)
 	if !ok || !pair.Leaf.IsCA {
-		return nil, fmt.Errorf("%s is no authority that kgate keygen has made", filepath.Join(dir, "ca.pem"))
+		return nil, fmt.Errorf("%s was not made by kgate keygen", filepath.Join(dir, "ca.pem"))
 	}
 	return &authority{cert: pair.Leaf, key: key}, nil
 }
@@ -56,15 +56,15 @@ func readAuthority(dir string) (*authority, error) {
 // files returns the authority as files.
 func (a *authority) files() ([]keyFile, error) { return pairFiles("ca", a.cert, a.key) }
 
-// issue returns a certificate for a gateway, which is valid no longer than the
-// authority. The gateway must have that name.
+// issue returns a certificate for the gateway of this name. It expires with the authority
+// at the latest.
 func (a *authority) issue(name string, now time.Time, validity time.Duration) ([]keyFile, error) {
 	end := now.Add(validity)
 	if end.After(a.cert.NotAfter) {
 		end = a.cert.NotAfter
 	}
 	if !end.After(now) {
-		return nil, fmt.Errorf("the authority is no longer valid since %s; make another one in another folder, and give the gateways both", a.cert.NotAfter.Format(time.DateOnly))
+		return nil, fmt.Errorf("the authority has expired on %s; make another one in another folder, and give the gateways both", a.cert.NotAfter.Format(time.DateOnly))
 	}
 	key, err := ecdsa.GenerateKey(elliptic.P256(), rand.Reader)
 	if err != nil {
@@ -75,7 +75,7 @@ func (a *authority) issue(name string, now time.Time, validity time.Duration) ([
 		DNSNames:  []string{name},
 		NotBefore: now.Add(-clockSlack), NotAfter: end,
 		KeyUsage: x509.KeyUsageDigitalSignature,
-		// Of two gateways either one dials.
+		// Either of two gateways may dial the other.
 		ExtKeyUsage: []x509.ExtKeyUsage{x509.ExtKeyUsageServerAuth, x509.ExtKeyUsageClientAuth},
 	}, key)
 	if err != nil {

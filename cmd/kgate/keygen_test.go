@@ -119,8 +119,8 @@ func TestKeygenRefuses(t *testing.T) {
 		says string
 	}{
 		{[]string{"--peer", "gw-1"}, exitFailure, "make one with --ca"},
-		{[]string{"--ca", "--peer", "../gw"}, exitUsage, "no gateway's name"},
-		{[]string{"--ca", "--peer", "ca"}, exitUsage, "no gateway's name"},
+		{[]string{"--ca", "--peer", "../gw"}, exitUsage, "not the name of a gateway"},
+		{[]string{"--ca", "--peer", "ca"}, exitUsage, "not the name of a gateway"},
 		{[]string{"--ca", "--days=-1"}, exitUsage, "a number of days"},
 		{[]string{"--ca", "--days", "200000"}, exitUsage, "a number of days"},
 	} {
@@ -203,6 +203,13 @@ func TestHalfATokenIsNone(t *testing.T) {
 	}()
 	if tokens, err := readTokens(t.Context(), file); err != nil || len(tokens) != 1 || tokens[0] != foreign {
 		t.Errorf("read %q while it was written: %v", tokens, err)
+	}
+	// The clock of this machine may be behind.
+	if err := os.Chtimes(file, time.Time{}, time.Now().Add(time.Hour)); err != nil {
+		t.Fatal(err)
+	}
+	if tokens, err := readTokens(t.Context(), file); err != nil || len(tokens) != 1 {
+		t.Errorf("read %q, of a file from the future: %v", tokens, err)
 	}
 }
 

@@ -2,13 +2,9 @@ package main
 
 import (
 	"fmt"
-	"io"
-	"os"
 	"strings"
 	"sync"
 	"time"
-
-	"golang.org/x/term"
 
 	"github.com/kgate/kgate/lab/experiment"
 )
@@ -18,9 +14,9 @@ type labCommand struct {
 	List   labListCommand   `cmd:"" help:"List the experiments."`
 	Run    labRunCommand    `cmd:"" help:"Run an experiment: table, plot, findings."`
 	Report labReportCommand `cmd:"" help:"Run all of them and write one HTML page."`
-	Plan   labPlanCommand   `cmd:"" help:"How long requests will wait with a k, and which k it takes."`
-	Fuzz   labFuzzCommand   `cmd:"" help:"Let simulated clusters go through every fault and judge them."`
-	Replay labReplayCommand `cmd:"" help:"Play one seed of the fuzz again."`
+	Plan   labPlanCommand   `cmd:"" help:"Predict how long requests wait with a k, or find the k for a wait."`
+	Fuzz   labFuzzCommand   `cmd:"" help:"Put simulated clusters through every fault and judge them."`
+	Replay labReplayCommand `cmd:"" help:"Run one seed of the fuzz again."`
 }
 
 // Help implements kong.HelpProvider.
@@ -41,32 +37,28 @@ func (f *latencyFlag) AfterApply() (err error) {
 	return err
 }
 
-// bar shows on a terminal how far a longer work is; elsewhere nothing.
+// bar shows the progress of long work on a terminal; without a terminal it does nothing.
 type bar struct {
-	out   io.Writer
+	line  *statusLine
 	what  string
 	mu    sync.Mutex
 	begun time.Time
 	last  time.Time
-	drawn bool
 }
 
-func newBar(out io.Writer, what string) *bar {
-	if f, ok := out.(*os.File); !ok || !term.IsTerminal(int(f.Fd())) {
-		out = nil
-	}
-	return &bar{out: out, what: what, begun: time.Now()}
+func newBar(std streams, what string) *bar {
+	return &bar{line: newStatusLine(std), what: what, begun: time.Now()}
 }
 
-// begin starts over with another work.
+// begin starts over with other work.
 func (b *bar) begin(what string) {
 	b.mu.Lock()
 	defer b.mu.Unlock()
-	b.what, b.begun, b.last, b.drawn = what, time.Now(), time.Time{}, false
+	b.what, b.begun, b.last = what, time.Now(), time.Time{}
 }
 
-// during is update of one of several works, of which the next begins when the last
-// one has ended.
+// during updates one of several pieces of work, each of which begins when the one before
+// has ended.
 func (b *bar) during(what string, done, total int) {
 	b.mu.Lock()
 	other := what != b.what
@@ -84,20 +76,18 @@ func (b *bar) update(done, total int) {
 	b.mu.Lock()
 	defer b.mu.Unlock()
 	now := time.Now()
-	if b.out == nil || now.Sub(b.last) < every {
+	if b.line.out == nil || now.Sub(b.last) < every {
 		return
 	}
-	b.last, b.drawn = now, true
+	b.last = now
 	full := width * done / max(total, 1)
 	left := time.Duration(float64(now.Sub(b.begun)) / float64(max(done, 1)) * float64(total-done)).Round(time.Second)
-	fmt.Fprintf(b.out, "\r\x1b[K%s  %s%s  %d/%d, %v left", b.what, strings.Repeat("█", full), strings.Repeat("░", width-full), done, total, left)
+	b.line.show(fmt.Sprintf("%s  %s%s  %d/%d, %v left", b.what, strings.Repeat("█", full), strings.Repeat("░", width-full), done, total, left))
 }
 
 // close takes the bar off the terminal.
 func (b *bar) close() {
 	b.mu.Lock()
 	defer b.mu.Unlock()
-	if b.drawn {
-		fmt.Fprint(b.out, "\r\x1b[K")
-	}
+	b.line.end()
 }

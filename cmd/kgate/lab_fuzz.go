@@ -1,26 +1,22 @@
 package main
 
 import (
-	"context"
 	"errors"
 	"fmt"
 	"io"
-	"os"
-	"os/signal"
 	"runtime"
 	"strings"
-	"syscall"
 	"time"
 
 	"github.com/kgate/kgate/lab/fuzz"
 )
 
-// labFuzzCommand plays many seeds.
+// labFuzzCommand runs many seeds.
 type labFuzzCommand struct {
-	Seeds    uint64        `name:"seeds" default:"1000" help:"How many seeds to play."`
+	Seeds    uint64        `name:"seeds" default:"1000" help:"How many seeds to run."`
 	First    uint64        `name:"first" default:"0" help:"The first of them."`
-	Budget   time.Duration `name:"budget" default:"120s" placeholder:"TIME" help:"Begin no further seed after this time."`
-	Parallel int           `name:"parallel" placeholder:"N" help:"How many to play at once (default: one per processor)."`
+	Budget   time.Duration `name:"budget" default:"120s" placeholder:"TIME" help:"Start no further seed after this time."`
+	Parallel int           `name:"parallel" placeholder:"N" help:"How many to run at once (default: one per processor)."`
 	Mode     string        `name:"mode" default:"both" enum:"both,safety,liveness" help:"both, safety or liveness."`
 }
 
@@ -29,32 +25,32 @@ func (labFuzzCommand) Help() string {
 	return `Each seed is a cluster of 1 to 9 gateways in virtual time, with requests and
 faults: processes lost, paused and restarted, partitions of any shape, slow links,
 wrong clocks, elections, wrong suspicions, joins, leaves, k changed. In the mode
-"safety" its upstream must never see more than k; in "liveness" everything must come
-to order, too, when the faults are over.
+"safety" its upstream must never see more than k; in "liveness" all requests must
+also be served when the faults are over.
 
-A seed that fails is shrunk, and the command that plays it again is printed.
+A seed that fails is shrunk, and the command that runs it again is printed.
 
 Examples:
   kgate lab fuzz
   kgate lab fuzz --seeds 100000 --budget 1h --first 5000
 
-Exit codes: 0 all seeds held, 1 one did not, or the budget was too small to play
-them all, 2 wrong command line.`
+Exit codes: 0 all seeds passed, 1 one failed, or the budget was too small for all,
+2 wrong command line.`
 }
 
 // Validate implements kong's check of flags.
 func (c *labFuzzCommand) Validate() error {
 	if c.Seeds < 1 || c.Budget <= 0 || c.Parallel < 0 {
-		return errors.New("--seeds and --parallel start at 1, and --budget is more than 0")
+		return errors.New("--seeds must be at least 1, --budget more than 0, and --parallel not negative")
 	}
 	return nil
 }
 
-// Run plays the seeds.
+// Run runs the seeds.
 func (c *labFuzzCommand) Run(std streams) error {
-	ctx, cancel := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM)
+	ctx, cancel := untilSignal()
 	defer cancel()
-	bar := newBar(std.err, "seeds")
+	bar := newBar(std, "seeds")
 	campaign := fuzz.Campaign{First: c.First, Seeds: c.Seeds, Budget: c.Budget, Parallel: c.Parallel, Progress: func(done uint64) { bar.update(int(done), int(c.Seeds)) }}
 	if c.Parallel == 0 {
 		campaign.Parallel = runtime.GOMAXPROCS(0)
@@ -78,7 +74,7 @@ func (c *labFuzzCommand) Run(std streams) error {
 	case r.Seeds < c.Seeds:
 		return fmt.Errorf("%d of %d seeds within %v", r.Seeds, c.Seeds, c.Budget)
 	}
-	fmt.Fprintln(std.out, "all held")
+	fmt.Fprintln(std.out, "all passed")
 	return nil
 }
 
@@ -88,7 +84,7 @@ func printFinding(out io.Writer, f fuzz.Finding) {
 	small, err := fuzz.Shrink(f.Scenario, f.Err, runs)
 	fmt.Fprintf(out, "\nseed %d failed: %v\n", f.Scenario.Seed, firstLine(err))
 	printScenario(out, small, len(f.Scenario.Ops))
-	fmt.Fprintf(out, "  play it:  kgate lab replay %s --trace\n", small.Args())
+	fmt.Fprintf(out, "  run it:   kgate lab replay %s --trace\n", small.Args())
 	fmt.Fprintf(out, "  whole:    kgate lab replay %s\n", f.Scenario.Args())
 }
 
@@ -115,7 +111,7 @@ func firstLine(err error) string {
 	return line
 }
 
-// labReplayCommand plays one seed.
+// labReplayCommand runs one seed.
 type labReplayCommand struct {
 	Seed  uint64 `arg:"" help:"The seed."`
 	Mode  string `name:"mode" default:"safety" enum:"safety,liveness" help:"safety or liveness."`
@@ -132,10 +128,10 @@ Examples:
   kgate lab replay 4711 --mode liveness
   kgate lab replay 4711 --hosts 3 --keep 0-3,17 --trace
 
-Exit codes: 0 it held, 1 it did not, 2 wrong command line.`
+Exit codes: 0 it passed, 1 it failed, 2 wrong command line.`
 }
 
-// Run plays the seed.
+// Run runs the seed.
 func (c *labReplayCommand) Run(std streams) error {
 	s := fuzz.New(c.Seed, fuzz.Mode(c.Mode))
 	all := len(s.Ops)
@@ -162,6 +158,6 @@ func (c *labReplayCommand) Run(std streams) error {
 	if err != nil {
 		return err
 	}
-	fmt.Fprintf(std.out, "held: %d requests served, at most %d at the upstream, %d epochs, %d events\n", r.Served, r.Most, r.Epochs, r.Events)
+	fmt.Fprintf(std.out, "passed: %d requests served, at most %d at the upstream, %d epochs, %d events\n", r.Served, r.Most, r.Epochs, r.Events)
 	return nil
 }

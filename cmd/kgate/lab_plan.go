@@ -1,15 +1,11 @@
 package main
 
 import (
-	"context"
 	"errors"
 	"fmt"
 	"math"
-	"os"
-	"os/signal"
 	"strconv"
 	"strings"
-	"syscall"
 	"text/tabwriter"
 	"time"
 
@@ -26,28 +22,28 @@ func (r *rate) UnmarshalText(text []byte) error {
 	seconds := map[string]float64{"": 1, "s": 1, "sec": 1, "m": 60, "min": 60, "h": 3600}[unit]
 	v, err := strconv.ParseFloat(number, 64)
 	if err != nil || seconds == 0 || !(v > 0) || math.IsInf(v, 0) {
-		return fmt.Errorf("%q is no rate; write 6/s, 90/min or 2000/h", text)
+		return fmt.Errorf("%q is not a rate; write 6/s, 90/min or 2000/h", text)
 	}
 	*r = rate(v / seconds)
 	return nil
 }
 
-// labPlanCommand says how a pool will do.
+// labPlanCommand predicts the waits of a pool.
 type labPlanCommand struct {
 	K        int           `name:"k" help:"Slots over all gateways (needed unless --p99 is given)."`
-	Gateways int           `name:"gateways" default:"3" help:"Gateways, with the same load each."`
+	Gateways int           `name:"gateways" default:"3" help:"Number of gateways, each with the same load."`
 	Rate     rate          `name:"rate" required:"" placeholder:"6/s" help:"Requests over all gateways: 6/s, 90/min, 2000/h."`
-	HoldMean time.Duration `name:"hold-mean" required:"" placeholder:"TIME" help:"Mean time a request is in flight."`
+	HoldMean time.Duration `name:"hold-mean" required:"" placeholder:"TIME" help:"Mean time that a request is in flight."`
 	HoldSCV  float64       `name:"hold-scv" default:"1" help:"Variance of that time over its squared mean: 0 constant, 1 exponential, more for a heavy tail."`
-	P99      time.Duration `name:"p99" placeholder:"TIME" help:"Find the smallest k with which 99 % of the requests wait no longer."`
-	Seeds    int           `name:"seeds" default:"5" help:"Runs."`
+	P99      time.Duration `name:"p99" placeholder:"TIME" help:"Find the smallest k with which 99 % of the requests wait at most this long."`
+	Seeds    int           `name:"seeds" default:"5" help:"Number of runs."`
 	Entries  int           `name:"entries" default:"100000" help:"Requests per run."`
 	latencyFlag
 }
 
 // Help implements kong.HelpProvider.
 func (labPlanCommand) Help() string {
-	return `Simulates the load, with requests that come independently of each other, and prints
+	return `Simulates the load, with requests that arrive independently of each other, and prints
 how long they wait under late binding, under early binding, and with k/n slots at
 each gateway. The longest wait is of as many requests as a run has. Delays are
 one-way; by default 0.2 ms, a LAN.
@@ -62,10 +58,10 @@ Exit codes: 0 answered, 1 no k meets the goal, 2 wrong command line.`
 // Validate implements kong's check of flags.
 func (c *labPlanCommand) Validate() error {
 	if c.K == 0 && c.P99 == 0 {
-		return errors.New("give --k, or --p99 to find one")
+		return errors.New("give --k, or --p99 to find a k")
 	}
 	if c.P99 < 0 || c.Seeds < 1 || c.Entries < 1 {
-		return errors.New("--p99 cannot be negative, --seeds and --entries start at 1")
+		return errors.New("--p99 cannot be negative, and --seeds and --entries must be at least 1")
 	}
 	q := c.question()
 	q.K = max(q.K, 1)
@@ -81,9 +77,9 @@ func (c *labPlanCommand) question() plan.Question {
 
 // Run answers.
 func (c *labPlanCommand) Run(std streams) error {
-	ctx, cancel := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM)
+	ctx, cancel := untilSignal()
 	defer cancel()
-	b := newBar(std.err, "")
+	b := newBar(std, "")
 	q := c.question()
 	q.Progress = b.during
 	if c.P99 > 0 {

@@ -1,12 +1,8 @@
 package main
 
 import (
-	"context"
 	"fmt"
-	"os"
-	"os/signal"
 	"path/filepath"
-	"syscall"
 
 	"github.com/kgate/kgate/lab/experiment"
 	"github.com/kgate/kgate/lab/report"
@@ -15,7 +11,7 @@ import (
 // labReportCommand runs all experiments and writes a page.
 type labReportCommand struct {
 	Names []string `arg:"" optional:"" help:"Experiments of kgate lab list (default: all)."`
-	Out   string   `name:"out" required:"" type:"path" placeholder:"DIR" help:"Write index.html, and a table and plots for each experiment, there."`
+	Out   string   `name:"out" required:"" type:"path" placeholder:"DIR" help:"Folder for index.html, and a table and plots of each experiment."`
 	experimentFlags
 }
 
@@ -45,9 +41,9 @@ func (c *labReportCommand) Run(std streams) error {
 		}
 		experiments = append(experiments, e)
 	}
-	ctx, cancel := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM)
+	ctx, cancel := untilSignal()
 	defer cancel()
-	b := newBar(std.err, "")
+	b := newBar(std, "")
 	runner := experiment.NewRunner(c.options(b))
 	var results []*experiment.Result
 	for _, e := range experiments {
@@ -68,7 +64,7 @@ func (c *labReportCommand) Run(std streams) error {
 	return nil
 }
 
-// command is how to make the page again.
+// command is the command line that makes the page again.
 func (c *labReportCommand) command() string {
 	text := "kgate lab report"
 	for _, name := range c.Names {

@@ -1,16 +1,12 @@
 package main
 
 import (
-	"context"
 	"errors"
 	"fmt"
 	"io"
 	"math"
-	"os"
-	"os/signal"
 	"path/filepath"
 	"strings"
-	"syscall"
 	"text/tabwriter"
 
 	"github.com/kgate/kgate/lab/experiment"
@@ -22,7 +18,7 @@ import (
 type experimentFlags struct {
 	Seeds    int  `name:"seeds" placeholder:"N" help:"Runs of each configuration (default: as the experiment says)."`
 	Full     bool `name:"full" help:"The large size: for the paper's figures its 100 trials of 2000 requests per node. Takes hours."`
-	Parallel int  `name:"parallel" placeholder:"N" help:"Runs at once (default: one per processor). It changes no result."`
+	Parallel int  `name:"parallel" placeholder:"N" help:"Runs at once (default: one per processor). Results do not depend on it."`
 	latencyFlag
 }
 
@@ -41,7 +37,7 @@ func (f *experimentFlags) options(b *bar) experiment.Options {
 // labRunCommand runs one experiment.
 type labRunCommand struct {
 	Name string `arg:"" help:"An experiment of kgate lab list."`
-	Out  string `name:"out" type:"path" placeholder:"DIR" help:"Write NAME.csv and a plot NAME-1.svg, NAME-2.svg, ... for each figure there."`
+	Out  string `name:"out" type:"path" placeholder:"DIR" help:"Folder for NAME.csv, and a plot NAME-1.svg, NAME-2.svg, ... of each figure."`
 	experimentFlags
 }
 
@@ -64,9 +60,9 @@ func (c *labRunCommand) Run(std streams) error {
 	if err != nil {
 		return &codedError{code: exitUsage, err: err}
 	}
-	ctx, cancel := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM)
+	ctx, cancel := untilSignal()
 	defer cancel()
-	b := newBar(std.err, e.Name)
+	b := newBar(std, e.Name)
 	result, err := experiment.NewRunner(c.options(b)).Run(ctx, e)
 	b.close()
 	if err != nil {

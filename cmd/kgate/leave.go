@@ -10,17 +10,16 @@ import (
 	"github.com/kgate/kgate/internal/admin"
 )
 
-// drainCommand takes a gateway out of service.
+// drainCommand drains a gateway.
 type drainCommand struct {
-	Timeout time.Duration `name:"timeout" default:"1m" help:"How long to wait for the requests in flight (default ${default}); 0: not at all."`
-	Admin   adminAddrs    `embed:""`
-	Token   adminToken    `embed:""`
+	Timeout time.Duration `name:"timeout" default:"1m" help:"How long to wait for the requests in flight (default ${default}); 0: do not wait."`
+	adminFlags
 }
 
 // Help implements kong.HelpProvider.
 func (drainCommand) Help() string {
 	return `The gateway refuses new requests, finishes those in flight, and stays in the
-cluster until it is ended. Tickets that are held do not count: they stay.
+cluster until it is shut down. It does not wait for tickets: they stay.
 
 Examples:
   kgate drain
@@ -31,44 +30,34 @@ Exit codes: 0 drained, 1 not drained, 2 wrong command line.`
 
 // Run asks the gateway to drain and waits until it has.
 func (c *drainCommand) Run(std streams) error {
-	token, err := c.Token.read()
-	if err != nil {
-		return err
-	}
-	r, err := c.Admin.one(token)
-	if err != nil {
-		return err
-	}
 	ctx := context.Background()
-	s, _, err := r.status(ctx)
+	r, name, err := c.postOne(ctx, "/api/v1/drain")
 	if err != nil {
-		return err
-	}
-	if err := r.post(ctx, "/api/v1/drain", nil); err != nil {
 		return err
 	}
 	if c.Timeout == 0 {
-		_, err := fmt.Fprintf(std.out, "%s drains\n", s.Gateway.Name)
+		_, err := fmt.Fprintf(std.out, "%s drains\n", name)
 		return err
 	}
+	var s *admin.Status
 	done, err := watch(std, c.Timeout, func() (bool, string, error) {
 		if s, _, err = r.status(ctx); err != nil {
 			return false, "", err
 		}
-		return s.Gateway.Drained, fmt.Sprintf("%s drains: %s", s.Gateway.Name, busy(s)), nil
+		return s.Gateway.Drained, fmt.Sprintf("%s drains: %s", name, busy(s)), nil
 	})
 	switch {
 	case err != nil:
 		return err
 	case !done:
-		return fmt.Errorf("%s is not drained after %v: %s; it goes on draining", s.Gateway.Name, c.Timeout, busy(s))
+		return fmt.Errorf("%s is not drained after %v: %s; it goes on draining", name, c.Timeout, busy(s))
 	}
-	_, err = fmt.Fprintf(std.out, "%s is drained\n", s.Gateway.Name)
+	_, err = fmt.Fprintf(std.out, "%s is drained\n", name)
 	return err
 }
 
-// busy says what the gateway still has: the slots of its tickets, which draining leaves
-// alone, are among those in use.
+// busy says what is still in use at the gateway. It counts slots of tickets, which draining
+// does not end.
 func busy(s *admin.Status) string {
 	inFlight, waiting := 0, 0
 	for _, p := range s.Pools {
@@ -78,21 +67,20 @@ func busy(s *admin.Status) string {
 	return fmt.Sprintf("%d slots in use, %d waiting", inFlight, waiting)
 }
 
-// leaveCommand ends a gateway.
+// leaveCommand shuts a gateway down.
 type leaveCommand struct {
-	Force   string        `name:"force" placeholder:"NAME" help:"Take the gateway of this name out, as any other one sees it: it is lost for good, or must not go on."`
-	Timeout time.Duration `name:"timeout" default:"1m" help:"How long to wait for its end (default ${default}); 0: not at all."`
-	Admin   adminAddrs    `embed:""`
-	Token   adminToken    `embed:""`
+	Force   string        `name:"force" placeholder:"NAME" help:"Remove the gateway of this name from the cluster: it is lost for good, or must not go on."`
+	Timeout time.Duration `name:"timeout" default:"1m" help:"How long to wait for its end (default ${default}); 0: do not wait."`
+	adminFlags
 }
 
 // Help implements kong.HelpProvider.
 func (leaveCommand) Help() string {
 	return `Without --force the gateway at --admin ends as on SIGTERM: waiting requests are
-refused or served, those in flight finish, the others go on without it.
+refused or served, those in flight finish, and the others go on without it.
 
-With --force the others go on without it at once. Its slots come back when its
-lease has run out for sure; until then they count as taken.
+With --force any other gateway removes it at once. Its slots come back when its
+lease has surely run out; until then they count as in use.
 
 Examples:
   kgate leave --admin http://10.0.0.2:9080 --admin-token-file token
@@ -101,28 +89,16 @@ Examples:
 Exit codes: 0 done, 1 not done, 2 wrong command line.`
 }
 
-// Run ends the gateway, or takes the one named out.
+// Run shuts the gateway down, or removes the one that is named.
 func (c *leaveCommand) Run(std streams) error {
-	token, err := c.Token.read()
-	if err != nil {
-		return err
-	}
 	if c.Force != "" {
-		return c.force(std, token)
-	}
-	r, err := c.Admin.one(token)
-	if err != nil {
-		return err
+		return c.force(std)
 	}
 	ctx := context.Background()
-	s, _, err := r.status(ctx)
+	r, name, err := c.postOne(ctx, "/api/v1/leave")
 	if err != nil {
 		return err
 	}
-	if err := r.post(ctx, "/api/v1/leave", nil); err != nil {
-		return err
-	}
-	name := s.Gateway.Name
 	if c.Timeout == 0 {
 		_, err := fmt.Fprintf(std.out, "%s leaves\n", name)
 		return err
@@ -132,7 +108,7 @@ func (c *leaveCommand) Run(std streams) error {
 		switch {
 		case errors.Is(err, errNoListener):
 			return true, "", nil
-		case err != nil: // a connection that broke off with the process
+		case err != nil: // the connection ended with the process
 			return false, name + " leaves", nil
 		}
 		return false, fmt.Sprintf("%s leaves: %s", name, busy(s)), nil
@@ -147,14 +123,14 @@ func (c *leaveCommand) Run(std streams) error {
 	return err
 }
 
-func (c *leaveCommand) force(std streams, token string) error {
-	r, err := c.Admin.remote(token)
+func (c *leaveCommand) force(std streams) error {
+	r, err := c.remote()
 	if err != nil {
 		return err
 	}
 	if err := r.post(context.Background(), "/api/v1/members/"+url.PathEscape(c.Force)+"/suspend", nil); err != nil {
 		return err
 	}
-	_, err = fmt.Fprintf(std.out, "%s is out; its slots come back when its lease has run out\n", c.Force)
+	_, err = fmt.Fprintf(std.out, "%s is removed; its slots come back when its lease has run out\n", c.Force)
 	return err
 }

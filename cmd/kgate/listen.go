@@ -1,6 +1,7 @@
 package main
 
 import (
+	"cmp"
 	"crypto/tls"
 	"errors"
 	"fmt"
@@ -13,26 +14,27 @@ import (
 
 	"github.com/kgate/kgate/internal/admin"
 	"github.com/kgate/kgate/internal/config"
+	"github.com/kgate/kgate/internal/hostaddr"
 	"github.com/kgate/kgate/internal/socket"
-	"github.com/kgate/kgate/proxy"
+	"github.com/kgate/kgate/proxy/downstream"
 )
 
 // listenForClients serves the data plane on the addresses for clients.
 func (s *server) listenForClients() error {
 	l := s.cfg.Listen
-	cfg := proxy.ServerConfig{
+	cfg := downstream.Config{
 		Handler: s.node.Handler(), ReadHeaderTimeout: l.HeaderTimeout, IdleTimeout: l.IdleTimeout, MaxHeaderBytes: l.MaxHeaderBytes,
 		MaxConnections: l.MaxConnections, ProxyProtocol: l.ProxyProtocol, Logger: s.log,
 	}
 	var err error
 	if l.HTTPS != "" {
-		if s.certificates, err = proxy.LoadCertificates(certificateFiles(l.TLS), s.log); err != nil {
+		if s.certificates, err = downstream.LoadCertificates(certificateFiles(l.TLS), s.log); err != nil {
 			return fmt.Errorf("listen.tls: %w", err)
 		}
 		s.wg.Go(func() { s.certificates.Watch(s.ctx) })
 		cfg.TLS = &tls.Config{MinVersion: tls.VersionTLS12, GetCertificate: s.certificates.Get}
 	}
-	if s.clients, err = proxy.NewServer(cfg); err != nil {
+	if s.clients, err = downstream.NewServer(cfg); err != nil {
 		return err
 	}
 	s.undo = append(s.undo, s.clients.Close)
@@ -120,7 +122,7 @@ func (s *server) openSockets() error {
 		}
 		l, err := listen(addrs[name])
 		if err != nil {
-			return fmt.Errorf("listen.%s %s: %w", name, addrs[name], err)
+			return listenError("listen."+name, addrs[name], err)
 		}
 		s.sockets[name] = []net.Listener{l}
 	}
@@ -135,7 +137,16 @@ func listen(addr string) (net.Listener, error) {
 	return net.Listen("tcp", addr)
 }
 
-// closeSockets closes those that nobody serves yet.
+// listenError says why kgate cannot listen on the address of a key, and what to do.
+func listenError(key, addr string, err error) error {
+	var failed *net.OpError
+	if !errors.As(err, &failed) || failed.Net != "tcp" {
+		return fmt.Errorf("%s %s: %w", key, addr, err)
+	}
+	return fmt.Errorf("%s %s: %w%s", key, addr, failed.Err, cmp.Or(hostaddr.Advice(failed.Err.Error()), "; is it an address of this machine?"))
+}
+
+// closeSockets closes the sockets that are not served yet.
 func (s *server) closeSockets() error {
 	for _, sockets := range s.sockets {
 		closeAll(sockets)
@@ -143,7 +154,7 @@ func (s *server) closeSockets() error {
 	return nil
 }
 
-// profiles serves what package runtime knows of the process.
+// profiles serves the profiles of the process.
 func profiles() http.Handler {
 	mux := http.NewServeMux()
 	mux.HandleFunc("/debug/pprof/", pprof.Index)

@@ -4,11 +4,15 @@
 package main
 
 import (
+	"context"
 	"errors"
 	"fmt"
 	"io"
 	"os"
+	"os/signal"
 	"slices"
+	"strings"
+	"syscall"
 
 	"github.com/alecthomas/kong"
 )
@@ -29,18 +33,18 @@ const (
 // commands is the command line.
 type commands struct {
 	Serve       serveCommand      `cmd:"" help:"Run a gateway."`
-	Demo        demoCommand       `cmd:"" help:"Run the main job on this machine: three gateways, a slow upstream, a skewed load."`
+	Demo        demoCommand       `cmd:"" help:"Run a demonstration on this machine: three gateways, a slow upstream, an uneven load."`
 	Check       checkCommand      `cmd:"" help:"Validate a configuration file: every error at once."`
 	Status      statusCommand     `cmd:"" help:"Show a running gateway and its cluster."`
 	Pool        poolCommand       `cmd:"" help:"Change a pool in the whole cluster."`
 	Drain       drainCommand      `cmd:"" help:"Take a gateway out of service; it stays in the cluster."`
-	Leave       leaveCommand      `cmd:"" help:"End a gateway in order, or take a lost one out by force."`
+	Leave       leaveCommand      `cmd:"" help:"Shut a gateway down in order, or remove a lost one by force."`
 	Exec        execCommand       `cmd:"" help:"Hold one slot while a command runs."`
 	Lab         labCommand        `cmd:"" help:"The simulator: reproduce the papers, compare protocols, find faults."`
-	Keygen      keygenCommand     `cmd:"" help:"Make the keys and certificates that guard a cluster."`
+	Keygen      keygenCommand     `cmd:"" help:"Make the keys and certificates that protect a cluster."`
 	Version     versionCommand    `cmd:"" help:"Print the version."`
 	ShowVersion versionFlag       `name:"version" help:"Print the version."`
-	Completion  completionCommand `cmd:"" help:"Print what a shell needs to complete command lines."`
+	Completion  completionCommand `cmd:"" help:"Print the script with which a shell completes command lines."`
 	Complete    completeCommand   `cmd:"" hidden:""`
 	Guard       guardCommand      `cmd:"" hidden:"" name:"exec-guard"`
 	Manual      manualCommand     `cmd:"" hidden:"" help:"Write the manual pages."`
@@ -48,6 +52,11 @@ type commands struct {
 
 // streams are what a command reads and writes.
 type streams struct{ out, err io.Writer }
+
+// untilSignal returns a context that ends with SIGINT or SIGTERM.
+func untilSignal() (context.Context, context.CancelFunc) {
+	return signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM)
+}
 
 func main() {
 	os.Exit(run(os.Args[1:], streams{os.Stdout, os.Stderr}))
@@ -94,13 +103,13 @@ func run(args []string, std streams) int {
 			}
 			return coded.code
 		}
-		fmt.Fprintln(std.err, "kgate:", err)
+		fmt.Fprintln(std.err, "kgate:", strings.TrimPrefix(err.Error(), "kgate: ")) // as the library begins its errors
 		return exitFailure
 	}
 	return exitOK
 }
 
-// codedError ends the process with a code of its own; a nil err has been told
+// codedError ends the process with its own exit code. If err is nil it has been printed
 // already.
 type codedError struct {
 	code int

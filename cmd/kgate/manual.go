@@ -10,7 +10,7 @@ import (
 )
 
 // manualCommand writes the manual pages, one per command, from the command line's
-// own help. It is for whoever makes a package.
+// own help. It is for packagers.
 type manualCommand struct {
 	Dir string `arg:"" help:"Folder for the pages."`
 }

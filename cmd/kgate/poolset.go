@@ -14,26 +14,25 @@ import (
 
 // poolCommand changes pools.
 type poolCommand struct {
-	Set poolSetCommand `cmd:"" help:"Change how many requests may be in flight, live."`
+	Set poolSetCommand `cmd:"" help:"Change how many requests may be in flight, or how many bytes may move, without a restart."`
 }
 
 // poolSetCommand changes k.
 type poolSetCommand struct {
-	Name  string     `arg:"" help:"The pool."`
-	K     int        `name:"k" xor:"what" required:"" placeholder:"N" help:"At most N requests in flight, over all gateways."`
-	Was   int        `name:"was" placeholder:"N" help:"Change nothing unless k is N now (default: as the gateway shows it)."`
-	Rate  string     `name:"rate" xor:"what" required:"" placeholder:"RATE" help:"At most RATE to clients, over all gateways, such as 100MiB/s; 0: no bound."`
-	Up    string     `name:"rate-up" xor:"what" required:"" placeholder:"RATE" help:"The same from clients to the upstreams."`
-	Admin adminAddrs `embed:""`
-	Token adminToken `embed:""`
+	Name string `arg:"" help:"The pool."`
+	K    int    `name:"k" xor:"what" required:"" placeholder:"N" help:"At most N requests in flight, over all gateways."`
+	Was  int    `name:"was" placeholder:"N" help:"Change nothing unless k is N now (default: as the gateway shows it)."`
+	Rate string `name:"rate" xor:"what" required:"" placeholder:"RATE" help:"At most RATE to clients, over all gateways, such as 100MiB/s; 0: no limit."`
+	Up   string `name:"rate-up" xor:"what" required:"" placeholder:"RATE" help:"The same from clients to the upstreams."`
+	adminFlags
 }
 
 // Help implements kong.HelpProvider.
 func (poolSetCommand) Help() string {
-	return `The change holds for the whole cluster and outlives restarts; k in the
-configuration files is what a new pool starts with. When k is lowered, requests
-in flight finish; none is broken off. A lower rate holds everywhere when the
-command returns.
+	return `The change applies to the whole cluster and outlives restarts; k in the
+configuration files is for new pools only. When k is lowered, requests in flight
+finish; none is aborted. A lower rate applies at every gateway when the command
+returns.
 
 Examples:
   kgate pool set downloads --k 12
@@ -50,13 +49,9 @@ func (c *poolSetCommand) Run(std streams) error {
 		return c.setRate(std)
 	}
 	if c.K < 1 {
-		return &codedError{code: exitUsage, err: fmt.Errorf("--k %d: at least 1", c.K)}
+		return &codedError{code: exitUsage, err: fmt.Errorf("--k is %d: it must be at least 1", c.K)}
 	}
-	token, err := c.Token.read()
-	if err != nil {
-		return err
-	}
-	r, err := c.Admin.remote(token)
+	r, err := c.remote()
 	if err != nil {
 		return err
 	}
@@ -79,7 +74,7 @@ func (c *poolSetCommand) Run(std streams) error {
 
 func (c *poolSetCommand) setRate(std streams) error {
 	if c.Was != 0 {
-		return &codedError{code: exitUsage, err: errors.New("--was is about k: leave it out, or change k with --k")}
+		return &codedError{code: exitUsage, err: errors.New("--was goes with --k only: leave it out, or give --k")}
 	}
 	var change admin.RateChange
 	for _, f := range []struct {
@@ -96,11 +91,7 @@ func (c *poolSetCommand) setRate(std streams) error {
 		n := int64(rate)
 		*f.to = &n
 	}
-	token, err := c.Token.read()
-	if err != nil {
-		return err
-	}
-	r, err := c.Admin.remote(token)
+	r, err := c.remote()
 	if err != nil {
 		return err
 	}

@@ -9,14 +9,23 @@ import (
 	"github.com/kgate/kgate/telemetry"
 )
 
-// configRead is how the configuration was read last.
+// configRead describes the last reading of the configuration.
 type configRead struct {
 	at     time.Time // the last time without an error
 	failed bool
 }
 
-// reload reads the file again and has s follow it. It returns the configuration
-// that s then runs with: the one before, if the new one cannot be used.
+// load reads the configuration, and checks that the files that it names can be read.
+func (c *serveCommand) load() (*config.Config, error) {
+	cfg, err := config.LoadWith(c.File, c.Overrides)
+	if err == nil {
+		err = cfg.CheckFiles()
+	}
+	return cfg, err
+}
+
+// reload reads the file again and applies it to s. It returns the configuration
+// that s then runs with: the old one if the new one cannot be used.
 func (c *serveCommand) reload(log *slog.Logger, s *server, running *config.Config, settings *telemetry.LogSettings) *config.Config {
 	next, err := c.reread(log, s, running, settings)
 	if err != nil {
@@ -38,7 +47,7 @@ func (c *serveCommand) reread(log *slog.Logger, s *server, running *config.Confi
 		return nil, err
 	}
 	next, changes := running.Reload(read)
-	// Also without changes: the files that it names may have others in them.
+	// Even without changes: the files that it names may have changed.
 	if err := s.follow(next); err != nil {
 		return nil, err
 	}
@@ -52,7 +61,7 @@ func (c *serveCommand) reread(log *slog.Logger, s *server, running *config.Confi
 	return next, nil
 }
 
-// notReloaded tells everything that is wrong with a new configuration.
+// notReloaded logs everything that is wrong with a new configuration.
 func notReloaded(log *slog.Logger, err error) {
 	wrong := config.Lines(err)
 	for _, line := range wrong {
@@ -73,9 +82,8 @@ func logChange(log *slog.Logger, change config.Change) {
 	}
 }
 
-// follow has requests that come from now on served as cfg says. Those that wait
-// keep their places, those in flight their connections. On an error nothing has
-// changed.
+// follow applies cfg to requests that arrive from now on. Those that wait keep their
+// places, those in flight their connections. On an error nothing has changed.
 func (s *server) follow(cfg *config.Config) error {
 	next, err := s.nodeConfig(cfg)
 	if err != nil {

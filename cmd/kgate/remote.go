@@ -11,6 +11,7 @@ import (
 	"net/http"
 	"net/url"
 	"os"
+	"regexp"
 	"strings"
 	"time"
 
@@ -25,10 +26,40 @@ type adminAddrs struct {
 
 // adminToken is the flag of commands that change something.
 type adminToken struct {
-	File string `name:"admin-token-file" env:"KGATE_ADMIN_TOKEN_FILE" placeholder:"FILE" help:"File with the admin token. Changes need it where the gateway has one, but for those over a socket."`
+	File string `name:"admin-token-file" env:"KGATE_ADMIN_TOKEN_FILE" placeholder:"FILE" help:"File with the admin token. Changes require it if the gateway has one, except over a socket."`
 }
 
-// read returns the token, or none where no file is named.
+// adminFlags are the flags of commands that change something.
+type adminFlags struct {
+	Admin adminAddrs `embed:""`
+	Token adminToken `embed:""`
+}
+
+// remote returns a remote that may make changes.
+func (f adminFlags) remote() (*remote, error) {
+	token, err := f.Token.read()
+	if err != nil {
+		return nil, err
+	}
+	return f.Admin.remote(token)
+}
+
+// postOne posts to the one gateway that the flags must name, and returns its name.
+func (f adminFlags) postOne(ctx context.Context, path string) (r *remote, name string, err error) {
+	if len(f.Admin.Admin) != 1 {
+		return nil, "", &codedError{code: exitUsage, err: errors.New("--admin must name the one gateway that this is about")}
+	}
+	if r, err = f.remote(); err != nil {
+		return nil, "", err
+	}
+	s, _, err := r.status(ctx)
+	if err != nil {
+		return nil, "", err
+	}
+	return r, s.Gateway.Name, r.post(ctx, path, nil)
+}
+
+// read returns the token, "" if no file is named.
 func (t adminToken) read() (string, error) {
 	if t.File == "" {
 		return "", nil
@@ -65,36 +96,28 @@ func (a adminAddrs) remote(token string) (*remote, error) {
 	return r, nil
 }
 
-// one is a remote of exactly one gateway, for what is about that gateway.
-func (a adminAddrs) one(token string) (*remote, error) {
-	if len(a.Admin) != 1 {
-		return nil, &codedError{code: exitUsage, err: errors.New("--admin must name the one gateway that this is about")}
-	}
-	return a.remote(token)
-}
-
 const (
-	// maxDocument bounds what is read of a gateway.
+	// maxDocument bounds an answer.
 	maxDocument = 16 << 20
-	// remotePatience bounds the time that a gateway has for an answer.
+	// remotePatience is how long a gateway may take to answer.
 	remotePatience = 5 * time.Second
 )
 
 var (
-	// errNoAnswer: at none of the addresses a gateway answers.
+	// errNoAnswer: no gateway answers at any address.
 	errNoAnswer = errors.New("no gateway answers")
-	// errNoListener is an errNoAnswer: at none of them anybody listens.
+	// errNoListener is an errNoAnswer: nothing listens at any address.
 	errNoListener = fmt.Errorf("%w", errNoAnswer)
 )
 
-// post has the first gateway that answers change something.
+// post asks the first gateway that answers for a change.
 func (r *remote) post(ctx context.Context, path string, body any) error {
 	_, _, err := r.first(ctx, http.MethodPost, path, body)
 	return err
 }
 
-// get decodes what the first gateway that answers has at path, and returns it as it was
-// sent.
+// get decodes the document at path of the first gateway that answers, and returns it as
+// it was sent.
 func (r *remote) get(ctx context.Context, path string, into any) ([]byte, error) {
 	data, from, err := r.first(ctx, http.MethodGet, path, nil)
 	if err != nil {
@@ -106,7 +129,7 @@ func (r *remote) get(ctx context.Context, path string, into any) ([]byte, error)
 	return data, nil
 }
 
-// first asks the gateways in turn until one answers, and tells which. After a dial that
+// first asks the gateways in turn until one answers, and returns which. After a dial that
 // fails the next one is asked; a request that changes nothing goes on to it after any
 // failure to answer.
 func (r *remote) first(ctx context.Context, method, path string, body any) ([]byte, *url.URL, error) {
@@ -117,7 +140,7 @@ func (r *remote) first(ctx context.Context, method, path string, body any) ([]by
 		target := base.JoinPath(path)
 		target.RawQuery = query
 		data, err := r.ask(ctx, target, method, body)
-		var silent *url.Error // what http.Client returns where there is no answer
+		var silent *url.Error // what http.Client returns if there is no answer
 		var dial *net.OpError
 		switch {
 		case errors.As(err, &dial) && dial.Op == "dial":
@@ -132,7 +155,7 @@ func (r *remote) first(ctx context.Context, method, path string, body any) ([]by
 	return nil, nil, fmt.Errorf("%w %s; is it running, and is this its admin address?", kind, strings.Join(causes, ", "))
 }
 
-// shown is a base URL as it was written.
+// shown is a base URL as it was given.
 func shown(base *url.URL) string {
 	if name := socket.Name(base); name != base.Host {
 		return name
@@ -169,11 +192,16 @@ func (r *remote) ask(ctx context.Context, target *url.URL, method string, body a
 	if err != nil {
 		return nil, &url.Error{Op: method, URL: target.String(), Err: err}
 	}
+	data = unprintable.ReplaceAll(data, []byte(`\ufffd`))
 	if resp.StatusCode/100 != 2 {
 		return nil, refusal(socket.Name(target), resp, data)
 	}
 	return data, nil
 }
+
+// unprintable is what would tell a terminal to do something, as it is in JSON: other gateways
+// may have chosen the words that are shown.
+var unprintable = regexp.MustCompile(`\\u00(?:0[0-8b-f]|1[0-9a-f]|7f|[89][0-9a-f])|\\[bfr]|[\x{7f}-\x{9f}\x{202a}-\x{202e}\x{2066}-\x{2069}]`)
 
 func refusal(host string, resp *http.Response, data []byte) error {
 	var problem struct {
@@ -185,7 +213,7 @@ func refusal(host string, resp *http.Response, data []byte) error {
 	return fmt.Errorf("%s: %s", host, problem.Detail)
 }
 
-// status returns the status of the first gateway that answers, also as it was
+// status returns the status of the first gateway that answers, decoded and as it was
 // sent.
 func (r *remote) status(ctx context.Context) (*admin.Status, []byte, error) {
 	s := new(admin.Status)
@@ -196,7 +224,7 @@ func (r *remote) status(ctx context.Context) (*admin.Status, []byte, error) {
 	return s, data, nil
 }
 
-// line returns who is in a pool.
+// line returns the requests of a pool.
 func (r *remote) line(ctx context.Context, pool string) (*admin.Line, error) {
 	l := new(admin.Line)
 	_, err := r.get(ctx, "/api/v1/line?pool="+url.QueryEscape(pool), l)

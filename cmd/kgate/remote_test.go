@@ -1,6 +1,7 @@
 package main
 
 import (
+	"encoding/json"
 	"errors"
 	"net"
 	"net/http"
@@ -62,5 +63,27 @@ func TestRemoteGoesOn(t *testing.T) {
 	}
 	if _, _, err := r("http://127.0.0.1:1", other.URL).status(t.Context()); err == nil || !strings.HasPrefix(err.Error(), strings.TrimPrefix(other.URL, "http://")) {
 		t.Errorf("somebody else is blamed: %v", err)
+	}
+}
+
+// TestWordsOfOthersAreShown: what somebody has called a gateway tells the terminal nothing.
+func TestWordsOfOthersAreShown(t *testing.T) {
+	status := http.StatusOK
+	evil := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) {
+		w.WriteHeader(status)
+		_ = json.NewEncoder(w).Encode(map[string]string{"version": "a\x1b[2J\u009b2J\x7f\r\b\u202eb\\u001bc\n\td", "detail": "no\x1b]0;x\a"})
+	}))
+	t.Cleanup(evil.Close)
+	r, err := adminAddrs{Admin: []string{evil.URL}}.remote("")
+	if err != nil {
+		t.Fatal(err)
+	}
+	s, _, err := r.status(t.Context())
+	if want := "a\ufffd[2J\ufffd2J\ufffd\ufffd\ufffd\ufffdb\\ufffdc\n\td"; err != nil || s.Version != want {
+		t.Errorf("%q, want %q, error %v", s.Version, want, err)
+	}
+	status = http.StatusBadRequest
+	if _, _, err := r.status(t.Context()); err == nil || !strings.Contains(err.Error(), "no\ufffd]0;x\ufffd") {
+		t.Errorf("%q", err)
 	}
 }

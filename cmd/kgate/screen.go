@@ -9,7 +9,7 @@ import (
 	"golang.org/x/term"
 )
 
-// screen is where a command shows something, again and again.
+// screen shows something repeatedly.
 type screen struct {
 	out      io.Writer
 	terminal bool
@@ -21,7 +21,7 @@ type screen struct {
 
 func newScreen(out io.Writer) *screen {
 	s := &screen{out: out, size: func() (int, int) { return plainWidth, 0 }}
-	if f, ok := out.(*os.File); ok && term.IsTerminal(int(f.Fd())) {
+	if f := asTerminal(out); f != nil {
 		s.terminal = true
 		s.colour = os.Getenv("NO_COLOR") == "" && os.Getenv("TERM") != "dumb"
 		s.size = func() (int, int) {
@@ -34,12 +34,12 @@ func newScreen(out io.Writer) *screen {
 	return s
 }
 
-// plainWidth is how wide it is where no terminal says so.
+// plainWidth is its width if there is no terminal.
 const plainWidth = 80
 
-// What terminals understand.
+// Control sequences of terminals.
 const (
-	openScreen  = "\x1b[?1049h\x1b[?25l" // another page, without the cursor
+	openScreen  = "\x1b[?1049h\x1b[?25l" // the alternate screen, without the cursor
 	closeScreen = "\x1b[?25h\x1b[?1049l"
 	toBegin     = "\x1b[H"
 	clearLine   = "\x1b[K"
@@ -70,7 +70,7 @@ func (s *screen) draw(text string) error {
 	if _, height := s.size(); height > 0 && len(lines) > height {
 		lines = append(lines[:height-1], "...")
 	}
-	// One write, and nothing is cleared before it is written over: no flicker.
+	// One write, and nothing is cleared before it is overwritten, so nothing flickers.
 	_, err := fmt.Fprint(s.out, toBegin+strings.Join(lines, clearLine+"\n")+clearLine+clearBelow)
 	return err
 }

@@ -15,9 +15,9 @@ import (
 	"time"
 )
 
-// readTokens reads the tokens that changes over the admin address need, one on
-// each line; none when no file is named. The first is shown to other gateways, all
-// are accepted. A part of a token is none: whoever writes the file may be half way.
+// readTokens reads the tokens that changes over the admin address require, one on
+// each line; nil if no file is named. The first is sent to other gateways, all are
+// accepted. It waits for a file that is still being written.
 func readTokens(ctx context.Context, file string) ([]string, error) {
 	if file == "" {
 		return nil, nil
@@ -30,10 +30,10 @@ func readTokens(ctx context.Context, file string) ([]string, error) {
 	const least = 16
 	for _, token := range tokens {
 		if len(token) < least {
-			return nil, fmt.Errorf("node.admin_token_file: %s holds a token of %d characters, one has at least %d: make one with `kgate keygen --token`", file, len(token), least)
+			return nil, fmt.Errorf("node.admin_token_file: %s holds a token of %d characters, and %d are the least: make one with `kgate keygen --token`", file, len(token), least)
 		}
 		if isCut(token) {
-			return nil, fmt.Errorf("node.admin_token_file: %s holds a token of kgate keygen that is not whole: write it again", file)
+			return nil, fmt.Errorf("node.admin_token_file: %s holds only a part of a token of kgate keygen: copy the whole token", file)
 		}
 	}
 	if len(tokens) == 0 {
@@ -42,30 +42,33 @@ func readTokens(ctx context.Context, file string) ([]string, error) {
 	return tokens, nil
 }
 
-// settleTime is how long a file must be unchanged before its last line counts
-// without a line break behind it.
+// settleTime is how long a file must be unchanged before a last line without a line break
+// counts.
 const settleTime = 2 * time.Second
 
-// readSettled reads a file of lines. It waits while the last line has no end and the
-// file has just been written, and fails if that does not stop or ctx ends.
+// readSettled reads a file of lines. It waits while the last line has no line break and the
+// file has just been written, and fails if that goes on or ctx ends. The time of day
+// may be wrong: a file also counts that has not changed while it waited.
 func readSettled(ctx context.Context, file string) ([]byte, error) {
+	var last time.Time
 	for range 3 {
 		info, err := os.Stat(file)
 		if err != nil {
 			return nil, err
 		}
 		data, err := os.ReadFile(file)
-		fresh := settleTime - time.Since(info.ModTime())
-		if err != nil || bytes.HasSuffix(data, []byte("\n")) || fresh <= 0 {
+		written := info.ModTime()
+		if err != nil || bytes.HasSuffix(data, []byte("\n")) || time.Since(written) >= settleTime || written.Equal(last) {
 			return data, err
 		}
+		last = written
 		select {
-		case <-time.After(min(fresh, settleTime)):
+		case <-time.After(settleTime):
 		case <-ctx.Done():
 			return nil, ctx.Err()
 		}
 	}
-	return nil, fmt.Errorf("%s is being written, and its last line has no end", file)
+	return nil, fmt.Errorf("%s is still being written: its last line has no line break", file)
 }
 
 // tokenPrefix begins the tokens that kgate makes. They end with a checksum, so that a
@@ -81,13 +84,13 @@ func newToken() string {
 
 func tokenSum(token string) string { return fmt.Sprintf("%08x", crc32.ChecksumIEEE([]byte(token))) }
 
-// isCut reports whether token is a part of one that newToken made.
+// isCut reports whether token is only a part of one that newToken made.
 func isCut(token string) bool {
 	end := len(token) - len(tokenSum(""))
 	return strings.HasPrefix(token, tokenPrefix) && tokenSum(token[:end]) != token[end:]
 }
 
-// tokensIn returns the lines of a file that hold something.
+// tokensIn returns the lines of a file that are not empty.
 func tokensIn(data []byte) []string {
 	var tokens []string
 	for line := range strings.Lines(string(data)) {
@@ -98,17 +101,18 @@ func tokensIn(data []byte) []string {
 	return tokens
 }
 
-// refreshTokens uses the admin tokens as their file has them now, if it can be
-// used.
+// refreshTokens takes the admin tokens of the file into use, if it is valid.
 func (s *server) refreshTokens(ctx context.Context) {
 	tokens, err := readTokens(ctx, s.cfg.Node.AdminTokenFile)
+	settled := slices.Equal(tokens, s.lastTokens) // see trustInterval
+	s.lastTokens = tokens
 	switch before := s.adminTokens(); {
 	case ctx.Err() != nil:
 	case err != nil:
 		if s.once.First("admin token " + err.Error()) {
 			s.log.Error("the admin tokens cannot be read: keeping the last good ones", slog.Any("error", err))
 		}
-	case !slices.Equal(tokens, before):
+	case settled && !slices.Equal(tokens, before):
 		s.tokens.Store(&tokens)
 		s.log.Info("admin tokens read again", slog.Int("tokens", len(tokens)))
 	}
@@ -122,18 +126,18 @@ func (s *server) adminTokens() []string {
 	return nil
 }
 
-// warnOfOpenPorts says what cluster.insecure leaves open.
+// warnOfOpenPorts logs what cluster.insecure leaves open.
 func (s *server) warnOfOpenPorts() {
 	if !s.cfg.Cluster.Insecure || s.trust.secure != nil {
 		return
 	}
 	peer, gossip, _ := s.cfg.ForPeers()
-	s.log.Warn("cluster.insecure: whoever reaches these addresses can read and change k, take slots and speak as a gateway",
-		slog.String("peer", peer), slog.String("gossip", gossip), slog.String("remedy", "make a key with kgate keygen and name it with cluster.key_file"))
+	s.log.Warn("cluster.insecure: anybody who can reach these addresses can read and change k, take slots and act as a gateway",
+		slog.String("peer", peer), slog.String("gossip", gossip), slog.String("remedy", "make a key with kgate keygen and set cluster.key_file"))
 }
 
-// warnOfOpenSecrets tells of files with secrets that other users of this machine
-// can read. Their group may: that is how services are handed what root owns.
+// warnOfOpenSecrets logs which files with secrets other users of this machine can read.
+// Their group may: services often get root's files that way.
 func (s *server) warnOfOpenSecrets() {
 	c := s.cfg
 	for _, f := range []struct{ key, path string }{
@@ -148,7 +152,7 @@ func (s *server) warnOfOpenSecrets() {
 		}
 		info, err := os.Stat(f.path)
 		if err != nil {
-			continue // whoever reads it says so
+			continue // reading it fails with an error
 		}
 		if mode := info.Mode().Perm(); mode&0o027 != 0 {
 			s.log.Warn("other users of this machine can read a file with a secret: chmod 600 it",

@@ -20,7 +20,7 @@ const logPatience = 2 * time.Second
 
 // serveCommand runs a gateway.
 type serveCommand struct {
-	File            string        `name:"config" short:"c" env:"KGATE_CONFIG" placeholder:"FILE" help:"Configuration file (YAML). The simple case needs none."`
+	File            string        `name:"config" short:"c" env:"KGATE_CONFIG" placeholder:"FILE" help:"Configuration file (YAML). With --upstream and --k none is needed."`
 	ShutdownTimeout time.Duration `name:"shutdown-timeout" env:"KGATE_SHUTDOWN_TIMEOUT" default:"30s" help:"How long requests in flight may take to finish after SIGTERM."`
 	config.Overrides
 }
@@ -34,21 +34,11 @@ func (serveCommand) Help() string {
 
 Flags and their environment variables override the file.
 SIGHUP reads the file again: see docs/configuration.md for what it changes.
-SIGTERM and SIGINT take the gateway out in order: waiting requests are refused
+SIGTERM and SIGINT shut the gateway down in order: waiting requests are refused
 with 503, those in flight finish.
 
 Exit codes: 0 ended by a signal, 1 cannot run or the file is wrong, 2 wrong
 command line.`
-}
-
-// load reads the configuration, and looks whether the files are there that it
-// names.
-func (c *serveCommand) load() (*config.Config, error) {
-	cfg, err := config.LoadWith(c.File, c.Overrides)
-	if err == nil {
-		err = cfg.CheckFiles()
-	}
-	return cfg, err
 }
 
 // Run serves until a signal comes.
@@ -68,9 +58,9 @@ func (c *serveCommand) Run(std streams, misspelt misspelt) error {
 	}
 	raiseHeapFloor()
 	again := make(chan os.Signal, 1)
-	signal.Notify(again, syscall.SIGHUP) // before there is anything to reload: it must not end us
+	signal.Notify(again, syscall.SIGHUP) // from now on it must not end the process
 	defer signal.Stop(again)
-	stop, cancel := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM)
+	stop, cancel := untilSignal()
 	defer cancel()
 	sockets, err := inheritedSockets()
 	if err != nil {
@@ -98,7 +88,7 @@ func (c *serveCommand) Run(std streams, misspelt misspelt) error {
 			running = false
 		case err := <-s.failed:
 			return s.giveUp(err)
-		case <-s.node.Done(): // it has said why
+		case <-s.node.Done(): // it has logged why
 			_ = s.close()
 			return &codedError{code: exitFailure}
 		}
@@ -112,7 +102,7 @@ func (c *serveCommand) Run(std streams, misspelt misspelt) error {
 
 // giveUp ends a gateway that cannot go on.
 func (s *server) giveUp(why error) error {
-	// Whoever reads its log must find it there.
+	// An operator who reads the log must find the reason there.
 	s.log.Error("the gateway cannot go on", slog.Any("error", errors.Join(why, s.close())))
 	return &codedError{code: exitFailure}
 }

@@ -20,13 +20,13 @@ import (
 	"github.com/kgate/kgate"
 	"github.com/kgate/kgate/internal/config"
 	"github.com/kgate/kgate/internal/oncelog"
-	"github.com/kgate/kgate/proxy"
+	"github.com/kgate/kgate/proxy/downstream"
 	"github.com/kgate/kgate/telemetry"
 	"github.com/kgate/kgate/telemetry/otlp"
 )
 
-// server is a node with what surrounds it in a process of its own: a configuration
-// file, listeners, files with certificates and secrets, logs and traces.
+// server is a node with what it needs as a process: a configuration file, listeners,
+// files with certificates and secrets, logs and traces.
 type server struct {
 	node *kgate.Node
 	cfg  *config.Config
@@ -37,12 +37,14 @@ type server struct {
 	accessLines []*telemetry.Queued
 	tracer      trace.TracerProvider // nil: no traces
 	keys        peerKeys             // the node
-	clients     *proxy.Server
+	clients     *downstream.Server
 	admin       *http.Server
 
-	upstreams    upstreamTrust             // as the node has it
-	certificates *proxy.Certificates       // of listen.https; nil: none
-	trust        *trust                    // watchTrust's own, once that runs
+	upstreams    upstreamTrust             // in use by the node
+	certificates *downstream.Certificates  // of listen.https; nil: none
+	trust        *trust                    // owned by watchTrust once that runs
+	lastTrust    *trust                    // read last, in use or not; of watchTrust
+	lastTokens   []string                  // the same of the admin tokens
 	peerExpiry   atomic.Pointer[time.Time] // of trust
 	read         atomic.Pointer[configRead]
 	// accessLog takes lines in JSON, commonLog those of web servers.
@@ -57,18 +59,19 @@ type server struct {
 	cancel context.CancelFunc
 	wg     sync.WaitGroup
 	failed chan error     // a listener
-	leave  chan struct{}  // closed when an operator wants the end of this gateway
+	leave  chan struct{}  // closed when an operator asks this gateway to leave
 	undo   []func() error // what start has opened, in order
 }
 
-// startServer starts a gateway. It serves, and refuses what it may not admit yet,
-// when startServer returns; Ready tells when it takes part. Sockets that are open
+// startServer starts a gateway. When startServer returns, it serves, and refuses what it may
+// not admit yet; Ready returns when it takes part in the cluster. Sockets that are open
 // already, by name, are used in place of the configured addresses.
 func startServer(cfg *config.Config, log *slog.Logger, sockets map[string][]net.Listener) (*server, error) {
 	ctx, cancel := context.WithCancel(context.Background())
 	s := &server{cfg: cfg, sockets: sockets, log: log, ctx: ctx, cancel: cancel, failed: make(chan error, 4), leave: make(chan struct{})}
 	s.undo = append(s.undo, s.closeSockets)
-	// The structured lines go where the other lines go, the others to standard output.
+	// Structured lines go to standard error, as all logs, those of web servers to standard
+	// output.
 	s.accessLog, s.commonLog = s.openLog(os.Stderr), s.openLog(os.Stdout)
 	s.read.Store(&configRead{at: time.Now()})
 	for _, step := range []func() error{s.readSecrets, s.openSockets, s.startNode, s.listenForClients, s.listenForOperators} {
@@ -77,7 +80,7 @@ func startServer(cfg *config.Config, log *slog.Logger, sockets map[string][]net.
 		}
 	}
 	s.warnOfOpenPorts()
-	s.wg.Go(func() { s.watchTrust(s.ctx) }) // s.trust is its own from now on
+	s.wg.Go(func() { s.watchTrust(s.ctx) }) // which owns s.trust from now on
 	at := []any{slog.String("admin", s.adminAddr.String()), slog.String("peer", s.node.PeerAddr()), slog.String("gossip", s.node.GossipAddr())}
 	if s.clientAddr != nil {
 		at = append([]any{slog.String("http", s.clientAddr.String())}, at...)
@@ -86,8 +89,7 @@ func startServer(cfg *config.Config, log *slog.Logger, sockets map[string][]net.
 	return s, nil
 }
 
-// openLog returns a writer of access log lines that makes no request wait for the
-// reader of w.
+// openLog returns a writer of access log lines that never waits for the reader of w.
 func (s *server) openLog(w io.Writer) *telemetry.Buffered {
 	lines := telemetry.NewQueued(w)
 	s.accessLines = append(s.accessLines, lines)
@@ -111,7 +113,7 @@ func (s *server) readSecrets() error {
 	return nil
 }
 
-// startNode starts the node, and before it what counts and traces.
+// startNode starts metrics and traces, and then the node.
 func (s *server) startNode() error {
 	version, revision := buildVersion()
 	registry := prometheus.NewRegistry()
@@ -164,7 +166,7 @@ func (s *server) startNode() error {
 	return nil
 }
 
-// state adds what the metrics mirror of the process.
+// state adds the state of the process to the metrics.
 func (s *server) state(out *telemetry.State) {
 	if s.clients != nil {
 		out.ClientConnections = s.clients.Connections()
@@ -182,15 +184,15 @@ func (s *server) state(out *telemetry.State) {
 	}
 }
 
-// shutdown leaves the cluster in order: waiting requests are refused, those in
-// flight finish until ctx ends, then the others form the line without this gateway.
+// shutdown leaves the cluster in order: waiting requests are refused, those in flight may
+// finish until ctx ends, and then the others go on without this gateway.
 func (s *server) shutdown(ctx context.Context) error {
 	err := errors.Join(s.node.Drain(ctx), s.clients.Shutdown(ctx))
 	if err != nil {
 		s.log.Warn("requests were aborted", slog.Any("error", err))
 		err = s.clients.Close()
 	}
-	if e := s.node.Shutdown(ctx); ctx.Err() == nil { // else it has been said
+	if e := s.node.Shutdown(ctx); ctx.Err() == nil { // otherwise it is logged already
 		err = errors.Join(err, e)
 	}
 	err = errors.Join(err, s.close())

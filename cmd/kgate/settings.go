@@ -12,9 +12,10 @@ import (
 	"github.com/kgate/kgate/internal/admission"
 	"github.com/kgate/kgate/internal/config"
 	"github.com/kgate/kgate/proxy"
+	"github.com/kgate/kgate/proxy/downstream"
 )
 
-// nodeConfig translates what a reload may change.
+// nodeConfig translates the part of the configuration that a reload may change.
 func (s *server) nodeConfig(cfg *config.Config) (kgate.Config, error) {
 	out := kgate.Config{
 		AccessLog: accessFormat(cfg.Log), AccessWriter: s.commonLog,
@@ -23,12 +24,16 @@ func (s *server) nodeConfig(cfg *config.Config) (kgate.Config, error) {
 	if out.AccessLog == proxy.AccessJSON {
 		out.AccessWriter = s.accessLog
 	}
-	for _, r := range cfg.Routes {
+	for i, r := range cfg.Routes {
+		pages, err := errorPages(r.ErrorPages)
+		if err != nil {
+			return out, fmt.Errorf("routes[%d].%w", i, err)
+		}
 		out.Routes = append(out.Routes, proxy.Route{
 			Pool: r.Pool, StripPrefix: r.StripPrefix, Upstreams: r.Upstreams,
 			Match:          proxy.Match{Host: r.Match.Host, PathPrefix: r.Match.PathPrefix, Methods: r.Match.Methods},
 			RequestHeaders: headerEdits(r.RequestHeaders), ResponseHeaders: headerEdits(r.ResponseHeaders),
-			Access: proxy.Access{Allow: r.Allow, Deny: r.Deny}, CORS: proxy.CORS(r.CORS),
+			Access: proxy.Access{Allow: r.Allow, Deny: r.Deny}, CORS: proxy.CORS(r.CORS), ErrorPages: pages,
 		})
 	}
 	for _, l := range cfg.Listen.TCP {
@@ -46,19 +51,27 @@ func (s *server) nodeConfig(cfg *config.Config) (kgate.Config, error) {
 	return out, err
 }
 
-// edge translates how clients are met, and reads the files that this names.
+// edge translates the settings for clients, and reads the files that they name.
 func edge(cfg *config.Config) (proxy.Edge, error) {
 	l := cfg.Listen
 	out := proxy.Edge{RequestIDHeader: cfg.RequestIDHeader, HSTS: l.HSTS.Value(), Access: proxy.Access{Allow: l.Allow, Deny: l.Deny}}
 	if l.HTTPSOnly {
 		out.HTTPSPort = l.RedirectPort()
 	}
-	for i, p := range cfg.ErrorPages {
+	var err error
+	out.ErrorPages, err = errorPages(cfg.ErrorPages)
+	return out, err
+}
+
+// errorPages reads the pages' files.
+func errorPages(pages []config.ErrorPage) ([]*proxy.ErrorPage, error) {
+	var out []*proxy.ErrorPage
+	for i, p := range pages {
 		page, err := errorPage(p)
 		if err != nil {
-			return out, fmt.Errorf("error_pages[%d].file: %w", i, err)
+			return nil, fmt.Errorf("error_pages[%d].file: %w", i, err)
 		}
-		out.ErrorPages = append(out.ErrorPages, page)
+		out = append(out, page)
 	}
 	return out, nil
 }
@@ -75,11 +88,11 @@ func errorPage(p config.ErrorPage) (*proxy.ErrorPage, error) {
 	return proxy.NewErrorPage(statuses, cmp.Or(p.ContentType, "text/html; charset=utf-8"), string(text))
 }
 
-// certificateFiles returns the certificates for clients, the one for everybody else first.
-func certificateFiles(t config.ClientTLS) []proxy.CertificateFiles {
-	files := []proxy.CertificateFiles{{Cert: t.Cert, Key: t.Key}}
+// certificateFiles returns the certificates for clients, the default one first.
+func certificateFiles(t config.ClientTLS) []downstream.CertificateFiles {
+	files := []downstream.CertificateFiles{{Cert: t.Cert, Key: t.Key}}
 	for _, c := range t.Certificates {
-		files = append(files, proxy.CertificateFiles(c))
+		files = append(files, downstream.CertificateFiles(c))
 	}
 	return files
 }
@@ -123,7 +136,7 @@ func nodePools(cfg *config.Config) ([]kgate.Pool, error) {
 	return out, nil
 }
 
-// waitingPage returns what browsers are shown that have to wait; nil: nothing.
+// waitingPage returns the page for browsers that have to wait; nil if there is none.
 func waitingPage(p config.Page) (*proxy.Page, error) {
 	if !p.Enabled {
 		return nil, nil
@@ -182,9 +195,9 @@ func replicas(c config.Cluster) int {
 // upstreamTrust is how each pool's upstreams are reached over TLS.
 type upstreamTrust map[string]*tls.Config
 
-// keep has pools use what t has where they say the same, and returns what they use then.
-// Whoever is reached in the same way keeps its connections when the configuration is read
-// again.
+// keep replaces the TLS configurations of pools by those of t that are equal, and returns
+// all that are then in use. So upstreams that are reached in the same way keep their
+// connections over a reload.
 func (t upstreamTrust) keep(pools []kgate.Pool) upstreamTrust {
 	now := make(upstreamTrust, len(pools))
 	for i := range pools {
@@ -197,7 +210,7 @@ func (t upstreamTrust) keep(pools []kgate.Pool) upstreamTrust {
 	return now
 }
 
-// sameTLS reports whether two results of upstreamTLS say the same.
+// sameTLS reports whether two results of upstreamTLS are equal.
 func sameTLS(a, b *tls.Config) bool {
 	if a == nil || b == nil {
 		return a == b

@@ -6,9 +6,6 @@ import (
 	"encoding/json"
 	"fmt"
 	"io"
-	"os"
-	"os/signal"
-	"syscall"
 	"time"
 
 	"github.com/kgate/kgate/internal/admin"
@@ -17,9 +14,9 @@ import (
 // statusCommand shows a running gateway.
 type statusCommand struct {
 	Admin adminAddrs `embed:""`
-	Watch bool       `name:"watch" xor:"what" help:"Show it again every second, until interrupted."`
+	Watch bool       `name:"watch" xor:"what" help:"Show the status every second, until interrupted."`
 	JSON  bool       `name:"json" help:"Print the document of /api/v1/status; with --watch one on each line."`
-	Ready bool       `name:"ready" xor:"what" help:"Only say whether the gateway admits requests; exit 1 if not. For health checks."`
+	Ready bool       `name:"ready" xor:"what" help:"Only print whether the gateway admits requests; exit with 1 if not. For health checks."`
 }
 
 // Help implements kong.HelpProvider.
@@ -38,7 +35,7 @@ Exit codes: 0 shown, with --ready: ready, 1 the gateway does not answer or is no
 ready, 2 wrong command line.`
 }
 
-// Run asks the gateway and prints what it says.
+// Run prints the status.
 func (c *statusCommand) Run(std streams) error {
 	r, err := c.Admin.remote("")
 	if err != nil {
@@ -47,7 +44,7 @@ func (c *statusCommand) Run(std streams) error {
 	if !c.Watch {
 		return c.once(context.Background(), r, std.out)
 	}
-	ctx, cancel := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM)
+	ctx, cancel := untilSignal()
 	defer cancel()
 	if c.JSON {
 		return everySecond(ctx, func() error { return printLine(ctx, r, std.out) }, nil)
@@ -57,7 +54,7 @@ func (c *statusCommand) Run(std streams) error {
 	return everySecond(ctx, func() error { return c.show(ctx, r, s) }, s)
 }
 
-// once says what is asked for, once.
+// once prints what the flags ask for, once.
 func (c *statusCommand) once(ctx context.Context, r *remote, out io.Writer) error {
 	if !c.JSON && !c.Ready {
 		return c.show(ctx, r, newScreen(out))
@@ -75,7 +72,7 @@ func (c *statusCommand) once(ctx context.Context, r *remote, out io.Writer) erro
 	return err
 }
 
-// show shows it once.
+// show shows the status once.
 func (c *statusCommand) show(ctx context.Context, r *remote, s *screen) error {
 	status, _, err := r.status(ctx)
 	if err != nil {
@@ -86,7 +83,7 @@ func (c *statusCommand) show(ctx context.Context, r *remote, s *screen) error {
 		if p.Fleet.InFlight+p.Fleet.Waiting == 0 {
 			continue
 		}
-		// Without it the rest is worth showing, too.
+		// The rest is useful even without the line.
 		if l, err := r.line(ctx, p.Name); err == nil {
 			lines[p.Name] = *l
 		}
@@ -96,8 +93,8 @@ func (c *statusCommand) show(ctx context.Context, r *remote, s *screen) error {
 	return s.draw(v.out.String())
 }
 
-// everySecond does it until ctx ends. The first time it must work; later
-// the screen says what is wrong.
+// everySecond calls do once a second until ctx ends. The first call must succeed; later
+// errors are shown on the screen.
 func everySecond(ctx context.Context, do func() error, s *screen) error {
 	const every = time.Second
 	tick := time.NewTicker(every)

@@ -26,10 +26,10 @@ func shownStatus() (*admin.Status, map[string]admin.Line) {
 	s := &admin.Status{
 		Version: "1.2.3",
 		Gateway: admin.Gateway{Name: "gw-1", Node: 7, Ready: true, UptimeSeconds: 93784},
-		Cluster: admin.Cluster{View: 9, Leader: "gw-2", Members: []admin.Member{
-			{Name: "gw-1", Addr: "10.0.0.1:7080", Status: admin.StatusAlive, Self: true, LinkUp: true, Answers: true, Ready: true, LeaseSeconds: &lease, Copies: []string{"gw-2"}},
-			{Name: "gw-2", Addr: "10.0.0.2:7080", Status: admin.StatusAlive, LinkUp: true, Answers: true, Ready: true, LeaseSeconds: &lease, RTTMillis: &rtt, Copies: []string{"gw-1"}},
-			{Name: "gw-3", Status: admin.StatusSuspended, Successor: "gw-1"},
+		Cluster: admin.Cluster{View: 9, Leader: "gw-2", Voters: 3, Members: []admin.Member{
+			{Name: "gw-1", Addr: "10.0.0.1:7080", Status: admin.StatusAlive, Votes: true, Self: true, LinkUp: true, Answers: true, Ready: true, LeaseSeconds: &lease, Copies: []string{"gw-2"}},
+			{Name: "gw-2", Addr: "10.0.0.2:7080", Status: admin.StatusAlive, Votes: true, LinkUp: true, Answers: true, Ready: true, LeaseSeconds: &lease, RTTMillis: &rtt, Copies: []string{"gw-1"}},
+			{Name: "gw-3", Status: admin.StatusSuspended, Votes: true, Successor: "gw-1"},
 			{Name: "gw-4", Addr: "10.0.0.4:7080", Status: admin.StatusAlive, LinkUp: true},
 		}},
 		Pools: []admin.Pool{

@@ -5,12 +5,11 @@ import (
 	"math"
 	"slices"
 	"strings"
-	"unicode/utf8"
 
 	"github.com/kgate/kgate/internal/admin"
 )
 
-// statusView writes a status for people.
+// statusView writes a status as text.
 type statusView struct {
 	*screen
 	out strings.Builder
@@ -18,8 +17,8 @@ type statusView struct {
 
 func (v *statusView) say(format string, args ...any) { fmt.Fprintf(&v.out, format, args...) }
 
-// print writes as much as there is room for: without the entries of the lines if
-// these do not fit, then without tables, each gateway with one word.
+// print writes as much as the terminal has room for. It first leaves out the lists of
+// requests, and then the tables: each gateway gets one word.
 func (v *statusView) print(s *admin.Status, lines map[string]admin.Line) {
 	v.whole(s, lines)
 	width, height := v.size()
@@ -104,11 +103,11 @@ func (v *statusView) whole(s *admin.Status, lines map[string]admin.Line) {
 	for i := range s.Pools {
 		v.pool(&s.Pools[i], lines[s.Pools[i].Name])
 	}
-	v.members(s.Cluster.Members)
+	v.members(s.Cluster)
 	v.last = v.out.String()
 }
 
-// header says what is wrong, with so many troubles at most, each cut to the room there is.
+// header writes the summary and at most most troubles, each cut to room characters.
 func (v *statusView) header(s *admin.Status, most, room int) {
 	state := v.good("ready")
 	if !s.Gateway.Ready {
@@ -179,7 +178,7 @@ func (v *statusView) parts(f *admin.PoolFleet) {
 	for _, name := range f.Missing {
 		t.add(name, "?", "?", "?", v.bad("does not answer"))
 	}
-	t.print(v)
+	v.out.WriteString(t.text(v.screen))
 }
 
 // How many of a pool's entries are shown.
@@ -205,12 +204,12 @@ func (v *statusView) line(l admin.Line) {
 	if more := l.Waiting - waitingShown; more > 0 {
 		t.add("", "", "", v.quiet(fmt.Sprintf("and %d more", more)))
 	}
-	t.print(v)
+	v.out.WriteString(t.text(v.screen))
 }
 
-func (v *statusView) members(all []admin.Member) {
-	t := table{head: []string{"GATEWAY", "STATE", "VOTES", "LEASE", "ROUND TRIP", "SUCCESSOR", "ADDRESS"}, right: []int{3, 4}, names: []int{0, 5}}
-	for _, m := range all {
+func (v *statusView) members(c admin.Cluster) {
+	t := table{head: []string{"GATEWAY", "STATE", "VOTES", "IF LOST", "LEASE", "RTT", "SUCCESSOR", "ADDRESS"}, right: []int{4, 5}, names: []int{0, 6}}
+	for _, m := range c.Members {
 		lease, rtt, successor, state, vote := "-", "-", m.Successor, v.good(m.Word()), ""
 		if m.Votes {
 			vote = "yes"
@@ -230,33 +229,9 @@ func (v *statusView) members(all []admin.Member) {
 		if m.Bad() {
 			state = v.bad(m.Word())
 		}
-		t.add(m.Name, state, vote, lease, rtt, orDash(successor), orDash(m.Addr))
+		t.add(m.Name, state, vote, orDash(c.IfLost(m)), lease, rtt, orDash(successor), orDash(m.Addr))
 	}
-	t.print(v)
-}
-
-// visibleLen counts what a terminal shows of a cell.
-func visibleLen(cell string) int {
-	n := 0
-	for cell != "" {
-		if rest, ok := strings.CutPrefix(cell, "\x1b["); ok {
-			_, cell, _ = strings.Cut(rest, "m")
-			continue
-		}
-		_, size := utf8.DecodeRuneInString(cell)
-		cell = cell[size:]
-		n++
-	}
-	return n
-}
-
-// cut shortens a cell to so many signs. A painted one is short.
-func cut(cell string, room int) string {
-	if strings.Contains(cell, "\x1b") || utf8.RuneCountInString(cell) <= room {
-		return cell
-	}
-	r := []rune(cell)
-	return string(r[:max(0, room-1)]) + "…"
+	v.out.WriteString(t.text(v.screen))
 }
 
 func orDash(s string) string {

@@ -17,12 +17,12 @@ import (
 )
 
 // supervise tells systemd, if that has started the process, that the gateway is
-// up, how it stands, and that it is alive, until ctx ends.
+// up, in what state it is, and that it is alive, until ctx ends.
 //
-// Up is a gateway that listens: it answers, though for the first of three
-// gateways that is a refusal until the others have come. Were it told as starting
-// until then, systemctl would hang on the first machine of a new cluster, and
-// systemd would end gateways that wait for a majority to come back.
+// A gateway is up when it listens, even if it refuses requests: the first of three
+// does so until the others have come. If it were reported as starting until then,
+// systemctl would hang on the first machine of a new cluster, and systemd would end
+// gateways that wait for a majority to come back.
 func (s *server) supervise(ctx context.Context) {
 	if told, err := daemon.SdNotify(false, daemon.SdNotifyReady); !told {
 		if err != nil {
@@ -40,7 +40,7 @@ func (s *server) supervise(ctx context.Context) {
 	said := ""
 	for {
 		// Asking takes the locks of the cluster and of each pool: a gateway that
-		// is stuck in one says nothing any more.
+		// is stuck in one stops reporting.
 		status := "ready"
 		if reason := s.node.NotReady(); reason != "" {
 			status = reason
@@ -60,7 +60,7 @@ func (s *server) supervise(ctx context.Context) {
 	}
 }
 
-// notify tells systemd something; what it does not hear costs nothing but that.
+// notify tells systemd something. A failure has no other effect.
 func notify(state string) { _, _ = daemon.SdNotify(false, state) }
 
 // notifyReloading tells systemd that a reload begins. The returned function tells

@@ -3,10 +3,11 @@ package main
 import (
 	"slices"
 	"strings"
+	"unicode/utf8"
 )
 
-// table has columns as wide as they need to be. On a terminal names are cut where there is
-// too little room, and the last column ends where the screen does.
+// table has columns as wide as their cells. On a terminal names are shortened if there is
+// too little room, and the last column is cut at the edge.
 type table struct {
 	head  []string
 	right []int // columns that are numbers
@@ -16,13 +17,14 @@ type table struct {
 
 func (t *table) add(cells ...string) { t.rows = append(t.rows, cells) }
 
-func (t *table) print(v *statusView) {
-	room, _ := v.size()
-	if v.terminal {
+// text returns the table as s shows it, with an empty line before it.
+func (t *table) text(s *screen) string {
+	room, _ := s.size()
+	if s.terminal {
 		t.shrink(room)
 	}
 	width := t.widths()
-	v.say("\n")
+	out := "\n"
 	for n, row := range append([][]string{t.head}, t.rows...) {
 		var b strings.Builder
 		at := 0
@@ -42,10 +44,11 @@ func (t *table) print(v *statusView) {
 		}
 		text := strings.TrimRight(b.String(), " ")
 		if n == 0 {
-			text = v.quiet(text)
+			text = s.quiet(text)
 		}
-		v.say("%s\n", text)
+		out += text + "\n"
 	}
+	return out
 }
 
 // widths returns how wide each column needs to be.
@@ -85,8 +88,8 @@ func (t *table) shrink(room int) {
 	}
 }
 
-// shorten shortens names to so many signs. It leaves out what all of them have in common
-// first: names of gateways often begin alike, or end in the same domain.
+// shorten shortens names to room characters. It leaves out first what all names have in
+// common: names of gateways often begin alike, or end in the same domain.
 func shorten(names []string, room int) []string {
 	begin, end := common(names)
 	out := slices.Clone(names)
@@ -109,8 +112,8 @@ func shorten(names []string, room int) []string {
 	return out
 }
 
-// common returns how many bytes all names begin and end with, up to a sign that separates
-// words.
+// common returns the lengths of the prefix and suffix that all names share, up to a
+// separator of words.
 func common(names []string) (begin, end int) {
 	const separators = "-."
 	if len(names) == 0 {
@@ -130,4 +133,28 @@ func common(names []string) (begin, end int) {
 		end = len(after) - first
 	}
 	return begin, end
+}
+
+// visibleLen counts the characters of a cell without control sequences.
+func visibleLen(cell string) int {
+	n := 0
+	for cell != "" {
+		if rest, ok := strings.CutPrefix(cell, "\x1b["); ok {
+			_, cell, _ = strings.Cut(rest, "m")
+			continue
+		}
+		_, size := utf8.DecodeRuneInString(cell)
+		cell = cell[size:]
+		n++
+	}
+	return n
+}
+
+// cut shortens a cell to room characters. A cell with colours is short already.
+func cut(cell string, room int) string {
+	if strings.Contains(cell, "\x1b") || utf8.RuneCountInString(cell) <= room {
+		return cell
+	}
+	r := []rune(cell)
+	return string(r[:max(0, room-1)]) + "…"
 }

@@ -22,12 +22,12 @@ type peerKeys interface {
 	SetPeerTLS(cfg *tls.Config, gossipKeys [][]byte) error
 }
 
-// trust is what this gateway shows other gateways, and whom it believes: out of
-// one cluster key, or out of certificates and gossip keys.
+// trust holds the certificate and keys of this gateway and what it accepts from others,
+// made from one cluster key, or from certificates and gossip keys.
 type trust struct {
 	cluster config.Cluster
 	name    string   // of this gateway
-	content [][]byte // of the files, as they were read last
+	content [][]byte // of the files, when they were last read
 	secure  *tls.Config
 	gossip  [][]byte // the first encrypts, all decrypt; nil: gossip goes in the clear
 	// expires is when a peer no longer takes the certificate; zero: never.
@@ -36,16 +36,18 @@ type trust struct {
 }
 
 const (
-	// trustInterval is how often the files are read again.
-	trustInterval = 5 * time.Second
+	// trustInterval is how often the files are read again. What has changed is taken into use
+	// when it was the same twice in a row: a file that is being written may hold the new key
+	// and not yet the old one.
+	trustInterval = 2 * time.Second
 	// expiryNotice is how long before the end of a certificate the warnings
 	// begin, and expiryAgain how often they come.
 	expiryNotice = 30 * 24 * time.Hour
 	expiryAgain  = 24 * time.Hour
 )
 
-// readTrust reads the files that c names. What it returns of files that cannot be
-// used tells whether they change.
+// readTrust reads the files that c names. Even with an error it returns their content, so
+// that a later change is noticed.
 func readTrust(c config.Cluster, name string) (*trust, error) {
 	t := &trust{cluster: c, name: name}
 	switch {
@@ -111,7 +113,7 @@ func (t *trust) readCertificates() error {
 	return nil
 }
 
-// readGossipKeys reads the keys for gossip that stand beside certificates.
+// readGossipKeys reads the gossip keys that are used beside certificates.
 func (t *trust) readGossipKeys() error {
 	if t.cluster.GossipKeyFile == "" {
 		if key := t.cluster.GossipKey; len(key) > 0 {
@@ -173,12 +175,13 @@ func (s *server) watchTrust(ctx context.Context) {
 	}
 }
 
-// refreshTrust uses the files as they are now, if they can be used: tools that
-// renew certificates write one after the other.
+// refreshTrust takes the files into use if they are valid now: tools that renew
+// certificates write one after the other.
 func (s *server) refreshTrust() {
 	next, err := readTrust(s.trust.cluster, s.trust.name)
-	same := next.sameAs(s.trust)
-	if same && !s.trust.failed {
+	same, settled := next.sameAs(s.trust), s.lastTrust != nil && next.sameAs(s.lastTrust)
+	s.lastTrust = next
+	if same && !s.trust.failed || !same && !settled {
 		return
 	}
 	if err == nil {

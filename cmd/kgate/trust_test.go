@@ -222,6 +222,10 @@ func TestPeerCertificateIsReadAgain(t *testing.T) {
 	}
 	mustKeygen(t, dir, "--peer", "gw-1")
 	n.refreshTrust()
+	if got := shows(); got != first {
+		t.Error("files that may still be written are in use")
+	}
+	n.refreshTrust()
 	if got, want := shows(), certificate(t, files.Cert).SerialNumber.String(); got != want || got == first {
 		t.Errorf("shows certificate %s, want %s, not %s; log %s", got, want, first, said)
 	}

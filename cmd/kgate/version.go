@@ -46,10 +46,10 @@ func (versionCommand) Run(std streams) error {
 	return err
 }
 
-// versionFlag is the same as a flag, which people try first.
+// versionFlag prints the version, too: people try --version first.
 type versionFlag bool
 
-// BeforeReset implements kong's hook: it comes before anything is missed.
+// BeforeReset implements kong's hook, which runs before required flags are checked.
 func (versionFlag) BeforeReset(app *kong.Kong) error {
 	_, err := io.WriteString(app.Stdout, versionLine())
 	app.Exit(exitOK)

@@ -2,14 +2,15 @@ package main
 
 import (
 	"fmt"
+	"io"
 	"os"
 	"time"
 
 	"golang.org/x/term"
 )
 
-// watch asks again and again until something is done or the time is over. What
-// takes longer than two seconds shows on a terminal how far it is.
+// watch polls until something is done or the time is over. After two seconds it shows
+// the progress on a terminal.
 func watch(std streams, timeout time.Duration, ask func() (done bool, state string, err error)) (bool, error) {
 	const (
 		every = 200 * time.Millisecond
@@ -33,19 +34,21 @@ func watch(std streams, timeout time.Duration, ask func() (done bool, state stri
 	}
 }
 
-// statusLine is one line on a terminal that is written again and again; elsewhere
-// it is nothing.
+// statusLine is one line on a terminal that is overwritten; without a terminal it does
+// nothing.
 type statusLine struct {
 	out   *os.File
 	shown bool
 }
 
-func newStatusLine(std streams) *statusLine {
-	f, ok := std.err.(*os.File)
-	if !ok || !term.IsTerminal(int(f.Fd())) {
-		return &statusLine{}
+func newStatusLine(std streams) *statusLine { return &statusLine{out: asTerminal(std.err)} }
+
+// asTerminal returns out if it is a terminal, else nil.
+func asTerminal(out io.Writer) *os.File {
+	if f, ok := out.(*os.File); ok && term.IsTerminal(int(f.Fd())) {
+		return f
 	}
-	return &statusLine{out: f}
+	return nil
 }
 
 func (l *statusLine) show(line string) {
@@ -55,7 +58,7 @@ func (l *statusLine) show(line string) {
 	}
 }
 
-// end takes the line away.
+// end removes the line.
 func (l *statusLine) end() {
 	if l.shown {
 		l.shown = false

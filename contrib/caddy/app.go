@@ -91,7 +91,7 @@ func (a *App) Provision(ctx caddy.Context) error {
 	if a.Name == "" {
 		name, err := os.Hostname()
 		if err != nil {
-			return fmt.Errorf("this host does not say its name: %w; write name", err)
+			return fmt.Errorf("cannot read the host name: %w; write name", err)
 		}
 		a.cfg.Name = name
 	}

@@ -159,7 +159,10 @@ end
 local function give_back(s)
   for _ = 1, 3 do
     local status = ask("DELETE", "/" .. s.id, nil, ttl / 3)
-    if status == 204 or gone(status) then return end
+    if status == 204 or gone(status) then
+      s.taken = false
+      return
+    end
     core.msleep(200)
   end
   core.log(core.warning, "kgate: a slot of " .. s.pool .. " cannot be given back; it is free when its time to live is over")
@@ -167,6 +170,7 @@ end
 
 local function create(s)
   if s.over then return end
+  s.taken = true
   local sent = mark()
   local body = string.format('{"pool":"%s","ttl":"%ds","note":"haproxy"}', s.pool, ttl)
   local status, text, retry_after = ask("POST", "", body, math.min(5, ttl / 2))
@@ -174,6 +178,7 @@ local function create(s)
     s.why = (text:match('"detail":"([^"]*)"') or "no kgate answers") .. " (" .. status .. ")"
     s.retry_after = retry_after
     s.refused = status == 429 and "queue-full" or "unavailable"
+    s.taken = false
     return
   end
   heard(s, text, sent)
@@ -345,11 +350,19 @@ function Filter:http_headers(txn, message)
 end
 
 function Filter:end_analyze()
-  self.channels = self.channels - 1
   local s = self.stream
-  if self.channels > 0 or not s or s.over then return filter.CONTINUE end
-  s.over, held[s], streams = true, nil, streams - 1
-  if s.id then care_jobs(give_back, s) end
+  if not s then return filter.CONTINUE end
+  if not s.over then
+    self.channels = self.channels - 1
+    if self.channels > 0 then return filter.CONTINUE end
+    s.over, held[s], streams = mark(), nil, streams - 1
+    if s.id then care_jobs(give_back, s) end
+  end
+  -- A HAProxy that is replaced ends with its last stream, and does not wait for tasks.
+  if s.taken and since(s.over) < ttl and core.get_info().Stopping == 1 then
+    filter.wake_time(5)
+    return filter.WAIT
+  end
   return filter.CONTINUE
 end
 

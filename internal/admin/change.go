@@ -101,7 +101,13 @@ func (c *changer) setRate(w http.ResponseWriter, r *http.Request, pool string, c
 		c.fail(w, r, err)
 		return
 	}
-	c.log.Info("rate set", slog.String("pool", pool), slog.Any("rate", change), slog.String("client", r.RemoteAddr))
+	attrs := []any{slog.String("pool", pool), slog.String("client", r.RemoteAddr)}
+	for name, rate := range map[string]*int64{"down": change.Down, "up": change.Up} {
+		if rate != nil {
+			attrs = append(attrs, slog.Int64(name, *rate))
+		}
+	}
+	c.log.Info("rate set", attrs...)
 	writeJSON(w, http.StatusOK, map[string]any{"name": pool, "rate": change})
 }
 

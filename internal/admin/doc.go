@@ -1,7 +1,6 @@
-// Package admin is what a gateway shows and lets be changed on its admin
-// address: health, metrics, status as JSON and as a page, profiles; the number of
-// tokens, who takes part; and the ticket API, which is on the client address,
-// too, for pools that allow it.
+// Package admin serves a gateway's admin address. It shows health, metrics, profiles, and
+// the status as JSON and as a page. It changes pools and members. It also has the ticket
+// API, which the client address serves, too, for pools that allow it.
 //
 //	/healthz        200 while the process lives
 //	/readyz         200 while it admits requests, else 503 with the reason
@@ -14,11 +13,11 @@
 //	/debug/line     the line as text
 //	/debug/pprof/   profiles, for clients on this machine only
 //
-//	DELETE /api/v1/line/ID             takes somebody out of the line
+//	DELETE /api/v1/line/ID             takes a request out of the line
 //	POST /api/v1/pools/NAME            {k, was}: k in the whole cluster
 //	POST /api/v1/drain                 refuse new requests, finish the rest
-//	POST /api/v1/leave                 end in order, as SIGTERM does
-//	POST /api/v1/members/NAME/suspend  take another gateway out by force
+//	POST /api/v1/leave                 shut down in order, as SIGTERM does
+//	POST /api/v1/members/NAME/suspend  remove another gateway by force
 //
 //	POST   /.kgate/tickets             {pool, ttl, note}: a place in line
 //	GET    /.kgate/tickets/ID?wait=30s where it stands; waits for the slot
@@ -30,13 +29,13 @@
 //
 // Reading needs no secret, so the admin address belongs on loopback or on a
 // network of operators. Nothing shown is a secret, but profiles may hold parts
-// of requests, so they are for loopback clients alone. Changing something needs
-// the admin token, unless the client is on this machine and came to a loopback
-// address, and not through a proxy there. On the client address a ticket's id is
-// the secret: who has it may renew and end the ticket.
+// of requests, so they are for loopback clients only. A change requires the admin
+// token, unless the client is on this machine and came to a loopback address, and not
+// through a proxy there. On the client address a ticket's ID is the secret: a client that
+// has it may renew and end the ticket.
 //
-// A web page that somebody visits must not read the admin address, or change
-// anything, through the visitor's browser. No response allows other origins,
+// A web page must not read the admin address, or change anything, through the browser of
+// its visitor. No response allows other origins,
 // changes for pages of other origins are refused, and on a loopback address a
 // request must name it as localhost or as an IP address, which a page under a
 // name of its own (DNS rebinding) cannot do.
@@ -45,16 +44,14 @@
 // 410 with the reason for as long as that is remembered, and 404 after that; so
 // is the second DELETE of a ticket, which changes nothing.
 //
-// What names, addresses and reasons say is escaped. The page is whole without
-// script; its script, its style and its icon are embedded here, and its policy lets
-// it have nothing else.
+// Names, addresses and reasons are escaped. The page is complete without script. Its
+// script, its style and its icon are embedded here, and its policy allows nothing else.
 //
 // # The fleet
 //
-// A gateway shows all gateways, not itself alone. Each gives a [Report] of itself
-// to those that ask it on the peer port, by [NewPeerHandler], and each puts its own
-// picture together from them: in rounds, one a second at most however many people
-// look, and none while nobody does. Who does not answer within half a second is
-// named as missing. What one gateway says of itself comes from its [Source] and its
-// [Lines].
+// A gateway shows all gateways, not only itself. Each gives a [Report] of itself on the
+// peer port, by [NewPeerHandler], and each combines the reports of all: in rounds, at most
+// one a second however many people look, and none while nobody does. A gateway that does
+// not answer within half a second is shown as missing. A gateway's own report comes from
+// its [Source] and its [Lines].
 package admin

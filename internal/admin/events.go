@@ -8,7 +8,7 @@ import (
 )
 
 const (
-	// eventEvery is how often a waiting ticket's place is told, if it has changed.
+	// eventEvery is how often a waiting ticket's place is sent, if it has changed.
 	eventEvery = time.Second
 	// eventBeat is how long a stream is silent before a comment shows that it is
 	// alive.

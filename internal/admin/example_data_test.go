@@ -19,10 +19,10 @@ func example() Status {
 	return Status{
 		Version: "1.2.3",
 		Gateway: Gateway{Name: "gw-1", Node: 7, Ready: true, UptimeSeconds: 93784.5, LeaseSeconds: 2.5},
-		Cluster: Cluster{View: 9, Leader: "gw-2", Members: []Member{
-			{Name: "gw-1", Node: 7, Addr: "10.0.0.1:7080", Status: StatusAlive, Self: true, LinkUp: true, RingPlace: 2, Copies: []string{"gw-4", "gw-2"}},
-			{Name: "gw-2", Node: 5, Addr: "10.0.0.2:7080", Status: StatusAlive, LinkUp: true, RTTMillis: &rtt, RingPlace: 1, Copies: []string{"gw-1", "gw-4"}},
-			{Name: "gw-3", Node: 6, Status: StatusSuspended, RingPlace: 3, Successor: "gw-4", LostReason: "no lease renewed for 3.2 s, and its lease is over, reported by gw-2"},
+		Cluster: Cluster{View: 9, Leader: "gw-2", Voters: 3, Members: []Member{
+			{Name: "gw-1", Node: 7, Addr: "10.0.0.1:7080", Status: StatusAlive, Votes: true, Self: true, LinkUp: true, RingPlace: 2, Copies: []string{"gw-4", "gw-2"}},
+			{Name: "gw-2", Node: 5, Addr: "10.0.0.2:7080", Status: StatusAlive, Votes: true, LinkUp: true, RTTMillis: &rtt, RingPlace: 1, Copies: []string{"gw-1", "gw-4"}},
+			{Name: "gw-3", Node: 6, Status: StatusSuspended, Votes: true, RingPlace: 3, Successor: "gw-4", LostReason: "no lease renewed for 3.2 s, and its lease is over, reported by gw-2"},
 			{Name: "gw-4", Node: 8, Addr: "10.0.0.4:7080", Status: StatusAlive, LinkUp: true, RingPlace: 4, Copies: []string{"gw-2", "gw-1"}},
 		}},
 		Pools: []Pool{{

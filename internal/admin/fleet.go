@@ -2,21 +2,20 @@ package admin
 
 import (
 	"context"
+	"crypto/hmac"
+	"crypto/sha256"
 	"fmt"
-	"net/http"
 	"net/url"
 	"slices"
 	"strconv"
 	"sync"
 	"time"
 
-	"github.com/go-chi/chi/v5"
 	"github.com/kgate/kgate/internal/peercall"
 )
 
-// What people see is the whole fleet. Each gateway puts its own picture together
-// by asking the others, once a second at most, however many look, and not at all
-// while nobody does.
+// Operators see all gateways. Each gateway asks the others, at most once a second however
+// many people look, and not at all while nobody does.
 
 // Peers reach the handlers of other gateways that [NewPeerHandler] returns.
 type Peers interface {
@@ -26,10 +25,10 @@ type Peers interface {
 }
 
 const (
-	// keepRound is how long the answers of a round serve: a little less than a
-	// second, so that who comes once a second finds them new.
+	// keepRound is how long the answers of a round are used: a little less than a second,
+	// so that a client that asks once a second gets new ones.
 	keepRound = 900 * time.Millisecond
-	// roundFor bounds a round: who has not answered by then is missing.
+	// roundFor bounds a round: gateways that have not answered by then are missing.
 	roundFor = 500 * time.Millisecond
 	// askedAtOnce bounds the questions of a round that are under way.
 	askedAtOnce = 16
@@ -40,6 +39,7 @@ type fleet struct {
 	source Source
 	lines  Lines
 	peers  Peers
+	tokens func() []string
 
 	mu     sync.Mutex // guards rounds
 	rounds map[question]*round
@@ -52,8 +52,8 @@ type question struct {
 	entries int
 }
 
-// round is the answers to a question. Whoever fills turn may read and write the
-// others.
+// round holds the answers to a question. Whoever fills turn may read and write the other
+// fields.
 type round struct {
 	turn    chan struct{}
 	at      time.Time
@@ -63,17 +63,16 @@ type round struct {
 }
 
 func newFleet(cfg Config) *fleet {
-	return &fleet{source: cfg.Source, lines: cfg.Lines, peers: cfg.Peers, rounds: make(map[question]*round)}
+	return &fleet{source: cfg.Source, lines: cfg.Lines, peers: cfg.Peers, tokens: cfg.Tokens, rounds: make(map[question]*round)}
 }
 
-// status returns the whole fleet's. What is said of this gateway alone is as it
-// is now.
+// status returns the status of the whole fleet. The part about this gateway is current.
 func (f *fleet) status(ctx context.Context) (Status, error) {
 	s, _, err := f.look(ctx, question{})
 	return s, err
 }
 
-// line returns who is in a pool.
+// line returns the requests and tickets of a pool.
 func (f *fleet) line(ctx context.Context, pool string) (Line, error) {
 	if !slices.ContainsFunc(f.source.Report("", 0).Status.Pools, func(p Pool) bool { return p.Name == pool }) {
 		return Line{}, fmt.Errorf("%w: there is no pool %.100q", ErrUnknown, pool)
@@ -97,7 +96,7 @@ func lineOf(s Status, pool string, e Entries) (Line, error) {
 	}, nil
 }
 
-// look puts the status together, and who is in the pools of the question.
+// look returns the status, and the entries that the question asks for.
 func (f *fleet) look(ctx context.Context, q question) (Status, map[string]Entries, error) {
 	f.mu.Lock()
 	r := f.rounds[q]
@@ -172,7 +171,7 @@ func (f *fleet) each(ctx context.Context, members []Member, do func(context.Cont
 	peercall.Each(reached, askedAtOnce, func(_ int, m Member) { do(ctx, m) })
 }
 
-// cancel takes somebody out of the line, wherever that is.
+// cancel takes a request or ticket out of the line, at whatever gateway it is.
 func (f *fleet) cancel(ctx context.Context, id string) error {
 	at, err := f.lines.Gateway(id)
 	if err != nil {
@@ -181,9 +180,15 @@ func (f *fleet) cancel(ctx context.Context, id string) error {
 	if at == f.source.Report("", 0).Status.Gateway.Name {
 		return f.lines.Cancel(id)
 	}
-	var answer cancelAnswer
-	if err := f.peers.CallFleet(ctx, at, "/cancel", cancelCall{ID: id}, &answer); err != nil {
+	call, answer := cancelCall{ID: id}, cancelAnswer{}
+	if tokens := f.tokens(); len(tokens) > 0 {
+		call.Proof = proofOf(tokens[0], id)
+	}
+	if err := f.peers.CallFleet(ctx, at, "/cancel", call, &answer); err != nil {
 		return fmt.Errorf("%w: %s does not answer", ErrUnavailable, at)
+	}
+	if answer.Refused != "" {
+		return fmt.Errorf("%w: %s: %s", ErrUnavailable, at, answer.Refused)
 	}
 	if !answer.Done {
 		return fmt.Errorf("%w: it waits no longer", ErrUnknown)
@@ -213,36 +218,29 @@ func (f *fleet) find(ctx context.Context, trace string) (pool string, found Entr
 }
 
 type (
-	cancelCall   struct{ ID string }
-	cancelAnswer struct{ Done bool }
-	traceAnswer  struct {
+	cancelCall struct {
+		ID    string
+		Proof []byte `json:",omitempty"`
+	}
+	cancelAnswer struct {
+		Done    bool
+		Refused string `json:",omitempty"`
+	}
+	traceAnswer struct {
 		Pool  string
 		Found Entries
 	}
 )
 
-// NewPeerHandler returns what answers the [Peers] of other gateways. It is for
-// the peer port alone: it asks for no token.
-func NewPeerHandler(source Source, lines Lines) http.Handler {
-	r := chi.NewRouter()
-	r.Get("/report", func(w http.ResponseWriter, r *http.Request) {
-		q := r.URL.Query()
-		entries, _ := strconv.Atoi(q.Get("entries")) // 0: none
-		writeJSON(w, http.StatusOK, source.Report(q.Get("pool"), max(0, min(entries, entriesShown))))
-	})
-	r.Get("/trace", func(w http.ResponseWriter, r *http.Request) {
-		var answer traceAnswer
-		answer.Pool, answer.Found = lines.Find(r.URL.Query().Get("id"))
-		writeJSON(w, http.StatusOK, answer)
-	})
-	r.Post("/cancel", func(w http.ResponseWriter, r *http.Request) {
-		var call cancelCall
-		r.Header.Set("Content-Type", "application/json") // peers send nothing else
-		if err := readJSON(w, r, &call); err != nil {
-			http.Error(w, err.Error(), http.StatusBadRequest)
-			return
-		}
-		writeJSON(w, http.StatusOK, cancelAnswer{Done: lines.Cancel(call.ID) == nil})
-	})
-	return r
+// proofOf proves that a client with the admin token asks to cancel an entry. The other
+// gateway does not learn the token, and can use the proof for nothing else.
+func proofOf(token, id string) []byte {
+	mac := hmac.New(sha256.New, []byte(token))
+	mac.Write([]byte("kgate cancel " + id))
+	return mac.Sum(nil)
+}
+
+// proves reports whether one of the tokens was shown, or none is needed.
+func (c cancelCall) proves(tokens []string) bool {
+	return len(tokens) == 0 || slices.ContainsFunc(tokens, func(token string) bool { return hmac.Equal(c.Proof, proofOf(token, c.ID)) })
 }

@@ -1,9 +1,11 @@
 package admin
 
 import (
+	"bytes"
 	"context"
 	"errors"
 	"fmt"
+	"log/slog"
 	"net/http"
 	"net/http/httptest"
 	"slices"
@@ -220,11 +222,17 @@ func TestOverGateways(t *testing.T) {
 	there := &someLines{gateway: "gw-2", id: "x@gw-2", trace: strings.Repeat("cd", 16)}
 	other := example()
 	other.Gateway = Gateway{Name: "gw-2", Node: 5, Ready: true}
-	peer := onePeer{"gw-2", NewPeerHandler(&fixedSource{status: other}, there)}
+	token := "a token of sixteen"
+	tokens := func() []string { return []string{token, "the token before"} }
+	theirs := tokens
+	said := new(bytes.Buffer)
+	peer := onePeer{"gw-2", NewPeerHandler(Config{
+		Source: &fixedSource{status: other}, Lines: there, Tokens: func() []string { return theirs() }, Log: slog.New(slog.NewTextHandler(said, nil)),
+	})}
 	here := &someLines{gateway: "gw-1", id: "y@gw-1"}
 	h, err := NewHandler(Config{
 		Source: &fixedSource{status: example(), entries: exampleEntries()}, Lines: here, Peers: peer,
-		Metrics: prometheus.NewRegistry(), Tokens: func() []string { return []string{"a token of sixteen"} },
+		Metrics: prometheus.NewRegistry(), Tokens: tokens,
 	})
 	if err != nil {
 		t.Fatal(err)
@@ -238,7 +246,7 @@ func TestOverGateways(t *testing.T) {
 			t.Errorf("why: %d, without %q: %s", why.status, want, why.text)
 		}
 	}
-	token := [2]string{"Authorization", "Bearer a token of sixteen"}
+	shown := [2]string{"Authorization", "Bearer " + token}
 	for _, tc := range []struct {
 		name, id string
 		header   [2]string
@@ -246,11 +254,11 @@ func TestOverGateways(t *testing.T) {
 	}{
 		{"without the token", "y@gw-1", [2]string{}, http.StatusUnauthorized},
 		{"for a page of elsewhere", "y@gw-1", [2]string{"Sec-Fetch-Site", "cross-site"}, http.StatusForbidden},
-		{"here", "y@gw-1", token, http.StatusNoContent},
-		{"there", "x@gw-2", token, http.StatusNoContent},
-		{"gone", "z@gw-2", token, http.StatusNotFound},
-		{"of no gateway", "z", token, http.StatusNotFound},
-		{"of a silent one", "z@gw-4", token, http.StatusServiceUnavailable},
+		{"here", "y@gw-1", shown, http.StatusNoContent},
+		{"there", "x@gw-2", shown, http.StatusNoContent},
+		{"gone", "z@gw-2", shown, http.StatusNotFound},
+		{"of no gateway", "z", shown, http.StatusNotFound},
+		{"of a silent one", "z@gw-4", shown, http.StatusServiceUnavailable},
 	} {
 		r := request{method: http.MethodDelete, path: "/api/v1/line/" + tc.id, header: tc.header, remote: "10.0.0.9:1", onNetwork: true}.to(t, h)
 		if r.status != tc.status {
@@ -260,11 +268,20 @@ func TestOverGateways(t *testing.T) {
 	if len(here.cancelled) != 1 || len(there.cancelled) != 1 {
 		t.Errorf("cancelled here %v, there %v", here.cancelled, there.cancelled)
 	}
+	// A gateway that has not the token asks for itself.
+	theirs = func() []string { return []string{"another token of theirs"} }
+	r := request{method: http.MethodDelete, path: "/api/v1/line/x@gw-2", header: shown, remote: "10.0.0.9:1", onNetwork: true}.to(t, h)
+	if r.status != http.StatusServiceUnavailable || !strings.Contains(r.text, "node.admin_token_file") || len(there.cancelled) != 1 {
+		t.Errorf("with another token: %d: %s", r.status, r.text)
+	}
+	if text := said.String(); strings.Count(text, "taken out of the line for another gateway") != 1 || strings.Count(text, "change refused") != 1 || strings.Contains(text, token) {
+		t.Errorf("log: %s", text)
+	}
 }
 
 // TestPeerHandlerRefuses: what a peer should not send yields an error.
 func TestPeerHandlerRefuses(t *testing.T) {
-	h := NewPeerHandler(&fixedSource{status: example(), entries: exampleEntries()}, &someLines{})
+	h := NewPeerHandler(Config{Source: &fixedSource{status: example(), entries: exampleEntries()}, Lines: &someLines{}})
 	for _, tc := range []struct {
 		method, path, body string
 		status             int

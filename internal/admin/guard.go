@@ -30,8 +30,8 @@ func secure(next http.Handler) http.Handler {
 	})
 }
 
-// checkHost refuses requests to a loopback address under a foreign name: a
-// page in the operator's browser whose name was made to point here.
+// checkHost refuses requests to a loopback address under a foreign name: they come from a
+// page in the operator's browser whose name was made to resolve to this address.
 func checkHost(next http.Handler) http.Handler {
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		if onLoopback(r) && !isLocalName(r.Host) {
@@ -68,14 +68,25 @@ func isLocalName(host string) bool {
 	return err == nil
 }
 
-// noCrossOrigin refuses changes that a web page of another origin asks the
-// visitor's browser for.
-func noCrossOrigin(next http.Handler) http.Handler {
-	guard := http.NewCrossOriginProtection()
-	guard.SetDenyHandler(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
-		problem(w, r, http.StatusForbidden, "no change is made for a web page of another origin")
-	}))
-	return guard.Handler(next)
+// crossOrigin finds changes that a web page of another origin asks the visitor's browser
+// for.
+var crossOrigin = http.NewCrossOriginProtection()
+
+// noCrossOrigin refuses them, unless the page may; nil: none may.
+func noCrossOrigin(may func(*http.Request) bool) func(http.Handler) http.Handler {
+	return func(next http.Handler) http.Handler {
+		return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+			if crossOrigin.Check(r) != nil && (may == nil || !may(r)) {
+				refuseCrossOrigin(w, r)
+				return
+			}
+			next.ServeHTTP(w, r)
+		})
+	}
+}
+
+func refuseCrossOrigin(w http.ResponseWriter, r *http.Request) {
+	problem(w, r, http.StatusForbidden, "no change is made for a web page of another origin")
 }
 
 func noStore(next http.Handler) http.Handler {
@@ -86,17 +97,13 @@ func noStore(next http.Handler) http.Handler {
 	})
 }
 
-// authorize lets changes through that come over a Unix socket, whose file guards it,
-// and those that show one of the tokens. Without tokens those from this machine are let
-// through: with them they are not, since a proxy on this machine need not say for whom
-// it asks. Reading is free.
+// authorize accepts changes that come over a Unix socket, which its file guards, and those
+// with one of the tokens. Without tokens it accepts changes from this machine; with tokens
+// it does not, because a proxy on this machine may hide its client. Reading is free.
 func authorize(tokens func() []string) func(http.Handler) http.Handler {
 	return func(next http.Handler) http.Handler {
 		return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
-			var accepted []string
-			if tokens != nil {
-				accepted = tokens()
-			}
+			accepted := tokens()
 			if r.Method == http.MethodGet || r.Method == http.MethodHead || overSocket(r) || len(accepted) == 0 && fromLoopback(r) {
 				next.ServeHTTP(w, r)
 				return

@@ -56,11 +56,11 @@ func (h *handler) status(w http.ResponseWriter, r *http.Request) {
 	_, _ = w.Write(b.Bytes())
 }
 
-// line tells who is in a pool.
+// line shows the requests and tickets of a pool.
 func (h *handler) line(w http.ResponseWriter, r *http.Request) {
 	pool := r.URL.Query().Get("pool")
 	if pool == "" {
-		failed(w, r, fmt.Errorf("%w: say of which pool, with pool=NAME", ErrInvalid), h.log)
+		failed(w, r, fmt.Errorf("%w: name the pool, with pool=NAME", ErrInvalid), h.log)
 		return
 	}
 	l, err := h.fleet.line(r.Context(), pool)
@@ -71,7 +71,7 @@ func (h *handler) line(w http.ResponseWriter, r *http.Request) {
 	writeJSON(w, http.StatusOK, l)
 }
 
-// cancel takes somebody out of the line.
+// cancel takes a request or ticket out of the line.
 func (h *handler) cancel(w http.ResponseWriter, r *http.Request) {
 	id := chi.URLParam(r, "id")
 	if err := h.fleet.cancel(r.Context(), id); err != nil {

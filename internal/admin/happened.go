@@ -13,7 +13,7 @@ type Event struct {
 	At time.Time `json:"at"`
 	// Pool that it happened to; empty: the cluster.
 	Pool string `json:"pool,omitempty"`
-	// Text says what, in plain words.
+	// Text says what happened.
 	Text string `json:"text"`
 }
 

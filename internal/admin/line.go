@@ -7,37 +7,35 @@ import (
 	"time"
 )
 
-// Lines is who waits and who holds slots at this gateway. The gateway implements
+// Lines lists who waits and who holds slots at this gateway. The gateway implements
 // it.
 type Lines interface {
-	// Find returns who is in a pool here with a request of a trace; some, if they
-	// are many, and nobody for a trace that nobody has.
+	// Find returns the requests of a trace in a pool here; only some if there are
+	// many.
 	Find(trace string) (pool string, found Entries)
-	// Position returns the place in a pool's line, from 1, of who came at the given
-	// time, over all gateways, and the wait to be expected; 0: not known.
+	// Position returns the place in a pool's line, from 1 and over all gateways, of an
+	// entry that came at the given time, and its expected wait; 0: not known.
 	Position(ctx context.Context, pool string, arrived time.Time) (position int, wait time.Duration)
 	// Gateway returns the name of the gateway at which an entry is, or was. It
 	// fails with ErrUnknown.
 	Gateway(id string) (string, error)
-	// Cancel takes who waits here out of the line. It fails with ErrUnknown, also
-	// for who has a slot by now.
+	// Cancel takes a waiting entry out of the line. It fails with ErrUnknown, also if
+	// the entry has a slot by now.
 	Cancel(id string) error
 }
 
-// Entry is somebody in a pool: a request, or a ticket. Its keys are a public
-// interface.
+// Entry is a request or ticket of a pool. Its keys are a public interface.
 type Entry struct {
-	// ID names it to DELETE /api/v1/line/ID. It is no secret, and not a ticket's
-	// own.
+	// ID is for DELETE /api/v1/line/ID. It is not secret, and not the ID of a ticket.
 	ID      string `json:"id"`
 	Gateway string `json:"gateway"`
-	// Position in the line over all gateways, from 1; absent for who holds a slot.
+	// Position in the line over all gateways, from 1; absent if it holds a slot.
 	Position int `json:"position,omitempty"`
 	// Seconds is how long it has waited, or held its slot.
 	Seconds float64 `json:"seconds"`
 	// InLineSeconds is how long it has had its place in the line: as long as it
-	// waits, but where clients are served in turn. Absent: it has none yet, as
-	// another request of its client has.
+	// waits, except where clients are served in turn. Absent: it has no place yet,
+	// because another request of its client has one.
 	InLineSeconds float64 `json:"in_line_seconds,omitempty"`
 	// Arrived is when it came, as its gateway's clock says.
 	Arrived time.Time `json:"arrived"`
@@ -52,8 +50,8 @@ type Entry struct {
 	Note   string `json:"note,omitempty"`
 }
 
-// Line is the document at /api/v1/line: who is in a pool, over all gateways. Its
-// keys are a public interface.
+// Line is the document at /api/v1/line: the requests and tickets of a pool, over all
+// gateways. Its keys are a public interface.
 type Line struct {
 	Pool string `json:"pool"`
 	K    int    `json:"k"`
@@ -70,7 +68,7 @@ type Line struct {
 // entriesShown bounds the listings of the API.
 const entriesShown = 1000
 
-// add puts more entries to e and keeps the first limit.
+// add adds more entries to e and keeps the first limit.
 func (e *Entries) add(more Entries, limit int) {
 	e.Waiting = longest(append(e.Waiting, more.Waiting...), limit)
 	e.Holding = longest(append(e.Holding, more.Holding...), limit)

@@ -8,7 +8,7 @@ import (
 	"text/tabwriter"
 )
 
-// lineText tells who is in the pools, or in one of them, for people with curl.
+// lineText shows the requests and tickets of all pools, or of one, as text for curl.
 func (h *handler) lineText(w http.ResponseWriter, r *http.Request) {
 	pools := []string{r.URL.Query().Get("pool")}
 	if pools[0] == "" {

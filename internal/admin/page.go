@@ -62,7 +62,7 @@ func (h *handler) page(w http.ResponseWriter, r *http.Request) {
 	_, _ = w.Write(b.Bytes())
 }
 
-// view asks for what the page shows.
+// view returns what the page shows.
 func (h *handler) view(ctx context.Context) (*view, error) {
 	s, entries, err := h.fleet.look(ctx, question{entries: linesShown})
 	if err != nil {
@@ -121,8 +121,8 @@ func (h *handler) events(w http.ResponseWriter, r *http.Request) {
 	}
 }
 
-// render returns the part of the page that changes. It is made anew once a
-// second, whoever asks: of several who find it old, all but one do it for nothing.
+// render returns the part of the page that changes. It is rendered at most about once
+// a second for all viewers; if several find it old at once, each renders it.
 func (h *handler) render(ctx context.Context) (string, error) {
 	if last := h.live.last.Load(); last != nil && time.Since(last.at) < keepRound {
 		return last.html, nil

@@ -57,11 +57,11 @@ func statusOf(err error) int {
 // failed answers with an error of Tickets or Control.
 func failed(w http.ResponseWriter, r *http.Request, err error, log *slog.Logger) {
 	if r.Context().Err() != nil && errors.Is(err, context.Cause(r.Context())) {
-		return // nobody is there to read it
+		return // the client has left
 	}
 	status := statusOf(err)
 	detail := err.Error()
-	if errors.Is(err, admission.ErrElsewhere) { // why it does not answer is for the log
+	if errors.Is(err, admission.ErrElsewhere) { // the log has the reason
 		detail = admission.ErrElsewhere.Error()
 	}
 	switch status {
@@ -83,7 +83,7 @@ func problem(w http.ResponseWriter, r *http.Request, status int, detail string, 
 		problems.WriteLine(w, status, detail)
 		return
 	}
-	d := problems.Details{Status: status, Detail: strings.TrimPrefix(strings.TrimPrefix(detail, "admin: "), "admission: ")}
+	d := problems.Details{Status: status, Detail: strings.TrimPrefix(strings.TrimPrefix(detail, "admin: "), "kgate: ")}
 	if ended := (*admission.EndedError)(nil); errors.As(errors.Join(causes...), &ended) {
 		d.Reason = string(ended.How)
 	}

@@ -5,18 +5,18 @@ import (
 	"slices"
 )
 
-// Report is what one gateway says of itself alone. The gateways give it to each
-// other, and each puts its picture of the fleet together from them.
+// Report is what one gateway says about itself. The gateways exchange reports, and each
+// merges them into a status of the fleet.
 type Report struct {
 	// Status without Fleet.
 	Status Status `json:"status"`
 	// Past has, by pool, the access windows of the last 15 minutes, [PastStep]
 	// apart, the last one now.
 	Past map[string][]AccessWindow `json:"past"`
-	// Tokens has, by pool, the numbers of those that are in use there. One that has
-	// moved between the answers of two gateways is in both, and is one.
+	// Tokens has, by pool, the numbers of the tokens in use there. A token that moved
+	// between the answers of two gateways is in both, and counts once.
 	Tokens map[string][]int `json:"tokens"`
-	// Entries has, by pool, who is there, as far as it was asked for.
+	// Entries has the entries of each pool that were asked for.
 	Entries map[string]Entries `json:"entries,omitempty"`
 }
 
@@ -26,15 +26,15 @@ const (
 	PastValues      = 15 * 60 / PastStepSeconds
 )
 
-// Entries are who is in a pool.
+// Entries are the requests and tickets of a pool.
 type Entries struct {
 	// Waiting and Holding, the longest first.
 	Waiting []Entry `json:"waiting"`
 	Holding []Entry `json:"holding"`
 }
 
-// merge puts the fleet's status together: what this gateway says now, and what
-// all, by name, have said at one moment. Missing are those that have not.
+// merge makes the status of the fleet from the status of this gateway now and the reports
+// of all, by name, of one moment. Missing are the gateways without a report.
 func merge(s Status, all map[string]Report, missing []string) Status {
 	s = s.withLists()
 	for i := range s.Cluster.Members {
@@ -93,7 +93,7 @@ func mergePool(name string, k int, all map[string]Report, missing []string) Pool
 	return f
 }
 
-// sum puts the access times of several gateways together.
+// sum merges the access times of several gateways.
 func sum(windows []AccessWindow) AccessWindow {
 	var all AccessWindow
 	total := 0.0
@@ -121,8 +121,8 @@ func (w AccessWindow) spread(k int) float64 {
 	return max(0, longest-w.MeanMillis)
 }
 
-// pastSpread puts the pasts of several gateways together. They end at the same
-// moment, but need not be equally long.
+// pastSpread merges the pasts of several gateways. They end at the same moment, but
+// need not be equally long.
 func pastSpread(past [][]AccessWindow, k int) []*float64 {
 	out := make([]*float64, PastValues)
 	for i := range out {
@@ -140,8 +140,8 @@ func pastSpread(past [][]AccessWindow, k int) []*float64 {
 	return out
 }
 
-// Source tells what to show. Its methods are called by any goroutine and
-// should answer at once.
+// Source provides what is shown. Its methods must be safe for concurrent use and return
+// quickly.
 type Source interface {
 	// Report of this gateway, with at most so many entries of those that wait in
 	// a pool, and of those that hold a slot: in all pools if pool is empty.

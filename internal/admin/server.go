@@ -28,13 +28,13 @@ type Config struct {
 	Control Control
 	// Tickets are the slots that are held without a connection; nil: none.
 	Tickets Tickets
-	// Tokens returns the tokens, one of which changes need that do not come from
-	// this machine. It is called for each. Nil or none: no other machine can
+	// Tokens returns the accepted tokens. A change that does not come from this machine
+	// needs one of them. It is called for each change. Nil or empty: no other machine can
 	// change anything.
 	Tokens func() []string
-	// Profiles serves /debug/pprof/, for this machine alone; nil: there are none. It is
-	// the caller's, since net/http/pprof adds itself to http.DefaultServeMux, which may be
-	// what an embedding program serves.
+	// Profiles serves /debug/pprof/, for this machine alone; nil: there are none. The caller
+	// provides it because net/http/pprof adds itself to http.DefaultServeMux, which an
+	// embedding program may serve.
 	Profiles http.Handler
 	// Log takes errors; nil discards.
 	Log *slog.Logger
@@ -43,6 +43,9 @@ type Config struct {
 func (c Config) withDefaults() Config {
 	if c.Log == nil {
 		c.Log = slog.New(slog.DiscardHandler)
+	}
+	if c.Tokens == nil {
+		c.Tokens = func() []string { return nil }
 	}
 	return c
 }
@@ -65,8 +68,8 @@ const (
 	maxScrapes        = 8
 )
 
-// NewServer returns a server for the admin address, of what [NewHandler] has returned.
-// The caller calls its Serve and Shutdown. Log takes errors.
+// NewServer returns a server for the admin address with the handler of [NewHandler]. The
+// caller calls its Serve and Shutdown. Log takes errors.
 func NewServer(h http.Handler, log *slog.Logger) *http.Server {
 	return &http.Server{
 		Handler:           h,
@@ -121,9 +124,9 @@ func NewHandler(cfg Config) (http.Handler, error) {
 	return r, nil
 }
 
-// changes adds what changes something.
+// changes adds the handlers that change something.
 func changes(r chi.Router, cfg Config, h *handler) error {
-	r = r.With(noCrossOrigin, authorize(cfg.Tokens))
+	r = r.With(noCrossOrigin(nil), authorize(cfg.Tokens))
 	r.Handle("/api/v1/line/{id}", methods{http.MethodDelete: h.cancel})
 	if cfg.Control != nil {
 		(&changer{control: cfg.Control, log: cfg.Log}).routes(r)

@@ -23,8 +23,7 @@ type Gateway struct {
 	// Node is the number of this incarnation in the agreed view; 0 while it is
 	// in none.
 	Node uint64 `json:"node"`
-	// Ready tells whether it admits requests; if not, Reason says why, in
-	// plain words.
+	// Ready is whether it admits requests; if not, Reason says why.
 	Ready  bool   `json:"ready"`
 	Reason string `json:"reason,omitempty"`
 	// Drained tells that it was told to drain, and that no request waits or is in
@@ -88,7 +87,7 @@ type Member struct {
 	Copies []string `json:"copies"`
 	// Successor of a suspended or lost gateway has taken over its tickets.
 	Successor string `json:"heir,omitempty"`
-	// LostReason says, in plain words, why a suspended or lost gateway was taken out.
+	// LostReason says why a suspended or lost gateway was removed.
 	LostReason string `json:"lost_reason,omitempty"`
 }
 
@@ -181,8 +180,8 @@ type PoolPart struct {
 type Past struct {
 	// StepSeconds are between two values.
 	StepSeconds int `json:"step_seconds"`
-	// SpreadMillis ends now; null where nobody waited, and nobody was admitted in the
-	// 60 seconds before.
+	// SpreadMillis ends now; null where nobody waited and nobody had been admitted in the
+	// last 60 seconds.
 	SpreadMillis []*float64 `json:"spread_ms"`
 }
 

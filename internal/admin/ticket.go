@@ -9,15 +9,15 @@ import (
 )
 
 // Errors that [Tickets] and [Control] answer with; each is one HTTP status.
-// What they are wrapped in is shown to the client.
+// The text of the error that wraps them is shown to the client.
 var (
-	// ErrInvalid: a value that cannot be (400).
+	// ErrInvalid: a value is not valid (400).
 	ErrInvalid = errors.New("admin: invalid")
 	// ErrUnknown: no such ticket, pool or gateway (404).
 	ErrUnknown = errors.New("admin: unknown")
-	// ErrConflict: what the caller takes for granted is no longer so (409).
+	// ErrConflict: the state is not what the caller expects (409).
 	ErrConflict = errors.New("admin: conflict")
-	// ErrTooMany: as many tickets as there may be (429).
+	// ErrTooMany: a limit on tickets is reached (429).
 	ErrTooMany = errors.New("admin: too many")
 	// ErrUnavailable: this gateway cannot do it now, another one might (503).
 	ErrUnavailable = errors.New("admin: unavailable")

@@ -33,11 +33,14 @@ const (
 type TicketConfig struct {
 	// Tickets are asked at each request. Required.
 	Tickets Tickets
-	// Open tells of which pools tickets are given out here; nil: of all.
+	// Open reports whether tickets of a pool are given out here; nil: of all pools.
 	Open func(pool string) bool
-	// Asks returns what the client behind ctx may ask of a pool; nil: it is nobody in
-	// particular, and holds its slot for as long as it likes.
+	// Asks returns the request that a client makes of a pool; nil: clients are not told
+	// apart, and hold their slots for as long as they like.
 	Asks func(ctx context.Context, pool string) admission.Request
+	// Pages reports whether the web page of another origin that a request comes from may
+	// use tickets of the pool, or of any if pool is empty; nil: none may.
+	Pages func(ctx context.Context, pool string) bool
 	// MaxTTL of a ticket that is given out here; 0: [admission.MaxTTL].
 	MaxTTL time.Duration
 	// Log takes errors; nil discards.
@@ -50,6 +53,9 @@ func (c TicketConfig) withDefaults() TicketConfig {
 	}
 	if c.Asks == nil {
 		c.Asks = func(_ context.Context, pool string) admission.Request { return admission.Request{Pool: pool} }
+	}
+	if c.Pages == nil {
+		c.Pages = func(context.Context, string) bool { return false }
 	}
 	if c.MaxTTL == 0 {
 		c.MaxTTL = admission.MaxTTL
@@ -77,14 +83,14 @@ func NewTicketHandler(cfg TicketConfig) (http.Handler, error) {
 	}
 	h := &ticketHandler{TicketConfig: cfg.withDefaults()}
 	r := chi.NewRouter()
-	r.Use(noCrossOrigin, noStore)
+	r.Use(noCrossOrigin(func(r *http.Request) bool { return h.Pages(r.Context(), "") }), noStore)
 	r.NotFound(notFound)
 	r.Handle(TicketsPath, methods{http.MethodPost: h.create})
 	r.Handle(TicketsPath+"/", methods{http.MethodPost: h.create})
 	r.Handle(TicketsPath+"/{id}", methods{http.MethodGet: h.test, http.MethodPut: h.renew, http.MethodDelete: h.end})
 	r.Handle(TicketsPath+"/{id}/events", methods{http.MethodGet: h.events})
-	// The handler may be mounted in another chi router, whose path it must not
-	// take for its own.
+	// The handler may be mounted in another chi router. It must not take that router's
+	// path for its own.
 	return http.HandlerFunc(func(w http.ResponseWriter, req *http.Request) {
 		r.ServeHTTP(w, req.WithContext(context.WithValue(req.Context(), chi.RouteCtxKey, (*chi.Context)(nil))))
 	}), nil
@@ -102,7 +108,7 @@ type duration time.Duration
 func (d *duration) UnmarshalText(text []byte) error {
 	v, err := time.ParseDuration(string(text))
 	if err != nil {
-		return fmt.Errorf("%.50q is no duration; write one such as \"30s\"", text)
+		return fmt.Errorf("%.50q is not a duration; write one such as \"30s\"", text)
 	}
 	*d = duration(v)
 	return nil
@@ -127,12 +133,16 @@ func (h *ticketHandler) create(w http.ResponseWriter, r *http.Request) {
 		h.fail(w, r, fmt.Errorf("%w: no tickets of a pool %q are given out here", ErrUnknown, q.Pool))
 		return
 	}
+	if crossOrigin.Check(r) != nil && !h.Pages(r.Context(), q.Pool) {
+		refuseCrossOrigin(w, r)
+		return
+	}
 	t, err := h.Tickets.RequestTicket(r.Context(), h.Asks(r.Context(), q.Pool), ttl, q.Note)
 	if err != nil {
 		h.fail(w, r, err)
 		return
 	}
-	if r.Context().Err() != nil { // nobody learns of it
+	if r.Context().Err() != nil { // the client has left
 		ctx, cancel := context.WithTimeout(context.WithoutCancel(r.Context()), endFor)
 		defer cancel()
 		_ = h.Tickets.EndTicket(ctx, t.ID) // else it expires
@@ -142,7 +152,7 @@ func (h *ticketHandler) create(w http.ResponseWriter, r *http.Request) {
 	writeJSON(w, http.StatusCreated, t)
 }
 
-// check reports what a gateway would not take.
+// check reports what a gateway would refuse.
 func (h *ticketHandler) check(pool string, ttl time.Duration, note string) error {
 	switch {
 	case pool == "":
@@ -165,7 +175,7 @@ func (h *ticketHandler) test(w http.ResponseWriter, r *http.Request) {
 	if text := r.URL.Query().Get("wait"); text != "" {
 		var err error
 		if wait, err = time.ParseDuration(text); err != nil || wait < 0 {
-			problem(w, r, http.StatusBadRequest, fmt.Sprintf("wait=%.50q is no duration; write one such as wait=30s", text))
+			problem(w, r, http.StatusBadRequest, fmt.Sprintf("wait=%.50q is not a duration; write one such as wait=30s", text))
 			return
 		}
 	}
@@ -253,7 +263,7 @@ func writeJSON(w http.ResponseWriter, status int, v any) {
 	_, _ = w.Write(append(data, '\n'))
 }
 
-// events streams what becomes of a ticket as server-sent events: waiting, as
+// events streams the states of a ticket as server-sent events: waiting, as
 // often as its place changes, granted, and at last gone. To watch a waiting
 // ticket keeps it alive; a granted one has to be renewed.
 func (h *ticketHandler) events(w http.ResponseWriter, r *http.Request) {

@@ -153,7 +153,7 @@ func TestTicketRefusals(t *testing.T) {
 		"endless ticket":    {"GET", at + "/" + strings.Repeat("a", 10_000), "", 404, "no such ticket"},
 		"escaped":           {"DELETE", at + "/..%2f..%2fapi", "", 404, "no such ticket"},
 		"wait of words":     {"GET", at + "/" + id + "?wait=long", "", 400, "write one such as wait=30s"},
-		"negative wait":     {"GET", at + "/" + id + "?wait=-1s", "", 400, "no duration"},
+		"negative wait":     {"GET", at + "/" + id + "?wait=-1s", "", 400, "not a duration"},
 		"list":              {"GET", at, "", 405, "only POST"},
 		"patch":             {"PATCH", at + "/" + id, "", 405, "only DELETE, GET, PUT"},
 		"post to events":    {"POST", at + "/" + id + "/events", "", 405, "only GET"},
@@ -204,6 +204,29 @@ func TestNoTicketsForOtherOrigins(t *testing.T) {
 		}
 	}
 	if granted, _ := m.Count("p"); granted != 0 {
+		t.Error("a ticket was given out")
+	}
+}
+
+// A page that may use tickets of one pool gets none of another one.
+func TestTicketsForPages(t *testing.T) {
+	m := admintest.NewTickets(map[string]int{"p": 1, "q": 1})
+	h, err := admin.NewTicketHandler(admin.TicketConfig{Tickets: m, Pages: func(_ context.Context, pool string) bool { return pool == "" || pool == "p" }})
+	if err != nil {
+		t.Fatal(err)
+	}
+	elsewhere := func(r *http.Request) { r.Header.Set("Sec-Fetch-Site", "cross-site") }
+	if a := ask(t, h, "POST", at, `{"pool":"q"}`, elsewhere); a.code != 403 {
+		t.Errorf("%d, %s", a.code, a.text)
+	}
+	a := ask(t, h, "POST", at, `{"pool":"p"}`, elsewhere)
+	if a.code != 201 {
+		t.Fatalf("%d, %s", a.code, a.text)
+	}
+	if a := ask(t, h, "DELETE", at+"/"+a.ID, "", elsewhere); a.code != 204 {
+		t.Errorf("%d, %s", a.code, a.text)
+	}
+	if granted, waiting := m.Count("q"); granted+waiting != 0 {
 		t.Error("a ticket was given out")
 	}
 }

@@ -9,7 +9,7 @@ import (
 	"time"
 )
 
-// view is what the page shows, put so that its template only writes it down.
+// view is what the page shows, in the form that its template needs.
 type view struct {
 	Status
 	Pools []poolView
@@ -143,7 +143,7 @@ type ringView struct {
 	CX, CY, Radius float64
 	Nodes          []ringNode
 	HandOvers      []ringHandOver
-	// Text says the same to those who do not see it.
+	// Text describes the drawing to readers who do not see it.
 	Text string
 }
 

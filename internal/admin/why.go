@@ -10,15 +10,15 @@ import (
 	"github.com/kgate/kgate/internal/admission"
 )
 
-// why is the document at /api/v1/why: why somebody waits. Its keys are a public
+// why is the document at /api/v1/why: why a request or ticket waits. Its keys are a public
 // interface.
 type why struct {
 	Pool string `json:"pool"`
-	// State is waiting, or granted for who holds a slot.
+	// State is waiting, or granted if it holds a slot.
 	State admission.TicketState `json:"state"`
-	// Summary says all of it in plain words.
+	// Summary says all of it in sentences.
 	Summary string `json:"summary"`
-	// Entry is who is asked about.
+	// Entry is the request or ticket asked about.
 	Entry Entry `json:"entry"`
 	// Ahead is how many come before it, over all gateways.
 	Ahead int `json:"ahead"`
@@ -94,11 +94,11 @@ func (h *handler) ofTrace(ctx context.Context, trace string) (why, error) {
 	case len(found.Holding) > 0:
 		return why{Pool: pool, State: admission.TicketGranted, Entry: found.Holding[0]}, nil
 	default:
-		return why{}, fmt.Errorf("%w: no request of trace %.64q waits or holds a slot", ErrUnknown, trace)
+		return why{}, fmt.Errorf("%w: no request of trace %.64q waits or has a slot", ErrUnknown, trace)
 	}
 }
 
-// explain adds what is the same for all who wait in the pool.
+// explain adds what is the same for all entries of the pool.
 func (h *handler) explain(ctx context.Context, y *why) error {
 	s, entries, err := h.fleet.look(ctx, question{y.Pool, entriesShown})
 	if err != nil {
@@ -120,7 +120,7 @@ func (h *handler) explain(ctx context.Context, y *why) error {
 	return nil
 }
 
-// sum says it in plain words.
+// sum writes the summary.
 func (y *why) sum() string {
 	var b strings.Builder
 	say := func(format string, args ...any) { fmt.Fprintf(&b, format, args...) }

@@ -7,8 +7,7 @@ import (
 	"unicode"
 )
 
-// What the page, the text of the line and the command kgate status say in the same
-// words.
+// The words that the page, the text of the line and the command kgate status share.
 
 // Unknown counts the slots that may be in use at gateways which do not answer.
 func (p Pool) Unknown() int {
@@ -30,7 +29,7 @@ func (p Pool) Use() string {
 	return text
 }
 
-// Troubles says in plain words what is wrong.
+// Troubles returns what is wrong, each in a sentence.
 func (s Status) Troubles() []string {
 	var out []string
 	say := func(format string, args ...any) { out = append(out, fmt.Sprintf(format, args...)) }
@@ -44,7 +43,7 @@ func (s Status) Troubles() []string {
 	case c.Voters > 0 && c.LossesTolerated < 0:
 		say("No majority of the %d voters can be reached from here: nothing can be agreed on, and leases end.", c.Voters)
 	case c.Voters > 2 && c.LossesTolerated == 0:
-		say("So many of the %d voters cannot be reached that one more loss stops the whole fleet.", c.Voters)
+		say("One more loss among the %d voters stops all: too many cannot be reached.", c.Voters)
 	}
 	for _, m := range s.Cluster.Members {
 		switch {
@@ -91,12 +90,25 @@ func (c Cluster) Agreement() string {
 	}
 }
 
-// Bad tells whether a member is not as it should be, and Word says how it is.
+// IfLost says what the other members do if one is lost; empty if it is lost already, or
+// nothing can be agreed on. One that is stopped in order hands over first.
+func (c Cluster) IfLost(m Member) string {
+	switch {
+	case m.Status != StatusAlive || !m.LinkUp || c.LossesTolerated < 0:
+		return ""
+	case m.Votes && c.LossesTolerated == 0:
+		return "all stop"
+	default:
+		return "go on"
+	}
+}
+
+// Bad reports whether a member is not as it should be.
 func (m Member) Bad() bool {
 	return m.Status != StatusAlive || !m.LinkUp || !m.Answers || !m.Ready
 }
 
-// Word for how a member is.
+// Word describes a member's state in one word.
 func (m Member) Word() string {
 	switch {
 	case m.Status != StatusAlive:
@@ -114,8 +126,7 @@ func (m Member) Word() string {
 	}
 }
 
-// Who says who an entry is, as far as it is known. What a client has chosen is
-// made harmless to a terminal.
+// Who describes an entry. Text that a client has chosen is made harmless to a terminal.
 func (e Entry) Who() string {
 	who := "a ticket " + e.Note
 	if !e.Ticket {

@@ -26,6 +26,12 @@ const (
 	DefaultHealthyAfter          = 2
 )
 
+// Bounds of the lease that a cluster begins with: a shorter one leaves raft no time.
+const (
+	MinLease = 150 * time.Millisecond
+	MaxLease = time.Hour
+)
+
 // Bounds of a pool's rate, in bytes per second: LeastRate is the smallest one for each slot.
 const (
 	LeastRate = 1 << 10

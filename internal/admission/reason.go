@@ -24,16 +24,16 @@ const (
 	ClientLimit Reason = "client-limit"
 	// Cancelled: an operator took the request out of the line.
 	Cancelled Reason = "cancelled"
-	// UpstreamDown: no upstream of the pool passes its health checks.
+	// UpstreamDown: no upstream of the pool is available.
 	UpstreamDown Reason = "upstream-down"
 )
 
 // Why a slot that was granted may be used no longer.
 var (
 	// ErrLost: the gateway has lost its lease, or breaks off its requests to stop.
-	ErrLost = errors.New("admission: the slot is lost: the gateway has no lease, or stops")
+	ErrLost = errors.New("kgate: the slot may be used no longer: it was released, or the gateway has lost its lease or stops")
 	// ErrHoldMax: the slot was held for as long as its pool allows.
-	ErrHoldMax = errors.New("admission: the slot was held for as long as its pool allows")
+	ErrHoldMax = errors.New("kgate: the slot was held for as long as its pool allows")
 )
 
 // row is what follows from a reason.
@@ -52,7 +52,7 @@ var reasons = []row{
 	{Isolated, "isolated", http.StatusServiceUnavailable, true, "this gateway is not in touch with the others, or not yet, and may not admit requests"},
 	{ClientLimit, "client_limit", http.StatusTooManyRequests, false, "this client has as many requests or tickets here as it may"},
 	{Cancelled, "cancelled", http.StatusServiceUnavailable, true, "an operator has taken this request out of the line"},
-	{UpstreamDown, "upstream_down", http.StatusServiceUnavailable, false, "no upstream of this pool passes its health check"},
+	{UpstreamDown, "upstream_down", http.StatusServiceUnavailable, false, "no upstream of this pool is available: each fails its health check, or SRV records name none"},
 }
 
 func (r Reason) row() row {
@@ -65,7 +65,7 @@ func (r Reason) row() row {
 }
 
 // Error implements error.
-func (r Reason) Error() string { return "admission: " + r.Detail() }
+func (r Reason) Error() string { return "kgate: " + r.Detail() }
 
 // Detail explains r to the client.
 func (r Reason) Detail() string { return r.row().detail }

@@ -9,15 +9,15 @@ import (
 // Errors that concern a ticket, beside [Reason] and [EndedError].
 var (
 	// ErrUnknownPool: the cluster has no pool of this name.
-	ErrUnknownPool = errors.New("admission: there is no such pool")
+	ErrUnknownPool = errors.New("kgate: there is no such pool")
 	// ErrUnknownTicket: no gateway knows the ticket.
-	ErrUnknownTicket = errors.New("admission: there is no such ticket, or it ended long ago")
+	ErrUnknownTicket = errors.New("kgate: there is no such ticket, or it ended long ago")
 	// ErrElsewhere: the gateway that has the ticket does not answer now.
-	ErrElsewhere = errors.New("admission: the gateway that has the ticket does not answer; its successor soon will")
+	ErrElsewhere = errors.New("kgate: the gateway that has the ticket does not answer; its successor soon will")
 	// ErrTicketWaiting: the ticket has no slot yet.
-	ErrTicketWaiting = errors.New("admission: the ticket is still waiting")
+	ErrTicketWaiting = errors.New("kgate: the ticket is still waiting")
 	// ErrTicketUsed: a request is or was in flight on the ticket's slot.
-	ErrTicketUsed = errors.New("admission: the ticket has been used")
+	ErrTicketUsed = errors.New("kgate: the ticket has been used")
 )
 
 // Ending says how a ticket ended.
@@ -36,7 +36,7 @@ const (
 type EndedError struct{ How Ending }
 
 // Error implements error.
-func (e *EndedError) Error() string { return "admission: the ticket has ended: " + string(e.How) }
+func (e *EndedError) Error() string { return "kgate: the ticket has ended: " + string(e.How) }
 
 // TicketState is where a ticket stands.
 type TicketState string

@@ -11,9 +11,10 @@ import (
 	"time"
 )
 
-// The certificates are valid at any time that a clock may show.
+// The certificates are valid at any time that a clock may show. One without a battery
+// begins with 1970.
 var (
-	always = time.Date(2000, 1, 1, 0, 0, 0, 0, time.UTC)
+	always = time.Unix(0, 0).UTC()
 	// never is the date that RFC 5280, 4.1.2.5, sets for no end.
 	never = time.Date(9999, 12, 31, 23, 59, 59, 0, time.UTC)
 )

@@ -10,6 +10,7 @@ import (
 	"net"
 	"strings"
 	"testing"
+	"time"
 )
 
 func ring(t *testing.T, keys ...string) Ring {
@@ -74,6 +75,17 @@ func TestDerivedForGood(t *testing.T) {
 	}
 	if got := hex.EncodeToString(a.cert.PublicKey.(ed25519.PublicKey)); got != goldenAuthority {
 		t.Errorf("authority %s, want %s", got, goldenAuthority)
+	}
+	pair, err := a.issue("gw-1")
+	if err != nil {
+		t.Fatal(err)
+	}
+	roots := x509.NewCertPool()
+	roots.AddCert(a.cert)
+	for _, now := range []time.Time{time.Unix(0, 0), time.Now(), never} {
+		if _, err := pair.Leaf.Verify(x509.VerifyOptions{Roots: roots, CurrentTime: now}); err != nil {
+			t.Errorf("if the clock shows %v: %v", now, err)
+		}
 	}
 }
 

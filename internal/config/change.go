@@ -7,7 +7,7 @@ import (
 	"strings"
 )
 
-// Effect says when a gateway follows a key that has changed in its file.
+// Effect says when a change of a key in the file takes effect.
 type Effect string
 
 // The effects.
@@ -16,8 +16,8 @@ const (
 	EffectReload Effect = "reload"
 	// EffectRestart: when it is started again.
 	EffectRestart Effect = "restart"
-	// EffectNewPool: when the pool is new in the cluster; afterwards the
-	// gateways have agreed.
+	// EffectNewPool: only when the pool is new in the cluster; afterwards the value that
+	// the gateways have agreed on counts.
 	EffectNewPool Effect = "new pool"
 )
 
@@ -55,25 +55,25 @@ func effectOf(key string) Effect {
 	return EffectReload
 }
 
-// Change is one key that says something else than before.
+// Change is one key whose value has changed.
 type Change struct {
 	// Key is its path, pools by name: pools[downloads].queue.timeout.
 	Key string
 	// Old and New are its values; "none" for what is not there. Secrets are not
 	// shown.
 	Old, New string
-	// Effect says when a gateway follows.
+	// Effect says when the change takes effect.
 	Effect Effect
 }
 
-// Reload returns what a gateway that runs with c goes on with when its file says
-// next: next, but for the keys that need a restart. It also returns all that
+// Reload returns the configuration that a gateway with c has after it has reloaded a file
+// with next: next, except for the keys that need a restart. It also returns all that
 // differs, in the order of the file.
 func (c *Config) Reload(next *Config) (*Config, []Change) {
 	changes := c.changes(next)
-	own := *next // no pool of its own changes
+	own := *next // shares its pools with next, and does not change them
 	next = &own
-	next.Listen.TCP = slices.Clone(c.Listen.TCP) // whole: what a walk compares an entry with is the default
+	next.Listen.TCP = slices.Clone(c.Listen.TCP) // whole, since walk compares entries with defaults
 	walk("", reflect.ValueOf(next).Elem(), reflect.ValueOf(c).Elem(), func(s setting) {
 		if effectOf(s.key) == EffectRestart && !strings.HasPrefix(s.key, keyPools) && !strings.HasPrefix(s.key, keyTCP) {
 			s.value.Set(s.std)
@@ -126,8 +126,8 @@ var comparedWhole = []string{keyPools, keyRoutes, keyTCP, keyCertificates, keyEr
 
 const nothing = "none"
 
-// listChanges compares lists whose entries have no name: what the lists begin and end
-// with alike is the same, and what is between them differs.
+// listChanges compares lists whose entries have no name. Their common prefix and suffix
+// count as unchanged, and what is between them as changed.
 func listChanges(key string, old, now []string) []Change {
 	from := 0
 	for from < min(len(old), len(now)) && old[from] == now[from] {
@@ -160,7 +160,7 @@ func summaries[T any](entries []T) []string {
 	return all
 }
 
-// summary writes what v says beyond its default.
+// summary writes the values of v that are not the default.
 func summary(v, std any) string {
 	var said []string
 	walk("", reflect.ValueOf(v), reflect.ValueOf(std), func(s setting) {

@@ -9,19 +9,21 @@ import (
 )
 
 // CORS lets web pages of other origins read the answers that the gateway itself gives to
-// requests of the route: why it refuses, and Retry-After. The upstream says what they may
-// read of its own answers.
+// requests of the route: why it refuses, and Retry-After. If the route's pool has tickets,
+// the pages may also take and use tickets of the pool. For its own answers the upstream
+// decides.
 type CORS struct {
-	// Origins are those of the pages, such as https://app.example.com. In place of a name
-	// *.example.com is every name below it, and "*" is every origin. Empty: none.
+	// Origins are the origins of those pages, such as https://app.example.com.
+	// https://*.example.com means every subdomain, and "*" every origin. Empty: none.
 	Origins []string `yaml:"origins"`
-	// Credentials lets them read answers to requests with cookies.
+	// Credentials lets the pages read answers to requests with cookies.
 	Credentials bool `yaml:"credentials"`
-	// Preflight has the gateway answer what browsers ask before such a request, so that
-	// it takes no place in line and does not go to the upstream. All methods of the
-	// route and all headers are allowed.
+	// Preflight makes the gateway answer the preflight requests of browsers, so that they
+	// take no place in line and do not go to the upstream. All methods of the route and all
+	// headers are allowed.
 	Preflight bool `yaml:"preflight"`
-	// MaxAge is for how long browsers may keep that answer. 0: they decide.
+	// MaxAge is how long browsers may keep the answer to a preflight request. 0: they
+	// decide.
 	MaxAge time.Duration `yaml:"max_age"`
 }
 
@@ -35,7 +37,7 @@ func (v *validator) cors(key string, c CORS) {
 		case err != nil || u.Scheme == "" || u.Host == "" || strings.ContainsAny(u.Host, "* "):
 			v.wrong(at, quote(origin)+" is not an origin", hint)
 		case u.Scheme+"://"+u.Host != u.String():
-			v.wrong(at, quote(origin)+" has more than an origin", hint)
+			v.wrong(at, quote(origin)+" is more than an origin", hint)
 		case strings.ToLower(u.Host) != u.Host:
 			v.wrong(at, quote(origin)+" has capitals, and browsers send none", "write "+quote(strings.ToLower(origin)))
 		case u.Scheme == "https" && u.Port() == "443" || u.Scheme == "http" && u.Port() == "80":
@@ -44,11 +46,11 @@ func (v *validator) cors(key string, c CORS) {
 	}
 	switch {
 	case len(c.Origins) == 0 && (c.Credentials || c.Preflight || c.MaxAge != 0) && !v.src.broken(key+".origins"):
-		v.wrong(key, "is for no origin", `write origins, such as ["https://app.example.com"]`)
+		v.wrong(key, "has no origins", `write origins, such as ["https://app.example.com"]`)
 	case c.Credentials && slices.Contains(c.Origins, "*"):
-		v.wrong(key+".credentials", "is not for every origin: any page could read what is meant for its visitor", "write the origins in place of *")
+		v.wrong(key+".credentials", "cannot be combined with the origin *: any page could read what is meant for its visitor", "write the origins in place of *")
 	case c.MaxAge != 0 && !c.Preflight:
-		v.wrong(key+".max_age", "is for answers that the gateway does not give", "write preflight: true, too, or remove it")
+		v.wrong(key+".max_age", "has no effect without preflight", "write preflight: true, too, or remove it")
 	}
 	v.duration(key+".max_age", c.MaxAge, 0)
 }

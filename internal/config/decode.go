@@ -39,8 +39,7 @@ func (d *decoder) fail(at ast.Node, key, wrong, hint string) {
 
 // placeOf returns where n, the value of key, stands.
 func placeOf(n ast.Node, key string) place {
-	// A mapping's own token is its first colon; its first key is what one
-	// wants to see.
+	// A mapping's own token is its first colon; its first key is more helpful.
 	if m, ok := n.(*ast.MappingNode); ok && !m.IsFlowStyle && len(m.Values) > 0 {
 		n = m.Values[0].Key
 	}
@@ -334,7 +333,7 @@ func wholeNumber(node ast.Node) (int64, bool) {
 	case int64:
 		return i, true
 	case uint64:
-		return int64(i), i <= math.MaxInt64 // the caller heeds ok
+		return int64(i), i <= math.MaxInt64 // the caller checks ok
 	default:
 		return 0, false
 	}

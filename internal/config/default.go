@@ -8,8 +8,8 @@ import (
 	"github.com/kgate/kgate/internal/hostaddr"
 )
 
-// Default returns the configuration of a gateway without a file: everything
-// but the pools, their routes, and what [Config.Resolve] asks the host for.
+// Default returns the configuration of a gateway without a file. It lacks pools, routes,
+// and what [Config.Resolve] asks the host for.
 func Default() *Config {
 	return &Config{
 		Node: Node{Role: RoleGateway, Drain: DrainRefuse},
@@ -46,16 +46,16 @@ func (c *Config) Bootstrap() int {
 	}
 }
 
-// alone reports that no other gateway is expected, and that nothing says who
-// could take part.
+// alone reports whether no other gateway is expected, and nothing configures who may take
+// part.
 func (c *Config) alone() bool {
 	return c.Bootstrap() == 1 && !c.Cluster.guarded() && !c.Cluster.Insecure
 }
 
 // ForPeers returns where to listen for other gateways, and the address at which
-// they reach this one. They are the configured ones, but for a gateway that is
-// alone and has no cluster key: in place of the defaults it listens on free ports
-// of 127.0.0.1, so that no other machine reaches them.
+// they reach this one: the configured ones. A gateway that is alone and has no cluster key
+// listens on free ports of 127.0.0.1 in place of the defaults, so that no other machine
+// reaches them.
 func (c *Config) ForPeers() (peer, gossip string, advertise netip.Addr) {
 	peer, gossip, advertise = c.Listen.Peer, c.Listen.Gossip, c.Node.Advertise
 	if !c.alone() {
@@ -80,8 +80,7 @@ func (c *Config) pool(name string) (Pool, bool) {
 	return Pool{}, false
 }
 
-// DefaultPool returns the pool that a file's entry starts from. Name and K have
-// no default.
+// DefaultPool returns the defaults of a pool. Name and K have none.
 func DefaultPool() Pool {
 	return Pool{
 		Binding:     admission.BindingLate,

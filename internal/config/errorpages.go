@@ -6,16 +6,16 @@ import (
 	"slices"
 )
 
-// ErrorPage is shown in place of the line of text with which the gateway itself answers
-// when it cannot do what a request asks for. Clients that prefer JSON get the problem
-// document all the same, and an upstream's answers pass as they are.
+// ErrorPage is shown in place of the line of text with which the gateway itself answers a
+// request that it cannot serve. Clients that prefer JSON get the problem document as
+// before, and the upstream's answers stay as they are.
 type ErrorPage struct {
-	// Status has the answers' statuses: 503, or 4xx and 5xx for all that begin so. Of
-	// several pages that with the status itself is shown, else the first.
+	// Status lists the statuses of the answers, such as 503, or 4xx and 5xx for a whole
+	// class. If several pages match, one that names the status itself wins, then the first.
 	Status []Status `yaml:"status"`
-	// File has the page, a template of Go's html/template. It may have {{.Status}},
+	// File has the page, a template of Go's html/template. It may use {{.Status}},
 	// {{.Title}} (the status in words), {{.Detail}}, {{.RetryAfter}} (seconds, or 0) and
-	// {{.RequestID}}. It is read again with the reload.
+	// {{.RequestID}}. A reload reads it again.
 	File string `yaml:"file"`
 	// ContentType of the page. Empty: text/html; charset=utf-8.
 	ContentType string `yaml:"content_type"`
@@ -40,10 +40,10 @@ func (s *Status) UnmarshalText(text []byte) error {
 // String formats s as the file has it.
 func (s Status) String() string { return string(s) }
 
-func (v *validator) errorPages(pages []ErrorPage) {
+func (v *validator) errorPages(list string, pages []ErrorPage) {
 	seen := map[Status]int{}
 	for i, p := range pages {
-		key := fmt.Sprintf("%s[%d]", keyErrorPages, i)
+		key := fmt.Sprintf("%s[%d]", list, i)
 		if len(p.Status) == 0 && !v.src.broken(key+".status") {
 			v.wrong(key+".status", "is missing", "write when the page is shown, such as status: [5xx]")
 		}
@@ -53,7 +53,7 @@ func (v *validator) errorPages(pages []ErrorPage) {
 				continue
 			}
 			if other, taken := seen[s]; taken {
-				v.wrong(at, fmt.Sprintf("%s is that of %s[%d], too", s, keyErrorPages, other), "keep one of the two")
+				v.wrong(at, fmt.Sprintf("%s is the status of %s[%d], too", s, list, other), "keep one of the two")
 				continue
 			}
 			seen[s] = i
@@ -69,7 +69,7 @@ func (v *validator) errorPages(pages []ErrorPage) {
 		case err != nil:
 			v.wrong(key+".content_type", quote(p.ContentType)+" is not a content type", "write one such as text/html; charset=utf-8")
 		case slices.Contains([]string{"application/json", "application/problem+json"}, kind):
-			v.wrong(key+".content_type", "clients that prefer JSON get the problem document", "write text/html or text/plain")
+			v.wrong(key+".content_type", "cannot be JSON: clients that prefer JSON get the problem document", "write text/html or text/plain")
 		}
 	}
 }

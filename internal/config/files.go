@@ -15,6 +15,7 @@ var fileKeys = []string{
 	"listen.tls.cert",
 	"listen.tls.key",
 	"error_pages[].file",
+	"routes[].error_pages[].file",
 	"listen.tls.certificates[].cert",
 	"listen.tls.certificates[].key",
 	"cluster.key_file",
@@ -31,7 +32,7 @@ func namesFile(key string) bool {
 }
 
 // CheckFiles reports which of the files that c names cannot be read on this host,
-// joined, each with its key. What is in them shows when they are used.
+// joined, each with its key. It does not check their contents.
 func (c *Config) CheckFiles() error {
 	v := &validator{src: c.src}
 	walk("", reflect.ValueOf(c).Elem(), reflect.ValueOf(Default()).Elem(), func(s setting) {

@@ -67,6 +67,29 @@ func each(err error) []*valueError {
 	return all
 }
 
+// TestErrorOfEveryKey: what a user reads is pinned down for each key.
+func TestErrorOfEveryKey(t *testing.T) {
+	files, err := filepath.Glob("testdata/broken/*.golden")
+	if err != nil {
+		t.Fatal(err)
+	}
+	var all strings.Builder
+	for _, file := range files {
+		data, err := os.ReadFile(file)
+		if err != nil {
+			t.Fatal(err)
+		}
+		all.WriteString(indexes.ReplaceAllString(string(data), "[]"))
+	}
+	for _, group := range newReference(t).groups() {
+		for _, key := range group.below {
+			if len(key.below) == 0 && !strings.Contains(all.String(), key.path) {
+				t.Errorf("testdata/broken has no error of %s", key.path)
+			}
+		}
+	}
+}
+
 func checkGolden(t *testing.T, file, got string) {
 	t.Helper()
 	if *update {

@@ -9,15 +9,16 @@ import (
 	"github.com/kgate/kgate/internal/headeredit"
 )
 
-// HeaderEdits changes a header, that of requests on their way to the upstream or that of
-// the upstream's answers: fields are removed, then set, then added. In a value {client} is the address of the client, {host} the host that it asks for, {request_id}
-// the request's id, {pool} the route's pool and {gateway} the gateway's name.
+// HeaderEdits edits a header, of requests on their way to the upstream or of the upstream's
+// answers: fields are removed, then set, then added. In a value {client} is the client's
+// address, {host} the host that it asks for, {request_id} the request's ID, {pool} the
+// route's pool and {gateway} the gateway's name.
 type HeaderEdits struct {
 	// Remove are names of fields to remove.
 	Remove []string `yaml:"remove"`
-	// Set are fields, each "Name: value", that take the place of those of that name.
+	// Set are fields, each "Name: value", that replace all fields of that name.
 	Set []HeaderField `yaml:"set"`
-	// Add are fields that go beside those of that name.
+	// Add are fields that are added to those of that name.
 	Add []HeaderField `yaml:"add"`
 }
 

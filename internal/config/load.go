@@ -26,9 +26,9 @@ const maxSize = 1 << 20
 // path, or the defaults if path is empty, with o on top, resolved for this
 // host, and checked.
 //
-// What o says with Upstream and K is about the pool that o.Pool names, else about the
-// only pool. Where there is no pool they make one, named o.Pool or "default", and where
-// there is no route either, one that leads every request to it.
+// Upstream and K of o are for the pool that o.Pool names, else for the only pool. If there
+// is no pool they make one, named o.Pool or "default", and if there is no route either, one
+// that leads every request to it.
 func LoadWith(path string, o Overrides) (*Config, error) {
 	c, decoded := Default(), []error(nil)
 	if path != "" {
@@ -41,7 +41,7 @@ func LoadWith(path string, o Overrides) (*Config, error) {
 		}
 	}
 	applied := c.apply(o)
-	// What a flag replaces need not be right in the file.
+	// A value that a flag replaces may be wrong in the file.
 	decoded = slices.DeleteFunc(decoded, func(err error) bool {
 		var e *valueError
 		return errors.As(err, &e) && c.src.overridden(e.Key)
@@ -79,8 +79,8 @@ func readFile(path string) ([]byte, error) {
 	return data, nil
 }
 
-// decode fills a configuration from YAML. What is wrong with single keys goes
-// into errs; err is for a file of which nothing can be read.
+// decode fills a configuration from YAML. Errors of single keys go into errs; err means
+// that nothing of the file can be read.
 func decode(name string, data []byte) (c *Config, errs []error, err error) {
 	data = bytes.TrimPrefix(data, []byte("\ufeff"))
 	c = Default()
@@ -99,7 +99,7 @@ func decode(name string, data []byte) (c *Config, errs []error, err error) {
 // client of a database, is silent for longer than a download.
 const tcpIdle = 10 * time.Minute
 
-// tcpDefaults fills in the defaults that are other ones in pools of TCP connections alone.
+// tcpDefaults sets the defaults that differ in pools that serve TCP connections only.
 func (c *Config) tcpDefaults() {
 	for i := range c.Pools {
 		p := &c.Pools[i]
@@ -145,8 +145,8 @@ const smallest = `
 
 func isControl(r rune) bool { return r < ' ' && r != '\n' && r != '\r' && r != '\t' || r == 0x7f }
 
-// checkTokens refuses files that would keep the parser busy for minutes: it
-// takes the square of the nesting, and of the keys in one group.
+// checkTokens refuses files that would keep the parser busy for minutes: its time grows
+// with the square of the nesting, and of the keys in one group.
 func checkTokens(src *source, tokens token.Tokens) error {
 	const deepest, perLine, mostKeys = 32, 4096, 30_000
 	depth, line, inLine, keys := 0, 0, 0, 0

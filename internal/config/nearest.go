@@ -3,7 +3,7 @@ package config
 // Nearest returns the candidate with the least edit distance to word, or ""
 // if none is near enough to be what was meant.
 func Nearest(word string, candidates []string) string {
-	const longest = 64 // what is longer is no misspelt key, and costs the square
+	const longest = 64 // anything longer is not a misspelt key, and the time grows with the square
 	if len(word) > longest {
 		return ""
 	}

@@ -8,32 +8,32 @@ import (
 	"strings"
 )
 
-// Overrides are what flags and environment variables say; nil or empty is
-// what they leave to the file. The tags are kong's: a command embeds the
-// struct, and so gets a flag and a variable for each field. The tag key names the key of
-// the file in whose place the field comes as it is.
+// Overrides are the values of flags and environment variables; nil or empty leaves the
+// key to the file. The tags are kong's: a command that embeds
+// the struct gets a flag and a variable for each field. The tag key names the key of the
+// file that the field replaces as it is.
 type Overrides struct {
 	Upstream []string `name:"upstream" env:"KGATE_UPSTREAM" placeholder:"URL" help:"Proxy to this upstream. May be given several times: least in flight first."`
 	K        *int     `name:"k" env:"KGATE_K" placeholder:"N" help:"Let at most N requests into the upstream, over all gateways."`
-	Pool     string   `name:"pool" env:"KGATE_POOL" placeholder:"NAME" help:"The pool that --upstream and --k are about (default: the only one, or \"default\")."`
+	Pool     string   `name:"pool" env:"KGATE_POOL" placeholder:"NAME" help:"Pool that --upstream and --k belong to (default: the only one, or \"default\")."`
 
-	Witness        bool   `name:"witness" env:"KGATE_WITNESS" help:"Vote in the cluster and serve nothing. Two gateways and a witness survive the loss of any one."`
+	Witness        bool   `name:"witness" env:"KGATE_WITNESS" help:"Vote in the cluster and serve nothing. Two gateways and a witness survive the loss of any one of the three."`
 	Name           string `name:"name" env:"KGATE_NAME" key:"node.name" placeholder:"NAME" help:"Name of this gateway (default: the host name)."`
-	DataDir        string `name:"data-dir" env:"KGATE_DATA_DIR" key:"node.data_dir" placeholder:"DIR" help:"Keep the agreed views here over a restart."`
-	AdminTokenFile string `name:"admin-token-file" env:"KGATE_ADMIN_TOKEN_FILE" key:"node.admin_token_file" placeholder:"FILE" help:"File with the token that changes over the admin address need."`
+	DataDir        string `name:"data-dir" env:"KGATE_DATA_DIR" key:"node.data_dir" placeholder:"DIR" help:"Directory for the agreed views and tickets, so that they survive a restart."`
+	AdminTokenFile string `name:"admin-token-file" env:"KGATE_ADMIN_TOKEN_FILE" key:"node.admin_token_file" placeholder:"FILE" help:"File with the token that changes over the admin address require."`
 	Advertise      string `name:"advertise" env:"KGATE_ADVERTISE" placeholder:"IP" help:"Address under which the other gateways reach this one."`
 
 	ListenHTTP   string `name:"listen-http" env:"KGATE_LISTEN_HTTP" key:"listen.http" placeholder:"ADDR" help:"Address for clients (default :8080)."`
 	ListenHTTPS  string `name:"listen-https" env:"KGATE_LISTEN_HTTPS" key:"listen.https" placeholder:"ADDR" help:"Address for clients over TLS (default: none)."`
 	TLSCert      string `name:"tls-cert" env:"KGATE_TLS_CERT" key:"listen.tls.cert" placeholder:"FILE" help:"Certificate for --listen-https, PEM."`
-	TLSKey       string `name:"tls-key" env:"KGATE_TLS_KEY" key:"listen.tls.key" placeholder:"FILE" help:"Its key, PEM."`
-	ListenAdmin  string `name:"listen-admin" env:"KGATE_LISTEN_ADMIN" key:"listen.admin" placeholder:"ADDR" help:"Address for status, metrics and health (default 127.0.0.1:9080)."`
+	TLSKey       string `name:"tls-key" env:"KGATE_TLS_KEY" key:"listen.tls.key" placeholder:"FILE" help:"Private key of that certificate, PEM."`
+	ListenAdmin  string `name:"listen-admin" env:"KGATE_LISTEN_ADMIN" key:"listen.admin" placeholder:"ADDR" help:"Address for the status page, the API, metrics and health checks (default 127.0.0.1:9080)."`
 	ListenPeer   string `name:"listen-peer" env:"KGATE_LISTEN_PEER" key:"listen.peer" placeholder:"ADDR" help:"Address for other gateways (default :7080)."`
 	ListenGossip string `name:"listen-gossip" env:"KGATE_LISTEN_GOSSIP" key:"listen.gossip" placeholder:"ADDR" help:"Address for gossip, UDP and TCP (default :7946)."`
 
 	Join            []string `name:"join" env:"KGATE_JOIN" key:"cluster.join" placeholder:"ADDR" help:"Gossip address of a gateway to join. May be given several times; one is enough."`
-	ClusterKeyFile  string   `name:"cluster-key-file" env:"KGATE_CLUSTER_KEY_FILE" key:"cluster.key_file" placeholder:"FILE" help:"File with the cluster's key, made by kgate keygen."`
-	Insecure        bool     `name:"insecure" env:"KGATE_INSECURE" key:"cluster.insecure" help:"Let gateways talk in the clear on addresses that other machines reach."`
+	ClusterKeyFile  string   `name:"cluster-key-file" env:"KGATE_CLUSTER_KEY_FILE" key:"cluster.key_file" placeholder:"FILE" help:"File with the cluster key, made by kgate keygen."`
+	Insecure        bool     `name:"insecure" env:"KGATE_INSECURE" key:"cluster.insecure" help:"Allow unprotected traffic between gateways on addresses that other machines can reach."`
 	BootstrapExpect *int     `name:"bootstrap-expect" env:"KGATE_BOOTSTRAP_EXPECT" key:"cluster.bootstrap_expect" placeholder:"N" help:"Found the cluster when N gateways have met."`
 
 	LogLevel  string `name:"log-level" env:"KGATE_LOG_LEVEL" key:"log.level" placeholder:"LEVEL" help:"debug, info, warn or error (default info)."`
@@ -59,7 +59,7 @@ func (c *Config) apply(o Overrides) []error {
 	return a.errs
 }
 
-// implyRoute leads every request to the only pool if there is no route, and the pool
+// implyRoute sends every request to the only pool if there is no route and the pool
 // serves requests.
 func (c *Config) implyRoute() {
 	if len(c.Routes) == 0 && len(c.Pools) == 1 && c.Pools[0].Name != "" && !c.src.broken(keyRoutes) && c.Pools[0].serves(false) {
@@ -67,7 +67,7 @@ func (c *Config) implyRoute() {
 	}
 }
 
-// applier remembers which flag gave a key.
+// applier puts flags on top of a configuration, and remembers which flag gave a key.
 type applier struct {
 	src  *source
 	errs []error
@@ -121,7 +121,7 @@ func overrideParsed[T any](a *applier, to *T, value, key, flag string, parse fun
 func (a *applier) pool(c *Config, o Overrides) {
 	if len(o.Upstream) == 0 && o.K == nil {
 		if o.Pool != "" {
-			a.flagError("pool", "says nothing about the pool", "give --upstream or --k with it")
+			a.flagError("pool", "has no effect alone", "give --upstream or --k with it")
 		}
 		return
 	}

@@ -127,16 +127,16 @@ func TestBadOverrides(t *testing.T) {
 		o    Overrides
 		want []string // parts of the error
 	}{
-		"nothing":           {"", Overrides{}, []string{"pools: there is no pool", "--upstream"}},
-		"no k":              {"", Overrides{Upstream: []string{"http://127.0.0.1:1"}}, []string{"--k (KGATE_K): is missing", "--k 8"}},
-		"no upstream":       {"", Overrides{K: ptr(3)}, []string{"--upstream (KGATE_UPSTREAM): is missing"}},
-		"bad values":        {"", Overrides{Upstream: []string{"localhost:9000"}, K: ptr(0), ListenHTTP: "8080", LogLevel: "inf"}, []string{"--upstream (KGATE_UPSTREAM): pools[0].upstreams[0]:", "write http://localhost:9000", "--k (KGATE_K): pools[0].k: 0 is out of range", `--listen-http (KGATE_LISTEN_HTTP): listen.http: "8080" has no colon`, "did you mean info?"}},
-		"bad pool":          {"", Overrides{Upstream: []string{"http://a"}, K: ptr(1), Pool: "A B"}, []string{`--pool (KGATE_POOL): pools[0].name: "A B" is not a name`}},
-		"bad address":       {"", Overrides{Upstream: []string{"http://a"}, K: ptr(1), Advertise: "gw-1"}, []string{`--advertise (KGATE_ADVERTISE): node.advertise: "gw-1" is not an IP address`}},
-		"bad join":          {minimal, Overrides{Join: []string{"10.0.0.2"}, BootstrapExpect: ptr(-1)}, []string{"--join (KGATE_JOIN): cluster.join[0]:", "--bootstrap-expect (KGATE_BOOTSTRAP_EXPECT): cluster.bootstrap_expect: -1"}},
-		"which pool":        {twoPools, Overrides{K: ptr(5)}, []string{"--pool (KGATE_POOL): is missing, and there are several pools", "downloads, uploads"}},
-		"unknown pool":      {twoPools, Overrides{Pool: "upload", K: ptr(5)}, []string{`there is no pool "upload"; did you mean uploads?`}},
-		"pool says nothing": {twoPools, Overrides{Pool: "uploads"}, []string{"--pool (KGATE_POOL): says nothing", "--upstream or --k"}},
+		"nothing":      {"", Overrides{}, []string{"pools: there is no pool", "--upstream"}},
+		"no k":         {"", Overrides{Upstream: []string{"http://127.0.0.1:1"}}, []string{"--k (KGATE_K): is missing", "--k 8"}},
+		"no upstream":  {"", Overrides{K: ptr(3)}, []string{"--upstream (KGATE_UPSTREAM): is missing"}},
+		"bad values":   {"", Overrides{Upstream: []string{"localhost:9000"}, K: ptr(0), ListenHTTP: "8080", LogLevel: "inf"}, []string{"--upstream (KGATE_UPSTREAM): pools[0].upstreams[0]:", "write http://localhost:9000", "--k (KGATE_K): pools[0].k: 0 is out of range", `--listen-http (KGATE_LISTEN_HTTP): listen.http: "8080" has no colon`, "did you mean info?"}},
+		"bad pool":     {"", Overrides{Upstream: []string{"http://a"}, K: ptr(1), Pool: "A B"}, []string{`--pool (KGATE_POOL): pools[0].name: "A B" is not a name`}},
+		"bad address":  {"", Overrides{Upstream: []string{"http://a"}, K: ptr(1), Advertise: "gw-1"}, []string{`--advertise (KGATE_ADVERTISE): node.advertise: "gw-1" is not an IP address`}},
+		"bad join":     {minimal, Overrides{Join: []string{"10.0.0.2"}, BootstrapExpect: ptr(-1)}, []string{"--join (KGATE_JOIN): cluster.join[0]:", "--bootstrap-expect (KGATE_BOOTSTRAP_EXPECT): cluster.bootstrap_expect: -1"}},
+		"which pool":   {twoPools, Overrides{K: ptr(5)}, []string{"--pool (KGATE_POOL): is missing, and there are several pools", "downloads, uploads"}},
+		"unknown pool": {twoPools, Overrides{Pool: "upload", K: ptr(5)}, []string{`there is no pool "upload"; did you mean uploads?`}},
+		"pool alone":   {twoPools, Overrides{Pool: "uploads"}, []string{"--pool (KGATE_POOL): has no effect alone", "--upstream or --k"}},
 	} {
 		t.Run(name, func(t *testing.T) {
 			c := Default()

@@ -70,7 +70,7 @@ func checkUpstream(u *url.URL, schemes []string) (wrong, hint string) {
 	case u.RawQuery != "" || u.ForceQuery:
 		return "holds a query, which is not passed on", "write the URL without ? and what follows it"
 	case u.Fragment != "" && !isWeight(u.Fragment):
-		return "holds " + quote("#"+u.Fragment) + ", which is no weight", fmt.Sprintf("write #weight=N, with N from 1 to %d, or leave it out", maxWeight)
+		return "holds " + quote("#"+u.Fragment) + ", which is not a weight", fmt.Sprintf("write #weight=N, with N from 1 to %d, or leave it out", maxWeight)
 	case isService(u) && u.Port() != "":
 		return quote(u.Host) + " is the name of a service, and has a port", "remove the port: the SRV records of the name have it"
 	case strings.HasSuffix(u.Host, ":") || u.Port() != "" && !isPort(u.Port()) || u.Port() == "0":
@@ -94,7 +94,7 @@ func server(u *url.URL) string {
 // maxWeight is the largest weight of an upstream.
 const maxWeight = 1000
 
-// isWeight reports whether s, which stands behind an upstream's URL, is a weight.
+// isWeight reports whether s, the fragment of an upstream's URL, is a weight.
 func isWeight(s string) bool {
 	text, ok := strings.CutPrefix(s, "weight=")
 	n, err := strconv.Atoi(text)

@@ -20,156 +20,157 @@ import (
 type Pool struct {
 	// Name of the pool, the same on every gateway.
 	Name string `yaml:"name"`
-	// K is what a new pool starts with; later the cluster's agreed k rules.
+	// K is the capacity of a new pool. Later the k that the cluster has agreed on counts.
 	K int `yaml:"k"`
-	// Binding says when the coordinator ties a request to a token: late, when one
-	// is free for it, or early, when it arrives, as the published algorithm does.
+	// Binding says when the coordinator binds a request to a token: late, when a token is
+	// free for it, or early, when the request arrives, as in the published algorithm.
 	Binding admission.Binding `yaml:"binding"`
-	// AskInterval is how finely gateways interleave in the line; auto is four
-	// times the number of gateways times the one-way delay between them.
+	// AskInterval is the least time between two asks of one gateway for places in line.
+	// Requests that arrive at different gateways less than that apart may change places.
+	// auto is four times the number of gateways times the one-way delay between them.
 	AskInterval AskInterval `yaml:"ask_interval"`
-	// Upstreams serve the pool's requests: http, https or h2c (HTTP/2 in the
-	// clear), with an optional path in front of the request's. Those of the form
-	// tcp://host:port serve its TCP connections (listen.tcp), and unix:/PATH is a
-	// socket on this machine that takes HTTP/1.1. A host that begins with an
-	// underscore, as in http://_http._tcp.example.com, is the name of SRV records: all
-	// their servers serve. Several: least in flight first, for its weight; one with
-	// #weight=3 behind it has three times as many as one without. None: the pool gives
-	// out slots, as tickets, and proxies nothing.
+	// Upstreams serve the pool's requests: http, https or h2c (HTTP/2 without TLS), with an
+	// optional path that goes before the request's. An upstream tcp://host:port serves its
+	// TCP connections (listen.tcp). unix:/PATH is a socket on this machine that takes
+	// HTTP/1.1. A host that begins with an underscore, as in http://_http._tcp.example.com,
+	// is the name of SRV records: all their servers serve. If there are several upstreams,
+	// the one with the fewest requests in flight for its weight is next; #weight=3 at the
+	// end gives an upstream three times the share of one without. None: the pool gives out
+	// slots, as tickets, and proxies nothing.
 	Upstreams []*url.URL `yaml:"upstreams"`
-	// Backup upstreams are used only while no other takes the request or connection:
-	// each of them is unhealthy, or cannot be connected to just then.
+	// Backup are upstreams that are used only while no other upstream can take the request or
+	// connection: each is unhealthy, or a connection to it fails at that moment.
 	Backup []*url.URL `yaml:"backup"`
-	// Health says when an upstream is passed over.
+	// Health says when an upstream is unhealthy.
 	Health Health `yaml:"health"`
 	Queue  Queue  `yaml:"queue"`
 	Hold   Hold   `yaml:"hold"`
 	Rate   Rates  `yaml:"rate"`
-	// Reclaim says when a lost gateway's slots come back: with the end of its
-	// lease, or not before hold.max has passed, either. With hold, the cluster
-	// agrees on hold.max with the pool, and no gateway may have a longer one.
+	// Reclaim says when the slots of a lost gateway come back: with lease when its lease
+	// has ended; with hold not before hold.max has passed, too. With hold, the cluster
+	// agrees on the pool's hold.max, and no gateway may have a longer one.
 	Reclaim   admission.Reclaim `yaml:"reclaim"`
 	Transport Transport         `yaml:"transport"`
-	// Fence sends the header Kgate-Fence to the upstreams: pool/founded/epoch/serial,
-	// no two the same, so that they can tell what comes too late.
+	// Fence sends the header Kgate-Fence to the upstreams: pool/founded/epoch/serial. No
+	// two requests have the same, so an upstream can recognize one that comes too late.
 	Fence bool `yaml:"fence"`
-	// Tickets opens the ticket API for this pool on the client address. There a
-	// ticket lives for a minute at most without a sign of its holder, and has its
-	// slot for hold.max at most.
+	// Tickets opens the ticket API of this pool on the client address. A ticket from there
+	// lives for at most a minute without a sign of its holder, and keeps its slot for at
+	// most hold.max.
 	Tickets bool `yaml:"tickets"`
 }
 
-// Queue bounds the waiters of one pool on this gateway.
+// Queue limits the requests of one pool that wait at this gateway.
 type Queue struct {
 	// Timeout is the longest wait for a slot; more than zero.
 	Timeout time.Duration `yaml:"timeout"`
-	// Limit is how many requests wait at most; one more is refused at once.
+	// Limit is how many requests may wait; one more is refused at once.
 	Limit int `yaml:"limit"`
-	// Order says who of this gateway's waiters is next: fifo, who came first, or
-	// fair, the clients in turn.
+	// Order says which of this gateway's waiting requests is next: with fifo the oldest,
+	// with fair the oldest of the client whose turn it is.
 	Order Order `yaml:"order"`
-	// PerClient bounds what one client takes of the line.
+	// PerClient limits the share of one client.
 	PerClient PerClient `yaml:"per_client"`
 	Page      Page      `yaml:"page"`
 }
 
-// Page is what browsers are shown that have to wait, for requests that a person looks
-// at: GET with Accept: text/html. It shows the place in line and comes back by itself.
+// Page is an HTML page for browsers that have to wait, for requests that a person looks at:
+// GET with Accept: text/html. It shows the place in line and loads the answer when it is
+// there.
 type Page struct {
-	Enabled bool `yaml:"enabled"` // whether there is one
-	// Keep is how long a place is kept after the page was closed, 10 seconds to 10
-	// minutes. So long, too, a slot may be held for a browser that has gone.
+	Enabled bool `yaml:"enabled"` // whether there is such a page
+	// Keep is how long a place is kept after the page was closed, 10 seconds to 10 minutes.
+	// A slot may be held just as long for a browser that has gone.
 	Keep time.Duration `yaml:"keep"`
-	// Template is a file with a page of your own. Empty: the page that is built in.
+	// Template is a file with a page of your own. Empty: the built-in page.
 	Template string `yaml:"template"`
 }
 
-// PerClient says who one client is, and what it may have at this gateway at a time.
+// PerClient says what one client is, and what it may have at this gateway at a time.
 type PerClient struct {
-	// Key tells clients apart, for these limits and for the order fair: ip is the
-	// client's address.
+	// Key distinguishes clients, for these limits and for the order fair: ip is the
+	// client's address, header:NAME the value of a header.
 	Key ClientKey `yaml:"key"`
-	// Limit is how many requests of one client wait at this gateway at most;
-	// one more is refused at once, with status 429. 0: no limit.
+	// Limit is how many requests of one client may wait at this gateway; one more is
+	// refused at once, with status 429. 0: no limit.
 	Limit int `yaml:"limit"`
-	// InFlight is how many slots one client has through this gateway at most; its
-	// other requests wait, and let those of others pass. 0: no limit.
+	// InFlight is how many slots one client may have through this gateway. Its other
+	// requests wait, and requests of other clients pass them. 0: no limit.
 	InFlight int `yaml:"in_flight"`
-	// Tickets is how many tickets one client has at most that this gateway has given
-	// out on the client address, waiting or with a slot; one more is refused with
-	// status 429. 0: no limit.
+	// Tickets is how many tickets one client may have from this gateway's client address,
+	// waiting or with a slot; one more is refused with status 429. 0: no limit.
 	Tickets int `yaml:"tickets"`
 }
 
-// Health says when one of a pool's upstreams is passed over. Refused and broken
-// connections count as failures, too, with active checks and without.
+// Health says when one of a pool's upstreams is unhealthy: then it gets no requests while
+// another one can serve them. Refused and broken connections count as failures, with active
+// checks and without.
 type Health struct {
-	// Path is asked for with GET; a status of 200 to 399 is good. Empty: no
-	// active checks.
+	// Path is requested with GET by active checks; a status of 200 to 399 is good. Empty:
+	// no active checks.
 	Path string `yaml:"path"`
-	// Interval is the time between two checks; without active checks, the time
-	// after which an unhealthy upstream is tried again.
+	// Interval is the time between two checks. Without active checks it is the time after
+	// which an unhealthy upstream is tried again.
 	Interval time.Duration `yaml:"interval"`
 	// Timeout of a check; more than zero.
 	Timeout time.Duration `yaml:"timeout"`
-	// UnhealthyAfter is how many failures in a row take an upstream out: of checks, or
-	// of requests if there are no checks.
+	// UnhealthyAfter is how many failures in a row make an upstream unhealthy: failures of
+	// checks, or of requests if there are no checks.
 	UnhealthyAfter int `yaml:"unhealthy_after"`
-	// HealthyAfter is how many good checks in a row bring it back.
+	// HealthyAfter is how many good checks in a row make it healthy again.
 	HealthyAfter int `yaml:"healthy_after"`
-	// SlowStart is how long an upstream that is healthy again, or new beside others,
-	// takes to get its whole share; it begins with a tenth. 0: no time.
+	// SlowStart is how long an upstream that is healthy again, or new beside others, takes
+	// to reach its whole share; it begins with a tenth. 0: no time.
 	SlowStart time.Duration `yaml:"slow_start"`
 }
 
-// Hold bounds how long one request keeps its slot; then it is broken off. Zero
-// is no bound.
+// Hold limits how long one request keeps its slot; then the request is aborted. 0: no
+// limit.
 type Hold struct {
-	// Max is the longest that a request takes, however busy it is.
+	// Max is how long a request may take, even if bytes move.
 	Max time.Duration `yaml:"max"`
-	// Idle is the longest that no byte of it moves in either direction: the
-	// upstream is silent, or the client neither reads nor sends. Upgraded
-	// connections (WebSocket) count too. In a pool with tcp upstreams only the default
-	// is 10m.
+	// Idle is how long a request may go without a byte in either direction: the upstream is
+	// silent, or the client neither reads nor sends. Upgraded connections (WebSocket)
+	// count, too. In a pool with tcp upstreams only the default is 10m.
 	Idle time.Duration `yaml:"idle"`
-	// MinUpload is how many bytes per second a client's request body must at
-	// least come with, over the length of hold.idle, or 10 s without it. 0: no
-	// bound.
+	// MinUpload is how many bytes per second of a request's body a client must send, on
+	// average over hold.idle, or over 10 s without it. 0: no limit.
 	MinUpload int `yaml:"min_upload"`
-	// MinDownload is how many bytes per second a client must at least read of an
-	// answer, over the same time. What the upstream is slow to send does not count. 0:
-	// no bound.
+	// MinDownload is how many bytes per second of an answer a client must read, over the
+	// same time. Time in which the upstream sends too little does not count. 0: no limit.
 	MinDownload int `yaml:"min_download"`
 }
 
-// Transport says how this gateway talks to a pool's upstreams.
+// Transport says how this gateway connects to a pool's upstreams.
 type Transport struct {
-	// DialTimeout bounds the connection's set-up; more than zero.
+	// DialTimeout is how long it may take to open a connection; more than zero.
 	DialTimeout time.Duration `yaml:"dial_timeout"`
-	// ResponseHeaderTimeout bounds the time to the answer's header; zero is
-	// no bound.
+	// ResponseHeaderTimeout is how long the upstream may take to send the answer's header;
+	// 0: no limit.
 	ResponseHeaderTimeout time.Duration `yaml:"response_header_timeout"`
-	// IdleTimeout is how long a connection is kept that no request uses; more
-	// than zero. Make it shorter than the upstream's own.
+	// IdleTimeout is how long an unused connection stays open; more than zero. Make it
+	// shorter than the upstream's own.
 	IdleTimeout time.Duration `yaml:"idle_timeout"`
-	// Resolve is how long the addresses of an upstream's name, or its SRV records,
-	// count. Then it is looked up again, and connections to addresses that it no longer
-	// has get no further request. Zero: only new connections follow, and SRV records are
-	// looked up once.
+	// Resolve is how long the addresses of an upstream's name, or its SRV records, count.
+	// Then the gateway looks the name up again, and sends no further request over
+	// connections to addresses that the name no longer has. While the look-up fails or
+	// finds nothing, the known addresses and servers stay in use. An SRV record with the
+	// target "." says that there is no service: its servers get no further request, at
+	// once. 0: only new connections follow a change, and SRV records are looked up once.
 	Resolve time.Duration `yaml:"resolve"`
-	// Host is sent as the requests' Host. Empty: the client's.
+	// Host is the Host that the requests are sent with. Empty: the client's.
 	Host string      `yaml:"host"`
 	TLS  UpstreamTLS `yaml:"tls"`
-	// ProxyProtocol begins each connection to a tcp upstream with a PROXY header,
-	// which names the client: v1, v2, or none.
+	// ProxyProtocol is the version of the PROXY header, which names the client, at the
+	// beginning of each connection to a tcp upstream: v1, v2 or none.
 	ProxyProtocol ProxyProtocol `yaml:"proxy_protocol"`
 }
 
-// UpstreamTLS says which upstream certificates to believe.
+// UpstreamTLS says which certificates of upstreams are trusted.
 type UpstreamTLS struct {
-	// CA is a PEM file of roots. Empty: the system's.
+	// CA is a PEM file of root certificates. Empty: the system's.
 	CA string `yaml:"ca"`
-	// InsecureSkipVerify believes every certificate. For tests only.
+	// InsecureSkipVerify trusts every certificate. For tests only.
 	InsecureSkipVerify bool `yaml:"insecure_skip_verify"`
 }
 
@@ -269,9 +270,9 @@ func (v *validator) page(key string, p Pool) {
 	}
 	switch {
 	case !page.Enabled && page.Template != "":
-		v.wrong(key+".template", "is used by nobody: the page is not enabled", "write enabled: true beside it, or remove it")
+		v.wrong(key+".template", "has no effect: the page is not enabled", "write enabled: true beside it, or remove it")
 	case page.Enabled && len(p.Upstreams) > 0 && !p.serves(false):
-		v.wrong(key+".enabled", "is for requests, and all upstreams are for TCP connections", "remove it")
+		v.wrong(key+".enabled", "is for HTTP requests, and all upstreams are for TCP connections", "remove it")
 	}
 }
 

@@ -79,17 +79,17 @@ func (r Rate) String() string {
 	return fmt.Sprintf("%dB/s", int64(r))
 }
 
-// Rates bound how many bytes per second a pool's requests move: those of bodies, and of
-// connections that are no requests.
+// Rates limits how many bytes per second a pool moves: in the bodies of requests and
+// answers, and in connections that carry no HTTP.
 type Rates struct {
-	// Down is how many bytes per second all gateways together pass from the upstreams to
-	// clients, such as 100MiB/s, 25MB/s or 800Mbit/s. 0: no bound. Later the cluster's agreed
-	// rate rules.
+	// Down is how many bytes per second all gateways together send from the upstreams to
+	// clients, such as 100MiB/s, 25MB/s or 800Mbit/s. 0: no limit. It is the rate of a new
+	// pool; later the rate that the cluster has agreed on counts.
 	Down Rate `yaml:"down"`
-	// Up is the same the other way, from clients to the upstreams.
+	// Up is the same in the other direction, from clients to the upstreams.
 	Up Rate `yaml:"up"`
-	// PerRequest is how many bytes per second one request moves at most, in either
-	// direction. 0: no bound.
+	// PerRequest is how many bytes per second one request may move in either direction. 0:
+	// no limit.
 	PerRequest Rate `yaml:"per_request"`
 }
 

@@ -59,7 +59,7 @@ func showText(s string) string {
 	return textOf(s)
 }
 
-// notText is what YAML would not take for text, or not for this one.
+// notText matches what YAML would not read back as the same text.
 var notText = regexp.MustCompile(`^$|^[-?. ]| $|["',:\[\]{}#&*!|>%@` + "`" + `\\\x00-\x1f\x7f]|^[0-9a-fA-F.+_xo-]+$|[^\x20-\x7e]|^(?i:true|false|null|yes|no|on|off|y|n|~)$|^[=<]`)
 
 // textOf writes s as YAML has text.

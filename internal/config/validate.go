@@ -53,7 +53,7 @@ func (c *Config) problems() []error {
 	}
 	v.routes(c.Routes, c.Pools)
 	v.requestID(c)
-	v.errorPages(c.ErrorPages)
+	v.errorPages(keyErrorPages, c.ErrorPages)
 	v.tcp(c.Listen.TCP, c.Pools)
 	oneOf(v, "log.level", c.Log.Level, logLevels)
 	oneOf(v, "log.format", c.Log.Format, logFormats)
@@ -74,7 +74,7 @@ func (v *validator) witness(c *Config) {
 		}
 	}
 	if c.Bootstrap() == 1 {
-		v.wrong("node.role", "is witness, and there is nobody to vote with", "write cluster.join, or cluster.bootstrap_expect with the number of all, such as 3")
+		v.wrong("node.role", "is witness, and there is no other gateway to vote with", "write cluster.join, or cluster.bootstrap_expect with the number of all, such as 3")
 	}
 }
 
@@ -85,7 +85,7 @@ func (v *validator) node(n Node) {
 		v.name("node.name", n.Name, isNodeName, hintNodeName)
 	}
 	if n.Advertise.IsValid() && (n.Advertise.IsUnspecified() || n.Advertise.IsMulticast()) {
-		v.wrong("node.advertise", n.Advertise.String()+" is no address that others can dial", "write an address of this machine, such as 10.0.0.1")
+		v.wrong("node.advertise", n.Advertise.String()+" is not an address that others can dial", "write an address of this machine, such as 10.0.0.1")
 	}
 }
 
@@ -116,7 +116,7 @@ func (v *validator) cluster(c Cluster) {
 	gossipKey := c.GossipKeyFile != "" || len(c.GossipKey) > 0
 	switch {
 	case c.KeyFile != "" && (gossipKey || c.TLS.Enabled()):
-		v.wrong("cluster.key_file", "is given beside tls or a gossip key, which it makes", "write key_file alone, or tls and gossip_key_file")
+		v.wrong("cluster.key_file", "is given beside tls or a gossip key, which it replaces", "write key_file alone, or tls and gossip_key_file")
 	case c.TLS.Enabled() && !gossipKey && !v.src.broken(keyGossipKey):
 		v.wrong("cluster.tls", "leaves gossip open",
 			"write gossip_key_file, the file made by: kgate keygen --gossip")

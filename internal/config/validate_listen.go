@@ -92,7 +92,7 @@ func (v *validator) clientTLS(l Listen) {
 	case !l.TLS.Enabled() && l.HTTPS != "":
 		v.wrong(keyHTTPS, "has no certificate", "write listen.tls: {cert: FILE, key: FILE}, or remove https")
 	case l.TLS.Enabled() && l.HTTPS == "":
-		v.wrong("listen.tls", "is used by nobody: listen.https is empty", `write listen.https, such as ":8443", or remove tls`)
+		v.wrong("listen.tls", "has no effect: listen.https is empty", `write listen.https, such as ":8443", or remove tls`)
 	case l.TLS.Cert == "" && l.TLS.Key != "":
 		v.wrong("listen.tls.cert", "is missing", both)
 	case l.TLS.Cert != "" && l.TLS.Key == "":
@@ -116,11 +116,11 @@ func (v *validator) clientTLS(l Listen) {
 func (v *validator) httpsOnly(l Listen) {
 	v.whole("listen.https_port", l.HTTPSPort, 0, math.MaxUint16)
 	if l.HTTPSOnly && l.RedirectPort() == 0 && !v.src.broken(keyHTTPS) && !v.src.broken("listen.https_port") {
-		v.wrong("listen.https_only", "leads nowhere: the port of https is not known",
+		v.wrong("listen.https_only", "cannot redirect: the port of https is not known",
 			`write listen.https, such as ":8443"; or, if something in front of this gateway speaks TLS, listen.https_port: 443 and trusted_proxies`)
 	}
 	if !l.HTTPSOnly && l.HTTPSPort != 0 {
-		v.wrong("listen.https_port", "is where nobody is sent", "write https_only: true, too, or remove it")
+		v.wrong("listen.https_port", "has no effect without https_only", "write https_only: true, too, or remove it")
 	}
 	const key, year = "listen.hsts", 365 * 24 * time.Hour
 	h := l.HSTS
@@ -130,9 +130,9 @@ func (v *validator) httpsOnly(l Listen) {
 	case h.MaxAge > 0 && h.MaxAge < time.Second:
 		v.wrong(key+".max_age", h.MaxAge.String()+" is too short", "write whole seconds; a year is 8760h")
 	case h.MaxAge == 0 && (h.IncludeSubdomains || h.Preload):
-		v.wrong(key, "says nothing without max_age", "write max_age, such as 24h; a year is 8760h")
+		v.wrong(key, "has no effect without max_age", "write max_age, such as 24h; a year is 8760h")
 	case h.Preload && (h.MaxAge < year || !h.IncludeSubdomains):
-		v.wrong(key+".preload", "needs a year and all names: the lists of browsers take nothing else", "write max_age: 8760h and include_subdomains: true")
+		v.wrong(key+".preload", "needs a year and all subdomains: the lists of browsers accept nothing else", "write max_age: 8760h and include_subdomains: true")
 	}
 }
 

@@ -59,6 +59,7 @@ func (v *validator) route(key string, r Route, pools []Pool) {
 	}
 	v.match(key+".match", r.Match)
 	v.cors(key+".cors", r.CORS)
+	v.errorPages(key+"."+keyErrorPages, r.ErrorPages)
 	v.prefixes(key+".allow", r.Allow)
 	v.prefixes(key+".deny", r.Deny)
 	v.headers(key+".request_headers", r.RequestHeaders, headeredit.CheckRequest)
@@ -74,7 +75,7 @@ func (v *validator) strip(key, strip, match string) {
 	case !strings.HasPrefix(strip, "/"):
 		v.wrong(key, quote(strip)+" does not begin with /", "write "+quote("/"+strip))
 	case !strings.HasPrefix(match, strip):
-		v.wrong(key, quote(strip)+" is not how match.path_prefix begins: some paths would not have it", "write match: {path_prefix: "+clip(strip)+"}, or strip less")
+		v.wrong(key, "match.path_prefix does not begin with "+quote(strip)+": some paths would not have it", "write match: {path_prefix: "+clip(strip)+"}, or strip less")
 	case !strings.HasPrefix(match[len(strip):], "/") && !strings.HasSuffix(strip, "/") && match != strip:
 		v.wrong(key, quote(strip)+" ends within a segment of match.path_prefix", "write whole segments of "+quote(match))
 	}
@@ -89,7 +90,7 @@ func (v *validator) poolOf(key string, r Route, pools []Pool) {
 	if p != nil && p.Tickets {
 		for part, networks := range map[string][]netip.Prefix{".allow": r.Allow, ".deny": r.Deny} {
 			if len(networks) > 0 {
-				v.wrong(key+part, "does not keep clients from the tickets of pool "+quote(r.Pool), "write listen"+part+", or tickets: false under the pool")
+				v.wrong(key+part, "does not protect the tickets of pool "+quote(r.Pool), "write listen"+part+", or tickets: false under the pool")
 			}
 		}
 	}

@@ -17,7 +17,7 @@ var (
 	reclaims = []admission.Reclaim{admission.ReclaimLease, admission.ReclaimHold}
 )
 
-// Role says what a gateway does in its cluster.
+// Role is what a gateway does in its cluster.
 type Role string
 
 // The roles.
@@ -30,38 +30,38 @@ const (
 
 var roles = []Role{RoleGateway, RoleWitness}
 
-// Drain says what becomes of waiting requests when a gateway is taken out.
+// Drain is what happens to waiting requests when a gateway drains or stops.
 type Drain string
 
 // The ways to drain.
 const (
-	// DrainRefuse refuses them: they may wait at another gateway.
+	// DrainRefuse refuses them: they can wait at another gateway.
 	DrainRefuse Drain = "refuse"
-	// DrainFinish serves them, within the time that shutting down may take.
+	// DrainFinish serves them, as far as the shutdown timeout allows.
 	DrainFinish Drain = "finish"
 )
 
 var drains = []Drain{DrainRefuse, DrainFinish}
 
-// Order says who of a gateway's waiters is next.
+// Order says which of a gateway's waiting requests is next.
 type Order string
 
 // The orders.
 const (
-	// OrderFIFO: who came first.
+	// OrderFIFO: the oldest.
 	OrderFIFO Order = "fifo"
-	// OrderFair: the clients in turn.
+	// OrderFair: the oldest of each client in turn.
 	OrderFair Order = "fair"
 )
 
 var orders = []Order{OrderFIFO, OrderFair}
 
-// AccessFormat is how the access log is written.
+// AccessFormat is the format of the access log.
 type AccessFormat string
 
 // The formats.
 const (
-	// AccessStructured is a line as all the others, with attributes.
+	// AccessStructured is a line with attributes, as all the others.
 	AccessStructured AccessFormat = "structured"
 	// AccessCommon is the Common Log Format.
 	AccessCommon AccessFormat = "common"
@@ -83,9 +83,9 @@ const (
 
 var proxyProtocols = []ProxyProtocol{ProxyNone, ProxyV1, ProxyV2}
 
-// ClientKey says what tells clients apart.
+// ClientKey says what distinguishes clients.
 type ClientKey struct {
-	// Header whose value does, in canonical form; empty: the client's address.
+	// Header is the header whose value does, in canonical form; empty: the client's address does.
 	Header string
 }
 
@@ -107,7 +107,7 @@ func (k *ClientKey) UnmarshalText(text []byte) error {
 	name, ok := strings.CutPrefix(string(text), "header:")
 	switch {
 	case !ok:
-		return problem(quote(string(text))+" does not tell clients apart", hint)
+		return problem(quote(string(text))+" cannot distinguish clients", hint)
 	case !isHeaderName(name):
 		return problem(quote(name)+" is not the name of a header", hint)
 	}
@@ -123,7 +123,7 @@ func isHeaderName(s string) bool {
 
 // AskInterval is the least time between two asks of one gateway for a place
 // in line. Auto derives it from the number of gateways and the delay between
-// them; Every then counts for nothing.
+// them; Every is then ignored.
 type AskInterval struct {
 	Auto  bool
 	Every time.Duration
@@ -151,7 +151,7 @@ func (a *AskInterval) UnmarshalText(text []byte) error {
 	return nil
 }
 
-// Key is a secret: it never prints itself, nor does the line that holds it.
+// Key is a secret: neither it nor the line that holds it is ever printed.
 type Key []byte
 
 // String hides the key.
@@ -205,8 +205,8 @@ func parseDuration(s string) (time.Duration, error) {
 
 const hintDuration = "write a number and a unit, such as 500ms, 60s, 5m or 1h30m"
 
-// problemError is what is wrong with one value and what to write instead; the
-// place is added by whoever knows it.
+// problemError is what is wrong with one value and what to write instead. The caller adds
+// the place.
 type problemError struct {
 	wrong, hint string
 }

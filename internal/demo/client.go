@@ -126,18 +126,6 @@ func (c *client) record(a answer) {
 	g.mu.Unlock()
 }
 
-// answer is what a client got.
-type answer struct {
-	status  int // 0: none
-	latency time.Duration
-	hold    time.Duration // as the upstream reports it
-	queue   time.Duration // as the gateway reports it
-}
-
-func (a answer) ok() bool { return a.status >= 200 && a.status < 300 }
-
-func (a answer) access() time.Duration { return max(a.latency-a.hold, 0) }
-
 func (c *client) ask(ctx context.Context) (answer, error) {
 	if c.conn == nil {
 		if err := c.connect(ctx); err != nil {

@@ -139,3 +139,15 @@ func (r *run) result(elapsed time.Duration) *Result {
 	res.Overall = all.summary("overall", elapsed)
 	return res
 }
+
+// answer is what a client got.
+type answer struct {
+	status  int // 0: none
+	latency time.Duration
+	hold    time.Duration // as the upstream reports it
+	queue   time.Duration // as the gateway reports it
+}
+
+func (a answer) ok() bool { return a.status >= 200 && a.status < 300 }
+
+func (a answer) access() time.Duration { return max(a.latency-a.hold, 0) }

@@ -20,7 +20,8 @@
 // other, for two things that it knows only by their terms: until the owner can
 // receive nothing any more, and then for Keep of the longest term that the owner
 // may have promised. Each wait is long enough by itself, at any rate that the
-// clocks may have, so their sum is.
+// clocks may have, so their sum is. An heir that the owner has told how much of the time
+// is left waits for that: no part of it was counted by a clock more than a tenth fast.
 package drift
 
 import "time"

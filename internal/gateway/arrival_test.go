@@ -37,7 +37,7 @@ func TestArrivalIsTheCallers(t *testing.T) {
 				defer close(done)
 				name := goroutine()
 				caller.Store(&name)
-				if _, err := p.enter(admission.Request{Pool: testPool, Wait: -1}); err != nil {
+				if err := (&Slot{pool: p}).enter(admission.Request{Pool: testPool, Wait: -1}); err != nil {
 					t.Error(err)
 				}
 			}()
@@ -87,7 +87,7 @@ func TestLeavesBeforeItsPlace(t *testing.T) {
 			p.mu.Lock()
 			for i := range slots {
 				slots[i].pool = p
-				if err := p.queue(&slots[i].claim, admission.Request{Pool: testPool, Client: "a"}, nil); err != nil {
+				if err := p.enqueue(&slots[i].claim, admission.Request{Pool: testPool, Client: "a"}, nil); err != nil {
 					t.Fatal(err)
 				}
 				slots[i].ready = make(chan struct{})
@@ -96,7 +96,7 @@ func TestLeavesBeforeItsPlace(t *testing.T) {
 				t.Fatal("nobody is due")
 			}
 			p.placeSoon()
-			p.end(&slots[0].claim, kmutex.EventCancel) // before that
+			p.release(&slots[0].claim) // before that
 			p.mu.Unlock()
 			held.Release()
 			synctest.Wait()
@@ -140,7 +140,8 @@ func TestClientBoundIsTold(t *testing.T) {
 		p := n.pool(testPool)
 		var slots []*Slot
 		for range 4 { // one ticket waits
-			s, err := p.enter(ask)
+			s := &Slot{pool: p}
+			err := s.enter(ask)
 			if err != nil {
 				t.Fatal(err)
 			}
@@ -203,13 +204,13 @@ func (l leaving) RoundTrip(r *http.Request) (*http.Response, error) {
 
 // A pool may have any name: what is logged about it keeps nothing else from the log.
 func TestPoolNamedDisk(t *testing.T) {
-	g, err := New(Config{})
+	g, err := New(Config{Observer: noObserver{}})
 	if err != nil {
 		t.Fatal(err)
 	}
 	defer g.cancel()
 	p := newPool(&g.env, "disk", g.memoryOf("disk"))
-	p.lost(&kmutex.Envelope{}, errSilent)
+	p.out.isMissed(&kmutex.Envelope{}, errSilent)
 	if !g.losses.First("disk") {
 		t.Error("an error of the disk is not logged")
 	}

@@ -8,28 +8,26 @@ import (
 
 	"github.com/kgate/kgate/internal/membership"
 	"github.com/kgate/kgate/internal/pace"
-	"github.com/kgate/kgate/internal/pool"
 	"github.com/kgate/kgate/kmutex"
 )
 
 // A pool may have a rate. Each token carries a part of it, and this gateway moves as many
 // bytes per second as the tokens carry that are here, in use or not (package pace).
 //
-// A token that goes counts no more before the message with it is sent. A token that a
-// frozen machine has reported as free may be somebody else's: it does not count until the
+// A token that leaves stops counting before the message with it is sent. A token that a
+// frozen machine has reported as free may be another gateway's: it does not count until the
 // epoch begins. When rate or k changes, the smaller part holds as soon as the
 // view is followed, the larger one when its epoch begins: then every member has followed
 // the view.
 //
 // A request on a ticket's slot carries the part of the ticket's token while it may use
-// the slot, wherever the token is; who has the ticket counts its token no longer.
+// the slot, wherever the token is; the gateway that has the ticket no longer counts its token.
 
 // bandwidth is what a pool may move at this gateway. The pool's lock guards it; the pacers
 // have their own.
 type bandwidth struct {
 	down, up pace.Pacer
 	parts    parts
-	pull     pull
 }
 
 // parts is what each token carries, in bytes per second; 0: there is no rate.
@@ -50,68 +48,27 @@ func lower(a, b float64) float64 {
 	return min(a, b)
 }
 
-func (b *bandwidth) init(p *poolDriver) {
-	b.pull.placed = make(map[kmutex.Request]time.Time)
-	b.pull.timer = time.AfterFunc(time.Hour, p.pullDue)
-	b.pull.timer.Stop()
+// init is for the zero value. Short is called when a transfer could use more, without the
+// pool's lock.
+func (b *bandwidth) init(valid func() bool, short func()) {
 	for _, pacer := range []*pace.Pacer{&b.down, &b.up} {
-		pacer.Valid = func() bool { return p.env.entitled(p.self) }
-		pacer.OnShort = p.short
+		pacer.Valid, pacer.OnShort = valid, short
 	}
 }
 
-// lowerShares has what the view says hold at once where it is less. The caller holds the
-// lock.
-func (p *poolDriver) lowerShares() { p.parts = p.parts.lower(partsOf(p.spec)) }
+// follow makes what the view says hold at once where it is less.
+func (b *bandwidth) follow(spec membership.Pool) { b.parts = b.parts.lower(partsOf(spec)) }
 
-// pace tells the pacers which share is here now. The caller holds the lock.
-func (p *poolDriver) pace(begun bool) {
-	if begun {
-		p.parts = partsOf(p.spec)
-	}
-	tokens := 0
-	if p.parts != (parts{}) && p.alive() {
-		tokens = p.tokensHere()
-	}
-	p.down.Rate.Store(p.spec.Rate.Down)
-	p.up.Rate.Store(p.spec.Rate.Up)
-	p.down.Set(tokens, p.parts.down)
-	p.up.Set(tokens, p.parts.up)
+// setShare tells the pacers the pool's rate, and how many tokens' parts are here now.
+func (b *bandwidth) setShare(rate membership.Rate, tokens int) {
+	b.down.Rate.Store(rate.Down)
+	b.up.Rate.Store(rate.Up)
+	b.down.Set(tokens, b.parts.down)
+	b.up.Set(tokens, b.parts.up)
 }
 
-// tokensHere counts the tokens whose parts this gateway may move.
-func (p *poolDriver) tokensHere() int {
-	n := p.core.Machine().TokensHere()
-	withheld := p.core.Withheld()
-	for t, s := range p.held {
-		if t.Granted && t.Used && s.state == slotGranted && !withheld.Has(s.grant.Token) {
-			n--
-		}
-	}
-	for _, carries := range p.redeemed {
-		if carries {
-			n++
-		}
-	}
-	return max(0, n)
-}
-
-// carriesShare says whether a request on a ticket's slot carries the part of its token.
-func (p *poolDriver) carriesShare(r *Redeemed, does bool) {
-	p.mu.Lock()
-	defer p.mu.Unlock()
-	if _, here := p.redeemed[r]; here {
-		p.redeemed[r] = does
-		p.pace(false)
-	}
-}
-
-// Transfer returns the two directions in which a request moves bytes. They have to be
-// stopped before the slot is released.
-func (s *Slot) Transfer() (down, up *pace.Flow) { return s.pool.down.Join(), s.pool.up.Join() }
-
-// Transfer is that of [Slot].
-func (r *Redeemed) Transfer() (down, up *pace.Flow) { return r.pool.down.Join(), r.pool.up.Join() }
+// transfers returns how many move bytes now, in the direction that has more.
+func (b *bandwidth) transfers() int { return max(b.down.Totals().Transfers, b.up.Totals().Transfers) }
 
 // A transfer that could use more than the share of this gateway may have the parts of
 // tokens that rest elsewhere. This gateway asks for them as if requests had come: these
@@ -128,58 +85,46 @@ const (
 	pullPart = 0.25
 )
 
-// pull is requests that bring tokens here. The zero value is none.
+// pull is a set of requests of the gateway's own, placed in line to bring tokens here. The
+// pool's lock guards it. In the zero value there are none.
 type pull struct {
 	placed  map[kmutex.Request]time.Time // that wait
 	granted []kmutex.Request
-	here    int // tokens when they were made
-	timer   *time.Timer
+	here    int         // tokens when they were made
+	timer   *time.Timer // ends them
 	pause   time.Duration
 	next    time.Time
 }
 
-// short is told by the pacers that the share is short.
-func (p *poolDriver) short() {
-	p.mu.Lock()
-	defer p.mu.Unlock()
-	now := p.env.now()
-	if !p.alive() || p.env.ctx.Err() != nil || p.core.State() != pool.Installed || !p.env.entitled(p.self) {
-		return
-	}
-	p.core.UseFree()
-	if p.waiting == 0 && !p.pull.going() && !now.Before(p.pull.next) {
-		p.beginPull(now)
-	}
-}
-
 func (u *pull) going() bool { return len(u.placed)+len(u.granted) > 0 }
 
-// beginPull asks for some of the tokens that are elsewhere: more the more transfers there
-// are here. So of two gateways that both could use more each gets its part: what one takes
-// grows with its transfers and with what the other has. The caller holds the lock.
-func (p *poolDriver) beginPull(now time.Time) {
-	m := p.core.Machine()
-	p.pull.here = m.TokensHere()
-	elsewhere := p.spec.K - p.pull.here
-	transfers := max(p.down.Totals().Transfers, p.up.Totals().Transfers)
-	n := int(math.Ceil(float64(elsewhere) * (1 - math.Pow(1-pullPart, float64(transfers)))))
+// complete reports whether all have their tokens.
+func (u *pull) complete() bool { return len(u.granted) > 0 && len(u.placed) == 0 }
+
+// begin asks for some of the pool's k tokens that are elsewhere: more the more transfers
+// there are here. So of two gateways that both could use more each gets its part: what one
+// takes grows with its transfers and with what the other has.
+func (u *pull) begin(c *claims, m *kmutex.Machine, k, transfers int) {
+	now := c.shared.now()
+	if c.waiting > 0 || u.going() || now.Before(u.next) {
+		return
+	}
+	u.here = m.TokensHere()
+	n := int(math.Ceil(float64(k-u.here) * (1 - math.Pow(1-pullPart, float64(transfers)))))
 	if n <= 0 {
 		return
 	}
+	u.placed = make(map[kmutex.Request]time.Time)
 	for range m.FreeHere() + n {
-		p.last++
-		p.pull.placed[p.last] = now
+		c.last++
+		u.placed[c.last] = now
+		c.want(kmutex.EventAcquire, c.last)
 	}
-	for t := p.last - kmutex.Request(len(p.pull.placed)) + 1; t <= p.last; t++ {
-		p.step(kmutex.Event{Kind: kmutex.EventAcquire, Request: t})
-	}
-	p.pull.timer.Reset(pullFor)
+	u.timer.Reset(pullFor)
 }
 
-// pullGranted notes that a request of the pull has its token, and reports whether it was
-// one. The caller holds the lock.
-func (p *poolDriver) pullGranted(t kmutex.Request) bool {
-	u := &p.pull
+// grant notes that a request of the pull has its token, and reports whether it was one.
+func (u *pull) grant(t kmutex.Request) bool {
 	if _, ours := u.placed[t]; !ours {
 		return false
 	}
@@ -188,37 +133,26 @@ func (p *poolDriver) pullGranted(t kmutex.Request) bool {
 	return true
 }
 
-func (p *poolDriver) pullDue() {
-	p.mu.Lock()
-	defer p.mu.Unlock()
-	p.endPull()
-}
-
-// endPull ends a pull. The caller holds the lock.
-func (p *poolDriver) endPull() {
-	u := &p.pull
-	if !p.alive() || !u.going() {
+// end ends a pull, if one is going; so many tokens are here now.
+func (u *pull) end(c *claims, here int) {
+	if !u.going() {
 		return
 	}
-	now := p.env.now()
-	if p.core.Machine().TokensHere() > u.here {
-		u.pause, u.next = 0, now
+	u.next = c.shared.now()
+	if here > u.here {
+		u.pause = 0
 	} else {
 		u.pause = min(max(2*u.pause, pullPause), pullLongest)
-		u.next = now.Add(u.pause)
+		u.next = u.next.Add(u.pause)
 	}
-	placed, granted := u.placed, u.granted
-	u.placed, u.granted = make(map[kmutex.Request]time.Time), nil
-	for _, t := range slices.Sorted(maps.Keys(placed)) {
-		p.step(kmutex.Event{Kind: kmutex.EventCancel, Request: t})
+	for _, t := range slices.Sorted(maps.Keys(u.placed)) {
+		c.want(kmutex.EventCancel, t)
 	}
-	for _, t := range granted {
-		p.step(kmutex.Event{Kind: kmutex.EventRelease, Request: t})
+	for _, t := range u.granted {
+		c.want(kmutex.EventRelease, t)
 	}
+	u.void()
 }
 
-// void forgets the pull with its incarnation.
-func (u *pull) void() {
-	clear(u.placed)
-	u.granted = nil
-}
+// void forgets the pull.
+func (u *pull) void() { u.placed, u.granted = nil, nil }

@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"net"
+	"runtime"
 	"testing"
 	"time"
 
@@ -28,9 +29,10 @@ func (alone) Rejoin()                                                        {}
 func (alone) Recover(context.Context, string, uint64, membership.Why) error  { return nil }
 func (alone) TicketsMark() string                                            { return "" }
 func (alone) SetTicketsMark(string) error                                    { return nil }
-func (alone) UseTickets(context.Context, string) error                       { return nil }
+func (alone) UseTickets(context.Context, string, time.Duration) error        { return nil }
 func (alone) SetPeers(kmutex.Node, []transport.Peer) []transport.Unsent      { return nil }
 func (alone) Send(kmutex.Node, string, kmutex.Message) error                 { return nil }
+func (alone) SendNow(kmutex.Node, string, kmutex.Message) error              { return nil }
 func (alone) SendPayload(context.Context, kmutex.Node, string, []byte) error { return nil }
 func (alone) MeanRTT() time.Duration                                         { return 0 }
 func (alone) Dial(context.Context, string) (net.Conn, error)                 { return nil, errors.New("nobody there") }
@@ -46,7 +48,7 @@ func newAlone(tb testing.TB, k int, binding admission.Binding) *Gateway {
 		Number: 1, Members: []membership.Member{{Node: 1, Name: "gw-1"}},
 		Pools: []membership.Pool{{Name: testPool, K: k, Binding: binding, Epoch: 1, Began: 1, Home: 1}},
 	}}
-	g, err := New(Config{})
+	g, err := New(Config{Observer: noObserver{}})
 	if err != nil {
 		tb.Fatal(err)
 	}
@@ -78,4 +80,22 @@ func BenchmarkAdmission(b *testing.B) {
 			}
 		})
 	}
+}
+
+// Requests that wait for one another: 64 at a time for 8 tokens, on one gateway.
+func BenchmarkLine(b *testing.B) {
+	g := newAlone(b, 8, admission.BindingLate)
+	b.ReportAllocs()
+	b.SetParallelism(64 / runtime.GOMAXPROCS(0))
+	b.RunParallel(func(pb *testing.PB) {
+		for pb.Next() {
+			s, err := g.Acquire(b.Context(), admission.Request{Pool: testPool, Wait: -1})
+			if err != nil {
+				b.Error(err)
+				return
+			}
+			runtime.Gosched()
+			s.Release()
+		}
+	})
 }

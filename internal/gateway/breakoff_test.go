@@ -73,6 +73,36 @@ func TestNobodyComesInAfterClose(t *testing.T) {
 	})
 }
 
+// Drain that lets those who wait be served ends when the lease does: they are refused then.
+func TestDrainEndsWithTheLease(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		f := newFleet(t, 2, 1, admission.BindingLate, time.Millisecond, PoolConfig{})
+		s, n := slotAt(t, f.gateways[1]), f.gateways[2]
+		waiting, drained := make(chan error, 1), make(chan error, 1)
+		go func() {
+			_, err := n.Acquire(t.Context(), admission.Request{Pool: testPool, Wait: -1})
+			waiting <- err
+		}()
+		synctest.Wait()
+		go func() { drained <- n.Drain(t.Context(), true) }()
+		synctest.Wait()
+		n.isolate(time.Second)
+		if err := <-waiting; !errors.Is(err, admission.Isolated) {
+			t.Errorf("waiting: %v", err)
+		}
+		synctest.Wait()
+		select {
+		case err := <-drained:
+			if err != nil {
+				t.Error(err)
+			}
+		default:
+			t.Error("it waits for requests that were refused")
+		}
+		s.Release()
+	})
+}
+
 func slotAt(t *testing.T, n *node) *Slot {
 	t.Helper()
 	s, err := n.Acquire(t.Context(), admission.Request{Pool: testPool, Wait: -1})

@@ -171,7 +171,7 @@ func TestWakesUpWithoutLease(t *testing.T) {
 		if err := <-waiting; !errors.Is(err, admission.Isolated) {
 			t.Errorf("granted without a lease: %v", err)
 		}
-		if _, err := p.enter(admission.Request{}); !errors.Is(err, admission.Isolated) {
+		if err := (&Slot{pool: p}).enter(admission.Request{}); !errors.Is(err, admission.Isolated) {
 			t.Errorf("admitted without a lease: %v", err)
 		}
 		n.Follow()

@@ -1,218 +1,241 @@
 package gateway
 
 import (
-	"cmp"
-	"slices"
 	"time"
 
 	"github.com/kgate/kgate/internal/admission"
+	"github.com/kgate/kgate/internal/pool"
 	"github.com/kgate/kgate/kmutex"
 )
 
-// A pool may distinguish clients, to bound how many requests of one wait here, and
-// to serve them in turn. For the latter a client has one place in line at a time:
-// its next request takes one, at the end, when the one before is in. So the line
-// itself goes round the clients, over all gateways, and the machine need not know
-// of them. Where clients are not distinguished there is no record of them: all requests
-// stand in line at once.
-
-// claims are a pool's at this gateway: in line, in the critical section, or behind
-// others of their client. The pool's lock guards them.
+// claims has all claims on a pool's slots at this gateway: in line, in the critical
+// section, or behind others of their client. It asks the machine for nothing itself: it
+// leaves events. The pool's lock guards it.
 type claims struct {
-	cfg     PoolConfig
-	last    kmutex.Request
-	slots   map[kmutex.Request]*claim // that have a place in line, or are held
-	clients map[string]*client        // where they are distinguished
-	due     []*claim                  // that get their places in line next, in this order
-	placing bool                      // a goroutine is about to give them these
-	waiting int
+	queue
+	shared *poolEnv
+	self   kmutex.Node
+	// founded says when the cluster was.
+	founded  int64
+	numbers  uint64 // of claims so far
+	waiting  int
+	inFlight int
+	requests int                     // that wait or are in flight, those on tickets' slots among them
+	held     map[*pool.Ticket]*claim // of the tickets here
+	guests   map[*guest]struct{}
+	events   []ownEvent // for the machine, in order
+	rate     serviceRate
+	idle     signal    // no request waits or is in flight
+	newest   time.Time // arrival of the youngest request that was admitted
 }
 
-// client is one who has requests that wait, or hold slots, here.
-type client struct {
-	key string
-	// waiting requests, of which inLine have a place in the line or are due for one, and
-	// slots held.
-	waiting, inLine, held int
-	// behind are the others, in order of arrival.
-	behind []*claim
+// ownEvent is an event of the machine that this gateway's own requests cause.
+type ownEvent struct {
+	kind   kmutex.EventKind
+	number kmutex.Request
 }
 
-// next takes out the first of those behind.
-func (c *client) next() *claim {
-	s := c.behind[0]
-	c.behind[0] = nil
-	c.behind = c.behind[1:]
-	return s
+// guest is a request on a ticket's slot, wherever the ticket is.
+type guest struct {
+	carries bool   // the part of the ticket's token in the pool's rate
+	lose    func() // tells it that the slot is lost; not under the pool's lock
 }
 
-// atLimit reports that no more requests of the client may wait here.
-func (q *claims) atLimit(key string) bool {
-	if q.cfg.ClientLimit == 0 {
-		return false
+func newClaims(shared *poolEnv) claims {
+	return claims{
+		queue:  queue{slots: make(map[kmutex.Request]*claim), clients: make(map[string]*client)},
+		shared: shared, held: make(map[*pool.Ticket]*claim), guests: make(map[*guest]struct{}),
 	}
-	c := q.clients[key]
-	return c != nil && c.waiting >= q.cfg.ClientLimit
 }
 
-// join makes s due for a place in line, unless it has to wait for another one of its
-// client.
-func (q *claims) join(s *claim, key string) {
-	if key == "" || !q.cfg.Fair && q.cfg.ClientLimit == 0 && q.cfg.ClientInFlight == 0 {
-		q.due = append(q.due, s)
-		return
-	}
-	c := q.clients[key]
-	if c == nil {
-		c = &client{key: key}
-		q.clients[key] = c
-	}
-	s.client = c
+// want leaves an event for the machine.
+func (c *claims) want(kind kmutex.EventKind, number kmutex.Request) {
+	c.events = append(c.events, ownEvent{kind, number})
+}
+
+// init makes s a new claim; of a ticket, if it is not nil.
+func (c *claims) init(s *claim, since time.Time, t *pool.Ticket) {
+	c.numbers++
+	s.founded, s.owner, s.number, s.since, s.ticket = c.founded, c.self, c.numbers, since, t
+}
+
+// add takes in a new claim, which waits.
+func (c *claims) add(s *claim, req admission.Request, t *pool.Ticket) {
+	c.init(s, c.shared.now(), t)
+	s.info, s.span = req.Info, req.Span
 	c.waiting++
-	if !q.mayPlace(c) {
-		c.behind = append(c.behind, s)
-		return
+	if t == nil {
+		c.requests++
 	}
-	q.due = append(q.due, s)
-	c.inLine++
+	c.join(s, req.Client)
 }
 
-// nextDue takes out the first of those that are due.
-func (q *claims) nextDue() *claim {
-	s := q.due[0]
-	q.due[0] = nil
-	if q.due = q.due[1:]; len(q.due) == 0 {
-		q.due = nil
+// grant lets a waiting claim in, and returns it; nil: it was refused when the machine
+// was handed its place, and is about to be cancelled.
+func (c *claims) grant(g kmutex.Grant, epoch uint64) *claim {
+	s := c.slots[g.Request]
+	if s == nil {
+		return nil
 	}
+	s.state, s.grant, s.epoch, s.at = slotGranted, g, epoch, c.shared.now()
+	c.waiting--
+	c.use(1)
+	c.admitted(s)
+	c.rate.admitted(s.at, c.waiting > 0)
+	c.overtaken(s)
+	s.after = c.shared.spans.take(g.Token)
+	s.wake()
 	return s
 }
 
-// mayPlace reports whether one more request of c may take a place in line.
-func (q *claims) mayPlace(c *client) bool {
-	if q.cfg.Fair && c.inLine > 0 {
-		return false
+// use notes that so many slots more are in use.
+func (c *claims) use(more int) {
+	c.inFlight += more
+	c.shared.watch.Slots(c.inFlight)
+}
+
+// overtaken counts s if one that arrived here after it was admitted before it.
+// Over all gateways nobody can count that: their clocks have no order. A ticket
+// of a lost gateway does not count either: it arrived by that gateway's clock.
+func (c *claims) overtaken(s *claim) {
+	switch {
+	case s.grant.Request >= kmutex.FirstAdopted:
+	case s.since.Before(c.newest):
+		c.shared.watch.Overtaken()
+	default:
+		c.newest = s.since
 	}
-	return q.cfg.ClientInFlight == 0 || c.inLine+c.held < q.cfg.ClientInFlight
 }
 
-// advance makes those of c's requests due that may take a place in line now.
-func (q *claims) advance(c *client) {
-	for len(c.behind) > 0 && q.mayPlace(c) {
-		q.due = append(q.due, c.next())
-		c.inLine++
-	}
-}
-
-// place gives s the last place in line, with the returned event.
-func (q *claims) place(s *claim, now time.Time) kmutex.Event {
-	q.last++
-	s.request, s.placed = q.last, now
-	q.slots[s.request] = s
-	return kmutex.Event{Kind: kmutex.EventAcquire, Request: s.request}
-}
-
-// admitted notes that s is in: its client's next is due for a place.
-func (q *claims) admitted(s *claim) {
-	c := s.client
-	if c == nil {
+// release ends s, whatever its state.
+func (c *claims) release(s *claim) {
+	switch s.state {
+	case slotWaiting:
+		c.waiting--
+		if c.remove(s) {
+			delete(c.slots, s.request)
+			c.want(kmutex.EventCancel, s.request)
+		}
+		s.wake()
+	case slotGranted:
+		c.use(-1)
+		c.released(s)
+		c.shared.spans.leave(s)
+		delete(c.slots, s.request)
+		c.want(kmutex.EventRelease, s.request)
+	case slotLost:
+	case slotEnded:
 		return
 	}
-	c.inLine--
-	c.held++
-	q.advance(c)
-	q.waitEnded(c)
-}
-
-// released notes that s, which was in, gives its slot back.
-func (q *claims) released(s *claim) {
-	c := s.client
-	if c == nil {
-		return
-	}
-	c.held--
-	q.advance(c)
-	q.forgetIdle(c)
-}
-
-// remove takes out s, which waits no longer, and reports whether it leaves a place in line
-// that nobody takes over.
-func (q *claims) remove(s *claim) bool {
-	c := s.client
-	if c != nil {
-		q.waitEnded(c)
-	}
-	if s.request == 0 {
-		q.removeUnplaced(s)
-		return false
-	}
-	if c == nil {
-		return true
-	}
-	if len(c.behind) == 0 {
-		c.inLine--
-		return true
-	}
-	next := c.next()
-	next.request, next.placed = s.request, s.placed
-	q.slots[next.request] = next
-	return false
-}
-
-// removeUnplaced takes out s, which has no place in line.
-func (q *claims) removeUnplaced(s *claim) {
-	c := s.client
-	if i := slices.Index(q.due, s); i >= 0 {
-		q.due = slices.Delete(q.due, i, i+1)
-		if c != nil {
-			c.inLine--
-			q.advance(c)
-		}
-		return
-	}
-	i := slices.Index(c.behind, s)
-	c.behind = slices.Delete(c.behind, i, i+1)
-}
-
-func (q *claims) waitEnded(c *client) {
-	c.waiting--
-	q.forgetIdle(c)
-}
-
-func (q *claims) forgetIdle(c *client) {
-	if c.waiting == 0 && c.held == 0 {
-		delete(q.clients, c.key)
+	s.state = slotEnded
+	if s.ticket == nil {
+		c.done()
 	}
 }
 
-// configure takes over what this gateway decides about the pool, for who is next
-// from now on. More may be due for a place then. Who has one keeps it.
-func (q *claims) configure(cfg PoolConfig) {
-	q.cfg = cfg
-	q.cfg.QueueLimit = cmp.Or(cfg.QueueLimit, admission.DefaultQueueLimit)
-	for _, c := range q.clients {
-		q.advance(c)
-	}
-	slices.SortStableFunc(q.due, func(a, b *claim) int { return a.since.Compare(b.since) })
+// done notes that a request has ended.
+func (c *claims) done() {
+	c.requests--
+	c.idle.signal(c.requests == 0)
 }
 
-// each yields all slots that wait or are held. The caller holds the lock and
-// changes none meanwhile.
-func (q *claims) each(yield func(*claim) bool) {
-	for _, s := range q.slots {
-		if !yield(s) {
-			return
+// adopt takes in the claim of a ticket that a lost gateway left.
+func (c *claims) adopt(a pool.Adopted) {
+	t, arrived := a.Ticket, time.Unix(0, a.Ticket.Stamp)
+	s := new(claim)
+	c.init(s, arrived, t)
+	s.request, s.placed = a.Number, arrived
+	c.slots[a.Number], c.held[t] = s, s
+	if t.Granted {
+		s.state, s.epoch, s.grant = slotGranted, t.Epoch, t.Grant
+		c.use(1)
+	} else {
+		c.waiting++
+	}
+}
+
+// endTickets gives back the slots of tickets that have ended.
+func (c *claims) endTickets(ended []*pool.Ticket) {
+	for _, t := range ended {
+		s := c.held[t]
+		delete(c.held, t)
+		c.release(s)
+	}
+}
+
+// forgetTickets takes out the slots of tickets that the machine does not know.
+func (c *claims) forgetTickets(gone []*pool.Ticket) {
+	for _, t := range gone {
+		s := c.held[t]
+		delete(c.held, t)
+		delete(c.slots, s.request)
+		s.state = slotEnded
+		c.use(-1)
+	}
+}
+
+// addGuest counts a guest among what is in flight here.
+func (c *claims) addGuest(g *guest) {
+	c.guests[g] = struct{}{}
+	c.requests++
+}
+
+// removeGuest ends what addGuest began.
+func (c *claims) removeGuest(g *guest) {
+	delete(c.guests, g)
+	c.done()
+}
+
+// refuse ends the wait of every request with err. Tickets go on waiting.
+func (c *claims) refuse(err error) {
+	for _, s := range c.all() {
+		if s.state == slotWaiting && s.ticket == nil {
+			s.err = err
+			c.release(s)
 		}
 	}
-	for _, s := range q.due {
-		if !yield(s) {
-			return
+}
+
+// aborts returns what tells those who use slots that these are lost, to be called
+// without the lock.
+func (c *claims) aborts() (aborts []func()) {
+	for g := range c.guests {
+		aborts = append(aborts, g.lose)
+	}
+	for _, s := range c.all() {
+		if abort := s.takeAbort(); s.state == slotGranted && abort != nil {
+			aborts = append(aborts, abort)
 		}
 	}
-	for _, c := range q.clients {
-		for _, s := range c.behind {
-			if !yield(s) {
-				return
+	return aborts
+}
+
+// void ends all claims with their incarnation, and returns how many waiting requests were
+// refused, and how many are in flight and have to end.
+func (c *claims) void() (refused, inFlight int) {
+	inFlight = len(c.guests)
+	for _, s := range c.all() {
+		switch {
+		case s.state == slotWaiting:
+			if s.ticket == nil { // a ticket's place is with its heirs
+				refused++
 			}
+			s.err = admission.Isolated
+			s.wake()
+			s.state = slotEnded
+		case s.ticket != nil: // its holder is elsewhere, and the slot goes to the successor
+			s.state = slotEnded
+		default:
+			inFlight++
+			s.state = slotLost
 		}
 	}
+	clear(c.slots)
+	clear(c.clients)
+	clear(c.held)
+	c.due, c.events = nil, nil
+	c.use(-c.inFlight)
+	c.waiting, c.requests = 0, inFlight
+	c.idle.signal(c.requests == 0)
+	return refused, inFlight
 }

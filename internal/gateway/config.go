@@ -22,18 +22,20 @@ type Links interface {
 	// SetPeers says who takes part. It returns what those that do so no longer
 	// cannot have received.
 	SetPeers(self kmutex.Node, peers []transport.Peer) []transport.Unsent
-	// Send queues a message and never blocks.
+	// Send queues a message and never blocks. It is written soon, with others that
+	// are queued by then.
 	Send(to kmutex.Node, pool string, m kmutex.Message) error
-	// SendPayload sends bytes to a peer over the link that there is, and waits until
+	// SendNow is Send for a message that no other will follow soon: it is written at once.
+	SendNow(to kmutex.Node, pool string, m kmutex.Message) error
+	// SendPayload sends bytes to a peer over the existing link, and waits until
 	// the peer's [Gateway.ReceivePayload] has returned.
 	SendPayload(ctx context.Context, to kmutex.Node, topic string, payload []byte) error
 	// MeanRTT is the mean round trip to the peers; 0 while none is known.
 	MeanRTT() time.Duration
 }
 
-// Exchange carries what gateways ask each other: what becomes of another's ticket,
-// and how long its line is. [transport.Stream]
-// implements it.
+// Exchange carries what gateways ask each other: about tickets, and how long a line is.
+// [transport.Stream] implements it.
 type Exchange interface {
 	net.Listener
 	Dial(ctx context.Context, addr string) (net.Conn, error)
@@ -55,8 +57,8 @@ type Views interface {
 	Rejoin()
 	// Recover begins a new epoch of a pool, if it is still in the given one.
 	Recover(ctx context.Context, pool string, epoch uint64, why membership.Why) error
-	// UseTickets makes the view say that a pool has tickets.
-	UseTickets(ctx context.Context, pool string) error
+	// UseTickets makes the view say that a pool has tickets of a time to live of up to ttl.
+	UseTickets(ctx context.Context, pool string, ttl time.Duration) error
 	// TicketsMark returns what SetTicketsMark has written to DataDir, empty if nothing.
 	TicketsMark() string
 	// SetTicketsMark writes the mark of the tickets that are kept in DataDir.
@@ -108,20 +110,6 @@ const (
 	ReasonAudit  Reason = "audit"  // an audit found tokens lost or doubled, or a message was lost
 )
 
-type noObserver struct{}
-
-func (noObserver) Pool(string) PoolObserver     { return noObserver{} }
-func (noObserver) LeaseLost()                   {}
-func (noObserver) TicketsWritten(time.Duration) {}
-func (noObserver) Moved(kmutex.Trace)           {}
-func (noObserver) Sent(kmutex.Kind)             {}
-func (noObserver) Received(kmutex.Kind)         {}
-
-func (noObserver) Recovered(Reason, time.Duration) {}
-func (noObserver) Overtaken()                      {}
-func (noObserver) AuditFailed()                    {}
-func (noObserver) Slots(int)                       {}
-
 // Config of a Gateway.
 type Config struct {
 	// Pools by name. A pool of the cluster that is not named here takes part in
@@ -132,16 +120,13 @@ type Config struct {
 	// Replicas is the number of ring successors that keep a gateway's tickets. 0 counts as
 	// 1: a successor without a copy takes it for sure that nothing was told.
 	Replicas int
-	// Observer of the machines; nil: none.
+	// Observer of the machines. It must not be nil.
 	Observer Observer
 	// Logger; nil: silent.
 	Logger *slog.Logger
 }
 
 func (c Config) withDefaults() Config {
-	if c.Observer == nil {
-		c.Observer = noObserver{}
-	}
 	if c.Logger == nil {
 		c.Logger = slog.New(slog.DiscardHandler)
 	}
@@ -156,11 +141,14 @@ func (c Config) Validate() error {
 			errs = append(errs, fmt.Errorf("pool %s: %w", name, err))
 		}
 	}
+	if c.Observer == nil {
+		errs = append(errs, errors.New("gateway: Observer is nil: set one"))
+	}
 	if c.Replicas < 0 {
 		errs = append(errs, fmt.Errorf("gateway: Replicas is %d: use 0 or a positive number", c.Replicas))
 	}
 	if len(errs) > 0 {
-		return errors.Join(append([]error{errConfig}, errs...)...)
+		return fmt.Errorf("%w: %w", errConfig, errors.Join(errs...))
 	}
 	return nil
 }

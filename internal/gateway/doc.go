@@ -15,18 +15,30 @@
 //	Acquire, Release, ctx done ---\
 //	transport.Deliver -------------+--> pool lock --> pool.Pool --> effects:
 //	ask timer, wake timer --------/                   messages and letters to the links,
-//	letters, agreed view (Follow)                     grants to the waiters, timers
+//	letters, agreed view                              grants to the waiters, timers
 //
 // An event takes the pool's lock and goes into package internal/pool, which
-// decides; its effects are carried out before the lock is let go (epoch.go). Calls
-// go one way: [Gateway] and ticketManager call poolDriver, which calls claims and env.
-// Sending never blocks (a message is an append to a link's bounded queue, on a quiet link
-// also a write that does not wait, and a letter has a goroutine, letters.go), and a grant is a channel closed. So there is no
-// loop goroutine and no queue of events between a request and the machine, and an
-// admission that needs no message and finds nobody waiting costs no switch of
-// goroutines. One that finds others waiting has arrived when its own goroutine has had
-// the lock; another one gives it its place in line (claim.go, placeSoon), because what
-// leads there needs more stack than the wait.
+// decides; its effects, and what follows from them, are carried out before the lock
+// is released (effects.go). Sending never blocks: a message is an append to a link's
+// bounded queue, a lone one also a write that does not wait, a letter has a
+// goroutine (outbox.go), and a grant is a channel closed. So there is no loop goroutine
+// between a request and the machine, and an admission that needs no message and finds
+// nobody waiting costs no switch of goroutines. One that finds others waiting has arrived
+// when its own goroutine has had the lock; another one gives it its place in line
+// (placeSoon), because what leads there needs more stack than the wait.
+//
+// Files call one way (test/imports). From the top:
+//
+//	gateway.go                        Gateway: its life, and what the links bring
+//	slot.go ticket.go redeem.go       requests, tickets, requests on tickets' slots
+//	inspect.go status.go position.go  who waits and holds, the metrics
+//	standing.go                       follower: the agreed views, the lease
+//	persist.go ticketcall.go          the tickets on disk; of any gateway's tickets
+//	pools.go tickets.go               the pools by name; the tickets of one
+//	pool.go effects.go                poolDriver: one pool under its lock
+//	outbox.go bandwidth.go            what goes to other gateways; the pool's rate
+//	claims.go queue.go claim.go       requests that wait or hold a slot; who is next
+//	env.go view.go ...                what all pools share, and small parts
 //
 // Pools and their epochs come from the agreed view. A message that arrives
 // before the view which explains it is kept for a while, within bounds.
@@ -49,13 +61,12 @@
 // # Tickets
 //
 // A ticket over HTTP is a slot under a time to live. It belongs to the gateway
-// that took it in, which any other one asks (ticket.go, ticketcall.go). Package
-// internal/pool has its state, and copies it to the ring's successors by letter;
-// here it has its claim (claim.go), and goes to the disk (persist.go). A successor
-// takes it over with the next epoch.
+// that took it in, which any other one asks (ticketcall.go). Package internal/pool
+// has its state, and copies it to the ring's successors by letter; here it has its
+// claim, and goes to the disk. A successor takes it over with the next epoch.
 //
-// # Who is there
+// # Inspection
 //
-// People see who waits and who holds what, and send somebody away (inspect.go), at
-// this gateway; [Gateway.CallFleet] carries their questions to the others.
+// Operators see who waits and who holds a slot, and cancel a request that waits
+// (inspect.go), at this gateway; [Gateway.CallFleet] carries their questions to the others.
 package gateway

@@ -1,15 +1,20 @@
 package gateway
 
 import (
+	"cmp"
 	"context"
+	"log/slog"
 	"net/http"
 	"sync"
 	"sync/atomic"
 	"time"
 
+	"github.com/kgate/kgate/internal/membership"
 	"github.com/kgate/kgate/internal/oncelog"
 	"github.com/kgate/kgate/internal/peercall"
+	"github.com/kgate/kgate/internal/pool"
 	"github.com/kgate/kgate/kmutex"
+	"github.com/kgate/kgate/replication/disk"
 )
 
 // env is what all pools of a gateway share: clocks, links, agreed views, the disk and
@@ -38,8 +43,28 @@ type env struct {
 	wg      sync.WaitGroup
 }
 
+// poolEnv is what the parts of one pool share.
+type poolEnv struct {
+	*env
+	name  string
+	log   *slog.Logger
+	watch PoolObserver
+	spans spanLinks // of the tokens that are here; the pool's lock guards them
+}
+
 // clock is the time as package internal/pool wants it.
 func (e *env) clock() time.Duration { return e.now().Sub(e.started) }
+
+// askInterval is how long a gateway waits between two requests for a place in a
+// pool's line, if it is not set; see ADR 0010.
+func (e *env) askInterval(set time.Duration) time.Duration {
+	const (
+		factor  = 4
+		unknown = time.Millisecond // round trip, until one is measured
+	)
+	rtt := cmp.Or(e.links.MeanRTT(), unknown)
+	return cmp.Or(set, factor*time.Duration(e.size.Load())*rtt/2)
+}
 
 // entitled reports whether the incarnation may have requests in flight now.
 func (e *env) entitled(self kmutex.Node) bool {
@@ -69,12 +94,45 @@ func (e *env) end() {
 // each that waits: this is room for 400,000.
 const maxBody = 8 << 20
 
-// call asks the gateway at addr: with a body by POST, else by GET. The answer
-// goes into into.
-func (e *env) call(ctx context.Context, addr, path string, body, into any) error {
+// call asks a member: with a body by POST, else by GET. The answer goes into into.
+func (e *env) call(ctx context.Context, m membership.Member, path string, body, into any) error {
 	method := http.MethodGet
 	if body != nil {
 		method = http.MethodPost
 	}
-	return peercall.JSON(ctx, e.client, method, addr, path, body, into, maxBody)
+	return peercall.JSON(ctx, e.client, method, peercall.To{Name: m.Name, Addr: m.PeerAddr}, path, body, into, maxBody)
+}
+
+// ticketDisk writes tickets to disk, so that they outlive even the loss of all
+// gateways at once. What changes while one write is under way goes with the
+// next.
+type ticketDisk struct {
+	none   bool        // there is no data directory
+	loaded atomic.Bool // what was on disk has been read, or cannot be
+	// store is nil while no pool has tickets, without a data directory, and if
+	// that cannot be used.
+	store atomic.Pointer[disk.Store]
+	kick  chan struct{} // something has changed
+}
+
+// state tells what is known of the disk.
+func (d *ticketDisk) state() pool.Disk {
+	switch {
+	case d.none:
+		return pool.DiskNone
+	case !d.loaded.Load():
+		return pool.DiskUnread
+	case d.store.Load() == nil:
+		return pool.DiskNone
+	default:
+		return pool.DiskRead
+	}
+}
+
+// changed schedules a write.
+func (d *ticketDisk) changed() {
+	select {
+	case d.kick <- struct{}{}:
+	default:
+	}
 }

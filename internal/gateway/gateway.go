@@ -2,19 +2,13 @@ package gateway
 
 import (
 	"context"
-	"errors"
 	"fmt"
-	"log/slog"
 	"maps"
 	"net/http"
-	"slices"
 	"strings"
-	"sync"
-	"sync/atomic"
 	"time"
 
 	"github.com/kgate/kgate/internal/admission"
-	"github.com/kgate/kgate/internal/membership"
 	"github.com/kgate/kgate/internal/pool"
 	"github.com/kgate/kgate/internal/transport"
 	"github.com/kgate/kgate/kmutex"
@@ -23,20 +17,10 @@ import (
 // Gateway drives the pools of one process. Its methods are safe for concurrent
 // use.
 type Gateway struct {
-	env
-	server *http.Server // of what other gateways ask
-
-	// self is watch's alone: the incarnation that the pools are of, 0 none.
-	self kmutex.Node
-	// ending: what the incarnation before had in flight is being ended.
-	ending atomic.Bool
-
-	mu      sync.RWMutex
-	limits  map[string]PoolConfig
-	pools   map[string]*poolDriver
-	pending pendingMessages
-	// memories of pools, by name, whatever incarnation this is.
-	memories map[string]*pool.Memory
+	pools
+	standing follower
+	tickets  ticketCalls
+	server   *http.Server // of what other gateways ask
 }
 
 var _ transport.Handler = (*Gateway)(nil)
@@ -47,12 +31,13 @@ func New(cfg Config) (*Gateway, error) {
 	if err := cfg.Validate(); err != nil {
 		return nil, err
 	}
-	g := &Gateway{
+	g := &Gateway{pools: pools{
 		env:    env{cfg: cfg.withDefaults(), now: time.Now, wall: time.Now, started: time.Now()},
-		limits: maps.Clone(cfg.Pools), pools: make(map[string]*poolDriver), memories: make(map[string]*pool.Memory),
-	}
+		limits: maps.Clone(cfg.Pools), drivers: make(map[string]*poolDriver), memories: make(map[string]*pool.Memory),
+	}}
 	g.disk.kick, g.disk.none = make(chan struct{}, 1), cfg.DataDir == ""
 	g.ctx, g.cancel = context.WithCancel(context.Background())
+	g.standing.pools, g.standing.writer.pools, g.tickets.pools = &g.pools, &g.pools, &g.pools
 	return g, nil
 }
 
@@ -61,36 +46,14 @@ func New(cfg Config) (*Gateway, error) {
 // links deliver nothing before they have been given peers.
 func (g *Gateway) Start(links Links, exchange Exchange, views Views, fleet http.Handler) {
 	g.links, g.exchange, g.views = links, exchange, views
-	g.startExchange(fleet)
-	g.wg.Go(g.watch)
-}
-
-func (g *Gateway) pool(name string) *poolDriver {
-	g.mu.RLock()
-	defer g.mu.RUnlock()
-	return g.pools[name]
-}
-
-// all returns the pools, in no order.
-func (g *Gateway) all() []*poolDriver {
-	g.mu.RLock()
-	defer g.mu.RUnlock()
-	return slices.Collect(maps.Values(g.pools))
-}
-
-// Deliver takes in a message from another gateway. A message for a pool that is
-// not agreed here yet is kept until the view that explains it arrives.
-func (g *Gateway) Deliver(from kmutex.Node, name string, m kmutex.Message) error {
-	if p := g.pool(name); p != nil {
-		return p.deliver(from, m)
+	mux := http.NewServeMux()
+	mux.HandleFunc("GET /v1/pools/{pool}/line", g.serveLine)
+	mux.HandleFunc("POST "+ticketsPath, g.tickets.serve)
+	if fleet != nil {
+		mux.Handle(fleetPath, http.StripPrefix(strings.TrimSuffix(fleetPath, "/"), fleet))
 	}
-	g.mu.Lock()
-	if p := g.pools[name]; p != nil {
-		g.mu.Unlock()
-		return p.deliver(from, m)
-	}
-	defer g.mu.Unlock()
-	return g.pending.put(g.now(), from, name, m)
+	g.server = g.startExchange(mux)
+	g.wg.Go(g.standing.watch)
 }
 
 // ReceivePayload takes in what another gateway has sent with
@@ -108,73 +71,7 @@ func (g *Gateway) ReceivePayload(from kmutex.Node, topic string, payload []byte)
 	if p == nil {
 		return fmt.Errorf("%w: %q", admission.ErrUnknownPool, name)
 	}
-	p.mu.Lock()
-	defer p.mu.Unlock()
-	if !p.alive() {
-		return admission.Isolated
-	}
-	fx, err := p.core.Take(g.clock(), from, l)
-	p.carry(fx)
-	return err
-}
-
-func (g *Gateway) followPool(self kmutex.Node, view *membership.View, spec membership.Pool) {
-	p := g.pool(spec.Name)
-	known := p != nil
-	if !known {
-		p = newPool(&g.env, spec.Name, g.memoryOf(spec.Name))
-		p.configure(g.limitsOf(spec.Name))
-	}
-	if spec.Tickets > 0 {
-		g.openDisk(view.Cluster)
-	}
-	p.follow(self, view, spec)
-	g.mu.Lock()
-	g.pools[spec.Name] = p
-	early := g.pending.take(spec.Name)
-	g.mu.Unlock()
-	if !known {
-		p.configure(g.limitsOf(spec.Name)) // Configure may have come between
-		if g.disk.loaded.Load() {
-			p.loaded() // so may the disk
-		}
-		g.begun.give()
-	}
-	for _, m := range early {
-		if err := p.deliver(m.from, m.message); err != nil {
-			p.log.Warn("message refused", slog.Any("error", err))
-		}
-	}
-}
-
-// memoryOf returns what this gateway remembers of the pool name, whatever incarnation it
-// is.
-func (g *Gateway) memoryOf(name string) *pool.Memory {
-	g.mu.Lock()
-	defer g.mu.Unlock()
-	m := g.memories[name]
-	if m == nil {
-		m = new(pool.Memory)
-		g.memories[name] = m
-	}
-	return m
-}
-
-// Configure changes what this gateway decides about its pools, for who comes from
-// now on. Who waits keeps the place.
-func (g *Gateway) Configure(pools map[string]PoolConfig) {
-	g.mu.Lock()
-	g.limits = maps.Clone(pools)
-	g.mu.Unlock()
-	for _, p := range g.all() {
-		p.configure(g.limitsOf(p.name))
-	}
-}
-
-func (g *Gateway) limitsOf(name string) PoolConfig {
-	g.mu.RLock()
-	defer g.mu.RUnlock()
-	return g.limits[name]
+	return p.take(from, l)
 }
 
 // Drain takes the gateway out: new requests fail with admission.Draining, and so do
@@ -205,19 +102,6 @@ func (g *Gateway) BreakOff(ctx context.Context) error {
 	return untilIdle(ctx, pools)
 }
 
-func untilIdle(ctx context.Context, pools []*poolDriver) error {
-	for _, p := range pools {
-		if idle := p.untilIdle(); idle != nil {
-			select {
-			case <-idle:
-			case <-ctx.Done():
-				return ctx.Err()
-			}
-		}
-	}
-	return nil
-}
-
 // Close ends everything that runs in the background, and the exchange. New requests
 // fail with admission.Draining: nobody watches the lease any more. Slots can still be
 // released; what that would tell other gateways is lost.
@@ -230,33 +114,8 @@ func (g *Gateway) Close() error {
 		g.client.CloseIdleConnections()
 	}
 	for _, p := range g.all() {
-		p.mu.Lock()
-		p.stopTimers()
-		p.mu.Unlock()
+		p.close()
 	}
 	g.wg.Wait()
-	return err
-}
-
-// missingPool says why there is no pool of a name here.
-func (g *Gateway) missingPool(name string) error {
-	if _, agreed := g.views.View().Pool(name); agreed || !g.entitled(g.views.Standing().Node) {
-		return admission.Isolated
-	}
-	var names []string
-	for _, p := range g.Pools() {
-		names = append(names, p.Name)
-	}
-	return fmt.Errorf("%w; there are: %s", admission.ErrUnknownPool, strings.Join(names, ", "))
-}
-
-// refusal returns the error of a request of the named pool, which may not exist.
-func (g *Gateway) refusal(pool string, err error) error {
-	if p := g.pool(pool); p != nil {
-		return p.refusal(err, 0)
-	}
-	if reason := admission.Reason(""); errors.As(err, &reason) {
-		return &admission.Refusal{Reason: reason}
-	}
 	return err
 }

@@ -2,7 +2,6 @@ package gateway
 
 import (
 	"cmp"
-	"context"
 	"errors"
 	"fmt"
 	"slices"
@@ -14,11 +13,11 @@ import (
 	"github.com/kgate/kgate/kmutex"
 )
 
-// People want to see who waits and who holds what, and to send somebody away.
-// Nothing is kept for that but a pointer with each slot: the line is copied when
-// somebody looks, and sorted after the pool's lock has been let go.
+// Operators want to see who waits and who holds a slot, and to cancel requests.
+// Only a pointer is kept for that with each claim: the line is copied when
+// somebody looks, and sorted after the pool's lock is released.
 
-// errUnknownEntry: nobody who waits here has this name.
+// errUnknownEntry: nothing that waits here has this name.
 var errUnknownEntry = errors.New("gateway: nobody waits here under this name")
 
 // Line is what one gateway knows of who is in a pool.
@@ -45,7 +44,7 @@ type LineEntry struct {
 	Arrived time.Time
 }
 
-// seen is an entry as copied under the lock; what its slot points to beside does
+// seen is an entry as copied under the lock; what else its claim points to does
 // not change.
 type seen struct {
 	slot   *claim
@@ -60,16 +59,16 @@ func (g *Gateway) Line(pool string, limit int) Line {
 	if p == nil {
 		return Line{}
 	}
-	waiting, holding := p.look()
-	return Line{Waiting: p.entries(waiting, limit), Holding: p.entries(holding, limit)}
+	waiting, holding := look(p)
+	return Line{Waiting: entries(p, waiting, limit), Holding: entries(p, holding, limit)}
 }
 
 // look copies who is here.
-func (p *poolDriver) look() (waiting, holding []seen) {
+func look(p *poolDriver) (waiting, holding []seen) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	waiting, holding = make([]seen, 0, p.waiting), make([]seen, 0, p.inFlight)
-	for s := range p.each {
+	for _, s := range p.all() {
 		switch {
 		case s.state == slotWaiting:
 			waiting = append(waiting, seen{s, s.since, s.placed})
@@ -83,7 +82,7 @@ func (p *poolDriver) look() (waiting, holding []seen) {
 }
 
 // entries sorts by place: those without one are behind all others.
-func (p *poolDriver) entries(of []seen, limit int) []LineEntry {
+func entries(p *poolDriver, of []seen, limit int) []LineEntry {
 	slices.SortFunc(of, func(a, b seen) int {
 		if behind := a.placed.IsZero(); behind != b.placed.IsZero() {
 			if behind {
@@ -94,7 +93,7 @@ func (p *poolDriver) entries(of []seen, limit int) []LineEntry {
 		return cmp.Or(a.placed.Compare(b.placed), a.from.Compare(b.from), cmp.Compare(a.slot.number, b.slot.number))
 	})
 	of = of[:min(limit, len(of))]
-	out, now := make([]LineEntry, len(of)), p.env.now()
+	out, now := make([]LineEntry, len(of)), p.now()
 	for i, e := range of {
 		out[i] = e.slot.entry(p.name)
 		out[i].For = max(0, now.Sub(e.from))
@@ -117,42 +116,23 @@ func (s *claim) entry(pool string) LineEntry {
 	return e
 }
 
-// ParseEntry returns the pool and the incarnation that the id of a LineEntry
+// ParseEntry returns the pool, the incarnation and the number that the id of a LineEntry
 // names.
-func ParseEntry(id string) (pool string, node kmutex.Node, err error) {
-	pool, node, _, err = parseEntry(id)
-	return pool, node, err
-}
-
-func parseEntry(id string) (pool string, node kmutex.Node, number uint64, err error) {
-	bad := func() (string, kmutex.Node, uint64, error) {
-		return "", 0, 0, fmt.Errorf("%w: %.100q", errUnknownEntry, id)
-	}
-	rest, last, ok := cutLast(id)
-	if !ok {
-		return bad()
-	}
-	pool, middle, ok := cutLast(rest)
-	if !ok || pool == "" {
-		return bad()
-	}
+func ParseEntry(id string) (pool string, node kmutex.Node, number uint64, err error) {
+	rest, last := cutLast(id)
+	pool, middle := cutLast(rest)
+	number, wrong := strconv.ParseUint(last, 10, 64)
 	n, err := strconv.ParseUint(middle, 10, 64)
-	if err != nil {
-		return bad()
-	}
-	number, err = strconv.ParseUint(last, 10, 64)
-	if err != nil {
-		return bad()
+	if wrong != nil || err != nil || pool == "" {
+		return "", 0, 0, fmt.Errorf("%w: %.100q", errUnknownEntry, id)
 	}
 	return pool, kmutex.Node(n), number, nil
 }
 
-func cutLast(s string) (before, after string, ok bool) {
+// cutLast cuts s at its last dot.
+func cutLast(s string) (before, after string) {
 	i := strings.LastIndexByte(s, '.')
-	if i < 0 {
-		return "", "", false
-	}
-	return s[:i], s[i+1:], true
+	return s[:max(i, 0)], s[i+1:]
 }
 
 // FindTrace returns who is in any pool of this gateway with a request of the
@@ -160,11 +140,11 @@ func cutLast(s string) (before, after string, ok bool) {
 func (g *Gateway) FindTrace(trace string) (pool string, found Line) {
 	const most = 10
 	for _, p := range g.all() {
-		waiting, holding := p.look()
+		waiting, holding := look(p)
 		other := func(e seen) bool { return e.slot.info == nil || e.slot.info.Trace != trace }
 		found = Line{
-			Waiting: p.entries(slices.DeleteFunc(waiting, other), most),
-			Holding: p.entries(slices.DeleteFunc(holding, other), most),
+			Waiting: entries(p, slices.DeleteFunc(waiting, other), most),
+			Holding: entries(p, slices.DeleteFunc(holding, other), most),
 		}
 		if len(found.Waiting)+len(found.Holding) > 0 {
 			return p.name, found
@@ -173,48 +153,36 @@ func (g *Gateway) FindTrace(trace string) (pool string, found Line) {
 	return "", Line{}
 }
 
-// Cancel takes who waits at this gateway under the id of a LineEntry out of the
-// line. It fails if nobody waits here under it; who has been let in meanwhile stays.
+// Cancel takes the request or ticket that waits at this gateway under the id of a LineEntry
+// out of the line. It fails if none waits under it: one that has its slot by now keeps it.
 func (g *Gateway) Cancel(id string) error {
-	name, node, number, err := parseEntry(id)
+	name, node, number, err := ParseEntry(id)
 	if err != nil {
 		return err
 	}
-	p := g.pool(name)
-	if p == nil {
-		return fmt.Errorf("%w: %.100q", errUnknownEntry, id)
-	}
-	p.mu.Lock()
-	defer p.mu.Unlock()
-	var s *claim
-	for other := range p.each {
-		if other.number == number && other.owner == node && other.state == slotWaiting {
-			s = other
-			break
+	if p := g.pool(name); p != nil {
+		p.mu.Lock()
+		defer p.mu.Unlock()
+		for _, s := range p.all() {
+			if s.number == number && s.owner == node && s.state == slotWaiting {
+				return cancel(p, s)
+			}
 		}
 	}
-	if s == nil {
-		return fmt.Errorf("%w: %.100q", errUnknownEntry, id)
-	}
+	return fmt.Errorf("%w: %.100q", errUnknownEntry, id)
+}
+
+// cancel takes s, which waits, out of the line. The caller holds the pool's lock.
+func cancel(p *poolDriver, s *claim) error {
 	if s.ticket != nil {
-		fx, err := p.core.Finish(p.env.clock(), s.ticket, "") // it waits, so no request uses it
-		if err == nil {
-			p.carry(fx)
-		}
+		fx, err := p.core.Finish(p.clock(), s.ticket, "") // it waits, so no request uses it
+		p.carry(fx)
 		return err
 	}
 	s.err = admission.Cancelled
-	p.end(s, kmutex.EventCancel)
+	p.release(s)
+	p.settle()
 	return nil
-}
-
-// Position returns the place in a pool's line, from 1, of who came at the given
-// time, over all gateways, and the wait to be expected; 0 where it is not known.
-func (g *Gateway) Position(ctx context.Context, pool string, arrived time.Time) (position int, wait time.Duration) {
-	if p := g.pool(pool); p != nil {
-		return p.position(ctx, arrived.UnixNano())
-	}
-	return 0, 0
 }
 
 // Oldest returns how long the one that has waited longest at this gateway has
@@ -228,7 +196,7 @@ func (g *Gateway) Oldest(pool string) time.Duration {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	oldest := now
-	for s := range p.each {
+	for _, s := range p.all() {
 		if s.state == slotWaiting && s.since.Before(oldest) {
 			oldest = s.since
 		}

@@ -14,7 +14,7 @@ import (
 
 // queue has n requests ask at a gateway, a second apart, and returns what
 // becomes of each. They keep their slots until the test ends.
-func queue(t *testing.T, at *node, n int) []chan error {
+func standInLine(t *testing.T, at *node, n int) []chan error {
 	t.Helper()
 	var out []chan error
 	for i := range n {
@@ -41,7 +41,7 @@ func TestLine(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		f := newFleet(t, 1, 2, admission.BindingLate, time.Millisecond, PoolConfig{})
 		at := f.all()[0]
-		ended := queue(t, at, 6)
+		ended := standInLine(t, at, 6)
 		line := at.Line(testPool, 3)
 		if len(line.Holding) != 2 || len(line.Waiting) != 3 {
 			t.Fatalf("%d hold, %d of 4 wait; want 2 and the 3 asked for", len(line.Holding), len(line.Waiting))

@@ -1,6 +1,7 @@
 package gateway
 
 import (
+	"cmp"
 	"context"
 	"fmt"
 	"net"
@@ -51,6 +52,8 @@ type node struct {
 	until   time.Time        // end of its lease
 	changed chan struct{}
 	cut     bool // nothing goes in or out
+	asks    int  // for places in line
+	alone   int  // of them, by SendNow
 }
 
 type delivery struct {
@@ -96,7 +99,7 @@ func (f *fleet) start() *node {
 		fleet: f, inbox: make(chan delivery, 1<<16), calls: make(chan net.Conn), done: make(chan struct{}),
 		changed: make(chan struct{}), seen: new(membership.View), until: time.Now().Add(always),
 	}
-	g, err := New(Config{Pools: map[string]PoolConfig{testPool: f.cfg}, Replicas: 2})
+	g, err := New(Config{Pools: map[string]PoolConfig{testPool: f.cfg}, Replicas: 2, Observer: noObserver{}})
 	if err != nil {
 		f.t.Fatal(err)
 	}
@@ -363,10 +366,14 @@ func (*node) TicketsMark() string { return "" }
 func (*node) SetTicketsMark(string) error { return nil }
 
 // UseTickets implements Views.
-func (n *node) UseTickets(context.Context, string) error {
+func (n *node) UseTickets(_ context.Context, _ string, ttl time.Duration) error {
 	f := n.fleet
 	f.mu.Lock()
-	f.change(func(v *membership.View) { f.index++; v.Pools[0].Tickets = f.index })
+	f.change(func(v *membership.View) {
+		f.index++
+		p := &v.Pools[0]
+		p.Tickets, p.TicketTTL = cmp.Or(p.Tickets, f.index), max(p.TicketTTL, ttl)
+	})
 	f.mu.Unlock()
 	f.show()
 	return nil
@@ -384,6 +391,9 @@ func (n *node) Send(to kmutex.Node, pool string, m kmutex.Message) error {
 	peer, cut := n.fleet.gateways[to], n.cut
 	from := n.self
 	_, known := n.seen.Member(to)
+	if m.Kind == kmutex.KindRequest {
+		n.asks++
+	}
 	n.fleet.mu.Unlock()
 	if !known {
 		return transport.ErrUnknownPeer
@@ -397,6 +407,16 @@ func (n *node) Send(to kmutex.Node, pool string, m kmutex.Message) error {
 	case <-peer.done:
 		return transport.ErrUnknownPeer
 	}
+}
+
+// SendNow implements Links.
+func (n *node) SendNow(to kmutex.Node, pool string, m kmutex.Message) error {
+	if m.Kind == kmutex.KindRequest {
+		n.fleet.mu.Lock()
+		n.alone++
+		n.fleet.mu.Unlock()
+	}
+	return n.Send(to, pool, m)
 }
 
 // SendPayload implements Links. It waits for the views of both ends, as links do.
@@ -528,3 +548,18 @@ func (c cutConn) Write(b []byte) (int, error) {
 	}
 	return c.Conn.Write(b)
 }
+
+// noObserver is an Observer and a PoolObserver that does nothing.
+type noObserver struct{}
+
+func (noObserver) Pool(string) PoolObserver     { return noObserver{} }
+func (noObserver) LeaseLost()                   {}
+func (noObserver) TicketsWritten(time.Duration) {}
+func (noObserver) Moved(kmutex.Trace)           {}
+func (noObserver) Sent(kmutex.Kind)             {}
+func (noObserver) Received(kmutex.Kind)         {}
+
+func (noObserver) Recovered(Reason, time.Duration) {}
+func (noObserver) Overtaken()                      {}
+func (noObserver) AuditFailed()                    {}
+func (noObserver) Slots(int)                       {}

@@ -39,8 +39,8 @@ func TestOvertaken(t *testing.T) {
 					})
 					time.Sleep(time.Millisecond) // virtual
 					synctest.Wait()
-					if i == 3 && p.status().Waiting != 2 {
-						t.Errorf("%d wait", p.status().Waiting)
+					if i == 3 && statusOf(p).Waiting != 2 {
+						t.Errorf("%d wait", statusOf(p).Waiting)
 					}
 				}
 				wg.Wait()

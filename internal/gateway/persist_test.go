@@ -49,12 +49,12 @@ func TestMissingTicketsAreTold(t *testing.T) {
 			t.Fatal(err)
 		}
 		var logged bytes.Buffer
-		g, err := New(Config{DataDir: dir, Logger: slog.New(slog.NewTextHandler(&logged, &slog.HandlerOptions{Level: slog.LevelError}))})
+		g, err := New(Config{DataDir: dir, Observer: noObserver{}, Logger: slog.New(slog.NewTextHandler(&logged, &slog.HandlerOptions{Level: slog.LevelError}))})
 		if err != nil {
 			t.Fatal(err)
 		}
 		before, g.views = mark, noting{mark: &mark}
-		g.loadDisk("c")
+		g.standing.writer.load("c")
 		g.cancel()
 		g.wg.Wait()
 		if got := logged.String(); c.says == "" && got != "" || !strings.Contains(got, c.says) {

@@ -1,7 +1,6 @@
 package gateway
 
 import (
-	"cmp"
 	"context"
 	"errors"
 	"log/slog"
@@ -12,64 +11,70 @@ import (
 	"github.com/kgate/kgate/internal/admission"
 	"github.com/kgate/kgate/internal/membership"
 	"github.com/kgate/kgate/internal/pool"
-	"github.com/kgate/kgate/internal/transport"
 	"github.com/kgate/kgate/kmutex"
 )
 
 // poolDriver drives one pool. Its lock is held while an event is taken in and its
 // effects are carried out.
 type poolDriver struct {
-	env   *env
-	name  string
-	log   *slog.Logger
-	watch PoolObserver
-	ask   *time.Timer
-
+	*poolEnv
 	memory    *pool.Memory
 	positions positions
 
 	mu   sync.Mutex
-	self kmutex.Node
 	view *membership.View
 	spec membership.Pool // as view has it
 	// core decides; nil before the first view. Its incarnation's end ends it.
 	core *pool.Pool
+	ask  *time.Timer // for places in line
 	wake *time.Timer // when core wants to be called
 	// entering is since when spec's epoch is to begin here, and reason why.
 	entering time.Time
 	reason   Reason
-	// letters lasts as long as the epoch whose letters are being sent.
-	letters     context.Context
-	stopLetters context.CancelFunc
 
 	claims
-	numbers  uint64   // of claims so far
-	granted  []*claim // of tickets, in this step
-	inFlight int
-	requests int                     // that wait or are in flight, those of redeemed among them
-	held     map[*pool.Ticket]*claim // of the tickets
-	redeemed map[*Redeemed]bool      // by requests here, wherever the tickets are; whether they carry shares
-	// moved wakes those who wait for a ticket.
-	moved  signal
-	rate   serviceRate
-	idle   signal
-	newest time.Time // arrival of the youngest request that was admitted
-	links  spanLinks // of the tokens that are here
-
 	bandwidth
+	pull    pull
+	out     outbox
+	placing bool     // a goroutine is about to give those that are due their places
+	moved   signal   // wakes those who wait for a ticket
+	missed  uint64   // the epoch of a message that the line misses; 0: none
+	granted []*claim // of tickets, whose slots the tickets do not know of yet
 }
 
 func newPool(e *env, name string, memory *pool.Memory) *poolDriver {
-	p := &poolDriver{
-		env: e, name: name, memory: memory, held: make(map[*pool.Ticket]*claim), redeemed: make(map[*Redeemed]bool),
-		claims: claims{slots: make(map[kmutex.Request]*claim), clients: make(map[string]*client)},
-		log:    e.cfg.Logger.With(slog.String("pool", name)), watch: e.cfg.Observer.Pool(name),
+	shared := &poolEnv{
+		env: e, name: name, log: e.cfg.Logger.With(slog.String("pool", name)), watch: e.cfg.Observer.Pool(name), spans: make(spanLinks),
 	}
-	p.bandwidth.init(p)
+	p := &poolDriver{poolEnv: shared, memory: memory, claims: newClaims(shared), out: outbox{poolEnv: shared}}
+	p.bandwidth.init(func() bool { return p.entitled(p.self) }, p.short)
 	p.positions.turn = make(chan struct{}, 1)
-	p.ask, p.wake = time.AfterFunc(time.Hour, p.askDue), time.AfterFunc(time.Hour, p.wakeDue)
-	p.stopTimers()
+	p.ask = p.timer(func() { p.step(kmutex.Event{Kind: kmutex.EventAskDue}) })
+	p.wake = p.timer(func() { p.apply(p.core.Wake(p.clock())) })
+	p.pull.timer = p.timer(p.endPull)
 	return p
+}
+
+// timer returns a stopped timer of an event.
+func (p *poolDriver) timer(do func()) *time.Timer {
+	t := time.AfterFunc(time.Hour, func() { p.event(do) })
+	t.Stop()
+	return t
+}
+
+// close stops the timers. Nothing begins in the background after it: the lock orders it
+// behind what has begun before the gateway's context ended.
+func (p *poolDriver) close() {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	p.stopTimers()
+}
+
+// stopTimers is for the end. The caller holds the lock.
+func (p *poolDriver) stopTimers() {
+	for _, t := range []*time.Timer{p.ask, p.wake, p.pull.timer} {
+		t.Stop()
+	}
 }
 
 func newBinding(name admission.Binding) kmutex.Binding {
@@ -79,48 +84,59 @@ func newBinding(name admission.Binding) kmutex.Binding {
 	return new(coordinator.Late)
 }
 
-// askInterval is how long a gateway waits between two requests for a place in the
-// pool's line; see ADR 0010. The caller holds the lock.
-func (p *poolDriver) askInterval() time.Duration {
-	if d := p.cfg.AskInterval; d > 0 {
-		return d
-	}
-	const (
-		factor  = 4
-		unknown = time.Millisecond // round trip, until one is measured
-	)
-	rtt := cmp.Or(p.env.links.MeanRTT(), unknown)
-	return factor * time.Duration(p.env.size.Load()) * rtt / 2
-}
-
 // configure takes over what this gateway decides about the pool.
 func (p *poolDriver) configure(cfg PoolConfig) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	p.claims.configure(cfg)
-	p.placeDue()
+	p.settle()
 }
 
-// alive reports whether this incarnation has a part in the pool. The caller holds
-// the lock.
-func (p *poolDriver) alive() bool { return p.core != nil && p.core.State() != pool.Void }
-
-// stopTimers is for the end. The caller holds the lock.
-func (p *poolDriver) stopTimers() {
-	p.ask.Stop()
-	p.wake.Stop()
-	p.pull.timer.Stop()
-}
-
-func (p *poolDriver) askDue() {
+// follow takes over what the agreed view says about the pool.
+func (p *poolDriver) follow(self kmutex.Node, view *membership.View, spec membership.Pool) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
-	if p.alive() {
-		p.step(kmutex.Event{Kind: kmutex.EventAskDue})
+	before := p.view
+	p.view = view
+	if p.core == nil {
+		p.self, p.founded = self, view.Founded
+		p.core = pool.New(pool.Config{
+			Self: self, Binding: newBinding(spec.Binding), Memory: p.memory,
+			Audit: true, Interval: func() time.Duration { return p.askInterval(p.limits.AskInterval) }, Placed: p.placed,
+			Wall: func() int64 { return p.wall().UnixNano() },
+		})
+	} else if spec.Epoch <= p.spec.Epoch {
+		spec.Home, spec.Epoch = p.spec.Home, p.spec.Epoch // only the tickets change within an epoch
 	}
+	if spec.Epoch > p.spec.Epoch {
+		p.entering, p.reason = p.now(), reasonOf(p.spec, spec, someLeft(before, view))
+		p.out.endLetters()
+	}
+	p.spec = spec
+	p.bandwidth.follow(spec)
+	disk := pool.DiskNone
+	if spec.Tickets > 0 {
+		disk = p.disk.state()
+	}
+	p.carry(p.core.Follow(p.clock(), poolView(view, spec, p.self, p.cfg.Replicas), disk))
 }
 
-// deliver takes in a message. The caller holds no lock.
+// placed returns when a waiting request took its place in line. The caller holds the
+// lock.
+func (p *poolDriver) placed(t kmutex.Request) (stamp int64, waits bool) {
+	if s := p.slots[t]; s != nil {
+		return s.placed.UnixNano(), true
+	}
+	at, pulled := p.pull.placed[t]
+	return at.UnixNano(), pulled
+}
+
+// loaded takes in that the tickets on disk have been read.
+func (p *poolDriver) loaded() {
+	p.event(func() { p.apply(p.core.Loaded(p.clock(), p.disk.state())) })
+}
+
+// deliver takes in a message.
 func (p *poolDriver) deliver(from kmutex.Node, m kmutex.Message) error {
 	p.mu.Lock()
 	defer p.mu.Unlock()
@@ -129,62 +145,145 @@ func (p *poolDriver) deliver(from kmutex.Node, m kmutex.Message) error {
 	}
 	p.watch.Received(m.Kind)
 	if m.Epoch == p.core.Epoch() {
-		p.links = p.links.arrived(&m, kmutex.MaxK)
+		p.spans.arrived(&m)
 	}
-	return p.try(kmutex.Event{Kind: kmutex.EventReceive, From: from, Message: m})
-}
-
-// step takes in an event that cannot be refused: one of this gateway's own.
-func (p *poolDriver) step(e kmutex.Event) { p.must(p.try(e)) }
-
-func (p *poolDriver) must(err error) {
-	if err != nil {
-		// The driver and its machine disagree about a ticket. Going on could
-		// break the promise; stopping cannot.
-		panic("gateway: pool " + p.name + ": " + err.Error())
-	}
-}
-
-// try takes in an event and carries out what it asks for. The caller holds the
-// lock.
-func (p *poolDriver) try(e kmutex.Event) error {
-	fx, err := p.core.Step(e)
+	fx, err := p.core.Step(kmutex.Event{Kind: kmutex.EventReceive, From: from, Message: m})
 	p.carry(fx)
 	return err
 }
 
-// unsent takes back what has never left for a gateway that is lost.
-func (p *poolDriver) unsent(m *kmutex.Message) {
+// take takes in a letter.
+func (p *poolDriver) take(from kmutex.Node, l *pool.Letter) error {
 	p.mu.Lock()
 	defer p.mu.Unlock()
-	if p.alive() {
-		p.core.Unsent(m)
+	if !p.alive() {
+		return admission.Isolated
+	}
+	fx, err := p.core.Take(p.clock(), from, l)
+	p.carry(fx)
+	return err
+}
+
+// unsent takes back a message that has never left for a gateway that is lost.
+func (p *poolDriver) unsent(m *kmutex.Message) {
+	p.event(func() { p.core.Unsent(m) })
+}
+
+// enqueue takes in a new claim, a request's or a ticket's. It waits then, and gets its
+// place in line by the caller's placeNow or placeSoon, unless another one of its client
+// has to come first. The caller holds the lock.
+func (p *poolDriver) enqueue(s *claim, req admission.Request, t *pool.Ticket) error {
+	switch {
+	case p.draining.Load():
+		return admission.Draining
+	case !p.alive(), !p.entitled(p.self):
+		return admission.Isolated
+	case p.atLimit(req.Client):
+		return &admission.Refusal{Reason: admission.ClientLimit, Limit: p.limits.ClientLimit}
+	case p.waiting >= p.limits.QueueLimit:
+		return admission.QueueFull
+	}
+	if p.pull.going() {
+		p.endPull()
+		p.settle()
+	}
+	p.add(s, req, t)
+	return nil
+}
+
+// placeNow gives those their places in line that are due; the caller has just enqueued s, and
+// holds the lock.
+func (p *poolDriver) placeNow(s *claim) {
+	p.settle()
+	if s.state == slotWaiting && p.waiting == 1 {
+		p.rate.begins(s.since)
 	}
 }
 
-// sendAll queues messages, and returns the epoch of one that the line misses; 0:
-// none.
-func (p *poolDriver) sendAll(messages []kmutex.Envelope) (missed uint64) {
-	for i := range messages {
-		m := &messages[i]
-		p.watch.Sent(m.Message.Kind)
-		p.links.depart(&m.Message)
-		if err := p.env.links.Send(m.To, p.name, m.Message); err != nil && p.lost(m, err) {
-			missed = m.Message.Epoch
+// placeSoon is placeNow on another goroutine. The caller holds the lock, and others wait
+// in line already. By then each request has its time of arrival and its turn to get a
+// place: they are in the order in which their goroutines had the lock.
+//
+// To enter the line takes more stack than to wait for a slot, and the runtime does not
+// shrink a stack of 8 KiB again: so a goroutine that is going to wait does not do it.
+func (p *poolDriver) placeSoon() {
+	if p.placing || len(p.due) == 0 || p.ctx.Err() != nil {
+		return
+	}
+	p.placing = true
+	p.wg.Go(func() {
+		p.mu.Lock()
+		defer p.mu.Unlock()
+		p.placing = false
+		p.settle()
+	})
+}
+
+// short is called when a transfer could use more than the share that is here.
+func (p *poolDriver) short() {
+	p.event(func() {
+		if p.core.State() == pool.Installed && p.entitled(p.self) {
+			p.core.UseFree()
+			p.pull.begin(&p.claims, p.core.Machine(), p.spec.K, p.transfers())
+		}
+	})
+}
+
+// refuseWaiting ends every request's wait with err.
+func (p *poolDriver) refuseWaiting(err error) {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	p.refuse(err)
+	p.settle()
+}
+
+// breakOff tells those who use slots that these are lost.
+func (p *poolDriver) breakOff() {
+	p.mu.Lock()
+	aborts := p.aborts()
+	p.mu.Unlock()
+	for _, abort := range aborts {
+		abort()
+	}
+}
+
+// untilIdle returns when no request waits or is in flight in any of the pools, or with
+// ctx's error.
+func untilIdle(ctx context.Context, pools []*poolDriver) error {
+	for _, p := range pools {
+		p.mu.Lock()
+		idle, busy := p.idle.wait(), p.requests > 0
+		p.mu.Unlock()
+		if busy {
+			select {
+			case <-idle:
+			case <-ctx.Done():
+				return ctx.Err()
+			}
 		}
 	}
-	return missed
+	return nil
 }
 
-// lost notes a message that could not be queued, and reports whether anybody
-// misses it. One to a gateway that has just left the view is void anyway: the
-// pool's next epoch is on its way here.
-func (p *poolDriver) lost(m *kmutex.Envelope, err error) bool {
-	if p.env.losses.First("message/" + p.name) {
-		p.log.Warn("message to a peer is lost",
-			slog.Uint64("node", uint64(m.To)), slog.String("message", m.Message.String()), slog.Any("error", err))
+// void refuses the requests that wait and aborts those in flight, and returns how many
+// there were of each; untilIdle waits for the latter.
+func (p *poolDriver) void() (refused, aborted int) {
+	p.mu.Lock()
+	aborts := p.aborts()
+	refused, aborted = p.claims.void()
+	if err := p.core.End(); err != nil {
+		p.log.Error("tickets of the lost incarnation cannot be kept", slog.Any("error", err))
 	}
-	return !errors.Is(err, transport.ErrUnknownPeer) && !errors.Is(err, transport.ErrClosed)
+	p.pace(false)
+	p.pull.void()
+	p.moved.signal(true)
+	p.stopTimers()
+	p.out.endLetters()
+	p.mu.Unlock()
+	for _, abort := range aborts {
+		abort()
+	}
+	return refused, aborted
 }
 
 // tickets returns those of this incarnation, or nil. The caller holds the lock.
@@ -193,4 +292,19 @@ func (p *poolDriver) tickets() *pool.Tickets {
 		return nil
 	}
 	return p.core.Tickets()
+}
+
+// refusal returns the error of a request that waited at position, or did not.
+func (p *poolDriver) refusal(err error, position int) error {
+	reason := admission.Reason("")
+	if !errors.As(err, &reason) {
+		return err
+	}
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	limit := p.spec.K
+	if bound := (*admission.Refusal)(nil); errors.As(err, &bound) {
+		limit = bound.Limit // which of them was reached
+	}
+	return &admission.Refusal{Reason: reason, RetryAfter: p.rate.wait(p.now(), p.waiting), Limit: limit, Position: position}
 }

@@ -2,6 +2,7 @@ package gateway
 
 import (
 	"context"
+	"net/http"
 	"net/url"
 	"slices"
 	"sort"
@@ -18,8 +19,6 @@ import (
 // positionsKeep is how long the answers serve.
 const positionsKeep = time.Second
 
-func linePath(pool string) string { return "/v1/pools/" + url.PathEscape(pool) + "/line" }
-
 // lineView is what one gateway knows of a pool's line.
 type lineView struct {
 	// Stamps are the arrival times of its waiting requests.
@@ -29,7 +28,7 @@ type lineView struct {
 	PerSecond float64
 }
 
-// positions is the whole line, for a moment.
+// positions is the whole line of a pool, for a moment.
 type positions struct {
 	turn   chan struct{} // whoever fills it may read and write the others
 	at     time.Time
@@ -37,11 +36,21 @@ type positions struct {
 	rate   float64
 }
 
-func (p *poolDriver) lineView() lineView {
+// Position returns the place in a pool's line, from 1, of a request that came at the given
+// time, over all gateways, and the wait to expect; 0 where it is not known.
+func (g *Gateway) Position(ctx context.Context, pool string, arrived time.Time) (position int, wait time.Duration) {
+	if p := g.pool(pool); p != nil {
+		return p.positions.of(ctx, p, arrived.UnixNano())
+	}
+	return 0, 0
+}
+
+// lineOf returns what this gateway knows of a pool's line.
+func lineOf(p *poolDriver) lineView {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	v := lineView{Stamps: make([]int64, 0, p.waiting)}
-	for s := range p.each {
+	for _, s := range p.all() {
 		if s.state == slotWaiting {
 			v.Stamps = append(v.Stamps, s.since.UnixNano())
 		}
@@ -52,20 +61,19 @@ func (p *poolDriver) lineView() lineView {
 	return v
 }
 
-// position returns the place of who came at the given time, from 1, and the wait
-// to be expected; 0 where they are not known. Without the answers of all gateways
-// it is an estimate from those that there are.
-func (p *poolDriver) position(ctx context.Context, stamp int64) (n int, wait time.Duration) {
-	l := &p.positions
+// of returns the place of a request that came at the given time, from 1, and the wait
+// to expect; 0 where they are not known. If some gateways do not answer it is an
+// estimate from the others.
+func (l *positions) of(ctx context.Context, p *poolDriver, stamp int64) (n int, wait time.Duration) {
 	select {
 	case l.turn <- struct{}{}:
 		defer func() { <-l.turn }()
 	case <-ctx.Done():
 		return 0, 0
 	}
-	if now := p.env.now(); now.Sub(l.at) > positionsKeep {
+	if now := p.now(); now.Sub(l.at) > positionsKeep {
 		l.at, l.stamps, l.rate = now, nil, 0
-		for _, v := range p.wholeLine() {
+		for _, v := range wholeLine(p) {
 			l.stamps = append(l.stamps, v.Stamps...)
 			l.rate += v.PerSecond
 		}
@@ -78,8 +86,9 @@ func (p *poolDriver) position(ctx context.Context, stamp int64) (n int, wait tim
 	return n, wait
 }
 
-// wholeLine asks all gateways. Many use the answers: who asked first may leave.
-func (p *poolDriver) wholeLine() []lineView {
+// wholeLine asks all gateways. It has no caller's context: many use the answers, and the
+// one that asked first may leave.
+func wholeLine(p *poolDriver) []lineView {
 	p.mu.Lock()
 	var members []membership.Member
 	if p.view != nil {
@@ -91,15 +100,25 @@ func (p *poolDriver) wholeLine() []lineView {
 		patience = time.Second
 		atOnce   = 16
 	)
-	ctx, cancel := context.WithTimeout(p.env.ctx, patience)
+	ctx, cancel := context.WithTimeout(p.ctx, patience)
 	defer cancel()
 	all := make([]lineView, len(members))
 	peercall.Each(members, atOnce, func(i int, m membership.Member) {
 		if m.Node == self {
-			all[i] = p.lineView()
-		} else if p.env.call(ctx, m.PeerAddr, linePath(p.name), nil, &all[i]) != nil {
+			all[i] = lineOf(p)
+		} else if p.call(ctx, m, "/v1/pools/"+url.PathEscape(p.name)+"/line", nil, &all[i]) != nil {
 			all[i] = lineView{} // it does not answer: its part is missing
 		}
 	})
 	return all
+}
+
+// serveLine tells when the waiting requests of this gateway have arrived.
+func (g *Gateway) serveLine(w http.ResponseWriter, r *http.Request) {
+	p := g.pool(r.PathValue("pool"))
+	if p == nil {
+		http.Error(w, "unknown pool", http.StatusNotFound)
+		return
+	}
+	respond(w, lineOf(p))
 }

@@ -9,6 +9,7 @@ import (
 
 	"github.com/kgate/kgate/internal/admission"
 	"github.com/kgate/kgate/internal/drift"
+	"github.com/kgate/kgate/internal/pace"
 )
 
 // Redeemed is a ticket's slot in the hands of one request at this gateway,
@@ -16,10 +17,12 @@ import (
 // It is safe for concurrent use.
 type Redeemed struct {
 	pool   *poolDriver // of the incarnation that redeemed it
+	guest  guest       // as the pool has it
 	ticket admission.Ticket
 	// renew asks the ticket's owner for one more time to live.
 	renew func(context.Context) (admission.Ticket, error)
-	end   func(ctx context.Context, id string) error
+	// end ends the ticket, on the word of the request that uses it.
+	end func(context.Context) error
 
 	mu     sync.Mutex
 	cancel context.CancelFunc // of the renewals; nil before start
@@ -35,7 +38,7 @@ type Redeemed struct {
 // ticket methods do. Its Release ends the ticket.
 func (g *Gateway) RedeemTicket(ctx context.Context, pool, id string) (*Redeemed, error) {
 	// Asked before it is used, so that a ticket of another pool stays good.
-	t, err := g.onTicket(ctx, ticketCall{Op: opTest, ID: id})
+	t, err := g.tickets.do(ctx, ticketCall{Op: opTest, ID: id})
 	switch {
 	case err != nil:
 		return nil, g.refusal(pool, err)
@@ -46,25 +49,26 @@ func (g *Gateway) RedeemTicket(ctx context.Context, pool, id string) (*Redeemed,
 	}
 	p := g.pool(pool)
 	if p == nil {
-		return nil, g.refusal(pool, g.missingPool(pool))
+		return nil, g.refusal(pool, g.missing(pool))
 	}
 	call := rand.Text()
-	end := func(ctx context.Context, id string) error {
-		_, err := g.onTicket(ctx, ticketCall{Op: opEnd, ID: id, Call: call})
-		return err
+	r := &Redeemed{
+		pool:  p,
+		renew: func(ctx context.Context) (admission.Ticket, error) { return g.RenewTicket(ctx, id) },
+		end: func(ctx context.Context) error {
+			_, err := g.tickets.do(ctx, ticketCall{Op: opEnd, ID: id, Call: call})
+			return err
+		},
 	}
-	r := &Redeemed{pool: p, end: end}
-	r.renew = func(ctx context.Context) (admission.Ticket, error) { return g.RenewTicket(ctx, id) }
-	// Whoever drains this gateway, or ends what it has in flight, has to know of the
-	// request before the ticket is its own.
-	if err := p.redeem(r); err != nil {
+	// Drain and BreakOff have to know of the request before it has the ticket.
+	if err := r.enter(); err != nil {
 		return nil, p.refusal(err, 0)
 	}
 	sent := g.now()
-	if t, err = g.onTicket(ctx, ticketCall{Op: opUse, ID: id, Call: call}); err != nil {
-		p.unredeem(r)
+	if t, err = g.tickets.do(ctx, ticketCall{Op: opUse, ID: id, Call: call}); err != nil {
+		r.leave()
 		if !errors.Is(err, admission.ErrTicketUsed) {
-			p.env.background(func() { g.unuse(id, end) })
+			r.endTicket() // the slot may be this call's, though the answer is an error
 		}
 		return nil, g.refusal(pool, err)
 	}
@@ -72,36 +76,48 @@ func (g *Gateway) RedeemTicket(ctx context.Context, pool, id string) (*Redeemed,
 	return r, nil
 }
 
-// unuse ends a ticket that may be used though the answer is an error: only that use can end
-// it, and its request does not begin.
-func (g *Gateway) unuse(id string, end func(context.Context, string) error) {
-	const patience = 5 * time.Second
-	ctx, cancel := context.WithTimeout(g.ctx, patience)
-	defer cancel()
-	_ = end(ctx, id) // else its time to live ends it
+// endTicket ends the ticket in the background. Only the call that uses its slot can; if it
+// fails, the ticket's time to live ends it.
+func (r *Redeemed) endTicket() {
+	r.pool.background(func() {
+		const patience = 5 * time.Second
+		ctx, cancel := context.WithTimeout(r.pool.ctx, patience)
+		defer cancel()
+		_ = r.end(ctx)
+	})
 }
 
-// redeem counts r among what is in flight here.
-func (p *poolDriver) redeem(r *Redeemed) error {
+// enter counts r among what is in flight here.
+func (r *Redeemed) enter() error {
+	p := r.pool
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	switch {
-	case p.env.draining.Load():
+	case p.draining.Load():
 		return admission.Draining
-	case !p.alive(), !p.env.entitled(p.self):
+	case !p.alive(), !p.entitled(p.self):
 		return admission.Isolated
 	}
-	p.redeemed[r] = false
-	p.requests++
+	r.guest.lose = r.lose
+	p.addGuest(&r.guest)
 	return nil
 }
 
-func (p *poolDriver) unredeem(r *Redeemed) {
-	p.mu.Lock()
-	defer p.mu.Unlock()
-	delete(p.redeemed, r)
-	p.pace(false)
-	p.done()
+// leave ends what enter began.
+func (r *Redeemed) leave() {
+	r.pool.mu.Lock()
+	defer r.pool.mu.Unlock()
+	r.guest.carries = false
+	r.pool.removeGuest(&r.guest)
+	r.pool.pace(false)
+}
+
+// carry says whether r carries the part of its ticket's token.
+func (r *Redeemed) carry(does bool) {
+	r.pool.mu.Lock()
+	defer r.pool.mu.Unlock()
+	r.guest.carries = does
+	r.pool.pace(false)
 }
 
 // usableUntil is when a slot that was renewed at sent may be used no longer: before its
@@ -110,8 +126,8 @@ func usableUntil(sent time.Time, t admission.Ticket) time.Time {
 	return sent.Add(drift.Use(life(t)))
 }
 
-// life is how long a ticket lives after a sign of its holder. Less than its time to
-// live is left where the pool bounds the hold.
+// life is how long a ticket lives after it is renewed: less than its time to live where
+// the pool bounds the hold.
 func life(t admission.Ticket) time.Duration { return min(t.TTL, t.Left) }
 
 // start begins the life of a slot that was given, or renewed, at sent.
@@ -122,14 +138,13 @@ func (r *Redeemed) start(sent time.Time, t admission.Ticket) {
 	if r.lost {
 		return // meanwhile
 	}
-	env := r.pool.env
 	r.until = usableUntil(sent, r.ticket)
 	// The timer alone ends the slot in time, whatever the renewal under way does.
-	r.timer = time.AfterFunc(r.until.Sub(env.now()), r.expire)
+	r.timer = time.AfterFunc(r.until.Sub(r.pool.now()), r.expire)
 	var ctx context.Context
-	ctx, r.cancel = context.WithCancel(env.ctx)
-	env.background(func() { r.keep(ctx, sent) })
-	r.pool.carriesShare(r, true)
+	ctx, r.cancel = context.WithCancel(r.pool.ctx)
+	r.pool.background(func() { r.keep(ctx, sent) })
+	r.carry(true)
 }
 
 // keep renews the ticket until the slot is released or lost.
@@ -138,11 +153,11 @@ func (r *Redeemed) keep(ctx context.Context, renewed time.Time) {
 	next := renewed.Add(life(r.ticket) / 3)
 	for {
 		select {
-		case <-time.After(next.Sub(r.pool.env.now())):
+		case <-time.After(next.Sub(r.pool.now())):
 		case <-ctx.Done():
 			return
 		}
-		sent := r.pool.env.now()
+		sent := r.pool.now()
 		t, err := r.try(ctx)
 		var ended *admission.EndedError
 		switch {
@@ -152,7 +167,7 @@ func (r *Redeemed) keep(ctx context.Context, renewed time.Time) {
 			r.lose()
 			return
 		case err != nil:
-			next = r.pool.env.now().Add(pause)
+			next = r.pool.now().Add(pause)
 		default:
 			if !r.extend(sent, t) {
 				return
@@ -162,12 +177,12 @@ func (r *Redeemed) keep(ctx context.Context, renewed time.Time) {
 	}
 }
 
-// try renews once. It leaves time for another try, because who has the ticket may
-// be silent, and another gateway have it soon.
+// try renews once. It leaves time for another try, because the gateway that has the ticket
+// may be silent, and another one may have it soon.
 func (r *Redeemed) try(ctx context.Context) (admission.Ticket, error) {
 	const longest = 5 * time.Second
 	r.mu.Lock()
-	left := r.until.Sub(r.pool.env.now())
+	left := r.until.Sub(r.pool.now())
 	r.mu.Unlock()
 	ctx, cancel := context.WithTimeout(ctx, min(2*left/3, longest))
 	defer cancel()
@@ -183,14 +198,14 @@ func (r *Redeemed) extend(sent time.Time, t admission.Ticket) bool {
 		return false
 	}
 	r.until = usableUntil(sent, t)
-	r.timer.Reset(r.until.Sub(r.pool.env.now()))
+	r.timer.Reset(r.until.Sub(r.pool.now()))
 	return true
 }
 
 // expire loses the slot if it has not been renewed meanwhile.
 func (r *Redeemed) expire() {
 	r.mu.Lock()
-	left := r.until.Sub(r.pool.env.now())
+	left := r.until.Sub(r.pool.now())
 	if left > 0 {
 		r.timer.Reset(left)
 	}
@@ -210,7 +225,7 @@ func (r *Redeemed) lose() {
 		abort = nil
 	}
 	r.stop()
-	r.pool.carriesShare(r, false)
+	r.carry(false)
 	r.mu.Unlock()
 	if abort != nil {
 		abort()
@@ -235,13 +250,8 @@ func (r *Redeemed) Release() {
 	if !first {
 		return
 	}
-	r.pool.unredeem(r)
-	r.pool.env.background(func() { // nobody waits for it; if it fails, the ticket expires
-		const patience = 5 * time.Second
-		ctx, cancel := context.WithTimeout(r.pool.env.ctx, patience)
-		defer cancel()
-		_ = r.end(ctx, r.ticket.ID)
-	})
+	r.leave()
+	r.endTicket()
 }
 
 // Fence of the slot.
@@ -254,7 +264,7 @@ func (r *Redeemed) GrantInfo() admission.GrantInfo { return r.ticket.Grant }
 func (r *Redeemed) Valid() bool {
 	r.mu.Lock()
 	defer r.mu.Unlock()
-	return !r.lost && !r.over && r.pool.env.now().Before(r.until) && r.pool.env.entitled(r.pool.self)
+	return !r.lost && !r.over && r.pool.now().Before(r.until) && r.pool.entitled(r.pool.self)
 }
 
 // OnLost has abort called, once, when the slot may be used no longer: the gateway has
@@ -271,3 +281,6 @@ func (r *Redeemed) OnLost(abort func()) {
 		abort()
 	}
 }
+
+// Transfer is that of [Slot].
+func (r *Redeemed) Transfer() (down, up *pace.Flow) { return r.pool.down.Join(), r.pool.up.Join() }

@@ -13,6 +13,7 @@ import (
 	"time"
 
 	"github.com/kgate/kgate/internal/admission"
+	"github.com/kgate/kgate/internal/membership"
 	"github.com/kgate/kgate/internal/pool"
 )
 
@@ -141,9 +142,9 @@ func endsInTime(t *testing.T, o *owner, healthy time.Duration, fault func(contex
 
 // redeemedOf returns a slot that o's ticket has just been redeemed for.
 func redeemedOf(o *owner) (r *Redeemed, stop func()) {
-	g := &Gateway{env: env{now: time.Now, views: new(node)}}
+	g := &Gateway{pools: pools{env: env{now: time.Now, views: new(node)}}}
 	g.ctx, g.cancel = context.WithCancel(context.Background())
-	r = &Redeemed{pool: &poolDriver{env: &g.env}, end: func(context.Context, string) error { return nil }, renew: o.renew}
+	r = &Redeemed{pool: &poolDriver{poolEnv: &poolEnv{env: &g.env}}, end: func(context.Context) error { return nil }, renew: o.renew}
 	r.start(time.Now(), o.ticket())
 	return r, func() {
 		g.cancel()
@@ -215,7 +216,7 @@ func TestHeirWaitsForWhatTheOwnerPromised(t *testing.T) {
 		var until time.Time
 		for old.Standing().Until.After(time.Now()) {
 			sent := time.Now()
-			if _, err := old.callLocal(t.Context(), old.self, ticketCall{Op: opRenew, ID: tk.ID}); err == nil {
+			if _, err := old.tickets.here(t.Context(), old.self, ticketCall{Op: opRenew, ID: tk.ID}); err == nil {
 				until = sent.Add(ttl)
 			}
 			time.Sleep(100 * time.Millisecond)
@@ -430,5 +431,56 @@ func TestNothingBeginsAfterClose(t *testing.T) {
 		n.background(func() { t.Error("something begins after Close") })
 		r.Release()
 		synctest.Wait()
+	})
+}
+
+// A request on a ticket's slot moves its bytes at the pace of the ticket's token, at its own
+// gateway, and the ticket's gateway moves no more meanwhile.
+func TestRedeemedCarriesItsPartOfTheRate(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		const each = 1 << 20 // bytes per second and token
+		f := newFleet(t, 2, 2, admission.BindingLate, time.Millisecond, PoolConfig{})
+		f.nextEpoch(func(_ *membership.View, p *membership.Pool) { p.Rate.Down = 2 * each })
+		f.follow()
+		time.Sleep(time.Second)
+		owner, user := f.gateways[1], f.gateways[2]
+		shares := func(when string, wantOwner, wantUser float64) {
+			t.Helper()
+			synctest.Wait()
+			o, u := owner.pool(testPool).down.Totals().Share, user.pool(testPool).down.Totals().Share
+			if o != wantOwner*each || u != wantUser*each {
+				t.Errorf("%s: the ticket's gateway has %.1f MiB/s, the request's %.1f", when, o/each, u/each)
+			}
+		}
+		r, other := redeemedAt(t, user, owner), request(t, owner, time.Minute)
+		shares("one is redeemed", 1, 1)
+		second, err := user.RedeemTicket(t.Context(), testPool, other.ID)
+		if err != nil {
+			t.Fatal(err)
+		}
+		shares("both are redeemed", 0, 2)
+		second.lose()
+		shares("one is lost", 0, 1) // its gateway cannot know yet
+		second.Release()
+		time.Sleep(time.Second)
+		shares("it is released", 1, 1)
+		down, up := r.Transfer()
+		up.Stop()
+		began := time.Now()
+		for moved := 0; moved < 4*each; {
+			n, err := down.Take(t.Context(), each)
+			if err != nil {
+				t.Fatal(err)
+			}
+			moved += n
+		}
+		// It asks for the other token, too, and has it after a while.
+		if took := time.Since(began); took < 2*time.Second || took > 3*time.Second {
+			t.Errorf("4 MiB took %v", took)
+		}
+		down.Stop()
+		r.Release()
+		time.Sleep(time.Second)
+		f.check()
 	})
 }

@@ -6,6 +6,7 @@ import (
 	"time"
 
 	"github.com/kgate/kgate/internal/admission"
+	"github.com/kgate/kgate/internal/pace"
 )
 
 // Slot is a granted request's right to be in flight. It is safe for concurrent use.
@@ -21,15 +22,12 @@ type Slot struct {
 // [admission.Refusal], with ErrUnknownPool, or with the cause of ctx's end; then
 // nothing is held and no place in line is kept.
 func (g *Gateway) Acquire(ctx context.Context, req admission.Request) (*Slot, error) {
-	if g.draining.Load() {
-		return nil, g.refusal(req.Pool, admission.Draining)
-	}
-	p := g.pool(req.Pool)
-	if p == nil {
-		return nil, g.refusal(req.Pool, g.missingPool(req.Pool))
-	}
-	s, err := p.enter(req)
+	p, err := g.ready(req.Pool)
 	if err != nil {
+		return nil, err
+	}
+	s := &Slot{pool: p}
+	if err = s.enter(req); err != nil {
 		return nil, p.refusal(err, 0)
 	}
 	if s.ready == nil {
@@ -61,14 +59,14 @@ func (g *Gateway) Acquire(ctx context.Context, req admission.Request) (*Slot, er
 	return s, nil
 }
 
-// enter takes in a new request. A slot that came at once has no ready channel.
-func (p *poolDriver) enter(req admission.Request) (*Slot, error) {
-	s := &Slot{pool: p}
+// enter takes in a new request. One that has its slot at once has no ready channel.
+func (s *Slot) enter(req admission.Request) error {
+	p := s.pool
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	others := p.waiting > 0
-	if err := p.queue(&s.claim, req, nil); err != nil {
-		return nil, err
+	if err := p.enqueue(&s.claim, req, nil); err != nil {
+		return err
 	}
 	if others {
 		p.placeSoon()
@@ -78,7 +76,7 @@ func (p *poolDriver) enter(req admission.Request) (*Slot, error) {
 	if s.state == slotWaiting {
 		s.ready, s.position = make(chan struct{}), p.waiting
 	}
-	return s, nil
+	return nil
 }
 
 // Release gives the slot back, or leaves the line. Calls after the first do
@@ -88,19 +86,20 @@ func (s *Slot) Release() {
 	s.pool.mu.Lock()
 	defer s.pool.mu.Unlock()
 	s.pool.release(&s.claim)
+	s.pool.settle()
 }
 
 // Valid reports whether the slot's holder may still act on it: it has not released it,
 // and the gateway's lease has not run out since. A holder that has been asleep asks before
 // it does anything that others could see.
-func (s *Slot) Valid() bool { return !s.released.Load() && s.pool.env.entitled(s.pool.self) }
+func (s *Slot) Valid() bool { return !s.released.Load() && s.pool.entitled(s.pool.self) }
 
 // OnLost has abort called, once, when the slot may be used no longer: the gateway has
 // lost its lease, or breaks off its requests to stop. It is called soon after that, and
 // at once if it is so already, but not after Release. It must not block.
 func (s *Slot) OnLost(abort func()) {
 	s.pool.mu.Lock()
-	lost := s.state == slotLost || s.state == slotGranted && s.pool.env.broken.Load()
+	lost := s.state == slotLost || s.state == slotGranted && s.pool.broken.Load()
 	if s.abort = abort; lost {
 		s.abort = nil
 	}
@@ -117,3 +116,7 @@ func (s *Slot) Fence() string { return s.fence(s.pool.name) }
 
 // GrantInfo describes how the slot was granted.
 func (s *Slot) GrantInfo() admission.GrantInfo { return s.grantInfo() }
+
+// Transfer returns the two directions in which a request moves bytes. They have to be
+// stopped before the slot is released.
+func (s *Slot) Transfer() (down, up *pace.Flow) { return s.pool.down.Join(), s.pool.up.Join() }

@@ -20,15 +20,11 @@ const spanSize = 16 + 8
 // spanLinks has, for tokens that are here, the spans of their last holders.
 type spanLinks map[kmutex.Token]string
 
-// leaveSpan notes that s lets its token go. The caller holds the lock.
-func (p *poolDriver) leaveSpan(s *claim) {
-	if len(s.span) != spanSize || s.grant.Token == kmutex.NoToken {
-		return
+// leave notes that s lets its token go.
+func (t spanLinks) leave(s *claim) {
+	if len(s.span) == spanSize && s.grant.Token != kmutex.NoToken {
+		t[s.grant.Token] = s.span
 	}
-	if p.links == nil {
-		p.links = make(spanLinks)
-	}
-	p.links[s.grant.Token] = s.span
 }
 
 // take returns the span that q has come from, and forgets it.
@@ -64,19 +60,14 @@ func (t spanLinks) depart(m *kmutex.Message) {
 	}
 }
 
-// arrived takes in the tag of a message with tokens, all of them below k. What is
-// not in order counts as no tag.
-func (t spanLinks) arrived(m *kmutex.Message, k int) spanLinks {
+// arrived takes in the tag of a message with tokens. What is not in order counts as no tag.
+func (t spanLinks) arrived(m *kmutex.Message) {
 	for rest := m.Tag; len(rest) > 0; {
 		q, n := binary.Uvarint(rest)
-		if n <= 0 || q >= uint64(k) || len(rest) < n+spanSize {
-			return t
-		}
-		if t == nil {
-			t = make(spanLinks)
+		if n <= 0 || q >= kmutex.MaxK || len(rest) < n+spanSize {
+			return
 		}
 		t[kmutex.Token(q)] = string(rest[n : n+spanSize])
 		rest = rest[n+spanSize:]
 	}
-	return t
 }

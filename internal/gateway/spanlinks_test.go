@@ -37,8 +37,8 @@ func TestTokenTellsWhereItWas(t *testing.T) {
 		before.Release()
 		synctest.Wait()
 		for _, n := range all {
-			if p := n.pool(testPool); earlier == "" && len(p.links) != 0 {
-				t.Errorf("node %d keeps %v", n.self, p.links)
+			if p := n.pool(testPool); earlier == "" && len(p.spans) != 0 {
+				t.Errorf("node %d keeps %v", n.self, p.spans)
 			}
 		}
 	})
@@ -70,7 +70,8 @@ func TestTag(t *testing.T) {
 	if len(here) != 1 || here[stays] == "" || len(m.Tag) > transport.MaxTag {
 		t.Errorf("%d spans stay, %d bytes go", len(here), len(m.Tag))
 	}
-	got := spanLinks(nil).arrived(&m, k)
+	got := make(spanLinks)
+	got.arrived(&m)
 	if len(got) < 30 {
 		t.Errorf("%d spans arrive", len(got))
 	}
@@ -95,9 +96,10 @@ func FuzzTag(f *testing.F) {
 	f.Add(bytes.Replace(m.Tag, []byte{3}, []byte{4}, 1)) // of a token that is not there
 	f.Add(bytes.Repeat([]byte{0xff}, 40))
 	f.Fuzz(func(t *testing.T, tag []byte) {
-		const k = 4
-		for q, span := range spanLinks(nil).arrived(&kmutex.Message{Tag: tag}, k) {
-			if q < 0 || q >= k || len(span) != spanSize {
+		got := make(spanLinks)
+		got.arrived(&kmutex.Message{Tag: tag})
+		for q, span := range got {
+			if q < 0 || q >= kmutex.MaxK || len(span) != spanSize {
 				t.Errorf("token %d comes from %q", q, span)
 			}
 		}

@@ -40,6 +40,12 @@ func TestLeaveIsNoLoss(t *testing.T) {
 				var count leaseCounter
 				var logs bytes.Buffer
 				g.cfg.Observer, g.cfg.Logger = &count, slog.New(slog.NewTextHandler(&logs, nil))
+				// Its tickets go on at its successor: the last one waits.
+				for range 3 {
+					if _, err := g.RequestTicket(t.Context(), admission.Request{Pool: testPool, Wait: -1}, time.Minute, ""); err != nil {
+						t.Fatal(err)
+					}
+				}
 				if tc.drain {
 					if err := g.Drain(t.Context(), false); err != nil {
 						t.Fatal(err)

@@ -48,7 +48,7 @@ type PoolStatus struct {
 // Status returns the state of the named pool; zero if it is unknown.
 func (g *Gateway) Status(name string) PoolStatus {
 	if p := g.pool(name); p != nil {
-		return p.status()
+		return statusOf(p)
 	}
 	return PoolStatus{}
 }
@@ -57,19 +57,19 @@ func (g *Gateway) Status(name string) PoolStatus {
 func (g *Gateway) Pools() []PoolStatus {
 	var all []PoolStatus
 	for _, p := range g.all() {
-		all = append(all, p.status())
+		all = append(all, statusOf(p))
 	}
 	slices.SortFunc(all, func(a, b PoolStatus) int { return strings.Compare(a.Name, b.Name) })
 	return all
 }
 
-func (p *poolDriver) status() PoolStatus {
+func statusOf(p *poolDriver) PoolStatus {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	s := PoolStatus{
 		Name: p.name, K: p.spec.K, Binding: p.spec.Binding, Epoch: p.spec.Epoch, Home: p.spec.Home,
-		InFlight: p.inFlight, Waiting: p.waiting, ClientLimit: p.cfg.ClientLimit, ClientTickets: p.cfg.ClientTickets,
-		QueueLimit: p.cfg.QueueLimit,
+		InFlight: p.inFlight, Waiting: p.waiting, ClientLimit: p.limits.ClientLimit, ClientTickets: p.limits.ClientTickets,
+		QueueLimit: p.limits.QueueLimit,
 		Rate:       p.spec.Rate, Down: p.down.Totals(), Up: p.up.Totals(),
 	}
 	if p.alive() {
@@ -94,9 +94,9 @@ func (p *poolDriver) status() PoolStatus {
 // true. Take it before Pools, then nothing is missed.
 func (g *Gateway) Begun() <-chan struct{} { return g.begun.wait() }
 
-// Missing returns the gateways that a new epoch waits for at this one, the home of a pool,
-// and since when: their reports have not come, or its answers do not arrive there. Until
-// that changes, or they are no members any more, the pool may let nobody in.
+// Missing returns the gateways whose reports a new epoch waits for at this one, the home of a
+// pool, and since when. Until they come, or these gateways are no members any more, the pool
+// lets nobody in.
 func (g *Gateway) Missing() map[kmutex.Node]time.Time {
 	missing := make(map[kmutex.Node]time.Time)
 	for _, p := range g.all() {

@@ -6,88 +6,61 @@ import (
 	"time"
 
 	"github.com/kgate/kgate/internal/admission"
-	"github.com/kgate/kgate/kmutex"
 )
 
 // RequestTicket puts a ticket in line, where it waits as long as it lives. When
 // RequestTicket returns, the ticket outlives this gateway.
 func (g *Gateway) RequestTicket(ctx context.Context, req admission.Request, ttl time.Duration, note string) (admission.Ticket, error) {
-	p := g.pool(req.Pool)
-	switch {
-	case g.draining.Load():
-		return admission.Ticket{}, g.refusal(req.Pool, admission.Draining)
-	case p == nil:
-		return admission.Ticket{}, g.refusal(req.Pool, g.missingPool(req.Pool))
+	p, err := g.ready(req.Pool)
+	if err != nil {
+		return admission.Ticket{}, err
 	}
 	tickets := ticketManager{p}
-	if err := tickets.enable(ctx); err != nil {
+	if err := tickets.enable(ctx, ttl); err != nil {
 		return admission.Ticket{}, p.refusal(err, 0)
 	}
 	t, err := tickets.take(req, ttl, note)
 	if err != nil {
 		return admission.Ticket{}, p.refusal(err, 0)
 	}
-	return tickets.await(ctx, t.ID, 0, anyState)
+	out, err := tickets.await(ctx, t.ID, 0, nil)
+	if err != nil { // nobody learns of the ticket, so nobody would end it
+		_ = tickets.finish(ticketCall{ID: t.ID})
+	}
+	return out, err
 }
 
 // TestTicket returns the ticket as soon as it is not in the state granted, or
 // after wait. While it waits in line, each call is a sign of its holder, and one
 // under way keeps it alive.
 func (g *Gateway) TestTicket(ctx context.Context, id string, granted bool, wait time.Duration) (admission.Ticket, error) {
-	return g.onTicket(ctx, ticketCall{Op: opTest, ID: id, Granted: granted, Wait: wait})
+	return g.tickets.do(ctx, ticketCall{Op: opTest, ID: id, Granted: granted, Wait: wait})
 }
 
 // RenewTicket is a sign of the ticket's holder.
 func (g *Gateway) RenewTicket(ctx context.Context, id string) (admission.Ticket, error) {
-	return g.onTicket(ctx, ticketCall{Op: opRenew, ID: id})
+	return g.tickets.do(ctx, ticketCall{Op: opRenew, ID: id})
 }
 
 // EndTicket gives the slot back, or leaves the line. It fails with ErrTicketUsed while a
 // request uses the slot.
 func (g *Gateway) EndTicket(ctx context.Context, id string) error {
-	_, err := g.onTicket(ctx, ticketCall{Op: opEnd, ID: id})
+	_, err := g.tickets.do(ctx, ticketCall{Op: opEnd, ID: id})
 	return err
 }
 
-// callLocal carries out a call for a ticket that this gateway answers for.
-func (g *Gateway) callLocal(ctx context.Context, owner kmutex.Node, c ticketCall) (admission.Ticket, error) {
-	p, err := g.poolOf(owner, c.ID)
-	if err != nil {
-		return admission.Ticket{}, err
+// HandOverTickets tells the successors how much of its time each ticket has left. It is
+// for a gateway that is about to leave in order, after Drain. If ctx ends before the
+// successors know it, they may give a ticket a whole time to live.
+func (g *Gateway) HandOverTickets(ctx context.Context) error {
+	pools := g.all()
+	for _, p := range pools {
+		p.event(func() { p.apply(p.core.HandOver(p.clock())) })
 	}
-	tickets := ticketManager{p}
-	switch c.Op {
-	case opTest:
-		return tickets.test(ctx, c)
-	case opRenew:
-		return tickets.renew(ctx, c.ID)
-	case opUse:
-		return tickets.use(ctx, c)
-	case opEnd:
-		return admission.Ticket{}, tickets.finish(c)
-	default:
-		return admission.Ticket{}, fmt.Errorf("%w: %q", admission.ErrUnknownTicket, c.Op)
-	}
-}
-
-// poolOf returns the pool that has, or had, the ticket.
-func (g *Gateway) poolOf(owner kmutex.Node, id string) (*poolDriver, error) {
-	pending := false
-	for _, p := range g.all() {
-		p.mu.Lock()
-		if p.alive() && p.core.Tickets() != nil {
-			ts := p.core.Tickets()
-			_, ended := ts.Ended(id)
-			if ended || ts.Get(id) != nil {
-				p.mu.Unlock()
-				return p, nil
-			}
-			pending = pending || owner != p.self && !ts.Absorbed(owner)
+	for _, p := range pools {
+		if err := (ticketManager{p}).awaitSynced(ctx); err != nil {
+			return fmt.Errorf("gateway: tickets of pool %s: %w", p.name, err)
 		}
-		p.mu.Unlock()
 	}
-	if pending || !g.entitled(g.views.Standing().Node) {
-		return nil, admission.ErrElsewhere // not taken over yet
-	}
-	return nil, admission.ErrUnknownTicket
+	return nil
 }

@@ -1,6 +1,7 @@
 package gateway
 
 import (
+	"context"
 	"errors"
 	"fmt"
 	"slices"
@@ -9,6 +10,7 @@ import (
 	"time"
 
 	"github.com/kgate/kgate/internal/admission"
+	"github.com/kgate/kgate/internal/pool"
 	"github.com/kgate/kgate/kmutex"
 )
 
@@ -86,6 +88,81 @@ func TestTicketCycle(t *testing.T) {
 			}
 		}
 		f.check()
+	})
+}
+
+// TestClientLeavesBeforeItsTicket: a ticket whose client has left before it was told of it
+// holds no slot.
+func TestClientLeavesBeforeItsTicket(t *testing.T) {
+	bindings(t, func(t *testing.T, binding admission.Binding) {
+		f := newFleet(t, 3, 1, binding, time.Millisecond, PoolConfig{})
+		all := f.all()
+		test(t, all[0], request(t, all[0], 2*time.Second).ID)
+		time.Sleep(3 * time.Second)
+		for _, n := range all[1:] {
+			n.isolate(time.Minute) // no successor answers
+		}
+		ctx, cancel := context.WithTimeout(t.Context(), 300*time.Millisecond)
+		defer cancel()
+		if tk, err := all[0].RequestTicket(ctx, admission.Request{Pool: testPool}, time.Minute, ""); err == nil {
+			t.Fatalf("the client is told of %+v", tk)
+		}
+		for _, n := range all[1:] {
+			n.uncut()
+		}
+		next := request(t, all[0], time.Minute)
+		time.Sleep(time.Second)
+		if next = test(t, all[0], next.ID); !next.Granted {
+			t.Errorf("the next ticket waits: %+v", next)
+		}
+	})
+}
+
+// The gateways agree on how long a pool's tickets may live before one is taken that lives so long.
+func TestTicketTTLIsAgreed(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		f := newFleet(t, 2, 4, admission.BindingLate, time.Millisecond, PoolConfig{})
+		for _, c := range []struct{ ttl, agreed time.Duration }{
+			{5 * time.Second, 10 * time.Second}, {time.Minute, time.Minute}, {2 * time.Second, time.Minute}, {61 * time.Second, 2 * time.Minute},
+		} {
+			request(t, f.all()[1], c.ttl)
+			for i, n := range f.all() {
+				if got := n.View().Pools[0].TicketTTL; got != c.agreed {
+					t.Errorf("a ticket lives %v, gateway %d has %v agreed, want %v", c.ttl, i, got, c.agreed)
+				}
+			}
+		}
+	})
+}
+
+// When the end of a ticket is answered, no successor has it any more. One that does not
+// answer holds nobody up.
+func TestTicketEndsAtItsSuccessors(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		f := newFleet(t, 3, 1, admission.BindingLate, time.Millisecond, PoolConfig{})
+		all := f.all()
+		for _, cut := range []bool{false, true} {
+			id := test(t, all[0], request(t, all[0], time.Minute).ID).ID
+			if cut {
+				all[1].isolate(time.Minute)
+			}
+			began := time.Now()
+			if err := all[0].EndTicket(t.Context(), id); err != nil {
+				t.Fatal(err)
+			}
+			if took := time.Since(began); cut != (took > 500*time.Millisecond) || took > 2*time.Second {
+				t.Errorf("a successor is cut off: %t; the answer takes %v", cut, took)
+			}
+			for i, n := range all[1:] {
+				p := n.pool(testPool)
+				p.mu.Lock()
+				left := len(p.tickets().Replicas().Of(all[0].self).Records())
+				p.mu.Unlock()
+				if left > 0 && !cut {
+					t.Errorf("gateway %d still has %d tickets of the first", i+1, left)
+				}
+			}
+		}
 	})
 }
 
@@ -191,6 +268,71 @@ func TestTicketsOfOneThatLeaves(t *testing.T) {
 				t.Error(err)
 			}
 		}
+		f.check()
+	})
+}
+
+// A ticket's times go on counting when its gateway leaves in order, however often, and
+// whatever the wall clocks show. What a gateway promises after it has handed over holds, too.
+func TestTicketOutlivesNoRestart(t *testing.T) {
+	const ttl, holdMax = 6 * time.Second, 20 * time.Second
+	synctest.Test(t, func(t *testing.T) {
+		f := newFleet(t, 3, 3, admission.BindingLate, time.Millisecond, PoolConfig{})
+		f.heirs = true
+		some := func() *node { return f.all()[0] }
+		restart := func(before func(*node)) {
+			old := f.gateways[slices.Max(f.members())]
+			if err := old.Drain(t.Context(), false); err != nil {
+				t.Fatal(err)
+			}
+			if err := old.HandOverTickets(t.Context()); err != nil {
+				t.Fatal(err)
+			}
+			before(old)
+			n := f.join()
+			n.wall = func() time.Time { return time.Now().Add(time.Duration(n.self) * time.Hour) }
+			f.leave(old.self, 1)
+			time.Sleep(100 * time.Millisecond)
+		}
+		last := f.gateways[3]
+		abandoned := request(t, last, ttl)
+		bounded, err := last.RequestTicket(t.Context(), admission.Request{Pool: testPool, HoldMax: holdMax}, ttl, "")
+		if err != nil {
+			t.Fatal(err)
+		}
+		began, gone, over := time.Now(), time.Duration(0), time.Duration(0)
+		for n := 0; (gone == 0 || over == 0) && n < 1000; n++ {
+			if _, err := some().TestTicket(t.Context(), abandoned.ID, true, 0); ended(err, admission.EndExpired) && gone == 0 {
+				gone = time.Since(began)
+			}
+			if _, err := some().RenewTicket(t.Context(), bounded.ID); ended(err, admission.EndHoldMax) {
+				over = time.Since(began)
+			}
+			if time.Sleep(100 * time.Millisecond); n%20 == 19 {
+				restart(func(*node) {})
+			}
+		}
+		if gone < ttl || gone > pool.KeepFor(ttl)+time.Second {
+			t.Errorf("an abandoned ticket with a time to live of %v ended after %v", ttl, gone)
+		}
+		if over < holdMax-time.Second || over > holdMax+time.Second {
+			t.Errorf("a hold of %v ended after %v", holdMax, over)
+		}
+
+		last = f.gateways[slices.Max(f.members())]
+		renewed := request(t, last, ttl)
+		time.Sleep(3 * time.Second)
+		restart(func(old *node) {
+			time.Sleep(3 * time.Second)
+			if _, err := old.RenewTicket(t.Context(), renewed.ID); err != nil {
+				t.Error(err)
+			}
+		})
+		time.Sleep(ttl - time.Second)
+		if _, err := some().RenewTicket(t.Context(), renewed.ID); err != nil {
+			t.Errorf("within what the gateway that left had promised: %v", err)
+		}
+		time.Sleep(2 * ttl)
 		f.check()
 	})
 }

@@ -6,9 +6,11 @@ import (
 	"errors"
 	"fmt"
 	"net/http"
+	"slices"
 	"time"
 
 	"github.com/kgate/kgate/internal/admission"
+	"github.com/kgate/kgate/internal/membership"
 	"github.com/kgate/kgate/kmutex"
 	"github.com/kgate/kgate/replication"
 )
@@ -33,9 +35,12 @@ var replies = map[string]error{
 	"unknown": admission.ErrUnknownTicket, "elsewhere": admission.ErrElsewhere, "waiting": admission.ErrTicketWaiting, "used": admission.ErrTicketUsed,
 }
 
-// onTicket carries out a call where the ticket is. While its gateway is being
+// ticketCalls answers for any ticket.
+type ticketCalls struct{ *pools }
+
+// do carries out a call where the ticket is. While its gateway is being
 // replaced by its successor it tries again for a while.
-func (g *Gateway) onTicket(ctx context.Context, c ticketCall) (admission.Ticket, error) {
+func (g ticketCalls) do(ctx context.Context, c ticketCall) (admission.Ticket, error) {
 	const (
 		patience = 5 * time.Second
 		pause    = 50 * time.Millisecond
@@ -48,7 +53,7 @@ func (g *Gateway) onTicket(ctx context.Context, c ticketCall) (admission.Ticket,
 	defer give.Stop()
 	for {
 		began := g.now()
-		t, err := g.askTicket(ctx, owner, c)
+		t, err := g.ask(ctx, owner, c)
 		if err == nil || !errors.Is(err, admission.ErrElsewhere) {
 			return t, err
 		}
@@ -63,29 +68,27 @@ func (g *Gateway) onTicket(ctx context.Context, c ticketCall) (admission.Ticket,
 	}
 }
 
-func (g *Gateway) askTicket(ctx context.Context, owner kmutex.Node, c ticketCall) (admission.Ticket, error) {
+func (g ticketCalls) ask(ctx context.Context, owner kmutex.Node, c ticketCall) (admission.Ticket, error) {
 	view, standing := g.views.View(), g.views.Standing()
 	if !g.entitled(standing.Node) {
 		return admission.Ticket{}, admission.Isolated
 	}
 	successor, known := view.Successor(owner)
 	if !known {
-		for _, m := range view.Members {
-			if m.Node > owner { // the view here is not too old to have it
-				return admission.Ticket{}, admission.ErrUnknownTicket
-			}
+		if slices.ContainsFunc(view.Members, func(m membership.Member) bool { return m.Node > owner }) {
+			return admission.Ticket{}, admission.ErrUnknownTicket // the view here is not too old to have it
 		}
 		return admission.Ticket{}, admission.ErrElsewhere
 	}
 	if successor == standing.Node {
-		return g.callLocal(ctx, owner, c)
+		return g.here(ctx, owner, c)
 	}
 	m, in := view.Member(successor)
 	if !in {
 		return admission.Ticket{}, admission.ErrElsewhere
 	}
 	var reply ticketReply
-	if err := g.call(ctx, m.PeerAddr, ticketsPath, c, &reply); err != nil {
+	if err := g.call(ctx, m, ticketsPath, c, &reply); err != nil {
 		return admission.Ticket{}, fmt.Errorf("%w: %w", admission.ErrElsewhere, err)
 	}
 	switch {
@@ -102,8 +105,54 @@ func (g *Gateway) askTicket(ctx context.Context, owner kmutex.Node, c ticketCall
 	return admission.Ticket{}, fmt.Errorf("%w: %s", admission.ErrElsewhere, reply.Error)
 }
 
-// serveTicket answers another gateway.
-func (g *Gateway) serveTicket(w http.ResponseWriter, r *http.Request) {
+// here carries out a call for a ticket that this gateway answers for.
+func (g ticketCalls) here(ctx context.Context, owner kmutex.Node, c ticketCall) (admission.Ticket, error) {
+	p, err := g.poolOf(owner, c.ID)
+	if err != nil {
+		return admission.Ticket{}, err
+	}
+	tickets := ticketManager{p}
+	switch c.Op {
+	case opTest:
+		return tickets.test(ctx, c)
+	case opRenew:
+		err = tickets.renew(c)
+	case opUse:
+		err = tickets.use(c)
+	case opEnd:
+		return admission.Ticket{}, tickets.end(ctx, c)
+	default:
+		err = fmt.Errorf("%w: %q", admission.ErrUnknownTicket, c.Op)
+	}
+	if err != nil {
+		return admission.Ticket{}, err
+	}
+	return tickets.await(ctx, c.ID, 0, nil)
+}
+
+// poolOf returns the pool that has, or had, the ticket.
+func (g ticketCalls) poolOf(owner kmutex.Node, id string) (*poolDriver, error) {
+	pending := false
+	for _, p := range g.all() {
+		p.mu.Lock()
+		if ts := p.tickets(); ts != nil {
+			_, ended := ts.Ended(id)
+			if ended || ts.Get(id) != nil {
+				p.mu.Unlock()
+				return p, nil
+			}
+			pending = pending || owner != p.self && !ts.Absorbed(owner)
+		}
+		p.mu.Unlock()
+	}
+	if pending || !g.entitled(g.views.Standing().Node) {
+		return nil, admission.ErrElsewhere // not taken over yet
+	}
+	return nil, admission.ErrUnknownTicket
+}
+
+// serve answers another gateway.
+func (g ticketCalls) serve(w http.ResponseWriter, r *http.Request) {
 	const maxCall = 4 << 10
 	var c ticketCall
 	if err := json.NewDecoder(http.MaxBytesReader(w, r.Body, maxCall)).Decode(&c); err != nil {
@@ -113,7 +162,7 @@ func (g *Gateway) serveTicket(w http.ResponseWriter, r *http.Request) {
 	owner, err := replication.ParseID(c.ID)
 	var t admission.Ticket
 	if err == nil {
-		t, err = g.callLocal(r.Context(), owner, c)
+		t, err = g.here(r.Context(), owner, c)
 	}
 	respond(w, replyOf(t, err))
 }

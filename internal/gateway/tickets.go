@@ -1,9 +1,11 @@
 package gateway
 
 import (
+	"cmp"
 	"context"
 	"crypto/rand"
 	"fmt"
+	"slices"
 	"time"
 
 	"github.com/kgate/kgate/internal/admission"
@@ -21,12 +23,9 @@ type ticketManager struct{ *poolDriver }
 func (p ticketManager) take(req admission.Request, ttl time.Duration, note string) (*pool.Ticket, error) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
-	if !p.alive() {
-		return nil, admission.Isolated
-	}
-	ts := p.core.Tickets()
-	switch limit := p.cfg.ClientTickets; {
-	case ts == nil:
+	ts := p.tickets()
+	switch limit := p.limits.ClientTickets; {
+	case !p.takes(ttl):
 		return nil, admission.Isolated
 	case limit > 0 && req.Client != "" && ts.Of(req.Client) >= limit:
 		return nil, &admission.Refusal{Reason: admission.ClientLimit, Limit: limit}
@@ -37,28 +36,32 @@ func (p ticketManager) take(req admission.Request, ttl time.Duration, note strin
 	_, _ = rand.Read(secret[:]) // never fails
 	t := &pool.Ticket{
 		ID: replication.NewID(secret, p.self), Client: req.Client, TTL: ttl, HoldMax: req.HoldMax, Note: note,
-		Stamp: p.env.now().UnixNano(),
+		Stamp: p.now().UnixNano(),
 	}
 	s := new(claim)
-	if err := p.queue(s, req, t); err != nil {
+	if err := p.enqueue(s, req, t); err != nil {
 		return nil, err
 	}
 	p.placeNow(s)
 	t.Stamp = s.since.UnixNano()
 	p.held[t] = s
-	p.carry(p.core.Keep(p.env.clock(), t))
+	p.carry(p.core.Keep(p.clock(), t))
 	return t, nil
 }
 
+// ticketTTLs are the longest times to live that the gateways agree on, one after the other, so
+// that a pool's first tickets cost a few entries of the log at most.
+var ticketTTLs = [...]time.Duration{10 * time.Second, 30 * time.Second, time.Minute, 2 * time.Minute, 5 * time.Minute, admission.MaxTTL}
+
 // enable makes the agreed view say that the pool has tickets, if it is the
-// first; from then on what lost gateways leave is looked after.
-func (p ticketManager) enable(ctx context.Context) error {
+// first; from then on the gateways take over what lost ones leave. It also says how long they
+// live, if it is the first with such a time to live: so long are tokens withheld for tickets that
+// nobody knows.
+func (p ticketManager) enable(ctx context.Context, ttl time.Duration) error {
 	for {
-		changed := p.env.views.Changed()
+		changed := p.views.Changed()
 		p.mu.Lock()
-		alive := p.alive()
-		ready := alive && p.core.Tickets() != nil
-		followed := p.moved.wait()
+		alive, ready, followed := p.alive(), p.takes(ttl), p.moved.wait()
 		p.mu.Unlock()
 		switch {
 		case !alive:
@@ -66,7 +69,8 @@ func (p ticketManager) enable(ctx context.Context) error {
 		case ready:
 			return nil
 		}
-		if err := p.env.views.UseTickets(ctx, p.name); err != nil {
+		at, _ := slices.BinarySearch(ticketTTLs[:], ttl)
+		if err := p.views.UseTickets(ctx, p.name, ticketTTLs[at]); err != nil {
 			return fmt.Errorf("%w: %w", admission.Isolated, err)
 		}
 		select {
@@ -78,12 +82,41 @@ func (p ticketManager) enable(ctx context.Context) error {
 	}
 }
 
+// takes reports whether a ticket of such a time to live may be taken now. The caller holds
+// the lock.
+func (p ticketManager) takes(ttl time.Duration) bool {
+	return p.tickets() != nil && ttl <= cmp.Or(p.core.View().MaxTTL, admission.MaxTTL)
+}
+
+// awaitSynced waits until the successors and the disk have all that there is now.
+func (p ticketManager) awaitSynced(ctx context.Context) error {
+	p.mu.Lock()
+	ts, version := p.tickets(), uint64(0)
+	if ts != nil {
+		version = ts.Table().Version()
+	}
+	p.mu.Unlock()
+	for {
+		p.mu.Lock()
+		synced, moved := ts == nil || ts != p.tickets() || ts.SyncedTo(version), p.moved.wait()
+		p.mu.Unlock()
+		if synced {
+			return nil
+		}
+		select {
+		case <-moved:
+		case <-ctx.Done():
+			return ctx.Err()
+		}
+	}
+}
+
 // find returns a ticket. The caller holds the lock.
 func (p ticketManager) find(id string) (*pool.Ticket, error) {
-	if !p.alive() || p.core.Tickets() == nil || !p.env.entitled(p.self) {
+	ts := p.tickets()
+	if ts == nil || !p.entitled(p.self) {
 		return nil, admission.ErrElsewhere
 	}
-	ts := p.core.Tickets()
 	if t := ts.Get(id); t != nil {
 		return t, nil
 	}
@@ -111,11 +144,11 @@ func (p ticketManager) await(ctx context.Context, id string, wait time.Duration,
 			p.mu.Unlock()
 			return admission.Ticket{}, err
 		}
-		if (ready(t) || over) && p.core.Tickets().Synced(t) {
+		if (over || ready(t)) && p.core.Tickets().Synced(t) {
 			out, stamp := p.describe(t), t.Stamp
 			p.mu.Unlock()
 			if !out.Granted {
-				out.Position, out.ETA = p.position(ctx, stamp)
+				out.Position, out.ETA = p.positions.of(ctx, p.poolDriver, stamp)
 			}
 			return out, nil
 		}
@@ -135,42 +168,42 @@ func (p ticketManager) await(ctx context.Context, id string, wait time.Duration,
 	}
 }
 
-// anyState holds in every state: no change is waited for.
-func anyState(*pool.Ticket) bool { return true }
-
 func (p ticketManager) test(ctx context.Context, c ticketCall) (admission.Ticket, error) {
-	count := func(by int) {
-		p.mu.Lock()
-		defer p.mu.Unlock()
-		if t, err := p.find(c.ID); err == nil {
-			p.carry(p.core.Await(p.env.clock(), t, by))
-		}
+	count := func(by int) { // await says what is wrong
+		_ = p.on(c.ID, func(t *pool.Ticket) (*pool.Effects, error) { return p.core.Await(p.clock(), t, by), nil })
 	}
 	count(1)
 	defer count(-1)
 	return p.await(ctx, c.ID, c.Wait, func(t *pool.Ticket) bool { return t.Granted != c.Granted })
 }
 
-func (p ticketManager) renew(ctx context.Context, id string) (admission.Ticket, error) {
-	err := p.on(id, func(t *pool.Ticket) (*pool.Effects, error) { return p.core.Sign(p.env.clock(), t), nil })
-	if err != nil {
-		return admission.Ticket{}, err
-	}
-	return p.await(ctx, id, 0, anyState)
+// renew notes a sign of the ticket's holder.
+func (p ticketManager) renew(c ticketCall) error {
+	return p.on(c.ID, func(t *pool.Ticket) (*pool.Effects, error) { return p.core.Sign(p.clock(), t), nil })
 }
 
 // use lets one request have the ticket's slot, and no other ever.
-func (p ticketManager) use(ctx context.Context, c ticketCall) (admission.Ticket, error) {
-	err := p.on(c.ID, func(t *pool.Ticket) (*pool.Effects, error) { return p.core.Use(p.env.clock(), t, c.Call) })
-	if err != nil {
-		return admission.Ticket{}, err
-	}
-	return p.await(ctx, c.ID, 0, anyState)
+func (p ticketManager) use(c ticketCall) error {
+	return p.on(c.ID, func(t *pool.Ticket) (*pool.Effects, error) { return p.core.Use(p.clock(), t, c.Call) })
 }
 
-// finish ends a ticket on its holder's word.
+// finish ends a ticket, as its holder asks.
 func (p ticketManager) finish(c ticketCall) error {
-	return p.on(c.ID, func(t *pool.Ticket) (*pool.Effects, error) { return p.core.Finish(p.env.clock(), t, c.Call) })
+	return p.on(c.ID, func(t *pool.Ticket) (*pool.Effects, error) { return p.core.Finish(p.clock(), t, c.Call) })
+}
+
+// end is finish, and waits until the successors know, if that does not take long: else a ticket
+// lives on there for its time to live if this gateway is lost now. A request that ends with its ticket
+// does not wait.
+func (p ticketManager) end(ctx context.Context, c ticketCall) error {
+	const patience = time.Second
+	if err := p.finish(c); err != nil || c.Call != "" {
+		return err
+	}
+	ctx, cancel := context.WithTimeout(ctx, patience)
+	defer cancel()
+	_ = p.awaitSynced(ctx) // the ticket has ended here in any case
+	return nil
 }
 
 // on lets an event of a ticket happen.
@@ -191,7 +224,7 @@ func (p ticketManager) on(id string, event func(*pool.Ticket) (*pool.Effects, er
 // describe says how t stands. The caller holds the lock.
 func (p ticketManager) describe(t *pool.Ticket) admission.Ticket {
 	s := p.held[t]
-	out := admission.Ticket{ID: t.ID, Pool: p.name, TTL: t.TTL, Left: t.Left(p.env.clock()), Arrived: s.since, Place: s.id(p.name)}
+	out := admission.Ticket{ID: t.ID, Pool: p.name, TTL: t.TTL, Left: t.Left(p.clock()), Arrived: s.since, Place: s.id(p.name)}
 	if t.Granted {
 		out.Granted, out.Fence, out.Grant = true, s.fence(p.name), s.grantInfo()
 	}

@@ -1,8 +1,10 @@
 package gateway
 
 import (
+	"fmt"
 	"testing"
 
+	"github.com/kgate/kgate/chordring"
 	"github.com/kgate/kgate/internal/membership"
 	"github.com/kgate/kgate/kmutex"
 )
@@ -16,13 +18,26 @@ func TestWitnessed(t *testing.T) {
 	}
 	next := view.Ring().Successors("gw-3", 1)[0]
 	for _, m := range view.Members[:2] {
-		knows := witnessed(view, m, 50)
+		knows := witnessed(view, m.Node, 50)
 		if knows(view.Lost[9].Node) != (m.Name == next) || knows(view.Lost[0].Node) || knows(7777777) {
 			t.Errorf("%s knows of what was lost later: %t, of the oldest: %t, of nobody: %t",
 				m.Name, knows(view.Lost[9].Node), knows(view.Lost[0].Node), knows(7777777))
 		}
 	}
-	if view.Lost = view.Lost[1:]; !witnessed(view, view.Members[0], 50)(102) && !witnessed(view, view.Members[1], 50)(102) {
+	// Between gw-3 and its successor on the ring is a witness, which is on no ring.
+	w := membership.Lost{Node: 60, At: 65, Witness: true}
+	for i := 0; chordring.New([]string{"gw-1", "gw-2", "gw-3", w.Name}).Successors("gw-3", 1)[0] != w.Name; i++ {
+		w.Name = fmt.Sprintf("w%d", i)
+	}
+	m, _ := view.Named(next)
+	lost := &membership.View{Members: view.Members, Lost: []membership.Lost{w, {Node: 61, At: 70, Name: "gw-3"}}}
+	if !witnessed(lost, m.Node, 50)(61) {
+		t.Error("a witness stands between a gateway and its successor")
+	}
+	if left := poolView(lost, membership.Pool{Tickets: 50}, m.Node, 1).Lost; len(left) != 1 || left[0].Node != 61 {
+		t.Errorf("%v may have left tickets", left)
+	}
+	if view.Lost = view.Lost[1:]; !witnessed(view, 1, 50)(102) && !witnessed(view, 2, 50)(102) {
 		t.Error("nobody knows, and nothing is forgotten")
 	}
 }

@@ -43,10 +43,10 @@ func ParseValue(s string) (Value, error) {
 		return v, &Error{"the value is empty", "to remove a field, write its name under remove"}
 	}
 	if !httpguts.ValidHeaderFieldValue(s) {
-		return v, &Error{fmt.Sprintf("the value %q has a line break or another control character", s), "write it on one line, without"}
+		return v, &Error{fmt.Sprintf("the value %q has a line break or another control character", s), "write it on one line, without control characters"}
 	}
 	if s != strings.Trim(s, " \t") {
-		return v, &Error{fmt.Sprintf("the value %q begins or ends with a space", s), "remove it: nobody would see it"}
+		return v, &Error{fmt.Sprintf("the value %q begins or ends with a space", s), "remove the space: recipients drop it"}
 	}
 	text := 0
 	for i := 0; i < len(s); i++ {
@@ -55,7 +55,7 @@ func ParseValue(s string) (Value, error) {
 			continue
 		}
 		if !slices.Contains(placeholders, word) {
-			return v, &Error{"there is no {" + word + "}", "the placeholders are {" + strings.Join(placeholders, "}, {") + "}"}
+			return v, &Error{"there is no placeholder {" + word + "}", "the placeholders are {" + strings.Join(placeholders, "}, {") + "}"}
 		}
 		if text < i {
 			v.parts = append(v.parts, part{text: s[text:i]})
@@ -125,7 +125,7 @@ func CheckRequest(name string) error {
 	case "Host":
 		return &Error{"Host is not changed here", "write transport.host under the pool"}
 	case "Forwarded", "Via", "X-Forwarded-For", "X-Forwarded-Host", "X-Forwarded-Proto":
-		return &Error{canonical + " is the gateway's to write", "see trusted_proxies; under another name, such as X-Real-IP, the client's address is {" + Client + "}"}
+		return &Error{canonical + " is written by the gateway", "see trusted_proxies; under another name, such as X-Real-IP, the client's address is {" + Client + "}"}
 	case "Expect", "Max-Forwards":
 		return &Error{canonical + " is between the client and the gateway", hintOther}
 	default:
@@ -154,7 +154,7 @@ func check(name, canonical string) error {
 	case IsHopByHop(canonical), canonical == "Content-Length":
 		return &Error{canonical + " says how a message is sent over one connection", hintOther}
 	case strings.HasPrefix(strings.ReplaceAll(strings.ToLower(name), "_", "-"), "kgate-"):
-		return &Error{fmt.Sprintf("%q is the gateway's: fields that begin with Kgate- are", name), "choose another name"}
+		return &Error{fmt.Sprintf("%q is reserved: the gateway writes all fields that begin with Kgate-", name), "choose another name"}
 	default:
 		return nil
 	}

@@ -41,8 +41,8 @@ func TestValue(t *testing.T) {
 		"\x00":     "control",
 		" a":       "space",
 		"a\t":      "space",
-		"{hosts}":  "there is no {hosts}",
-		"a{_}{b}c": "there is no {_}",
+		"{hosts}":  "there is no placeholder {hosts}",
+		"a{_}{b}c": "there is no placeholder {_}",
 	} {
 		var e *Error
 		if _, err := ParseValue(in); !errors.As(err, &e) || !strings.Contains(e.Wrong, wrong) || e.Hint == "" {

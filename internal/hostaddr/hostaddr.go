@@ -5,6 +5,8 @@ package hostaddr
 import (
 	"net"
 	"net/netip"
+	"strings"
+	"syscall"
 )
 
 // Where a gateway listens for others.
@@ -25,6 +27,21 @@ func Advertised(interfaces func() ([]net.Addr, error), listeners ...string) (net
 	}
 	addrs, err := interfaces()
 	return reachable(addrs), err
+}
+
+// Advice says what to do about an error of listening, by its text: not all libraries wrap
+// its cause. It is empty if there is nothing to say, and begins with a semicolon.
+func Advice(text string) string {
+	for cause, advice := range map[syscall.Errno]string{
+		syscall.EADDRINUSE:    "stop the process that has it, or write another address",
+		syscall.EACCES:        "ports below 1024 need root or CAP_NET_BIND_SERVICE: write another port, or grant that",
+		syscall.EADDRNOTAVAIL: "write an address of this machine",
+	} {
+		if strings.Contains(text, "bind: "+cause.Error()) {
+			return "; " + advice
+		}
+	}
+	return ""
 }
 
 // BoundTo returns the one address that a listener on host:port is bound to; invalid if it

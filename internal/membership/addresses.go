@@ -1,22 +1,33 @@
 package membership
 
 import (
+	"context"
+	"errors"
 	"fmt"
+	"maps"
+	"slices"
 	"strings"
+	"sync"
 	"sync/atomic"
 
 	"github.com/hashicorp/raft"
 
 	"github.com/kgate/kgate/chordring/serfring"
+	"github.com/kgate/kgate/internal/peercall"
 )
 
-// addressBook knows where raft servers are reached. Where gossip sees a server now comes
-// before where it was when it was let in, so that gateways which all return at other
-// addresses find each other.
+// addressBook knows where raft servers are reached: where the view has them. Where the last
+// call to one came to nothing, it is tried where gossip sees it now, so that gateways which
+// all return at other addresses find each other; and then, since gossip can be forged, again
+// where it was.
 type addressBook struct {
 	self, at string // this gateway
 	servers  func() []raft.Server
+	view     func() *View
 	alive    atomic.Pointer[map[string]string] // that gossip sees, by name
+
+	mu     sync.Mutex
+	failed map[string]string // where the last call failed, by name
 }
 
 // note takes in what gossip sees.
@@ -26,6 +37,22 @@ func (b *addressBook) note(peers []serfring.Member) {
 		addresses[p.Name] = p.PeerAddr
 	}
 	b.alive.Store(&addresses)
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	maps.DeleteFunc(b.failed, func(name, _ string) bool { _, sees := addresses[name]; return !sees })
+}
+
+// tried takes in what became of a call to a gateway.
+func (b *addressBook) tried(to peercall.To, err error) {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	switch {
+	case errors.Is(err, context.Canceled): // it says nothing of the address
+	case err != nil:
+		b.failed[to.Name] = to.Addr
+	case b.failed[to.Name] == to.Addr:
+		delete(b.failed, to.Name)
+	}
 }
 
 // of returns the address of a server.
@@ -34,16 +61,36 @@ func (b *addressBook) of(id raft.ServerID) (string, bool) {
 	if name == b.self {
 		return b.at, true
 	}
+	var known []string
+	if m, in := b.view().Named(name); in && m.Server == string(id) {
+		known = append(known, m.PeerAddr)
+	}
 	if addr, ok := (*b.alive.Load())[name]; ok {
-		return addr, true
+		known = append(known, addr)
 	}
 	for _, s := range b.servers() {
 		if s.ID == id {
 			addr, _ := splitAddress(s.Address)
-			return addr, true
+			known = append(known, addr)
 		}
 	}
-	return "", false
+	if len(known) == 0 {
+		return "", false
+	}
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	if i := slices.IndexFunc(known, func(addr string) bool { return addr != b.failed[name] }); i >= 0 {
+		return known[i], true
+	}
+	return known[0], true
+}
+
+// to returns whom a call to a server is for.
+func (b *addressBook) to(server string) (to peercall.To, known bool) {
+	id := raft.ServerID(server)
+	to.Name = nameOf(id)
+	to.Addr, known = b.of(id)
+	return to, known
 }
 
 var _ raft.ServerAddressProvider = (*addressBook)(nil)

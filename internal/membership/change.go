@@ -4,6 +4,7 @@ import (
 	"cmp"
 	"context"
 	"fmt"
+	"time"
 
 	"github.com/kgate/kgate/internal/admission"
 	"github.com/kgate/kgate/kmutex"
@@ -94,17 +95,17 @@ func (c *Cluster) Recover(ctx context.Context, pool string, epoch uint64, why Wh
 	})
 }
 
-// UseTickets notes for good that the pool gives out tickets, and returns when
-// this gateway's view says so. It keeps trying until ctx ends.
-func (c *Cluster) UseTickets(ctx context.Context, pool string) error {
+// UseTickets notes for good that the pool gives out tickets whose time to live is not longer
+// than ttl, and returns when this gateway's view says so. It keeps trying until ctx ends.
+func (c *Cluster) UseTickets(ctx context.Context, pool string, ttl time.Duration) error {
 	said := func(v *View) bool {
 		have, ok := v.Pool(pool)
-		return ok && have.Tickets > 0
+		return ok && have.Tickets > 0 && have.ticketTTL() >= ttl
 	}
 	if said(c.View()) {
 		return nil
 	}
-	return c.proposer.agree(ctx, fmt.Sprintf("use tickets in pool %q", pool), command{UseTickets: &useTicketsCommand{Pool: pool}}, said)
+	return c.proposer.agree(ctx, fmt.Sprintf("use tickets in pool %q", pool), command{UseTickets: &useTicketsCommand{Pool: pool, TTL: ttl}}, said)
 }
 
 // Suspend takes the named gateway out of the view as one whose lease may still

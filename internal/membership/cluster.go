@@ -55,7 +55,8 @@ func Start(ctx context.Context, config Config) (*Cluster, error) {
 	n.closing, n.cancel = context.WithCancel(context.Background())
 	n.roll = rollCall{closing: n.closing, over: make(chan struct{})}
 	n.disk.config, n.disk.lease = config, n.lease
-	n.addresses = addressBook{self: config.Name, at: config.PeerAddr, servers: n.servers}
+	n.addresses.self, n.addresses.at = config.Name, config.PeerAddr
+	n.addresses.servers, n.addresses.view, n.addresses.failed = n.servers, n.View, make(map[string]string)
 	n.addresses.note(config.Discovery.Members())
 	c := newCluster(n)
 	c.closed = sync.OnceValue(c.shutdown)
@@ -90,7 +91,7 @@ func (c *Cluster) start(ctx context.Context) error {
 		return err
 	}
 	transport := func(over *raft.NetworkTransport) raft.Transport {
-		return retryTransport{over, c.raftNode, new(sync.Map)}
+		return retryTransport{over, c.raftNode, new(sync.Map), new(sync.Map)}
 	}
 	if err := c.raftNode.start(c.guard.guard, transport); err != nil {
 		return err

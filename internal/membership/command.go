@@ -18,7 +18,7 @@ import (
 // gateway that meets a newer one in the log stops following it: it cannot know
 // what the others make of it.
 const (
-	commandVersion = 3
+	commandVersion = 4
 	oldestCommand  = 2
 )
 
@@ -72,6 +72,28 @@ func (c command) bodies() int {
 // leaders reports that only the leader, who judges the others, may propose c.
 func (c command) leaders() bool {
 	return c.Found != nil || c.Join != nil || c.Expire != nil || c.Return != nil
+}
+
+// byPeople reports that c is what people ask for. It needs their token.
+func (c command) byPeople() bool {
+	return c.Define != nil || c.SetK != nil || c.SetRate != nil || c.Suspend != nil
+}
+
+// String says for the log what c changes.
+func (c command) String() string {
+	switch {
+	case c.SetK != nil:
+		return fmt.Sprintf("k of %s: %d", c.SetK.Name, c.SetK.K)
+	case c.SetRate != nil:
+		return fmt.Sprintf("rate of %s: down %d, up %d bytes per second", c.SetRate.Name, c.SetRate.Rate.Down, c.SetRate.Rate.Up)
+	case c.Define != nil:
+		return "new pool " + c.Define.Name
+	case c.Suspend != nil:
+		return fmt.Sprintf("suspend the nodes %v", c.Suspend.Nodes)
+	default:
+		data, _ := json.Marshal(c) // of gateways themselves
+		return string(data)
+	}
 }
 
 // foundCommand writes the cluster's id and its lease into the view; the first
@@ -175,9 +197,11 @@ type recoverCommand struct {
 	Whole bool `json:"whole,omitempty"`
 }
 
-// useTicketsCommand notes that a pool gives out tickets.
+// useTicketsCommand notes that a pool gives out tickets of a time to live of up to TTL; 0:
+// of any.
 type useTicketsCommand struct {
-	Pool string `json:"pool"`
+	Pool string        `json:"pool"`
+	TTL  time.Duration `json:"ttl,omitempty"`
 }
 
 // Errors of commands.

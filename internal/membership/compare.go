@@ -10,7 +10,6 @@ import (
 	"slices"
 	"strconv"
 
-	"github.com/hashicorp/raft"
 	"github.com/kgate/kgate/internal/peercall"
 )
 
@@ -108,14 +107,14 @@ const (
 func (s *stateComparer) compareWith(ctx context.Context, voter string) comparison {
 	ctx, cancel := context.WithTimeout(ctx, s.callTimeout())
 	defer cancel()
-	addr, known := s.addresses.of(raft.ServerID(voter))
+	to, known := s.addresses.to(voter)
 	if !known {
 		return stateUnknown
 	}
 	leader, term, mine := s.leaderID(), s.raft.CurrentTerm(), s.machine.newestCheckpoint()
 	var said stateAnswer
 	question := url.Values{"server": {voter}, "index": {strconv.FormatUint(mine.Index, 10)}, "digest": {string(mine.Digest)}}
-	if err := s.peers.call(ctx, http.MethodGet, addr, pathState+"?"+question.Encode(), nil, &said); err != nil {
+	if err := s.peers.call(ctx, http.MethodGet, to, pathState+"?"+question.Encode(), nil, &said); err != nil {
 		return stateUnknown
 	}
 	// Whoever leads in our term or a later one has seen all that was agreed on before.

@@ -11,6 +11,7 @@ import (
 	"unicode"
 
 	"github.com/kgate/kgate/chordring/serfring"
+	"github.com/kgate/kgate/internal/admission"
 	"github.com/kgate/kgate/internal/journal"
 	"github.com/kgate/kgate/kmutex"
 )
@@ -69,8 +70,7 @@ type Config struct {
 	Discovery Discovery
 	Links     Links
 	// Missing returns the members whose reports this gateway misses as the home of a
-	// pool, or that its answers do not reach, with links and leases or without, and since
-	// when it has waited for them.
+	// pool, with links and leases or without, and since when it has waited for them.
 	// It is called with every renewal, by one goroutine at a time, and must not
 	// block. The leader suspends a member that stays missing, or this gateway if it
 	// misses most members. Nil: nobody is ever missed.
@@ -156,8 +156,8 @@ func (c Config) Validate() error {
 	if c.Discovery == nil || c.Links == nil || c.Raft == nil || c.Control == nil {
 		bad("discovery, links and both stream layers are needed")
 	}
-	if c.Lease < 3*leastTimeout || c.Lease > maxLease {
-		bad("lease %v must be between %v and %v", c.Lease, 3*leastTimeout, maxLease)
+	if c.Lease < admission.MinLease || c.Lease > admission.MaxLease {
+		bad("lease %v must be between %v and %v", c.Lease, admission.MinLease, admission.MaxLease)
 	}
 	return errors.Join(errs...)
 }

@@ -28,6 +28,10 @@ func (c *Cluster) newControl() *http.Server {
 	mux.HandleFunc("GET "+pathState, c.serveState)
 	mux.HandleFunc("POST "+pathLease, c.serveLease)
 	mux.HandleFunc("POST "+pathCommands, c.serveCommand)
+	mux.HandleFunc("POST "+pathEcho, func(w http.ResponseWriter, r *http.Request) {
+		data, _ := io.ReadAll(http.MaxBytesReader(w, r.Body, echoSize)) // one that is cut short gets what there is
+		_, _ = w.Write(data)
+	})
 	return &http.Server{
 		Handler:           mux,
 		ReadHeaderTimeout: 5 * time.Second,
@@ -58,8 +62,12 @@ func (c *Cluster) serveCommand(w http.ResponseWriter, r *http.Request) {
 	}
 	err = c.proposer.applyHere(cmd)
 	if err == nil {
-		c.config.Logger.Info("change made for another gateway",
-			slog.String("change", string(data)), slog.String("remote", r.RemoteAddr), slog.Any("certificate", callerNames(r)))
+		level := slog.LevelDebug // what gateways do by themselves shows in what follows
+		if cmd.byPeople() {
+			level = slog.LevelInfo
+		}
+		c.config.Logger.Log(r.Context(), level, "change made for another gateway",
+			slog.String("change", cmd.String()), slog.String("remote", r.RemoteAddr), slog.Any("certificate", callerNames(r)))
 	}
 	switch {
 	case err == nil:
@@ -104,7 +112,7 @@ func (c *Cluster) allowed(r *http.Request, cmd command) error {
 		if err := peercert.OfState(r.TLS, m.Name); in && err != nil {
 			return fmt.Errorf("%w: a gateway can take out itself only: %w", ErrCommand, err)
 		}
-	case (cmd.SetK != nil || cmd.SetRate != nil || cmd.Suspend != nil || cmd.Define != nil) && !c.tokenFits(r.Header.Get(adminTokenHeader)):
+	case cmd.byPeople() && !c.tokenFits(r.Header.Get(adminTokenHeader)):
 		return fmt.Errorf("%w: the leader asks for the admin token: give every gateway the same node.admin_token_file", ErrCommand)
 	default:
 		var names []string

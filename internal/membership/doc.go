@@ -57,8 +57,8 @@
 // # The leader's loops
 //
 // The leader watches what discovery reports. A gateway that is alive and not
-// in the view is asked for its identity over the control stream, and whether it
-// reaches the peer ports of all members; then it becomes a non-voting raft server
+// in the view is asked for its identity over the control stream, and whether
+// long packets pass between it and the peer ports of all members; then it becomes a non-voting raft server
 // and a member. One that has left is removed. There are at most 5 voters and
 // an odd number of them: 1 for up to 2 members, 3 for up to 4, 5 from there on. A
 // pair has one voter on purpose: with two, the loss of either would stop both.

@@ -164,14 +164,14 @@ type voterAnswer struct {
 }
 
 // askLeaderless asks a voter whether it has a leader, and dials it: only one that can be
-// dialed counts.
+// dialed counts, and to which long packets pass, as entries of the log are.
 func (e *elections) askLeaderless(ctx context.Context, voter string) voterAnswer {
 	addr, known := e.addresses.of(raft.ServerID(voter))
 	if !known {
 		return voterAnswer{}
 	}
 	dialed := make(chan bool, 1)
-	e.wg.Go(func() { dialed <- e.peers.reaches(ctx, addr) })
+	e.wg.Go(func() { dialed <- e.peers.passes(ctx, addr) })
 	said, err := e.leaders.termOf(ctx, voter)
 	if !<-dialed || err != nil {
 		return voterAnswer{}
@@ -230,9 +230,9 @@ func (e *elections) callRoll() {
 	if err == nil {
 		return
 	}
-	// After a crash that is as it should be.
-	e.config.Logger.Info("data_dir is older than what the other gateways have agreed on: waiting until it is up to date",
-		slog.String("data_dir", e.config.DataDir), slog.Any("reason", err))
+	// After a crash that is as it should be. The reason matters only where it stays so.
+	e.config.Logger.Info("catching up: the other gateways have agreed on more while this one was away")
+	e.config.Logger.Debug("data_dir is older than what the other gateways have agreed on", slog.String("data_dir", e.config.DataDir), slog.Any("reason", err))
 	if e.soleVoter() {
 		e.fail(err) // nobody else can lead
 	}
@@ -254,8 +254,8 @@ func (e *elections) rollCalled() map[string]raft.ServerID {
 // rollOf asks a gateway until it answers, and reports whether it has.
 func (e *elections) rollOf(ctx context.Context, name string, server raft.ServerID) bool {
 	for {
-		if addr, known := e.addresses.of(server); known {
-			if id, err := e.peers.identify(ctx, addr); err == nil && id.Name == name {
+		if to, known := e.addresses.to(string(server)); known {
+			if id, err := e.peers.identify(ctx, to); err == nil {
 				switch err := e.plausible(id.Agreed.Term, 0); {
 				case id.Cluster != e.storage.clusterID():
 				case err != nil:

@@ -25,14 +25,16 @@ import (
 )
 
 // An http.Server that refused a request keeps its connection for half a second
-// after Close, to let the other end read the answer.
+// after Close, to let the other end read the answer. A probe of memberlist that has no
+// answer yet outlives its Shutdown by the rest of the probe's interval.
 func TestMain(m *testing.M) {
 	if os.Getenv(childEnv) != "" {
 		beGateway()
 		return
 	}
 	stalls = stall.Start()
-	goleak.VerifyTestMain(m, goleak.IgnoreCurrent(), goleak.IgnoreAnyFunction("net/http.(*conn).closeWriteAndWait"))
+	goleak.VerifyTestMain(m, goleak.IgnoreCurrent(), goleak.IgnoreAnyFunction("net/http.(*conn).closeWriteAndWait"),
+		goleak.IgnoreAnyFunction("github.com/hashicorp/memberlist.(*Memberlist).probe"))
 }
 
 // stalls are what the machine has kept the tests from running for.
@@ -56,6 +58,8 @@ type network struct {
 	lease   time.Duration
 	delay   time.Duration
 	missing func(*gateway) map[kmutex.Node]time.Time
+	// forged: gossip has other addresses of all gateways than their own.
+	forged atomic.Bool
 
 	mu   sync.Mutex
 	raft map[string]string // peer address -> raft address
@@ -67,6 +71,9 @@ type network struct {
 	// barred are the pairs of which the first can open no connection to the second;
 	// those that are open go on.
 	barred map[[2]string]bool
+	// narrow are the pairs of which what the first writes to the second in one piece, if it
+	// is long, is lost with all that follows on its connection.
+	narrow map[[2]string]bool
 	// dials are the connections that were opened, questions what was asked on those to control.
 	dials     int
 	questions atomic.Int64
@@ -124,7 +131,7 @@ func (l layer) Dial(ctx context.Context, addr string) (net.Conn, error) {
 		return nil, os.ErrDeadlineExceeded
 	}
 	l.n.conns[p] = append(l.n.conns[p], conn)
-	return conn, nil
+	return &narrowConn{Conn: conn, n: l.n, from: l.from, to: addr}, nil
 }
 
 func (n *network) isBlocked(a, b string) bool {
@@ -168,6 +175,7 @@ func (n *network) heal() {
 	defer n.mu.Unlock()
 	clear(n.blocked)
 	clear(n.barred)
+	clear(n.narrow)
 	n.linksChanged()
 }
 
@@ -183,7 +191,7 @@ func (n *network) note(peer, raft string) {
 	if n.raft == nil {
 		n.raft, n.dead = map[string]string{}, map[string]time.Time{}
 		n.blocked, n.conns = map[pair]time.Time{}, map[pair][]net.Conn{}
-		n.barred = map[[2]string]bool{}
+		n.barred, n.narrow = map[[2]string]bool{}, map[[2]string]bool{}
 	}
 	n.raft[peer] = raft
 }
@@ -240,6 +248,22 @@ type gateway struct {
 	n        *network
 	cluster  atomic.Pointer[Cluster]
 	owner    sync.WaitGroup
+}
+
+// gossip is what a gateway hears.
+type gossip struct {
+	*serfring.Agent
+	n *network
+}
+
+func (g gossip) Members() []serfring.Member {
+	members := g.Agent.Members()
+	for i := range members {
+		if g.n.forged.Load() {
+			members[i].PeerAddr = "127.0.0.1:1"
+		}
+	}
+	return members
 }
 
 // config of a gateway in a test.
@@ -322,7 +346,7 @@ func (n *network) start(t testing.TB, name string, conf config) *gateway {
 	g.Cluster, err = Start(t.Context(), Config{
 		Name: name, Boot: boot, PeerAddr: peer, DataDir: conf.dir,
 		BootstrapExpect: conf.expect, Joining: conf.joining, Witness: conf.witness,
-		Discovery: agent, Links: n.links(g), Missing: missing,
+		Discovery: gossip{agent, n}, Links: n.links(g), Missing: missing,
 		Raft:      layer{raftListener, n, peer, n.raftAddr},
 		Control:   layer{control, n, peer, func(addr string) string { return addr }},
 		swapAfter: 500 * time.Millisecond, Lease: cmp.Or(conf.lease, n.lease, time.Second),

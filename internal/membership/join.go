@@ -4,7 +4,9 @@ import (
 	"fmt"
 	"log/slog"
 	"slices"
+	"strings"
 	"time"
+	"unicode"
 
 	"github.com/hashicorp/raft"
 
@@ -60,6 +62,9 @@ func (r *reconciler) joinCandidates(peers []serfring.Member, now time.Time) []se
 func (r *reconciler) acceptable(p serfring.Member, id identity) bool {
 	if id.Leaving || id.Bootstrapping || id.Boot != p.Boot || id.Server == "" || nameOf(raft.ServerID(id.Server)) != p.Name {
 		return false
+	}
+	if strings.ContainsFunc(p.Name+p.PeerAddr+p.Boot, func(c rune) bool { return !unicode.IsPrint(c) }) {
+		return false // people see these words in their terminals
 	}
 	if own := r.storage.clusterID(); id.Cluster != "" && id.Cluster != own {
 		if r.once.First("foreign " + p.Name) {

@@ -8,8 +8,6 @@ import (
 	"slices"
 	"sync/atomic"
 	"time"
-
-	"github.com/hashicorp/raft"
 )
 
 // leaderWatch knows whether this gateway has a leader that is of use, and asks others about
@@ -119,12 +117,12 @@ func (w *leaderWatch) termOf(ctx context.Context, server string) (termAnswer, er
 	if server == w.storage.meta.Server {
 		return w.term(), nil
 	}
-	addr, ok := w.addresses.of(raft.ServerID(server))
+	to, ok := w.addresses.to(server)
 	if !ok {
 		return termAnswer{}, fmt.Errorf("membership: no address of %s", server)
 	}
 	var t termAnswer
-	err := w.peers.call(ctx, http.MethodGet, addr, pathTerm+"?server="+url.QueryEscape(server), nil, &t)
+	err := w.peers.call(ctx, http.MethodGet, to, pathTerm+"?server="+url.QueryEscape(server), nil, &t)
 	return t, err
 }
 

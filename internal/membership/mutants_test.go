@@ -105,13 +105,25 @@ func TestMutantsAreCaught(t *testing.T) {
 		},
 		{
 			Name: "a leader whose disk hangs goes on leading", File: "rafttransport.go",
-			Old:    "if !t.n.disk.hangs() {",
-			New:    "if t.n != nil {",
+			Old:    "case t.n.disk.hangs():",
+			New:    "case t.n == nil:",
 			Caught: "agreed after", By: "^TestDiskOfTheLeaderHangs$",
 		},
 		{
+			Name: "a leader whose entries do not arrive goes on leading", File: "rafttransport.go",
+			Old:    "case heartbeat(args) && t.unfed(id):",
+			New:    "case heartbeat(args) && t.unfed(id) && t.n == nil:",
+			Caught: "context deadline exceeded|agreed after", By: "^TestEntriesOfTheLeaderAreLost$",
+		},
+		{
+			Name: "who gets short packets through comes in", File: "peers.go",
+			Old:    "pc.passes(ctx, p.PeerAddr)",
+			New:    "pc.reaches(ctx, p.PeerAddr)",
+			Caught: "not within 15s: it says so|it is in", By: "^TestNarrowPathKeepsOut$",
+		},
+		{
 			Name: "connections are not used again", File: "peers.go",
-			Old:    "MaxIdleConnsPerHost:   2 * asksPerVoter,",
+			Old:    "MaxIdleConnsPerHost: 2 * asksPerVoter,",
 			New:    "DisableKeepAlives: true,",
 			Caught: "connections opened in three leases in which", By: "^TestRenewalsOpenNoConnections$",
 		},

@@ -68,7 +68,7 @@ func (n *raftNode) start(guard func(net.Conn) net.Conn, transport func(*raft.Net
 		n.machine.agreed = n.storage.file.NoteCommitted
 	}
 	n.stream = newRaftStream(n.config.Raft, n.storage.clusterID, n.admit, n.callTimeout(), n.config.Logger)
-	n.stream.flush, n.stream.guard = n.storage.flush, guard
+	n.stream.flush, n.stream.guard, n.stream.tried = n.storage.flush, guard, n.addresses.tried
 	n.trans = raft.NewNetworkTransportWithConfig(&raft.NetworkTransportConfig{
 		Logger:  logger,
 		Stream:  n.stream,
@@ -106,6 +106,19 @@ func (n *raftNode) stop() error {
 		errs = append(errs, n.raft.Shutdown().Error())
 	}
 	return errors.Join(append(errs, n.trans.Close())...)
+}
+
+// committed waits for what becomes of a command. Raft never says it of one that its state
+// machine had not taken in when raft was shut down.
+func (n *raftNode) committed(f raft.Future) error {
+	said := make(chan error, 1)
+	go func() { said <- f.Error() }() // in that case it stays as long as the process
+	select {
+	case err := <-said:
+		return err
+	case <-n.closing.Done():
+		return raft.ErrRaftShutdown
+	}
 }
 
 func (n *raftNode) raftConfig(logger hclog.Logger) *raft.Config {

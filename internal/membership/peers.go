@@ -1,9 +1,12 @@
 package membership
 
 import (
+	"bufio"
+	"bytes"
 	"context"
 	"errors"
 	"fmt"
+	"io"
 	"log/slog"
 	"net"
 	"net/http"
@@ -20,7 +23,6 @@ import (
 	"github.com/kgate/kgate/chordring/serfring"
 	"github.com/kgate/kgate/internal/membership/raftfile"
 	"github.com/kgate/kgate/internal/peercall"
-	"github.com/kgate/kgate/internal/peercert"
 	"github.com/kgate/kgate/kmutex"
 )
 
@@ -32,6 +34,7 @@ const (
 	pathTerm     = "/v1/term"
 	pathReach    = "/v1/reach"
 	pathState    = "/v1/state"
+	pathEcho     = "/v1/echo"
 )
 
 // asksAtOnce bounds the calls that are open at a time.
@@ -78,10 +81,9 @@ type peerClient struct {
 func newPeerClient(n *raftNode, i *incarnation) *peerClient {
 	pc := &peerClient{raftNode: n, incarnation: i}
 	pc.client = &http.Client{Transport: &http.Transport{
-		DialContext:           pc.dialControl,
-		MaxIdleConnsPerHost:   2 * asksPerVoter,
-		IdleConnTimeout:       30 * time.Second,
-		ResponseHeaderTimeout: 5 * time.Second,
+		DialContext:         pc.dialControl,
+		MaxIdleConnsPerHost: 2 * asksPerVoter,
+		IdleConnTimeout:     30 * time.Second,
 	}}
 	return pc
 }
@@ -113,53 +115,41 @@ func (pc *peerClient) identity() identity {
 	return id
 }
 
-// dialControl connects to a gateway. Over TLS it has to be one that is known
-// there.
+// dialControl connects to a gateway; peercall checks which.
 func (pc *peerClient) dialControl(ctx context.Context, _, addr string) (net.Conn, error) {
 	// The call that wants the connection may be gone meanwhile; net/http dials on.
 	ctx, cancel := context.WithTimeout(ctx, pc.callTimeout())
 	defer cancel()
 	defer context.AfterFunc(pc.closing, cancel)()
-	conn, err := pc.config.Control.Dial(ctx, addr)
-	if err != nil {
-		return nil, err
-	}
-	var names []string
-	for _, m := range pc.View().Members {
-		if m.PeerAddr == addr {
-			names = append(names, m.Name)
-		}
-	}
-	for _, p := range pc.config.Discovery.Members() {
-		if p.PeerAddr == addr {
-			names = append(names, p.Name)
-		}
-	}
-	if err := peercert.OfConn(conn, names...); len(names) > 0 && err != nil {
-		_ = conn.Close()
-		return nil, fmt.Errorf("membership: %s: %w", addr, err)
-	}
-	return conn, nil
+	return pc.config.Control.Dial(ctx, addr)
 }
 
-// identify asks the gateway at an address who it is.
-func (pc *peerClient) identify(ctx context.Context, addr string) (identity, error) {
+// identify asks a gateway who it is.
+func (pc *peerClient) identify(ctx context.Context, to peercall.To) (identity, error) {
 	ctx, cancel := context.WithTimeout(ctx, pc.callTimeout())
 	defer cancel()
 	var id identity
-	err := pc.call(ctx, http.MethodGet, addr, pathIdentity, nil, &id)
+	err := pc.call(ctx, http.MethodGet, to, pathIdentity, nil, &id)
+	if err == nil && id.Name != to.Name {
+		err = fmt.Errorf("membership: at %s is %q, not %q", to.Addr, id.Name, to.Name)
+		pc.addresses.tried(to, err)
+	}
 	return id, err
 }
 
-// call asks the gateway at an address something, and reads its answer if it is
-// a good one.
-func (pc *peerClient) call(ctx context.Context, method, addr, path string, question, answer any) error {
+// call asks a gateway something, and reads its answer if it is a good one.
+func (pc *peerClient) call(ctx context.Context, method string, to peercall.To, path string, question, answer any) error {
 	const limit = 4 << 20
-	if err := peercall.JSON(ctx, pc.client, method, addr, path, question, answer, limit); err != nil {
-		return fmt.Errorf("membership: ask %s: %w", addr, err)
+	err := peercall.JSON(ctx, pc.client, method, to, path, question, answer, limit)
+	pc.addresses.tried(to, err)
+	if err != nil {
+		return fmt.Errorf("membership: ask %s: %w", to.Addr, err)
 	}
 	return nil
 }
+
+// toPeer is a gateway where gossip sees it.
+func toPeer(p serfring.Member) peercall.To { return peercall.To{Name: p.Name, Addr: p.PeerAddr} }
 
 // identifyAll asks all peers at once; those that do not answer are missing
 // from what it returns. This gateway answers for itself.
@@ -182,10 +172,7 @@ func (pc *peerClient) identifyAll(ctx context.Context, peers []serfring.Member) 
 
 // identifyPeer asks a peer, and logs that it does not answer once that has lasted.
 func (pc *peerClient) identifyPeer(ctx context.Context, p serfring.Member) (id identity, ok bool) {
-	id, err := pc.identify(ctx, p.PeerAddr)
-	if err == nil && id.Name != p.Name {
-		err = fmt.Errorf("membership: at %s is %q, not %q", p.PeerAddr, id.Name, p.Name)
-	}
+	id, err := pc.identify(ctx, toPeer(p))
 	if err == nil {
 		pc.silent.over(p.Name)
 		return id, true
@@ -195,7 +182,7 @@ func (pc *peerClient) identifyPeer(ctx context.Context, p serfring.Member) (id i
 	if ctx.Err() == nil && lasting && pc.once.First("identify "+p.Name) {
 		pc.config.Logger.Warn("a gateway that gossip sees does not answer on its peer port",
 			slog.String("name", p.Name), slog.String("peer_address", p.PeerAddr), slog.Any("error", err),
-			slog.String("hint", "check its advertised address, the firewall and the TLS certificates"))
+			slog.String("hint", "if the error does not say why, check its advertised address, the firewall and the cluster key"))
 	}
 	return identity{}, false
 }
@@ -203,33 +190,77 @@ func (pc *peerClient) identifyPeer(ctx context.Context, p serfring.Member) (id i
 // reaches dials a peer port. Only a dial that was refused, not answered or had
 // no way failed: any other answer comes from somebody who lives.
 func (pc *peerClient) reaches(ctx context.Context, addr string) bool {
-	ctx, cancel := context.WithTimeout(ctx, probeTimeout(pc.lease()))
-	defer cancel()
-	conn, err := pc.config.Control.Dial(ctx, addr)
+	conn, err := pc.probe(ctx, addr, probeTimeout(pc.lease()))
 	if err == nil {
 		_ = conn.Close()
-		return true
 	}
+	return !silent(err)
+}
+
+// passes dials a peer port and has it send back what fills packets as long as they get. A
+// network that loses long packets lets dials through, and no link: see package transport.
+func (pc *peerClient) passes(ctx context.Context, addr string) bool {
+	conn, err := pc.probe(ctx, addr, reachTimeout(pc.lease()))
+	if err != nil {
+		return !silent(err)
+	}
+	defer conn.Close()
+	ctx, cancel := context.WithTimeout(ctx, echoTimeout(pc.lease()))
+	defer cancel()
+	defer context.AfterFunc(ctx, func() { _ = conn.SetDeadline(time.Unix(1, 0)) })()
+	ask, err := http.NewRequestWithContext(ctx, http.MethodPost, "http://"+addr+pathEcho, bytes.NewReader(make([]byte, echoSize)))
+	if err == nil {
+		err = exchange(conn, ask)
+	}
+	return !silent(err)
+}
+
+// exchange sends a request, and reads the answer to its end.
+func exchange(conn net.Conn, ask *http.Request) error {
+	if err := ask.Write(conn); err != nil {
+		return err
+	}
+	answer, err := http.ReadResponse(bufio.NewReader(conn), ask)
+	if err != nil {
+		return err
+	}
+	defer answer.Body.Close()
+	_, err = io.Copy(io.Discard, answer.Body)
+	return err
+}
+
+// echoSize is longer than what any usual network carries in one packet.
+const echoSize = 9 << 10
+
+// probe connects to the control stream at a peer port, to see whether that works.
+func (pc *peerClient) probe(ctx context.Context, addr string, within time.Duration) (net.Conn, error) {
+	ctx, cancel := context.WithTimeout(ctx, within)
+	defer cancel()
+	return pc.config.Control.Dial(ctx, addr)
+}
+
+// silent tells the errors of a probe with which nobody has answered.
+func silent(err error) bool {
 	for _, dead := range []error{
 		syscall.ECONNREFUSED, syscall.EHOSTUNREACH, syscall.ENETUNREACH, syscall.EHOSTDOWN,
 		os.ErrDeadlineExceeded, context.DeadlineExceeded,
 	} {
 		if errors.Is(err, dead) {
-			return false
+			return true
 		}
 	}
 	var timeout net.Error
-	return !errors.As(err, &timeout) || !timeout.Timeout()
+	return errors.As(err, &timeout) && timeout.Timeout()
 }
 
 // unreached tries everybody whom gossip sees alive, or only those named, and returns
-// those that cannot be dialed. One who asks to be let in must reach all members.
+// those to which or from which long packets do not pass. One who asks to be let in must reach all members.
 func (pc *peerClient) unreached(ctx context.Context, of ...string) []string {
 	peers := alive(pc.config.Discovery.Members())
 	var mu sync.Mutex
 	names := []string{}
 	peercall.Each(peers, asksAtOnce, func(_ int, p serfring.Member) {
-		if p.Name == pc.config.Name || len(of) > 0 && !slices.Contains(of, p.Name) || pc.reaches(ctx, p.PeerAddr) {
+		if p.Name == pc.config.Name || len(of) > 0 && !slices.Contains(of, p.Name) || pc.passes(ctx, p.PeerAddr) {
 			return
 		}
 		mu.Lock()
@@ -244,19 +275,19 @@ func (pc *peerClient) unreachedFrom(p serfring.Member) (names []string, ok bool)
 	if p.Name == pc.config.Name {
 		return pc.unreached(pc.closing), true
 	}
-	ctx, cancel := context.WithTimeout(pc.closing, 2*pc.callTimeout())
+	ctx, cancel := context.WithTimeout(pc.closing, 4*pc.callTimeout())
 	defer cancel()
 	var r reach
-	err := pc.call(ctx, "GET", p.PeerAddr, pathReach, nil, &r)
+	err := pc.call(ctx, http.MethodGet, toPeer(p), pathReach, nil, &r)
 	return r.Unreached, err == nil
 }
 
 // reachedFrom asks a member whether it reaches a gateway.
 func (pc *peerClient) reachedFrom(m Member, name string) bool {
-	ctx, cancel := context.WithTimeout(pc.closing, pc.callTimeout())
+	ctx, cancel := context.WithTimeout(pc.closing, 4*pc.callTimeout())
 	defer cancel()
 	var r reach
-	err := pc.call(ctx, "GET", m.PeerAddr, pathReach+"?of="+url.QueryEscape(name), nil, &r)
+	err := pc.call(ctx, http.MethodGet, peercall.To{Name: m.Name, Addr: m.PeerAddr}, pathReach+"?of="+url.QueryEscape(name), nil, &r)
 	return err == nil && !slices.Contains(r.Unreached, name)
 }
 
@@ -268,7 +299,7 @@ func (pc *peerClient) caughtUp(peers []serfring.Member, id raft.ServerID) bool {
 		return false
 	}
 	committed := pc.raft.CommitIndex()
-	said, err := pc.identify(pc.closing, p.PeerAddr)
+	said, err := pc.identify(pc.closing, toPeer(p))
 	return err == nil && said.Server == string(id) && said.Last >= committed && !said.Leaving
 }
 

@@ -17,6 +17,7 @@ import (
 	"github.com/hashicorp/raft"
 
 	"github.com/kgate/kgate/chordring/serfring"
+	"github.com/kgate/kgate/internal/peercall"
 )
 
 // proposer has the leader commit commands, whoever it is, and hands the lead over.
@@ -65,11 +66,11 @@ func (p *proposer) proposeOnce(ctx context.Context, cmd command, data []byte) er
 	case leader == p.storage.meta.Server:
 		return p.applyHere(cmd)
 	}
-	addr, ok := p.addresses.of(raft.ServerID(leader))
+	to, ok := p.addresses.to(leader)
 	if !ok {
 		return errNoLeader
 	}
-	return p.ask(ctx, leader, addr, data)
+	return p.ask(ctx, leader, to, data)
 }
 
 // applyHere commits a command as the leader. What a removed gateway had among
@@ -86,7 +87,7 @@ func (p *proposer) applyHere(cmd command) error {
 	}
 	began := time.Now()
 	future := p.raft.Apply(data, p.callTimeout())
-	if err := future.Error(); err != nil {
+	if err := p.committed(future); err != nil {
 		return fmt.Errorf("membership: commit: %w", err)
 	}
 	p.config.Committed(time.Since(began))
@@ -106,8 +107,8 @@ func (p *proposer) applyHere(cmd command) error {
 	return nil
 }
 
-// ask sends a command to the leader at an address. It gives up when another one leads.
-func (p *proposer) ask(ctx context.Context, leads, addr string, data []byte) error {
+// ask sends a command to the leader. It gives up when another one leads.
+func (p *proposer) ask(ctx context.Context, leads string, to peercall.To, data []byte) error {
 	ctx, cancel := context.WithTimeout(ctx, 5*p.callTimeout())
 	watched := make(chan struct{})
 	go func() {
@@ -118,17 +119,18 @@ func (p *proposer) ask(ctx context.Context, leads, addr string, data []byte) err
 		cancel()
 		<-watched
 	}()
-	request, err := http.NewRequestWithContext(ctx, http.MethodPost, "http://"+addr+pathCommands, bytes.NewReader(data))
+	request, err := http.NewRequestWithContext(ctx, http.MethodPost, "http://"+to.Addr+pathCommands, bytes.NewReader(data))
 	if err != nil {
-		return fmt.Errorf("membership: ask %s: %w", addr, err)
+		return fmt.Errorf("membership: ask %s: %w", to.Addr, err)
 	}
 	request.Header.Set("Content-Type", "application/json")
 	if tokens := p.config.AdminTokens(); len(tokens) > 0 {
 		request.Header.Set(adminTokenHeader, tokens[0])
 	}
-	response, err := p.peers.client.Do(request)
+	response, err := peercall.Do(p.peers.client, request, to.Name)
+	p.addresses.tried(to, err)
 	if err != nil {
-		return fmt.Errorf("membership: ask %s: %w", addr, err)
+		return fmt.Errorf("membership: ask %s: %w", to.Addr, err)
 	}
 	defer response.Body.Close()
 	defer drop(response.Body)
@@ -138,11 +140,11 @@ func (p *proposer) ask(ctx context.Context, leads, addr string, data []byte) err
 	case http.StatusUnprocessableEntity:
 		var v verdict
 		if err := json.NewDecoder(io.LimitReader(response.Body, maxCommand)).Decode(&v); err != nil {
-			return fmt.Errorf("membership: ask %s: %w", addr, err)
+			return fmt.Errorf("membership: ask %s: %w", to.Addr, err)
 		}
 		return v.err()
 	default:
-		return fmt.Errorf("%w: %s answered with status %d", raft.ErrNotLeader, addr, response.StatusCode)
+		return fmt.Errorf("%w: %s answered with status %d", raft.ErrNotLeader, to.Addr, response.StatusCode)
 	}
 }
 
@@ -246,7 +248,15 @@ func (p *proposer) change(s step) error {
 	if err := future.Error(); err != nil {
 		return fmt.Errorf("membership: %s raft server %s: %w", s.do, s.server, err)
 	}
-	p.config.Logger.Info("raft servers changed", slog.String("change", string(s.do)), slog.String("server", string(s.server)))
+	server := slog.String("server", string(s.server))
+	switch name := slog.String("name", nameOf(s.server)); s.do {
+	case promote:
+		p.config.Logger.Info("gateway votes from now on", name, server)
+	case demote:
+		p.config.Logger.Info("gateway no longer votes", name, server)
+	default:
+		p.config.Logger.Debug("raft server removed", name, server)
+	}
 	return nil
 }
 

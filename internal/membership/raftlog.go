@@ -50,14 +50,15 @@ var everyday = map[string]bool{
 	"rejecting vote request since node is not in configuration":                                                      true, // it was restarted
 	"rejecting pre-vote request since node is not in configuration":                                                  true,
 	"rejecting vote request since our last index is greater":                                                         true,
-	"failed to heartbeat to":                                                                                         true,
-	"failed to appendEntries to":                                                                                     true,
-	"failed to make requestVote RPC":                                                                                 true,
-	"peer has newer term, stopping replication":                                                                      true,
-	"failed to get previous log":                                                                                     true,
-	"previous log term mis-match":                                                                                    true,
-	"appendEntries rejected, sending older logs":                                                                     true,
-	"unable to get address for server, using fallback address":                                                       true,
+	"failed to contact":                                        true, // the link is down, or the gateway lost: both are logged
+	"failed to heartbeat to":                                   true,
+	"failed to appendEntries to":                               true,
+	"failed to make requestVote RPC":                           true,
+	"peer has newer term, stopping replication":                true,
+	"failed to get previous log":                               true,
+	"previous log term mis-match":                              true,
+	"appendEntries rejected, sending older logs":               true,
+	"unable to get address for server, using fallback address": true,
 }
 
 func (s *raftSink) Accept(_ string, level hclog.Level, message string, args ...any) {

@@ -10,7 +10,7 @@ import (
 	"github.com/hashicorp/raft"
 )
 
-// retryTransport is raft's transport. It differs from raft's own in four ways.
+// retryTransport is raft's transport. It differs from raft's own in five ways.
 //
 // It refuses answers in terms that no election has led to. It has a candidate's vote on
 // disk before it asks for others. It sends fewer heartbeats to servers without a vote:
@@ -21,26 +21,42 @@ import (
 // returns after a while would be a member for seconds before it saw the view that says
 // so. Here a call for entries fails only when nobody needs it any more; heartbeats fail
 // as they do, and tell raft who is there.
+//
+// Last, a server that entries do not reach gets no heartbeats either: a network that loses
+// long packets would let a leader go on that can commit nothing.
 type retryTransport struct {
 	*raft.NetworkTransport
 	n *raftNode
-	// sent is when the last call that a server answered was sent, by server.
-	sent *sync.Map
+	// sent is when the last call that a server answered was sent, and feeding since when
+	// one with entries has not been answered, by server.
+	sent, feeding *sync.Map
 }
 
 var _ raft.Transport = retryTransport{}
 
-var errDiskHangs = errors.New("membership: the disk of data_dir does not answer")
+var (
+	errDiskHangs = errors.New("membership: the disk of data_dir does not answer")
+	errUnfed     = errors.New("membership: heartbeats would pass, but entries of the log do not")
+)
 
 func (t retryTransport) AppendEntries(id raft.ServerID, target raft.ServerAddress, args *raft.AppendEntriesRequest, resp *raft.AppendEntriesResponse) error {
 	if heartbeat(args) && t.enough(id) {
 		resp.Term, resp.Success = args.Term, true
 		return nil
 	}
+	if !heartbeat(args) {
+		t.feeding.Store(id, time.Now())
+		defer t.feeding.Delete(id)
+	}
 	for {
 		sent := time.Now()
-		err := errDiskHangs // the others hear nothing then, and elect another leader
-		if !t.n.disk.hangs() {
+		var err error
+		switch {
+		case t.n.disk.hangs():
+			err = errDiskHangs // the others hear nothing then, and elect another leader
+		case heartbeat(args) && t.unfed(id):
+			err = errUnfed
+		default:
 			err = t.NetworkTransport.AppendEntries(id, target, args, resp)
 		}
 		if err == nil {
@@ -60,6 +76,13 @@ func (t retryTransport) enough(id raft.ServerID) bool {
 	last, _ := t.sent.Load(id)
 	at, ok := last.(time.Time)
 	return ok && time.Since(at) < t.n.raftTimeout()/3 && !slices.Contains(t.n.voters(), string(id))
+}
+
+// unfed reports that a call with entries has gone unanswered for a lease.
+func (t retryTransport) unfed(id raft.ServerID) bool {
+	since, _ := t.feeding.Load(id)
+	at, ok := since.(time.Time)
+	return ok && time.Since(at) > t.n.lease()
 }
 
 // RequestVote implements raft.Transport. The term and this candidate's own vote are

@@ -87,7 +87,7 @@ func (s *state) lose(index uint64, node kmutex.Node, leased bool, reason string)
 	m := s.Members[at]
 	leased = leased && !m.Witness
 	s.Members = slices.Delete(s.Members, at, at+1)
-	s.Lost = append(s.Lost, Lost{Node: node, At: index, Name: m.Name, Boot: m.Boot, Successor: node, Leased: leased, Reason: reason})
+	s.Lost = append(s.Lost, Lost{Node: node, At: index, Name: m.Name, Boot: m.Boot, Successor: node, Leased: leased, Witness: m.Witness, Reason: reason})
 	if len(s.Lost) > maxLost {
 		s.Lost = slices.Delete(s.Lost, 0, len(s.Lost)-maxLost)
 	}

@@ -8,7 +8,6 @@ import (
 	"slices"
 	"time"
 
-	"github.com/hashicorp/raft"
 	"github.com/kgate/kgate/internal/membership/leader"
 	"github.com/kgate/kgate/internal/membership/lease"
 	"github.com/kgate/kgate/kmutex"
@@ -80,7 +79,7 @@ func (h *leaseHolder) run() {
 func (h *leaseHolder) standingChanged() {
 	s := *h.incarnation.standing.Load()
 	if node := slog.Uint64("node", uint64(s.Node)); s.Until.IsZero() {
-		h.config.Logger.Info("no lease", node)
+		h.config.Logger.Debug("no lease", node) // why is logged by who ends what the lease was for
 	} else {
 		h.config.Logger.Info("lease granted", node)
 	}
@@ -114,7 +113,7 @@ func (h *leaseHolder) sendRenewal(v *View, r lease.Renewal) error {
 	if now.to == h.storage.meta.Server {
 		return h.leases.ask(ctx, p)
 	}
-	addr, ok := h.addresses.of(raft.ServerID(now.to))
+	to, ok := h.addresses.to(now.to)
 	if now.to == "" || !ok {
 		return errNoLeader
 	}
@@ -123,7 +122,7 @@ func (h *leaseHolder) sendRenewal(v *View, r lease.Renewal) error {
 	}
 	h.wg.Go(func() { h.leaders.whileLed(ctx, now.to, cancel) })
 	var a renewalAnswer
-	if err := h.peers.call(ctx, http.MethodPost, addr, pathLease, p, &a); err != nil {
+	if err := h.peers.call(ctx, http.MethodPost, to, pathLease, p, &a); err != nil {
 		return err
 	}
 	switch {
@@ -131,7 +130,7 @@ func (h *leaseHolder) sendRenewal(v *View, r lease.Renewal) error {
 		h.leaders.asked.Store(nil)
 		return errNotMember
 	case !a.Granted:
-		return fmt.Errorf("membership: renewal: %s says nothing", addr)
+		return fmt.Errorf("membership: renewal: %s says nothing", to.Addr)
 	default:
 		if last := h.leaders.renewed.Load(); last == nil || last.sent.Before(now.sent) {
 			h.leaders.renewed.Store(now) // two at once: either will do

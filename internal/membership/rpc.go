@@ -11,8 +11,8 @@ import (
 	"github.com/hashicorp/go-msgpack/v2/codec"
 	"github.com/hashicorp/raft"
 
+	"github.com/kgate/kgate/internal/inbound"
 	"github.com/kgate/kgate/internal/membership/raftfile"
-	"github.com/kgate/kgate/internal/peek"
 	"github.com/kgate/kgate/internal/peercert"
 )
 
@@ -43,13 +43,13 @@ type rpcConn struct {
 	messages *codec.Decoder
 	// What raft has not read yet: the present message, of which it has read so much, and
 	// the snapshot behind it.
-	message peek.Reader
+	message inbound.Reader
 	read    int
 	body    int64
 }
 
 func newRPCConn(conn net.Conn, judge func(raft.WithRPCHeader) error) *rpcConn {
-	c := &rpcConn{Conn: conn, judge: judge, message: peek.Reader{In: bufio.NewReader(conn), Most: maxRPC}}
+	c := &rpcConn{Conn: conn, judge: judge, message: inbound.Reader{In: bufio.NewReader(conn), Most: maxRPC}}
 	c.messages = codec.NewDecoder(&c.message, &codec.MsgpackHandle{})
 	return c
 }

@@ -9,6 +9,7 @@ import (
 	"strings"
 	"time"
 
+	"github.com/kgate/kgate/internal/admission"
 	"github.com/kgate/kgate/kmutex"
 )
 
@@ -193,10 +194,18 @@ func (s *state) recover(index uint64, c recoverCommand) (bool, error) {
 
 func (s *state) useTickets(index uint64, c useTicketsCommand) (bool, error) {
 	at, err := s.pool(c.Pool)
-	if err != nil || s.Pools[at].Tickets > 0 {
+	if err != nil {
 		return false, err
 	}
-	s.Pools[at].Tickets = index
+	p := &s.Pools[at]
+	switch {
+	case p.Tickets == 0:
+		p.Tickets, p.TicketTTL = index, c.TTL
+	case p.ticketTTL() >= cmp.Or(c.TTL, admission.MaxTTL):
+		return false, nil
+	default:
+		p.TicketTTL = c.TTL
+	}
 	return true, nil
 }
 
@@ -225,7 +234,7 @@ func (s *state) view() *View {
 // stateFormat is the version of a snapshot, and oldestState the oldest that is read:
 // since then, fields were only added.
 const (
-	stateFormat = 4
+	stateFormat = 5
 	oldestState = 3
 )
 

@@ -140,7 +140,7 @@ func TestDecodeCommand(t *testing.T) {
 		`{"v":3}`:                                ErrCommand,
 		`{"v":1,"remove":{"node":1}}`:            errOlder,
 		`{"v":0,"remove":{"node":1}}`:            ErrCommand,
-		`{"v":4,"lease":{"node":1}}`:             errNewer,
+		`{"v":5,"lease":{"node":1}}`:             errNewer,
 		`{"v":3,"lease":{"node":1}}`:             ErrCommand,
 		`{"v":3,"remove":{"node":1}} more`:       ErrCommand,
 		`{"v":3,"remove":{"node":1,"why":"so"}}`: ErrCommand,
@@ -387,7 +387,7 @@ func restored(t *rapid.T, m *machine) *machine {
 
 func TestRestoreRefusesGarbage(t *testing.T) {
 	for text, want := range map[string]string{
-		``: "snapshot", `{}`: "format 0", `{"format":5}`: "newer version", `{"format":4,"leases":[]}`: "unknown field",
+		``: "snapshot", `{}`: "format 0", `{"format":6}`: "newer version", `{"format":4,"leases":[]}`: "unknown field",
 		`{"format":4,"members":[{"node":2,"name":"a"},{"node":1,"name":"b"}]}`: "in order: false",
 		`{"format":4} trailing`: "snapshot",
 	} {
@@ -403,7 +403,7 @@ func TestRestoreRefusesGarbage(t *testing.T) {
 // going on would make another view out of the same log.
 func TestNewerCommandStops(t *testing.T) {
 	m := newMachine(slog.New(slog.DiscardHandler))
-	newer := m.Apply(&raft.Log{Index: 1, Data: []byte(`{"v":4,"lease":{}}`)})
+	newer := m.Apply(&raft.Log{Index: 1, Data: []byte(`{"v":5,"lease":{}}`)})
 	if err, ok := newer.(error); !ok || !errors.Is(err, errNewer) {
 		t.Fatalf("%v", newer)
 	}

@@ -13,6 +13,7 @@ import (
 
 	"github.com/hashicorp/raft"
 
+	"github.com/kgate/kgate/internal/peercall"
 	"github.com/kgate/kgate/internal/peercert"
 )
 
@@ -33,6 +34,8 @@ type raftStream struct {
 	// another gateway as raft is to see it.
 	flush func() error
 	guard func(net.Conn) net.Conn
+	// tried is told what became of each dial.
+	tried func(to peercall.To, err error)
 
 	accepted chan net.Conn
 	closing  context.Context
@@ -82,6 +85,7 @@ func newRaftStream(layer StreamLayer, dialing func() string, admit func(conn net
 		layer: layer, dialing: dialing, admit: admit, timeout: timeout, logger: logger,
 		accepted: make(chan net.Conn), flush: func() error { return nil },
 		guard: func(conn net.Conn) net.Conn { return conn },
+		tried: func(peercall.To, error) {},
 	}
 	s.closing, s.close = context.WithCancel(context.Background())
 	return s
@@ -94,11 +98,18 @@ func (s *raftStream) Dial(a raft.ServerAddress, timeout time.Duration) (net.Conn
 	ctx, cancel := context.WithTimeout(s.closing, min(timeout, s.timeout))
 	defer cancel()
 	addr, server := splitAddress(a)
-	conn, err := s.layer.Dial(ctx, addr)
+	to := peercall.To{Name: nameOf(raft.ServerID(server)), Addr: addr}
+	conn, err := s.dial(ctx, to, server)
+	s.tried(to, err)
+	return conn, err
+}
+
+func (s *raftStream) dial(ctx context.Context, to peercall.To, server string) (net.Conn, error) {
+	conn, err := s.layer.Dial(ctx, to.Addr)
 	if err != nil {
 		return nil, err
 	}
-	err = peercert.OfConn(conn, nameOf(raft.ServerID(server)))
+	err = peercert.OfConn(conn, to.Name)
 	if err == nil {
 		err = s.greet(ctx, conn, server)
 	}

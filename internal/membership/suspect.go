@@ -79,7 +79,8 @@ func (j *judge) carryOut(verdict leader.Verdict) error {
 			return err
 		}
 		for i, s := range batch {
-			j.config.Logger.Warn("gateway suspended", slog.String("name", s.Name), slog.Uint64("node", uint64(s.Node)), slog.String("reason", suspend.Reasons[i]))
+			// At debug: every gateway logs the view without it.
+			j.config.Logger.Debug("gateway suspended", slog.String("name", s.Name), slog.Uint64("node", uint64(s.Node)), slog.String("reason", suspend.Reasons[i]))
 		}
 	}
 	for nodes := range slices.Chunk(verdict.Expire, maxNodes) {
@@ -156,7 +157,7 @@ func (j *judge) takeLeads() {
 // committed: only then it may judge others.
 func (j *judge) takeLead() error {
 	term := j.raft.CurrentTerm()
-	if err := j.raft.Barrier(j.callTimeout()).Error(); err != nil {
+	if err := j.committed(j.raft.Barrier(j.callTimeout())); err != nil {
 		return err
 	}
 	if j.View().Cluster == "" {
@@ -238,7 +239,7 @@ func (j *judge) unreachedOutsiders(outsiders []serfring.Member) []string {
 	var mu sync.Mutex
 	var names []string
 	peercall.Each(outsiders, asksAtOnce, func(_ int, p serfring.Member) {
-		if j.peers.reaches(j.closing, p.PeerAddr) || !reached(p.Name) {
+		if j.peers.passes(j.closing, p.PeerAddr) || !reached(p.Name) {
 			return
 		}
 		mu.Lock()

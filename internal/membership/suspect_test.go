@@ -13,6 +13,7 @@ import (
 	"time"
 
 	"github.com/kgate/kgate/internal/membership/lease"
+	"github.com/kgate/kgate/internal/peercall"
 	"github.com/kgate/kgate/kmutex"
 )
 
@@ -130,10 +131,11 @@ func TestOtherServerDoesNotConfirm(t *testing.T) {
 	g := n.start(t, "a", config{expect: 1})
 	g.ready()
 	var said termAnswer
-	if err := g.peers.call(t.Context(), "GET", g.peerAddr, pathTerm+"?server=a%2Felse", nil, &said); err == nil {
+	self := peercall.To{Name: "a", Addr: g.peerAddr}
+	if err := g.peers.call(t.Context(), "GET", self, pathTerm+"?server=a%2Felse", nil, &said); err == nil {
 		t.Errorf("another server's question is answered: %+v", said)
 	}
-	if err := g.peers.call(t.Context(), "GET", g.peerAddr, pathTerm+"?server="+g.stats().Server, nil, &said); err != nil || said.Term != g.stats().Term {
+	if err := g.peers.call(t.Context(), "GET", self, pathTerm+"?server="+g.stats().Server, nil, &said); err != nil || said.Term != g.stats().Term {
 		t.Errorf("%+v, %v", said, err)
 	}
 }

@@ -51,6 +51,19 @@ func probeTimeout(lease time.Duration) time.Duration {
 	return min(max(lease/4, 300*time.Millisecond), mostTimeout)
 }
 
+// reachTimeout is how long the dial of a gateway may take that asks to be let in, or by it:
+// TCP's and TLS's handshakes and the stream's first answer are three round trips, each of
+// up to a tenth of the lease.
+func reachTimeout(lease time.Duration) time.Duration {
+	return min(max(lease*2/5, 300*time.Millisecond), 5*time.Second)
+}
+
+// echoTimeout is how long long packets may take there and back, beside those for up to
+// six others on a line of 256 kbit/s and with the usual lease.
+func echoTimeout(lease time.Duration) time.Duration {
+	return min(max(lease*3/5, 300*time.Millisecond), 5*time.Second)
+}
+
 // renewTimeout is how long a renewal is waited for.
 func renewTimeout(lease time.Duration) time.Duration { return lease * 4 / 5 }
 

@@ -12,6 +12,8 @@ import (
 	"testing"
 	"time"
 
+	"github.com/hashicorp/raft"
+
 	"github.com/kgate/kgate/chordring/serfring"
 	"github.com/kgate/kgate/internal/admission"
 )
@@ -217,4 +219,22 @@ func TestControlRefusesGarbage(t *testing.T) {
 		t.Errorf("view %d, before %d", g.View().Number, before)
 	}
 	define(t, g, "still", 1)
+}
+
+// forgotten is a command that raft says nothing of.
+type forgotten chan error
+
+func (f forgotten) Error() error { return <-f }
+
+// TestCloseWaitsForNoCommand: a command that raft has forgotten does not keep a gateway from
+// closing.
+func TestCloseWaitsForNoCommand(t *testing.T) {
+	n := new(raftNode)
+	n.closing, n.cancel = context.WithCancel(t.Context())
+	f := make(forgotten)
+	defer close(f)
+	time.AfterFunc(10*time.Millisecond, n.cancel)
+	if err := n.committed(f); !errors.Is(err, raft.ErrRaftShutdown) {
+		t.Error(err)
+	}
 }

@@ -1,6 +1,7 @@
 package membership
 
 import (
+	"cmp"
 	"slices"
 	"strings"
 	"sync"
@@ -67,6 +68,8 @@ type Pool struct {
 	// Tickets is the index of the log entry that let the pool give out tickets
 	// through the API: members lost after it may leave some. 0: it never has.
 	Tickets uint64 `json:"tickets,omitempty"`
+	// TicketTTL is the longest time to live of these tickets; 0: [admission.MaxTTL].
+	TicketTTL time.Duration `json:"ticket_ttl,omitempty"`
 }
 
 // Rate is in bytes per second; 0: no bound.
@@ -79,6 +82,9 @@ type Rate struct {
 // Parts is what the pool's Rate is divided by: each token carries one part, and there
 // are no more tokens than this.
 func (p Pool) Parts() int { return max(p.K, p.Left) }
+
+// ticketTTL is the longest time to live of the pool's tickets.
+func (p Pool) ticketTTL() time.Duration { return cmp.Or(p.TicketTTL, admission.MaxTTL) }
 
 // maxLost is how many lost members a view remembers.
 const maxLost = 4096
@@ -97,6 +103,8 @@ type Lost struct {
 	Successor kmutex.Node `json:"heir"`
 	// Leased: its lease may still run, so it may have requests in flight.
 	Leased bool `json:"leased"`
+	// Witness: it had no part in the pools, so it left nothing.
+	Witness bool `json:"witness,omitempty"`
 	// Reason says why it was taken out, in words for operators.
 	Reason string `json:"reason,omitempty"`
 }

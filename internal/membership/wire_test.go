@@ -11,7 +11,10 @@ import (
 	"github.com/hashicorp/go-hclog"
 	"github.com/hashicorp/raft"
 
+	"github.com/kgate/kgate/chordring/serfring"
+	"github.com/kgate/kgate/internal/admission"
 	"github.com/kgate/kgate/internal/clusterkey"
+	"github.com/kgate/kgate/kmutex"
 )
 
 // secureLayer dials with a gateway's certificate.
@@ -79,6 +82,50 @@ func TestSpeaksForItselfOverTLS(t *testing.T) {
 		err := evil.RequestPreVote("a/1", target, &raft.RequestPreVoteRequest{RPCHeader: asServer(c.speaksAs, "x:1"), Term: g.raft.CurrentTerm()}, &answer)
 		if answer.Granted != c.ok || (err == nil) != c.ok {
 			t.Errorf("with the certificate of %s in the name of %s: answered %t, %v", c.certificate, c.speaksAs, answer.Granted, err)
+		}
+	}
+}
+
+// TestForgedAddresses: who can forge what gossip says of addresses stops nobody who is in.
+func TestForgedAddresses(t *testing.T) {
+	var n network
+	const lease = 2 * time.Second
+	three := n.leased(t, lease, nil)
+	leader := leaderOf(t, three)
+	before := make(map[*gateway]kmutex.Node)
+	for _, g := range three {
+		before[g] = g.stands().Node
+	}
+	n.forged.Store(true)
+	// Connections that are open would do for long.
+	for i, a := range three {
+		for _, b := range three[i+1:] {
+			n.block(a, b)
+		}
+	}
+	n.heal()
+	for deadline := time.Now().Add(2 * lease); time.Now().Before(deadline); time.Sleep(lease / 20) {
+		for _, g := range three {
+			if s := g.Standing(); !s.Valid(time.Now()) || s.Node != before[g] {
+				t.Fatalf("%s has lost its lease", g.name)
+			}
+		}
+	}
+	if follower := without(three, leader)[0]; follower.DefinePool(t.Context(), Pool{Name: "p", K: 3, Binding: admission.BindingLate}) != nil {
+		t.Errorf("%s gets no pool agreed on", follower.name)
+	}
+}
+
+// TestNamesForPeople: who has a name that a terminal would obey is not let in.
+func TestNamesForPeople(t *testing.T) {
+	for _, c := range []struct {
+		name, addr string
+		ok         bool
+	}{{"gw-2", "10.0.0.2:7080", true}, {"gw 2 ö", "10.0.0.2:7080", true}, {"gw\x1b[2J", "10.0.0.2:7080", false}, {"gw-2", "a\n:7080", false}} {
+		r := &reconciler{raftNode: &raftNode{storage: &storage{}}}
+		p := serfring.Member{Name: c.name, PeerAddr: c.addr, Boot: "b"}
+		if got := r.acceptable(p, identity{Name: c.name, Boot: "b", Server: c.name + "/b"}); got != c.ok {
+			t.Errorf("%q at %q: %t", c.name, c.addr, got)
 		}
 	}
 }

@@ -45,7 +45,7 @@ func TestWitnessHasNoPartInPools(t *testing.T) {
 		t.Errorf("%v owe tokens", p.Owed)
 	}
 	for _, l := range v.Lost {
-		if l.Leased == (l.Name == "w") {
+		if l.Witness != (l.Name == "w") || l.Leased == l.Witness {
 			t.Errorf("%+v", l)
 		}
 		if l.Successor != 10 {
@@ -80,7 +80,8 @@ func TestTwoAndAWitness(t *testing.T) {
 			}
 			for i, g := range left {
 				if now := g.stands().Node; now != nodes[i] {
-					t.Errorf("%s was node %d and is node %d", g.name, nodes[i], now)
+					gone, _ := g.View().LostMember(nodes[i])
+					t.Errorf("%s was node %d and is node %d: %q", g.name, nodes[i], now, gone.Reason)
 				}
 			}
 			view, home := left[0].View(), poolOf(t, left[0], "p").Home
@@ -110,7 +111,8 @@ func TestWitnessNeedsNoLinks(t *testing.T) {
 	})
 	for end := time.Now().Add(5 * a.View().Lease); time.Now().Before(end); time.Sleep(10 * time.Millisecond) {
 		if now := a.stands().Node; now != node {
-			t.Fatalf("a was node %d and is node %d: it was suspended", node, now)
+			lost, suspended := all[1].View().LostMember(node)
+			t.Fatalf("a was node %d and is node %d; suspended: %t, %q; the leader is %s", node, now, suspended, lost.Reason, leaderOf(t, all).name)
 		}
 	}
 }

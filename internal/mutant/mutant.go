@@ -45,6 +45,9 @@ type Suite struct {
 	// find its path in the environment variable Variable. They run one after the
 	// other.
 	Program, Variable string
+	// Soak is an environment variable without which Run does not look for the defects, because
+	// that takes minutes, but sees that they can be planted. The tests run without it.
+	Soak string
 	// Note is a regular expression for what else of the failing run belongs in the
 	// log, as the command that repeats it.
 	Note    string
@@ -57,6 +60,13 @@ func (s Suite) Run(t *testing.T) {
 	t.Helper()
 	if testing.Short() {
 		t.Skip("compiles packages again, with defects; not with -short")
+	}
+	if s.Soak != "" {
+		if os.Getenv(s.Soak) == "" {
+			s.check(t)
+			return
+		}
+		t.Setenv(s.Soak, "")
 	}
 	binary, err := s.build(t)
 	if err != nil {
@@ -71,6 +81,18 @@ func (s Suite) Run(t *testing.T) {
 				t.Error(wrong)
 			}
 		})
+	}
+}
+
+// check sees that each defect can be planted.
+func (s Suite) check(t *testing.T) {
+	t.Helper()
+	for _, m := range s.Mutants {
+		one := switches{make(map[string]*switchedFile)}
+		err := one.add(1, Change{m.File, m.Old, m.New})
+		if err != nil && !errors.Is(err, errNoSwitch) {
+			t.Errorf("%s: %v", m.Name, err)
+		}
 	}
 }
 

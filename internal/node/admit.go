@@ -16,7 +16,7 @@ import (
 	"github.com/kgate/kgate/telemetry"
 )
 
-// dataPlane serves clients, and asks the pools who is let in.
+// dataPlane serves clients, and asks the pools for admission.
 type dataPlane struct {
 	pools    *pools
 	metrics  *telemetry.Metrics
@@ -57,13 +57,13 @@ func (d *dataPlane) ticketHandler(pools []Pool) (http.Handler, error) {
 		return nil, nil
 	}
 	h, err := admin.NewTicketHandler(admin.TicketConfig{
-		Tickets: d.pools.gateway, Asks: proxy.TicketRequest, Open: func(pool string) bool { return open[pool] },
+		Tickets: d.pools.gateway, Asks: proxy.TicketRequest, Open: func(pool string) bool { return open[pool] }, Pages: proxy.MayUseTickets,
 		MaxTTL: proxy.MaxTicketTTL, Log: d.log,
 	})
 	if err != nil {
 		return nil, err
 	}
-	// Who watches a ticket would keep the server from shutting down.
+	// A client that watches a ticket would keep the server from shutting down.
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		ctx, cancel := context.WithCancel(r.Context())
 		defer cancel()
@@ -73,12 +73,14 @@ func (d *dataPlane) ticketHandler(pools []Pool) (http.Handler, error) {
 }
 
 var (
-	_ proxy.Admitter = admitter{}
-	_ proxy.Tickets  = admitter{}
-	_ proxy.Slot     = (*gateway.Slot)(nil)
-	_ proxy.Slot     = (*gateway.Redeemed)(nil)
-	_ proxy.Observer = requestObserver{}
-	_ admin.Tickets  = (*gateway.Gateway)(nil)
+	_ proxy.Admitter  = admitter{}
+	_ proxy.Tickets   = admitter{}
+	_ proxy.Slot      = (*gateway.Slot)(nil)
+	_ proxy.Slot      = (*gateway.Redeemed)(nil)
+	_ proxy.PacedSlot = (*gateway.Slot)(nil)
+	_ proxy.PacedSlot = (*gateway.Redeemed)(nil)
+	_ proxy.Observer  = requestObserver{}
+	_ admin.Tickets   = (*gateway.Gateway)(nil)
 )
 
 // admitter lets the proxy's requests into the gateway's pools, and lets them take and
@@ -143,9 +145,8 @@ func (o requestObserver) Done(r *proxy.Record) {
 	}
 }
 
-// refusalLog tells of refused requests without a line for each: of each kind the
-// first one in a minute, and how many there were at the end of it. It is safe for
-// concurrent use.
+// refusalLog logs refused requests: the first of each kind in a minute, and at the end
+// of the minute how many there were. It is safe for concurrent use.
 type refusalLog struct {
 	log *slog.Logger
 

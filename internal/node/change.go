@@ -10,7 +10,8 @@ import (
 	"github.com/kgate/kgate/internal/membership"
 )
 
-// SetK changes a pool's k over the whole cluster, if it is was; was 0: whatever it is.
+// SetK changes a pool's k over the whole cluster, provided that it is was; with was 0,
+// whatever it is.
 //
 // In a pool with a rate each token carries a part of it. For a larger k all gateways first
 // divide the rate by it, and the tokens come when they all do: a lost gateway may go on

@@ -47,8 +47,8 @@ type Config struct {
 	Logger *slog.Logger
 }
 
-// Peers says how this gateway and the others reach each other: in the words of the parts,
-// as far as the node does not know by itself.
+// Peers says how this gateway and the others reach each other: with the configuration of each
+// part, without what the node fills in itself.
 type Peers struct {
 	// Links have Listen, Advertise and TLS.
 	Links Links

@@ -18,7 +18,7 @@ type history struct {
 // maxEvents bounds a history: the oldest events go first.
 const maxEvents = 200
 
-// add notes what has happened just now. An event that is not of a single pool has no pool.
+// add notes an event. Pool is empty if it is not about a single pool.
 func (h *history) add(pool, text string) {
 	h.mu.Lock()
 	defer h.mu.Unlock()
@@ -28,7 +28,7 @@ func (h *history) add(pool, text string) {
 	h.events = append(h.events, admin.Event{At: time.Now().UTC(), Pool: pool, Text: text})
 }
 
-// recent returns the events that the status page has room for, the oldest first.
+// recent returns the events that the status page shows, the oldest first.
 func (h *history) recent(now time.Time) []admin.Event {
 	h.mu.Lock()
 	defer h.mu.Unlock()

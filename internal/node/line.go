@@ -25,7 +25,7 @@ func (r *report) Position(ctx context.Context, pool string, arrived time.Time) (
 }
 
 func (r *report) Gateway(id string) (string, error) {
-	_, node, err := gateway.ParseEntry(id)
+	_, node, _, err := gateway.ParseEntry(id)
 	if err != nil {
 		return "", fmt.Errorf("%w: nothing in the line is called %.100q", admin.ErrUnknown, id)
 	}

@@ -3,6 +3,7 @@ package node
 import (
 	"context"
 	"errors"
+	"fmt"
 	"log/slog"
 	"net"
 	"net/http"
@@ -13,6 +14,7 @@ import (
 	"github.com/kgate/kgate/internal/admin"
 	"github.com/kgate/kgate/internal/gateway"
 	"github.com/kgate/kgate/internal/transport"
+	"github.com/kgate/kgate/kmutex"
 	"github.com/kgate/kgate/proxy"
 )
 
@@ -62,6 +64,9 @@ func Start(ctx context.Context, cfg Config) (*Node, error) {
 
 func (n *Node) start() error {
 	for _, p := range n.cfg.Pools {
+		if p.K > kmutex.MaxK {
+			return fmt.Errorf("pool %q has k %d: at most %d are possible", p.Name, p.K, kmutex.MaxK)
+		}
 		n.cfg.Metrics.AddPool(p.Name)
 	}
 	for _, cause := range transport.Causes() {
@@ -81,7 +86,7 @@ func (n *Node) start() error {
 	n.report = &report{
 		cfg: n.cfg, started: time.Now(), peers: n.peers, pools: n.pools, data: n.data, ready: n.Ready, drained: n.drained.Load,
 	}
-	n.pools.start(admin.NewPeerHandler(n.report, n.report))
+	n.pools.start(admin.NewPeerHandler(admin.Config{Source: n.report, Lines: n.report, Tokens: n.cfg.AdminTokens, Log: n.cfg.Logger}))
 	n.undo = append(n.undo, n.pools.gateway.Close)
 	n.cfg.Metrics.SetSource(n.report)
 	n.admin, err = admin.NewHandler(admin.Config{
@@ -237,7 +242,9 @@ func (n *Node) sample(ctx context.Context) {
 				n.cfg.Metrics.LeaderChanged()
 				n.peers.history.add("", now+" leads, after "+leader)
 			}
-			n.cfg.Logger.Info("leader changed", slog.String("old", leader), slog.String("new", now))
+			if now != n.cfg.Name { // which logs that it leads
+				n.cfg.Logger.Info("leader changed", slog.String("old", leader), slog.String("new", now))
+			}
 			leader = now
 		}
 		select {

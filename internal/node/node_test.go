@@ -17,7 +17,11 @@ import (
 	"github.com/kgate/kgate/telemetry"
 )
 
-func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
+// A probe of memberlist that has no answer yet outlives its Shutdown by the rest of the
+// probe's interval.
+func TestMain(m *testing.M) {
+	goleak.VerifyTestMain(m, goleak.IgnoreAnyFunction("github.com/hashicorp/memberlist.(*Memberlist).probe"))
+}
 
 // alone returns the configuration of a gateway alone, with one pool of one slot.
 func alone(t *testing.T) Config {

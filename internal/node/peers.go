@@ -37,7 +37,7 @@ func (p *peers) startLinks(g *gateway.Gateway) error {
 	cfg.PingInterval = p.cfg.Peers.Lease / 2
 	var err error
 	if p.links, err = transport.Listen(cfg); err != nil {
-		return fmt.Errorf("listen.peer %s: %w", cfg.Listen, err)
+		return fmt.Errorf("listen.peer (Peers.Listen): %w", err)
 	}
 	return nil
 }
@@ -46,7 +46,7 @@ func (p *peers) startLinks(g *gateway.Gateway) error {
 func (p *peers) startGossip(boot string) error {
 	cfg, lease := p.cfg.Peers.Gossip, p.cfg.Peers.Lease
 	cfg.Name, cfg.Boot, cfg.Version, cfg.PeerAddr, cfg.Logger = p.cfg.Name, boot, p.cfg.Version, p.links.Addr().String(), p.cfg.Logger
-	// Gossip only suspects, so it may ask seldom; an answer has to have a round trip.
+	// Gossip only suspects, so it may ask seldom; its timeout must allow for a round trip.
 	cfg.ProbeInterval, cfg.ProbeTimeout = max(200*time.Millisecond, lease/5), max(100*time.Millisecond, lease/8)
 	var err error
 	p.gossip, err = serfring.Start(cfg)
@@ -72,7 +72,7 @@ func (p *peers) startCluster(ctx context.Context, boot string, g *gateway.Gatewa
 // newBoot names an incarnation of this gateway.
 func newBoot() string { return rand.Text() }
 
-// entitled returns the incarnation of this gateway as long as it has a lease, else 0.
+// entitled returns the incarnation of this gateway while it has a lease, else 0.
 func (p *peers) entitled() uint64 {
 	s := p.cluster.Standing()
 	if !s.Valid(time.Now()) {
@@ -90,7 +90,7 @@ func (p *peers) notReady() string {
 		// Gossip comes first: without it nobody lets this gateway in.
 		for _, err := range []error{p.gossip.Problem(), p.cluster.Problem()} {
 			if err != nil {
-				return "not in the cluster: " + err.Error()
+				return "not in the cluster: " + strings.TrimPrefix(strings.TrimPrefix(err.Error(), "serfring: "), "membership: ")
 			}
 		}
 		return "not in the cluster yet, or no lease yet"
@@ -133,8 +133,8 @@ func (p *peers) members(view *membership.View, self kmutex.Node) []admin.Member 
 	return out
 }
 
-// lost describes the gateways whose leases may still run, and those that have left
-// without leaving and that gossip has not given up.
+// lost describes the gateways whose leases may still run, and those that have gone without
+// leaving and that gossip still remembers.
 func (p *peers) lost(view *membership.View) []admin.Member {
 	gone := make(map[string]admin.Member)
 	for _, l := range view.Lost {

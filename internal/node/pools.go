@@ -69,7 +69,7 @@ func (p *pools) define(ctx context.Context, all []Pool) error {
 	return nil
 }
 
-// spec returns what the cluster has to agree on.
+// spec returns the part of a pool's configuration that the cluster agrees on.
 func (p *Pool) spec() membership.Pool {
 	spec := membership.Pool{Name: p.Name, K: p.K, Binding: p.Binding, Reclaim: cmp.Or(p.Reclaim, admission.ReclaimLease), Rate: p.Rate}
 	if p.Reclaim == admission.ReclaimHold {
@@ -110,7 +110,7 @@ func (p *pools) unknown(all []Pool) []Pool {
 	return out
 }
 
-// forming names an agreed pool that cannot grant a request here yet; empty: each can.
+// forming names an agreed pool that cannot grant a request here yet; "" if all can.
 func (p *pools) forming() string {
 	begun := make(map[string]bool)
 	for _, s := range p.gateway.Pools() {

@@ -19,7 +19,7 @@ func (n *Node) check(cfg Config) (proxy.Config, error) {
 	return clients, err
 }
 
-// Reload has requests that come from now on served as the Pools and Proxy of cfg say.
+// Reload applies the Pools and Proxy of cfg to requests that come from now on.
 // Those that wait keep their places, those in flight their connections. The rest of
 // cfg does not count. On an error nothing has changed.
 func (n *Node) Reload(cfg Config) error {

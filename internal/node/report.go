@@ -143,8 +143,8 @@ func (r *report) State() telemetry.State {
 	return out
 }
 
-// batonsPerEpoch makes a baton's number one that grows over epochs, too, and that is
-// exact as a float.
+// batonsPerEpoch makes the numbers of batons grow over epochs, too. They stay exact as
+// floats.
 const batonsPerEpoch = 10_000_000_000
 
 // agreement adds what is known of the leader, the voters and the links.

@@ -49,8 +49,16 @@ func (n *Node) LeaveCluster() {
 		log.Warn("requests are still in flight: stopping without leaving the cluster; their slots come back when the lease has run out")
 		return
 	}
-	const goodbye = 2 * time.Second // longer only helps when nobody is left to hear it
-	ctx, cancel := context.WithTimeout(context.Background(), goodbye)
+	const (
+		handOver = 500 * time.Millisecond
+		goodbye  = 2 * time.Second // longer only helps when nobody is left to hear it
+	)
+	ctx, cancel := context.WithTimeout(context.Background(), handOver)
+	defer cancel()
+	if err := n.pools.gateway.HandOverTickets(ctx); err != nil {
+		log.Info("tickets that nobody renews may live longer: the successors do not know how much of their time is left", slog.Any("error", err))
+	}
+	ctx, cancel = context.WithTimeout(context.Background(), goodbye)
 	defer cancel()
 	if err := n.peers.cluster.Leave(ctx); err != nil {
 		log.Warn("stopped without leaving the cluster", slog.Any("error", err))

@@ -35,7 +35,7 @@ func (n *Node) RedeemTicket(ctx context.Context, pool, id string) (*Slot, error)
 	return n.counted(ctx, pool, arrived, slot, err)
 }
 
-// counted returns what there is of a slot and err, and counts it.
+// counted wraps slot so that it is counted, and counts err.
 func (n *Node) counted(ctx context.Context, pool string, arrived time.Time, slot proxy.Slot, err error) (*Slot, error) {
 	s := &Slot{Slot: slot, observer: requestObserver{n.cfg.Metrics, n.data.refusals}, granted: time.Now()}
 	s.rec.Pool, s.rec.Wait, s.rec.Outcome = pool, s.granted.Sub(arrived), admission.OutcomeAdmitted
@@ -83,7 +83,12 @@ func (n *Node) Middleware(pool string, next http.Handler) http.Handler {
 
 // Entitled returns the incarnation of this gateway as long as it may have requests in
 // flight, else 0.
-func (n *Node) Entitled() uint64 { return n.peers.entitled() }
+func (n *Node) Entitled() uint64 {
+	if n.ctx.Err() != nil { // closed: its lease may go on for a while
+		return 0
+	}
+	return n.peers.entitled()
+}
 
 // BreakOff ends at once whatever waits or holds a slot, without waiting for it.
 func (n *Node) BreakOff() {
@@ -92,7 +97,8 @@ func (n *Node) BreakOff() {
 	_ = n.pools.gateway.BreakOff(ended)
 }
 
-// SetK changes a pool's k over the whole cluster, if it is was; was 0: whatever it is.
+// SetK changes a pool's k over the whole cluster, provided that it is was; with was 0,
+// whatever it is.
 func (n *Node) SetK(ctx context.Context, pool string, k, was int) error {
 	return n.pools.SetK(ctx, pool, k, was)
 }

@@ -3,9 +3,15 @@ package node
 import (
 	"context"
 	"errors"
+	"io"
+	"net/http"
+	"net/http/httptest"
+	"net/url"
 	"testing"
+	"time"
 
 	"github.com/kgate/kgate/internal/admission"
+	"github.com/kgate/kgate/internal/pace"
 )
 
 // TestOutcomes: only a request whose context has ended left before it was admitted.
@@ -31,5 +37,44 @@ func TestOutcomes(t *testing.T) {
 		if got := outcomeOf(c.ctx, c.err); c.err == nil || got != c.want {
 			t.Errorf("%v: %s, want %s", c.err, got, c.want)
 		}
+	}
+}
+
+// TestTicketsRequestIsPaced: a request on a ticket's slot is no faster than its pool's rate.
+func TestTicketsRequestIsPaced(t *testing.T) {
+	const perSecond, size = 1 << 20, 512 << 10
+	upstream := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) { _, _ = w.Write(make([]byte, size)) }))
+	defer upstream.Close()
+	cfg := alone(t)
+	at, err := url.Parse(upstream.URL)
+	if err != nil {
+		t.Fatal(err)
+	}
+	cfg.Pools[0].Upstreams, cfg.Pools[0].Rate.Down, cfg.Pools[0].Tickets = []*url.URL{at}, perSecond, true
+	n := start(t, cfg)
+	clients := httptest.NewServer(n.data.handler)
+	defer clients.Close()
+	ticket, err := n.Tickets().RequestTicket(t.Context(), admission.Request{Pool: "p"}, time.Minute, "")
+	if err != nil {
+		t.Fatal(err)
+	}
+	req, err := http.NewRequestWithContext(t.Context(), http.MethodGet, clients.URL, http.NoBody)
+	if err != nil {
+		t.Fatal(err)
+	}
+	req.Header.Set("Kgate-Ticket", ticket.ID)
+	began := time.Now()
+	res, err := clients.Client().Do(req)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer res.Body.Close()
+	got, err := io.Copy(io.Discard, res.Body)
+	if err != nil || got != size {
+		t.Fatalf("%d bytes, %v", got, err)
+	}
+	least := time.Duration(float64(size-pace.Burst(perSecond, 1)) / perSecond * float64(time.Second))
+	if took := time.Since(began); took < least {
+		t.Errorf("%d bytes took %v, at least %v", size, took, least)
 	}
 }

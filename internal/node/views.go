@@ -9,7 +9,7 @@ import (
 )
 
 // logViews logs which gateways come and go, by name, until ctx ends. It begins with
-// the view that this gateway is in: what was agreed before it came is no news.
+// the view that this gateway is in: what was agreed before is not logged.
 func (p *peers) logViews(ctx context.Context) {
 	if p.cluster.Ready(ctx) != nil {
 		return
@@ -69,6 +69,9 @@ func (h *history) logView(log *slog.Logger, before, now *membership.View) {
 		case was.K != p.K:
 			h.add(p.Name, fmt.Sprintf("k of %s: %d, before %d", p.Name, p.K, was.K))
 			log.Info("k changed", slog.String("pool", p.Name), slog.Int("old", was.K), slog.Int("new", p.K))
+		case was.Rate != p.Rate:
+			h.add(p.Name, "the rate of "+p.Name+" was changed")
+			log.Info("rate changed", slog.String("pool", p.Name), slog.Int64("down", p.Rate.Down), slog.Int64("up", p.Rate.Up))
 		}
 	}
 }

@@ -15,9 +15,12 @@ const (
 	// would move nothing for seconds, and be taken for one that stands still.
 	least = 4 << 10
 	slow  = 250 * time.Millisecond
-	// unpaced is what a transfer takes at once where there is no rate. It is bounded, so
-	// that a rate that is set meanwhile holds soon.
-	unpaced = 1 << 20
+	// Where there is no rate a transfer takes what it moves in about brief, first as much as
+	// first says, and between least and most: a rate that is set meanwhile does not hold for
+	// what has been taken.
+	brief = 20 * time.Millisecond
+	first = 64 << 10
+	most  = 1 << 20
 )
 
 // burst returns how many bytes an account saves up for each token of a rate.
@@ -78,7 +81,7 @@ func (a *account) advance(now time.Duration) {
 // ask returns how much is taken at once of what is wanted.
 func (a *account) ask(want int) int {
 	if a.each == 0 {
-		return min(want, unpaced)
+		return min(want, least) // the rate has just been taken away: Flow.Take asks no account then
 	}
 	return min(want, int(chunk(a.each)))
 }

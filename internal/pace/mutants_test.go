@@ -24,6 +24,13 @@ func TestMutantsAreCaught(t *testing.T) {
 			Caught: "at most",
 		},
 		{
+			Name: "without a rate a slow transfer takes much at once", File: "pacer.go",
+			Old:    "case took > brief:",
+			New:    "case took > time.Hour:",
+			By:     "^TestRateIsSetMeanwhile$",
+			Caught: "after the rate was set",
+		},
+		{
 			Name: "a timer that is set stays as it is", File: "pacer.go",
 			Old:    "if p.dueAt != 0 && p.dueAt <= at {",
 			New:    "if p.dueAt != 0 {",

@@ -97,6 +97,12 @@ type Flow struct {
 	waiter  waiter
 	paid    bool // what was taken last was taken of an account
 	stopped bool
+
+	// Where there is no rate: what is taken at once, and of the last time when that was and
+	// whether some came back.
+	piece  int
+	taken  time.Time
+	unused bool
 }
 
 // Join adds a transfer. The caller has to Stop it.
@@ -143,8 +149,7 @@ func (f *Flow) Take(ctx Done, want int) (int, error) {
 	}
 	p := f.pacer
 	if !p.paced.Load() {
-		f.paid = false
-		return min(want, unpaced), nil
+		return f.unpaced(want), nil
 	}
 	p.mu.Lock()
 	if f.stopped {
@@ -179,9 +184,28 @@ func (f *Flow) Take(ctx Done, want int) (int, error) {
 	return n, nil
 }
 
+// unpaced takes where there is no rate.
+func (f *Flow) unpaced(want int) int {
+	now := time.Now()
+	switch took := now.Sub(f.taken); {
+	case f.piece == 0:
+		f.piece = first
+	case took > brief:
+		f.piece = max(int(float64(f.piece)*(brief.Seconds()/took.Seconds())), least)
+	case took < brief/2 && !f.unused:
+		f.piece = min(2*f.piece, most)
+	}
+	f.paid, f.taken, f.unused = false, now, want < f.piece
+	return min(want, f.piece)
+}
+
 // Return gives back n bytes that were taken and have not been moved.
 func (f *Flow) Return(n int) {
-	if f == nil || n <= 0 || !f.paid {
+	if f == nil || n <= 0 {
+		return
+	}
+	if !f.paid {
+		f.unused = true
 		return
 	}
 	p := f.pacer

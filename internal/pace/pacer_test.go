@@ -35,6 +35,68 @@ func draw(ctx context.Context, f *Flow, pause time.Duration) *atomic.Int64 {
 	return got
 }
 
+// TestRateIsSetMeanwhile: where there was no rate, one that is set holds at once but for
+// what a transfer moves in a few milliseconds.
+func TestRateIsSetMeanwhile(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		var p Pacer
+		const transfers, pace, rate = 20, 200_000, 200 << 10
+		ctx, cancel := context.WithCancel(t.Context())
+		defer cancel()
+		var moved atomic.Int64
+		var all sync.WaitGroup
+		for range transfers {
+			f := p.Join()
+			defer f.Stop()
+			all.Go(func() {
+				for ctx.Err() == nil {
+					n, err := f.Take(ctx, 1<<20)
+					if err != nil {
+						return
+					}
+					for ; n > 0; n -= 200 { // as the upstream sends
+						time.Sleep(200 * time.Second / pace)
+						moved.Add(200)
+					}
+				}
+			})
+		}
+		time.Sleep(2 * time.Second)
+		if got := moved.Load(); got < transfers*pace*2*9/10 {
+			t.Errorf("%d bytes in 2 s without a rate", got)
+		}
+		p.Set(transfers, rate/transfers)
+		moved.Store(0)
+		time.Sleep(time.Second)
+		if got, most := moved.Load(), rate+Burst(rate, transfers)+transfers*(least+200); got > most {
+			t.Errorf("%d bytes in the second after the rate was set; at most %d", got, most)
+		}
+		cancel()
+		all.Wait()
+	})
+}
+
+// TestUnpacedGrows: without a rate, a transfer that is fast takes more and more at once.
+func TestUnpacedGrows(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		f := new(Pacer).Join()
+		defer f.Stop()
+		for range 5 {
+			if _, err := f.Take(t.Context(), most); err != nil {
+				t.Fatal(err)
+			}
+		}
+		if got, err := f.Take(t.Context(), most); err != nil || got != most {
+			t.Errorf("takes %d, %v", got, err)
+		}
+		f.Return(most - 1)
+		time.Sleep(time.Second)
+		if got, err := f.Take(t.Context(), most); err != nil || got > most/20 {
+			t.Errorf("takes %d after a second, %v", got, err)
+		}
+	})
+}
+
 // TestFair: transfers get equal parts. One that is slow takes what it can, and the others
 // have the rest.
 func TestFair(t *testing.T) {

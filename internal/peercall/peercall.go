@@ -8,13 +8,41 @@ import (
 	"fmt"
 	"io"
 	"net/http"
+	"net/http/httptrace"
 	"sync"
+
+	"github.com/kgate/kgate/internal/peercert"
 )
 
-// JSON asks the gateway at addr, host:port. The question becomes the body, unless it is
-// nil; the answer is decoded into answer. Answers of more than limit bytes, and those
-// with another status than 200, are errors.
-func JSON(ctx context.Context, client *http.Client, method, addr, path string, question, answer any, limit int64) error {
+// To is whom a call is for.
+type To struct {
+	Name string
+	Addr string // host:port
+}
+
+// Do sends a request to the gateway of that name. Over TLS no other gets it, or can answer
+// it: addresses come from gossip, in which every gateway can say what it likes of others.
+func Do(client *http.Client, req *http.Request, name string) (*http.Response, error) {
+	var wrong error
+	trace := &httptrace.ClientTrace{GotConn: func(info httptrace.GotConnInfo) { // in this goroutine, before anything is sent
+		if wrong = peercert.OfConn(info.Conn, name); wrong != nil {
+			_ = info.Conn.Close()
+		}
+	}}
+	resp, err := client.Do(req.WithContext(httptrace.WithClientTrace(req.Context(), trace)))
+	if wrong == nil {
+		return resp, err
+	}
+	if err == nil {
+		_ = resp.Body.Close()
+	}
+	return nil, fmt.Errorf("%s: %w", req.URL.Host, wrong)
+}
+
+// JSON asks a gateway. The question becomes the body, unless it is nil; the answer is
+// decoded into answer. Answers of more than limit bytes, and those with another status
+// than 200, are errors.
+func JSON(ctx context.Context, client *http.Client, method string, to To, path string, question, answer any, limit int64) error {
 	var body io.Reader = http.NoBody
 	if question != nil {
 		data, err := json.Marshal(question)
@@ -23,11 +51,11 @@ func JSON(ctx context.Context, client *http.Client, method, addr, path string, q
 		}
 		body = bytes.NewReader(data)
 	}
-	req, err := http.NewRequestWithContext(ctx, method, "http://"+addr+path, body)
+	req, err := http.NewRequestWithContext(ctx, method, "http://"+to.Addr+path, body)
 	if err != nil {
 		return err
 	}
-	resp, err := client.Do(req)
+	resp, err := Do(client, req, to.Name)
 	if err != nil {
 		return err
 	}
@@ -37,12 +65,12 @@ func JSON(ctx context.Context, client *http.Client, method, addr, path string, q
 	case err != nil:
 		return err
 	case resp.StatusCode != http.StatusOK:
-		return fmt.Errorf("%s answers %s: %.200s", addr, resp.Status, data)
+		return fmt.Errorf("%s answers %s: %.200s", to.Addr, resp.Status, data)
 	case int64(len(data)) > limit:
-		return fmt.Errorf("%s answers with more than %d bytes", addr, limit)
+		return fmt.Errorf("%s answers with more than %d bytes", to.Addr, limit)
 	}
 	if err := json.Unmarshal(data, answer); err != nil {
-		return fmt.Errorf("answer of %s to %s: %w", addr, path, err)
+		return fmt.Errorf("answer of %s to %s: %w", to.Addr, path, err)
 	}
 	return nil
 }

@@ -12,17 +12,17 @@ import (
 // so one count proves nothing. A token that several counts in a row see nowhere,
 // and that nobody was granted in between, or that they see in use by the same two
 // tickets, is lost or doubled: a new epoch mends it. The grants matter where
-// round trips are long: there a busy token is on its way more often than not.
+// round trips are long: there a busy token is in a message most of the time.
 //
-// A count also shows that one gateway keeps most of the tokens after a burst there, so
-// that its loss would stop the others for a lease. A new epoch spreads them.
+// A count also shows when one gateway keeps most of the tokens after a burst. Its loss would
+// stop the others for a lease, so a new epoch spreads them.
 
 const (
 	// auditEvery is the time between two counts with few gateways; with many it
 	// grows, so that home asks auditRate gateways a second.
 	auditEvery = 2 * time.Second
 	auditRate  = 100
-	// auditSoon is the first of them after k was lowered in a pool with a rate.
+	// auditSoon is the time before the first count after k was lowered in a pool with a rate.
 	auditSoon = 100 * time.Millisecond
 	// auditStrikes is how many counts in a row must find the same fault.
 	auditStrikes = 3
@@ -62,8 +62,6 @@ func (p *Pool) auditEvery() time.Duration {
 	return max(auditEvery, time.Duration(len(p.view.Members))*time.Second/auditRate)
 }
 
-func (p *Pool) nextCount() time.Duration { return p.audit.due }
-
 // count ends one round of counting and begins the next.
 func (p *Pool) count(now time.Duration) {
 	a := &p.audit
@@ -71,7 +69,7 @@ func (p *Pool) count(now time.Duration) {
 		return
 	}
 	pause := p.auditEvery()
-	if p.view.Left { // until it is known that there are no more than k: soon, as a rule
+	if p.view.Left { // until no more than k are in use, which is soon as a rule
 		pause = min(pause, auditSoon<<min(a.round, 10))
 	}
 	if a.round > 0 && pause == p.auditEvery() {
@@ -81,7 +79,7 @@ func (p *Pool) count(now time.Duration) {
 	a.round++
 	a.from = make(map[kmutex.Node]*Holdings, len(p.view.Members))
 	for _, n := range p.view.Members {
-		p.deliver(now, Letter{To: n, Count: &Count{Round: a.round}})
+		p.post(Letter{To: n, Count: &Count{Round: a.round}})
 	}
 }
 
@@ -111,8 +109,8 @@ func (p *Pool) counted(now time.Duration, from kmutex.Node, h *Holdings) {
 	}
 }
 
-// isWhole reports whether no more than K tokens are in use, after K was lowered. While
-// there are more nobody is let in, so that it stays true for the rest of the epoch.
+// isWhole reports whether no more than K tokens are in use, after K was lowered. While more
+// are in use nobody is admitted, so once true it stays true for the rest of the epoch.
 func (p *Pool) isWhole(all map[kmutex.Node]*Holdings) bool {
 	if p.view.Owed {
 		return false // what lost gateways use may not be known
@@ -145,9 +143,8 @@ func lopsided(all map[kmutex.Node]*Holdings) bool {
 	return least == 0 && most > share && used <= share/2
 }
 
-// judge looks at a whole round. One in which a gateway did not answer, or was in
-// another epoch, says nothing: whether that gateway is there is for its lease to
-// say.
+// judge examines a whole round. A round in which a gateway did not answer, or was in another
+// epoch, proves nothing: whether that gateway is alive is for its lease to say.
 func (p *Pool) judge(now time.Duration) {
 	a := &p.audit
 	all := make([]*Holdings, 0, len(p.view.Members))
@@ -166,8 +163,8 @@ func (p *Pool) judge(now time.Duration) {
 	}
 }
 
-// strike adds a count and returns the tokens that have been found at fault often
-// enough. The tokens of whole have to be somewhere.
+// strike adds a count and returns the tokens whose fault has been found often enough.
+// The tokens of whole have to be somewhere.
 func (a *audit) strike(whole kmutex.TokenSet, all []*Holdings) []kmutex.Token {
 	var seen kmutex.TokenSet
 	user := make(map[kmutex.Token]kmutex.Request)

@@ -8,29 +8,37 @@
 // begin an epoch as one plan says. An epoch that cannot begin, because the plan
 // fails, or is refused, or a message got lost, asks for another one, at a bounded
 // rate, until one begins. The pool's home knows at any moment whose report it
-// waits for, and since when ([Pool.Missing]); somebody has to take those gateways
-// out of the view, or the epoch never begins. Home counts the tokens now and
+// waits for, and since when ([Pool.Missing]); the cluster has to remove those gateways
+// from the view, or the epoch never begins. Home counts the tokens now and
 // then and asks for a new epoch when one is lost or doubled.
 //
-// A ticket lives as long as its holder gives signs of life in time. Nobody is told
-// of its state before all successors of this gateway, and the disk if there is one,
-// have it ([Tickets.Synced]). A successor gives a ticket that it takes over a whole time
-// to live beyond anything that the lost gateway may still have promised. No slot is
-// given to somebody else while its holder may rely on it, whatever the rates of the
-// clocks within the bounds of package drift, and whatever the wall clocks show.
+// A ticket lives as long as its holder gives signs of life in time, and ends by one of
+//
+//	its state                     who may end it
+//	waiting                       its holder
+//	granted                       its holder; the end of its hold
+//	granted, used by a call       that call, by its name; the end of its hold
+//	any                           the time to live; at a successor, an epoch in which another request has its token
+//
+// Its state is shown to nobody before all successors of this gateway, and the disk if
+// there is one, have it ([Tickets.Synced]). A successor gives a ticket that it takes over a whole
+// time to live beyond anything that the lost gateway may still have promised, or, if that
+// one left in order, what it had left ([Pool.HandOver]). No slot is given to somebody else
+// while its holder may rely on it, whatever the rates of the clocks within the bounds of
+// package drift, and whatever the wall clocks show.
 //
 // # Model
 //
 // The package is pure: no clock, goroutine, lock, random source or I/O. A method
-// takes in one event and returns [Effects]: what to send, whom to let in, and when
-// to call [Pool.Wake]. Times are a monotonic clock's, from any origin. Package
+// takes in one event and returns [Effects]: what to send, which requests to admit, and
+// when to call [Pool.Wake]. Times are a monotonic clock's, from any origin. Package
 // gateway drives a Pool under one lock with real links and timers, and package
 // fairk of the lab with simulated ones.
 //
 // Gateways exchange messages of the machine, and letters: reports, answers, counts
-// of tokens, replicas of tickets. They can be long. A letter can fail to arrive; then the
-// driver says so ([Pool.Undelivered]) and it goes again as long as it matters; of an answer
-// it also says that it has arrived ([Pool.Delivered]).
+// of tokens, replicas of tickets. They can be long. When one fails to arrive the driver
+// says so ([Pool.Undelivered]), and it is sent again as long as it matters. What a pool
+// has to send to itself it takes in at the end of the same event.
 //
 // # States
 //
@@ -54,13 +62,13 @@
 //	End                             any                   Void
 //
 // A view of an older epoch, and a letter of one, change nothing. A report of a
-// newer epoch is kept until the view that tells of it. Whatever the state, a newer
-// epoch takes the place of the present one; its plan is known to nobody then, or
-// the other gateways' reports tell what became of it (see [kmutex.PlanEpoch]).
+// newer epoch is kept until the view of that epoch. In any state a newer epoch replaces
+// the present one. If the present one has begun anywhere, the reports show it (see
+// [kmutex.PlanEpoch]).
 //
 // # Source
 //
-// The paper (V. Reddy, P. Mittal, I. Gupta, ICDCS 2008) mends the pointers to a
-// lost node one by one; here the whole line is planned at home from all reports,
+// The paper (V. Reddy, P. Mittal, I. Gupta, ICDCS 2008) repairs the pointers to a
+// lost node one by one; here home plans the whole line from all reports,
 // docs/adr/0006. Who drives the package is in docs/adr/0022.
 package pool

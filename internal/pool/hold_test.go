@@ -98,8 +98,59 @@ func TestSuccessorKeepsTheSlot(t *testing.T) {
 	}
 }
 
+// A gateway that is about to leave in order writes down what its tickets have left, and
+// each sign after that. Its successor counts from there, once.
+func TestHandedOver(t *testing.T) {
+	const ttl, holdMax = 10 * time.Second, time.Minute
+	w := newTrio(t, 2)
+	p := w.pools[2]
+	p.cfg.Wall = func() int64 { return 1 }
+	tk := &Ticket{ID: replication.NewID([16]byte{1}, 2), TTL: ttl, HoldMax: holdMax}
+	p.Keep(w.now, tk)
+	p.TicketGranted(w.now, 1, tk, kmutex.Grant{Request: 1, Serial: 1})
+	left := func() (ttl, hold time.Duration) {
+		r, _ := p.Tickets().Table().Get(tk.ID)
+		return r.Left, r.HoldLeft
+	}
+	if a, b := left(); a != 0 || b != 0 {
+		t.Errorf("%v and %v are left at a gateway that stays", a, b)
+	}
+	polled := &Ticket{ID: replication.NewID([16]byte{2}, 2), TTL: ttl}
+	p.Keep(w.now, polled)
+	p.Await(w.now, polled, 1)
+	w.now += 6 * time.Second
+	p.HandOver(w.now)
+	if r, _ := p.Tickets().Table().Get(polled.ID); r.Left != KeepFor(ttl) {
+		t.Errorf("%v are left of a ticket whose holder waits for it here", r.Left)
+	}
+	if a, b := left(); a != KeepFor(ttl)-6*time.Second || b != holdMax-6*time.Second {
+		t.Errorf("%v and %v are left", a, b)
+	}
+	w.now += time.Second
+	p.Sign(w.now, tk)
+	if a, b := left(); a != KeepFor(ttl) || b != holdMax-7*time.Second {
+		t.Errorf("%v and %v are left after the sign", a, b)
+	}
+	for _, c := range []struct {
+		left, holdLeft, idle, renewed time.Duration
+	}{
+		{3 * time.Second, 40 * time.Second, 3 * time.Second, 40 * time.Second},
+		// No gateway that works says that more is left than a whole one.
+		{time.Hour, time.Hour, 3300*time.Millisecond + KeepFor(ttl), 3300*time.Millisecond + holdMax},
+	} {
+		r := replication.Record{TTL: ttl, HoldMax: holdMax, Left: c.left, HoldLeft: c.holdLeft}
+		w, tk := adopted(t, r, 20*time.Second, time.Hour)
+		if got := tk.Expires - w.now; got != c.idle {
+			t.Errorf("%+v: ends after %v", c, got)
+		}
+		if got := w.lasts(tk); got < c.renewed || got > c.renewed+100*time.Millisecond {
+			t.Errorf("%+v: the hold ends after %v", c, got)
+		}
+	}
+}
+
 // A call whose answer was lost may use the ticket again, also at the successor. No other
-// may, nor one that has no name.
+// may, nor one that has no name. Nobody else ends the ticket.
 func TestUseAgain(t *testing.T) {
 	w, tk := adopted(t, replication.Record{TTL: time.Minute}, 0, 0)
 	p := w.pools[3]
@@ -114,8 +165,8 @@ func TestUseAgain(t *testing.T) {
 		t.Errorf("again: %v", err)
 	}
 	for _, call := range []string{"two", ""} {
-		if err := use(call); !errors.Is(err, admission.ErrTicketUsed) {
-			t.Errorf("call %q: %v", call, err)
+		if err := use(call); err == nil {
+			t.Errorf("call %q uses it, too", call)
 		}
 		// Its end would give away the slot that the request still uses.
 		if _, err := p.Finish(w.now, tk, call); !errors.Is(err, admission.ErrTicketUsed) {
@@ -135,7 +186,10 @@ func TestUseAgain(t *testing.T) {
 	}
 	w, tk = adopted(t, replication.Record{TTL: time.Minute, Used: true}, 0, 0)
 	p = w.pools[3]
-	if err := use(""); !errors.Is(err, admission.ErrTicketUsed) {
-		t.Errorf("without a name: %v", err)
+	if err := use("one"); !errors.Is(err, admission.ErrTicketUsed) {
+		t.Errorf("one without a name has used it: %v", err)
+	}
+	if _, err := p.Finish(w.now, tk, ""); !errors.Is(err, admission.ErrTicketUsed) {
+		t.Errorf("one without a name uses it, and its holder ends it: %v", err)
 	}
 }

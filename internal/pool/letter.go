@@ -3,14 +3,31 @@ package pool
 import (
 	"encoding/json"
 	"fmt"
+	"slices"
+	"time"
 
 	"github.com/kgate/kgate/kmutex"
+	"github.com/kgate/kgate/replication"
 )
 
-// ParseLetter reads the JSON of a letter from another gateway, and checks it. It can take
-// long, and needs no lock: [Pool.Take] relies on it.
+// Letter is what two gateways' parts of a pool send each other beside the machine's
+// messages. One of the pointers is set.
+type Letter struct {
+	To     kmutex.Node              `json:"-"`
+	Report *replication.EpochReport `json:",omitempty"`
+	Answer *replication.EpochAnswer `json:",omitempty"`
+	Count  *Count                   `json:",omitempty"`
+	Tokens *Holdings                `json:",omitempty"`
+	Push   *replication.Push        `json:",omitempty"`
+	Ack    *replication.Ack         `json:",omitempty"`
+
+	tries int // that failed
+}
+
+// ParseLetter reads a letter of another gateway from JSON, and checks it: [Pool.Take]
+// relies on that. It can take long, and needs no lock.
 //
-// Fields that are not known here are left out: another version may send them.
+// Unknown fields are ignored: another version may send them.
 func ParseLetter(from kmutex.Node, data []byte) (*Letter, error) {
 	l := new(Letter)
 	err := json.Unmarshal(data, l)
@@ -18,7 +35,7 @@ func ParseLetter(from kmutex.Node, data []byte) (*Letter, error) {
 		err = l.validate()
 	}
 	if err != nil {
-		return nil, fmt.Errorf("%w: of node %d: %w", errLetter, from, err)
+		return nil, fmt.Errorf("%w of node %d: %w", errLetter, from, err)
 	}
 	return l, nil
 }
@@ -34,4 +51,62 @@ func (l *Letter) validate() error {
 	default:
 		return nil
 	}
+}
+
+// post sends a letter. One to this gateway itself is taken in at the end of the event.
+func (p *Pool) post(l Letter) {
+	if l.To == p.cfg.Self {
+		p.own = append(p.own, l)
+	} else {
+		p.fx.Letters = append(p.fx.Letters, l)
+	}
+}
+
+// retry is a letter that is to be sent again.
+type retry struct {
+	at     time.Duration
+	letter Letter
+}
+
+// Pauses before a letter is sent again. They double. At first home may just not have the
+// view yet.
+const (
+	retryFirst   = 4 * time.Millisecond
+	retryLongest = 250 * time.Millisecond
+	pushPause    = 100 * time.Millisecond
+)
+
+func (p *Pool) matters(l *Letter) bool {
+	switch {
+	case l.Report != nil:
+		return p.state == Reporting && l.Report.Epoch == p.view.Epoch
+	case l.Answer != nil:
+		return p.state != Void && l.Answer.Install.Epoch == p.view.Epoch && slices.Contains(p.view.Members, l.To)
+	case l.Ack != nil:
+		return p.tickets != nil && slices.Contains(p.view.Members, l.To)
+	default:
+		return false
+	}
+}
+
+func (p *Pool) retry(now time.Duration) {
+	p.again = slices.DeleteFunc(p.again, func(r retry) bool {
+		due := now >= r.at
+		if due && r.letter.Push != nil {
+			p.tickets.replicator.Failed(r.letter.To, r.letter.Push.Seq)
+		} else if due && p.matters(&r.letter) {
+			p.post(r.letter)
+		}
+		return due
+	})
+}
+
+func (p *Pool) nextRetry() time.Duration {
+	next := time.Duration(0)
+	for _, r := range p.again {
+		if next == 0 || r.at < next {
+			next = r.at
+		}
+	}
+	return next
 }

@@ -11,13 +11,12 @@ import (
 // Why an event is refused, beside the errors of package kmutex.
 var (
 	// errVoid: this gateway has no part in the pool now.
-	errVoid = errors.New("pool: no part in it")
-	// errLetter: no gateway that works sends this letter.
-	errLetter = errors.New("pool: a letter that makes no sense")
+	errVoid = errors.New("pool: this gateway has no part in it")
+	// errLetter: no correct gateway sends this letter.
+	errLetter = errors.New("pool: invalid letter")
 )
 
-// State of a pool at one gateway. The package's doc tells how one follows the
-// other.
+// State of a pool at one gateway. The package's comment says which follows which.
 type State uint8
 
 // The states.
@@ -42,23 +41,22 @@ type Config struct {
 	Binding kmutex.Binding
 	// Memory of what outlives the incarnation; nil: nothing does.
 	Memory *Memory
-	// Interval returns the ask interval: the line is no finer than that.
+	// Interval returns the ask interval: the line is no more precise than that.
 	Interval func() time.Duration
-	// Audit has home count the tokens now and then.
+	// Audit lets home count the tokens now and then.
 	Audit bool
 	// Placed returns when a waiting ticket took its place, by the wall clock in
 	// nanoseconds; false: it has been cancelled.
 	Placed func(kmutex.Request) (stamp int64, waits bool)
-	// Wall is the time by the wall clock in nanoseconds. It is asked for tickets that
-	// are taken over and may keep their slots until then.
+	// Wall returns the time by the wall clock in nanoseconds. It is called when tickets are
+	// taken over whose holds end by the wall clock.
 	Wall func() int64
 }
 
 // Memory is what a gateway remembers of a pool from one incarnation to the next.
 // The zero value is empty.
 type Memory struct {
-	// unknown are lost gateways whose tickets nobody knew, and since when.
-	unknown  map[kmutex.Node]time.Duration
+	unknown  replication.Unknown
 	replicas *replication.ReplicaSet
 }
 
@@ -81,32 +79,34 @@ type Pool struct {
 	disk     Disk
 	view     View
 	early    []kmutex.Envelope // to members of a view to come
-	overflow bool              // of early: a message is missing in the line
+	overflow bool              // of early: the line has lost a message
 	fx       Effects
 
 	installed uint64          // the epoch that began here last
 	withheld  kmutex.TokenSet // in that epoch
 	whole     kmutex.TokenSet // the tokens that must be somewhere in that epoch
-	// reclaimed tokens of that epoch were in messages that never left this
-	// gateway.
+	// reclaimed tokens of that epoch were in messages that have never left this gateway.
 	reclaimed kmutex.TokenSet
 	// unplanned are the epochs since then of which this gateway was home, and
 	// which it has not planned and never will.
 	unplanned []uint64
 
 	tickets *Tickets
-	report  *replication.EpochReport // of the view's epoch
-	home    *home                    // nil: another gateway is, or the epoch just begins
-	// ahead are reports of epochs that this gateway has not heard of yet.
+	// handingOver: the tickets' records say how much time is left, see HandOver.
+	handingOver bool
+	report      *replication.EpochReport // of the view's epoch
+	home        *home                    // nil: another gateway is, or the epoch just begins
+	// ahead are reports of epochs of which this gateway has no view yet.
 	ahead  map[kmutex.Node]*replication.EpochReport
 	again  []retry
+	own    []Letter // to this gateway itself
 	repair repair
 	audit  audit
 	used   kmutex.TokenSet // granted here since home counted last
 	// spreadAt is the earliest time of the next epoch that only spreads tokens.
 	spreadAt time.Duration
-	expiry   time.Duration // when the tickets that nobody knows of have run out; 0: never
-	wakeAt   time.Duration // what the driver was told last
+	expiry   time.Duration // when the tickets that no gateway knows have run out; 0: never
+	wakeAt   time.Duration // as the driver has it
 }
 
 // New returns a pool that does nothing before its first view.
@@ -120,7 +120,7 @@ func New(cfg Config) *Pool {
 // State returns how far the pool is.
 func (p *Pool) State() State { return p.state }
 
-// Machine returns the machine, to be looked at.
+// Machine returns the machine, for reading.
 func (p *Pool) Machine() *kmutex.Machine { return p.machine }
 
 // View returns what [Pool.Follow] was given last.
@@ -139,15 +139,29 @@ func (p *Pool) Early(visit func(kmutex.Envelope)) {
 	}
 }
 
-// Step lets the machine take in an event other than freeze and install. After an
-// error nothing has changed.
-func (p *Pool) Step(e kmutex.Event) (*Effects, error) {
-	p.fx.reset()
-	if p.state == Void {
-		return &p.fx, errVoid
+// UseFree notes that this gateway uses its free tokens, so that home does not spread them.
+func (p *Pool) UseFree() {
+	if p.state == Installed {
+		_, free := p.machine.Holdings()
+		p.used.AddAll(free)
 	}
-	err := p.step(e)
-	return &p.fx, err
+}
+
+// Unsent takes back the tokens of a message that its receiver, which is lost,
+// cannot have received: they have never left. It comes before the view that
+// removes that gateway. Without it, most tokens would be withheld when a coordinator
+// is lost, because those released after its end were sent to it.
+func (p *Pool) Unsent(m *kmutex.Message) {
+	if p.state == Void || m.Epoch != p.installed {
+		return
+	}
+	switch m.Kind {
+	case kmutex.KindToken:
+		p.reclaimed.Add(m.Token)
+	case kmutex.KindBaton, kmutex.KindTokens:
+		p.reclaimed.AddAll(m.Free)
+	default: // carries no token
+	}
 }
 
 // step adds the effects of an event.
@@ -167,93 +181,25 @@ func (p *Pool) step(e kmutex.Event) error {
 	return err
 }
 
-// send adds a message. One to a member that the view here does not know yet is
-// kept until the view that does: another gateway, which knows it, has passed its
-// request on.
+// send adds a message. One to a member that this gateway's view does not have yet is kept
+// until a view that does: a gateway with a newer view has passed that member's request on.
 func (p *Pool) send(m *kmutex.Envelope) {
 	switch {
 	case m.To <= p.view.Newest:
 		p.fx.Messages = append(p.fx.Messages, *m)
 	case len(p.early) < maxEarly:
 		p.early = append(p.early, *m)
-	default: // the line misses it
+	default: // the line has lost it
 		p.overflow, p.fx.WakeAt = true, 1
 	}
 }
 
-// UseFree notes that the free tokens here are of use: home does not spread them.
-func (p *Pool) UseFree() {
-	if p.state == Installed {
-		_, free := p.machine.Holdings()
-		p.used.AddAll(free)
+// sendEarly sends what was kept for members that the view has now. If they have
+// left meanwhile, the links refuse it.
+func (p *Pool) sendEarly() {
+	early := p.early
+	p.early = nil
+	for i := range early {
+		p.send(&early[i])
 	}
-}
-
-// MessageLost takes in that the links could not take a message to a gateway that
-// is a member: the line misses it, and a new epoch is asked for, unless that of
-// the message is over anyway.
-func (p *Pool) MessageLost(now time.Duration, epoch uint64) *Effects {
-	p.fx.reset()
-	if p.state == Installed && epoch == p.installed {
-		p.mend(now)
-	}
-	return p.done(now)
-}
-
-// Unsent takes back the tokens of a message that its receiver, which is lost,
-// cannot have received: they have not been away. It comes before the view that
-// takes that gateway out. Without it, most tokens would be withheld when a
-// coordinator is lost, because those released after its end were sent to it.
-func (p *Pool) Unsent(m *kmutex.Message) {
-	if p.state == Void || m.Epoch != p.installed {
-		return
-	}
-	switch m.Kind {
-	case kmutex.KindToken:
-		p.reclaimed.Add(m.Token)
-	case kmutex.KindBaton, kmutex.KindTokens:
-		p.reclaimed.AddAll(m.Free)
-	default: // carries no token
-	}
-}
-
-// Wake takes in that the time of [Effects].WakeAt has come. To call it at other
-// times is harmless.
-func (p *Pool) Wake(now time.Duration) *Effects {
-	p.fx.reset()
-	if p.state != Void {
-		p.wakeAt = 0
-		p.retry(now)
-		if p.overflow || p.expiry > 0 && now >= p.expiry {
-			p.overflow, p.expiry = false, 0
-			p.mend(now)
-		}
-		p.count(now)
-		p.expire(now)
-	}
-	return p.done(now)
-}
-
-// End ends the incarnation's part. Its tickets are from now on among the replicas of
-// what lost gateways left; nothing else is left of it.
-func (p *Pool) End() error {
-	err := p.voidTickets()
-	*p = Pool{cfg: p.cfg}
-	return err
-}
-
-// done completes the effects of an event that may have changed when to wake up.
-func (p *Pool) done(now time.Duration) *Effects {
-	p.pushTickets()
-	p.repair.fire(now, p)
-	next := p.repair.next()
-	for _, at := range []time.Duration{p.nextRetry(), p.expiry, p.nextCount(), p.nextExpiry()} {
-		if at > 0 && (next == 0 || at < next) {
-			next = at
-		}
-	}
-	if next != 0 && next != p.wakeAt {
-		p.wakeAt, p.fx.WakeAt = next, next
-	}
-	return &p.fx
 }

@@ -1,28 +1,38 @@
 package pool
 
-import "time"
+import (
+	"fmt"
+	"time"
+)
 
-// How often a pool asks for a new epoch: at once, and then after pauses that
-// double, so that a defect that no epoch mends does not begin epoch after epoch.
+// A pool asks for a new epoch at once, and then after pauses that double: a defect that
+// no epoch repairs must not begin epoch after epoch.
 const (
 	repairFirst   = time.Second
 	repairLongest = time.Minute
 )
 
-// repair is the wish that the present epoch ends.
+// repair says whether the present epoch has to end, and when to ask for that.
 type repair struct {
 	wanted bool
 	due    time.Duration // not before then
 	pause  time.Duration
 }
 
-// mend asks for a new epoch until there is one.
+// refuse gives up the view's epoch, which cannot begin here, and asks for another one.
+func (p *Pool) refuse(now time.Duration, err error) {
+	p.state = Refused
+	p.fx.Err = fmt.Errorf("pool: epoch %d cannot begin: %w", p.view.Epoch, err)
+	p.mend(now)
+}
+
+// mend asks for a new epoch until one begins.
 func (p *Pool) mend(now time.Duration) {
 	r := &p.repair
 	if r.wanted {
 		return
 	}
-	if now-r.due > repairLongest { // it went well for a while
+	if now-r.due > repairLongest { // all was well for a while
 		r.pause = 0
 	}
 	r.wanted, r.due = true, max(r.due, now)

@@ -2,6 +2,7 @@ package pool
 
 import (
 	"container/heap"
+	"fmt"
 	"slices"
 	"time"
 
@@ -10,7 +11,7 @@ import (
 	"github.com/kgate/kgate/replication"
 )
 
-// Tickets are those of one pool that one incarnation answers for.
+// Tickets are the tickets of one pool that belong to one incarnation.
 type Tickets struct {
 	table      *replication.Table
 	replicator *replication.Replicator
@@ -23,14 +24,14 @@ type Tickets struct {
 	written    uint64 // the version that the disk has
 }
 
-// Disk is what is known of the tickets on disk.
+// Disk says whether the tickets on disk are known.
 type Disk uint8
 
-// The disk.
+// The values of Disk.
 const (
-	DiskUnread Disk = iota // what is there has not been brought in yet
-	DiskNone               // none is there, or it cannot be used: nobody waits for it
-	DiskRead               // what was there has been brought in; changes go there
+	DiskUnread Disk = iota // it has not been read yet
+	DiskNone               // there is none, or it cannot be used: nothing waits for it
+	DiskRead               // it has been read, and changes are written to it
 )
 
 func newTickets(self kmutex.Node, replicas *replication.ReplicaSet, disk Disk) *Tickets {
@@ -62,10 +63,13 @@ func (ts *Tickets) Table() *replication.Table { return ts.table }
 // Replicas are those of other gateways' tables.
 func (ts *Tickets) Replicas() *replication.ReplicaSet { return ts.replicas }
 
-// Synced reports whether t's holder may be told of its present state: whoever may
-// have to answer for it knows that.
-func (ts *Tickets) Synced(t *Ticket) bool {
-	return t.version <= ts.replicator.Synced() && (ts.disk != DiskRead || t.version <= ts.written)
+// Synced reports whether t's holder may be shown its present state: every gateway that may
+// take t over has it.
+func (ts *Tickets) Synced(t *Ticket) bool { return ts.SyncedTo(t.version) }
+
+// SyncedTo reports that of every change up to a version of the table.
+func (ts *Tickets) SyncedTo(version uint64) bool {
+	return version <= ts.replicator.Synced() && (ts.disk != DiskRead || version <= ts.written)
 }
 
 // Absorbed reports whether the tickets of a lost gateway have been taken over here.
@@ -73,34 +77,37 @@ func (ts *Tickets) Absorbed(n kmutex.Node) bool {
 	return slices.ContainsFunc(ts.table.Absorbed(), func(a replication.Absorbed) bool { return a.Node == n })
 }
 
-// Full reports whether no more tickets are taken in.
+// Full reports whether there is no room for another ticket.
 func (ts *Tickets) Full() bool { return ts.table.Len() >= replication.MaxRecords }
 
-// keep lets t live until its holder must have stopped that gave a sign now, and no
-// less than least.
-func (ts *Tickets) keep(now time.Duration, t *Ticket, least time.Duration) {
+// keep takes in a ticket whose Expires is set.
+func (ts *Tickets) keep(t *Ticket) {
 	ts.byID[t.ID] = t
 	if t.Client != "" {
 		ts.clients[t.Client]++
 	}
-	t.Expires = max(t.Expires, now+least)
-	t.sign(now)
 	heap.Push(&ts.due, t)
 }
 
-// write puts t's state into the table.
-func (ts *Tickets) write(t *Ticket) error {
+// write puts t's state into the table, with the time that t has left if left is set.
+func (ts *Tickets) write(now time.Duration, t *Ticket, left bool) error {
 	r := replication.Record{
-		ID: t.ID, Stamp: t.Stamp, TTL: t.TTL, State: admission.TicketWaiting, Note: t.Note, Used: t.Used, UsedBy: t.UsedBy,
+		ID: t.ID, Stamp: t.Stamp, TTL: t.TTL, State: admission.TicketWaiting, Note: t.Note, Used: t.UsedBy != "", UsedBy: t.UsedBy,
 		HoldMax: t.HoldMax, Ends: t.endsAt,
 	}
 	if t.Granted {
 		r.State, r.Token = admission.TicketGranted, t.Grant.Token
 		r.Fence = replication.Fence{Epoch: t.Epoch, Serial: t.Grant.Serial}
 	}
+	if left && t.Expires > 0 {
+		r.Left = max(t.Expires-now, 1)
+		if t.ends > 0 {
+			r.HoldLeft = max(t.ends-now, 1)
+		}
+	}
 	version, err := ts.table.Put(r)
 	if err != nil {
-		version = ^uint64(0) // it stays unsynced: no answer ever shows it, and it expires
+		version = ^uint64(0) // never synced: no answer shows the ticket, and it expires
 	}
 	t.version = version
 	return err
@@ -117,39 +124,16 @@ func (ts *Tickets) remove(t *Ticket, how admission.Ending) {
 	ts.table.Delete(t.ID)
 }
 
-// expiries are tickets by when they end, as container/heap wants them.
-type expiries []*Ticket
-
-// Len implements heap.Interface.
-func (e expiries) Len() int { return len(e) }
-
-// Less implements heap.Interface.
-func (e expiries) Less(i, j int) bool { return e[i].Expires < e[j].Expires }
-
-// Swap implements heap.Interface.
-func (e expiries) Swap(i, j int) {
-	e[i], e[j] = e[j], e[i]
-	e[i].index, e[j].index = i, j
+// note writes t into the table; at the end of the event the change goes to the successors.
+func (p *Pool) note(now time.Duration, t *Ticket) {
+	if err := p.tickets.write(now, t, p.handingOver); err != nil {
+		p.fx.Err = fmt.Errorf("pool: a ticket cannot be kept: %w", err)
+	}
+	p.fx.Moved = true
 }
 
-// Push implements heap.Interface.
-func (e *expiries) Push(x any) {
-	t := x.(*Ticket) //nolint:forcetypeassert // nothing else is in the heap
-	t.index = len(*e)
-	*e = append(*e, t)
-}
-
-// Pop implements heap.Interface.
-func (e *expiries) Pop() any {
-	last := len(*e) - 1
-	t := (*e)[last]
-	(*e)[last] = nil
-	*e = (*e)[:last]
-	return t
-}
-
-// endings remembers how the last tickets ended, so that their holders get a
-// better answer than that nobody knows them.
+// endings remembers how the last tickets ended, so that their holders get a better answer
+// than that the ticket is unknown.
 type endings struct {
 	how  map[string]admission.Ending
 	next int

@@ -10,14 +10,14 @@ import (
 
 // Errors of the ticket events.
 var (
-	// errCall: no gateway that works sends such a name.
-	errCall = errors.New("pool: the call's name is too long")
+	// errCall: no correct gateway sends such a name.
+	errCall = errors.New("pool: the call's name is empty or too long")
 	// ErrNoTickets: the pool has none here, or they are not known yet.
-	ErrNoTickets = errors.New("pool: no tickets are known of here yet")
+	ErrNoTickets = errors.New("pool: no tickets are known here yet")
 )
 
-// Ticket is a place in line, and then a slot, that outlives its gateway. Its
-// driver reads it, and changes it only before [Pool.Keep].
+// Ticket is a place in line, and then a slot, that outlives its gateway. Its driver reads
+// it, and changes it only before [Pool.Keep].
 type Ticket struct {
 	// ID is a secret, see [replication.NewID].
 	ID string
@@ -27,29 +27,28 @@ type Ticket struct {
 	HoldMax time.Duration
 	// Stamp is when it arrived, by the wall clock in nanoseconds.
 	Stamp int64
-	// Note says who asked, for people. Client counts who has how many; empty:
-	// nobody in particular.
+	// Note says who asked, for people. Client is whose tickets are counted together; empty:
+	// nobody's.
 	Note, Client string
 	// Granted: it has a slot, with this Grant since Epoch.
 	Granted bool
 	Grant   kmutex.Grant
 	Epoch   uint64
-	// Used: a request has or had the slot, that of the call UsedBy; no other may.
-	Used   bool
+	// UsedBy names the call whose request has or had the slot; no other call may use it.
+	// Empty: no request has used it.
 	UsedBy string
-	// Expires is when it ends without a further sign of its holder. That is later
-	// than its holder may rely on it, see [Ticket.Left].
+	// Expires is when it ends without a further sign of its holder. That is later than its
+	// holder may rely on it, see [Ticket.Left].
 	Expires time.Duration
 
 	ends    time.Duration // its slot, at the latest; 0: never
 	endsAt  int64         // the same by the wall clock
-	version uint64        // that has to be synced before the holder is told
+	version uint64        // that has to be synced before the holder may know
 	waiters int           // calls of the holder that wait
 	index   int           // in Tickets.due
 }
 
-// Adopted is a ticket that a lost gateway left, and that is here now under
-// Number.
+// Adopted is a ticket that this gateway has taken over from a lost one, as request Number.
 type Adopted struct {
 	Ticket *Ticket
 	Number kmutex.Request
@@ -61,8 +60,7 @@ func (t *Ticket) Left(now time.Duration) time.Duration {
 	return min(t.TTL, drift.Term(t.Expires-now, closeTime))
 }
 
-// sign notes that t's holder is there. It does not take back what t was given
-// before.
+// sign notes a sign of t's holder. It never shortens the time that t has already.
 func (t *Ticket) sign(now time.Duration) {
 	t.Expires = max(t.Expires, now+KeepFor(t.TTL))
 	if t.ends > 0 {

@@ -69,7 +69,7 @@ func ParseURL(text string) (*url.URL, error) {
 	if !ok {
 		u, err := url.Parse(text)
 		if err != nil || u.Host == "" || u.Scheme != "http" && u.Scheme != "https" {
-			return nil, fmt.Errorf("%q is no URL; write http://HOST:PORT, https://HOST:PORT or unix:/PATH", text)
+			return nil, fmt.Errorf("%q is not a URL; write http://HOST:PORT, https://HOST:PORT or unix:/PATH", text)
 		}
 		return u, nil
 	}

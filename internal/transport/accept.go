@@ -2,7 +2,6 @@ package transport
 
 import (
 	"container/list"
-	"context"
 	"crypto/tls"
 	"errors"
 	"fmt"
@@ -14,8 +13,8 @@ import (
 	"sync"
 	"time"
 
+	"github.com/kgate/kgate/internal/inbound"
 	"github.com/kgate/kgate/internal/peercert"
-	"github.com/kgate/kgate/internal/places"
 )
 
 // accept takes connections until the listener is closed.
@@ -37,7 +36,7 @@ func (t *Transport) accept() {
 		case t.ctx.Err() != nil:
 			return
 		}
-		// Out of file descriptors, most likely: it passes.
+		// Most likely there are no more file descriptors: that passes.
 		pause = min(max(2*pause, 5*time.Millisecond), time.Second)
 		if suppressed, ok := t.refusals.once.Allow("accept"); ok {
 			t.config.Logger.LogAttrs(t.ctx, slog.LevelError, "cannot accept connections", slog.Any("error", err), slog.Int("suppressed", suppressed))
@@ -48,21 +47,9 @@ func (t *Transport) accept() {
 	}
 }
 
-// sleep waits, and reports whether ctx is still good.
-func sleep(ctx context.Context, d time.Duration) bool {
-	timer := time.NewTimer(d)
-	defer timer.Stop()
-	select {
-	case <-timer.C:
-		return true
-	case <-ctx.Done():
-		return false
-	}
-}
-
-// serve finds out what a new connection is, and hands it on.
+// serve finds out what a new connection is for, and hands it on.
 func (t *Transport) serve(raw *securedConn, waiting *list.Element) {
-	if err := raw.SetDeadline(time.Now().Add(t.config.HandshakeTimeout)); err != nil {
+	if err := raw.SetDeadline(time.Now().Add(t.config.handshakeTimeout)); err != nil {
 		t.halfOpen.remove(waiting)
 		_ = raw.Close()
 		return
@@ -106,18 +93,18 @@ const (
 	mostStreamsEach = 256
 )
 
-// sourceOf names the other end, as far as it can be told.
+// sourceOf names the other end by its certificate, or by its address.
 func sourceOf(conn net.Conn) string {
 	if secure, ok := conn.(*tls.Conn); ok {
 		if certs := secure.ConnectionState().PeerCertificates; len(certs) > 0 {
 			return "certificate " + strings.Join(peercert.Names(certs[0]), ", ")
 		}
 	}
-	return places.Host(conn)
+	return inbound.Host(conn)
 }
 
-// greeted does the TLS handshake and reads preamble and, for a link, hello. On
-// error it tells the cause, and the other end if that may be a kgate.
+// greeted does the TLS handshake and reads the preamble and, for a link, the hello. On
+// error it returns the cause, and tells the other end if that may be a kgate.
 func (t *Transport) greeted(raw *securedConn) (conn net.Conn, kind StreamKind, h hello, cause Cause, err error) {
 	conn, err = t.secure(t.ctx, raw, true)
 	if err != nil {
@@ -176,24 +163,9 @@ func handshakeCause(err error) Cause {
 	}
 }
 
-// refuse closes a connection and counts it.
-func (t *Transport) refuse(raw net.Conn, cause Cause, err error) {
-	_ = raw.Close()
-	if t.ctx.Err() != nil {
-		return // not refused but closed with the transport
-	}
-	t.refusals.add(cause, err, slog.String("remote", raw.RemoteAddr().String()))
-}
-
-// answerRefusal tells the other end why, then refuses.
-func (t *Transport) answerRefusal(raw, conn net.Conn, s status, cause Cause, err error) {
-	_, _ = conn.Write(answerOf(s)) // it is closed anyway
-	t.refuse(raw, cause, err)
-}
-
-// halfOpen holds accepted connections whose preamble is not complete, oldest
-// first. When there are too many the oldest is closed: a peer needs
-// milliseconds, so this hits those that say nothing.
+// halfOpen holds accepted connections whose preamble is not complete, oldest first. If
+// there are too many the oldest is closed: a peer takes milliseconds, so that is one that
+// sends nothing.
 type halfOpen struct {
 	limit int
 

@@ -1,11 +1,14 @@
 package transport
 
 import (
+	"cmp"
 	"crypto/tls"
 	"errors"
 	"fmt"
+	"io"
 	"log/slog"
 	"net"
+	"strconv"
 	"time"
 
 	"github.com/kgate/kgate/kmutex"
@@ -18,15 +21,14 @@ var (
 	// ErrUnknownPeer says that a node is not among the peers last set. A node
 	// is never a peer of itself.
 	ErrUnknownPeer = errors.New("transport: unknown peer")
-	// errOverflow says that a peer's queue is full; the message was not taken.
-	// A message that is not taken is lost to the algorithm: the epoch needs
-	// recovery.
+	// errOverflow says that a peer's queue is full and the message was not taken. It is lost
+	// to the algorithm, so the pool needs a new epoch.
 	errOverflow = errors.New("transport: queue full")
 	// errMessage says that a message cannot be put on the wire.
 	errMessage = errors.New("transport: bad message")
-	// errRefused says that the other end refused a connection, and why.
+	// errRefused says that the other end refused a connection.
 	errRefused = errors.New("transport: refused by peer")
-	// errConfig says that a Config cannot be used, and why.
+	// errConfig says that a Config cannot be used.
 	errConfig = errors.New("transport: bad configuration")
 )
 
@@ -51,14 +53,14 @@ type Observer interface {
 	Refused(cause Cause)
 }
 
-// Cause says why something was refused: a connection, a frame, a message. The
-// set is closed, so that a metric can use it as a label.
+// Cause says why a connection, a frame or a message was refused. There are only these, so
+// a metric can use it as a label.
 type Cause string
 
 // The causes.
 const (
-	// CauseIncomplete: closed by the other end before its preamble was over
-	// (port scans, health checks of a load balancer), or by this one as it stops.
+	// CauseIncomplete: closed before its preamble was complete, by the other end (port
+	// scans, health checks of a load balancer) or by this one as it stops.
 	CauseIncomplete Cause = "incomplete"
 	// CauseSlow: the preamble was not complete in time.
 	CauseSlow Cause = "slow_preamble"
@@ -71,7 +73,7 @@ const (
 	CauseVersion Cause = "foreign_version"
 	// CauseKind: an unknown kind of stream, or one that nobody accepts here.
 	CauseKind Cause = "unknown_kind"
-	// CauseBacklog: nobody accepted the streams that were waiting already.
+	// CauseBacklog: too many streams were waiting to be accepted.
 	CauseBacklog Cause = "backlog_full"
 	// CauseStreams: the other end, or all others together, have too many streams open.
 	CauseStreams Cause = "too_many_streams"
@@ -83,15 +85,15 @@ const (
 	CauseCertificate Cause = "certificate"
 	// CauseHandshake: the TLS handshake failed for another reason.
 	CauseHandshake Cause = "tls_handshake"
-	// CauseNode: a link that names its own or our end by a number that is not
-	// in our set. Expected for a moment when views arrive at different times.
+	// CauseNode: a link between nodes that are not both in this gateway's view. Expected for
+	// a moment when views arrive at different times.
 	CauseNode Cause = "unknown_node"
-	// CauseDirection: a link that has a connection was dialled by the higher of
-	// its two nodes, or again by the lower one while the messages of the connection
-	// before are still being taken in. Expected for a moment when both ends dial.
+	// CauseDirection: the higher node dialled a link that has a connection, or the lower one
+	// dialled again while the messages of the last connection are still being taken in.
+	// Expected for a moment when both ends dial.
 	CauseDirection Cause = "wrong_direction"
-	// CauseSequence: the two ends disagree on what has been received: one has
-	// forgotten the other. The link stays down until the view changes.
+	// CauseSequence: the two ends disagree on what was received, because one has forgotten
+	// the other. The link stays down until the view changes.
 	CauseSequence Cause = "sequence"
 	// CauseFrame: a frame that cannot be decoded.
 	CauseFrame Cause = "bad_frame"
@@ -117,71 +119,61 @@ type Config struct {
 	// listener's own address.
 	Advertise string
 
-	// TLS, if set, makes every connection mutual TLS 1.3. It needs RootCAs, the
-	// authorities that decide who is a peer (ClientCAs are ignored), and
-	// Certificates, or GetCertificate and GetClientCertificate. A certificate
-	// must be good for servers and clients. On a link it must have the name of
-	// the peer in the agreed view; addresses do not count. VerifyConnection may
-	// ask for more. All of it is checked again when SetTLS is called, and when
-	// the certificate ends.
+	// TLS, if set, makes every connection mutual TLS 1.3. It needs RootCAs, the authorities
+	// whose certificates make a peer (ClientCAs are ignored), and Certificates, or
+	// GetCertificate and GetClientCertificate. A certificate must be valid for servers and
+	// clients. On a link it must have the name of the peer in the agreed view; addresses do
+	// not count. VerifyConnection may require more. All of it is checked again when SetTLS
+	// is called, and when the certificate ends.
 	TLS *tls.Config
 
 	// Handler takes the messages that arrive. Required. It is not called
 	// before the first SetPeers.
 	Handler Handler
-	// Receive takes a payload that a peer has sent with SendPayload, and keeps
-	// it. For each peer it is called by one goroutine at a time; while it runs,
-	// the peer's later payloads wait, but not its messages, and a broken link
-	// does not come up again. So it should leave long work to others. An error
-	// is counted, and the peer learns that there was one. Default: every payload
-	// is refused.
+	// Receive takes a payload that a peer has sent with SendPayload, and keeps it. For each
+	// peer it is called by one goroutine at a time. While it runs, the peer's later
+	// payloads wait, but not its messages, and a broken link does not come up again, so it
+	// should leave long work to others. An error is counted and reported to the peer.
+	// Default: every payload is refused.
 	Receive func(from kmutex.Node, topic string, payload []byte) error
-	// Observer counts. Default: none.
+	// Observer counts what happens. Default: none.
 	Observer Observer
 	// Logger gets links that come and go, and what was refused.
 	// Default: none.
 	Logger *slog.Logger
 
-	// QueueMessages and QueueBytes bound what waits for one peer, sent but
-	// unacknowledged messages included. Defaults: 65,536 and 32 MiB.
-	QueueMessages int
-	QueueBytes    int
-	// Backlog bounds how many streams of one kind wait for Accept. Default 64.
-	Backlog int
-	// MaxHalfOpen bounds how many accepted connections may be without a
-	// preamble. Default 128.
-	MaxHalfOpen int
-	// HandshakeTimeout bounds how long an accepted connection may take for TLS
-	// and its preamble. Default 5 s.
-	HandshakeTimeout time.Duration
-	// DialTimeout bounds one attempt to bring a link up. Default 2 s.
-	DialTimeout time.Duration
-	// BackoffMin and BackoffMax bound the delay between attempts; it doubles
-	// from one to the other while they fail, and is jittered by half. Defaults
-	// 10 ms and 1 s.
-	BackoffMin, BackoffMax time.Duration
-	// PingInterval is after how long without a byte from its peer a link sends a
-	// ping. A connection on which nothing arrives for 3/2 of it is closed, with an
-	// acknowledgement outstanding after one; either may take a quarter longer.
-	// Default 1 s.
+	// PingInterval is how long a link goes without a byte from its peer before it sends a
+	// ping. A connection on which nothing arrives for 3/2 of it is closed, or for one of it
+	// if an acknowledgement is due; either may take a quarter longer. Default 1 s.
 	PingInterval time.Duration
 
-	// Delay, if set, is how long what from sends to to is held back. For
-	// tests: it imitates a slow network, order is kept. From is this node.
-	Delay func(from, to kmutex.Node) time.Duration
+	limits
+}
+
+// limits of a Transport. Only tests set them.
+type limits struct {
+	// queueMessages and queueBytes are what may wait for one peer, sent but unacknowledged
+	// messages included.
+	queueMessages, queueBytes int
+	backlog                   int           // streams of one kind that may wait for Accept
+	maxHalfOpen               int           // accepted connections that may be without a preamble
+	handshakeTimeout          time.Duration // of an accepted connection, for TLS and its preamble
+	dialTimeout               time.Duration // of one attempt to bring a link up
+	// backoffMin and backoffMax are the first and the longest pause between attempts. It
+	// doubles while they fail, and is jittered by half.
+	backoffMin, backoffMax time.Duration
+	// slow returns what a session writes to in place of its connection.
+	slow func(*session) io.Writer
 }
 
 func (c Config) withDefaults() Config {
-	setDefault(&c.Listen, ":0")
-	setDefault(&c.QueueMessages, 1<<16)
-	setDefault(&c.QueueBytes, 32<<20)
-	setDefault(&c.Backlog, 64)
-	setDefault(&c.MaxHalfOpen, 128)
-	setDefault(&c.HandshakeTimeout, 5*time.Second)
-	setDefault(&c.DialTimeout, 2*time.Second)
-	setDefault(&c.BackoffMin, 10*time.Millisecond)
-	setDefault(&c.BackoffMax, max(time.Second, c.BackoffMin))
-	setDefault(&c.PingInterval, time.Second)
+	c.Listen = cmp.Or(c.Listen, ":0")
+	c.PingInterval = cmp.Or(c.PingInterval, time.Second)
+	c.queueMessages, c.queueBytes = cmp.Or(c.queueMessages, 1<<16), cmp.Or(c.queueBytes, 32<<20)
+	c.backlog, c.maxHalfOpen = cmp.Or(c.backlog, 64), cmp.Or(c.maxHalfOpen, 128)
+	c.handshakeTimeout, c.dialTimeout = cmp.Or(c.handshakeTimeout, 5*time.Second), cmp.Or(c.dialTimeout, 2*time.Second)
+	c.backoffMin = cmp.Or(c.backoffMin, 10*time.Millisecond)
+	c.backoffMax = cmp.Or(c.backoffMax, max(time.Second, c.backoffMin))
 	if c.Observer == nil {
 		c.Observer = noObserver{}
 	}
@@ -191,42 +183,19 @@ func (c Config) withDefaults() Config {
 	return c
 }
 
-func setDefault[T comparable](field *T, value T) {
-	var zero T
-	if *field == zero {
-		*field = value
-	}
-}
-
 // Validate reports everything that is wrong with c. It has no side effects.
 func (c Config) Validate() error {
 	var errs []error
-	bad := func(wrong bool, format string, args ...any) {
-		if wrong {
-			errs = append(errs, fmt.Errorf("%w: "+format, append([]any{errConfig}, args...)...))
-		}
+	if c.Handler == nil {
+		errs = append(errs, fmt.Errorf("%w: Handler is missing", errConfig))
 	}
-	bad(c.Handler == nil, "Handler is missing")
-	bad(c.QueueMessages < 0, "QueueMessages is %d: use a positive number, or 0 for the default", c.QueueMessages)
-	bad(c.QueueBytes < 0, "QueueBytes is %d: use a positive number, or 0 for the default", c.QueueBytes)
-	bad(c.Backlog < 0, "Backlog is %d: use a positive number, or 0 for the default", c.Backlog)
-	bad(c.MaxHalfOpen < 0, "MaxHalfOpen is %d: use a positive number, or 0 for the default", c.MaxHalfOpen)
-	for _, d := range []struct {
-		name  string
-		value time.Duration
-	}{
-		{"HandshakeTimeout", c.HandshakeTimeout},
-		{"DialTimeout", c.DialTimeout},
-		{"BackoffMin", c.BackoffMin},
-		{"BackoffMax", c.BackoffMax},
-		{"PingInterval", c.PingInterval},
-	} {
-		bad(d.value < 0, "%s is %v: use a positive duration, or 0 for the default", d.name, d.value)
+	if c.PingInterval < 0 {
+		errs = append(errs, fmt.Errorf("%w: PingInterval is %v: use a positive duration, or 0 for the default", errConfig, c.PingInterval))
 	}
-	bad(c.BackoffMax > 0 && c.BackoffMax < c.BackoffMin, "BackoffMax %v is below BackoffMin %v", c.BackoffMax, c.BackoffMin)
 	if c.Advertise != "" {
-		_, err := advertised(c.Advertise, &net.TCPAddr{Port: 1})
-		bad(err != nil, "Advertise %q: %v", c.Advertise, err)
+		if _, err := advertised(c.Advertise, &net.TCPAddr{Port: 1}); err != nil {
+			errs = append(errs, fmt.Errorf("%w: Advertise %q: %w", errConfig, c.Advertise, err))
+		}
 	}
 	if c.TLS != nil {
 		errs = append(errs, validateTLS(c.TLS))
@@ -240,3 +209,32 @@ var _ Observer = noObserver{}
 
 func (noObserver) Batch(int)     {}
 func (noObserver) Refused(Cause) {}
+
+// advertisedAddr is an address as configured; its host may be a name.
+type advertisedAddr string
+
+func (advertisedAddr) Network() string  { return "tcp" }
+func (a advertisedAddr) String() string { return string(a) }
+
+// advertised completes a configured address by the listener's port.
+func advertised(address string, listener net.Addr) (net.Addr, error) {
+	host, port, err := net.SplitHostPort(address)
+	if err != nil {
+		host, port, err = net.SplitHostPort(net.JoinHostPort(address, "0"))
+	}
+	if err != nil {
+		return nil, err
+	}
+	if host == "" {
+		return nil, fmt.Errorf("no host")
+	}
+	if port == "" || port == "0" {
+		if _, port, err = net.SplitHostPort(listener.String()); err != nil {
+			return nil, err
+		}
+	}
+	if n, err := strconv.ParseUint(port, 10, 16); err != nil || n == 0 {
+		return nil, fmt.Errorf("port %q is not a number from 1 to 65535", port)
+	}
+	return advertisedAddr(net.JoinHostPort(host, port)), nil
+}

@@ -15,17 +15,13 @@ import (
 
 func TestConfigValidate(t *testing.T) {
 	err := Config{
-		QueueMessages: -1, QueueBytes: -1, Backlog: -1, MaxHalfOpen: -1,
-		HandshakeTimeout: -1, DialTimeout: -1, PingInterval: -1,
-		BackoffMin: 2 * time.Second, BackoffMax: time.Second,
-		Advertise: ":80", TLS: &tls.Config{},
+		PingInterval: -1, Advertise: ":80", TLS: &tls.Config{},
 	}.Validate()
 	if !errors.Is(err, errConfig) {
 		t.Fatalf("error %v", err)
 	}
 	for _, want := range []string{
-		"Handler", "QueueMessages", "QueueBytes", "Backlog", "MaxHalfOpen", "HandshakeTimeout", "DialTimeout",
-		"PingInterval", "BackoffMax", "Advertise", "RootCAs", "Certificates",
+		"Handler", "PingInterval", "Advertise", "RootCAs", "Certificates",
 	} {
 		if !strings.Contains(err.Error(), want) {
 			t.Errorf("%s is not named in:\n%v", want, err)
@@ -33,10 +29,6 @@ func TestConfigValidate(t *testing.T) {
 	}
 	if err := (Config{Handler: discard, TLS: newPKI(t).peer(t)}).Validate(); err != nil {
 		t.Errorf("a good configuration: %v", err)
-	}
-	// A lower bound above the default upper one moves that.
-	if c := (Config{BackoffMin: time.Minute}).withDefaults(); c.BackoffMax != time.Minute {
-		t.Errorf("BackoffMax = %v", c.BackoffMax)
 	}
 	if _, err := Listen(Config{}); !errors.Is(err, errConfig) {
 		t.Errorf("Listen: %v", err)

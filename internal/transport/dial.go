@@ -16,7 +16,7 @@ import (
 // lower node dials at once. The higher one helps when that has not worked for a
 // while: the lower one may be able to accept connections and not to open any.
 func (l *link) dialLoop() {
-	pauses := backoff{min: l.t.config.BackoffMin, max: l.t.config.BackoffMax}
+	pauses := backoff{min: l.t.config.backoffMin, max: l.t.config.backoffMax}
 	for l.ctx.Err() == nil {
 		if s := l.current(); s != nil { // from the other end
 			select {
@@ -42,14 +42,14 @@ func (l *link) dialLoop() {
 	}
 }
 
-// backoff tells how long to wait between attempts to connect.
+// backoff is how long to wait between attempts to connect.
 type backoff struct{ min, max, next time.Duration }
 
-// after returns the pause after an attempt that took so long, the connection included.
+// after returns the pause after an attempt that took this long, its connection included.
 func (b *backoff) after(took time.Duration, err error) time.Duration {
 	if b.next == 0 || err == nil && took >= b.max {
-		// It held for a while: the next attempt comes soon. If it did not, something
-		// keeps breaking it.
+		// It lasted for a while: the next attempt comes soon. Otherwise something keeps
+		// breaking it.
 		b.next = b.min
 	}
 	pause := b.next
@@ -57,17 +57,11 @@ func (b *backoff) after(took time.Duration, err error) time.Duration {
 	return pause/2 + rand.N(pause/2+1)
 }
 
-func (l *link) current() *session {
-	l.mu.Lock()
-	defer l.mu.Unlock()
-	return l.session
-}
-
-// helpAfter is how many shortest delays between attempts the higher node leaves
-// to the lower one.
+// helpAfter is how many of the shortest pauses between attempts the higher node leaves the
+// dialling to the lower one.
 const helpAfter = 10
 
-// dialDelay returns how long this end leaves the dialling to the other one yet.
+// dialDelay returns how much longer this end leaves the dialling to the other one.
 func (l *link) dialDelay() time.Duration {
 	l.mu.Lock()
 	defer l.mu.Unlock()
@@ -78,20 +72,20 @@ func (l *link) dialDelay() time.Duration {
 	case l.dials():
 		return 0
 	default:
-		return helpAfter*l.t.config.BackoffMin - time.Since(l.since)
+		return helpAfter*l.t.config.backoffMin - time.Since(l.ended)
 	}
 }
 
-// connect makes one attempt, and returns when the connection is over. The
-// error is nil if there was one.
+// connect makes one attempt, and returns when the connection is over. The error is nil if
+// there was a connection.
 func (l *link) connect() error {
-	ctx, cancel := context.WithTimeout(l.ctx, l.t.config.DialTimeout)
+	ctx, cancel := context.WithTimeout(l.ctx, l.t.config.dialTimeout)
 	defer cancel()
-	raw, conn, err := l.t.dial(ctx, l.address())
+	raw, conn, err := l.t.dial(ctx, l.peer().Addr)
 	if err != nil {
 		return err
 	}
-	if err := peercert.OfConn(conn, l.peerName()); err != nil {
+	if err := peercert.OfConn(conn, l.peer().Name); err != nil {
 		_ = raw.Close()
 		l.t.refusals.add(CauseCertificate, err, l.attrs()...)
 		return fmt.Errorf("%s: %w", raw.RemoteAddr(), err)
@@ -113,18 +107,6 @@ func (l *link) connect() error {
 	}
 	s.run()
 	return nil
-}
-
-func (l *link) peerName() string {
-	l.mu.Lock()
-	defer l.mu.Unlock()
-	return l.name
-}
-
-func (l *link) address() string {
-	l.mu.Lock()
-	defer l.mu.Unlock()
-	return l.addr
 }
 
 // handshake opens the link from the dialling end.
@@ -165,14 +147,14 @@ func (t *Transport) acceptLink(raw *securedConn, conn net.Conn, h hello) {
 		t.answerRefusal(raw, conn, statusNode, CauseNode, err)
 		return
 	}
-	if err := peercert.OfConn(conn, l.peerName()); err != nil {
+	if err := peercert.OfConn(conn, l.peer().Name); err != nil {
 		t.answerRefusal(raw, conn, statusCertificate, CauseCertificate, err)
 		return
 	}
 	s := newSession(l, raw, conn)
 	// The lower node's connections take the place of others, the higher one's
 	// do not: so two that cross do not end each other.
-	ctx, cancel := context.WithTimeout(l.ctx, t.config.HandshakeTimeout)
+	ctx, cancel := context.WithTimeout(l.ctx, t.config.handshakeTimeout)
 	defer cancel()
 	switch err := l.enter(ctx, s, l.dials()); {
 	case errors.Is(err, errLinked), errors.Is(err, errReplaced), errors.Is(err, errRunning):
@@ -197,4 +179,16 @@ func (t *Transport) acceptLink(raw *securedConn, conn net.Conn, h hello) {
 		return
 	}
 	s.run()
+}
+
+// sleep waits, and returns false if ctx ends first.
+func sleep(ctx context.Context, d time.Duration) bool {
+	timer := time.NewTimer(d)
+	defer timer.Stop()
+	select {
+	case <-timer.C:
+		return true
+	case <-ctx.Done():
+		return false
+	}
 }

@@ -59,7 +59,7 @@ func (c *cutter) cutAll() {
 
 // When both ends dial at the same moment one connection is left, and it stays.
 func TestBothDialAtOnce(t *testing.T) {
-	c := Config{BackoffMin: time.Microsecond, BackoffMax: time.Millisecond}
+	c := Config{limits: limits{backoffMin: time.Microsecond, backoffMax: time.Millisecond}}
 	for range 30 {
 		t1, t2 := listen(t, c), listen(t, c)
 		peers := []Peer{{Node: 1, Addr: t1.Addr().String()}, {Node: 2, Addr: t2.Addr().String()}}
@@ -136,7 +136,7 @@ func TestBackoff(t *testing.T) {
 // for its end, not each of them, and that one not for ever.
 func TestReconnectsWhileAHandlerBlocks(t *testing.T) {
 	blocked, release := make(chan struct{}), make(chan struct{})
-	victim := listen(t, Config{HandshakeTimeout: time.Second, Handler: deliverFunc(func(kmutex.Node, string, kmutex.Message) error {
+	victim := listen(t, Config{limits: limits{handshakeTimeout: time.Second}, Handler: deliverFunc(func(kmutex.Node, string, kmutex.Message) error {
 		close(blocked)
 		<-release
 		return nil

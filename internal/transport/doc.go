@@ -11,9 +11,8 @@
 // and never doubles one. Send never blocks; its queues are bounded in messages
 // and bytes.
 //
-// The promise ends with an incarnation: a peer that [Transport.SetPeers] drops
-// takes its unacknowledged messages along. What becomes of them is decided by
-// recovery, in a new epoch.
+// The promise ends with an incarnation: the unacknowledged messages of a peer that
+// [Transport.SetPeers] drops are gone with it. A new epoch repairs what they leave.
 //
 // # One port
 //
@@ -24,10 +23,9 @@
 // them are mutual TLS 1.3, and everybody with a certificate of the configured
 // authority is a peer: names and addresses in certificates do not count.
 //
-// What is not from a peer is refused, counted by [Cause], and logged once per
-// cause and minute. Connections that are slow with their preamble are closed
-// after [Config.HandshakeTimeout]; when there are too many of them the oldest
-// goes first, so that silent connections cannot keep peers out.
+// What is not from a peer is refused, counted by [Cause], and logged once per cause and
+// minute. A connection must send its preamble within seconds. If too many have not, the
+// oldest of them is closed, so that silent connections cannot keep peers out.
 //
 // # Links
 //
@@ -35,9 +33,14 @@
 // directions. The lower node dials; if there is no connection for ten times the
 // shortest delay (100 ms), so does the higher one: it is enough that one of the
 // two can reach the other. When both dial at once the lower node's connection
-// holds. The link is kept up always: dialled again after a jittered, growing
-// delay. Both ends open with a hello that names the two nodes and the number of the
-// last message received.
+// wins. A link that is down is dialled again, after a jittered, growing delay. Both ends
+// open with a hello that names the two nodes and the number of the last message received.
+//
+// A link counts as up when its connection has proved that long packets pass both ways: a
+// network may lose only those, and let hellos and pings through. Each end begins with a
+// padding, 9 KiB that the other end discards, and a ping behind it; the peer answers after
+// its own padding. Messages do not wait for the proof. It is repeated every 48 ping
+// intervals.
 //
 // An end that has received nothing for a ping interval sends a ping. A connection
 // on which nothing arrives for 3/2 of it is broken. So the two ends of an idle link
@@ -47,15 +50,15 @@
 //
 // Each connection has a goroutine that reads, one that writes, and one that hands
 // whole payloads on. The writer takes everything that is queued, adds a pending
-// acknowledgement, and writes it at once: so busy links pay for few system calls.
-// On a quiet link whoever sends writes instead, and does not wait: what the kernel
-// does not take at once is left to the writer (write.go).
+// acknowledgement, and writes all of it at once: so busy links make few system calls.
+// A message that is sent alone ([Transport.SendNow]) is written by its sender, who does
+// not wait: what the kernel does not take at once is left to the writer (write.go).
 //
 // # Payloads
 //
-// What is too long for a message and may be lost, such as a gateway's report to
-// a pool's home, goes over the same link by [Transport.SendPayload]: so it
-// arrives also where no new connection can be opened. A payload is announced
+// What is too long for a message and may be lost, such as a gateway's report to a pool's
+// home, goes over the same link by [Transport.SendPayload], so it also arrives where no
+// new connection can be opened. A payload is announced
 // with its topic and size (offer), cut into chunks of at most 32 KiB, and ended
 // by the receiver (taken) when its Receive has returned. Between two chunks the
 // writer takes all messages that are queued. At most 1 MiB of chunks is written

@@ -63,7 +63,7 @@ const (
 	statusEnd
 )
 
-// statusText says what a status means, for the one who was refused.
+// statusText says what a status means, to the end that was refused.
 var statusText = [statusEnd]string{
 	statusOK:        "ok",
 	statusVersion:   "it speaks another version of the protocol",
@@ -104,7 +104,7 @@ func decodeOpening(b []byte) (what byte, err error) {
 	case string(b[:len(magic)]) != magic:
 		return 0, errMagic
 	case b[4] != protocolVersion:
-		return 0, fmt.Errorf("%w %d, want %d", errVersion, b[4], protocolVersion)
+		return 0, wrongVersion(b[4])
 	case b[6] != 0 || b[7] != 0:
 		return 0, fmt.Errorf("%w: %w", errPreamble, errRange)
 	}

@@ -19,10 +19,10 @@ var (
 	errRemoved  = errors.New("the peer left the view")
 	errReplaced = errors.New("the peer has connected again")
 	errLinked   = errors.New("the link has a connection")
-	errRunning  = errors.New("the peer's last connection has not ended: its messages are still being taken in")
+	errRunning  = errors.New("the peer's last connection has not ended: its messages are still being delivered")
 )
 
-// link is what two incarnations share, over all connections between them.
+// link is the state that two incarnations share, over all connections between them.
 type link struct {
 	t          *Transport
 	self, node kmutex.Node
@@ -43,12 +43,15 @@ type link struct {
 	closed     bool
 	out        outbox
 	waiters    []waiter
-	// session is the newest connection; those before it have been told to
-	// end.
+	// session is the newest connection; those before it are ending.
 	session *session
-	// active is the connection in use; nil: the link is down.
+	// active is the connection in use; nil: there is none. The link is up when active
+	// has proved that long packets pass, see padding; since tells when up last
+	// changed, and ended when the last connection did.
 	active     *session
+	up         bool
 	since      time.Time
+	ended      time.Time
 	connects   uint64
 	failures   int
 	lastErr    error
@@ -66,43 +69,20 @@ func newLink(t *Transport, self kmutex.Node, p Peer) *link {
 	l := &link{
 		t: t, self: self, node: p.Node, name: p.Name, addr: p.Addr,
 		running: make(chan struct{}, 1),
-		since:   time.Now(),
-		out:     outbox{maxMessages: t.config.QueueMessages, maxBytes: t.config.QueueBytes},
+		since:   time.Now(), ended: time.Now(),
+		out: outbox{maxMessages: t.config.queueMessages, maxBytes: t.config.queueBytes},
 	}
 	l.ctx, l.cancel = context.WithCancel(t.ctx)
 	return l
 }
 
-// dials reports whether this end is the one that dials, unless that does not
-// work.
+// dials reports whether this end dials first; the other one helps if that does not work.
 func (l *link) dials() bool { return l.self < l.node }
 
 func (l *link) update(p Peer) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	l.name, l.addr = p.Name, p.Addr
-}
-
-// send queues m, and writes it if the link has been quiet.
-func (l *link) send(pool string, m *kmutex.Message) error {
-	l.mu.Lock()
-	if l.closed {
-		l.mu.Unlock()
-		return fmt.Errorf("%w: node %d", ErrUnknownPeer, l.node)
-	}
-	err := l.out.put(pool, m)
-	switch s := l.active; {
-	case err != nil:
-	case s != nil && s.quiet():
-		s.writeNow()
-	default:
-		l.wakeWriter()
-	}
-	l.mu.Unlock()
-	if errors.Is(err, errOverflow) {
-		l.t.refusals.add(CauseOverflow, err, l.attrs()...)
-	}
-	return err
 }
 
 // wakeWriter is called under mu.
@@ -113,7 +93,7 @@ func (l *link) wakeWriter() {
 	}
 }
 
-// close drops the link, and returns what it had never sent. It does not wait.
+// close drops the link, and returns the messages that it has never sent. It does not wait.
 func (l *link) close(reason error) []Unsent {
 	l.mu.Lock()
 	l.closed = true
@@ -136,11 +116,11 @@ func (l *link) close(reason error) []Unsent {
 	return unsent
 }
 
-// enter makes s the link's session, once the one before has ended: from then
-// on received stands still until s reads. If only is set, it fails with errLinked
-// when there is one. It waits until ctx ends, as long as a Handler may block, or until
-// a newer connection takes the place of s: so one connection waits, however often
-// the peer connects.
+// enter makes s the link's session when the one before has ended: from then on received
+// does not change until s reads. If only is set, it fails with errLinked if there is
+// another one. It waits until ctx ends, since a Handler may block, or until a newer
+// connection takes the place of s: so only one connection waits, however often the peer
+// connects.
 func (l *link) enter(ctx context.Context, s *session, only bool) error {
 	l.mu.Lock()
 	before := l.session
@@ -187,7 +167,7 @@ func (l *link) drop(s *session) {
 	close(s.done)
 }
 
-// resume makes ready to send what the peer does not have.
+// resume prepares to send what the peer does not have.
 func (l *link) resume(h hello) error {
 	l.mu.Lock()
 	defer l.mu.Unlock()
@@ -203,8 +183,7 @@ func (l *link) resume(h hello) error {
 
 var errSequence = errors.New("the ends disagree on what was received")
 
-// release lets those go that wait for what is acknowledged now. It is called
-// under mu.
+// release ends the waits for what is acknowledged now. It is called under mu.
 func (l *link) release() {
 	n := 0
 	for _, w := range l.waiters {
@@ -218,8 +197,8 @@ func (l *link) release() {
 	l.waiters = l.waiters[:n]
 }
 
-// flush waits until all that is queued now is acknowledged, and reports whether it is:
-// ctx may end before.
+// flush waits until all that is queued now is acknowledged. It returns false if ctx ends
+// first.
 func (l *link) flush(ctx context.Context) bool {
 	flushed := l.flushed()
 	select {
@@ -251,84 +230,54 @@ func (l *link) flushed() chan struct{} {
 	return w.done
 }
 
-// beat sends a ping if nothing has arrived for a ping interval, and ends a connection
-// on which nothing arrives for longer. The peer does the same, a beat later if it was dialed:
-// what an end hears, a ping or its answer, saves its own. One-way loss
-// shows at the end that hears nothing. An end that waits for an acknowledgement is less
-// patient: something may depend on it.
-func (l *link) beat() {
+// begin notes that s is in use. First it sends a padding and a ping.
+func (l *link) begin(s *session) {
 	l.mu.Lock()
-	s := l.session
-	if s == nil || l.active == nil {
-		l.mu.Unlock()
-		return
-	}
-	s.beats++
-	s.silent++
-	if s.heard.Swap(false) {
-		s.silent = 0
-	}
-	waits := l.out.messages() > 0 || s.out.pending()
-	switch {
-	case !waits:
-		s.unackedBeats = 0
-	case s.silent == 0:
-		s.unackedBeats = 1
-	default:
-		s.unackedBeats++
-	}
-	// What it waits for may have been sent just before the first of those beats.
-	dead := s.silent >= deadBeats || s.unackedBeats > pingBeats
-	patience := pingBeats
-	if !l.dials() {
-		patience++
-	}
-	if s.silent >= patience || waits && s.silent > 0 || s.beats%rttBeats == 0 {
-		s.pingDue = true
-		l.wakeWriter()
-	}
-	l.mu.Unlock()
-	if dead {
-		s.fail(errSilent)
-	}
+	defer l.mu.Unlock()
+	l.active = s
+	s.paddingDue, s.pingDue = true, true
 }
 
-// A link counts time in beats. Those of all links come at the same moments: a process
-// that is idle wakes up as seldom as it can.
-const (
-	// pingBeats make a ping interval, and deadBeats without a byte end a connection;
-	// one on which an acknowledgement is due ends after pingBeats since it is.
-	pingBeats = 4
-	deadBeats = 6
-	// rttBeats is how long a busy link goes without measuring its round trip.
-	rttBeats = 48
-)
-
-var errSilent = errors.New("the peer has been silent for too long")
-
-// wentUp notes that s is in use.
-func (l *link) wentUp(s *session) {
-	l.mu.Lock()
-	l.active, l.since = s, time.Now()
-	l.t.linkChanged()
+// prove notes that the first ping of s is answered, and reports whether that brings the
+// link up: see padding. It is called under mu.
+func (l *link) prove(s *session) bool {
+	if l.up || l.active != s {
+		return false
+	}
+	l.up, l.since = true, time.Now()
 	l.failures, l.lastErr, l.logged = 0, nil, time.Time{}
 	l.connects++
-	s.pingDue = true
-	l.mu.Unlock()
-	l.t.config.Logger.LogAttrs(l.ctx, slog.LevelInfo, "link up", append(l.attrs(), slog.String("remote", s.raw.RemoteAddr().String()))...)
+	l.t.linkChanged()
+	return true
 }
 
-// wentDown notes why s has ended.
-func (l *link) wentDown(err error) {
+// end notes that s, the active connection, has ended, and why.
+func (l *link) end(s *session, err error) {
 	l.mu.Lock()
-	l.active, l.since = nil, time.Now()
+	wasUp := l.up
+	l.active, l.up, l.ended = nil, false, time.Now()
 	l.rttSamples = 0
 	l.rtt.Store(0)
-	l.lastErr = err
+	unproved := !wasUp && s.beats >= pingBeats
+	if wasUp {
+		l.since, l.lastErr = l.ended, err
+	}
 	l.mu.Unlock()
-	l.t.linkChanged()
-	// Whether it is a fault the views tell: the other gateway may just be leaving.
-	l.t.config.Logger.LogAttrs(l.ctx, slog.LevelInfo, "link down", append(l.attrs(), slog.String("reason", downReason(err)))...)
+	switch {
+	case l.ctx.Err() != nil && !wasUp: // it is no longer needed
+	case wasUp:
+		l.t.linkChanged()
+		// It may be no fault: the other gateway may just be leaving.
+		level := slog.LevelInfo
+		if errors.Is(err, errRemoved) {
+			level = slog.LevelDebug // the log of views says so already
+		}
+		l.t.config.Logger.LogAttrs(l.ctx, level, "link down", append(l.attrs(), slog.String("reason", downReason(err)))...)
+	case unproved:
+		l.failed(fmt.Errorf("connected, but long packets do not pass both ways (the network's MTU?): %w", err))
+	default:
+		l.failed(err)
+	}
 }
 
 func downReason(err error) string {
@@ -338,9 +287,9 @@ func downReason(err error) string {
 	return err.Error()
 }
 
-// failed notes that an attempt to dial failed. The first is expected when
-// views arrive at different times, so only those that go on for a while are
-// logged, once per minute.
+// failed notes that an attempt to dial failed. The first failures are expected when views
+// arrive at different times, so only those that go on for a while are logged, once per
+// minute.
 func (l *link) failed(err error) {
 	l.mu.Lock()
 	l.failures++
@@ -357,8 +306,8 @@ func (l *link) failed(err error) {
 	}
 }
 
-// sampleRTT takes a measured round-trip time into the estimate: the mean of
-// the first eight, then moving by an eighth. It is called under mu.
+// sampleRTT adds a measured round-trip time to the estimate: the mean of the first eight,
+// then a moving average by an eighth. It is called under mu.
 func (l *link) sampleRTT(d time.Duration) {
 	d = max(d, 1)
 	l.rttSamples = min(l.rttSamples+1, 8)
@@ -367,11 +316,12 @@ func (l *link) sampleRTT(d time.Duration) {
 	l.rtt.Store(int64(max(rtt, 1)))
 }
 
-// downSince returns since when the link has been down; false if it is up.
+// downSince returns since when the link has been down; false if it is up. A connection
+// without the proof that long packets pass does not count.
 func (l *link) downSince() (time.Time, bool) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
-	return l.since, l.active == nil
+	return l.since, !l.up
 }
 
 func (l *link) status() LinkStatus {
@@ -379,7 +329,7 @@ func (l *link) status() LinkStatus {
 	defer l.mu.Unlock()
 	s := LinkStatus{
 		Node: l.node, Name: l.name, Addr: l.addr,
-		Up: l.active != nil, Since: l.since, RTT: time.Duration(l.rtt.Load()),
+		Up: l.up, Since: l.since, RTT: time.Duration(l.rtt.Load()),
 		Queued:     l.out.messages(),
 		Reconnects: max(l.connects, 1) - 1,
 		Failures:   l.failures,
@@ -392,7 +342,26 @@ func (l *link) status() LinkStatus {
 
 // attrs says which link it is, in logs.
 func (l *link) attrs() []slog.Attr {
+	p := l.peer()
+	return []slog.Attr{slog.Uint64("peer_node", uint64(p.Node)), slog.String("peer", p.Name), slog.String("addr", p.Addr)}
+}
+
+func (t *Transport) linkChanged() {
+	select {
+	case t.changed <- struct{}{}:
+	default: // a reader that has not come yet will see this change as well
+	}
+}
+
+func (l *link) current() *session {
 	l.mu.Lock()
 	defer l.mu.Unlock()
-	return []slog.Attr{slog.Uint64("peer_node", uint64(l.node)), slog.String("peer", l.name), slog.String("addr", l.addr)}
+	return l.session
+}
+
+// peer returns the other end as the view has it.
+func (l *link) peer() Peer {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	return Peer{Node: l.node, Addr: l.addr, Name: l.name}
 }

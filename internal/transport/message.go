@@ -386,13 +386,3 @@ func (c *cursor) free() kmutex.TokenSet {
 	}
 	return set
 }
-
-// count reads how many elements follow; each has one byte at least.
-func (c *cursor) count(limit int) int {
-	n := int(c.upTo(uint64(limit)))
-	if n > len(c.rest) {
-		c.fail(errTruncated)
-		return 0
-	}
-	return n
-}

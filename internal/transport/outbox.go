@@ -28,8 +28,8 @@ type outbox struct {
 	// Numbers of messages: all up to acked are acknowledged, all up to sent
 	// have been given to a connection, last is the newest.
 	acked, sent, last uint64
-	// given is the largest that sent has ever been: what comes after it has
-	// never left this gateway.
+	// given is the largest that sent has ever been: messages after it have never left this
+	// gateway.
 	given uint64
 }
 

@@ -4,27 +4,9 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"slices"
+	"log/slog"
 
 	"github.com/kgate/kgate/kmutex"
-)
-
-// maxPayload bounds the size of one payload, and what all unfinished payloads
-// from one peer may add up to.
-const maxPayload = 64 << 20
-
-const (
-	// maxPayloads bounds how many payloads from one peer are unfinished.
-	maxPayloads = 16
-	// maxPayloadQueue bounds how many wait for one peer, those included.
-	maxPayloadQueue = 1024
-	// chunkSize bounds the bytes of a payload in one frame. A message waits for
-	// one chunk at most before it is written.
-	chunkSize = 32 << 10
-	// payloadWindow bounds the bytes of payloads on their way: written, but not
-	// yet read at the other end. So messages and pings, which share the
-	// connection, queue behind no more than this in the kernel's buffers.
-	payloadWindow = 1 << 20
 )
 
 // Why SendPayload fails, besides the errors of Send.
@@ -43,10 +25,9 @@ var (
 // returned. Messages do not wait behind it: it goes in chunks between them.
 //
 // Payloads of one topic arrive in the order of the calls, those of different
-// topics in any order. A payload is lost with its connection and not sent
-// again; then SendPayload returns ErrLinkDown. When ctx ends, so does the
-// sending, and the peer drops what has arrived; but a payload that was wholly written
-// by then is delivered all the same.
+// topics in any order. A payload is lost with its connection and not sent again; then
+// SendPayload returns ErrLinkDown. When ctx ends, so does the sending, and the peer drops
+// what has arrived; but a payload that was written whole by then is delivered.
 //
 // SendPayload blocks: do not call it under a lock that Receive or Deliver
 // takes. The payload must not change until it returns.
@@ -99,148 +80,100 @@ func (l *link) offer(p *outPayload) (*session, error) {
 	return s, nil
 }
 
-// outPayload is a payload to be sent.
-type outPayload struct {
-	topic string
-	size  int
-	id    uint64 // 0: not offered to the peer yet
-	rest  []byte // what is not written yet
-	done  chan error
-}
-
-// outPayloads are the payloads that one connection sends. It has no lock.
-type outPayloads struct {
-	waiting []*outPayload // not offered yet, in the order of the calls
-	// offered are those the peer knows of and has not taken yet. The first is
-	// the next to have a chunk written.
-	offered  []*outPayload
-	dropped  []uint64 // abandoned, to be told to the peer
-	bytes    int      // the sizes of offered
-	inFlight int      // bytes written that the peer has not read
-	lastID   uint64
-}
-
-func (o *outPayloads) add(p *outPayload) error {
-	if n := len(o.waiting) + len(o.offered); n >= maxPayloadQueue {
-		return fmt.Errorf("%w: %d payloads", errOverflow, n)
-	}
-	o.waiting = append(o.waiting, p)
-	return nil
-}
-
-// abandon stops the sending of p. One that is wholly written counts until the
-// peer has taken it.
-func (o *outPayloads) abandon(p *outPayload) {
-	if i := slices.Index(o.waiting, p); i >= 0 {
-		o.waiting = slices.Delete(o.waiting, i, i+1)
-		return
-	}
-	if i := slices.Index(o.offered, p); i >= 0 && len(p.rest) > 0 {
-		o.remove(i)
-		o.dropped = append(o.dropped, p.id)
-	}
-}
-
-func (o *outPayloads) remove(i int) {
-	o.bytes -= o.offered[i].size
-	o.offered = slices.Delete(o.offered, i, i+1)
-}
-
-// startable returns the place of the first payload that waits and may be
-// offered now, one of a topic at a time; -1: none.
-func (o *outPayloads) startable() int {
-	if len(o.offered) == maxPayloads {
-		return -1
-	}
-	for i, p := range o.waiting {
-		if slices.ContainsFunc(o.offered, func(q *outPayload) bool { return q.topic == p.topic }) {
-			continue
+// takePayload handles one frame that belongs to a payload.
+func (s *session) takePayload(f *frame) error {
+	in, l := &s.in, s.link
+	switch f.kind {
+	case frameOffer:
+		return s.offered(f)
+	case frameChunk:
+		p := in.open[f.number]
+		if p == nil || len(p.data)+len(f.data) > p.size {
+			return fmt.Errorf("%w: a chunk of %d bytes of payload %d", errProtocol, len(f.data), f.number)
 		}
-		if o.bytes+p.size > maxPayload {
-			break // smaller ones do not overtake it: it could wait for ever
+		p.add(f.data)
+		in.unread += len(f.data)
+		if len(p.data) == p.size {
+			delete(in.open, p.id)
+			in.whole <- p
 		}
-		return i
-	}
-	return -1
-}
-
-// next returns the payload to have a chunk written, or nil.
-func (o *outPayloads) next() *outPayload {
-	if o.inFlight >= payloadWindow {
-		return nil
-	}
-	for _, p := range o.offered {
-		if len(p.rest) > 0 {
-			return p
+		// The peer gets more credit in time, so it never has to stop.
+		if in.unread >= payloadWindow/4 || len(in.open) == 0 {
+			l.mu.Lock()
+			defer l.mu.Unlock()
+			in.readDue += in.unread
+			in.unread = 0
+			l.wakeWriter()
 		}
+	case frameAbandon:
+		p := in.open[f.number]
+		if p == nil {
+			return fmt.Errorf("%w: payload %d abandoned, which is not coming in", errProtocol, f.number)
+		}
+		delete(in.open, p.id)
+		l.mu.Lock()
+		defer l.mu.Unlock()
+		in.count--
+		in.bytes -= p.size
+	case frameRead:
+		l.mu.Lock()
+		defer l.mu.Unlock()
+		if err := s.out.read(f.number); err != nil {
+			return err
+		}
+		l.wakeWriter()
+	case frameTaken:
+		l.mu.Lock()
+		defer l.mu.Unlock()
+		if err := s.out.taken(f.number, f.ok); err != nil {
+			return err
+		}
+		l.wakeWriter()
+	default: // belongs to no payload
 	}
 	return nil
 }
 
-// pending reports whether there are payloads that the peer has not taken.
-func (o *outPayloads) pending() bool { return len(o.waiting)+len(o.offered) > 0 }
-
-// due reports whether take has something to write.
-func (o *outPayloads) due() bool {
-	return len(o.dropped) > 0 || o.startable() >= 0 || o.next() != nil
-}
-
-// take appends what there is to write to batch: at most one chunk.
-func (o *outPayloads) take(batch []byte) []byte {
-	for _, id := range o.dropped {
-		batch = appendControl(batch, frameAbandon, id)
+// offered prepares for a payload that the peer announces.
+func (s *session) offered(f *frame) error {
+	in, l := &s.in, s.link
+	if f.number != in.lastID+1 {
+		return fmt.Errorf("%w: payload %d after %d", errProtocol, f.number, in.lastID)
 	}
-	o.dropped = nil
-	for i := o.startable(); i >= 0; i = o.startable() {
-		p := o.waiting[i]
-		o.waiting = slices.Delete(o.waiting, i, i+1)
-		o.lastID++
-		p.id = o.lastID
-		o.bytes += p.size
-		o.offered = append(o.offered, p)
-		batch = appendOffer(batch, p.id, p.size, p.topic)
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	if in.count == maxPayloads || in.bytes+f.size > maxPayload {
+		return fmt.Errorf("%w: a payload of %d bytes, besides %d with %d bytes", errProtocol, f.size, in.count, in.bytes)
 	}
-	p := o.next()
-	if p == nil {
-		return batch
-	}
-	chunk := p.rest[:min(len(p.rest), chunkSize)]
-	p.rest = p.rest[len(chunk):]
-	o.inFlight += len(chunk)
-	// The others go before it now.
-	i := slices.Index(o.offered, p)
-	o.offered = append(slices.Delete(o.offered, i, i+1), p)
-	return appendChunk(batch, p.id, chunk)
-}
-
-// read notes that the peer has read n bytes of chunks.
-func (o *outPayloads) read(n uint64) error {
-	if n > uint64(o.inFlight) {
-		return fmt.Errorf("%w: %d bytes read, but %d are underway", errProtocol, n, o.inFlight)
-	}
-	o.inFlight -= int(n)
+	in.lastID = f.number
+	in.count++
+	in.bytes += f.size
+	in.open[f.number] = &inPayload{id: f.number, topic: f.topic, size: f.size}
 	return nil
 }
 
-// taken notes that the peer is done with a payload.
-func (o *outPayloads) taken(id uint64, ok bool) error {
-	i := slices.IndexFunc(o.offered, func(p *outPayload) bool { return p.id == id })
-	switch {
-	case i < 0 || len(o.offered[i].rest) > 0:
-		return fmt.Errorf("%w: payload %d taken, which was not sent", errProtocol, id)
-	case ok:
-		o.offered[i].done <- nil
-	default:
-		o.offered[i].done <- errNotTaken
+// receive hands complete payloads on, until the connection is over.
+func (s *session) receive() {
+	l := s.link
+	for {
+		var p *inPayload
+		select {
+		case p = <-s.in.whole:
+		case <-s.stop:
+			return
+		}
+		err := errNotTaken
+		if f := l.t.config.Receive; f != nil {
+			err = f(l.node, p.topic, p.data)
+		}
+		if err != nil {
+			l.t.refusals.add(CauseHandler, err, append(l.attrs(), slog.String("topic", p.topic), slog.Int("bytes", p.size))...)
+		}
+		l.mu.Lock()
+		s.in.count--
+		s.in.bytes -= p.size
+		s.in.takenDue = append(s.in.takenDue, takenPayload{p.id, err == nil})
+		l.wakeWriter()
+		l.mu.Unlock()
 	}
-	o.remove(i)
-	return nil
-}
-
-// fail ends all with err.
-func (o *outPayloads) fail(err error) {
-	for _, p := range slices.Concat(o.waiting, o.offered) {
-		p.done <- err
-	}
-	*o = outPayloads{}
 }

@@ -3,63 +3,31 @@ package transport
 import (
 	"context"
 	"log/slog"
+	"net"
+	"slices"
 
 	"github.com/kgate/kgate/internal/oncelog"
 )
 
-// causes are all of them, in the order of the constants. Expected is what belongs to a
-// cluster's normal life: gateways learn of each other's comings and goings at different
-// times, and one that stops closes connections at any moment. A trouble that lasts shows
-// as a link that is down.
-var causes = []struct {
-	cause    Cause
-	expected bool
-}{
-	{CauseIncomplete, true},
-	{CauseSlow, false},
-	{CauseHalfOpen, false},
-	{CauseMagic, false},
-	{CauseVersion, false},
-	{CauseKind, false},
-	{CauseBacklog, false},
-	{CauseStreams, false},
-	{CausePlaintext, false},
-	{CauseTLS, false},
-	{CauseCertificate, false},
-	{CauseHandshake, false},
-	{CauseNode, true},
-	{CauseDirection, true},
-	{CauseSequence, false},
-	{CauseFrame, false},
-	{CauseOversized, false},
-	{CauseProtocol, false},
-	{CauseHandler, false},
-	{CauseOverflow, false},
+// causes are all of them, in the order of the constants.
+var causes = []Cause{
+	CauseIncomplete, CauseSlow, CauseHalfOpen, CauseMagic, CauseVersion, CauseKind, CauseBacklog, CauseStreams,
+	CausePlaintext, CauseTLS, CauseCertificate, CauseHandshake, CauseNode, CauseDirection, CauseSequence,
+	CauseFrame, CauseOversized, CauseProtocol, CauseHandler, CauseOverflow,
 }
 
 // Causes returns the causes that call for attention, in the order of the constants.
-func Causes() []Cause {
-	var all []Cause
-	for _, c := range causes {
-		if !c.expected {
-			all = append(all, c.cause)
-		}
-	}
-	return all
-}
+func Causes() []Cause { return slices.DeleteFunc(slices.Clone(causes), Cause.Expected) }
 
-// Expected reports whether the cause belongs to a cluster's normal life.
+// Expected reports whether the cause belongs to a cluster's normal life: gateways learn of
+// each other's comings and goings at different times, and one that stops closes connections
+// at any moment. A fault that lasts shows as a link that is down.
 func (c Cause) Expected() bool {
-	for _, known := range causes {
-		if known.cause == c {
-			return known.expected
-		}
-	}
-	return false
+	return c == CauseIncomplete || c == CauseNode || c == CauseDirection
 }
 
-// refusals counts everything that is refused, and logs the first of each cause
-// and minute, with how many were not logged before it.
+// refusals counts everything that is refused, and logs the first of each cause and minute,
+// with the number that was not logged before it.
 type refusals struct {
 	observer Observer
 	logger   *slog.Logger
@@ -87,4 +55,19 @@ func (r *refusals) add(cause Cause, err error, attrs ...slog.Attr) {
 		level = slog.LevelDebug
 	}
 	r.logger.LogAttrs(context.Background(), level, "refused", attrs...)
+}
+
+// refuse closes a connection and counts it.
+func (t *Transport) refuse(raw net.Conn, cause Cause, err error) {
+	_ = raw.Close()
+	if t.ctx.Err() != nil {
+		return // not refused but closed with the transport
+	}
+	t.refusals.add(cause, err, slog.String("remote", raw.RemoteAddr().String()))
+}
+
+// answerRefusal tells the other end why, then refuses.
+func (t *Transport) answerRefusal(raw, conn net.Conn, s status, cause Cause, err error) {
+	_, _ = conn.Write(answerOf(s)) // it is closed anyway
+	t.refuse(raw, cause, err)
 }

@@ -28,7 +28,7 @@ func TestCausesAreTheConstants(t *testing.T) {
 	})
 	var table []string
 	for _, c := range causes {
-		table = append(table, string(c.cause))
+		table = append(table, string(c))
 	}
 	if len(declared) < 10 || !slices.Equal(table, declared) {
 		t.Errorf("the table has %v\nconstants:   %v", table, declared)

@@ -12,8 +12,8 @@ import (
 	"github.com/kgate/kgate/internal/peercert"
 )
 
-// secured are the open connections over TLS, so that one can be closed whose
-// certificate is no longer good. The zero value is empty and ready.
+// secured are the open connections over TLS. One whose certificate is no longer good can
+// be closed. The zero value is empty and ready.
 type secured struct {
 	mu    sync.Mutex
 	conns map[*securedConn]*tls.Conn // since their handshakes
@@ -36,8 +36,8 @@ type securedConn struct {
 	leave  func()   // called once when it is closed; guarded by of.mu
 }
 
-// unblock makes writes return at once from now on, and returns what has to be flushed then;
-// nil if they go on waiting.
+// unblock makes writes return at once from now on, and returns the socket that has to be
+// flushed; nil if writes go on waiting.
 func (c *securedConn) unblock() *socket {
 	s := newSocket(c.Conn)
 	c.socket.Store(s)
@@ -66,7 +66,8 @@ func (c *securedConn) Close() error {
 	return c.Conn.Close()
 }
 
-// onClose has leave called when the connection is closed; at once if it is.
+// onClose arranges for leave to be called when the connection is closed; at once if it is
+// closed already.
 func (c *securedConn) onClose(leave func()) {
 	c.of.mu.Lock()
 	closed := c.closed
@@ -79,7 +80,7 @@ func (c *securedConn) onClose(leave func()) {
 	}
 }
 
-// below returns what is to be used in place of raw.
+// below returns the connection to use in place of raw.
 func (s *secured) below(raw net.Conn) *securedConn { return &securedConn{Conn: raw, of: s} }
 
 // handshake makes TLS of raw, which below has returned, and keeps conn until raw
@@ -125,8 +126,8 @@ func (s *secured) review(pair *tlsPair, log *slog.Logger) {
 	}
 }
 
-// reviewInterval is how often open connections are looked at again: a
-// certificate ends, too, while it is in use.
+// reviewInterval is how often open connections are reviewed: a certificate can end while
+// it is in use.
 const reviewInterval = 5 * time.Second
 
 // reviewSecured closes connections whose certificates have ended, until Close.
@@ -143,7 +144,7 @@ func (t *Transport) reviewSecured() {
 	}
 }
 
-// review looks at the open connections under the present configuration.
+// review checks the open connections under the present configuration.
 func (t *Transport) review() {
 	t.reviewing.Lock()
 	defer t.reviewing.Unlock()

@@ -6,8 +6,8 @@ import (
 	"syscall"
 )
 
-// socket writes to a connection and does not wait: what the kernel does not take at once it
-// keeps, for flush to write. Its methods are safe for concurrent use; of flush one call at a
+// socket writes to a connection without waiting: it keeps what the kernel does not take at
+// once, for flush to write. Its methods are safe for concurrent use; of flush one call at a
 // time.
 type socket struct {
 	conn net.Conn
@@ -17,7 +17,8 @@ type socket struct {
 	kept     []byte
 	flushing bool // what was kept is being written
 
-	// try writes what it can of data. It is kept, for it would be allocated at each write.
+	// try writes what it can of data. It is a field because a closure would be allocated at
+	// each write.
 	try  func(fd uintptr) bool
 	data []byte
 	n    int

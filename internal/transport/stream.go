@@ -58,7 +58,7 @@ func (s *Stream) Accept() (net.Conn, error) {
 }
 
 // Addr returns where peers reach this gateway's port.
-func (s *Stream) Addr() net.Addr { return s.t.Addr() }
+func (s *Stream) Addr() net.Addr { return s.t.addr }
 
 // Close refuses further connections and closes those that wait. The port
 // stays open for the others. It never fails.
@@ -80,10 +80,10 @@ func (s *Stream) Close() error {
 	}
 }
 
-// Dial connects to the same kind of stream at addr, a peer port. It returns
-// once the other end has accepted; the error says why it did not.
+// Dial connects to the same kind of stream at addr, a peer port. It returns when the other
+// end has accepted; the error says why it did not.
 func (s *Stream) Dial(ctx context.Context, addr string) (net.Conn, error) {
-	ctx, cancel := context.WithTimeout(ctx, s.t.config.HandshakeTimeout)
+	ctx, cancel := context.WithTimeout(ctx, s.t.config.handshakeTimeout)
 	defer cancel()
 	raw, conn, err := s.t.dial(ctx, addr)
 	if err != nil {
@@ -121,7 +121,7 @@ func (s *Stream) refusal() (status, Cause, error) {
 		return statusKind, CauseIncomplete, fmt.Errorf("%s streams are closed", s.kind)
 	}
 	if !s.wanted {
-		return statusKind, CauseKind, fmt.Errorf("nobody accepts %s streams", s.kind)
+		return statusKind, CauseKind, fmt.Errorf("no %s streams are accepted here", s.kind)
 	}
 	return statusBusy, CauseBacklog, fmt.Errorf("%d %s streams wait", cap(s.ready), s.kind)
 }
@@ -163,7 +163,7 @@ func (t *Transport) dial(ctx context.Context, addr string) (raw *securedConn, co
 	return raw, conn, nil
 }
 
-// bound calls f, whose use of conn fails once ctx is over.
+// bound calls f, whose use of conn fails when ctx has ended.
 func bound(ctx context.Context, conn net.Conn, f func() error) error {
 	stop := context.AfterFunc(ctx, func() {
 		_ = conn.SetDeadline(time.Unix(1, 0)) // in the past
@@ -180,7 +180,7 @@ func readAnswer(conn net.Conn) error {
 	var b [preambleSize]byte
 	if _, err := io.ReadFull(conn, b[:]); err != nil {
 		if errors.Is(err, io.EOF) || isReset(err) {
-			return fmt.Errorf("no answer: the other end is no kgate, or refuses this one: %w", err)
+			return fmt.Errorf("no answer: the other end is not a kgate, or refuses this gateway: %w", err)
 		}
 		return err
 	}

@@ -111,7 +111,7 @@ func TestStreamsAreBounded(t *testing.T) {
 
 func TestStreamRefusals(t *testing.T) {
 	seen := newCounter()
-	t1, t2 := listen(t, Config{}), listen(t, Config{Backlog: 2, Observer: seen})
+	t1, t2 := listen(t, Config{}), listen(t, Config{Observer: seen, limits: limits{backlog: 2}})
 	addr := t2.Addr().String()
 	dial := func() (net.Conn, error) { return t1.Stream(StreamRaft).Dial(within(t), addr) }
 	if _, err := dial(); !errors.Is(err, errRefused) {
@@ -156,7 +156,7 @@ func TestStreamRefusals(t *testing.T) {
 // The time for the preamble is no limit for the stream.
 func TestStreamOutlivesHandshakeTimeout(t *testing.T) {
 	const timeout = 50 * time.Millisecond
-	t1, t2 := listen(t, Config{HandshakeTimeout: timeout}), listen(t, Config{HandshakeTimeout: timeout})
+	t1, t2 := listen(t, Config{limits: limits{handshakeTimeout: timeout}}), listen(t, Config{limits: limits{handshakeTimeout: timeout}})
 	raft := t2.Stream(StreamRaft)
 	near, err := t1.Stream(StreamRaft).Dial(within(t), t2.Addr().String())
 	if err != nil {

@@ -6,12 +6,11 @@ import (
 	"maps"
 	"net"
 	"slices"
-	"strconv"
 	"sync"
 	"sync/atomic"
 	"time"
 
-	"github.com/kgate/kgate/internal/places"
+	"github.com/kgate/kgate/internal/inbound"
 	"github.com/kgate/kgate/kmutex"
 )
 
@@ -24,20 +23,20 @@ type Peer struct {
 	Name string
 }
 
-// Unsent is a message that has never left this gateway: no connection was ever
-// given it.
+// Unsent is a message that has never left this gateway: it was never written to a
+// connection.
 type Unsent struct {
 	To      kmutex.Node
 	Pool    string
 	Message kmutex.Message
 }
 
-// LinkStatus says how the link to a peer is.
+// LinkStatus is the state of the link to a peer.
 type LinkStatus struct {
 	Node kmutex.Node
 	Name string
 	Addr string
-	// Up: both ends have said hello, and something has arrived lately.
+	// Up: the link works, and long packets pass.
 	Up bool
 	// Since is when Up last changed, or when the peer was set.
 	Since time.Time
@@ -64,7 +63,7 @@ type Transport struct {
 	reviewing sync.Mutex // held during a review of secured
 	refusals  *refusals
 	halfOpen  *halfOpen
-	open      *places.Places     // streams that others have opened here
+	open      *inbound.Places    // streams that others have opened here
 	streams   [streamEnd]*Stream // none for links
 
 	ctx    context.Context // ends at Close
@@ -78,7 +77,7 @@ type Transport struct {
 	changed chan struct{} // see LinksChanged
 }
 
-// peerSet is what SetPeers has set last. It is not changed once it is visible.
+// peerSet is the last call of SetPeers. It does not change.
 type peerSet struct {
 	self  kmutex.Node
 	links map[kmutex.Node]*link
@@ -100,8 +99,8 @@ func Listen(c Config) (*Transport, error) {
 		listener: listener,
 		addr:     listener.Addr(),
 		refusals: newRefusals(c.Observer, c.Logger),
-		halfOpen: newHalfOpen(c.MaxHalfOpen),
-		open:     places.New(mostStreams, mostStreamsEach),
+		halfOpen: newHalfOpen(c.maxHalfOpen),
+		open:     inbound.NewPlaces(mostStreams, mostStreamsEach),
 		changed:  make(chan struct{}, 1),
 	}
 	if c.Advertise != "" {
@@ -114,7 +113,7 @@ func Listen(c Config) (*Transport, error) {
 		t.tls.Store(newTLSPair(c.TLS))
 	}
 	for kind := range t.streams {
-		t.streams[kind] = newStream(t, StreamKind(kind), c.Backlog)
+		t.streams[kind] = newStream(t, StreamKind(kind), c.backlog)
 	}
 	t.peers.Store(&peerSet{})
 	t.ctx, t.cancel = context.WithCancel(context.Background())
@@ -126,51 +125,20 @@ func Listen(c Config) (*Transport, error) {
 	return t, nil
 }
 
-// keepAlive finds connections of lost machines; links find them sooner by
-// their pings.
+// keepAlive ends connections to lost machines. Links end them sooner, by their pings.
 var keepAlive = net.KeepAliveConfig{Enable: true, Idle: 5 * time.Second, Interval: 2 * time.Second, Count: 3}
-
-// advertisedAddr is an address as configured; its host may be a name.
-type advertisedAddr string
-
-func (advertisedAddr) Network() string  { return "tcp" }
-func (a advertisedAddr) String() string { return string(a) }
-
-// advertised completes a configured address by the listener's port.
-func advertised(address string, listener net.Addr) (net.Addr, error) {
-	host, port, err := net.SplitHostPort(address)
-	if err != nil {
-		host, port, err = net.SplitHostPort(net.JoinHostPort(address, "0"))
-	}
-	if err != nil {
-		return nil, err
-	}
-	if host == "" {
-		return nil, fmt.Errorf("no host")
-	}
-	if port == "" || port == "0" {
-		if _, port, err = net.SplitHostPort(listener.String()); err != nil {
-			return nil, err
-		}
-	}
-	if n, err := strconv.ParseUint(port, 10, 16); err != nil || n == 0 {
-		return nil, fmt.Errorf("port %q is not a number from 1 to 65535", port)
-	}
-	return advertisedAddr(net.JoinHostPort(host, port)), nil
-}
 
 // Addr returns where peers reach this port.
 func (t *Transport) Addr() net.Addr { return t.addr }
 
-// SetPeers says who is in the agreed view, and by which number this gateway is
-// known in it (0: not at all). Links to new peers are made, those to peers
-// that are gone are dropped with everything they had queued, and what of it
-// those peers cannot have received is returned. Links that stay are not
-// disturbed; a new address counts from the next attempt to dial. If
-// self has changed all links are new. Peers that are self or 0 are ignored.
+// SetPeers sets the members of the agreed view, and self, this gateway's number in it (0:
+// none). It makes links to new peers, and drops links to peers that are gone with all that
+// they had queued; it returns the messages that those peers cannot have received. Other
+// links stay as they are; a new address counts from the next attempt to dial. If self has
+// changed, all links are new. Peers that are self or 0 are ignored.
 //
-// SetPeers does not wait: a message of a dropped peer that is being delivered
-// may still be underway when it returns, but no other follows.
+// SetPeers does not wait: a message of a dropped peer may still be being delivered when it
+// returns, but no other follows.
 func (t *Transport) SetPeers(self kmutex.Node, peers []Peer) []Unsent {
 	t.mu.Lock()
 	defer t.mu.Unlock()
@@ -211,7 +179,20 @@ func (t *Transport) SetPeers(self kmutex.Node, peers []Peer) []Unsent {
 // the peer is not set, ErrClosed after Close, and another error if the peer's queue is
 // full or m cannot be sent. The message is encoded before Send returns:
 // m's slices are not kept.
+//
+// The link's own goroutine writes what is queued, after other goroutines that are ready
+// have run: the messages that they send share a write.
 func (t *Transport) Send(to kmutex.Node, pool string, m kmutex.Message) error {
+	return t.send(to, pool, &m, false)
+}
+
+// SendNow is Send for a message that no other will follow soon. SendNow writes it itself,
+// as far as the connection takes it without waiting, so no other goroutine has to wake up.
+func (t *Transport) SendNow(to kmutex.Node, pool string, m kmutex.Message) error {
+	return t.send(to, pool, &m, true)
+}
+
+func (t *Transport) send(to kmutex.Node, pool string, m *kmutex.Message, now bool) error {
 	set := t.peers.Load()
 	l := set.links[to]
 	if l == nil {
@@ -220,7 +201,7 @@ func (t *Transport) Send(to kmutex.Node, pool string, m kmutex.Message) error {
 		}
 		return fmt.Errorf("%w: node %d", ErrUnknownPeer, to)
 	}
-	return l.send(pool, &m)
+	return l.send(pool, m, now)
 }
 
 // Flush waits until every message that has been queued so far is acknowledged,
@@ -228,7 +209,7 @@ func (t *Transport) Send(to kmutex.Node, pool string, m kmutex.Message) error {
 func (t *Transport) Flush(ctx context.Context) error {
 	for _, l := range t.peers.Load().links {
 		if !l.flush(ctx) {
-			return fmt.Errorf("transport: flush: peer %d (%s) has not acknowledged everything: %w", l.node, l.status().Name, ctx.Err())
+			return fmt.Errorf("transport: flush: peer %d (%s) has not acknowledged everything: %w", l.node, l.peer().Name, ctx.Err())
 		}
 	}
 	return nil
@@ -257,18 +238,11 @@ func (t *Transport) Links() []LinkStatus {
 }
 
 // LinksChanged receives a value when a link may have come up or gone down, or when
-// there is a new one. Changes that nobody has seen yet count as one. It is for one
+// there is a new one. Changes that have not been read yet count as one. It is for one
 // reader.
 func (t *Transport) LinksChanged() <-chan struct{} { return t.changed }
 
-func (t *Transport) linkChanged() {
-	select {
-	case t.changed <- struct{}{}:
-	default: // a reader that has not come yet will see this change as well
-	}
-}
-
-// Down returns the peers whose links are down, and since when.
+// Down returns the peers whose links are down, and since when they are.
 func (t *Transport) Down() map[kmutex.Node]time.Time {
 	down := make(map[kmutex.Node]time.Time)
 	for node, l := range t.peers.Load().links {
@@ -304,34 +278,4 @@ func (t *Transport) Close() error {
 	t.mu.Unlock()
 	t.wg.Wait()
 	return err
-}
-
-// beat makes the links ping, and notice when nothing comes back. It does so at multiples of the
-// interval on the wall clock, as the other gateways do: what all of them send then
-// arrives at once, and an idle process wakes up once for it.
-func (t *Transport) beat() {
-	interval := t.config.PingInterval / pingBeats
-	timer := time.NewTimer(interval)
-	defer timer.Stop()
-	for {
-		select {
-		case <-t.ctx.Done():
-			return
-		case <-timer.C:
-		}
-		timer.Reset(untilBeat(time.Now(), interval))
-		for _, l := range t.peers.Load().links {
-			l.beat()
-		}
-	}
-}
-
-// untilBeat returns how long it is to a multiple of the interval on the wall clock: the interval, or
-// up to half of it more or less after the clock was set.
-func untilBeat(now time.Time, interval time.Duration) time.Duration {
-	wait := interval - time.Duration(now.UnixNano())%interval
-	if wait < interval/2 {
-		wait += interval
-	}
-	return wait
 }

@@ -1,29 +1,48 @@
 package transport
 
 import (
+	"errors"
+	"fmt"
 	"io"
 	"runtime"
 	"time"
+
+	"github.com/kgate/kgate/kmutex"
 )
 
 // A message to a peer is written by the session's goroutine, or by its sender.
 //
-// The session's goroutine takes everything that is queued. Before that it lets others run,
-// who may have more for the same write: under load this saves more system calls than
-// anything else. But on a quiet link it is a detour, for another thread has to wake up for
-// it. There the sender writes what the kernel takes at once, and leaves the rest to the
-// goroutine.
+// The session's goroutine takes everything that is queued. Before that it lets other
+// goroutines run, which may have more for the same write: under load this saves more system
+// calls than anything else. For a message that is alone it costs time, because another
+// thread has to wake up. So its sender writes what the kernel takes at once, and leaves the
+// rest to the goroutine.
 
-// quietFor is how long nothing has been written to a quiet link. Contended pools leave less
-// time between two messages; with a shorter time their messages share fewer writes, and fewer
-// requests get through.
-const quietFor = time.Millisecond
-
-// quiet reports whether a sender may write: the session's goroutine has nothing to do, and
-// nothing was written lately. It is called under link.mu.
-func (s *session) quiet() bool {
-	return s.idle && s.socket != nil && time.Since(s.wrote) > quietFor
+// send queues m, and writes it now or leaves it to the session's goroutine.
+func (l *link) send(pool string, m *kmutex.Message, now bool) error {
+	l.mu.Lock()
+	if l.closed {
+		l.mu.Unlock()
+		return fmt.Errorf("%w: node %d", ErrUnknownPeer, l.node)
+	}
+	err := l.out.put(pool, m)
+	switch s := l.active; {
+	case err != nil:
+	case now && s != nil && s.free():
+		s.writeNow()
+	default:
+		l.wakeWriter()
+	}
+	l.mu.Unlock()
+	if errors.Is(err, errOverflow) {
+		l.t.refusals.add(CauseOverflow, err, l.attrs()...)
+	}
+	return err
 }
+
+// free reports whether a sender may write, because the session's goroutine has nothing to
+// do. It is called under link.mu.
+func (s *session) free() bool { return s.idle && s.socket != nil }
 
 // writeNow writes in place of the session's goroutine, and does not wait. It is called under
 // link.mu, and lets it go while it writes.
@@ -89,7 +108,11 @@ func (s *session) fill() (messages int) {
 		return 0
 	}
 	l, batch := s.link, s.batch
-	s.wrote = time.Now()
+	if s.paddingDue {
+		s.paddingDue = false
+		batch, messages = l.out.take(batch, maxBatch) // they may be short enough
+		batch = s.out.padding(batch)
+	}
 	if received := l.received.Load(); received != s.acked.Load() {
 		batch = appendControl(batch, frameAck, received)
 		s.acked.Store(received)
@@ -102,11 +125,12 @@ func (s *session) fill() (messages int) {
 	if s.pings() {
 		s.pingDue = false
 		s.pingID++
-		s.pinged = s.wrote
+		s.pinged = time.Now()
 		batch = appendControl(batch, framePing, s.pingID)
 	}
 	batch = s.in.take(batch)
-	batch, messages = l.out.take(batch, maxBatch)
+	batch, more := l.out.take(batch, maxBatch)
+	messages += more
 	s.batch = s.out.take(batch)
 	return messages
 }

@@ -10,8 +10,8 @@ import (
 	"github.com/kgate/kgate/kmutex"
 )
 
-// Who sends over a quiet link writes itself, but does not wait when the other end reads
-// no more. Everything arrives in order when it does again.
+// SendNow writes, but does not wait when the other end reads no more. Everything arrives in
+// order when it does again.
 func TestSenderDoesNotWait(t *testing.T) {
 	t.Parallel()
 	pki := newPKI(t)
@@ -41,12 +41,11 @@ func TestSenderDoesNotWait(t *testing.T) {
 			go func() {
 				defer close(sent)
 				for i := 1; i <= n; i++ { // more in all than the kernel takes
-					time.Sleep(2 * quietFor)
 					m := kmutex.Message{Kind: kmutex.KindBaton, Epoch: 1, Number: uint64(i), Tails: make([]kmutex.Seat, maxTokens)}
 					for j := range m.Tails {
 						m.Tails[j] = kmutex.Seat{Node: kmutex.Node(j + 1), Serial: 1 << 40}
 					}
-					failed = errors.Join(failed, t1.Send(2, "downloads", m))
+					failed = errors.Join(failed, t1.SendNow(2, "downloads", m))
 				}
 			}()
 			wait(t, "all sends", sent)
@@ -56,5 +55,30 @@ func TestSenderDoesNotWait(t *testing.T) {
 			wait(t, "all messages", at2.done)
 			at2.check(t, "at 2")
 		})
+	}
+}
+
+// Who sends a message alone has written it when SendNow returns.
+func TestSendNowWrites(t *testing.T) {
+	t.Parallel()
+	const ping = time.Hour // nothing else writes
+	t1, t2 := listen(t, Config{PingInterval: ping}), listen(t, Config{PingInterval: ping})
+	join(t1, t2)
+	waitUp(t, t1, t2)
+	eventually(t, "answers to the first pings", func() bool { return t1.MeanRTT() > 0 && t2.MeanRTT() > 0 })
+	l := t1.peers.Load().links[2]
+	atRest := func() bool {
+		l.mu.Lock()
+		defer l.mu.Unlock()
+		return l.active.idle && !l.active.more()
+	}
+	eventually(t, "rest", atRest)
+	for i := 1; i <= 100; i++ {
+		if err := t1.SendNow(2, "downloads", numbered(i)); err != nil {
+			t.Fatal(err)
+		}
+		if !atRest() {
+			t.Fatalf("message %d is not written", i)
+		}
 	}
 }

@@ -48,9 +48,9 @@ type Cluster struct {
 	links []map[int]*link
 	calls map[[2]int]bool
 	// bars are the pairs of which the first can open no new connection to the second,
-	// mutes those of which its reports and answers do not get there, and losses those of which half
+	// narrows those of which its long messages do not get there, and losses those of which half
 	// of its letters are lost.
-	bars, mutes, losses map[[2]int]bool
+	bars, narrows, losses map[[2]int]bool
 
 	requests []*Request // by ticket, from 1
 	coming   []*Request // in order of Request
@@ -87,7 +87,7 @@ func New(cfg Config) *Cluster {
 	c := &Cluster{
 		cfg: cfg, hosts: make([]host, cfg.Hosts), requests: make([]*Request, 1),
 		links: make([]map[int]*link, cfg.Hosts), calls: make(map[[2]int]bool),
-		bars: make(map[[2]int]bool), mutes: make(map[[2]int]bool), losses: make(map[[2]int]bool),
+		bars: make(map[[2]int]bool), narrows: make(map[[2]int]bool), losses: make(map[[2]int]bool),
 	}
 	c.Engine = sim.New(cfg.Seed, cfg.Hosts, cfg.Network, c)
 	c.upstream = upstream{cluster: c}
@@ -194,19 +194,12 @@ func (c *Cluster) Send(from, to int, kind string, m any) {
 		}
 		c.calls[way] = true
 	}
-	if c.mutes[way] && c.muted(from, to, kind, m) || c.losses[way] && c.loses(from, to, m) {
+	if c.losses[way] && c.loses(from, to, m) {
 		return
 	}
+	c.sticks(from, to, kind)
 	c.owe(from, to, m)
 	c.Engine.Send(from, to, m)
-}
-
-// muted lets a report get lost without a word, and an answer with its connection.
-func (c *Cluster) muted(from, to int, kind string, m any) bool {
-	if told, is := fairk.Undelivered(m); is && kind == "answer" {
-		c.Engine.Send(to, from, told)
-	}
-	return kind == "report" || kind == "answer"
 }
 
 // loses lets a letter get lost, or the word that it was taken: in both cases its sender

@@ -10,6 +10,7 @@ import (
 	"github.com/kgate/kgate/internal/pool"
 	"github.com/kgate/kgate/kmutex"
 	"github.com/kgate/kgate/lab/protocol"
+	"github.com/kgate/kgate/lab/protocol/fairk"
 	"github.com/kgate/kgate/lab/sim"
 	"github.com/kgate/kgate/replication"
 )
@@ -117,8 +118,8 @@ func (h *Holder) Lasts() time.Duration {
 // slow is how long a wait takes by a clock that is a tenth slow.
 func slow(wait time.Duration) time.Duration { return wait * 10 / 9 }
 
-// Spent reports that all tokens are withheld, since the tickets of lost gateways are
-// known to nobody: they may have given out any token, for UnknownFor.
+// Spent reports that all tokens are withheld, and that the tickets of lost gateways are
+// known to nobody: they may have these tokens, for UnknownFor.
 func (c *Cluster) Spent() bool {
 	if !c.unknown {
 		return false
@@ -135,7 +136,7 @@ func (c *Cluster) Spent() bool {
 
 // UnknownFor is how long they are withheld, by a clock that may be slow.
 func (c *Cluster) UnknownFor() time.Duration {
-	v := pool.View{Wait: c.cfg.Terms.Wait()}
+	v := pool.View{Wait: c.cfg.Terms.Wait(), MaxTTL: fairk.MaxTTL}
 	return slow(v.UnknownFor())
 }
 

@@ -16,6 +16,8 @@ type link struct {
 	// acknowledge something, and down since when both ends know that there is no
 	// connection; never: it is not so.
 	lost, owed, down time.Duration
+	// stuck: a long message went where none passes, and the rest of its connection waits.
+	stuck bool
 }
 
 const never = time.Duration(-1)
@@ -33,18 +35,40 @@ func (c *Cluster) Unbar(from, to int) {
 	c.checkLinks(from)
 }
 
-// Mute has the reports and answers of a host to another go nowhere, though all else
-// passes: a gateway that cannot write them or take them in, or a path that loses long packets.
-func (c *Cluster) Mute(from, to int) {
-	c.tracef("", "host %d: its reports and answers to %d go nowhere", from, to)
-	c.mutes[[2]int{from, to}] = true
+// Narrow has long messages of a host to another get lost over and over, though short ones
+// pass: a path whose MTU is smaller than the hosts think. What is behind a lost one on its
+// connection waits for it. A link that was down stays so: package transport does not take
+// one for up over which nothing long has passed.
+func (c *Cluster) Narrow(from, to int) {
+	c.tracef("", "host %d: its long messages to %d are lost", from, to)
+	c.narrows[[2]int{from, to}] = true
 }
 
-// Unmute ends it.
-func (c *Cluster) Unmute(from, to int) { delete(c.mutes, [2]int{from, to}) }
+// Widen ends it.
+func (c *Cluster) Widen(from, to int) {
+	delete(c.narrows, [2]int{from, to})
+	c.checkLinks(from)
+}
 
-// Muted tells whether it is so.
-func (c *Cluster) Muted(from, to int) bool { return c.mutes[[2]int{from, to}] }
+// Passes reports whether a host can open a connection to another, and long messages pass
+// over it in both directions.
+func (c *Cluster) Passes(from, to int) bool { return c.dials(from, to) && !c.narrow(from, to) }
+
+func (c *Cluster) narrow(a, b int) bool { return c.narrows[[2]int{a, b}] || c.narrows[[2]int{b, a}] }
+
+// sticks has a link wait for a long message that does not pass.
+func (c *Cluster) sticks(from, to int, kind string) {
+	if !c.narrows[[2]int{from, to}] {
+		return
+	}
+	switch kind {
+	case "baton", "report", "answer", "push", "holdings":
+		if l := c.doubt(from, to); !l.stuck && l.down == never {
+			l.stuck = true
+			c.Hold(from, to, overLink)
+		}
+	}
+}
 
 // Lose has half of what a host's pool writes to another's get lost, the messages of the
 // machines apart: reports, answers, copies of tickets. The sender is told that the
@@ -72,8 +96,8 @@ func (c *Cluster) Heal(from, to int) {
 	c.checkLinks(from)
 }
 
-// Dials reports whether a host can open a connection to another and talk over it.
-func (c *Cluster) Dials(from, to int) bool {
+// dials reports whether a host can open a connection to another and talk over it.
+func (c *Cluster) dials(from, to int) bool {
 	return c.hears(from, to) && (from == to || !c.bars[[2]int{from, to}])
 }
 
@@ -150,11 +174,12 @@ func (c *Cluster) checkLink(a, b int) {
 		return
 	}
 	pa, pb := c.hosts[a].process, c.hosts[b].process
-	if !c.hears(a, b) {
+	hears := c.hears(a, b)
+	if narrow := c.narrow(a, b); !hears || narrow && l.stuck {
 		if l.lost == never {
 			l.lost = c.Now()
 		}
-		if pa == nil || pb == nil || c.Now()-l.lost >= c.cfg.Terms.Lease/3 { // calls time out
+		if !hears && (pa == nil || pb == nil || c.Now()-l.lost >= c.cfg.Terms.Lease/3) { // calls time out
 			c.hangUp(a, b)
 			c.hangUp(b, a)
 		}
@@ -166,11 +191,13 @@ func (c *Cluster) checkLink(a, b int) {
 	l.lost, l.owed = never, never
 	if l.down != never {
 		members := pa.gateway.Node() != 0 && pb.gateway.Node() != 0
-		if !members || !c.Dials(a, b) && !c.Dials(b, a) {
+		if !members || !c.Passes(a, b) && !c.Passes(b, a) {
 			return
 		}
 		c.lost(a, b)
 		c.lost(b, a)
+	}
+	if l.down != never || l.stuck {
 		c.Hold(a, b, nil)
 		c.Hold(b, a, nil)
 	}

@@ -51,7 +51,7 @@ func (c *Cluster) hears(a, b int) bool {
 func (c *Cluster) quorum(of int) []int {
 	var with []int
 	for _, v := range c.raft.voters {
-		if c.Dials(of, v) || c.hears(of, v) && c.hosts[of].process.feeds(v) {
+		if c.dials(of, v) || c.hears(of, v) && c.hosts[of].process.feeds(v) {
 			with = append(with, v)
 		}
 	}
@@ -203,7 +203,7 @@ func (l *leadership) follow(now time.Duration) {
 func (l *leadership) connects(to int) bool {
 	c, from := l.p.c, l.p.host
 	switch {
-	case c.Dials(from, to):
+	case c.dials(from, to):
 		l.feeds[to] = true
 	case c.bars[[2]int{from, to}] && (!c.hears(from, to) || c.hosts[to].process == nil):
 		l.feeds[to] = false // and cannot be opened again
@@ -229,7 +229,7 @@ func (l *leadership) changeVoters() {
 		return
 	}
 	for _, m := range c.log.Members {
-		if len(voters) < maxVoters && !slices.Contains(voters, m.Host) && c.Dials(l.p.host, m.Host) {
+		if len(voters) < maxVoters && !slices.Contains(voters, m.Host) && c.dials(l.p.host, m.Host) {
 			c.hosts[m.Host].term = max(c.hosts[m.Host].term, l.term)
 			c.raft.voters = append(slices.Clone(voters), m.Host)
 			return
@@ -279,7 +279,7 @@ func (l *leadership) sight(now time.Duration) leader.Observation {
 	s.Outsiders = l.shut(s.Boots)
 	quiet := l.rules.Quiet(now)
 	for _, m := range c.log.Members {
-		answers := m.Host == l.p.host || c.Dials(l.p.host, m.Host)
+		answers := m.Host == l.p.host || c.dials(l.p.host, m.Host)
 		if answers || !c.linkDown(l.p.host, m.Host) && !slices.Contains(quiet, m.Node) {
 			delete(l.doubts, m.Node)
 			continue
@@ -303,7 +303,7 @@ func (l *leadership) shut(boots map[string]string) []string {
 	var names []string
 	for i := range c.hosts {
 		p := c.hosts[i].process
-		if p == nil || boots[p.name] == "" || c.Dials(l.p.host, i) {
+		if p == nil || boots[p.name] == "" || c.Passes(l.p.host, i) {
 			continue
 		}
 		m, in := c.log.Named(i)
@@ -311,7 +311,7 @@ func (l *leadership) shut(boots map[string]string) []string {
 			continue
 		}
 		if len(c.log.Members) == 1 || slices.ContainsFunc(c.log.Members, func(m fairk.Member) bool {
-			return c.Dials(l.p.host, m.Host) && c.Dials(m.Host, i)
+			return c.dials(l.p.host, m.Host) && c.Passes(m.Host, i)
 		}) {
 			names = append(names, p.name)
 		}
@@ -340,12 +340,12 @@ func (c *Cluster) gossips(to, from int) bool {
 func (l *leadership) fit(host int) bool {
 	c, now := l.p.c, l.p.clock()
 	p := c.hosts[host].process
-	if p == nil || !c.Dials(l.p.host, host) || l.rules.Waits(p.name, now) {
+	if p == nil || !c.dials(l.p.host, host) || l.rules.Waits(p.name, now) {
 		return false
 	}
 	var unreached []string
 	for i := range c.hosts {
-		if other := c.hosts[i].process; other != nil && c.gossips(host, i) && !c.Dials(host, i) {
+		if other := c.hosts[i].process; other != nil && c.gossips(host, i) && !c.Passes(host, i) {
 			unreached = append(unreached, other.name)
 		}
 	}

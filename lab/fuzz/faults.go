@@ -117,8 +117,8 @@ func (g *generator) partialHeal() {
 // another, to all, or from all to one. Then something else goes wrong.
 func (g *generator) refuse() { g.limited(OpBar, OpUnbar) }
 
-// mute is the same for reports and answers.
-func (g *generator) mute() { g.limited(OpMute, OpUnmute) }
+// narrow is the same for paths that lose long messages.
+func (g *generator) narrow() { g.limited(OpNarrow, OpWiden) }
 
 // lose is the same for letters of which half are lost.
 func (g *generator) lose() { g.limited(OpLose, OpUnlose) }

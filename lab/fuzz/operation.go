@@ -22,8 +22,8 @@ const (
 	OpHeal    Kind = "heal"   // the same
 	OpBar     Kind = "bar"    // no new connections; the same
 	OpUnbar   Kind = "unbar"  // the same
-	OpMute    Kind = "mute"   // reports and answers go nowhere; the same
-	OpUnmute  Kind = "unmute" // the same
+	OpNarrow  Kind = "narrow" // long messages are lost; the same
+	OpWiden   Kind = "widen"  // the same
 	OpLose    Kind = "lose"   // half of the letters are lost; the same
 	OpUnlose  Kind = "unlose" // the same
 	OpSlow    Kind = "slow"   // Host and To, Hold: by how much
@@ -63,7 +63,7 @@ func (o Op) String() string {
 		if o.Patience > 0 {
 			fmt.Fprintf(&b, " patience=%v", o.Patience)
 		}
-	case OpCut, OpHeal, OpBar, OpUnbar, OpMute, OpUnmute, OpLose, OpUnlose:
+	case OpCut, OpHeal, OpBar, OpUnbar, OpNarrow, OpWiden, OpLose, OpUnlose:
 		fmt.Fprintf(&b, " from=%b to=%b", o.From, o.To)
 	case OpSlow, OpStep:
 		fmt.Fprintf(&b, " host=%d by=%v", o.Host, o.Hold)

@@ -25,7 +25,7 @@ const probeEvery = 500 * time.Millisecond
 const quick = lease / 10
 
 // connected returns the largest set of gateways, as bits, that can all open connections
-// to each other, and have a majority of the voters among them;
+// to each other over which long messages pass, and have a majority of the voters among them;
 // 0: there is none.
 func (p *play) connected() uint {
 	var voters, best uint
@@ -35,7 +35,7 @@ func (p *play) connected() uint {
 	reach := make([]uint, p.Hosts)
 	for a := range reach {
 		for b := range reach {
-			if p.Alive(a) && !p.Left(a) && p.Dials(a, b) && p.Dials(b, a) && !p.Muted(a, b) && !p.Muted(b, a) {
+			if p.Alive(a) && !p.Left(a) && p.Passes(a, b) && p.Passes(b, a) {
 				reach[a] |= 1 << b
 			}
 		}

@@ -193,7 +193,7 @@ func (p *play) heal() {
 				p.Heal(a, b)
 			}
 			p.Unbar(a, b)
-			p.Unmute(a, b)
+			p.Widen(a, b)
 			p.Unlose(a, b)
 			p.Slow(a, b, 0)
 		}
@@ -280,7 +280,7 @@ func (p *play) do(o Op) {
 		p.Pause(o.Host)
 	case OpResume:
 		p.Resume(p.first(o.Host, p.Paused))
-	case OpCut, OpHeal, OpBar, OpUnbar, OpMute, OpUnmute, OpLose, OpUnlose:
+	case OpCut, OpHeal, OpBar, OpUnbar, OpNarrow, OpWiden, OpLose, OpUnlose:
 		p.links(o)
 	case OpSlow:
 		p.Slow(o.Host, int(o.To), o.Hold)
@@ -318,7 +318,7 @@ func (p *play) links(o Op) {
 			if a == b || o.From>>a&1 == 0 || o.To>>b&1 == 0 {
 				continue
 			}
-			do := map[Kind]func(a, b int){OpCut: p.Cut, OpHeal: p.Heal, OpBar: p.Bar, OpUnbar: p.Unbar, OpMute: p.Mute, OpUnmute: p.Unmute, OpLose: p.Lose, OpUnlose: p.Unlose}[o.Kind]
+			do := map[Kind]func(a, b int){OpCut: p.Cut, OpHeal: p.Heal, OpBar: p.Bar, OpUnbar: p.Unbar, OpNarrow: p.Narrow, OpWiden: p.Widen, OpLose: p.Lose, OpUnlose: p.Unlose}[o.Kind]
 			do(a, b)
 		}
 	}

@@ -13,6 +13,9 @@ const (
 	closed      = 7
 )
 
+// TellsAcked reports whether Acked tells anything of conn: it must be a TCP connection.
+func TellsAcked(conn net.Conn) bool { return infoOf(conn) != nil }
+
 // Acked returns how many bytes the other side of conn has acknowledged, 0 if that
 // cannot be told, and whether more are waiting that it has no room for. Its system
 // acknowledges no more than fits a window while nobody reads.
@@ -30,11 +33,22 @@ func IsDelivered(conn net.Conn) bool {
 	return info == nil || info.State == closed || info.Unacked == 0 && info.Notsent_bytes == 0
 }
 
-// IsEstablished reports whether neither side of conn has closed it or its sending
-// side; elsewhere it is always true.
+// IsEstablished reports whether neither side of conn, a TCP connection, has closed it or
+// its sending side; elsewhere it is always true.
 func IsEstablished(conn net.Conn) bool {
 	info := infoOf(conn)
 	return info != nil && info.State == established
+}
+
+// IsReset reports whether the other side of conn has reset the connection, and a system call
+// here has been told so: reads then return an end as after a close.
+func IsReset(conn net.Conn) bool {
+	pending := 0
+	if info := infoOf(conn); info == nil || info.State != closed {
+		return false
+	}
+	control(conn, func(fd int) { pending, _ = unix.GetsockoptInt(fd, unix.SOL_SOCKET, unix.SO_ERROR) })
+	return pending == 0
 }
 
 // HasUnread reports whether bytes have come over conn that nobody has read; false if that

@@ -4,11 +4,15 @@ package tcpstate
 
 import "net"
 
+func TellsAcked(net.Conn) bool { return false }
+
 func Acked(net.Conn) (acked uint64, waiting bool) { return 0, false }
 
 func IsDelivered(net.Conn) bool { return true }
 
 func IsEstablished(net.Conn) bool { return true }
+
+func IsReset(net.Conn) bool { return false }
 
 func HasUnread(net.Conn) bool { return false }
 

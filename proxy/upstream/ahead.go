@@ -2,11 +2,12 @@ package upstream
 
 import "github.com/kgate/kgate/proxy/tcpstate"
 
-// Paced is what a Caller may implement besides: its answer is read no faster than a rate,
-// for which the server has to be held back. Otherwise the system reads ahead as much as
-// fits a buffer of several MiB.
+// Paced may be implemented by a Caller that reads its answer no faster than a rate. The
+// server is then held back. Otherwise the kernel would read ahead as much as fits a buffer
+// of several MiB.
 type Paced interface {
-	// Rate is that of all callers of the server together, in bytes per second; 0: none.
+	// Rate is the rate of all callers of the server together, in bytes per second; 0: no
+	// bound.
 	Rate() int64
 }
 
@@ -18,8 +19,9 @@ const (
 	mostAhead = 200 << 10
 )
 
-// aheadOf returns how much a connection needs to carry a rate alone: what is under way in
-// a round trip, in seconds, and in a millisecond until it is read. 0: more than can be had.
+// aheadOf returns the buffer with which one connection can carry a rate alone: what comes
+// in a round trip, in seconds, and in the millisecond until it is read. It returns 0 if no
+// buffer is large enough.
 func aheadOf(rate int64, roundTrip float64) int {
 	if need := float64(rate) * (roundTrip + 0.001); need <= mostAhead {
 		return max(int(need), leastAhead)
@@ -41,5 +43,5 @@ func (c *conn) holdBack(caller any) {
 	}
 }
 
-// HoldBack is what is done for a Caller, for a tunnel that one caller has.
+// HoldBack bounds what the system reads ahead for the tunnel's caller.
 func (t *Tunnel) HoldBack(caller Paced) { t.raw.holdBack(caller) }

@@ -4,7 +4,6 @@ import (
 	"context"
 	"crypto/tls"
 	"errors"
-	"io"
 	"net"
 	"net/http"
 	"path/filepath"
@@ -12,11 +11,11 @@ import (
 	"time"
 )
 
-// ErrLapsed is the error of what would have been sent without the right to send.
-var ErrLapsed = errors.New("upstream: this gateway may have no requests in flight any more")
+// ErrLapsed is returned in place of sending something without the right to send.
+var ErrLapsed = errors.New("upstream: this gateway may no longer have requests in flight")
 
-// DialError is why no connection could be made, the TLS handshake included.
-// Nothing of the request has been sent.
+// DialError says why no connection could be made. The TLS handshake is part of
+// that. Nothing of the request has been sent.
 type DialError struct{ Err error }
 
 // Error implements error.
@@ -32,8 +31,9 @@ type Config struct {
 	Scheme string
 	// Address is host and port, or the path of a Unix socket.
 	Address string
-	// Resolve is how long the addresses of the host's name count. Connections to
-	// others then carry no further request.
+	// Resolve is how long the addresses of the host's name are used before it is
+	// looked up again. Connections to addresses that it no longer has carry no
+	// further request.
 	Resolve time.Duration
 	// TLS is used for https; nil means the system's roots and TLS 1.2 or later.
 	TLS *tls.Config
@@ -47,51 +47,9 @@ type Config struct {
 	// MaxHeaderBytes of an answer. Default 1 MiB.
 	MaxHeaderBytes int
 	// Standing identifies the right to send: 0 while there is none, and a new
-	// number each time it was won again. It must be fast and safe for concurrent
+	// number each time it is regained. It must be fast and safe for concurrent
 	// use. Nil: the right is never lost.
 	Standing func() uint64
-}
-
-// Caller is the one for whom a request is made. Its methods are called until
-// RoundTrip has failed, or Close of the answer's body has returned; Informational
-// until RoundTrip has returned.
-type Caller interface {
-	// Check is called after a connection was chosen and before anything is
-	// handed to it. Its error ends the request.
-	Check() error
-	// Connected is called before the request is written to a connection, which has
-	// carried others if it is reused. conn is nil if it carries others meanwhile.
-	Connected(conn net.Conn, reused bool)
-	// Informational takes each answer of status 100 to 199 but 101. Its error
-	// ends the request.
-	Informational(status int, header http.Header) error
-	// Sends reports whether the client is known to send the request's body without
-	// being told to go on.
-	Sends() bool
-	// StopUpload makes a Read of the request's body return that waits for the
-	// client. It reports false if that is not possible.
-	StopUpload() bool
-}
-
-// Context is what the context of a request may implement besides. An HTTP/1.1
-// exchange is then broken off without what context.AfterFunc costs.
-type Context interface {
-	context.Context
-	// Attach has c closed when the context ends, before Detach; at once if it has
-	// ended. One thing at a time is attached.
-	Attach(c io.Closer)
-	// Detach reports false if what was attached is closed, or about to be.
-	Detach() bool
-	// Cause returns what context.Cause would.
-	Cause() error
-}
-
-// cause is context.Cause for all contexts.
-func cause(ctx context.Context) error {
-	if c, ok := ctx.(Context); ok {
-		return c.Cause()
-	}
-	return context.Cause(ctx)
 }
 
 // Client makes requests to one server. It is safe for concurrent use.
@@ -105,11 +63,11 @@ type Client struct {
 	mu       sync.Mutex
 	standing uint64             // of all connections
 	conns    map[*conn]struct{} // all that are open
-	idle     []*http1           // unused for longest first
+	idle     []*http1           // the longest unused first
 	streams  []*http2           // that may take requests
-	sharing  *sharedDial        // under way
+	sharing  *sharedDial        // nil if none is under way
 	speaksH2 bool               // the server chose HTTP/2 last
-	retired  bool               // nothing is kept any more
+	retired  bool               // nothing is kept
 	addrs    addresses          // of the server
 	sweeper  *time.Timer        // closes what was idle too long; nil: nothing is idle
 }
@@ -123,7 +81,7 @@ func New(cfg Config) *Client {
 		cfg.MaxHeaderBytes = 1 << 20
 	}
 	c := &Client{cfg: cfg, conns: make(map[*conn]struct{}), addrs: newAddresses(cfg.Address), speaksH2: cfg.Scheme == "h2c"}
-	// A host that is gone without a word is found out in about half a minute.
+	// A host that has gone without closing the connection is noticed within about half a minute.
 	dialer := net.Dialer{KeepAliveConfig: net.KeepAliveConfig{Enable: true, Idle: 15 * time.Second, Interval: 5 * time.Second, Count: 3}}
 	network := "tcp"
 	if filepath.IsAbs(cfg.Address) {
@@ -179,7 +137,7 @@ func (c *Client) try(req *http.Request, caller Caller, fresh bool) (*http.Respon
 	return over.roundTrip(req, caller)
 }
 
-// deadError is the failure of a kept connection that has answered nothing.
+// deadError is returned when a kept connection fails before it answers anything.
 type deadError struct {
 	err    error
 	unseen bool // the server has not looked at the request, of whose body nothing was read
@@ -188,8 +146,8 @@ type deadError struct {
 func (e *deadError) Error() string { return e.err.Error() }
 func (e *deadError) Unwrap() error { return e.err }
 
-// mayResend reports whether req, of which a connection has died, may be sent
-// again (RFC 9110, section 9.2.2).
+// mayResend reports whether req may be sent again after its connection has failed
+// (RFC 9110, section 9.2.2).
 func mayResend(req *http.Request, dead *deadError) bool {
 	if req.Context().Err() != nil || hasBody(req) && !dead.unseen {
 		return false
@@ -201,5 +159,3 @@ func mayResend(req *http.Request, dead *deadError) bool {
 		return dead.unseen
 	}
 }
-
-func hasBody(req *http.Request) bool { return req.Body != nil && req.Body != http.NoBody }

@@ -10,21 +10,26 @@ import (
 	"github.com/kgate/kgate/proxy/tcpstate"
 )
 
-// conn is a fenced connection. A gateway that was stopped, or cut off for longer
-// than its lease, may have requests in flight no more, and finds out late: between
-// a check and the write it may have slept for minutes. So the check stands right
-// before the write. All slots of a gateway end together when its right to have any
+// conn is a fenced connection. A gateway that was paused, or cut off for longer
+// than its lease, may no longer have requests in flight, and learns that late: it
+// may have slept for minutes between a check and the write. So Write checks right
+// before it sends. All slots of a gateway end together when its right to have any
 // ends, so a connection need not know whose bytes it carries, and HTTP/1.1,
 // HTTP/2, TLS and upgraded connections are guarded alike.
 //
-// It embeds the interface and not the TCP connection, whose ReadFrom would be a
-// way around Write.
+// Unless it is closed in order the system resets it, also when the process is killed:
+// otherwise the server would go on to read what this system has of a request, and the
+// lease of the one who sent it may be over.
+//
+// It embeds the interface and not the TCP connection, whose ReadFrom would bypass
+// Write.
 type conn struct {
 	net.Conn
-	client   *Client
+	current  func() uint64 // the standing now
 	standing uint64
+	onClose  func(*conn)
 	reads    deadline.Reader
-	rate     int64 // for which the server is held back; of one exchange at a time
+	rate     int64 // to which the server is held back, for one exchange at a time
 
 	mu   sync.Mutex
 	gone bool
@@ -43,10 +48,18 @@ func (c *conn) SetDeadline(t time.Time) error {
 
 // Write implements net.Conn. It sends nothing when the standing is over.
 func (c *conn) Write(p []byte) (int, error) {
-	if c.client.cfg.Standing() != c.standing {
-		return 0, ErrLapsed
+	if err := c.check(); err != nil {
+		return 0, err
 	}
 	return c.Conn.Write(p)
+}
+
+// check returns ErrLapsed if nothing may be sent.
+func (c *conn) check() error {
+	if c.current() != c.standing {
+		return ErrLapsed
+	}
+	return nil
 }
 
 // CloseWrite closes the sending side.
@@ -55,17 +68,18 @@ func (c *conn) CloseWrite() error { return tcpstate.CloseWrite(c.Conn) }
 // Close implements net.Conn. When it returns the socket is closed, by this call or another.
 func (c *conn) Close() error { return c.end(false) }
 
-func (c *conn) isClosed() bool {
+// IsClosed implements Socket.
+func (c *conn) IsClosed() bool {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	return c.gone
 }
 
 // closeInOrder closes the connection once the server's system has all that was written,
-// or when somebody else closes it. An end that is still to be delivered would let the
-// server go on for as long.
+// or when somebody else closes it. Closed earlier, the server would not learn of the end
+// until it had read what comes before.
 func (c *conn) closeInOrder() {
-	for pause := time.Millisecond; !tcpstate.IsDelivered(c.Conn) && !c.isClosed(); pause = min(2*pause, 50*time.Millisecond) {
+	for pause := time.Millisecond; !tcpstate.IsDelivered(c.Conn) && !c.IsClosed(); pause = min(2*pause, 50*time.Millisecond) {
 		time.Sleep(pause)
 	}
 	_ = c.Close()
@@ -82,10 +96,10 @@ func (c *conn) end(reset bool) error {
 		return nil
 	}
 	c.gone = true
-	if tcp, ok := c.Conn.(interface{ SetLinger(sec int) error }); ok && reset {
-		_ = tcp.SetLinger(0)
+	if !reset && c.check() == nil { // net/http closes in order also what it may not write to
+		tcpstate.ResetOnClose(c.Conn, false)
 	}
 	err := c.Conn.Close()
-	c.client.forget(c)
+	c.onClose(c)
 	return err
 }

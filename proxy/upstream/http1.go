@@ -20,9 +20,11 @@ var errHeaderTooLarge = errors.New("upstream: the header of the answer is too la
 // http1 is a connection that speaks HTTP/1.1. One exchange at a time owns it,
 // until it is kept for the next or closed.
 type http1 struct {
-	client *Client
+	cfg    *Config
 	raw    *conn
-	stream net.Conn // raw, or TLS over it
+	stream net.Conn     // raw, or TLS over it
+	keep   func(*http1) // takes it back when it can be used again
+	header headerWait
 	probe  probe
 	br     *bufio.Reader
 	out    []byte    // the request's header, before it is written
@@ -38,8 +40,9 @@ type http1 struct {
 	stop    func() bool // stops watching another context
 }
 
-func newHTTP1(c *Client, raw *conn, stream net.Conn) *http1 {
-	h := &http1{client: c, raw: raw, stream: stream, allowed: -1}
+func newHTTP1(cfg *Config, raw *conn, stream net.Conn, keep func(*http1)) *http1 {
+	h := &http1{cfg: cfg, raw: raw, stream: stream, keep: keep, allowed: -1}
+	h.header = headerWait{stream, cfg.ResponseHeaderTimeout}
 	h.br = bufio.NewReaderSize(h, 4<<10)
 	h.probe.of(raw.Conn)
 	return h
@@ -61,7 +64,7 @@ func (h *http1) Read(p []byte) (int, error) {
 	return n, err
 }
 
-// stale reports whether a kept connection is no good any more: the server has
+// stale reports whether a kept connection is no longer usable: the server has
 // closed it, or sent something unasked.
 func (h *http1) stale() bool { return h.br.Buffered() > 0 || h.probe.readable() }
 
@@ -69,12 +72,12 @@ func (h *http1) stale() bool { return h.br.Buffered() > 0 || h.probe.readable() 
 func (h *http1) own() net.Conn { return h.raw.Conn }
 
 // unused implements exchanger.
-func (h *http1) unused() { h.client.keep(h) }
+func (h *http1) unused() { h.keep(h) }
 
-// goodbyeTimeout is how long TLS may take to say goodbye. By itself it waits for 5 s.
+// goodbyeTimeout bounds the close_notify of TLS. Crypto/tls waits for up to 5 s.
 const goodbyeTimeout = time.Second
 
-// hangUp closes a connection between two exchanges. TLS says goodbye.
+// hangUp closes a connection between two exchanges, after a close_notify with TLS.
 func (h *http1) hangUp() {
 	if h.stream != net.Conn(h.raw) {
 		late := time.AfterFunc(goodbyeTimeout, h.raw.reset)
@@ -106,9 +109,9 @@ func (h *http1) roundTrip(req *http.Request, caller Caller) (*http.Response, err
 	return res, nil
 }
 
-// breaker breaks an exchange off. What the server has not been sent yet it does not
-// get any more: otherwise the system would keep it, and the end of the connection
-// behind it, until the server has read that.
+// breaker breaks an exchange off. What has not been sent yet is dropped. Otherwise the
+// system would keep it, and the end of the connection behind it, until the server had
+// read what comes before.
 type breaker struct{ raw *conn }
 
 // Close implements io.Closer.
@@ -117,7 +120,7 @@ func (b breaker) Close() error {
 	return nil
 }
 
-// attach has the exchange broken off when ctx ends.
+// attach breaks the exchange off when ctx ends.
 func (h *http1) attach(ctx context.Context) {
 	if h.ctx, _ = ctx.(Context); h.ctx != nil {
 		h.ctx.Attach(breaker{h.raw})
@@ -126,7 +129,7 @@ func (h *http1) attach(ctx context.Context) {
 	h.stop = context.AfterFunc(ctx, h.raw.reset)
 }
 
-// detach undoes that. It reports false if the connection is closed or about to be.
+// detach undoes attach. It reports false if the connection is closed or about to be.
 func (h *http1) detach() bool {
 	if h.ctx != nil {
 		return h.ctx.Detach()
@@ -147,10 +150,10 @@ func (h *http1) exchange(req *http.Request, caller Caller) (*http.Response, erro
 		h.upload = newUpload(h, req, caller)
 		go h.upload.run()
 	} else {
-		h.awaitHeader()
+		h.header.begin()
 	}
 	for {
-		h.allowed = int64(h.client.cfg.MaxHeaderBytes)
+		h.allowed = int64(h.cfg.MaxHeaderBytes)
 		res, err := http.ReadResponse(h.br, req)
 		h.allowed = -1
 		if err != nil {
@@ -178,32 +181,19 @@ func (h *http1) exchange(req *http.Request, caller Caller) (*http.Response, erro
 	}
 }
 
-// tunnel returns the connection that goes on in another protocol.
+// tunnel returns the connection, which continues in another protocol.
 func (h *http1) tunnel(caller Caller) *Tunnel {
 	early, _ := h.br.Peek(h.br.Buffered())
 	_ = h.raw.reads.Settle(h.raw.Conn) // its user reads from the socket
 	return &Tunnel{raw: h.raw, stream: h.stream, early: early, release: func() { h.release(caller) }}
 }
 
-// awaitHeader begins the time in which the answer's header must come.
-func (h *http1) awaitHeader() {
-	if d := h.client.cfg.ResponseHeaderTimeout; d > 0 {
-		_ = h.stream.SetReadDeadline(time.Now().Add(d))
-	}
-}
-
-// gotHeader ends it.
+// gotHeader stops ResponseHeaderTimeout.
 func (h *http1) gotHeader() {
 	if h.upload != nil {
 		h.upload.answered()
 	} else {
-		h.endAwait()
-	}
-}
-
-func (h *http1) endAwait() {
-	if h.client.cfg.ResponseHeaderTimeout > 0 {
-		_ = h.stream.SetReadDeadline(time.Time{})
+		h.header.end()
 	}
 }
 
@@ -221,14 +211,14 @@ func (h *http1) fail(req *http.Request, caller Caller, err error) error {
 	return err
 }
 
-// abandon breaks an exchange off. It does as breaker: the server may go on with a
-// request only until the slot is free.
+// abandon breaks an exchange off as breaker does: the server must know before the
+// slot is free.
 func (h *http1) abandon(caller Caller) {
 	h.raw.reset()
 	h.release(caller)
 }
 
-// release ends what goes on beside an exchange whose connection is closed.
+// release ends the upload of an exchange whose connection is closed.
 func (h *http1) release(caller Caller) {
 	h.detach()
 	if h.upload != nil {
@@ -248,7 +238,7 @@ func (h *http1) finish(caller Caller, closes bool) {
 		return
 	}
 	h.upload, h.ctx, h.stop = nil, nil, nil // a kept connection keeps nothing of the exchange
-	h.client.keep(h)
+	h.keep(h)
 }
 
 // answer is the body of an answer.
@@ -274,8 +264,8 @@ func (a *answer) Read(p []byte) (int, error) {
 }
 
 // Splice copies the next n bytes of the body from the connection itself to w, so that the
-// system may do it without this process. With last they are all that is left; if not, the
-// rest has to be copied in the same way. The error is ErrUnsupported if that is not
+// kernel may do it without this process. Last says that they are all that is left; if not,
+// the rest must be copied in the same way. The error is ErrUnsupported if that is not
 // possible; then nothing was copied. It may be the error of either side.
 func (a *answer) Splice(w io.ReaderFrom, n int64, last bool) (int64, error) {
 	h := a.http1

@@ -156,13 +156,13 @@ func TestGoodbyeUnread(t *testing.T) {
 	defer secure.Close()
 	go func() { _ = tls.Server(server, secure.TLS).Handshake() }()
 	c := newClient(t, "h:443")
-	raw := &conn{Conn: client, client: c, standing: c.endLapsed()}
+	raw := &conn{Conn: client, current: c.cfg.Standing, standing: c.endLapsed(), onClose: c.forget}
 	stream := tls.Client(raw, &tls.Config{InsecureSkipVerify: true})
 	if err := stream.Handshake(); err != nil {
 		t.Fatal(err)
 	}
 	began := time.Now()
-	newHTTP1(c, raw, stream).hangUp()
+	newHTTP1(&c.cfg, raw, stream, c.keep).hangUp()
 	if took := time.Since(began); took > 3*time.Second {
 		t.Errorf("it took %v", took)
 	}

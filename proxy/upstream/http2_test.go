@@ -3,18 +3,22 @@ package upstream
 import (
 	"bufio"
 	"bytes"
+	"context"
 	"io"
 	"net"
+	"net/http"
 	"strings"
+	"sync"
 	"sync/atomic"
 	"testing"
+	"time"
 
 	xhttp2 "golang.org/x/net/http2"
 	"golang.org/x/net/http2/hpack"
 )
 
 // serveFrames serves each connection's streams with each.
-func serveFrames(t *testing.T, each func(fr *xhttp2.Framer, conn int64, stream uint32)) *server {
+func serveFrames(t *testing.T, each func(fr *xhttp2.Framer, conn int64, stream uint32), settings ...xhttp2.Setting) *server {
 	var conns atomic.Int64
 	return serve(t, func(c net.Conn, br *bufio.Reader) {
 		conn := conns.Add(1)
@@ -22,7 +26,10 @@ func serveFrames(t *testing.T, each func(fr *xhttp2.Framer, conn int64, stream u
 			return
 		}
 		fr := xhttp2.NewFramer(c, br)
-		_ = fr.WriteSettings()
+		if len(settings) > 0 {
+			time.Sleep(50 * time.Millisecond) // for whoever does not wait for them
+		}
+		_ = fr.WriteSettings(settings...)
 		for {
 			f, err := fr.ReadFrame()
 			if err != nil {
@@ -73,6 +80,70 @@ func TestUnseen(t *testing.T) {
 				t.Errorf("%s, %s: %v after %d streams", name, method, err, streams.Load())
 			}
 		}
+	}
+}
+
+// TestGoingAway: a request that was begun on a connection whose server takes no more is
+// sent over another one: it is unseen, in words of net/http's, too.
+func TestGoingAway(t *testing.T) {
+	s := serveFrames(t, func(fr *xhttp2.Framer, _ int64, stream uint32) {
+		_ = fr.WriteGoAway(stream, xhttp2.ErrCodeNo, nil)
+		answerOK(fr, stream)
+	})
+	tr := new(http.Transport)
+	ForStreams(tr)
+	raw := &conn{current: func() uint64 { return 0 }, onClose: func(*conn) {}}
+	var err error
+	if raw.Conn, err = net.Dial("tcp", s.addr); err != nil {
+		t.Fatal(err)
+	}
+	streams, err := NewStreams(t.Context(), tr, s.addr, raw, raw)
+	if err != nil {
+		t.Fatal(err)
+	}
+	for range 2 {
+		if !streams.Begin() {
+			t.Fatal("no room")
+		}
+	}
+	if res, err := streams.Exchange(request(t, "GET", nil)); err != nil {
+		t.Error(err)
+	} else {
+		_ = res.Body.Close()
+	}
+	if res, err := streams.Exchange(request(t, "GET", nil)); err == nil {
+		t.Error("the connection takes another request")
+		_ = res.Body.Close()
+	} else if !IsUnseen(err) {
+		t.Errorf("%v: is not unseen", err)
+	}
+	if !raw.IsClosed() {
+		t.Error("the connection is open")
+	}
+}
+
+// TestFewStreams: where a server takes one request at a time over a connection, the next one
+// does not wait for it.
+func TestFewStreams(t *testing.T) {
+	s := serveFrames(t, func(fr *xhttp2.Framer, conn int64, stream uint32) {
+		if conn > 1 {
+			answerOK(fr, stream)
+		}
+	}, xhttp2.Setting{ID: xhttp2.SettingMaxConcurrentStreams, Val: 1})
+	c := newClient(t, s.addr, func(c *Config) { c.Scheme = "h2c" })
+	ctx, cancel := context.WithCancel(t.Context())
+	var wg sync.WaitGroup
+	for range 2 {
+		wg.Go(func() {
+			if _, err := get(t, c, request(t, "GET", nil).WithContext(ctx)); err == nil {
+				cancel() // the other one waits
+			}
+		})
+	}
+	time.AfterFunc(patience, cancel)
+	wg.Wait()
+	if s.conns.Load() != 2 {
+		t.Errorf("%d connections", s.conns.Load())
 	}
 }
 

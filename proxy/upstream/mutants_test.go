@@ -30,6 +30,16 @@ func TestMutantsAreCaught(t *testing.T) {
 			By: "^TestNotResent$", Caught: "internal error: .*after 2 streams",
 		},
 		{
+			Name: "a request that a connection does not take is lost", File: "stream.go",
+			Old: "http2: client conn not usable", New: "http2: client connection not usable",
+			By: "^TestGoingAway$", Caught: "is not unseen",
+		},
+		{
+			Name: "requests go out before the server has said how many it takes", File: "streams.go",
+			Old: "f.reads++; f.reads == 2 {", New: "f.reads++; f.reads == 1 {",
+			By: "^TestFewStreams$", Caught: "1 connections",
+		},
+		{
 			Name: "a request that has half an answer is sent again", File: "http1.go",
 			Old: "reused := h.reused && !h.began", New: "reused := h.reused",
 			By: "^TestResend$", Caught: "last:H .*sent 2 times",
@@ -106,7 +116,7 @@ func TestMutantsAreCaught(t *testing.T) {
 		},
 		{
 			Name: "a header has no end", File: "http1.go",
-			Old: "h.allowed = int64(h.client.cfg.MaxHeaderBytes)", New: "h.allowed = -1",
+			Old: "h.allowed = int64(h.cfg.MaxHeaderBytes)", New: "h.allowed = -1",
 			By: "^TestHeaderTooLarge$", Caught: "200",
 		},
 		{

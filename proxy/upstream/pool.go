@@ -8,6 +8,8 @@ import (
 	"net"
 	"slices"
 	"time"
+
+	"github.com/kgate/kgate/proxy/tcpstate"
 )
 
 // sweepInterval is how often kept connections are looked at.
@@ -30,7 +32,7 @@ func (c *Client) choose(ctx context.Context, fresh bool) (over exchanger, reused
 		if over != nil || err != nil {
 			return over, false, err
 		}
-		fresh = false // somebody else has dialled a connection that can be shared
+		fresh = false // another request has dialled a connection that can be shared
 	}
 }
 
@@ -38,7 +40,7 @@ func (c *Client) choose(ctx context.Context, fresh bool) (over exchanger, reused
 // over. When it returns they are closed.
 func (c *Client) EndLapsed() { c.endLapsed() }
 
-// endLapsed returns the present standing as well.
+// endLapsed does what EndLapsed does, and returns the current standing.
 func (c *Client) endLapsed() uint64 {
 	c.mu.Lock()
 	standing := c.cfg.Standing()
@@ -47,7 +49,7 @@ func (c *Client) endLapsed() uint64 {
 	if same {
 		return standing
 	}
-	c.ending.Lock() // until they are closed: others wait for that, too
+	c.ending.Lock() // others wait until they are closed, too
 	defer c.ending.Unlock()
 	c.mu.Lock()
 	var lapsed []*conn
@@ -65,13 +67,13 @@ func (c *Client) endLapsed() uint64 {
 	return standing
 }
 
-// kept returns a connection that can take a request; nil: there is none.
+// kept returns a connection that can take a request, nil if there is none.
 func (c *Client) kept() exchanger {
 	for {
 		c.mu.Lock()
 		c.followLocked()
 		for _, shared := range c.streams {
-			if !c.retired && !c.movedLocked(shared.raw) && shared.reserve() { // the end of its last request closes it
+			if shared.Begin() {
 				c.mu.Unlock()
 				return shared
 			}
@@ -146,14 +148,14 @@ func (c *Client) sweep() {
 	}
 }
 
-// forget takes a closed connection off the lists.
+// forget removes a closed connection from the lists.
 func (c *Client) forget(gone *conn) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	delete(c.conns, gone)
 	c.streams = slices.DeleteFunc(c.streams, func(h *http2) bool {
 		if h.raw == gone {
-			h.changes.notify()
+			h.notify()
 			return true
 		}
 		return false
@@ -178,7 +180,7 @@ func (c *Client) CloseIdle() {
 		h.hangUp()
 	}
 	for _, h := range shared {
-		h.closeIfIdle()
+		h.leave()
 	}
 }
 
@@ -195,8 +197,9 @@ type sharedDial struct {
 	err  error // set before done is closed
 }
 
-// dial makes a connection. Where the server speaks HTTP/2, one dial at a time
-// serves all that wait: it returns nil and no error to those who then look again.
+// dial makes a connection. If the server speaks HTTP/2, one dial at a time serves
+// all that wait: for the others dial returns neither a connection nor an error, and
+// they look again.
 func (c *Client) dial(ctx context.Context, standing uint64) (exchanger, error) {
 	c.mu.Lock()
 	if !c.speaksH2 {
@@ -226,7 +229,7 @@ func (c *Client) dial(ctx context.Context, standing uint64) (exchanger, error) {
 	return over, err
 }
 
-// connect dials, shakes hands, and makes a connection of what the server speaks.
+// connect dials, does the TLS handshake, and starts the protocol that the server speaks.
 func (c *Client) connect(ctx context.Context, standing uint64) (exchanger, error) {
 	began := ctx
 	if c.cfg.DialTimeout > 0 {
@@ -252,14 +255,29 @@ func (c *Client) connect(ctx context.Context, standing uint64) (exchanger, error
 		c.mu.Unlock()
 	}
 	if !speaksH2 {
-		return newHTTP1(c, raw, stream), nil
+		return newHTTP1(&c.cfg, raw, stream, c.keep), nil
 	}
-	shared, err := newHTTP2(ctx, c, raw, stream)
+	shared, err := newHTTP2(ctx, c.h2, c.cfg.Address, raw, stream)
 	if err != nil {
 		_ = raw.Close()
 		return failed(err)
 	}
+	c.share(shared)
 	return shared, nil
+}
+
+// share lets other requests use a connection, too.
+func (c *Client) share(h *http2) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	if _, open := c.conns[h.raw]; !open {
+		return
+	}
+	if c.retired || c.movedLocked(h.raw) {
+		h.leave() // once its first request has ended
+		return
+	}
+	c.streams = append(c.streams, h)
 }
 
 // open makes a TCP connection under a standing.
@@ -268,7 +286,8 @@ func (c *Client) open(ctx context.Context, standing uint64) (*conn, error) {
 	if err != nil {
 		return nil, err
 	}
-	raw := &conn{Conn: tcp, client: c, standing: standing}
+	raw := &conn{Conn: tcp, current: c.cfg.Standing, standing: standing, onClose: c.forget}
+	tcpstate.ResetOnClose(tcp, true)
 	if !c.add(raw) {
 		raw.reset()
 		return nil, ErrLapsed
@@ -276,8 +295,8 @@ func (c *Client) open(ctx context.Context, standing uint64) (*conn, error) {
 	return raw, nil
 }
 
-// dialError is why no connection was made: the end of the caller's context, or
-// whatever err says.
+// dialError returns why no connection was made: the end of the caller's context, or
+// err.
 func dialError(caller context.Context, err error) error {
 	switch {
 	case errors.Is(err, ErrLapsed):
@@ -289,7 +308,7 @@ func dialError(caller context.Context, err error) error {
 	}
 }
 
-// add counts a connection, unless its standing is over.
+// add adds a connection to the list, unless its standing is over.
 func (c *Client) add(raw *conn) bool {
 	c.mu.Lock()
 	defer c.mu.Unlock()

@@ -4,8 +4,8 @@ package upstream
 
 import "net"
 
-// probe would look at a connection without reading from it. Here a connection
-// that the server has closed is found out by the request that uses it.
+// probe would look at a connection without reading from it. On this
+// system the request that uses a connection finds out that the server has closed it.
 type probe struct{}
 
 func (*probe) of(net.Conn) {}

@@ -8,9 +8,9 @@ import (
 	"time"
 )
 
-// A connection is made to the address that the server's name has then. One that is kept
-// would stay there for as long as there are requests. So the name is looked up again, and
-// connections to addresses that it no longer has carry no further request.
+// A kept connection would stay at its address for as long as there are requests, even if
+// the server's name has moved. So the name is looked up again, and connections to addresses
+// that it no longer has carry no further request.
 
 // lookUpTimeout bounds one look-up.
 const lookUpTimeout = 5 * time.Second
@@ -20,10 +20,10 @@ type addresses struct {
 	name    string // empty: the server is known by address
 	began   time.Time
 	running bool
-	known   []netip.Addr // nil: not known, so that a connection to any is kept
+	known   []netip.Addr // nil: not known, so any address will do
 }
 
-// newAddresses returns what is known of the server at host:port before the first look-up.
+// newAddresses returns the addresses of the server at host:port before the first look-up.
 func newAddresses(address string) addresses {
 	host, _, _ := net.SplitHostPort(address)
 	if _, err := netip.ParseAddr(host); err == nil {
@@ -32,7 +32,7 @@ func newAddresses(address string) addresses {
 	return addresses{name: host}
 }
 
-// followLocked has the name looked up, beside the request, if that was long ago.
+// followLocked starts a look-up of the name in the background if the last one is too old.
 func (c *Client) followLocked() {
 	a := &c.addrs
 	if a.name == "" || a.running || c.cfg.Resolve <= 0 || time.Since(a.began) < c.cfg.Resolve {
@@ -42,7 +42,7 @@ func (c *Client) followLocked() {
 	go c.lookUp(a.name)
 }
 
-// lookUp learns the addresses of the name. If it fails those from before count.
+// lookUp looks up the addresses of the name. If that fails, the known ones stay.
 func (c *Client) lookUp(name string) {
 	ctx, cancel := context.WithTimeout(context.Background(), lookUpTimeout)
 	defer cancel()
@@ -69,7 +69,7 @@ func (c *Client) lookUp(name string) {
 		h.hangUp()
 	}
 	for _, h := range streams {
-		h.closeIfIdle()
+		h.leave()
 	}
 }
 
@@ -81,11 +81,4 @@ func (c *Client) movedLocked(raw *conn) bool {
 	}
 	remote, err := netip.ParseAddrPort(raw.RemoteAddr().String())
 	return err == nil && !slices.Contains(c.addrs.known, remote.Addr().Unmap().WithZone(""))
-}
-
-// isLeaving reports whether h closes when its last request has ended.
-func (c *Client) isLeaving(h *http2) bool {
-	c.mu.Lock()
-	defer c.mu.Unlock()
-	return c.retired || c.movedLocked(h.raw)
 }

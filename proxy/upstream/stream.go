@@ -1,7 +1,6 @@
 package upstream
 
 import (
-	"context"
 	"errors"
 	"io"
 	"net"
@@ -14,17 +13,16 @@ import (
 
 // stream is an exchange over HTTP/2.
 type stream struct {
+	exchange
 	http2  *http2
 	caller Caller
-	cancel context.CancelFunc
 	upload *watchedBody // nil: the request has no body
 
 	mu     sync.Mutex
-	opened bool
-	over   bool // no informational answer is taken any more
+	closed bool // informational answers are no longer taken
 
 	early  chan informational // answers that wait for the caller; nil: none has come
-	passed chan struct{}      // closed when the caller has had the last
+	passed chan struct{}      // closed when the caller has got the last
 }
 
 // informational is an answer of status 1xx.
@@ -39,44 +37,31 @@ const maxInformational = 8
 
 // roundTrip implements exchanger.
 func (h *http2) roundTrip(req *http.Request, caller Caller) (*http.Response, error) {
-	s := &stream{http2: h, caller: caller}
-	ctx, cancel := context.WithCancel(req.Context())
-	s.cancel = cancel
-	out := req.WithContext(httptrace.WithClientTrace(ctx, &httptrace.ClientTrace{
-		WroteHeaders:   s.noteOpened,
-		Got1xxResponse: s.gotInformational,
-	}))
+	s := &stream{exchange: exchange{streams: h.Streams}, http2: h, caller: caller}
+	s.stop = s.stopUpload
+	out := req
 	if hasBody(req) {
 		s.upload = &watchedBody{ReadCloser: req.Body}
+		out = req.WithContext(req.Context())
 		out.Body = s.upload
 	}
-	res, err := h.cc.RoundTrip(out)
-	s.noteOpened()
+	res, err := s.do(out, &httptrace.ClientTrace{Got1xxResponse: s.gotInformational})
 	s.endInformational()
 	if err != nil {
-		s.end()
 		if req.Context().Err() != nil {
 			return nil, cause(req.Context())
 		}
 		return nil, s.explain(err)
 	}
-	h.mu.Lock()
-	h.used = true
-	h.mu.Unlock()
+	h.used.Store(true)
 	res.Request = req
-	res.Body = &streamBody{ReadCloser: res.Body, stream: s}
 	return res, nil
 }
 
-// noteOpened is called when the HEADERS have been written, and when they will not
-// be any more: net/http looks whether a request was cancelled before it writes.
-func (s *stream) noteOpened() {
-	s.mu.Lock()
-	first := !s.opened
-	s.opened = true
-	s.mu.Unlock()
-	if first {
-		s.http2.opened()
+// stopUpload ends a Read of the request's body.
+func (s *stream) stopUpload() {
+	if s.upload != nil && !s.upload.ended.Load() {
+		s.caller.StopUpload()
 	}
 }
 
@@ -86,7 +71,7 @@ func (s *stream) noteOpened() {
 func (s *stream) gotInformational(status int, header textproto.MIMEHeader) error {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	if s.over {
+	if s.closed {
 		return nil
 	}
 	if s.early == nil {
@@ -111,10 +96,10 @@ func (s *stream) passInformational() {
 	}
 }
 
-// endInformational returns when the caller has had the informational answers.
+// endInformational returns when the caller has got the informational answers.
 func (s *stream) endInformational() {
 	s.mu.Lock()
-	s.over = true
+	s.closed = true
 	s.mu.Unlock()
 	if s.early != nil {
 		close(s.early)
@@ -122,24 +107,15 @@ func (s *stream) endInformational() {
 	}
 }
 
-// end returns when the stream is closed. The rest of the
-// request's body is not wanted.
-func (s *stream) end() {
-	if s.upload != nil && !s.upload.ended.Load() {
-		s.caller.StopUpload()
-	}
-	s.cancel()
-	s.http2.end()
-}
-
-// Errors of net/http that tell that the server has not looked at a request. It
-// does not export them.
+// Errors of net/http, which does not export them: the server has not looked at the
+// request.
 const (
-	errUnusable = "http2: client connection not usable"
+	errUnusable = "http2: client conn not usable"
 	errGoAway   = "http2: Transport received Server's graceful shutdown GOAWAY"
 )
 
-// codeRefusedStream is a server's word that it has not looked at a request: RFC 9113, 8.7.
+// codeRefusedStream means that the server has not looked at the request (RFC 9113,
+// section 8.7).
 const codeRefusedStream = 0x7
 
 // streamReset is filled in by errors.As from net/http's own error for a stream that the
@@ -152,25 +128,28 @@ type streamReset struct {
 // Error implements error, as errors.As demands.
 func (streamReset) Error() string { return "the server has reset the stream" }
 
-// explain returns err as a deadError if the request may be sent again.
-func (s *stream) explain(err error) error {
+// IsUnseen reports whether err of a RoundTrip over HTTP/2 says that the server has not
+// looked at the request.
+func IsUnseen(err error) bool {
 	var reset streamReset
 	refused := errors.As(err, &reset) && reset.Code == codeRefusedStream
-	if refused || err.Error() == errUnusable || err.Error() == errGoAway {
+	return refused || err.Error() == errUnusable || err.Error() == errGoAway
+}
+
+// explain returns err as a deadError if the request may be sent again.
+func (s *stream) explain(err error) error {
+	if IsUnseen(err) {
 		return &deadError{err: err, unseen: s.upload == nil || !s.upload.touched.Load()}
 	}
 	var timeout net.Error
-	s.http2.mu.Lock()
-	used := s.http2.used
-	s.http2.mu.Unlock()
-	if used && s.http2.cc.Err() != nil && (!errors.As(err, &timeout) || !timeout.Timeout()) {
+	if s.http2.used.Load() && s.http2.Err() != nil && (!errors.As(err, &timeout) || !timeout.Timeout()) {
 		return &deadError{err: err}
 	}
 	return err
 }
 
 // watchedBody is a request's body. It knows whether it has been read from, and to
-// its end. Closing it is the caller's affair.
+// its end. The caller closes it.
 type watchedBody struct {
 	io.ReadCloser
 	touched, ended atomic.Bool
@@ -188,22 +167,3 @@ func (b *watchedBody) Read(p []byte) (int, error) {
 
 // Close implements io.Closer.
 func (*watchedBody) Close() error { return nil }
-
-// streamBody is the body of an answer.
-type streamBody struct {
-	io.ReadCloser
-	stream *stream
-	closed bool
-}
-
-// Close implements io.Closer. When it returns the stream is closed on the wire.
-func (b *streamBody) Close() error {
-	if b.closed {
-		return nil
-	}
-	b.closed = true
-	b.stream.cancel()
-	_ = b.ReadCloser.Close()
-	b.stream.end()
-	return nil
-}

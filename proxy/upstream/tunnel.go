@@ -8,14 +8,14 @@ import (
 	"github.com/kgate/kgate/proxy/tcpstate"
 )
 
-// Tunnel is a connection for bytes that are no requests: one that was opened for them, or
+// Tunnel is a connection for bytes that are not requests: one that was opened for them, or
 // the body of an answer by which a server agrees to an upgrade. Like all connections of its
 // Client it is closed when the standing ends under which it was made.
 type Tunnel struct {
 	raw     *conn
 	stream  net.Conn // raw, or TLS over it
 	early   []byte
-	release func() // ends what goes on beside it
+	release func() // ends the upload, if there is one
 }
 
 var _ io.ReadWriteCloser = (*Tunnel)(nil)
@@ -40,11 +40,11 @@ func (c *Client) Tunnel(ctx context.Context) (*Tunnel, error) {
 	return &Tunnel{raw: raw, stream: raw, release: func() {}}, nil
 }
 
-// Early returns what of the server's bytes has been read already.
+// Early returns the bytes of the server that have been read already.
 func (t *Tunnel) Early() []byte { return t.early }
 
-// Stream returns the connection behind that: the socket itself, if there is no TLS. Whoever
-// writes to it calls Check right before each write.
+// Stream returns the connection from which the rest comes: the socket itself, if there is no
+// TLS. Whoever writes to it must call Check right before each write.
 func (t *Tunnel) Stream() net.Conn {
 	if t.stream == net.Conn(t.raw) {
 		return t.raw.Conn
@@ -52,13 +52,8 @@ func (t *Tunnel) Stream() net.Conn {
 	return t.stream
 }
 
-// Check returns ErrLapsed if nothing may be sent any more.
-func (t *Tunnel) Check() error {
-	if t.raw.client.cfg.Standing() != t.raw.standing {
-		return ErrLapsed
-	}
-	return nil
-}
+// Check returns ErrLapsed if nothing may be sent.
+func (t *Tunnel) Check() error { return t.raw.check() }
 
 // Read implements io.Reader.
 func (t *Tunnel) Read(p []byte) (int, error) {
@@ -70,7 +65,7 @@ func (t *Tunnel) Read(p []byte) (int, error) {
 	return t.stream.Read(p)
 }
 
-// Write sends p, if that is still allowed.
+// Write implements io.Writer. It fails with ErrLapsed if nothing may be sent.
 func (t *Tunnel) Write(p []byte) (int, error) { return t.stream.Write(p) }
 
 // CloseWrite tells the server that nothing more comes.

@@ -4,6 +4,7 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"net"
 	"net/http"
 	"strconv"
 	"sync"
@@ -14,19 +15,37 @@ import (
 
 const (
 	// continueTimeout is how long a body waits for the server to ask for it, if
-	// the client wanted that. Servers that do not know of it never do.
+	// the client sent Expect: 100-continue. Some servers never ask.
 	continueTimeout = time.Second
-	// wholeTimeout is how long an exchange whose answer is whole waits for the
-	// last of its body to be sent, to keep the connection.
+	// wholeTimeout is how long a complete answer waits for the rest of the
+	// request's body to be sent, so that the connection can be kept.
 	wholeTimeout = 50 * time.Millisecond
 )
+
+// headerWait bounds the wait for an answer's header, which begins when the request is whole.
+type headerWait struct {
+	stream  net.Conn
+	timeout time.Duration // 0: none
+}
+
+func (w headerWait) begin() {
+	if w.timeout > 0 {
+		_ = w.stream.SetReadDeadline(time.Now().Add(w.timeout))
+	}
+}
+
+func (w headerWait) end() {
+	if w.timeout > 0 {
+		_ = w.stream.SetReadDeadline(time.Time{})
+	}
+}
 
 // upload sends a request's body while the answer is awaited.
 type upload struct {
 	http1    *http1
 	req      *http.Request
-	asked    chan struct{} // closed when the server wants the body; nil: that is not awaited
-	stop     chan struct{} // closed when the body is not wanted any more
+	asked    chan struct{} // closed when the server wants the body; nil: it is sent at once
+	stop     chan struct{} // closed when the body is no longer wanted
 	done     chan struct{} // closed when run has returned
 	stopOnce sync.Once
 	askOnce  sync.Once
@@ -39,7 +58,7 @@ type upload struct {
 
 func newUpload(h *http1, req *http.Request, caller Caller) *upload {
 	u := &upload{http1: h, req: req, stop: make(chan struct{}), done: make(chan struct{})}
-	// Of a client that does not wait, or no longer, the body is on its way.
+	// A client that does not wait, or no longer waits, has sent some of the body already.
 	if httpguts.HeaderValuesContainsToken(req.Header["Expect"], "100-continue") && !caller.Sends() {
 		u.asked = make(chan struct{})
 	}
@@ -62,7 +81,7 @@ func (u *upload) answered() {
 	u.mu.Lock()
 	defer u.mu.Unlock()
 	u.header = true
-	u.http1.endAwait()
+	u.http1.header.end()
 }
 
 // isWhole reports whether the whole body has been sent; it may be about to be.
@@ -83,8 +102,7 @@ func (u *upload) isWhole() bool {
 	return u.whole
 }
 
-// end waits for run to return, which it can if the caller stops the body or the
-// connection was closed.
+// end waits for run to return, if the caller can stop the body.
 func (u *upload) end(caller Caller) {
 	u.stopOnce.Do(func() { close(u.stop) })
 	select {
@@ -97,15 +115,15 @@ func (u *upload) end(caller Caller) {
 	}
 }
 
-// failure returns why the body could not be read, or be sent by right.
+// failure returns why the body could not be read, or may not be sent.
 func (u *upload) failure() error {
 	u.mu.Lock()
 	defer u.mu.Unlock()
 	return u.err
 }
 
-// errServer marks a failure of the connection: the answer, or what the reader
-// finds, tells more.
+// errServer marks a failure of the connection. The answer, or the error of reading it,
+// says more.
 var errServer = errors.New("upstream: the server takes no more of the body")
 
 // run sends the body.
@@ -121,11 +139,11 @@ func (u *upload) run() {
 	case err == nil:
 		u.whole = true
 		if !u.header {
-			u.http1.awaitHeader()
+			u.http1.header.begin()
 		}
 	case errors.Is(err, errServer):
 		if !u.header {
-			u.http1.awaitHeader()
+			u.http1.header.begin()
 		}
 	default:
 		u.err = err
@@ -214,7 +232,7 @@ func (u *upload) sendTrailer() error {
 	return u.write(append(b, lineBreak...))
 }
 
-// write sends a piece. What the connection fails with is the server's affair.
+// write sends a piece.
 func (u *upload) write(p []byte) error {
 	_, err := u.http1.stream.Write(p)
 	if err != nil && !errors.Is(err, ErrLapsed) {

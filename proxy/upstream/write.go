@@ -10,8 +10,8 @@ import (
 	"golang.org/x/net/http/httpguts"
 )
 
-// InvalidRequestError says what of a request cannot be sent. Nothing of it has
-// been.
+// InvalidRequestError says why a request cannot be sent. Nothing of it has been
+// sent.
 type InvalidRequestError struct{ Detail string }
 
 // Error implements error.
@@ -28,11 +28,11 @@ func (h *http1) appendRequest(b []byte, req *http.Request) ([]byte, error) {
 	}
 	switch {
 	case !isToken(req.Method):
-		return b, &InvalidRequestError{fmt.Sprintf("the method %q is none", req.Method)}
+		return b, &InvalidRequestError{fmt.Sprintf("%q is not a method", req.Method)}
 	case hasControlOrSpace(target):
 		return b, &InvalidRequestError{fmt.Sprintf("the target %q has a control character", target)}
 	case !httpguts.ValidHostHeader(host) || strings.ContainsAny(host, " /"):
-		return b, &InvalidRequestError{fmt.Sprintf("the host %q is none", host)}
+		return b, &InvalidRequestError{fmt.Sprintf("%q is not a host", host)}
 	}
 	b = append(b, req.Method...)
 	b = append(b, ' ')
@@ -48,7 +48,7 @@ func (h *http1) appendRequest(b []byte, req *http.Request) ([]byte, error) {
 	for name := range req.Header {
 		h.names = append(h.names, name)
 	}
-	slices.Sort(h.names) // a request that comes again looks the same
+	slices.Sort(h.names) // the same request always looks the same
 	for _, name := range h.names {
 		switch name {
 		case "Host", "Content-Length", "Transfer-Encoding", "Trailer":
@@ -104,7 +104,7 @@ func appendTrailerNames(b []byte, trailer http.Header) ([]byte, error) {
 // appendField appends the lines of one field.
 func appendField(b []byte, name string, values []string) ([]byte, error) {
 	if !httpguts.ValidHeaderFieldName(name) {
-		return b, &InvalidRequestError{fmt.Sprintf("the field name %q is none", name)}
+		return b, &InvalidRequestError{fmt.Sprintf("%q is not the name of a field", name)}
 	}
 	for _, v := range values {
 		if !httpguts.ValidHeaderFieldValue(v) {
@@ -118,7 +118,7 @@ func appendField(b []byte, name string, values []string) ([]byte, error) {
 	return b, nil
 }
 
-// isToken reports whether s is one (RFC 9110, section 5.6.2).
+// isToken reports whether s is a token (RFC 9110, section 5.6.2).
 func isToken(s string) bool { return s != "" && httpguts.ValidHeaderFieldName(s) }
 
 // hasControlOrSpace reports whether s would end the request line, or one of its

@@ -55,7 +55,7 @@ func (c Config) Validate() error {
 		return fmt.Errorf("%w: endpoint: %w", errConfig, err)
 	}
 	if u.Scheme != "http" && u.Scheme != "https" || u.Host == "" {
-		return fmt.Errorf("%w: endpoint %q is no URL such as http://127.0.0.1:4318", errConfig, u.Redacted())
+		return fmt.Errorf("%w: endpoint %q is not a URL such as http://127.0.0.1:4318", errConfig, u.Redacted())
 	}
 	return nil
 }

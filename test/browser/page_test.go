@@ -169,7 +169,7 @@ func gatewayDies(t *testing.T, c *cluster.Cluster, page *tab) {
 func ownGatewayDies(t *testing.T, c *cluster.Cluster, page *tab) {
 	t.Helper()
 	page.mu.Lock()
-	page.alone = true
+	page.failing = true
 	page.mu.Unlock()
 	if err := c.Gateways[0].Signal(syscall.SIGKILL); err != nil {
 		t.Fatal(err)

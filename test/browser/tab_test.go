@@ -9,6 +9,7 @@ import (
 	"net/url"
 	"os"
 	"path/filepath"
+	"slices"
 	"strings"
 	"sync"
 	"testing"
@@ -32,10 +33,11 @@ type tab struct {
 
 	mu         sync.Mutex
 	host       string
+	others     []string // that the page may ask, too
 	complaints []string
-	// alone: the gateway is about to be killed, so failed requests are no fault.
-	alone bool
-	close func()
+	// failing: requests are about to fail, as when the gateway is killed: that is no fault.
+	failing bool
+	close   func()
 }
 
 // leave closes the tab.
@@ -88,7 +90,7 @@ func (b *tab) hear(event any) {
 	complain := func(format string, args ...any) { b.complaints = append(b.complaints, fmt.Sprintf(format, args...)) }
 	switch e := event.(type) {
 	case *network.EventRequestWillBeSent:
-		if u, err := url.Parse(e.Request.URL); err != nil || u.Host != b.host {
+		if u, err := url.Parse(e.Request.URL); err != nil || u.Host != b.host && !slices.Contains(b.others, u.Host) {
 			complain("asks for %s", e.Request.URL)
 		}
 	case *runtime.EventExceptionThrown:
@@ -100,7 +102,7 @@ func (b *tab) hear(event any) {
 	case *log.EventEntryAdded:
 		// The waiting page has the status 503, which the browser calls an error.
 		waits := strings.Contains(e.Entry.Text, "503 (Service Unavailable)")
-		if e.Entry.Level == "error" && !b.alone && !waits {
+		if e.Entry.Level == "error" && !b.failing && !waits {
 			complain("has an error: %s %s", e.Entry.Text, e.Entry.URL)
 		}
 	}

@@ -73,9 +73,13 @@ func TestWaitingPage(t *testing.T) {
 	s := httptest.NewServer(u)
 	t.Cleanup(s.Close)
 	t.Cleanup(func() { close(u.proceed) })
+	may, mayNot, anyone, answer := pagesOfElsewhere(t)
 	c := cluster.Start(t, cluster.Options{
 		K: 1, Upstream: s.URL, Lease: 6 * time.Second,
-		Pools: []cluster.Pool{{Name: "web", K: 1, Upstream: s.URL, Settings: "queue: {timeout: 10m, page: {enabled: true, keep: 20s}}"}},
+		Pools: []cluster.Pool{{Name: "web", K: 1, Upstream: s.URL, Settings: "queue: {timeout: 10m, page: {enabled: true, keep: 20s}}"}, anyone},
+	})
+	t.Run("tickets from pages of elsewhere", func(t *testing.T) {
+		ticketsFromPages(t, func(page string) *tab { return open(chrome, t, page, true) }, may, mayNot, answer, c.Gateways)
 	})
 	visit := func(i int, path string, script bool) *tab {
 		page := open(chrome, t, "http://"+c.Gateways[i].HTTP+path, script)

@@ -51,6 +51,10 @@ func fleet(t *testing.T, n int, pool, upstream string, join ...string) []*caddy 
 	dir := t.TempDir()
 	t.Setenv("XDG_DATA_HOME", dir)
 	t.Setenv("XDG_CONFIG_HOME", dir)
+	options := ""
+	if strings.HasPrefix(upstream, "https:") {
+		options = "tls_insecure_skip_verify"
+	}
 	var all []*caddy
 	var gossip []string
 	for range n {
@@ -88,7 +92,9 @@ func fleet(t *testing.T, n int, pool, upstream string, join ...string) []*caddy 
 	kgate %s
 	header >Test-Wait {http.kgate.wait_ms}
 	reverse_proxy %s {
-		transport kgate
+		transport kgate {
+			%s
+		}
 	}
 }
 http://:%s {
@@ -98,7 +104,7 @@ https://localhost:%s {
 	tls internal
 	import site
 }
-`, c.admin, filepath.Join(dir, c.name+".data"), c.name, gossip[i], others, pool, upstream, portOf(c.http), portOf(c.https))
+`, c.admin, filepath.Join(dir, c.name+".data"), c.name, gossip[i], others, pool, upstream, options, portOf(c.http), portOf(c.https))
 		}
 		config := filepath.Join(dir, c.name)
 		if err := os.WriteFile(config, []byte(c.file(pool)), 0o600); err != nil {

@@ -47,12 +47,16 @@ type Options struct {
 	Durable bool
 	// KeyFile holds the cluster's key; none if empty.
 	KeyFile string
-	// GossipKey in base64; none if empty.
-	GossipKey string
+	// GossipKey in base64, or GossipKeys, a file of them; none if empty.
+	GossipKey, GossipKeys string
+	// Tokens is a file with admin tokens. Empty: a token of the test's own, where one is needed.
+	Tokens string
 	// TLS between the gateways; none if nil.
 	TLS *TLSFiles
 	// Lease of a gateway; 0: kgate's default.
 	Lease time.Duration
+	// Replicas of tickets; 0: kgate's default.
+	Replicas int
 	// Pools beside the one, each reached under /NAME/, or at Cluster.TCP if its
 	// upstream is tcp://host:port.
 	Pools []Pool
@@ -80,6 +84,8 @@ type Pool struct {
 	Upstream string
 	// Settings are further keys in YAML, such as "reclaim: hold, hold: {max: 9s}".
 	Settings string
+	// Route are further keys of its route, in YAML.
+	Route string
 }
 
 // isTCP reports whether the pool admits connections and not requests.
@@ -192,7 +198,7 @@ func (c *Cluster) start(tb testing.TB, name string, expect int) *Gateway {
 			}
 		}
 	}
-	token := ""
+	token := c.opt.Tokens
 	if host.Clients != loopback.Clients { // others can reach the admin address
 		token = filepath.Join(c.dir, "token")
 		if _, err := os.Stat(token); err == nil {
@@ -256,7 +262,7 @@ func (c *Cluster) config(name string, expect int, listen [4]string, token string
 	}
 	write("]")
 	write("}\ntrusted_proxies: [%s]\n", strings.Join(o.Trusted, ", "))
-	write("cluster:\n  bootstrap_expect: %d\n  key_file: %q\n  gossip_key: %q\n", expect, o.KeyFile, o.GossipKey)
+	write("cluster:\n  bootstrap_expect: %d\n  key_file: %q\n  gossip_key: %q\n  gossip_key_file: %q\n", expect, o.KeyFile, o.GossipKey, o.GossipKeys)
 	if host, _, _ := net.SplitHostPort(listen[2]); host != "127.0.0.1" && o.TLS == nil && o.KeyFile == "" {
 		write("  insecure: true\n") // in a namespace of the test's own
 	}
@@ -265,6 +271,9 @@ func (c *Cluster) config(name string, expect int, listen [4]string, token string
 	}
 	if o.Lease > 0 {
 		write("  lease: %v\n", o.Lease)
+	}
+	if o.Replicas > 0 {
+		write("  replicas: %d\n", o.Replicas)
 	}
 	if role == "witness" {
 		write("log: {access: false}\n")
@@ -282,7 +291,11 @@ func (c *Cluster) config(name string, expect int, listen [4]string, token string
 	write("routes:\n")
 	for _, p := range o.Pools {
 		if !p.isTCP() {
-			write("  - {pool: %s, match: {path_prefix: /%s/}}\n", p.Name, p.Name)
+			write("  - {pool: %s, match: {path_prefix: /%s/}", p.Name, p.Name)
+			if p.Route != "" {
+				write(", %s", p.Route)
+			}
+			write("}\n")
 		}
 	}
 	write("  - {pool: %s}\nlog: {access: false}\n", PoolName)

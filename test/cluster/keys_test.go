@@ -1,8 +1,14 @@
 package cluster
 
 import (
+	"bytes"
+	"context"
+	"crypto/rand"
 	"crypto/tls"
+	"encoding/pem"
+	"fmt"
 	"net"
+	"net/http"
 	"os"
 	"path/filepath"
 	"strings"
@@ -33,23 +39,21 @@ func TestKeyReplaced(t *testing.T) {
 	}
 	write(old)
 	c := Start(t, Options{K: k, Upstream: url, KeyFile: file})
-	holder := holds(t, c.Gateways[0].Peer, old)
+	ring, err := clusterkey.Parse([]byte(old))
+	if err != nil {
+		t.Fatal(err)
+	}
+	config, err := ring.TLS("gw-9")
+	if err != nil {
+		t.Fatal(err)
+	}
+	holder := holds(t, c.Gateways[0].Peer, config)
 	stop := background(t, c, 30)
-	const within = 10 * time.Second // the files are looked at every 5 s
 	for step, keys := range [][]string{{old, next}, {next, old}, {next}} {
 		write(keys...)
-		for _, g := range c.Gateways {
-			for deadline := time.Now().Add(within); len(g.Log.Records("keys and certificates for other gateways read again")) <= step; time.Sleep(50 * time.Millisecond) {
-				if time.Now().After(deadline) {
-					t.Fatalf("%s has not read %d keys again within %v", g.Name, len(keys), within)
-				}
-			}
-		}
+		readAgain(t, c, step+1)
 	}
-	_ = holder.SetReadDeadline(time.Now().Add(within))
-	if _, err := holder.Read(make([]byte, 1)); err == nil || os.IsTimeout(err) {
-		t.Errorf("a connection of the old key is still open: %v", err)
-	}
+	isClosed(t, holder)
 	stale := filepath.Join(t.TempDir(), "stale.key")
 	if err := os.WriteFile(stale, []byte(old), 0o600); err != nil {
 		t.Fatal(err)
@@ -62,17 +66,29 @@ func TestKeyReplaced(t *testing.T) {
 	t.Logf("%d answers, none failed, while the key was replaced", load.Overall.Access.Count)
 }
 
-// holds opens a control stream to a peer port as a holder of the key.
-func holds(t *testing.T, addr, key string) net.Conn {
+// soon is how long a gateway has to follow its files.
+const soon = 10 * time.Second
+
+// readAgain waits until each gateway has read its keys and certificates again so many times.
+func readAgain(t *testing.T, c *Cluster, times int) {
 	t.Helper()
-	ring, err := clusterkey.Parse([]byte(key))
-	if err != nil {
-		t.Fatal(err)
+	ctx, cancel := context.WithTimeout(t.Context(), soon)
+	defer cancel()
+	for _, g := range c.Gateways {
+		if err := Await(ctx, func() error {
+			if n := len(g.Log.Records("keys and certificates for other gateways read again")); n < times {
+				return fmt.Errorf("%s has read them again %d times, not %d", g.Name, n, times)
+			}
+			return nil
+		}); err != nil {
+			t.Fatal(err)
+		}
 	}
-	config, err := ring.TLS("gw-9")
-	if err != nil {
-		t.Fatal(err)
-	}
+}
+
+// holds opens a control stream to a peer port.
+func holds(t *testing.T, addr string, config *tls.Config) net.Conn {
+	t.Helper()
 	config.InsecureSkipVerify = true // it is the gateway that checks here
 	conn, err := tls.Dial("tcp", addr, config)
 	if err != nil {
@@ -87,4 +103,127 @@ func holds(t *testing.T, addr, key string) net.Conn {
 		t.Fatalf("the control stream is refused: %q, %v", opening, err)
 	}
 	return conn
+}
+
+func isClosed(t *testing.T, holder net.Conn) {
+	t.Helper()
+	_ = holder.SetReadDeadline(time.Now().Add(soon))
+	if _, err := holder.Read(make([]byte, 1)); err == nil || os.IsTimeout(err) {
+		t.Errorf("a connection of the old key is still open: %v", err)
+	}
+}
+
+// TestCertificatesReplaced replaces everything else at the same time, as docs/keys.md says:
+// the authority, the gateways' certificate, the gossip key, the admin token and the
+// certificate for clients.
+func TestCertificatesReplaced(t *testing.T) {
+	if testing.Short() {
+		t.Skip("takes several seconds")
+	}
+	t.Parallel()
+	const k = 3
+	u, url := ServeUpstream(t, demo.UpstreamConfig{Hold: demo.Distribution{Mean: 5 * time.Millisecond}, K: k})
+	dir := t.TempDir()
+	write := func(name string, parts ...string) string {
+		t.Helper()
+		path := filepath.Join(dir, name)
+		if err := os.WriteFile(path, []byte(strings.Join(parts, "\n")+"\n"), 0o600); err != nil {
+			t.Fatal(err)
+		}
+		return path
+	}
+	read := func(path string) string {
+		t.Helper()
+		data, err := os.ReadFile(path)
+		if err != nil {
+			t.Fatal(err)
+		}
+		return string(data)
+	}
+	old, next := NewTLSFiles(t), NewTLSFiles(t)
+	oldKey, nextKey := gossipKey(t), gossipKey(t)
+	oldToken, nextToken := rand.Text(), rand.Text()
+	used := &TLSFiles{CA: write("ca.pem", read(old.CA)), Cert: write("cert.pem", read(old.Cert)), Key: write("key.pem", read(old.Key))}
+	shown := &TLSFiles{Cert: write("client.pem", read(old.Cert)), Key: write("client-key.pem", read(old.Key))}
+	c := Start(t, Options{
+		K: k, Upstream: url, TLS: used, GossipKeys: write("gossip.key", oldKey), Tokens: write("token", oldToken), ClientTLS: shown,
+	})
+	pair, err := tls.LoadX509KeyPair(old.Cert, old.Key)
+	if err != nil {
+		t.Fatal(err)
+	}
+	holder := holds(t, c.Gateways[0].Peer, &tls.Config{Certificates: []tls.Certificate{pair}})
+	stop := background(t, c, 30)
+
+	write("ca.pem", read(old.CA), read(next.CA))
+	write("gossip.key", oldKey, nextKey)
+	write("token", oldToken, nextToken)
+	write("client.pem", read(next.Cert))
+	write("client-key.pem", read(next.Key))
+	readAgain(t, c, 1)
+	write("cert.pem", read(next.Cert))
+	write("key.pem", read(next.Key))
+	write("gossip.key", nextKey, oldKey)
+	readAgain(t, c, 2)
+	write("ca.pem", read(next.CA))
+	write("gossip.key", nextKey)
+	write("token", nextToken)
+	readAgain(t, c, 3)
+
+	isClosed(t, holder)
+	expectOutside(t, c, c.LaunchStranger(t, "foreign", func(o *Options) { o.TLS, o.GossipKeys = old, write("old.key", oldKey) }))
+	for _, g := range c.Gateways {
+		asks(t, g, nextToken, http.StatusOK)
+		asks(t, g, oldToken, http.StatusUnauthorized)
+		conn, err := tls.Dial("tcp", g.HTTPS, &tls.Config{InsecureSkipVerify: true})
+		if err != nil {
+			t.Fatal(err)
+		}
+		if !bytes.Equal(conn.ConnectionState().PeerCertificates[0].Raw, certificateIn(t, next.Cert)) {
+			t.Errorf("%s shows clients the old certificate", g.Name)
+		}
+		_ = conn.Close()
+	}
+	load := stop()
+	if most := u.Stats().Max; load.Overall.Errors() > 0 || load.Overall.Access.Count == 0 || most != k {
+		t.Errorf("%d answers, failed %v, most in flight %d, k is %d", load.Overall.Access.Count, load.Overall.Failed, most, k)
+	}
+	t.Logf("%d answers, none failed, while everything was replaced", load.Overall.Access.Count)
+}
+
+// certificateIn returns the first certificate of a PEM file.
+func certificateIn(t *testing.T, path string) []byte {
+	t.Helper()
+	data, err := os.ReadFile(path)
+	if err != nil {
+		t.Fatal(err)
+	}
+	block, _ := pem.Decode(data)
+	return block.Bytes
+}
+
+// asks waits until a gateway answers a change that is asked for with a token as it is to.
+func asks(t *testing.T, g *Gateway, token string, status int) {
+	t.Helper()
+	ctx, cancel := context.WithTimeout(t.Context(), soon)
+	defer cancel()
+	if err := Await(ctx, func() error {
+		req, err := http.NewRequestWithContext(ctx, http.MethodPost, "http://"+g.Admin+"/api/v1/pools/"+PoolName, strings.NewReader(`{"k": 3, "was": 3}`))
+		if err != nil {
+			return err
+		}
+		req.Header.Set("Authorization", "Bearer "+token)
+		req.Header.Set("Content-Type", "application/json")
+		res, err := g.client.Do(req)
+		if err != nil {
+			return err
+		}
+		_ = res.Body.Close()
+		if res.StatusCode != status {
+			return fmt.Errorf("%s answers %s, not %d", g.Name, res.Status, status)
+		}
+		return nil
+	}); err != nil {
+		t.Error(err)
+	}
 }

@@ -4,9 +4,13 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"io"
+	"net"
 	"net/http"
 	"slices"
 	"strings"
+	"sync"
+	"sync/atomic"
 	"syscall"
 	"testing"
 	"time"
@@ -279,4 +283,60 @@ func (r *killRun) withheld(ctx context.Context) error {
 		}
 	}
 	return nil
+}
+
+// TestKilledWhileItSends: when a gateway is killed, its upstream hears at once that the
+// request is broken off: what the gateway's system still had to send is dropped.
+func TestKilledWhileItSends(t *testing.T) {
+	l, err := net.Listen("tcp", "127.0.0.1:0")
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer l.Close()
+	g := Start(t, Options{Gateways: 1, K: 1, Upstream: "http://" + l.Addr().String()}).Gateways[0]
+	body, sent := io.Pipe()
+	defer sent.Close()
+	ctx, cancel := context.WithCancel(t.Context())
+	defer cancel()
+	var sender sync.WaitGroup
+	defer sender.Wait()
+	defer cancel()
+	sender.Go(func() {
+		defer body.Close() // ends the writer
+		req, err := http.NewRequestWithContext(ctx, http.MethodPost, g.URL(), body)
+		if err != nil {
+			t.Error(err)
+			return
+		}
+		if res, err := http.DefaultClient.Do(req); err == nil {
+			_ = res.Body.Close()
+		}
+	})
+	conn, err := l.Accept()
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer conn.Close()
+	// The upstream does not read, so that the systems on both sides fill up.
+	chunk := make([]byte, 64<<10)
+	var written atomic.Int64
+	sender.Go(func() {
+		for err := error(nil); err == nil; {
+			_, err = sent.Write(chunk)
+			written.Add(int64(len(chunk)))
+		}
+	})
+	for before := int64(-1); written.Load() != before; time.Sleep(200 * time.Millisecond) {
+		before = written.Load()
+	}
+	if err := g.Signal(syscall.SIGKILL); err != nil {
+		t.Fatal(err)
+	}
+	<-g.Done()
+	_ = conn.SetReadDeadline(time.Now().Add(patience))
+	// What the upstream's own system has by then may still be read.
+	n, err := io.Copy(io.Discard, conn)
+	if !errors.Is(err, syscall.ECONNRESET) || n > written.Load()/2 {
+		t.Errorf("the upstream read %d of %d bytes after the kill, and then %v; want a reset at once", n, written.Load(), err)
+	}
 }

@@ -264,6 +264,61 @@ func compareFences(a, b string) int {
 	return cmp.Or(cmp.Compare(epochA, epochB), cmp.Compare(len(serialA), len(serialB)), cmp.Compare(serialA, serialB))
 }
 
+// TestTicketThatNobodyKnows kills a gateway that has just joined, and with it the only one
+// that has a copy of its ticket. The next one on the ring has been there all the time, but
+// was not the successor: nobody may give the ticket's slot away.
+func TestTicketThatNobodyKnows(t *testing.T) {
+	if testing.Short() {
+		t.Skip("takes several seconds")
+	}
+	t.Parallel()
+	const (
+		k     = 4
+		lease = time.Second
+	)
+	judge, _, url := NewJudge(t, http.HandlerFunc(func(_ http.ResponseWriter, r *http.Request) { hold(r, 20*time.Millisecond) }))
+	judge.Keep()
+	c := Start(t, Options{Gateways: 5, K: k, Upstream: url, Lease: lease, Replicas: 1})
+	o := newOffice(t, c.Gateways)
+	tk := o.request(t, PoolName, time.Minute) // the pool has tickets from now on
+	o.release(t, &tk)
+	fresh := c.Launch(t)
+	var names []string
+	for _, g := range c.Gateways {
+		names = append(names, g.Name)
+	}
+	successor := slices.Index(names, chordring.New(names).Successors(fresh.Name, 1)[0])
+	o.gateways = []*Gateway{fresh}
+	ctx, cancel := context.WithTimeout(t.Context(), patience)
+	defer cancel()
+	err := Await(ctx, func() (err error) {
+		tk, err = o.call(fresh, http.MethodPost, "", map[string]any{"pool": PoolName, "ttl": "1m"}, http.StatusCreated)
+		return err
+	})
+	if err == nil {
+		err = Await(ctx, func() error { return o.granted(&tk) })
+	}
+	if err != nil {
+		t.Fatal(err)
+	}
+	began := time.Now()
+	StartLoad(t, c.Gateways, LoadOptions{Clients: k})
+	Span(t, lease/2) // the slots are in use everywhere
+	for _, g := range []*Gateway{c.Gateways[successor], fresh} {
+		if err := g.Signal(syscall.SIGKILL); err != nil {
+			t.Fatal(err)
+		}
+	}
+	Span(t, Whole(lease)+lease)
+	most := 0
+	for _, a := range judge.Since(began) {
+		most = max(most, a.InFlight)
+	}
+	if most != k-1 {
+		t.Errorf("at most %d requests were in flight beside the ticket, k is %d", most, k)
+	}
+}
+
 // TestExecOutlivesGateway kills the gateway at which a command has got its slot.
 func TestExecOutlivesGateway(t *testing.T) {
 	if testing.Short() {

@@ -2,6 +2,7 @@ package cluster
 
 import (
 	"math"
+	"net/http"
 	"testing"
 	"time"
 
@@ -27,6 +28,9 @@ func NewUnequal(t *testing.T, k int) (x *Unequal, url string) {
 	judge, _, url := NewJudge(t, u)
 	return &Unequal{k, u, judge}, url
 }
+
+// Handler is the upstream, for servers of other kinds.
+func (x *Unequal) Handler() http.Handler { return x.judge.around(x.u) }
 
 // Run has the clients ask at the addresses for a while. No request may fail, at most k may
 // be in flight, and the mean waits at each address must be within this part of the mean of

@@ -14,6 +14,36 @@ var (
 	declaredTest = regexp.MustCompile(`(?m)^func ((?:Test|Fuzz|Benchmark)[A-Z]\w*)\(`)
 )
 
+// TestRulesAreTested: a table that has a column for tests names one in each row. A dash says
+// that there is none, and the row what is left to the reader.
+func TestRulesAreTested(t *testing.T) {
+	rules := 0
+	for _, page := range pages(t) {
+		text, err := os.ReadFile(page)
+		if err != nil {
+			t.Fatal(err)
+		}
+		inTable, tests := false, false
+		for i, line := range strings.Split(string(text), "\n") {
+			cells := strings.Split(strings.Trim(strings.ReplaceAll(line, `\|`, ""), "|"), "|")
+			last := strings.TrimSpace(cells[len(cells)-1])
+			switch {
+			case !strings.HasPrefix(line, "|"):
+				inTable = false
+			case !inTable:
+				inTable, tests = true, strings.HasPrefix(strings.ToLower(last), "test")
+			case tests && strings.Trim(last, "-") != "":
+				if rules++; !namedTest.MatchString(last) {
+					t.Errorf("%s:%d: no test is named for %q", page, i+1, strings.TrimSpace(cells[0]))
+				}
+			}
+		}
+	}
+	if rules < 60 {
+		t.Errorf("only %d rules have a test", rules)
+	}
+}
+
 // TestNamedTests: what a page says is shown by a test has one of that name.
 func TestNamedTests(t *testing.T) {
 	declared := make(map[string]bool)

@@ -22,6 +22,7 @@ import (
 
 	"github.com/kgate/kgate/internal/admission"
 	"github.com/kgate/kgate/proxy"
+	"github.com/kgate/kgate/proxy/downstream"
 )
 
 // TestConformance: whatever net/http's HTTP/2 server does right, the gateway does,
@@ -148,7 +149,7 @@ func serveGateway(t *testing.T, h http.Handler) *net.TCPAddr {
 	if err != nil {
 		t.Fatal(err)
 	}
-	server, err := proxy.NewServer(proxy.ServerConfig{Handler: handler})
+	server, err := downstream.NewServer(downstream.Config{Handler: handler})
 	if err != nil {
 		t.Fatal(err)
 	}

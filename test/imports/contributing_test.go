@@ -2,6 +2,7 @@ package imports
 
 import (
 	"os"
+	"path"
 	"regexp"
 	"strings"
 	"testing"
@@ -33,5 +34,39 @@ func TestContributing(t *testing.T) {
 				t.Errorf("%s imports %s, which is not in a row below", name, other)
 			}
 		}
+	}
+}
+
+// TestContributingNamesFiles: the files that CONTRIBUTING.md sends a reader to are there,
+// and so is what it names in them.
+func TestContributingNamesFiles(t *testing.T) {
+	text, err := os.ReadFile("../../CONTRIBUTING.md")
+	if err != nil {
+		t.Fatal(err)
+	}
+	_, walks, _ := strings.Cut(string(text), "## How things travel")
+	walks, _, _ = strings.Cut(walks, "## How we work")
+	seen, last, content := 0, "", ""
+	for _, m := range regexp.MustCompile("(\\(?)`([^`]+)`").FindAllStringSubmatch(walks, -1) {
+		name := m[2]
+		switch {
+		case regexp.MustCompile(`\.(go|json)$`).MatchString(name):
+			data, err := os.ReadFile("../../" + name)
+			if err != nil { // beside the one before
+				name = path.Join(path.Dir(last), name)
+				data, err = os.ReadFile("../../" + name)
+			}
+			if err != nil {
+				t.Errorf("there is no %s, nor beside %s", m[2], last)
+				continue
+			}
+			seen++
+			last, content = name, string(data)
+		case m[1] != "" && !regexp.MustCompile(`\b`+regexp.QuoteMeta(name)+`\b`).MatchString(content):
+			t.Errorf("%s has no %s", last, name)
+		}
+	}
+	if seen < 25 {
+		t.Errorf("%d files are named", seen)
 	}
 }

@@ -7,6 +7,8 @@ import (
 	"encoding/base64"
 	"errors"
 	"net/http"
+	"net/http/httptest"
+	"regexp"
 	"strings"
 	"sync"
 	"testing"
@@ -66,8 +68,33 @@ func TestShutdown(t *testing.T) {
 		t.Error(err)
 	}
 	soon(t, "done", nodes[0].Done())
-	if _, err := nodes[0].Acquire(t.Context(), "p"); !errors.Is(err, kgate.ErrClosed) || !errors.Is(nodes[0].Err(), kgate.ErrClosed) {
-		t.Errorf("after the end: %v, %v", err, nodes[0].Err())
+	checkClosed(t, nodes[0])
+	own := acquire(t, nodes[1])
+	defer own.Release()
+	ctx, cancel := own.Context(t.Context())
+	defer cancel()
+	_, err = nodes[0].Transport(nil).RoundTrip(httptest.NewRequestWithContext(ctx, http.MethodGet, "http://127.0.0.1:1", nil)) //nolint:bodyclose // there is none
+	if says(t, "another node's Transport", err, "the node that has granted the slot"); !errors.Is(err, kgate.ErrLost) {
+		t.Error(err)
+	}
+}
+
+// checkClosed: whatever is asked of a node after its end, the answer is that it has ended.
+func checkClosed(t *testing.T, n *kgate.Node) {
+	t.Helper()
+	ctx := t.Context()
+	_, acquire := n.Acquire(ctx, "p")
+	_, request := n.RequestTicket(ctx, "p", time.Minute)
+	_, await := n.AwaitTicket(ctx, "an id", 0)
+	_, redeem := n.Redeem(ctx, "p", "an id")
+	for what, err := range map[string]error{
+		"Err": n.Err(), "Ready": n.Ready(ctx), "Shutdown": n.Shutdown(ctx), "Acquire": acquire, "RequestTicket": request,
+		"AwaitTicket": await, "EndTicket": n.EndTicket(ctx, "an id"), "Redeem": redeem, "SetK": n.SetK(ctx, "p", 2, 0),
+		"SetRate": n.SetRate(ctx, "p", 1<<20, 0), "Reload": n.Reload(config("node-1", 1)), "SetPeerTLS": n.SetPeerTLS(nil, nil),
+	} {
+		if !errors.Is(err, kgate.ErrClosed) {
+			t.Errorf("%s after the end: %v", what, err)
+		}
 	}
 }
 
@@ -126,6 +153,18 @@ func TestEndsAtOnce(t *testing.T) {
 	}
 }
 
+// insidePackage matches the name of one with which the text of an error begins.
+var insidePackage = regexp.MustCompile(`(?m)(^|: )(admission|clusterkey|gateway|membership|proxy|serfring|transport): `)
+
+// says fails the test unless the text of an error says what to do, in the words of
+// package kgate.
+func says(t *testing.T, what string, err error, want string) {
+	t.Helper()
+	if err == nil || !strings.HasPrefix(err.Error(), "kgate: ") || !strings.Contains(err.Error(), want) || insidePackage.MatchString(err.Error()) {
+		t.Errorf("%s: %v; want %q, and no package but kgate", what, err, want)
+	}
+}
+
 // TestStartThatFails leaves nothing open: TestMain looks for goroutines, and the port is
 // free again.
 func TestStartThatFails(t *testing.T) {
@@ -137,19 +176,28 @@ func TestStartThatFails(t *testing.T) {
 		change func(*kgate.Config)
 		says   string
 	}{
-		"port taken":    {t.Context(), func(c *kgate.Config) { c.Peers.Listen = first.PeerAddr() }, "address already in use"},
-		"gossip taken":  {t.Context(), func(c *kgate.Config) { c.Peers.Gossip = first.GossipAddr() }, "address already in use"},
+		"no context":    {nil, func(*kgate.Config) {}, "context.Background()"},
+		"port taken":    {t.Context(), func(c *kgate.Config) { c.Peers.Listen = first.PeerAddr() }, "Peers.Listen"},
+		"taken":         {t.Context(), func(c *kgate.Config) { c.Peers.Listen = first.PeerAddr() }, "already in use; stop the process that has it"},
+		"gossip taken":  {t.Context(), func(c *kgate.Config) { c.Peers.Gossip = first.GossipAddr() }, "already in use; stop the process that has it"},
+		"no port":       {t.Context(), func(c *kgate.Config) { c.Peers.Listen = "127.0.0.1" }, "write host:port"},
+		"join no port":  {t.Context(), func(c *kgate.Config) { c.Peers.Join = []string{"10.0.0.2"} }, "write host:port"},
+		"a lease of 3":  {t.Context(), func(c *kgate.Config) { c.Peers.Lease = 3 }, "3*time.Second"},
+		"no lease":      {t.Context(), func(c *kgate.Config) { c.Peers.Lease = -time.Second }, "3*time.Second"},
+		"nobody":        {t.Context(), func(c *kgate.Config) { c.Peers.Expect = -1 }, "how many nodes"},
 		"context ended": {ended, func(*kgate.Config) {}, "context canceled"},
 		"bad name":      {t.Context(), func(c *kgate.Config) { c.Pools[0].Name = "P/.." }, "cannot name a pool"},
 		"no k":          {t.Context(), func(c *kgate.Config) { c.Pools[0].K = 0 }, "set how many"},
+		"too large a k": {t.Context(), func(c *kgate.Config) { c.Pools[0].K = 1 << 20 }, "at most 65536"},
+		"no line":       {t.Context(), func(c *kgate.Config) { c.Pools[0].QueueLimit = -1 }, "QueueLimit is -1"},
+		"two of a name": {t.Context(), func(c *kgate.Config) { c.Pools = append(c.Pools, c.Pools[0]) }, "given twice"},
 		"open to all":   {t.Context(), func(c *kgate.Config) { c.Peers.Listen = ":0" }, "set Peers.Key"},
 		"no key":        {t.Context(), func(c *kgate.Config) { c.Peers.Key = []byte("x") }, "kgate keygen"},
 	} {
 		cfg := config("node-2", 1)
 		c.change(&cfg)
-		if n, err := kgate.Start(c.ctx, cfg); err == nil || !strings.Contains(err.Error(), c.says) {
-			t.Errorf("%s: %v, %v", what, n, err)
-		}
+		_, err := kgate.Start(c.ctx, cfg)
+		says(t, what, err, c.says)
 	}
 }
 
@@ -173,9 +221,10 @@ func TestStartContext(t *testing.T) {
 // TestNotReady: a node that waits for others says what it waits for, and admits nothing.
 func TestNotReady(t *testing.T) {
 	own := ports.ReservePort(t)
-	for says, change := range map[string]func(*kgate.Peers){
+	for missing, change := range map[string]func(*kgate.Peers){
 		"waiting for 3 gateways": func(p *kgate.Peers) { p.Expect = 3 },
 		"remove the list":        func(p *kgate.Peers) { p.Gossip, p.Join = own, []string{own} },
+		"connection refused":     func(p *kgate.Peers) { p.Join = []string{own} },
 	} {
 		cfg := config("node-1", 1)
 		change(&cfg.Peers)
@@ -183,13 +232,14 @@ func TestNotReady(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		eventually(t, says, func() bool { return strings.Contains(n.NotReady(), says) })
+		eventually(t, missing, func() bool { return strings.Contains(n.NotReady(), missing) })
 		ctx, cancel := context.WithTimeout(t.Context(), 10*time.Millisecond)
-		if err := n.Ready(ctx); !errors.Is(err, context.DeadlineExceeded) || !strings.Contains(err.Error(), says) {
+		if err := n.Ready(ctx); !errors.Is(err, context.DeadlineExceeded) || !strings.Contains(err.Error(), missing) {
 			t.Error(err)
 		}
 		cancel()
-		if _, err := n.Acquire(t.Context(), "p"); !errors.Is(err, kgate.ErrIsolated) {
+		_, err = n.Acquire(t.Context(), "p")
+		if says(t, "a slot", err, missing); !errors.Is(err, kgate.ErrIsolated) {
 			t.Error(err)
 		}
 		if err := n.Close(); err != nil {
@@ -275,9 +325,17 @@ func TestChanges(t *testing.T) {
 	if err := soon(t, "the end of the wait", waited); !errors.Is(err, context.Canceled) {
 		t.Error(err)
 	}
-	if _, err := n.Acquire(t.Context(), "nosuch"); !errors.Is(err, kgate.ErrUnknownPool) {
+	if _, err := n.Acquire(ctx, "q"); !errors.Is(err, context.Canceled) {
+		t.Errorf("a caller that has gone: %v", err)
+	}
+	_, err := n.Acquire(t.Context(), "nosuch")
+	if says(t, "a pool", err, "there are: p, q"); !errors.Is(err, kgate.ErrUnknownPool) {
 		t.Error(err)
 	}
+	says(t, "a k", n.SetK(t.Context(), "p", 0, 0), "between 1 and 65536")
+	says(t, "k of a pool", n.SetK(t.Context(), "nosuch", 1, 0), `no pool "nosuch"`)
+	_, err = n.Acquire(nil, "p") //nolint:staticcheck // what a caller may have forgotten
+	says(t, "a context", err, "context.Background()")
 	cfg.Pools[0].K = 0
 	if err := n.Reload(cfg); err == nil {
 		t.Error("a pool without k")

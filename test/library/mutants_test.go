@@ -15,6 +15,11 @@ func TestMutantsAreCaught(t *testing.T) {
 			Caught: "a second slot of one", By: "^TestHijack$",
 		},
 		{
+			Name: "a slot is given on before its connection is closed", File: "../../proxy/middleware.go",
+			Old: "\tg.given.End()\n\tg.hold.slot.Release()", New: "\tg.hold.slot.Release()",
+			Caught: "does not know that the one before is over", By: "^TestReverseProxyUpgrade$",
+		},
+		{
 			Name: "a panic keeps its slot", File: "../../proxy/middleware.go",
 			Old: "defer g.leave()", New: "defer func() { if g.rec.Aborted { panic(recover()) }; g.leave() }()",
 			Caught: "FAIL: TestPanic|test timed out", By: "^TestPanic$", Args: []string{"-test.timeout=20s"},
@@ -30,12 +35,12 @@ func TestMutantsAreCaught(t *testing.T) {
 			Caught: "FAIL: TestLoss|panic: test timed out", By: "^TestLoss$", Args: []string{"-test.timeout=20s"},
 		},
 		{
-			Name: "nobody looks whether a waiting client leaves", File: "../../proxy/disconnect.go",
+			Name: "nobody looks whether a waiting client leaves", File: "../../proxy/downstream/disconnect.go",
 			Old: "timer = time.AfterFunc(disconnectPoll,", New: "timer = time.AfterFunc(time.Hour,",
 			Caught: "never: out of the line", By: "^TestWaitingPostLeaves$",
 		},
 		{
-			Name: "TLS hides the connection", File: "../../proxy/conn.go",
+			Name: "TLS hides the connection", File: "../../proxy/downstream/conn.go",
 			Old: "conn = c.NetConn()", New: "return nil",
 			Caught: "never: out of the line", By: "^TestWaitingPostLeaves$/^https$",
 		},
@@ -51,11 +56,11 @@ func TestMutantsAreCaught(t *testing.T) {
 		},
 		{
 			Name: "a connection that others use is broken off", File: "../../transport.go",
-			Old: "under.Store(nil)", New: "",
+			Old: "under.over()\n\t\t\t\tunder.Store(nil)", New: "under.over()",
 			Caught: "after the answer to / the connection is closed: true", By: "^TestTransportBreaksOff$",
 		},
 		{
-			Name: "an older Dial is forgotten", File: "../../transport.go",
+			Name: "an older Dial is forgotten", File: "../../fence.go",
 			Old: "if dial != nil || older == nil {", New: "if true {",
 			Caught: "0 connections", By: "^TestTransportBreaksOff$",
 		},

@@ -29,6 +29,8 @@ type edge struct {
 	name string
 	// ordinary ones are in every run, the others in the long one.
 	ordinary bool
+	// wide ones have a pool whose batons are long.
+	wide bool
 	// begin sets the fault, and returns from when on the line has to move, and
 	// which gateway it has killed; -1: none.
 	begin func(t *testing.T, w *world, r cluster.Roles) (since time.Time, killed int)
@@ -55,8 +57,6 @@ func edges() (all []edge) {
 		killed("all open none to the leader, another is killed", false, "other", from("all", "leader")),
 		killed("all open none to one, the home is killed", false, "home", from("all", "limited")),
 		killed("all open none to one, the leader is killed", false, "leader", from("all", "limited")),
-		tooLong("long packets to one are lost, another is killed", from("all", "limited")),
-		tooLong("long packets of the home are lost, another is killed", from("home", "all")),
 		flapping("home", "other", 250*time.Millisecond, false),
 		flapping("home", "other", 700*time.Millisecond, true),
 		flapping("leader", "other", 250*time.Millisecond, false),
@@ -69,17 +69,32 @@ func edges() (all []edge) {
 		deaf("other", "home", false),
 		deaf("home", "leader", false),
 		deaf("leader", "home", false),
+		narrow("all", "limited", 600, "other", true),
+		narrow("home", "all", 600, "other", false),
+		narrow("all", "home", 600, "other", false),
+		narrow("leader", "all", 600, "other", false),
+		narrow("all", "leader", 600, "other", false),
+		narrow("leader", "all", 300, "other", false),
+		narrow("limited", "all", 1300, "home", false),
+		narrow("all", "limited", 1300, "leader", false),
 	)
+	ends := []string{"home", "leader", "limited", "other"}
+	for _, a := range ends {
+		for _, b := range ends {
+			if a != b {
+				all = append(all, narrow(a, b, 600, "", false), narrow(a, b, 600, "third", a == "home" && b == "limited"))
+			}
+		}
+	}
 	return all
 }
 
-// parts names gateways by what they are: two of them, limited and other, are
+// parts names gateways by what they are: three of them, limited, other and third, are
 // nothing in particular.
 func parts(r cluster.Roles) map[string][]int {
-	limited := other(r.Leader, r.Home)
+	rest := Without(size, r.Leader, r.Home)
 	return map[string][]int{
-		"leader": {r.Leader}, "home": {r.Home}, "limited": {limited},
-		"other": {other(r.Leader, r.Home, limited)}, "all": Without(size),
+		"leader": {r.Leader}, "home": {r.Home}, "limited": {rest[0]}, "other": {rest[1]}, "third": {rest[2]}, "all": Without(size),
 	}
 }
 
@@ -126,15 +141,23 @@ func killed(name string, ordinary bool, victim string, limit [2]string) edge {
 	}}
 }
 
-// tooLong loses the long packets of some gateways to others, and then kills another one:
-// reports and answers of the epoch that follows are long.
-func tooLong(name string, lossy [2]string) edge {
-	return edge{name: name, ordinary: true, begin: func(t *testing.T, w *world, r cluster.Roles) (time.Time, int) {
+// narrow loses packets of more than so many bytes from some gateways to others, and then
+// kills a victim, unless that is empty: reports and answers of the epoch that follows are
+// long.
+func narrow(from, to string, bytes int, victim string, ordinary bool) edge {
+	name := fmt.Sprintf("packets > %d from %s to %s are lost", bytes, from, to)
+	if victim != "" {
+		name += ", " + victim + " is killed"
+	}
+	return edge{name: name, ordinary: ordinary, wide: true, begin: func(t *testing.T, w *world, r cluster.Roles) (time.Time, int) {
 		p := parts(r)
-		w.Set(t, between(Long(600), p[lossy[0]], p[lossy[1]])...)
+		since, i := time.Now(), -1
+		w.Set(t, between(Long(bytes), p[from], p[to])...)
+		if victim == "" {
+			return since, i
+		}
 		cluster.Span(t, lease/2)
-		i := p["other"][0]
-		since := time.Now()
+		i = p[victim][0]
 		if err := w.cluster.Gateways[i].Signal(syscall.SIGKILL); err != nil {
 			t.Fatal(err)
 		}
@@ -199,7 +222,8 @@ func TestEdges(t *testing.T) {
 // test has the fault come and go, and returns what it did.
 func (e edge) test(t *testing.T) (row string) {
 	t.Helper()
-	w := newWorld(t)
+	w := &world{Network: New(t, size), widens: e.wide}
+	w.start(t, cluster.Options{Gateways: size, Lease: lease})
 	cluster.Span(t, window)
 	roles, err := w.cluster.Roles(t.Context())
 	if err != nil {
@@ -221,6 +245,13 @@ func (e edge) test(t *testing.T) (row string) {
 	t.Logf("none for %v, %d requests in %v; %d gateways serve; roles:%s", gap.Round(time.Millisecond), len(arrivals), now.Sub(since).Round(time.Millisecond), serving, w.describe(roles))
 	if gap > moving+stood {
 		t.Errorf("no request for %v while the fault lasts; the machine took %v", gap, stood)
+	}
+	if e.wide {
+		gap := cluster.Gap(w.wide.Since(since), since, now)
+		t.Logf("none in the wide pool for %v", gap.Round(time.Millisecond))
+		if gap > moving+stood {
+			t.Errorf("no request in the wide pool for %v while the fault lasts; the machine took %v", gap, stood)
+		}
 	}
 	w.checkBound(t)
 	w.Heal(t)
@@ -244,5 +275,11 @@ func (w *world) checkBound(t *testing.T) {
 	}
 	if _, most, _ := w.long.Counts(); most > longK {
 		t.Errorf("%d long requests in flight at the upstream, k is %d", most, longK)
+	}
+	if w.wide == nil {
+		return
+	}
+	if _, most, _ := w.wide.Counts(); most > wideK {
+		t.Errorf("%d requests of the wide pool in flight at the upstream, k is %d", most, wideK)
 	}
 }

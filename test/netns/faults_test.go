@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"math/rand/v2"
 	"net/http"
 	"slices"
 	"testing"
@@ -16,6 +17,7 @@ const (
 	size  = 5
 	k     = 6
 	longK = 5
+	wideK = 200
 	lease = time.Second
 	// window in which rates are measured.
 	window = time.Second
@@ -33,6 +35,10 @@ type world struct {
 	judge   *cluster.Judge
 	load    *cluster.Load
 	long    *cluster.Judge
+	// wide is a pool whose batons are longer than a short packet. It is there if
+	// widens is set before the start.
+	widens bool
+	wide   *cluster.Judge
 }
 
 func newWorld(t *testing.T) *world {
@@ -49,7 +55,14 @@ func newWorldIn(t *testing.T, nw *Network, lease time.Duration) *world {
 // startWorld starts gateways in a network, and clients at those that are no witness.
 func startWorld(t *testing.T, nw *Network, opt cluster.Options) *world {
 	t.Helper()
-	w := &world{Network: nw, serving: opt.Gateways}
+	w := &world{Network: nw}
+	w.start(t, opt)
+	return w
+}
+
+func (w *world) start(t *testing.T, opt cluster.Options) {
+	t.Helper()
+	w.serving = opt.Gateways
 	if opt.Witness {
 		w.serving--
 	}
@@ -59,13 +72,22 @@ func startWorld(t *testing.T, nw *Network, opt cluster.Options) *world {
 	w.judge.Keep()
 	opt.K, opt.Upstream, opt.Hosts, opt.Dial = k, url, w.Hosts, w.Dial
 	opt.Pools = []cluster.Pool{{Name: "long", K: longK, Upstream: longURL}}
+	if w.widens {
+		var url string
+		w.wide, url = w.upstream(t, 2*opt.Lease)
+		w.wide.Keep()
+		opt.Pools = append(opt.Pools, cluster.Pool{Name: "wide", K: wideK, Upstream: url, Settings: "binding: early"})
+	}
 	w.cluster = cluster.Start(t, opt)
 	w.load = cluster.StartLoad(t, w.cluster.Gateways[:w.serving], cluster.LoadOptions{Clients: 12, Dial: w.Dial})
 	cluster.StartLoad(t, w.cluster.Gateways[:w.serving], cluster.LoadOptions{Clients: longK, Path: "/long/", Patience: time.Minute, Dial: w.Dial})
-	return w
+	if w.widens {
+		cluster.StartLoad(t, w.cluster.Gateways[:w.serving], cluster.LoadOptions{Clients: wideK/w.serving + 4, Path: "/wide/", Patience: time.Minute, Dial: w.Dial})
+	}
 }
 
-// upstream serves in the namespace outside, and holds each request for a while.
+// upstream serves in the namespace outside, and holds each request for a while, up to a
+// third of it more or less: requests that begin together do not end together.
 func (w *world) upstream(t *testing.T, hold time.Duration) (*cluster.Judge, string) {
 	t.Helper()
 	l, err := w.Listen()
@@ -73,7 +95,7 @@ func (w *world) upstream(t *testing.T, hold time.Duration) (*cluster.Judge, stri
 		t.Fatal(err)
 	}
 	j, _ := cluster.NewJudgeAt(t, l, http.HandlerFunc(func(_ http.ResponseWriter, r *http.Request) {
-		timer := time.NewTimer(hold)
+		timer := time.NewTimer(hold*2/3 + rand.N(hold*2/3))
 		defer timer.Stop()
 		select {
 		case <-timer.C:

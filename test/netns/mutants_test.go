@@ -9,16 +9,12 @@ import (
 
 // Real processes with these defects are found out.
 func TestMutantsAreCaught(t *testing.T) {
-	if !cluster.Soak() {
-		t.Skip("takes minutes: set " + cluster.SoakVariable)
-	}
-	t.Setenv(cluster.SoakVariable, "") // the tests' ordinary form
 	mutant.Suite{
-		Program: "../../cmd/kgate", Variable: cluster.BinaryVariable,
+		Program: "../../cmd/kgate", Variable: cluster.BinaryVariable, Soak: cluster.SoakVariable,
 		Mutants: []mutant.Mutant{
 			{
-				Name: "what is in flight goes on after the lease", File: "../../internal/gateway/ending.go",
-				Old:    "\t\t\tif abort := s.takeAbort(); abort != nil {\n\t\t\t\taborts = append(aborts, abort)\n\t\t\t}\n",
+				Name: "what is in flight goes on after the lease", File: "../../internal/gateway/claims.go",
+				Old:    "\t\t\taborts = append(aborts, abort)\n",
 				New:    "",
 				By:     "^TestFaults$/^the_leader_and_one_more",
 				Caught: "requests in flight at the upstream",
@@ -31,10 +27,10 @@ func TestMutantsAreCaught(t *testing.T) {
 				Caught: "while the fault lasts|after the fault|is not ready",
 			},
 			{
-				Name: "home does not miss those that its answer does not reach", File: "../../internal/pool/epoch.go",
-				Old:    "p.home.untaken[l.To] = true",
-				New:    "_ = l.To",
-				By:     "^TestEdges$/^long_packets",
+				Name: "a link over which nothing long passes is up", File: "../../internal/transport/link.go",
+				Old:    "return l.since, !l.up",
+				New:    "return l.ended, l.active == nil",
+				By:     "^TestEdges$/^packets_",
 				Caught: "while the fault lasts",
 			},
 			{

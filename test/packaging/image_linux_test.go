@@ -44,6 +44,9 @@ func TestImage(t *testing.T) {
 		cmd.SysProcAttr = &syscall.SysProcAttr{Chroot: root, Credential: &syscall.Credential{Uid: 65532, Gid: 65532}}
 		return cmd
 	}
+	if out, err := in("--version").CombinedOutput(); err != nil || !strings.HasPrefix(string(out), "kgate "+version+" ") {
+		t.Errorf("--version: %v: %s", err, out)
+	}
 	admin := cluster.ReservePort(t)
 	check = append(check, "--admin", "http://"+admin)
 	if err := in(check...).Run(); err == nil {
@@ -71,8 +74,26 @@ func TestImage(t *testing.T) {
 	}
 }
 
+// version is what a release says that it is.
+const version = "1.2.3-test"
+
+// releaseFlags returns the linker's flags in a file that builds releases.
+func releaseFlags(t *testing.T, file string) string {
+	t.Helper()
+	text, err := os.ReadFile(file)
+	if err != nil {
+		t.Fatal(err)
+	}
+	flags := regexp.MustCompile(`-ldflags "([^"]*)"`).FindSubmatch(text)
+	if flags == nil {
+		t.Fatalf("%s: no -ldflags", file)
+	}
+	return regexp.MustCompile(`(?i)\$VERSION`).ReplaceAllString(string(flags[1]), version)
+}
+
 // image returns a folder that holds what the image holds. The binary is built
-// without cgo, as there.
+// without cgo, as there, and with the flags of the Containerfile, which are those of
+// dist.sh.
 func image(t *testing.T) string {
 	t.Helper()
 	root := t.TempDir()
@@ -82,7 +103,11 @@ func image(t *testing.T) string {
 	if err := os.Chown(filepath.Join(root, "var/lib/kgate"), 65532, 65532); err != nil {
 		t.Fatal(err)
 	}
-	build := exec.CommandContext(t.Context(), "go", "build", "-C", "../../cmd/kgate", "-o", filepath.Join(root, "usr/bin/kgate"), ".")
+	flags := releaseFlags(t, folder+"Containerfile")
+	if dist := strings.Replace(releaseFlags(t, "../../tools/dist.sh"), "-buildid= ", "", 1); dist != flags {
+		t.Errorf("dist.sh links with %s, the Containerfile with %s", dist, flags)
+	}
+	build := exec.CommandContext(t.Context(), "go", "build", "-C", "../../cmd/kgate", "-ldflags", flags, "-o", filepath.Join(root, "usr/bin/kgate"), ".")
 	build.Env = append(os.Environ(), "CGO_ENABLED=0", "GOWORK=off")
 	if out, err := build.CombinedOutput(); err != nil {
 		t.Fatalf("go build: %v\n%s", err, out)

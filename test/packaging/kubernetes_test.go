@@ -11,6 +11,7 @@ import (
 	"strconv"
 	"strings"
 	"testing"
+	"time"
 
 	"github.com/goccy/go-yaml"
 
@@ -60,7 +61,18 @@ type pod struct {
 }
 
 type container struct {
-	Args  []string `yaml:"args"`
+	Args []string `yaml:"args"`
+	Env  []struct {
+		Name  string `yaml:"name"`
+		Value string `yaml:"value"`
+	} `yaml:"env"`
+	Lifecycle struct {
+		PreStop struct {
+			Sleep struct {
+				Seconds int `yaml:"seconds"`
+			} `yaml:"sleep"`
+		} `yaml:"preStop"`
+	} `yaml:"lifecycle"`
 	Ports []struct {
 		Name   string `yaml:"name"`
 		Number int    `yaml:"containerPort"`
@@ -129,6 +141,7 @@ func TestChart(t *testing.T) {
 	}
 	for name, changes := range map[string]string{
 		"as it is": "", "five": "replicas: 5", "one": "replicas: 1",
+		"long":    "config: {pools: [{name: a, k: 3, hold: {max: 1h30m}}, {name: b, k: 3, hold: {idle: 1m}}, {name: c, k: 3, hold: {max: 90s}}]}",
 		"changed": "persistence: {enabled: false}\nlease: 5s\nconfig: {pools: [{name: a, k: 3, upstreams: ['http://a'], hold: {max: 10m}}]}\nnodeSelector: {a: b}",
 	} {
 		t.Run(name, func(t *testing.T) {
@@ -141,6 +154,7 @@ func TestChart(t *testing.T) {
 	}
 	for what, changes := range map[string]string{
 		"no pool": "config: {pools: []}", "a cluster of its own": "config: {pools: [{name: a, k: 1}], cluster: {}}", "misspelt": "replica: 3",
+		"no duration": "config: {pools: [{name: a, k: 1, hold: {max: 10 minutes}}]}",
 	} {
 		if _, err := render(changes); err == nil {
 			t.Errorf("%s: the chart takes it", what)
@@ -172,7 +186,7 @@ func checkManifests(t *testing.T, text, notes string) {
 		"they meet at the headless service":               slices.Equal(cfg.Cluster.Join, join) && peers.ClusterIP == "None",
 		"they meet before they are ready":                 peers.EvenNotReady,
 		"a majority stays":                                all["PodDisruptionBudget/kgate"].Spec.MaxUnavailable == 1,
-		"there is time for --shutdown-timeout":            set.Template.Spec.Grace >= 40,
+		"requests in flight have time to finish":          mayFinish(t, set.Template.Spec) >= longestHold(cfg),
 		"the probes are the gateway's":                    c.Live.Get.Path == "/healthz" && c.Ready.Get.Path == "/readyz" && c.Live.Get.Port == "admin" && c.Ready.Get.Port == "admin",
 		"the configuration is the one that is mounted":    slices.Equal(c.Args, []string{"serve", "-c", "/etc/kgate/kgate.yaml"}),
 	} {
@@ -183,6 +197,33 @@ func checkManifests(t *testing.T, text, notes string) {
 	t.Run("labels", func(t *testing.T) { checkLabels(t, all) })
 	t.Run("ports", func(t *testing.T) { checkPorts(t, c, all, cfg) })
 	t.Run("files", func(t *testing.T) { checkFiles(t, set.Template.Spec, len(set.Claims), cfg, notes) })
+}
+
+// mayFinish returns how long requests in flight may take when a pod goes. The gateway
+// needs some seconds more to leave.
+func mayFinish(t *testing.T, p pod) time.Duration {
+	t.Helper()
+	timeout := 30 * time.Second
+	c := p.Containers[0]
+	for _, e := range c.Env {
+		if e.Name == "KGATE_SHUTDOWN_TIMEOUT" {
+			var err error
+			if timeout, err = time.ParseDuration(e.Value); err != nil {
+				t.Error(err)
+			}
+		}
+	}
+	const leaves = 5 * time.Second
+	killed := time.Duration(p.Grace-c.Lifecycle.PreStop.Sleep.Seconds) * time.Second
+	return min(timeout, killed-leaves)
+}
+
+// longestHold returns how long a request may take.
+func longestHold(cfg *config.Config) (longest time.Duration) {
+	for _, p := range cfg.Pools {
+		longest = max(longest, p.Hold.Max)
+	}
+	return longest
 }
 
 // Whatever selects pods selects the gateways.

@@ -66,7 +66,7 @@ func (r *Rules) keepOut(name string, obstacles, unreached []string, now time.Dur
 // for their sake alone more gateways have to stay out than they are, and these reach each
 // other. If the leader is one of them, it goes first.
 func (r *Rules) keepers(s Observation, now time.Duration) map[string]bool {
-	if len(r.members) < 2 || len(r.kept) < 2 {
+	if len(r.kept) < 2 {
 		return nil
 	}
 	out := make(map[string]outsider)

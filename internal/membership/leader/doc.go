@@ -30,8 +30,8 @@
 //	another, or is shut off        this incarnation alive                         gossip knows
 //	a gateway does not renew,      no renewal for W: its lease is over, whatever  W
 //	gossip sees it                 gossip says
-//	a link is broken both ways     both ends complain that it is down since L/2:  2 L/3 after the
-//	                               the end in more such pairs goes, of equals     link is noticed
+//	a link is broken, or carries   both ends complain that it is down since L/2:  2 L/3 after the
+//	short packets only             the end in more such pairs goes, of equals     link is noticed
 //	                               the younger                                    to be down
 //	a report does not come         the home of a pool complains twice in a row:   L/2; for one that
 //	                               the member that it misses goes; a home that    has just come in,
@@ -41,7 +41,8 @@
 //	views are not followed         it renews, and names a view that is L/2 old    3 L/4
 //	the leader is not heard by     more gateways that gossip sees have not          L/2, again
 //	most, or cannot ask the        renewed for L/2, or are kept out since they do   after W
-//	voters                         not reach the leader, than have; or no renewal
+//	voters                         not reach the leader, than have, and one that is
+//	                               kept out itself counts, too; or no renewal
 //	                               is confirmed: the lead is handed over
 //	a member is not reached by     two gateways or more that are out reach each     L/3
 //	two gateways that are out,     other and all members but it, or answer another
@@ -50,9 +51,10 @@
 //	the leader itself was stopped  silence counts from when it went on            -
 //	a lease has run out            lease.Grantor says so: expire                  W
 //	a pool with a longest hold     HoldMax after the lease was known to be over   W + HoldMax
-//	a gateway wants to come in     it reaches every member that renews; one that  at once
-//	                               is silent, or that gossip shows as another
-//	                               incarnation, does not count
+//	a gateway wants to come in     it reaches every member that renews, also      at once
+//	                               with long packets; one that is silent, or
+//	                               that gossip shows as another incarnation,
+//	                               does not count
 //	a gateway flaps                it waits before it is let in again, twice as   1 s to 1 min
 //	                               long each time that it happens again soon; W at
 //	                               first if it was its reports that did not come

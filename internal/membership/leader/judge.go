@@ -99,7 +99,7 @@ func (r *Rules) behind(node kmutex.Node, now time.Duration) bool {
 
 // unfit reports that this leader should not be one: more gateways live and do not get
 // through to it than do, or the voters do not, or it keeps out two gateways that another
-// leader could let in. One that has handed over lately stays
+// leader could let in. A leader that is kept out itself is one of those that do not. One that has handed over lately stays
 // for a whole wait, so that leases can expire.
 func (r *Rules) unfit(s Observation, now time.Duration) bool {
 	patience, wait := r.terms.Lease/2, r.terms.Wait()
@@ -128,8 +128,8 @@ func (r *Rules) unfit(s Observation, now time.Duration) bool {
 			not++
 		}
 	}
-	for _, o := range r.kept {
-		if slices.Contains(o.obstacles, s.Self) && now-o.at < r.terms.Lease {
+	for name, o := range r.kept {
+		if (name == s.Self || slices.Contains(o.obstacles, s.Self)) && now-o.at < r.terms.Lease {
 			not++
 		}
 	}

@@ -47,6 +47,12 @@ func TestMutantsAreCaught(t *testing.T) {
 			Caught: "is suspended: a larger group", By: "^TestKeepers$",
 		},
 		{
+			Name: "the last member stays", File: "admit.go",
+			Old:    "if len(r.kept) < 2 {",
+			New:    "if len(r.members) < 2 || len(r.kept) < 2 {",
+			Caught: `node 2: "" after 0s`, By: "^TestLastMemberKeeps$",
+		},
+		{
 			Name: "one that reaches none of the others speaks for all", File: "admit.go",
 			Old:    "for _, first := range names {",
 			New:    "for _, first := range names[:1] {",
@@ -177,6 +183,12 @@ func TestMutantsAreCaught(t *testing.T) {
 			Old:    "\tr.kept[name] = o\n",
 			New:    "",
 			Caught: "a leader that all are kept out for stays", By: "^TestHandOverToThoseKeptOut$",
+		},
+		{
+			Name: "a leader that is kept out itself is none of those that are", File: "judge.go",
+			Old:    "name == s.Self || slices",
+			New:    "name == \"\" || slices",
+			Caught: "keeps another out, and stays", By: "^TestHandOverByOneThatIsOut$",
 		},
 		{
 			Name: "the longest hold counts from the suspension", File: "debts.go",

@@ -19,8 +19,8 @@ const (
 	Silent  Reason = "gossip does not see it"
 	Over    Reason = "its lease is over"
 	Apart   Reason = "its link to another member is down, and both renew their leases"
-	Missing Reason = "its report does not reach the home of a pool, or the answer does not reach it"
-	Unheard Reason = "it is a pool's home, and most reports do not reach it, or most of its answers are lost"
+	Missing Reason = "its report does not reach the home of a pool"
+	Unheard Reason = "it is a pool's home, and most reports do not reach it"
 	Behind  Reason = "it renews its lease and does not follow the views"
 	Keeps   Reason = "a larger group of gateways cannot join because they do not reach it"
 )

@@ -30,7 +30,7 @@ func TestReasonsInWords(t *testing.T) {
 		},
 		"a report does not come": {
 			func(w *world) { w.reports[1] = Report{Missing: nodes{3}} }, 3,
-			"its report does not reach the home of a pool, or the answer does not reach it, reported by a",
+			"its report does not reach the home of a pool, reported by a",
 		},
 		"many links are broken": {
 			func(w *world) {

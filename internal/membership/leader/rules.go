@@ -14,8 +14,7 @@ const Interval = 50 * time.Millisecond
 // DownAfter is how long a link must be down before a member complains about it.
 func DownAfter(t lease.Terms) time.Duration { return t.Lease / 2 }
 
-// MissingAfter is how long a home waits for a member's report, or for its answer to get
-// there, before it complains.
+// MissingAfter is how long a home waits for a member's report before it complains.
 func MissingAfter(t lease.Terms) time.Duration { return t.Lease / 6 }
 
 // newFor is how long a member has for its first renewal to a leader, or its first
@@ -56,7 +55,7 @@ type Report struct {
 	// Down are the members to which its link has been down for [DownAfter].
 	Down []kmutex.Node `json:"down,omitempty"`
 	// Missing are the members whose reports it has missed for [MissingAfter], as
-	// the home of a pool, or that have not had its answer for as long.
+	// the home of a pool.
 	Missing []kmutex.Node `json:"missing,omitempty"`
 }
 

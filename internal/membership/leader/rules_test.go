@@ -213,6 +213,24 @@ func TestHandOverToThoseKeptOut(t *testing.T) {
 	}
 }
 
+// A leader that is kept out itself, and keeps another out, hands the lead over: the two others
+// may reach each other.
+func TestHandOverByOneThatIsOut(t *testing.T) {
+	w := newWorld(t, 2)
+	w.view.Members = w.view.Members[1:]
+	w.next()
+	w.renew()
+	w.run(half)
+	w.rules.Judge(Observation{Self: "a", Boots: w.seen.Boots, Outsiders: []string{"c"}}, w.now)
+	if w.rules.unfit(w.seen, w.now) {
+		t.Error("the lead is handed over for one gateway that is out")
+	}
+	w.rules.LetIn("a", []string{"b"}, w.seen, w.now)
+	if !w.rules.unfit(w.seen, w.now) {
+		t.Error("a leader that is out keeps another out, and stays")
+	}
+}
+
 // What a pool waits for is the longest hold after the lease was over: until then
 // requests may have been let in.
 func TestReturn(t *testing.T) {
@@ -365,6 +383,18 @@ func TestKeepers(t *testing.T) {
 			}
 		})
 	}
+}
+
+// The only member goes for the sake of two others as well, one of which leads.
+func TestLastMemberKeeps(t *testing.T) {
+	w := newWorld(t, 2)
+	w.lose(1)
+	for end := w.now + terms.Lease; w.now < end && len(w.lost) == 0; w.run(interval / 2) {
+		w.rules.LetIn("a", []string{"b"}, w.seen, w.now)
+		w.seen.Boots["x"] = "x1"
+		w.rules.LetIn("x", []string{"b"}, w.seen, w.now)
+	}
+	w.wantLost(fates{2: Keeps}, third, half)
 }
 
 // A gateway whose reports do not come stays out until its lease is over: nothing is

@@ -17,11 +17,8 @@ type letter struct {
 	letter pool.Letter
 }
 
-// returned tells the sender that a letter was not taken, or that an answer was at last.
-type returned struct {
-	letter *letter
-	taken  bool
-}
+// returned tells the sender that a letter was not taken.
+type returned struct{ letter *letter }
 
 // Kind names the message.
 func (l *letter) Kind() string {
@@ -66,12 +63,7 @@ func Undelivered(m any) (told any, ok bool) {
 }
 
 // String formats the message for traces.
-func (r *returned) String() string {
-	if r.taken {
-		return "taken: " + r.letter.String()
-	}
-	return "returned: " + r.letter.String()
-}
+func (r *returned) String() string { return "returned: " + r.letter.String() }
 
 func (g *Gateway) post(l pool.Letter) {
 	out := &letter{from: g.self, letter: l}
@@ -93,8 +85,6 @@ func (g *Gateway) take(host int, l *letter) {
 		g.cfg.Host.Send(g.cfg.Index, host, "returned", &returned{letter: l})
 	} else if err != nil {
 		g.fail(fmt.Errorf("node %d: %v: %w", g.self, l, err))
-	} else if l.letter.Answer != nil && l.letter.Again() {
-		g.cfg.Host.Send(g.cfg.Index, host, "returned", &returned{l, true})
 	}
 	g.carry(fx)
 }

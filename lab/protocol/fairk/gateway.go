@@ -157,11 +157,7 @@ func (g *Gateway) Deliver(from int, m any) {
 	case *letter:
 		g.take(from, m)
 	case *returned:
-		switch {
-		case m.letter.from != g.self:
-		case m.taken:
-			g.pool.Delivered(m.letter.letter)
-		default:
+		if m.letter.from == g.self {
 			g.carry(g.pool.Undelivered(g.now(), m.letter.letter))
 		}
 	}

@@ -40,7 +40,7 @@ func (g *Gateway) Sign(t *pool.Ticket) { g.carry(g.pool.Sign(g.now(), t)) }
 
 // Use lets its holder use a ticket's slot, once.
 func (g *Gateway) Use(t *pool.Ticket) error {
-	fx, err := g.pool.Use(g.now(), t, "")
+	fx, err := g.pool.Use(g.now(), t, "lab")
 	if err == nil {
 		g.carry(fx)
 	}

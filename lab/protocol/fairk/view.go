@@ -33,6 +33,9 @@ type View struct {
 	Replicas int
 }
 
+// MaxTTL is the longest time to live of a ticket.
+const MaxTTL = 4 * time.Second
+
 // Lost is a member that is gone, and who takes over its tickets; 0: nobody.
 type Lost struct {
 	Node, Heir kmutex.Node
@@ -106,8 +109,8 @@ func Successors(members []Member, host, n int) []kmutex.Node {
 
 func name(host int) string { return "gw-" + strconv.Itoa(host+1) }
 
-// witnessed reports whether a member must have a replica of whatever a lost one told.
-func (v *View) witnessed(me Member, lost kmutex.Node) bool {
+// stays are the times in the views of all gateways.
+func (v *View) stays() []replication.Stay {
 	var stays []replication.Stay
 	for _, m := range v.Members {
 		stays = append(stays, replication.Stay{Name: name(m.Host), Node: m.Node})
@@ -115,8 +118,30 @@ func (v *View) witnessed(me Member, lost kmutex.Node) bool {
 	for _, l := range v.Lost {
 		stays = append(stays, replication.Stay{Name: name(l.Host), Node: l.Node, Out: l.At})
 	}
-	at := slices.IndexFunc(stays, func(s replication.Stay) bool { return s.Node == lost })
-	return v.Replicas > 0 && replication.Witnessed(replication.Stay{Name: name(me.Host), Node: me.Node}, stays[at], 0, stays)
+	return stays
+}
+
+// stay returns one gateway's; false: the view does not know it.
+func stay(n kmutex.Node, stays []replication.Stay) (replication.Stay, bool) {
+	at := slices.IndexFunc(stays, func(s replication.Stay) bool { return s.Node == n })
+	if at < 0 {
+		return replication.Stay{}, false
+	}
+	return stays[at], true
+}
+
+// witnessed reports whether a member must have a replica of whatever a lost one told.
+func (v *View) witnessed(me Member, lost kmutex.Node) bool {
+	stays := v.stays()
+	s, known := stay(lost, stays)
+	return known && v.Replicas > 0 && replication.Witnessed(replication.Stay{Name: name(me.Host), Node: me.Node}, s, 0, stays)
+}
+
+// missed reports whether an owner may have told something while a member's host had none.
+func (v *View) missed(me Member, owner kmutex.Node) bool {
+	stays := v.stays()
+	s, known := stay(owner, stays)
+	return !known || replication.Missed(replication.Stay{Name: name(me.Host), Node: me.Node}, s, stays)
 }
 
 // pool is what package pool wants to know of the view.
@@ -135,6 +160,8 @@ func (v *View) pool(self kmutex.Node, wait time.Duration) pool.View {
 			p.Lost = append(p.Lost, replication.Lost{Node: l.Node, Successor: l.Heir})
 		}
 		p.Witnessed = func(lost kmutex.Node) bool { return v.witnessed(me, lost) }
+		p.Missed = func(owner kmutex.Node) bool { return v.missed(me, owner) }
+		p.MaxTTL = MaxTTL
 	}
 	return p
 }

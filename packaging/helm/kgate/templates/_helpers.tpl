@@ -26,3 +26,12 @@ cluster:
   key_file: /etc/kgate/keys/cluster.key
 {{ toYaml .Values.config }}
 {{- end }}
+{{- /* Helm parses no durations, but adds them to dates. */ -}}
+{{- define "kgate.shutdownSeconds" -}}
+{{- $longest := 30 -}}
+{{- $zero := toDate "2006-01-02" "2000-01-01" -}}
+{{- range .Values.config.pools -}}
+{{- $longest = max $longest (sub (mustDateModify ((.hold).max | default "30m" | toString) $zero | unixEpoch) (unixEpoch $zero)) -}}
+{{- end -}}
+{{- .Values.shutdownSeconds | default $longest -}}
+{{- end }}

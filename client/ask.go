@@ -1,0 +1,165 @@
+package client
+
+import (
+	"bytes"
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"log/slog"
+	"net/http"
+	"net/url"
+	"time"
+
+	"github.com/kgate/kgate/internal/socket"
+)
+
+// call is one request, to any gateway that answers.
+type call struct {
+	method, path, query string
+	body                []byte
+	within              time.Duration // for one gateway
+}
+
+// ticket makes a call that is answered with a ticket's status.
+func (c *Client) ticket(ctx context.Context, q call) (s Status, sent time.Time, err error) {
+	d := document{Left: duration(c.cfg.TTL)} // which an older gateway does not send
+	sent, err = c.do(ctx, q, &d)
+	return Status{
+		ID: d.ID, State: d.State, Position: d.Position, ETA: time.Duration(d.ETA), Fence: d.Fence, Left: time.Duration(d.Left),
+	}, sent, err
+}
+
+// document is a Status as gateways send it.
+type document struct {
+	ID       string   `json:"id"`
+	State    State    `json:"state"`
+	Position int      `json:"position"`
+	ETA      duration `json:"eta"`
+	Fence    string   `json:"fence"`
+	Left     duration `json:"left"`
+}
+
+// duration is a time.Duration that JSON has as "30s".
+type duration time.Duration
+
+// UnmarshalText implements encoding.TextUnmarshaler.
+func (d *duration) UnmarshalText(text []byte) error {
+	v, err := time.ParseDuration(string(text))
+	*d = duration(v)
+	return err
+}
+
+func pathOf(id string) string { return ticketsPath + "/" + url.PathEscape(id) }
+
+// end ends a ticket; it is no error if that has ended already.
+func (c *Client) end(path string) error {
+	ctx, cancel := context.WithTimeout(context.Background(), endIn)
+	defer cancel()
+	for {
+		_, err := c.do(ctx, call{method: http.MethodDelete, path: path, within: endIn}, nil)
+		switch {
+		case err == nil, errors.Is(err, ErrGone):
+			return nil
+		case errors.Is(err, ErrUnavailable) && pause(ctx, c.retry()): // soon another gateway can
+		default:
+			return fmt.Errorf("%w; the slot is free when its time to live of %v is over", err, c.cfg.TTL)
+		}
+	}
+}
+
+// do asks the gateways in turn, beginning with the one that answered last, until one gives
+// an answer. It returns when that request was sent.
+func (c *Client) do(ctx context.Context, q call, into any) (sent time.Time, err error) {
+	start := int(c.good.Load())
+	none := &failure{kind: ErrUnreachable}
+	for i := range c.bases {
+		at := (start + i) % len(c.bases)
+		sent = time.Now()
+		err = c.ask(ctx, c.bases[at], q, into)
+		if err != nil && ctx.Err() != nil {
+			return sent, context.Cause(ctx)
+		}
+		var f *failure
+		if !errors.As(err, &f) {
+			c.good.Store(int64(at))
+			return sent, err
+		}
+		c.cfg.Logger.Debug("gateway does not serve", slog.String("gateway", socket.Name(c.bases[at])), slog.String("cause", f.text))
+		none.add(f)
+	}
+	return sent, none
+}
+
+// failure is why a gateway gave no answer, so that another one is asked.
+type failure struct {
+	kind error // ErrUnreachable or ErrUnavailable
+	text string
+}
+
+func (f *failure) Error() string { return f.kind.Error() + ": " + f.text }
+
+func (f *failure) Unwrap() error { return f.kind }
+
+// add adds another failure: one gateway that answers makes it ErrUnavailable.
+func (f *failure) add(other *failure) {
+	if errors.Is(other.kind, ErrUnavailable) {
+		f.kind = ErrUnavailable
+	}
+	if f.text != "" {
+		f.text += "; "
+	}
+	f.text += other.text
+}
+
+// ask sends a request to one gateway.
+func (c *Client) ask(ctx context.Context, base *url.URL, q call, into any) error {
+	ctx, cancel := context.WithTimeout(ctx, q.within)
+	defer cancel()
+	target := base.JoinPath(q.path)
+	target.RawQuery = q.query
+	req, err := http.NewRequestWithContext(ctx, q.method, target.String(), bytes.NewReader(q.body))
+	if err != nil {
+		return fmt.Errorf("%w: %w", ErrConfig, err)
+	}
+	if q.body != nil {
+		req.Header.Set("Content-Type", "application/json")
+	}
+	if c.cfg.Token != "" {
+		req.Header.Set("Authorization", "Bearer "+c.cfg.Token)
+	}
+	resp, err := c.cfg.HTTPClient.Do(req)
+	if err != nil {
+		return &failure{kind: ErrUnreachable, text: err.Error()}
+	}
+	defer resp.Body.Close()
+	data, err := io.ReadAll(io.LimitReader(resp.Body, maxAnswer))
+	if err != nil {
+		return &failure{kind: ErrUnreachable, text: socket.Name(base) + ": " + err.Error()}
+	}
+	if resp.StatusCode/100 != 2 {
+		return answerError(socket.Name(base), resp, data)
+	}
+	if into == nil || resp.StatusCode == http.StatusNoContent {
+		return nil
+	}
+	if err := json.Unmarshal(data, into); err != nil {
+		return &failure{kind: ErrUnreachable, text: socket.Name(base) + " does not answer as a kgate does"}
+	}
+	return nil
+}
+
+// retry is the pause before all gateways are asked again.
+func (c *Client) retry() time.Duration { return min(c.cfg.TTL/30, time.Second) }
+
+func pause(ctx context.Context, d time.Duration) bool {
+	t := time.NewTimer(d)
+	defer t.Stop()
+	select {
+	case <-t.C:
+		return true
+	case <-ctx.Done():
+		return false
+	}
+}

@@ -1,0 +1,159 @@
+package gateway
+
+import (
+	"errors"
+	"fmt"
+	"log/slog"
+	"maps"
+	"slices"
+	"strings"
+	"sync"
+
+	"github.com/kgate/kgate/internal/admission"
+	"github.com/kgate/kgate/internal/membership"
+	"github.com/kgate/kgate/internal/pool"
+	"github.com/kgate/kgate/kmutex"
+)
+
+// pools has the pools of a gateway's present incarnation by name, and what outlives it.
+type pools struct {
+	env
+
+	mu      sync.RWMutex
+	limits  map[string]PoolConfig
+	drivers map[string]*poolDriver
+	pending pendingMessages
+	// memories of pools, by name, whatever incarnation this is.
+	memories map[string]*pool.Memory
+}
+
+// pool returns a pool, or nil.
+func (g *pools) pool(name string) *poolDriver {
+	g.mu.RLock()
+	defer g.mu.RUnlock()
+	return g.drivers[name]
+}
+
+// all returns the pools, in no order.
+func (g *pools) all() []*poolDriver {
+	g.mu.RLock()
+	defer g.mu.RUnlock()
+	return slices.Collect(maps.Values(g.drivers))
+}
+
+// takeAll returns the pools, in no order, and forgets them.
+func (g *pools) takeAll() []*poolDriver {
+	g.mu.Lock()
+	defer g.mu.Unlock()
+	all := slices.Collect(maps.Values(g.drivers))
+	clear(g.drivers)
+	return all
+}
+
+// Deliver takes in a message from another gateway. A message for a pool that is
+// not agreed here yet is kept until the view that explains it arrives.
+func (g *pools) Deliver(from kmutex.Node, name string, m kmutex.Message) error {
+	if p := g.pool(name); p != nil {
+		return p.deliver(from, m)
+	}
+	g.mu.Lock()
+	if p := g.drivers[name]; p != nil {
+		g.mu.Unlock()
+		return p.deliver(from, m)
+	}
+	defer g.mu.Unlock()
+	return g.pending.put(g.now(), from, name, m)
+}
+
+// follow takes over what the agreed view says about a pool.
+func (g *pools) follow(self kmutex.Node, view *membership.View, spec membership.Pool) {
+	p := g.pool(spec.Name)
+	known := p != nil
+	if !known {
+		p = newPool(&g.env, spec.Name, g.memoryOf(spec.Name))
+		p.configure(g.limitsOf(spec.Name))
+	}
+	p.follow(self, view, spec)
+	g.mu.Lock()
+	g.drivers[spec.Name] = p
+	early := g.pending.take(spec.Name)
+	g.mu.Unlock()
+	if !known {
+		p.configure(g.limitsOf(spec.Name)) // Configure may have been called meanwhile
+		if g.disk.loaded.Load() {
+			p.loaded() // the disk may have been read meanwhile
+		}
+		g.begun.give()
+	}
+	for _, m := range early {
+		if err := p.deliver(m.from, m.message); err != nil {
+			p.log.Warn("message refused", slog.Any("error", err))
+		}
+	}
+}
+
+// memoryOf returns what this gateway remembers of a pool, whatever incarnation it is.
+func (g *pools) memoryOf(name string) *pool.Memory {
+	g.mu.Lock()
+	defer g.mu.Unlock()
+	m := g.memories[name]
+	if m == nil {
+		m = new(pool.Memory)
+		g.memories[name] = m
+	}
+	return m
+}
+
+// Configure changes what this gateway decides about its pools, for requests that come from
+// now on. Those that wait keep their places.
+func (g *pools) Configure(limits map[string]PoolConfig) {
+	g.mu.Lock()
+	g.limits = maps.Clone(limits)
+	g.mu.Unlock()
+	for _, p := range g.all() {
+		p.configure(g.limitsOf(p.name))
+	}
+}
+
+func (g *pools) limitsOf(name string) PoolConfig {
+	g.mu.RLock()
+	defer g.mu.RUnlock()
+	return g.limits[name]
+}
+
+// missing says why there is no pool of a name here.
+func (g *pools) missing(name string) error {
+	if _, agreed := g.views.View().Pool(name); agreed || !g.entitled(g.views.Standing().Node) {
+		return admission.Isolated
+	}
+	g.mu.RLock()
+	names := slices.Sorted(maps.Keys(g.drivers))
+	g.mu.RUnlock()
+	if len(names) == 0 {
+		names = []string{"none"}
+	}
+	return fmt.Errorf("%w; there are: %s", admission.ErrUnknownPool, strings.Join(names, ", "))
+}
+
+// refusal returns the error of a request of the named pool, which may not exist.
+func (g *pools) refusal(name string, err error) error {
+	if p := g.pool(name); p != nil {
+		return p.refusal(err, 0)
+	}
+	if reason := admission.Reason(""); errors.As(err, &reason) {
+		return &admission.Refusal{Reason: reason}
+	}
+	return err
+}
+
+// ready returns the pool of a request that may come in, or its refusal.
+func (g *pools) ready(name string) (*poolDriver, error) {
+	p := g.pool(name)
+	switch {
+	case g.draining.Load():
+		return nil, g.refusal(name, admission.Draining)
+	case p == nil:
+		return nil, g.refusal(name, g.missing(name))
+	}
+	return p, nil
+}

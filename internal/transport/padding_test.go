@@ -1,0 +1,92 @@
+package transport
+
+import (
+	"encoding/binary"
+	"errors"
+	"fmt"
+	"testing"
+	"time"
+)
+
+// A link that carries short packets only is down at both ends for as long as that lasts,
+// whoever dials, and though connections come and pings are answered. When long packets
+// pass again all messages arrive.
+func TestLongPacketsLost(t *testing.T) {
+	t.Parallel()
+	for way := range 2 {
+		for _, idle := range []bool{false, true} {
+			t.Run(fmt.Sprintf("way %d, idle %v", way, idle), func(t *testing.T) {
+				t.Parallel()
+				testLongPacketsLost(t, way, idle)
+			})
+		}
+	}
+}
+
+func testLongPacketsLost(t *testing.T, way int, idle bool) {
+	at1, at2 := newInOrder(400), newInOrder(400)
+	c := Config{PingInterval: 40 * time.Millisecond, limits: limits{backoffMin: time.Millisecond, backoffMax: 20 * time.Millisecond, dialTimeout: 100 * time.Millisecond}}
+	c1, c2 := c, c
+	c1.Handler, c2.Handler = at1, at2
+	t1, t2 := listen(t, c1), listen(t, c2)
+	path := newCutter(t, t2.Addr().String(), 0)
+	t1.SetPeers(1, []Peer{{Node: 2, Addr: path.addr(), Name: "gw"}})
+	t2.SetPeers(2, []Peer{{Node: 1, Name: "gw"}})
+	waitUp(t, t1, t2)
+
+	path.holes[way].Store(true)
+	if idle { // an idle link finds it out by itself
+		eventually(t, "the links down", func() bool { return len(t1.Down()) == 1 && len(t2.Down()) == 1 })
+	}
+	for i := 1; i <= 400; i++ {
+		if err := errors.Join(t1.Send(2, "downloads", numbered(i)), t2.Send(1, "downloads", numbered(i))); err != nil {
+			t.Fatal(err)
+		}
+	}
+	eventually(t, "the links down", func() bool { return len(t1.Down()) == 1 && len(t2.Down()) == 1 })
+	since1, since2, dials := t1.Down()[2], t2.Down()[1], path.accepted.Load()
+	eventually(t, "further connections", func() bool { return path.accepted.Load() >= dials+3 })
+	if !t1.Down()[2].Equal(since1) || !t2.Down()[1].Equal(since2) {
+		t.Errorf("down since %v and %v, before since %v and %v", t1.Down(), t2.Down(), since1, since2)
+	}
+	if err := t1.Links()[0].Err; err == "" {
+		t.Error("no reason why the link is down")
+	}
+
+	path.holes[way].Store(false)
+	waitUp(t, t1, t2)
+	wait(t, "all at 1", at1.done)
+	wait(t, "all at 2", at2.done)
+	at1.check(t, "at 1")
+	at2.check(t, "at 2")
+}
+
+// A payload that was abandoned counts at the peer until it hears of that: a padding before it
+// does would be more than the peer takes, and end the connection.
+func TestPaddingBesideAbandoned(t *testing.T) {
+	for _, size := range []int{maxPayload / maxPayloads, maxPayload / 2} { // as many, and as large, as may be
+		var out outPayloads
+		for i := range maxPayload / size {
+			p := &outPayload{topic: fmt.Sprint(i), size: size, rest: make([]byte, 2*chunkSize), done: make(chan error, 1)}
+			if err := out.add(p); err != nil {
+				t.Fatal(err)
+			}
+		}
+		last := out.waiting[len(out.waiting)-1]
+		sent := out.take(nil)
+		out.abandon(last)
+		sent = out.take(out.padding(sent))
+		peer := &session{link: new(link), in: newInPayloads()}
+		for len(sent) > 0 {
+			end := lengthSize + int(binary.BigEndian.Uint32(sent))
+			var f frame
+			if err := decodeFrame(sent[lengthSize:end], names{}, &f); err != nil {
+				t.Fatal(err)
+			}
+			if err := peer.takePayload(&f); err != nil {
+				t.Fatalf("payloads of %d bytes: %v", size, err)
+			}
+			sent = sent[end:]
+		}
+	}
+}

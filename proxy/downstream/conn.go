@@ -1,0 +1,333 @@
+package downstream
+
+import (
+	"context"
+	"crypto/tls"
+	"errors"
+	"io"
+	"net"
+	"os"
+	"strings"
+	"sync"
+	"sync/atomic"
+	"time"
+
+	"github.com/kgate/kgate/internal/deadline"
+	"github.com/kgate/kgate/proxy/tcpstate"
+)
+
+// Conn is a client's connection as a [Server] has accepted it, below TLS. It is safe for
+// concurrent use, as a net.Conn is. Reads, writes and deadlines are the socket's: over TLS
+// only net/http reads and writes.
+type Conn struct {
+	net.Conn          // speaks the PROXY protocol, if it must
+	raw      net.Conn // as it was accepted
+	listener *listener
+	entry    entry       // in the limiter
+	watched  bool        // the kernel tells when the client leaves
+	acks     bool        // and what it has acknowledged
+	token    uint64      // under which the watch knows it
+	frames   *frameTimer // of HTTP/2 in the clear; nil above TLS, which has its own, and of TCP
+	secure   *secureConn // above it; nil: it is in the clear
+	reads    deadline.Reader
+	writes   deadline.Writer
+	writing  atomic.Bool // a Write waits for the client, or is under way
+	stalled  atomic.Bool // a Write was given up: the client does not read
+
+	mu        sync.Mutex
+	served    bool      // a request has come since the connection was new or idle
+	left      bool      // the client has closed the connection, or its sending side
+	watcher   Watcher   // nil: there is none
+	inRequest bool      // the watcher is of a request
+	lingers   time.Time // until when Close reads what is left of a request; zero: it does not
+
+	// unread is set while a request is in progress during which nothing need be read:
+	// it has no body, and the kernel tells when the client leaves.
+	unread atomic.Bool
+	endBuf *byte // the reader's buffer, for looksForEnd; nil: not known yet
+}
+
+// Watcher is told when the client of a connection leaves.
+type Watcher interface {
+	// ClientLeft is called at most once, when the client has closed the connection or its
+	// sending side. It must not block: other clients that leave are noticed after it.
+	ClientLeft()
+}
+
+// NetConn returns the connection as it was accepted, for package tcpstate.
+func (c *Conn) NetConn() net.Conn { return c.raw }
+
+// TLS describes the TLS above the connection; nil if it is in the clear. It is known once
+// a request has come.
+func (c *Conn) TLS() *tls.ConnectionState {
+	if c.secure == nil {
+		return nil
+	}
+	return c.secure.state
+}
+
+// TellsAcked reports whether the kernel tells what the client has acknowledged.
+func (c *Conn) TellsAcked() bool { return c.acks }
+
+// Direct returns what to read from, behind a PROXY header, and what to write to, for
+// callers that copy bytes from now on and need net/http no more. In the clear these are the
+// sockets, so that the kernel can copy.
+func (c *Conn) Direct() (from io.Reader, to net.Conn) {
+	_, _ = c.reads.Settle(c.Conn), c.writes.Settle(c.Conn)
+	if c.secure != nil {
+		return c.secure, c.secure
+	}
+	return c.Conn, c.raw
+}
+
+// Read implements net.Conn.
+func (c *Conn) Read(p []byte) (int, error) {
+	if len(p) == 1 && c.looksForEnd(&p[0]) {
+		return 0, nil
+	}
+	n, err := c.reads.Read(c.Conn, p)
+	if c.frames != nil {
+		c.frames.read(c, p[:n])
+	}
+	return n, err
+}
+
+// looksForEnd reports whether a read is the one by which net/http finds out that the
+// client has left, which is not needed here: see disconnect.go. Its buffer gives it away,
+// one byte that is the same for all requests of a connection. That buffer is learned from
+// a read at a time when there is no other.
+func (c *Conn) looksForEnd(buf *byte) bool {
+	if c.unread.Load() {
+		c.endBuf = buf
+	}
+	return buf == c.endBuf
+}
+
+// SetReadDeadline implements net.Conn.
+func (c *Conn) SetReadDeadline(t time.Time) error { return c.reads.Set(c.Conn, t) }
+
+// SetWriteDeadline implements net.Conn.
+func (c *Conn) SetWriteDeadline(t time.Time) error { return c.writes.Set(c.Conn, t) }
+
+// SetDeadline implements net.Conn.
+func (c *Conn) SetDeadline(t time.Time) error {
+	return errors.Join(c.SetReadDeadline(t), c.SetWriteDeadline(t))
+}
+
+// CloseWrite closes the sending side of an upgraded connection.
+func (c *Conn) CloseWrite() error { return tcpstate.CloseWrite(c.raw) }
+
+// Close implements net.Conn. To the watcher it is as if the client had left. A client that
+// does not read is reset: otherwise the system would keep for minutes what was written to
+// it. After LingerFor, Close may take that long, unless it is called again.
+func (c *Conn) Close() error {
+	c.linger()
+	c.listener.watch.remove(c.token)
+	if c.stalled.Load() {
+		c.Drop()
+	}
+	err := c.Conn.Close()
+	c.listener.limiter.leave(&c.entry)
+	c.leave()
+	return err
+}
+
+// LingerFor has Close read the rest of a request first, for d at most. A connection that is
+// closed with unread bytes is reset, and its client may lose an answer that it
+// has not read yet (RFC 9112, section 9.6). net/http sees to that by itself, but not
+// after "Expect: 100-continue", nor if the client has asked for the connection to be
+// closed.
+func (c *Conn) LingerFor(d time.Duration) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	c.lingers = time.Now().Add(d)
+}
+
+func (c *Conn) linger() {
+	c.mu.Lock()
+	until := c.lingers
+	c.lingers = time.Time{}
+	c.mu.Unlock()
+	if until.IsZero() || c.stalled.Load() || c.listener.limiter.hasEnded() {
+		return
+	}
+	_ = tcpstate.CloseWrite(c.raw) // this was the answer
+	_ = c.raw.SetReadDeadline(until)
+	_, _ = io.Copy(io.Discard, c.raw)
+}
+
+// CloseBlocked closes the connection if a write waits for the client.
+func (c *Conn) CloseBlocked() {
+	if c.writing.Load() {
+		_ = c.Close()
+	}
+}
+
+// Reset closes the connection so that its client does not take it for one that has ended
+// in order.
+func (c *Conn) Reset() {
+	c.Drop()
+	_ = c.Close()
+}
+
+// Drop makes Close reset the connection, and drop what has not been sent yet.
+func (c *Conn) Drop() {
+	tcpstate.ResetOnClose(c.raw, true)
+}
+
+// Watch has w told when the client leaves before Unwatch; at once if it has left already.
+// There is one watcher at a time.
+func (c *Conn) Watch(w Watcher) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	c.watchLocked(w)
+}
+
+// WatchRequest is Watch for a request of HTTP/1, of which a connection serves one at a
+// time. When the client leaves, writes fail until there is another deadline. It reports
+// whether w alone is told: net/http does not look for the client's end then. Bodyless says
+// that the request has no body.
+func (c *Conn) WatchRequest(w Watcher, bodyless bool) (alone bool) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	c.served = true
+	if c.watchLocked(w); c.left {
+		return true
+	}
+	c.inRequest = true
+	// Above TLS, net/http's read also finds a client that says goodbye and stays.
+	alone = bodyless && c.watched && c.frames != nil
+	c.unread.Store(alone)
+	return alone
+}
+
+func (c *Conn) watchLocked(w Watcher) {
+	if c.left {
+		w.ClientLeft()
+		return
+	}
+	c.watcher = w
+}
+
+// Unwatch ends the watch. When it returns, the watcher is not told any more.
+func (c *Conn) Unwatch() {
+	c.unread.Store(false)
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	c.watcher, c.inRequest = nil, false
+}
+
+// leave notes that the client has left. It never blocks: see disconnectWatch.
+func (c *Conn) leave() {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	c.left = true
+	if c.watcher == nil {
+		return
+	}
+	c.watcher.ClientLeft()
+	if c.inRequest { // a client that has closed one side only may leave a write waiting for ever
+		_ = c.SetWriteDeadline(time.Unix(1, 0))
+	}
+	c.watcher, c.inRequest = nil, false
+}
+
+// wrote looks at what is written to the client. What is written before the handler
+// has seen a request are net/http's own refusals, of which it says nothing.
+func (c *Conn) wrote(p []byte) {
+	const status = "HTTP/1.1 "
+	if len(p) < len(status)+3 || string(p[:len(status)]) != status || p[len(status)] < '4' {
+		return
+	}
+	c.mu.Lock()
+	served := c.served
+	c.mu.Unlock()
+	if !served {
+		head, _, _ := strings.Cut(string(p[len(status):min(len(p), 200)]), "\r\n")
+		c.listener.limiter.logRefusal(c.RemoteAddr(), head)
+	}
+}
+
+// Write implements net.Conn.
+func (c *Conn) Write(p []byte) (int, error) {
+	if c.frames != nil { // else TLS is above
+		c.wrote(p)
+	}
+	c.writing.Store(true)
+	n, err := c.writes.Write(c.Conn, p)
+	c.writing.Store(false)
+	c.noteStall(err)
+	return n, err
+}
+
+// noteStall notes whether a write failed because the client does not read.
+func (c *Conn) noteStall(err error) {
+	if errors.Is(err, os.ErrDeadlineExceeded) {
+		c.stalled.Store(true)
+	}
+}
+
+// idled notes that the connection waits for its next request.
+func (c *Conn) idled() {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	c.served = false
+}
+
+// ReadFrom implements io.ReaderFrom for net/http's answers.
+func (c *Conn) ReadFrom(r io.Reader) (int64, error) {
+	if to, ok := c.raw.(io.ReaderFrom); ok {
+		if err := c.writes.Settle(c.Conn); err != nil {
+			return 0, err
+		}
+		n, err := to.ReadFrom(r)
+		c.noteStall(err)
+		return n, err
+	}
+	return io.Copy(struct{ io.Writer }{c}, r)
+}
+
+type connKey struct{}
+
+// ConnContext is the ConnContext for an http.Server that serves a handler in place of a
+// [Server], for [PollDisconnect].
+func ConnContext(ctx context.Context, c net.Conn) context.Context {
+	return context.WithValue(ctx, connKey{}, c)
+}
+
+// ConnIn returns the connection that a request with this context came over; nil if the
+// server is no [Server].
+func ConnIn(ctx context.Context) *Conn {
+	conn, _ := ctx.Value(connKey{}).(net.Conn)
+	return unwrap(conn)
+}
+
+func unwrap(conn net.Conn) *Conn {
+	switch c := conn.(type) {
+	case *Conn:
+		return c
+	case *secureConn:
+		return c.client
+	default:
+		return nil
+	}
+}
+
+// foreignConn returns the TCP connection that a request came over if the server is not
+// ours and has ConnContext; else nil.
+func foreignConn(ctx context.Context) *net.TCPConn {
+	conn, _ := ctx.Value(connKey{}).(net.Conn)
+	for conn != nil {
+		switch c := conn.(type) {
+		case *Conn, *secureConn:
+			return nil
+		case *net.TCPConn:
+			return c
+		case interface{ NetConn() net.Conn }: // such as *tls.Conn
+			conn = c.NetConn()
+		default:
+			return nil
+		}
+	}
+	return nil
+}

@@ -1,0 +1,71 @@
+package downstream
+
+import (
+	"net/http"
+	"sync"
+	"time"
+
+	"github.com/kgate/kgate/proxy/tcpstate"
+)
+
+// net/http notices that an HTTP/1.1 client has left by reading on from the
+// connection. It can do so only once the request's body has been read to its end,
+// and only until a byte comes that belongs to no request yet: one stray CR, or a
+// pipelined request, and it notices nothing more. Here nothing is read before
+// admission, and an upstream may answer without ever reading the body: such a
+// client would keep its place in line, or its slot, for nothing.
+//
+// So the kernel is asked to tell when a client closes its connection
+// (disconnect_linux.go). That reads nothing, and costs one system call for each
+// connection. HTTP/2 needs none of it: there net/http reads all the time.
+//
+// As with net/http, a client that closes its sending side counts as gone.
+//
+// Where the kernel tells, net/http need not read. Its read costs a goroutine that
+// parks, two deadlines and a wake-up for each request, a tenth of all its work.
+// Conn.Read returns at once with nothing, and net/http does not try again.
+
+// leaver is told when a client leaves.
+type leaver interface{ leave() }
+
+// disconnectPoll is how often the kernel is asked whether the client of a server that
+// is not ours has left.
+const disconnectPoll = 250 * time.Millisecond
+
+// PollDisconnect calls gone when the client leaves whose request has a body that
+// is not read yet: the one case in which net/http does not notice. It asks only about
+// connections of a server with [ConnContext] that is no [Server]. The returned function
+// ends it; it must be called. It may be called twice. Afterwards gone is not called any more.
+func PollDisconnect(r *http.Request, gone func()) (stop func()) {
+	if r.ProtoMajor != 1 || r.Body == nil || r.Body == http.NoBody {
+		return func() {}
+	}
+	conn := foreignConn(r.Context())
+	if conn == nil {
+		return func() {}
+	}
+	var (
+		mu    sync.Mutex
+		timer *time.Timer
+		ended bool
+	)
+	mu.Lock()
+	defer mu.Unlock()
+	timer = time.AfterFunc(disconnectPoll, func() {
+		mu.Lock()
+		defer mu.Unlock()
+		switch {
+		case ended:
+		case tcpstate.IsEstablished(conn):
+			timer.Reset(disconnectPoll)
+		default:
+			gone()
+		}
+	})
+	return func() {
+		mu.Lock()
+		defer mu.Unlock()
+		ended = true
+		timer.Stop()
+	}
+}

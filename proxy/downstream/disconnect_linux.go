@@ -1,0 +1,112 @@
+package downstream
+
+import (
+	"errors"
+	"fmt"
+	"net"
+	"os"
+	"sync"
+	"syscall"
+
+	"golang.org/x/sys/unix"
+)
+
+// disconnectWatch learns from the kernel which clients have closed their
+// connections, by one epoll instance for all connections of a server. One
+// goroutine waits for it, in Go's poller: it costs no thread.
+//
+// That goroutine never waits for a connection: meanwhile it would not notice that
+// other clients leave. It sets deadlines and ends contexts. Closing is left to others: it
+// waits until reads and writes under way have ended, and TLS says goodbye first.
+type disconnectWatch struct {
+	file  *os.File        // the epoll instance
+	epoll syscall.RawConn // of file
+	done  chan struct{}   // closed when the goroutine has ended
+
+	mu    sync.Mutex
+	last  uint64            // token
+	conns map[uint64]leaver // by token
+}
+
+func newDisconnectWatch() (*disconnectWatch, error) {
+	fd, err := unix.EpollCreate1(unix.EPOLL_CLOEXEC)
+	if err == nil {
+		err = unix.SetNonblock(fd, true) // so that os.NewFile has Go's poller wait for it
+	}
+	if err != nil {
+		return nil, fmt.Errorf("downstream: watching for clients that leave: %w", err)
+	}
+	w := &disconnectWatch{file: os.NewFile(uintptr(fd), "epoll"), done: make(chan struct{}), conns: make(map[uint64]leaver)}
+	if w.epoll, err = w.file.SyscallConn(); err != nil {
+		return nil, errors.Join(err, w.file.Close())
+	}
+	go w.run()
+	return w, nil
+}
+
+// add begins to watch a socket. Once its client has closed the connection, or its
+// sending side, c.leave is called. The token is for remove.
+func (w *disconnectWatch) add(socket net.Conn, c leaver) (token uint64, err error) {
+	sc, ok := socket.(syscall.Conn)
+	if !ok {
+		return 0, errors.ErrUnsupported
+	}
+	raw, err := sc.SyscallConn()
+	if err != nil {
+		return 0, err
+	}
+	var failure error
+	w.mu.Lock()
+	w.last++
+	token = w.last
+	w.conns[token] = c
+	w.mu.Unlock()
+	event := unix.EpollEvent{
+		Events: unix.EPOLLRDHUP | unix.EPOLLONESHOT, // and EPOLLHUP and EPOLLERR, always
+		Fd:     int32(token), Pad: int32(token >> 32),
+	}
+	failed := w.epoll.Control(func(epoll uintptr) {
+		err = raw.Control(func(fd uintptr) { failure = unix.EpollCtl(int(epoll), unix.EPOLL_CTL_ADD, int(fd), &event) })
+	})
+	if err = errors.Join(failed, err, failure); err != nil {
+		w.remove(token)
+	}
+	return token, err
+}
+
+// remove forgets a connection; the kernel does so by itself when it is closed. The token 0
+// is for one that was never added.
+func (w *disconnectWatch) remove(token uint64) {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	delete(w.conns, token)
+}
+
+// close ends all watches. It may be called again.
+func (w *disconnectWatch) close() {
+	_ = w.file.Close()
+	<-w.done
+}
+
+func (w *disconnectWatch) run() {
+	defer close(w.done)
+	events := make([]unix.EpollEvent, 64)
+	for {
+		n := 0
+		err := w.epoll.Read(func(fd uintptr) bool {
+			n, _ = unix.EpollWait(int(fd), events, 0) // -1 on EINTR, and nothing else can fail
+			return n > 0
+		})
+		if err != nil {
+			return // closed
+		}
+		for _, e := range events[:n] {
+			w.mu.Lock()
+			c := w.conns[uint64(uint32(e.Fd))|uint64(uint32(e.Pad))<<32]
+			w.mu.Unlock()
+			if c != nil {
+				c.leave()
+			}
+		}
+	}
+}

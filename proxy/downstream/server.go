@@ -1,0 +1,292 @@
+package downstream
+
+import (
+	"context"
+	"crypto/tls"
+	"errors"
+	"fmt"
+	"log/slog"
+	"net"
+	"net/http"
+	"net/netip"
+	"sync"
+	"time"
+)
+
+// LingerTimeout is for a request's body that is not wanted any more, after its answer:
+// closing at once would reset the connection, and the answer with it.
+const LingerTimeout = 5 * time.Second
+
+// DefaultStallTimeout is how long a client may leave a server waiting, by default.
+const DefaultStallTimeout = time.Minute
+
+// Handler serves what a [Server] accepts.
+type Handler interface {
+	http.Handler
+	// ServeConn serves a TCP connection of the listener that ServeTCP was given with this
+	// name. It is for the handler to close. ctx ends when the server breaks off
+	// everything.
+	ServeConn(ctx context.Context, conn *Conn, listener string)
+	// Close is called when the server has stopped.
+	Close()
+}
+
+// Config of a Server.
+type Config struct {
+	// Handler that serves the requests. Required.
+	Handler Handler
+	// ReadHeaderTimeout bounds the reading of a request's header, of a PROXY
+	// header, and of the TLS handshake, default 10 s each. Bodies and answers
+	// have no time limit: they may be large.
+	ReadHeaderTimeout time.Duration
+	// IdleTimeout of kept connections, default 120 s.
+	IdleTimeout time.Duration
+	// StallTimeout is how long a client of HTTP/2 may take no byte of what is written to
+	// it. Default: a minute.
+	StallTimeout time.Duration
+	// MaxHeaderBytes of a request, default 64 KiB.
+	MaxHeaderBytes int
+	// MaxConnections of clients at once, over all listeners. The next one waits
+	// until another ends. Default: 7/16 of the file descriptors that this
+	// process may have.
+	MaxConnections int
+	// ProxyProtocol are the peers whose connections must begin with a PROXY
+	// header, version 1 or 2. Those of others must not.
+	ProxyProtocol []netip.Prefix
+	// TLS of the listeners that ServeTLS is given.
+	TLS *tls.Config
+	// Logger; nil discards. What net/http logs has level Debug: nearly all of it is about
+	// clients that broke off, which the access log has, too, and no client must be able to
+	// fill the log.
+	Logger *slog.Logger
+}
+
+func (c Config) withDefaults() Config {
+	if c.ReadHeaderTimeout == 0 {
+		c.ReadHeaderTimeout = 10 * time.Second
+	}
+	if c.IdleTimeout == 0 {
+		c.IdleTimeout = 120 * time.Second
+	}
+	if c.StallTimeout == 0 {
+		c.StallTimeout = DefaultStallTimeout
+	}
+	if c.MaxHeaderBytes == 0 {
+		c.MaxHeaderBytes = 64 << 10
+	}
+	if c.MaxConnections == 0 {
+		c.MaxConnections = defaultMaxConnections()
+	}
+	if c.Logger == nil {
+		c.Logger = slog.New(slog.DiscardHandler)
+	}
+	return c
+}
+
+// Validate reports what is wrong with c, joined.
+func (c Config) Validate() error {
+	var errs []error
+	bad := func(what string) { errs = append(errs, fmt.Errorf("downstream: invalid configuration: %s", what)) }
+	if c.Handler == nil {
+		bad("no handler")
+	}
+	if c.ReadHeaderTimeout < 0 || c.IdleTimeout < 0 || c.StallTimeout < 0 {
+		bad("negative timeout")
+	}
+	if c.MaxHeaderBytes < 0 {
+		bad("negative header size")
+	}
+	if c.MaxConnections < 0 {
+		bad("negative number of connections")
+	}
+	return errors.Join(errs...)
+}
+
+// h2Window bounds what an HTTP/2 client may send of its bodies before they are read: of
+// one request, and over one connection. net/http's own bound is 1 MiB, which each
+// connection with a request in line could fill.
+const h2Window = 128 << 10
+
+// Server listens for clients, over HTTP and TCP. Unlike http.Server it also ends
+// upgraded connections. It is safe for concurrent use.
+type Server struct {
+	cfg     Config
+	http    *http.Server
+	limiter *limiter
+	base    context.Context // of every request and TCP connection
+	cancel  context.CancelFunc
+
+	mu        sync.Mutex
+	watch     *disconnectWatch // nil: nothing is served yet
+	listeners []net.Listener
+	serving   sync.WaitGroup // of listeners
+	closing   bool           // no listener may be served any more
+}
+
+// NewServer returns a Server that does not listen yet.
+func NewServer(cfg Config) (*Server, error) {
+	if err := cfg.Validate(); err != nil {
+		return nil, err
+	}
+	cfg = cfg.withDefaults()
+	base, cancel := context.WithCancel(context.Background())
+	s := &Server{cfg: cfg, base: base, cancel: cancel, limiter: newLimiter(cfg.MaxConnections, cfg.Logger)}
+	s.http = &http.Server{
+		Handler:           cfg.Handler,
+		ReadHeaderTimeout: cfg.ReadHeaderTimeout,
+		ReadTimeout:       cfg.ReadHeaderTimeout + LingerTimeout, // for requests that net/http answers itself: a handler lifts it
+		IdleTimeout:       cfg.IdleTimeout,
+		MaxHeaderBytes:    cfg.MaxHeaderBytes,
+		ErrorLog:          slog.NewLogLogger(cfg.Logger.Handler(), slog.LevelDebug), // see Config.Logger
+		BaseContext:       func(net.Listener) context.Context { return base },
+		ConnContext:       ConnContext,
+		ConnState:         s.connState,
+		Protocols:         new(http.Protocols),
+	}
+	// A request with a body waits in line with its window full.
+	// A write fails when the client takes no byte for as long as it may stall. The
+	// deadlines of requests cannot end that: see Conn.CloseBlocked.
+	// No frame may be announced that is larger than the window: net/http would take
+	// 1 MiB, and keep a buffer of that.
+	s.http.HTTP2 = &http.HTTP2Config{
+		MaxReceiveBufferPerConnection: h2Window, MaxReceiveBufferPerStream: h2Window, MaxReadFrameSize: h2Window / 2,
+		WriteByteTimeout: cfg.StallTimeout,
+	}
+	s.http.Protocols.SetHTTP1(true)
+	s.http.Protocols.SetHTTP2(true)
+	s.http.Protocols.SetUnencryptedHTTP2(true)
+	return s, nil
+}
+
+// connState is net/http's ConnState.
+func (s *Server) connState(conn net.Conn, state http.ConnState) {
+	c := unwrap(conn)
+	if c == nil {
+		return
+	}
+	if state == http.StateIdle {
+		c.idled()
+	}
+	s.limiter.state(&c.entry, state)
+}
+
+// Serve accepts connections on l, HTTP/1.1 and HTTP/2 in the clear, until Shutdown
+// or Close, and then returns nil.
+func (s *Server) Serve(l net.Listener) error {
+	return s.serve(l, func(l *listener) error {
+		l.frameTime = l.headerTime
+		return s.http.Serve(l)
+	})
+}
+
+// ServeTLS is Serve over TLS. It needs Config.TLS.
+func (s *Server) ServeTLS(l net.Listener) error {
+	return s.serve(l, func(l *listener) error { return s.http.Serve(newSecureListener(l, s.cfg.TLS)) })
+}
+
+// serve has accept serve the connections of l.
+func (s *Server) serve(l net.Listener, accept func(*listener) error) error {
+	opened, err := s.open(l)
+	if opened == nil {
+		return errors.Join(err, l.Close())
+	}
+	defer s.serving.Done()
+	if err = accept(opened); s.isClosing() {
+		return nil
+	}
+	return err
+}
+
+// open makes a listener ready and, with the first one, starts the watch for clients that
+// leave. It returns nil if the server is closing.
+func (s *Server) open(l net.Listener) (*listener, error) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if s.closing {
+		return nil, nil
+	}
+	if s.watch == nil {
+		watch, err := newDisconnectWatch()
+		if err != nil {
+			return nil, err
+		}
+		s.watch = watch
+	}
+	opened := &listener{
+		Listener: speakProxy(l, s.cfg.ProxyProtocol, s.cfg.ReadHeaderTimeout),
+		limiter:  s.limiter, watch: s.watch, headerTime: s.cfg.ReadHeaderTimeout,
+	}
+	s.listeners = append(s.listeners, opened)
+	s.serving.Add(1)
+	return opened, nil
+}
+
+func (s *Server) isClosing() bool {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return s.closing
+}
+
+// stop closes the listeners. Whoever has been accepted is served. When it returns, nothing
+// more is accepted.
+func (s *Server) stop() error {
+	s.mu.Lock()
+	s.closing = true
+	var errs []error
+	for _, l := range s.listeners {
+		errs = append(errs, l.Close())
+	}
+	s.listeners = nil
+	s.mu.Unlock()
+	s.serving.Wait() // what was being accepted has been
+	return errors.Join(errs...)
+}
+
+// finish ends what is left when nothing is served any more.
+func (s *Server) finish() {
+	s.cancel()
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if s.watch != nil {
+		s.watch.close()
+	}
+	s.cfg.Handler.Close()
+}
+
+// Connections returns how many connections of clients are open.
+func (s *Server) Connections() int { return s.limiter.connections() }
+
+// firstRequestTime is how long Shutdown waits for the first request of a client
+// that has been accepted. It is on its way as a rule.
+const firstRequestTime = time.Second
+
+// Shutdown stops accepting connections and waits until every request, upgraded
+// ones included, and every TCP connection has ended. A client that has been accepted is
+// answered if its request comes within a second. When ctx ends first, Shutdown breaks off
+// the rest and returns ctx's error.
+func (s *Server) Shutdown(ctx context.Context) error {
+	err := s.stop()
+	s.http.SetKeepAlivesEnabled(false)
+	// From its Shutdown on, net/http closes connections on their first request.
+	s.limiter.awaitFirstRequests(ctx, firstRequestTime)
+	ended := s.http.Shutdown(ctx)
+	if ended == nil {
+		ended = s.limiter.awaitEnd(ctx)
+	}
+	if err = errors.Join(err, ended); err != nil {
+		return errors.Join(err, s.Close())
+	}
+	s.finish()
+	return nil
+}
+
+// Close breaks off everything: upstream connections of requests in flight are
+// closed, and so are the clients'.
+func (s *Server) Close() error {
+	s.cancel()
+	s.limiter.end()
+	err := errors.Join(s.stop(), s.http.Close())
+	_ = s.limiter.awaitEnd(context.Background()) // what net/http does not know has ended with its context
+	s.finish()
+	return err
+}

@@ -1,0 +1,177 @@
+package proxy
+
+import (
+	"net/http"
+	"net/url"
+	"strings"
+)
+
+// What a request asks for is judged in the same form in which it is sent on: that of
+// http.Request.URL, once canonical and judgeTarget have seen it. Routes, logs and the
+// ticket API go by its Path, the upstream gets its EscapedPath, and each of them is the
+// other one decoded, or encoded. The query goes on as it came: the gateway gives it no
+// meaning.
+
+// canonical returns the request with the path that is judged and sent on: an empty one is
+// "/" (RFC 9110, section 4.2.3), and bytes that may not stand in a path, such as those of
+// UTF-8, are percent-encoded. What was encoded stays so: %2F may mean something else than a
+// slash to the upstream. Nearly always that is r itself.
+func canonical(r *http.Request) *http.Request {
+	path, encoded := r.URL.Path, encodeBytes(r.URL.RawPath)
+	if path == "" && r.URL.Opaque == "" {
+		path = "/"
+	}
+	if path == r.URL.Path && encoded == r.URL.RawPath {
+		return r
+	}
+	out, u := r.WithContext(r.Context()), *r.URL // a handler must not change what it was given
+	u.Path, u.RawPath = path, encoded
+	out.URL = &u
+	return out
+}
+
+// encodeBytes percent-encodes the bytes of an encoded path that may not stand in one (RFC
+// 3986, section 3.3). Brackets may for net/url.
+func encodeBytes(path string) string {
+	const hex, marks = "0123456789ABCDEF", "-._~!$&'()*+,;=:@[]/%"
+	var b []byte
+	for i := range len(path) {
+		c := path[i]
+		fine := '0' <= c && c <= '9' || 'a' <= c|0x20 && c|0x20 <= 'z' || strings.IndexByte(marks, c) >= 0
+		if !fine && b == nil {
+			b = append(make([]byte, 0, len(path)+8), path[:i]...)
+		}
+		switch {
+		case !fine:
+			b = append(b, '%', hex[c>>4], hex[c&0xf])
+		case b != nil:
+			b = append(b, c)
+		}
+	}
+	if b == nil {
+		return path
+	}
+	return string(b)
+}
+
+// judgeTarget says why a request's target must not be routed; "" if it may. The path that
+// routes see has to be the one that the upstream finds.
+func judgeTarget(r *http.Request) (wrong string) {
+	u := r.URL
+	switch {
+	case u.Opaque != "", u.Scheme != "" && u.Scheme != "http" && u.Scheme != "https":
+		return "the request target is neither a path nor an http or https URL"
+	case u.Scheme != "" && r.ProtoMajor > 1: // RFC 9113, section 8.3.1: the host stands in :authority, and would stand here, too
+		return "the request target is not a path"
+	case u.Path[0] != '/': // "*" is for OPTIONS alone, which net/http answers; and a program may have cut the path
+		return "the path does not begin with a slash"
+	case hasDotSegment(u.Path):
+		return `the path contains "." or ".." segments`
+	}
+	return ""
+}
+
+// cutPathPrefix returns what follows prefix in the decoded path, and whether path
+// begins with it. Upstreams differ in what they take for the same path; whatever one
+// of them may read as prefix does count, lest such a path slip past the route, and
+// so past the pool: a run of slashes for one, a backslash for a slash, and segments
+// with parameters (";a=b") for those without, the empty one of "/;a=b/" too.
+func cutPathPrefix(path, prefix string) (rest string, ok bool) {
+	i := 0
+	for j := range len(prefix) {
+		if i < len(path) && path[i] == ';' && prefix[j] != ';' {
+			i = afterSegment(path, i)
+		}
+		switch {
+		case i == len(path):
+			return "", false
+		case prefix[j] == '/' && isSlash(path[i]):
+			i = afterSlashes(path, i)
+			for j+1 < len(prefix) && prefix[j+1] != ';' && i < len(path) && path[i] == ';' {
+				i = afterSlashes(path, afterSegment(path, i))
+			}
+		case prefix[j] == path[i]:
+			i++
+		default:
+			return "", false
+		}
+	}
+	return path[i:], true
+}
+
+// afterSlashes returns where a run of slashes at i ends.
+func afterSlashes(path string, i int) int {
+	for i < len(path) && isSlash(path[i]) {
+		i++
+	}
+	return i
+}
+
+// afterSegment returns where the segment ends in which i lies.
+func afterSegment(path string, i int) int {
+	for i < len(path) && !isSlash(path[i]) {
+		i++
+	}
+	return i
+}
+
+func isSlash(c byte) bool { return c == '/' || c == '\\' }
+
+// hasDotSegment reports whether the decoded path has a segment "." or "..", with
+// parameters or without. Clients resolve them before they send (RFC 3986, section
+// 5.2.4), so one that arrives here is meant to be read differently by gateway and
+// upstream, for example to reach "/files/" through the free route "/free/../files/".
+func hasDotSegment(path string) bool {
+	for i := 0; i < len(path); i++ {
+		if path[i] != '.' || i > 0 && !isSlash(path[i-1]) {
+			continue
+		}
+		end := i + 1
+		if end < len(path) && path[end] == '.' {
+			end++
+		}
+		if end == len(path) || isSlash(path[end]) || path[end] == ';' {
+			return true
+		}
+	}
+	return false
+}
+
+// stripPrefix takes prefix off the path, if the path begins with it and a segment ends
+// there. Else "/free" of "/free../x" would leave "/../x".
+func stripPrefix(u *url.URL, prefix string) {
+	rest, ok := cutPathPrefix(u.Path, prefix)
+	if !ok || rest != "" && rest[0] != ';' && !isSlash(rest[0]) && !strings.HasSuffix(prefix, "/") {
+		return
+	}
+	encoded := u.EscapedPath()
+	for range len(u.Path) - len(rest) { // each is one byte, or three
+		encoded = encoded[encodedLen(encoded):]
+	}
+	if rest != "" && rest[0] == '/' {
+		rest, encoded = rest[1:], encoded[encodedLen(encoded):]
+	}
+	u.Path, u.RawPath = "/"+rest, "/"+encoded
+}
+
+// encodedLen returns the length of the first byte of an encoded path.
+func encodedLen(encoded string) int {
+	if encoded[0] == '%' {
+		return len("%2F")
+	}
+	return 1
+}
+
+// joinPath puts base's path before that of to.
+func joinPath(base, to *url.URL) {
+	if base.RawPath == "" && to.RawPath == "" {
+		to.Path = oneSlash(base.Path, to.Path)
+		return
+	}
+	to.RawPath = oneSlash(base.EscapedPath(), to.EscapedPath())
+	to.Path, _ = url.PathUnescape(to.RawPath) // both are encoded
+}
+
+func oneSlash(a, b string) string {
+	return strings.TrimSuffix(a, "/") + "/" + strings.TrimPrefix(b, "/")
+}
