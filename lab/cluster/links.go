@@ -101,6 +101,12 @@ func (c *Cluster) dials(from, to int) bool {
 	return c.hears(from, to) && (from == to || !c.bars[[2]int{from, to}])
 }
 
+// asks reports whether a host can call another: over a connection that it opens, or over one
+// that it has from earlier calls.
+func (c *Cluster) asks(from, to int) bool {
+	return c.dials(from, to) || c.hears(from, to) && c.calls[[2]int{from, to}]
+}
+
 // doubt has the link between two hosts looked at from now on.
 func (c *Cluster) doubt(a, b int) *link {
 	if l := c.links[a][b]; l != nil {

@@ -311,7 +311,7 @@ func (l *leadership) shut(boots map[string]string) []string {
 			continue
 		}
 		if len(c.log.Members) == 1 || slices.ContainsFunc(c.log.Members, func(m fairk.Member) bool {
-			return c.dials(l.p.host, m.Host) && c.Passes(m.Host, i)
+			return c.asks(l.p.host, m.Host) && c.Passes(m.Host, i)
 		}) {
 			names = append(names, p.name)
 		}

@@ -18,3 +18,19 @@ func TestLinksBreakOneByOne(t *testing.T) {
 		t.Error(err)
 	}
 }
+
+// A leader that can open no connections keeps out two gateways that others reach. It learns that
+// over the connections that it has, and hands the lead over.
+func TestLeaderOpensNone(t *testing.T) {
+	s := &Scenario{Mode: Liveness, Hosts: 5, Members: 5, K: 3, Base: time.Millisecond, End: 12 * time.Second}
+	s.Ops = []Op{
+		{At: 1500 * time.Millisecond, Kind: OpElect, Host: 0},
+		{At: 4 * time.Second, Kind: OpBar, From: 0b1, To: 0b11111},
+	}
+	for _, host := range []int{3, 4} {
+		s.Ops = append(s.Ops, Op{At: 5 * time.Second, Kind: OpKill, Host: host}, Op{At: 6 * time.Second, Kind: OpStart, Host: host})
+	}
+	if _, err := Run(s, nil); err != nil {
+		t.Error(err)
+	}
+}
