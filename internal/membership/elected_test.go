@@ -296,3 +296,39 @@ func TestSlowSuccessor(t *testing.T) {
 		}
 	}
 }
+
+// TestCandidateAsksAgain: a vote that is lost on the way is asked for again, as long as it
+// is of use.
+func TestCandidateAsksAgain(t *testing.T) {
+	var n network
+	three := n.three(t, nil)
+	for _, g := range three {
+		g.ready()
+	}
+	leader := leaderOf(t, three)
+	until(t, "two more voters", func() bool { names, _ := leader.Voting(); return len(names) == 3 })
+	alone := three[0]
+	for _, g := range three[1:] {
+		g.kill()
+	}
+	lost := errors.New("lost on the way")
+	over := retryTransport{n: alone.raftNode}
+	for _, c := range []struct {
+		name  string
+		ahead uint64 // of the term that this gateway stands in
+		asks  int
+	}{{"this term", 0, 3}, {"another term", 1, 1}} {
+		until(t, c.name+": asked as often as it is of use", func() bool {
+			var asks int
+			var answered uint64
+			stood := alone.raft.State() == raft.Candidate
+			err := over.askForVote(alone.raft.CurrentTerm()+c.ahead, &answered, func() error {
+				if asks++; asks < 3 {
+					return lost
+				}
+				return nil
+			})
+			return stood && asks == c.asks && (err == nil) == (c.asks == 3)
+		})
+	}
+}

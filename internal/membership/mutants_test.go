@@ -26,6 +26,20 @@ func TestMutantsAreCaught(t *testing.T) {
 			Caught: "FAIL: TestLosses",
 		},
 		{
+			Name: "a vote that is lost is not asked for again", File: "rafttransport.go",
+			Old:    "|| !t.stands(term) {",
+			New:    "|| t.stands(term) {",
+			By:     "^TestCandidateAsksAgain$",
+			Caught: "this term: asked as often as it is of use",
+		},
+		{
+			Name: "votes of another term are asked for again", File: "rafttransport.go",
+			Old:    "t.n.raft.State() == raft.Candidate && t.n.raft.CurrentTerm() == term",
+			New:    "t.n.raft.State() == raft.Candidate",
+			By:     "^TestCandidateAsksAgain$",
+			Caught: "another term: asked as often as it is of use",
+		},
+		{
 			Name: "a witness owes tokens", File: "removal.go",
 			Old:    "leased = leased && !m.Witness",
 			New:    "leased = leased || m.Witness",

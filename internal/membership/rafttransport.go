@@ -10,7 +10,7 @@ import (
 	"github.com/hashicorp/raft"
 )
 
-// retryTransport is raft's transport. It differs from raft's own in five ways.
+// retryTransport is raft's transport. It differs from raft's own in six ways.
 //
 // It refuses answers in terms that no election has led to. It has a candidate's vote on
 // disk before it asks for others. It sends fewer heartbeats to servers without a vote:
@@ -20,7 +20,9 @@ import (
 // Raft waits twice as long after each failure, up to 10 s, so that a gateway which
 // returns after a while would be a member for seconds before it saw the view that says
 // so. Here a call for entries fails only when nobody needs it any more; heartbeats fail
-// as they do, and tell raft who is there.
+// as they do, and tell raft who is there. A candidate asks again for a vote, too, as long
+// as it stands in that term: raft asks once, and if that goes over a kept connection to a
+// process that has been restarted since, the next election comes after the leases are over.
 //
 // Last, a server that entries do not reach gets no heartbeats either: a network that loses
 // long packets would let a leader go on that can commit nothing.
@@ -96,7 +98,7 @@ func (t retryTransport) RequestVote(id raft.ServerID, target raft.ServerAddress,
 			return err
 		}
 	}
-	return t.answer(t.NetworkTransport.RequestVote(id, target, args, resp), &resp.Term)
+	return t.askForVote(args.Term, &resp.Term, func() error { return t.NetworkTransport.RequestVote(id, target, args, resp) })
 }
 
 // RequestPreVote implements raft.WithPreVote.
@@ -104,11 +106,26 @@ func (t retryTransport) RequestPreVote(id raft.ServerID, target raft.ServerAddre
 	if err := t.n.roll.mayStand(); err != nil {
 		return err
 	}
-	return t.answer(t.NetworkTransport.RequestPreVote(id, target, args, resp), &resp.Term)
+	return t.askForVote(args.Term-1, &resp.Term, func() error { return t.NetworkTransport.RequestPreVote(id, target, args, resp) })
+}
+
+// askForVote asks until there is an answer, or raft no longer stands in term.
+func (t retryTransport) askForVote(term uint64, answered *uint64, ask func() error) error {
+	for pause := time.Millisecond; ; pause = min(2*pause, soon) {
+		err := ask()
+		if err == nil || t.n.sleep(t.n.closing, pause) != nil || !t.stands(term) {
+			return t.answer(err, answered)
+		}
+	}
 }
 
 func (t retryTransport) InstallSnapshot(id raft.ServerID, target raft.ServerAddress, args *raft.InstallSnapshotRequest, resp *raft.InstallSnapshotResponse, data io.Reader) error {
 	return t.answer(t.NetworkTransport.InstallSnapshot(id, target, args, resp, data), &resp.Term)
+}
+
+// stands reports that this gateway asks for votes, and that its term is the given one.
+func (t retryTransport) stands(term uint64) bool {
+	return t.n.running() && t.n.raft.State() == raft.Candidate && t.n.raft.CurrentTerm() == term
 }
 
 // answer refuses an answer with a term that no election has led to: raft would go on in
