@@ -331,4 +331,26 @@ func TestCandidateAsksAgain(t *testing.T) {
 			return stood && asks == c.asks && (err == nil) == (c.asks == 3)
 		})
 	}
+	until(t, "it says that it takes no call", func() bool { return alone.leaders.term().Waits })
+}
+
+// TestCallsBefore: the newest log calls the election, then the lesser id, and nobody waits
+// for one that takes no call.
+func TestCallsBefore(t *testing.T) {
+	me := voterAnswer{"b/1", termAnswer{Term: 7, Last: 20}}
+	for _, c := range []struct {
+		other  voterAnswer
+		before bool
+	}{
+		{voterAnswer{"a/1", termAnswer{Term: 7, Last: 20}}, true},
+		{voterAnswer{"c/1", termAnswer{Term: 7, Last: 20}}, false},
+		{voterAnswer{"a/1", termAnswer{Term: 7, Last: 19}}, false},
+		{voterAnswer{"c/1", termAnswer{Term: 7, Last: 21}}, true},
+		{voterAnswer{"a/1", termAnswer{Term: 7, Last: 21, Waits: true}}, false},
+		{voterAnswer{"a/1", termAnswer{Term: 8, Last: 20, Waits: true}}, true}, // it stands already
+	} {
+		if before := c.other.callsBefore(me); before != c.before {
+			t.Errorf("%+v calls before %+v: %v", c.other, me, before)
+		}
+	}
 }

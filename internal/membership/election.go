@@ -20,7 +20,9 @@ import (
 // commit anything, and an election deposes nobody who is of use. The one of them with
 // the newest log calls it; the others wait for it, each for longer than the one before
 // it and for as long as votes over new connections take, since a second call undoes the
-// first. Raft's timeouts remain for all other cases.
+// first. Raft's timeouts remain for all other cases. If raft's own timeout was sooner
+// somewhere, it asks for pre-votes, gets none from those that know a leader, and takes no
+// call until it asks again: nobody waits for that one.
 //
 // A voter that cannot open connections must not call: its term would rise with each
 // call, and who has a later term takes nothing from the leader whom the others elect.
@@ -96,8 +98,8 @@ func (e *elections) campaign(v *leaderlessTime, now time.Time) time.Duration {
 	if now.Sub(v.agreed) < time.Duration(before)*3*e.votesTime() {
 		return leader.Interval
 	}
-	if !e.leaders.leaderless() || e.raft.CurrentTerm() != term {
-		return leader.Interval // somebody was elected, or is about to be
+	if !e.leaders.leaderless() || e.raft.CurrentTerm() != term || e.raft.State() == raft.Candidate {
+		return leader.Interval // somebody was elected or is about to be, or raft takes no call
 	}
 	e.config.Logger.Info("calling an election: most voters have no leader")
 	e.electMyself()
@@ -117,8 +119,8 @@ func (e *elections) patience() time.Duration {
 }
 
 // askVoters asks the other voters whether they have a leader. Most: a majority has none
-// and can be dialed; before is how many of these have a newer log, or the same and a
-// lesser id. Those that take much longer than the majority do not count.
+// and can be dialed; before is how many of these can call an election and have a newer log,
+// or the same and a lesser id. Those that take much longer than the majority do not count.
 func (e *elections) askVoters(voters []string) (before int, most bool) {
 	self := e.storage.meta.Server
 	if !slices.Contains(voters, self) {
@@ -144,7 +146,7 @@ func (e *elections) askVoters(voters []string) (before int, most bool) {
 			if !said.Leaderless {
 				continue
 			}
-			if cmp.Or(cmp.Compare(mine.Last, said.Last), cmp.Compare(said.server, self)) < 0 {
+			if said.callsBefore(voterAnswer{self, mine}) {
 				before++
 			}
 			if without++; without == len(voters)/2+1 {
@@ -161,6 +163,14 @@ func (e *elections) askVoters(voters []string) (before int, most bool) {
 type voterAnswer struct {
 	server string
 	termAnswer
+}
+
+// callsBefore reports that a calls an election if both can.
+func (a voterAnswer) callsBefore(b voterAnswer) bool {
+	if a.Waits && a.Term == b.Term {
+		return false
+	}
+	return cmp.Or(cmp.Compare(b.Last, a.Last), cmp.Compare(a.server, b.server)) < 0
 }
 
 // askLeaderless asks a voter whether it has a leader, and dials it: only one that can be

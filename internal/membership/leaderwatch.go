@@ -8,6 +8,8 @@ import (
 	"slices"
 	"sync/atomic"
 	"time"
+
+	"github.com/hashicorp/raft"
 )
 
 // leaderWatch knows whether this gateway has a leader that is of use, and asks others about
@@ -50,6 +52,9 @@ type termAnswer struct {
 	// Leaderless: it has no leader. Last is the index of the newest entry of its log.
 	Leaderless bool   `json:"leaderless,omitempty"`
 	Last       uint64 `json:"last"`
+	// Waits: its raft has asked for pre-votes in vain, and takes no call for an election
+	// before it asks again.
+	Waits bool `json:"waits,omitempty"`
 	// Leader is the server that it follows, itself if it leads; empty if there is none.
 	// HandsOver are the servers that it has handed the lead over to in Term.
 	Leader    string   `json:"leader,omitempty"`
@@ -132,7 +137,7 @@ func (w *leaderWatch) term() termAnswer {
 	if in != a.Term {
 		voted = ""
 	}
-	a.Voted = &voted
+	a.Voted, a.Waits = &voted, w.raft.State() == raft.Candidate && voted != w.storage.meta.Server
 	if h := w.handsOver.Load(); h != nil && h.term == a.Term {
 		a.HandsOver = h.to
 	}

@@ -40,6 +40,20 @@ func TestMutantsAreCaught(t *testing.T) {
 			Caught: "another term: asked as often as it is of use",
 		},
 		{
+			Name: "voters wait for one that takes no call", File: "election.go",
+			Old:    "if a.Waits && a.Term == b.Term {",
+			New:    "if a.Waits && a.Term < b.Term {",
+			By:     "^TestCallsBefore$",
+			Caught: "Waits:true",
+		},
+		{
+			Name: "a voter does not say that it takes no call", File: "leaderwatch.go",
+			Old:    "w.raft.State() == raft.Candidate && voted",
+			New:    "w.leads() && voted",
+			By:     "^TestCandidateAsksAgain$",
+			Caught: "it says that it takes no call",
+		},
+		{
 			Name: "a witness owes tokens", File: "removal.go",
 			Old:    "leased = leased && !m.Witness",
 			New:    "leased = leased || m.Witness",

@@ -133,6 +133,9 @@ type Cluster struct {
 func Start(tb testing.TB, opt Options) *Cluster {
 	tb.Helper()
 	c := &Cluster{opt: opt.withDefaults(), dir: tb.TempDir(), tcp: make(map[string]string)}
+	if opt.Lease > 0 { // a short one leaves no time for a disk that other tests keep busy
+		c.dir = memoryDir(tb)
+	}
 	endTogether(tb, c)
 	for range c.opt.Gateways {
 		c.launch(tb, c.opt.Gateways)
@@ -145,6 +148,18 @@ func Start(tb testing.TB, opt Options) *Cluster {
 		}
 	}
 	return c
+}
+
+// memoryDir returns a new folder whose files are in memory, if the machine has a place for
+// them.
+func memoryDir(tb testing.TB) string {
+	tb.Helper()
+	dir, err := os.MkdirTemp("/dev/shm", "kgate")
+	if err != nil {
+		return tb.TempDir()
+	}
+	tb.Cleanup(func() { _ = os.RemoveAll(dir) })
+	return dir
 }
 
 // endTogether ends the gateways at the same time, which is quicker than what
