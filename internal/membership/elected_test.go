@@ -307,10 +307,10 @@ func TestCandidateAsksAgain(t *testing.T) {
 	}
 	leader := leaderOf(t, three)
 	until(t, "two more voters", func() bool { names, _ := leader.Voting(); return len(names) == 3 })
-	alone := three[0]
-	for _, g := range three[1:] {
-		g.kill()
-	}
+	followers := slices.DeleteFunc(slices.Clone(three), func(g *gateway) bool { return g == leader })
+	alone := followers[0]
+	followers[1].kill()
+	leader.kill()
 	lost := errors.New("lost on the way")
 	over := retryTransport{n: alone.raftNode}
 	for _, c := range []struct {
