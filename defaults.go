@@ -36,9 +36,7 @@ func (c Config) withDefaults() (Config, error) {
 		c.Name = name
 	}
 	c.Version = cmp.Or(c.Version, version(), "unknown")
-	if c.Logger == nil {
-		c.Logger = slog.New(slog.DiscardHandler)
-	}
+	c.Logger = cmp.Or(c.Logger, slog.New(slog.DiscardHandler))
 	if len(c.Routes) == 0 && len(c.Pools) == 1 && c.Pools[0].servesRequests() {
 		c.Routes = []proxy.Route{{Pool: c.Pools[0].Name}}
 	}

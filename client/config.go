@@ -47,9 +47,7 @@ func (c Config) withDefaults() Config {
 	if len(c.Admins) == 0 {
 		c.Admins = []string{defaultAdmin}
 	}
-	if c.TTL == 0 {
-		c.TTL = defaultTTL
-	}
+	c.TTL = cmp.Or(c.TTL, defaultTTL)
 	if c.HTTPClient == nil {
 		tr := socket.Transport()
 		tr.MaxIdleConnsPerHost, tr.IdleConnTimeout, tr.ForceAttemptHTTP2 = 4, time.Minute, true
@@ -58,9 +56,7 @@ func (c Config) withDefaults() Config {
 	if c.OnStatus == nil {
 		c.OnStatus = func(Status) {}
 	}
-	if c.Logger == nil {
-		c.Logger = slog.New(slog.DiscardHandler)
-	}
+	c.Logger = cmp.Or(c.Logger, slog.New(slog.DiscardHandler))
 	return c
 }
 

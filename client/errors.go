@@ -1,6 +1,7 @@
 package client
 
 import (
+	"cmp"
 	"encoding/json"
 	"errors"
 	"fmt"
@@ -50,9 +51,7 @@ func (e *GoneError) Is(target error) bool { return target == ErrGone }
 func answerError(host string, resp *http.Response, body []byte) error {
 	var problem problems.Details
 	known := json.Unmarshal(body, &problem) == nil && strings.HasPrefix(problem.Type, problems.TypeBase)
-	if problem.Detail == "" {
-		problem.Detail = resp.Status
-	}
+	problem.Detail = cmp.Or(problem.Detail, resp.Status)
 	switch code := resp.StatusCode; {
 	case !known && (code == http.StatusGone || code == http.StatusNotFound):
 		// It may be of a proxy that has lost its gateway, and a slot is not to be

@@ -1,6 +1,7 @@
 package proxy
 
 import (
+	"cmp"
 	"errors"
 	"fmt"
 	"io"
@@ -125,9 +126,7 @@ const (
 func (c Config) withDefaults() Config {
 	c.Pools = slices.Clone(c.Pools)
 	for i := range c.Pools {
-		if c.Pools[i].QueueTimeout == 0 {
-			c.Pools[i].QueueTimeout = admission.DefaultQueueTimeout
-		}
+		c.Pools[i].QueueTimeout = cmp.Or(c.Pools[i].QueueTimeout, admission.DefaultQueueTimeout)
 		c.Pools[i].Transport = c.Pools[i].Transport.withDefaults()
 		c.Pools[i].Health = c.Pools[i].Health.withDefaults()
 	}
@@ -138,12 +137,8 @@ func (c Config) withDefaults() Config {
 	if c.Standing == nil {
 		c.Standing = func() uint64 { return 1 }
 	}
-	if c.StallTimeout == 0 {
-		c.StallTimeout = downstream.DefaultStallTimeout
-	}
-	if c.Logger == nil {
-		c.Logger = slog.New(slog.DiscardHandler)
-	}
+	c.StallTimeout = cmp.Or(c.StallTimeout, downstream.DefaultStallTimeout)
+	c.Logger = cmp.Or(c.Logger, slog.New(slog.DiscardHandler))
 	return c
 }
 

@@ -1,6 +1,7 @@
 package proxy
 
 import (
+	"cmp"
 	"crypto/rand"
 	"encoding/hex"
 	"net/http"
@@ -79,11 +80,7 @@ func mustNotForward(r *http.Request) bool {
 // answerLast answers a request that must not be forwarded any more. It does not echo a
 // TRACE, whose header may hold secrets.
 func (ex *exchange) answerLast(r *http.Request) {
-	allow := ex.snapshot.routes.allow(r)
-	if allow == "" {
-		allow = ownMethods
-	}
-	ex.Header().Set("Allow", allow)
+	ex.Header().Set("Allow", cmp.Or(ex.snapshot.routes.allow(r), ownMethods))
 	if r.Method == http.MethodTrace {
 		ex.answerProblem(r, http.StatusMethodNotAllowed, "this gateway does not answer TRACE itself")
 		return

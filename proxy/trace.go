@@ -1,6 +1,7 @@
 package proxy
 
 import (
+	"cmp"
 	"context"
 	"log/slog"
 	"math/rand/v2"
@@ -114,10 +115,7 @@ func (ex *exchange) startTrace(r *http.Request) {
 	if known {
 		ctx = trace.ContextWithRemoteSpanContext(ctx, parent.context(r.Header))
 	}
-	route := ex.route.pathPrefix
-	if route == "" {
-		route = "/"
-	}
+	route := cmp.Or(ex.route.pathPrefix, "/")
 	ex.beginTrace(ctx, spanMethod(r.Method)+" "+route,
 		append(serverAttributes(printable(r.Host)),
 			attribute.String("http.request.method", knownMethod(r.Method)),

@@ -1,6 +1,7 @@
 package telemetry
 
 import (
+	"cmp"
 	"errors"
 	"fmt"
 	"runtime"
@@ -31,12 +32,8 @@ type Config struct {
 }
 
 func (c Config) withDefaults() Config {
-	if c.Version == "" {
-		c.Version = "unknown"
-	}
-	if c.Revision == "" {
-		c.Revision = "unknown"
-	}
+	c.Version = cmp.Or(c.Version, "unknown")
+	c.Revision = cmp.Or(c.Revision, "unknown")
 	if c.Now == nil {
 		c.Now = time.Now
 	}

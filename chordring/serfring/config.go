@@ -1,6 +1,7 @@
 package serfring
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -88,9 +89,7 @@ func (c Config) withDefaults() Config {
 	setDefault(&c.ProbeTimeout, 100*time.Millisecond)
 	setDefault(&c.RetryInterval, time.Second)
 	setDefault(&c.LeaveDelay, 200*time.Millisecond)
-	if c.Logger == nil {
-		c.Logger = slog.New(slog.DiscardHandler)
-	}
+	c.Logger = cmp.Or(c.Logger, slog.New(slog.DiscardHandler))
 	return c
 }
 

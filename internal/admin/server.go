@@ -1,6 +1,7 @@
 package admin
 
 import (
+	"cmp"
 	"errors"
 	"fmt"
 	"log/slog"
@@ -41,9 +42,7 @@ type Config struct {
 }
 
 func (c Config) withDefaults() Config {
-	if c.Log == nil {
-		c.Log = slog.New(slog.DiscardHandler)
-	}
+	c.Log = cmp.Or(c.Log, slog.New(slog.DiscardHandler))
 	if c.Tokens == nil {
 		c.Tokens = func() []string { return nil }
 	}

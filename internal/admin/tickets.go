@@ -1,6 +1,7 @@
 package admin
 
 import (
+	"cmp"
 	"context"
 	"encoding/json"
 	"errors"
@@ -57,12 +58,8 @@ func (c TicketConfig) withDefaults() TicketConfig {
 	if c.Pages == nil {
 		c.Pages = func(context.Context, string) bool { return false }
 	}
-	if c.MaxTTL == 0 {
-		c.MaxTTL = admission.MaxTTL
-	}
-	if c.Log == nil {
-		c.Log = slog.New(slog.DiscardHandler)
-	}
+	c.MaxTTL = cmp.Or(c.MaxTTL, admission.MaxTTL)
+	c.Log = cmp.Or(c.Log, slog.New(slog.DiscardHandler))
 	return c
 }
 

@@ -3,6 +3,7 @@ package demo
 import (
 	"bufio"
 	"bytes"
+	"cmp"
 	"context"
 	"fmt"
 	"io"
@@ -38,11 +39,7 @@ func newGroup(t Target, header http.Header) (*group, error) {
 	if req.URL.Port() == "" {
 		addr = net.JoinHostPort(req.URL.Hostname(), "80")
 	}
-	name := t.Name
-	if name == "" {
-		name = t.URL
-	}
-	return &group{name: name, addr: addr, request: raw.Bytes(), clients: t.Clients, samples: newSamples()}, nil
+	return &group{name: cmp.Or(t.Name, t.URL), addr: addr, request: raw.Bytes(), clients: t.Clients, samples: newSamples()}, nil
 }
 
 // client is one of the closed system's clients. It speaks over a connection of

@@ -1,6 +1,7 @@
 package demo
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -52,12 +53,8 @@ type LoadConfig struct {
 }
 
 func (c LoadConfig) withDefaults() LoadConfig {
-	if c.Drain == 0 {
-		c.Drain = 5 * time.Second
-	}
-	if c.ProgressEvery == 0 {
-		c.ProgressEvery = time.Second
-	}
+	c.Drain = cmp.Or(c.Drain, 5*time.Second)
+	c.ProgressEvery = cmp.Or(c.ProgressEvery, time.Second)
 	return c
 }
 

@@ -1,6 +1,7 @@
 package demo
 
 import (
+	"cmp"
 	"encoding/json"
 	"errors"
 	"net/http"
@@ -29,9 +30,7 @@ type UpstreamConfig struct {
 }
 
 func (c UpstreamConfig) withDefaults() UpstreamConfig {
-	if c.BodyBytes == 0 {
-		c.BodyBytes = len(okBody)
-	}
+	c.BodyBytes = cmp.Or(c.BodyBytes, len(okBody))
 	c.Chunks = max(c.Chunks, 1)
 	return c
 }

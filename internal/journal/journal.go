@@ -1,6 +1,7 @@
 package journal
 
 import (
+	"cmp"
 	"errors"
 	"fmt"
 	"io/fs"
@@ -54,9 +55,7 @@ func Open(path string, o Options) (_ *Journal, err error) {
 	if o.FS == nil {
 		o.FS = OS{}
 	}
-	if o.RewriteAt == 0 {
-		o.RewriteAt = 1 << 20
-	}
+	o.RewriteAt = cmp.Or(o.RewriteAt, 1<<20)
 	j := &Journal{path: path, options: o}
 	// The file alone is not enough: it is replaced when it has grown, and at first there is none.
 	if j.lock, err = openLocked(path+".lock", os.O_RDWR|os.O_CREATE); err != nil {

@@ -1,6 +1,7 @@
 package node
 
 import (
+	"cmp"
 	"log/slog"
 	"net/http"
 	"time"
@@ -86,9 +87,7 @@ type Rate = membership.Rate
 type Limits = gateway.PoolConfig
 
 func (c Config) withDefaults() Config {
-	if c.Logger == nil {
-		c.Logger = slog.New(slog.DiscardHandler)
-	}
+	c.Logger = cmp.Or(c.Logger, slog.New(slog.DiscardHandler))
 	if c.AdminTokens == nil {
 		c.AdminTokens = func() []string { return nil }
 	}

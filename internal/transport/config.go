@@ -177,9 +177,7 @@ func (c Config) withDefaults() Config {
 	if c.Observer == nil {
 		c.Observer = noObserver{}
 	}
-	if c.Logger == nil {
-		c.Logger = slog.New(slog.DiscardHandler)
-	}
+	c.Logger = cmp.Or(c.Logger, slog.New(slog.DiscardHandler))
 	return c
 }
 

@@ -2,6 +2,7 @@ package downstream
 
 import (
 	"bytes"
+	"cmp"
 	"context"
 	"crypto/tls"
 	"crypto/x509"
@@ -33,10 +34,7 @@ type CertificateFiles struct{ Cert, Key string }
 
 // LoadCertificates reads one certificate or more. A nil logger discards.
 func LoadCertificates(files []CertificateFiles, logger *slog.Logger) (*Certificates, error) {
-	if logger == nil {
-		logger = slog.New(slog.DiscardHandler)
-	}
-	c := &Certificates{logger: logger}
+	c := &Certificates{logger: cmp.Or(logger, slog.New(slog.DiscardHandler))}
 	use, err := c.Read(files)
 	if err != nil {
 		return nil, err

@@ -1,6 +1,7 @@
 package otlp
 
 import (
+	"cmp"
 	"context"
 	"crypto/tls"
 	"errors"
@@ -72,9 +73,7 @@ func New(cfg Config) (*Tracing, error) {
 	if err := cfg.Validate(); err != nil {
 		return nil, err
 	}
-	if cfg.Logger == nil {
-		cfg.Logger = slog.New(slog.DiscardHandler)
-	}
+	cfg.Logger = cmp.Or(cfg.Logger, slog.New(slog.DiscardHandler))
 	u, _ := url.Parse(cfg.Endpoint) // has been checked
 	if u.Path == "" || u.Path == "/" {
 		u.Path = "/v1/traces"
