@@ -82,13 +82,10 @@ func (ex *exchange) decorate() {
 	if ex.attempt.out == nil || ex.route.pool == nil {
 		return
 	}
-	b := make([]byte, 0, 40)
-	b = append(b, `kgate;desc="queue";dur=`...)
-	b = strconv.AppendFloat(b, float64(ex.rec.Wait.Microseconds())/1000, 'f', -1, 64)
 	if before := h["Server-Timing"]; len(before) > 0 {
-		h["Server-Timing"] = append(before[:len(before):len(before)], string(b))
+		h["Server-Timing"] = append(before[:len(before):len(before)], ex.timing())
 	} else {
-		h["Server-Timing"] = ex.attempt.out.value(string(b))
+		h["Server-Timing"] = ex.attempt.out.value(ex.timing())
 	}
 }
 

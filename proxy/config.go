@@ -17,7 +17,6 @@ import (
 
 	"github.com/kgate/kgate/internal/admission"
 	"github.com/kgate/kgate/internal/headeredit"
-	"github.com/kgate/kgate/proxy/downstream"
 )
 
 // errConfig is wrapped by every error of Config.Validate.
@@ -65,10 +64,6 @@ type Config struct {
 	// under another standing than the one it was made under. It must be fast
 	// and safe for concurrent use. Nil: the right is never lost.
 	Standing func() uint64
-	// StallTimeout is how long a client may leave the gateway waiting for more of a
-	// body, or for room to write, on a route without a pool; and at the end of every
-	// answer. Default: a minute.
-	StallTimeout time.Duration
 	// Draining reports whether the gateway is being taken out of service: clients are
 	// then told to go to another one. It must be fast; nil: it never is.
 	Draining func() bool
@@ -137,7 +132,6 @@ func (c Config) withDefaults() Config {
 	if c.Standing == nil {
 		c.Standing = func() uint64 { return 1 }
 	}
-	c.StallTimeout = cmp.Or(c.StallTimeout, downstream.DefaultStallTimeout)
 	c.Logger = cmp.Or(c.Logger, slog.New(slog.DiscardHandler))
 	return c
 }
@@ -153,9 +147,6 @@ func (c Config) Validate() error {
 	}
 	if c.AccessLog > AccessStructured && c.AccessWriter == nil {
 		bad("an access log in this form needs an AccessWriter")
-	}
-	if c.StallTimeout < 0 {
-		bad("negative stall timeout")
 	}
 	if err := c.Edge.check(); err != nil {
 		bad("%v", err)

@@ -133,7 +133,6 @@ func TestNoBodiesFillConnections(t *testing.T) {
 func TestStalledClients(t *testing.T) {
 	up := newGate()
 	g := newGateway(t, 1, http.NotFoundHandler(), func(c *Config) {
-		c.StallTimeout = 50 * time.Millisecond
 		upstream := startHandler(t, func(w http.ResponseWriter, r *http.Request) {
 			switch r.URL.Path {
 			case "/upload":
@@ -153,9 +152,11 @@ func TestStalledClients(t *testing.T) {
 		c.Routes = []Route{{Upstreams: c.Pools[0].Upstreams}}
 		c.Routes[0].Upstreams[0] = upstream
 	})
+	stall := downstream.Config{StallTimeout: 50 * time.Millisecond}
+	g.listen(stall)
 	tcp := g.addr
 	path := filepath.Join(t.TempDir(), "clients")
-	g.listen(downstream.Config{}, func(l net.Listener) net.Listener {
+	g.listen(stall, func(l net.Listener) net.Listener {
 		_ = l.Close()
 		unix, err := net.Listen("unix", path)
 		if err != nil {

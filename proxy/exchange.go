@@ -40,7 +40,7 @@ func newExchange(s *snapshot, w http.ResponseWriter, r *http.Request) *exchange 
 	if conn != nil {
 		r.TLS = conn.TLS()
 	}
-	ex := &exchange{response: newResponse(w, r, conn, s.cfg.StallTimeout), visit: visit{snapshot: s, arrived: time.Now(), prefer: -1}, request: r}
+	ex := &exchange{response: newResponse(w, r, conn), visit: visit{snapshot: s, arrived: time.Now(), prefer: -1}, request: r}
 	ex.info.Remote = s.clientAddr(r)
 	ex.ctx.ex = ex
 	return ex

@@ -98,7 +98,7 @@ func (g *gateway) serve(cfg Config) {
 	if g.handler, err = New(cfg); err != nil {
 		t.Fatal(err)
 	}
-	if g.server, err = downstream.NewServer(downstream.Config{Handler: g.handler, StallTimeout: cfg.StallTimeout}); err != nil {
+	if g.server, err = downstream.NewServer(downstream.Config{Handler: g.handler}); err != nil {
 		t.Fatal(err)
 	}
 	l, err := net.Listen("tcp", "127.0.0.1:0")

@@ -8,7 +8,6 @@ import (
 	"log/slog"
 	"net"
 	"net/http"
-	"strconv"
 	"sync"
 	"sync/atomic"
 	"time"
@@ -136,7 +135,7 @@ func (g *guarded) serve(r *http.Request, next http.Handler) {
 	defer g.leave()
 	g.enter(slot)
 	g.watch(cancel)
-	g.Header().Add("Server-Timing", `kgate;desc="queue";dur=`+strconv.FormatFloat(milliseconds(g.rec.Wait), 'f', 3, 64))
+	g.Header().Add("Server-Timing", g.timing())
 	g.rec.Aborted = true // unless it returns
 	next.ServeHTTP(g, r.WithContext(WithHeld(ctx, g.given)))
 	g.rec.Aborted = false

@@ -382,7 +382,7 @@ func TestMutantsAreCaught(t *testing.T) {
 		},
 		{
 			Name: "a client without a pool may stall", File: "serve.go",
-			Old: "\t\tex.hold.limitStalls(ex.snapshot.cfg.StallTimeout)\n", New: "",
+			Old: "\t\tex.hold.limitStalls(ex.stall)\n", New: "",
 			By: "^TestStalledClients$", Caught: "no record of the request",
 		},
 		{

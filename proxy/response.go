@@ -29,9 +29,9 @@ type response struct {
 	remaining  int64 // of the body, still to come, if their number is known
 }
 
-func newResponse(w http.ResponseWriter, r *http.Request, conn *downstream.Conn, stall time.Duration) response {
+func newResponse(w http.ResponseWriter, r *http.Request, conn *downstream.Conn) response {
 	return response{
-		ResponseWriter: w, conn: conn, stall: stall, unread: newUnreadBody(r),
+		ResponseWriter: w, conn: conn, stall: conn.StallTimeout(), unread: newUnreadBody(r),
 		http1: r.ProtoMajor == 1, http10: !r.ProtoAtLeast(1, 1), chunked: len(r.TransferEncoding) > 0,
 	}
 }

@@ -47,7 +47,7 @@ func (ex *exchange) dispatch(r *http.Request) {
 	if pool == nil {
 		ex.startTrace(r)
 		ex.entered = true
-		ex.hold.limitStalls(ex.snapshot.cfg.StallTimeout)
+		ex.hold.limitStalls(ex.stall)
 		ex.forward(r, r.Body)
 		return
 	}

@@ -21,7 +21,7 @@ import (
 // listen serves the gateway's handler on one more address, in another way.
 func (g *gateway) listen(cfg downstream.Config, wrap ...func(net.Listener) net.Listener) *downstream.Server {
 	g.t.Helper()
-	cfg.Handler, cfg.StallTimeout = g.handler, g.handler.current.Load().cfg.StallTimeout
+	cfg.Handler = g.handler
 	server, err := downstream.NewServer(cfg)
 	if err != nil {
 		g.t.Fatal(err)

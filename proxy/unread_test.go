@@ -57,10 +57,9 @@ func TestHTTP2ClientTakesNothing(t *testing.T) {
 		t.Run(path, func(t *testing.T) {
 			t.Parallel()
 			g := newGateway(t, 1, http.HandlerFunc(writeEndlessly), withFreeRoute, func(c *Config) {
-				c.StallTimeout = stall
 				c.Pools[0].HoldMax = 500 * time.Millisecond
 			})
-			server := g.listen(downstream.Config{IdleTimeout: 500 * time.Millisecond})
+			server := g.listen(downstream.Config{IdleTimeout: 500 * time.Millisecond, StallTimeout: stall})
 			c := g.dialUnread()
 			c.send(http2.ClientPreface)
 			fr := http2.NewFramer(c, c)
@@ -133,7 +132,8 @@ func TestInformationalUnread(t *testing.T) {
 		for r.Context().Err() == nil {
 			w.WriteHeader(http.StatusEarlyHints)
 		}
-	}), withFreeRoute, func(c *Config) { c.StallTimeout = 200 * time.Millisecond })
+	}), withFreeRoute)
+	g.listen(downstream.Config{StallTimeout: 200 * time.Millisecond})
 	c := g.dialUnread()
 	c.send("GET /free/ HTTP/1.1\r\nHost: h\r\n\r\n")
 	g.records.next(t)
@@ -149,7 +149,8 @@ func TestPipelineUnread(t *testing.T) {
 	t.Parallel()
 	g := newGateway(t, 1, http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) {
 		_, _ = w.Write(make([]byte, 1000))
-	}), func(c *Config) { c.StallTimeout = 200 * time.Millisecond })
+	}))
+	g.listen(downstream.Config{StallTimeout: 200 * time.Millisecond})
 	c := g.dialUnread()
 	requests := strings.Repeat("GET / HTTP/1.1\r\nHost: h\r\n\r\n", 1000)
 	for {
@@ -169,11 +170,8 @@ func TestContinueUnread(t *testing.T) {
 	g := newGateway(t, 1, http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		_, _ = io.Copy(io.Discard, r.Body)
 		w.Header().Set("X", strings.Repeat("x", 1000)) // or it takes long to fill the buffers in between
-	}),
-		func(c *Config) {
-			c.StallTimeout = 200 * time.Millisecond
-			c.Pools[0].HoldIdle = 200 * time.Millisecond
-		})
+	}), func(c *Config) { c.Pools[0].HoldIdle = 200 * time.Millisecond })
+	g.listen(downstream.Config{StallTimeout: 200 * time.Millisecond})
 	c := g.dialUnread()
 	_ = c.SetDeadline(time.Now().Add(5 * time.Second)) // TCP gets slow when packets find no room
 	requests := strings.Repeat("POST / HTTP/1.1\r\nHost: h\r\nExpect: 100-continue\r\nContent-Length: 1\r\n\r\nx", 1000)
@@ -235,8 +233,9 @@ func TestSilentUpstreamOverHTTP2(t *testing.T) {
 		_ = http.NewResponseController(w).Flush()
 		time.Sleep(4 * stall)
 		_, _ = io.WriteString(w, "b")
-	}), withFreeRoute, func(c *Config) { c.StallTimeout = stall })
-	res, err := h2cClient(t).Get(g.url + "/free/")
+	}), withFreeRoute)
+	g.listen(downstream.Config{StallTimeout: stall})
+	res, err := h2cClient(t).Get("http://" + g.addr + "/free/")
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -1,6 +1,7 @@
 package proxy
 
 import (
+	"strconv"
 	"time"
 
 	"github.com/kgate/kgate/internal/admission"
@@ -23,6 +24,12 @@ type visit struct {
 
 // waited notes that the wait is over.
 func (v *visit) waited() { v.rec.Wait = time.Since(v.arrived) }
+
+// timing returns what Server-Timing tells of the wait.
+func (v *visit) timing() string {
+	b := append(make([]byte, 0, 40), `kgate;desc="queue";dur=`...)
+	return string(strconv.AppendFloat(b, milliseconds(v.rec.Wait), 'f', -1, 64))
+}
 
 // admitted returns when the visit was admitted.
 func (v *visit) admitted() time.Time { return v.arrived.Add(v.rec.Wait) }

@@ -69,6 +69,16 @@ func (c *Conn) TLS() *tls.ConnectionState {
 // TellsAcked reports whether the kernel tells what the client has acknowledged.
 func (c *Conn) TellsAcked() bool { return c.acks }
 
+// StallTimeout is how long the client may leave the gateway waiting for more of a body, or
+// for room to write, where no pool bounds that; and at the end of every answer. A nil Conn
+// is one of another server.
+func (c *Conn) StallTimeout() time.Duration {
+	if c == nil {
+		return defaultStallTimeout
+	}
+	return c.listener.stallTime
+}
+
 // Direct returns what to read from, behind a PROXY header, and what to write to, for
 // callers that copy bytes from now on and need net/http no more. In the clear these are the
 // sockets, so that the kernel can copy.

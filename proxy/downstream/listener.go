@@ -21,6 +21,7 @@ type listener struct {
 	watch   *disconnectWatch
 	// headerTime bounds what a client has to say first.
 	headerTime time.Duration
+	stallTime  time.Duration // see Conn.StallTimeout
 	// frameTime bounds HTTP/2 frames; 0: the layer above does.
 	frameTime time.Duration
 

@@ -18,8 +18,7 @@ import (
 // closing at once would reset the connection, and the answer with it.
 const LingerTimeout = 5 * time.Second
 
-// DefaultStallTimeout is how long a client may leave a server waiting, by default.
-const DefaultStallTimeout = time.Minute
+const defaultStallTimeout = time.Minute
 
 // Handler serves what a [Server] accepts.
 type Handler interface {
@@ -43,7 +42,7 @@ type Config struct {
 	// IdleTimeout of kept connections, default 120 s.
 	IdleTimeout time.Duration
 	// StallTimeout is how long a client of HTTP/2 may take no byte of what is written to
-	// it. Default: a minute.
+	// it. For others the handler sees to it, see [Conn.StallTimeout]. Default: a minute.
 	StallTimeout time.Duration
 	// MaxHeaderBytes of a request, default 64 KiB.
 	MaxHeaderBytes int
@@ -65,7 +64,7 @@ type Config struct {
 func (c Config) withDefaults() Config {
 	c.ReadHeaderTimeout = cmp.Or(c.ReadHeaderTimeout, 10*time.Second)
 	c.IdleTimeout = cmp.Or(c.IdleTimeout, 120*time.Second)
-	c.StallTimeout = cmp.Or(c.StallTimeout, DefaultStallTimeout)
+	c.StallTimeout = cmp.Or(c.StallTimeout, defaultStallTimeout)
 	c.MaxHeaderBytes = cmp.Or(c.MaxHeaderBytes, 64<<10)
 	c.MaxConnections = cmp.Or(c.MaxConnections, defaultMaxConnections())
 	c.Logger = cmp.Or(c.Logger, slog.New(slog.DiscardHandler))
@@ -203,7 +202,7 @@ func (s *Server) open(l net.Listener) (*listener, error) {
 	}
 	opened := &listener{
 		Listener: speakProxy(l, s.cfg.ProxyProtocol, s.cfg.ReadHeaderTimeout),
-		limiter:  s.limiter, watch: s.watch, headerTime: s.cfg.ReadHeaderTimeout,
+		limiter:  s.limiter, watch: s.watch, headerTime: s.cfg.ReadHeaderTimeout, stallTime: s.cfg.StallTimeout,
 	}
 	s.listeners = append(s.listeners, opened)
 	s.serving.Add(1)
