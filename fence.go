@@ -144,7 +144,7 @@ func (c *fencedConn) Write(p []byte) (int, error) {
 // check closes the connection and returns ErrLost if nothing may be sent any more.
 func (c *fencedConn) check() error {
 	if now := c.entitled(); now == 0 || now != c.under {
-		c.serves.CompareAndSwap(nil, new(use)) // whatever it carries is broken off
+		c.serves.CompareAndSwap(nil, new(use)) // whatever it carries is aborted
 		_ = c.Close()
 		return ErrLost
 	}

@@ -257,7 +257,7 @@ func TestTransportLate(t *testing.T) {
 	}
 }
 
-// TestTransportResets: of a request that is broken off while it uploads, nothing more is
+// TestTransportResets: of a request that is aborted while it uploads, nothing more is
 // sent, also not what the system has of it already. An early answer that is read to its
 // end breaks it off, too.
 func TestTransportResets(t *testing.T) {

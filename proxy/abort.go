@@ -9,7 +9,7 @@ import (
 	"github.com/kgate/kgate/internal/admission"
 )
 
-// watch breaks the exchange off when its slot is lost or held too long, until
+// watch aborts the exchange when its slot is lost or held too long, until
 // hold.end.
 func (ex *exchange) watch() {
 	if ex.conn != nil && ex.conn.TellsAcked() && ex.http1 && (ex.hold.idle > 0 || ex.hold.download.over > 0) {

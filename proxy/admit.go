@@ -54,7 +54,7 @@ type Record struct {
 	Outcome admission.Outcome
 	// DialFailed reports that no connection to the upstream could be made.
 	DialFailed bool
-	// Aborted reports that the answer was broken off after its header.
+	// Aborted reports that the answer ended early, after its header.
 	Aborted bool
 	// Grant is how its slot was granted; zero if it was not admitted.
 	Grant admission.GrantInfo

@@ -231,7 +231,7 @@ func TestNoReadForTheEnd(t *testing.T) {
 	}
 }
 
-// stuck is a requester whose requests are broken off, and whose connections to the
+// stuck is a requester whose requests are aborted, and whose connections to the
 // upstream do not close for as long as a test likes.
 type stuck struct{ entered, closes chan struct{} }
 

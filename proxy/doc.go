@@ -12,7 +12,7 @@
 //     between, a panic included, the slot is released exactly once. (An
 //     upstream notices an abort only when it looks at its connection; until
 //     then it may count one more than the gateways have open.)
-//   - when the slot is lost, the request is broken off at once, and when the
+//   - when the slot is lost, the request is aborted at once, and when the
 //     gateway has lost its right to have any requests in flight, not a byte
 //     more is sent; see below. A slot held for longer than the pool allows, or
 //     idle for longer, is treated like a lost one;
@@ -61,7 +61,7 @@
 // A gateway may have requests in flight as long as its lease runs. When it ends,
 // each Slot says so (OnLost): soon after, the connections to the pools' upstreams
 // are closed, clients that have seen no answer get 503, and the others' answers are
-// broken off. The gateway comes back when all of these requests have ended.
+// aborted. The gateway comes back when all of these requests have ended.
 //
 // But a process that was stopped wakes up in the middle of what it was doing,
 // before anything can tell it. So the right is checked again, at two places:

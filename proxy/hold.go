@@ -11,7 +11,7 @@ import (
 	"github.com/kgate/kgate/proxy/tcpstate"
 )
 
-// abortCause is why an admitted request is broken off by the gateway: for the log
+// abortCause is why an admitted request is aborted by the gateway: for the log
 // and for the client.
 type abortCause struct{ cause, detail string }
 
@@ -47,7 +47,7 @@ var (
 )
 
 // lastWord is how long a client may take to accept the answer that tells why
-// its request was broken off. Its slot is held for as long. An HTTP/2 connection
+// its request was aborted. Its slot is held for as long. An HTTP/2 connection
 // that takes nothing is closed as much later.
 const lastWord = time.Second
 
@@ -75,7 +75,7 @@ type hold struct {
 
 	mu    sync.Mutex
 	timer *time.Timer
-	force *time.Timer // since the request was broken off; nil: nothing has to be forced
+	force *time.Timer // since the request was aborted; nil: nothing has to be forced
 	cause *abortCause // set once, by what broke the request off
 	over  bool
 }
@@ -269,7 +269,7 @@ func (h *hold) abortLocked(cause *abortCause) {
 	h.cut(cause)
 }
 
-// aborted returns why the request was broken off, nil if it was not.
+// aborted returns why the request was; nil: it was not.
 func (h *hold) aborted() *abortCause {
 	h.mu.Lock()
 	defer h.mu.Unlock()

@@ -35,7 +35,7 @@ type Pool struct {
 	ClientHeader string
 	// HoldMax is the longest that a request keeps its slot, HoldIdle the
 	// longest that it keeps it without a byte moving in either direction. Then
-	// it is broken off. 0 means no bound.
+	// it is aborted. 0 means no bound.
 	HoldMax, HoldIdle time.Duration
 	// MinUpload is the lowest rate, in bytes per second, at which a client may send its
 	// request's body, measured over HoldIdle, or over 10 s without it. Time in which the

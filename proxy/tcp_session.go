@@ -18,7 +18,7 @@ import (
 
 // session is one TCP connection of a client. Nothing of what the
 // client sends is read before admission: it waits in the kernel, which stops the client
-// when its window is full. A session that is not admitted, or is broken off, ends with a
+// when its window is full. A session that is not admitted, or is aborted, ends with a
 // reset: many protocols end an answer by closing the connection, and would take one that
 // is cut short, or none at all, for the whole.
 type session struct {

@@ -1,7 +1,6 @@
 package proxy
 
 import (
-	"bytes"
 	"errors"
 	"fmt"
 	"io"
@@ -14,7 +13,6 @@ import (
 	"time"
 
 	"golang.org/x/net/http2"
-	"golang.org/x/net/http2/hpack"
 
 	"github.com/kgate/kgate/proxy/downstream"
 )
@@ -65,12 +63,7 @@ func TestHTTP2ClientTakesNothing(t *testing.T) {
 			fr := http2.NewFramer(c, c)
 			_ = fr.WriteSettings(http2.Setting{ID: http2.SettingInitialWindowSize, Val: 1<<31 - 1})
 			_ = fr.WriteWindowUpdate(0, 1<<30)
-			var block bytes.Buffer
-			enc := hpack.NewEncoder(&block)
-			for _, f := range [][2]string{{":method", "GET"}, {":scheme", "http"}, {":authority", "h"}, {":path", path}} {
-				_ = enc.WriteField(hpack.HeaderField{Name: f[0], Value: f[1]})
-			}
-			if err := fr.WriteHeaders(http2.HeadersFrameParam{StreamID: 1, BlockFragment: block.Bytes(), EndStream: true, EndHeaders: true}); err != nil {
+			if err := fr.WriteHeaders(http2.HeadersFrameParam{StreamID: 1, BlockFragment: requestHeader(t, "GET", path), EndStream: true, EndHeaders: true}); err != nil {
 				t.Fatal(err)
 			}
 			if rec := g.records.next(t); !rec.Aborted {

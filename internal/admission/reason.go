@@ -30,7 +30,7 @@ const (
 
 // Why a slot that was granted may be used no longer.
 var (
-	// ErrLost: the gateway has lost its lease, or breaks off its requests to stop.
+	// ErrLost: the gateway has lost its lease, or aborts its requests to stop.
 	ErrLost = errors.New("kgate: the slot may be used no longer: it was released, or the gateway has lost its lease or stops")
 	// ErrHoldMax: the slot was held for as long as its pool allows.
 	ErrHoldMax = errors.New("kgate: the slot was held for as long as its pool allows")

@@ -38,13 +38,13 @@ type LoadConfig struct {
 	// Stop, when it is closed, ends the run before its time, in order.
 	Stop <-chan struct{}
 	// Drain is how long requests under way at the end may take to finish
-	// before they are broken off; default 5 s, negative none. They are not
+	// before they are aborted; default 5 s, negative none. They are not
 	// measured.
 	Drain time.Duration
 	// Header is sent with every request.
 	Header http.Header
 	// Opened is called when the window opens, Closed when it closes, before
-	// anything is broken off: the moments to reset and read an Upstream.
+	// anything is aborted: the moments to reset and read an Upstream.
 	Opened, Closed func()
 	// Progress is called every ProgressEvery, default 1 s, until the window
 	// closes.

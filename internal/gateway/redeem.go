@@ -268,7 +268,7 @@ func (r *Redeemed) Valid() bool {
 }
 
 // OnLost has abort called, once, when the slot may be used no longer: the gateway has
-// lost its lease or breaks off its requests, or the ticket could not be renewed in time.
+// lost its lease or aborts its requests, or the ticket could not be renewed in time.
 // It is called at once if that is so already, but not after Release.
 func (r *Redeemed) OnLost(abort func()) {
 	r.mu.Lock()

@@ -80,7 +80,7 @@ var faults = map[string]func(ctx context.Context, ttl time.Duration, arrived fun
 	},
 }
 
-// The request on a ticket's slot is broken off before the slot can be somebody
+// The request on a ticket's slot is aborted before the slot can be somebody
 // else's, whatever the time to live, whenever the fault begins and however the clocks
 // run.
 func TestRedeemedEndsInTime(t *testing.T) {
@@ -97,7 +97,7 @@ func TestRedeemedEndsInTime(t *testing.T) {
 	}
 }
 
-// A request that is renewed as it should be is broken off in time when its hold ends.
+// A request that is renewed as it should be is aborted in time when its hold ends.
 func TestRedeemedEndsWithItsHold(t *testing.T) {
 	for ttl := time.Second; ttl <= 10*time.Minute; ttl += 7 * time.Second {
 		for _, fast := range []float64{fastest, 1, 1 / fastest} {

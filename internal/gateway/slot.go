@@ -95,7 +95,7 @@ func (s *Slot) Release() {
 func (s *Slot) Valid() bool { return !s.released.Load() && s.pool.entitled(s.pool.self) }
 
 // OnLost has abort called, once, when the slot may be used no longer: the gateway has
-// lost its lease, or breaks off its requests to stop. It is called soon after that, and
+// lost its lease, or aborts its requests to stop. It is called soon after that, and
 // at once if it is so already, but not after Release. It must not block.
 func (s *Slot) OnLost(abort func()) {
 	s.pool.mu.Lock()

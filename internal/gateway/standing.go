@@ -91,7 +91,7 @@ func (f *follower) follow() {
 
 // left reports that the incarnation is out of the view because it left in
 // order: nothing of it was in flight, and no lease of it is waited for. A gateway that has
-// broken off what it had is about to stop; the leader may refuse it a lease before the
+// aborted what it had is about to stop; the leader may refuse it a lease before the
 // view without it has come here.
 func (f *follower) left() bool {
 	if f.broken.Load() {
@@ -117,7 +117,7 @@ func (f *follower) comeBack(ended []*poolDriver) {
 }
 
 // void ends everything of the present incarnation: nothing waits any more, and
-// what is in flight is being broken off. It returns the pools that this was in. Unless
+// what is in flight is being aborted. It returns the pools that this was in. Unless
 // the incarnation has left in order this is a lost lease.
 func (f *follower) void(left bool) []*poolDriver {
 	all := f.takeAll()

@@ -421,7 +421,7 @@ func TestRedeem(t *testing.T) {
 }
 
 // A ticket whose hold is bounded gives its slot back in time, however often it is
-// renewed, at its heir, too; a request on it is broken off before.
+// renewed, at its heir, too; a request on it is aborted before.
 func TestTicketHoldMax(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		const holdMax = 30 * time.Second

@@ -50,7 +50,7 @@
 // leader six times per lease, by a direct call; nothing is written. Package lease
 // has the two ends as pure machines, the argument why they never contradict each
 // other, and the arithmetic. A gateway that is lost, or whose lease has lapsed,
-// has no standing any more; when its owner has broken off all that was in flight
+// has no standing any more; when its owner has aborted all that was in flight
 // it calls [Cluster.Rejoin] and comes back as another incarnation. Because it
 // says so itself, nothing is owed for the one before.
 //

@@ -39,7 +39,7 @@ func (n *Node) drainOnly() {
 	})
 }
 
-// LeaveCluster leaves the cluster in order, after Drain: it breaks off what is still in
+// LeaveCluster leaves the cluster in order, after Drain: it aborts what is still in
 // flight, and the others form the line without this gateway. A gateway that leaves in
 // order gives its slots back, so one whose requests do not end does not: the others
 // wait for the end of its lease. Close comes next.

@@ -281,7 +281,7 @@ func TestUnknownTicketsAndAnotherHome(t *testing.T) {
 		t.Fatal(err)
 	}
 	w.view.Wait, w.view.MaxTTL = 3300*time.Millisecond, 2*time.Minute
-	began, runOut := w.now, w.view.Wait+w.view.MaxTTL*11/10 // and what is broken off at the end
+	began, runOut := w.now, w.view.Wait+w.view.MaxTTL*11/10 // and what is aborted at the end
 	follow(2, 1)
 	if got := w.pools[3].Withheld().Len(); got == 0 {
 		t.Error("no tokens are withheld")

@@ -24,7 +24,7 @@ const defaultStallTimeout = time.Minute
 type Handler interface {
 	http.Handler
 	// ServeConn serves a TCP connection of the listener that ServeTCP was given with this
-	// name. It is for the handler to close. ctx ends when the server breaks off
+	// name. It is for the handler to close. ctx ends when the server aborts
 	// everything.
 	ServeConn(ctx context.Context, conn *Conn, listener string)
 	// Close is called when the server has stopped.
@@ -250,7 +250,7 @@ const firstRequestTime = time.Second
 
 // Shutdown stops accepting connections and waits until every request, upgraded
 // ones included, and every TCP connection has ended. A client that has been accepted is
-// answered if its request comes within a second. When ctx ends first, Shutdown breaks off
+// answered if its request comes within a second. When ctx ends first, Shutdown aborts
 // the rest and returns ctx's error.
 func (s *Server) Shutdown(ctx context.Context) error {
 	err := s.stop()
@@ -268,7 +268,7 @@ func (s *Server) Shutdown(ctx context.Context) error {
 	return nil
 }
 
-// Close breaks off everything: upstream connections of requests in flight are
+// Close aborts everything: upstream connections of requests in flight are
 // closed, and so are the clients'.
 func (s *Server) Close() error {
 	s.cancel()

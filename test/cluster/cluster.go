@@ -290,10 +290,19 @@ func (c *Cluster) config(name string, expect int, listen [4]string, token string
 	if o.Replicas > 0 {
 		write("  replicas: %d\n", o.Replicas)
 	}
+	write("log: {access: false}\n")
 	if role == "witness" {
-		write("log: {access: false}\n")
 		return b.String()
 	}
+	o.writePools(write)
+	if o.Telemetry != "" {
+		write("telemetry: {%s}\n", o.Telemetry)
+	}
+	return b.String()
+}
+
+// writePools writes what a witness has not: pools, and their routes.
+func (o *Options) writePools(write func(format string, args ...any)) {
 	write("pools:\n  - {name: %s, k: %d, binding: %s, upstreams: [%q], queue: {timeout: %v, limit: %d}}\n",
 		PoolName, o.K, o.Binding, o.Upstream, o.QueueTimeout, o.QueueLimit)
 	for _, p := range o.Pools {
@@ -313,11 +322,7 @@ func (c *Cluster) config(name string, expect int, listen [4]string, token string
 			write("}\n")
 		}
 	}
-	write("  - {pool: %s}\nlog: {access: false}\n", PoolName)
-	if o.Telemetry != "" {
-		write("telemetry: {%s}\n", o.Telemetry)
-	}
-	return b.String()
+	write("  - {pool: %s}\n", PoolName)
 }
 
 // TCP returns where a gateway takes the connections of a pool.
