@@ -211,6 +211,40 @@ func TestTransportStreams(t *testing.T) {
 	}
 }
 
+// TestTransportNeverClosed: an answer without a body has ended though nobody closes it, and
+// the requests after it end only with their own streams.
+func TestTransportNeverClosed(t *testing.T) {
+	for _, method := range []string{http.MethodHead, http.MethodGet} {
+		f, addr := serveFrames(t)
+		var standing atomic.Uint64
+		standing.Store(1)
+		rt := newFenced(inClear(), standing.Load)
+		slot := slotUnder(t, &standing)
+		req, err := http.NewRequestWithContext(slot, method, "http://"+addr, http.NoBody)
+		if err != nil {
+			t.Fatal(err)
+		}
+		res, err := rt.RoundTrip(req)
+		if err != nil {
+			t.Fatal(err)
+		}
+		defer res.Body.Close() // when all is looked at
+		for i := range 300 {
+			ctx, cancel := context.WithCancel(slot)
+			time.AfterFunc(time.Duration(i)*2*time.Microsecond, cancel)
+			if err := do(ctx, rt, http.MethodGet, "http://"+addr+"/silent", nil); !errors.Is(err, context.Canceled) {
+				t.Error(err)
+			}
+		}
+		(&http.Client{Transport: rt}).CloseIdleConnections()
+		f.mu.Lock()
+		if f.most != 1 {
+			t.Errorf("after %s, of %d streams %d were open at once", method, f.streams, f.most)
+		}
+		f.mu.Unlock()
+	}
+}
+
 // do sends a request, reads the answer and closes it.
 func do(ctx context.Context, rt http.RoundTripper, method, url string, body io.Reader) error {
 	req, err := http.NewRequestWithContext(ctx, method, url, body)

@@ -65,6 +65,11 @@ func TestMutantsAreCaught(t *testing.T) {
 			Caught: "were open at once", By: "^TestTransportStreams$",
 		},
 		{
+			Name: "an answer without a body counts until it is closed", File: "proxy/upstream/streams.go",
+			Old: "if isEmpty(res.Body) &&", New: "if res.Body == http.NoBody &&",
+			Caught: "after HEAD, .* were open at once", By: "^TestTransportNeverClosed$",
+		},
+		{
 			Name: "a stream is opened under the lease before", File: "http2.go",
 			Old: "case other.below.under != under:", New: "case under == 0:",
 			Caught: "under the next lease: ", By: "^TestTransportStreams$",

@@ -7,6 +7,7 @@ import (
 	"net"
 	"net/http"
 	"net/http/httptrace"
+	"reflect"
 	"sync"
 	"sync/atomic"
 	"time"
@@ -278,13 +279,17 @@ func (x *exchange) do(req *http.Request, trace *httptrace.ClientTrace) (*http.Re
 		x.end()
 		return nil, err
 	}
-	if res.Body == http.NoBody && x.written.Load() {
-		x.end()
+	if isEmpty(res.Body) && x.written.Load() {
+		x.end() // it may never be closed
 	} else {
 		x.ReadCloser, res.Body = res.Body, x
 	}
 	return res, nil
 }
+
+// isEmpty reports whether the answer has ended with its header. Net/http does not export what
+// is its body then, a type of its own: unlike every other it has nothing to keep.
+func isEmpty(body io.ReadCloser) bool { return reflect.TypeOf(body).Size() == 0 }
 
 func (x *exchange) opened() { x.open.Do(x.streams.opened) }
 
