@@ -116,10 +116,13 @@ func (c *fencedConn) Close() error {
 // IsClosed implements upstream.Socket.
 func (c *fencedConn) IsClosed() bool { return c.closed.Load() }
 
+// IsDelivered implements upstream.Socket.
+func (c *fencedConn) IsDelivered() bool { return tcpstate.IsDelivered(c.socket()) }
+
 // closeDelivered closes the connection, and resets it only if the server's system does not
 // have all that was written.
 func (c *fencedConn) closeDelivered() {
-	if tcpstate.IsDelivered(c.socket()) {
+	if c.IsDelivered() {
 		c.serves.Store(nil)
 	}
 	_ = c.Close()

@@ -199,7 +199,7 @@ func (s *switched) Close() error {
 	late := time.AfterFunc(lastWord, func() { _ = s.conn.Close() })
 	defer late.Stop()
 	_ = s.CloseWrite()
-	for pause := time.Millisecond; !tcpstate.IsDelivered(s.conn.socket()); pause = min(2*pause, 50*time.Millisecond) {
+	for pause := time.Millisecond; !s.conn.IsDelivered(); pause = min(2*pause, 50*time.Millisecond) {
 		time.Sleep(pause)
 	}
 	s.conn.closeDelivered()

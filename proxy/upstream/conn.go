@@ -75,11 +75,14 @@ func (c *conn) IsClosed() bool {
 	return c.gone
 }
 
+// IsDelivered implements Socket.
+func (c *conn) IsDelivered() bool { return tcpstate.IsDelivered(c.Conn) }
+
 // closeInOrder closes the connection once the server's system has all that was written,
 // or when somebody else closes it. Closed earlier, the server would not learn of the end
 // until it had read what comes before.
 func (c *conn) closeInOrder() {
-	for pause := time.Millisecond; !tcpstate.IsDelivered(c.Conn) && !c.IsClosed(); pause = min(2*pause, 50*time.Millisecond) {
+	for pause := time.Millisecond; !c.IsDelivered() && !c.IsClosed(); pause = min(2*pause, 50*time.Millisecond) {
 		time.Sleep(pause)
 	}
 	_ = c.Close()

@@ -11,6 +11,7 @@ import (
 	"testing"
 	"time"
 
+	xhttp2 "golang.org/x/net/http2"
 	"golang.org/x/sys/unix"
 )
 
@@ -38,14 +39,61 @@ func TestBadAnswerToUpload(t *testing.T) {
 			if err == nil {
 				_ = res.Body.Close()
 			}
-			server, until := <-said, time.Now().Add(time.Second)
-			for !hungUp(t, server) {
-				if time.Now().After(until) {
-					t.Fatal("the server does not hear of it")
-				}
-				time.Sleep(time.Millisecond)
-			}
+			hears(t, <-said)
 		})
+	}
+}
+
+// TestStreamsBrokenOff: so does one over HTTP/2 that breaks off what it reads nothing of.
+func TestStreamsBrokenOff(t *testing.T) {
+	const window = 1 << 30 // more than the systems take
+	for name, c := range map[string]struct {
+		length   int
+		breakOff func(c net.Conn, fr *xhttp2.Framer)
+	}{
+		"it ends":                  {1 << 20, func(c net.Conn, _ *xhttp2.Framer) { _ = c.(*net.TCPConn).CloseWrite() }},
+		"it ends, before a write":  {32 << 20, func(c net.Conn, _ *xhttp2.Framer) { _ = c.(*net.TCPConn).CloseWrite() }},
+		"it takes no more streams": {1 << 20, func(_ net.Conn, fr *xhttp2.Framer) { _ = fr.WriteGoAway(0, xhttp2.ErrCodeNo, nil) }},
+		"it breaks a rule":         {1 << 20, func(_ net.Conn, fr *xhttp2.Framer) { _ = fr.WriteWindowUpdate(0, 1<<31-1) }},
+	} {
+		for range 3 {
+			t.Run(name, func(t *testing.T) {
+				said, heard := make(chan net.Conn, 1), make(chan struct{})
+				s := serve(t, func(conn net.Conn, br *bufio.Reader) {
+					_, _ = io.ReadFull(br, make([]byte, len(xhttp2.ClientPreface)))
+					fr := xhttp2.NewFramer(conn, br)
+					_ = fr.WriteSettings(xhttp2.Setting{ID: xhttp2.SettingInitialWindowSize, Val: window})
+					_ = fr.WriteWindowUpdate(0, window)
+					for f, err := fr.ReadFrame(); err == nil && f.Header().Type != xhttp2.FrameHeaders; {
+						f, err = fr.ReadFrame()
+					}
+					time.Sleep(20 * time.Millisecond) // what the system takes is on its way
+					c.breakOff(conn, fr)
+					said <- conn
+					<-heard
+				})
+				defer close(heard)
+				client := newClient(t, s.addr, func(c *Config) { c.Scheme = "h2c" })
+				body := io.MultiReader(strings.NewReader(strings.Repeat("x", c.length)), readerFunc(func([]byte) (int, error) {
+					time.Sleep(time.Millisecond)
+					return 1, nil
+				}))
+				if res, err := client.RoundTrip(request(t, "POST", io.NopCloser(body)), &plain{stop: func() {}}); err == nil {
+					_ = res.Body.Close()
+				}
+				hears(t, <-said)
+			})
+		}
+	}
+}
+
+// hears returns when the peer of a connection has ended both sides.
+func hears(t *testing.T, c net.Conn) {
+	t.Helper()
+	for until := time.Now().Add(time.Second); !hungUp(t, c); time.Sleep(time.Millisecond) {
+		if time.Now().After(until) {
+			t.Fatal("the server does not hear of it")
+		}
 	}
 }
 

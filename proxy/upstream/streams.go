@@ -30,6 +30,8 @@ type Socket interface {
 	Close() error
 	// IsClosed reports whether Close was called.
 	IsClosed() bool
+	// IsDelivered reports whether the server's system has all that was written.
+	IsDelivered() bool
 }
 
 // Streams is a connection that speaks HTTP/2, and tells when a stream is closed on the
@@ -105,12 +107,13 @@ func ForStreams(tr *http.Transport) {
 // Net/http counts on 100 before, and then lets requests that are too many wait until
 // others end, where another connection would serve them at once.
 func NewStreams(ctx context.Context, tr *http.Transport, address string, conn net.Conn, socket Socket) (*Streams, error) {
-	first := &firstFrames{Conn: conn, taken: make(chan struct{})}
+	s := &Streams{socket: socket}
+	first := &firstFrames{Conn: conn, streams: s, taken: make(chan struct{})}
 	cc, err := tr.NewClientConn(context.WithValue(ctx, dialledKey{}, first), "http", address)
 	if err != nil {
 		return nil, err
 	}
-	s := &Streams{ClientConn: cc, socket: socket}
+	s.ClientConn = cc
 	cc.SetStateHook(func(*http.ClientConn) { s.notify() })
 	late := time.NewTimer(settingsTimeout)
 	defer late.Stop()
@@ -128,8 +131,18 @@ func NewStreams(ctx context.Context, tr *http.Transport, address string, conn ne
 // come first.
 type firstFrames struct {
 	net.Conn
-	taken chan struct{}
-	reads int // up to 2
+	streams *Streams
+	taken   chan struct{}
+	reads   int // up to 2
+}
+
+// Close implements net.Conn. Net/http closes in order, also when it breaks requests off: the
+// system would go on to send what it has of them, with their exchanges over.
+func (f *firstFrames) Close() error {
+	if !f.streams.endsInOrder() {
+		_ = f.streams.socket.Close() // before TLS, which waits to say goodbye
+	}
+	return f.Conn.Close()
 }
 
 // Read implements net.Conn. It is called on one goroutine, which has taken what it has
@@ -213,7 +226,7 @@ func (s *Streams) end() {
 // tryEnd stops counting the exchange if its stream is closed.
 func (s *Streams) tryEnd() bool {
 	dead := s.socket.IsClosed()
-	if !dead && s.Err() != nil {
+	if !dead && s.Err() != nil && !s.endsInOrder() {
 		dead = true
 		_ = s.socket.Close() // net/http is about to
 	}
@@ -229,6 +242,15 @@ func (s *Streams) tryEnd() bool {
 		s.CloseIfIdle()
 	}
 	return true
+}
+
+// endsInOrder reports whether nothing is broken off when the connection is closed: no request
+// uses it, or the streams have ended and the server has what was written of them.
+func (s *Streams) endsInOrder() bool {
+	s.mu.Lock()
+	idle := s.exchanges == 0 // as while NewStreams runs: there may be no ClientConn yet
+	s.mu.Unlock()
+	return idle || s.InFlight() == 0 && s.socket.IsDelivered()
 }
 
 // CloseIfIdle closes the connection if no request uses it.
