@@ -53,7 +53,6 @@ type Refused struct {
 	text   string
 }
 
-// Error implements error.
 func (r *Refused) Error() string { return fmt.Sprintf("kgate: pool %q: %s", r.Pool, r.text) }
 
 // Unwrap returns the reason: ErrQueueFull, ErrClientLimit, ErrDraining, ErrIsolated,
@@ -71,7 +70,6 @@ func inside(err error) error {
 	return insideError{err}
 }
 
-// Error implements error.
 func (e insideError) Error() string {
 	text := e.error.Error()
 	return "kgate: " + withoutPackages(text) + hostaddr.Advice(text)

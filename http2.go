@@ -121,7 +121,6 @@ func (b brokenHost) RoundTrip(*http.Request) (*http.Response, error) { return ni
 // noRoomError has net/http make another connection.
 type noRoomError struct{}
 
-// Error implements error.
 func (noRoomError) Error() string { return "kgate: no HTTP/2 connection has room for a request" }
 
 // IsHTTP2NoCachedConnError is what net/http looks for.

@@ -36,7 +36,6 @@ type GoneError struct {
 	Reason string
 }
 
-// Error implements error.
 func (e *GoneError) Error() string {
 	if e.Reason == "" {
 		return ErrGone.Error() + ": no gateway knows of it"

@@ -146,7 +146,6 @@ func (l *Late) list(names []kmutex.Node) {
 	}
 }
 
-// bringHome brings tokens to home.
 func (l *Late) bringHome(set kmutex.TokenSet, fx *kmutex.Effects) {
 	if l.self != l.home {
 		fx.Send(l.home, kmutex.Message{Kind: kmutex.KindTokens, Free: set, Serial: l.serial})

@@ -135,7 +135,6 @@ func (v *visit) lineRequest(pool *Pool) admission.Request {
 	return req
 }
 
-// enter notes that the visit was admitted.
 func (v *visit) enter(slot Slot) {
 	v.rec.Grant, v.rec.Outcome = slot.GrantInfo(), admission.OutcomeAdmitted
 	v.entered = true

@@ -17,7 +17,6 @@ func (v *visit) clientKey(r *http.Request, pool *Pool) string {
 	return addressKey(v.info.Remote)
 }
 
-// clientAddr returns the address of a request's client.
 func (s *snapshot) clientAddr(r *http.Request) netip.Addr {
 	if s.cfg.ClientAddr != nil {
 		return s.cfg.ClientAddr(r)

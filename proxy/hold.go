@@ -15,7 +15,6 @@ import (
 // and for the client.
 type abortCause struct{ cause, detail string }
 
-// Error implements error.
 func (b *abortCause) Error() string { return "proxy: broken off: " + b.cause }
 
 var (

@@ -10,7 +10,6 @@ import (
 	"github.com/kgate/kgate/internal/admission"
 )
 
-// serve serves the request.
 func (ex *exchange) serve(r *http.Request) {
 	defer ex.ctx.cancel(nil) // ends last: finish asks whether the client has left
 	ex.unboundWrites()

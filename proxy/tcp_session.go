@@ -88,7 +88,6 @@ func newSession(base context.Context, s *snapshot, route *route, conn *downstrea
 	return se
 }
 
-// serve serves the session.
 func (se *session) serve() {
 	defer se.cancel(nil)
 	defer se.finish()

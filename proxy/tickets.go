@@ -45,7 +45,6 @@ type ticketError struct {
 	detail string
 }
 
-// Error implements error.
 func (e *ticketError) Error() string { return "proxy: " + e.detail }
 
 var (

@@ -132,7 +132,6 @@ func (ex *exchange) startTrace(r *http.Request) {
 	}
 }
 
-// beginTrace begins the span of a visit.
 func (v *visit) beginTrace(ctx context.Context, name string, attrs []attribute.KeyValue) {
 	v.spans = new(spans)
 	v.spans.ctx, v.spans.server = v.snapshot.cfg.Tracer.Start(ctx, name,

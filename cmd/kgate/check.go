@@ -17,7 +17,6 @@ type checkCommand struct {
 	config.Overrides
 }
 
-// Help implements kong.HelpProvider.
 func (checkCommand) Help() string {
 	return `Examples:
   kgate check -c kgate.yaml

@@ -14,7 +14,6 @@ type completionCommand struct {
 	Shell string `arg:"" enum:"bash,zsh,fish" help:"bash, zsh or fish."`
 }
 
-// Help implements kong.HelpProvider.
 func (completionCommand) Help() string {
 	return `Examples:
   kgate completion bash > /etc/bash_completion.d/kgate
@@ -48,7 +47,6 @@ complete -c kgate -a '(__kgate_complete)'
 `,
 }
 
-// Run prints the script.
 func (c *completionCommand) Run(std streams) error {
 	_, err := io.WriteString(std.out, completionScripts[c.Shell])
 	return err

@@ -25,7 +25,6 @@ type demoCommand struct {
 	Load     demoLoadCommand     `cmd:"" help:"Only the load, for gateways that are running."`
 }
 
-// Help implements kong.HelpProvider.
 func (demoCommand) Help() string {
 	return `Without a command this is kgate demo all, with the same flags
 (kgate demo all --help).
@@ -46,7 +45,6 @@ type demoAllCommand struct {
 	LogLevel string        `name:"log-level" default:"error" enum:"debug,info,warn,error" help:"Lowest level that the gateways log."`
 }
 
-// Help implements kong.HelpProvider.
 func (demoAllCommand) Help() string {
 	return `Three gateways in this process, a sample upstream that counts its own
 concurrency, and more clients at some gateways than at others. Everything is on
@@ -60,7 +58,6 @@ Exit codes: 0 k was never exceeded, 1 it was or the demo could not run, 2 wrong
 command line.`
 }
 
-// Validate implements kong's check of flags.
 func (c *demoAllCommand) Validate() error {
 	switch {
 	case c.K < 1 || c.Clients < 1:
@@ -73,7 +70,6 @@ func (c *demoAllCommand) Validate() error {
 
 const demoGateways = 3
 
-// Run runs the demo.
 func (c *demoAllCommand) Run(std streams) error {
 	log, _, err := telemetry.NewLogger(std.err, c.LogLevel, "text")
 	if err != nil {

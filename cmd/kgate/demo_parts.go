@@ -24,7 +24,6 @@ type demoUpstreamCommand struct {
 	Every  time.Duration `name:"every" default:"5s" help:"How often it prints its counts (default ${default})."`
 }
 
-// Help implements kong.HelpProvider.
 func (demoUpstreamCommand) Help() string {
 	return `It prints how many requests it has at once, and the most that it has had: that
 shows whether k holds. GET /stats returns it as JSON; POST /reset starts over.
@@ -85,7 +84,6 @@ type demoLoadCommand struct {
 	Targets  []string      `arg:"" name:"url" help:"Where to send requests: http://HOST:PORT/PATH, with =N at the end for N clients."`
 }
 
-// Help implements kong.HelpProvider.
 func (demoLoadCommand) Help() string {
 	return `Each client sends its next request as soon as it has an answer.
 
@@ -146,7 +144,6 @@ func byStatus(counts map[int]int) string {
 	return strings.Join(parts, ", ")
 }
 
-// cutLast cuts s at the last sep.
 func cutLast(s, sep string) (before, after string, found bool) {
 	if i := strings.LastIndex(s, sep); i >= 0 {
 		return s[:i], s[i+len(sep):], true

@@ -27,7 +27,6 @@ type execCommand struct {
 	Command []string `arg:"" passthrough:"" name:"command" help:"The command and its arguments, after --."`
 }
 
-// Help implements kong.HelpProvider.
 func (execCommand) Help() string {
 	return `The slot is one of the k that all gateways share with the requests they proxy.
 It is renewed while the command runs, at any gateway that answers. If it is lost

@@ -24,7 +24,6 @@ type keygenCommand struct {
 	Days    int      `name:"days" placeholder:"N" help:"How long a certificate is valid (default: an authority 3650 days, a gateway 730)."`
 }
 
-// Help implements kong.HelpProvider.
 func (keygenCommand) Help() string {
 	return `Without flags it prints a cluster key: put it into a file, copy that to every
 gateway, and name it with cluster.key_file or --cluster-key-file. It is all that

@@ -53,7 +53,6 @@ func readAuthority(dir string) (*authority, error) {
 	return &authority{cert: pair.Leaf, key: key}, nil
 }
 
-// files returns the authority as files.
 func (a *authority) files() ([]keyFile, error) { return pairFiles("ca", a.cert, a.key) }
 
 // issue returns a certificate for the gateway of this name. It expires with the authority

@@ -19,13 +19,11 @@ type labCommand struct {
 	Replay labReplayCommand `cmd:"" help:"Run one seed of the fuzz again."`
 }
 
-// Help implements kong.HelpProvider.
 func (labCommand) Help() string {
 	return `A deterministic simulator drives the machines that kgate ships, in virtual time,
 beside the protocols it is compared with. The same seed gives the same result.`
 }
 
-// latencyFlag is --latency.
 type latencyFlag struct {
 	Latency string `name:"latency" placeholder:"MODEL" help:"One-way delays: constant:5ms, jitter:5ms,1ms, clustered (a made-up WAN), king:FILE (measured, p2psim format)."`
 	model   experiment.Latency

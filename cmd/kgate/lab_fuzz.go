@@ -11,7 +11,6 @@ import (
 	"github.com/kgate/kgate/lab/fuzz"
 )
 
-// labFuzzCommand runs many seeds.
 type labFuzzCommand struct {
 	Seeds    uint64        `name:"seeds" default:"1000" help:"How many seeds to run."`
 	First    uint64        `name:"first" default:"0" help:"The first of them."`
@@ -20,7 +19,6 @@ type labFuzzCommand struct {
 	Mode     string        `name:"mode" default:"both" enum:"both,safety,liveness" help:"both, safety or liveness."`
 }
 
-// Help implements kong.HelpProvider.
 func (labFuzzCommand) Help() string {
 	return `Each seed is a cluster of 1 to 9 gateways in virtual time, with requests and
 faults: processes lost, paused and restarted, partitions of any shape, slow links,
@@ -38,7 +36,6 @@ Exit codes: 0 all seeds passed, 1 one failed, or the budget was too small for al
 2 wrong command line.`
 }
 
-// Validate implements kong's check of flags.
 func (c *labFuzzCommand) Validate() error {
 	if c.Seeds < 1 || c.Budget <= 0 || c.Parallel < 0 {
 		return errors.New("--seeds must be at least 1, --budget more than 0, and --parallel not negative")
@@ -46,7 +43,6 @@ func (c *labFuzzCommand) Validate() error {
 	return nil
 }
 
-// Run runs the seeds.
 func (c *labFuzzCommand) Run(std streams) error {
 	ctx, cancel := untilSignal()
 	defer cancel()
@@ -120,7 +116,6 @@ type labReplayCommand struct {
 	Trace bool   `name:"trace" help:"Print all that happens."`
 }
 
-// Help implements kong.HelpProvider.
 func (labReplayCommand) Help() string {
 	return `The same seed and flags give the same run, and the same trace byte for byte.
 
@@ -131,7 +126,6 @@ Examples:
 Exit codes: 0 it passed, 1 it failed, 2 wrong command line.`
 }
 
-// Run runs the seed.
 func (c *labReplayCommand) Run(std streams) error {
 	s := fuzz.New(c.Seed, fuzz.Mode(c.Mode))
 	all := len(s.Ops)

@@ -10,7 +10,6 @@ import (
 
 type labListCommand struct{}
 
-// Run lists the experiments.
 func (labListCommand) Run(std streams) error {
 	out := tabwriter.NewWriter(std.out, 0, 0, 2, ' ', 0)
 	fmt.Fprintln(out, "NAME\tSOURCE\tSEEDS x ENTRIES\t--full\tWHAT")

@@ -41,7 +41,6 @@ type labPlanCommand struct {
 	latencyFlag
 }
 
-// Help implements kong.HelpProvider.
 func (labPlanCommand) Help() string {
 	return `Simulates the load, with requests that arrive independently of each other, and prints
 how long they wait under late binding, under early binding, and with k/n slots at
@@ -55,7 +54,6 @@ Examples:
 Exit codes: 0 answered, 1 no k meets the goal, 2 wrong command line.`
 }
 
-// Validate implements kong's check of flags.
 func (c *labPlanCommand) Validate() error {
 	if c.K == 0 && c.P99 == 0 {
 		return errors.New("give --k, or --p99 to find a k")
@@ -75,7 +73,6 @@ func (c *labPlanCommand) question() plan.Question {
 	}
 }
 
-// Run answers.
 func (c *labPlanCommand) Run(std streams) error {
 	ctx, cancel := untilSignal()
 	defer cancel()

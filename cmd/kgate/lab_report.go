@@ -15,7 +15,6 @@ type labReportCommand struct {
 	experimentFlags
 }
 
-// Help implements kong.HelpProvider.
 func (labReportCommand) Help() string {
 	return `One page with every figure beside the paper's numbers. It needs no network and no
 script, and can be read on a phone.
@@ -28,7 +27,6 @@ Examples:
 Exit codes: 0 done, 1 it could not run, 2 wrong command line.`
 }
 
-// Run runs the experiments.
 func (c *labReportCommand) Run(std streams) error {
 	experiments := experiment.All()
 	if len(c.Names) > 0 {

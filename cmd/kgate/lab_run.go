@@ -22,7 +22,6 @@ type experimentFlags struct {
 	latencyFlag
 }
 
-// Validate implements kong's check of flags.
 func (f *experimentFlags) Validate() error {
 	if f.Seeds < 0 || f.Parallel < 0 {
 		return errors.New("--seeds and --parallel cannot be negative")
@@ -34,14 +33,12 @@ func (f *experimentFlags) options(b *bar) experiment.Options {
 	return experiment.Options{Seeds: f.Seeds, Full: f.Full, Latency: f.model, Parallel: f.Parallel, Progress: b.update}
 }
 
-// labRunCommand runs one experiment.
 type labRunCommand struct {
 	Name string `arg:"" help:"An experiment of kgate lab list."`
 	Out  string `name:"out" type:"path" placeholder:"DIR" help:"Folder for NAME.csv, and a plot NAME-1.svg, NAME-2.svg, ... of each figure."`
 	experimentFlags
 }
 
-// Help implements kong.HelpProvider.
 func (labRunCommand) Help() string {
 	return `Prints the table (means over the seeds, +- half of the 95 % confidence interval),
 what the source claims beside what was measured, and one line of findings.
@@ -54,7 +51,6 @@ Examples:
 Exit codes: 0 done, 1 it could not run, 2 wrong command line.`
 }
 
-// Run runs the experiment.
 func (c *labRunCommand) Run(std streams) error {
 	e, err := experiment.Find(c.Name)
 	if err != nil {

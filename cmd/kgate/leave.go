@@ -16,7 +16,6 @@ type drainCommand struct {
 	adminFlags
 }
 
-// Help implements kong.HelpProvider.
 func (drainCommand) Help() string {
 	return `The gateway refuses new requests, finishes those in flight, and stays in the
 cluster until it is shut down. It does not wait for tickets: they stay.
@@ -74,7 +73,6 @@ type leaveCommand struct {
 	adminFlags
 }
 
-// Help implements kong.HelpProvider.
 func (leaveCommand) Help() string {
 	return `Without --force the gateway at --admin ends as on SIGTERM: waiting requests are
 refused or served, those in flight finish, and the others go on without it.

@@ -30,7 +30,7 @@ const (
 	exitSignal      = 128 // and the signal's number
 )
 
-// commands is the command line.
+// commands is the command line. Of each command kong calls Validate and Run, and Help for --help.
 type commands struct {
 	Serve       serveCommand      `cmd:"" help:"Run a gateway."`
 	Demo        demoCommand       `cmd:"" help:"Run a demonstration on this machine: three gateways, a slow upstream, an uneven load."`

@@ -15,7 +15,6 @@ type manualCommand struct {
 	Dir string `arg:"" help:"Folder for the pages."`
 }
 
-// Run writes the pages.
 func (c *manualCommand) Run(app *kong.Context) error {
 	if err := os.MkdirAll(c.Dir, 0o755); err != nil {
 		return err

@@ -12,7 +12,6 @@ import (
 	"github.com/kgate/kgate/internal/config"
 )
 
-// poolCommand changes pools.
 type poolCommand struct {
 	Set poolSetCommand `cmd:"" help:"Change how many requests may be in flight, or how many bytes may move, without a restart."`
 }
@@ -27,7 +26,6 @@ type poolSetCommand struct {
 	adminFlags
 }
 
-// Help implements kong.HelpProvider.
 func (poolSetCommand) Help() string {
 	return `The change applies to the whole cluster and outlives restarts; k in the
 configuration files is for new pools only. When k is lowered, requests in flight

@@ -25,7 +25,6 @@ type serveCommand struct {
 	config.Overrides
 }
 
-// Help implements kong.HelpProvider.
 func (serveCommand) Help() string {
 	return `Examples:
   kgate serve --upstream http://127.0.0.1:9000 --k 3

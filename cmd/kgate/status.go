@@ -19,7 +19,6 @@ type statusCommand struct {
 	Ready bool       `name:"ready" xor:"what" help:"Only print whether the gateway admits requests; exit with 1 if not. For health checks."`
 }
 
-// Help implements kong.HelpProvider.
 func (statusCommand) Help() string {
 	return `Shows the cluster, its pools over all gateways, who holds slots and who waits,
 from any gateway. Colours only on a terminal, and not if NO_COLOR is set.
@@ -35,7 +34,6 @@ Exit codes: 0 shown, with --ready: ready, 1 the gateway does not answer or is no
 ready, 2 wrong command line.`
 }
 
-// Run prints the status.
 func (c *statusCommand) Run(std streams) error {
 	r, err := c.Admin.remote("")
 	if err != nil {

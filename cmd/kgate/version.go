@@ -40,7 +40,6 @@ func versionLine() string {
 
 type versionCommand struct{}
 
-// Run prints the version.
 func (versionCommand) Run(std streams) error {
 	_, err := io.WriteString(std.out, versionLine())
 	return err

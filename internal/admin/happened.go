@@ -38,7 +38,6 @@ func mergeEvents(own []Event, all map[string]Report) []Event {
 	return merged
 }
 
-// happened is an event in a list.
 type happened struct{ Ago, Text string }
 
 // eventsListed bounds the list.

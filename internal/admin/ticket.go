@@ -23,7 +23,6 @@ var (
 	ErrUnavailable = errors.New("admin: unavailable")
 )
 
-// defaultTTL of a ticket.
 const defaultTTL = 30 * time.Second
 
 // Tickets are the slots that are held without a connection. The gateway

@@ -64,7 +64,6 @@ func (r Reason) row() row {
 	return row{r, Isolated.Outcome(), http.StatusServiceUnavailable, false, "the gateway does not admit this request"}
 }
 
-// Error implements error.
 func (r Reason) Error() string { return "kgate: " + r.Detail() }
 
 // Detail explains r to the client.
@@ -90,7 +89,6 @@ type Refusal struct {
 	Position int
 }
 
-// Error implements error.
 func (r *Refusal) Error() string { return r.Reason.Error() }
 
 // Unwrap returns the Reason.

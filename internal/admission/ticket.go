@@ -35,7 +35,6 @@ const (
 // EndedError says that a ticket has ended.
 type EndedError struct{ How Ending }
 
-// Error implements error.
 func (e *EndedError) Error() string { return "kgate: the ticket has ended: " + string(e.How) }
 
 // TicketState is where a ticket stands.

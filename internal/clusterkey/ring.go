@@ -80,7 +80,6 @@ func (r Ring) Gossip() [][]byte {
 	return keys
 }
 
-// derive returns the key for one purpose.
 func derive(key []byte, purpose string) []byte {
 	out, err := hkdf.Key(sha256.New, key, nil, purpose, Size)
 	if err != nil {

@@ -27,7 +27,6 @@ func (r *Reader) Set(conn net.Conn, t time.Time) error { return r.lazy.set(conn,
 // Settle has conn itself keep the deadline, for who reads from it without Read.
 func (r *Reader) Settle(conn net.Conn) error { return r.lazy.arm(conn, reads) }
 
-// Read reads from conn.
 func (r *Reader) Read(conn net.Conn, p []byte) (int, error) {
 	for {
 		n, err := conn.Read(p)
@@ -46,7 +45,6 @@ func (w *Writer) Set(conn net.Conn, t time.Time) error { return w.lazy.set(conn,
 // Settle has conn itself keep the deadline, for who writes to it without Write.
 func (w *Writer) Settle(conn net.Conn) error { return w.lazy.arm(conn, writes) }
 
-// Write writes to conn.
 func (w *Writer) Write(conn net.Conn, p []byte) (int, error) {
 	written := 0
 	for {

@@ -152,7 +152,6 @@ func (p *poolDriver) deliver(from kmutex.Node, m kmutex.Message) error {
 	return err
 }
 
-// take takes in a letter.
 func (p *poolDriver) take(from kmutex.Node, l *pool.Letter) error {
 	p.mu.Lock()
 	defer p.mu.Unlock()

@@ -27,7 +27,6 @@ var placeholders = []string{Client, Host, RequestID, Pool, Gateway}
 // Error says what is wrong with a name or a value, and what to write instead.
 type Error struct{ Wrong, Hint string }
 
-// Error implements error.
 func (e *Error) Error() string { return e.Wrong + "; " + e.Hint }
 
 // Value is the value of a field: text, with placeholders between.

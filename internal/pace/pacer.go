@@ -327,7 +327,6 @@ func (p *Pacer) short() bool {
 	return short
 }
 
-// waiter is a flow that waits.
 type waiter struct {
 	flow  *Flow
 	want  int

@@ -269,7 +269,6 @@ func appendFree(dst []byte, s kmutex.TokenSet) []byte {
 	return dst
 }
 
-// appendDemand appends Want and Resting.
 func appendDemand(dst []byte, m *kmutex.Message) []byte {
 	dst = binary.AppendUvarint(dst, uint64(m.Want))
 	dst = binary.AppendUvarint(dst, uint64(len(m.Resting)))
@@ -340,7 +339,6 @@ func (c *cursor) fields(m *kmutex.Message) {
 	}
 }
 
-// tag reads a tag.
 func (c *cursor) tag() []byte {
 	n := c.count(MaxTag) // none is for checkMessage to refuse
 	tag := append([]byte{}, c.rest[:n]...)

@@ -26,7 +26,6 @@ type Stream struct {
 // of Run is the sender's.
 type WriteError struct{ Err error }
 
-// Error implements error.
 func (e *WriteError) Error() string { return "relay: " + e.Err.Error() }
 
 // Unwrap returns the cause.

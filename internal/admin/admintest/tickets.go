@@ -193,7 +193,6 @@ func (m *Tickets) find(id string) (*ticket, error) {
 	return t, nil
 }
 
-// now returns the ticket as it is now.
 func (t *ticket) now() admission.Ticket {
 	t.Left = time.Until(t.expires)
 	return t.Ticket
