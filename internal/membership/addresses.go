@@ -1,6 +1,7 @@
 package membership
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -16,10 +17,10 @@ import (
 	"github.com/kgate/kgate/internal/peercall"
 )
 
-// addressBook knows where raft servers are reached: where the view has them. Where the last
-// call to one came to nothing, it is tried where gossip sees it now, so that gateways which
-// all return at other addresses find each other; and then, since gossip can be forged, again
-// where it was.
+// addressBook knows where raft servers are reached: where the view has them. If one is not found
+// there, it is tried where gossip sees it now, so that gateways which all return at other addresses
+// find each other; since gossip can be forged, then where raft has it, and again where it was. That
+// a gateway gives no good answer is no fault of its address.
 type addressBook struct {
 	self, at string // this gateway
 	servers  func() []raft.Server
@@ -27,7 +28,7 @@ type addressBook struct {
 	alive    atomic.Pointer[map[string]string] // that gossip sees, by name
 
 	mu     sync.Mutex
-	failed map[string]string // where the last call failed, by name
+	failed map[string][]string // where it was not found, by name; the last ones, in that order
 }
 
 // note takes in what gossip sees.
@@ -39,20 +40,21 @@ func (b *addressBook) note(peers []serfring.Member) {
 	b.alive.Store(&addresses)
 	b.mu.Lock()
 	defer b.mu.Unlock()
-	maps.DeleteFunc(b.failed, func(name, _ string) bool { _, sees := addresses[name]; return !sees })
+	maps.DeleteFunc(b.failed, func(name string, _ []string) bool { _, sees := addresses[name]; return !sees })
 }
 
 // tried takes in what became of a call to a gateway.
 func (b *addressBook) tried(to peercall.To, err error) {
+	if errors.Is(err, context.Canceled) { // it says nothing of the address
+		return
+	}
 	b.mu.Lock()
 	defer b.mu.Unlock()
-	switch {
-	case errors.Is(err, context.Canceled): // it says nothing of the address
-	case err != nil:
-		b.failed[to.Name] = to.Addr
-	case b.failed[to.Name] == to.Addr:
-		delete(b.failed, to.Name)
+	failed := slices.DeleteFunc(b.failed[to.Name], func(addr string) bool { return addr == to.Addr })
+	if err != nil && !errors.As(err, new(peercall.Reached)) {
+		failed = append(failed, to.Addr)
 	}
+	b.failed[to.Name] = failed[max(0, len(failed)-3):] // as many as a gateway can have
 }
 
 // of returns the address of a server.
@@ -79,10 +81,9 @@ func (b *addressBook) of(id raft.ServerID) (string, bool) {
 	}
 	b.mu.Lock()
 	defer b.mu.Unlock()
-	if i := slices.IndexFunc(known, func(addr string) bool { return addr != b.failed[name] }); i >= 0 {
-		return known[i], true
-	}
-	return known[0], true
+	return slices.MinFunc(known, func(x, y string) int {
+		return cmp.Compare(slices.Index(b.failed[name], x), slices.Index(b.failed[name], y))
+	}), true
 }
 
 // to returns whom a call to a server is for.

@@ -56,7 +56,7 @@ func Start(ctx context.Context, config Config) (*Cluster, error) {
 	n.roll = rollCall{closing: n.closing, over: make(chan struct{})}
 	n.disk.config, n.disk.lease = config, n.lease
 	n.addresses.self, n.addresses.at = config.Name, config.PeerAddr
-	n.addresses.servers, n.addresses.view, n.addresses.failed = n.servers, n.View, make(map[string]string)
+	n.addresses.servers, n.addresses.view, n.addresses.failed = n.servers, n.View, make(map[string][]string)
 	n.addresses.note(config.Discovery.Members())
 	c := newCluster(n)
 	c.closed = sync.OnceValue(c.shutdown)

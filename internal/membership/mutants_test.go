@@ -12,6 +12,20 @@ import (
 func TestMutantsAreCaught(t *testing.T) {
 	mutant.Suite{Args: []string{"-test.timeout=3m"}, Mutants: []mutant.Mutant{
 		{
+			Name: "an unwelcome answer is a fault of the address", File: "addresses.go",
+			Old:    "err != nil && !errors.As(err, new(peercall.Reached))",
+			New:    "err != nil",
+			By:     "^TestAddressesInTurn$",
+			Caught: "call 2 goes to",
+		},
+		{
+			Name: "only the last address that failed is passed over", File: "addresses.go",
+			Old:    "max(0, len(failed)-3):",
+			New:    "max(0, len(failed)-1):",
+			By:     "^TestAddressesInTurn$",
+			Caught: "call 6 goes to",
+		},
+		{
 			Name: "a leader does not look for gateways that another could let in", File: "suspect.go",
 			Old:    "\t\tj.watchOutsiders(now)\n",
 			New:    "",

@@ -111,7 +111,7 @@ func (s *raftStream) dial(ctx context.Context, to peercall.To, server string) (n
 	}
 	err = peercert.OfConn(conn, to.Name)
 	if err == nil {
-		err = s.greet(ctx, conn, server)
+		err = peercall.Through(conn, s.greet(ctx, conn, server))
 	}
 	if err != nil {
 		_ = conn.Close() // the error says more

@@ -3,8 +3,10 @@ package peercall
 import (
 	"context"
 	"crypto/tls"
+	"errors"
 	"net"
 	"net/http"
+	"net/http/httptest"
 	"strings"
 	"sync/atomic"
 	"testing"
@@ -12,6 +14,64 @@ import (
 
 	"github.com/kgate/kgate/internal/clusterkey"
 )
+
+// TestReached: over TLS, a gateway that gives no good answer is known to be there; without TLS,
+// or if another one is there or nobody, it is not.
+func TestReached(t *testing.T) {
+	ring, err := clusterkey.Parse([]byte(clusterkey.New()))
+	if err != nil {
+		t.Fatal(err)
+	}
+	conf, err := ring.TLS("gw-2")
+	if err != nil {
+		t.Fatal(err)
+	}
+	conf.InsecureSkipVerify = true
+	serve := func(secure bool) string {
+		server := httptest.NewUnstartedServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+			if r.URL.Path == "/none" {
+				panic(http.ErrAbortHandler)
+			}
+			http.Error(w, "not the leader", http.StatusMisdirectedRequest)
+		}))
+		if secure {
+			server.Listener = tls.NewListener(server.Listener, conf)
+		}
+		server.Start()
+		t.Cleanup(server.Close)
+		return server.Listener.Addr().String()
+	}
+	secure, plain := serve(true), serve(false)
+	nobody, err := net.Listen("tcp", "127.0.0.1:0")
+	if err != nil {
+		t.Fatal(err)
+	}
+	_ = nobody.Close()
+	for _, c := range []struct {
+		name, addr, path string
+		tls, reached     bool
+	}{
+		{"gw-2", secure, "/", true, true},
+		{"gw-2", secure, "/", true, true}, // the same connection
+		{"gw-2", secure, "/none", true, true},
+		{"gw-1", secure, "/", true, false},
+		{"gw-2", nobody.Addr().String(), "/", true, false},
+		{"gw-2", plain, "/", false, false},
+		{"gw-2", plain, "/none", false, false},
+	} {
+		client := &http.Client{Transport: &http.Transport{DialContext: func(ctx context.Context, network, addr string) (net.Conn, error) {
+			if c.tls {
+				return (&tls.Dialer{Config: conf}).DialContext(ctx, network, addr)
+			}
+			return new(net.Dialer).DialContext(ctx, network, addr)
+		}}}
+		err := JSON(t.Context(), client, http.MethodGet, To{c.name, c.addr}, c.path, nil, nil, 100)
+		client.CloseIdleConnections()
+		if err == nil || errors.As(err, new(Reached)) != c.reached {
+			t.Errorf("%s at %s%s, TLS %t: %v, want it reached: %t", c.name, c.addr, c.path, c.tls, err, c.reached)
+		}
+	}
+}
 
 // TestOnlyTheNamedIsAsked: gossip can lead a call for one gateway to another. That one
 // neither sees what is asked nor answers, also over a connection that is open already.
