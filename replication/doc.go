@@ -4,7 +4,7 @@
 // # What it promises
 //
 // A change is synced when all p ring successors of the gateway that made it
-// have acknowledged it. A gateway answers a ticket's holder only after the
+// have acknowledged it, and former ones have dropped their replicas. A gateway answers a ticket's holder only after the
 // change is synced. So as long as at most p gateways are lost before the others
 // have refilled what went with them, nothing that a holder was told is ever
 // missing, and whoever takes over has exactly one state of it: the newest.

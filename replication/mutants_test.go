@@ -49,7 +49,7 @@ func TestMutantsAreCaught(t *testing.T) {
 			Name: "the successor takes any replica", File: "handover.go",
 			Old:    "have == nil || have.To < d.To",
 			New:    "have == nil",
-			Caught: "is nowhere|has gone back",
+			Caught: "want", By: "^TestSettle$",
 		},
 		{
 			Name: "what was taken over is taken over again", File: "handover.go",
@@ -122,6 +122,30 @@ func TestMutantsAreCaught(t *testing.T) {
 			Old:    "out != uint64(self.Node) && (owner",
 			New:    "(owner",
 			Caught: "at once, and", By: "^TestMissed$",
+		},
+		{
+			Name: "an incarnation that has dropped nothing has dropped what it missed", File: "witnessed.go",
+			Old:    "kept(s.Node) || uint64(s.Node) == out",
+			New:    "kept(s.Node) || true",
+			Caught: "relies on it", By: "^TestBackWithOldCopies$",
+		},
+		{
+			Name: "two restarts at once are a time away", File: "witnessed.go",
+			Old:    " || uint64(s.Node) == out)",
+			New:    ")",
+			Caught: "at once, twice", By: "^TestMissed$",
+		},
+		{
+			Name: "a former successor's replica does not count", File: "replicator.go",
+			Old:    "old.may = true",
+			New:    "old.may = false",
+			Caught: "relies on it", By: "^TestFormerSuccessor$",
+		},
+		{
+			Name: "a former successor that is started again has no replica", File: "replicator.go",
+			Old:    "may: restarted",
+			New:    "may: restarted && false",
+			Caught: "relies on it", By: "^TestFormerSuccessor$",
 		},
 		{
 			Name: "tickets that nobody knows have no tokens", File: "epoch.go",

@@ -33,7 +33,8 @@ func (r *ReplicaSet) Owners() []kmutex.Node {
 	return out
 }
 
-// Receive takes in a push and returns the acknowledgement. The caller has made
+// Receive takes in a push and returns the acknowledgement. A gateway that keeps its replicas on
+// disk sends it when the disk has what was pushed. The caller has made
 // sure that it comes from its owner and that the owner is no lost member. After
 // ErrGap the acknowledgement must be sent all the same: it tells the owner where
 // to go on. After other errors it must not.

@@ -11,8 +11,9 @@ import (
 // which version the table is synced.
 type Replicator struct {
 	table *Table
-	// successors have to acknowledge. Former ones keep their replicas until the
-	// present ones have caught up.
+	// successors have to acknowledge. Former ones keep their replicas until the present
+	// ones have caught up. Until they have dropped them nothing more is synced: after losses
+	// such a replica may be the only one that is left.
 	successors, former map[kmutex.Node]*successor
 	synced             uint64
 	seq                uint64
@@ -28,6 +29,7 @@ type successor struct {
 	Progress
 	began       uint64 // version of the table when the whole of it began to go
 	outstanding uint64 // number of the push that has not been answered; 0: none
+	may         bool   // a former one may have a replica that would be used
 }
 
 // NewReplicator returns the owner's side for a table that nobody has yet. A table
@@ -42,7 +44,11 @@ func NewReplicator(t *Table) *Replicator {
 // Follow takes over the successors of a new view. A new one counts from now on;
 // one that is no member any more does not count.
 func (r *Replicator) Follow(successors, members []kmutex.Node) {
-	before := r.successors
+	gone := func(n kmutex.Node) bool { return !slices.Contains(members, n) }
+	before, restarted := r.successors, false // perhaps
+	for _, n := range append(nodes(r.successors), nodes(r.former)...) {
+		restarted = restarted || gone(n)
+	}
 	r.successors = make(map[kmutex.Node]*successor, len(successors))
 	for _, n := range successors {
 		switch {
@@ -57,14 +63,14 @@ func (r *Replicator) Follow(successors, members []kmutex.Node) {
 		delete(before, n)
 	}
 	for n, old := range before {
+		old.may = true
 		r.former[n] = old
 	}
 	for _, n := range members {
 		if n > r.table.Owner() && !r.greeted[n] && r.successors[n] == nil && r.former[n] == nil {
-			r.former[n] = new(successor)
+			r.former[n] = &successor{may: restarted}
 		}
 	}
-	gone := func(n kmutex.Node) bool { return !slices.Contains(members, n) }
 	maps.DeleteFunc(r.former, func(n kmutex.Node, _ *successor) bool { return gone(n) })
 	maps.DeleteFunc(r.greeted, func(n kmutex.Node, _ bool) bool { return gone(n) })
 	for _, n := range members {
@@ -100,7 +106,14 @@ func (r *Replicator) acknowledged() uint64 {
 	return least
 }
 
-func (r *Replicator) settle() { r.synced = max(r.synced, r.acknowledged()) }
+func (r *Replicator) settle() {
+	for _, s := range r.former {
+		if s.may {
+			return
+		}
+	}
+	r.synced = max(r.synced, r.acknowledged())
+}
 
 // Outgoing is a push and where it goes.
 type Outgoing struct {

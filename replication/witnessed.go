@@ -1,6 +1,9 @@
 package replication
 
 import (
+	"cmp"
+	"slices"
+
 	"github.com/kgate/kgate/chordring"
 	"github.com/kgate/kgate/kmutex"
 )
@@ -15,12 +18,14 @@ type Stay struct {
 // Missed reports whether owner may have told holders of tickets something that self's gateway
 // does not know, although it kept a replica of owner's table, on disk or in memory, when it
 // joined: owner was a member while that gateway was none. What comes in later from owner is whole again.
-// stays has all lost incarnations of that gateway that are known.
-func Missed(self, owner Stay, stays []Stay) bool {
-	out := uint64(0) // when the gateway was taken out last
-	for _, s := range stays {
-		if s.Name == self.Name && s.Node < self.Node {
-			out = max(out, s.Out)
+// stays has all lost incarnations of that gateway that are known. The replicas are those of the
+// last one that kept any: it kept its own table with them, which kept tells. If it ended before it had
+// dropped what it had missed itself, they are of one before it.
+func Missed(self, owner Stay, stays []Stay, kept func(kmutex.Node) bool) bool {
+	out := uint64(0) // when that one was taken out, or those that took its place at once
+	for _, s := range slices.SortedFunc(slices.Values(stays), func(a, b Stay) int { return cmp.Compare(a.Node, b.Node) }) {
+		if s.Name == self.Name && s.Node < self.Node && (kept(s.Node) || uint64(s.Node) == out) {
+			out = s.Out
 		}
 	}
 	return owner.Name != self.Name && out != uint64(self.Node) && (owner.Out == 0 || owner.Out > out)

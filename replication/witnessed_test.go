@@ -69,27 +69,32 @@ func TestWitnessed(t *testing.T) {
 }
 
 // A gateway that was away for a while does not know what members told meanwhile. One that
-// came back in the view in which it was lost was never away.
+// came back in the view in which it was lost was never away, unless what it has is older.
 func TestMissed(t *testing.T) {
-	before := []Stay{{Name: "gw-1", Node: 2, Out: 5}, {Name: "gw-1", Node: 5, Out: 10}}
 	for _, c := range []struct {
-		what  string
-		self  kmutex.Node
-		owner Stay
-		want  bool
+		what       string
+		out        uint64      // of its first incarnation
+		kept       kmutex.Node // the incarnation that has left its table
+		self       kmutex.Node
+		owner      string
+		node, gone uint64 // of the owner
+		want       bool
 	}{
-		{"back later, and the owner is there", 12, Stay{Name: "gw-2", Node: 1}, true},
-		{"back later, and the owner was lost meanwhile", 12, Stay{Name: "gw-2", Node: 1, Out: 11}, true},
-		{"back later, and the owner was lost before", 12, Stay{Name: "gw-2", Node: 1, Out: 9}, false},
-		{"back later, and the owner was lost at the same time", 12, Stay{Name: "gw-2", Node: 1, Out: 10}, false},
-		{"back later, and it is its own table", 12, before[1], false},
-		{"back at once, and the owner is there", 10, Stay{Name: "gw-2", Node: 1}, false},
+		{"back later, and the owner is there", 5, 5, 12, "gw-2", 1, 0, true},
+		{"back later, and the owner was lost meanwhile", 5, 5, 12, "gw-2", 1, 11, true},
+		{"back later, and the owner was lost before", 5, 5, 12, "gw-2", 1, 9, false},
+		{"back later, and the owner was lost at the same time", 5, 5, 12, "gw-2", 1, 10, false},
+		{"back later, and it is its own table", 5, 5, 12, "gw-1", 5, 10, false},
+		{"back later, and nobody knows since when it was away", 5, 0, 12, "gw-2", 1, 9, true},
+		{"back at once, and the owner is there", 4, 5, 10, "gw-2", 1, 0, false},
+		{"back at once, twice", 5, 2, 10, "gw-2", 1, 0, false},
+		{"back later and at once, and it had dropped nothing", 4, 2, 10, "gw-2", 1, 0, true},
+		{"back later and at once, and the owner was lost before", 4, 2, 10, "gw-2", 1, 3, false},
 	} {
-		if got := Missed(Stay{Name: "gw-1", Node: c.self}, c.owner, append(before, c.owner)); got != c.want {
+		owner := Stay{Name: c.owner, Node: kmutex.Node(c.node), Out: c.gone}
+		stays := []Stay{{Name: "gw-1", Node: 5, Out: 10}, {Name: "gw-1", Node: 2, Out: c.out}, owner}
+		if got := Missed(Stay{Name: "gw-1", Node: c.self}, owner, stays, func(n kmutex.Node) bool { return n == c.kept }); got != c.want {
 			t.Errorf("%s: %t", c.what, got)
 		}
-	}
-	if !Missed(Stay{Name: "gw-1", Node: 12}, Stay{Name: "gw-2", Node: 1, Out: 9}, nil) {
-		t.Error("nobody knows since when it was away, and it missed nothing")
 	}
 }

@@ -81,14 +81,14 @@ func (w *diskWriter) keep(store *disk.Store) {
 			p.mu.Lock()
 			if ts := p.tickets(); ts != nil {
 				changes = append(changes, store.Pending(p.name, ts.Table(), ts.Replicas())...)
-				version := ts.Table().Version()
+				version, received := ts.Table().Version(), ts.Received()
 				written = append(written, func() {
-					p.mu.Lock()
-					defer p.mu.Unlock()
-					if p.tickets() == ts { // if the disk is full, the replicas at the successors must do
-						p.core.Written(version)
-						p.moved.signal(true)
-					}
+					p.event(func() {
+						if p.tickets() == ts { // if the disk is full, the replicas at the successors must do
+							p.apply(p.core.Written(p.clock(), version, received))
+							p.moved.signal(true)
+						}
+					})
 				})
 			}
 			p.mu.Unlock()

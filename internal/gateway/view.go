@@ -57,11 +57,11 @@ func staysOf(view *membership.View) map[kmutex.Node]replication.Stay {
 }
 
 // missed returns [pool.View.Missed].
-func missed(view *membership.View, self kmutex.Node) func(kmutex.Node) bool {
-	return func(owner kmutex.Node) bool {
+func missed(view *membership.View, self kmutex.Node) func(kmutex.Node, func(kmutex.Node) bool) bool {
+	return func(owner kmutex.Node, kept func(kmutex.Node) bool) bool {
 		stays := staysOf(view)
 		stay, known := stays[owner]
-		return !known || replication.Missed(stays[self], stay, slices.Collect(maps.Values(stays)))
+		return !known || replication.Missed(stays[self], stay, slices.Collect(maps.Values(stays)), kept)
 	}
 }
 

@@ -20,8 +20,8 @@
 //	granted, used by a call       that call, by its name; the end of its hold
 //	any                           the time to live; at a successor, an epoch in which another request has its token
 //
-// Its state is shown to nobody before all successors of this gateway, and the disk if
-// there is one, have it ([Tickets.Synced]). A successor gives a ticket that it takes over a whole
+// Its state is shown to nobody before all successors of this gateway, and the disks of all
+// that have one, have it ([Tickets.Synced]). A successor gives a ticket that it takes over a whole
 // time to live beyond anything that the lost gateway may still have promised, or, if that
 // one left in order, what it had left ([Pool.HandOver]). No slot is given to somebody else
 // while its holder may rely on it, whatever the rates of the clocks within the bounds of

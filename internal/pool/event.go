@@ -146,7 +146,7 @@ func (p *Pool) take(now time.Duration, from kmutex.Node, l *Letter) error {
 		p.counted(now, from, l.Tokens)
 		return nil
 	case l.Push != nil:
-		return p.takePush(from, l.Push)
+		return p.takePush(now, from, l.Push)
 	case l.Ack != nil:
 		p.takeAck(from, l.Ack)
 		return nil

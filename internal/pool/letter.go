@@ -21,7 +21,8 @@ type Letter struct {
 	Push   *replication.Push        `json:",omitempty"`
 	Ack    *replication.Ack         `json:",omitempty"`
 
-	tries int // that failed
+	tries     int    // that failed
+	unwritten uint64 // the number of the push that it acknowledges and the disk does not have; 0: it has
 }
 
 // ParseLetter reads a letter of another gateway from JSON, and checks it: [Pool.Take]
@@ -74,6 +75,8 @@ const (
 	retryFirst   = 4 * time.Millisecond
 	retryLongest = 250 * time.Millisecond
 	pushPause    = 100 * time.Millisecond
+	// writeWithin bounds how long others wait for this gateway's disk.
+	writeWithin = time.Second
 )
 
 func (p *Pool) matters(l *Letter) bool {

@@ -29,15 +29,33 @@ func TestMutantsAreCaught(t *testing.T) {
 		},
 		{
 			Name: "an incarnation that ends before its disk is read says nothing", File: "succession.go",
-			Old:    "case p.view.Tickets:\n\t\treturn p.cfg",
-			New:    "case false:\n\t\treturn p.cfg",
+			Old:    "case p.view.Tickets:\n",
+			New:    "case false:\n",
 			Caught: "want an empty table", By: "^TestEndsBeforeItsDiskIsRead$",
 		},
 		{
 			Name: "a gateway that comes back keeps what it missed changes of", File: "succession.go",
-			Old:    "replicas.Drop(v.Missed)",
-			New:    "_ = v.Missed",
+			Old:    "return v.Missed(owner, kept)",
+			New:    "return false && v.Missed(owner, kept)",
 			Caught: "want those of node 3", By: "^TestDropsWhatItMissed$",
+		},
+		{
+			Name: "an incarnation that has read nothing has dropped what it missed", File: "succession.go",
+			Old:    " && !slices.Contains(p.cfg.Memory.unread, n)",
+			New:    "",
+			Caught: "want what node 4 kept", By: "^TestEndsBeforeItsDiskIsRead$",
+		},
+		{
+			Name: "a push is acknowledged before the disk has it", File: "succession.go",
+			Old:    "; p.tickets.disk == DiskRead {",
+			New:    "; false {",
+			Caught: "acknowledged \\[", By: "^TestAcknowledgesWhatIsWritten$",
+		},
+		{
+			Name: "a write has all pushes that came meanwhile", File: "tickets.go",
+			Old:    " && r.letter.unwritten <= received",
+			New:    "",
+			Caught: "acknowledged \\[", By: "^TestAcknowledgesWhatIsWritten$",
 		},
 		{
 			Name: "tokens of tickets that nobody knows are withheld for less than these live", File: "view.go",

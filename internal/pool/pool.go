@@ -58,6 +58,7 @@ type Config struct {
 type Memory struct {
 	unknown  replication.Unknown
 	replicas *replication.ReplicaSet
+	unread   []kmutex.Node // incarnations that ended before the disk was read, and have dropped nothing
 }
 
 // Replicas are those of other gateways' tickets.

@@ -312,6 +312,62 @@ func TestEndsBeforeItsDiskIsRead(t *testing.T) {
 	if r := memory.Replicas().Of(5); r == nil || len(r.Records()) > 0 {
 		t.Errorf("%+v, want an empty table of node 5", r)
 	}
+	// What the disk had is of an incarnation before it.
+	for _, owner := range []kmutex.Node{2, 4} {
+		if err := memory.Replicas().Restore(replication.NewTable(owner).Since(0)); err != nil {
+			t.Fatal(err)
+		}
+	}
+	p = New(Config{Self: 6, Binding: new(coordinator.Late), Memory: memory, Interval: func() time.Duration { return time.Second }})
+	p.Follow(0, View{
+		Members: []kmutex.Node{2, 6}, Newest: 6, K: 1, Epoch: 1, Began: 6, Home: 2, Tickets: true, Gone: []kmutex.Node{4, 5},
+		Missed: func(owner kmutex.Node, kept func(kmutex.Node) bool) bool {
+			if !kept(4) || kept(5) {
+				t.Errorf("of node 4: %t, of node 5: %t; want what node 4 kept", kept(4), kept(5))
+			}
+			return owner == 2
+		},
+	}, DiskRead)
+}
+
+// A push is acknowledged when the disk has it, or after a second: a gateway that is killed and comes back at once
+// is taken to know what it has acknowledged.
+func TestAcknowledgesWhatIsWritten(t *testing.T) {
+	for _, disk := range []Disk{DiskNone, DiskRead} {
+		p := New(Config{Self: 5, Binding: new(coordinator.Late), Interval: func() time.Duration { return time.Second }})
+		p.Follow(0, View{Members: []kmutex.Node{2, 5}, Newest: 5, K: 1, Epoch: 1, Began: 5, Home: 2, Tickets: true}, disk)
+		acked := func(fx *Effects) []uint64 {
+			var seqs []uint64
+			for _, l := range fx.Letters {
+				if l.Ack != nil && l.To == 2 {
+					seqs = append(seqs, l.Ack.Seq)
+				}
+			}
+			return seqs
+		}
+		push := func(push *replication.Push) []uint64 {
+			fx, err := p.Take(0, 2, &Letter{Push: push})
+			if err != nil || !fx.Moved { // Moved lets the disk be written
+				t.Fatalf("%+v, %v", fx, err)
+			}
+			return acked(fx)
+		}
+		first := push(&replication.Push{Seq: 1, Owner: 2, Delta: replication.NewTable(2).Since(0)})
+		received := p.Tickets().Received()
+		second := push(&replication.Push{Seq: 2, Owner: 2, Retire: true})
+		got := [][]uint64{first, second, acked(p.Written(0, 1, received)), acked(p.Written(0, 1, p.Tickets().Received()))}
+		want := [][]uint64{{1}, {2}, nil, nil} // at once
+		if disk == DiskRead {
+			want = [][]uint64{nil, nil, {1}, {2}} // when they are written
+		}
+		if !slices.EqualFunc(got, want, slices.Equal) {
+			t.Errorf("disk %d: acknowledged %v, want %v", disk, got, want)
+		}
+		push(&replication.Push{Seq: 3, Owner: 2, Delta: replication.NewTable(2).Since(0)})
+		if early, late := acked(p.Wake(writeWithin-1)), acked(p.Wake(writeWithin)); disk == DiskRead && (len(early) > 0 || !slices.Equal(late, []uint64{3})) {
+			t.Errorf("its disk hangs: acknowledged %v, and %v after %v", early, late, writeWithin)
+		}
+	}
 }
 
 // A gateway that comes back keeps no replicas of those who may have gone on without it.
@@ -325,7 +381,7 @@ func TestDropsWhatItMissed(t *testing.T) {
 	p := New(Config{Self: 5, Binding: new(coordinator.Late), Memory: memory, Interval: func() time.Duration { return time.Second }})
 	p.Follow(0, View{
 		Members: []kmutex.Node{2, 5}, Newest: 5, K: 1, Epoch: 1, Began: 5, Home: 2, Tickets: true, Gone: []kmutex.Node{3},
-		Missed: func(owner kmutex.Node) bool { return owner == 2 },
+		Missed: func(owner kmutex.Node, _ func(kmutex.Node) bool) bool { return owner == 2 },
 	}, DiskRead)
 	if got := memory.Replicas().Owners(); !slices.Equal(got, []kmutex.Node{3}) {
 		t.Errorf("replicas of %v, want those of node 3", got)

@@ -22,8 +22,10 @@ func (p *Pool) followTickets() {
 	if p.tickets == nil {
 		replicas := p.cfg.Memory.Replicas()
 		if v.Missed != nil {
-			replicas.Drop(v.Missed)
+			kept := func(n kmutex.Node) bool { return replicas.Of(n) != nil && !slices.Contains(p.cfg.Memory.unread, n) }
+			replicas.Drop(func(owner kmutex.Node) bool { return v.Missed(owner, kept) })
 		}
+		p.cfg.Memory.unread = nil
 		p.tickets = newTickets(p.cfg.Self, replicas, p.disk)
 	}
 	ts := p.tickets
@@ -62,7 +64,7 @@ func (p *Pool) pushTickets() {
 
 // takePush takes in what an owner of tickets sends to its successor. The last push of a lost
 // owner may come late: then its replicas have been reported already.
-func (p *Pool) takePush(from kmutex.Node, push *replication.Push) error {
+func (p *Pool) takePush(now time.Duration, from kmutex.Node, push *replication.Push) error {
 	switch {
 	case p.tickets == nil:
 		return ErrNoTickets
@@ -76,7 +78,13 @@ func (p *Pool) takePush(from kmutex.Node, push *replication.Push) error {
 		return fmt.Errorf("%w: %w", errLetter, err)
 	}
 	p.fx.Moved = true
-	p.post(Letter{To: from, Ack: &ack})
+	p.tickets.received++
+	if l := (Letter{To: from, Ack: &ack}); p.tickets.disk == DiskRead { // after a restart nothing else is known again
+		l.unwritten = p.tickets.received
+		p.again = append(p.again, retry{now + writeWithin, l})
+	} else {
+		p.post(l)
+	}
 	return nil
 }
 
@@ -206,6 +214,7 @@ func (p *Pool) voidTickets() error {
 	case p.tickets != nil:
 		return p.tickets.replicas.Restore(p.tickets.table.Since(0))
 	case p.view.Tickets:
+		p.cfg.Memory.unread = append(p.cfg.Memory.unread, p.cfg.Self)
 		return p.cfg.Memory.Replicas().Restore(replication.NewTable(p.cfg.Self).Since(0))
 	default:
 		return nil

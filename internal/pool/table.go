@@ -22,6 +22,7 @@ type Tickets struct {
 	ended      endings
 	disk       Disk
 	written    uint64 // the version that the disk has
+	received   uint64 // how many pushes
 }
 
 // Disk says whether the tickets on disk are known.
@@ -62,6 +63,9 @@ func (ts *Tickets) Table() *replication.Table { return ts.table }
 
 // Replicas are those of other gateways' tables.
 func (ts *Tickets) Replicas() *replication.ReplicaSet { return ts.replicas }
+
+// Received tells how many pushes of other gateways have come in.
+func (ts *Tickets) Received() uint64 { return ts.received }
 
 // Synced reports whether t's holder may be shown its present state: every gateway that may
 // take t over has it.

@@ -125,9 +125,18 @@ func (p *Pool) Finish(now time.Duration, t *Ticket, call string) (*Effects, erro
 	return p.done(now), nil
 }
 
-// Written takes in that the disk has the table up to a version, or gave up on it.
-func (p *Pool) Written(version uint64) {
-	if p.tickets != nil {
-		p.tickets.written = version
-	}
+// Written takes in that the disk has the table up to a version, and so many of the pushes that
+// have been received, or gave up on it.
+func (p *Pool) Written(now time.Duration, version, received uint64) *Effects {
+	p.fx.reset()
+	p.tickets.written = version
+	p.again = slices.DeleteFunc(p.again, func(r retry) bool {
+		written := r.letter.unwritten > 0 && r.letter.unwritten <= received
+		if written {
+			r.letter.unwritten = 0
+			p.post(r.letter)
+		}
+		return written
+	})
+	return p.done(now)
 }

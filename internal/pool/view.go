@@ -45,7 +45,8 @@ type View struct {
 	Witnessed func(lost kmutex.Node) bool
 	// Missed reports whether a gateway may have shown holders of tickets something while this one
 	// was no member, before this incarnation, see [replication.Missed]; nil: none has.
-	Missed func(owner kmutex.Node) bool
+	// kept tells which incarnations have left their tables with the replicas.
+	Missed func(owner kmutex.Node, kept func(kmutex.Node) bool) bool
 	// MaxTTL is the longest time to live of tickets that the pool's gateways take; 0:
 	// [admission.MaxTTL].
 	MaxTTL time.Duration

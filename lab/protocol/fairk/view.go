@@ -138,10 +138,10 @@ func (v *View) witnessed(me Member, lost kmutex.Node) bool {
 }
 
 // missed reports whether an owner may have told something while a member's host had none.
-func (v *View) missed(me Member, owner kmutex.Node) bool {
+func (v *View) missed(me Member, owner kmutex.Node, kept func(kmutex.Node) bool) bool {
 	stays := v.stays()
 	s, known := stay(owner, stays)
-	return !known || replication.Missed(replication.Stay{Name: name(me.Host), Node: me.Node}, s, stays)
+	return !known || replication.Missed(replication.Stay{Name: name(me.Host), Node: me.Node}, s, stays, kept)
 }
 
 // pool is what package pool wants to know of the view.
@@ -160,7 +160,7 @@ func (v *View) pool(self kmutex.Node, wait time.Duration) pool.View {
 			p.Lost = append(p.Lost, replication.Lost{Node: l.Node, Successor: l.Heir})
 		}
 		p.Witnessed = func(lost kmutex.Node) bool { return v.witnessed(me, lost) }
-		p.Missed = func(owner kmutex.Node) bool { return v.missed(me, owner) }
+		p.Missed = func(owner kmutex.Node, kept func(kmutex.Node) bool) bool { return v.missed(me, owner, kept) }
 		p.MaxTTL = MaxTTL
 	}
 	return p
