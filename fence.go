@@ -9,6 +9,7 @@ import (
 	"sync/atomic"
 
 	"github.com/kgate/kgate/proxy/tcpstate"
+	"github.com/kgate/kgate/proxy/upstream"
 )
 
 type dialFunc = func(ctx context.Context, network, addr string) (net.Conn, error)
@@ -39,6 +40,7 @@ func fenced(dial dialFunc, entitled func() uint64) dialFunc {
 			}
 		}
 		c := &fencedConn{Conn: conn, entitled: entitled, under: under}
+		c.writes = upstream.NewGate(conn, c.lapsed)
 		tcpstate.ResetOnClose(c.socket(), true) // unless it is closed in order: the process may be killed
 		return c, nil
 	}
@@ -53,6 +55,7 @@ type fencedConn struct {
 	net.Conn
 	entitled func() uint64
 	under    uint64
+	writes   *upstream.Gate
 	serves   atomic.Pointer[use] // the request over HTTP/1 that is in flight
 	shared   bool                // by requests over HTTP/2
 	onClose  func()              // nil: nothing
@@ -138,20 +141,34 @@ func (c *fencedConn) CloseWrite() error {
 
 // Write implements net.Conn.
 func (c *fencedConn) Write(p []byte) (int, error) {
-	if err := c.check(); err != nil {
-		return 0, err
+	n, err := c.writes.Write(p)
+	if errors.Is(err, ErrLost) {
+		c.abort()
 	}
-	return c.Conn.Write(p)
+	return n, err
 }
 
 // check closes the connection and returns ErrLost if nothing may be sent any more.
 func (c *fencedConn) check() error {
+	err := c.lapsed()
+	if err != nil {
+		c.abort()
+	}
+	return err
+}
+
+// lapsed returns ErrLost if nothing may be sent any more.
+func (c *fencedConn) lapsed() error {
 	if now := c.entitled(); now == 0 || now != c.under {
-		c.serves.CompareAndSwap(nil, new(use)) // whatever it carries is aborted
-		_ = c.Close()
 		return ErrLost
 	}
 	return nil
+}
+
+// abort closes the connection. Whatever it carries is aborted.
+func (c *fencedConn) abort() {
+	c.serves.CompareAndSwap(nil, new(use))
+	_ = c.Close()
 }
 
 // fencedBelow returns the connection of ours that is below TLS, or below that of a proxy.

@@ -15,6 +15,11 @@ func TestMutantsAreCaught(t *testing.T) {
 			Caught: "bytes have come", By: "^TestTransport$",
 		},
 		{
+			Name: "a write that waits does not ask the lease again", File: "fence.go",
+			Old: "c.writes.Write(p)", New: "c.Conn.Write(p)",
+			Caught: "the server got 67108864 bytes", By: "^TestTransportWithinWrite$",
+		},
+		{
 			Name: "the connections of x/net's HTTP/2 are shared", File: "http2.go",
 			Old: "base.TLSNextProto[name] = f.take", New: "_ = f.take",
 			Caught: "both used the connections", By: "^TestTransportIsApart$",

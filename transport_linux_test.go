@@ -2,6 +2,7 @@ package kgate
 
 import (
 	"bufio"
+	"errors"
 	"io"
 	"net"
 	"net/http"
@@ -87,6 +88,42 @@ func TestTransportUpgrade(t *testing.T) {
 			}
 			<-written
 		})
+	}
+}
+
+// TestTransportWithinWrite: a write that waits for room when the lease is lost sends nothing
+// more.
+func TestTransportWithinWrite(t *testing.T) {
+	const length = 64 << 20 // more than the systems take
+	l, err := net.Listen("tcp", "127.0.0.1:0")
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer l.Close()
+	var standing atomic.Uint64
+	standing.Store(1)
+	got := make(chan int64, 1)
+	go func() {
+		server, err := l.Accept()
+		if err != nil {
+			return
+		}
+		defer server.Close()
+		_, _ = server.Read(make([]byte, 1))
+		standing.Store(2)
+		n, _ := io.Copy(io.Discard, server)
+		got <- 1 + n
+	}()
+	conn, err := fenced(new(net.Dialer).DialContext, standing.Load)(t.Context(), "tcp", l.Addr().String())
+	if err != nil {
+		t.Fatal(err)
+	}
+	if _, err := conn.Write(make([]byte, length)); !errors.Is(err, ErrLost) {
+		t.Error(err)
+		_ = conn.Close()
+	}
+	if n := <-got; n == length {
+		t.Errorf("the server got %d bytes", n)
 	}
 }
 

@@ -13,7 +13,7 @@ import (
 // conn is a fenced connection. A gateway that was paused, or cut off for longer
 // than its lease, may no longer have requests in flight, and learns that late: it
 // may have slept for minutes between a check and the write. So Write checks right
-// before it sends. All slots of a gateway end together when its right to have any
+// before each system call that sends. All slots of a gateway end together when its right to have any
 // ends, so a connection need not know whose bytes it carries, and HTTP/1.1,
 // HTTP/2, TLS and upgraded connections are guarded alike.
 //
@@ -29,6 +29,7 @@ type conn struct {
 	standing uint64
 	onClose  func(*conn)
 	reads    deadline.Reader
+	writes   *Gate
 	rate     int64 // to which the server is held back, for one exchange at a time
 
 	mu   sync.Mutex
@@ -46,13 +47,15 @@ func (c *conn) SetDeadline(t time.Time) error {
 	return errors.Join(c.SetReadDeadline(t), c.SetWriteDeadline(t))
 }
 
-// Write implements net.Conn. It sends nothing when the standing is over.
-func (c *conn) Write(p []byte) (int, error) {
-	if err := c.check(); err != nil {
-		return 0, err
-	}
-	return c.Conn.Write(p)
+// newConn returns a connection of a standing. OnClose is called when it is closed.
+func newConn(socket net.Conn, current func() uint64, standing uint64, onClose func(*conn)) *conn {
+	c := &conn{Conn: socket, current: current, standing: standing, onClose: onClose}
+	c.writes = NewGate(socket, c.check)
+	return c
 }
+
+// Write implements net.Conn. It sends nothing when the standing is over.
+func (c *conn) Write(p []byte) (int, error) { return c.writes.Write(p) }
 
 // check returns ErrLapsed if nothing may be sent.
 func (c *conn) check() error {

@@ -156,7 +156,7 @@ func TestGoodbyeUnread(t *testing.T) {
 	defer secure.Close()
 	go func() { _ = tls.Server(server, secure.TLS).Handshake() }()
 	c := newClient(t, "h:443")
-	raw := &conn{Conn: client, current: c.cfg.Standing, standing: c.endLapsed(), onClose: c.forget}
+	raw := newConn(client, c.cfg.Standing, c.endLapsed(), c.forget)
 	stream := tls.Client(raw, &tls.Config{InsecureSkipVerify: true})
 	if err := stream.Handshake(); err != nil {
 		t.Fatal(err)

@@ -92,11 +92,11 @@ func TestGoingAway(t *testing.T) {
 	})
 	tr := new(http.Transport)
 	ForStreams(tr)
-	raw := &conn{current: func() uint64 { return 0 }, onClose: func(*conn) {}}
-	var err error
-	if raw.Conn, err = net.Dial("tcp", s.addr); err != nil {
+	tcp, err := net.Dial("tcp", s.addr)
+	if err != nil {
 		t.Fatal(err)
 	}
+	raw := newConn(tcp, func() uint64 { return 0 }, 0, func(*conn) {})
 	streams, err := NewStreams(t.Context(), tr, s.addr, raw, raw)
 	if err != nil {
 		t.Fatal(err)

@@ -135,6 +135,11 @@ func TestMutantsAreCaught(t *testing.T) {
 			By: "^TestLapse$", Caught: "FAIL",
 		},
 		{
+			Name: "a write goes on after the standing", File: "gate.go",
+			Old: "if g.raw == nil {", New: "if true {",
+			By: "^TestLapseWithinWrite$", Caught: "the server got 67108864 bytes",
+		},
+		{
 			Name: "a handshake that fails is no failure to connect", File: "pool.go",
 			Old: "if err := secure.HandshakeContext(ctx); err != nil {\n\t\t\t_ = raw.Close()\n\t\t\treturn failed(err)",
 			New: "if err := secure.HandshakeContext(ctx); err != nil {\n\t\t\t_ = raw.Close()\n\t\t\treturn nil, err",

@@ -286,7 +286,7 @@ func (c *Client) open(ctx context.Context, standing uint64) (*conn, error) {
 	if err != nil {
 		return nil, err
 	}
-	raw := &conn{Conn: tcp, current: c.cfg.Standing, standing: standing, onClose: c.forget}
+	raw := newConn(tcp, c.cfg.Standing, standing, c.forget)
 	tcpstate.ResetOnClose(tcp, true)
 	if !c.add(raw) {
 		raw.reset()

@@ -128,7 +128,7 @@ func FuzzRequest(f *testing.F) {
 		done := make(chan struct{})
 		go func() { _, _ = io.Copy(&sent, far); close(done) }()
 		c := New(Config{Scheme: "http"})
-		h := newHTTP1(&c.cfg, &conn{Conn: near, current: c.cfg.Standing, standing: 1, onClose: c.forget}, near, c.keep)
+		h := newHTTP1(&c.cfg, newConn(near, c.cfg.Standing, 1, c.forget), near, c.keep)
 		b, err := h.appendRequest(nil, out)
 		if err == nil {
 			_, _ = near.Write(b)

@@ -4,10 +4,12 @@ package upstream
 
 import (
 	"bufio"
+	"errors"
 	"io"
 	"net"
 	"net/http"
 	"strings"
+	"sync/atomic"
 	"testing"
 	"time"
 
@@ -84,6 +86,33 @@ func TestStreamsBrokenOff(t *testing.T) {
 				hears(t, <-said)
 			})
 		}
+	}
+}
+
+// TestLapseWithinWrite: a Write that waits for room when the standing ends sends nothing
+// more, though nobody has told the connection.
+func TestLapseWithinWrite(t *testing.T) {
+	const length = 64 << 20 // more than the systems take
+	var standing atomic.Uint64
+	standing.Store(1)
+	lapsed, got := make(chan struct{}), make(chan int64, 1)
+	s := serve(t, func(_ net.Conn, br *bufio.Reader) {
+		_, _ = br.ReadByte()
+		standing.Store(2)
+		close(lapsed)
+		n, _ := io.Copy(io.Discard, br)
+		got <- 1 + n
+	})
+	c := newClient(t, s.addr, func(c *Config) { c.Standing = standing.Load })
+	tunnel, err := c.Tunnel(t.Context())
+	if err != nil {
+		t.Fatal(err)
+	}
+	_, err = tunnel.Write(make([]byte, length))
+	<-lapsed
+	tunnel.Finish() // what has been written arrives
+	if n := <-got; n == length || !errors.Is(err, ErrLapsed) {
+		t.Errorf("the server got %d bytes of %d: %v", n, length, err)
 	}
 }
 
