@@ -91,11 +91,9 @@ func BenchmarkProxy(b *testing.B) {
 	to := mustURL(b, upstream.URL)
 	tr := &http.Transport{MaxIdleConnsPerHost: 1024, DisableCompression: true}
 	defer tr.CloseIdleConnections()
-	handler := openHandler(b, to)
-	defer handler.Close()
 	b.Run("bare", func(b *testing.B) { benchmarkServer(b, &http.Server{Handler: bareProxy(to, tr)}) })
 	b.Run("kgate", func(b *testing.B) {
-		s, err := downstream.NewServer(downstream.Config{Handler: handler})
+		s, err := downstream.NewServer(downstream.Config{Handler: openHandler(b, to)}) // which it closes
 		if err != nil {
 			b.Fatal(err)
 		}
