@@ -110,14 +110,14 @@ func TestMutantsAreCaught(t *testing.T) {
 			By: "^TestBadAnswerToUpload$", Caught: "does not hear of it",
 		},
 		{
-			Name: "net/http closes what it breaks off in order", File: "streams.go",
+			Name: "net/http closes what it aborts in order", File: "streams.go",
 			Old: "if !f.streams.endsInOrder() {", New: "if false {",
-			By: "^TestStreamsBrokenOff$/^it_ends,_before_a_write$", Caught: "does not hear of it",
+			By: "^TestStreamsAborted$/^it_ends,_before_a_write$", Caught: "does not hear of it",
 		},
 		{
 			Name: "the reset of a stream waits behind what was not sent of it", File: "streams.go",
 			Old: "s.InFlight() == 0 && s.socket.IsDelivered()", New: "s.InFlight() == 0",
-			By: "^TestStreamsBrokenOff$/^it_takes_no_more_streams$", Caught: "does not hear of it",
+			By: "^TestStreamsAborted$/^it_takes_no_more_streams$", Caught: "does not hear of it",
 		},
 		{
 			Name: "a trailer is lost", File: "upload.go",

@@ -46,12 +46,12 @@ func TestBadAnswerToUpload(t *testing.T) {
 	}
 }
 
-// TestStreamsBrokenOff: so does one over HTTP/2 that breaks off what it reads nothing of.
-func TestStreamsBrokenOff(t *testing.T) {
+// TestStreamsAborted: so does one over HTTP/2 that aborts what it reads nothing of.
+func TestStreamsAborted(t *testing.T) {
 	const window = 1 << 30 // more than the systems take
 	for name, c := range map[string]struct {
 		length   int
-		breakOff func(c net.Conn, fr *xhttp2.Framer)
+		abort func(c net.Conn, fr *xhttp2.Framer)
 	}{
 		"it ends":                  {1 << 20, func(c net.Conn, _ *xhttp2.Framer) { _ = c.(*net.TCPConn).CloseWrite() }},
 		"it ends, before a write":  {32 << 20, func(c net.Conn, _ *xhttp2.Framer) { _ = c.(*net.TCPConn).CloseWrite() }},
@@ -70,7 +70,7 @@ func TestStreamsBrokenOff(t *testing.T) {
 						f, err = fr.ReadFrame()
 					}
 					time.Sleep(20 * time.Millisecond) // what the system takes is on its way
-					c.breakOff(conn, fr)
+					c.abort(conn, fr)
 					said <- conn
 					<-heard
 				})

@@ -136,7 +136,7 @@ type firstFrames struct {
 	reads   int // up to 2
 }
 
-// Close implements net.Conn. Net/http closes in order, also when it breaks requests off: the
+// Close implements net.Conn. Net/http closes in order, also when it aborts requests: the
 // system would go on to send what it has of them, with their exchanges over.
 func (f *firstFrames) Close() error {
 	if !f.streams.endsInOrder() {
@@ -244,7 +244,7 @@ func (s *Streams) tryEnd() bool {
 	return true
 }
 
-// endsInOrder reports whether nothing is broken off when the connection is closed: no request
+// endsInOrder reports whether nothing is aborted when the connection is closed: no request
 // uses it, or the streams have ended and the server has what was written of them.
 func (s *Streams) endsInOrder() bool {
 	s.mu.Lock()
