@@ -178,8 +178,8 @@ var (
 			Name: "flap backoff does not end", File: "../internal/membership/leader/flaps.go",
 			Old:    "until: now + wait}",
 			New:    "until: now + 100*wait}",
-			Caught: "not in order",
-			Args:   try(7448),
+			Caught: "does not move|not in order",
+			Args:   try(4),
 		},
 		{
 			Name: "a letter that is lost stays lost", File: "../internal/pool/event.go",
@@ -222,13 +222,6 @@ var (
 			New:    "if true {\n\t\treturn false",
 			Caught: "does not move",
 			Args:   try(1919),
-		},
-		{
-			Name: "the complaints of homes are not believed", File: "../internal/membership/leader/judge.go",
-			Old:    "if !r.members[home].Home ||",
-			New:    "if true ||",
-			Caught: "does not move|not in order",
-			Args:   try(172),
 		},
 	}
 )

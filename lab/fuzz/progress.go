@@ -15,8 +15,12 @@ var errStuck = errors.New("the line does not move while the fault lasts")
 
 // moving is how long the line may stand still while faults last that change no more:
 // leases that ran have to be over, a leader has to be elected, and those that lost
-// their leases have to come back. It is half as long from then on.
-const moving = 2*lease + 3*time.Second
+// their leases have to come back. From then on it is stillMoving: what may still show is a
+// path that loses long messages, when the first of them is sent there, docs/guarantees.md.
+const (
+	moving      = 2*lease + 3*time.Second
+	stillMoving = 2*lease + time.Second/2
+)
 
 // probeEvery is the time between two requests that try whether the line moves.
 const probeEvery = 500 * time.Millisecond
@@ -62,7 +66,7 @@ func clique(reach []uint, set uint) bool {
 // has, beyond what the requests before take; and they go on. It may be others, which are
 // connected as well: nobody can tell which of two sets is the one that goes on.
 func (p *play) moves() error {
-	for _, bound := range []time.Duration{moving, moving / 2} {
+	for _, bound := range []time.Duration{moving, stillMoving} {
 		if err := p.serve(bound); err != nil {
 			return err
 		}
