@@ -116,6 +116,18 @@ func TestMutantsAreCaught(t *testing.T) {
 			Caught: "not within|stands as|after term", By: "^TestRoundTrips$",
 		},
 		{
+			Name: "a dial has no room for TLS", File: "timeouts.go",
+			Old:    "min(4*trip, reachTimeout(lease))",
+			New:    "min(2*trip, reachTimeout(lease))",
+			Caught: "a dial has", By: "^TestTimeoutsHaveRoom$",
+		},
+		{
+			Name: "a dial that is given up reaches somebody", File: "peers.go",
+			Old:    "!silent(err) && !silent(context.Cause(ctx))",
+			New:    "!silent(err)",
+			Caught: "reached true after", By: "^TestHowLongDialsTake$",
+		},
+		{
 			Name: "nobody is asked before the first vote", File: "rollcall.go",
 			Old:    "\tif r.floor.Before(p) {",
 			New:    "\tif p.Before(r.floor) {",

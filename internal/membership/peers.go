@@ -10,6 +10,7 @@ import (
 	"log/slog"
 	"net"
 	"net/http"
+	"net/http/httptrace"
 	"net/url"
 	"os"
 	"slices"
@@ -188,13 +189,25 @@ func (pc *peerClient) identifyPeer(ctx context.Context, p serfring.Member) (id i
 }
 
 // reaches dials a peer port. Only a dial that was refused, not answered or had
-// no way failed: any other answer comes from somebody who lives.
+// no way failed: any other answer comes from somebody who lives. How long TCP's handshake takes
+// tells how far away that is: the trace sees it.
 func (pc *peerClient) reaches(ctx context.Context, addr string) bool {
-	conn, err := pc.probe(ctx, addr, probeTimeout(pc.lease()))
+	began, lease := time.Now(), pc.lease()
+	ctx, cancel := context.WithCancelCause(ctx)
+	defer cancel(nil)
+	timer := time.AfterFunc(probeTimeout(lease, 0), func() { cancel(context.DeadlineExceeded) })
+	defer timer.Stop()
+	connected := func(_, _ string, err error) {
+		if trip := time.Since(began); err == nil && timer.Stop() {
+			timer.Reset(probeTimeout(lease, trip) - trip)
+		}
+	}
+	conn, err := pc.probe(httptrace.WithClientTrace(ctx, &httptrace.ClientTrace{ConnectDone: connected}), addr, reachTimeout(lease))
 	if err == nil {
 		_ = conn.Close()
+		return true
 	}
-	return !silent(err)
+	return !silent(err) && !silent(context.Cause(ctx))
 }
 
 // passes dials a peer port and has it send back what fills packets as long as they get. A

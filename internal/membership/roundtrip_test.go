@@ -126,6 +126,26 @@ func TestRoundTrips(t *testing.T) {
 	t.Skip("the machine stood still each time")
 }
 
+// Where round trips are as long as docs/guarantees.md bears, what needs a new connection with TLS
+// ends in time.
+func TestTimeoutsHaveRoom(t *testing.T) {
+	for _, lease := range []time.Duration{time.Second, 3 * time.Second, 4 * time.Second, time.Minute} {
+		trip := min(lease/10, 400*time.Millisecond)
+		for name, c := range map[string]struct {
+			timeout time.Duration
+			trips   int
+		}{
+			"a dial":                   {probeTimeout(lease, trip), 3},
+			"a dial before a question": {reachTimeout(lease), 3},
+			"a call":                   {callTimeout(lease), 4},
+		} {
+			if need := time.Duration(c.trips) * trip; c.timeout <= need {
+				t.Errorf("lease %v: %s has %v and needs %v", lease, name, c.timeout, need)
+			}
+		}
+	}
+}
+
 // staysAsItIs watches for that long that each gateway keeps its lease, and that there is no
 // election and no new view. It returns what is not so, at once.
 func staysAsItIs(gateways []*gateway, during time.Duration) (trouble string) {

@@ -6,10 +6,12 @@ import (
 	"fmt"
 	"log/slog"
 	"net"
+	"net/http/httptrace"
 	"os"
 	"slices"
 	"syscall"
 	"testing"
+	"testing/synctest"
 	"time"
 
 	"github.com/kgate/kgate/internal/membership/lease"
@@ -90,6 +92,50 @@ func TestWhichDialsFail(t *testing.T) {
 		if got := newPeerClient(n, nil).reaches(t.Context(), "here"); got != tt.want {
 			t.Errorf("%v: reached %v", tt.err, got)
 		}
+	}
+}
+
+// slowLayer connects after a trip, and answers so long after the dial began.
+type slowLayer struct {
+	StreamLayer
+	trip, answer time.Duration
+}
+
+func (s slowLayer) Dial(ctx context.Context, _ string) (net.Conn, error) {
+	answer := time.After(s.answer)
+	select {
+	case <-time.After(s.trip):
+		httptrace.ContextClientTrace(ctx).ConnectDone("tcp", "here", nil)
+	case <-ctx.Done():
+		return nil, ctx.Err()
+	}
+	select {
+	case <-answer:
+		return nil, errors.New("the other end is busy")
+	case <-ctx.Done():
+		return nil, ctx.Err()
+	}
+}
+
+// Who is far away has longer to answer, and who is near and silent has not.
+func TestHowLongDialsTake(t *testing.T) {
+	const lease, never = 3 * time.Second, time.Hour
+	for _, tt := range []struct {
+		trip, answer, took time.Duration
+		want               bool
+	}{
+		{never, never, 750 * time.Millisecond, false},
+		{time.Millisecond, never, 750 * time.Millisecond, false},
+		{300 * time.Millisecond, never, 1200 * time.Millisecond, false},
+		{300 * time.Millisecond, 1100 * time.Millisecond, 1100 * time.Millisecond, true},
+	} {
+		synctest.Test(t, func(t *testing.T) {
+			n := &raftNode{config: Config{Lease: lease, Control: slowLayer{trip: tt.trip, answer: tt.answer}}, machine: newMachine(slog.New(slog.DiscardHandler))}
+			began := time.Now()
+			if got := newPeerClient(n, nil).reaches(t.Context(), "here"); got != tt.want || time.Since(began) != tt.took {
+				t.Errorf("connected after %v, answered after %v: reached %v after %v", tt.trip, tt.answer, got, time.Since(began))
+			}
+		})
 	}
 }
 

@@ -13,9 +13,10 @@ import (
 //     and a change of the leader still costs nobody its lease. Elections wait that
 //     long only if nobody notices earlier that the leader is gone: see elections.
 //   - A renewal is a round trip to the leader, and one from there to the voters. On
-//     new connections it is six, with TLS. It is waited for as long as that, and
+//     new connections it is eight, with TLS. It is waited for as long as that, and
 //     given up at once when the leader is gone or another one is known.
-//   - A call on a new connection is three round trips and more with TLS.
+//   - A dial is three round trips with TLS: TCP's handshake, TLS's, and the stream's first
+//     answer. A call on a new connection is four.
 const (
 	// leastTimeout of raft's, and mostTimeout: longer leases do not mean slower
 	// elections.
@@ -46,14 +47,14 @@ func callTimeout(lease time.Duration) time.Duration {
 }
 
 // probeTimeout is how long a dial may take that is to show whether a gateway is
-// there: TCP's and TLS's handshakes are in it.
-func probeTimeout(lease time.Duration) time.Duration {
-	return min(max(lease/4, 300*time.Millisecond), mostTimeout)
+// there. The loss of a host shows only after it, so it is short; but where TCP's handshake
+// has taken a long trip, there is time for the two that follow, and for one more.
+func probeTimeout(lease, trip time.Duration) time.Duration {
+	return max(min(max(lease/4, 300*time.Millisecond), mostTimeout), min(4*trip, reachTimeout(lease)))
 }
 
-// reachTimeout is how long the dial of a gateway may take that asks to be let in, or by it:
-// TCP's and TLS's handshakes and the stream's first answer are three round trips, each of
-// up to a tenth of the lease.
+// reachTimeout is how long the dial of a gateway may take that asks to be let in, or by it.
+// It has room for three round trips and one more.
 func reachTimeout(lease time.Duration) time.Duration {
 	return min(max(lease*2/5, 300*time.Millisecond), 5*time.Second)
 }

@@ -113,8 +113,9 @@ func TestLongRoundTrips(t *testing.T) {
 	w.checkBound(t)
 }
 
-// TestLetInOverLongRoundTrips: where gateways are 300 ms apart, one that is started again is
-// let in, also with TLS: then a connection takes three round trips before anybody answers.
+// TestLetInOverLongRoundTrips: where gateways are 300 ms apart, with TLS, five that start together
+// are let in, and one that is started again. Nobody is suspended meanwhile, unless the machine
+// stood for longer than dials have to spare.
 func TestLetInOverLongRoundTrips(t *testing.T) {
 	if testing.Short() {
 		t.Skip("takes half a minute")
@@ -125,17 +126,28 @@ func TestLetInOverLongRoundTrips(t *testing.T) {
 	if err := os.WriteFile(key, []byte(clusterkey.New()+"\n"), 0o600); err != nil {
 		t.Fatal(err)
 	}
-	w := startWorld(t, NewDelayed(t, 3, 150*time.Millisecond), cluster.Options{Gateways: 3, Lease: lease, KeyFile: key})
+	began := time.Now()
+	w := startWorld(t, NewDelayed(t, size, 150*time.Millisecond), cluster.Options{Gateways: size, Lease: lease, KeyFile: key})
+	t.Logf("all ready %v after they were started", time.Since(began).Round(time.Millisecond))
 	if _, err := w.cluster.Gateways[2].Stop(); err != nil {
 		t.Fatal(err)
 	}
-	began := time.Now()
+	restarted := time.Now()
 	again := w.cluster.Restart(t, 2)
 	ctx, cancel := context.WithTimeout(t.Context(), 20*lease)
 	defer cancel()
 	if err := again.AwaitReady(ctx); err != nil {
 		t.Fatal(err)
 	}
-	t.Logf("ready %v after it was started", time.Since(began).Round(time.Millisecond))
+	t.Logf("ready %v after it was started again", time.Since(restarted).Round(time.Millisecond))
+	cluster.Span(t, 2*lease)
+	const spare = 200 * time.Millisecond
+	lost := w.cluster.Gateways[0].Log.Records("gateway lost: its slots come back when its lease has run out")
+	for _, r := range lost {
+		t.Logf("%s was suspended: %s", r.Text("name"), r.Text("reason"))
+	}
+	if stood := cluster.StoodWithin(began, lease); len(lost) > 0 && stood < spare {
+		t.Errorf("suspended, though the machine stood for %v within a lease at most", stood)
+	}
 	w.checkBound(t)
 }

@@ -35,7 +35,7 @@
 //	                               the younger                                    to be down
 //	a report does not come         the home of a pool complains twice in a row:   L/2; for one that
 //	                               the member that it misses goes; a home that    has just come in,
-//	                               misses most of those who renew goes itself     2 L/3
+//	                               misses most of those who renew goes itself     L
 //	a home cannot read its         its own report is among those that it misses:  L/2
 //	tickets                        it goes
 //	views are not followed         it renews, and names a view that is L/2 old    3 L/4

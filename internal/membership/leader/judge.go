@@ -119,7 +119,7 @@ func (r *Rules) unfit(s Observation, now time.Duration) bool {
 	for node, m := range r.members {
 		limit := r.terms.Lease / 2
 		if _, ever := r.grantor.Heard(node); !ever {
-			limit = newFor(r.terms) // its first renewal may need a new connection
+			limit = firstRenewal(r.terms) // its first renewal may need a new connection
 		}
 		switch _, gone := s.Unreachable[node]; {
 		case r.silent(node, now) < limit:
@@ -192,7 +192,7 @@ func (r *Rules) unreported(now time.Duration) map[kmutex.Node]Reason {
 			if _, in := r.members[node]; !in || rep.at-since < r.terms.Interval()/2 {
 				continue // one complaint alone may come of a pause of the home
 			}
-			if at, joined := r.joined[node]; joined && now-at < newFor(r.terms) {
+			if at, joined := r.joined[node]; joined && now-at < firstReport(r.terms) {
 				continue // its link may not be up yet
 			}
 			these = append(these, node)

@@ -90,7 +90,7 @@ func TestMutantsAreCaught(t *testing.T) {
 		},
 		{
 			Name: "a newcomer's report is missed before its link can be up", File: "judge.go",
-			Old:    "joined && now-at < newFor(r.terms) {",
+			Old:    "joined && now-at < firstReport(r.terms) {",
 			New:    "joined && now-at < 0 {",
 			Caught: "node 6:", By: "^TestNewcomerHasTime$",
 		},

@@ -17,9 +17,15 @@ func DownAfter(t lease.Terms) time.Duration { return t.Lease / 2 }
 // MissingAfter is how long a home waits for a member's report before it complains.
 func MissingAfter(t lease.Terms) time.Duration { return t.Lease / 6 }
 
-// newFor is how long a member has for its first renewal to a leader, or its first
-// report: views, connections and links come before it, each with several round trips.
-func newFor(t lease.Terms) time.Duration { return 2 * t.Lease / 3 }
+// firstRenewal is how long a member has for its first renewal to a leader: the view and a new
+// connection come before it, with several round trips.
+func firstRenewal(t lease.Terms) time.Duration { return 2 * t.Lease / 3 }
+
+// firstReport is how long a member has that has come in until the leader knows that its reports
+// arrive. Its links may need a second attempt, because it takes none before it has its lease. With
+// round trips of a tenth of the lease its report needs 3/4 of one then; and what the home says of
+// it is up to [lease.Terms.Interval] older than the leader takes it for.
+func firstReport(t lease.Terms) time.Duration { return t.Lease }
 
 // Member is one incarnation of a gateway in the agreed view.
 type Member struct {

@@ -118,8 +118,8 @@ func TestNewcomerHasTime(t *testing.T) {
 	w.next()
 	w.seen.Boots["f"] = "f"
 	w.reports[1] = Report{Missing: nodes{6}}
-	w.run(2 * half)
-	w.wantLost(fates{6: Missing}, terms.Lease+newFor(terms), terms.Lease+newFor(terms)+interval)
+	w.run(2*half + interval)
+	w.wantLost(fates{6: Missing}, 2*terms.Lease, 2*terms.Lease+interval)
 }
 
 // With two gateways the one that is missed goes: one of one is no majority against
