@@ -50,8 +50,8 @@ func TestBadAnswerToUpload(t *testing.T) {
 func TestStreamsAborted(t *testing.T) {
 	const window = 1 << 30 // more than the systems take
 	for name, c := range map[string]struct {
-		length   int
-		abort func(c net.Conn, fr *xhttp2.Framer)
+		length int
+		abort  func(c net.Conn, fr *xhttp2.Framer)
 	}{
 		"it ends":                  {1 << 20, func(c net.Conn, _ *xhttp2.Framer) { _ = c.(*net.TCPConn).CloseWrite() }},
 		"it ends, before a write":  {32 << 20, func(c net.Conn, _ *xhttp2.Framer) { _ = c.(*net.TCPConn).CloseWrite() }},
