@@ -41,6 +41,11 @@ func TestMutantsAreCaught(t *testing.T) {
 			By: "^TestTargetInProgram$", Caught: "a path without root: got",
 		},
 		{
+			Name: "any text is a host", File: "target.go",
+			Old: `r.Host != "" && hostname(r.Host) == ""`, New: "false",
+			By: "^TestHostOfTarget$", Caught: "a.example:80:80 takes the route",
+		},
+		{
 			Name: "dots pass", File: "target.go",
 			Old: "case hasDotSegment(u.Path):", New: "case false:",
 			By: "^TestTarget$", Caught: "/dots",

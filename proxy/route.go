@@ -1,7 +1,6 @@
 package proxy
 
 import (
-	"net"
 	"net/http"
 	"slices"
 	"strings"
@@ -97,15 +96,18 @@ func (rs routes) allow(req *http.Request) string {
 	return strings.Join(slices.Compact(methods), ", ")
 }
 
-// hostname returns the host of a Host header in lower case, without its port,
-// an IPv6 address's brackets and a final dot.
+// hostname returns the host of a Host header in lower case, without its port, an IPv6
+// address's brackets and a final dot; "" if it is something else. Upstreams differ in what
+// they take for the host of "a:80:80".
 func hostname(host string) string {
-	if strings.Contains(host, ":") { // else it would cost an error per request
-		if h, _, err := net.SplitHostPort(host); err == nil {
-			host = h
-		} else if host[0] == '[' && host[len(host)-1] == ']' {
-			host = host[1 : len(host)-1]
-		}
+	name, port := host, ""
+	if end := strings.LastIndexByte(host, ']'); end > 0 && host[0] == '[' {
+		name, port = host[1:end], host[end+1:]
+	} else if i := strings.IndexByte(host, ':'); i >= 0 {
+		name, port = host[:i], host[i:]
 	}
-	return strings.ToLower(strings.TrimSuffix(host, "."))
+	if port != "" && (port[0] != ':' || strings.Trim(port[1:], "0123456789") != "") {
+		return ""
+	}
+	return strings.ToLower(strings.TrimSuffix(name, "."))
 }

@@ -56,7 +56,7 @@ func TestFirstMatch(t *testing.T) {
 func TestHostname(t *testing.T) {
 	for in, want := range map[string]string{
 		"": "", "H": "h", "h:80": "h", "h.": "h", "h.:80": "h", "[::1]:80": "::1", "[::1]": "::1",
-		"127.0.0.1:1": "127.0.0.1", "h:80:90": "h:80:90",
+		"127.0.0.1:1": "127.0.0.1", "h:80:90": "",
 	} {
 		if got := hostname(in); got != want {
 			t.Errorf("hostname(%q) = %q, want %q", in, got, want)

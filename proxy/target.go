@@ -54,8 +54,8 @@ func encodeBytes(path string) string {
 	return string(b)
 }
 
-// judgeTarget says why a request's target must not be routed; "" if it may. The path that
-// routes see has to be the one that the upstream finds.
+// judgeTarget says why a request's target must not be routed; "" if it may. The host and the
+// path that routes see have to be those that the upstream finds.
 func judgeTarget(r *http.Request) (wrong string) {
 	u := r.URL
 	switch {
@@ -63,6 +63,8 @@ func judgeTarget(r *http.Request) (wrong string) {
 		return "the request target is neither a path nor an http or https URL"
 	case u.Scheme != "" && r.ProtoMajor > 1: // RFC 9113, section 8.3.1: the host stands in :authority, and would stand here, too
 		return "the request target is not a path"
+	case r.Host != "" && hostname(r.Host) == "":
+		return "the Host header is not a host, or a host and a port"
 	case u.Path[0] != '/': // "*" is for OPTIONS alone, which net/http answers; and a program may have cut the path
 		return "the path does not begin with a slash"
 	case hasDotSegment(u.Path):

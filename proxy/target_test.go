@@ -137,6 +137,35 @@ func TestTargetInProgram(t *testing.T) {
 	}
 }
 
+// TestHostOfTarget: nor can the host.
+func TestHostOfTarget(t *testing.T) {
+	up, seen := wireUpstream(t, wireOK)
+	g := newGateway(t, 1, http.NotFoundHandler(), func(c *Config) {
+		route := func(host string) Route {
+			return Route{Pool: "p", Match: Match{Host: host}, RequestHeaders: HeaderEdits{Set: []Field{{"Route", "route:" + host}}}}
+		}
+		c.Pools, c.Routes = []Pool{{Name: "p", Upstreams: []*url.URL{up}}}, []Route{route("a.example"), route("*.b.example"), route("")}
+	})
+	for host, want := range map[string]string{ // the route; "none": 400
+		"a.example": "a.example", "A.Example.:80": "a.example", "a.example:": "a.example", "x.b.example:8080": "*.b.example", "": "",
+		"[::1]": "", "[::1]:80": "", "127.0.0.1:80": "", "a.example.com": "",
+		"a.example:80:80": "none", "a.example::": "none", "a.example:x": "none", "x.b.example:8:8": "none", "a.example:80,b": "none",
+		"[::1]x": "none", "[::1": "none", "::1": "none", ":80": "none", ".": "none", "[]": "none",
+	} {
+		conn := g.dial()
+		conn.send("GET / HTTP/1.1\r\nHost: " + host + "\r\nConnection: close\r\n\r\n")
+		got := "none"
+		if res := conn.response(); res.StatusCode == http.StatusOK {
+			_, got, _ = strings.Cut(fields(<-seen, "Route")[0], "route:")
+		} else if res.StatusCode != http.StatusBadRequest {
+			got = res.Status
+		}
+		if got != want {
+			t.Errorf("Host: %s takes the route %q, want %q", host, got, want)
+		}
+	}
+}
+
 func TestDotSegments(t *testing.T) {
 	for path, want := range map[string]bool{
 		"": false, "/": false, "*": false, "/a.b/c": false, "/.well-known/x": false, "/..a": false, "/...": false,

@@ -24,6 +24,11 @@ func TestMutantsAreCaught(t *testing.T) {
 			Caught: "were sent alone",
 		},
 		{
+			Name: "tickets that are not read yet are unknown", File: "ticketcall.go",
+			Old: "spec.Tickets > 0 {", New: "spec.Tickets == 0 {",
+			By: "^TestNotReadIsNotUnknown$", Caught: "before the tickets are read",
+		},
+		{
 			Name: "the end of a ticket is answered before a successor knows", File: "tickets.go",
 			Old: "_ = p.awaitSynced(ctx) //", New: "_ = ctx //",
 			By: "^TestTicketEndsAtItsSuccessors$", Caught: "tickets of the first|the answer takes",

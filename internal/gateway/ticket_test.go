@@ -353,6 +353,37 @@ func (f *fleet) homeBut(not ...*node) kmutex.Node {
 	panic(fmt.Sprint("nobody left but ", not))
 }
 
+// TestNotReadIsNotUnknown: a gateway that has a part in the pool again, but not its tickets
+// yet, does not say of them that nobody knows them.
+func TestNotReadIsNotUnknown(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		f := newFleet(t, 3, 1, admission.BindingLate, time.Millisecond, PoolConfig{})
+		n := f.all()[0]
+		tk := request(t, n, time.Minute)
+		p := n.tickets.all()[0]
+		p.mu.Lock()
+		read := p.core
+		p.core = pool.New(pool.Config{Self: n.self, Binding: newBinding(admission.BindingLate)})
+		p.mu.Unlock()
+		for _, id := range []string{tk.ID, tk.ID + "0"} {
+			if _, err := n.tickets.here(t.Context(), n.self, ticketCall{Op: opTest, ID: id}); !errors.Is(err, admission.ErrElsewhere) {
+				t.Errorf("ticket %s before the tickets are read: %v", id, err)
+			}
+		}
+		p.mu.Lock()
+		p.core = read
+		p.mu.Unlock()
+		if tk := test(t, n, tk.ID); !tk.Granted {
+			t.Errorf("afterwards: %+v", tk)
+		}
+		if _, err := n.tickets.here(t.Context(), n.self, ticketCall{Op: opTest, ID: tk.ID + "0"}); !errors.Is(err, admission.ErrUnknownTicket) {
+			t.Errorf("another ticket: %v", err)
+		}
+		time.Sleep(2 * time.Minute) // the ticket expires
+		f.check()
+	})
+}
+
 // One request has the slot of a granted ticket, and nobody else; it ends with it.
 func TestRedeem(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {

@@ -132,7 +132,7 @@ func (g ticketCalls) here(ctx context.Context, owner kmutex.Node, c ticketCall) 
 
 // poolOf returns the pool that has, or had, the ticket.
 func (g ticketCalls) poolOf(owner kmutex.Node, id string) (*poolDriver, error) {
-	pending := false
+	pending, view := false, g.views.View()
 	for _, p := range g.all() {
 		p.mu.Lock()
 		if ts := p.tickets(); ts != nil {
@@ -142,6 +142,8 @@ func (g ticketCalls) poolOf(owner kmutex.Node, id string) (*poolDriver, error) {
 				return p, nil
 			}
 			pending = pending || owner != p.self && !ts.Absorbed(owner)
+		} else if spec, _ := view.Pool(p.name); spec.Tickets > 0 {
+			pending = true // this incarnation has no part in the pool yet, or has not read its disk
 		}
 		p.mu.Unlock()
 	}
