@@ -56,8 +56,11 @@ func statusOf(err error) int {
 
 // failed answers with an error of Tickets or Control.
 func failed(w http.ResponseWriter, r *http.Request, err error, log *slog.Logger) {
-	if r.Context().Err() != nil && errors.Is(err, context.Cause(r.Context())) {
-		return // the client has left
+	if cause := context.Cause(r.Context()); cause != nil && (errors.Is(err, cause) || errors.Is(err, context.Canceled)) {
+		if !errors.Is(cause, ErrUnavailable) {
+			return // the client has left
+		}
+		err = cause // the gateway ends
 	}
 	status := statusOf(err)
 	detail := err.Error()

@@ -2,6 +2,7 @@ package node
 
 import (
 	"context"
+	"fmt"
 	"log/slog"
 	"maps"
 	"net/http"
@@ -44,6 +45,10 @@ func (d *dataPlane) config(cfg Config) (proxy.Config, error) {
 	return out, err
 }
 
+// errEnds is the answer for clients that wait for tickets when the gateway ends: other
+// gateways answer for them.
+var errEnds = fmt.Errorf("%w: this gateway is shutting down", admin.ErrUnavailable)
+
 // ticketHandler serves the tickets of pools that have them on the client address;
 // nil when there are none.
 func (d *dataPlane) ticketHandler(pools []Pool) (http.Handler, error) {
@@ -63,11 +68,15 @@ func (d *dataPlane) ticketHandler(pools []Pool) (http.Handler, error) {
 	if err != nil {
 		return nil, err
 	}
-	// A client that watches a ticket would keep the server from shutting down.
+	// A client that waits for its ticket would keep the server from shutting down.
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
-		ctx, cancel := context.WithCancel(r.Context())
-		defer cancel()
-		defer context.AfterFunc(d.serving, cancel)()
+		ctx, cancel := context.WithCancelCause(r.Context())
+		defer cancel(nil)
+		if d.serving.Err() == nil {
+			defer context.AfterFunc(d.serving, func() { cancel(context.Cause(d.serving)) })()
+		} else {
+			defer time.AfterFunc(time.Second, func() { cancel(context.Cause(d.serving)) }).Stop()
+		}
 		h.ServeHTTP(w, r.WithContext(ctx))
 	}), nil
 }

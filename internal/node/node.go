@@ -32,7 +32,7 @@ type Node struct {
 	drained     atomic.Bool     // no request waits or is in flight any more
 	agreed      chan struct{}   // closed when the cluster has all our pools
 	serving     context.Context // ends when clients are to be done
-	stopServing context.CancelFunc
+	stopServing context.CancelCauseFunc
 	leave       chan struct{}
 	leaveOnce   sync.Once
 
@@ -50,7 +50,7 @@ type Node struct {
 func Start(ctx context.Context, cfg Config) (*Node, error) {
 	n := &Node{cfg: cfg.withDefaults(), failed: make(chan error, 4), leave: make(chan struct{}), agreed: make(chan struct{})}
 	n.ctx, n.cancel = context.WithCancel(context.Background())
-	n.serving, n.stopServing = context.WithCancel(n.ctx)
+	n.serving, n.stopServing = context.WithCancelCause(n.ctx)
 	started := context.AfterFunc(ctx, n.cancel)
 	err := n.start()
 	if !started() {

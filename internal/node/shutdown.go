@@ -14,7 +14,7 @@ func (n *Node) Drain(ctx context.Context) error {
 	if !n.leaving.Swap(true) {
 		n.cfg.Logger.Info("draining", slog.Int("in_flight", n.pools.inFlight()))
 	}
-	n.stopServing()
+	n.stopServing(errEnds)
 	return n.drain(ctx)
 }
 

@@ -1,6 +1,7 @@
 package node
 
 import (
+	"bytes"
 	"context"
 	"errors"
 	"io"
@@ -38,6 +39,43 @@ func TestOutcomes(t *testing.T) {
 			t.Errorf("%v: %s, want %s", c.err, got, c.want)
 		}
 	}
+}
+
+// TestTicketCallsAtTheEnd: a gateway that ends sends clients elsewhere that wait for their
+// tickets. An answer that says nothing would mean that a ticket has ended.
+func TestTicketCallsAtTheEnd(t *testing.T) {
+	cfg := alone(t)
+	cfg.Pools[0].Tickets = true
+	n := start(t, cfg)
+	clients := httptest.NewServer(n.data.handler)
+	defer clients.Close()
+	tickets := make([]admission.Ticket, 2) // the second waits
+	for i := range tickets {
+		var err error
+		if tickets[i], err = n.Tickets().RequestTicket(t.Context(), admission.Request{Pool: "p"}, time.Minute, ""); err != nil {
+			t.Fatal(err)
+		}
+	}
+	ask := func(method, query string, want int) {
+		req, err := http.NewRequestWithContext(t.Context(), method, clients.URL+"/.kgate/tickets/"+tickets[1].ID+query, http.NoBody)
+		if err != nil {
+			t.Fatal(err)
+		}
+		res, err := clients.Client().Do(req)
+		if err != nil {
+			t.Fatal(err)
+		}
+		defer res.Body.Close()
+		body, err := io.ReadAll(res.Body)
+		if elsewhere := res.Header.Get("Retry-After") != "" && bytes.Contains(body, []byte("shutting down")); err != nil || res.StatusCode != want || elsewhere != (want == 503) {
+			t.Errorf("%s%s: %s %s %v, want %d", method, query, res.Status, body, err, want)
+		}
+	}
+	time.AfterFunc(100*time.Millisecond, func() { n.stopServing(errEnds) })
+	ask("GET", "?wait=20s", 503) // waits when the end begins
+	ask("GET", "?wait=20s", 503)
+	ask("GET", "", 200)
+	ask("DELETE", "", 204)
 }
 
 // TestTicketsRequestIsPaced: a request on a ticket's slot is no faster than its pool's rate.
