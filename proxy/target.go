@@ -73,6 +73,22 @@ func judgeTarget(r *http.Request) (wrong string) {
 	return ""
 }
 
+// hostname returns the host of a Host header in lower case, without its port, an IPv6
+// address's brackets and a final dot; "" if it is something else. Upstreams differ in what
+// they take for the host of "a:80:80".
+func hostname(host string) string {
+	name, port := host, ""
+	if end := strings.LastIndexByte(host, ']'); end > 0 && host[0] == '[' {
+		name, port = host[1:end], host[end+1:]
+	} else if i := strings.IndexByte(host, ':'); i >= 0 {
+		name, port = host[:i], host[i:]
+	}
+	if port != "" && (port[0] != ':' || strings.Trim(port[1:], "0123456789") != "") {
+		return ""
+	}
+	return strings.ToLower(strings.TrimSuffix(name, "."))
+}
+
 // cutPathPrefix returns what follows prefix in the decoded path, and whether path
 // begins with it. Upstreams differ in what they take for the same path; whatever one
 // of them may read as prefix does count, lest such a path slip past the route, and
