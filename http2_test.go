@@ -27,6 +27,7 @@ type frames struct {
 
 	mu      sync.Mutex
 	open    map[stream]bool
+	early   map[stream]bool // that are answered when their bodies begin
 	refused bool
 	most    int
 	streams int
@@ -47,7 +48,7 @@ func serveFrames(t *testing.T, settings ...http2.Setting) (f *frames, addr strin
 	if err != nil {
 		t.Fatal(err)
 	}
-	f = &frames{settings: settings, open: make(map[stream]bool)}
+	f = &frames{settings: settings, open: make(map[stream]bool), early: make(map[stream]bool)}
 	var wg sync.WaitGroup
 	wg.Go(func() {
 		for {
@@ -103,6 +104,11 @@ func (f *frames) serve(conn net.Conn) {
 			f.last = max(f.last, s.id)
 			f.most = max(f.most, len(f.open))
 			f.answer(s, frame.PseudoValue("path"), frame.StreamEnded())
+		case *http2.DataFrame:
+			if s := (stream{fr, frame.StreamID}); f.early[s] {
+				delete(f.early, s)
+				f.answer(s, "/", frame.StreamEnded())
+			}
 		}
 		f.mu.Unlock()
 	}
@@ -122,6 +128,8 @@ func (f *frames) answer(s stream, path string, whole bool) {
 	}
 	switch path {
 	case "/silent":
+	case "/early": // once the request's body has begun
+		f.early[s] = true
 	case "/half":
 		header("200", false)
 		_ = s.WriteData(s.id, false, []byte("some"))
