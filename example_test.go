@@ -68,7 +68,7 @@ func ExampleNode_Middleware() {
 		_, _ = fmt.Fprintf(w, "in flight: %d", node.Stats("reports").InFlight) // r.Context() ends if the slot is lost
 	})
 	server := httptest.NewUnstartedServer(router)
-	server.Config.ConnContext = kgate.ConnContext // notices clients that leave while they wait
+	server.Config.ConnContext = kgate.ConnContext // notices clients that leave before their body is read
 	server.Start()
 
 	for _, path := range []string{"/", "/report"} {

@@ -316,7 +316,7 @@ func (n *Node) Stats(pool string) Stats {
 // hijacked is closed.
 //
 // The http.Server should have [ConnContext], or a client that leaves before the body
-// of its request was read keeps its place in line.
+// of its request was read keeps its place in line, or its slot until the handler returns.
 func (n *Node) Middleware(pool string) func(http.Handler) http.Handler {
 	return func(next http.Handler) http.Handler {
 		return n.node.Middleware(pool, next)

@@ -97,8 +97,9 @@ func (h *Handler) Middleware(pool string, next http.Handler) http.Handler {
 type guarded struct {
 	http.ResponseWriter
 	visit
-	pool  *Pool
-	given *Held
+	pool     *Pool
+	given    *Held
+	stopPoll func() // of PollDisconnect
 	// users of the slot: the handler until it has returned, and a hijacked
 	// connection. The last one releases it.
 	users    atomic.Int32
@@ -119,8 +120,10 @@ func (g *guarded) serve(r *http.Request, next http.Handler) {
 	}
 	ctx, cancel := context.WithCancelCause(r.Context())
 	defer cancel(nil)
+	g.stopPoll = downstream.PollDisconnect(r, func() { cancel(nil) })
+	defer g.stopPoll()
 	r = r.WithContext(ctx)
-	slot, err := g.admit(r, cancel)
+	slot, err := g.admit(r)
 	g.waited()
 	if err != nil {
 		if !errors.Is(err, errAnswered) {
@@ -141,9 +144,8 @@ func (g *guarded) serve(r *http.Request, next http.Handler) {
 	g.rec.Aborted = false
 }
 
-// admit waits for a slot. Cancel ends the request's context.
-func (g *guarded) admit(r *http.Request, cancel context.CancelCauseFunc) (Slot, error) {
-	defer downstream.PollDisconnect(r, func() { cancel(nil) })()
+// admit waits for a slot.
+func (g *guarded) admit(r *http.Request) (Slot, error) {
 	if sc := trace.SpanContextFromContext(r.Context()); sc.IsValid() { // the program has begun a span for it
 		g.spans = &spans{ctx: r.Context(), server: trace.SpanFromContext(r.Context())}
 		g.rec.TraceID, g.rec.Sampled = sc.TraceID().String(), sc.IsSampled()
@@ -250,6 +252,7 @@ func (g *guarded) Hijack() (net.Conn, *bufio.ReadWriter, error) {
 	if g.hold.slot == nil { // only who was admitted gets here
 		return c.Conn, brw, nil
 	}
+	g.stopPoll() // the connection's new owner may get its end and go on
 	g.rec.Status = http.StatusSwitchingProtocols
 	g.users.Add(1)
 	g.hijacked.Store(c)

@@ -58,7 +58,7 @@ func (h *Handler) Provision(ctx caddy.Context) (err error) {
 		return errors.New("kgate: the handler needs the name of a pool")
 	}
 	if server, ok := ctx.Value(caddyhttp.ServerCtxKey).(*caddyhttp.Server); ok {
-		server.RegisterConnContext(kgate.ConnContext) // notices clients that leave while they wait
+		server.RegisterConnContext(kgate.ConnContext) // notices clients that leave before their body is read
 	}
 	if h.app, err = appOf(ctx); err != nil {
 		return err

@@ -40,6 +40,16 @@ func TestMutantsAreCaught(t *testing.T) {
 			Caught: "never: out of the line", By: "^TestWaitingPostLeaves$",
 		},
 		{
+			Name: "nobody looks whether a client leaves that is served", File: "../../proxy/middleware.go",
+			Old: "\tg.watch(cancel)\n", New: "\tg.watch(cancel)\n\tg.stopPoll()\n",
+			Caught: "never: the handler hears", By: "^TestServedPostLeaves$",
+		},
+		{
+			Name: "a hijacked connection is still looked at", File: "../../proxy/middleware.go",
+			Old: "g.stopPoll() //", New: "//",
+			Caught: "the request has ended: context canceled", By: "^TestServedPostIsWhole$",
+		},
+		{
 			Name: "TLS hides the connection", File: "../../proxy/downstream/conn.go",
 			Old: "conn = c.NetConn()", New: "return nil",
 			Caught: "never: out of the line", By: "^TestWaitingPostLeaves$/^https$",
