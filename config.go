@@ -52,8 +52,8 @@ type Config struct {
 	// refusing them.
 	ServeWaiting bool
 	// AdminTokens returns the tokens that changes over Admin require. They are the same on
-	// every node: the first is sent to other nodes, all are accepted. Nil: changes require
-	// none, and must come from this machine.
+	// every node: the first proves changes to other nodes, all are accepted. They must be
+	// too long to guess. Nil: changes require none, and must come from this machine.
 	AdminTokens func() []string
 	// TracerProvider makes the spans of waits, and of Handler's requests; nil: no spans.
 	TracerProvider trace.TracerProvider

@@ -16,7 +16,7 @@ import (
 )
 
 // readTokens reads the tokens that changes over the admin address require, one on
-// each line; nil if no file is named. The first is sent to other gateways, all are
+// each line; nil if no file is named. The first proves changes to other gateways, all are
 // accepted. It waits for a file that is still being written.
 func readTokens(ctx context.Context, file string) ([]string, error) {
 	if file == "" {

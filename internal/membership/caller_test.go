@@ -1,11 +1,14 @@
 package membership
 
 import (
+	"bytes"
 	"crypto/tls"
 	"crypto/x509"
 	"crypto/x509/pkix"
 	"errors"
 	"fmt"
+	"io"
+	"net/http"
 	"net/http/httptest"
 	"strings"
 	"testing"
@@ -57,6 +60,7 @@ func TestWhoMayAskForWhat(t *testing.T) {
 	a.ready()
 	b.ready()
 	own, _ := b.Self()
+	leader := a.stats().Server
 	tokens := []string{"new-token", "old-token"}
 	for _, c := range []struct {
 		name   string
@@ -85,13 +89,71 @@ func TestWhoMayAskForWhat(t *testing.T) {
 		a.Cluster.config.AdminTokens = func() []string { return tokens }
 		r := httptest.NewRequest("POST", pathCommands, nil)
 		r.TLS = c.caller
-		r.Header.Set(adminTokenHeader, c.token)
-		err := a.allowed(r, c.cmd)
+		data, err := encodeCommand(c.cmd)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if c.token != "" {
+			r.Header.Set(adminProofHeader, adminProof(c.token, leader, data))
+		}
+		err = a.allowed(r, c.cmd, data)
 		switch {
 		case c.wrong == "" && err != nil:
 			t.Errorf("%s: %v", c.name, err)
 		case c.wrong != "" && (!errors.Is(err, ErrCommand) || !strings.Contains(err.Error(), c.wrong)):
 			t.Errorf("%s: error %v, want %q", c.name, err, c.wrong)
+		}
+	}
+}
+
+// TestThievesLearnNoToken: a leader that has only a certificate records what it is asked. It
+// never sees the token, and what it sees is good for that command at that leader only.
+func TestThievesLearnNoToken(t *testing.T) {
+	var n network
+	const token, next = "the-token-before", "the-token-after-it"
+	const lease = 10 * time.Second // however busy the machine, a leads
+	a := n.start(t, "a", config{expect: 1, lease: lease, tokens: []string{next, token}})
+	a.ready()
+	type asked struct{ proof, data string }
+	seen := make(chan asked, 100)
+	honest := a.control.Handler
+	lies(a, pathCommands, func(w http.ResponseWriter, r *http.Request) {
+		data, _ := io.ReadAll(r.Body)
+		if all := fmt.Sprint(r.URL, r.Header, string(data)); strings.Contains(all, token) {
+			t.Errorf("the leader sees the token: %s", all)
+		}
+		if cmd, err := decodeCommand(data); err == nil && cmd.Define != nil {
+			seen <- asked{r.Header.Get(adminProofHeader), string(data)}
+		}
+		r.Body = io.NopCloser(bytes.NewReader(data))
+		honest.ServeHTTP(w, r)
+	})
+	b := n.start(t, "b", config{expect: 1, lease: lease, joining: true, join: []string{a.gossip}, tokens: []string{token}})
+	b.ready()
+	define(t, b, "p", 3)
+	got, leader := <-seen, a.stats().Server
+	other, err := encodeCommand(setK("p", 4))
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, c := range []struct {
+		name, header, value, data string
+		ok                        bool
+	}{
+		{"again", adminProofHeader, got.proof, got.data, true},
+		{"another command", adminProofHeader, got.proof, string(other), false},
+		{"meant for another leader", adminProofHeader, adminProof(token, b.stats().Server, other), string(other), false},
+		{"meant for another incarnation", adminProofHeader, adminProof(token, leader+"0", other), string(other), false},
+		{"the token as proof", adminProofHeader, token, string(other), false},
+		{"the token, as older gateways show it", "Kgate-Admin-Token", token, string(other), false},
+	} {
+		r := httptest.NewRequest("POST", pathCommands, strings.NewReader(c.data))
+		r.Header.Set(c.header, c.value)
+		w := httptest.NewRecorder()
+		a.serveCommand(w, r)
+		refused := w.Code == http.StatusUnprocessableEntity && strings.Contains(w.Body.String(), "proof of the admin token")
+		if ok := w.Code == http.StatusOK; ok != c.ok || refused == c.ok {
+			t.Errorf("%s: status %d, %s", c.name, w.Code, w.Body)
 		}
 	}
 }

@@ -75,9 +75,9 @@ type Config struct {
 	// block. The leader suspends a member that stays missing, or this gateway if it
 	// misses most members. Nil: nobody is ever missed.
 	Missing func() map[kmutex.Node]time.Time
-	// AdminTokens returns the tokens, any of which another gateway must show
-	// that passes on a change of k or a suspension; the first is shown to
-	// others. Nil or none: no token is needed.
+	// AdminTokens returns the tokens. Another gateway that passes on a change of k
+	// or a suspension must prove that it has one of them; the first is what this
+	// one proves. Nil or none: no token is needed.
 	AdminTokens func() []string
 	// Raft and Control are closed by Close.
 	Raft, Control StreamLayer

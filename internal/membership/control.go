@@ -2,7 +2,7 @@ package membership
 
 import (
 	"context"
-	"crypto/subtle"
+	"crypto/hmac"
 	"encoding/json"
 	"errors"
 	"fmt"
@@ -52,7 +52,7 @@ func (c *Cluster) serveCommand(w http.ResponseWriter, r *http.Request) {
 	}
 	cmd, err := decodeCommand(data)
 	if err == nil {
-		err = c.allowed(r, cmd)
+		err = c.allowed(r, cmd, data)
 	}
 	if err != nil {
 		c.config.Logger.Warn("change refused to another gateway",
@@ -87,11 +87,7 @@ func writeJSON(w http.ResponseWriter, status int, body any) {
 
 // Over TLS a gateway speaks under the name in its certificate. What it may ask of
 // others follows from that: to go itself, to renew its own lease, and as a member
-// what any gateway may; a change that people make needs their token as well.
-
-// adminTokenHeader carries the token of who changes k, defines a pool or suspends a
-// gateway.
-const adminTokenHeader = "Kgate-Admin-Token"
+// what any gateway may; a change that people make needs proof of their token as well.
 
 // callerNames returns the names in the caller's certificate; nil without TLS.
 func callerNames(r *http.Request) []string {
@@ -101,8 +97,9 @@ func callerNames(r *http.Request) []string {
 	return peercert.Names(r.TLS.PeerCertificates[0])
 }
 
-// allowed returns an error if a command may not be asked for in this way.
-func (c *Cluster) allowed(r *http.Request, cmd command) error {
+// allowed returns an error if a command may not be asked for in this way; data is what it was
+// decoded from.
+func (c *Cluster) allowed(r *http.Request, cmd command, data []byte) error {
 	v := c.View()
 	switch {
 	case cmd.leaders():
@@ -112,8 +109,8 @@ func (c *Cluster) allowed(r *http.Request, cmd command) error {
 		if err := peercert.OfState(r.TLS, m.Name); in && err != nil {
 			return fmt.Errorf("%w: a gateway can take out itself only: %w", ErrCommand, err)
 		}
-	case cmd.byPeople() && !c.tokenFits(r.Header.Get(adminTokenHeader)):
-		return fmt.Errorf("%w: the leader asks for the admin token: give every gateway the same node.admin_token_file", ErrCommand)
+	case cmd.byPeople() && !c.proven(r.Header.Get(adminProofHeader), data):
+		return fmt.Errorf("%w: the leader asks for proof of the admin token: give every gateway the same node.admin_token_file and version of kgate", ErrCommand)
 	default:
 		var names []string
 		for _, m := range v.Members {
@@ -126,11 +123,12 @@ func (c *Cluster) allowed(r *http.Request, cmd command) error {
 	return nil
 }
 
-// tokenFits reports whether the token is one of ours, or none is needed.
-func (c *Cluster) tokenFits(token string) bool {
+// proven reports whether a proof is made with one of our tokens for this command to this
+// gateway, or none is needed.
+func (c *Cluster) proven(proof string, data []byte) bool {
 	tokens := c.config.AdminTokens()
 	return len(tokens) == 0 || slices.ContainsFunc(tokens, func(own string) bool {
-		return subtle.ConstantTimeCompare([]byte(own), []byte(token)) == 1
+		return hmac.Equal([]byte(adminProof(own, c.storage.meta.Server, data)), []byte(proof))
 	})
 }
 

@@ -279,6 +279,7 @@ type config struct {
 	files   journal.FS // nil: the operating system's
 	logs    *slog.Logger
 	witness bool
+	tokens  []string
 	stays   bool // it does not come back by itself when its standing is lost
 }
 
@@ -351,6 +352,7 @@ func (n *network) start(t testing.TB, name string, conf config) *gateway {
 		Control:   layer{control, n, peer, func(addr string) string { return addr }},
 		swapAfter: 500 * time.Millisecond, Lease: cmp.Or(conf.lease, n.lease, time.Second),
 		Logger: cmp.Or(conf.logs, logger(t, name)), files: conf.files,
+		AdminTokens: func() []string { return conf.tokens },
 	})
 	if err != nil {
 		t.Fatal(err)

@@ -3,6 +3,9 @@ package membership
 import (
 	"bytes"
 	"context"
+	"crypto/hmac"
+	"crypto/sha256"
+	"encoding/hex"
 	"encoding/json"
 	"errors"
 	"fmt"
@@ -107,6 +110,18 @@ func (p *proposer) applyHere(cmd command) error {
 	return nil
 }
 
+// adminProofHeader carries the proof that who changes k, defines a pool or suspends a
+// gateway has the admin token.
+const adminProofHeader = "Kgate-Admin-Proof"
+
+// adminProof proves to one leader that somebody with the admin token asks for a command. The
+// leader may be a thief: it does not learn the token, and can use the proof nowhere else.
+func adminProof(token, leader string, command []byte) string {
+	mac := hmac.New(sha256.New, []byte(token))
+	_, _ = fmt.Fprintf(mac, "kgate command to %q: %s", leader, command) // never fails
+	return hex.EncodeToString(mac.Sum(nil))
+}
+
 // ask sends a command to the leader. It gives up when another one leads.
 func (p *proposer) ask(ctx context.Context, leads string, to peercall.To, data []byte) error {
 	ctx, cancel := context.WithTimeout(ctx, 5*p.callTimeout())
@@ -125,7 +140,7 @@ func (p *proposer) ask(ctx context.Context, leads string, to peercall.To, data [
 	}
 	request.Header.Set("Content-Type", "application/json")
 	if tokens := p.config.AdminTokens(); len(tokens) > 0 {
-		request.Header.Set(adminTokenHeader, tokens[0])
+		request.Header.Set(adminProofHeader, adminProof(tokens[0], leads, data))
 	}
 	response, err := peercall.Do(p.peers.client, request, to.Name)
 	p.addresses.tried(to, err)

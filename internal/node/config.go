@@ -35,7 +35,7 @@ type Config struct {
 	// whatever connects it to the rest of the node.
 	Proxy proxy.Config
 	// AdminTokens returns the tokens that allow changes, the first of which this
-	// gateway shows to others. It is called for each change. Nil: there are none.
+	// gateway proves to others that it has. It is called for each change. Nil: there are none.
 	AdminTokens func() []string
 	// Metrics count, and Gathered is what the admin handler shows of them.
 	Metrics  *telemetry.Metrics
