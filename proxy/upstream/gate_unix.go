@@ -16,7 +16,7 @@ func (g *Gate) send(fd uintptr) bool {
 		if g.err = g.allowed(); g.err != nil {
 			return true
 		}
-		switch n, err := syscall.Write(int(fd), g.left); err { //nolint:errorlint // a system call's own
+		switch n, err := syscall.Write(int(fd), g.left); err {
 		case nil:
 			g.left = g.left[n:]
 		case syscall.EINTR:
