@@ -19,6 +19,7 @@ func (p *Pool) Follow(now time.Duration, v View, disk Disk) *Effects {
 	if p.state == Void || v.Epoch > before.Epoch {
 		p.enter(now, before.Epoch)
 	}
+	p.askJoined(now)
 	return p.done(now)
 }
 

@@ -99,4 +99,13 @@ func (p *Pool) awaitUnknown(now time.Duration, nodes []kmutex.Node) {
 		oldest = min(oldest, p.cfg.Memory.unknown.Since(n, now))
 	}
 	p.fx.Unknown, p.expiry = nodes, max(1, oldest+p.view.UnknownFor())
+	p.askJoined(now)
+}
+
+// askJoined asks for another epoch if a gateway that has joined may know tickets that nobody
+// knew when this one was planned: it reports only when an epoch ends. In the next one it does.
+func (p *Pool) askJoined(now time.Duration) {
+	if p.expiry > 0 && slices.Max(p.view.Members) > p.view.Began {
+		p.mend(now)
+	}
 }

@@ -64,6 +64,24 @@ func TestMutantsAreCaught(t *testing.T) {
 			Caught: "a new epoch was asked for", By: "^TestUnknownTicketsAndAnotherHome$",
 		},
 		{
+			Name: "what a gateway knows that joins after the plan is not asked for", File: "event.go",
+			Old:    "\tp.askJoined(now)\n",
+			New:    "",
+			Caught: "epochs were asked for at \\[\\]", By: "^TestJoinsWithTickets$",
+		},
+		{
+			Name: "what a gateway knows that joins before the plan is not asked for", File: "home.go",
+			Old:    "\tp.askJoined(now)\n",
+			New:    "",
+			Caught: "epochs were asked for at \\[\\]", By: "^TestJoinsWithTickets$",
+		},
+		{
+			Name: "those that were asked are asked again", File: "home.go",
+			Old:    " && slices.Max(p.view.Members) > p.view.Began {",
+			New:    " {",
+			Caught: "an epoch was asked for, and nobody had joined", By: "^TestJoinsWithTickets$",
+		},
+		{
 			Name: "a new epoch is asked for once only", File: "repair.go",
 			Old:    "if !r.wanted || now < r.due {",
 			New:    "if !r.wanted || now < r.due || r.pause > 0 {",

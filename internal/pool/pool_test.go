@@ -300,6 +300,58 @@ func TestUnknownTicketsAndAnotherHome(t *testing.T) {
 	}
 }
 
+// What nobody knew when an epoch was planned may be known to a gateway that joins just
+// before or after: it reports at once, in another epoch, and the tokens come back. One that
+// knows nothing either is asked once.
+func TestJoinsWithTickets(t *testing.T) {
+	for _, c := range []struct{ before, knows bool }{{true, true}, {false, true}, {true, false}, {false, false}} {
+		w := newTrio(t, 2)
+		w.view.Wait, w.view.MaxTTL = 3300*time.Millisecond, 2*time.Minute
+		ask := kmutex.Message{Kind: kmutex.KindRequest, Epoch: 1, Origin: 2}
+		if _, err := w.pools[1].Step(kmutex.Event{Kind: kmutex.EventReceive, From: 2, Message: ask}); err != nil {
+			t.Fatal(err)
+		}
+		follow := func() {
+			for _, n := range w.view.Members {
+				w.carry(n, w.pools[n].Follow(w.now, w.view, DiskNone))
+			}
+		}
+		w.view.Epoch, w.view.Newest, w.view.Gone = 2, 9, []kmutex.Node{9}
+		w.view.Lost = []replication.Lost{{Node: 9, Successor: 3}}
+		follow()
+		if !c.before {
+			w.deliver(nil)
+			w.wake(10 * time.Second)
+			if len(w.asked) > 0 {
+				t.Error("an epoch was asked for, and nobody had joined")
+			}
+		}
+		memory := new(Memory)
+		if c.knows {
+			if err := memory.Replicas().Restore(replication.NewTable(9).Since(0)); err != nil {
+				t.Fatal(err)
+			}
+		}
+		w.pools[10] = New(Config{
+			Self: 10, Binding: new(coordinator.Late), Memory: memory, Interval: func() time.Duration { return 0 },
+			Placed: func(t kmutex.Request) (int64, bool) { return int64(t), true },
+		})
+		w.view.Members, w.view.Newest = []kmutex.Node{1, 2, 3, 10}, 10
+		follow()
+		w.deliver(nil)
+		if len(w.asked) != 1 || w.pools[1].Withheld().Len() == 0 {
+			t.Fatalf("%+v: epochs were asked for at %v, want one at %v; withheld: %v", c, w.asked, w.now, w.pools[1].Withheld())
+		}
+		w.view.Epoch, w.view.Began = 3, 10
+		follow()
+		w.deliver(nil)
+		w.wake(time.Minute)
+		if got := w.pools[1].Withheld().Len(); got > 0 == c.knows || len(w.asked) != 1 {
+			t.Errorf("%+v: %d tokens are withheld, epochs were asked for at %v", c, got, w.asked)
+		}
+	}
+}
+
 // An incarnation that ends before its disk is read has told nobody of a ticket, and its
 // process knows so.
 func TestEndsBeforeItsDiskIsRead(t *testing.T) {
