@@ -21,6 +21,11 @@ func TestMutantsAreCaught(t *testing.T) {
 			By: "^TestHandOff$/^the_client_leaves$", Args: []string{"-test.short"}, Caught: "streams were open at once",
 		},
 		{
+			Name: "who is connected and not accepted is reset at the end", File: "downstream/server.go",
+			Old: "\ts.acceptAll(ctx)\n", New: "",
+			By: "^TestShutdownServesTheConnected$", Caught: "FAIL",
+		},
+		{
 			Name: "an opaque URL passes all routes", File: "target.go",
 			Old: "case u.Opaque != \"\", u", New: "case u",
 			By: "^TestTarget$", Caught: "an_opaque_URL",

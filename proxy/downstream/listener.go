@@ -17,6 +17,7 @@ import (
 // counts it.
 type listener struct {
 	net.Listener
+	raw     net.Listener // below the PROXY protocol
 	limiter *limiter
 	watch   *disconnectWatch
 	// headerTime bounds what a client has to say first.

@@ -10,8 +10,11 @@ import (
 	"net"
 	"net/http"
 	"net/netip"
+	"slices"
 	"sync"
 	"time"
+
+	"github.com/kgate/kgate/proxy/tcpstate"
 )
 
 // LingerTimeout is for a request's body that is not wanted any more, after its answer:
@@ -106,7 +109,7 @@ type Server struct {
 
 	mu        sync.Mutex
 	watch     *disconnectWatch // nil: nothing is served yet
-	listeners []net.Listener
+	listeners []*listener
 	serving   sync.WaitGroup // of listeners
 	closing   bool           // no listener may be served any more
 }
@@ -201,8 +204,8 @@ func (s *Server) open(l net.Listener) (*listener, error) {
 		s.watch = watch
 	}
 	opened := &listener{
-		Listener: speakProxy(l, s.cfg.ProxyProtocol, s.cfg.ReadHeaderTimeout),
-		limiter:  s.limiter, watch: s.watch, headerTime: s.cfg.ReadHeaderTimeout, stallTime: s.cfg.StallTimeout,
+		Listener: speakProxy(l, s.cfg.ProxyProtocol, s.cfg.ReadHeaderTimeout), raw: l,
+		limiter: s.limiter, watch: s.watch, headerTime: s.cfg.ReadHeaderTimeout, stallTime: s.cfg.StallTimeout,
 	}
 	s.listeners = append(s.listeners, opened)
 	s.serving.Add(1)
@@ -244,6 +247,24 @@ func (s *Server) finish() {
 // Connections returns how many connections of clients are open.
 func (s *Server) Connections() int { return s.limiter.connections() }
 
+// acceptAll lets nobody connect any more, and waits until all who have are accepted: a
+// listener that is closed before that resets them, with the requests that they have sent.
+func (s *Server) acceptAll(ctx context.Context) {
+	const handshake, most = 10 * time.Millisecond, 200 * time.Millisecond
+	s.mu.Lock()
+	listeners := slices.Clone(s.listeners)
+	s.mu.Unlock()
+	for _, l := range listeners {
+		tcpstate.ConnectNoMore(l.raw)
+	}
+	until := time.Now().Add(most)
+	for time.Sleep(handshake); ctx.Err() == nil && time.Now().Before(until); time.Sleep(time.Millisecond) {
+		if !slices.ContainsFunc(listeners, func(l *listener) bool { return tcpstate.HasUnaccepted(l.raw) }) {
+			return
+		}
+	}
+}
+
 // firstRequestTime is how long Shutdown waits for the first request of a client
 // that has been accepted. It is on its way as a rule.
 const firstRequestTime = time.Second
@@ -253,6 +274,7 @@ const firstRequestTime = time.Second
 // answered if its request comes within a second. When ctx ends first, Shutdown aborts
 // the rest and returns ctx's error.
 func (s *Server) Shutdown(ctx context.Context) error {
+	s.acceptAll(ctx)
 	err := s.stop()
 	s.http.SetKeepAlivesEnabled(false)
 	// From its Shutdown on, net/http closes connections on their first request.

@@ -92,8 +92,30 @@ func LimitReceive(conn net.Conn, size func(roundTrip float64) int) {
 	}
 }
 
+// ConnectNoMore has the system ignore whoever begins to connect to a TCP listener. Clients try
+// again after a second, and are refused if the listener is closed by then.
+func ConnectNoMore(l net.Listener) {
+	const flags, syn, ack = 13, 0x02, 0x10 // of the TCP header
+	program := []unix.SockFilter{
+		{Code: unix.BPF_LD | unix.BPF_B | unix.BPF_ABS, K: flags},
+		{Code: unix.BPF_ALU | unix.BPF_AND | unix.BPF_K, K: syn | ack},
+		{Code: unix.BPF_JMP | unix.BPF_JEQ | unix.BPF_K, K: syn, Jf: 1},
+		{Code: unix.BPF_RET | unix.BPF_K, K: 0},
+		{Code: unix.BPF_RET | unix.BPF_K, K: 1<<32 - 1},
+	}
+	control(l, func(fd int) {
+		_ = unix.SetsockoptSockFprog(fd, unix.SOL_SOCKET, unix.SO_ATTACH_FILTER, &unix.SockFprog{Len: uint16(len(program)), Filter: &program[0]})
+	})
+}
+
+// HasUnaccepted reports whether connections to a TCP listener wait to be accepted.
+func HasUnaccepted(l net.Listener) bool {
+	info := infoOf(l)
+	return info != nil && info.Unacked > 0
+}
+
 // infoOf returns what the kernel knows of conn; nil if that cannot be told.
-func infoOf(conn net.Conn) (info *unix.TCPInfo) {
+func infoOf(conn any) (info *unix.TCPInfo) {
 	control(conn, func(fd int) {
 		if got, err := unix.GetsockoptTCPInfo(fd, unix.IPPROTO_TCP, unix.TCP_INFO); err == nil {
 			info = got
@@ -102,8 +124,8 @@ func infoOf(conn net.Conn) (info *unix.TCPInfo) {
 	return info
 }
 
-// control calls f with the descriptor of conn, if it has one.
-func control(conn net.Conn, f func(fd int)) {
+// control calls f with the descriptor of a connection or a listener, if it has one.
+func control(conn any, f func(fd int)) {
 	sc, ok := conn.(syscall.Conn)
 	if !ok {
 		return

@@ -19,3 +19,7 @@ func HasUnread(net.Conn) bool { return false }
 func AwaitReset(net.Conn) error { return nil }
 
 func LimitReceive(net.Conn, func(roundTrip float64) int) {}
+
+func ConnectNoMore(net.Listener) {}
+
+func HasUnaccepted(net.Listener) bool { return false }
