@@ -62,7 +62,7 @@ var (
 			Old:    "if !p.entitled() {\n\t\treturn // void comes",
 			New:    "if false {\n\t\treturn // void comes",
 			Caught: "more than k",
-			Args:   try(798),
+			Args:   try(3087),
 		},
 		{
 			Name: "requests go on when the lease is over", File: "../lab/cluster/process.go",
