@@ -132,10 +132,7 @@ type Cluster struct {
 // the test.
 func Start(tb testing.TB, opt Options) *Cluster {
 	tb.Helper()
-	c := &Cluster{opt: opt.withDefaults(), dir: tb.TempDir(), tcp: make(map[string]string)}
-	if opt.Lease > 0 { // a short one leaves no time for a disk that other tests keep busy
-		c.dir = memoryDir(tb)
-	}
+	c := &Cluster{opt: opt.withDefaults(), dir: memoryDir(tb), tcp: make(map[string]string)}
 	endTogether(tb, c)
 	for range c.opt.Gateways {
 		c.launch(tb, c.opt.Gateways)
@@ -151,7 +148,7 @@ func Start(tb testing.TB, opt Options) *Cluster {
 }
 
 // memoryDir returns a new folder whose files are in memory, if the machine has a place for
-// them.
+// them. While other tests are built, a write to the disk can take longer than elections do.
 func memoryDir(tb testing.TB) string {
 	tb.Helper()
 	dir, err := os.MkdirTemp("/dev/shm", "kgate")

@@ -17,7 +17,7 @@ func TestReadyIsServed(t *testing.T) {
 	}
 	t.Parallel()
 	_, url := serve(t, &http.Server{Handler: http.HandlerFunc(func(http.ResponseWriter, *http.Request) {})})
-	c := &Cluster{dir: t.TempDir(), opt: Options{K: 3, Upstream: url, Durable: true, Pools: []Pool{
+	c := &Cluster{dir: memoryDir(t), opt: Options{K: 3, Upstream: url, Durable: true, Pools: []Pool{
 		{Name: "second", K: 1, Upstream: url}, {Name: "third", K: 40, Upstream: url},
 	}}.withDefaults()}
 	endTogether(t, c)
