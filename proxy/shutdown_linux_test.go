@@ -5,8 +5,6 @@ import (
 	"net/http"
 	"testing"
 	"time"
-
-	"github.com/kgate/kgate/proxy/downstream"
 )
 
 // slowListener takes its time.
@@ -22,15 +20,7 @@ func (l slowListener) Accept() (net.Conn, error) {
 func TestShutdownServesTheConnected(t *testing.T) {
 	const clients = 5
 	g := newGateway(t, clients, http.HandlerFunc(echoRequest))
-	server, err := downstream.NewServer(downstream.Config{Handler: g.handler})
-	if err != nil {
-		t.Fatal(err)
-	}
-	l, err := net.Listen("tcp", "127.0.0.1:0")
-	if err != nil {
-		t.Fatal(err)
-	}
-	g.addr = l.Addr().String()
+	server, l := g.another()
 	served := make(chan error, 1)
 	go func() { served <- server.Serve(slowListener{l.(*net.TCPListener)}) }()
 	first := g.dial() // until it is answered the server is not there to be shut down

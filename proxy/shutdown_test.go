@@ -64,6 +64,22 @@ func TestShutdownBreaksOff(t *testing.T) {
 	}
 }
 
+// another returns another server of the gateway, and the listener that it is to serve, which
+// dial leads to from now on.
+func (g *gateway) another() (*downstream.Server, net.Listener) {
+	g.t.Helper()
+	server, err := downstream.NewServer(downstream.Config{Handler: g.handler})
+	if err != nil {
+		g.t.Fatal(err)
+	}
+	l, err := net.Listen("tcp", "127.0.0.1:0")
+	if err != nil {
+		g.t.Fatal(err)
+	}
+	g.addr = l.Addr().String()
+	return server, l
+}
+
 // lateListener accepts one connection, and has shut called before it hands the
 // connection on.
 type lateListener struct {
@@ -91,15 +107,7 @@ func (l *lateListener) Close() error {
 // the server shuts down gets an answer.
 func TestShutdownServesTheAccepted(t *testing.T) {
 	g := newGateway(t, 1, http.HandlerFunc(echoRequest))
-	server, err := downstream.NewServer(downstream.Config{Handler: g.handler})
-	if err != nil {
-		t.Fatal(err)
-	}
-	l, err := net.Listen("tcp", "127.0.0.1:0")
-	if err != nil {
-		t.Fatal(err)
-	}
-	g.addr = l.Addr().String()
+	server, l := g.another()
 	down := make(chan error, 1)
 	late := &lateListener{Listener: l, closed: make(chan struct{}), shut: func() { down <- server.Shutdown(context.Background()) }}
 	var wg sync.WaitGroup

@@ -136,7 +136,7 @@ func nodePools(cfg *config.Config) ([]kgate.Pool, error) {
 	return out, nil
 }
 
-// waitingPage returns the page for browsers that have to wait; nil if there is none.
+// waitingPage returns the page that browsers see while they wait; nil if there is none.
 func waitingPage(p config.Page) (*proxy.Page, error) {
 	if !p.Enabled {
 		return nil, nil

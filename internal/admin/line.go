@@ -7,8 +7,8 @@ import (
 	"time"
 )
 
-// Lines lists who waits and who holds slots at this gateway. The gateway implements
-// it.
+// Lines lists the requests that wait or hold slots at this gateway. The gateway
+// implements it.
 type Lines interface {
 	// Find returns the requests of a trace in a pool here; only some if there are
 	// many.
