@@ -11,7 +11,7 @@ import (
 type slowListener struct{ *net.TCPListener }
 
 func (l slowListener) Accept() (net.Conn, error) {
-	time.Sleep(5 * time.Millisecond)
+	time.Sleep(60 * time.Millisecond)
 	return l.TCPListener.Accept()
 }
 

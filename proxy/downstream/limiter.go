@@ -8,6 +8,7 @@ import (
 	"net"
 	"net/http"
 	"sync"
+	"sync/atomic"
 	"time"
 
 	"github.com/kgate/kgate/internal/oncelog"
@@ -31,11 +32,12 @@ type limiter struct {
 	ended    bool      // every connection is to be closed at once
 }
 
-// entry is a connection as the limiter knows it. limiter.mu guards it.
+// entry is a connection as the limiter knows it. limiter.mu guards it, but for reads of
+// fresh.
 type entry struct {
 	conn  io.Closer
 	gone  bool
-	fresh bool          // it has sent no request yet
+	fresh atomic.Bool   // it has sent no request yet. Set and cleared under limiter.mu
 	idle  *list.Element // its place in limiter.idle; nil: it is busy
 }
 
@@ -86,7 +88,7 @@ func (c *limiter) enter(e *entry, l *listener) {
 	}
 	c.open++
 	c.fresh++
-	e.fresh = true
+	e.fresh.Store(true)
 }
 
 // leave forgets a connection. It may be called again.
@@ -110,10 +112,20 @@ func (c *limiter) busyLocked(e *entry) {
 	}
 }
 
+// served notes that the handler has a request of the connection.
+func (c *limiter) served(e *entry) {
+	if !e.fresh.Load() {
+		return
+	}
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	c.openedLocked(e)
+}
+
 // openedLocked notes that a connection has sent its first request, or is closed.
 func (c *limiter) openedLocked(e *entry) {
-	if e.fresh {
-		e.fresh = false
+	if e.fresh.Load() {
+		e.fresh.Store(false)
 		c.fresh--
 		c.changed.Broadcast()
 	}
@@ -124,7 +136,7 @@ func (c *limiter) state(e *entry, state http.ConnState) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	c.busyLocked(e)
-	if state != http.StateNew {
+	if state != http.StateNew && state != http.StateActive { // an active one may be closed unserved yet
 		c.openedLocked(e)
 	}
 	if state == http.StateIdle && !e.gone {

@@ -123,7 +123,7 @@ func NewServer(cfg Config) (*Server, error) {
 	base, cancel := context.WithCancel(context.Background())
 	s := &Server{cfg: cfg, base: base, cancel: cancel, limiter: newLimiter(cfg.MaxConnections, cfg.Logger)}
 	s.http = &http.Server{
-		Handler:           cfg.Handler,
+		Handler:           http.HandlerFunc(s.serveHTTP),
 		ReadHeaderTimeout: cfg.ReadHeaderTimeout,
 		ReadTimeout:       cfg.ReadHeaderTimeout + LingerTimeout, // for requests that net/http answers itself: a handler lifts it
 		IdleTimeout:       cfg.IdleTimeout,
@@ -147,6 +147,14 @@ func NewServer(cfg Config) (*Server, error) {
 	s.http.Protocols.SetHTTP2(true)
 	s.http.Protocols.SetUnencryptedHTTP2(true)
 	return s, nil
+}
+
+// serveHTTP is net/http's handler.
+func (s *Server) serveHTTP(w http.ResponseWriter, r *http.Request) {
+	if c := ConnIn(r.Context()); c != nil {
+		s.limiter.served(&c.entry)
+	}
+	s.cfg.Handler.ServeHTTP(w, r)
 }
 
 // connState is net/http's ConnState.
@@ -250,7 +258,7 @@ func (s *Server) Connections() int { return s.limiter.connections() }
 // acceptAll lets nobody connect any more, and waits until all who have are accepted: a
 // listener that is closed before that resets them, with the requests that they have sent.
 func (s *Server) acceptAll(ctx context.Context) {
-	const handshake, most = 10 * time.Millisecond, 200 * time.Millisecond
+	const handshake, most = 10 * time.Millisecond, 2 * time.Second // most: where max_connections are open
 	s.mu.Lock()
 	listeners := slices.Clone(s.listeners)
 	s.mu.Unlock()
@@ -277,7 +285,7 @@ func (s *Server) Shutdown(ctx context.Context) error {
 	s.acceptAll(ctx)
 	err := s.stop()
 	s.http.SetKeepAlivesEnabled(false)
-	// From its Shutdown on, net/http closes connections on their first request.
+	// From its Shutdown on, net/http drops the first request of a connection.
 	s.limiter.awaitFirstRequests(ctx, firstRequestTime)
 	ended := s.http.Shutdown(ctx)
 	if ended == nil {
