@@ -33,8 +33,10 @@ COMPUTING = $(shell $(GO) list work | grep -v $(patsubst ./%,-e 'kgate/%$$',$(WA
 # Packages without a goroutine have nothing to race with.
 SEQUENTIAL = $(shell $(GO) list ./kmutex ./coordinator ./chordring ./replication ./internal/pool ./internal/membership/leader ./internal/membership/lease ./lab/... | grep -v -e /lab/fuzz -e /lab/experiment -e /lab/plan)
 
+# What is timed must not run beside compilers.
+COMPILE = $(GO) list -export -test -deps $(WAITING) $(COMPARING) >/dev/null
 # Command lines for bin/tests, which goes on after a failure and says at the end what failed.
-COMPARE = KGATE_TEST_BINARY=$$(tools/test-binary.sh) $(GO) test -json -vet=off $(COMPARING)
+COMPARE = $(COMPILE) && KGATE_TEST_BINARY=$$(tools/test-binary.sh) $(GO) test -json -vet=off $(COMPARING)
 WAIT = KGATE_TEST_BINARY=$$(tools/test-binary.sh) $(GO) test -json -vet=off -p 3 -parallel 4 $(WAITING)
 COMPUTE = $(GO) test -json -vet=off -p 4 -parallel 8 $(COMPUTING)
 RACE = $(GO) test -json -vet=off -race -short -p 4 -parallel 4 $(filter-out $(SEQUENTIAL),$(COMPUTING)) ./internal/membership ./test/library ./cmd/kgate ./internal/demo
