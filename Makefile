@@ -30,8 +30,10 @@ WAITING := ./test/cluster ./test/netns ./internal/membership ./test/browser ./te
 # Tests that compare figures of gateways with those of their clients. They run alone.
 COMPARING := ./test/prometheus
 COMPUTING = $(shell $(GO) list work | grep -v $(patsubst ./%,-e 'kgate/%$$',$(WAITING) $(COMPARING)))
-# Packages without a goroutine have nothing to race with.
-SEQUENTIAL = $(shell $(GO) list ./kmutex ./coordinator ./chordring ./replication ./internal/pool ./internal/membership/leader ./internal/membership/lease ./lab/... | grep -v -e /lab/fuzz -e /lab/experiment -e /lab/plan)
+# Packages without a goroutine, and tests of texts and of programs, have nothing to race with.
+SEQUENTIAL = $(shell $(GO) list ./kmutex ./coordinator ./chordring ./replication ./internal/pool ./internal/membership/leader ./internal/membership/lease \
+	./configs/... ./internal/headeredit ./internal/hostaddr ./internal/httplist ./internal/problems ./test/... ./lab/... | \
+	grep -v -e /lab/fuzz -e /lab/experiment -e /lab/plan)
 
 # What is timed must not run beside compilers.
 COMPILE = $(GO) list -export -test -deps $(WAITING) $(COMPARING) >/dev/null

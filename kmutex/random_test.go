@@ -1,6 +1,7 @@
 package kmutex_test
 
 import (
+	"flag"
 	"fmt"
 	"math/rand/v2"
 	"os"
@@ -205,6 +206,8 @@ func (w *churn) run(most int) error {
 	return fmt.Errorf("not at rest after %d steps", most)
 }
 
+var firstSchedule = flag.Uint64("schedules.first", 0, "seed of the first schedule of TestRandomSchedules")
+
 // Every random schedule, with nodes that are lost, leave and join, k changed, and
 // epochs that overtake each other, keeps the promise and the invariants in every
 // state and ends with everybody served and all tokens back. KMUTEX_SCHEDULES sets
@@ -221,7 +224,7 @@ func TestRandomSchedules(t *testing.T) {
 		runs = 1250
 	}
 	grants := 0
-	for seed := range uint64(runs) {
+	for seed := *firstSchedule; seed < *firstSchedule+uint64(runs); seed++ {
 		r := rand.New(rand.NewPCG(seed, 2))
 		s := churnScope{
 			early: r.IntN(2) == 0, nodes: 1 + r.IntN(6), k: 1 + r.IntN(5), requests: 1 + r.IntN(8), cancels: r.IntN(10),
