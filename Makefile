@@ -38,10 +38,11 @@ SEQUENTIAL = $(shell $(GO) list ./kmutex ./coordinator ./chordring ./replication
 # What is timed must not run beside compilers.
 COMPILE = $(GO) list -export -test -deps $(WAITING) $(COMPARING) >/dev/null
 # Command lines for bin/tests, which goes on after a failure and says at the end what failed.
+# What takes long begins first.
 COMPARE = $(COMPILE) && KGATE_TEST_BINARY=$$(tools/test-binary.sh) $(GO) test -json -vet=off $(COMPARING)
 WAIT = KGATE_TEST_BINARY=$$(tools/test-binary.sh) $(GO) test -json -vet=off -p 3 -parallel 4 $(WAITING)
-COMPUTE = $(GO) test -json -vet=off -p 4 -parallel 8 $(COMPUTING)
-RACE = $(GO) test -json -vet=off -race -short -p 4 -parallel 4 $(filter-out $(SEQUENTIAL),$(COMPUTING)) ./internal/membership ./test/library ./cmd/kgate ./internal/demo
+COMPUTE = $(GO) test -json -vet=off -p 4 -parallel 8 ./proxy ./internal/gateway ./kmutex ./lab/experiment $(COMPUTING)
+RACE = $(GO) test -json -vet=off -race -short -p 4 -parallel 4 ./internal/membership ./proxy ./cmd/kgate $(filter-out $(SEQUENTIAL),$(COMPUTING)) ./test/library ./internal/demo
 # What is not timed takes what the others leave of the processors.
 IDLE = chrt --idle 0
 LINTERS = $(IDLE) $(MAKE) lint
