@@ -153,6 +153,9 @@ func (v *visit) refused(h http.Header, err error) problem {
 		err = &admission.Refusal{Reason: admission.Isolated}
 	}
 	var refusal *admission.Refusal
+	if reason := admission.Reason(""); !errors.As(err, &refusal) && errors.As(err, &reason) {
+		err = &admission.Refusal{Reason: reason}
+	}
 	var ticket *ticketError
 	switch {
 	case errors.As(err, &refusal):

@@ -131,7 +131,7 @@ func (refuser) Acquire(context.Context, admission.Request) (Slot, error) {
 func TestRedeemRefused(t *testing.T) {
 	tickets := &counter{}
 	g := newGateway(t, 1, http.NotFoundHandler(), func(c *Config) { withTickets(c, tickets) })
-	for status, err := range map[int]error{503: &admission.Refusal{Reason: admission.Isolated}, 500: errors.New("secret")} {
+	for err, status := range map[error]int{&admission.Refusal{Reason: admission.Isolated}: 503, admission.Draining: 503, errors.New("secret"): 500} {
 		tickets.err = err
 		for _, header := range []string{"Kgate-Ticket", "Prefer"} {
 			res := g.do(g.request("GET", "/", header, "kgate-ticket"))

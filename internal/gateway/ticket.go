@@ -26,8 +26,9 @@ func (g *Gateway) RequestTicket(ctx context.Context, req admission.Request, ttl 
 	out, err := tickets.await(ctx, t.ID, 0, nil)
 	if err != nil { // nobody learns of the ticket, so nobody would end it
 		_ = tickets.finish(ticketCall{ID: t.ID})
+		return admission.Ticket{}, p.refusal(err, 0)
 	}
-	return out, err
+	return out, nil
 }
 
 // TestTicket returns the ticket as soon as it is not in the state granted, or

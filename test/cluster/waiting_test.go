@@ -193,5 +193,8 @@ func waitingAt(t *testing.T, g *Gateway) int {
 		t.Error(err)
 		return 0
 	}
+	if len(s.Pools) == 0 {
+		return 0 // it has no lease
+	}
 	return s.Pools[0].Waiting
 }
