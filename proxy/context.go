@@ -126,7 +126,7 @@ func (c *exchangeContext) follow() {
 func (ex *exchange) watchClient(r *http.Request) (stop func()) {
 	if !ex.http1 || ex.conn == nil {
 		ex.ctx.follow()
-		return downstream.PollDisconnect(r, func() { ex.ctx.cancel(nil) })
+		return downstream.PollDisconnect(r, &ex.ctx)
 	}
 	alone := ex.conn.WatchRequest(&ex.ctx, r.Body == http.NoBody)
 	if !alone {

@@ -112,6 +112,11 @@ var (
 	_ io.ReaderFrom = (*guarded)(nil)
 )
 
+// leaveFunc is a Watcher that cancels.
+type leaveFunc context.CancelCauseFunc
+
+func (cancel leaveFunc) ClientLeft() { cancel(nil) }
+
 func (g *guarded) serve(r *http.Request, next http.Handler) {
 	if g.pool = g.snapshot.pool(g.rec.Pool); g.pool == nil {
 		g.snapshot.cfg.Logger.Error("a handler asks for a pool that the configuration does not have", slog.String("pool", g.rec.Pool))
@@ -120,7 +125,7 @@ func (g *guarded) serve(r *http.Request, next http.Handler) {
 	}
 	ctx, cancel := context.WithCancelCause(r.Context())
 	defer cancel(nil)
-	g.stopPoll = downstream.PollDisconnect(r, func() { cancel(nil) })
+	g.stopPoll = downstream.PollDisconnect(r, leaveFunc(cancel))
 	defer g.stopPoll()
 	r = r.WithContext(ctx)
 	slot, err := g.admit(r)

@@ -54,12 +54,13 @@ func recycle(h http.Header) {
 	}
 }
 
-// outgoing is what the gateway adds to the request for the upstream. It is allocated on
+// outgoing is the request for the upstream, and what the gateway adds to it. It is allocated on
 // admission: many requests wait.
 type outgoing struct {
-	url    url.URL
-	values [10]string // of fields
-	used   int
+	request http.Request
+	url     url.URL
+	values  [10]string // of fields
+	used    int
 }
 
 // value returns s as the values of a field.
@@ -75,7 +76,8 @@ func (o *outgoing) value(s string) []string {
 // outgoing returns the request for the upstream, made from the client's. It is valid until
 // the next call.
 func (ex *exchange) outgoing(in *http.Request) *http.Request {
-	out := in.WithContext(&ex.ctx)
+	out := &ex.attempt.out.request
+	*out = *in.WithContext(&ex.ctx)
 	out.Header = headers.Get().(http.Header)
 	out.Close = false
 	out.Body = http.NoBody

@@ -32,11 +32,11 @@ type leaver interface{ leave() }
 // is not ours has left.
 const disconnectPoll = 250 * time.Millisecond
 
-// PollDisconnect calls gone when the client leaves whose request has a body that
-// is not read yet: the one case in which net/http does not notice. It asks only about
+// PollDisconnect tells w when the client leaves whose request has a body that is not
+// read yet: the one case in which net/http does not notice. It asks only about
 // connections of a server with [ConnContext] that is no [Server]. The returned function
-// ends it; it must be called. It may be called twice. Afterwards gone is not called any more.
-func PollDisconnect(r *http.Request, gone func()) (stop func()) {
+// ends it; it must be called. It may be called twice. Afterwards w is not told any more.
+func PollDisconnect(r *http.Request, w Watcher) (stop func()) {
 	if r.ProtoMajor != 1 || r.Body == nil || r.Body == http.NoBody {
 		return func() {}
 	}
@@ -59,7 +59,7 @@ func PollDisconnect(r *http.Request, gone func()) (stop func()) {
 		case tcpstate.IsEstablished(conn):
 			timer.Reset(disconnectPoll)
 		default:
-			gone()
+			w.ClientLeft()
 		}
 	})
 	return func() {
