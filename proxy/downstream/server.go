@@ -123,7 +123,7 @@ func NewServer(cfg Config) (*Server, error) {
 	base, cancel := context.WithCancel(context.Background())
 	s := &Server{cfg: cfg, base: base, cancel: cancel, limiter: newLimiter(cfg.MaxConnections, cfg.Logger)}
 	s.http = &http.Server{
-		Handler:           http.HandlerFunc(s.serveHTTP),
+		Handler:           (*handler)(s),
 		ReadHeaderTimeout: cfg.ReadHeaderTimeout,
 		ReadTimeout:       cfg.ReadHeaderTimeout + LingerTimeout, // for requests that net/http answers itself: a handler lifts it
 		IdleTimeout:       cfg.IdleTimeout,
@@ -149,8 +149,10 @@ func NewServer(cfg Config) (*Server, error) {
 	return s, nil
 }
 
-// serveHTTP is net/http's handler.
-func (s *Server) serveHTTP(w http.ResponseWriter, r *http.Request) {
+// handler is a Server as net/http's handler.
+type handler Server
+
+func (s *handler) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	if c := ConnIn(r.Context()); c != nil {
 		s.limiter.served(&c.entry)
 	}
