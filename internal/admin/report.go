@@ -1,7 +1,7 @@
 package admin
 
 import (
-	"cmp"
+	"maps"
 	"slices"
 )
 
@@ -59,7 +59,8 @@ func mergePool(name string, k int, all map[string]Report, missing []string) Pool
 	var windows []AccessWindow
 	tokens := make(map[int]bool)
 	past := make([][]AccessWindow, 0, len(all))
-	for _, r := range all {
+	for _, gateway := range slices.Sorted(maps.Keys(all)) {
+		r := all[gateway]
 		i := slices.IndexFunc(r.Status.Pools, func(p Pool) bool { return p.Name == name })
 		if i < 0 {
 			continue
@@ -86,7 +87,6 @@ func mergePool(name string, k int, all map[string]Report, missing []string) Pool
 	for i := range f.Gateways {
 		f.Gateways[i].Baton = f.Gateways[i].Name == f.Baton
 	}
-	slices.SortFunc(f.Gateways, func(a, b PoolPart) int { return cmp.Compare(a.Name, b.Name) })
 	f.AccessWindow = sum(windows)
 	f.SpreadMillis = f.AccessWindow.spread(k)
 	f.Past = Past{StepSeconds: PastStepSeconds, SpreadMillis: pastSpread(past, k)}

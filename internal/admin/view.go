@@ -168,7 +168,7 @@ func newRing(s Status) *ringView {
 	if len(members) == 0 || len(members) > ringShown {
 		return nil
 	}
-	slices.SortFunc(members, func(a, b Member) int { return cmp.Compare(a.RingPlace, b.RingPlace) })
+	slices.SortStableFunc(members, func(a, b Member) int { return cmp.Compare(a.RingPlace, b.RingPlace) })
 	r := &ringView{Width: 360, Height: 232, CX: 180, CY: 116, Radius: 74}
 	at := make(map[string]int)
 	for i, m := range members {

@@ -55,11 +55,12 @@ func (g *Gateway) Status(name string) PoolStatus {
 
 // Pools returns the states of all pools, by name.
 func (g *Gateway) Pools() []PoolStatus {
+	pools := g.all()
+	slices.SortFunc(pools, func(a, b *poolDriver) int { return strings.Compare(a.name, b.name) })
 	var all []PoolStatus
-	for _, p := range g.all() {
+	for _, p := range pools {
 		all = append(all, statusOf(p))
 	}
-	slices.SortFunc(all, func(a, b PoolStatus) int { return strings.Compare(a.Name, b.Name) })
 	return all
 }
 

@@ -62,7 +62,7 @@ type step struct {
 func nextStep(servers []server) step {
 	servers = slices.Clone(servers)
 	// Oldest members first: they vote rather than the younger ones.
-	slices.SortFunc(servers, func(a, b server) int {
+	slices.SortStableFunc(servers, func(a, b server) int {
 		return cmp.Or(cmp.Compare(a.node, b.node), cmp.Compare(a.id, b.id))
 	})
 	members := 0

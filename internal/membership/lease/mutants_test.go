@@ -65,7 +65,7 @@ func TestMutantsAreCaught(t *testing.T) {
 		},
 		{
 			Name: "what was granted does not count", File: "round.go",
-			Old:    "g.granted[r.renewal.Node] = r.at\n",
+			Old:    "g.granted[node] = r.at\n",
 			New:    "",
 			Caught: "calls it expired",
 		},

@@ -1,7 +1,6 @@
 package lease
 
 import (
-	"cmp"
 	"maps"
 	"slices"
 
@@ -68,14 +67,13 @@ func (g *Grantor) Deposed() bool { return g.deposed }
 
 func (g *Grantor) grant(renewals map[kmutex.Node]received) []Renewal {
 	var granted []Renewal
-	for _, r := range slices.SortedFunc(maps.Values(renewals), func(a, b received) int {
-		return cmp.Compare(a.renewal.Node, b.renewal.Node)
-	}) {
+	for _, node := range slices.Sorted(maps.Keys(renewals)) {
 		// It may have been lost since: then it must not be extended any more.
-		if !g.member(r.renewal.Node) {
+		if !g.member(node) {
 			continue
 		}
-		g.granted[r.renewal.Node] = r.at
+		r := renewals[node]
+		g.granted[node] = r.at
 		granted = append(granted, r.renewal)
 	}
 	return granted
