@@ -93,7 +93,7 @@ func (c *Cluster) start(ctx context.Context) error {
 	transport := func(over *raft.NetworkTransport) raft.Transport {
 		return retryTransport{over, c.raftNode, new(sync.Map), new(sync.Map)}
 	}
-	if err := c.raftNode.start(c.guard.guard, transport); err != nil {
+	if err := c.raftNode.start(c.guard.admit, c.guard.guard, transport); err != nil {
 		return err
 	}
 	c.control = c.newControl()

@@ -54,10 +54,11 @@ func late(took, bound time.Duration) bool {
 // it, as the multiplexed peer port will hide.
 type network struct {
 	// Set before the first gateway starts: the lease of those that are given none, the delay
-	// of each direction, and whom a gateway misses.
+	// of each direction, whom a gateway misses, and the key of raft's connections.
 	lease   time.Duration
 	delay   time.Duration
 	missing func(*gateway) map[kmutex.Node]time.Time
+	key     clusterKey
 	// forged: gossip has other addresses of all gateways than their own.
 	forged atomic.Bool
 
@@ -348,7 +349,7 @@ func (n *network) start(t testing.TB, name string, conf config) *gateway {
 		Name: name, Boot: boot, PeerAddr: peer, DataDir: conf.dir,
 		BootstrapExpect: conf.expect, Joining: conf.joining, Witness: conf.witness,
 		Discovery: gossip{agent, n}, Links: n.links(g), Missing: missing,
-		Raft:      layer{raftListener, n, peer, n.raftAddr},
+		Raft:      n.key.secure(t, layer{raftListener, n, peer, n.raftAddr}, name),
 		Control:   layer{control, n, peer, func(addr string) string { return addr }},
 		swapAfter: 500 * time.Millisecond, Lease: cmp.Or(conf.lease, n.lease, time.Second),
 		Logger: cmp.Or(conf.logs, logger(t, name)), files: conf.files,

@@ -284,6 +284,20 @@ func TestMutantsAreCaught(t *testing.T) {
 			Caught: "another one leads",
 		},
 		{
+			Name: "a leader that is not known here is not listened to", File: "rpc.go",
+			Old:    "if l := <-leads; l != \"\" &&",
+			New:    "if l := <-leads; l == \"\" &&",
+			By:     "^TestUnknownLeaderIsListenedTo$",
+			Caught: "not ready",
+		},
+		{
+			Name: "everybody with a certificate is listened to", File: "rpc.go",
+			Old:    "\treturn stranger\n",
+			New:    "\treturn nil\n",
+			By:     "^TestUnknownLeaderIsListenedTo$",
+			Caught: "a stranger is listened to",
+		},
+		{
 			Name: "states that differ are the same", File: "digest.go",
 			Old:    "return found && slices.Equal(d.kept[i].Digest, c.Digest), true",
 			New:    "return true || found && slices.Equal(d.kept[i].Digest, c.Digest), true",

@@ -16,7 +16,6 @@ import (
 
 	"github.com/kgate/kgate/internal/membership/raftfile"
 	"github.com/kgate/kgate/internal/oncelog"
-	"github.com/kgate/kgate/internal/peercert"
 )
 
 // raftNode is this gateway's raft server, with its disk and the views that come of its log.
@@ -50,9 +49,9 @@ type raftNode struct {
 	trouble   error
 }
 
-// start opens the disk and begins raft, which sees the connections of other gateways as guard
-// returns them, and calls others by what transport returns.
-func (n *raftNode) start(guard func(net.Conn) net.Conn, transport func(*raft.NetworkTransport) raft.Transport) error {
+// start opens the disk and begins raft, which sees the connections of other gateways that admit
+// lets through, as guard returns them, and calls others by what transport returns.
+func (n *raftNode) start(admit func(conn net.Conn, cluster, server string) error, guard func(net.Conn) net.Conn, transport func(*raft.NetworkTransport) raft.Transport) error {
 	logger := newRaftLogger(func() bool { return n.leaving.Load() || n.closing.Err() != nil }, n.config.Logger)
 	var err error
 	server := n.config.Name + "/" + n.config.Boot
@@ -67,7 +66,7 @@ func (n *raftNode) start(guard func(net.Conn) net.Conn, transport func(*raft.Net
 	if n.storage.file != nil {
 		n.machine.agreed = n.storage.file.NoteCommitted
 	}
-	n.stream = newRaftStream(n.config.Raft, n.storage.clusterID, n.admit, n.callTimeout(), n.config.Logger)
+	n.stream = newRaftStream(n.config.Raft, n.storage.clusterID, admit, n.callTimeout(), n.config.Logger)
 	n.stream.flush, n.stream.guard, n.stream.tried = n.storage.flush, guard, n.addresses.tried
 	n.trans = raft.NewNetworkTransportWithConfig(&raft.NetworkTransportConfig{
 		Logger:  logger,
@@ -278,35 +277,6 @@ func (n *raftNode) voters() []string {
 		}
 	}
 	return voters
-}
-
-// admit judges the greeting of a raft connection. A gateway with an empty log
-// goes with whoever lets it in; any other listens only to its raft servers.
-func (n *raftNode) admit(conn net.Conn, cluster, server string) error {
-	if server != n.storage.meta.Server {
-		return fmt.Errorf("%w: this is %s, not %s", errGreeting, n.storage.meta.Server, server)
-	}
-	if !n.blank() {
-		var names []string
-		for _, s := range n.servers() {
-			names = append(names, nameOf(s.ID))
-		}
-		if err := peercert.OfConn(conn, names...); err != nil {
-			return fmt.Errorf("%w: %w", errGreeting, err)
-		}
-	}
-	n.storage.mu.Lock()
-	defer n.storage.mu.Unlock()
-	switch own := n.storage.meta.Cluster; {
-	case cluster == "":
-		return fmt.Errorf("%w: no cluster", errGreeting)
-	case cluster == own:
-		return nil
-	case own == "" || n.blank():
-		return n.storage.setCluster(cluster)
-	default:
-		return fmt.Errorf("%w: this gateway belongs to cluster %s, not %s", errGreeting, own, cluster)
-	}
 }
 
 // electMyself spares a cluster of one voter the wait for a leader that cannot

@@ -2,6 +2,7 @@ package membership
 
 import (
 	"bufio"
+	"context"
 	"crypto/tls"
 	"errors"
 	"fmt"
@@ -109,6 +110,62 @@ func newMessage(kind byte) (raft.WithRPCHeader, error) {
 	default:
 		return nil, fmt.Errorf("%w: kind %d", errRPC, kind)
 	}
+}
+
+// admit judges the greeting of a raft connection. A gateway with an empty log goes
+// with whoever lets it in; any other listens only to its raft servers and to the leader.
+func (g *rpcGuard) admit(conn net.Conn, cluster, server string) error {
+	if server != g.storage.meta.Server {
+		return fmt.Errorf("%w: this is %s, not %s", errGreeting, g.storage.meta.Server, server)
+	}
+	if !g.blank() {
+		if err := g.checkCaller(conn); err != nil {
+			return fmt.Errorf("%w: %w", errGreeting, err)
+		}
+	}
+	g.storage.mu.Lock()
+	defer g.storage.mu.Unlock()
+	switch own := g.storage.meta.Cluster; {
+	case cluster == "":
+		return fmt.Errorf("%w: no cluster", errGreeting)
+	case cluster == own:
+		return nil
+	case own == "" || g.blank():
+		return g.storage.setCluster(cluster)
+	default:
+		return fmt.Errorf("%w: this gateway belongs to cluster %s, not %s", errGreeting, own, cluster)
+	}
+}
+
+// checkCaller returns an error unless the other end of conn is one of the raft servers, or one
+// of these follows it. The leader need not be among the servers known here: it may have come
+// while this gateway was away, or the change that took it out was never agreed on. Only what
+// it sends can put that right.
+func (g *rpcGuard) checkCaller(conn net.Conn) error {
+	servers := g.servers()
+	names := make([]string, len(servers))
+	for i, s := range servers {
+		names[i] = nameOf(s.ID)
+	}
+	stranger := peercert.OfConn(conn, names...)
+	if stranger == nil {
+		return nil
+	}
+	ctx, cancel := context.WithTimeout(g.closing, g.votesTime())
+	defer cancel()
+	leads := make(chan string, len(servers))
+	for _, s := range servers {
+		go func() { // ends with ctx
+			said, _ := g.leaders.termOf(ctx, string(s.ID)) // of nobody with an error
+			leads <- said.Leader
+		}()
+	}
+	for range servers {
+		if l := <-leads; l != "" && peercert.OfConn(conn, nameOf(raft.ServerID(l))) == nil {
+			return nil
+		}
+	}
+	return stranger
 }
 
 // guard returns conn as raft is to see it.

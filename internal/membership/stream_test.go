@@ -153,12 +153,12 @@ func TestAdmit(t *testing.T) {
 		{"other", own.Server, false},
 		{"", own.Server, false},
 	} {
-		if err := g.admit(nil, tt.cluster, tt.server); (err == nil) != tt.ok {
+		if err := g.guard.admit(nil, tt.cluster, tt.server); (err == nil) != tt.ok {
 			t.Errorf("admit(%q, %q) = %v", tt.cluster, tt.server, err)
 		}
 	}
 	blank := n.start(t, "b", config{expect: 1, joining: true})
-	if err := blank.admit(nil, "any", blank.stats().Server); err != nil {
+	if err := blank.guard.admit(nil, "any", blank.stats().Server); err != nil {
 		t.Errorf("a gateway with an empty log goes with whoever lets it in: %v", err)
 	}
 }

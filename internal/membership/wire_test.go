@@ -3,8 +3,11 @@ package membership
 import (
 	"context"
 	"crypto/tls"
+	"errors"
 	"log/slog"
 	"net"
+	"path/filepath"
+	"slices"
 	"testing"
 	"time"
 
@@ -14,18 +17,56 @@ import (
 	"github.com/kgate/kgate/chordring/serfring"
 	"github.com/kgate/kgate/internal/admission"
 	"github.com/kgate/kgate/internal/clusterkey"
+	"github.com/kgate/kgate/internal/membership/raftfile"
 	"github.com/kgate/kgate/kmutex"
 )
 
-// secureLayer dials with a gateway's certificate.
+// secureLayer has TLS on both ends of its connections.
 type secureLayer struct {
-	net.Listener
+	StreamLayer
 	config *tls.Config
 }
 
+func (l secureLayer) Accept() (net.Conn, error) {
+	conn, err := l.StreamLayer.Accept()
+	if err != nil {
+		return nil, err
+	}
+	return tls.Server(conn, l.config), nil
+}
+
 func (l secureLayer) Dial(ctx context.Context, addr string) (net.Conn, error) {
-	d := tls.Dialer{Config: l.config}
-	return d.DialContext(ctx, "tcp", addr)
+	conn, err := l.StreamLayer.Dial(ctx, addr)
+	if err != nil {
+		return nil, err
+	}
+	secure := tls.Client(conn, l.config)
+	if err := secure.HandshakeContext(ctx); err != nil {
+		return nil, errors.Join(err, conn.Close())
+	}
+	return secure, nil
+}
+
+// clusterKey is a cluster's key; empty: there is no TLS.
+type clusterKey string
+
+// secure gives a layer the certificate of a gateway.
+func (k clusterKey) secure(t testing.TB, l StreamLayer, name string) StreamLayer {
+	t.Helper()
+	if k == "" {
+		return l
+	}
+	ring, err := clusterkey.Parse([]byte(k))
+	if err != nil {
+		t.Fatal(err)
+	}
+	conf, err := ring.TLS(name)
+	if err != nil {
+		t.Fatal(err)
+	}
+	conf.ClientAuth, conf.ClientCAs = tls.RequireAndVerifyClientCert, conf.RootCAs
+	conf.InsecureSkipVerify = true // as a client: the name is checked above it
+	return secureLayer{l, conf}
 }
 
 // TestSpeaksForItselfOverTLS: over real connections with real certificates, only the
@@ -34,21 +75,9 @@ func TestSpeaksForItselfOverTLS(t *testing.T) {
 	var n network
 	g := n.start(t, "a", config{expect: 1})
 	g.ready()
-	ring, err := clusterkey.Parse([]byte(clusterkey.New()))
-	if err != nil {
-		t.Fatal(err)
-	}
-	as := func(name string) *tls.Config {
-		conf, err := ring.TLS(name)
-		if err != nil {
-			t.Fatal(err)
-		}
-		conf.ClientAuth, conf.ClientCAs = tls.RequireAndVerifyClientCert, conf.RootCAs
-		conf.InsecureSkipVerify = true // as a client: the name is checked above it
-		return conf
-	}
+	key := clusterKey(clusterkey.New())
 	transport := func(l net.Listener, name string) (*raftStream, *raft.NetworkTransport) {
-		s := newRaftStream(secureLayer{l, as(name)}, func() string { return "c" },
+		s := newRaftStream(key.secure(t, layer{l, &n, name, func(addr string) string { return addr }}, name), func() string { return "c" },
 			func(net.Conn, string, string) error { return nil }, time.Second, slog.New(slog.DiscardHandler))
 		trans := raft.NewNetworkTransportWithConfig(&raft.NetworkTransportConfig{
 			Stream: s, MaxPool: 0, MaxRPCsInFlight: 1, Timeout: 2 * time.Second, Logger: hclog.NewNullLogger(),
@@ -56,7 +85,7 @@ func TestSpeaksForItselfOverTLS(t *testing.T) {
 		t.Cleanup(func() { _ = trans.Close() })
 		return s, trans
 	}
-	port := tls.NewListener(listen(t, ""), as("a"))
+	port := listen(t, "")
 	s, heard := transport(port, "a")
 	s.guard = g.guard.guard
 	s.open()
@@ -84,6 +113,71 @@ func TestSpeaksForItselfOverTLS(t *testing.T) {
 			t.Errorf("with the certificate of %s in the name of %s: answered %t, %v", c.certificate, c.speaksAs, answer.Granted, err)
 		}
 	}
+}
+
+// TestUnknownLeaderIsListenedTo: a gateway comes back, and one leads that its own log does not
+// have among the raft servers. It listens to that one, and to no other stranger.
+func TestUnknownLeaderIsListenedTo(t *testing.T) {
+	t.Parallel() // it mostly waits
+	start := func(t *testing.T) (n *network, three []*gateway) {
+		n = &network{key: clusterKey(clusterkey.New())}
+		root := t.TempDir()
+		three = n.three(t, func(name string) string { return filepath.Join(root, name) })
+		settle(t, three)
+		return n, three
+	}
+	returns := func(t *testing.T, n *network, away, leads *gateway, left []*gateway) {
+		t.Helper()
+		id := raft.ServerID(leads.stats().Server)
+		until(t, leads.name+" leads", func() bool {
+			now := leaderOf(t, left)
+			if voting, _ := now.Voting(); now != leads && slices.Contains(voting, leads.name) {
+				now.ops.Lock()
+				defer now.ops.Unlock()
+				now.leaders.noteSuccessor(string(id))
+				_ = now.raft.LeadershipTransferToServer(id, address(leads.peerAddr, string(id))).Error() // or it is tried again
+			}
+			return now == leads
+		})
+		back := n.start(t, away.name, config{expect: 3, dir: away.dir, join: []string{leads.gossip}})
+		back.ready()
+		stranger := newRaftStream(n.key.secure(t, layer{listen(t, ""), n, "stranger", n.raftAddr}, "x"), leads.storage.clusterID, nil, time.Second, slog.New(slog.DiscardHandler))
+		t.Cleanup(func() { _ = stranger.Close() })
+		if _, err := stranger.Dial(address(back.peerAddr, back.stats().Server), time.Second); !errors.Is(err, errGreeting) {
+			t.Errorf("a stranger is listened to: %v", err)
+		}
+	}
+	t.Run("it came meanwhile", func(t *testing.T) {
+		t.Parallel()
+		n, three := start(t)
+		away := followerOf(t, three)
+		away.leave()
+		left := without(three, away)
+		d := n.start(t, "d", config{expect: 1, joining: true, join: []string{left[0].gossip}})
+		left = append(left, d)
+		settle(t, left)
+		returns(t, n, away, d, left)
+	})
+	t.Run("its removal was not agreed on", func(t *testing.T) {
+		t.Parallel()
+		n, three := start(t)
+		away := leaderOf(t, three)
+		left := without(three, away)
+		away.kill()
+		// It ended when nobody else had its last entry yet.
+		file, err := raftfile.Open(filepath.Join(away.dir, dataFile), raftfile.Options{})
+		if err != nil {
+			t.Fatal(err)
+		}
+		others := slices.DeleteFunc(slices.Clone(away.servers()), func(s raft.Server) bool { return nameOf(s.ID) == left[0].name })
+		last := file.Last()
+		if err := errors.Join(file.StoreLog(&raft.Log{
+			Index: last.Index + 1, Term: last.Term, Type: raft.LogConfiguration, Data: raft.EncodeConfiguration(raft.Configuration{Servers: others}),
+		}), file.Close()); err != nil {
+			t.Fatal(err)
+		}
+		returns(t, n, away, left[0], left)
+	})
 }
 
 // TestForgedAddresses: who can forge what gossip says of addresses stops nobody who is in.
