@@ -8,8 +8,8 @@ import (
 	"sync"
 	"sync/atomic"
 
+	"github.com/kgate/kgate/proxy/relay"
 	"github.com/kgate/kgate/proxy/tcpstate"
-	"github.com/kgate/kgate/proxy/upstream"
 )
 
 type dialFunc = func(ctx context.Context, network, addr string) (net.Conn, error)
@@ -40,7 +40,7 @@ func fenced(dial dialFunc, entitled func() uint64) dialFunc {
 			}
 		}
 		c := &fencedConn{Conn: conn, entitled: entitled, under: under}
-		c.writes = upstream.NewGate(conn, c.lapsed)
+		c.writes = relay.NewGate(conn, c.lapsed)
 		tcpstate.ResetOnClose(c.socket(), true) // unless it is closed in order: the process may be killed
 		return c, nil
 	}
@@ -55,7 +55,7 @@ type fencedConn struct {
 	net.Conn
 	entitled func() uint64
 	under    uint64
-	writes   *upstream.Gate
+	writes   *relay.Gate
 	serves   atomic.Pointer[use] // the request over HTTP/1 that is in flight
 	shared   bool                // by requests over HTTP/2
 	onClose  func()              // nil: nothing

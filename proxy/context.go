@@ -135,8 +135,12 @@ func (ex *exchange) watchClient(r *http.Request) (stop func()) {
 	return ex.conn.Unwatch
 }
 
-// ClientLeft implements downstream.Watcher.
-func (c *exchangeContext) ClientLeft() { c.cancel(nil) }
+// ClientLeft implements downstream.Watcher. A half-closed connection may still carry an upgrade.
+func (c *exchangeContext) ClientLeft() {
+	if !c.ex.hijacked.Load() {
+		c.cancel(nil)
+	}
+}
 
 // cancel ends the context; the first cause counts. It never blocks, as ClientLeft
 // must not: the attached connection is closed soon after.

@@ -72,7 +72,9 @@ func (g *gateway) another() (*downstream.Server, net.Listener) {
 	if err != nil {
 		g.t.Fatal(err)
 	}
-	l, err := net.Listen("tcp", "127.0.0.1:0")
+	var c net.ListenConfig
+	c.SetMultipathTCP(false)
+	l, err := c.Listen(g.t.Context(), "tcp", "127.0.0.1:0")
 	if err != nil {
 		g.t.Fatal(err)
 	}

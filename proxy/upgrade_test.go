@@ -1,13 +1,17 @@
 package proxy
 
 import (
+	"fmt"
 	"io"
 	"net"
 	"net/http"
+	"net/http/httptest"
 	"strings"
 	"testing"
+	"time"
 
 	"github.com/kgate/kgate/internal/admission"
+	"github.com/kgate/kgate/proxy/downstream"
 )
 
 // TestHalfClose: an upgraded connection can be closed one way, guarded or not.
@@ -95,6 +99,45 @@ func TestUpgrade(t *testing.T) {
 	g.sem.await(0, 0)
 	if rec := g.records.next(t); rec.Status != 101 || rec.Outcome != admission.OutcomeAdmitted {
 		t.Errorf("record %+v", rec)
+	}
+}
+
+// TestUpgradeHalfClosed: a client that has closed its sending side gets the rest of the answer,
+// also where its request had a body, and in a program's own server.
+func TestUpgradeHalfClosed(t *testing.T) {
+	needDisconnectWatch(t)
+	const late = 300 * time.Millisecond // longer than it takes to notice that a client has left
+	g := newGateway(t, 1, http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) {
+		conn, brw, err := http.NewResponseController(w).Hijack()
+		if err != nil {
+			t.Error(err)
+			return
+		}
+		defer conn.Close()
+		_, _ = brw.WriteString("HTTP/1.1 101 Switching Protocols\r\nConnection: Upgrade\r\nUpgrade: echo\r\n\r\n")
+		_ = brw.Flush()
+		_, _ = io.Copy(io.Discard, brw)
+		time.Sleep(late)
+		_, _ = io.WriteString(conn, "late")
+	}))
+	foreign := httptest.NewUnstartedServer(g.handler)
+	foreign.Config.ConnContext = downstream.ConnContext
+	foreign.Start()
+	defer foreign.Close()
+	for name, addr := range map[string]string{"kgate's server": g.addr, "a program's server": foreign.Listener.Addr().String()} {
+		for _, body := range []string{"", "{}"} {
+			g.addr = addr
+			c := g.dial()
+			c.send(fmt.Sprintf("POST /ws HTTP/1.1\r\nHost: h\r\nConnection: Upgrade\r\nUpgrade: echo\r\nContent-Length: %d\r\n\r\n%s", len(body), body))
+			if res := c.response(); res.StatusCode != 101 {
+				t.Fatalf("%s, body %q: got %v", name, body, res.Status)
+			}
+			_ = c.Conn.(*net.TCPConn).CloseWrite()
+			if rest, err := io.ReadAll(c.br); string(rest) != "late" || err != nil {
+				t.Errorf("%s, body %q: read %q, %v", name, body, rest, err)
+			}
+			_ = c.Close()
+		}
 	}
 }
 

@@ -2,6 +2,7 @@ package main
 
 import (
 	"cmp"
+	"context"
 	"crypto/tls"
 	"errors"
 	"fmt"
@@ -134,7 +135,9 @@ func listen(addr string) (net.Listener, error) {
 	if path, ok := socket.Path(addr); ok {
 		return socket.Listen(path)
 	}
-	return net.Listen("tcp", addr)
+	var c net.ListenConfig
+	c.SetMultipathTCP(false) // the kernel would tell package tcpstate little of such sockets
+	return c.Listen(context.Background(), "tcp", addr)
 }
 
 // listenError says why kgate cannot listen on the address of a key, and what to do.

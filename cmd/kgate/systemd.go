@@ -92,8 +92,17 @@ func inheritedSockets() (map[string][]net.Listener, error) {
 		}
 		return nil, err
 	}
+	for _, all := range sockets {
+		for i, l := range all {
+			all[i] = inherited{l}
+		}
+	}
 	return sockets, nil
 }
+
+// inherited hides the descriptor of a socket that is open elsewhere, too: clients wait there for
+// the next process, so that nobody may keep them from it.
+type inherited struct{ net.Listener }
 
 func isLoopback(addr net.Addr) bool {
 	if addr.Network() == "unix" {

@@ -139,10 +139,11 @@ func (h *ticketHandler) create(w http.ResponseWriter, r *http.Request) {
 		h.fail(w, r, err)
 		return
 	}
-	if r.Context().Err() != nil { // the client has left
+	if r.Context().Err() != nil { // the client has left, or the gateway ends
 		ctx, cancel := context.WithTimeout(context.WithoutCancel(r.Context()), endFor)
 		defer cancel()
 		_ = h.Tickets.EndTicket(ctx, t.ID) // else it expires
+		h.fail(w, r, context.Cause(r.Context()))
 		return
 	}
 	w.Header().Set("Location", TicketsPath+"/"+t.ID)

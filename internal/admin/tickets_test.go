@@ -71,6 +71,32 @@ func ticketHandler(t *testing.T, m admin.Tickets) http.Handler {
 
 const at = "/.kgate/tickets"
 
+// lastTickets end something right after each ticket is taken.
+type lastTickets struct {
+	admin.Tickets
+	end func()
+}
+
+func (l lastTickets) RequestTicket(ctx context.Context, req admission.Request, ttl time.Duration, note string) (admission.Ticket, error) {
+	defer l.end()
+	return l.Tickets.RequestTicket(ctx, req, ttl, note)
+}
+
+// TestTicketAtTheEnd: a ticket that is taken when the gateway ends is given back, and its client
+// told so. An empty answer would say that it has one.
+func TestTicketAtTheEnd(t *testing.T) {
+	m := admintest.NewTickets(map[string]int{"p": 1})
+	ctx, cancel := context.WithCancelCause(t.Context())
+	h := ticketHandler(t, lastTickets{m, func() { cancel(admin.ErrUnavailable) }})
+	a := ask(t, h, "POST", at, `{"pool":"p"}`, func(r *http.Request) { *r = *r.WithContext(ctx) })
+	if a.code != 503 || a.header.Get("Retry-After") == "" {
+		t.Errorf("got %d %s", a.code, a.text)
+	}
+	if a := ask(t, ticketHandler(t, m), "POST", at, `{"pool":"p"}`); a.State != "granted" {
+		t.Errorf("the next one: %s", a.text)
+	}
+}
+
 func TestTicketCycle(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		m := admintest.NewTickets(map[string]int{"p": 1})

@@ -373,6 +373,15 @@ func TestNotReadIsNotUnknown(t *testing.T) {
 		p.mu.Lock()
 		p.core = read
 		p.mu.Unlock()
+		n.tickets.mu.Lock()
+		delete(n.tickets.drivers, p.name)
+		n.tickets.mu.Unlock()
+		if _, err := n.tickets.here(t.Context(), n.self, ticketCall{Op: opTest, ID: tk.ID}); !errors.Is(err, admission.ErrElsewhere) {
+			t.Errorf("the ticket before this gateway has a part in the pool: %v", err)
+		}
+		n.tickets.mu.Lock()
+		n.tickets.drivers[p.name] = p
+		n.tickets.mu.Unlock()
 		if tk := test(t, n, tk.ID); !tk.Granted {
 			t.Errorf("afterwards: %+v", tk)
 		}

@@ -147,6 +147,9 @@ func (g ticketCalls) poolOf(owner kmutex.Node, id string) (*poolDriver, error) {
 		}
 		p.mu.Unlock()
 	}
+	pending = pending || slices.ContainsFunc(view.Pools, func(spec membership.Pool) bool {
+		return spec.Tickets > 0 && g.pool(spec.Name) == nil // this incarnation has not followed the view yet
+	})
 	if pending || !g.entitled(g.views.Standing().Node) {
 		return nil, admission.ErrElsewhere // not taken over yet
 	}

@@ -50,6 +50,10 @@ func (c *Cluster) serveCommand(w http.ResponseWriter, r *http.Request) {
 		http.Error(w, err.Error(), http.StatusBadRequest)
 		return
 	}
+	if !c.leads() { // a proof was made for another gateway, or for a former process
+		http.Error(w, "not the leader", http.StatusMisdirectedRequest)
+		return
+	}
 	cmd, err := decodeCommand(data)
 	if err == nil {
 		err = c.allowed(r, cmd, data)

@@ -12,7 +12,7 @@ type Stream struct {
 	// From and To are its ends. Closing one from elsewhere ends Run.
 	From io.Reader
 	To   net.Conn
-	// Check is asked right before each write; its error ends Run.
+	// Check is asked right before each write, where it must not close To; its error ends Run.
 	Check func() error
 	// Take is asked, before each read, how many of want bytes may be moved, and Unused is
 	// told how many of them were not, 0 included; an error ends Run.
@@ -20,6 +20,8 @@ type Stream struct {
 	Unused func(n int)
 	// Moved is told how many bytes each write has moved, 0 included. It must be fast.
 	Moved func(n int)
+
+	gate *Gate // of To; nil: nothing was written yet
 }
 
 // WriteError says that it was the receiving end that failed, or Check. Any other error
@@ -86,10 +88,10 @@ func (s *Stream) write(p []byte) error {
 	if len(p) == 0 {
 		return nil
 	}
-	if err := s.allowed(); err != nil {
-		return err
+	if s.gate == nil {
+		s.gate = NewGate(s.To, s.Check)
 	}
-	n, err := s.To.Write(p)
+	n, err := s.gate.Write(p)
 	s.Moved(n)
 	if err != nil {
 		return &WriteError{err}

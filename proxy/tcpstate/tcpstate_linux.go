@@ -93,7 +93,8 @@ func LimitReceive(conn net.Conn, size func(roundTrip float64) int) {
 }
 
 // ConnectNoMore has the system ignore whoever begins to connect to a TCP listener. Clients try
-// again after a second, and are refused if the listener is closed by then.
+// again after a second, and are refused if the socket is closed by then. It holds for the socket: whoever
+// has it open, too, gets no more connections either.
 func ConnectNoMore(l net.Listener) {
 	const flags, syn, ack = 13, 0x02, 0x10 // of the TCP header
 	program := []unix.SockFilter{

@@ -7,6 +7,7 @@ import (
 	"time"
 
 	"github.com/kgate/kgate/internal/deadline"
+	"github.com/kgate/kgate/proxy/relay"
 	"github.com/kgate/kgate/proxy/tcpstate"
 )
 
@@ -29,7 +30,7 @@ type conn struct {
 	standing uint64
 	onClose  func(*conn)
 	reads    deadline.Reader
-	writes   *Gate
+	writes   *relay.Gate
 	rate     int64 // to which the server is held back, for one exchange at a time
 
 	mu   sync.Mutex
@@ -50,7 +51,7 @@ func (c *conn) SetDeadline(t time.Time) error {
 // newConn returns a connection of a standing. OnClose is called when it is closed.
 func newConn(socket net.Conn, current func() uint64, standing uint64, onClose func(*conn)) *conn {
 	c := &conn{Conn: socket, current: current, standing: standing, onClose: onClose}
-	c.writes = NewGate(socket, c.check)
+	c.writes = relay.NewGate(socket, c.check)
 	return c
 }
 

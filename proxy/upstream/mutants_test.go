@@ -135,7 +135,7 @@ func TestMutantsAreCaught(t *testing.T) {
 			By: "^TestLapse$", Caught: "FAIL",
 		},
 		{
-			Name: "a write goes on after the standing", File: "gate.go",
+			Name: "a write goes on after the standing", File: "../relay/gate.go",
 			Old: "if g.raw == nil {", New: "if true {",
 			By: "^TestLapseWithinWrite$", Caught: "the server got 67108864 bytes",
 		},

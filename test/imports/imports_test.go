@@ -59,7 +59,7 @@ var allowed = map[string][]string{
 	"proxy/downstream":             {"internal/deadline", "internal/oncelog", "proxy/tcpstate"},
 	"proxy/relay":                  {},
 	"proxy/tcpstate":               {},
-	"proxy/upstream":               {"internal/deadline", "proxy/tcpstate"},
+	"proxy/upstream":               {"internal/deadline", "proxy/relay", "proxy/tcpstate"},
 	"internal/config":              {"internal/admission", "internal/headeredit", "internal/hostaddr", "internal/socket", "kmutex"},
 	"configs":                      {},
 	"configs/grafana":              {},
@@ -114,7 +114,7 @@ var allowed = map[string][]string{
 		"chordring", "chordring/serfring", "internal/admin", "internal/admission", "internal/gateway", "internal/membership", "internal/transport",
 		"kmutex", "proxy", "telemetry",
 	},
-	"kgate":          {"internal/admin", "internal/admission", "internal/clusterkey", "internal/hostaddr", "internal/node", "proxy", "proxy/downstream", "proxy/tcpstate", "proxy/upstream", "telemetry"},
+	"kgate":          {"internal/admin", "internal/admission", "internal/clusterkey", "internal/hostaddr", "internal/node", "proxy", "proxy/downstream", "proxy/relay", "proxy/tcpstate", "proxy/upstream", "telemetry"},
 	"examples/three": {"kgate"},
 	"cmd/kgate": {
 		"kgate", "client", "configs", "internal/admin", "internal/admission", "internal/clusterkey", "internal/config", "internal/demo",
