@@ -52,8 +52,8 @@ func (ex *exchange) Hijack() (net.Conn, *bufio.ReadWriter, error) {
 	if err != nil {
 		return nil, nil, err
 	}
-	ex.unwatch() // a half-closed connection may still carry an upgrade
 	if ex.conn != nil {
+		ex.conn.Unwatch() // a half-closed connection may still carry an upgrade
 		ex.ctx.follow()
 	}
 	ex.decorate()

@@ -59,7 +59,7 @@ func (w *response) readOwnBody(r *http.Request) io.ReadCloser {
 // the request, and writes the rest of the answer. forwarded is the body that an
 // upstream was to have.
 func (w *response) boundEnd(forwarded *requestBody) {
-	if w.hijacked {
+	if w.hijacked.Load() {
 		return
 	}
 	rc := http.NewResponseController(w.ResponseWriter)

@@ -28,7 +28,6 @@ type exchange struct {
 
 	request   *http.Request // as the client sent it, but for its target: see canonical
 	requestID string        // empty: it has none
-	unwatch   func()        // ends watchClient
 }
 
 var (

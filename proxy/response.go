@@ -14,19 +14,19 @@ import (
 // deadlines its connection has (deadlines.go). It knows nothing of pools and upstreams.
 type response struct {
 	http.ResponseWriter
-	conn    *downstream.Conn // nil: the server is not ours
-	http1   bool
-	http10  bool
-	chunked bool          // the request's body comes in chunks
-	stall   time.Duration // how long the client may leave the gateway waiting, once that is bounded
-	unread  unreadBody
-
-	wrote      atomic.Bool // the final header has been written
-	hijacked   bool        // the client's connection is an upgraded one
+	conn       *downstream.Conn // nil: the server is not ours
+	http1      bool
+	http10     bool
+	chunked    bool // the request's body comes in chunks
 	clientGone bool
-	status     int
-	bytes      int64 // of the body, that have been written
-	remaining  int64 // of the body, still to come, if their number is known
+	stall      time.Duration // how long the client may leave the gateway waiting, once that is bounded
+	unread     unreadBody
+
+	wrote     atomic.Bool // the final header has been written
+	hijacked  atomic.Bool // the client's connection is an upgraded one
+	status    int
+	bytes     int64 // of the body, that have been written
+	remaining int64 // of the body, still to come, if their number is known
 }
 
 func newResponse(w http.ResponseWriter, r *http.Request, conn *downstream.Conn) response {
@@ -72,7 +72,8 @@ func (w *response) Write(p []byte) (int, error) {
 func (w *response) Hijack() (net.Conn, *bufio.ReadWriter, error) {
 	conn, brw, err := http.NewResponseController(w.ResponseWriter).Hijack()
 	if err == nil {
-		w.hijacked, w.status = true, http.StatusSwitchingProtocols
+		w.status = http.StatusSwitchingProtocols
+		w.hijacked.Store(true)
 		w.wrote.Store(true)
 	}
 	return conn, brw, err

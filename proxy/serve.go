@@ -102,7 +102,7 @@ func (ex *exchange) finish(r *http.Request) {
 	}
 	ex.held()
 	if cause := ex.hold.aborted(); cause != nil {
-		rec.Aborted = rec.Aborted || ex.hijacked
+		rec.Aborted = rec.Aborted || ex.hijacked.Load()
 		if rec.Aborted || rec.UpstreamStatus == 0 {
 			ex.logAborted(r, cause)
 		}

@@ -198,6 +198,7 @@ func (c *Conn) Watch(w Watcher) {
 // whether w alone is told: net/http does not look for the client's end then. Bodyless says
 // that the request has no body.
 func (c *Conn) WatchRequest(w Watcher, bodyless bool) (alone bool) {
+	c.listener.limiter.served(&c.entry)
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	c.served = true

@@ -112,7 +112,8 @@ func (c *limiter) busyLocked(e *entry) {
 	}
 }
 
-// served notes that the handler has a request of the connection.
+// served notes that the handler has a request of the connection, which net/http does not drop
+// any more.
 func (c *limiter) served(e *entry) {
 	if !e.fresh.Load() {
 		return
@@ -136,7 +137,7 @@ func (c *limiter) state(e *entry, state http.ConnState) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	c.busyLocked(e)
-	if state != http.StateNew && state != http.StateActive { // an active one may be closed unserved yet
+	if state != http.StateNew && state != http.StateActive { // see served
 		c.openedLocked(e)
 	}
 	if state == http.StateIdle && !e.gone {

@@ -123,7 +123,7 @@ func NewServer(cfg Config) (*Server, error) {
 	base, cancel := context.WithCancel(context.Background())
 	s := &Server{cfg: cfg, base: base, cancel: cancel, limiter: newLimiter(cfg.MaxConnections, cfg.Logger)}
 	s.http = &http.Server{
-		Handler:           (*handler)(s),
+		Handler:           cfg.Handler,
 		ReadHeaderTimeout: cfg.ReadHeaderTimeout,
 		ReadTimeout:       cfg.ReadHeaderTimeout + LingerTimeout, // for requests that net/http answers itself: a handler lifts it
 		IdleTimeout:       cfg.IdleTimeout,
@@ -147,16 +147,6 @@ func NewServer(cfg Config) (*Server, error) {
 	s.http.Protocols.SetHTTP2(true)
 	s.http.Protocols.SetUnencryptedHTTP2(true)
 	return s, nil
-}
-
-// handler is a Server as net/http's handler.
-type handler Server
-
-func (s *handler) ServeHTTP(w http.ResponseWriter, r *http.Request) {
-	if c := ConnIn(r.Context()); c != nil {
-		s.limiter.served(&c.entry)
-	}
-	s.cfg.Handler.ServeHTTP(w, r)
 }
 
 // connState is net/http's ConnState.

@@ -164,6 +164,9 @@ func (h *http1) exchange(req *http.Request, caller Caller) (*http.Response, erro
 			return nil, fmt.Errorf("upstream: the answer has status %d", res.StatusCode)
 		case res.StatusCode == http.StatusSwitchingProtocols:
 			h.gotHeader()
+			if h.upload != nil && !h.upload.awaitWhole(req.Context()) {
+				return nil, errEarlySwitch
+			}
 			res.Body = h.tunnel(caller)
 			return res, nil
 		case res.StatusCode < 200:

@@ -1,6 +1,7 @@
 package upstream
 
 import (
+	"context"
 	"errors"
 	"fmt"
 	"io"
@@ -100,6 +101,21 @@ func (u *upload) isWhole() bool {
 	u.mu.Lock()
 	defer u.mu.Unlock()
 	return u.whole
+}
+
+// errEarlySwitch: the request must be whole before its connection goes on in another protocol
+// (RFC 9110, section 7.8).
+var errEarlySwitch = errors.New("upstream: the server goes on in another protocol, and the request is not whole")
+
+// awaitWhole waits until the whole body has been sent. It reports false if that will not be, or
+// when ctx has ended.
+func (u *upload) awaitWhole(ctx context.Context) bool {
+	select {
+	case <-u.done:
+		return u.isWhole()
+	case <-ctx.Done():
+		return false
+	}
 }
 
 // end waits for run to return, if the caller can stop the body.
