@@ -376,3 +376,39 @@ func TestHeaderTooLarge(t *testing.T) {
 		}
 	}
 }
+
+// TestSwitchBeforeBody: a connection goes on in another protocol when the request is whole, and
+// not before; never if the request is given up.
+func TestSwitchBeforeBody(t *testing.T) {
+	s := serve(t, func(c net.Conn, br *bufio.Reader) {
+		if _, err := http.ReadRequest(br); err == nil {
+			_, _ = io.WriteString(c, "HTTP/1.1 101 S\r\n\r\n")
+			_, _ = io.Copy(io.Discard, br)
+		}
+	})
+	c := newClient(t, s.addr)
+	const late = 50 * time.Millisecond
+	for _, whole := range []bool{true, false} {
+		body, sender := io.Pipe()
+		req := request(t, "POST", body)
+		ctx, cancel := context.WithCancel(req.Context())
+		defer cancel()
+		req.ContentLength = 2
+		began := time.Now()
+		time.AfterFunc(late, func() {
+			if !whole {
+				cancel()
+				return
+			}
+			_, _ = sender.Write([]byte("{}"))
+			_ = sender.Close()
+		})
+		res, err := c.RoundTrip(req.WithContext(ctx), &plain{stop: func() { _ = body.Close() }})
+		if took := time.Since(began); whole != (err == nil) || took < late {
+			t.Errorf("body sent %v: %v after %v", whole, err, took)
+		}
+		if err == nil {
+			_ = res.Body.Close()
+		}
+	}
+}

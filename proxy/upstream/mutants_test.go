@@ -135,6 +135,11 @@ func TestMutantsAreCaught(t *testing.T) {
 			By: "^TestLapse$", Caught: "FAIL",
 		},
 		{
+			Name: "another protocol begins before the request is whole", File: "http1.go",
+			Old: "h.upload != nil && !h.upload.awaitWhole(req.Context())", New: "false",
+			By: "^TestSwitchBeforeBody$", Caught: "body sent",
+		},
+		{
 			Name: "a write goes on after the standing", File: "../relay/gate.go",
 			Old: "if g.raw == nil {", New: "if true {",
 			By: "^TestLapseWithinWrite$", Caught: "the server got 67108864 bytes",
