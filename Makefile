@@ -25,8 +25,8 @@ demo: ## run the main job on this machine for 20 s
 
 # Tests with real processes and real time: they wait for most of theirs, so several run at
 # a time, and none beside them that compute.
-WAITING := ./test/cluster ./test/netns ./internal/membership ./test/browser ./test/docs \
-	./test/abuse ./test/haproxy ./test/peers ./test/caddy ./test/plan ./test/library ./cmd/kgate ./internal/demo
+WAITING := ./test/cluster ./test/netns ./internal/membership ./test/browser ./test/library ./test/abuse ./test/docs \
+	./test/haproxy ./cmd/kgate ./test/peers ./test/plan ./test/caddy ./internal/demo
 # Tests that compare figures of gateways with those of their clients. They run alone.
 COMPARING := ./test/prometheus
 COMPUTING = $(shell $(GO) list work | grep -v $(patsubst ./%,-e 'kgate/%$$',$(WAITING) $(COMPARING)))
