@@ -12,6 +12,7 @@ import (
 	"net/http"
 	"net/http/pprof"
 	"slices"
+	"time"
 
 	"github.com/kgate/kgate/internal/admin"
 	"github.com/kgate/kgate/internal/config"
@@ -62,6 +63,10 @@ func (s *server) listenForOperators() error {
 	return nil
 }
 
+// inheritedPatience is how long the clients of a socket that was open before wait until the node
+// may admit requests.
+const inheritedPatience = 5 * time.Second
+
 // serve runs a server on the open sockets of a name, and returns the address of the
 // first.
 func (s *server) serve(name string, serve func(net.Listener) error) net.Addr {
@@ -69,6 +74,11 @@ func (s *server) serve(name string, serve func(net.Listener) error) net.Addr {
 	delete(s.sockets, name)
 	for _, l := range listeners {
 		s.wg.Go(func() {
+			if _, waits := l.(inherited); waits && name != "admin" {
+				ctx, cancel := context.WithTimeout(s.ctx, inheritedPatience)
+				_ = s.node.Ready(ctx) // if it cannot be, clients are to be told so
+				cancel()
+			}
 			if err := serve(l); err != nil && !errors.Is(err, http.ErrServerClosed) {
 				s.failed <- fmt.Errorf("listen.%s %s: %w", name, l.Addr(), err)
 			}

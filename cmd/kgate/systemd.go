@@ -101,7 +101,7 @@ func inheritedSockets() (map[string][]net.Listener, error) {
 }
 
 // inherited hides the descriptor of a socket that is open elsewhere, too: clients wait there for
-// the next process, so that nobody may keep them from it.
+// the next process, so that nobody may keep them from it. They are served once it is ready.
 type inherited struct{ net.Listener }
 
 func isLoopback(addr net.Addr) bool {

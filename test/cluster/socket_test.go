@@ -1,6 +1,7 @@
 package cluster
 
 import (
+	"errors"
 	"net"
 	"net/http"
 	"os"
@@ -34,6 +35,9 @@ func TestSocketOutlivesItsGateway(t *testing.T) {
 		answered := make(chan error, 1)
 		go func() { // it connects before the gateway is there
 			res, err := client.Get("http://" + l.Addr().String())
+			if err == nil && res.StatusCode != http.StatusOK {
+				err = errors.New(res.Status)
+			}
 			if err == nil {
 				err = res.Body.Close()
 			}
