@@ -11,16 +11,24 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// TestCheckWithinWrite: a write that waits for room when the right ends sends nothing more,
-// wherever its bytes come from.
+// TestCheckWithinWrite: a write that waits for room when the right ends sends nothing more, neither
+// of a socket's first bytes, which go through a buffer, nor of what goes through a pipe, nor of
+// what comes from elsewhere.
 func TestCheckWithinWrite(t *testing.T) {
 	over := errors.New("over")
-	for name, from := range ways {
+	for name, tt := range map[string]struct {
+		from func(*net.TCPConn) io.Reader
+		room int
+	}{
+		"first bytes": {ways["kernel"], small / 16},
+		"kernel":      {ways["kernel"], small},
+		"buffer":      {ways["buffer"], small},
+	} {
 		sender, source := connect(t)
 		sink, receiver := connect(t)
-		_ = sink.SetWriteBuffer(64 << 10)
+		_, _ = sink.SetWriteBuffer(tt.room), receiver.SetReadBuffer(tt.room)
 		var ended atomic.Bool
-		s := newStream(from(source), sink)
+		s := newStream(tt.from(source), sink)
 		s.Check = func() error {
 			if ended.Load() {
 				return over
@@ -32,8 +40,14 @@ func TestCheckWithinWrite(t *testing.T) {
 			done <- s.Run()
 			_ = sink.Close()
 		}()
-		go func() { _, _ = sender.Write(make([]byte, 64<<20)) }()
+		go func() {
+			_, _ = sender.Write(make([]byte, 64<<20))
+			_ = sender.CloseWrite()
+		}()
 		sent := awaitFull(t, sink, receiver)
+		if piped := sent > small; piped != (name != "first bytes") {
+			t.Errorf("%s: %d bytes fit", name, sent)
+		}
 		ended.Store(true)
 		got, _ := io.Copy(io.Discard, receiver)
 		if err := <-done; !errors.Is(err, over) {

@@ -120,54 +120,6 @@ func TestCheckBeforeEachWrite(t *testing.T) {
 	}
 }
 
-// TestCheckBeforeARoomyWrite: the question comes when there is room, not before the wait
-// for it, while the bytes still go through a buffer as well as later.
-func TestCheckBeforeARoomyWrite(t *testing.T) {
-	for name, room := range map[string]int{"a pipe": 0, "a buffer": 4 << 10} {
-		sender, source := connect(t)
-		sink, receiver := connect(t)
-		if room > 0 {
-			_, _ = sink.SetWriteBuffer(room), receiver.SetReadBuffer(room)
-		}
-		var ended atomic.Bool
-		s := newStream(source, sink)
-		s.Check = func() error {
-			if ended.Load() {
-				return io.ErrClosedPipe
-			}
-			return nil
-		}
-		var sent atomic.Int64
-		s.Moved = func(n int) { sent.Add(int64(n)) }
-		done := make(chan error, 1)
-		go func() {
-			done <- s.Run()
-			_ = sink.Close()
-		}()
-		go func() { _, _ = io.Copy(sender, neverEnding{}) }()
-		for before := int64(-1); before != sent.Load(); { // until nothing fits any more
-			before = sent.Load()
-			time.Sleep(50 * time.Millisecond)
-		}
-		ended.Store(true)
-		limit := sent.Load()
-		if room > 0 && limit >= small {
-			t.Fatalf("%d bytes fit, where a pipe is made", limit)
-		}
-		if room == 0 {
-			limit += pipeSize // what had been asked for already
-		}
-		got, _ := io.Copy(io.Discard, receiver)
-		if err := <-done; !errors.Is(err, io.ErrClosedPipe) {
-			t.Errorf("%s: %v", name, err)
-		}
-		if got > limit {
-			t.Errorf("%s: %d bytes arrived, %d had been sent", name, got, limit)
-		}
-		_, _ = sender.Close(), receiver.Close()
-	}
-}
-
 type neverEnding struct{}
 
 func (neverEnding) Read(p []byte) (int, error) { return len(p), nil }
