@@ -320,7 +320,7 @@ func TestHalves(t *testing.T) {
 func TestRestartOwes(t *testing.T) {
 	t.Parallel() // they mostly wait
 	var n network
-	gateways := n.three(t, nil)
+	gateways := n.leased(t, 3*time.Second, nil) // nobody loses its own to a busy machine
 	define(t, gateways[0], "p", 3)
 	settle(t, gateways)
 	g := followerOf(t, gateways)

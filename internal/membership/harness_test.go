@@ -351,7 +351,7 @@ func (n *network) start(t testing.TB, name string, conf config) *gateway {
 		Discovery: gossip{agent, n}, Links: n.links(g), Missing: missing,
 		Raft:      n.key.secure(t, layer{raftListener, n, peer, n.raftAddr}, name),
 		Control:   layer{control, n, peer, func(addr string) string { return addr }},
-		swapAfter: 500 * time.Millisecond, Lease: cmp.Or(conf.lease, n.lease, time.Second),
+		swapAfter: 500 * time.Millisecond, Lease: cmp.Or(conf.lease, n.lease, usualLease),
 		Logger: cmp.Or(conf.logs, logger(t, name)), files: conf.files,
 		AdminTokens: func() []string { return conf.tokens },
 	})

@@ -2,4 +2,8 @@
 
 package membership
 
+import "time"
+
 const judgesTimes = true
+
+const usualLease = time.Second
