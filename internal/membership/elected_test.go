@@ -298,7 +298,7 @@ func TestSlowSuccessor(t *testing.T) {
 }
 
 // TestCandidateAsksAgain: a vote that is lost on the way is asked for again, as long as it
-// is of use.
+// is of use: not when raft asks again itself, as often as it does while most voters are gone.
 func TestCandidateAsksAgain(t *testing.T) {
 	var n network
 	three := n.three(t, nil)
@@ -332,6 +332,21 @@ func TestCandidateAsksAgain(t *testing.T) {
 		})
 	}
 	until(t, "it says that it takes no call", func() bool { return alone.leaders.term().Waits })
+	asked := make(chan struct{}, 10)
+	for range cap(asked) {
+		go func() { // one per round, as raft does
+			_ = over.askForVote(alone.raft.CurrentTerm(), new(uint64), func() error { return lost })
+			asked <- struct{}{}
+		}()
+	}
+	rounds := time.After(5 * alone.raftTimeout())
+	for i := range cap(asked) {
+		select {
+		case <-asked:
+		case <-rounds:
+			t.Fatalf("%d votes are still asked for that were lost %v ago", cap(asked)-i, 5*alone.raftTimeout())
+		}
+	}
 }
 
 // TestCallsBefore: the newest log calls the election, then the lesser id, and nobody waits

@@ -75,6 +75,11 @@ func TestMutantsAreCaught(t *testing.T) {
 			Caught: "this term: asked as often as it is of use",
 		},
 		{
+			Name: "votes of former rounds are asked for again", File: "rafttransport.go",
+			Old: "time.Now().After(round)", New: "time.Now().Before(round.Add(-time.Hour))",
+			By: "^TestCandidateAsksAgain$", Caught: "votes are still asked for that were lost",
+		},
+		{
 			Name: "votes of another term are asked for again", File: "rafttransport.go",
 			Old:    "t.n.raft.State() == raft.Candidate && t.n.raft.CurrentTerm() == term",
 			New:    "t.n.raft.State() == raft.Candidate",

@@ -109,11 +109,13 @@ func (t retryTransport) RequestPreVote(id raft.ServerID, target raft.ServerAddre
 	return t.askForVote(args.Term-1, &resp.Term, func() error { return t.NetworkTransport.RequestPreVote(id, target, args, resp) })
 }
 
-// askForVote asks until there is an answer, or raft no longer stands in term.
+// askForVote asks until there is an answer, or raft no longer stands in term, or asks again itself:
+// rounds of pre-votes follow one another in the same term.
 func (t retryTransport) askForVote(term uint64, answered *uint64, ask func() error) error {
+	round := time.Now().Add(t.n.raftTimeout())
 	for pause := time.Millisecond; ; pause = min(2*pause, soon) {
 		err := ask()
-		if err == nil || t.n.sleep(t.n.closing, pause) != nil || !t.stands(term) {
+		if err == nil || time.Now().After(round) || t.n.sleep(t.n.closing, pause) != nil || !t.stands(term) {
 			return t.answer(err, answered)
 		}
 	}
