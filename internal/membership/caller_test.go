@@ -117,7 +117,7 @@ func TestThievesLearnNoToken(t *testing.T) {
 	type asked struct{ proof, data string }
 	seen := make(chan asked, 100)
 	honest := a.control.Handler
-	lies(a, pathCommands, func(w http.ResponseWriter, r *http.Request) {
+	lies(t, a, pathCommands, func(w http.ResponseWriter, r *http.Request) {
 		data, _ := io.ReadAll(r.Body)
 		if all := fmt.Sprint(r.URL, r.Header, string(data)); strings.Contains(all, token) {
 			t.Errorf("the leader sees the token: %s", all)

@@ -280,8 +280,9 @@ func TestSlowSuccessor(t *testing.T) {
 	t.Parallel() // it mostly waits
 	var n network
 	five := n.five(t)
-	leader := leaderOf(t, five)
+	var leader *gateway
 	until(t, "all follow it", func() bool {
+		leader = leaderOf(t, five)
 		return !slices.ContainsFunc(five, func(g *gateway) bool { return g.leaders.follows() != leader.stats().Server })
 	})
 	others := without(five, leader)
