@@ -146,7 +146,7 @@ func listen(addr string) (net.Listener, error) {
 		return socket.Listen(path)
 	}
 	var c net.ListenConfig
-	c.SetMultipathTCP(false) // the kernel would tell package tcpstate little of such sockets
+	c.SetMultipathTCP(false) // its sockets take no filter: see tcpstate.ConnectNoMore
 	return c.Listen(context.Background(), "tcp", addr)
 }
 

@@ -136,7 +136,7 @@ func nodePools(cfg *config.Config) ([]kgate.Pool, error) {
 	return out, nil
 }
 
-// waitingPage returns the page that browsers see while they wait; nil if there is none.
+// waitingPage returns the page that a browser shows while it waits; nil if the pool has none.
 func waitingPage(p config.Page) (*proxy.Page, error) {
 	if !p.Enabled {
 		return nil, nil

@@ -115,8 +115,8 @@ func TestSpeaksForItselfOverTLS(t *testing.T) {
 	}
 }
 
-// TestUnknownLeaderIsListenedTo: a gateway comes back, and one leads that its own log does not
-// have among the raft servers. It listens to that one, and to no other stranger.
+// TestUnknownLeaderIsListenedTo: a gateway comes back, and its own log does not name the leader as a
+// raft server. It listens to the leader, and to no other stranger.
 func TestUnknownLeaderIsListenedTo(t *testing.T) {
 	t.Parallel() // it mostly waits
 	start := func(t *testing.T) (n *network, three []*gateway) {

@@ -32,12 +32,12 @@ type limiter struct {
 	ended    bool      // every connection is to be closed at once
 }
 
-// entry is a connection as the limiter knows it. limiter.mu guards it, but for reads of
-// fresh.
+// entry is a connection as the limiter knows it. limiter.mu guards its fields; fresh may be read
+// without it.
 type entry struct {
 	conn  io.Closer
 	gone  bool
-	fresh atomic.Bool   // it has sent no request yet. Set and cleared under limiter.mu
+	fresh atomic.Bool   // it has sent no request yet
 	idle  *list.Element // its place in limiter.idle; nil: it is busy
 }
 
