@@ -56,7 +56,7 @@ func startFake(t *testing.T, pools map[string]int) *fakeGateway {
 // await polls: what it waits for is another process's doing.
 func await(t *testing.T, what string, is func() bool) {
 	t.Helper()
-	deadline := time.Now().Add(10 * time.Second)
+	deadline := time.Now().Add(30 * time.Second)
 	for !is() {
 		if time.Now().After(deadline) {
 			t.Fatalf("waited in vain for %s", what)
@@ -176,7 +176,7 @@ func TestExecLosesItsSlot(t *testing.T) {
 func startProcess(t *testing.T, g *fakeGateway, out *output, args ...string) *exec.Cmd {
 	t.Helper()
 	cmd := exec.CommandContext(t.Context(), os.Args[0], "-test.run=^TestExecProcess$")
-	line, err := json.Marshal(append([]string{"exec", "--admin", g.url, "--ttl", "1s"}, args...))
+	line, err := json.Marshal(append([]string{"exec", "--admin", g.url, "--ttl", "40s"}, args...))
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -245,8 +245,14 @@ func TestExecIsKilled(t *testing.T) {
 			t.Parallel()
 			g := startFake(t, map[string]int{"p": 1})
 			var out output
-			cmd := startProcess(t, g, &out, "--", "sh", "-c", fmt.Sprintf("sh -c '%s; echo up; while :; do sleep .01; done'; echo", trap))
+			cmd := startProcess(t, g, &out, "--", "sh", "-c", fmt.Sprintf(
+				`trap : USR1; sh -c 'trap "echo heard" USR1; %s; echo up; while :; do sleep .01; done'; echo`, trap))
 			await(t, "the command", func() bool { return strings.Contains(out.String(), "up") })
+			// Who passes signals on has told the guard whom to watch.
+			if err := cmd.Process.Signal(syscall.SIGUSR1); err != nil {
+				t.Fatal(err)
+			}
+			await(t, "a signal", func() bool { return strings.Contains(out.String(), "heard") })
 			if err := cmd.Process.Kill(); err != nil {
 				t.Fatal(err)
 			}
@@ -263,7 +269,6 @@ func TestExecIsKilled(t *testing.T) {
 			if got := strings.Contains(out.String(), "told"); got != (name == "they end") {
 				t.Errorf("got SIGTERM: %v", got)
 			}
-			await(t, "the slot's time to live", func() bool { granted, _ := g.Count("p"); return granted == 0 })
 		})
 	}
 }
