@@ -138,12 +138,14 @@ func TestOneLine(t *testing.T) {
 			ratio := median(spread) / median(alone)
 			t.Logf("median of %d rounds: mean waits of the gateways differ by %.1f %%; (max-mean)/mean %.3f, one gateway %.3f, ratio %.2f",
 				rounds, 100*(median(factor)-1), median(spread), median(alone), ratio)
-			if median(factor) > 1.15 {
+			// How unequal waits of one line are tells how busy the machine is. Turns by
+			// gateway would be a factor of 7.
+			if median(factor) > 1.15+median(alone) {
 				t.Errorf("mean waits differ by a factor of %.2f", median(factor))
 			}
-			// A hold is the line's grain: a pause of the machine at the wrong moment
-			// costs one of the two that much. An unfair line costs several.
-			if ratio > 1.3 && median(more) > float64(lineHold) {
+			// A hold is the line's grain: each pause of the machine at the wrong moment
+			// costs one of the two that much. Turns by gateway would cost 16.
+			if ratio > 1.3 && median(more) > 3*float64(lineHold) {
 				t.Errorf("(max-mean)/mean is %.3f, for one gateway %.3f", median(spread), median(alone))
 			}
 		})
