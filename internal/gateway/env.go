@@ -72,6 +72,28 @@ func (e *env) entitled(self kmutex.Node) bool {
 	return self != 0 && s.Node == self && e.now().Before(s.Until)
 }
 
+// during returns a context that ends with ctx, or when holds is no longer true, which
+// depends on the views and this gateway's standing in them alone.
+func (e *env) during(ctx context.Context, holds func() bool) (context.Context, context.CancelFunc) {
+	ctx, cancel := context.WithCancel(ctx)
+	e.background(func() {
+		defer cancel()
+		for {
+			changed := e.views.Changed()
+			if !holds() {
+				return
+			}
+			select {
+			case <-changed:
+			case <-time.After(e.views.Standing().Until.Sub(e.now())):
+			case <-ctx.Done():
+				return
+			}
+		}
+	})
+	return ctx, cancel
+}
+
 // background runs do, which Close waits for; not at all once Close has begun. It is for
 // callers that hold no pool's lock: Close takes these after it has ended e.ctx, so what
 // they begin under one is begun before Close waits.

@@ -366,9 +366,14 @@ func (*node) TicketsMark() string { return "" }
 func (*node) SetTicketsMark(string) error { return nil }
 
 // UseTickets implements Views.
-func (n *node) UseTickets(_ context.Context, _ string, ttl time.Duration) error {
+func (n *node) UseTickets(ctx context.Context, _ string, ttl time.Duration) error {
 	f := n.fleet
 	f.mu.Lock()
+	if n.cut { // from those that would agree
+		f.mu.Unlock()
+		<-ctx.Done()
+		return context.Cause(ctx)
+	}
 	f.change(func(v *membership.View) {
 		f.index++
 		p := &v.Pools[0]

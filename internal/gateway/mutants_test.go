@@ -34,6 +34,21 @@ func TestMutantsAreCaught(t *testing.T) {
 			By: "^TestNotReadIsNotUnknown$", Caught: "before this gateway has a part",
 		},
 		{
+			Name: "a gateway that was replaced is still waited for", File: "ticketcall.go",
+			Old: "return now == successor && g.entitled", New: "return now == successor || g.entitled",
+			By: "^TestRedeemWithAPausedGateway$", Caught: "after 5s",
+		},
+		{
+			Name: "a silent gateway is waited for without a bound", File: "ticketcall.go",
+			Old: "WithTimeout(ctx, ticketPatience+c.Wait)", New: "WithTimeout(ctx, time.Hour)",
+			By: "^TestRedeemWithAPausedGateway$", Caught: "after 1h",
+		},
+		{
+			Name: "the first ticket is waited for after the lease", File: "tickets.go",
+			Old: "err := p.views.UseTickets(leased,", New: "_ = leased\n\t\terr := p.views.UseTickets(ctx,",
+			By: "^TestFirstTicketWithoutALease$", Caught: "deadlock",
+		},
+		{
 			Name: "the end of a ticket is answered before a successor knows", File: "tickets.go",
 			Old: "_ = p.awaitSynced(ctx) //", New: "_ = ctx //",
 			By: "^TestTicketEndsAtItsSuccessors$", Caught: "tickets of the first|the answer takes",

@@ -392,6 +392,69 @@ func TestRedeemWithALostAnswer(t *testing.T) {
 	}
 }
 
+// silent answers as a gateway does that is paused from its first use of a ticket on: its
+// connections stay.
+type silent struct {
+	http.RoundTripper
+	addr   string
+	paused func()
+	once   sync.Once
+}
+
+// RoundTrip implements http.RoundTripper.
+func (s *silent) RoundTrip(r *http.Request) (*http.Response, error) {
+	body, err := io.ReadAll(r.Body)
+	if err != nil {
+		return nil, err
+	}
+	if r.URL.Host == s.addr && bytes.Contains(body, []byte(`"use"`)) {
+		s.once.Do(s.paused)
+		<-r.Context().Done()
+		return nil, context.Cause(r.Context())
+	}
+	r.Body = io.NopCloser(bytes.NewReader(body))
+	return s.RoundTripper.RoundTrip(r)
+}
+
+// A request on a ticket whose gateway is paused is answered when another one has the ticket,
+// when its own gateway has lost the lease, and within a bound if neither comes.
+func TestRedeemWithAPausedGateway(t *testing.T) {
+	for name, tt := range map[string]struct {
+		paused func(f *fleet, owner, user *node)
+		after  time.Duration
+		want   error
+	}{
+		"replaced": {func(f *fleet, owner, _ *node) {
+			owner.isolate(3 * time.Second)
+			time.AfterFunc(time.Second, func() { f.suspend(owner.self, 1) })
+			time.AfterFunc(4*time.Second, f.expire)
+		}, 4 * time.Second, nil},
+		"the lease is lost": {func(_ *fleet, _, user *node) { user.isolate(3 * time.Second) }, 3 * time.Second, admission.Isolated},
+		"neither":           {func(*fleet, *node, *node) {}, ticketPatience, admission.ErrElsewhere},
+	} {
+		t.Run(name, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				f := newFleet(t, 4, 1, admission.BindingLate, time.Millisecond, PoolConfig{})
+				f.heirs = true
+				f.view.Lease = 3 * time.Second
+				owner, user := f.gateways[2], f.gateways[3]
+				tk := request(t, owner, time.Minute)
+				m, _ := f.view.Member(owner.self)
+				user.client.Transport = &silent{RoundTripper: user.client.Transport, addr: m.PeerAddr, paused: func() { tt.paused(f, owner, user) }}
+				began := time.Now()
+				r, err := user.RedeemTicket(t.Context(), testPool, tk.ID)
+				if took := time.Since(began); !errors.Is(err, tt.want) || took > tt.after+500*time.Millisecond {
+					t.Errorf("after %v: %v, want %v after %v", took, err, tt.want, tt.after)
+				}
+				if err == nil {
+					r.Release()
+				}
+				time.Sleep(10 * time.Second)
+			})
+		})
+	}
+}
+
 // A request that leaves before it knows that its ticket's slot is its own leaves the slot
 // to others.
 func TestRedeemLeftTooSoon(t *testing.T) {

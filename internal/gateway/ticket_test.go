@@ -135,6 +135,19 @@ func TestTicketTTLIsAgreed(t *testing.T) {
 	})
 }
 
+// Who wants a pool's first ticket learns that nobody agrees when the lease has run out.
+func TestFirstTicketWithoutALease(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		f := newFleet(t, 3, 4, admission.BindingLate, time.Millisecond, PoolConfig{})
+		n, began := f.all()[1], time.Now()
+		n.isolate(3 * time.Second)
+		_, err := n.RequestTicket(t.Context(), admission.Request{Pool: testPool}, time.Minute, "")
+		if took := time.Since(began); !errors.Is(err, admission.Isolated) || took > 4*time.Second {
+			t.Errorf("after %v: %v", took, err)
+		}
+	})
+}
+
 // When the end of a ticket is answered, no successor has it any more. One that does not
 // answer holds nobody up.
 func TestTicketEndsAtItsSuccessors(t *testing.T) {

@@ -38,18 +38,18 @@ var replies = map[string]error{
 // ticketCalls answers for any ticket.
 type ticketCalls struct{ *pools }
 
+// ticketPatience is how long a call may take besides what the ticket is waited for.
+const ticketPatience = 5 * time.Second
+
 // do carries out a call where the ticket is. While its gateway is being
 // replaced by its successor it tries again for a while.
 func (g ticketCalls) do(ctx context.Context, c ticketCall) (admission.Ticket, error) {
-	const (
-		patience = 5 * time.Second
-		pause    = 50 * time.Millisecond
-	)
+	const pause = 50 * time.Millisecond
 	owner, err := replication.ParseID(c.ID)
 	if err != nil {
 		return admission.Ticket{}, fmt.Errorf("%w: %w", admission.ErrUnknownTicket, err)
 	}
-	give := time.NewTimer(patience + c.Wait)
+	give := time.NewTimer(ticketPatience + c.Wait)
 	defer give.Stop()
 	for {
 		began := g.now()
@@ -88,6 +88,14 @@ func (g ticketCalls) ask(ctx context.Context, owner kmutex.Node, c ticketCall) (
 		return admission.Ticket{}, admission.ErrElsewhere
 	}
 	var reply ticketReply
+	// A gateway that is paused keeps its connections, and says nothing.
+	ctx, cancel := g.during(ctx, func() bool {
+		now, _ := g.views.View().Successor(owner)
+		return now == successor && g.entitled(standing.Node)
+	})
+	defer cancel()
+	ctx, cancel = context.WithTimeout(ctx, ticketPatience+c.Wait)
+	defer cancel()
 	if err := g.call(ctx, m, ticketsPath, c, &reply); err != nil {
 		return admission.Ticket{}, fmt.Errorf("%w: %w", admission.ErrElsewhere, err)
 	}

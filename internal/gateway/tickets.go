@@ -70,7 +70,10 @@ func (p ticketManager) enable(ctx context.Context, ttl time.Duration) error {
 			return nil
 		}
 		at, _ := slices.BinarySearch(ticketTTLs[:], ttl)
-		if err := p.views.UseTickets(ctx, p.name, ticketTTLs[at]); err != nil {
+		leased, cancel := p.during(ctx, func() bool { return p.entitled(p.self) })
+		err := p.views.UseTickets(leased, p.name, ticketTTLs[at])
+		cancel()
+		if err != nil {
 			return fmt.Errorf("%w: %w", admission.Isolated, err)
 		}
 		select {
