@@ -19,11 +19,12 @@ type backend struct {
 	configured string // the URL in the configuration
 	transport  Transport
 
-	url      *url.URL
-	name     string // host and port, for logs
-	client   *upstream.Client
-	requests requester          // client, except in tests
-	checks   context.CancelFunc // ends its checks; nil: there are none
+	url       *url.URL
+	name      string // host and port, for logs
+	onlyHTTP2 bool   // it takes no upgrades
+	client    *upstream.Client
+	requests  requester          // client, except in tests
+	checks    context.CancelFunc // ends its checks; nil: there are none
 
 	newCheck  func() *upstream.Client // makes the connection of one check
 	suspected chan struct{}           // a request has failed: the next check is to come at once
@@ -63,7 +64,7 @@ func newBackend(u *url.URL, transport Transport, standing func() uint64) *backen
 	client := newClient(u, transport, standing)
 	return &backend{
 		configured: u.String(), transport: transport,
-		url: &to, name: name, client: client, requests: client,
+		url: &to, name: name, onlyHTTP2: u.Scheme == "h2c", client: client, requests: client,
 		suspected: make(chan struct{}, 1), newCheck: func() *upstream.Client { return newCheckClient(u, transport) },
 	}
 }

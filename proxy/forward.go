@@ -251,8 +251,12 @@ func (ex *exchange) upstreamFailed(r *http.Request, err error) {
 		return // nothing was sent: it says nothing of the upstream
 	}
 	var dial *upstream.DialError
+	var upgrade *upstream.UpgradeError
 	ex.rec.DialFailed = errors.As(err, &dial)
-	if ex.rec.DialFailed || !isTimeout(err) {
+	switch {
+	case errors.As(err, &upgrade):
+		ex.attempt.verdict = verdictNone // else any client could take the upstream out
+	case ex.rec.DialFailed || !isTimeout(err):
 		ex.attempt.verdict = verdictFailed
 	}
 	ex.logFailure(r.Context())
@@ -262,6 +266,7 @@ func (ex *exchange) upstreamFailed(r *http.Request, err error) {
 func (ex *exchange) answerFailure(r *http.Request) {
 	status, detail := http.StatusBadGateway, "the upstream could not be reached or broke off"
 	var invalid *upstream.InvalidRequestError
+	var upgrade *upstream.UpgradeError
 	switch cause := ex.hold.aborted(); {
 	case cause != nil:
 		ex.answerAborted(r, cause)
@@ -273,6 +278,9 @@ func (ex *exchange) answerFailure(r *http.Request) {
 		status, detail = http.StatusBadRequest, "the request's body could not be read"
 	case errors.As(ex.failure, &invalid):
 		status, detail = http.StatusBadRequest, "the request cannot be passed on: "+invalid.Detail
+	case errors.As(ex.failure, &upgrade):
+		ex.rec.Outcome = admission.OutcomeUpstreamError
+		detail = "no upgrade: " + upgrade.Detail
 	case isTimeout(ex.failure):
 		ex.rec.Outcome = admission.OutcomeUpstreamError
 		status, detail = http.StatusGatewayTimeout, "the upstream did not answer in time"

@@ -70,7 +70,7 @@ type health struct {
 type verdict uint8
 
 const (
-	verdictNone   verdict = iota // nothing: the client left, the slot was lost, the answer was slow
+	verdictNone   verdict = iota // nothing: the client left, the slot was lost, the answer was slow, no upgrade
 	verdictGood                  // it answered
 	verdictFailed                // no connection, or it broke before the answer
 )

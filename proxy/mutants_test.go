@@ -421,6 +421,31 @@ func TestMutantsAreCaught(t *testing.T) {
 			By: "^TestBackup$", Caught: "used map",
 		},
 		{
+			Name: "a client's upgrades take an upstream out", File: "forward.go",
+			Old: "case errors.As(err, &upgrade):", New: "case errors.As(err, &upgrade) && false:",
+			By: "^TestUpgradesSpoilNoUpstream$", Caught: "request went to backup",
+		},
+		{
+			Name: "an upgrade to a list is all or nothing", File: "protocol.go",
+			Old: "return strings.FieldsFunc(list, func(r rune) bool { return r == ',' || r == ' ' })", New: "return []string{list}",
+			By: "^TestUpgradesSpoilNoUpstream$/^a_list$", Caught: "status 502",
+		},
+		{
+			Name: "an upstream goes on in what nobody has asked for", File: "protocol.go",
+			Old: "if !slices.ContainsFunc(may, func", New: "if false && !slices.ContainsFunc(may, func",
+			By: "^TestUpgradesSpoilNoUpstream$/^another_protocol$", Caught: "status 101",
+		},
+		{
+			Name: "an upstream goes on in another version", File: "protocol.go",
+			Old: "(versionA == \"\" ||", New: "(true ||",
+			By: "^TestUpgradesSpoilNoUpstream$/^another_version$", Caught: "status 101",
+		},
+		{
+			Name: "an upgrade goes to an upstream that takes none", File: "backend.go",
+			Old: "onlyHTTP2: u.Scheme == \"h2c\"", New: "onlyHTTP2: false",
+			By: "^TestUpgradesSpoilNoUpstream$/^h2c$", Caught: "status 502",
+		},
+		{
 			Name: "a name is not looked up again", File: "upstream/pool.go",
 			Old: "		c.followLocked()\n", New: "",
 			By: "^TestNameFollowed$", Caught: "requests still go to the old address",

@@ -13,7 +13,6 @@ import (
 	"golang.org/x/net/http/httpguts"
 
 	"github.com/kgate/kgate/internal/headeredit"
-	"github.com/kgate/kgate/internal/httplist"
 )
 
 // removeNamed removes the fields that the values of Connection name.
@@ -118,6 +117,7 @@ func (ex *exchange) address(in *http.Request) *url.URL {
 
 // fillHeader fills in the header of the request for the upstream.
 func (ex *exchange) fillHeader(out, in *http.Request) {
+	backend := ex.attempt.backend.Load()
 	header, trusted := out.Header, contains(ex.snapshot.cfg.TrustedProxies, in.RemoteAddr)
 	for name, values := range in.Header {
 		if headeredit.IsHopByHop(name) || isUntrusted(name, trusted) || name == "Http2-Settings" {
@@ -145,7 +145,7 @@ func (ex *exchange) fillHeader(out, in *http.Request) {
 	if n, ok := maxForwards(in); ok {
 		set("Max-Forwards", strconv.FormatUint(n-1, 10))
 	}
-	if upgrade != "" && in.ProtoAtLeast(1, 1) && !switchesHTTP(in.Header["Upgrade"]) {
+	if upgrade != "" && in.ProtoAtLeast(1, 1) && !switchesHTTP(upgrade) && !backend.onlyHTTP2 {
 		set("Connection", "Upgrade")
 		set("Upgrade", upgrade)
 	}
@@ -191,20 +191,6 @@ func (ex *exchange) setForwarded(header http.Header, in *http.Request, trusted b
 	}
 }
 
-// upgradeType returns the protocol that a header asks to go on in; empty: none.
-func upgradeType(h http.Header) string {
-	if !httpguts.HeaderValuesContainsToken(h["Connection"], "Upgrade") {
-		return ""
-	}
-	protocol := h.Get("Upgrade")
-	for i := range len(protocol) {
-		if protocol[i] < ' ' || protocol[i] > '~' {
-			return ""
-		}
-	}
-	return protocol
-}
-
 // Max-Forwards bounds how many hops an OPTIONS or a TRACE takes (RFC 9110, section
 // 7.6.2); with other methods it means nothing.
 func maxForwards(r *http.Request) (n uint64, ok bool) {
@@ -217,19 +203,6 @@ func maxForwards(r *http.Request) (n uint64, ok bool) {
 	}
 	n, err := strconv.ParseUint(values[0], 10, 32)
 	return n, err == nil
-}
-
-// switchesHTTP reports whether a request wants to go on in another kind of HTTP:
-// then any number of requests would pass behind the one that was admitted, with
-// headers that were not checked.
-func switchesHTTP(upgrade []string) bool {
-	for protocol := range httplist.Elements(upgrade) {
-		switch name, _, _ := strings.Cut(strings.ToLower(protocol), "/"); name {
-		case "h2c", "h2", "http", "tls":
-			return true
-		}
-	}
-	return false
 }
 
 // viaValues are the values of Via for requests that came over HTTP/1.0, 1.1 and 2.

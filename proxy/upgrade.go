@@ -4,7 +4,6 @@ import (
 	"bufio"
 	"fmt"
 	"net/http"
-	"strings"
 
 	"github.com/kgate/kgate/proxy/upstream"
 )
@@ -15,13 +14,13 @@ import (
 func (ex *exchange) upgrade(out *http.Request, res *http.Response) error {
 	asked, agreed := upgradeType(out.Header), upgradeType(res.Header)
 	tunnel, ok := res.Body.(*upstream.Tunnel)
-	if asked == "" || !strings.EqualFold(asked, agreed) || !ok {
+	if !isAsked(asked, agreed) || !ok {
 		ex.rec.UpstreamStatus = 0
-		return fmt.Errorf("proxy: the upstream goes on in %q, the client has asked for %q", agreed, asked)
+		return &upstream.UpgradeError{Detail: fmt.Sprintf("the server goes on in %q, the client has asked for %q", agreed, asked)}
 	}
 	conn, brw, err := ex.Hijack()
 	if err != nil {
-		return fmt.Errorf("proxy: the client's connection cannot be upgraded: %w", err)
+		return &upstream.UpgradeError{Detail: "the client's connection cannot be upgraded: " + err.Error()}
 	}
 	defer conn.Close()
 	ex.hold.download.end(0, 0, true) // there is no telling what the client makes of it

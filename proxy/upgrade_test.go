@@ -1,11 +1,13 @@
 package proxy
 
 import (
+	"crypto/tls"
 	"fmt"
 	"io"
 	"net"
 	"net/http"
 	"net/http/httptest"
+	"net/url"
 	"strings"
 	"testing"
 	"time"
@@ -171,4 +173,75 @@ func TestUpgradeRefused(t *testing.T) {
 		t.Errorf("status %d", res.StatusCode)
 	}
 	g.sem.await(0, 0)
+}
+
+// TestUpgradesSpoilNoUpstream: an upstream that is well stays in use, whatever upgrades a
+// client asks it for.
+func TestUpgradesSpoilNoUpstream(t *testing.T) {
+	const line = "GET /ws HTTP/1.1\r\nHost: h\r\nConnection: Upgrade\r\nUpgrade: "
+	for name, tt := range map[string]struct {
+		scheme, request string
+		want            int
+	}{
+		"a list":                  {"http", line + "echo, other\r\n\r\n", 101},
+		"a list in two lines":     {"http", line + "other\r\nUpgrade: Echo/1\r\n\r\n", 101},
+		"another protocol":        {"http", line + "other, echoes\r\n\r\n", 502},
+		"another version":         {"http", line + "odd/1\r\n\r\n", 502},
+		"before the body":         {"http", line + "echo\r\nExpect: 100-continue\r\nContent-Length: 5\r\n\r\n", 502},
+		"h2c":                     {"h2c", line + "echo\r\n\r\n", 200},
+		"h2c, with a body":        {"h2c", strings.Replace(line, "GET", "POST", 1) + "echo\r\nContent-Length: 2\r\n\r\nhi", 200},
+		"HTTP/2 over TLS":         {"https", line + "echo\r\n\r\n", 502},
+		"none, and it goes on so": {"http", "GET /ws HTTP/1.1\r\nHost: h\r\nWanted: echo\r\n\r\n", 502},
+	} {
+		t.Run(name, func(t *testing.T) {
+			one := httptest.NewUnstartedServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+				if r.Header.Get("Upgrade")+r.Header.Get("Wanted") == "" {
+					_, _ = io.WriteString(w, "one")
+					return
+				}
+				conn, brw, err := http.NewResponseController(w).Hijack()
+				if err != nil {
+					t.Error(err)
+					return
+				}
+				defer conn.Close()
+				agreed := "echo"
+				if strings.HasPrefix(r.Header.Get("Upgrade"), "odd") {
+					agreed = "odd/2"
+				}
+				_, _ = brw.WriteString("HTTP/1.1 101 Switching Protocols\r\nConnection: Upgrade\r\nUpgrade: " + agreed + "\r\n\r\n")
+				_ = brw.Flush()
+				_, _ = io.Copy(conn, brw)
+			}))
+			one.Config.Protocols = new(http.Protocols)
+			one.Config.Protocols.SetHTTP1(true)
+			one.Config.Protocols.SetUnencryptedHTTP2(true)
+			if tt.scheme == "https" {
+				one.Config.Protocols = nil
+				one.EnableHTTP2 = true
+				one.StartTLS()
+			} else {
+				one.Start()
+			}
+			defer one.Close()
+			g := newGateway(t, 1, nil, func(c *Config) {
+				u := mustURL(t, one.URL)
+				u.Scheme = tt.scheme
+				c.Pools[0].Upstreams = []*url.URL{u}
+				c.Pools[0].Backup = []*url.URL{mustURL(t, named(t, "backup").URL)}
+				c.Pools[0].Health = Health{UnhealthyAfter: 1}
+				c.Pools[0].Transport.TLS = &tls.Config{InsecureSkipVerify: true}
+			})
+			c := g.dial()
+			c.send(tt.request)
+			if res := c.response(); res.StatusCode != tt.want {
+				t.Errorf("status %d, want %d", res.StatusCode, tt.want)
+			}
+			_ = c.Close()
+			g.sem.await(0, 0)
+			if by := g.served(); by != "one" {
+				t.Errorf("the next request went to %s", by)
+			}
+		})
+	}
 }

@@ -37,6 +37,10 @@ const maxInformational = 8
 
 // roundTrip implements exchanger.
 func (h *http2) roundTrip(req *http.Request, caller Caller) (*http.Response, error) {
+	if len(req.Header["Upgrade"]) > 0 {
+		h.unused()
+		return nil, &UpgradeError{"HTTP/2 has no upgrades"}
+	}
 	s := &stream{exchange: exchange{streams: h.Streams}, http2: h, caller: caller}
 	s.stop = s.stopUpload
 	out := req

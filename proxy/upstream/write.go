@@ -17,6 +17,13 @@ type InvalidRequestError struct{ Detail string }
 // Error implements error.
 func (e *InvalidRequestError) Error() string { return "upstream: " + e.Detail }
 
+// UpgradeError says why an upgrade has failed. It may be the client's fault: it is no sign
+// that the server fails other requests.
+type UpgradeError struct{ Detail string }
+
+// Error implements error.
+func (e *UpgradeError) Error() string { return "upstream: " + e.Detail }
+
 // appendRequest appends the request line and the header (RFC 9112). How the body
 // is framed follows from req.ContentLength and req.Trailer alone, never from
 // fields of the header.
