@@ -88,6 +88,9 @@ var _ upstream.Caller = (*exchange)(nil)
 // Check implements upstream.Caller.
 func (ex *exchange) Check() error { return ex.hold.check() }
 
+// MaySend implements upstream.Bounded: a ticket's slot can end before the lease.
+func (ex *exchange) MaySend() bool { return ex.hold.isValid() }
+
 // Rate implements upstream.Paced.
 func (ex *exchange) Rate() int64 { return ex.hold.down.Rate() }
 

@@ -28,6 +28,13 @@ type Caller interface {
 	StopUpload() bool
 }
 
+// Bounded may be implemented by a Caller whose right to send can end before the standing
+// does. Over HTTP/1.1 it is asked right before each system call that sends.
+type Bounded interface {
+	// MaySend must not close the connection: it is called with its lock held.
+	MaySend() bool
+}
+
 // Context may be implemented by the context of a request. An HTTP/1.1 exchange
 // then does without context.AfterFunc, which costs more.
 type Context interface {

@@ -15,8 +15,8 @@ import (
 // than its lease, may no longer have requests in flight, and learns that late: it
 // may have slept for minutes between a check and the write. So Write checks right
 // before each system call that sends. All slots of a gateway end together when its right to have any
-// ends, so a connection need not know whose bytes it carries, and HTTP/1.1,
-// HTTP/2, TLS and upgraded connections are guarded alike.
+// ends, so HTTP/1.1, HTTP/2, TLS and upgraded connections are guarded alike. Who has a
+// connection to itself may have less time, see Bounded.
 //
 // Unless it is closed in order the system resets it, also when the process is killed:
 // otherwise the server would go on to read what this system has of a request, and the
@@ -31,7 +31,8 @@ type conn struct {
 	onClose  func(*conn)
 	reads    deadline.Reader
 	writes   *relay.Gate
-	rate     int64 // to which the server is held back, for one exchange at a time
+	sender   Bounded // whose bytes it carries, if it may have less time; else nil
+	rate     int64   // to which the server is held back, for one exchange at a time
 
 	mu   sync.Mutex
 	gone bool
@@ -51,14 +52,22 @@ func (c *conn) SetDeadline(t time.Time) error {
 // newConn returns a connection of a standing. OnClose is called when it is closed.
 func newConn(socket net.Conn, current func() uint64, standing uint64, onClose func(*conn)) *conn {
 	c := &conn{Conn: socket, current: current, standing: standing, onClose: onClose}
-	c.writes = relay.NewGate(socket, c.check)
+	c.writes = relay.NewGate(socket, c.maySend)
 	return c
 }
 
-// Write implements net.Conn. It sends nothing when the standing is over.
+// Write implements net.Conn. It sends nothing when the standing is over, or the sender's time.
 func (c *conn) Write(p []byte) (int, error) { return c.writes.Write(p) }
 
-// check returns ErrLapsed if nothing may be sent.
+// maySend returns ErrLapsed if nothing may be sent.
+func (c *conn) maySend() error {
+	if c.sender != nil && !c.sender.MaySend() {
+		return ErrLapsed
+	}
+	return c.check()
+}
+
+// check returns ErrLapsed if the standing is over.
 func (c *conn) check() error {
 	if c.current() != c.standing {
 		return ErrLapsed

@@ -95,6 +95,7 @@ func (h *http1) roundTrip(req *http.Request, caller Caller) (*http.Response, err
 		return nil, err
 	}
 	h.raw.holdBack(caller)
+	h.raw.sender, _ = caller.(Bounded)
 	h.began, h.upload = false, nil
 	h.attach(req.Context())
 	res, err := h.exchange(req, caller)
@@ -240,7 +241,7 @@ func (h *http1) finish(caller Caller, closes bool) {
 		h.release(caller)
 		return
 	}
-	h.upload, h.ctx, h.stop = nil, nil, nil // a kept connection keeps nothing of the exchange
+	h.upload, h.ctx, h.stop, h.raw.sender = nil, nil, nil, nil // a kept connection keeps nothing of the exchange
 	h.keep(h)
 }
 

@@ -145,6 +145,11 @@ func TestMutantsAreCaught(t *testing.T) {
 			By: "^TestLapseWithinWrite$", Caught: "the server got 67108864 bytes",
 		},
 		{
+			Name: "an upload goes on after its slot", File: "http1.go",
+			Old: "h.raw.sender, _ = caller.(Bounded)", New: "_ = caller",
+			By: "^TestSenderEndsWithinUpload$", Caught: "the server got",
+		},
+		{
 			Name: "a handshake that fails is no failure to connect", File: "pool.go",
 			Old: "if err := secure.HandshakeContext(ctx); err != nil {\n\t\t\t_ = raw.Close()\n\t\t\treturn failed(err)",
 			New: "if err := secure.HandshakeContext(ctx); err != nil {\n\t\t\t_ = raw.Close()\n\t\t\treturn nil, err",

@@ -116,6 +116,42 @@ func TestLapseWithinWrite(t *testing.T) {
 	}
 }
 
+// bounded is a Caller whose time to send ends before the standing.
+type bounded struct {
+	plain
+	over atomic.Bool
+}
+
+func (b *bounded) MaySend() bool { return !b.over.Load() }
+
+// TestSenderEndsWithinUpload: an upload that waits for room when its slot ends sends nothing
+// more. Its connection ends with it.
+func TestSenderEndsWithinUpload(t *testing.T) {
+	const length = 64 << 20 // more than the systems take
+	caller, got := new(bounded), make(chan int64, 1)
+	caller.stop = func() {}
+	s := serve(t, func(_ net.Conn, br *bufio.Reader) {
+		_, _ = http.ReadRequest(br)
+		caller.over.Store(true)
+		n, _ := io.Copy(io.Discard, br)
+		got <- n
+	})
+	c := newClient(t, s.addr)
+	res, err := c.RoundTrip(request(t, "POST", io.LimitReader(endless{}, length)), caller)
+	if err == nil {
+		_ = res.Body.Close()
+	}
+	if n := <-got; n >= length || !errors.Is(err, ErrLapsed) {
+		t.Errorf("the server got %d bytes of %d: %v", n, length, err)
+	}
+}
+
+// endless is a body of zeros.
+type endless struct{}
+
+// Read implements io.Reader.
+func (endless) Read(p []byte) (int, error) { return len(p), nil }
+
 // hears returns when the peer of a connection has ended both sides.
 func hears(t *testing.T, c net.Conn) {
 	t.Helper()
