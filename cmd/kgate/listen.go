@@ -73,8 +73,15 @@ func (s *server) serve(name string, serve func(net.Listener) error) net.Addr {
 	listeners := s.sockets[name]
 	delete(s.sockets, name)
 	for _, l := range listeners {
+		activated, _ := l.(*inherited)
+		if name == "admin" {
+			activated = nil
+		}
+		if activated != nil {
+			s.activated = append(s.activated, activated)
+		}
 		s.wg.Go(func() {
-			if _, waits := l.(inherited); waits && name != "admin" {
+			if activated != nil {
 				ctx, cancel := context.WithTimeout(s.ctx, inheritedPatience)
 				_ = s.node.Ready(ctx) // if it cannot be, clients are to be told so
 				cancel()

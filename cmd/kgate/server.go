@@ -53,6 +53,7 @@ type server struct {
 	once                 oncelog.Limit
 
 	sockets               map[string][]net.Listener // open, and not served yet
+	activated             []*inherited              // those for clients that were open before
 	clientAddr, adminAddr net.Addr                  // of a witness: only adminAddr
 
 	ctx    context.Context
@@ -187,6 +188,9 @@ func (s *server) state(out *telemetry.State) {
 // shutdown leaves the cluster in order: waiting requests are refused, those in flight may
 // finish until ctx ends, and then the others go on without this gateway.
 func (s *server) shutdown(ctx context.Context) error {
+	for _, l := range s.activated {
+		l.leave()
+	}
 	err := errors.Join(s.node.Drain(ctx), s.clients.Shutdown(ctx))
 	if err != nil {
 		s.log.Warn("requests were aborted", slog.Any("error", err))

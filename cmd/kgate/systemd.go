@@ -7,9 +7,11 @@ import (
 	"log/slog"
 	"maps"
 	"net"
+	"net/http"
 	"net/netip"
 	"slices"
 	"strings"
+	"sync/atomic"
 	"time"
 
 	"github.com/coreos/go-systemd/v22/activation"
@@ -94,7 +96,7 @@ func inheritedSockets() (map[string][]net.Listener, error) {
 	}
 	for _, all := range sockets {
 		for i, l := range all {
-			all[i] = inherited{l}
+			all[i] = &inherited{Listener: l}
 		}
 	}
 	return sockets, nil
@@ -102,7 +104,25 @@ func inheritedSockets() (map[string][]net.Listener, error) {
 
 // inherited hides the descriptor of a socket that is open elsewhere, too: clients wait there for
 // the next process, so that nobody may keep them from it. They are served once it is ready.
-type inherited struct{ net.Listener }
+type inherited struct {
+	net.Listener
+	left atomic.Bool
+}
+
+// Accept implements net.Listener.
+func (l *inherited) Accept() (net.Conn, error) {
+	conn, err := l.Listener.Accept()
+	if err != nil && l.left.Load() {
+		err = http.ErrServerClosed
+	}
+	return conn, err
+}
+
+// leave leaves who connects from now on to the next process.
+func (l *inherited) leave() {
+	l.left.Store(true)
+	_ = l.Close()
+}
 
 func isLoopback(addr net.Addr) bool {
 	if addr.Network() == "unix" {

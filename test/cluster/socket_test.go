@@ -8,16 +8,19 @@ import (
 	"os/exec"
 	"syscall"
 	"testing"
-	"time"
-
-	"github.com/kgate/kgate/internal/demo"
 )
 
-// A socket that systemd has opened outlives a gateway: who connects meanwhile is served by the
-// next one.
+// A socket that systemd has opened outlives a gateway: who connects when there is none, or one
+// that ends, is served by the next one.
 func TestSocketOutlivesItsGateway(t *testing.T) {
 	t.Parallel()
-	_, upstream := ServeUpstream(t, demo.UpstreamConfig{Hold: demo.Distribution{Mean: time.Millisecond}, K: 1})
+	entered, release := make(chan struct{}, 2), make(chan struct{})
+	_, _, upstream := NewJudge(t, http.HandlerFunc(func(_ http.ResponseWriter, r *http.Request) {
+		if r.URL.Path == "/long" {
+			entered <- struct{}{}
+			<-release
+		}
+	}))
 	var c net.ListenConfig
 	c.SetMultipathTCP(false) // as systemd's
 	l, err := c.Listen(t.Context(), "tcp", "127.0.0.1:0")
@@ -31,10 +34,10 @@ func TestSocketOutlivesItsGateway(t *testing.T) {
 	}
 	defer file.Close()
 	client := http.Client{Timeout: patience, Transport: &http.Transport{DisableKeepAlives: true}}
-	for range 2 {
+	ask := func(path string) <-chan error {
 		answered := make(chan error, 1)
-		go func() { // it connects before the gateway is there
-			res, err := client.Get("http://" + l.Addr().String())
+		go func() {
+			res, err := client.Get("http://" + l.Addr().String() + path)
 			if err == nil && res.StatusCode != http.StatusOK {
 				err = errors.New(res.Status)
 			}
@@ -43,17 +46,45 @@ func TestSocketOutlivesItsGateway(t *testing.T) {
 			}
 			answered <- err
 		}()
-		cmd := exec.Command("sh", "-c", `LISTEN_PID=$$ exec "$@"`, "sh", Binary(t), "serve", "--k=1", "--upstream="+upstream,
-			"--listen-admin="+ReservePort(t), "--listen-peer="+ReservePort(t), "--listen-gossip="+ReservePort(t))
+		return answered
+	}
+	early := ask("/")
+	for round := range 2 {
+		admin := ReservePort(t)
+		cmd := exec.Command("sh", "-c", `LISTEN_PID=$$ exec "$@"`, "sh", Binary(t), "serve", "--k=2", "--upstream="+upstream,
+			"--listen-admin="+admin, "--listen-peer="+ReservePort(t), "--listen-gossip="+ReservePort(t))
 		cmd.Env, cmd.ExtraFiles, cmd.Stderr = append(plainEnv(), "LISTEN_FDS=1", "LISTEN_FDNAMES=http"), []*os.File{file}, os.Stderr
 		if err := cmd.Start(); err != nil {
 			t.Fatal(err)
 		}
-		if err := <-answered; err != nil {
-			t.Error(err)
+		if err := <-early; err != nil {
+			t.Errorf("who connected before gateway %d: %v", round, err)
+		}
+		long := ask("/long")
+		select {
+		case <-entered:
+		case err := <-long:
+			t.Fatal(err)
 		}
 		if err := cmd.Process.Signal(syscall.SIGTERM); err != nil {
 			t.Error(err)
+		}
+		if err := Await(t.Context(), func() error {
+			res, err := client.Get("http://" + admin + "/readyz")
+			if err == nil && res.StatusCode == http.StatusOK {
+				err = errors.New("it does not end")
+			}
+			if res != nil {
+				_ = res.Body.Close()
+			}
+			return err
+		}); err != nil {
+			t.Fatal(err)
+		}
+		early = ask("/") // it connects to a gateway that ends
+		release <- struct{}{}
+		if err := <-long; err != nil {
+			t.Errorf("who was served when gateway %d ended: %v", round, err)
 		}
 		if err := cmd.Wait(); err != nil {
 			t.Error(err)
