@@ -3,6 +3,7 @@ package membership
 import (
 	"fmt"
 	"log/slog"
+	"slices"
 	"time"
 
 	"github.com/hashicorp/raft"
@@ -110,8 +111,11 @@ func (r *reconciler) orphaned(peers []serfring.Member) {
 	if time.Since(r.orphan) < 2*time.Second {
 		return
 	}
-	own := r.storage.clusterID()
+	own, goesOn, servers := r.storage.clusterID(), "", r.servers()
 	for name, id := range r.peers.identifyAll(r.closing, alive(peers)) {
+		if id.Cluster == own && !slices.ContainsFunc(servers, func(s raft.Server) bool { return string(s.ID) == id.Server }) {
+			goesOn = name
+		}
 		if id.Cluster != "" && id.Cluster != own {
 			r.stuck(fmt.Errorf("membership: this gateway belongs to cluster %s, %s to cluster %s: "+
 				"if this one is to join, stop it and move its data_dir away", own, name, id.Cluster))
@@ -123,7 +127,7 @@ func (r *reconciler) orphaned(peers []serfring.Member) {
 		return
 	}
 	voters, here := 0, 0
-	for _, s := range r.servers() {
+	for _, s := range servers {
 		if s.Suffrage != raft.Voter {
 			continue
 		}
@@ -132,6 +136,11 @@ func (r *reconciler) orphaned(peers []serfring.Member) {
 		if p, ok := find(peers, name); name == r.config.Name || ok && p.Status == serfring.StatusAlive {
 			here++
 		}
+	}
+	if here <= 1 && voters > 1 && goesOn != "" {
+		r.stuck(fmt.Errorf("membership: no leader: none of the gateways that this one knows is there; %s belongs to the same cluster: "+
+			"if the others have been replaced, stop this gateway and move its data_dir away, and it joins as a new one", goesOn))
+		return
 	}
 	r.stuck(fmt.Errorf("membership: no leader: %d of %d voters are seen and a majority must be there; "+
 		"gateways with a data_dir go on when they return, a cluster that lost its majority without must be restarted%s", here, voters, r.disk.complaint()))

@@ -8,6 +8,7 @@ import (
 	"net"
 	"path/filepath"
 	"slices"
+	"strings"
 	"testing"
 	"time"
 
@@ -157,6 +158,26 @@ func TestUnknownLeaderIsListenedTo(t *testing.T) {
 		left = append(left, d)
 		settle(t, left)
 		returns(t, n, away, d, left)
+	})
+	t.Run("nobody else is left", func(t *testing.T) {
+		t.Parallel()
+		n, three := start(t)
+		away := followerOf(t, three)
+		away.leave()
+		left := without(three, away)
+		var came []*gateway
+		for _, name := range []string{"d", "e"} {
+			came = append(came, n.start(t, name, config{expect: 1, joining: true, join: []string{left[0].gossip}}))
+		}
+		settle(t, append(slices.Clone(left), came...))
+		for _, g := range left {
+			g.leave()
+		}
+		settle(t, came)
+		back := n.start(t, away.name, config{expect: 3, dir: away.dir, join: []string{came[0].gossip}})
+		until(t, "it says why nobody is listened to", func() bool {
+			return strings.Contains(back.stats().Problem, "none of the gateways that this one knows is there")
+		})
 	})
 	t.Run("its removal was not agreed on", func(t *testing.T) {
 		t.Parallel()
