@@ -20,10 +20,11 @@ import (
 // or of a request whose upstream has agreed to an upgrade. It ends when both sides have
 // ended, or one has failed.
 type joint struct {
-	said   []byte    // of the client, that was read already
-	from   io.Reader // the client, behind that
-	to     net.Conn  // the client
-	raw    net.Conn  // its socket
+	said   []byte           // of the client, that was read already
+	from   io.Reader        // the client, behind that
+	to     net.Conn         // the client
+	raw    net.Conn         // its socket
+	below  *downstream.Conn // nil: the server is not ours
 	tunnel *upstream.Tunnel
 	hold   *hold
 	reset  func()        // breaks both connections off
@@ -34,6 +35,7 @@ type joint struct {
 	up, down  int64         // bytes that have moved
 
 	ended  atomic.Bool   // the upstream has ended its side
+	gone   atomic.Bool   // the client has reset its connection
 	silent atomic.Bool   // the client has ended its side, and the upstream knows
 	cut    atomic.Bool   // the upstream takes nothing more; what it has sent is on its way
 	until  time.Time     // when that is given up; set before cut
@@ -51,10 +53,14 @@ const (
 	restTime = 15 * time.Second
 )
 
+// lastWords is how long the upstream may take to accept what a client has said before it reset
+// its connection.
+const lastWords = 50 * time.Millisecond
+
 // lead sets the client's connection and what has been read from it. The one below it is nil
 // if the server is not ours.
 func (j *joint) lead(conn net.Conn, below *downstream.Conn, said []byte) {
-	j.said, j.from, j.to, j.raw = said, conn, conn, conn
+	j.said, j.from, j.to, j.raw, j.below = said, conn, conn, conn, below
 	if below != nil {
 		j.raw = below.NetConn()
 		j.from, j.to = below.Direct()
@@ -63,6 +69,10 @@ func (j *joint) lead(conn net.Conn, below *downstream.Conn, said []byte) {
 
 // run copies both ways. When it returns both connections are closed.
 func (j *joint) run() {
+	if j.below != nil {
+		j.below.WatchReset(j)
+		defer j.below.Unwatch()
+	}
 	j.upDone = make(chan struct{})
 	go func() {
 		defer close(j.upDone)
@@ -78,6 +88,14 @@ func (j *joint) run() {
 		tcpstate.AwaitDelivered(j.raw, endTime, j.until)
 		j.reset()
 	}
+}
+
+// ClientLeft implements downstream.Watcher: the client has reset its connection. A write to the
+// upstream may wait for ever, and then nobody reads from the client. What the client has said
+// before still goes to an upstream that takes it.
+func (j *joint) ClientLeft() {
+	j.gone.Store(true)
+	_ = j.tunnel.Stream().SetWriteDeadline(time.Now().Add(lastWords))
 }
 
 // failed has the other direction end if one has failed: at once, but for what the upstream
@@ -144,6 +162,8 @@ func (j *joint) upward() error {
 		}
 	}
 	switch {
+	case isTimeout(err) && j.gone.Load():
+		return syscall.ECONNRESET
 	case errors.Is(err, errLost), errors.Is(err, upstream.ErrLapsed):
 		j.hold.abort(errLost)
 	case isTimeout(err) && j.ended.Load():

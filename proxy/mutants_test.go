@@ -152,7 +152,7 @@ func TestMutantsAreCaught(t *testing.T) {
 		},
 		{
 			Name: "a stray byte hides that the client leaves", File: "downstream/disconnect_linux.go",
-			Old: "\tif c != nil {\n\t\t\t\tc.leave()", New: "\tif c == nil {\n\t\t\t\tc.leave()",
+			Old: "\tif c != nil {\n\t\t\t\tc.leave(", New: "\tif c == nil {\n\t\t\t\tc.leave(",
 			By: "^TestClientLeaves$/^GET_and_CR,_clear,_closes$", Args: []string{"-test.timeout=3s"}, Caught: "timed out",
 		},
 		{
@@ -289,6 +289,26 @@ func TestMutantsAreCaught(t *testing.T) {
 			Name: "a client that has ended its side is forgotten", File: "join.go",
 			Old: "return tcpstate.AwaitReset(j.raw)", New: "return nil",
 			By: "^Test(TCP|Upgrade)ClientResetsLate$", Caught: "slots held|ends with <nil>",
+		},
+		{
+			Name: "nobody looks at a client while a write to the upstream waits", File: "join.go",
+			Old: "\t\tj.below.WatchReset(j)\n", New: "",
+			By: "^TestResetBehindFullWay$/^TCP$", Caught: "slots held",
+		},
+		{
+			Name: "the upstream is blamed for a client that has reset its connection", File: "join.go",
+			Old: "isTimeout(err) && j.gone.Load()", New: "false",
+			By: "^TestResetBehindFullWay$/^TCP$", Caught: "record",
+		},
+		{
+			Name: "a client that has ended its side is not looked at any more", File: "downstream/disconnect_linux.go",
+			Old: "unix.EPOLLET", New: "unix.EPOLLONESHOT",
+			By: "^TestHalfCloseBeforeReset$", Caught: "has not ended",
+		},
+		{
+			Name: "a client that has ended its side has left", File: "downstream/disconnect_linux.go",
+			Old: "c.leave(e.Events&unix.EPOLLERR != 0)", New: "c.leave(true)",
+			By: "^TestHalfCloseBeforeReset$", Caught: "the upstream got",
 		},
 		{
 			Name: "a lost slot does not end the connection", File: "tcp_session.go",

@@ -16,6 +16,7 @@ import (
 	"golang.org/x/sys/unix"
 
 	"github.com/kgate/kgate/internal/admission"
+	"github.com/kgate/kgate/proxy/downstream"
 	"github.com/kgate/kgate/proxy/tcpstate"
 )
 
@@ -234,6 +235,90 @@ func TestUpgradeClientResetsLate(t *testing.T) {
 	g.sem.await(0, 0)
 	if err := receive(t, ended); !errors.Is(err, syscall.ECONNRESET) {
 		t.Errorf("the upstream's connection ends with %v", err)
+	}
+}
+
+// TestResetBehindFullWay: a client that resets its connection frees the slot at once, and the
+// upstream hears of it, also when that reads nothing and the client has said all that the way
+// there has room for.
+func TestResetBehindFullWay(t *testing.T) {
+	for _, kind := range []string{"TCP", "upgrade", "upgrade over TLS"} {
+		t.Run(kind, func(t *testing.T) {
+			t.Parallel()
+			ended := make(chan error, 1)
+			deaf := func(c *net.TCPConn) {
+				_ = c.SetReadDeadline(time.Now().Add(3 * patience))
+				ended <- tcpstate.AwaitReset(c)
+			}
+			var g *gateway
+			var c *rawConn
+			if kind == "TCP" {
+				g = newTCPGateway(t, 1, []*url.URL{newTCPUpstream(t, deaf).url})
+				c = g.dial()
+			} else {
+				g = upgradeTo(t, deaf)
+				if c = g.dial(); kind != "upgrade" {
+					g.serveTLS(downstream.Config{})
+					c = g.dialTLS("http/1.1")
+				}
+				c.send(upgradeRequest)
+				c.response()
+			}
+			for err := error(nil); err == nil; {
+				_ = c.SetWriteDeadline(time.Now().Add(500 * time.Millisecond)) // it moves no more
+				_, err = c.Write(make([]byte, 64<<10))
+			}
+			g.sem.await(1, 0)
+			c.leave("resets")
+			g.sem.await(0, 0)
+			if err := receive(t, ended); !errors.Is(err, syscall.ECONNRESET) {
+				t.Errorf("the upstream's connection ends with %v", err)
+			}
+			if rec := g.records.next(t); rec.Outcome != admission.OutcomeAdmitted || rec.Aborted != (kind == "TCP") {
+				t.Errorf("record %+v", rec)
+			}
+		})
+	}
+}
+
+// TestHalfCloseBeforeReset: a client that closes its sending side while some of what it has said
+// is still on its way has not left, whether the upstream has ended its side or not; one that
+// then resets its connection has.
+func TestHalfCloseBeforeReset(t *testing.T) {
+	const rate = 4 << 10
+	for name, c := range map[string]struct {
+		ends, resets bool
+		size         int
+	}{
+		"one side has ended":   {size: rate / 2},
+		"both sides have":      {ends: true, size: rate / 2},
+		"the client resets it": {resets: true, size: 15 * rate}, // takes longer than anybody waits; the end fits behind it
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			heard := make(chan int64, 1)
+			up := newTCPUpstream(t, func(conn *net.TCPConn) {
+				if c.ends {
+					_ = conn.CloseWrite()
+				}
+				n, _ := io.Copy(io.Discard, conn)
+				heard <- n
+			})
+			g := newTCPGateway(t, 1, []*url.URL{up.url}, func(c *Config) { c.Pools[0].RequestRate = rate })
+			client := g.dial()
+			client.send(string(make([]byte, c.size)))
+			client.leave("closes its side")
+			if c.resets {
+				time.Sleep(100 * time.Millisecond) // the gateway hears of one thing after the other
+				client.leave("resets")
+			}
+			if n := receive(t, heard); (n == int64(c.size)) == c.resets {
+				t.Errorf("the upstream got %d of %d bytes", n, c.size)
+			}
+			if rec := g.records.next(t); rec.Outcome != admission.OutcomeAdmitted || rec.Aborted != c.resets {
+				t.Errorf("record %+v", rec)
+			}
+		})
 	}
 }
 

@@ -37,8 +37,10 @@ type Conn struct {
 	mu        sync.Mutex
 	served    bool      // a request has come since the connection was new or idle
 	left      bool      // the client has closed the connection, or its sending side
+	reset     bool      // the client has reset the connection
 	watcher   Watcher   // nil: there is none
 	inRequest bool      // the watcher is of a request
+	halves    bool      // the watcher waits for a reset: each side may end alone
 	lingers   time.Time // until when Close reads what is left of a request; zero: it does not
 
 	// unread is set while a request is in progress during which nothing need be read:
@@ -50,7 +52,7 @@ type Conn struct {
 // Watcher is told when the client of a connection leaves.
 type Watcher interface {
 	// ClientLeft is called at most once, when the client has closed the connection or its
-	// sending side. It must not block: other clients that leave are noticed after it.
+	// sending side; WatchReset's, when the client has reset it. It must not block: other clients that leave are noticed after it.
 	ClientLeft()
 }
 
@@ -138,7 +140,7 @@ func (c *Conn) Close() error {
 	}
 	err := c.Conn.Close()
 	c.listener.limiter.leave(&c.entry)
-	c.leave()
+	c.leave(false)
 	return err
 }
 
@@ -212,6 +214,19 @@ func (c *Conn) WatchRequest(w Watcher, bodyless bool) (alone bool) {
 	return alone
 }
 
+// WatchReset is Watch for a connection whose sides may end one after the other: w is told
+// only when the client resets it. A client that has said more than there is room for is
+// noticed in no other way.
+func (c *Conn) WatchReset(w Watcher) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	if c.reset {
+		w.ClientLeft()
+		return
+	}
+	c.watcher, c.halves = w, true
+}
+
 func (c *Conn) watchLocked(w Watcher) {
 	if c.left {
 		w.ClientLeft()
@@ -225,22 +240,22 @@ func (c *Conn) Unwatch() {
 	c.unread.Store(false)
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	c.watcher, c.inRequest = nil, false
+	c.watcher, c.inRequest, c.halves = nil, false, false
 }
 
-// leave notes that the client has left. It never blocks: see disconnectWatch.
-func (c *Conn) leave() {
+// leave notes that the client has left, or has reset the connection. It never blocks: see disconnectWatch.
+func (c *Conn) leave(reset bool) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	c.left = true
-	if c.watcher == nil {
+	c.left, c.reset = true, c.reset || reset
+	if c.watcher == nil || c.halves && !reset {
 		return
 	}
 	c.watcher.ClientLeft()
 	if c.inRequest { // a client that has closed one side only may leave a write waiting for ever
 		_ = c.SetWriteDeadline(time.Unix(1, 0))
 	}
-	c.watcher, c.inRequest = nil, false
+	c.watcher, c.inRequest, c.halves = nil, false, false
 }
 
 // wrote looks at what is written to the client. What is written before the handler

@@ -26,7 +26,7 @@ import (
 // Conn.Read returns at once with nothing, and net/http does not try again.
 
 // leaver is told when a client leaves.
-type leaver interface{ leave() }
+type leaver interface{ leave(reset bool) }
 
 // disconnectPoll is how often the kernel is asked whether the client of a server that
 // is not ours has left.

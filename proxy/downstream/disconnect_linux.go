@@ -45,7 +45,8 @@ func newDisconnectWatch() (*disconnectWatch, error) {
 }
 
 // add begins to watch a socket. Once its client has closed the connection, or its
-// sending side, c.leave is called. The token is for remove.
+// sending side, c.leave is called, and again if the client then resets the connection.
+// The token is for remove.
 func (w *disconnectWatch) add(socket net.Conn, c leaver) (token uint64, err error) {
 	sc, ok := socket.(syscall.Conn)
 	if !ok {
@@ -62,7 +63,7 @@ func (w *disconnectWatch) add(socket net.Conn, c leaver) (token uint64, err erro
 	w.conns[token] = c
 	w.mu.Unlock()
 	event := unix.EpollEvent{
-		Events: unix.EPOLLRDHUP | unix.EPOLLONESHOT, // and EPOLLHUP and EPOLLERR, always
+		Events: unix.EPOLLRDHUP | unix.EPOLLET, // and EPOLLHUP and EPOLLERR, always
 		Fd:     int32(token), Pad: int32(token >> 32),
 	}
 	failed := w.epoll.Control(func(epoll uintptr) {
@@ -105,7 +106,7 @@ func (w *disconnectWatch) run() {
 			c := w.conns[uint64(uint32(e.Fd))|uint64(uint32(e.Pad))<<32]
 			w.mu.Unlock()
 			if c != nil {
-				c.leave()
+				c.leave(e.Events&unix.EPOLLERR != 0)
 			}
 		}
 	}
