@@ -28,7 +28,7 @@ type joint struct {
 	tunnel *upstream.Tunnel
 	hold   *hold
 	reset  func()        // breaks both connections off
-	rest   time.Duration // how long the client may take for what is left when the upstream has failed: restTime
+	rest   time.Duration // restTime
 
 	since     time.Time     // when the slot was given
 	firstByte time.Duration // from then to the upstream's first byte; 0: none has come
@@ -47,7 +47,8 @@ type joint struct {
 
 // endTime is how long a client may be silent once the upstream has ended its side, and how
 // long it may take nothing once the upstream has failed; restTime bounds how long it takes the
-// rest then. Most close at once; one that does not would keep the slot for nothing.
+// rest then. Most close at once; one that does not would keep the slot for nothing. An upstream
+// that has ended its side may take nothing for restTime: it is slow as a rule, and not gone.
 const (
 	endTime  = 2 * time.Second
 	restTime = 15 * time.Second
@@ -79,7 +80,7 @@ func (j *joint) run() {
 		j.failed(true, j.upward())
 	}()
 	j.failed(false, j.downward())
-	<-j.upDone
+	j.awaitUpward()
 	switch {
 	case j.err == nil:
 		j.tunnel.Finish()
@@ -87,6 +88,24 @@ func (j *joint) run() {
 		_ = j.tunnel.Close()
 		tcpstate.AwaitDelivered(j.raw, endTime, j.until)
 		j.reset()
+	}
+}
+
+// errNotTaken is the end of an upstream that has ended its side and takes nothing more.
+var errNotTaken = errors.New("proxy: the upstream takes no more of what the client has said")
+
+// awaitUpward waits until upward has ended, and what it has written has arrived.
+func (j *joint) awaitUpward() {
+	for done := false; !done; {
+		select {
+		case <-j.upDone:
+			done = true
+		case <-time.After(time.Second):
+		}
+		if j.ended.Load() && !j.tunnel.Drain(j.rest) {
+			j.failed(true, &relay.WriteError{Err: errNotTaken})
+			_ = j.tunnel.Close()
+		}
 	}
 }
 

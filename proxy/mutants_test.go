@@ -272,8 +272,23 @@ func TestMutantsAreCaught(t *testing.T) {
 		},
 		{
 			Name: "an upgraded connection is given up before its end has arrived", File: "upstream/tunnel.go",
-			Old: "\tt.raw.closeInOrder()\n", New: "\t_ = t.raw.Close()\n",
+			Old: "tcpstate.AwaitDelivered(t.raw.Conn, patience, time.Time{})", New: "true",
 			By: "^TestUpgradeNotTakenYet$", Caught: "slots held",
+		},
+		{
+			Name: "an upstream that has ended keeps its slot for what it does not take", File: "join.go",
+			Old: "j.ended.Load() && !j.tunnel.Drain(j.rest)", New: "j.ended.Load() && !j.tunnel.Drain(time.Hour)",
+			By: "^TestUpstreamEndsAndTakesNothing$/^a_little,", Caught: "has not ended",
+		},
+		{
+			Name: "so it does while a write to it waits", File: "join.go",
+			Old: "j.ended.Load() && !j.tunnel.Drain(j.rest)", New: "done && j.ended.Load() && !j.tunnel.Drain(j.rest)",
+			By: "^TestUpstreamEndsAndTakesNothing$/^more_than", Caught: "has not ended",
+		},
+		{
+			Name: "an upstream that has ended is given up while it is slow", File: "tcpstate/tcpstate.go",
+			Old: "last, since = acked, time.Now()", New: "last = acked",
+			By: "^TestUpstreamEndsAndTakesNothing$/^slowly", Caught: "the upstream got",
 		},
 		{
 			Name: "an upgraded connection has the time of a header", File: "upstream/http1.go",

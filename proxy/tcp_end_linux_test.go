@@ -16,6 +16,7 @@ import (
 	"golang.org/x/sys/unix"
 
 	"github.com/kgate/kgate/internal/admission"
+	"github.com/kgate/kgate/internal/stall"
 	"github.com/kgate/kgate/proxy/downstream"
 	"github.com/kgate/kgate/proxy/tcpstate"
 )
@@ -317,6 +318,74 @@ func TestHalfCloseBeforeReset(t *testing.T) {
 			}
 			if rec := g.records.next(t); rec.Outcome != admission.OutcomeAdmitted || rec.Aborted != c.resets {
 				t.Errorf("record %+v", rec)
+			}
+		})
+	}
+}
+
+// TestUpstreamEndsAndTakesNothing: an upstream that has ended its side has the rest of what the
+// client says for as long as it takes some of it, and no longer.
+func TestUpstreamEndsAndTakesNothing(t *testing.T) {
+	const rest = 1500 * time.Millisecond
+	for name, c := range map[string]struct {
+		size  int
+		slow  bool // the upstream takes all of it, in more than twice that time
+		stays bool // the client does not close its side
+	}{
+		"a little, of a client that closes": {size: 1 << 20},
+		"a little, of a client that stays":  {size: 1 << 20, stays: true},
+		"more than the way there holds":     {size: 64 << 20},
+		"slowly":                            {size: 1 << 20, slow: true},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			meter := stall.Start()
+			defer meter.Stop()
+			heard := make(chan error, 1)
+			var got int
+			up := newTCPUpstream(t, func(conn *net.TCPConn) {
+				_ = conn.SetReadBuffer(64 << 10)
+				_ = conn.CloseWrite()
+				_ = conn.SetReadDeadline(time.Now().Add(3 * patience))
+				if !c.slow {
+					heard <- tcpstate.AwaitReset(conn)
+					return
+				}
+				for buf, err := make([]byte, c.size/90), error(nil); err == nil; time.Sleep(rest / 40) {
+					var n int
+					n, err = conn.Read(buf)
+					got += n
+				}
+				heard <- nil
+			})
+			g := newTCPGateway(t, 1, []*url.URL{up.url})
+			tunnel, err := g.handler.current.Load().tcpPools["p"].backends[0].client.Tunnel(t.Context())
+			if err != nil {
+				t.Fatal(err)
+			}
+			near, far := tcpPair(t)
+			h := new(hold)
+			h.limit(t.Context(), openSlot{}, new(Pool))
+			j := &joint{tunnel: tunnel, hold: h, rest: rest}
+			j.reset = func() { _, _ = near.SetLinger(0), near.Close() }
+			j.lead(near, nil, nil)
+			began, ended := time.Now(), make(chan struct{})
+			go func() { defer close(ended); j.run() }()
+			go func() {
+				_, _ = far.Write(make([]byte, c.size))
+				if !c.stays {
+					_ = far.CloseWrite()
+				}
+			}()
+			receive(t, ended)
+			err = receive(t, heard)
+			switch stood := meter.Worst(began, rest); {
+			case !c.slow && !errors.Is(err, syscall.ECONNRESET):
+				t.Errorf("the upstream's connection ends with %v", err)
+			case c.slow && got != c.size && stood > rest/4:
+				t.Skipf("the machine stood for %v", stood)
+			case c.slow && got != c.size:
+				t.Errorf("the upstream got %d of %d bytes", got, c.size)
 			}
 		})
 	}

@@ -11,16 +11,21 @@ import (
 )
 
 // AwaitDelivered waits until the other side's system has acknowledged all that was written
-// to conn, or nothing for as long as patience, or the time is up, or conn is closed. It
-// returns at once where that cannot be told.
-func AwaitDelivered(conn net.Conn, patience time.Duration, until time.Time) {
+// to conn, or conn is closed. It reports false if nothing was acknowledged for as long as
+// patience, or the time is up, which a zero time never is. It returns at once where that
+// cannot be told.
+func AwaitDelivered(conn net.Conn, patience time.Duration, until time.Time) bool {
 	last, since := uint64(0), time.Now()
-	for pause := time.Millisecond; !IsDelivered(conn) && time.Since(since) < patience && time.Now().Before(until); pause = min(2*pause, 50*time.Millisecond) {
+	for pause := time.Millisecond; !IsDelivered(conn); pause = min(2*pause, 50*time.Millisecond) {
+		if time.Since(since) >= patience || !until.IsZero() && !time.Now().Before(until) {
+			return false
+		}
 		time.Sleep(pause)
 		if acked, _ := Acked(conn); acked != last {
 			last, since = acked, time.Now()
 		}
 	}
+	return true
 }
 
 // ResetOnClose sets whether the system resets conn when it is closed, or when the process

@@ -91,16 +91,6 @@ func (c *conn) IsClosed() bool {
 // IsDelivered implements Socket.
 func (c *conn) IsDelivered() bool { return tcpstate.IsDelivered(c.Conn) }
 
-// closeInOrder closes the connection once the server's system has all that was written,
-// or when somebody else closes it. Closed earlier, the server would not learn of the end
-// until it had read what comes before.
-func (c *conn) closeInOrder() {
-	for pause := time.Millisecond; !c.IsDelivered() && !c.IsClosed(); pause = min(2*pause, 50*time.Millisecond) {
-		time.Sleep(pause)
-	}
-	_ = c.Close()
-}
-
 // reset closes the connection and drops what has not left the kernel. The server
 // learns of it at once.
 func (c *conn) reset() { _ = c.end(true) }

@@ -110,7 +110,8 @@ func TestLapseWithinWrite(t *testing.T) {
 	}
 	_, err = tunnel.Write(make([]byte, length))
 	<-lapsed
-	tunnel.Finish() // what has been written arrives
+	tunnel.Drain(time.Minute) // what has been written arrives
+	tunnel.Finish()
 	if n := <-got; n == length || !errors.Is(err, ErrLapsed) {
 		t.Errorf("the server got %d bytes of %d: %v", n, length, err)
 	}

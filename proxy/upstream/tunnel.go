@@ -4,6 +4,7 @@ import (
 	"context"
 	"io"
 	"net"
+	"time"
 
 	"github.com/kgate/kgate/proxy/tcpstate"
 )
@@ -76,11 +77,17 @@ func (t *Tunnel) CloseWrite() error {
 	return tcpstate.CloseWrite(t.stream)
 }
 
-// Finish closes the connection in order, once its server has ended its side. What has been
-// written arrives first: until then the server may be reading it. When Finish returns the
-// socket is closed, by this call or another.
+// Drain waits until the server's system has all that was written, or the connection is closed.
+// It reports false if the server takes nothing for as long as patience.
+func (t *Tunnel) Drain(patience time.Duration) bool {
+	return tcpstate.AwaitDelivered(t.raw.Conn, patience, time.Time{})
+}
+
+// Finish closes the connection in order, once its server has ended its side and Drain has
+// returned: before, the server would not learn of the end until it had read what comes first.
+// When Finish returns the socket is closed, by this call or another.
 func (t *Tunnel) Finish() {
-	t.raw.closeInOrder()
+	_ = t.raw.Close()
 	t.release()
 }
 
