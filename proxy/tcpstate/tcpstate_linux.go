@@ -51,6 +51,17 @@ func IsReset(conn net.Conn) bool {
 	return pending == 0
 }
 
+// HasEnded reports whether the other side of conn has closed it, or its sending side, also behind
+// bytes that nobody has read; false if that cannot be told.
+func HasEnded(conn net.Conn) (ended bool) {
+	control(conn, func(fd int) {
+		fds := [1]unix.PollFd{{Fd: int32(fd), Events: unix.POLLRDHUP}} // an error needs not be asked for
+		_, _ = unix.Poll(fds[:], 0)
+		ended = fds[0].Revents != 0
+	})
+	return ended
+}
+
 // HasUnread reports whether bytes have come over conn that nobody has read; false if that
 // cannot be told.
 func HasUnread(conn net.Conn) bool {

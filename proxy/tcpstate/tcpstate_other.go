@@ -14,6 +14,8 @@ func IsEstablished(net.Conn) bool { return true }
 
 func IsReset(net.Conn) bool { return false }
 
+func HasEnded(net.Conn) bool { return false }
+
 func HasUnread(net.Conn) bool { return false }
 
 func AwaitReset(net.Conn) error { return nil }

@@ -9,12 +9,15 @@ import (
 	"net"
 	"net/http"
 	"net/http/httptest"
+	"runtime"
 	"strings"
 	"sync"
 	"sync/atomic"
 	"syscall"
 	"testing"
 	"time"
+
+	"github.com/kgate/kgate/proxy/tcpstate"
 )
 
 // TestKept: a connection is used again when the answer was read to its end and
@@ -410,5 +413,33 @@ func TestSwitchBeforeBody(t *testing.T) {
 		if err == nil {
 			_ = res.Body.Close()
 		}
+	}
+}
+
+// TestSwitchThenGone: a server that agrees before the request is whole, and then ends or resets
+// the connection, does not have the request wait for its body.
+func TestSwitchThenGone(t *testing.T) {
+	if runtime.GOOS != "linux" {
+		t.Skip("see tcpstate_other.go")
+	}
+	for name, resets := range map[string]bool{"ends": false, "resets": true} {
+		t.Run(name, func(t *testing.T) {
+			s := serve(t, func(c net.Conn, br *bufio.Reader) {
+				if _, err := http.ReadRequest(br); err == nil {
+					_, _ = io.WriteString(c, "HTTP/1.1 101 S\r\n\r\nearly")
+				}
+				if resets {
+					tcpstate.AwaitDelivered(c, patience, time.Time{})
+					tcpstate.ResetOnClose(c, true)
+				}
+			})
+			body, _ := io.Pipe()
+			req := request(t, "POST", body)
+			req.ContentLength = 2
+			_, err := newClient(t, s.addr).RoundTrip(req, &plain{stop: func() { _ = body.Close() }})
+			if err == nil || errors.Is(err, context.DeadlineExceeded) {
+				t.Errorf("got %v", err)
+			}
+		})
 	}
 }

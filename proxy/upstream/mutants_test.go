@@ -140,6 +140,11 @@ func TestMutantsAreCaught(t *testing.T) {
 			By: "^TestSwitchBeforeBody$", Caught: "body sent",
 		},
 		{
+			Name: "a server that has agreed and is gone has the request wait for its body", File: "upload.go",
+			Old: "if tcpstate.HasEnded(u.http1.raw.Conn) {", New: "if false {",
+			By: "^TestSwitchThenGone$", Caught: "deadline exceeded",
+		},
+		{
 			Name: "a write goes on after the standing", File: "../relay/gate.go",
 			Old: "if g.raw == nil {", New: "if true {",
 			By: "^TestLapseWithinWrite$", Caught: "the server got 67108864 bytes",

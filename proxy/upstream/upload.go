@@ -12,6 +12,8 @@ import (
 	"time"
 
 	"golang.org/x/net/http/httpguts"
+
+	"github.com/kgate/kgate/proxy/tcpstate"
 )
 
 const (
@@ -21,6 +23,8 @@ const (
 	// wholeTimeout is how long a complete answer waits for the rest of the
 	// request's body to be sent, so that the connection can be kept.
 	wholeTimeout = 50 * time.Millisecond
+	// endLook is how often a server that is silent is looked at, which is seldom needed.
+	endLook = 250 * time.Millisecond
 )
 
 // headerWait bounds the wait for an answer's header, which begins when the request is whole.
@@ -108,13 +112,21 @@ func (u *upload) isWhole() bool {
 var errEarlySwitch = &UpgradeError{"the server goes on in another protocol, and the request is not whole"}
 
 // awaitWhole waits until the whole body has been sent. It reports false if that will not be, or
-// when ctx has ended.
+// when ctx or the server's side of the connection has ended: nobody reads from it.
 func (u *upload) awaitWhole(ctx context.Context) bool {
-	select {
-	case <-u.done:
-		return u.isWhole()
-	case <-ctx.Done():
-		return false
+	look := time.NewTicker(endLook)
+	defer look.Stop()
+	for {
+		select {
+		case <-u.done:
+			return u.isWhole()
+		case <-ctx.Done():
+			return false
+		case <-look.C:
+			if tcpstate.HasEnded(u.http1.raw.Conn) {
+				return u.isWhole()
+			}
+		}
 	}
 }
 
