@@ -456,6 +456,11 @@ func TestMutantsAreCaught(t *testing.T) {
 			By: "^TestBackup$", Caught: "used map",
 		},
 		{
+			Name: "an upgraded connection has a length", File: "upgrade.go",
+			Old: "\tdelete(header, \"Content-Length\")", New: "\t",
+			By: "^TestUpgrade$", Caught: "Content-Length",
+		},
+		{
 			Name: "a client's upgrades take an upstream out", File: "forward.go",
 			Old: "case errors.As(err, &upgrade):", New: "case errors.As(err, &upgrade) && false:",
 			By: "^TestUpgradesSpoilNoUpstream$", Caught: "request went to backup",

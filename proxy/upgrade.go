@@ -26,6 +26,7 @@ func (ex *exchange) upgrade(out *http.Request, res *http.Response) error {
 	ex.hold.download.end(0, 0, true) // there is no telling what the client makes of it
 	header := ex.Header()
 	copyEndToEnd(header, res.Header)
+	delete(header, "Content-Length") // there is no body
 	ex.label()
 	header["Connection"], header["Upgrade"] = []string{"Upgrade"}, []string{agreed}
 	if writeSwitch(brw.Writer, header) != nil {

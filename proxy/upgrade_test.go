@@ -61,7 +61,7 @@ func TestUpstreamHalfCloses(t *testing.T) {
 	}
 }
 
-// echoUpgrade answers an upgrade with an echo.
+// echoUpgrade answers an upgrade with an echo, and with a length, which has no meaning there.
 func echoUpgrade(t testing.TB) http.HandlerFunc {
 	return func(w http.ResponseWriter, r *http.Request) {
 		conn, brw, err := http.NewResponseController(w).Hijack()
@@ -70,7 +70,7 @@ func echoUpgrade(t testing.TB) http.HandlerFunc {
 			return
 		}
 		defer conn.Close()
-		_, _ = brw.WriteString("HTTP/1.1 101 Switching Protocols\r\nConnection: Upgrade\r\nUpgrade: " + r.Header.Get("Upgrade") + "\r\n\r\n")
+		_, _ = brw.WriteString("HTTP/1.1 101 Switching Protocols\r\nConnection: Upgrade\r\nUpgrade: " + r.Header.Get("Upgrade") + "\r\nContent-Length: 5\r\n\r\n")
 		_ = brw.Flush()
 		_, _ = io.Copy(conn, brw)
 	}
@@ -84,7 +84,7 @@ func TestUpgrade(t *testing.T) {
 	c := g.dial()
 	c.send(upgradeRequest)
 	res := c.response()
-	if res.StatusCode != 101 || res.Header.Get("Upgrade") != "echo" || res.Header.Get("Server-Timing") == "" {
+	if res.StatusCode != 101 || res.Header.Get("Upgrade") != "echo" || res.Header.Get("Server-Timing") == "" || res.Header.Get("Content-Length") != "" {
 		t.Fatalf("got %v %v", res.Status, res.Header)
 	}
 	for range 3 {

@@ -443,3 +443,17 @@ func TestSwitchThenGone(t *testing.T) {
 		})
 	}
 }
+
+// TestAskedAndAnswered: a body that the server has asked for is sent, also if the answer comes
+// right behind, as an upgrade may.
+func TestAskedAndAnswered(t *testing.T) {
+	req := request(t, "POST", strings.NewReader("{}"), "Expect", "100-continue")
+	for range 100 {
+		u := newUpload(new(http1), req, new(plain))
+		u.begin()
+		u.answered()
+		if !u.mayBegin() {
+			t.Fatal("the body is not sent")
+		}
+	}
+}

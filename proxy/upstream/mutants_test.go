@@ -85,6 +85,11 @@ func TestMutantsAreCaught(t *testing.T) {
 			By: "^TestExpect$", Caught: "got \"hello\"",
 		},
 		{
+			Name: "a body that the server has asked for goes out by chance", File: "upload.go",
+			Old: "case <-u.asked: // run", New: "case <-u.done: // run",
+			By: "^TestAskedAndAnswered$", Caught: "is not sent",
+		},
+		{
 			Name: "half a body is a whole one", File: "upload.go",
 			Old: "\t\tu.http1.raw.reset() // the request", New: "\t\t_ = u.sendTrailer() // the request",
 			By: "^TestBodyFails$", Caught: "for whole",

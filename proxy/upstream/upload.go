@@ -81,7 +81,11 @@ func (u *upload) begin() {
 // is not sent.
 func (u *upload) answered() {
 	if u.asked != nil {
-		u.stopOnce.Do(func() { close(u.stop) })
+		select {
+		case <-u.asked: // run may not have seen it yet
+		default:
+			u.stopOnce.Do(func() { close(u.stop) })
+		}
 	}
 	u.mu.Lock()
 	defer u.mu.Unlock()
