@@ -281,12 +281,12 @@ func (ex *exchange) answerFailure(r *http.Request) {
 		status, detail = http.StatusBadRequest, "the request's body could not be read"
 	case errors.As(ex.failure, &invalid):
 		status, detail = http.StatusBadRequest, "the request cannot be passed on: "+invalid.Detail
-	case errors.As(ex.failure, &upgrade):
-		ex.rec.Outcome = admission.OutcomeUpstreamError
-		detail = "no upgrade: " + upgrade.Detail
 	case isTimeout(ex.failure):
 		ex.rec.Outcome = admission.OutcomeUpstreamError
 		status, detail = http.StatusGatewayTimeout, "the upstream did not answer in time"
+	case errors.As(ex.failure, &upgrade):
+		ex.rec.Outcome = admission.OutcomeUpstreamError
+		detail = "no upgrade: " + upgrade.Detail
 	default:
 		ex.rec.Outcome = admission.OutcomeUpstreamError
 	}

@@ -190,7 +190,8 @@ func TestUpgradesSpoilNoUpstream(t *testing.T) {
 		"before the body":         {"http", line + "echo\r\nExpect: 100-continue\r\nContent-Length: 5\r\n\r\n", 502},
 		"h2c":                     {"h2c", line + "echo\r\n\r\n", 200},
 		"h2c, with a body":        {"h2c", strings.Replace(line, "GET", "POST", 1) + "echo\r\nContent-Length: 2\r\n\r\nhi", 200},
-		"HTTP/2 over TLS":         {"https", line + "echo\r\n\r\n", 502},
+		"HTTP/2 over TLS":         {"https", line + "echo\r\n\r\n", 101},
+		"HTTP/2 only over TLS":    {"https", line + "echo\r\n\r\n", 502},
 		"none, and it goes on so": {"http", "GET /ws HTTP/1.1\r\nHost: h\r\nWanted: echo\r\n\r\n", 502},
 	} {
 		t.Run(name, func(t *testing.T) {
@@ -198,6 +199,9 @@ func TestUpgradesSpoilNoUpstream(t *testing.T) {
 				if r.Header.Get("Upgrade")+r.Header.Get("Wanted") == "" {
 					_, _ = io.WriteString(w, "one")
 					return
+				}
+				if tt.scheme == "https" && tt.want == 502 {
+					panic(http.ErrAbortHandler) // as if it knew no HTTP/1.1
 				}
 				conn, brw, err := http.NewResponseController(w).Hijack()
 				if err != nil {

@@ -27,7 +27,8 @@ func (e *DialError) Unwrap() error { return e.Err }
 // Config of a Client. Durations of zero mean no bound.
 type Config struct {
 	// Scheme is http, https or h2c. With https the server chooses between HTTP/2
-	// and HTTP/1.1, unless TLS.NextProtos says otherwise.
+	// and HTTP/1.1, unless TLS.NextProtos says otherwise. Upgrades go over HTTP/1.1
+	// all the same; with h2c there are none.
 	Scheme string
 	// Address is host and port, or the path of a Unix socket.
 	Address string
@@ -125,7 +126,8 @@ type exchanger interface {
 // that may still send after the connection was chosen has that right under the
 // connection's standing.
 func (c *Client) try(req *http.Request, caller Caller, fresh bool) (*http.Response, error) {
-	over, reused, err := c.choose(req.Context(), fresh)
+	upgrade := c.cfg.Scheme == "https" && len(req.Header["Upgrade"]) > 0
+	over, reused, err := c.choose(req.Context(), upgrade, fresh)
 	if err != nil {
 		return nil, err
 	}

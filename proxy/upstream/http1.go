@@ -31,6 +31,7 @@ type http1 struct {
 	names  []string  // of its fields, while they are sorted
 	since  time.Time // when it was kept
 	reused bool
+	unsure bool // the server speaks HTTP/2, and has not said that it speaks HTTP/1.1, too
 
 	// Of the exchange.
 	allowed int64 // bytes of header that may still be read; negative: no bound
@@ -102,6 +103,9 @@ func (h *http1) roundTrip(req *http.Request, caller Caller) (*http.Response, err
 	if err != nil {
 		reused := h.reused && !h.began
 		err = h.fail(req, caller, err)
+		if h.unsure && !errors.As(err, new(*UpgradeError)) {
+			err = &UpgradeError{onlyHTTP2, err}
+		}
 		if reused && !errors.Is(err, ErrLapsed) {
 			err = &deadError{err: err}
 		}
@@ -242,6 +246,7 @@ func (h *http1) finish(caller Caller, closes bool) {
 		return
 	}
 	h.upload, h.ctx, h.stop, h.raw.sender = nil, nil, nil, nil // a kept connection keeps nothing of the exchange
+	h.unsure = false
 	h.keep(h)
 }
 

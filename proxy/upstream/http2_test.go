@@ -22,33 +22,38 @@ func serveFrames(t *testing.T, each func(fr *xhttp2.Framer, conn int64, stream u
 	var conns atomic.Int64
 	return serve(t, func(c net.Conn, br *bufio.Reader) {
 		conn := conns.Add(1)
-		if _, err := io.ReadFull(br, make([]byte, len(xhttp2.ClientPreface))); err != nil {
+		frames(c, br, func(fr *xhttp2.Framer, stream uint32) { each(fr, conn, stream) }, settings...)
+	})
+}
+
+// frames serves the streams of one connection.
+func frames(c net.Conn, br *bufio.Reader, each func(fr *xhttp2.Framer, stream uint32), settings ...xhttp2.Setting) {
+	if _, err := io.ReadFull(br, make([]byte, len(xhttp2.ClientPreface))); err != nil {
+		return
+	}
+	fr := xhttp2.NewFramer(c, br)
+	if len(settings) > 0 {
+		time.Sleep(50 * time.Millisecond) // for whoever does not wait for them
+	}
+	_ = fr.WriteSettings(settings...)
+	for {
+		f, err := fr.ReadFrame()
+		if err != nil {
 			return
 		}
-		fr := xhttp2.NewFramer(c, br)
-		if len(settings) > 0 {
-			time.Sleep(50 * time.Millisecond) // for whoever does not wait for them
-		}
-		_ = fr.WriteSettings(settings...)
-		for {
-			f, err := fr.ReadFrame()
-			if err != nil {
-				return
+		switch f := f.(type) {
+		case *xhttp2.SettingsFrame:
+			if !f.IsAck() {
+				_ = fr.WriteSettingsAck()
 			}
-			switch f := f.(type) {
-			case *xhttp2.SettingsFrame:
-				if !f.IsAck() {
-					_ = fr.WriteSettingsAck()
-				}
-			case *xhttp2.PingFrame:
-				if !f.IsAck() {
-					_ = fr.WritePing(true, f.Data)
-				}
-			case *xhttp2.HeadersFrame:
-				each(fr, conn, f.StreamID)
+		case *xhttp2.PingFrame:
+			if !f.IsAck() {
+				_ = fr.WritePing(true, f.Data)
 			}
+		case *xhttp2.HeadersFrame:
+			each(fr, f.StreamID)
 		}
-	})
+	}
 }
 
 // answerOK ends a stream with status 200.

@@ -161,9 +161,33 @@ func TestMutantsAreCaught(t *testing.T) {
 		},
 		{
 			Name: "a handshake that fails is no failure to connect", File: "pool.go",
-			Old: "if err := secure.HandshakeContext(ctx); err != nil {\n\t\t\t_ = raw.Close()\n\t\t\treturn failed(err)",
-			New: "if err := secure.HandshakeContext(ctx); err != nil {\n\t\t\t_ = raw.Close()\n\t\t\treturn nil, err",
-			By:  "^TestDialError$", Caught: "FAIL",
+			Old: "\t\t\t}\n\t\t\treturn failed(err)", New: "\t\t\t}\n\t\t\treturn nil, err",
+			By: "^TestDialError$", Caught: "FAIL",
+		},
+		{
+			Name: "an upgrade goes over a shared connection", File: "pool.go",
+			Old: "if !upgrade && shared.Begin() {", New: "if shared.Begin() {",
+			By: "^TestUpgradeBesideHTTP2$", Caught: "HTTP/2 has no upgrades",
+		},
+		{
+			Name: "an upgrade does not ask for HTTP/1.1", File: "pool.go",
+			Old: "\tcase onlyHTTP1:\n", New: "\tcase false:\n",
+			By: "^TestUpgradeBesideHTTP2$", Caught: "HTTP/2 has no upgrades",
+		},
+		{
+			Name: "the connection that an upgrade found out with stays busy", File: "pool.go",
+			Old: "\t\t\tshared.unused()\n", New: "\t\t\t_ = shared\n",
+			By: "^TestUpgradeOnlyHTTP2$", Caught: "0 connections are open",
+		},
+		{
+			Name: "a server that refuses HTTP/1.1 is down", File: "pool.go",
+			Old: "if onlyHTTP1 {\n\t\t\t\terr =", New: "if false {\n\t\t\t\terr =",
+			By: "^TestUpgradeOnlyHTTP2$/^refuses$", Caught: "an upgrade: upstream: cannot connect",
+		},
+		{
+			Name: "a server that hangs up on HTTP/1.1 is down", File: "pool.go",
+			Old: "h.unsure = onlyHTTP1 && protocol == \"\"", New: "h.unsure = false",
+			By: "^TestUpgradeOnlyHTTP2$/^(hangs_up|says_HTTP/2)$", Caught: "an upgrade: ",
 		},
 	}}.Run(t)
 }

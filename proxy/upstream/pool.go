@@ -16,19 +16,19 @@ import (
 const sweepInterval = 5 * time.Second
 
 // choose returns a connection for a request: a kept one unless fresh, or one that
-// it dials.
-func (c *Client) choose(ctx context.Context, fresh bool) (over exchanger, reused bool, err error) {
+// it dials. One for an upgrade speaks HTTP/1.1.
+func (c *Client) choose(ctx context.Context, upgrade, fresh bool) (over exchanger, reused bool, err error) {
 	for {
 		standing := c.endLapsed()
 		if standing == 0 {
 			return nil, false, ErrLapsed
 		}
 		if !fresh {
-			if over := c.kept(); over != nil {
+			if over := c.kept(upgrade); over != nil {
 				return over, true, nil
 			}
 		}
-		over, err := c.dial(ctx, standing)
+		over, err := c.dial(ctx, standing, upgrade)
 		if over != nil || err != nil {
 			return over, false, err
 		}
@@ -68,12 +68,12 @@ func (c *Client) endLapsed() uint64 {
 }
 
 // kept returns a connection that can take a request, nil if there is none.
-func (c *Client) kept() exchanger {
+func (c *Client) kept(upgrade bool) exchanger {
 	for {
 		c.mu.Lock()
 		c.followLocked()
 		for _, shared := range c.streams {
-			if shared.Begin() {
+			if !upgrade && shared.Begin() {
 				c.mu.Unlock()
 				return shared
 			}
@@ -102,7 +102,7 @@ func (c *Client) keep(h *http1) {
 	if _, open := c.conns[h.raw]; !open {
 		return
 	}
-	if c.retired || c.movedLocked(h.raw) {
+	if c.retired || c.movedLocked(h.raw) || h.unsure {
 		go h.hangUp() // TLS may take its time to say goodbye
 		return
 	}
@@ -199,12 +199,18 @@ type sharedDial struct {
 
 // dial makes a connection. If the server speaks HTTP/2, one dial at a time serves
 // all that wait: for the others dial returns neither a connection nor an error, and
-// they look again.
-func (c *Client) dial(ctx context.Context, standing uint64) (exchanger, error) {
+// they look again. Upgrades share nothing.
+func (c *Client) dial(ctx context.Context, standing uint64, upgrade bool) (exchanger, error) {
 	c.mu.Lock()
-	if !c.speaksH2 {
+	if upgrade || !c.speaksH2 {
+		onlyHTTP1 := upgrade && len(c.streams) > 0
 		c.mu.Unlock()
-		return c.connect(ctx, standing)
+		over, err := c.connect(ctx, standing, onlyHTTP1)
+		if shared, ok := over.(*http2); ok && upgrade {
+			shared.unused()
+			return c.connect(ctx, standing, true)
+		}
+		return over, err
 	}
 	if other := c.sharing; other != nil {
 		c.mu.Unlock()
@@ -218,7 +224,7 @@ func (c *Client) dial(ctx context.Context, standing uint64) (exchanger, error) {
 	mine := &sharedDial{done: make(chan struct{})}
 	c.sharing = mine
 	c.mu.Unlock()
-	over, err := c.connect(ctx, standing)
+	over, err := c.connect(ctx, standing, false)
 	if _, ok := err.(*DialError); ok { //nolint:errorlint // as connect returns it; others failed for the request's sake
 		mine.err = err
 	}
@@ -230,7 +236,8 @@ func (c *Client) dial(ctx context.Context, standing uint64) (exchanger, error) {
 }
 
 // connect dials, does the TLS handshake, and starts the protocol that the server speaks.
-func (c *Client) connect(ctx context.Context, standing uint64) (exchanger, error) {
+// OnlyHTTP1 is for a server that has just chosen HTTP/2.
+func (c *Client) connect(ctx context.Context, standing uint64, onlyHTTP1 bool) (exchanger, error) {
 	began := ctx
 	if c.cfg.DialTimeout > 0 {
 		var cancel context.CancelFunc
@@ -242,20 +249,28 @@ func (c *Client) connect(ctx context.Context, standing uint64) (exchanger, error
 	if err != nil {
 		return failed(err)
 	}
-	stream, speaksH2 := net.Conn(raw), c.cfg.Scheme == "h2c"
+	stream, protocol, speaksH2 := net.Conn(raw), "", c.cfg.Scheme == "h2c"
 	if c.cfg.Scheme == "https" {
-		secure := tls.Client(raw, c.tlsConfig())
+		secure := tls.Client(raw, c.tlsConfig(onlyHTTP1))
 		if err := secure.HandshakeContext(ctx); err != nil {
 			_ = raw.Close()
+			if onlyHTTP1 {
+				err = &UpgradeError{onlyHTTP2, err}
+			}
 			return failed(err)
 		}
-		stream, speaksH2 = secure, secure.ConnectionState().NegotiatedProtocol == "h2"
-		c.mu.Lock()
-		c.speaksH2 = speaksH2
-		c.mu.Unlock()
+		stream, protocol = secure, secure.ConnectionState().NegotiatedProtocol
+		speaksH2 = protocol == "h2"
+		if !onlyHTTP1 {
+			c.mu.Lock()
+			c.speaksH2 = speaksH2
+			c.mu.Unlock()
+		}
 	}
 	if !speaksH2 {
-		return newHTTP1(&c.cfg, raw, stream, c.keep), nil
+		h := newHTTP1(&c.cfg, raw, stream, c.keep)
+		h.unsure = onlyHTTP1 && protocol == ""
+		return h, nil
 	}
 	shared, err := newHTTP2(ctx, c.h2, c.cfg.Address, raw, stream)
 	if err != nil {
@@ -298,11 +313,14 @@ func (c *Client) open(ctx context.Context, standing uint64) (*conn, error) {
 // dialError returns why no connection was made: the end of the caller's context, or
 // err.
 func dialError(caller context.Context, err error) error {
+	var upgrade *UpgradeError
 	switch {
 	case errors.Is(err, ErrLapsed):
 		return ErrLapsed
 	case caller.Err() != nil:
 		return cause(caller)
+	case errors.As(err, &upgrade):
+		return upgrade
 	default:
 		return &DialError{err}
 	}
@@ -320,7 +338,7 @@ func (c *Client) add(raw *conn) bool {
 }
 
 // tlsConfig returns the configuration of a connection.
-func (c *Client) tlsConfig() *tls.Config {
+func (c *Client) tlsConfig(onlyHTTP1 bool) *tls.Config {
 	cfg := c.cfg.TLS.Clone()
 	if cfg == nil {
 		cfg = &tls.Config{MinVersion: tls.VersionTLS12}
@@ -328,7 +346,10 @@ func (c *Client) tlsConfig() *tls.Config {
 	if cfg.ServerName == "" {
 		cfg.ServerName, _, _ = net.SplitHostPort(c.cfg.Address)
 	}
-	if len(cfg.NextProtos) == 0 {
+	switch {
+	case onlyHTTP1:
+		cfg.NextProtos = []string{"http/1.1"}
+	case len(cfg.NextProtos) == 0:
 		cfg.NextProtos = []string{"h2", "http/1.1"}
 	}
 	return cfg

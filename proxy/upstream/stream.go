@@ -39,7 +39,7 @@ const maxInformational = 8
 func (h *http2) roundTrip(req *http.Request, caller Caller) (*http.Response, error) {
 	if len(req.Header["Upgrade"]) > 0 {
 		h.unused()
-		return nil, &UpgradeError{"HTTP/2 has no upgrades"}
+		return nil, &UpgradeError{Detail: "HTTP/2 has no upgrades"}
 	}
 	s := &stream{exchange: exchange{streams: h.Streams}, http2: h, caller: caller}
 	s.stop = s.stopUpload

@@ -113,7 +113,7 @@ func (u *upload) isWhole() bool {
 
 // errEarlySwitch: the request must be whole before its connection goes on in another protocol
 // (RFC 9110, section 7.8).
-var errEarlySwitch = &UpgradeError{"the server goes on in another protocol, and the request is not whole"}
+var errEarlySwitch = &UpgradeError{Detail: "the server goes on in another protocol, and the request is not whole"}
 
 // awaitWhole waits until the whole body has been sent. It reports false if that will not be, or
 // when ctx or the server's side of the connection has ended: nobody reads from it.

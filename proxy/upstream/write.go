@@ -19,10 +19,23 @@ func (e *InvalidRequestError) Error() string { return "upstream: " + e.Detail }
 
 // UpgradeError says why an upgrade has failed. It may be the client's fault: it is no sign
 // that the server fails other requests.
-type UpgradeError struct{ Detail string }
+type UpgradeError struct {
+	Detail string
+	Err    error // the cause, if it is another error; else nil
+}
+
+const onlyHTTP2 = "the server seems to speak HTTP/2 only"
 
 // Error implements error.
-func (e *UpgradeError) Error() string { return "upstream: " + e.Detail }
+func (e *UpgradeError) Error() string {
+	if e.Err != nil {
+		return "upstream: " + e.Detail + ": " + e.Err.Error()
+	}
+	return "upstream: " + e.Detail
+}
+
+// Unwrap returns the cause.
+func (e *UpgradeError) Unwrap() error { return e.Err }
 
 // appendRequest appends the request line and the header (RFC 9112). How the body
 // is framed follows from req.ContentLength and req.Trailer alone, never from
